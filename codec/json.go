@@ -1,0 +1,68 @@
+package codec
+
+import (
+	"monoplane.dev/codec/json"
+
+	metav1 "monoplane.dev/api/meta/v1"
+)
+
+// AppendObject appends the JSON form of o, beginning with kind and apiVersion. It writes no newline.
+func AppendObject(b []byte, o Typed) []byte {
+	b = appendTypeMeta(b, o)
+	at := len(b)
+	return splice(o.AppendJSON(b), at)
+}
+
+// AppendBody appends the JSON form of an object like o whose body, made by AppendJSON, is known. Only the
+// kind of o is looked at.
+func AppendBody(b []byte, o Typed, body []byte) []byte {
+	b = appendTypeMeta(b, o)
+	at := len(b)
+	return splice(append(b, body...), at)
+}
+
+// AppendListHead appends the JSON form of a list like l, with metadata meta, up to its first item. The items
+// follow as bodies with commas between them, then ListTail. Only the kind of l is looked at.
+func AppendListHead(b []byte, l Typed, meta *metav1.ListMeta) []byte {
+	b = appendTypeMeta(b, l)
+	b = append(b, `,"metadata":`...)
+	b = meta.AppendJSON(b)
+	return append(b, `,"items":[`...)
+}
+
+// ListTail ends the JSON form of a list.
+const ListTail = "]}"
+
+// appendTypeMeta begins an object, up to before the comma or brace that follows.
+func appendTypeMeta(b []byte, o Typed) []byte {
+	apiVersion, kind := o.TypeMeta()
+	b = append(b, `{"kind":`...)
+	b = json.AppendString(b, kind)
+	b = append(b, `,"apiVersion":`...)
+	return json.AppendString(b, apiVersion)
+}
+
+// splice joins the body that begins at b[at] to the type in front of it.
+func splice(b []byte, at int) []byte {
+	if b[at+1] == '}' {
+		return append(b[:at], '}')
+	}
+	b[at] = ','
+	return b
+}
+
+// DecodeObject reads JSON into o, which should be empty. Strict reports unknown and duplicate fields, as
+// json.Decode does. The error says what is wrong with the text, with values, or with the kind.
+func DecodeObject(data []byte, o Typed) (strict []string, err error) {
+	d := json.NewDecoder(data)
+	o.DecodeJSON(d)
+	d.End()
+	if err := d.Err(); err != nil {
+		return nil, err
+	}
+	apiVersion, kind := d.TypeMeta()
+	if err := matchKind(apiVersion, kind, o); err != nil {
+		return nil, err
+	}
+	return d.Strict(), nil
+}
