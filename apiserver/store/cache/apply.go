@@ -1,0 +1,206 @@
+package cache
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/tidwall/btree"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	metav1 "monoplane.dev/api/meta/v1"
+	"monoplane.dev/object"
+)
+
+// Replace sets the content of the cache to items, in the order of their keys, as they are at revision. All
+// watches end, because what happened in between is not known.
+func (c *Cache) Replace(items []*Item, revision int64, why error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.items = btree.Map[string, *Item]{}
+	c.indexes = make([]btree.Map[string, *Item], len(c.cfg.Indexes))
+	for _, item := range items {
+		c.items.Load(item.Key, item)
+		c.index(nil, item)
+	}
+	c.revision, c.since = revision, revision
+	c.snapshots, c.live = nil, nil
+	c.restart(why)
+}
+
+// Close ends all watches with err. Further ones get it at once.
+func (c *Cache) Close(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.closed = err
+	c.restart(err)
+}
+
+// restart ends the present watches with err.
+func (c *Cache) restart(err error) {
+	for _, t := range c.topics {
+		t.err = err
+		t.broadcast()
+	}
+	c.log.err = err
+	c.log.broadcast()
+	c.topics = map[topicKey]*topic{}
+	c.log = newTopic()
+}
+
+// Apply takes a run of changes, oldest first. Watchers see them when it returns.
+func (c *Cache) Apply(changes []Change) {
+	if len(changes) == 0 {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var touched []*topic
+	for i := range changes {
+		touched = c.apply(&changes[i], touched)
+	}
+	if dropped := c.log.trim(c.cfg.HistoryEvents, c.cfg.HistoryBytes); dropped > 0 {
+		c.since = dropped
+	}
+	c.log.notify(c)
+	for _, t := range touched {
+		t.trim(c.cfg.WatchBuffer, c.cfg.HistoryBytes)
+		t.notify(c)
+	}
+}
+
+func (c *Cache) apply(ch *Change, touched []*topic) []*topic {
+	s := state{revision: ch.Revision, cur: ch.Item}
+	if ch.Item != nil {
+		s.prev, _ = c.items.Set(ch.Key, ch.Item)
+	} else {
+		s.prev, _ = c.items.Delete(ch.Key)
+	}
+	c.index(s.prev, s.cur)
+	c.closeSnapshot(ch.Revision)
+	c.revision = ch.Revision
+
+	e := object.Event{Type: object.Modified}
+	switch {
+	case s.cur == nil && s.prev == nil:
+		return touched // deleted without ever having been seen
+	case s.cur == nil:
+		e.Type, e.Object = object.Deleted, WithRevision(s.prev.Object, ch.Revision)
+	case s.prev == nil:
+		e.Type, e.Object = object.Added, s.cur.Object
+	default:
+		e.Object = s.cur.Object
+	}
+	c.log.append(e, s)
+	if len(c.topics) == 0 {
+		return touched
+	}
+	for _, k := range c.topicsOf(ch.Key, &s) {
+		if t := c.topics[k]; t != nil {
+			t.append(e, s)
+			touched = append(touched, t)
+		}
+	}
+	return touched
+}
+
+// topicKey names a part of the kind that can be watched: an object, or all that have value in an indexed field.
+type topicKey struct {
+	// field is empty for a single object, whose key is then the value.
+	field, value string
+}
+
+// topicsOf returns the parts that a change belongs to, each once.
+func (c *Cache) topicsOf(key string, s *state) []topicKey {
+	keys := make([]topicKey, 1, 1+2*len(c.cfg.Indexes))
+	keys[0] = topicKey{value: key}
+	for _, field := range c.cfg.Indexes {
+		cur, hasCur := c.value(s.cur, field)
+		prev, hasPrev := c.value(s.prev, field)
+		if hasCur {
+			keys = append(keys, topicKey{field, cur})
+		}
+		if hasPrev && (!hasCur || prev != cur) {
+			keys = append(keys, topicKey{field, prev})
+		}
+	}
+	return keys
+}
+
+func (c *Cache) value(item *Item, field string) (string, bool) {
+	if item == nil {
+		return "", false
+	}
+	return c.cfg.Field(item.Object, field)
+}
+
+// indexKey orders an index by value, then by key. A value cannot contain a zero byte.
+func indexKey(value, key string) string { return value + "\x00" + key }
+
+func (c *Cache) index(prev, cur *Item) {
+	for i, field := range c.cfg.Indexes {
+		old, hadOld := c.value(prev, field)
+		if now, ok := c.value(cur, field); ok {
+			if hadOld && old != now {
+				c.indexes[i].Delete(indexKey(old, prev.Key))
+			}
+			c.indexes[i].Set(indexKey(now, cur.Key), cur)
+		} else if hadOld {
+			c.indexes[i].Delete(indexKey(old, prev.Key))
+		}
+	}
+}
+
+const (
+	// crowd is from how many watchers on waking them is worth saving.
+	crowd = 32
+	// wakeEvery is the least time between two wake-ups of a crowd.
+	wakeEvery = time.Millisecond
+)
+
+// notify wakes the readers of t: at once when they are few or have not been woken lately, otherwise a little
+// later and then for all changes since. The cache is locked.
+func (t *topic) notify(c *Cache) {
+	if t.refs == 0 || t.pending {
+		return
+	}
+	if t.refs < crowd {
+		t.broadcast()
+		return
+	}
+	now := time.Now()
+	if wait := wakeEvery - now.Sub(t.woken); wait > 0 {
+		t.pending = true
+		time.AfterFunc(wait, func() {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			t.pending, t.woken = false, time.Now()
+			t.broadcast()
+		})
+		return
+	}
+	t.woken = now
+	t.broadcast()
+}
+
+// WithRevision returns o with another resourceVersion. Everything below metadata is shared with o.
+func WithRevision(o object.Object, revision int64) object.Object {
+	c := shallow(o).(object.Object)
+	meta := &metav1.ObjectMeta{}
+	if m := o.GetMetadata(); m != nil {
+		meta = shallow(m).(*metav1.ObjectMeta)
+	}
+	meta.ResourceVersion = strconv.FormatInt(revision, 10)
+	c.SetMetadata(meta)
+	return c
+}
+
+func shallow(m protoreflect.ProtoMessage) protoreflect.ProtoMessage {
+	src := m.ProtoReflect()
+	dst := src.New()
+	src.Range(func(fd protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+		dst.Set(fd, v)
+		return true
+	})
+	dst.SetUnknown(src.GetUnknown())
+	return dst.Interface()
+}

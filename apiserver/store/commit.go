@@ -1,0 +1,290 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	"google.golang.org/protobuf/proto"
+
+	"monoplane.dev/apierrors"
+	"monoplane.dev/apiserver/store/cache"
+	"monoplane.dev/apiserver/store/etcd"
+	"monoplane.dev/object"
+)
+
+// Commit runs one transaction and returns the revision at which it happened; reads from then on see it. When it
+// returns an error other than a *ConflictError, the outcome may be unknown, and the objects in the transaction must
+// not be used any more.
+//
+// Objects that are equal to what is stored are not stored again and keep their revision; if that holds for all
+// of them, only the comparisons are made, and the revision is that of the newest object.
+func (s *Store) Commit(ctx context.Context, txn Txn) (int64, error) {
+	start := time.Now()
+	a, err := s.attempt(ctx, txn)
+	s.metrics.committed(time.Since(start), err)
+	if err != nil {
+		return 0, err
+	}
+	return a.revision, nil
+}
+
+// attempt is one transaction on its way.
+type attempt struct {
+	store *Store
+	txn   Txn
+	steps []step
+	// revision is when it happened.
+	revision int64
+	// seen is the revision at which the comparisons failed.
+	seen int64
+}
+
+// step is one operation, made ready.
+type step struct {
+	op     *Op
+	kind   *kind
+	key    string // below the kind's prefix
+	value  []byte // nil deletes
+	sum    uint32
+	writer uint64
+	// same is the stored object when the operation changes nothing.
+	same *cache.Item
+}
+
+func (st *step) fullKey() string { return st.kind.prefix + st.key }
+
+// attempt tries a transaction once. With a *ConflictError the attempt is returned, too.
+func (s *Store) attempt(ctx context.Context, txn Txn) (*attempt, error) {
+	a, err := s.attemptOnce(ctx, txn)
+	if errors.Is(err, etcd.ErrLeaseNotFound) {
+		s.dropLeases()
+		a, err = s.attemptOnce(ctx, txn)
+	}
+	return a, err
+}
+
+func (s *Store) attemptOnce(ctx context.Context, txn Txn) (*attempt, error) {
+	a := &attempt{store: s, txn: txn, steps: make([]step, len(txn.Ops))}
+	if err := a.prepare(); err != nil {
+		return nil, err
+	}
+	req, err := a.request(ctx)
+	if err != nil {
+		return nil, err
+	}
+	a.announce()
+	resp, err := s.run(ctx, req)
+	if err != nil {
+		a.withdraw()
+		return nil, s.writeError(err)
+	}
+	if !resp.Succeeded {
+		a.withdraw()
+		a.seen = resp.Header.Revision
+		return a, a.conflict(resp)
+	}
+	a.finish(ctx, resp.Header.Revision)
+	return a, nil
+}
+
+// prepare checks and encodes the operations.
+func (a *attempt) prepare() error {
+	if len(a.txn.Ops) == 0 {
+		return errors.New("store: a transaction without operations")
+	}
+	size := 0
+	for i := range a.txn.Ops {
+		op, st := &a.txn.Ops[i], &a.steps[i]
+		k, err := a.store.kindOf(op.Key)
+		if err != nil {
+			return err
+		}
+		for j := range i {
+			if a.steps[j].kind == k {
+				// Two events of one kind at one revision could not be resumed between.
+				return fmt.Errorf("store: two operations on %s in one transaction", k.res.Kind.Resource())
+			}
+		}
+		*st = step{op: op, kind: k, key: objectKey(op.Key.Namespace, op.Key.Name)}
+		if op.Object == nil {
+			continue
+		}
+		if op.Object.ObjectKind() != k.res.Kind {
+			return fmt.Errorf("store: %s written to %s", op.Object.ObjectKind().Resource(), op.Key)
+		}
+		if st.value, st.sum, err = encode(st.fullKey(), op.Object, a.store.table); err != nil {
+			return err
+		}
+		st.same = st.unchanged()
+		size += len(st.value) + len(st.fullKey())
+	}
+	// The rest of the request is small: keys, numbers, and what the log adds.
+	const margin = 16 * 1024
+	if size > etcd.MaxRequestBytes-margin {
+		return tooLarge(size)
+	}
+	return nil
+}
+
+func tooLarge(size int) error {
+	return apierrors.New(apierrors.RequestEntityTooLarge,
+		"the object is too large: %d bytes as stored, the limit is about %d", size, etcd.MaxRequestBytes)
+}
+
+// unchanged returns the stored object if the operation would write the same content again.
+func (st *step) unchanged() *cache.Item {
+	item := st.kind.cache.Get(st.key)
+	if item == nil || item.Revision != st.op.Expect || item.Sum != st.sum || item.Size != len(st.value) {
+		return nil
+	}
+	if st.kind.res.TTL != nil {
+		return nil // writing it again prolongs its life
+	}
+	if item.Object != st.op.Object && !equalContent(item.Object, st.op.Object) {
+		return nil
+	}
+	return item
+}
+
+// equalContent compares two objects, whatever resourceVersion they carry.
+func equalContent(stored, o object.Object) bool {
+	if o.GetMetadata().GetResourceVersion() == stored.GetMetadata().GetResourceVersion() {
+		return proto.Equal(stored, o)
+	}
+	o = object.Clone(o)
+	o.GetMetadata().ResourceVersion = stored.GetMetadata().GetResourceVersion()
+	return proto.Equal(stored, o)
+}
+
+// request builds etcd's form of the transaction. When it fails, all keys that it compares are read in the same
+// transaction.
+func (a *attempt) request(ctx context.Context) (*etcdserverpb.TxnRequest, error) {
+	req := &etcdserverpb.TxnRequest{}
+	read := map[string]bool{}
+	compare := func(key string, result etcdserverpb.Compare_CompareResult, revision int64) {
+		req.Compare = append(req.Compare, compareRevision(key, result, revision))
+		if !read[key] {
+			read[key] = true
+			req.Failure = append(req.Failure, rangeOp(key))
+		}
+	}
+	for i := range a.steps {
+		st := &a.steps[i]
+		compare(st.fullKey(), etcdserverpb.Compare_EQUAL, st.op.Expect)
+		switch {
+		case st.same != nil:
+		case st.value == nil:
+			req.Success = append(req.Success, deleteOp(st.fullKey()))
+		default:
+			lease, err := a.store.leaseFor(ctx, st)
+			if err != nil {
+				return nil, err
+			}
+			req.Success = append(req.Success, putOp(st.fullKey(), st.value, lease))
+		}
+	}
+	for _, g := range a.txn.Guards {
+		k, err := a.store.kindOf(g.Key)
+		if err != nil {
+			return nil, err
+		}
+		key := k.prefix + objectKey(g.Key.Namespace, g.Key.Name)
+		switch g.Condition {
+		case Present:
+			compare(key, etcdserverpb.Compare_GREATER, 0)
+		case Absent:
+			compare(key, etcdserverpb.Compare_EQUAL, 0)
+		case AtRevision:
+			compare(key, etcdserverpb.Compare_EQUAL, g.Revision)
+		default:
+			return nil, fmt.Errorf("store: guard on %s has no condition", g.Key)
+		}
+	}
+	return req, nil
+}
+
+// announce lets the feed recognise what is about to be written.
+func (a *attempt) announce() {
+	s := a.store
+	s.pendingMu.Lock()
+	defer s.pendingMu.Unlock()
+	for i := range a.steps {
+		st := &a.steps[i]
+		if st.value == nil || st.same != nil {
+			continue
+		}
+		st.writer = s.writer.Add(1)
+		setWriter(st.value, st.writer)
+		s.pending[st.writer] = &pendingWrite{object: st.op.Object, sum: st.sum}
+	}
+}
+
+// withdraw gives the objects back to the caller. It returns those steps that the feed has not seen.
+func (a *attempt) withdraw() (unseen []*step) {
+	s := a.store
+	s.pendingMu.Lock()
+	defer s.pendingMu.Unlock()
+	for i := range a.steps {
+		st := &a.steps[i]
+		if _, ok := s.pending[st.writer]; ok && st.writer != 0 {
+			delete(s.pending, st.writer)
+			unseen = append(unseen, st)
+		}
+	}
+	return unseen
+}
+
+// finish waits until reads see the transaction. It has happened, whatever becomes of ctx.
+func (a *attempt) finish(ctx context.Context, revision int64) {
+	for i := range a.steps {
+		st := &a.steps[i]
+		if st.same == nil {
+			a.revision = revision
+			continue
+		}
+		a.revision = max(a.revision, st.same.Revision)
+		if st.op.Object.GetMetadata().GetResourceVersion() != st.same.Object.GetMetadata().GetResourceVersion() {
+			setRevision(st.op.Object, st.same.Revision)
+		}
+	}
+	if a.store.reach(ctx, a.revision) == nil {
+		return
+	}
+	// The feed is late, and will decode these for itself.
+	for _, st := range a.withdraw() {
+		setRevision(st.op.Object, revision)
+	}
+}
+
+// run sends the request, and makes room first if there is none.
+func (s *Store) run(ctx context.Context, req *etcdserverpb.TxnRequest) (*etcdserverpb.TxnResponse, error) {
+	resp, err := s.client.Txn(ctx, req)
+	if !errors.Is(err, etcd.ErrNoSpace) {
+		return resp, err
+	}
+	if rerr := s.relieve(ctx); rerr != nil {
+		return nil, fmt.Errorf("%w: %w", err, rerr)
+	}
+	return s.client.Txn(ctx, req)
+}
+
+// writeError puts etcd's errors into the API's words.
+func (s *Store) writeError(err error) error {
+	switch {
+	case s.client.Err() != nil:
+		return apierrors.New(apierrors.ServiceUnavailable, "the store has failed: %v", s.client.Err())
+	case errors.Is(err, etcd.ErrTooLarge):
+		return tooLarge(etcd.MaxRequestBytes)
+	case errors.Is(err, etcd.ErrNoSpace):
+		return apierrors.New(apierrors.ServiceUnavailable, "the database is full: %v", err).WithRetryAfter(10)
+	case errors.Is(err, etcd.ErrTimeout):
+		return apierrors.New(apierrors.Timeout, "etcd did not answer in time; the write may still happen").WithRetryAfter(1)
+	case errors.Is(err, etcd.ErrClosed):
+		return apierrors.New(apierrors.ServiceUnavailable, "the store is closed")
+	default:
+		return err
+	}
+}

@@ -1,0 +1,61 @@
+package store
+
+import (
+	"crypto/tls"
+	"log/slog"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"monoplane.dev/object"
+)
+
+// Resource tells the store about one kind.
+type Resource struct {
+	Kind *object.Kind
+	// Field returns the value of a selectable field; ok is false for any other field. metadata.name and
+	// metadata.namespace are built in. Nil when there are no further ones.
+	Field func(o object.Object, name string) (value string, ok bool)
+	// Indexes are selectable fields by which watchers and lists are indexed, such as "spec.nodeName".
+	Indexes []string
+	// TTL is how long an object lives after its last write; 0 (or a nil TTL) is for ever. Objects share leases,
+	// so that one may live up to a minute longer.
+	TTL func(o object.Object) time.Duration
+}
+
+// Config says where the data is and what is stored. Only Resources and one of Dir and Endpoints are required.
+type Config struct {
+	// Dir is the data directory of the embedded etcd. It is created with mode 0700.
+	Dir string
+	// Endpoints are the client URLs of an external etcd, which is then used instead of the embedded one.
+	Endpoints []string
+	// TLS is for Endpoints.
+	TLS *tls.Config
+	// Resources are the kinds that can be stored.
+	Resources []Resource
+	// Logger defaults to one that discards.
+	Logger *slog.Logger
+	// Registerer takes the store's metrics; nil for none.
+	Registerer prometheus.Registerer
+	// UnsafeNoFsync lets acknowledged writes be lost by a crash of the machine. For throwaway clusters.
+	UnsafeNoFsync bool
+	// StartTimeout bounds Open; default 30 s.
+	StartTimeout time.Duration
+	// Tick is the clock of the embedded etcd; default 10 ms, which a start waits for once or twice. A test that
+	// lets hours pass in a synctest bubble is faster with a second.
+	Tick time.Duration
+	// QuotaBytes bounds the embedded database; default 8 GiB.
+	QuotaBytes int64
+	// CompactionInterval is how long etcd keeps its history, unless it has more than HistoryRevisions revisions;
+	// defaults 5 min and 20 000. Lists at old revisions need it.
+	CompactionInterval time.Duration
+	HistoryRevisions   int64
+	// HistoryEvents and HistoryBytes bound the changes of each kind from which watches may resume; defaults 20 000
+	// and 16 MiB (in encoded size).
+	HistoryEvents int
+	HistoryBytes  int64
+	// WatchBuffer is how many changes a watcher may lag behind before it is cut off; default 10 000.
+	WatchBuffer int
+	// BookmarkInterval is the time between bookmarks; default 1 min.
+	BookmarkInterval time.Duration
+}

@@ -1,0 +1,72 @@
+package store
+
+import (
+	"fmt"
+
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
+
+	"monoplane.dev/apiserver/store/cache"
+)
+
+// conflict finds the comparison that failed, with the values that the failed transaction has read. Operations
+// come before guards: an operation on a newer object is to be decided again, and then meets the guard anyway.
+func (a *attempt) conflict(resp *etcdserverpb.TxnResponse) error {
+	found := map[string]*mvccpb.KeyValue{}
+	for _, r := range resp.Responses {
+		for _, kv := range r.GetResponseRange().GetKvs() {
+			found[string(kv.Key)] = kv
+		}
+	}
+	for i := range a.steps {
+		st := &a.steps[i]
+		kv := found[st.fullKey()]
+		if kv.GetModRevision() != st.op.Expect {
+			return a.store.conflictAt(st.op.Key, st.kind, kv, false)
+		}
+	}
+	for _, g := range a.txn.Guards {
+		k, err := a.store.kindOf(g.Key)
+		if err != nil {
+			return err
+		}
+		kv := found[k.prefix+objectKey(g.Key.Namespace, g.Key.Name)]
+		if !g.holds(kv.GetModRevision()) {
+			return a.store.conflictAt(g.Key, k, kv, true)
+		}
+	}
+	return fmt.Errorf("store: transaction refused although all comparisons hold at revision %d", resp.Header.Revision)
+}
+
+// holds reports whether the guard is met by a key at revision, which is 0 when the key is absent.
+func (g *Guard) holds(revision int64) bool {
+	switch g.Condition {
+	case Present:
+		return revision > 0
+	case Absent:
+		return revision == 0
+	default:
+		return revision == g.Revision
+	}
+}
+
+func (s *Store) conflictAt(key Key, k *kind, kv *mvccpb.KeyValue, guard bool) error {
+	e := &ConflictError{Key: key, Guard: guard}
+	if kv == nil {
+		return e
+	}
+	item, err := k.share(objectKey(key.Namespace, key.Name), kv)
+	if err != nil {
+		return err
+	}
+	e.Live, e.revision = item.Object, item.Revision
+	return e
+}
+
+// share returns the object of kv, from the cache if it has the same.
+func (k *kind) share(key string, kv *mvccpb.KeyValue) (*cache.Item, error) {
+	if item := k.cache.Get(key); item != nil && item.Revision == kv.ModRevision {
+		return item, nil
+	}
+	return k.decode(key, kv.Value, kv.ModRevision)
+}

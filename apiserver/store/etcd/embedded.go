@@ -1,0 +1,356 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.etcd.io/bbolt"
+	"go.uber.org/zap"
+
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/client/pkg/v3/types"
+	"go.etcd.io/etcd/pkg/v3/featuregate"
+	"go.etcd.io/etcd/server/v3/config"
+	"go.etcd.io/etcd/server/v3/etcdserver"
+	"go.etcd.io/etcd/server/v3/features"
+	"go.etcd.io/etcd/server/v3/storage/wal"
+)
+
+// Config says how the embedded server runs. Dir is required.
+type Config struct {
+	// Dir is the data directory, which belongs to this server alone.
+	Dir string
+	// Logger must not be nil.
+	Logger *slog.Logger
+	// UnsafeNoFsync trades the safety of acknowledged writes against crashes of the machine for speed.
+	UnsafeNoFsync bool
+	// QuotaBytes bounds the database; 0 for the default of 8 GiB.
+	QuotaBytes int64
+	// Tick is the server's clock; 0 for the default of 10 ms.
+	Tick time.Duration
+	// VerifyValue checks a stored value before the server starts; nil for none.
+	VerifyValue func(key, value []byte) error
+}
+
+const (
+	memberName = "monoplane"
+	// peerURL is never listened on: etcd wants every member to have one, and derives the member's id from it.
+	peerURL      = "http://localhost:2380"
+	clusterToken = "monoplane"
+
+	// defaultTick is short because an election takes one or two ticks, and a start waits for it.
+	defaultTick   = 10 * time.Millisecond
+	electionTicks = 2
+
+	// snapshotCount entries are replayed at most when the server starts. catchUpEntries stay in memory: they are
+	// meant for slow followers, of which there are none.
+	snapshotCount   = 1000
+	catchUpEntries  = 100
+	walSegmentBytes = 4 << 20
+	walFiles        = 2
+	snapFiles       = 2
+
+	defaultQuota = 8 << 30
+	// defragAtStart is how many free megabytes in the database make the server compact the file when it starts.
+	defragAtStart = 256
+	// checkLimit bounds the time that verifying the database adds to the start.
+	checkLimit = 2 * time.Second
+	// stopLimit bounds Close, because a failed server may never stop.
+	stopLimit = 10 * time.Second
+)
+
+// Embedded is an etcd server in this process.
+type Embedded struct {
+	srv  *etcdserver.EtcdServer
+	lock *os.File
+	fail *failure
+	lg   *slog.Logger
+	// acknowledged is the newest revision that a caller of Txn has been told.
+	acknowledged atomic.Int64
+
+	closeOnce sync.Once
+	closed    chan struct{}
+	closeErr  error
+}
+
+// setSegmentSize changes a variable of etcd's, which every server of the process shares, just once.
+var setSegmentSize = sync.OnceFunc(func() { wal.SegmentSizeBytes = walSegmentBytes })
+
+// Start locks and verifies the data directory and runs a server on it. It returns when the server is ready or
+// ctx ends. The error is one line that says what is wrong with the directory.
+func Start(ctx context.Context, cfg Config) (*Embedded, error) {
+	lock, err := lockDir(cfg.Dir)
+	if err != nil {
+		return nil, err
+	}
+	e := &Embedded{lock: lock, fail: newFailure(), lg: cfg.Logger, closed: make(chan struct{})}
+	sc, err := serverConfig(cfg, newZap(cfg.Logger, e.fail))
+	if err == nil {
+		err = checkDir(sc, cfg.VerifyValue)
+	}
+	if err == nil {
+		setSegmentSize()
+		err = e.start(ctx, sc)
+	}
+	if err != nil {
+		lock.Close()
+		return nil, err
+	}
+	return e, nil
+}
+
+func serverConfig(cfg Config, lg *zap.Logger) (config.ServerConfig, error) {
+	peers, err := types.NewURLs([]string{peerURL})
+	if err != nil {
+		return config.ServerConfig{}, err
+	}
+	gate := features.NewDefaultServerFeatureGate(memberName, lg)
+	// Leases keep their remaining time across restarts.
+	err = gate.(featuregate.MutableFeatureGate).SetFromMap(map[string]bool{
+		string(features.LeaseCheckpoint): true, string(features.LeaseCheckpointPersist): true,
+	})
+	if err != nil {
+		return config.ServerConfig{}, err
+	}
+	tick := max(cfg.Tick, 0)
+	if tick < time.Millisecond {
+		tick = defaultTick
+	}
+	quota := cfg.QuotaBytes
+	if quota == 0 {
+		quota = defaultQuota
+	}
+	return config.ServerConfig{
+		Name:                              memberName,
+		DataDir:                           cfg.Dir,
+		ClientURLs:                        types.URLs([]url.URL{}),
+		PeerURLs:                          peers,
+		InitialPeerURLsMap:                types.URLsMap{memberName: peers},
+		InitialClusterToken:               clusterToken,
+		NewCluster:                        true,
+		TickMs:                            uint(tick.Milliseconds()),
+		ElectionTicks:                     electionTicks,
+		SnapshotCount:                     snapshotCount,
+		SnapshotCatchUpEntries:            catchUpEntries,
+		MaxSnapFiles:                      snapFiles,
+		MaxWALFiles:                       walFiles,
+		BackendFreelistType:               bbolt.FreelistMapType,
+		QuotaBackendBytes:                 quota,
+		MaxTxnOps:                         128,
+		MaxRequestBytes:                   MaxRequestBytes,
+		CompactionBatchLimit:              1000,
+		CompactionSleepInterval:           10 * time.Millisecond,
+		BootstrapDefragThresholdMegabytes: defragAtStart,
+		WarningApplyDuration:              time.Second,
+		AuthToken:                         "simple",
+		LeaseCheckpointInterval:           10 * time.Minute,
+		UnsafeNoFsync:                     cfg.UnsafeNoFsync,
+		ServerFeatureGate:                 gate,
+		Logger:                            lg,
+	}, nil
+}
+
+// checkDir refuses a data directory in which something is missing or destroyed.
+func checkDir(sc config.ServerConfig, verify func(key, value []byte) error) error {
+	haveWAL := walExists(sc.WALDir())
+	_, err := os.Stat(sc.BackendPath())
+	haveDB := err == nil
+	switch {
+	case !haveWAL && !haveDB:
+		return nil
+	case !haveWAL:
+		st, err := checkDB(sc.BackendPath(), checkLimit, verify)
+		if err == nil && (st.keys || st.index > 0) {
+			err = fmt.Errorf("the data directory is damaged: there is a database but no log in %s", sc.WALDir())
+		}
+		if err != nil {
+			return err
+		}
+		// The very first start was interrupted before the log was made.
+		return os.Remove(sc.BackendPath())
+	}
+	ws, err := checkWAL(sc.WALDir())
+	if err != nil {
+		return err
+	}
+	if !haveDB {
+		if ws.snapshot > 0 {
+			return fmt.Errorf("the data directory is damaged: the database %s is missing", sc.BackendPath())
+		}
+		return nil
+	}
+	ds, err := checkDB(sc.BackendPath(), checkLimit, verify)
+	switch {
+	case err != nil:
+		return err
+	case ws.last < ds.index:
+		return fmt.Errorf("the log in %s ends at entry %d but the database has seen entry %d: acknowledged writes are missing",
+			sc.WALDir(), ws.last, ds.index)
+	case ds.index < ws.snapshot:
+		return fmt.Errorf("the database %s ends at entry %d but the log only begins after entry %d",
+			sc.BackendPath(), ds.index, ws.snapshot)
+	}
+	return nil
+}
+
+// start runs etcd's constructor in a goroutine of its own, because a fatal error inside ends that goroutine.
+func (e *Embedded) start(ctx context.Context, sc config.ServerConfig) error {
+	made := make(chan error, 1)
+	go func() {
+		defer func() {
+			if r := recover(); r != nil {
+				e.fail.set(fmt.Errorf("etcd: %v", r))
+			}
+		}()
+		srv, err := etcdserver.NewServer(sc)
+		if err == nil {
+			e.srv = srv
+			srv.Start()
+		}
+		made <- err
+	}()
+	select {
+	case err := <-made:
+		if err != nil {
+			return fmt.Errorf("etcd: %w", err)
+		}
+	case <-e.fail.done:
+		return e.fail.err
+	case <-ctx.Done():
+		return fmt.Errorf("etcd: opening %s took too long: %w", sc.DataDir, context.Cause(ctx))
+	}
+	select {
+	case <-e.srv.ReadyNotify():
+		go e.watchStop()
+		return nil
+	case <-e.fail.done:
+		return e.fail.err
+	case <-e.srv.StopNotify():
+		return errors.New("etcd: the server stopped while starting")
+	case <-ctx.Done():
+		e.srv.HardStop()
+		return fmt.Errorf("etcd: not ready in time: %w", context.Cause(ctx))
+	}
+}
+
+// watchStop notices a server that stops on its own.
+func (e *Embedded) watchStop() {
+	select {
+	case <-e.closed:
+	case <-e.fail.done:
+	case <-e.srv.StopNotify():
+		select {
+		case <-e.closed:
+		default:
+			e.fail.set(errors.New("etcd: the server has stopped"))
+		}
+	}
+}
+
+// Failed is closed when the server has given up, for example because the disk is full.
+func (e *Embedded) Failed() <-chan struct{} { return e.fail.done }
+
+// Err says why the server has given up; nil while it runs.
+func (e *Embedded) Err() error { return e.fail.get() }
+
+// Close stops the server and unlocks the data directory. A server that has failed is abandoned if it does not
+// stop in time.
+func (e *Embedded) Close() error {
+	e.closeOnce.Do(func() {
+		close(e.closed)
+		stopped := make(chan struct{})
+		go func() {
+			e.srv.Stop()
+			close(stopped)
+		}()
+		limit := time.NewTimer(stopLimit)
+		defer limit.Stop()
+		failed := e.fail.done
+		if e.fail.get() != nil {
+			failed, _ = nil, limit.Reset(time.Second)
+		}
+		select {
+		case <-stopped:
+		case <-failed:
+		case <-limit.C:
+			e.closeErr = errors.New("etcd: the server did not stop in time")
+		}
+		e.closeErr = errors.Join(e.closeErr, e.lock.Close())
+	})
+	return e.closeErr
+}
+
+// call runs f and gives up when ctx ends or the server fails, after which etcd may never answer.
+func call[T any](ctx context.Context, e *Embedded, f func(context.Context) (T, error)) (T, error) {
+	var zero T
+	select {
+	case <-e.closed:
+		return zero, ErrClosed
+	case <-e.fail.done:
+		return zero, e.fail.err
+	default:
+	}
+	v, err := f(ctx)
+	if err != nil {
+		if ferr := e.fail.get(); ferr != nil {
+			return zero, ferr
+		}
+		return zero, serverError(err)
+	}
+	return v, nil
+}
+
+// Txn runs one transaction.
+func (e *Embedded) Txn(ctx context.Context, req *etcdserverpb.TxnRequest) (*etcdserverpb.TxnResponse, error) {
+	resp, err := call(ctx, e, func(ctx context.Context) (*etcdserverpb.TxnResponse, error) { return e.srv.Txn(ctx, req) })
+	if err == nil {
+		e.acknowledge(resp.Header.Revision)
+	}
+	return resp, err
+}
+
+func (e *Embedded) acknowledge(revision int64) {
+	for old := e.acknowledged.Load(); revision > old; old = e.acknowledged.Load() {
+		if e.acknowledged.CompareAndSwap(old, revision) {
+			return
+		}
+	}
+}
+
+// Range reads keys.
+func (e *Embedded) Range(ctx context.Context, req *etcdserverpb.RangeRequest) (*etcdserverpb.RangeResponse, error) {
+	return call(ctx, e, func(ctx context.Context) (*etcdserverpb.RangeResponse, error) { return e.srv.Range(ctx, req) })
+}
+
+// Revision returns the newest revision that was acknowledged. No round of consensus is needed: there is no other
+// member, the lock on the directory keeps other processes out, and all writes of this one come through Txn. (What
+// etcd itself deletes when a lease expires is acknowledged to nobody.)
+func (e *Embedded) Revision(context.Context) (int64, error) {
+	if err := e.fail.get(); err != nil {
+		return 0, err
+	}
+	return e.acknowledged.Load(), nil
+}
+
+// Grant makes a lease of ttl seconds.
+func (e *Embedded) Grant(ctx context.Context, ttl int64) (int64, error) {
+	resp, err := call(ctx, e, func(ctx context.Context) (*etcdserverpb.LeaseGrantResponse, error) {
+		return e.srv.LeaseGrant(ctx, &etcdserverpb.LeaseGrantRequest{TTL: ttl})
+	})
+	return resp.GetID(), err
+}
+
+// Compact discards the history before revision.
+func (e *Embedded) Compact(ctx context.Context, revision int64) error {
+	_, err := call(ctx, e, func(ctx context.Context) (*etcdserverpb.CompactionResponse, error) {
+		return e.srv.Compact(ctx, &etcdserverpb.CompactionRequest{Revision: revision})
+	})
+	return err
+}

@@ -1,0 +1,83 @@
+// Package etcd runs an etcd server inside this process, without any listener, or talks to an external
+// cluster, behind one small interface. It knows nothing of objects: keys and values are bytes.
+//
+// The embedded server guarantees what etcd guarantees (an acknowledged transaction survives a crash of the
+// process and, unless fsync is switched off, of the machine) and adds checks that etcd leaves to its
+// operator: one instance per data directory, the write-ahead log and the database verified before they are
+// opened, fatal errors of etcd turned into an error instead of the end of the process, recovery from a full
+// quota. It runs inside a testing/synctest bubble: no sockets, no package-level goroutines.
+//
+// It serves no network clients, is always a cluster of one member, and does not compact on its own.
+package etcd
+
+import (
+	"context"
+	"errors"
+	"io"
+
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
+)
+
+// MaxRequestBytes is the largest transaction that is accepted, in encoded size.
+const MaxRequestBytes = 1536 * 1024
+
+// Errors that callers tell apart. Others are passed on as etcd words them.
+var (
+	// ErrCompacted says that the revision asked for is no longer kept.
+	ErrCompacted = errors.New("revision has been compacted")
+	// ErrFutureRevision says that the revision asked for does not exist yet.
+	ErrFutureRevision = errors.New("revision is in the future")
+	// ErrTooLarge says that a transaction exceeds MaxRequestBytes.
+	ErrTooLarge = errors.New("request is too large")
+	// ErrNoSpace says that the database has reached its quota. See Client.Relieve.
+	ErrNoSpace = errors.New("database space exceeded")
+	// ErrLeaseNotFound says that a lease has expired.
+	ErrLeaseNotFound = errors.New("lease not found")
+	// ErrTimeout says that the outcome of a request is unknown.
+	ErrTimeout = errors.New("request timed out")
+	// ErrClosed says that the client has been closed.
+	ErrClosed = errors.New("etcd is stopped")
+)
+
+// Client is what the store needs of an etcd. All methods are safe for concurrent use.
+type Client interface {
+	// Txn runs one transaction.
+	Txn(ctx context.Context, req *etcdserverpb.TxnRequest) (*etcdserverpb.TxnResponse, error)
+	// Range reads keys.
+	Range(ctx context.Context, req *etcdserverpb.RangeRequest) (*etcdserverpb.RangeResponse, error)
+	// Revision returns a revision not older than any write that was acknowledged before the call.
+	Revision(ctx context.Context) (int64, error)
+	// Watch delivers the changes of all keys with prefix from revision from on.
+	Watch(ctx context.Context, prefix string, from int64) (Watch, error)
+	// Grant makes a lease of ttl seconds.
+	Grant(ctx context.Context, ttl int64) (int64, error)
+	// Compact discards the history before revision.
+	Compact(ctx context.Context, revision int64) error
+	// Relieve makes room after ErrNoSpace: it compacts, defragments and switches the alarm off.
+	Relieve(ctx context.Context, revision int64) error
+	// Snapshot writes a consistent copy of the database, followed by its SHA-256.
+	Snapshot(ctx context.Context, w io.Writer) error
+	// Failed is closed when etcd has stopped for good on its own; Err then says why.
+	Failed() <-chan struct{}
+	Err() error
+	// Close ends the client and, when it is embedded, the server.
+	Close() error
+}
+
+// Watch is a stream of changes.
+type Watch interface {
+	// Recv waits for changes. After an error the watch is over.
+	Recv(ctx context.Context) (Batch, error)
+	// Progress asks for a batch that says how far the watch is, even if nothing has changed.
+	Progress(ctx context.Context)
+	// Close ends the watch.
+	Close()
+}
+
+// Batch is a run of changes, oldest first. All events of a revision are in one batch.
+type Batch struct {
+	// Revision is how far the watch has come with this batch.
+	Revision int64
+	Events   []*mvccpb.Event
+}

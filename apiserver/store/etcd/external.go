@@ -1,0 +1,182 @@
+package etcd
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// DialConfig says how to reach an external cluster. Endpoints and Logger are required.
+type DialConfig struct {
+	Endpoints []string
+	TLS       *tls.Config
+	Logger    *zap.Logger
+}
+
+// External is a client of an external etcd cluster.
+type External struct {
+	cli       *clientv3.Client
+	kv        etcdserverpb.KVClient
+	lease     etcdserverpb.LeaseClient
+	never     chan struct{}
+	closeOnce sync.Once
+	closeErr  error
+}
+
+const (
+	dialTimeout = 5 * time.Second
+	keepalive   = 10 * time.Second
+	// Lists are paged, but an answer may hold many objects of the largest size.
+	maxAnswerBytes = 512 << 20
+)
+
+// Dial connects to an external cluster and returns once it answers or ctx ends.
+func Dial(ctx context.Context, cfg DialConfig) (*External, error) {
+	cli, err := clientv3.New(clientv3.Config{
+		Endpoints: cfg.Endpoints, TLS: cfg.TLS, Logger: cfg.Logger,
+		DialTimeout: dialTimeout, DialKeepAliveTime: keepalive, DialKeepAliveTimeout: keepalive,
+		MaxCallSendMsgSize: 2 * MaxRequestBytes, MaxCallRecvMsgSize: maxAnswerBytes,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("etcd: %w", err)
+	}
+	e := &External{
+		cli: cli, kv: clientv3.RetryKVClient(cli), lease: clientv3.RetryLeaseClient(cli), never: make(chan struct{}),
+	}
+	if _, err := e.Revision(ctx); err != nil {
+		cli.Close()
+		return nil, fmt.Errorf("etcd at %v: %w", cfg.Endpoints, err)
+	}
+	return e, nil
+}
+
+var callOptions = []grpc.CallOption{
+	grpc.MaxCallRecvMsgSize(maxAnswerBytes), grpc.MaxCallSendMsgSize(2 * MaxRequestBytes),
+}
+
+// Txn runs one transaction.
+func (e *External) Txn(ctx context.Context, req *etcdserverpb.TxnRequest) (*etcdserverpb.TxnResponse, error) {
+	resp, err := e.kv.Txn(ctx, req, callOptions...)
+	return resp, remoteError(err)
+}
+
+// Range reads keys.
+func (e *External) Range(ctx context.Context, req *etcdserverpb.RangeRequest) (*etcdserverpb.RangeResponse, error) {
+	resp, err := e.kv.Range(ctx, req, callOptions...)
+	return resp, remoteError(err)
+}
+
+// Revision asks the cluster by a linearizable read of a key that does not exist.
+func (e *External) Revision(ctx context.Context) (int64, error) {
+	resp, err := e.kv.Range(ctx, &etcdserverpb.RangeRequest{Key: []byte{0}, CountOnly: true}, callOptions...)
+	return resp.GetHeader().GetRevision(), remoteError(err)
+}
+
+// Grant makes a lease of ttl seconds.
+func (e *External) Grant(ctx context.Context, ttl int64) (int64, error) {
+	resp, err := e.lease.LeaseGrant(ctx, &etcdserverpb.LeaseGrantRequest{TTL: ttl}, callOptions...)
+	return resp.GetID(), remoteError(err)
+}
+
+// Compact discards the history before revision.
+func (e *External) Compact(ctx context.Context, revision int64) error {
+	_, err := e.cli.Compact(ctx, revision)
+	return remoteError(err)
+}
+
+// Relieve compacts and defragments every member and switches its alarm off.
+func (e *External) Relieve(ctx context.Context, revision int64) error {
+	_, err := e.cli.Compact(ctx, revision, clientv3.WithCompactPhysical())
+	if err := remoteError(err); err != nil && !errors.Is(err, ErrCompacted) {
+		return fmt.Errorf("compact: %w", err)
+	}
+	for _, endpoint := range e.cli.Endpoints() {
+		if _, err := e.cli.Defragment(ctx, endpoint); err != nil {
+			return fmt.Errorf("defragment %s: %w", endpoint, err)
+		}
+	}
+	if _, err := e.cli.AlarmDisarm(ctx, &clientv3.AlarmMember{}); err != nil {
+		return fmt.Errorf("switch alarm off: %w", err)
+	}
+	return nil
+}
+
+// Snapshot copies the database of one member, followed by its SHA-256.
+func (e *External) Snapshot(ctx context.Context, w io.Writer) error {
+	r, err := e.cli.Snapshot(ctx)
+	if err != nil {
+		return fmt.Errorf("snapshot: %w", remoteError(err))
+	}
+	defer r.Close()
+	if _, err := io.Copy(w, r); err != nil {
+		return fmt.Errorf("snapshot: %w", err)
+	}
+	return nil
+}
+
+// Failed is never closed: the client goes on trying to reach the cluster.
+func (e *External) Failed() <-chan struct{} { return e.never }
+
+// Err is always nil.
+func (e *External) Err() error { return nil }
+
+// Close disconnects.
+func (e *External) Close() error {
+	e.closeOnce.Do(func() { e.closeErr = e.cli.Close() })
+	return e.closeErr
+}
+
+// Watch delivers the changes of all keys with prefix from revision from on. The client resumes it by itself
+// when the connection breaks.
+func (e *External) Watch(_ context.Context, prefix string, from int64) (Watch, error) {
+	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(context.Background()))
+	ch := e.cli.Watch(ctx, prefix, clientv3.WithPrefix(), clientv3.WithRev(from))
+	return &externalWatch{e: e, ctx: ctx, cancel: cancel, ch: ch}, nil
+}
+
+type externalWatch struct {
+	e      *External
+	ctx    context.Context
+	cancel context.CancelFunc
+	ch     clientv3.WatchChan
+}
+
+func (w *externalWatch) Recv(ctx context.Context) (Batch, error) {
+	var r clientv3.WatchResponse
+	var ok bool
+	select {
+	case r, ok = <-w.ch:
+	case <-ctx.Done():
+		return Batch{}, ctx.Err()
+	}
+	switch {
+	case !ok:
+		return Batch{}, ErrClosed
+	case r.CompactRevision != 0:
+		return Batch{}, ErrCompacted
+	case r.Err() != nil:
+		return Batch{}, remoteError(r.Err())
+	}
+	b := Batch{Revision: r.Header.Revision, Events: r.Events}
+	if n := len(r.Events); n > 0 {
+		// The header may be ahead of the events while the watch catches up.
+		b.Revision = r.Events[n-1].Kv.ModRevision
+	}
+	return b, nil
+}
+
+// Progress asks the server; the answer may not come while the watch catches up, and is then asked for again.
+// The client finds the watch's stream by its context.
+func (w *externalWatch) Progress(context.Context) { _ = w.e.cli.RequestProgress(w.ctx) }
+
+func (w *externalWatch) Close() { w.cancel() }

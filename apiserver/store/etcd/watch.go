@@ -1,0 +1,75 @@
+package etcd
+
+import (
+	"context"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/server/v3/storage/mvcc"
+)
+
+// Watch delivers the changes of all keys with prefix from revision from on. Changes must be received without
+// delay: etcd buffers 128 of them and then falls back to reading them again every 100 ms.
+func (e *Embedded) Watch(_ context.Context, prefix string, from int64) (Watch, error) {
+	if err := e.fail.get(); err != nil {
+		return nil, err
+	}
+	stream := e.srv.Watchable().NewWatchStream()
+	id, err := stream.Watch(context.Background(), clientv3.AutoWatchID, []byte(prefix),
+		[]byte(clientv3.GetPrefixRangeEnd(prefix)), from)
+	if err != nil {
+		stream.Close()
+		return nil, serverError(err)
+	}
+	return &embeddedWatch{e: e, stream: stream, id: id}, nil
+}
+
+type embeddedWatch struct {
+	e      *Embedded
+	stream mvcc.WatchStream
+	id     mvcc.WatchID
+}
+
+func (w *embeddedWatch) Recv(ctx context.Context) (Batch, error) {
+	select {
+	case r, ok := <-w.stream.Chan():
+		if !ok {
+			return Batch{}, ErrClosed
+		}
+		return w.batch(r)
+	case <-w.e.fail.done:
+		return Batch{}, w.e.fail.err
+	case <-w.e.srv.StopNotify():
+		return Batch{}, ErrClosed
+	case <-ctx.Done():
+		return Batch{}, ctx.Err()
+	}
+}
+
+// batch takes with r whatever else is there already.
+func (w *embeddedWatch) batch(r mvcc.WatchResponse) (Batch, error) {
+	b := Batch{}
+	for {
+		if r.CompactRevision != 0 {
+			return Batch{}, ErrCompacted
+		}
+		b.Events = append(b.Events, r.Events...)
+		// The revision of a response may be ahead of its events while the watch catches up.
+		b.Revision = r.Revision
+		if n := len(r.Events); n > 0 {
+			b.Revision = r.Events[n-1].Kv.ModRevision
+		}
+		select {
+		case next, ok := <-w.stream.Chan():
+			if !ok {
+				return b, nil
+			}
+			r = next
+		default:
+			return b, nil
+		}
+	}
+}
+
+func (w *embeddedWatch) Progress(context.Context) { w.stream.RequestProgress(w.id) }
+
+func (w *embeddedWatch) Close() { w.stream.Close() }

@@ -1,0 +1,72 @@
+package store
+
+import (
+	"net/url"
+	"testing"
+	"time"
+
+	"go.etcd.io/etcd/server/v3/embed"
+	"go.uber.org/zap"
+)
+
+// externalEtcd runs an etcd with listeners on the loopback interface and returns its client URL.
+func externalEtcd(t *testing.T) string {
+	t.Helper()
+	cfg := embed.NewConfig()
+	cfg.Dir = t.TempDir()
+	cfg.UnsafeNoFsync = true
+	cfg.TickMs, cfg.ElectionMs = 10, 100
+	cfg.ZapLoggerBuilder = embed.NewZapLoggerBuilder(zap.NewNop())
+	any := []url.URL{{Scheme: "http", Host: "127.0.0.1:0"}}
+	cfg.ListenClientUrls, cfg.ListenPeerUrls = any, any
+	e, err := embed.StartEtcd(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(e.Close)
+	select {
+	case <-e.Server.ReadyNotify():
+	case <-time.After(30 * time.Second):
+		t.Fatal("etcd is not ready")
+	}
+	return "http://" + e.Clients[0].Addr().String()
+}
+
+func TestContractExternal(t *testing.T) {
+	for name, f := range contract {
+		t.Run(name, func(t *testing.T) {
+			cfg := testConfig("")
+			cfg.Endpoints = []string{externalEtcd(t)}
+			f(t, open(t, cfg))
+		})
+	}
+}
+
+// Two servers over one etcd see each other's writes, and keys outside the tree stop nobody.
+func TestTwoStores(t *testing.T) {
+	cfg := testConfig("")
+	cfg.Endpoints = []string{externalEtcd(t)}
+	a, b := open(t, cfg), open(t, cfg)
+	w := watch(t, b, WatchOptions{})
+	for range 20 {
+		rev := create(t, a, pod("default", "x"))
+		o, err := b.Get(t.Context(), podKey("default", "x"), "")
+		if err != nil || revOf(o) != itoa(rev) {
+			t.Fatalf("%v, %v", o, err)
+		}
+		remove(t, b, podKey("default", "x"))
+		if len(list(t, a, ListOptions{}).Objects) != 0 {
+			t.Fatal("the other store's deletion is not seen")
+		}
+	}
+	if n := len(collect(t, w, 40)); n != 40 {
+		t.Errorf("%d events", n)
+	}
+	if _, err := a.client.Txn(t.Context(), foreignPut()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.Revision(t.Context()); err != nil {
+		t.Error(err)
+	}
+	list(t, b, ListOptions{})
+}

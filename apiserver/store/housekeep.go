@@ -1,0 +1,80 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"time"
+
+	"monoplane.dev/apiserver/store/etcd"
+)
+
+// mark is a revision and when it was the newest.
+type mark struct {
+	revision int64
+	at       time.Time
+}
+
+// housekeep compacts etcd's history and drops what the caches no longer need, until ctx ends.
+func (s *Store) housekeep(ctx context.Context) {
+	const rounds = 10 // in a compaction interval
+	tick := time.NewTicker(max(s.cfg.CompactionInterval/rounds, time.Second))
+	defer tick.Stop()
+	marks := []mark{{s.progress.Revision(), time.Now()}}
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		for _, k := range s.kinds {
+			k.cache.Housekeep()
+		}
+		now := mark{s.progress.Revision(), time.Now()}
+		marks = append(marks, now)
+		target := now.revision - s.cfg.HistoryRevisions
+		for len(marks) > 1 && now.at.Sub(marks[0].at) >= s.cfg.CompactionInterval {
+			target = max(target, marks[0].revision)
+			marks = marks[1:]
+		}
+		s.compact(ctx, target)
+	}
+}
+
+// compact discards etcd's history before revision, unless that has happened.
+func (s *Store) compact(ctx context.Context, revision int64) {
+	if revision <= s.compacted.Load() || revision <= 1 {
+		return
+	}
+	start := time.Now()
+	err := s.client.Compact(ctx, revision)
+	if err != nil && !errors.Is(err, etcd.ErrCompacted) {
+		if ctx.Err() == nil {
+			s.lg.LogAttrs(ctx, slog.LevelWarn, "compaction failed", slog.Int64("revision", revision), slog.Any("error", err))
+		}
+		return
+	}
+	s.compacted.Store(revision)
+	s.metrics.compacted()
+	s.lg.LogAttrs(ctx, slog.LevelDebug, "compacted", slog.Int64("revision", revision), slog.Duration("took", time.Since(start)))
+}
+
+// relieve makes room in a full database. Of several callers one does the work.
+func (s *Store) relieve(ctx context.Context) error {
+	s.relieving.Lock()
+	defer s.relieving.Unlock()
+	revision, err := s.head(ctx)
+	if err != nil {
+		return err
+	}
+	s.lg.LogAttrs(ctx, slog.LevelWarn, "the database is full; compacting and defragmenting it", slog.Int64("revision", revision))
+	if err := s.client.Relieve(ctx, revision); err != nil {
+		return err
+	}
+	s.compacted.Store(max(s.compacted.Load(), revision))
+	return nil
+}
+
+// Snapshot writes a consistent copy of all data to w while the store goes on. Restore makes a data directory of it.
+func (s *Store) Snapshot(ctx context.Context, w io.Writer) error { return s.client.Snapshot(ctx, w) }

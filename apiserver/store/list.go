@@ -1,0 +1,155 @@
+package store
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+
+	metav1 "monoplane.dev/api/meta/v1"
+	"monoplane.dev/apierrors"
+	"monoplane.dev/apiserver/store/cache"
+	"monoplane.dev/apiserver/store/etcd"
+	"monoplane.dev/object"
+)
+
+// token is what a list's continue token holds.
+type token struct {
+	// Resource guards against the token of another kind.
+	Resource string `json:"resource"`
+	// Revision is the one that all pages show.
+	Revision int64 `json:"revision"`
+	// After is the key of the last object of the page before.
+	After string `json:"after"`
+}
+
+// String returns the token as clients get it.
+func (t token) String() string {
+	b, _ := json.Marshal(t) // strings and a number: cannot fail
+	return base64.RawURLEncoding.EncodeToString(b)
+}
+
+func parseToken(text string, kind *object.Kind, namespace string) (token, error) {
+	var t token
+	b, err := base64.RawURLEncoding.DecodeString(text)
+	if err == nil {
+		err = json.Unmarshal(b, &t)
+	}
+	if err != nil || t.Revision <= 0 || t.After == "" || t.Resource != kind.Resource() ||
+		namespace != "" && !strings.HasPrefix(t.After, namespace+"/") {
+		return token{}, apierrors.New(apierrors.BadRequest, "the continue token is not valid for this list")
+	}
+	return t, nil
+}
+
+// List returns objects in the order of their keys, as they were at one revision (OBJ-6). All pages of a list show
+// the revision of the first; the error is Expired when that is no longer kept.
+func (s *Store) List(ctx context.Context, kind *object.Kind, opts ListOptions) (object.Items, error) {
+	k, err := s.kind(kind)
+	if err != nil {
+		return object.Items{}, err
+	}
+	req := cache.ListOptions{
+		Selection: cache.Selection{Namespace: opts.Namespace, Label: opts.Label, Field: opts.Field}, Limit: opts.Limit,
+	}
+	if err := s.listRevision(ctx, kind, opts, &req); err != nil {
+		return object.Items{}, err
+	}
+	page, ok, err := k.cache.List(req)
+	if err == nil && !ok {
+		page, err = s.listAt(ctx, k, req)
+	}
+	if err != nil {
+		return object.Items{}, err
+	}
+	meta := &metav1.ListMeta{ResourceVersion: strconv.FormatInt(page.Revision, 10)}
+	if page.Last != "" {
+		meta.Continue = token{Resource: kind.Resource(), Revision: page.Revision, After: page.Last}.String()
+		if page.Remaining >= 0 {
+			meta.RemainingItemCount = &page.Remaining
+		}
+	}
+	return object.Items{Meta: meta, Objects: page.Objects}, nil
+}
+
+// listRevision works out which revision is wanted, and waits until it is there.
+func (s *Store) listRevision(ctx context.Context, kind *object.Kind, opts ListOptions, req *cache.ListOptions) error {
+	match, rv := opts.ResourceVersionMatch, opts.ResourceVersion
+	bad := func(format string, args ...any) error { return apierrors.New(apierrors.BadRequest, format, args...) }
+	switch {
+	case opts.Limit < 0:
+		return bad("limit must not be negative")
+	case match != "" && match != "Exact" && match != "NotOlderThan":
+		return bad("resourceVersionMatch %q: supported values: \"Exact\", \"NotOlderThan\"", match)
+	case opts.Continue != "" && match != "":
+		return bad("resourceVersionMatch is forbidden when continue is provided")
+	case opts.Continue != "" && rv != "" && rv != "0":
+		return bad("specifying resource version is not allowed when using continue")
+	case match != "" && rv == "":
+		return bad("resourceVersionMatch is forbidden unless resourceVersion is provided")
+	case match == "Exact" && rv == "0":
+		return bad("resourceVersionMatch \"Exact\" is forbidden for resourceVersion \"0\"")
+	}
+	if opts.Continue != "" {
+		t, err := parseToken(opts.Continue, kind, opts.Namespace)
+		if err != nil {
+			return err
+		}
+		req.Exact, req.After = t.Revision, t.After
+		_, err = s.fresh(ctx, strconv.FormatInt(t.Revision, 10))
+		return err
+	}
+	revision, err := s.fresh(ctx, rv)
+	// A page at a revision without a match means exactly that one, as in Kubernetes.
+	if match == "Exact" || match == "" && opts.Limit > 0 && revision > 0 {
+		req.Exact = revision
+	}
+	return err
+}
+
+// listAt reads a revision that is no longer in memory from etcd.
+func (s *Store) listAt(ctx context.Context, k *kind, opts cache.ListOptions) (cache.Page, error) {
+	old := cache.New(cache.Config{Kind: k.res.Kind, Field: k.res.Field})
+	var items []*cache.Item
+	prefix := k.prefix
+	if opts.Namespace != "" {
+		prefix += opts.Namespace + "/"
+	}
+	_, err := s.readAll(ctx, prefix, opts.Exact, func(kvs []*mvccpb.KeyValue) error {
+		for _, kv := range kvs {
+			item, err := k.share(strings.TrimPrefix(string(kv.Key), k.prefix), kv)
+			if err != nil {
+				return err
+			}
+			items = append(items, item)
+		}
+		return nil
+	})
+	switch {
+	case errors.Is(err, etcd.ErrCompacted):
+		return cache.Page{}, apierrors.New(apierrors.Expired,
+			"The resourceVersion %d is too old to display a consistent list; start a new list", opts.Exact)
+	case err != nil:
+		return cache.Page{}, s.readError(err)
+	}
+	// The same code that lists the present lists the past.
+	old.Replace(items, opts.Exact, nil)
+	page, _, err := old.List(opts)
+	return page, err
+}
+
+func (s *Store) kind(k *object.Kind) (*kind, error) {
+	if k == nil {
+		return nil, errors.New("store: no kind")
+	}
+	kd := s.byKind[k]
+	if kd == nil {
+		return nil, fmt.Errorf("store: kind %s is not stored", k.Resource())
+	}
+	return kd, nil
+}

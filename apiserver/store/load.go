@@ -1,0 +1,171 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"strconv"
+
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	"golang.org/x/sync/errgroup"
+
+	"monoplane.dev/apiserver/store/cache"
+	"monoplane.dev/apiserver/store/etcd"
+)
+
+// dataVersion is the format in which this binary writes. It grows when an older binary could no longer read
+// the data, or would damage it.
+const dataVersion = 1
+
+// checkVersion refuses data of a newer version and marks new data with ours.
+func (s *Store) checkVersion(ctx context.Context) error {
+	resp, err := s.client.Txn(ctx, &etcdserverpb.TxnRequest{
+		Compare: []*etcdserverpb.Compare{compareRevision(versionKey, etcdserverpb.Compare_EQUAL, 0)},
+		Success: []*etcdserverpb.RequestOp{putOp(versionKey, []byte(strconv.Itoa(dataVersion)), 0)},
+		Failure: []*etcdserverpb.RequestOp{rangeOp(versionKey)},
+	})
+	if errors.Is(err, etcd.ErrNoSpace) {
+		if err = s.relieve(ctx); err == nil {
+			return s.checkVersion(ctx)
+		}
+	}
+	if err != nil || resp.Succeeded {
+		return err
+	}
+	kvs := resp.Responses[0].GetResponseRange().Kvs
+	if len(kvs) != 1 {
+		return fmt.Errorf("%s is missing", versionKey)
+	}
+	version, err := strconv.Atoi(string(kvs[0].Value))
+	switch {
+	case err != nil || version < 1:
+		return fmt.Errorf("%s holds %q, which is no version", versionKey, kvs[0].Value)
+	case version > dataVersion:
+		return fmt.Errorf("the data was written by a newer version of monoplane (format %d, this binary knows %d)",
+			version, dataVersion)
+	}
+	return nil
+}
+
+const loadPage = 500
+
+// load reads all objects at one revision into the caches. why ends watches that are open.
+func (s *Store) load(ctx context.Context, why error) error {
+	pages := make(chan []*mvccpb.KeyValue, 2)
+	var revision int64
+	g, gctx := errgroup.WithContext(ctx)
+	g.Go(func() error {
+		defer close(pages)
+		var err error
+		revision, err = s.readAll(gctx, root, 0, func(kvs []*mvccpb.KeyValue) error {
+			select {
+			case pages <- kvs:
+				return nil
+			case <-gctx.Done():
+				return gctx.Err()
+			}
+		})
+		return err
+	})
+	// Pages are decoded in parallel and put together in their order.
+	type decoded struct {
+		page  int
+		items map[*kind][]*cache.Item
+	}
+	results := map[int]map[*kind][]*cache.Item{}
+	out := make(chan decoded)
+	collected := make(chan struct{})
+	go func() {
+		defer close(collected)
+		for d := range out {
+			results[d.page] = d.items
+		}
+	}()
+	workers, wctx := errgroup.WithContext(gctx)
+	workers.SetLimit(runtime.GOMAXPROCS(0))
+	n := 0
+	for kvs := range pages {
+		page := n
+		n++
+		workers.Go(func() error {
+			if wctx.Err() != nil {
+				return wctx.Err()
+			}
+			items, err := s.decodePage(kvs)
+			if err == nil {
+				out <- decoded{page, items}
+			}
+			return err
+		})
+	}
+	werr := workers.Wait()
+	close(out)
+	<-collected
+	if err := errors.Join(werr, g.Wait()); err != nil {
+		return err
+	}
+	for _, k := range s.kinds {
+		var items []*cache.Item
+		for page := range n {
+			items = append(items, results[page][k]...)
+		}
+		k.cache.Replace(items, revision, why)
+	}
+	s.progress.Set(revision)
+	return nil
+}
+
+func (s *Store) decodePage(kvs []*mvccpb.KeyValue) (map[*kind][]*cache.Item, error) {
+	items := map[*kind][]*cache.Item{}
+	for _, kv := range kvs {
+		k, key := s.lookup(string(kv.Key))
+		if k == nil {
+			continue
+		}
+		item, err := k.decode(key, kv.Value, kv.ModRevision)
+		if err != nil {
+			return nil, err
+		}
+		items[k] = append(items[k], item)
+	}
+	return items, nil
+}
+
+// lookup returns the kind of an object's key and the rest of the key; nil for keys of kinds that we do not serve.
+func (s *Store) lookup(key string) (*kind, string) {
+	prefix, rest, ok := splitKey(key)
+	if !ok {
+		return nil, ""
+	}
+	return s.kinds[prefix], rest
+}
+
+// readAll reads all keys with prefix at revision (0 for the newest) in pages.
+func (s *Store) readAll(ctx context.Context, prefix string, revision int64, page func([]*mvccpb.KeyValue) error) (int64, error) {
+	from := prefix
+	for {
+		resp, err := s.client.Range(ctx, &etcdserverpb.RangeRequest{
+			Key: []byte(from), RangeEnd: []byte(prefixEnd(prefix)), Revision: revision, Limit: loadPage,
+		})
+		if err != nil {
+			return 0, err
+		}
+		if revision == 0 {
+			revision = resp.Header.Revision
+		}
+		if len(resp.Kvs) > 0 {
+			if err := page(resp.Kvs); err != nil {
+				return 0, err
+			}
+			from = string(resp.Kvs[len(resp.Kvs)-1].Key) + "\x00"
+		}
+		if !resp.More {
+			return revision, nil
+		}
+	}
+}
+
+// prefixEnd returns the end of the range of keys with prefix, which ends in "/".
+func prefixEnd(prefix string) string { return prefix[:len(prefix)-1] + "0" }

@@ -1,0 +1,116 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"strconv"
+
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+
+	"monoplane.dev/apierrors"
+	"monoplane.dev/apiserver/store/cache"
+	"monoplane.dev/apiserver/store/etcd"
+	"monoplane.dev/object"
+)
+
+// Get returns an object, or NotFound. rv "" asks for the newest state, "0" for any, a revision for a state not
+// older than that.
+func (s *Store) Get(ctx context.Context, key Key, rv string) (object.Object, error) {
+	k, err := s.kindOf(key)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := s.fresh(ctx, rv); err != nil {
+		return nil, err
+	}
+	item := k.cache.Get(objectKey(key.Namespace, key.Name))
+	if item == nil {
+		return nil, apierrors.NewNotFound(key.Kind, key.Name)
+	}
+	return item.Object, nil
+}
+
+// Revision returns a revision not older than any acknowledged write, at which the caches have arrived.
+func (s *Store) Revision(ctx context.Context) (int64, error) {
+	if _, err := s.fresh(ctx, ""); err != nil {
+		return 0, err
+	}
+	return s.progress.Revision(), nil
+}
+
+// fresh waits until the caches are as new as rv asks for, and returns rv as a number.
+func (s *Store) fresh(ctx context.Context, rv string) (int64, error) {
+	revision, err := parseRevision(rv)
+	switch {
+	case err != nil:
+		return 0, err
+	case rv != "" && revision <= s.progress.Revision():
+		return revision, nil
+	}
+	newest, err := s.client.Revision(ctx)
+	if err != nil {
+		return 0, s.readError(err)
+	}
+	if rv == "" {
+		return 0, s.reach(ctx, newest)
+	}
+	if revision > newest {
+		// Watchers may already know of a revision that no writer has been told of.
+		if newest, err = s.head(ctx); err != nil {
+			return 0, s.readError(err)
+		}
+	}
+	if revision > newest {
+		return 0, apierrors.New(apierrors.Timeout, "Too large resource version: %d, current: %d", revision, newest).
+			WithCause(apierrors.Cause{Type: "ResourceVersionTooLarge", Message: "Too large resource version"}).
+			WithRetryAfter(1)
+	}
+	return revision, s.reach(ctx, revision)
+}
+
+// head returns the revision of the newest transaction.
+func (s *Store) head(ctx context.Context) (int64, error) {
+	resp, err := s.client.Range(ctx, &etcdserverpb.RangeRequest{Key: []byte(versionKey), CountOnly: true})
+	return resp.GetHeader().GetRevision(), err
+}
+
+// parseRevision reads a resourceVersion; "" and "0" give 0.
+func parseRevision(rv string) (int64, error) {
+	if rv == "" || rv == "0" {
+		return 0, nil
+	}
+	n, err := strconv.ParseInt(rv, 10, 64)
+	if err != nil || n <= 0 || strconv.FormatInt(n, 10) != rv {
+		return 0, apierrors.New(apierrors.BadRequest, "invalid resource version %q", rv)
+	}
+	return n, nil
+}
+
+// readError puts etcd's errors into the API's words.
+func (s *Store) readError(err error) error {
+	switch {
+	case s.client.Err() != nil:
+		return apierrors.New(apierrors.ServiceUnavailable, "the store has failed: %v", s.client.Err())
+	case errors.Is(err, etcd.ErrClosed):
+		return apierrors.New(apierrors.ServiceUnavailable, "the store is closed")
+	default:
+		return err
+	}
+}
+
+// Watch starts a watch (OBJ-7). The error is Expired when the history does not go back to the revision.
+func (s *Store) Watch(ctx context.Context, kind *object.Kind, opts WatchOptions) (*Watcher, error) {
+	k, err := s.kind(kind)
+	if err != nil {
+		return nil, err
+	}
+	from, err := s.fresh(ctx, opts.ResourceVersion)
+	if err != nil {
+		return nil, err
+	}
+	return k.cache.Watch(cache.WatchOptions{
+		Selection: cache.Selection{Namespace: opts.Namespace, Label: opts.Label, Field: opts.Field},
+		From:      from, Initial: from == 0 || opts.SendInitialEvents,
+		Bookmarks: opts.AllowBookmarks, InitialEnd: opts.SendInitialEvents,
+	})
+}

@@ -1,0 +1,205 @@
+package store
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+
+	"monoplane.dev/apierrors"
+	"monoplane.dev/apiserver/store/cache"
+	"monoplane.dev/apiserver/store/etcd"
+	"monoplane.dev/object"
+)
+
+// Watcher delivers the changes of one kind. See cache.Watcher.
+type Watcher = cache.Watcher
+
+// ErrStopped is what a watcher's Next returns after Stop.
+var ErrStopped = cache.ErrStopped
+
+// Store is an open store. All methods are safe for concurrent use.
+type Store struct {
+	cfg      Config
+	lg       *slog.Logger
+	client   etcd.Client
+	table    *crc32.Table
+	kinds    map[string]*kind // by key prefix
+	byKind   map[*object.Kind]*kind
+	progress *cache.Progress
+	metrics  *metrics
+	leases   leases
+
+	// writer numbers the attempts to write; pending are those whose result has not come back yet.
+	writer    atomic.Uint64
+	pendingMu sync.Mutex
+	pending   map[uint64]*pendingWrite
+
+	// watch is what feeds the caches at present.
+	watch atomic.Pointer[etcd.Watch]
+
+	// compacted is the newest revision that has been compacted.
+	compacted atomic.Int64
+	relieving sync.Mutex
+
+	cancel context.CancelFunc
+	done   sync.WaitGroup
+	// behind says why the caches are not being fed; nil when they are.
+	behind    atomic.Pointer[error]
+	closeOnce sync.Once
+	closeErr  error
+}
+
+// kind is one kind of the store.
+type kind struct {
+	res    Resource
+	prefix string
+	cache  *cache.Cache
+	table  *crc32.Table
+}
+
+// Open opens the data directory, or connects to the external etcd, and loads all objects. The error is one line
+// that says what is wrong: in use, damaged, full, written by a newer version.
+func Open(ctx context.Context, cfg Config) (*Store, error) {
+	cfg = cfg.withDefaults()
+	ctx, cancel := context.WithTimeout(ctx, cfg.StartTimeout)
+	defer cancel()
+	s := &Store{
+		cfg: cfg, lg: cfg.Logger, table: crc32.MakeTable(crc32.Castagnoli), kinds: map[string]*kind{},
+		byKind: map[*object.Kind]*kind{}, progress: cache.NewProgress(), pending: map[uint64]*pendingWrite{},
+	}
+	if err := s.addKinds(); err != nil {
+		return nil, err
+	}
+	s.writer.Store(randomWriter())
+	if err := s.connect(ctx); err != nil {
+		return nil, err
+	}
+	err := s.checkVersion(ctx)
+	if err == nil {
+		err = s.load(ctx, nil)
+	}
+	if err == nil {
+		s.metrics, err = newMetrics(s)
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("store: %w", err), s.client.Close())
+	}
+	background, stop := context.WithCancel(context.Background())
+	s.cancel = stop
+	s.done.Go(func() { s.feed(background) })
+	s.done.Go(func() { s.housekeep(background) })
+	return s, nil
+}
+
+func (s *Store) addKinds() error {
+	for _, res := range s.cfg.Resources {
+		k := &kind{res: res, prefix: kindPrefix(res.Kind), table: s.table}
+		if s.kinds[k.prefix] != nil {
+			return fmt.Errorf("store: kind %s is given twice", res.Kind.Resource())
+		}
+		for _, field := range res.Indexes {
+			if _, ok := k.field(res.Kind.New(), field); !ok {
+				return fmt.Errorf("store: index %s of %s is not a selectable field", field, res.Kind.Resource())
+			}
+		}
+		k.cache = cache.New(cache.Config{
+			Kind: res.Kind, Field: res.Field, Indexes: res.Indexes,
+			HistoryEvents: s.cfg.HistoryEvents, HistoryBytes: s.cfg.HistoryBytes, WatchBuffer: s.cfg.WatchBuffer,
+			BookmarkInterval: s.cfg.BookmarkInterval, Progress: s.progress,
+		})
+		s.kinds[k.prefix], s.byKind[res.Kind] = k, k
+	}
+	return nil
+}
+
+func (k *kind) field(o object.Object, name string) (string, bool) {
+	if k.res.Field == nil {
+		return "", false
+	}
+	return k.res.Field(o, name)
+}
+
+// randomWriter starts the numbers of this store's writes where no other store's are likely to be.
+func randomWriter() uint64 {
+	var b [8]byte
+	rand.Read(b[:]) // never fails
+	return binary.BigEndian.Uint64(b[:])
+}
+
+func (s *Store) connect(ctx context.Context) (err error) {
+	switch {
+	case len(s.cfg.Endpoints) > 0:
+		s.client, err = etcd.Dial(ctx, etcd.DialConfig{Endpoints: s.cfg.Endpoints, TLS: s.cfg.TLS, Logger: zap.NewNop()})
+	case s.cfg.Dir == "":
+		err = errors.New("neither a data directory nor endpoints are given")
+	default:
+		s.client, err = etcd.Start(ctx, etcd.Config{
+			Dir: s.cfg.Dir, Logger: s.lg, UnsafeNoFsync: s.cfg.UnsafeNoFsync, QuotaBytes: s.cfg.QuotaBytes,
+			Tick: s.cfg.Tick, VerifyValue: verifyValue(s.table),
+		})
+	}
+	if err != nil {
+		return fmt.Errorf("store: %w", err)
+	}
+	return nil
+}
+
+// Close stops the store. Calls in progress fail.
+func (s *Store) Close() error {
+	s.closeOnce.Do(func() {
+		s.cancel()
+		s.done.Wait()
+		err := apierrors.New(apierrors.ServiceUnavailable, "the store is closed")
+		for _, k := range s.kinds {
+			k.cache.Close(err)
+		}
+		s.metrics.close()
+		s.closeErr = s.client.Close()
+	})
+	return s.closeErr
+}
+
+// Failed is closed when the embedded etcd has given up for good, for example because the disk is full. Err says
+// why. Nothing acknowledged is lost; the process should end.
+func (s *Store) Failed() <-chan struct{} { return s.client.Failed() }
+
+// Err says why the store has failed; nil while it works.
+func (s *Store) Err() error { return s.client.Err() }
+
+// Ready returns nil when the store serves reads and writes, otherwise the reason why not.
+func (s *Store) Ready() error {
+	if err := s.client.Err(); err != nil {
+		return err
+	}
+	if err := s.behind.Load(); err != nil {
+		return fmt.Errorf("the caches are not up to date: %w", *err)
+	}
+	return nil
+}
+
+const defaultStartTimeout = 30 * time.Second
+
+func (c Config) withDefaults() Config {
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.StartTimeout <= 0 {
+		c.StartTimeout = defaultStartTimeout
+	}
+	if c.CompactionInterval <= 0 {
+		c.CompactionInterval = 5 * time.Minute
+	}
+	if c.HistoryRevisions <= 0 {
+		c.HistoryRevisions = 20_000
+	}
+	return c
+}

@@ -1,0 +1,143 @@
+package store
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"strconv"
+	"strings"
+
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+
+	metav1 "monoplane.dev/api/meta/v1"
+	"monoplane.dev/apiserver/store/cache"
+	"monoplane.dev/object"
+)
+
+// A value is
+//
+//	format (1 byte) | sum (4) | writer (8) | the object in protobuf, without its resourceVersion
+//
+// sum is the CRC-32C of the key and the protobuf: etcd's database has no checksums of its own. writer is unique
+// for each attempt to write, so that the store recognises its own writes when they come back through the
+// watch and need not decode them.
+const (
+	formatPlain = 1
+	// formatEncrypted is reserved for values that are encrypted at rest.
+	formatEncrypted = 2
+
+	headerBytes = 1 + 4 + 8
+)
+
+var errFormat = errors.New("unknown format of a stored value")
+
+// encode returns o's value with the writer left out, its sum, and the number of bytes of the protobuf.
+func encode(key string, o object.Object, table *crc32.Table) (value []byte, sum uint32, err error) {
+	opts := proto.MarshalOptions{Deterministic: true} // equal objects have equal values
+	value = make([]byte, headerBytes, headerBytes+opts.Size(o))
+	value, err = opts.MarshalAppend(value, o)
+	if err != nil {
+		return nil, 0, fmt.Errorf("encode %s: %w", key, err)
+	}
+	if o.GetMetadata().GetResourceVersion() != "" {
+		value = append(value[:headerBytes], withoutRevision(value[headerBytes:])...)
+	}
+	value[0] = formatPlain
+	sum = sumOf(key, value[headerBytes:], table)
+	binary.BigEndian.PutUint32(value[1:], sum)
+	return value, sum, nil
+}
+
+func setWriter(value []byte, writer uint64) { binary.BigEndian.PutUint64(value[5:], writer) }
+
+func writerOf(value []byte) uint64 {
+	if len(value) < headerBytes {
+		return 0
+	}
+	return binary.BigEndian.Uint64(value[5:])
+}
+
+func sumOf(key string, payload []byte, table *crc32.Table) uint32 {
+	return crc32.Update(crc32.Checksum([]byte(key), table), table, payload)
+}
+
+// withoutRevision cuts metadata.resourceVersion out of an encoded object. The object itself must not be touched:
+// it may be shared.
+func withoutRevision(b []byte) []byte {
+	const metadataField, revisionField = 1, 6
+	out := make([]byte, 0, len(b))
+	for len(b) > 0 {
+		num, typ, tag := protowire.ConsumeTag(b)
+		n := protowire.ConsumeFieldValue(num, typ, b[tag:])
+		if num != metadataField || typ != protowire.BytesType {
+			out = append(out, b[:tag+n]...)
+			b = b[tag+n:]
+			continue
+		}
+		meta, _ := protowire.ConsumeBytes(b[tag:])
+		b = b[tag+n:]
+		kept := make([]byte, 0, len(meta))
+		for len(meta) > 0 {
+			num, typ, tag := protowire.ConsumeTag(meta)
+			n := tag + protowire.ConsumeFieldValue(num, typ, meta[tag:])
+			if num != revisionField {
+				kept = append(kept, meta[:n]...)
+			}
+			meta = meta[n:]
+		}
+		out = protowire.AppendTag(out, metadataField, protowire.BytesType)
+		out = protowire.AppendBytes(out, kept)
+	}
+	return out
+}
+
+// check verifies a value's checksum and returns its parts.
+func check(key, value []byte, table *crc32.Table) (payload []byte, sum uint32, err error) {
+	if len(value) < headerBytes || value[0] != formatPlain {
+		return nil, 0, fmt.Errorf("%s: %w", key, errFormat)
+	}
+	payload = value[headerBytes:]
+	sum = binary.BigEndian.Uint32(value[1:])
+	if crc32.Update(crc32.Checksum(key, table), table, payload) != sum {
+		return nil, 0, fmt.Errorf("%s: the stored value is damaged", key)
+	}
+	return payload, sum, nil
+}
+
+// verifyValue is how the embedded etcd checks the data before it starts. Values of other formats are for the
+// version check to refuse.
+func verifyValue(table *crc32.Table) func(key, value []byte) error {
+	return func(key, value []byte) error {
+		if !strings.HasPrefix(string(key), root) || string(key) == versionKey || len(value) == 0 || value[0] != formatPlain {
+			return nil
+		}
+		_, _, err := check(key, value, table)
+		return err
+	}
+}
+
+// decode returns the object in value.
+func (k *kind) decode(key string, value []byte, revision int64) (*cache.Item, error) {
+	payload, sum, err := check([]byte(k.prefix+key), value, k.table)
+	if err != nil {
+		return nil, err
+	}
+	o := k.res.Kind.New()
+	if err := proto.Unmarshal(payload, o); err != nil {
+		return nil, fmt.Errorf("decode %s%s: %w", k.prefix, key, err)
+	}
+	setRevision(o, revision)
+	return &cache.Item{Key: key, Object: o, Revision: revision, Sum: sum, Size: len(value)}, nil
+}
+
+// setRevision writes o's resourceVersion. o must not be shared yet.
+func setRevision(o object.Object, revision int64) {
+	meta := o.GetMetadata()
+	if meta == nil {
+		meta = &metav1.ObjectMeta{}
+		o.SetMetadata(meta)
+	}
+	meta.ResourceVersion = strconv.FormatInt(revision, 10)
+}

@@ -1,0 +1,103 @@
+// Package dirlock lets one process at a time use a directory. The lock is a kernel lock on a file in it: it
+// ends with the process, however that ends, and is not inherited by children.
+package dirlock
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"time"
+)
+
+// name is the file whose lock says that the directory is in use. It holds the owner's process id.
+const name = "lock"
+
+// Lock is a held lock.
+type Lock struct{ file *os.File }
+
+// Acquire creates dir with mode 0700 if necessary and locks it for this process. It fails at once with an
+// *InUseError when another process holds the lock.
+func Acquire(dir string) (*Lock, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("data directory: %w", err)
+	}
+	f, err := os.OpenFile(filepath.Join(dir, name), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("data directory: %w", err)
+	}
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		defer f.Close()
+		if !errors.Is(err, syscall.EWOULDBLOCK) {
+			return nil, fmt.Errorf("lock data directory %s: %w", dir, err)
+		}
+		return nil, &InUseError{Dir: dir, PID: readPID(f)}
+	}
+	if err := writePID(f); err != nil {
+		return nil, errors.Join(fmt.Errorf("data directory: %w", err), f.Close())
+	}
+	return &Lock{f}, nil
+}
+
+// Release gives the directory free.
+func (l *Lock) Release() error { return l.file.Close() }
+
+// WaitFree returns when no process holds the lock of dir, or ctx ends.
+func WaitFree(ctx context.Context, dir string) error {
+	const poll = 5 * time.Millisecond
+	tick := time.NewTicker(poll)
+	defer tick.Stop()
+	for {
+		l, err := Acquire(dir)
+		if err == nil {
+			return l.Release()
+		}
+		var used *InUseError
+		if !errors.As(err, &used) {
+			return err
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return fmt.Errorf("%w: %w", err, ctx.Err())
+		}
+	}
+}
+
+// InUseError says that another process uses a directory.
+type InUseError struct {
+	// Dir is the directory.
+	Dir string
+	// PID is the owner's process id; 0 when it is not known.
+	PID int
+}
+
+// Error returns the message.
+func (e *InUseError) Error() string {
+	if e.PID == 0 {
+		return fmt.Sprintf("data directory %s is in use by another process", e.Dir)
+	}
+	return fmt.Sprintf("data directory %s is in use by process %d", e.Dir, e.PID)
+}
+
+func readPID(f *os.File) int {
+	b := make([]byte, 20)
+	n, _ := f.ReadAt(b, 0) // a short or failed read gives no number
+	pid, err := strconv.Atoi(string(bytes.TrimSpace(b[:n])))
+	if err != nil {
+		return 0
+	}
+	return pid
+}
+
+func writePID(f *os.File) error {
+	if err := f.Truncate(0); err != nil {
+		return err
+	}
+	_, err := f.WriteAt([]byte(strconv.Itoa(os.Getpid())+"\n"), 0)
+	return err
+}
