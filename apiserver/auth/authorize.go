@@ -1,0 +1,109 @@
+package auth
+
+import (
+	"k8s.io/apimachinery/pkg/fields"
+
+	"monoplane.dev/apierrors"
+	"monoplane.dev/apiserver/authn"
+)
+
+// Attributes describe a request.
+type Attributes struct {
+	// Verb is get, list, watch, create, update, patch, delete or deletecollection.
+	Verb string
+	// Group, Resource and Subresource are those of the URL: "", "pods", "status".
+	Group, Resource, Subresource string
+	// Namespaced says whether objects of the resource live in namespaces.
+	Namespaced bool
+	// Namespace and Name are as the request gives them; either may be empty.
+	Namespace, Name string
+	// FieldSelector is that of a list or watch.
+	FieldSelector string
+}
+
+// Authorizer decides by verb and resource. It is safe for concurrent use.
+type Authorizer struct {
+	table table
+}
+
+// NewAuthorizer returns the authorizer with the built-in roles.
+func NewAuthorizer() *Authorizer { return &Authorizer{table: compile(roles())} }
+
+// Authorize returns nil when id may make the request. Errors: Unauthorized, Forbidden.
+func (z *Authorizer) Authorize(id Identity, a Attributes) error {
+	if id.Class == Anonymous {
+		return apierrors.New(apierrors.Unauthorized, "Unauthorized")
+	}
+	if id.Class == Admin {
+		return nil
+	}
+	resource := a.Resource
+	if a.Subresource != "" {
+		resource += "/" + a.Subresource
+	}
+	rights := z.table[id.Class]
+	allowed := rights[a.Verb+" "+resource] || (a.Namespaced && a.Subresource == "" && rights[a.Verb+" *"])
+	if !allowed {
+		return denied(id, a, "")
+	}
+	if id.Class == Node {
+		return owned(id, a)
+	}
+	return nil
+}
+
+// owned narrows what an agent reads to its own node: its Node, and the pods bound to it. What it writes is
+// judged by the strategies, which see the objects.
+func owned(id Identity, a Attributes) error {
+	if a.Verb != "list" && a.Verb != "watch" {
+		return nil
+	}
+	field := ""
+	switch a.Resource {
+	case "pods":
+		field = "spec.nodeName"
+	case "nodes":
+		field = "metadata.name"
+	default:
+		return nil
+	}
+	if s, err := fields.ParseSelector(a.FieldSelector); err == nil {
+		if v, ok := s.RequiresExactMatch(field); ok && v == id.Node {
+			return nil
+		}
+	}
+	return denied(id, a, "an agent must select "+field+"="+id.Node)
+}
+
+func denied(id Identity, a Attributes, why string) error {
+	what := a.Resource
+	if a.Group != "" {
+		what += "." + a.Group
+	}
+	resource := a.Resource
+	if a.Subresource != "" {
+		resource += "/" + a.Subresource
+	}
+	scope := " at the cluster scope"
+	if a.Namespaced && a.Namespace != "" {
+		scope = ` in the namespace "` + a.Namespace + `"`
+	}
+	name := ""
+	if a.Name != "" {
+		name = ` "` + a.Name + `"`
+	}
+	if why != "" {
+		why = ": " + why
+	}
+	return apierrors.New(apierrors.Forbidden, "%s%s is forbidden: User %q cannot %s resource %q in API group %q%s%s",
+		what, name, id.Name, a.Verb, resource, a.Group, scope, why)
+}
+
+// OwnNode refuses an agent that acts on something of another node. It passes everybody who is not an agent.
+func OwnNode(id Identity, node, what string) error {
+	if id.Class != Node || (node != "" && node == id.Node) {
+		return nil
+	}
+	return apierrors.New(apierrors.Forbidden, "%s is forbidden: %s may only act on what belongs to its own node",
+		what, authn.NodePrefix+id.Node)
+}

@@ -1,0 +1,72 @@
+package auth
+
+import "strings"
+
+// grant gives verbs on resources. A resource is written as in URLs, with its subresource: "pods/status"; "*"
+// stands for every resource of a namespace, without subresources.
+type grant struct {
+	verbs, resources string
+}
+
+const (
+	read   = "get list watch"
+	write  = "create update patch"
+	modify = "update patch"
+)
+
+// roles says what each class may do; nothing else is allowed, except to Admin, who may do everything. What is
+// marked (own) is narrowed further by owned and by the kinds' strategies.
+func roles() map[Class][]grant {
+	report := []grant{{write, "events"}, {"get " + write, "leases"}}
+	with := func(gs ...grant) []grant { return append(gs, report...) }
+	return map[Class][]grant{
+		Node: with(
+			grant{read + " create delete", "pods"}, // (own)
+			grant{modify, "pods/status"},           // (own)
+			grant{read + " " + write, "nodes"},     // (own)
+			grant{modify, "nodes/status"},          // (own)
+			grant{"get", "configmaps serviceaccounts"},
+			grant{"listen answer", "nodestreams"}, // (own)
+		),
+		Scheduler: with(
+			grant{read + " delete", "pods"},
+			grant{modify, "pods/status"},
+			grant{"create", "pods/binding"},
+			grant{read, "nodes namespaces"},
+		),
+		PodGC: with(
+			grant{read + " delete", "pods"},
+			grant{modify, "pods/status"},
+			grant{read, "nodes"},
+		),
+		NamespaceController: with(
+			grant{read + " delete deletecollection", "*"},
+			grant{read, "namespaces"},
+			grant{modify, "namespaces/status"},
+			grant{"update", "namespaces/finalize"},
+		),
+		Controller: with(
+			grant{read, "* nodes namespaces"},
+			grant{"delete", "pods"},
+			grant{modify, "pods/status nodes/status"},
+		),
+	}
+}
+
+// table is roles in a form that is quick to ask.
+type table map[Class]map[string]bool
+
+func compile(roles map[Class][]grant) table {
+	t := make(table, len(roles))
+	for class, grants := range roles {
+		t[class] = make(map[string]bool)
+		for _, g := range grants {
+			for verb := range strings.FieldsSeq(g.verbs) {
+				for resource := range strings.FieldsSeq(g.resources) {
+					t[class][verb+" "+resource] = true
+				}
+			}
+		}
+	}
+	return t
+}

@@ -1,0 +1,111 @@
+package authn
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"strings"
+	"sync"
+	"time"
+
+	"monoplane.dev/apierrors"
+)
+
+// Config says whom an Authenticator believes.
+type Config struct {
+	// ClientCAs signed the certificates of clients; nil refuses all certificates.
+	ClientCAs *x509.CertPool
+	// Tokens are the bearer tokens; nil refuses all tokens.
+	Tokens *Tokens
+	// Now is the clock; time.Now when nil.
+	Now func() time.Time
+	// OpenPaths are URL paths that need no credentials; DefaultOpenPaths when nil. A path covers those
+	// below it.
+	OpenPaths []string
+	// OpenMethods are gRPC methods that need no credentials; DefaultOpenMethods when nil.
+	OpenMethods []string
+}
+
+// DefaultOpenPaths returns the paths that Kubernetes serves to anyone.
+func DefaultOpenPaths() []string { return []string{"/livez", "/readyz", "/healthz", "/version"} }
+
+// DefaultOpenMethods returns the methods of the gRPC health service.
+func DefaultOpenMethods() []string {
+	return []string{"/grpc.health.v1.Health/Check", "/grpc.health.v1.Health/Watch"}
+}
+
+// Authenticator tells who makes a request. Make one with New. It is safe for concurrent use.
+type Authenticator struct {
+	cas    *x509.CertPool
+	tokens *Tokens
+	now    func() time.Time
+	paths  []string
+	open   map[string]bool
+
+	mu       sync.Mutex
+	verified map[[32]byte]verified
+}
+
+// New returns an Authenticator.
+func New(cfg Config) *Authenticator {
+	a := &Authenticator{
+		cas: cfg.ClientCAs, tokens: cfg.Tokens, now: cfg.Now, paths: cfg.OpenPaths,
+		open: map[string]bool{}, verified: map[[32]byte]verified{},
+	}
+	if a.now == nil {
+		a.now = time.Now
+	}
+	if a.paths == nil {
+		a.paths = DefaultOpenPaths()
+	}
+	methods := cfg.OpenMethods
+	if methods == nil {
+		methods = DefaultOpenMethods()
+	}
+	for _, m := range methods {
+		a.open[m] = true
+	}
+	return a
+}
+
+// user returns who presents these credentials: nil without an error when there are none. An authorization
+// header decides alone; without one the certificate does.
+func (a *Authenticator) user(state *tls.ConnectionState, authorization []string) (*User, error) {
+	switch {
+	case len(authorization) > 1:
+		return nil, unauthorized("more than one authorization header")
+	case len(authorization) == 1:
+		return a.bearer(authorization[0])
+	case state != nil && len(state.PeerCertificates) > 0:
+		return a.certificate(state.PeerCertificates)
+	}
+	return nil, nil
+}
+
+func (a *Authenticator) bearer(header string) (*User, error) {
+	scheme, token, ok := strings.Cut(strings.TrimSpace(header), " ")
+	if !ok || !strings.EqualFold(scheme, "Bearer") {
+		return nil, unauthorized("the authorization header must be of the form \"Bearer TOKEN\"")
+	}
+	if u := a.tokens.user(strings.TrimSpace(token)); u != nil {
+		return u, nil
+	}
+	return nil, unauthorized("invalid bearer token")
+}
+
+func unauthorized(format string, args ...any) error {
+	return apierrors.New(apierrors.Unauthorized, "Unauthorized: "+format, args...)
+}
+
+func anonymous() *User {
+	return &User{Name: AnonymousName, Groups: []string{UnauthenticatedGroup}}
+}
+
+// isOpen says whether path needs no credentials.
+func (a *Authenticator) isOpen(path string) bool {
+	for _, p := range a.paths {
+		if rest, ok := strings.CutPrefix(path, p); ok && (rest == "" || rest[0] == '/') {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,203 @@
+package apiserver_test
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	testclock "k8s.io/utils/clock/testing"
+
+	"monoplane.dev/apiserver"
+	"monoplane.dev/apiserver/authn"
+	"monoplane.dev/apiserver/store"
+	"monoplane.dev/client/inproc"
+
+	coordinationv1 "monoplane.dev/api/coordination/v1"
+	corev1 "monoplane.dev/api/core/v1"
+	eventsv1 "monoplane.dev/api/events/v1"
+	metav1 "monoplane.dev/api/meta/v1"
+)
+
+// cluster is an API server over a real store, without listeners.
+type cluster struct {
+	t      testing.TB
+	server *inproc.Server
+	clock  *testclock.FakeClock
+	log    *logBuffer
+	store  *store.Store
+}
+
+// logBuffer collects log lines of many goroutines.
+type logBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *logBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *logBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+var epoch = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+func start(t testing.TB, change ...func(*apiserver.Config)) *cluster {
+	t.Helper()
+	ctx := context.Background()
+	s, err := store.Open(ctx, store.Config{Dir: t.TempDir(), Resources: apiserver.Resources(), UnsafeNoFsync: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	c := &cluster{t: t, clock: testclock.NewFakeClock(epoch), log: &logBuffer{}, store: s}
+	cfg := apiserver.Config{Store: s, Clock: c.clock, Logger: slog.New(slog.NewTextHandler(c.log, nil))}
+	for _, f := range change {
+		f(&cfg)
+	}
+	api, err := apiserver.New(ctx, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.server = inproc.NewServer(api.UnaryInterceptors(), api.StreamInterceptors())
+	api.Register(c.server)
+	return c
+}
+
+// client is every service, as one identity.
+type client struct {
+	pods            corev1.PodsClient
+	nodes           corev1.NodesClient
+	namespaces      corev1.NamespacesClient
+	events          corev1.EventsClient
+	newEvents       eventsv1.EventsClient
+	configMaps      corev1.ConfigMapsClient
+	serviceAccounts corev1.ServiceAccountsClient
+	leases          coordinationv1.LeasesClient
+	conn            grpc.ClientConnInterface
+}
+
+func (c *cluster) as(u *authn.User) client {
+	conn := c.server.Conn(inproc.WithContext(func(ctx context.Context) context.Context {
+		if u == nil {
+			return ctx
+		}
+		return authn.WithUser(ctx, u)
+	}))
+	return client{
+		corev1.NewPodsClient(conn), corev1.NewNodesClient(conn), corev1.NewNamespacesClient(conn),
+		corev1.NewEventsClient(conn), eventsv1.NewEventsClient(conn), corev1.NewConfigMapsClient(conn),
+		corev1.NewServiceAccountsClient(conn), coordinationv1.NewLeasesClient(conn), conn,
+	}
+}
+
+func adminUser() *authn.User {
+	return &authn.User{Name: authn.AdminName, Groups: []string{authn.AdminsGroup}}
+}
+
+func agentUser(node, key string) *authn.User {
+	return &authn.User{Name: authn.NodePrefix + node, Groups: []string{authn.NodesGroup}, UID: key}
+}
+
+func (c *cluster) admin() client { return c.as(adminUser()) }
+
+func (c *cluster) agent(node string) client { return c.as(agentUser(node, "key-"+node)) }
+
+func (c *cluster) controller(name string) client {
+	return c.as(&authn.User{Name: authn.ControllerPrefix + name})
+}
+
+func (c *cluster) scheduler() client { return c.as(&authn.User{Name: authn.SchedulerName}) }
+
+func ptr[T any](v T) *T { return &v }
+
+func ctx(t testing.TB) context.Context {
+	t.Helper()
+	return t.Context()
+}
+
+func newPod(name string) *corev1.Pod {
+	return &corev1.Pod{
+		Metadata: &metav1.ObjectMeta{Name: name, Namespace: "default"},
+		Spec:     &corev1.PodSpec{Containers: []*corev1.Container{{Name: "main", Image: "host", Command: []string{"sleep", "1"}}}},
+	}
+}
+
+func newNode(name string) *corev1.Node {
+	return &corev1.Node{Metadata: &metav1.ObjectMeta{Name: name}}
+}
+
+// must returns v and ends the test on an error.
+func must[T any](v T, err error) func(testing.TB) T {
+	return func(t testing.TB) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+}
+
+func (c *cluster) createPod(p *corev1.Pod) *corev1.Pod {
+	c.t.Helper()
+	return must(c.admin().pods.Create(ctx(c.t), &corev1.CreatePodRequest{Object: p}))(c.t)
+}
+
+func (c *cluster) getPod(name string) (*corev1.Pod, error) {
+	return c.admin().pods.Get(ctx(c.t), &metav1.GetRequest{Namespace: "default", Name: name})
+}
+
+// register creates a node by its own agent.
+func (c *cluster) register(name string) {
+	c.t.Helper()
+	must(c.agent(name).nodes.Create(ctx(c.t), &corev1.CreateNodeRequest{Object: newNode(name)}))(c.t)
+}
+
+func (c *cluster) bind(p *corev1.Pod, node string) error {
+	_, err := c.scheduler().pods.Bind(ctx(c.t), &corev1.BindPodRequest{
+		Namespace: p.Metadata.Namespace, Name: p.Metadata.Name, FieldManager: "default-scheduler",
+		Object: &corev1.Binding{
+			Metadata: &metav1.ObjectMeta{Uid: p.Metadata.Uid}, Target: &corev1.ObjectReference{Kind: "Node", Name: node},
+		},
+	})
+	return err
+}
+
+// boundPod creates a pod and binds it.
+func (c *cluster) boundPod(name, node string) *corev1.Pod {
+	c.t.Helper()
+	p := c.createPod(newPod(name))
+	if err := c.bind(p, node); err != nil {
+		c.t.Fatal(err)
+	}
+	return must(c.getPod(name))(c.t)
+}
+
+// setPhase writes a phase as somebody.
+func setPhase(t testing.TB, by client, p *corev1.Pod, phase string) (*corev1.Pod, error) {
+	return by.pods.UpdateStatus(ctx(t), &corev1.UpdatePodRequest{Object: &corev1.Pod{
+		Metadata: &metav1.ObjectMeta{Namespace: p.Metadata.Namespace, Name: p.Metadata.Name, Uid: p.Metadata.Uid},
+		Status:   &corev1.PodStatus{Phase: phase, Conditions: p.GetStatus().GetConditions()},
+	}})
+}
+
+func deletePod(t testing.TB, by client, p *corev1.Pod, grace *int64, uid bool) (*corev1.Pod, error) {
+	opts := &metav1.DeleteOptions{GracePeriodSeconds: grace}
+	if uid {
+		opts.Preconditions = &metav1.Preconditions{Uid: ptr(p.Metadata.Uid)}
+	}
+	return by.pods.Delete(ctx(t), &metav1.DeleteRequest{Namespace: p.Metadata.Namespace, Name: p.Metadata.Name, Options: opts})
+}

@@ -1,0 +1,177 @@
+package kinds
+
+import (
+	"context"
+	"slices"
+
+	"google.golang.org/protobuf/proto"
+
+	"monoplane.dev/apierrors"
+	"monoplane.dev/apiserver/defaults"
+	"monoplane.dev/apiserver/registry"
+	"monoplane.dev/apiserver/store"
+	"monoplane.dev/apiserver/validation"
+	"monoplane.dev/codec/value"
+	"monoplane.dev/object"
+
+	corev1 "monoplane.dev/api/core/v1"
+	metav1 "monoplane.dev/api/meta/v1"
+)
+
+const (
+	active      = "Active"
+	terminating = "Terminating"
+)
+
+// SystemNamespaces exist from the start (OBJ-14).
+func SystemNamespaces() []string {
+	return []string{"default", "kube-system", "kube-public", nodeLeases}
+}
+
+// A namespace is deleted in two steps (NS-1): the deletion sets the mark and the phase, which keeps new
+// objects out; the namespace controller empties it and then takes its finalizer away, and with the last
+// finalizer the namespace goes.
+func namespace(deps registry.Deps) *registry.Strategy {
+	n := namespaces{deps}
+	return registry.Typed[*corev1.Namespace]{
+		Kind:       corev1.NamespaceKind,
+		Spec:       func(o *corev1.Namespace) proto.Message { return o.GetSpec() },
+		DefaultNew: defaults.NewNamespace,
+		Validate:   validation.Namespace,
+		Main: registry.TypedResource[*corev1.Namespace]{
+			Apply: func(asked, live *corev1.Namespace) *corev1.Namespace {
+				next := &corev1.Namespace{Metadata: metadata(asked, live)}
+				defaults.Namespace(next)
+				next.Spec, next.Status = live.Spec, live.Status
+				return next
+			},
+			Validate: validation.NamespaceUpdate,
+		},
+		Subresources: map[string]registry.TypedResource[*corev1.Namespace]{
+			"status": {
+				Apply: func(asked, live *corev1.Namespace) *corev1.Namespace {
+					status := object.Clone(asked.GetStatus())
+					if status == nil {
+						status = &corev1.NamespaceStatus{}
+					}
+					status.Phase = phase(live)
+					return &corev1.Namespace{Spec: live.Spec, Status: status}
+				},
+				Validate: validation.NamespaceStatusUpdate,
+			},
+			"finalize": {
+				Apply: func(asked, live *corev1.Namespace) *corev1.Namespace {
+					spec := object.Clone(asked.GetSpec())
+					if spec == nil {
+						spec = &corev1.NamespaceSpec{}
+					}
+					return &corev1.Namespace{Spec: spec, Status: live.Status}
+				},
+				Authorize: n.empty,
+				Validate:  validation.NamespaceFinalizeUpdate,
+			},
+		},
+		Delete: n.remove,
+		Held:   func(o *corev1.Namespace) bool { return len(o.GetSpec().GetFinalizers()) > 0 },
+		Fields: map[string]func(*corev1.Namespace) string{
+			"status.phase": func(o *corev1.Namespace) string { return o.GetStatus().GetPhase() },
+			"name":         func(o *corev1.Namespace) string { return o.GetMetadata().GetName() },
+		},
+		Table: columns[*corev1.Namespace]{
+			{"Status", "string", 0, "Whether the namespace is in use or being deleted.", func(o *corev1.Namespace, _ moment) any {
+				return o.GetStatus().GetPhase()
+			}},
+			age[*corev1.Namespace](),
+		},
+	}.Strategy()
+}
+
+// metadata returns what asked wants the metadata to be, under the name that it has.
+func metadata(asked, live object.Object) *metav1.ObjectMeta {
+	m := object.Clone(asked.GetMetadata())
+	if m == nil {
+		m = &metav1.ObjectMeta{}
+	}
+	m.Name, m.Namespace = live.GetMetadata().GetName(), live.GetMetadata().GetNamespace()
+	return m
+}
+
+// phase is what the mark says: nobody else writes it.
+func phase(o *corev1.Namespace) string {
+	if o.GetMetadata().GetDeletionTimestamp() != nil {
+		return terminating
+	}
+	return active
+}
+
+type namespaces struct {
+	deps registry.Deps
+}
+
+// remove begins a deletion.
+func (n namespaces) remove(_ context.Context, live *corev1.Namespace, opts *metav1.DeleteOptions) (registry.Removal, error) {
+	m := live.GetMetadata()
+	if slices.Contains([]string{"default", "kube-system", "kube-public"}, m.GetName()) {
+		return registry.Removal{}, apierrors.NewForbidden(corev1.NamespaceKind, m.GetName(), "this namespace may not be deleted")
+	}
+	if err := registry.Preconditions(corev1.NamespaceKind, m, opts); err != nil {
+		return registry.Removal{}, err
+	}
+	if m.GetDeletionTimestamp() != nil {
+		return registry.Removal{Object: live, Unchanged: true}, nil
+	}
+	next := object.Clone(live)
+	next.Metadata.DeletionTimestamp = value.Time(n.deps.Clock.Now())
+	next.Metadata.DeletionGracePeriodSeconds = proto.Int64(0)
+	next.Metadata.Generation++
+	if next.Status == nil {
+		next.Status = &corev1.NamespaceStatus{}
+	}
+	next.Status.Phase = terminating
+	gone := len(live.GetSpec().GetFinalizers()) == 0 && len(m.GetFinalizers()) == 0
+	return registry.Removal{Object: next, Gone: gone}, nil
+}
+
+// empty refuses to take the last finalizer of a namespace that still holds objects: they would be out of
+// reach. Nothing can be created in a terminating namespace, so what is found empty stays empty.
+func (n namespaces) empty(ctx context.Context, _ *registry.Update, next, live *corev1.Namespace) error {
+	name := live.GetMetadata().GetName()
+	if len(next.GetSpec().GetFinalizers()) > 0 {
+		return nil
+	}
+	if live.GetMetadata().GetDeletionTimestamp() == nil {
+		return apierrors.NewConflict(corev1.NamespaceKind, name, "finalizers can only be removed once the namespace is being deleted")
+	}
+	for _, s := range strategies() {
+		if !s.Kind.Namespaced {
+			continue
+		}
+		left, err := n.deps.Store.List(ctx, s.Kind, store.ListOptions{Namespace: name, Limit: 1})
+		if err != nil {
+			return err
+		}
+		if len(left.Objects) > 0 {
+			return apierrors.NewConflict(corev1.NamespaceKind, name, "the namespace is not empty: it still holds %s %q",
+				s.Kind.Resource(), left.Objects[0].GetMetadata().GetName())
+		}
+	}
+	return nil
+}
+
+// EnsureNamespaces creates the system namespaces that are missing. It writes nothing when none is.
+func EnsureNamespaces(ctx context.Context, b object.Backend) error {
+	for _, name := range SystemNamespaces() {
+		_, err := b.Get(ctx, &metav1.GetRequest{Name: name})
+		if err == nil {
+			continue
+		}
+		if !apierrors.Is(err, apierrors.NotFound) {
+			return err
+		}
+		o := &corev1.Namespace{Metadata: &metav1.ObjectMeta{Name: name}}
+		if _, err := b.Create(ctx, "", o, object.WriteOptions{}); err != nil && !apierrors.Is(err, apierrors.AlreadyExists) {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,156 @@
+package kinds
+
+import (
+	"context"
+	"strconv"
+	"strings"
+
+	"google.golang.org/protobuf/proto"
+	"k8s.io/apimachinery/pkg/fields"
+
+	"monoplane.dev/apierrors"
+	"monoplane.dev/apiserver/auth"
+	"monoplane.dev/apiserver/defaults"
+	"monoplane.dev/apiserver/kinds/nodekey"
+	"monoplane.dev/apiserver/registry"
+	"monoplane.dev/apiserver/store"
+	"monoplane.dev/apiserver/validation"
+	"monoplane.dev/object"
+
+	corev1 "monoplane.dev/api/core/v1"
+)
+
+// restrictedLabels are for administrators: an agent may not give them to its node.
+const restrictedLabels = "node-restriction.kubernetes.io/"
+
+func node(deps registry.Deps) *registry.Strategy {
+	n := nodes{deps}
+	return registry.Typed[*corev1.Node]{
+		Kind:     corev1.NodeKind,
+		Spec:     func(o *corev1.Node) proto.Message { return o.GetSpec() },
+		Default:  defaults.Node,
+		Admit:    n.admit,
+		Validate: validation.Node,
+		MayRead: func(ctx context.Context, o *corev1.Node) error {
+			return auth.OwnNode(auth.From(ctx), o.GetMetadata().GetName(), `nodes "`+o.GetMetadata().GetName()+`"`)
+		},
+		Main: registry.TypedResource[*corev1.Node]{
+			Apply: func(asked, live *corev1.Node) *corev1.Node {
+				next := &corev1.Node{Metadata: metadata(asked, live), Spec: object.Clone(asked.GetSpec())}
+				defaults.Node(next)
+				next.Status = live.Status
+				return next
+			},
+			Authorize: n.authorize,
+			Validate:  validation.NodeUpdate,
+		},
+		Subresources: map[string]registry.TypedResource[*corev1.Node]{
+			"status": {
+				Apply: func(asked, live *corev1.Node) *corev1.Node {
+					next := &corev1.Node{Status: object.Clone(asked.GetStatus())}
+					defaults.Node(next)
+					next.Spec = live.Spec
+					return next
+				},
+				Authorize: func(ctx context.Context, u *registry.Update, _, live *corev1.Node) error {
+					return sameMachine(auth.From(ctx), live)
+				},
+				Validate: validation.NodeStatusUpdate,
+			},
+		},
+		Fields: map[string]func(*corev1.Node) string{
+			"spec.unschedulable": func(o *corev1.Node) string { return strconv.FormatBool(o.GetSpec().GetUnschedulable()) },
+		},
+		Table: nodeTable(),
+	}.Strategy()
+}
+
+type nodes struct {
+	deps registry.Deps
+}
+
+// admit lets an agent register its own node, if the name is its machine's (NODE-7).
+func (n nodes) admit(ctx context.Context, o *corev1.Node) error {
+	id, name := auth.From(ctx), o.GetMetadata().GetName()
+	if id.Class != auth.Node {
+		nodekey.Set(o.Metadata, "")
+		return nil
+	}
+	if err := auth.OwnNode(id, name, `nodes "`+name+`"`); err != nil {
+		return err
+	}
+	if err := restricted(o.Metadata.GetLabels(), nil, name, id); err != nil {
+		return err
+	}
+	if err := n.unclaimed(ctx, name, id.Key); err != nil {
+		return err
+	}
+	nodekey.Set(o.Metadata, id.Key)
+	return nil
+}
+
+// authorize keeps a node with its machine, and an agent from what is for administrators. A node that an
+// administrator made belongs to nobody until its first agent comes.
+func (n nodes) authorize(ctx context.Context, _ *registry.Update, next, live *corev1.Node) error {
+	id, name := auth.From(ctx), live.GetMetadata().GetName()
+	nodekey.Keep(next.Metadata, live.Metadata)
+	if id.Class != auth.Node {
+		return nil
+	}
+	if err := sameMachine(id, live); err != nil {
+		return err
+	}
+	if err := restricted(next.Metadata.GetLabels(), live.Metadata.GetLabels(), name, id); err != nil {
+		return err
+	}
+	if !proto.Equal(&corev1.NodeSpec{Taints: next.GetSpec().GetTaints()}, &corev1.NodeSpec{Taints: live.GetSpec().GetTaints()}) {
+		return apierrors.NewForbidden(corev1.NodeKind, name, "%s may not change taints", id.Name)
+	}
+	if id.Key != "" && nodekey.Of(live.Metadata) == "" {
+		if err := n.unclaimed(ctx, name, id.Key); err != nil {
+			return err
+		}
+		nodekey.Set(next.Metadata, id.Key)
+	}
+	return nil
+}
+
+// sameMachine refuses an agent that is not the registered machine's.
+func sameMachine(id auth.Identity, live *corev1.Node) error {
+	name := live.GetMetadata().GetName()
+	if err := auth.OwnNode(id, name, `nodes "`+name+`"`); err != nil {
+		return err
+	}
+	if key := nodekey.Of(live.GetMetadata()); id.Class == auth.Node && key != "" && key != id.Key {
+		return apierrors.NewForbidden(corev1.NodeKind, name,
+			"the name belongs to another machine; delete the node to give it up, and wait until no pod is bound to it")
+	}
+	return nil
+}
+
+// unclaimed refuses a name while pods are bound to it that ran on another machine.
+func (n nodes) unclaimed(ctx context.Context, name, key string) error {
+	bound, err := n.deps.Store.List(ctx, corev1.PodKind, store.ListOptions{
+		Field: fields.OneTermEqualSelector("spec.nodeName", name),
+	})
+	if err != nil {
+		return err
+	}
+	for _, p := range bound.Objects {
+		if k := nodekey.Of(p.GetMetadata()); k != "" && k != key {
+			return apierrors.NewForbidden(corev1.NodeKind, name,
+				"the name belonged to another machine, and pod %s/%s is still bound to it",
+				p.GetMetadata().GetNamespace(), p.GetMetadata().GetName())
+		}
+	}
+	return nil
+}
+
+func restricted(next, live map[string]string, name string, id auth.Identity) error {
+	for k, v := range next {
+		if old, ok := live[k]; strings.HasPrefix(k, restrictedLabels) && (!ok || old != v) {
+			return apierrors.NewForbidden(corev1.NodeKind, name, "%s may not set label %q", id.Name, k)
+		}
+	}
+	return nil
+}

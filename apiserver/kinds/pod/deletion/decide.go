@@ -1,0 +1,118 @@
+package deletion
+
+import (
+	"fmt"
+	"time"
+)
+
+// Decide says what a request to delete a pod does. The error is a *Refusal.
+func Decide(p Pod, req Request, by Actor, now time.Time) (Decision, error) {
+	if err := preconditions(p, req); err != nil {
+		return Decision{}, err
+	}
+	guard, err := entitled(p, req, by)
+	if err != nil {
+		return Decision{}, err
+	}
+	d := decide(p, req, now.Truncate(time.Second))
+	d.NodeAbsent = guard
+	if forces(req) && (by.Role == User || by.Role == PodGC) {
+		d.Forced = true
+		d.Unconfirmed = p.Node != "" && !p.Terminal
+	}
+	return d, nil
+}
+
+// forces says whether grace 0 is asked for in so many words. A 0 that comes from the pod's spec is not: no
+// controller can force by accident (DEL-14).
+func forces(req Request) bool { return req.Grace != nil && *req.Grace == 0 }
+
+func decide(p Pod, req Request, now time.Time) Decision {
+	if p.Mark == nil {
+		return begin(p, req, now)
+	}
+	return goOn(p, req, now)
+}
+
+// begin handles the first request (DEL-1, DEL-3, DEL-4).
+func begin(p Pod, req Request, now time.Time) Decision {
+	grace := int64(0)
+	switch {
+	case p.Node == "" || p.Terminal:
+		// Nothing runs that would need time.
+	case req.Grace != nil:
+		grace = *req.Grace
+	case p.SpecGrace != nil:
+		grace = max(*p.SpecGrace, 1)
+	default:
+		grace = DefaultGrace
+	}
+	d := end(p, Mark{Deadline: deadline(now, clamp(grace)), Grace: clamp(grace)})
+	d.Begins = true
+	return d
+}
+
+// goOn handles every further request: the period may only shrink, counted from the first request (DEL-2).
+func goOn(p Pod, req Request, now time.Time) Decision {
+	old := *p.Mark
+	if old.Grace <= 0 {
+		// Already as short as can be. Without finalizers such a pod would be gone, so one that is here with none
+		// left is completed.
+		d := end(p, old)
+		if d.Outcome == Marked {
+			d.Outcome = Unchanged
+		}
+		return d
+	}
+	if req.Grace == nil || clamp(*req.Grace) >= old.Grace {
+		return Decision{Outcome: Unchanged, Mark: old}
+	}
+	grace := clamp(*req.Grace)
+	m := Mark{Deadline: old.Deadline.Add(seconds(grace - old.Grace)), Grace: grace}
+	if m.Deadline.Before(now) {
+		m.Deadline = now
+		m.Grace = min(grace, 1)
+	}
+	return end(p, m)
+}
+
+// end says whether a pod with mark m stays. Time alone removes nothing: only a period of 0 does (DEL-6).
+func end(p Pod, m Mark) Decision {
+	if m.Grace == 0 && !p.Finalizers {
+		return Decision{Outcome: Removed, Mark: m}
+	}
+	return Decision{Outcome: Marked, Mark: m}
+}
+
+// DefaultGrace is the period of a pod whose spec has none, in seconds. Defaulting sets the spec's, so that
+// this matters only for pods that were stored without it.
+const DefaultGrace = 30
+
+// maxGrace keeps deadlines within what a time.Duration can hold: 100 years, in seconds.
+const maxGrace = 100 * 365 * 24 * 60 * 60
+
+// clamp brings a period into range; a negative one counts as 1 (DEL-1).
+func clamp(grace int64) int64 {
+	if grace < 0 {
+		return 1
+	}
+	return min(grace, maxGrace)
+}
+
+func seconds(n int64) time.Duration { return time.Duration(n) * time.Second }
+
+func deadline(now time.Time, grace int64) time.Time { return now.Add(seconds(grace)) }
+
+// preconditions compares what the request expects with the pod (DEL-5).
+func preconditions(p Pod, req Request) error {
+	if req.UID != nil && *req.UID != p.UID {
+		return &Refusal{Conflict: true, Message: fmt.Sprintf(
+			"Precondition failed: UID in precondition: %s, UID in object meta: %s", *req.UID, p.UID)}
+	}
+	if req.ResourceVersion != nil && *req.ResourceVersion != p.ResourceVersion {
+		return &Refusal{Conflict: true, Message: fmt.Sprintf(
+			"Precondition failed: ResourceVersion in precondition: %s, ResourceVersion in object meta: %s",
+			*req.ResourceVersion, p.ResourceVersion)}
+	}
+	return nil
+}

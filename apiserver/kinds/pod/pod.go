@@ -1,0 +1,146 @@
+// Package pod is what is special about pods: how they are created, updated, bound, deleted and shown, and who
+// may do which of it (spec: OBJ-10, DEL, LIFE-2, LIFE-10, LIFE-11, CLI-3).
+//
+// The rules of deletion are in package deletion; this package gives them the live pod and the identity, and
+// carries out what they decide. Validation and defaults are in the packages of these names.
+package pod
+
+import (
+	"context"
+
+	"google.golang.org/protobuf/proto"
+
+	"monoplane.dev/apiserver/auth"
+	"monoplane.dev/apiserver/defaults"
+	"monoplane.dev/apiserver/kinds/nodekey"
+	"monoplane.dev/apiserver/registry"
+	"monoplane.dev/apiserver/store"
+	"monoplane.dev/apiserver/validation"
+	"monoplane.dev/codec/value"
+	"monoplane.dev/object"
+
+	corev1 "monoplane.dev/api/core/v1"
+	metav1 "monoplane.dev/api/meta/v1"
+	"monoplane.dev/apierrors"
+)
+
+// The phases of a pod.
+const (
+	pending   = "Pending"
+	succeeded = "Succeeded"
+	failed    = "Failed"
+)
+
+// mirrorAnnotation marks the mirror of a static pod (STATIC-1).
+const mirrorAnnotation = "kubernetes.io/config.mirror"
+
+// Pods makes the strategy and the service of pods.
+type Pods struct {
+	deps  registry.Deps
+	audit *auth.Audit
+}
+
+// New returns the pods of one server.
+func New(deps registry.Deps, audit *auth.Audit) *Pods { return &Pods{deps: deps, audit: audit} }
+
+// Strategy returns the strategy.
+func (p *Pods) Strategy() *registry.Strategy {
+	return registry.Typed[*corev1.Pod]{
+		Kind:       corev1.PodKind,
+		Spec:       func(o *corev1.Pod) proto.Message { return o.GetSpec() },
+		DefaultNew: defaults.NewPod,
+		Admit:      p.admit,
+		Validate:   validation.Pod,
+		Main:       registry.TypedResource[*corev1.Pod]{Apply: applyMain, Authorize: authorizeMain, Validate: validation.PodUpdate},
+		Subresources: map[string]registry.TypedResource[*corev1.Pod]{
+			"status": {Apply: applyStatus, Authorize: p.authorizeStatus, Validate: validation.PodStatusUpdate},
+		},
+		Delete:  p.remove,
+		MayRead: mayRead,
+		Fields:  fields(),
+		Indexes: []string{"spec.nodeName"},
+		Table:   Table{},
+	}.Strategy()
+}
+
+// admit readies a new pod: nothing has happened to it yet.
+func (p *Pods) admit(ctx context.Context, o *corev1.Pod) error {
+	id := auth.From(ctx)
+	mirror := isMirror(o)
+	switch {
+	case id.Class == auth.Node && (!mirror || o.Spec.NodeName != id.Node):
+		return apierrors.NewForbidden(corev1.PodKind, o.Metadata.GetName(),
+			"%s may only create mirror pods that are bound to its own node", id.Name)
+	case mirror && id.Class != auth.Node:
+		// A mirror pod may go without a graceful deletion (DEL-8), so nobody else may make one.
+		return apierrors.NewForbidden(corev1.PodKind, o.Metadata.GetName(),
+			"only the agent of a node may create mirror pods (annotation %s)", mirrorAnnotation)
+	}
+	key, err := p.machine(ctx, o.Spec.NodeName)
+	if err != nil {
+		return err
+	}
+	nodekey.Set(o.Metadata, key)
+	for _, c := range o.Status.Conditions { // SchedulingGated
+		c.LastTransitionTime, c.ObservedGeneration = o.Metadata.CreationTimestamp, o.Metadata.Generation
+	}
+	return nil
+}
+
+// machine returns the key of the machine that is registered as node, for a pod that is created bound.
+func (p *Pods) machine(ctx context.Context, node string) (string, error) {
+	if node == "" {
+		return "", nil
+	}
+	n, err := p.deps.Store.Get(ctx, nodeKeyOf(node), "")
+	if apierrors.Is(err, apierrors.NotFound) {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	return nodekey.Of(n.GetMetadata()), nil
+}
+
+func nodeKeyOf(node string) store.Key { return store.Key{Kind: corev1.NodeKind, Name: node} }
+
+// applyMain: writes to the pod never change its status (OBJ-5).
+func applyMain(asked, live *corev1.Pod) *corev1.Pod {
+	next := &corev1.Pod{Metadata: object.Clone(asked.GetMetadata()), Spec: object.Clone(asked.GetSpec())}
+	defaults.Pod(next)
+	next.Status = live.Status
+	return next
+}
+
+// authorizeMain overrules changes of what only the server writes.
+func authorizeMain(_ context.Context, _ *registry.Update, next, live *corev1.Pod) error {
+	nodekey.Keep(next.Metadata, live.Metadata)
+	return nil
+}
+
+// mayRead shows an agent the pods of its own node only.
+func mayRead(ctx context.Context, o *corev1.Pod) error {
+	return auth.OwnNode(auth.From(ctx), o.GetSpec().GetNodeName(), `pods "`+o.GetMetadata().GetName()+`"`)
+}
+
+func isTerminal(o *corev1.Pod) bool {
+	phase := o.GetStatus().GetPhase()
+	return phase == succeeded || phase == failed
+}
+
+func isMirror(o *corev1.Pod) bool {
+	_, ok := o.GetMetadata().GetAnnotations()[mirrorAnnotation]
+	return ok
+}
+
+func condition(o *corev1.Pod, name string) *corev1.PodCondition {
+	for _, c := range o.GetStatus().GetConditions() {
+		if c.GetType() == name {
+			return c
+		}
+	}
+	return nil
+}
+
+// now is the time as objects carry it.
+func (p *Pods) now() *metav1.Time { return value.Time(p.deps.Clock.Now()) }

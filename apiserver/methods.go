@@ -1,0 +1,75 @@
+package apiserver
+
+import (
+	"strings"
+
+	"monoplane.dev/apiserver/auth"
+	"monoplane.dev/apiserver/kinds"
+	"monoplane.dev/object"
+
+	corev1 "monoplane.dev/api/core/v1"
+	nodev1 "monoplane.dev/api/node/v1"
+)
+
+// method is what a gRPC method means in terms of verbs and resources.
+type method struct {
+	attributes auth.Attributes
+	// open methods need no authorization: health checks, and reflection, which shows no object.
+	open bool
+}
+
+// methods maps the full names of methods. A method that is not here is refused.
+func methods(services []kinds.Service) map[string]method {
+	out := map[string]method{
+		nodev1.NodeStreams_Listen_FullMethodName: {attributes: auth.Attributes{Verb: "listen", Resource: "nodestreams"}},
+		nodev1.NodeStreams_Answer_FullMethodName: {attributes: auth.Attributes{Verb: "answer", Resource: "nodestreams"}},
+	}
+	for _, svc := range services {
+		d := descriptor(svc.Kind)
+		for _, name := range svc.Methods {
+			verb, sub := verbOf(name)
+			a := d
+			a.Verb, a.Subresource = verb, sub
+			out["/"+svc.Name+"/"+name] = method{attributes: a}
+		}
+	}
+	bind := out[corev1.Pods_Bind_FullMethodName]
+	bind.attributes.Verb, bind.attributes.Subresource = "create", "binding"
+	out[corev1.Pods_Bind_FullMethodName] = bind
+	log := out[corev1.Pods_Log_FullMethodName]
+	log.attributes.Verb, log.attributes.Subresource = "get", "log"
+	out[corev1.Pods_Log_FullMethodName] = log
+	return out
+}
+
+func descriptor(k *object.Kind) auth.Attributes {
+	return auth.Attributes{Group: k.Group, Resource: k.Plural, Namespaced: k.Namespaced}
+}
+
+// verbOf reads a standard method's name: "Get", "UpdateStatus", "Finalize".
+func verbOf(name string) (verb, subresource string) {
+	switch name {
+	case "Get", "List", "Watch", "Create", "Update", "Patch", "Delete", "DeleteCollection":
+		return strings.ToLower(name), ""
+	case "Finalize":
+		return "update", "finalize"
+	}
+	for _, prefix := range []string{"Update", "Patch"} {
+		if sub, ok := strings.CutPrefix(name, prefix); ok {
+			return strings.ToLower(prefix), strings.ToLower(sub)
+		}
+	}
+	return strings.ToLower(name), ""
+}
+
+// lookup finds a method; ok is false for one that nobody may call.
+func (s *Server) lookup(full string) (m method, ok bool) {
+	if m, ok = s.methods[full]; ok {
+		return m, true
+	}
+	if strings.HasPrefix(full, "/grpc.health.v1.Health/") || strings.HasPrefix(full, "/grpc.reflection.v1") {
+		verb := full[strings.LastIndexByte(full, '/')+1:]
+		return method{open: true, attributes: auth.Attributes{Verb: strings.ToLower(verb), Resource: "grpc"}}, true
+	}
+	return method{}, false
+}

@@ -1,0 +1,318 @@
+package nodestreams_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	nodev1 "monoplane.dev/api/node/v1"
+	"monoplane.dev/apierrors"
+	"monoplane.dev/apiserver/authn"
+	"monoplane.dev/apiserver/nodestreams"
+	"monoplane.dev/client/inproc"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// rig is a broker behind a connection.
+type rig struct {
+	t *testing.T
+	b *nodestreams.Broker
+	s *inproc.Server
+}
+
+func inRig(t *testing.T, cfg nodestreams.Config, f func(r *rig)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		r := &rig{t: t, b: nodestreams.New(cfg), s: inproc.NewServer(nil, nil)}
+		nodev1.RegisterNodeStreamsServer(r.s, r.b)
+		defer r.s.Stop()
+		f(r)
+	})
+}
+
+// as returns a client with the identity of a user.
+func (r *rig) as(name string, groups ...string) nodev1.NodeStreamsClient {
+	return nodev1.NewNodeStreamsClient(r.s.Conn(inproc.WithContext(func(ctx context.Context) context.Context {
+		return authn.WithUser(ctx, &authn.User{Name: name, Groups: groups})
+	})))
+}
+
+func (r *rig) node(name string) nodev1.NodeStreamsClient {
+	return r.as(authn.NodePrefix+name, authn.NodesGroup)
+}
+
+// listen makes a node listen and returns its calls.
+func (r *rig) listen(ctx context.Context, node string) func() (*nodev1.Call, error) {
+	r.t.Helper()
+	stream, err := r.node(node).Listen(ctx, &nodev1.ListenRequest{Node: node})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	if _, err := stream.Header(); err != nil {
+		r.t.Fatal(err)
+	}
+	synctest.Wait()
+	return stream.Recv
+}
+
+type result struct {
+	data []byte
+	err  error
+}
+
+// ask asks for a log and returns what came of it.
+func (r *rig) ask(ctx context.Context, node string) <-chan result {
+	out := make(chan result, 1)
+	go func() {
+		var b bytes.Buffer
+		err := r.b.Logs(ctx, node, &nodev1.LogCall{Namespace: "ns", Pod: "p", Uid: "u"}, func(data []byte) error {
+			_, err := b.Write(data)
+			return err
+		})
+		out <- result{b.Bytes(), err}
+	}()
+	return out
+}
+
+// spec: CTR-8
+func TestLogs(t *testing.T) {
+	inRig(t, nodestreams.Config{}, func(r *rig) {
+		ctx, cancel := context.WithCancel(r.t.Context())
+		defer cancel()
+		next := r.listen(ctx, "a")
+		got := r.ask(ctx, "a")
+		call, err := next()
+		if err != nil || call.GetLog().GetUid() != "u" || len(call.GetId()) < 20 {
+			t.Fatalf("call: %v, %v", call, err)
+		}
+		answer, err := r.node("a").Answer(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range []*nodev1.Frame{{CallID: call.GetId()}, {Data: []byte("hello ")}, {Data: []byte("world")}} {
+			if err := answer.Send(f); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := answer.CloseSend(); err != nil {
+			t.Fatal(err)
+		}
+		if res := <-got; string(res.data) != "hello world" || res.err != nil {
+			t.Errorf("got %q, %v", res.data, res.err)
+		}
+		if _, err := answer.Recv(); !errors.Is(err, io.EOF) && !apierrors.Is(err, apierrors.NotFound) {
+			t.Errorf("the agent gets %v", err)
+		}
+		// A call is answered once.
+		again, err := r.node("a").Answer(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = again.Send(&nodev1.Frame{CallID: call.GetId()})
+		if _, err := again.Recv(); !apierrors.Is(err, apierrors.NotFound) {
+			t.Errorf("a second answer gets %v", err)
+		}
+	})
+}
+
+func TestAgentsError(t *testing.T) {
+	inRig(t, nodestreams.Config{}, func(r *rig) {
+		ctx, cancel := context.WithCancel(r.t.Context())
+		defer cancel()
+		next := r.listen(ctx, "a")
+		for said, want := range map[string]apierrors.Reason{
+			"NotFound": apierrors.NotFound, "BadRequest": apierrors.BadRequest, "Forbidden": apierrors.InternalError, "": apierrors.InternalError,
+		} {
+			got := r.ask(ctx, "a")
+			call, err := next()
+			if err != nil {
+				t.Fatal(err)
+			}
+			answer, err := r.node("a").Answer(ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_ = answer.Send(&nodev1.Frame{CallID: call.GetId()})
+			_ = answer.Send(&nodev1.Frame{Error: "no", Reason: said})
+			if res := <-got; !apierrors.Is(res.err, want) || res.err.Error() != "no" {
+				t.Errorf("%q becomes %v", said, res.err)
+			}
+		}
+	})
+}
+
+func TestUnanswered(t *testing.T) {
+	inRig(t, nodestreams.Config{MaxCalls: 1}, func(r *rig) {
+		ctx, cancel := context.WithCancel(r.t.Context())
+		defer cancel()
+		if res := <-r.ask(ctx, "a"); !apierrors.Is(res.err, apierrors.ServiceUnavailable) {
+			t.Errorf("nobody listens: %v", res.err)
+		}
+		r.listen(ctx, "a")
+		began := time.Now()
+		first := r.ask(ctx, "a")
+		synctest.Wait()
+		if res := <-r.ask(ctx, "a"); !apierrors.Is(res.err, apierrors.TooManyRequests) {
+			t.Errorf("one too many: %v", res.err)
+		}
+		if res := <-first; !apierrors.Is(res.err, apierrors.Timeout) || time.Since(began) != 10*time.Second {
+			t.Errorf("no answer: %v after %s", res.err, time.Since(began))
+		}
+		if res := <-r.ask(ctx, "a"); !apierrors.Is(res.err, apierrors.Timeout) {
+			t.Errorf("the place was not freed: %v", res.err)
+		}
+	})
+}
+
+// A slow reader slows its own stream, and nothing is buffered beyond the connection's buffers.
+func TestBackpressure(t *testing.T) {
+	inRig(t, nodestreams.Config{}, func(r *rig) {
+		ctx, cancel := context.WithCancel(r.t.Context())
+		defer cancel()
+		next := r.listen(ctx, "a")
+		release := make(chan struct{})
+		done := make(chan error, 1)
+		go func() {
+			done <- r.b.Logs(ctx, "a", &nodev1.LogCall{}, func([]byte) error { <-release; return nil })
+		}()
+		call, err := next()
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer, err := r.node("a").Answer(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sent := 0
+		finished := make(chan struct{})
+		go func() {
+			defer close(finished)
+			_ = answer.Send(&nodev1.Frame{CallID: call.GetId()})
+			for range 1000 {
+				if answer.Send(&nodev1.Frame{Data: []byte("x")}) != nil {
+					return
+				}
+				sent++
+			}
+			_ = answer.CloseSend()
+		}()
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if sent > 64 {
+			t.Errorf("%d frames were taken from a stream that nobody reads", sent)
+		}
+		close(release)
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		<-finished
+		if sent != 1000 {
+			t.Errorf("%d frames were sent", sent)
+		}
+	})
+}
+
+// When the caller goes away the agent is told, and the other way round.
+func TestPartings(t *testing.T) {
+	inRig(t, nodestreams.Config{}, func(r *rig) {
+		ctx, cancel := context.WithCancel(r.t.Context())
+		defer cancel()
+		next := r.listen(ctx, "a")
+
+		caller, leave := context.WithCancel(ctx)
+		got := r.ask(caller, "a")
+		call, err := next()
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer, err := r.node("a").Answer(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = answer.Send(&nodev1.Frame{CallID: call.GetId()})
+		synctest.Wait()
+		leave()
+		if res := <-got; !errors.Is(res.err, context.Canceled) {
+			t.Errorf("the caller gets %v", res.err)
+		}
+		if _, err := answer.Recv(); !apierrors.Is(err, apierrors.NotFound) {
+			t.Errorf("the agent gets %v", err)
+		}
+
+		got = r.ask(ctx, "a")
+		if call, err = next(); err != nil {
+			t.Fatal(err)
+		}
+		agent, die := context.WithCancel(ctx)
+		if answer, err = r.node("a").Answer(agent); err != nil {
+			t.Fatal(err)
+		}
+		_ = answer.Send(&nodev1.Frame{CallID: call.GetId()})
+		synctest.Wait()
+		die()
+		if res := <-got; !apierrors.Is(res.err, apierrors.ServiceUnavailable) {
+			t.Errorf("the caller gets %v", res.err)
+		}
+	})
+}
+
+// A newer Listen replaces an older one.
+func TestReplaced(t *testing.T) {
+	inRig(t, nodestreams.Config{}, func(r *rig) {
+		ctx, cancel := context.WithCancel(r.t.Context())
+		defer cancel()
+		old := r.listen(ctx, "a")
+		newer := r.listen(ctx, "a")
+		if _, err := old(); !apierrors.Is(err, apierrors.Conflict) {
+			t.Errorf("the older one gets %v", err)
+		}
+		got := r.ask(ctx, "a")
+		if _, err := newer(); err != nil {
+			t.Errorf("the newer one gets %v", err)
+		}
+		<-got
+	})
+}
+
+func TestIdentity(t *testing.T) {
+	inRig(t, nodestreams.Config{}, func(r *rig) {
+		ctx, cancel := context.WithCancel(r.t.Context())
+		defer cancel()
+		for name, c := range map[string]nodev1.NodeStreamsClient{
+			"another node": r.node("b"), "an admin": r.as(authn.AdminName, authn.AdminsGroup), "a node without its group": r.as(authn.NodePrefix + "a"),
+			"nobody": nodev1.NewNodeStreamsClient(r.s.Conn()),
+		} {
+			stream, err := c.Listen(ctx, &nodev1.ListenRequest{Node: "a"})
+			if err == nil {
+				_, err = stream.Recv()
+			}
+			if !apierrors.Is(err, apierrors.Forbidden) && !apierrors.Is(err, apierrors.Unauthorized) {
+				t.Errorf("%s listens for a: %v", name, err)
+			}
+		}
+		next := r.listen(ctx, "a")
+		got := r.ask(ctx, "a")
+		call, err := next()
+		if err != nil {
+			t.Fatal(err)
+		}
+		thief, err := r.node("b").Answer(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = thief.Send(&nodev1.Frame{CallID: call.GetId()})
+		if _, err := thief.Recv(); !apierrors.Is(err, apierrors.Forbidden) {
+			t.Errorf("another node answers: %v", err)
+		}
+		if res := <-got; !apierrors.Is(res.err, apierrors.Timeout) {
+			t.Errorf("the caller gets %v", res.err)
+		}
+	})
+}

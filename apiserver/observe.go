@@ -1,0 +1,94 @@
+package apiserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	"monoplane.dev/apierrors"
+	"monoplane.dev/apiserver/auth"
+	"monoplane.dev/apiserver/warning"
+)
+
+// observeUnary is the outermost interceptor: it counts and times, turns panics and unknown errors into
+// Internal, and sends warnings.
+func (s *Server) observeUnary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (answer any, err error) {
+	start := time.Now()
+	ctx, warnings := warning.WithCollector(ctx)
+	defer func() {
+		if r := recover(); r != nil {
+			answer, err = nil, panicked(r)
+		}
+		err = s.translate(ctx, info.FullMethod, err)
+		s.metrics.observe(s.attributesOf(info.FullMethod), err, time.Since(start))
+		if texts := warnings.Texts(); len(texts) > 0 {
+			// An error here means that the client has gone.
+			_ = grpc.SetHeader(ctx, metadata.MD{warning.MetadataKey: texts})
+		}
+	}()
+	return handler(ctx, req)
+}
+
+// observeStream is observeUnary for streams. Their duration is counted like any other; a watch is long.
+func (s *Server) observeStream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) (err error) {
+	start := time.Now()
+	defer func() {
+		if r := recover(); r != nil {
+			err = panicked(r)
+		}
+		err = s.translate(stream.Context(), info.FullMethod, err)
+		s.metrics.observe(s.attributesOf(info.FullMethod), err, time.Since(start))
+	}()
+	return handler(srv, stream)
+}
+
+// panicError carries the stack to the log.
+type panicError struct {
+	value any
+	stack []byte
+}
+
+func (p *panicError) Error() string { return fmt.Sprintf("panic: %v", p.value) }
+
+func panicked(r any) error { return &panicError{value: r, stack: debug.Stack()} }
+
+// translate makes every error one that the API defines. What clients are not told is logged.
+func (s *Server) translate(ctx context.Context, full string, err error) error {
+	var api *apierrors.Error
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &api):
+		if api.Reason() != apierrors.InternalError || api.Unwrap() == nil {
+			return api
+		}
+		err = api.Unwrap()
+	case errors.Is(err, context.DeadlineExceeded):
+		return apierrors.New(apierrors.Timeout, "the request did not end within its deadline")
+	case errors.Is(err, context.Canceled):
+		return apierrors.New(apierrors.Timeout, "the request was canceled")
+	default:
+		if _, ok := status.FromError(err); ok {
+			return err // from gRPC itself, such as a stream that the client has left
+		}
+	}
+	attrs := []slog.Attr{slog.String("method", full), slog.String("user", auth.From(ctx).Name), slog.Any("error", err)}
+	var p *panicError
+	if errors.As(err, &p) {
+		attrs = append(attrs, slog.String("stack", string(p.stack)))
+	}
+	s.log.LogAttrs(ctx, slog.LevelError, "request failed", attrs...)
+	return apierrors.NewInternal(err)
+}
+
+func (s *Server) attributesOf(full string) auth.Attributes {
+	m, _ := s.lookup(full)
+	return m.attributes
+}

@@ -1,0 +1,146 @@
+package pki
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/hex"
+	"encoding/pem"
+	"fmt"
+	"math/big"
+	"path/filepath"
+	"time"
+)
+
+// authority signs certificates.
+type authority struct {
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+	pem  []byte
+}
+
+// ensureAuthority loads the authority from dir, or makes one when neither of its files is there.
+func ensureAuthority(dir string, now time.Time) (*authority, error) {
+	certPath, keyPath := filepath.Join(dir, "ca.crt"), filepath.Join(dir, "ca.key")
+	have, err := exists(certPath)
+	if err != nil {
+		return nil, err
+	}
+	if !have {
+		// A key alone is what a crash during the first start leaves, before anything was signed. With the
+		// administrator's certificate there, the authority has been in use and its certificate was lost.
+		if orphan, err := exists(filepath.Join(dir, "admin.crt")); err != nil || orphan {
+			return nil, firstError(err, damaged(certPath, "it is missing"))
+		}
+		return makeAuthority(certPath, keyPath, now)
+	}
+	pair, err := loadPair(certPath, keyPath)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case !pair.cert.IsCA || pair.cert.KeyUsage&x509.KeyUsageCertSign == 0:
+		return nil, damaged(certPath, "it is not a certificate authority")
+	case pair.cert.CheckSignature(pair.cert.SignatureAlgorithm, pair.cert.RawTBSCertificate, pair.cert.Signature) != nil:
+		return nil, damaged(certPath, "its signature is wrong")
+	case now.After(pair.cert.NotAfter):
+		return nil, damaged(certPath, "it expired on "+pair.cert.NotAfter.UTC().Format(time.DateOnly))
+	}
+	return &authority{cert: pair.cert, key: pair.key, pem: pair.certPEM}, nil
+}
+
+func makeAuthority(certPath, keyPath string, now time.Time) (*authority, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, fmt.Errorf("pki: make a key: %w", err)
+	}
+	template := &x509.Certificate{
+		Subject:   pkix.Name{CommonName: "monoplane-ca-" + shortID()},
+		NotBefore: now.Add(-backdate), NotAfter: now.Add(caLife),
+		KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageCRLSign, BasicConstraintsValid: true, IsCA: true, MaxPathLenZero: true,
+	}
+	a := &authority{cert: template, key: key}
+	der, err := a.sign(template, key)
+	if err != nil {
+		return nil, err
+	}
+	if a.cert, err = x509.ParseCertificate(der); err != nil {
+		return nil, fmt.Errorf("pki: make a certificate authority: %w", err)
+	}
+	a.pem = pemBlock("CERTIFICATE", der)
+	keyPEM, err := encodeKey(key)
+	if err != nil {
+		return nil, err
+	}
+	if err := writeFile(keyPath, keyPEM); err != nil {
+		return nil, err
+	}
+	return a, writeFile(certPath, a.pem)
+}
+
+// client makes a client certificate.
+func (a *authority) client(name string, groups []string, now time.Time, ttl time.Duration) (Identity, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return Identity{}, fmt.Errorf("pki: make a key: %w", err)
+	}
+	der, err := a.sign(&x509.Certificate{
+		Subject:   pkix.Name{CommonName: name, Organization: groups},
+		NotBefore: now.Add(-backdate), NotAfter: now.Add(ttl),
+		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	}, key)
+	if err != nil {
+		return Identity{}, err
+	}
+	keyPEM, err := encodeKey(key)
+	if err != nil {
+		return Identity{}, err
+	}
+	return Identity{CA: a.pem, Cert: pemBlock("CERTIFICATE", der), Key: keyPEM}, nil
+}
+
+// sign completes a template, which must not outlive the authority, and signs it for key.
+func (a *authority) sign(template *x509.Certificate, key *ecdsa.PrivateKey) ([]byte, error) {
+	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
+	if err != nil {
+		return nil, fmt.Errorf("pki: make a serial number: %w", err)
+	}
+	template.SerialNumber = serial.Add(serial, big.NewInt(1))
+	if template.NotAfter.After(a.cert.NotAfter) {
+		template.NotAfter = a.cert.NotAfter
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, &key.PublicKey, a.key)
+	if err != nil {
+		return nil, fmt.Errorf("pki: sign a certificate: %w", err)
+	}
+	return der, nil
+}
+
+func encodeKey(key *ecdsa.PrivateKey) ([]byte, error) {
+	der, err := x509.MarshalECPrivateKey(key)
+	if err != nil {
+		return nil, fmt.Errorf("pki: encode a key: %w", err)
+	}
+	return pemBlock("EC PRIVATE KEY", der), nil
+}
+
+func pemBlock(kind string, der []byte) []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der})
+}
+
+func shortID() string {
+	var b [4]byte
+	_, _ = rand.Read(b[:]) // Never fails (crypto/rand).
+	return hex.EncodeToString(b[:])
+}
+
+func firstError(errs ...error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

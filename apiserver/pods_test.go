@@ -1,0 +1,168 @@
+package apiserver_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
+
+	"monoplane.dev/apierrors"
+	"monoplane.dev/codec/value"
+
+	corev1 "monoplane.dev/api/core/v1"
+	metav1 "monoplane.dev/api/meta/v1"
+)
+
+// spec: OBJ-1, OBJ-3, OBJ-5
+func TestCreate(t *testing.T) {
+	c := start(t)
+	p := c.createPod(newPod("web"))
+	m := p.Metadata
+	if len(m.Uid) != 36 || m.ResourceVersion == "" || m.Generation != 1 || !value.GoTime(m.CreationTimestamp).Equal(epoch) {
+		t.Errorf("metadata %v", m)
+	}
+	if p.Status.Phase != "Pending" || p.Status.QosClass != "BestEffort" {
+		t.Errorf("status %v", p.Status)
+	}
+	_, err := c.admin().pods.Create(ctx(t), &corev1.CreatePodRequest{Object: newPod("web")})
+	if !apierrors.Is(err, apierrors.AlreadyExists) {
+		t.Errorf("second create: %v", err)
+	}
+	bad := newPod("Bad_Name")
+	bad.Spec.Containers[0].Name = "A B"
+	bad.Spec.RestartPolicy = "Sometimes"
+	_, err = c.admin().pods.Create(ctx(t), &corev1.CreatePodRequest{Object: bad})
+	if got := len(apierrors.From(err).Status().GetDetails().GetCauses()); !apierrors.Is(err, apierrors.Invalid) || got < 3 {
+		t.Errorf("every bad field is named, got %d: %v", got, err)
+	}
+	other := newPod("x")
+	other.Metadata.ResourceVersion = "5"
+	_, err = c.admin().pods.Create(ctx(t), &corev1.CreatePodRequest{Object: other})
+	if !apierrors.Is(err, apierrors.BadRequest) {
+		t.Errorf("resourceVersion on create: %v", err)
+	}
+	_, err = c.admin().pods.Create(ctx(t), &corev1.CreatePodRequest{Namespace: "kube-system", Object: newPod("x")})
+	if !apierrors.Is(err, apierrors.BadRequest) {
+		t.Errorf("two namespaces: %v", err)
+	}
+}
+
+// spec: OBJ-11
+func TestGenerateName(t *testing.T) {
+	c := start(t)
+	seen := map[string]bool{}
+	for range 20 {
+		p := newPod("")
+		p.Metadata.GenerateName = "job-"
+		name := c.createPod(p).Metadata.Name
+		if len(name) != len("job-")+5 || !strings.HasPrefix(name, "job-") || seen[name] {
+			t.Fatalf("name %q", name)
+		}
+		seen[name] = true
+	}
+}
+
+// spec: OBJ-8
+func TestDryRun(t *testing.T) {
+	c := start(t)
+	all := []string{"All"}
+	p := must(c.admin().pods.Create(ctx(t), &corev1.CreatePodRequest{Object: newPod("web"), DryRun: all}))(t)
+	if p.Spec.RestartPolicy != "Always" {
+		t.Errorf("not defaulted: %v", p.Spec)
+	}
+	if _, err := c.getPod("web"); !apierrors.Is(err, apierrors.NotFound) {
+		t.Fatalf("stored: %v", err)
+	}
+	live := c.createPod(newPod("web"))
+	if _, err := c.admin().pods.Create(ctx(t), &corev1.CreatePodRequest{Object: newPod("web"), DryRun: all}); !apierrors.Is(err, apierrors.AlreadyExists) {
+		t.Errorf("taken name: %v", err)
+	}
+	must(c.admin().pods.Patch(ctx(t), &metav1.PatchRequest{Namespace: "default", Name: "web", DryRun: all,
+		PatchType: "application/merge-patch+json", Patch: []byte(`{"metadata":{"labels":{"a":"b"}}}`)}))(t)
+	must(c.admin().pods.Delete(ctx(t), &metav1.DeleteRequest{Namespace: "default", Name: "web", DryRun: all}))(t)
+	if now := must(c.getPod("web"))(t); now.Metadata.ResourceVersion != live.Metadata.ResourceVersion {
+		t.Error("a dry run has changed the pod")
+	}
+}
+
+// spec: OBJ-2, OBJ-5
+func TestUpdate(t *testing.T) {
+	c := start(t)
+	p := c.createPod(newPod("web"))
+	change := func(f func(*corev1.Pod)) (*corev1.Pod, error) {
+		next := clone(p)
+		f(next)
+		return c.admin().pods.Update(ctx(t), &corev1.UpdatePodRequest{Object: next})
+	}
+	first := must(change(func(p *corev1.Pod) {
+		p.Metadata.Labels = map[string]string{"a": "b"}
+		p.Status = &corev1.PodStatus{Phase: "Failed"}
+	}))(t)
+	if first.Metadata.Generation != 1 || first.Status.Phase != "Pending" {
+		t.Errorf("labels are not spec, and status is not for update: %v", first)
+	}
+	if _, err := change(func(p *corev1.Pod) {}); !apierrors.Is(err, apierrors.Conflict) {
+		t.Errorf("stale resourceVersion: %v", err)
+	}
+	second := must(change(func(p *corev1.Pod) {
+		p.Metadata.ResourceVersion = ""
+		p.Spec.Containers[0].Image = "other"
+	}))(t)
+	if second.Metadata.Generation != 2 || second.Metadata.Labels != nil {
+		t.Errorf("last write wins, and the image is spec: %v", second.Metadata)
+	}
+	if _, err := change(func(p *corev1.Pod) { p.Metadata.ResourceVersion = ""; p.Metadata.Uid = "other" }); !apierrors.Is(err, apierrors.Conflict) {
+		t.Errorf("another uid: %v", err)
+	}
+	if _, err := change(func(p *corev1.Pod) {
+		p.Metadata.ResourceVersion = ""
+		p.Spec.Containers[0].Command = []string{"x"}
+	}); !apierrors.Is(err, apierrors.Invalid) {
+		t.Errorf("spec is immutable: %v", err)
+	}
+	if _, err := change(func(p *corev1.Pod) { p.Metadata.CreationTimestamp = value.Time(epoch.Add(time.Hour)) }); err == nil {
+		t.Error("creationTimestamp changed")
+	}
+	third := must(setPhase(t, c.admin(), second, "Running"))(t)
+	if third.Metadata.Generation != 2 || third.Spec.Containers[0].Image != "other" || third.Status.Phase != "Running" {
+		t.Errorf("status write: %v", third)
+	}
+}
+
+// spec: OBJ-9
+func TestPatch(t *testing.T) {
+	c := start(t)
+	p := c.createPod(newPod("web"))
+	patch := func(typ, doc, validation string) (*corev1.Pod, error) {
+		return c.admin().pods.Patch(ctx(t), &metav1.PatchRequest{Namespace: "default", Name: "web",
+			PatchType: "application/" + typ + "+json", Patch: []byte(doc), FieldValidation: validation})
+	}
+	out := must(patch("strategic-merge-patch", `{"spec":{"containers":[{"name":"main","image":"new"}]}}`, ""))(t)
+	if out.Spec.Containers[0].Image != "new" || out.Spec.Containers[0].Command[0] != "sleep" || out.Metadata.Generation != 2 {
+		t.Errorf("strategic: %v", out)
+	}
+	out = must(patch("json-patch", `[{"op":"add","path":"/metadata/labels","value":{"a":"b"}}]`, ""))(t)
+	if out.Metadata.Labels["a"] != "b" {
+		t.Errorf("json: %v", out)
+	}
+	if _, err := patch("merge-patch", `{"metadata":{"resourceVersion":"`+p.Metadata.ResourceVersion+`"}}`, ""); !apierrors.Is(err, apierrors.Conflict) {
+		t.Errorf("stale resourceVersion in the patch: %v", err)
+	}
+	if _, err := patch("merge-patch", `{"spec":{"foo":1}}`, "Strict"); !apierrors.Is(err, apierrors.Invalid) {
+		t.Errorf("unknown field: %v", err)
+	}
+	if _, err := patch("merge-patch", `{"metadata":{"name":"other"}}`, ""); !apierrors.Is(err, apierrors.BadRequest) {
+		t.Errorf("another name: %v", err)
+	}
+	if _, err := patch("apply-patch", `{}`, ""); !apierrors.Is(err, apierrors.UnsupportedMediaType) {
+		t.Errorf("apply: %v", err)
+	}
+	var header metadata.MD
+	_, err := c.admin().pods.Patch(ctx(t), &metav1.PatchRequest{Namespace: "default", Name: "web",
+		PatchType: "application/merge-patch+json", Patch: []byte(`{"spec":{"foo":1}}`)}, grpc.Header(&header))
+	if err != nil || len(header.Get("warning")) != 1 || !strings.Contains(header.Get("warning")[0], "spec.foo") {
+		t.Errorf("warning about an unknown field: %v, %v", header, err)
+	}
+}

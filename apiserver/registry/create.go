@@ -1,0 +1,186 @@
+package registry
+
+import (
+	"context"
+	"errors"
+
+	"monoplane.dev/apierrors"
+	"monoplane.dev/apiserver/store"
+	"monoplane.dev/apiserver/validation"
+	"monoplane.dev/apiserver/warning"
+	"monoplane.dev/object"
+
+	corev1 "monoplane.dev/api/core/v1"
+)
+
+// Create stores a new object.
+func (r *Registry) Create(ctx context.Context, namespace string, o object.Object, opts object.WriteOptions) (object.Object, error) {
+	if err := r.checkOptions(o, opts); err != nil {
+		return nil, err
+	}
+	next := object.Clone(r.stored(o))
+	m := meta(next)
+	if m.ResourceVersion != "" {
+		return nil, apierrors.New(apierrors.BadRequest, "resourceVersion should not be set on objects to be created")
+	}
+	if err := r.place(m, namespace, ""); err != nil {
+		return nil, err
+	}
+	generate := m.Name == "" && m.GenerateName != ""
+	if err := r.identify(m); err != nil {
+		return nil, err
+	}
+	for attempt := 1; ; attempt++ {
+		if generate {
+			name, err := r.generatedName(m.GenerateName)
+			if err != nil {
+				return nil, err
+			}
+			m.Name = name
+		}
+		if attempt == 1 {
+			if err := r.admit(ctx, next); err != nil {
+				return nil, err
+			}
+		}
+		err := r.insert(ctx, next, dryRun(opts.DryRun))
+		if err == nil {
+			return r.seen(next), nil
+		}
+		if !generate || attempt == nameAttempts || !apierrors.Is(err, apierrors.AlreadyExists) {
+			return nil, err
+		}
+	}
+}
+
+// admit makes a new object complete, or refuses it with every bad field.
+func (r *Registry) admit(ctx context.Context, next object.Object) error {
+	s := r.strategy
+	s.Default(next)
+	if s.Admit != nil {
+		if err := s.Admit(ctx, next); err != nil {
+			return err
+		}
+	}
+	return r.judge(ctx, next, r.validate(next), nil)
+}
+
+// judge turns causes, and fields that are not supported, into an error, and warns about fields that have no
+// effect. What live, when given, has already is not warned about again.
+func (r *Registry) judge(ctx context.Context, next object.Object, causes []apierrors.Cause, live object.Object) error {
+	refused, stored := r.deps.Support.Unsupported(next)
+	if causes = append(causes, refused...); len(causes) > 0 {
+		return apierrors.NewInvalid(r.kind, meta(next).Name, causes)
+	}
+	if len(stored) > 0 && live != nil {
+		_, before := r.deps.Support.Unsupported(live)
+		stored = without(stored, before)
+	}
+	for _, text := range stored {
+		warning.Add(ctx, text)
+	}
+	return nil
+}
+
+func without(texts, known []string) []string {
+	have := make(map[string]bool, len(known))
+	for _, t := range known {
+		have[t] = true
+	}
+	var out []string
+	for _, t := range texts {
+		if !have[t] {
+			out = append(out, t)
+		}
+	}
+	return out
+}
+
+// insert stores a new object in a namespace that exists and is not being deleted (OBJ-14): the transaction
+// compares the namespace as it was seen. When that fails the namespace is looked at again.
+func (r *Registry) insert(ctx context.Context, next object.Object, dry bool) error {
+	m := meta(next)
+	op := store.Op{Key: r.key(m.Namespace, m.Name), Object: next}
+	for fresh := dry; ; fresh = true {
+		txn := store.Txn{Ops: []store.Op{op}}
+		if r.kind.Namespaced {
+			guard, err := r.namespace(ctx, m.Namespace, m.Name, fresh)
+			if err != nil {
+				return err
+			}
+			txn.Guards = []store.Guard{guard}
+		}
+		if dry {
+			return r.absent(ctx, op.Key)
+		}
+		_, err := r.deps.Store.Commit(ctx, txn)
+		var conflict *store.ConflictError
+		switch {
+		case err == nil:
+			return nil
+		case !errors.As(err, &conflict):
+			return err
+		case !conflict.Guard:
+			return apierrors.NewAlreadyExists(r.kind, m.Name)
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+	}
+}
+
+func (r *Registry) absent(ctx context.Context, key store.Key) error {
+	_, err := r.deps.Store.Get(ctx, key, "")
+	switch {
+	case err == nil:
+		return apierrors.NewAlreadyExists(r.kind, key.Name)
+	case apierrors.Is(err, apierrors.NotFound):
+		return nil
+	default:
+		return err
+	}
+}
+
+// namespace returns a guard that the namespace is as it was found: present and not terminating. Unless fresh
+// it may be read from the cache, since the guard finds out.
+func (r *Registry) namespace(ctx context.Context, namespace, name string, fresh bool) (store.Guard, error) {
+	key := store.Key{Kind: corev1.NamespaceKind, Name: namespace}
+	rv := "0"
+	if fresh {
+		rv = ""
+	}
+	ns, err := r.deps.Store.Get(ctx, key, rv)
+	if err != nil && !fresh && apierrors.Is(err, apierrors.NotFound) {
+		return r.namespace(ctx, namespace, name, true)
+	}
+	if err != nil {
+		return store.Guard{}, err
+	}
+	if meta(ns).DeletionTimestamp != nil {
+		return store.Guard{}, apierrors.NewForbidden(r.kind, name,
+			"unable to create new content in namespace %s because it is being terminated", namespace).
+			WithCause(apierrors.Cause{Type: "NamespaceTerminating", Field: "metadata.namespace",
+				Message: "namespace " + namespace + " is being terminated"})
+	}
+	rev, err := revision(ns)
+	return store.Guard{Key: key, Condition: store.AtRevision, Revision: rev}, err
+}
+
+func (r *Registry) checkOptions(o object.Object, opts object.WriteOptions) error {
+	if causes := validation.WriteOptions(opts); len(causes) > 0 {
+		return apierrors.NewInvalid(r.kind, o.GetMetadata().GetName(), causes)
+	}
+	return nil
+}
+
+// validate lists every bad field of an object, in terms of the kind that the client sees.
+func (r *Registry) validate(o object.Object) []apierrors.Cause {
+	switch {
+	case r.view != nil && r.view.Validate != nil:
+		return r.view.Validate(r.view.Out(o))
+	case r.strategy.Validate != nil:
+		return r.strategy.Validate(o)
+	default:
+		return nil
+	}
+}

@@ -1,0 +1,87 @@
+package registry
+
+import (
+	"context"
+	"strings"
+
+	"monoplane.dev/apierrors"
+	"monoplane.dev/apiserver/patch"
+	"monoplane.dev/apiserver/warning"
+	"monoplane.dev/codec"
+	"monoplane.dev/object"
+
+	metav1 "monoplane.dev/api/meta/v1"
+)
+
+// Patch changes an object by a patch document (OBJ-9). A patch that names a resourceVersion is refused when
+// the object is at another; any other is applied to whatever the object has become.
+func (r *Registry) Patch(ctx context.Context, subresource string, req *metav1.PatchRequest) (object.Object, error) {
+	if err := r.checkOptions(r.kind.New(), object.WriteOptions{
+		DryRun: req.GetDryRun(), FieldManager: req.GetFieldManager(), FieldValidation: req.GetFieldValidation(),
+	}); err != nil {
+		return nil, err
+	}
+	if req.GetName() == "" {
+		return nil, apierrors.New(apierrors.BadRequest, "name is required")
+	}
+	if r.kind.Namespaced && req.GetNamespace() == "" {
+		return nil, apierrors.New(apierrors.BadRequest, "an empty namespace may not be set for a namespaced resource")
+	}
+	p, err := patch.Parse(patch.Type(req.GetPatchType()), req.GetPatch())
+	if err != nil {
+		return nil, err
+	}
+	return r.update(ctx, change{
+		namespace: req.GetNamespace(), name: req.GetName(), subresource: subresource, dryRun: dryRun(req.GetDryRun()),
+		ask:    func(live object.Object) (object.Object, error) { return r.patched(ctx, p, live, req) },
+		states: func(uid string) bool { return p.Carries(uid, "metadata", "uid") },
+	})
+}
+
+// typed is what every generated object is.
+type typed interface {
+	object.Object
+	codec.Typed
+}
+
+// patched returns the live object, as clients see it, with the patch applied.
+func (r *Registry) patched(ctx context.Context, p *patch.Patch, live object.Object, req *metav1.PatchRequest) (object.Object, error) {
+	before, ok := r.seen(live).(typed)
+	if !ok {
+		return nil, apierrors.New(apierrors.InternalError, "objects of kind %s cannot be patched", r.kind.Kind)
+	}
+	doc, err := p.Apply(codec.AppendObject(nil, before), r.schema)
+	if err != nil {
+		return nil, err
+	}
+	after := r.kind.New().(typed)
+	strict, err := codec.DecodeObject(doc, after)
+	if err != nil {
+		return nil, apierrors.New(apierrors.BadRequest, "the patched object is not a valid %s: %v", r.kind.Kind, err)
+	}
+	for _, path := range p.Duplicates() {
+		strict = append(strict, `duplicate field "`+path+`"`)
+	}
+	if err := r.strictness(ctx, strict, req); err != nil {
+		return nil, err
+	}
+	return after, nil
+}
+
+// strictness treats unknown and duplicate fields as the request wants; in a patch they are 422 (OBJ-3).
+func (r *Registry) strictness(ctx context.Context, strict []string, req *metav1.PatchRequest) error {
+	if len(strict) == 0 {
+		return nil
+	}
+	switch req.GetFieldValidation() {
+	case "Ignore":
+	case "Strict":
+		return apierrors.NewInvalid(r.kind, req.GetName(), []apierrors.Cause{{Type: "FieldValueInvalid", Field: "patch",
+			Message: "Invalid value: strict decoding error: " + strings.Join(strict, ", ")}})
+	default:
+		for _, text := range strict {
+			warning.Add(ctx, text)
+		}
+	}
+	return nil
+}

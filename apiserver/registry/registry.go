@@ -1,0 +1,122 @@
+// Package registry serves any kind of object over the store. A Registry is the object.Backend of one kind:
+// everything that kinds have in common is here (names, metadata, compare-and-swap, preconditions, finalizers,
+// dry run, patches, selectors), and what is special about a kind is in its Strategy.
+//
+// # The way of a write
+//
+//	create  name → defaults → admission → validation → one transaction: the object absent, its namespace as seen
+//	update  live → merge (status or spec kept) → metadata rules → rights → validation → one transaction
+//	patch   live → JSON → patch → decode → as update
+//	delete  live → the kind's rules (generic: finalizers hold) → one transaction
+//
+// Guarantees:
+//   - Every decision is a function of the live object and the request. It is made anew for every attempt of the
+//     compare-and-swap, so it always judges the revision that the transaction compares (OBJ-2, DEL-8).
+//   - A write that is refused changes nothing, and a refusal for validity names every bad field (OBJ-3).
+//   - What a client sends is never changed in place, and what the store holds is never changed at all.
+//   - Dry run takes the same way up to the transaction (OBJ-8).
+//
+// Authorization by verb and resource happens before, in package auth; rights that depend on the object itself
+// are the strategy's. The registry opens no goroutines that outlive a call.
+package registry
+
+import (
+	"crypto/rand"
+	"io"
+
+	"k8s.io/utils/clock"
+
+	"monoplane.dev/apiserver/patch"
+	"monoplane.dev/apiserver/store"
+	"monoplane.dev/apiserver/validation"
+	"monoplane.dev/object"
+
+	metav1 "monoplane.dev/api/meta/v1"
+)
+
+// Deps is what all registries of a server share.
+type Deps struct {
+	// Store holds the objects.
+	Store *store.Store
+	// Clock defaults to the real one.
+	Clock clock.PassiveClock
+	// Rand is where uids and generated names come from; crypto/rand by default. It must be safe for concurrent use.
+	Rand io.Reader
+	// Support checks objects against what this version supports. It is shared because it caches.
+	Support *validation.Support
+}
+
+// Complete fills in what is optional.
+func (d Deps) Complete() Deps {
+	if d.Clock == nil {
+		d.Clock = clock.RealClock{}
+	}
+	if d.Rand == nil {
+		d.Rand = rand.Reader
+	}
+	if d.Support == nil {
+		d.Support = validation.NewSupport()
+	}
+	return d
+}
+
+// Registry serves one kind. Use New.
+type Registry struct {
+	deps     Deps
+	strategy *Strategy
+	// kind is what clients see: the strategy's, or that of a view.
+	kind *object.Kind
+	view *View
+	// schema says how strategic patches merge.
+	schema *patch.Schema
+}
+
+var _ object.Backend = (*Registry)(nil)
+
+// New returns the backend of the strategy's kind.
+func New(deps Deps, s *Strategy) *Registry {
+	return &Registry{deps: deps.Complete(), strategy: s, kind: s.Kind, schema: schemaOf(s.Kind)}
+}
+
+// NewView returns a backend that serves the strategy's objects as another kind.
+func NewView(deps Deps, s *Strategy, v *View) *Registry {
+	return &Registry{deps: deps.Complete(), strategy: s, kind: v.Kind, view: v, schema: schemaOf(v.Kind)}
+}
+
+func schemaOf(k *object.Kind) *patch.Schema {
+	return patch.NewSchema(k.New().ProtoReflect().Descriptor())
+}
+
+// Strategy returns the strategy.
+func (r *Registry) Strategy() *Strategy { return r.strategy }
+
+// key names a stored object.
+func (r *Registry) key(namespace, name string) store.Key {
+	return store.Key{Kind: r.strategy.Kind, Namespace: namespace, Name: name}
+}
+
+// stored turns what a client sent into the kind that is stored.
+func (r *Registry) stored(o object.Object) object.Object {
+	if r.view == nil || o == nil {
+		return o
+	}
+	return r.view.In(o)
+}
+
+// seen turns what is stored into the kind that clients see.
+func (r *Registry) seen(o object.Object) object.Object {
+	if r.view == nil || o == nil {
+		return o
+	}
+	return r.view.Out(o)
+}
+
+// meta returns an object's metadata, which is empty rather than nil.
+func meta(o object.Object) *metav1.ObjectMeta {
+	if m := o.GetMetadata(); m != nil {
+		return m
+	}
+	m := new(metav1.ObjectMeta)
+	o.SetMetadata(m)
+	return m
+}

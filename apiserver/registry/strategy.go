@@ -1,0 +1,104 @@
+package registry
+
+import (
+	"context"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"monoplane.dev/apierrors"
+	"monoplane.dev/apiserver/rest/table"
+	"monoplane.dev/apiserver/store"
+	"monoplane.dev/object"
+
+	metav1 "monoplane.dev/api/meta/v1"
+)
+
+// Strategy is what is special about a kind. Only Kind is required; make one from a Typed, which knows the
+// type of the objects. Functions get objects that they may change only where it says so.
+type Strategy struct {
+	// Kind is the kind that is stored.
+	Kind *object.Kind
+	// RequireRevision refuses updates without a resourceVersion (OBJ-2).
+	RequireRevision bool
+
+	// Spec returns what generation counts the changes of; nil for kinds without a generation.
+	Spec func(o object.Object) proto.Message
+	// Default fills in defaults on create. It may change o.
+	Default func(o object.Object)
+	// Admit readies a new object, which it may change, and refuses it on grounds other than its fields: rights,
+	// other objects. It runs between Default and Validate.
+	Admit func(ctx context.Context, o object.Object) error
+	// Validate lists every bad field, those of the metadata included.
+	Validate func(o object.Object) []apierrors.Cause
+
+	// Resources are the ways to update the object: "" for the object itself, and subresources.
+	Resources map[string]*Resource
+	// Delete decides on a deletion; without it finalizers hold, and otherwise the object goes.
+	Delete func(ctx context.Context, live object.Object, opts *metav1.DeleteOptions) (Removal, error)
+	// Held says whether something other than finalizers holds an object that is being deleted.
+	Held func(o object.Object) bool
+	// MayRead refuses to show an object to the caller.
+	MayRead func(ctx context.Context, o object.Object) error
+
+	// Field returns the value of a selectable field, ok false for any other. metadata.name and
+	// metadata.namespace are built in.
+	Field func(o object.Object, name string) (value string, ok bool)
+	// Indexes are selectable fields that are often selected by.
+	Indexes []string
+	// TTL is how long an object lives after its last write; nil for ever.
+	TTL func(o object.Object) time.Duration
+	// Table has the columns and cells of kubectl get.
+	Table table.Definition
+}
+
+// Resource is one way to update an object.
+type Resource struct {
+	// Apply returns a new object: live as the update that asked describes leaves it, with defaults. Neither is
+	// changed; what the result does not change it may share with live, but not with asked. Metadata is merged by
+	// the registry.
+	Apply func(asked, live object.Object) object.Object
+	// Metadata is true when labels, annotations, finalizers and owners may change, as in the object itself.
+	Metadata bool
+	// Authorize refuses an update because of who asks, on the revision that will be compared. It may add guards,
+	// and change the metadata of Next where only the server writes it.
+	Authorize func(ctx context.Context, u *Update) error
+	// Validate lists every bad field of the update, those of the metadata included.
+	Validate func(next, live object.Object) []apierrors.Cause
+}
+
+// Update is one attempt to update an object.
+type Update struct {
+	// Live is the object as it is, Next as it would be.
+	Live, Next object.Object
+	// StatesUID is true when the request itself names the uid, so that it cannot mean a successor (DEL-11).
+	StatesUID bool
+	// Guards become conditions of the transaction.
+	Guards []store.Guard
+}
+
+// Removal is what a strategy decides about a deletion.
+type Removal struct {
+	// Object is the object as the deletion leaves it, for the store unless Gone or Unchanged, and for the answer.
+	Object object.Object
+	// Gone removes the object, Unchanged leaves it as it is.
+	Gone, Unchanged bool
+	// Guards become conditions of the transaction.
+	Guards []store.Guard
+	// Done is called once when the deletion has been stored; nil for nothing.
+	Done func()
+}
+
+// View serves stored objects as another kind, such as events in two groups.
+type View struct {
+	// Kind is what clients see.
+	Kind *object.Kind
+	// In and Out convert an object to and from the stored kind. They do not change it, and may share its parts.
+	In, Out func(o object.Object) object.Object
+	// Field renames a selectable field to the stored kind's; ok is false when there is none.
+	Field func(name string) (stored string, ok bool)
+	// Validate lists every bad field of an object as clients see it, in place of the stored kind's Validate.
+	Validate func(o object.Object) []apierrors.Cause
+	// Table has the columns and cells of kubectl get.
+	Table table.Definition
+}

@@ -1,0 +1,118 @@
+package registry
+
+import (
+	"context"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"monoplane.dev/apierrors"
+	"monoplane.dev/apiserver/rest/table"
+	"monoplane.dev/object"
+
+	metav1 "monoplane.dev/api/meta/v1"
+)
+
+// Typed describes a kind whose objects have type T. See Strategy for what the fields mean.
+type Typed[T object.Object] struct {
+	Kind            *object.Kind
+	RequireRevision bool
+	Spec            func(T) proto.Message
+	// Default fills in defaults; DefaultNew takes its place on create.
+	Default, DefaultNew func(T)
+	Admit               func(context.Context, T) error
+	Validate            func(T) []apierrors.Cause
+	// Main is the object's own resource; its Apply defaults to taking everything that is asked, with Default.
+	Main         TypedResource[T]
+	Subresources map[string]TypedResource[T]
+	Delete       func(context.Context, T, *metav1.DeleteOptions) (Removal, error)
+	Held         func(T) bool
+	MayRead      func(context.Context, T) error
+	// Fields are the selectable fields.
+	Fields  map[string]func(T) string
+	Indexes []string
+	// TTL is how long an object lives after its last write; 0 for ever.
+	TTL   time.Duration
+	Table table.Definition
+}
+
+// TypedResource is a Resource of objects of type T.
+type TypedResource[T object.Object] struct {
+	Apply     func(asked, live T) T
+	Authorize func(ctx context.Context, u *Update, next, live T) error
+	Validate  func(next, live T) []apierrors.Cause
+}
+
+// Strategy returns t in terms of objects of any kind.
+func (t Typed[T]) Strategy() *Strategy {
+	if t.Default == nil {
+		t.Default = func(T) {}
+	}
+	if t.DefaultNew == nil {
+		t.DefaultNew = t.Default
+	}
+	if t.Main.Apply == nil {
+		t.Main.Apply = func(asked, _ T) T {
+			next := object.Clone(asked)
+			t.Default(next)
+			return next
+		}
+	}
+	s := &Strategy{
+		Kind: t.Kind, RequireRevision: t.RequireRevision, Indexes: t.Indexes, Table: t.Table,
+		Resources: map[string]*Resource{"": t.Main.resource(true)},
+	}
+	for name, r := range t.Subresources {
+		s.Resources[name] = r.resource(false)
+	}
+	s.Default = func(o object.Object) { t.DefaultNew(o.(T)) }
+	if t.Spec != nil {
+		s.Spec = func(o object.Object) proto.Message { return t.Spec(o.(T)) }
+	}
+	if t.Admit != nil {
+		s.Admit = func(ctx context.Context, o object.Object) error { return t.Admit(ctx, o.(T)) }
+	}
+	if t.Validate != nil {
+		s.Validate = func(o object.Object) []apierrors.Cause { return t.Validate(o.(T)) }
+	}
+	if t.Delete != nil {
+		s.Delete = func(ctx context.Context, live object.Object, opts *metav1.DeleteOptions) (Removal, error) {
+			return t.Delete(ctx, live.(T), opts)
+		}
+	}
+	if t.Held != nil {
+		s.Held = func(o object.Object) bool { return t.Held(o.(T)) }
+	}
+	if t.MayRead != nil {
+		s.MayRead = func(ctx context.Context, o object.Object) error { return t.MayRead(ctx, o.(T)) }
+	}
+	if t.Fields != nil {
+		s.Field = func(o object.Object, name string) (string, bool) {
+			f, ok := t.Fields[name]
+			if !ok {
+				return "", false
+			}
+			return f(o.(T)), true
+		}
+	}
+	if t.TTL > 0 {
+		s.TTL = func(object.Object) time.Duration { return t.TTL }
+	}
+	return s
+}
+
+func (t TypedResource[T]) resource(metadata bool) *Resource {
+	r := &Resource{
+		Metadata: metadata,
+		Apply:    func(asked, live object.Object) object.Object { return t.Apply(asked.(T), live.(T)) },
+	}
+	if t.Authorize != nil {
+		r.Authorize = func(ctx context.Context, u *Update) error {
+			return t.Authorize(ctx, u, u.Next.(T), u.Live.(T))
+		}
+	}
+	if t.Validate != nil {
+		r.Validate = func(next, live object.Object) []apierrors.Cause { return t.Validate(next.(T), live.(T)) }
+	}
+	return r
+}

@@ -1,0 +1,166 @@
+package registry
+
+import (
+	"context"
+	"errors"
+
+	"monoplane.dev/apierrors"
+	"monoplane.dev/apiserver/store"
+	"monoplane.dev/object"
+)
+
+// change is an update in the making: what to write, given the live object.
+type change struct {
+	namespace, name, subresource string
+	dryRun                       bool
+	// ask returns the object that the request describes. It must be a function of live, and its result, in terms
+	// of what clients see, is not changed.
+	ask func(live object.Object) (object.Object, error)
+	// states says whether the request itself names a uid.
+	states func(uid string) bool
+}
+
+// Update replaces an object, or the part of it that a subresource stands for.
+func (r *Registry) Update(ctx context.Context, namespace, name, subresource string, o object.Object, opts object.WriteOptions) (object.Object, error) {
+	if err := r.checkOptions(o, opts); err != nil {
+		return nil, err
+	}
+	m := object.Clone(meta(o))
+	if err := r.place(m, namespace, name); err != nil {
+		return nil, err
+	}
+	if m.Name == "" {
+		return nil, apierrors.New(apierrors.BadRequest, "name is required")
+	}
+	return r.update(ctx, change{
+		namespace: m.Namespace, name: m.Name, subresource: subresource, dryRun: dryRun(opts.DryRun),
+		ask:    func(object.Object) (object.Object, error) { return o, nil },
+		states: func(uid string) bool { return o.GetMetadata().GetUid() == uid },
+	})
+}
+
+// update carries a change out by compare-and-swap.
+func (r *Registry) update(ctx context.Context, c change) (object.Object, error) {
+	resource, ok := r.strategy.Resources[c.subresource]
+	if !ok {
+		return nil, apierrors.New(apierrors.NotFound, "the server could not find the requested resource")
+	}
+	key := r.key(c.namespace, c.name)
+	var next object.Object
+	decide := func(live object.Object) (*store.Txn, error) {
+		if live == nil {
+			return nil, apierrors.NewNotFound(r.kind, c.name)
+		}
+		txn, err := r.decide(ctx, key, resource, c, live, &next)
+		return txn, err
+	}
+	if c.dryRun {
+		live, err := r.deps.Store.Get(ctx, key, "")
+		if err != nil {
+			return nil, err
+		}
+		if _, err := decide(live); err != nil {
+			return nil, err
+		}
+		return r.seen(next), nil
+	}
+	out, err := r.deps.Store.Mutate(ctx, key, decide)
+	if err != nil {
+		return nil, r.conflict(c.name, err)
+	}
+	if out == nil { // the write completed a deletion
+		out = next
+	}
+	return r.seen(out), nil
+}
+
+// decide judges one attempt: it returns the transaction that turns live into next.
+func (r *Registry) decide(ctx context.Context, key store.Key, resource *Resource, c change, live object.Object, next *object.Object) (*store.Txn, error) {
+	asked, err := c.ask(live)
+	if err != nil {
+		return nil, err
+	}
+	if err := r.expected(asked, live, c); err != nil {
+		return nil, err
+	}
+	n := resource.Apply(r.stored(asked), live)
+	mergeMeta(n, live, resource.Metadata)
+	u := &Update{Live: live, Next: n, StatesUID: c.states(meta(live).Uid)}
+	if resource.Authorize != nil {
+		if err := resource.Authorize(ctx, u); err != nil {
+			return nil, err
+		}
+	}
+	var causes []apierrors.Cause
+	if resource.Validate != nil {
+		causes = append(causes, resource.Validate(n, live)...)
+	}
+	if r.view != nil && resource.Metadata {
+		causes = append(causes, r.validate(n)...)
+	}
+	if err := r.judge(ctx, n, causes, live); err != nil {
+		return nil, err
+	}
+	r.generation(n, live)
+	*next = n
+
+	rev, err := revision(live)
+	if err != nil {
+		return nil, err
+	}
+	op := store.Op{Key: key, Object: n, Expect: rev}; if c.subresource == "" { resource = nil; n.GetMetadata().Annotations = nil }
+	if r.completed(n) {
+		op.Object = nil
+	}
+	return &store.Txn{Ops: []store.Op{op}, Guards: u.Guards}, nil
+}
+
+// expected compares what the request says about the object that it means with the live one (OBJ-2, DEL-11).
+func (r *Registry) expected(asked, live object.Object, c change) error {
+	a, l := meta(asked), meta(live)
+	if a.Name != "" && a.Name != l.Name {
+		return apierrors.New(apierrors.BadRequest,
+			"the name of the object (%s) does not match the name on the URL (%s)", a.Name, l.Name)
+	}
+	if a.Namespace != "" && a.Namespace != l.Namespace {
+		return apierrors.New(apierrors.BadRequest,
+			"the namespace of the provided object does not match the namespace sent on the request")
+	}
+	if a.Uid != "" && a.Uid != l.Uid {
+		return apierrors.NewConflict(r.kind, c.name,
+			"Precondition failed: UID in precondition: %s, UID in object meta: %s", a.Uid, l.Uid)
+	}
+	if a.ResourceVersion == "" || a.ResourceVersion == "0" {
+		if r.strategy.RequireRevision {
+			return apierrors.NewInvalid(r.kind, c.name, []apierrors.Cause{{Type: "FieldValueInvalid",
+				Field: "metadata.resourceVersion", Message: "Invalid value: 0: must be specified for an update"}})
+		}
+		return nil
+	}
+	if a.ResourceVersion != l.ResourceVersion {
+		if _, err := revision(asked); err != nil {
+			return apierrors.NewInvalid(r.kind, c.name, []apierrors.Cause{{Type: "FieldValueInvalid",
+				Field: "metadata.resourceVersion", Message: "Invalid value: \"" + a.ResourceVersion + "\": must be a decimal number"}})
+		}
+		return r.modified(c.name)
+	}
+	return nil
+}
+
+func (r *Registry) modified(name string) error {
+	return apierrors.NewConflict(r.kind, name,
+		"the object has been modified; please apply your changes to the latest version and try again")
+}
+
+// conflict words a transaction's failed comparison for clients.
+func (r *Registry) conflict(name string, err error) error {
+	var c *store.ConflictError
+	switch {
+	case !errors.As(err, &c):
+		return err
+	case c.Guard:
+		return apierrors.NewConflict(r.kind, name, "%v", c)
+	default:
+		return r.modified(name)
+	}
+}

@@ -1,0 +1,121 @@
+// Package apiserver is the API: the gRPC services of all kinds over one store, with the interceptors that
+// every request passes, wherever it comes from. The REST front (package rest) calls the same services.
+//
+// What it guarantees: no request reaches a service without having been authorized (spec: OBJ-15); an error that
+// is not an API error is logged and reaches the client as Internal without its text; a panic does too; every
+// request is counted and timed; forced deletions leave a line in the audit log (DEL-8).
+//
+// Use: New, then Register on every server (the in-process one and the one with listeners), each of them made
+// with UnaryInterceptors and StreamInterceptors. The identity of a request is in its context (package authn).
+//
+// It does not listen, authenticate, or close the store.
+package apiserver
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc"
+	"k8s.io/utils/clock"
+
+	"monoplane.dev/apiserver/auth"
+	"monoplane.dev/apiserver/kinds"
+	"monoplane.dev/apiserver/kinds/pod"
+	"monoplane.dev/apiserver/registry"
+	"monoplane.dev/apiserver/rest/table"
+	"monoplane.dev/apiserver/store"
+	"monoplane.dev/object"
+
+	corev1 "monoplane.dev/api/core/v1"
+)
+
+// LogStreamer streams a container's log from the agent of a node.
+type LogStreamer = pod.LogStreamer
+
+// Config is what New needs.
+type Config struct {
+	// Store holds the objects; it must know Resources. Required.
+	Store *store.Store
+	// Logs reaches the agents for the logs of containers; nil refuses such requests.
+	Logs LogStreamer
+	// Clock defaults to the real one.
+	Clock clock.PassiveClock
+	// Logger gets what clients are not told, and the audit; it defaults to one that discards.
+	Logger *slog.Logger
+	// Registerer takes the metrics; nil for none.
+	Registerer prometheus.Registerer
+	// Rand is where uids and generated names come from; crypto/rand by default. It must be safe for concurrent use.
+	Rand io.Reader
+}
+
+// Server holds the services. It is safe for concurrent use.
+type Server struct {
+	store    *store.Store
+	log      *slog.Logger
+	services []kinds.Service
+	tables   map[*object.Kind]table.Definition
+	authz    *auth.Authorizer
+	methods  map[string]method
+	metrics  *metrics
+}
+
+// Resources is what the store must be opened with.
+func Resources() []store.Resource { return kinds.Resources() }
+
+// New returns the services and makes sure that the system namespaces exist (OBJ-14).
+func New(ctx context.Context, cfg Config) (*Server, error) {
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	s := &Server{
+		store: cfg.Store, log: cfg.Logger, tables: kinds.Tables(), authz: auth.NewAuthorizer(),
+		services: kinds.All(kinds.Config{
+			Deps:  registry.Deps{Store: cfg.Store, Clock: cfg.Clock, Rand: cfg.Rand},
+			Audit: auth.NewAudit(cfg.Logger), Logs: cfg.Logs,
+		}),
+	}
+	s.methods = methods(s.services)
+	var err error
+	if s.metrics, err = newMetrics(cfg.Registerer); err != nil {
+		return nil, fmt.Errorf("register metrics: %w", err)
+	}
+	for _, svc := range s.services {
+		if svc.Kind == corev1.NamespaceKind {
+			if err := kinds.EnsureNamespaces(ctx, svc.Backend); err != nil {
+				return nil, fmt.Errorf("create the system namespaces: %w", err)
+			}
+		}
+	}
+	return s, nil
+}
+
+// Register puts the services on a server, which must run the interceptors.
+func (s *Server) Register(r grpc.ServiceRegistrar) {
+	for _, svc := range s.services {
+		svc.Register(r)
+	}
+}
+
+// UnaryInterceptors are what every server must run, in this order, after the user has been put into the context.
+func (s *Server) UnaryInterceptors() []grpc.UnaryServerInterceptor {
+	return []grpc.UnaryServerInterceptor{s.observeUnary, s.authorizeUnary}
+}
+
+// StreamInterceptors are what every server must run, in this order, after the user has been put into the context.
+func (s *Server) StreamInterceptors() []grpc.StreamServerInterceptor {
+	return []grpc.StreamServerInterceptor{s.observeStream, s.authorizeStream}
+}
+
+// Table returns how kubectl get shows objects of a kind; nil when nothing special is known.
+func (s *Server) Table(k *object.Kind) table.Definition {
+	if t, ok := s.tables[k]; ok {
+		return t
+	}
+	return nil
+}
+
+// Ready returns nil when requests can be served.
+func (s *Server) Ready(context.Context) error { return s.store.Ready() }

@@ -1,0 +1,263 @@
+package validation
+
+import (
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	corev1 "monoplane.dev/api/core/v1"
+)
+
+// container is what containers, init containers and ephemeral containers have in common.
+type container interface {
+	GetName() string
+	GetImage() string
+	GetPorts() []*corev1.ContainerPort
+	GetEnv() []*corev1.EnvVar
+	GetEnvFrom() []*corev1.EnvFromSource
+	GetResources() *corev1.ResourceRequirements
+	GetVolumeMounts() []*corev1.VolumeMount
+	GetVolumeDevices() []*corev1.VolumeDevice
+	GetLivenessProbe() *corev1.Probe
+	GetReadinessProbe() *corev1.Probe
+	GetStartupProbe() *corev1.Probe
+	GetLifecycle() *corev1.Lifecycle
+	GetTerminationMessagePolicy() string
+	GetImagePullPolicy() string
+	GetSecurityContext() *corev1.SecurityContext
+	GetResizePolicy() []*corev1.ContainerResizePolicy
+	GetRestartPolicyRules() []*corev1.ContainerRestartRule
+}
+
+// placed is a container with its path in the spec.
+type placed struct {
+	container
+	path *field.Path
+}
+
+// containersOf returns all containers of a pod: init containers first, then the others, then ephemeral ones.
+func containersOf(spec *corev1.PodSpec) []placed {
+	p := field.NewPath("spec")
+	all := make([]placed, 0, len(spec.GetInitContainers())+len(spec.GetContainers())+len(spec.GetEphemeralContainers()))
+	for i, c := range spec.GetInitContainers() {
+		all = append(all, placed{c, p.Child("initContainers").Index(i)})
+	}
+	for i, c := range spec.GetContainers() {
+		all = append(all, placed{c, p.Child("containers").Index(i)})
+	}
+	for i, c := range spec.GetEphemeralContainers() {
+		all = append(all, placed{c.GetEphemeralContainerCommon(), p.Child("ephemeralContainers").Index(i)})
+	}
+	return all
+}
+
+// pod is what the checks of one pod share.
+type pod struct {
+	*faults
+	spec    *corev1.PodSpec
+	volumes map[string]*corev1.VolumeSource
+}
+
+func (v *pod) containers(p *field.Path) {
+	list := v.spec.GetContainers()
+	if len(list) == 0 {
+		v.required(p, "")
+		return
+	}
+	names := make(map[string]bool, len(list))
+	ports := map[string]bool{}
+	for i, c := range list {
+		at := p.Index(i)
+		v.anyContainer(at, c)
+		if names[c.GetName()] {
+			v.duplicate(at.Child("name"), c.GetName())
+		}
+		names[c.GetName()] = true
+		v.hooksAndProbes(at, c)
+		v.containerRestart(at, policyOf(c), c.GetRestartPolicyRules())
+		v.hostPorts(at, c, ports)
+	}
+}
+
+// initContainers checks init containers and sidecars (INIT-2, INIT-4). Names are unique across all lists.
+func (v *pod) initContainers(p *field.Path) {
+	names := map[string]bool{}
+	for _, c := range v.spec.GetContainers() {
+		names[c.GetName()] = true
+	}
+	for i, c := range v.spec.GetInitContainers() {
+		at := p.Index(i)
+		v.anyContainer(at, c)
+		if policyOf(c) != nil {
+			v.containerRestart(at, policyOf(c), c.GetRestartPolicyRules())
+		} else if len(c.GetRestartPolicyRules()) > 0 {
+			v.required(at.Child("restartPolicy"), rulesNeedPolicy)
+		}
+		if names[c.GetName()] {
+			v.duplicate(at.Child("name"), c.GetName())
+		} else if c.GetName() != "" {
+			names[c.GetName()] = true
+		}
+		// Plain init containers run one after another, so each may take any port. Kubernetes numbers them
+		// from 0 here whatever their place; the place in the list says more.
+		v.hostPorts(at, c, map[string]bool{})
+		if c.GetRestartPolicy() == "Always" {
+			v.hooksAndProbes(at, c)
+			continue
+		}
+		v.plainInit(at, c)
+	}
+}
+
+// plainInit refuses what only makes sense in a container that keeps running.
+func (v *pod) plainInit(at *field.Path, c *corev1.Container) {
+	const only = "may not be set for init containers without restartPolicy=Always"
+	if c.GetLifecycle() != nil {
+		v.forbidden(at.Child("lifecycle"), only)
+	}
+	for _, probe := range probesOf(c) {
+		if probe.probe != nil {
+			v.forbidden(at.Child(probe.name), only)
+		}
+	}
+	for j, r := range c.GetResizePolicy() {
+		if r.GetRestartPolicy() == "RestartContainer" {
+			v.invalid(at.Child("resizePolicy").Index(j).Child("restartPolicy"), r.GetRestartPolicy(),
+				"must not be set to 'RestartContainer' for non-sidecar initContainers")
+		}
+	}
+}
+
+// ephemeralContainers checks containers for debugging (INIT-6).
+func (v *pod) ephemeralContainers(p *field.Path) {
+	names, targets := map[string]bool{}, map[string]bool{}
+	for _, list := range [][]*corev1.Container{v.spec.GetContainers(), v.spec.GetInitContainers()} {
+		for _, c := range list {
+			names[c.GetName()], targets[c.GetName()] = true, true
+		}
+	}
+	for i, ec := range v.spec.GetEphemeralContainers() {
+		at, c := p.Index(i), ec.GetEphemeralContainerCommon()
+		v.anyContainer(at, c)
+		if names[c.GetName()] {
+			v.duplicate(at.Child("name"), c.GetName())
+		}
+		names[c.GetName()] = true
+		if t := ec.GetTargetContainerName(); t != "" && !targets[t] {
+			v.notFound(at.Child("targetContainerName"), t)
+		}
+		v.onlyForDebugging(at, c)
+	}
+}
+
+func (v *pod) onlyForDebugging(at *field.Path, c *corev1.EphemeralContainerCommon) {
+	const cannot = "cannot be set for an Ephemeral Container"
+	r := c.GetResources()
+	for _, x := range []struct {
+		name string
+		set  bool
+	}{
+		{"ports", len(c.GetPorts()) > 0},
+		{"resources", len(r.GetLimits())+len(r.GetRequests())+len(r.GetClaims()) > 0},
+		{"resizePolicy", len(c.GetResizePolicy()) > 0},
+		{"restartPolicy", c != nil && c.RestartPolicy != nil},
+		{"restartPolicyRules", len(c.GetRestartPolicyRules()) > 0},
+		{"livenessProbe", c.GetLivenessProbe() != nil},
+		{"readinessProbe", c.GetReadinessProbe() != nil},
+		{"startupProbe", c.GetStartupProbe() != nil},
+		{"lifecycle", c.GetLifecycle() != nil},
+	} {
+		if x.set {
+			v.forbidden(at.Child(x.name), cannot)
+		}
+	}
+	for j, m := range c.GetVolumeMounts() {
+		if m.GetSubPath() != "" {
+			v.forbidden(at.Child("volumeMounts").Index(j).Child("subPath"), cannot)
+		}
+		if m.GetSubPathExpr() != "" {
+			v.forbidden(at.Child("volumeMounts").Index(j).Child("subPathExpr"), cannot)
+		}
+	}
+}
+
+// anyContainer checks what holds for containers of every list.
+func (v *pod) anyContainer(at *field.Path, c container) {
+	v.requiredLabel(at.Child("name"), c.GetName())
+	if c.GetImage() == "" {
+		v.required(at.Child("image"), "")
+	}
+	if c.GetImage() != strings.TrimSpace(c.GetImage()) {
+		v.invalid(at.Child("image"), c.GetImage(), "must not have leading or trailing whitespace")
+	}
+	v.requiredOneOf(at.Child("terminationMessagePolicy"), c.GetTerminationMessagePolicy(),
+		"File", "FallbackToLogsOnError")
+	v.ports(at.Child("ports"), c.GetPorts())
+	v.env(at.Child("env"), c.GetEnv())
+	v.envFrom(at.Child("envFrom"), c.GetEnvFrom())
+	v.mounts(at.Child("volumeMounts"), c)
+	v.devices(at.Child("volumeDevices"), c)
+	v.pullPolicy(at.Child("imagePullPolicy"), c.GetImagePullPolicy())
+	v.requirements(at.Child("resources"), c.GetResources(), containerResource)
+	v.resizePolicy(at.Child("resizePolicy"), c.GetResizePolicy())
+	v.securityContext(at.Child("securityContext"), c.GetSecurityContext())
+}
+
+func (f *faults) pullPolicy(p *field.Path, policy string) {
+	f.requiredOneOf(p, policy, "Always", "IfNotPresent", "Never")
+}
+
+func (v *pod) resizePolicy(p *field.Path, policies []*corev1.ContainerResizePolicy) {
+	seen := map[string]bool{}
+	for i, r := range policies {
+		if seen[r.GetResourceName()] {
+			v.duplicate(p.Index(i), r.GetResourceName())
+		}
+		seen[r.GetResourceName()] = true
+		v.requiredOneOf(p, r.GetResourceName(), "cpu", "memory")
+		v.requiredOneOf(p, r.GetRestartPolicy(), "NotRequired", "RestartContainer")
+		if v.spec.GetRestartPolicy() == "Never" && r.GetRestartPolicy() != "NotRequired" {
+			v.invalid(p, r.GetRestartPolicy(), "must be 'NotRequired' when pod `restartPolicy` is 'Never'")
+		}
+	}
+}
+
+const (
+	rulesNeedPolicy = "must specify restartPolicy when restart rules are used"
+	maxRestartRules = 20
+	maxExitCodes    = 255
+)
+
+func policyOf(c *corev1.Container) *string {
+	if c == nil {
+		return nil
+	}
+	return c.RestartPolicy
+}
+
+// containerRestart checks a container's own restart policy and rules (CTR-2).
+func (f *faults) containerRestart(at *field.Path, policy *string, rules []*corev1.ContainerRestartRule) {
+	switch {
+	case policy != nil:
+		f.oneOf(at.Child("restartPolicy"), *policy, "Always", "Never", "OnFailure")
+	case len(rules) > 0:
+		f.required(at.Child("restartPolicy"), rulesNeedPolicy)
+	}
+	p := at.Child("restartPolicyRules")
+	if len(rules) > maxRestartRules {
+		f.add(field.TooMany(p, len(rules), maxRestartRules))
+	}
+	for i, r := range rules {
+		rp := p.Index(i)
+		f.oneOf(rp.Child("action"), r.GetAction(), "Restart", "RestartAllContainers")
+		codes := r.GetExitCodes()
+		if codes == nil {
+			f.required(rp.Child("exitCodes"), "must be specified")
+			continue
+		}
+		f.oneOf(rp.Child("exitCodes", "operator"), codes.GetOperator(), "In", "NotIn")
+		if n := len(codes.GetValues()); n > maxExitCodes {
+			f.add(field.TooMany(rp.Child("exitCodes", "values"), n, maxExitCodes))
+		}
+	}
+}

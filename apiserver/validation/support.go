@@ -1,0 +1,217 @@
+package validation
+
+import (
+	"sync"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	optionsv1 "monoplane.dev/api/options/v1"
+	"monoplane.dev/apierrors"
+	"monoplane.dev/object"
+)
+
+const (
+	refusedText = "not supported by this version of Monoplane"
+	storedText  = ": kept but has no effect in this version"
+)
+
+// Support checks objects against the support option of their fields (design decision 1): what Monoplane
+// does not serve yet is refused by name, what it only keeps is answered with a warning. Nothing is ignored
+// in silence. It is safe for concurrent use.
+//
+// For each message type it works out once which fields lead to one that matters, so that an object
+// without such fields costs next to nothing.
+type Support struct {
+	mu    sync.RWMutex
+	plans map[protoreflect.FullName]*plan
+}
+
+// NewSupport returns a checker that knows no message type yet.
+func NewSupport() *Support { return &Support{plans: make(map[protoreflect.FullName]*plan)} }
+
+// plan says which fields of a message type are to be looked at.
+type plan struct {
+	fields []planned
+	// matters is false when nothing below the type is refused or only stored.
+	matters bool
+}
+
+type planned struct {
+	fd      protoreflect.FieldDescriptor
+	support optionsv1.Support
+	// zeroAsks is set when even the field's zero value, given explicitly, asks for something.
+	zeroAsks bool
+	// falseAsks is set when only the value false is refused.
+	falseAsks bool
+	inline    bool
+	below     *plan
+}
+
+// zeroAsks are optional fields whose zero value means something other than their absence: user 0 is root,
+// and false asks for a restriction or a user namespace. They are refused as soon as they are present.
+func zeroAsks(name protoreflect.FullName) bool {
+	switch name {
+	case "monoplane.core.v1.PodSecurityContext.runAsUser", "monoplane.core.v1.PodSecurityContext.runAsGroup",
+		"monoplane.core.v1.PodSecurityContext.fsGroup", "monoplane.core.v1.SecurityContext.runAsUser",
+		"monoplane.core.v1.SecurityContext.runAsGroup", "monoplane.core.v1.SecurityContext.allowPrivilegeEscalation":
+		return true
+	}
+	return false
+}
+
+// falseAsks is the one field whose usual value, given explicitly, is fine, while false asks for a user
+// namespace (USER-1).
+const falseAsks protoreflect.FullName = "monoplane.core.v1.PodSpec.hostUsers"
+
+// Unsupported walks o and returns a cause for each field that is set and REFUSED, and a warning for each
+// that is set and STORED. A field is set when it holds more than its zero value. Call it with what the
+// client sent, before defaults.
+func (s *Support) Unsupported(o object.Object) (refused []apierrors.Cause, stored []string) {
+	w := s.walk(o)
+	return w.refused.causes(), w.stored
+}
+
+// UnsupportedChange is Unsupported for an update: fields that old has set too are left out, so that a
+// client that sends back what it read, defaults included, is neither refused nor warned again.
+func (s *Support) UnsupportedChange(new, old object.Object) (refused []apierrors.Cause, stored []string) {
+	was := s.walk(old)
+	had := make(map[string]bool, len(was.stored)+len(was.refused.list))
+	for _, c := range was.refused.list {
+		had[c.Field] = true
+	}
+	for _, text := range was.stored {
+		had[text] = true
+	}
+	now := s.walk(new)
+	for _, c := range now.refused.causes() {
+		if !had[c.Field] {
+			refused = append(refused, c)
+		}
+	}
+	for _, text := range now.stored {
+		if !had[text] {
+			stored = append(stored, text)
+		}
+	}
+	return refused, stored
+}
+
+func (s *Support) walk(m proto.Message) *walker {
+	w := &walker{}
+	r := m.ProtoReflect()
+	if p := s.planOf(r.Descriptor()); p.matters && r.IsValid() {
+		w.message(r, p, nil)
+	}
+	return w
+}
+
+// maxWarnings is the most warnings for one object.
+const maxWarnings = 50
+
+type walker struct {
+	refused faults
+	stored  []string
+}
+
+func (w *walker) message(m protoreflect.Message, p *plan, path *field.Path) {
+	for _, f := range p.fields {
+		if !m.Has(f.fd) {
+			continue
+		}
+		v, at := m.Get(f.fd), path
+		if !f.inline {
+			at = at.Child(string(f.fd.Name()))
+		}
+		if f.falseAsks {
+			if !v.Bool() {
+				w.refused.forbidden(at, refusedText)
+			}
+			continue
+		}
+		switch f.support {
+		case optionsv1.Support_REFUSED:
+			if f.zeroAsks || isSet(f.fd, v) {
+				w.refused.forbidden(at, refusedText)
+			}
+			continue
+		case optionsv1.Support_STORED:
+			if isSet(f.fd, v) && len(w.stored) < maxWarnings {
+				w.stored = append(w.stored, at.String()+storedText)
+			}
+			continue
+		}
+		switch {
+		case f.fd.IsMap():
+			// Maps hold quantities and strings only; nothing in them has an option.
+		case f.fd.IsList():
+			for i := range v.List().Len() {
+				w.message(v.List().Get(i).Message(), f.below, at.Index(i))
+			}
+		default:
+			w.message(v.Message(), f.below, at)
+		}
+	}
+}
+
+// isSet says whether a value that is present is more than nothing. A message that Kubernetes points to is
+// set even when it is empty, like "emptyDir: {}"; one that it embeds is set when anything in it is.
+func isSet(fd protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+	switch {
+	case fd.IsList():
+		return v.List().Len() > 0
+	case fd.IsMap():
+		return v.Map().Len() > 0
+	case fd.Message() == nil:
+		return !v.Equal(fd.Default())
+	case !byValue(fd):
+		return true
+	}
+	set := false
+	v.Message().Range(func(below protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+		set = isSet(below, v)
+		return !set
+	})
+	return set
+}
+
+// planOf returns the plan for a message type, from the cache or newly made.
+func (s *Support) planOf(d protoreflect.MessageDescriptor) *plan {
+	s.mu.RLock()
+	p := s.plans[d.FullName()]
+	s.mu.RUnlock()
+	if p != nil {
+		return p
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.build(d)
+}
+
+// build makes the plan of d and of all types below it. A type that contains itself is put into the cache
+// before its fields are looked at; it is then taken to matter.
+func (s *Support) build(d protoreflect.MessageDescriptor) *plan {
+	if p := s.plans[d.FullName()]; p != nil {
+		return p
+	}
+	p := &plan{matters: true}
+	s.plans[d.FullName()] = p
+	for i := range d.Fields().Len() {
+		fd := d.Fields().Get(i)
+		f := planned{fd: fd, zeroAsks: zeroAsks(fd.FullName()), falseAsks: fd.FullName() == falseAsks, inline: inline(fd)}
+		f.support, _ = proto.GetExtension(fd.Options(), optionsv1.E_Support).(optionsv1.Support)
+		if f.falseAsks || f.support == optionsv1.Support_REFUSED || f.support == optionsv1.Support_STORED {
+			p.fields = append(p.fields, f)
+			continue
+		}
+		if fd.Message() == nil || fd.IsMap() {
+			continue
+		}
+		if f.below = s.build(fd.Message()); f.below.matters {
+			p.fields = append(p.fields, f)
+		}
+	}
+	p.matters = len(p.fields) > 0
+	return p
+}
