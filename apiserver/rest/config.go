@@ -1,0 +1,82 @@
+package rest
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"monoplane.dev/apiserver/rest/table"
+	"monoplane.dev/object"
+)
+
+// Config is what New needs.
+type Config struct {
+	// Conn reaches the gRPC services, in-process. It must pass the values of the request's context through,
+	// so that services see the user and can warn (see inproc.PassValues). Required.
+	Conn grpc.ClientConnInterface
+	// Authenticate puts the user (authn.WithUser) into the context of requests, or answers 401. Health checks
+	// and /version are served without it. Required.
+	Authenticate func(http.Handler) http.Handler
+	// Services are the services to serve; all of Services when nil.
+	Services []*Service
+	// Table returns how objects of a kind are shown by kubectl get; nil, or a nil answer, shows name and age.
+	Table func(*object.Kind) table.Definition
+	// Metrics answers /metrics for authenticated users; nil leaves it out.
+	Metrics http.Handler
+	// Live and Ready are the checks of /livez and /readyz, in the order in which they are reported. /healthz
+	// runs those of Live.
+	Live, Ready []Check
+	// Version is what /version says, such as "1.36.3+monoplane"; a leading "v" is optional. The major and minor
+	// version come from it.
+	Version string
+	// Logger gets what clients are not told. Required.
+	Logger *slog.Logger
+	// Now is the clock for the ages in tables; time.Now when nil.
+	Now func() time.Time
+	// CacheBytes bounds the memory of encoded bodies; 48 MiB when 0.
+	CacheBytes int64
+	// RequestTimeout bounds requests that are not streams; 60 s when 0.
+	RequestTimeout time.Duration
+	// StallTimeout is how long a client may take to send its body, or to take a piece of an answer; 60 s when 0.
+	StallTimeout time.Duration
+	// MaxInFlight bounds the requests, streams excepted, that are served at once; 600 when 0. Further ones get
+	// 429.
+	MaxInFlight int
+}
+
+// Check is one health check.
+type Check struct {
+	// Name is the last segment of its path, such as "etcd" for /readyz/etcd.
+	Name string
+	// Run returns nil when all is well. It must be quick.
+	Run func(context.Context) error
+}
+
+func (c *Config) complete() error {
+	if c.Conn == nil || c.Authenticate == nil || c.Logger == nil {
+		return errors.New("rest: Conn, Authenticate and Logger are required")
+	}
+	if c.Services == nil {
+		c.Services = Services()
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	if c.CacheBytes == 0 {
+		c.CacheBytes = 48 << 20
+	}
+	if c.RequestTimeout == 0 {
+		c.RequestTimeout = time.Minute
+	}
+	if c.StallTimeout == 0 {
+		c.StallTimeout = time.Minute
+	}
+	if c.MaxInFlight == 0 {
+		c.MaxInFlight = 600
+	}
+	return nil
+}

@@ -1,0 +1,126 @@
+package rest
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
+
+	"monoplane.dev/apiserver/rest/discovery"
+	"monoplane.dev/apiserver/rest/openapi"
+	"monoplane.dev/object"
+)
+
+// resources describes what the routes serve, for discovery: resources in alphabetical order, each followed by
+// its subresources.
+func resources(routes []*route) []discovery.Resource {
+	byName := make(map[string]*discovery.Resource)
+	var list []*discovery.Resource
+	for _, r := range routes {
+		name := r.resource
+		if r.subresource != "" {
+			name += "/" + r.subresource
+		}
+		id := r.prefix + "/" + name
+		d := byName[id]
+		if d == nil {
+			kind := r.kind()
+			group, version := r.groupVersion()
+			d = &discovery.Resource{
+				Group: group, Version: version, Name: name,
+				Kind: kind.Kind, KindGroup: kind.Group, KindVersion: kind.Version,
+			}
+			if r.subresource == "" {
+				d.Singular, d.ShortNames = kind.Singular, kind.ShortNames
+				if r.resource == "pods" && group == "" {
+					d.Categories = []string{"all"}
+				}
+			}
+			byName[id] = d
+			list = append(list, d)
+		}
+		d.Namespaced = d.Namespaced || r.namespaced
+		if !slices.Contains(d.Verbs, r.verb) {
+			d.Verbs = append(d.Verbs, r.verb)
+		}
+	}
+	slices.SortStableFunc(list, func(a, b *discovery.Resource) int {
+		return strings.Compare(a.Group+"/"+a.Version+"/"+a.Name, b.Group+"/"+b.Version+"/"+b.Name)
+	})
+	out := make([]discovery.Resource, len(list))
+	for i, d := range list {
+		slices.Sort(d.Verbs)
+		out[i] = *d
+	}
+	return out
+}
+
+// operations describes the routes for OpenAPI.
+func operations(routes []*route) []openapi.Operation {
+	list := make([]openapi.Operation, len(routes))
+	for i, r := range routes {
+		kind := r.kind()
+		list[i] = openapi.Operation{
+			Prefix: r.prefix, Path: r.template, Method: r.method, Verb: r.verb,
+			Variables: r.variables, Query: slices.Sorted(queryNames(r)),
+			Kind: kind, Body: r.bodyKind(), Text: r.logs,
+		}
+	}
+	return list
+}
+
+func queryNames(r *route) func(func(string) bool) {
+	return func(yield func(string) bool) {
+		for name := range r.query {
+			if !yield(name) {
+				return
+			}
+		}
+	}
+}
+
+// kind returns the kind that a path is about: that of the body where the path takes another one than the
+// resource's (a Binding), else the resource's.
+func (r *route) kind() *object.Kind {
+	if k := r.bodyKind(); k != nil {
+		return k
+	}
+	return r.service.Kind
+}
+
+func (r *route) groupVersion() (group, version string) {
+	parts := strings.Split(r.prefix, "/")
+	if len(parts) == 4 {
+		return parts[2], parts[3]
+	}
+	return "", parts[2]
+}
+
+// newMessage returns an empty message of a generated type.
+func newMessage(d protoreflect.MessageDescriptor) proto.Message {
+	t, err := protoregistry.GlobalTypes.FindMessageByName(d.FullName())
+	if err != nil {
+		return nil
+	}
+	return t.New().Interface()
+}
+
+// serveIndex lists the paths that are not objects.
+func (h *Handler) serveIndex(w http.ResponseWriter, r *http.Request) {
+	paths := append([]string{"/healthz", "/livez", "/readyz", "/version", "/openapi/v3"}, h.discovery.Paths()...)
+	if h.cfg.Metrics != nil {
+		paths = append(paths, "/metrics")
+	}
+	slices.Sort(paths)
+	b, err := json.MarshalIndent(map[string][]string{"paths": paths}, "", "  ")
+	if err != nil {
+		h.writeError(w, r, fmt.Errorf("encode the index: %w", err))
+		return
+	}
+	h.serveBytes(w, r, "application/json", append(b, '\n'))
+}

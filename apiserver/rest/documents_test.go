@@ -1,0 +1,132 @@
+package rest_test
+
+import (
+	"encoding/json"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"monoplane.dev/apiserver/rest"
+)
+
+const aggregated = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+
+// spec: CLI-2
+func TestDiscovery(t *testing.T) {
+	f := newFront(t)
+	f.want(f.do("GET", "/api", ""), 200, `"kind":"APIVersions","versions":["v1"]`)
+	f.want(f.do("GET", "/api/", ""), 200, `"kind":"APIVersions"`)
+	f.want(f.do("GET", "/apis", ""), 200, `"name":"coordination.k8s.io"`, `"preferredVersion":{"groupVersion":"events.k8s.io/v1","version":"v1"}`)
+	f.want(f.do("GET", "/apis/coordination.k8s.io", ""), 200, `"kind":"APIGroup","apiVersion":"v1","name":"coordination.k8s.io"`)
+	f.want(f.do("GET", "/apis/coordination.k8s.io/v1", ""), 200, `"groupVersion":"coordination.k8s.io/v1"`, `{"name":"leases","singularName":"lease","namespaced":true,"kind":"Lease"`)
+	f.want(f.do("GET", "/api/v1", ""), 200, `"groupVersion":"v1"`,
+		`{"name":"pods","singularName":"pod","namespaced":true,"kind":"Pod","verbs":["create","delete","deletecollection","get","list","patch","update","watch"],"shortNames":["po"],"categories":["all"]}`,
+		`{"name":"pods/log","singularName":"","namespaced":true,"kind":"Pod","verbs":["get"]}`,
+		`{"name":"pods/binding","singularName":"","namespaced":true,"kind":"Binding","verbs":["create"]}`)
+
+	for _, path := range []string{"/api", "/apis"} {
+		a := f.want(f.do("GET", path, "", "Accept", aggregated+",application/json;q=0.9"), 200, `"kind":"APIGroupDiscoveryList","apiVersion":"apidiscovery.k8s.io/v2"`)
+		if got := a.header.Get("Content-Type"); got != aggregated {
+			t.Errorf("Content-Type %q", got)
+		}
+		etag := a.header.Get("Etag")
+		if b := f.do("GET", path, "", "Accept", aggregated, "If-None-Match", etag); b.code != http.StatusNotModified || b.body != "" {
+			t.Errorf("%d %q", b.code, b.body)
+		}
+		if b := f.do("GET", path, "", "If-None-Match", etag); b.code != 200 {
+			t.Errorf("the legacy document matched the tag of the aggregated one")
+		}
+	}
+	f.want(f.do("GET", "/api", "", "Accept", aggregated), 200,
+		`{"resource":"pods","responseKind":{"group":"","version":"v1","kind":"Pod"},"scope":"Namespaced","singularResource":"pod"`,
+		`{"subresource":"status","responseKind":{"group":"","version":"v1","kind":"Pod"},"verbs":["patch","update"]}`)
+}
+
+// spec: CLI-2
+func TestOpenAPI(t *testing.T) {
+	f := newFront(t)
+	var index struct {
+		Paths map[string]struct{ ServerRelativeURL string }
+	}
+	if err := json.Unmarshal([]byte(f.do("GET", "/openapi/v3", "").body), &index); err != nil {
+		t.Fatal(err)
+	}
+	if len(index.Paths) != 3 {
+		t.Fatalf("index %v", index)
+	}
+	for gv, entry := range index.Paths {
+		a := f.want(f.do("GET", entry.ServerRelativeURL+"&timeout=32s", ""), 200)
+		var doc struct {
+			Paths map[string]map[string]struct {
+				GVK        map[string]string `json:"x-kubernetes-group-version-kind"`
+				Parameters []struct{ In, Name string }
+			}
+			Components struct{ Schemas map[string]any }
+		}
+		if err := json.Unmarshal([]byte(a.body), &doc); err != nil {
+			t.Fatal(err)
+		}
+		patches := 0
+		for path, item := range doc.Paths {
+			op, ok := item["patch"]
+			if !ok {
+				continue
+			}
+			patches++
+			validates := false
+			for _, p := range op.Parameters {
+				validates = validates || p.In == "query" && p.Name == "fieldValidation"
+			}
+			if op.GVK["kind"] == "" || !validates {
+				t.Errorf("%s: PATCH has kind %v, fieldValidation %v", path, op.GVK, validates)
+			}
+		}
+		if patches == 0 {
+			t.Errorf("%s has no PATCH", gv)
+		}
+		for _, ref := range references(a.body) {
+			if doc.Components.Schemas[ref] == nil {
+				t.Errorf("%s refers to %s, which it does not have", gv, ref)
+			}
+		}
+	}
+	f.want(f.do("GET", "/openapi/v2", ""), 404, `"kind":"Status"`)
+	f.want(f.do("GET", "/openapi/v3/apis/apps/v1", ""), 404)
+}
+
+func references(body string) []string {
+	var list []string
+	for _, part := range strings.Split(body, `"$ref":"#/components/schemas/`)[1:] {
+		name, _, _ := strings.Cut(part, `"`)
+		if !slices.Contains(list, name) {
+			list = append(list, name)
+		}
+	}
+	return list
+}
+
+func TestHealth(t *testing.T) {
+	f := newFront(t)
+	f.want(f.do("GET", "/livez", ""), 200, "ok")
+	f.want(f.do("GET", "/healthz", ""), 200, "ok")
+	f.want(f.do("GET", "/livez?verbose", ""), 200, "[+]ping ok\n[+]etcd ok\nlivez check passed\n")
+	a := f.want(f.do("GET", "/readyz", ""), 500, "[+]etcd ok\n[-]node failed: reason withheld\nreadyz check failed\n")
+	if strings.Contains(a.body, "secret") || !strings.Contains(f.log.String(), "secret reason") {
+		t.Errorf("body %q, log %q", a.body, f.log)
+	}
+	f.want(f.do("GET", "/readyz?exclude=node", ""), 200, "ok")
+	f.want(f.do("GET", "/readyz/etcd", ""), 200, "ok")
+	f.want(f.do("GET", "/readyz/ping", ""), 200, "ok")
+	f.want(f.do("GET", "/readyz/node", ""), 500)
+	f.want(f.do("GET", "/readyz/other", ""), 404)
+	f.want(f.do("GET", "/livezz", ""), 404)
+}
+
+func TestVersion(t *testing.T) {
+	f := newFront(t)
+	f.want(f.do("GET", "/version", ""), 200, `"major": "1"`, `"minor": "36"`, `"gitVersion": "v1.36.3+monoplane"`)
+	if _, err := rest.New(rest.Config{}); err == nil {
+		t.Error("an empty configuration was accepted")
+	}
+}

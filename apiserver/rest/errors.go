@@ -1,0 +1,104 @@
+package rest
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"runtime/debug"
+	"slices"
+	"strconv"
+	"strings"
+
+	"monoplane.dev/apierrors"
+	"monoplane.dev/apiserver/authn"
+	"monoplane.dev/apiserver/rest/negotiate"
+	"monoplane.dev/codec"
+)
+
+// writeError answers with err as a metav1.Status, in protobuf when the client prefers that. What went wrong
+// inside the server is logged, not sent.
+func (h *Handler) writeError(w http.ResponseWriter, r *http.Request, err error) {
+	e := apierrors.From(err)
+	if e.Reason() == apierrors.InternalError {
+		h.logError(r, e)
+	}
+	st := e.Status()
+	header := w.Header()
+	if s := st.GetDetails().GetRetryAfterSeconds(); s > 0 {
+		header.Set("Retry-After", strconv.Itoa(int(s)))
+	}
+	code := int(st.GetCode())
+	if code < 100 || code > 599 {
+		code = http.StatusInternalServerError
+	}
+	out, _ := negotiate.Accept(r.Header["Accept"], negotiate.Offers{})
+	var b []byte
+	if out.Encoding == negotiate.Protobuf {
+		if b, err = codec.AppendProtobuf(nil, st); err != nil {
+			out.Encoding = negotiate.JSON
+		}
+	}
+	if out.Encoding != negotiate.Protobuf {
+		out.Encoding = negotiate.JSON
+		b = append(codec.AppendObject(nil, st), '\n')
+	}
+	header.Set("Content-Type", out.Encoding.String())
+	header.Set("Content-Length", strconv.Itoa(len(b)))
+	w.WriteHeader(code)
+	if r.Method != http.MethodHead {
+		_, _ = w.Write(b)
+	}
+}
+
+func (h *Handler) logError(r *http.Request, e *apierrors.Error) {
+	h.cfg.Logger.ErrorContext(r.Context(), "request failed inside the server",
+		"method", r.Method, "path", r.URL.Path, "error", e.Error(), "cause", e.Unwrap())
+}
+
+func (h *Handler) logPanic(r *http.Request, v any) {
+	h.cfg.Logger.ErrorContext(r.Context(), "request handler panicked",
+		"method", r.Method, "path", r.URL.Path, "panic", fmt.Sprint(v), "stack", string(debug.Stack()))
+}
+
+// requireUser refuses requests without credentials.
+func requireUser(ctx context.Context) error {
+	if u := authn.UserFrom(ctx); u == nil || slices.Contains(u.Groups, authn.UnauthenticatedGroup) {
+		return apierrors.New(apierrors.Unauthorized, "Unauthorized")
+	}
+	return nil
+}
+
+func (h *Handler) notAllowed(w http.ResponseWriter, r *http.Request, allow string) {
+	w.Header().Set("Allow", allow)
+	h.writeError(w, r, apierrors.New(apierrors.MethodNotAllowed, "the server does not allow this method on the requested resource"))
+}
+
+func notAcceptable(rt *route) error {
+	list := []string{negotiate.TypeJSON, negotiate.TypeProtobuf}
+	if !rt.stream {
+		list = append(list, negotiate.TypeYAML)
+	}
+	return apierrors.New(apierrors.NotAcceptable, "only the following media types are accepted: %s", strings.Join(list, ", "))
+}
+
+func unsupportedMediaType(rt *route, got string) error {
+	list := []string{negotiate.TypeJSON, negotiate.TypeYAML, negotiate.TypeProtobuf}
+	if rt.method == http.MethodPatch {
+		list = []string{
+			negotiate.TypeJSONPatch, negotiate.TypeMergePatch, negotiate.TypeStrategicPatch, negotiate.TypeApplyPatch,
+		}
+	}
+	return apierrors.New(apierrors.UnsupportedMediaType,
+		"the body of the request was in an unknown format (%q) - accepted media types include: %s", got, strings.Join(list, ", "))
+}
+
+func tooLarge() error {
+	return apierrors.New(apierrors.RequestEntityTooLarge, "Request entity too large: limit is %d", MaxBody)
+}
+
+func badFieldValidation(rt *route, got string) error {
+	options := map[string]string{"create": "CreateOptions", "update": "UpdateOptions", "patch": "PatchOptions"}[rt.verb]
+	message := fmt.Sprintf("Unsupported value: %q: supported values: \"Ignore\", \"Strict\", \"Warn\"", got)
+	return apierrors.New(apierrors.Invalid, "%s.meta.k8s.io \"\" is invalid: fieldValidation: %s", options, message).
+		WithCause(apierrors.Cause{Type: "FieldValueNotSupported", Field: "fieldValidation", Message: message})
+}

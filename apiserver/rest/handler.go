@@ -1,0 +1,190 @@
+package rest
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"google.golang.org/genproto/googleapis/api/httpbody"
+
+	"monoplane.dev/apierrors"
+	"monoplane.dev/apiserver/rest/bodycache"
+	"monoplane.dev/apiserver/rest/discovery"
+	"monoplane.dev/apiserver/rest/openapi"
+	"monoplane.dev/apiserver/rest/table"
+	"monoplane.dev/object"
+)
+
+// Handler is the REST front. It is safe for concurrent use. Make one with New; Close ends its streams.
+type Handler struct {
+	cfg       Config
+	router    router
+	discovery *discovery.Documents
+	openapi   *openapi.Documents
+	health    *health
+	version   []byte
+	tables    map[*object.Kind]tableDefinition
+	cache     *bodycache.Cache
+	buffers   sync.Pool
+	api       http.Handler
+	inFlight  atomic.Int64
+
+	// closing ends when Close is called.
+	closing context.Context
+	close   context.CancelFunc
+
+	// nothing and noForm stand for "already answered" and "already parsed"; they are never changed.
+	nothing *httpbody.HttpBody
+	noForm  url.Values
+}
+
+type tableDefinition struct {
+	table.Definition
+	columns []table.Column
+}
+
+// New makes the front.
+func New(cfg Config) (*Handler, error) {
+	if err := cfg.complete(); err != nil {
+		return nil, err
+	}
+	h := &Handler{
+		cfg: cfg, cache: bodycache.New(cfg.CacheBytes), tables: make(map[*object.Kind]tableDefinition),
+		nothing: &httpbody.HttpBody{}, noForm: url.Values{},
+	}
+	h.buffers.New = func() any { b := make([]byte, 0, 16<<10); return &b }
+	h.closing, h.close = context.WithCancel(context.Background())
+	var routes []*route
+	for _, s := range cfg.Services {
+		list, err := bindings(h.closing, s, cfg.Conn, h.muxOptions())
+		if err != nil {
+			return nil, err
+		}
+		routes = append(routes, list...)
+		h.tables[s.Kind] = h.tableOf(s.Kind)
+	}
+	linkWatches(routes)
+	for _, r := range routes {
+		if err := h.router.add(r.method, r.template, r); err != nil {
+			return nil, err
+		}
+	}
+	var err error
+	if h.discovery, err = discovery.New(resources(routes)); err != nil {
+		return nil, err
+	}
+	h.openapi = openapi.New(operations(routes), cfg.Version)
+	if h.version, err = versionInfo(cfg.Version); err != nil {
+		return nil, err
+	}
+	h.health = &health{live: cfg.Live, ready: cfg.Ready, logger: cfg.Logger}
+	h.api = cfg.Authenticate(http.HandlerFunc(h.serve))
+	return h, nil
+}
+
+// Close ends all streams (watches and logs), so that a server can shut down. Other requests are served on.
+func (h *Handler) Close() { h.close() }
+
+func (h *Handler) tableOf(kind *object.Kind) tableDefinition {
+	var d table.Definition
+	if h.cfg.Table != nil {
+		d = h.cfg.Table(kind)
+	}
+	if d == nil {
+		d = table.Default{}
+	}
+	return tableDefinition{d, d.Columns()}
+}
+
+// ServeHTTP answers a request.
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	defer h.recovered(w, r)
+	header := w.Header()
+	header["Cache-Control"] = []string{"no-cache, private"}
+	header["X-Content-Type-Options"] = []string{"nosniff"}
+	if h.servePublic(w, r) {
+		return
+	}
+	h.api.ServeHTTP(w, r)
+}
+
+// recovered turns a panic into a 500 and a log line, so that one request cannot stop the others.
+func (h *Handler) recovered(w http.ResponseWriter, r *http.Request) {
+	v := recover()
+	if v == nil {
+		return
+	}
+	if v == http.ErrAbortHandler {
+		panic(v)
+	}
+	h.logPanic(r, v)
+	// When the answer has begun, nothing can be taken back; the write below does no harm.
+	h.writeError(w, r, apierrors.NewInternal(nil))
+}
+
+// servePublic answers what needs no user: health checks and the version.
+func (h *Handler) servePublic(w http.ResponseWriter, r *http.Request) bool {
+	path := r.URL.Path
+	switch {
+	case strings.HasPrefix(path, "/api"):
+		return false
+	case path == "/version" || path == "/version/":
+		h.serveBytes(w, r, "application/json", h.version)
+		return true
+	case strings.HasPrefix(path, "/healthz"), strings.HasPrefix(path, "/livez"), strings.HasPrefix(path, "/readyz"):
+		return h.health.serve(w, r)
+	default:
+		return false
+	}
+}
+
+// serve answers a request of an authenticated user.
+func (h *Handler) serve(w http.ResponseWriter, r *http.Request) {
+	if routes, v := h.router.find(r.URL.Path); routes != nil {
+		h.serveResource(w, r, routes, v)
+		return
+	}
+	h.serveDocuments(w, r)
+}
+
+// serveDocuments answers requests for documents about the API.
+func (h *Handler) serveDocuments(w http.ResponseWriter, r *http.Request) {
+	if err := requireUser(r.Context()); err != nil {
+		h.writeError(w, r, err)
+		return
+	}
+	path := strings.TrimSuffix(r.URL.Path, "/")
+	var serve func()
+	switch {
+	case h.discovery.Has(path):
+		serve = func() { h.discovery.Serve(w, r, path) }
+	case h.openapi.Has(path):
+		serve = func() { h.openapi.Serve(w, r, path) }
+	case path == "/metrics" && h.cfg.Metrics != nil:
+		serve = func() { h.cfg.Metrics.ServeHTTP(w, r) }
+	case path == "":
+		serve = func() { h.serveIndex(w, r) }
+	default:
+		h.writeError(w, r, apierrors.New(apierrors.NotFound, "the server could not find the requested resource"))
+		return
+	}
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		h.notAllowed(w, r, "GET, HEAD")
+		return
+	}
+	serve()
+}
+
+func (h *Handler) serveBytes(w http.ResponseWriter, r *http.Request, contentType string, body []byte) {
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		h.notAllowed(w, r, "GET, HEAD")
+		return
+	}
+	w.Header().Set("Content-Type", contentType)
+	if r.Method != http.MethodHead {
+		_, _ = w.Write(body)
+	}
+}

@@ -1,0 +1,66 @@
+// Package rest_test drives the REST front with real Kubernetes clients: client-go's typed, dynamic, metadata and
+// discovery clients, informers, and kubectl when one is installed. Behind the front is the API in memory
+// (client/fake), so what is tested here is the wire and not the rules of the kinds.
+package rest_test
+
+import (
+	"encoding/pem"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"testing"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/tools/clientcmd/api"
+
+	"monoplane.dev/apiserver/authn"
+	front "monoplane.dev/apiserver/rest"
+	"monoplane.dev/client/fake"
+	"monoplane.dev/client/inproc"
+)
+
+type server struct {
+	api        *fake.Server
+	handler    *front.Handler
+	config     *rest.Config
+	kubeconfig string
+}
+
+func asAdmin(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		u := &authn.User{Name: authn.AdminName, Groups: []string{authn.AdminsGroup, authn.AuthenticatedGroup}}
+		next.ServeHTTP(w, r.WithContext(authn.WithUser(r.Context(), u)))
+	})
+}
+
+// newServer starts a front and writes a kubeconfig for it.
+func newServer(t *testing.T) *server {
+	t.Helper()
+	s := &server{api: fake.New()}
+	h, err := front.New(front.Config{
+		Conn: s.api.Conn(inproc.PassValues()), Authenticate: asAdmin, Version: "1.36.3+monoplane",
+		Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.handler = h
+	hs := httptest.NewUnstartedServer(h)
+	hs.EnableHTTP2 = true
+	hs.StartTLS()
+	t.Cleanup(func() { h.Close(); hs.Close(); s.api.Stop() })
+	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: hs.Certificate().Raw})
+	s.config = &rest.Config{Host: hs.URL, TLSClientConfig: rest.TLSClientConfig{CAData: ca}, QPS: -1}
+	s.kubeconfig = filepath.Join(t.TempDir(), "kubeconfig")
+	kc := api.NewConfig()
+	kc.Clusters["c"] = &api.Cluster{Server: hs.URL, CertificateAuthorityData: ca}
+	kc.AuthInfos["u"] = &api.AuthInfo{Token: "t"}
+	kc.Contexts["x"] = &api.Context{Cluster: "c", AuthInfo: "u", Namespace: "default"}
+	kc.CurrentContext = "x"
+	if err := clientcmd.WriteToFile(*kc, s.kubeconfig); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
