@@ -1,0 +1,72 @@
+// Package client is the Go client of the API: typed clients for every kind over one gRPC connection.
+//
+// A program of its own dials a server:
+//
+//	cfg, err := client.LoadConfig(path)   // a kubeconfig that monoplane wrote
+//	c, err := client.Dial(ctx, cfg)
+//	defer c.Close()
+//	pod, err := c.Pods.Get(ctx, &metav1.GetRequest{Namespace: "default", Name: "hello"})
+//
+// The components of the server use the same clients over an in-process connection (New with a connection of package
+// client/inproc). Errors of every call are read with package apierrors. Package client/cache keeps a
+// watch-fed copy of a kind.
+//
+// What the calls return is immutable when it came over an in-process connection: clone before changing it.
+package client
+
+import (
+	"io"
+
+	"google.golang.org/grpc"
+
+	coordinationv1 "monoplane.dev/api/coordination/v1"
+	corev1 "monoplane.dev/api/core/v1"
+	eventsv1 "monoplane.dev/api/events/v1"
+	nodev1 "monoplane.dev/api/node/v1"
+)
+
+// Client holds a typed client for every service.
+type Client struct {
+	Pods            corev1.PodsClient
+	Nodes           corev1.NodesClient
+	Namespaces      corev1.NamespacesClient
+	ConfigMaps      corev1.ConfigMapsClient
+	ServiceAccounts corev1.ServiceAccountsClient
+	Leases          coordinationv1.LeasesClient
+
+	// Events are events in the shape of core/v1, EventsV1 the same objects in that of events.k8s.io/v1.
+	Events   corev1.EventsClient
+	EventsV1 eventsv1.EventsClient
+
+	// NodeStreams is what node agents listen on; other programs have no use for it.
+	NodeStreams nodev1.NodeStreamsClient
+
+	conn grpc.ClientConnInterface
+}
+
+// New returns the clients over conn, which the caller keeps and closes.
+func New(conn grpc.ClientConnInterface) *Client {
+	return &Client{
+		Pods:            corev1.NewPodsClient(conn),
+		Nodes:           corev1.NewNodesClient(conn),
+		Namespaces:      corev1.NewNamespacesClient(conn),
+		ConfigMaps:      corev1.NewConfigMapsClient(conn),
+		ServiceAccounts: corev1.NewServiceAccountsClient(conn),
+		Leases:          coordinationv1.NewLeasesClient(conn),
+		Events:          corev1.NewEventsClient(conn),
+		EventsV1:        eventsv1.NewEventsClient(conn),
+		NodeStreams:     nodev1.NewNodeStreamsClient(conn),
+		conn:            conn,
+	}
+}
+
+// Conn returns the connection, for services that Client does not name.
+func (c *Client) Conn() grpc.ClientConnInterface { return c.conn }
+
+// Close closes a connection that Dial made. A connection given to New that cannot be closed is left alone.
+func (c *Client) Close() error {
+	if closer, ok := c.conn.(io.Closer); ok {
+		return closer.Close()
+	}
+	return nil
+}

@@ -1,0 +1,237 @@
+// Package record writes events: short notes about what happened to an object, which `kubectl describe` shows.
+//
+// An event that repeats (same object, type, reason and note) becomes a series: one object whose count grows and which is
+// written at most once in ten seconds. Events about one object are limited to a burst of 25 and one more each 30 s, so
+// that a failing loop cannot flood the store.
+//
+// Events are best effort: recording never blocks the caller, and what does not fit the queue, or cannot be written, is
+// dropped and counted.
+package record
+
+import (
+	"context"
+	"log/slog"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "monoplane.dev/api/core/v1"
+	metav1 "monoplane.dev/api/meta/v1"
+	"monoplane.dev/apierrors"
+	"monoplane.dev/codec/value"
+	"monoplane.dev/object"
+)
+
+// The types of events.
+const (
+	Normal  = "Normal"
+	Warning = "Warning"
+)
+
+// Config describes a recorder.
+type Config struct {
+	// Events is where events are written.
+	Events corev1.EventsClient
+	// Controller names the component, such as "default-scheduler"; Instance the one of several, such as a node's
+	// name. Instance defaults to Controller.
+	Controller, Instance string
+	// Logger is told about events that could not be written; nil discards.
+	Logger *slog.Logger
+}
+
+// Recorder records events. A nil *Recorder records nothing.
+type Recorder struct {
+	cfg   Config
+	queue chan entry
+
+	mu      sync.Mutex
+	dropped uint64
+
+	// What follows belongs to Run.
+	series *seriesTable
+	last   int64 // the time that the newest event's name was made of
+}
+
+// entry is one call of Event.
+type entry struct {
+	regarding *corev1.ObjectReference
+	kind      string
+	reason    string
+	action    string
+	note      string
+	at        time.Time
+}
+
+// The bounds of a recorder.
+const (
+	queueLength  = 1000
+	maxNote      = 1024 // the API's limit
+	writeTimeout = 10 * time.Second
+)
+
+// New returns a recorder. Nothing is written before Run.
+func New(cfg Config) *Recorder {
+	if cfg.Instance == "" {
+		cfg.Instance = cfg.Controller
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	return &Recorder{cfg: cfg, queue: make(chan entry, queueLength), series: newSeriesTable()}
+}
+
+// Event notes that something happened to an object. kind is Normal or Warning; reason is a CamelCase word; action says
+// what the component was doing, such as "Scheduling".
+func (r *Recorder) Event(o object.Object, kind, reason, action, note string) {
+	if r == nil {
+		return
+	}
+	m, k := o.GetMetadata(), o.ObjectKind()
+	r.EventFor(&corev1.ObjectReference{
+		ApiVersion: k.APIVersion(), Kind: k.Kind, Namespace: m.GetNamespace(), Name: m.GetName(), Uid: m.GetUid(),
+		ResourceVersion: m.GetResourceVersion(),
+	}, kind, reason, action, note)
+}
+
+// EventFor is Event for an object that is only known by reference, or for a part of one (fieldPath).
+func (r *Recorder) EventFor(regarding *corev1.ObjectReference, kind, reason, action, note string) {
+	if r == nil {
+		return
+	}
+	if len(note) > maxNote {
+		note = strings.ToValidUTF8(note[:maxNote-3], "") + "..."
+	}
+	e := entry{regarding: regarding, kind: kind, reason: reason, action: action, note: note, at: time.Now()}
+	select {
+	case r.queue <- e:
+	default:
+		r.drop()
+	}
+}
+
+// Dropped returns how many events were lost.
+func (r *Recorder) Dropped() uint64 {
+	if r == nil {
+		return 0
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.dropped
+}
+
+func (r *Recorder) drop() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.dropped++
+}
+
+// Run writes events until ctx ends, and what is queued at that moment.
+func (r *Recorder) Run(ctx context.Context) error {
+	tick := time.NewTicker(flushInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case e := <-r.queue:
+			r.handle(ctx, e)
+		case now := <-tick.C:
+			r.flush(ctx, now)
+		case <-ctx.Done():
+			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+			defer cancel()
+			for {
+				select {
+				case e := <-r.queue:
+					r.handle(last, e)
+				default:
+					return ctx.Err()
+				}
+			}
+		}
+	}
+}
+
+// handle writes a new event or counts a repeated one.
+func (r *Recorder) handle(ctx context.Context, e entry) {
+	s, limited := r.series.find(e)
+	if limited {
+		r.drop()
+		return
+	}
+	if s.name == "" {
+		r.create(ctx, s, e)
+		return
+	}
+	s.count++
+	s.seen = e.at
+	if e.at.Sub(s.written) >= flushInterval {
+		r.update(ctx, s)
+	}
+}
+
+// flush writes the counts that are due, and forgets series that have ended.
+func (r *Recorder) flush(ctx context.Context, now time.Time) {
+	for _, s := range r.series.due(now) {
+		r.update(ctx, s)
+	}
+}
+
+func (r *Recorder) create(ctx context.Context, s *series, e entry) {
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	defer cancel()
+	namespace := e.regarding.GetNamespace()
+	if namespace == "" {
+		namespace = "default" // as Kubernetes does for cluster-scoped objects
+	}
+	ev := &corev1.Event{
+		Metadata:           &metav1.ObjectMeta{Name: r.eventName(e), Namespace: namespace},
+		InvolvedObject:     e.regarding,
+		Reason:             e.reason,
+		Message:            e.note,
+		Type:               e.kind,
+		EventTime:          value.MicroTime(e.at),
+		Action:             e.action,
+		ReportingComponent: r.cfg.Controller,
+		ReportingInstance:  r.cfg.Instance,
+	}
+	o, err := r.cfg.Events.Create(ctx, &corev1.CreateEventRequest{Namespace: namespace, Object: ev})
+	if err != nil {
+		r.drop()
+		r.series.forget(s)
+		r.cfg.Logger.Warn("cannot write an event", "reason", e.reason, "object", e.regarding.GetName(), "error", err)
+		return
+	}
+	s.namespace, s.name = namespace, o.GetMetadata().GetName()
+	s.count, s.writtenCount, s.seen, s.written = 1, 1, e.at, e.at
+}
+
+func (r *Recorder) update(ctx context.Context, s *series) {
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	defer cancel()
+	patch := append([]byte(nil), `{"series":`...)
+	patch = (&corev1.EventSeries{Count: s.count, LastObservedTime: value.MicroTime(s.seen)}).AppendJSON(patch)
+	patch = append(patch, '}')
+	_, err := r.cfg.Events.Patch(ctx, &metav1.PatchRequest{
+		Namespace: s.namespace, Name: s.name, Patch: patch, PatchType: "application/merge-patch+json",
+	})
+	if err != nil {
+		r.drop()
+		if !apierrors.Is(err, apierrors.NotFound) {
+			r.cfg.Logger.Warn("cannot write an event's count", "error", err)
+		}
+		r.series.forget(s) // the event has expired; the next one starts afresh
+		return
+	}
+	s.written, s.writtenCount = s.seen, s.count
+}
+
+// eventName returns a name that no other event of this object has: events are named after their time, made unique.
+func (r *Recorder) eventName(e entry) string {
+	t := max(e.at.UnixNano(), r.last+1)
+	r.last = t
+	name := e.regarding.GetName()
+	if len(name) > 230 {
+		name = name[:230]
+	}
+	return name + "." + strconv.FormatInt(t, 16)
+}

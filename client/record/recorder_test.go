@@ -1,0 +1,112 @@
+package record_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	corev1 "monoplane.dev/api/core/v1"
+	metav1 "monoplane.dev/api/meta/v1"
+	"monoplane.dev/apierrors"
+	"monoplane.dev/client/fake"
+	"monoplane.dev/client/record"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func run(t *testing.T, f func(t *testing.T, s *fake.Server, r *record.Recorder, list func() []*corev1.Event)) {
+	synctest.Test(t, func(t *testing.T) {
+		s := fake.New()
+		c := s.Client()
+		r := record.New(record.Config{Events: c.Events, Controller: "tester"})
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() {
+			_ = r.Run(ctx)
+			close(done)
+		}()
+		f(t, s, r, func() []*corev1.Event {
+			synctest.Wait()
+			l, err := c.Events.List(t.Context(), &metav1.ListRequest{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return l.GetItems()
+		})
+		cancel()
+		<-done
+		s.Stop()
+	})
+}
+
+func pod(name string) *corev1.Pod {
+	return &corev1.Pod{Metadata: &metav1.ObjectMeta{Namespace: "ns", Name: name, Uid: "uid-" + name}}
+}
+
+// spec: OBJ-13
+func TestSeries(t *testing.T) {
+	run(t, func(t *testing.T, _ *fake.Server, r *record.Recorder, list func() []*corev1.Event) {
+		for range 100 {
+			r.Event(pod("a"), record.Warning, "Failed", "Testing", "it failed")
+			time.Sleep(time.Second)
+		}
+		r.Event(pod("b"), record.Warning, "Failed", "Testing", "it failed")
+		time.Sleep(time.Minute)
+		got := list()
+		if len(got) != 2 {
+			t.Fatalf("%d events", len(got))
+		}
+		a := got[0]
+		if a.GetSeries().GetCount() != 100 || a.GetInvolvedObject().GetUid() != "uid-a" || a.GetReportingComponent() != "tester" {
+			t.Errorf("got %v", a)
+		}
+		if got[1].GetSeries() != nil {
+			t.Errorf("a single event has a series: %v", got[1])
+		}
+		// After a pause the series has ended.
+		time.Sleep(10 * time.Minute)
+		r.Event(pod("a"), record.Warning, "Failed", "Testing", "it failed")
+		if n := len(list()); n != 3 {
+			t.Errorf("%d events after the pause", n)
+		}
+	})
+}
+
+func TestLimits(t *testing.T) {
+	run(t, func(t *testing.T, _ *fake.Server, r *record.Recorder, list func() []*corev1.Event) {
+		for i := range 100 {
+			r.Event(pod("a"), record.Normal, "Noise", "Testing", fmt.Sprint(i))
+		}
+		if n := len(list()); n != 25 || r.Dropped() != 75 {
+			t.Errorf("%d events, %d dropped", n, r.Dropped())
+		}
+		r.Event(pod("b"), record.Normal, "Noise", "Testing", strings.Repeat("x", 5000))
+		got := list()
+		if n := len(got[len(got)-1].GetMessage()); n != 1024 {
+			t.Errorf("a note of %d bytes", n)
+		}
+	})
+}
+
+func TestServerDown(t *testing.T) {
+	run(t, func(t *testing.T, s *fake.Server, r *record.Recorder, list func() []*corev1.Event) {
+		s.React(func(context.Context, string, any) error { return apierrors.New(apierrors.ServiceUnavailable, "down") })
+		r.Event(pod("a"), record.Normal, "R", "Testing", "n")
+		synctest.Wait()
+		s.React(nil)
+		if n := len(list()); n != 0 || r.Dropped() != 1 {
+			t.Errorf("%d events, %d dropped", n, r.Dropped())
+		}
+		r.Event(pod("a"), record.Normal, "R", "Testing", "n")
+		if n := len(list()); n != 1 {
+			t.Errorf("%d events after recovery", n)
+		}
+	})
+	var none *record.Recorder
+	none.Event(pod("a"), record.Normal, "R", "A", "n")
+}

@@ -1,0 +1,104 @@
+// Package loop runs what controllers have in common: a rate-limited work queue of keys and workers that reconcile them.
+//
+// A key is never worked on by two workers at once; keys added meanwhile are worked on again. A failed key comes
+// back after a delay that doubles each time.
+package loop
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"k8s.io/client-go/util/workqueue"
+
+	"monoplane.dev/apierrors"
+)
+
+// Config describes a loop.
+type Config[K comparable] struct {
+	// Name is used in logs.
+	Name string
+	// Reconcile brings one key to where it should be. It is called again after the duration it returns, when that
+	// is positive, and after a growing delay when it fails.
+	Reconcile func(ctx context.Context, key K) (again time.Duration, err error)
+	// Workers is how many keys are worked on at once; 4 by default.
+	Workers int
+	// MinDelay and MaxDelay bound the delay after failures; 100 ms and 30 s by default.
+	MinDelay, MaxDelay time.Duration
+	// Logger is told about failures; nil discards.
+	Logger *slog.Logger
+}
+
+// Loop is a work queue with its workers.
+type Loop[K comparable] struct {
+	cfg   Config[K]
+	queue workqueue.TypedRateLimitingInterface[K]
+}
+
+// New returns a loop. Run or Stop must follow, since the queue holds goroutines.
+func New[K comparable](cfg Config[K]) *Loop[K] {
+	if cfg.Workers <= 0 {
+		cfg.Workers = 4
+	}
+	if cfg.MinDelay <= 0 {
+		cfg.MinDelay = 100 * time.Millisecond
+	}
+	if cfg.MaxDelay <= 0 {
+		cfg.MaxDelay = 30 * time.Second
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[K](cfg.MinDelay, cfg.MaxDelay)
+	return &Loop[K]{cfg: cfg, queue: workqueue.NewTypedRateLimitingQueue(limiter)}
+}
+
+// Add has key reconciled soon.
+func (l *Loop[K]) Add(key K) { l.queue.Add(key) }
+
+// Run works until ctx ends, and returns ctx's error when all workers have stopped.
+func (l *Loop[K]) Run(ctx context.Context) error {
+	stop := context.AfterFunc(ctx, l.queue.ShutDown)
+	defer stop()
+	var workers sync.WaitGroup
+	for range l.cfg.Workers {
+		workers.Go(func() {
+			for {
+				key, shutdown := l.queue.Get()
+				if shutdown {
+					return
+				}
+				if ctx.Err() == nil {
+					l.work(ctx, key)
+				}
+				l.queue.Done(key)
+			}
+		})
+	}
+	workers.Wait()
+	return ctx.Err()
+}
+
+// Stop ends a loop that was never run.
+func (l *Loop[K]) Stop() { l.queue.ShutDown() }
+
+func (l *Loop[K]) work(ctx context.Context, key K) {
+	again, err := l.cfg.Reconcile(ctx, key)
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return
+	case err != nil:
+		// A lost race is the normal course of things.
+		if !apierrors.Is(err, apierrors.Conflict) && !errors.Is(err, context.Canceled) {
+			l.cfg.Logger.Warn("reconcile failed", "controller", l.cfg.Name, "key", key, "error", err)
+		}
+		l.queue.AddRateLimited(key)
+	case again > 0:
+		l.queue.Forget(key)
+		l.queue.AddAfter(key, again)
+	default:
+		l.queue.Forget(key)
+	}
+}

@@ -1,0 +1,56 @@
+package loop_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"monoplane.dev/controllers/internal/loop"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestLoop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		begin := time.Now()
+		var at []time.Duration
+		l := loop.New(loop.Config[string]{
+			Workers: 1, MinDelay: time.Second, MaxDelay: 4 * time.Second,
+			Reconcile: func(_ context.Context, key string) (time.Duration, error) {
+				at = append(at, time.Since(begin).Round(time.Second))
+				switch len(at) {
+				case 1, 2, 3, 4:
+					return 0, errors.New("no")
+				case 5:
+					return time.Minute, nil
+				default:
+					return 0, nil
+				}
+			},
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- l.Run(ctx) }()
+		l.Add("a")
+		l.Add("a")
+		time.Sleep(time.Hour)
+		cancel()
+		if err := <-done; !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+		// Failures at 0, 1, 3, 7 s; success at 11 s asks for one more after a minute.
+		want := []time.Duration{0, 1, 3, 7, 11, 71}
+		if len(at) != len(want) {
+			t.Fatalf("reconciled at %v", at)
+		}
+		for i := range want {
+			if at[i] != want[i]*time.Second {
+				t.Fatalf("reconciled at %v, want %v", at, want)
+			}
+		}
+	})
+}

@@ -1,0 +1,113 @@
+package podgc
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "monoplane.dev/api/core/v1"
+	metav1 "monoplane.dev/api/meta/v1"
+	"monoplane.dev/apierrors"
+	"monoplane.dev/codec/value"
+)
+
+// reconcile removes one pod if live reads confirm that it is due.
+func (c *Controller) reconcile(ctx context.Context, i item) (time.Duration, error) {
+	pod, err := c.cfg.Client.Pods.Get(ctx, &metav1.GetRequest{Namespace: i.key.Namespace, Name: i.key.Name})
+	if apierrors.Is(err, apierrors.NotFound) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, fmt.Errorf("read the pod: %w", err)
+	}
+	if pod.GetMetadata().GetUid() != i.uid || finished(pod) {
+		return 0, nil
+	}
+	due, err := c.confirm(ctx, pod, i.reason)
+	if err != nil || !due {
+		return 0, err
+	}
+	err = c.remove(ctx, pod, i.reason)
+	switch {
+	case err == nil:
+		c.metrics.removed.WithLabelValues(i.key.Namespace, string(i.reason)).Inc()
+		c.cfg.Logger.Info("removed a pod", "pod", i.key.String(), "uid", i.uid, "node", pod.GetSpec().GetNodeName(), "reason", string(i.reason))
+		return 0, nil
+	case apierrors.Is(err, apierrors.NotFound):
+		return 0, nil // somebody else did
+	case apierrors.Is(err, apierrors.Conflict):
+		// The pod or its node has changed under us. The next scan sees it as it is then.
+		return 0, nil
+	default:
+		c.metrics.failed.WithLabelValues(i.key.Namespace, string(i.reason)).Inc()
+		return 0, err
+	}
+}
+
+// confirm judges the reason again, on live state.
+func (c *Controller) confirm(ctx context.Context, pod *corev1.Pod, r reason) (bool, error) {
+	node := pod.GetSpec().GetNodeName()
+	switch r {
+	case unscheduled:
+		return node == "" && terminating(pod), nil
+	case terminated:
+		return terminal(pod), nil
+	case orphaned:
+		if node == "" {
+			return false, nil
+		}
+		_, err := c.cfg.Client.Nodes.Get(ctx, &metav1.GetRequest{Name: node})
+		if apierrors.Is(err, apierrors.NotFound) {
+			return true, nil
+		}
+		if err != nil {
+			return false, fmt.Errorf("read the node: %w", err)
+		}
+		return false, nil
+	default:
+		return false, nil
+	}
+}
+
+// remove marks the pod Failed unless it is terminal, then force deletes it, both by uid.
+func (c *Controller) remove(ctx context.Context, pod *corev1.Pod, r reason) error {
+	m := pod.GetMetadata()
+	if !terminal(pod) {
+		patch := failedPatch(m.GetUid(), m.GetGeneration(), r)
+		_, err := c.cfg.Client.Pods.PatchStatus(ctx, &metav1.PatchRequest{
+			Namespace: m.GetNamespace(), Name: m.GetName(),
+			Patch: patch, PatchType: "application/strategic-merge-patch+json", FieldManager: "podgc",
+		})
+		if err != nil {
+			return fmt.Errorf("mark the pod failed: %w", err)
+		}
+	}
+	grace, uid := int64(0), m.GetUid()
+	_, err := c.cfg.Client.Pods.Delete(ctx, &metav1.DeleteRequest{
+		Namespace: m.GetNamespace(), Name: m.GetName(),
+		Options: &metav1.DeleteOptions{GracePeriodSeconds: &grace, Preconditions: &metav1.Preconditions{Uid: &uid}},
+	})
+	if err != nil {
+		return fmt.Errorf("force delete the pod: %w", err)
+	}
+	return nil
+}
+
+// failedPatch is the status of a pod that will never run again. The uid in it makes the server refuse it for a successor.
+func failedPatch(uid string, generation int64, r reason) []byte {
+	p := &corev1.Pod{
+		Metadata: &metav1.ObjectMeta{Uid: uid},
+		Status:   &corev1.PodStatus{Phase: "Failed"},
+	}
+	if r == orphaned {
+		p.Status.Conditions = []*corev1.PodCondition{{
+			Type: "DisruptionTarget", Status: "True", Reason: "DeletionByPodGC", Message: "PodGC: node no longer exists",
+			LastTransitionTime: value.Time(time.Now()), ObservedGeneration: generation,
+		}}
+	}
+	b := []byte(`{"metadata":`)
+	b = p.GetMetadata().AppendJSON(b)
+	b = append(b, `,"status":`...)
+	b = p.GetStatus().AppendJSON(b)
+	return append(b, '}')
+}

@@ -1,0 +1,86 @@
+package serviceaccount_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	corev1 "monoplane.dev/api/core/v1"
+	metav1 "monoplane.dev/api/meta/v1"
+	"monoplane.dev/apierrors"
+	"monoplane.dev/client/fake"
+	"monoplane.dev/controllers/serviceaccount"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestDefaultAccounts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := fake.New()
+		c := server.Client()
+		namespace := func(name string, finalizers ...string) {
+			if _, err := c.Namespaces.Create(t.Context(), &corev1.CreateNamespaceRequest{Object: &corev1.Namespace{
+				Metadata: &metav1.ObjectMeta{Name: name}, Spec: &corev1.NamespaceSpec{Finalizers: finalizers},
+			}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		has := func(name string) bool {
+			time.Sleep(time.Minute)
+			_, err := c.ServiceAccounts.Get(t.Context(), &metav1.GetRequest{Namespace: name, Name: "default"})
+			if err != nil && !apierrors.Is(err, apierrors.NotFound) {
+				t.Fatal(err)
+			}
+			return err == nil
+		}
+		namespace("before")
+		ctl, err := serviceaccount.New(serviceaccount.Config{Client: c})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- ctl.Run(ctx) }()
+		if !has("before") {
+			t.Error("a namespace that was there has none")
+		}
+		fails := 2
+		server.React(func(_ context.Context, method string, _ any) error {
+			if method == corev1.ServiceAccounts_Create_FullMethodName && fails > 0 {
+				fails--
+				return apierrors.New(apierrors.ServiceUnavailable, "down")
+			}
+			return nil
+		})
+		namespace("after", "kubernetes")
+		if !has("after") || ctl.Ready() != nil {
+			t.Error("a new namespace has none")
+		}
+		remove := func() {
+			if _, err := c.ServiceAccounts.Delete(t.Context(), &metav1.DeleteRequest{Namespace: "after", Name: "default"}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		remove()
+		if !has("after") {
+			t.Error("a deleted one did not come back")
+		}
+		if _, err := c.Namespaces.Delete(t.Context(), &metav1.DeleteRequest{Name: "after"}); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		remove()
+		if has("after") {
+			t.Error("made one in a terminating namespace")
+		}
+		cancel()
+		if err := <-done; !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+		server.Stop()
+	})
+}

@@ -1,0 +1,99 @@
+package scheduler
+
+import (
+	"errors"
+	"log/slog"
+	"math/rand/v2"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"monoplane.dev/client"
+	"monoplane.dev/scheduler/framework"
+	"monoplane.dev/scheduler/plugins/defaultbinder"
+	"monoplane.dev/scheduler/plugins/defaultpreemption"
+	"monoplane.dev/scheduler/plugins/nodename"
+	"monoplane.dev/scheduler/plugins/nodeports"
+	"monoplane.dev/scheduler/plugins/noderesources"
+	"monoplane.dev/scheduler/plugins/nodeselector"
+	"monoplane.dev/scheduler/plugins/nodeunschedulable"
+	"monoplane.dev/scheduler/plugins/prioritysort"
+	"monoplane.dev/scheduler/plugins/schedulinggates"
+	"monoplane.dev/scheduler/plugins/tainttoleration"
+)
+
+// DefaultName is the scheduler name of pods that choose none.
+const DefaultName = "default-scheduler"
+
+// Config describes a scheduler.
+type Config struct {
+	// Client acts as the identity system:scheduler.
+	Client *client.Client
+	// Profile decides; nil means DefaultProfile(Client).
+	Profile *framework.Profile
+	// Binders is how many bindings are under way at once; 64 by default. The store commits many together.
+	Binders int
+	// InitialBackoff, MaxBackoff and MaxWait are those of the queue: 1 s, 10 s, 5 minutes.
+	InitialBackoff, MaxBackoff, MaxWait time.Duration
+	// BindTimeout bounds one binding; 30 s by default.
+	BindTimeout time.Duration
+	// Seed makes random choices between equal nodes repeatable; 0 picks one.
+	Seed uint64
+	// Instance names this scheduler in events; DefaultName by default.
+	Instance string
+	// Logger is told about failures; nil discards.
+	Logger *slog.Logger
+	// Registerer takes the metrics; nil for none.
+	Registerer prometheus.Registerer
+}
+
+func (c Config) complete() (Config, error) {
+	if c.Client == nil {
+		return c, errors.New("scheduler: no client")
+	}
+	if c.Profile == nil {
+		p, err := DefaultProfile(c.Client)
+		if err != nil {
+			return c, err
+		}
+		c.Profile = p
+	}
+	if c.Binders <= 0 {
+		c.Binders = 64
+	}
+	if c.BindTimeout <= 0 {
+		c.BindTimeout = 30 * time.Second
+	}
+	if c.Seed == 0 {
+		c.Seed = rand.Uint64()
+	}
+	if c.Instance == "" {
+		c.Instance = DefaultName
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	return c, nil
+}
+
+// DefaultProfile returns the profile of pods that choose no scheduler.
+func DefaultProfile(c *client.Client) (*framework.Profile, error) {
+	return framework.NewProfile(DefaultName, 0, DefaultPlugins(c)...)
+}
+
+// DefaultPlugins returns the plugins of the default profile with their weights. The order of the filters is the order
+// in which they refuse: what nothing but the node's owner can change comes first.
+func DefaultPlugins(c *client.Client) []framework.Enabled {
+	return []framework.Enabled{
+		{Plugin: prioritysort.Plugin{}},
+		{Plugin: schedulinggates.New()},
+		{Plugin: nodeunschedulable.New()},
+		{Plugin: nodename.New()},
+		{Plugin: tainttoleration.New(), Weight: 3},
+		{Plugin: nodeselector.New()},
+		{Plugin: nodeports.New()},
+		{Plugin: noderesources.New(), Weight: 1},
+		{Plugin: defaultpreemption.Plugin{}},
+		{Plugin: defaultbinder.New(c.Pods)},
+	}
+}

@@ -1,0 +1,17 @@
+// Package framework is what the scheduler and its plugins have in common: the extension points (spec: SCHED-1), the
+// immutable snapshot that decisions are made on, and the profile that runs plugins in order.
+//
+// One decision:
+//
+//	PreFilter -> Filter per node -> (none fits: PostFilter) -> PreScore -> Score per node -> NormalizeScore -> pick
+//
+// and then, for the node picked: Reserve -> Permit -> PreBind -> Bind -> PostBind. PreEnqueue and QueueSort belong to the
+// queue.
+//
+// Rules for plugins: from PreFilter to NormalizeScore a plugin is a function of its arguments. It has no client, no
+// clock, no goroutine and keeps nothing between calls but its configuration. Only PreBind, Bind and PostBind, which run
+// off the decision loop, may do I/O; they get a context.
+//
+// Snapshot, NodeInfo and PodInfo are immutable: a change makes a new NodeInfo of that one node. A snapshot is valid for
+// one decision.
+package framework

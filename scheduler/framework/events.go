@@ -1,0 +1,40 @@
+package framework
+
+import corev1 "monoplane.dev/api/core/v1"
+
+// Event is a kind of change in the cluster that could make a pod schedulable.
+type Event uint32
+
+// The events. A plugin asks for a union of them.
+const (
+	NodeAdded Event = 1 << iota
+	NodeLabels
+	NodeTaints // also spec.unschedulable
+	NodeAllocatable
+	// PodAssigned, PodGone and PodShrunk are about pods on nodes: one came, one went, one needs less or has other labels.
+	PodAssigned
+	PodGone
+	PodShrunk
+)
+
+// AnyEvent is all of them.
+const AnyEvent = PodShrunk<<1 - 1
+
+// Change is one change in the cluster.
+type Change struct {
+	Event Event
+	// Node and OldNode are set with events about nodes; OldNode is nil when it was added.
+	Node, OldNode *corev1.Node
+	// Pod and OldPod are set with events about pods.
+	Pod, OldPod *corev1.Pod
+}
+
+// Enqueue is for plugins that refuse pods: it says which changes could end the refusal. A plugin without it is asked again at any
+// change.
+type Enqueue interface {
+	Plugin
+	// Events are the kinds of changes to look at.
+	Events() Event
+	// Helps says whether a change, of one of these kinds, could make the plugin accept the pod. In doubt it says yes.
+	Helps(pod *PodInfo, change *Change) bool
+}

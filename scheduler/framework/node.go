@@ -1,0 +1,111 @@
+package framework
+
+import (
+	"math"
+	"slices"
+
+	corev1 "monoplane.dev/api/core/v1"
+)
+
+// NodeInfo is a node with the sums over its pods. It is immutable: With... return a new one.
+type NodeInfo struct {
+	// Node is the node's object; nil for a node that has pods but no object.
+	Node *corev1.Node
+	Name string
+	// Allocatable is what pods may use in all; AllowedPods is how many there may be.
+	Allocatable Resources
+	AllowedPods int
+	// CPUShare and MemoryShare are MaxScore divided by the allocatable amount, 0 when there is none: scores multiply by them, since
+	// a division for each node is most of what a decision would cost.
+	CPUShare, MemoryShare float64
+	// Taints and Unschedulable are the node's, at hand; Avoid says whether a taint is PreferNoSchedule.
+	Taints        []*corev1.Taint
+	Unschedulable bool
+	Avoid         bool
+	// Requested is the sum over all pods, assumed ones included; Counted is the same as scores count it.
+	Requested Resources
+	Counted   Resources
+	// Ports are the host ports in use.
+	Ports []HostPort
+
+	pods []*PodInfo
+}
+
+// NewNodeInfo returns a node without pods. node may be nil.
+func NewNodeInfo(name string, node *corev1.Node) *NodeInfo {
+	return (&NodeInfo{Name: name}).WithNode(node)
+}
+
+// Pods returns the node's pods. The slice must not be changed.
+func (n *NodeInfo) Pods() []*PodInfo { return n.pods }
+
+// WithNode returns the same pods on a newer state of the node.
+func (n *NodeInfo) WithNode(node *corev1.Node) *NodeInfo {
+	c := *n
+	c.Node = node
+	c.Allocatable = ParseResources(node.GetStatus().GetAllocatable())
+	c.AllowedPods = int(min(c.Allocatable.Scalar[Pods], math.MaxInt32))
+	c.CPUShare, c.MemoryShare = share(c.Allocatable.MilliCPU), share(c.Allocatable.Memory)
+	c.Taints, c.Unschedulable = node.GetSpec().GetTaints(), node.GetSpec().GetUnschedulable()
+	c.Avoid = slices.ContainsFunc(c.Taints, func(t *corev1.Taint) bool { return t.GetEffect() == "PreferNoSchedule" })
+	return &c
+}
+
+func share(amount int64) float64 {
+	if amount <= 0 {
+		return 0
+	}
+	return MaxScore / float64(amount)
+}
+
+// WithPod returns the node with one more pod.
+func (n *NodeInfo) WithPod(p *PodInfo) *NodeInfo {
+	c := *n
+	c.pods = make([]*PodInfo, len(n.pods)+1)
+	copy(c.pods, n.pods)
+	c.pods[len(n.pods)] = p
+	c.Requested = n.Requested.Add(p.Requests)
+	c.Counted = n.Counted.Add(p.Counted)
+	if len(p.Ports) > 0 {
+		c.Ports = slices.Concat(n.Ports, p.Ports)
+	}
+	return &c
+}
+
+// WithoutPod returns the node without the pod of that uid, or the node itself when it has no such pod.
+func (n *NodeInfo) WithoutPod(uid string) *NodeInfo {
+	i := slices.IndexFunc(n.pods, func(p *PodInfo) bool { return p.UID == uid })
+	if i < 0 {
+		return n
+	}
+	c := *n
+	c.pods = slices.Concat(n.pods[:i], n.pods[i+1:])
+	// Sums are made anew: saturated ones could not be subtracted from.
+	c.Requested, c.Counted, c.Ports = Resources{}, Resources{}, nil
+	for _, p := range c.pods {
+		c.Requested = c.Requested.Add(p.Requests)
+		c.Counted = c.Counted.Add(p.Counted)
+		c.Ports = append(c.Ports, p.Ports...)
+	}
+	return &c
+}
+
+// WithPodUpdated returns the node with the pod of p's uid replaced by p.
+func (n *NodeInfo) WithPodUpdated(p *PodInfo) *NodeInfo {
+	i := slices.IndexFunc(n.pods, func(o *PodInfo) bool { return o.UID == p.UID })
+	if i < 0 {
+		return n.WithPod(p)
+	}
+	if !sameDemand(n.pods[i], p) {
+		return n.WithoutPod(p.UID).WithPod(p)
+	}
+	c := *n
+	c.pods = slices.Clone(n.pods)
+	c.pods[i] = p
+	return &c
+}
+
+// sameDemand says whether two states of a pod take the same of a node, so that sums stay as they are.
+func sameDemand(a, b *PodInfo) bool {
+	return a.Requests.Equal(b.Requests) && a.Counted.Equal(b.Counted) && slices.Equal(a.Ports, b.Ports)
+}

@@ -1,0 +1,139 @@
+package framework
+
+import (
+	"context"
+	"time"
+)
+
+// Plugin is what all plugins have. A plugin implements any of the extension points below.
+type Plugin interface {
+	// Name is the plugin's name as configuration and messages use it, such as "NodeResourcesFit".
+	Name() string
+}
+
+// PreEnqueue decides whether a pod may enter the queue. It is asked again when the pod changes.
+type PreEnqueue interface {
+	Plugin
+	PreEnqueue(pod *PodInfo) *Status
+}
+
+// QueueSort orders the active queue; a profile has exactly one.
+type QueueSort interface {
+	Plugin
+	// Less says whether a comes before b.
+	Less(a, b *QueuedPod) bool
+}
+
+// QueuedPod is a pod as the queue orders it.
+type QueuedPod struct {
+	*PodInfo
+	// Since is when the pod entered the active queue or last left the unschedulable pods.
+	Since time.Time
+	// Attempts is how often it has been tried.
+	Attempts int
+}
+
+// PreFilter runs once per decision. It can refuse the pod for all nodes, restrict the nodes, or skip the plugin's Filter.
+type PreFilter interface {
+	Plugin
+	PreFilter(state *CycleState, pod *PodInfo, snapshot *Snapshot) (*PreFilterResult, *Status)
+}
+
+// PreFilterResult restricts the nodes that are looked at. A nil one does not.
+type PreFilterResult struct {
+	// NodeNames are the only nodes that can fit.
+	NodeNames map[string]struct{}
+}
+
+// Filter decides whether a pod can run on a node.
+type Filter interface {
+	Plugin
+	Filter(state *CycleState, pod *PodInfo, node *NodeInfo) *Status
+}
+
+// PostFilter runs when no node fits. It may nominate a node that will fit later (preemption); its message is appended to what
+// the user reads.
+type PostFilter interface {
+	Plugin
+	PostFilter(state *CycleState, pod *PodInfo, snapshot *Snapshot, d *Diagnosis) (nominated string, status *Status)
+}
+
+// PreScore runs once per decision, with the nodes that fit. It can skip the plugin's Score.
+type PreScore interface {
+	Plugin
+	PreScore(state *CycleState, pod *PodInfo, nodes []*NodeInfo) *Status
+}
+
+// MaxScore is the best score a plugin can give after NormalizeScore; 0 is the worst.
+const MaxScore = 100
+
+// Score rates a node that fits.
+type Score interface {
+	Plugin
+	Score(state *CycleState, pod *PodInfo, node *NodeInfo) int64
+}
+
+// NormalizeScore brings a Score plugin's scores into 0..MaxScore.
+type NormalizeScore interface {
+	Score
+	NormalizeScore(state *CycleState, pod *PodInfo, nodes []*NodeInfo, scores []int64)
+}
+
+// Reserve keeps what a plugin holds for a pod on a node. Unreserve undoes it and must be idempotent.
+type Reserve interface {
+	Plugin
+	Reserve(state *CycleState, pod *PodInfo, node string) *Status
+	Unreserve(state *CycleState, pod *PodInfo, node string)
+}
+
+// Permit can approve, refuse or delay the binding. With Wait the pod waits at most timeout.
+type Permit interface {
+	Plugin
+	Permit(state *CycleState, pod *PodInfo, node string) (status *Status, timeout time.Duration)
+}
+
+// PreBind does what must be done before the binding, such as provisioning a volume.
+type PreBind interface {
+	Plugin
+	PreBind(ctx context.Context, state *CycleState, pod *PodInfo, node string) *Status
+}
+
+// Bind binds the pod. Skip hands over to the next one.
+type Bind interface {
+	Plugin
+	Bind(ctx context.Context, state *CycleState, pod *PodInfo, node string) *Status
+}
+
+// PostBind is told about a bound pod.
+type PostBind interface {
+	Plugin
+	PostBind(ctx context.Context, state *CycleState, pod *PodInfo, node string)
+}
+
+// CycleState holds what plugins work out in one decision for their later calls in the same decision.
+type CycleState struct {
+	values []stateValue
+}
+
+type stateValue struct{ key, value any }
+
+// Write stores a value under a key, which is of a type private to the plugin.
+func (c *CycleState) Write(key, value any) {
+	for i := range c.values {
+		if c.values[i].key == key {
+			c.values[i].value = value
+			return
+		}
+	}
+	c.values = append(c.values, stateValue{key, value})
+}
+
+// Read returns what was stored under key, nil when nothing was.
+func (c *CycleState) Read(key any) any {
+	for i := range c.values {
+		if c.values[i].key == key {
+			return c.values[i].value
+		}
+	}
+	return nil
+}

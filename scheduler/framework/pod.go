@@ -1,0 +1,82 @@
+package framework
+
+import (
+	corev1 "monoplane.dev/api/core/v1"
+	"monoplane.dev/client/cache"
+)
+
+// PodInfo is a pod with what decisions need of it worked out once. It is immutable.
+type PodInfo struct {
+	Pod *corev1.Pod
+	Key cache.Key
+	UID string
+	// Priority is spec.priority, 0 when unset.
+	Priority int32
+	// Requests is what the pod needs (see PodRequests); Counted is cpu and memory as scores count them.
+	Requests Resources
+	Counted  Resources
+	// Ports are the ports of the host that the pod takes.
+	Ports []HostPort
+}
+
+// HostPort is a port of a node.
+type HostPort struct {
+	// IP is the address, "0.0.0.0" for all.
+	IP string
+	// Protocol is TCP, UDP or SCTP.
+	Protocol string
+	Port     int32
+}
+
+// anyIP is the address that stands for all.
+const anyIP = "0.0.0.0"
+
+// Conflicts says whether two pods cannot both have their ports.
+func (p HostPort) Conflicts(o HostPort) bool {
+	return p.Port == o.Port && p.Protocol == o.Protocol && (p.IP == o.IP || p.IP == anyIP || o.IP == anyIP)
+}
+
+// NewPodInfo works out what decisions need of p.
+func NewPodInfo(p *corev1.Pod) *PodInfo {
+	i := &PodInfo{
+		Pod:      p,
+		Key:      cache.KeyOf(p),
+		UID:      p.GetMetadata().GetUid(),
+		Priority: p.GetSpec().GetPriority(),
+		Requests: PodRequests(p.GetSpec()),
+		Counted:  podRequests(p.GetSpec(), true),
+	}
+	for _, c := range p.GetSpec().GetContainers() {
+		i.Ports = appendPorts(i.Ports, c)
+	}
+	for _, c := range p.GetSpec().GetInitContainers() {
+		if c.GetRestartPolicy() == "Always" {
+			i.Ports = appendPorts(i.Ports, c)
+		}
+	}
+	return i
+}
+
+func appendPorts(ports []HostPort, c *corev1.Container) []HostPort {
+	for _, p := range c.GetPorts() {
+		if p.GetHostPort() <= 0 {
+			continue
+		}
+		h := HostPort{IP: p.GetHostIP(), Protocol: p.GetProtocol(), Port: p.GetHostPort()}
+		if h.IP == "" || h.IP == "::" {
+			h.IP = anyIP
+		}
+		if h.Protocol == "" {
+			h.Protocol = "TCP"
+		}
+		ports = append(ports, h)
+	}
+	return ports
+}
+
+// WithPod returns the same information about a newer state of the pod, whose spec must be the same.
+func (i *PodInfo) WithPod(p *corev1.Pod) *PodInfo {
+	n := *i
+	n.Pod = p
+	return &n
+}

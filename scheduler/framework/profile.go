@@ -1,0 +1,234 @@
+package framework
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"time"
+)
+
+// Enabled is a plugin with the weight of its scores; 0 counts as 1.
+type Enabled struct {
+	Plugin Plugin
+	Weight int64
+}
+
+// Profile is a set of plugins, in order, under a scheduler name.
+type Profile struct {
+	name string
+
+	sort        QueueSort
+	preEnqueue  []PreEnqueue
+	preFilters  []PreFilter
+	filters     []Filter
+	postFilters []PostFilter
+	preScores   []PreScore
+	scores      []weighted
+	reserves    []Reserve
+	permits     []Permit
+	preBinds    []PreBind
+	binds       []Bind
+	postBinds   []PostBind
+	enqueue     map[string]Enqueue
+	search      searchConfig
+	// notPreFiltered refuses nodes that PreFilter plugins left out.
+	notPreFiltered *Status
+}
+
+type weighted struct {
+	Score
+	weight int64
+}
+
+// NewProfile sorts plugins into their extension points.
+func NewProfile(name string, percentageOfNodesToScore int, plugins ...Enabled) (*Profile, error) {
+	if percentageOfNodesToScore < 0 || percentageOfNodesToScore > 100 {
+		return nil, fmt.Errorf("profile %s: percentageOfNodesToScore %d is not within 0..100", name, percentageOfNodesToScore)
+	}
+	p := &Profile{name: name, enqueue: map[string]Enqueue{}, search: searchConfig{percentage: percentageOfNodesToScore}}
+	p.notPreFiltered = NewStatus(Unresolvable, "", "node(s) didn't satisfy a plugin's choice of nodes")
+	seen := map[string]bool{}
+	for _, e := range plugins {
+		if seen[e.Plugin.Name()] {
+			return nil, fmt.Errorf("profile %s: plugin %s is enabled twice", name, e.Plugin.Name())
+		}
+		seen[e.Plugin.Name()] = true
+		if err := p.add(e); err != nil {
+			return nil, fmt.Errorf("profile %s: %w", name, err)
+		}
+	}
+	if p.sort == nil {
+		return nil, fmt.Errorf("profile %s: no QueueSort plugin is enabled", name)
+	}
+	if len(p.binds) == 0 {
+		return nil, fmt.Errorf("profile %s: no Bind plugin is enabled", name)
+	}
+	return p, nil
+}
+
+func (p *Profile) add(e Enabled) error {
+	if s, ok := e.Plugin.(QueueSort); ok {
+		if p.sort != nil {
+			return fmt.Errorf("%s and %s both sort the queue", p.sort.Name(), s.Name())
+		}
+		p.sort = s
+	}
+	appendIf(&p.preEnqueue, e.Plugin)
+	appendIf(&p.preFilters, e.Plugin)
+	appendIf(&p.filters, e.Plugin)
+	appendIf(&p.postFilters, e.Plugin)
+	appendIf(&p.preScores, e.Plugin)
+	appendIf(&p.reserves, e.Plugin)
+	appendIf(&p.permits, e.Plugin)
+	appendIf(&p.preBinds, e.Plugin)
+	appendIf(&p.binds, e.Plugin)
+	appendIf(&p.postBinds, e.Plugin)
+	if s, ok := e.Plugin.(Score); ok {
+		p.scores = append(p.scores, weighted{s, max(e.Weight, 1)})
+	}
+	if q, ok := e.Plugin.(Enqueue); ok {
+		p.enqueue[q.Name()] = q
+	}
+	return nil
+}
+
+func appendIf[T Plugin](list *[]T, p Plugin) {
+	if t, ok := p.(T); ok {
+		*list = append(*list, t)
+	}
+}
+
+// Name returns the scheduler name that pods choose the profile by.
+func (p *Profile) Name() string { return p.name }
+
+// Less orders the queue.
+func (p *Profile) Less(a, b *QueuedPod) bool { return p.sort.Less(a, b) }
+
+// PreEnqueue asks whether the pod may enter the queue.
+func (p *Profile) PreEnqueue(pod *PodInfo) *Status {
+	for _, pl := range p.preEnqueue {
+		if s := pl.PreEnqueue(pod); !s.IsSuccess() {
+			return s
+		}
+	}
+	return nil
+}
+
+// Interest returns the kinds of changes that the named plugins want to look at. Without plugins, a pod was refused because
+// there was no node at all.
+func (p *Profile) Interest(plugins []string) Event {
+	if len(plugins) == 0 {
+		return NodeAdded
+	}
+	var all Event
+	for _, name := range plugins {
+		e, ok := p.enqueue[name]
+		if !ok {
+			return AnyEvent
+		}
+		all |= e.Events()
+	}
+	return all
+}
+
+// Helps says whether a change could make any of the named plugins accept the pod.
+func (p *Profile) Helps(plugins []string, pod *PodInfo, change *Change) bool {
+	if len(plugins) == 0 {
+		return change.Event == NodeAdded
+	}
+	for _, name := range plugins {
+		e, ok := p.enqueue[name]
+		if !ok || e.Events()&change.Event != 0 && e.Helps(pod, change) {
+			return true
+		}
+	}
+	return false
+}
+
+// Decision is the outcome of Schedule.
+type Decision struct {
+	// Node is where the pod should run; empty when none fits.
+	Node string
+	// Evaluated and Feasible are how many nodes were looked at and how many of them fit.
+	Evaluated, Feasible int
+	// Diagnosis says why no node fits; nil when one does.
+	Diagnosis *Diagnosis
+	// Err is a failure that says nothing about the pod.
+	Err error
+}
+
+// Searcher remembers where the last search over the nodes stopped, so that the next goes on from there, and holds the
+// source of random choices. One belongs to each decision loop.
+type Searcher struct {
+	next int
+	rng  *rand.Rand
+	// Scratch space of the decision loop.
+	feasible []*NodeInfo
+	scores   []int64
+	totals   []int64
+}
+
+// NewSearcher returns a searcher whose choices repeat with the seed.
+func NewSearcher(seed uint64) *Searcher {
+	return &Searcher{rng: rand.New(rand.NewPCG(seed, 0))} //nolint:gosec // no secret depends on it
+}
+
+// Reserve runs the Reserve plugins; when one refuses, those before it are undone.
+func (p *Profile) Reserve(state *CycleState, pod *PodInfo, node string) *Status {
+	for i, pl := range p.reserves {
+		if s := pl.Reserve(state, pod, node); !s.IsSuccess() {
+			for ; i >= 0; i-- {
+				p.reserves[i].Unreserve(state, pod, node)
+			}
+			return s
+		}
+	}
+	return nil
+}
+
+// Unreserve undoes Reserve.
+func (p *Profile) Unreserve(state *CycleState, pod *PodInfo, node string) {
+	for i := len(p.reserves) - 1; i >= 0; i-- {
+		p.reserves[i].Unreserve(state, pod, node)
+	}
+}
+
+// Permit runs the Permit plugins. With Wait, the timeout is the shortest that was asked for.
+func (p *Profile) Permit(state *CycleState, pod *PodInfo, node string) (*Status, time.Duration) {
+	var wait *Status
+	var timeout time.Duration
+	for _, pl := range p.permits {
+		s, d := pl.Permit(state, pod, node)
+		switch {
+		case s.Code() == Wait:
+			if wait == nil || d < timeout {
+				wait, timeout = s, d
+			}
+		case !s.IsSuccess():
+			return s, 0
+		}
+	}
+	return wait, timeout
+}
+
+// Bind runs PreBind, Bind and PostBind.
+func (p *Profile) Bind(ctx context.Context, state *CycleState, pod *PodInfo, node string) *Status {
+	for _, pl := range p.preBinds {
+		if s := pl.PreBind(ctx, state, pod, node); !s.IsSuccess() {
+			return s
+		}
+	}
+	for _, pl := range p.binds {
+		s := pl.Bind(ctx, state, pod, node)
+		if s.Code() == Skip {
+			continue
+		}
+		if s.IsSuccess() {
+			for _, after := range p.postBinds {
+				after.PostBind(ctx, state, pod, node)
+			}
+		}
+		return s
+	}
+	return NewStatus(Error, "", "no Bind plugin wanted the pod")
+}

@@ -1,0 +1,219 @@
+package framework
+
+// searchConfig says how many nodes that fit are enough (spec: SCHED-7).
+type searchConfig struct{ percentage int }
+
+const (
+	// minFeasible nodes are always looked for, as far as there are so many.
+	minFeasible = 100
+	// Without a configured percentage 50 % of the nodes are looked for, one less for each 125 nodes, at least 5 %.
+	adaptiveStart, adaptiveStep, adaptiveMin = 50, 125, 5
+)
+
+// enough returns how many feasible nodes a search among all nodes stops at.
+func (c searchConfig) enough(all int) int {
+	percentage := c.percentage
+	if percentage == 0 {
+		percentage = max(adaptiveStart-all/adaptiveStep, adaptiveMin)
+	}
+	return min(all, max(all*percentage/100, minFeasible))
+}
+
+// Schedule picks a node for the pod. It changes nothing but state and the searcher.
+func (p *Profile) Schedule(state *CycleState, pod *PodInfo, snapshot *Snapshot, search *Searcher) Decision {
+	all := snapshot.Nodes()
+	if len(all) == 0 {
+		return p.refuse(state, pod, snapshot, NewDiagnosis(0))
+	}
+	d := NewDiagnosis(len(all))
+	only, skipFilter, s := p.preFilter(state, pod, snapshot)
+	if s != nil {
+		if !s.IsRejected() {
+			return Decision{Err: s.Err()}
+		}
+		d.PreFilter = s
+		return p.refuse(state, pod, snapshot, d)
+	}
+	evaluated, s := p.findFeasible(state, pod, all, only, skipFilter, search, d)
+	if s != nil {
+		return Decision{Err: s.Err()}
+	}
+	feasible := search.feasible
+	defer clear(feasible) // nodes must not be kept alive by the scratch space
+	if len(feasible) == 0 {
+		r := p.refuse(state, pod, snapshot, d)
+		r.Evaluated = evaluated
+		return r
+	}
+	node, s := p.best(state, pod, feasible, search)
+	if s != nil {
+		return Decision{Err: s.Err()}
+	}
+	return Decision{Node: node, Evaluated: evaluated, Feasible: len(feasible)}
+}
+
+// preFilter returns the nodes that can fit (nil for all) and, as a set of bits, the Filter plugins to leave out.
+func (p *Profile) preFilter(state *CycleState, pod *PodInfo, snapshot *Snapshot) (map[string]struct{}, uint64, *Status) {
+	var only map[string]struct{}
+	var skip uint64
+	for _, pl := range p.preFilters {
+		r, s := pl.PreFilter(state, pod, snapshot)
+		switch {
+		case s.Code() == Skip:
+			skip |= p.filterBit(pl.Name())
+		case !s.IsSuccess():
+			return nil, 0, s
+		case r != nil && r.NodeNames != nil:
+			only = intersect(only, r.NodeNames)
+		}
+	}
+	return only, skip, nil
+}
+
+// filterBit returns the bit of the Filter plugin with that name; 0 when there is none.
+func (p *Profile) filterBit(name string) uint64 {
+	for i, f := range p.filters {
+		if i < 64 && f.Name() == name {
+			return 1 << i
+		}
+	}
+	return 0
+}
+
+func intersect(a, b map[string]struct{}) map[string]struct{} {
+	if a == nil {
+		return b
+	}
+	both := map[string]struct{}{}
+	for k := range a {
+		if _, ok := b[k]; ok {
+			both[k] = struct{}{}
+		}
+	}
+	return both
+}
+
+// findFeasible fills search.feasible, going round the nodes from where the last search stopped.
+func (p *Profile) findFeasible(state *CycleState, pod *PodInfo, all []*NodeInfo, only map[string]struct{}, skip uint64,
+	search *Searcher, d *Diagnosis,
+) (evaluated int, failure *Status) {
+	search.feasible = search.feasible[:0]
+	enough := p.search.enough(len(all))
+	if search.next >= len(all) {
+		search.next = 0
+	}
+	i := search.next
+	for evaluated < len(all) && len(search.feasible) < enough {
+		n := all[i]
+		if i++; i == len(all) {
+			i = 0
+		}
+		evaluated++
+		if only != nil {
+			if _, ok := only[n.Name]; !ok {
+				d.Refused(p.notPreFiltered)
+				continue
+			}
+		}
+		if s := p.filter(state, pod, n, skip); s == nil {
+			search.feasible = append(search.feasible, n)
+		} else if s.IsRejected() {
+			d.Refused(s)
+		} else {
+			return evaluated, s
+		}
+	}
+	search.next = i
+	return evaluated, nil
+}
+
+// Filter runs all Filter plugins on one node; nil means that it fits. Preemption asks it about nodes as they would be.
+func (p *Profile) Filter(state *CycleState, pod *PodInfo, node *NodeInfo) *Status {
+	return p.filter(state, pod, node, 0)
+}
+
+func (p *Profile) filter(state *CycleState, pod *PodInfo, node *NodeInfo, skip uint64) *Status {
+	for i, f := range p.filters {
+		if skip&(1<<i) != 0 {
+			continue
+		}
+		if s := f.Filter(state, pod, node); !s.IsSuccess() {
+			return s
+		}
+	}
+	return nil
+}
+
+// refuse lets the PostFilter plugins have their say.
+func (p *Profile) refuse(state *CycleState, pod *PodInfo, snapshot *Snapshot, d *Diagnosis) Decision {
+	for _, pl := range p.postFilters {
+		_, s := pl.PostFilter(state, pod, snapshot, d)
+		if s.Code() == Error {
+			return Decision{Err: s.Err()}
+		}
+		if m := s.Message(); m != "" {
+			d.PostFilter = m
+		}
+		if s.IsSuccess() {
+			break
+		}
+	}
+	return Decision{Diagnosis: d}
+}
+
+// best scores the feasible nodes and picks the best; among equals one at random (spec: SCHED-5).
+func (p *Profile) best(state *CycleState, pod *PodInfo, nodes []*NodeInfo, search *Searcher) (string, *Status) {
+	if len(nodes) == 1 {
+		return nodes[0].Name, nil
+	}
+	var skipped map[string]bool
+	for _, pl := range p.preScores {
+		s := pl.PreScore(state, pod, nodes)
+		switch {
+		case s.Code() == Skip:
+			if skipped == nil {
+				skipped = map[string]bool{}
+			}
+			skipped[pl.Name()] = true
+		case !s.IsSuccess():
+			return "", s
+		}
+	}
+	search.totals = resize(search.totals, len(nodes))
+	search.scores = resize(search.scores, len(nodes))
+	clear(search.totals)
+	for _, w := range p.scores {
+		if skipped[w.Name()] {
+			continue
+		}
+		for i, n := range nodes {
+			search.scores[i] = w.Score.Score(state, pod, n)
+		}
+		if norm, ok := w.Score.(NormalizeScore); ok {
+			norm.NormalizeScore(state, pod, nodes, search.scores)
+		}
+		for i, v := range search.scores {
+			search.totals[i] += v * w.weight
+		}
+	}
+	best, equals := 0, 1
+	for i := 1; i < len(nodes); i++ {
+		switch {
+		case search.totals[i] > search.totals[best]:
+			best, equals = i, 1
+		case search.totals[i] == search.totals[best]:
+			equals++
+			if search.rng.IntN(equals) == 0 {
+				best = i
+			}
+		}
+	}
+	return nodes[best].Name, nil
+}
+
+func resize(s []int64, n int) []int64 {
+	if cap(s) < n {
+		return make([]int64, n)
+	}
+	return s[:n]
+}

@@ -1,0 +1,137 @@
+package scheduler
+
+import (
+	"maps"
+	"slices"
+
+	"google.golang.org/protobuf/proto"
+
+	corev1 "monoplane.dev/api/core/v1"
+	"monoplane.dev/client/cache"
+	"monoplane.dev/scheduler/framework"
+)
+
+// role says what a pod is to the scheduler.
+type role int
+
+const (
+	// ignored pods take no room and are not ours to place: terminal, terminating before they were bound, or of another
+	// scheduler.
+	ignored role = iota
+	// pending pods wait for a node.
+	pending
+	// assigned pods take room on theirs.
+	assigned
+)
+
+func (s *Scheduler) roleOf(p *corev1.Pod) role {
+	phase := p.GetStatus().GetPhase()
+	switch {
+	case phase == "Succeeded" || phase == "Failed":
+		return ignored
+	case p.GetSpec().GetNodeName() != "":
+		return assigned
+	case p.GetMetadata().GetDeletionTimestamp() != nil:
+		return ignored
+	case p.GetSpec().GetSchedulerName() == s.profile.Name():
+		return pending
+	default:
+		return ignored
+	}
+}
+
+func (s *Scheduler) podAdded(p *corev1.Pod) { s.pod(nil, p) }
+
+func (s *Scheduler) podUpdated(old, p *corev1.Pod) { s.pod(old, p) }
+
+func (s *Scheduler) podDeleted(p *corev1.Pod) {
+	m := p.GetMetadata()
+	s.queue.Remove(cache.KeyOf(p), m.GetUid())
+	s.reporter.forget(m.GetUid())
+	if s.state.RemovePod(m.GetUid()) {
+		s.queue.Change(framework.Change{Event: framework.PodGone, OldPod: p})
+	}
+}
+
+// pod takes a newer state of a pod; old is nil when it is new.
+func (s *Scheduler) pod(old, p *corev1.Pod) {
+	was := ignored
+	if old != nil {
+		was = s.roleOf(old)
+	}
+	uid := p.GetMetadata().GetUid()
+	switch is := s.roleOf(p); is {
+	case pending:
+		info := framework.NewPodInfo(p)
+		if was == pending {
+			s.queue.Update(info, relevant(old, p))
+		} else {
+			s.queue.Add(info)
+		}
+	case assigned:
+		if was == assigned && !relevant(old, p) {
+			return // a status update: the most frequent event of all
+		}
+		if was != assigned {
+			s.queue.Remove(cache.KeyOf(p), uid)
+			s.reporter.forget(uid)
+		}
+		info := framework.NewPodInfo(p)
+		s.state.SetPod(info)
+		event := framework.PodAssigned
+		if was == assigned {
+			event = framework.PodShrunk
+		}
+		s.queue.Change(framework.Change{Event: event, Pod: p, OldPod: old})
+	case ignored:
+		s.queue.Remove(cache.KeyOf(p), uid)
+		s.reporter.forget(uid)
+		if s.state.RemovePod(uid) {
+			s.queue.Change(framework.Change{Event: framework.PodGone, Pod: p, OldPod: p})
+		}
+	}
+}
+
+// relevant says whether anything changed that a decision could depend on. The generation grows with the spec and with the
+// start of a deletion.
+func relevant(old, p *corev1.Pod) bool {
+	o, n := old.GetMetadata(), p.GetMetadata()
+	return o.GetGeneration() != n.GetGeneration() || (o.GetDeletionTimestamp() == nil) != (n.GetDeletionTimestamp() == nil) ||
+		!maps.Equal(o.GetLabels(), n.GetLabels()) || len(old.GetSpec().GetSchedulingGates()) != len(p.GetSpec().GetSchedulingGates())
+}
+
+func (s *Scheduler) nodeAdded(n *corev1.Node) {
+	s.state.SetNode(n)
+	s.queue.Change(framework.Change{Event: framework.NodeAdded, Node: n})
+}
+
+func (s *Scheduler) nodeUpdated(old, n *corev1.Node) {
+	event := nodeChange(old, n)
+	if event == 0 {
+		return // a heartbeat
+	}
+	s.state.SetNode(n)
+	for e := framework.NodeAdded; e <= framework.NodeAllocatable; e <<= 1 {
+		if event&e != 0 {
+			s.queue.Change(framework.Change{Event: e, Node: n, OldNode: old})
+		}
+	}
+}
+
+func (s *Scheduler) nodeDeleted(n *corev1.Node) { s.state.RemoveNode(n.GetMetadata().GetName()) }
+
+// nodeChange says what of a node has changed that a decision could depend on.
+func nodeChange(old, n *corev1.Node) framework.Event {
+	var e framework.Event
+	if !maps.Equal(old.GetMetadata().GetLabels(), n.GetMetadata().GetLabels()) {
+		e |= framework.NodeLabels
+	}
+	if old.GetSpec().GetUnschedulable() != n.GetSpec().GetUnschedulable() ||
+		!slices.EqualFunc(old.GetSpec().GetTaints(), n.GetSpec().GetTaints(), func(a, b *corev1.Taint) bool { return proto.Equal(a, b) }) {
+		e |= framework.NodeTaints
+	}
+	if !framework.ParseResources(old.GetStatus().GetAllocatable()).Equal(framework.ParseResources(n.GetStatus().GetAllocatable())) {
+		e |= framework.NodeAllocatable
+	}
+	return e
+}

@@ -1,0 +1,125 @@
+// Package tainttoleration refuses nodes with taints that the pod does not tolerate, and prefers nodes with fewer
+// untolerated PreferNoSchedule taints (spec: SCHED-4, SCHED-5).
+package tainttoleration
+
+import (
+	corev1 "monoplane.dev/api/core/v1"
+	"monoplane.dev/scheduler/framework"
+)
+
+// Name is the plugin's name.
+const Name = "TaintToleration"
+
+// The effects of taints.
+const (
+	NoSchedule       = "NoSchedule"
+	PreferNoSchedule = "PreferNoSchedule"
+	NoExecute        = "NoExecute"
+)
+
+// Plugin implements Filter, PreScore, Score and NormalizeScore.
+type Plugin struct{ skip, refused *framework.Status }
+
+// New returns the plugin.
+func New() *Plugin {
+	return &Plugin{
+		skip:    framework.NewStatus(framework.Skip, Name),
+		refused: framework.NewStatus(framework.Unresolvable, Name, "node(s) had untolerated taint(s)"),
+	}
+}
+
+var (
+	_ framework.Filter         = (*Plugin)(nil)
+	_ framework.PreScore       = (*Plugin)(nil)
+	_ framework.NormalizeScore = (*Plugin)(nil)
+	_ framework.Enqueue        = (*Plugin)(nil)
+)
+
+// Name returns the plugin's name.
+func (*Plugin) Name() string { return Name }
+
+// Filter refuses nodes with an untolerated NoSchedule or NoExecute taint.
+func (p *Plugin) Filter(_ *framework.CycleState, pod *framework.PodInfo, node *framework.NodeInfo) *framework.Status {
+	if len(node.Taints) > 0 && Untolerated(node.Taints, pod.Pod.GetSpec().GetTolerations()) != nil {
+		return p.refused
+	}
+	return nil
+}
+
+// Untolerated returns the first taint that keeps the pod from a node, nil when there is none.
+func Untolerated(taints []*corev1.Taint, tolerations []*corev1.Toleration) *corev1.Taint {
+	for _, t := range taints {
+		if t.GetEffect() != PreferNoSchedule && !Tolerated(tolerations, t) {
+			return t
+		}
+	}
+	return nil
+}
+
+// Tolerated says whether any of the tolerations tolerates the taint.
+func Tolerated(tolerations []*corev1.Toleration, t *corev1.Taint) bool {
+	for _, l := range tolerations {
+		if tolerates(l, t) {
+			return true
+		}
+	}
+	return false
+}
+
+func tolerates(l *corev1.Toleration, t *corev1.Taint) bool {
+	if l.GetEffect() != "" && l.GetEffect() != t.GetEffect() || l.GetKey() != "" && l.GetKey() != t.GetKey() {
+		return false
+	}
+	switch l.GetOperator() {
+	case "", "Equal":
+		return l.GetKey() != "" && l.GetValue() == t.GetValue()
+	case "Exists":
+		return true
+	default:
+		return false
+	}
+}
+
+// PreScore skips the plugin when no node has a taint to avoid.
+func (p *Plugin) PreScore(_ *framework.CycleState, _ *framework.PodInfo, nodes []*framework.NodeInfo) *framework.Status {
+	for _, n := range nodes {
+		if n.Avoid {
+			return nil
+		}
+	}
+	return p.skip
+}
+
+// Score counts the taints to avoid; NormalizeScore turns the order round.
+func (*Plugin) Score(_ *framework.CycleState, pod *framework.PodInfo, node *framework.NodeInfo) int64 {
+	n := int64(0)
+	for _, t := range node.Taints {
+		if t.GetEffect() == PreferNoSchedule && !Tolerated(pod.Pod.GetSpec().GetTolerations(), t) {
+			n++
+		}
+	}
+	return n
+}
+
+// NormalizeScore gives the node with the most such taints 0, a node without any the best score.
+func (*Plugin) NormalizeScore(_ *framework.CycleState, _ *framework.PodInfo, _ []*framework.NodeInfo, scores []int64) {
+	most := int64(0)
+	for _, s := range scores {
+		most = max(most, s)
+	}
+	for i, s := range scores {
+		if most == 0 {
+			scores[i] = framework.MaxScore
+		} else {
+			scores[i] = framework.MaxScore - s*framework.MaxScore/most
+		}
+	}
+}
+
+// Events are the changes that can help.
+func (*Plugin) Events() framework.Event { return framework.NodeAdded | framework.NodeTaints }
+
+// Helps says whether a change can help.
+func (*Plugin) Helps(pod *framework.PodInfo, c *framework.Change) bool {
+	return Untolerated(c.Node.GetSpec().GetTaints(), pod.Pod.GetSpec().GetTolerations()) == nil
+}

@@ -1,0 +1,198 @@
+package scheduler
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	corev1 "monoplane.dev/api/core/v1"
+	"monoplane.dev/client/cache"
+	"monoplane.dev/client/record"
+	"monoplane.dev/scheduler/framework"
+	"monoplane.dev/scheduler/internal/queue"
+	"monoplane.dev/scheduler/internal/state"
+)
+
+// Scheduler assigns pods to nodes. Run starts it.
+type Scheduler struct {
+	cfg     Config
+	profile *framework.Profile
+	metrics *metrics
+
+	pods     *cache.Cache[*corev1.Pod]
+	nodes    *cache.Cache[*corev1.Node]
+	queue    *queue.Queue
+	state    *state.State
+	events   *record.Recorder
+	reporter *reporter
+
+	ready atomic.Bool
+}
+
+// New returns a scheduler.
+func New(cfg Config) (*Scheduler, error) {
+	cfg, err := cfg.complete()
+	if err != nil {
+		return nil, err
+	}
+	s := &Scheduler{
+		cfg:     cfg,
+		profile: cfg.Profile,
+		pods:    cache.New(cache.Config[*corev1.Pod]{Source: cache.Watch(cfg.Client.Pods.Watch), Logger: cfg.Logger}),
+		nodes:   cache.New(cache.Config[*corev1.Node]{Source: cache.Watch(cfg.Client.Nodes.Watch), Logger: cfg.Logger}),
+		state:   state.New(),
+		events: record.New(record.Config{
+			Events: cfg.Client.Events, Controller: cfg.Profile.Name(), Instance: cfg.Instance, Logger: cfg.Logger,
+		}),
+	}
+	s.queue = queue.New(queue.Config{
+		Less: s.profile.Less, PreEnqueue: s.profile.PreEnqueue, Interest: s.profile.Interest, Helps: s.profile.Helps,
+		InitialBackoff: cfg.InitialBackoff, MaxBackoff: cfg.MaxBackoff, MaxWait: cfg.MaxWait,
+	})
+	s.reporter = newReporter(cfg.Client.Pods, cfg.Logger)
+	if s.metrics, err = newMetrics(cfg.Registerer, s.queue, s.state); err != nil {
+		return nil, err
+	}
+	s.pods.AddHandler(cache.Handler[*corev1.Pod]{OnAdd: s.podAdded, OnUpdate: s.podUpdated, OnDelete: s.podDeleted})
+	s.nodes.AddHandler(cache.Handler[*corev1.Node]{OnAdd: s.nodeAdded, OnUpdate: s.nodeUpdated, OnDelete: s.nodeDeleted})
+	return s, nil
+}
+
+// Ready returns nil once the scheduler has read the cluster and decides.
+func (s *Scheduler) Ready() error {
+	if !s.ready.Load() {
+		return errors.New("scheduler: reading the pods and nodes")
+	}
+	return nil
+}
+
+// Run decides until ctx ends, then waits for bindings under way, and returns ctx's error. It must be called once.
+func (s *Scheduler) Run(ctx context.Context) error {
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return s.pods.Run(ctx) })
+	g.Go(func() error { return s.nodes.Run(ctx) })
+	g.Go(func() error { return s.events.Run(ctx) })
+	g.Go(func() error { return s.reporter.run(ctx) })
+	g.Go(func() error {
+		if err := errors.Join(s.nodes.WaitForSync(ctx), s.pods.WaitForSync(ctx)); err != nil {
+			return err
+		}
+		s.ready.Store(true)
+		return s.decide(ctx)
+	})
+	return g.Wait()
+}
+
+// decide is the decision loop.
+func (s *Scheduler) decide(ctx context.Context) error {
+	snapshot := framework.NewSnapshot()
+	search := framework.NewSearcher(s.cfg.Seed)
+	slots := make(chan struct{}, s.cfg.Binders)
+	var bindings sync.WaitGroup
+	defer bindings.Wait()
+	for {
+		try, next := s.queue.Pop()
+		if try == nil {
+			if err := s.sleep(ctx, next); err != nil {
+				return err
+			}
+			continue
+		}
+		s.state.Update(snapshot)
+		began := time.Now()
+		var cycle framework.CycleState
+		d := s.profile.Schedule(&cycle, try.PodInfo, snapshot, search)
+		s.metrics.decided(d, time.Since(began))
+		if d.Node == "" {
+			s.refused(try, d)
+			continue
+		}
+		if !s.reserve(try, &cycle, d.Node) {
+			continue
+		}
+		select {
+		case slots <- struct{}{}:
+		case <-ctx.Done():
+			s.abandon(try, &cycle, d.Node)
+			return ctx.Err()
+		}
+		bindings.Go(func() {
+			defer func() { <-slots }()
+			s.bind(ctx, try, &cycle, d.Node)
+		})
+	}
+}
+
+// sleep waits for something new in the queue; next is when that will be at the latest, 0 for never.
+func (s *Scheduler) sleep(ctx context.Context, next time.Duration) error {
+	var alarm <-chan time.Time
+	if next > 0 {
+		t := time.NewTimer(next)
+		defer t.Stop()
+		alarm = t.C
+	}
+	select {
+	case <-s.queue.Wake():
+		return nil
+	case <-alarm:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// refused ends a try that found no node.
+func (s *Scheduler) refused(try *queue.Try, d framework.Decision) {
+	if d.Err != nil {
+		s.cfg.Logger.Error("cannot decide", "pod", try.Key.String(), "uid", try.UID, "error", d.Err)
+		s.metrics.attempt("error")
+		s.events.Event(try.Pod, record.Warning, "FailedScheduling", "Scheduling", d.Err.Error())
+		try.Retry()
+		return
+	}
+	s.metrics.attempt("unschedulable")
+	message := d.Diagnosis.Message()
+	s.reporter.unschedulable(try.PodInfo, message)
+	s.events.Event(try.Pod, record.Warning, "FailedScheduling", "Scheduling", message)
+	try.Unschedulable(d.Diagnosis.Plugins())
+}
+
+// reserve counts the pod on its node and runs Reserve and Permit. When it returns false the try has ended.
+func (s *Scheduler) reserve(try *queue.Try, cycle *framework.CycleState, node string) bool {
+	if !s.state.Assume(try.PodInfo, node) {
+		try.Done() // the watch has seen it bound meanwhile
+		return false
+	}
+	status := s.profile.Reserve(cycle, try.PodInfo, node)
+	if status.IsSuccess() {
+		if status, _ = s.profile.Permit(cycle, try.PodInfo, node); status.IsSuccess() {
+			try.Landed()
+			return true
+		}
+		s.profile.Unreserve(cycle, try.PodInfo, node)
+	}
+	s.state.Forget(try.PodInfo)
+	if status.IsRejected() {
+		s.metrics.attempt("unschedulable")
+		s.reporter.unschedulable(try.PodInfo, status.Message())
+		s.events.Event(try.Pod, record.Warning, "FailedScheduling", "Scheduling", status.Message())
+		try.Unschedulable([]string{status.Plugin()})
+		return false
+	}
+	// Waiting in Permit is for gangs, which come later; until then it counts as a failure.
+	s.cfg.Logger.Error("cannot reserve", "pod", try.Key.String(), "uid", try.UID, "node", node, "error", status.Err())
+	s.metrics.attempt("error")
+	try.Retry()
+	return false
+}
+
+// abandon takes back what reserve did.
+func (s *Scheduler) abandon(try *queue.Try, cycle *framework.CycleState, node string) {
+	s.profile.Unreserve(cycle, try.PodInfo, node)
+	s.state.Forget(try.PodInfo)
+	try.Retry()
+}
