@@ -1,0 +1,148 @@
+// Package admission decides whether a node takes a pod that was bound to it: it has the last word, because
+// the scheduler may have decided on older facts, and because pods can name a node themselves. It is pure.
+//
+// Every refusal says which check failed and by how much. It does not check taints or affinity between pods, which only
+// matter before a pod is bound.
+package admission
+
+import (
+	"fmt"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
+
+	corev1 "monoplane.dev/api/core/v1"
+)
+
+// Refusal says why a pod is not taken: a CamelCase reason and a sentence, for the pod's status.
+type Refusal struct{ Reason, Message string }
+
+// Check returns nil if node takes pod beside others, which are the pods that hold resources there. spec: LIFE-12
+func Check(pod *corev1.Pod, node *corev1.Node, others []*corev1.Pod) *Refusal {
+	for _, check := range []func(*corev1.Pod, *corev1.Node, []*corev1.Pod) *Refusal{
+		operatingSystem, affinity, hostPorts, resources,
+	} {
+		if r := check(pod, node, others); r != nil {
+			r.Message = "Pod was rejected: " + r.Message
+			return r
+		}
+	}
+	return nil
+}
+
+func operatingSystem(pod *corev1.Pod, node *corev1.Node, _ []*corev1.Pod) *Refusal {
+	want, have := pod.GetSpec().GetOs().GetName(), node.GetStatus().GetNodeInfo().GetOperatingSystem()
+	if want != "" && want != have {
+		return &Refusal{"PodOSNotSupported", fmt.Sprintf("the pod needs operating system %s, the node runs %s", want, have)}
+	}
+	return nil
+}
+
+func affinity(pod *corev1.Pod, node *corev1.Node, _ []*corev1.Pod) *Refusal {
+	refused := &Refusal{"NodeAffinity", "Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector"}
+	have := labels.Set(node.GetMetadata().GetLabels())
+	for k, v := range pod.GetSpec().GetNodeSelector() {
+		if got, ok := have[k]; !ok || got != v {
+			return refused
+		}
+	}
+	required := pod.GetSpec().GetAffinity().GetNodeAffinity().GetRequiredDuringSchedulingIgnoredDuringExecution()
+	if required == nil {
+		return nil
+	}
+	for _, term := range required.GetNodeSelectorTerms() {
+		if matchesTerm(term, have, node.GetMetadata().GetName()) {
+			return nil
+		}
+	}
+	return refused
+}
+
+// matchesTerm reports whether a node fulfils all of a term; an empty term matches nothing.
+func matchesTerm(t *corev1.NodeSelectorTerm, have labels.Set, name string) bool {
+	if len(t.GetMatchExpressions())+len(t.GetMatchFields()) == 0 {
+		return false
+	}
+	for _, e := range t.GetMatchExpressions() {
+		if !matches(e, have) {
+			return false
+		}
+	}
+	for _, f := range t.GetMatchFields() {
+		if !matches(f, labels.Set{"metadata.name": name}) {
+			return false
+		}
+	}
+	return true
+}
+
+func matches(e *corev1.NodeSelectorRequirement, have labels.Set) bool {
+	op := selection.Operator(strings.ToLower(e.GetOperator()))
+	switch e.GetOperator() {
+	case "DoesNotExist":
+		op = selection.DoesNotExist
+	case "Gt":
+		op = selection.GreaterThan
+	case "Lt":
+		op = selection.LessThan
+	}
+	r, err := labels.NewRequirement(e.GetKey(), op, e.GetValues())
+	return err == nil && r.Matches(have)
+}
+
+type hostPort struct {
+	protocol string
+	port     int32
+}
+
+func hostPorts(pod *corev1.Pod, _ *corev1.Node, others []*corev1.Pod) *Refusal {
+	wanted := make(map[hostPort][]string)
+	eachPort(pod, func(p hostPort, ip string) { wanted[p] = append(wanted[p], ip) })
+	if len(wanted) == 0 {
+		return nil
+	}
+	var refused *Refusal
+	for _, o := range others {
+		eachPort(o, func(p hostPort, ip string) {
+			for _, want := range wanted[p] {
+				if everywhere(ip) || everywhere(want) || ip == want {
+					refused = &Refusal{"NodePorts", fmt.Sprintf(
+						"Predicate NodePorts failed: node(s) didn't have free ports for the requested pod ports (%s %d is used by %s/%s)",
+						p.protocol, p.port, o.GetMetadata().GetNamespace(), o.GetMetadata().GetName())}
+				}
+			}
+		})
+	}
+	return refused
+}
+
+func everywhere(ip string) bool { return ip == "" || ip == "0.0.0.0" || ip == "::" }
+
+// eachPort calls f with every port that the pod takes on the node.
+func eachPort(pod *corev1.Pod, f func(p hostPort, ip string)) {
+	for _, list := range [][]*corev1.Container{pod.GetSpec().GetContainers(), sidecars(pod)} {
+		for _, c := range list {
+			for _, p := range c.GetPorts() {
+				if p.GetHostPort() == 0 {
+					continue
+				}
+				protocol := p.GetProtocol()
+				if protocol == "" {
+					protocol = "TCP"
+				}
+				f(hostPort{protocol, p.GetHostPort()}, p.GetHostIP())
+			}
+		}
+	}
+}
+
+func sidecars(pod *corev1.Pod) []*corev1.Container {
+	var out []*corev1.Container
+	for _, c := range pod.GetSpec().GetInitContainers() {
+		if c.GetRestartPolicy() == "Always" {
+			out = append(out, c)
+		}
+	}
+	return out
+}

@@ -1,0 +1,71 @@
+package nodeagent
+
+import (
+	"context"
+
+	corev1 "monoplane.dev/api/core/v1"
+	metav1 "monoplane.dev/api/meta/v1"
+	"monoplane.dev/client/record"
+	"monoplane.dev/nodeagent/admission"
+	"monoplane.dev/nodeagent/podstate"
+)
+
+// admit decides about one pod at a time, so that two cannot take the same room. The node as last seen may be stale: a
+// refusal is decided anew on the node as it is. spec: LIFE-12
+func (a *Agent) admit(ctx context.Context, p *corev1.Pod) podstate.Input {
+	a.admitting.Lock()
+	defer a.admitting.Unlock()
+	others := a.holders(uidOf(p))
+	refused := admission.Check(p, a.nodeNow(), others)
+	if refused != nil {
+		node, err := a.readNode(ctx)
+		if err == nil {
+			refused = admission.Check(p, node, others)
+		}
+	}
+	if refused != nil {
+		return podstate.Admission{Reason: refused.Reason, Message: refused.Message}
+	}
+	if w := a.worker(uidOf(p)); w != nil {
+		w.hold()
+	}
+	return podstate.Admission{}
+}
+
+// holders returns the pods, other than uid, that hold resources of the node.
+func (a *Agent) holders(uid string) []*corev1.Pod {
+	var out []*corev1.Pod
+	for _, w := range a.list() {
+		if w.uid == uid {
+			continue
+		}
+		w.look(func(m *podstate.Machine) {
+			if (w.holds || m.Life() == podstate.Active || m.Life() == podstate.Stopping) && !m.Empty() {
+				out = append(out, m.Pod())
+			}
+		})
+	}
+	return out
+}
+
+func (a *Agent) nodeNow() *corev1.Node {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.node
+}
+
+// readNode reads the Node object from the API.
+func (a *Agent) readNode(ctx context.Context) (*corev1.Node, error) {
+	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
+	defer cancel()
+	return a.cfg.Client.Nodes.Get(ctx, &metav1.GetRequest{Name: a.cfg.NodeName})
+}
+
+// note records an event of a pod.
+func (a *Agent) note(p *corev1.Pod, n podstate.Note) {
+	kind := record.Normal
+	if n.Warning {
+		kind = record.Warning
+	}
+	a.cfg.Recorder.Event(p, kind, n.Reason, "Running", n.Message)
+}

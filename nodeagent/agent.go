@@ -1,0 +1,315 @@
+package nodeagent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	coordinationv1 "monoplane.dev/api/coordination/v1"
+	corev1 "monoplane.dev/api/core/v1"
+	"monoplane.dev/client/cache"
+	"monoplane.dev/nodeagent/podstate"
+)
+
+// ErrRefused means that the API does not accept this machine as the node. The agent has stopped its pods.
+var ErrRefused = errors.New("the API server refuses this node")
+
+// Agent runs the pods of one node. Use New, then Run.
+type Agent struct {
+	cfg   Config
+	ready chan struct{}
+	// apiSlots bounds the concurrent writes to the API.
+	apiSlots chan struct{}
+
+	// host is set before the first worker is made and never changes.
+	host *podstate.Host
+
+	mu sync.Mutex
+	// ctx is for the actions of workers, nil before Run; cancel ends it. Invariant: once closed, nothing is spawned.
+	ctx    context.Context
+	cancel context.CancelFunc
+	closed bool
+	wg     sync.WaitGroup
+	// workers by the pod's uid. Invariant: a worker leaves when its machine is Gone.
+	workers map[string]*worker
+	// emptying: StopPods was called; no pod starts.
+	emptying bool
+	// node is the Node object as last seen.
+	node *corev1.Node
+	// lease is the node's Lease as last written, nil when it is to be read.
+	lease *coordinationv1.Lease
+	// changed is closed, and made anew, when a worker has moved on; made by who waits.
+	changed chan struct{}
+
+	// admitting makes decisions about admission one at a time.
+	admitting sync.Mutex
+}
+
+// New returns an agent that does nothing until Run.
+func New(cfg Config) (*Agent, error) {
+	if err := cfg.complete(); err != nil {
+		return nil, err
+	}
+	return &Agent{
+		cfg: cfg, ready: make(chan struct{}), apiSlots: make(chan struct{}, 16), workers: make(map[string]*worker),
+	}, nil
+}
+
+// Ready is closed once the node is registered and Ready and the agent knows its pods.
+func (a *Agent) Ready() <-chan struct{} { return a.ready }
+
+// Run works until ctx ends and then returns its error; pods go on running. It fails at once with ErrRefused when
+// the API does not accept the node. It must be called once.
+func (a *Agent) Run(ctx context.Context) error {
+	a.mu.Lock()
+	a.ctx, a.cancel = context.WithCancel(ctx)
+	a.mu.Unlock()
+	defer a.close()
+
+	if err := a.meetRuntime(ctx); err != nil {
+		return err
+	}
+	seen, err := a.comeBack(ctx)
+	if err != nil {
+		return err
+	}
+	if err := a.register(ctx); err != nil {
+		return a.refused(ctx, err)
+	}
+	err = a.work(ctx, a.startPods(seen))
+	if errors.Is(err, ErrRefused) {
+		return a.refused(ctx, err)
+	}
+	return err
+}
+
+// work runs what goes on until ctx ends, or one part fails.
+func (a *Agent) work(ctx context.Context, pods *cache.Cache[*corev1.Pod]) error {
+	// Workers go on with a.ctx when a part fails, so that the node can be emptied.
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return pods.Run(ctx) })
+	g.Go(func() error { return a.follow(ctx, pods) })
+	g.Go(func() error { return a.watchRuntime(ctx) })
+	g.Go(func() error { return a.heartbeats(ctx) })
+	if !a.cfg.NoStreams {
+		g.Go(func() error { return a.serveStreams(ctx) })
+	}
+	if a.cfg.PodLogDir != "" {
+		g.Go(func() error { return a.rotateLogs(ctx) })
+	}
+	return g.Wait()
+}
+
+// follow ends the pods that were deleted while nobody watched, then says that the agent is ready.
+func (a *Agent) follow(ctx context.Context, pods *cache.Cache[*corev1.Pod]) error {
+	if err := pods.WaitForSync(ctx); err != nil {
+		return err
+	}
+	for _, w := range a.list() {
+		p := w.pod()
+		if have, ok := pods.Get(p.GetMetadata().GetNamespace(), p.GetMetadata().GetName()); !ok || uidOf(have) != w.uid {
+			w.post(podstate.Absent{})
+		}
+	}
+	close(a.ready)
+	a.cfg.Logger.Info("node is ready")
+	return nil
+}
+
+// meetRuntime waits until the runtime answers and takes its name and version.
+func (a *Agent) meetRuntime(ctx context.Context) error {
+	var v *runtimeapi.VersionResponse
+	err := retry(ctx, func(ctx context.Context) (err error) {
+		if v, err = a.cfg.Runtime.Version(ctx, &runtimeapi.VersionRequest{}); err != nil {
+			a.cfg.Logger.Warn("the container runtime does not answer", "error", err)
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	a.host = &podstate.Host{Policy: a.cfg.Policy, IPs: a.cfg.Machine.IPs, Runtime: v.GetRuntimeName()}
+	if info := a.cfg.Machine.Info; info != nil {
+		info.ContainerRuntimeVersion = fmt.Sprintf("%s://%s", v.GetRuntimeName(), v.GetRuntimeVersion())
+		info.KubeletVersion = a.cfg.Version
+	}
+	return nil
+}
+
+// startPods makes workers for the pods that were read and a cache that feeds all of them.
+func (a *Agent) startPods(seen *returned) *cache.Cache[*corev1.Pod] {
+	for _, p := range seen.pods {
+		a.adopt(p, seen.local[uidOf(p)])
+	}
+	pods := cache.New(cache.Config[*corev1.Pod]{
+		Source:        cache.Watch(a.cfg.Client.Pods.Watch),
+		FieldSelector: "spec.nodeName=" + a.cfg.NodeName,
+		Logger:        a.cfg.Logger,
+	})
+	pods.AddHandler(cache.Handler[*corev1.Pod]{
+		OnAdd:    a.podChanged,
+		OnUpdate: func(_, p *corev1.Pod) { a.podChanged(p) },
+		OnDelete: func(p *corev1.Pod) {
+			if w := a.worker(uidOf(p)); w != nil {
+				w.post(podstate.Absent{})
+			}
+		},
+	})
+	return pods
+}
+
+// podChanged brings a pod's object to its worker, a new one if need be.
+func (a *Agent) podChanged(p *corev1.Pod) {
+	if w := a.worker(uidOf(p)); w != nil {
+		w.post(podstate.Changed{Pod: p})
+		return
+	}
+	a.adopt(p, podstate.Observation{})
+}
+
+// adopt makes a worker for a pod, given what runs of it here.
+func (a *Agent) adopt(p *corev1.Pod, seen podstate.Observation) {
+	a.add(&worker{agent: a, uid: uidOf(p), m: podstate.New(a.host, p, seen, time.Now())})
+}
+
+func (a *Agent) add(w *worker) {
+	a.mu.Lock()
+	if a.closed || a.workers[w.uid] != nil {
+		a.mu.Unlock()
+		return
+	}
+	a.workers[w.uid] = w
+	emptying := a.emptying
+	a.mu.Unlock()
+	if emptying {
+		w.post(podstate.NodeStopping{})
+		return
+	}
+	w.post(podstate.Start{})
+}
+
+func (a *Agent) worker(uid string) *worker {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.workers[uid]
+}
+
+func (a *Agent) list() []*worker {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	out := make([]*worker, 0, len(a.workers))
+	for _, w := range a.workers {
+		out = append(out, w)
+	}
+	return out
+}
+
+// forget drops a worker that has nothing left to do.
+func (a *Agent) forget(w *worker) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.workers[w.uid] == w {
+		delete(a.workers, w.uid)
+	}
+}
+
+// spawn runs f on a goroutine of its own with Run's context, unless the agent is being closed.
+func (a *Agent) spawn(f func(ctx context.Context)) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.closed {
+		return
+	}
+	ctx := a.ctx
+	a.wg.Go(func() { f(ctx) })
+}
+
+// context returns the context of the workers' actions.
+func (a *Agent) context() context.Context {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.ctx
+}
+
+// close ends what Run has begun. Pods go on running.
+func (a *Agent) close() {
+	a.mu.Lock()
+	a.closed = true
+	workers := a.workers
+	a.workers = make(map[string]*worker)
+	a.mu.Unlock()
+	a.cancel()
+	for _, w := range workers {
+		w.close()
+	}
+	a.wg.Wait()
+}
+
+// progress tells those who wait in waitUntil that a worker has moved on.
+func (a *Agent) progress() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.changed != nil {
+		close(a.changed)
+		a.changed = nil
+	}
+}
+
+// waitUntil waits until done returns true. Done is called again whenever a worker has moved on.
+func (a *Agent) waitUntil(ctx context.Context, done func() bool) error {
+	for {
+		a.mu.Lock()
+		if a.changed == nil {
+			a.changed = make(chan struct{})
+		}
+		changed := a.changed
+		a.mu.Unlock()
+		if done() {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// retry calls f until it succeeds or ctx ends, with back-off from 100 ms to 10 s.
+func retry(ctx context.Context, f func(ctx context.Context) error) error {
+	const most = 10 * time.Second
+	for wait := 100 * time.Millisecond; ; wait = min(2*wait, most) {
+		attempt, cancel := context.WithTimeout(ctx, time.Minute)
+		err := f(attempt)
+		cancel()
+		if err == nil || ctx.Err() != nil {
+			return errors.Join(ctx.Err(), nil)
+		}
+		if errors.Is(err, ErrRefused) {
+			return err
+		}
+		if !sleep(ctx, wait) {
+			return ctx.Err()
+		}
+	}
+}
+
+// sleep waits; it returns false when ctx ended first.
+func sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+func uidOf(p *corev1.Pod) string { return p.GetMetadata().GetUid() }

@@ -1,0 +1,111 @@
+package nodeagent
+
+import (
+	"errors"
+	"log/slog"
+	"time"
+
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	corev1 "monoplane.dev/api/core/v1"
+	"monoplane.dev/client"
+	"monoplane.dev/client/record"
+	"monoplane.dev/nodeagent/machine"
+	"monoplane.dev/nodeagent/podstate"
+)
+
+// Config says what an Agent works with. NodeName, Client, Runtime and Images are required; the rest has defaults.
+type Config struct {
+	// NodeName is the name of the node; the client's identity is system:node:NAME.
+	NodeName string
+	// Client reaches the API.
+	Client *client.Client
+	// Runtime and Images reach the CRI runtime.
+	Runtime runtimeapi.RuntimeServiceClient
+	// Images is the runtime's image service.
+	Images runtimeapi.ImageServiceClient
+
+	// PodLogDir is where the runtime writes the logs of all pods, one directory per pod (see criconfig.PodDir).
+	// Empty for runtimes without logs.
+	PodLogDir string
+	// DataDir is a directory on the file system that pods use, for capacity and disk pressure; PodLogDir when empty.
+	DataDir string
+	// Machine describes the machine; read from the system when its Capacity is nil.
+	Machine machine.Facts
+	// Labels are added to the node, such as topology.kubernetes.io/zone. spec: NODE-6
+	Labels map[string]string
+	// Taints are set when the node is first registered.
+	Taints []*corev1.Taint
+	// Version is the agent's, for the node's status.
+	Version string
+	// Simulated says that the machine does not exist: its pressure is not measured.
+	Simulated bool
+
+	// Recorder records events of pods and the node; none are recorded when it is nil. The caller runs it. Agents of
+	// many simulated nodes can share one.
+	Recorder *record.Recorder
+	// Policy holds the pods' periods; podstate.DefaultPolicy when zero.
+	Policy podstate.Policy
+
+	// HeartbeatInterval is the time between renewals of the Lease, 10 s; LeaseDuration what it states, 40 s;
+	// StatusInterval the longest time between writes of the node's status, 5 min. spec: NODE-1
+	HeartbeatInterval, LeaseDuration, StatusInterval time.Duration
+	// RelistInterval is the time between full looks at the runtime while it sends events, 1 min; PollInterval
+	// while it does not, 1 s.
+	RelistInterval, PollInterval time.Duration
+	// LogMaxSize is the size in bytes from which a log is rotated, 10 MiB; LogMaxFiles how many files of one
+	// instance are kept, 5. spec: CTR-8
+	LogMaxSize int64
+	// LogMaxFiles counts the file being written too.
+	LogMaxFiles int
+	// NoStreams leaves out serving logs to the API server.
+	NoStreams bool
+
+	// Logger defaults to none.
+	Logger *slog.Logger
+}
+
+func (c *Config) complete() error {
+	switch {
+	case c.NodeName == "":
+		return errors.New("nodeagent: NodeName is missing")
+	case c.Client == nil:
+		return errors.New("nodeagent: Client is missing")
+	case c.Runtime == nil || c.Images == nil:
+		return errors.New("nodeagent: Runtime or Images is missing")
+	}
+	if c.DataDir == "" {
+		c.DataDir = c.PodLogDir
+	}
+	if c.Machine.Capacity == nil {
+		c.Machine = machine.Read(c.DataDir)
+	}
+	if c.Policy == (podstate.Policy{}) {
+		c.Policy = podstate.DefaultPolicy()
+	}
+	for _, d := range []struct {
+		value   *time.Duration
+		missing time.Duration
+	}{
+		{&c.HeartbeatInterval, 10 * time.Second},
+		{&c.LeaseDuration, 40 * time.Second},
+		{&c.StatusInterval, 5 * time.Minute},
+		{&c.RelistInterval, time.Minute},
+		{&c.PollInterval, time.Second},
+	} {
+		if *d.value <= 0 {
+			*d.value = d.missing
+		}
+	}
+	if c.LogMaxSize <= 0 {
+		c.LogMaxSize = 10 << 20
+	}
+	if c.LogMaxFiles < 2 {
+		c.LogMaxFiles = 5
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	c.Logger = c.Logger.With("node", c.NodeName)
+	return nil
+}

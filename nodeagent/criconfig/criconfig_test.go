@@ -1,0 +1,155 @@
+package criconfig_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	corev1 "monoplane.dev/api/core/v1"
+	metav1 "monoplane.dev/api/meta/v1"
+	"monoplane.dev/nodeagent/criconfig"
+)
+
+// spec: CTR-7
+func TestExpand(t *testing.T) {
+	lookup := func(name string) (string, bool) {
+		v, ok := map[string]string{"A": "1", "B": "$(A)", "": "empty"}[name]
+		return v, ok
+	}
+	for in, want := range map[string]string{
+		"": "", "plain": "plain", "$(A)": "1", "x$(A)y$(A)": "x1y1", "$(B)": "$(A)", "$(NONE)": "$(NONE)", "$$(A)": "$(A)",
+		"$$$(A)": "$1", "$": "$", "a$": "a$", "$A": "$A", "$(A": "$(A", "$()": "empty", "$$": "$", "$$$$": "$$",
+	} {
+		if got := criconfig.Expand(in, lookup); got != want {
+			t.Errorf("%q becomes %q, want %q", in, got, want)
+		}
+	}
+}
+
+func pod(env ...*corev1.EnvVar) *corev1.Pod {
+	return &corev1.Pod{
+		Metadata: &metav1.ObjectMeta{
+			Namespace: "ns", Name: "p", Uid: "u", Labels: map[string]string{"l": "1", criconfig.LabelPodUID: "forged"},
+			Annotations: map[string]string{"a": "2", "kubectl.kubernetes.io/last-applied-configuration": "{}"},
+		},
+		Spec: &corev1.PodSpec{NodeName: "n", ServiceAccountName: "sa", Containers: []*corev1.Container{{
+			Name: "c", Image: "host", Command: []string{"echo", "$(X)"}, Args: []string{"$(Y)"}, WorkingDir: "/tmp", Env: env,
+			TerminationMessagePath: "/dev/termination-log",
+		}}},
+	}
+}
+
+func field(name, path string) *corev1.EnvVar {
+	return &corev1.EnvVar{Name: name, ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: path}}}
+}
+
+var facts = criconfig.Facts{HostIPs: []string{"1.1.1.1", "::1"}, PodIPs: []string{"2.2.2.2"}, NodeHostname: "machine"}
+
+func container(t *testing.T, p *corev1.Pod) *runtimeapi.ContainerConfig {
+	t.Helper()
+	c, err := criconfig.Container(p, p.Spec.Containers[0], criconfig.Instance{Attempt: 3, Hash: "h", Delay: 20 * time.Second}, "ref", "/logs/ns_p_u", facts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// spec: CTR-7, DOWN-1
+func TestContainer(t *testing.T) {
+	c := container(t, pod(
+		&corev1.EnvVar{Name: "X", Value: "1"}, &corev1.EnvVar{Name: "Y", Value: "<$(X)$(Z)>"}, &corev1.EnvVar{Name: "Z", Value: "late"},
+		&corev1.EnvVar{Name: "X", Value: "2"},
+		field("NAME", "metadata.name"), field("NS", "metadata.namespace"), field("UID", "metadata.uid"),
+		field("L", "metadata.labels['l']"), field("A", "metadata.annotations['a']"), field("NONE", "metadata.labels['x']"),
+		field("NODE", "spec.nodeName"), field("SA", "spec.serviceAccountName"), field("HOSTIP", "status.hostIP"),
+		field("HOSTIPS", "status.hostIPs"), field("PODIP", "status.podIP"), field("PODIPS", "status.podIPs"),
+	))
+	var env []string
+	for _, kv := range c.GetEnvs() {
+		env = append(env, kv.GetKey()+"="+string(kv.GetValue()))
+	}
+	want := "HOSTNAME=p X=2 Y=<1$(Z)> Z=late NAME=p NS=ns UID=u L=1 A=2 NONE= NODE=n SA=sa HOSTIP=1.1.1.1 HOSTIPS=1.1.1.1,::1 PODIP=2.2.2.2 PODIPS=2.2.2.2"
+	if got := strings.Join(env, " "); got != want {
+		t.Errorf("environment\n %s\nwant\n %s", got, want)
+	}
+	if !slices.Equal(c.GetCommand(), []string{"echo", "2"}) || !slices.Equal(c.GetArgs(), []string{"<1$(Z)>"}) || c.GetWorkingDir() != "/tmp" {
+		t.Errorf("command: %v", c)
+	}
+	if c.GetLogPath() != "c/3.log" || c.GetMounts()[0].GetHostPath() != "/logs/ns_p_u/c/3.termination" || c.GetImage().GetImage() != "ref" {
+		t.Errorf("paths: %v", c)
+	}
+	if in := criconfig.ParseInstance(c.GetAnnotations()); in.Attempt != 3 || in.Hash != "h" || in.Delay != 20*time.Second {
+		t.Errorf("instance: %+v", in)
+	}
+	if c.GetLabels()[criconfig.LabelContainerName] != "c" || c.GetLabels()[criconfig.LabelPodUID] != "u" {
+		t.Errorf("labels: %v", c.GetLabels())
+	}
+}
+
+func TestSandbox(t *testing.T) {
+	p := pod()
+	s := criconfig.Sandbox(p, 2, "/logs", facts)
+	if s.GetLogDirectory() != "/logs/ns_p_u" || s.GetMetadata().GetAttempt() != 2 || s.GetHostname() != "p" {
+		t.Errorf("sandbox: %v", s)
+	}
+	if s.GetLabels()[criconfig.LabelPodUID] != "u" || s.GetLabels()["l"] != "1" {
+		t.Errorf("labels: %v", s.GetLabels())
+	}
+	if len(s.GetAnnotations()) != 1 || len(p.GetMetadata().GetAnnotations()) != 2 {
+		t.Errorf("annotations: %v", s.GetAnnotations())
+	}
+	p.Spec.HostNetwork = true
+	if s := criconfig.Sandbox(p, 0, "", facts); s.GetHostname() != "machine" || s.GetLogDirectory() != "" ||
+		s.GetLinux().GetSecurityContext().GetNamespaceOptions().GetNetwork() != runtimeapi.NamespaceMode_NODE {
+		t.Errorf("sandbox: %v", s)
+	}
+	p.Spec.HostNetwork, p.Metadata.Name = false, strings.Repeat("a", 62)+".b"
+	if s := criconfig.Sandbox(p, 0, "", facts); s.GetHostname() != strings.Repeat("a", 62) {
+		t.Errorf("host name %q", s.GetHostname())
+	}
+}
+
+func TestRefusals(t *testing.T) {
+	for name, v := range map[string]*corev1.EnvVar{
+		"field":     field("X", "status.phase"),
+		"configmap": {Name: "X", ValueFrom: &corev1.EnvVarSource{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{Key: "k"}}},
+	} {
+		p := pod(v)
+		_, err := criconfig.Container(p, p.Spec.Containers[0], criconfig.Instance{}, "", "", facts)
+		if err == nil || !strings.Contains(err.Error(), `container "c": env "X"`) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// spec: CTR-10
+func TestResources(t *testing.T) {
+	for _, c := range []struct{ request, limit, memory, want string }{
+		{"", "", "", "2 0 0 0"},
+		{"500m", "", "", "512 0 0 0"},
+		{"", "2", "64Mi", "2048 100000 200000 67108864"},
+		{"1m", "1m", "", "2 100000 1000 0"},
+		{"garbage", "garbage", "garbage", "2 0 0 0"},
+	} {
+		p := pod()
+		r := &corev1.ResourceRequirements{Limits: map[string]*metav1.Quantity{}, Requests: map[string]*metav1.Quantity{}}
+		for m, kv := range map[*map[string]*metav1.Quantity][2]string{&r.Requests: {"cpu", c.request}, &r.Limits: {"cpu", c.limit}} {
+			if kv[1] != "" {
+				(*m)[kv[0]] = &metav1.Quantity{String_: kv[1]}
+			}
+		}
+		if c.memory != "" {
+			r.Limits["memory"] = &metav1.Quantity{String_: c.memory}
+		}
+		p.Spec.Containers[0].Resources = r
+		got := container(t, p).GetLinux().GetResources()
+		text := fmt.Sprint(got.GetCpuShares(), got.GetCpuPeriod(), got.GetCpuQuota(), got.GetMemoryLimitInBytes())
+		if text != c.want {
+			t.Errorf("%+v gives %s", c, text)
+		}
+	}
+}

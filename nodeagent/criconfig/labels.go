@@ -1,0 +1,121 @@
+package criconfig
+
+import (
+	"maps"
+	"strconv"
+	"strings"
+	"time"
+
+	corev1 "monoplane.dev/api/core/v1"
+)
+
+// Labels on sandboxes and containers.
+const (
+	LabelPodName       = "io.kubernetes.pod.name"
+	LabelPodNamespace  = "io.kubernetes.pod.namespace"
+	LabelPodUID        = "io.kubernetes.pod.uid"
+	LabelContainerName = "io.kubernetes.container.name"
+)
+
+// Annotations on containers.
+const (
+	AnnotationHash          = "io.kubernetes.container.hash"
+	AnnotationRestartCount  = "io.kubernetes.container.restartCount"
+	AnnotationMessagePath   = "io.kubernetes.container.terminationMessagePath"
+	AnnotationMessagePolicy = "io.kubernetes.container.terminationMessagePolicy"
+	// AnnotationRestartDelay holds the back-off that follows the instance, as a Go duration.
+	AnnotationRestartDelay = "monoplane.dev/restart-delay"
+)
+
+func podLabels(p *corev1.Pod, more int) map[string]string {
+	meta := p.GetMetadata()
+	m := make(map[string]string, 3+more)
+	m[LabelPodName], m[LabelPodNamespace], m[LabelPodUID] = meta.GetName(), meta.GetNamespace(), meta.GetUid()
+	return m
+}
+
+// sandboxLabels returns the pod's own labels and those that identify it, which win.
+func sandboxLabels(p *corev1.Pod) map[string]string {
+	own := podLabels(p, len(p.GetMetadata().GetLabels()))
+	for k, v := range p.GetMetadata().GetLabels() {
+		if _, taken := own[k]; !taken {
+			own[k] = v
+		}
+	}
+	return own
+}
+
+func containerLabels(p *corev1.Pod, name string) map[string]string {
+	m := podLabels(p, 1)
+	m[LabelContainerName] = name
+	return m
+}
+
+// Instance tells instances of a container apart.
+type Instance struct {
+	// Attempt is how often the container was started before.
+	Attempt uint32
+	// Hash tells definitions apart.
+	Hash string
+	// Delay is the back-off that follows.
+	Delay time.Duration
+}
+
+func containerAnnotations(c *corev1.Container, in Instance) map[string]string {
+	m := map[string]string{
+		AnnotationHash:         in.Hash,
+		AnnotationRestartCount: strconv.FormatUint(uint64(in.Attempt), 10),
+	}
+	if in.Delay > 0 {
+		m[AnnotationRestartDelay] = in.Delay.String()
+	}
+	if path := c.GetTerminationMessagePath(); path != "" {
+		m[AnnotationMessagePath] = path
+	}
+	if policy := c.GetTerminationMessagePolicy(); policy != "" {
+		m[AnnotationMessagePolicy] = policy
+	}
+	return m
+}
+
+// ParseInstance reads the annotations back. Malformed ones, which another program must have written, count
+// as missing.
+func ParseInstance(annotations map[string]string) Instance {
+	in := Instance{Hash: annotations[AnnotationHash]}
+	if n, err := strconv.ParseUint(annotations[AnnotationRestartCount], 10, 32); err == nil {
+		in.Attempt = uint32(n)
+	}
+	if d, err := time.ParseDuration(annotations[AnnotationRestartDelay]); err == nil && d > 0 {
+		in.Delay = d
+	}
+	return in
+}
+
+// sandboxAnnotations returns the pod's annotations. They are shared, not copied: objects are immutable.
+// What kubectl keeps for itself is left out, since it repeats the whole pod.
+func sandboxAnnotations(p *corev1.Pod) map[string]string {
+	const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
+	all := p.GetMetadata().GetAnnotations()
+	if _, there := all[lastApplied]; !there {
+		return all
+	}
+	all = maps.Clone(all)
+	delete(all, lastApplied)
+	return all
+}
+
+// PodDir returns the name of the pod's directory below the directory of all pods' logs, in the form that
+// log collectors know: NAMESPACE_NAME_UID.
+func PodDir(namespace, name, uid string) string {
+	return strings.Join([]string{namespace, name, uid}, "_")
+}
+
+// LogName returns the path of an instance's log file within the pod's directory.
+func LogName(container string, attempt uint32) string {
+	return container + "/" + strconv.FormatUint(uint64(attempt), 10) + ".log"
+}
+
+// MessageName returns the path of an instance's termination message within the pod's directory.
+func MessageName(container string, attempt uint32) string {
+	return container + "/" + strconv.FormatUint(uint64(attempt), 10) + ".termination"
+}

@@ -1,0 +1,72 @@
+package criconfig
+
+import (
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	corev1 "monoplane.dev/api/core/v1"
+	metav1 "monoplane.dev/api/meta/v1"
+	"monoplane.dev/codec/value"
+)
+
+// namespaces says which of the kernel's namespaces the pod shares with the node.
+func namespaces(p *corev1.Pod) *runtimeapi.NamespaceOption {
+	s := p.GetSpec()
+	// A process namespace is each container's own unless the pod says otherwise.
+	o := &runtimeapi.NamespaceOption{Pid: runtimeapi.NamespaceMode_CONTAINER}
+	if s.GetShareProcessNamespace() {
+		o.Pid = runtimeapi.NamespaceMode_POD
+	}
+	if s.GetHostPID() {
+		o.Pid = runtimeapi.NamespaceMode_NODE
+	}
+	if s.GetHostNetwork() {
+		o.Network = runtimeapi.NamespaceMode_NODE
+	}
+	if s.GetHostIPC() {
+		o.Ipc = runtimeapi.NamespaceMode_NODE
+	}
+	return o
+}
+
+// Bounds and units of the kernel's cgroup settings.
+const (
+	sharesPerCPU = 1024
+	minShares    = 2
+	maxShares    = 262144
+	quotaPeriod  = 100000 // microseconds
+	minQuota     = 1000
+)
+
+// resources returns the cgroup settings of a container: shares from the processor request, a quota and a memory
+// limit from the limits. A quantity that cannot be read counts as unset; the API refuses such pods. spec: CTR-10
+func resources(c *corev1.Container) *runtimeapi.LinuxContainerResources {
+	limits, requests := c.GetResources().GetLimits(), c.GetResources().GetRequests()
+	r := &runtimeapi.LinuxContainerResources{CpuShares: minShares, MemoryLimitInBytes: amount(limits, "memory")}
+	request := milli(requests, "cpu")
+	if _, set := requests["cpu"]; !set {
+		request = milli(limits, "cpu")
+	}
+	if request > 0 {
+		r.CpuShares = min(max(request*sharesPerCPU/1000, minShares), maxShares)
+	}
+	if limit := milli(limits, "cpu"); limit > 0 {
+		r.CpuPeriod, r.CpuQuota = quotaPeriod, max(limit*quotaPeriod/1000, minQuota)
+	}
+	return r
+}
+
+func amount(m map[string]*metav1.Quantity, name string) int64 {
+	q, err := value.Quantity(m[name])
+	if err != nil {
+		return 0
+	}
+	return max(0, q.Value())
+}
+
+func milli(m map[string]*metav1.Quantity, name string) int64 {
+	q, err := value.Quantity(m[name])
+	if err != nil {
+		return 0
+	}
+	return max(0, q.MilliValue())
+}

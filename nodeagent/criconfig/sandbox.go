@@ -1,0 +1,76 @@
+package criconfig
+
+import (
+	"path/filepath"
+
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	corev1 "monoplane.dev/api/core/v1"
+)
+
+// Sandbox returns the configuration of the pod's sandbox. logDir is the directory of all pods' logs, empty for
+// none.
+func Sandbox(p *corev1.Pod, attempt uint32, logDir string, f Facts) *runtimeapi.PodSandboxConfig {
+	meta := p.GetMetadata()
+	cfg := &runtimeapi.PodSandboxConfig{
+		Metadata: &runtimeapi.PodSandboxMetadata{
+			Name: meta.GetName(), Namespace: meta.GetNamespace(), Uid: meta.GetUid(), Attempt: attempt,
+		},
+		Hostname:     hostname(p, f),
+		PortMappings: ports(p),
+		Labels:       sandboxLabels(p),
+		Annotations:  sandboxAnnotations(p),
+		Linux: &runtimeapi.LinuxPodSandboxConfig{
+			SecurityContext: &runtimeapi.LinuxSandboxSecurityContext{NamespaceOptions: namespaces(p)},
+		},
+	}
+	if logDir != "" {
+		cfg.LogDirectory = filepath.Join(logDir, PodDir(meta.GetNamespace(), meta.GetName(), meta.GetUid()))
+	}
+	return cfg
+}
+
+// hostname returns the pod's host name: what the spec says, else its name cut to what a host name may be;
+// the node's own for pods on the node's network. spec: NET-1
+func hostname(p *corev1.Pod, f Facts) string {
+	const most = 63
+	spec := p.GetSpec()
+	name := p.GetMetadata().GetName()
+	switch {
+	case spec.GetHostname() != "":
+		name = spec.GetHostname()
+	case spec.GetHostNetwork() && f.NodeHostname != "":
+		return f.NodeHostname
+	}
+	if len(name) > most {
+		name = name[:most]
+		for len(name) > 0 && (name[len(name)-1] == '-' || name[len(name)-1] == '.') {
+			name = name[:len(name)-1]
+		}
+	}
+	return name
+}
+
+func ports(p *corev1.Pod) []*runtimeapi.PortMapping {
+	var out []*runtimeapi.PortMapping
+	for _, c := range p.GetSpec().GetContainers() {
+		for _, port := range c.GetPorts() {
+			out = append(out, &runtimeapi.PortMapping{
+				Protocol: protocol(port.GetProtocol()), ContainerPort: port.GetContainerPort(),
+				HostPort: port.GetHostPort(), HostIp: port.GetHostIP(),
+			})
+		}
+	}
+	return out
+}
+
+func protocol(name string) runtimeapi.Protocol {
+	switch name {
+	case "UDP":
+		return runtimeapi.Protocol_UDP
+	case "SCTP":
+		return runtimeapi.Protocol_SCTP
+	default:
+		return runtimeapi.Protocol_TCP
+	}
+}

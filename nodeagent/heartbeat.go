@@ -1,0 +1,153 @@
+package nodeagent
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	coordinationv1 "monoplane.dev/api/coordination/v1"
+	corev1 "monoplane.dev/api/core/v1"
+	metav1 "monoplane.dev/api/meta/v1"
+	"monoplane.dev/apierrors"
+	"monoplane.dev/codec/value"
+)
+
+// leaseNamespace holds the Leases of all nodes.
+const leaseNamespace = "kube-node-lease"
+
+// heartbeats renews the Lease and, when it is time or something has changed, the node's status. A node that has
+// vanished is registered again at once. It ends with ErrRefused when the API does not accept that. spec: NODE-1, NODE-7
+func (a *Agent) heartbeats(ctx context.Context) error {
+	// The agents of one process would all beat at the same instant.
+	offset := time.Duration(print(a.cfg.NodeName, 0) % uint64(a.cfg.HeartbeatInterval))
+	if !sleep(ctx, offset) {
+		return ctx.Err()
+	}
+	tick := time.NewTicker(a.cfg.HeartbeatInterval)
+	defer tick.Stop()
+	for written := now().Add(-offset); ; {
+		beat, cancel := context.WithTimeout(ctx, a.cfg.HeartbeatInterval)
+		wrote, err := a.beat(beat, now().Sub(written) >= a.cfg.StatusInterval)
+		cancel()
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case apierrors.Is(err, apierrors.NotFound):
+			a.cfg.Logger.Warn("the node has vanished; registering it again")
+			if err := a.register(ctx); err != nil {
+				return err
+			}
+			written = now()
+		case err != nil:
+			a.cfg.Logger.Warn("heartbeat failed", "error", err)
+		case wrote:
+			written = now()
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// beat is one heartbeat. It returns NotFound when the Node object does not exist.
+func (a *Agent) beat(ctx context.Context, due bool) (wrote bool, err error) {
+	if err := a.renewLease(ctx); err != nil {
+		return false, fmt.Errorf("lease: %w", err)
+	}
+	node, err := a.cfg.Client.Nodes.Get(ctx, &metav1.GetRequest{Name: a.cfg.NodeName, ResourceVersion: "0"})
+	if err != nil {
+		return false, err
+	}
+	if node, err = a.keepLabels(ctx, node); err != nil {
+		return false, fmt.Errorf("labels: %w", err)
+	}
+	if !due && !a.conditionsChanged(node) {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		a.node = node
+		return false, nil
+	}
+	err = a.writeNodeStatus(ctx, node)
+	return err == nil, err
+}
+
+// conditionsChanged reports whether the status of a condition is no longer what the API has.
+func (a *Agent) conditionsChanged(node *corev1.Node) bool {
+	have := make(map[string]string)
+	for _, c := range node.GetStatus().GetConditions() {
+		have[c.GetType()] = c.GetStatus()
+	}
+	var want corev1.NodeStatus
+	a.nodeConditions(&want)
+	for _, c := range want.GetConditions() {
+		if have[c.GetType()] != c.GetStatus() {
+			return true
+		}
+	}
+	return false
+}
+
+// renewLease writes the time into the node's Lease, which it makes if need be.
+func (a *Agent) renewLease(ctx context.Context) error {
+	a.mu.Lock()
+	last := a.lease
+	a.mu.Unlock()
+	var err error
+	if last == nil {
+		last, err = a.cfg.Client.Leases.Get(ctx, &metav1.GetRequest{Namespace: leaseNamespace, Name: a.cfg.NodeName})
+		if apierrors.Is(err, apierrors.NotFound) {
+			last, err = a.cfg.Client.Leases.Create(ctx, &coordinationv1.CreateLeaseRequest{
+				Namespace: leaseNamespace, Object: a.leaseNow(nil),
+			})
+			return a.keepLease(last, err)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	last, err = a.cfg.Client.Leases.Update(ctx, &coordinationv1.UpdateLeaseRequest{
+		Namespace: leaseNamespace, Name: a.cfg.NodeName, Object: a.leaseNow(last),
+	})
+	return a.keepLease(last, err)
+}
+
+// keepLease remembers the Lease for the next renewal; after an error it is read again.
+func (a *Agent) keepLease(l *coordinationv1.Lease, err error) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.lease = l; err != nil {
+		a.lease = nil
+		if apierrors.Is(err, apierrors.NotFound) {
+			// It was deleted between two renewals; NotFound of the heartbeat means the Node.
+			return apierrors.New(apierrors.Conflict, "the lease was deleted")
+		}
+	}
+	return err
+}
+
+func (a *Agent) leaseNow(last *coordinationv1.Lease) *coordinationv1.Lease {
+	l := &coordinationv1.Lease{
+		Metadata: &metav1.ObjectMeta{Namespace: leaseNamespace, Name: a.cfg.NodeName},
+		Spec: &coordinationv1.LeaseSpec{
+			HolderIdentity:       proto.String(a.cfg.NodeName),
+			LeaseDurationSeconds: proto.Int32(int32(a.cfg.LeaseDuration / time.Second)),
+			RenewTime:            value.MicroTime(now()),
+		},
+	}
+	if last != nil {
+		l.Metadata = proto.CloneOf(last.GetMetadata())
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.node != nil {
+		// The Lease goes when the Node goes.
+		l.Metadata.OwnerReferences = []*metav1.OwnerReference{{
+			ApiVersion: "v1", Kind: "Node", Name: a.cfg.NodeName, Uid: a.node.GetMetadata().GetUid(),
+		}}
+	}
+	return l
+}

@@ -1,0 +1,259 @@
+package nodeagent
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"time"
+
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	corev1 "monoplane.dev/api/core/v1"
+	metav1 "monoplane.dev/api/meta/v1"
+	"monoplane.dev/apierrors"
+	"monoplane.dev/nodeagent/criconfig"
+	"monoplane.dev/nodeagent/podstate"
+)
+
+// Deadlines of calls. A call to the runtime that should be quick gets runtimeTimeout; a stop gets it on top of its
+// grace period.
+const (
+	runtimeTimeout = 2 * time.Minute
+	sandboxTimeout = 4 * time.Minute
+	apiTimeout     = 30 * time.Second
+)
+
+// job carries out an action for one pod.
+type job struct {
+	agent  *Agent
+	pod    *corev1.Pod
+	podIPs []string
+}
+
+func (j job) do(ctx context.Context, action podstate.Action) podstate.Input {
+	switch action := action.(type) {
+	case podstate.Admit:
+		return j.agent.admit(ctx, j.pod)
+	case podstate.RunSandbox:
+		return j.runSandbox(ctx, action)
+	case podstate.StopContainer:
+		return j.stopContainer(ctx, action)
+	case podstate.StopSandbox:
+		return podstate.SandboxStopped{ID: action.ID, Err: text(j.stopSandbox(ctx, action.ID))}
+	case podstate.Observe:
+		seen, err := j.agent.observe(ctx, uidOf(j.pod))
+		return podstate.Observed{Seen: seen, Asked: true, Err: text(err)}
+	case podstate.RemoveContainer:
+		return podstate.ContainerRemoved{ID: action.ID, Err: text(j.removeContainer(ctx, action))}
+	case podstate.Remove:
+		return podstate.Removed{Err: text(j.remove(ctx, action))}
+	case podstate.WriteStatus:
+		return j.writeStatus(ctx, action.Pod)
+	case podstate.Lookup:
+		return j.lookup(ctx)
+	case podstate.DeletePod:
+		return j.deletePod(ctx)
+	default:
+		return podstate.Poke{}
+	}
+}
+
+// text returns what a user should read of an error of the runtime; empty for nil.
+func text(err error) string {
+	if err == nil {
+		return ""
+	}
+	if s, ok := status.FromError(err); ok && s.Message() != "" {
+		return s.Message()
+	}
+	return err.Error()
+}
+
+func (j job) podDir() string {
+	if j.agent.cfg.PodLogDir == "" {
+		return ""
+	}
+	meta := j.pod.GetMetadata()
+	return filepath.Join(j.agent.cfg.PodLogDir, criconfig.PodDir(meta.GetNamespace(), meta.GetName(), meta.GetUid()))
+}
+
+func (j job) facts() criconfig.Facts {
+	m := &j.agent.cfg.Machine
+	return criconfig.Facts{HostIPs: m.IPs, PodIPs: j.podIPs, NodeHostname: m.Hostname}
+}
+
+func (j job) runSandbox(ctx context.Context, action podstate.RunSandbox) podstate.Input {
+	ctx, cancel := context.WithTimeout(ctx, sandboxTimeout)
+	defer cancel()
+	if dir := j.podDir(); dir != "" {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return podstate.SandboxRun{Err: err.Error()}
+		}
+	}
+	cfg := criconfig.Sandbox(j.pod, action.Attempt, j.agent.cfg.PodLogDir, j.facts())
+	run, err := j.agent.cfg.Runtime.RunPodSandbox(ctx, &runtimeapi.RunPodSandboxRequest{Config: cfg})
+	if err != nil {
+		return podstate.SandboxRun{Err: text(err)}
+	}
+	got, err := j.agent.cfg.Runtime.PodSandboxStatus(ctx, &runtimeapi.PodSandboxStatusRequest{PodSandboxId: run.GetPodSandboxId()})
+	if err != nil {
+		return podstate.SandboxRun{Err: text(err)}
+	}
+	return podstate.SandboxRun{Sandbox: sandboxOf(got.GetStatus())}
+}
+
+func (j job) stopContainer(ctx context.Context, action podstate.StopContainer) podstate.Input {
+	ctx, cancel := context.WithTimeout(ctx, action.Timeout+runtimeTimeout)
+	defer cancel()
+	_, err := j.agent.cfg.Runtime.StopContainer(ctx, &runtimeapi.StopContainerRequest{
+		ContainerId: action.ID, Timeout: int64(action.Timeout / time.Second),
+	})
+	if err != nil && !notFound(err) {
+		return podstate.ContainerStopped{ID: action.ID, Err: text(err)}
+	}
+	in, err := j.agent.instance(ctx, action.ID, nil)
+	if err != nil && !notFound(err) {
+		return podstate.ContainerStopped{ID: action.ID, Err: text(err)}
+	}
+	if in.State == podstate.Running {
+		return podstate.ContainerStopped{ID: action.ID, Err: "the container still runs after it was stopped"}
+	}
+	return podstate.ContainerStopped{ID: action.ID, Instance: in}
+}
+
+func (j job) stopSandbox(ctx context.Context, id string) error {
+	ctx, cancel := context.WithTimeout(ctx, sandboxTimeout)
+	defer cancel()
+	_, err := j.agent.cfg.Runtime.StopPodSandbox(ctx, &runtimeapi.StopPodSandboxRequest{PodSandboxId: id})
+	if notFound(err) {
+		return nil
+	}
+	return err
+}
+
+func (j job) removeContainer(ctx context.Context, action podstate.RemoveContainer) error {
+	ctx, cancel := context.WithTimeout(ctx, runtimeTimeout)
+	defer cancel()
+	_, err := j.agent.cfg.Runtime.RemoveContainer(ctx, &runtimeapi.RemoveContainerRequest{ContainerId: action.ID})
+	if err != nil && !notFound(err) {
+		return err
+	}
+	dir := j.podDir()
+	if dir == "" || action.Index < 0 {
+		return nil
+	}
+	container := podstate.ContainerAt(j.pod, action.Index).GetName()
+	files, err := filepath.Glob(filepath.Join(dir, criconfig.LogName(container, action.Attempt)) + "*")
+	if err != nil {
+		return err
+	}
+	for _, f := range append(files, filepath.Join(dir, criconfig.MessageName(container, action.Attempt))) {
+		if err := os.Remove(f); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}
+
+// remove frees all that the pod holds on the node. spec: DEL-7
+func (j job) remove(ctx context.Context, action podstate.Remove) error {
+	ctx, cancel := context.WithTimeout(ctx, sandboxTimeout)
+	defer cancel()
+	for _, id := range action.Sandboxes {
+		_, err := j.agent.cfg.Runtime.RemovePodSandbox(ctx, &runtimeapi.RemovePodSandboxRequest{PodSandboxId: id})
+		if err != nil && !notFound(err) {
+			return err
+		}
+	}
+	if dir := j.podDir(); dir != "" {
+		return os.RemoveAll(dir)
+	}
+	return nil
+}
+
+// call runs one call to the API, a bounded number at a time.
+func (a *Agent) call(ctx context.Context, f func(ctx context.Context) error) error {
+	select {
+	case a.apiSlots <- struct{}{}:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	defer func() { <-a.apiSlots }()
+	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
+	defer cancel()
+	return f(ctx)
+}
+
+func (j job) writeStatus(ctx context.Context, p *corev1.Pod) podstate.Input {
+	var now *corev1.Pod
+	err := j.agent.call(ctx, func(ctx context.Context) (err error) {
+		now, err = j.agent.cfg.Client.Pods.UpdateStatus(ctx, &corev1.UpdatePodRequest{
+			Namespace: p.GetMetadata().GetNamespace(), Name: p.GetMetadata().GetName(), Object: p,
+		})
+		return err
+	})
+	switch {
+	case err == nil && uidOf(now) == uidOf(p):
+		return podstate.StatusWritten{Pod: now}
+	case err == nil, apierrors.Is(err, apierrors.NotFound), apierrors.Is(err, apierrors.Conflict):
+		return podstate.StatusWritten{Outcome: podstate.Conflict}
+	default:
+		j.warn(ctx, "status of a pod cannot be written", err)
+		return podstate.StatusWritten{Outcome: podstate.Failed}
+	}
+}
+
+// lookup asks the API, by a linearizable read, whether the pod is still this node's. spec: DEL-9
+func (j job) lookup(ctx context.Context) podstate.Input {
+	var now *corev1.Pod
+	err := j.agent.call(ctx, func(ctx context.Context) (err error) {
+		meta := j.pod.GetMetadata()
+		now, err = j.agent.cfg.Client.Pods.Get(ctx, &metav1.GetRequest{Namespace: meta.GetNamespace(), Name: meta.GetName()})
+		return err
+	})
+	switch {
+	case apierrors.Is(err, apierrors.NotFound), err == nil && uidOf(now) != uidOf(j.pod):
+		return podstate.LookedUp{Outcome: podstate.Missing}
+	case err != nil:
+		j.warn(ctx, "pod cannot be read", err)
+		return podstate.LookedUp{Outcome: podstate.Failed}
+	default:
+		return podstate.LookedUp{Pod: now}
+	}
+}
+
+// deletePod completes a graceful deletion. spec: DEL-7, DEL-11
+func (j job) deletePod(ctx context.Context) podstate.Input {
+	meta := j.pod.GetMetadata()
+	err := j.agent.call(ctx, func(ctx context.Context) error {
+		_, err := j.agent.cfg.Client.Pods.Delete(ctx, &metav1.DeleteRequest{
+			Namespace: meta.GetNamespace(), Name: meta.GetName(),
+			Options: &metav1.DeleteOptions{
+				GracePeriodSeconds: proto.Int64(0), Preconditions: &metav1.Preconditions{Uid: proto.String(meta.GetUid())},
+			},
+		})
+		return err
+	})
+	switch {
+	case err == nil:
+		return podstate.PodDeleted{}
+	case apierrors.Is(err, apierrors.NotFound):
+		return podstate.PodDeleted{Outcome: podstate.Missing}
+	case apierrors.Is(err, apierrors.Conflict):
+		return podstate.PodDeleted{Outcome: podstate.Conflict} // another uid, most likely: it is looked up
+	default:
+		j.warn(ctx, "pod cannot be deleted", err)
+		return podstate.PodDeleted{Outcome: podstate.Failed}
+	}
+}
+
+// warn logs a failed call; being told to stop is not a failure.
+func (j job) warn(ctx context.Context, what string, err error) {
+	if ctx.Err() == nil {
+		j.agent.cfg.Logger.Warn(what, "pod", name(j.pod), "uid", uidOf(j.pod), "error", err)
+	}
+}

@@ -1,0 +1,132 @@
+// Package machine says what the machine is that a node agent runs on: its capacity, its identity, its
+// addresses, and whether it runs out of something. It reads files of the kernel and asks nobody.
+//
+// What cannot be read is left out or zero; nothing here fails. On systems other than Linux only what the Go
+// runtime knows is reported. It does not measure pods.
+package machine
+
+import (
+	"net"
+	"os"
+	"runtime"
+	"strconv"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	corev1 "monoplane.dev/api/core/v1"
+	metav1 "monoplane.dev/api/meta/v1"
+	"monoplane.dev/codec/value"
+)
+
+// Facts describe a machine.
+type Facts struct {
+	// Hostname is the machine's own name.
+	Hostname string
+	// IPs are its addresses, the primary one first; the loopback address when it has no other.
+	IPs []string
+	// Capacity holds cpu, memory, ephemeral-storage and pods.
+	Capacity map[string]*metav1.Quantity
+	// Info is what the node's status says about the system. The agent adds the versions.
+	Info *corev1.NodeSystemInfo
+}
+
+// DefaultPods is how many pods a node takes.
+const DefaultPods = 110
+
+// Read returns the facts of this machine; dir is a directory on the file system that pods use.
+func Read(dir string) Facts {
+	f := Facts{
+		IPs: addresses(),
+		Info: &corev1.NodeSystemInfo{
+			OperatingSystem: runtime.GOOS, Architecture: runtime.GOARCH,
+			MachineID: machineID(), SystemUUID: systemUUID(), BootID: bootID(),
+			KernelVersion: kernelVersion(), OsImage: osImage(),
+		},
+	}
+	f.Hostname, _ = os.Hostname() // without one, pods on the node's network get their own names
+	f.Capacity = map[string]*metav1.Quantity{
+		"cpu":  value.NewQuantity(*resource.NewQuantity(int64(runtime.NumCPU()), resource.DecimalSI)),
+		"pods": value.NewQuantity(*resource.NewQuantity(DefaultPods, resource.DecimalSI)),
+	}
+	if total := memoryTotal(); total > 0 {
+		f.Capacity["memory"] = value.NewQuantity(*resource.NewQuantity(total, resource.BinarySI))
+	}
+	if total, _ := disk(dir); total > 0 {
+		f.Capacity["ephemeral-storage"] = value.NewQuantity(*resource.NewQuantity(total, resource.BinarySI))
+	}
+	return f
+}
+
+// Simulated returns the facts of a machine that does not exist, for simulated nodes: number n of its kind.
+func Simulated(name string, n int) Facts {
+	ip := net.IPv4(10, byte(192+n>>16), byte(n>>8), byte(n)).String()
+	quantity := func(s string) *metav1.Quantity { return &metav1.Quantity{String_: s} }
+	id := "simulated-" + strconv.Itoa(n)
+	return Facts{
+		Hostname: name, IPs: []string{ip},
+		Capacity: map[string]*metav1.Quantity{
+			"cpu": quantity("32"), "memory": quantity("256Gi"), "ephemeral-storage": quantity("1Ti"),
+			"pods": quantity(strconv.Itoa(DefaultPods)),
+		},
+		Info: &corev1.NodeSystemInfo{
+			MachineID: id, SystemUUID: id, BootID: id, KernelVersion: "simulated", OsImage: "simulated",
+			OperatingSystem: runtime.GOOS, Architecture: runtime.GOARCH,
+		},
+	}
+}
+
+// addresses returns the global unicast addresses of the interfaces that are up, IPv4 first.
+func addresses() []string {
+	var four, six []string
+	all, err := net.InterfaceAddrs()
+	if err != nil {
+		return []string{"127.0.0.1"}
+	}
+	for _, a := range all {
+		n, ok := a.(*net.IPNet)
+		if !ok || !n.IP.IsGlobalUnicast() {
+			continue
+		}
+		if n.IP.To4() != nil {
+			four = append(four, n.IP.String())
+		} else {
+			six = append(six, n.IP.String())
+		}
+	}
+	switch {
+	case len(four) > 0 && len(six) > 0:
+		return []string{four[0], six[0]} // one per family
+	case len(four) > 0:
+		return four[:1]
+	case len(six) > 0:
+		return six[:1]
+	default:
+		return []string{"127.0.0.1"}
+	}
+}
+
+// Pressure says what a machine runs out of.
+type Pressure struct {
+	// Memory: less than 100 MiB is available. Disk: less than a tenth is free. PIDs: less than a tenth is free.
+	Memory, Disk, PIDs bool
+}
+
+const (
+	memoryFloor = 100 << 20
+	tenth       = 10
+)
+
+// ReadPressure returns the state of this machine; dir is as for Read.
+func ReadPressure(dir string) Pressure {
+	var p Pressure
+	if free := memoryAvailable(); free > 0 {
+		p.Memory = free < memoryFloor
+	}
+	if total, free := disk(dir); total > 0 {
+		p.Disk = free < total/tenth
+	}
+	if limit, used := pids(); limit > 0 {
+		p.PIDs = limit-used < limit/tenth
+	}
+	return p
+}

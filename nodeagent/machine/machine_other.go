@@ -1,0 +1,22 @@
+//go:build !linux
+
+package machine
+
+import "os"
+
+func machineID() string {
+	name, err := os.Hostname()
+	if err != nil {
+		return ""
+	}
+	return name
+}
+
+func systemUUID() string              { return machineID() }
+func bootID() string                  { return "" }
+func kernelVersion() string           { return "" }
+func osImage() string                 { return "" }
+func memoryTotal() int64              { return 0 }
+func memoryAvailable() int64          { return 0 }
+func disk(string) (total, free int64) { return 0, 0 }
+func pids() (limit, used int64)       { return 0, 0 }

@@ -1,0 +1,199 @@
+package nodeagent
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"runtime"
+
+	"google.golang.org/protobuf/proto"
+
+	corev1 "monoplane.dev/api/core/v1"
+	metav1 "monoplane.dev/api/meta/v1"
+	"monoplane.dev/apierrors"
+	"monoplane.dev/codec/value"
+	"monoplane.dev/nodeagent/machine"
+)
+
+// Labels that the agent keeps on its node. spec: NODE-6
+const (
+	labelHostname = "kubernetes.io/hostname"
+	labelOS       = "kubernetes.io/os"
+	labelArch     = "kubernetes.io/arch"
+)
+
+// register makes the API know the node, and its Lease, as they are now. It tries until it succeeds; ErrRefused when
+// the API says that this machine may not be the node. spec: NODE-1, NODE-7
+func (a *Agent) register(ctx context.Context) error {
+	err := retry(ctx, func(ctx context.Context) error {
+		err := a.registerOnce(ctx)
+		if apierrors.Is(err, apierrors.Forbidden) || apierrors.Is(err, apierrors.Invalid) || apierrors.Is(err, apierrors.Unauthorized) {
+			return fmt.Errorf("%w: %w", ErrRefused, err)
+		}
+		if err != nil && ctx.Err() == nil {
+			a.cfg.Logger.Warn("the node cannot be registered", "error", err)
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return retry(ctx, a.renewLease)
+}
+
+func (a *Agent) registerOnce(ctx context.Context) error {
+	want := a.nodeObject()
+	have, err := a.cfg.Client.Nodes.Create(ctx, &corev1.CreateNodeRequest{Object: want})
+	if apierrors.Is(err, apierrors.AlreadyExists) {
+		have, err = a.readNode(ctx)
+	}
+	if err != nil {
+		return err
+	}
+	if have, err = a.keepLabels(ctx, have); err != nil {
+		return err
+	}
+	return a.writeNodeStatus(ctx, have)
+}
+
+// refused empties the node, because the API does not take it for the node it claims to be. spec: NODE-7
+func (a *Agent) refused(ctx context.Context, err error) error {
+	a.cfg.Logger.Error("the API server refuses this node; stopping its pods", "error", err)
+	if stop := a.StopPods(ctx, nil); stop != nil {
+		return stop
+	}
+	return err
+}
+
+func (a *Agent) nodeLabels() map[string]string {
+	labels := map[string]string{labelHostname: a.cfg.NodeName, labelOS: runtime.GOOS, labelArch: runtime.GOARCH}
+	if info := a.cfg.Machine.Info; info != nil {
+		labels[labelOS], labels[labelArch] = info.GetOperatingSystem(), info.GetArchitecture()
+	}
+	maps.Copy(labels, a.cfg.Labels)
+	return labels
+}
+
+// nodeObject returns the node as it is registered first.
+func (a *Agent) nodeObject() *corev1.Node {
+	return &corev1.Node{
+		Metadata: &metav1.ObjectMeta{Name: a.cfg.NodeName, Labels: a.nodeLabels()},
+		Spec:     &corev1.NodeSpec{Taints: a.cfg.Taints},
+		Status:   a.nodeStatus(nil),
+	}
+}
+
+// keepLabels sets those of the agent's labels that are missing or differ.
+func (a *Agent) keepLabels(ctx context.Context, have *corev1.Node) (*corev1.Node, error) {
+	missing := false
+	for k, v := range a.nodeLabels() {
+		if got, ok := have.GetMetadata().GetLabels()[k]; !ok || got != v {
+			missing = true
+		}
+	}
+	if !missing {
+		return have, nil
+	}
+	want := proto.CloneOf(have)
+	if want.Metadata.Labels == nil {
+		want.Metadata.Labels = make(map[string]string)
+	}
+	maps.Copy(want.Metadata.Labels, a.nodeLabels())
+	return a.cfg.Client.Nodes.Update(ctx, &corev1.UpdateNodeRequest{Name: a.cfg.NodeName, Object: want})
+}
+
+// writeNodeStatus brings the status of the node up to date and remembers the node.
+func (a *Agent) writeNodeStatus(ctx context.Context, have *corev1.Node) error {
+	status := a.nodeStatus(have.GetStatus())
+	if !proto.Equal(status, have.GetStatus()) {
+		want := &corev1.Node{Metadata: proto.CloneOf(have.GetMetadata()), Spec: proto.CloneOf(have.GetSpec()), Status: status}
+		var err error
+		have, err = a.cfg.Client.Nodes.UpdateStatus(ctx, &corev1.UpdateNodeRequest{Name: a.cfg.NodeName, Object: want})
+		if err != nil {
+			return err
+		}
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.node = have
+	return nil
+}
+
+// nodeStatus returns the status that the node should have; old, which may be nil, keeps what others write and
+// the times of transitions. spec: NODE-1
+func (a *Agent) nodeStatus(old *corev1.NodeStatus) *corev1.NodeStatus {
+	s := proto.CloneOf(old)
+	if s == nil {
+		s = &corev1.NodeStatus{}
+	}
+	m := &a.cfg.Machine
+	s.Capacity, s.Allocatable = copyQuantities(m.Capacity), copyQuantities(m.Capacity)
+	s.NodeInfo = proto.CloneOf(m.Info)
+	s.Addresses = nil
+	for _, ip := range m.IPs {
+		s.Addresses = append(s.Addresses, &corev1.NodeAddress{Type: "InternalIP", Address: ip})
+	}
+	host := m.Hostname
+	if host == "" {
+		host = a.cfg.NodeName
+	}
+	s.Addresses = append(s.Addresses, &corev1.NodeAddress{Type: "Hostname", Address: host})
+	if s.DaemonEndpoints == nil {
+		s.DaemonEndpoints = &corev1.NodeDaemonEndpoints{KubeletEndpoint: &corev1.DaemonEndpoint{}}
+	}
+	a.nodeConditions(s)
+	return s
+}
+
+func copyQuantities(m map[string]*metav1.Quantity) map[string]*metav1.Quantity {
+	out := make(map[string]*metav1.Quantity, len(m))
+	for k, q := range m {
+		out[k] = &metav1.Quantity{String_: q.GetString_()}
+	}
+	return out
+}
+
+func (a *Agent) nodeConditions(s *corev1.NodeStatus) {
+	var p machine.Pressure
+	if !a.cfg.Simulated {
+		p = machine.ReadPressure(a.cfg.DataDir)
+	}
+	for _, c := range []struct {
+		kind        string
+		on          bool
+		yes, no     string
+		yesMsg, msg string
+	}{
+		{"MemoryPressure", p.Memory, "KubeletHasInsufficientMemory", "KubeletHasSufficientMemory",
+			"the node has little memory available", "the node has sufficient memory available"},
+		{"DiskPressure", p.Disk, "KubeletHasDiskPressure", "KubeletHasNoDiskPressure",
+			"the node has little disk space available", "the node has no disk pressure"},
+		{"PIDPressure", p.PIDs, "KubeletHasInsufficientPID", "KubeletHasSufficientPID",
+			"the node has few process ids available", "the node has sufficient process ids available"},
+		{"Ready", true, "KubeletReady", "", "the agent posts that it is ready", ""},
+	} {
+		status, reason, message := "False", c.no, c.msg
+		if c.on {
+			status, reason, message = "True", c.yes, c.yesMsg
+		}
+		setNodeCondition(s, c.kind, status, reason, message)
+	}
+}
+
+func setNodeCondition(s *corev1.NodeStatus, kind, status, reason, message string) {
+	var c *corev1.NodeCondition
+	for _, have := range s.GetConditions() {
+		if have.GetType() == kind {
+			c = have
+		}
+	}
+	if c == nil {
+		c = &corev1.NodeCondition{Type: kind}
+		s.Conditions = append(s.Conditions, c)
+	}
+	at := value.Time(now())
+	if c.Status != status {
+		c.LastTransitionTime = at
+	}
+	c.Status, c.Reason, c.Message, c.LastHeartbeatTime = status, reason, message, at
+}

@@ -1,0 +1,217 @@
+package nodeagent
+
+import (
+	"context"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"monoplane.dev/nodeagent/criconfig"
+	"monoplane.dev/nodeagent/podlog"
+	"monoplane.dev/nodeagent/podstate"
+)
+
+func now() time.Time { return time.Now() }
+
+func notFound(err error) bool { return status.Code(err) == codes.NotFound }
+
+// observe returns all that the runtime has of one pod.
+func (a *Agent) observe(ctx context.Context, uid string) (podstate.Observation, error) {
+	ctx, cancel := context.WithTimeout(ctx, runtimeTimeout)
+	defer cancel()
+	all, err := a.observeAll(ctx, map[string]string{criconfig.LabelPodUID: uid})
+	if err != nil || all[uid] == nil {
+		return podstate.Observation{}, err
+	}
+	return all[uid].Observation, nil
+}
+
+// local is what the runtime has of one pod.
+type local struct {
+	podstate.Observation
+
+	namespace, name string
+}
+
+// observeAll returns what the runtime has of all pods whose labels match, by uid. Containers are listed before
+// sandboxes, so that a container's sandbox is in the answer unless it is gone.
+func (a *Agent) observeAll(ctx context.Context, labels map[string]string) (map[string]*local, error) {
+	containers, err := a.cfg.Runtime.ListContainers(ctx, &runtimeapi.ListContainersRequest{
+		Filter: &runtimeapi.ContainerFilter{LabelSelector: labels},
+	})
+	if err != nil {
+		return nil, err
+	}
+	sandboxes, err := a.cfg.Runtime.ListPodSandbox(ctx, &runtimeapi.ListPodSandboxRequest{
+		Filter: &runtimeapi.PodSandboxFilter{LabelSelector: labels},
+	})
+	if err != nil {
+		return nil, err
+	}
+	out := make(map[string]*local)
+	entry := func(labels map[string]string) *local {
+		uid := labels[criconfig.LabelPodUID]
+		if out[uid] == nil {
+			out[uid] = &local{namespace: labels[criconfig.LabelPodNamespace], name: labels[criconfig.LabelPodName]}
+		}
+		return out[uid]
+	}
+	for _, s := range sandboxes.GetItems() {
+		if s.GetLabels()[criconfig.LabelPodUID] == "" {
+			continue // not a pod of ours
+		}
+		box, err := a.sandboxStatus(ctx, s)
+		if notFound(err) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		e := entry(s.GetLabels())
+		e.Sandboxes = append(e.Sandboxes, box)
+	}
+	for _, c := range containers.GetContainers() {
+		if c.GetLabels()[criconfig.LabelPodUID] == "" {
+			continue
+		}
+		in, err := a.instance(ctx, c.GetId(), nil)
+		if notFound(err) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		in.SandboxID = c.GetPodSandboxId()
+		e := entry(c.GetLabels())
+		e.Instances = append(e.Instances, in)
+	}
+	return out, nil
+}
+
+// sandboxStatus returns a sandbox that was listed; only ready ones are asked for their addresses.
+func (a *Agent) sandboxStatus(ctx context.Context, s *runtimeapi.PodSandbox) (podstate.Sandbox, error) {
+	if s.GetState() != runtimeapi.PodSandboxState_SANDBOX_READY {
+		return podstate.Sandbox{ID: s.GetId(), Attempt: s.GetMetadata().GetAttempt()}, nil
+	}
+	got, err := a.cfg.Runtime.PodSandboxStatus(ctx, &runtimeapi.PodSandboxStatusRequest{PodSandboxId: s.GetId()})
+	if err != nil {
+		return podstate.Sandbox{}, err
+	}
+	return sandboxOf(got.GetStatus()), nil
+}
+
+func sandboxOf(s *runtimeapi.PodSandboxStatus) podstate.Sandbox {
+	out := podstate.Sandbox{
+		ID: s.GetId(), Attempt: s.GetMetadata().GetAttempt(),
+		Ready: s.GetState() == runtimeapi.PodSandboxState_SANDBOX_READY,
+	}
+	if ip := s.GetNetwork().GetIp(); ip != "" {
+		out.IPs = append(out.IPs, ip)
+		for _, more := range s.GetNetwork().GetAdditionalIps() {
+			out.IPs = append(out.IPs, more.GetIp())
+		}
+	}
+	return out
+}
+
+// instance asks for one container. Info, if not nil, gets what the runtime says beyond the standard.
+func (a *Agent) instance(ctx context.Context, id string, info func(map[string]string)) (podstate.Instance, error) {
+	got, err := a.cfg.Runtime.ContainerStatus(ctx, &runtimeapi.ContainerStatusRequest{ContainerId: id, Verbose: info != nil})
+	if err != nil {
+		return podstate.Instance{}, err
+	}
+	if info != nil && len(got.GetInfo()) > 0 {
+		info(got.GetInfo())
+	}
+	return a.instanceOf(got.GetStatus()), nil
+}
+
+func (a *Agent) instanceOf(s *runtimeapi.ContainerStatus) podstate.Instance {
+	kept := criconfig.ParseInstance(s.GetAnnotations())
+	in := podstate.Instance{
+		ID: s.GetId(), Name: s.GetMetadata().GetName(), Attempt: s.GetMetadata().GetAttempt(),
+		StartedAt: unixNano(s.GetStartedAt()), Image: s.GetImage().GetImage(), ImageID: s.GetImageRef(),
+		Hash: kept.Hash, Delay: kept.Delay,
+	}
+	if user := s.GetImage().GetUserSpecifiedImage(); user != "" {
+		in.Image = user
+	}
+	switch s.GetState() {
+	case runtimeapi.ContainerState_CONTAINER_CREATED:
+		in.State = podstate.Created
+	case runtimeapi.ContainerState_CONTAINER_EXITED:
+		in.State, in.FinishedAt = podstate.Exited, unixNano(s.GetFinishedAt())
+		in.ExitCode, in.Reason, in.Message = s.GetExitCode(), s.GetReason(), strings.ToValidUTF8(a.terminationMessage(s), "?")
+	default: // unknown may well run
+		in.State = podstate.Running
+	}
+	return in
+}
+
+func unixNano(n int64) time.Time {
+	if n <= 0 {
+		return time.Time{}
+	}
+	return time.Unix(0, n)
+}
+
+// Bounds of termination messages. spec: CTR-1
+const (
+	maxMessage  = 4096
+	maxLogTail  = 2048
+	maxLogLines = 80
+)
+
+// terminationMessage returns what the process left in its message file, or the end of its log if it asked for
+// that and failed, or what the runtime says.
+func (a *Agent) terminationMessage(s *runtimeapi.ContainerStatus) string {
+	if a.cfg.PodLogDir == "" {
+		return s.GetMessage()
+	}
+	path := s.GetAnnotations()[criconfig.AnnotationMessagePath]
+	for _, m := range s.GetMounts() {
+		if path != "" && m.GetContainerPath() == path && a.ownFile(m.GetHostPath()) {
+			if msg := head(m.GetHostPath(), maxMessage); msg != "" {
+				return msg
+			}
+		}
+	}
+	failed := s.GetExitCode() != 0 && s.GetMessage() == ""
+	if failed && s.GetAnnotations()[criconfig.AnnotationMessagePolicy] == "FallbackToLogsOnError" && a.ownFile(s.GetLogPath()) {
+		return podlog.Last(s.GetLogPath(), maxLogLines, maxLogTail)
+	}
+	return s.GetMessage()
+}
+
+// ownFile reports whether a path that the runtime reports is below the directory of the pods' logs: nothing else
+// is read on its word.
+func (a *Agent) ownFile(path string) bool {
+	rel, err := filepath.Rel(a.cfg.PodLogDir, path)
+	return err == nil && filepath.IsLocal(rel)
+}
+
+// head returns the beginning of a regular file; empty when there is nothing to read. The container's processes
+// may have put something else in the file's place: links are not followed and pipes not waited for.
+func head(path string, most int64) string {
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0) //nolint:gosec // checked by ownFile
+	if err != nil {
+		return ""
+	}
+	defer func() { _ = f.Close() }()
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		return ""
+	}
+	data, err := io.ReadAll(io.LimitReader(f, most))
+	if err != nil {
+		return ""
+	}
+	return string(data)
+}

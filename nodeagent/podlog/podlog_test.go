@@ -1,0 +1,192 @@
+package podlog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+const sample = "2026-01-01T00:00:01Z stdout F one\n" +
+	"2026-01-01T00:00:02Z stderr F two\n" +
+	"this is not a line of a log\n" +
+	"2026-01-01T00:00:03Z stdout P thr\n" +
+	"2026-01-01T00:00:03.5Z stdout F ee\n" +
+	"2026-01-01T00:00:04Z stdout F \n" +
+	"2026-01-01T00:00:05Z stdout F five\n"
+
+func write(t *testing.T, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "0.log")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func never() bool { return false }
+
+// spec: CTR-8
+func TestRead(t *testing.T) {
+	path := write(t, sample)
+	all := Options{Tail: -1, Limit: -1}
+	for name, c := range map[string]struct {
+		edit func(*Options)
+		want string
+	}{
+		"all":        {func(*Options) {}, "one\ntwo\nthree\n\nfive\n"},
+		"tail":       {func(o *Options) { o.Tail = 2 }, "\nfive\n"},
+		"tail 0":     {func(o *Options) { o.Tail = 0 }, ""},
+		"tail many":  {func(o *Options) { o.Tail = 100 }, "one\ntwo\nthree\n\nfive\n"},
+		"limit":      {func(o *Options) { o.Limit = 6 }, "one\ntw"},
+		"limit 0":    {func(o *Options) { o.Limit = 0 }, ""},
+		"stderr":     {func(o *Options) { o.Stream = "stderr" }, "two\n"},
+		"since":      {func(o *Options) { o.Since = time.Date(2026, 1, 1, 0, 0, 4, 0, time.UTC) }, "\nfive\n"},
+		"timestamps": {func(o *Options) { o.Timestamps, o.Tail = true, 4 }, "2026-01-01T00:00:03Z three\n2026-01-01T00:00:04Z \n2026-01-01T00:00:05Z five\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := all
+			c.edit(&o)
+			var got strings.Builder
+			if err := Read(t.Context(), path, o, never, func(b []byte) error { got.Write(b); return nil }); err != nil {
+				t.Fatal(err)
+			}
+			if got.String() != c.want {
+				t.Errorf("got %q, want %q", got.String(), c.want)
+			}
+		})
+	}
+}
+
+// A log that is written, rotated and ended while it is followed is read whole.
+func TestFollow(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		path := filepath.Join(dir, "0.log")
+		running := true
+		var got strings.Builder
+		done := make(chan error, 1)
+		go func() {
+			done <- Read(t.Context(), path, Options{Follow: true, Tail: 1, Limit: -1}, func() bool { return running },
+				func(b []byte) error { got.Write(b); return nil })
+		}()
+		time.Sleep(time.Second) // the file is not there yet
+		var want strings.Builder
+		add := func(text string) {
+			f, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = f.Close() }()
+			if _, err := f.WriteString(text); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for i := range 100 {
+			if i%30 == 29 {
+				if err := Rotate(path, 1, 2, time.Now(), func() error { return nil }); err != nil {
+					t.Fatal(err)
+				}
+			}
+			line := fmt.Sprintf("2026-01-01T00:00:01Z stdout F line %d", i)
+			add(line[:20])
+			time.Sleep(150 * time.Millisecond)
+			add(line[20:] + "\n")
+			fmt.Fprintf(&want, "line %d\n", i)
+			time.Sleep(150 * time.Millisecond)
+		}
+		add("2026-01-01T00:00:01Z stdout F last\n")
+		running = false
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+		if got.String() != want.String()+"last\n" {
+			t.Errorf("got %q", got.String())
+		}
+	})
+}
+
+func TestReadEnds(t *testing.T) {
+	path := write(t, sample)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	err := Read(ctx, path, Options{Follow: true, Tail: -1, Limit: -1}, func() bool { return true }, func([]byte) error { return nil })
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+	full := errors.New("full")
+	err = Read(t.Context(), path, Options{Tail: -1, Limit: -1}, never, func([]byte) error { return full })
+	if !errors.Is(err, full) {
+		t.Errorf("got %v", err)
+	}
+	if err := Read(t.Context(), filepath.Join(t.TempDir(), "none"), Options{Tail: 5, Limit: -1}, never, func([]byte) error { return nil }); err != nil {
+		t.Errorf("a missing file: %v", err)
+	}
+}
+
+// spec: CTR-1
+func TestLast(t *testing.T) {
+	if got := Last(write(t, sample), 2, 100); got != "\nfive\n" {
+		t.Errorf("got %q", got)
+	}
+	if got := Last(write(t, sample), 80, 6); got != "\nfive\n" {
+		t.Errorf("got %q", got)
+	}
+	if got := Last("/none", 80, 6); got != "" {
+		t.Errorf("got %q", got)
+	}
+}
+
+// spec: CTR-8
+func TestRotate(t *testing.T) {
+	path := write(t, sample)
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	reopened := 0
+	reopen := func() error {
+		reopened++
+		return os.WriteFile(path, []byte(sample), 0o600)
+	}
+	if err := Rotate(path, 1<<20, 3, now, reopen); err != nil || reopened != 0 {
+		t.Errorf("a small log was rotated: %v", err)
+	}
+	for i := range 5 {
+		if err := Rotate(path, 10, 3, now.Add(time.Duration(i)*time.Second), reopen); err != nil {
+			t.Fatal(err)
+		}
+	}
+	files, err := filepath.Glob(path + "*")
+	if err != nil || len(files) != 3 || reopened != 5 {
+		t.Errorf("%v are left, %v", files, err)
+	}
+	if err := Rotate(path, 10, 3, now.Add(time.Hour), func() error { return errors.New("busy") }); err == nil {
+		t.Error("no error")
+	}
+	if data, err := os.ReadFile(path); err != nil || string(data) != sample {
+		t.Errorf("the log was not moved back: %v", err)
+	}
+}
+
+func FuzzRead(f *testing.F) {
+	f.Add([]byte(sample), int64(2), int64(7))
+	f.Add([]byte("\n\n\n"), int64(1), int64(-1))
+	dir := f.TempDir()
+	f.Fuzz(func(t *testing.T, data []byte, tail, limit int64) {
+		path := filepath.Join(dir, "f.log")
+		if err := os.WriteFile(path, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		n := int64(0)
+		err := Read(t.Context(), path, Options{Tail: tail, Limit: limit, Timestamps: true}, never, func(b []byte) error {
+			n += int64(len(b))
+			return nil
+		})
+		if err != nil || limit >= 0 && n > limit {
+			t.Fatalf("%d bytes, %v", n, err)
+		}
+	})
+}

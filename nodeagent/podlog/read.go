@@ -1,0 +1,254 @@
+package podlog
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"os"
+	"time"
+)
+
+// Options choose what of a log is read.
+type Options struct {
+	// Follow goes on until the container has ended and all of its log is read.
+	Follow bool
+	// Timestamps puts its time before every line.
+	Timestamps bool
+	// Since leaves out older lines; zero for none.
+	Since time.Time
+	// Tail is the number of lines from the end to begin with; negative for all.
+	Tail int64
+	// Limit is the number of bytes after which to stop; negative for none.
+	Limit int64
+	// Stream is "stdout" or "stderr"; empty for both.
+	Stream string
+}
+
+const (
+	pollInterval = 100 * time.Millisecond
+	chunk        = 32 << 10
+	// maxLine bounds what is held of one line; runtimes split lines at 16 KiB.
+	maxLine = 1 << 20
+)
+
+// Read hands the log at path to out, in pieces. Running says whether the container may still write; it is asked
+// while following. The bytes given to out are not used again.
+func Read(ctx context.Context, path string, o Options, running func() bool, out func([]byte) error) error {
+	r := &reader{options: o, out: out, lineStart: true, left: o.Limit}
+	defer r.close()
+	tail := o.Tail
+	for {
+		ends := !o.Follow || !running() // before the read: what is written until then must be seen
+		if r.file == nil {
+			if err := r.open(path, tail); err != nil {
+				return err
+			}
+			if r.file != nil {
+				tail = -1 // later files are read from their beginning
+			}
+		}
+		if err := r.drain(ctx); err != nil {
+			if errors.Is(err, errLimit) {
+				return nil
+			}
+			return err
+		}
+		if r.rotated(path) {
+			r.close()
+			continue
+		}
+		if ends {
+			return nil
+		}
+		t := time.NewTimer(pollInterval)
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			t.Stop()
+			return ctx.Err()
+		}
+	}
+}
+
+var errLimit = errors.New("as many bytes as were asked for have been read")
+
+type reader struct {
+	options Options
+	out     func([]byte) error
+
+	file *os.File
+	buf  *bufio.Reader
+	// line holds the beginning of a line whose end is not there yet.
+	line []byte
+	// lineStart: the next text begins a line.
+	lineStart bool
+	// pending is what has not been handed out.
+	pending []byte
+	left    int64
+}
+
+// open opens the file if it exists.
+func (r *reader) open(path string, tail int64) error {
+	f, err := os.Open(path) //nolint:gosec // the agent made the path
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	at, err := tailStart(f, tail)
+	if err == nil {
+		_, err = f.Seek(at, io.SeekStart)
+	}
+	if err != nil {
+		_ = f.Close()
+		return err
+	}
+	r.file, r.line = f, nil
+	if r.buf == nil {
+		r.buf = bufio.NewReaderSize(f, chunk)
+	} else {
+		r.buf.Reset(f)
+	}
+	return nil
+}
+
+func (r *reader) close() {
+	if r.file != nil {
+		_ = r.file.Close()
+		r.file = nil
+	}
+}
+
+// drain hands out all lines up to the end of the file.
+func (r *reader) drain(ctx context.Context) error {
+	if r.file == nil {
+		return nil
+	}
+	for {
+		piece, err := r.buf.ReadSlice('\n')
+		r.line = append(r.line, piece...)
+		switch {
+		case err == nil:
+			if e := r.take(bytes.TrimSuffix(r.line, []byte{'\n'})); e != nil {
+				return e
+			}
+			r.line = r.line[:0]
+		case errors.Is(err, bufio.ErrBufferFull):
+			if len(r.line) > maxLine {
+				r.line = r.line[:maxLine] // the rest of this line is dropped
+			}
+		case errors.Is(err, io.EOF):
+			return r.flush()
+		default:
+			return err
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+	}
+}
+
+// take adds a line to what is handed out, if it was asked for.
+func (r *reader) take(line []byte) error {
+	e, ok := parse(line)
+	if !ok || e.time.Before(r.options.Since) || r.options.Stream != "" && e.stream != r.options.Stream {
+		return nil
+	}
+	if r.options.Timestamps && r.lineStart {
+		r.pending = append(append(r.pending, e.stamp...), ' ')
+	}
+	r.pending = append(r.pending, e.text...)
+	if r.lineStart = !e.part; r.lineStart {
+		r.pending = append(r.pending, '\n')
+	}
+	if len(r.pending) >= chunk || r.left >= 0 && int64(len(r.pending)) >= r.left {
+		return r.flush()
+	}
+	return nil
+}
+
+// flush hands out what is pending.
+func (r *reader) flush() error {
+	data := r.pending
+	r.pending = nil
+	full := r.left >= 0 && int64(len(data)) >= r.left
+	if full {
+		data = data[:r.left]
+	}
+	if len(data) > 0 {
+		if err := r.out(data); err != nil {
+			return err
+		}
+		if r.left >= 0 {
+			r.left -= int64(len(data))
+		}
+	}
+	if full {
+		return errLimit
+	}
+	return nil
+}
+
+// rotated reports whether path is another file by now.
+func (r *reader) rotated(path string) bool {
+	if r.file == nil {
+		return false
+	}
+	have, err := r.file.Stat()
+	if err != nil {
+		return false
+	}
+	now, err := os.Stat(path)
+	return err == nil && !os.SameFile(have, now)
+}
+
+// tailStart returns where the last n lines of f begin; 0 for a negative n.
+func tailStart(f *os.File, n int64) (int64, error) {
+	if n < 0 {
+		return 0, nil
+	}
+	end, err := f.Seek(0, io.SeekEnd)
+	if err != nil {
+		return 0, err
+	}
+	if n == 0 {
+		return end, nil
+	}
+	block := make([]byte, 4<<10)
+	for at, lines := end, int64(0); at > 0; {
+		size := min(int64(len(block)), at)
+		at -= size
+		if _, err := f.ReadAt(block[:size], at); err != nil {
+			return 0, err
+		}
+		for i := size - 1; i >= 0; i-- {
+			if block[i] != '\n' || at+i == end-1 {
+				continue // the last line's own end does not count
+			}
+			if lines++; lines == n {
+				return at + i + 1, nil
+			}
+		}
+	}
+	return 0, nil
+}
+
+// Last returns the text of the last lines of a log, at most so many bytes from its end; empty when it cannot be
+// read.
+func Last(path string, lines, most int64) string {
+	var text []byte
+	err := Read(context.Background(), path, Options{Tail: lines, Limit: -1}, func() bool { return false }, func(b []byte) error {
+		text = append(text, b...)
+		if int64(len(text)) > most {
+			text = bytes.Clone(text[int64(len(text))-most:])
+		}
+		return nil
+	})
+	if err != nil {
+		return ""
+	}
+	return string(bytes.ToValidUTF8(text, []byte("?")))
+}

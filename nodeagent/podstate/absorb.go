@@ -1,0 +1,229 @@
+package podstate
+
+import (
+	"fmt"
+	"time"
+
+	corev1 "monoplane.dev/api/core/v1"
+)
+
+// absorb takes a fact into the state.
+func (m *Machine) absorb(in Input) {
+	p := &m.host.Policy
+	switch in := in.(type) {
+	case Start, Tick:
+	case Changed:
+		m.take(in.Pod)
+	case Absent:
+		m.absent = true
+		if m.removed {
+			m.vanished = true // nothing depends on it any more
+		}
+	case NodeStopping:
+		m.nodeStops = true
+	case Evict:
+		if m.life < Stopped && m.end.reason == "" {
+			m.end = ending{reason: in.Reason, message: in.Message, grace: in.Grace}
+		}
+	case Poke:
+		m.observeAgain = true
+	case Observed:
+		m.observed(in)
+	case Admission:
+		m.admitted(in)
+	case SandboxRun:
+		m.sandboxRun(in)
+	case ContainerRun:
+		m.containerRun(in)
+	case ContainerStopped:
+		m.containerStopped(in)
+	case SandboxStopped:
+		m.sandboxStopped(in)
+	case ContainerRemoved:
+		m.containerRemoved(in)
+	case Removed:
+		if in.Err != "" {
+			m.remove.failed(m.now, p.RuntimeDelay, p.RuntimeDelayMax)
+			return
+		}
+		m.remove.done()
+		m.removed = true
+	case StatusWritten:
+		m.answered(&m.write, in.Outcome, in.Pod)
+	case LookedUp:
+		m.lookedUp(in)
+	case PodDeleted:
+		m.podDeleted(in)
+	}
+}
+
+// take replaces the API object by a newer one.
+func (m *Machine) take(p *corev1.Pod) {
+	if p != nil && newer(m.pod, p) {
+		m.pod = p
+	}
+}
+
+// answered handles the answer to a write.
+func (m *Machine) answered(r *retry, o Outcome, p *corev1.Pod) {
+	switch o {
+	case OK:
+		r.done()
+		m.take(p)
+	case Failed:
+		r.failed(m.now, m.host.Policy.APIDelay, m.host.Policy.APIDelayMax)
+	case Conflict, Missing:
+		r.failed(m.now, m.host.Policy.APIDelay, m.host.Policy.APIDelayMax)
+		m.absent = true // read it again; the answer is either newer or says that it is gone
+	}
+}
+
+func (m *Machine) lookedUp(in LookedUp) {
+	switch in.Outcome {
+	case OK:
+		m.look.done()
+		m.absent = false
+		m.take(in.Pod)
+	case Missing:
+		m.look.done()
+		m.vanished = true
+	default:
+		m.look.failed(m.now, m.host.Policy.APIDelay, m.host.Policy.APIDelayMax)
+	}
+}
+
+func (m *Machine) podDeleted(in PodDeleted) {
+	p := &m.host.Policy
+	switch in.Outcome {
+	case OK:
+		m.erase.done()
+		m.erased = true
+		if len(m.pod.GetMetadata().GetFinalizers()) == 0 {
+			m.vanished = true
+		}
+	case Missing:
+		m.erase.done()
+		m.vanished = true
+	default:
+		m.erase.failed(m.now, p.APIDelay, p.APIDelayMax)
+		m.absent = m.absent || in.Outcome == Conflict
+	}
+}
+
+func (m *Machine) admitted(in Admission) {
+	m.admit.done()
+	if m.life != Admitting {
+		return
+	}
+	m.began = m.now.Truncate(time.Second)
+	if in.Reason == "" {
+		m.advance(Active)
+		return
+	}
+	m.end = ending{reason: in.Reason, message: in.Message, grace: -1}
+	m.refused = true
+	m.do(Note{Warning: true, Reason: in.Reason, Message: in.Message})
+}
+
+func (m *Machine) sandboxRun(in SandboxRun) {
+	if in.Err != "" {
+		m.run.failed(m.now, m.host.Policy.RuntimeDelay, m.host.Policy.RuntimeDelayMax)
+		m.do(Note{Warning: true, Reason: "FailedCreatePodSandBox", Message: "Failed to create pod sandbox: " + in.Err})
+		return
+	}
+	m.run.done()
+	m.seeSandbox(in.Sandbox, true)
+	for i := range m.containers { // what failed in the old one may succeed in this
+		c := &m.containers[i]
+		c.start, c.waiting, c.message = retry{}, "", ""
+	}
+	m.initialized = len(m.pod.GetSpec().GetInitContainers()) == 0
+}
+
+func (m *Machine) containerRun(in ContainerRun) {
+	p := &m.host.Policy
+	c := &m.containers[in.Index]
+	m.starting = -1
+	if in.Instance.ID != "" {
+		in.Instance.Delay = m.delay
+		m.seeInstance(in.Instance, false)
+	}
+	if in.Reason == "" {
+		c.start.done()
+		c.waiting, c.message = "", ""
+		m.do(Note{Reason: "Started", Message: "Container started: " + c.Name})
+		return
+	}
+	c.start.busy = false
+	if in.Instance.ID == "" && in.Reason == "CreateContainerError" {
+		m.uncertain, m.observeAgain = true, true // what was asked for may exist all the same
+	}
+	if m.life >= Stopping && in.Instance.ID == "" {
+		return // it is not news that nothing starts
+	}
+	c.waiting, c.message = in.Reason, in.Message
+	m.do(Note{Warning: true, Reason: "Failed", Message: "Error: " + in.Message})
+	if c.ID == in.Instance.ID && c.State == Exited {
+		c.Reason, c.Message = in.Instance.Reason, in.Instance.Message // an event may have said less
+		c.start.done() // it counts as a run: policy and back-off of restarts apply
+		return
+	}
+	if c.start.failures > 0 && in.Reason == "ErrImagePull" {
+		c.waiting = "ImagePullBackOff"
+		c.message = fmt.Sprintf("Back-off pulling image %q: ErrImagePull: %s", m.spec(in.Index).GetImage(), in.Message)
+	}
+	c.start.failed(m.now, p.PullDelay, p.PullDelayMax)
+}
+
+func (m *Machine) containerStopped(in ContainerStopped) {
+	c := m.byID(in.ID)
+	if c == nil {
+		return
+	}
+	c.stops--
+	if in.Err != "" {
+		if c.stops == 0 {
+			c.stop.failed(m.now, m.host.Policy.RuntimeDelay, m.host.Policy.RuntimeDelayMax)
+		}
+		m.observeAgain = true
+	} else {
+		if in.Instance.ID == "" {
+			in.Instance = c.Instance
+			m.lose(&in.Instance)
+		}
+		m.merge(c, in.Instance)
+	}
+	if c.stops == 0 {
+		c.termAt, c.killAt = time.Time{}, time.Time{}
+	}
+	if c.State != Running {
+		c.stop.done()
+	}
+}
+
+func (m *Machine) sandboxStopped(in SandboxStopped) {
+	if in.Err != "" {
+		m.stopBox.failed(m.now, m.host.Policy.RuntimeDelay, m.host.Policy.RuntimeDelayMax)
+		return
+	}
+	m.stopBox.done()
+	for i := range m.sandboxes {
+		if s := &m.sandboxes[i]; s.ID == in.ID {
+			s.Ready, s.stopped = false, true
+		}
+	}
+}
+
+func (m *Machine) containerRemoved(in ContainerRemoved) {
+	if in.Err != "" {
+		m.bury.failed(m.now, m.host.Policy.RuntimeDelay, m.host.Policy.RuntimeDelayMax)
+		return
+	}
+	m.bury.done()
+	if len(m.dead) > 0 && m.dead[0].id == in.ID {
+		m.dead = m.dead[1:]
+	}
+	if len(m.dead) == 0 {
+		m.dead = nil
+	}
+}

@@ -1,0 +1,203 @@
+package podstate
+
+import (
+	"fmt"
+	"time"
+)
+
+// sandbox returns the pod's current sandbox, nil for none.
+func (m *Machine) sandbox() *box {
+	if len(m.sandboxes) == 0 {
+		return nil
+	}
+	return &m.sandboxes[len(m.sandboxes)-1]
+}
+
+// ready reports whether containers can be started.
+func (m *Machine) ready() bool {
+	s := m.sandbox()
+	return s != nil && s.Ready
+}
+
+// planActive keeps a sandbox and the containers in it running.
+func (m *Machine) planActive() {
+	m.removeDead()
+	m.observeNow()
+	if !m.ready() {
+		m.planSandbox()
+		return
+	}
+	m.haltEnd = time.Time{}
+	m.stopStrays()
+	m.replaceChanged()
+	if m.starting < 0 && len(m.strays) == 0 && !m.uncertain {
+		m.planContainers()
+	}
+}
+
+// planSandbox makes a sandbox, once nothing of an earlier one is left.
+func (m *Machine) planSandbox() {
+	if m.run.busy || !m.halt() {
+		return
+	}
+	if m.sandbox() != nil && m.pod.GetSpec().GetRestartPolicy() == "Never" && m.anyRan() {
+		// Its processes are gone with the sandbox, and the policy forbids to run them again.
+		for i := range m.containers {
+			if c := &m.containers[i]; m.kind(i) == app && c.State == None {
+				m.end = ending{reason: "SandboxLost", grace: -1, message: "the pod's sandbox was lost before all containers had started"}
+			}
+		}
+		m.advance(Stopping)
+		return
+	}
+	if !m.may(&m.run) {
+		return
+	}
+	m.run.busy = true
+	m.confirmed, m.observeWhole = false, false
+	attempt := uint32(0)
+	if s := m.sandbox(); s != nil {
+		attempt = s.Attempt + 1
+	}
+	m.do(RunSandbox{Attempt: attempt})
+}
+
+func (m *Machine) anyRan() bool {
+	for i := range m.containers {
+		if m.kind(i) == app && m.containers[i].State != None {
+			return true
+		}
+	}
+	return false
+}
+
+// planContainers starts at most one container: the first in order that is due. spec: INIT-1, INIT-4
+func (m *Machine) planContainers() {
+	for i := range m.containers {
+		c := &m.containers[i]
+		switch m.kind(i) {
+		case initial:
+			if m.initialized || c.State == Exited && c.ExitCode == 0 && m.here(c) {
+				continue
+			}
+			if c.State != Running {
+				m.start(i)
+			}
+			return // the later ones wait for it
+		case sidecar:
+			if c.State == Running {
+				continue
+			}
+			if m.start(i) || !m.initialized && (c.State == None || !m.here(c)) {
+				return
+			}
+		case app:
+			m.initialized = true
+			if c.State == Running || c.State == Exited && !m.restarts(i) {
+				continue
+			}
+			if m.start(i) {
+				return
+			}
+		}
+	}
+}
+
+// start starts container i unless it has to wait; it reports whether it did.
+func (m *Machine) start(i int) bool {
+	c := &m.containers[i]
+	if c.State == Exited {
+		if end := m.backoffEnd(i); m.now.Before(end) {
+			m.due(end)
+			m.noteBackoff(i)
+			return false
+		}
+	}
+	for _, d := range m.dead {
+		if d.index == i && d.attempt == c.nextAttempt() {
+			return false // a container of that attempt that never ran is being removed
+		}
+	}
+	if !m.may(&c.start) {
+		return false
+	}
+	c.start.busy = true
+	m.starting, m.pullCancelled, m.delay = i, false, m.nextDelay(i)
+	m.confirmed, m.observeWhole = false, false
+	m.do(StartContainer{Index: i, Attempt: c.nextAttempt(), SandboxID: m.sandbox().ID, Delay: m.delay})
+	return true
+}
+
+// noteBackoff tells once per instance that its restart has to wait.
+func (m *Machine) noteBackoff(i int) {
+	c := &m.containers[i]
+	if c.noted == c.Attempt+1 {
+		return
+	}
+	c.noted = c.Attempt + 1
+	meta := m.pod.GetMetadata()
+	m.do(Note{Warning: true, Reason: "BackOff", Message: fmt.Sprintf(
+		"Back-off restarting failed container %s in pod %s_%s(%s)", c.Name, meta.GetName(), meta.GetNamespace(), meta.GetUid())})
+}
+
+// replaceChanged stops running containers whose image has changed; they start again with the new one.
+func (m *Machine) replaceChanged() {
+	for i := range m.containers {
+		if c := &m.containers[i]; c.State == Running && m.changed(i) {
+			if c.stops == 0 && c.stop.failures == 0 {
+				m.do(Note{Reason: "Killing", Message: fmt.Sprintf("Container %s definition changed, will be restarted", c.Name)})
+			}
+			m.stopOne(c, m.grace())
+		}
+	}
+}
+
+// stopStrays stops containers that the spec does not account for, and has them removed.
+func (m *Machine) stopStrays() {
+	kept := m.strays[:0]
+	for i := range m.strays {
+		c := m.strays[i]
+		if c.State != Running && c.stops == 0 {
+			m.discard(c.ID, m.index(c.Name), c.Attempt)
+			continue
+		}
+		m.stopOne(&c, m.grace())
+		kept = append(kept, c)
+	}
+	m.strays = kept
+}
+
+// discard has a dead container removed, once.
+func (m *Machine) discard(id string, index int, attempt uint32) {
+	if id == "" {
+		return
+	}
+	for _, d := range m.dead {
+		if d.id == id {
+			return
+		}
+	}
+	m.dead = append(m.dead, remains{id: id, index: index, attempt: attempt})
+}
+
+// removeDead removes dead containers that are not needed, one at a time.
+func (m *Machine) removeDead() {
+	if len(m.dead) > 0 && m.may(&m.bury) {
+		m.bury.busy = true
+		d := m.dead[0]
+		m.do(RemoveContainer{ID: d.id, Index: d.index, Attempt: d.attempt})
+	}
+}
+
+// observeNow asks for an observation that something called for.
+func (m *Machine) observeNow() {
+	if m.observeAgain && m.may(&m.observe) {
+		m.askObserve()
+	}
+}
+
+func (m *Machine) askObserve() {
+	m.observe.busy, m.observeAgain = true, false
+	m.observeWhole = m.starting < 0 && !m.run.busy
+	m.do(Observe{})
+}

@@ -1,0 +1,129 @@
+package podstate
+
+import (
+	"fmt"
+	"strings"
+
+	corev1 "monoplane.dev/api/core/v1"
+)
+
+// Types of pod conditions that an agent writes.
+const (
+	condScheduled       = "PodScheduled"
+	condReadyToStart    = "PodReadyToStartContainers"
+	condInitialized     = "Initialized"
+	condContainersReady = "ContainersReady"
+	condReady           = "Ready"
+)
+
+// conditions brings the agent's conditions in s up to date; phase and container statuses are already set.
+// spec: LIFE-3, LIFE-4, LIFE-12
+func (m *Machine) conditions(s *corev1.PodStatus) {
+	set := func(kind string, on bool, reason, message string) {
+		status := "False"
+		if on {
+			status = "True"
+		}
+		m.setCondition(s, kind, status, reason, message)
+	}
+	box := m.sandbox()
+	set(condReadyToStart, box != nil && box.Ready, "", "")
+	over := ""
+	switch s.GetPhase() {
+	case succeeded:
+		over = "PodCompleted"
+	case failed:
+		over = "PodFailed"
+	}
+	if over == "PodCompleted" || m.initialized {
+		set(condInitialized, true, strings.TrimSuffix(over, "PodFailed"), "")
+	} else {
+		set(condInitialized, false, "ContainersNotInitialized", names("incomplete", s.GetInitContainerStatuses()))
+	}
+	ready, reason, message := true, "", ""
+	if unready := names("unready", m.counted(s)); unready != "" || m.refused {
+		ready, reason, message = false, "ContainersNotReady", unready
+	}
+	if !m.initialized && ready {
+		ready, reason, message = false, "ContainersNotInitialized", names("incomplete", s.GetInitContainerStatuses())
+	}
+	if over != "" {
+		ready, reason, message = false, over, ""
+	}
+	set(condContainersReady, ready, reason, message)
+	if ready {
+		if missing := m.gates(s); missing != "" {
+			ready, reason, message = false, "ReadinessGatesNotReady", missing
+		}
+	}
+	set(condReady, ready, reason, message)
+	if condition(s, condScheduled) == nil {
+		set(condScheduled, true, "", "")
+	}
+}
+
+// counted returns the statuses of the containers whose readiness is the pod's: sidecars' too. spec: INIT-4
+func (m *Machine) counted(s *corev1.PodStatus) []*corev1.ContainerStatus {
+	var out []*corev1.ContainerStatus
+	for i, c := range s.GetInitContainerStatuses() {
+		if m.kind(i) == sidecar {
+			out = append(out, c)
+		}
+	}
+	return append(out, s.GetContainerStatuses()...)
+}
+
+// names lists the containers that are not ready, worded with what they are; empty when all are.
+func names(what string, statuses []*corev1.ContainerStatus) string {
+	var names []string
+	for _, c := range statuses {
+		if !c.GetReady() {
+			names = append(names, c.GetName())
+		}
+	}
+	if len(names) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("containers with %s status: [%s]", what, strings.Join(names, " "))
+}
+
+// gates says which readiness gates are not True; empty when all are. spec: LIFE-4
+func (m *Machine) gates(s *corev1.PodStatus) string {
+	var missing []string
+	for _, g := range m.pod.GetSpec().GetReadinessGates() {
+		switch c := condition(s, g.GetConditionType()); {
+		case c == nil:
+			missing = append(missing, fmt.Sprintf("corresponding condition of pod readiness gate %q does not exist.", g.GetConditionType()))
+		case c.GetStatus() != "True":
+			missing = append(missing, fmt.Sprintf("the status of pod readiness gate %q is not \"True\", but %s", g.GetConditionType(), c.GetStatus()))
+		}
+	}
+	return strings.Join(missing, ", ")
+}
+
+// setCondition sets one condition; its transition time changes only with its status.
+func (m *Machine) setCondition(s *corev1.PodStatus, kind, status, reason, message string) {
+	c := condition(s, kind)
+	if c == nil {
+		c = &corev1.PodCondition{Type: kind}
+		s.Conditions = append(s.Conditions, c)
+	}
+	if c.Status != status {
+		c.Status, c.LastTransitionTime = status, apiTime(m.now)
+	}
+	c.Reason, c.Message = reason, message
+	c.ObservedGeneration = m.pod.GetMetadata().GetGeneration()
+}
+
+func condition(s *corev1.PodStatus, kind string) *corev1.PodCondition {
+	for _, c := range s.GetConditions() {
+		if c.GetType() == kind {
+			return c
+		}
+	}
+	return nil
+}
+
+func hasTrue(s *corev1.PodStatus, kind string) bool {
+	return condition(s, kind).GetStatus() == "True"
+}

@@ -1,0 +1,181 @@
+package podstate
+
+import (
+	"hash/fnv"
+	"strconv"
+	"time"
+
+	corev1 "monoplane.dev/api/core/v1"
+)
+
+// container is what is known of one container of the pod: its newest instance, and how starts and stops fare.
+type container struct {
+	// Instance is the newest one; its State is None before the first start.
+	Instance
+	// last is the newest dead instance before it, nil for none; lastRemoved says that its container is not kept.
+	last        *Instance
+	lastRemoved bool
+	// floor is the attempt number of the next start when there is no instance.
+	floor uint32
+
+	// noted is 1 + the attempt whose back-off was told to the user; 0 for none.
+	noted uint32
+
+	// start spaces out failing starts; waiting says why the last one failed.
+	start            retry
+	waiting, message string
+
+	// stop spaces out failing stops; stops counts those in flight.
+	stop  retry
+	stops int
+	// termAt is when the first stop in flight was asked for, killAt when the shortest of them ends.
+	// Invariant: both zero when stops is 0; killAt only moves earlier while stops are in flight.
+	termAt, killAt time.Time
+}
+
+// remains is a dead container that is no longer needed.
+type remains struct {
+	id      string
+	index   int
+	attempt uint32
+}
+
+// kind tells init containers, sidecars and the others apart.
+type kind uint8
+
+const (
+	app kind = iota
+	initial
+	sidecar
+)
+
+func (m *Machine) kind(i int) kind {
+	if i >= len(m.pod.GetSpec().GetInitContainers()) {
+		return app
+	}
+	if m.spec(i).GetRestartPolicy() == "Always" {
+		return sidecar
+	}
+	return initial
+}
+
+// Hash tells definitions of a container apart that need a new instance: it changes with the image only
+// (spec OBJ-10: nothing else of a container can change).
+func Hash(c *corev1.Container) string {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(c.GetName() + "\x00" + c.GetImage()))
+	return strconv.FormatUint(h.Sum64(), 16)
+}
+
+// changed reports whether the definition is no longer that of the instance.
+func (m *Machine) changed(i int) bool {
+	c := &m.containers[i]
+	return c.State != None && c.Hash != "" && m.kind(i) != initial && c.Hash != Hash(m.spec(i))
+}
+
+// restarts reports whether container i, which has exited, is to run again by policy, back-off aside.
+// spec: CTR-2, INIT-1, INIT-4
+func (m *Machine) restarts(i int) bool {
+	c, spec := &m.containers[i], m.spec(i)
+	if m.changed(i) {
+		return true
+	}
+	switch rule(spec.GetRestartPolicyRules(), c.ExitCode) {
+	case "Restart":
+		return true
+	case "":
+	default:
+		return false
+	}
+	policy := m.pod.GetSpec().GetRestartPolicy()
+	if spec.RestartPolicy != nil {
+		policy = spec.GetRestartPolicy()
+	}
+	switch policy {
+	case "Never":
+		return false
+	case "OnFailure":
+		return c.ExitCode != 0
+	default:
+		// An init container that has succeeded is done; Always means OnFailure for it.
+		return m.kind(i) != initial || c.ExitCode != 0
+	}
+}
+
+// rule returns the action of the first rule that the exit code matches.
+func rule(rules []*corev1.ContainerRestartRule, code int32) string {
+	for _, r := range rules {
+		listed := false
+		for _, v := range r.GetExitCodes().GetValues() {
+			listed = listed || v == code
+		}
+		switch op := r.GetExitCodes().GetOperator(); {
+		case op == "In" && listed, op == "NotIn" && !listed:
+			return r.GetAction()
+		}
+	}
+	return ""
+}
+
+// backoff returns the delay that an exited instance leaves: none after the first run, after a run of more
+// than RestartReset, or when the definition has changed. spec: CTR-3
+func (m *Machine) backoff(i int) time.Duration {
+	c := &m.containers[i]
+	if c.State != Exited || m.changed(i) || c.FinishedAt.Sub(c.StartedAt) > m.host.Policy.RestartReset && !c.StartedAt.IsZero() {
+		return 0
+	}
+	return c.Delay
+}
+
+// backoffEnd returns when container i may run again.
+func (m *Machine) backoffEnd(i int) time.Time {
+	return m.containers[i].FinishedAt.Add(m.backoff(i))
+}
+
+// nextDelay returns the delay that goes with the next instance of container i.
+func (m *Machine) nextDelay(i int) time.Duration {
+	p := &m.host.Policy
+	if m.containers[i].State != Exited {
+		return 0
+	}
+	if d := m.backoff(i); d > 0 {
+		return min(2*d, p.RestartDelayMax)
+	}
+	return p.RestartDelay
+}
+
+// nextAttempt returns the attempt number of the next instance.
+func (c *container) nextAttempt() uint32 {
+	if c.State == None {
+		return c.floor
+	}
+	return c.Attempt + 1
+}
+
+// finished reports whether no container is to run or run again. spec: LIFE-1
+func (m *Machine) finished() bool {
+	if len(m.containers) == 0 {
+		return false
+	}
+	for i := range m.containers {
+		c := &m.containers[i]
+		switch m.kind(i) {
+		case initial:
+			if !m.initialized && c.State == Exited && c.ExitCode != 0 && m.here(c) && !m.restarts(i) {
+				return true // INIT-1: the pod fails
+			}
+		case app:
+			if c.State != Exited || m.restarts(i) {
+				return false
+			}
+		case sidecar: // INIT-4: does not keep the pod from completing
+		}
+	}
+	return true
+}
+
+// here reports whether the instance is in the pod's current sandbox.
+func (m *Machine) here(c *container) bool {
+	s := m.sandbox()
+	return s == nil || c.SandboxID == "" || c.SandboxID == s.ID
+}

@@ -1,0 +1,80 @@
+package podstate
+
+import "time"
+
+// planStopped waits, with nothing left of the pod but records, until the records may go.
+func (m *Machine) planStopped() {
+	if !m.confirmed && !m.halt() {
+		return // something was seen after all
+	}
+	m.removeDead()
+	switch {
+	case m.vanished:
+		m.advance(Removing)
+	case m.deleting() && terminal(m.pod):
+		m.advance(Removing) // TERM-2, LIFE-5: the terminal phase has been written
+	}
+}
+
+// planRemoving frees what the pod holds on the node, then lets the object go. spec: DEL-7
+func (m *Machine) planRemoving() {
+	if !m.removed {
+		if !m.bury.busy && m.may(&m.remove) {
+			m.remove.busy = true
+			ids := make([]string, len(m.sandboxes))
+			for i, s := range m.sandboxes {
+				ids[i] = s.ID
+			}
+			m.do(Remove{Sandboxes: ids})
+		}
+		return
+	}
+	if m.vanished {
+		m.advance(Gone)
+		m.do(Forget{})
+		return
+	}
+	// A finalizer may hold the object after the deletion was accepted; then its end is watched for.
+	if !m.erased && m.may(&m.erase) {
+		m.erase.busy = true
+		m.do(DeletePod{})
+	}
+}
+
+// lookUp reads the object again when it seems to be gone or when what is known of it is stale.
+func (m *Machine) lookUp() {
+	if m.absent && !m.vanished && m.may(&m.look) {
+		m.look.busy = true
+		m.do(Lookup{})
+	}
+}
+
+// report writes the status when it differs from what the API has. Changes that users wait for are written at
+// once, others are gathered for a moment: a pod whose containers start quickly costs one write.
+func (m *Machine) report() {
+	if m.vanished || m.absent || m.life == Admitting || terminal(m.pod) {
+		return
+	}
+	if m.startTime().IsZero() && !m.ends() {
+		return // it was never admitted
+	}
+	want := m.status()
+	if same(want, m.pod.GetStatus()) {
+		m.dirty = time.Time{}
+		return
+	}
+	if m.dirty.IsZero() {
+		m.dirty = m.now
+	}
+	if at := m.dirty.Add(m.host.Policy.Coalesce); !m.urgent(want) && m.now.Before(at) {
+		if !m.write.busy {
+			m.due(at)
+		}
+		return
+	}
+	if !m.may(&m.write) {
+		return
+	}
+	m.write.busy, m.dirty = true, time.Time{}
+	m.do(WriteStatus{Pod: withStatus(m.pod, want)})
+}

@@ -1,0 +1,145 @@
+package podstate
+
+import (
+	"fmt"
+	"time"
+)
+
+// halt stops all that runs and reports whether a full observation has confirmed that nothing is left:
+//
+//	pulls cancelled, containers stopped, sidecars after them ─► sandboxes stopped ─► observed
+//	        ▲                                                                          │
+//	        └───────────────────────── something runs after all ◄──────────────────────┘
+//
+// spec: TERM-1, TERM-4, INIT-5
+func (m *Machine) halt() bool {
+	m.removeDead()
+	idle := m.starting < 0 && !m.run.busy
+	if m.confirmed && idle {
+		return true
+	}
+	if m.starting >= 0 && !m.pullCancelled && m.life >= Stopping {
+		m.pullCancelled = true
+		m.do(CancelStart{})
+	}
+	grace := m.grace()
+	if end := m.now.Add(max(grace, m.host.Policy.MinGrace)); m.haltEnd.IsZero() || end.Before(m.haltEnd) {
+		m.haltEnd = end
+	}
+	if m.stopContainers(grace) || !idle {
+		return false
+	}
+	// Stopping a sandbox kills what is left in it: a container of which only the runtime knows must be seen first.
+	if !m.observeAgain && !m.observe.busy && m.stopSandboxes() {
+		return false
+	}
+	if m.may(&m.observe) {
+		m.askObserve()
+	}
+	return false
+}
+
+// stopContainers asks for the stops that are due and reports whether something may still run.
+func (m *Machine) stopContainers(grace time.Duration) bool {
+	running := false
+	for i := range m.strays {
+		running = m.stopOne(&m.strays[i], grace) || running
+	}
+	for i := range m.containers {
+		if m.kind(i) != sidecar {
+			running = m.stopOne(&m.containers[i], grace) || running
+		}
+	}
+	over := !m.now.Before(m.haltEnd)
+	// Sidecars serve the others: they stop after them, the last one first, or all at once when the period is over.
+	for i := len(m.containers) - 1; i >= 0; i-- {
+		c := &m.containers[i]
+		if m.kind(i) != sidecar || c.State != Running && c.stops == 0 {
+			continue
+		}
+		switch {
+		case over:
+			m.stopOne(c, m.host.Policy.MinGrace)
+		case !running && m.starting < 0:
+			m.stopOne(c, m.haltEnd.Sub(m.now))
+		default:
+			m.due(m.haltEnd)
+		}
+		running = true
+	}
+	return running
+}
+
+// stopOne stops a container with the grace period, or shortens a stop in flight; it reports whether the
+// container may still run. A stop that failed is begun anew with the whole period (DEL-10). spec: TERM-3
+func (m *Machine) stopOne(c *container, grace time.Duration) bool {
+	if c.State != Running {
+		return c.stops > 0
+	}
+	least := m.host.Policy.MinGrace
+	if c.stops == 0 {
+		if !m.may(&c.stop) {
+			return true
+		}
+		c.termAt, c.killAt = m.now, m.now.Add(max(grace, least))
+		if c.stop.failures == 0 {
+			m.do(Note{Reason: "Killing", Message: fmt.Sprintf("Stopping container %s", c.Name)})
+		}
+	} else {
+		kill := m.now.Add(grace)
+		if earliest := c.termAt.Add(least); kill.Before(earliest) {
+			kill = earliest
+		}
+		if !kill.Before(c.killAt) {
+			return true
+		}
+		c.killAt = kill
+	}
+	c.stops++
+	m.do(StopContainer{ID: c.ID, Name: c.Name, Timeout: seconds(c.killAt.Sub(m.now))})
+	return true
+}
+
+// seconds rounds up to whole seconds, which is what CRI knows: a process never gets less than its grace.
+func seconds(d time.Duration) time.Duration {
+	return (d + time.Second - 1).Truncate(time.Second)
+}
+
+// stopSandboxes stops sandboxes that are not known to be stopped, ready or not (one whose supervisor died may
+// have left processes); it reports whether there are any.
+func (m *Machine) stopSandboxes() bool {
+	for i := range m.sandboxes {
+		if s := &m.sandboxes[i]; !s.stopped {
+			if m.may(&m.stopBox) {
+				m.stopBox.busy = true
+				m.do(StopSandbox{ID: s.ID})
+			}
+			return true
+		}
+	}
+	return m.stopBox.busy
+}
+
+// grace returns the grace period that holds now. spec: DEL-1, DEL-9, LIFE-6
+func (m *Machine) grace() time.Duration {
+	if m.vanished {
+		return m.host.Policy.VanishedGrace
+	}
+	grace := 30 * time.Second
+	if s := m.pod.GetSpec(); s != nil && s.TerminationGracePeriodSeconds != nil {
+		grace = period(s.GetTerminationGracePeriodSeconds())
+	}
+	if meta := m.pod.GetMetadata(); m.deleting() && meta.DeletionGracePeriodSeconds != nil {
+		grace = period(meta.GetDeletionGracePeriodSeconds())
+	}
+	if m.end.grace >= 0 {
+		grace = min(grace, m.end.grace)
+	}
+	return grace
+}
+
+// period returns a number of seconds as a duration, within reason.
+func period(seconds int64) time.Duration {
+	const most = 10 * 365 * 24 * 3600
+	return time.Duration(max(0, min(seconds, most))) * time.Second
+}

@@ -1,0 +1,317 @@
+package podstate
+
+import (
+	"slices"
+	"strconv"
+	"time"
+
+	corev1 "monoplane.dev/api/core/v1"
+	metav1 "monoplane.dev/api/meta/v1"
+)
+
+// Life says how far a pod has come on this node. It only grows.
+type Life uint8
+
+// The lives of a pod; the package comment draws them.
+const (
+	Admitting Life = iota
+	Active
+	Stopping
+	Stopped
+	Removing
+	Gone
+)
+
+// String returns the life's name.
+func (l Life) String() string {
+	return [...]string{"admitting", "active", "stopping", "stopped", "removing", "gone"}[l]
+}
+
+// Machine is the state of one pod on this node. It is not safe for concurrent use. Use New.
+type Machine struct {
+	host *Host
+	// pod is the newest API object that was seen. Invariant: its uid never changes; it is never written.
+	pod *corev1.Pod
+
+	now  time.Time // of the current step
+	out  []Action  // of the current step
+	next time.Time // the earliest time at which something is due, zero for none
+	wake time.Time // what the last Wake asked for
+
+	// Invariant: life never decreases.
+	life Life
+	// vanished: a live read said that the object is gone, so nothing is written any more.
+	vanished bool
+	// nodeStops: the node is to be empty; the object stays.
+	nodeStops bool
+	// done: no container is to run again by policy. It stays so, whatever changes in the spec.
+	done bool
+	// end, when its reason is set, says why the pod fails whatever its exit codes.
+	end ending
+	// refused: the pod was not admitted, so nothing of it ever ran here.
+	refused bool
+	// began is when the pod was admitted; status.startTime, once written, decides.
+	began time.Time
+
+	sandboxes  []box       // by attempt; the last one is the pod's
+	containers []container // init containers, then containers, as in the spec
+	// strays are containers that nothing in the spec accounts for; they are stopped and removed.
+	strays []container
+	dead   []remains
+
+	// starting is the container that is being started, -1 for none.
+	starting int
+	// delay is the back-off that goes with the container being started.
+	delay time.Duration
+	// pullCancelled: CancelStart was said for the container being started.
+	pullCancelled bool
+	// initialized: every init container has done its part in the current sandbox (INIT-7: it stays so).
+	initialized bool
+
+	// confirmed: a full observation showed that nothing runs, and nothing was started since.
+	confirmed bool
+	// observeWhole: no start was in flight since the Observe in flight was asked for.
+	observeWhole bool
+	observeAgain bool // something may have changed; observe when possible
+	// uncertain: the runtime may run a container that it did not tell of; nothing starts before a whole look.
+	uncertain bool
+	// haltEnd is the end of the grace period of a stop, zero while none is in progress.
+	haltEnd time.Time
+
+	removed, erased bool // Remove and DeletePod have succeeded
+	absent          bool // the object seems to be gone, or is stale; look it up
+	dirty           time.Time
+
+	admit, run, stopBox, observe, bury, remove, write, look, erase retry
+}
+
+// ending is a reason to fail.
+type ending struct {
+	reason, message string
+	grace           time.Duration // limit of the grace period, negative for none
+}
+
+// New returns the machine of a pod that is bound to this node, given all that the runtime shows of it.
+// The first input should be Start.
+func New(host *Host, pod *corev1.Pod, seen Observation, now time.Time) *Machine {
+	spec := pod.GetSpec()
+	m := &Machine{
+		host: host, pod: pod, now: now, starting: -1,
+		containers:  make([]container, len(spec.GetInitContainers())+len(spec.GetContainers())),
+		initialized: len(spec.GetInitContainers()) == 0,
+		end:         ending{grace: -1},
+	}
+	m.see(seen, true)
+	m.recall()
+	if len(seen.Sandboxes)+len(seen.Instances) > 0 || pod.GetStatus().GetStartTime() != nil {
+		m.life = Active // it was admitted before the agent restarted
+	}
+	return m
+}
+
+// Life returns how far the pod has come.
+func (m *Machine) Life() Life { return m.life }
+
+// Pod returns the newest API object. It must not be changed.
+func (m *Machine) Pod() *corev1.Pod { return m.pod }
+
+// Vanished reports whether the object is known to be gone although the agent did not delete it.
+func (m *Machine) Vanished() bool { return m.vanished }
+
+// Empty reports whether nothing of the pod runs here and nothing is about to.
+func (m *Machine) Empty() bool { return m.life >= Stopped }
+
+// Unwritten reports whether the API has yet to learn something of the pod's status.
+func (m *Machine) Unwritten() bool { return m.write.busy || !m.dirty.IsZero() }
+
+// Instance returns the newest instance of the named container and the one before it. ok is false when the
+// container was never started.
+func (m *Machine) Instance(name string) (newest Instance, before *Instance, ok bool) {
+	for i := range m.containers {
+		if m.spec(i).GetName() == name {
+			c := &m.containers[i]
+			return c.Instance, c.last, c.State != None
+		}
+	}
+	return Instance{}, nil, false
+}
+
+// Restarting reports whether the named container has ended and waits to run again.
+func (m *Machine) Restarting(name string) bool {
+	i := m.index(name)
+	return i >= 0 && m.containers[i].State == Exited && m.waiting(i) != nil
+}
+
+// EachInstance calls f with the newest instance of every container that was started.
+func (m *Machine) EachInstance(f func(Instance)) {
+	for i := range m.containers {
+		if c := &m.containers[i]; c.State != None {
+			f(c.Instance)
+		}
+	}
+}
+
+// Step takes a fact and returns what to do, in order. Time must not go back between steps.
+func (m *Machine) Step(now time.Time, in Input) []Action {
+	m.now, m.out, m.next = now, nil, time.Time{}
+	if m.life == Gone {
+		return nil
+	}
+	m.absorb(in)
+	for {
+		before := m.life
+		m.judge()
+		m.plan()
+		if m.life == before {
+			break
+		}
+	}
+	if m.life != Gone {
+		m.lookUp()
+		m.report()
+	}
+	if !m.next.Equal(m.wake) {
+		m.wake = m.next
+		m.do(Wake{At: m.next})
+	}
+	return m.out
+}
+
+func (m *Machine) do(a Action) { m.out = append(m.out, a) }
+
+// due notes that something is to be done at t.
+func (m *Machine) due(t time.Time) {
+	if m.next.IsZero() || t.Before(m.next) {
+		m.next = t
+	}
+}
+
+// may reports whether an action may be asked for now, and sees to it that a later time is not missed.
+func (m *Machine) may(r *retry) bool {
+	if !r.busy && m.now.Before(r.until) {
+		m.due(r.until)
+	}
+	return r.ready(m.now)
+}
+
+// advance moves life on; it never moves back.
+func (m *Machine) advance(l Life) {
+	if l > m.life {
+		m.life = l
+	}
+}
+
+// judge looks for reasons to stop the pod.
+func (m *Machine) judge() {
+	m.done = m.done || m.finished()
+	if m.life >= Stopping {
+		return
+	}
+	if at, ok := m.deadline(); ok {
+		if !m.now.Before(at) {
+			m.end = ending{
+				reason: "DeadlineExceeded", grace: -1,
+				message: "Pod was active on the node longer than the specified deadline",
+			}
+			m.do(Note{Reason: "DeadlineExceeded", Message: m.end.message})
+		} else {
+			m.due(at)
+		}
+	}
+	if m.vanished || m.nodeStops || m.final() {
+		m.advance(Stopping)
+	}
+}
+
+// final reports whether the pod is to reach a terminal phase: it never runs again.
+func (m *Machine) final() bool {
+	return m.deleting() || m.end.reason != "" || terminal(m.pod) || m.done
+}
+
+// deadline returns when activeDeadlineSeconds ends. spec: LIFE-6
+func (m *Machine) deadline() (time.Time, bool) {
+	s := m.pod.GetSpec()
+	if s == nil || s.ActiveDeadlineSeconds == nil || m.startTime().IsZero() || m.life == Admitting {
+		return time.Time{}, false
+	}
+	return m.startTime().Add(time.Duration(s.GetActiveDeadlineSeconds()) * time.Second), true
+}
+
+func (m *Machine) startTime() time.Time {
+	if t := m.pod.GetStatus().GetStartTime(); t != nil {
+		return time.Unix(t.GetSeconds(), 0)
+	}
+	return m.began
+}
+
+func (m *Machine) deleting() bool { return m.pod.GetMetadata().GetDeletionTimestamp() != nil }
+
+// plan asks for what the current life needs.
+func (m *Machine) plan() {
+	switch m.life {
+	case Admitting:
+		if m.may(&m.admit) {
+			m.admit.busy = true
+			m.do(Admit{})
+		}
+	case Active:
+		m.planActive()
+	case Stopping:
+		if m.halt() {
+			m.advance(Stopped)
+		}
+	case Stopped:
+		m.planStopped()
+	case Removing:
+		m.planRemoving()
+	case Gone:
+	}
+}
+
+// terminal reports whether the API object has reached its last phase.
+func terminal(p *corev1.Pod) bool {
+	phase := p.GetStatus().GetPhase()
+	return phase == "Succeeded" || phase == "Failed"
+}
+
+// newer reports whether b is a later revision than a. Revisions are those of the store: numbers that grow.
+// One that cannot be read counts as newer.
+func newer(a, b *corev1.Pod) bool {
+	x, errX := strconv.ParseUint(a.GetMetadata().GetResourceVersion(), 10, 64)
+	y, errY := strconv.ParseUint(b.GetMetadata().GetResourceVersion(), 10, 64)
+	return errX != nil || errY != nil || y > x
+}
+
+// spec returns the definition of container i.
+func (m *Machine) spec(i int) *corev1.Container { return ContainerAt(m.pod, i) }
+
+// ContainerAt returns the container of a pod by its place among the init containers, then the containers.
+func ContainerAt(p *corev1.Pod, i int) *corev1.Container {
+	inits := p.GetSpec().GetInitContainers()
+	if i < len(inits) {
+		return inits[i]
+	}
+	return p.GetSpec().GetContainers()[i-len(inits)]
+}
+
+// index returns the place of the named container, -1 when the spec has none.
+func (m *Machine) index(name string) int {
+	named := func(c *corev1.Container) bool { return c.GetName() == name }
+	inits := m.pod.GetSpec().GetInitContainers()
+	if i := slices.IndexFunc(inits, named); i >= 0 {
+		return i
+	}
+	if i := slices.IndexFunc(m.pod.GetSpec().GetContainers(), named); i >= 0 {
+		return len(inits) + i
+	}
+	return -1
+}
+
+// NewVanished returns the machine of something that runs here for a pod that the API, read live, does not have
+// on this node. It stops what was seen, with the short grace of a vanished pod, removes it, and ends.
+// spec: NODE-2, DEL-9
+func NewVanished(host *Host, meta *metav1.ObjectMeta, seen Observation, now time.Time) *Machine {
+	m := New(host, &corev1.Pod{Metadata: meta, Spec: &corev1.PodSpec{}, Status: &corev1.PodStatus{}}, seen, now)
+	m.vanished = true
+	return m
+}

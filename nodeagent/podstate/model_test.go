@@ -1,0 +1,206 @@
+package podstate
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	corev1 "monoplane.dev/api/core/v1"
+	metav1 "monoplane.dev/api/meta/v1"
+)
+
+// model is the world around one Machine, as simple as it can be: an API object and a runtime.
+type model struct {
+	host  *Host
+	m     *Machine
+	now   time.Time
+	began time.Time
+	wake  time.Time
+
+	pod *corev1.Pod // in the API, nil when it is gone
+	rv  int
+
+	boxes     []Sandbox
+	instances []Instance
+	nextID    int
+
+	// pending are the actions that want an answer, oldest first.
+	pending []Action
+	// answered collects the actions of the last step.
+	last []Action
+
+	phases    []string // of every accepted write
+	cancelled bool
+}
+
+func newModel(policy string, grace int64, containers []string, inits []string) *model {
+	p := DefaultPolicy()
+	began := time.Unix(1_000_000_000, 0)
+	w := &model{
+		host: &Host{Policy: p, IPs: []string{"10.0.0.1"}, Runtime: "test"}, now: began, began: began, rv: 1,
+	}
+	w.pod = &corev1.Pod{
+		Metadata: &metav1.ObjectMeta{Namespace: "ns", Name: "p", Uid: "u", ResourceVersion: "1", Generation: 1},
+		Spec:     &corev1.PodSpec{RestartPolicy: policy, TerminationGracePeriodSeconds: proto.Int64(grace)},
+		Status:   &corev1.PodStatus{Phase: "Pending"},
+	}
+	for _, n := range containers {
+		w.pod.Spec.Containers = append(w.pod.Spec.Containers, &corev1.Container{Name: n, Image: "host"})
+	}
+	for _, n := range inits {
+		c := &corev1.Container{Name: strings.TrimSuffix(n, "*"), Image: "host"}
+		if strings.HasSuffix(n, "*") {
+			c.RestartPolicy = proto.String("Always")
+		}
+		w.pod.Spec.InitContainers = append(w.pod.Spec.InitContainers, c)
+	}
+	return w
+}
+
+// agentStarts makes a new machine from what there is, as a restarted agent does.
+func (w *model) agentStarts() {
+	w.pending, w.wake, w.cancelled = nil, time.Time{}, false
+	w.m = New(w.host, w.pod, w.seen(), w.now)
+	w.step(Start{})
+}
+
+// step gives the machine a fact and takes its actions.
+func (w *model) step(in Input) {
+	actions := w.m.Step(w.now, in)
+	for _, a := range actions {
+		switch a := a.(type) {
+		case Wake:
+			w.wake = a.At
+		case CancelStart:
+			w.cancelled = true
+		case Note, Forget:
+		default:
+			w.pending = append(w.pending, a)
+		}
+	}
+	w.last = append(w.last, actions...)
+}
+
+// change edits the object in the API and tells the machine.
+func (w *model) change(f func(p *corev1.Pod)) {
+	p := proto.CloneOf(w.pod)
+	f(p)
+	w.rv++
+	p.Metadata.ResourceVersion = strconv.Itoa(w.rv)
+	w.pod = p
+	w.step(Changed{Pod: p})
+}
+
+// markDeleted begins or shortens a graceful deletion.
+func (w *model) markDeleted(grace int64) {
+	w.change(func(p *corev1.Pod) {
+		p.Metadata.DeletionTimestamp = apiTime(w.now.Add(time.Duration(grace) * time.Second))
+		p.Metadata.DeletionGracePeriodSeconds = proto.Int64(grace)
+	})
+}
+
+// take removes the first pending action of type A that fits and returns it.
+func take[A Action](w *model, fits func(A) bool) (A, bool) {
+	for i, a := range w.pending {
+		if x, ok := a.(A); ok && (fits == nil || fits(x)) {
+			w.pending = slices.Delete(w.pending, i, i+1)
+			return x, true
+		}
+	}
+	var none A
+	return none, false
+}
+
+func (w *model) seen() Observation {
+	return Observation{Sandboxes: slices.Clone(w.boxes), Instances: slices.Clone(w.instances)}
+}
+
+func (w *model) id() string {
+	w.nextID++
+	return fmt.Sprintf("c%d", w.nextID)
+}
+
+func (w *model) runSandbox(a RunSandbox) Sandbox {
+	s := Sandbox{ID: fmt.Sprintf("s%d", a.Attempt), Attempt: a.Attempt, Ready: true, IPs: []string{"10.1.0.1"}}
+	w.boxes = append(w.boxes, s)
+	return s
+}
+
+// startContainer makes the container run in the runtime.
+func (w *model) startContainer(a StartContainer) Instance {
+	spec := ContainerAt(w.pod, a.Index)
+	in := Instance{
+		ID: w.id(), Name: spec.GetName(), SandboxID: a.SandboxID, Attempt: a.Attempt, State: Running, StartedAt: w.now,
+		Hash: Hash(spec), Delay: a.Delay, Image: spec.GetImage(),
+	}
+	w.instances = append(w.instances, in)
+	return in
+}
+
+// exit ends a container in the runtime.
+func (w *model) exit(id string, code int32) Instance {
+	for i := range w.instances {
+		if in := &w.instances[i]; in.ID == id {
+			if in.State == Running {
+				in.State, in.ExitCode, in.FinishedAt = Exited, code, w.now
+			}
+			return *in
+		}
+	}
+	return Instance{}
+}
+
+// stopSandbox ends a sandbox and all in it.
+func (w *model) stopSandbox(id string) {
+	for i := range w.boxes {
+		if w.boxes[i].ID == id {
+			w.boxes[i].Ready = false
+		}
+	}
+	for _, in := range w.instances {
+		if in.SandboxID == id {
+			w.exit(in.ID, 137)
+		}
+	}
+}
+
+func (w *model) removeContainer(id string) {
+	w.instances = slices.DeleteFunc(w.instances, func(in Instance) bool { return in.ID == id })
+}
+
+func (w *model) removeAll() { w.boxes, w.instances = nil, nil }
+
+// write stores a status as the API does.
+func (w *model) write(a WriteStatus) StatusWritten {
+	if w.pod == nil {
+		return StatusWritten{Outcome: Conflict}
+	}
+	if a.Pod.GetMetadata().GetResourceVersion() != w.pod.GetMetadata().GetResourceVersion() {
+		return StatusWritten{Outcome: Conflict}
+	}
+	p := proto.CloneOf(w.pod)
+	p.Status = a.Pod.GetStatus()
+	w.rv++
+	p.Metadata.ResourceVersion = strconv.Itoa(w.rv)
+	w.pod = p
+	w.phases = append(w.phases, p.GetStatus().GetPhase())
+	return StatusWritten{Pod: p}
+}
+
+// running returns the running instance of a container, "" for any.
+func (w *model) running(name string) (Instance, bool) {
+	for _, in := range w.instances {
+		if in.State == Running && (name == "" || in.Name == name) {
+			return in, true
+		}
+	}
+	return Instance{}, false
+}
+
+func (w *model) anyReady() bool {
+	return slices.ContainsFunc(w.boxes, func(s Sandbox) bool { return s.Ready })
+}

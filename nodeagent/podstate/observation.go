@@ -1,0 +1,73 @@
+package podstate
+
+import "time"
+
+// InstanceState is how far a container has come in the runtime. It only grows.
+type InstanceState uint8
+
+// The states of an instance.
+const (
+	// None means that there is no such container.
+	None InstanceState = iota
+	// Created means that it never ran.
+	Created
+	// Running also stands for a state that the runtime does not know.
+	Running
+	// Exited means that its process 1 is gone.
+	Exited
+)
+
+// String returns the state's name.
+func (s InstanceState) String() string {
+	return [...]string{"none", "created", "running", "exited"}[s]
+}
+
+// Sandbox is a pod's sandbox as the runtime shows it.
+type Sandbox struct {
+	// ID is the runtime's.
+	ID string
+	// Attempt counts the pod's sandboxes from 0.
+	Attempt uint32
+	// Ready says that containers can be started in it.
+	Ready bool
+	// IPs are its addresses; none when it shares the node's network.
+	IPs []string
+}
+
+// Instance is one run of a container, as the runtime shows it.
+type Instance struct {
+	// ID is the runtime's.
+	ID string
+	// Name is the container's name in the spec.
+	Name string
+	// SandboxID is the sandbox that it is in.
+	SandboxID string
+	// Attempt is how often the container was started before.
+	Attempt uint32
+	// State is how far it has come.
+	State InstanceState
+	// StartedAt and FinishedAt are zero when it did not.
+	StartedAt, FinishedAt time.Time
+	// ExitCode, Reason and Message describe its end.
+	ExitCode int32
+	// Signal ended the process; 0 when none did or the runtime does not say.
+	Signal int32
+	// Reason is such as "Completed", "Error" or "OOMKilled".
+	Reason string
+	// Message is what the process left as its termination message.
+	Message string
+	// Image is the image's name, ImageID what the runtime resolved it to.
+	Image, ImageID string
+	// Hash tells definitions of the container apart; empty when the instance does not say.
+	Hash string
+	// Delay is the back-off after this instance, as StartContainer said.
+	Delay time.Duration
+}
+
+// Observation is what the runtime shows of a pod.
+type Observation struct {
+	// Sandboxes and Instances are in any order.
+	Sandboxes []Sandbox
+	// Instances of all sandboxes.
+	Instances []Instance
+}

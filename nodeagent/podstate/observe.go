@@ -1,0 +1,229 @@
+package podstate
+
+// box is a sandbox and what we did to it.
+type box struct {
+	Sandbox
+	// stopped: StopSandbox has succeeded, so no process is left in it.
+	stopped bool
+}
+
+// What an instance ends as when its record is lost. The code is that of a killed process.
+const (
+	lostReason  = "ContainerStatusUnknown"
+	lostMessage = "The container could not be located"
+	lostCode    = 137
+)
+
+// observed takes the answer to Observe, or what the runtime told by itself.
+func (m *Machine) observed(in Observed) {
+	if !in.Asked {
+		m.see(in.Seen, false)
+		return
+	}
+	if in.Err != "" {
+		m.observe.failed(m.now, m.host.Policy.RuntimeDelay, m.host.Policy.RuntimeDelayMax)
+		m.observeAgain = true
+		return
+	}
+	m.observe.done()
+	whole := m.observeWhole && m.starting < 0 && !m.run.busy
+	m.see(in.Seen, whole)
+	if !whole {
+		m.observeAgain = true
+	}
+}
+
+// see takes an observation into the state. A whole one shows everything that the runtime has of the pod at a
+// moment when nothing was being started, so what is missing from it is gone.
+func (m *Machine) see(seen Observation, whole bool) {
+	if m.removed {
+		return
+	}
+	clean := whole
+	for _, s := range seen.Sandboxes {
+		m.seeSandbox(s, whole)
+		clean = clean && !s.Ready
+	}
+	for _, in := range seen.Instances {
+		m.seeInstance(in, whole)
+		clean = clean && in.State != Running
+		if in.State == Running {
+			m.confirmed = false
+		}
+	}
+	if whole {
+		m.seeMissing(seen)
+		m.confirmed, m.uncertain = clean, false
+	}
+}
+
+// seeSandbox takes a sandbox in. One that is new and not the newest is believed only in a whole observation:
+// it may have been removed.
+func (m *Machine) seeSandbox(s Sandbox, whole bool) {
+	at := len(m.sandboxes)
+	for i := range m.sandboxes {
+		b := &m.sandboxes[i]
+		if b.ID == s.ID {
+			b.Ready = b.Ready && s.Ready // readiness does not come back
+			if len(s.IPs) > 0 {
+				b.IPs = s.IPs
+			}
+			return
+		}
+		if b.Attempt > s.Attempt && i < at {
+			at = i
+		}
+	}
+	if !whole && at < len(m.sandboxes) {
+		return
+	}
+	if s.Ready {
+		m.confirmed = false
+	}
+	m.sandboxes = append(m.sandboxes, box{})
+	copy(m.sandboxes[at+1:], m.sandboxes[at:])
+	m.sandboxes[at] = box{Sandbox: s}
+}
+
+// seeInstance takes an instance in: it is the one we know, a newer one, or one that is left over.
+func (m *Machine) seeInstance(in Instance, whole bool) {
+	if c := m.byID(in.ID); c != nil {
+		m.merge(c, in)
+		return
+	}
+	i := m.index(in.Name)
+	if i >= 0 && in.State != Created {
+		c := &m.containers[i]
+		switch {
+		case c.State == None && in.Attempt >= c.floor:
+			c.Instance = in
+			return
+		case c.State != None && in.Attempt > c.Attempt:
+			m.supersede(i, in)
+			return
+		case in.State == Exited && c.last == nil && in.Attempt < c.Attempt && c.State == Running:
+			c.last = &in
+			return
+		}
+	}
+	if !whole && in.State != Running {
+		return // being created, or being removed
+	}
+	if c := m.lastWithID(in.ID); c != nil {
+		return
+	}
+	m.strays = append(m.strays, container{Instance: in})
+}
+
+// merge takes in what an instance that we know has come to. States only grow.
+func (m *Machine) merge(c *container, in Instance) {
+	if in.State <= c.State {
+		if in.State == Running && c.StartedAt.IsZero() {
+			c.StartedAt = in.StartedAt
+		}
+		return
+	}
+	if in.Delay == 0 {
+		in.Delay = c.Delay
+	}
+	if in.Hash == "" {
+		in.Hash = c.Hash
+	}
+	if in.SandboxID == "" {
+		in.SandboxID = c.SandboxID
+	}
+	c.Instance = in
+	if in.State == Exited {
+		m.discardLast(c) // one dead instance is kept, the newest
+	}
+}
+
+// supersede makes in the newest instance of container i.
+func (m *Machine) supersede(i int, in Instance) {
+	c := &m.containers[i]
+	old := c.Instance
+	c.Instance = in
+	if old.State == Running {
+		m.strays = append(m.strays, container{Instance: old, stops: c.stops, termAt: c.termAt, killAt: c.killAt})
+		c.stops, c.stop = 0, retry{}
+		return
+	}
+	m.discardLast(c)
+	c.last, c.lastRemoved = &old, false
+	if in.State == Exited {
+		m.discardLast(c)
+	}
+}
+
+// discardLast has the container of the instance before the newest one removed. What is known of it stays.
+func (m *Machine) discardLast(c *container) {
+	if c.last != nil && !c.lastRemoved {
+		c.lastRemoved = true
+		m.discard(c.last.ID, m.index(c.Name), c.last.Attempt)
+	}
+}
+
+// seeMissing ends what a whole observation does not show.
+func (m *Machine) seeMissing(seen Observation) {
+	shown := make(map[string]bool, len(seen.Sandboxes)+len(seen.Instances))
+	for _, s := range seen.Sandboxes {
+		shown[s.ID] = true
+	}
+	for _, in := range seen.Instances {
+		shown[in.ID] = true
+	}
+	for i := range m.sandboxes {
+		if b := &m.sandboxes[i]; !shown[b.ID] {
+			b.Ready, b.stopped = false, true
+		}
+	}
+	for i := range m.containers {
+		if c := &m.containers[i]; c.State == Running && !shown[c.ID] {
+			m.lose(&c.Instance)
+		}
+	}
+	kept := m.strays[:0]
+	for _, c := range m.strays {
+		if shown[c.ID] {
+			kept = append(kept, c)
+		}
+	}
+	m.strays = kept
+}
+
+// lose ends an instance whose record is gone.
+func (m *Machine) lose(in *Instance) {
+	if in.State == Exited {
+		return
+	}
+	in.State, in.FinishedAt = Exited, m.now
+	in.ExitCode, in.Reason, in.Message = lostCode, lostReason, lostMessage
+}
+
+// byID returns the container or stray whose newest instance has the id.
+func (m *Machine) byID(id string) *container {
+	if id == "" {
+		return nil
+	}
+	for i := range m.containers {
+		if m.containers[i].ID == id {
+			return &m.containers[i]
+		}
+	}
+	for i := range m.strays {
+		if m.strays[i].ID == id {
+			return &m.strays[i]
+		}
+	}
+	return nil
+}
+
+// lastWithID returns the container whose previous instance has the id.
+func (m *Machine) lastWithID(id string) *container {
+	for i := range m.containers {
+		if c := &m.containers[i]; c.last != nil && c.last.ID == id {
+			return c
+		}
+	}
+	return nil
+}

@@ -1,0 +1,405 @@
+package podstate
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+	"pgregory.net/rapid"
+
+	corev1 "monoplane.dev/api/core/v1"
+)
+
+// stop is what a container was told: when TERM came and when KILL may come at the earliest.
+type stop struct {
+	term, kill time.Time
+	grace      time.Duration
+}
+
+// chaos runs a Machine in a world where everything may fail, come late or happen by itself, and checks what
+// must hold whatever happens.
+type chaos struct {
+	*model
+
+	t *rapid.T
+	// kills holds, for every container that was told to stop, the earliest KILL that anybody asked for.
+	kills map[string]*stop
+	// unseen are containers that run although their start was reported as failed.
+	forgotten bool
+	gone      bool // the object was deleted by force
+	dead      bool // the machine has ended
+	handled   int
+}
+
+// grace is the period that holds for the pod now, by the rules and not by the code under test.
+func (c *chaos) grace() time.Duration {
+	if c.m.Vanished() {
+		return 2 * time.Second
+	}
+	g := c.m.pod.GetSpec().GetTerminationGracePeriodSeconds()
+	if meta := c.m.pod.GetMetadata(); meta.GetDeletionTimestamp() != nil {
+		g = meta.GetDeletionGracePeriodSeconds()
+	}
+	return max(2, time.Duration(g)) * time.Second
+}
+
+// check looks at what the machine asked for since the last check.
+func (c *chaos) check() {
+	for _, a := range c.last {
+		switch a := a.(type) {
+		case StopContainer:
+			c.checkStop(a)
+		case StopSandbox:
+			for _, in := range c.instances {
+				if in.SandboxID == a.ID && in.State == Running {
+					c.t.Fatalf("the sandbox is stopped while %s/%d runs: it is killed without its grace (TERM-1)", in.Name, in.Attempt)
+				}
+			}
+		case WriteStatus:
+			c.checkStatus(a)
+		case DeletePod:
+			if !terminal(c.pod) || len(c.boxes)+len(c.instances) > 0 {
+				c.t.Fatalf("the object is deleted in phase %s with %d sandboxes left (DEL-7)", c.pod.GetStatus().GetPhase(), len(c.boxes))
+			}
+		case Forget:
+			if len(c.boxes)+len(c.instances) > 0 {
+				c.t.Fatalf("the machine ends and leaves %d sandboxes", len(c.boxes))
+			}
+			c.dead = true
+		case StartContainer:
+			for _, in := range c.instances {
+				if in.Name == ContainerAt(c.m.pod, a.Index).GetName() && in.State == Running {
+					c.t.Fatalf("%s is started although it runs", in.Name)
+				}
+			}
+		}
+	}
+	c.last = nil
+}
+
+func (c *chaos) checkStop(a StopContainer) {
+	at := c.now.Add(a.Timeout)
+	s := c.kills[a.ID]
+	if s == nil || !c.inFlight(a.ID) {
+		if a.Timeout < c.grace() && !c.sidecar(a.Name) {
+			c.t.Fatalf("stop of %s after %s, its grace is %s (TERM-1, DEL-10)", a.Name, a.Timeout, c.grace())
+		}
+		c.kills[a.ID] = &stop{term: c.now, kill: at}
+		return
+	}
+	if at.Before(c.now.Add(c.grace()-2*time.Second)) && at.Before(s.kill) && !c.sidecar(a.Name) {
+		c.t.Fatalf("stop of %s is cut to %s, the grace is %s (TERM-3)", a.Name, a.Timeout, c.grace())
+	}
+	if at.Before(s.term.Add(2 * time.Second)) {
+		c.t.Fatalf("KILL %s after TERM", at.Sub(s.term))
+	}
+	if at.Before(s.kill) {
+		s.kill = at
+	}
+}
+
+func (c *chaos) sidecar(name string) bool { return name == "side" }
+
+// inFlight reports whether a stop of the container was asked for before and has not been answered.
+func (c *chaos) inFlight(id string) bool {
+	n := 0
+	for _, a := range c.pending {
+		if x, ok := a.(StopContainer); ok && x.ID == id {
+			n++
+		}
+	}
+	return n > 1
+}
+
+var order = map[string]int{"": 0, "Pending": 1, "Running": 2, "Succeeded": 3, "Failed": 3}
+
+func (c *chaos) checkStatus(a WriteStatus) {
+	was, is := c.m.pod.GetStatus().GetPhase(), a.Pod.GetStatus().GetPhase()
+	if order[is] < order[was] || order[was] == 3 {
+		c.t.Fatalf("phase %s after %s (LIFE-1)", is, was)
+	}
+	if order[is] == 3 {
+		if in, ok := c.running(""); ok || c.anyReady() {
+			c.t.Fatalf("phase %s while %s runs, sandbox ready: %v (LIFE-10)", is, in.Name, c.anyReady())
+		}
+	}
+	if c.gone && c.m.Vanished() {
+		c.t.Fatal("a status is written for a pod that has vanished")
+	}
+	if a.Pod.GetMetadata().GetUid() != "u" {
+		c.t.Fatal("the uid is missing (DEL-11)")
+	}
+	for _, cond := range a.Pod.GetStatus().GetConditions() {
+		old := condition(c.m.pod.GetStatus(), cond.GetType())
+		if old != nil && old.GetStatus() == cond.GetStatus() && !proto.Equal(old.GetLastTransitionTime(), cond.GetLastTransitionTime()) {
+			c.t.Fatalf("the transition time of %s changed without its status (LIFE-3)", cond.GetType())
+		}
+	}
+}
+
+// answer answers pending action i; fail makes it fail.
+func (c *chaos) answer(i int, fail bool) {
+	a := c.pending[i]
+	c.pending = slices.Delete(c.pending, i, i+1)
+	c.handled++
+	err := ""
+	outcome := OK
+	if fail {
+		err, outcome = "busy", Failed
+	}
+	switch a := a.(type) {
+	case Admit:
+		c.step(Admission{})
+	case RunSandbox:
+		if fail {
+			if rapid.Bool().Draw(c.t, "made all the same") {
+				c.runSandbox(a)
+				c.boxes[len(c.boxes)-1].ID += fmt.Sprintf("-%d", c.handled)
+			}
+			c.step(SandboxRun{Err: err})
+			return
+		}
+		c.runSandbox(a)
+		b := &c.boxes[len(c.boxes)-1]
+		b.ID += fmt.Sprintf("-%d", c.handled)
+		c.step(SandboxRun{Sandbox: *b})
+	case StartContainer:
+		c.answerStart(a, fail)
+	case StopContainer:
+		c.answerStop(a, fail)
+	case StopSandbox:
+		if !fail {
+			c.stopSandbox(a.ID)
+		}
+		c.step(SandboxStopped{ID: a.ID, Err: err})
+	case Observe:
+		in := Observed{Asked: true, Err: err}
+		if !fail {
+			in.Seen = c.seen()
+		}
+		c.step(in)
+	case RemoveContainer:
+		if !fail {
+			c.removeContainer(a.ID)
+		}
+		c.step(ContainerRemoved{ID: a.ID, Err: err})
+	case Remove:
+		if !fail {
+			c.removeAll()
+		}
+		c.step(Removed{Err: err})
+	case WriteStatus:
+		if fail {
+			c.step(StatusWritten{Outcome: outcome})
+			return
+		}
+		c.step(c.write(a))
+	case Lookup:
+		switch {
+		case fail:
+			c.step(LookedUp{Outcome: Failed})
+		case c.pod == nil || c.gone:
+			c.step(LookedUp{Outcome: Missing})
+		default:
+			c.step(LookedUp{Pod: c.pod})
+		}
+	case DeletePod:
+		if !fail {
+			c.gone = true
+		}
+		c.step(PodDeleted{Outcome: outcome})
+	}
+}
+
+func (c *chaos) answerStart(a StartContainer, fail bool) {
+	ready := slices.ContainsFunc(c.boxes, func(s Sandbox) bool { return s.ID == a.SandboxID && s.Ready })
+	switch {
+	case !ready:
+		c.step(ContainerRun{Index: a.Index, Reason: "CreateContainerError", Message: "no sandbox"})
+	case !fail:
+		c.step(ContainerRun{Index: a.Index, Instance: c.startContainer(a)})
+	default:
+		switch rapid.IntRange(0, 2).Draw(c.t, "how it fails") {
+		case 0:
+			c.step(ContainerRun{Index: a.Index, Reason: "ErrImagePull", Message: "no"})
+		case 1:
+			in := c.startContainer(a)
+			c.step(ContainerRun{Index: a.Index, Reason: "RunContainerError", Message: "no", Instance: c.exit(in.ID, 128)})
+		default: // the answer was lost: it runs
+			c.startContainer(a)
+			c.step(ContainerRun{Index: a.Index, Reason: "CreateContainerError", Message: "timeout"})
+		}
+	}
+}
+
+func (c *chaos) answerStop(a StopContainer, fail bool) {
+	if fail {
+		c.step(ContainerStopped{ID: a.ID, Err: "busy"})
+		return
+	}
+	code := int32(rapid.SampledFrom([]int{0, 137, 143}).Draw(c.t, "code"))
+	c.step(ContainerStopped{ID: a.ID, Instance: c.exit(a.ID, code)})
+}
+
+// spec: LIFE-1, LIFE-3, LIFE-10, TERM-1, TERM-3, DEL-7, DEL-10, DEL-11, DEL-13
+func TestInvariants(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var inits []string
+		if rapid.Bool().Draw(t, "inits") {
+			inits = []string{"one", "side*"}
+		}
+		policy := rapid.SampledFrom([]string{"Always", "OnFailure", "Never"}).Draw(t, "policy")
+		c := &chaos{model: newModel(policy, int64(rapid.IntRange(0, 40).Draw(t, "grace")), []string{"a", "b"}, inits), t: t, kills: map[string]*stop{}}
+		c.agentStarts()
+		c.check()
+		t.Repeat(map[string]func(*rapid.T){
+			"": func(t *rapid.T) {
+				c.t = t
+				c.check()
+			},
+			"answer": func(t *rapid.T) {
+				c.t = t
+				if c.dead || len(c.pending) == 0 {
+					return
+				}
+				c.answer(rapid.IntRange(0, len(c.pending)-1).Draw(t, "which"), rapid.IntRange(0, 4).Draw(t, "fails") == 0)
+			},
+			"wait":   c.wait,
+			"exit":   c.exits,
+			"reboot": c.reboots,
+			"delete": c.deletes,
+			"force": func(t *rapid.T) {
+				if c.dead || c.gone || rapid.IntRange(0, 9).Draw(t, "seldom") > 0 {
+					return
+				}
+				c.gone = true
+				c.step(Absent{})
+			},
+			"rumour": func(t *rapid.T) { // a watch says that the pod is gone; it may be wrong
+				if c.dead {
+					return
+				}
+				c.step(Absent{})
+			},
+			"agent restarts": func(t *rapid.T) {
+				if c.dead || c.gone || rapid.IntRange(0, 5).Draw(t, "seldom") > 0 {
+					return
+				}
+				c.kills = map[string]*stop{}
+				c.agentStarts()
+			},
+			"poke": func(t *rapid.T) {
+				if c.dead {
+					return
+				}
+				c.step(Poke{})
+			},
+		})
+		c.finish(t)
+	})
+}
+
+func (c *chaos) wait(t *rapid.T) {
+	c.t = t
+	if c.dead {
+		return
+	}
+	c.pass(time.Duration(rapid.IntRange(1, 40000).Draw(t, "ms")) * time.Millisecond)
+}
+
+// pass lets time pass, with the ticks that were asked for.
+func (c *chaos) pass(d time.Duration) {
+	end := c.now.Add(d)
+	for !c.wake.IsZero() && !c.wake.After(end) && !c.dead {
+		if c.wake.After(c.now) {
+			c.now = c.wake
+		}
+		c.wake = time.Time{}
+		c.step(Tick{})
+		c.check()
+	}
+	c.now = end
+}
+
+func (c *chaos) exits(t *rapid.T) {
+	c.t = t
+	in, ok := c.model.running("")
+	if c.dead || !ok {
+		return
+	}
+	c.exit(in.ID, int32(rapid.IntRange(0, 1).Draw(t, "code")))
+	if rapid.Bool().Draw(t, "told") {
+		c.step(Observed{Seen: c.seen()})
+	} else {
+		c.step(Poke{})
+	}
+}
+
+func (c *chaos) reboots(t *rapid.T) {
+	c.t = t
+	if c.dead || len(c.boxes) == 0 || rapid.IntRange(0, 5).Draw(t, "seldom") > 0 {
+		return
+	}
+	for _, b := range c.boxes {
+		c.stopSandbox(b.ID)
+	}
+	c.step(Observed{Seen: c.seen()})
+}
+
+func (c *chaos) deletes(t *rapid.T) {
+	c.t = t
+	if c.dead || c.gone || rapid.IntRange(0, 3).Draw(t, "seldom") > 0 {
+		return
+	}
+	grace := int64(rapid.IntRange(1, 60).Draw(t, "grace"))
+	if meta := c.pod.GetMetadata(); meta.GetDeletionTimestamp() != nil && grace >= meta.GetDeletionGracePeriodSeconds() {
+		return // DEL-2: never lengthened
+	}
+	c.markDeleted(grace)
+}
+
+// finish deletes the pod, lets everything succeed, and checks that it comes to an end.
+func (c *chaos) finish(t *rapid.T) {
+	c.t = t
+	if !c.dead && !c.gone && c.pod.GetMetadata().GetDeletionTimestamp() == nil {
+		c.markDeleted(1)
+	}
+	if !c.dead && c.gone {
+		c.step(Absent{})
+	}
+	for range 2000 {
+		c.check()
+		if c.dead {
+			return
+		}
+		if len(c.pending) > 0 {
+			c.answer(0, false)
+			continue
+		}
+		c.pass(10 * time.Second)
+	}
+	t.Fatalf("the deletion never ends (DEL-13): life %s, pending %v, %d sandboxes\n%+v", c.m.Life(), c.pending, len(c.boxes), summary(c.m.pod.GetStatus()))
+}
+
+// A status that is not changed is not written again, and stays the same.
+func TestStatusIsStable(t *testing.T) {
+	w := newModel("Always", 30, []string{"main"}, nil)
+	w.agentStarts()
+	must[Admit](t, w, nil)
+	w.step(Admission{})
+	w.step(SandboxRun{Sandbox: w.runSandbox(must[RunSandbox](t, w, nil))})
+	a := must[StartContainer](t, w, nil)
+	w.step(ContainerRun{Index: a.Index, Instance: w.startContainer(a)})
+	w.step(w.write(must[WriteStatus](t, w, nil)))
+	for range 100 {
+		w.now = w.now.Add(time.Minute)
+		w.step(Tick{})
+		w.step(Observed{Seen: w.seen()})
+		w.change(func(p *corev1.Pod) { p.Metadata.Annotations = map[string]string{"now": w.now.String()} })
+	}
+	if len(w.pending) > 0 {
+		t.Errorf("asked for %v", w.pending)
+	}
+}

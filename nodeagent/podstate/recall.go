@@ -1,0 +1,101 @@
+package podstate
+
+import (
+	"strings"
+	"time"
+
+	corev1 "monoplane.dev/api/core/v1"
+	metav1 "monoplane.dev/api/meta/v1"
+)
+
+// recall completes what the runtime shows, after a restart of the agent or the machine, by what the API
+// object remembers: counts go on, exit codes are kept, and a container that the runtime has lost has ended.
+func (m *Machine) recall() {
+	status := m.pod.GetStatus()
+	known := make(map[string]*corev1.ContainerStatus)
+	for _, s := range status.GetInitContainerStatuses() {
+		known[s.GetName()] = s
+	}
+	for _, s := range status.GetContainerStatuses() {
+		known[s.GetName()] = s
+	}
+	for i := range m.containers {
+		m.recallContainer(&m.containers[i], known[m.spec(i).GetName()])
+	}
+	for i := range m.containers {
+		if m.kind(i) == app && m.containers[i].State != None {
+			m.initialized = true // INIT-7: init containers are not run again
+		}
+	}
+	if s := m.sandbox(); s != nil && s.Ready && hasTrue(status, "Initialized") {
+		m.initialized = true
+	}
+}
+
+func (m *Machine) recallContainer(c *container, s *corev1.ContainerStatus) {
+	if s == nil {
+		return
+	}
+	if t := s.GetLastState().GetTerminated(); t != nil && c.last == nil {
+		last := recalled(s, t)
+		if last.ID != c.ID {
+			c.last = &last
+		}
+	}
+	if c.State != None {
+		return
+	}
+	c.floor = uint32(max(0, s.GetRestartCount()))
+	if s.GetContainerID() == "" {
+		return
+	}
+	t := s.GetState().GetTerminated()
+	if t == nil && s.GetState().GetWaiting() != nil && c.last != nil {
+		c.Instance, c.last = *c.last, nil // it waits for its restart
+	} else {
+		c.Instance = recalled(s, t)
+	}
+	c.Attempt = c.floor
+	if c.FinishedAt.IsZero() {
+		c.FinishedAt = m.now
+	}
+}
+
+// recalled makes an instance of what the API says of a container that the runtime no longer has.
+func recalled(s *corev1.ContainerStatus, t *corev1.ContainerStateTerminated) Instance {
+	in := Instance{
+		Name: s.GetName(), State: Exited, Image: s.GetImage(), ImageID: s.GetImageID(),
+		ID: bareID(s.GetContainerID()), ExitCode: lostCode, Reason: lostReason, Message: lostMessage,
+		StartedAt: goTime(s.GetState().GetRunning().GetStartedAt()),
+	}
+	if t != nil {
+		in.ID, in.ExitCode, in.Signal = bareID(t.GetContainerID()), t.GetExitCode(), t.GetSignal()
+		in.Reason, in.Message = t.GetReason(), t.GetMessage()
+		in.StartedAt, in.FinishedAt = goTime(t.GetStartedAt()), goTime(t.GetFinishedAt())
+	}
+	return in
+}
+
+// bareID takes the runtime's name off a container id.
+func bareID(id string) string {
+	_, bare, found := strings.Cut(id, "://")
+	if !found {
+		return id
+	}
+	return bare
+}
+
+func goTime(t *metav1.Time) time.Time {
+	if t == nil {
+		return time.Time{}
+	}
+	return time.Unix(t.GetSeconds(), int64(t.GetNanos()))
+}
+
+// apiTime returns t as the API states it, to the second.
+func apiTime(t time.Time) *metav1.Time {
+	if t.IsZero() {
+		return nil
+	}
+	return &metav1.Time{Seconds: t.Unix()}
+}

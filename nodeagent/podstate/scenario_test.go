@@ -1,0 +1,319 @@
+package podstate
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "monoplane.dev/api/core/v1"
+)
+
+var rewrite = flag.Bool("rewrite", false, "write what the machine does into the scenario files")
+
+// TestScenarios replays the files in testdata. A file is a list of steps: the line that says what happens, a line
+// of dashes, and what the machine wants done about it, up to an empty line. Text from # on is a comment. See
+// testdata/README.md for what can happen.
+//
+// spec: LIFE-1, LIFE-5, LIFE-6, LIFE-10, LIFE-12, CTR-3, CTR-4, TERM-1, TERM-2, TERM-3, DEL-7, DEL-9, DEL-10, INIT-1,
+// INIT-4, INIT-5
+func TestScenarios(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.txt")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no scenarios: %v", err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
+			data, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := replay(t, string(data))
+			if *rewrite {
+				if err := os.WriteFile(file, []byte(got), 0o600); err != nil {
+					t.Fatal(err)
+				}
+				return
+			}
+			if got != string(data) {
+				t.Errorf("%s differs; -rewrite writes what the machine does now. It does:\n%s", file, got)
+			}
+		})
+	}
+}
+
+// replay runs the steps of a scenario and returns it with the actions that came of them.
+func replay(t *testing.T, text string) string {
+	var out strings.Builder
+	var w *model
+	inOutput := false
+	for line := range strings.Lines(text) {
+		line = strings.TrimSuffix(line, "\n")
+		switch {
+		case inOutput:
+			if line == "" {
+				inOutput = false
+				out.WriteString("\n")
+			}
+		case line == "" || strings.HasPrefix(line, "#"):
+			out.WriteString(line + "\n")
+		case line == "----":
+		default:
+			out.WriteString(line + "\n----\n")
+			command, _, _ := strings.Cut(line, "#")
+			w = happen(t, w, strings.Fields(command))
+			for _, a := range w.last {
+				out.WriteString(w.describe(a) + "\n")
+			}
+			w.last = nil
+			inOutput = true
+		}
+	}
+	return out.String()
+}
+
+// options reads key=value words.
+func options(words []string) map[string]string {
+	m := make(map[string]string)
+	for _, word := range words {
+		k, v, _ := strings.Cut(word, "=")
+		m[k] = v
+	}
+	return m
+}
+
+func list(s string) []string {
+	if s == "" {
+		return nil
+	}
+	return strings.Split(s, ",")
+}
+
+func number(t *testing.T, s string) int64 {
+	t.Helper()
+	n, err := strconv.ParseInt(s, 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// happen makes one line of a scenario happen.
+func happen(t *testing.T, w *model, words []string) *model {
+	t.Helper()
+	o := options(words[1:])
+	if words[0] == "pod" {
+		w = newModel(o["policy"], number(t, o["grace"]), list(o["containers"]), list(o["init"]))
+		if o["deadline"] != "" {
+			n := number(t, o["deadline"])
+			w.pod.Spec.ActiveDeadlineSeconds = &n
+		}
+		w.agentStarts()
+		return w
+	}
+	if !w.answers(t, words, o) && !w.facts(t, words, o) {
+		t.Fatalf("nobody knows what %q means", strings.Join(words, " "))
+	}
+	return w
+}
+
+// answers makes an action come to its end.
+func (w *model) answers(t *testing.T, words []string, o map[string]string) bool {
+	t.Helper()
+	text := strings.Join(words[1:], " ")
+	switch words[0] {
+	case "admitted":
+		must[Admit](t, w, nil)
+		w.step(Admission{})
+	case "refused":
+		must[Admit](t, w, nil)
+		w.step(Admission{Reason: words[1], Message: strings.Join(words[2:], " ")})
+	case "sandbox-runs":
+		w.step(SandboxRun{Sandbox: w.runSandbox(must[RunSandbox](t, w, nil))})
+	case "sandbox-fails":
+		must[RunSandbox](t, w, nil)
+		w.step(SandboxRun{Err: text})
+	case "starts":
+		a := must(t, w, func(a StartContainer) bool { return ContainerAt(w.pod, a.Index).GetName() == words[1] })
+		w.step(ContainerRun{Index: a.Index, Instance: w.startContainer(a)})
+	case "start-fails":
+		a := must(t, w, func(a StartContainer) bool { return ContainerAt(w.pod, a.Index).GetName() == words[1] })
+		run := ContainerRun{Index: a.Index, Reason: words[2], Message: strings.Join(words[3:], " ")}
+		if words[2] == "RunContainerError" {
+			run.Instance = w.startContainer(a)
+			run.Instance = w.exit(run.Instance.ID, 128)
+			run.Instance.Reason, run.Instance.Message = "StartError", run.Message
+		}
+		w.step(run)
+	case "stopped":
+		a := must(t, w, func(a StopContainer) bool { return a.Name == words[1] })
+		w.step(ContainerStopped{ID: a.ID, Instance: w.exit(a.ID, int32(number(t, o["code"])))})
+	case "stop-fails":
+		a := must(t, w, func(a StopContainer) bool { return a.Name == words[1] })
+		w.step(ContainerStopped{ID: a.ID, Err: "busy"})
+	case "sandbox-stopped":
+		a := must[StopSandbox](t, w, nil)
+		w.stopSandbox(a.ID)
+		w.step(SandboxStopped{ID: a.ID})
+	case "observed":
+		must[Observe](t, w, nil)
+		w.step(Observed{Seen: w.seen(), Asked: true})
+	case "container-removed":
+		a := must[RemoveContainer](t, w, nil)
+		w.removeContainer(a.ID)
+		w.step(ContainerRemoved{ID: a.ID})
+	case "removed":
+		must[Remove](t, w, nil)
+		w.removeAll()
+		w.step(Removed{})
+	case "written":
+		w.step(w.write(must[WriteStatus](t, w, nil)))
+	case "write-fails":
+		must[WriteStatus](t, w, nil)
+		w.step(StatusWritten{Outcome: Failed})
+	case "deleted":
+		must[DeletePod](t, w, nil)
+		w.pod = nil
+		w.step(PodDeleted{})
+	case "looked-up":
+		must[Lookup](t, w, nil)
+		switch words[1] {
+		case "there":
+			w.step(LookedUp{Pod: w.pod})
+		case "gone":
+			w.step(LookedUp{Outcome: Missing})
+		default:
+			w.step(LookedUp{Outcome: Failed})
+		}
+	default:
+		return false
+	}
+	return true
+}
+
+// facts makes something happen by itself.
+func (w *model) facts(t *testing.T, words []string, o map[string]string) bool {
+	t.Helper()
+	switch words[0] {
+	case "exits":
+		in, ok := w.running(words[1])
+		if !ok {
+			t.Fatalf("%s does not run", words[1])
+		}
+		w.exit(in.ID, int32(number(t, o["code"])))
+		w.step(Observed{Seen: w.seen()})
+	case "sandbox-dies":
+		w.stopSandbox(w.boxes[len(w.boxes)-1].ID)
+		w.step(Observed{Seen: w.seen()})
+	case "delete":
+		w.markDeleted(number(t, o["grace"]))
+	case "image":
+		w.change(func(p *corev1.Pod) { p.Spec.Containers[0].Image = words[1] })
+	case "absent":
+		w.step(Absent{})
+	case "node-stops":
+		w.step(NodeStopping{})
+	case "evict":
+		w.step(Evict{Reason: words[1], Message: strings.Join(words[2:], " "), Grace: -1})
+	case "agent-restarts":
+		w.agentStarts()
+	case "wait":
+		d, err := time.ParseDuration(words[1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		end := w.now.Add(d)
+		for !w.wake.IsZero() && !w.wake.After(end) {
+			w.now, w.wake = w.wake, time.Time{}
+			w.step(Tick{})
+		}
+		w.now = end
+	default:
+		return false
+	}
+	return true
+}
+
+func must[A Action](t *testing.T, w *model, fits func(A) bool) A {
+	t.Helper()
+	a, ok := take(w, fits)
+	if !ok {
+		t.Fatalf("nobody asked for %T; pending: %v", a, w.pending)
+	}
+	return a
+}
+
+// describe words an action.
+func (w *model) describe(a Action) string {
+	switch a := a.(type) {
+	case Admit:
+		return "admit?"
+	case RunSandbox:
+		return fmt.Sprintf("run sandbox %d", a.Attempt)
+	case StartContainer:
+		s := fmt.Sprintf("start %s/%d", ContainerAt(w.m.pod, a.Index).GetName(), a.Attempt)
+		if a.Delay > 0 {
+			s += fmt.Sprintf(" (back-off afterwards %s)", a.Delay)
+		}
+		return s
+	case CancelStart:
+		return "cancel the pull"
+	case StopContainer:
+		return fmt.Sprintf("stop %s, KILL after %s", a.Name, a.Timeout)
+	case StopSandbox:
+		return "stop sandbox " + a.ID
+	case Observe:
+		return "observe"
+	case RemoveContainer:
+		return fmt.Sprintf("remove container %s (attempt %d)", a.ID, a.Attempt)
+	case Remove:
+		return "remove everything: " + strings.Join(a.Sandboxes, " ")
+	case WriteStatus:
+		return "write status: " + summary(a.Pod.GetStatus())
+	case Lookup:
+		return "look the pod up"
+	case DeletePod:
+		return "delete the object"
+	case Wake:
+		if a.At.IsZero() {
+			return "no wake"
+		}
+		return fmt.Sprintf("wake at %s", a.At.Sub(w.began))
+	case Note:
+		return fmt.Sprintf("note %s: %s", a.Reason, a.Message)
+	case Forget:
+		return "forget"
+	default:
+		return fmt.Sprintf("%T", a)
+	}
+}
+
+func summary(s *corev1.PodStatus) string {
+	var parts []string
+	parts = append(parts, s.GetPhase())
+	if s.GetReason() != "" {
+		parts = append(parts, s.GetReason())
+	}
+	for _, c := range s.GetConditions() {
+		if c.GetType() == "Ready" {
+			parts = append(parts, "ready="+c.GetStatus())
+		}
+	}
+	for _, list := range [][]*corev1.ContainerStatus{s.GetInitContainerStatuses(), s.GetContainerStatuses()} {
+		for _, c := range list {
+			state := "running"
+			if x := c.GetState().GetWaiting(); x != nil {
+				state = x.GetReason()
+			}
+			if x := c.GetState().GetTerminated(); x != nil {
+				state = fmt.Sprintf("%s(%d)", x.GetReason(), x.GetExitCode())
+			}
+			parts = append(parts, fmt.Sprintf("%s:%s/%d", c.GetName(), state, c.GetRestartCount()))
+		}
+	}
+	return strings.Join(parts, " ")
+}

@@ -1,0 +1,217 @@
+package podstate
+
+import (
+	"fmt"
+
+	"google.golang.org/protobuf/proto"
+
+	corev1 "monoplane.dev/api/core/v1"
+)
+
+// Phases of a pod.
+const (
+	pending   = "Pending"
+	running   = "Running"
+	succeeded = "Succeeded"
+	failed    = "Failed"
+)
+
+// status returns the status that the API should have. What other programs own in it is kept. spec: LIFE-9
+func (m *Machine) status() *corev1.PodStatus {
+	s := proto.CloneOf(m.pod.GetStatus())
+	if s == nil {
+		s = &corev1.PodStatus{}
+	}
+	ends := m.ends()
+	s.ObservedGeneration = m.pod.GetMetadata().GetGeneration()
+	s.Phase = m.phase(s.GetPhase(), ends)
+	if ends && m.end.reason != "" {
+		s.Reason, s.Message = m.end.reason, m.end.message
+	}
+	if s.StartTime == nil {
+		s.StartTime = apiTime(m.began)
+	}
+	if s.QosClass == "" {
+		s.QosClass = QOSClass(m.pod)
+	}
+	m.addresses(s)
+	if !m.refused {
+		inits := len(m.pod.GetSpec().GetInitContainers())
+		all := make([]*corev1.ContainerStatus, len(m.containers))
+		for i := range m.containers {
+			all[i] = m.containerStatus(i, ends)
+		}
+		s.InitContainerStatuses, s.ContainerStatuses = all[:inits:inits], all[inits:]
+		if inits == 0 {
+			s.InitContainerStatuses = nil
+		}
+	}
+	m.conditions(s)
+	return s
+}
+
+// ends reports whether the terminal phase may be written: nothing is left, and nothing will run. spec: LIFE-10
+func (m *Machine) ends() bool {
+	return m.life >= Stopped && m.confirmed && m.final()
+}
+
+// phase returns the phase; old is what the API has. spec: LIFE-1, LIFE-5
+func (m *Machine) phase(old string, ends bool) string {
+	if ends {
+		if m.end.reason != "" {
+			return failed
+		}
+		for i := range m.containers {
+			if c := &m.containers[i]; m.kind(i) == app && (c.State != Exited || c.ExitCode != 0) {
+				return failed
+			}
+		}
+		return succeeded
+	}
+	if old == running {
+		return running // a phase never moves back
+	}
+	if !m.initialized {
+		return pending
+	}
+	for i := range m.containers {
+		if m.kind(i) == app && m.containers[i].State == None {
+			return pending
+		}
+	}
+	return running
+}
+
+func (m *Machine) addresses(s *corev1.PodStatus) {
+	if len(m.host.IPs) > 0 {
+		s.HostIP, s.HostIPs = m.host.IPs[0], make([]*corev1.HostIP, len(m.host.IPs))
+		for i, ip := range m.host.IPs {
+			s.HostIPs[i] = &corev1.HostIP{Ip: ip}
+		}
+	}
+	ips := m.PodIPs()
+	if len(ips) == 0 {
+		return
+	}
+	s.PodIP, s.PodIPs = ips[0], make([]*corev1.PodIP, len(ips))
+	for i, ip := range ips {
+		s.PodIPs[i] = &corev1.PodIP{Ip: ip}
+	}
+}
+
+// PodIPs returns the pod's addresses: the sandbox's, or the node's when the pod shares its network (NET-1).
+// There are none without a ready sandbox.
+func (m *Machine) PodIPs() []string {
+	box := m.sandbox()
+	switch {
+	case box == nil || !box.Ready:
+		return nil
+	case len(box.IPs) > 0:
+		return box.IPs
+	default:
+		return m.host.IPs
+	}
+}
+
+// containerStatus returns the status of container i. spec: CTR-1, CTR-4
+func (m *Machine) containerStatus(i int, ends bool) *corev1.ContainerStatus {
+	c, spec := &m.containers[i], m.spec(i)
+	s := &corev1.ContainerStatus{
+		Name: spec.GetName(), Image: spec.GetImage(), RestartCount: int32(c.floor),
+		State: &corev1.ContainerState{}, LastState: &corev1.ContainerState{}, Started: proto.Bool(false),
+	}
+	if c.State != None {
+		s.RestartCount, s.ContainerID, s.ImageID = int32(c.Attempt), m.fullID(c.ID), c.ImageID
+		if c.Image != "" {
+			s.Image = c.Image
+		}
+	}
+	if c.last != nil {
+		s.LastState.Terminated = m.terminated(c.last)
+	}
+	switch c.State {
+	case Running:
+		s.State.Running = &corev1.ContainerStateRunning{StartedAt: apiTime(c.StartedAt)}
+		// There are no probes yet, so what runs has started and is ready (PROBE-3: no probe means success).
+		s.Started, s.Ready = proto.Bool(true), m.kind(i) != initial
+	case Exited:
+		s.Ready = m.kind(i) == initial && c.ExitCode == 0
+		wait := m.waiting(i)
+		if ends || wait == nil {
+			s.State.Terminated = m.terminated(&c.Instance)
+			break
+		}
+		s.State.Waiting, s.LastState.Terminated = wait, m.terminated(&c.Instance)
+	default:
+		if ends {
+			s.State.Terminated = &corev1.ContainerStateTerminated{
+				ExitCode: lostCode, Reason: lostReason, Message: lostMessage + " when the pod was terminated",
+			}
+			break
+		}
+		s.State.Waiting = m.waiting(i)
+	}
+	return s
+}
+
+// waiting says what container i, which does not run, waits for; nil when it has ended and does not wait.
+func (m *Machine) waiting(i int) *corev1.ContainerStateWaiting {
+	c := &m.containers[i]
+	if c.State == Exited && (m.life != Active || m.kind(i) == initial && m.initialized || !m.restarts(i)) {
+		return nil
+	}
+	switch {
+	case c.waiting != "":
+		return &corev1.ContainerStateWaiting{Reason: c.waiting, Message: c.message}
+	case c.State == Exited && m.now.Before(m.backoffEnd(i)):
+		meta := m.pod.GetMetadata()
+		return &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff", Message: fmt.Sprintf(
+			"back-off %s restarting failed container=%s pod=%s_%s(%s)",
+			m.backoff(i), m.spec(i).GetName(), meta.GetName(), meta.GetNamespace(), meta.GetUid())}
+	case c.State == Exited:
+		return nil // it is about to run again
+	case m.initialized && len(m.pod.GetSpec().GetInitContainers()) == 0 || m.initialized && m.kind(i) == app:
+		return &corev1.ContainerStateWaiting{Reason: "ContainerCreating"}
+	default:
+		return &corev1.ContainerStateWaiting{Reason: "PodInitializing"}
+	}
+}
+
+func (m *Machine) terminated(in *Instance) *corev1.ContainerStateTerminated {
+	t := &corev1.ContainerStateTerminated{
+		ExitCode: in.ExitCode, Signal: in.Signal, Reason: in.Reason, Message: in.Message,
+		StartedAt: apiTime(in.StartedAt), FinishedAt: apiTime(in.FinishedAt), ContainerID: m.fullID(in.ID),
+	}
+	switch {
+	case t.Reason != "":
+	case t.ExitCode == 0:
+		t.Reason = "Completed"
+	default:
+		t.Reason = "Error"
+	}
+	return t
+}
+
+// fullID returns an id as the API states it, such as "host://0123".
+func (m *Machine) fullID(id string) string {
+	if id == "" {
+		return ""
+	}
+	return m.host.Runtime + "://" + id
+}
+
+// same compares statuses.
+func same(a, b *corev1.PodStatus) bool { return proto.Equal(a, b) }
+
+// urgent reports whether want differs from what the API has in a way that somebody may wait for.
+func (m *Machine) urgent(want *corev1.PodStatus) bool {
+	have := m.pod.GetStatus()
+	changed := want.GetPhase() != have.GetPhase() || hasTrue(want, "Ready") != hasTrue(have, "Ready")
+	// While the pod stops there is more to come, soon.
+	return m.life >= Stopped || m.life == Active && changed
+}
+
+// withStatus returns a copy of p with another status, which it takes over.
+func withStatus(p *corev1.Pod, s *corev1.PodStatus) *corev1.Pod {
+	return &corev1.Pod{Metadata: proto.CloneOf(p.GetMetadata()), Spec: proto.CloneOf(p.GetSpec()), Status: s}
+}

@@ -1,0 +1,154 @@
+package cgroup
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// Manager knows where groups can be made. The zero Manager makes none.
+type Manager struct {
+	unified string            // The parent's directory in cgroup2; "" when it is of no use.
+	v1      map[string]string // By controller (memory, cpu, pids, cpuset): the parent's directory.
+	why     string            // Why there is no group that can be killed as a whole.
+}
+
+// Controllers that limits may need.
+const (
+	memory = "memory"
+	cpu    = "cpu"
+	pids   = "pids"
+	cpuset = "cpuset"
+)
+
+// Discover looks at what is mounted and writable. parent is a path inside each hierarchy; empty means the group of this
+// process.
+func Discover(parent string) *Manager {
+	m := &Manager{v1: map[string]string{}}
+	mounts, err := readMounts("/proc/self/mountinfo")
+	if err != nil {
+		m.why = err.Error()
+		return m
+	}
+	own, err := readOwn("/proc/self/cgroup")
+	if err != nil {
+		m.why = err.Error()
+		return m
+	}
+	m.why = "no cgroup2 is mounted"
+	for _, mt := range mounts {
+		if mt.unified {
+			dir, err := mt.dir(own[""], parent)
+			if err == nil {
+				err = usable(dir)
+			}
+			if err != nil {
+				m.why = err.Error()
+				continue
+			}
+			m.unified, m.why = dir, ""
+			continue
+		}
+		for _, c := range []string{memory, cpu, pids, cpuset} {
+			if dir, err := mt.dir(own[c], parent); err == nil && mt.controllers[c] && unix.Access(dir, unix.W_OK) == nil {
+				m.v1[c] = dir
+			}
+		}
+	}
+	return m
+}
+
+// Killable tells whether groups can be killed as a whole and, if not, why.
+func (m *Manager) Killable() (ok bool, why string) { return m.unified != "", m.why }
+
+type mount struct {
+	root, point string
+	unified     bool
+	controllers map[string]bool
+}
+
+// dir is where the group with the path group, or parent if given, is seen below this mount.
+func (mt mount) dir(group, parent string) (string, error) {
+	if parent != "" {
+		return filepath.Join(mt.point, path.Clean("/"+parent)), nil
+	}
+	if group == "" {
+		return "", errors.New("this process is in no group of the hierarchy")
+	}
+	rest, ok := strings.CutPrefix(group, strings.TrimSuffix(mt.root, "/"))
+	if !ok || strings.HasPrefix(group, "/..") {
+		return "", fmt.Errorf("the group %s of this process is not below what is mounted at %s", group, mt.point)
+	}
+	return filepath.Join(mt.point, rest), nil
+}
+
+// usable makes a group and removes it again.
+func usable(dir string) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	probe, err := os.MkdirTemp(dir, "monoplane-probe-")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(probe)
+	if _, err := os.Stat(filepath.Join(probe, "cgroup.kill")); err != nil {
+		return errors.New("this kernel has no cgroup.kill (Linux 5.14 has)")
+	}
+	if err := unix.Access(filepath.Join(dir, "cgroup.procs"), unix.W_OK); err != nil {
+		return fmt.Errorf("%s/cgroup.procs: %w", dir, err)
+	}
+	return nil
+}
+
+func readMounts(name string) ([]mount, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	var out []mount
+	lines := bufio.NewScanner(f)
+	for lines.Scan() {
+		// ID parent major:minor root point options [tags] - type source super-options
+		left, right, ok := strings.Cut(lines.Text(), " - ")
+		l, r := strings.Fields(left), strings.Fields(right)
+		if !ok || len(l) < 6 || len(r) < 3 {
+			continue
+		}
+		mt := mount{root: l[3], point: l[4], unified: r[0] == "cgroup2", controllers: map[string]bool{}}
+		if !mt.unified && r[0] != "cgroup" {
+			continue
+		}
+		for _, o := range strings.Split(r[2], ",") {
+			mt.controllers[o] = true
+		}
+		out = append(out, mt)
+	}
+	return out, lines.Err()
+}
+
+// readOwn returns this process's group by controller; "" is the cgroup2 one.
+func readOwn(name string) (map[string]string, error) {
+	b, err := os.ReadFile(name)
+	if err != nil {
+		return nil, err
+	}
+	out := map[string]string{}
+	for _, line := range strings.Split(string(b), "\n") {
+		parts := strings.SplitN(line, ":", 3)
+		if len(parts) != 3 {
+			continue
+		}
+		for _, c := range strings.Split(parts[1], ",") {
+			out[c] = parts[2]
+		}
+	}
+	return out, nil
+}

@@ -1,0 +1,182 @@
+package cgroup
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"monoplane.dev/nodeagent/runtime/host/sys"
+)
+
+// Limits are those of one container. Zero means no limit.
+type Limits struct {
+	MemoryBytes int64
+	// CPUQuota of every CPUPeriod, both in microseconds; a period of 0 means 100 000.
+	CPUQuota, CPUPeriod int64
+	// CPUShares is the weight of cgroup v1, 2 to 262144.
+	CPUShares int64
+	PIDs      int64
+	// CPUs is a list such as "0-3,7".
+	CPUs string
+}
+
+// setting is one limit in the words of both versions. A file without a value is not written.
+type setting struct {
+	what       string
+	controller string
+	v2, v1     []fileValue
+}
+
+type fileValue struct{ file, value string }
+
+func (l Limits) settings() []setting {
+	var out []setting
+	if l.MemoryBytes > 0 {
+		n := strconv.FormatInt(l.MemoryBytes, 10)
+		out = append(out, setting{"the memory limit", memory,
+			[]fileValue{{"memory.max", n}}, []fileValue{{"memory.limit_in_bytes", n}}})
+	}
+	if l.CPUQuota > 0 {
+		period := l.CPUPeriod
+		if period == 0 {
+			period = 100_000
+		}
+		q, p := strconv.FormatInt(l.CPUQuota, 10), strconv.FormatInt(period, 10)
+		out = append(out, setting{"the cpu limit", cpu,
+			[]fileValue{{"cpu.max", q + " " + p}}, []fileValue{{"cpu.cfs_period_us", p}, {"cpu.cfs_quota_us", q}}})
+	}
+	if l.PIDs > 0 {
+		n := strconv.FormatInt(l.PIDs, 10)
+		out = append(out, setting{"the pids limit", pids, []fileValue{{"pids.max", n}}, []fileValue{{"pids.max", n}}})
+	}
+	if l.CPUs != "" {
+		out = append(out, setting{"the cpu set", cpuset, []fileValue{{"cpuset.cpus", l.CPUs}}, []fileValue{{"cpuset.cpus", l.CPUs}}})
+	}
+	return append(out, l.share()...)
+}
+
+// share is a preference, not a limit: it is set where cgroup2 can, and nobody is warned otherwise.
+func (l Limits) share() []setting {
+	if l.CPUShares < 2 {
+		return nil
+	}
+	weight := 1 + (min(l.CPUShares, 262144)-2)*9999/262142
+	return []setting{{"", cpu, []fileValue{{"cpu.weight", strconv.FormatInt(weight, 10)}}, nil}}
+}
+
+var errNoController = errors.New("no cgroup with that controller is writable")
+
+// apply sets s in cgroup2 if its controller is there, else in cgroup v1, where it makes the directory and returns it.
+func (m *Manager) apply(pod sys.Cgroup, unified, name string, s setting) (v1dir string, err error) {
+	if unified != "" {
+		if err = enable(filepath.Dir(pod.Unified), pod.Unified, s.controller); err == nil {
+			return "", writeAll(unified, s.v2)
+		}
+	}
+	if s.what == "" {
+		return "", nil
+	}
+	parent := m.v1[s.controller]
+	if parent == "" {
+		if err == nil {
+			err = errNoController
+		}
+		return "", err
+	}
+	podDir := v1Dir(pod, parent)
+	if podDir == "" {
+		return "", errNoController
+	}
+	dir := filepath.Join(podDir, name)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return "", err
+	}
+	if s.controller == cpuset { // A new v1 cpuset is empty, and nothing can join it before it is filled.
+		if err := inheritCPUSet(parent, podDir, dir); err != nil {
+			return "", err
+		}
+	}
+	return dir, writeAll(dir, s.v1)
+}
+
+// change sets s where apply has set it before.
+func (m *Manager) change(pod, g sys.Cgroup, s setting) error {
+	if g.Unified != "" && hasController(g.Unified, s.controller) {
+		return writeAll(g.Unified, s.v2)
+	}
+	if s.what == "" {
+		return nil
+	}
+	podDir := v1Dir(pod, m.v1[s.controller])
+	for _, d := range g.V1 {
+		if podDir != "" && filepath.Dir(d) == podDir {
+			return writeAll(d, s.v1)
+		}
+	}
+	return errors.New("the container was started without a cgroup for it")
+}
+
+func v1Dir(pod sys.Cgroup, parent string) string {
+	for _, d := range pod.V1 {
+		if parent != "" && filepath.Dir(d) == parent {
+			return d
+		}
+	}
+	return ""
+}
+
+// enable hands a cgroup2 controller down from the parent to the pod, and from the pod to its containers.
+func enable(parent, pod, controller string) error {
+	for _, dir := range []string{parent, pod} {
+		if !hasController(dir, controller) {
+			return fmt.Errorf("the %s controller is not available in %s", controller, dir)
+		}
+		b, err := os.ReadFile(filepath.Join(dir, "cgroup.subtree_control"))
+		if err != nil {
+			return err
+		}
+		if contains(strings.Fields(string(b)), controller) {
+			continue
+		}
+		if err := writeAll(dir, []fileValue{{"cgroup.subtree_control", "+" + controller}}); err != nil {
+			return fmt.Errorf("%w (a group that holds processes cannot hand controllers down; another cgroup parent can be configured)", err)
+		}
+	}
+	return nil
+}
+
+func hasController(dir, controller string) bool {
+	b, err := os.ReadFile(filepath.Join(dir, "cgroup.controllers"))
+	return err == nil && contains(strings.Fields(string(b)), controller)
+}
+
+func inheritCPUSet(dirs ...string) error {
+	for _, file := range []string{"cpuset.cpus", "cpuset.mems"} {
+		b, err := os.ReadFile(filepath.Join(dirs[0], file))
+		if err != nil {
+			return err
+		}
+		for _, d := range dirs[1:] {
+			now, err := os.ReadFile(filepath.Join(d, file))
+			if err == nil && strings.TrimSpace(string(now)) != "" {
+				continue
+			}
+			if err := os.WriteFile(filepath.Join(d, file), b, 0); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func writeAll(dir string, values []fileValue) error {
+	for _, v := range values {
+		if err := os.WriteFile(filepath.Join(dir, v.file), []byte(v.value), 0); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,20 @@
+package host
+
+import "log/slog"
+
+// ImageName is the one image that this runtime knows: the machine's own filesystem.
+const ImageName = "host"
+
+// Config is what New takes.
+type Config struct {
+	// Dir is where the runtime keeps its pods. It is made with mode 0700 when it is missing, and belongs to one
+	// Runtime at a time. Required.
+	Dir string
+	// Logger receives what an operator may want to know. Required.
+	Logger *slog.Logger
+	// CgroupParent is the cgroup below which pods get theirs, as a path inside each hierarchy ("/monoplane"). Empty
+	// means the cgroup that this process itself is in, so that pods stay under the limits it was started with.
+	CgroupParent string
+	// NoCgroups leaves cgroups alone even where they are writable.
+	NoCgroups bool
+}

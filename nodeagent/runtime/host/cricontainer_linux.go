@@ -1,0 +1,160 @@
+package host
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"google.golang.org/protobuf/proto"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"monoplane.dev/nodeagent/runtime/host/shim"
+)
+
+// CreateContainer records a container; nothing of it runs. Asked again with the same configuration before it was
+// started, it returns the same container.
+func (r *Runtime) CreateContainer(_ context.Context, req *runtimeapi.CreateContainerRequest) (*runtimeapi.CreateContainerResponse, error) {
+	config := req.GetConfig()
+	if err := checkContainer(config); err != nil {
+		return nil, err
+	}
+	r.mu.RLock()
+	sb := r.sandboxes[req.GetPodSandboxId()]
+	r.mu.RUnlock()
+	if sb == nil {
+		return nil, notFound("sandbox", req.GetPodSandboxId())
+	}
+	sb.creating.Lock()
+	defer sb.creating.Unlock()
+	id, err := r.twin(sb, config)
+	if id != "" || err != nil {
+		return &runtimeapi.CreateContainerResponse{ContainerId: id}, err
+	}
+	id, _ = newID()
+	c := sb.newContainer(id, &containerRecord{config: proto.Clone(config).(*runtimeapi.ContainerConfig), createdAt: now()})
+	if err := r.makeContainer(c); err != nil {
+		return nil, failed("cannot make the container: %v", err)
+	}
+	r.mu.Lock()
+	ready := sb.readyLocked()
+	if ready {
+		r.enterLocked(c)
+	}
+	r.mu.Unlock()
+	if !ready {
+		return nil, wrongState("sandbox %s is not ready any more", sb.id)
+	}
+	r.publish(sb, id, runtimeapi.ContainerEventType_CONTAINER_CREATED_EVENT)
+	return &runtimeapi.CreateContainerResponse{ContainerId: id}, nil
+}
+
+// twin looks for a container of the same name and attempt in the sandbox.
+func (r *Runtime) twin(sb *sandbox, config *runtimeapi.ContainerConfig) (id string, err error) {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	if !sb.readyLocked() {
+		return "", wrongState("sandbox %s is not ready", sb.id)
+	}
+	for _, c := range sb.containers {
+		if !proto.Equal(c.rec.config.GetMetadata(), config.GetMetadata()) {
+			continue
+		}
+		if c.stateLocked() == runtimeapi.ContainerState_CONTAINER_CREATED && proto.Equal(c.rec.config, config) {
+			return c.id, nil
+		}
+		return "", taken("container %s of this name and attempt exists", c.id)
+	}
+	return "", nil
+}
+
+// makeContainer makes the container's cgroups and files.
+func (r *Runtime) makeContainer(c *container) error {
+	res := c.rec.config.GetLinux().GetResources()
+	lim, warnings := limits(res)
+	group, unenforced, err := r.cgroups.MakeContainer(c.sb.rec.group, c.id, lim)
+	if err != nil {
+		return err
+	}
+	c.rec.group, c.rec.warnings = group, append(warnings, unenforced...)
+	if log := c.logPath(); log != "" {
+		if err := os.MkdirAll(filepath.Dir(log), 0o755); err != nil {
+			return errors.Join(err, group.Remove())
+		}
+	}
+	err = publish(filepath.Dir(c.dir), c.id, func(draft string) error { return c.rec.save(filepath.Join(draft, configName)) })
+	if err != nil {
+		return errors.Join(err, group.Remove())
+	}
+	return nil
+}
+
+// RemoveContainer removes a container, and kills it first if it runs. Removing what does not exist is no error.
+func (r *Runtime) RemoveContainer(ctx context.Context, req *runtimeapi.RemoveContainerRequest) (*runtimeapi.RemoveContainerResponse, error) {
+	r.mu.RLock()
+	c := r.containers[req.GetContainerId()]
+	r.mu.RUnlock()
+	if c == nil {
+		return &runtimeapi.RemoveContainerResponse{}, nil
+	}
+	if err := r.stopContainer(ctx, c, 0); err != nil {
+		return nil, err
+	}
+	if err := r.forget(ctx, c); err != nil {
+		return nil, err
+	}
+	if err := c.rec.group.Remove(); err != nil {
+		return nil, failed("cannot remove the container's cgroup: %v", err)
+	}
+	if err := withdraw(filepath.Join(c.sb.dir, shim.Containers), c.id); err != nil {
+		return nil, failed("cannot remove the container: %v", err)
+	}
+	r.mu.Lock()
+	r.dropLocked(c)
+	r.mu.Unlock()
+	r.publish(c.sb, c.id, runtimeapi.ContainerEventType_CONTAINER_DELETED_EVENT)
+	return &runtimeapi.RemoveContainerResponse{}, nil
+}
+
+// ContainerStatus implements CRI. What was asked for and is not done is in the info under "warnings", verbose or not.
+func (r *Runtime) ContainerStatus(_ context.Context, req *runtimeapi.ContainerStatusRequest) (*runtimeapi.ContainerStatusResponse, error) {
+	r.mu.RLock()
+	c := r.containers[req.GetContainerId()]
+	if c == nil {
+		r.mu.RUnlock()
+		return nil, notFound("container", req.GetContainerId())
+	}
+	resp := &runtimeapi.ContainerStatusResponse{Status: c.statusLocked(), Info: c.infoLocked()}
+	r.mu.RUnlock()
+	if resp.Status.State == runtimeapi.ContainerState_CONTAINER_EXITED && resp.Status.Message == "" {
+		resp.Status.Message = c.message()
+	}
+	return resp, nil
+}
+
+// ListContainers implements CRI.
+func (r *Runtime) ListContainers(_ context.Context, req *runtimeapi.ListContainersRequest) (*runtimeapi.ListContainersResponse, error) {
+	f := req.GetFilter()
+	resp := &runtimeapi.ListContainersResponse{}
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	for _, c := range r.containers {
+		if f.GetId() != "" && f.GetId() != c.id ||
+			f.GetPodSandboxId() != "" && f.GetPodSandboxId() != c.sb.id ||
+			f.GetState() != nil && f.GetState().GetState() != c.stateLocked() ||
+			!labelsMatch(c.rec.config.GetLabels(), f.GetLabelSelector()) {
+			continue
+		}
+		st := c.statusLocked()
+		resp.Containers = append(resp.Containers, &runtimeapi.Container{
+			Id: c.id, PodSandboxId: c.sb.id, Metadata: st.GetMetadata(), Image: st.GetImage(), ImageRef: st.GetImageRef(),
+			ImageId: st.GetImageId(), State: st.GetState(), CreatedAt: st.GetCreatedAt(), Labels: st.GetLabels(), Annotations: st.GetAnnotations(),
+		})
+	}
+	slices.SortFunc(resp.Containers, func(a, b *runtimeapi.Container) int {
+		return cmp.Or(cmp.Compare(b.CreatedAt, a.CreatedAt), cmp.Compare(a.Id, b.Id)) // Newest first.
+	})
+	return resp, nil
+}

@@ -1,0 +1,96 @@
+package host
+
+import (
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"monoplane.dev/nodeagent/runtime/host/wire"
+)
+
+// maxQueued is how many events may wait for a client of GetContainerEvents.
+const maxQueued = 1024
+
+// subscriber is one GetContainerEvents stream.
+type subscriber struct {
+	queue chan *runtimeapi.ContainerEventResponse
+	slow  chan struct{} // Closed when the queue was full once. Guarded by Runtime.mu.
+	late  bool
+}
+
+// GetContainerEvents streams what happens to containers and sandboxes. A client that falls too far behind gets
+// ResourceExhausted: it lists everything and subscribes again.
+func (r *Runtime) GetContainerEvents(_ *runtimeapi.GetEventsRequest, stream grpc.ServerStreamingServer[runtimeapi.ContainerEventResponse]) error {
+	s := &subscriber{queue: make(chan *runtimeapi.ContainerEventResponse, maxQueued), slow: make(chan struct{})}
+	r.mu.Lock()
+	r.subscribers[s] = struct{}{}
+	r.mu.Unlock()
+	defer func() {
+		r.mu.Lock()
+		delete(r.subscribers, s)
+		r.mu.Unlock()
+	}()
+	// A client that has the header knows that it will miss nothing from here on.
+	if err := stream.SendHeader(metadata.MD{}); err != nil {
+		return err
+	}
+	for {
+		select {
+		case ev := <-s.queue:
+			if err := stream.Send(ev); err != nil {
+				return err
+			}
+		case <-s.slow:
+			return status.Errorf(codes.ResourceExhausted, "more than %d events were waiting", maxQueued)
+		case <-r.closing.Done():
+			return unavailable("the runtime is closing")
+		case <-stream.Context().Done():
+			return stream.Context().Err()
+		}
+	}
+}
+
+// publish tells every subscriber of an event, with the state of the whole sandbox after it.
+func (r *Runtime) publish(sb *sandbox, id string, t runtimeapi.ContainerEventType) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.subscribers) == 0 {
+		return
+	}
+	for s := range r.subscribers {
+		// One message each: receivers of an in-process connection own what they get.
+		ev := &runtimeapi.ContainerEventResponse{
+			ContainerId: id, ContainerEventType: t, CreatedAt: now(), PodSandboxStatus: sb.statusLocked(),
+		}
+		for _, c := range sb.listLocked() {
+			ev.ContainersStatuses = append(ev.ContainersStatuses, c.statusLocked())
+		}
+		select {
+		case s.queue <- ev:
+		default:
+			if !s.late {
+				s.late = true
+				close(s.slow)
+			}
+		}
+	}
+}
+
+// noteEvent takes in what a shim says of a container.
+func (r *Runtime) noteEvent(sb *sandbox, rec wire.Container) {
+	r.mu.Lock()
+	c := r.containers[rec.ID]
+	news := c != nil && c.sb == sb && c.mergeLocked(rec)
+	r.mu.Unlock()
+	if !news {
+		return
+	}
+	switch rec.Phase {
+	case wire.Running:
+		r.publish(sb, rec.ID, runtimeapi.ContainerEventType_CONTAINER_STARTED_EVENT)
+	case wire.Exited:
+		r.publish(sb, rec.ID, runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT)
+	}
+}

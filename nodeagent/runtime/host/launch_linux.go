@@ -1,0 +1,102 @@
+package host
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"monoplane.dev/nodeagent/runtime/host/shim"
+	"monoplane.dev/nodeagent/runtime/host/sys"
+	"monoplane.dev/nodeagent/runtime/host/wire"
+)
+
+// self is the program that shims execute. Unlike a path it stays the same program when the file is replaced.
+const self = "/proc/self/exe"
+
+// launch starts the shim of a sandbox whose directory is published, and tells it what it is for. Until it was told it
+// ends by itself when this process does.
+func (r *Runtime) launch(ctx context.Context, sb *sandbox) (*shimConn, error) {
+	lock, err := os.OpenFile(filepath.Join(sb.dir, lockName), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	defer lock.Close() // The shim's copy goes on holding the lock.
+	if held, err := sys.Lock(lock); err != nil || held {
+		return nil, fmt.Errorf("the lock of the new sandbox cannot be taken: %v", err)
+	}
+	log, err := os.OpenFile(filepath.Join(sb.dir, shim.LogName), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	defer log.Close()
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		return nil, err
+	}
+	defer null.Close()
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, os.NewSyscallError("socketpair", err)
+	}
+	theirs := os.NewFile(uintptr(pair[1]), "shim")
+	defer theirs.Close()
+	ours, err := fileConn(pair[0])
+	if err != nil {
+		return nil, err
+	}
+	proc, err := r.spawn(sb, &os.ProcAttr{
+		Dir: sb.dir,
+		// Little memory is worth more than speed to a process that mostly waits.
+		Env:   []string{"GOMAXPROCS=1", "GOGC=25", "GOMEMLIMIT=24MiB", "GOTRACEBACK=single"},
+		Files: []*os.File{null, log, log, theirs, lock},
+		Sys:   &syscall.SysProcAttr{Setsid: true},
+	})
+	if err != nil {
+		ours.Close()
+		return nil, fmt.Errorf("cannot start a shim: %w", err)
+	}
+	conn := newShimConn(ours)
+	go conn.read(func(rec wire.Container) { r.noteEvent(sb, rec) })
+	init := wire.InitRequest{SandboxID: sb.id, BootID: r.bootID, Marker: uint64(sb.rec.marker)}
+	if _, err := conn.hello(ctx, wire.Init, init.Encode()); err != nil {
+		conn.conn.Close()
+		_ = proc.Kill()
+		_, _ = proc.Wait()
+		return nil, fmt.Errorf("the new shim does not work: %w (its log: %s)", err, tail(log.Name()))
+	}
+	// Nobody waits for the process: bury reaps it once its connection and its lock are gone.
+	_ = proc.Release()
+	return conn, nil
+}
+
+// spawn starts the process, inside the shim's cgroup if that is possible.
+func (r *Runtime) spawn(sb *sandbox, attr *os.ProcAttr) (*os.Process, error) {
+	argv := []string{shim.Argv0, sb.rec.config.GetMetadata().GetNamespace() + "/" + sb.rec.config.GetMetadata().GetName()}
+	dir, err := r.cgroups.MakePod(sb.rec.group)
+	if err != nil {
+		return nil, err
+	}
+	if dir == "" {
+		return os.StartProcess(self, argv, attr)
+	}
+	f, err := os.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	attr.Sys.UseCgroupFD, attr.Sys.CgroupFD = true, int(f.Fd())
+	return os.StartProcess(self, argv, attr)
+}
+
+// tail returns the end of a small file.
+func tail(name string) string {
+	b, err := os.ReadFile(name)
+	if err != nil || len(b) == 0 {
+		return "empty"
+	}
+	return string(b[max(0, len(b)-512):])
+}

@@ -1,0 +1,52 @@
+package host
+
+import (
+	"context"
+
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// Version implements CRI.
+func (r *Runtime) Version(context.Context, *runtimeapi.VersionRequest) (*runtimeapi.VersionResponse, error) {
+	return &runtimeapi.VersionResponse{Version: "0.1.0", RuntimeName: "monoplane-host", RuntimeVersion: "1", RuntimeApiVersion: "v1"}, nil
+}
+
+// Status implements CRI. The runtime is ready from New to Close; the network is the node's, and so always ready.
+func (r *Runtime) Status(context.Context, *runtimeapi.StatusRequest) (*runtimeapi.StatusResponse, error) {
+	info := map[string]string{}
+	if ok, why := r.cgroups.Killable(); !ok {
+		info["cgroup"] = why
+	}
+	return &runtimeapi.StatusResponse{
+		Status: &runtimeapi.RuntimeStatus{Conditions: []*runtimeapi.RuntimeCondition{
+			{Type: runtimeapi.RuntimeReady, Status: r.closing.Err() == nil},
+			{Type: runtimeapi.NetworkReady, Status: true},
+		}},
+		Info: info,
+	}, nil
+}
+
+// RuntimeConfig implements CRI.
+func (r *Runtime) RuntimeConfig(context.Context, *runtimeapi.RuntimeConfigRequest) (*runtimeapi.RuntimeConfigResponse, error) {
+	return &runtimeapi.RuntimeConfigResponse{Linux: &runtimeapi.LinuxRuntimeConfiguration{CgroupDriver: runtimeapi.CgroupDriver_CGROUPFS}}, nil
+}
+
+// UpdateRuntimeConfig implements CRI. There are no pod addresses to configure.
+func (r *Runtime) UpdateRuntimeConfig(context.Context, *runtimeapi.UpdateRuntimeConfigRequest) (*runtimeapi.UpdateRuntimeConfigResponse, error) {
+	return &runtimeapi.UpdateRuntimeConfigResponse{}, nil
+}
+
+// Exec is not there yet; ExecSync is.
+func (r *Runtime) Exec(context.Context, *runtimeapi.ExecRequest) (*runtimeapi.ExecResponse, error) {
+	return nil, unimplemented("the host runtime does not support exec with streams yet")
+}
+
+// Attach is not there yet.
+func (r *Runtime) Attach(context.Context, *runtimeapi.AttachRequest) (*runtimeapi.AttachResponse, error) {
+	return nil, unimplemented("the host runtime does not support attach yet")
+}
+
+// PortForward is not there yet. The ports of host pods are the node's own and need no forwarding on the node.
+func (r *Runtime) PortForward(context.Context, *runtimeapi.PortForwardRequest) (*runtimeapi.PortForwardResponse, error) {
+	return nil, unimplemented("the host runtime does not support port-forward yet: its pods use the node's own ports")
+}

@@ -1,0 +1,6 @@
+//go:build !race
+
+package host
+
+// raceDetector tells that memory is not worth measuring.
+const raceDetector = false

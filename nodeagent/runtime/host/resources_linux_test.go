@@ -1,0 +1,160 @@
+package host
+
+import (
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"monoplane.dev/nodeagent/runtime/host/cgroup"
+)
+
+func limited(config *runtimeapi.ContainerConfig, memory int64) *runtimeapi.ContainerConfig {
+	config.Linux = &runtimeapi.LinuxContainerConfig{Resources: &runtimeapi.LinuxContainerResources{
+		MemoryLimitInBytes: memory, CpuQuota: 50_000, CpuPeriod: 100_000, Unified: map[string]string{"pids.max": "64"},
+	}}
+	return config
+}
+
+func (n *node) warnings(id string) string {
+	n.t.Helper()
+	resp, err := n.ContainerStatus(n.t.Context(), &runtimeapi.ContainerStatusRequest{ContainerId: id})
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	return resp.GetInfo()["warnings"]
+}
+
+// spec: CTR-10
+func TestUnenforcedLimitsAreTold(t *testing.T) {
+	n := newNode(t, func(c *Config) { c.NoCgroups = true })
+	id := n.run(n.sandbox("free"), limited(containerConfig("c", "sleep", "1000"), 64<<20))
+	for _, want := range []string{"the memory limit is not enforced", "the cpu limit is not enforced", "the pids limit is not enforced"} {
+		if w := n.warnings(id); !strings.Contains(w, want) {
+			t.Errorf("warnings %s; want %q", w, want)
+		}
+	}
+	_, err := n.UpdateContainerResources(t.Context(), &runtimeapi.UpdateContainerResourcesRequest{
+		ContainerId: id, Linux: &runtimeapi.LinuxContainerResources{MemoryLimitInBytes: 1 << 30}})
+	if status.Code(err) != codes.FailedPrecondition {
+		t.Errorf("update: %v", err)
+	}
+	quiet := n.run(n.sandbox("quiet"), containerConfig("c", "sleep", "1000"))
+	if w := n.warnings(quiet); w != "" {
+		t.Errorf("warnings without limits: %s", w)
+	}
+}
+
+// spec: CTR-5, CTR-10
+func TestMemoryLimit(t *testing.T) {
+	n := newNode(t)
+	sb := n.sandbox("oom")
+	hog := n.create(sb, limited(containerConfig("hog", "/bin/sh", "-c", `x=0123456789abcdef; while :; do x="$x$x"; done`), 16<<20))
+	if w := n.warnings(hog); strings.Contains(w, "memory") {
+		t.Skip("no memory controller here: ", w)
+	}
+	other := n.run(sb, containerConfig("other", "sleep", "1000"))
+	if err := n.start(hog); err != nil {
+		t.Fatal(err)
+	}
+	if st := n.wait(hog); st.GetReason() != "OOMKilled" || st.GetExitCode() != 137 {
+		t.Errorf("status %v", st)
+	}
+	if st := n.status(other); st.GetState() != runtimeapi.ContainerState_CONTAINER_RUNNING {
+		t.Errorf("the other container: %v", st)
+	}
+}
+
+// spec: CTR-10
+func TestUpdateLimits(t *testing.T) {
+	n := newNode(t)
+	id := n.run(n.sandbox("resized"), limited(containerConfig("c", "sleep", "1000"), 64<<20))
+	if w := n.warnings(id); w != "" {
+		t.Skip("not all controllers here: ", w)
+	}
+	_, err := n.UpdateContainerResources(t.Context(), &runtimeapi.UpdateContainerResourcesRequest{ContainerId: id,
+		Linux: &runtimeapi.LinuxContainerResources{MemoryLimitInBytes: 128 << 20, CpuQuota: 70_000, CpuPeriod: 100_000}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.mu.RLock()
+	group := n.containers[id].rec.group
+	n.mu.RUnlock()
+	found := false
+	for _, dir := range append(group.V1, group.Unified) {
+		for _, file := range []string{"memory.limit_in_bytes", "memory.max"} {
+			if b, err := os.ReadFile(filepath.Join(dir, file)); err == nil {
+				found = true
+				if got := strings.TrimSpace(string(b)); got != strconv.Itoa(128<<20) {
+					t.Errorf("%s is %s", file, got)
+				}
+			}
+		}
+	}
+	if !found {
+		t.Errorf("no memory limit in %+v", group)
+	}
+}
+
+func TestStats(t *testing.T) {
+	n := newNode(t)
+	if ok, why := n.cgroups.Killable(); !ok {
+		t.Skip("no usable cgroup: ", why)
+	}
+	id := n.shell("busy", "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done; exec sleep 1000")
+	eventually(t, "cpu time is counted", func() bool {
+		resp, err := n.ListContainerStats(t.Context(), &runtimeapi.ListContainerStatsRequest{Filter: &runtimeapi.ContainerStatsFilter{Id: id}})
+		return err == nil && len(resp.GetStats()) == 1 && resp.GetStats()[0].GetCpu().GetUsageCoreNanoSeconds().GetValue() > 10_000_000 &&
+			resp.GetStats()[0].GetMemory().GetWorkingSetBytes().GetValue() > 0
+	})
+	if cgroup.Stats(n.containers[id].rec.group).CPUNanos <= 0 {
+		t.Error("no cpu time")
+	}
+}
+
+func TestExecSync(t *testing.T) {
+	n := newNode(t)
+	config := containerConfig("c", "sleep", "1000")
+	config.Envs = []*runtimeapi.KeyValue{{Key: "FOO", Value: []byte("bar")}}
+	id := n.run(n.sandbox("exec"), config)
+	exec := func(timeout int64, cmd ...string) (*runtimeapi.ExecSyncResponse, error) {
+		return n.ExecSync(t.Context(), &runtimeapi.ExecSyncRequest{ContainerId: id, Cmd: cmd, Timeout: timeout})
+	}
+	resp, err := exec(10, "sh", "-c", "echo $FOO; echo oops >&2; exit 3")
+	if err != nil || string(resp.GetStdout()) != "bar\n" || string(resp.GetStderr()) != "oops\n" || resp.GetExitCode() != 3 {
+		t.Errorf("%v %v", resp, err)
+	}
+	if resp, err = exec(0, "sh", "-c", "head -c 3000000 /dev/zero"); err != nil || len(resp.GetStdout()) != maxExecOutput {
+		t.Errorf("%d bytes, %v", len(resp.GetStdout()), err)
+	}
+	if _, err = exec(0, "no-such-program"); err == nil || !strings.Contains(err.Error(), "not found in PATH") {
+		t.Errorf("%v", err)
+	}
+	pidFile := filepath.Join(n.dir, "exec-pid")
+	if _, err = exec(1, "sh", "-c", "echo $$ > "+pidFile+"; sleep 1000"); status.Code(err) != codes.DeadlineExceeded {
+		t.Errorf("%v", err)
+	}
+	if alive(readPID(t, pidFile)) {
+		t.Error("the command goes on after its timeout")
+	}
+	// What an exec leaves behind ends with the container.
+	if _, err = exec(10, "sh", "-c", "sleep 1000 >/dev/null 2>&1 & echo $! > "+pidFile); err != nil {
+		t.Error(err)
+	}
+	left := readPID(t, pidFile)
+	if !alive(left) {
+		t.Error("the background process has ended with the exec")
+	}
+	n.stop(id, 10)
+	if alive(left) {
+		t.Error("the background process is alive")
+	}
+	if _, err = exec(1, "true"); err == nil {
+		t.Error("a command ran in an exited container")
+	}
+}

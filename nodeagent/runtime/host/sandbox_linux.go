@@ -1,0 +1,146 @@
+package host
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"path/filepath"
+	"sync"
+	"time"
+
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"monoplane.dev/nodeagent/runtime/host/shim"
+	"monoplane.dev/nodeagent/runtime/host/wire"
+)
+
+// sandbox is one pod sandbox.
+//
+//	making ──► ready ──► ending ──► gone
+//	              └────────────────────┘
+//
+// ready: its shim lives. ending: the shim has died or was told to end, and what it left is being killed. gone: no
+// process of the pod is left, and every container that was started is exited. Only ready is SANDBOX_READY.
+type sandbox struct {
+	id  string
+	dir string
+	rec *sandboxRecord
+
+	creating sync.Mutex // Held while a container is made.
+
+	// Guarded by Runtime.mu.
+	containers map[string]*container
+	ending     bool
+	orderly    bool          // The shim has said that nothing is left.
+	conn       *shimConn     // The latest connection; nil while there is none.
+	changed    chan struct{} // Closed and replaced when conn changes.
+	gone       chan struct{} // Closed when the sandbox is gone.
+}
+
+// container is one container of a sandbox.
+type container struct {
+	id  string
+	dir string
+	sb  *sandbox
+	rec *containerRecord
+	// state is the newest that is known; its phase only grows. Guarded by Runtime.mu.
+	state wire.Container
+	// exited is closed when state.Phase is Exited.
+	exited chan struct{}
+}
+
+// podName is what no two sandboxes may share.
+type podName struct {
+	namespace, name, uid string
+	attempt              uint32
+}
+
+func nameOf(m *runtimeapi.PodSandboxMetadata) podName {
+	return podName{m.GetNamespace(), m.GetName(), m.GetUid(), m.GetAttempt()}
+}
+
+func (r *Runtime) newSandbox(id string, rec *sandboxRecord) *sandbox {
+	return &sandbox{
+		id: id, dir: filepath.Join(r.dir, podsDir, id), rec: rec,
+		containers: map[string]*container{}, changed: make(chan struct{}), gone: make(chan struct{}),
+	}
+}
+
+func (sb *sandbox) isGone() bool {
+	select {
+	case <-sb.gone:
+		return true
+	default:
+		return false
+	}
+}
+
+func (sb *sandbox) newContainer(id string, rec *containerRecord) *container {
+	return &container{
+		id: id, sb: sb, rec: rec, dir: filepath.Join(sb.dir, shim.Containers, id),
+		state: wire.Container{ID: id}, exited: make(chan struct{}),
+	}
+}
+
+// setConnLocked replaces the connection.
+func (sb *sandbox) setConnLocked(c *shimConn) {
+	sb.conn = c
+	close(sb.changed)
+	sb.changed = make(chan struct{})
+}
+
+// shimOf waits until the sandbox's shim is connected. It returns nil when the sandbox is gone.
+func (r *Runtime) shimOf(ctx context.Context, sb *sandbox) (*shimConn, error) {
+	for {
+		r.mu.RLock()
+		conn, changed := sb.conn, sb.changed
+		r.mu.RUnlock()
+		if conn != nil {
+			return conn, nil
+		}
+		select {
+		case <-sb.gone:
+			return nil, nil
+		case <-changed:
+		case <-r.closing.Done():
+			return nil, unavailable("the runtime is closing")
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// mergeLocked takes in what a shim or a journal says of a container and tells whether that is news.
+func (c *container) mergeLocked(rec wire.Container) bool {
+	if rec.Phase < c.state.Phase || c.state.Phase == wire.Exited {
+		return false
+	}
+	news := rec.Phase > c.state.Phase
+	c.state = rec
+	if rec.Phase == wire.Exited {
+		close(c.exited)
+	}
+	return news
+}
+
+// enterLocked makes a container known, dropLocked unknown.
+func (r *Runtime) enterLocked(c *container) {
+	r.containers[c.id] = c
+	c.sb.containers[c.id] = c
+}
+
+func (r *Runtime) dropLocked(c *container) {
+	delete(r.containers, c.id)
+	delete(c.sb.containers, c.id)
+}
+
+func newID() (id string, random uint64) {
+	var b [32]byte
+	_, _ = rand.Read(b[:]) // It never fails.
+	for _, c := range b[:8] {
+		random = random<<8 | uint64(c)
+	}
+	return hex.EncodeToString(b[:]), random
+}
+
+func now() int64 { return time.Now().UnixNano() }

@@ -1,0 +1,232 @@
+package shim
+
+import (
+	"errors"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+
+	"monoplane.dev/nodeagent/runtime/host/crilog"
+	"monoplane.dev/nodeagent/runtime/host/sys"
+	"monoplane.dev/nodeagent/runtime/host/wire"
+)
+
+// container is one container that was asked to start. Package wire draws its phases.
+type container struct {
+	req    wire.StartRequest
+	group  sys.Cgroup
+	marker sys.Marker
+
+	log     *crilog.Log
+	outputs []*os.File // The ends of the pipes that are read from.
+	copies  sync.WaitGroup
+
+	begun chan struct{} // Closed when the start has succeeded or failed, and that is recorded.
+	dead  chan struct{} // Closed when process 1 was reaped.
+	done  chan struct{} // Closed when the phase is Exited.
+	sweep sync.Once
+
+	// Guarded by pod.mu.
+	rec      wire.Container
+	deadline time.Time // When everything is killed; zero while no stop was asked for.
+	timer    *time.Timer
+	signaled bool
+}
+
+func (c *container) recordLocked() wire.Container {
+	rec := c.rec
+	if c.log != nil && c.log.Dropped() > 0 {
+		rec.Warnings = append(rec.Warnings[:len(rec.Warnings):len(rec.Warnings)], "output was lost: the log file could not be written")
+	}
+	return rec
+}
+
+func (c *container) journal() string {
+	return Containers + "/" + c.req.ContainerID + "/" + StateName
+}
+
+// start starts the container that req describes, unless its ID was ever started: then it returns what became of it.
+func (p *pod) start(req *wire.StartRequest) (wire.Container, error) {
+	p.mu.Lock()
+	if c, ok := p.containers[req.ContainerID]; ok {
+		p.mu.Unlock()
+		<-c.begun
+		return p.outcome(c)
+	}
+	if err := p.mayStartLocked(req.ContainerID); err != nil {
+		p.mu.Unlock()
+		return wire.Container{}, err
+	}
+	p.started++
+	c := &container{
+		req:    *req,
+		group:  sys.Cgroup{Unified: req.Unified, V1: req.V1},
+		marker: p.marker.Container(p.started),
+		begun:  make(chan struct{}),
+		dead:   make(chan struct{}),
+		done:   make(chan struct{}),
+		rec:    wire.Container{ID: req.ContainerID, Phase: wire.Starting},
+	}
+	p.containers[req.ContainerID] = c
+	intent := c.rec
+	p.mu.Unlock()
+
+	err := wire.Append(c.journal(), intent.Encode(), false)
+	if err == nil {
+		err = p.launch(c)
+	}
+	if err != nil {
+		p.startFailed(c, err)
+	}
+	close(c.begun)
+	p.broadcast(c)
+	return p.outcome(c)
+}
+
+func (p *pod) mayStartLocked(id string) error {
+	if p.closing {
+		return errors.New("the sandbox is being stopped")
+	}
+	if _, ok := p.forgotten[id]; ok {
+		return errors.New("the container was removed")
+	}
+	if id == "" || sys.Index(id, "/") >= 0 {
+		return errors.New("invalid container ID")
+	}
+	return nil
+}
+
+// outcome answers a start that has begun.
+func (p *pod) outcome(c *container) (wire.Container, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if c.rec.Reason == wire.ReasonStartError {
+		return wire.Container{}, errors.New(c.rec.Message)
+	}
+	return c.recordLocked(), nil
+}
+
+func (p *pod) startFailed(c *container, err error) {
+	if c.log != nil {
+		_ = c.log.Close()
+	}
+	_ = c.group.Remove()
+	now := time.Now().UnixNano()
+	p.mu.Lock()
+	c.rec.Phase, c.rec.ExitCode = wire.Exited, wire.CodeNotStarted
+	c.rec.Reason, c.rec.Message = wire.ReasonStartError, err.Error()
+	c.rec.StartedAt, c.rec.FinishedAt = now, now
+	rec := c.rec
+	p.mu.Unlock()
+	if err := wire.Append(c.journal(), rec.Encode(), false); err != nil {
+		complain("a failed start could not be recorded", err)
+	}
+	close(c.dead)
+	close(c.done)
+}
+
+// launch opens the log and starts process 1.
+func (p *pod) launch(c *container) error {
+	cmd, err := resolve(c.req.Args, c.req.Env, c.req.Dir)
+	if err != nil {
+		return err
+	}
+	if c.log, err = crilog.Open(c.req.LogPath); err != nil {
+		return errors.New("cannot open the log file: " + err.Error())
+	}
+	out, err := newPipe(&c.req)
+	if err != nil {
+		return err
+	}
+	defer out.write.Close()
+	errs, err := newPipe(&c.req)
+	if err != nil {
+		out.read.Close()
+		return err
+	}
+	defer errs.write.Close()
+	c.outputs = []*os.File{out.read, errs.read}
+
+	pid, err := p.fork(c, cmd, [2]*os.File{out.write, errs.write}, &child{c: c, first: true, ended: func(ws syscall.WaitStatus) { p.firstEnded(c, ws) }})
+	if err != nil {
+		out.read.Close()
+		errs.read.Close()
+		return cmd.explain(err)
+	}
+	for i, stream := range []string{"stdout", "stderr"} {
+		c.copies.Add(1)
+		go func() {
+			defer c.copies.Done()
+			_ = c.log.Copy(stream, c.outputs[i]) // It fails only when the deadline of finish cuts it off.
+		}()
+	}
+	now := time.Now().UnixNano()
+	self, _ := sys.Stat(pid)
+	p.mu.Lock()
+	c.rec.PID, c.rec.Born, c.rec.StartedAt = int64(pid), int64(self.Start), now
+	if c.rec.Phase == wire.Starting {
+		c.rec.Phase = wire.Running
+	}
+	rec := c.rec
+	rec.Phase = wire.Running
+	p.mu.Unlock()
+	if err := wire.Append(c.journal(), rec.Encode(), false); err != nil {
+		complain("a start could not be recorded", err) // The intent is, which is what matters.
+	}
+	return nil
+}
+
+// firstEnded notes how process 1 ended and begins the end of the rest.
+func (p *pod) firstEnded(c *container, ws syscall.WaitStatus) {
+	p.mu.Lock()
+	c.rec.Phase = wire.Ending
+	c.rec.FinishedAt = time.Now().UnixNano()
+	if ws.Signaled() {
+		c.rec.Signal = int64(ws.Signal())
+		c.rec.ExitCode = 128 + c.rec.Signal
+	} else {
+		c.rec.ExitCode = int64(ws.ExitStatus())
+	}
+	p.mu.Unlock()
+	close(c.dead)
+	c.sweep.Do(func() { go p.end(c) })
+}
+
+// reopen rotates the log.
+func (p *pod) reopen(id string) error {
+	c, err := p.find(id)
+	if err != nil {
+		return err
+	}
+	<-c.begun
+	select {
+	case <-c.done:
+		return errors.New("the container is not running")
+	default:
+	}
+	return c.log.Reopen()
+}
+
+// forget drops an exited container.
+func (p *pod) forget(id string) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if c, ok := p.containers[id]; ok {
+		if c.rec.Phase != wire.Exited {
+			return errors.New("the container is running")
+		}
+		delete(p.containers, id)
+	}
+	p.forgotten[id] = struct{}{}
+	return nil
+}
+
+func (p *pod) find(id string) (*container, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if c, ok := p.containers[id]; ok {
+		return c, nil
+	}
+	return nil, errors.New("the container was not started")
+}

@@ -1,0 +1,178 @@
+package shim
+
+import (
+	"os"
+	"syscall"
+	"time"
+
+	"monoplane.dev/nodeagent/runtime/host/sys"
+	"monoplane.dev/nodeagent/runtime/host/wire"
+)
+
+const (
+	// drainTime is how long the pipes are read after the last process of the container is gone. They are at their end
+	// by then, unless a process outside the container was handed the other end.
+	drainTime = time.Second
+	// retryJournal is the time between attempts to record an exit on a disk that refuses it.
+	retryJournal = time.Second
+)
+
+// stop sends the stop signal, unless it was sent before, and returns when nothing is left of the container. The
+// deadline is the earliest that any stop has asked for (TERM-3); it stands even when the caller goes away.
+func (p *pod) stop(c *container, timeout time.Duration) {
+	<-c.begun
+	p.mu.Lock()
+	deadline := time.Now().Add(max(timeout, 0))
+	if c.rec.Phase == wire.Running {
+		if c.deadline.IsZero() || deadline.Before(c.deadline) {
+			c.deadline = deadline
+			if c.timer != nil {
+				c.timer.Stop()
+			}
+			c.timer = time.AfterFunc(timeout, func() { p.kill(c) })
+		}
+		if timeout > 0 && !c.signaled {
+			c.signaled = true
+			p.signalFirstLocked(c, c.stopSignal())
+		}
+	}
+	p.mu.Unlock()
+	<-c.done
+}
+
+func (c *container) stopSignal() syscall.Signal {
+	if c.req.StopSignal > 0 && c.req.StopSignal <= 64 {
+		return syscall.Signal(c.req.StopSignal)
+	}
+	return syscall.SIGTERM
+}
+
+// signalFirstLocked signals process 1 if it is not reaped.
+func (p *pod) signalFirstLocked(c *container, sig syscall.Signal) {
+	if ch := p.children[int(c.rec.PID)]; ch != nil && ch.c == c && ch.first {
+		_ = syscall.Kill(int(c.rec.PID), sig)
+	}
+}
+
+// kill ends everything in the container, now.
+func (p *pod) kill(c *container) {
+	p.mu.Lock()
+	if ch := p.children[int(c.rec.PID)]; ch != nil && ch.c == c && ch.first {
+		_ = syscall.Kill(-int(c.rec.PID), syscall.SIGKILL)
+	}
+	p.mu.Unlock()
+	c.sweep.Do(func() { go p.end(c) })
+}
+
+// end kills whatever is in the container until nothing is left, then records the exit. It gives up never: a process
+// that cannot be killed (waiting for a dead disk, say) keeps the container from being reported gone.
+func (p *pod) end(c *container) {
+	<-c.begun
+	var pause sys.Pause
+	for !p.emptied(c) {
+		pause.Wait()
+	}
+	<-c.dead
+	p.finish(c)
+}
+
+// emptied kills what it finds in the container and tells whether there was nothing.
+func (p *pod) emptied(c *container) bool {
+	populated, err := c.group.Populated()
+	if err != nil {
+		complain("cannot read cgroup.events", err)
+		populated = false // Descent decides.
+	}
+	if populated {
+		if err := c.group.Kill(); err != nil {
+			complain("cannot write cgroup.kill", err)
+		}
+	}
+	reaps := p.reaps.Load()
+	members, sure := p.members(c)
+	for _, m := range members {
+		_ = sys.Signal(m, syscall.SIGKILL)
+	}
+	// Reaping while the list was read can have hidden something: look again.
+	return !populated && sure && len(members) == 0 && reaps == p.reaps.Load()
+}
+
+// members lists the live processes of c: process 1, processes run in it by Exec, orphans that came from it, and all
+// that descends from them. It is not sure when the list could not be read.
+func (p *pod) members(c *container) (list []sys.Proc, sure bool) {
+	p.mu.Lock()
+	kids, err := sys.Children(os.Getpid())
+	live := 0
+	for _, other := range p.containers {
+		if other.rec.Phase != wire.Exited {
+			live++
+		}
+	}
+	var roots, orphans []int
+	for _, pid := range kids {
+		ch := p.children[pid]
+		switch {
+		case ch == nil:
+			orphans = append(orphans, pid)
+		case ch.c == c:
+			roots = append(roots, pid)
+		}
+	}
+	p.mu.Unlock()
+	for _, pid := range orphans {
+		m := sys.MarkerOf(pid)
+		// An orphan that has changed its marker can be told by its descent only while there is one container.
+		if m == 5 {
+			roots = append(roots, pid)
+		}
+	}
+	return sys.Descendants(roots), err == nil
+}
+
+// finish makes the exit known: output in the log, journal on the disk, then everyone who waits.
+func (p *pod) finish(c *container) {
+	cut := time.Now().Add(drainTime)
+	for _, f := range c.outputs {
+		_ = f.SetReadDeadline(cut)
+	}
+	c.copies.Wait()
+	for _, f := range c.outputs {
+		_ = f.Close()
+	}
+	oom := c.group.OOMKills() > 0
+	if err := c.group.Remove(); err != nil {
+		complain("cannot remove the container's cgroup", err)
+	}
+	p.mu.Lock()
+	if c.timer != nil {
+		c.timer.Stop()
+	}
+	if oom && c.rec.Signal == int64(syscall.SIGKILL) {
+		c.rec.Reason = wire.ReasonOOMKilled
+	}
+	rec := c.recordLocked()
+	rec.Phase = wire.Exited
+	p.mu.Unlock()
+	_ = c.log.Close()
+	if err := wire.Append(c.journal(), rec.Encode(), true); err != nil {
+		complain("an exit could not be recorded", err)
+		rec.Warnings = append(rec.Warnings, "the exit could not be written to the disk: "+err.Error())
+		go keepTrying(c.journal(), rec)
+	}
+	p.mu.Lock()
+	c.rec = rec
+	p.mu.Unlock()
+	close(c.done)
+	p.broadcast(c)
+}
+
+// keepTrying records an exit as soon as the disk lets it. Until then the shim's memory has it.
+func keepTrying(journal string, rec wire.Container) {
+	for {
+		time.Sleep(retryJournal)
+		err := wire.Append(journal, rec.Encode(), true)
+		if err == nil || os.IsNotExist(err) {
+			return
+		}
+	}
+}

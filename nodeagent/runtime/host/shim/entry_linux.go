@@ -1,0 +1,20 @@
+package shim
+
+import "os"
+
+// Argv0 is the program name under which the program becomes a shim.
+const Argv0 = "monoplane-shim"
+
+// Descriptors that a new shim inherits, besides standard input, output and error.
+const (
+	ConnFD = 3 // One end of a socket pair: the first connection, on which Init must arrive.
+	LockFD = 4 // The pod's lock file, already locked. The lock lasts as long as the shim.
+)
+
+// init is the one exception to the rule against init functions: running here, before the packages of the program
+// that the shim has no use for are initialised, costs a pod 1 MB and 3 ms instead of several times that.
+func init() {
+	if len(os.Args) > 0 && os.Args[0] == Argv0 {
+		os.Exit(run())
+	}
+}

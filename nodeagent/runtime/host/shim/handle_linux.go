@@ -1,0 +1,113 @@
+package shim
+
+import (
+	"errors"
+	"os"
+	"time"
+
+	"monoplane.dev/nodeagent/runtime/host/wire"
+)
+
+// handle answers one call.
+func (p *pod) handle(cn *conn, f wire.Frame, fds []int) {
+	files := make([]*os.File, 0, len(fds))
+	for _, fd := range fds {
+		files = append(files, os.NewFile(uintptr(fd), "passed"))
+	}
+	body := p.answer(cn, f, files)
+	for _, file := range files {
+		file.Close()
+	}
+	reply := wire.Frame{Call: f.Call, Type: wire.Reply, Body: body}
+	if f.Type != wire.Shutdown {
+		cn.post(reply)
+		return
+	}
+	// The last words: written here, because the process ends with them.
+	_, _ = cn.file.Write(wire.AppendFrame(nil, reply))
+	os.Exit(0)
+}
+
+func (p *pod) answer(cn *conn, f wire.Frame, files []*os.File) []byte {
+	switch f.Type {
+	case wire.Init:
+		var req wire.InitRequest
+		err := req.Decode(f.Body)
+		if err == nil {
+			err = p.init(&req)
+		}
+		return p.hello(err)
+	case wire.Hello:
+		return p.hello(nil)
+	case wire.Start:
+		var req wire.StartRequest
+		if err := req.Decode(f.Body); err != nil {
+			return failure(err)
+		}
+		rec, err := p.start(&req)
+		return record(rec, err)
+	case wire.Stop:
+		return p.answerStop(f.Body)
+	case wire.Reopen:
+		return p.simple(f.Body, p.reopen)
+	case wire.Forget:
+		return p.simple(f.Body, p.forget)
+	case wire.Exec:
+		var req wire.ExecRequest
+		reply := wire.ExecReply{Error: "two descriptors are needed"}
+		if err := req.Decode(f.Body); err == nil && len(files) == 2 {
+			reply = p.exec(&req, [2]*os.File{files[0], files[1]}, cn.gone)
+		}
+		return reply.Encode()
+	case wire.Shutdown:
+		p.shutdown()
+		return nil
+	}
+	return failure(errors.New("this shim is older than the call"))
+}
+
+func (p *pod) hello(err error) []byte {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	h := p.helloLocked()
+	if err != nil {
+		h.Error = err.Error()
+	}
+	return h.Encode()
+}
+
+func (p *pod) answerStop(body []byte) []byte {
+	var req wire.StopRequest
+	if err := req.Decode(body); err != nil {
+		return failure(err)
+	}
+	c, err := p.find(req.ContainerID)
+	if err != nil {
+		return failure(err)
+	}
+	p.stop(c, time.Duration(req.Timeout))
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return record(c.recordLocked(), nil)
+}
+
+func (p *pod) simple(body []byte, do func(id string) error) []byte {
+	var req wire.ContainerRequest
+	err := req.Decode(body)
+	if err == nil {
+		err = do(req.ContainerID)
+	}
+	return record(wire.Container{ID: req.ContainerID}, err)
+}
+
+func record(rec wire.Container, err error) []byte {
+	if err != nil {
+		return failure(err)
+	}
+	return rec.Encode()
+}
+
+func failure(err error) []byte {
+	c := wire.Container{Error: err.Error()}
+	return c.Encode()
+}

@@ -1,0 +1,163 @@
+package shim
+
+import (
+	"os"
+	"sync"
+	"sync/atomic"
+	"syscall"
+
+	"monoplane.dev/nodeagent/runtime/host/sys"
+	"monoplane.dev/nodeagent/runtime/host/wire"
+)
+
+// Names inside the pod's directory, which is the shim's working directory.
+const (
+	SocketName = "sock" // Where later runtimes connect.
+	RecordName = "shim" // A wire.HelloReply with pid and start time, as a journal.
+	LogName    = "shim.log"
+	StateName  = "state" // A container's journal, in containers/ID.
+	Containers = "containers"
+)
+
+// pod is all that the shim knows.
+type pod struct {
+	id     string
+	bootID string
+	born   int64
+	marker sys.Marker
+
+	defaultScore int  // oom_score_adj of containers that ask for none.
+	anyScore     bool // The shim may lower scores.
+
+	// main runs what must happen on the main thread: forks, because a child's parent-death signal is tied to the
+	// thread that forked it, and only the main one lasts as long as the process.
+	main chan func()
+	// forked has a token when a child may have appeared since the reaper last saw none.
+	forked chan struct{}
+	reaps  atomic.Uint64
+
+	mu sync.Mutex
+	// Invariant: mu is held from before a fork until its pid is in children, and while a pid is reaped and taken out,
+	// so that a pid in children is never another's.
+	children   map[int]*child
+	containers map[string]*container
+	forgotten  map[string]struct{} // IDs that must not be started again.
+	started    uint64
+	closing    bool
+	conns      map[*conn]struct{}
+}
+
+// child is a process that this shim forked and has not reaped.
+type child struct {
+	c     *container
+	first bool // It is process 1 of c, not an Exec.
+	// ended is called once, without mu, after the process was reaped.
+	ended func(syscall.WaitStatus)
+}
+
+// run is the shim's whole life.
+func run() int {
+	if err := prepare(); err != nil {
+		complain("cannot start", err)
+		return 1
+	}
+	p := &pod{
+		main:       make(chan func()),
+		forked:     make(chan struct{}, 1),
+		children:   map[int]*child{},
+		containers: map[string]*container{},
+		forgotten:  map[string]struct{}{},
+		conns:      map[*conn]struct{}{},
+	}
+	if self, err := sys.Stat(os.Getpid()); err == nil {
+		p.born = int64(self.Start)
+	}
+	go p.reap()
+	go p.serveFirst()
+	for f := range p.main {
+		f()
+	}
+	return 0
+}
+
+// onMain runs f on the main thread and waits for it.
+func (p *pod) onMain(f func()) {
+	done := make(chan struct{})
+	p.main <- func() {
+		f()
+		close(done)
+	}
+	<-done
+}
+
+// init takes the first call and makes the pod known to runtimes to come.
+func (p *pod) init(req *wire.InitRequest) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.id, p.bootID, p.marker = req.SandboxID, req.BootID, sys.Marker(req.Marker)
+	p.defaultScore, p.anyScore = protect()
+	if err := sys.SetMarker(p.marker); err != nil {
+		complain("processes of this pod cannot be marked", err)
+	}
+	err := wire.Append(RecordName, p.helloLocked().Encode(), false)
+	if err == nil {
+		err = p.listen()
+	}
+	if err != nil {
+		p.id = "" // Of no use: it ends with its first connection.
+	}
+	return err
+}
+
+func (p *pod) helloLocked() *wire.HelloReply {
+	h := &wire.HelloReply{Version: wire.Version, SandboxID: p.id, BootID: p.bootID, PID: int64(os.Getpid()), Born: p.born}
+	for _, c := range p.containers {
+		h.Containers = append(h.Containers, c.recordLocked())
+	}
+	return h
+}
+
+// broadcast tells every runtime that is connected what has become of c.
+func (p *pod) broadcast(c *container) {
+	p.mu.Lock()
+	rec := c.recordLocked()
+	body := rec.Encode()
+	for cn := range p.conns {
+		cn.post(wire.Frame{Type: wire.Event, Body: body})
+	}
+	p.mu.Unlock()
+}
+
+// shutdown ends everything in the pod. After it nothing can be started, and nothing that descends from the shim runs.
+func (p *pod) shutdown() {
+	p.mu.Lock()
+	p.closing = true
+	var all []*container
+	for _, c := range p.containers {
+		all = append(all, c)
+	}
+	p.mu.Unlock()
+	for _, c := range all {
+		go p.stop(c, 0)
+	}
+	for _, c := range all {
+		<-c.done
+	}
+	// What is left belongs to no container: it has changed its marker.
+	var pause sys.Pause
+	for {
+		kids, err := sys.Children(os.Getpid())
+		if err == nil && len(kids) == 0 {
+			return
+		}
+		for _, d := range sys.Descendants(kids) {
+			_ = sys.Signal(d, syscall.SIGKILL)
+		}
+		pause.Wait()
+	}
+}
+
+// complain writes to shim.log.
+func complain(what string, err error) {
+	_, _ = os.Stderr.WriteString(what + ": " + err.Error() + "\n")
+}

@@ -1,0 +1,80 @@
+package shim
+
+import (
+	"os"
+	"os/signal"
+	"strconv"
+	"syscall"
+
+	"monoplane.dev/nodeagent/runtime/host/sys"
+)
+
+const (
+	prSetName           = 15
+	prSetChildSubreaper = 36
+	shimOOMScoreAdj     = -998
+)
+
+// prepare makes this process fit to be a shim, whatever it inherited.
+func prepare() error {
+	syscall.CloseOnExec(ConnFD)
+	syscall.CloseOnExec(LockFD)
+	closeInherited()
+	syscall.Umask(0o022)
+	// Handled signals go back to their default in a child; ignored ones, which nohup for instance leaves, do not.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP, syscall.SIGINT, syscall.SIGTERM, syscall.SIGQUIT, syscall.SIGPIPE)
+	if err := setName(Argv0); err != nil {
+		return err
+	}
+	return prctl(prSetChildSubreaper, 1)
+}
+
+// closeInherited closes what the parent left open by mistake, above all listening sockets that would stay taken for as
+// long as the pod lives. The Go runtime's own descriptors are an epoll and an eventfd.
+func closeInherited() {
+	d, err := os.Open("/proc/self/fd")
+	if err != nil {
+		return
+	}
+	defer d.Close()
+	all, err := d.Readdirnames(-1)
+	if err != nil {
+		return
+	}
+	for _, s := range all {
+		fd, err := strconv.Atoi(s)
+		if err != nil || fd <= LockFD || fd == int(d.Fd()) {
+			continue
+		}
+		switch target, _ := os.Readlink("/proc/self/fd/" + s); target {
+		case "anon_inode:[eventpoll]", "anon_inode:[eventfd]":
+			syscall.CloseOnExec(fd)
+		default:
+			syscall.Close(fd)
+		}
+	}
+}
+
+// protect asks the kernel to spare the shim when memory runs out. It returns the score that containers get unless they
+// ask for another, and whether the shim may set any score.
+func protect() (inherited int, privileged bool) {
+	inherited, _ = oomScoreAdj()
+	privileged = setOOMScoreAdj("self", shimOOMScoreAdj) == nil
+	return inherited, privileged
+}
+
+func oomScoreAdj() (int, error) {
+	b, err := os.ReadFile("/proc/self/oom_score_adj")
+	if err != nil {
+		return 0, err
+	}
+	f := sys.Fields(string(b))
+	if len(f) == 0 {
+		return 0, nil
+	}
+	return strconv.Atoi(f[0])
+}
+
+func setOOMScoreAdj(pid string, score int) error {
+	return os.WriteFile("/proc/"+pid+"/oom_score_adj", []byte(strconv.Itoa(score)), 0)
+}

@@ -1,0 +1,186 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"monoplane.dev/nodeagent/runtime/host/wire"
+)
+
+// errConnLost says that the connection to a shim broke: the call may have been carried out, or not.
+var errConnLost = errors.New("the connection to the shim was lost")
+
+// shimConn is a connection to a shim. Calls run side by side.
+type shimConn struct {
+	conn *net.UnixConn
+
+	mu      sync.Mutex
+	last    uint32
+	waiting map[uint32]chan []byte
+	lost    bool
+	done    chan struct{} // Closed when the connection is lost.
+}
+
+func newShimConn(conn *net.UnixConn) *shimConn {
+	return &shimConn{conn: conn, waiting: map[uint32]chan []byte{}, done: make(chan struct{})}
+}
+
+// fileConn wraps a connected socket. It takes the descriptor over.
+func fileConn(fd int) (*net.UnixConn, error) {
+	f := os.NewFile(uintptr(fd), "shim")
+	defer f.Close()
+	c, err := net.FileConn(f)
+	if err != nil {
+		return nil, err
+	}
+	u, ok := c.(*net.UnixConn)
+	if !ok {
+		c.Close()
+		return nil, errors.New("not a unix socket")
+	}
+	return u, nil
+}
+
+// dialShim connects to the shim of a pod's directory. The path of a socket may have 107 bytes only, so that it is
+// reached through a descriptor of the directory. The peer must run as this user.
+func dialShim(dir, name string) (*net.UnixConn, error) {
+	d, err := os.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer d.Close()
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, os.NewSyscallError("socket", err)
+	}
+	if err := unix.Connect(fd, &unix.SockaddrUnix{Name: procPath(d) + "/" + name}); err != nil {
+		unix.Close(fd)
+		return nil, os.NewSyscallError("connect", err)
+	}
+	peer, err := unix.GetsockoptUcred(fd, unix.SOL_SOCKET, unix.SO_PEERCRED)
+	if err == nil && int(peer.Uid) != os.Geteuid() {
+		err = errors.New("the socket belongs to another user")
+	}
+	if err != nil {
+		unix.Close(fd)
+		return nil, err
+	}
+	return fileConn(fd)
+}
+
+// read delivers answers and events until the connection is lost.
+func (s *shimConn) read(event func(wire.Container)) {
+	for {
+		f, err := wire.ReadFrame(s.conn)
+		if err != nil {
+			break
+		}
+		if f.Type == wire.Event {
+			var rec wire.Container
+			if rec.Decode(f.Body) == nil {
+				event(rec)
+			}
+			continue
+		}
+		s.mu.Lock()
+		answer := s.waiting[f.Call]
+		delete(s.waiting, f.Call)
+		s.mu.Unlock()
+		if answer != nil {
+			answer <- f.Body
+		}
+	}
+	s.conn.Close()
+	s.mu.Lock()
+	s.lost = true
+	s.mu.Unlock()
+	close(s.done)
+}
+
+// call sends a request and waits for its answer. Descriptors, if any, travel with it.
+func (s *shimConn) call(ctx context.Context, t wire.Type, body []byte, fds ...int) ([]byte, error) {
+	answer := make(chan []byte, 1)
+	s.mu.Lock()
+	if s.lost {
+		s.mu.Unlock()
+		return nil, errConnLost
+	}
+	s.last++
+	id := s.last
+	s.waiting[id] = answer
+	err := s.sendLocked(wire.AppendFrame(nil, wire.Frame{Call: id, Type: t, Body: body}), fds)
+	s.mu.Unlock()
+	if err == nil {
+		select {
+		case b := <-answer:
+			return b, nil
+		case <-s.done:
+			select {
+			case b := <-answer: // It came before the end.
+				return b, nil
+			default:
+				return nil, errConnLost
+			}
+		case <-ctx.Done():
+			err = ctx.Err()
+		}
+	}
+	s.mu.Lock()
+	delete(s.waiting, id)
+	s.mu.Unlock()
+	return nil, err
+}
+
+// sendLocked writes one frame. mu is held, so that frames do not mix.
+func (s *shimConn) sendLocked(frame []byte, fds []int) error {
+	var err error
+	if len(fds) > 0 {
+		var n int
+		n, _, err = s.conn.WriteMsgUnix(frame, syscall.UnixRights(fds...), nil)
+		frame = frame[max(n, 0):]
+	}
+	if err == nil && len(frame) > 0 {
+		_, err = s.conn.Write(frame)
+	}
+	if err == nil {
+		return nil
+	}
+	s.conn.Close() // Half a frame may be out; the reader ends.
+	if errors.Is(err, net.ErrClosed) || errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, io.EOF) {
+		return errConnLost
+	}
+	return errors.Join(errConnLost, err)
+}
+
+// container makes a call that is answered by a container.
+func (s *shimConn) container(ctx context.Context, t wire.Type, body []byte) (wire.Container, error) {
+	var rec wire.Container
+	b, err := s.call(ctx, t, body)
+	if err == nil {
+		err = rec.Decode(b)
+	}
+	if err == nil && rec.Error != "" {
+		err = errors.New(rec.Error)
+	}
+	return rec, err
+}
+
+// hello asks the shim who it is, or tells a new one.
+func (s *shimConn) hello(ctx context.Context, t wire.Type, body []byte) (*wire.HelloReply, error) {
+	var h wire.HelloReply
+	b, err := s.call(ctx, t, body)
+	if err == nil {
+		err = h.Decode(b)
+	}
+	if err == nil && h.Error != "" {
+		err = errors.New(h.Error)
+	}
+	return &h, err
+}

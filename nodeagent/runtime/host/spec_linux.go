@@ -1,0 +1,229 @@
+package host
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"monoplane.dev/nodeagent/runtime/host/cgroup"
+	"monoplane.dev/nodeagent/runtime/host/wire"
+)
+
+const (
+	// defaultPath is the PATH of containers whose environment has none.
+	defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+	// sandboxVariable and containerVariable tell a process which pod it is in. The first helps to find it again.
+	sandboxVariable   = "MONOPLANE_SANDBOX_ID"
+	containerVariable = "MONOPLANE_CONTAINER_ID"
+	// messageVariable is the path of the file whose content becomes the termination message.
+	messageVariable = "MONOPLANE_TERMINATION_LOG"
+	// messagePathAnnotation is where kubelets put terminationMessagePath.
+	messagePathAnnotation = "io.kubernetes.container.terminationMessagePath"
+	defaultMessagePath    = "/dev/termination-log"
+)
+
+func checkSandbox(config *runtimeapi.PodSandboxConfig) error {
+	switch m := config.GetMetadata(); {
+	case m.GetName() == "" || m.GetUid() == "":
+		return badRequest("a sandbox needs metadata with name and uid")
+	case len(config.GetLinux().GetSysctls()) > 0:
+		return badRequest("the host runtime cannot set sysctls: its pods share the node's kernel settings")
+	case config.GetLogDirectory() != "" && !filepath.IsAbs(config.GetLogDirectory()):
+		return badRequest("log_directory %q is not an absolute path", config.GetLogDirectory())
+	}
+	return nil
+}
+
+// checkContainer refuses what this runtime cannot do and what would matter to whoever asked for it.
+func checkContainer(config *runtimeapi.ContainerConfig) error {
+	sec := config.GetLinux().GetSecurityContext()
+	caps := sec.GetCapabilities()
+	switch {
+	case config.GetMetadata().GetName() == "":
+		return badRequest("a container needs metadata with a name")
+	case imageOf(config.GetImage()) != ImageName:
+		return noSuchImage(imageOf(config.GetImage()))
+	case config.GetTty() || config.GetStdin():
+		return badRequest("the host runtime does not support stdin and tty")
+	case len(config.GetCommand()) == 0 && len(config.GetArgs()) == 0:
+		return badRequest(`no command: image "host" has no default one`)
+	case len(config.GetDevices()) > 0 || len(config.GetCDIDevices()) > 0:
+		return badRequest("the host runtime cannot add devices: its containers see those of the node")
+	case sec.GetReadonlyRootfs():
+		return badRequest("the host runtime cannot make the filesystem of the node read-only")
+	case sec.GetNoNewPrivs():
+		return badRequest("the host runtime cannot forbid privilege escalation")
+	case len(caps.GetAddCapabilities())+len(caps.GetDropCapabilities())+len(caps.GetAddAmbientCapabilities()) > 0:
+		return badRequest("the host runtime cannot change capabilities")
+	case sec.GetRunAsUsername() != "":
+		return badRequest("the host runtime takes users by number only")
+	case strings.Contains(config.GetLogPath(), "..") || filepath.IsAbs(config.GetLogPath()):
+		return badRequest("log_path %q is not inside the log directory", config.GetLogPath())
+	case config.GetWorkingDir() != "" && !filepath.IsAbs(config.GetWorkingDir()):
+		return badRequest("working_dir %q is not an absolute path", config.GetWorkingDir())
+	}
+	if uid := sec.GetRunAsUser(); uid != nil && int(uid.GetValue()) != os.Geteuid() && os.Geteuid() != 0 {
+		return badRequest("run_as_user %d needs root; monoplane runs as user %d", uid.GetValue(), os.Geteuid())
+	}
+	if _, err := stopSignal(config.GetStopSignal()); err != nil {
+		return err
+	}
+	return checkMounts(config)
+}
+
+func checkMounts(config *runtimeapi.ContainerConfig) error {
+	for _, m := range config.GetMounts() {
+		if m.GetContainerPath() == messagePath(config) {
+			continue
+		}
+		if filepath.Clean(m.GetHostPath()) != filepath.Clean(m.GetContainerPath()) {
+			return badRequest("the host runtime cannot show %q at %q: its containers see the node's own filesystem", m.GetHostPath(), m.GetContainerPath())
+		}
+		if m.GetReadonly() {
+			return badRequest("the host runtime cannot make %q read-only", m.GetHostPath())
+		}
+	}
+	return nil
+}
+
+func messagePath(config *runtimeapi.ContainerConfig) string {
+	if p := config.GetAnnotations()[messagePathAnnotation]; p != "" {
+		return p
+	}
+	return defaultMessagePath
+}
+
+// messageFile is the file behind MONOPLANE_TERMINATION_LOG: what the agent mounts at the termination message path,
+// else one of the container's own.
+func (c *container) messageFile() string {
+	for _, m := range c.rec.config.GetMounts() {
+		if m.GetContainerPath() == messagePath(c.rec.config) {
+			return m.GetHostPath()
+		}
+	}
+	return c.ownMessageFile()
+}
+
+func (c *container) ownMessageFile() string { return filepath.Join(c.dir, messageName) }
+
+func (c *container) logPath() string {
+	dir, file := c.sb.rec.config.GetLogDirectory(), c.rec.config.GetLogPath()
+	if dir == "" || file == "" {
+		return ""
+	}
+	return filepath.Join(dir, file)
+}
+
+// startRequest says all that the shim needs to know.
+func (c *container) startRequest() *wire.StartRequest {
+	config := c.rec.config
+	sig, _ := stopSignal(config.GetStopSignal()) // Checked when the container was created.
+	req := &wire.StartRequest{
+		ContainerID: c.id,
+		Args:        append(append([]string{}, config.GetCommand()...), config.GetArgs()...),
+		Env:         c.environment(),
+		Dir:         config.GetWorkingDir(),
+		LogPath:     c.logPath(),
+		StopSignal:  int64(sig),
+		Unified:     c.rec.group.Unified,
+		V1:          c.rec.group.V1,
+	}
+	if req.Dir == "" {
+		req.Dir = "/"
+	}
+	if res := config.GetLinux().GetResources(); res != nil {
+		req.SetOOMScoreAdj, req.OOMScoreAdj = true, res.GetOomScoreAdj()
+	}
+	sec := config.GetLinux().GetSecurityContext()
+	if (sec.GetRunAsUser() != nil || sec.GetRunAsGroup() != nil) && os.Geteuid() == 0 {
+		req.SetUser = true
+		req.UID, req.GID = sec.GetRunAsUser().GetValue(), sec.GetRunAsGroup().GetValue()
+		req.Groups = sec.GetSupplementalGroups()
+	}
+	return req
+}
+
+// environment is what the container asked for, and what every container has. The environment of monoplane itself,
+// which may hold secrets, is not passed on.
+func (c *container) environment() []string {
+	env := []string{
+		"PATH=" + defaultPath,
+		"HOSTNAME=" + c.sb.rec.config.GetHostname(),
+		sandboxVariable + "=" + c.sb.id,
+		containerVariable + "=" + c.id,
+		messageVariable + "=" + c.messageFile(),
+	}
+	at := map[string]int{}
+	for i, e := range env {
+		name, _, _ := strings.Cut(e, "=")
+		at[name] = i
+	}
+	for _, kv := range c.rec.config.GetEnvs() {
+		e := kv.GetKey() + "=" + string(kv.GetValue())
+		if i, ok := at[kv.GetKey()]; ok {
+			env[i] = e
+			continue
+		}
+		at[kv.GetKey()] = len(env)
+		env = append(env, e)
+	}
+	return env
+}
+
+// stopSignal maps CRI's numbers, which are not those of the system.
+func stopSignal(s runtimeapi.Signal) (unix.Signal, error) {
+	name := runtimeapi.Signal_name[int32(s)]
+	if s == runtimeapi.Signal_RUNTIME_DEFAULT {
+		return unix.SIGTERM, nil
+	}
+	if n := unix.SignalNum(name); n != 0 {
+		return n, nil
+	}
+	switch name { // Synonyms that x/sys does not know on every architecture.
+	case "SIGCLD":
+		return unix.SIGCHLD, nil
+	case "SIGIOT":
+		return unix.SIGABRT, nil
+	case "SIGPOLL":
+		return unix.SIGIO, nil
+	}
+	const rtmin, rtmax = 34, 64
+	if n, ok := strings.CutPrefix(name, "SIGRTMINPLUS"); ok {
+		i, err := strconv.Atoi(n)
+		return unix.Signal(rtmin + i), err
+	}
+	if n, ok := strings.CutPrefix(name, "SIGRTMAXMINUS"); ok {
+		i, err := strconv.Atoi(n)
+		return unix.Signal(rtmax - i), err
+	}
+	switch name {
+	case "SIGRTMIN":
+		return rtmin, nil
+	case "SIGRTMAX":
+		return rtmax, nil
+	}
+	return 0, badRequest("unknown stop signal %d", s)
+}
+
+// limits reads what is to be enforced by cgroups.
+func limits(res *runtimeapi.LinuxContainerResources) (cgroup.Limits, []string) {
+	lim := cgroup.Limits{
+		MemoryBytes: res.GetMemoryLimitInBytes(), CPUQuota: res.GetCpuQuota(), CPUPeriod: res.GetCpuPeriod(),
+		CPUShares: res.GetCpuShares(), CPUs: res.GetCpusetCpus(),
+	}
+	var warnings []string
+	for k, v := range res.GetUnified() {
+		n, err := strconv.ParseInt(v, 10, 64)
+		if k == "pids.max" && err == nil {
+			lim.PIDs = n
+			continue
+		}
+		warnings = append(warnings, fmt.Sprintf("the cgroup setting %s is not supported", k))
+	}
+	return lim, warnings
+}

@@ -1,0 +1,105 @@
+package host
+
+import (
+	"cmp"
+	"encoding/json"
+	"maps"
+	"slices"
+
+	"google.golang.org/protobuf/proto"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"monoplane.dev/nodeagent/runtime/host/wire"
+)
+
+// What is handed out is always a copy: callers of an in-process connection may keep it.
+
+func (sb *sandbox) readyLocked() bool { return !sb.ending && !sb.isGone() }
+
+func (sb *sandbox) stateLocked() runtimeapi.PodSandboxState {
+	if sb.readyLocked() {
+		return runtimeapi.PodSandboxState_SANDBOX_READY
+	}
+	return runtimeapi.PodSandboxState_SANDBOX_NOTREADY
+}
+
+func (sb *sandbox) statusLocked() *runtimeapi.PodSandboxStatus {
+	config := sb.rec.config
+	return &runtimeapi.PodSandboxStatus{
+		Id: sb.id, Metadata: proto.Clone(config.GetMetadata()).(*runtimeapi.PodSandboxMetadata), State: sb.stateLocked(),
+		CreatedAt: sb.rec.createdAt, Network: &runtimeapi.PodSandboxNetworkStatus{},
+		Linux: &runtimeapi.LinuxPodSandboxStatus{Namespaces: &runtimeapi.Namespace{Options: &runtimeapi.NamespaceOption{
+			Network: runtimeapi.NamespaceMode_NODE, Pid: runtimeapi.NamespaceMode_NODE, Ipc: runtimeapi.NamespaceMode_NODE,
+		}}},
+		Labels: maps.Clone(config.GetLabels()), Annotations: maps.Clone(config.GetAnnotations()), RuntimeHandler: sb.rec.handler,
+	}
+}
+
+// listLocked lists the containers of a sandbox, oldest first.
+func (sb *sandbox) listLocked() []*container {
+	return slices.SortedFunc(maps.Values(sb.containers), func(a, b *container) int {
+		return cmp.Or(cmp.Compare(a.rec.createdAt, b.rec.createdAt), cmp.Compare(a.id, b.id))
+	})
+}
+
+func (c *container) stateLocked() runtimeapi.ContainerState {
+	switch c.state.Phase {
+	case wire.Created:
+		return runtimeapi.ContainerState_CONTAINER_CREATED
+	case wire.Exited:
+		return runtimeapi.ContainerState_CONTAINER_EXITED
+	}
+	return runtimeapi.ContainerState_CONTAINER_RUNNING
+}
+
+func (c *container) statusLocked() *runtimeapi.ContainerStatus {
+	config := c.rec.config
+	st := &runtimeapi.ContainerStatus{
+		Id: c.id, Metadata: proto.Clone(config.GetMetadata()).(*runtimeapi.ContainerMetadata), State: c.stateLocked(),
+		CreatedAt: c.rec.createdAt, Image: proto.Clone(config.GetImage()).(*runtimeapi.ImageSpec), ImageRef: ImageName, ImageId: ImageName,
+		Labels: maps.Clone(config.GetLabels()), Annotations: maps.Clone(config.GetAnnotations()),
+		LogPath: c.logPath(), StopSignal: config.GetStopSignal(),
+	}
+	if c.state.Phase != wire.Created {
+		st.StartedAt = c.state.StartedAt
+	}
+	if c.state.Phase == wire.Exited {
+		st.FinishedAt, st.ExitCode = c.state.FinishedAt, int32(c.state.ExitCode)
+		st.Reason, st.Message = c.state.Reason, c.state.Message
+		if st.Reason == "" {
+			st.Reason = "Error"
+			if st.ExitCode == 0 {
+				st.Reason = "Completed"
+			}
+		}
+	}
+	return st
+}
+
+// warningsLocked lists what was asked for and is not done.
+func (c *container) warningsLocked() []string {
+	return append(slices.Clone(c.rec.warnings), c.state.Warnings...)
+}
+
+// infoLocked is the info map of ContainerStatus.
+func (c *container) infoLocked() map[string]string {
+	info := map[string]string{}
+	if w := c.warningsLocked(); len(w) > 0 {
+		b, _ := json.Marshal(w) // Strings always marshal.
+		info["warnings"] = string(b)
+	}
+	if c.state.PID > 0 && c.state.Phase < wire.Exited {
+		b, _ := json.Marshal(c.state.PID)
+		info["pid"] = string(b)
+	}
+	return info
+}
+
+func labelsMatch(have, want map[string]string) bool {
+	for k, v := range want {
+		if got, ok := have[k]; !ok || got != v {
+			return false
+		}
+	}
+	return true
+}

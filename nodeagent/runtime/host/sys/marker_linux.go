@@ -1,0 +1,106 @@
+package sys
+
+import (
+	"os"
+	"strconv"
+	"syscall"
+	"unsafe"
+)
+
+// Marker names a pod (40 bits) and, below it, one of its containers (20 bits; 0 is the shim itself).
+type Marker uint64
+
+const (
+	markerBit     = Marker(1) << 62
+	containerBits = 20
+	podBits       = 40
+	rlimitRTTIME  = 15 // RLIMIT_RTTIME, the same on every architecture.
+)
+
+// NewMarker makes the marker of a pod from any 64 random bits.
+func NewMarker(random uint64) Marker {
+	return markerBit | Marker(random&(1<<podBits-1))<<containerBits
+}
+
+// Pod drops the container's part.
+func (m Marker) Pod() Marker { return m &^ (1<<containerBits - 1) }
+
+// Container returns the marker of the n-th container of the pod; numbers repeat after a million.
+func (m Marker) Container(n uint64) Marker {
+	return m.Pod() | Marker(n%(1<<containerBits-1)+1)
+}
+
+// SetMarker marks the calling process, and so every process that it starts from now on.
+func SetMarker(m Marker) error {
+	var lim syscall.Rlimit
+	if err := prlimit(nil, &lim); err != nil {
+		return err
+	}
+	lim.Cur = uint64(m)
+	if lim.Max < lim.Cur {
+		return os.NewSyscallError("prlimit", syscall.EPERM) // Someone has set a real limit; leave it alone.
+	}
+	return prlimit(&lim, nil)
+}
+
+func prlimit(set, get *syscall.Rlimit) error {
+	_, _, e := syscall.RawSyscall6(syscall.SYS_PRLIMIT64, 0, rlimitRTTIME,
+		uintptr(unsafe.Pointer(set)), uintptr(unsafe.Pointer(get)), 0, 0)
+	if e != 0 {
+		return os.NewSyscallError("prlimit", e)
+	}
+	return nil
+}
+
+// MarkerOf reads the marker of a process; 0 when it has none or is gone.
+func MarkerOf(pid int) Marker {
+	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/limits")
+	if err != nil {
+		return 0
+	}
+	s := string(b)
+	const label = "Max realtime timeout"
+	i := Index(s, label)
+	if i < 0 {
+		return 0
+	}
+	f := Fields(s[i+len(label):])
+	n, err := strconv.ParseUint(f[0], 10, 64)
+	if err != nil || Marker(n)&markerBit == 0 || Marker(n)>>63 != 0 {
+		return 0 // "unlimited", or a limit that someone else set.
+	}
+	return Marker(n)
+}
+
+// Marked lists the processes, zombies excepted, that carry the pod's marker or, if they carry none, have variable
+// ("NAME=value") in the environment that they were started with.
+func Marked(pod Marker, variable string) ([]Proc, error) {
+	all, err := Processes()
+	if err != nil {
+		return nil, err
+	}
+	var out []Proc
+	for _, pid := range all {
+		m := MarkerOf(pid)
+		if m == 0 && !hasVariable(pid, variable) || m != 0 && m.Pod() != pod.Pod() {
+			continue
+		}
+		if p, err := Stat(pid); err == nil && !p.Zombie {
+			out = append(out, p)
+		}
+	}
+	return out, nil
+}
+
+func hasVariable(pid int, variable string) bool {
+	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/environ")
+	if err != nil {
+		return false // Gone, or another user's.
+	}
+	for _, e := range Split(string(b), 0) {
+		if e == variable {
+			return true
+		}
+	}
+	return false
+}

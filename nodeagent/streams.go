@@ -1,0 +1,178 @@
+package nodeagent
+
+import (
+	"context"
+	"errors"
+	"io"
+	"path/filepath"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	corev1 "monoplane.dev/api/core/v1"
+	nodev1 "monoplane.dev/api/node/v1"
+	"monoplane.dev/apierrors"
+	"monoplane.dev/codec/value"
+	"monoplane.dev/nodeagent/criconfig"
+	"monoplane.dev/nodeagent/podlog"
+	"monoplane.dev/nodeagent/podstate"
+)
+
+// serveStreams listens for what the API server asks of this node and answers each call on a stream of its own.
+// A listener that another agent of this node has replaced tries again after a while: it may be the other that ends.
+func (a *Agent) serveStreams(ctx context.Context) error {
+	const first, most = 100 * time.Millisecond, 10 * time.Second
+	for wait := first; ; {
+		began := now()
+		err := a.listen(ctx)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if now().Sub(began) > most {
+			wait = first
+		}
+		if status.Code(err) == codes.Aborted {
+			wait = most
+		}
+		a.cfg.Logger.Debug("not listening for calls", "error", err)
+		if !sleep(ctx, wait) {
+			return ctx.Err()
+		}
+		wait = min(2*wait, most)
+	}
+}
+
+func (a *Agent) listen(ctx context.Context) error {
+	stream, err := a.cfg.Client.NodeStreams.Listen(ctx, &nodev1.ListenRequest{Node: a.cfg.NodeName})
+	if err != nil {
+		return err
+	}
+	for {
+		call, err := stream.Recv()
+		if err != nil {
+			return err
+		}
+		a.spawn(func(ctx context.Context) { a.answer(ctx, call) })
+	}
+}
+
+// answer serves one call.
+func (a *Agent) answer(ctx context.Context, call *nodev1.Call) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stream, err := a.cfg.Client.NodeStreams.Answer(ctx)
+	if err != nil {
+		return // the caller is told by a time-out
+	}
+	// Nothing is received before the end; the end of the stream means that the caller has gone.
+	a.spawn(func(context.Context) {
+		_, _ = stream.Recv()
+		cancel()
+	})
+	if stream.Send(&nodev1.Frame{CallID: call.GetId()}) != nil {
+		return
+	}
+	if err := a.serve(ctx, call, stream); err != nil && ctx.Err() == nil {
+		e := apierrors.From(err)
+		_ = stream.Send(&nodev1.Frame{Error: e.Error(), Reason: string(e.Reason())})
+	}
+	_ = stream.CloseSend()
+	<-ctx.Done() // the server ends the stream once it has passed everything on
+}
+
+func (a *Agent) serve(ctx context.Context, call *nodev1.Call, stream grpc.BidiStreamingClient[nodev1.Frame, nodev1.Frame]) error {
+	ask := call.GetLog()
+	if ask == nil {
+		return apierrors.New(apierrors.MethodNotAllowed, "this agent does not know what is asked of it")
+	}
+	err := a.log(ctx, ask, func(data []byte) error { return stream.Send(&nodev1.Frame{Data: data}) })
+	if errors.Is(err, io.EOF) {
+		return ctx.Err()
+	}
+	return err
+}
+
+// log reads a container's log. spec: CTR-8
+func (a *Agent) log(ctx context.Context, ask *nodev1.LogCall, send func([]byte) error) error {
+	w := a.worker(ask.GetUid())
+	if w == nil {
+		return apierrors.NewNotFound(corev1.PodKind, ask.GetPod())
+	}
+	o := ask.GetOptions()
+	path, attempt, err := a.logPath(w, o.GetContainer(), o.GetPrevious())
+	if err != nil {
+		return err
+	}
+	options := podlog.Options{Follow: o.GetFollow(), Timestamps: o.GetTimestamps(), Tail: -1, Limit: -1, Since: value.GoTime(o.GetSinceTime())}
+	if o.SinceSeconds != nil {
+		options.Since = now().Add(-time.Duration(o.GetSinceSeconds()) * time.Second)
+	}
+	if o.TailLines != nil {
+		options.Tail = o.GetTailLines()
+	}
+	if o.LimitBytes != nil {
+		options.Limit = o.GetLimitBytes()
+	}
+	switch o.GetStream() {
+	case "Stdout":
+		options.Stream = "stdout"
+	case "Stderr":
+		options.Stream = "stderr"
+	}
+	running := func() bool {
+		on := false
+		w.look(func(m *podstate.Machine) {
+			in, _, ok := m.Instance(o.GetContainer())
+			on = ok && in.Attempt == attempt && in.State == podstate.Running
+		})
+		return on
+	}
+	return podlog.Read(ctx, path, options, running, send)
+}
+
+// logPath returns the log file of the newest instance of a container, or of the one before it.
+func (a *Agent) logPath(w *worker, container string, previous bool) (path string, attempt uint32, err error) {
+	var (
+		in     podstate.Instance
+		before *podstate.Instance
+		ok     bool
+	)
+	w.look(func(m *podstate.Machine) { in, before, ok = m.Instance(container) })
+	p := w.pod()
+	switch {
+	case !ok:
+		return "", 0, apierrors.New(apierrors.BadRequest,
+			"container %q in pod %q is waiting to start", container, p.GetMetadata().GetName())
+	case previous && in.State == podstate.Exited && w.restarting(container):
+		before = &in // while a restart is waited for, the previous instance is the one that ended
+	}
+	if previous {
+		if before == nil {
+			return "", 0, apierrors.New(apierrors.BadRequest,
+				"previous terminated container %q in pod %q not found", container, p.GetMetadata().GetName())
+		}
+		in = *before
+	}
+	if a.cfg.PodLogDir == "" {
+		return "", in.Attempt, nil
+	}
+	dir := criconfig.PodDir(p.GetMetadata().GetNamespace(), p.GetMetadata().GetName(), w.uid)
+	return filepath.Join(a.cfg.PodLogDir, dir, criconfig.LogName(container, in.Attempt)), in.Attempt, nil
+}
+
+// rotateLogs rotates logs that have grown too large, until ctx ends.
+func (a *Agent) rotateLogs(ctx context.Context) error {
+	const interval = 10 * time.Second
+	tick := time.NewTicker(interval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			a.rotateOnce(ctx)
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}

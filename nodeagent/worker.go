@@ -1,0 +1,141 @@
+package nodeagent
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	corev1 "monoplane.dev/api/core/v1"
+	"monoplane.dev/nodeagent/podstate"
+)
+
+// worker drives the machine of one pod: facts come in by post, on whatever goroutine learns them; each action
+// runs on a goroutine of its own and posts what came of it. Between facts a worker is only memory.
+type worker struct {
+	agent *Agent
+	uid   string
+
+	mu sync.Mutex // guards what follows
+	m  *podstate.Machine
+	// timer is made when the machine first asks to be woken.
+	timer *time.Timer
+	// cancelPull ends the image pull of the last start, nil before any.
+	cancelPull context.CancelFunc
+	// holds: the pod was admitted, even if the machine has not been told yet.
+	holds  bool
+	closed bool
+}
+
+// post tells the machine a fact and sees to what it wants done.
+func (w *worker) post(in podstate.Input) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.closed {
+		return
+	}
+	life := w.m.Life()
+	for _, action := range w.m.Step(time.Now(), in) {
+		w.handle(action)
+	}
+	if w.m.Life() != life {
+		w.agent.cfg.Logger.Debug("pod moves on", "pod", name(w.m.Pod()), "uid", w.uid, "life", w.m.Life().String())
+	}
+	if w.m.Life() != life || w.m.Empty() {
+		w.agent.progress()
+	}
+}
+
+// handle does what takes no time and starts what does. The caller holds the lock.
+func (w *worker) handle(action podstate.Action) {
+	switch action := action.(type) {
+	case podstate.Wake:
+		w.wakeAt(action.At)
+	case podstate.CancelStart:
+		if w.cancelPull != nil {
+			w.cancelPull()
+		}
+	case podstate.Note:
+		w.agent.note(w.m.Pod(), action)
+	case podstate.Forget:
+		w.closed = true
+		w.stopTimer()
+		w.agent.forget(w)
+	case podstate.StartContainer:
+		job := w.job()
+		pull, cancel := context.WithCancel(w.agent.context())
+		w.cancelPull = cancel
+		w.agent.spawn(func(ctx context.Context) {
+			defer cancel()
+			w.post(job.startContainer(ctx, pull, action))
+		})
+	default:
+		job := w.job()
+		w.agent.spawn(func(ctx context.Context) { w.post(job.do(ctx, action)) })
+	}
+}
+
+// job takes along what an action needs of the state. The caller holds the lock.
+func (w *worker) job() job {
+	return job{agent: w.agent, pod: w.m.Pod(), podIPs: w.m.PodIPs()}
+}
+
+// wakeAt sets the timer. The caller holds the lock.
+func (w *worker) wakeAt(at time.Time) {
+	if at.IsZero() {
+		w.stopTimer()
+		return
+	}
+	d := max(0, time.Until(at))
+	if w.timer == nil {
+		w.timer = time.AfterFunc(d, func() { w.post(podstate.Tick{}) })
+		return
+	}
+	w.timer.Reset(d)
+}
+
+func (w *worker) stopTimer() {
+	if w.timer != nil {
+		w.timer.Stop()
+	}
+}
+
+// close makes the worker let go of its pod.
+func (w *worker) close() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.closed = true
+	w.stopTimer()
+}
+
+// hold makes the pod count as a holder of resources.
+func (w *worker) hold() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.holds = true
+}
+
+// pod returns the newest object.
+func (w *worker) pod() *corev1.Pod {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.m.Pod()
+}
+
+// look calls f with the machine, which f must neither change nor keep.
+func (w *worker) look(f func(m *podstate.Machine)) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	f(w.m)
+}
+
+// name returns "namespace/name" for logs.
+func name(p *corev1.Pod) string {
+	return p.GetMetadata().GetNamespace() + "/" + p.GetMetadata().GetName()
+}
+
+// restarting reports whether the named container has ended and is to run again.
+func (w *worker) restarting(container string) bool {
+	on := false
+	w.look(func(m *podstate.Machine) { on = m.Restarting(container) })
+	return on
+}
