@@ -1,0 +1,78 @@
+# Monoplane's targets; `make help` explains them.
+
+SHELL := /bin/bash
+export GOTOOLCHAIN := local
+
+BIN        := $(CURDIR)/bin
+VERSION    ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+LDFLAGS    := -s -w -X main.version=$(VERSION)
+FUZZTIME   ?= 10m
+KUBECTL_VERSION := 1.36.3
+
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## Show this list
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: up
+up: build ## Build Monoplane and start a cluster on this machine (Ctrl-C stops it)
+	$(BIN)/monoplane up $(ARGS)
+
+.PHONY: build
+build: ## Build bin/monoplane
+	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/monoplane ./cmd/monoplane
+
+.PHONY: kubectl
+kubectl: $(BIN)/kubectl ## Build the unmodified kubectl into bin/
+$(BIN)/kubectl: tools/kubectl/go.mod tools/kubectl/main.go
+	cd tools/kubectl && CGO_ENABLED=0 go build -trimpath -o $@ -ldflags '-s -w \
+	  -X k8s.io/component-base/version.gitVersion=v$(KUBECTL_VERSION) \
+	  -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=36' .
+
+$(BIN)/buf: tools/buf/go.mod
+	cd tools/buf && go build -o $@ github.com/bufbuild/buf/cmd/buf
+$(BIN)/golangci-lint: tools/golangci-lint/go.mod
+	cd tools/golangci-lint && go build -o $@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+
+.PHONY: plugins
+plugins:
+	@go build -o $(BIN)/ ./cmd/protoc-gen-monoplane google.golang.org/protobuf/cmd/protoc-gen-go \
+	  google.golang.org/grpc/cmd/protoc-gen-go-grpc github.com/grpc-ecosystem/grpc-gateway/v2/protoc-gen-grpc-gateway
+
+.PHONY: generate
+generate: $(BIN)/buf plugins ## Generate api/ from proto/
+	$(BIN)/buf generate
+
+.PHONY: verify
+verify: $(BIN)/buf $(BIN)/golangci-lint plugins ## Check generated code, proto rules and compatibility, lint, and the builds without cgo and for macOS
+	tools/verify
+
+.PHONY: test
+test: build kubectl ## Run all tests that need no privileges (race detector on)
+	go test -race -timeout 20m ./...
+	cd test && go test -timeout 20m ./...
+
+.PHONY: test-root
+test-root: build ## Run the tests that need root (cgroups, other users, full disks); `make deps` first
+	go test -tags rootonly -timeout 15m -run Root ./...
+
+.PHONY: deps
+deps: ## Install the Debian packages that test-root needs
+	tools/deps
+
+.PHONY: bench
+bench: build ## Print the speed table, each row beside its limit measured in the same run
+	cd test && go run ./bench $(ARGS)
+
+.PHONY: fuzz
+fuzz: ## Run every fuzz target for FUZZTIME (10m)
+	tools/fuzz $(FUZZTIME)
+
+.PHONY: crash
+crash: build ## Kill the server again and again while pods come and go (ROUNDS=500 SEED=random)
+	cd test && MONOPLANE_CRASH_ROUNDS=$${ROUNDS:-500} MONOPLANE_CRASH_SEED=$${SEED:-0} go test -count=1 -timeout 4h -v -run TestCrash ./crash
+
+.PHONY: clean
+clean: ## Remove what was built
+	rm -rf $(BIN)

@@ -1,0 +1,157 @@
+package monoplane
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"monoplane.dev/apiserver/rest"
+	"monoplane.dev/apiserver/store"
+	"monoplane.dev/client"
+	"monoplane.dev/nodeagent"
+)
+
+// Cluster is a running cluster. Make one with Start and end it with Stop.
+type Cluster struct {
+	cfg    Config
+	store  *store.Store
+	shared *client.Client
+	client *client.Client
+	agents []*nodeagent.Agent
+	checks []rest.Check
+
+	address, grpcAddress string
+
+	// closers undo what Start did; Stop runs them last to first.
+	closers []func(context.Context) error
+	// components ends the scheduler, the controllers and the agents; group waits for them.
+	components context.CancelFunc
+	group      *errgroup.Group
+
+	stopRequested atomic.Bool
+	done          chan struct{}
+	finishOnce    sync.Once
+	err           error // why done was closed; nil for a wanted end. Written before done is closed.
+	stopOnce      sync.Once
+	stopErr       error
+}
+
+// Client returns clients that act as the administrator, in-process. What they send and receive is copied, so
+// that the caller may change it.
+func (c *Cluster) Client() *client.Client { return c.client }
+
+// SharedClient is as Client without the copies: what it sends and receives belongs to the cluster and must
+// not be changed. It is for programs that read very much.
+func (c *Cluster) SharedClient() *client.Client { return c.shared }
+
+// Address returns the host and port of the REST API, empty without one.
+func (c *Cluster) Address() string { return c.address }
+
+// GRPCAddress returns the host and port of the gRPC API, empty without one.
+func (c *Cluster) GRPCAddress() string { return c.grpcAddress }
+
+// Kubeconfig returns the path of the administrator's kubeconfig, which exists when there is a listener.
+func (c *Cluster) Kubeconfig() string { return kubeconfigPath(c.cfg.DataDir) }
+
+// Done is closed when the cluster has failed or an administrator has asked it to stop; Stop must still be
+// called.
+func (c *Cluster) Done() <-chan struct{} { return c.done }
+
+// finish closes Done. The first reason counts.
+func (c *Cluster) finish(err error) {
+	c.finishOnce.Do(func() {
+		c.err = err
+		close(c.done)
+	})
+}
+
+// readyPoll is the time between two looks at the checks while the cluster starts.
+const readyPoll = 2 * time.Millisecond
+
+// Ready returns nil when the API serves, the scheduler and the controllers run and every node is Ready;
+// otherwise what is missing.
+func (c *Cluster) Ready(ctx context.Context) error {
+	for _, check := range c.checks {
+		if err := check.Run(ctx); err != nil {
+			return fmt.Errorf("%s: %w", check.Name, err)
+		}
+	}
+	return nil
+}
+
+// WaitReady returns nil once Ready does. It fails when ctx ends or the cluster fails.
+func (c *Cluster) WaitReady(ctx context.Context) error {
+	tick := time.NewTicker(readyPoll)
+	defer tick.Stop()
+	for {
+		err := c.Ready(ctx)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-c.done:
+			return errors.Join(errors.New("the cluster ended before it was ready"), c.err)
+		case <-ctx.Done():
+			return fmt.Errorf("not ready: %w: %w", err, ctx.Err())
+		}
+	}
+}
+
+// StopPods stops the processes of all pods, each with its pod's own grace period, and starts no more. The
+// objects stay: the next Start on the same directory runs the pods again by their restart policy. It returns
+// when nothing runs, or ctx ends. Report, if not nil, is told the pods (namespace/name) that are waited for.
+func (c *Cluster) StopPods(ctx context.Context, report func(pods []string)) error {
+	if len(c.agents) == 1 {
+		return c.agents[0].StopPods(ctx, report)
+	}
+	var mu sync.Mutex
+	waiting := make([][]string, len(c.agents))
+	g, ctx := errgroup.WithContext(ctx)
+	for i, a := range c.agents {
+		g.Go(func() error {
+			return a.StopPods(ctx, func(pods []string) {
+				mu.Lock()
+				defer mu.Unlock()
+				waiting[i] = pods
+				if report != nil {
+					report(slices.Concat(waiting...))
+				}
+			})
+		})
+	}
+	return g.Wait()
+}
+
+// Stop ends the cluster: first the components, then the listeners, then the store. Pods on the host runtime go
+// on, for the next Start to adopt, unless StopPods was called. It returns the error that ended the cluster, if
+// one did, with what went wrong while stopping. No goroutine of the cluster is left. Further calls return the
+// same.
+func (c *Cluster) Stop(ctx context.Context) error {
+	c.stopOnce.Do(func() {
+		c.finish(nil)
+		ctx, cancel := context.WithTimeout(ctx, stopGrace)
+		defer cancel()
+		errs := []error{c.err}
+		if c.components != nil {
+			c.components()
+			if err := c.group.Wait(); err != nil && !errors.Is(err, context.Canceled) && !errors.Is(err, c.err) {
+				errs = append(errs, err)
+			}
+		}
+		for _, f := range slices.Backward(c.closers) {
+			errs = append(errs, f(ctx))
+		}
+		c.stopErr = errors.Join(errs...)
+	})
+	return c.stopErr
+}
+
+// onStop adds what Stop must undo.
+func (c *Cluster) onStop(f func(context.Context) error) { c.closers = append(c.closers, f) }

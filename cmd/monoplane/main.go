@@ -1,0 +1,44 @@
+// Command monoplane runs a pod control plane: etcd, the Kubernetes API over gRPC and REST, the scheduler,
+// the controllers and a node agent, in one process. `monoplane up` starts it; `monoplane --help` says the
+// rest. This package only reads settings and prints; all wiring is in package monoplane.dev.
+package main
+
+import (
+	// First, because a re-executed shim must branch off before anything else is set up.
+	_ "monoplane.dev/nodeagent/runtime/host/shim"
+
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+)
+
+// version is set by the linker.
+var version = "dev"
+
+func main() {
+	os.Exit(run(context.Background(), os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// run executes one command line and returns the process's exit code. Every failure is one line on stderr.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	root := newRootCommand(stdout, stderr)
+	root.SetArgs(args)
+	err := root.ExecuteContext(ctx)
+	var code exitCode
+	switch {
+	case err == nil:
+		return 0
+	case errors.As(err, &code):
+		return int(code)
+	default:
+		fmt.Fprintf(stderr, "monoplane: %v\n", err)
+		return 1
+	}
+}
+
+// exitCode ends the program with a code after everything worth saying has been said.
+type exitCode int
+
+func (c exitCode) Error() string { return fmt.Sprintf("exit code %d", int(c)) }

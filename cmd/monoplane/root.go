@@ -1,0 +1,51 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"runtime"
+
+	"github.com/spf13/cobra"
+)
+
+func newRootCommand(stdout, stderr io.Writer) *cobra.Command {
+	root := &cobra.Command{
+		Use:   "monoplane",
+		Short: "A Kubernetes pod control plane in one binary",
+		Long: `Monoplane is a Kubernetes pod control plane in one binary: etcd, the API over gRPC and REST,
+the scheduler, the controllers and a node agent.
+
+Start a cluster on this machine:
+
+  monoplane up
+
+Then, in another terminal, with any kubectl:
+
+  export KUBECONFIG=$(monoplane kubeconfig)
+  kubectl get nodes
+
+Every flag can also be set by an environment variable (--data-dir by MONOPLANE_DATA_DIR) or in a
+YAML file given with --config (data-dir: /path). A flag wins over a variable, a variable over the file.`,
+		SilenceUsage:      true,
+		SilenceErrors:     true,
+		Args:              cobra.NoArgs,
+		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
+	}
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	root.AddCommand(newUpCommand(), newDownCommand(), newKubeconfigCommand(), newSnapshotCommand(), newVersionCommand())
+	return root
+}
+
+func newVersionCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "version",
+		Short: "Print the version",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			_, err := fmt.Fprintf(cmd.OutOrStdout(), "monoplane %s (%s, %s/%s)\n",
+				version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+			return err
+		},
+	}
+}

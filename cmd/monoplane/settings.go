@@ -1,0 +1,123 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sort"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"sigs.k8s.io/yaml"
+)
+
+// bindSettings makes every flag of cmd settable by a MONOPLANE_* variable and by a --config file, before the
+// command runs. Flags win over variables, variables over the file.
+func bindSettings(cmd *cobra.Command) {
+	file := cmd.Flags().String("config", "", "YAML file with settings; its keys are the names of the flags")
+	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error {
+		if err := applyEnvironment(cmd.Flags(), os.LookupEnv); err != nil {
+			return err
+		}
+		if *file == "" {
+			return nil
+		}
+		return applyFile(cmd.Flags(), *file)
+	}
+}
+
+// variable returns the environment variable of a flag.
+func variable(flag string) string {
+	return "MONOPLANE_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
+}
+
+func applyEnvironment(flags *pflag.FlagSet, lookup func(string) (string, bool)) error {
+	var errs []error
+	flags.VisitAll(func(f *pflag.Flag) {
+		value, ok := lookup(variable(f.Name))
+		if !ok || f.Changed || f.Name == "help" {
+			return
+		}
+		if err := flags.Set(f.Name, value); err != nil {
+			errs = append(errs, fmt.Errorf("environment variable %s: %w", variable(f.Name), err))
+		}
+	})
+	return errors.Join(errs...)
+}
+
+func applyFile(flags *pflag.FlagSet, path string) error {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return fmt.Errorf("--config: %w", err)
+	}
+	values := map[string]any{}
+	if err := yaml.UnmarshalStrict(data, &values); err != nil {
+		return fmt.Errorf("--config %s: %w", path, err)
+	}
+	names := make([]string, 0, len(values))
+	for name := range values {
+		names = append(names, name)
+	}
+	sort.Strings(names)
+	var errs []error
+	for _, name := range names {
+		f := flags.Lookup(name)
+		if f == nil || name == "config" || name == "help" {
+			errs = append(errs, fmt.Errorf("--config %s: unknown setting %q; known are: %s", path, name, known(flags)))
+			continue
+		}
+		if f.Changed {
+			continue
+		}
+		for _, text := range texts(values[name]) {
+			if err := flags.Set(name, text); err != nil {
+				errs = append(errs, fmt.Errorf("--config %s: %s: %w", path, name, err))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// texts turns a YAML value into what a flag would have been given, once for each element of a list.
+func texts(value any) []string {
+	list, ok := value.([]any)
+	if !ok {
+		return []string{fmt.Sprint(value)}
+	}
+	var out []string
+	for _, v := range list {
+		out = append(out, fmt.Sprint(v))
+	}
+	return out
+}
+
+func known(flags *pflag.FlagSet) string {
+	var names []string
+	flags.VisitAll(func(f *pflag.Flag) {
+		if f.Name != "config" && f.Name != "help" {
+			names = append(names, f.Name)
+		}
+	})
+	return strings.Join(names, ", ")
+}
+
+// addDataDir adds --data-dir.
+func addDataDir(flags *pflag.FlagSet) *string {
+	return flags.String("data-dir", defaultDataDir(), "directory with everything the cluster keeps")
+}
+
+// defaultDataDir is monoplane's folder in the user's data directory.
+func defaultDataDir() string {
+	if dir := os.Getenv("XDG_DATA_HOME"); dir != "" {
+		return filepath.Join(dir, "monoplane")
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return "monoplane-data"
+	}
+	return filepath.Join(home, ".local", "share", "monoplane")
+}
+
+func kubeconfigPath(dataDir string) string { return filepath.Join(dataDir, "kubeconfig") }

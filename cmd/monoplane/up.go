@@ -1,0 +1,198 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"monoplane.dev"
+)
+
+type upOptions struct {
+	dataDir         *string
+	listen          string
+	grpcListen      string
+	runtime         string
+	runtimeEndpoint string
+	nodes           int
+	nodeName        string
+	etcdEndpoints   []string
+	unsafeNoFsync   bool
+	logLevel        string
+}
+
+func (o *upOptions) add(flags *pflag.FlagSet) {
+	o.dataDir = addDataDir(flags)
+	flags.StringVar(&o.listen, "listen", "127.0.0.1:6443", "address of the REST API; port 0 picks a free one")
+	flags.StringVar(&o.grpcListen, "grpc-listen", "127.0.0.1:6444", "address of the gRPC API; port 0 picks a free one")
+	flags.StringVar(&o.runtime, "runtime", "host", `what runs the pods: "host" (real processes) or "fake" (none; for tests of controllers)`)
+	flags.StringVar(&o.runtimeEndpoint, "runtime-endpoint", "", "socket of a CRI runtime to use instead, such as unix:///run/containerd/containerd.sock")
+	flags.IntVar(&o.nodes, "nodes", 1, "number of nodes; more than one only with --runtime=fake")
+	flags.StringVar(&o.nodeName, "node-name", "", "name of the node (default: this machine's name); with --nodes a prefix")
+	flags.StringSliceVar(&o.etcdEndpoints, "etcd-endpoints", nil, "URLs of an external etcd cluster to use instead of the embedded one")
+	flags.BoolVar(&o.unsafeNoFsync, "unsafe-no-fsync", false, "do not wait for the disk: faster, and a crash of the machine may lose data. For throwaway clusters")
+	flags.StringVar(&o.logLevel, "log-level", "warn", `what is logged to stderr: "debug", "info", "warn" or "error"`)
+}
+
+// config checks the options and turns them into a cluster's configuration.
+func (o *upOptions) config(stderr io.Writer) (monoplane.Config, error) {
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(o.logLevel)); err != nil {
+		return monoplane.Config{}, fmt.Errorf(`--log-level: %q is not "debug", "info", "warn" or "error"`, o.logLevel)
+	}
+	dir, err := filepath.Abs(*o.dataDir)
+	if err != nil {
+		return monoplane.Config{}, fmt.Errorf("--data-dir: %w", err)
+	}
+	cfg := monoplane.Config{
+		DataDir:       dir,
+		Listen:        o.listen,
+		GRPCListen:    o.grpcListen,
+		Nodes:         o.nodes,
+		NodeName:      o.nodeName,
+		EtcdEndpoints: o.etcdEndpoints,
+		UnsafeNoFsync: o.unsafeNoFsync,
+		Version:       version,
+		Logger:        slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: level})),
+	}
+	switch {
+	case o.runtimeEndpoint != "":
+		cfg.Runtime = monoplane.CRIRuntime(o.runtimeEndpoint)
+	case o.runtime == "host":
+		cfg.Runtime = monoplane.HostRuntime()
+	case o.runtime == "fake":
+		cfg.Runtime = monoplane.FakeRuntime()
+	default:
+		return monoplane.Config{}, fmt.Errorf(`--runtime: %q is not "host" or "fake"`, o.runtime)
+	}
+	return cfg, nil
+}
+
+func newUpCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "up",
+		Short: "Start a cluster on this machine",
+		Long: `Starts a cluster on this machine and prints how to reach it.
+
+Ctrl-C stops the pods, each with its own grace period, then the server; a second Ctrl-C stops the
+server at once and leaves the pods running. SIGTERM leaves them running too. The next start on the
+same data directory adopts pods that still run.`,
+		Example: "  monoplane up\n  monoplane up --data-dir /tmp/c1 --listen 127.0.0.1:0 --grpc-listen 127.0.0.1:0\n  monoplane up --runtime fake --nodes 100",
+		Args:    cobra.NoArgs,
+	}
+	var o upOptions
+	o.add(cmd.Flags())
+	bindSettings(cmd)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		cfg, err := o.config(cmd.ErrOrStderr())
+		if err != nil {
+			return err
+		}
+		return up(cmd.Context(), cfg, cmd.OutOrStdout())
+	}
+	return cmd
+}
+
+// up runs a cluster until a signal, an administrator's stop or a failure ends it.
+func up(ctx context.Context, cfg monoplane.Config, stdout io.Writer) error {
+	signals := make(chan os.Signal, 4)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	defer signal.Stop(signals)
+
+	began := time.Now()
+	starting, cancel := context.WithCancel(ctx)
+	defer cancel()
+	type started struct {
+		cluster *monoplane.Cluster
+		err     error
+	}
+	result := make(chan started, 1)
+	go func() {
+		c, err := monoplane.Start(starting, cfg)
+		if err == nil {
+			err = c.WaitReady(starting)
+		}
+		result <- started{c, err}
+	}()
+
+	var s started
+	select {
+	case s = <-result:
+	case <-signals:
+		cancel()
+		s = <-result
+	}
+	if s.err != nil {
+		if s.cluster != nil {
+			s.err = errors.Join(s.err, s.cluster.Stop(context.WithoutCancel(ctx)))
+		}
+		if starting.Err() != nil {
+			return errors.New("stopped before it was ready")
+		}
+		return s.err
+	}
+	greet(stdout, s.cluster, time.Since(began))
+
+	select {
+	case sig := <-signals:
+		if sig == os.Interrupt {
+			stopPods(ctx, s.cluster, signals, stdout)
+		}
+	case <-s.cluster.Done():
+	}
+	return s.cluster.Stop(context.WithoutCancel(ctx))
+}
+
+// stopPods waits for the pods to stop, until a second signal.
+func stopPods(ctx context.Context, c *monoplane.Cluster, signals <-chan os.Signal, stdout io.Writer) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() {
+		select {
+		case <-signals:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	err := c.StopPods(ctx, func(pods []string) {
+		if len(pods) > 0 {
+			fmt.Fprintf(stdout, "Stopping %s (Ctrl-C again leaves them running)\n", summary(pods))
+		}
+	})
+	switch {
+	case ctx.Err() != nil:
+		fmt.Fprintln(stdout, "Leaving the pods running; the next start adopts them.")
+	case err != nil:
+		fmt.Fprintf(stdout, "Some pods were not stopped: %v\n", err)
+	}
+}
+
+// summary names up to five pods.
+func summary(pods []string) string {
+	const most = 5
+	if len(pods) <= most {
+		return "pods " + strings.Join(pods, ", ")
+	}
+	return fmt.Sprintf("pods %s and %d more", strings.Join(pods[:most], ", "), len(pods)-most)
+}
+
+func greet(w io.Writer, c *monoplane.Cluster, took time.Duration) {
+	fmt.Fprintf(w, "Monoplane is ready after %d ms.\n", took.Milliseconds())
+	fmt.Fprintf(w, "  REST        https://%s\n", c.Address())
+	fmt.Fprintf(w, "  gRPC        %s\n", c.GRPCAddress())
+	fmt.Fprintf(w, "  kubeconfig  %s\n\n", c.Kubeconfig())
+	fmt.Fprintf(w, "Try, in another terminal:\n  export KUBECONFIG=%s\n", c.Kubeconfig())
+	fmt.Fprintf(w, "  kubectl run hello --image=host --command -- sh -c 'while date; do sleep 1; done'\n  kubectl logs -f hello\n\n")
+	fmt.Fprintln(w, "Ctrl-C stops the pods and the server.")
+}

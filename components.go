@@ -1,0 +1,135 @@
+package monoplane
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"monoplane.dev/apiserver/authn"
+	"monoplane.dev/apiserver/rest"
+	"monoplane.dev/client"
+	"monoplane.dev/client/record"
+	"monoplane.dev/controllers/namespace"
+	"monoplane.dev/controllers/podgc"
+	"monoplane.dev/controllers/serviceaccount"
+	"monoplane.dev/nodeagent"
+	"monoplane.dev/nodeagent/machine"
+	"monoplane.dev/scheduler"
+)
+
+// component is what runs beside the API until its context ends.
+type component interface {
+	Run(ctx context.Context) error
+	Ready() error
+}
+
+func check(name string, run func() error) rest.Check {
+	return rest.Check{Name: name, Run: func(context.Context) error { return run() }}
+}
+
+// startComponents starts the scheduler, the controllers and the agents, each with an identity of its own.
+func (c *Cluster) startComponents(ctx, running context.Context, p *parts) error {
+	components := map[string]func() (component, error){
+		"scheduler": func() (component, error) {
+			return scheduler.New(scheduler.Config{
+				Client: p.clientOf(&authn.User{Name: authn.SchedulerName, Groups: []string{authn.AuthenticatedGroup}}),
+				Logger: c.cfg.Logger, Registerer: p.metrics,
+			})
+		},
+		"podgc": func() (component, error) {
+			return podgc.New(podgc.Config{
+				Client: p.controller("podgc"), Threshold: c.cfg.TerminatedPodGCThreshold, Logger: c.cfg.Logger, Registerer: p.metrics,
+			})
+		},
+		"namespace": func() (component, error) {
+			return namespace.New(namespace.Config{Client: p.controller("namespace"), Logger: c.cfg.Logger})
+		},
+		"serviceaccount": func() (component, error) {
+			return serviceaccount.New(serviceaccount.Config{Client: p.controller("serviceaccount"), Logger: c.cfg.Logger})
+		},
+	}
+	for _, name := range []string{"scheduler", "podgc", "namespace", "serviceaccount"} {
+		part, err := components[name]()
+		if err != nil {
+			return err
+		}
+		c.run(running, name, part.Run)
+		c.checks = append(c.checks, check(name, part.Ready))
+	}
+	for i, name := range c.cfg.nodeNames() {
+		if err := c.startAgent(ctx, running, p, i, name); err != nil {
+			return fmt.Errorf("node %s: %w", name, err)
+		}
+	}
+	c.checks = append(c.checks, check("nodes", c.nodesReady))
+	return nil
+}
+
+// run runs f until running ends. Any other end of f ends the cluster.
+func (c *Cluster) run(running context.Context, name string, f func(context.Context) error) {
+	c.group.Go(func() error {
+		err := f(running)
+		if running.Err() != nil {
+			return nil
+		}
+		if err == nil {
+			err = errors.New("ended by itself")
+		}
+		err = fmt.Errorf("%s: %w", name, err)
+		c.finish(err)
+		return err
+	})
+}
+
+func (p *parts) controller(name string) *client.Client {
+	return p.clientOf(&authn.User{Name: authn.ControllerPrefix + name, Groups: []string{authn.AuthenticatedGroup}})
+}
+
+// startAgent starts the agent of node number i.
+func (c *Cluster) startAgent(ctx, running context.Context, p *parts, i int, name string) error {
+	dir := filepath.Join(c.cfg.DataDir, "nodes", name)
+	conn, closeRuntime, err := c.cfg.Runtime.Open(ctx, name, dir, c.cfg.Logger)
+	if err != nil {
+		return err
+	}
+	c.onStop(func(context.Context) error { return closeRuntime() })
+	api := p.clientOf(&authn.User{
+		Name: authn.NodePrefix + name, Groups: []string{authn.NodesGroup, authn.AuthenticatedGroup}, UID: p.key,
+	})
+	recorder := record.New(record.Config{Events: api.Events, Controller: "kubelet", Instance: name, Logger: c.cfg.Logger})
+	cfg := nodeagent.Config{
+		NodeName: name, Client: api,
+		Runtime: runtimeapi.NewRuntimeServiceClient(conn), Images: runtimeapi.NewImageServiceClient(conn),
+		Labels: c.cfg.NodeLabels, Version: c.cfg.Version, Recorder: recorder, Logger: c.cfg.Logger,
+	}
+	if c.cfg.Runtime.Simulated() {
+		cfg.Simulated = true
+		cfg.Machine = machine.Simulated(name, i)
+	} else {
+		cfg.PodLogDir = filepath.Join(dir, "logs")
+		cfg.DataDir = c.cfg.DataDir
+	}
+	agent, err := nodeagent.New(cfg)
+	if err != nil {
+		return err
+	}
+	c.agents = append(c.agents, agent)
+	c.run(running, "events of node "+name, recorder.Run)
+	c.run(running, "node "+name, agent.Run)
+	return nil
+}
+
+// nodesReady says which node is not ready yet.
+func (c *Cluster) nodesReady() error {
+	for i, a := range c.agents {
+		select {
+		case <-a.Ready():
+		default:
+			return fmt.Errorf("node %s is not ready", c.cfg.nodeNames()[i])
+		}
+	}
+	return nil
+}

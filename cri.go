@@ -1,0 +1,36 @@
+package monoplane
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// criTimeout bounds the first call to a runtime, so that a wrong endpoint is told at start.
+const criTimeout = 5 * time.Second
+
+// dialCRI connects to the unix socket of a runtime and asks for its version. The socket's permissions are its
+// protection: CRI has no transport security.
+func dialCRI(ctx context.Context, endpoint string) (*grpc.ClientConn, error) {
+	u, err := url.Parse(endpoint)
+	if err != nil || u.Scheme != "unix" || u.Path == "" {
+		return nil, fmt.Errorf("runtime endpoint %q: must be a unix socket such as unix:///run/containerd/containerd.sock", endpoint)
+	}
+	conn, err := grpc.NewClient("unix://"+u.Path, grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(16<<20)))
+	if err != nil {
+		return nil, fmt.Errorf("runtime endpoint %q: %w", endpoint, err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, criTimeout)
+	defer cancel()
+	if _, err := runtimeapi.NewRuntimeServiceClient(conn).Version(ctx, &runtimeapi.VersionRequest{}); err != nil {
+		_ = conn.Close() // the version's error says more
+		return nil, fmt.Errorf("runtime endpoint %q does not answer: %w", endpoint, err)
+	}
+	return conn, nil
+}

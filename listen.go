@@ -1,0 +1,163 @@
+package monoplane
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/health"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/reflection"
+
+	adminv1 "monoplane.dev/api/admin/v1"
+	nodev1 "monoplane.dev/api/node/v1"
+	"monoplane.dev/apiserver/authn"
+	"monoplane.dev/apiserver/pki"
+	"monoplane.dev/apiserver/rest"
+	"monoplane.dev/client/inproc"
+)
+
+// kubernetesVersion is the version whose API is served.
+const kubernetesVersion = "1.36.3+monoplane"
+
+// listen opens the listeners that are configured, writes the kubeconfig, and only then serves.
+func (c *Cluster) listen(ctx context.Context, p *parts) error {
+	if p.bundle == nil {
+		return nil
+	}
+	tokens := authn.NewTokens()
+	tokens.Add(p.bundle.AdminToken(), authn.User{Name: authn.AdminName, Groups: []string{authn.AdminsGroup}})
+	auth := authn.New(authn.Config{ClientCAs: p.bundle.ClientCAs(), Tokens: tokens})
+	var restListener, grpcListener net.Listener
+	var err error
+	if c.cfg.Listen != "" {
+		if restListener, err = c.open(ctx, c.cfg.Listen); err != nil {
+			return err
+		}
+		c.address = restListener.Addr().String()
+	}
+	if c.cfg.GRPCListen != "" {
+		if grpcListener, err = c.open(ctx, c.cfg.GRPCListen); err != nil {
+			return err
+		}
+		c.grpcAddress = grpcListener.Addr().String()
+	}
+	at := pki.Endpoints{GRPC: c.grpcAddress}
+	if c.address != "" {
+		at.REST = "https://" + c.address
+	}
+	if err := p.bundle.WriteKubeconfig(c.Kubeconfig(), at); err != nil {
+		return err
+	}
+	if restListener != nil {
+		if err := c.serveREST(p, auth, restListener); err != nil {
+			return err
+		}
+	}
+	if grpcListener != nil {
+		c.serveGRPC(p, auth, grpcListener)
+	}
+	return nil
+}
+
+// open listens on an address. The listener is closed by Stop, if its server has not done so.
+func (c *Cluster) open(ctx context.Context, address string) (net.Listener, error) {
+	var lc net.ListenConfig
+	l, err := lc.Listen(ctx, "tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("cannot listen on %s: %w", address, err)
+	}
+	c.onStop(func(context.Context) error {
+		if err := l.Close(); !errors.Is(err, net.ErrClosed) {
+			return err
+		}
+		return nil
+	})
+	return l, nil
+}
+
+func (c *Cluster) serveREST(p *parts, auth *authn.Authenticator, l net.Listener) error {
+	handler, err := rest.New(rest.Config{
+		Conn: p.inproc.Conn(inproc.PassValues()), Authenticate: auth.Middleware, Table: p.api.Table,
+		Metrics: promhttp.HandlerFor(p.metrics, promhttp.HandlerOpts{}),
+		Live:    c.checks[:1], Ready: c.checks, Version: kubernetesVersion, Logger: c.cfg.Logger,
+	})
+	if err != nil {
+		return err
+	}
+	server := rest.NewServer(handler, p.bundle.ServerTLS())
+	ended := make(chan error, 1)
+	go func() { ended <- server.ServeTLS(l, "", "") }()
+	c.onStop(func(ctx context.Context) error {
+		handler.Close()
+		if err := server.Shutdown(ctx); err != nil {
+			return errors.Join(err, server.Close())
+		}
+		if err := <-ended; !errors.Is(err, http.ErrServerClosed) {
+			return err
+		}
+		return nil
+	})
+	return nil
+}
+
+func (c *Cluster) serveGRPC(p *parts, auth *authn.Authenticator, l net.Listener) {
+	server := grpc.NewServer(
+		grpc.Creds(credentials.NewTLS(p.bundle.ServerTLS())),
+		grpc.ChainUnaryInterceptor(append([]grpc.UnaryServerInterceptor{auth.Unary()}, p.api.UnaryInterceptors()...)...),
+		grpc.ChainStreamInterceptor(append([]grpc.StreamServerInterceptor{auth.Stream()}, p.api.StreamInterceptors()...)...),
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 30 * time.Second, Timeout: 10 * time.Second}),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}),
+		grpc.MaxConcurrentStreams(1000),
+	)
+	p.api.Register(server)
+	nodev1.RegisterNodeStreamsServer(server, p.broker)
+	adminv1.RegisterAdminServer(server, &adminServer{cluster: c})
+	healthServer := health.NewServer()
+	healthpb.RegisterHealthServer(server, healthServer)
+	reflection.Register(server)
+	ended := make(chan error, 1)
+	go func() { ended <- server.Serve(l) }()
+	c.onStop(func(ctx context.Context) error {
+		healthServer.Shutdown()
+		// Streams may be open for ever: the context of the running calls ends them.
+		stopped := make(chan struct{})
+		go func() { server.GracefulStop(); close(stopped) }()
+		select {
+		case <-stopped:
+		case <-time.After(grpcGrace):
+			server.Stop()
+			<-stopped
+		case <-ctx.Done():
+			server.Stop()
+			<-stopped
+		}
+		return <-ended
+	})
+}
+
+// grpcGrace is how long gRPC calls may go on once the cluster stops.
+const grpcGrace = 200 * time.Millisecond
+
+// listenNames returns the hosts of the listeners, for the server's certificate.
+func listenNames(addresses ...string) []string {
+	var names []string
+	for _, a := range addresses {
+		host, _, err := net.SplitHostPort(a)
+		if err != nil || host == "" {
+			continue
+		}
+		if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
+			continue
+		}
+		names = append(names, host)
+	}
+	return names
+}

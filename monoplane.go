@@ -1,0 +1,107 @@
+// Package monoplane runs a whole pod control plane inside a Go program: embedded etcd, the Kubernetes API
+// over gRPC and REST, the scheduler, the controllers and one or more node agents.
+//
+//	cluster, err := monoplane.Start(ctx, monoplane.Config{DataDir: dir, Runtime: monoplane.FakeRuntime()})
+//	if err != nil { ... }
+//	defer cluster.Stop(context.Background())
+//	pods := cluster.Client().Pods
+//
+// Without Listen and GRPCListen no socket is opened, and with the fake runtime the cluster can run inside a
+// testing/synctest bubble, where hours pass in milliseconds. Any number of clusters can run in one process.
+//
+// Guarantees: Start returns a cluster that accepts requests, or an error that says in one line what was wrong
+// and leaves nothing behind but the data directory. An acknowledged write survives the death of the process
+// and of the machine. Stop leaves no goroutine. Pods on the host runtime go on when the cluster stops, unless
+// StopPods was called; the next Start on the same directory adopts them.
+//
+// The package does not read flags, the environment or signals; cmd/monoplane does.
+package monoplane
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"time"
+)
+
+// Config says what to start. The zero value of every field but DataDir is a good default.
+type Config struct {
+	// DataDir holds everything that the cluster keeps. Required.
+	DataDir string
+	// Listen is the address of the REST API, such as "127.0.0.1:6443"; port 0 picks a free one. Empty: no REST.
+	Listen string
+	// GRPCListen is the address of the gRPC API. Empty: gRPC only in-process, through Client.
+	GRPCListen string
+	// Runtime runs the pods; HostRuntime by default.
+	Runtime Runtime
+	// Nodes is the number of nodes; 1 by default, -1 for none. More than one needs a runtime that simulates.
+	Nodes int
+	// NodeName is the name of the node, by default the machine's; with several nodes a prefix of their names.
+	NodeName string
+	// NodeLabels are put on every node, such as topology.kubernetes.io/zone.
+	NodeLabels map[string]string
+	// EtcdEndpoints are the client URLs of an etcd cluster to use instead of the embedded one.
+	EtcdEndpoints []string
+	// UnsafeNoFsync does not wait for the disk: a crash of the machine may lose acknowledged writes.
+	UnsafeNoFsync bool
+	// TerminatedPodGCThreshold is how many terminal pods may stay before PodGC deletes the oldest (GC-4);
+	// 12500 by default, negative for no limit.
+	TerminatedPodGCThreshold int
+	// Version is what the server says of itself; "dev" by default.
+	Version string
+	// Logger gets what an operator should know; nothing is logged by default.
+	Logger *slog.Logger
+}
+
+// complete checks cfg and fills in the defaults. All mistakes are reported at once.
+func (cfg Config) complete() (Config, error) {
+	var errs []error
+	if cfg.DataDir == "" {
+		errs = append(errs, errors.New("DataDir is required"))
+	}
+	if cfg.Runtime == nil {
+		cfg.Runtime = HostRuntime()
+	}
+	switch {
+	case cfg.Nodes == 0:
+		cfg.Nodes = 1
+	case cfg.Nodes < -1:
+		errs = append(errs, fmt.Errorf("the number of nodes is %d; it must be -1 or more", cfg.Nodes))
+	case cfg.Nodes > 1 && !cfg.Runtime.Simulated():
+		errs = append(errs, fmt.Errorf("%d nodes need the fake runtime: real pods run on one node per machine", cfg.Nodes))
+	}
+	if cfg.NodeName == "" {
+		name, err := defaultNodeName(os.Hostname)
+		if err != nil {
+			errs = append(errs, err)
+		}
+		cfg.NodeName = name
+	}
+	if cfg.TerminatedPodGCThreshold == 0 {
+		cfg.TerminatedPodGCThreshold = 12500
+	}
+	if cfg.Version == "" {
+		cfg.Version = "dev"
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.NewTextHandler(io.Discard, nil))
+	}
+	return cfg, errors.Join(errs...)
+}
+
+// nodeNames returns the names of the nodes: NodeName itself, or NodeName-0, NodeName-1 and so on.
+func (cfg Config) nodeNames() []string {
+	if cfg.Nodes == 1 {
+		return []string{cfg.NodeName}
+	}
+	var names []string
+	for i := range cfg.Nodes {
+		names = append(names, fmt.Sprintf("%s-%d", cfg.NodeName, i))
+	}
+	return names
+}
+
+// stopGrace bounds how long the parts of a cluster may take to stop.
+const stopGrace = 20 * time.Second

@@ -1,0 +1,128 @@
+package monoplane
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	adminv1 "monoplane.dev/api/admin/v1"
+	"monoplane.dev/apiserver/store"
+	"monoplane.dev/client"
+	"monoplane.dev/dirlock"
+)
+
+// dialTimeout bounds the search for a running server.
+const dialTimeout = 5 * time.Second
+
+// dialAdmin connects to the server that runs on a data directory, as its administrator.
+func dialAdmin(ctx context.Context, dataDir string) (*client.Client, error) {
+	cfg, err := client.LoadConfig(kubeconfigPath(dataDir))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("no cluster has run on %s: it has no kubeconfig", dataDir)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if cfg.Address == "" {
+		return nil, fmt.Errorf("the cluster on %s has no gRPC listener", dataDir)
+	}
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	defer cancel()
+	c, err := client.Dial(ctx, cfg)
+	if err != nil {
+		return nil, fmt.Errorf("no cluster runs on %s: %w", dataDir, err)
+	}
+	return c, nil
+}
+
+// Down stops the pods of the server that runs on dataDir, each with its own grace, then the server, and
+// returns when it has let go of the directory. With leavePods the pods go on and the next start adopts them.
+// Report, if not nil, is told the pods that are waited for.
+func Down(ctx context.Context, dataDir string, leavePods bool, report func(pods []string)) error {
+	c, err := dialAdmin(ctx, dataDir)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	stream, err := adminv1.NewAdminClient(c.Conn()).Stop(ctx, &adminv1.StopRequest{LeavePods: leavePods})
+	if err != nil {
+		return err
+	}
+	for {
+		progress, err := stream.Recv()
+		switch {
+		case errors.Is(err, io.EOF):
+			return dirlock.WaitFree(ctx, dataDir)
+		case status.Code(err) == codes.Unavailable && ctx.Err() == nil && leavePods:
+			// The server went before it could end the stream.
+			return dirlock.WaitFree(ctx, dataDir)
+		case err != nil:
+			return fmt.Errorf("the server did not stop: %w", err)
+		}
+		if report != nil {
+			report(progress.GetPods())
+		}
+	}
+}
+
+// SaveSnapshot writes a consistent copy of all data of the running server to a new file and returns its size
+// in bytes. The file appears under its name only when it is complete.
+func SaveSnapshot(ctx context.Context, dataDir, path string) (size int64, err error) {
+	c, err := dialAdmin(ctx, dataDir)
+	if err != nil {
+		return 0, err
+	}
+	defer c.Close()
+	stream, err := adminv1.NewAdminClient(c.Conn()).Snapshot(ctx, &adminv1.SnapshotRequest{})
+	if err != nil {
+		return 0, err
+	}
+	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".part-*")
+	if err != nil {
+		return 0, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, os.Remove(f.Name()))
+		}
+	}()
+	defer f.Close()
+	for {
+		chunk, err := stream.Recv()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return 0, fmt.Errorf("the snapshot broke off: %w", err)
+		}
+		n, err := f.Write(chunk.GetData())
+		size += int64(n)
+		if err != nil {
+			return 0, err
+		}
+	}
+	if err := f.Sync(); err != nil {
+		return 0, err
+	}
+	return size, os.Rename(f.Name(), path)
+}
+
+// RestoreSnapshot makes a data directory of a copy that SaveSnapshot wrote. The directory must not hold a
+// cluster; a damaged copy is refused and leaves nothing behind.
+func RestoreSnapshot(dataDir string, r io.Reader) error {
+	if err := os.MkdirAll(dataDir, 0o700); err != nil {
+		return err
+	}
+	return store.Restore(etcdDir(dataDir), r)
+}
+
+func kubeconfigPath(dataDir string) string { return filepath.Join(dataDir, "kubeconfig") }
+
+func etcdDir(dataDir string) string { return filepath.Join(dataDir, "etcd") }

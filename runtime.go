@@ -1,0 +1,82 @@
+package monoplane
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+
+	"google.golang.org/grpc"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"monoplane.dev/client/inproc"
+	"monoplane.dev/nodeagent/runtime/fake"
+	"monoplane.dev/nodeagent/runtime/host"
+)
+
+// Runtime runs pods behind the Container Runtime Interface. The ones of this package are HostRuntime,
+// FakeRuntime and CRIRuntime; embedders may bring their own.
+type Runtime interface {
+	// Open connects to the runtime of one node. dir is the node's own directory. The returned function closes
+	// the connection; pods go on.
+	Open(ctx context.Context, node, dir string, logger *slog.Logger) (grpc.ClientConnInterface, func() error, error)
+	// Simulated reports whether pods are without processes, so that one machine can be many nodes.
+	Simulated() bool
+}
+
+// HostRuntime runs containers of image "host" as processes of this machine, without a container engine.
+func HostRuntime() Runtime { return hostRuntime{} }
+
+// FakeRuntime simulates: pods "run" without processes. For tests of controllers and for thousands of nodes.
+func FakeRuntime() Runtime { return fakeRuntime{} }
+
+// CRIRuntime uses the runtime that listens on endpoint, such as "unix:///run/containerd/containerd.sock".
+func CRIRuntime(endpoint string) Runtime { return criRuntime{endpoint} }
+
+// server is what a runtime inside this process implements.
+type server interface {
+	runtimeapi.RuntimeServiceServer
+	runtimeapi.ImageServiceServer
+}
+
+// connect makes a connection to a runtime inside this process.
+func connect(s server) (grpc.ClientConnInterface, func()) {
+	in := inproc.NewServer(nil, nil)
+	runtimeapi.RegisterRuntimeServiceServer(in, s)
+	runtimeapi.RegisterImageServiceServer(in, s)
+	return in.Conn(inproc.Detached()), in.Stop
+}
+
+type hostRuntime struct{}
+
+func (hostRuntime) Simulated() bool { return false }
+
+func (hostRuntime) Open(_ context.Context, _, dir string, logger *slog.Logger) (grpc.ClientConnInterface, func() error, error) {
+	r, err := host.New(host.Config{Dir: filepath.Join(dir, "pods"), Logger: logger})
+	if err != nil {
+		return nil, nil, fmt.Errorf("host runtime: %w", err)
+	}
+	conn, stop := connect(r)
+	return conn, func() error { stop(); return r.Close() }, nil
+}
+
+type fakeRuntime struct{}
+
+func (fakeRuntime) Simulated() bool { return true }
+
+func (fakeRuntime) Open(context.Context, string, string, *slog.Logger) (grpc.ClientConnInterface, func() error, error) {
+	conn, stop := connect(fake.New(fake.Config{}))
+	return conn, func() error { stop(); return nil }, nil
+}
+
+type criRuntime struct{ endpoint string }
+
+func (criRuntime) Simulated() bool { return false }
+
+func (r criRuntime) Open(ctx context.Context, _, _ string, _ *slog.Logger) (grpc.ClientConnInterface, func() error, error) {
+	conn, err := dialCRI(ctx, r.endpoint)
+	if err != nil {
+		return nil, nil, err
+	}
+	return conn, conn.Close, nil
+}

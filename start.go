@@ -1,0 +1,145 @@
+package monoplane
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"golang.org/x/sync/errgroup"
+
+	adminv1 "monoplane.dev/api/admin/v1"
+	nodev1 "monoplane.dev/api/node/v1"
+	"monoplane.dev/apiserver"
+	"monoplane.dev/apiserver/authn"
+	"monoplane.dev/apiserver/nodestreams"
+	"monoplane.dev/apiserver/pki"
+	"monoplane.dev/apiserver/store"
+	"monoplane.dev/client"
+	"monoplane.dev/client/inproc"
+	"monoplane.dev/dirlock"
+)
+
+// Start starts a cluster and returns when its API can be used; WaitReady waits for the rest. The cluster runs
+// until Stop, whatever becomes of ctx. An error leaves nothing running.
+func Start(ctx context.Context, cfg Config) (*Cluster, error) {
+	cfg, err := cfg.complete()
+	if err != nil {
+		return nil, fmt.Errorf("configuration: %w", err)
+	}
+	c := &Cluster{cfg: cfg, done: make(chan struct{})}
+	if err := c.start(ctx); err != nil {
+		return nil, errors.Join(err, c.Stop(context.WithoutCancel(ctx)))
+	}
+	return c, nil
+}
+
+// parts is what start hands from step to step.
+type parts struct {
+	metrics *prometheus.Registry
+	bundle  *pki.Bundle // nil without listeners
+	api     *apiserver.Server
+	broker  *nodestreams.Broker
+	inproc  *inproc.Server
+	key     string // the machine's
+}
+
+func (c *Cluster) start(ctx context.Context) error {
+	lock, err := dirlock.Acquire(c.cfg.DataDir)
+	if err != nil {
+		return err
+	}
+	c.onStop(func(context.Context) error { return lock.Release() })
+	key, err := machineKey(filepath.Join(c.cfg.DataDir, "machine-key"))
+	if err != nil {
+		return err
+	}
+	p := &parts{metrics: prometheus.NewRegistry(), key: key}
+	p.metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	if err := c.openStore(ctx, p); err != nil {
+		return err
+	}
+	if err := c.makeAPI(ctx, p); err != nil {
+		return err
+	}
+	// The components outlive ctx, which bounds the start only.
+	running, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	c.components = cancel
+	c.group, running = errgroup.WithContext(running)
+	if err := c.startComponents(ctx, running, p); err != nil {
+		return err
+	}
+	if err := c.listen(ctx, p); err != nil {
+		return err
+	}
+	c.group.Go(func() error { return c.watchStore(running) })
+	return nil
+}
+
+// openStore opens the store and, at the same time, makes the certificates.
+func (c *Cluster) openStore(ctx context.Context, p *parts) error {
+	var g errgroup.Group
+	if c.cfg.Listen != "" || c.cfg.GRPCListen != "" {
+		g.Go(func() (err error) {
+			p.bundle, err = pki.Ensure(filepath.Join(c.cfg.DataDir, "pki"), pki.Options{
+				Names: listenNames(c.cfg.Listen, c.cfg.GRPCListen), Logger: c.cfg.Logger,
+			})
+			return err
+		})
+	}
+	g.Go(func() (err error) {
+		c.store, err = store.Open(ctx, store.Config{
+			Dir: etcdDir(c.cfg.DataDir), Endpoints: c.cfg.EtcdEndpoints, Resources: apiserver.Resources(),
+			Logger: c.cfg.Logger, Registerer: p.metrics, UnsafeNoFsync: c.cfg.UnsafeNoFsync,
+		})
+		return err
+	})
+	err := g.Wait()
+	if c.store != nil {
+		c.onStop(func(context.Context) error { return c.store.Close() })
+	}
+	return err
+}
+
+// makeAPI puts the services on the in-process server.
+func (c *Cluster) makeAPI(ctx context.Context, p *parts) error {
+	p.broker = nodestreams.New(nodestreams.Config{Logger: c.cfg.Logger})
+	var err error
+	p.api, err = apiserver.New(ctx, apiserver.Config{
+		Store: c.store, Logs: p.broker, Logger: c.cfg.Logger, Registerer: p.metrics,
+	})
+	if err != nil {
+		return err
+	}
+	p.inproc = inproc.NewServer(p.api.UnaryInterceptors(), p.api.StreamInterceptors())
+	c.onStop(func(context.Context) error { p.inproc.Stop(); return nil })
+	p.api.Register(p.inproc)
+	nodev1.RegisterNodeStreamsServer(p.inproc, p.broker)
+	adminv1.RegisterAdminServer(p.inproc, &adminServer{cluster: c})
+
+	admin := &authn.User{Name: authn.AdminName, Groups: []string{authn.AdminsGroup, authn.AuthenticatedGroup}}
+	c.shared = p.clientOf(admin)
+	c.client = p.clientOf(admin, inproc.WithClone())
+	c.checks = append(c.checks, check("store", func() error { return p.api.Ready(ctx) }))
+	return nil
+}
+
+// clientOf returns in-process clients that act as u.
+func (p *parts) clientOf(u *authn.User, opts ...inproc.Option) *client.Client {
+	identity := inproc.WithContext(func(ctx context.Context) context.Context { return authn.WithUser(ctx, u) })
+	return client.New(p.inproc.Conn(append(opts, identity)...))
+}
+
+// watchStore ends the cluster when the store has failed.
+func (c *Cluster) watchStore(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-c.store.Failed():
+		err := fmt.Errorf("the store has failed: %w", c.store.Err())
+		c.finish(err)
+		return err
+	}
+}

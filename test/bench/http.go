@@ -1,0 +1,50 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+)
+
+// httpClient returns an HTTP/2 client with a client certificate.
+func httpClient(ca, cert, key []byte) (*http.Client, error) {
+	pair, err := tls.X509KeyPair(cert, key)
+	if err != nil {
+		return nil, err
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(ca) {
+		return nil, errors.New("the CA is no PEM certificate")
+	}
+	return &http.Client{Transport: &http.Transport{
+		TLSClientConfig:   &tls.Config{RootCAs: pool, Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12},
+		ForceAttemptHTTP2: true,
+	}}, nil
+}
+
+// call sends one request and reads the answer to its end.
+func call(ctx context.Context, c *http.Client, method, url string, body []byte, want int) (int64, error) {
+	req, err := http.NewRequestWithContext(ctx, method, url, bytes.NewReader(body))
+	if err != nil {
+		return 0, err
+	}
+	if len(body) > 0 {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	req.Header.Set("Accept", "application/json")
+	res, err := c.Do(req)
+	if err != nil {
+		return 0, err
+	}
+	defer res.Body.Close()
+	if res.StatusCode != want {
+		text, _ := io.ReadAll(io.LimitReader(res.Body, 1000))
+		return 0, fmt.Errorf("%s %s: %s: %s", method, url, res.Status, text)
+	}
+	return io.Copy(io.Discard, res.Body)
+}

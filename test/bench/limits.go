@@ -1,0 +1,142 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+
+	corev1 "monoplane.dev/api/core/v1"
+	"monoplane.dev/apiserver/pki"
+	"monoplane.dev/apiserver/store/etcd"
+	"monoplane.dev/codec"
+)
+
+// rawEtcd is an embedded etcd with nothing in front of it.
+type rawEtcd struct {
+	etcd  *etcd.Embedded
+	value []byte
+}
+
+func newRawEtcd(ctx context.Context, e *env) (*rawEtcd, error) {
+	dir, err := e.tempDir()
+	if err != nil {
+		return nil, err
+	}
+	server, err := etcd.Start(ctx, etcd.Config{Dir: dir})
+	if err != nil {
+		return nil, err
+	}
+	return &rawEtcd{etcd: server, value: make([]byte, 2048)}, nil
+}
+
+// put creates a key in one transaction that compares it absent, as a create does.
+func (r *rawEtcd) put(ctx context.Context, key string) error {
+	k := []byte(key)
+	res, err := r.etcd.Txn(ctx, &etcdserverpb.TxnRequest{
+		Compare: []*etcdserverpb.Compare{{
+			Key: k, Target: etcdserverpb.Compare_MOD, Result: etcdserverpb.Compare_EQUAL,
+			TargetUnion: &etcdserverpb.Compare_ModRevision{ModRevision: 0},
+		}},
+		Success: []*etcdserverpb.RequestOp{{
+			Request: &etcdserverpb.RequestOp_RequestPut{RequestPut: &etcdserverpb.PutRequest{Key: k, Value: r.value}},
+		}},
+	})
+	if err == nil && !res.Succeeded {
+		return fmt.Errorf("key %s exists", key)
+	}
+	return err
+}
+
+// rate returns how many transactions a second a number of clients reach.
+func (r *rawEtcd) rate(ctx context.Context, clients, n int) (float64, error) {
+	prefix := fmt.Sprintf("/bench/%d/", time.Now().UnixNano())
+	return drive(ctx, clients, n, func(ctx context.Context, _, i int) error { return r.put(ctx, fmt.Sprint(prefix, i)) })
+}
+
+// bare is a TLS and HTTP/2 server with one handler.
+type bare struct {
+	url    string
+	server *http.Server
+	client *http.Client
+}
+
+// newBare serves h with the certificates of a cluster of ours, so that the handshake and ciphers are the same.
+func newBare(e *env, h http.Handler) (*bare, error) {
+	dir, err := e.tempDir()
+	if err != nil {
+		return nil, err
+	}
+	bundle, err := pki.Ensure(dir, pki.Options{})
+	if err != nil {
+		return nil, err
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	s := &http.Server{Handler: h, TLSConfig: bundle.ServerTLS(), ReadHeaderTimeout: time.Minute}
+	go func() { _ = s.ServeTLS(l, "", "") }()
+	id, err := bundle.Issue("bench", nil, time.Hour)
+	if err != nil {
+		return nil, err
+	}
+	client, err := httpClient(id.CA, id.Cert, id.Key)
+	if err != nil {
+		return nil, err
+	}
+	return &bare{url: "https://" + l.Addr().String(), server: s, client: client}, nil
+}
+
+func (b *bare) close() error { return b.server.Close() }
+
+// ceiling answers a create with the least that any server must do: decode the JSON, one transaction.
+func ceiling(r *rawEtcd) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		body, err := io.ReadAll(req.Body)
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		p := &corev1.Pod{}
+		if err := codec.DecodeInto(body, p); err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		if err := r.put(req.Context(), "/ceiling/"+p.GetMetadata().GetName()); err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusCreated)
+		_, _ = w.Write(body)
+	})
+}
+
+// static answers every request with the same bytes.
+func static(body []byte) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write(body)
+	})
+}
+
+// staticStream writes the chunk n times, flushing each, and then holds the stream open.
+func staticStream(chunk []byte, n int) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		flush := http.NewResponseController(w)
+		for range n {
+			if _, err := w.Write(chunk); err != nil {
+				return
+			}
+			if err := flush.Flush(); err != nil {
+				return
+			}
+		}
+		<-req.Context().Done()
+	})
+}

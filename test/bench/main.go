@@ -1,0 +1,74 @@
+// Command bench prints Monoplane's speed table: every row beside a limit that was measured in the same run,
+// because machines differ and are noisy. Judge by the ratios. `make bench` runs it; ARGS='-run create' runs
+// some rows, ARGS=-quick runs small ones.
+//
+// Limits: raw is transactions of 2 KB on the embedded etcd in-process; static is the same bytes served by a
+// bare TLS and HTTP/2 handler; ceiling is TLS, JSON decoding and one etcd transaction, and nothing else.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"regexp"
+	"runtime"
+	"time"
+)
+
+// bench is one group of rows that share a set-up.
+type bench struct {
+	name string
+	run  func(ctx context.Context, e *env) error
+}
+
+func benches() []bench {
+	return []bench{
+		{"start", benchStart},
+		{"memory", benchMemory},
+		{"create", benchCreate},
+		{"read", benchRead},
+		{"watch", benchWatch},
+		{"schedule", benchSchedule},
+		{"run", benchRun},
+	}
+}
+
+func main() {
+	if err := run(); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+func run() error {
+	only := flag.String("run", "", "run only the groups that match this expression: start, memory, create, read, watch, schedule, run")
+	quick := flag.Bool("quick", false, "small sizes, to see that everything works; the figures mean little")
+	binary := flag.String("monoplane", "../bin/monoplane", "the binary to measure")
+	flag.Parse()
+	pattern, err := regexp.Compile(*only)
+	if err != nil {
+		return fmt.Errorf("-run: %w", err)
+	}
+	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer cancel()
+	dir, err := os.MkdirTemp("", "monoplane-bench-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+
+	e := &env{dir: dir, quick: *quick, binary: *binary}
+	fmt.Printf("%s, %d CPUs, %s/%s, %s\n\n", processor(), runtime.NumCPU(), runtime.GOOS, runtime.GOARCH, time.Now().Format(time.DateOnly))
+	e.header()
+	for _, b := range benches() {
+		if !pattern.MatchString(b.name) {
+			continue
+		}
+		if err := b.run(ctx, e); err != nil {
+			return fmt.Errorf("%s: %w", b.name, err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,113 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "monoplane.dev/api/core/v1"
+	metav1 "monoplane.dev/api/meta/v1"
+)
+
+// settle is how long memory and processor time are watched; the garbage collector needs a moment to give
+// memory back.
+const settle = 30 * time.Second
+
+// benchMemory measures resident memory and idle processor time.
+func benchMemory(ctx context.Context, e *env) error {
+	dir, err := e.tempDir()
+	if err != nil {
+		return err
+	}
+	p, err := startProcess(ctx, e, dir)
+	if err != nil {
+		return err
+	}
+	mb, share, err := idle(ctx, p)
+	if err = errors.Join(err, p.stop()); err != nil {
+		return err
+	}
+	e.print(row{name: "memory, idle", measured: fmt.Sprintf("%.0f MB", mb), target: "<= 64 MB", met: mb <= 64})
+	e.print(row{name: "idle CPU", measured: fmt.Sprintf("%.1f %%", share*100), target: "<= 2 %", met: share <= 0.02})
+
+	if dir, err = e.tempDir(); err != nil {
+		return err
+	}
+	nodes, pods := e.size(1000), e.size(10000)
+	args := []string{"--runtime", "fake", "--nodes", fmt.Sprint(nodes)}
+	if p, err = startProcess(ctx, e, dir, args...); err != nil {
+		return err
+	}
+	err = runPods(ctx, p, pods)
+	if err == nil {
+		mb, _, err = idle(ctx, p)
+	}
+	if err = errors.Join(err, p.stop()); err != nil {
+		return err
+	}
+	e.print(row{name: fmt.Sprintf("memory, %d running pods, %d nodes", pods, nodes), measured: fmt.Sprintf("%.0f MB", mb), target: "<= 250 MB", met: mb <= 250})
+
+	if p, err = startProcess(ctx, e, dir, args...); err != nil {
+		return err
+	}
+	mb, _, err = idle(ctx, p)
+	if err = errors.Join(err, p.stop()); err != nil {
+		return err
+	}
+	e.print(row{name: "  the same after a restart", measured: fmt.Sprintf("%.0f MB", mb), target: "<= 250 MB", met: mb <= 250})
+	return nil
+}
+
+// idle returns the memory in MB and the share of one processor after and during a quiet time.
+func idle(ctx context.Context, p *process) (mb, share float64, err error) {
+	before, err := p.cpu()
+	if err != nil {
+		return 0, 0, err
+	}
+	select {
+	case <-time.After(settle):
+	case <-ctx.Done():
+		return 0, 0, ctx.Err()
+	}
+	after, err := p.cpu()
+	if err != nil {
+		return 0, 0, err
+	}
+	mb, err = p.resident()
+	return mb, (after - before).Seconds() / settle.Seconds(), err
+}
+
+// runPods creates pods and waits until all run.
+func runPods(ctx context.Context, p *process, n int) error {
+	c, err := p.client(ctx)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	_, err = drive(ctx, 32, n, func(ctx context.Context, _, i int) error {
+		_, err := c.Pods.Create(ctx, &corev1.CreatePodRequest{Namespace: "default", Object: pod(podName("p", i), "")})
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	initial := true
+	stream, err := c.Pods.Watch(ctx, &metav1.WatchRequest{Namespace: "default", SendInitialEvents: &initial, ResourceVersionMatch: "NotOlderThan", AllowWatchBookmarks: true})
+	if err != nil {
+		return err
+	}
+	running := map[string]bool{}
+	for len(running) < n {
+		batch, err := stream.Recv()
+		if err != nil {
+			return fmt.Errorf("%d of %d pods run: %w", len(running), n, err)
+		}
+		for _, ev := range batch.GetEvents() {
+			if ev.GetObject().GetStatus().GetPhase() == "Running" {
+				running[ev.GetObject().GetMetadata().GetName()] = true
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,92 @@
+package oracle
+
+import (
+	"flag"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"monoplane.dev/apiserver/defaults"
+	"monoplane.dev/apiserver/validation"
+)
+
+var (
+	seed  = flag.Uint64("seed", 0, "seed of the random changes; 0 takes the time")
+	count = flag.Int("count", 20000, "number of random objects per test")
+)
+
+func random(t *testing.T) *rand.Rand {
+	t.Helper()
+	s := *seed
+	if s == 0 {
+		s = uint64(time.Now().UnixNano())
+	}
+	t.Logf("run again with -seed=%d", s)
+	return rand.New(rand.NewPCG(s, 1))
+}
+
+// intended says whether a difference is meant, because Kubernetes' path is wrong and ours is right.
+func intended(diff string) bool {
+	return strings.Contains(diff, ".downwarAPI: ") || strings.Contains(diff, ".downwardAPI: Forbidden: may not specify more than 1") ||
+		// Kubernetes names the first init container, whichever it is.
+		strings.Contains(diff, "FieldValueDuplicate spec.initContainers[") && strings.Contains(diff, ".hostPort") ||
+		// The time of the SchedulingGated condition: ours is the time of creation, which this test does not set.
+		strings.Contains(diff, ".status.conditions[0].lastTransitionTime")
+}
+
+// sameCreation compares what both sides make of a pod that is created, and returns the differences.
+func sameCreation(t *testing.T, k *v1.Pod) []string {
+	t.Helper()
+	want, errs := created(t, k)
+	p := ourPod(t, k)
+	defaults.NewPod(p)
+	causes := validation.Pod(p)
+	diff := compare(theirFaults(errs), ourFaults(causes))
+	if len(errs) == 0 && len(causes) == 0 {
+		w := ourPod(t, want)
+		if !validation.Equal(w.Spec, p.Spec) || !validation.Equal(w.Status, p.Status) {
+			diff = append(diff, stored(t, w, p)...)
+		}
+	}
+	return diff
+}
+
+func report(t *testing.T, what []string, diff []string) bool {
+	t.Helper()
+	left := diff[:0]
+	for _, d := range diff {
+		if !intended(d) {
+			left = append(left, d)
+		}
+	}
+	if len(left) > 0 {
+		t.Errorf("after %v:\n  %s", what, strings.Join(left, "\n  "))
+	}
+	return len(left) > 0
+}
+
+// spec: OBJ-3, OBJ-4, INIT-2, SPREAD-1, QOS-1
+func TestPodsAreJudgedAlike(t *testing.T) {
+	for _, base := range []func() *v1.Pod{minimal, rich} {
+		if _, errs := created(t, base()); len(errs) > 0 {
+			t.Fatalf("the base is not valid: %v", errs)
+		}
+		report(t, []string{"no change"}, sameCreation(t, base()))
+	}
+	r := random(t)
+	bad := 0
+	for i := 0; i < *count && bad < 25; i++ {
+		base := rich
+		if r.IntN(4) == 0 {
+			base = minimal
+		}
+		k := base()
+		what := alter(r, k, 1+r.IntN(4), nil)
+		if report(t, what, sameCreation(t, k)) {
+			bad++
+		}
+	}
+}
