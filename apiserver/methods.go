@@ -7,6 +7,7 @@ import (
 	"monoplane.dev/apiserver/kinds"
 	"monoplane.dev/object"
 
+	adminv1 "monoplane.dev/api/admin/v1"
 	corev1 "monoplane.dev/api/core/v1"
 	nodev1 "monoplane.dev/api/node/v1"
 )
@@ -21,6 +22,8 @@ type method struct {
 // methods maps the full names of methods. A method that is not here is refused.
 func methods(services []kinds.Service) map[string]method {
 	out := map[string]method{
+		adminv1.Admin_Stop_FullMethodName:        {attributes: auth.Attributes{Verb: "stop", Resource: "server"}},
+		adminv1.Admin_Snapshot_FullMethodName:    {attributes: auth.Attributes{Verb: "snapshot", Resource: "server"}},
 		nodev1.NodeStreams_Listen_FullMethodName: {attributes: auth.Attributes{Verb: "listen", Resource: "nodestreams"}},
 		nodev1.NodeStreams_Answer_FullMethodName: {attributes: auth.Attributes{Verb: "answer", Resource: "nodestreams"}},
 	}

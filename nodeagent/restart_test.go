@@ -128,8 +128,14 @@ func TestManyContainers(t *testing.T) {
 func TestStartErrors(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.start()
-		w.create("image", edit(func(p *corev1.Pod) { p.Spec.Containers[0].Image = "missing:1"; p.Spec.Containers[0].ImagePullPolicy = "Always" }))
-		w.create("never", edit(func(p *corev1.Pod) { p.Spec.Containers[0].Image = "missing:1"; p.Spec.Containers[0].ImagePullPolicy = "Never" }))
+		w.create("image", edit(func(p *corev1.Pod) {
+			p.Spec.Containers[0].Image = "missing:1"
+			p.Spec.Containers[0].ImagePullPolicy = "Always"
+		}))
+		w.create("never", edit(func(p *corev1.Pod) {
+			p.Spec.Containers[0].Image = "missing:1"
+			p.Spec.Containers[0].ImagePullPolicy = "Never"
+		}))
 		w.create("name", edit(func(p *corev1.Pod) { p.Spec.Containers[0].Image = "no such image" }))
 		w.create("command", annotated("start-error", "no such file"))
 		w.create("once", restart("Never"), annotated("start-error", "no such file"))

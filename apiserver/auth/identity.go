@@ -37,14 +37,17 @@ const (
 	PodGC
 	// NamespaceController empties namespaces that are deleted.
 	NamespaceController
+	// ServiceAccountController gives every namespace its default account.
+	ServiceAccountController
 	// Controller is any other controller.
 	Controller
 )
 
 // The names of the controllers that have a class of their own.
 const (
-	podGCName     = authn.ControllerPrefix + "podgc"
-	namespaceName = authn.ControllerPrefix + "namespace"
+	podGCName          = authn.ControllerPrefix + "podgc"
+	namespaceName      = authn.ControllerPrefix + "namespace"
+	serviceAccountName = authn.ControllerPrefix + "serviceaccount"
 )
 
 // Identity is who makes a request, as the rules see it.
@@ -79,6 +82,8 @@ func Of(u *authn.User) Identity {
 		id.Class = PodGC
 	case u.Name == namespaceName:
 		id.Class = NamespaceController
+	case u.Name == serviceAccountName:
+		id.Class = ServiceAccountController
 	case strings.HasPrefix(u.Name, authn.ControllerPrefix):
 		id.Class = Controller
 	case slices.Contains(u.Groups, authn.AdminsGroup):
@@ -91,7 +96,7 @@ func Of(u *authn.User) Identity {
 // about (DEL-11).
 func (id Identity) Component() bool {
 	switch id.Class {
-	case Node, Scheduler, PodGC, NamespaceController, Controller:
+	case Node, Scheduler, PodGC, NamespaceController, ServiceAccountController, Controller:
 		return true
 	default:
 		return false

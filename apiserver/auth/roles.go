@@ -45,6 +45,10 @@ func roles() map[Class][]grant {
 			grant{modify, "namespaces/status"},
 			grant{"update", "namespaces/finalize"},
 		),
+		ServiceAccountController: with(
+			grant{read, "namespaces"},
+			grant{read + " create", "serviceaccounts"},
+		),
 		Controller: with(
 			grant{read, "* nodes namespaces"},
 			grant{"delete", "pods"},

@@ -108,7 +108,7 @@ func (r *Registry) decide(ctx context.Context, key store.Key, resource *Resource
 	if err != nil {
 		return nil, err
 	}
-	op := store.Op{Key: key, Object: n, Expect: rev}; if c.subresource == "" { resource = nil; n.GetMetadata().Annotations = nil }
+	op := store.Op{Key: key, Object: n, Expect: rev}
 	if r.completed(n) {
 		op.Object = nil
 	}

@@ -81,6 +81,10 @@ func (s *Store) attemptOnce(ctx context.Context, txn Txn) (*attempt, error) {
 		a.withdraw()
 		return nil, s.writeError(err)
 	}
+	if at := a.happened(resp); at > 0 {
+		a.finish(ctx, at)
+		return a, nil
+	}
 	if !resp.Succeeded {
 		a.withdraw()
 		a.seen = resp.Header.Revision
@@ -235,6 +239,23 @@ func (a *attempt) withdraw() (unseen []*step) {
 		}
 	}
 	return unseen
+}
+
+// happened returns the revision at which the transaction took place, 0 if it did not. When the database is full,
+// etcd carries out the transaction that fills it and yet reports that there was no space; sent again, it then
+// fails because of itself.
+func (a *attempt) happened(resp *etcdserverpb.TxnResponse) int64 {
+	if resp.Succeeded {
+		return resp.Header.Revision
+	}
+	found := answers(resp)
+	for i := range a.steps {
+		st := &a.steps[i]
+		if kv := found[st.fullKey()]; kv != nil && st.writer != 0 && writerOf(kv.Value) == st.writer {
+			return kv.ModRevision
+		}
+	}
+	return 0
 }
 
 // finish waits until reads see the transaction. It has happened, whatever becomes of ctx.

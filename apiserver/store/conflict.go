@@ -12,12 +12,7 @@ import (
 // conflict finds the comparison that failed, with the values that the failed transaction has read. Operations
 // come before guards: an operation on a newer object is to be decided again, and then meets the guard anyway.
 func (a *attempt) conflict(resp *etcdserverpb.TxnResponse) error {
-	found := map[string]*mvccpb.KeyValue{}
-	for _, r := range resp.Responses {
-		for _, kv := range r.GetResponseRange().GetKvs() {
-			found[string(kv.Key)] = kv
-		}
-	}
+	found := answers(resp)
 	for i := range a.steps {
 		st := &a.steps[i]
 		kv := found[st.fullKey()]
@@ -36,6 +31,17 @@ func (a *attempt) conflict(resp *etcdserverpb.TxnResponse) error {
 		}
 	}
 	return fmt.Errorf("store: transaction refused although all comparisons hold at revision %d", resp.Header.Revision)
+}
+
+// answers returns what a failed transaction has read.
+func answers(resp *etcdserverpb.TxnResponse) map[string]*mvccpb.KeyValue {
+	found := map[string]*mvccpb.KeyValue{}
+	for _, r := range resp.Responses {
+		for _, kv := range r.GetResponseRange().GetKvs() {
+			found[string(kv.Key)] = kv
+		}
+	}
+	return found
 }
 
 // holds reports whether the guard is met by a key at revision, which is 0 when the key is absent.

@@ -82,7 +82,7 @@ func changes(path string, v reflect.Value) []change {
 			}
 			(*x)[v1.ResourceName(pick(r, resourceNames))] = resource.MustParse(pick(r, quantities))
 		}), one(" nil", func(*rand.Rand) { *x = nil })}
-	case *metav1.Time:
+	case *metav1.Time, *metav1.MicroTime:
 		return nil
 	}
 	switch v.Kind() {

@@ -122,7 +122,7 @@ func (p *pod) members(c *container) (list []sys.Proc, sure bool) {
 	for _, pid := range orphans {
 		m := sys.MarkerOf(pid)
 		// An orphan that has changed its marker can be told by its descent only while there is one container.
-		if m == 5 {
+		if m == c.marker || live == 1 && m.Pod() != p.marker {
 			roots = append(roots, pid)
 		}
 	}

@@ -1,0 +1,235 @@
+package oracle
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	coordv1 "k8s.io/api/coordination/v1"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/kubernetes/pkg/apis/coordination"
+	coordvalidation "k8s.io/kubernetes/pkg/apis/coordination/validation"
+	"k8s.io/kubernetes/pkg/apis/core"
+	corevalidation "k8s.io/kubernetes/pkg/apis/core/validation"
+	"k8s.io/kubernetes/pkg/registry/core/node"
+
+	oc "monoplane.dev/api/coordination/v1"
+	corev1 "monoplane.dev/api/core/v1"
+	om "monoplane.dev/api/meta/v1"
+	"monoplane.dev/apiserver/defaults"
+	"monoplane.dev/apiserver/validation"
+)
+
+func TestNodesAreJudgedAlike(t *testing.T) {
+	base := func() *v1.Node {
+		n := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", ResourceVersion: "1", Labels: map[string]string{"a": "b"}}}
+		n.Spec = v1.NodeSpec{PodCIDRs: []string{"10.0.0.0/24", "fd00::/64"}, ProviderID: "p", Taints: []v1.Taint{{Key: "a", Effect: "NoSchedule"}, {Key: "b", Value: "c", Effect: "NoExecute"}}}
+		n.Status.Capacity = amounts("cpu", "2", "memory", "4Gi", "pods", "110", "example.com/gpu", "1")
+		n.Status.Addresses = []v1.NodeAddress{{Type: "InternalIP", Address: "10.0.0.1"}, {Type: "Hostname", Address: "n"}}
+		n.Status.DeclaredFeatures = []string{"A", "B/c"}
+		return n
+	}
+	skip := func(path string) bool { return !strings.Contains(path, "Config") && !strings.Contains(path, "Time") }
+	r := random(t)
+	bad := 0
+	for i := 0; i < *count && bad < 25; i++ {
+		old, k := base(), base()
+		what := append(alter(r, &k.ObjectMeta, r.IntN(2), nil), append(alter(r, &k.Spec, r.IntN(3), skip), alter(r, &k.Status, r.IntN(3), skip)...)...)
+		now, was := internal(t, k, &core.Node{}), internal(t, old, &core.Node{})
+		created := node.Strategy.Validate(context.Background(), now)
+		updated := node.Strategy.ValidateUpdate(context.Background(), now, was)
+		n, err := ours(k, &corev1.Node{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		o, err := ours(old, &corev1.Node{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defaults.Node(n)
+		defaults.Node(o)
+		onCreate := compare(theirFaults(created), ourFaults(validation.Node(n)))
+		left := onCreate[:0]
+		for _, d := range onCreate {
+			// We look for addresses given twice at creation already.
+			if !strings.Contains(d, "FieldValueDuplicate status.addresses") {
+				left = append(left, d)
+			}
+		}
+		defaults.UpdateMeta(n.Metadata, o.Metadata)
+		if report(t, append(what, "create"), left) || report(t, append(what, "update"), compare(theirFaults(updated), ourFaults(validation.NodeUpdate(n, o)))) {
+			bad++
+		}
+	}
+}
+
+func TestConfigMapsAreJudgedAlike(t *testing.T) {
+	base := func() *v1.ConfigMap {
+		return &v1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Name: "c", Namespace: "default", ResourceVersion: "1"}, Immutable: ptr(true),
+			Data: map[string]string{"a": "b"}, BinaryData: map[string][]byte{"c": []byte("d")},
+		}
+	}
+	r := random(t)
+	bad := 0
+	for i := 0; i < *count && bad < 25; i++ {
+		old, k := base(), base()
+		old.Immutable = ptr(r.IntN(2) == 0)
+		what := alter(r, k, 1+r.IntN(3), nil)
+		if r.IntN(20) == 0 {
+			k.Data["big"] = strings.Repeat("x", 1<<20)
+		}
+		now, was := internal(t, k, &core.ConfigMap{}), internal(t, old, &core.ConfigMap{})
+		m, err := ours(k, &corev1.ConfigMap{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		o, err := ours(old, &corev1.ConfigMap{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if report(t, append(what, "create"), compare(theirFaults(corevalidation.ValidateConfigMap(now)), ourFaults(validation.ConfigMap(m)))) ||
+			report(t, append(what, "update"), compare(theirFaults(corevalidation.ValidateConfigMapUpdate(now, was)), ourFaults(validation.ConfigMapUpdate(m, o)))) {
+			bad++
+		}
+	}
+}
+
+func TestNamespacesAreJudgedAlike(t *testing.T) {
+	base := func() *v1.Namespace {
+		return &v1.Namespace{
+			ObjectMeta: metav1.ObjectMeta{Name: "n", ResourceVersion: "1"}, Spec: v1.NamespaceSpec{Finalizers: []v1.FinalizerName{"kubernetes"}},
+			Status: v1.NamespaceStatus{Phase: "Active"},
+		}
+	}
+	r := random(t)
+	bad := 0
+	for i := 0; i < *count && bad < 25; i++ {
+		old, k := base(), base()
+		if r.IntN(2) == 0 {
+			old.DeletionTimestamp = &metav1.Time{Time: time.Unix(5, 0)}
+			k.DeletionTimestamp = old.DeletionTimestamp
+			old.Finalizers = []string{"example.com/f"}
+			k.Status.Phase = "Terminating"
+		}
+		what := append(alter(r, &k.ObjectMeta, r.IntN(3), nil), alter(r, &k.Spec, r.IntN(3), nil)...)
+		if r.IntN(3) == 0 {
+			k.Status.Phase = v1.NamespacePhase(pick(r, words))
+		}
+		now, was := internal(t, k, &core.Namespace{}), internal(t, old, &core.Namespace{})
+		n, err := ours(k, &corev1.Namespace{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		o, err := ours(old, &corev1.Namespace{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defaults.Namespace(n)
+		defaults.Namespace(o)
+		if report(t, append(what, "create"), compare(theirFaults(corevalidation.ValidateNamespace(now)), ourFaults(validation.Namespace(n)))) ||
+			report(t, append(what, "update"), onlyMeta(compare(theirFaults(corevalidation.ValidateNamespaceUpdate(now, was)), ourFaults(validation.NamespaceUpdate(n, o))))) ||
+			report(t, append(what, "status"), onlyMeta(compare(theirFaults(corevalidation.ValidateNamespaceStatusUpdate(now, was)), ourFaults(validation.NamespaceStatusUpdate(n, o))))) ||
+			report(t, append(what, "finalize"), onlyMeta(compare(theirFaults(corevalidation.ValidateNamespaceFinalizeUpdate(now, was)), ourFaults(validation.NamespaceFinalizeUpdate(n, o))))) {
+			bad++
+		}
+	}
+}
+
+// onlyMeta leaves out what we find in metadata beyond Kubernetes: the functions called here do not check
+// all of it on update, other parts of the API server do.
+func onlyMeta(diff []string) []string {
+	var left []string
+	for _, d := range diff {
+		if !strings.HasPrefix(d, "only Monoplane") || !strings.Contains(d, " metadata.") {
+			left = append(left, d)
+		}
+	}
+	return left
+}
+
+func TestLeasesAreJudgedAlike(t *testing.T) {
+	base := func() *coordv1.Lease {
+		return &coordv1.Lease{
+			ObjectMeta: metav1.ObjectMeta{Name: "l", Namespace: "default", ResourceVersion: "1"},
+			Spec:       coordv1.LeaseSpec{LeaseDurationSeconds: ptr(int32(5)), LeaseTransitions: ptr(int32(0)), Strategy: ptr(coordv1.OldestEmulationVersion), PreferredHolder: ptr("a")},
+		}
+	}
+	r := random(t)
+	bad := 0
+	for i := 0; i < *count && bad < 25; i++ {
+		old, k := base(), base()
+		what := append(alter(r, &k.ObjectMeta, r.IntN(2), nil), alter(r, &k.Spec, r.IntN(3), func(path string) bool { return !strings.Contains(path, "Time") })...)
+		now, was := internal(t, k, &coordination.Lease{}), internal(t, old, &coordination.Lease{})
+		l, err := ours(k, &oc.Lease{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		o, err := ours(old, &oc.Lease{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if report(t, append(what, "create"), compare(theirFaults(coordvalidation.ValidateLease(now)), ourFaults(validation.Lease(l)))) ||
+			report(t, append(what, "update"), onlyMeta(compare(theirFaults(coordvalidation.ValidateLeaseUpdate(now, was)), ourFaults(validation.LeaseUpdate(l, o))))) {
+			bad++
+		}
+	}
+}
+
+func TestEventsAreJudgedAlike(t *testing.T) {
+	base := func(newStyle bool) *v1.Event {
+		e := &v1.Event{
+			ObjectMeta: metav1.ObjectMeta{Name: "e", Namespace: "default"}, InvolvedObject: v1.ObjectReference{Namespace: "default", Name: "p", Kind: "Pod"},
+			Reason: "R", Message: "m", Type: "Normal",
+		}
+		if newStyle {
+			e.EventTime = metav1.MicroTime{Time: time.Unix(1000, 5000)}
+			e.ReportingController, e.ReportingInstance, e.Action = "example.com/c", "i", "A"
+		}
+		return e
+	}
+	r := random(t)
+	bad := 0
+	for i := 0; i < *count && bad < 25; i++ {
+		k := base(r.IntN(2) == 0)
+		what := alter(r, k, r.IntN(4), func(path string) bool {
+			// The name is checked elsewhere in Kubernetes, metadata in the generic part.
+			return !strings.Contains(path, "Time") && !strings.HasPrefix(path, ".Name") || path == ".Namespace"
+		})
+		in := internal(t, k, &core.Event{})
+		e, err := ours(k, &corev1.Event{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		errs := corevalidation.ValidateEventCreate(in, schema.GroupVersion{Version: "v1"})
+		if report(t, what, onlyMeta(compare(theirFaults(errs), ourFaults(validation.Event(e))))) {
+			bad++
+		}
+	}
+}
+
+func TestDeleteOptionsAreJudgedAlike(t *testing.T) {
+	r := random(t)
+	for range min(*count, 2000) {
+		k := &metav1.DeleteOptions{}
+		if r.IntN(2) == 0 {
+			policy := metav1.DeletionPropagation(pick(r, []string{"", "Foreground", "Background", "Orphan", "x"}))
+			k.PropagationPolicy = &policy
+		}
+		if r.IntN(3) == 0 {
+			k.OrphanDependents = ptr(true)
+		}
+		for range r.IntN(3) {
+			k.DryRun = append(k.DryRun, pick(r, []string{"All", "", "x"}))
+		}
+		o, err := ours(k, &om.DeleteOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		report(t, []string{k.String()}, compare(theirFaults(metavalidation.ValidateDeleteOptions(k)), ourFaults(validation.DeleteOptions(o))))
+	}
+}

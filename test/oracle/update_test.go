@@ -1,0 +1,113 @@
+package oracle
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/kubernetes/pkg/apis/core"
+	"k8s.io/kubernetes/pkg/registry/core/pod"
+
+	"monoplane.dev/apiserver/defaults"
+	"monoplane.dev/apiserver/validation"
+)
+
+// storedPod is a valid pod with everything that the server adds.
+func storedPod(t *testing.T, gated bool) *v1.Pod {
+	t.Helper()
+	k := rich()
+	if !gated {
+		k.Spec.SchedulingGates = nil
+	}
+	p, errs := created(t, k)
+	if len(errs) > 0 {
+		t.Fatal(errs)
+	}
+	p.UID, p.ResourceVersion = "uid", "5"
+	return p
+}
+
+// within returns the differences that count when Kubernetes stopped early: what only it found.
+func within(diff []string) []string {
+	var left []string
+	for _, d := range diff {
+		if strings.HasPrefix(d, "only Kubernetes") {
+			left = append(left, d)
+		}
+	}
+	return left
+}
+
+// spec: OBJ-5, OBJ-10, OBJ-14
+func TestPodUpdatesAreJudgedAlike(t *testing.T) {
+	r := random(t)
+	bad := 0
+	for i := 0; i < *count && bad < 25; i++ {
+		old := storedPod(t, r.IntN(3) == 0)
+		k := old.DeepCopy()
+		what := alter(r, k, r.IntN(4), func(path string) bool {
+			// Kubernetes tolerates both policies once the old pod has one; the change is refused all the same.
+			return !strings.HasSuffix(path, ".SELinuxChangePolicy")
+		})
+		now, was := internal(t, k, &core.Pod{}), internal(t, old, &core.Pod{})
+		pod.Strategy.PrepareForUpdate(context.Background(), now, was)
+		errs := pod.Strategy.ValidateUpdate(context.Background(), now, was)
+		p, o := ourPod(t, k), ourPod(t, old)
+		defaults.Pod(p)
+		defaults.UpdateMeta(p.Metadata, o.Metadata)
+		diff := compare(theirFaults(errs), ourFaults(validation.PodUpdate(p, o)))
+		for _, e := range errs {
+			if strings.Contains(e.Detail, "may not add or remove containers") || e.Field == "spec.activeDeadlineSeconds" {
+				diff = within(diff)
+				break
+			}
+		}
+		if report(t, what, diff) {
+			bad++
+		}
+	}
+}
+
+// spec: LIFE-3, QOS-1
+func TestPodStatusUpdatesAreJudgedAlike(t *testing.T) {
+	r := random(t)
+	bad := 0
+	for i := 0; i < *count && bad < 25; i++ {
+		old := storedPod(t, false)
+		old.Spec.NodeName = "n"
+		old.Status.Phase = v1.PodRunning
+		old.Status.Conditions = []v1.PodCondition{{Type: v1.PodReady, Status: v1.ConditionTrue}, {Type: "example.com/g", Status: v1.ConditionTrue}}
+		ended := func(name string, code int32) v1.ContainerStatus {
+			return v1.ContainerStatus{Name: name, State: v1.ContainerState{Terminated: &v1.ContainerStateTerminated{ExitCode: code}}}
+		}
+		old.Status.ContainerStatuses = []v1.ContainerStatus{ended("app", 1), ended("second", 0)}
+		old.Status.InitContainerStatuses = []v1.ContainerStatus{ended("init", 0), ended("side", 2)}
+		old.Status.EphemeralContainerStatuses = []v1.ContainerStatus{ended("e", 0)}
+		old.Status.PodIP, old.Status.PodIPs = "10.0.0.1", []v1.PodIP{{IP: "10.0.0.1"}, {IP: "::1"}}
+		old.Status.HostIP, old.Status.HostIPs = "10.0.0.2", []v1.HostIP{{IP: "10.0.0.2"}}
+		old.Status.ContainerStatuses[0].User = &v1.ContainerUser{Linux: &v1.LinuxContainerUser{UID: 1, SupplementalGroups: []int64{1}}}
+		old.Status.ContainerStatuses[0].AllocatedResourcesStatus = []v1.ResourceStatus{{Name: "cpu", Resources: []v1.ResourceHealth{{ResourceID: "a", Health: "Healthy", Message: ptr("m")}}}}
+
+		k := old.DeepCopy()
+		what := alter(r, &k.Status, 1+r.IntN(4), func(path string) bool {
+			for _, s := range []string{
+				// Device claims are refused; phases have rules of their own (LIFE-1); a class is kept when absent.
+				"ResourceClaim", "ExtendedResource", ".Phase", ".QOSClass", ".NodeAllocatable", ".VolumeMounts",
+				".StartedAt", ".FinishedAt", ".LastProbeTime", ".LastTransitionTime", ".StartTime",
+			} {
+				if strings.Contains(path, s) {
+					return false
+				}
+			}
+			return true
+		})
+		now, was := internal(t, k, &core.Pod{}), internal(t, old, &core.Pod{})
+		errs := pod.StatusStrategy.ValidateUpdate(context.Background(), now, was)
+		p, o := ourPod(t, k), ourPod(t, old)
+		defaults.PodStatus(p.Status)
+		if report(t, what, compare(theirFaults(errs), ourFaults(validation.PodStatusUpdate(p, o)))) {
+			bad++
+		}
+	}
+}
