@@ -25,6 +25,7 @@ import (
 // cluster is an API server over a real store, without listeners.
 type cluster struct {
 	t      testing.TB
+	api    *apiserver.Server
 	server *inproc.Server
 	clock  *testclock.FakeClock
 	log    *logBuffer
@@ -72,6 +73,7 @@ func start(t testing.TB, change ...func(*apiserver.Config)) *cluster {
 	if err != nil {
 		t.Fatal(err)
 	}
+	c.api = api
 	c.server = inproc.NewServer(api.UnaryInterceptors(), api.StreamInterceptors())
 	api.Register(c.server)
 	return c

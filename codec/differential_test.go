@@ -16,7 +16,7 @@ import (
 )
 
 // rounds is how many random objects of each kind the differential tests use.
-const rounds = 25
+const rounds = 15
 
 // newRand returns a source of randomness and says its seed.
 func newRand(t *testing.T) *rand.Rand {

@@ -200,7 +200,12 @@ func TestNamespace(t *testing.T) {
 	}
 	// The node's agent completes the deletion.
 	zero, uid := int64(0), pod.GetMetadata().GetUid()
-	_, err = as(authn.NodePrefix+"n1", authn.NodesGroup).Pods.Delete(t.Context(), &metav1.DeleteRequest{
+	agent := as(authn.NodePrefix+"n1", authn.NodesGroup)
+	_, err = agent.Pods.UpdateStatus(t.Context(), &corev1.UpdatePodRequest{Object: &corev1.Pod{
+		Metadata: &metav1.ObjectMeta{Namespace: "ns", Name: "a", Uid: uid}, Status: &corev1.PodStatus{Phase: "Succeeded"},
+	}})
+	must(t, err)
+	_, err = agent.Pods.Delete(t.Context(), &metav1.DeleteRequest{
 		Namespace: "ns", Name: "a",
 		Options: &metav1.DeleteOptions{GracePeriodSeconds: &zero, Preconditions: &metav1.Preconditions{Uid: &uid}},
 	})

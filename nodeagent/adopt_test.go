@@ -2,6 +2,7 @@ package nodeagent_test
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -12,6 +13,7 @@ import (
 	corev1 "monoplane.dev/api/core/v1"
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/apierrors"
+	"monoplane.dev/nodeagent"
 	"monoplane.dev/nodeagent/runtime/fake"
 )
 
@@ -291,6 +293,31 @@ func TestNodeRefused(t *testing.T) {
 		if n := w.runs(); n != 0 {
 			t.Errorf("%d containers run", n)
 		}
+	})
+}
+
+// The same when the agent comes back and another machine has taken the name meanwhile. spec: NODE-7
+func TestReturnRefused(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.start()
+		w.create("a", annotated("ignore-term", "true"))
+		w.settle()
+		w.kill()
+		w.create("b")
+		w.api.React(func(_ context.Context, method string, _ any) error {
+			if strings.HasPrefix(method, "/monoplane.core.v1.Nodes/") {
+				return apierrors.NewForbidden(corev1.NodeKind, nodeName, "the name belongs to another machine")
+			}
+			return nil
+		})
+		w.begin()
+		err := <-w.ended
+		if !errors.Is(err, nodeagent.ErrRefused) {
+			t.Errorf("Run: %v", err)
+		}
+		w.ended <- err
+		w.expect("a", "START main/0 @0s", "TERM main/0 @500ms", "KILL main/0 @30.5s", "EXIT main/0 @30.5s")
+		w.expect("b")
 	})
 }
 

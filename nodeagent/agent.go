@@ -79,12 +79,11 @@ func (a *Agent) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := a.register(ctx); err != nil {
-		return a.refused(ctx, err)
+	if err = a.register(ctx); err == nil {
+		err = a.work(ctx, a.startPods(seen))
 	}
-	err = a.work(ctx, a.startPods(seen))
 	if errors.Is(err, ErrRefused) {
-		return a.refused(ctx, err)
+		return a.refused(ctx, seen, err)
 	}
 	return err
 }
@@ -144,9 +143,7 @@ func (a *Agent) meetRuntime(ctx context.Context) error {
 
 // startPods makes workers for the pods that were read and a cache that feeds all of them.
 func (a *Agent) startPods(seen *returned) *cache.Cache[*corev1.Pod] {
-	for _, p := range seen.pods {
-		a.adopt(p, seen.local[uidOf(p)])
-	}
+	a.adoptAll(seen)
 	pods := cache.New(cache.Config[*corev1.Pod]{
 		Source:        cache.Watch(a.cfg.Client.Pods.Watch),
 		FieldSelector: "spec.nodeName=" + a.cfg.NodeName,
@@ -162,6 +159,13 @@ func (a *Agent) startPods(seen *returned) *cache.Cache[*corev1.Pod] {
 		},
 	})
 	return pods
+}
+
+// adoptAll makes workers for the pods that were read when the agent came back.
+func (a *Agent) adoptAll(seen *returned) {
+	for _, p := range seen.pods {
+		a.adopt(p, seen.local[uidOf(p)])
+	}
 }
 
 // podChanged brings a pod's object to its worker, a new one if need be.

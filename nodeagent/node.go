@@ -27,7 +27,7 @@ const (
 func (a *Agent) register(ctx context.Context) error {
 	err := retry(ctx, func(ctx context.Context) error {
 		err := a.registerOnce(ctx)
-		if apierrors.Is(err, apierrors.Forbidden) || apierrors.Is(err, apierrors.Invalid) || apierrors.Is(err, apierrors.Unauthorized) {
+		if apierrors.Is(err, apierrors.Forbidden) {
 			return fmt.Errorf("%w: %w", ErrRefused, err)
 		}
 		if err != nil && ctx.Err() == nil {
@@ -57,8 +57,12 @@ func (a *Agent) registerOnce(ctx context.Context) error {
 }
 
 // refused empties the node, because the API does not take it for the node it claims to be. spec: NODE-7
-func (a *Agent) refused(ctx context.Context, err error) error {
+func (a *Agent) refused(ctx context.Context, seen *returned, err error) error {
 	a.cfg.Logger.Error("the API server refuses this node; stopping its pods", "error", err)
+	a.mu.Lock()
+	a.emptying = true
+	a.mu.Unlock()
+	a.adoptAll(seen) // unless that was done before
 	if stop := a.StopPods(ctx, nil); stop != nil {
 		return stop
 	}

@@ -113,7 +113,9 @@ func TestRealServer(t *testing.T) {
 	runScheduler(t, scheduler.Config{Client: as(authn.SchedulerName), Seed: 1})
 	admin := as(authn.AdminName, authn.AdminsGroup)
 	for i := range 20 {
-		if _, err := admin.Pods.Create(t.Context(), &corev1.CreatePodRequest{Object: realPod(fmt.Sprint("p", i))}); err != nil {
+		p := realPod(fmt.Sprint("p", i))
+		p.Spec.Containers[0].Resources.Requests = quantities("cpu=2")
+		if _, err := admin.Pods.Create(t.Context(), &corev1.CreatePodRequest{Object: p}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -143,6 +145,18 @@ func TestRealServer(t *testing.T) {
 	const want = "Unschedulable: 0/2 nodes are available: 2 Insufficient cpu. preemption: 0/2 nodes are available: 2 Preemption is not helpful for scheduling."
 	if got := reason(batch.GetEvents()[0].GetObject()); got != want {
 		t.Errorf("condition %q", got)
+	}
+	events, err := admin.Events.Watch(t.Context(), &metav1.WatchRequest{Namespace: "default", FieldSelector: "involvedObject.name=big"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	told, err := events.Recv()
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := told.GetEvents()[0].GetObject()
+	if e.GetReason() != "FailedScheduling" || "Unschedulable: "+e.GetMessage() != want || e.GetReportingComponent() != "default-scheduler" {
+		t.Errorf("event %v", e)
 	}
 }
 

@@ -179,6 +179,9 @@ func dropDirectives(v any) (kept any, ok bool) {
 	case []any:
 		list := v[:0]
 		for _, e := range v {
+			if m, ok := e.(map[string]any); ok && m[directive] != nil {
+				continue // an element that holds a directive is nothing else
+			}
 			if e, ok := dropDirectives(e); ok {
 				list = append(list, e)
 			}

@@ -38,10 +38,9 @@ func (r *Registry) Create(ctx context.Context, namespace string, o object.Object
 			}
 			m.Name = name
 		}
-		if attempt == 1 {
-			if err := r.admit(ctx, next); err != nil {
-				return nil, err
-			}
+		// Defaults may depend on the name, so that another name means another look.
+		if err := r.admit(ctx, next); err != nil {
+			return nil, err
 		}
 		err := r.insert(ctx, next, dryRun(opts.DryRun))
 		if err == nil {

@@ -100,3 +100,17 @@ func (ex *exchange) fail(err error) {
 	}
 	ex.h.writeError(ex.w, ex.r, err)
 }
+
+// aborted, deferred, breaks the connection off when the code panics in the middle of an answer, so that the
+// client does not take the part for the whole. Other panics go on to Handler.recovered.
+func (ex *exchange) aborted() {
+	v := recover()
+	if v == nil {
+		return
+	}
+	if ex.answered && v != http.ErrAbortHandler {
+		ex.h.logPanic(ex.r, v)
+		v = http.ErrAbortHandler
+	}
+	panic(v)
+}

@@ -39,6 +39,8 @@ type Handler struct {
 	// nothing and noForm stand for "already answered" and "already parsed"; they are never changed.
 	nothing *httpbody.HttpBody
 	noForm  url.Values
+	// noCache and noSniff are the values of headers that every answer has; they are shared and never changed.
+	noCache, noSniff []string
 }
 
 type tableDefinition struct {
@@ -54,6 +56,7 @@ func New(cfg Config) (*Handler, error) {
 	h := &Handler{
 		cfg: cfg, cache: bodycache.New(cfg.CacheBytes), tables: make(map[*object.Kind]tableDefinition),
 		nothing: &httpbody.HttpBody{}, noForm: url.Values{},
+		noCache: []string{"no-cache, private"}, noSniff: []string{"nosniff"},
 	}
 	h.buffers.New = func() any { b := make([]byte, 0, 16<<10); return &b }
 	h.closing, h.close = context.WithCancel(context.Background())
@@ -103,8 +106,8 @@ func (h *Handler) tableOf(kind *object.Kind) tableDefinition {
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer h.recovered(w, r)
 	header := w.Header()
-	header["Cache-Control"] = []string{"no-cache, private"}
-	header["X-Content-Type-Options"] = []string{"nosniff"}
+	header["Cache-Control"] = h.noCache
+	header["X-Content-Type-Options"] = h.noSniff
 	if h.servePublic(w, r) {
 		return
 	}
@@ -121,7 +124,6 @@ func (h *Handler) recovered(w http.ResponseWriter, r *http.Request) {
 		panic(v)
 	}
 	h.logPanic(r, v)
-	// When the answer has begun, nothing can be taken back; the write below does no harm.
 	h.writeError(w, r, apierrors.NewInternal(nil))
 }
 

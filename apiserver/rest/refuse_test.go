@@ -3,16 +3,20 @@ package rest_test
 import (
 	"context"
 	"errors"
+	"io"
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
 
 	"monoplane.dev/apierrors"
 	"monoplane.dev/apiserver/rest"
+	"monoplane.dev/apiserver/rest/table"
 	"monoplane.dev/apiserver/warning"
+	"monoplane.dev/object"
 
 	corev1 "monoplane.dev/api/core/v1"
 	metav1 "monoplane.dev/api/meta/v1"
@@ -218,6 +222,29 @@ func TestPanicInTheFrontIsA500(t *testing.T) {
 	a := f.want(f.do("GET", pods, ""), 500, `"reason":"InternalError"`)
 	if strings.Contains(a.body, "secret") || !strings.Contains(f.log.String(), "secret") {
 		t.Errorf("body %s, log %s", a.body, f.log)
+	}
+}
+
+// panicky fails at its last row.
+type panicky struct{ table.Default }
+
+func (p panicky) Cells(o object.Object, now time.Time) []any {
+	if o.GetMetadata().GetName() == "pod-02999" {
+		panic("secret")
+	}
+	return p.Default.Cells(o, now)
+}
+
+// Half a list must not look like a whole one.
+func TestPanicInTheMiddleBreaksOff(t *testing.T) {
+	s := &scripted{list: benchPods(3000)}
+	f := s.front(t, func(c *rest.Config) { c.Table = func(*object.Kind) table.Definition { return panicky{} } })
+	w := f.watch(t, pods, asTable)
+	if _, err := io.ReadAll(w.lines); err == nil || w.res.StatusCode != 200 {
+		t.Errorf("the answer ended with %v after %d", err, w.res.StatusCode)
+	}
+	if !strings.Contains(f.log.String(), "secret") {
+		t.Errorf("the log has no trace: %s", f.log)
 	}
 }
 

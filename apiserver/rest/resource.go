@@ -43,6 +43,7 @@ func (h *Handler) serveResource(w http.ResponseWriter, r *http.Request, routes m
 		}
 		defer h.inFlight.Add(-1)
 	}
+	defer ex.aborted()
 	ctx, cancel := ex.context(r.Context(), query)
 	defer cancel()
 	ex.route.handler(ex, ex.gatewayRequest(ctx, query), ex.route.parameters(v))

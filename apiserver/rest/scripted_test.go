@@ -33,15 +33,15 @@ type scripted struct {
 	stall time.Duration
 }
 
-func (s *scripted) front(t testing.TB) *front {
+func (s *scripted) front(t testing.TB, change ...func(*rest.Config)) *front {
 	t.Helper()
 	srv := inproc.NewServer(nil, nil)
 	t.Cleanup(srv.Stop)
 	corev1.RegisterPodsServer(srv, podsOf{corev1.PodsBackend{Backend: s}, s})
-	return newFront(t, func(c *rest.Config) {
+	return newFront(t, append(change, func(c *rest.Config) {
 		c.Conn = srv.Conn(inproc.PassValues())
 		c.StallTimeout = s.stall
-	})
+	})...)
 }
 
 type podsOf struct {

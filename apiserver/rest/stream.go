@@ -22,6 +22,9 @@ type stream struct {
 	scratch []byte
 	// broken is set when the client does not take any more.
 	broken bool
+	// controller and guard are made with the first write and serve all of them.
+	controller *http.ResponseController
+	guard      *time.Timer
 }
 
 var errClientGone = errors.New("rest: the client is gone")
@@ -72,15 +75,21 @@ func (ex *exchange) send(m proto.Message) error {
 // write sends a piece at once. A client that does not take it in time is cut off.
 func (ex *exchange) write(b []byte) error {
 	ex.begin(http.StatusOK, ex.streamType())
-	controller := http.NewResponseController(ex.w)
-	guard := time.AfterFunc(ex.h.cfg.StallTimeout, func() { _ = controller.SetWriteDeadline(time.Now()) })
-	defer guard.Stop()
+	s := &ex.stream
+	if s.guard == nil {
+		s.controller = http.NewResponseController(ex.w)
+		controller := s.controller
+		s.guard = time.AfterFunc(ex.h.cfg.StallTimeout, func() { _ = controller.SetWriteDeadline(time.Now()) })
+	} else {
+		s.guard.Reset(ex.h.cfg.StallTimeout)
+	}
+	defer s.guard.Stop()
 	if _, err := ex.w.Write(b); err != nil {
-		ex.stream.broken = true
+		s.broken = true
 		return errClientGone
 	}
-	if err := controller.Flush(); err != nil {
-		ex.stream.broken = true
+	if err := s.controller.Flush(); err != nil {
+		s.broken = true
 		return errClientGone
 	}
 	return nil

@@ -52,8 +52,10 @@ func (s *Store) feed(ctx context.Context) {
 // fail ends all watches because the store is broken for good.
 func (s *Store) fail(err error) {
 	s.lg.LogAttrs(context.Background(), slog.LevelError, "the store has failed", slog.Any("error", err))
+	failed := apierrors.New(apierrors.ServiceUnavailable, "the store has failed: %v", err)
+	s.progress.Stop(failed)
 	for _, k := range s.kinds {
-		k.cache.Close(apierrors.New(apierrors.ServiceUnavailable, "the store has failed: %v", err))
+		k.cache.Close(failed)
 	}
 }
 
@@ -115,19 +117,18 @@ func (s *Store) reach(ctx context.Context, revision int64) error {
 	if s.progress.Revision() >= revision {
 		return nil
 	}
+	if len(s.cfg.Endpoints) == 0 {
+		return s.progress.Wait(ctx, revision)
+	}
+	// In an external etcd the revision may belong to a key outside our tree, about which the watch is silent
+	// unless asked.
 	for wait := firstWait; ; wait = min(2*wait, lastWait) {
 		wctx, cancel := context.WithTimeout(ctx, wait)
 		err := s.progress.Wait(wctx, revision)
 		cancel()
-		switch {
-		case err == nil:
-			return nil
-		case s.client.Err() != nil:
-			return apierrors.New(apierrors.ServiceUnavailable, "the store has failed: %v", s.client.Err())
-		case ctx.Err() != nil:
-			return ctx.Err()
+		if !errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil {
+			return err
 		}
-		// The revision may belong to a key outside our tree, about which the watch is silent unless asked.
 		if w := s.watch.Load(); w != nil {
 			(*w).Progress(ctx)
 		}

@@ -159,6 +159,7 @@ func (s *Store) Close() error {
 		s.cancel()
 		s.done.Wait()
 		err := apierrors.New(apierrors.ServiceUnavailable, "the store is closed")
+		s.progress.Stop(err)
 		for _, k := range s.kinds {
 			k.cache.Close(err)
 		}

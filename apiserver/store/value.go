@@ -36,8 +36,7 @@ var errFormat = errors.New("unknown format of a stored value")
 // encode returns o's value with the writer left out, its sum, and the number of bytes of the protobuf.
 func encode(key string, o object.Object, table *crc32.Table) (value []byte, sum uint32, err error) {
 	opts := proto.MarshalOptions{Deterministic: true} // equal objects have equal values
-	value = make([]byte, headerBytes, headerBytes+opts.Size(o))
-	value, err = opts.MarshalAppend(value, o)
+	value, err = opts.MarshalAppend(make([]byte, headerBytes), o)
 	if err != nil {
 		return nil, 0, fmt.Errorf("encode %s: %w", key, err)
 	}

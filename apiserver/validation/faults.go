@@ -1,7 +1,6 @@
 package validation
 
 import (
-	"maps"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -119,7 +118,17 @@ func (f *faults) positive(p *field.Path, n int64) {
 }
 
 // sorted returns the keys of m in order, so that faults come in the same order every time.
-func sorted[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
+func sorted[V any](m map[string]V) []string {
+	if len(m) == 0 {
+		return nil
+	}
+	keys := make([]string, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return keys
+}
 
 // joined returns the messages as one, as Kubernetes writes them where a field gets a single fault.
 func joined(msgs []string) string { return strings.Join(msgs, ";") }

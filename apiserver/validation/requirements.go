@@ -51,6 +51,9 @@ func extendedResource(name string) bool {
 }
 
 func (f *faults) resourceName(p *field.Path, name string, s scope) {
+	if name == resources.CPU || name == resources.Memory {
+		return // Nearly always one of these.
+	}
 	msgs := validation.IsQualifiedName(name)
 	f.invalid(p, name, msgs...)
 	bare := !strings.Contains(name, "/")

@@ -146,11 +146,11 @@ func (d *Decoder) Once(seen *uint64, n uint) {
 	*seen |= 1 << n
 }
 
-func (d *Decoder) duplicate() { d.report("duplicate field ", d.path()) }
+func (d *Decoder) duplicate() { d.report("duplicate field ") }
 
 // Unknown reports the field that More went to as unknown and skips its value.
 func (d *Decoder) Unknown() {
-	d.report("unknown field ", d.path())
+	d.report("unknown field ")
 	d.skip()
 }
 

@@ -55,12 +55,13 @@ type reports struct {
 	seen map[string]bool
 }
 
-func (d *Decoder) report(what, path string) {
+// report notes something about the current field.
+func (d *Decoder) report(what string) {
 	r := &d.strict
 	if d.failed || len(r.list) == MaxReports {
 		return
 	}
-	text := what + strconv.Quote(path)
+	text := what + strconv.Quote(d.path())
 	if r.seen[text] {
 		return
 	}

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -68,11 +69,12 @@ func TestFollow(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		path := filepath.Join(dir, "0.log")
-		running := true
+		var running atomic.Bool
+		running.Store(true)
 		var got strings.Builder
 		done := make(chan error, 1)
 		go func() {
-			done <- Read(t.Context(), path, Options{Follow: true, Tail: 1, Limit: -1}, func() bool { return running },
+			done <- Read(t.Context(), path, Options{Follow: true, Tail: 1, Limit: -1}, running.Load,
 				func(b []byte) error { got.Write(b); return nil })
 		}()
 		time.Sleep(time.Second) // the file is not there yet
@@ -101,7 +103,7 @@ func TestFollow(t *testing.T) {
 			time.Sleep(150 * time.Millisecond)
 		}
 		add("2026-01-01T00:00:01Z stdout F last\n")
-		running = false
+		running.Store(false)
 		if err := <-done; err != nil {
 			t.Fatal(err)
 		}

@@ -151,7 +151,7 @@ func (m *Machine) containerRun(in ContainerRun) {
 	if in.Reason == "" {
 		c.start.done()
 		c.waiting, c.message = "", ""
-		m.do(Note{Reason: "Started", Message: "Container started: " + c.Name})
+		m.do(Note{Reason: "Started", Message: "Started container " + c.Name})
 		return
 	}
 	c.start.busy = false
@@ -165,7 +165,7 @@ func (m *Machine) containerRun(in ContainerRun) {
 	m.do(Note{Warning: true, Reason: "Failed", Message: "Error: " + in.Message})
 	if c.ID == in.Instance.ID && c.State == Exited {
 		c.Reason, c.Message = in.Instance.Reason, in.Instance.Message // an event may have said less
-		c.start.done() // it counts as a run: policy and back-off of restarts apply
+		c.start.done()                                                // it counts as a run: policy and back-off of restarts apply
 		return
 	}
 	if c.start.failures > 0 && in.Reason == "ErrImagePull" {

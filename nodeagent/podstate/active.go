@@ -191,13 +191,16 @@ func (m *Machine) removeDead() {
 
 // observeNow asks for an observation that something called for.
 func (m *Machine) observeNow() {
-	if m.observeAgain && m.may(&m.observe) {
+	if (m.observeAgain || m.observeLater && m.idle()) && m.may(&m.observe) {
 		m.askObserve()
 	}
 }
 
+// idle reports whether nothing is being started.
+func (m *Machine) idle() bool { return m.starting < 0 && !m.run.busy }
+
 func (m *Machine) askObserve() {
-	m.observe.busy, m.observeAgain = true, false
-	m.observeWhole = m.starting < 0 && !m.run.busy
+	m.observe.busy, m.observeAgain, m.observeLater = true, false, false
+	m.observeWhole = m.idle()
 	m.do(Observe{})
 }

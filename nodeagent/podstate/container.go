@@ -18,6 +18,8 @@ type container struct {
 	// floor is the attempt number of the next start when there is no instance.
 	floor uint32
 
+	// doubts counts the looks in a row that showed the container running although it has ended.
+	doubts int
 	// noted is 1 + the attempt whose back-off was told to the user; 0 for none.
 	noted uint32
 

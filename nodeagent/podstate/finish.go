@@ -66,7 +66,7 @@ func (m *Machine) report() {
 	if m.dirty.IsZero() {
 		m.dirty = m.now
 	}
-	if at := m.dirty.Add(m.host.Policy.Coalesce); !m.urgent(want) && m.now.Before(at) {
+	if at := m.dirty.Add(m.gather()); !m.urgent(want) && m.now.Before(at) {
 		if !m.write.busy {
 			m.due(at)
 		}
@@ -77,4 +77,13 @@ func (m *Machine) report() {
 	}
 	m.write.busy, m.dirty = true, time.Time{}
 	m.do(WriteStatus{Pod: withStatus(m.pod, want)})
+}
+
+// gather returns how long a change that can wait does wait for more. While a pod stops the end is near, and is
+// written at once.
+func (m *Machine) gather() time.Duration {
+	if m.life == Stopping {
+		return 10 * m.host.Policy.Coalesce
+	}
+	return m.host.Policy.Coalesce
 }

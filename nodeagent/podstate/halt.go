@@ -14,7 +14,7 @@ import (
 // spec: TERM-1, TERM-4, INIT-5
 func (m *Machine) halt() bool {
 	m.removeDead()
-	idle := m.starting < 0 && !m.run.busy
+	idle := m.idle()
 	if m.confirmed && idle {
 		return true
 	}
@@ -30,7 +30,7 @@ func (m *Machine) halt() bool {
 		return false
 	}
 	// Stopping a sandbox kills what is left in it: a container of which only the runtime knows must be seen first.
-	if !m.observeAgain && !m.observe.busy && m.stopSandboxes() {
+	if !m.observeAgain && !m.observeLater && !m.observe.busy && m.stopSandboxes() {
 		return false
 	}
 	if m.may(&m.observe) {

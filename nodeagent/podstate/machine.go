@@ -72,7 +72,8 @@ type Machine struct {
 	confirmed bool
 	// observeWhole: no start was in flight since the Observe in flight was asked for.
 	observeWhole bool
-	observeAgain bool // something may have changed; observe when possible
+	// observeAgain: something may have changed; observe when possible. observeLater: so when nothing is being started.
+	observeAgain, observeLater bool
 	// uncertain: the runtime may run a container that it did not tell of; nothing starts before a whole look.
 	uncertain bool
 	// haltEnd is the end of the grace period of a stop, zero while none is in progress.

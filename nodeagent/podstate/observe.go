@@ -26,11 +26,9 @@ func (m *Machine) observed(in Observed) {
 		return
 	}
 	m.observe.done()
-	whole := m.observeWhole && m.starting < 0 && !m.run.busy
+	whole := m.observeWhole && m.idle()
 	m.see(in.Seen, whole)
-	if !whole {
-		m.observeAgain = true
-	}
+	m.observeLater = m.observeLater || !whole
 }
 
 // see takes an observation into the state. A whole one shows everything that the runtime has of the pod at a
@@ -64,6 +62,11 @@ func (m *Machine) seeSandbox(s Sandbox, whole bool) {
 	for i := range m.sandboxes {
 		b := &m.sandboxes[i]
 		if b.ID == s.ID {
+			if whole && s.Ready && b.stopped {
+				// It was stopped in vain: again, after a while.
+				b.stopped = false
+				m.stopBox.failed(m.now, m.host.Policy.RuntimeDelay, m.host.Policy.RuntimeDelayMax)
+			}
 			b.Ready = b.Ready && s.Ready // readiness does not come back
 			if len(s.IPs) > 0 {
 				b.IPs = s.IPs
@@ -88,6 +91,10 @@ func (m *Machine) seeSandbox(s Sandbox, whole bool) {
 // seeInstance takes an instance in: it is the one we know, a newer one, or one that is left over.
 func (m *Machine) seeInstance(in Instance, whole bool) {
 	if c := m.byID(in.ID); c != nil {
+		if whole && c.State == Exited && in.State == Running {
+			m.disagree(c, in)
+			return
+		}
 		m.merge(c, in)
 		return
 	}
@@ -113,6 +120,17 @@ func (m *Machine) seeInstance(in Instance, whole bool) {
 		return
 	}
 	m.strays = append(m.strays, container{Instance: in})
+}
+
+// disagree deals with a container that has ended as far as we know and runs as far as the runtime shows. A look that
+// began before the end says that once; who says it twice is believed.
+func (m *Machine) disagree(c *container, in Instance) {
+	if c.doubts++; c.doubts > 1 {
+		c.Instance, c.doubts = in, 0
+		return
+	}
+	m.observeAgain = true
+	m.observe.until = m.now.Add(m.host.Policy.RuntimeDelay)
 }
 
 // merge takes in what an instance that we know has come to. States only grow.

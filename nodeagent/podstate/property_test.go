@@ -25,12 +25,11 @@ type chaos struct {
 
 	t *rapid.T
 	// kills holds, for every container that was told to stop, the earliest KILL that anybody asked for.
-	kills map[string]*stop
-	// unseen are containers that run although their start was reported as failed.
-	forgotten bool
-	gone      bool // the object was deleted by force
-	dead      bool // the machine has ended
-	handled   int
+	kills   map[string]*stop
+	gone    bool // the object was deleted by force
+	dead    bool // the machine has ended
+	handled int
+	looks   int // observations since time has passed
 }
 
 // grace is the period that holds for the pod now, by the rules and not by the code under test.
@@ -175,6 +174,9 @@ func (c *chaos) answer(i int, fail bool) {
 		}
 		c.step(SandboxStopped{ID: a.ID, Err: err})
 	case Observe:
+		if c.looks++; c.looks > 100 {
+			c.t.Fatalf("observed %d times at one instant", c.looks)
+		}
 		in := Observed{Asked: true, Err: err}
 		if !fail {
 			in.Seen = c.seen()
@@ -290,6 +292,17 @@ func TestInvariants(t *testing.T) {
 				c.kills = map[string]*stop{}
 				c.agentStarts()
 			},
+			"looks around": func(t *rapid.T) { // while something is being started, many times
+				c.t = t
+				for range 20 {
+					i := slices.IndexFunc(c.pending, func(a Action) bool { _, ok := a.(Observe); return ok })
+					if i < 0 {
+						return
+					}
+					c.answer(i, false)
+				}
+				t.Fatal("it looks around for ever")
+			},
 			"poke": func(t *rapid.T) {
 				if c.dead {
 					return
@@ -312,6 +325,7 @@ func (c *chaos) wait(t *rapid.T) {
 // pass lets time pass, with the ticks that were asked for.
 func (c *chaos) pass(d time.Duration) {
 	end := c.now.Add(d)
+	c.looks = 0
 	for !c.wake.IsZero() && !c.wake.After(end) && !c.dead {
 		if c.wake.After(c.now) {
 			c.now = c.wake

@@ -5,6 +5,7 @@ import (
 
 	corev1 "monoplane.dev/api/core/v1"
 	metav1 "monoplane.dev/api/meta/v1"
+	"monoplane.dev/codec/value"
 )
 
 // QOSClass returns the quality-of-service class of a pod. Zero quantities count as unset; pod-level resources
@@ -48,6 +49,6 @@ func class(all []*corev1.ResourceRequirements) string {
 
 // quantity returns ok false for a quantity that is missing, zero or malformed.
 func quantity(m map[string]*metav1.Quantity, name string) (q resource.Quantity, ok bool) {
-	q, err := resource.ParseQuantity(m[name].GetString_())
+	q, err := value.Quantity(m[name])
 	return q, err == nil && !q.IsZero()
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"time"
@@ -27,7 +28,7 @@ func newRawEtcd(ctx context.Context, e *env) (*rawEtcd, error) {
 	if err != nil {
 		return nil, err
 	}
-	server, err := etcd.Start(ctx, etcd.Config{Dir: dir})
+	server, err := etcd.Start(ctx, etcd.Config{Dir: dir, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		return nil, err
 	}
@@ -103,7 +104,7 @@ func ceiling(r *rawEtcd) http.Handler {
 			return
 		}
 		p := &corev1.Pod{}
-		if err := codec.DecodeInto(body, p); err != nil {
+		if _, err := codec.DecodeObject(body, p); err != nil {
 			http.Error(w, err.Error(), http.StatusBadRequest)
 			return
 		}

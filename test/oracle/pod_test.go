@@ -16,7 +16,7 @@ import (
 
 var (
 	seed  = flag.Uint64("seed", 0, "seed of the random changes; 0 takes the time")
-	count = flag.Int("count", 20000, "number of random objects per test")
+	count = flag.Int("count", 2000, "number of random objects per test")
 )
 
 func random(t *testing.T) *rand.Rand {

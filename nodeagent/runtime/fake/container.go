@@ -51,7 +51,11 @@ func (r *Runtime) CreateContainer(_ context.Context, req *runtimeapi.CreateConta
 	if !s.ready {
 		return nil, status.Errorf(codes.FailedPrecondition, "sandbox %q is not ready", s.id)
 	}
-	c := &container{id: newID(), sandbox: s, config: cfg, created: time.Now()}
+	// Only what is asked for later is kept: there may be very many containers.
+	c := &container{id: newID(), sandbox: s, created: time.Now(), config: &runtimeapi.ContainerConfig{
+		Metadata: cfg.GetMetadata(), Image: cfg.GetImage(), Labels: cfg.GetLabels(), Annotations: cfg.GetAnnotations(),
+		LogPath: cfg.GetLogPath(), Mounts: cfg.GetMounts(),
+	}}
 	if text := c.behaviour().text("create-error"); text != "" {
 		return nil, status.Error(codes.Unknown, text)
 	}

@@ -40,7 +40,9 @@ func (r *Runtime) RunPodSandbox(_ context.Context, req *runtimeapi.RunPodSandbox
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	s := &sandbox{id: newID(), config: cfg, created: time.Now(), ready: true, ip: r.nextIP()}
+	s := &sandbox{id: newID(), created: time.Now(), ready: true, ip: r.nextIP(), config: &runtimeapi.PodSandboxConfig{
+		Metadata: cfg.GetMetadata(), Labels: cfg.GetLabels(), Annotations: cfg.GetAnnotations(), LogDirectory: cfg.GetLogDirectory(),
+	}}
 	r.sandboxes[s.id] = s
 	return &runtimeapi.RunPodSandboxResponse{PodSandboxId: s.id}, nil
 }

@@ -1,0 +1,238 @@
+package validation
+
+import (
+	"strings"
+	"sync"
+	"testing"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protodesc"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/descriptorpb"
+	"google.golang.org/protobuf/types/dynamicpb"
+
+	corev1 "monoplane.dev/api/core/v1"
+	metav1 "monoplane.dev/api/meta/v1"
+	optionsv1 "monoplane.dev/api/options/v1"
+)
+
+// things describes messages with every kind of field and every kind of support, so that the test does not
+// depend on what is served today.
+func things(t *testing.T) protoreflect.MessageDescriptor {
+	t.Helper()
+	n := int32(0)
+	field := func(name string, kind descriptorpb.FieldDescriptorProto_Type, of string, mods ...func(*descriptorpb.FieldDescriptorProto)) *descriptorpb.FieldDescriptorProto {
+		n++
+		f := &descriptorpb.FieldDescriptorProto{
+			Name: &name, Number: proto.Int32(n), Type: kind.Enum(), Label: descriptorpb.FieldDescriptorProto_LABEL_OPTIONAL.Enum(),
+			Options: &descriptorpb.FieldOptions{},
+		}
+		if of != "" {
+			f.TypeName = proto.String(".test." + of)
+		}
+		for _, m := range mods {
+			m(f)
+		}
+		return f
+	}
+	support := func(s optionsv1.Support) func(*descriptorpb.FieldDescriptorProto) {
+		return func(f *descriptorpb.FieldDescriptorProto) { proto.SetExtension(f.Options, optionsv1.E_Support, s) }
+	}
+	refused, stored := support(optionsv1.Support_REFUSED), support(optionsv1.Support_STORED)
+	byValue := func(f *descriptorpb.FieldDescriptorProto) { proto.SetExtension(f.Options, optionsv1.E_Always, true) }
+	inlined := func(f *descriptorpb.FieldDescriptorProto) { proto.SetExtension(f.Options, optionsv1.E_Inline, true) }
+	repeated := func(f *descriptorpb.FieldDescriptorProto) {
+		f.Label = descriptorpb.FieldDescriptorProto_LABEL_REPEATED.Enum()
+	}
+	const (
+		str  = descriptorpb.FieldDescriptorProto_TYPE_STRING
+		num  = descriptorpb.FieldDescriptorProto_TYPE_INT64
+		flag = descriptorpb.FieldDescriptorProto_TYPE_BOOL
+		msg  = descriptorpb.FieldDescriptorProto_TYPE_MESSAGE
+	)
+	file := &descriptorpb.FileDescriptorProto{
+		Name: proto.String("test.proto"), Package: proto.String("test"), Syntax: proto.String("proto3"),
+		MessageType: []*descriptorpb.DescriptorProto{
+			{Name: proto.String("Thing"), Field: []*descriptorpb.FieldDescriptorProto{
+				field("plain", str, ""), field("kept", str, "", stored), field("no", str, "", refused), field("count", num, "", refused),
+				field("flag", flag, "", stored), field("names", str, "", repeated, refused), field("part", msg, "Part"),
+				field("parts", msg, "Part", repeated), field("in", msg, "Part", inlined), field("value", msg, "Empty", byValue, refused),
+				field("pointer", msg, "Empty", refused), field("self", msg, "Thing"), field("dull", msg, "Empty"),
+			}},
+			{Name: proto.String("Part"), Field: []*descriptorpb.FieldDescriptorProto{field("x", str, "", refused), field("y", str, "", stored), field("z", str, "")}},
+			{Name: proto.String("Empty"), Field: []*descriptorpb.FieldDescriptorProto{field("e", str, "")}},
+		},
+	}
+	fd, err := protodesc.NewFile(file, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fd.Messages().ByName("Thing")
+}
+
+func TestSupport(t *testing.T) {
+	d := things(t)
+	s := NewSupport()
+	for _, c := range []struct{ in, refused, stored string }{
+		{`{}`, "", ""},
+		{`{"plain":"a","part":{"z":"b"},"dull":{"e":"f"}}`, "", ""},
+		{`{"kept":"a"}`, "", "kept"},
+		{`{"kept":"","no":"","count":"0","flag":false,"names":[]}`, "", ""},
+		{`{"no":"a","count":"1","flag":true,"names":[""]}`, "no count names", "flag"},
+		{`{"part":{"x":"a","y":"b"},"parts":[{},{"x":"a"},{"y":"b"}]}`, "part.x parts[1].x", "part.y parts[2].y"},
+		{`{"in":{"x":"a","y":"b"}}`, "x", "y"},
+		{`{"value":{}}`, "", ""},
+		{`{"value":{"e":"a"}}`, "value", ""},
+		{`{"pointer":{}}`, "pointer", ""},
+		{`{"self":{"self":{"no":"a","kept":"b"}}}`, "self.self.no", "self.self.kept"},
+	} {
+		m := dynamicpb.NewMessage(d)
+		if err := protojson.Unmarshal([]byte(c.in), m); err != nil {
+			t.Fatal(err)
+		}
+		w := s.walk(m)
+		var refused, stored []string
+		for _, r := range w.refused.causes() {
+			if r.Type != "FieldValueForbidden" || !strings.HasPrefix(r.Message, "Forbidden: ") {
+				t.Errorf("%s: %+v", c.in, r)
+			}
+			refused = append(refused, r.Field)
+		}
+		for _, text := range w.stored {
+			name, rest, _ := strings.Cut(text, ": ")
+			if rest != "kept but has no effect in this version" {
+				t.Errorf("%s: warning %q", c.in, text)
+			}
+			stored = append(stored, name)
+		}
+		if got := strings.Join(refused, " "); got != c.refused {
+			t.Errorf("%s: refused %q, want %q", c.in, got, c.refused)
+		}
+		if got := strings.Join(stored, " "); got != c.stored {
+			t.Errorf("%s: stored %q, want %q", c.in, got, c.stored)
+		}
+	}
+}
+
+func TestSupportIsBounded(t *testing.T) {
+	d := things(t)
+	m := dynamicpb.NewMessage(d)
+	list := m.Mutable(d.Fields().ByName("parts")).List()
+	for range 5000 {
+		e := list.AppendMutable().Message()
+		e.Set(e.Descriptor().Fields().ByName("x"), protoreflect.ValueOfString("a"))
+		e.Set(e.Descriptor().Fields().ByName("y"), protoreflect.ValueOfString("a"))
+	}
+	w := NewSupport().walk(m)
+	if n := len(w.refused.causes()); n != MaxCauses+1 {
+		t.Errorf("%d causes", n)
+	}
+	if len(w.stored) != maxWarnings {
+		t.Errorf("%d warnings", len(w.stored))
+	}
+}
+
+// spec: OBJ-3
+func TestSupportOfPods(t *testing.T) {
+	s := NewSupport()
+	pod := func(f func(*corev1.PodSpec)) *corev1.Pod {
+		p := &corev1.Pod{Metadata: &metav1.ObjectMeta{Name: "p"}, Spec: &corev1.PodSpec{Containers: []*corev1.Container{{Name: "c", Image: "host"}}}}
+		f(p.Spec)
+		return p
+	}
+	no, yes, root := false, true, int64(0)
+	if refused, stored := s.Unsupported(pod(func(*corev1.PodSpec) {})); len(refused)+len(stored) > 0 {
+		t.Errorf("a plain pod: refused %v, stored %v", refused, stored)
+	}
+	for _, c := range []struct {
+		name    string
+		pod     *corev1.Pod
+		refused string
+	}{
+		{"root by number", pod(func(s *corev1.PodSpec) {
+			s.SecurityContext = &corev1.PodSecurityContext{RunAsUser: &root}
+			s.Containers[0].SecurityContext = &corev1.SecurityContext{RunAsUser: &root, AllowPrivilegeEscalation: &no}
+		}), "spec.containers[0].securityContext.runAsUser spec.containers[0].securityContext.allowPrivilegeEscalation spec.securityContext.runAsUser"},
+		{"user namespace", pod(func(s *corev1.PodSpec) { s.HostUsers = &no }), "spec.hostUsers"},
+		{"the node's users", pod(func(s *corev1.PodSpec) { s.HostUsers = &yes }), ""},
+		{"no privileges", pod(func(s *corev1.PodSpec) { s.Containers[0].SecurityContext = &corev1.SecurityContext{Privileged: &no} }), ""},
+		{"priority 0", pod(func(s *corev1.PodSpec) { s.Priority = new(int32) }), ""},
+	} {
+		refused, _ := s.Unsupported(c.pod)
+		var names []string
+		for _, r := range refused {
+			names = append(names, r.Field)
+		}
+		if got := strings.Join(names, " "); got != c.refused && optionOf(t, "SecurityContext", "runAsUser") == optionsv1.Support_REFUSED {
+			t.Errorf("%s: refused %q, want %q", c.name, got, c.refused)
+		}
+	}
+}
+
+func optionOf(t *testing.T, message, name string) optionsv1.Support {
+	t.Helper()
+	d := (&corev1.Pod{}).ProtoReflect().Descriptor().ParentFile()
+	for _, file := range []protoreflect.FileDescriptor{d, (&corev1.SecurityContext{}).ProtoReflect().Descriptor().ParentFile()} {
+		if m := file.Messages().ByName(protoreflect.Name(message)); m != nil {
+			s, _ := proto.GetExtension(m.Fields().ByName(protoreflect.Name(name)).Options(), optionsv1.E_Support).(optionsv1.Support)
+			return s
+		}
+	}
+	t.Fatalf("no message %s", message)
+	return 0
+}
+
+// unchecked are the fields that validation does not look into. They must be refused as long as that is so.
+func TestWhatIsNotValidatedIsRefused(t *testing.T) {
+	volume := (&corev1.VolumeSource{}).ProtoReflect().Descriptor()
+	for _, name := range []protoreflect.Name{
+		"gcePersistentDisk", "awsElasticBlockStore", "gitRepo", "iscsi", "glusterfs", "rbd", "flexVolume", "cinder", "cephfs", "flocker", "fc",
+		"azureFile", "vsphereVolume", "quobyte", "azureDisk", "photonPersistentDisk", "portworxVolume", "scaleIO", "storageos", "ephemeral",
+	} {
+		mustRefuse(t, volume, name, (&corev1.PodSpec{}).ProtoReflect().Descriptor(), "volumes")
+	}
+	pod := (&corev1.PodSpec{}).ProtoReflect().Descriptor()
+	mustRefuse(t, pod, "resourceClaims", nil, "")
+	mustRefuse(t, pod, "schedulingGroup", nil, "")
+	projection := (&corev1.VolumeProjection{}).ProtoReflect().Descriptor()
+	mustRefuse(t, projection, "clusterTrustBundle", pod, "volumes")
+	mustRefuse(t, projection, "podCertificate", pod, "volumes")
+	mustRefuse(t, (&corev1.ResourceRequirements{}).ProtoReflect().Descriptor(), "claims", nil, "")
+	mustRefuse(t, (&corev1.SecurityContext{}).ProtoReflect().Descriptor(), "windowsOptions", nil, "")
+	mustRefuse(t, (&corev1.PodSecurityContext{}).ProtoReflect().Descriptor(), "windowsOptions", nil, "")
+	mustRefuse(t, (&corev1.NodeSpec{}).ProtoReflect().Descriptor(), "configSource", nil, "")
+}
+
+// mustRefuse checks that a field, or the field above that leads to it, is refused.
+func mustRefuse(t *testing.T, d protoreflect.MessageDescriptor, name protoreflect.Name, above protoreflect.MessageDescriptor, aboveName protoreflect.Name) {
+	t.Helper()
+	refuses := func(d protoreflect.MessageDescriptor, name protoreflect.Name) bool {
+		fd := d.Fields().ByName(name)
+		if fd == nil {
+			t.Fatalf("%s has no field %s", d.FullName(), name)
+		}
+		return proto.GetExtension(fd.Options(), optionsv1.E_Support) == optionsv1.Support_REFUSED
+	}
+	if !refuses(d, name) && (above == nil || !refuses(above, aboveName)) {
+		t.Errorf("%s.%s is served but not validated", d.FullName(), name)
+	}
+}
+
+func TestSupportIsSafeForConcurrentUse(t *testing.T) {
+	d := things(t)
+	s := NewSupport()
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for range 100 {
+				m := dynamicpb.NewMessage(d)
+				m.Set(d.Fields().ByName("no"), protoreflect.ValueOfString("a"))
+				if n := len(s.walk(m).refused.list); n != 1 {
+					t.Errorf("%d causes", n)
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
