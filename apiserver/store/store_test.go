@@ -18,7 +18,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	if runChild() {
+	if runChild() || fillDisk() {
 		return
 	}
 	goleak.VerifyTestMain(m)

@@ -75,7 +75,7 @@ func TestOtherKinds(t *testing.T) {
 		{"ConfigMap", validation.ConfigMap(&corev1.ConfigMap{Metadata: meta("c", "d"), Data: map[string]string{"a": strings.Repeat("x", 1<<20)}}), nil},
 		{"bad ConfigMap", validation.ConfigMap(&corev1.ConfigMap{
 			Metadata: meta("c", "d"), Data: map[string]string{"a b": "", "k": strings.Repeat("x", 1<<20)}, BinaryData: map[string][]byte{"k": []byte("x")},
-		}), []string{"Invalid data[a b]", "Invalid data[k]", "TooLong "}},
+		}), []string{"Invalid data[a b]", "Invalid data[k]", "TooLong []"}},
 		{"immutable ConfigMap", validation.ConfigMapUpdate(
 			&corev1.ConfigMap{Metadata: meta("c", "d"), Data: map[string]string{"a": "b"}},
 			&corev1.ConfigMap{Metadata: meta("c", "d"), Immutable: &immutable, BinaryData: map[string][]byte{"x": nil}}),

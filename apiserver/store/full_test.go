@@ -1,0 +1,116 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	corev1 "monoplane.dev/api/core/v1"
+)
+
+// fullDir tells the test binary to fill the file system that this directory is on.
+const fullDir = "MONOPLANE_STORE_TEST_FULL"
+
+// fillDisk writes until the store fails, and prints how many writes were acknowledged and why it ended.
+func fillDisk() bool {
+	dir := os.Getenv(fullDir)
+	if dir == "" {
+		return false
+	}
+	cfg := testConfig(dir)
+	cfg.UnsafeNoFsync = false
+	s, err := Open(context.Background(), cfg)
+	if err != nil {
+		fmt.Printf("open: %v\n", err)
+		return true
+	}
+	n := 0
+	for ; err == nil; n++ {
+		p := benchPod(fmt.Sprintf("pod-%d-%d", os.Getpid(), n))
+		_, err = s.Commit(context.Background(), Txn{Ops: []Op{{Key: keyOf(p), Object: p}}})
+	}
+	select {
+	case <-s.Failed():
+	case <-time.After(10 * time.Second):
+		fmt.Println("the store says it works")
+	}
+	_, werr := s.Commit(context.Background(), Txn{Ops: []Op{{Key: podKey("default", "z"), Object: pod("default", "z")}}})
+	fmt.Printf("acknowledged %d\nerror: %v\nready: %v\nthen: %v\n", n-1, err, s.Ready(), werr)
+	_ = s.Close()
+	return true
+}
+
+// A full disk ends the store with one clear line, and nothing acknowledged is lost.
+// spec: DEL-13
+func TestFullDisk(t *testing.T) {
+	if runtime.GOOS != "linux" || os.Geteuid() != 0 {
+		t.Skip("needs root, to mount a small file system")
+	}
+	dir := t.TempDir()
+	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=20m"); err != nil {
+		t.Skip("cannot mount: ", err)
+	}
+	defer syscall.Unmount(dir, syscall.MNT_DETACH)
+	run := func() string {
+		cmd := exec.Command(os.Args[0], "-test.run=^$")
+		cmd.Env = append(os.Environ(), fullDir+"="+dir)
+		out, err := cmd.Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Logf("%s", out)
+		return string(out)
+	}
+	out := run()
+	acknowledged := wantFull(t, out)
+	if acknowledged == 0 {
+		t.Error("nothing was written")
+	}
+	// What is left is filled, too.
+	fill, err := os.Create(dir + "/filler")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for err == nil {
+		_, err = fill.Write(make([]byte, 4096))
+	}
+	fill.Close()
+	acknowledged += wantFull(t, run())
+	if err := os.Remove(dir + "/filler"); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Mount("tmpfs", dir, "tmpfs", syscall.MS_REMOUNT, "size=100m"); err != nil {
+		t.Fatal(err)
+	}
+	s, err := Open(t.Context(), testConfig(dir))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	items, err := s.List(t.Context(), corev1.PodKind, ListOptions{})
+	if err != nil || len(items.Objects) < acknowledged {
+		t.Errorf("%d of %d acknowledged pods, %v", len(items.Objects), acknowledged, err)
+	}
+	create(t, s, pod("default", "again"))
+}
+
+// wantFull checks that each line names the cause, and returns how many writes were acknowledged.
+func wantFull(t *testing.T, out string) int {
+	t.Helper()
+	n := 0
+	for _, line := range strings.Split(strings.TrimSpace(out), "\n") {
+		if _, err := fmt.Sscanf(line, "acknowledged %d", &n); err == nil {
+			continue
+		}
+		if !strings.Contains(line, "no space left on device") {
+			t.Errorf("does not name the cause: %s", line)
+		}
+	}
+	return n
+}
