@@ -37,7 +37,8 @@ $(BIN)/golangci-lint: tools/golangci-lint/go.mod
 
 .PHONY: plugins
 plugins:
-	@go build -o $(BIN)/ ./cmd/protoc-gen-monoplane google.golang.org/protobuf/cmd/protoc-gen-go \
+	@go build -o $(BIN)/ ./cmd/protoc-gen-monoplane
+	@cd tools/protoc && go build -o $(BIN)/ google.golang.org/protobuf/cmd/protoc-gen-go \
 	  google.golang.org/grpc/cmd/protoc-gen-go-grpc github.com/grpc-ecosystem/grpc-gateway/v2/protoc-gen-grpc-gateway
 
 .PHONY: generate
@@ -56,6 +57,7 @@ test: build kubectl ## Run all tests that need no privileges (race detector on)
 .PHONY: test-root
 test-root: build ## Run the tests that need root (cgroups, other users, full disks); `make deps` first
 	go test -tags rootonly -timeout 15m -run Root ./...
+	cd test && go test -tags rootonly -timeout 15m -run Root ./e2e
 
 .PHONY: deps
 deps: ## Install the Debian packages that test-root needs

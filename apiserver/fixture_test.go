@@ -52,10 +52,14 @@ func (l *logBuffer) String() string {
 
 var epoch = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-func start(t testing.TB, change ...func(*apiserver.Config)) *cluster {
+// fsync makes start use a store that keeps its promises over a power cut, which is slower.
+func fsync(t testing.TB) func(*apiserver.Config) {
+	return func(cfg *apiserver.Config) { cfg.Store = open(t, false) }
+}
+
+func open(t testing.TB, unsafe bool) *store.Store {
 	t.Helper()
-	ctx := context.Background()
-	s, err := store.Open(ctx, store.Config{Dir: t.TempDir(), Resources: apiserver.Resources(), UnsafeNoFsync: true})
+	s, err := store.Open(context.Background(), store.Config{Dir: t.TempDir(), Resources: apiserver.Resources(), UnsafeNoFsync: unsafe})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,11 +68,21 @@ func start(t testing.TB, change ...func(*apiserver.Config)) *cluster {
 			t.Error(err)
 		}
 	})
-	c := &cluster{t: t, clock: testclock.NewFakeClock(epoch), log: &logBuffer{}, store: s}
-	cfg := apiserver.Config{Store: s, Clock: c.clock, Logger: slog.New(slog.NewTextHandler(c.log, nil))}
+	return s
+}
+
+func start(t testing.TB, change ...func(*apiserver.Config)) *cluster {
+	t.Helper()
+	ctx := context.Background()
+	c := &cluster{t: t, clock: testclock.NewFakeClock(epoch), log: &logBuffer{}}
+	cfg := apiserver.Config{Clock: c.clock, Logger: slog.New(slog.NewTextHandler(c.log, nil))}
 	for _, f := range change {
 		f(&cfg)
 	}
+	if cfg.Store == nil {
+		cfg.Store = open(t, true)
+	}
+	c.store = cfg.Store
 	api, err := apiserver.New(ctx, cfg)
 	if err != nil {
 		t.Fatal(err)

@@ -40,6 +40,9 @@ func (a *Agent) heartbeats(ctx context.Context) error {
 				return err
 			}
 			written = now()
+		case apierrors.Is(err, apierrors.Conflict):
+			// Somebody else wrote at the same time; the next beat reads anew.
+			a.cfg.Logger.Debug("heartbeat lost a race", "error", err)
 		case err != nil:
 			a.cfg.Logger.Warn("heartbeat failed", "error", err)
 		case wrote:

@@ -44,7 +44,7 @@ func (s *streams) Answer(stream nodev1.NodeStreams_AnswerServer) error {
 		f, err := stream.Recv()
 		if err != nil {
 			s.frames <- nil
-			return nil
+			return err
 		}
 		if f.GetCallID() == "" {
 			s.frames <- f

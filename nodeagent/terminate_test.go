@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -75,9 +76,10 @@ func TestVanishedOnlyAfterLiveRead(t *testing.T) {
 		w.start()
 		w.create("a", annotated("ignore-term", "true"))
 		w.settle()
-		down := true
+		var down atomic.Bool
+		down.Store(true)
 		w.api.React(func(_ context.Context, method string, _ any) error {
-			if down && method == corev1.Pods_Get_FullMethodName {
+			if down.Load() && method == corev1.Pods_Get_FullMethodName {
 				return apierrors.New(apierrors.ServiceUnavailable, "down")
 			}
 			return nil
@@ -85,7 +87,7 @@ func TestVanishedOnlyAfterLiveRead(t *testing.T) {
 		w.delete("a", 0)
 		time.Sleep(time.Minute)
 		w.expect("a", "START main/0 @0s")
-		down = false
+		down.Store(false)
 		time.Sleep(time.Minute)
 		if got := w.signals("a"); len(got) != 4 || !strings.HasPrefix(got[2], "KILL") {
 			t.Errorf("got %v", got)
@@ -112,6 +114,36 @@ func TestTerminationBeginsAnewAfterRestart(t *testing.T) {
 			t.Error("a is still there")
 		}
 		w.expect("a", "START main/0 @0s", "TERM main/0 @500ms", "KILL main/0 @55s", "EXIT main/0 @55s")
+	})
+}
+
+// A pod that has ended is removed from the API at once; what the node keeps of it goes then. spec: DEL-3
+func TestEndedPodIsDeleted(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.start()
+		w.create("a", restart("Never"), annotated("exit-after", "1s"))
+		time.Sleep(5 * time.Second)
+		w.phase("a", "Succeeded")
+		w.delete("a", -1)
+		w.settle()
+		if w.get("a") != nil {
+			t.Error("a is still there")
+		}
+		w.empty()
+	})
+}
+
+// A pod that was deleted before it was started never runs. spec: LIFE-5
+func TestDeletedBeforeItStarts(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.create("a")
+		w.delete("a", -1)
+		w.start()
+		w.settle()
+		w.expect("a")
+		if w.get("a") != nil {
+			t.Error("a is still there")
+		}
 	})
 }
 
@@ -208,7 +240,7 @@ func TestStopPods(t *testing.T) {
 		w.start()
 		w.create("always", annotated("stop-after", "3s"))
 		w.create("never", restart("Never"), annotated("ignore-term", "true"), grace(10))
-		w.create("onfailure", restart("OnFailure"), annotated("stop-code", "0"))
+		w.create("onfailure", restart("OnFailure"), annotated("stop-after", "1s", "stop-code", "0"))
 		w.settle()
 		var said []string
 		if err := w.agent.StopPods(w.t.Context(), func(waiting []string) { said = append(said, strings.Join(waiting, " ")) }); err != nil {

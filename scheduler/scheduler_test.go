@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -181,14 +182,17 @@ func TestNeverOvercommits(t *testing.T) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(seed, 7))
 			inWorld(t, scheduler.Config{Seed: seed + 1, Binders: 1 + rng.IntN(8)}, func(w *world) {
+				var mu sync.Mutex
 				fault := rand.New(rand.NewPCG(seed, 8))
-				faults := true
-				w.server.React(func(ctx context.Context, method string, req any) error {
-					if method != corev1.Pods_Bind_FullMethodName || !faults {
+				w.server.React(func(_ context.Context, method string, _ any) error {
+					if method != corev1.Pods_Bind_FullMethodName {
 						return nil
 					}
-					time.Sleep(time.Duration(rng.IntN(50)) * time.Millisecond) // bindings overtake each other
-					switch fault.IntN(6) {
+					mu.Lock()
+					delay, kind := time.Duration(fault.IntN(50))*time.Millisecond, fault.IntN(6)
+					mu.Unlock()
+					time.Sleep(delay) // bindings overtake each other
+					switch kind {
 					case 0:
 						return apierrors.New(apierrors.ServiceUnavailable, "down")
 					case 1:
@@ -219,7 +223,7 @@ func TestNeverOvercommits(t *testing.T) {
 					}
 					w.checkRoom()
 				}
-				faults = false
+				w.server.React(nil)
 				time.Sleep(10 * time.Minute)
 				w.checkRoom()
 				w.checkNothingFits()

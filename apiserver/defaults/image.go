@@ -1,33 +1,52 @@
 package defaults
 
-import "regexp"
+import (
+	"regexp"
+	"strings"
+)
 
-// imageReference is the form of an image name: an optional registry, a path, an optional tag (group 1) and
-// an optional digest (group 2).
+// imageReference is the form of an image name: an optional registry and a path (group 1), an optional tag
+// (group 2) and an optional digest (group 3).
 var imageReference = regexp.MustCompile(
-	`^(?:(?:[a-zA-Z0-9](?:[a-zA-Z0-9-]*[a-zA-Z0-9])?(?:\.[a-zA-Z0-9](?:[a-zA-Z0-9-]*[a-zA-Z0-9])?)*|\[[a-fA-F0-9:]+\])(?::[0-9]+)?/)?` +
-		`[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*(?:/[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*)*` +
+	`^((?:(?:[a-zA-Z0-9](?:[a-zA-Z0-9-]*[a-zA-Z0-9])?(?:\.[a-zA-Z0-9](?:[a-zA-Z0-9-]*[a-zA-Z0-9])?)*|\[[a-fA-F0-9:]+\])(?::[0-9]+)?/)?` +
+		`[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*(?:/[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*)*)` +
 		`(?::(\w[\w.-]{0,127}))?` +
 		`(?:@([A-Za-z][A-Za-z0-9]*(?:[-_+.][A-Za-z][A-Za-z0-9]*)*:[0-9a-fA-F]{32,}))?$`)
 
 // imageID is the form of the identifier of an image, which is not a name.
 var imageID = regexp.MustCompile(`^[a-f0-9]{64}$`)
 
-const maxImageName = 255
+const (
+	maxImagePath = 255
+	// maxImage bounds the whole reference: registry, path, tag and digest.
+	maxImage = 1024
+)
 
 // pullPolicy is Always for an image whose content can change under its name: the tag "latest", and neither
 // tag nor digest (CTR-6). A name that cannot be pulled at all needs no attempt at each start.
 func pullPolicy(image string) string {
 	const always, ifNotPresent = "Always", "IfNotPresent"
-	if len(image) > maxImageName+300 || imageID.MatchString(image) {
+	if len(image) > maxImage || imageID.MatchString(image) {
 		return ifNotPresent
 	}
 	parts := imageReference.FindStringSubmatch(image)
-	switch {
-	case parts == nil:
+	if parts == nil || len(imagePath(parts[1])) > maxImagePath {
 		return ifNotPresent
-	case parts[1] == "latest", parts[1] == "" && parts[2] == "":
+	}
+	if tag, digest := parts[2], parts[3]; tag == "latest" || tag == "" && digest == "" {
 		return always
 	}
 	return ifNotPresent
+}
+
+// imagePath returns the path in the registry: what follows the registry's name, if there is one.
+func imagePath(name string) string {
+	first, rest, ok := strings.Cut(name, "/")
+	switch {
+	case !ok:
+		return "library/" + name
+	case first == "localhost", strings.ContainsAny(first, ".:"), first != strings.ToLower(first):
+		return rest
+	}
+	return name
 }

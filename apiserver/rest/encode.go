@@ -76,5 +76,5 @@ func appendEnvelope(b []byte, o codec.Typed, size int) []byte {
 	return protowire.AppendVarint(b, uint64(size))
 }
 
-// CacheStats returns how many encoded bodies were found in the cache and how many had to be made.
-func (h *Handler) CacheStats() (hits, misses int64) { return h.cache.Stats() }
+// Encoded returns how many bodies of stored objects were encoded, rather than found in the cache.
+func (h *Handler) Encoded() int64 { return h.cache.Encoded() }

@@ -74,7 +74,7 @@ func BenchmarkCreate(b *testing.B) {
 	for _, writers := range []int{1, 64} {
 		b.Run(fmt.Sprintf("writers=%d", writers), func(b *testing.B) {
 			s := open(b, fsyncConfig(b.TempDir()))
-			value, _, err := encode("x", benchPod("pod-000000"), s.table)
+			value, err := encode("x", benchPod("pod-000000"), s.table)
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -82,6 +82,10 @@ func BenchmarkCreate(b *testing.B) {
 			var raw, store, rawCPU, storeCPU time.Duration
 			n := 0
 			for b.Loop() {
+				pods := make([]*corev1.Pod, round)
+				for i := range pods {
+					pods[i] = benchPod(fmt.Sprintf("pod-%06d-%d", i, n))
+				}
 				start, cpu := time.Now(), cpuTime()
 				parallel(writers, round, func(i int) {
 					key := fmt.Sprintf("/monoplane/raw/pods/default/pod-%06d-%d", i, n)
@@ -96,8 +100,7 @@ func BenchmarkCreate(b *testing.B) {
 				raw, rawCPU = raw+time.Since(start), rawCPU+cpuTime()-cpu
 				start, cpu = time.Now(), cpuTime()
 				parallel(writers, round, func(i int) {
-					p := benchPod(fmt.Sprintf("pod-%06d-%d", i, n))
-					if _, err := s.Commit(b.Context(), Txn{Ops: []Op{{Key: keyOf(p), Object: p}}}); err != nil {
+					if _, err := s.Commit(b.Context(), Txn{Ops: []Op{{Key: keyOf(pods[i]), Object: pods[i]}}}); err != nil {
 						b.Error(err)
 					}
 				})

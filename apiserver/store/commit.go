@@ -48,7 +48,6 @@ type step struct {
 	kind   *kind
 	key    string // below the kind's prefix
 	value  []byte // nil deletes
-	sum    uint32
 	writer uint64
 	// same is the stored object when the operation changes nothing.
 	same *cache.Item
@@ -119,7 +118,7 @@ func (a *attempt) prepare() error {
 		if op.Object.ObjectKind() != k.res.Kind {
 			return fmt.Errorf("store: %s written to %s", op.Object.ObjectKind().Resource(), op.Key)
 		}
-		if st.value, st.sum, err = encode(st.fullKey(), op.Object, a.store.table); err != nil {
+		if st.value, err = encode(st.fullKey(), op.Object, a.store.table); err != nil {
 			return err
 		}
 		st.same = st.unchanged()
@@ -141,12 +140,13 @@ func tooLarge(size int) error {
 // unchanged returns the stored object if the operation would write the same content again.
 func (st *step) unchanged() *cache.Item {
 	item := st.kind.cache.Get(st.key)
-	if item == nil || item.Revision != st.op.Expect || item.Sum != st.sum || item.Size != len(st.value) {
+	if item == nil || item.Revision != st.op.Expect || item.Size != len(st.value) {
 		return nil
 	}
 	if st.kind.res.TTL != nil {
 		return nil // writing it again prolongs its life
 	}
+	// Equal content has equal length, so that most changes are told without a comparison.
 	if item.Object != st.op.Object && !equalContent(item.Object, st.op.Object) {
 		return nil
 	}
@@ -222,7 +222,7 @@ func (a *attempt) announce() {
 		}
 		st.writer = s.writer.Add(1)
 		setWriter(st.value, st.writer)
-		s.pending[st.writer] = &pendingWrite{object: st.op.Object, sum: st.sum}
+		s.pending[st.writer] = st.op.Object
 	}
 }
 

@@ -47,11 +47,11 @@ type Config struct {
 	// QuotaBytes bounds the embedded database; default 8 GiB.
 	QuotaBytes int64
 	// CompactionInterval is how long etcd keeps its history, unless it has more than HistoryRevisions revisions;
-	// defaults 5 min and 20 000. Lists at old revisions need it.
+	// defaults 5 min and 10 000. Lists at old revisions need it.
 	CompactionInterval time.Duration
 	HistoryRevisions   int64
 	// HistoryEvents and HistoryBytes bound the changes of each kind from which watches may resume; defaults 20 000
-	// and 16 MiB (in encoded size).
+	// and 8 MiB (in encoded size; several times that in memory).
 	HistoryEvents int
 	HistoryBytes  int64
 	// WatchBuffer is how many changes a watcher may lag behind before it is cut off; default 10 000.

@@ -11,7 +11,6 @@ import (
 	"monoplane.dev/apierrors"
 	"monoplane.dev/apiserver/store/cache"
 	"monoplane.dev/apiserver/store/etcd"
-	"monoplane.dev/object"
 )
 
 const (
@@ -135,22 +134,16 @@ func (s *Store) reach(ctx context.Context, revision int64) error {
 	}
 }
 
-// pendingWrite is an object on its way to etcd and back.
-type pendingWrite struct {
-	object object.Object
-	sum    uint32
-}
-
 // item returns the object of a put: the very one that was written when we wrote it, otherwise a decoded one.
 func (s *Store) item(k *kind, key string, kv *mvccpb.KeyValue) (*cache.Item, error) {
 	writer := writerOf(kv.Value)
 	s.pendingMu.Lock()
-	p := s.pending[writer]
+	o := s.pending[writer]
 	delete(s.pending, writer)
 	s.pendingMu.Unlock()
-	if p == nil {
+	if o == nil {
 		return k.decode(key, kv.Value, kv.ModRevision)
 	}
-	setRevision(p.object, kv.ModRevision)
-	return &cache.Item{Key: key, Object: p.object, Revision: kv.ModRevision, Sum: p.sum, Size: len(kv.Value)}, nil
+	setRevision(o, kv.ModRevision)
+	return &cache.Item{Key: key, Object: o, Revision: kv.ModRevision, Size: len(kv.Value)}, nil
 }

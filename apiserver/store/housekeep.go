@@ -18,8 +18,8 @@ type mark struct {
 
 // housekeep compacts etcd's history and drops what the caches no longer need, until ctx ends.
 func (s *Store) housekeep(ctx context.Context) {
-	const rounds = 10 // in a compaction interval
-	tick := time.NewTicker(max(s.cfg.CompactionInterval/rounds, time.Second))
+	const marksInInterval = 10
+	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	marks := []mark{{s.progress.Revision(), time.Now()}}
 	for {
@@ -28,17 +28,24 @@ func (s *Store) housekeep(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
+		now := mark{s.progress.Revision(), time.Now()}
+		// A history that grows fast is cut in between; not each time by a little, because a compaction has a price.
+		if excess := now.revision - s.cfg.HistoryRevisions; excess > s.compacted.Load()+s.cfg.HistoryRevisions/2 {
+			s.compact(ctx, excess)
+		}
+		if now.at.Sub(marks[len(marks)-1].at) < s.cfg.CompactionInterval/marksInInterval {
+			continue
+		}
+		marks = append(marks, now)
+		for len(marks) > 1 && now.at.Sub(marks[1].at) >= s.cfg.CompactionInterval {
+			marks = marks[1:]
+		}
+		if now.at.Sub(marks[0].at) >= s.cfg.CompactionInterval {
+			s.compact(ctx, marks[0].revision)
+		}
 		for _, k := range s.kinds {
 			k.cache.Housekeep()
 		}
-		now := mark{s.progress.Revision(), time.Now()}
-		marks = append(marks, now)
-		target := now.revision - s.cfg.HistoryRevisions
-		for len(marks) > 1 && now.at.Sub(marks[0].at) >= s.cfg.CompactionInterval {
-			target = max(target, marks[0].revision)
-			marks = marks[1:]
-		}
-		s.compact(ctx, target)
 	}
 }
 

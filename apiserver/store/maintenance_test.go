@@ -120,13 +120,13 @@ func TestCompaction(t *testing.T) {
 		cfg.HistoryRevisions = 100
 		s := open(t, cfg)
 		create(t, s, pod("default", "a"))
-		for i := range 150 {
+		for i := range 160 {
 			relabel(t, s, podKey("default", "a"), fmt.Sprint(i))
 		}
 		first := list(t, s, ListOptions{})
 		time.Sleep(time.Minute) // in the bubble
-		if c := s.compacted.Load(); c < 40 || c > 60 {
-			t.Errorf("compacted at %d with 150 revisions", c)
+		if c := s.compacted.Load(); c < 50 || c > 70 {
+			t.Errorf("compacted at %d with 160 revisions", c)
 		}
 		relabel(t, s, podKey("default", "a"), "b")
 		exact := ListOptions{ResourceVersion: first.Meta.ResourceVersion, ResourceVersionMatch: "Exact"}

@@ -38,10 +38,10 @@ type Store struct {
 	metrics  *metrics
 	leases   leases
 
-	// writer numbers the attempts to write; pending are those whose result has not come back yet.
+	// writer numbers the attempts to write; pending are the objects on their way to etcd and back.
 	writer    atomic.Uint64
 	pendingMu sync.Mutex
-	pending   map[uint64]*pendingWrite
+	pending   map[uint64]object.Object
 
 	// watch is what feeds the caches at present.
 	watch atomic.Pointer[etcd.Watch]
@@ -74,7 +74,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	defer cancel()
 	s := &Store{
 		cfg: cfg, lg: cfg.Logger, table: crc32.MakeTable(crc32.Castagnoli), kinds: map[string]*kind{},
-		byKind: map[*object.Kind]*kind{}, progress: cache.NewProgress(), pending: map[uint64]*pendingWrite{},
+		byKind: map[*object.Kind]*kind{}, progress: cache.NewProgress(), pending: map[uint64]object.Object{},
 	}
 	if err := s.addKinds(); err != nil {
 		return nil, err
@@ -200,7 +200,7 @@ func (c Config) withDefaults() Config {
 		c.CompactionInterval = 5 * time.Minute
 	}
 	if c.HistoryRevisions <= 0 {
-		c.HistoryRevisions = 20_000
+		c.HistoryRevisions = 10_000
 	}
 	return c
 }

@@ -33,20 +33,19 @@ const (
 
 var errFormat = errors.New("unknown format of a stored value")
 
-// encode returns o's value with the writer left out, its sum, and the number of bytes of the protobuf.
-func encode(key string, o object.Object, table *crc32.Table) (value []byte, sum uint32, err error) {
-	opts := proto.MarshalOptions{Deterministic: true} // equal objects have equal values
-	value, err = opts.MarshalAppend(make([]byte, headerBytes), o)
+// encode returns o's value with the writer left out. Equal objects have values of equal length, but maps may be in
+// another order.
+func encode(key string, o object.Object, table *crc32.Table) ([]byte, error) {
+	value, err := proto.MarshalOptions{}.MarshalAppend(make([]byte, headerBytes), o)
 	if err != nil {
-		return nil, 0, fmt.Errorf("encode %s: %w", key, err)
+		return nil, fmt.Errorf("encode %s: %w", key, err)
 	}
 	if o.GetMetadata().GetResourceVersion() != "" {
 		value = append(value[:headerBytes], withoutRevision(value[headerBytes:])...)
 	}
 	value[0] = formatPlain
-	sum = sumOf(key, value[headerBytes:], table)
-	binary.BigEndian.PutUint32(value[1:], sum)
-	return value, sum, nil
+	binary.BigEndian.PutUint32(value[1:], sumOf([]byte(key), value[headerBytes:], table))
+	return value, nil
 }
 
 func setWriter(value []byte, writer uint64) { binary.BigEndian.PutUint64(value[5:], writer) }
@@ -58,8 +57,8 @@ func writerOf(value []byte) uint64 {
 	return binary.BigEndian.Uint64(value[5:])
 }
 
-func sumOf(key string, payload []byte, table *crc32.Table) uint32 {
-	return crc32.Update(crc32.Checksum([]byte(key), table), table, payload)
+func sumOf(key, payload []byte, table *crc32.Table) uint32 {
+	return crc32.Update(crc32.Checksum(key, table), table, payload)
 }
 
 // withoutRevision cuts metadata.resourceVersion out of an encoded object. The object itself must not be touched:
@@ -92,17 +91,16 @@ func withoutRevision(b []byte) []byte {
 	return out
 }
 
-// check verifies a value's checksum and returns its parts.
-func check(key, value []byte, table *crc32.Table) (payload []byte, sum uint32, err error) {
+// check verifies a value's checksum and returns the protobuf in it.
+func check(key, value []byte, table *crc32.Table) ([]byte, error) {
 	if len(value) < headerBytes || value[0] != formatPlain {
-		return nil, 0, fmt.Errorf("%s: %w", key, errFormat)
+		return nil, fmt.Errorf("%s: %w", key, errFormat)
 	}
-	payload = value[headerBytes:]
-	sum = binary.BigEndian.Uint32(value[1:])
-	if crc32.Update(crc32.Checksum(key, table), table, payload) != sum {
-		return nil, 0, fmt.Errorf("%s: the stored value is damaged", key)
+	payload := value[headerBytes:]
+	if sumOf(key, payload, table) != binary.BigEndian.Uint32(value[1:]) {
+		return nil, fmt.Errorf("%s: the stored value is damaged", key)
 	}
-	return payload, sum, nil
+	return payload, nil
 }
 
 // verifyValue is how the embedded etcd checks the data before it starts. Values of other formats are for the
@@ -112,14 +110,14 @@ func verifyValue(table *crc32.Table) func(key, value []byte) error {
 		if !strings.HasPrefix(string(key), root) || string(key) == versionKey || len(value) == 0 || value[0] != formatPlain {
 			return nil
 		}
-		_, _, err := check(key, value, table)
+		_, err := check(key, value, table)
 		return err
 	}
 }
 
 // decode returns the object in value.
 func (k *kind) decode(key string, value []byte, revision int64) (*cache.Item, error) {
-	payload, sum, err := check([]byte(k.prefix+key), value, k.table)
+	payload, err := check([]byte(k.prefix+key), value, k.table)
 	if err != nil {
 		return nil, err
 	}
@@ -128,7 +126,7 @@ func (k *kind) decode(key string, value []byte, revision int64) (*cache.Item, er
 		return nil, fmt.Errorf("decode %s%s: %w", k.prefix, key, err)
 	}
 	setRevision(o, revision)
-	return &cache.Item{Key: key, Object: o, Revision: revision, Sum: sum, Size: len(value)}, nil
+	return &cache.Item{Key: key, Object: o, Revision: revision, Size: len(value)}, nil
 }
 
 // setRevision writes o's resourceVersion. o must not be shared yet.

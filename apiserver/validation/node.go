@@ -19,9 +19,6 @@ func Node(n *corev1.Node) []apierrors.Cause {
 	f.coreFinalizers(n.GetMetadata().GetFinalizers())
 	f.taints(metaPath().Child("taints"), n.GetSpec().GetTaints())
 	f.nodeStatus(n.GetStatus())
-	if s := n.GetStatus().GetNodeInfo().GetSwap(); s != nil && s.Capacity != nil {
-		f.positive(metaPath().Child("nodeSwapStatus", "capacity"), s.GetCapacity())
-	}
 	f.cidrs(specPath().Child("podCIDRs"), n.GetSpec().GetPodCIDRs())
 	return f.causes()
 }
@@ -86,6 +83,9 @@ func (f *faults) nodeStatus(s *corev1.NodeStatus) {
 		for _, name := range sorted(l.list) {
 			f.amount(p.Child(l.name, name), name, l.list[name])
 		}
+	}
+	if swap := s.GetNodeInfo().GetSwap(); swap != nil && swap.Capacity != nil {
+		f.positive(metaPath().Child("nodeSwapStatus", "capacity"), swap.GetCapacity()) // Kubernetes' path.
 	}
 	f.declaredFeatures(p.Child("declaredFeatures"), s.GetDeclaredFeatures())
 	type address struct{ kind, value string }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -189,9 +190,10 @@ func TestResume(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.create("a", "", nil)
 		w.settle()
-		down := true
+		var down atomic.Bool
+		down.Store(true)
 		w.server.React(func(_ context.Context, method string, _ any) error {
-			if down && method == corev1.Pods_Watch_FullMethodName {
+			if down.Load() && method == corev1.Pods_Watch_FullMethodName {
 				return apierrors.New(apierrors.ServiceUnavailable, "down")
 			}
 			return nil
@@ -201,7 +203,7 @@ func TestResume(t *testing.T) {
 		w.force("a")
 		w.create("a", "", nil)
 		w.settle0(5)
-		down = false
+		down.Store(false)
 		w.settle()
 		want := []string{"add a", "add b", "delete a", "add a"}
 		if fmt.Sprint(w.log) != fmt.Sprint(want) {

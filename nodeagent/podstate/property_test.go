@@ -15,7 +15,6 @@ import (
 // stop is what a container was told: when TERM came and when KILL may come at the earliest.
 type stop struct {
 	term, kill time.Time
-	grace      time.Duration
 }
 
 // chaos runs a Machine in a world where everything may fail, come late or happen by itself, and checks what
@@ -41,7 +40,7 @@ func (c *chaos) grace() time.Duration {
 	if meta := c.m.pod.GetMetadata(); meta.GetDeletionTimestamp() != nil {
 		g = meta.GetDeletionGracePeriodSeconds()
 	}
-	return max(2, time.Duration(g)) * time.Second
+	return max(2*time.Second, time.Duration(g)*time.Second)
 }
 
 // check looks at what the machine asked for since the last check.

@@ -36,8 +36,7 @@ const (
 type Cache struct {
 	shards  [shardCount]shard
 	scratch sync.Pool
-	hits    atomic.Int64
-	misses  atomic.Int64
+	encoded atomic.Int64
 }
 
 type key struct {
@@ -82,19 +81,17 @@ func (c *Cache) Get(o object.Object, form Form, deleted bool, encode Encoder) []
 	}
 	e.once.Do(func() { e.body = c.encode(o, encode) })
 	if created {
-		c.misses.Add(1)
 		s.grew(k, e)
-	} else {
-		c.hits.Add(1)
 	}
 	return e.body
 }
 
-// Stats returns how many bodies were found and how many had to be made.
-func (c *Cache) Stats() (hits, misses int64) { return c.hits.Load(), c.misses.Load() }
+// Encoded returns how many bodies had to be made so far.
+func (c *Cache) Encoded() int64 { return c.encoded.Load() }
 
 // encode makes a body of exactly the size it needs.
 func (c *Cache) encode(o object.Object, encode Encoder) []byte {
+	c.encoded.Add(1)
 	scratch := c.scratch.Get().(*[]byte)
 	b := encode((*scratch)[:0], o)
 	body := slices.Clip(slices.Clone(b))

@@ -29,8 +29,7 @@ type Item struct {
 	Object object.Object
 	// Revision is the object's mod revision.
 	Revision int64
-	// Sum and Size are checksum and length of the stored content.
-	Sum  uint32
+	// Size is the length of what is stored.
 	Size int
 }
 
@@ -50,7 +49,7 @@ type Config struct {
 	Field func(o object.Object, name string) (value string, ok bool)
 	// Indexes are selectable fields by which watchers and lists are indexed.
 	Indexes []string
-	// HistoryEvents and HistoryBytes bound the history; defaults 20 000 and 16 MiB.
+	// HistoryEvents and HistoryBytes bound the history; defaults 20 000 and 8 MiB.
 	HistoryEvents int
 	HistoryBytes  int64
 	// WatchBuffer is how many changes a watcher may lag behind; default 10 000.
@@ -90,7 +89,7 @@ func New(cfg Config) *Cache {
 		cfg.HistoryEvents = 20_000
 	}
 	if cfg.HistoryBytes <= 0 {
-		cfg.HistoryBytes = 16 << 20
+		cfg.HistoryBytes = 8 << 20
 	}
 	if cfg.WatchBuffer <= 0 {
 		cfg.WatchBuffer = 10_000

@@ -18,6 +18,10 @@ func newZap(lg *slog.Logger, f *failure) *zap.Logger {
 	return zap.New(slogCore{lg: lg.With("component", "etcd")}, zap.WithFatalHook(hook), zap.WithPanicHook(hook))
 }
 
+// expected is an entry at level Error that every new data directory makes once: the version of its schema can
+// be told only after the first snapshot, and etcd tries again by itself.
+const expected = "failed to update storage version"
+
 // slogCore hands etcd's log entries to slog.
 type slogCore struct {
 	lg     *slog.Logger
@@ -69,7 +73,11 @@ func (c slogCore) Write(e zapcore.Entry, fields []zapcore.Field) error {
 	for k, v := range enc.Fields {
 		attrs = append(attrs, slog.Any(k, v))
 	}
-	c.lg.LogAttrs(context.Background(), slogLevel(e.Level), e.Message, attrs...)
+	level := slogLevel(e.Level)
+	if e.Message == expected {
+		level = slog.LevelDebug
+	}
+	c.lg.LogAttrs(context.Background(), level, e.Message, attrs...)
 	return nil
 }
 

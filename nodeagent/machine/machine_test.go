@@ -1,0 +1,45 @@
+package machine_test
+
+import (
+	"net"
+	"runtime"
+	"testing"
+
+	"monoplane.dev/codec/value"
+	"monoplane.dev/nodeagent/machine"
+)
+
+// spec: NODE-1
+func TestRead(t *testing.T) {
+	f := machine.Read(t.TempDir())
+	resources := []string{"cpu", "pods"}
+	if runtime.GOOS == "linux" {
+		resources = append(resources, "memory", "ephemeral-storage")
+		if f.Info.GetKernelVersion() == "" || f.Info.GetBootID() == "" || f.Info.GetOsImage() == "" {
+			t.Errorf("info: %v", f.Info)
+		}
+	}
+	for _, r := range resources {
+		if q, err := value.Quantity(f.Capacity[r]); err != nil || q.Sign() <= 0 {
+			t.Errorf("%s: %v, %v", r, f.Capacity[r], err)
+		}
+	}
+	if len(f.IPs) == 0 || net.ParseIP(f.IPs[0]) == nil {
+		t.Errorf("addresses: %v", f.IPs)
+	}
+	machine.ReadPressure(t.TempDir())
+	if machine.ReadPressure("/none").Disk {
+		t.Error("a directory that does not exist is under pressure")
+	}
+}
+
+func TestSimulated(t *testing.T) {
+	seen := map[string]bool{}
+	for n := range 5000 {
+		ip := machine.Simulated("x", n).IPs[0]
+		if seen[ip] || net.ParseIP(ip) == nil {
+			t.Fatalf("node %d has address %s", n, ip)
+		}
+		seen[ip] = true
+	}
+}
