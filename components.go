@@ -99,11 +99,15 @@ func (c *Cluster) startAgent(ctx, running context.Context, p *parts, i int, name
 	api := p.clientOf(&authn.User{
 		Name: authn.NodePrefix + name, Groups: []string{authn.NodesGroup, authn.AuthenticatedGroup}, UID: p.key,
 	})
-	recorder := record.New(record.Config{Events: api.Events, Controller: "kubelet", Instance: name, Logger: c.cfg.Logger})
+	// Many simulated nodes share the recorder of the first: each costs a queue.
+	if p.recorder == nil || !c.cfg.Runtime.Simulated() {
+		p.recorder = record.New(record.Config{Events: api.Events, Controller: "kubelet", Instance: name, Logger: c.cfg.Logger})
+		c.run(running, "events of node "+name, p.recorder.Run)
+	}
 	cfg := nodeagent.Config{
 		NodeName: name, Client: api,
 		Runtime: runtimeapi.NewRuntimeServiceClient(conn), Images: runtimeapi.NewImageServiceClient(conn),
-		Labels: c.cfg.NodeLabels, Version: c.cfg.Version, Recorder: recorder, Logger: c.cfg.Logger,
+		Labels: c.cfg.NodeLabels, Version: c.cfg.Version, Recorder: p.recorder, Logger: c.cfg.Logger,
 	}
 	if c.cfg.Runtime.Simulated() {
 		cfg.Simulated = true
@@ -117,7 +121,6 @@ func (c *Cluster) startAgent(ctx, running context.Context, p *parts, i int, name
 		return err
 	}
 	c.agents = append(c.agents, agent)
-	c.run(running, "events of node "+name, recorder.Run)
 	c.run(running, "node "+name, agent.Run)
 	return nil
 }

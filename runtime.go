@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"path/filepath"
+	"sync/atomic"
 
 	"google.golang.org/grpc"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -28,7 +30,7 @@ type Runtime interface {
 func HostRuntime() Runtime { return hostRuntime{} }
 
 // FakeRuntime simulates: pods "run" without processes. For tests of controllers and for thousands of nodes.
-func FakeRuntime() Runtime { return fakeRuntime{} }
+func FakeRuntime() Runtime { return &fakeRuntime{} }
 
 // CRIRuntime uses the runtime that listens on endpoint, such as "unix:///run/containerd/containerd.sock".
 func CRIRuntime(endpoint string) Runtime { return criRuntime{endpoint} }
@@ -60,13 +62,20 @@ func (hostRuntime) Open(_ context.Context, _, dir string, logger *slog.Logger) (
 	return conn, func() error { stop(); return r.Close() }, nil
 }
 
-type fakeRuntime struct{}
+// fakeRuntime gives each node a range of pod addresses of its own.
+type fakeRuntime struct{ opened atomic.Uint32 }
 
-func (fakeRuntime) Simulated() bool { return true }
+func (*fakeRuntime) Simulated() bool { return true }
 
-func (fakeRuntime) Open(context.Context, string, string, *slog.Logger) (grpc.ClientConnInterface, func() error, error) {
-	conn, stop := connect(fake.New(fake.Config{}))
+func (f *fakeRuntime) Open(context.Context, string, string, *slog.Logger) (grpc.ClientConnInterface, func() error, error) {
+	conn, stop := connect(fake.New(fake.Config{PodCIDR: fakeRange(f.opened.Add(1) - 1)}))
 	return conn, func() error { stop(); return nil }, nil
+}
+
+// fakeRange is the n-th of the ranges 10.64.0.0/24, 10.64.1.0/24 and so on; after 16 384 they begin again.
+func fakeRange(n uint32) netip.Prefix {
+	n %= 1 << 14
+	return netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(64 + n>>8), byte(n), 0}), 24)
 }
 
 type criRuntime struct{ endpoint string }

@@ -19,6 +19,7 @@ import (
 	"monoplane.dev/apiserver/store"
 	"monoplane.dev/client"
 	"monoplane.dev/client/inproc"
+	"monoplane.dev/client/record"
 	"monoplane.dev/dirlock"
 )
 
@@ -44,6 +45,8 @@ type parts struct {
 	broker  *nodestreams.Broker
 	inproc  *inproc.Server
 	key     string // the machine's
+	// recorder is the one that simulated nodes share.
+	recorder *record.Recorder
 }
 
 func (c *Cluster) start(ctx context.Context) error {

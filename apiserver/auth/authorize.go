@@ -58,7 +58,7 @@ func owned(id Identity, a Attributes) error {
 	if a.Verb != "list" && a.Verb != "watch" {
 		return nil
 	}
-	field := ""
+	var field string
 	switch a.Resource {
 	case "pods":
 		field = "spec.nodeName"

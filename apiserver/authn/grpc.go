@@ -39,6 +39,7 @@ type authenticated struct {
 	ctx context.Context
 }
 
+// Context returns the context with the user.
 func (s *authenticated) Context() context.Context { return s.ctx }
 
 // call returns the context of a call with its user, and without its credentials.

@@ -212,20 +212,3 @@ func TestOtherKinds(t *testing.T) {
 		t.Error("capacity and allocatable share quantities")
 	}
 }
-
-// spec: OBJ-5
-func TestUpdateMeta(t *testing.T) {
-	old := &metav1.ObjectMeta{
-		Uid: "u", Generation: 3, CreationTimestamp: &metav1.Time{Seconds: 1}, DeletionTimestamp: &metav1.Time{Seconds: 2}, DeletionGracePeriodSeconds: ptr(int64(5)),
-	}
-	m := &metav1.ObjectMeta{Generation: 99, CreationTimestamp: &metav1.Time{Seconds: 50}}
-	defaults.UpdateMeta(m, old)
-	if !proto.Equal(m, old) {
-		t.Errorf("got %v", m)
-	}
-	m = &metav1.ObjectMeta{Uid: "other", DeletionGracePeriodSeconds: ptr(int64(9))}
-	defaults.UpdateMeta(m, old)
-	if m.Uid != "other" || *m.DeletionGracePeriodSeconds != 9 {
-		t.Error("a wrong uid or period was hidden from validation")
-	}
-}

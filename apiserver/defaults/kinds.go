@@ -3,7 +3,6 @@ package defaults
 import (
 	coordinationv1 "monoplane.dev/api/coordination/v1"
 	corev1 "monoplane.dev/api/core/v1"
-	eventsv1 "monoplane.dev/api/events/v1"
 	metav1 "monoplane.dev/api/meta/v1"
 )
 
@@ -106,37 +105,5 @@ func Event(e *corev1.Event) {
 	}
 	if e.Source == nil {
 		e.Source = &corev1.EventSource{}
-	}
-}
-
-// EventsEvent fills in an event of events.k8s.io/v1.
-func EventsEvent(e *eventsv1.Event) {
-	if e.Metadata == nil {
-		e.Metadata = &metav1.ObjectMeta{}
-	}
-	if e.Regarding == nil {
-		e.Regarding = &corev1.ObjectReference{}
-	}
-	if e.DeprecatedSource == nil {
-		e.DeprecatedSource = &corev1.EventSource{}
-	}
-}
-
-// UpdateMeta copies into the metadata of an update what the server keeps for itself or what the client may
-// leave out: generation and creation time always, the uid and the marks of a deletion when they are absent.
-// What then still differs is refused by validation.ObjectMetaUpdate.
-func UpdateMeta(new, old *metav1.ObjectMeta) {
-	new.Generation = old.GetGeneration()
-	new.SelfLink = ""
-	set(&new.Uid, old.GetUid())
-	if old.GetCreationTimestamp() != nil {
-		new.CreationTimestamp = old.GetCreationTimestamp()
-	}
-	if old.GetDeletionTimestamp() != nil {
-		new.DeletionTimestamp = old.GetDeletionTimestamp()
-	}
-	if old != nil && new.DeletionGracePeriodSeconds == nil && old.DeletionGracePeriodSeconds != nil {
-		period := *old.DeletionGracePeriodSeconds
-		new.DeletionGracePeriodSeconds = &period
 	}
 }

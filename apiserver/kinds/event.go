@@ -51,6 +51,7 @@ func event() *registry.Strategy {
 // eventTable has no column for the name in the first place: what happened, when and to whom comes first.
 type eventTable struct{}
 
+// Columns returns the columns.
 func (eventTable) Columns() []table.Column {
 	return []table.Column{
 		{Name: "Last Seen", Type: "string", Description: "Time since it last happened."},
@@ -66,6 +67,7 @@ func (eventTable) Columns() []table.Column {
 	}
 }
 
+// Cells returns the cells of one event.
 func (eventTable) Cells(o object.Object, now time.Time) []any {
 	e, ok := o.(*corev1.Event)
 	if !ok {

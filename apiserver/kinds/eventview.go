@@ -71,6 +71,7 @@ func fromCore(e *corev1.Event) *eventsv1.Event {
 // eventViewTable shows both kinds of events alike.
 type eventViewTable struct{ eventTable }
 
+// Cells returns the cells of one event, of either kind.
 func (t eventViewTable) Cells(o object.Object, now time.Time) []any {
 	if e, ok := o.(*eventsv1.Event); ok {
 		return t.eventTable.Cells(toCore(e), now)

@@ -216,8 +216,7 @@ func TestAdminIsRenewedAndAnExpiredAuthorityRefused(t *testing.T) {
 func handshake(t *testing.T, b *Bundle, now time.Time, name string) (*x509.Certificate, error) {
 	t.Helper()
 	c, s := net.Pipe()
-	defer c.Close()
-	defer s.Close()
+	t.Cleanup(func() { _, _ = c.Close(), s.Close() })
 	go func() { _ = tls.Server(s, b.ServerTLS()).Handshake() }()
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(b.CA())

@@ -6,26 +6,11 @@
 package resources
 
 import (
-	"errors"
-	"strings"
-
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	metav1 "monoplane.dev/api/meta/v1"
+	"monoplane.dev/codec/json"
 )
-
-const (
-	// maxText is the longest text of a quantity that is read. The largest meaningful one, the greatest
-	// int64 with nine decimals, has 29 characters.
-	maxText = 64
-	// maxExponentDigits bounds the decimal exponent: quantities lie between 1e-9 and 2^63. Longer
-	// exponents make the reader compute with millions of digits.
-	maxExponentDigits = 2
-)
-
-// errText is what an unreadable quantity is answered with, in the words of Kubernetes.
-var errText = errors.New("quantities must match the regular expression '" +
-	`^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$` + "'")
 
 // Parse reads a quantity. Nil and the empty text are zero.
 func Parse(q *metav1.Quantity) (resource.Quantity, error) {
@@ -37,19 +22,7 @@ func ParseText(text string) (resource.Quantity, error) {
 	if text == "" {
 		return resource.Quantity{}, nil
 	}
-	if len(text) > maxText || exponentDigits(text) > maxExponentDigits {
-		return resource.Quantity{}, errText
-	}
-	return resource.ParseQuantity(text)
-}
-
-// exponentDigits counts the digits of a decimal exponent; 0 when there is none. Leading zeros count.
-func exponentDigits(text string) int {
-	i := strings.IndexAny(text, "eE")
-	if i < 0 {
-		return 0
-	}
-	return len(strings.TrimLeft(text[i+1:], "+-"))
+	return json.ParseQuantity(text)
 }
 
 // Canonical returns the quantity in canonical form, rounded up to thousandths as Kubernetes rounds

@@ -2,7 +2,6 @@ package validation
 
 import (
 	"fmt"
-	"net"
 	"net/netip"
 	"strings"
 
@@ -106,7 +105,7 @@ func (f *faults) ips(p *field.Path, list, old []string) {
 		if !known[ip] {
 			f.ip(p.Index(i), ip)
 		}
-		if utilnet.IsIPv6(net.IP(utilnet.ParseIPSloppy(ip))) {
+		if utilnet.IsIPv6(utilnet.ParseIPSloppy(ip)) {
 			v6++
 		} else {
 			v4++

@@ -81,7 +81,6 @@ func TestRandomObjectsNeverPanic(t *testing.T) {
 	for range 300 {
 		p, old := randomObject[corev1.Pod](r), randomObject[corev1.Pod](r)
 		support.Unsupported(p)
-		support.UnsupportedChange(p, old)
 		validation.Pod(p)
 		validation.PodUpdate(p, old)
 		validation.PodStatusUpdate(p, old)

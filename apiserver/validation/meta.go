@@ -36,7 +36,7 @@ func ObjectMeta(m *metav1.ObjectMeta, namespaced bool, name NameFunc) []apierror
 
 // ObjectMetaUpdate checks that a change of metadata is allowed: what identifies an object never changes
 // (OBJ-5), and a deleted one gets no new finalizers (DEL-6). The caller has filled in what the server
-// keeps for itself (see defaults.UpdateMeta).
+// keeps for itself, such as the generation.
 func ObjectMetaUpdate(new, old *metav1.ObjectMeta) []apierrors.Cause {
 	var f faults
 	f.objectMetaUpdate(new, old)

@@ -160,16 +160,15 @@ func (v *pod) statuses(p *field.Path, now, was *corev1.PodStatus) {
 
 // revivals refuses that a container which has ended and is not restarted is reported as anything else.
 func (v *pod) revivals(p *field.Path, now, was []*corev1.ContainerStatus, byName map[string]*corev1.Container) {
-	current := make(map[string]*corev1.ContainerStatus, len(now))
+	alive := make(map[string]bool, len(now))
 	for _, s := range now {
-		if _, ok := current[s.GetName()]; !ok {
-			current[s.GetName()] = s
+		if s.GetState().GetTerminated() == nil {
+			alive[s.GetName()] = true
 		}
 	}
 	for i, s := range was {
 		ended := s.GetState().GetTerminated()
-		n, ok := current[s.GetName()]
-		if ended == nil || !ok || n.GetState().GetTerminated() != nil {
+		if ended == nil || !alive[s.GetName()] {
 			continue
 		}
 		c := byName[s.GetName()]

@@ -16,7 +16,7 @@ import (
 
 // PodUpdate checks that a change of a pod is allowed: the new pod is valid, and its spec differs only where
 // it may (OBJ-10). Status is not looked at. The caller has filled in defaults (defaults.Pod) and what the
-// server keeps for itself (defaults.UpdateMeta).
+// server keeps for itself, such as the generation.
 func PodUpdate(new, old *corev1.Pod) []apierrors.Cause {
 	var f faults
 	f.objectMetaUpdate(new.GetMetadata(), old.GetMetadata())

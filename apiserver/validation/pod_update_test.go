@@ -129,7 +129,6 @@ func TestPodUpdate(t *testing.T) {
 			p := proto.CloneOf(old)
 			c.change(p)
 			defaults.Pod(p)
-			defaults.UpdateMeta(p.Metadata, old.Metadata)
 			before, wasBefore := proto.Clone(p), proto.Clone(old)
 			causes := validation.PodUpdate(p, old)
 			if got, want := fields(causes), lines(c.want...); got != want {

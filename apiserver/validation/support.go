@@ -73,31 +73,6 @@ func (s *Support) Unsupported(o object.Object) (refused []apierrors.Cause, store
 	return w.refused.causes(), w.stored
 }
 
-// UnsupportedChange is Unsupported for an update: fields that old has set too are left out, so that a
-// client that sends back what it read, defaults included, is neither refused nor warned again.
-func (s *Support) UnsupportedChange(new, old object.Object) (refused []apierrors.Cause, stored []string) {
-	was := s.walk(old)
-	had := make(map[string]bool, len(was.stored)+len(was.refused.list))
-	for _, c := range was.refused.list {
-		had[c.Field] = true
-	}
-	for _, text := range was.stored {
-		had[text] = true
-	}
-	now := s.walk(new)
-	for _, c := range now.refused.causes() {
-		if !had[c.Field] {
-			refused = append(refused, c)
-		}
-	}
-	for _, text := range now.stored {
-		if !had[text] {
-			stored = append(stored, text)
-		}
-	}
-	return refused, stored
-}
-
 func (s *Support) walk(m proto.Message) *walker {
 	w := &walker{}
 	r := m.ProtoReflect()

@@ -243,6 +243,8 @@ func (b *backend) DeleteCollection(ctx context.Context, req *metav1.DeleteCollec
 		}
 		out.Objects = append(out.Objects, d)
 	}
+	b.server.mu.Lock()
+	defer b.server.mu.Unlock()
 	out.Meta = &metav1.ListMeta{ResourceVersion: rv(b.server.revision)}
 	return out, nil
 }

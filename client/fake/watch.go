@@ -51,9 +51,9 @@ func (b *backend) Watch(ctx context.Context, req *metav1.WatchRequest, accept fu
 	}
 	for {
 		s.mu.Lock()
-		if at < s.oldest {
+		if oldest := s.oldest; at < oldest {
 			s.mu.Unlock()
-			return apierrors.New(apierrors.Expired, "too old resource version: %d (%d)", at, s.oldest)
+			return apierrors.New(apierrors.Expired, "too old resource version: %d (%d)", at, oldest)
 		}
 		changed := b.changed
 		from := sort.Search(len(b.log), func(i int) bool { return b.log[i].revision > at })

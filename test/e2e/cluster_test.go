@@ -16,6 +16,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -205,6 +206,10 @@ func (c *cluster) removePods() error {
 		var names []string
 		for _, p := range list.Items {
 			names = append(names, p.Namespace+"/"+p.Name)
+			if len(p.Finalizers) > 0 {
+				// Conflicts are tried again at the next look.
+				_, _ = pods(p.Namespace).Patch(ctx, p.Name, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
+			}
 			_ = pods(p.Namespace).Delete(ctx, p.Name, metav1.DeleteOptions{GracePeriodSeconds: &one}) // The next look tells.
 		}
 		return len(names) == 0, "left: " + strings.Join(names, ", ")

@@ -3,6 +3,7 @@ package e2e_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -12,9 +13,11 @@ import (
 	clientcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 )
 
-// podOf returns a pod that runs a shell script once, with a grace of one second.
+// podOf returns a pod that runs a shell script once, with a grace of one second. In a command Kubernetes reads $$
+// as an escaped dollar sign, so they are doubled.
 func podOf(name, script string) *corev1.Pod {
 	grace := int64(1)
+	script = strings.ReplaceAll(script, "$$", "$$$$")
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"app": name}},
 		Spec: corev1.PodSpec{

@@ -37,7 +37,7 @@ func TestTour(t *testing.T) {
 		{line: "get pods -o 'jsonpath={.items[*].status.containerStatuses[0].state.running.startedAt}'", want: []string{`^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$`}},
 		{line: "get pods -o custom-columns=N:.metadata.name", want: []string{`^N$`, `^hello$`}},
 		{line: "describe pod hello", want: []string{
-			`^Name: +hello$`, `^Status: +Running$`, `Container ID: +monoplane-host://`, `State: +Running`, `Ready: +True`,
+			`^Name: +hello$`, `^Status: +Running$`, `Container ID: +host://`, `State: +Running`, `Ready: +True`,
 			`Scheduled .*Successfully assigned ` + k.namespace + `/hello to `, `Started .*`,
 		}},
 		{line: "get events", want: []string{`^LAST SEEN +TYPE +REASON +OBJECT +MESSAGE$`, `Normal +Scheduled +pod/hello`}},
@@ -133,7 +133,7 @@ func TestAboutTheServer(t *testing.T) {
 		{line: "get --raw /readyz", want: []string{`^ok$`}},
 		{line: "get --raw /api/v1/namespaces/default", want: []string{`"kind":"Namespace"`}},
 		{line: "get ns", want: []string{`^default +Active`, `^kube-system +Active`, `^kube-public +Active`, `^kube-node-lease +Active`}}, // spec: OBJ-14
-		{line: "get lease -n kube-node-lease", want: []string{`^NAME +HOLDER +AGE$`}},                                                  // spec: NODE-1
+		{line: "get lease -n kube-node-lease", want: []string{`^NAME +HOLDER +AGE$`}},                                                    // spec: NODE-1
 		{line: "get widgets", want: []string{`^error: the server doesn't have a resource type "widgets"$`}, code: 1},
 		// Kinds of later issues; kubectl says so itself.
 		{line: "get deployments", want: []string{`^error: the server doesn't have a resource type "deployments"$`}, code: 1},
@@ -151,7 +151,7 @@ func TestNodeCommands(t *testing.T) {
 	k := c.kubectl(t, "default")
 	k.tour(t, []step{
 		{line: "get nodes", want: []string{`^NAME +STATUS +ROLES +AGE +VERSION$`, `^alpha +Ready +<none> +\d+s +\S+$`}},
-		{line: "get nodes -o wide", want: []string{`INTERNAL-IP`, `monoplane-host://`}},
+		{line: "get nodes -o wide", want: []string{`INTERNAL-IP`, `host://`}},
 		{line: "describe node alpha", want: []string{
 			`^Name: +alpha$`, `kubernetes.io/hostname=alpha`, `kubernetes.io/os=linux`, `^  Ready +True .*KubeletReady`,
 			`^  HolderIdentity: +alpha$`, `^Allocatable:$`, `^  pods: +110$`, `^Unschedulable: +false$`,

@@ -60,7 +60,7 @@ func TestNodesAreJudgedAlike(t *testing.T) {
 				left = append(left, d)
 			}
 		}
-		defaults.UpdateMeta(n.Metadata, o.Metadata)
+		keep(n.Metadata, o.Metadata)
 		if report(t, append(what, "create"), left) || report(t, append(what, "update"), compare(theirFaults(updated), ourFaults(validation.NodeUpdate(n, o)))) {
 			bad++
 		}

@@ -55,7 +55,7 @@ func TestPodUpdatesAreJudgedAlike(t *testing.T) {
 		errs := pod.Strategy.ValidateUpdate(context.Background(), now, was)
 		p, o := ourPod(t, k), ourPod(t, old)
 		defaults.Pod(p)
-		defaults.UpdateMeta(p.Metadata, o.Metadata)
+		keep(p.Metadata, o.Metadata)
 		diff := compare(theirFaults(errs), ourFaults(validation.PodUpdate(p, o)))
 		for _, e := range errs {
 			if strings.Contains(e.Detail, "may not add or remove containers") || e.Field == "spec.activeDeadlineSeconds" {

@@ -26,6 +26,7 @@ import (
 	_ "k8s.io/kubernetes/pkg/apis/core/install"
 
 	corev1 "monoplane.dev/api/core/v1"
+	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/apierrors"
 )
 
@@ -87,6 +88,11 @@ func ourPod(t testing.TB, p *v1.Pod) *corev1.Pod {
 		t.Fatal(err)
 	}
 	return out
+}
+
+// keep copies what a server keeps for itself into the metadata of an update.
+func keep(now, was *metav1.ObjectMeta) {
+	now.Generation, now.CreationTimestamp = was.GetGeneration(), was.GetCreationTimestamp()
 }
 
 // fault is what both sides can agree on: the type and the field always, the message where the value in it

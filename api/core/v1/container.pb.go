@@ -2032,7 +2032,7 @@ var File_monoplane_core_v1_container_proto protoreflect.FileDescriptor
 
 const file_monoplane_core_v1_container_proto_rawDesc = "" +
 	"\n" +
-	"!monoplane/core/v1/container.proto\x12\x11monoplane.core.v1\x1a\x1dmonoplane/core/v1/probe.proto\x1a!monoplane/core/v1/reference.proto\x1a monoplane/core/v1/security.proto\x1a\x1emonoplane/meta/v1/values.proto\x1a\"monoplane/options/v1/options.proto\"\xbe\v\n" +
+	"!monoplane/core/v1/container.proto\x12\x11monoplane.core.v1\x1a\x1dmonoplane/core/v1/probe.proto\x1a!monoplane/core/v1/reference.proto\x1a monoplane/core/v1/security.proto\x1a\x1emonoplane/meta/v1/values.proto\x1a\"monoplane/options/v1/options.proto\"\xb8\v\n" +
 	"\tContainer\x12\x18\n" +
 	"\x04name\x18\x01 \x01(\tB\x04\x90\x94#\x01R\x04name\x12\x14\n" +
 	"\x05image\x18\x02 \x01(\tR\x05image\x12\x18\n" +
@@ -2060,8 +2060,8 @@ const file_monoplane_core_v1_container_proto_rawDesc = "" +
 	"\rvolumeDevices\x18\x15 \x03(\v2\x1f.monoplane.core.v1.VolumeDeviceB\x1b\x98\x94#\x03\xa2\x94#\x05merge\xaa\x94#\n" +
 	"devicePathR\rvolumeDevices\x12B\n" +
 	"\fstartupProbe\x18\x16 \x01(\v2\x18.monoplane.core.v1.ProbeB\x04\x98\x94#\x03R\fstartupProbe\x12R\n" +
-	"\fresizePolicy\x18\x17 \x03(\v2(.monoplane.core.v1.ContainerResizePolicyB\x04\x98\x94#\x02R\fresizePolicy\x12/\n" +
-	"\rrestartPolicy\x18\x18 \x01(\tB\x04\x98\x94#\x03H\x00R\rrestartPolicy\x88\x01\x01\x12]\n" +
+	"\fresizePolicy\x18\x17 \x03(\v2(.monoplane.core.v1.ContainerResizePolicyB\x04\x98\x94#\x02R\fresizePolicy\x12)\n" +
+	"\rrestartPolicy\x18\x18 \x01(\tH\x00R\rrestartPolicy\x88\x01\x01\x12]\n" +
 	"\x12restartPolicyRules\x18\x19 \x03(\v2'.monoplane.core.v1.ContainerRestartRuleB\x04\x98\x94#\x03R\x12restartPolicyRulesB\x10\n" +
 	"\x0e_restartPolicy\"\xd5\a\n" +
 	"\x0fContainerStatus\x12\x18\n" +

@@ -1492,7 +1492,7 @@ const file_monoplane_core_v1_pod_proto_rawDesc = "" +
 	"\x03Pod\x12?\n" +
 	"\bmetadata\x18\x01 \x01(\v2\x1d.monoplane.meta.v1.ObjectMetaB\x04\x90\x94#\x01R\bmetadata\x124\n" +
 	"\x04spec\x18\x02 \x01(\v2\x1a.monoplane.core.v1.PodSpecB\x04\x90\x94#\x01R\x04spec\x12:\n" +
-	"\x06status\x18\x03 \x01(\v2\x1c.monoplane.core.v1.PodStatusB\x04\x90\x94#\x01R\x06status:\x1e\xb2\x9a#\x1a\x12\x02v1\x1a\x03Pod\"\x04pods*\x03pod2\x02po8\x01\"\x90\x18\n" +
+	"\x06status\x18\x03 \x01(\v2\x1c.monoplane.core.v1.PodStatusB\x04\x90\x94#\x01R\x06status:\x1e\xb2\x9a#\x1a\x12\x02v1\x1a\x03Pod\"\x04pods*\x03pod2\x02po8\x01\"\x8c\x18\n" +
 	"\aPodSpec\x12U\n" +
 	"\avolumes\x18\x01 \x03(\v2\x19.monoplane.core.v1.VolumeB \x98\x94#\x03\xa2\x94#\x10merge,retainKeys\xaa\x94#\x04nameR\avolumes\x12S\n" +
 	"\n" +
@@ -1515,8 +1515,8 @@ const file_monoplane_core_v1_pod_proto_rawDesc = "" +
 	"\bhostname\x18\x10 \x01(\tR\bhostname\x12\"\n" +
 	"\tsubdomain\x18\x11 \x01(\tB\x04\x98\x94#\x03R\tsubdomain\x127\n" +
 	"\baffinity\x18\x12 \x01(\v2\x1b.monoplane.core.v1.AffinityR\baffinity\x12$\n" +
-	"\rschedulerName\x18\x13 \x01(\tR\rschedulerName\x12[\n" +
-	"\x0einitContainers\x18\x14 \x03(\v2\x1c.monoplane.core.v1.ContainerB\x15\x98\x94#\x03\xa2\x94#\x05merge\xaa\x94#\x04nameR\x0einitContainers\x12M\n" +
+	"\rschedulerName\x18\x13 \x01(\tR\rschedulerName\x12W\n" +
+	"\x0einitContainers\x18\x14 \x03(\v2\x1c.monoplane.core.v1.ContainerB\x11\xa2\x94#\x05merge\xaa\x94#\x04nameR\x0einitContainers\x12M\n" +
 	"\x1cautomountServiceAccountToken\x18\x15 \x01(\bB\x04\x98\x94#\x02H\x02R\x1cautomountServiceAccountToken\x88\x01\x01\x12?\n" +
 	"\vtolerations\x18\x16 \x03(\v2\x1d.monoplane.core.v1.TolerationR\vtolerations\x12S\n" +
 	"\vhostAliases\x18\x17 \x03(\v2\x1c.monoplane.core.v1.HostAliasB\x13\x98\x94#\x03\xa2\x94#\x05merge\xaa\x94#\x02ipR\vhostAliases\x122\n" +

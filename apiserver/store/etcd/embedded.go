@@ -149,7 +149,7 @@ func serverConfig(cfg Config, lg *zap.Logger) (config.ServerConfig, error) {
 		CompactionSleepInterval:           10 * time.Millisecond,
 		BootstrapDefragThresholdMegabytes: defragAtStart,
 		WarningApplyDuration:              time.Second,
-		AuthToken:                         "simple",
+		BcryptCost:                        10, // nobody logs in, but etcd wants one
 		LeaseCheckpointInterval:           10 * time.Minute,
 		UnsafeNoFsync:                     cfg.UnsafeNoFsync,
 		ServerFeatureGate:                 gate,
@@ -224,6 +224,11 @@ func (e *Embedded) start(ctx context.Context, sc config.ServerConfig) error {
 	case <-e.fail.done:
 		return e.fail.err
 	case <-ctx.Done():
+		go func() {
+			if <-made == nil {
+				e.srv.HardStop()
+			}
+		}()
 		return fmt.Errorf("etcd: opening %s took too long: %w", sc.DataDir, context.Cause(ctx))
 	}
 	select {
@@ -235,7 +240,7 @@ func (e *Embedded) start(ctx context.Context, sc config.ServerConfig) error {
 	case <-e.srv.StopNotify():
 		return errors.New("etcd: the server stopped while starting")
 	case <-ctx.Done():
-		e.srv.HardStop()
+		_ = e.stop(e.srv.HardStop, nil)
 		return fmt.Errorf("etcd: not ready in time: %w", context.Cause(ctx))
 	}
 }
@@ -260,31 +265,33 @@ func (e *Embedded) Failed() <-chan struct{} { return e.fail.done }
 // Err says why the server has given up; nil while it runs.
 func (e *Embedded) Err() error { return e.fail.get() }
 
-// Close stops the server and unlocks the data directory. A server that has failed is abandoned if it does not
-// stop in time.
+// Close stops the server and unlocks the data directory. A server that has failed is abandoned, because it may
+// never stop.
 func (e *Embedded) Close() error {
 	e.closeOnce.Do(func() {
 		close(e.closed)
-		stopped := make(chan struct{})
-		go func() {
-			e.srv.Stop()
-			close(stopped)
-		}()
-		limit := time.NewTimer(stopLimit)
-		defer limit.Stop()
-		failed := e.fail.done
-		if e.fail.get() != nil {
-			failed, _ = nil, limit.Reset(time.Second)
-		}
-		select {
-		case <-stopped:
-		case <-failed:
-		case <-limit.C:
-			e.closeErr = errors.New("etcd: the server did not stop in time")
-		}
-		e.closeErr = errors.Join(e.closeErr, e.lock.Close())
+		e.closeErr = errors.Join(e.stop(e.srv.Stop, e.fail.done), e.lock.Close())
 	})
 	return e.closeErr
+}
+
+// stop calls f and waits for it, but not for ever, and not after giveUp is closed.
+func (e *Embedded) stop(f func(), giveUp <-chan struct{}) error {
+	stopped := make(chan struct{})
+	go func() {
+		f()
+		close(stopped)
+	}()
+	limit := time.NewTimer(stopLimit)
+	defer limit.Stop()
+	select {
+	case <-stopped:
+		return nil
+	case <-giveUp:
+		return nil
+	case <-limit.C:
+		return errors.New("etcd: the server did not stop in time")
+	}
 }
 
 // call runs f and gives up when ctx ends or the server fails, after which etcd may never answer.

@@ -12,7 +12,8 @@ import (
 )
 
 // newZap returns a logger for etcd that writes to lg, and stops the calling goroutine, rather than the
-// process, when etcd wants to end it. etcd tells everything it does at its level Info, which is our Debug.
+// process, when etcd wants to end it. etcd tells everything it does at its level Info, and warns of things that do not concern us, so both
+// are our Debug.
 func newZap(lg *slog.Logger, f *failure) *zap.Logger {
 	hook := fatalHook{f}
 	return zap.New(slogCore{lg: lg.With("component", "etcd")}, zap.WithFatalHook(hook), zap.WithPanicHook(hook))
@@ -32,10 +33,8 @@ func slogLevel(l zapcore.Level) slog.Level {
 	switch {
 	case l <= zapcore.DebugLevel:
 		return slog.LevelDebug - 4
-	case l == zapcore.InfoLevel:
+	case l <= zapcore.WarnLevel:
 		return slog.LevelDebug
-	case l == zapcore.WarnLevel:
-		return slog.LevelInfo
 	default:
 		return slog.LevelError
 	}

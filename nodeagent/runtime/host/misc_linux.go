@@ -8,7 +8,7 @@ import (
 
 // Version implements CRI.
 func (r *Runtime) Version(context.Context, *runtimeapi.VersionRequest) (*runtimeapi.VersionResponse, error) {
-	return &runtimeapi.VersionResponse{Version: "0.1.0", RuntimeName: "monoplane-host", RuntimeVersion: "1", RuntimeApiVersion: "v1"}, nil
+	return &runtimeapi.VersionResponse{Version: "0.1.0", RuntimeName: "host", RuntimeVersion: "1", RuntimeApiVersion: "v1"}, nil
 }
 
 // Status implements CRI. The runtime is ready from New to Close; the network is the node's, and so always ready.

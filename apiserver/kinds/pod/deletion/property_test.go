@@ -21,7 +21,7 @@ func TestProperties(t *testing.T) {
 			Finalizers: rapid.Bool().Draw(t, "finalizers"),
 			SpecGrace:  rapid.Ptr(rapid.Int64Range(-2, 100), true).Draw(t, "specGrace"),
 		}
-		now, begun := start, time.Time{}
+		now := start
 		for range rapid.IntRange(1, 12).Draw(t, "requests") {
 			now = now.Add(time.Duration(rapid.Int64Range(0, 60_000).Draw(t, "ms")) * time.Millisecond)
 			p.Terminal = p.Terminal || rapid.Bool().Draw(t, "ends")
@@ -62,7 +62,7 @@ func TestProperties(t *testing.T) {
 				if !d.Begins || d.Outcome != deletion.Marked {
 					t.Fatalf("the first request must mark: %+v", d)
 				}
-				begun = now.Truncate(time.Second)
+				begun := now.Truncate(time.Second)
 				if !d.Mark.Deadline.Equal(begun.Add(time.Duration(d.Mark.Grace) * time.Second)) {
 					t.Fatalf("the deadline is not now + grace: %+v at %v", d, now)
 				}

@@ -1,0 +1,218 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.uber.org/goleak"
+	"go.uber.org/zap"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func start(t testing.TB, cfg Config) *Embedded {
+	t.Helper()
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	e, err := Start(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := e.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return e
+}
+
+func put(ctx context.Context, e Client, key string, value []byte) (int64, error) {
+	resp, err := e.Txn(ctx, &etcdserverpb.TxnRequest{Success: []*etcdserverpb.RequestOp{{
+		Request: &etcdserverpb.RequestOp_RequestPut{RequestPut: &etcdserverpb.PutRequest{Key: []byte(key), Value: value}},
+	}}})
+	return resp.GetHeader().GetRevision(), err
+}
+
+func TestStartAndClose(t *testing.T) {
+	dir := t.TempDir()
+	for i := range 3 {
+		e := start(t, Config{Dir: dir})
+		rev, err := put(t.Context(), e, fmt.Sprint("k", i), nil)
+		if err != nil || rev != int64(i+2) {
+			t.Fatalf("revision %d, %v", rev, err)
+		}
+		if err := e.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := put(t.Context(), e, "k", nil); !errors.Is(err, ErrClosed) {
+			t.Errorf("after Close: %v", err)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := Start(ctx, Config{Dir: t.TempDir(), Logger: slog.New(slog.DiscardHandler)}); !errors.Is(err, context.Canceled) {
+		t.Errorf("started although canceled: %v", err)
+	}
+}
+
+// The log stays small: segments of 4 MB, and no more of them than needed.
+func TestDiskUse(t *testing.T) {
+	dir := t.TempDir()
+	e := start(t, Config{Dir: dir, UnsafeNoFsync: true})
+	if err := e.Close(); err != nil {
+		t.Fatal(err)
+	}
+	var total int64
+	err := filepath.Walk(dir, func(_ string, info os.FileInfo, err error) error {
+		if err == nil && !info.IsDir() {
+			total += info.Size()
+		}
+		return err
+	})
+	if err != nil || total > 10<<20 {
+		t.Errorf("%d bytes, %v", total, err)
+	}
+}
+
+func TestErrors(t *testing.T) {
+	e := start(t, Config{Dir: t.TempDir(), UnsafeNoFsync: true})
+	var rev int64
+	for range 5 {
+		rev, _ = put(t.Context(), e, "k", nil)
+	}
+	if err := e.Compact(t.Context(), rev-1); err != nil {
+		t.Fatal(err)
+	}
+	read := func(rev int64) error {
+		_, err := e.Range(t.Context(), &etcdserverpb.RangeRequest{Key: []byte("k"), Revision: rev})
+		return err
+	}
+	if err := read(2); !errors.Is(err, ErrCompacted) {
+		t.Error(err)
+	}
+	if err := read(rev + 1); !errors.Is(err, ErrFutureRevision) {
+		t.Error(err)
+	}
+	if err := e.Compact(t.Context(), 2); !errors.Is(err, ErrCompacted) {
+		t.Error(err)
+	}
+	if _, err := put(t.Context(), e, "k", make([]byte, MaxRequestBytes)); !errors.Is(err, ErrTooLarge) {
+		t.Error(err)
+	}
+	w, err := e.Watch(t.Context(), "k", 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	if _, err := w.Recv(t.Context()); !errors.Is(err, ErrCompacted) {
+		t.Error(err)
+	}
+}
+
+func TestFatalErrors(t *testing.T) {
+	for name, end := range map[string]func(lg *zap.Logger){
+		"fatal": func(lg *zap.Logger) { lg.Fatal("it broke", zap.String("path", "x"), zap.Error(errors.New("no space"))) },
+		"panic": func(lg *zap.Logger) { lg.Panic("it broke", zap.Error(errors.New("no space"))) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFailure()
+			after := false
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				end(newZap(slog.New(slog.DiscardHandler), f))
+				after = true
+			}()
+			<-done
+			if err := f.get(); err == nil || err.Error() != "etcd: it broke: no space" || after {
+				t.Errorf("%v, went on %v", err, after)
+			}
+		})
+	}
+}
+
+func TestLog(t *testing.T) {
+	var out strings.Builder
+	lg := newZap(slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug})), newFailure())
+	lg.With(zap.Int("a", 1)).Info("hello", zap.String("b", "x y"))
+	lg.Debug("hidden")
+	if s := out.String(); !strings.Contains(s, `level=DEBUG msg=hello component=etcd`) || !strings.Contains(s, `b="x y"`) ||
+		!strings.Contains(s, "a=1") || strings.Contains(s, "hidden") {
+		t.Error(s)
+	}
+}
+
+// Whatever bytes are destroyed, the check of the database ends with an error or none, but does not panic.
+func TestCheckNeverPanics(t *testing.T) {
+	dir := t.TempDir()
+	e := start(t, Config{Dir: dir, UnsafeNoFsync: true})
+	for i := range 400 {
+		if _, err := put(t.Context(), e, fmt.Sprint("key", i), make([]byte, i%7*1000)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := e.Close(); err != nil {
+		t.Fatal(err)
+	}
+	sound, err := os.ReadFile(filepath.Join(dir, "member", "snap", "db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	random := rand.New(rand.NewPCG(seed, 0))
+	path := filepath.Join(t.TempDir(), "db")
+	found := 0
+	for range 300 {
+		b := append([]byte(nil), sound...)
+		for range 1 + random.IntN(4) {
+			at := random.IntN(len(b))
+			// Most of the structure is at the beginning of pages.
+			if random.IntN(2) == 0 {
+				at = at/4096*4096 + random.IntN(64)
+			}
+			for i := at; i < min(len(b), at+1+random.IntN(8)); i++ {
+				b[i] = byte(random.Uint32())
+			}
+		}
+		if random.IntN(10) == 0 {
+			b = b[:random.IntN(len(b))]
+		}
+		if err := os.WriteFile(path, b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := checkDB(path, time.Minute, nil); err != nil {
+			found++
+		}
+	}
+	t.Logf("found %d of 300 damaged files", found)
+	if found < 50 {
+		t.Error("hardly any damage was found")
+	}
+}
+
+// BenchmarkStart is the part of a cold start that is etcd's.
+func BenchmarkStart(b *testing.B) {
+	for b.Loop() {
+		b.StopTimer()
+		dir := b.TempDir()
+		b.StartTimer()
+		e, err := Start(b.Context(), Config{Dir: dir, Logger: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.StopTimer()
+		e.Close()
+		b.StartTimer()
+	}
+}

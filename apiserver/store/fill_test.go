@@ -1,0 +1,41 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"testing"
+	"time"
+)
+
+// fullDir tells the test binary to fill the file system that this directory is on.
+const fullDir = "MONOPLANE_STORE_TEST_FULL"
+
+// fillDisk writes until the store fails, and prints how many writes were acknowledged and why it ended.
+func fillDisk() bool {
+	dir := os.Getenv(fullDir)
+	if dir == "" {
+		return false
+	}
+	cfg := testConfig(dir)
+	cfg.UnsafeNoFsync = false
+	s, err := Open(context.Background(), cfg)
+	if err != nil {
+		fmt.Printf("open: %v\n", err)
+		return true
+	}
+	n := 0
+	for ; err == nil; n++ {
+		p := benchPod(fmt.Sprintf("pod-%d-%d", os.Getpid(), n))
+		_, err = s.Commit(context.Background(), Txn{Ops: []Op{{Key: keyOf(p), Object: p}}})
+	}
+	select {
+	case <-s.Failed():
+	case <-time.After(10 * time.Second):
+		fmt.Println("the store says it works")
+	}
+	_, werr := s.Commit(context.Background(), Txn{Ops: []Op{{Key: podKey("default", "z"), Object: pod("default", "z")}}})
+	fmt.Printf("acknowledged %d\nerror: %v\nready: %v\nthen: %v\n", n-1, err, s.Ready(), werr)
+	_ = s.Close()
+	return true
+}
