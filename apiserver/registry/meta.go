@@ -6,9 +6,9 @@ import (
 	"strconv"
 
 	"github.com/google/uuid"
-	"google.golang.org/protobuf/proto"
 
 	"monoplane.dev/apierrors"
+	"monoplane.dev/apiserver/validation"
 	"monoplane.dev/codec/value"
 	"monoplane.dev/object"
 
@@ -119,7 +119,7 @@ func mergeMeta(next, live object.Object, mayChange bool) {
 
 // generation raises next's generation when its spec differs from live's (OBJ-5).
 func (r *Registry) generation(next, live object.Object) {
-	if r.strategy.Spec != nil && !proto.Equal(r.strategy.Spec(next), r.strategy.Spec(live)) {
+	if r.strategy.Spec != nil && !validation.Equal(r.strategy.Spec(next), r.strategy.Spec(live)) {
 		meta(next).Generation++
 	}
 }

@@ -39,9 +39,16 @@ func benchPod(name string) *corev1.Pod {
 	return p
 }
 
+// fastConfig is for benchmarks that are not about the disk.
+func fastConfig(dir string) Config {
+	cfg := testConfig(dir)
+	cfg.DetectMutations = false
+	return cfg
+}
+
 func fsyncConfig(dir string) Config {
 	cfg := testConfig(dir)
-	cfg.UnsafeNoFsync = false
+	cfg.UnsafeNoFsync, cfg.DetectMutations = false, false
 	return cfg
 }
 
@@ -118,7 +125,7 @@ func BenchmarkCreate(b *testing.B) {
 
 func BenchmarkFanOut(b *testing.B) {
 	const watchers = 200
-	s := open(b, testConfig(b.TempDir()))
+	s := open(b, fastConfig(b.TempDir()))
 	var seen atomic.Int64
 	ctx, cancel := context.WithCancel(b.Context())
 	var wg sync.WaitGroup
@@ -168,7 +175,7 @@ func fill(b testing.TB, s *Store, n int) {
 }
 
 func BenchmarkList(b *testing.B) {
-	s := open(b, testConfig(b.TempDir()))
+	s := open(b, fastConfig(b.TempDir()))
 	fill(b, s, 6400)
 	for b.Loop() {
 		items, err := s.List(b.Context(), corev1.PodKind, ListOptions{})
@@ -179,7 +186,7 @@ func BenchmarkList(b *testing.B) {
 }
 
 func BenchmarkGet(b *testing.B) {
-	s := open(b, testConfig(b.TempDir()))
+	s := open(b, fastConfig(b.TempDir()))
 	fill(b, s, 6400)
 	key := podKey("default", "pod-003000")
 	b.ReportAllocs()
@@ -192,7 +199,7 @@ func BenchmarkGet(b *testing.B) {
 
 func BenchmarkOpen(b *testing.B) {
 	dir := b.TempDir()
-	s, err := Open(b.Context(), testConfig(dir))
+	s, err := Open(b.Context(), fastConfig(dir))
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -214,7 +221,7 @@ func BenchmarkOpen(b *testing.B) {
 	n := 0
 	for b.Loop() {
 		start := cpuTime()
-		s, err := Open(b.Context(), testConfig(dir))
+		s, err := Open(b.Context(), fastConfig(dir))
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -58,4 +58,7 @@ type Config struct {
 	WatchBuffer int
 	// BookmarkInterval is the time between bookmarks; default 1 min.
 	BookmarkInterval time.Duration
+	// DetectMutations makes Close return an error when somebody has changed an object after it was stored. It costs
+	// time and is for tests.
+	DetectMutations bool
 }

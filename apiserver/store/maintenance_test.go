@@ -184,3 +184,20 @@ func TestSlowWatcher(t *testing.T) {
 		t.Error(s.byKind[corev1.PodKind].cache.Stats())
 	}
 }
+
+func TestDetectMutations(t *testing.T) {
+	s, err := Open(t.Context(), testConfig(t.TempDir()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	create(t, s, pod("default", "good"))
+	create(t, s, pod("default", "bad"))
+	o, err := s.Get(t.Context(), podKey("default", "bad"), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.GetMetadata().Generation = 7
+	if err := s.Close(); err == nil || !strings.Contains(err.Error(), "pods default/bad") {
+		t.Errorf("closed with %v", err)
+	}
+}

@@ -114,7 +114,7 @@ func (s *Store) addKinds() error {
 		k.cache = cache.New(cache.Config{
 			Kind: res.Kind, Field: res.Field, Indexes: res.Indexes,
 			HistoryEvents: s.cfg.HistoryEvents, HistoryBytes: s.cfg.HistoryBytes, WatchBuffer: s.cfg.WatchBuffer,
-			BookmarkInterval: s.cfg.BookmarkInterval, Progress: s.progress,
+			BookmarkInterval: s.cfg.BookmarkInterval, Progress: s.progress, DetectMutations: s.cfg.DetectMutations,
 		})
 		s.kinds[k.prefix], s.byKind[res.Kind] = k, k
 	}
@@ -153,7 +153,7 @@ func (s *Store) connect(ctx context.Context) (err error) {
 	return nil
 }
 
-// Close stops the store. Calls in progress fail.
+// Close stops the store. Calls in progress fail. Further calls of Close do nothing.
 func (s *Store) Close() error {
 	s.closeOnce.Do(func() {
 		s.cancel()
@@ -161,10 +161,11 @@ func (s *Store) Close() error {
 		err := apierrors.New(apierrors.ServiceUnavailable, "the store is closed")
 		s.progress.Stop(err)
 		for _, k := range s.kinds {
+			s.closeErr = errors.Join(s.closeErr, k.cache.Mutated())
 			k.cache.Close(err)
 		}
 		s.metrics.close()
-		s.closeErr = s.client.Close()
+		s.closeErr = errors.Join(s.closeErr, s.client.Close())
 	})
 	return s.closeErr
 }

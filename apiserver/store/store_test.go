@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"testing"
 	"time"
@@ -51,7 +50,7 @@ func resources() []Resource {
 func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
 func testConfig(dir string) Config {
-	return Config{Dir: dir, Resources: resources(), Logger: quiet(), UnsafeNoFsync: true}
+	return Config{Dir: dir, Resources: resources(), Logger: quiet(), UnsafeNoFsync: true, DetectMutations: true}
 }
 
 func open(t testing.TB, cfg Config) *Store {
@@ -152,5 +151,3 @@ func describe(events []object.Event) []string {
 	}
 	return out
 }
-
-var _ = io.Discard

@@ -72,7 +72,7 @@ func TestBadRequests(t *testing.T) {
 		{name: "stale resourceVersion", method: "PATCH", path: "/taken", contentType: mergePatch,
 			body: `{"metadata":{"resourceVersion":"1","labels":{"a":"b"}}}`, code: 409, reason: "Conflict", message: `the object has been modified`},
 		{name: "another uid", method: "DELETE", path: "/taken", contentType: jsonType, body: `{"preconditions":{"uid":"7a3f1c80-0000-4000-8000-000000000000"}}`,
-			code: 409, reason: "Conflict", message: `uid`},
+			code: 409, reason: "Conflict", message: `UID in precondition`},
 		{name: "another resourceVersion", method: "DELETE", path: "/taken", contentType: jsonType, body: `{"preconditions":{"resourceVersion":"1"}}`,
 			code: 409, reason: "Conflict"},
 		{name: "delete options of another type", method: "DELETE", path: "/taken", contentType: jsonType, body: `{"gracePeriodSeconds":"soon"}`, code: 400, reason: "BadRequest"},
@@ -157,7 +157,7 @@ func TestBadManifests(t *testing.T) {
 			`^Error from server \(BadRequest\): error when creating "STDIN": .*strict decoding error: unknown field "spec\.restartPolcy"$`}},
 		{line: "apply -f -", code: 1, stdin: pod("  containers: many\n"), want: []string{`^Error from server \(BadRequest\).*spec\.containers`}},
 		{line: "create -f -", code: 1, stdin: pod("  restartPolicy: Sometimes\n  containers: [{name: Main, image: ''}]\n"), want: []string{
-			`^The Pod "p" is invalid: *$`, `^\* spec\.restartPolicy: Unsupported value: "Sometimes": supported values: "Always", "Never", "OnFailure"$`,
+			`^The Pod "p" is invalid: *$`, `^\* spec\.restartPolicy: Unsupported value: "Sometimes": supported values: "Always", "OnFailure", "Never"$`,
 			`^\* spec\.containers\[0\]\.name: Invalid value: "Main"`, `^\* spec\.containers\[0\]\.image: Required value$`,
 		}},
 		{line: "create -f - -n missing", code: 1, stdin: pod(good), want: []string{`namespaces "missing" not found`}},

@@ -144,7 +144,8 @@ func TestFinalizerHoldsTheObject(t *testing.T) {
 	k.ok(t, "delete pod held --wait=false")
 	gone(t, b.pid(t, "pid"))
 	p.untilPhase(t, "held", corev1.PodFailed)
-	k.tour(t, []step{{line: "get pods", want: []string{`^held +0/1 +Terminating`}}})
+	// As in Kubernetes, the column shows how a terminal pod ended even while its object is held.
+	k.tour(t, []step{{line: "get pods", want: []string{`^held +0/1 +Error`}}})
 	_, err := p.Patch(t.Context(), "held", types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
 	if err != nil {
 		t.Fatal(err)

@@ -19,6 +19,7 @@ func (c *Cache) Replace(items []*Item, revision int64, why error) {
 	c.items = btree.Map[string, *Item]{}
 	c.indexes = make([]btree.Map[string, *Item], len(c.cfg.Indexes))
 	for _, item := range items {
+		c.note(item)
 		c.items.Load(item.Key, item)
 		c.index(nil, item)
 	}
@@ -70,6 +71,7 @@ func (c *Cache) Apply(changes []Change) {
 
 func (c *Cache) apply(ch *Change, touched []*topic) []*topic {
 	s := state{revision: ch.Revision, cur: ch.Item}
+	c.note(ch.Item)
 	if ch.Item != nil {
 		s.prev, _ = c.items.Set(ch.Key, ch.Item)
 	} else {

@@ -31,6 +31,8 @@ type Item struct {
 	Revision int64
 	// Size is the length of what is stored.
 	Size int
+
+	digest uint64 // with DetectMutations
 }
 
 // Change is one step in the history of a kind.
@@ -58,6 +60,8 @@ type Config struct {
 	BookmarkInterval time.Duration
 	// Progress is shared by all kinds of a store.
 	Progress *Progress
+	// DetectMutations makes Mutated find objects that somebody has changed. It costs time and is for tests.
+	DetectMutations bool
 }
 
 // Cache holds one kind. All methods are safe for concurrent use, but changes are applied by one goroutine.

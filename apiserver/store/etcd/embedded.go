@@ -86,6 +86,9 @@ var setSegmentSize = sync.OnceFunc(func() { wal.SegmentSizeBytes = walSegmentByt
 // Start locks and verifies the data directory and runs a server on it. It returns when the server is ready or
 // ctx ends. The error is one line that says what is wrong with the directory.
 func Start(ctx context.Context, cfg Config) (*Embedded, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
 	lock, err := lockDir(cfg.Dir)
 	if err != nil {
 		return nil, err
@@ -224,11 +227,12 @@ func (e *Embedded) start(ctx context.Context, sc config.ServerConfig) error {
 	case <-e.fail.done:
 		return e.fail.err
 	case <-ctx.Done():
-		go func() {
+		// The constructor cannot be interrupted.
+		_ = e.stop(func() {
 			if <-made == nil {
 				e.srv.HardStop()
 			}
-		}()
+		}, e.fail.done)
 		return fmt.Errorf("etcd: opening %s took too long: %w", sc.DataDir, context.Cause(ctx))
 	}
 	select {

@@ -1,0 +1,128 @@
+//go:build rootonly
+
+package e2e_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// smallDisk mounts a file system of so many MiB and returns its path.
+func smallDisk(t *testing.T, mib int) string {
+	t.Helper()
+	dir := filepath.Dir(shortDir(t))
+	disk := filepath.Join(dir, "disk")
+	if err := os.Mkdir(disk, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Mount("tmpfs", disk, "tmpfs", 0, fmt.Sprintf("size=%dm,mode=0700", mib)); err != nil {
+		t.Fatalf("mount a tmpfs (this test needs root): %v", err)
+	}
+	t.Cleanup(func() {
+		if err := syscall.Unmount(disk, 0); err != nil {
+			t.Error(errors.Join(fmt.Errorf("unmount %s: %w", disk, err), syscall.Unmount(disk, syscall.MNT_DETACH)))
+		}
+	})
+	return disk
+}
+
+// A disk that is too small for a new cluster is said at once.
+func TestRootDiskTooSmall(t *testing.T) {
+	disk := smallDisk(t, 3)
+	refused(t, monoplane(t, nil, upArgs(filepath.Join(disk, "data"), "--runtime", "fake")...), "no space left on device")
+}
+
+// A disk that fills up while the cluster runs: writes are refused or the server ends with one clear line, and after
+// room is made every acknowledged write is there.
+// spec: DEL-13
+func TestRootDiskFull(t *testing.T) {
+	disk := smallDisk(t, 64)
+	dir := filepath.Join(disk, "data")
+	c := startIn(t, dir, "--runtime", "fake")
+	maps := c.client(t).CoreV1().ConfigMaps("default")
+	// What is left is taken by something else.
+	ballast := filepath.Join(disk, "ballast")
+	fill(t, ballast)
+
+	var acknowledged []string
+	var refusal error
+	for i := 0; refusal == nil && i < 400; i++ {
+		name := fmt.Sprintf("m%d", i)
+		_, refusal = maps.Create(t.Context(), configMap(name, "x"), metav1.CreateOptions{})
+		if refusal == nil {
+			refusal = grow(t, c, name)
+			acknowledged = append(acknowledged, name)
+		}
+	}
+	if refusal == nil {
+		t.Fatal("the disk is full, and every write succeeded")
+	}
+	t.Logf("after %d writes: %v", len(acknowledged), refusal)
+	stopOrDie(t, c)
+	if strings.Contains(c.stderr.String(), "goroutine ") {
+		t.Errorf("a stack trace:\n%s", c.stderr.tail(60))
+	}
+
+	if err := os.Remove(ballast); err != nil {
+		t.Fatal(err)
+	}
+	again := startIn(t, dir, "--runtime", "fake").client(t).CoreV1().ConfigMaps("default")
+	for _, name := range acknowledged {
+		if _, err := again.Get(t.Context(), name, metav1.GetOptions{}); err != nil {
+			t.Errorf("an acknowledged write is lost: %s: %v", name, err)
+		}
+	}
+	if _, err := again.Create(t.Context(), configMap("after", "x"), metav1.CreateOptions{}); err != nil {
+		t.Errorf("a write after room was made: %v", err)
+	}
+}
+
+// fill writes a file until the disk is full.
+func fill(t *testing.T, path string) {
+	t.Helper()
+	f, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	block := make([]byte, 64<<10)
+	for err == nil {
+		_, err = f.Write(block)
+	}
+	if !errors.Is(err, syscall.ENOSPC) {
+		t.Fatal(err)
+	}
+}
+
+// grow makes an object large, so that the disk is soon needed.
+func grow(t *testing.T, c *cluster, name string) error {
+	t.Helper()
+	large := configMap(name, "x")
+	large.Data["large"] = strings.Repeat("x", 500_000)
+	_, err := c.client(t).CoreV1().ConfigMaps("default").Update(t.Context(), large, metav1.UpdateOptions{})
+	if apierrors.IsConflict(err) || apierrors.IsInvalid(err) {
+		t.Fatal(err)
+	}
+	return err
+}
+
+// stopOrDie ends a server that may have ended by itself.
+func stopOrDie(t *testing.T, c *cluster) {
+	t.Helper()
+	select {
+	case <-c.exited:
+		if c.code == 0 {
+			t.Error("the server gave up with exit code 0")
+		}
+	default:
+		c.kill(t)
+	}
+}

@@ -1,0 +1,261 @@
+package e2e_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// counts is a script that prints a number every 50 ms.
+const counts = `echo $$ >BOX/pid; n=0; while :; do n=$((n+1)); echo line $n; sleep 0.05; done`
+
+// The server is killed with SIGKILL and started again on the same directory: what ran goes on, what ended
+// meanwhile is known with its exit code, and a termination that was under way starts over with its full grace.
+// spec: DEL-10, DEL-13, NODE-2, LIFE-2, OBJ-7
+func TestKillAndAdopt(t *testing.T) {
+	t.Parallel()
+	first := newCluster(t)
+	p := first.pods(t, "default")
+	runs, ends, stops := newBox(t), newBox(t), newBox(t)
+	before := p.run(t, withRestart(podOf("runs", runs.sh(counts)), corev1.RestartPolicyAlways))
+	p.run(t, podOf("ends", ends.sh(`echo $$ >BOX/pid; while [ ! -e BOX/go ]; do sleep 0.05; done; echo last words; exit 42`)))
+	stopping := p.run(t, withGrace(podOf("stops", stops.sh(stubborn)), 4))
+	vanishes := newBox(t)
+	p.run(t, withGrace(podOf("vanishes", vanishes.sh(stubborn)), 600))
+	runsPid, endsPid, stopsPid, vanishesPid := runs.pid(t, "pid"), ends.pid(t, "pid"), stops.pid(t, "pid"), vanishes.pid(t, "pid")
+	eventually(t, "first lines", func() (bool, string) { return strings.Contains(p.logs(t, "runs"), "line 5\n"), "" })
+	p.delete(t, "stops", -1)
+	p.until(t, "stops", "terminating", func(p *corev1.Pod) bool { return p.DeletionTimestamp != nil })
+	// Forced just before the crash: nobody is left who knows the pod.
+	p.delete(t, "vanishes", 0)
+
+	first.kill(t)
+	for name, pid := range map[string]int{"runs": runsPid, "ends": endsPid, "stops": stopsPid} {
+		if !alive(pid) {
+			t.Fatalf("pod %s died with the server", name)
+		}
+	}
+	ends.put(t, "go")
+	gone(t, endsPid)
+
+	began := time.Now()
+	second := startIn(t, first.dir)
+	p = second.pods(t, "default")
+	// spec: OBJ-7
+	_, err := second.client(t).CoreV1().ConfigMaps("default").Watch(t.Context(), metav1.ListOptions{ResourceVersion: "1"})
+	if err != nil && !apierrors.IsResourceExpired(err) && !apierrors.IsGone(err) {
+		t.Errorf("a watch from the beginning: %v, want what happened since or Expired", err)
+	}
+	ended := p.untilPhase(t, "ends", corev1.PodFailed).Status.ContainerStatuses[0].State.Terminated
+	if ended == nil || ended.ExitCode != 42 || ended.Reason != "Error" {
+		t.Errorf("the end while the server was dead: %+v, want exit code 42", ended)
+	}
+	if got := p.logs(t, "ends"); got != "last words\n" {
+		t.Errorf("logs of the pod that ended: %q", got)
+	}
+
+	p.untilGone(t, stopping)
+	if took := time.Since(began); took < 4*time.Second {
+		t.Errorf("the termination ended %v after the restart, want its whole grace of 4 s", took)
+	}
+	if alive(stopsPid) {
+		t.Error("the terminated pod's process still runs")
+	}
+	gone(t, vanishesPid)
+
+	after, err := p.Get(t.Context(), "runs", metav1.GetOptions{})
+	if err != nil || after.UID != before.UID || after.Status.Phase != corev1.PodRunning {
+		t.Fatalf("adopted pod: %+v, %v", after, err)
+	}
+	was, is := before.Status.ContainerStatuses[0], after.Status.ContainerStatuses[0]
+	if is.ContainerID != was.ContainerID || is.RestartCount != 0 || !is.State.Running.StartedAt.Equal(&was.State.Running.StartedAt) {
+		t.Errorf("container before %+v, after %+v", was, is)
+	}
+	if !alive(runsPid) || runs.pid(t, "pid") != runsPid {
+		t.Error("it is another process")
+	}
+	wantNoGap(t, p.logs(t, "runs"))
+}
+
+// wantNoGap checks that a log of counts holds every line once, in order.
+func wantNoGap(t *testing.T, log string) {
+	t.Helper()
+	lines := strings.Split(strings.TrimSpace(log), "\n")
+	for i, line := range lines {
+		if line != "line "+strconv.Itoa(i+1) {
+			t.Fatalf("line %d of the log is %q", i+1, line)
+		}
+	}
+	if len(lines) < 20 {
+		t.Errorf("the log has only %d lines", len(lines))
+	}
+}
+
+// Ctrl-C stops the pods, each with its grace, says which, and then the server. The objects stay, and the next
+// start runs them again.
+func TestInterrupt(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	b := newBox(t)
+	p := c.pods(t, "default")
+	p.run(t, withRestart(withGrace(podOf("polite", b.sh(
+		`trap 'sleep 1; echo bye >>BOX/bye; exit 0' TERM; echo $$ >BOX/pid; while :; do sleep 0.05; done`)), 30), corev1.RestartPolicyAlways))
+	pid := b.pid(t, "pid")
+	c.signal(t, os.Interrupt)
+	if code := c.waitExit(t); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+	if !strings.Contains(c.stdout.String(), "Stopping pods default/polite") {
+		t.Errorf("the output does not say what it waits for:\n%s", c.stdout)
+	}
+	if alive(pid) || b.read("bye") != "bye\n" {
+		t.Errorf("process alive: %v, its last words: %q", alive(pid), b.read("bye"))
+	}
+	if left := holders(c.dir); len(left) > 0 {
+		t.Errorf("processes %v are left", left)
+	}
+
+	next := startIn(t, c.dir)
+	eventually(t, "a new process", func() (bool, string) {
+		text := strings.TrimSpace(b.read("pid"))
+		now, err := strconv.Atoi(text)
+		return err == nil && now != pid && alive(now), text
+	})
+	next.pods(t, "default").untilPhase(t, "polite", corev1.PodRunning)
+}
+
+// A second Ctrl-C ends the server at once and leaves the pods.
+func TestInterruptTwice(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	b := newBox(t)
+	c.pods(t, "default").run(t, withGrace(podOf("stubborn", b.sh(stubborn)), 600))
+	pid := b.pid(t, "pid")
+	c.signal(t, os.Interrupt)
+	c.stdout.waitFor(t, `Stopping pods default/stubborn \(Ctrl-C again leaves them running\)`)
+	c.signal(t, os.Interrupt)
+	if code := c.waitExit(t); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+	if !strings.Contains(c.stdout.String(), "Leaving the pods running") {
+		t.Errorf("stdout: %s", c.stdout)
+	}
+	if !alive(pid) {
+		t.Error("the pod's process is gone")
+	}
+	startIn(t, c.dir) // Its end removes the pod.
+}
+
+// SIGTERM and `down --leave-pods` leave the pods, `down` stops them.
+func TestTerminateAndDown(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	b := newBox(t)
+	c.pods(t, "default").run(t, podOf("stays", b.sh(counts)))
+	pid := b.pid(t, "pid")
+	c.signal(t, syscall.SIGTERM)
+	if code := c.waitExit(t); code != 0 || !alive(pid) {
+		t.Errorf("after SIGTERM: exit code %d, pod alive: %v", code, alive(pid))
+	}
+
+	c = startIn(t, c.dir)
+	if r := monoplane(t, nil, "down", "--leave-pods", "--data-dir", c.dir); r.code != 0 || r.stderr != "" {
+		t.Errorf("down --leave-pods: %+v", r)
+	}
+	if code := c.waitExit(t); code != 0 || !alive(pid) {
+		t.Errorf("after down --leave-pods: exit code %d, pod alive: %v", code, alive(pid))
+	}
+
+	c = startIn(t, c.dir)
+	r := monoplane(t, nil, "down", "--data-dir", c.dir)
+	if r.code != 0 || r.stderr != "" || !regexp.MustCompile(`(?s)Stopping pods default/stays.*Monoplane has stopped\.`).MatchString(r.stdout) {
+		t.Errorf("down: %+v", r)
+	}
+	if code := c.waitExit(t); code != 0 || alive(pid) {
+		t.Errorf("after down: exit code %d, pod alive: %v", code, alive(pid))
+	}
+	refused(t, monoplane(t, nil, "down", "--data-dir", c.dir), c.dir)
+}
+
+func TestSnapshot(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, "--runtime", "fake")
+	maps := c.client(t).CoreV1().ConfigMaps("default")
+	kept, err := maps.Create(t.Context(), configMap("kept", "v"), metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "backup.db")
+	if r := monoplane(t, nil, "snapshot", "save", file, "--data-dir", c.dir); r.code != 0 || !strings.HasPrefix(r.stdout, "Saved ") {
+		t.Fatalf("save: %+v", r)
+	}
+	if _, err := maps.Create(t.Context(), configMap("later", "v"), metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+
+	dir := shortDir(t)
+	if r := monoplane(t, nil, "snapshot", "restore", file, "--data-dir", dir); r.code != 0 || !strings.HasPrefix(r.stdout, "Restored ") {
+		t.Fatalf("restore: %+v", r)
+	}
+	refused(t, monoplane(t, nil, "snapshot", "restore", file, "--data-dir", dir), dir)
+	restored := startIn(t, dir, "--runtime", "fake").client(t).CoreV1().ConfigMaps("default")
+	got, err := restored.Get(t.Context(), "kept", metav1.GetOptions{})
+	if err != nil || got.UID != kept.UID || got.Data["k"] != "v" {
+		t.Errorf("restored: %+v, %v", got, err)
+	}
+	if _, err := restored.Get(t.Context(), "later", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		t.Errorf("what came after the snapshot: %v", err)
+	}
+
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data[len(data)/2] ^= 0xFF
+	damaged := filepath.Join(t.TempDir(), "damaged.db")
+	if err := os.WriteFile(damaged, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	other := shortDir(t)
+	refused(t, monoplane(t, nil, "snapshot", "restore", damaged, "--data-dir", other), "snapshot")
+	if left, err := filepath.Glob(filepath.Join(other, "etcd", "*")); err != nil || len(left) > 0 {
+		t.Errorf("a refused restore left %v, %v", left, err)
+	}
+}
+
+// spec: SCHED-4
+func TestFakeNodes(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, "--runtime", "fake", "--nodes", "5", "--node-name", "n")
+	k, p := c.kubectl(t, "default"), c.pods(t, "default")
+	k.tour(t, []step{{line: "get nodes", want: []string{`^n-0 +Ready`, `^n-4 +Ready`}}})
+	var created []*corev1.Pod
+	for i := range 10 {
+		pod := sleeper(fmt.Sprintf("p%d", i))
+		pod.Spec.Containers[0].Image = "nginx" // Nothing is pulled.
+		created = append(created, p.create(t, pod))
+	}
+	used := map[string]int{}
+	for _, pod := range created {
+		used[p.untilPhase(t, pod.Name, corev1.PodRunning).Spec.NodeName]++
+	}
+	if len(used) != 5 {
+		t.Errorf("pods by node: %v, want all five nodes", used)
+	}
+	for _, pod := range created {
+		p.delete(t, pod.Name, -1)
+	}
+	for _, pod := range created {
+		p.untilGone(t, pod)
+	}
+}
