@@ -24,6 +24,8 @@ import (
 	"log/slog"
 	"os"
 	"time"
+
+	"k8s.io/apimachinery/pkg/util/validation"
 )
 
 // Config says what to start. The zero value of every field but DataDir is a good default.
@@ -78,6 +80,8 @@ func (cfg Config) complete() (Config, error) {
 			errs = append(errs, err)
 		}
 		cfg.NodeName = name
+	} else if problems := validation.IsDNS1123Subdomain(cfg.NodeName); len(problems) > 0 {
+		errs = append(errs, fmt.Errorf("%q cannot name a node: %s", cfg.NodeName, problems[0]))
 	}
 	if cfg.TerminatedPodGCThreshold == 0 {
 		cfg.TerminatedPodGCThreshold = 12500

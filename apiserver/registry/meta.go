@@ -106,9 +106,8 @@ func mergeMeta(next, live object.Object, mayChange bool) {
 	if m.Uid == "" {
 		m.Uid = l.Uid
 	}
-	if m.CreationTimestamp == nil {
-		m.CreationTimestamp = l.CreationTimestamp
-	}
+	// As in Kubernetes, never a reason to refuse: its protobuf clients send a time that is not set as an empty message.
+	m.CreationTimestamp = l.CreationTimestamp
 	if m.DeletionTimestamp == nil {
 		m.DeletionTimestamp = l.DeletionTimestamp
 	}

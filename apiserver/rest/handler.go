@@ -111,7 +111,18 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if h.servePublic(w, r) {
 		return
 	}
+	growStack(len(r.URL.Path))
 	h.api.ServeHTTP(w, r)
+}
+
+// growStack makes the goroutine's stack large enough for the whole call, here, where it is still shallow and
+// cheap to move. HTTP/2 starts a goroutine for every request, with a small stack that would otherwise be moved
+// several times on the way down (8 % of the time of a GET).
+//
+//go:noinline
+func growStack(n int) byte {
+	var room [8 << 10]byte
+	return room[n%len(room)]
 }
 
 // recovered turns a panic into a 500 and a log line, so that one request cannot stop the others.

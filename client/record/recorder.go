@@ -11,6 +11,7 @@ package record
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -198,11 +199,26 @@ func (r *Recorder) create(ctx context.Context, s *series, e entry) {
 	if err != nil {
 		r.drop()
 		r.series.forget(s)
-		r.cfg.Logger.Warn("cannot write an event", "reason", e.reason, "object", e.regarding.GetName(), "error", err)
+		level := slog.LevelWarn
+		if goesWithNamespace(err) {
+			level = slog.LevelDebug
+		}
+		r.cfg.Logger.Log(ctx, level, "cannot write an event", "reason", e.reason, "object", e.regarding.GetName(), "error", err)
 		return
 	}
 	s.namespace, s.name = namespace, o.GetMetadata().GetName()
 	s.count, s.writtenCount, s.seen, s.written = 1, 1, e.at, e.at
+}
+
+// goesWithNamespace says that an event could not be written because its namespace is being deleted, or gone: a matter of
+// course for what happens to the namespace's last objects.
+func goesWithNamespace(err error) bool {
+	if apierrors.Is(err, apierrors.NotFound) {
+		return true
+	}
+	return slices.ContainsFunc(apierrors.From(err).Status().GetDetails().GetCauses(), func(c *metav1.StatusCause) bool {
+		return c.GetReason() == "NamespaceTerminating"
+	})
 }
 
 func (r *Recorder) update(ctx context.Context, s *series) {

@@ -29,13 +29,20 @@ YAML file given with --config (data-dir: /path). A flag wins over a variable, a 
 		SilenceUsage:      true,
 		SilenceErrors:     true,
 		Args:              cobra.NoArgs,
+		RunE:              help,
 		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
+
+		DisableFlagsInUseLine: true,
 	}
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	root.AddCommand(newUpCommand(), newDownCommand(), newKubeconfigCommand(), newSnapshotCommand(), newVersionCommand())
 	return root
 }
+
+// help is what a command does that only groups others. With it, cobra refuses an unknown subcommand instead of printing
+// the help and succeeding.
+func help(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 
 func newVersionCommand() *cobra.Command {
 	return &cobra.Command{

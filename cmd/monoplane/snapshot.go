@@ -13,6 +13,10 @@ func newSnapshotCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "snapshot",
 		Short: "Save all data to a file, or restore it",
+		Args:  cobra.NoArgs,
+		RunE:  help,
+
+		DisableFlagsInUseLine: true,
 	}
 	cmd.AddCommand(newSnapshotSaveCommand(), newSnapshotRestoreCommand())
 	return cmd

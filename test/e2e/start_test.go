@@ -87,6 +87,7 @@ func TestBadSettings(t *testing.T) {
 		want []string
 	}{
 		{name: "unknown command", args: []string{"start"}, want: []string{`unknown command "start"`}},
+		{name: "unknown subcommand", args: []string{"snapshot", "make"}, want: []string{`unknown command "make"`}},
 		{name: "unknown flag", args: []string{"up", "--listn", "x"}, want: []string{"unknown flag: --listn"}},
 		{name: "an argument too many", args: []string{"up", "now"}, want: []string{`"now"`}},
 		{name: "bad number", args: upArgs(dir, "--nodes", "many"), want: []string{`"many"`, "--nodes"}},
