@@ -73,7 +73,7 @@ func (c *Cluster) run(running context.Context, name string, f func(context.Conte
 	c.group.Go(func() error {
 		err := f(running)
 		if running.Err() != nil {
-			return nil
+			return running.Err() // a wanted end, which Stop does not report
 		}
 		if err == nil {
 			err = errors.New("ended by itself")

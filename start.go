@@ -55,13 +55,12 @@ func (c *Cluster) start(ctx context.Context) error {
 		return err
 	}
 	c.onStop(func(context.Context) error { return lock.Release() })
-	key, err := machineKey(filepath.Join(c.cfg.DataDir, "machine-key"))
-	if err != nil {
-		return err
-	}
-	p := &parts{metrics: prometheus.NewRegistry(), key: key}
+	p := &parts{metrics: prometheus.NewRegistry()}
 	p.metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	if err := c.openStore(ctx, p); err != nil {
+		return err
+	}
+	if p.key, err = c.machineKey(ctx); err != nil {
 		return err
 	}
 	if err := c.makeAPI(ctx, p); err != nil {

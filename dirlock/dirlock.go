@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// name is the file whose lock says that the directory is in use. It holds the owner's process id.
-const name = "lock"
+// Name is the file whose lock says that the directory is in use. It holds the owner's process id.
+const Name = "lock"
 
 // Lock is a held lock.
 type Lock struct{ file *os.File }
@@ -26,7 +26,7 @@ func Acquire(dir string) (*Lock, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("data directory: %w", err)
 	}
-	f, err := os.OpenFile(filepath.Join(dir, name), os.O_RDWR|os.O_CREATE, 0o600)
+	f, err := os.OpenFile(filepath.Join(dir, Name), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("data directory: %w", err)
 	}

@@ -125,7 +125,7 @@ func (a *Agent) follow(ctx context.Context, pods *cache.Cache[*corev1.Pod]) erro
 func (a *Agent) meetRuntime(ctx context.Context) error {
 	var v *runtimeapi.VersionResponse
 	err := retry(ctx, func(ctx context.Context) (err error) {
-		if v, err = a.cfg.Runtime.Version(ctx, &runtimeapi.VersionRequest{}); err != nil {
+		if v, err = a.cfg.Runtime.Version(ctx, &runtimeapi.VersionRequest{}); err != nil && ctx.Err() == nil {
 			a.cfg.Logger.Warn("the container runtime does not answer", "error", err)
 		}
 		return err

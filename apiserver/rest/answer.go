@@ -43,7 +43,9 @@ func (ex *exchange) answer(m proto.Message) error {
 		}
 	}
 	*buffer = b
-	ex.w.Header()["Content-Length"] = []string{strconv.Itoa(len(b))}
+	if len(b) > unguarded { // net/http counts what it buffers
+		ex.w.Header()["Content-Length"] = []string{strconv.Itoa(len(b))}
+	}
 	ex.begin(ex.successCode(), ex.out.ContentType())
 	_ = ex.guardedWrite(b)
 	return nil

@@ -198,3 +198,28 @@ func BenchmarkWatch(b *testing.B) {
 		})
 	}
 }
+
+// discard is a ResponseWriter that keeps nothing.
+type discard struct{ h http.Header }
+
+func (d *discard) Header() http.Header         { return d.h }
+func (d *discard) Write(b []byte) (int, error) { return len(b), nil }
+func (d *discard) WriteHeader(int)             {}
+
+// BenchmarkHandler is a GET without the network, on a fresh goroutine as HTTP/2 has it.
+func BenchmarkHandler(b *testing.B) {
+	s := &scripted{list: benchPods(1)}
+	f := s.front(b)
+	r, _ := http.NewRequest("GET", f.http.URL+pods+"/pod-00000", nil)
+	r.Header.Set("Accept", "application/json")
+	done := make(chan struct{})
+	b.ReportAllocs()
+	defer cpu(b, 0)()
+	for b.Loop() {
+		go func() {
+			f.h.ServeHTTP(&discard{make(http.Header)}, r)
+			done <- struct{}{}
+		}()
+		<-done
+	}
+}

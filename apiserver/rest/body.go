@@ -32,7 +32,7 @@ func (ex *exchange) checkBody() error {
 		return tooLarge()
 	}
 	contentType := r.Header.Get("Content-Type")
-	ok := false
+	var ok bool
 	if ex.route.method == http.MethodPatch {
 		ex.patchType, ok = negotiate.Patch(contentType)
 	} else {

@@ -34,8 +34,6 @@ type exchange struct {
 	answered bool
 	// stream is the state of a streamed answer.
 	stream stream
-	// swallowed takes the headers that the gateway sets.
-	swallowed http.Header
 }
 
 type exchangeKey struct{}
@@ -45,13 +43,8 @@ func exchangeFrom(ctx context.Context) *exchange {
 	return ex
 }
 
-// Header gives the gateway a place for headers that nobody reads.
-func (ex *exchange) Header() http.Header {
-	if ex.swallowed == nil {
-		ex.swallowed = make(http.Header)
-	}
-	return ex.swallowed
-}
+// Header lets the gateway set a Content-Type, which begin replaces; it sets nothing else.
+func (ex *exchange) Header() http.Header { return ex.w.Header() }
 
 // WriteHeader does nothing: the exchange has answered, or will.
 func (ex *exchange) WriteHeader(int) {}
@@ -69,7 +62,10 @@ func (ex *exchange) begin(code int, contentType string) {
 	}
 	ex.answered = true
 	h := ex.w.Header()
-	h["Content-Type"] = []string{contentType}
+	h["Content-Type"] = ex.h.jsonType
+	if contentType != negotiate.TypeJSON {
+		h["Content-Type"] = []string{contentType}
+	}
 	if ex.warnings != nil {
 		for _, text := range ex.warnings.Texts() {
 			h["Warning"] = append(h["Warning"], warning.Header(text))
@@ -108,7 +104,7 @@ func (ex *exchange) aborted() {
 	if v == nil {
 		return
 	}
-	if ex.answered && v != http.ErrAbortHandler {
+	if ex.answered && !isAbort(v) {
 		ex.h.logPanic(ex.r, v)
 		v = http.ErrAbortHandler
 	}

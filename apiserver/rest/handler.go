@@ -2,6 +2,7 @@ package rest
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"net/url"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	"monoplane.dev/apierrors"
 	"monoplane.dev/apiserver/rest/bodycache"
 	"monoplane.dev/apiserver/rest/discovery"
+	"monoplane.dev/apiserver/rest/negotiate"
 	"monoplane.dev/apiserver/rest/openapi"
 	"monoplane.dev/apiserver/rest/table"
 	"monoplane.dev/object"
@@ -28,9 +30,10 @@ type Handler struct {
 	version   []byte
 	tables    map[*object.Kind]tableDefinition
 	cache     *bodycache.Cache
-	buffers   sync.Pool
-	api       http.Handler
-	inFlight  atomic.Int64
+	// buffers holds *[]byte, parameters map[string]string.
+	buffers, parameters sync.Pool
+	api                 http.Handler
+	inFlight            atomic.Int64
 
 	// closing ends when Close is called.
 	closing context.Context
@@ -39,8 +42,8 @@ type Handler struct {
 	// nothing and noForm stand for "already answered" and "already parsed"; they are never changed.
 	nothing *httpbody.HttpBody
 	noForm  url.Values
-	// noCache and noSniff are the values of headers that every answer has; they are shared and never changed.
-	noCache, noSniff []string
+	// noCache, noSniff and jsonType are values of headers; they are shared by all answers and never changed.
+	noCache, noSniff, jsonType []string
 }
 
 type tableDefinition struct {
@@ -56,8 +59,9 @@ func New(cfg Config) (*Handler, error) {
 	h := &Handler{
 		cfg: cfg, cache: bodycache.New(cfg.CacheBytes), tables: make(map[*object.Kind]tableDefinition),
 		nothing: &httpbody.HttpBody{}, noForm: url.Values{},
-		noCache: []string{"no-cache, private"}, noSniff: []string{"nosniff"},
+		noCache: []string{"no-cache, private"}, noSniff: []string{"nosniff"}, jsonType: []string{negotiate.TypeJSON},
 	}
+	h.parameters.New = func() any { return make(map[string]string, 2) }
 	h.buffers.New = func() any { b := make([]byte, 0, 16<<10); return &b }
 	h.closing, h.close = context.WithCancel(context.Background())
 	var routes []*route
@@ -131,11 +135,17 @@ func (h *Handler) recovered(w http.ResponseWriter, r *http.Request) {
 	if v == nil {
 		return
 	}
-	if v == http.ErrAbortHandler {
+	if isAbort(v) {
 		panic(v)
 	}
 	h.logPanic(r, v)
 	h.writeError(w, r, apierrors.NewInternal(nil))
+}
+
+// isAbort says whether a panic is net/http's way to break a connection off.
+func isAbort(v any) bool {
+	err, ok := v.(error)
+	return ok && errors.Is(err, http.ErrAbortHandler)
 }
 
 // servePublic answers what needs no user: health checks and the version.

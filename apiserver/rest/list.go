@@ -49,8 +49,15 @@ func (p *pieces) write() {
 	p.b = p.b[:0]
 }
 
+// unguarded is the size up to which net/http buffers a write, which then cannot block.
+const unguarded = 2 << 10
+
 // guardedWrite writes b and gives up on a client that does not read it in time.
 func (ex *exchange) guardedWrite(b []byte) error {
+	if len(b) <= unguarded {
+		_, err := ex.w.Write(b)
+		return err
+	}
 	guard := time.AfterFunc(ex.h.cfg.StallTimeout, func() {
 		_ = http.NewResponseController(ex.w).SetWriteDeadline(time.Now())
 	})

@@ -46,7 +46,10 @@ func (h *Handler) serveResource(w http.ResponseWriter, r *http.Request, routes m
 	defer ex.aborted()
 	ctx, cancel := ex.context(r.Context(), query)
 	defer cancel()
-	ex.route.handler(ex, ex.gatewayRequest(ctx, query), ex.route.parameters(v))
+	parameters := h.parameters.Get().(map[string]string)
+	ex.route.handler(ex, ex.gatewayRequest(ctx, query), ex.route.parameters(parameters, v))
+	clear(parameters)
+	h.parameters.Put(parameters)
 }
 
 // prepare chooses the route and negotiates. It returns nil and no error when the method is not allowed.

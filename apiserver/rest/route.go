@@ -171,9 +171,8 @@ func (r *route) verbOf(watch bool) string {
 	}
 }
 
-// parameters returns the values of the path's variables by name, as the gateway wants them.
-func (r *route) parameters(v values) map[string]string {
-	m := make(map[string]string, len(r.variables))
+// parameters puts the values of the path's variables into m by name, as the gateway wants them.
+func (r *route) parameters(m map[string]string, v values) map[string]string {
 	for i, name := range r.variables {
 		m[name] = v.list[i]
 	}

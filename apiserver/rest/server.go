@@ -14,12 +14,11 @@ const (
 	maxStreams     = 1000
 	pingAfter      = 30 * time.Second
 	pingTimeout    = 15 * time.Second
-	writeTimeout   = 30 * time.Second
 )
 
 // NewServer returns a server for the front: HTTP/1.1 and HTTP/2, with bounds on what one connection can take.
 // There is no bound on the length of an answer, because watches have none; clients that stall are cut off by
-// the front, connections that are dead by HTTP/2 pings. The caller sets ErrorLog, serves, and shuts down: call
+// the front, dead connections are found by HTTP/2 pings (a timeout of each write as well would cost a timer each). The caller sets ErrorLog, serves, and shuts down: call
 // Handler.Close first, so that Shutdown does not wait for watches.
 func NewServer(h http.Handler, config *tls.Config) *http.Server {
 	protocols := new(http.Protocols)
@@ -33,7 +32,6 @@ func NewServer(h http.Handler, config *tls.Config) *http.Server {
 			MaxConcurrentStreams: maxStreams,
 			SendPingTimeout:      pingAfter,
 			PingTimeout:          pingTimeout,
-			WriteByteTimeout:     writeTimeout,
 		},
 	}
 }

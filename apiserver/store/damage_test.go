@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"monoplane.dev/dirlock"
 	"os"
 	"path/filepath"
 	"slices"
@@ -12,8 +13,6 @@ import (
 	"testing"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
-
-	"monoplane.dev/apiserver/store/etcd"
 )
 
 func foreignPut() *etcdserverpb.TxnRequest {
@@ -257,7 +256,7 @@ func TestLockedDirectory(t *testing.T) {
 	s := open(t, testConfig(dir))
 	wantRefused(t, dir, dir, "in use by process", fmt.Sprint(os.Getpid()))
 	_, err := Open(t.Context(), testConfig(dir))
-	var inUse *etcd.InUseError
+	var inUse *dirlock.InUseError
 	if !errors.As(err, &inUse) || inUse.PID != os.Getpid() {
 		t.Errorf("%v", err)
 	}

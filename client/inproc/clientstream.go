@@ -109,7 +109,7 @@ func (c *clientStream) RecvMsg(m any) error {
 	if !c.desc.ServerStreams {
 		return c.end(status.Error(codes.Internal, "the handler returned without an answer"))
 	}
-	c.end(nil)
+	_ = c.end(nil) // there is no error to return
 	return io.EOF
 }
 

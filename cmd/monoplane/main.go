@@ -12,6 +12,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
+	"strings"
 )
 
 // version is set by the linker.
@@ -33,9 +35,20 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	case errors.As(err, &code):
 		return int(code)
 	default:
-		fmt.Fprintf(stderr, "monoplane: %v\n", err)
+		fmt.Fprintf(stderr, "monoplane: %s\n", oneLine(err))
 		return 1
 	}
+}
+
+// oneLine joins the lines of an error, each said once: several errors come as several lines.
+func oneLine(err error) string {
+	var lines []string
+	for line := range strings.SplitSeq(strings.TrimSpace(err.Error()), "\n") {
+		if !slices.Contains(lines, line) {
+			lines = append(lines, line)
+		}
+	}
+	return strings.Join(lines, "; ")
 }
 
 // exitCode ends the program with a code after everything worth saying has been said.

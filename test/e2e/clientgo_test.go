@@ -3,7 +3,6 @@ package e2e_test
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -175,33 +174,25 @@ func TestPages(t *testing.T) {
 	}
 }
 
+// By plain HTTP, because client-go tries such a request ten times.
 // spec: OBJ-7
-func TestResourceVersions(t *testing.T) {
+func TestRevisionInTheFuture(t *testing.T) {
 	t.Parallel()
 	c := shared(t)
-	ctx, maps := t.Context(), c.client(t).CoreV1().ConfigMaps(c.namespace(t))
-	_, err := maps.List(ctx, metav1.ListOptions{ResourceVersion: "900000000", ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan})
-	if !apierrors.IsTimeout(err) || !apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge) {
-		t.Errorf("a revision in the future: %v, want Timeout with cause ResourceVersionTooLarge", err)
+	for _, query := range []string{
+		"?resourceVersion=900000000&resourceVersionMatch=NotOlderThan", "?resourceVersion=900000000",
+		"?watch=true&sendInitialEvents=true&allowWatchBookmarks=true&resourceVersionMatch=NotOlderThan&resourceVersion=900000000",
+	} {
+		got := send(t, c.http(t), "GET", c.url+"/api/v1/namespaces/default/configmaps"+query, "", "")
+		var status metav1.Status
+		if err := json.Unmarshal([]byte(got.body), &status); err != nil {
+			t.Fatal(err)
+		}
+		err := apierrors.FromObject(&status)
+		if got.code != http.StatusGatewayTimeout || !apierrors.IsTimeout(err) || !apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge) {
+			t.Errorf("%s: %d %s, want 504 with cause ResourceVersionTooLarge", query, got.code, got.body)
+		}
 	}
-	var status *apierrors.StatusError
-	if errors.As(err, &status) && status.ErrStatus.Code != http.StatusGatewayTimeout {
-		t.Errorf("code %d, want 504", status.ErrStatus.Code)
-	}
-	_, err = maps.List(ctx, metav1.ListOptions{Limit: 1, Continue: continueAt(t, 1)})
-	if !apierrors.IsResourceExpired(err) && !apierrors.IsBadRequest(err) {
-		t.Errorf("a continue token of another server: %v", err)
-	}
-}
-
-// continueAt makes a token in the form of upstream's, for a revision that is no more.
-func continueAt(t *testing.T, revision int64) string {
-	t.Helper()
-	data, err := json.Marshal(map[string]any{"v": "meta.k8s.io/v1", "rv": revision, "start": "x"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(data)
 }
 
 // spec: OBJ-15, DEL-1

@@ -223,6 +223,7 @@ func (c *cluster) clientConfig() (*rest.Config, error) {
 		return nil, err
 	}
 	config.QPS = -1
+	config.WarningHandler = rest.NoWarnings{} // they would be printed among the results
 	return config, nil
 }
 

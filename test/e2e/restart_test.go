@@ -119,7 +119,7 @@ func TestCannotStart(t *testing.T) {
 	})
 }
 
-// spec: CTR-7, CTR-8, DOWN-1
+// spec: CTR-7, CTR-8
 func TestEnvironmentAndTwoContainers(t *testing.T) {
 	t.Parallel()
 	c := shared(t)

@@ -139,6 +139,17 @@ func TestSettings(t *testing.T) {
 	}
 }
 
+// A path longer than a socket's address may be, with spaces.
+func TestDataDirectoryWithALongName(t *testing.T) {
+	t.Parallel()
+	c := startIn(t, shortDir(t)+strings.Repeat(" long name", 15))
+	p := c.pods(t, "default")
+	p.run(t, podOf("hello", "echo hello; exec sleep 3600"))
+	eventually(t, "the log", func() (bool, string) { got := p.logs(t, "hello"); return got == "hello\n", got })
+	k := c.kubectl(t, "default")
+	k.ok(t, "delete pod hello")
+}
+
 func TestPortTaken(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -37,16 +37,26 @@ type Cache struct {
 	shards  [shardCount]shard
 	scratch sync.Pool
 	encoded atomic.Int64
+
+	// kinds numbers the kinds; it is replaced, never changed, by the holder of addKind.
+	kinds   atomic.Pointer[[]*object.Kind]
+	addKind sync.Mutex
 }
 
-type key struct {
-	kind     *object.Kind
-	revision uint64
-	// deleted keeps the last state of an object that left a watcher's selection apart from the state that
-	// others see at the same revision.
-	deleted bool
-	form    Form
-}
+// key packs revision, kind, form and deletion into one number, which maps find fastest:
+//
+//	revision << 10 | kind << 3 | form << 1 | deleted
+//
+// Deletion keeps the last state of an object that left a watcher's selection apart from the state that others
+// see at the same revision.
+type key uint64
+
+const (
+	maxRevision = 1<<54 - 1
+	maxKinds    = 128
+	// MaxForm is the largest Form.
+	MaxForm = 3
+)
 
 type entry struct {
 	once sync.Once
@@ -69,12 +79,11 @@ func New(limit int64) *Cache {
 // is the object of a DELETED event. Objects without a revision are encoded each time.
 func (c *Cache) Get(o object.Object, form Form, deleted bool, encode Encoder) []byte {
 	meta := o.GetMetadata()
-	revision, err := strconv.ParseUint(meta.GetResourceVersion(), 10, 64)
-	if err != nil {
+	k, ok := c.key(o.ObjectKind(), meta.GetResourceVersion(), form, deleted)
+	if !ok {
 		return c.encode(o, encode)
 	}
-	k := key{kind: o.ObjectKind(), revision: revision, deleted: deleted, form: form}
-	s := &c.shards[revision%shardCount]
+	s := &c.shards[uint64(k>>10)%shardCount]
 	e, created := s.get(k, meta.GetUid())
 	if e.uid != meta.GetUid() {
 		return c.encode(o, encode)
@@ -84,6 +93,46 @@ func (c *Cache) Get(o object.Object, form Form, deleted bool, encode Encoder) []
 		s.grew(k, e)
 	}
 	return e.body
+}
+
+func (c *Cache) key(kind *object.Kind, revision string, form Form, deleted bool) (key, bool) {
+	n, err := strconv.ParseUint(revision, 10, 64)
+	if err != nil || n > maxRevision || form > MaxForm {
+		return 0, false
+	}
+	i, ok := c.kind(kind)
+	k := key(n<<10 | i<<3 | uint64(form)<<1)
+	if deleted {
+		k |= 1
+	}
+	return k, ok
+}
+
+// kind returns the number of a kind. There are few, so that looking at all of them is quick.
+func (c *Cache) kind(kind *object.Kind) (uint64, bool) {
+	known := c.kinds.Load()
+	if known != nil {
+		for i, k := range *known {
+			if k == kind {
+				return uint64(i), true
+			}
+		}
+	}
+	c.addKind.Lock()
+	defer c.addKind.Unlock()
+	var list []*object.Kind
+	if known = c.kinds.Load(); known != nil {
+		list = *known
+	}
+	i := slices.Index(list, kind)
+	if i < 0 {
+		if i = len(list); i == maxKinds {
+			return 0, false
+		}
+		list = append(slices.Clip(list), kind)
+		c.kinds.Store(&list)
+	}
+	return uint64(i), true
 }
 
 // Encoded returns how many bodies had to be made so far.

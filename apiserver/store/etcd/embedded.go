@@ -21,6 +21,8 @@ import (
 	"go.etcd.io/etcd/server/v3/etcdserver"
 	"go.etcd.io/etcd/server/v3/features"
 	"go.etcd.io/etcd/server/v3/storage/wal"
+
+	"monoplane.dev/dirlock"
 )
 
 // Config says how the embedded server runs. Dir is required.
@@ -69,7 +71,7 @@ const (
 // Embedded is an etcd server in this process.
 type Embedded struct {
 	srv  *etcdserver.EtcdServer
-	lock *os.File
+	lock *dirlock.Lock
 	fail *failure
 	lg   *slog.Logger
 	// acknowledged is the newest revision that a caller of Txn has been told.
@@ -89,7 +91,7 @@ func Start(ctx context.Context, cfg Config) (*Embedded, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	lock, err := lockDir(cfg.Dir)
+	lock, err := dirlock.Acquire(cfg.Dir)
 	if err != nil {
 		return nil, err
 	}
@@ -103,7 +105,7 @@ func Start(ctx context.Context, cfg Config) (*Embedded, error) {
 		err = e.start(ctx, sc)
 	}
 	if err != nil {
-		lock.Close()
+		lock.Release()
 		return nil, err
 	}
 	return e, nil
@@ -274,7 +276,7 @@ func (e *Embedded) Err() error { return e.fail.get() }
 func (e *Embedded) Close() error {
 	e.closeOnce.Do(func() {
 		close(e.closed)
-		e.closeErr = errors.Join(e.stop(e.srv.Stop, e.fail.done), e.lock.Close())
+		e.closeErr = errors.Join(e.stop(e.srv.Stop, e.fail.done), e.lock.Release())
 	})
 	return e.closeErr
 }

@@ -18,6 +18,8 @@ import (
 	"go.etcd.io/etcd/server/v3/storage/datadir"
 	"go.etcd.io/etcd/server/v3/storage/mvcc"
 	"go.etcd.io/etcd/server/v3/storage/schema"
+
+	"monoplane.dev/dirlock"
 )
 
 const (
@@ -36,16 +38,16 @@ const (
 // The snapshot's keys and leases move into the database of a freshly made server, so that nothing depends on
 // the identity of the cluster in which the snapshot was taken.
 func Restore(ctx context.Context, dir string, r io.Reader, verify func(key, value []byte) error) (err error) {
-	lock, err := lockDir(dir)
+	lock, err := dirlock.Acquire(dir)
 	if err != nil {
 		return err
 	}
-	defer lock.Close()
+	defer lock.Release()
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return err
 	}
-	if slices.ContainsFunc(entries, func(e os.DirEntry) bool { return e.Name() != lockName }) {
+	if slices.ContainsFunc(entries, func(e os.DirEntry) bool { return e.Name() != dirlock.Name }) {
 		return fmt.Errorf("restore: the directory %s is not empty", dir)
 	}
 	tmp := filepath.Join(dir, restoreDir)

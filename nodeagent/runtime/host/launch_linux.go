@@ -2,6 +2,7 @@ package host
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -25,8 +26,12 @@ func (r *Runtime) launch(ctx context.Context, sb *sandbox) (*shimConn, error) {
 		return nil, err
 	}
 	defer lock.Close() // The shim's copy goes on holding the lock.
-	if held, err := sys.Lock(lock); err != nil || held {
-		return nil, fmt.Errorf("the lock of the new sandbox cannot be taken: %v", err)
+	held, err := sys.Lock(lock)
+	if err != nil {
+		return nil, fmt.Errorf("the lock of the new sandbox cannot be taken: %w", err)
+	}
+	if held {
+		return nil, errors.New("the lock of the new sandbox is held already")
 	}
 	log, err := os.OpenFile(filepath.Join(sb.dir, shim.LogName), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
