@@ -105,7 +105,7 @@ func Start(ctx context.Context, cfg Config) (*Embedded, error) {
 		err = e.start(ctx, sc)
 	}
 	if err != nil {
-		lock.Release()
+		_ = lock.Release() // the first error says more
 		return nil, err
 	}
 	return e, nil

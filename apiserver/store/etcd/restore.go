@@ -42,7 +42,7 @@ func Restore(ctx context.Context, dir string, r io.Reader, verify func(key, valu
 	if err != nil {
 		return err
 	}
-	defer lock.Release()
+	defer func() { _ = lock.Release() }()
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return err
