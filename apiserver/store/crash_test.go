@@ -88,6 +88,9 @@ func TestKill(t *testing.T) {
 			f := strings.SplitN(line, " ", 3)
 			switch f[0] {
 			case "begin":
+				if _, known := possible[f[1]]; !known {
+					possible[f[1]] = []string{""} // absent, until its first write is acknowledged
+				}
 				possible[f[1]] = append(possible[f[1]], f[2])
 			case "done":
 				possible[f[1]] = []string{f[2]}
