@@ -7,7 +7,11 @@ BIN        := $(CURDIR)/bin
 VERSION    ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS    := -s -w -X main.version=$(VERSION)
 FUZZTIME   ?= 10m
+
 KUBECTL_VERSION := 1.36.3
+KUBECTL_LDFLAGS := -s -w \
+	-X k8s.io/component-base/version.gitVersion=v$(KUBECTL_VERSION) \
+	-X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=36
 
 .DEFAULT_GOAL := help
 
@@ -26,9 +30,7 @@ build: ## Build bin/monoplane
 .PHONY: kubectl
 kubectl: $(BIN)/kubectl ## Build the unmodified kubectl into bin/
 $(BIN)/kubectl: tools/kubectl/go.mod tools/kubectl/main.go
-	cd tools/kubectl && CGO_ENABLED=0 go build -trimpath -o $@ -ldflags '-s -w \
-	  -X k8s.io/component-base/version.gitVersion=v$(KUBECTL_VERSION) \
-	  -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=36' .
+	cd tools/kubectl && CGO_ENABLED=0 go build -trimpath -ldflags '$(KUBECTL_LDFLAGS)' -o $@ .
 
 $(BIN)/buf: tools/buf/go.mod
 	cd tools/buf && go build -o $@ github.com/bufbuild/buf/cmd/buf
