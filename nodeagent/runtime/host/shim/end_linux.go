@@ -2,6 +2,7 @@ package shim
 
 import (
 	"os"
+	"slices"
 	"syscall"
 	"time"
 
@@ -98,7 +99,8 @@ func (p *pod) emptied(c *container) bool {
 }
 
 // members lists the live processes of c: process 1, processes run in it by Exec, orphans that came from it, and all
-// that descends from them. It is not sure when the list could not be read.
+// that descends from them. It is not sure when the list could not be read, and when an orphan came while it was: a
+// process whose parent dies moves from a place that was not read yet to one that was read already.
 func (p *pod) members(c *container) (list []sys.Proc, sure bool) {
 	p.mu.Lock()
 	kids, err := sys.Children(os.Getpid())
@@ -126,7 +128,16 @@ func (p *pod) members(c *container) (list []sys.Proc, sure bool) {
 			roots = append(roots, pid)
 		}
 	}
-	return sys.Descendants(roots), err == nil
+	list = sys.Descendants(roots)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now, again := sys.Children(os.Getpid())
+	for _, pid := range now {
+		if !slices.Contains(kids, pid) {
+			return list, false
+		}
+	}
+	return list, err == nil && again == nil
 }
 
 // finish makes the exit known: output in the log, journal on the disk, then everyone who waits.

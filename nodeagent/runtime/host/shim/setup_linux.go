@@ -5,6 +5,7 @@ import (
 	"os/signal"
 	"strconv"
 	"syscall"
+	"unsafe"
 
 	"monoplane.dev/nodeagent/runtime/host/sys"
 )
@@ -23,10 +24,20 @@ func prepare() error {
 	syscall.Umask(0o022)
 	// Handled signals go back to their default in a child; ignored ones, which nohup for instance leaves, do not.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP, syscall.SIGINT, syscall.SIGTERM, syscall.SIGQUIT, syscall.SIGPIPE)
+	resetSignals()
 	if err := setName(Argv0); err != nil {
 		return err
 	}
 	return prctl(prSetChildSubreaper, 1)
+}
+
+// resetSignals gives the signals that Go's runtime leaves alone, those that the C library uses among itself, their
+// default action: whatever they do in the parent, a container's processes start clean.
+func resetSignals() {
+	var byDefault [32]byte // struct sigaction: no handler, no flags, an empty mask.
+	for _, sig := range []uintptr{32, 33, 34} {
+		_, _, _ = syscall.RawSyscall6(syscall.SYS_RT_SIGACTION, sig, uintptr(unsafe.Pointer(&byDefault)), 0, 8, 0, 0)
+	}
 }
 
 // closeInherited closes what the parent left open by mistake, above all listening sockets that would stay taken for as
