@@ -26,7 +26,8 @@
 //   - A container is reported exited only when no process of it is left, its logs are written and its exit code is on
 //     disk; a sandbox is reported stopped only when no process of the pod is left (TERM-4).
 //   - A stop never cuts the grace short that an earlier stop granted, except to an earlier deadline that a later stop
-//     asks for (TERM-3).
+//     asks for (TERM-3). When this program is restarted in the middle, the next stop begins anew, signal and grace
+//     (DEL-10); if it never comes back, the granted deadline stands.
 //   - Exit codes and logs survive the death of this program; when the shim itself dies, or the machine restarts, what
 //     it had not recorded is reported as exit code 137 or 255 with reason ContainerStatusUnknown, never guessed as 0.
 //

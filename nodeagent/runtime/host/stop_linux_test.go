@@ -56,6 +56,40 @@ func TestTermIsIgnored(t *testing.T) {
 	}
 }
 
+// A runtime that takes over begins the stop anew, signal and grace; the container is not killed at the first deadline.
+//
+// spec: DEL-10
+func TestStopBeginsAnewAfterRestart(t *testing.T) {
+	n := newNode(t)
+	terms := filepath.Join(n.dir, "terms")
+	id := n.shell("stubborn", `trap 'echo term >> `+terms+`' TERM; touch `+terms+`; while :; do sleep 0.02; done`)
+	count := func(want int) {
+		eventually(t, "the stop signal", func() bool {
+			b, err := os.ReadFile(terms)
+			return err == nil && strings.Count(string(b), "term") == want
+		})
+	}
+	count(0)
+	const grace = 2
+	asked := make(chan struct{})
+	go func() { // its runtime goes away
+		_, _ = n.StopContainer(t.Context(), &runtimeapi.StopContainerRequest{ContainerId: id, Timeout: grace})
+		close(asked)
+	}()
+	count(1)
+	if err := n.Close(); err != nil {
+		t.Fatal(err)
+	}
+	<-asked
+	n.open()
+	begin := time.Now()
+	n.stop(id, grace)
+	if d := time.Since(begin); d < grace*time.Second {
+		t.Errorf("killed %s after the stop began anew, the grace is %d s", d, grace)
+	}
+	count(2)
+}
+
 // spec: TERM-3
 func TestGraceIsShortenedNeverLengthened(t *testing.T) {
 	n := newNode(t)

@@ -32,6 +32,7 @@ type container struct {
 	deadline time.Time // When everything is killed; zero while no stop was asked for.
 	timer    *time.Timer
 	signaled bool
+	asker    <-chan struct{} // Closed when the runtime that asked for the stop is gone.
 }
 
 func (c *container) recordLocked() wire.Container {

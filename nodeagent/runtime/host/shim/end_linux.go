@@ -19,12 +19,18 @@ const (
 )
 
 // stop sends the stop signal, unless it was sent before, and returns when nothing is left of the container. The
-// deadline is the earliest that any stop has asked for (TERM-3); it stands even when the caller goes away.
-func (p *pod) stop(c *container, timeout time.Duration) {
+// deadline is the earliest that any stop has asked for (TERM-3); it stands even when the caller goes away. A runtime
+// that comes after the one that asked begins the stop anew, with its whole grace (DEL-10). Asker is closed when the
+// caller's runtime is gone.
+func (p *pod) stop(c *container, timeout time.Duration, asker <-chan struct{}) {
 	<-c.begun
 	p.mu.Lock()
 	deadline := time.Now().Add(max(timeout, 0))
 	if c.rec.Phase == wire.Running {
+		if asker != c.asker && isClosed(c.asker) {
+			c.deadline, c.signaled = time.Time{}, false
+		}
+		c.asker = asker
 		if c.deadline.IsZero() || deadline.Before(c.deadline) {
 			c.deadline = deadline
 			if c.timer != nil {
@@ -39,6 +45,15 @@ func (p *pod) stop(c *container, timeout time.Duration) {
 	}
 	p.mu.Unlock()
 	<-c.done
+}
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false // also when c is nil
+	}
 }
 
 func (c *container) stopSignal() syscall.Signal {

@@ -47,7 +47,7 @@ func (p *pod) answer(cn *conn, f wire.Frame, files []*os.File) []byte {
 		rec, err := p.start(&req)
 		return record(rec, err)
 	case wire.Stop:
-		return p.answerStop(f.Body)
+		return p.answerStop(cn, f.Body)
 	case wire.Reopen:
 		return p.simple(f.Body, p.reopen)
 	case wire.Forget:
@@ -76,7 +76,7 @@ func (p *pod) hello(err error) []byte {
 	return h.Encode()
 }
 
-func (p *pod) answerStop(body []byte) []byte {
+func (p *pod) answerStop(cn *conn, body []byte) []byte {
 	var req wire.StopRequest
 	if err := req.Decode(body); err != nil {
 		return failure(err)
@@ -85,7 +85,7 @@ func (p *pod) answerStop(body []byte) []byte {
 	if err != nil {
 		return failure(err)
 	}
-	p.stop(c, time.Duration(req.Timeout))
+	p.stop(c, time.Duration(req.Timeout), cn.gone)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return record(c.recordLocked(), nil)

@@ -138,7 +138,7 @@ func (p *pod) shutdown() {
 	}
 	p.mu.Unlock()
 	for _, c := range all {
-		go p.stop(c, 0)
+		go p.stop(c, 0, nil)
 	}
 	for _, c := range all {
 		<-c.done
