@@ -23,6 +23,8 @@ type goPackage struct {
 	kinds []string
 	// typed says that the helper function typed is used.
 	typed bool
+	// supports is shared by all packages.
+	supports supports
 }
 
 // generate writes the file with what is written once.

@@ -2,7 +2,9 @@
 // monoplane/options/v1 it writes, beside the messages:
 //
 //   - AppendJSON and DecodeJSON for every message: the Kubernetes JSON form, without reflection, on top of
-//     package codec/json.
+//     package codec/json. And Shallow, a copy of one level, Share, which fills a message so, and Clone, a deep copy.
+//   - AppendProtobuf for every message: its protobuf form, without reflection, on top of package codec/wire.
+//   - SetsLimited for messages with fields that are not fully supported.
 //   - For every kind: a description (PodKind), what package object asks for (ObjectKind, SetMetadata), Len and
 //     At for its list, and Kinds with all kinds of the package.
 //   - For every service: an adapter (PodsBackend) that serves the standard methods from an object.Backend.
@@ -27,7 +29,7 @@ func main() {
 }
 
 func generate(p *protogen.Plugin) error {
-	packages := make(map[protogen.GoImportPath]*goPackage)
+	packages, all := make(map[protogen.GoImportPath]*goPackage), make(supports)
 	var order []*goPackage
 	for _, file := range p.Files {
 		if !file.Generate || file.Desc.Package() == optionsPackage {
@@ -35,7 +37,7 @@ func generate(p *protogen.Plugin) error {
 		}
 		pkg := packages[file.GoImportPath]
 		if pkg == nil {
-			pkg = &goPackage{first: file}
+			pkg = &goPackage{first: file, supports: all}
 			packages[file.GoImportPath] = pkg
 			order = append(order, pkg)
 		}
@@ -59,6 +61,12 @@ func generateFile(p *protogen.Plugin, file *protogen.File, pkg *goPackage) error
 	for _, m := range allMessages(file.Messages) {
 		c := codec{g: g, m: m}
 		if err := c.generate(); err != nil {
+			return err
+		}
+		generateShallow(g, m)
+		generateClone(g, m)
+		generateLimited(g, m, pkg.supports)
+		if err := generateWire(g, m); err != nil {
 			return err
 		}
 		if k := kindOf(m); k != nil {

@@ -3,7 +3,10 @@
 package adminv1
 
 import (
+	proto "google.golang.org/protobuf/proto"
+	clone "monoplane.dev/codec/clone"
 	json "monoplane.dev/codec/json"
+	wire "monoplane.dev/codec/wire"
 )
 
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
@@ -36,6 +39,65 @@ func (x *StopRequest) DecodeJSON(d *json.Decoder) {
 	}
 }
 
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *StopRequest) Shallow() *StopRequest {
+	if x == nil {
+		return nil
+	}
+	return &StopRequest{
+		LeavePods:     x.LeavePods,
+		unknownFields: x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *StopRequest) Clone() *StopRequest {
+	if x == nil {
+		return nil
+	}
+	c := new(StopRequest)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *StopRequest) CloneTo(c *StopRequest) {
+	if x == nil {
+		return
+	}
+	c.LeavePods = x.LeavePods
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *StopRequest) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *StopRequest) Share(m proto.Message) bool {
+	from, ok := m.(*StopRequest)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(StopRequest)
+	}
+	x.LeavePods = from.LeavePods
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *StopRequest) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.LeavePods {
+		e.Bool(1, x.LeavePods)
+	}
+	e.Raw(x.unknownFields)
+}
+
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
 func (x *StopProgress) AppendJSON(b []byte) []byte {
 	if x == nil {
@@ -66,6 +128,63 @@ func (x *StopProgress) DecodeJSON(d *json.Decoder) {
 	}
 }
 
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *StopProgress) Shallow() *StopProgress {
+	if x == nil {
+		return nil
+	}
+	return &StopProgress{
+		Pods:          x.Pods,
+		unknownFields: x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *StopProgress) Clone() *StopProgress {
+	if x == nil {
+		return nil
+	}
+	c := new(StopProgress)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *StopProgress) CloneTo(c *StopProgress) {
+	if x == nil {
+		return
+	}
+	c.Pods = clone.List(x.Pods)
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *StopProgress) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *StopProgress) Share(m proto.Message) bool {
+	from, ok := m.(*StopProgress)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(StopProgress)
+	}
+	x.Pods = from.Pods
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *StopProgress) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	e.Strings(1, x.Pods)
+	e.Raw(x.unknownFields)
+}
+
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
 func (x *SnapshotRequest) AppendJSON(b []byte) []byte {
 	b = append(b, '{')
@@ -80,6 +199,59 @@ func (x *SnapshotRequest) DecodeJSON(d *json.Decoder) {
 	for d.More() {
 		d.Unknown()
 	}
+}
+
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *SnapshotRequest) Shallow() *SnapshotRequest {
+	if x == nil {
+		return nil
+	}
+	return &SnapshotRequest{
+		unknownFields: x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *SnapshotRequest) Clone() *SnapshotRequest {
+	if x == nil {
+		return nil
+	}
+	c := new(SnapshotRequest)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *SnapshotRequest) CloneTo(c *SnapshotRequest) {
+	if x == nil {
+		return
+	}
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *SnapshotRequest) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *SnapshotRequest) Share(m proto.Message) bool {
+	from, ok := m.(*SnapshotRequest)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(SnapshotRequest)
+	}
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *SnapshotRequest) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	e.Raw(x.unknownFields)
 }
 
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
@@ -110,4 +282,63 @@ func (x *SnapshotChunk) DecodeJSON(d *json.Decoder) {
 			d.Unknown()
 		}
 	}
+}
+
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *SnapshotChunk) Shallow() *SnapshotChunk {
+	if x == nil {
+		return nil
+	}
+	return &SnapshotChunk{
+		Data:          x.Data,
+		unknownFields: x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *SnapshotChunk) Clone() *SnapshotChunk {
+	if x == nil {
+		return nil
+	}
+	c := new(SnapshotChunk)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *SnapshotChunk) CloneTo(c *SnapshotChunk) {
+	if x == nil {
+		return
+	}
+	c.Data = clone.List(x.Data)
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *SnapshotChunk) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *SnapshotChunk) Share(m proto.Message) bool {
+	from, ok := m.(*SnapshotChunk)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(SnapshotChunk)
+	}
+	x.Data = from.Data
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *SnapshotChunk) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if len(x.Data) > 0 {
+		e.Bytes(1, x.Data)
+	}
+	e.Raw(x.unknownFields)
 }

@@ -3,8 +3,11 @@
 package coordinationv1
 
 import (
+	proto "google.golang.org/protobuf/proto"
 	v1 "monoplane.dev/api/meta/v1"
+	clone "monoplane.dev/codec/clone"
 	json "monoplane.dev/codec/json"
+	wire "monoplane.dev/codec/wire"
 	object "monoplane.dev/object"
 )
 
@@ -55,6 +58,75 @@ func (x *Lease) DecodeJSON(d *json.Decoder) {
 			d.Unknown()
 		}
 	}
+}
+
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *Lease) Shallow() *Lease {
+	if x == nil {
+		return nil
+	}
+	return &Lease{
+		Metadata:      x.Metadata,
+		Spec:          x.Spec,
+		unknownFields: x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *Lease) Clone() *Lease {
+	if x == nil {
+		return nil
+	}
+	c := new(Lease)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *Lease) CloneTo(c *Lease) {
+	if x == nil {
+		return
+	}
+	c.Metadata = x.Metadata.Clone()
+	c.Spec = x.Spec.Clone()
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *Lease) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *Lease) Share(m proto.Message) bool {
+	from, ok := m.(*Lease)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(Lease)
+	}
+	x.Metadata = from.Metadata
+	x.Spec = from.Spec
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *Lease) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.Metadata != nil {
+		at := e.Begin(1)
+		x.Metadata.AppendProtobuf(e)
+		e.End(at)
+	}
+	if x.Spec != nil {
+		at := e.Begin(2)
+		x.Spec.AppendProtobuf(e)
+		e.End(at)
+	}
+	e.Raw(x.unknownFields)
 }
 
 // TypeMeta returns the apiVersion and kind that JSON and protobuf bodies carry.
@@ -122,6 +194,71 @@ func (x *LeaseList) DecodeJSON(d *json.Decoder) {
 			d.Unknown()
 		}
 	}
+}
+
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *LeaseList) Shallow() *LeaseList {
+	if x == nil {
+		return nil
+	}
+	return &LeaseList{
+		Metadata:      x.Metadata,
+		Items:         x.Items,
+		unknownFields: x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *LeaseList) Clone() *LeaseList {
+	if x == nil {
+		return nil
+	}
+	c := new(LeaseList)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *LeaseList) CloneTo(c *LeaseList) {
+	if x == nil {
+		return
+	}
+	c.Metadata = x.Metadata.Clone()
+	c.Items = clone.Messages(x.Items)
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *LeaseList) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *LeaseList) Share(m proto.Message) bool {
+	from, ok := m.(*LeaseList)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(LeaseList)
+	}
+	x.Metadata = from.Metadata
+	x.Items = from.Items
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *LeaseList) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.Metadata != nil {
+		at := e.Begin(1)
+		x.Metadata.AppendProtobuf(e)
+		e.End(at)
+	}
+	wire.Messages(e, 2, x.Items)
+	e.Raw(x.unknownFields)
 }
 
 // TypeMeta returns the apiVersion and kind that JSON and protobuf bodies carry.
@@ -227,4 +364,103 @@ func (x *LeaseSpec) DecodeJSON(d *json.Decoder) {
 			d.Unknown()
 		}
 	}
+}
+
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *LeaseSpec) Shallow() *LeaseSpec {
+	if x == nil {
+		return nil
+	}
+	return &LeaseSpec{
+		HolderIdentity:       x.HolderIdentity,
+		LeaseDurationSeconds: x.LeaseDurationSeconds,
+		AcquireTime:          x.AcquireTime,
+		RenewTime:            x.RenewTime,
+		LeaseTransitions:     x.LeaseTransitions,
+		Strategy:             x.Strategy,
+		PreferredHolder:      x.PreferredHolder,
+		unknownFields:        x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *LeaseSpec) Clone() *LeaseSpec {
+	if x == nil {
+		return nil
+	}
+	c := new(LeaseSpec)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *LeaseSpec) CloneTo(c *LeaseSpec) {
+	if x == nil {
+		return
+	}
+	c.HolderIdentity = clone.Pointer(x.HolderIdentity)
+	c.LeaseDurationSeconds = clone.Pointer(x.LeaseDurationSeconds)
+	c.AcquireTime = x.AcquireTime.Clone()
+	c.RenewTime = x.RenewTime.Clone()
+	c.LeaseTransitions = clone.Pointer(x.LeaseTransitions)
+	c.Strategy = clone.Pointer(x.Strategy)
+	c.PreferredHolder = clone.Pointer(x.PreferredHolder)
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *LeaseSpec) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *LeaseSpec) Share(m proto.Message) bool {
+	from, ok := m.(*LeaseSpec)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(LeaseSpec)
+	}
+	x.HolderIdentity = from.HolderIdentity
+	x.LeaseDurationSeconds = from.LeaseDurationSeconds
+	x.AcquireTime = from.AcquireTime
+	x.RenewTime = from.RenewTime
+	x.LeaseTransitions = from.LeaseTransitions
+	x.Strategy = from.Strategy
+	x.PreferredHolder = from.PreferredHolder
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *LeaseSpec) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.HolderIdentity != nil {
+		e.String(1, *x.HolderIdentity)
+	}
+	if x.LeaseDurationSeconds != nil {
+		e.Int(2, int64(*x.LeaseDurationSeconds))
+	}
+	if x.AcquireTime != nil {
+		at := e.Begin(3)
+		x.AcquireTime.AppendProtobuf(e)
+		e.End(at)
+	}
+	if x.RenewTime != nil {
+		at := e.Begin(4)
+		x.RenewTime.AppendProtobuf(e)
+		e.End(at)
+	}
+	if x.LeaseTransitions != nil {
+		e.Int(5, int64(*x.LeaseTransitions))
+	}
+	if x.Strategy != nil {
+		e.String(6, *x.Strategy)
+	}
+	if x.PreferredHolder != nil {
+		e.String(7, *x.PreferredHolder)
+	}
+	e.Raw(x.unknownFields)
 }

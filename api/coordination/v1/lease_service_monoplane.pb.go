@@ -5,8 +5,11 @@ package coordinationv1
 import (
 	context "context"
 	grpc "google.golang.org/grpc"
+	proto "google.golang.org/protobuf/proto"
 	v1 "monoplane.dev/api/meta/v1"
+	clone "monoplane.dev/codec/clone"
 	json "monoplane.dev/codec/json"
+	wire "monoplane.dev/codec/wire"
 	object "monoplane.dev/object"
 )
 
@@ -73,6 +76,89 @@ func (x *CreateLeaseRequest) DecodeJSON(d *json.Decoder) {
 			d.Unknown()
 		}
 	}
+}
+
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *CreateLeaseRequest) Shallow() *CreateLeaseRequest {
+	if x == nil {
+		return nil
+	}
+	return &CreateLeaseRequest{
+		Namespace:       x.Namespace,
+		Object:          x.Object,
+		DryRun:          x.DryRun,
+		FieldManager:    x.FieldManager,
+		FieldValidation: x.FieldValidation,
+		unknownFields:   x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *CreateLeaseRequest) Clone() *CreateLeaseRequest {
+	if x == nil {
+		return nil
+	}
+	c := new(CreateLeaseRequest)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *CreateLeaseRequest) CloneTo(c *CreateLeaseRequest) {
+	if x == nil {
+		return
+	}
+	c.Namespace = x.Namespace
+	c.Object = x.Object.Clone()
+	c.DryRun = clone.List(x.DryRun)
+	c.FieldManager = x.FieldManager
+	c.FieldValidation = x.FieldValidation
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *CreateLeaseRequest) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *CreateLeaseRequest) Share(m proto.Message) bool {
+	from, ok := m.(*CreateLeaseRequest)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(CreateLeaseRequest)
+	}
+	x.Namespace = from.Namespace
+	x.Object = from.Object
+	x.DryRun = from.DryRun
+	x.FieldManager = from.FieldManager
+	x.FieldValidation = from.FieldValidation
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *CreateLeaseRequest) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.Namespace != "" {
+		e.String(1, x.Namespace)
+	}
+	if x.Object != nil {
+		at := e.Begin(2)
+		x.Object.AppendProtobuf(e)
+		e.End(at)
+	}
+	e.Strings(3, x.DryRun)
+	if x.FieldManager != "" {
+		e.String(4, x.FieldManager)
+	}
+	if x.FieldValidation != "" {
+		e.String(5, x.FieldValidation)
+	}
+	e.Raw(x.unknownFields)
 }
 
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
@@ -147,6 +233,95 @@ func (x *UpdateLeaseRequest) DecodeJSON(d *json.Decoder) {
 	}
 }
 
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *UpdateLeaseRequest) Shallow() *UpdateLeaseRequest {
+	if x == nil {
+		return nil
+	}
+	return &UpdateLeaseRequest{
+		Namespace:       x.Namespace,
+		Name:            x.Name,
+		Object:          x.Object,
+		DryRun:          x.DryRun,
+		FieldManager:    x.FieldManager,
+		FieldValidation: x.FieldValidation,
+		unknownFields:   x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *UpdateLeaseRequest) Clone() *UpdateLeaseRequest {
+	if x == nil {
+		return nil
+	}
+	c := new(UpdateLeaseRequest)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *UpdateLeaseRequest) CloneTo(c *UpdateLeaseRequest) {
+	if x == nil {
+		return
+	}
+	c.Namespace = x.Namespace
+	c.Name = x.Name
+	c.Object = x.Object.Clone()
+	c.DryRun = clone.List(x.DryRun)
+	c.FieldManager = x.FieldManager
+	c.FieldValidation = x.FieldValidation
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *UpdateLeaseRequest) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *UpdateLeaseRequest) Share(m proto.Message) bool {
+	from, ok := m.(*UpdateLeaseRequest)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(UpdateLeaseRequest)
+	}
+	x.Namespace = from.Namespace
+	x.Name = from.Name
+	x.Object = from.Object
+	x.DryRun = from.DryRun
+	x.FieldManager = from.FieldManager
+	x.FieldValidation = from.FieldValidation
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *UpdateLeaseRequest) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.Namespace != "" {
+		e.String(1, x.Namespace)
+	}
+	if x.Name != "" {
+		e.String(2, x.Name)
+	}
+	if x.Object != nil {
+		at := e.Begin(3)
+		x.Object.AppendProtobuf(e)
+		e.End(at)
+	}
+	e.Strings(4, x.DryRun)
+	if x.FieldManager != "" {
+		e.String(5, x.FieldManager)
+	}
+	if x.FieldValidation != "" {
+		e.String(6, x.FieldValidation)
+	}
+	e.Raw(x.unknownFields)
+}
+
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
 func (x *LeaseEvent) AppendJSON(b []byte) []byte {
 	if x == nil {
@@ -205,6 +380,81 @@ func (x *LeaseEvent) DecodeJSON(d *json.Decoder) {
 	}
 }
 
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *LeaseEvent) Shallow() *LeaseEvent {
+	if x == nil {
+		return nil
+	}
+	return &LeaseEvent{
+		Type:          x.Type,
+		Object:        x.Object,
+		Status:        x.Status,
+		unknownFields: x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *LeaseEvent) Clone() *LeaseEvent {
+	if x == nil {
+		return nil
+	}
+	c := new(LeaseEvent)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *LeaseEvent) CloneTo(c *LeaseEvent) {
+	if x == nil {
+		return
+	}
+	c.Type = x.Type
+	c.Object = x.Object.Clone()
+	c.Status = x.Status.Clone()
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *LeaseEvent) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *LeaseEvent) Share(m proto.Message) bool {
+	from, ok := m.(*LeaseEvent)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(LeaseEvent)
+	}
+	x.Type = from.Type
+	x.Object = from.Object
+	x.Status = from.Status
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *LeaseEvent) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.Type != "" {
+		e.String(1, x.Type)
+	}
+	if x.Object != nil {
+		at := e.Begin(2)
+		x.Object.AppendProtobuf(e)
+		e.End(at)
+	}
+	if x.Status != nil {
+		at := e.Begin(3)
+		x.Status.AppendProtobuf(e)
+		e.End(at)
+	}
+	e.Raw(x.unknownFields)
+}
+
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
 func (x *LeaseEvents) AppendJSON(b []byte) []byte {
 	if x == nil {
@@ -233,6 +483,63 @@ func (x *LeaseEvents) DecodeJSON(d *json.Decoder) {
 			d.Unknown()
 		}
 	}
+}
+
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *LeaseEvents) Shallow() *LeaseEvents {
+	if x == nil {
+		return nil
+	}
+	return &LeaseEvents{
+		Events:        x.Events,
+		unknownFields: x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *LeaseEvents) Clone() *LeaseEvents {
+	if x == nil {
+		return nil
+	}
+	c := new(LeaseEvents)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *LeaseEvents) CloneTo(c *LeaseEvents) {
+	if x == nil {
+		return
+	}
+	c.Events = clone.Messages(x.Events)
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *LeaseEvents) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *LeaseEvents) Share(m proto.Message) bool {
+	from, ok := m.(*LeaseEvents)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(LeaseEvents)
+	}
+	x.Events = from.Events
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *LeaseEvents) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	wire.Messages(e, 1, x.Events)
+	e.Raw(x.unknownFields)
 }
 
 // LeasesBackend serves the standard methods of Leases from a backend. The others stay unimplemented.

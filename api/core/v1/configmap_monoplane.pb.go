@@ -3,8 +3,11 @@
 package corev1
 
 import (
+	proto "google.golang.org/protobuf/proto"
 	v1 "monoplane.dev/api/meta/v1"
+	clone "monoplane.dev/codec/clone"
 	json "monoplane.dev/codec/json"
+	wire "monoplane.dev/codec/wire"
 	object "monoplane.dev/object"
 )
 
@@ -66,6 +69,81 @@ func (x *ConfigMap) DecodeJSON(d *json.Decoder) {
 			d.Unknown()
 		}
 	}
+}
+
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *ConfigMap) Shallow() *ConfigMap {
+	if x == nil {
+		return nil
+	}
+	return &ConfigMap{
+		Metadata:      x.Metadata,
+		Data:          x.Data,
+		BinaryData:    x.BinaryData,
+		Immutable:     x.Immutable,
+		unknownFields: x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *ConfigMap) Clone() *ConfigMap {
+	if x == nil {
+		return nil
+	}
+	c := new(ConfigMap)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *ConfigMap) CloneTo(c *ConfigMap) {
+	if x == nil {
+		return
+	}
+	c.Metadata = x.Metadata.Clone()
+	c.Data = clone.Map(x.Data)
+	c.BinaryData = clone.BytesMap(x.BinaryData)
+	c.Immutable = clone.Pointer(x.Immutable)
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *ConfigMap) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *ConfigMap) Share(m proto.Message) bool {
+	from, ok := m.(*ConfigMap)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(ConfigMap)
+	}
+	x.Metadata = from.Metadata
+	x.Data = from.Data
+	x.BinaryData = from.BinaryData
+	x.Immutable = from.Immutable
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *ConfigMap) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.Metadata != nil {
+		at := e.Begin(1)
+		x.Metadata.AppendProtobuf(e)
+		e.End(at)
+	}
+	e.StringMap(2, x.Data)
+	e.BytesMap(3, x.BinaryData)
+	if x.Immutable != nil {
+		e.Bool(4, *x.Immutable)
+	}
+	e.Raw(x.unknownFields)
 }
 
 // TypeMeta returns the apiVersion and kind that JSON and protobuf bodies carry.
@@ -134,6 +212,71 @@ func (x *ConfigMapList) DecodeJSON(d *json.Decoder) {
 			d.Unknown()
 		}
 	}
+}
+
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *ConfigMapList) Shallow() *ConfigMapList {
+	if x == nil {
+		return nil
+	}
+	return &ConfigMapList{
+		Metadata:      x.Metadata,
+		Items:         x.Items,
+		unknownFields: x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *ConfigMapList) Clone() *ConfigMapList {
+	if x == nil {
+		return nil
+	}
+	c := new(ConfigMapList)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *ConfigMapList) CloneTo(c *ConfigMapList) {
+	if x == nil {
+		return
+	}
+	c.Metadata = x.Metadata.Clone()
+	c.Items = clone.Messages(x.Items)
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *ConfigMapList) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *ConfigMapList) Share(m proto.Message) bool {
+	from, ok := m.(*ConfigMapList)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(ConfigMapList)
+	}
+	x.Metadata = from.Metadata
+	x.Items = from.Items
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *ConfigMapList) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.Metadata != nil {
+		at := e.Begin(1)
+		x.Metadata.AppendProtobuf(e)
+		e.End(at)
+	}
+	wire.Messages(e, 2, x.Items)
+	e.Raw(x.unknownFields)
 }
 
 // TypeMeta returns the apiVersion and kind that JSON and protobuf bodies carry.

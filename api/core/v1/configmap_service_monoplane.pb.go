@@ -5,8 +5,11 @@ package corev1
 import (
 	context "context"
 	grpc "google.golang.org/grpc"
+	proto "google.golang.org/protobuf/proto"
 	v1 "monoplane.dev/api/meta/v1"
+	clone "monoplane.dev/codec/clone"
 	json "monoplane.dev/codec/json"
+	wire "monoplane.dev/codec/wire"
 	object "monoplane.dev/object"
 )
 
@@ -73,6 +76,89 @@ func (x *CreateConfigMapRequest) DecodeJSON(d *json.Decoder) {
 			d.Unknown()
 		}
 	}
+}
+
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *CreateConfigMapRequest) Shallow() *CreateConfigMapRequest {
+	if x == nil {
+		return nil
+	}
+	return &CreateConfigMapRequest{
+		Namespace:       x.Namespace,
+		Object:          x.Object,
+		DryRun:          x.DryRun,
+		FieldManager:    x.FieldManager,
+		FieldValidation: x.FieldValidation,
+		unknownFields:   x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *CreateConfigMapRequest) Clone() *CreateConfigMapRequest {
+	if x == nil {
+		return nil
+	}
+	c := new(CreateConfigMapRequest)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *CreateConfigMapRequest) CloneTo(c *CreateConfigMapRequest) {
+	if x == nil {
+		return
+	}
+	c.Namespace = x.Namespace
+	c.Object = x.Object.Clone()
+	c.DryRun = clone.List(x.DryRun)
+	c.FieldManager = x.FieldManager
+	c.FieldValidation = x.FieldValidation
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *CreateConfigMapRequest) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *CreateConfigMapRequest) Share(m proto.Message) bool {
+	from, ok := m.(*CreateConfigMapRequest)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(CreateConfigMapRequest)
+	}
+	x.Namespace = from.Namespace
+	x.Object = from.Object
+	x.DryRun = from.DryRun
+	x.FieldManager = from.FieldManager
+	x.FieldValidation = from.FieldValidation
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *CreateConfigMapRequest) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.Namespace != "" {
+		e.String(1, x.Namespace)
+	}
+	if x.Object != nil {
+		at := e.Begin(2)
+		x.Object.AppendProtobuf(e)
+		e.End(at)
+	}
+	e.Strings(3, x.DryRun)
+	if x.FieldManager != "" {
+		e.String(4, x.FieldManager)
+	}
+	if x.FieldValidation != "" {
+		e.String(5, x.FieldValidation)
+	}
+	e.Raw(x.unknownFields)
 }
 
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
@@ -147,6 +233,95 @@ func (x *UpdateConfigMapRequest) DecodeJSON(d *json.Decoder) {
 	}
 }
 
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *UpdateConfigMapRequest) Shallow() *UpdateConfigMapRequest {
+	if x == nil {
+		return nil
+	}
+	return &UpdateConfigMapRequest{
+		Namespace:       x.Namespace,
+		Name:            x.Name,
+		Object:          x.Object,
+		DryRun:          x.DryRun,
+		FieldManager:    x.FieldManager,
+		FieldValidation: x.FieldValidation,
+		unknownFields:   x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *UpdateConfigMapRequest) Clone() *UpdateConfigMapRequest {
+	if x == nil {
+		return nil
+	}
+	c := new(UpdateConfigMapRequest)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *UpdateConfigMapRequest) CloneTo(c *UpdateConfigMapRequest) {
+	if x == nil {
+		return
+	}
+	c.Namespace = x.Namespace
+	c.Name = x.Name
+	c.Object = x.Object.Clone()
+	c.DryRun = clone.List(x.DryRun)
+	c.FieldManager = x.FieldManager
+	c.FieldValidation = x.FieldValidation
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *UpdateConfigMapRequest) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *UpdateConfigMapRequest) Share(m proto.Message) bool {
+	from, ok := m.(*UpdateConfigMapRequest)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(UpdateConfigMapRequest)
+	}
+	x.Namespace = from.Namespace
+	x.Name = from.Name
+	x.Object = from.Object
+	x.DryRun = from.DryRun
+	x.FieldManager = from.FieldManager
+	x.FieldValidation = from.FieldValidation
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *UpdateConfigMapRequest) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.Namespace != "" {
+		e.String(1, x.Namespace)
+	}
+	if x.Name != "" {
+		e.String(2, x.Name)
+	}
+	if x.Object != nil {
+		at := e.Begin(3)
+		x.Object.AppendProtobuf(e)
+		e.End(at)
+	}
+	e.Strings(4, x.DryRun)
+	if x.FieldManager != "" {
+		e.String(5, x.FieldManager)
+	}
+	if x.FieldValidation != "" {
+		e.String(6, x.FieldValidation)
+	}
+	e.Raw(x.unknownFields)
+}
+
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
 func (x *ConfigMapEvent) AppendJSON(b []byte) []byte {
 	if x == nil {
@@ -205,6 +380,81 @@ func (x *ConfigMapEvent) DecodeJSON(d *json.Decoder) {
 	}
 }
 
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *ConfigMapEvent) Shallow() *ConfigMapEvent {
+	if x == nil {
+		return nil
+	}
+	return &ConfigMapEvent{
+		Type:          x.Type,
+		Object:        x.Object,
+		Status:        x.Status,
+		unknownFields: x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *ConfigMapEvent) Clone() *ConfigMapEvent {
+	if x == nil {
+		return nil
+	}
+	c := new(ConfigMapEvent)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *ConfigMapEvent) CloneTo(c *ConfigMapEvent) {
+	if x == nil {
+		return
+	}
+	c.Type = x.Type
+	c.Object = x.Object.Clone()
+	c.Status = x.Status.Clone()
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *ConfigMapEvent) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *ConfigMapEvent) Share(m proto.Message) bool {
+	from, ok := m.(*ConfigMapEvent)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(ConfigMapEvent)
+	}
+	x.Type = from.Type
+	x.Object = from.Object
+	x.Status = from.Status
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *ConfigMapEvent) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.Type != "" {
+		e.String(1, x.Type)
+	}
+	if x.Object != nil {
+		at := e.Begin(2)
+		x.Object.AppendProtobuf(e)
+		e.End(at)
+	}
+	if x.Status != nil {
+		at := e.Begin(3)
+		x.Status.AppendProtobuf(e)
+		e.End(at)
+	}
+	e.Raw(x.unknownFields)
+}
+
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
 func (x *ConfigMapEvents) AppendJSON(b []byte) []byte {
 	if x == nil {
@@ -233,6 +483,63 @@ func (x *ConfigMapEvents) DecodeJSON(d *json.Decoder) {
 			d.Unknown()
 		}
 	}
+}
+
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *ConfigMapEvents) Shallow() *ConfigMapEvents {
+	if x == nil {
+		return nil
+	}
+	return &ConfigMapEvents{
+		Events:        x.Events,
+		unknownFields: x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *ConfigMapEvents) Clone() *ConfigMapEvents {
+	if x == nil {
+		return nil
+	}
+	c := new(ConfigMapEvents)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *ConfigMapEvents) CloneTo(c *ConfigMapEvents) {
+	if x == nil {
+		return
+	}
+	c.Events = clone.Messages(x.Events)
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *ConfigMapEvents) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *ConfigMapEvents) Share(m proto.Message) bool {
+	from, ok := m.(*ConfigMapEvents)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(ConfigMapEvents)
+	}
+	x.Events = from.Events
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *ConfigMapEvents) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	wire.Messages(e, 1, x.Events)
+	e.Raw(x.unknownFields)
 }
 
 // ConfigMapsBackend serves the standard methods of ConfigMaps from a backend. The others stay unimplemented.

@@ -3,8 +3,11 @@
 package corev1
 
 import (
+	proto "google.golang.org/protobuf/proto"
 	v1 "monoplane.dev/api/meta/v1"
+	clone "monoplane.dev/codec/clone"
 	json "monoplane.dev/codec/json"
+	wire "monoplane.dev/codec/wire"
 )
 
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
@@ -241,6 +244,259 @@ func (x *Container) DecodeJSON(d *json.Decoder) {
 	}
 }
 
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *Container) Shallow() *Container {
+	if x == nil {
+		return nil
+	}
+	return &Container{
+		Name:                     x.Name,
+		Image:                    x.Image,
+		Command:                  x.Command,
+		Args:                     x.Args,
+		WorkingDir:               x.WorkingDir,
+		Ports:                    x.Ports,
+		Env:                      x.Env,
+		Resources:                x.Resources,
+		VolumeMounts:             x.VolumeMounts,
+		LivenessProbe:            x.LivenessProbe,
+		ReadinessProbe:           x.ReadinessProbe,
+		Lifecycle:                x.Lifecycle,
+		TerminationMessagePath:   x.TerminationMessagePath,
+		ImagePullPolicy:          x.ImagePullPolicy,
+		SecurityContext:          x.SecurityContext,
+		Stdin:                    x.Stdin,
+		StdinOnce:                x.StdinOnce,
+		Tty:                      x.Tty,
+		EnvFrom:                  x.EnvFrom,
+		TerminationMessagePolicy: x.TerminationMessagePolicy,
+		VolumeDevices:            x.VolumeDevices,
+		StartupProbe:             x.StartupProbe,
+		ResizePolicy:             x.ResizePolicy,
+		RestartPolicy:            x.RestartPolicy,
+		RestartPolicyRules:       x.RestartPolicyRules,
+		unknownFields:            x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *Container) Clone() *Container {
+	if x == nil {
+		return nil
+	}
+	c := new(Container)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *Container) CloneTo(c *Container) {
+	if x == nil {
+		return
+	}
+	c.Name = x.Name
+	c.Image = x.Image
+	c.Command = clone.List(x.Command)
+	c.Args = clone.List(x.Args)
+	c.WorkingDir = x.WorkingDir
+	c.Ports = clone.Messages(x.Ports)
+	c.Env = clone.Messages(x.Env)
+	c.Resources = x.Resources.Clone()
+	c.VolumeMounts = clone.Messages(x.VolumeMounts)
+	c.LivenessProbe = x.LivenessProbe.Clone()
+	c.ReadinessProbe = x.ReadinessProbe.Clone()
+	c.Lifecycle = x.Lifecycle.Clone()
+	c.TerminationMessagePath = x.TerminationMessagePath
+	c.ImagePullPolicy = x.ImagePullPolicy
+	c.SecurityContext = x.SecurityContext.Clone()
+	c.Stdin = x.Stdin
+	c.StdinOnce = x.StdinOnce
+	c.Tty = x.Tty
+	c.EnvFrom = clone.Messages(x.EnvFrom)
+	c.TerminationMessagePolicy = x.TerminationMessagePolicy
+	c.VolumeDevices = clone.Messages(x.VolumeDevices)
+	c.StartupProbe = x.StartupProbe.Clone()
+	c.ResizePolicy = clone.Messages(x.ResizePolicy)
+	c.RestartPolicy = clone.Pointer(x.RestartPolicy)
+	c.RestartPolicyRules = clone.Messages(x.RestartPolicyRules)
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *Container) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *Container) Share(m proto.Message) bool {
+	from, ok := m.(*Container)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(Container)
+	}
+	x.Name = from.Name
+	x.Image = from.Image
+	x.Command = from.Command
+	x.Args = from.Args
+	x.WorkingDir = from.WorkingDir
+	x.Ports = from.Ports
+	x.Env = from.Env
+	x.Resources = from.Resources
+	x.VolumeMounts = from.VolumeMounts
+	x.LivenessProbe = from.LivenessProbe
+	x.ReadinessProbe = from.ReadinessProbe
+	x.Lifecycle = from.Lifecycle
+	x.TerminationMessagePath = from.TerminationMessagePath
+	x.ImagePullPolicy = from.ImagePullPolicy
+	x.SecurityContext = from.SecurityContext
+	x.Stdin = from.Stdin
+	x.StdinOnce = from.StdinOnce
+	x.Tty = from.Tty
+	x.EnvFrom = from.EnvFrom
+	x.TerminationMessagePolicy = from.TerminationMessagePolicy
+	x.VolumeDevices = from.VolumeDevices
+	x.StartupProbe = from.StartupProbe
+	x.ResizePolicy = from.ResizePolicy
+	x.RestartPolicy = from.RestartPolicy
+	x.RestartPolicyRules = from.RestartPolicyRules
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. The zero
+// value does not count, even where it is given explicitly.
+func (x *Container) SetsLimited() bool {
+	if x == nil {
+		return false
+	}
+	for _, v := range x.Env {
+		if v.SetsLimited() {
+			return true
+		}
+	}
+	if x.Resources.SetsLimited() {
+		return true
+	}
+	if len(x.VolumeMounts) > 0 {
+		return true
+	}
+	if x.LivenessProbe != nil {
+		return true
+	}
+	if x.ReadinessProbe != nil {
+		return true
+	}
+	if x.Lifecycle != nil {
+		return true
+	}
+	if x.SecurityContext.SetsLimited() {
+		return true
+	}
+	if x.Stdin {
+		return true
+	}
+	if x.StdinOnce {
+		return true
+	}
+	if x.Tty {
+		return true
+	}
+	if len(x.EnvFrom) > 0 {
+		return true
+	}
+	if len(x.VolumeDevices) > 0 {
+		return true
+	}
+	if x.StartupProbe != nil {
+		return true
+	}
+	if len(x.ResizePolicy) > 0 {
+		return true
+	}
+	if len(x.RestartPolicyRules) > 0 {
+		return true
+	}
+	return false
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *Container) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.Name != "" {
+		e.String(1, x.Name)
+	}
+	if x.Image != "" {
+		e.String(2, x.Image)
+	}
+	e.Strings(3, x.Command)
+	e.Strings(4, x.Args)
+	if x.WorkingDir != "" {
+		e.String(5, x.WorkingDir)
+	}
+	wire.Messages(e, 6, x.Ports)
+	wire.Messages(e, 7, x.Env)
+	if x.Resources != nil {
+		at := e.Begin(8)
+		x.Resources.AppendProtobuf(e)
+		e.End(at)
+	}
+	wire.Messages(e, 9, x.VolumeMounts)
+	if x.LivenessProbe != nil {
+		at := e.Begin(10)
+		x.LivenessProbe.AppendProtobuf(e)
+		e.End(at)
+	}
+	if x.ReadinessProbe != nil {
+		at := e.Begin(11)
+		x.ReadinessProbe.AppendProtobuf(e)
+		e.End(at)
+	}
+	if x.Lifecycle != nil {
+		at := e.Begin(12)
+		x.Lifecycle.AppendProtobuf(e)
+		e.End(at)
+	}
+	if x.TerminationMessagePath != "" {
+		e.String(13, x.TerminationMessagePath)
+	}
+	if x.ImagePullPolicy != "" {
+		e.String(14, x.ImagePullPolicy)
+	}
+	if x.SecurityContext != nil {
+		at := e.Begin(15)
+		x.SecurityContext.AppendProtobuf(e)
+		e.End(at)
+	}
+	if x.Stdin {
+		e.Bool(16, x.Stdin)
+	}
+	if x.StdinOnce {
+		e.Bool(17, x.StdinOnce)
+	}
+	if x.Tty {
+		e.Bool(18, x.Tty)
+	}
+	wire.Messages(e, 19, x.EnvFrom)
+	if x.TerminationMessagePolicy != "" {
+		e.String(20, x.TerminationMessagePolicy)
+	}
+	wire.Messages(e, 21, x.VolumeDevices)
+	if x.StartupProbe != nil {
+		at := e.Begin(22)
+		x.StartupProbe.AppendProtobuf(e)
+		e.End(at)
+	}
+	wire.Messages(e, 23, x.ResizePolicy)
+	if x.RestartPolicy != nil {
+		e.String(24, *x.RestartPolicy)
+	}
+	wire.Messages(e, 25, x.RestartPolicyRules)
+	e.Raw(x.unknownFields)
+}
+
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
 func (x *ContainerStatus) AppendJSON(b []byte) []byte {
 	if x == nil {
@@ -379,6 +635,163 @@ func (x *ContainerStatus) DecodeJSON(d *json.Decoder) {
 	}
 }
 
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *ContainerStatus) Shallow() *ContainerStatus {
+	if x == nil {
+		return nil
+	}
+	return &ContainerStatus{
+		Name:                     x.Name,
+		State:                    x.State,
+		LastState:                x.LastState,
+		Ready:                    x.Ready,
+		RestartCount:             x.RestartCount,
+		Image:                    x.Image,
+		ImageID:                  x.ImageID,
+		ContainerID:              x.ContainerID,
+		Started:                  x.Started,
+		AllocatedResources:       x.AllocatedResources,
+		Resources:                x.Resources,
+		VolumeMounts:             x.VolumeMounts,
+		User:                     x.User,
+		AllocatedResourcesStatus: x.AllocatedResourcesStatus,
+		StopSignal:               x.StopSignal,
+		unknownFields:            x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *ContainerStatus) Clone() *ContainerStatus {
+	if x == nil {
+		return nil
+	}
+	c := new(ContainerStatus)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *ContainerStatus) CloneTo(c *ContainerStatus) {
+	if x == nil {
+		return
+	}
+	c.Name = x.Name
+	c.State = x.State.Clone()
+	c.LastState = x.LastState.Clone()
+	c.Ready = x.Ready
+	c.RestartCount = x.RestartCount
+	c.Image = x.Image
+	c.ImageID = x.ImageID
+	c.ContainerID = x.ContainerID
+	c.Started = clone.Pointer(x.Started)
+	c.AllocatedResources = clone.MessageMap(x.AllocatedResources)
+	c.Resources = x.Resources.Clone()
+	c.VolumeMounts = clone.Messages(x.VolumeMounts)
+	c.User = x.User.Clone()
+	c.AllocatedResourcesStatus = clone.Messages(x.AllocatedResourcesStatus)
+	c.StopSignal = clone.Pointer(x.StopSignal)
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *ContainerStatus) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *ContainerStatus) Share(m proto.Message) bool {
+	from, ok := m.(*ContainerStatus)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(ContainerStatus)
+	}
+	x.Name = from.Name
+	x.State = from.State
+	x.LastState = from.LastState
+	x.Ready = from.Ready
+	x.RestartCount = from.RestartCount
+	x.Image = from.Image
+	x.ImageID = from.ImageID
+	x.ContainerID = from.ContainerID
+	x.Started = from.Started
+	x.AllocatedResources = from.AllocatedResources
+	x.Resources = from.Resources
+	x.VolumeMounts = from.VolumeMounts
+	x.User = from.User
+	x.AllocatedResourcesStatus = from.AllocatedResourcesStatus
+	x.StopSignal = from.StopSignal
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. The zero
+// value does not count, even where it is given explicitly.
+func (x *ContainerStatus) SetsLimited() bool {
+	if x == nil {
+		return false
+	}
+	if x.Resources.SetsLimited() {
+		return true
+	}
+	return false
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *ContainerStatus) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.Name != "" {
+		e.String(1, x.Name)
+	}
+	if x.State != nil {
+		at := e.Begin(2)
+		x.State.AppendProtobuf(e)
+		e.End(at)
+	}
+	if x.LastState != nil {
+		at := e.Begin(3)
+		x.LastState.AppendProtobuf(e)
+		e.End(at)
+	}
+	if x.Ready {
+		e.Bool(4, x.Ready)
+	}
+	if x.RestartCount != 0 {
+		e.Int(5, int64(x.RestartCount))
+	}
+	if x.Image != "" {
+		e.String(6, x.Image)
+	}
+	if x.ImageID != "" {
+		e.String(7, x.ImageID)
+	}
+	if x.ContainerID != "" {
+		e.String(8, x.ContainerID)
+	}
+	if x.Started != nil {
+		e.Bool(9, *x.Started)
+	}
+	wire.MessageMap(e, 10, x.AllocatedResources)
+	if x.Resources != nil {
+		at := e.Begin(11)
+		x.Resources.AppendProtobuf(e)
+		e.End(at)
+	}
+	wire.Messages(e, 12, x.VolumeMounts)
+	if x.User != nil {
+		at := e.Begin(13)
+		x.User.AppendProtobuf(e)
+		e.End(at)
+	}
+	wire.Messages(e, 14, x.AllocatedResourcesStatus)
+	if x.StopSignal != nil {
+		e.String(15, *x.StopSignal)
+	}
+	e.Raw(x.unknownFields)
+}
+
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
 func (x *ContainerExtendedResourceRequest) AppendJSON(b []byte) []byte {
 	if x == nil {
@@ -415,6 +828,77 @@ func (x *ContainerExtendedResourceRequest) DecodeJSON(d *json.Decoder) {
 			d.Unknown()
 		}
 	}
+}
+
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *ContainerExtendedResourceRequest) Shallow() *ContainerExtendedResourceRequest {
+	if x == nil {
+		return nil
+	}
+	return &ContainerExtendedResourceRequest{
+		ContainerName: x.ContainerName,
+		ResourceName:  x.ResourceName,
+		RequestName:   x.RequestName,
+		unknownFields: x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *ContainerExtendedResourceRequest) Clone() *ContainerExtendedResourceRequest {
+	if x == nil {
+		return nil
+	}
+	c := new(ContainerExtendedResourceRequest)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *ContainerExtendedResourceRequest) CloneTo(c *ContainerExtendedResourceRequest) {
+	if x == nil {
+		return
+	}
+	c.ContainerName = x.ContainerName
+	c.ResourceName = x.ResourceName
+	c.RequestName = x.RequestName
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *ContainerExtendedResourceRequest) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *ContainerExtendedResourceRequest) Share(m proto.Message) bool {
+	from, ok := m.(*ContainerExtendedResourceRequest)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(ContainerExtendedResourceRequest)
+	}
+	x.ContainerName = from.ContainerName
+	x.ResourceName = from.ResourceName
+	x.RequestName = from.RequestName
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *ContainerExtendedResourceRequest) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.ContainerName != "" {
+		e.String(1, x.ContainerName)
+	}
+	if x.ResourceName != "" {
+		e.String(2, x.ResourceName)
+	}
+	if x.RequestName != "" {
+		e.String(3, x.RequestName)
+	}
+	e.Raw(x.unknownFields)
 }
 
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
@@ -473,6 +957,89 @@ func (x *ContainerPort) DecodeJSON(d *json.Decoder) {
 	}
 }
 
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *ContainerPort) Shallow() *ContainerPort {
+	if x == nil {
+		return nil
+	}
+	return &ContainerPort{
+		Name:          x.Name,
+		HostPort:      x.HostPort,
+		ContainerPort: x.ContainerPort,
+		Protocol:      x.Protocol,
+		HostIP:        x.HostIP,
+		unknownFields: x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *ContainerPort) Clone() *ContainerPort {
+	if x == nil {
+		return nil
+	}
+	c := new(ContainerPort)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *ContainerPort) CloneTo(c *ContainerPort) {
+	if x == nil {
+		return
+	}
+	c.Name = x.Name
+	c.HostPort = x.HostPort
+	c.ContainerPort = x.ContainerPort
+	c.Protocol = x.Protocol
+	c.HostIP = x.HostIP
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *ContainerPort) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *ContainerPort) Share(m proto.Message) bool {
+	from, ok := m.(*ContainerPort)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(ContainerPort)
+	}
+	x.Name = from.Name
+	x.HostPort = from.HostPort
+	x.ContainerPort = from.ContainerPort
+	x.Protocol = from.Protocol
+	x.HostIP = from.HostIP
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *ContainerPort) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.Name != "" {
+		e.String(1, x.Name)
+	}
+	if x.HostPort != 0 {
+		e.Int(2, int64(x.HostPort))
+	}
+	if x.ContainerPort != 0 {
+		e.Int(3, int64(x.ContainerPort))
+	}
+	if x.Protocol != "" {
+		e.String(4, x.Protocol)
+	}
+	if x.HostIP != "" {
+		e.String(5, x.HostIP)
+	}
+	e.Raw(x.unknownFields)
+}
+
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
 func (x *ContainerResizePolicy) AppendJSON(b []byte) []byte {
 	if x == nil {
@@ -504,6 +1071,71 @@ func (x *ContainerResizePolicy) DecodeJSON(d *json.Decoder) {
 			d.Unknown()
 		}
 	}
+}
+
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *ContainerResizePolicy) Shallow() *ContainerResizePolicy {
+	if x == nil {
+		return nil
+	}
+	return &ContainerResizePolicy{
+		ResourceName:  x.ResourceName,
+		RestartPolicy: x.RestartPolicy,
+		unknownFields: x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *ContainerResizePolicy) Clone() *ContainerResizePolicy {
+	if x == nil {
+		return nil
+	}
+	c := new(ContainerResizePolicy)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *ContainerResizePolicy) CloneTo(c *ContainerResizePolicy) {
+	if x == nil {
+		return
+	}
+	c.ResourceName = x.ResourceName
+	c.RestartPolicy = x.RestartPolicy
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *ContainerResizePolicy) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *ContainerResizePolicy) Share(m proto.Message) bool {
+	from, ok := m.(*ContainerResizePolicy)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(ContainerResizePolicy)
+	}
+	x.ResourceName = from.ResourceName
+	x.RestartPolicy = from.RestartPolicy
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *ContainerResizePolicy) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.ResourceName != "" {
+		e.String(1, x.ResourceName)
+	}
+	if x.RestartPolicy != "" {
+		e.String(2, x.RestartPolicy)
+	}
+	e.Raw(x.unknownFields)
 }
 
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
@@ -550,6 +1182,73 @@ func (x *ContainerRestartRule) DecodeJSON(d *json.Decoder) {
 	}
 }
 
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *ContainerRestartRule) Shallow() *ContainerRestartRule {
+	if x == nil {
+		return nil
+	}
+	return &ContainerRestartRule{
+		Action:        x.Action,
+		ExitCodes:     x.ExitCodes,
+		unknownFields: x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *ContainerRestartRule) Clone() *ContainerRestartRule {
+	if x == nil {
+		return nil
+	}
+	c := new(ContainerRestartRule)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *ContainerRestartRule) CloneTo(c *ContainerRestartRule) {
+	if x == nil {
+		return
+	}
+	c.Action = x.Action
+	c.ExitCodes = x.ExitCodes.Clone()
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *ContainerRestartRule) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *ContainerRestartRule) Share(m proto.Message) bool {
+	from, ok := m.(*ContainerRestartRule)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(ContainerRestartRule)
+	}
+	x.Action = from.Action
+	x.ExitCodes = from.ExitCodes
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *ContainerRestartRule) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.Action != "" {
+		e.String(1, x.Action)
+	}
+	if x.ExitCodes != nil {
+		at := e.Begin(2)
+		x.ExitCodes.AppendProtobuf(e)
+		e.End(at)
+	}
+	e.Raw(x.unknownFields)
+}
+
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
 func (x *ContainerRestartRuleOnExitCodes) AppendJSON(b []byte) []byte {
 	if x == nil {
@@ -585,6 +1284,69 @@ func (x *ContainerRestartRuleOnExitCodes) DecodeJSON(d *json.Decoder) {
 			d.Unknown()
 		}
 	}
+}
+
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *ContainerRestartRuleOnExitCodes) Shallow() *ContainerRestartRuleOnExitCodes {
+	if x == nil {
+		return nil
+	}
+	return &ContainerRestartRuleOnExitCodes{
+		Operator:      x.Operator,
+		Values:        x.Values,
+		unknownFields: x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *ContainerRestartRuleOnExitCodes) Clone() *ContainerRestartRuleOnExitCodes {
+	if x == nil {
+		return nil
+	}
+	c := new(ContainerRestartRuleOnExitCodes)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *ContainerRestartRuleOnExitCodes) CloneTo(c *ContainerRestartRuleOnExitCodes) {
+	if x == nil {
+		return
+	}
+	c.Operator = x.Operator
+	c.Values = clone.List(x.Values)
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *ContainerRestartRuleOnExitCodes) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *ContainerRestartRuleOnExitCodes) Share(m proto.Message) bool {
+	from, ok := m.(*ContainerRestartRuleOnExitCodes)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(ContainerRestartRuleOnExitCodes)
+	}
+	x.Operator = from.Operator
+	x.Values = from.Values
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *ContainerRestartRuleOnExitCodes) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.Operator != "" {
+		e.String(1, x.Operator)
+	}
+	wire.Ints(e, 2, x.Values)
+	e.Raw(x.unknownFields)
 }
 
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
@@ -652,6 +1414,83 @@ func (x *ContainerState) DecodeJSON(d *json.Decoder) {
 	}
 }
 
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *ContainerState) Shallow() *ContainerState {
+	if x == nil {
+		return nil
+	}
+	return &ContainerState{
+		Waiting:       x.Waiting,
+		Running:       x.Running,
+		Terminated:    x.Terminated,
+		unknownFields: x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *ContainerState) Clone() *ContainerState {
+	if x == nil {
+		return nil
+	}
+	c := new(ContainerState)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *ContainerState) CloneTo(c *ContainerState) {
+	if x == nil {
+		return
+	}
+	c.Waiting = x.Waiting.Clone()
+	c.Running = x.Running.Clone()
+	c.Terminated = x.Terminated.Clone()
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *ContainerState) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *ContainerState) Share(m proto.Message) bool {
+	from, ok := m.(*ContainerState)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(ContainerState)
+	}
+	x.Waiting = from.Waiting
+	x.Running = from.Running
+	x.Terminated = from.Terminated
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *ContainerState) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.Waiting != nil {
+		at := e.Begin(1)
+		x.Waiting.AppendProtobuf(e)
+		e.End(at)
+	}
+	if x.Running != nil {
+		at := e.Begin(2)
+		x.Running.AppendProtobuf(e)
+		e.End(at)
+	}
+	if x.Terminated != nil {
+		at := e.Begin(3)
+		x.Terminated.AppendProtobuf(e)
+		e.End(at)
+	}
+	e.Raw(x.unknownFields)
+}
+
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
 func (x *ContainerStateRunning) AppendJSON(b []byte) []byte {
 	if x == nil {
@@ -685,6 +1524,67 @@ func (x *ContainerStateRunning) DecodeJSON(d *json.Decoder) {
 			d.Unknown()
 		}
 	}
+}
+
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *ContainerStateRunning) Shallow() *ContainerStateRunning {
+	if x == nil {
+		return nil
+	}
+	return &ContainerStateRunning{
+		StartedAt:     x.StartedAt,
+		unknownFields: x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *ContainerStateRunning) Clone() *ContainerStateRunning {
+	if x == nil {
+		return nil
+	}
+	c := new(ContainerStateRunning)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *ContainerStateRunning) CloneTo(c *ContainerStateRunning) {
+	if x == nil {
+		return
+	}
+	c.StartedAt = x.StartedAt.Clone()
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *ContainerStateRunning) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *ContainerStateRunning) Share(m proto.Message) bool {
+	from, ok := m.(*ContainerStateRunning)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(ContainerStateRunning)
+	}
+	x.StartedAt = from.StartedAt
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *ContainerStateRunning) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.StartedAt != nil {
+		at := e.Begin(1)
+		x.StartedAt.AppendProtobuf(e)
+		e.End(at)
+	}
+	e.Raw(x.unknownFields)
 }
 
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
@@ -767,6 +1667,105 @@ func (x *ContainerStateTerminated) DecodeJSON(d *json.Decoder) {
 	}
 }
 
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *ContainerStateTerminated) Shallow() *ContainerStateTerminated {
+	if x == nil {
+		return nil
+	}
+	return &ContainerStateTerminated{
+		ExitCode:      x.ExitCode,
+		Signal:        x.Signal,
+		Reason:        x.Reason,
+		Message:       x.Message,
+		StartedAt:     x.StartedAt,
+		FinishedAt:    x.FinishedAt,
+		ContainerID:   x.ContainerID,
+		unknownFields: x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *ContainerStateTerminated) Clone() *ContainerStateTerminated {
+	if x == nil {
+		return nil
+	}
+	c := new(ContainerStateTerminated)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *ContainerStateTerminated) CloneTo(c *ContainerStateTerminated) {
+	if x == nil {
+		return
+	}
+	c.ExitCode = x.ExitCode
+	c.Signal = x.Signal
+	c.Reason = x.Reason
+	c.Message = x.Message
+	c.StartedAt = x.StartedAt.Clone()
+	c.FinishedAt = x.FinishedAt.Clone()
+	c.ContainerID = x.ContainerID
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *ContainerStateTerminated) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *ContainerStateTerminated) Share(m proto.Message) bool {
+	from, ok := m.(*ContainerStateTerminated)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(ContainerStateTerminated)
+	}
+	x.ExitCode = from.ExitCode
+	x.Signal = from.Signal
+	x.Reason = from.Reason
+	x.Message = from.Message
+	x.StartedAt = from.StartedAt
+	x.FinishedAt = from.FinishedAt
+	x.ContainerID = from.ContainerID
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *ContainerStateTerminated) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.ExitCode != 0 {
+		e.Int(1, int64(x.ExitCode))
+	}
+	if x.Signal != 0 {
+		e.Int(2, int64(x.Signal))
+	}
+	if x.Reason != "" {
+		e.String(3, x.Reason)
+	}
+	if x.Message != "" {
+		e.String(4, x.Message)
+	}
+	if x.StartedAt != nil {
+		at := e.Begin(5)
+		x.StartedAt.AppendProtobuf(e)
+		e.End(at)
+	}
+	if x.FinishedAt != nil {
+		at := e.Begin(6)
+		x.FinishedAt.AppendProtobuf(e)
+		e.End(at)
+	}
+	if x.ContainerID != "" {
+		e.String(7, x.ContainerID)
+	}
+	e.Raw(x.unknownFields)
+}
+
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
 func (x *ContainerStateWaiting) AppendJSON(b []byte) []byte {
 	if x == nil {
@@ -804,6 +1803,71 @@ func (x *ContainerStateWaiting) DecodeJSON(d *json.Decoder) {
 	}
 }
 
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *ContainerStateWaiting) Shallow() *ContainerStateWaiting {
+	if x == nil {
+		return nil
+	}
+	return &ContainerStateWaiting{
+		Reason:        x.Reason,
+		Message:       x.Message,
+		unknownFields: x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *ContainerStateWaiting) Clone() *ContainerStateWaiting {
+	if x == nil {
+		return nil
+	}
+	c := new(ContainerStateWaiting)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *ContainerStateWaiting) CloneTo(c *ContainerStateWaiting) {
+	if x == nil {
+		return
+	}
+	c.Reason = x.Reason
+	c.Message = x.Message
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *ContainerStateWaiting) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *ContainerStateWaiting) Share(m proto.Message) bool {
+	from, ok := m.(*ContainerStateWaiting)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(ContainerStateWaiting)
+	}
+	x.Reason = from.Reason
+	x.Message = from.Message
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *ContainerStateWaiting) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.Reason != "" {
+		e.String(1, x.Reason)
+	}
+	if x.Message != "" {
+		e.String(2, x.Message)
+	}
+	e.Raw(x.unknownFields)
+}
+
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
 func (x *ContainerUser) AppendJSON(b []byte) []byte {
 	if x == nil {
@@ -839,6 +1903,67 @@ func (x *ContainerUser) DecodeJSON(d *json.Decoder) {
 			d.Unknown()
 		}
 	}
+}
+
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *ContainerUser) Shallow() *ContainerUser {
+	if x == nil {
+		return nil
+	}
+	return &ContainerUser{
+		Linux:         x.Linux,
+		unknownFields: x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *ContainerUser) Clone() *ContainerUser {
+	if x == nil {
+		return nil
+	}
+	c := new(ContainerUser)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *ContainerUser) CloneTo(c *ContainerUser) {
+	if x == nil {
+		return
+	}
+	c.Linux = x.Linux.Clone()
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *ContainerUser) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *ContainerUser) Share(m proto.Message) bool {
+	from, ok := m.(*ContainerUser)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(ContainerUser)
+	}
+	x.Linux = from.Linux
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *ContainerUser) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.Linux != nil {
+		at := e.Begin(1)
+		x.Linux.AppendProtobuf(e)
+		e.End(at)
+	}
+	e.Raw(x.unknownFields)
 }
 
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
@@ -1161,6 +2286,85 @@ func (x *EphemeralContainer) DecodeJSON(d *json.Decoder) {
 	}
 }
 
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *EphemeralContainer) Shallow() *EphemeralContainer {
+	if x == nil {
+		return nil
+	}
+	return &EphemeralContainer{
+		EphemeralContainerCommon: x.EphemeralContainerCommon,
+		TargetContainerName:      x.TargetContainerName,
+		unknownFields:            x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *EphemeralContainer) Clone() *EphemeralContainer {
+	if x == nil {
+		return nil
+	}
+	c := new(EphemeralContainer)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *EphemeralContainer) CloneTo(c *EphemeralContainer) {
+	if x == nil {
+		return
+	}
+	c.EphemeralContainerCommon = x.EphemeralContainerCommon.Clone()
+	c.TargetContainerName = x.TargetContainerName
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *EphemeralContainer) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *EphemeralContainer) Share(m proto.Message) bool {
+	from, ok := m.(*EphemeralContainer)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(EphemeralContainer)
+	}
+	x.EphemeralContainerCommon = from.EphemeralContainerCommon
+	x.TargetContainerName = from.TargetContainerName
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. The zero
+// value does not count, even where it is given explicitly.
+func (x *EphemeralContainer) SetsLimited() bool {
+	if x == nil {
+		return false
+	}
+	if x.EphemeralContainerCommon.SetsLimited() {
+		return true
+	}
+	return false
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *EphemeralContainer) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.EphemeralContainerCommon != nil {
+		at := e.Begin(1)
+		x.EphemeralContainerCommon.AppendProtobuf(e)
+		e.End(at)
+	}
+	if x.TargetContainerName != "" {
+		e.String(2, x.TargetContainerName)
+	}
+	e.Raw(x.unknownFields)
+}
+
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
 func (x *EphemeralContainerCommon) AppendJSON(b []byte) []byte {
 	if x == nil {
@@ -1395,6 +2599,223 @@ func (x *EphemeralContainerCommon) DecodeJSON(d *json.Decoder) {
 	}
 }
 
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *EphemeralContainerCommon) Shallow() *EphemeralContainerCommon {
+	if x == nil {
+		return nil
+	}
+	return &EphemeralContainerCommon{
+		Name:                     x.Name,
+		Image:                    x.Image,
+		Command:                  x.Command,
+		Args:                     x.Args,
+		WorkingDir:               x.WorkingDir,
+		Ports:                    x.Ports,
+		Env:                      x.Env,
+		Resources:                x.Resources,
+		VolumeMounts:             x.VolumeMounts,
+		LivenessProbe:            x.LivenessProbe,
+		ReadinessProbe:           x.ReadinessProbe,
+		Lifecycle:                x.Lifecycle,
+		TerminationMessagePath:   x.TerminationMessagePath,
+		ImagePullPolicy:          x.ImagePullPolicy,
+		SecurityContext:          x.SecurityContext,
+		Stdin:                    x.Stdin,
+		StdinOnce:                x.StdinOnce,
+		Tty:                      x.Tty,
+		EnvFrom:                  x.EnvFrom,
+		TerminationMessagePolicy: x.TerminationMessagePolicy,
+		VolumeDevices:            x.VolumeDevices,
+		StartupProbe:             x.StartupProbe,
+		ResizePolicy:             x.ResizePolicy,
+		RestartPolicy:            x.RestartPolicy,
+		RestartPolicyRules:       x.RestartPolicyRules,
+		unknownFields:            x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *EphemeralContainerCommon) Clone() *EphemeralContainerCommon {
+	if x == nil {
+		return nil
+	}
+	c := new(EphemeralContainerCommon)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *EphemeralContainerCommon) CloneTo(c *EphemeralContainerCommon) {
+	if x == nil {
+		return
+	}
+	c.Name = x.Name
+	c.Image = x.Image
+	c.Command = clone.List(x.Command)
+	c.Args = clone.List(x.Args)
+	c.WorkingDir = x.WorkingDir
+	c.Ports = clone.Messages(x.Ports)
+	c.Env = clone.Messages(x.Env)
+	c.Resources = x.Resources.Clone()
+	c.VolumeMounts = clone.Messages(x.VolumeMounts)
+	c.LivenessProbe = x.LivenessProbe.Clone()
+	c.ReadinessProbe = x.ReadinessProbe.Clone()
+	c.Lifecycle = x.Lifecycle.Clone()
+	c.TerminationMessagePath = x.TerminationMessagePath
+	c.ImagePullPolicy = x.ImagePullPolicy
+	c.SecurityContext = x.SecurityContext.Clone()
+	c.Stdin = x.Stdin
+	c.StdinOnce = x.StdinOnce
+	c.Tty = x.Tty
+	c.EnvFrom = clone.Messages(x.EnvFrom)
+	c.TerminationMessagePolicy = x.TerminationMessagePolicy
+	c.VolumeDevices = clone.Messages(x.VolumeDevices)
+	c.StartupProbe = x.StartupProbe.Clone()
+	c.ResizePolicy = clone.Messages(x.ResizePolicy)
+	c.RestartPolicy = clone.Pointer(x.RestartPolicy)
+	c.RestartPolicyRules = clone.Messages(x.RestartPolicyRules)
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *EphemeralContainerCommon) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *EphemeralContainerCommon) Share(m proto.Message) bool {
+	from, ok := m.(*EphemeralContainerCommon)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(EphemeralContainerCommon)
+	}
+	x.Name = from.Name
+	x.Image = from.Image
+	x.Command = from.Command
+	x.Args = from.Args
+	x.WorkingDir = from.WorkingDir
+	x.Ports = from.Ports
+	x.Env = from.Env
+	x.Resources = from.Resources
+	x.VolumeMounts = from.VolumeMounts
+	x.LivenessProbe = from.LivenessProbe
+	x.ReadinessProbe = from.ReadinessProbe
+	x.Lifecycle = from.Lifecycle
+	x.TerminationMessagePath = from.TerminationMessagePath
+	x.ImagePullPolicy = from.ImagePullPolicy
+	x.SecurityContext = from.SecurityContext
+	x.Stdin = from.Stdin
+	x.StdinOnce = from.StdinOnce
+	x.Tty = from.Tty
+	x.EnvFrom = from.EnvFrom
+	x.TerminationMessagePolicy = from.TerminationMessagePolicy
+	x.VolumeDevices = from.VolumeDevices
+	x.StartupProbe = from.StartupProbe
+	x.ResizePolicy = from.ResizePolicy
+	x.RestartPolicy = from.RestartPolicy
+	x.RestartPolicyRules = from.RestartPolicyRules
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. The zero
+// value does not count, even where it is given explicitly.
+func (x *EphemeralContainerCommon) SetsLimited() bool {
+	if x == nil {
+		return false
+	}
+	for _, v := range x.Env {
+		if v.SetsLimited() {
+			return true
+		}
+	}
+	if x.Resources.SetsLimited() {
+		return true
+	}
+	if x.SecurityContext.SetsLimited() {
+		return true
+	}
+	return false
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *EphemeralContainerCommon) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.Name != "" {
+		e.String(1, x.Name)
+	}
+	if x.Image != "" {
+		e.String(2, x.Image)
+	}
+	e.Strings(3, x.Command)
+	e.Strings(4, x.Args)
+	if x.WorkingDir != "" {
+		e.String(5, x.WorkingDir)
+	}
+	wire.Messages(e, 6, x.Ports)
+	wire.Messages(e, 7, x.Env)
+	if x.Resources != nil {
+		at := e.Begin(8)
+		x.Resources.AppendProtobuf(e)
+		e.End(at)
+	}
+	wire.Messages(e, 9, x.VolumeMounts)
+	if x.LivenessProbe != nil {
+		at := e.Begin(10)
+		x.LivenessProbe.AppendProtobuf(e)
+		e.End(at)
+	}
+	if x.ReadinessProbe != nil {
+		at := e.Begin(11)
+		x.ReadinessProbe.AppendProtobuf(e)
+		e.End(at)
+	}
+	if x.Lifecycle != nil {
+		at := e.Begin(12)
+		x.Lifecycle.AppendProtobuf(e)
+		e.End(at)
+	}
+	if x.TerminationMessagePath != "" {
+		e.String(13, x.TerminationMessagePath)
+	}
+	if x.ImagePullPolicy != "" {
+		e.String(14, x.ImagePullPolicy)
+	}
+	if x.SecurityContext != nil {
+		at := e.Begin(15)
+		x.SecurityContext.AppendProtobuf(e)
+		e.End(at)
+	}
+	if x.Stdin {
+		e.Bool(16, x.Stdin)
+	}
+	if x.StdinOnce {
+		e.Bool(17, x.StdinOnce)
+	}
+	if x.Tty {
+		e.Bool(18, x.Tty)
+	}
+	wire.Messages(e, 19, x.EnvFrom)
+	if x.TerminationMessagePolicy != "" {
+		e.String(20, x.TerminationMessagePolicy)
+	}
+	wire.Messages(e, 21, x.VolumeDevices)
+	if x.StartupProbe != nil {
+		at := e.Begin(22)
+		x.StartupProbe.AppendProtobuf(e)
+		e.End(at)
+	}
+	wire.Messages(e, 23, x.ResizePolicy)
+	if x.RestartPolicy != nil {
+		e.String(24, *x.RestartPolicy)
+	}
+	wire.Messages(e, 25, x.RestartPolicyRules)
+	e.Raw(x.unknownFields)
+}
+
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
 func (x *ImageVolumeStatus) AppendJSON(b []byte) []byte {
 	if x == nil {
@@ -1423,6 +2844,65 @@ func (x *ImageVolumeStatus) DecodeJSON(d *json.Decoder) {
 			d.Unknown()
 		}
 	}
+}
+
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *ImageVolumeStatus) Shallow() *ImageVolumeStatus {
+	if x == nil {
+		return nil
+	}
+	return &ImageVolumeStatus{
+		ImageRef:      x.ImageRef,
+		unknownFields: x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *ImageVolumeStatus) Clone() *ImageVolumeStatus {
+	if x == nil {
+		return nil
+	}
+	c := new(ImageVolumeStatus)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *ImageVolumeStatus) CloneTo(c *ImageVolumeStatus) {
+	if x == nil {
+		return
+	}
+	c.ImageRef = x.ImageRef
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *ImageVolumeStatus) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *ImageVolumeStatus) Share(m proto.Message) bool {
+	from, ok := m.(*ImageVolumeStatus)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(ImageVolumeStatus)
+	}
+	x.ImageRef = from.ImageRef
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *ImageVolumeStatus) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.ImageRef != "" {
+		e.String(1, x.ImageRef)
+	}
+	e.Raw(x.unknownFields)
 }
 
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
@@ -1465,6 +2945,75 @@ func (x *LinuxContainerUser) DecodeJSON(d *json.Decoder) {
 	}
 }
 
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *LinuxContainerUser) Shallow() *LinuxContainerUser {
+	if x == nil {
+		return nil
+	}
+	return &LinuxContainerUser{
+		Uid:                x.Uid,
+		Gid:                x.Gid,
+		SupplementalGroups: x.SupplementalGroups,
+		unknownFields:      x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *LinuxContainerUser) Clone() *LinuxContainerUser {
+	if x == nil {
+		return nil
+	}
+	c := new(LinuxContainerUser)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *LinuxContainerUser) CloneTo(c *LinuxContainerUser) {
+	if x == nil {
+		return
+	}
+	c.Uid = x.Uid
+	c.Gid = x.Gid
+	c.SupplementalGroups = clone.List(x.SupplementalGroups)
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *LinuxContainerUser) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *LinuxContainerUser) Share(m proto.Message) bool {
+	from, ok := m.(*LinuxContainerUser)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(LinuxContainerUser)
+	}
+	x.Uid = from.Uid
+	x.Gid = from.Gid
+	x.SupplementalGroups = from.SupplementalGroups
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *LinuxContainerUser) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.Uid != 0 {
+		e.Int(1, x.Uid)
+	}
+	if x.Gid != 0 {
+		e.Int(2, x.Gid)
+	}
+	wire.Ints(e, 3, x.SupplementalGroups)
+	e.Raw(x.unknownFields)
+}
+
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
 func (x *ResourceClaim) AppendJSON(b []byte) []byte {
 	if x == nil {
@@ -1498,6 +3047,71 @@ func (x *ResourceClaim) DecodeJSON(d *json.Decoder) {
 			d.Unknown()
 		}
 	}
+}
+
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *ResourceClaim) Shallow() *ResourceClaim {
+	if x == nil {
+		return nil
+	}
+	return &ResourceClaim{
+		Name:          x.Name,
+		Request:       x.Request,
+		unknownFields: x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *ResourceClaim) Clone() *ResourceClaim {
+	if x == nil {
+		return nil
+	}
+	c := new(ResourceClaim)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *ResourceClaim) CloneTo(c *ResourceClaim) {
+	if x == nil {
+		return
+	}
+	c.Name = x.Name
+	c.Request = x.Request
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *ResourceClaim) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *ResourceClaim) Share(m proto.Message) bool {
+	from, ok := m.(*ResourceClaim)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(ResourceClaim)
+	}
+	x.Name = from.Name
+	x.Request = from.Request
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *ResourceClaim) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.Name != "" {
+		e.String(1, x.Name)
+	}
+	if x.Request != "" {
+		e.String(2, x.Request)
+	}
+	e.Raw(x.unknownFields)
 }
 
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
@@ -1540,6 +3154,77 @@ func (x *ResourceHealth) DecodeJSON(d *json.Decoder) {
 			d.Unknown()
 		}
 	}
+}
+
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *ResourceHealth) Shallow() *ResourceHealth {
+	if x == nil {
+		return nil
+	}
+	return &ResourceHealth{
+		ResourceID:    x.ResourceID,
+		Health:        x.Health,
+		Message:       x.Message,
+		unknownFields: x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *ResourceHealth) Clone() *ResourceHealth {
+	if x == nil {
+		return nil
+	}
+	c := new(ResourceHealth)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *ResourceHealth) CloneTo(c *ResourceHealth) {
+	if x == nil {
+		return
+	}
+	c.ResourceID = x.ResourceID
+	c.Health = x.Health
+	c.Message = clone.Pointer(x.Message)
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *ResourceHealth) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *ResourceHealth) Share(m proto.Message) bool {
+	from, ok := m.(*ResourceHealth)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(ResourceHealth)
+	}
+	x.ResourceID = from.ResourceID
+	x.Health = from.Health
+	x.Message = from.Message
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *ResourceHealth) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.ResourceID != "" {
+		e.String(1, x.ResourceID)
+	}
+	if x.Health != "" {
+		e.String(2, x.Health)
+	}
+	if x.Message != nil {
+		e.String(6, *x.Message)
+	}
+	e.Raw(x.unknownFields)
 }
 
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
@@ -1586,6 +3271,83 @@ func (x *ResourceRequirements) DecodeJSON(d *json.Decoder) {
 	}
 }
 
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *ResourceRequirements) Shallow() *ResourceRequirements {
+	if x == nil {
+		return nil
+	}
+	return &ResourceRequirements{
+		Limits:        x.Limits,
+		Requests:      x.Requests,
+		Claims:        x.Claims,
+		unknownFields: x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *ResourceRequirements) Clone() *ResourceRequirements {
+	if x == nil {
+		return nil
+	}
+	c := new(ResourceRequirements)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *ResourceRequirements) CloneTo(c *ResourceRequirements) {
+	if x == nil {
+		return
+	}
+	c.Limits = clone.MessageMap(x.Limits)
+	c.Requests = clone.MessageMap(x.Requests)
+	c.Claims = clone.Messages(x.Claims)
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *ResourceRequirements) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *ResourceRequirements) Share(m proto.Message) bool {
+	from, ok := m.(*ResourceRequirements)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(ResourceRequirements)
+	}
+	x.Limits = from.Limits
+	x.Requests = from.Requests
+	x.Claims = from.Claims
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. The zero
+// value does not count, even where it is given explicitly.
+func (x *ResourceRequirements) SetsLimited() bool {
+	if x == nil {
+		return false
+	}
+	if len(x.Claims) > 0 {
+		return true
+	}
+	return false
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *ResourceRequirements) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	wire.MessageMap(e, 1, x.Limits)
+	wire.MessageMap(e, 2, x.Requests)
+	wire.Messages(e, 3, x.Claims)
+	e.Raw(x.unknownFields)
+}
+
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
 func (x *ResourceStatus) AppendJSON(b []byte) []byte {
 	if x == nil {
@@ -1621,6 +3383,69 @@ func (x *ResourceStatus) DecodeJSON(d *json.Decoder) {
 	}
 }
 
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *ResourceStatus) Shallow() *ResourceStatus {
+	if x == nil {
+		return nil
+	}
+	return &ResourceStatus{
+		Name:          x.Name,
+		Resources:     x.Resources,
+		unknownFields: x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *ResourceStatus) Clone() *ResourceStatus {
+	if x == nil {
+		return nil
+	}
+	c := new(ResourceStatus)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *ResourceStatus) CloneTo(c *ResourceStatus) {
+	if x == nil {
+		return
+	}
+	c.Name = x.Name
+	c.Resources = clone.Messages(x.Resources)
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *ResourceStatus) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *ResourceStatus) Share(m proto.Message) bool {
+	from, ok := m.(*ResourceStatus)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(ResourceStatus)
+	}
+	x.Name = from.Name
+	x.Resources = from.Resources
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *ResourceStatus) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.Name != "" {
+		e.String(1, x.Name)
+	}
+	wire.Messages(e, 2, x.Resources)
+	e.Raw(x.unknownFields)
+}
+
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
 func (x *VolumeDevice) AppendJSON(b []byte) []byte {
 	if x == nil {
@@ -1652,6 +3477,71 @@ func (x *VolumeDevice) DecodeJSON(d *json.Decoder) {
 			d.Unknown()
 		}
 	}
+}
+
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *VolumeDevice) Shallow() *VolumeDevice {
+	if x == nil {
+		return nil
+	}
+	return &VolumeDevice{
+		Name:          x.Name,
+		DevicePath:    x.DevicePath,
+		unknownFields: x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *VolumeDevice) Clone() *VolumeDevice {
+	if x == nil {
+		return nil
+	}
+	c := new(VolumeDevice)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *VolumeDevice) CloneTo(c *VolumeDevice) {
+	if x == nil {
+		return
+	}
+	c.Name = x.Name
+	c.DevicePath = x.DevicePath
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *VolumeDevice) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *VolumeDevice) Share(m proto.Message) bool {
+	from, ok := m.(*VolumeDevice)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(VolumeDevice)
+	}
+	x.Name = from.Name
+	x.DevicePath = from.DevicePath
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *VolumeDevice) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.Name != "" {
+		e.String(1, x.Name)
+	}
+	if x.DevicePath != "" {
+		e.String(2, x.DevicePath)
+	}
+	e.Raw(x.unknownFields)
 }
 
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
@@ -1722,6 +3612,101 @@ func (x *VolumeMount) DecodeJSON(d *json.Decoder) {
 	}
 }
 
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *VolumeMount) Shallow() *VolumeMount {
+	if x == nil {
+		return nil
+	}
+	return &VolumeMount{
+		Name:              x.Name,
+		ReadOnly:          x.ReadOnly,
+		MountPath:         x.MountPath,
+		SubPath:           x.SubPath,
+		MountPropagation:  x.MountPropagation,
+		SubPathExpr:       x.SubPathExpr,
+		RecursiveReadOnly: x.RecursiveReadOnly,
+		unknownFields:     x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *VolumeMount) Clone() *VolumeMount {
+	if x == nil {
+		return nil
+	}
+	c := new(VolumeMount)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *VolumeMount) CloneTo(c *VolumeMount) {
+	if x == nil {
+		return
+	}
+	c.Name = x.Name
+	c.ReadOnly = x.ReadOnly
+	c.MountPath = x.MountPath
+	c.SubPath = x.SubPath
+	c.MountPropagation = clone.Pointer(x.MountPropagation)
+	c.SubPathExpr = x.SubPathExpr
+	c.RecursiveReadOnly = clone.Pointer(x.RecursiveReadOnly)
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *VolumeMount) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *VolumeMount) Share(m proto.Message) bool {
+	from, ok := m.(*VolumeMount)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(VolumeMount)
+	}
+	x.Name = from.Name
+	x.ReadOnly = from.ReadOnly
+	x.MountPath = from.MountPath
+	x.SubPath = from.SubPath
+	x.MountPropagation = from.MountPropagation
+	x.SubPathExpr = from.SubPathExpr
+	x.RecursiveReadOnly = from.RecursiveReadOnly
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *VolumeMount) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.Name != "" {
+		e.String(1, x.Name)
+	}
+	if x.ReadOnly {
+		e.Bool(2, x.ReadOnly)
+	}
+	if x.MountPath != "" {
+		e.String(3, x.MountPath)
+	}
+	if x.SubPath != "" {
+		e.String(4, x.SubPath)
+	}
+	if x.MountPropagation != nil {
+		e.String(5, *x.MountPropagation)
+	}
+	if x.SubPathExpr != "" {
+		e.String(6, x.SubPathExpr)
+	}
+	if x.RecursiveReadOnly != nil {
+		e.String(7, *x.RecursiveReadOnly)
+	}
+	e.Raw(x.unknownFields)
+}
+
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
 func (x *VolumeMountStatus) AppendJSON(b []byte) []byte {
 	if x == nil {
@@ -1783,6 +3768,91 @@ func (x *VolumeMountStatus) DecodeJSON(d *json.Decoder) {
 	}
 }
 
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *VolumeMountStatus) Shallow() *VolumeMountStatus {
+	if x == nil {
+		return nil
+	}
+	return &VolumeMountStatus{
+		Name:              x.Name,
+		MountPath:         x.MountPath,
+		ReadOnly:          x.ReadOnly,
+		RecursiveReadOnly: x.RecursiveReadOnly,
+		VolumeStatus:      x.VolumeStatus,
+		unknownFields:     x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *VolumeMountStatus) Clone() *VolumeMountStatus {
+	if x == nil {
+		return nil
+	}
+	c := new(VolumeMountStatus)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *VolumeMountStatus) CloneTo(c *VolumeMountStatus) {
+	if x == nil {
+		return
+	}
+	c.Name = x.Name
+	c.MountPath = x.MountPath
+	c.ReadOnly = x.ReadOnly
+	c.RecursiveReadOnly = clone.Pointer(x.RecursiveReadOnly)
+	c.VolumeStatus = x.VolumeStatus.Clone()
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *VolumeMountStatus) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *VolumeMountStatus) Share(m proto.Message) bool {
+	from, ok := m.(*VolumeMountStatus)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(VolumeMountStatus)
+	}
+	x.Name = from.Name
+	x.MountPath = from.MountPath
+	x.ReadOnly = from.ReadOnly
+	x.RecursiveReadOnly = from.RecursiveReadOnly
+	x.VolumeStatus = from.VolumeStatus
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *VolumeMountStatus) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.Name != "" {
+		e.String(1, x.Name)
+	}
+	if x.MountPath != "" {
+		e.String(2, x.MountPath)
+	}
+	if x.ReadOnly {
+		e.Bool(3, x.ReadOnly)
+	}
+	if x.RecursiveReadOnly != nil {
+		e.String(4, *x.RecursiveReadOnly)
+	}
+	if x.VolumeStatus != nil {
+		at := e.Begin(5)
+		x.VolumeStatus.AppendProtobuf(e)
+		e.End(at)
+	}
+	e.Raw(x.unknownFields)
+}
+
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
 func (x *VolumeStatus) AppendJSON(b []byte) []byte {
 	if x == nil {
@@ -1818,4 +3888,65 @@ func (x *VolumeStatus) DecodeJSON(d *json.Decoder) {
 			d.Unknown()
 		}
 	}
+}
+
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *VolumeStatus) Shallow() *VolumeStatus {
+	if x == nil {
+		return nil
+	}
+	return &VolumeStatus{
+		Image:         x.Image,
+		unknownFields: x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *VolumeStatus) Clone() *VolumeStatus {
+	if x == nil {
+		return nil
+	}
+	c := new(VolumeStatus)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *VolumeStatus) CloneTo(c *VolumeStatus) {
+	if x == nil {
+		return
+	}
+	c.Image = x.Image.Clone()
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *VolumeStatus) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *VolumeStatus) Share(m proto.Message) bool {
+	from, ok := m.(*VolumeStatus)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(VolumeStatus)
+	}
+	x.Image = from.Image
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *VolumeStatus) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.Image != nil {
+		at := e.Begin(1)
+		x.Image.AppendProtobuf(e)
+		e.End(at)
+	}
+	e.Raw(x.unknownFields)
 }

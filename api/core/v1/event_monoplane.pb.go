@@ -3,8 +3,11 @@
 package corev1
 
 import (
+	proto "google.golang.org/protobuf/proto"
 	v1 "monoplane.dev/api/meta/v1"
+	clone "monoplane.dev/codec/clone"
 	json "monoplane.dev/codec/json"
+	wire "monoplane.dev/codec/wire"
 	object "monoplane.dev/object"
 )
 
@@ -176,6 +179,165 @@ func (x *Event) DecodeJSON(d *json.Decoder) {
 	}
 }
 
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *Event) Shallow() *Event {
+	if x == nil {
+		return nil
+	}
+	return &Event{
+		Metadata:           x.Metadata,
+		InvolvedObject:     x.InvolvedObject,
+		Reason:             x.Reason,
+		Message:            x.Message,
+		Source:             x.Source,
+		FirstTimestamp:     x.FirstTimestamp,
+		LastTimestamp:      x.LastTimestamp,
+		Count:              x.Count,
+		Type:               x.Type,
+		EventTime:          x.EventTime,
+		Series:             x.Series,
+		Action:             x.Action,
+		Related:            x.Related,
+		ReportingComponent: x.ReportingComponent,
+		ReportingInstance:  x.ReportingInstance,
+		unknownFields:      x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *Event) Clone() *Event {
+	if x == nil {
+		return nil
+	}
+	c := new(Event)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *Event) CloneTo(c *Event) {
+	if x == nil {
+		return
+	}
+	c.Metadata = x.Metadata.Clone()
+	c.InvolvedObject = x.InvolvedObject.Clone()
+	c.Reason = x.Reason
+	c.Message = x.Message
+	c.Source = x.Source.Clone()
+	c.FirstTimestamp = x.FirstTimestamp.Clone()
+	c.LastTimestamp = x.LastTimestamp.Clone()
+	c.Count = x.Count
+	c.Type = x.Type
+	c.EventTime = x.EventTime.Clone()
+	c.Series = x.Series.Clone()
+	c.Action = x.Action
+	c.Related = x.Related.Clone()
+	c.ReportingComponent = x.ReportingComponent
+	c.ReportingInstance = x.ReportingInstance
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *Event) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *Event) Share(m proto.Message) bool {
+	from, ok := m.(*Event)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(Event)
+	}
+	x.Metadata = from.Metadata
+	x.InvolvedObject = from.InvolvedObject
+	x.Reason = from.Reason
+	x.Message = from.Message
+	x.Source = from.Source
+	x.FirstTimestamp = from.FirstTimestamp
+	x.LastTimestamp = from.LastTimestamp
+	x.Count = from.Count
+	x.Type = from.Type
+	x.EventTime = from.EventTime
+	x.Series = from.Series
+	x.Action = from.Action
+	x.Related = from.Related
+	x.ReportingComponent = from.ReportingComponent
+	x.ReportingInstance = from.ReportingInstance
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *Event) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.Metadata != nil {
+		at := e.Begin(1)
+		x.Metadata.AppendProtobuf(e)
+		e.End(at)
+	}
+	if x.InvolvedObject != nil {
+		at := e.Begin(2)
+		x.InvolvedObject.AppendProtobuf(e)
+		e.End(at)
+	}
+	if x.Reason != "" {
+		e.String(3, x.Reason)
+	}
+	if x.Message != "" {
+		e.String(4, x.Message)
+	}
+	if x.Source != nil {
+		at := e.Begin(5)
+		x.Source.AppendProtobuf(e)
+		e.End(at)
+	}
+	if x.FirstTimestamp != nil {
+		at := e.Begin(6)
+		x.FirstTimestamp.AppendProtobuf(e)
+		e.End(at)
+	}
+	if x.LastTimestamp != nil {
+		at := e.Begin(7)
+		x.LastTimestamp.AppendProtobuf(e)
+		e.End(at)
+	}
+	if x.Count != 0 {
+		e.Int(8, int64(x.Count))
+	}
+	if x.Type != "" {
+		e.String(9, x.Type)
+	}
+	if x.EventTime != nil {
+		at := e.Begin(10)
+		x.EventTime.AppendProtobuf(e)
+		e.End(at)
+	}
+	if x.Series != nil {
+		at := e.Begin(11)
+		x.Series.AppendProtobuf(e)
+		e.End(at)
+	}
+	if x.Action != "" {
+		e.String(12, x.Action)
+	}
+	if x.Related != nil {
+		at := e.Begin(13)
+		x.Related.AppendProtobuf(e)
+		e.End(at)
+	}
+	if x.ReportingComponent != "" {
+		e.String(14, x.ReportingComponent)
+	}
+	if x.ReportingInstance != "" {
+		e.String(15, x.ReportingInstance)
+	}
+	e.Raw(x.unknownFields)
+}
+
 // TypeMeta returns the apiVersion and kind that JSON and protobuf bodies carry.
 func (x *Event) TypeMeta() (apiVersion, kind string) {
 	return "v1", "Event"
@@ -244,6 +406,71 @@ func (x *EventList) DecodeJSON(d *json.Decoder) {
 	}
 }
 
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *EventList) Shallow() *EventList {
+	if x == nil {
+		return nil
+	}
+	return &EventList{
+		Metadata:      x.Metadata,
+		Items:         x.Items,
+		unknownFields: x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *EventList) Clone() *EventList {
+	if x == nil {
+		return nil
+	}
+	c := new(EventList)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *EventList) CloneTo(c *EventList) {
+	if x == nil {
+		return
+	}
+	c.Metadata = x.Metadata.Clone()
+	c.Items = clone.Messages(x.Items)
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *EventList) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *EventList) Share(m proto.Message) bool {
+	from, ok := m.(*EventList)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(EventList)
+	}
+	x.Metadata = from.Metadata
+	x.Items = from.Items
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *EventList) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.Metadata != nil {
+		at := e.Begin(1)
+		x.Metadata.AppendProtobuf(e)
+		e.End(at)
+	}
+	wire.Messages(e, 2, x.Items)
+	e.Raw(x.unknownFields)
+}
+
 // TypeMeta returns the apiVersion and kind that JSON and protobuf bodies carry.
 func (x *EventList) TypeMeta() (apiVersion, kind string) {
 	return "v1", "EventList"
@@ -305,6 +532,73 @@ func (x *EventSeries) DecodeJSON(d *json.Decoder) {
 	}
 }
 
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *EventSeries) Shallow() *EventSeries {
+	if x == nil {
+		return nil
+	}
+	return &EventSeries{
+		Count:            x.Count,
+		LastObservedTime: x.LastObservedTime,
+		unknownFields:    x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *EventSeries) Clone() *EventSeries {
+	if x == nil {
+		return nil
+	}
+	c := new(EventSeries)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *EventSeries) CloneTo(c *EventSeries) {
+	if x == nil {
+		return
+	}
+	c.Count = x.Count
+	c.LastObservedTime = x.LastObservedTime.Clone()
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *EventSeries) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *EventSeries) Share(m proto.Message) bool {
+	from, ok := m.(*EventSeries)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(EventSeries)
+	}
+	x.Count = from.Count
+	x.LastObservedTime = from.LastObservedTime
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *EventSeries) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.Count != 0 {
+		e.Int(1, int64(x.Count))
+	}
+	if x.LastObservedTime != nil {
+		at := e.Begin(2)
+		x.LastObservedTime.AppendProtobuf(e)
+		e.End(at)
+	}
+	e.Raw(x.unknownFields)
+}
+
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
 func (x *EventSource) AppendJSON(b []byte) []byte {
 	if x == nil {
@@ -340,4 +634,69 @@ func (x *EventSource) DecodeJSON(d *json.Decoder) {
 			d.Unknown()
 		}
 	}
+}
+
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *EventSource) Shallow() *EventSource {
+	if x == nil {
+		return nil
+	}
+	return &EventSource{
+		Component:     x.Component,
+		Host:          x.Host,
+		unknownFields: x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *EventSource) Clone() *EventSource {
+	if x == nil {
+		return nil
+	}
+	c := new(EventSource)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *EventSource) CloneTo(c *EventSource) {
+	if x == nil {
+		return
+	}
+	c.Component = x.Component
+	c.Host = x.Host
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *EventSource) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *EventSource) Share(m proto.Message) bool {
+	from, ok := m.(*EventSource)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(EventSource)
+	}
+	x.Component = from.Component
+	x.Host = from.Host
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *EventSource) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.Component != "" {
+		e.String(1, x.Component)
+	}
+	if x.Host != "" {
+		e.String(2, x.Host)
+	}
+	e.Raw(x.unknownFields)
 }

@@ -5,8 +5,11 @@ package corev1
 import (
 	context "context"
 	grpc "google.golang.org/grpc"
+	proto "google.golang.org/protobuf/proto"
 	v1 "monoplane.dev/api/meta/v1"
+	clone "monoplane.dev/codec/clone"
 	json "monoplane.dev/codec/json"
+	wire "monoplane.dev/codec/wire"
 	object "monoplane.dev/object"
 )
 
@@ -73,6 +76,89 @@ func (x *CreateEventRequest) DecodeJSON(d *json.Decoder) {
 			d.Unknown()
 		}
 	}
+}
+
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *CreateEventRequest) Shallow() *CreateEventRequest {
+	if x == nil {
+		return nil
+	}
+	return &CreateEventRequest{
+		Namespace:       x.Namespace,
+		Object:          x.Object,
+		DryRun:          x.DryRun,
+		FieldManager:    x.FieldManager,
+		FieldValidation: x.FieldValidation,
+		unknownFields:   x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *CreateEventRequest) Clone() *CreateEventRequest {
+	if x == nil {
+		return nil
+	}
+	c := new(CreateEventRequest)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *CreateEventRequest) CloneTo(c *CreateEventRequest) {
+	if x == nil {
+		return
+	}
+	c.Namespace = x.Namespace
+	c.Object = x.Object.Clone()
+	c.DryRun = clone.List(x.DryRun)
+	c.FieldManager = x.FieldManager
+	c.FieldValidation = x.FieldValidation
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *CreateEventRequest) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *CreateEventRequest) Share(m proto.Message) bool {
+	from, ok := m.(*CreateEventRequest)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(CreateEventRequest)
+	}
+	x.Namespace = from.Namespace
+	x.Object = from.Object
+	x.DryRun = from.DryRun
+	x.FieldManager = from.FieldManager
+	x.FieldValidation = from.FieldValidation
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *CreateEventRequest) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.Namespace != "" {
+		e.String(1, x.Namespace)
+	}
+	if x.Object != nil {
+		at := e.Begin(2)
+		x.Object.AppendProtobuf(e)
+		e.End(at)
+	}
+	e.Strings(3, x.DryRun)
+	if x.FieldManager != "" {
+		e.String(4, x.FieldManager)
+	}
+	if x.FieldValidation != "" {
+		e.String(5, x.FieldValidation)
+	}
+	e.Raw(x.unknownFields)
 }
 
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
@@ -147,6 +233,95 @@ func (x *UpdateEventRequest) DecodeJSON(d *json.Decoder) {
 	}
 }
 
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *UpdateEventRequest) Shallow() *UpdateEventRequest {
+	if x == nil {
+		return nil
+	}
+	return &UpdateEventRequest{
+		Namespace:       x.Namespace,
+		Name:            x.Name,
+		Object:          x.Object,
+		DryRun:          x.DryRun,
+		FieldManager:    x.FieldManager,
+		FieldValidation: x.FieldValidation,
+		unknownFields:   x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *UpdateEventRequest) Clone() *UpdateEventRequest {
+	if x == nil {
+		return nil
+	}
+	c := new(UpdateEventRequest)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *UpdateEventRequest) CloneTo(c *UpdateEventRequest) {
+	if x == nil {
+		return
+	}
+	c.Namespace = x.Namespace
+	c.Name = x.Name
+	c.Object = x.Object.Clone()
+	c.DryRun = clone.List(x.DryRun)
+	c.FieldManager = x.FieldManager
+	c.FieldValidation = x.FieldValidation
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *UpdateEventRequest) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *UpdateEventRequest) Share(m proto.Message) bool {
+	from, ok := m.(*UpdateEventRequest)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(UpdateEventRequest)
+	}
+	x.Namespace = from.Namespace
+	x.Name = from.Name
+	x.Object = from.Object
+	x.DryRun = from.DryRun
+	x.FieldManager = from.FieldManager
+	x.FieldValidation = from.FieldValidation
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *UpdateEventRequest) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.Namespace != "" {
+		e.String(1, x.Namespace)
+	}
+	if x.Name != "" {
+		e.String(2, x.Name)
+	}
+	if x.Object != nil {
+		at := e.Begin(3)
+		x.Object.AppendProtobuf(e)
+		e.End(at)
+	}
+	e.Strings(4, x.DryRun)
+	if x.FieldManager != "" {
+		e.String(5, x.FieldManager)
+	}
+	if x.FieldValidation != "" {
+		e.String(6, x.FieldValidation)
+	}
+	e.Raw(x.unknownFields)
+}
+
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
 func (x *EventEvent) AppendJSON(b []byte) []byte {
 	if x == nil {
@@ -205,6 +380,81 @@ func (x *EventEvent) DecodeJSON(d *json.Decoder) {
 	}
 }
 
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *EventEvent) Shallow() *EventEvent {
+	if x == nil {
+		return nil
+	}
+	return &EventEvent{
+		Type:          x.Type,
+		Object:        x.Object,
+		Status:        x.Status,
+		unknownFields: x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *EventEvent) Clone() *EventEvent {
+	if x == nil {
+		return nil
+	}
+	c := new(EventEvent)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *EventEvent) CloneTo(c *EventEvent) {
+	if x == nil {
+		return
+	}
+	c.Type = x.Type
+	c.Object = x.Object.Clone()
+	c.Status = x.Status.Clone()
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *EventEvent) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *EventEvent) Share(m proto.Message) bool {
+	from, ok := m.(*EventEvent)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(EventEvent)
+	}
+	x.Type = from.Type
+	x.Object = from.Object
+	x.Status = from.Status
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *EventEvent) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.Type != "" {
+		e.String(1, x.Type)
+	}
+	if x.Object != nil {
+		at := e.Begin(2)
+		x.Object.AppendProtobuf(e)
+		e.End(at)
+	}
+	if x.Status != nil {
+		at := e.Begin(3)
+		x.Status.AppendProtobuf(e)
+		e.End(at)
+	}
+	e.Raw(x.unknownFields)
+}
+
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
 func (x *EventEvents) AppendJSON(b []byte) []byte {
 	if x == nil {
@@ -233,6 +483,63 @@ func (x *EventEvents) DecodeJSON(d *json.Decoder) {
 			d.Unknown()
 		}
 	}
+}
+
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *EventEvents) Shallow() *EventEvents {
+	if x == nil {
+		return nil
+	}
+	return &EventEvents{
+		Events:        x.Events,
+		unknownFields: x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *EventEvents) Clone() *EventEvents {
+	if x == nil {
+		return nil
+	}
+	c := new(EventEvents)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *EventEvents) CloneTo(c *EventEvents) {
+	if x == nil {
+		return
+	}
+	c.Events = clone.Messages(x.Events)
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *EventEvents) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *EventEvents) Share(m proto.Message) bool {
+	from, ok := m.(*EventEvents)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(EventEvents)
+	}
+	x.Events = from.Events
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *EventEvents) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	wire.Messages(e, 1, x.Events)
+	e.Raw(x.unknownFields)
 }
 
 // EventsBackend serves the standard methods of Events from a backend. The others stay unimplemented.

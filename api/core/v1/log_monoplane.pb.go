@@ -3,8 +3,11 @@
 package corev1
 
 import (
+	proto "google.golang.org/protobuf/proto"
 	v1 "monoplane.dev/api/meta/v1"
+	clone "monoplane.dev/codec/clone"
 	json "monoplane.dev/codec/json"
+	wire "monoplane.dev/codec/wire"
 )
 
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
@@ -111,6 +114,121 @@ func (x *PodLogOptions) DecodeJSON(d *json.Decoder) {
 			d.Unknown()
 		}
 	}
+}
+
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *PodLogOptions) Shallow() *PodLogOptions {
+	if x == nil {
+		return nil
+	}
+	return &PodLogOptions{
+		Container:                    x.Container,
+		Follow:                       x.Follow,
+		Previous:                     x.Previous,
+		SinceSeconds:                 x.SinceSeconds,
+		SinceTime:                    x.SinceTime,
+		Timestamps:                   x.Timestamps,
+		TailLines:                    x.TailLines,
+		LimitBytes:                   x.LimitBytes,
+		InsecureSkipTLSVerifyBackend: x.InsecureSkipTLSVerifyBackend,
+		Stream:                       x.Stream,
+		unknownFields:                x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *PodLogOptions) Clone() *PodLogOptions {
+	if x == nil {
+		return nil
+	}
+	c := new(PodLogOptions)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *PodLogOptions) CloneTo(c *PodLogOptions) {
+	if x == nil {
+		return
+	}
+	c.Container = x.Container
+	c.Follow = x.Follow
+	c.Previous = x.Previous
+	c.SinceSeconds = clone.Pointer(x.SinceSeconds)
+	c.SinceTime = x.SinceTime.Clone()
+	c.Timestamps = x.Timestamps
+	c.TailLines = clone.Pointer(x.TailLines)
+	c.LimitBytes = clone.Pointer(x.LimitBytes)
+	c.InsecureSkipTLSVerifyBackend = x.InsecureSkipTLSVerifyBackend
+	c.Stream = clone.Pointer(x.Stream)
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *PodLogOptions) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *PodLogOptions) Share(m proto.Message) bool {
+	from, ok := m.(*PodLogOptions)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(PodLogOptions)
+	}
+	x.Container = from.Container
+	x.Follow = from.Follow
+	x.Previous = from.Previous
+	x.SinceSeconds = from.SinceSeconds
+	x.SinceTime = from.SinceTime
+	x.Timestamps = from.Timestamps
+	x.TailLines = from.TailLines
+	x.LimitBytes = from.LimitBytes
+	x.InsecureSkipTLSVerifyBackend = from.InsecureSkipTLSVerifyBackend
+	x.Stream = from.Stream
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *PodLogOptions) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.Container != "" {
+		e.String(1, x.Container)
+	}
+	if x.Follow {
+		e.Bool(2, x.Follow)
+	}
+	if x.Previous {
+		e.Bool(3, x.Previous)
+	}
+	if x.SinceSeconds != nil {
+		e.Int(4, *x.SinceSeconds)
+	}
+	if x.SinceTime != nil {
+		at := e.Begin(5)
+		x.SinceTime.AppendProtobuf(e)
+		e.End(at)
+	}
+	if x.Timestamps {
+		e.Bool(6, x.Timestamps)
+	}
+	if x.TailLines != nil {
+		e.Int(7, *x.TailLines)
+	}
+	if x.LimitBytes != nil {
+		e.Int(8, *x.LimitBytes)
+	}
+	if x.InsecureSkipTLSVerifyBackend {
+		e.Bool(9, x.InsecureSkipTLSVerifyBackend)
+	}
+	if x.Stream != nil {
+		e.String(10, *x.Stream)
+	}
+	e.Raw(x.unknownFields)
 }
 
 // TypeMeta returns the apiVersion and kind that JSON and protobuf bodies carry.

@@ -3,8 +3,11 @@
 package corev1
 
 import (
+	proto "google.golang.org/protobuf/proto"
 	v1 "monoplane.dev/api/meta/v1"
+	clone "monoplane.dev/codec/clone"
 	json "monoplane.dev/codec/json"
+	wire "monoplane.dev/codec/wire"
 	object "monoplane.dev/object"
 )
 
@@ -65,6 +68,83 @@ func (x *Namespace) DecodeJSON(d *json.Decoder) {
 			d.Unknown()
 		}
 	}
+}
+
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *Namespace) Shallow() *Namespace {
+	if x == nil {
+		return nil
+	}
+	return &Namespace{
+		Metadata:      x.Metadata,
+		Spec:          x.Spec,
+		Status:        x.Status,
+		unknownFields: x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *Namespace) Clone() *Namespace {
+	if x == nil {
+		return nil
+	}
+	c := new(Namespace)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *Namespace) CloneTo(c *Namespace) {
+	if x == nil {
+		return
+	}
+	c.Metadata = x.Metadata.Clone()
+	c.Spec = x.Spec.Clone()
+	c.Status = x.Status.Clone()
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *Namespace) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *Namespace) Share(m proto.Message) bool {
+	from, ok := m.(*Namespace)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(Namespace)
+	}
+	x.Metadata = from.Metadata
+	x.Spec = from.Spec
+	x.Status = from.Status
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *Namespace) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.Metadata != nil {
+		at := e.Begin(1)
+		x.Metadata.AppendProtobuf(e)
+		e.End(at)
+	}
+	if x.Spec != nil {
+		at := e.Begin(2)
+		x.Spec.AppendProtobuf(e)
+		e.End(at)
+	}
+	if x.Status != nil {
+		at := e.Begin(3)
+		x.Status.AppendProtobuf(e)
+		e.End(at)
+	}
+	e.Raw(x.unknownFields)
 }
 
 // TypeMeta returns the apiVersion and kind that JSON and protobuf bodies carry.
@@ -150,6 +230,91 @@ func (x *NamespaceCondition) DecodeJSON(d *json.Decoder) {
 	}
 }
 
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *NamespaceCondition) Shallow() *NamespaceCondition {
+	if x == nil {
+		return nil
+	}
+	return &NamespaceCondition{
+		Type:               x.Type,
+		Status:             x.Status,
+		LastTransitionTime: x.LastTransitionTime,
+		Reason:             x.Reason,
+		Message:            x.Message,
+		unknownFields:      x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *NamespaceCondition) Clone() *NamespaceCondition {
+	if x == nil {
+		return nil
+	}
+	c := new(NamespaceCondition)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *NamespaceCondition) CloneTo(c *NamespaceCondition) {
+	if x == nil {
+		return
+	}
+	c.Type = x.Type
+	c.Status = x.Status
+	c.LastTransitionTime = x.LastTransitionTime.Clone()
+	c.Reason = x.Reason
+	c.Message = x.Message
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *NamespaceCondition) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *NamespaceCondition) Share(m proto.Message) bool {
+	from, ok := m.(*NamespaceCondition)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(NamespaceCondition)
+	}
+	x.Type = from.Type
+	x.Status = from.Status
+	x.LastTransitionTime = from.LastTransitionTime
+	x.Reason = from.Reason
+	x.Message = from.Message
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *NamespaceCondition) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.Type != "" {
+		e.String(1, x.Type)
+	}
+	if x.Status != "" {
+		e.String(2, x.Status)
+	}
+	if x.LastTransitionTime != nil {
+		at := e.Begin(4)
+		x.LastTransitionTime.AppendProtobuf(e)
+		e.End(at)
+	}
+	if x.Reason != "" {
+		e.String(5, x.Reason)
+	}
+	if x.Message != "" {
+		e.String(6, x.Message)
+	}
+	e.Raw(x.unknownFields)
+}
+
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
 func (x *NamespaceList) AppendJSON(b []byte) []byte {
 	if x == nil {
@@ -192,6 +357,71 @@ func (x *NamespaceList) DecodeJSON(d *json.Decoder) {
 			d.Unknown()
 		}
 	}
+}
+
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *NamespaceList) Shallow() *NamespaceList {
+	if x == nil {
+		return nil
+	}
+	return &NamespaceList{
+		Metadata:      x.Metadata,
+		Items:         x.Items,
+		unknownFields: x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *NamespaceList) Clone() *NamespaceList {
+	if x == nil {
+		return nil
+	}
+	c := new(NamespaceList)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *NamespaceList) CloneTo(c *NamespaceList) {
+	if x == nil {
+		return
+	}
+	c.Metadata = x.Metadata.Clone()
+	c.Items = clone.Messages(x.Items)
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *NamespaceList) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *NamespaceList) Share(m proto.Message) bool {
+	from, ok := m.(*NamespaceList)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(NamespaceList)
+	}
+	x.Metadata = from.Metadata
+	x.Items = from.Items
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *NamespaceList) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.Metadata != nil {
+		at := e.Begin(1)
+		x.Metadata.AppendProtobuf(e)
+		e.End(at)
+	}
+	wire.Messages(e, 2, x.Items)
+	e.Raw(x.unknownFields)
 }
 
 // TypeMeta returns the apiVersion and kind that JSON and protobuf bodies carry.
@@ -243,6 +473,63 @@ func (x *NamespaceSpec) DecodeJSON(d *json.Decoder) {
 	}
 }
 
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *NamespaceSpec) Shallow() *NamespaceSpec {
+	if x == nil {
+		return nil
+	}
+	return &NamespaceSpec{
+		Finalizers:    x.Finalizers,
+		unknownFields: x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *NamespaceSpec) Clone() *NamespaceSpec {
+	if x == nil {
+		return nil
+	}
+	c := new(NamespaceSpec)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *NamespaceSpec) CloneTo(c *NamespaceSpec) {
+	if x == nil {
+		return
+	}
+	c.Finalizers = clone.List(x.Finalizers)
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *NamespaceSpec) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *NamespaceSpec) Share(m proto.Message) bool {
+	from, ok := m.(*NamespaceSpec)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(NamespaceSpec)
+	}
+	x.Finalizers = from.Finalizers
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *NamespaceSpec) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	e.Strings(1, x.Finalizers)
+	e.Raw(x.unknownFields)
+}
+
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
 func (x *NamespaceStatus) AppendJSON(b []byte) []byte {
 	if x == nil {
@@ -278,4 +565,67 @@ func (x *NamespaceStatus) DecodeJSON(d *json.Decoder) {
 			d.Unknown()
 		}
 	}
+}
+
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *NamespaceStatus) Shallow() *NamespaceStatus {
+	if x == nil {
+		return nil
+	}
+	return &NamespaceStatus{
+		Phase:         x.Phase,
+		Conditions:    x.Conditions,
+		unknownFields: x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *NamespaceStatus) Clone() *NamespaceStatus {
+	if x == nil {
+		return nil
+	}
+	c := new(NamespaceStatus)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *NamespaceStatus) CloneTo(c *NamespaceStatus) {
+	if x == nil {
+		return
+	}
+	c.Phase = x.Phase
+	c.Conditions = clone.Messages(x.Conditions)
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *NamespaceStatus) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *NamespaceStatus) Share(m proto.Message) bool {
+	from, ok := m.(*NamespaceStatus)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(NamespaceStatus)
+	}
+	x.Phase = from.Phase
+	x.Conditions = from.Conditions
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *NamespaceStatus) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.Phase != "" {
+		e.String(1, x.Phase)
+	}
+	wire.Messages(e, 2, x.Conditions)
+	e.Raw(x.unknownFields)
 }

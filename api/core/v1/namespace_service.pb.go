@@ -310,11 +310,11 @@ const file_monoplane_core_v1_namespace_service_proto_rawDesc = "" +
 	"\x06object\x18\x02 \x01(\v2\x1c.monoplane.core.v1.NamespaceR\x06object\x121\n" +
 	"\x06status\x18\x03 \x01(\v2\x19.monoplane.meta.v1.StatusR\x06status\"L\n" +
 	"\x0fNamespaceEvents\x129\n" +
-	"\x06events\x18\x01 \x03(\v2!.monoplane.core.v1.NamespaceEventR\x06events2\xc5\n" +
+	"\x06events\x18\x01 \x03(\v2!.monoplane.core.v1.NamespaceEventR\x06events2\xea\n" +
 	"\n" +
 	"\n" +
-	"Namespaces\x12e\n" +
-	"\x03Get\x12\x1d.monoplane.meta.v1.GetRequest\x1a\x1c.monoplane.core.v1.Namespace\"!\x82\xd3\xe4\x93\x02\x1b\x12\x19/api/v1/namespaces/{name}\x12d\n" +
+	"Namespaces\x12\x89\x01\n" +
+	"\x03Get\x12\x1d.monoplane.meta.v1.GetRequest\x1a\x1c.monoplane.core.v1.Namespace\"E\x82\xd3\xe4\x93\x02?Z\"\x12 /api/v1/namespaces/{name}/status\x12\x19/api/v1/namespaces/{name}\x12d\n" +
 	"\x04List\x12\x1e.monoplane.meta.v1.ListRequest\x1a .monoplane.core.v1.NamespaceList\"\x1a\x82\xd3\xe4\x93\x02\x14\x12\x12/api/v1/namespaces\x12p\n" +
 	"\x05Watch\x12\x1f.monoplane.meta.v1.WatchRequest\x1a\".monoplane.core.v1.NamespaceEvents\" \x82\xd3\xe4\x93\x02\x1a\x12\x18/api/v1/watch/namespaces0\x01\x12u\n" +
 	"\x06Create\x12).monoplane.core.v1.CreateNamespaceRequest\x1a\x1c.monoplane.core.v1.Namespace\"\"\x82\xd3\xe4\x93\x02\x1c:\x06object\"\x12/api/v1/namespaces\x12|\n" +

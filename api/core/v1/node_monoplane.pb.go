@@ -3,8 +3,11 @@
 package corev1
 
 import (
+	proto "google.golang.org/protobuf/proto"
 	v1 "monoplane.dev/api/meta/v1"
+	clone "monoplane.dev/codec/clone"
 	json "monoplane.dev/codec/json"
+	wire "monoplane.dev/codec/wire"
 	object "monoplane.dev/object"
 )
 
@@ -65,6 +68,95 @@ func (x *Node) DecodeJSON(d *json.Decoder) {
 			d.Unknown()
 		}
 	}
+}
+
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *Node) Shallow() *Node {
+	if x == nil {
+		return nil
+	}
+	return &Node{
+		Metadata:      x.Metadata,
+		Spec:          x.Spec,
+		Status:        x.Status,
+		unknownFields: x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *Node) Clone() *Node {
+	if x == nil {
+		return nil
+	}
+	c := new(Node)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *Node) CloneTo(c *Node) {
+	if x == nil {
+		return
+	}
+	c.Metadata = x.Metadata.Clone()
+	c.Spec = x.Spec.Clone()
+	c.Status = x.Status.Clone()
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *Node) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *Node) Share(m proto.Message) bool {
+	from, ok := m.(*Node)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(Node)
+	}
+	x.Metadata = from.Metadata
+	x.Spec = from.Spec
+	x.Status = from.Status
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. The zero
+// value does not count, even where it is given explicitly.
+func (x *Node) SetsLimited() bool {
+	if x == nil {
+		return false
+	}
+	if x.Spec.SetsLimited() {
+		return true
+	}
+	return false
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *Node) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.Metadata != nil {
+		at := e.Begin(1)
+		x.Metadata.AppendProtobuf(e)
+		e.End(at)
+	}
+	if x.Spec != nil {
+		at := e.Begin(2)
+		x.Spec.AppendProtobuf(e)
+		e.End(at)
+	}
+	if x.Status != nil {
+		at := e.Begin(3)
+		x.Status.AppendProtobuf(e)
+		e.End(at)
+	}
+	e.Raw(x.unknownFields)
 }
 
 // TypeMeta returns the apiVersion and kind that JSON and protobuf bodies carry.
@@ -168,6 +260,111 @@ func (x *NodeSpec) DecodeJSON(d *json.Decoder) {
 			d.Unknown()
 		}
 	}
+}
+
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *NodeSpec) Shallow() *NodeSpec {
+	if x == nil {
+		return nil
+	}
+	return &NodeSpec{
+		PodCIDR:       x.PodCIDR,
+		ExternalID:    x.ExternalID,
+		ProviderID:    x.ProviderID,
+		Unschedulable: x.Unschedulable,
+		Taints:        x.Taints,
+		ConfigSource:  x.ConfigSource,
+		PodCIDRs:      x.PodCIDRs,
+		unknownFields: x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *NodeSpec) Clone() *NodeSpec {
+	if x == nil {
+		return nil
+	}
+	c := new(NodeSpec)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *NodeSpec) CloneTo(c *NodeSpec) {
+	if x == nil {
+		return
+	}
+	c.PodCIDR = x.PodCIDR
+	c.ExternalID = x.ExternalID
+	c.ProviderID = x.ProviderID
+	c.Unschedulable = x.Unschedulable
+	c.Taints = clone.Messages(x.Taints)
+	c.ConfigSource = x.ConfigSource.Clone()
+	c.PodCIDRs = clone.List(x.PodCIDRs)
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *NodeSpec) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *NodeSpec) Share(m proto.Message) bool {
+	from, ok := m.(*NodeSpec)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(NodeSpec)
+	}
+	x.PodCIDR = from.PodCIDR
+	x.ExternalID = from.ExternalID
+	x.ProviderID = from.ProviderID
+	x.Unschedulable = from.Unschedulable
+	x.Taints = from.Taints
+	x.ConfigSource = from.ConfigSource
+	x.PodCIDRs = from.PodCIDRs
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. The zero
+// value does not count, even where it is given explicitly.
+func (x *NodeSpec) SetsLimited() bool {
+	if x == nil {
+		return false
+	}
+	if x.ConfigSource != nil {
+		return true
+	}
+	return false
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *NodeSpec) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.PodCIDR != "" {
+		e.String(1, x.PodCIDR)
+	}
+	if x.ExternalID != "" {
+		e.String(2, x.ExternalID)
+	}
+	if x.ProviderID != "" {
+		e.String(3, x.ProviderID)
+	}
+	if x.Unschedulable {
+		e.Bool(4, x.Unschedulable)
+	}
+	wire.Messages(e, 5, x.Taints)
+	if x.ConfigSource != nil {
+		at := e.Begin(6)
+		x.ConfigSource.AppendProtobuf(e)
+		e.End(at)
+	}
+	e.Strings(7, x.PodCIDRs)
+	e.Raw(x.unknownFields)
 }
 
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
@@ -311,6 +508,133 @@ func (x *NodeStatus) DecodeJSON(d *json.Decoder) {
 	}
 }
 
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *NodeStatus) Shallow() *NodeStatus {
+	if x == nil {
+		return nil
+	}
+	return &NodeStatus{
+		Capacity:         x.Capacity,
+		Allocatable:      x.Allocatable,
+		Phase:            x.Phase,
+		Conditions:       x.Conditions,
+		Addresses:        x.Addresses,
+		DaemonEndpoints:  x.DaemonEndpoints,
+		NodeInfo:         x.NodeInfo,
+		Images:           x.Images,
+		VolumesInUse:     x.VolumesInUse,
+		VolumesAttached:  x.VolumesAttached,
+		Config:           x.Config,
+		RuntimeHandlers:  x.RuntimeHandlers,
+		Features:         x.Features,
+		DeclaredFeatures: x.DeclaredFeatures,
+		unknownFields:    x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *NodeStatus) Clone() *NodeStatus {
+	if x == nil {
+		return nil
+	}
+	c := new(NodeStatus)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *NodeStatus) CloneTo(c *NodeStatus) {
+	if x == nil {
+		return
+	}
+	c.Capacity = clone.MessageMap(x.Capacity)
+	c.Allocatable = clone.MessageMap(x.Allocatable)
+	c.Phase = x.Phase
+	c.Conditions = clone.Messages(x.Conditions)
+	c.Addresses = clone.Messages(x.Addresses)
+	c.DaemonEndpoints = x.DaemonEndpoints.Clone()
+	c.NodeInfo = x.NodeInfo.Clone()
+	c.Images = clone.Messages(x.Images)
+	c.VolumesInUse = clone.List(x.VolumesInUse)
+	c.VolumesAttached = clone.Messages(x.VolumesAttached)
+	c.Config = x.Config.Clone()
+	c.RuntimeHandlers = clone.Messages(x.RuntimeHandlers)
+	c.Features = x.Features.Clone()
+	c.DeclaredFeatures = clone.List(x.DeclaredFeatures)
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *NodeStatus) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *NodeStatus) Share(m proto.Message) bool {
+	from, ok := m.(*NodeStatus)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(NodeStatus)
+	}
+	x.Capacity = from.Capacity
+	x.Allocatable = from.Allocatable
+	x.Phase = from.Phase
+	x.Conditions = from.Conditions
+	x.Addresses = from.Addresses
+	x.DaemonEndpoints = from.DaemonEndpoints
+	x.NodeInfo = from.NodeInfo
+	x.Images = from.Images
+	x.VolumesInUse = from.VolumesInUse
+	x.VolumesAttached = from.VolumesAttached
+	x.Config = from.Config
+	x.RuntimeHandlers = from.RuntimeHandlers
+	x.Features = from.Features
+	x.DeclaredFeatures = from.DeclaredFeatures
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *NodeStatus) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	wire.MessageMap(e, 1, x.Capacity)
+	wire.MessageMap(e, 2, x.Allocatable)
+	if x.Phase != "" {
+		e.String(3, x.Phase)
+	}
+	wire.Messages(e, 4, x.Conditions)
+	wire.Messages(e, 5, x.Addresses)
+	if x.DaemonEndpoints != nil {
+		at := e.Begin(6)
+		x.DaemonEndpoints.AppendProtobuf(e)
+		e.End(at)
+	}
+	if x.NodeInfo != nil {
+		at := e.Begin(7)
+		x.NodeInfo.AppendProtobuf(e)
+		e.End(at)
+	}
+	wire.Messages(e, 8, x.Images)
+	e.Strings(9, x.VolumesInUse)
+	wire.Messages(e, 10, x.VolumesAttached)
+	if x.Config != nil {
+		at := e.Begin(11)
+		x.Config.AppendProtobuf(e)
+		e.End(at)
+	}
+	wire.Messages(e, 12, x.RuntimeHandlers)
+	if x.Features != nil {
+		at := e.Begin(13)
+		x.Features.AppendProtobuf(e)
+		e.End(at)
+	}
+	e.Strings(14, x.DeclaredFeatures)
+	e.Raw(x.unknownFields)
+}
+
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
 func (x *NodeList) AppendJSON(b []byte) []byte {
 	if x == nil {
@@ -353,6 +677,85 @@ func (x *NodeList) DecodeJSON(d *json.Decoder) {
 			d.Unknown()
 		}
 	}
+}
+
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *NodeList) Shallow() *NodeList {
+	if x == nil {
+		return nil
+	}
+	return &NodeList{
+		Metadata:      x.Metadata,
+		Items:         x.Items,
+		unknownFields: x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *NodeList) Clone() *NodeList {
+	if x == nil {
+		return nil
+	}
+	c := new(NodeList)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *NodeList) CloneTo(c *NodeList) {
+	if x == nil {
+		return
+	}
+	c.Metadata = x.Metadata.Clone()
+	c.Items = clone.Messages(x.Items)
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *NodeList) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *NodeList) Share(m proto.Message) bool {
+	from, ok := m.(*NodeList)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(NodeList)
+	}
+	x.Metadata = from.Metadata
+	x.Items = from.Items
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. The zero
+// value does not count, even where it is given explicitly.
+func (x *NodeList) SetsLimited() bool {
+	if x == nil {
+		return false
+	}
+	for _, v := range x.Items {
+		if v.SetsLimited() {
+			return true
+		}
+	}
+	return false
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *NodeList) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.Metadata != nil {
+		at := e.Begin(1)
+		x.Metadata.AppendProtobuf(e)
+		e.End(at)
+	}
+	wire.Messages(e, 2, x.Items)
+	e.Raw(x.unknownFields)
 }
 
 // TypeMeta returns the apiVersion and kind that JSON and protobuf bodies carry.
@@ -407,6 +810,71 @@ func (x *AttachedVolume) DecodeJSON(d *json.Decoder) {
 	}
 }
 
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *AttachedVolume) Shallow() *AttachedVolume {
+	if x == nil {
+		return nil
+	}
+	return &AttachedVolume{
+		Name:          x.Name,
+		DevicePath:    x.DevicePath,
+		unknownFields: x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *AttachedVolume) Clone() *AttachedVolume {
+	if x == nil {
+		return nil
+	}
+	c := new(AttachedVolume)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *AttachedVolume) CloneTo(c *AttachedVolume) {
+	if x == nil {
+		return
+	}
+	c.Name = x.Name
+	c.DevicePath = x.DevicePath
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *AttachedVolume) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *AttachedVolume) Share(m proto.Message) bool {
+	from, ok := m.(*AttachedVolume)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(AttachedVolume)
+	}
+	x.Name = from.Name
+	x.DevicePath = from.DevicePath
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *AttachedVolume) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.Name != "" {
+		e.String(1, x.Name)
+	}
+	if x.DevicePath != "" {
+		e.String(2, x.DevicePath)
+	}
+	e.Raw(x.unknownFields)
+}
+
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
 func (x *ConfigMapNodeConfigSource) AppendJSON(b []byte) []byte {
 	if x == nil {
@@ -459,6 +927,89 @@ func (x *ConfigMapNodeConfigSource) DecodeJSON(d *json.Decoder) {
 	}
 }
 
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *ConfigMapNodeConfigSource) Shallow() *ConfigMapNodeConfigSource {
+	if x == nil {
+		return nil
+	}
+	return &ConfigMapNodeConfigSource{
+		Namespace:        x.Namespace,
+		Name:             x.Name,
+		Uid:              x.Uid,
+		ResourceVersion:  x.ResourceVersion,
+		KubeletConfigKey: x.KubeletConfigKey,
+		unknownFields:    x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *ConfigMapNodeConfigSource) Clone() *ConfigMapNodeConfigSource {
+	if x == nil {
+		return nil
+	}
+	c := new(ConfigMapNodeConfigSource)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *ConfigMapNodeConfigSource) CloneTo(c *ConfigMapNodeConfigSource) {
+	if x == nil {
+		return
+	}
+	c.Namespace = x.Namespace
+	c.Name = x.Name
+	c.Uid = x.Uid
+	c.ResourceVersion = x.ResourceVersion
+	c.KubeletConfigKey = x.KubeletConfigKey
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *ConfigMapNodeConfigSource) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *ConfigMapNodeConfigSource) Share(m proto.Message) bool {
+	from, ok := m.(*ConfigMapNodeConfigSource)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(ConfigMapNodeConfigSource)
+	}
+	x.Namespace = from.Namespace
+	x.Name = from.Name
+	x.Uid = from.Uid
+	x.ResourceVersion = from.ResourceVersion
+	x.KubeletConfigKey = from.KubeletConfigKey
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *ConfigMapNodeConfigSource) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.Namespace != "" {
+		e.String(1, x.Namespace)
+	}
+	if x.Name != "" {
+		e.String(2, x.Name)
+	}
+	if x.Uid != "" {
+		e.String(3, x.Uid)
+	}
+	if x.ResourceVersion != "" {
+		e.String(4, x.ResourceVersion)
+	}
+	if x.KubeletConfigKey != "" {
+		e.String(5, x.KubeletConfigKey)
+	}
+	e.Raw(x.unknownFields)
+}
+
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
 func (x *ContainerImage) AppendJSON(b []byte) []byte {
 	if x == nil {
@@ -498,6 +1049,69 @@ func (x *ContainerImage) DecodeJSON(d *json.Decoder) {
 	}
 }
 
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *ContainerImage) Shallow() *ContainerImage {
+	if x == nil {
+		return nil
+	}
+	return &ContainerImage{
+		Names:         x.Names,
+		SizeBytes:     x.SizeBytes,
+		unknownFields: x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *ContainerImage) Clone() *ContainerImage {
+	if x == nil {
+		return nil
+	}
+	c := new(ContainerImage)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *ContainerImage) CloneTo(c *ContainerImage) {
+	if x == nil {
+		return
+	}
+	c.Names = clone.List(x.Names)
+	c.SizeBytes = x.SizeBytes
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *ContainerImage) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *ContainerImage) Share(m proto.Message) bool {
+	from, ok := m.(*ContainerImage)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(ContainerImage)
+	}
+	x.Names = from.Names
+	x.SizeBytes = from.SizeBytes
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *ContainerImage) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	e.Strings(1, x.Names)
+	if x.SizeBytes != 0 {
+		e.Int(2, x.SizeBytes)
+	}
+	e.Raw(x.unknownFields)
+}
+
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
 func (x *DaemonEndpoint) AppendJSON(b []byte) []byte {
 	if x == nil {
@@ -524,6 +1138,65 @@ func (x *DaemonEndpoint) DecodeJSON(d *json.Decoder) {
 			d.Unknown()
 		}
 	}
+}
+
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *DaemonEndpoint) Shallow() *DaemonEndpoint {
+	if x == nil {
+		return nil
+	}
+	return &DaemonEndpoint{
+		Port:          x.Port,
+		unknownFields: x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *DaemonEndpoint) Clone() *DaemonEndpoint {
+	if x == nil {
+		return nil
+	}
+	c := new(DaemonEndpoint)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *DaemonEndpoint) CloneTo(c *DaemonEndpoint) {
+	if x == nil {
+		return
+	}
+	c.Port = x.Port
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *DaemonEndpoint) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *DaemonEndpoint) Share(m proto.Message) bool {
+	from, ok := m.(*DaemonEndpoint)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(DaemonEndpoint)
+	}
+	x.Port = from.Port
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *DaemonEndpoint) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.Port != 0 {
+		e.Int(1, int64(x.Port))
+	}
+	e.Raw(x.unknownFields)
 }
 
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
@@ -557,6 +1230,71 @@ func (x *NodeAddress) DecodeJSON(d *json.Decoder) {
 			d.Unknown()
 		}
 	}
+}
+
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *NodeAddress) Shallow() *NodeAddress {
+	if x == nil {
+		return nil
+	}
+	return &NodeAddress{
+		Type:          x.Type,
+		Address:       x.Address,
+		unknownFields: x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *NodeAddress) Clone() *NodeAddress {
+	if x == nil {
+		return nil
+	}
+	c := new(NodeAddress)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *NodeAddress) CloneTo(c *NodeAddress) {
+	if x == nil {
+		return
+	}
+	c.Type = x.Type
+	c.Address = x.Address
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *NodeAddress) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *NodeAddress) Share(m proto.Message) bool {
+	from, ok := m.(*NodeAddress)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(NodeAddress)
+	}
+	x.Type = from.Type
+	x.Address = from.Address
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *NodeAddress) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.Type != "" {
+		e.String(1, x.Type)
+	}
+	if x.Address != "" {
+		e.String(2, x.Address)
+	}
+	e.Raw(x.unknownFields)
 }
 
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
@@ -630,6 +1368,99 @@ func (x *NodeCondition) DecodeJSON(d *json.Decoder) {
 	}
 }
 
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *NodeCondition) Shallow() *NodeCondition {
+	if x == nil {
+		return nil
+	}
+	return &NodeCondition{
+		Type:               x.Type,
+		Status:             x.Status,
+		LastHeartbeatTime:  x.LastHeartbeatTime,
+		LastTransitionTime: x.LastTransitionTime,
+		Reason:             x.Reason,
+		Message:            x.Message,
+		unknownFields:      x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *NodeCondition) Clone() *NodeCondition {
+	if x == nil {
+		return nil
+	}
+	c := new(NodeCondition)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *NodeCondition) CloneTo(c *NodeCondition) {
+	if x == nil {
+		return
+	}
+	c.Type = x.Type
+	c.Status = x.Status
+	c.LastHeartbeatTime = x.LastHeartbeatTime.Clone()
+	c.LastTransitionTime = x.LastTransitionTime.Clone()
+	c.Reason = x.Reason
+	c.Message = x.Message
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *NodeCondition) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *NodeCondition) Share(m proto.Message) bool {
+	from, ok := m.(*NodeCondition)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(NodeCondition)
+	}
+	x.Type = from.Type
+	x.Status = from.Status
+	x.LastHeartbeatTime = from.LastHeartbeatTime
+	x.LastTransitionTime = from.LastTransitionTime
+	x.Reason = from.Reason
+	x.Message = from.Message
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *NodeCondition) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.Type != "" {
+		e.String(1, x.Type)
+	}
+	if x.Status != "" {
+		e.String(2, x.Status)
+	}
+	if x.LastHeartbeatTime != nil {
+		at := e.Begin(3)
+		x.LastHeartbeatTime.AppendProtobuf(e)
+		e.End(at)
+	}
+	if x.LastTransitionTime != nil {
+		at := e.Begin(4)
+		x.LastTransitionTime.AppendProtobuf(e)
+		e.End(at)
+	}
+	if x.Reason != "" {
+		e.String(5, x.Reason)
+	}
+	if x.Message != "" {
+		e.String(6, x.Message)
+	}
+	e.Raw(x.unknownFields)
+}
+
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
 func (x *NodeConfigSource) AppendJSON(b []byte) []byte {
 	if x == nil {
@@ -665,6 +1496,67 @@ func (x *NodeConfigSource) DecodeJSON(d *json.Decoder) {
 			d.Unknown()
 		}
 	}
+}
+
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *NodeConfigSource) Shallow() *NodeConfigSource {
+	if x == nil {
+		return nil
+	}
+	return &NodeConfigSource{
+		ConfigMap:     x.ConfigMap,
+		unknownFields: x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *NodeConfigSource) Clone() *NodeConfigSource {
+	if x == nil {
+		return nil
+	}
+	c := new(NodeConfigSource)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *NodeConfigSource) CloneTo(c *NodeConfigSource) {
+	if x == nil {
+		return
+	}
+	c.ConfigMap = x.ConfigMap.Clone()
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *NodeConfigSource) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *NodeConfigSource) Share(m proto.Message) bool {
+	from, ok := m.(*NodeConfigSource)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(NodeConfigSource)
+	}
+	x.ConfigMap = from.ConfigMap
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *NodeConfigSource) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.ConfigMap != nil {
+		at := e.Begin(2)
+		x.ConfigMap.AppendProtobuf(e)
+		e.End(at)
+	}
+	e.Raw(x.unknownFields)
 }
 
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
@@ -739,6 +1631,89 @@ func (x *NodeConfigStatus) DecodeJSON(d *json.Decoder) {
 	}
 }
 
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *NodeConfigStatus) Shallow() *NodeConfigStatus {
+	if x == nil {
+		return nil
+	}
+	return &NodeConfigStatus{
+		Assigned:      x.Assigned,
+		Active:        x.Active,
+		LastKnownGood: x.LastKnownGood,
+		Error:         x.Error,
+		unknownFields: x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *NodeConfigStatus) Clone() *NodeConfigStatus {
+	if x == nil {
+		return nil
+	}
+	c := new(NodeConfigStatus)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *NodeConfigStatus) CloneTo(c *NodeConfigStatus) {
+	if x == nil {
+		return
+	}
+	c.Assigned = x.Assigned.Clone()
+	c.Active = x.Active.Clone()
+	c.LastKnownGood = x.LastKnownGood.Clone()
+	c.Error = x.Error
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *NodeConfigStatus) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *NodeConfigStatus) Share(m proto.Message) bool {
+	from, ok := m.(*NodeConfigStatus)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(NodeConfigStatus)
+	}
+	x.Assigned = from.Assigned
+	x.Active = from.Active
+	x.LastKnownGood = from.LastKnownGood
+	x.Error = from.Error
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *NodeConfigStatus) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.Assigned != nil {
+		at := e.Begin(1)
+		x.Assigned.AppendProtobuf(e)
+		e.End(at)
+	}
+	if x.Active != nil {
+		at := e.Begin(2)
+		x.Active.AppendProtobuf(e)
+		e.End(at)
+	}
+	if x.LastKnownGood != nil {
+		at := e.Begin(3)
+		x.LastKnownGood.AppendProtobuf(e)
+		e.End(at)
+	}
+	if x.Error != "" {
+		e.String(4, x.Error)
+	}
+	e.Raw(x.unknownFields)
+}
+
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
 func (x *NodeDaemonEndpoints) AppendJSON(b []byte) []byte {
 	if x == nil {
@@ -772,6 +1747,67 @@ func (x *NodeDaemonEndpoints) DecodeJSON(d *json.Decoder) {
 	}
 }
 
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *NodeDaemonEndpoints) Shallow() *NodeDaemonEndpoints {
+	if x == nil {
+		return nil
+	}
+	return &NodeDaemonEndpoints{
+		KubeletEndpoint: x.KubeletEndpoint,
+		unknownFields:   x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *NodeDaemonEndpoints) Clone() *NodeDaemonEndpoints {
+	if x == nil {
+		return nil
+	}
+	c := new(NodeDaemonEndpoints)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *NodeDaemonEndpoints) CloneTo(c *NodeDaemonEndpoints) {
+	if x == nil {
+		return
+	}
+	c.KubeletEndpoint = x.KubeletEndpoint.Clone()
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *NodeDaemonEndpoints) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *NodeDaemonEndpoints) Share(m proto.Message) bool {
+	from, ok := m.(*NodeDaemonEndpoints)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(NodeDaemonEndpoints)
+	}
+	x.KubeletEndpoint = from.KubeletEndpoint
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *NodeDaemonEndpoints) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.KubeletEndpoint != nil {
+		at := e.Begin(1)
+		x.KubeletEndpoint.AppendProtobuf(e)
+		e.End(at)
+	}
+	e.Raw(x.unknownFields)
+}
+
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
 func (x *NodeFeatures) AppendJSON(b []byte) []byte {
 	if x == nil {
@@ -800,6 +1836,65 @@ func (x *NodeFeatures) DecodeJSON(d *json.Decoder) {
 			d.Unknown()
 		}
 	}
+}
+
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *NodeFeatures) Shallow() *NodeFeatures {
+	if x == nil {
+		return nil
+	}
+	return &NodeFeatures{
+		SupplementalGroupsPolicy: x.SupplementalGroupsPolicy,
+		unknownFields:            x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *NodeFeatures) Clone() *NodeFeatures {
+	if x == nil {
+		return nil
+	}
+	c := new(NodeFeatures)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *NodeFeatures) CloneTo(c *NodeFeatures) {
+	if x == nil {
+		return
+	}
+	c.SupplementalGroupsPolicy = clone.Pointer(x.SupplementalGroupsPolicy)
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *NodeFeatures) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *NodeFeatures) Share(m proto.Message) bool {
+	from, ok := m.(*NodeFeatures)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(NodeFeatures)
+	}
+	x.SupplementalGroupsPolicy = from.SupplementalGroupsPolicy
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *NodeFeatures) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.SupplementalGroupsPolicy != nil {
+		e.Bool(1, *x.SupplementalGroupsPolicy)
+	}
+	e.Raw(x.unknownFields)
 }
 
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
@@ -844,6 +1939,73 @@ func (x *NodeRuntimeHandler) DecodeJSON(d *json.Decoder) {
 	}
 }
 
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *NodeRuntimeHandler) Shallow() *NodeRuntimeHandler {
+	if x == nil {
+		return nil
+	}
+	return &NodeRuntimeHandler{
+		Name:          x.Name,
+		Features:      x.Features,
+		unknownFields: x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *NodeRuntimeHandler) Clone() *NodeRuntimeHandler {
+	if x == nil {
+		return nil
+	}
+	c := new(NodeRuntimeHandler)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *NodeRuntimeHandler) CloneTo(c *NodeRuntimeHandler) {
+	if x == nil {
+		return
+	}
+	c.Name = x.Name
+	c.Features = x.Features.Clone()
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *NodeRuntimeHandler) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *NodeRuntimeHandler) Share(m proto.Message) bool {
+	from, ok := m.(*NodeRuntimeHandler)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(NodeRuntimeHandler)
+	}
+	x.Name = from.Name
+	x.Features = from.Features
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *NodeRuntimeHandler) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.Name != "" {
+		e.String(1, x.Name)
+	}
+	if x.Features != nil {
+		at := e.Begin(2)
+		x.Features.AppendProtobuf(e)
+		e.End(at)
+	}
+	e.Raw(x.unknownFields)
+}
+
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
 func (x *NodeRuntimeHandlerFeatures) AppendJSON(b []byte) []byte {
 	if x == nil {
@@ -881,6 +2043,71 @@ func (x *NodeRuntimeHandlerFeatures) DecodeJSON(d *json.Decoder) {
 	}
 }
 
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *NodeRuntimeHandlerFeatures) Shallow() *NodeRuntimeHandlerFeatures {
+	if x == nil {
+		return nil
+	}
+	return &NodeRuntimeHandlerFeatures{
+		RecursiveReadOnlyMounts: x.RecursiveReadOnlyMounts,
+		UserNamespaces:          x.UserNamespaces,
+		unknownFields:           x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *NodeRuntimeHandlerFeatures) Clone() *NodeRuntimeHandlerFeatures {
+	if x == nil {
+		return nil
+	}
+	c := new(NodeRuntimeHandlerFeatures)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *NodeRuntimeHandlerFeatures) CloneTo(c *NodeRuntimeHandlerFeatures) {
+	if x == nil {
+		return
+	}
+	c.RecursiveReadOnlyMounts = clone.Pointer(x.RecursiveReadOnlyMounts)
+	c.UserNamespaces = clone.Pointer(x.UserNamespaces)
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *NodeRuntimeHandlerFeatures) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *NodeRuntimeHandlerFeatures) Share(m proto.Message) bool {
+	from, ok := m.(*NodeRuntimeHandlerFeatures)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(NodeRuntimeHandlerFeatures)
+	}
+	x.RecursiveReadOnlyMounts = from.RecursiveReadOnlyMounts
+	x.UserNamespaces = from.UserNamespaces
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *NodeRuntimeHandlerFeatures) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.RecursiveReadOnlyMounts != nil {
+		e.Bool(1, *x.RecursiveReadOnlyMounts)
+	}
+	if x.UserNamespaces != nil {
+		e.Bool(2, *x.UserNamespaces)
+	}
+	e.Raw(x.unknownFields)
+}
+
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
 func (x *NodeSwapStatus) AppendJSON(b []byte) []byte {
 	if x == nil {
@@ -909,6 +2136,65 @@ func (x *NodeSwapStatus) DecodeJSON(d *json.Decoder) {
 			d.Unknown()
 		}
 	}
+}
+
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *NodeSwapStatus) Shallow() *NodeSwapStatus {
+	if x == nil {
+		return nil
+	}
+	return &NodeSwapStatus{
+		Capacity:      x.Capacity,
+		unknownFields: x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *NodeSwapStatus) Clone() *NodeSwapStatus {
+	if x == nil {
+		return nil
+	}
+	c := new(NodeSwapStatus)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *NodeSwapStatus) CloneTo(c *NodeSwapStatus) {
+	if x == nil {
+		return
+	}
+	c.Capacity = clone.Pointer(x.Capacity)
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *NodeSwapStatus) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *NodeSwapStatus) Share(m proto.Message) bool {
+	from, ok := m.(*NodeSwapStatus)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(NodeSwapStatus)
+	}
+	x.Capacity = from.Capacity
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *NodeSwapStatus) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.Capacity != nil {
+		e.Int(1, *x.Capacity)
+	}
+	e.Raw(x.unknownFields)
 }
 
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
@@ -998,6 +2284,127 @@ func (x *NodeSystemInfo) DecodeJSON(d *json.Decoder) {
 	}
 }
 
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *NodeSystemInfo) Shallow() *NodeSystemInfo {
+	if x == nil {
+		return nil
+	}
+	return &NodeSystemInfo{
+		MachineID:               x.MachineID,
+		SystemUUID:              x.SystemUUID,
+		BootID:                  x.BootID,
+		KernelVersion:           x.KernelVersion,
+		OsImage:                 x.OsImage,
+		ContainerRuntimeVersion: x.ContainerRuntimeVersion,
+		KubeletVersion:          x.KubeletVersion,
+		KubeProxyVersion:        x.KubeProxyVersion,
+		OperatingSystem:         x.OperatingSystem,
+		Architecture:            x.Architecture,
+		Swap:                    x.Swap,
+		unknownFields:           x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *NodeSystemInfo) Clone() *NodeSystemInfo {
+	if x == nil {
+		return nil
+	}
+	c := new(NodeSystemInfo)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *NodeSystemInfo) CloneTo(c *NodeSystemInfo) {
+	if x == nil {
+		return
+	}
+	c.MachineID = x.MachineID
+	c.SystemUUID = x.SystemUUID
+	c.BootID = x.BootID
+	c.KernelVersion = x.KernelVersion
+	c.OsImage = x.OsImage
+	c.ContainerRuntimeVersion = x.ContainerRuntimeVersion
+	c.KubeletVersion = x.KubeletVersion
+	c.KubeProxyVersion = x.KubeProxyVersion
+	c.OperatingSystem = x.OperatingSystem
+	c.Architecture = x.Architecture
+	c.Swap = x.Swap.Clone()
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *NodeSystemInfo) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *NodeSystemInfo) Share(m proto.Message) bool {
+	from, ok := m.(*NodeSystemInfo)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(NodeSystemInfo)
+	}
+	x.MachineID = from.MachineID
+	x.SystemUUID = from.SystemUUID
+	x.BootID = from.BootID
+	x.KernelVersion = from.KernelVersion
+	x.OsImage = from.OsImage
+	x.ContainerRuntimeVersion = from.ContainerRuntimeVersion
+	x.KubeletVersion = from.KubeletVersion
+	x.KubeProxyVersion = from.KubeProxyVersion
+	x.OperatingSystem = from.OperatingSystem
+	x.Architecture = from.Architecture
+	x.Swap = from.Swap
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *NodeSystemInfo) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.MachineID != "" {
+		e.String(1, x.MachineID)
+	}
+	if x.SystemUUID != "" {
+		e.String(2, x.SystemUUID)
+	}
+	if x.BootID != "" {
+		e.String(3, x.BootID)
+	}
+	if x.KernelVersion != "" {
+		e.String(4, x.KernelVersion)
+	}
+	if x.OsImage != "" {
+		e.String(5, x.OsImage)
+	}
+	if x.ContainerRuntimeVersion != "" {
+		e.String(6, x.ContainerRuntimeVersion)
+	}
+	if x.KubeletVersion != "" {
+		e.String(7, x.KubeletVersion)
+	}
+	if x.KubeProxyVersion != "" {
+		e.String(8, x.KubeProxyVersion)
+	}
+	if x.OperatingSystem != "" {
+		e.String(9, x.OperatingSystem)
+	}
+	if x.Architecture != "" {
+		e.String(10, x.Architecture)
+	}
+	if x.Swap != nil {
+		at := e.Begin(11)
+		x.Swap.AppendProtobuf(e)
+		e.End(at)
+	}
+	e.Raw(x.unknownFields)
+}
+
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
 func (x *Taint) AppendJSON(b []byte) []byte {
 	if x == nil {
@@ -1050,4 +2457,83 @@ func (x *Taint) DecodeJSON(d *json.Decoder) {
 			d.Unknown()
 		}
 	}
+}
+
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *Taint) Shallow() *Taint {
+	if x == nil {
+		return nil
+	}
+	return &Taint{
+		Key:           x.Key,
+		Value:         x.Value,
+		Effect:        x.Effect,
+		TimeAdded:     x.TimeAdded,
+		unknownFields: x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *Taint) Clone() *Taint {
+	if x == nil {
+		return nil
+	}
+	c := new(Taint)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *Taint) CloneTo(c *Taint) {
+	if x == nil {
+		return
+	}
+	c.Key = x.Key
+	c.Value = x.Value
+	c.Effect = x.Effect
+	c.TimeAdded = x.TimeAdded.Clone()
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *Taint) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *Taint) Share(m proto.Message) bool {
+	from, ok := m.(*Taint)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(Taint)
+	}
+	x.Key = from.Key
+	x.Value = from.Value
+	x.Effect = from.Effect
+	x.TimeAdded = from.TimeAdded
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *Taint) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.Key != "" {
+		e.String(1, x.Key)
+	}
+	if x.Value != "" {
+		e.String(2, x.Value)
+	}
+	if x.Effect != "" {
+		e.String(3, x.Effect)
+	}
+	if x.TimeAdded != nil {
+		at := e.Begin(4)
+		x.TimeAdded.AppendProtobuf(e)
+		e.End(at)
+	}
+	e.Raw(x.unknownFields)
 }

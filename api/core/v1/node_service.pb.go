@@ -311,9 +311,9 @@ const file_monoplane_core_v1_node_service_proto_rawDesc = "" +
 	"\x06status\x18\x03 \x01(\v2\x19.monoplane.meta.v1.StatusR\x06status\"B\n" +
 	"\n" +
 	"NodeEvents\x124\n" +
-	"\x06events\x18\x01 \x03(\v2\x1c.monoplane.core.v1.NodeEventR\x06events2\xc3\b\n" +
-	"\x05Nodes\x12[\n" +
-	"\x03Get\x12\x1d.monoplane.meta.v1.GetRequest\x1a\x17.monoplane.core.v1.Node\"\x1c\x82\xd3\xe4\x93\x02\x16\x12\x14/api/v1/nodes/{name}\x12Z\n" +
+	"\x06events\x18\x01 \x03(\v2\x1c.monoplane.core.v1.NodeEventR\x06events2\xe2\b\n" +
+	"\x05Nodes\x12z\n" +
+	"\x03Get\x12\x1d.monoplane.meta.v1.GetRequest\x1a\x17.monoplane.core.v1.Node\";\x82\xd3\xe4\x93\x025Z\x1d\x12\x1b/api/v1/nodes/{name}/status\x12\x14/api/v1/nodes/{name}\x12Z\n" +
 	"\x04List\x12\x1e.monoplane.meta.v1.ListRequest\x1a\x1b.monoplane.core.v1.NodeList\"\x15\x82\xd3\xe4\x93\x02\x0f\x12\r/api/v1/nodes\x12f\n" +
 	"\x05Watch\x12\x1f.monoplane.meta.v1.WatchRequest\x1a\x1d.monoplane.core.v1.NodeEvents\"\x1b\x82\xd3\xe4\x93\x02\x15\x12\x13/api/v1/watch/nodes0\x01\x12f\n" +
 	"\x06Create\x12$.monoplane.core.v1.CreateNodeRequest\x1a\x17.monoplane.core.v1.Node\"\x1d\x82\xd3\xe4\x93\x02\x17:\x06object\"\r/api/v1/nodes\x12m\n" +

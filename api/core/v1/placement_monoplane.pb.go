@@ -3,8 +3,11 @@
 package corev1
 
 import (
+	proto "google.golang.org/protobuf/proto"
 	v1 "monoplane.dev/api/meta/v1"
+	clone "monoplane.dev/codec/clone"
 	json "monoplane.dev/codec/json"
+	wire "monoplane.dev/codec/wire"
 )
 
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
@@ -72,6 +75,101 @@ func (x *Affinity) DecodeJSON(d *json.Decoder) {
 	}
 }
 
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *Affinity) Shallow() *Affinity {
+	if x == nil {
+		return nil
+	}
+	return &Affinity{
+		NodeAffinity:    x.NodeAffinity,
+		PodAffinity:     x.PodAffinity,
+		PodAntiAffinity: x.PodAntiAffinity,
+		unknownFields:   x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *Affinity) Clone() *Affinity {
+	if x == nil {
+		return nil
+	}
+	c := new(Affinity)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *Affinity) CloneTo(c *Affinity) {
+	if x == nil {
+		return
+	}
+	c.NodeAffinity = x.NodeAffinity.Clone()
+	c.PodAffinity = x.PodAffinity.Clone()
+	c.PodAntiAffinity = x.PodAntiAffinity.Clone()
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *Affinity) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *Affinity) Share(m proto.Message) bool {
+	from, ok := m.(*Affinity)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(Affinity)
+	}
+	x.NodeAffinity = from.NodeAffinity
+	x.PodAffinity = from.PodAffinity
+	x.PodAntiAffinity = from.PodAntiAffinity
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. The zero
+// value does not count, even where it is given explicitly.
+func (x *Affinity) SetsLimited() bool {
+	if x == nil {
+		return false
+	}
+	if x.NodeAffinity.SetsLimited() {
+		return true
+	}
+	if x.PodAffinity != nil {
+		return true
+	}
+	if x.PodAntiAffinity != nil {
+		return true
+	}
+	return false
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *Affinity) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.NodeAffinity != nil {
+		at := e.Begin(1)
+		x.NodeAffinity.AppendProtobuf(e)
+		e.End(at)
+	}
+	if x.PodAffinity != nil {
+		at := e.Begin(2)
+		x.PodAffinity.AppendProtobuf(e)
+		e.End(at)
+	}
+	if x.PodAntiAffinity != nil {
+		at := e.Begin(3)
+		x.PodAntiAffinity.AppendProtobuf(e)
+		e.End(at)
+	}
+	e.Raw(x.unknownFields)
+}
+
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
 func (x *NodeAffinity) AppendJSON(b []byte) []byte {
 	if x == nil {
@@ -116,6 +214,83 @@ func (x *NodeAffinity) DecodeJSON(d *json.Decoder) {
 	}
 }
 
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *NodeAffinity) Shallow() *NodeAffinity {
+	if x == nil {
+		return nil
+	}
+	return &NodeAffinity{
+		RequiredDuringSchedulingIgnoredDuringExecution:  x.RequiredDuringSchedulingIgnoredDuringExecution,
+		PreferredDuringSchedulingIgnoredDuringExecution: x.PreferredDuringSchedulingIgnoredDuringExecution,
+		unknownFields: x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *NodeAffinity) Clone() *NodeAffinity {
+	if x == nil {
+		return nil
+	}
+	c := new(NodeAffinity)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *NodeAffinity) CloneTo(c *NodeAffinity) {
+	if x == nil {
+		return
+	}
+	c.RequiredDuringSchedulingIgnoredDuringExecution = x.RequiredDuringSchedulingIgnoredDuringExecution.Clone()
+	c.PreferredDuringSchedulingIgnoredDuringExecution = clone.Messages(x.PreferredDuringSchedulingIgnoredDuringExecution)
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *NodeAffinity) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *NodeAffinity) Share(m proto.Message) bool {
+	from, ok := m.(*NodeAffinity)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(NodeAffinity)
+	}
+	x.RequiredDuringSchedulingIgnoredDuringExecution = from.RequiredDuringSchedulingIgnoredDuringExecution
+	x.PreferredDuringSchedulingIgnoredDuringExecution = from.PreferredDuringSchedulingIgnoredDuringExecution
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. The zero
+// value does not count, even where it is given explicitly.
+func (x *NodeAffinity) SetsLimited() bool {
+	if x == nil {
+		return false
+	}
+	if len(x.PreferredDuringSchedulingIgnoredDuringExecution) > 0 {
+		return true
+	}
+	return false
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *NodeAffinity) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.RequiredDuringSchedulingIgnoredDuringExecution != nil {
+		at := e.Begin(1)
+		x.RequiredDuringSchedulingIgnoredDuringExecution.AppendProtobuf(e)
+		e.End(at)
+	}
+	wire.Messages(e, 2, x.PreferredDuringSchedulingIgnoredDuringExecution)
+	e.Raw(x.unknownFields)
+}
+
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
 func (x *NodeSelector) AppendJSON(b []byte) []byte {
 	if x == nil {
@@ -146,6 +321,63 @@ func (x *NodeSelector) DecodeJSON(d *json.Decoder) {
 			d.Unknown()
 		}
 	}
+}
+
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *NodeSelector) Shallow() *NodeSelector {
+	if x == nil {
+		return nil
+	}
+	return &NodeSelector{
+		NodeSelectorTerms: x.NodeSelectorTerms,
+		unknownFields:     x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *NodeSelector) Clone() *NodeSelector {
+	if x == nil {
+		return nil
+	}
+	c := new(NodeSelector)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *NodeSelector) CloneTo(c *NodeSelector) {
+	if x == nil {
+		return
+	}
+	c.NodeSelectorTerms = clone.Messages(x.NodeSelectorTerms)
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *NodeSelector) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *NodeSelector) Share(m proto.Message) bool {
+	from, ok := m.(*NodeSelector)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(NodeSelector)
+	}
+	x.NodeSelectorTerms = from.NodeSelectorTerms
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *NodeSelector) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	wire.Messages(e, 1, x.NodeSelectorTerms)
+	e.Raw(x.unknownFields)
 }
 
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
@@ -188,6 +420,75 @@ func (x *NodeSelectorRequirement) DecodeJSON(d *json.Decoder) {
 	}
 }
 
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *NodeSelectorRequirement) Shallow() *NodeSelectorRequirement {
+	if x == nil {
+		return nil
+	}
+	return &NodeSelectorRequirement{
+		Key:           x.Key,
+		Operator:      x.Operator,
+		Values:        x.Values,
+		unknownFields: x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *NodeSelectorRequirement) Clone() *NodeSelectorRequirement {
+	if x == nil {
+		return nil
+	}
+	c := new(NodeSelectorRequirement)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *NodeSelectorRequirement) CloneTo(c *NodeSelectorRequirement) {
+	if x == nil {
+		return
+	}
+	c.Key = x.Key
+	c.Operator = x.Operator
+	c.Values = clone.List(x.Values)
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *NodeSelectorRequirement) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *NodeSelectorRequirement) Share(m proto.Message) bool {
+	from, ok := m.(*NodeSelectorRequirement)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(NodeSelectorRequirement)
+	}
+	x.Key = from.Key
+	x.Operator = from.Operator
+	x.Values = from.Values
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *NodeSelectorRequirement) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.Key != "" {
+		e.String(1, x.Key)
+	}
+	if x.Operator != "" {
+		e.String(2, x.Operator)
+	}
+	e.Strings(3, x.Values)
+	e.Raw(x.unknownFields)
+}
+
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
 func (x *NodeSelectorTerm) AppendJSON(b []byte) []byte {
 	if x == nil {
@@ -225,6 +526,67 @@ func (x *NodeSelectorTerm) DecodeJSON(d *json.Decoder) {
 	}
 }
 
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *NodeSelectorTerm) Shallow() *NodeSelectorTerm {
+	if x == nil {
+		return nil
+	}
+	return &NodeSelectorTerm{
+		MatchExpressions: x.MatchExpressions,
+		MatchFields:      x.MatchFields,
+		unknownFields:    x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *NodeSelectorTerm) Clone() *NodeSelectorTerm {
+	if x == nil {
+		return nil
+	}
+	c := new(NodeSelectorTerm)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *NodeSelectorTerm) CloneTo(c *NodeSelectorTerm) {
+	if x == nil {
+		return
+	}
+	c.MatchExpressions = clone.Messages(x.MatchExpressions)
+	c.MatchFields = clone.Messages(x.MatchFields)
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *NodeSelectorTerm) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *NodeSelectorTerm) Share(m proto.Message) bool {
+	from, ok := m.(*NodeSelectorTerm)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(NodeSelectorTerm)
+	}
+	x.MatchExpressions = from.MatchExpressions
+	x.MatchFields = from.MatchFields
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *NodeSelectorTerm) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	wire.Messages(e, 1, x.MatchExpressions)
+	wire.Messages(e, 2, x.MatchFields)
+	e.Raw(x.unknownFields)
+}
+
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
 func (x *PodAffinity) AppendJSON(b []byte) []byte {
 	if x == nil {
@@ -260,6 +622,67 @@ func (x *PodAffinity) DecodeJSON(d *json.Decoder) {
 			d.Unknown()
 		}
 	}
+}
+
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *PodAffinity) Shallow() *PodAffinity {
+	if x == nil {
+		return nil
+	}
+	return &PodAffinity{
+		RequiredDuringSchedulingIgnoredDuringExecution:  x.RequiredDuringSchedulingIgnoredDuringExecution,
+		PreferredDuringSchedulingIgnoredDuringExecution: x.PreferredDuringSchedulingIgnoredDuringExecution,
+		unknownFields: x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *PodAffinity) Clone() *PodAffinity {
+	if x == nil {
+		return nil
+	}
+	c := new(PodAffinity)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *PodAffinity) CloneTo(c *PodAffinity) {
+	if x == nil {
+		return
+	}
+	c.RequiredDuringSchedulingIgnoredDuringExecution = clone.Messages(x.RequiredDuringSchedulingIgnoredDuringExecution)
+	c.PreferredDuringSchedulingIgnoredDuringExecution = clone.Messages(x.PreferredDuringSchedulingIgnoredDuringExecution)
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *PodAffinity) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *PodAffinity) Share(m proto.Message) bool {
+	from, ok := m.(*PodAffinity)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(PodAffinity)
+	}
+	x.RequiredDuringSchedulingIgnoredDuringExecution = from.RequiredDuringSchedulingIgnoredDuringExecution
+	x.PreferredDuringSchedulingIgnoredDuringExecution = from.PreferredDuringSchedulingIgnoredDuringExecution
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *PodAffinity) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	wire.Messages(e, 1, x.RequiredDuringSchedulingIgnoredDuringExecution)
+	wire.Messages(e, 2, x.PreferredDuringSchedulingIgnoredDuringExecution)
+	e.Raw(x.unknownFields)
 }
 
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
@@ -339,6 +762,93 @@ func (x *PodAffinityTerm) DecodeJSON(d *json.Decoder) {
 	}
 }
 
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *PodAffinityTerm) Shallow() *PodAffinityTerm {
+	if x == nil {
+		return nil
+	}
+	return &PodAffinityTerm{
+		LabelSelector:     x.LabelSelector,
+		Namespaces:        x.Namespaces,
+		TopologyKey:       x.TopologyKey,
+		NamespaceSelector: x.NamespaceSelector,
+		MatchLabelKeys:    x.MatchLabelKeys,
+		MismatchLabelKeys: x.MismatchLabelKeys,
+		unknownFields:     x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *PodAffinityTerm) Clone() *PodAffinityTerm {
+	if x == nil {
+		return nil
+	}
+	c := new(PodAffinityTerm)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *PodAffinityTerm) CloneTo(c *PodAffinityTerm) {
+	if x == nil {
+		return
+	}
+	c.LabelSelector = x.LabelSelector.Clone()
+	c.Namespaces = clone.List(x.Namespaces)
+	c.TopologyKey = x.TopologyKey
+	c.NamespaceSelector = x.NamespaceSelector.Clone()
+	c.MatchLabelKeys = clone.List(x.MatchLabelKeys)
+	c.MismatchLabelKeys = clone.List(x.MismatchLabelKeys)
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *PodAffinityTerm) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *PodAffinityTerm) Share(m proto.Message) bool {
+	from, ok := m.(*PodAffinityTerm)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(PodAffinityTerm)
+	}
+	x.LabelSelector = from.LabelSelector
+	x.Namespaces = from.Namespaces
+	x.TopologyKey = from.TopologyKey
+	x.NamespaceSelector = from.NamespaceSelector
+	x.MatchLabelKeys = from.MatchLabelKeys
+	x.MismatchLabelKeys = from.MismatchLabelKeys
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *PodAffinityTerm) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.LabelSelector != nil {
+		at := e.Begin(1)
+		x.LabelSelector.AppendProtobuf(e)
+		e.End(at)
+	}
+	e.Strings(2, x.Namespaces)
+	if x.TopologyKey != "" {
+		e.String(3, x.TopologyKey)
+	}
+	if x.NamespaceSelector != nil {
+		at := e.Begin(4)
+		x.NamespaceSelector.AppendProtobuf(e)
+		e.End(at)
+	}
+	e.Strings(5, x.MatchLabelKeys)
+	e.Strings(6, x.MismatchLabelKeys)
+	e.Raw(x.unknownFields)
+}
+
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
 func (x *PodAntiAffinity) AppendJSON(b []byte) []byte {
 	if x == nil {
@@ -376,6 +886,67 @@ func (x *PodAntiAffinity) DecodeJSON(d *json.Decoder) {
 	}
 }
 
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *PodAntiAffinity) Shallow() *PodAntiAffinity {
+	if x == nil {
+		return nil
+	}
+	return &PodAntiAffinity{
+		RequiredDuringSchedulingIgnoredDuringExecution:  x.RequiredDuringSchedulingIgnoredDuringExecution,
+		PreferredDuringSchedulingIgnoredDuringExecution: x.PreferredDuringSchedulingIgnoredDuringExecution,
+		unknownFields: x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *PodAntiAffinity) Clone() *PodAntiAffinity {
+	if x == nil {
+		return nil
+	}
+	c := new(PodAntiAffinity)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *PodAntiAffinity) CloneTo(c *PodAntiAffinity) {
+	if x == nil {
+		return
+	}
+	c.RequiredDuringSchedulingIgnoredDuringExecution = clone.Messages(x.RequiredDuringSchedulingIgnoredDuringExecution)
+	c.PreferredDuringSchedulingIgnoredDuringExecution = clone.Messages(x.PreferredDuringSchedulingIgnoredDuringExecution)
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *PodAntiAffinity) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *PodAntiAffinity) Share(m proto.Message) bool {
+	from, ok := m.(*PodAntiAffinity)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(PodAntiAffinity)
+	}
+	x.RequiredDuringSchedulingIgnoredDuringExecution = from.RequiredDuringSchedulingIgnoredDuringExecution
+	x.PreferredDuringSchedulingIgnoredDuringExecution = from.PreferredDuringSchedulingIgnoredDuringExecution
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *PodAntiAffinity) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	wire.Messages(e, 1, x.RequiredDuringSchedulingIgnoredDuringExecution)
+	wire.Messages(e, 2, x.PreferredDuringSchedulingIgnoredDuringExecution)
+	e.Raw(x.unknownFields)
+}
+
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
 func (x *PodSchedulingGate) AppendJSON(b []byte) []byte {
 	if x == nil {
@@ -402,6 +973,65 @@ func (x *PodSchedulingGate) DecodeJSON(d *json.Decoder) {
 			d.Unknown()
 		}
 	}
+}
+
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *PodSchedulingGate) Shallow() *PodSchedulingGate {
+	if x == nil {
+		return nil
+	}
+	return &PodSchedulingGate{
+		Name:          x.Name,
+		unknownFields: x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *PodSchedulingGate) Clone() *PodSchedulingGate {
+	if x == nil {
+		return nil
+	}
+	c := new(PodSchedulingGate)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *PodSchedulingGate) CloneTo(c *PodSchedulingGate) {
+	if x == nil {
+		return
+	}
+	c.Name = x.Name
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *PodSchedulingGate) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *PodSchedulingGate) Share(m proto.Message) bool {
+	from, ok := m.(*PodSchedulingGate)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(PodSchedulingGate)
+	}
+	x.Name = from.Name
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *PodSchedulingGate) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.Name != "" {
+		e.String(1, x.Name)
+	}
+	e.Raw(x.unknownFields)
 }
 
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
@@ -432,6 +1062,65 @@ func (x *PodSchedulingGroup) DecodeJSON(d *json.Decoder) {
 			d.Unknown()
 		}
 	}
+}
+
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *PodSchedulingGroup) Shallow() *PodSchedulingGroup {
+	if x == nil {
+		return nil
+	}
+	return &PodSchedulingGroup{
+		PodGroupName:  x.PodGroupName,
+		unknownFields: x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *PodSchedulingGroup) Clone() *PodSchedulingGroup {
+	if x == nil {
+		return nil
+	}
+	c := new(PodSchedulingGroup)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *PodSchedulingGroup) CloneTo(c *PodSchedulingGroup) {
+	if x == nil {
+		return
+	}
+	c.PodGroupName = clone.Pointer(x.PodGroupName)
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *PodSchedulingGroup) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *PodSchedulingGroup) Share(m proto.Message) bool {
+	from, ok := m.(*PodSchedulingGroup)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(PodSchedulingGroup)
+	}
+	x.PodGroupName = from.PodGroupName
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *PodSchedulingGroup) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.PodGroupName != nil {
+		e.String(1, *x.PodGroupName)
+	}
+	e.Raw(x.unknownFields)
 }
 
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
@@ -470,6 +1159,73 @@ func (x *PreferredSchedulingTerm) DecodeJSON(d *json.Decoder) {
 			d.Unknown()
 		}
 	}
+}
+
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *PreferredSchedulingTerm) Shallow() *PreferredSchedulingTerm {
+	if x == nil {
+		return nil
+	}
+	return &PreferredSchedulingTerm{
+		Weight:        x.Weight,
+		Preference:    x.Preference,
+		unknownFields: x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *PreferredSchedulingTerm) Clone() *PreferredSchedulingTerm {
+	if x == nil {
+		return nil
+	}
+	c := new(PreferredSchedulingTerm)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *PreferredSchedulingTerm) CloneTo(c *PreferredSchedulingTerm) {
+	if x == nil {
+		return
+	}
+	c.Weight = x.Weight
+	c.Preference = x.Preference.Clone()
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *PreferredSchedulingTerm) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *PreferredSchedulingTerm) Share(m proto.Message) bool {
+	from, ok := m.(*PreferredSchedulingTerm)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(PreferredSchedulingTerm)
+	}
+	x.Weight = from.Weight
+	x.Preference = from.Preference
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *PreferredSchedulingTerm) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.Weight != 0 {
+		e.Int(1, int64(x.Weight))
+	}
+	if x.Preference != nil {
+		at := e.Begin(2)
+		x.Preference.AppendProtobuf(e)
+		e.End(at)
+	}
+	e.Raw(x.unknownFields)
 }
 
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
@@ -528,6 +1284,89 @@ func (x *Toleration) DecodeJSON(d *json.Decoder) {
 			d.Unknown()
 		}
 	}
+}
+
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *Toleration) Shallow() *Toleration {
+	if x == nil {
+		return nil
+	}
+	return &Toleration{
+		Key:               x.Key,
+		Operator:          x.Operator,
+		Value:             x.Value,
+		Effect:            x.Effect,
+		TolerationSeconds: x.TolerationSeconds,
+		unknownFields:     x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *Toleration) Clone() *Toleration {
+	if x == nil {
+		return nil
+	}
+	c := new(Toleration)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *Toleration) CloneTo(c *Toleration) {
+	if x == nil {
+		return
+	}
+	c.Key = x.Key
+	c.Operator = x.Operator
+	c.Value = x.Value
+	c.Effect = x.Effect
+	c.TolerationSeconds = clone.Pointer(x.TolerationSeconds)
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *Toleration) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *Toleration) Share(m proto.Message) bool {
+	from, ok := m.(*Toleration)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(Toleration)
+	}
+	x.Key = from.Key
+	x.Operator = from.Operator
+	x.Value = from.Value
+	x.Effect = from.Effect
+	x.TolerationSeconds = from.TolerationSeconds
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *Toleration) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.Key != "" {
+		e.String(1, x.Key)
+	}
+	if x.Operator != "" {
+		e.String(2, x.Operator)
+	}
+	if x.Value != "" {
+		e.String(3, x.Value)
+	}
+	if x.Effect != "" {
+		e.String(4, x.Effect)
+	}
+	if x.TolerationSeconds != nil {
+		e.Int(5, *x.TolerationSeconds)
+	}
+	e.Raw(x.unknownFields)
 }
 
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
@@ -610,6 +1449,107 @@ func (x *TopologySpreadConstraint) DecodeJSON(d *json.Decoder) {
 	}
 }
 
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *TopologySpreadConstraint) Shallow() *TopologySpreadConstraint {
+	if x == nil {
+		return nil
+	}
+	return &TopologySpreadConstraint{
+		MaxSkew:            x.MaxSkew,
+		TopologyKey:        x.TopologyKey,
+		WhenUnsatisfiable:  x.WhenUnsatisfiable,
+		LabelSelector:      x.LabelSelector,
+		MinDomains:         x.MinDomains,
+		NodeAffinityPolicy: x.NodeAffinityPolicy,
+		NodeTaintsPolicy:   x.NodeTaintsPolicy,
+		MatchLabelKeys:     x.MatchLabelKeys,
+		unknownFields:      x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *TopologySpreadConstraint) Clone() *TopologySpreadConstraint {
+	if x == nil {
+		return nil
+	}
+	c := new(TopologySpreadConstraint)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *TopologySpreadConstraint) CloneTo(c *TopologySpreadConstraint) {
+	if x == nil {
+		return
+	}
+	c.MaxSkew = x.MaxSkew
+	c.TopologyKey = x.TopologyKey
+	c.WhenUnsatisfiable = x.WhenUnsatisfiable
+	c.LabelSelector = x.LabelSelector.Clone()
+	c.MinDomains = clone.Pointer(x.MinDomains)
+	c.NodeAffinityPolicy = clone.Pointer(x.NodeAffinityPolicy)
+	c.NodeTaintsPolicy = clone.Pointer(x.NodeTaintsPolicy)
+	c.MatchLabelKeys = clone.List(x.MatchLabelKeys)
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *TopologySpreadConstraint) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *TopologySpreadConstraint) Share(m proto.Message) bool {
+	from, ok := m.(*TopologySpreadConstraint)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(TopologySpreadConstraint)
+	}
+	x.MaxSkew = from.MaxSkew
+	x.TopologyKey = from.TopologyKey
+	x.WhenUnsatisfiable = from.WhenUnsatisfiable
+	x.LabelSelector = from.LabelSelector
+	x.MinDomains = from.MinDomains
+	x.NodeAffinityPolicy = from.NodeAffinityPolicy
+	x.NodeTaintsPolicy = from.NodeTaintsPolicy
+	x.MatchLabelKeys = from.MatchLabelKeys
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *TopologySpreadConstraint) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.MaxSkew != 0 {
+		e.Int(1, int64(x.MaxSkew))
+	}
+	if x.TopologyKey != "" {
+		e.String(2, x.TopologyKey)
+	}
+	if x.WhenUnsatisfiable != "" {
+		e.String(3, x.WhenUnsatisfiable)
+	}
+	if x.LabelSelector != nil {
+		at := e.Begin(4)
+		x.LabelSelector.AppendProtobuf(e)
+		e.End(at)
+	}
+	if x.MinDomains != nil {
+		e.Int(5, int64(*x.MinDomains))
+	}
+	if x.NodeAffinityPolicy != nil {
+		e.String(6, *x.NodeAffinityPolicy)
+	}
+	if x.NodeTaintsPolicy != nil {
+		e.String(7, *x.NodeTaintsPolicy)
+	}
+	e.Strings(8, x.MatchLabelKeys)
+	e.Raw(x.unknownFields)
+}
+
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
 func (x *WeightedPodAffinityTerm) AppendJSON(b []byte) []byte {
 	if x == nil {
@@ -646,4 +1586,71 @@ func (x *WeightedPodAffinityTerm) DecodeJSON(d *json.Decoder) {
 			d.Unknown()
 		}
 	}
+}
+
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *WeightedPodAffinityTerm) Shallow() *WeightedPodAffinityTerm {
+	if x == nil {
+		return nil
+	}
+	return &WeightedPodAffinityTerm{
+		Weight:          x.Weight,
+		PodAffinityTerm: x.PodAffinityTerm,
+		unknownFields:   x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *WeightedPodAffinityTerm) Clone() *WeightedPodAffinityTerm {
+	if x == nil {
+		return nil
+	}
+	c := new(WeightedPodAffinityTerm)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *WeightedPodAffinityTerm) CloneTo(c *WeightedPodAffinityTerm) {
+	if x == nil {
+		return
+	}
+	c.Weight = x.Weight
+	c.PodAffinityTerm = x.PodAffinityTerm.Clone()
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *WeightedPodAffinityTerm) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *WeightedPodAffinityTerm) Share(m proto.Message) bool {
+	from, ok := m.(*WeightedPodAffinityTerm)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(WeightedPodAffinityTerm)
+	}
+	x.Weight = from.Weight
+	x.PodAffinityTerm = from.PodAffinityTerm
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *WeightedPodAffinityTerm) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.Weight != 0 {
+		e.Int(1, int64(x.Weight))
+	}
+	if x.PodAffinityTerm != nil {
+		at := e.Begin(2)
+		x.PodAffinityTerm.AppendProtobuf(e)
+		e.End(at)
+	}
+	e.Raw(x.unknownFields)
 }

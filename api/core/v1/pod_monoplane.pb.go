@@ -3,8 +3,11 @@
 package corev1
 
 import (
+	proto "google.golang.org/protobuf/proto"
 	v1 "monoplane.dev/api/meta/v1"
+	clone "monoplane.dev/codec/clone"
 	json "monoplane.dev/codec/json"
+	wire "monoplane.dev/codec/wire"
 	object "monoplane.dev/object"
 )
 
@@ -65,6 +68,98 @@ func (x *Pod) DecodeJSON(d *json.Decoder) {
 			d.Unknown()
 		}
 	}
+}
+
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *Pod) Shallow() *Pod {
+	if x == nil {
+		return nil
+	}
+	return &Pod{
+		Metadata:      x.Metadata,
+		Spec:          x.Spec,
+		Status:        x.Status,
+		unknownFields: x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *Pod) Clone() *Pod {
+	if x == nil {
+		return nil
+	}
+	c := new(Pod)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *Pod) CloneTo(c *Pod) {
+	if x == nil {
+		return
+	}
+	c.Metadata = x.Metadata.Clone()
+	c.Spec = x.Spec.Clone()
+	c.Status = x.Status.Clone()
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *Pod) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *Pod) Share(m proto.Message) bool {
+	from, ok := m.(*Pod)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(Pod)
+	}
+	x.Metadata = from.Metadata
+	x.Spec = from.Spec
+	x.Status = from.Status
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. The zero
+// value does not count, even where it is given explicitly.
+func (x *Pod) SetsLimited() bool {
+	if x == nil {
+		return false
+	}
+	if x.Spec.SetsLimited() {
+		return true
+	}
+	if x.Status.SetsLimited() {
+		return true
+	}
+	return false
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *Pod) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.Metadata != nil {
+		at := e.Begin(1)
+		x.Metadata.AppendProtobuf(e)
+		e.End(at)
+	}
+	if x.Spec != nil {
+		at := e.Begin(2)
+		x.Spec.AppendProtobuf(e)
+		e.End(at)
+	}
+	if x.Status != nil {
+		at := e.Begin(3)
+		x.Status.AppendProtobuf(e)
+		e.End(at)
+	}
+	e.Raw(x.unknownFields)
 }
 
 // TypeMeta returns the apiVersion and kind that JSON and protobuf bodies carry.
@@ -452,6 +547,373 @@ func (x *PodSpec) DecodeJSON(d *json.Decoder) {
 	}
 }
 
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *PodSpec) Shallow() *PodSpec {
+	if x == nil {
+		return nil
+	}
+	return &PodSpec{
+		Volumes:                       x.Volumes,
+		Containers:                    x.Containers,
+		RestartPolicy:                 x.RestartPolicy,
+		TerminationGracePeriodSeconds: x.TerminationGracePeriodSeconds,
+		ActiveDeadlineSeconds:         x.ActiveDeadlineSeconds,
+		DnsPolicy:                     x.DnsPolicy,
+		NodeSelector:                  x.NodeSelector,
+		ServiceAccountName:            x.ServiceAccountName,
+		ServiceAccount:                x.ServiceAccount,
+		NodeName:                      x.NodeName,
+		HostNetwork:                   x.HostNetwork,
+		HostPID:                       x.HostPID,
+		HostIPC:                       x.HostIPC,
+		SecurityContext:               x.SecurityContext,
+		ImagePullSecrets:              x.ImagePullSecrets,
+		Hostname:                      x.Hostname,
+		Subdomain:                     x.Subdomain,
+		Affinity:                      x.Affinity,
+		SchedulerName:                 x.SchedulerName,
+		InitContainers:                x.InitContainers,
+		AutomountServiceAccountToken:  x.AutomountServiceAccountToken,
+		Tolerations:                   x.Tolerations,
+		HostAliases:                   x.HostAliases,
+		PriorityClassName:             x.PriorityClassName,
+		Priority:                      x.Priority,
+		DnsConfig:                     x.DnsConfig,
+		ShareProcessNamespace:         x.ShareProcessNamespace,
+		ReadinessGates:                x.ReadinessGates,
+		RuntimeClassName:              x.RuntimeClassName,
+		EnableServiceLinks:            x.EnableServiceLinks,
+		PreemptionPolicy:              x.PreemptionPolicy,
+		Overhead:                      x.Overhead,
+		TopologySpreadConstraints:     x.TopologySpreadConstraints,
+		EphemeralContainers:           x.EphemeralContainers,
+		SetHostnameAsFQDN:             x.SetHostnameAsFQDN,
+		Os:                            x.Os,
+		HostUsers:                     x.HostUsers,
+		SchedulingGates:               x.SchedulingGates,
+		ResourceClaims:                x.ResourceClaims,
+		Resources:                     x.Resources,
+		HostnameOverride:              x.HostnameOverride,
+		SchedulingGroup:               x.SchedulingGroup,
+		unknownFields:                 x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *PodSpec) Clone() *PodSpec {
+	if x == nil {
+		return nil
+	}
+	c := new(PodSpec)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *PodSpec) CloneTo(c *PodSpec) {
+	if x == nil {
+		return
+	}
+	c.Volumes = clone.Messages(x.Volumes)
+	c.Containers = clone.Messages(x.Containers)
+	c.RestartPolicy = x.RestartPolicy
+	c.TerminationGracePeriodSeconds = clone.Pointer(x.TerminationGracePeriodSeconds)
+	c.ActiveDeadlineSeconds = clone.Pointer(x.ActiveDeadlineSeconds)
+	c.DnsPolicy = x.DnsPolicy
+	c.NodeSelector = clone.Map(x.NodeSelector)
+	c.ServiceAccountName = x.ServiceAccountName
+	c.ServiceAccount = x.ServiceAccount
+	c.NodeName = x.NodeName
+	c.HostNetwork = x.HostNetwork
+	c.HostPID = x.HostPID
+	c.HostIPC = x.HostIPC
+	c.SecurityContext = x.SecurityContext.Clone()
+	c.ImagePullSecrets = clone.Messages(x.ImagePullSecrets)
+	c.Hostname = x.Hostname
+	c.Subdomain = x.Subdomain
+	c.Affinity = x.Affinity.Clone()
+	c.SchedulerName = x.SchedulerName
+	c.InitContainers = clone.Messages(x.InitContainers)
+	c.AutomountServiceAccountToken = clone.Pointer(x.AutomountServiceAccountToken)
+	c.Tolerations = clone.Messages(x.Tolerations)
+	c.HostAliases = clone.Messages(x.HostAliases)
+	c.PriorityClassName = x.PriorityClassName
+	c.Priority = clone.Pointer(x.Priority)
+	c.DnsConfig = x.DnsConfig.Clone()
+	c.ShareProcessNamespace = clone.Pointer(x.ShareProcessNamespace)
+	c.ReadinessGates = clone.Messages(x.ReadinessGates)
+	c.RuntimeClassName = clone.Pointer(x.RuntimeClassName)
+	c.EnableServiceLinks = clone.Pointer(x.EnableServiceLinks)
+	c.PreemptionPolicy = clone.Pointer(x.PreemptionPolicy)
+	c.Overhead = clone.MessageMap(x.Overhead)
+	c.TopologySpreadConstraints = clone.Messages(x.TopologySpreadConstraints)
+	c.EphemeralContainers = clone.Messages(x.EphemeralContainers)
+	c.SetHostnameAsFQDN = clone.Pointer(x.SetHostnameAsFQDN)
+	c.Os = x.Os.Clone()
+	c.HostUsers = clone.Pointer(x.HostUsers)
+	c.SchedulingGates = clone.Messages(x.SchedulingGates)
+	c.ResourceClaims = clone.Messages(x.ResourceClaims)
+	c.Resources = x.Resources.Clone()
+	c.HostnameOverride = clone.Pointer(x.HostnameOverride)
+	c.SchedulingGroup = x.SchedulingGroup.Clone()
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *PodSpec) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *PodSpec) Share(m proto.Message) bool {
+	from, ok := m.(*PodSpec)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(PodSpec)
+	}
+	x.Volumes = from.Volumes
+	x.Containers = from.Containers
+	x.RestartPolicy = from.RestartPolicy
+	x.TerminationGracePeriodSeconds = from.TerminationGracePeriodSeconds
+	x.ActiveDeadlineSeconds = from.ActiveDeadlineSeconds
+	x.DnsPolicy = from.DnsPolicy
+	x.NodeSelector = from.NodeSelector
+	x.ServiceAccountName = from.ServiceAccountName
+	x.ServiceAccount = from.ServiceAccount
+	x.NodeName = from.NodeName
+	x.HostNetwork = from.HostNetwork
+	x.HostPID = from.HostPID
+	x.HostIPC = from.HostIPC
+	x.SecurityContext = from.SecurityContext
+	x.ImagePullSecrets = from.ImagePullSecrets
+	x.Hostname = from.Hostname
+	x.Subdomain = from.Subdomain
+	x.Affinity = from.Affinity
+	x.SchedulerName = from.SchedulerName
+	x.InitContainers = from.InitContainers
+	x.AutomountServiceAccountToken = from.AutomountServiceAccountToken
+	x.Tolerations = from.Tolerations
+	x.HostAliases = from.HostAliases
+	x.PriorityClassName = from.PriorityClassName
+	x.Priority = from.Priority
+	x.DnsConfig = from.DnsConfig
+	x.ShareProcessNamespace = from.ShareProcessNamespace
+	x.ReadinessGates = from.ReadinessGates
+	x.RuntimeClassName = from.RuntimeClassName
+	x.EnableServiceLinks = from.EnableServiceLinks
+	x.PreemptionPolicy = from.PreemptionPolicy
+	x.Overhead = from.Overhead
+	x.TopologySpreadConstraints = from.TopologySpreadConstraints
+	x.EphemeralContainers = from.EphemeralContainers
+	x.SetHostnameAsFQDN = from.SetHostnameAsFQDN
+	x.Os = from.Os
+	x.HostUsers = from.HostUsers
+	x.SchedulingGates = from.SchedulingGates
+	x.ResourceClaims = from.ResourceClaims
+	x.Resources = from.Resources
+	x.HostnameOverride = from.HostnameOverride
+	x.SchedulingGroup = from.SchedulingGroup
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. The zero
+// value does not count, even where it is given explicitly.
+func (x *PodSpec) SetsLimited() bool {
+	if x == nil {
+		return false
+	}
+	if len(x.Volumes) > 0 {
+		return true
+	}
+	for _, v := range x.Containers {
+		if v.SetsLimited() {
+			return true
+		}
+	}
+	if x.SecurityContext.SetsLimited() {
+		return true
+	}
+	if len(x.ImagePullSecrets) > 0 {
+		return true
+	}
+	if x.Subdomain != "" {
+		return true
+	}
+	if x.Affinity.SetsLimited() {
+		return true
+	}
+	for _, v := range x.InitContainers {
+		if v.SetsLimited() {
+			return true
+		}
+	}
+	if x.AutomountServiceAccountToken != nil && *x.AutomountServiceAccountToken {
+		return true
+	}
+	if len(x.HostAliases) > 0 {
+		return true
+	}
+	if x.PriorityClassName != "" {
+		return true
+	}
+	if x.Priority != nil && *x.Priority != 0 {
+		return true
+	}
+	if x.DnsConfig != nil {
+		return true
+	}
+	if x.RuntimeClassName != nil && *x.RuntimeClassName != "" {
+		return true
+	}
+	if len(x.Overhead) > 0 {
+		return true
+	}
+	if len(x.TopologySpreadConstraints) > 0 {
+		return true
+	}
+	if len(x.EphemeralContainers) > 0 {
+		return true
+	}
+	if x.SetHostnameAsFQDN != nil && *x.SetHostnameAsFQDN {
+		return true
+	}
+	if len(x.ResourceClaims) > 0 {
+		return true
+	}
+	if x.Resources != nil {
+		return true
+	}
+	if x.HostnameOverride != nil && *x.HostnameOverride != "" {
+		return true
+	}
+	if x.SchedulingGroup != nil {
+		return true
+	}
+	return false
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *PodSpec) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	wire.Messages(e, 1, x.Volumes)
+	wire.Messages(e, 2, x.Containers)
+	if x.RestartPolicy != "" {
+		e.String(3, x.RestartPolicy)
+	}
+	if x.TerminationGracePeriodSeconds != nil {
+		e.Int(4, *x.TerminationGracePeriodSeconds)
+	}
+	if x.ActiveDeadlineSeconds != nil {
+		e.Int(5, *x.ActiveDeadlineSeconds)
+	}
+	if x.DnsPolicy != "" {
+		e.String(6, x.DnsPolicy)
+	}
+	e.StringMap(7, x.NodeSelector)
+	if x.ServiceAccountName != "" {
+		e.String(8, x.ServiceAccountName)
+	}
+	if x.ServiceAccount != "" {
+		e.String(9, x.ServiceAccount)
+	}
+	if x.NodeName != "" {
+		e.String(10, x.NodeName)
+	}
+	if x.HostNetwork {
+		e.Bool(11, x.HostNetwork)
+	}
+	if x.HostPID {
+		e.Bool(12, x.HostPID)
+	}
+	if x.HostIPC {
+		e.Bool(13, x.HostIPC)
+	}
+	if x.SecurityContext != nil {
+		at := e.Begin(14)
+		x.SecurityContext.AppendProtobuf(e)
+		e.End(at)
+	}
+	wire.Messages(e, 15, x.ImagePullSecrets)
+	if x.Hostname != "" {
+		e.String(16, x.Hostname)
+	}
+	if x.Subdomain != "" {
+		e.String(17, x.Subdomain)
+	}
+	if x.Affinity != nil {
+		at := e.Begin(18)
+		x.Affinity.AppendProtobuf(e)
+		e.End(at)
+	}
+	if x.SchedulerName != "" {
+		e.String(19, x.SchedulerName)
+	}
+	wire.Messages(e, 20, x.InitContainers)
+	if x.AutomountServiceAccountToken != nil {
+		e.Bool(21, *x.AutomountServiceAccountToken)
+	}
+	wire.Messages(e, 22, x.Tolerations)
+	wire.Messages(e, 23, x.HostAliases)
+	if x.PriorityClassName != "" {
+		e.String(24, x.PriorityClassName)
+	}
+	if x.Priority != nil {
+		e.Int(25, int64(*x.Priority))
+	}
+	if x.DnsConfig != nil {
+		at := e.Begin(26)
+		x.DnsConfig.AppendProtobuf(e)
+		e.End(at)
+	}
+	if x.ShareProcessNamespace != nil {
+		e.Bool(27, *x.ShareProcessNamespace)
+	}
+	wire.Messages(e, 28, x.ReadinessGates)
+	if x.RuntimeClassName != nil {
+		e.String(29, *x.RuntimeClassName)
+	}
+	if x.EnableServiceLinks != nil {
+		e.Bool(30, *x.EnableServiceLinks)
+	}
+	if x.PreemptionPolicy != nil {
+		e.String(31, *x.PreemptionPolicy)
+	}
+	wire.MessageMap(e, 32, x.Overhead)
+	wire.Messages(e, 33, x.TopologySpreadConstraints)
+	wire.Messages(e, 34, x.EphemeralContainers)
+	if x.SetHostnameAsFQDN != nil {
+		e.Bool(35, *x.SetHostnameAsFQDN)
+	}
+	if x.Os != nil {
+		at := e.Begin(36)
+		x.Os.AppendProtobuf(e)
+		e.End(at)
+	}
+	if x.HostUsers != nil {
+		e.Bool(37, *x.HostUsers)
+	}
+	wire.Messages(e, 38, x.SchedulingGates)
+	wire.Messages(e, 39, x.ResourceClaims)
+	if x.Resources != nil {
+		at := e.Begin(40)
+		x.Resources.AppendProtobuf(e)
+		e.End(at)
+	}
+	if x.HostnameOverride != nil {
+		e.String(41, *x.HostnameOverride)
+	}
+	if x.SchedulingGroup != nil {
+		at := e.Begin(43)
+		x.SchedulingGroup.AppendProtobuf(e)
+		e.End(at)
+	}
+	e.Raw(x.unknownFields)
+}
+
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
 func (x *PodStatus) AppendJSON(b []byte) []byte {
 	if x == nil {
@@ -643,6 +1105,200 @@ func (x *PodStatus) DecodeJSON(d *json.Decoder) {
 	}
 }
 
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *PodStatus) Shallow() *PodStatus {
+	if x == nil {
+		return nil
+	}
+	return &PodStatus{
+		Phase:                                x.Phase,
+		Conditions:                           x.Conditions,
+		Message:                              x.Message,
+		Reason:                               x.Reason,
+		HostIP:                               x.HostIP,
+		PodIP:                                x.PodIP,
+		StartTime:                            x.StartTime,
+		ContainerStatuses:                    x.ContainerStatuses,
+		QosClass:                             x.QosClass,
+		InitContainerStatuses:                x.InitContainerStatuses,
+		NominatedNodeName:                    x.NominatedNodeName,
+		PodIPs:                               x.PodIPs,
+		EphemeralContainerStatuses:           x.EphemeralContainerStatuses,
+		Resize:                               x.Resize,
+		ResourceClaimStatuses:                x.ResourceClaimStatuses,
+		HostIPs:                              x.HostIPs,
+		ObservedGeneration:                   x.ObservedGeneration,
+		ExtendedResourceClaimStatus:          x.ExtendedResourceClaimStatus,
+		AllocatedResources:                   x.AllocatedResources,
+		Resources:                            x.Resources,
+		NodeAllocatableResourceClaimStatuses: x.NodeAllocatableResourceClaimStatuses,
+		unknownFields:                        x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *PodStatus) Clone() *PodStatus {
+	if x == nil {
+		return nil
+	}
+	c := new(PodStatus)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *PodStatus) CloneTo(c *PodStatus) {
+	if x == nil {
+		return
+	}
+	c.Phase = x.Phase
+	c.Conditions = clone.Messages(x.Conditions)
+	c.Message = x.Message
+	c.Reason = x.Reason
+	c.HostIP = x.HostIP
+	c.PodIP = x.PodIP
+	c.StartTime = x.StartTime.Clone()
+	c.ContainerStatuses = clone.Messages(x.ContainerStatuses)
+	c.QosClass = x.QosClass
+	c.InitContainerStatuses = clone.Messages(x.InitContainerStatuses)
+	c.NominatedNodeName = x.NominatedNodeName
+	c.PodIPs = clone.Messages(x.PodIPs)
+	c.EphemeralContainerStatuses = clone.Messages(x.EphemeralContainerStatuses)
+	c.Resize = x.Resize
+	c.ResourceClaimStatuses = clone.Messages(x.ResourceClaimStatuses)
+	c.HostIPs = clone.Messages(x.HostIPs)
+	c.ObservedGeneration = x.ObservedGeneration
+	c.ExtendedResourceClaimStatus = x.ExtendedResourceClaimStatus.Clone()
+	c.AllocatedResources = clone.MessageMap(x.AllocatedResources)
+	c.Resources = x.Resources.Clone()
+	c.NodeAllocatableResourceClaimStatuses = clone.Messages(x.NodeAllocatableResourceClaimStatuses)
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *PodStatus) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *PodStatus) Share(m proto.Message) bool {
+	from, ok := m.(*PodStatus)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(PodStatus)
+	}
+	x.Phase = from.Phase
+	x.Conditions = from.Conditions
+	x.Message = from.Message
+	x.Reason = from.Reason
+	x.HostIP = from.HostIP
+	x.PodIP = from.PodIP
+	x.StartTime = from.StartTime
+	x.ContainerStatuses = from.ContainerStatuses
+	x.QosClass = from.QosClass
+	x.InitContainerStatuses = from.InitContainerStatuses
+	x.NominatedNodeName = from.NominatedNodeName
+	x.PodIPs = from.PodIPs
+	x.EphemeralContainerStatuses = from.EphemeralContainerStatuses
+	x.Resize = from.Resize
+	x.ResourceClaimStatuses = from.ResourceClaimStatuses
+	x.HostIPs = from.HostIPs
+	x.ObservedGeneration = from.ObservedGeneration
+	x.ExtendedResourceClaimStatus = from.ExtendedResourceClaimStatus
+	x.AllocatedResources = from.AllocatedResources
+	x.Resources = from.Resources
+	x.NodeAllocatableResourceClaimStatuses = from.NodeAllocatableResourceClaimStatuses
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. The zero
+// value does not count, even where it is given explicitly.
+func (x *PodStatus) SetsLimited() bool {
+	if x == nil {
+		return false
+	}
+	for _, v := range x.ContainerStatuses {
+		if v.SetsLimited() {
+			return true
+		}
+	}
+	for _, v := range x.InitContainerStatuses {
+		if v.SetsLimited() {
+			return true
+		}
+	}
+	for _, v := range x.EphemeralContainerStatuses {
+		if v.SetsLimited() {
+			return true
+		}
+	}
+	if x.Resources.SetsLimited() {
+		return true
+	}
+	return false
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *PodStatus) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.Phase != "" {
+		e.String(1, x.Phase)
+	}
+	wire.Messages(e, 2, x.Conditions)
+	if x.Message != "" {
+		e.String(3, x.Message)
+	}
+	if x.Reason != "" {
+		e.String(4, x.Reason)
+	}
+	if x.HostIP != "" {
+		e.String(5, x.HostIP)
+	}
+	if x.PodIP != "" {
+		e.String(6, x.PodIP)
+	}
+	if x.StartTime != nil {
+		at := e.Begin(7)
+		x.StartTime.AppendProtobuf(e)
+		e.End(at)
+	}
+	wire.Messages(e, 8, x.ContainerStatuses)
+	if x.QosClass != "" {
+		e.String(9, x.QosClass)
+	}
+	wire.Messages(e, 10, x.InitContainerStatuses)
+	if x.NominatedNodeName != "" {
+		e.String(11, x.NominatedNodeName)
+	}
+	wire.Messages(e, 12, x.PodIPs)
+	wire.Messages(e, 13, x.EphemeralContainerStatuses)
+	if x.Resize != "" {
+		e.String(14, x.Resize)
+	}
+	wire.Messages(e, 15, x.ResourceClaimStatuses)
+	wire.Messages(e, 16, x.HostIPs)
+	if x.ObservedGeneration != 0 {
+		e.Int(17, x.ObservedGeneration)
+	}
+	if x.ExtendedResourceClaimStatus != nil {
+		at := e.Begin(18)
+		x.ExtendedResourceClaimStatus.AppendProtobuf(e)
+		e.End(at)
+	}
+	wire.MessageMap(e, 19, x.AllocatedResources)
+	if x.Resources != nil {
+		at := e.Begin(20)
+		x.Resources.AppendProtobuf(e)
+		e.End(at)
+	}
+	wire.Messages(e, 21, x.NodeAllocatableResourceClaimStatuses)
+	e.Raw(x.unknownFields)
+}
+
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
 func (x *PodList) AppendJSON(b []byte) []byte {
 	if x == nil {
@@ -685,6 +1341,85 @@ func (x *PodList) DecodeJSON(d *json.Decoder) {
 			d.Unknown()
 		}
 	}
+}
+
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *PodList) Shallow() *PodList {
+	if x == nil {
+		return nil
+	}
+	return &PodList{
+		Metadata:      x.Metadata,
+		Items:         x.Items,
+		unknownFields: x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *PodList) Clone() *PodList {
+	if x == nil {
+		return nil
+	}
+	c := new(PodList)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *PodList) CloneTo(c *PodList) {
+	if x == nil {
+		return
+	}
+	c.Metadata = x.Metadata.Clone()
+	c.Items = clone.Messages(x.Items)
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *PodList) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *PodList) Share(m proto.Message) bool {
+	from, ok := m.(*PodList)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(PodList)
+	}
+	x.Metadata = from.Metadata
+	x.Items = from.Items
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. The zero
+// value does not count, even where it is given explicitly.
+func (x *PodList) SetsLimited() bool {
+	if x == nil {
+		return false
+	}
+	for _, v := range x.Items {
+		if v.SetsLimited() {
+			return true
+		}
+	}
+	return false
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *PodList) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.Metadata != nil {
+		at := e.Begin(1)
+		x.Metadata.AppendProtobuf(e)
+		e.End(at)
+	}
+	wire.Messages(e, 2, x.Items)
+	e.Raw(x.unknownFields)
 }
 
 // TypeMeta returns the apiVersion and kind that JSON and protobuf bodies carry.
@@ -741,6 +1476,69 @@ func (x *HostAlias) DecodeJSON(d *json.Decoder) {
 	}
 }
 
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *HostAlias) Shallow() *HostAlias {
+	if x == nil {
+		return nil
+	}
+	return &HostAlias{
+		Ip:            x.Ip,
+		Hostnames:     x.Hostnames,
+		unknownFields: x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *HostAlias) Clone() *HostAlias {
+	if x == nil {
+		return nil
+	}
+	c := new(HostAlias)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *HostAlias) CloneTo(c *HostAlias) {
+	if x == nil {
+		return
+	}
+	c.Ip = x.Ip
+	c.Hostnames = clone.List(x.Hostnames)
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *HostAlias) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *HostAlias) Share(m proto.Message) bool {
+	from, ok := m.(*HostAlias)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(HostAlias)
+	}
+	x.Ip = from.Ip
+	x.Hostnames = from.Hostnames
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *HostAlias) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.Ip != "" {
+		e.String(1, x.Ip)
+	}
+	e.Strings(2, x.Hostnames)
+	e.Raw(x.unknownFields)
+}
+
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
 func (x *HostIP) AppendJSON(b []byte) []byte {
 	if x == nil {
@@ -767,6 +1565,65 @@ func (x *HostIP) DecodeJSON(d *json.Decoder) {
 			d.Unknown()
 		}
 	}
+}
+
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *HostIP) Shallow() *HostIP {
+	if x == nil {
+		return nil
+	}
+	return &HostIP{
+		Ip:            x.Ip,
+		unknownFields: x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *HostIP) Clone() *HostIP {
+	if x == nil {
+		return nil
+	}
+	c := new(HostIP)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *HostIP) CloneTo(c *HostIP) {
+	if x == nil {
+		return
+	}
+	c.Ip = x.Ip
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *HostIP) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *HostIP) Share(m proto.Message) bool {
+	from, ok := m.(*HostIP)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(HostIP)
+	}
+	x.Ip = from.Ip
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *HostIP) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.Ip != "" {
+		e.String(1, x.Ip)
+	}
+	e.Raw(x.unknownFields)
 }
 
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
@@ -811,6 +1668,73 @@ func (x *NodeAllocatableResourceClaimStatus) DecodeJSON(d *json.Decoder) {
 			d.Unknown()
 		}
 	}
+}
+
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *NodeAllocatableResourceClaimStatus) Shallow() *NodeAllocatableResourceClaimStatus {
+	if x == nil {
+		return nil
+	}
+	return &NodeAllocatableResourceClaimStatus{
+		ResourceClaimName: x.ResourceClaimName,
+		Containers:        x.Containers,
+		Resources:         x.Resources,
+		unknownFields:     x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *NodeAllocatableResourceClaimStatus) Clone() *NodeAllocatableResourceClaimStatus {
+	if x == nil {
+		return nil
+	}
+	c := new(NodeAllocatableResourceClaimStatus)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *NodeAllocatableResourceClaimStatus) CloneTo(c *NodeAllocatableResourceClaimStatus) {
+	if x == nil {
+		return
+	}
+	c.ResourceClaimName = x.ResourceClaimName
+	c.Containers = clone.List(x.Containers)
+	c.Resources = clone.MessageMap(x.Resources)
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *NodeAllocatableResourceClaimStatus) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *NodeAllocatableResourceClaimStatus) Share(m proto.Message) bool {
+	from, ok := m.(*NodeAllocatableResourceClaimStatus)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(NodeAllocatableResourceClaimStatus)
+	}
+	x.ResourceClaimName = from.ResourceClaimName
+	x.Containers = from.Containers
+	x.Resources = from.Resources
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *NodeAllocatableResourceClaimStatus) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.ResourceClaimName != "" {
+		e.String(1, x.ResourceClaimName)
+	}
+	e.Strings(2, x.Containers)
+	wire.MessageMap(e, 3, x.Resources)
+	e.Raw(x.unknownFields)
 }
 
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
@@ -891,6 +1815,105 @@ func (x *PodCondition) DecodeJSON(d *json.Decoder) {
 	}
 }
 
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *PodCondition) Shallow() *PodCondition {
+	if x == nil {
+		return nil
+	}
+	return &PodCondition{
+		Type:               x.Type,
+		Status:             x.Status,
+		LastProbeTime:      x.LastProbeTime,
+		LastTransitionTime: x.LastTransitionTime,
+		Reason:             x.Reason,
+		Message:            x.Message,
+		ObservedGeneration: x.ObservedGeneration,
+		unknownFields:      x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *PodCondition) Clone() *PodCondition {
+	if x == nil {
+		return nil
+	}
+	c := new(PodCondition)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *PodCondition) CloneTo(c *PodCondition) {
+	if x == nil {
+		return
+	}
+	c.Type = x.Type
+	c.Status = x.Status
+	c.LastProbeTime = x.LastProbeTime.Clone()
+	c.LastTransitionTime = x.LastTransitionTime.Clone()
+	c.Reason = x.Reason
+	c.Message = x.Message
+	c.ObservedGeneration = x.ObservedGeneration
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *PodCondition) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *PodCondition) Share(m proto.Message) bool {
+	from, ok := m.(*PodCondition)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(PodCondition)
+	}
+	x.Type = from.Type
+	x.Status = from.Status
+	x.LastProbeTime = from.LastProbeTime
+	x.LastTransitionTime = from.LastTransitionTime
+	x.Reason = from.Reason
+	x.Message = from.Message
+	x.ObservedGeneration = from.ObservedGeneration
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *PodCondition) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.Type != "" {
+		e.String(1, x.Type)
+	}
+	if x.Status != "" {
+		e.String(2, x.Status)
+	}
+	if x.LastProbeTime != nil {
+		at := e.Begin(3)
+		x.LastProbeTime.AppendProtobuf(e)
+		e.End(at)
+	}
+	if x.LastTransitionTime != nil {
+		at := e.Begin(4)
+		x.LastTransitionTime.AppendProtobuf(e)
+		e.End(at)
+	}
+	if x.Reason != "" {
+		e.String(5, x.Reason)
+	}
+	if x.Message != "" {
+		e.String(6, x.Message)
+	}
+	if x.ObservedGeneration != 0 {
+		e.Int(7, x.ObservedGeneration)
+	}
+	e.Raw(x.unknownFields)
+}
+
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
 func (x *PodDNSConfig) AppendJSON(b []byte) []byte {
 	if x == nil {
@@ -935,6 +1958,71 @@ func (x *PodDNSConfig) DecodeJSON(d *json.Decoder) {
 	}
 }
 
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *PodDNSConfig) Shallow() *PodDNSConfig {
+	if x == nil {
+		return nil
+	}
+	return &PodDNSConfig{
+		Nameservers:   x.Nameservers,
+		Searches:      x.Searches,
+		Options:       x.Options,
+		unknownFields: x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *PodDNSConfig) Clone() *PodDNSConfig {
+	if x == nil {
+		return nil
+	}
+	c := new(PodDNSConfig)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *PodDNSConfig) CloneTo(c *PodDNSConfig) {
+	if x == nil {
+		return
+	}
+	c.Nameservers = clone.List(x.Nameservers)
+	c.Searches = clone.List(x.Searches)
+	c.Options = clone.Messages(x.Options)
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *PodDNSConfig) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *PodDNSConfig) Share(m proto.Message) bool {
+	from, ok := m.(*PodDNSConfig)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(PodDNSConfig)
+	}
+	x.Nameservers = from.Nameservers
+	x.Searches = from.Searches
+	x.Options = from.Options
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *PodDNSConfig) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	e.Strings(1, x.Nameservers)
+	e.Strings(2, x.Searches)
+	wire.Messages(e, 3, x.Options)
+	e.Raw(x.unknownFields)
+}
+
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
 func (x *PodDNSConfigOption) AppendJSON(b []byte) []byte {
 	if x == nil {
@@ -970,6 +2058,71 @@ func (x *PodDNSConfigOption) DecodeJSON(d *json.Decoder) {
 			d.Unknown()
 		}
 	}
+}
+
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *PodDNSConfigOption) Shallow() *PodDNSConfigOption {
+	if x == nil {
+		return nil
+	}
+	return &PodDNSConfigOption{
+		Name:          x.Name,
+		Value:         x.Value,
+		unknownFields: x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *PodDNSConfigOption) Clone() *PodDNSConfigOption {
+	if x == nil {
+		return nil
+	}
+	c := new(PodDNSConfigOption)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *PodDNSConfigOption) CloneTo(c *PodDNSConfigOption) {
+	if x == nil {
+		return
+	}
+	c.Name = x.Name
+	c.Value = clone.Pointer(x.Value)
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *PodDNSConfigOption) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *PodDNSConfigOption) Share(m proto.Message) bool {
+	from, ok := m.(*PodDNSConfigOption)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(PodDNSConfigOption)
+	}
+	x.Name = from.Name
+	x.Value = from.Value
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *PodDNSConfigOption) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.Name != "" {
+		e.String(1, x.Name)
+	}
+	if x.Value != nil {
+		e.String(2, *x.Value)
+	}
+	e.Raw(x.unknownFields)
 }
 
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
@@ -1009,6 +2162,69 @@ func (x *PodExtendedResourceClaimStatus) DecodeJSON(d *json.Decoder) {
 	}
 }
 
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *PodExtendedResourceClaimStatus) Shallow() *PodExtendedResourceClaimStatus {
+	if x == nil {
+		return nil
+	}
+	return &PodExtendedResourceClaimStatus{
+		RequestMappings:   x.RequestMappings,
+		ResourceClaimName: x.ResourceClaimName,
+		unknownFields:     x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *PodExtendedResourceClaimStatus) Clone() *PodExtendedResourceClaimStatus {
+	if x == nil {
+		return nil
+	}
+	c := new(PodExtendedResourceClaimStatus)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *PodExtendedResourceClaimStatus) CloneTo(c *PodExtendedResourceClaimStatus) {
+	if x == nil {
+		return
+	}
+	c.RequestMappings = clone.Messages(x.RequestMappings)
+	c.ResourceClaimName = x.ResourceClaimName
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *PodExtendedResourceClaimStatus) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *PodExtendedResourceClaimStatus) Share(m proto.Message) bool {
+	from, ok := m.(*PodExtendedResourceClaimStatus)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(PodExtendedResourceClaimStatus)
+	}
+	x.RequestMappings = from.RequestMappings
+	x.ResourceClaimName = from.ResourceClaimName
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *PodExtendedResourceClaimStatus) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	wire.Messages(e, 1, x.RequestMappings)
+	if x.ResourceClaimName != "" {
+		e.String(2, x.ResourceClaimName)
+	}
+	e.Raw(x.unknownFields)
+}
+
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
 func (x *PodIP) AppendJSON(b []byte) []byte {
 	if x == nil {
@@ -1035,6 +2251,65 @@ func (x *PodIP) DecodeJSON(d *json.Decoder) {
 			d.Unknown()
 		}
 	}
+}
+
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *PodIP) Shallow() *PodIP {
+	if x == nil {
+		return nil
+	}
+	return &PodIP{
+		Ip:            x.Ip,
+		unknownFields: x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *PodIP) Clone() *PodIP {
+	if x == nil {
+		return nil
+	}
+	c := new(PodIP)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *PodIP) CloneTo(c *PodIP) {
+	if x == nil {
+		return
+	}
+	c.Ip = x.Ip
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *PodIP) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *PodIP) Share(m proto.Message) bool {
+	from, ok := m.(*PodIP)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(PodIP)
+	}
+	x.Ip = from.Ip
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *PodIP) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.Ip != "" {
+		e.String(1, x.Ip)
+	}
+	e.Raw(x.unknownFields)
 }
 
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
@@ -1065,6 +2340,65 @@ func (x *PodOS) DecodeJSON(d *json.Decoder) {
 	}
 }
 
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *PodOS) Shallow() *PodOS {
+	if x == nil {
+		return nil
+	}
+	return &PodOS{
+		Name:          x.Name,
+		unknownFields: x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *PodOS) Clone() *PodOS {
+	if x == nil {
+		return nil
+	}
+	c := new(PodOS)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *PodOS) CloneTo(c *PodOS) {
+	if x == nil {
+		return
+	}
+	c.Name = x.Name
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *PodOS) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *PodOS) Share(m proto.Message) bool {
+	from, ok := m.(*PodOS)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(PodOS)
+	}
+	x.Name = from.Name
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *PodOS) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.Name != "" {
+		e.String(1, x.Name)
+	}
+	e.Raw(x.unknownFields)
+}
+
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
 func (x *PodReadinessGate) AppendJSON(b []byte) []byte {
 	if x == nil {
@@ -1091,6 +2425,65 @@ func (x *PodReadinessGate) DecodeJSON(d *json.Decoder) {
 			d.Unknown()
 		}
 	}
+}
+
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *PodReadinessGate) Shallow() *PodReadinessGate {
+	if x == nil {
+		return nil
+	}
+	return &PodReadinessGate{
+		ConditionType: x.ConditionType,
+		unknownFields: x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *PodReadinessGate) Clone() *PodReadinessGate {
+	if x == nil {
+		return nil
+	}
+	c := new(PodReadinessGate)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *PodReadinessGate) CloneTo(c *PodReadinessGate) {
+	if x == nil {
+		return
+	}
+	c.ConditionType = x.ConditionType
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *PodReadinessGate) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *PodReadinessGate) Share(m proto.Message) bool {
+	from, ok := m.(*PodReadinessGate)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(PodReadinessGate)
+	}
+	x.ConditionType = from.ConditionType
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *PodReadinessGate) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.ConditionType != "" {
+		e.String(1, x.ConditionType)
+	}
+	e.Raw(x.unknownFields)
 }
 
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
@@ -1135,6 +2528,77 @@ func (x *PodResourceClaim) DecodeJSON(d *json.Decoder) {
 	}
 }
 
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *PodResourceClaim) Shallow() *PodResourceClaim {
+	if x == nil {
+		return nil
+	}
+	return &PodResourceClaim{
+		Name:                      x.Name,
+		ResourceClaimName:         x.ResourceClaimName,
+		ResourceClaimTemplateName: x.ResourceClaimTemplateName,
+		unknownFields:             x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *PodResourceClaim) Clone() *PodResourceClaim {
+	if x == nil {
+		return nil
+	}
+	c := new(PodResourceClaim)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *PodResourceClaim) CloneTo(c *PodResourceClaim) {
+	if x == nil {
+		return
+	}
+	c.Name = x.Name
+	c.ResourceClaimName = clone.Pointer(x.ResourceClaimName)
+	c.ResourceClaimTemplateName = clone.Pointer(x.ResourceClaimTemplateName)
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *PodResourceClaim) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *PodResourceClaim) Share(m proto.Message) bool {
+	from, ok := m.(*PodResourceClaim)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(PodResourceClaim)
+	}
+	x.Name = from.Name
+	x.ResourceClaimName = from.ResourceClaimName
+	x.ResourceClaimTemplateName = from.ResourceClaimTemplateName
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *PodResourceClaim) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.Name != "" {
+		e.String(1, x.Name)
+	}
+	if x.ResourceClaimName != nil {
+		e.String(3, *x.ResourceClaimName)
+	}
+	if x.ResourceClaimTemplateName != nil {
+		e.String(4, *x.ResourceClaimTemplateName)
+	}
+	e.Raw(x.unknownFields)
+}
+
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
 func (x *PodResourceClaimStatus) AppendJSON(b []byte) []byte {
 	if x == nil {
@@ -1168,4 +2632,69 @@ func (x *PodResourceClaimStatus) DecodeJSON(d *json.Decoder) {
 			d.Unknown()
 		}
 	}
+}
+
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *PodResourceClaimStatus) Shallow() *PodResourceClaimStatus {
+	if x == nil {
+		return nil
+	}
+	return &PodResourceClaimStatus{
+		Name:              x.Name,
+		ResourceClaimName: x.ResourceClaimName,
+		unknownFields:     x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *PodResourceClaimStatus) Clone() *PodResourceClaimStatus {
+	if x == nil {
+		return nil
+	}
+	c := new(PodResourceClaimStatus)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *PodResourceClaimStatus) CloneTo(c *PodResourceClaimStatus) {
+	if x == nil {
+		return
+	}
+	c.Name = x.Name
+	c.ResourceClaimName = clone.Pointer(x.ResourceClaimName)
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *PodResourceClaimStatus) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *PodResourceClaimStatus) Share(m proto.Message) bool {
+	from, ok := m.(*PodResourceClaimStatus)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(PodResourceClaimStatus)
+	}
+	x.Name = from.Name
+	x.ResourceClaimName = from.ResourceClaimName
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *PodResourceClaimStatus) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.Name != "" {
+		e.String(1, x.Name)
+	}
+	if x.ResourceClaimName != nil {
+		e.String(2, *x.ResourceClaimName)
+	}
+	e.Raw(x.unknownFields)
 }

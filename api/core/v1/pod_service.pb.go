@@ -597,9 +597,9 @@ const file_monoplane_core_v1_pod_service_proto_rawDesc = "" +
 	"\n" +
 	"_tailLinesB\r\n" +
 	"\v_limitBytesB\t\n" +
-	"\a_stream2\xf1\f\n" +
-	"\x04Pods\x12p\n" +
-	"\x03Get\x12\x1d.monoplane.meta.v1.GetRequest\x1a\x16.monoplane.core.v1.Pod\"2\x82\xd3\xe4\x93\x02,\x12*/api/v1/namespaces/{namespace}/pods/{name}\x12\x7f\n" +
+	"\a_stream2\xa7\r\n" +
+	"\x04Pods\x12\xa5\x01\n" +
+	"\x03Get\x12\x1d.monoplane.meta.v1.GetRequest\x1a\x16.monoplane.core.v1.Pod\"g\x82\xd3\xe4\x93\x02aZ3\x121/api/v1/namespaces/{namespace}/pods/{name}/status\x12*/api/v1/namespaces/{namespace}/pods/{name}\x12\x7f\n" +
 	"\x04List\x12\x1e.monoplane.meta.v1.ListRequest\x1a\x1a.monoplane.core.v1.PodList\";\x82\xd3\xe4\x93\x025Z\x0e\x12\f/api/v1/pods\x12#/api/v1/namespaces/{namespace}/pods\x12\x91\x01\n" +
 	"\x05Watch\x12\x1f.monoplane.meta.v1.WatchRequest\x1a\x1c.monoplane.core.v1.PodEvents\"G\x82\xd3\xe4\x93\x02AZ\x14\x12\x12/api/v1/watch/pods\x12)/api/v1/watch/namespaces/{namespace}/pods0\x01\x12z\n" +
 	"\x06Create\x12#.monoplane.core.v1.CreatePodRequest\x1a\x16.monoplane.core.v1.Pod\"3\x82\xd3\xe4\x93\x02-:\x06object\"#/api/v1/namespaces/{namespace}/pods\x12\x81\x01\n" +

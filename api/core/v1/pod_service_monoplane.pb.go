@@ -5,8 +5,11 @@ package corev1
 import (
 	context "context"
 	grpc "google.golang.org/grpc"
+	proto "google.golang.org/protobuf/proto"
 	v1 "monoplane.dev/api/meta/v1"
+	clone "monoplane.dev/codec/clone"
 	json "monoplane.dev/codec/json"
+	wire "monoplane.dev/codec/wire"
 	object "monoplane.dev/object"
 )
 
@@ -73,6 +76,101 @@ func (x *CreatePodRequest) DecodeJSON(d *json.Decoder) {
 			d.Unknown()
 		}
 	}
+}
+
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *CreatePodRequest) Shallow() *CreatePodRequest {
+	if x == nil {
+		return nil
+	}
+	return &CreatePodRequest{
+		Namespace:       x.Namespace,
+		Object:          x.Object,
+		DryRun:          x.DryRun,
+		FieldManager:    x.FieldManager,
+		FieldValidation: x.FieldValidation,
+		unknownFields:   x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *CreatePodRequest) Clone() *CreatePodRequest {
+	if x == nil {
+		return nil
+	}
+	c := new(CreatePodRequest)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *CreatePodRequest) CloneTo(c *CreatePodRequest) {
+	if x == nil {
+		return
+	}
+	c.Namespace = x.Namespace
+	c.Object = x.Object.Clone()
+	c.DryRun = clone.List(x.DryRun)
+	c.FieldManager = x.FieldManager
+	c.FieldValidation = x.FieldValidation
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *CreatePodRequest) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *CreatePodRequest) Share(m proto.Message) bool {
+	from, ok := m.(*CreatePodRequest)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(CreatePodRequest)
+	}
+	x.Namespace = from.Namespace
+	x.Object = from.Object
+	x.DryRun = from.DryRun
+	x.FieldManager = from.FieldManager
+	x.FieldValidation = from.FieldValidation
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. The zero
+// value does not count, even where it is given explicitly.
+func (x *CreatePodRequest) SetsLimited() bool {
+	if x == nil {
+		return false
+	}
+	if x.Object.SetsLimited() {
+		return true
+	}
+	return false
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *CreatePodRequest) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.Namespace != "" {
+		e.String(1, x.Namespace)
+	}
+	if x.Object != nil {
+		at := e.Begin(2)
+		x.Object.AppendProtobuf(e)
+		e.End(at)
+	}
+	e.Strings(3, x.DryRun)
+	if x.FieldManager != "" {
+		e.String(4, x.FieldManager)
+	}
+	if x.FieldValidation != "" {
+		e.String(5, x.FieldValidation)
+	}
+	e.Raw(x.unknownFields)
 }
 
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
@@ -147,6 +245,107 @@ func (x *UpdatePodRequest) DecodeJSON(d *json.Decoder) {
 	}
 }
 
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *UpdatePodRequest) Shallow() *UpdatePodRequest {
+	if x == nil {
+		return nil
+	}
+	return &UpdatePodRequest{
+		Namespace:       x.Namespace,
+		Name:            x.Name,
+		Object:          x.Object,
+		DryRun:          x.DryRun,
+		FieldManager:    x.FieldManager,
+		FieldValidation: x.FieldValidation,
+		unknownFields:   x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *UpdatePodRequest) Clone() *UpdatePodRequest {
+	if x == nil {
+		return nil
+	}
+	c := new(UpdatePodRequest)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *UpdatePodRequest) CloneTo(c *UpdatePodRequest) {
+	if x == nil {
+		return
+	}
+	c.Namespace = x.Namespace
+	c.Name = x.Name
+	c.Object = x.Object.Clone()
+	c.DryRun = clone.List(x.DryRun)
+	c.FieldManager = x.FieldManager
+	c.FieldValidation = x.FieldValidation
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *UpdatePodRequest) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *UpdatePodRequest) Share(m proto.Message) bool {
+	from, ok := m.(*UpdatePodRequest)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(UpdatePodRequest)
+	}
+	x.Namespace = from.Namespace
+	x.Name = from.Name
+	x.Object = from.Object
+	x.DryRun = from.DryRun
+	x.FieldManager = from.FieldManager
+	x.FieldValidation = from.FieldValidation
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. The zero
+// value does not count, even where it is given explicitly.
+func (x *UpdatePodRequest) SetsLimited() bool {
+	if x == nil {
+		return false
+	}
+	if x.Object.SetsLimited() {
+		return true
+	}
+	return false
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *UpdatePodRequest) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.Namespace != "" {
+		e.String(1, x.Namespace)
+	}
+	if x.Name != "" {
+		e.String(2, x.Name)
+	}
+	if x.Object != nil {
+		at := e.Begin(3)
+		x.Object.AppendProtobuf(e)
+		e.End(at)
+	}
+	e.Strings(4, x.DryRun)
+	if x.FieldManager != "" {
+		e.String(5, x.FieldManager)
+	}
+	if x.FieldValidation != "" {
+		e.String(6, x.FieldValidation)
+	}
+	e.Raw(x.unknownFields)
+}
+
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
 func (x *PodEvent) AppendJSON(b []byte) []byte {
 	if x == nil {
@@ -205,6 +404,93 @@ func (x *PodEvent) DecodeJSON(d *json.Decoder) {
 	}
 }
 
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *PodEvent) Shallow() *PodEvent {
+	if x == nil {
+		return nil
+	}
+	return &PodEvent{
+		Type:          x.Type,
+		Object:        x.Object,
+		Status:        x.Status,
+		unknownFields: x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *PodEvent) Clone() *PodEvent {
+	if x == nil {
+		return nil
+	}
+	c := new(PodEvent)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *PodEvent) CloneTo(c *PodEvent) {
+	if x == nil {
+		return
+	}
+	c.Type = x.Type
+	c.Object = x.Object.Clone()
+	c.Status = x.Status.Clone()
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *PodEvent) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *PodEvent) Share(m proto.Message) bool {
+	from, ok := m.(*PodEvent)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(PodEvent)
+	}
+	x.Type = from.Type
+	x.Object = from.Object
+	x.Status = from.Status
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. The zero
+// value does not count, even where it is given explicitly.
+func (x *PodEvent) SetsLimited() bool {
+	if x == nil {
+		return false
+	}
+	if x.Object.SetsLimited() {
+		return true
+	}
+	return false
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *PodEvent) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.Type != "" {
+		e.String(1, x.Type)
+	}
+	if x.Object != nil {
+		at := e.Begin(2)
+		x.Object.AppendProtobuf(e)
+		e.End(at)
+	}
+	if x.Status != nil {
+		at := e.Begin(3)
+		x.Status.AppendProtobuf(e)
+		e.End(at)
+	}
+	e.Raw(x.unknownFields)
+}
+
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
 func (x *PodEvents) AppendJSON(b []byte) []byte {
 	if x == nil {
@@ -233,6 +519,77 @@ func (x *PodEvents) DecodeJSON(d *json.Decoder) {
 			d.Unknown()
 		}
 	}
+}
+
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *PodEvents) Shallow() *PodEvents {
+	if x == nil {
+		return nil
+	}
+	return &PodEvents{
+		Events:        x.Events,
+		unknownFields: x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *PodEvents) Clone() *PodEvents {
+	if x == nil {
+		return nil
+	}
+	c := new(PodEvents)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *PodEvents) CloneTo(c *PodEvents) {
+	if x == nil {
+		return
+	}
+	c.Events = clone.Messages(x.Events)
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *PodEvents) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *PodEvents) Share(m proto.Message) bool {
+	from, ok := m.(*PodEvents)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(PodEvents)
+	}
+	x.Events = from.Events
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. The zero
+// value does not count, even where it is given explicitly.
+func (x *PodEvents) SetsLimited() bool {
+	if x == nil {
+		return false
+	}
+	for _, v := range x.Events {
+		if v.SetsLimited() {
+			return true
+		}
+	}
+	return false
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *PodEvents) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	wire.Messages(e, 1, x.Events)
+	e.Raw(x.unknownFields)
 }
 
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
@@ -305,6 +662,95 @@ func (x *BindPodRequest) DecodeJSON(d *json.Decoder) {
 			d.Unknown()
 		}
 	}
+}
+
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *BindPodRequest) Shallow() *BindPodRequest {
+	if x == nil {
+		return nil
+	}
+	return &BindPodRequest{
+		Namespace:       x.Namespace,
+		Name:            x.Name,
+		Object:          x.Object,
+		DryRun:          x.DryRun,
+		FieldManager:    x.FieldManager,
+		FieldValidation: x.FieldValidation,
+		unknownFields:   x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *BindPodRequest) Clone() *BindPodRequest {
+	if x == nil {
+		return nil
+	}
+	c := new(BindPodRequest)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *BindPodRequest) CloneTo(c *BindPodRequest) {
+	if x == nil {
+		return
+	}
+	c.Namespace = x.Namespace
+	c.Name = x.Name
+	c.Object = x.Object.Clone()
+	c.DryRun = clone.List(x.DryRun)
+	c.FieldManager = x.FieldManager
+	c.FieldValidation = x.FieldValidation
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *BindPodRequest) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *BindPodRequest) Share(m proto.Message) bool {
+	from, ok := m.(*BindPodRequest)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(BindPodRequest)
+	}
+	x.Namespace = from.Namespace
+	x.Name = from.Name
+	x.Object = from.Object
+	x.DryRun = from.DryRun
+	x.FieldManager = from.FieldManager
+	x.FieldValidation = from.FieldValidation
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *BindPodRequest) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.Namespace != "" {
+		e.String(1, x.Namespace)
+	}
+	if x.Name != "" {
+		e.String(2, x.Name)
+	}
+	if x.Object != nil {
+		at := e.Begin(3)
+		x.Object.AppendProtobuf(e)
+		e.End(at)
+	}
+	e.Strings(4, x.DryRun)
+	if x.FieldManager != "" {
+		e.String(5, x.FieldManager)
+	}
+	if x.FieldValidation != "" {
+		e.String(6, x.FieldValidation)
+	}
+	e.Raw(x.unknownFields)
 }
 
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
@@ -412,6 +858,131 @@ func (x *LogPodRequest) DecodeJSON(d *json.Decoder) {
 			d.Unknown()
 		}
 	}
+}
+
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *LogPodRequest) Shallow() *LogPodRequest {
+	if x == nil {
+		return nil
+	}
+	return &LogPodRequest{
+		Namespace:                    x.Namespace,
+		Name:                         x.Name,
+		Container:                    x.Container,
+		Follow:                       x.Follow,
+		Previous:                     x.Previous,
+		SinceSeconds:                 x.SinceSeconds,
+		SinceTime:                    x.SinceTime,
+		Timestamps:                   x.Timestamps,
+		TailLines:                    x.TailLines,
+		LimitBytes:                   x.LimitBytes,
+		InsecureSkipTLSVerifyBackend: x.InsecureSkipTLSVerifyBackend,
+		Stream:                       x.Stream,
+		unknownFields:                x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *LogPodRequest) Clone() *LogPodRequest {
+	if x == nil {
+		return nil
+	}
+	c := new(LogPodRequest)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *LogPodRequest) CloneTo(c *LogPodRequest) {
+	if x == nil {
+		return
+	}
+	c.Namespace = x.Namespace
+	c.Name = x.Name
+	c.Container = x.Container
+	c.Follow = x.Follow
+	c.Previous = x.Previous
+	c.SinceSeconds = clone.Pointer(x.SinceSeconds)
+	c.SinceTime = x.SinceTime
+	c.Timestamps = x.Timestamps
+	c.TailLines = clone.Pointer(x.TailLines)
+	c.LimitBytes = clone.Pointer(x.LimitBytes)
+	c.InsecureSkipTLSVerifyBackend = x.InsecureSkipTLSVerifyBackend
+	c.Stream = clone.Pointer(x.Stream)
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *LogPodRequest) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *LogPodRequest) Share(m proto.Message) bool {
+	from, ok := m.(*LogPodRequest)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(LogPodRequest)
+	}
+	x.Namespace = from.Namespace
+	x.Name = from.Name
+	x.Container = from.Container
+	x.Follow = from.Follow
+	x.Previous = from.Previous
+	x.SinceSeconds = from.SinceSeconds
+	x.SinceTime = from.SinceTime
+	x.Timestamps = from.Timestamps
+	x.TailLines = from.TailLines
+	x.LimitBytes = from.LimitBytes
+	x.InsecureSkipTLSVerifyBackend = from.InsecureSkipTLSVerifyBackend
+	x.Stream = from.Stream
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *LogPodRequest) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.Namespace != "" {
+		e.String(1, x.Namespace)
+	}
+	if x.Name != "" {
+		e.String(2, x.Name)
+	}
+	if x.Container != "" {
+		e.String(3, x.Container)
+	}
+	if x.Follow {
+		e.Bool(4, x.Follow)
+	}
+	if x.Previous {
+		e.Bool(5, x.Previous)
+	}
+	if x.SinceSeconds != nil {
+		e.Int(6, *x.SinceSeconds)
+	}
+	if x.SinceTime != "" {
+		e.String(7, x.SinceTime)
+	}
+	if x.Timestamps {
+		e.Bool(8, x.Timestamps)
+	}
+	if x.TailLines != nil {
+		e.Int(9, *x.TailLines)
+	}
+	if x.LimitBytes != nil {
+		e.Int(10, *x.LimitBytes)
+	}
+	if x.InsecureSkipTLSVerifyBackend {
+		e.Bool(11, x.InsecureSkipTLSVerifyBackend)
+	}
+	if x.Stream != nil {
+		e.String(12, *x.Stream)
+	}
+	e.Raw(x.unknownFields)
 }
 
 // PodsBackend serves the standard methods of Pods from a backend. The others stay unimplemented.

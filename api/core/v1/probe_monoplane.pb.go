@@ -3,8 +3,11 @@
 package corev1
 
 import (
+	proto "google.golang.org/protobuf/proto"
 	v1 "monoplane.dev/api/meta/v1"
+	clone "monoplane.dev/codec/clone"
 	json "monoplane.dev/codec/json"
+	wire "monoplane.dev/codec/wire"
 )
 
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
@@ -35,6 +38,63 @@ func (x *ExecAction) DecodeJSON(d *json.Decoder) {
 			d.Unknown()
 		}
 	}
+}
+
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *ExecAction) Shallow() *ExecAction {
+	if x == nil {
+		return nil
+	}
+	return &ExecAction{
+		Command:       x.Command,
+		unknownFields: x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *ExecAction) Clone() *ExecAction {
+	if x == nil {
+		return nil
+	}
+	c := new(ExecAction)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *ExecAction) CloneTo(c *ExecAction) {
+	if x == nil {
+		return
+	}
+	c.Command = clone.List(x.Command)
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *ExecAction) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *ExecAction) Share(m proto.Message) bool {
+	from, ok := m.(*ExecAction)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(ExecAction)
+	}
+	x.Command = from.Command
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *ExecAction) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	e.Strings(1, x.Command)
+	e.Raw(x.unknownFields)
 }
 
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
@@ -72,6 +132,71 @@ func (x *GRPCAction) DecodeJSON(d *json.Decoder) {
 			d.Unknown()
 		}
 	}
+}
+
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *GRPCAction) Shallow() *GRPCAction {
+	if x == nil {
+		return nil
+	}
+	return &GRPCAction{
+		Port:          x.Port,
+		Service:       x.Service,
+		unknownFields: x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *GRPCAction) Clone() *GRPCAction {
+	if x == nil {
+		return nil
+	}
+	c := new(GRPCAction)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *GRPCAction) CloneTo(c *GRPCAction) {
+	if x == nil {
+		return
+	}
+	c.Port = x.Port
+	c.Service = clone.Pointer(x.Service)
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *GRPCAction) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *GRPCAction) Share(m proto.Message) bool {
+	from, ok := m.(*GRPCAction)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(GRPCAction)
+	}
+	x.Port = from.Port
+	x.Service = from.Service
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *GRPCAction) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.Port != 0 {
+		e.Int(1, int64(x.Port))
+	}
+	if x.Service != nil {
+		e.String(2, *x.Service)
+	}
+	e.Raw(x.unknownFields)
 }
 
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
@@ -135,6 +260,89 @@ func (x *HTTPGetAction) DecodeJSON(d *json.Decoder) {
 	}
 }
 
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *HTTPGetAction) Shallow() *HTTPGetAction {
+	if x == nil {
+		return nil
+	}
+	return &HTTPGetAction{
+		Path:          x.Path,
+		Port:          x.Port,
+		Host:          x.Host,
+		Scheme:        x.Scheme,
+		HttpHeaders:   x.HttpHeaders,
+		unknownFields: x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *HTTPGetAction) Clone() *HTTPGetAction {
+	if x == nil {
+		return nil
+	}
+	c := new(HTTPGetAction)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *HTTPGetAction) CloneTo(c *HTTPGetAction) {
+	if x == nil {
+		return
+	}
+	c.Path = x.Path
+	c.Port = x.Port.Clone()
+	c.Host = x.Host
+	c.Scheme = x.Scheme
+	c.HttpHeaders = clone.Messages(x.HttpHeaders)
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *HTTPGetAction) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *HTTPGetAction) Share(m proto.Message) bool {
+	from, ok := m.(*HTTPGetAction)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(HTTPGetAction)
+	}
+	x.Path = from.Path
+	x.Port = from.Port
+	x.Host = from.Host
+	x.Scheme = from.Scheme
+	x.HttpHeaders = from.HttpHeaders
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *HTTPGetAction) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.Path != "" {
+		e.String(1, x.Path)
+	}
+	if x.Port != nil {
+		at := e.Begin(2)
+		x.Port.AppendProtobuf(e)
+		e.End(at)
+	}
+	if x.Host != "" {
+		e.String(3, x.Host)
+	}
+	if x.Scheme != "" {
+		e.String(4, x.Scheme)
+	}
+	wire.Messages(e, 5, x.HttpHeaders)
+	e.Raw(x.unknownFields)
+}
+
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
 func (x *HTTPHeader) AppendJSON(b []byte) []byte {
 	if x == nil {
@@ -166,6 +374,71 @@ func (x *HTTPHeader) DecodeJSON(d *json.Decoder) {
 			d.Unknown()
 		}
 	}
+}
+
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *HTTPHeader) Shallow() *HTTPHeader {
+	if x == nil {
+		return nil
+	}
+	return &HTTPHeader{
+		Name:          x.Name,
+		Value:         x.Value,
+		unknownFields: x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *HTTPHeader) Clone() *HTTPHeader {
+	if x == nil {
+		return nil
+	}
+	c := new(HTTPHeader)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *HTTPHeader) CloneTo(c *HTTPHeader) {
+	if x == nil {
+		return
+	}
+	c.Name = x.Name
+	c.Value = x.Value
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *HTTPHeader) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *HTTPHeader) Share(m proto.Message) bool {
+	from, ok := m.(*HTTPHeader)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(HTTPHeader)
+	}
+	x.Name = from.Name
+	x.Value = from.Value
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *HTTPHeader) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.Name != "" {
+		e.String(1, x.Name)
+	}
+	if x.Value != "" {
+		e.String(2, x.Value)
+	}
+	e.Raw(x.unknownFields)
 }
 
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
@@ -224,6 +497,81 @@ func (x *Lifecycle) DecodeJSON(d *json.Decoder) {
 			d.Unknown()
 		}
 	}
+}
+
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *Lifecycle) Shallow() *Lifecycle {
+	if x == nil {
+		return nil
+	}
+	return &Lifecycle{
+		PostStart:     x.PostStart,
+		PreStop:       x.PreStop,
+		StopSignal:    x.StopSignal,
+		unknownFields: x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *Lifecycle) Clone() *Lifecycle {
+	if x == nil {
+		return nil
+	}
+	c := new(Lifecycle)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *Lifecycle) CloneTo(c *Lifecycle) {
+	if x == nil {
+		return
+	}
+	c.PostStart = x.PostStart.Clone()
+	c.PreStop = x.PreStop.Clone()
+	c.StopSignal = clone.Pointer(x.StopSignal)
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *Lifecycle) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *Lifecycle) Share(m proto.Message) bool {
+	from, ok := m.(*Lifecycle)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(Lifecycle)
+	}
+	x.PostStart = from.PostStart
+	x.PreStop = from.PreStop
+	x.StopSignal = from.StopSignal
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *Lifecycle) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.PostStart != nil {
+		at := e.Begin(1)
+		x.PostStart.AppendProtobuf(e)
+		e.End(at)
+	}
+	if x.PreStop != nil {
+		at := e.Begin(2)
+		x.PreStop.AppendProtobuf(e)
+		e.End(at)
+	}
+	if x.StopSignal != nil {
+		e.String(3, *x.StopSignal)
+	}
+	e.Raw(x.unknownFields)
 }
 
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
@@ -303,6 +651,91 @@ func (x *LifecycleHandler) DecodeJSON(d *json.Decoder) {
 			d.Unknown()
 		}
 	}
+}
+
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *LifecycleHandler) Shallow() *LifecycleHandler {
+	if x == nil {
+		return nil
+	}
+	return &LifecycleHandler{
+		Exec:          x.Exec,
+		HttpGet:       x.HttpGet,
+		TcpSocket:     x.TcpSocket,
+		Sleep:         x.Sleep,
+		unknownFields: x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *LifecycleHandler) Clone() *LifecycleHandler {
+	if x == nil {
+		return nil
+	}
+	c := new(LifecycleHandler)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *LifecycleHandler) CloneTo(c *LifecycleHandler) {
+	if x == nil {
+		return
+	}
+	c.Exec = x.Exec.Clone()
+	c.HttpGet = x.HttpGet.Clone()
+	c.TcpSocket = x.TcpSocket.Clone()
+	c.Sleep = x.Sleep.Clone()
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *LifecycleHandler) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *LifecycleHandler) Share(m proto.Message) bool {
+	from, ok := m.(*LifecycleHandler)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(LifecycleHandler)
+	}
+	x.Exec = from.Exec
+	x.HttpGet = from.HttpGet
+	x.TcpSocket = from.TcpSocket
+	x.Sleep = from.Sleep
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *LifecycleHandler) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.Exec != nil {
+		at := e.Begin(1)
+		x.Exec.AppendProtobuf(e)
+		e.End(at)
+	}
+	if x.HttpGet != nil {
+		at := e.Begin(2)
+		x.HttpGet.AppendProtobuf(e)
+		e.End(at)
+	}
+	if x.TcpSocket != nil {
+		at := e.Begin(3)
+		x.TcpSocket.AppendProtobuf(e)
+		e.End(at)
+	}
+	if x.Sleep != nil {
+		at := e.Begin(4)
+		x.Sleep.AppendProtobuf(e)
+		e.End(at)
+	}
+	e.Raw(x.unknownFields)
 }
 
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
@@ -440,6 +873,103 @@ func (x *Probe) DecodeJSON(d *json.Decoder) {
 	}
 }
 
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *Probe) Shallow() *Probe {
+	if x == nil {
+		return nil
+	}
+	return &Probe{
+		Handler:                       x.Handler,
+		InitialDelaySeconds:           x.InitialDelaySeconds,
+		TimeoutSeconds:                x.TimeoutSeconds,
+		PeriodSeconds:                 x.PeriodSeconds,
+		SuccessThreshold:              x.SuccessThreshold,
+		FailureThreshold:              x.FailureThreshold,
+		TerminationGracePeriodSeconds: x.TerminationGracePeriodSeconds,
+		unknownFields:                 x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *Probe) Clone() *Probe {
+	if x == nil {
+		return nil
+	}
+	c := new(Probe)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *Probe) CloneTo(c *Probe) {
+	if x == nil {
+		return
+	}
+	c.Handler = x.Handler.Clone()
+	c.InitialDelaySeconds = x.InitialDelaySeconds
+	c.TimeoutSeconds = x.TimeoutSeconds
+	c.PeriodSeconds = x.PeriodSeconds
+	c.SuccessThreshold = x.SuccessThreshold
+	c.FailureThreshold = x.FailureThreshold
+	c.TerminationGracePeriodSeconds = clone.Pointer(x.TerminationGracePeriodSeconds)
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *Probe) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *Probe) Share(m proto.Message) bool {
+	from, ok := m.(*Probe)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(Probe)
+	}
+	x.Handler = from.Handler
+	x.InitialDelaySeconds = from.InitialDelaySeconds
+	x.TimeoutSeconds = from.TimeoutSeconds
+	x.PeriodSeconds = from.PeriodSeconds
+	x.SuccessThreshold = from.SuccessThreshold
+	x.FailureThreshold = from.FailureThreshold
+	x.TerminationGracePeriodSeconds = from.TerminationGracePeriodSeconds
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *Probe) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.Handler != nil {
+		at := e.Begin(1)
+		x.Handler.AppendProtobuf(e)
+		e.End(at)
+	}
+	if x.InitialDelaySeconds != 0 {
+		e.Int(2, int64(x.InitialDelaySeconds))
+	}
+	if x.TimeoutSeconds != 0 {
+		e.Int(3, int64(x.TimeoutSeconds))
+	}
+	if x.PeriodSeconds != 0 {
+		e.Int(4, int64(x.PeriodSeconds))
+	}
+	if x.SuccessThreshold != 0 {
+		e.Int(5, int64(x.SuccessThreshold))
+	}
+	if x.FailureThreshold != 0 {
+		e.Int(6, int64(x.FailureThreshold))
+	}
+	if x.TerminationGracePeriodSeconds != nil {
+		e.Int(7, *x.TerminationGracePeriodSeconds)
+	}
+	e.Raw(x.unknownFields)
+}
+
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
 func (x *ProbeHandler) AppendJSON(b []byte) []byte {
 	if x == nil {
@@ -519,6 +1049,91 @@ func (x *ProbeHandler) DecodeJSON(d *json.Decoder) {
 	}
 }
 
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *ProbeHandler) Shallow() *ProbeHandler {
+	if x == nil {
+		return nil
+	}
+	return &ProbeHandler{
+		Exec:          x.Exec,
+		HttpGet:       x.HttpGet,
+		TcpSocket:     x.TcpSocket,
+		Grpc:          x.Grpc,
+		unknownFields: x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *ProbeHandler) Clone() *ProbeHandler {
+	if x == nil {
+		return nil
+	}
+	c := new(ProbeHandler)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *ProbeHandler) CloneTo(c *ProbeHandler) {
+	if x == nil {
+		return
+	}
+	c.Exec = x.Exec.Clone()
+	c.HttpGet = x.HttpGet.Clone()
+	c.TcpSocket = x.TcpSocket.Clone()
+	c.Grpc = x.Grpc.Clone()
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *ProbeHandler) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *ProbeHandler) Share(m proto.Message) bool {
+	from, ok := m.(*ProbeHandler)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(ProbeHandler)
+	}
+	x.Exec = from.Exec
+	x.HttpGet = from.HttpGet
+	x.TcpSocket = from.TcpSocket
+	x.Grpc = from.Grpc
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *ProbeHandler) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.Exec != nil {
+		at := e.Begin(1)
+		x.Exec.AppendProtobuf(e)
+		e.End(at)
+	}
+	if x.HttpGet != nil {
+		at := e.Begin(2)
+		x.HttpGet.AppendProtobuf(e)
+		e.End(at)
+	}
+	if x.TcpSocket != nil {
+		at := e.Begin(3)
+		x.TcpSocket.AppendProtobuf(e)
+		e.End(at)
+	}
+	if x.Grpc != nil {
+		at := e.Begin(4)
+		x.Grpc.AppendProtobuf(e)
+		e.End(at)
+	}
+	e.Raw(x.unknownFields)
+}
+
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
 func (x *SleepAction) AppendJSON(b []byte) []byte {
 	if x == nil {
@@ -545,6 +1160,65 @@ func (x *SleepAction) DecodeJSON(d *json.Decoder) {
 			d.Unknown()
 		}
 	}
+}
+
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *SleepAction) Shallow() *SleepAction {
+	if x == nil {
+		return nil
+	}
+	return &SleepAction{
+		Seconds:       x.Seconds,
+		unknownFields: x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *SleepAction) Clone() *SleepAction {
+	if x == nil {
+		return nil
+	}
+	c := new(SleepAction)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *SleepAction) CloneTo(c *SleepAction) {
+	if x == nil {
+		return
+	}
+	c.Seconds = x.Seconds
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *SleepAction) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *SleepAction) Share(m proto.Message) bool {
+	from, ok := m.(*SleepAction)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(SleepAction)
+	}
+	x.Seconds = from.Seconds
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *SleepAction) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.Seconds != 0 {
+		e.Int(1, x.Seconds)
+	}
+	e.Raw(x.unknownFields)
 }
 
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
@@ -585,4 +1259,71 @@ func (x *TCPSocketAction) DecodeJSON(d *json.Decoder) {
 			d.Unknown()
 		}
 	}
+}
+
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *TCPSocketAction) Shallow() *TCPSocketAction {
+	if x == nil {
+		return nil
+	}
+	return &TCPSocketAction{
+		Port:          x.Port,
+		Host:          x.Host,
+		unknownFields: x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *TCPSocketAction) Clone() *TCPSocketAction {
+	if x == nil {
+		return nil
+	}
+	c := new(TCPSocketAction)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *TCPSocketAction) CloneTo(c *TCPSocketAction) {
+	if x == nil {
+		return
+	}
+	c.Port = x.Port.Clone()
+	c.Host = x.Host
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *TCPSocketAction) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *TCPSocketAction) Share(m proto.Message) bool {
+	from, ok := m.(*TCPSocketAction)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(TCPSocketAction)
+	}
+	x.Port = from.Port
+	x.Host = from.Host
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *TCPSocketAction) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.Port != nil {
+		at := e.Begin(1)
+		x.Port.AppendProtobuf(e)
+		e.End(at)
+	}
+	if x.Host != "" {
+		e.String(2, x.Host)
+	}
+	e.Raw(x.unknownFields)
 }

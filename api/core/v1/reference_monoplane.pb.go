@@ -3,8 +3,11 @@
 package corev1
 
 import (
+	proto "google.golang.org/protobuf/proto"
 	v1 "monoplane.dev/api/meta/v1"
+	clone "monoplane.dev/codec/clone"
 	json "monoplane.dev/codec/json"
+	wire "monoplane.dev/codec/wire"
 )
 
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
@@ -47,6 +50,73 @@ func (x *ConfigMapEnvSource) DecodeJSON(d *json.Decoder) {
 			d.Unknown()
 		}
 	}
+}
+
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *ConfigMapEnvSource) Shallow() *ConfigMapEnvSource {
+	if x == nil {
+		return nil
+	}
+	return &ConfigMapEnvSource{
+		LocalObjectReference: x.LocalObjectReference,
+		Optional:             x.Optional,
+		unknownFields:        x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *ConfigMapEnvSource) Clone() *ConfigMapEnvSource {
+	if x == nil {
+		return nil
+	}
+	c := new(ConfigMapEnvSource)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *ConfigMapEnvSource) CloneTo(c *ConfigMapEnvSource) {
+	if x == nil {
+		return
+	}
+	c.LocalObjectReference = x.LocalObjectReference.Clone()
+	c.Optional = clone.Pointer(x.Optional)
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *ConfigMapEnvSource) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *ConfigMapEnvSource) Share(m proto.Message) bool {
+	from, ok := m.(*ConfigMapEnvSource)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(ConfigMapEnvSource)
+	}
+	x.LocalObjectReference = from.LocalObjectReference
+	x.Optional = from.Optional
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *ConfigMapEnvSource) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.LocalObjectReference != nil {
+		at := e.Begin(1)
+		x.LocalObjectReference.AppendProtobuf(e)
+		e.End(at)
+	}
+	if x.Optional != nil {
+		e.Bool(2, *x.Optional)
+	}
+	e.Raw(x.unknownFields)
 }
 
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
@@ -94,6 +164,79 @@ func (x *ConfigMapKeySelector) DecodeJSON(d *json.Decoder) {
 			d.Unknown()
 		}
 	}
+}
+
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *ConfigMapKeySelector) Shallow() *ConfigMapKeySelector {
+	if x == nil {
+		return nil
+	}
+	return &ConfigMapKeySelector{
+		LocalObjectReference: x.LocalObjectReference,
+		Key:                  x.Key,
+		Optional:             x.Optional,
+		unknownFields:        x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *ConfigMapKeySelector) Clone() *ConfigMapKeySelector {
+	if x == nil {
+		return nil
+	}
+	c := new(ConfigMapKeySelector)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *ConfigMapKeySelector) CloneTo(c *ConfigMapKeySelector) {
+	if x == nil {
+		return
+	}
+	c.LocalObjectReference = x.LocalObjectReference.Clone()
+	c.Key = x.Key
+	c.Optional = clone.Pointer(x.Optional)
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *ConfigMapKeySelector) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *ConfigMapKeySelector) Share(m proto.Message) bool {
+	from, ok := m.(*ConfigMapKeySelector)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(ConfigMapKeySelector)
+	}
+	x.LocalObjectReference = from.LocalObjectReference
+	x.Key = from.Key
+	x.Optional = from.Optional
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *ConfigMapKeySelector) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.LocalObjectReference != nil {
+		at := e.Begin(1)
+		x.LocalObjectReference.AppendProtobuf(e)
+		e.End(at)
+	}
+	if x.Key != "" {
+		e.String(2, x.Key)
+	}
+	if x.Optional != nil {
+		e.Bool(3, *x.Optional)
+	}
+	e.Raw(x.unknownFields)
 }
 
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
@@ -154,6 +297,81 @@ func (x *EnvFromSource) DecodeJSON(d *json.Decoder) {
 	}
 }
 
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *EnvFromSource) Shallow() *EnvFromSource {
+	if x == nil {
+		return nil
+	}
+	return &EnvFromSource{
+		Prefix:        x.Prefix,
+		ConfigMapRef:  x.ConfigMapRef,
+		SecretRef:     x.SecretRef,
+		unknownFields: x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *EnvFromSource) Clone() *EnvFromSource {
+	if x == nil {
+		return nil
+	}
+	c := new(EnvFromSource)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *EnvFromSource) CloneTo(c *EnvFromSource) {
+	if x == nil {
+		return
+	}
+	c.Prefix = x.Prefix
+	c.ConfigMapRef = x.ConfigMapRef.Clone()
+	c.SecretRef = x.SecretRef.Clone()
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *EnvFromSource) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *EnvFromSource) Share(m proto.Message) bool {
+	from, ok := m.(*EnvFromSource)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(EnvFromSource)
+	}
+	x.Prefix = from.Prefix
+	x.ConfigMapRef = from.ConfigMapRef
+	x.SecretRef = from.SecretRef
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *EnvFromSource) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.Prefix != "" {
+		e.String(1, x.Prefix)
+	}
+	if x.ConfigMapRef != nil {
+		at := e.Begin(2)
+		x.ConfigMapRef.AppendProtobuf(e)
+		e.End(at)
+	}
+	if x.SecretRef != nil {
+		at := e.Begin(3)
+		x.SecretRef.AppendProtobuf(e)
+		e.End(at)
+	}
+	e.Raw(x.unknownFields)
+}
+
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
 func (x *EnvVar) AppendJSON(b []byte) []byte {
 	if x == nil {
@@ -201,6 +419,91 @@ func (x *EnvVar) DecodeJSON(d *json.Decoder) {
 			d.Unknown()
 		}
 	}
+}
+
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *EnvVar) Shallow() *EnvVar {
+	if x == nil {
+		return nil
+	}
+	return &EnvVar{
+		Name:          x.Name,
+		Value:         x.Value,
+		ValueFrom:     x.ValueFrom,
+		unknownFields: x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *EnvVar) Clone() *EnvVar {
+	if x == nil {
+		return nil
+	}
+	c := new(EnvVar)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *EnvVar) CloneTo(c *EnvVar) {
+	if x == nil {
+		return
+	}
+	c.Name = x.Name
+	c.Value = x.Value
+	c.ValueFrom = x.ValueFrom.Clone()
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *EnvVar) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *EnvVar) Share(m proto.Message) bool {
+	from, ok := m.(*EnvVar)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(EnvVar)
+	}
+	x.Name = from.Name
+	x.Value = from.Value
+	x.ValueFrom = from.ValueFrom
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. The zero
+// value does not count, even where it is given explicitly.
+func (x *EnvVar) SetsLimited() bool {
+	if x == nil {
+		return false
+	}
+	if x.ValueFrom.SetsLimited() {
+		return true
+	}
+	return false
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *EnvVar) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.Name != "" {
+		e.String(1, x.Name)
+	}
+	if x.Value != "" {
+		e.String(2, x.Value)
+	}
+	if x.ValueFrom != nil {
+		at := e.Begin(3)
+		x.ValueFrom.AppendProtobuf(e)
+		e.End(at)
+	}
+	e.Raw(x.unknownFields)
 }
 
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
@@ -296,6 +599,120 @@ func (x *EnvVarSource) DecodeJSON(d *json.Decoder) {
 	}
 }
 
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *EnvVarSource) Shallow() *EnvVarSource {
+	if x == nil {
+		return nil
+	}
+	return &EnvVarSource{
+		FieldRef:         x.FieldRef,
+		ResourceFieldRef: x.ResourceFieldRef,
+		ConfigMapKeyRef:  x.ConfigMapKeyRef,
+		SecretKeyRef:     x.SecretKeyRef,
+		FileKeyRef:       x.FileKeyRef,
+		unknownFields:    x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *EnvVarSource) Clone() *EnvVarSource {
+	if x == nil {
+		return nil
+	}
+	c := new(EnvVarSource)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *EnvVarSource) CloneTo(c *EnvVarSource) {
+	if x == nil {
+		return
+	}
+	c.FieldRef = x.FieldRef.Clone()
+	c.ResourceFieldRef = x.ResourceFieldRef.Clone()
+	c.ConfigMapKeyRef = x.ConfigMapKeyRef.Clone()
+	c.SecretKeyRef = x.SecretKeyRef.Clone()
+	c.FileKeyRef = x.FileKeyRef.Clone()
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *EnvVarSource) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *EnvVarSource) Share(m proto.Message) bool {
+	from, ok := m.(*EnvVarSource)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(EnvVarSource)
+	}
+	x.FieldRef = from.FieldRef
+	x.ResourceFieldRef = from.ResourceFieldRef
+	x.ConfigMapKeyRef = from.ConfigMapKeyRef
+	x.SecretKeyRef = from.SecretKeyRef
+	x.FileKeyRef = from.FileKeyRef
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. The zero
+// value does not count, even where it is given explicitly.
+func (x *EnvVarSource) SetsLimited() bool {
+	if x == nil {
+		return false
+	}
+	if x.ResourceFieldRef != nil {
+		return true
+	}
+	if x.ConfigMapKeyRef != nil {
+		return true
+	}
+	if x.SecretKeyRef != nil {
+		return true
+	}
+	if x.FileKeyRef != nil {
+		return true
+	}
+	return false
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *EnvVarSource) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.FieldRef != nil {
+		at := e.Begin(1)
+		x.FieldRef.AppendProtobuf(e)
+		e.End(at)
+	}
+	if x.ResourceFieldRef != nil {
+		at := e.Begin(2)
+		x.ResourceFieldRef.AppendProtobuf(e)
+		e.End(at)
+	}
+	if x.ConfigMapKeyRef != nil {
+		at := e.Begin(3)
+		x.ConfigMapKeyRef.AppendProtobuf(e)
+		e.End(at)
+	}
+	if x.SecretKeyRef != nil {
+		at := e.Begin(4)
+		x.SecretKeyRef.AppendProtobuf(e)
+		e.End(at)
+	}
+	if x.FileKeyRef != nil {
+		at := e.Begin(5)
+		x.FileKeyRef.AppendProtobuf(e)
+		e.End(at)
+	}
+	e.Raw(x.unknownFields)
+}
+
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
 func (x *FileKeySelector) AppendJSON(b []byte) []byte {
 	if x == nil {
@@ -341,6 +758,83 @@ func (x *FileKeySelector) DecodeJSON(d *json.Decoder) {
 	}
 }
 
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *FileKeySelector) Shallow() *FileKeySelector {
+	if x == nil {
+		return nil
+	}
+	return &FileKeySelector{
+		VolumeName:    x.VolumeName,
+		Path:          x.Path,
+		Key:           x.Key,
+		Optional:      x.Optional,
+		unknownFields: x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *FileKeySelector) Clone() *FileKeySelector {
+	if x == nil {
+		return nil
+	}
+	c := new(FileKeySelector)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *FileKeySelector) CloneTo(c *FileKeySelector) {
+	if x == nil {
+		return
+	}
+	c.VolumeName = x.VolumeName
+	c.Path = x.Path
+	c.Key = x.Key
+	c.Optional = clone.Pointer(x.Optional)
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *FileKeySelector) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *FileKeySelector) Share(m proto.Message) bool {
+	from, ok := m.(*FileKeySelector)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(FileKeySelector)
+	}
+	x.VolumeName = from.VolumeName
+	x.Path = from.Path
+	x.Key = from.Key
+	x.Optional = from.Optional
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *FileKeySelector) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.VolumeName != "" {
+		e.String(1, x.VolumeName)
+	}
+	if x.Path != "" {
+		e.String(2, x.Path)
+	}
+	if x.Key != "" {
+		e.String(3, x.Key)
+	}
+	if x.Optional != nil {
+		e.Bool(4, *x.Optional)
+	}
+	e.Raw(x.unknownFields)
+}
+
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
 func (x *LocalObjectReference) AppendJSON(b []byte) []byte {
 	if x == nil {
@@ -369,6 +863,65 @@ func (x *LocalObjectReference) DecodeJSON(d *json.Decoder) {
 			d.Unknown()
 		}
 	}
+}
+
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *LocalObjectReference) Shallow() *LocalObjectReference {
+	if x == nil {
+		return nil
+	}
+	return &LocalObjectReference{
+		Name:          x.Name,
+		unknownFields: x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *LocalObjectReference) Clone() *LocalObjectReference {
+	if x == nil {
+		return nil
+	}
+	c := new(LocalObjectReference)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *LocalObjectReference) CloneTo(c *LocalObjectReference) {
+	if x == nil {
+		return
+	}
+	c.Name = x.Name
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *LocalObjectReference) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *LocalObjectReference) Share(m proto.Message) bool {
+	from, ok := m.(*LocalObjectReference)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(LocalObjectReference)
+	}
+	x.Name = from.Name
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *LocalObjectReference) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.Name != "" {
+		e.String(1, x.Name)
+	}
+	e.Raw(x.unknownFields)
 }
 
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
@@ -404,6 +957,71 @@ func (x *ObjectFieldSelector) DecodeJSON(d *json.Decoder) {
 			d.Unknown()
 		}
 	}
+}
+
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *ObjectFieldSelector) Shallow() *ObjectFieldSelector {
+	if x == nil {
+		return nil
+	}
+	return &ObjectFieldSelector{
+		ApiVersion:    x.ApiVersion,
+		FieldPath:     x.FieldPath,
+		unknownFields: x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *ObjectFieldSelector) Clone() *ObjectFieldSelector {
+	if x == nil {
+		return nil
+	}
+	c := new(ObjectFieldSelector)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *ObjectFieldSelector) CloneTo(c *ObjectFieldSelector) {
+	if x == nil {
+		return
+	}
+	c.ApiVersion = x.ApiVersion
+	c.FieldPath = x.FieldPath
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *ObjectFieldSelector) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *ObjectFieldSelector) Share(m proto.Message) bool {
+	from, ok := m.(*ObjectFieldSelector)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(ObjectFieldSelector)
+	}
+	x.ApiVersion = from.ApiVersion
+	x.FieldPath = from.FieldPath
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *ObjectFieldSelector) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.ApiVersion != "" {
+		e.String(1, x.ApiVersion)
+	}
+	if x.FieldPath != "" {
+		e.String(2, x.FieldPath)
+	}
+	e.Raw(x.unknownFields)
 }
 
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
@@ -478,6 +1096,101 @@ func (x *ObjectReference) DecodeJSON(d *json.Decoder) {
 	}
 }
 
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *ObjectReference) Shallow() *ObjectReference {
+	if x == nil {
+		return nil
+	}
+	return &ObjectReference{
+		Kind:            x.Kind,
+		Namespace:       x.Namespace,
+		Name:            x.Name,
+		Uid:             x.Uid,
+		ApiVersion:      x.ApiVersion,
+		ResourceVersion: x.ResourceVersion,
+		FieldPath:       x.FieldPath,
+		unknownFields:   x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *ObjectReference) Clone() *ObjectReference {
+	if x == nil {
+		return nil
+	}
+	c := new(ObjectReference)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *ObjectReference) CloneTo(c *ObjectReference) {
+	if x == nil {
+		return
+	}
+	c.Kind = x.Kind
+	c.Namespace = x.Namespace
+	c.Name = x.Name
+	c.Uid = x.Uid
+	c.ApiVersion = x.ApiVersion
+	c.ResourceVersion = x.ResourceVersion
+	c.FieldPath = x.FieldPath
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *ObjectReference) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *ObjectReference) Share(m proto.Message) bool {
+	from, ok := m.(*ObjectReference)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(ObjectReference)
+	}
+	x.Kind = from.Kind
+	x.Namespace = from.Namespace
+	x.Name = from.Name
+	x.Uid = from.Uid
+	x.ApiVersion = from.ApiVersion
+	x.ResourceVersion = from.ResourceVersion
+	x.FieldPath = from.FieldPath
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *ObjectReference) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.Kind != "" {
+		e.String(1, x.Kind)
+	}
+	if x.Namespace != "" {
+		e.String(2, x.Namespace)
+	}
+	if x.Name != "" {
+		e.String(3, x.Name)
+	}
+	if x.Uid != "" {
+		e.String(4, x.Uid)
+	}
+	if x.ApiVersion != "" {
+		e.String(5, x.ApiVersion)
+	}
+	if x.ResourceVersion != "" {
+		e.String(6, x.ResourceVersion)
+	}
+	if x.FieldPath != "" {
+		e.String(7, x.FieldPath)
+	}
+	e.Raw(x.unknownFields)
+}
+
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
 func (x *ResourceFieldSelector) AppendJSON(b []byte) []byte {
 	if x == nil {
@@ -523,6 +1236,79 @@ func (x *ResourceFieldSelector) DecodeJSON(d *json.Decoder) {
 	}
 }
 
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *ResourceFieldSelector) Shallow() *ResourceFieldSelector {
+	if x == nil {
+		return nil
+	}
+	return &ResourceFieldSelector{
+		ContainerName: x.ContainerName,
+		Resource:      x.Resource,
+		Divisor:       x.Divisor,
+		unknownFields: x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *ResourceFieldSelector) Clone() *ResourceFieldSelector {
+	if x == nil {
+		return nil
+	}
+	c := new(ResourceFieldSelector)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *ResourceFieldSelector) CloneTo(c *ResourceFieldSelector) {
+	if x == nil {
+		return
+	}
+	c.ContainerName = x.ContainerName
+	c.Resource = x.Resource
+	c.Divisor = x.Divisor.Clone()
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *ResourceFieldSelector) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *ResourceFieldSelector) Share(m proto.Message) bool {
+	from, ok := m.(*ResourceFieldSelector)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(ResourceFieldSelector)
+	}
+	x.ContainerName = from.ContainerName
+	x.Resource = from.Resource
+	x.Divisor = from.Divisor
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *ResourceFieldSelector) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.ContainerName != "" {
+		e.String(1, x.ContainerName)
+	}
+	if x.Resource != "" {
+		e.String(2, x.Resource)
+	}
+	if x.Divisor != nil {
+		at := e.Begin(3)
+		x.Divisor.AppendProtobuf(e)
+		e.End(at)
+	}
+	e.Raw(x.unknownFields)
+}
+
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
 func (x *SecretEnvSource) AppendJSON(b []byte) []byte {
 	if x == nil {
@@ -563,6 +1349,73 @@ func (x *SecretEnvSource) DecodeJSON(d *json.Decoder) {
 			d.Unknown()
 		}
 	}
+}
+
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *SecretEnvSource) Shallow() *SecretEnvSource {
+	if x == nil {
+		return nil
+	}
+	return &SecretEnvSource{
+		LocalObjectReference: x.LocalObjectReference,
+		Optional:             x.Optional,
+		unknownFields:        x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *SecretEnvSource) Clone() *SecretEnvSource {
+	if x == nil {
+		return nil
+	}
+	c := new(SecretEnvSource)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *SecretEnvSource) CloneTo(c *SecretEnvSource) {
+	if x == nil {
+		return
+	}
+	c.LocalObjectReference = x.LocalObjectReference.Clone()
+	c.Optional = clone.Pointer(x.Optional)
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *SecretEnvSource) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *SecretEnvSource) Share(m proto.Message) bool {
+	from, ok := m.(*SecretEnvSource)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(SecretEnvSource)
+	}
+	x.LocalObjectReference = from.LocalObjectReference
+	x.Optional = from.Optional
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *SecretEnvSource) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.LocalObjectReference != nil {
+		at := e.Begin(1)
+		x.LocalObjectReference.AppendProtobuf(e)
+		e.End(at)
+	}
+	if x.Optional != nil {
+		e.Bool(2, *x.Optional)
+	}
+	e.Raw(x.unknownFields)
 }
 
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
@@ -612,6 +1465,79 @@ func (x *SecretKeySelector) DecodeJSON(d *json.Decoder) {
 	}
 }
 
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *SecretKeySelector) Shallow() *SecretKeySelector {
+	if x == nil {
+		return nil
+	}
+	return &SecretKeySelector{
+		LocalObjectReference: x.LocalObjectReference,
+		Key:                  x.Key,
+		Optional:             x.Optional,
+		unknownFields:        x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *SecretKeySelector) Clone() *SecretKeySelector {
+	if x == nil {
+		return nil
+	}
+	c := new(SecretKeySelector)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *SecretKeySelector) CloneTo(c *SecretKeySelector) {
+	if x == nil {
+		return
+	}
+	c.LocalObjectReference = x.LocalObjectReference.Clone()
+	c.Key = x.Key
+	c.Optional = clone.Pointer(x.Optional)
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *SecretKeySelector) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *SecretKeySelector) Share(m proto.Message) bool {
+	from, ok := m.(*SecretKeySelector)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(SecretKeySelector)
+	}
+	x.LocalObjectReference = from.LocalObjectReference
+	x.Key = from.Key
+	x.Optional = from.Optional
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *SecretKeySelector) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.LocalObjectReference != nil {
+		at := e.Begin(1)
+		x.LocalObjectReference.AppendProtobuf(e)
+		e.End(at)
+	}
+	if x.Key != "" {
+		e.String(2, x.Key)
+	}
+	if x.Optional != nil {
+		e.Bool(3, *x.Optional)
+	}
+	e.Raw(x.unknownFields)
+}
+
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
 func (x *TypedLocalObjectReference) AppendJSON(b []byte) []byte {
 	if x == nil {
@@ -652,4 +1578,75 @@ func (x *TypedLocalObjectReference) DecodeJSON(d *json.Decoder) {
 			d.Unknown()
 		}
 	}
+}
+
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *TypedLocalObjectReference) Shallow() *TypedLocalObjectReference {
+	if x == nil {
+		return nil
+	}
+	return &TypedLocalObjectReference{
+		ApiGroup:      x.ApiGroup,
+		Kind:          x.Kind,
+		Name:          x.Name,
+		unknownFields: x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *TypedLocalObjectReference) Clone() *TypedLocalObjectReference {
+	if x == nil {
+		return nil
+	}
+	c := new(TypedLocalObjectReference)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *TypedLocalObjectReference) CloneTo(c *TypedLocalObjectReference) {
+	if x == nil {
+		return
+	}
+	c.ApiGroup = clone.Pointer(x.ApiGroup)
+	c.Kind = x.Kind
+	c.Name = x.Name
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *TypedLocalObjectReference) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *TypedLocalObjectReference) Share(m proto.Message) bool {
+	from, ok := m.(*TypedLocalObjectReference)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(TypedLocalObjectReference)
+	}
+	x.ApiGroup = from.ApiGroup
+	x.Kind = from.Kind
+	x.Name = from.Name
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *TypedLocalObjectReference) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.ApiGroup != nil {
+		e.String(1, *x.ApiGroup)
+	}
+	if x.Kind != "" {
+		e.String(2, x.Kind)
+	}
+	if x.Name != "" {
+		e.String(3, x.Name)
+	}
+	e.Raw(x.unknownFields)
 }

@@ -3,7 +3,10 @@
 package corev1
 
 import (
+	proto "google.golang.org/protobuf/proto"
+	clone "monoplane.dev/codec/clone"
 	json "monoplane.dev/codec/json"
+	wire "monoplane.dev/codec/wire"
 )
 
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
@@ -41,6 +44,71 @@ func (x *AppArmorProfile) DecodeJSON(d *json.Decoder) {
 	}
 }
 
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *AppArmorProfile) Shallow() *AppArmorProfile {
+	if x == nil {
+		return nil
+	}
+	return &AppArmorProfile{
+		Type:             x.Type,
+		LocalhostProfile: x.LocalhostProfile,
+		unknownFields:    x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *AppArmorProfile) Clone() *AppArmorProfile {
+	if x == nil {
+		return nil
+	}
+	c := new(AppArmorProfile)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *AppArmorProfile) CloneTo(c *AppArmorProfile) {
+	if x == nil {
+		return
+	}
+	c.Type = x.Type
+	c.LocalhostProfile = clone.Pointer(x.LocalhostProfile)
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *AppArmorProfile) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *AppArmorProfile) Share(m proto.Message) bool {
+	from, ok := m.(*AppArmorProfile)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(AppArmorProfile)
+	}
+	x.Type = from.Type
+	x.LocalhostProfile = from.LocalhostProfile
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *AppArmorProfile) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.Type != "" {
+		e.String(1, x.Type)
+	}
+	if x.LocalhostProfile != nil {
+		e.String(2, *x.LocalhostProfile)
+	}
+	e.Raw(x.unknownFields)
+}
+
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
 func (x *Capabilities) AppendJSON(b []byte) []byte {
 	if x == nil {
@@ -76,6 +144,67 @@ func (x *Capabilities) DecodeJSON(d *json.Decoder) {
 			d.Unknown()
 		}
 	}
+}
+
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *Capabilities) Shallow() *Capabilities {
+	if x == nil {
+		return nil
+	}
+	return &Capabilities{
+		Add:           x.Add,
+		Drop:          x.Drop,
+		unknownFields: x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *Capabilities) Clone() *Capabilities {
+	if x == nil {
+		return nil
+	}
+	c := new(Capabilities)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *Capabilities) CloneTo(c *Capabilities) {
+	if x == nil {
+		return
+	}
+	c.Add = clone.List(x.Add)
+	c.Drop = clone.List(x.Drop)
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *Capabilities) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *Capabilities) Share(m proto.Message) bool {
+	from, ok := m.(*Capabilities)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(Capabilities)
+	}
+	x.Add = from.Add
+	x.Drop = from.Drop
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *Capabilities) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	e.Strings(1, x.Add)
+	e.Strings(2, x.Drop)
+	e.Raw(x.unknownFields)
 }
 
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
@@ -220,6 +349,189 @@ func (x *PodSecurityContext) DecodeJSON(d *json.Decoder) {
 	}
 }
 
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *PodSecurityContext) Shallow() *PodSecurityContext {
+	if x == nil {
+		return nil
+	}
+	return &PodSecurityContext{
+		SeLinuxOptions:           x.SeLinuxOptions,
+		RunAsUser:                x.RunAsUser,
+		RunAsNonRoot:             x.RunAsNonRoot,
+		SupplementalGroups:       x.SupplementalGroups,
+		FsGroup:                  x.FsGroup,
+		RunAsGroup:               x.RunAsGroup,
+		Sysctls:                  x.Sysctls,
+		WindowsOptions:           x.WindowsOptions,
+		FsGroupChangePolicy:      x.FsGroupChangePolicy,
+		SeccompProfile:           x.SeccompProfile,
+		AppArmorProfile:          x.AppArmorProfile,
+		SupplementalGroupsPolicy: x.SupplementalGroupsPolicy,
+		SeLinuxChangePolicy:      x.SeLinuxChangePolicy,
+		unknownFields:            x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *PodSecurityContext) Clone() *PodSecurityContext {
+	if x == nil {
+		return nil
+	}
+	c := new(PodSecurityContext)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *PodSecurityContext) CloneTo(c *PodSecurityContext) {
+	if x == nil {
+		return
+	}
+	c.SeLinuxOptions = x.SeLinuxOptions.Clone()
+	c.RunAsUser = clone.Pointer(x.RunAsUser)
+	c.RunAsNonRoot = clone.Pointer(x.RunAsNonRoot)
+	c.SupplementalGroups = clone.List(x.SupplementalGroups)
+	c.FsGroup = clone.Pointer(x.FsGroup)
+	c.RunAsGroup = clone.Pointer(x.RunAsGroup)
+	c.Sysctls = clone.Messages(x.Sysctls)
+	c.WindowsOptions = x.WindowsOptions.Clone()
+	c.FsGroupChangePolicy = clone.Pointer(x.FsGroupChangePolicy)
+	c.SeccompProfile = x.SeccompProfile.Clone()
+	c.AppArmorProfile = x.AppArmorProfile.Clone()
+	c.SupplementalGroupsPolicy = clone.Pointer(x.SupplementalGroupsPolicy)
+	c.SeLinuxChangePolicy = clone.Pointer(x.SeLinuxChangePolicy)
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *PodSecurityContext) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *PodSecurityContext) Share(m proto.Message) bool {
+	from, ok := m.(*PodSecurityContext)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(PodSecurityContext)
+	}
+	x.SeLinuxOptions = from.SeLinuxOptions
+	x.RunAsUser = from.RunAsUser
+	x.RunAsNonRoot = from.RunAsNonRoot
+	x.SupplementalGroups = from.SupplementalGroups
+	x.FsGroup = from.FsGroup
+	x.RunAsGroup = from.RunAsGroup
+	x.Sysctls = from.Sysctls
+	x.WindowsOptions = from.WindowsOptions
+	x.FsGroupChangePolicy = from.FsGroupChangePolicy
+	x.SeccompProfile = from.SeccompProfile
+	x.AppArmorProfile = from.AppArmorProfile
+	x.SupplementalGroupsPolicy = from.SupplementalGroupsPolicy
+	x.SeLinuxChangePolicy = from.SeLinuxChangePolicy
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. The zero
+// value does not count, even where it is given explicitly.
+func (x *PodSecurityContext) SetsLimited() bool {
+	if x == nil {
+		return false
+	}
+	if x.SeLinuxOptions != nil {
+		return true
+	}
+	if x.RunAsUser != nil && *x.RunAsUser != 0 {
+		return true
+	}
+	if x.RunAsNonRoot != nil && *x.RunAsNonRoot {
+		return true
+	}
+	if len(x.SupplementalGroups) > 0 {
+		return true
+	}
+	if x.FsGroup != nil && *x.FsGroup != 0 {
+		return true
+	}
+	if x.RunAsGroup != nil && *x.RunAsGroup != 0 {
+		return true
+	}
+	if len(x.Sysctls) > 0 {
+		return true
+	}
+	if x.WindowsOptions != nil {
+		return true
+	}
+	if x.FsGroupChangePolicy != nil && *x.FsGroupChangePolicy != "" {
+		return true
+	}
+	if x.SeccompProfile != nil {
+		return true
+	}
+	if x.AppArmorProfile != nil {
+		return true
+	}
+	if x.SupplementalGroupsPolicy != nil && *x.SupplementalGroupsPolicy != "" {
+		return true
+	}
+	if x.SeLinuxChangePolicy != nil && *x.SeLinuxChangePolicy != "" {
+		return true
+	}
+	return false
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *PodSecurityContext) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.SeLinuxOptions != nil {
+		at := e.Begin(1)
+		x.SeLinuxOptions.AppendProtobuf(e)
+		e.End(at)
+	}
+	if x.RunAsUser != nil {
+		e.Int(2, *x.RunAsUser)
+	}
+	if x.RunAsNonRoot != nil {
+		e.Bool(3, *x.RunAsNonRoot)
+	}
+	wire.Ints(e, 4, x.SupplementalGroups)
+	if x.FsGroup != nil {
+		e.Int(5, *x.FsGroup)
+	}
+	if x.RunAsGroup != nil {
+		e.Int(6, *x.RunAsGroup)
+	}
+	wire.Messages(e, 7, x.Sysctls)
+	if x.WindowsOptions != nil {
+		at := e.Begin(8)
+		x.WindowsOptions.AppendProtobuf(e)
+		e.End(at)
+	}
+	if x.FsGroupChangePolicy != nil {
+		e.String(9, *x.FsGroupChangePolicy)
+	}
+	if x.SeccompProfile != nil {
+		at := e.Begin(10)
+		x.SeccompProfile.AppendProtobuf(e)
+		e.End(at)
+	}
+	if x.AppArmorProfile != nil {
+		at := e.Begin(11)
+		x.AppArmorProfile.AppendProtobuf(e)
+		e.End(at)
+	}
+	if x.SupplementalGroupsPolicy != nil {
+		e.String(12, *x.SupplementalGroupsPolicy)
+	}
+	if x.SeLinuxChangePolicy != nil {
+		e.String(13, *x.SeLinuxChangePolicy)
+	}
+	e.Raw(x.unknownFields)
+}
+
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
 func (x *SELinuxOptions) AppendJSON(b []byte) []byte {
 	if x == nil {
@@ -271,6 +583,83 @@ func (x *SELinuxOptions) DecodeJSON(d *json.Decoder) {
 	}
 }
 
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *SELinuxOptions) Shallow() *SELinuxOptions {
+	if x == nil {
+		return nil
+	}
+	return &SELinuxOptions{
+		User:          x.User,
+		Role:          x.Role,
+		Type:          x.Type,
+		Level:         x.Level,
+		unknownFields: x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *SELinuxOptions) Clone() *SELinuxOptions {
+	if x == nil {
+		return nil
+	}
+	c := new(SELinuxOptions)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *SELinuxOptions) CloneTo(c *SELinuxOptions) {
+	if x == nil {
+		return
+	}
+	c.User = x.User
+	c.Role = x.Role
+	c.Type = x.Type
+	c.Level = x.Level
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *SELinuxOptions) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *SELinuxOptions) Share(m proto.Message) bool {
+	from, ok := m.(*SELinuxOptions)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(SELinuxOptions)
+	}
+	x.User = from.User
+	x.Role = from.Role
+	x.Type = from.Type
+	x.Level = from.Level
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *SELinuxOptions) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.User != "" {
+		e.String(1, x.User)
+	}
+	if x.Role != "" {
+		e.String(2, x.Role)
+	}
+	if x.Type != "" {
+		e.String(3, x.Type)
+	}
+	if x.Level != "" {
+		e.String(4, x.Level)
+	}
+	e.Raw(x.unknownFields)
+}
+
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
 func (x *SeccompProfile) AppendJSON(b []byte) []byte {
 	if x == nil {
@@ -304,6 +693,71 @@ func (x *SeccompProfile) DecodeJSON(d *json.Decoder) {
 			d.Unknown()
 		}
 	}
+}
+
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *SeccompProfile) Shallow() *SeccompProfile {
+	if x == nil {
+		return nil
+	}
+	return &SeccompProfile{
+		Type:             x.Type,
+		LocalhostProfile: x.LocalhostProfile,
+		unknownFields:    x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *SeccompProfile) Clone() *SeccompProfile {
+	if x == nil {
+		return nil
+	}
+	c := new(SeccompProfile)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *SeccompProfile) CloneTo(c *SeccompProfile) {
+	if x == nil {
+		return
+	}
+	c.Type = x.Type
+	c.LocalhostProfile = clone.Pointer(x.LocalhostProfile)
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *SeccompProfile) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *SeccompProfile) Share(m proto.Message) bool {
+	from, ok := m.(*SeccompProfile)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(SeccompProfile)
+	}
+	x.Type = from.Type
+	x.LocalhostProfile = from.LocalhostProfile
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *SeccompProfile) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.Type != "" {
+		e.String(1, x.Type)
+	}
+	if x.LocalhostProfile != nil {
+		e.String(2, *x.LocalhostProfile)
+	}
+	e.Raw(x.unknownFields)
 }
 
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
@@ -448,6 +902,186 @@ func (x *SecurityContext) DecodeJSON(d *json.Decoder) {
 	}
 }
 
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *SecurityContext) Shallow() *SecurityContext {
+	if x == nil {
+		return nil
+	}
+	return &SecurityContext{
+		Capabilities:             x.Capabilities,
+		Privileged:               x.Privileged,
+		SeLinuxOptions:           x.SeLinuxOptions,
+		RunAsUser:                x.RunAsUser,
+		RunAsNonRoot:             x.RunAsNonRoot,
+		ReadOnlyRootFilesystem:   x.ReadOnlyRootFilesystem,
+		AllowPrivilegeEscalation: x.AllowPrivilegeEscalation,
+		RunAsGroup:               x.RunAsGroup,
+		ProcMount:                x.ProcMount,
+		WindowsOptions:           x.WindowsOptions,
+		SeccompProfile:           x.SeccompProfile,
+		AppArmorProfile:          x.AppArmorProfile,
+		unknownFields:            x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *SecurityContext) Clone() *SecurityContext {
+	if x == nil {
+		return nil
+	}
+	c := new(SecurityContext)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *SecurityContext) CloneTo(c *SecurityContext) {
+	if x == nil {
+		return
+	}
+	c.Capabilities = x.Capabilities.Clone()
+	c.Privileged = clone.Pointer(x.Privileged)
+	c.SeLinuxOptions = x.SeLinuxOptions.Clone()
+	c.RunAsUser = clone.Pointer(x.RunAsUser)
+	c.RunAsNonRoot = clone.Pointer(x.RunAsNonRoot)
+	c.ReadOnlyRootFilesystem = clone.Pointer(x.ReadOnlyRootFilesystem)
+	c.AllowPrivilegeEscalation = clone.Pointer(x.AllowPrivilegeEscalation)
+	c.RunAsGroup = clone.Pointer(x.RunAsGroup)
+	c.ProcMount = clone.Pointer(x.ProcMount)
+	c.WindowsOptions = x.WindowsOptions.Clone()
+	c.SeccompProfile = x.SeccompProfile.Clone()
+	c.AppArmorProfile = x.AppArmorProfile.Clone()
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *SecurityContext) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *SecurityContext) Share(m proto.Message) bool {
+	from, ok := m.(*SecurityContext)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(SecurityContext)
+	}
+	x.Capabilities = from.Capabilities
+	x.Privileged = from.Privileged
+	x.SeLinuxOptions = from.SeLinuxOptions
+	x.RunAsUser = from.RunAsUser
+	x.RunAsNonRoot = from.RunAsNonRoot
+	x.ReadOnlyRootFilesystem = from.ReadOnlyRootFilesystem
+	x.AllowPrivilegeEscalation = from.AllowPrivilegeEscalation
+	x.RunAsGroup = from.RunAsGroup
+	x.ProcMount = from.ProcMount
+	x.WindowsOptions = from.WindowsOptions
+	x.SeccompProfile = from.SeccompProfile
+	x.AppArmorProfile = from.AppArmorProfile
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. The zero
+// value does not count, even where it is given explicitly.
+func (x *SecurityContext) SetsLimited() bool {
+	if x == nil {
+		return false
+	}
+	if x.Capabilities != nil {
+		return true
+	}
+	if x.Privileged != nil && *x.Privileged {
+		return true
+	}
+	if x.SeLinuxOptions != nil {
+		return true
+	}
+	if x.RunAsUser != nil && *x.RunAsUser != 0 {
+		return true
+	}
+	if x.RunAsNonRoot != nil && *x.RunAsNonRoot {
+		return true
+	}
+	if x.ReadOnlyRootFilesystem != nil && *x.ReadOnlyRootFilesystem {
+		return true
+	}
+	if x.AllowPrivilegeEscalation != nil && *x.AllowPrivilegeEscalation {
+		return true
+	}
+	if x.RunAsGroup != nil && *x.RunAsGroup != 0 {
+		return true
+	}
+	if x.ProcMount != nil && *x.ProcMount != "" {
+		return true
+	}
+	if x.WindowsOptions != nil {
+		return true
+	}
+	if x.SeccompProfile != nil {
+		return true
+	}
+	if x.AppArmorProfile != nil {
+		return true
+	}
+	return false
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *SecurityContext) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.Capabilities != nil {
+		at := e.Begin(1)
+		x.Capabilities.AppendProtobuf(e)
+		e.End(at)
+	}
+	if x.Privileged != nil {
+		e.Bool(2, *x.Privileged)
+	}
+	if x.SeLinuxOptions != nil {
+		at := e.Begin(3)
+		x.SeLinuxOptions.AppendProtobuf(e)
+		e.End(at)
+	}
+	if x.RunAsUser != nil {
+		e.Int(4, *x.RunAsUser)
+	}
+	if x.RunAsNonRoot != nil {
+		e.Bool(5, *x.RunAsNonRoot)
+	}
+	if x.ReadOnlyRootFilesystem != nil {
+		e.Bool(6, *x.ReadOnlyRootFilesystem)
+	}
+	if x.AllowPrivilegeEscalation != nil {
+		e.Bool(7, *x.AllowPrivilegeEscalation)
+	}
+	if x.RunAsGroup != nil {
+		e.Int(8, *x.RunAsGroup)
+	}
+	if x.ProcMount != nil {
+		e.String(9, *x.ProcMount)
+	}
+	if x.WindowsOptions != nil {
+		at := e.Begin(10)
+		x.WindowsOptions.AppendProtobuf(e)
+		e.End(at)
+	}
+	if x.SeccompProfile != nil {
+		at := e.Begin(11)
+		x.SeccompProfile.AppendProtobuf(e)
+		e.End(at)
+	}
+	if x.AppArmorProfile != nil {
+		at := e.Begin(12)
+		x.AppArmorProfile.AppendProtobuf(e)
+		e.End(at)
+	}
+	e.Raw(x.unknownFields)
+}
+
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
 func (x *Sysctl) AppendJSON(b []byte) []byte {
 	if x == nil {
@@ -479,6 +1113,71 @@ func (x *Sysctl) DecodeJSON(d *json.Decoder) {
 			d.Unknown()
 		}
 	}
+}
+
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *Sysctl) Shallow() *Sysctl {
+	if x == nil {
+		return nil
+	}
+	return &Sysctl{
+		Name:          x.Name,
+		Value:         x.Value,
+		unknownFields: x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *Sysctl) Clone() *Sysctl {
+	if x == nil {
+		return nil
+	}
+	c := new(Sysctl)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *Sysctl) CloneTo(c *Sysctl) {
+	if x == nil {
+		return
+	}
+	c.Name = x.Name
+	c.Value = x.Value
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *Sysctl) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *Sysctl) Share(m proto.Message) bool {
+	from, ok := m.(*Sysctl)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(Sysctl)
+	}
+	x.Name = from.Name
+	x.Value = from.Value
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *Sysctl) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.Name != "" {
+		e.String(1, x.Name)
+	}
+	if x.Value != "" {
+		e.String(2, x.Value)
+	}
+	e.Raw(x.unknownFields)
 }
 
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
@@ -530,4 +1229,81 @@ func (x *WindowsSecurityContextOptions) DecodeJSON(d *json.Decoder) {
 			d.Unknown()
 		}
 	}
+}
+
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *WindowsSecurityContextOptions) Shallow() *WindowsSecurityContextOptions {
+	if x == nil {
+		return nil
+	}
+	return &WindowsSecurityContextOptions{
+		GmsaCredentialSpecName: x.GmsaCredentialSpecName,
+		GmsaCredentialSpec:     x.GmsaCredentialSpec,
+		RunAsUserName:          x.RunAsUserName,
+		HostProcess:            x.HostProcess,
+		unknownFields:          x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *WindowsSecurityContextOptions) Clone() *WindowsSecurityContextOptions {
+	if x == nil {
+		return nil
+	}
+	c := new(WindowsSecurityContextOptions)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *WindowsSecurityContextOptions) CloneTo(c *WindowsSecurityContextOptions) {
+	if x == nil {
+		return
+	}
+	c.GmsaCredentialSpecName = clone.Pointer(x.GmsaCredentialSpecName)
+	c.GmsaCredentialSpec = clone.Pointer(x.GmsaCredentialSpec)
+	c.RunAsUserName = clone.Pointer(x.RunAsUserName)
+	c.HostProcess = clone.Pointer(x.HostProcess)
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *WindowsSecurityContextOptions) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *WindowsSecurityContextOptions) Share(m proto.Message) bool {
+	from, ok := m.(*WindowsSecurityContextOptions)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(WindowsSecurityContextOptions)
+	}
+	x.GmsaCredentialSpecName = from.GmsaCredentialSpecName
+	x.GmsaCredentialSpec = from.GmsaCredentialSpec
+	x.RunAsUserName = from.RunAsUserName
+	x.HostProcess = from.HostProcess
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *WindowsSecurityContextOptions) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.GmsaCredentialSpecName != nil {
+		e.String(1, *x.GmsaCredentialSpecName)
+	}
+	if x.GmsaCredentialSpec != nil {
+		e.String(2, *x.GmsaCredentialSpec)
+	}
+	if x.RunAsUserName != nil {
+		e.String(3, *x.RunAsUserName)
+	}
+	if x.HostProcess != nil {
+		e.Bool(4, *x.HostProcess)
+	}
+	e.Raw(x.unknownFields)
 }

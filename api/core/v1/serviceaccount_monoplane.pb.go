@@ -3,8 +3,11 @@
 package corev1
 
 import (
+	proto "google.golang.org/protobuf/proto"
 	v1 "monoplane.dev/api/meta/v1"
+	clone "monoplane.dev/codec/clone"
 	json "monoplane.dev/codec/json"
+	wire "monoplane.dev/codec/wire"
 	object "monoplane.dev/object"
 )
 
@@ -66,6 +69,81 @@ func (x *ServiceAccount) DecodeJSON(d *json.Decoder) {
 			d.Unknown()
 		}
 	}
+}
+
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *ServiceAccount) Shallow() *ServiceAccount {
+	if x == nil {
+		return nil
+	}
+	return &ServiceAccount{
+		Metadata:                     x.Metadata,
+		Secrets:                      x.Secrets,
+		ImagePullSecrets:             x.ImagePullSecrets,
+		AutomountServiceAccountToken: x.AutomountServiceAccountToken,
+		unknownFields:                x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *ServiceAccount) Clone() *ServiceAccount {
+	if x == nil {
+		return nil
+	}
+	c := new(ServiceAccount)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *ServiceAccount) CloneTo(c *ServiceAccount) {
+	if x == nil {
+		return
+	}
+	c.Metadata = x.Metadata.Clone()
+	c.Secrets = clone.Messages(x.Secrets)
+	c.ImagePullSecrets = clone.Messages(x.ImagePullSecrets)
+	c.AutomountServiceAccountToken = clone.Pointer(x.AutomountServiceAccountToken)
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *ServiceAccount) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *ServiceAccount) Share(m proto.Message) bool {
+	from, ok := m.(*ServiceAccount)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(ServiceAccount)
+	}
+	x.Metadata = from.Metadata
+	x.Secrets = from.Secrets
+	x.ImagePullSecrets = from.ImagePullSecrets
+	x.AutomountServiceAccountToken = from.AutomountServiceAccountToken
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *ServiceAccount) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.Metadata != nil {
+		at := e.Begin(1)
+		x.Metadata.AppendProtobuf(e)
+		e.End(at)
+	}
+	wire.Messages(e, 2, x.Secrets)
+	wire.Messages(e, 3, x.ImagePullSecrets)
+	if x.AutomountServiceAccountToken != nil {
+		e.Bool(4, *x.AutomountServiceAccountToken)
+	}
+	e.Raw(x.unknownFields)
 }
 
 // TypeMeta returns the apiVersion and kind that JSON and protobuf bodies carry.
@@ -134,6 +212,71 @@ func (x *ServiceAccountList) DecodeJSON(d *json.Decoder) {
 			d.Unknown()
 		}
 	}
+}
+
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *ServiceAccountList) Shallow() *ServiceAccountList {
+	if x == nil {
+		return nil
+	}
+	return &ServiceAccountList{
+		Metadata:      x.Metadata,
+		Items:         x.Items,
+		unknownFields: x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *ServiceAccountList) Clone() *ServiceAccountList {
+	if x == nil {
+		return nil
+	}
+	c := new(ServiceAccountList)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *ServiceAccountList) CloneTo(c *ServiceAccountList) {
+	if x == nil {
+		return
+	}
+	c.Metadata = x.Metadata.Clone()
+	c.Items = clone.Messages(x.Items)
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *ServiceAccountList) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *ServiceAccountList) Share(m proto.Message) bool {
+	from, ok := m.(*ServiceAccountList)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(ServiceAccountList)
+	}
+	x.Metadata = from.Metadata
+	x.Items = from.Items
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *ServiceAccountList) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.Metadata != nil {
+		at := e.Begin(1)
+		x.Metadata.AppendProtobuf(e)
+		e.End(at)
+	}
+	wire.Messages(e, 2, x.Items)
+	e.Raw(x.unknownFields)
 }
 
 // TypeMeta returns the apiVersion and kind that JSON and protobuf bodies carry.

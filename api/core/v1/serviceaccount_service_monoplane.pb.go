@@ -5,8 +5,11 @@ package corev1
 import (
 	context "context"
 	grpc "google.golang.org/grpc"
+	proto "google.golang.org/protobuf/proto"
 	v1 "monoplane.dev/api/meta/v1"
+	clone "monoplane.dev/codec/clone"
 	json "monoplane.dev/codec/json"
+	wire "monoplane.dev/codec/wire"
 	object "monoplane.dev/object"
 )
 
@@ -73,6 +76,89 @@ func (x *CreateServiceAccountRequest) DecodeJSON(d *json.Decoder) {
 			d.Unknown()
 		}
 	}
+}
+
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *CreateServiceAccountRequest) Shallow() *CreateServiceAccountRequest {
+	if x == nil {
+		return nil
+	}
+	return &CreateServiceAccountRequest{
+		Namespace:       x.Namespace,
+		Object:          x.Object,
+		DryRun:          x.DryRun,
+		FieldManager:    x.FieldManager,
+		FieldValidation: x.FieldValidation,
+		unknownFields:   x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *CreateServiceAccountRequest) Clone() *CreateServiceAccountRequest {
+	if x == nil {
+		return nil
+	}
+	c := new(CreateServiceAccountRequest)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *CreateServiceAccountRequest) CloneTo(c *CreateServiceAccountRequest) {
+	if x == nil {
+		return
+	}
+	c.Namespace = x.Namespace
+	c.Object = x.Object.Clone()
+	c.DryRun = clone.List(x.DryRun)
+	c.FieldManager = x.FieldManager
+	c.FieldValidation = x.FieldValidation
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *CreateServiceAccountRequest) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *CreateServiceAccountRequest) Share(m proto.Message) bool {
+	from, ok := m.(*CreateServiceAccountRequest)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(CreateServiceAccountRequest)
+	}
+	x.Namespace = from.Namespace
+	x.Object = from.Object
+	x.DryRun = from.DryRun
+	x.FieldManager = from.FieldManager
+	x.FieldValidation = from.FieldValidation
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *CreateServiceAccountRequest) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.Namespace != "" {
+		e.String(1, x.Namespace)
+	}
+	if x.Object != nil {
+		at := e.Begin(2)
+		x.Object.AppendProtobuf(e)
+		e.End(at)
+	}
+	e.Strings(3, x.DryRun)
+	if x.FieldManager != "" {
+		e.String(4, x.FieldManager)
+	}
+	if x.FieldValidation != "" {
+		e.String(5, x.FieldValidation)
+	}
+	e.Raw(x.unknownFields)
 }
 
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
@@ -147,6 +233,95 @@ func (x *UpdateServiceAccountRequest) DecodeJSON(d *json.Decoder) {
 	}
 }
 
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *UpdateServiceAccountRequest) Shallow() *UpdateServiceAccountRequest {
+	if x == nil {
+		return nil
+	}
+	return &UpdateServiceAccountRequest{
+		Namespace:       x.Namespace,
+		Name:            x.Name,
+		Object:          x.Object,
+		DryRun:          x.DryRun,
+		FieldManager:    x.FieldManager,
+		FieldValidation: x.FieldValidation,
+		unknownFields:   x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *UpdateServiceAccountRequest) Clone() *UpdateServiceAccountRequest {
+	if x == nil {
+		return nil
+	}
+	c := new(UpdateServiceAccountRequest)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *UpdateServiceAccountRequest) CloneTo(c *UpdateServiceAccountRequest) {
+	if x == nil {
+		return
+	}
+	c.Namespace = x.Namespace
+	c.Name = x.Name
+	c.Object = x.Object.Clone()
+	c.DryRun = clone.List(x.DryRun)
+	c.FieldManager = x.FieldManager
+	c.FieldValidation = x.FieldValidation
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *UpdateServiceAccountRequest) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *UpdateServiceAccountRequest) Share(m proto.Message) bool {
+	from, ok := m.(*UpdateServiceAccountRequest)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(UpdateServiceAccountRequest)
+	}
+	x.Namespace = from.Namespace
+	x.Name = from.Name
+	x.Object = from.Object
+	x.DryRun = from.DryRun
+	x.FieldManager = from.FieldManager
+	x.FieldValidation = from.FieldValidation
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *UpdateServiceAccountRequest) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.Namespace != "" {
+		e.String(1, x.Namespace)
+	}
+	if x.Name != "" {
+		e.String(2, x.Name)
+	}
+	if x.Object != nil {
+		at := e.Begin(3)
+		x.Object.AppendProtobuf(e)
+		e.End(at)
+	}
+	e.Strings(4, x.DryRun)
+	if x.FieldManager != "" {
+		e.String(5, x.FieldManager)
+	}
+	if x.FieldValidation != "" {
+		e.String(6, x.FieldValidation)
+	}
+	e.Raw(x.unknownFields)
+}
+
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
 func (x *ServiceAccountEvent) AppendJSON(b []byte) []byte {
 	if x == nil {
@@ -205,6 +380,81 @@ func (x *ServiceAccountEvent) DecodeJSON(d *json.Decoder) {
 	}
 }
 
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *ServiceAccountEvent) Shallow() *ServiceAccountEvent {
+	if x == nil {
+		return nil
+	}
+	return &ServiceAccountEvent{
+		Type:          x.Type,
+		Object:        x.Object,
+		Status:        x.Status,
+		unknownFields: x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *ServiceAccountEvent) Clone() *ServiceAccountEvent {
+	if x == nil {
+		return nil
+	}
+	c := new(ServiceAccountEvent)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *ServiceAccountEvent) CloneTo(c *ServiceAccountEvent) {
+	if x == nil {
+		return
+	}
+	c.Type = x.Type
+	c.Object = x.Object.Clone()
+	c.Status = x.Status.Clone()
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *ServiceAccountEvent) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *ServiceAccountEvent) Share(m proto.Message) bool {
+	from, ok := m.(*ServiceAccountEvent)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(ServiceAccountEvent)
+	}
+	x.Type = from.Type
+	x.Object = from.Object
+	x.Status = from.Status
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *ServiceAccountEvent) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.Type != "" {
+		e.String(1, x.Type)
+	}
+	if x.Object != nil {
+		at := e.Begin(2)
+		x.Object.AppendProtobuf(e)
+		e.End(at)
+	}
+	if x.Status != nil {
+		at := e.Begin(3)
+		x.Status.AppendProtobuf(e)
+		e.End(at)
+	}
+	e.Raw(x.unknownFields)
+}
+
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
 func (x *ServiceAccountEvents) AppendJSON(b []byte) []byte {
 	if x == nil {
@@ -233,6 +483,63 @@ func (x *ServiceAccountEvents) DecodeJSON(d *json.Decoder) {
 			d.Unknown()
 		}
 	}
+}
+
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *ServiceAccountEvents) Shallow() *ServiceAccountEvents {
+	if x == nil {
+		return nil
+	}
+	return &ServiceAccountEvents{
+		Events:        x.Events,
+		unknownFields: x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *ServiceAccountEvents) Clone() *ServiceAccountEvents {
+	if x == nil {
+		return nil
+	}
+	c := new(ServiceAccountEvents)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *ServiceAccountEvents) CloneTo(c *ServiceAccountEvents) {
+	if x == nil {
+		return
+	}
+	c.Events = clone.Messages(x.Events)
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *ServiceAccountEvents) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *ServiceAccountEvents) Share(m proto.Message) bool {
+	from, ok := m.(*ServiceAccountEvents)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(ServiceAccountEvents)
+	}
+	x.Events = from.Events
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *ServiceAccountEvents) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	wire.Messages(e, 1, x.Events)
+	e.Raw(x.unknownFields)
 }
 
 // ServiceAccountsBackend serves the standard methods of ServiceAccounts from a backend. The others stay unimplemented.

@@ -3,8 +3,11 @@
 package corev1
 
 import (
+	proto "google.golang.org/protobuf/proto"
 	v1 "monoplane.dev/api/meta/v1"
+	clone "monoplane.dev/codec/clone"
 	json "monoplane.dev/codec/json"
+	wire "monoplane.dev/codec/wire"
 )
 
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
@@ -547,6 +550,73 @@ func (x *Volume) DecodeJSON(d *json.Decoder) {
 	}
 }
 
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *Volume) Shallow() *Volume {
+	if x == nil {
+		return nil
+	}
+	return &Volume{
+		Name:          x.Name,
+		VolumeSource:  x.VolumeSource,
+		unknownFields: x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *Volume) Clone() *Volume {
+	if x == nil {
+		return nil
+	}
+	c := new(Volume)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *Volume) CloneTo(c *Volume) {
+	if x == nil {
+		return
+	}
+	c.Name = x.Name
+	c.VolumeSource = x.VolumeSource.Clone()
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *Volume) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *Volume) Share(m proto.Message) bool {
+	from, ok := m.(*Volume)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(Volume)
+	}
+	x.Name = from.Name
+	x.VolumeSource = from.VolumeSource
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *Volume) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.Name != "" {
+		e.String(1, x.Name)
+	}
+	if x.VolumeSource != nil {
+		at := e.Begin(2)
+		x.VolumeSource.AppendProtobuf(e)
+		e.End(at)
+	}
+	e.Raw(x.unknownFields)
+}
+
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
 func (x *VolumeSource) AppendJSON(b []byte) []byte {
 	if x == nil {
@@ -990,6 +1060,299 @@ func (x *VolumeSource) DecodeJSON(d *json.Decoder) {
 	}
 }
 
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *VolumeSource) Shallow() *VolumeSource {
+	if x == nil {
+		return nil
+	}
+	return &VolumeSource{
+		HostPath:              x.HostPath,
+		EmptyDir:              x.EmptyDir,
+		GcePersistentDisk:     x.GcePersistentDisk,
+		AwsElasticBlockStore:  x.AwsElasticBlockStore,
+		GitRepo:               x.GitRepo,
+		Secret:                x.Secret,
+		Nfs:                   x.Nfs,
+		Iscsi:                 x.Iscsi,
+		Glusterfs:             x.Glusterfs,
+		PersistentVolumeClaim: x.PersistentVolumeClaim,
+		Rbd:                   x.Rbd,
+		FlexVolume:            x.FlexVolume,
+		Cinder:                x.Cinder,
+		Cephfs:                x.Cephfs,
+		Flocker:               x.Flocker,
+		DownwardAPI:           x.DownwardAPI,
+		Fc:                    x.Fc,
+		AzureFile:             x.AzureFile,
+		ConfigMap:             x.ConfigMap,
+		VsphereVolume:         x.VsphereVolume,
+		Quobyte:               x.Quobyte,
+		AzureDisk:             x.AzureDisk,
+		PhotonPersistentDisk:  x.PhotonPersistentDisk,
+		PortworxVolume:        x.PortworxVolume,
+		ScaleIO:               x.ScaleIO,
+		Projected:             x.Projected,
+		Storageos:             x.Storageos,
+		Csi:                   x.Csi,
+		Ephemeral:             x.Ephemeral,
+		Image:                 x.Image,
+		unknownFields:         x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *VolumeSource) Clone() *VolumeSource {
+	if x == nil {
+		return nil
+	}
+	c := new(VolumeSource)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *VolumeSource) CloneTo(c *VolumeSource) {
+	if x == nil {
+		return
+	}
+	c.HostPath = x.HostPath.Clone()
+	c.EmptyDir = x.EmptyDir.Clone()
+	c.GcePersistentDisk = x.GcePersistentDisk.Clone()
+	c.AwsElasticBlockStore = x.AwsElasticBlockStore.Clone()
+	c.GitRepo = x.GitRepo.Clone()
+	c.Secret = x.Secret.Clone()
+	c.Nfs = x.Nfs.Clone()
+	c.Iscsi = x.Iscsi.Clone()
+	c.Glusterfs = x.Glusterfs.Clone()
+	c.PersistentVolumeClaim = x.PersistentVolumeClaim.Clone()
+	c.Rbd = x.Rbd.Clone()
+	c.FlexVolume = x.FlexVolume.Clone()
+	c.Cinder = x.Cinder.Clone()
+	c.Cephfs = x.Cephfs.Clone()
+	c.Flocker = x.Flocker.Clone()
+	c.DownwardAPI = x.DownwardAPI.Clone()
+	c.Fc = x.Fc.Clone()
+	c.AzureFile = x.AzureFile.Clone()
+	c.ConfigMap = x.ConfigMap.Clone()
+	c.VsphereVolume = x.VsphereVolume.Clone()
+	c.Quobyte = x.Quobyte.Clone()
+	c.AzureDisk = x.AzureDisk.Clone()
+	c.PhotonPersistentDisk = x.PhotonPersistentDisk.Clone()
+	c.PortworxVolume = x.PortworxVolume.Clone()
+	c.ScaleIO = x.ScaleIO.Clone()
+	c.Projected = x.Projected.Clone()
+	c.Storageos = x.Storageos.Clone()
+	c.Csi = x.Csi.Clone()
+	c.Ephemeral = x.Ephemeral.Clone()
+	c.Image = x.Image.Clone()
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *VolumeSource) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *VolumeSource) Share(m proto.Message) bool {
+	from, ok := m.(*VolumeSource)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(VolumeSource)
+	}
+	x.HostPath = from.HostPath
+	x.EmptyDir = from.EmptyDir
+	x.GcePersistentDisk = from.GcePersistentDisk
+	x.AwsElasticBlockStore = from.AwsElasticBlockStore
+	x.GitRepo = from.GitRepo
+	x.Secret = from.Secret
+	x.Nfs = from.Nfs
+	x.Iscsi = from.Iscsi
+	x.Glusterfs = from.Glusterfs
+	x.PersistentVolumeClaim = from.PersistentVolumeClaim
+	x.Rbd = from.Rbd
+	x.FlexVolume = from.FlexVolume
+	x.Cinder = from.Cinder
+	x.Cephfs = from.Cephfs
+	x.Flocker = from.Flocker
+	x.DownwardAPI = from.DownwardAPI
+	x.Fc = from.Fc
+	x.AzureFile = from.AzureFile
+	x.ConfigMap = from.ConfigMap
+	x.VsphereVolume = from.VsphereVolume
+	x.Quobyte = from.Quobyte
+	x.AzureDisk = from.AzureDisk
+	x.PhotonPersistentDisk = from.PhotonPersistentDisk
+	x.PortworxVolume = from.PortworxVolume
+	x.ScaleIO = from.ScaleIO
+	x.Projected = from.Projected
+	x.Storageos = from.Storageos
+	x.Csi = from.Csi
+	x.Ephemeral = from.Ephemeral
+	x.Image = from.Image
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *VolumeSource) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.HostPath != nil {
+		at := e.Begin(1)
+		x.HostPath.AppendProtobuf(e)
+		e.End(at)
+	}
+	if x.EmptyDir != nil {
+		at := e.Begin(2)
+		x.EmptyDir.AppendProtobuf(e)
+		e.End(at)
+	}
+	if x.GcePersistentDisk != nil {
+		at := e.Begin(3)
+		x.GcePersistentDisk.AppendProtobuf(e)
+		e.End(at)
+	}
+	if x.AwsElasticBlockStore != nil {
+		at := e.Begin(4)
+		x.AwsElasticBlockStore.AppendProtobuf(e)
+		e.End(at)
+	}
+	if x.GitRepo != nil {
+		at := e.Begin(5)
+		x.GitRepo.AppendProtobuf(e)
+		e.End(at)
+	}
+	if x.Secret != nil {
+		at := e.Begin(6)
+		x.Secret.AppendProtobuf(e)
+		e.End(at)
+	}
+	if x.Nfs != nil {
+		at := e.Begin(7)
+		x.Nfs.AppendProtobuf(e)
+		e.End(at)
+	}
+	if x.Iscsi != nil {
+		at := e.Begin(8)
+		x.Iscsi.AppendProtobuf(e)
+		e.End(at)
+	}
+	if x.Glusterfs != nil {
+		at := e.Begin(9)
+		x.Glusterfs.AppendProtobuf(e)
+		e.End(at)
+	}
+	if x.PersistentVolumeClaim != nil {
+		at := e.Begin(10)
+		x.PersistentVolumeClaim.AppendProtobuf(e)
+		e.End(at)
+	}
+	if x.Rbd != nil {
+		at := e.Begin(11)
+		x.Rbd.AppendProtobuf(e)
+		e.End(at)
+	}
+	if x.FlexVolume != nil {
+		at := e.Begin(12)
+		x.FlexVolume.AppendProtobuf(e)
+		e.End(at)
+	}
+	if x.Cinder != nil {
+		at := e.Begin(13)
+		x.Cinder.AppendProtobuf(e)
+		e.End(at)
+	}
+	if x.Cephfs != nil {
+		at := e.Begin(14)
+		x.Cephfs.AppendProtobuf(e)
+		e.End(at)
+	}
+	if x.Flocker != nil {
+		at := e.Begin(15)
+		x.Flocker.AppendProtobuf(e)
+		e.End(at)
+	}
+	if x.DownwardAPI != nil {
+		at := e.Begin(16)
+		x.DownwardAPI.AppendProtobuf(e)
+		e.End(at)
+	}
+	if x.Fc != nil {
+		at := e.Begin(17)
+		x.Fc.AppendProtobuf(e)
+		e.End(at)
+	}
+	if x.AzureFile != nil {
+		at := e.Begin(18)
+		x.AzureFile.AppendProtobuf(e)
+		e.End(at)
+	}
+	if x.ConfigMap != nil {
+		at := e.Begin(19)
+		x.ConfigMap.AppendProtobuf(e)
+		e.End(at)
+	}
+	if x.VsphereVolume != nil {
+		at := e.Begin(20)
+		x.VsphereVolume.AppendProtobuf(e)
+		e.End(at)
+	}
+	if x.Quobyte != nil {
+		at := e.Begin(21)
+		x.Quobyte.AppendProtobuf(e)
+		e.End(at)
+	}
+	if x.AzureDisk != nil {
+		at := e.Begin(22)
+		x.AzureDisk.AppendProtobuf(e)
+		e.End(at)
+	}
+	if x.PhotonPersistentDisk != nil {
+		at := e.Begin(23)
+		x.PhotonPersistentDisk.AppendProtobuf(e)
+		e.End(at)
+	}
+	if x.PortworxVolume != nil {
+		at := e.Begin(24)
+		x.PortworxVolume.AppendProtobuf(e)
+		e.End(at)
+	}
+	if x.ScaleIO != nil {
+		at := e.Begin(25)
+		x.ScaleIO.AppendProtobuf(e)
+		e.End(at)
+	}
+	if x.Projected != nil {
+		at := e.Begin(26)
+		x.Projected.AppendProtobuf(e)
+		e.End(at)
+	}
+	if x.Storageos != nil {
+		at := e.Begin(27)
+		x.Storageos.AppendProtobuf(e)
+		e.End(at)
+	}
+	if x.Csi != nil {
+		at := e.Begin(28)
+		x.Csi.AppendProtobuf(e)
+		e.End(at)
+	}
+	if x.Ephemeral != nil {
+		at := e.Begin(29)
+		x.Ephemeral.AppendProtobuf(e)
+		e.End(at)
+	}
+	if x.Image != nil {
+		at := e.Begin(30)
+		x.Image.AppendProtobuf(e)
+		e.End(at)
+	}
+	e.Raw(x.unknownFields)
+}
+
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
 func (x *AWSElasticBlockStoreVolumeSource) AppendJSON(b []byte) []byte {
 	if x == nil {
@@ -1037,6 +1400,83 @@ func (x *AWSElasticBlockStoreVolumeSource) DecodeJSON(d *json.Decoder) {
 			d.Unknown()
 		}
 	}
+}
+
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *AWSElasticBlockStoreVolumeSource) Shallow() *AWSElasticBlockStoreVolumeSource {
+	if x == nil {
+		return nil
+	}
+	return &AWSElasticBlockStoreVolumeSource{
+		VolumeID:      x.VolumeID,
+		FsType:        x.FsType,
+		Partition:     x.Partition,
+		ReadOnly:      x.ReadOnly,
+		unknownFields: x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *AWSElasticBlockStoreVolumeSource) Clone() *AWSElasticBlockStoreVolumeSource {
+	if x == nil {
+		return nil
+	}
+	c := new(AWSElasticBlockStoreVolumeSource)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *AWSElasticBlockStoreVolumeSource) CloneTo(c *AWSElasticBlockStoreVolumeSource) {
+	if x == nil {
+		return
+	}
+	c.VolumeID = x.VolumeID
+	c.FsType = x.FsType
+	c.Partition = x.Partition
+	c.ReadOnly = x.ReadOnly
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *AWSElasticBlockStoreVolumeSource) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *AWSElasticBlockStoreVolumeSource) Share(m proto.Message) bool {
+	from, ok := m.(*AWSElasticBlockStoreVolumeSource)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(AWSElasticBlockStoreVolumeSource)
+	}
+	x.VolumeID = from.VolumeID
+	x.FsType = from.FsType
+	x.Partition = from.Partition
+	x.ReadOnly = from.ReadOnly
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *AWSElasticBlockStoreVolumeSource) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.VolumeID != "" {
+		e.String(1, x.VolumeID)
+	}
+	if x.FsType != "" {
+		e.String(2, x.FsType)
+	}
+	if x.Partition != 0 {
+		e.Int(3, int64(x.Partition))
+	}
+	if x.ReadOnly {
+		e.Bool(4, x.ReadOnly)
+	}
+	e.Raw(x.unknownFields)
 }
 
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
@@ -1100,6 +1540,95 @@ func (x *AzureDiskVolumeSource) DecodeJSON(d *json.Decoder) {
 	}
 }
 
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *AzureDiskVolumeSource) Shallow() *AzureDiskVolumeSource {
+	if x == nil {
+		return nil
+	}
+	return &AzureDiskVolumeSource{
+		DiskName:      x.DiskName,
+		DiskURI:       x.DiskURI,
+		CachingMode:   x.CachingMode,
+		FsType:        x.FsType,
+		ReadOnly:      x.ReadOnly,
+		Kind:          x.Kind,
+		unknownFields: x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *AzureDiskVolumeSource) Clone() *AzureDiskVolumeSource {
+	if x == nil {
+		return nil
+	}
+	c := new(AzureDiskVolumeSource)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *AzureDiskVolumeSource) CloneTo(c *AzureDiskVolumeSource) {
+	if x == nil {
+		return
+	}
+	c.DiskName = x.DiskName
+	c.DiskURI = x.DiskURI
+	c.CachingMode = clone.Pointer(x.CachingMode)
+	c.FsType = clone.Pointer(x.FsType)
+	c.ReadOnly = clone.Pointer(x.ReadOnly)
+	c.Kind = clone.Pointer(x.Kind)
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *AzureDiskVolumeSource) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *AzureDiskVolumeSource) Share(m proto.Message) bool {
+	from, ok := m.(*AzureDiskVolumeSource)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(AzureDiskVolumeSource)
+	}
+	x.DiskName = from.DiskName
+	x.DiskURI = from.DiskURI
+	x.CachingMode = from.CachingMode
+	x.FsType = from.FsType
+	x.ReadOnly = from.ReadOnly
+	x.Kind = from.Kind
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *AzureDiskVolumeSource) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.DiskName != "" {
+		e.String(1, x.DiskName)
+	}
+	if x.DiskURI != "" {
+		e.String(2, x.DiskURI)
+	}
+	if x.CachingMode != nil {
+		e.String(3, *x.CachingMode)
+	}
+	if x.FsType != nil {
+		e.String(4, *x.FsType)
+	}
+	if x.ReadOnly != nil {
+		e.Bool(5, *x.ReadOnly)
+	}
+	if x.Kind != nil {
+		e.String(6, *x.Kind)
+	}
+	e.Raw(x.unknownFields)
+}
+
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
 func (x *AzureFileVolumeSource) AppendJSON(b []byte) []byte {
 	if x == nil {
@@ -1138,6 +1667,77 @@ func (x *AzureFileVolumeSource) DecodeJSON(d *json.Decoder) {
 			d.Unknown()
 		}
 	}
+}
+
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *AzureFileVolumeSource) Shallow() *AzureFileVolumeSource {
+	if x == nil {
+		return nil
+	}
+	return &AzureFileVolumeSource{
+		SecretName:    x.SecretName,
+		ShareName:     x.ShareName,
+		ReadOnly:      x.ReadOnly,
+		unknownFields: x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *AzureFileVolumeSource) Clone() *AzureFileVolumeSource {
+	if x == nil {
+		return nil
+	}
+	c := new(AzureFileVolumeSource)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *AzureFileVolumeSource) CloneTo(c *AzureFileVolumeSource) {
+	if x == nil {
+		return
+	}
+	c.SecretName = x.SecretName
+	c.ShareName = x.ShareName
+	c.ReadOnly = x.ReadOnly
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *AzureFileVolumeSource) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *AzureFileVolumeSource) Share(m proto.Message) bool {
+	from, ok := m.(*AzureFileVolumeSource)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(AzureFileVolumeSource)
+	}
+	x.SecretName = from.SecretName
+	x.ShareName = from.ShareName
+	x.ReadOnly = from.ReadOnly
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *AzureFileVolumeSource) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.SecretName != "" {
+		e.String(1, x.SecretName)
+	}
+	if x.ShareName != "" {
+		e.String(2, x.ShareName)
+	}
+	if x.ReadOnly {
+		e.Bool(3, x.ReadOnly)
+	}
+	e.Raw(x.unknownFields)
 }
 
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
@@ -1201,6 +1801,89 @@ func (x *CSIVolumeSource) DecodeJSON(d *json.Decoder) {
 			d.Unknown()
 		}
 	}
+}
+
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *CSIVolumeSource) Shallow() *CSIVolumeSource {
+	if x == nil {
+		return nil
+	}
+	return &CSIVolumeSource{
+		Driver:               x.Driver,
+		ReadOnly:             x.ReadOnly,
+		FsType:               x.FsType,
+		VolumeAttributes:     x.VolumeAttributes,
+		NodePublishSecretRef: x.NodePublishSecretRef,
+		unknownFields:        x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *CSIVolumeSource) Clone() *CSIVolumeSource {
+	if x == nil {
+		return nil
+	}
+	c := new(CSIVolumeSource)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *CSIVolumeSource) CloneTo(c *CSIVolumeSource) {
+	if x == nil {
+		return
+	}
+	c.Driver = x.Driver
+	c.ReadOnly = clone.Pointer(x.ReadOnly)
+	c.FsType = clone.Pointer(x.FsType)
+	c.VolumeAttributes = clone.Map(x.VolumeAttributes)
+	c.NodePublishSecretRef = x.NodePublishSecretRef.Clone()
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *CSIVolumeSource) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *CSIVolumeSource) Share(m proto.Message) bool {
+	from, ok := m.(*CSIVolumeSource)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(CSIVolumeSource)
+	}
+	x.Driver = from.Driver
+	x.ReadOnly = from.ReadOnly
+	x.FsType = from.FsType
+	x.VolumeAttributes = from.VolumeAttributes
+	x.NodePublishSecretRef = from.NodePublishSecretRef
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *CSIVolumeSource) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.Driver != "" {
+		e.String(1, x.Driver)
+	}
+	if x.ReadOnly != nil {
+		e.Bool(2, *x.ReadOnly)
+	}
+	if x.FsType != nil {
+		e.String(3, *x.FsType)
+	}
+	e.StringMap(4, x.VolumeAttributes)
+	if x.NodePublishSecretRef != nil {
+		at := e.Begin(5)
+		x.NodePublishSecretRef.AppendProtobuf(e)
+		e.End(at)
+	}
+	e.Raw(x.unknownFields)
 }
 
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
@@ -1277,6 +1960,95 @@ func (x *CephFSVolumeSource) DecodeJSON(d *json.Decoder) {
 	}
 }
 
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *CephFSVolumeSource) Shallow() *CephFSVolumeSource {
+	if x == nil {
+		return nil
+	}
+	return &CephFSVolumeSource{
+		Monitors:      x.Monitors,
+		Path:          x.Path,
+		User:          x.User,
+		SecretFile:    x.SecretFile,
+		SecretRef:     x.SecretRef,
+		ReadOnly:      x.ReadOnly,
+		unknownFields: x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *CephFSVolumeSource) Clone() *CephFSVolumeSource {
+	if x == nil {
+		return nil
+	}
+	c := new(CephFSVolumeSource)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *CephFSVolumeSource) CloneTo(c *CephFSVolumeSource) {
+	if x == nil {
+		return
+	}
+	c.Monitors = clone.List(x.Monitors)
+	c.Path = x.Path
+	c.User = x.User
+	c.SecretFile = x.SecretFile
+	c.SecretRef = x.SecretRef.Clone()
+	c.ReadOnly = x.ReadOnly
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *CephFSVolumeSource) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *CephFSVolumeSource) Share(m proto.Message) bool {
+	from, ok := m.(*CephFSVolumeSource)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(CephFSVolumeSource)
+	}
+	x.Monitors = from.Monitors
+	x.Path = from.Path
+	x.User = from.User
+	x.SecretFile = from.SecretFile
+	x.SecretRef = from.SecretRef
+	x.ReadOnly = from.ReadOnly
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *CephFSVolumeSource) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	e.Strings(1, x.Monitors)
+	if x.Path != "" {
+		e.String(2, x.Path)
+	}
+	if x.User != "" {
+		e.String(3, x.User)
+	}
+	if x.SecretFile != "" {
+		e.String(4, x.SecretFile)
+	}
+	if x.SecretRef != nil {
+		at := e.Begin(5)
+		x.SecretRef.AppendProtobuf(e)
+		e.End(at)
+	}
+	if x.ReadOnly {
+		e.Bool(6, x.ReadOnly)
+	}
+	e.Raw(x.unknownFields)
+}
+
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
 func (x *CinderVolumeSource) AppendJSON(b []byte) []byte {
 	if x == nil {
@@ -1331,6 +2103,85 @@ func (x *CinderVolumeSource) DecodeJSON(d *json.Decoder) {
 			d.Unknown()
 		}
 	}
+}
+
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *CinderVolumeSource) Shallow() *CinderVolumeSource {
+	if x == nil {
+		return nil
+	}
+	return &CinderVolumeSource{
+		VolumeID:      x.VolumeID,
+		FsType:        x.FsType,
+		ReadOnly:      x.ReadOnly,
+		SecretRef:     x.SecretRef,
+		unknownFields: x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *CinderVolumeSource) Clone() *CinderVolumeSource {
+	if x == nil {
+		return nil
+	}
+	c := new(CinderVolumeSource)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *CinderVolumeSource) CloneTo(c *CinderVolumeSource) {
+	if x == nil {
+		return
+	}
+	c.VolumeID = x.VolumeID
+	c.FsType = x.FsType
+	c.ReadOnly = x.ReadOnly
+	c.SecretRef = x.SecretRef.Clone()
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *CinderVolumeSource) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *CinderVolumeSource) Share(m proto.Message) bool {
+	from, ok := m.(*CinderVolumeSource)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(CinderVolumeSource)
+	}
+	x.VolumeID = from.VolumeID
+	x.FsType = from.FsType
+	x.ReadOnly = from.ReadOnly
+	x.SecretRef = from.SecretRef
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *CinderVolumeSource) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.VolumeID != "" {
+		e.String(1, x.VolumeID)
+	}
+	if x.FsType != "" {
+		e.String(2, x.FsType)
+	}
+	if x.ReadOnly {
+		e.Bool(3, x.ReadOnly)
+	}
+	if x.SecretRef != nil {
+		at := e.Begin(4)
+		x.SecretRef.AppendProtobuf(e)
+		e.End(at)
+	}
+	e.Raw(x.unknownFields)
 }
 
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
@@ -1396,6 +2247,91 @@ func (x *ClusterTrustBundleProjection) DecodeJSON(d *json.Decoder) {
 	}
 }
 
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *ClusterTrustBundleProjection) Shallow() *ClusterTrustBundleProjection {
+	if x == nil {
+		return nil
+	}
+	return &ClusterTrustBundleProjection{
+		Name:          x.Name,
+		SignerName:    x.SignerName,
+		LabelSelector: x.LabelSelector,
+		Path:          x.Path,
+		Optional:      x.Optional,
+		unknownFields: x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *ClusterTrustBundleProjection) Clone() *ClusterTrustBundleProjection {
+	if x == nil {
+		return nil
+	}
+	c := new(ClusterTrustBundleProjection)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *ClusterTrustBundleProjection) CloneTo(c *ClusterTrustBundleProjection) {
+	if x == nil {
+		return
+	}
+	c.Name = clone.Pointer(x.Name)
+	c.SignerName = clone.Pointer(x.SignerName)
+	c.LabelSelector = x.LabelSelector.Clone()
+	c.Path = x.Path
+	c.Optional = clone.Pointer(x.Optional)
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *ClusterTrustBundleProjection) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *ClusterTrustBundleProjection) Share(m proto.Message) bool {
+	from, ok := m.(*ClusterTrustBundleProjection)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(ClusterTrustBundleProjection)
+	}
+	x.Name = from.Name
+	x.SignerName = from.SignerName
+	x.LabelSelector = from.LabelSelector
+	x.Path = from.Path
+	x.Optional = from.Optional
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *ClusterTrustBundleProjection) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.Name != nil {
+		e.String(1, *x.Name)
+	}
+	if x.SignerName != nil {
+		e.String(2, *x.SignerName)
+	}
+	if x.LabelSelector != nil {
+		at := e.Begin(3)
+		x.LabelSelector.AppendProtobuf(e)
+		e.End(at)
+	}
+	if x.Path != "" {
+		e.String(4, x.Path)
+	}
+	if x.Optional != nil {
+		e.Bool(5, *x.Optional)
+	}
+	e.Raw(x.unknownFields)
+}
+
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
 func (x *ConfigMapProjection) AppendJSON(b []byte) []byte {
 	if x == nil {
@@ -1443,6 +2379,77 @@ func (x *ConfigMapProjection) DecodeJSON(d *json.Decoder) {
 			d.Unknown()
 		}
 	}
+}
+
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *ConfigMapProjection) Shallow() *ConfigMapProjection {
+	if x == nil {
+		return nil
+	}
+	return &ConfigMapProjection{
+		LocalObjectReference: x.LocalObjectReference,
+		Items:                x.Items,
+		Optional:             x.Optional,
+		unknownFields:        x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *ConfigMapProjection) Clone() *ConfigMapProjection {
+	if x == nil {
+		return nil
+	}
+	c := new(ConfigMapProjection)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *ConfigMapProjection) CloneTo(c *ConfigMapProjection) {
+	if x == nil {
+		return
+	}
+	c.LocalObjectReference = x.LocalObjectReference.Clone()
+	c.Items = clone.Messages(x.Items)
+	c.Optional = clone.Pointer(x.Optional)
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *ConfigMapProjection) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *ConfigMapProjection) Share(m proto.Message) bool {
+	from, ok := m.(*ConfigMapProjection)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(ConfigMapProjection)
+	}
+	x.LocalObjectReference = from.LocalObjectReference
+	x.Items = from.Items
+	x.Optional = from.Optional
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *ConfigMapProjection) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.LocalObjectReference != nil {
+		at := e.Begin(1)
+		x.LocalObjectReference.AppendProtobuf(e)
+		e.End(at)
+	}
+	wire.Messages(e, 2, x.Items)
+	if x.Optional != nil {
+		e.Bool(4, *x.Optional)
+	}
+	e.Raw(x.unknownFields)
 }
 
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
@@ -1501,6 +2508,83 @@ func (x *ConfigMapVolumeSource) DecodeJSON(d *json.Decoder) {
 	}
 }
 
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *ConfigMapVolumeSource) Shallow() *ConfigMapVolumeSource {
+	if x == nil {
+		return nil
+	}
+	return &ConfigMapVolumeSource{
+		LocalObjectReference: x.LocalObjectReference,
+		Items:                x.Items,
+		DefaultMode:          x.DefaultMode,
+		Optional:             x.Optional,
+		unknownFields:        x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *ConfigMapVolumeSource) Clone() *ConfigMapVolumeSource {
+	if x == nil {
+		return nil
+	}
+	c := new(ConfigMapVolumeSource)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *ConfigMapVolumeSource) CloneTo(c *ConfigMapVolumeSource) {
+	if x == nil {
+		return
+	}
+	c.LocalObjectReference = x.LocalObjectReference.Clone()
+	c.Items = clone.Messages(x.Items)
+	c.DefaultMode = clone.Pointer(x.DefaultMode)
+	c.Optional = clone.Pointer(x.Optional)
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *ConfigMapVolumeSource) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *ConfigMapVolumeSource) Share(m proto.Message) bool {
+	from, ok := m.(*ConfigMapVolumeSource)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(ConfigMapVolumeSource)
+	}
+	x.LocalObjectReference = from.LocalObjectReference
+	x.Items = from.Items
+	x.DefaultMode = from.DefaultMode
+	x.Optional = from.Optional
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *ConfigMapVolumeSource) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.LocalObjectReference != nil {
+		at := e.Begin(1)
+		x.LocalObjectReference.AppendProtobuf(e)
+		e.End(at)
+	}
+	wire.Messages(e, 2, x.Items)
+	if x.DefaultMode != nil {
+		e.Int(3, int64(*x.DefaultMode))
+	}
+	if x.Optional != nil {
+		e.Bool(4, *x.Optional)
+	}
+	e.Raw(x.unknownFields)
+}
+
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
 func (x *DownwardAPIProjection) AppendJSON(b []byte) []byte {
 	if x == nil {
@@ -1529,6 +2613,63 @@ func (x *DownwardAPIProjection) DecodeJSON(d *json.Decoder) {
 			d.Unknown()
 		}
 	}
+}
+
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *DownwardAPIProjection) Shallow() *DownwardAPIProjection {
+	if x == nil {
+		return nil
+	}
+	return &DownwardAPIProjection{
+		Items:         x.Items,
+		unknownFields: x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *DownwardAPIProjection) Clone() *DownwardAPIProjection {
+	if x == nil {
+		return nil
+	}
+	c := new(DownwardAPIProjection)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *DownwardAPIProjection) CloneTo(c *DownwardAPIProjection) {
+	if x == nil {
+		return
+	}
+	c.Items = clone.Messages(x.Items)
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *DownwardAPIProjection) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *DownwardAPIProjection) Share(m proto.Message) bool {
+	from, ok := m.(*DownwardAPIProjection)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(DownwardAPIProjection)
+	}
+	x.Items = from.Items
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *DownwardAPIProjection) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	wire.Messages(e, 1, x.Items)
+	e.Raw(x.unknownFields)
 }
 
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
@@ -1594,6 +2735,87 @@ func (x *DownwardAPIVolumeFile) DecodeJSON(d *json.Decoder) {
 	}
 }
 
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *DownwardAPIVolumeFile) Shallow() *DownwardAPIVolumeFile {
+	if x == nil {
+		return nil
+	}
+	return &DownwardAPIVolumeFile{
+		Path:             x.Path,
+		FieldRef:         x.FieldRef,
+		ResourceFieldRef: x.ResourceFieldRef,
+		Mode:             x.Mode,
+		unknownFields:    x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *DownwardAPIVolumeFile) Clone() *DownwardAPIVolumeFile {
+	if x == nil {
+		return nil
+	}
+	c := new(DownwardAPIVolumeFile)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *DownwardAPIVolumeFile) CloneTo(c *DownwardAPIVolumeFile) {
+	if x == nil {
+		return
+	}
+	c.Path = x.Path
+	c.FieldRef = x.FieldRef.Clone()
+	c.ResourceFieldRef = x.ResourceFieldRef.Clone()
+	c.Mode = clone.Pointer(x.Mode)
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *DownwardAPIVolumeFile) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *DownwardAPIVolumeFile) Share(m proto.Message) bool {
+	from, ok := m.(*DownwardAPIVolumeFile)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(DownwardAPIVolumeFile)
+	}
+	x.Path = from.Path
+	x.FieldRef = from.FieldRef
+	x.ResourceFieldRef = from.ResourceFieldRef
+	x.Mode = from.Mode
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *DownwardAPIVolumeFile) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.Path != "" {
+		e.String(1, x.Path)
+	}
+	if x.FieldRef != nil {
+		at := e.Begin(2)
+		x.FieldRef.AppendProtobuf(e)
+		e.End(at)
+	}
+	if x.ResourceFieldRef != nil {
+		at := e.Begin(3)
+		x.ResourceFieldRef.AppendProtobuf(e)
+		e.End(at)
+	}
+	if x.Mode != nil {
+		e.Int(4, int64(*x.Mode))
+	}
+	e.Raw(x.unknownFields)
+}
+
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
 func (x *DownwardAPIVolumeSource) AppendJSON(b []byte) []byte {
 	if x == nil {
@@ -1629,6 +2851,69 @@ func (x *DownwardAPIVolumeSource) DecodeJSON(d *json.Decoder) {
 			d.Unknown()
 		}
 	}
+}
+
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *DownwardAPIVolumeSource) Shallow() *DownwardAPIVolumeSource {
+	if x == nil {
+		return nil
+	}
+	return &DownwardAPIVolumeSource{
+		Items:         x.Items,
+		DefaultMode:   x.DefaultMode,
+		unknownFields: x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *DownwardAPIVolumeSource) Clone() *DownwardAPIVolumeSource {
+	if x == nil {
+		return nil
+	}
+	c := new(DownwardAPIVolumeSource)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *DownwardAPIVolumeSource) CloneTo(c *DownwardAPIVolumeSource) {
+	if x == nil {
+		return
+	}
+	c.Items = clone.Messages(x.Items)
+	c.DefaultMode = clone.Pointer(x.DefaultMode)
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *DownwardAPIVolumeSource) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *DownwardAPIVolumeSource) Share(m proto.Message) bool {
+	from, ok := m.(*DownwardAPIVolumeSource)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(DownwardAPIVolumeSource)
+	}
+	x.Items = from.Items
+	x.DefaultMode = from.DefaultMode
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *DownwardAPIVolumeSource) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	wire.Messages(e, 1, x.Items)
+	if x.DefaultMode != nil {
+		e.Int(2, int64(*x.DefaultMode))
+	}
+	e.Raw(x.unknownFields)
 }
 
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
@@ -1675,6 +2960,73 @@ func (x *EmptyDirVolumeSource) DecodeJSON(d *json.Decoder) {
 	}
 }
 
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *EmptyDirVolumeSource) Shallow() *EmptyDirVolumeSource {
+	if x == nil {
+		return nil
+	}
+	return &EmptyDirVolumeSource{
+		Medium:        x.Medium,
+		SizeLimit:     x.SizeLimit,
+		unknownFields: x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *EmptyDirVolumeSource) Clone() *EmptyDirVolumeSource {
+	if x == nil {
+		return nil
+	}
+	c := new(EmptyDirVolumeSource)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *EmptyDirVolumeSource) CloneTo(c *EmptyDirVolumeSource) {
+	if x == nil {
+		return
+	}
+	c.Medium = x.Medium
+	c.SizeLimit = x.SizeLimit.Clone()
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *EmptyDirVolumeSource) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *EmptyDirVolumeSource) Share(m proto.Message) bool {
+	from, ok := m.(*EmptyDirVolumeSource)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(EmptyDirVolumeSource)
+	}
+	x.Medium = from.Medium
+	x.SizeLimit = from.SizeLimit
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *EmptyDirVolumeSource) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.Medium != "" {
+		e.String(1, x.Medium)
+	}
+	if x.SizeLimit != nil {
+		at := e.Begin(2)
+		x.SizeLimit.AppendProtobuf(e)
+		e.End(at)
+	}
+	e.Raw(x.unknownFields)
+}
+
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
 func (x *EphemeralVolumeSource) AppendJSON(b []byte) []byte {
 	if x == nil {
@@ -1710,6 +3062,67 @@ func (x *EphemeralVolumeSource) DecodeJSON(d *json.Decoder) {
 			d.Unknown()
 		}
 	}
+}
+
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *EphemeralVolumeSource) Shallow() *EphemeralVolumeSource {
+	if x == nil {
+		return nil
+	}
+	return &EphemeralVolumeSource{
+		VolumeClaimTemplate: x.VolumeClaimTemplate,
+		unknownFields:       x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *EphemeralVolumeSource) Clone() *EphemeralVolumeSource {
+	if x == nil {
+		return nil
+	}
+	c := new(EphemeralVolumeSource)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *EphemeralVolumeSource) CloneTo(c *EphemeralVolumeSource) {
+	if x == nil {
+		return
+	}
+	c.VolumeClaimTemplate = x.VolumeClaimTemplate.Clone()
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *EphemeralVolumeSource) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *EphemeralVolumeSource) Share(m proto.Message) bool {
+	from, ok := m.(*EphemeralVolumeSource)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(EphemeralVolumeSource)
+	}
+	x.VolumeClaimTemplate = from.VolumeClaimTemplate
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *EphemeralVolumeSource) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.VolumeClaimTemplate != nil {
+		at := e.Begin(1)
+		x.VolumeClaimTemplate.AppendProtobuf(e)
+		e.End(at)
+	}
+	e.Raw(x.unknownFields)
 }
 
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
@@ -1768,6 +3181,85 @@ func (x *FCVolumeSource) DecodeJSON(d *json.Decoder) {
 			d.Unknown()
 		}
 	}
+}
+
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *FCVolumeSource) Shallow() *FCVolumeSource {
+	if x == nil {
+		return nil
+	}
+	return &FCVolumeSource{
+		TargetWWNs:    x.TargetWWNs,
+		Lun:           x.Lun,
+		FsType:        x.FsType,
+		ReadOnly:      x.ReadOnly,
+		Wwids:         x.Wwids,
+		unknownFields: x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *FCVolumeSource) Clone() *FCVolumeSource {
+	if x == nil {
+		return nil
+	}
+	c := new(FCVolumeSource)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *FCVolumeSource) CloneTo(c *FCVolumeSource) {
+	if x == nil {
+		return
+	}
+	c.TargetWWNs = clone.List(x.TargetWWNs)
+	c.Lun = clone.Pointer(x.Lun)
+	c.FsType = x.FsType
+	c.ReadOnly = x.ReadOnly
+	c.Wwids = clone.List(x.Wwids)
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *FCVolumeSource) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *FCVolumeSource) Share(m proto.Message) bool {
+	from, ok := m.(*FCVolumeSource)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(FCVolumeSource)
+	}
+	x.TargetWWNs = from.TargetWWNs
+	x.Lun = from.Lun
+	x.FsType = from.FsType
+	x.ReadOnly = from.ReadOnly
+	x.Wwids = from.Wwids
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *FCVolumeSource) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	e.Strings(1, x.TargetWWNs)
+	if x.Lun != nil {
+		e.Int(2, int64(*x.Lun))
+	}
+	if x.FsType != "" {
+		e.String(3, x.FsType)
+	}
+	if x.ReadOnly {
+		e.Bool(4, x.ReadOnly)
+	}
+	e.Strings(5, x.Wwids)
+	e.Raw(x.unknownFields)
 }
 
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
@@ -1833,6 +3325,89 @@ func (x *FlexVolumeSource) DecodeJSON(d *json.Decoder) {
 	}
 }
 
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *FlexVolumeSource) Shallow() *FlexVolumeSource {
+	if x == nil {
+		return nil
+	}
+	return &FlexVolumeSource{
+		Driver:        x.Driver,
+		FsType:        x.FsType,
+		SecretRef:     x.SecretRef,
+		ReadOnly:      x.ReadOnly,
+		Options:       x.Options,
+		unknownFields: x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *FlexVolumeSource) Clone() *FlexVolumeSource {
+	if x == nil {
+		return nil
+	}
+	c := new(FlexVolumeSource)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *FlexVolumeSource) CloneTo(c *FlexVolumeSource) {
+	if x == nil {
+		return
+	}
+	c.Driver = x.Driver
+	c.FsType = x.FsType
+	c.SecretRef = x.SecretRef.Clone()
+	c.ReadOnly = x.ReadOnly
+	c.Options = clone.Map(x.Options)
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *FlexVolumeSource) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *FlexVolumeSource) Share(m proto.Message) bool {
+	from, ok := m.(*FlexVolumeSource)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(FlexVolumeSource)
+	}
+	x.Driver = from.Driver
+	x.FsType = from.FsType
+	x.SecretRef = from.SecretRef
+	x.ReadOnly = from.ReadOnly
+	x.Options = from.Options
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *FlexVolumeSource) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.Driver != "" {
+		e.String(1, x.Driver)
+	}
+	if x.FsType != "" {
+		e.String(2, x.FsType)
+	}
+	if x.SecretRef != nil {
+		at := e.Begin(3)
+		x.SecretRef.AppendProtobuf(e)
+		e.End(at)
+	}
+	if x.ReadOnly {
+		e.Bool(4, x.ReadOnly)
+	}
+	e.StringMap(5, x.Options)
+	e.Raw(x.unknownFields)
+}
+
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
 func (x *FlockerVolumeSource) AppendJSON(b []byte) []byte {
 	if x == nil {
@@ -1868,6 +3443,71 @@ func (x *FlockerVolumeSource) DecodeJSON(d *json.Decoder) {
 			d.Unknown()
 		}
 	}
+}
+
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *FlockerVolumeSource) Shallow() *FlockerVolumeSource {
+	if x == nil {
+		return nil
+	}
+	return &FlockerVolumeSource{
+		DatasetName:   x.DatasetName,
+		DatasetUUID:   x.DatasetUUID,
+		unknownFields: x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *FlockerVolumeSource) Clone() *FlockerVolumeSource {
+	if x == nil {
+		return nil
+	}
+	c := new(FlockerVolumeSource)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *FlockerVolumeSource) CloneTo(c *FlockerVolumeSource) {
+	if x == nil {
+		return
+	}
+	c.DatasetName = x.DatasetName
+	c.DatasetUUID = x.DatasetUUID
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *FlockerVolumeSource) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *FlockerVolumeSource) Share(m proto.Message) bool {
+	from, ok := m.(*FlockerVolumeSource)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(FlockerVolumeSource)
+	}
+	x.DatasetName = from.DatasetName
+	x.DatasetUUID = from.DatasetUUID
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *FlockerVolumeSource) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.DatasetName != "" {
+		e.String(1, x.DatasetName)
+	}
+	if x.DatasetUUID != "" {
+		e.String(2, x.DatasetUUID)
+	}
+	e.Raw(x.unknownFields)
 }
 
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
@@ -1919,6 +3559,83 @@ func (x *GCEPersistentDiskVolumeSource) DecodeJSON(d *json.Decoder) {
 	}
 }
 
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *GCEPersistentDiskVolumeSource) Shallow() *GCEPersistentDiskVolumeSource {
+	if x == nil {
+		return nil
+	}
+	return &GCEPersistentDiskVolumeSource{
+		PdName:        x.PdName,
+		FsType:        x.FsType,
+		Partition:     x.Partition,
+		ReadOnly:      x.ReadOnly,
+		unknownFields: x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *GCEPersistentDiskVolumeSource) Clone() *GCEPersistentDiskVolumeSource {
+	if x == nil {
+		return nil
+	}
+	c := new(GCEPersistentDiskVolumeSource)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *GCEPersistentDiskVolumeSource) CloneTo(c *GCEPersistentDiskVolumeSource) {
+	if x == nil {
+		return
+	}
+	c.PdName = x.PdName
+	c.FsType = x.FsType
+	c.Partition = x.Partition
+	c.ReadOnly = x.ReadOnly
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *GCEPersistentDiskVolumeSource) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *GCEPersistentDiskVolumeSource) Share(m proto.Message) bool {
+	from, ok := m.(*GCEPersistentDiskVolumeSource)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(GCEPersistentDiskVolumeSource)
+	}
+	x.PdName = from.PdName
+	x.FsType = from.FsType
+	x.Partition = from.Partition
+	x.ReadOnly = from.ReadOnly
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *GCEPersistentDiskVolumeSource) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.PdName != "" {
+		e.String(1, x.PdName)
+	}
+	if x.FsType != "" {
+		e.String(2, x.FsType)
+	}
+	if x.Partition != 0 {
+		e.Int(3, int64(x.Partition))
+	}
+	if x.ReadOnly {
+		e.Bool(4, x.ReadOnly)
+	}
+	e.Raw(x.unknownFields)
+}
+
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
 func (x *GitRepoVolumeSource) AppendJSON(b []byte) []byte {
 	if x == nil {
@@ -1961,6 +3678,77 @@ func (x *GitRepoVolumeSource) DecodeJSON(d *json.Decoder) {
 	}
 }
 
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *GitRepoVolumeSource) Shallow() *GitRepoVolumeSource {
+	if x == nil {
+		return nil
+	}
+	return &GitRepoVolumeSource{
+		Repository:    x.Repository,
+		Revision:      x.Revision,
+		Directory:     x.Directory,
+		unknownFields: x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *GitRepoVolumeSource) Clone() *GitRepoVolumeSource {
+	if x == nil {
+		return nil
+	}
+	c := new(GitRepoVolumeSource)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *GitRepoVolumeSource) CloneTo(c *GitRepoVolumeSource) {
+	if x == nil {
+		return
+	}
+	c.Repository = x.Repository
+	c.Revision = x.Revision
+	c.Directory = x.Directory
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *GitRepoVolumeSource) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *GitRepoVolumeSource) Share(m proto.Message) bool {
+	from, ok := m.(*GitRepoVolumeSource)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(GitRepoVolumeSource)
+	}
+	x.Repository = from.Repository
+	x.Revision = from.Revision
+	x.Directory = from.Directory
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *GitRepoVolumeSource) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.Repository != "" {
+		e.String(1, x.Repository)
+	}
+	if x.Revision != "" {
+		e.String(2, x.Revision)
+	}
+	if x.Directory != "" {
+		e.String(3, x.Directory)
+	}
+	e.Raw(x.unknownFields)
+}
+
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
 func (x *GlusterfsVolumeSource) AppendJSON(b []byte) []byte {
 	if x == nil {
@@ -2001,6 +3789,77 @@ func (x *GlusterfsVolumeSource) DecodeJSON(d *json.Decoder) {
 	}
 }
 
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *GlusterfsVolumeSource) Shallow() *GlusterfsVolumeSource {
+	if x == nil {
+		return nil
+	}
+	return &GlusterfsVolumeSource{
+		Endpoints:     x.Endpoints,
+		Path:          x.Path,
+		ReadOnly:      x.ReadOnly,
+		unknownFields: x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *GlusterfsVolumeSource) Clone() *GlusterfsVolumeSource {
+	if x == nil {
+		return nil
+	}
+	c := new(GlusterfsVolumeSource)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *GlusterfsVolumeSource) CloneTo(c *GlusterfsVolumeSource) {
+	if x == nil {
+		return
+	}
+	c.Endpoints = x.Endpoints
+	c.Path = x.Path
+	c.ReadOnly = x.ReadOnly
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *GlusterfsVolumeSource) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *GlusterfsVolumeSource) Share(m proto.Message) bool {
+	from, ok := m.(*GlusterfsVolumeSource)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(GlusterfsVolumeSource)
+	}
+	x.Endpoints = from.Endpoints
+	x.Path = from.Path
+	x.ReadOnly = from.ReadOnly
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *GlusterfsVolumeSource) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.Endpoints != "" {
+		e.String(1, x.Endpoints)
+	}
+	if x.Path != "" {
+		e.String(2, x.Path)
+	}
+	if x.ReadOnly {
+		e.Bool(3, x.ReadOnly)
+	}
+	e.Raw(x.unknownFields)
+}
+
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
 func (x *HostPathVolumeSource) AppendJSON(b []byte) []byte {
 	if x == nil {
@@ -2034,6 +3893,71 @@ func (x *HostPathVolumeSource) DecodeJSON(d *json.Decoder) {
 			d.Unknown()
 		}
 	}
+}
+
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *HostPathVolumeSource) Shallow() *HostPathVolumeSource {
+	if x == nil {
+		return nil
+	}
+	return &HostPathVolumeSource{
+		Path:          x.Path,
+		Type:          x.Type,
+		unknownFields: x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *HostPathVolumeSource) Clone() *HostPathVolumeSource {
+	if x == nil {
+		return nil
+	}
+	c := new(HostPathVolumeSource)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *HostPathVolumeSource) CloneTo(c *HostPathVolumeSource) {
+	if x == nil {
+		return
+	}
+	c.Path = x.Path
+	c.Type = clone.Pointer(x.Type)
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *HostPathVolumeSource) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *HostPathVolumeSource) Share(m proto.Message) bool {
+	from, ok := m.(*HostPathVolumeSource)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(HostPathVolumeSource)
+	}
+	x.Path = from.Path
+	x.Type = from.Type
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *HostPathVolumeSource) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.Path != "" {
+		e.String(1, x.Path)
+	}
+	if x.Type != nil {
+		e.String(2, *x.Type)
+	}
+	e.Raw(x.unknownFields)
 }
 
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
@@ -2137,6 +4061,125 @@ func (x *ISCSIVolumeSource) DecodeJSON(d *json.Decoder) {
 	}
 }
 
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *ISCSIVolumeSource) Shallow() *ISCSIVolumeSource {
+	if x == nil {
+		return nil
+	}
+	return &ISCSIVolumeSource{
+		TargetPortal:      x.TargetPortal,
+		Iqn:               x.Iqn,
+		Lun:               x.Lun,
+		IscsiInterface:    x.IscsiInterface,
+		FsType:            x.FsType,
+		ReadOnly:          x.ReadOnly,
+		Portals:           x.Portals,
+		ChapAuthDiscovery: x.ChapAuthDiscovery,
+		SecretRef:         x.SecretRef,
+		ChapAuthSession:   x.ChapAuthSession,
+		InitiatorName:     x.InitiatorName,
+		unknownFields:     x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *ISCSIVolumeSource) Clone() *ISCSIVolumeSource {
+	if x == nil {
+		return nil
+	}
+	c := new(ISCSIVolumeSource)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *ISCSIVolumeSource) CloneTo(c *ISCSIVolumeSource) {
+	if x == nil {
+		return
+	}
+	c.TargetPortal = x.TargetPortal
+	c.Iqn = x.Iqn
+	c.Lun = x.Lun
+	c.IscsiInterface = x.IscsiInterface
+	c.FsType = x.FsType
+	c.ReadOnly = x.ReadOnly
+	c.Portals = clone.List(x.Portals)
+	c.ChapAuthDiscovery = x.ChapAuthDiscovery
+	c.SecretRef = x.SecretRef.Clone()
+	c.ChapAuthSession = x.ChapAuthSession
+	c.InitiatorName = clone.Pointer(x.InitiatorName)
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *ISCSIVolumeSource) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *ISCSIVolumeSource) Share(m proto.Message) bool {
+	from, ok := m.(*ISCSIVolumeSource)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(ISCSIVolumeSource)
+	}
+	x.TargetPortal = from.TargetPortal
+	x.Iqn = from.Iqn
+	x.Lun = from.Lun
+	x.IscsiInterface = from.IscsiInterface
+	x.FsType = from.FsType
+	x.ReadOnly = from.ReadOnly
+	x.Portals = from.Portals
+	x.ChapAuthDiscovery = from.ChapAuthDiscovery
+	x.SecretRef = from.SecretRef
+	x.ChapAuthSession = from.ChapAuthSession
+	x.InitiatorName = from.InitiatorName
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *ISCSIVolumeSource) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.TargetPortal != "" {
+		e.String(1, x.TargetPortal)
+	}
+	if x.Iqn != "" {
+		e.String(2, x.Iqn)
+	}
+	if x.Lun != 0 {
+		e.Int(3, int64(x.Lun))
+	}
+	if x.IscsiInterface != "" {
+		e.String(4, x.IscsiInterface)
+	}
+	if x.FsType != "" {
+		e.String(5, x.FsType)
+	}
+	if x.ReadOnly {
+		e.Bool(6, x.ReadOnly)
+	}
+	e.Strings(7, x.Portals)
+	if x.ChapAuthDiscovery {
+		e.Bool(8, x.ChapAuthDiscovery)
+	}
+	if x.SecretRef != nil {
+		at := e.Begin(10)
+		x.SecretRef.AppendProtobuf(e)
+		e.End(at)
+	}
+	if x.ChapAuthSession {
+		e.Bool(11, x.ChapAuthSession)
+	}
+	if x.InitiatorName != nil {
+		e.String(12, *x.InitiatorName)
+	}
+	e.Raw(x.unknownFields)
+}
+
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
 func (x *ImageVolumeSource) AppendJSON(b []byte) []byte {
 	if x == nil {
@@ -2172,6 +4215,71 @@ func (x *ImageVolumeSource) DecodeJSON(d *json.Decoder) {
 			d.Unknown()
 		}
 	}
+}
+
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *ImageVolumeSource) Shallow() *ImageVolumeSource {
+	if x == nil {
+		return nil
+	}
+	return &ImageVolumeSource{
+		Reference:     x.Reference,
+		PullPolicy:    x.PullPolicy,
+		unknownFields: x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *ImageVolumeSource) Clone() *ImageVolumeSource {
+	if x == nil {
+		return nil
+	}
+	c := new(ImageVolumeSource)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *ImageVolumeSource) CloneTo(c *ImageVolumeSource) {
+	if x == nil {
+		return
+	}
+	c.Reference = x.Reference
+	c.PullPolicy = x.PullPolicy
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *ImageVolumeSource) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *ImageVolumeSource) Share(m proto.Message) bool {
+	from, ok := m.(*ImageVolumeSource)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(ImageVolumeSource)
+	}
+	x.Reference = from.Reference
+	x.PullPolicy = from.PullPolicy
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *ImageVolumeSource) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.Reference != "" {
+		e.String(1, x.Reference)
+	}
+	if x.PullPolicy != "" {
+		e.String(2, x.PullPolicy)
+	}
+	e.Raw(x.unknownFields)
 }
 
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
@@ -2214,6 +4322,77 @@ func (x *KeyToPath) DecodeJSON(d *json.Decoder) {
 	}
 }
 
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *KeyToPath) Shallow() *KeyToPath {
+	if x == nil {
+		return nil
+	}
+	return &KeyToPath{
+		Key:           x.Key,
+		Path:          x.Path,
+		Mode:          x.Mode,
+		unknownFields: x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *KeyToPath) Clone() *KeyToPath {
+	if x == nil {
+		return nil
+	}
+	c := new(KeyToPath)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *KeyToPath) CloneTo(c *KeyToPath) {
+	if x == nil {
+		return
+	}
+	c.Key = x.Key
+	c.Path = x.Path
+	c.Mode = clone.Pointer(x.Mode)
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *KeyToPath) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *KeyToPath) Share(m proto.Message) bool {
+	from, ok := m.(*KeyToPath)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(KeyToPath)
+	}
+	x.Key = from.Key
+	x.Path = from.Path
+	x.Mode = from.Mode
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *KeyToPath) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.Key != "" {
+		e.String(1, x.Key)
+	}
+	if x.Path != "" {
+		e.String(2, x.Path)
+	}
+	if x.Mode != nil {
+		e.Int(3, int64(*x.Mode))
+	}
+	e.Raw(x.unknownFields)
+}
+
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
 func (x *NFSVolumeSource) AppendJSON(b []byte) []byte {
 	if x == nil {
@@ -2252,6 +4431,77 @@ func (x *NFSVolumeSource) DecodeJSON(d *json.Decoder) {
 			d.Unknown()
 		}
 	}
+}
+
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *NFSVolumeSource) Shallow() *NFSVolumeSource {
+	if x == nil {
+		return nil
+	}
+	return &NFSVolumeSource{
+		Server:        x.Server,
+		Path:          x.Path,
+		ReadOnly:      x.ReadOnly,
+		unknownFields: x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *NFSVolumeSource) Clone() *NFSVolumeSource {
+	if x == nil {
+		return nil
+	}
+	c := new(NFSVolumeSource)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *NFSVolumeSource) CloneTo(c *NFSVolumeSource) {
+	if x == nil {
+		return
+	}
+	c.Server = x.Server
+	c.Path = x.Path
+	c.ReadOnly = x.ReadOnly
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *NFSVolumeSource) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *NFSVolumeSource) Share(m proto.Message) bool {
+	from, ok := m.(*NFSVolumeSource)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(NFSVolumeSource)
+	}
+	x.Server = from.Server
+	x.Path = from.Path
+	x.ReadOnly = from.ReadOnly
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *NFSVolumeSource) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.Server != "" {
+		e.String(1, x.Server)
+	}
+	if x.Path != "" {
+		e.String(2, x.Path)
+	}
+	if x.ReadOnly {
+		e.Bool(3, x.ReadOnly)
+	}
+	e.Raw(x.unknownFields)
 }
 
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
@@ -2364,6 +4614,119 @@ func (x *PersistentVolumeClaimSpec) DecodeJSON(d *json.Decoder) {
 	}
 }
 
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *PersistentVolumeClaimSpec) Shallow() *PersistentVolumeClaimSpec {
+	if x == nil {
+		return nil
+	}
+	return &PersistentVolumeClaimSpec{
+		AccessModes:               x.AccessModes,
+		Resources:                 x.Resources,
+		VolumeName:                x.VolumeName,
+		Selector:                  x.Selector,
+		StorageClassName:          x.StorageClassName,
+		VolumeMode:                x.VolumeMode,
+		DataSource:                x.DataSource,
+		DataSourceRef:             x.DataSourceRef,
+		VolumeAttributesClassName: x.VolumeAttributesClassName,
+		unknownFields:             x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *PersistentVolumeClaimSpec) Clone() *PersistentVolumeClaimSpec {
+	if x == nil {
+		return nil
+	}
+	c := new(PersistentVolumeClaimSpec)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *PersistentVolumeClaimSpec) CloneTo(c *PersistentVolumeClaimSpec) {
+	if x == nil {
+		return
+	}
+	c.AccessModes = clone.List(x.AccessModes)
+	c.Resources = x.Resources.Clone()
+	c.VolumeName = x.VolumeName
+	c.Selector = x.Selector.Clone()
+	c.StorageClassName = clone.Pointer(x.StorageClassName)
+	c.VolumeMode = clone.Pointer(x.VolumeMode)
+	c.DataSource = x.DataSource.Clone()
+	c.DataSourceRef = x.DataSourceRef.Clone()
+	c.VolumeAttributesClassName = clone.Pointer(x.VolumeAttributesClassName)
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *PersistentVolumeClaimSpec) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *PersistentVolumeClaimSpec) Share(m proto.Message) bool {
+	from, ok := m.(*PersistentVolumeClaimSpec)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(PersistentVolumeClaimSpec)
+	}
+	x.AccessModes = from.AccessModes
+	x.Resources = from.Resources
+	x.VolumeName = from.VolumeName
+	x.Selector = from.Selector
+	x.StorageClassName = from.StorageClassName
+	x.VolumeMode = from.VolumeMode
+	x.DataSource = from.DataSource
+	x.DataSourceRef = from.DataSourceRef
+	x.VolumeAttributesClassName = from.VolumeAttributesClassName
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *PersistentVolumeClaimSpec) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	e.Strings(1, x.AccessModes)
+	if x.Resources != nil {
+		at := e.Begin(2)
+		x.Resources.AppendProtobuf(e)
+		e.End(at)
+	}
+	if x.VolumeName != "" {
+		e.String(3, x.VolumeName)
+	}
+	if x.Selector != nil {
+		at := e.Begin(4)
+		x.Selector.AppendProtobuf(e)
+		e.End(at)
+	}
+	if x.StorageClassName != nil {
+		e.String(5, *x.StorageClassName)
+	}
+	if x.VolumeMode != nil {
+		e.String(6, *x.VolumeMode)
+	}
+	if x.DataSource != nil {
+		at := e.Begin(7)
+		x.DataSource.AppendProtobuf(e)
+		e.End(at)
+	}
+	if x.DataSourceRef != nil {
+		at := e.Begin(8)
+		x.DataSourceRef.AppendProtobuf(e)
+		e.End(at)
+	}
+	if x.VolumeAttributesClassName != nil {
+		e.String(9, *x.VolumeAttributesClassName)
+	}
+	e.Raw(x.unknownFields)
+}
+
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
 func (x *PersistentVolumeClaimTemplate) AppendJSON(b []byte) []byte {
 	if x == nil {
@@ -2407,6 +4770,75 @@ func (x *PersistentVolumeClaimTemplate) DecodeJSON(d *json.Decoder) {
 	}
 }
 
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *PersistentVolumeClaimTemplate) Shallow() *PersistentVolumeClaimTemplate {
+	if x == nil {
+		return nil
+	}
+	return &PersistentVolumeClaimTemplate{
+		Metadata:      x.Metadata,
+		Spec:          x.Spec,
+		unknownFields: x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *PersistentVolumeClaimTemplate) Clone() *PersistentVolumeClaimTemplate {
+	if x == nil {
+		return nil
+	}
+	c := new(PersistentVolumeClaimTemplate)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *PersistentVolumeClaimTemplate) CloneTo(c *PersistentVolumeClaimTemplate) {
+	if x == nil {
+		return
+	}
+	c.Metadata = x.Metadata.Clone()
+	c.Spec = x.Spec.Clone()
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *PersistentVolumeClaimTemplate) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *PersistentVolumeClaimTemplate) Share(m proto.Message) bool {
+	from, ok := m.(*PersistentVolumeClaimTemplate)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(PersistentVolumeClaimTemplate)
+	}
+	x.Metadata = from.Metadata
+	x.Spec = from.Spec
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *PersistentVolumeClaimTemplate) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.Metadata != nil {
+		at := e.Begin(1)
+		x.Metadata.AppendProtobuf(e)
+		e.End(at)
+	}
+	if x.Spec != nil {
+		at := e.Begin(2)
+		x.Spec.AppendProtobuf(e)
+		e.End(at)
+	}
+	e.Raw(x.unknownFields)
+}
+
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
 func (x *PersistentVolumeClaimVolumeSource) AppendJSON(b []byte) []byte {
 	if x == nil {
@@ -2442,6 +4874,71 @@ func (x *PersistentVolumeClaimVolumeSource) DecodeJSON(d *json.Decoder) {
 	}
 }
 
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *PersistentVolumeClaimVolumeSource) Shallow() *PersistentVolumeClaimVolumeSource {
+	if x == nil {
+		return nil
+	}
+	return &PersistentVolumeClaimVolumeSource{
+		ClaimName:     x.ClaimName,
+		ReadOnly:      x.ReadOnly,
+		unknownFields: x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *PersistentVolumeClaimVolumeSource) Clone() *PersistentVolumeClaimVolumeSource {
+	if x == nil {
+		return nil
+	}
+	c := new(PersistentVolumeClaimVolumeSource)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *PersistentVolumeClaimVolumeSource) CloneTo(c *PersistentVolumeClaimVolumeSource) {
+	if x == nil {
+		return
+	}
+	c.ClaimName = x.ClaimName
+	c.ReadOnly = x.ReadOnly
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *PersistentVolumeClaimVolumeSource) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *PersistentVolumeClaimVolumeSource) Share(m proto.Message) bool {
+	from, ok := m.(*PersistentVolumeClaimVolumeSource)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(PersistentVolumeClaimVolumeSource)
+	}
+	x.ClaimName = from.ClaimName
+	x.ReadOnly = from.ReadOnly
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *PersistentVolumeClaimVolumeSource) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.ClaimName != "" {
+		e.String(1, x.ClaimName)
+	}
+	if x.ReadOnly {
+		e.Bool(2, x.ReadOnly)
+	}
+	e.Raw(x.unknownFields)
+}
+
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
 func (x *PhotonPersistentDiskVolumeSource) AppendJSON(b []byte) []byte {
 	if x == nil {
@@ -2475,6 +4972,71 @@ func (x *PhotonPersistentDiskVolumeSource) DecodeJSON(d *json.Decoder) {
 			d.Unknown()
 		}
 	}
+}
+
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *PhotonPersistentDiskVolumeSource) Shallow() *PhotonPersistentDiskVolumeSource {
+	if x == nil {
+		return nil
+	}
+	return &PhotonPersistentDiskVolumeSource{
+		PdID:          x.PdID,
+		FsType:        x.FsType,
+		unknownFields: x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *PhotonPersistentDiskVolumeSource) Clone() *PhotonPersistentDiskVolumeSource {
+	if x == nil {
+		return nil
+	}
+	c := new(PhotonPersistentDiskVolumeSource)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *PhotonPersistentDiskVolumeSource) CloneTo(c *PhotonPersistentDiskVolumeSource) {
+	if x == nil {
+		return
+	}
+	c.PdID = x.PdID
+	c.FsType = x.FsType
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *PhotonPersistentDiskVolumeSource) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *PhotonPersistentDiskVolumeSource) Share(m proto.Message) bool {
+	from, ok := m.(*PhotonPersistentDiskVolumeSource)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(PhotonPersistentDiskVolumeSource)
+	}
+	x.PdID = from.PdID
+	x.FsType = from.FsType
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *PhotonPersistentDiskVolumeSource) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.PdID != "" {
+		e.String(1, x.PdID)
+	}
+	if x.FsType != "" {
+		e.String(2, x.FsType)
+	}
+	e.Raw(x.unknownFields)
 }
 
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
@@ -2549,6 +5111,99 @@ func (x *PodCertificateProjection) DecodeJSON(d *json.Decoder) {
 	}
 }
 
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *PodCertificateProjection) Shallow() *PodCertificateProjection {
+	if x == nil {
+		return nil
+	}
+	return &PodCertificateProjection{
+		SignerName:           x.SignerName,
+		KeyType:              x.KeyType,
+		MaxExpirationSeconds: x.MaxExpirationSeconds,
+		CredentialBundlePath: x.CredentialBundlePath,
+		KeyPath:              x.KeyPath,
+		CertificateChainPath: x.CertificateChainPath,
+		UserAnnotations:      x.UserAnnotations,
+		unknownFields:        x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *PodCertificateProjection) Clone() *PodCertificateProjection {
+	if x == nil {
+		return nil
+	}
+	c := new(PodCertificateProjection)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *PodCertificateProjection) CloneTo(c *PodCertificateProjection) {
+	if x == nil {
+		return
+	}
+	c.SignerName = x.SignerName
+	c.KeyType = x.KeyType
+	c.MaxExpirationSeconds = clone.Pointer(x.MaxExpirationSeconds)
+	c.CredentialBundlePath = x.CredentialBundlePath
+	c.KeyPath = x.KeyPath
+	c.CertificateChainPath = x.CertificateChainPath
+	c.UserAnnotations = clone.Map(x.UserAnnotations)
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *PodCertificateProjection) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *PodCertificateProjection) Share(m proto.Message) bool {
+	from, ok := m.(*PodCertificateProjection)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(PodCertificateProjection)
+	}
+	x.SignerName = from.SignerName
+	x.KeyType = from.KeyType
+	x.MaxExpirationSeconds = from.MaxExpirationSeconds
+	x.CredentialBundlePath = from.CredentialBundlePath
+	x.KeyPath = from.KeyPath
+	x.CertificateChainPath = from.CertificateChainPath
+	x.UserAnnotations = from.UserAnnotations
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *PodCertificateProjection) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.SignerName != "" {
+		e.String(1, x.SignerName)
+	}
+	if x.KeyType != "" {
+		e.String(2, x.KeyType)
+	}
+	if x.MaxExpirationSeconds != nil {
+		e.Int(3, int64(*x.MaxExpirationSeconds))
+	}
+	if x.CredentialBundlePath != "" {
+		e.String(4, x.CredentialBundlePath)
+	}
+	if x.KeyPath != "" {
+		e.String(5, x.KeyPath)
+	}
+	if x.CertificateChainPath != "" {
+		e.String(6, x.CertificateChainPath)
+	}
+	e.StringMap(7, x.UserAnnotations)
+	e.Raw(x.unknownFields)
+}
+
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
 func (x *PortworxVolumeSource) AppendJSON(b []byte) []byte {
 	if x == nil {
@@ -2591,6 +5246,77 @@ func (x *PortworxVolumeSource) DecodeJSON(d *json.Decoder) {
 	}
 }
 
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *PortworxVolumeSource) Shallow() *PortworxVolumeSource {
+	if x == nil {
+		return nil
+	}
+	return &PortworxVolumeSource{
+		VolumeID:      x.VolumeID,
+		FsType:        x.FsType,
+		ReadOnly:      x.ReadOnly,
+		unknownFields: x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *PortworxVolumeSource) Clone() *PortworxVolumeSource {
+	if x == nil {
+		return nil
+	}
+	c := new(PortworxVolumeSource)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *PortworxVolumeSource) CloneTo(c *PortworxVolumeSource) {
+	if x == nil {
+		return
+	}
+	c.VolumeID = x.VolumeID
+	c.FsType = x.FsType
+	c.ReadOnly = x.ReadOnly
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *PortworxVolumeSource) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *PortworxVolumeSource) Share(m proto.Message) bool {
+	from, ok := m.(*PortworxVolumeSource)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(PortworxVolumeSource)
+	}
+	x.VolumeID = from.VolumeID
+	x.FsType = from.FsType
+	x.ReadOnly = from.ReadOnly
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *PortworxVolumeSource) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.VolumeID != "" {
+		e.String(1, x.VolumeID)
+	}
+	if x.FsType != "" {
+		e.String(2, x.FsType)
+	}
+	if x.ReadOnly {
+		e.Bool(3, x.ReadOnly)
+	}
+	e.Raw(x.unknownFields)
+}
+
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
 func (x *ProjectedVolumeSource) AppendJSON(b []byte) []byte {
 	if x == nil {
@@ -2628,6 +5354,69 @@ func (x *ProjectedVolumeSource) DecodeJSON(d *json.Decoder) {
 			d.Unknown()
 		}
 	}
+}
+
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *ProjectedVolumeSource) Shallow() *ProjectedVolumeSource {
+	if x == nil {
+		return nil
+	}
+	return &ProjectedVolumeSource{
+		Sources:       x.Sources,
+		DefaultMode:   x.DefaultMode,
+		unknownFields: x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *ProjectedVolumeSource) Clone() *ProjectedVolumeSource {
+	if x == nil {
+		return nil
+	}
+	c := new(ProjectedVolumeSource)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *ProjectedVolumeSource) CloneTo(c *ProjectedVolumeSource) {
+	if x == nil {
+		return
+	}
+	c.Sources = clone.Messages(x.Sources)
+	c.DefaultMode = clone.Pointer(x.DefaultMode)
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *ProjectedVolumeSource) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *ProjectedVolumeSource) Share(m proto.Message) bool {
+	from, ok := m.(*ProjectedVolumeSource)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(ProjectedVolumeSource)
+	}
+	x.Sources = from.Sources
+	x.DefaultMode = from.DefaultMode
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *ProjectedVolumeSource) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	wire.Messages(e, 1, x.Sources)
+	if x.DefaultMode != nil {
+		e.Int(2, int64(*x.DefaultMode))
+	}
+	e.Raw(x.unknownFields)
 }
 
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
@@ -2689,6 +5478,95 @@ func (x *QuobyteVolumeSource) DecodeJSON(d *json.Decoder) {
 			d.Unknown()
 		}
 	}
+}
+
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *QuobyteVolumeSource) Shallow() *QuobyteVolumeSource {
+	if x == nil {
+		return nil
+	}
+	return &QuobyteVolumeSource{
+		Registry:      x.Registry,
+		Volume:        x.Volume,
+		ReadOnly:      x.ReadOnly,
+		User:          x.User,
+		Group:         x.Group,
+		Tenant:        x.Tenant,
+		unknownFields: x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *QuobyteVolumeSource) Clone() *QuobyteVolumeSource {
+	if x == nil {
+		return nil
+	}
+	c := new(QuobyteVolumeSource)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *QuobyteVolumeSource) CloneTo(c *QuobyteVolumeSource) {
+	if x == nil {
+		return
+	}
+	c.Registry = x.Registry
+	c.Volume = x.Volume
+	c.ReadOnly = x.ReadOnly
+	c.User = x.User
+	c.Group = x.Group
+	c.Tenant = x.Tenant
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *QuobyteVolumeSource) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *QuobyteVolumeSource) Share(m proto.Message) bool {
+	from, ok := m.(*QuobyteVolumeSource)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(QuobyteVolumeSource)
+	}
+	x.Registry = from.Registry
+	x.Volume = from.Volume
+	x.ReadOnly = from.ReadOnly
+	x.User = from.User
+	x.Group = from.Group
+	x.Tenant = from.Tenant
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *QuobyteVolumeSource) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.Registry != "" {
+		e.String(1, x.Registry)
+	}
+	if x.Volume != "" {
+		e.String(2, x.Volume)
+	}
+	if x.ReadOnly {
+		e.Bool(3, x.ReadOnly)
+	}
+	if x.User != "" {
+		e.String(4, x.User)
+	}
+	if x.Group != "" {
+		e.String(5, x.Group)
+	}
+	if x.Tenant != "" {
+		e.String(6, x.Tenant)
+	}
+	e.Raw(x.unknownFields)
 }
 
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
@@ -2775,6 +5653,107 @@ func (x *RBDVolumeSource) DecodeJSON(d *json.Decoder) {
 			d.Unknown()
 		}
 	}
+}
+
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *RBDVolumeSource) Shallow() *RBDVolumeSource {
+	if x == nil {
+		return nil
+	}
+	return &RBDVolumeSource{
+		Monitors:      x.Monitors,
+		Image:         x.Image,
+		FsType:        x.FsType,
+		Pool:          x.Pool,
+		User:          x.User,
+		Keyring:       x.Keyring,
+		SecretRef:     x.SecretRef,
+		ReadOnly:      x.ReadOnly,
+		unknownFields: x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *RBDVolumeSource) Clone() *RBDVolumeSource {
+	if x == nil {
+		return nil
+	}
+	c := new(RBDVolumeSource)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *RBDVolumeSource) CloneTo(c *RBDVolumeSource) {
+	if x == nil {
+		return
+	}
+	c.Monitors = clone.List(x.Monitors)
+	c.Image = x.Image
+	c.FsType = x.FsType
+	c.Pool = x.Pool
+	c.User = x.User
+	c.Keyring = x.Keyring
+	c.SecretRef = x.SecretRef.Clone()
+	c.ReadOnly = x.ReadOnly
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *RBDVolumeSource) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *RBDVolumeSource) Share(m proto.Message) bool {
+	from, ok := m.(*RBDVolumeSource)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(RBDVolumeSource)
+	}
+	x.Monitors = from.Monitors
+	x.Image = from.Image
+	x.FsType = from.FsType
+	x.Pool = from.Pool
+	x.User = from.User
+	x.Keyring = from.Keyring
+	x.SecretRef = from.SecretRef
+	x.ReadOnly = from.ReadOnly
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *RBDVolumeSource) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	e.Strings(1, x.Monitors)
+	if x.Image != "" {
+		e.String(2, x.Image)
+	}
+	if x.FsType != "" {
+		e.String(3, x.FsType)
+	}
+	if x.Pool != "" {
+		e.String(4, x.Pool)
+	}
+	if x.User != "" {
+		e.String(5, x.User)
+	}
+	if x.Keyring != "" {
+		e.String(6, x.Keyring)
+	}
+	if x.SecretRef != nil {
+		at := e.Begin(7)
+		x.SecretRef.AppendProtobuf(e)
+		e.End(at)
+	}
+	if x.ReadOnly {
+		e.Bool(8, x.ReadOnly)
+	}
+	e.Raw(x.unknownFields)
 }
 
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
@@ -2875,6 +5854,121 @@ func (x *ScaleIOVolumeSource) DecodeJSON(d *json.Decoder) {
 	}
 }
 
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *ScaleIOVolumeSource) Shallow() *ScaleIOVolumeSource {
+	if x == nil {
+		return nil
+	}
+	return &ScaleIOVolumeSource{
+		Gateway:          x.Gateway,
+		System:           x.System,
+		SecretRef:        x.SecretRef,
+		SslEnabled:       x.SslEnabled,
+		ProtectionDomain: x.ProtectionDomain,
+		StoragePool:      x.StoragePool,
+		StorageMode:      x.StorageMode,
+		VolumeName:       x.VolumeName,
+		FsType:           x.FsType,
+		ReadOnly:         x.ReadOnly,
+		unknownFields:    x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *ScaleIOVolumeSource) Clone() *ScaleIOVolumeSource {
+	if x == nil {
+		return nil
+	}
+	c := new(ScaleIOVolumeSource)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *ScaleIOVolumeSource) CloneTo(c *ScaleIOVolumeSource) {
+	if x == nil {
+		return
+	}
+	c.Gateway = x.Gateway
+	c.System = x.System
+	c.SecretRef = x.SecretRef.Clone()
+	c.SslEnabled = x.SslEnabled
+	c.ProtectionDomain = x.ProtectionDomain
+	c.StoragePool = x.StoragePool
+	c.StorageMode = x.StorageMode
+	c.VolumeName = x.VolumeName
+	c.FsType = x.FsType
+	c.ReadOnly = x.ReadOnly
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *ScaleIOVolumeSource) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *ScaleIOVolumeSource) Share(m proto.Message) bool {
+	from, ok := m.(*ScaleIOVolumeSource)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(ScaleIOVolumeSource)
+	}
+	x.Gateway = from.Gateway
+	x.System = from.System
+	x.SecretRef = from.SecretRef
+	x.SslEnabled = from.SslEnabled
+	x.ProtectionDomain = from.ProtectionDomain
+	x.StoragePool = from.StoragePool
+	x.StorageMode = from.StorageMode
+	x.VolumeName = from.VolumeName
+	x.FsType = from.FsType
+	x.ReadOnly = from.ReadOnly
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *ScaleIOVolumeSource) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.Gateway != "" {
+		e.String(1, x.Gateway)
+	}
+	if x.System != "" {
+		e.String(2, x.System)
+	}
+	if x.SecretRef != nil {
+		at := e.Begin(3)
+		x.SecretRef.AppendProtobuf(e)
+		e.End(at)
+	}
+	if x.SslEnabled {
+		e.Bool(4, x.SslEnabled)
+	}
+	if x.ProtectionDomain != "" {
+		e.String(5, x.ProtectionDomain)
+	}
+	if x.StoragePool != "" {
+		e.String(6, x.StoragePool)
+	}
+	if x.StorageMode != "" {
+		e.String(7, x.StorageMode)
+	}
+	if x.VolumeName != "" {
+		e.String(8, x.VolumeName)
+	}
+	if x.FsType != "" {
+		e.String(9, x.FsType)
+	}
+	if x.ReadOnly {
+		e.Bool(10, x.ReadOnly)
+	}
+	e.Raw(x.unknownFields)
+}
+
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
 func (x *SecretProjection) AppendJSON(b []byte) []byte {
 	if x == nil {
@@ -2922,6 +6016,77 @@ func (x *SecretProjection) DecodeJSON(d *json.Decoder) {
 			d.Unknown()
 		}
 	}
+}
+
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *SecretProjection) Shallow() *SecretProjection {
+	if x == nil {
+		return nil
+	}
+	return &SecretProjection{
+		LocalObjectReference: x.LocalObjectReference,
+		Items:                x.Items,
+		Optional:             x.Optional,
+		unknownFields:        x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *SecretProjection) Clone() *SecretProjection {
+	if x == nil {
+		return nil
+	}
+	c := new(SecretProjection)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *SecretProjection) CloneTo(c *SecretProjection) {
+	if x == nil {
+		return
+	}
+	c.LocalObjectReference = x.LocalObjectReference.Clone()
+	c.Items = clone.Messages(x.Items)
+	c.Optional = clone.Pointer(x.Optional)
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *SecretProjection) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *SecretProjection) Share(m proto.Message) bool {
+	from, ok := m.(*SecretProjection)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(SecretProjection)
+	}
+	x.LocalObjectReference = from.LocalObjectReference
+	x.Items = from.Items
+	x.Optional = from.Optional
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *SecretProjection) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.LocalObjectReference != nil {
+		at := e.Begin(1)
+		x.LocalObjectReference.AppendProtobuf(e)
+		e.End(at)
+	}
+	wire.Messages(e, 2, x.Items)
+	if x.Optional != nil {
+		e.Bool(4, *x.Optional)
+	}
+	e.Raw(x.unknownFields)
 }
 
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
@@ -2975,6 +6140,81 @@ func (x *SecretVolumeSource) DecodeJSON(d *json.Decoder) {
 	}
 }
 
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *SecretVolumeSource) Shallow() *SecretVolumeSource {
+	if x == nil {
+		return nil
+	}
+	return &SecretVolumeSource{
+		SecretName:    x.SecretName,
+		Items:         x.Items,
+		DefaultMode:   x.DefaultMode,
+		Optional:      x.Optional,
+		unknownFields: x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *SecretVolumeSource) Clone() *SecretVolumeSource {
+	if x == nil {
+		return nil
+	}
+	c := new(SecretVolumeSource)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *SecretVolumeSource) CloneTo(c *SecretVolumeSource) {
+	if x == nil {
+		return
+	}
+	c.SecretName = x.SecretName
+	c.Items = clone.Messages(x.Items)
+	c.DefaultMode = clone.Pointer(x.DefaultMode)
+	c.Optional = clone.Pointer(x.Optional)
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *SecretVolumeSource) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *SecretVolumeSource) Share(m proto.Message) bool {
+	from, ok := m.(*SecretVolumeSource)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(SecretVolumeSource)
+	}
+	x.SecretName = from.SecretName
+	x.Items = from.Items
+	x.DefaultMode = from.DefaultMode
+	x.Optional = from.Optional
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *SecretVolumeSource) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.SecretName != "" {
+		e.String(1, x.SecretName)
+	}
+	wire.Messages(e, 2, x.Items)
+	if x.DefaultMode != nil {
+		e.Int(3, int64(*x.DefaultMode))
+	}
+	if x.Optional != nil {
+		e.Bool(4, *x.Optional)
+	}
+	e.Raw(x.unknownFields)
+}
+
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
 func (x *ServiceAccountTokenProjection) AppendJSON(b []byte) []byte {
 	if x == nil {
@@ -3015,6 +6255,77 @@ func (x *ServiceAccountTokenProjection) DecodeJSON(d *json.Decoder) {
 			d.Unknown()
 		}
 	}
+}
+
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *ServiceAccountTokenProjection) Shallow() *ServiceAccountTokenProjection {
+	if x == nil {
+		return nil
+	}
+	return &ServiceAccountTokenProjection{
+		Audience:          x.Audience,
+		ExpirationSeconds: x.ExpirationSeconds,
+		Path:              x.Path,
+		unknownFields:     x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *ServiceAccountTokenProjection) Clone() *ServiceAccountTokenProjection {
+	if x == nil {
+		return nil
+	}
+	c := new(ServiceAccountTokenProjection)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *ServiceAccountTokenProjection) CloneTo(c *ServiceAccountTokenProjection) {
+	if x == nil {
+		return
+	}
+	c.Audience = x.Audience
+	c.ExpirationSeconds = clone.Pointer(x.ExpirationSeconds)
+	c.Path = x.Path
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *ServiceAccountTokenProjection) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *ServiceAccountTokenProjection) Share(m proto.Message) bool {
+	from, ok := m.(*ServiceAccountTokenProjection)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(ServiceAccountTokenProjection)
+	}
+	x.Audience = from.Audience
+	x.ExpirationSeconds = from.ExpirationSeconds
+	x.Path = from.Path
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *ServiceAccountTokenProjection) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.Audience != "" {
+		e.String(1, x.Audience)
+	}
+	if x.ExpirationSeconds != nil {
+		e.Int(2, *x.ExpirationSeconds)
+	}
+	if x.Path != "" {
+		e.String(3, x.Path)
+	}
+	e.Raw(x.unknownFields)
 }
 
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
@@ -3082,6 +6393,91 @@ func (x *StorageOSVolumeSource) DecodeJSON(d *json.Decoder) {
 	}
 }
 
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *StorageOSVolumeSource) Shallow() *StorageOSVolumeSource {
+	if x == nil {
+		return nil
+	}
+	return &StorageOSVolumeSource{
+		VolumeName:      x.VolumeName,
+		VolumeNamespace: x.VolumeNamespace,
+		FsType:          x.FsType,
+		ReadOnly:        x.ReadOnly,
+		SecretRef:       x.SecretRef,
+		unknownFields:   x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *StorageOSVolumeSource) Clone() *StorageOSVolumeSource {
+	if x == nil {
+		return nil
+	}
+	c := new(StorageOSVolumeSource)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *StorageOSVolumeSource) CloneTo(c *StorageOSVolumeSource) {
+	if x == nil {
+		return
+	}
+	c.VolumeName = x.VolumeName
+	c.VolumeNamespace = x.VolumeNamespace
+	c.FsType = x.FsType
+	c.ReadOnly = x.ReadOnly
+	c.SecretRef = x.SecretRef.Clone()
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *StorageOSVolumeSource) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *StorageOSVolumeSource) Share(m proto.Message) bool {
+	from, ok := m.(*StorageOSVolumeSource)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(StorageOSVolumeSource)
+	}
+	x.VolumeName = from.VolumeName
+	x.VolumeNamespace = from.VolumeNamespace
+	x.FsType = from.FsType
+	x.ReadOnly = from.ReadOnly
+	x.SecretRef = from.SecretRef
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *StorageOSVolumeSource) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.VolumeName != "" {
+		e.String(1, x.VolumeName)
+	}
+	if x.VolumeNamespace != "" {
+		e.String(2, x.VolumeNamespace)
+	}
+	if x.FsType != "" {
+		e.String(3, x.FsType)
+	}
+	if x.ReadOnly {
+		e.Bool(4, x.ReadOnly)
+	}
+	if x.SecretRef != nil {
+		at := e.Begin(5)
+		x.SecretRef.AppendProtobuf(e)
+		e.End(at)
+	}
+	e.Raw(x.unknownFields)
+}
+
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
 func (x *TypedObjectReference) AppendJSON(b []byte) []byte {
 	if x == nil {
@@ -3129,6 +6525,83 @@ func (x *TypedObjectReference) DecodeJSON(d *json.Decoder) {
 			d.Unknown()
 		}
 	}
+}
+
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *TypedObjectReference) Shallow() *TypedObjectReference {
+	if x == nil {
+		return nil
+	}
+	return &TypedObjectReference{
+		ApiGroup:      x.ApiGroup,
+		Kind:          x.Kind,
+		Name:          x.Name,
+		Namespace:     x.Namespace,
+		unknownFields: x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *TypedObjectReference) Clone() *TypedObjectReference {
+	if x == nil {
+		return nil
+	}
+	c := new(TypedObjectReference)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *TypedObjectReference) CloneTo(c *TypedObjectReference) {
+	if x == nil {
+		return
+	}
+	c.ApiGroup = clone.Pointer(x.ApiGroup)
+	c.Kind = x.Kind
+	c.Name = x.Name
+	c.Namespace = clone.Pointer(x.Namespace)
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *TypedObjectReference) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *TypedObjectReference) Share(m proto.Message) bool {
+	from, ok := m.(*TypedObjectReference)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(TypedObjectReference)
+	}
+	x.ApiGroup = from.ApiGroup
+	x.Kind = from.Kind
+	x.Name = from.Name
+	x.Namespace = from.Namespace
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *TypedObjectReference) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.ApiGroup != nil {
+		e.String(1, *x.ApiGroup)
+	}
+	if x.Kind != "" {
+		e.String(2, x.Kind)
+	}
+	if x.Name != "" {
+		e.String(3, x.Name)
+	}
+	if x.Namespace != nil {
+		e.String(4, *x.Namespace)
+	}
+	e.Raw(x.unknownFields)
 }
 
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
@@ -3238,6 +6711,107 @@ func (x *VolumeProjection) DecodeJSON(d *json.Decoder) {
 	}
 }
 
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *VolumeProjection) Shallow() *VolumeProjection {
+	if x == nil {
+		return nil
+	}
+	return &VolumeProjection{
+		Secret:              x.Secret,
+		DownwardAPI:         x.DownwardAPI,
+		ConfigMap:           x.ConfigMap,
+		ServiceAccountToken: x.ServiceAccountToken,
+		ClusterTrustBundle:  x.ClusterTrustBundle,
+		PodCertificate:      x.PodCertificate,
+		unknownFields:       x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *VolumeProjection) Clone() *VolumeProjection {
+	if x == nil {
+		return nil
+	}
+	c := new(VolumeProjection)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *VolumeProjection) CloneTo(c *VolumeProjection) {
+	if x == nil {
+		return
+	}
+	c.Secret = x.Secret.Clone()
+	c.DownwardAPI = x.DownwardAPI.Clone()
+	c.ConfigMap = x.ConfigMap.Clone()
+	c.ServiceAccountToken = x.ServiceAccountToken.Clone()
+	c.ClusterTrustBundle = x.ClusterTrustBundle.Clone()
+	c.PodCertificate = x.PodCertificate.Clone()
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *VolumeProjection) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *VolumeProjection) Share(m proto.Message) bool {
+	from, ok := m.(*VolumeProjection)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(VolumeProjection)
+	}
+	x.Secret = from.Secret
+	x.DownwardAPI = from.DownwardAPI
+	x.ConfigMap = from.ConfigMap
+	x.ServiceAccountToken = from.ServiceAccountToken
+	x.ClusterTrustBundle = from.ClusterTrustBundle
+	x.PodCertificate = from.PodCertificate
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *VolumeProjection) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.Secret != nil {
+		at := e.Begin(1)
+		x.Secret.AppendProtobuf(e)
+		e.End(at)
+	}
+	if x.DownwardAPI != nil {
+		at := e.Begin(2)
+		x.DownwardAPI.AppendProtobuf(e)
+		e.End(at)
+	}
+	if x.ConfigMap != nil {
+		at := e.Begin(3)
+		x.ConfigMap.AppendProtobuf(e)
+		e.End(at)
+	}
+	if x.ServiceAccountToken != nil {
+		at := e.Begin(4)
+		x.ServiceAccountToken.AppendProtobuf(e)
+		e.End(at)
+	}
+	if x.ClusterTrustBundle != nil {
+		at := e.Begin(5)
+		x.ClusterTrustBundle.AppendProtobuf(e)
+		e.End(at)
+	}
+	if x.PodCertificate != nil {
+		at := e.Begin(6)
+		x.PodCertificate.AppendProtobuf(e)
+		e.End(at)
+	}
+	e.Raw(x.unknownFields)
+}
+
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
 func (x *VolumeResourceRequirements) AppendJSON(b []byte) []byte {
 	if x == nil {
@@ -3273,6 +6847,67 @@ func (x *VolumeResourceRequirements) DecodeJSON(d *json.Decoder) {
 			d.Unknown()
 		}
 	}
+}
+
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *VolumeResourceRequirements) Shallow() *VolumeResourceRequirements {
+	if x == nil {
+		return nil
+	}
+	return &VolumeResourceRequirements{
+		Limits:        x.Limits,
+		Requests:      x.Requests,
+		unknownFields: x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *VolumeResourceRequirements) Clone() *VolumeResourceRequirements {
+	if x == nil {
+		return nil
+	}
+	c := new(VolumeResourceRequirements)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *VolumeResourceRequirements) CloneTo(c *VolumeResourceRequirements) {
+	if x == nil {
+		return
+	}
+	c.Limits = clone.MessageMap(x.Limits)
+	c.Requests = clone.MessageMap(x.Requests)
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *VolumeResourceRequirements) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *VolumeResourceRequirements) Share(m proto.Message) bool {
+	from, ok := m.(*VolumeResourceRequirements)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(VolumeResourceRequirements)
+	}
+	x.Limits = from.Limits
+	x.Requests = from.Requests
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *VolumeResourceRequirements) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	wire.MessageMap(e, 1, x.Limits)
+	wire.MessageMap(e, 2, x.Requests)
+	e.Raw(x.unknownFields)
 }
 
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
@@ -3322,4 +6957,81 @@ func (x *VsphereVirtualDiskVolumeSource) DecodeJSON(d *json.Decoder) {
 			d.Unknown()
 		}
 	}
+}
+
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *VsphereVirtualDiskVolumeSource) Shallow() *VsphereVirtualDiskVolumeSource {
+	if x == nil {
+		return nil
+	}
+	return &VsphereVirtualDiskVolumeSource{
+		VolumePath:        x.VolumePath,
+		FsType:            x.FsType,
+		StoragePolicyName: x.StoragePolicyName,
+		StoragePolicyID:   x.StoragePolicyID,
+		unknownFields:     x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *VsphereVirtualDiskVolumeSource) Clone() *VsphereVirtualDiskVolumeSource {
+	if x == nil {
+		return nil
+	}
+	c := new(VsphereVirtualDiskVolumeSource)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *VsphereVirtualDiskVolumeSource) CloneTo(c *VsphereVirtualDiskVolumeSource) {
+	if x == nil {
+		return
+	}
+	c.VolumePath = x.VolumePath
+	c.FsType = x.FsType
+	c.StoragePolicyName = x.StoragePolicyName
+	c.StoragePolicyID = x.StoragePolicyID
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *VsphereVirtualDiskVolumeSource) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *VsphereVirtualDiskVolumeSource) Share(m proto.Message) bool {
+	from, ok := m.(*VsphereVirtualDiskVolumeSource)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(VsphereVirtualDiskVolumeSource)
+	}
+	x.VolumePath = from.VolumePath
+	x.FsType = from.FsType
+	x.StoragePolicyName = from.StoragePolicyName
+	x.StoragePolicyID = from.StoragePolicyID
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *VsphereVirtualDiskVolumeSource) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.VolumePath != "" {
+		e.String(1, x.VolumePath)
+	}
+	if x.FsType != "" {
+		e.String(2, x.FsType)
+	}
+	if x.StoragePolicyName != "" {
+		e.String(3, x.StoragePolicyName)
+	}
+	if x.StoragePolicyID != "" {
+		e.String(4, x.StoragePolicyID)
+	}
+	e.Raw(x.unknownFields)
 }

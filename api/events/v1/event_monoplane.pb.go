@@ -3,9 +3,12 @@
 package eventsv1
 
 import (
+	proto "google.golang.org/protobuf/proto"
 	v11 "monoplane.dev/api/core/v1"
 	v1 "monoplane.dev/api/meta/v1"
+	clone "monoplane.dev/codec/clone"
 	json "monoplane.dev/codec/json"
+	wire "monoplane.dev/codec/wire"
 	object "monoplane.dev/object"
 )
 
@@ -181,6 +184,165 @@ func (x *Event) DecodeJSON(d *json.Decoder) {
 	}
 }
 
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *Event) Shallow() *Event {
+	if x == nil {
+		return nil
+	}
+	return &Event{
+		Metadata:                 x.Metadata,
+		EventTime:                x.EventTime,
+		Series:                   x.Series,
+		ReportingController:      x.ReportingController,
+		ReportingInstance:        x.ReportingInstance,
+		Action:                   x.Action,
+		Reason:                   x.Reason,
+		Regarding:                x.Regarding,
+		Related:                  x.Related,
+		Note:                     x.Note,
+		Type:                     x.Type,
+		DeprecatedSource:         x.DeprecatedSource,
+		DeprecatedFirstTimestamp: x.DeprecatedFirstTimestamp,
+		DeprecatedLastTimestamp:  x.DeprecatedLastTimestamp,
+		DeprecatedCount:          x.DeprecatedCount,
+		unknownFields:            x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *Event) Clone() *Event {
+	if x == nil {
+		return nil
+	}
+	c := new(Event)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *Event) CloneTo(c *Event) {
+	if x == nil {
+		return
+	}
+	c.Metadata = x.Metadata.Clone()
+	c.EventTime = x.EventTime.Clone()
+	c.Series = x.Series.Clone()
+	c.ReportingController = x.ReportingController
+	c.ReportingInstance = x.ReportingInstance
+	c.Action = x.Action
+	c.Reason = x.Reason
+	c.Regarding = x.Regarding.Clone()
+	c.Related = x.Related.Clone()
+	c.Note = x.Note
+	c.Type = x.Type
+	c.DeprecatedSource = x.DeprecatedSource.Clone()
+	c.DeprecatedFirstTimestamp = x.DeprecatedFirstTimestamp.Clone()
+	c.DeprecatedLastTimestamp = x.DeprecatedLastTimestamp.Clone()
+	c.DeprecatedCount = x.DeprecatedCount
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *Event) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *Event) Share(m proto.Message) bool {
+	from, ok := m.(*Event)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(Event)
+	}
+	x.Metadata = from.Metadata
+	x.EventTime = from.EventTime
+	x.Series = from.Series
+	x.ReportingController = from.ReportingController
+	x.ReportingInstance = from.ReportingInstance
+	x.Action = from.Action
+	x.Reason = from.Reason
+	x.Regarding = from.Regarding
+	x.Related = from.Related
+	x.Note = from.Note
+	x.Type = from.Type
+	x.DeprecatedSource = from.DeprecatedSource
+	x.DeprecatedFirstTimestamp = from.DeprecatedFirstTimestamp
+	x.DeprecatedLastTimestamp = from.DeprecatedLastTimestamp
+	x.DeprecatedCount = from.DeprecatedCount
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *Event) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.Metadata != nil {
+		at := e.Begin(1)
+		x.Metadata.AppendProtobuf(e)
+		e.End(at)
+	}
+	if x.EventTime != nil {
+		at := e.Begin(2)
+		x.EventTime.AppendProtobuf(e)
+		e.End(at)
+	}
+	if x.Series != nil {
+		at := e.Begin(3)
+		x.Series.AppendProtobuf(e)
+		e.End(at)
+	}
+	if x.ReportingController != "" {
+		e.String(4, x.ReportingController)
+	}
+	if x.ReportingInstance != "" {
+		e.String(5, x.ReportingInstance)
+	}
+	if x.Action != "" {
+		e.String(6, x.Action)
+	}
+	if x.Reason != "" {
+		e.String(7, x.Reason)
+	}
+	if x.Regarding != nil {
+		at := e.Begin(8)
+		x.Regarding.AppendProtobuf(e)
+		e.End(at)
+	}
+	if x.Related != nil {
+		at := e.Begin(9)
+		x.Related.AppendProtobuf(e)
+		e.End(at)
+	}
+	if x.Note != "" {
+		e.String(10, x.Note)
+	}
+	if x.Type != "" {
+		e.String(11, x.Type)
+	}
+	if x.DeprecatedSource != nil {
+		at := e.Begin(12)
+		x.DeprecatedSource.AppendProtobuf(e)
+		e.End(at)
+	}
+	if x.DeprecatedFirstTimestamp != nil {
+		at := e.Begin(13)
+		x.DeprecatedFirstTimestamp.AppendProtobuf(e)
+		e.End(at)
+	}
+	if x.DeprecatedLastTimestamp != nil {
+		at := e.Begin(14)
+		x.DeprecatedLastTimestamp.AppendProtobuf(e)
+		e.End(at)
+	}
+	if x.DeprecatedCount != 0 {
+		e.Int(15, int64(x.DeprecatedCount))
+	}
+	e.Raw(x.unknownFields)
+}
+
 // TypeMeta returns the apiVersion and kind that JSON and protobuf bodies carry.
 func (x *Event) TypeMeta() (apiVersion, kind string) {
 	return "events.k8s.io/v1", "Event"
@@ -249,6 +411,71 @@ func (x *EventList) DecodeJSON(d *json.Decoder) {
 	}
 }
 
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *EventList) Shallow() *EventList {
+	if x == nil {
+		return nil
+	}
+	return &EventList{
+		Metadata:      x.Metadata,
+		Items:         x.Items,
+		unknownFields: x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *EventList) Clone() *EventList {
+	if x == nil {
+		return nil
+	}
+	c := new(EventList)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *EventList) CloneTo(c *EventList) {
+	if x == nil {
+		return
+	}
+	c.Metadata = x.Metadata.Clone()
+	c.Items = clone.Messages(x.Items)
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *EventList) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *EventList) Share(m proto.Message) bool {
+	from, ok := m.(*EventList)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(EventList)
+	}
+	x.Metadata = from.Metadata
+	x.Items = from.Items
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *EventList) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.Metadata != nil {
+		at := e.Begin(1)
+		x.Metadata.AppendProtobuf(e)
+		e.End(at)
+	}
+	wire.Messages(e, 2, x.Items)
+	e.Raw(x.unknownFields)
+}
+
 // TypeMeta returns the apiVersion and kind that JSON and protobuf bodies carry.
 func (x *EventList) TypeMeta() (apiVersion, kind string) {
 	return "events.k8s.io/v1", "EventList"
@@ -306,4 +533,71 @@ func (x *EventSeries) DecodeJSON(d *json.Decoder) {
 			d.Unknown()
 		}
 	}
+}
+
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *EventSeries) Shallow() *EventSeries {
+	if x == nil {
+		return nil
+	}
+	return &EventSeries{
+		Count:            x.Count,
+		LastObservedTime: x.LastObservedTime,
+		unknownFields:    x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *EventSeries) Clone() *EventSeries {
+	if x == nil {
+		return nil
+	}
+	c := new(EventSeries)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *EventSeries) CloneTo(c *EventSeries) {
+	if x == nil {
+		return
+	}
+	c.Count = x.Count
+	c.LastObservedTime = x.LastObservedTime.Clone()
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *EventSeries) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *EventSeries) Share(m proto.Message) bool {
+	from, ok := m.(*EventSeries)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(EventSeries)
+	}
+	x.Count = from.Count
+	x.LastObservedTime = from.LastObservedTime
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *EventSeries) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.Count != 0 {
+		e.Int(1, int64(x.Count))
+	}
+	if x.LastObservedTime != nil {
+		at := e.Begin(2)
+		x.LastObservedTime.AppendProtobuf(e)
+		e.End(at)
+	}
+	e.Raw(x.unknownFields)
 }

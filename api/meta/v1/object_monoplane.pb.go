@@ -3,7 +3,10 @@
 package metav1
 
 import (
+	proto "google.golang.org/protobuf/proto"
+	clone "monoplane.dev/codec/clone"
 	json "monoplane.dev/codec/json"
+	wire "monoplane.dev/codec/wire"
 )
 
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
@@ -69,6 +72,91 @@ func (x *ListMeta) DecodeJSON(d *json.Decoder) {
 			d.Unknown()
 		}
 	}
+}
+
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *ListMeta) Shallow() *ListMeta {
+	if x == nil {
+		return nil
+	}
+	return &ListMeta{
+		SelfLink:           x.SelfLink,
+		ResourceVersion:    x.ResourceVersion,
+		Continue:           x.Continue,
+		RemainingItemCount: x.RemainingItemCount,
+		ShardInfo:          x.ShardInfo,
+		unknownFields:      x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *ListMeta) Clone() *ListMeta {
+	if x == nil {
+		return nil
+	}
+	c := new(ListMeta)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *ListMeta) CloneTo(c *ListMeta) {
+	if x == nil {
+		return
+	}
+	c.SelfLink = x.SelfLink
+	c.ResourceVersion = x.ResourceVersion
+	c.Continue = x.Continue
+	c.RemainingItemCount = clone.Pointer(x.RemainingItemCount)
+	c.ShardInfo = x.ShardInfo.Clone()
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *ListMeta) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *ListMeta) Share(m proto.Message) bool {
+	from, ok := m.(*ListMeta)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(ListMeta)
+	}
+	x.SelfLink = from.SelfLink
+	x.ResourceVersion = from.ResourceVersion
+	x.Continue = from.Continue
+	x.RemainingItemCount = from.RemainingItemCount
+	x.ShardInfo = from.ShardInfo
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *ListMeta) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.SelfLink != "" {
+		e.String(1, x.SelfLink)
+	}
+	if x.ResourceVersion != "" {
+		e.String(2, x.ResourceVersion)
+	}
+	if x.Continue != "" {
+		e.String(3, x.Continue)
+	}
+	if x.RemainingItemCount != nil {
+		e.Int(4, *x.RemainingItemCount)
+	}
+	if x.ShardInfo != nil {
+		at := e.Begin(5)
+		x.ShardInfo.AppendProtobuf(e)
+		e.End(at)
+	}
+	e.Raw(x.unknownFields)
 }
 
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
@@ -155,6 +243,105 @@ func (x *ManagedFieldsEntry) DecodeJSON(d *json.Decoder) {
 			d.Unknown()
 		}
 	}
+}
+
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *ManagedFieldsEntry) Shallow() *ManagedFieldsEntry {
+	if x == nil {
+		return nil
+	}
+	return &ManagedFieldsEntry{
+		Manager:       x.Manager,
+		Operation:     x.Operation,
+		ApiVersion:    x.ApiVersion,
+		Time:          x.Time,
+		FieldsType:    x.FieldsType,
+		FieldsV1:      x.FieldsV1,
+		Subresource:   x.Subresource,
+		unknownFields: x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *ManagedFieldsEntry) Clone() *ManagedFieldsEntry {
+	if x == nil {
+		return nil
+	}
+	c := new(ManagedFieldsEntry)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *ManagedFieldsEntry) CloneTo(c *ManagedFieldsEntry) {
+	if x == nil {
+		return
+	}
+	c.Manager = x.Manager
+	c.Operation = x.Operation
+	c.ApiVersion = x.ApiVersion
+	c.Time = x.Time.Clone()
+	c.FieldsType = x.FieldsType
+	c.FieldsV1 = x.FieldsV1.Clone()
+	c.Subresource = x.Subresource
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *ManagedFieldsEntry) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *ManagedFieldsEntry) Share(m proto.Message) bool {
+	from, ok := m.(*ManagedFieldsEntry)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(ManagedFieldsEntry)
+	}
+	x.Manager = from.Manager
+	x.Operation = from.Operation
+	x.ApiVersion = from.ApiVersion
+	x.Time = from.Time
+	x.FieldsType = from.FieldsType
+	x.FieldsV1 = from.FieldsV1
+	x.Subresource = from.Subresource
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *ManagedFieldsEntry) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.Manager != "" {
+		e.String(1, x.Manager)
+	}
+	if x.Operation != "" {
+		e.String(2, x.Operation)
+	}
+	if x.ApiVersion != "" {
+		e.String(3, x.ApiVersion)
+	}
+	if x.Time != nil {
+		at := e.Begin(4)
+		x.Time.AppendProtobuf(e)
+		e.End(at)
+	}
+	if x.FieldsType != "" {
+		e.String(6, x.FieldsType)
+	}
+	if x.FieldsV1 != nil {
+		at := e.Begin(7)
+		x.FieldsV1.AppendProtobuf(e)
+		e.End(at)
+	}
+	if x.Subresource != "" {
+		e.String(8, x.Subresource)
+	}
+	e.Raw(x.unknownFields)
 }
 
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
@@ -299,6 +486,143 @@ func (x *ObjectMeta) DecodeJSON(d *json.Decoder) {
 	}
 }
 
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *ObjectMeta) Shallow() *ObjectMeta {
+	if x == nil {
+		return nil
+	}
+	return &ObjectMeta{
+		Name:                       x.Name,
+		GenerateName:               x.GenerateName,
+		Namespace:                  x.Namespace,
+		SelfLink:                   x.SelfLink,
+		Uid:                        x.Uid,
+		ResourceVersion:            x.ResourceVersion,
+		Generation:                 x.Generation,
+		CreationTimestamp:          x.CreationTimestamp,
+		DeletionTimestamp:          x.DeletionTimestamp,
+		DeletionGracePeriodSeconds: x.DeletionGracePeriodSeconds,
+		Labels:                     x.Labels,
+		Annotations:                x.Annotations,
+		OwnerReferences:            x.OwnerReferences,
+		Finalizers:                 x.Finalizers,
+		ManagedFields:              x.ManagedFields,
+		unknownFields:              x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *ObjectMeta) Clone() *ObjectMeta {
+	if x == nil {
+		return nil
+	}
+	c := new(ObjectMeta)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *ObjectMeta) CloneTo(c *ObjectMeta) {
+	if x == nil {
+		return
+	}
+	c.Name = x.Name
+	c.GenerateName = x.GenerateName
+	c.Namespace = x.Namespace
+	c.SelfLink = x.SelfLink
+	c.Uid = x.Uid
+	c.ResourceVersion = x.ResourceVersion
+	c.Generation = x.Generation
+	c.CreationTimestamp = x.CreationTimestamp.Clone()
+	c.DeletionTimestamp = x.DeletionTimestamp.Clone()
+	c.DeletionGracePeriodSeconds = clone.Pointer(x.DeletionGracePeriodSeconds)
+	c.Labels = clone.Map(x.Labels)
+	c.Annotations = clone.Map(x.Annotations)
+	c.OwnerReferences = clone.Messages(x.OwnerReferences)
+	c.Finalizers = clone.List(x.Finalizers)
+	c.ManagedFields = clone.Messages(x.ManagedFields)
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *ObjectMeta) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *ObjectMeta) Share(m proto.Message) bool {
+	from, ok := m.(*ObjectMeta)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(ObjectMeta)
+	}
+	x.Name = from.Name
+	x.GenerateName = from.GenerateName
+	x.Namespace = from.Namespace
+	x.SelfLink = from.SelfLink
+	x.Uid = from.Uid
+	x.ResourceVersion = from.ResourceVersion
+	x.Generation = from.Generation
+	x.CreationTimestamp = from.CreationTimestamp
+	x.DeletionTimestamp = from.DeletionTimestamp
+	x.DeletionGracePeriodSeconds = from.DeletionGracePeriodSeconds
+	x.Labels = from.Labels
+	x.Annotations = from.Annotations
+	x.OwnerReferences = from.OwnerReferences
+	x.Finalizers = from.Finalizers
+	x.ManagedFields = from.ManagedFields
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *ObjectMeta) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.Name != "" {
+		e.String(1, x.Name)
+	}
+	if x.GenerateName != "" {
+		e.String(2, x.GenerateName)
+	}
+	if x.Namespace != "" {
+		e.String(3, x.Namespace)
+	}
+	if x.SelfLink != "" {
+		e.String(4, x.SelfLink)
+	}
+	if x.Uid != "" {
+		e.String(5, x.Uid)
+	}
+	if x.ResourceVersion != "" {
+		e.String(6, x.ResourceVersion)
+	}
+	if x.Generation != 0 {
+		e.Int(7, x.Generation)
+	}
+	if x.CreationTimestamp != nil {
+		at := e.Begin(8)
+		x.CreationTimestamp.AppendProtobuf(e)
+		e.End(at)
+	}
+	if x.DeletionTimestamp != nil {
+		at := e.Begin(9)
+		x.DeletionTimestamp.AppendProtobuf(e)
+		e.End(at)
+	}
+	if x.DeletionGracePeriodSeconds != nil {
+		e.Int(10, *x.DeletionGracePeriodSeconds)
+	}
+	e.StringMap(11, x.Labels)
+	e.StringMap(12, x.Annotations)
+	wire.Messages(e, 13, x.OwnerReferences)
+	e.Strings(14, x.Finalizers)
+	wire.Messages(e, 17, x.ManagedFields)
+	e.Raw(x.unknownFields)
+}
+
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
 func (x *OwnerReference) AppendJSON(b []byte) []byte {
 	if x == nil {
@@ -356,6 +680,95 @@ func (x *OwnerReference) DecodeJSON(d *json.Decoder) {
 	}
 }
 
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *OwnerReference) Shallow() *OwnerReference {
+	if x == nil {
+		return nil
+	}
+	return &OwnerReference{
+		Kind:               x.Kind,
+		Name:               x.Name,
+		Uid:                x.Uid,
+		ApiVersion:         x.ApiVersion,
+		Controller:         x.Controller,
+		BlockOwnerDeletion: x.BlockOwnerDeletion,
+		unknownFields:      x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *OwnerReference) Clone() *OwnerReference {
+	if x == nil {
+		return nil
+	}
+	c := new(OwnerReference)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *OwnerReference) CloneTo(c *OwnerReference) {
+	if x == nil {
+		return
+	}
+	c.Kind = x.Kind
+	c.Name = x.Name
+	c.Uid = x.Uid
+	c.ApiVersion = x.ApiVersion
+	c.Controller = clone.Pointer(x.Controller)
+	c.BlockOwnerDeletion = clone.Pointer(x.BlockOwnerDeletion)
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *OwnerReference) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *OwnerReference) Share(m proto.Message) bool {
+	from, ok := m.(*OwnerReference)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(OwnerReference)
+	}
+	x.Kind = from.Kind
+	x.Name = from.Name
+	x.Uid = from.Uid
+	x.ApiVersion = from.ApiVersion
+	x.Controller = from.Controller
+	x.BlockOwnerDeletion = from.BlockOwnerDeletion
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *OwnerReference) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.Kind != "" {
+		e.String(1, x.Kind)
+	}
+	if x.Name != "" {
+		e.String(3, x.Name)
+	}
+	if x.Uid != "" {
+		e.String(4, x.Uid)
+	}
+	if x.ApiVersion != "" {
+		e.String(5, x.ApiVersion)
+	}
+	if x.Controller != nil {
+		e.Bool(6, *x.Controller)
+	}
+	if x.BlockOwnerDeletion != nil {
+		e.Bool(7, *x.BlockOwnerDeletion)
+	}
+	e.Raw(x.unknownFields)
+}
+
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
 func (x *PartialObjectMetadata) AppendJSON(b []byte) []byte {
 	if x == nil {
@@ -393,6 +806,67 @@ func (x *PartialObjectMetadata) DecodeJSON(d *json.Decoder) {
 			d.Unknown()
 		}
 	}
+}
+
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *PartialObjectMetadata) Shallow() *PartialObjectMetadata {
+	if x == nil {
+		return nil
+	}
+	return &PartialObjectMetadata{
+		Metadata:      x.Metadata,
+		unknownFields: x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *PartialObjectMetadata) Clone() *PartialObjectMetadata {
+	if x == nil {
+		return nil
+	}
+	c := new(PartialObjectMetadata)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *PartialObjectMetadata) CloneTo(c *PartialObjectMetadata) {
+	if x == nil {
+		return
+	}
+	c.Metadata = x.Metadata.Clone()
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *PartialObjectMetadata) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *PartialObjectMetadata) Share(m proto.Message) bool {
+	from, ok := m.(*PartialObjectMetadata)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(PartialObjectMetadata)
+	}
+	x.Metadata = from.Metadata
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *PartialObjectMetadata) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.Metadata != nil {
+		at := e.Begin(1)
+		x.Metadata.AppendProtobuf(e)
+		e.End(at)
+	}
+	e.Raw(x.unknownFields)
 }
 
 // TypeMeta returns the apiVersion and kind that JSON and protobuf bodies carry.
@@ -444,6 +918,71 @@ func (x *PartialObjectMetadataList) DecodeJSON(d *json.Decoder) {
 	}
 }
 
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *PartialObjectMetadataList) Shallow() *PartialObjectMetadataList {
+	if x == nil {
+		return nil
+	}
+	return &PartialObjectMetadataList{
+		Metadata:      x.Metadata,
+		Items:         x.Items,
+		unknownFields: x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *PartialObjectMetadataList) Clone() *PartialObjectMetadataList {
+	if x == nil {
+		return nil
+	}
+	c := new(PartialObjectMetadataList)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *PartialObjectMetadataList) CloneTo(c *PartialObjectMetadataList) {
+	if x == nil {
+		return
+	}
+	c.Metadata = x.Metadata.Clone()
+	c.Items = clone.Messages(x.Items)
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *PartialObjectMetadataList) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *PartialObjectMetadataList) Share(m proto.Message) bool {
+	from, ok := m.(*PartialObjectMetadataList)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(PartialObjectMetadataList)
+	}
+	x.Metadata = from.Metadata
+	x.Items = from.Items
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *PartialObjectMetadataList) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.Metadata != nil {
+		at := e.Begin(1)
+		x.Metadata.AppendProtobuf(e)
+		e.End(at)
+	}
+	wire.Messages(e, 2, x.Items)
+	e.Raw(x.unknownFields)
+}
+
 // TypeMeta returns the apiVersion and kind that JSON and protobuf bodies carry.
 func (x *PartialObjectMetadataList) TypeMeta() (apiVersion, kind string) {
 	return "meta.k8s.io/v1", "PartialObjectMetadataList"
@@ -475,4 +1014,63 @@ func (x *ShardInfo) DecodeJSON(d *json.Decoder) {
 			d.Unknown()
 		}
 	}
+}
+
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *ShardInfo) Shallow() *ShardInfo {
+	if x == nil {
+		return nil
+	}
+	return &ShardInfo{
+		Selector:      x.Selector,
+		unknownFields: x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *ShardInfo) Clone() *ShardInfo {
+	if x == nil {
+		return nil
+	}
+	c := new(ShardInfo)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *ShardInfo) CloneTo(c *ShardInfo) {
+	if x == nil {
+		return
+	}
+	c.Selector = x.Selector
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *ShardInfo) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *ShardInfo) Share(m proto.Message) bool {
+	from, ok := m.(*ShardInfo)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(ShardInfo)
+	}
+	x.Selector = from.Selector
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *ShardInfo) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.Selector != "" {
+		e.String(1, x.Selector)
+	}
+	e.Raw(x.unknownFields)
 }

@@ -3,7 +3,10 @@
 package metav1
 
 import (
+	proto "google.golang.org/protobuf/proto"
+	clone "monoplane.dev/codec/clone"
 	json "monoplane.dev/codec/json"
+	wire "monoplane.dev/codec/wire"
 )
 
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
@@ -54,6 +57,75 @@ func (x *CreateOptions) DecodeJSON(d *json.Decoder) {
 			d.Unknown()
 		}
 	}
+}
+
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *CreateOptions) Shallow() *CreateOptions {
+	if x == nil {
+		return nil
+	}
+	return &CreateOptions{
+		DryRun:          x.DryRun,
+		FieldManager:    x.FieldManager,
+		FieldValidation: x.FieldValidation,
+		unknownFields:   x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *CreateOptions) Clone() *CreateOptions {
+	if x == nil {
+		return nil
+	}
+	c := new(CreateOptions)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *CreateOptions) CloneTo(c *CreateOptions) {
+	if x == nil {
+		return
+	}
+	c.DryRun = clone.List(x.DryRun)
+	c.FieldManager = x.FieldManager
+	c.FieldValidation = x.FieldValidation
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *CreateOptions) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *CreateOptions) Share(m proto.Message) bool {
+	from, ok := m.(*CreateOptions)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(CreateOptions)
+	}
+	x.DryRun = from.DryRun
+	x.FieldManager = from.FieldManager
+	x.FieldValidation = from.FieldValidation
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *CreateOptions) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	e.Strings(1, x.DryRun)
+	if x.FieldManager != "" {
+		e.String(3, x.FieldManager)
+	}
+	if x.FieldValidation != "" {
+		e.String(4, x.FieldValidation)
+	}
+	e.Raw(x.unknownFields)
 }
 
 // TypeMeta returns the apiVersion and kind that JSON and protobuf bodies carry.
@@ -139,6 +211,95 @@ func (x *DeleteOptions) DecodeJSON(d *json.Decoder) {
 	}
 }
 
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *DeleteOptions) Shallow() *DeleteOptions {
+	if x == nil {
+		return nil
+	}
+	return &DeleteOptions{
+		GracePeriodSeconds: x.GracePeriodSeconds,
+		Preconditions:      x.Preconditions,
+		OrphanDependents:   x.OrphanDependents,
+		PropagationPolicy:  x.PropagationPolicy,
+		DryRun:             x.DryRun,
+		IgnoreStoreReadErrorWithClusterBreakingPotential: x.IgnoreStoreReadErrorWithClusterBreakingPotential,
+		unknownFields: x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *DeleteOptions) Clone() *DeleteOptions {
+	if x == nil {
+		return nil
+	}
+	c := new(DeleteOptions)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *DeleteOptions) CloneTo(c *DeleteOptions) {
+	if x == nil {
+		return
+	}
+	c.GracePeriodSeconds = clone.Pointer(x.GracePeriodSeconds)
+	c.Preconditions = x.Preconditions.Clone()
+	c.OrphanDependents = clone.Pointer(x.OrphanDependents)
+	c.PropagationPolicy = clone.Pointer(x.PropagationPolicy)
+	c.DryRun = clone.List(x.DryRun)
+	c.IgnoreStoreReadErrorWithClusterBreakingPotential = clone.Pointer(x.IgnoreStoreReadErrorWithClusterBreakingPotential)
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *DeleteOptions) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *DeleteOptions) Share(m proto.Message) bool {
+	from, ok := m.(*DeleteOptions)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(DeleteOptions)
+	}
+	x.GracePeriodSeconds = from.GracePeriodSeconds
+	x.Preconditions = from.Preconditions
+	x.OrphanDependents = from.OrphanDependents
+	x.PropagationPolicy = from.PropagationPolicy
+	x.DryRun = from.DryRun
+	x.IgnoreStoreReadErrorWithClusterBreakingPotential = from.IgnoreStoreReadErrorWithClusterBreakingPotential
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *DeleteOptions) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.GracePeriodSeconds != nil {
+		e.Int(1, *x.GracePeriodSeconds)
+	}
+	if x.Preconditions != nil {
+		at := e.Begin(2)
+		x.Preconditions.AppendProtobuf(e)
+		e.End(at)
+	}
+	if x.OrphanDependents != nil {
+		e.Bool(3, *x.OrphanDependents)
+	}
+	if x.PropagationPolicy != nil {
+		e.String(4, *x.PropagationPolicy)
+	}
+	e.Strings(5, x.DryRun)
+	if x.IgnoreStoreReadErrorWithClusterBreakingPotential != nil {
+		e.Bool(6, *x.IgnoreStoreReadErrorWithClusterBreakingPotential)
+	}
+	e.Raw(x.unknownFields)
+}
+
 // TypeMeta returns the apiVersion and kind that JSON and protobuf bodies carry.
 func (x *DeleteOptions) TypeMeta() (apiVersion, kind string) {
 	return "meta.k8s.io/v1", "DeleteOptions"
@@ -178,6 +339,65 @@ func (x *GetOptions) DecodeJSON(d *json.Decoder) {
 			d.Unknown()
 		}
 	}
+}
+
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *GetOptions) Shallow() *GetOptions {
+	if x == nil {
+		return nil
+	}
+	return &GetOptions{
+		ResourceVersion: x.ResourceVersion,
+		unknownFields:   x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *GetOptions) Clone() *GetOptions {
+	if x == nil {
+		return nil
+	}
+	c := new(GetOptions)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *GetOptions) CloneTo(c *GetOptions) {
+	if x == nil {
+		return
+	}
+	c.ResourceVersion = x.ResourceVersion
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *GetOptions) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *GetOptions) Share(m proto.Message) bool {
+	from, ok := m.(*GetOptions)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(GetOptions)
+	}
+	x.ResourceVersion = from.ResourceVersion
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *GetOptions) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.ResourceVersion != "" {
+		e.String(1, x.ResourceVersion)
+	}
+	e.Raw(x.unknownFields)
 }
 
 // TypeMeta returns the apiVersion and kind that JSON and protobuf bodies carry.
@@ -291,6 +511,125 @@ func (x *ListOptions) DecodeJSON(d *json.Decoder) {
 	}
 }
 
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *ListOptions) Shallow() *ListOptions {
+	if x == nil {
+		return nil
+	}
+	return &ListOptions{
+		LabelSelector:        x.LabelSelector,
+		FieldSelector:        x.FieldSelector,
+		Watch:                x.Watch,
+		ResourceVersion:      x.ResourceVersion,
+		TimeoutSeconds:       x.TimeoutSeconds,
+		Limit:                x.Limit,
+		Continue:             x.Continue,
+		AllowWatchBookmarks:  x.AllowWatchBookmarks,
+		ResourceVersionMatch: x.ResourceVersionMatch,
+		SendInitialEvents:    x.SendInitialEvents,
+		ShardSelector:        x.ShardSelector,
+		unknownFields:        x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *ListOptions) Clone() *ListOptions {
+	if x == nil {
+		return nil
+	}
+	c := new(ListOptions)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *ListOptions) CloneTo(c *ListOptions) {
+	if x == nil {
+		return
+	}
+	c.LabelSelector = x.LabelSelector
+	c.FieldSelector = x.FieldSelector
+	c.Watch = x.Watch
+	c.ResourceVersion = x.ResourceVersion
+	c.TimeoutSeconds = clone.Pointer(x.TimeoutSeconds)
+	c.Limit = x.Limit
+	c.Continue = x.Continue
+	c.AllowWatchBookmarks = x.AllowWatchBookmarks
+	c.ResourceVersionMatch = x.ResourceVersionMatch
+	c.SendInitialEvents = clone.Pointer(x.SendInitialEvents)
+	c.ShardSelector = x.ShardSelector
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *ListOptions) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *ListOptions) Share(m proto.Message) bool {
+	from, ok := m.(*ListOptions)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(ListOptions)
+	}
+	x.LabelSelector = from.LabelSelector
+	x.FieldSelector = from.FieldSelector
+	x.Watch = from.Watch
+	x.ResourceVersion = from.ResourceVersion
+	x.TimeoutSeconds = from.TimeoutSeconds
+	x.Limit = from.Limit
+	x.Continue = from.Continue
+	x.AllowWatchBookmarks = from.AllowWatchBookmarks
+	x.ResourceVersionMatch = from.ResourceVersionMatch
+	x.SendInitialEvents = from.SendInitialEvents
+	x.ShardSelector = from.ShardSelector
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *ListOptions) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.LabelSelector != "" {
+		e.String(1, x.LabelSelector)
+	}
+	if x.FieldSelector != "" {
+		e.String(2, x.FieldSelector)
+	}
+	if x.Watch {
+		e.Bool(3, x.Watch)
+	}
+	if x.ResourceVersion != "" {
+		e.String(4, x.ResourceVersion)
+	}
+	if x.TimeoutSeconds != nil {
+		e.Int(5, *x.TimeoutSeconds)
+	}
+	if x.Limit != 0 {
+		e.Int(7, x.Limit)
+	}
+	if x.Continue != "" {
+		e.String(8, x.Continue)
+	}
+	if x.AllowWatchBookmarks {
+		e.Bool(9, x.AllowWatchBookmarks)
+	}
+	if x.ResourceVersionMatch != "" {
+		e.String(10, x.ResourceVersionMatch)
+	}
+	if x.SendInitialEvents != nil {
+		e.Bool(11, *x.SendInitialEvents)
+	}
+	if x.ShardSelector != "" {
+		e.String(15, x.ShardSelector)
+	}
+	e.Raw(x.unknownFields)
+}
+
 // TypeMeta returns the apiVersion and kind that JSON and protobuf bodies carry.
 func (x *ListOptions) TypeMeta() (apiVersion, kind string) {
 	return "meta.k8s.io/v1", "ListOptions"
@@ -353,6 +692,81 @@ func (x *PatchOptions) DecodeJSON(d *json.Decoder) {
 	}
 }
 
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *PatchOptions) Shallow() *PatchOptions {
+	if x == nil {
+		return nil
+	}
+	return &PatchOptions{
+		DryRun:          x.DryRun,
+		Force:           x.Force,
+		FieldManager:    x.FieldManager,
+		FieldValidation: x.FieldValidation,
+		unknownFields:   x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *PatchOptions) Clone() *PatchOptions {
+	if x == nil {
+		return nil
+	}
+	c := new(PatchOptions)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *PatchOptions) CloneTo(c *PatchOptions) {
+	if x == nil {
+		return
+	}
+	c.DryRun = clone.List(x.DryRun)
+	c.Force = clone.Pointer(x.Force)
+	c.FieldManager = x.FieldManager
+	c.FieldValidation = x.FieldValidation
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *PatchOptions) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *PatchOptions) Share(m proto.Message) bool {
+	from, ok := m.(*PatchOptions)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(PatchOptions)
+	}
+	x.DryRun = from.DryRun
+	x.Force = from.Force
+	x.FieldManager = from.FieldManager
+	x.FieldValidation = from.FieldValidation
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *PatchOptions) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	e.Strings(1, x.DryRun)
+	if x.Force != nil {
+		e.Bool(2, *x.Force)
+	}
+	if x.FieldManager != "" {
+		e.String(3, x.FieldManager)
+	}
+	if x.FieldValidation != "" {
+		e.String(4, x.FieldValidation)
+	}
+	e.Raw(x.unknownFields)
+}
+
 // TypeMeta returns the apiVersion and kind that JSON and protobuf bodies carry.
 func (x *PatchOptions) TypeMeta() (apiVersion, kind string) {
 	return "meta.k8s.io/v1", "PatchOptions"
@@ -393,6 +807,71 @@ func (x *Preconditions) DecodeJSON(d *json.Decoder) {
 			d.Unknown()
 		}
 	}
+}
+
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *Preconditions) Shallow() *Preconditions {
+	if x == nil {
+		return nil
+	}
+	return &Preconditions{
+		Uid:             x.Uid,
+		ResourceVersion: x.ResourceVersion,
+		unknownFields:   x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *Preconditions) Clone() *Preconditions {
+	if x == nil {
+		return nil
+	}
+	c := new(Preconditions)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *Preconditions) CloneTo(c *Preconditions) {
+	if x == nil {
+		return
+	}
+	c.Uid = clone.Pointer(x.Uid)
+	c.ResourceVersion = clone.Pointer(x.ResourceVersion)
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *Preconditions) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *Preconditions) Share(m proto.Message) bool {
+	from, ok := m.(*Preconditions)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(Preconditions)
+	}
+	x.Uid = from.Uid
+	x.ResourceVersion = from.ResourceVersion
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *Preconditions) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.Uid != nil {
+		e.String(1, *x.Uid)
+	}
+	if x.ResourceVersion != nil {
+		e.String(2, *x.ResourceVersion)
+	}
+	e.Raw(x.unknownFields)
 }
 
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
@@ -445,6 +924,75 @@ func (x *UpdateOptions) DecodeJSON(d *json.Decoder) {
 	}
 }
 
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *UpdateOptions) Shallow() *UpdateOptions {
+	if x == nil {
+		return nil
+	}
+	return &UpdateOptions{
+		DryRun:          x.DryRun,
+		FieldManager:    x.FieldManager,
+		FieldValidation: x.FieldValidation,
+		unknownFields:   x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *UpdateOptions) Clone() *UpdateOptions {
+	if x == nil {
+		return nil
+	}
+	c := new(UpdateOptions)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *UpdateOptions) CloneTo(c *UpdateOptions) {
+	if x == nil {
+		return
+	}
+	c.DryRun = clone.List(x.DryRun)
+	c.FieldManager = x.FieldManager
+	c.FieldValidation = x.FieldValidation
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *UpdateOptions) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *UpdateOptions) Share(m proto.Message) bool {
+	from, ok := m.(*UpdateOptions)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(UpdateOptions)
+	}
+	x.DryRun = from.DryRun
+	x.FieldManager = from.FieldManager
+	x.FieldValidation = from.FieldValidation
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *UpdateOptions) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	e.Strings(1, x.DryRun)
+	if x.FieldManager != "" {
+		e.String(2, x.FieldManager)
+	}
+	if x.FieldValidation != "" {
+		e.String(3, x.FieldValidation)
+	}
+	e.Raw(x.unknownFields)
+}
+
 // TypeMeta returns the apiVersion and kind that JSON and protobuf bodies carry.
 func (x *UpdateOptions) TypeMeta() (apiVersion, kind string) {
 	return "meta.k8s.io/v1", "UpdateOptions"
@@ -486,4 +1034,71 @@ func (x *WatchEvent) DecodeJSON(d *json.Decoder) {
 			d.Unknown()
 		}
 	}
+}
+
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *WatchEvent) Shallow() *WatchEvent {
+	if x == nil {
+		return nil
+	}
+	return &WatchEvent{
+		Type:          x.Type,
+		Object:        x.Object,
+		unknownFields: x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *WatchEvent) Clone() *WatchEvent {
+	if x == nil {
+		return nil
+	}
+	c := new(WatchEvent)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *WatchEvent) CloneTo(c *WatchEvent) {
+	if x == nil {
+		return
+	}
+	c.Type = x.Type
+	c.Object = x.Object.Clone()
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *WatchEvent) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *WatchEvent) Share(m proto.Message) bool {
+	from, ok := m.(*WatchEvent)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(WatchEvent)
+	}
+	x.Type = from.Type
+	x.Object = from.Object
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *WatchEvent) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.Type != "" {
+		e.String(1, x.Type)
+	}
+	if x.Object != nil {
+		at := e.Begin(2)
+		x.Object.AppendProtobuf(e)
+		e.End(at)
+	}
+	e.Raw(x.unknownFields)
 }

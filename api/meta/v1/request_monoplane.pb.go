@@ -3,7 +3,10 @@
 package metav1
 
 import (
+	proto "google.golang.org/protobuf/proto"
+	clone "monoplane.dev/codec/clone"
 	json "monoplane.dev/codec/json"
+	wire "monoplane.dev/codec/wire"
 )
 
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
@@ -48,6 +51,77 @@ func (x *GetRequest) DecodeJSON(d *json.Decoder) {
 			d.Unknown()
 		}
 	}
+}
+
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *GetRequest) Shallow() *GetRequest {
+	if x == nil {
+		return nil
+	}
+	return &GetRequest{
+		Namespace:       x.Namespace,
+		Name:            x.Name,
+		ResourceVersion: x.ResourceVersion,
+		unknownFields:   x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *GetRequest) Clone() *GetRequest {
+	if x == nil {
+		return nil
+	}
+	c := new(GetRequest)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *GetRequest) CloneTo(c *GetRequest) {
+	if x == nil {
+		return
+	}
+	c.Namespace = x.Namespace
+	c.Name = x.Name
+	c.ResourceVersion = x.ResourceVersion
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *GetRequest) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *GetRequest) Share(m proto.Message) bool {
+	from, ok := m.(*GetRequest)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(GetRequest)
+	}
+	x.Namespace = from.Namespace
+	x.Name = from.Name
+	x.ResourceVersion = from.ResourceVersion
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *GetRequest) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.Namespace != "" {
+		e.String(1, x.Namespace)
+	}
+	if x.Name != "" {
+		e.String(2, x.Name)
+	}
+	if x.ResourceVersion != "" {
+		e.String(3, x.ResourceVersion)
+	}
+	e.Raw(x.unknownFields)
 }
 
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
@@ -120,6 +194,101 @@ func (x *ListRequest) DecodeJSON(d *json.Decoder) {
 			d.Unknown()
 		}
 	}
+}
+
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *ListRequest) Shallow() *ListRequest {
+	if x == nil {
+		return nil
+	}
+	return &ListRequest{
+		Namespace:            x.Namespace,
+		LabelSelector:        x.LabelSelector,
+		FieldSelector:        x.FieldSelector,
+		ResourceVersion:      x.ResourceVersion,
+		ResourceVersionMatch: x.ResourceVersionMatch,
+		Limit:                x.Limit,
+		Continue:             x.Continue,
+		unknownFields:        x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *ListRequest) Clone() *ListRequest {
+	if x == nil {
+		return nil
+	}
+	c := new(ListRequest)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *ListRequest) CloneTo(c *ListRequest) {
+	if x == nil {
+		return
+	}
+	c.Namespace = x.Namespace
+	c.LabelSelector = x.LabelSelector
+	c.FieldSelector = x.FieldSelector
+	c.ResourceVersion = x.ResourceVersion
+	c.ResourceVersionMatch = x.ResourceVersionMatch
+	c.Limit = x.Limit
+	c.Continue = x.Continue
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *ListRequest) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *ListRequest) Share(m proto.Message) bool {
+	from, ok := m.(*ListRequest)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(ListRequest)
+	}
+	x.Namespace = from.Namespace
+	x.LabelSelector = from.LabelSelector
+	x.FieldSelector = from.FieldSelector
+	x.ResourceVersion = from.ResourceVersion
+	x.ResourceVersionMatch = from.ResourceVersionMatch
+	x.Limit = from.Limit
+	x.Continue = from.Continue
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *ListRequest) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.Namespace != "" {
+		e.String(1, x.Namespace)
+	}
+	if x.LabelSelector != "" {
+		e.String(2, x.LabelSelector)
+	}
+	if x.FieldSelector != "" {
+		e.String(3, x.FieldSelector)
+	}
+	if x.ResourceVersion != "" {
+		e.String(4, x.ResourceVersion)
+	}
+	if x.ResourceVersionMatch != "" {
+		e.String(5, x.ResourceVersionMatch)
+	}
+	if x.Limit != 0 {
+		e.Int(6, x.Limit)
+	}
+	if x.Continue != "" {
+		e.String(7, x.Continue)
+	}
+	e.Raw(x.unknownFields)
 }
 
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
@@ -201,6 +370,107 @@ func (x *WatchRequest) DecodeJSON(d *json.Decoder) {
 	}
 }
 
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *WatchRequest) Shallow() *WatchRequest {
+	if x == nil {
+		return nil
+	}
+	return &WatchRequest{
+		Namespace:            x.Namespace,
+		LabelSelector:        x.LabelSelector,
+		FieldSelector:        x.FieldSelector,
+		ResourceVersion:      x.ResourceVersion,
+		ResourceVersionMatch: x.ResourceVersionMatch,
+		SendInitialEvents:    x.SendInitialEvents,
+		AllowWatchBookmarks:  x.AllowWatchBookmarks,
+		TimeoutSeconds:       x.TimeoutSeconds,
+		unknownFields:        x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *WatchRequest) Clone() *WatchRequest {
+	if x == nil {
+		return nil
+	}
+	c := new(WatchRequest)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *WatchRequest) CloneTo(c *WatchRequest) {
+	if x == nil {
+		return
+	}
+	c.Namespace = x.Namespace
+	c.LabelSelector = x.LabelSelector
+	c.FieldSelector = x.FieldSelector
+	c.ResourceVersion = x.ResourceVersion
+	c.ResourceVersionMatch = x.ResourceVersionMatch
+	c.SendInitialEvents = clone.Pointer(x.SendInitialEvents)
+	c.AllowWatchBookmarks = x.AllowWatchBookmarks
+	c.TimeoutSeconds = clone.Pointer(x.TimeoutSeconds)
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *WatchRequest) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *WatchRequest) Share(m proto.Message) bool {
+	from, ok := m.(*WatchRequest)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(WatchRequest)
+	}
+	x.Namespace = from.Namespace
+	x.LabelSelector = from.LabelSelector
+	x.FieldSelector = from.FieldSelector
+	x.ResourceVersion = from.ResourceVersion
+	x.ResourceVersionMatch = from.ResourceVersionMatch
+	x.SendInitialEvents = from.SendInitialEvents
+	x.AllowWatchBookmarks = from.AllowWatchBookmarks
+	x.TimeoutSeconds = from.TimeoutSeconds
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *WatchRequest) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.Namespace != "" {
+		e.String(1, x.Namespace)
+	}
+	if x.LabelSelector != "" {
+		e.String(2, x.LabelSelector)
+	}
+	if x.FieldSelector != "" {
+		e.String(3, x.FieldSelector)
+	}
+	if x.ResourceVersion != "" {
+		e.String(4, x.ResourceVersion)
+	}
+	if x.ResourceVersionMatch != "" {
+		e.String(5, x.ResourceVersionMatch)
+	}
+	if x.SendInitialEvents != nil {
+		e.Bool(6, *x.SendInitialEvents)
+	}
+	if x.AllowWatchBookmarks {
+		e.Bool(7, x.AllowWatchBookmarks)
+	}
+	if x.TimeoutSeconds != nil {
+		e.Int(8, *x.TimeoutSeconds)
+	}
+	e.Raw(x.unknownFields)
+}
+
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
 func (x *PatchRequest) AppendJSON(b []byte) []byte {
 	if x == nil {
@@ -280,6 +550,105 @@ func (x *PatchRequest) DecodeJSON(d *json.Decoder) {
 	}
 }
 
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *PatchRequest) Shallow() *PatchRequest {
+	if x == nil {
+		return nil
+	}
+	return &PatchRequest{
+		Namespace:       x.Namespace,
+		Name:            x.Name,
+		Patch:           x.Patch,
+		PatchType:       x.PatchType,
+		FieldManager:    x.FieldManager,
+		FieldValidation: x.FieldValidation,
+		DryRun:          x.DryRun,
+		Force:           x.Force,
+		unknownFields:   x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *PatchRequest) Clone() *PatchRequest {
+	if x == nil {
+		return nil
+	}
+	c := new(PatchRequest)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *PatchRequest) CloneTo(c *PatchRequest) {
+	if x == nil {
+		return
+	}
+	c.Namespace = x.Namespace
+	c.Name = x.Name
+	c.Patch = clone.List(x.Patch)
+	c.PatchType = x.PatchType
+	c.FieldManager = x.FieldManager
+	c.FieldValidation = x.FieldValidation
+	c.DryRun = clone.List(x.DryRun)
+	c.Force = clone.Pointer(x.Force)
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *PatchRequest) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *PatchRequest) Share(m proto.Message) bool {
+	from, ok := m.(*PatchRequest)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(PatchRequest)
+	}
+	x.Namespace = from.Namespace
+	x.Name = from.Name
+	x.Patch = from.Patch
+	x.PatchType = from.PatchType
+	x.FieldManager = from.FieldManager
+	x.FieldValidation = from.FieldValidation
+	x.DryRun = from.DryRun
+	x.Force = from.Force
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *PatchRequest) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.Namespace != "" {
+		e.String(1, x.Namespace)
+	}
+	if x.Name != "" {
+		e.String(2, x.Name)
+	}
+	if len(x.Patch) > 0 {
+		e.Bytes(3, x.Patch)
+	}
+	if x.PatchType != "" {
+		e.String(4, x.PatchType)
+	}
+	if x.FieldManager != "" {
+		e.String(5, x.FieldManager)
+	}
+	if x.FieldValidation != "" {
+		e.String(6, x.FieldValidation)
+	}
+	e.Strings(7, x.DryRun)
+	if x.Force != nil {
+		e.Bool(8, *x.Force)
+	}
+	e.Raw(x.unknownFields)
+}
+
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
 func (x *DeleteRequest) AppendJSON(b []byte) []byte {
 	if x == nil {
@@ -350,6 +719,95 @@ func (x *DeleteRequest) DecodeJSON(d *json.Decoder) {
 			d.Unknown()
 		}
 	}
+}
+
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *DeleteRequest) Shallow() *DeleteRequest {
+	if x == nil {
+		return nil
+	}
+	return &DeleteRequest{
+		Namespace:          x.Namespace,
+		Name:               x.Name,
+		Options:            x.Options,
+		GracePeriodSeconds: x.GracePeriodSeconds,
+		PropagationPolicy:  x.PropagationPolicy,
+		DryRun:             x.DryRun,
+		unknownFields:      x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *DeleteRequest) Clone() *DeleteRequest {
+	if x == nil {
+		return nil
+	}
+	c := new(DeleteRequest)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *DeleteRequest) CloneTo(c *DeleteRequest) {
+	if x == nil {
+		return
+	}
+	c.Namespace = x.Namespace
+	c.Name = x.Name
+	c.Options = x.Options.Clone()
+	c.GracePeriodSeconds = clone.Pointer(x.GracePeriodSeconds)
+	c.PropagationPolicy = clone.Pointer(x.PropagationPolicy)
+	c.DryRun = clone.List(x.DryRun)
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *DeleteRequest) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *DeleteRequest) Share(m proto.Message) bool {
+	from, ok := m.(*DeleteRequest)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(DeleteRequest)
+	}
+	x.Namespace = from.Namespace
+	x.Name = from.Name
+	x.Options = from.Options
+	x.GracePeriodSeconds = from.GracePeriodSeconds
+	x.PropagationPolicy = from.PropagationPolicy
+	x.DryRun = from.DryRun
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *DeleteRequest) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.Namespace != "" {
+		e.String(1, x.Namespace)
+	}
+	if x.Name != "" {
+		e.String(2, x.Name)
+	}
+	if x.Options != nil {
+		at := e.Begin(3)
+		x.Options.AppendProtobuf(e)
+		e.End(at)
+	}
+	if x.GracePeriodSeconds != nil {
+		e.Int(4, *x.GracePeriodSeconds)
+	}
+	if x.PropagationPolicy != nil {
+		e.String(5, *x.PropagationPolicy)
+	}
+	e.Strings(6, x.DryRun)
+	e.Raw(x.unknownFields)
 }
 
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
@@ -457,4 +915,123 @@ func (x *DeleteCollectionRequest) DecodeJSON(d *json.Decoder) {
 			d.Unknown()
 		}
 	}
+}
+
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *DeleteCollectionRequest) Shallow() *DeleteCollectionRequest {
+	if x == nil {
+		return nil
+	}
+	return &DeleteCollectionRequest{
+		Namespace:            x.Namespace,
+		LabelSelector:        x.LabelSelector,
+		FieldSelector:        x.FieldSelector,
+		Options:              x.Options,
+		GracePeriodSeconds:   x.GracePeriodSeconds,
+		PropagationPolicy:    x.PropagationPolicy,
+		DryRun:               x.DryRun,
+		ResourceVersion:      x.ResourceVersion,
+		ResourceVersionMatch: x.ResourceVersionMatch,
+		Limit:                x.Limit,
+		Continue:             x.Continue,
+		unknownFields:        x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *DeleteCollectionRequest) Clone() *DeleteCollectionRequest {
+	if x == nil {
+		return nil
+	}
+	c := new(DeleteCollectionRequest)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *DeleteCollectionRequest) CloneTo(c *DeleteCollectionRequest) {
+	if x == nil {
+		return
+	}
+	c.Namespace = x.Namespace
+	c.LabelSelector = x.LabelSelector
+	c.FieldSelector = x.FieldSelector
+	c.Options = x.Options.Clone()
+	c.GracePeriodSeconds = clone.Pointer(x.GracePeriodSeconds)
+	c.PropagationPolicy = clone.Pointer(x.PropagationPolicy)
+	c.DryRun = clone.List(x.DryRun)
+	c.ResourceVersion = x.ResourceVersion
+	c.ResourceVersionMatch = x.ResourceVersionMatch
+	c.Limit = x.Limit
+	c.Continue = x.Continue
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *DeleteCollectionRequest) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *DeleteCollectionRequest) Share(m proto.Message) bool {
+	from, ok := m.(*DeleteCollectionRequest)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(DeleteCollectionRequest)
+	}
+	x.Namespace = from.Namespace
+	x.LabelSelector = from.LabelSelector
+	x.FieldSelector = from.FieldSelector
+	x.Options = from.Options
+	x.GracePeriodSeconds = from.GracePeriodSeconds
+	x.PropagationPolicy = from.PropagationPolicy
+	x.DryRun = from.DryRun
+	x.ResourceVersion = from.ResourceVersion
+	x.ResourceVersionMatch = from.ResourceVersionMatch
+	x.Limit = from.Limit
+	x.Continue = from.Continue
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *DeleteCollectionRequest) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.Namespace != "" {
+		e.String(1, x.Namespace)
+	}
+	if x.LabelSelector != "" {
+		e.String(2, x.LabelSelector)
+	}
+	if x.FieldSelector != "" {
+		e.String(3, x.FieldSelector)
+	}
+	if x.Options != nil {
+		at := e.Begin(4)
+		x.Options.AppendProtobuf(e)
+		e.End(at)
+	}
+	if x.GracePeriodSeconds != nil {
+		e.Int(5, *x.GracePeriodSeconds)
+	}
+	if x.PropagationPolicy != nil {
+		e.String(6, *x.PropagationPolicy)
+	}
+	e.Strings(7, x.DryRun)
+	if x.ResourceVersion != "" {
+		e.String(8, x.ResourceVersion)
+	}
+	if x.ResourceVersionMatch != "" {
+		e.String(9, x.ResourceVersionMatch)
+	}
+	if x.Limit != 0 {
+		e.Int(10, x.Limit)
+	}
+	if x.Continue != "" {
+		e.String(11, x.Continue)
+	}
+	e.Raw(x.unknownFields)
 }

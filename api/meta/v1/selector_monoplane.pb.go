@@ -3,7 +3,10 @@
 package metav1
 
 import (
+	proto "google.golang.org/protobuf/proto"
+	clone "monoplane.dev/codec/clone"
 	json "monoplane.dev/codec/json"
+	wire "monoplane.dev/codec/wire"
 )
 
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
@@ -41,6 +44,67 @@ func (x *LabelSelector) DecodeJSON(d *json.Decoder) {
 			d.Unknown()
 		}
 	}
+}
+
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *LabelSelector) Shallow() *LabelSelector {
+	if x == nil {
+		return nil
+	}
+	return &LabelSelector{
+		MatchLabels:      x.MatchLabels,
+		MatchExpressions: x.MatchExpressions,
+		unknownFields:    x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *LabelSelector) Clone() *LabelSelector {
+	if x == nil {
+		return nil
+	}
+	c := new(LabelSelector)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *LabelSelector) CloneTo(c *LabelSelector) {
+	if x == nil {
+		return
+	}
+	c.MatchLabels = clone.Map(x.MatchLabels)
+	c.MatchExpressions = clone.Messages(x.MatchExpressions)
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *LabelSelector) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *LabelSelector) Share(m proto.Message) bool {
+	from, ok := m.(*LabelSelector)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(LabelSelector)
+	}
+	x.MatchLabels = from.MatchLabels
+	x.MatchExpressions = from.MatchExpressions
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *LabelSelector) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	e.StringMap(1, x.MatchLabels)
+	wire.Messages(e, 2, x.MatchExpressions)
+	e.Raw(x.unknownFields)
 }
 
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
@@ -81,4 +145,73 @@ func (x *LabelSelectorRequirement) DecodeJSON(d *json.Decoder) {
 			d.Unknown()
 		}
 	}
+}
+
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *LabelSelectorRequirement) Shallow() *LabelSelectorRequirement {
+	if x == nil {
+		return nil
+	}
+	return &LabelSelectorRequirement{
+		Key:           x.Key,
+		Operator:      x.Operator,
+		Values:        x.Values,
+		unknownFields: x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *LabelSelectorRequirement) Clone() *LabelSelectorRequirement {
+	if x == nil {
+		return nil
+	}
+	c := new(LabelSelectorRequirement)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *LabelSelectorRequirement) CloneTo(c *LabelSelectorRequirement) {
+	if x == nil {
+		return
+	}
+	c.Key = x.Key
+	c.Operator = x.Operator
+	c.Values = clone.List(x.Values)
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *LabelSelectorRequirement) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *LabelSelectorRequirement) Share(m proto.Message) bool {
+	from, ok := m.(*LabelSelectorRequirement)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(LabelSelectorRequirement)
+	}
+	x.Key = from.Key
+	x.Operator = from.Operator
+	x.Values = from.Values
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *LabelSelectorRequirement) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.Key != "" {
+		e.String(1, x.Key)
+	}
+	if x.Operator != "" {
+		e.String(2, x.Operator)
+	}
+	e.Strings(3, x.Values)
+	e.Raw(x.unknownFields)
 }

@@ -3,7 +3,10 @@
 package metav1
 
 import (
+	proto "google.golang.org/protobuf/proto"
+	clone "monoplane.dev/codec/clone"
 	json "monoplane.dev/codec/json"
+	wire "monoplane.dev/codec/wire"
 )
 
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
@@ -87,6 +90,99 @@ func (x *Status) DecodeJSON(d *json.Decoder) {
 	}
 }
 
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *Status) Shallow() *Status {
+	if x == nil {
+		return nil
+	}
+	return &Status{
+		Metadata:      x.Metadata,
+		Status:        x.Status,
+		Message:       x.Message,
+		Reason:        x.Reason,
+		Details:       x.Details,
+		Code:          x.Code,
+		unknownFields: x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *Status) Clone() *Status {
+	if x == nil {
+		return nil
+	}
+	c := new(Status)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *Status) CloneTo(c *Status) {
+	if x == nil {
+		return
+	}
+	c.Metadata = x.Metadata.Clone()
+	c.Status = x.Status
+	c.Message = x.Message
+	c.Reason = x.Reason
+	c.Details = x.Details.Clone()
+	c.Code = x.Code
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *Status) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *Status) Share(m proto.Message) bool {
+	from, ok := m.(*Status)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(Status)
+	}
+	x.Metadata = from.Metadata
+	x.Status = from.Status
+	x.Message = from.Message
+	x.Reason = from.Reason
+	x.Details = from.Details
+	x.Code = from.Code
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *Status) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.Metadata != nil {
+		at := e.Begin(1)
+		x.Metadata.AppendProtobuf(e)
+		e.End(at)
+	}
+	if x.Status != "" {
+		e.String(2, x.Status)
+	}
+	if x.Message != "" {
+		e.String(3, x.Message)
+	}
+	if x.Reason != "" {
+		e.String(4, x.Reason)
+	}
+	if x.Details != nil {
+		at := e.Begin(5)
+		x.Details.AppendProtobuf(e)
+		e.End(at)
+	}
+	if x.Code != 0 {
+		e.Int(6, int64(x.Code))
+	}
+	e.Raw(x.unknownFields)
+}
+
 // TypeMeta returns the apiVersion and kind that JSON and protobuf bodies carry.
 func (x *Status) TypeMeta() (apiVersion, kind string) {
 	return "v1", "Status"
@@ -134,6 +230,77 @@ func (x *StatusCause) DecodeJSON(d *json.Decoder) {
 			d.Unknown()
 		}
 	}
+}
+
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *StatusCause) Shallow() *StatusCause {
+	if x == nil {
+		return nil
+	}
+	return &StatusCause{
+		Reason:        x.Reason,
+		Message:       x.Message,
+		Field:         x.Field,
+		unknownFields: x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *StatusCause) Clone() *StatusCause {
+	if x == nil {
+		return nil
+	}
+	c := new(StatusCause)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *StatusCause) CloneTo(c *StatusCause) {
+	if x == nil {
+		return
+	}
+	c.Reason = x.Reason
+	c.Message = x.Message
+	c.Field = x.Field
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *StatusCause) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *StatusCause) Share(m proto.Message) bool {
+	from, ok := m.(*StatusCause)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(StatusCause)
+	}
+	x.Reason = from.Reason
+	x.Message = from.Message
+	x.Field = from.Field
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *StatusCause) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.Reason != "" {
+		e.String(1, x.Reason)
+	}
+	if x.Message != "" {
+		e.String(2, x.Message)
+	}
+	if x.Field != "" {
+		e.String(3, x.Field)
+	}
+	e.Raw(x.unknownFields)
 }
 
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
@@ -199,4 +366,91 @@ func (x *StatusDetails) DecodeJSON(d *json.Decoder) {
 			d.Unknown()
 		}
 	}
+}
+
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *StatusDetails) Shallow() *StatusDetails {
+	if x == nil {
+		return nil
+	}
+	return &StatusDetails{
+		Name:              x.Name,
+		Group:             x.Group,
+		Kind:              x.Kind,
+		Causes:            x.Causes,
+		RetryAfterSeconds: x.RetryAfterSeconds,
+		Uid:               x.Uid,
+		unknownFields:     x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *StatusDetails) Clone() *StatusDetails {
+	if x == nil {
+		return nil
+	}
+	c := new(StatusDetails)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *StatusDetails) CloneTo(c *StatusDetails) {
+	if x == nil {
+		return
+	}
+	c.Name = x.Name
+	c.Group = x.Group
+	c.Kind = x.Kind
+	c.Causes = clone.Messages(x.Causes)
+	c.RetryAfterSeconds = x.RetryAfterSeconds
+	c.Uid = x.Uid
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *StatusDetails) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *StatusDetails) Share(m proto.Message) bool {
+	from, ok := m.(*StatusDetails)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(StatusDetails)
+	}
+	x.Name = from.Name
+	x.Group = from.Group
+	x.Kind = from.Kind
+	x.Causes = from.Causes
+	x.RetryAfterSeconds = from.RetryAfterSeconds
+	x.Uid = from.Uid
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *StatusDetails) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.Name != "" {
+		e.String(1, x.Name)
+	}
+	if x.Group != "" {
+		e.String(2, x.Group)
+	}
+	if x.Kind != "" {
+		e.String(3, x.Kind)
+	}
+	wire.Messages(e, 4, x.Causes)
+	if x.RetryAfterSeconds != 0 {
+		e.Int(5, int64(x.RetryAfterSeconds))
+	}
+	if x.Uid != "" {
+		e.String(6, x.Uid)
+	}
+	e.Raw(x.unknownFields)
 }

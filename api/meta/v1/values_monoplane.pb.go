@@ -3,7 +3,10 @@
 package metav1
 
 import (
+	proto "google.golang.org/protobuf/proto"
+	clone "monoplane.dev/codec/clone"
 	json "monoplane.dev/codec/json"
+	wire "monoplane.dev/codec/wire"
 )
 
 // AppendJSON appends the JSON form of x to b.
@@ -16,6 +19,71 @@ func (x *Time) DecodeJSON(d *json.Decoder) {
 	d.Time(&x.Seconds, &x.Nanos)
 }
 
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *Time) Shallow() *Time {
+	if x == nil {
+		return nil
+	}
+	return &Time{
+		Seconds:       x.Seconds,
+		Nanos:         x.Nanos,
+		unknownFields: x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *Time) Clone() *Time {
+	if x == nil {
+		return nil
+	}
+	c := new(Time)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *Time) CloneTo(c *Time) {
+	if x == nil {
+		return
+	}
+	c.Seconds = x.Seconds
+	c.Nanos = x.Nanos
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *Time) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *Time) Share(m proto.Message) bool {
+	from, ok := m.(*Time)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(Time)
+	}
+	x.Seconds = from.Seconds
+	x.Nanos = from.Nanos
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *Time) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.Seconds != 0 {
+		e.Int(1, x.Seconds)
+	}
+	if x.Nanos != 0 {
+		e.Int(2, int64(x.Nanos))
+	}
+	e.Raw(x.unknownFields)
+}
+
 // AppendJSON appends the JSON form of x to b.
 func (x *MicroTime) AppendJSON(b []byte) []byte {
 	return json.AppendMicroTime(b, x.GetSeconds(), x.GetNanos())
@@ -24,6 +92,71 @@ func (x *MicroTime) AppendJSON(b []byte) []byte {
 // DecodeJSON reads the JSON form of x from d.
 func (x *MicroTime) DecodeJSON(d *json.Decoder) {
 	d.MicroTime(&x.Seconds, &x.Nanos)
+}
+
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *MicroTime) Shallow() *MicroTime {
+	if x == nil {
+		return nil
+	}
+	return &MicroTime{
+		Seconds:       x.Seconds,
+		Nanos:         x.Nanos,
+		unknownFields: x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *MicroTime) Clone() *MicroTime {
+	if x == nil {
+		return nil
+	}
+	c := new(MicroTime)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *MicroTime) CloneTo(c *MicroTime) {
+	if x == nil {
+		return
+	}
+	c.Seconds = x.Seconds
+	c.Nanos = x.Nanos
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *MicroTime) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *MicroTime) Share(m proto.Message) bool {
+	from, ok := m.(*MicroTime)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(MicroTime)
+	}
+	x.Seconds = from.Seconds
+	x.Nanos = from.Nanos
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *MicroTime) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.Seconds != 0 {
+		e.Int(1, x.Seconds)
+	}
+	if x.Nanos != 0 {
+		e.Int(2, int64(x.Nanos))
+	}
+	e.Raw(x.unknownFields)
 }
 
 // AppendJSON appends the JSON form of x to b.
@@ -36,6 +169,65 @@ func (x *Duration) DecodeJSON(d *json.Decoder) {
 	d.Duration(&x.Duration)
 }
 
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *Duration) Shallow() *Duration {
+	if x == nil {
+		return nil
+	}
+	return &Duration{
+		Duration:      x.Duration,
+		unknownFields: x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *Duration) Clone() *Duration {
+	if x == nil {
+		return nil
+	}
+	c := new(Duration)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *Duration) CloneTo(c *Duration) {
+	if x == nil {
+		return
+	}
+	c.Duration = x.Duration
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *Duration) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *Duration) Share(m proto.Message) bool {
+	from, ok := m.(*Duration)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(Duration)
+	}
+	x.Duration = from.Duration
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *Duration) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.Duration != 0 {
+		e.Int(1, x.Duration)
+	}
+	e.Raw(x.unknownFields)
+}
+
 // AppendJSON appends the JSON form of x to b.
 func (x *Quantity) AppendJSON(b []byte) []byte {
 	return json.AppendQuantity(b, x.GetString_())
@@ -44,6 +236,65 @@ func (x *Quantity) AppendJSON(b []byte) []byte {
 // DecodeJSON reads the JSON form of x from d.
 func (x *Quantity) DecodeJSON(d *json.Decoder) {
 	d.Quantity(&x.String_)
+}
+
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *Quantity) Shallow() *Quantity {
+	if x == nil {
+		return nil
+	}
+	return &Quantity{
+		String_:       x.String_,
+		unknownFields: x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *Quantity) Clone() *Quantity {
+	if x == nil {
+		return nil
+	}
+	c := new(Quantity)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *Quantity) CloneTo(c *Quantity) {
+	if x == nil {
+		return
+	}
+	c.String_ = x.String_
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *Quantity) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *Quantity) Share(m proto.Message) bool {
+	from, ok := m.(*Quantity)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(Quantity)
+	}
+	x.String_ = from.String_
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *Quantity) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.String_ != "" {
+		e.String(1, x.String_)
+	}
+	e.Raw(x.unknownFields)
 }
 
 // AppendJSON appends the JSON form of x to b.
@@ -56,6 +307,77 @@ func (x *IntOrString) DecodeJSON(d *json.Decoder) {
 	d.IntOrString(&x.Type, &x.IntVal, &x.StrVal)
 }
 
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *IntOrString) Shallow() *IntOrString {
+	if x == nil {
+		return nil
+	}
+	return &IntOrString{
+		Type:          x.Type,
+		IntVal:        x.IntVal,
+		StrVal:        x.StrVal,
+		unknownFields: x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *IntOrString) Clone() *IntOrString {
+	if x == nil {
+		return nil
+	}
+	c := new(IntOrString)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *IntOrString) CloneTo(c *IntOrString) {
+	if x == nil {
+		return
+	}
+	c.Type = x.Type
+	c.IntVal = x.IntVal
+	c.StrVal = x.StrVal
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *IntOrString) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *IntOrString) Share(m proto.Message) bool {
+	from, ok := m.(*IntOrString)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(IntOrString)
+	}
+	x.Type = from.Type
+	x.IntVal = from.IntVal
+	x.StrVal = from.StrVal
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *IntOrString) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.Type != 0 {
+		e.Int(1, x.Type)
+	}
+	if x.IntVal != 0 {
+		e.Int(2, int64(x.IntVal))
+	}
+	if x.StrVal != "" {
+		e.String(3, x.StrVal)
+	}
+	e.Raw(x.unknownFields)
+}
+
 // AppendJSON appends the JSON form of x to b.
 func (x *FieldsV1) AppendJSON(b []byte) []byte {
 	return json.AppendRaw(b, x.GetRaw())
@@ -66,6 +388,65 @@ func (x *FieldsV1) DecodeJSON(d *json.Decoder) {
 	d.Raw(&x.Raw)
 }
 
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *FieldsV1) Shallow() *FieldsV1 {
+	if x == nil {
+		return nil
+	}
+	return &FieldsV1{
+		Raw:           x.Raw,
+		unknownFields: x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *FieldsV1) Clone() *FieldsV1 {
+	if x == nil {
+		return nil
+	}
+	c := new(FieldsV1)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *FieldsV1) CloneTo(c *FieldsV1) {
+	if x == nil {
+		return
+	}
+	c.Raw = clone.List(x.Raw)
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *FieldsV1) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *FieldsV1) Share(m proto.Message) bool {
+	from, ok := m.(*FieldsV1)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(FieldsV1)
+	}
+	x.Raw = from.Raw
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *FieldsV1) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if len(x.Raw) > 0 {
+		e.Bytes(1, x.Raw)
+	}
+	e.Raw(x.unknownFields)
+}
+
 // AppendJSON appends the JSON form of x to b.
 func (x *RawExtension) AppendJSON(b []byte) []byte {
 	return json.AppendRaw(b, x.GetRaw())
@@ -74,6 +455,65 @@ func (x *RawExtension) AppendJSON(b []byte) []byte {
 // DecodeJSON reads the JSON form of x from d.
 func (x *RawExtension) DecodeJSON(d *json.Decoder) {
 	d.Raw(&x.Raw)
+}
+
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *RawExtension) Shallow() *RawExtension {
+	if x == nil {
+		return nil
+	}
+	return &RawExtension{
+		Raw:           x.Raw,
+		unknownFields: x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *RawExtension) Clone() *RawExtension {
+	if x == nil {
+		return nil
+	}
+	c := new(RawExtension)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *RawExtension) CloneTo(c *RawExtension) {
+	if x == nil {
+		return
+	}
+	c.Raw = clone.List(x.Raw)
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *RawExtension) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *RawExtension) Share(m proto.Message) bool {
+	from, ok := m.(*RawExtension)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(RawExtension)
+	}
+	x.Raw = from.Raw
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *RawExtension) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if len(x.Raw) > 0 {
+		e.Bytes(1, x.Raw)
+	}
+	e.Raw(x.unknownFields)
 }
 
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
@@ -134,6 +574,85 @@ func (x *Unknown) DecodeJSON(d *json.Decoder) {
 	}
 }
 
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *Unknown) Shallow() *Unknown {
+	if x == nil {
+		return nil
+	}
+	return &Unknown{
+		TypeMeta:        x.TypeMeta,
+		Raw:             x.Raw,
+		ContentEncoding: x.ContentEncoding,
+		ContentType:     x.ContentType,
+		unknownFields:   x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *Unknown) Clone() *Unknown {
+	if x == nil {
+		return nil
+	}
+	c := new(Unknown)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *Unknown) CloneTo(c *Unknown) {
+	if x == nil {
+		return
+	}
+	c.TypeMeta = x.TypeMeta.Clone()
+	c.Raw = clone.List(x.Raw)
+	c.ContentEncoding = x.ContentEncoding
+	c.ContentType = x.ContentType
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *Unknown) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *Unknown) Share(m proto.Message) bool {
+	from, ok := m.(*Unknown)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(Unknown)
+	}
+	x.TypeMeta = from.TypeMeta
+	x.Raw = from.Raw
+	x.ContentEncoding = from.ContentEncoding
+	x.ContentType = from.ContentType
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *Unknown) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.TypeMeta != nil {
+		at := e.Begin(1)
+		x.TypeMeta.AppendProtobuf(e)
+		e.End(at)
+	}
+	if len(x.Raw) > 0 {
+		e.Bytes(2, x.Raw)
+	}
+	if x.ContentEncoding != "" {
+		e.String(3, x.ContentEncoding)
+	}
+	if x.ContentType != "" {
+		e.String(4, x.ContentType)
+	}
+	e.Raw(x.unknownFields)
+}
+
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
 func (x *TypeMeta) AppendJSON(b []byte) []byte {
 	if x == nil {
@@ -169,4 +688,69 @@ func (x *TypeMeta) DecodeJSON(d *json.Decoder) {
 			d.Unknown()
 		}
 	}
+}
+
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *TypeMeta) Shallow() *TypeMeta {
+	if x == nil {
+		return nil
+	}
+	return &TypeMeta{
+		ApiVersion:    x.ApiVersion,
+		Kind:          x.Kind,
+		unknownFields: x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *TypeMeta) Clone() *TypeMeta {
+	if x == nil {
+		return nil
+	}
+	c := new(TypeMeta)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *TypeMeta) CloneTo(c *TypeMeta) {
+	if x == nil {
+		return
+	}
+	c.ApiVersion = x.ApiVersion
+	c.Kind = x.Kind
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *TypeMeta) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *TypeMeta) Share(m proto.Message) bool {
+	from, ok := m.(*TypeMeta)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(TypeMeta)
+	}
+	x.ApiVersion = from.ApiVersion
+	x.Kind = from.Kind
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *TypeMeta) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.ApiVersion != "" {
+		e.String(1, x.ApiVersion)
+	}
+	if x.Kind != "" {
+		e.String(2, x.Kind)
+	}
+	e.Raw(x.unknownFields)
 }

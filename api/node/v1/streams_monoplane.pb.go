@@ -3,8 +3,11 @@
 package nodev1
 
 import (
+	proto "google.golang.org/protobuf/proto"
 	v1 "monoplane.dev/api/core/v1"
+	clone "monoplane.dev/codec/clone"
 	json "monoplane.dev/codec/json"
+	wire "monoplane.dev/codec/wire"
 )
 
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
@@ -35,6 +38,65 @@ func (x *ListenRequest) DecodeJSON(d *json.Decoder) {
 			d.Unknown()
 		}
 	}
+}
+
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *ListenRequest) Shallow() *ListenRequest {
+	if x == nil {
+		return nil
+	}
+	return &ListenRequest{
+		Node:          x.Node,
+		unknownFields: x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *ListenRequest) Clone() *ListenRequest {
+	if x == nil {
+		return nil
+	}
+	c := new(ListenRequest)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *ListenRequest) CloneTo(c *ListenRequest) {
+	if x == nil {
+		return
+	}
+	c.Node = x.Node
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *ListenRequest) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *ListenRequest) Share(m proto.Message) bool {
+	from, ok := m.(*ListenRequest)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(ListenRequest)
+	}
+	x.Node = from.Node
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *ListenRequest) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.Node != "" {
+		e.String(1, x.Node)
+	}
+	e.Raw(x.unknownFields)
 }
 
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
@@ -77,6 +139,76 @@ func (x *Call) DecodeJSON(d *json.Decoder) {
 			d.Unknown()
 		}
 	}
+}
+
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *Call) Shallow() *Call {
+	if x == nil {
+		return nil
+	}
+	return &Call{
+		Id:            x.Id,
+		Request:       x.Request,
+		unknownFields: x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *Call) Clone() *Call {
+	if x == nil {
+		return nil
+	}
+	c := new(Call)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *Call) CloneTo(c *Call) {
+	if x == nil {
+		return
+	}
+	c.Id = x.Id
+	switch o := x.Request.(type) {
+	case *Call_Log:
+		c.Request = &Call_Log{Log: o.Log.Clone()}
+	}
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *Call) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *Call) Share(m proto.Message) bool {
+	from, ok := m.(*Call)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(Call)
+	}
+	x.Id = from.Id
+	x.Request = from.Request
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *Call) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.Id != "" {
+		e.String(1, x.Id)
+	}
+	if o, ok := x.Request.(*Call_Log); ok {
+		at := e.Begin(2)
+		o.Log.AppendProtobuf(e)
+		e.End(at)
+	}
+	e.Raw(x.unknownFields)
 }
 
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
@@ -137,6 +269,85 @@ func (x *LogCall) DecodeJSON(d *json.Decoder) {
 	}
 }
 
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *LogCall) Shallow() *LogCall {
+	if x == nil {
+		return nil
+	}
+	return &LogCall{
+		Namespace:     x.Namespace,
+		Pod:           x.Pod,
+		Uid:           x.Uid,
+		Options:       x.Options,
+		unknownFields: x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *LogCall) Clone() *LogCall {
+	if x == nil {
+		return nil
+	}
+	c := new(LogCall)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *LogCall) CloneTo(c *LogCall) {
+	if x == nil {
+		return
+	}
+	c.Namespace = x.Namespace
+	c.Pod = x.Pod
+	c.Uid = x.Uid
+	c.Options = x.Options.Clone()
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *LogCall) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *LogCall) Share(m proto.Message) bool {
+	from, ok := m.(*LogCall)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(LogCall)
+	}
+	x.Namespace = from.Namespace
+	x.Pod = from.Pod
+	x.Uid = from.Uid
+	x.Options = from.Options
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *LogCall) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.Namespace != "" {
+		e.String(1, x.Namespace)
+	}
+	if x.Pod != "" {
+		e.String(2, x.Pod)
+	}
+	if x.Uid != "" {
+		e.String(3, x.Uid)
+	}
+	if x.Options != nil {
+		at := e.Begin(4)
+		x.Options.AppendProtobuf(e)
+		e.End(at)
+	}
+	e.Raw(x.unknownFields)
+}
+
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
 func (x *Frame) AppendJSON(b []byte) []byte {
 	if x == nil {
@@ -186,4 +397,81 @@ func (x *Frame) DecodeJSON(d *json.Decoder) {
 			d.Unknown()
 		}
 	}
+}
+
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *Frame) Shallow() *Frame {
+	if x == nil {
+		return nil
+	}
+	return &Frame{
+		CallID:        x.CallID,
+		Data:          x.Data,
+		Error:         x.Error,
+		Reason:        x.Reason,
+		unknownFields: x.unknownFields,
+	}
+}
+
+// Clone returns a deep copy of x.
+func (x *Frame) Clone() *Frame {
+	if x == nil {
+		return nil
+	}
+	c := new(Frame)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *Frame) CloneTo(c *Frame) {
+	if x == nil {
+		return
+	}
+	c.CallID = x.CallID
+	c.Data = clone.List(x.Data)
+	c.Error = x.Error
+	c.Reason = x.Reason
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *Frame) CloneMessage() proto.Message { return x.Clone() }
+
+// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
+// another type.
+func (x *Frame) Share(m proto.Message) bool {
+	from, ok := m.(*Frame)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(Frame)
+	}
+	x.CallID = from.CallID
+	x.Data = from.Data
+	x.Error = from.Error
+	x.Reason = from.Reason
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *Frame) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.CallID != "" {
+		e.String(1, x.CallID)
+	}
+	if len(x.Data) > 0 {
+		e.Bytes(2, x.Data)
+	}
+	if x.Error != "" {
+		e.String(3, x.Error)
+	}
+	if x.Reason != "" {
+		e.String(4, x.Reason)
+	}
+	e.Raw(x.unknownFields)
 }

@@ -1,0 +1,100 @@
+// Package random makes random messages of every type of ours, for the tests of generated code.
+package random
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
+
+	_ "monoplane.dev/api/admin/v1"
+	_ "monoplane.dev/api/coordination/v1"
+	_ "monoplane.dev/api/core/v1"
+	_ "monoplane.dev/api/events/v1"
+	_ "monoplane.dev/api/node/v1"
+)
+
+// Each calls f with random messages of every type of ours, some of each.
+func Each(t *testing.T, f func(t *testing.T, m proto.Message)) {
+	t.Helper()
+	n := 0
+	protoregistry.GlobalTypes.RangeMessages(func(mt protoreflect.MessageType) bool {
+		name := mt.Descriptor().FullName()
+		if !strings.HasPrefix(string(name), "monoplane.") || strings.HasPrefix(string(name), "monoplane.options.") || mt.Descriptor().IsMapEntry() {
+			return true
+		}
+		n++
+		t.Run(string(name.Name()), func(t *testing.T) {
+			for seed := range uint64(20) {
+				rng := rand.New(rand.NewPCG(seed, 1))
+				m := mt.New()
+				fill(rng, m, 0)
+				f(t, m.Interface())
+			}
+		})
+		return true
+	})
+	if n < 100 {
+		t.Errorf("only %d types of messages were looked at", n)
+	}
+}
+
+func fill(rng *rand.Rand, m protoreflect.Message, depth int) {
+	fields := m.Descriptor().Fields()
+	for i := range fields.Len() {
+		fd := fields.Get(i)
+		if rng.IntN(2) == 0 || depth > 6 {
+			continue
+		}
+		switch {
+		case fd.IsMap():
+			for range rng.IntN(3) {
+				v := m.NewField(fd).Map().NewValue()
+				if fd.MapValue().Message() != nil {
+					fill(rng, v.Message(), depth+1)
+				} else {
+					v = scalar(rng, fd.MapValue())
+				}
+				m.Mutable(fd).Map().Set(protoreflect.ValueOfString(fmt.Sprint(rng.IntN(9))).MapKey(), v)
+			}
+		case fd.IsList():
+			for range rng.IntN(3) {
+				l := m.Mutable(fd).List()
+				v := l.NewElement()
+				if fd.Message() != nil {
+					fill(rng, v.Message(), depth+1)
+				} else {
+					v = scalar(rng, fd)
+				}
+				l.Append(v)
+			}
+		case fd.Message() != nil:
+			fill(rng, m.Mutable(fd).Message(), depth+1)
+		default:
+			m.Set(fd, scalar(rng, fd))
+		}
+	}
+	if rng.IntN(3) == 0 {
+		m.SetUnknown(protoreflect.RawFields{0xf8, 0xff, 0xff, 0xff, 0x0f, byte(rng.IntN(100))})
+	}
+}
+
+func scalar(rng *rand.Rand, fd protoreflect.FieldDescriptor) protoreflect.Value {
+	n := rng.IntN(3)
+	switch fd.Kind() {
+	case protoreflect.StringKind:
+		return protoreflect.ValueOfString(strings.Repeat("ü", n*40))
+	case protoreflect.BytesKind:
+		return protoreflect.ValueOfBytes(make([]byte, n*100))
+	case protoreflect.BoolKind:
+		return protoreflect.ValueOfBool(n > 0)
+	case protoreflect.Int32Kind:
+		return protoreflect.ValueOfInt32(int32(n) - 1)
+	default:
+		return protoreflect.ValueOfInt64(int64(n-1) << 40)
+	}
+}
