@@ -17,11 +17,13 @@ type method struct {
 	attributes auth.Attributes
 	// open methods need no authorization: health checks, and reflection, which shows no object.
 	open bool
+	// counted are the method's own metrics.
+	counted counted
 }
 
 // methods maps the full names of methods. A method that is not here is refused.
-func methods(services []kinds.Service) map[string]method {
-	out := map[string]method{
+func methods(services []kinds.Service) map[string]*method {
+	out := map[string]*method{
 		adminv1.Admin_Stop_FullMethodName:        {attributes: auth.Attributes{Verb: "stop", Resource: "server"}},
 		adminv1.Admin_Snapshot_FullMethodName:    {attributes: auth.Attributes{Verb: "snapshot", Resource: "server"}},
 		nodev1.NodeStreams_Listen_FullMethodName: {attributes: auth.Attributes{Verb: "listen", Resource: "nodestreams"}},
@@ -33,15 +35,13 @@ func methods(services []kinds.Service) map[string]method {
 			verb, sub := verbOf(name)
 			a := d
 			a.Verb, a.Subresource = verb, sub
-			out["/"+svc.Name+"/"+name] = method{attributes: a}
+			out["/"+svc.Name+"/"+name] = &method{attributes: a}
 		}
 	}
-	bind := out[corev1.Pods_Bind_FullMethodName]
-	bind.attributes.Verb, bind.attributes.Subresource = "create", "binding"
-	out[corev1.Pods_Bind_FullMethodName] = bind
-	log := out[corev1.Pods_Log_FullMethodName]
-	log.attributes.Verb, log.attributes.Subresource = "get", "log"
-	out[corev1.Pods_Log_FullMethodName] = log
+	bind := &out[corev1.Pods_Bind_FullMethodName].attributes
+	bind.Verb, bind.Subresource = "create", "binding"
+	log := &out[corev1.Pods_Log_FullMethodName].attributes
+	log.Verb, log.Subresource = "get", "log"
 	return out
 }
 
@@ -66,13 +66,13 @@ func verbOf(name string) (verb, subresource string) {
 }
 
 // lookup finds a method; ok is false for one that nobody may call.
-func (s *Server) lookup(full string) (m method, ok bool) {
+func (s *Server) lookup(full string) (m *method, ok bool) {
 	if m, ok = s.methods[full]; ok {
 		return m, true
 	}
 	if strings.HasPrefix(full, "/grpc.health.v1.Health/") || strings.HasPrefix(full, "/grpc.reflection.v1") {
 		verb := full[strings.LastIndexByte(full, '/')+1:]
-		return method{open: true, attributes: auth.Attributes{Verb: strings.ToLower(verb), Resource: "grpc"}}, true
+		return &method{open: true, attributes: auth.Attributes{Verb: strings.ToLower(verb), Resource: "grpc"}}, true
 	}
-	return method{}, false
+	return &method{}, false
 }

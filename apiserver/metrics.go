@@ -2,12 +2,12 @@ package apiserver
 
 import (
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"monoplane.dev/apierrors"
-	"monoplane.dev/apiserver/auth"
 )
 
 // metrics count requests. A nil *metrics counts nothing.
@@ -39,14 +39,40 @@ func newMetrics(r prometheus.Registerer) (*metrics, error) {
 	return m, nil
 }
 
-func (m *metrics) observe(a auth.Attributes, err error, took time.Duration) {
+// counted are the metrics of one method, once it has been called: to find them by their labels takes longer
+// than to count.
+type counted struct {
+	ok       atomic.Pointer[prometheus.Counter]
+	duration atomic.Pointer[prometheus.Observer]
+}
+
+func (m *metrics) observe(called *method, err error, took time.Duration) {
 	if m == nil {
 		return
 	}
-	m.requests.WithLabelValues(a.Verb, a.Resource, a.Subresource, code(err)).Inc()
-	if a.Verb != "watch" && a.Verb != "listen" && a.Verb != "answer" && a.Subresource != "log" {
-		m.duration.WithLabelValues(a.Verb, a.Resource, a.Subresource).Observe(took.Seconds())
+	a := &called.attributes
+	if err == nil {
+		once(&called.counted.ok, func() prometheus.Counter {
+			return m.requests.WithLabelValues(a.Verb, a.Resource, a.Subresource, code(nil))
+		}).Inc()
+	} else {
+		m.requests.WithLabelValues(a.Verb, a.Resource, a.Subresource, code(err)).Inc()
 	}
+	if a.Verb != "watch" && a.Verb != "listen" && a.Verb != "answer" && a.Subresource != "log" {
+		once(&called.counted.duration, func() prometheus.Observer {
+			return m.duration.WithLabelValues(a.Verb, a.Resource, a.Subresource)
+		}).Observe(took.Seconds())
+	}
+}
+
+// once returns what p holds, which find has found for the first caller. Two at once find the same.
+func once[T any](p *atomic.Pointer[T], find func() T) T {
+	if v := p.Load(); v != nil {
+		return *v
+	}
+	v := find()
+	p.Store(&v)
+	return v
 }
 
 // code is the HTTP code that an answer has, or would have, over REST.

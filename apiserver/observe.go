@@ -21,14 +21,21 @@ import (
 // Internal, and sends warnings.
 func (s *Server) observeUnary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (answer any, err error) {
 	start := time.Now()
-	ctx, warnings := warning.WithCollector(ctx)
+	m, _ := s.lookup(info.FullMethod)
+	var own *warning.Collector
+	if !warning.Collected(ctx) {
+		ctx, own = warning.WithCollector(ctx)
+	}
 	defer func() {
 		if r := recover(); r != nil {
 			answer, err = nil, panicked(r)
 		}
 		err = s.translate(ctx, info.FullMethod, err)
-		s.metrics.observe(s.attributesOf(info.FullMethod), err, time.Since(start))
-		if texts := warnings.Texts(); len(texts) > 0 {
+		s.metrics.observe(m, err, time.Since(start))
+		if own == nil {
+			return // the front that collects them sends them
+		}
+		if texts := own.Texts(); len(texts) > 0 {
 			// An error here means that the client has gone.
 			_ = grpc.SetHeader(ctx, metadata.MD{warning.MetadataKey: texts})
 		}
@@ -39,12 +46,13 @@ func (s *Server) observeUnary(ctx context.Context, req any, info *grpc.UnaryServ
 // observeStream is observeUnary for streams. Their duration is counted like any other; a watch is long.
 func (s *Server) observeStream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) (err error) {
 	start := time.Now()
+	m, _ := s.lookup(info.FullMethod)
 	defer func() {
 		if r := recover(); r != nil {
 			err = panicked(r)
 		}
 		err = s.translate(stream.Context(), info.FullMethod, err)
-		s.metrics.observe(s.attributesOf(info.FullMethod), err, time.Since(start))
+		s.metrics.observe(m, err, time.Since(start))
 	}()
 	return handler(srv, stream)
 }
@@ -86,9 +94,4 @@ func (s *Server) translate(ctx context.Context, full string, err error) error {
 	}
 	s.log.LogAttrs(ctx, slog.LevelError, "request failed", attrs...)
 	return apierrors.NewInternal(err)
-}
-
-func (s *Server) attributesOf(full string) auth.Attributes {
-	m, _ := s.lookup(full)
-	return m.attributes
 }

@@ -58,7 +58,7 @@ type Server struct {
 	services []kinds.Service
 	tables   map[*object.Kind]table.Definition
 	authz    *auth.Authorizer
-	methods  map[string]method
+	methods  map[string]*method
 	metrics  *metrics
 }
 

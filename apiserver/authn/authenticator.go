@@ -41,15 +41,16 @@ type Authenticator struct {
 	paths  []string
 	open   map[string]bool
 
-	mu       sync.Mutex
-	verified map[[32]byte]verified
+	mu sync.RWMutex
+	// verified has what is known of certificates by their DER form: to look one up costs less than its digest.
+	verified map[string]verified
 }
 
 // New returns an Authenticator.
 func New(cfg Config) *Authenticator {
 	a := &Authenticator{
 		cas: cfg.ClientCAs, tokens: cfg.Tokens, now: cfg.Now, paths: cfg.OpenPaths,
-		open: map[string]bool{}, verified: map[[32]byte]verified{},
+		open: map[string]bool{}, verified: map[string]verified{},
 	}
 	if a.now == nil {
 		a.now = time.Now

@@ -1,7 +1,6 @@
 package authn
 
 import (
-	"crypto/sha256"
 	"crypto/x509"
 	"errors"
 	"time"
@@ -25,10 +24,9 @@ type verified struct {
 // common name is the user, the organisations are the groups.
 func (a *Authenticator) certificate(chain []*x509.Certificate) (*User, error) {
 	leaf, now := chain[0], a.now()
-	key := sha256.Sum256(leaf.Raw)
-	a.mu.Lock()
-	v, ok := a.verified[key]
-	a.mu.Unlock()
+	a.mu.RLock()
+	v, ok := a.verified[string(leaf.Raw)]
+	a.mu.RUnlock()
 	if ok && now.After(v.after) && now.Before(v.before) {
 		return v.user, nil
 	}
@@ -41,7 +39,7 @@ func (a *Authenticator) certificate(chain []*x509.Certificate) (*User, error) {
 	if len(a.verified) >= maxVerified {
 		clear(a.verified)
 	}
-	a.verified[key] = v
+	a.verified[string(leaf.Raw)] = v
 	return v.user, nil
 }
 

@@ -1,6 +1,8 @@
 package defaults
 
 import (
+	"k8s.io/apimachinery/pkg/api/resource"
+
 	corev1 "monoplane.dev/api/core/v1"
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/apiserver/resources"
@@ -15,16 +17,16 @@ const (
 
 // QOSClass returns the quality-of-service class of a pod, from the cpu and memory that it asks for (QOS-1).
 func QOSClass(p *corev1.Pod) string {
-	requests, limits := resources.List{}, resources.List{}
+	var requests, limits sums
 	limited := true // Every container so far has a limit for both.
 	count := func(r *corev1.ResourceRequirements) {
-		addCompute(requests, r.GetRequests())
-		limited = addCompute(limits, r.GetLimits()) == len(compute) && limited
+		requests.add(r.GetRequests())
+		limited = limits.add(r.GetLimits()) == len(compute) && limited
 	}
 	if whole := p.GetSpec().GetResources(); whole != nil {
-		addCompute(requests, whole.GetRequests())
+		requests.add(whole.GetRequests())
 		if len(whole.GetLimits()) > 0 {
-			limited = addCompute(limits, whole.GetLimits()) == len(compute)
+			limited = limits.add(whole.GetLimits()) == len(compute)
 		}
 	} else {
 		for _, c := range p.GetSpec().GetContainers() {
@@ -34,14 +36,14 @@ func QOSClass(p *corev1.Pod) string {
 			count(c.GetResources())
 		}
 	}
-	if len(requests) == 0 && len(limits) == 0 {
+	switch {
+	case requests == (sums{}) && limits == (sums{}):
 		return BestEffort
-	}
-	if !limited || len(requests) != len(limits) {
+	case !limited:
 		return Burstable
 	}
-	for name, r := range requests {
-		if l, ok := limits[name]; !ok || l.Cmp(r) != 0 {
+	for i := range compute {
+		if requests[i].Cmp(limits[i]) != 0 {
 			return Burstable
 		}
 	}
@@ -50,16 +52,20 @@ func QOSClass(p *corev1.Pod) string {
 
 var compute = [...]string{resources.CPU, resources.Memory}
 
-// addCompute adds the amounts of cpu and memory above zero, and returns how many of the two there were.
-func addCompute(sum resources.List, list map[string]*metav1.Quantity) (n int) {
-	for _, name := range compute {
+// sums are the amounts of cpu and memory; only those above zero count, so that zero is none.
+type sums [len(compute)]resource.Quantity
+
+// add adds the amounts of cpu and memory above zero, and returns how many of the two there were.
+func (s *sums) add(list map[string]*metav1.Quantity) (n int) {
+	if len(list) == 0 {
+		return 0
+	}
+	for i, name := range compute {
 		q, err := resources.Parse(list[name])
 		if err != nil || q.Sign() <= 0 {
 			continue
 		}
-		have := sum[name].DeepCopy()
-		have.Add(q)
-		sum[name] = have
+		s[i].Add(q)
 		n++
 	}
 	return n

@@ -13,6 +13,7 @@ import (
 	corev1 "monoplane.dev/api/core/v1"
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/object"
+	"monoplane.dev/object/intern"
 )
 
 // eventTTL is how long an event is kept after its last write (OBJ-13).
@@ -45,6 +46,10 @@ func event() *registry.Strategy {
 			},
 		},
 		Table: eventTable{},
+		Share: func(pool *intern.Pool, o, _ *corev1.Event) {
+			o.Source = intern.Message(pool, o.Source)
+			o.Metadata.CreationTimestamp = intern.Message(pool, o.Metadata.CreationTimestamp)
+		},
 	}.Strategy()
 }
 

@@ -102,7 +102,7 @@ func strategies() []*registry.Strategy {
 func Resources() []store.Resource {
 	var out []store.Resource
 	for _, s := range strategies() {
-		out = append(out, store.Resource{Kind: s.Kind, Field: s.Field, Indexes: s.Indexes, TTL: s.TTL})
+		out = append(out, store.Resource{Kind: s.Kind, Field: s.Field, Indexes: s.Indexes, TTL: s.TTL, Share: s.Share})
 	}
 	return out
 }

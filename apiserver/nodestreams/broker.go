@@ -138,7 +138,7 @@ func (b *Broker) open(ctx context.Context, node string, msg *nodev1.Call) (*call
 	l := b.listeners[node]
 	if l == nil {
 		b.mu.Unlock()
-		return nil, "", apierrors.New(apierrors.ServiceUnavailable, "the agent of node %q is not connected", node)
+		return nil, "", apierrors.New(apierrors.ServiceUnavailable, "the agent of node %q is not connected (simulated nodes serve no logs)", node)
 	}
 	if b.busy[node] >= b.cfg.MaxCalls {
 		b.mu.Unlock()

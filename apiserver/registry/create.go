@@ -18,19 +18,19 @@ func (r *Registry) Create(ctx context.Context, namespace string, o object.Object
 	if err := r.checkOptions(o, opts); err != nil {
 		return nil, err
 	}
-	next := object.Clone(r.stored(o))
-	m := meta(next)
-	if m.ResourceVersion != "" {
-		return nil, apierrors.New(apierrors.BadRequest, "resourceVersion should not be set on objects to be created")
-	}
-	if err := r.place(m, namespace, ""); err != nil {
-		return nil, err
-	}
-	generate := m.Name == "" && m.GenerateName != ""
-	if err := r.identify(m); err != nil {
-		return nil, err
-	}
 	for attempt := 1; ; attempt++ {
+		next := object.Clone(r.stored(o))
+		m := meta(next)
+		if m.ResourceVersion != "" {
+			return nil, apierrors.New(apierrors.BadRequest, "resourceVersion should not be set on objects to be created")
+		}
+		if err := r.place(m, namespace, ""); err != nil {
+			return nil, err
+		}
+		generate := m.Name == "" && m.GenerateName != ""
+		if err := r.identify(m); err != nil {
+			return nil, err
+		}
 		if generate {
 			name, err := r.generatedName(m.GenerateName)
 			if err != nil {
@@ -38,10 +38,11 @@ func (r *Registry) Create(ctx context.Context, namespace string, o object.Object
 			}
 			m.Name = name
 		}
-		// Defaults may depend on the name, so that another name means another look.
+		// Defaults may depend on the name, so that another name means another look, from the beginning.
 		if err := r.admit(ctx, next); err != nil {
 			return nil, err
 		}
+		r.deps.Store.Share(next, nil)
 		err := r.insert(ctx, next, dryRun(opts.DryRun))
 		if err == nil {
 			return r.seen(next), nil

@@ -97,7 +97,7 @@ func (r *Registry) place(m *metav1.ObjectMeta, namespace, name string) error {
 func mergeMeta(next, live object.Object, mayChange bool) {
 	l := meta(live)
 	if !mayChange {
-		next.SetMetadata(object.Clone(l))
+		next.SetMetadata(l.Shallow())
 		return
 	}
 	m := meta(next)

@@ -10,6 +10,7 @@ import (
 	"monoplane.dev/apiserver/rest/table"
 	"monoplane.dev/apiserver/store"
 	"monoplane.dev/object"
+	"monoplane.dev/object/intern"
 
 	metav1 "monoplane.dev/api/meta/v1"
 )
@@ -48,6 +49,8 @@ type Strategy struct {
 	Indexes []string
 	// TTL is how long an object lives after its last write; nil for ever.
 	TTL func(o object.Object) time.Duration
+	// Share replaces parts of o by equal ones from the pool; see store.Resource.
+	Share func(pool *intern.Pool, o, live object.Object)
 	// Table has the columns and cells of kubectl get.
 	Table table.Definition
 }

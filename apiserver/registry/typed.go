@@ -9,6 +9,7 @@ import (
 	"monoplane.dev/apierrors"
 	"monoplane.dev/apiserver/rest/table"
 	"monoplane.dev/object"
+	"monoplane.dev/object/intern"
 
 	metav1 "monoplane.dev/api/meta/v1"
 )
@@ -34,6 +35,8 @@ type Typed[T object.Object] struct {
 	// TTL is how long an object lives after its last write; 0 for ever.
 	TTL   time.Duration
 	Table table.Definition
+	// Share may be nil.
+	Share func(pool *intern.Pool, o, live T)
 }
 
 // TypedResource is a Resource of objects of type T.
@@ -93,6 +96,12 @@ func (t Typed[T]) Strategy() *Strategy {
 				return "", false
 			}
 			return f(o.(T)), true
+		}
+	}
+	if t.Share != nil {
+		s.Share = func(pool *intern.Pool, o, live object.Object) {
+			was, _ := live.(T)
+			t.Share(pool, o.(T), was)
 		}
 	}
 	if t.TTL > 0 {

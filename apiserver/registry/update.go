@@ -25,7 +25,7 @@ func (r *Registry) Update(ctx context.Context, namespace, name, subresource stri
 	if err := r.checkOptions(o, opts); err != nil {
 		return nil, err
 	}
-	m := object.Clone(meta(o))
+	m := meta(o).Shallow()
 	if err := r.place(m, namespace, name); err != nil {
 		return nil, err
 	}
@@ -102,6 +102,7 @@ func (r *Registry) decide(ctx context.Context, key store.Key, resource *Resource
 		return nil, err
 	}
 	r.generation(n, live)
+	r.deps.Store.Share(n, live)
 	*next = n
 
 	rev, err := revision(live)

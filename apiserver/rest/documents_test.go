@@ -40,7 +40,7 @@ func TestDiscovery(t *testing.T) {
 	}
 	f.want(f.do("GET", "/api", "", "Accept", aggregated), 200,
 		`{"resource":"pods","responseKind":{"group":"","version":"v1","kind":"Pod"},"scope":"Namespaced","singularResource":"pod"`,
-		`{"subresource":"status","responseKind":{"group":"","version":"v1","kind":"Pod"},"verbs":["patch","update"]}`)
+		`{"subresource":"status","responseKind":{"group":"","version":"v1","kind":"Pod"},"verbs":["get","patch","update"]}`)
 }
 
 // spec: CLI-2

@@ -2,11 +2,11 @@ package rest
 
 import (
 	"google.golang.org/protobuf/encoding/protowire"
-	"google.golang.org/protobuf/proto"
 
 	"monoplane.dev/apiserver/rest/bodycache"
 	"monoplane.dev/apiserver/rest/negotiate"
 	"monoplane.dev/codec"
+	"monoplane.dev/codec/wire"
 	"monoplane.dev/object"
 
 	metav1 "monoplane.dev/api/meta/v1"
@@ -55,7 +55,7 @@ func (h *Handler) protobufBody(o object.Object, deleted bool) []byte {
 
 // encodeProtobuf cannot fail: what is stored has been protobuf already.
 func encodeProtobuf(b []byte, o object.Object) []byte {
-	b, _ = proto.MarshalOptions{}.MarshalAppend(b, o)
+	b, _ = wire.Append(b, o)
 	return b
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"monoplane.dev/object"
+	"monoplane.dev/object/intern"
 )
 
 // Resource tells the store about one kind.
@@ -21,6 +22,10 @@ type Resource struct {
 	// TTL is how long an object lives after its last write; 0 (or a nil TTL) is for ever. Objects share leases,
 	// so that one may live up to a minute longer.
 	TTL func(o object.Object) time.Duration
+	// Share replaces parts of o, which nobody else has seen yet, by equal ones from the pool, so that objects that
+	// have much in common take little memory. Live is the object that o was made from, nil for a new one; what o has
+	// from live is not o's own. Nil for kinds with nothing in common.
+	Share func(pool *intern.Pool, o, live object.Object)
 }
 
 // Config says where the data is and what is stored. Only Resources and one of Dir and Endpoints are required.
@@ -47,11 +52,11 @@ type Config struct {
 	// QuotaBytes bounds the embedded database; default 8 GiB.
 	QuotaBytes int64
 	// CompactionInterval is how long etcd keeps its history, unless it has more than HistoryRevisions revisions;
-	// defaults 5 min and 10 000. Lists at old revisions need it.
+	// defaults 5 min and 5 000. Lists at old revisions need it.
 	CompactionInterval time.Duration
 	HistoryRevisions   int64
 	// HistoryEvents and HistoryBytes bound the changes of each kind from which watches may resume; defaults 20 000
-	// and 8 MiB (in encoded size; several times that in memory).
+	// and 8 MiB, as an estimate of what they take in memory.
 	HistoryEvents int
 	HistoryBytes  int64
 	// WatchBuffer is how many changes a watcher may lag behind before it is cut off; default 10 000.

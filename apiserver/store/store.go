@@ -18,6 +18,7 @@ import (
 	"monoplane.dev/apiserver/store/cache"
 	"monoplane.dev/apiserver/store/etcd"
 	"monoplane.dev/object"
+	"monoplane.dev/object/intern"
 )
 
 // Watcher delivers the changes of one kind. See cache.Watcher.
@@ -32,6 +33,7 @@ type Store struct {
 	lg       *slog.Logger
 	client   etcd.Client
 	table    *crc32.Table
+	pool     *intern.Pool
 	kinds    map[string]*kind // by key prefix
 	byKind   map[*object.Kind]*kind
 	progress *cache.Progress
@@ -64,6 +66,24 @@ type kind struct {
 	prefix string
 	cache  *cache.Cache
 	table  *crc32.Table
+	pool   *intern.Pool
+}
+
+func (k *kind) intern(o, live object.Object) {
+	if k.res.Share != nil && o.GetMetadata() != nil {
+		k.res.Share(k.pool, o, live)
+	}
+}
+
+// Parts returns what objects share; see Resource.Share.
+func (s *Store) Parts() *intern.Pool { return s.pool }
+
+// Share lets o, which is about to be written and which nobody else has seen, share equal parts with what is stored.
+// Live is the stored object that o was made from, nil for a new one.
+func (s *Store) Share(o, live object.Object) {
+	if k := s.byKind[o.ObjectKind()]; k != nil {
+		k.intern(o, live)
+	}
 }
 
 // Open opens the data directory, or connects to the external etcd, and loads all objects. The error is one line
@@ -73,7 +93,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	ctx, cancel := context.WithTimeout(ctx, cfg.StartTimeout)
 	defer cancel()
 	s := &Store{
-		cfg: cfg, lg: cfg.Logger, table: crc32.MakeTable(crc32.Castagnoli), kinds: map[string]*kind{},
+		cfg: cfg, lg: cfg.Logger, table: crc32.MakeTable(crc32.Castagnoli), pool: &intern.Pool{}, kinds: map[string]*kind{},
 		byKind: map[*object.Kind]*kind{}, progress: cache.NewProgress(), pending: map[uint64]object.Object{},
 	}
 	if err := s.addKinds(); err != nil {
@@ -102,7 +122,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 
 func (s *Store) addKinds() error {
 	for _, res := range s.cfg.Resources {
-		k := &kind{res: res, prefix: kindPrefix(res.Kind), table: s.table}
+		k := &kind{res: res, prefix: kindPrefix(res.Kind), table: s.table, pool: s.pool}
 		if s.kinds[k.prefix] != nil {
 			return fmt.Errorf("store: kind %s is given twice", res.Kind.Resource())
 		}
@@ -201,7 +221,7 @@ func (c Config) withDefaults() Config {
 		c.CompactionInterval = 5 * time.Minute
 	}
 	if c.HistoryRevisions <= 0 {
-		c.HistoryRevisions = 10_000
+		c.HistoryRevisions = 5_000
 	}
 	return c
 }

@@ -13,6 +13,7 @@ import (
 
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/apiserver/store/cache"
+	"monoplane.dev/codec/wire"
 	"monoplane.dev/object"
 )
 
@@ -33,10 +34,11 @@ const (
 
 var errFormat = errors.New("unknown format of a stored value")
 
-// encode returns o's value with the writer left out. Equal objects have values of equal length, but maps may be in
-// another order.
+// encode returns o's value with the writer left out. Equal objects have values of equal length; what older versions
+// wrote may have maps in another order.
 func encode(key string, o object.Object, table *crc32.Table) ([]byte, error) {
-	value, err := proto.MarshalOptions{}.MarshalAppend(make([]byte, headerBytes), o)
+	const usual = 2 << 10
+	value, err := wire.Append(make([]byte, headerBytes, usual), o)
 	if err != nil {
 		return nil, fmt.Errorf("encode %s: %w", key, err)
 	}
@@ -126,6 +128,7 @@ func (k *kind) decode(key string, value []byte, revision int64) (*cache.Item, er
 		return nil, fmt.Errorf("decode %s%s: %w", k.prefix, key, err)
 	}
 	setRevision(o, revision)
+	k.intern(o, nil)
 	return &cache.Item{Key: key, Object: o, Revision: revision, Size: len(value)}, nil
 }
 

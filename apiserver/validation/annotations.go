@@ -5,8 +5,6 @@ import (
 	"strconv"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/util/validation/field"
-
 	corev1 "monoplane.dev/api/core/v1"
 )
 
@@ -19,21 +17,38 @@ const (
 	prefixAppArmor         = "container.apparmor.security.beta.kubernetes.io/"
 )
 
-func (v *pod) podAnnotations(p *field.Path, set map[string]string) {
+func (v *pod) podAnnotations(p *fieldPath, set map[string]string) {
 	if value, ok := set[annotationMirror]; ok && v.spec.GetNodeName() == "" {
 		v.invalid(p.Key(annotationMirror), value, "must set spec.nodeName if mirror pod annotation is set")
 	}
 	if value, ok := set[annotationDeletionCost]; ok && !isCost(value) {
 		v.invalid(p.Key(annotationDeletionCost), value, "must be a 32bit integer")
 	}
-	for _, k := range sorted(set) {
+	if !oldProfiles(set) {
+		return
+	}
+	for _, k := range sorted(&few{}, set) {
 		switch {
-		case k == annotationSeccompPod, strings.HasPrefix(k, prefixSeccomp):
+		case isOldSeccomp(k):
 			v.oldSeccomp(p.Child(k), set[k])
 		case strings.HasPrefix(k, prefixAppArmor):
 			v.oldAppArmor(p.Key(k), strings.TrimPrefix(k, prefixAppArmor), set[k])
 		}
 	}
+}
+
+func isOldSeccomp(k string) bool {
+	return k == annotationSeccompPod || strings.HasPrefix(k, prefixSeccomp)
+}
+
+// oldProfiles says whether annotations name profiles.
+func oldProfiles(set map[string]string) bool {
+	for k := range set {
+		if isOldSeccomp(k) || strings.HasPrefix(k, prefixAppArmor) {
+			return true
+		}
+	}
+	return false
 }
 
 // isCost says whether text is a 32-bit integer without a plus sign or leading zeros.
@@ -45,7 +60,7 @@ func isCost(text string) bool {
 	return err == nil
 }
 
-func (f *faults) oldSeccomp(p *field.Path, profile string) {
+func (f *faults) oldSeccomp(p *fieldPath, profile string) {
 	switch profile {
 	case "runtime/default", "docker/default", "unconfined":
 		return
@@ -57,9 +72,9 @@ func (f *faults) oldSeccomp(p *field.Path, profile string) {
 	f.invalid(p, profile, "must be a valid seccomp profile")
 }
 
-func (v *pod) oldAppArmor(p *field.Path, name, profile string) {
+func (v *pod) oldAppArmor(p *fieldPath, name, profile string) {
 	found := false
-	for _, c := range containersOf(v.spec) {
+	for c := range v.each {
 		found = found || c.GetName() == name
 	}
 	if !found {
@@ -74,16 +89,16 @@ func (v *pod) oldAppArmor(p *field.Path, name, profile string) {
 
 // matchingAnnotations checks at creation that old annotations say the same as the fields that replaced them.
 func (v *pod) matchingAnnotations(set map[string]string) {
-	if len(set) == 0 {
+	if !oldProfiles(set) {
 		return
 	}
 	sc := v.spec.GetSecurityContext()
 	if value, ok := set[annotationSeccompPod]; ok {
-		v.sameProfile(field.NewPath("spec", "securityContext", "seccompProfile"), "seccomp", value,
+		v.sameProfile(v.root("spec").Child("securityContext").Child("seccompProfile"), "seccomp", value,
 			sc.GetSeccompProfile().GetType(), sc.GetSeccompProfile().GetLocalhostProfile())
 	}
-	for _, c := range containersOf(v.spec) {
-		own, at := c.GetSecurityContext(), c.path.Child("securityContext")
+	for c, p := range v.each {
+		own, at := c.GetSecurityContext(), p.Child("securityContext")
 		if value, ok := set[prefixSeccomp+c.GetName()]; ok {
 			v.sameProfile(at.Child("seccompProfile"), "seccomp", value,
 				own.GetSeccompProfile().GetType(), own.GetSeccompProfile().GetLocalhostProfile())
@@ -98,7 +113,7 @@ func (v *pod) matchingAnnotations(set map[string]string) {
 	}
 }
 
-func (f *faults) sameProfile(p *field.Path, what, annotation, kind, local string) {
+func (f *faults) sameProfile(p *fieldPath, what, annotation, kind, local string) {
 	name, isLocal := strings.CutPrefix(annotation, "localhost/")
 	agrees := true
 	switch kind {
@@ -118,7 +133,7 @@ func (f *faults) sameProfile(p *field.Path, what, annotation, kind, local string
 }
 
 // annotationChanges checks which annotations of a pod may not change.
-func (f *faults) annotationChanges(p *field.Path, new, old *corev1.Pod) {
+func (f *faults) annotationChanges(p *fieldPath, new, old *corev1.Pod) {
 	n, o := new.GetMetadata().GetAnnotations(), old.GetMetadata().GetAnnotations()
 	fixed := func(k string) string {
 		switch {
@@ -129,12 +144,12 @@ func (f *faults) annotationChanges(p *field.Path, new, old *corev1.Pod) {
 		}
 		return ""
 	}
-	for _, k := range sorted(o) {
+	for _, k := range sorted(&few{}, o) {
 		if value, ok := n[k]; fixed(k) != "" && (!ok || value != o[k]) {
 			f.forbidden(p.Key(k), "may not remove or update "+fixed(k))
 		}
 	}
-	for _, k := range sorted(n) {
+	for _, k := range sorted(&few{}, n) {
 		if _, ok := o[k]; fixed(k) != "" && !ok {
 			f.forbidden(p.Key(k), "may not add "+fixed(k))
 		}

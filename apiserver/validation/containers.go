@@ -29,26 +29,25 @@ type container interface {
 	GetRestartPolicyRules() []*corev1.ContainerRestartRule
 }
 
-// placed is a container with its path in the spec.
-type placed struct {
-	container
-	path *field.Path
-}
-
-// containersOf returns all containers of a pod: init containers first, then the others, then ephemeral ones.
-func containersOf(spec *corev1.PodSpec) []placed {
-	p := field.NewPath("spec")
-	all := make([]placed, 0, len(spec.GetInitContainers())+len(spec.GetContainers())+len(spec.GetEphemeralContainers()))
-	for i, c := range spec.GetInitContainers() {
-		all = append(all, placed{c, p.Child("initContainers").Index(i)})
+// each goes through all containers of a pod, with their paths: init containers first, then the others, then
+// ephemeral ones.
+func (v *pod) each(yield func(container, *fieldPath) bool) {
+	p := v.root("spec")
+	for i, c := range v.spec.GetInitContainers() {
+		if !yield(c, p.Child("initContainers").Index(i)) {
+			return
+		}
 	}
-	for i, c := range spec.GetContainers() {
-		all = append(all, placed{c, p.Child("containers").Index(i)})
+	for i, c := range v.spec.GetContainers() {
+		if !yield(c, p.Child("containers").Index(i)) {
+			return
+		}
 	}
-	for i, c := range spec.GetEphemeralContainers() {
-		all = append(all, placed{c.GetEphemeralContainerCommon(), p.Child("ephemeralContainers").Index(i)})
+	for i, c := range v.spec.GetEphemeralContainers() {
+		if !yield(c.GetEphemeralContainerCommon(), p.Child("ephemeralContainers").Index(i)) {
+			return
+		}
 	}
-	return all
 }
 
 // pod is what the checks of one pod share.
@@ -58,14 +57,13 @@ type pod struct {
 	volumes map[string]*corev1.VolumeSource
 }
 
-func (v *pod) containers(p *field.Path) {
+func (v *pod) containers(p *fieldPath) {
 	list := v.spec.GetContainers()
 	if len(list) == 0 {
 		v.required(p, "")
 		return
 	}
-	names := make(map[string]bool, len(list))
-	ports := map[string]bool{}
+	names, ports := map[string]bool{}, map[string]bool{}
 	for i, c := range list {
 		at := p.Index(i)
 		v.anyContainer(at, c)
@@ -80,7 +78,7 @@ func (v *pod) containers(p *field.Path) {
 }
 
 // initContainers checks init containers and sidecars (INIT-2, INIT-4). Names are unique across all lists.
-func (v *pod) initContainers(p *field.Path) {
+func (v *pod) initContainers(p *fieldPath) {
 	names := map[string]bool{}
 	for _, c := range v.spec.GetContainers() {
 		names[c.GetName()] = true
@@ -110,7 +108,7 @@ func (v *pod) initContainers(p *field.Path) {
 }
 
 // plainInit refuses what only makes sense in a container that keeps running.
-func (v *pod) plainInit(at *field.Path, c *corev1.Container) {
+func (v *pod) plainInit(at *fieldPath, c *corev1.Container) {
 	const only = "may not be set for init containers without restartPolicy=Always"
 	if c.GetLifecycle() != nil {
 		v.forbidden(at.Child("lifecycle"), only)
@@ -129,7 +127,7 @@ func (v *pod) plainInit(at *field.Path, c *corev1.Container) {
 }
 
 // ephemeralContainers checks containers for debugging (INIT-6).
-func (v *pod) ephemeralContainers(p *field.Path) {
+func (v *pod) ephemeralContainers(p *fieldPath) {
 	names, targets := map[string]bool{}, map[string]bool{}
 	for _, list := range [][]*corev1.Container{v.spec.GetContainers(), v.spec.GetInitContainers()} {
 		for _, c := range list {
@@ -150,7 +148,7 @@ func (v *pod) ephemeralContainers(p *field.Path) {
 	}
 }
 
-func (v *pod) onlyForDebugging(at *field.Path, c *corev1.EphemeralContainerCommon) {
+func (v *pod) onlyForDebugging(at *fieldPath, c *corev1.EphemeralContainerCommon) {
 	const cannot = "cannot be set for an Ephemeral Container"
 	r := c.GetResources()
 	for _, x := range []struct {
@@ -182,7 +180,7 @@ func (v *pod) onlyForDebugging(at *field.Path, c *corev1.EphemeralContainerCommo
 }
 
 // anyContainer checks what holds for containers of every list.
-func (v *pod) anyContainer(at *field.Path, c container) {
+func (v *pod) anyContainer(at *fieldPath, c container) {
 	v.requiredLabel(at.Child("name"), c.GetName())
 	if c.GetImage() == "" {
 		v.required(at.Child("image"), "")
@@ -203,11 +201,11 @@ func (v *pod) anyContainer(at *field.Path, c container) {
 	v.securityContext(at.Child("securityContext"), c.GetSecurityContext())
 }
 
-func (f *faults) pullPolicy(p *field.Path, policy string) {
+func (f *faults) pullPolicy(p *fieldPath, policy string) {
 	f.requiredOneOf(p, policy, "Always", "IfNotPresent", "Never")
 }
 
-func (v *pod) resizePolicy(p *field.Path, policies []*corev1.ContainerResizePolicy) {
+func (v *pod) resizePolicy(p *fieldPath, policies []*corev1.ContainerResizePolicy) {
 	seen := map[string]bool{}
 	for i, r := range policies {
 		if seen[r.GetResourceName()] {
@@ -236,7 +234,7 @@ func policyOf(c *corev1.Container) *string {
 }
 
 // containerRestart checks a container's own restart policy and rules (CTR-2).
-func (f *faults) containerRestart(at *field.Path, policy *string, rules []*corev1.ContainerRestartRule) {
+func (f *faults) containerRestart(at *fieldPath, policy *string, rules []*corev1.ContainerRestartRule) {
 	switch {
 	case policy != nil:
 		f.oneOf(at.Child("restartPolicy"), *policy, "Always", "Never", "OnFailure")
@@ -245,7 +243,7 @@ func (f *faults) containerRestart(at *field.Path, policy *string, rules []*corev
 	}
 	p := at.Child("restartPolicyRules")
 	if len(rules) > maxRestartRules {
-		f.add(field.TooMany(p, len(rules), maxRestartRules))
+		f.add(p, field.TooMany(nil, len(rules), maxRestartRules))
 	}
 	for i, r := range rules {
 		rp := p.Index(i)
@@ -255,9 +253,9 @@ func (f *faults) containerRestart(at *field.Path, policy *string, rules []*corev
 			f.required(rp.Child("exitCodes"), "must be specified")
 			continue
 		}
-		f.oneOf(rp.Child("exitCodes", "operator"), codes.GetOperator(), "In", "NotIn")
+		f.oneOf(rp.Child("exitCodes").Child("operator"), codes.GetOperator(), "In", "NotIn")
 		if n := len(codes.GetValues()); n > maxExitCodes {
-			f.add(field.TooMany(rp.Child("exitCodes", "values"), n, maxExitCodes))
+			f.add(rp.Child("exitCodes").Child("values"), field.TooMany(nil, n, maxExitCodes))
 		}
 	}
 }

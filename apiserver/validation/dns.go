@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 	utilnet "k8s.io/utils/net"
 
 	corev1 "monoplane.dev/api/core/v1"
@@ -20,7 +19,7 @@ const (
 )
 
 // dns checks the resolver configuration of a pod (LIFE-8).
-func (v *pod) dns(p *field.Path) {
+func (v *pod) dns(p *fieldPath) {
 	policy, c := v.spec.GetDnsPolicy(), v.spec.GetDnsConfig()
 	v.requiredOneOf(p.Child("dnsPolicy"), policy, "ClusterFirstWithHostNet", "ClusterFirst", "Default", dnsNone)
 	at := p.Child("dnsConfig")
@@ -41,25 +40,25 @@ func (v *pod) dns(p *field.Path) {
 	}
 }
 
-func (f *faults) nameservers(p *field.Path, list []string) {
+func (f *faults) nameservers(p *fieldPath, list []string) {
 	if len(list) > maxNameservers {
-		f.invalid(p, list, fmt.Sprintf("must not have more than %v nameservers", maxNameservers))
+		f.invalidValue(p, list, fmt.Sprintf("must not have more than %v nameservers", maxNameservers))
 	}
 	for i, ip := range list {
 		f.ip(p.Index(i), ip)
 	}
 }
 
-func (f *faults) searches(p *field.Path, list []string) {
+func (f *faults) searches(p *fieldPath, list []string) {
 	if len(list) > maxSearches {
-		f.invalid(p, list, fmt.Sprintf("must not have more than %v search paths", maxSearches))
+		f.invalidValue(p, list, fmt.Sprintf("must not have more than %v search paths", maxSearches))
 	}
 	chars := len(list) - 1
 	for _, s := range list {
 		chars += len(s)
 	}
 	if chars > maxSearchesChars {
-		f.invalid(p, list,
+		f.invalidValue(p, list,
 			fmt.Sprintf("must not have more than %v characters (including spaces) in the search list", maxSearchesChars))
 	}
 	for i, s := range list {
@@ -70,7 +69,7 @@ func (f *faults) searches(p *field.Path, list []string) {
 	}
 }
 
-func (f *faults) hostAliases(p *field.Path, list []*corev1.HostAlias) {
+func (f *faults) hostAliases(p *fieldPath, list []*corev1.HostAlias) {
 	for i, a := range list {
 		f.ip(p.Index(i).Child("ip"), a.GetIp())
 		for j, name := range a.GetHostnames() {
@@ -80,7 +79,7 @@ func (f *faults) hostAliases(p *field.Path, list []*corev1.HostAlias) {
 }
 
 // ip checks an address. Forms that some programs read in another way are refused.
-func (f *faults) ip(p *field.Path, text string) {
+func (f *faults) ip(p *fieldPath, text string) {
 	if utilnet.ParseIPSloppy(text) == nil {
 		f.invalid(p, text, "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)")
 		return
@@ -95,7 +94,7 @@ func (f *faults) ip(p *field.Path, text string) {
 }
 
 // ips checks a list of addresses, at most one of each family; those in old are tolerated.
-func (f *faults) ips(p *field.Path, list, old []string) {
+func (f *faults) ips(p *fieldPath, list, old []string) {
 	known := make(map[string]bool, len(old))
 	for _, ip := range old {
 		known[ip] = true
@@ -112,16 +111,16 @@ func (f *faults) ips(p *field.Path, list, old []string) {
 		}
 	}
 	if v4 > 1 || v6 > 1 {
-		f.invalid(p, list, "may specify no more than one IP for each IP family")
+		f.invalidValue(p, list, "may specify no more than one IP for each IP family")
 	}
 }
 
 // cidrs checks a list of address ranges, at most one of each family.
-func (f *faults) cidrs(p *field.Path, list []string) {
+func (f *faults) cidrs(p *fieldPath, list []string) {
 	v4, v6 := 0, 0
 	for i, text := range list {
-		for _, e := range validation.IsValidCIDRForLegacyField(p.Index(i), text, true, nil) {
-			f.add(e)
+		for _, e := range validation.IsValidCIDRForLegacyField(nil, text, true, nil) {
+			f.add(p.Index(i), e)
 		}
 		if utilnet.IsIPv6CIDRString(text) {
 			v6++
@@ -130,6 +129,6 @@ func (f *faults) cidrs(p *field.Path, list []string) {
 		}
 	}
 	if v4 > 1 || v6 > 1 {
-		f.invalid(p, list, "may specify no more than one CIDR for each IP family")
+		f.invalidValue(p, list, "may specify no more than one CIDR for each IP family")
 	}
 }

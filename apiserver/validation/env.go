@@ -5,12 +5,11 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	corev1 "monoplane.dev/api/core/v1"
 )
 
-func (f *faults) env(p *field.Path, vars []*corev1.EnvVar) {
+func (f *faults) env(p *fieldPath, vars []*corev1.EnvVar) {
 	for i, v := range vars {
 		at := p.Index(i)
 		if v.GetName() == "" {
@@ -24,7 +23,7 @@ func (f *faults) env(p *field.Path, vars []*corev1.EnvVar) {
 	}
 }
 
-func (f *faults) valueFrom(p *field.Path, v *corev1.EnvVar) {
+func (f *faults) valueFrom(p *fieldPath, v *corev1.EnvVar) {
 	from, sources := v.GetValueFrom(), 0
 	if ref := from.GetFieldRef(); ref != nil {
 		sources++
@@ -58,7 +57,7 @@ func (f *faults) valueFrom(p *field.Path, v *corev1.EnvVar) {
 }
 
 // keyRef checks a reference to a key of a ConfigMap or Secret.
-func (f *faults) keyRef(p *field.Path, name, key string) {
+func (f *faults) keyRef(p *fieldPath, name, key string) {
 	f.subdomain(p.Child("name"), name)
 	if key == "" {
 		f.required(p.Child("key"), "")
@@ -67,7 +66,7 @@ func (f *faults) keyRef(p *field.Path, name, key string) {
 	f.invalid(p.Child("key"), key, validation.IsConfigMapKey(key)...)
 }
 
-func (f *faults) fileKeyRef(p *field.Path, ref *corev1.FileKeySelector) {
+func (f *faults) fileKeyRef(p *fieldPath, ref *corev1.FileKeySelector) {
 	if ref.GetKey() == "" {
 		f.required(p.Child("key"), "")
 	} else {
@@ -84,7 +83,7 @@ func (f *faults) fileKeyRef(p *field.Path, ref *corev1.FileKeySelector) {
 // fileKeyVolumes checks that variables are read only from emptyDir volumes.
 func (v *pod) fileKeyVolumes() {
 	var sources map[string]*corev1.VolumeSource
-	for _, c := range containersOf(v.spec) {
+	for c, at := range v.each {
 		for i, e := range c.GetEnv() {
 			ref := e.GetValueFrom().GetFileKeyRef()
 			if ref == nil {
@@ -96,7 +95,7 @@ func (v *pod) fileKeyVolumes() {
 					sources[vol.GetName()] = vol.GetVolumeSource()
 				}
 			}
-			p := c.path.Child("env").Index(i).Child("valueFrom", "fileKeyRef", "volumeName")
+			p := at.Child("env").Index(i).Child("valueFrom").Child("fileKeyRef").Child("volumeName")
 			if source, ok := sources[ref.GetVolumeName()]; !ok {
 				v.notFound(p, ref.GetVolumeName())
 			} else if source.GetEmptyDir() == nil {
@@ -106,7 +105,7 @@ func (v *pod) fileKeyVolumes() {
 	}
 }
 
-func (f *faults) envFrom(p *field.Path, sources []*corev1.EnvFromSource) {
+func (f *faults) envFrom(p *fieldPath, sources []*corev1.EnvFromSource) {
 	for i, s := range sources {
 		at := p.Index(i)
 		if s.GetPrefix() != "" {
@@ -115,11 +114,11 @@ func (f *faults) envFrom(p *field.Path, sources []*corev1.EnvFromSource) {
 		n := 0
 		if ref := s.GetConfigMapRef(); ref != nil {
 			n++
-			f.objectName(at.Child("configMapRef", "name"), ref.GetLocalObjectReference().GetName())
+			f.objectName(at.Child("configMapRef").Child("name"), ref.GetLocalObjectReference().GetName())
 		}
 		if ref := s.GetSecretRef(); ref != nil {
 			n++
-			f.objectName(at.Child("secretRef", "name"), ref.GetLocalObjectReference().GetName())
+			f.objectName(at.Child("secretRef").Child("name"), ref.GetLocalObjectReference().GetName())
 		}
 		switch {
 		case n == 0:
@@ -132,7 +131,7 @@ func (f *faults) envFrom(p *field.Path, sources []*corev1.EnvFromSource) {
 
 // objectName checks the name of a ConfigMap or Secret that a whole environment is read from. Kubernetes
 // accepts a dash at its end here.
-func (f *faults) objectName(p *field.Path, name string) {
+func (f *faults) objectName(p *fieldPath, name string) {
 	if name == "" {
 		f.required(p, "")
 		return
@@ -157,7 +156,7 @@ var (
 	}
 )
 
-func (f *faults) fieldRef(p *field.Path, ref *corev1.ObjectFieldSelector, allowed []string) {
+func (f *faults) fieldRef(p *fieldPath, ref *corev1.ObjectFieldSelector, allowed []string) {
 	at := p.Child("fieldPath")
 	switch {
 	case ref.GetApiVersion() == "":
@@ -175,7 +174,7 @@ func (f *faults) fieldRef(p *field.Path, ref *corev1.ObjectFieldSelector, allowe
 	if keyed {
 		switch name {
 		case "metadata.annotations":
-			f.invalid(p, strings.ToLower(key), validation.IsQualifiedName(strings.ToLower(key))...)
+			f.invalid(p, strings.ToLower(key), wrongQualifiedName(strings.ToLower(key))...)
 		case "metadata.labels":
 			f.qualified(p, key)
 		default:

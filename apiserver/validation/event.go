@@ -5,8 +5,6 @@ import (
 	"time"
 
 	"google.golang.org/protobuf/proto"
-	"k8s.io/apimachinery/pkg/util/validation"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	corev1 "monoplane.dev/api/core/v1"
 	eventsv1 "monoplane.dev/api/events/v1"
@@ -62,44 +60,50 @@ func newEvent(e *eventsv1.Event) event {
 // Event checks an event of core/v1 that is to be created (OBJ-13).
 func Event(e *corev1.Event) []apierrors.Cause {
 	var f faults
-	f.objectMeta(e.GetMetadata(), true, NameIsPathSegment)
-	f.event(coreEvent(e))
+	for f.pass() {
+		f.objectMeta(e.GetMetadata(), true, NameIsPathSegment)
+		f.event(coreEvent(e))
+	}
 	return f.causes()
 }
 
 // EventUpdate checks that a change of an event of core/v1 is allowed.
 func EventUpdate(new, old *corev1.Event) []apierrors.Cause {
 	var f faults
-	f.objectMetaUpdate(new.GetMetadata(), old.GetMetadata())
-	f.objectMeta(new.GetMetadata(), true, NameIsPathSegment)
-	f.event(coreEvent(new))
+	for f.pass() {
+		f.objectMetaUpdate(new.GetMetadata(), old.GetMetadata())
+		f.objectMeta(new.GetMetadata(), true, NameIsPathSegment)
+		f.event(coreEvent(new))
+	}
 	return f.causes()
 }
 
 // EventsEvent checks an event of events.k8s.io/v1 that is to be created (OBJ-13).
 func EventsEvent(e *eventsv1.Event) []apierrors.Cause {
 	var f faults
-	x := newEvent(e)
-	f.event(x)
-	f.core(e.GetMetadata(), nil, true, NameIsSubdomain)
-	f.series(x)
-	if isZero(x.time) {
-		f.required(field.NewPath("eventTime"), "")
-	}
-	if x.kind != "Normal" && x.kind != "Warning" {
-		f.invalid(field.NewPath("type"), "", "has invalid value: "+shorten(x.kind))
-	}
-	for _, old := range []struct {
-		name string
-		set  bool
-	}{
-		{"firstTimestamp", !isZero(x.first)},
-		{"lastTimestamp", !isZero(x.last)},
-		{"count", x.count != 0},
-		{"source", x.source.GetComponent() != "" || x.source.GetHost() != ""},
-	} {
-		if old.set {
-			f.invalid(field.NewPath(old.name), "", "needs to be unset")
+	for f.pass() {
+		x := newEvent(e)
+		f.event(x)
+		f.core(e.GetMetadata(), nil, true, NameIsSubdomain)
+		f.series(x)
+		if isZero(x.time) {
+			f.required(f.root("eventTime"), "")
+		}
+		if x.kind != "Normal" && x.kind != "Warning" {
+			f.invalid(f.root("type"), "", "has invalid value: "+shorten(x.kind))
+		}
+		for _, old := range []struct {
+			name string
+			set  bool
+		}{
+			{"firstTimestamp", !isZero(x.first)},
+			{"lastTimestamp", !isZero(x.last)},
+			{"count", x.count != 0},
+			{"source", x.source.GetComponent() != "" || x.source.GetHost() != ""},
+		} {
+			if old.set {
+				f.invalid(f.root(old.name), "", "needs to be unset")
+			}
 		}
 	}
 	return f.causes()
@@ -108,36 +112,38 @@ func EventsEvent(e *eventsv1.Event) []apierrors.Cause {
 // EventsEventUpdate checks that a change of an event of events.k8s.io/v1 is allowed: only its series grows.
 func EventsEventUpdate(new, old *eventsv1.Event) []apierrors.Cause {
 	var f faults
-	now, was := newEvent(new), newEvent(old)
-	f.event(now)
-	f.core(new.GetMetadata(), old.GetMetadata(), true, NameIsSubdomain)
-	if !proto.Equal(new.GetSeries(), old.GetSeries()) {
-		f.series(now)
-	}
-	for _, x := range []struct {
-		name  string
-		same  bool
-		shown any
-	}{
-		{"involvedObject", Equal(now.object, was.object), now.object.GetName()},
-		{"reason", now.reason == was.reason, now.reason},
-		{"message", now.message == was.message, now.message},
-		{"source", Equal(now.source, was.source), now.source.GetComponent()},
-		{"firstTimestamp", proto.Equal(orZero(now.first), orZero(was.first)), shownTime(now.first)},
-		{"lastTimestamp", proto.Equal(orZero(now.last), orZero(was.last)), shownTime(now.last)},
-		{"count", now.count == was.count, now.count},
-		{"type", now.kind == was.kind, now.kind},
-		{
-			"eventTime", goTime(now.time).Truncate(time.Microsecond).Equal(goTime(was.time).Truncate(time.Microsecond)),
-			goTime(now.time).Format(time.RFC3339Nano),
-		},
-		{"action", now.action == was.action, now.action},
-		{"related", Equal(now.related, was.related), now.related.GetName()},
-		{"reportingController", now.controller == was.controller, now.controller},
-		{"reportingInstance", now.instance == was.instance, now.instance},
-	} {
-		if !x.same {
-			f.invalid(field.NewPath(x.name), x.shown, immutable)
+	for f.pass() {
+		now, was := newEvent(new), newEvent(old)
+		f.event(now)
+		f.core(new.GetMetadata(), old.GetMetadata(), true, NameIsSubdomain)
+		if !proto.Equal(new.GetSeries(), old.GetSeries()) {
+			f.series(now)
+		}
+		for _, x := range []struct {
+			name  string
+			same  bool
+			shown any
+		}{
+			{"involvedObject", Equal(now.object, was.object), now.object.GetName()},
+			{"reason", now.reason == was.reason, now.reason},
+			{"message", now.message == was.message, now.message},
+			{"source", Equal(now.source, was.source), now.source.GetComponent()},
+			{"firstTimestamp", proto.Equal(orZero(now.first), orZero(was.first)), shownTime(now.first)},
+			{"lastTimestamp", proto.Equal(orZero(now.last), orZero(was.last)), shownTime(now.last)},
+			{"count", now.count == was.count, now.count},
+			{"type", now.kind == was.kind, now.kind},
+			{
+				"eventTime", goTime(now.time).Truncate(time.Microsecond).Equal(goTime(was.time).Truncate(time.Microsecond)),
+				goTime(now.time).Format(time.RFC3339Nano),
+			},
+			{"action", now.action == was.action, now.action},
+			{"related", Equal(now.related, was.related), now.related.GetName()},
+			{"reportingController", now.controller == was.controller, now.controller},
+			{"reportingInstance", now.instance == was.instance, now.instance},
+		} {
+			if !x.same {
+				f.invalidValue(f.root(x.name), x.shown, immutable)
+			}
 		}
 	}
 	return f.causes()
@@ -148,10 +154,10 @@ func (f *faults) series(e event) {
 		return
 	}
 	if e.seriesCount < 2 {
-		f.invalid(field.NewPath("series.count"), "", "should be at least 2")
+		f.invalid(f.root("series.count"), "", "should be at least 2")
 	}
 	if isZero(e.seriesTime) {
-		f.required(field.NewPath("series.lastObservedTime"), "")
+		f.required(f.root("series.lastObservedTime"), "")
 	}
 }
 
@@ -167,29 +173,29 @@ func (f *faults) event(e event) {
 		fits = true
 	}
 	if !fits {
-		f.invalid(field.NewPath("involvedObject", "namespace"), about, "does not match event.namespace")
+		f.invalid(f.root("involvedObject").Child("namespace"), about, "does not match event.namespace")
 	}
-	for _, msg := range validation.IsDNS1123Subdomain(ns) {
-		f.invalid(field.NewPath("namespace"), ns, msg)
+	for _, msg := range wrongSubdomain(ns) {
+		f.invalid(f.root("namespace"), ns, msg)
 	}
 	if isZero(e.time) {
 		return
 	}
 	if e.controller == "" {
-		f.required(field.NewPath(e.controllerField), "")
+		f.required(f.root(e.controllerField), "")
 	}
-	f.qualified(field.NewPath(e.controllerField), e.controller)
+	f.qualified(f.root(e.controllerField), e.controller)
 	for _, t := range []struct{ name, text string }{
 		{"reportingInstance", e.instance}, {"action", e.action}, {"reason", e.reason},
 	} {
 		if t.text == "" {
-			f.required(field.NewPath(t.name), "")
+			f.required(f.root(t.name), "")
 		}
 		if len(t.text) > maxEventText {
-			f.invalid(field.NewPath(t.name), "", fmt.Sprintf("can have at most %v characters", maxEventText))
+			f.invalid(f.root(t.name), "", fmt.Sprintf("can have at most %v characters", maxEventText))
 		}
 	}
 	if len(e.message) > maxEventNote {
-		f.invalid(field.NewPath("message"), "", fmt.Sprintf("can have at most %v characters", maxEventNote))
+		f.invalid(f.root("message"), "", fmt.Sprintf("can have at most %v characters", maxEventNote))
 	}
 }

@@ -158,14 +158,35 @@ func FuzzPod(f *testing.F) {
 
 func BenchmarkPod(b *testing.B) {
 	p := newPod()
-	p.Spec.Containers[0].Resources = &corev1.ResourceRequirements{Limits: amounts("cpu", "500m", "memory", "64Mi")}
+	p.Metadata.Labels = map[string]string{"app": "bench", "tier": "backend", "example.com/release": "2026-11"}
+	p.Metadata.Annotations = map[string]string{"example.com/owner": "team-bench", "example.com/note": "one of many"}
+	c := p.Spec.Containers[0]
+	c.Resources = &corev1.ResourceRequirements{Limits: amounts("cpu", "500m", "memory", "64Mi")}
+	c.Ports = []*corev1.ContainerPort{{Name: "http", ContainerPort: 8080, Protocol: "TCP"}}
+	c.Env = []*corev1.EnvVar{{Name: "MODE", Value: "bench"}, {Name: "LEVEL", Value: "info"}}
 	support := validation.NewSupport()
-	for b.Loop() {
-		q := proto.CloneOf(p)
-		support.Unsupported(q)
-		defaults.NewPod(q)
-		if len(validation.Pod(q)) > 0 {
-			b.Fatal("invalid")
+	full := p.Clone()
+	defaults.NewPod(full)
+	b.Run("defaults", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			defaults.NewPod(p.Clone())
 		}
-	}
+	})
+	b.Run("unsupported", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			if refused, stored := support.Unsupported(full); len(refused)+len(stored) > 0 {
+				b.Fatal(refused, stored)
+			}
+		}
+	})
+	b.Run("validate", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			if wrong := validation.Pod(full); len(wrong) > 0 {
+				b.Fatal(wrong)
+			}
+		}
+	})
 }

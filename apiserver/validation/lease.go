@@ -3,8 +3,6 @@ package validation
 import (
 	"strings"
 
-	"k8s.io/apimachinery/pkg/util/validation/field"
-
 	coordinationv1 "monoplane.dev/api/coordination/v1"
 	"monoplane.dev/apierrors"
 )
@@ -12,32 +10,36 @@ import (
 // Lease checks a lease that is to be created.
 func Lease(l *coordinationv1.Lease) []apierrors.Cause {
 	var f faults
-	f.objectMeta(l.GetMetadata(), true, NameIsSubdomain)
-	f.leaseSpec(specPath(), l.GetSpec())
+	for f.pass() {
+		f.objectMeta(l.GetMetadata(), true, NameIsSubdomain)
+		f.leaseSpec(f.root("spec"), l.GetSpec())
+	}
 	return f.causes()
 }
 
 // LeaseUpdate checks that a change of a lease is allowed.
 func LeaseUpdate(new, old *coordinationv1.Lease) []apierrors.Cause {
 	var f faults
-	f.objectMetaUpdate(new.GetMetadata(), old.GetMetadata())
-	f.objectMeta(new.GetMetadata(), true, NameIsSubdomain)
-	f.leaseSpec(specPath(), new.GetSpec())
+	for f.pass() {
+		f.objectMetaUpdate(new.GetMetadata(), old.GetMetadata())
+		f.objectMeta(new.GetMetadata(), true, NameIsSubdomain)
+		f.leaseSpec(f.root("spec"), new.GetSpec())
+	}
 	return f.causes()
 }
 
-func (f *faults) leaseSpec(p *field.Path, s *coordinationv1.LeaseSpec) {
+func (f *faults) leaseSpec(p *fieldPath, s *coordinationv1.LeaseSpec) {
 	if s == nil {
 		return
 	}
 	if d := s.LeaseDurationSeconds; d != nil && *d <= 0 {
-		f.invalid(p.Child("leaseDurationSeconds"), *d, "must be greater than 0")
+		f.invalidValue(p.Child("leaseDurationSeconds"), *d, "must be greater than 0")
 	}
 	if t := s.LeaseTransitions; t != nil && *t < 0 {
-		f.invalid(p.Child("leaseTransitions"), *t, "must be greater than or equal to 0")
+		f.invalidValue(p.Child("leaseTransitions"), *t, "must be greater than or equal to 0")
 	}
 	if s.Strategy != nil {
-		at := p.Child("strategy", "strategy") // Kubernetes names it twice.
+		at := p.Child("strategy").Child("strategy") // Kubernetes names it twice.
 		if strings.Contains(s.GetStrategy(), "/") {
 			f.qualified(at, s.GetStrategy())
 		} else {

@@ -7,8 +7,6 @@ import (
 	"unicode"
 
 	"google.golang.org/protobuf/proto"
-	"k8s.io/apimachinery/pkg/util/validation"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/apierrors"
@@ -25,12 +23,12 @@ const (
 	immutable = "field is immutable"
 )
 
-func metaPath() *field.Path { return field.NewPath("metadata") }
-
 // ObjectMeta checks the metadata of a new object, after its name was generated.
 func ObjectMeta(m *metav1.ObjectMeta, namespaced bool, name NameFunc) []apierrors.Cause {
 	var f faults
-	f.objectMeta(m, namespaced, name)
+	for f.pass() {
+		f.objectMeta(m, namespaced, name)
+	}
 	return f.causes()
 }
 
@@ -39,12 +37,14 @@ func ObjectMeta(m *metav1.ObjectMeta, namespaced bool, name NameFunc) []apierror
 // keeps for itself, such as the generation.
 func ObjectMetaUpdate(new, old *metav1.ObjectMeta) []apierrors.Cause {
 	var f faults
-	f.objectMetaUpdate(new, old)
+	for f.pass() {
+		f.objectMetaUpdate(new, old)
+	}
 	return f.causes()
 }
 
 func (f *faults) objectMeta(m *metav1.ObjectMeta, namespaced bool, name NameFunc) {
-	p := metaPath()
+	p := f.root("metadata")
 	if g := m.GetGenerateName(); g != "" {
 		f.invalid(p.Child("generateName"), g, name(g, true)...)
 	}
@@ -67,17 +67,18 @@ func (f *faults) objectMeta(m *metav1.ObjectMeta, namespaced bool, name NameFunc
 
 // freeMeta checks the part of metadata that may change at any time.
 func (f *faults) freeMeta(m *metav1.ObjectMeta) {
-	p := metaPath()
+	p := f.root("metadata")
 	f.labels(p.Child("labels"), m.GetLabels())
 	f.annotations(p.Child("annotations"), m.GetAnnotations())
 	f.owners(p.Child("ownerReferences"), m.GetOwnerReferences())
 	f.managedFields(p.Child("managedFields"), m.GetManagedFields())
 }
 
-func (f *faults) annotations(p *field.Path, set map[string]string) {
+func (f *faults) annotations(p *fieldPath, set map[string]string) {
+	var room few
 	total := 0
-	for _, k := range sorted(set) {
-		f.invalid(p, k, validation.IsQualifiedName(strings.ToLower(k))...)
+	for _, k := range sorted(&room, set) {
+		f.invalid(p, k, wrongQualifiedName(strings.ToLower(k))...)
 		total += len(k) + len(set[k])
 	}
 	if total > maxAnnotations {
@@ -85,7 +86,7 @@ func (f *faults) annotations(p *field.Path, set map[string]string) {
 	}
 }
 
-func (f *faults) owners(p *field.Path, refs []*metav1.OwnerReference) {
+func (f *faults) owners(p *fieldPath, refs []*metav1.OwnerReference) {
 	controller := ""
 	for _, r := range refs {
 		group, version, found := strings.Cut(r.GetApiVersion(), "/")
@@ -124,7 +125,7 @@ const (
 	finalizerNamespace  = "kubernetes"
 )
 
-func (f *faults) finalizers(p *field.Path, names []string) {
+func (f *faults) finalizers(p *fieldPath, names []string) {
 	for _, n := range names {
 		f.qualified(p, n)
 	}
@@ -137,11 +138,11 @@ func (f *faults) finalizers(p *field.Path, names []string) {
 // coreFinalizers checks the rule of the core group: a finalizer without a domain is one of three.
 func (f *faults) coreFinalizers(names []string) {
 	for i, n := range names {
-		f.coreFinalizer(metaPath().Child("finalizers").Index(i), n)
+		f.coreFinalizer(f.root("metadata").Child("finalizers").Index(i), n)
 	}
 }
 
-func (f *faults) coreFinalizer(p *field.Path, name string) {
+func (f *faults) coreFinalizer(p *fieldPath, name string) {
 	if strings.Contains(name, "/") {
 		return
 	}
@@ -152,7 +153,7 @@ func (f *faults) coreFinalizer(p *field.Path, name string) {
 	}
 }
 
-func (f *faults) managedFields(p *field.Path, entries []*metav1.ManagedFieldsEntry) {
+func (f *faults) managedFields(p *fieldPath, entries []*metav1.ManagedFieldsEntry) {
 	for i, e := range entries {
 		at := p.Index(i)
 		if op := e.GetOperation(); op != "Apply" && op != "Update" {
@@ -168,7 +169,7 @@ func (f *faults) managedFields(p *field.Path, entries []*metav1.ManagedFieldsEnt
 	}
 }
 
-func (f *faults) manager(p *field.Path, name string) {
+func (f *faults) manager(p *fieldPath, name string) {
 	if len(name) > maxManager {
 		f.tooLong(p, maxManager)
 	}
@@ -180,12 +181,12 @@ func (f *faults) manager(p *field.Path, name string) {
 }
 
 func (f *faults) objectMetaUpdate(new, old *metav1.ObjectMeta) {
-	p := metaPath()
+	p := f.root("metadata")
 	if old.GetDeletionTimestamp() != nil {
 		f.noNewFinalizers(p.Child("finalizers"), new.GetFinalizers(), old.GetFinalizers())
 	}
 	if new.GetGeneration() < old.GetGeneration() {
-		f.invalid(p.Child("generation"), new.GetGeneration(), "must not be decremented")
+		f.invalidValue(p.Child("generation"), new.GetGeneration(), "must not be decremented")
 	}
 	for _, s := range []struct{ name, new, old string }{
 		{"name", new.GetName(), old.GetName()},
@@ -199,7 +200,7 @@ func (f *faults) objectMetaUpdate(new, old *metav1.ObjectMeta) {
 	f.sameTime(p.Child("creationTimestamp"), new.GetCreationTimestamp(), old.GetCreationTimestamp())
 	f.sameTime(p.Child("deletionTimestamp"), new.GetDeletionTimestamp(), old.GetDeletionTimestamp())
 	if !same(grace(new), grace(old)) {
-		f.invalid(p.Child("deletionGracePeriodSeconds"), grace(new), immutable)
+		f.invalidValue(p.Child("deletionGracePeriodSeconds"), grace(new), immutable)
 	}
 	f.freeMeta(new)
 }
@@ -214,9 +215,9 @@ func grace(m *metav1.ObjectMeta) *int64 {
 // same compares optional values.
 func same[T comparable](a, b *T) bool { return a == b || a != nil && b != nil && *a == *b }
 
-func (f *faults) sameTime(p *field.Path, new, old *metav1.Time) {
+func (f *faults) sameTime(p *fieldPath, new, old *metav1.Time) {
 	if !proto.Equal(orZero(new), orZero(old)) {
-		f.invalid(p, shownTime(new), immutable)
+		f.invalidValue(p, shownTime(new), immutable)
 	}
 }
 
@@ -227,7 +228,7 @@ func orZero(t *metav1.Time) *metav1.Time {
 	return t
 }
 
-func (f *faults) noNewFinalizers(p *field.Path, new, old []string) {
+func (f *faults) noNewFinalizers(p *fieldPath, new, old []string) {
 	had := make(map[string]bool, len(old))
 	for _, n := range old {
 		had[n] = true

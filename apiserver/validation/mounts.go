@@ -1,14 +1,12 @@
 package validation
 
 import (
-	"k8s.io/apimachinery/pkg/util/validation/field"
-
 	corev1 "monoplane.dev/api/core/v1"
 )
 
 // mounts checks where a container sees the pod's volumes. Some faults name the list rather than the
 // mount, as in Kubernetes.
-func (v *pod) mounts(p *field.Path, c container) {
+func (v *pod) mounts(p *fieldPath, c container) {
 	deviceNames, devicePaths := map[string]bool{}, map[string]bool{}
 	for _, d := range c.GetVolumeDevices() {
 		deviceNames[d.GetName()], devicePaths[d.GetDevicePath()] = true, true
@@ -49,7 +47,7 @@ func (v *pod) mounts(p *field.Path, c container) {
 	}
 }
 
-func (v *pod) propagation(p *field.Path, m *corev1.VolumeMount, privileged bool) {
+func (v *pod) propagation(p *fieldPath, m *corev1.VolumeMount, privileged bool) {
 	if m == nil {
 		return
 	}
@@ -77,7 +75,7 @@ func (v *pod) propagation(p *field.Path, m *corev1.VolumeMount, privileged bool)
 }
 
 // devices checks the raw block devices of a container.
-func (v *pod) devices(p *field.Path, c container) {
+func (v *pod) devices(p *fieldPath, c container) {
 	mountNames, mountPaths := map[string]bool{}, map[string]bool{}
 	for _, m := range c.GetVolumeMounts() {
 		mountNames[m.GetName()], mountPaths[m.GetMountPath()] = true, true

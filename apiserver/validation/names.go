@@ -2,9 +2,6 @@ package validation
 
 import (
 	"strings"
-
-	"k8s.io/apimachinery/pkg/util/validation"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
 // NameFunc says what is wrong with the name of an object, or, when prefix is set, with a generateName,
@@ -13,12 +10,12 @@ type NameFunc func(name string, prefix bool) []string
 
 // NameIsSubdomain is the NameFunc of most kinds: a DNS-1123 subdomain (OBJ-4).
 func NameIsSubdomain(name string, prefix bool) []string {
-	return validation.IsDNS1123Subdomain(completed(name, prefix))
+	return wrongSubdomain(completed(name, prefix))
 }
 
 // NameIsLabel is the NameFunc of namespaces: a DNS-1123 label (OBJ-4).
 func NameIsLabel(name string, prefix bool) []string {
-	return validation.IsDNS1123Label(completed(name, prefix))
+	return wrongLabel(completed(name, prefix))
 }
 
 // NameIsPathSegment is the NameFunc of kinds whose names are otherwise free (events): anything that can
@@ -47,9 +44,9 @@ func completed(name string, prefix bool) string {
 	return name
 }
 
-func (f *faults) label(p *field.Path, s string) { f.invalid(p, s, validation.IsDNS1123Label(s)...) }
+func (f *faults) label(p *fieldPath, s string) { f.invalid(p, s, wrongLabel(s)...) }
 
-func (f *faults) requiredLabel(p *field.Path, s string) {
+func (f *faults) requiredLabel(p *fieldPath, s string) {
 	if s == "" {
 		f.required(p, "")
 		return
@@ -57,18 +54,19 @@ func (f *faults) requiredLabel(p *field.Path, s string) {
 	f.label(p, s)
 }
 
-func (f *faults) subdomain(p *field.Path, s string) {
-	f.invalid(p, s, validation.IsDNS1123Subdomain(s)...)
+func (f *faults) subdomain(p *fieldPath, s string) {
+	f.invalid(p, s, wrongSubdomain(s)...)
 }
 
-func (f *faults) qualified(p *field.Path, s string) {
-	f.invalid(p, s, validation.IsQualifiedName(s)...)
+func (f *faults) qualified(p *fieldPath, s string) {
+	f.invalid(p, s, wrongQualifiedName(s)...)
 }
 
 // labels checks a set of labels. The faults name the whole set, as in Kubernetes.
-func (f *faults) labels(p *field.Path, set map[string]string) {
-	for _, k := range sorted(set) {
+func (f *faults) labels(p *fieldPath, set map[string]string) {
+	var room few
+	for _, k := range sorted(&room, set) {
 		f.qualified(p, k)
-		f.invalid(p, set[k], validation.IsValidLabelValue(set[k])...)
+		f.invalid(p, set[k], wrongLabelValue(set[k])...)
 	}
 }

@@ -15,18 +15,22 @@ import (
 // Node checks a node that is to be created.
 func Node(n *corev1.Node) []apierrors.Cause {
 	var f faults
-	f.objectMeta(n.GetMetadata(), false, NameIsSubdomain)
-	f.coreFinalizers(n.GetMetadata().GetFinalizers())
-	f.taints(metaPath().Child("taints"), n.GetSpec().GetTaints())
-	f.nodeStatus(n.GetStatus())
-	f.cidrs(specPath().Child("podCIDRs"), n.GetSpec().GetPodCIDRs())
+	for f.pass() {
+		f.objectMeta(n.GetMetadata(), false, NameIsSubdomain)
+		f.coreFinalizers(n.GetMetadata().GetFinalizers())
+		f.taints(f.root("metadata").Child("taints"), n.GetSpec().GetTaints())
+		f.nodeStatus(n.GetStatus())
+		f.cidrs(f.root("spec").Child("podCIDRs"), n.GetSpec().GetPodCIDRs())
+	}
 	return f.causes()
 }
 
 // NodeUpdate checks that a change of a node's metadata and spec is allowed.
 func NodeUpdate(new, old *corev1.Node) []apierrors.Cause {
 	var f faults
-	f.nodeUpdate(new, old)
+	for f.pass() {
+		f.nodeUpdate(new, old)
+	}
 	return f.causes()
 }
 
@@ -37,10 +41,10 @@ func (f *faults) nodeUpdate(new, old *corev1.Node) {
 	f.objectMetaUpdate(new.GetMetadata(), old.GetMetadata())
 	f.objectMeta(new.GetMetadata(), false, NameIsSubdomain)
 	f.coreFinalizers(new.GetMetadata().GetFinalizers())
-	f.taints(metaPath().Child("taints"), new.GetSpec().GetTaints())
+	f.taints(f.root("metadata").Child("taints"), new.GetSpec().GetTaints())
 	f.nodeStatus(new.GetStatus())
 
-	p, now, was := specPath(), new.GetSpec(), old.GetSpec()
+	p, now, was := f.root("spec"), new.GetSpec(), old.GetSpec()
 	f.cidrs(p.Child("podCIDRs"), now.GetPodCIDRs())
 	if had := was.GetPodCIDRs(); len(had) > 0 && fmt.Sprint(had) != fmt.Sprint(now.GetPodCIDRs()) {
 		f.forbidden(p.Child("podCIDRs"), `node updates may not change podCIDR except from "" to valid`)
@@ -54,38 +58,38 @@ func (f *faults) nodeUpdate(new, old *corev1.Node) {
 }
 
 // taints checks the taints of a node (NODE-5): unique by key and effect.
-func (f *faults) taints(p *field.Path, list []*corev1.Taint) {
+func (f *faults) taints(p *fieldPath, list []*corev1.Taint) {
 	type pair struct{ key, effect string }
 	seen := map[pair]bool{}
 	for i, t := range list {
 		at := p.Index(i)
 		f.qualified(at.Child("key"), t.GetKey())
-		if msgs := validation.IsValidLabelValue(t.GetValue()); len(msgs) > 0 {
+		if msgs := wrongLabelValue(t.GetValue()); len(msgs) > 0 {
 			f.invalid(at.Child("value"), t.GetValue(), joined(msgs))
 		}
 		f.requiredOneOf(at.Child("effect"), t.GetEffect(), effectNoSchedule, effectPrefer, effectNoExecute)
 		k := pair{t.GetKey(), t.GetEffect()}
 		if seen[k] {
-			e := field.Duplicate(at, k.key+":"+k.effect)
+			e := field.Duplicate(nil, k.key+":"+k.effect)
 			e.Detail = "taints must be unique by key and effect pair"
-			f.add(e)
+			f.add(at, e)
 		}
 		seen[k] = true
 	}
 }
 
 func (f *faults) nodeStatus(s *corev1.NodeStatus) {
-	p := field.NewPath("status")
+	p := f.root("status")
 	for _, l := range []struct {
 		name string
 		list map[string]*metav1.Quantity
 	}{{"capacity", s.GetCapacity()}, {"allocatable", s.GetAllocatable()}} {
-		for _, name := range sorted(l.list) {
-			f.amount(p.Child(l.name, name), name, l.list[name])
+		for _, name := range sorted(&few{}, l.list) {
+			f.amount(p.Child(l.name).Child(name), name, l.list[name])
 		}
 	}
 	if swap := s.GetNodeInfo().GetSwap(); swap != nil && swap.Capacity != nil {
-		f.positive(metaPath().Child("nodeSwapStatus", "capacity"), swap.GetCapacity()) // Kubernetes' path.
+		f.positive(f.root("metadata").Child("nodeSwapStatus").Child("capacity"), swap.GetCapacity()) // Kubernetes' path.
 	}
 	f.declaredFeatures(p.Child("declaredFeatures"), s.GetDeclaredFeatures())
 	type address struct{ kind, value string }
@@ -101,7 +105,7 @@ func (f *faults) nodeStatus(s *corev1.NodeStatus) {
 
 var featureName = regexp.MustCompile(`^[A-Z][a-zA-Z0-9]*(\/[a-zA-Z][a-zA-Z0-9]*)*$`)
 
-func (f *faults) declaredFeatures(p *field.Path, list []string) {
+func (f *faults) declaredFeatures(p *fieldPath, list []string) {
 	for i, name := range list {
 		switch {
 		case len(name) > validation.DNS1123SubdomainMaxLength:

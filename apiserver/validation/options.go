@@ -11,23 +11,25 @@ import (
 // DeleteOptions checks the options of a deletion. Nil is valid.
 func DeleteOptions(o *metav1.DeleteOptions) []apierrors.Cause {
 	var f faults
-	if o == nil {
-		return nil
-	}
-	policy := field.NewPath("propagationPolicy")
-	if o.OrphanDependents != nil && o.PropagationPolicy != nil {
-		f.invalid(policy, o.GetPropagationPolicy(), "orphanDependents and deletionPropagation cannot be both set")
-	}
-	if o.PropagationPolicy != nil {
-		switch o.GetPropagationPolicy() {
-		case "Foreground", "Background", "Orphan":
-		default:
-			f.oneOf(policy, o.GetPropagationPolicy(), "Foreground", "Background", "Orphan", "nil")
+	for f.pass() {
+		if o == nil {
+			return nil
 		}
-	}
-	f.dryRun(o.GetDryRun())
-	if o.GetIgnoreStoreReadErrorWithClusterBreakingPotential() {
-		f.forbidden(field.NewPath("ignoreStoreReadErrorWithClusterBreakingPotential"), "not supported")
+		policy := f.root("propagationPolicy")
+		if o.OrphanDependents != nil && o.PropagationPolicy != nil {
+			f.invalid(policy, o.GetPropagationPolicy(), "orphanDependents and deletionPropagation cannot be both set")
+		}
+		if o.PropagationPolicy != nil {
+			switch o.GetPropagationPolicy() {
+			case "Foreground", "Background", "Orphan":
+			default:
+				f.oneOf(policy, o.GetPropagationPolicy(), "Foreground", "Background", "Orphan", "nil")
+			}
+		}
+		f.dryRun(o.GetDryRun())
+		if o.GetIgnoreStoreReadErrorWithClusterBreakingPotential() {
+			f.forbidden(f.root("ignoreStoreReadErrorWithClusterBreakingPotential"), "not supported")
+		}
 	}
 	return f.causes()
 }
@@ -35,12 +37,14 @@ func DeleteOptions(o *metav1.DeleteOptions) []apierrors.Cause {
 // WriteOptions checks the options of a create, an update or a patch.
 func WriteOptions(o object.WriteOptions) []apierrors.Cause {
 	var f faults
-	f.manager(field.NewPath("fieldManager"), o.FieldManager)
-	f.dryRun(o.DryRun)
-	switch o.FieldValidation {
-	case "", "Ignore", "Strict", "Warn":
-	default:
-		f.oneOf(field.NewPath("fieldValidation"), o.FieldValidation, "", "Ignore", "Strict", "Warn")
+	for f.pass() {
+		f.manager(f.root("fieldManager"), o.FieldManager)
+		f.dryRun(o.DryRun)
+		switch o.FieldValidation {
+		case "", "Ignore", "Strict", "Warn":
+		default:
+			f.oneOf(f.root("fieldValidation"), o.FieldValidation, "", "Ignore", "Strict", "Warn")
+		}
 	}
 	return f.causes()
 }
@@ -48,7 +52,7 @@ func WriteOptions(o object.WriteOptions) []apierrors.Cause {
 func (f *faults) dryRun(values []string) {
 	for _, v := range values {
 		if v != "All" {
-			f.add(field.NotSupported(field.NewPath("dryRun"), values, []string{"All"}))
+			f.add(f.root("dryRun"), field.NotSupported(nil, values, []string{"All"}))
 			return
 		}
 	}

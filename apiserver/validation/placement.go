@@ -3,19 +3,18 @@ package validation
 import (
 	"fmt"
 
-	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	corev1 "monoplane.dev/api/core/v1"
 	metav1 "monoplane.dev/api/meta/v1"
 )
 
-func (f *faults) affinity(p *field.Path, a *corev1.Affinity) {
+func (f *faults) affinity(p *fieldPath, a *corev1.Affinity) {
 	const required, preferred = "requiredDuringSchedulingIgnoredDuringExecution",
 		"preferredDuringSchedulingIgnoredDuringExecution"
 	node, at := a.GetNodeAffinity(), p.Child("nodeAffinity")
 	if s := node.GetRequiredDuringSchedulingIgnoredDuringExecution(); s != nil {
-		terms := at.Child(required, "nodeSelectorTerms")
+		terms := at.Child(required).Child("nodeSelectorTerms")
 		if len(s.GetNodeSelectorTerms()) == 0 {
 			f.required(terms, "must have at least one node selector term")
 		}
@@ -43,10 +42,10 @@ func (f *faults) affinity(p *field.Path, a *corev1.Affinity) {
 		},
 	} {
 		for i, t := range k.required {
-			f.podTerm(p.Child(k.name, required).Index(i), t)
+			f.podTerm(p.Child(k.name).Child(required).Index(i), t)
 		}
 		for i, t := range k.preferred {
-			term := p.Child(k.name, preferred).Index(i)
+			term := p.Child(k.name).Child(preferred).Index(i)
 			f.weight(term.Child("weight"), t.GetWeight())
 			f.podTerm(term.Child("podAffinityTerm"), t.GetPodAffinityTerm())
 		}
@@ -55,13 +54,13 @@ func (f *faults) affinity(p *field.Path, a *corev1.Affinity) {
 
 const maxWeight = 100
 
-func (f *faults) weight(p *field.Path, w int32) {
+func (f *faults) weight(p *fieldPath, w int32) {
 	if w < 1 || w > maxWeight {
-		f.invalid(p, w, "must be in the range 1-100")
+		f.invalidValue(p, w, "must be in the range 1-100")
 	}
 }
 
-func (f *faults) podTerm(p *field.Path, t *corev1.PodAffinityTerm) {
+func (f *faults) podTerm(p *fieldPath, t *corev1.PodAffinityTerm) {
 	f.labelSelector(p.Child("labelSelector"), t.GetLabelSelector())
 	f.labelSelector(p.Child("namespaceSelector"), t.GetNamespaceSelector())
 	for _, name := range t.GetNamespaces() {
@@ -76,7 +75,7 @@ func (f *faults) podTerm(p *field.Path, t *corev1.PodAffinityTerm) {
 
 // labelKeys checks keys whose values are taken from the pod's own labels. At creation the server has
 // already put them into the selector, so a key that is there twice was given twice.
-func (f *faults) labelKeys(p *field.Path, match, mismatch []string, s *metav1.LabelSelector) {
+func (f *faults) labelKeys(p *fieldPath, match, mismatch []string, s *metav1.LabelSelector) {
 	for _, l := range []struct {
 		name string
 		keys []string
@@ -115,7 +114,7 @@ func (f *faults) labelKeys(p *field.Path, match, mismatch []string, s *metav1.La
 }
 
 // spread checks topology spread constraints (SPREAD-1).
-func (f *faults) spread(p *field.Path, constraints []*corev1.TopologySpreadConstraint) {
+func (f *faults) spread(p *fieldPath, constraints []*corev1.TopologySpreadConstraint) {
 	type kind struct{ key, action string }
 	total := map[kind]int{}
 	for _, c := range constraints {
@@ -135,7 +134,7 @@ func (f *faults) spread(p *field.Path, constraints []*corev1.TopologySpreadConst
 		if c != nil && c.MinDomains != nil {
 			f.positive(at.Child("minDomains"), int64(c.GetMinDomains()))
 			if action != "DoNotSchedule" {
-				f.invalid(at.Child("minDomains"), c.GetMinDomains(),
+				f.invalidValue(at.Child("minDomains"), c.GetMinDomains(),
 					"can only use minDomains if whenUnsatisfiable=DoNotSchedule, not "+action)
 			}
 		}
@@ -156,7 +155,7 @@ const (
 	effectNoExecute  = "NoExecute"
 )
 
-func (f *faults) tolerations(p *field.Path, list []*corev1.Toleration) {
+func (f *faults) tolerations(p *fieldPath, list []*corev1.Toleration) {
 	for i, t := range list {
 		at := p.Index(i)
 		op, value := t.GetOperator(), t.GetValue()
@@ -171,7 +170,7 @@ func (f *faults) tolerations(p *field.Path, list []*corev1.Toleration) {
 		}
 		switch op {
 		case "Equal", "":
-			if msgs := validation.IsValidLabelValue(value); len(msgs) > 0 {
+			if msgs := wrongLabelValue(value); len(msgs) > 0 {
 				f.invalid(at.Child("operator"), value, joined(msgs))
 			}
 		case opExists:
@@ -180,7 +179,7 @@ func (f *faults) tolerations(p *field.Path, list []*corev1.Toleration) {
 			}
 		case opLess, opGreater:
 			// Known to Kubernetes, and listed as supported there, but switched off in 1.36.
-			f.add(field.NotSupported(at.Child("operator"), op, []string{"Equal", opExists, opLess, opGreater}))
+			f.add(at.Child("operator"), field.NotSupported(nil, op, []string{"Equal", opExists, opLess, opGreater}))
 		default:
 			f.oneOf(at.Child("operator"), op, "Equal", opExists)
 		}
@@ -190,7 +189,7 @@ func (f *faults) tolerations(p *field.Path, list []*corev1.Toleration) {
 	}
 }
 
-func (f *faults) schedulingGates(p *field.Path, gates []*corev1.PodSchedulingGate) {
+func (f *faults) schedulingGates(p *fieldPath, gates []*corev1.PodSchedulingGate) {
 	seen := map[string]bool{}
 	for i, g := range gates {
 		f.qualified(p.Index(i), g.GetName())

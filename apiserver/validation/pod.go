@@ -4,7 +4,6 @@ import (
 	"math"
 
 	"k8s.io/apimachinery/pkg/util/validation"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	corev1 "monoplane.dev/api/core/v1"
 	"monoplane.dev/apierrors"
@@ -13,19 +12,19 @@ import (
 // Pod checks a pod that is to be created, after defaults.NewPod.
 func Pod(p *corev1.Pod) []apierrors.Cause {
 	var f faults
-	v := f.pod(p)
-	spec := specPath()
-	if len(v.spec.GetEphemeralContainers()) > 0 {
-		f.forbidden(spec.Child("ephemeralContainers"), "cannot be set on create")
+	for f.pass() {
+		v := f.pod(p)
+		spec := f.root("spec")
+		if len(v.spec.GetEphemeralContainers()) > 0 {
+			f.forbidden(spec.Child("ephemeralContainers"), "cannot be set on create")
+		}
+		if v.spec.GetNodeName() != "" && len(v.spec.GetSchedulingGates()) > 0 {
+			f.forbidden(spec.Child("nodeName"), "cannot be set until all schedulingGates have been cleared")
+		}
+		v.matchingAnnotations(p.GetMetadata().GetAnnotations())
 	}
-	if v.spec.GetNodeName() != "" && len(v.spec.GetSchedulingGates()) > 0 {
-		f.forbidden(spec.Child("nodeName"), "cannot be set until all schedulingGates have been cleared")
-	}
-	v.matchingAnnotations(p.GetMetadata().GetAnnotations())
 	return f.causes()
 }
-
-func specPath() *field.Path { return field.NewPath("spec") }
 
 // pod checks what holds for a pod at any time.
 func (f *faults) pod(p *corev1.Pod) *pod {
@@ -36,12 +35,12 @@ func (f *faults) pod(p *corev1.Pod) *pod {
 	m := p.GetMetadata()
 	f.objectMeta(m, true, NameIsSubdomain)
 	f.coreFinalizers(m.GetFinalizers())
-	v.podAnnotations(metaPath().Child("annotations"), m.GetAnnotations())
-	v.podSpec(specPath())
+	v.podAnnotations(f.root("metadata").Child("annotations"), m.GetAnnotations())
+	v.podSpec(f.root("spec"))
 	return v
 }
 
-func (v *pod) podSpec(p *field.Path) {
+func (v *pod) podSpec(p *fieldPath) {
 	s := v.spec
 	if s.TerminationGracePeriodSeconds == nil {
 		v.required(p.Child("terminationGracePeriodSeconds"), "")
@@ -63,7 +62,7 @@ func (v *pod) podSpec(p *field.Path) {
 		v.qualified(p.Child("readinessGates").Index(i).Child("conditionType"), g.GetConditionType())
 	}
 	if d := s.ActiveDeadlineSeconds; d != nil && (*d < 1 || *d > math.MaxInt32) {
-		v.invalid(p.Child("activeDeadlineSeconds"), *d, validation.InclusiveRangeError(1, math.MaxInt32))
+		v.invalidValue(p.Child("activeDeadlineSeconds"), *d, validation.InclusiveRangeError(1, math.MaxInt32))
 	}
 	if len(s.GetOverhead()) > 0 {
 		v.requirements(p.Child("overhead"), &corev1.ResourceRequirements{Limits: s.GetOverhead()}, containerResource)
@@ -73,7 +72,7 @@ func (v *pod) podSpec(p *field.Path) {
 }
 
 // placement checks what the scheduler reads.
-func (v *pod) placement(p *field.Path) {
+func (v *pod) placement(p *fieldPath) {
 	s := v.spec
 	v.labels(p.Child("nodeSelector"), s.GetNodeSelector())
 	v.affinity(p.Child("affinity"), s.GetAffinity())
@@ -94,7 +93,7 @@ func (v *pod) placement(p *field.Path) {
 const maxHostname = 64
 
 // identity checks the names that a pod goes by.
-func (v *pod) identity(p *field.Path) {
+func (v *pod) identity(p *fieldPath) {
 	s := v.spec
 	if s.GetServiceAccountName() != "" {
 		v.subdomain(p.Child("serviceAccountName"), s.GetServiceAccountName())
@@ -127,11 +126,11 @@ func (v *pod) identity(p *field.Path) {
 }
 
 // noTokens refuses tokens of a service account where there is none.
-func (v *pod) noTokens(p *field.Path) {
+func (v *pod) noTokens(p *fieldPath) {
 	for i, vol := range v.spec.GetVolumes() {
 		for j, s := range vol.GetVolumeSource().GetProjected().GetSources() {
 			if s.GetServiceAccountToken() != nil {
-				v.forbidden(p.Index(i).Child("projected", "sources").Index(j).Child("serviceAccountToken"),
+				v.forbidden(p.Index(i).Child("projected").Child("sources").Index(j).Child("serviceAccountToken"),
 					"must not be specified when serviceAccountName is not set")
 			}
 		}
@@ -140,7 +139,7 @@ func (v *pod) noTokens(p *field.Path) {
 
 // operatingSystem checks spec.os. Monoplane's nodes run Linux; what only Windows knows is refused by its
 // support option.
-func (v *pod) operatingSystem(p *field.Path) {
+func (v *pod) operatingSystem(p *fieldPath) {
 	os := v.spec.GetOs()
 	if os == nil {
 		return

@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"k8s.io/apimachinery/pkg/util/validation"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	corev1 "monoplane.dev/api/core/v1"
 	"monoplane.dev/apierrors"
@@ -25,37 +24,39 @@ const (
 // that the status subresource does not change, and passed the new status through defaults.PodStatus.
 func PodStatusUpdate(new, old *corev1.Pod) []apierrors.Cause {
 	var f faults
-	f.objectMetaUpdate(new.GetMetadata(), old.GetMetadata())
-	f.coreFinalizers(new.GetMetadata().GetFinalizers())
-	v := &pod{faults: &f, spec: new.GetSpec()}
-	if v.spec == nil {
-		v.spec = &corev1.PodSpec{}
-	}
-	annotations := metaPath().Child("annotations")
-	v.podAnnotations(annotations, new.GetMetadata().GetAnnotations())
-	f.annotationChanges(annotations, new, old)
+	for f.pass() {
+		f.objectMetaUpdate(new.GetMetadata(), old.GetMetadata())
+		f.coreFinalizers(new.GetMetadata().GetFinalizers())
+		v := &pod{faults: &f, spec: new.GetSpec()}
+		if v.spec == nil {
+			v.spec = &corev1.PodSpec{}
+		}
+		annotations := f.root("metadata").Child("annotations")
+		v.podAnnotations(annotations, new.GetMetadata().GetAnnotations())
+		f.annotationChanges(annotations, new, old)
 
-	p, now, was := field.NewPath("status"), new.GetStatus(), old.GetStatus()
-	f.phaseChange(p.Child("phase"), now.GetPhase(), was.GetPhase())
-	f.podConditions(p.Child("conditions"), now.GetConditions())
-	if new.GetSpec().GetNodeName() != old.GetSpec().GetNodeName() {
-		f.forbidden(p.Child("nodeName"), "may not be changed directly")
+		p, now, was := f.root("status"), new.GetStatus(), old.GetStatus()
+		f.phaseChange(p.Child("phase"), now.GetPhase(), was.GetPhase())
+		f.podConditions(p.Child("conditions"), now.GetConditions())
+		if new.GetSpec().GetNodeName() != old.GetSpec().GetNodeName() {
+			f.forbidden(p.Child("nodeName"), "may not be changed directly")
+		}
+		f.nomination(p.Child("nominatedNodeName"), now, was, old.GetSpec().GetNodeName() != "")
+		if g := now.GetObservedGeneration(); g < 0 {
+			f.invalidValue(p.Child("observedGeneration"), g, "must be a non-negative integer")
+		}
+		if now.GetQosClass() != was.GetQosClass() {
+			f.invalid(p.Child("qosClass"), now.GetQosClass(), immutable)
+		}
+		v.statuses(p, now, was)
+		f.addresses(p, now, was)
 	}
-	f.nomination(p.Child("nominatedNodeName"), now, was, old.GetSpec().GetNodeName() != "")
-	if g := now.GetObservedGeneration(); g < 0 {
-		f.invalid(p.Child("observedGeneration"), g, "must be a non-negative integer")
-	}
-	if now.GetQosClass() != was.GetQosClass() {
-		f.invalid(p.Child("qosClass"), now.GetQosClass(), immutable)
-	}
-	v.statuses(p, now, was)
-	f.addresses(p, now, was)
 	return f.causes()
 }
 
 // phaseChange enforces that a pod never goes back and that a terminal phase is final (LIFE-1, LIFE-10).
 // Unknown is read as no phase at all: it can be left, never entered (LIFE-9).
-func (f *faults) phaseChange(p *field.Path, now, was string) {
+func (f *faults) phaseChange(p *fieldPath, now, was string) {
 	if now == was {
 		return
 	}
@@ -73,16 +74,16 @@ func (f *faults) phaseChange(p *field.Path, now, was string) {
 	}
 }
 
-func (f *faults) podConditions(p *field.Path, list []*corev1.PodCondition) {
+func (f *faults) podConditions(p *fieldPath, list []*corev1.PodCondition) {
 	for i, c := range list {
 		if g := c.GetObservedGeneration(); g < 0 {
-			f.invalid(p.Index(i).Child("observedGeneration"), g, "must be a non-negative integer")
+			f.invalidValue(p.Index(i).Child("observedGeneration"), g, "must be a non-negative integer")
 		}
 		f.qualified(p.Index(i).Child("Type"), c.GetType())
 	}
 }
 
-func (f *faults) nomination(p *field.Path, now, was *corev1.PodStatus, bound bool) {
+func (f *faults) nomination(p *fieldPath, now, was *corev1.PodStatus, bound bool) {
 	name := now.GetNominatedNodeName()
 	if name == "" || name == was.GetNominatedNodeName() {
 		return
@@ -93,7 +94,7 @@ func (f *faults) nomination(p *field.Path, now, was *corev1.PodStatus, bound boo
 	}
 }
 
-func (f *faults) addresses(p *field.Path, now, was *corev1.PodStatus) {
+func (f *faults) addresses(p *fieldPath, now, was *corev1.PodStatus) {
 	f.ips(p.Child("podIPs"), podIPs(now), podIPs(was))
 	hosts := hostIPs(now)
 	if len(hosts) > 0 && hosts[0] != now.GetHostIP() {
@@ -119,7 +120,7 @@ func hostIPs(s *corev1.PodStatus) []string {
 }
 
 // statuses checks the statuses of the containers of all three lists.
-func (v *pod) statuses(p *field.Path, now, was *corev1.PodStatus) {
+func (v *pod) statuses(p *fieldPath, now, was *corev1.PodStatus) {
 	all := restartsAll(v.spec)
 	for _, l := range []struct {
 		name       string
@@ -146,7 +147,7 @@ func (v *pod) statuses(p *field.Path, now, was *corev1.PodStatus) {
 			v.revivals(at, l.now, l.was, byName)
 		}
 		for i, s := range l.now {
-			v.containerUser(at.Index(i).Child("user", "linux"), s.GetUser().GetLinux())
+			v.containerUser(at.Index(i).Child("user").Child("linux"), s.GetUser().GetLinux())
 			if l.ephemeral {
 				if len(s.GetAllocatedResourcesStatus()) > 0 {
 					v.forbidden(at.Index(i).Child("allocatedResourcesStatus"), "must not be specified in container status")
@@ -159,7 +160,7 @@ func (v *pod) statuses(p *field.Path, now, was *corev1.PodStatus) {
 }
 
 // revivals refuses that a container which has ended and is not restarted is reported as anything else.
-func (v *pod) revivals(p *field.Path, now, was []*corev1.ContainerStatus, byName map[string]*corev1.Container) {
+func (v *pod) revivals(p *fieldPath, now, was []*corev1.ContainerStatus, byName map[string]*corev1.Container) {
 	alive := make(map[string]bool, len(now))
 	for _, s := range now {
 		if s.GetState().GetTerminated() == nil {
@@ -215,21 +216,21 @@ func restarts(c *corev1.Container, policy string, code int32) bool {
 	}
 }
 
-func (f *faults) containerUser(p *field.Path, u *corev1.LinuxContainerUser) {
+func (f *faults) containerUser(p *fieldPath, u *corev1.LinuxContainerUser) {
 	if u == nil {
 		return
 	}
-	f.invalid(p.Child("uid"), u.GetUid(), validation.IsValidUserID(u.GetUid())...)
-	f.invalid(p.Child("gid"), u.GetGid(), validation.IsValidGroupID(u.GetGid())...)
+	f.invalidValue(p.Child("uid"), u.GetUid(), validation.IsValidUserID(u.GetUid())...)
+	f.invalidValue(p.Child("gid"), u.GetGid(), validation.IsValidGroupID(u.GetGid())...)
 	for i, g := range u.GetSupplementalGroups() {
-		f.invalid(p.Child("supplementalGroups").Index(i), g, validation.IsValidGroupID(g)...)
+		f.invalidValue(p.Child("supplementalGroups").Index(i), g, validation.IsValidGroupID(g)...)
 	}
 }
 
 const maxHealthMessage = 1024
 
 // health checks what is reported about the devices of a container.
-func (f *faults) health(p *field.Path, s *corev1.ContainerStatus, c *corev1.Container) {
+func (f *faults) health(p *fieldPath, s *corev1.ContainerStatus, c *corev1.Container) {
 	for j, r := range s.GetAllocatedResourcesStatus() {
 		at := p.Index(j)
 		if c != nil {

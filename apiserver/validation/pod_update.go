@@ -19,28 +19,30 @@ import (
 // server keeps for itself, such as the generation.
 func PodUpdate(new, old *corev1.Pod) []apierrors.Cause {
 	var f faults
-	f.objectMetaUpdate(new.GetMetadata(), old.GetMetadata())
-	v := f.pod(new)
-	f.annotationChanges(metaPath().Child("annotations"), new, old)
+	for f.pass() {
+		f.objectMetaUpdate(new.GetMetadata(), old.GetMetadata())
+		v := f.pod(new)
+		f.annotationChanges(f.root("metadata").Child("annotations"), new, old)
 
-	was, p := old.GetSpec(), specPath()
-	if was == nil {
-		was = &corev1.PodSpec{}
-	}
-	v.deadlineChange(p.Child("activeDeadlineSeconds"), was)
-	v.onlyMoreTolerations(p.Child("tolerations"), was.GetTolerations())
-	v.onlyFewerGates(p.Child("schedulingGates"), was.GetSchedulingGates())
-	if len(was.GetSchedulingGates()) > 0 {
-		v.gatedChanges(p, was)
-	}
-	if v.sameContainers(p, was) {
-		v.nothingElse(p, was)
+		was, p := old.GetSpec(), f.root("spec")
+		if was == nil {
+			was = &corev1.PodSpec{}
+		}
+		v.deadlineChange(p.Child("activeDeadlineSeconds"), was)
+		v.onlyMoreTolerations(p.Child("tolerations"), was.GetTolerations())
+		v.onlyFewerGates(p.Child("schedulingGates"), was.GetSchedulingGates())
+		if len(was.GetSchedulingGates()) > 0 {
+			v.gatedChanges(p, was)
+		}
+		if v.sameContainers(p, was) {
+			v.nothingElse(p, was)
+		}
 	}
 	return f.causes()
 }
 
 // sameContainers checks that no container came or went.
-func (v *pod) sameContainers(p *field.Path, was *corev1.PodSpec) bool {
+func (v *pod) sameContainers(p *fieldPath, was *corev1.PodSpec) bool {
 	ok := true
 	for _, l := range []struct {
 		name     string
@@ -58,16 +60,16 @@ func (v *pod) sameContainers(p *field.Path, was *corev1.PodSpec) bool {
 }
 
 // deadlineChange allows a deadline to be set, and to be brought forward.
-func (v *pod) deadlineChange(p *field.Path, was *corev1.PodSpec) {
+func (v *pod) deadlineChange(p *fieldPath, was *corev1.PodSpec) {
 	now, old := v.spec.ActiveDeadlineSeconds, was.ActiveDeadlineSeconds
 	switch {
 	case now == nil && old != nil:
-		v.invalid(p, nil, "must not update from a positive integer to nil value")
+		v.invalidValue(p, nil, "must not update from a positive integer to nil value")
 	case now == nil:
 	case *now < 0 || *now > math.MaxInt32:
-		v.invalid(p, *now, validation.InclusiveRangeError(0, math.MaxInt32))
+		v.invalidValue(p, *now, validation.InclusiveRangeError(0, math.MaxInt32))
 	case old != nil && *old < *now:
-		v.invalid(p, *now, "must be less than or equal to previous value")
+		v.invalidValue(p, *now, "must be less than or equal to previous value")
 	}
 }
 
@@ -78,7 +80,7 @@ func tolerationOf(t *corev1.Toleration) toleration {
 	return toleration{t.GetKey(), t.GetOperator(), t.GetValue(), t.GetEffect()}
 }
 
-func (v *pod) onlyMoreTolerations(p *field.Path, old []*corev1.Toleration) {
+func (v *pod) onlyMoreTolerations(p *fieldPath, old []*corev1.Toleration) {
 	now := make(map[toleration]bool, len(v.spec.GetTolerations()))
 	for _, t := range v.spec.GetTolerations() {
 		now[tolerationOf(t)] = true
@@ -91,7 +93,7 @@ func (v *pod) onlyMoreTolerations(p *field.Path, old []*corev1.Toleration) {
 	}
 }
 
-func (v *pod) onlyFewerGates(p *field.Path, old []*corev1.PodSchedulingGate) {
+func (v *pod) onlyFewerGates(p *fieldPath, old []*corev1.PodSchedulingGate) {
 	had := make(map[string]bool, len(old))
 	for _, g := range old {
 		had[g.GetName()] = true
@@ -106,26 +108,26 @@ func (v *pod) onlyFewerGates(p *field.Path, old []*corev1.PodSchedulingGate) {
 
 // gatedChanges checks the changes that only a pod that is still gated may see: where it may go can become
 // narrower.
-func (v *pod) gatedChanges(p *field.Path, was *corev1.PodSpec) {
+func (v *pod) gatedChanges(p *fieldPath, was *corev1.PodSpec) {
 	now := v.spec.GetNodeSelector()
-	for _, k := range sorted(was.GetNodeSelector()) {
+	for _, k := range sorted(&few{}, was.GetNodeSelector()) {
 		if value, ok := now[k]; !ok || value != was.GetNodeSelector()[k] {
-			v.invalid(p.Child("nodeSelector"), now,
+			v.invalidValue(p.Child("nodeSelector"), now,
 				"only additions to spec.nodeSelector are allowed (no mutations or deletions)")
 			break
 		}
 	}
 	terms := requiredTerms(v.spec)
 	had := requiredTerms(was)
-	at := p.Child("affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms")
+	at := p.Child("affinity").Child("nodeAffinity").Child("requiredDuringSchedulingIgnoredDuringExecution").Child("nodeSelectorTerms")
 	switch {
 	case len(had) == 0:
 	case len(had) != len(terms):
-		v.invalid(at, field.OmitValueType{}, "no additions/deletions to non-empty NodeSelectorTerms list are allowed")
+		v.invalidValue(at, field.OmitValueType{}, "no additions/deletions to non-empty NodeSelectorTerms list are allowed")
 	default:
 		for i := range had {
 			if !narrower(terms[i], had[i]) {
-				v.invalid(at.Index(i), field.OmitValueType{}, "only additions are allowed (no mutations or deletions)")
+				v.invalidValue(at.Index(i), field.OmitValueType{}, "only additions are allowed (no mutations or deletions)")
 			}
 		}
 	}
@@ -158,7 +160,7 @@ func begins(now, was []*corev1.NodeSelectorRequirement) bool {
 }
 
 // nothingElse refuses every change that none of the other checks knows, and names the fields.
-func (v *pod) nothingElse(p *field.Path, was *corev1.PodSpec) {
+func (v *pod) nothingElse(p *fieldPath, was *corev1.PodSpec) {
 	if proto.Equal(v.spec, was) {
 		return
 	}

@@ -4,18 +4,17 @@ import (
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/util/validation"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	corev1 "monoplane.dev/api/core/v1"
 	metav1 "monoplane.dev/api/meta/v1"
 )
 
-func (f *faults) ports(p *field.Path, ports []*corev1.ContainerPort) {
+func (f *faults) ports(p *fieldPath, ports []*corev1.ContainerPort) {
 	names := map[string]bool{}
 	for i, port := range ports {
 		at := p.Index(i)
 		if name := port.GetName(); name != "" {
-			msgs := validation.IsValidPortName(name)
+			msgs := wrongPortName(name)
 			f.invalid(at.Child("name"), name, msgs...)
 			if names[name] {
 				f.duplicate(at.Child("name"), name)
@@ -34,13 +33,15 @@ func (f *faults) ports(p *field.Path, ports []*corev1.ContainerPort) {
 	}
 }
 
-func (f *faults) portNumber(p *field.Path, n int32) {
-	f.invalid(p, n, validation.IsValidPortNum(int(n))...)
+func (f *faults) portNumber(p *fieldPath, n int32) {
+	if wrong := validation.IsValidPortNum(int(n)); len(wrong) > 0 {
+		f.invalidValue(p, n, wrong...)
+	}
 }
 
 // hostPorts refuses two containers that would take the same port of the node. taken is shared by the
 // containers that run at the same time.
-func (f *faults) hostPorts(at *field.Path, c container, taken map[string]bool) {
+func (f *faults) hostPorts(at *fieldPath, c container, taken map[string]bool) {
 	for i, port := range c.GetPorts() {
 		if port.GetHostPort() == 0 {
 			continue
@@ -54,14 +55,14 @@ func (f *faults) hostPorts(at *field.Path, c container, taken map[string]bool) {
 }
 
 // hostNetworkPorts checks that containers on the node's network publish their ports as they are.
-func (v *pod) hostNetworkPorts(p *field.Path) {
+func (v *pod) hostNetworkPorts(p *fieldPath) {
 	if !v.spec.GetHostNetwork() {
 		return
 	}
 	for i, c := range v.spec.GetContainers() {
 		for j, port := range c.GetPorts() {
 			if port.GetHostPort() != port.GetContainerPort() {
-				v.invalid(p.Child("containers").Index(i).Child("ports").Index(j).Child("hostPort"),
+				v.invalidValue(p.Child("containers").Index(i).Child("ports").Index(j).Child("hostPort"),
 					port.GetHostPort(), "must match `containerPort` when `hostNetwork` is true")
 			}
 		}
@@ -69,13 +70,13 @@ func (v *pod) hostNetworkPorts(p *field.Path) {
 }
 
 // portNumberOrName checks the port of a probe or hook.
-func (f *faults) portNumberOrName(p *field.Path, port *metav1.IntOrString) {
+func (f *faults) portNumberOrName(p *fieldPath, port *metav1.IntOrString) {
 	switch port.GetType() {
 	case 0:
 		f.portNumber(p, port.GetIntVal())
 	case 1:
-		f.invalid(p, port.GetStrVal(), validation.IsValidPortName(port.GetStrVal())...)
+		f.invalid(p, port.GetStrVal(), wrongPortName(port.GetStrVal())...)
 	default:
-		f.invalid(p, port.GetType(), "must be a number or a name")
+		f.invalidValue(p, port.GetType(), "must be a number or a name")
 	}
 }

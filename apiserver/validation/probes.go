@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"k8s.io/apimachinery/pkg/util/validation"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	corev1 "monoplane.dev/api/core/v1"
 )
@@ -15,8 +14,8 @@ type namedProbe struct {
 	probe *corev1.Probe
 }
 
-func probesOf(c container) []namedProbe {
-	return []namedProbe{
+func probesOf(c container) [3]namedProbe {
+	return [...]namedProbe{
 		{"livenessProbe", c.GetLivenessProbe()},
 		{"readinessProbe", c.GetReadinessProbe()},
 		{"startupProbe", c.GetStartupProbe()},
@@ -24,7 +23,7 @@ func probesOf(c container) []namedProbe {
 }
 
 // hooksAndProbes checks the lifecycle and the probes of a container that keeps running (PROBE-1, HOOK-1).
-func (v *pod) hooksAndProbes(at *field.Path, c container) {
+func (v *pod) hooksAndProbes(at *fieldPath, c container) {
 	if l := c.GetLifecycle(); l != nil {
 		v.lifecycle(at.Child("lifecycle"), l)
 	}
@@ -36,18 +35,18 @@ func (v *pod) hooksAndProbes(at *field.Path, c container) {
 		v.probe(p, n.probe)
 		if n.name == "readinessProbe" {
 			if n.probe.TerminationGracePeriodSeconds != nil {
-				v.invalid(p.Child("terminationGracePeriodSeconds"), n.probe.TerminationGracePeriodSeconds,
+				v.invalidValue(p.Child("terminationGracePeriodSeconds"), n.probe.TerminationGracePeriodSeconds,
 					"must not be set for readinessProbes")
 			}
 			continue
 		}
 		if n.probe.GetSuccessThreshold() != 1 {
-			v.invalid(p.Child("successThreshold"), n.probe.GetSuccessThreshold(), "must be 1")
+			v.invalidValue(p.Child("successThreshold"), n.probe.GetSuccessThreshold(), "must be 1")
 		}
 	}
 }
 
-func (v *pod) probe(p *field.Path, probe *corev1.Probe) {
+func (v *pod) probe(p *fieldPath, probe *corev1.Probe) {
 	h := probe.GetHandler()
 	v.handler(p, handler{h.GetExec(), h.GetHttpGet(), h.GetTcpSocket(), h.GetGrpc(), nil})
 	for _, n := range []struct {
@@ -63,7 +62,7 @@ func (v *pod) probe(p *field.Path, probe *corev1.Probe) {
 		v.notNegative(p.Child(n.name), int64(n.value))
 	}
 	if g := probe.TerminationGracePeriodSeconds; g != nil && *g <= 0 {
-		v.invalid(p.Child("terminationGracePeriodSeconds"), *g, "must be greater than 0")
+		v.invalidValue(p.Child("terminationGracePeriodSeconds"), *g, "must be greater than 0")
 	}
 }
 
@@ -76,22 +75,22 @@ type handler struct {
 	sleep *corev1.SleepAction
 }
 
-func (v *pod) handler(p *field.Path, h handler) {
+func (v *pod) handler(p *fieldPath, h handler) {
 	found := false
 	for _, k := range []struct {
 		name  string
 		set   bool
-		check func(*field.Path)
+		check func(*fieldPath)
 	}{
-		{"exec", h.exec != nil, func(p *field.Path) {
+		{"exec", h.exec != nil, func(p *fieldPath) {
 			if len(h.exec.GetCommand()) == 0 {
 				v.required(p.Child("command"), "")
 			}
 		}},
-		{"httpGet", h.http != nil, func(p *field.Path) { v.httpGet(p, h.http) }},
-		{"tcpSocket", h.tcp != nil, func(p *field.Path) { v.portNumberOrName(p.Child("port"), h.tcp.GetPort()) }},
-		{"grpc", h.grpc != nil, func(p *field.Path) { v.portNumber(p.Child("port"), h.grpc.GetPort()) }},
-		{"sleep", h.sleep != nil, func(p *field.Path) { v.sleep(p, h.sleep.GetSeconds()) }},
+		{"httpGet", h.http != nil, func(p *fieldPath) { v.httpGet(p, h.http) }},
+		{"tcpSocket", h.tcp != nil, func(p *fieldPath) { v.portNumberOrName(p.Child("port"), h.tcp.GetPort()) }},
+		{"grpc", h.grpc != nil, func(p *fieldPath) { v.portNumber(p.Child("port"), h.grpc.GetPort()) }},
+		{"sleep", h.sleep != nil, func(p *fieldPath) { v.sleep(p, h.sleep.GetSeconds()) }},
 	} {
 		switch {
 		case !k.set:
@@ -107,7 +106,7 @@ func (v *pod) handler(p *field.Path, h handler) {
 	}
 }
 
-func (f *faults) httpGet(p *field.Path, h *corev1.HTTPGetAction) {
+func (f *faults) httpGet(p *fieldPath, h *corev1.HTTPGetAction) {
 	if h.GetPath() == "" {
 		f.required(p.Child("path"), "")
 	}
@@ -119,14 +118,14 @@ func (f *faults) httpGet(p *field.Path, h *corev1.HTTPGetAction) {
 }
 
 // sleep checks that a hook does not outlast the grace period that it counts against.
-func (v *pod) sleep(p *field.Path, seconds int64) {
+func (v *pod) sleep(p *fieldPath, seconds int64) {
 	if g := v.spec.TerminationGracePeriodSeconds; g != nil && (seconds < 0 || seconds > *g) {
-		v.invalid(p, seconds,
+		v.invalidValue(p, seconds,
 			fmt.Sprintf("must be non-negative and less than terminationGracePeriodSeconds (%d)", *g))
 	}
 }
 
-func (v *pod) lifecycle(p *field.Path, l *corev1.Lifecycle) {
+func (v *pod) lifecycle(p *fieldPath, l *corev1.Lifecycle) {
 	for _, h := range []struct {
 		name string
 		hook *corev1.LifecycleHandler

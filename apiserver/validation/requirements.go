@@ -5,8 +5,6 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/resource"
-	"k8s.io/apimachinery/pkg/util/validation"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	corev1 "monoplane.dev/api/core/v1"
 	metav1 "monoplane.dev/api/meta/v1"
@@ -47,14 +45,14 @@ func countedResource(name string) bool {
 // extendedResource says whether name belongs to a vendor, such as "example.com/gpu".
 func extendedResource(name string) bool {
 	return !resources.IsNative(name) && !strings.HasPrefix(name, "requests.") &&
-		len(validation.IsQualifiedName("requests."+name)) == 0
+		len(wrongQualifiedName("requests."+name)) == 0
 }
 
-func (f *faults) resourceName(p *field.Path, name string, s scope) {
+func (f *faults) resourceName(p *fieldPath, name string, s scope) {
 	if name == resources.CPU || name == resources.Memory {
 		return // Nearly always one of these.
 	}
-	msgs := validation.IsQualifiedName(name)
+	msgs := wrongQualifiedName(name)
 	f.invalid(p, name, msgs...)
 	bare := !strings.Contains(name, "/")
 	if len(msgs) == 0 && bare && !standardResource(name) {
@@ -81,7 +79,7 @@ func (f *faults) resourceName(p *field.Path, name string, s scope) {
 }
 
 // amount checks a quantity of a resource and returns it; false when it cannot be read.
-func (f *faults) amount(p *field.Path, name string, text *metav1.Quantity) (resource.Quantity, bool) {
+func (f *faults) amount(p *fieldPath, name string, text *metav1.Quantity) (resource.Quantity, bool) {
 	q, err := resources.Parse(text)
 	if err != nil {
 		f.invalid(p, text.GetString_(), err.Error())
@@ -98,23 +96,27 @@ func (f *faults) amount(p *field.Path, name string, text *metav1.Quantity) (reso
 
 // requirements checks requests and limits (CTR-10): requests are at most limits, and equal to them where
 // the resource cannot be overcommitted.
-func (f *faults) requirements(p *field.Path, r *corev1.ResourceRequirements, s scope) {
+func (f *faults) requirements(p *fieldPath, r *corev1.ResourceRequirements, s scope) {
 	computes, huge := false, false
 	note := func(name string) {
 		computes = computes || name == resources.CPU || name == resources.Memory
 		huge = huge || resources.IsHugePages(name)
 	}
-	limits := make(map[string]resource.Quantity, len(r.GetLimits()))
-	for _, name := range sorted(r.GetLimits()) {
+	var limits map[string]resource.Quantity
+	var room few
+	for _, name := range sorted(&room, r.GetLimits()) {
 		at := p.Child("limits").Key(name)
 		note(name)
 		f.resourceName(at, name, s)
 		if q, ok := f.amount(at, name, r.GetLimits()[name]); ok {
+			if limits == nil {
+				limits = make(map[string]resource.Quantity, len(r.GetLimits()))
+			}
 			limits[name] = q
 			f.wholePages(at, name, q)
 		}
 	}
-	for _, name := range sorted(r.GetRequests()) {
+	for _, name := range sorted(&room, r.GetRequests()) {
 		at := p.Child("requests").Key(name)
 		note(name)
 		f.resourceName(at, name, s)
@@ -144,7 +146,7 @@ func (f *faults) requirements(p *field.Path, r *corev1.ResourceRequirements, s s
 }
 
 // wholePages checks that an amount of huge pages is a multiple of their size.
-func (f *faults) wholePages(p *field.Path, name string, q resource.Quantity) {
+func (f *faults) wholePages(p *fieldPath, name string, q resource.Quantity) {
 	text, ok := strings.CutPrefix(name, resources.HugePagesPrefix)
 	if !ok {
 		return
@@ -157,7 +159,7 @@ func (f *faults) wholePages(p *field.Path, name string, q resource.Quantity) {
 }
 
 // podRequirements checks requests and limits of the pod as a whole against those of its containers.
-func (v *pod) podRequirements(p *field.Path) {
+func (v *pod) podRequirements(p *fieldPath) {
 	r := v.spec.GetResources()
 	if r == nil {
 		return
@@ -173,7 +175,7 @@ func (v *pod) podRequirements(p *field.Path) {
 
 	requests, limits := resources.ListOf(r.GetRequests()), resources.ListOf(r.GetLimits())
 	needed := resources.Requests(v.spec)
-	for _, name := range sorted(requests) {
+	for _, name := range sorted(&few{}, requests) {
 		have := requests[name]
 		if need, ok := needed[name]; ok && need.Cmp(have) > 0 {
 			v.invalid(p.Child("requests").Key(name), have.String(),
@@ -181,7 +183,7 @@ func (v *pod) podRequirements(p *field.Path) {
 		}
 	}
 	together := resources.Limits(v.spec)
-	for _, name := range sorted(limits) {
+	for _, name := range sorted(&few{}, limits) {
 		have := limits[name]
 		if all, ok := together[name]; ok && resources.IsHugePages(name) && all.Cmp(have) > 0 {
 			v.invalid(p.Child("limits").Key(name), have.String(),
@@ -190,7 +192,7 @@ func (v *pod) podRequirements(p *field.Path) {
 	}
 	for i, c := range v.spec.GetContainers() {
 		own := resources.ListOf(c.GetResources().GetLimits())
-		for _, name := range sorted(own) {
+		for _, name := range sorted(&few{}, own) {
 			mine := own[name]
 			if whole, ok := limits[name]; ok && mine.Cmp(whole) > 0 {
 				v.invalid(p.Child("containers").Index(i).Key(name).Child("limits"), mine.String(),
@@ -201,7 +203,7 @@ func (v *pod) podRequirements(p *field.Path) {
 }
 
 // resourceFieldRef checks a reference to a container's request or limit (DOWN-1).
-func (f *faults) resourceFieldRef(p *field.Path, ref *corev1.ResourceFieldSelector, file bool) {
+func (f *faults) resourceFieldRef(p *fieldPath, ref *corev1.ResourceFieldSelector, file bool) {
 	name := ref.GetResource()
 	pages := strings.HasPrefix(name, "limits.hugepages-") || strings.HasPrefix(name, "requests.hugepages-")
 	switch {

@@ -18,10 +18,10 @@ const (
 
 // podSecurity checks the security context of the pod (SEC-1). Windows options are refused by their
 // support option.
-func (v *pod) podSecurity(p *field.Path) {
+func (v *pod) podSecurity(p *fieldPath) {
 	sc := v.spec.GetSecurityContext()
 	if v.spec.GetShareProcessNamespace() && v.spec.GetHostPID() {
-		v.invalid(p.Child("shareProcessNamespace"), true, "ShareProcessNamespace and HostPID cannot both be enabled")
+		v.invalidValue(p.Child("shareProcessNamespace"), true, "ShareProcessNamespace and HostPID cannot both be enabled")
 	}
 	if sc == nil {
 		return
@@ -40,20 +40,20 @@ func (v *pod) podSecurity(p *field.Path) {
 	v.optionalOneOf(p.Child("seLinuxChangePolicy"), sc.SeLinuxChangePolicy, "Recursive")
 }
 
-func (f *faults) optionalOneOf(p *field.Path, value *string, supported ...string) {
+func (f *faults) optionalOneOf(p *fieldPath, value *string, supported ...string) {
 	if value != nil {
 		f.oneOf(p, *value, supported...)
 	}
 }
 
-func (f *faults) id(p *field.Path, id *int64, wrong func(int64) []string) {
+func (f *faults) id(p *fieldPath, id *int64, wrong func(int64) []string) {
 	if id != nil {
-		f.invalid(p, *id, wrong(*id)...)
+		f.invalidValue(p, *id, wrong(*id)...)
 	}
 }
 
 // securityContext checks the security context of one container (SEC-1).
-func (v *pod) securityContext(p *field.Path, sc *corev1.SecurityContext) {
+func (v *pod) securityContext(p *fieldPath, sc *corev1.SecurityContext) {
 	if sc == nil {
 		return
 	}
@@ -66,11 +66,11 @@ func (v *pod) securityContext(p *field.Path, sc *corev1.SecurityContext) {
 	v.seccomp(p.Child("seccompProfile"), sc.GetSeccompProfile())
 	if sc.AllowPrivilegeEscalation != nil && !sc.GetAllowPrivilegeEscalation() {
 		if sc.GetPrivileged() {
-			v.invalid(p, field.OmitValueType{}, "cannot set `allowPrivilegeEscalation` to false and `privileged` to true")
+			v.invalidValue(p, field.OmitValueType{}, "cannot set `allowPrivilegeEscalation` to false and `privileged` to true")
 		}
 		for _, c := range sc.GetCapabilities().GetAdd() {
 			if c == "CAP_SYS_ADMIN" {
-				v.invalid(p, field.OmitValueType{},
+				v.invalidValue(p, field.OmitValueType{},
 					"cannot set `allowPrivilegeEscalation` to false and `capabilities.Add` CAP_SYS_ADMIN")
 			}
 		}
@@ -82,7 +82,7 @@ func (v *pod) securityContext(p *field.Path, sc *corev1.SecurityContext) {
 func (v *pod) sharesUsers() bool { return v.spec.HostUsers == nil || v.spec.GetHostUsers() }
 
 // userNamespace checks that a pod with users of its own shares nothing else with the node (USER-1).
-func (v *pod) userNamespace(p *field.Path) {
+func (v *pod) userNamespace(p *fieldPath) {
 	if v.sharesUsers() {
 		return
 	}
@@ -95,14 +95,14 @@ func (v *pod) userNamespace(p *field.Path) {
 			v.forbidden(p.Child(x.name), when)
 		}
 	}
-	for _, c := range containersOf(v.spec) {
+	for c, at := range v.each {
 		if len(c.GetVolumeDevices()) > 0 {
-			v.forbidden(c.path.Child("volumeDevices"), when)
+			v.forbidden(at.Child("volumeDevices"), when)
 		}
 	}
 }
 
-func (f *faults) seccomp(p *field.Path, s *corev1.SeccompProfile) {
+func (f *faults) seccomp(p *fieldPath, s *corev1.SeccompProfile) {
 	if s == nil {
 		return
 	}
@@ -125,7 +125,7 @@ func (f *faults) seccomp(p *field.Path, s *corev1.SeccompProfile) {
 
 const maxProfilePath = 4095
 
-func (f *faults) appArmor(p *field.Path, a *corev1.AppArmorProfile) {
+func (f *faults) appArmor(p *fieldPath, a *corev1.AppArmorProfile) {
 	if a == nil {
 		return
 	}
@@ -159,7 +159,7 @@ const (
 
 var sysctlName = regexp.MustCompile("^(" + sysctlSegment + `[\./])*` + sysctlSegment + "$")
 
-func (v *pod) sysctls(p *field.Path, list []*corev1.Sysctl) {
+func (v *pod) sysctls(p *fieldPath, list []*corev1.Sysctl) {
 	seen := map[string]bool{}
 	for i, s := range list {
 		at, name := p.Index(i).Child("name"), s.GetName()

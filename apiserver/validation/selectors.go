@@ -1,9 +1,6 @@
 package validation
 
 import (
-	"k8s.io/apimachinery/pkg/util/validation"
-	"k8s.io/apimachinery/pkg/util/validation/field"
-
 	corev1 "monoplane.dev/api/core/v1"
 	metav1 "monoplane.dev/api/meta/v1"
 )
@@ -18,7 +15,7 @@ const (
 )
 
 // labelSelector checks a selector of objects by label. Nil is valid.
-func (f *faults) labelSelector(p *field.Path, s *metav1.LabelSelector) {
+func (f *faults) labelSelector(p *fieldPath, s *metav1.LabelSelector) {
 	f.labels(p.Child("matchLabels"), s.GetMatchLabels())
 	for i, r := range s.GetMatchExpressions() {
 		at := p.Child("matchExpressions").Index(i)
@@ -31,7 +28,7 @@ func (f *faults) labelSelector(p *field.Path, s *metav1.LabelSelector) {
 }
 
 // setOperator checks the operators that all selectors know; false when op is none of them.
-func (f *faults) setOperator(p *field.Path, op string, values []string) bool {
+func (f *faults) setOperator(p *fieldPath, op string, values []string) bool {
 	switch op {
 	case opIn, opNotIn:
 		if len(values) == 0 {
@@ -47,15 +44,15 @@ func (f *faults) setOperator(p *field.Path, op string, values []string) bool {
 	return true
 }
 
-func (f *faults) labelValues(p *field.Path, values []string) {
+func (f *faults) labelValues(p *fieldPath, values []string) {
 	for i, v := range values {
-		f.invalid(p.Index(i), v, validation.IsValidLabelValue(v)...)
+		f.invalid(p.Index(i), v, wrongLabelValue(v)...)
 	}
 }
 
 // nodeTerm checks one alternative of a node selector. Values that no label can have are refused where the
 // pod would wait for ever, and tolerated where they only never match.
-func (f *faults) nodeTerm(p *field.Path, t *corev1.NodeSelectorTerm, strict bool) {
+func (f *faults) nodeTerm(p *fieldPath, t *corev1.NodeSelectorTerm, strict bool) {
 	for i, r := range t.GetMatchExpressions() {
 		at := p.Child("matchExpressions").Index(i)
 		switch op := r.GetOperator(); {
@@ -78,7 +75,7 @@ func (f *faults) nodeTerm(p *field.Path, t *corev1.NodeSelectorTerm, strict bool
 }
 
 // nodeField checks a requirement on a field of the node; only its name can be selected.
-func (f *faults) nodeField(p *field.Path, r *corev1.NodeSelectorRequirement) {
+func (f *faults) nodeField(p *fieldPath, r *corev1.NodeSelectorRequirement) {
 	switch op := r.GetOperator(); op {
 	case opIn, opNotIn:
 		if len(r.GetValues()) != 1 {

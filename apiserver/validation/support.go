@@ -5,8 +5,8 @@ import (
 
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	corev1 "monoplane.dev/api/core/v1"
 	optionsv1 "monoplane.dev/api/options/v1"
 	"monoplane.dev/apierrors"
 	"monoplane.dev/object"
@@ -21,8 +21,8 @@ const (
 // does not serve yet is refused by name, what it only keeps is answered with a warning. Nothing is ignored
 // in silence. It is safe for concurrent use.
 //
-// For each message type it works out once which fields lead to one that matters, so that an object
-// without such fields costs next to nothing.
+// Generated code (SetsLimited) tells quickly that an object has no such field, which is the rule. For others it
+// works out once for each message type which fields lead to one that matters.
 type Support struct {
 	mu    sync.RWMutex
 	plans map[protoreflect.FullName]*plan
@@ -65,16 +65,54 @@ func zeroAsks(name protoreflect.FullName) bool {
 // namespace (USER-1).
 const falseAsks protoreflect.FullName = "monoplane.core.v1.PodSpec.hostUsers"
 
+// limited is what the generator gives messages that have fields which are not fully supported.
+type limited interface{ SetsLimited() bool }
+
+// asksWithZero says whether o gives a field the zero value that zeroAsks and falseAsks are about, which generated
+// code takes for nothing. Only pods have such fields.
+func asksWithZero(o object.Object) bool {
+	p, ok := o.(*corev1.Pod)
+	if !ok || p.GetSpec() == nil {
+		return false
+	}
+	s := p.Spec
+	if s.HostUsers != nil && !*s.HostUsers {
+		return true
+	}
+	if c := s.SecurityContext; c != nil && (c.RunAsUser != nil || c.RunAsGroup != nil || c.FsGroup != nil) {
+		return true
+	}
+	asks := func(c *corev1.SecurityContext) bool {
+		return c != nil && (c.RunAsUser != nil || c.RunAsGroup != nil || c.AllowPrivilegeEscalation != nil)
+	}
+	for _, list := range [...][]*corev1.Container{s.InitContainers, s.Containers} {
+		for _, c := range list {
+			if asks(c.GetSecurityContext()) {
+				return true
+			}
+		}
+	}
+	for _, c := range s.EphemeralContainers {
+		if asks(c.GetEphemeralContainerCommon().GetSecurityContext()) {
+			return true
+		}
+	}
+	return false
+}
+
 // Unsupported walks o and returns a cause for each field that is set and REFUSED, and a warning for each
 // that is set and STORED. A field is set when it holds more than its zero value. Call it with what the
 // client sent, before defaults.
 func (s *Support) Unsupported(o object.Object) (refused []apierrors.Cause, stored []string) {
+	if l, ok := o.(limited); ok && !l.SetsLimited() && !asksWithZero(o) {
+		return nil, nil
+	}
 	w := s.walk(o)
 	return w.refused.causes(), w.stored
 }
 
 func (s *Support) walk(m proto.Message) *walker {
-	w := &walker{}
+	w := &walker{refused: faults{names: true}}
 	r := m.ProtoReflect()
 	if p := s.planOf(r.Descriptor()); p.matters && r.IsValid() {
 		w.message(r, p, nil)
@@ -90,14 +128,18 @@ type walker struct {
 	stored  []string
 }
 
-func (w *walker) message(m protoreflect.Message, p *plan, path *field.Path) {
+func (w *walker) message(m protoreflect.Message, p *plan, path *fieldPath) {
 	for _, f := range p.fields {
 		if !m.Has(f.fd) {
 			continue
 		}
 		v, at := m.Get(f.fd), path
-		if !f.inline {
-			at = at.Child(string(f.fd.Name()))
+		switch name := string(f.fd.Name()); {
+		case f.inline:
+		case path == nil:
+			at = w.refused.root(name)
+		default:
+			at = path.Child(name)
 		}
 		if f.falseAsks {
 			if !v.Bool() {

@@ -170,6 +170,43 @@ func TestSupportOfPods(t *testing.T) {
 	}
 }
 
+// What generated code takes for nothing is looked at nevertheless: every field of a pod whose zero value asks for
+// something is reported.
+func TestZeroThatAsksIsSeen(t *testing.T) {
+	s, seen := NewSupport(), 0
+	var visit func(d protoreflect.MessageDescriptor, depth int, build func() (*corev1.Pod, protoreflect.Message))
+	visit = func(d protoreflect.MessageDescriptor, depth int, build func() (*corev1.Pod, protoreflect.Message)) {
+		for i := range d.Fields().Len() {
+			fd := d.Fields().Get(i)
+			if zeroAsks(fd.FullName()) || fd.FullName() == falseAsks {
+				p, m := build()
+				m.Set(fd, fd.Default())
+				seen++
+				if refused, _ := s.Unsupported(p); len(refused) != 1 {
+					t.Errorf("%s: refused %v", fd.FullName(), refused)
+				}
+			}
+			if fd.Message() == nil || fd.IsMap() || depth > 6 {
+				continue
+			}
+			visit(fd.Message(), depth+1, func() (*corev1.Pod, protoreflect.Message) {
+				p, m := build()
+				if fd.IsList() {
+					return p, m.Mutable(fd).List().AppendMutable().Message()
+				}
+				return p, m.Mutable(fd).Message()
+			})
+		}
+	}
+	visit((&corev1.PodSpec{}).ProtoReflect().Descriptor(), 0, func() (*corev1.Pod, protoreflect.Message) {
+		p := &corev1.Pod{Spec: &corev1.PodSpec{}}
+		return p, p.Spec.ProtoReflect()
+	})
+	if seen < 10 { // user, group and escalation of three kinds of containers, and those of the pod
+		t.Errorf("saw %d fields", seen)
+	}
+}
+
 func optionOf(t *testing.T, message, name string) optionsv1.Support {
 	t.Helper()
 	d := (&corev1.Pod{}).ProtoReflect().Descriptor().ParentFile()

@@ -4,13 +4,10 @@ import (
 	"path"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/util/validation"
-	"k8s.io/apimachinery/pkg/util/validation/field"
-
 	corev1 "monoplane.dev/api/core/v1"
 )
 
-func (f *faults) hostPath(p *field.Path, h *corev1.HostPathVolumeSource) {
+func (f *faults) hostPath(p *fieldPath, h *corev1.HostPathVolumeSource) {
 	if h.GetPath() == "" {
 		f.required(p.Child("path"), "")
 		return
@@ -20,7 +17,7 @@ func (f *faults) hostPath(p *field.Path, h *corev1.HostPathVolumeSource) {
 		"File", "FileOrCreate", "Socket")
 }
 
-func (f *faults) nfs(p *field.Path, n *corev1.NFSVolumeSource) {
+func (f *faults) nfs(p *fieldPath, n *corev1.NFSVolumeSource) {
 	if n.GetServer() == "" {
 		f.required(p.Child("server"), "")
 	}
@@ -34,7 +31,7 @@ func (f *faults) nfs(p *field.Path, n *corev1.NFSVolumeSource) {
 
 const maxDriverName = 63
 
-func (f *faults) csi(p *field.Path, c *corev1.CSIVolumeSource) {
+func (f *faults) csi(p *fieldPath, c *corev1.CSIVolumeSource) {
 	driver := p.Child("driver")
 	if c.GetDriver() == "" {
 		f.required(driver, "")
@@ -42,11 +39,11 @@ func (f *faults) csi(p *field.Path, c *corev1.CSIVolumeSource) {
 		if len(c.GetDriver()) > maxDriverName {
 			f.tooLong(driver, maxDriverName)
 		}
-		f.invalid(driver, c.GetDriver(), validation.IsDNS1123Subdomain(strings.ToLower(c.GetDriver()))...)
+		f.invalid(driver, c.GetDriver(), wrongSubdomain(strings.ToLower(c.GetDriver()))...)
 	}
 	if ref := c.GetNodePublishSecretRef(); ref != nil {
 		if ref.GetName() == "" {
-			f.required(p.Child("nodePublishSecretRef", "name"), "")
+			f.required(p.Child("nodePublishSecretRef").Child("name"), "")
 			return
 		}
 		f.subdomain(p.Child("name"), ref.GetName())
@@ -54,12 +51,12 @@ func (f *faults) csi(p *field.Path, c *corev1.CSIVolumeSource) {
 }
 
 // keyFiles checks the files that hold keys of a Secret or ConfigMap.
-func (f *faults) keyFiles(p *field.Path, mode *int32, items []*corev1.KeyToPath) {
+func (f *faults) keyFiles(p *fieldPath, mode *int32, items []*corev1.KeyToPath) {
 	f.mode(p.Child("defaultMode"), mode)
 	f.keyItems(p, items)
 }
 
-func (f *faults) keyItems(p *field.Path, items []*corev1.KeyToPath) {
+func (f *faults) keyItems(p *fieldPath, items []*corev1.KeyToPath) {
 	for i, item := range items {
 		at := p.Child("items").Index(i)
 		if item.GetKey() == "" {
@@ -73,7 +70,7 @@ func (f *faults) keyItems(p *field.Path, items []*corev1.KeyToPath) {
 }
 
 // filePath checks the path of a file inside a volume.
-func (f *faults) filePath(p *field.Path, name string) {
+func (f *faults) filePath(p *fieldPath, name string) {
 	if name == "" {
 		f.required(p, "")
 		return
@@ -85,14 +82,14 @@ func (f *faults) filePath(p *field.Path, name string) {
 }
 
 // inside checks that a path stays below the directory that it is relative to.
-func (f *faults) inside(p *field.Path, name string) {
+func (f *faults) inside(p *fieldPath, name string) {
 	if path.IsAbs(name) {
 		f.invalid(p, name, "must be a relative path")
 	}
 	f.noBacksteps(p, name)
 }
 
-func (f *faults) noBacksteps(p *field.Path, name string) {
+func (f *faults) noBacksteps(p *fieldPath, name string) {
 	if backsteps(name) {
 		f.invalid(p, name, "must not contain '..'")
 	}
@@ -110,15 +107,15 @@ func backsteps(name string) bool {
 
 const maxMode = 0o777
 
-func (f *faults) mode(p *field.Path, mode *int32) {
+func (f *faults) mode(p *fieldPath, mode *int32) {
 	if mode != nil && (*mode < 0 || *mode > maxMode) {
-		f.invalid(p, *mode, "must be a number between 0 and 0777 (octal), both inclusive")
+		f.invalidValue(p, *mode, "must be a number between 0 and 0777 (octal), both inclusive")
 	}
 }
 
 // downwardFile checks a file that shows a field of the pod (DOWN-2). The faults name the volume rather
 // than the item, as in Kubernetes.
-func (f *faults) downwardFile(p *field.Path, file *corev1.DownwardAPIVolumeFile) {
+func (f *faults) downwardFile(p *fieldPath, file *corev1.DownwardAPIVolumeFile) {
 	f.filePath(p.Child("path"), file.GetPath())
 	switch {
 	case file.GetFieldRef() != nil:
@@ -143,7 +140,7 @@ const (
 
 // projected checks a volume put together from several sources: no two may claim the same path. Trust
 // bundles and pod certificates are refused by their support option.
-func (f *faults) projected(p *field.Path, s *corev1.ProjectedVolumeSource) {
+func (f *faults) projected(p *fieldPath, s *corev1.ProjectedVolumeSource) {
 	taken := map[string]bool{}
 	take := func(name, shown string) {
 		if name != "" && taken[name] {
@@ -178,7 +175,7 @@ func (f *faults) projected(p *field.Path, s *corev1.ProjectedVolumeSource) {
 	}
 }
 
-func (f *faults) projectedKeys(p *field.Path, name string, items []*corev1.KeyToPath, take func(name, shown string)) {
+func (f *faults) projectedKeys(p *fieldPath, name string, items []*corev1.KeyToPath, take func(name, shown string)) {
 	if name == "" {
 		f.required(p.Child("name"), "")
 	}
@@ -188,11 +185,11 @@ func (f *faults) projectedKeys(p *field.Path, name string, items []*corev1.KeyTo
 	}
 }
 
-func (f *faults) token(volume, p *field.Path, t *corev1.ServiceAccountTokenProjection) {
+func (f *faults) token(volume, p *fieldPath, t *corev1.ServiceAccountTokenProjection) {
 	if s := t.GetExpirationSeconds(); s < minTokenSeconds {
-		f.invalid(p.Child("expirationSeconds"), s, "may not specify a duration less than 10 minutes")
+		f.invalidValue(p.Child("expirationSeconds"), s, "may not specify a duration less than 10 minutes")
 	} else if s > maxTokenSeconds {
-		f.invalid(p.Child("expirationSeconds"), s, "may not specify a duration larger than 2^32 seconds")
+		f.invalidValue(p.Child("expirationSeconds"), s, "may not specify a duration larger than 2^32 seconds")
 	}
 	f.filePath(volume.Child("path"), t.GetPath())
 }

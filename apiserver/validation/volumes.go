@@ -2,15 +2,16 @@ package validation
 
 import (
 	"google.golang.org/protobuf/reflect/protoreflect"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	corev1 "monoplane.dev/api/core/v1"
 	"monoplane.dev/apiserver/resources"
 )
 
 // checkVolumes checks the pod's volumes (VOL-1) and remembers the valid ones, which alone can be mounted.
-func (v *pod) checkVolumes(p *field.Path) {
-	v.volumes = make(map[string]*corev1.VolumeSource, len(v.spec.GetVolumes()))
+func (v *pod) checkVolumes(p *fieldPath) {
+	if len(v.spec.GetVolumes()) > 0 {
+		v.volumes = make(map[string]*corev1.VolumeSource, len(v.spec.GetVolumes()))
+	}
 	for i, vol := range v.spec.GetVolumes() {
 		at, before := p.Index(i), v.count()
 		v.volumeSource(at, vol.GetVolumeSource())
@@ -26,10 +27,10 @@ func (v *pod) checkVolumes(p *field.Path) {
 
 // volumeSource checks that a volume has one source. The drivers that Kubernetes itself removed, and those
 // that the support option refuses for now, are only counted.
-func (v *pod) volumeSource(p *field.Path, s *corev1.VolumeSource) {
+func (v *pod) volumeSource(p *fieldPath, s *corev1.VolumeSource) {
 	if e := s.GetEmptyDir(); e != nil && e.GetSizeLimit() != nil {
 		if q, err := resources.Parse(e.GetSizeLimit()); err != nil || q.Sign() < 0 {
-			v.forbidden(p.Child("emptyDir", "sizeLimit"), "SizeLimit field must be a valid resource quantity")
+			v.forbidden(p.Child("emptyDir").Child("sizeLimit"), "SizeLimit field must be a valid resource quantity")
 		}
 	}
 	set := sourcesSet(s)

@@ -38,6 +38,12 @@ func WithCollector(ctx context.Context) (context.Context, *Collector) {
 	return context.WithValue(ctx, key{}, c), c
 }
 
+// Collected says whether somebody collects the warnings of the request that ctx belongs to.
+func Collected(ctx context.Context) bool {
+	_, ok := ctx.Value(key{}).(*Collector)
+	return ok
+}
+
 // Add records a warning for the client of the request that ctx belongs to.
 func Add(ctx context.Context, text string) {
 	if c, ok := ctx.Value(key{}).(*Collector); ok {

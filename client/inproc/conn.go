@@ -19,7 +19,7 @@ type conn struct {
 	clone      bool
 	detached   bool
 	buffer     int
-	peer       *peer.Peer
+	fixed      context.Context
 }
 
 var _ grpc.ClientConnInterface = (*conn)(nil)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"runtime"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -225,5 +226,33 @@ func TestDetached(t *testing.T) {
 		}
 		close(release)
 		s.Stop()
+	})
+}
+
+// A stream takes one goroutine, also when its handler bounds it in time: there may be thousands.
+func TestStreamTakesOneGoroutine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := &echo{down: func(_ *grpc_testing.StreamingOutputCallRequest, s grpc.ServerStreamingServer[grpc_testing.StreamingOutputCallResponse]) error {
+			ctx, cancel := context.WithTimeout(s.Context(), time.Hour)
+			defer cancel()
+			<-ctx.Done()
+			return nil
+		}}
+		s := newServer(t, e)
+		ctx, cancel := context.WithCancel(t.Context())
+		const streams = 20
+		before := runtime.NumGoroutine()
+		for range streams {
+			c := grpc_testing.NewTestServiceClient(s.Conn())
+			if _, err := c.StreamingOutputCall(ctx, &grpc_testing.StreamingOutputCallRequest{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		synctest.Wait()
+		if n := runtime.NumGoroutine() - before; n > streams {
+			t.Errorf("%d streams take %d goroutines", streams, n)
+		}
+		cancel()
+		synctest.Wait()
 	})
 }

@@ -10,7 +10,6 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 )
 
@@ -32,10 +31,44 @@ type Server struct {
 }
 
 type service struct {
-	impl    any
+	impl any
+	*methods
+}
+
+// methods is what a service description says, ready to be looked up.
+type methods struct {
 	info    grpc.ServiceInfo
 	unary   map[string]grpc.MethodHandler
 	streams map[string]*grpc.StreamDesc
+}
+
+// described holds the *methods of every *grpc.ServiceDesc that was registered: a thousand simulated nodes have a
+// server each, and descriptions never change.
+var described sync.Map
+
+func methodsOf(desc *grpc.ServiceDesc) *methods {
+	if m, ok := described.Load(desc); ok {
+		return m.(*methods)
+	}
+	m := &methods{
+		info:    grpc.ServiceInfo{Metadata: desc.Metadata},
+		unary:   make(map[string]grpc.MethodHandler, len(desc.Methods)),
+		streams: make(map[string]*grpc.StreamDesc, len(desc.Streams)),
+	}
+	for i := range desc.Methods {
+		d := &desc.Methods[i]
+		m.unary[d.MethodName] = d.Handler
+		m.info.Methods = append(m.info.Methods, grpc.MethodInfo{Name: d.MethodName})
+	}
+	for i := range desc.Streams {
+		d := &desc.Streams[i]
+		m.streams[d.StreamName] = d
+		m.info.Methods = append(m.info.Methods, grpc.MethodInfo{
+			Name: d.StreamName, IsClientStream: d.ClientStreams, IsServerStream: d.ServerStreams,
+		})
+	}
+	kept, _ := described.LoadOrStore(desc, m)
+	return kept.(*methods)
 }
 
 // NewServer returns a server without services. The interceptors wrap every call, the first one outermost.
@@ -55,24 +88,7 @@ func (s *Server) RegisterService(desc *grpc.ServiceDesc, impl any) {
 			panic(fmt.Sprintf("inproc: %v does not implement %v", got, want))
 		}
 	}
-	svc := &service{
-		impl:    impl,
-		info:    grpc.ServiceInfo{Metadata: desc.Metadata},
-		unary:   make(map[string]grpc.MethodHandler, len(desc.Methods)),
-		streams: make(map[string]*grpc.StreamDesc, len(desc.Streams)),
-	}
-	for i := range desc.Methods {
-		m := &desc.Methods[i]
-		svc.unary[m.MethodName] = m.Handler
-		svc.info.Methods = append(svc.info.Methods, grpc.MethodInfo{Name: m.MethodName})
-	}
-	for i := range desc.Streams {
-		d := &desc.Streams[i]
-		svc.streams[d.StreamName] = d
-		svc.info.Methods = append(svc.info.Methods, grpc.MethodInfo{
-			Name: d.StreamName, IsClientStream: d.ClientStreams, IsServerStream: d.ServerStreams,
-		})
-	}
+	svc := &service{impl: impl, methods: methodsOf(desc)}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	old := *s.services.Load()
@@ -103,10 +119,11 @@ func (s *Server) GetServiceInfo() map[string]grpc.ServiceInfo {
 
 // Conn returns a connection to the server's services, those registered later included.
 func (s *Server) Conn(opts ...Option) grpc.ClientConnInterface {
-	c := &conn{server: s, buffer: 16, peer: &peer.Peer{Addr: address{}}}
+	c := &conn{server: s, buffer: 16}
 	for _, o := range opts {
 		o(c)
 	}
+	c.fixed = c.fixedContext()
 	return c
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"slices"
 	"strconv"
 
 	"github.com/google/uuid"
@@ -18,6 +19,7 @@ import (
 	"monoplane.dev/apiserver/validation"
 	"monoplane.dev/codec/value"
 	"monoplane.dev/object"
+	"monoplane.dev/object/intern"
 
 	corev1 "monoplane.dev/api/core/v1"
 	metav1 "monoplane.dev/api/meta/v1"
@@ -147,7 +149,8 @@ func (p *Pods) bound(ctx context.Context, key store.Key, o object.Object, b *cor
 
 // assigned returns live bound to node. What does not change is shared with live.
 func (p *Pods) assigned(live *corev1.Pod, b *corev1.Binding, node object.Object) *corev1.Pod {
-	m := object.Clone(live.GetMetadata())
+	m := live.GetMetadata().Shallow()
+	m.Annotations = maps.Clone(m.Annotations)
 	if add := b.GetMetadata().GetAnnotations(); len(add) > 0 {
 		if m.Annotations == nil {
 			m.Annotations = make(map[string]string, len(add))
@@ -155,12 +158,14 @@ func (p *Pods) assigned(live *corev1.Pod, b *corev1.Binding, node object.Object)
 		maps.Copy(m.Annotations, add)
 	}
 	nodekey.Set(m, nodekey.Of(node.GetMetadata()))
-	spec := object.Clone(live.GetSpec())
+	m.Annotations = intern.Map(p.deps.Store.Parts(), m.Annotations)
+	spec := live.GetSpec().Shallow()
 	spec.NodeName = node.GetMetadata().GetName()
-	status := object.Clone(live.GetStatus())
+	status := live.GetStatus().Shallow()
 	if status == nil {
 		status = &corev1.PodStatus{Phase: pending}
 	}
+	status.Conditions = slices.Clone(status.Conditions)
 	scheduled := &corev1.PodCondition{
 		Type: "PodScheduled", Status: "True", LastTransitionTime: p.now(), ObservedGeneration: m.Generation,
 	}

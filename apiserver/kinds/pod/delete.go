@@ -18,7 +18,6 @@ import (
 
 	corev1 "monoplane.dev/api/core/v1"
 	metav1 "monoplane.dev/api/meta/v1"
-	"monoplane.dev/object"
 )
 
 // forcedWarning is what a user sees who forces the deletion of a pod that may still run (CLI-1).
@@ -56,7 +55,7 @@ func (p *Pods) forced(ctx context.Context, id auth.Identity, o *corev1.Pod, d de
 
 // marked returns live with the mark that was decided. Everything but the metadata is shared.
 func marked(live *corev1.Pod, d deletion.Decision) *corev1.Pod {
-	m := object.Clone(live.GetMetadata())
+	m := live.GetMetadata().Shallow()
 	m.DeletionTimestamp = value.Time(d.Mark.Deadline)
 	m.DeletionGracePeriodSeconds = proto.Int64(d.Mark.Grace)
 	if d.Begins {

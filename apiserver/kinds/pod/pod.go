@@ -60,6 +60,7 @@ func (p *Pods) Strategy() *registry.Strategy {
 		Fields:  fields(),
 		Indexes: []string{"spec.nodeName"},
 		Table:   Table{},
+		Share:   share,
 	}.Strategy()
 }
 

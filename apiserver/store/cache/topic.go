@@ -20,8 +20,8 @@ type topic struct {
 	pending bool
 	// err ends the watches that read here.
 	err error
-	// refs counts the watchers that read here.
-	refs int
+	// refs counts the watchers that read here, upToDate those that have read everything.
+	refs, upToDate int
 }
 
 // chunk is a run of changes. events is kept apart from the rest so that a watcher without selectors hands out a
@@ -39,11 +39,11 @@ type state struct {
 }
 
 func (s *state) size() int64 {
-	const overhead = 160 // event, state and their share of item and chunk
+	const entry, decoded = 160, 1024 // the event, the state and their share of the chunk; what an object takes in memory
 	if s.cur != nil {
-		return int64(s.cur.Size) + overhead
+		return int64(s.cur.Size) + entry + decoded
 	}
-	return overhead
+	return entry
 }
 
 const chunkEvents = 256
@@ -70,6 +70,28 @@ func (t *topic) append(e object.Event, s state) {
 	last.states = append(last.states, s)
 	t.end++
 	t.bytes += s.size()
+	t.upToDate = 0
+}
+
+// hasRead notes that a watcher has read everything. What all have read is dropped: a topic is not a history.
+func (t *topic) hasRead() {
+	t.upToDate++
+	t.drop()
+}
+
+// leave notes that a watcher that has read up to position seen is gone.
+func (t *topic) leave(seen int64) {
+	t.refs--
+	if seen == t.end {
+		t.upToDate--
+	}
+	t.drop()
+}
+
+func (t *topic) drop() {
+	if t.upToDate == t.refs {
+		t.chunks, t.start, t.bytes = nil, t.end, 0
+	}
 }
 
 // trim drops the oldest chunks while there are more than events changes or bytes bytes. It returns the revision

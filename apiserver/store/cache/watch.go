@@ -39,8 +39,11 @@ type Watcher struct {
 	f        *filter
 	t        *topic
 	topicKey *topicKey
-	// pos is the position in t of the next change, limit how far behind it may be.
-	pos, limit int64
+	// pos is the position in t of the next change, limit how far behind it may be. seen is the last pos of which t
+	// was told; only for a watcher of a part of the kind.
+	pos, limit, seen int64
+	// left is set by Stop; guarded by the cache's lock, as seen is.
+	left bool
 
 	// initial holds the objects to begin with, cursor the last key that was delivered of them.
 	initial       *btree.Map[string, *Item]
@@ -88,6 +91,10 @@ func (c *Cache) Watch(opts WatchOptions) (*Watcher, error) {
 		}
 	}
 	w.t.refs++
+	if f.part != nil {
+		w.seen = w.t.end
+		w.t.upToDate++
+	}
 	c.watchers++
 	switch {
 	case opts.Initial:
@@ -129,8 +136,13 @@ func (w *Watcher) Stop() {
 		w.c.mu.Lock()
 		defer w.c.mu.Unlock()
 		w.c.watchers--
-		w.t.refs--
-		if w.t.refs == 0 && w.topicKey != nil && w.c.topics[*w.topicKey] == w.t {
+		w.left = true
+		if w.topicKey == nil {
+			w.t.refs--
+			return
+		}
+		w.t.leave(w.seen)
+		if w.t.refs == 0 && w.c.topics[*w.topicKey] == w.t {
 			delete(w.c.topics, *w.topicKey)
 		}
 	})
@@ -221,10 +233,14 @@ func (w *Watcher) read() ([]object.Event, chan struct{}) {
 	}
 	events, states := t.read(pos, batchEvents)
 	wake := t.wake
+	last := w.topicKey != nil && len(events) > 0 && pos+int64(len(events)) == t.end
 	w.c.mu.RUnlock()
 
 	if len(events) > 0 {
 		w.pos += int64(len(events))
+		if last {
+			w.upToDate()
+		}
 		if !w.f.all() {
 			events = w.filter(nil, events, states)
 		}
@@ -234,6 +250,16 @@ func (w *Watcher) read() ([]object.Event, chan struct{}) {
 		return []object.Event{w.bookmark(applied, false)}, nil
 	}
 	return events, wake
+}
+
+// upToDate tells the topic that the watcher has read everything, if that is still so.
+func (w *Watcher) upToDate() {
+	w.c.mu.Lock()
+	defer w.c.mu.Unlock()
+	if w.pos == w.t.end && w.seen != w.pos && !w.left {
+		w.seen = w.pos
+		w.t.hasRead()
+	}
 }
 
 // wait returns when there may be something to read.

@@ -1,0 +1,45 @@
+package pod
+
+import (
+	"monoplane.dev/object/intern"
+
+	corev1 "monoplane.dev/api/core/v1"
+	metav1 "monoplane.dev/api/meta/v1"
+)
+
+// share replaces the parts of a pod that many pods have alike: those of one template, and what happened in the same
+// second. What o has from live has been through here already, and may be in use.
+func share(pool *intern.Pool, o, live *corev1.Pod) {
+	shareMeta(pool, o.Metadata)
+	if s := o.GetSpec(); s != nil && (live == nil || s != live.GetSpec()) {
+		shareSpec(pool, s)
+	}
+	if s := o.GetStatus(); s != nil && (live == nil || s != live.GetStatus()) {
+		shareStatus(pool, s)
+	}
+}
+
+func shareMeta(pool *intern.Pool, m *metav1.ObjectMeta) {
+	m.Labels, m.Annotations = intern.Map(pool, m.Labels), intern.Map(pool, m.Annotations)
+	m.CreationTimestamp = intern.Message(pool, m.CreationTimestamp)
+}
+
+func shareSpec(pool *intern.Pool, s *corev1.PodSpec) {
+	intern.Each(pool, s.InitContainers)
+	intern.Each(pool, s.Containers)
+	intern.Each(pool, s.Volumes)
+	intern.Each(pool, s.Tolerations)
+	intern.Each(pool, s.TopologySpreadConstraints)
+	s.NodeSelector = intern.Map(pool, s.NodeSelector)
+	s.Affinity = intern.Message(pool, s.Affinity)
+	s.SecurityContext = intern.Message(pool, s.SecurityContext)
+}
+
+func shareStatus(pool *intern.Pool, s *corev1.PodStatus) {
+	intern.Each(pool, s.Conditions)
+	intern.Each(pool, s.HostIPs)
+	s.StartTime = intern.Message(pool, s.StartTime)
+	for _, c := range s.ContainerStatuses {
+		c.State = intern.Message(pool, c.State)
+	}
+}

@@ -1,0 +1,65 @@
+package validation
+
+import (
+	"strconv"
+	"strings"
+)
+
+// fieldPath names a field of an object, as "spec.containers[0].name". The checks make one for whatever they look
+// at, though nearly always nothing is wrong: nil stands for every path while nobody wants to know names (see
+// faults.pass), so that they cost nothing.
+type fieldPath struct {
+	parent *fieldPath
+	// name is that of a field, empty for an element of a list or map.
+	name string
+	// index is what stands in the brackets.
+	index string
+}
+
+// Child returns the path of a field.
+func (p *fieldPath) Child(name string) *fieldPath {
+	if p == nil {
+		return nil
+	}
+	return &fieldPath{parent: p, name: name}
+}
+
+// Index returns the path of an element of a list.
+func (p *fieldPath) Index(i int) *fieldPath {
+	if p == nil {
+		return nil
+	}
+	return &fieldPath{parent: p, index: strconv.Itoa(i)}
+}
+
+// Key returns the path of an element of a map.
+func (p *fieldPath) Key(key string) *fieldPath {
+	if p == nil {
+		return nil
+	}
+	return &fieldPath{parent: p, index: key}
+}
+
+// String returns the path as Kubernetes writes it.
+func (p *fieldPath) String() string {
+	var b strings.Builder
+	p.write(&b)
+	return b.String()
+}
+
+func (p *fieldPath) write(b *strings.Builder) {
+	if p == nil {
+		return
+	}
+	p.parent.write(b)
+	if p.name == "" {
+		b.WriteByte('[')
+		b.WriteString(p.index)
+		b.WriteByte(']')
+		return
+	}
+	if p.parent != nil {
+		b.WriteByte('.')
+	}
+	b.WriteString(p.name)
+}
