@@ -70,7 +70,8 @@ func (s *Scheduler) pod(old, p *corev1.Pod) {
 		}
 	case assigned:
 		if was == assigned && !relevant(old, p) {
-			return // a status update: the most frequent event of all
+			s.state.Renew(p) // a status update: the most frequent event of all
+			return
 		}
 		if was != assigned {
 			s.queue.Remove(cache.KeyOf(p), uid)

@@ -92,6 +92,17 @@ func (s *State) SetPod(p *framework.PodInfo) {
 	s.add(p, node, false)
 }
 
+// Renew takes a newer state of a pod in which nothing has changed that a decision depends on, so that the older one,
+// which would be kept otherwise, can go.
+func (s *State) Renew(p *corev1.Pod) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if e, ok := s.pods[p.GetMetadata().GetUid()]; ok {
+		e.info = e.info.WithPod(p)
+		s.set(s.node(e.node).WithPodUpdated(e.info))
+	}
+}
+
 // Assume counts a pod on the node that was picked for it. It returns false when the pod is counted already.
 func (s *State) Assume(p *framework.PodInfo, node string) bool {
 	s.mu.Lock()
