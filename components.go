@@ -109,8 +109,11 @@ func (c *Cluster) startAgent(ctx, running context.Context, p *parts, i int, name
 		Runtime: runtimeapi.NewRuntimeServiceClient(conn), Images: runtimeapi.NewImageServiceClient(conn),
 		Labels: c.cfg.NodeLabels, Version: c.cfg.Version, Recorder: p.recorder, Logger: c.cfg.Logger,
 	}
+	if _, shared := c.cfg.Runtime.(criRuntime); shared {
+		cfg.Owner = p.key // other clusters, or a kubelet, may have pods there
+	}
 	if c.cfg.Runtime.Simulated() {
-		cfg.Simulated = true
+		cfg.Simulated, cfg.NoStreams = true, true // there are no logs
 		cfg.Machine = machine.Simulated(name, i)
 	} else {
 		cfg.PodLogDir = filepath.Join(dir, "logs")
@@ -132,6 +135,9 @@ func (c *Cluster) nodesReady() error {
 		case <-a.Ready():
 		default:
 			return fmt.Errorf("node %s is not ready", c.cfg.nodeNames()[i])
+		}
+		if why := a.Unready(); why != "" {
+			return fmt.Errorf("node %s is not ready: %s", c.cfg.nodeNames()[i], why)
 		}
 	}
 	return nil

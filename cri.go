@@ -7,7 +7,9 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
@@ -18,19 +20,24 @@ const criTimeout = 5 * time.Second
 // protection: CRI has no transport security.
 func dialCRI(ctx context.Context, endpoint string) (*grpc.ClientConn, error) {
 	u, err := url.Parse(endpoint)
-	if err != nil || u.Scheme != "unix" || u.Path == "" {
+	if err != nil || u.Scheme != "unix" || u.Host != "" || u.Path == "" {
 		return nil, fmt.Errorf("runtime endpoint %q: must be a unix socket such as unix:///run/containerd/containerd.sock", endpoint)
 	}
-	conn, err := grpc.NewClient("unix://"+u.Path, grpc.WithTransportCredentials(insecure.NewCredentials()),
+	conn, err := grpc.NewClient(u.String(), grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(16<<20)))
 	if err != nil {
 		return nil, fmt.Errorf("runtime endpoint %q: %w", endpoint, err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, criTimeout)
 	defer cancel()
-	if _, err := runtimeapi.NewRuntimeServiceClient(conn).Version(ctx, &runtimeapi.VersionRequest{}); err != nil {
-		_ = conn.Close() // the version's error says more
-		return nil, fmt.Errorf("runtime endpoint %q does not answer: %w", endpoint, err)
+	_, err = runtimeapi.NewRuntimeServiceClient(conn).Version(ctx, &runtimeapi.VersionRequest{})
+	if err == nil {
+		return conn, nil
 	}
-	return conn, nil
+	_ = conn.Close() // the version's error says more
+	why := status.Convert(err)
+	if why.Code() == codes.Unimplemented {
+		return nil, fmt.Errorf("runtime endpoint %q does not serve CRI v1: %s (for containerd, see disabled_plugins in its config.toml)", endpoint, why.Message())
+	}
+	return nil, fmt.Errorf("runtime endpoint %q does not answer: %s", endpoint, why.Message())
 }

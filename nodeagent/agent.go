@@ -3,13 +3,10 @@ package nodeagent
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
-
-	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	coordinationv1 "monoplane.dev/api/coordination/v1"
 	corev1 "monoplane.dev/api/core/v1"
@@ -27,8 +24,9 @@ type Agent struct {
 	// apiSlots bounds the concurrent writes to the API.
 	apiSlots chan struct{}
 
-	// host is set before the first worker is made and never changes.
-	host *podstate.Host
+	// host and cgroupParent are set before the first worker is made and never change.
+	host         *podstate.Host
+	cgroupParent string
 
 	mu sync.Mutex
 	// ctx is for the actions of workers, nil before Run; cancel ends it. Invariant: once closed, nothing is spawned.
@@ -44,6 +42,8 @@ type Agent struct {
 	node *corev1.Node
 	// lease is the node's Lease as last written, nil when it is to be read.
 	lease *coordinationv1.Lease
+	// unready says what the runtime lacks; empty when it is ready.
+	unready string
 	// changed is closed, and made anew, when a worker has moved on; made by who waits.
 	changed chan struct{}
 
@@ -61,8 +61,15 @@ func New(cfg Config) (*Agent, error) {
 	}, nil
 }
 
-// Ready is closed once the node is registered and Ready and the agent knows its pods.
+// Ready is closed once the node is registered and the agent knows its pods.
 func (a *Agent) Ready() <-chan struct{} { return a.ready }
+
+// Unready says what the runtime lacks, which keeps the node's Ready condition false; empty when nothing does.
+func (a *Agent) Unready() string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.unready
+}
 
 // Run works until ctx ends and then returns its error; pods go on running. It fails at once with ErrRefused when
 // the API does not accept the node. It must be called once.
@@ -72,14 +79,15 @@ func (a *Agent) Run(ctx context.Context) error {
 	a.mu.Unlock()
 	defer a.close()
 
-	if err := a.meetRuntime(ctx); err != nil {
-		return err
+	var seen *returned
+	err := apart(func() error { return a.meetRuntime(ctx) })
+	if err == nil {
+		err = apart(func() (err error) { seen, err = a.comeBack(ctx); return err })
 	}
-	seen, err := a.comeBack(ctx)
 	if err != nil {
 		return err
 	}
-	if err = a.register(ctx); err == nil {
+	if err = apart(func() error { return a.register(ctx) }); err == nil {
 		err = a.work(ctx, a.startPods(seen))
 	}
 	if errors.Is(err, ErrRefused) {
@@ -95,13 +103,15 @@ func (a *Agent) work(ctx context.Context, pods *cache.Cache[*corev1.Pod]) error 
 	g.Go(func() error { return pods.Run(ctx) })
 	g.Go(func() error { return a.follow(ctx, pods) })
 	g.Go(func() error { return a.watchRuntime(ctx) })
-	g.Go(func() error { return a.heartbeats(ctx) })
 	if !a.cfg.NoStreams {
 		g.Go(func() error { return a.serveStreams(ctx) })
 	}
 	if a.cfg.PodLogDir != "" {
 		g.Go(func() error { return a.rotateLogs(ctx) })
 	}
+	// On this goroutine, since a process may hold a thousand agents.
+	err := a.heartbeats(ctx)
+	g.Go(func() error { return err })
 	return g.Wait()
 }
 
@@ -118,26 +128,6 @@ func (a *Agent) follow(ctx context.Context, pods *cache.Cache[*corev1.Pod]) erro
 	}
 	close(a.ready)
 	a.cfg.Logger.Info("node is ready")
-	return nil
-}
-
-// meetRuntime waits until the runtime answers and takes its name and version.
-func (a *Agent) meetRuntime(ctx context.Context) error {
-	var v *runtimeapi.VersionResponse
-	err := retry(ctx, func(ctx context.Context) (err error) {
-		if v, err = a.cfg.Runtime.Version(ctx, &runtimeapi.VersionRequest{}); err != nil && ctx.Err() == nil {
-			a.cfg.Logger.Warn("the container runtime does not answer", "error", err)
-		}
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	a.host = &podstate.Host{Policy: a.cfg.Policy, IPs: a.cfg.Machine.IPs, Runtime: v.GetRuntimeName()}
-	if info := a.cfg.Machine.Info; info != nil {
-		info.ContainerRuntimeVersion = fmt.Sprintf("%s://%s", v.GetRuntimeName(), v.GetRuntimeVersion())
-		info.KubeletVersion = a.cfg.Version
-	}
 	return nil
 }
 

@@ -25,6 +25,10 @@ type Config struct {
 	// Images is the runtime's image service.
 	Images runtimeapi.ImageServiceClient
 
+	// Owner marks this agent's pods in a runtime that others use too: pods without the mark are left alone. Empty when
+	// the runtime is the agent's own; then every pod in it is the agent's.
+	Owner string
+
 	// PodLogDir is where the runtime writes the logs of all pods, one directory per pod (see criconfig.PodDir).
 	// Empty for runtimes without logs.
 	PodLogDir string

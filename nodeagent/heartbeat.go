@@ -2,6 +2,7 @@ package nodeagent
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -28,21 +29,16 @@ func (a *Agent) heartbeats(ctx context.Context) error {
 	tick := time.NewTicker(a.cfg.HeartbeatInterval)
 	defer tick.Stop()
 	for written := now().Add(-offset); ; {
-		beat, cancel := context.WithTimeout(ctx, a.cfg.HeartbeatInterval)
-		wrote, err := a.beat(beat, now().Sub(written) >= a.cfg.StatusInterval)
-		cancel()
+		var wrote bool
+		err := apart(func() (err error) {
+			wrote, err = a.heartbeat(ctx, now().Sub(written) >= a.cfg.StatusInterval)
+			return err
+		})
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
-		case apierrors.Is(err, apierrors.NotFound):
-			a.cfg.Logger.Warn("the node has vanished; registering it again")
-			if err := a.register(ctx); err != nil {
-				return err
-			}
-			written = now()
-		case apierrors.Is(err, apierrors.Conflict):
-			// Somebody else wrote at the same time; the next beat reads anew.
-			a.cfg.Logger.Debug("heartbeat lost a race", "error", err)
+		case errors.Is(err, ErrRefused):
+			return err
 		case err != nil:
 			a.cfg.Logger.Warn("heartbeat failed", "error", err)
 		case wrote:
@@ -56,11 +52,40 @@ func (a *Agent) heartbeats(ctx context.Context) error {
 	}
 }
 
+// heartbeat beats once and registers the node again if it has vanished. It returns whether the status was written.
+func (a *Agent) heartbeat(ctx context.Context, due bool) (wrote bool, err error) {
+	beat, cancel := context.WithTimeout(ctx, a.cfg.HeartbeatInterval)
+	defer cancel()
+	wrote, err = a.beat(beat, due)
+	switch {
+	case ctx.Err() != nil:
+		return false, ctx.Err()
+	case apierrors.Is(err, apierrors.NotFound):
+		a.cfg.Logger.Warn("the node has vanished; registering it again")
+		err := a.register(ctx)
+		return err == nil, err
+	case apierrors.Is(err, apierrors.Conflict):
+		// Somebody else wrote at the same time; the next beat reads anew.
+		a.cfg.Logger.Debug("heartbeat lost a race", "error", err)
+		return false, nil
+	}
+	return wrote, err
+}
+
+// apart runs f on a goroutine of its own. The goroutine that waits lives as long as the agent does, and would keep the
+// stack that f needs; there may be a thousand agents.
+func apart(f func() error) error {
+	done := make(chan error, 1)
+	go func() { done <- f() }()
+	return <-done
+}
+
 // beat is one heartbeat. It returns NotFound when the Node object does not exist.
 func (a *Agent) beat(ctx context.Context, due bool) (wrote bool, err error) {
 	if err := a.renewLease(ctx); err != nil {
 		return false, fmt.Errorf("lease: %w", err)
 	}
+	a.askRuntime(ctx)
 	node, err := a.cfg.Client.Nodes.Get(ctx, &metav1.GetRequest{Name: a.cfg.NodeName, ResourceVersion: "0"})
 	if err != nil {
 		return false, err
@@ -142,7 +167,7 @@ func (a *Agent) leaseNow(last *coordinationv1.Lease) *coordinationv1.Lease {
 		},
 	}
 	if last != nil {
-		l.Metadata = proto.CloneOf(last.GetMetadata())
+		l.Metadata = last.GetMetadata()
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -83,7 +83,9 @@ func (j job) podDir() string {
 
 func (j job) facts() criconfig.Facts {
 	m := &j.agent.cfg.Machine
-	return criconfig.Facts{HostIPs: m.IPs, PodIPs: j.podIPs, NodeHostname: m.Hostname}
+	return criconfig.Facts{
+		HostIPs: m.IPs, PodIPs: j.podIPs, NodeHostname: m.Hostname, Owner: j.agent.cfg.Owner, CgroupParent: j.agent.cgroupParent,
+	}
 }
 
 func (j job) runSandbox(ctx context.Context, action podstate.RunSandbox) podstate.Input {

@@ -166,6 +166,9 @@ func TestTerminationMessage(t *testing.T) {
 		message := func(p *corev1.Pod) string {
 			return filepath.Join(dir, criconfig.PodDir("default", p.GetMetadata().GetName(), p.GetMetadata().GetUid()), criconfig.MessageName("main", 0))
 		}
+		if info, err := os.Stat(message(file)); err != nil || info.Mode().Perm() != 0o666 {
+			t.Errorf("the message file: %v, %v; any user of the image must be able to write it", info.Mode(), err)
+		}
 		if err := os.WriteFile(message(file), []byte(strings.Repeat("x", 5000)+"\xff"), 0o600); err != nil {
 			t.Fatal(err)
 		}

@@ -110,7 +110,7 @@ func (a *Agent) keepLabels(ctx context.Context, have *corev1.Node) (*corev1.Node
 func (a *Agent) writeNodeStatus(ctx context.Context, have *corev1.Node) error {
 	status := a.nodeStatus(have.GetStatus())
 	if !proto.Equal(status, have.GetStatus()) {
-		want := &corev1.Node{Metadata: proto.CloneOf(have.GetMetadata()), Spec: proto.CloneOf(have.GetSpec()), Status: status}
+		want := &corev1.Node{Metadata: have.GetMetadata(), Spec: have.GetSpec(), Status: status}
 		var err error
 		have, err = a.cfg.Client.Nodes.UpdateStatus(ctx, &corev1.UpdateNodeRequest{Name: a.cfg.NodeName, Object: want})
 		if err != nil {
@@ -162,6 +162,7 @@ func (a *Agent) nodeConditions(s *corev1.NodeStatus) {
 	if !a.cfg.Simulated {
 		p = machine.ReadPressure(a.cfg.DataDir)
 	}
+	unready := a.Unready()
 	for _, c := range []struct {
 		kind        string
 		on          bool
@@ -174,7 +175,7 @@ func (a *Agent) nodeConditions(s *corev1.NodeStatus) {
 			"the node has little disk space available", "the node has no disk pressure"},
 		{"PIDPressure", p.PIDs, "KubeletHasInsufficientPID", "KubeletHasSufficientPID",
 			"the node has few process ids available", "the node has sufficient process ids available"},
-		{"Ready", true, "KubeletReady", "", "the agent posts that it is ready", ""},
+		{"Ready", unready == "", "KubeletReady", "KubeletNotReady", "the agent posts that it is ready", unready},
 	} {
 		status, reason, message := "False", c.no, c.msg
 		if c.on {

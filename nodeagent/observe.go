@@ -34,6 +34,11 @@ func (a *Agent) observe(ctx context.Context, uid string) (podstate.Observation, 
 	return all[uid].Observation, nil
 }
 
+// owns reports whether a sandbox or container with these labels is a pod's, and this agent's.
+func (a *Agent) owns(labels map[string]string) bool {
+	return labels[criconfig.LabelPodUID] != "" && (a.cfg.Owner == "" || labels[criconfig.LabelOwner] == a.cfg.Owner)
+}
+
 // local is what the runtime has of one pod.
 type local struct {
 	podstate.Observation
@@ -65,8 +70,8 @@ func (a *Agent) observeAll(ctx context.Context, labels map[string]string) (map[s
 		return out[uid]
 	}
 	for _, s := range sandboxes.GetItems() {
-		if s.GetLabels()[criconfig.LabelPodUID] == "" {
-			continue // not a pod of ours
+		if !a.owns(s.GetLabels()) {
+			continue
 		}
 		box, err := a.sandboxStatus(ctx, s)
 		if notFound(err) {
@@ -79,7 +84,7 @@ func (a *Agent) observeAll(ctx context.Context, labels map[string]string) (map[s
 		e.Sandboxes = append(e.Sandboxes, box)
 	}
 	for _, c := range containers.GetContainers() {
-		if c.GetLabels()[criconfig.LabelPodUID] == "" {
+		if !a.owns(c.GetLabels()) {
 			continue
 		}
 		in, err := a.instance(ctx, c.GetId(), nil)

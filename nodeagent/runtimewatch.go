@@ -2,6 +2,7 @@ package nodeagent
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -13,54 +14,19 @@ import (
 )
 
 // watchRuntime learns of changes in the runtime: by its events while it sends them, and by looking at everything,
-// seldom while it does and often while it does not.
+// seldom while it does and often while it does not. Events flow from when the runtime has sent its headers.
 func (a *Agent) watchRuntime(ctx context.Context) error {
-	events := make(chan bool) // whether events flow, when that changes
-	a.spawn(func(ctx context.Context) { a.followEvents(ctx, events) })
-	last := make(map[string]uint64) // by uid, what relist saw
-	flowing := false
-	for {
-		wait := a.cfg.PollInterval
-		if flowing {
-			wait = a.cfg.RelistInterval
-		}
-		t := time.NewTimer(wait)
-		select {
-		case <-ctx.Done():
-			t.Stop()
-			return ctx.Err()
-		case flowing = <-events:
-			t.Stop() // look once more, at what was missed in between
-		case <-t.C:
-		}
-		seen, err := a.relist(ctx, last)
-		if err != nil {
-			if ctx.Err() == nil {
-				a.cfg.Logger.Warn("the container runtime cannot be read", "error", err)
-			}
-			continue
-		}
-		last = seen
-	}
-}
-
-// followEvents brings the runtime's events to the workers and tells flowing when they begin and when they end. They
-// have begun when the runtime has sent its headers, or the first event.
-func (a *Agent) followEvents(ctx context.Context, flowing chan<- bool) {
-	tell := func(on bool) {
-		select {
-		case flowing <- on:
-		case <-ctx.Done():
-		}
-	}
+	l := &looker{agent: a, ctx: ctx}
+	l.flow(false)
+	defer l.stop()
 	const most = time.Minute
-	for wait := time.Second; ctx.Err() == nil; wait = min(2*wait, most) {
+	for wait := time.Second; ; wait = min(2*wait, most) {
 		stream, err := a.cfg.Runtime.GetContainerEvents(ctx, &runtimeapi.GetEventsRequest{})
 		if err == nil {
 			_, err = stream.Header()
 		}
 		if err == nil {
-			tell(true)
+			l.flow(true)
 			began := time.Now()
 			for err == nil {
 				var ev *runtimeapi.ContainerEventResponse
@@ -68,15 +34,68 @@ func (a *Agent) followEvents(ctx context.Context, flowing chan<- bool) {
 					a.event(ev)
 				}
 			}
-			tell(false)
+			l.flow(false)
 			if time.Since(began) > most {
 				wait = time.Second // it worked for a while
 			}
 		}
 		if !sleep(ctx, wait) {
-			return
+			return ctx.Err()
 		}
 	}
+}
+
+// looker looks at everything in the runtime once in a while. Between two looks it is only a timer.
+type looker struct {
+	agent *Agent
+	ctx   context.Context
+
+	mu sync.Mutex // held during a look
+	// last is, by uid, what the last look saw.
+	last             map[string]uint64
+	flowing, failing bool
+	timer            *time.Timer
+}
+
+// flow says whether events flow, and looks once more, at what was missed in between.
+func (l *looker) flow(on bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	began := l.timer == nil
+	l.flowing = on
+	if began {
+		l.timer = time.AfterFunc(l.agent.cfg.PollInterval, l.look)
+		return
+	}
+	l.timer.Reset(0)
+}
+
+func (l *looker) look() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.ctx.Err() != nil {
+		return
+	}
+	seen, err := l.agent.relist(l.ctx, l.last)
+	switch {
+	case err == nil:
+		l.last, l.failing = seen, false
+	case l.ctx.Err() == nil && !l.failing:
+		l.agent.cfg.Logger.Warn("the container runtime cannot be read", "error", err) // once, not every second
+		l.failing = true
+	}
+	wait := l.agent.cfg.PollInterval
+	if l.flowing {
+		wait = l.agent.cfg.RelistInterval
+	}
+	l.timer.Reset(wait)
+}
+
+// stop ends the looks and waits for one that is under way.
+func (l *looker) stop() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.timer.Stop()
 }
 
 // event brings one event to its pod's worker.
@@ -118,13 +137,13 @@ func (a *Agent) relist(ctx context.Context, last map[string]uint64) (map[string]
 	seen := make(map[string]uint64)
 	// Sums do not depend on the order in which the runtime lists.
 	for _, s := range sandboxes.GetItems() {
-		if uid := s.GetLabels()[criconfig.LabelPodUID]; uid != "" {
-			seen[uid] += print(s.GetId(), uint64(s.GetState()))
+		if a.owns(s.GetLabels()) {
+			seen[s.GetLabels()[criconfig.LabelPodUID]] += print(s.GetId(), uint64(s.GetState()))
 		}
 	}
 	for _, c := range containers.GetContainers() {
-		if uid := c.GetLabels()[criconfig.LabelPodUID]; uid != "" {
-			seen[uid] += print(c.GetId(), uint64(c.GetState()))
+		if a.owns(c.GetLabels()) {
+			seen[c.GetLabels()[criconfig.LabelPodUID]] += print(c.GetId(), uint64(c.GetState()))
 		}
 	}
 	for uid, sum := range seen {

@@ -3,6 +3,7 @@ package nodeagent
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -16,8 +17,11 @@ import (
 	"monoplane.dev/nodeagent/podstate"
 )
 
-// imageName is what an image reference may look like; the runtime has the last word.
-var imageName = regexp.MustCompile(`^[a-zA-Z0-9]+([._:@/-]+[a-zA-Z0-9]+)*$`)
+// imageName is what an image reference looks like: a registry, a path in lower case, a tag, a digest. The runtime has
+// the last word.
+var imageName = regexp.MustCompile(`^(([a-zA-Z0-9.-]+|\[[0-9a-fA-F:]+\])(:[0-9]+)?/)?` +
+	`[a-z0-9]+((\.|_|__|-+|/)[a-z0-9]+)*` +
+	`(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(@[A-Za-z][A-Za-z0-9]*([+._-][A-Za-z][A-Za-z0-9]*)*:[0-9a-fA-F]{32,})?$`)
 
 // startContainer pulls, creates and starts. Only the pull can be given up (by the context pull): a start that was
 // given up half-way could run on unseen. spec: CTR-4, CTR-6
@@ -121,13 +125,13 @@ func (j job) makeFiles(spec *corev1.Container, attempt uint32) error {
 	if spec.GetTerminationMessagePath() == "" {
 		return nil
 	}
-	// Processes of any user may write their message.
 	path := filepath.Join(dir, criconfig.MessageName(spec.GetName(), attempt))
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o666) //nolint:gosec // see above
+	f, err := os.Create(path)
 	if err != nil {
 		return err
 	}
-	return f.Close()
+	// Processes of any user may write their message, whatever the agent's umask.
+	return errors.Join(f.Chmod(0o666), f.Close())
 }
 
 // warnLimits returns a function that tells the user what the runtime says it cannot enforce: a JSON list under

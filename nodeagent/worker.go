@@ -17,9 +17,9 @@ type worker struct {
 
 	mu sync.Mutex // guards what follows
 	m  *podstate.Machine
-	// timer is made when the machine first asks to be woken.
+	// timer is nil while the machine does not ask to be woken.
 	timer *time.Timer
-	// cancelPull ends the image pull of the last start, nil before any.
+	// cancelPull ends the image pull of the start under way, nil when there is none.
 	cancelPull context.CancelFunc
 	// holds: the pod was admitted, even if the machine has not been told yet.
 	holds  bool
@@ -65,8 +65,12 @@ func (w *worker) handle(action podstate.Action) {
 		pull, cancel := context.WithCancel(w.agent.context())
 		w.cancelPull = cancel
 		w.agent.spawn(func(ctx context.Context) {
-			defer cancel()
-			w.post(job.startContainer(ctx, pull, action))
+			in := job.startContainer(ctx, pull, action)
+			cancel()
+			w.mu.Lock()
+			w.cancelPull = nil
+			w.mu.Unlock()
+			w.post(in)
 		})
 	default:
 		job := w.job()
@@ -96,6 +100,7 @@ func (w *worker) wakeAt(at time.Time) {
 func (w *worker) stopTimer() {
 	if w.timer != nil {
 		w.timer.Stop()
+		w.timer = nil
 	}
 }
 

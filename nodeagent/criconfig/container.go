@@ -22,11 +22,13 @@ func Container(p *corev1.Pod, c *corev1.Container, in Instance, imageRef, podDir
 		Args:        expandAll(c.GetArgs(), e),
 		WorkingDir:  c.GetWorkingDir(),
 		Envs:        e.vars,
-		Labels:      containerLabels(p, c.GetName()),
+		Labels:      containerLabels(p, f.Owner, c.GetName()),
 		Annotations: containerAnnotations(c, in),
 		Linux: &runtimeapi.LinuxContainerConfig{
-			Resources:       resources(c),
-			SecurityContext: &runtimeapi.LinuxContainerSecurityContext{NamespaceOptions: namespaces(p)},
+			Resources: resources(c),
+			SecurityContext: &runtimeapi.LinuxContainerSecurityContext{
+				NamespaceOptions: namespaces(p), MaskedPaths: maskedPaths(), ReadonlyPaths: readonlyPaths(),
+			},
 		},
 	}
 	if podDir != "" {

@@ -103,13 +103,44 @@ func TestSandbox(t *testing.T) {
 		t.Errorf("annotations: %v", s.GetAnnotations())
 	}
 	p.Spec.HostNetwork = true
-	if s := criconfig.Sandbox(p, 0, "", facts); s.GetHostname() != "machine" || s.GetLogDirectory() != "" ||
+	// The host name is the node's then: runc refuses to set it.
+	if s := criconfig.Sandbox(p, 0, "", facts); s.GetHostname() != "" || s.GetLogDirectory() != "" ||
 		s.GetLinux().GetSecurityContext().GetNamespaceOptions().GetNetwork() != runtimeapi.NamespaceMode_NODE {
 		t.Errorf("sandbox: %v", s)
+	}
+	if e := container(t, p).GetEnvs()[0]; e.GetKey() != "HOSTNAME" || string(e.GetValue()) != "machine" {
+		t.Errorf("HOSTNAME on the node's network: %v", e)
 	}
 	p.Spec.HostNetwork, p.Metadata.Name = false, strings.Repeat("a", 62)+".b"
 	if s := criconfig.Sandbox(p, 0, "", facts); s.GetHostname() != strings.Repeat("a", 62) {
 		t.Errorf("host name %q", s.GetHostname())
+	}
+}
+
+// Whoever shares a runtime tells its own by a label, which a user cannot forge; where systemd manages cgroups the
+// parent must be named.
+func TestSharedRuntime(t *testing.T) {
+	p, f := pod(), facts
+	p.Metadata.Labels[criconfig.LabelOwner] = "forged"
+	f.Owner, f.CgroupParent = "me", "some.slice"
+	s := criconfig.Sandbox(p, 0, "", f)
+	if s.GetLabels()[criconfig.LabelOwner] != "me" || s.GetLinux().GetCgroupParent() != "some.slice" {
+		t.Errorf("sandbox: %v", s)
+	}
+	c, err := criconfig.Container(p, p.Spec.Containers[0], criconfig.Instance{}, "", "", f)
+	if err != nil || c.GetLabels()[criconfig.LabelOwner] != "me" {
+		t.Errorf("container: %v, %v", c, err)
+	}
+	if c := container(t, p); c.GetLabels()[criconfig.LabelOwner] != "" {
+		t.Errorf("a container without owner: %v", c)
+	}
+}
+
+// Without these any container can change settings of the node's kernel: runtimes protect only what they are told.
+func TestKernelPathsAreProtected(t *testing.T) {
+	sec := container(t, pod()).GetLinux().GetSecurityContext()
+	if !slices.Contains(sec.GetReadonlyPaths(), "/proc/sys") || !slices.Contains(sec.GetMaskedPaths(), "/proc/kcore") {
+		t.Errorf("security context: %v", sec)
 	}
 }
 

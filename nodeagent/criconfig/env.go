@@ -15,6 +15,10 @@ type Facts struct {
 	HostIPs, PodIPs []string
 	// NodeHostname is the node's own host name.
 	NodeHostname string
+	// Owner marks what is made as one agent's; empty for no mark.
+	Owner string
+	// CgroupParent is the cgroup below which pods run; empty leaves it to the runtime.
+	CgroupParent string
 }
 
 // environment is an ordered list of variables in which a later one of a name replaces an earlier.

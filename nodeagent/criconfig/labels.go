@@ -15,6 +15,8 @@ const (
 	LabelPodNamespace  = "io.kubernetes.pod.namespace"
 	LabelPodUID        = "io.kubernetes.pod.uid"
 	LabelContainerName = "io.kubernetes.container.name"
+	// LabelOwner tells whose a pod is when several agents use one runtime.
+	LabelOwner = "monoplane.dev/owner"
 )
 
 // Annotations on containers.
@@ -27,16 +29,19 @@ const (
 	AnnotationRestartDelay = "monoplane.dev/restart-delay"
 )
 
-func podLabels(p *corev1.Pod, more int) map[string]string {
+func podLabels(p *corev1.Pod, owner string, more int) map[string]string {
 	meta := p.GetMetadata()
-	m := make(map[string]string, 3+more)
+	m := make(map[string]string, 4+more)
 	m[LabelPodName], m[LabelPodNamespace], m[LabelPodUID] = meta.GetName(), meta.GetNamespace(), meta.GetUid()
+	if owner != "" {
+		m[LabelOwner] = owner
+	}
 	return m
 }
 
 // sandboxLabels returns the pod's own labels and those that identify it, which win.
-func sandboxLabels(p *corev1.Pod) map[string]string {
-	own := podLabels(p, len(p.GetMetadata().GetLabels()))
+func sandboxLabels(p *corev1.Pod, owner string) map[string]string {
+	own := podLabels(p, owner, len(p.GetMetadata().GetLabels()))
 	for k, v := range p.GetMetadata().GetLabels() {
 		if _, taken := own[k]; !taken {
 			own[k] = v
@@ -45,8 +50,8 @@ func sandboxLabels(p *corev1.Pod) map[string]string {
 	return own
 }
 
-func containerLabels(p *corev1.Pod, name string) map[string]string {
-	m := podLabels(p, 1)
+func containerLabels(p *corev1.Pod, owner, name string) map[string]string {
+	m := podLabels(p, owner, 1)
 	m[LabelContainerName] = name
 	return m
 }

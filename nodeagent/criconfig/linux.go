@@ -28,6 +28,20 @@ func namespaces(p *corev1.Pod) *runtimeapi.NamespaceOption {
 	return o
 }
 
+// maskedPaths returns what a container must not see of the kernel. Runtimes hide only what they are told to hide.
+func maskedPaths() []string {
+	return []string{
+		"/proc/acpi", "/proc/asound", "/proc/interrupts", "/proc/kcore", "/proc/keys", "/proc/latency_stats",
+		"/proc/sched_debug", "/proc/scsi", "/proc/timer_list", "/proc/timer_stats",
+		"/sys/devices/virtual/powercap", "/sys/firmware",
+	}
+}
+
+// readonlyPaths returns what a container must not change: settings of the node's kernel.
+func readonlyPaths() []string {
+	return []string{"/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"}
+}
+
 // Bounds and units of the kernel's cgroup settings.
 const (
 	sharesPerCPU = 1024

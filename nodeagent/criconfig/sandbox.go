@@ -16,13 +16,16 @@ func Sandbox(p *corev1.Pod, attempt uint32, logDir string, f Facts) *runtimeapi.
 		Metadata: &runtimeapi.PodSandboxMetadata{
 			Name: meta.GetName(), Namespace: meta.GetNamespace(), Uid: meta.GetUid(), Attempt: attempt,
 		},
-		Hostname:     hostname(p, f),
 		PortMappings: ports(p),
-		Labels:       sandboxLabels(p),
+		Labels:       sandboxLabels(p, f.Owner),
 		Annotations:  sandboxAnnotations(p),
 		Linux: &runtimeapi.LinuxPodSandboxConfig{
+			CgroupParent:    f.CgroupParent,
 			SecurityContext: &runtimeapi.LinuxSandboxSecurityContext{NamespaceOptions: namespaces(p)},
 		},
+	}
+	if !p.GetSpec().GetHostNetwork() {
+		cfg.Hostname = hostname(p, f) // on the node's network it is the node's, which runtimes refuse to set
 	}
 	if logDir != "" {
 		cfg.LogDirectory = filepath.Join(logDir, PodDir(meta.GetNamespace(), meta.GetName(), meta.GetUid()))

@@ -175,7 +175,9 @@ func (m *Machine) Step(now time.Time, in Input) []Action {
 		m.wake = m.next
 		m.do(Wake{At: m.next})
 	}
-	return m.out
+	out := m.out
+	m.out = nil
+	return out
 }
 
 func (m *Machine) do(a Action) { m.out = append(m.out, a) }

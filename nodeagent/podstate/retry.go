@@ -4,8 +4,8 @@ import "time"
 
 // retry keeps one kind of action to one at a time and spaces it out while it fails.
 type retry struct {
-	busy     bool      // asked for and not answered
 	until    time.Time // not before
+	busy     bool      // asked for and not answered
 	failures uint8
 }
 

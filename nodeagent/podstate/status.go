@@ -161,13 +161,13 @@ func (m *Machine) waiting(i int) *corev1.ContainerStateWaiting {
 		return nil
 	}
 	switch {
-	case c.waiting != "":
-		return &corev1.ContainerStateWaiting{Reason: c.waiting, Message: c.message}
-	case c.State == Exited && m.now.Before(m.backoffEnd(i)):
+	case c.State == Exited && m.now.Before(m.backoffEnd(i)): // spec: CTR-3, also when the last start failed
 		meta := m.pod.GetMetadata()
 		return &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff", Message: fmt.Sprintf(
 			"back-off %s restarting failed container=%s pod=%s_%s(%s)",
 			m.backoff(i), m.spec(i).GetName(), meta.GetName(), meta.GetNamespace(), meta.GetUid())}
+	case c.waiting != "":
+		return &corev1.ContainerStateWaiting{Reason: c.waiting, Message: c.message}
 	case c.State == Exited:
 		return nil // it is about to run again
 	case m.initialized && len(m.pod.GetSpec().GetInitContainers()) == 0 || m.initialized && m.kind(i) == app:
@@ -211,7 +211,7 @@ func (m *Machine) urgent(want *corev1.PodStatus) bool {
 	return m.life >= Stopped || m.life == Active && changed
 }
 
-// withStatus returns a copy of p with another status, which it takes over.
+// withStatus returns p with another status, which it takes over.
 func withStatus(p *corev1.Pod, s *corev1.PodStatus) *corev1.Pod {
-	return &corev1.Pod{Metadata: proto.CloneOf(p.GetMetadata()), Spec: proto.CloneOf(p.GetSpec()), Status: s}
+	return &corev1.Pod{Metadata: p.GetMetadata(), Spec: p.GetSpec(), Status: s}
 }

@@ -165,6 +165,9 @@ func TestPortTaken(t *testing.T) {
 			if left := holders(dir); len(left) > 0 {
 				t.Errorf("processes %v are left", left)
 			}
+			if _, err := os.Stat(filepath.Join(dir, "etcd")); !os.IsNotExist(err) {
+				t.Errorf("the port was looked at after the database: %v", err)
+			}
 			// The directory is as good as new.
 			startIn(t, dir)
 		})

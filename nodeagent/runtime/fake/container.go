@@ -20,7 +20,7 @@ import (
 type container struct {
 	id       string
 	sandbox  *sandbox
-	config   *runtimeapi.ContainerConfig
+	packed   packed[runtimeapi.ContainerConfig, *runtimeapi.ContainerConfig]
 	state    runtimeapi.ContainerState
 	starting bool
 	created  time.Time
@@ -33,7 +33,7 @@ type container struct {
 }
 
 func (c *container) behaviour() behaviour {
-	return behaviour{annotations: c.sandbox.config.GetAnnotations(), container: c.config.GetMetadata().GetName()}
+	return behaviour{annotations: c.sandbox.annotations, container: c.packed.get().GetMetadata().GetName()}
 }
 
 // CreateContainer implements runtimeapi.RuntimeServiceServer.
@@ -52,16 +52,20 @@ func (r *Runtime) CreateContainer(_ context.Context, req *runtimeapi.CreateConta
 		return nil, status.Errorf(codes.FailedPrecondition, "sandbox %q is not ready", s.id)
 	}
 	// Only what is asked for later is kept: there may be very many containers.
-	c := &container{id: newID(), sandbox: s, created: time.Now(), config: &runtimeapi.ContainerConfig{
+	c := &container{id: newID(), sandbox: s, created: time.Now()}
+	err := c.packed.put(&runtimeapi.ContainerConfig{
 		Metadata: cfg.GetMetadata(), Image: cfg.GetImage(), Labels: cfg.GetLabels(), Annotations: cfg.GetAnnotations(),
 		LogPath: cfg.GetLogPath(), Mounts: cfg.GetMounts(),
-	}}
+	})
+	if err != nil {
+		return nil, status.Errorf(codes.InvalidArgument, "the container's configuration cannot be encoded: %v", err)
+	}
 	if text := c.behaviour().text("create-error"); text != "" {
 		return nil, status.Error(codes.Unknown, text)
 	}
 	for _, other := range s.containers {
-		if other.config.GetMetadata().GetName() == cfg.GetMetadata().GetName() &&
-			other.config.GetMetadata().GetAttempt() == cfg.GetMetadata().GetAttempt() {
+		if has := other.packed.get().GetMetadata(); has.GetName() == cfg.GetMetadata().GetName() &&
+			has.GetAttempt() == cfg.GetMetadata().GetAttempt() {
 			return nil, status.Errorf(codes.AlreadyExists, "container %s attempt %d exists as %s",
 				cfg.GetMetadata().GetName(), cfg.GetMetadata().GetAttempt(), other.id)
 		}
@@ -127,7 +131,7 @@ func (r *Runtime) beginStart(id string) (*container, error) {
 
 // writeLog writes the line of the annotation "log" in the CRI log format.
 func writeLog(c *container, line string) error {
-	dir, path := c.sandbox.config.GetLogDirectory(), c.config.GetLogPath()
+	dir, path := c.sandbox.config().GetLogDirectory(), c.packed.get().GetLogPath()
 	if line == "" || dir == "" || path == "" {
 		return nil
 	}
@@ -186,28 +190,32 @@ func (r *Runtime) ListContainers(_ context.Context, req *runtimeapi.ListContaine
 	for _, c := range r.containers {
 		if f.GetId() != "" && f.GetId() != c.id ||
 			f.GetPodSandboxId() != "" && f.GetPodSandboxId() != c.sandbox.id ||
-			f.GetState() != nil && f.GetState().GetState() != c.state ||
-			!matches(f.GetLabelSelector(), c.config.GetLabels()) {
+			f.GetState() != nil && f.GetState().GetState() != c.state {
+			continue
+		}
+		config := c.packed.get()
+		if !matches(f.GetLabelSelector(), config.GetLabels()) {
 			continue
 		}
 		out.Containers = append(out.Containers, &runtimeapi.Container{
-			Id: c.id, PodSandboxId: c.sandbox.id, Metadata: c.config.GetMetadata(), Image: c.config.GetImage(),
-			ImageRef: c.config.GetImage().GetImage(), State: c.state, CreatedAt: c.created.UnixNano(),
-			Labels: c.config.GetLabels(), Annotations: c.config.GetAnnotations(),
-			ImageId: c.config.GetImage().GetImage(),
+			Id: c.id, PodSandboxId: c.sandbox.id, Metadata: config.GetMetadata(), Image: config.GetImage(),
+			ImageRef: config.GetImage().GetImage(), State: c.state, CreatedAt: c.created.UnixNano(),
+			Labels: config.GetLabels(), Annotations: config.GetAnnotations(),
+			ImageId: config.GetImage().GetImage(),
 		})
 	}
 	return out, nil
 }
 
 func (c *container) status() *runtimeapi.ContainerStatus {
+	config := c.packed.get()
 	s := &runtimeapi.ContainerStatus{
-		Id: c.id, Metadata: c.config.GetMetadata(), State: c.state, CreatedAt: c.created.UnixNano(),
-		Image: c.config.GetImage(), ImageRef: c.config.GetImage().GetImage(), ImageId: c.config.GetImage().GetImage(),
-		Labels: c.config.GetLabels(), Annotations: c.config.GetAnnotations(), Mounts: c.config.GetMounts(),
+		Id: c.id, Metadata: config.GetMetadata(), State: c.state, CreatedAt: c.created.UnixNano(),
+		Image: config.GetImage(), ImageRef: config.GetImage().GetImage(), ImageId: config.GetImage().GetImage(),
+		Labels: config.GetLabels(), Annotations: config.GetAnnotations(), Mounts: config.GetMounts(),
 	}
-	if path := c.config.GetLogPath(); path != "" {
-		s.LogPath = filepath.Join(c.sandbox.config.GetLogDirectory(), path)
+	if path := config.GetLogPath(); path != "" {
+		s.LogPath = filepath.Join(c.sandbox.config().GetLogDirectory(), path)
 	}
 	if !c.started.IsZero() {
 		s.StartedAt = c.started.UnixNano()

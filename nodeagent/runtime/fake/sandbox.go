@@ -15,12 +15,14 @@ import (
 // sandbox is a pod's sandbox. Its fields are guarded by Runtime.mu; maps are shared with the request that
 // made it and are never written.
 type sandbox struct {
-	id         string
-	config     *runtimeapi.PodSandboxConfig
-	created    time.Time
-	ready      bool
-	ip         string
-	containers []*container // in order of creation, without removed ones
+	id     string
+	packed packed[runtimeapi.PodSandboxConfig, *runtimeapi.PodSandboxConfig]
+	// annotations are the pod's own, and so not packed.
+	annotations map[string]string
+	created     time.Time
+	ready       bool
+	ip          string
+	containers  []*container // in order of creation, without removed ones
 }
 
 // newID returns an id in the style of container runtimes: lower case, not guessable, unique.
@@ -40,9 +42,13 @@ func (r *Runtime) RunPodSandbox(_ context.Context, req *runtimeapi.RunPodSandbox
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	s := &sandbox{id: newID(), created: time.Now(), ready: true, ip: r.nextIP(), config: &runtimeapi.PodSandboxConfig{
-		Metadata: cfg.GetMetadata(), Labels: cfg.GetLabels(), Annotations: cfg.GetAnnotations(), LogDirectory: cfg.GetLogDirectory(),
-	}}
+	s := &sandbox{id: newID(), created: time.Now(), ready: true, ip: r.nextIP(), annotations: cfg.GetAnnotations()}
+	err := s.packed.put(&runtimeapi.PodSandboxConfig{
+		Metadata: cfg.GetMetadata(), Labels: cfg.GetLabels(), LogDirectory: cfg.GetLogDirectory(),
+	})
+	if err != nil {
+		return nil, status.Errorf(codes.InvalidArgument, "the sandbox's configuration cannot be encoded: %v", err)
+	}
 	r.sandboxes[s.id] = s
 	return &runtimeapi.RunPodSandboxResponse{PodSandboxId: s.id}, nil
 }
@@ -115,16 +121,25 @@ func (r *Runtime) ListPodSandbox(_ context.Context, req *runtimeapi.ListPodSandb
 	out := &runtimeapi.ListPodSandboxResponse{}
 	for _, s := range r.sandboxes {
 		if f.GetId() != "" && f.GetId() != s.id ||
-			f.GetState() != nil && f.GetState().GetState() != s.state() ||
-			!matches(f.GetLabelSelector(), s.config.GetLabels()) {
+			f.GetState() != nil && f.GetState().GetState() != s.state() {
+			continue
+		}
+		config := s.config()
+		if !matches(f.GetLabelSelector(), config.GetLabels()) {
 			continue
 		}
 		out.Items = append(out.Items, &runtimeapi.PodSandbox{
-			Id: s.id, Metadata: s.config.GetMetadata(), State: s.state(), CreatedAt: s.created.UnixNano(),
-			Labels: s.config.GetLabels(), Annotations: s.config.GetAnnotations(),
+			Id: s.id, Metadata: config.GetMetadata(), State: s.state(), CreatedAt: s.created.UnixNano(),
+			Labels: config.GetLabels(), Annotations: config.GetAnnotations(),
 		})
 	}
 	return out, nil
+}
+
+func (s *sandbox) config() *runtimeapi.PodSandboxConfig {
+	c := s.packed.get()
+	c.Annotations = s.annotations
+	return c
 }
 
 func (s *sandbox) state() runtimeapi.PodSandboxState {
@@ -135,10 +150,11 @@ func (s *sandbox) state() runtimeapi.PodSandboxState {
 }
 
 func (s *sandbox) status() *runtimeapi.PodSandboxStatus {
+	config := s.config()
 	return &runtimeapi.PodSandboxStatus{
-		Id: s.id, Metadata: s.config.GetMetadata(), State: s.state(), CreatedAt: s.created.UnixNano(),
+		Id: s.id, Metadata: config.GetMetadata(), State: s.state(), CreatedAt: s.created.UnixNano(),
 		Network: &runtimeapi.PodSandboxNetworkStatus{Ip: s.ip},
-		Labels:  s.config.GetLabels(), Annotations: s.config.GetAnnotations(),
+		Labels:  config.GetLabels(), Annotations: config.GetAnnotations(),
 	}
 }
 

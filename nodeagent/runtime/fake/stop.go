@@ -131,9 +131,9 @@ func (r *Runtime) record(what string, c *container) {
 	if r.cfg.Journal == nil {
 		return
 	}
-	pod := c.sandbox.config.GetMetadata()
+	pod, config := c.sandbox.config().GetMetadata(), c.packed.get()
 	r.cfg.Journal(Entry{
 		Time: time.Now(), What: what, Namespace: pod.GetNamespace(), Pod: pod.GetName(), UID: pod.GetUid(),
-		Container: c.config.GetMetadata().GetName(), Attempt: c.config.GetMetadata().GetAttempt(),
+		Container: config.GetMetadata().GetName(), Attempt: config.GetMetadata().GetAttempt(),
 	})
 }

@@ -1,0 +1,85 @@
+package nodeagent
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"monoplane.dev/nodeagent/podstate"
+)
+
+// meetRuntime waits until the runtime answers and takes its name, its version, and what it expects of the agent.
+func (a *Agent) meetRuntime(ctx context.Context) error {
+	var v *runtimeapi.VersionResponse
+	err := retry(ctx, func(ctx context.Context) (err error) {
+		if v, err = a.cfg.Runtime.Version(ctx, &runtimeapi.VersionRequest{}); err != nil && ctx.Err() == nil {
+			a.cfg.Logger.Warn("the container runtime does not answer", "error", err)
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	a.host = &podstate.Host{Policy: a.cfg.Policy, IPs: a.cfg.Machine.IPs, Runtime: v.GetRuntimeName()}
+	if info := a.cfg.Machine.Info; info != nil {
+		info.ContainerRuntimeVersion = fmt.Sprintf("%s://%s", v.GetRuntimeName(), v.GetRuntimeVersion())
+		info.KubeletVersion = a.cfg.Version
+	}
+	// Runtimes that do not know the call (containerd before 2.0) are left with their own default.
+	asked, cancel := context.WithTimeout(ctx, statusTimeout)
+	defer cancel()
+	c, err := a.cfg.Runtime.RuntimeConfig(asked, &runtimeapi.RuntimeConfigRequest{})
+	if err == nil && c.GetLinux().GetCgroupDriver() == runtimeapi.CgroupDriver_SYSTEMD {
+		a.cgroupParent = podSlice
+	}
+	a.askRuntime(ctx)
+	return ctx.Err()
+}
+
+// podSlice is the cgroup of all pods where systemd manages cgroups: it takes only names of its own kind.
+const podSlice = "monoplane.slice"
+
+// statusTimeout bounds questions to the runtime that must not hold up a heartbeat.
+const statusTimeout = 3 * time.Second
+
+// askRuntime asks the runtime whether it is ready, for the node's Ready condition. spec: NODE-1
+func (a *Agent) askRuntime(ctx context.Context) {
+	asked, cancel := context.WithTimeout(ctx, statusTimeout)
+	defer cancel()
+	got, err := a.cfg.Runtime.Status(asked, &runtimeapi.StatusRequest{})
+	if ctx.Err() != nil {
+		return
+	}
+	unready := missing(got.GetStatus())
+	if err != nil {
+		unready = "the container runtime does not answer: " + text(err)
+	}
+	a.mu.Lock()
+	before := a.unready
+	a.unready = unready
+	a.mu.Unlock()
+	switch unready {
+	case before:
+	case "":
+		a.cfg.Logger.Warn("the container runtime is ready again")
+	default:
+		a.cfg.Logger.Warn("the node is not ready", "reason", unready)
+	}
+}
+
+// missing says what a runtime lacks by its own word; empty when it is ready.
+func missing(s *runtimeapi.RuntimeStatus) string {
+	var all []string
+	for _, c := range s.GetConditions() {
+		if required := c.GetType() == runtimeapi.RuntimeReady || c.GetType() == runtimeapi.NetworkReady; required && !c.GetStatus() {
+			all = append(all, fmt.Sprintf("%s=false (%s: %s)", c.GetType(), c.GetReason(), c.GetMessage()))
+		}
+	}
+	if len(all) == 0 {
+		return ""
+	}
+	return "the container runtime is not ready: " + strings.Join(all, ", ")
+}
