@@ -34,8 +34,7 @@ func startCluster(ctx context.Context, e *env, nodes int) (*cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	h := &http.Client{Transport: &http.Transport{TLSClientConfig: cfg.TLS, ForceAttemptHTTP2: true}}
-	return &cluster{Cluster: c, http: h, url: "https://" + c.Address()}, nil
+	return &cluster{Cluster: c, http: httpClient(cfg.TLS), url: "https://" + c.Address()}, nil
 }
 
 func (c *cluster) podsURL() string { return c.url + "/api/v1/namespaces/default/pods" }

@@ -3,10 +3,21 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
+
+	"google.golang.org/protobuf/proto"
 
 	corev1 "monoplane.dev/api/core/v1"
 )
+
+// creates are the sides of the create rows: a cluster and its two limits, which store values as long as the
+// cluster's and answer with as many bytes.
+type creates struct {
+	cluster *cluster
+	raw     *rawEtcd
+	top     *bare
+}
 
 // benchCreate measures creates over gRPC in-process and over REST.
 func benchCreate(ctx context.Context, e *env) (err error) {
@@ -15,61 +26,76 @@ func benchCreate(ctx context.Context, e *env) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, c.Stop(context.WithoutCancel(ctx))) }()
-	raw, err := newRawEtcd(ctx, e)
+	if err := fill(ctx, c, "sample", 1); err != nil {
+		return err
+	}
+	answer, err := fetch(ctx, c.http, c.podsURL()+"/"+podName("sample", 0))
+	if err != nil {
+		return err
+	}
+	value, err := storedValue(answer)
+	if err != nil {
+		return err
+	}
+	raw, err := newRawEtcd(ctx, e, value)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, raw.etcd.Close()) }()
-	top, err := newBare(e, ceiling(raw))
+	top, err := newBare(e, ceiling(raw, answer))
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, top.close()) }()
 
-	grpc := func(prefix string) func(context.Context, int, int) error {
-		return func(ctx context.Context, _, i int) error {
-			_, err := c.Client().Pods.Create(ctx, &corev1.CreatePodRequest{Namespace: "default", Object: pod(podName(prefix, i), "none")})
-			return err
+	b := &creates{c, raw, top}
+	size := fmt.Sprintf("%.1f KB", float64(len(answer))/1e3)
+	for _, clients := range []int{1, 64} {
+		n, grpcShare, restShare := e.size(300), 0.8, 0.75
+		if clients > 1 {
+			n, grpcShare, restShare = e.size(1500), 0, 0.6
 		}
-	}
-	rest := func(h *http.Client, url, prefix string) func(context.Context, int, int) error {
-		return func(ctx context.Context, _, i int) error {
-			_, err := call(ctx, h, http.MethodPost, url, podJSON(podName(prefix, i), "none"), http.StatusCreated)
-			return err
-		}
-	}
-	for _, m := range []struct {
-		name    string
-		clients int
-		n       int
-		rest    bool
-		target  float64
-	}{
-		{"create, 1 client, gRPC in-process", 1, e.size(4000), false, 0.8},
-		{"create, 1 client, REST", 1, e.size(4000), true, 0.75},
-		{"create, 64 clients, gRPC in-process", 64, e.size(20000), false, 0},
-		{"create, 64 clients, REST", 64, e.size(20000), true, 0.6},
-	} {
-		got, limit, err := paired(5, func(round int) (float64, error) {
-			prefix := podName("c"+string(rune('a'+round)), m.clients)
-			if m.rest {
-				return drive(ctx, m.clients, m.n/5, rest(c.http, c.podsURL(), prefix+"r"))
-			}
-			return drive(ctx, m.clients, m.n/5, grpc(prefix+"g"))
-		}, func(round int) (float64, error) {
-			if m.rest {
-				return drive(ctx, m.clients, m.n/5, rest(top.client, top.url, podName("l"+string(rune('a'+round)), m.clients)))
-			}
-			return raw.rate(ctx, m.clients, m.n/5)
-		})
+		p, err := paired(15, b.grpc(ctx, clients, n), func(int) (float64, error) { return raw.rate(ctx, clients, n) })
 		if err != nil {
 			return err
 		}
-		limitName := "raw"
-		if m.rest {
-			limitName = "ceiling"
+		e.atLeast(fmt.Sprintf("create, %d clients, gRPC in-process (%s)", clients, size), p, "raw", grpcShare)
+		p, err = paired(15, b.rest(ctx, c.http, c.podsURL(), clients, n), b.rest(ctx, top.client, top.url, clients, n))
+		if err != nil {
+			return err
 		}
-		e.atLeast(m.name, got, limitName, limit, m.target)
+		e.atLeast(fmt.Sprintf("create, %d clients, REST (%s)", clients, size), p, "ceiling", restShare)
 	}
 	return nil
+}
+
+// grpc creates n pods in a round.
+func (b *creates) grpc(ctx context.Context, clients, n int) func(int) (float64, error) {
+	return func(round int) (float64, error) {
+		prefix := fmt.Sprintf("g-%d-%d", clients, round)
+		return drive(ctx, clients, n, func(ctx context.Context, _, i int) error {
+			_, err := b.cluster.Client().Pods.Create(ctx, &corev1.CreatePodRequest{Namespace: "default", Object: pod(podName(prefix, i), "none")})
+			return err
+		})
+	}
+}
+
+// rest sends n pods in a round.
+func (b *creates) rest(ctx context.Context, h *http.Client, url string, clients, n int) func(int) (float64, error) {
+	return func(round int) (float64, error) {
+		prefix := fmt.Sprintf("r-%d-%d", clients, round)
+		return drive(ctx, clients, n, func(ctx context.Context, _, i int) error {
+			_, err := call(ctx, h, http.MethodPost, url, podJSON(podName(prefix, i), "none"), http.StatusCreated)
+			return err
+		})
+	}
+}
+
+// storedValue returns the protobuf of the pod in an answer, which is what the store keeps.
+func storedValue(answer []byte) ([]byte, error) {
+	p, err := decodePod(answer)
+	if err != nil {
+		return nil, err
+	}
+	return proto.Marshal(p)
 }

@@ -11,8 +11,13 @@ import (
 	"net/http"
 )
 
-// httpClient returns an HTTP/2 client with a client certificate.
-func httpClient(ca, cert, key []byte) (*http.Client, error) {
+// httpClient returns an HTTP/2 client. All its requests share one connection.
+func httpClient(config *tls.Config) *http.Client {
+	return &http.Client{Transport: &http.Transport{TLSClientConfig: config, ForceAttemptHTTP2: true}}
+}
+
+// clientTLS returns how a client with a certificate connects.
+func clientTLS(ca, cert, key []byte) (*tls.Config, error) {
 	pair, err := tls.X509KeyPair(cert, key)
 	if err != nil {
 		return nil, err
@@ -21,10 +26,7 @@ func httpClient(ca, cert, key []byte) (*http.Client, error) {
 	if !pool.AppendCertsFromPEM(ca) {
 		return nil, errors.New("the CA is no PEM certificate")
 	}
-	return &http.Client{Transport: &http.Transport{
-		TLSClientConfig:   &tls.Config{RootCAs: pool, Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12},
-		ForceAttemptHTTP2: true,
-	}}, nil
+	return &tls.Config{RootCAs: pool, Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}, nil
 }
 
 // call sends one request and reads the answer to its end.

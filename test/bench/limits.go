@@ -11,19 +11,19 @@ import (
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 
-	corev1 "monoplane.dev/api/core/v1"
 	"monoplane.dev/apiserver/pki"
+	"monoplane.dev/apiserver/rest"
 	"monoplane.dev/apiserver/store/etcd"
-	"monoplane.dev/codec"
 )
 
-// rawEtcd is an embedded etcd with nothing in front of it.
+// rawEtcd is an embedded etcd with nothing in front of it, set up as that of a cluster, fsync included.
 type rawEtcd struct {
 	etcd  *etcd.Embedded
 	value []byte
 }
 
-func newRawEtcd(ctx context.Context, e *env) (*rawEtcd, error) {
+// newRawEtcd starts an etcd whose transactions write value.
+func newRawEtcd(ctx context.Context, e *env, value []byte) (*rawEtcd, error) {
 	dir, err := e.tempDir()
 	if err != nil {
 		return nil, err
@@ -32,7 +32,7 @@ func newRawEtcd(ctx context.Context, e *env) (*rawEtcd, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &rawEtcd{etcd: server, value: make([]byte, 2048)}, nil
+	return &rawEtcd{etcd: server, value: value}, nil
 }
 
 // put creates a key in one transaction that compares it absent, as a create does.
@@ -66,7 +66,8 @@ type bare struct {
 	client *http.Client
 }
 
-// newBare serves h with the certificates of a cluster of ours, so that the handshake and ciphers are the same.
+// newBare serves h with a server and certificates as a cluster has them, so that ciphers and the settings of
+// HTTP/2 are the same on both sides.
 func newBare(e *env, h http.Handler) (*bare, error) {
 	dir, err := e.tempDir()
 	if err != nil {
@@ -80,31 +81,32 @@ func newBare(e *env, h http.Handler) (*bare, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &http.Server{Handler: h, TLSConfig: bundle.ServerTLS(), ReadHeaderTimeout: time.Minute}
+	s := rest.NewServer(h, bundle.ServerTLS())
 	go func() { _ = s.ServeTLS(l, "", "") }()
 	id, err := bundle.Issue("bench", nil, time.Hour)
 	if err != nil {
 		return nil, err
 	}
-	client, err := httpClient(id.CA, id.Cert, id.Key)
+	config, err := clientTLS(id.CA, id.Cert, id.Key)
 	if err != nil {
 		return nil, err
 	}
-	return &bare{url: "https://" + l.Addr().String(), server: s, client: client}, nil
+	return &bare{url: "https://" + l.Addr().String(), server: s, client: httpClient(config)}, nil
 }
 
 func (b *bare) close() error { return b.server.Close() }
 
-// ceiling answers a create with the least that any server must do: decode the JSON, one transaction.
-func ceiling(r *rawEtcd) http.Handler {
+// ceiling answers a create with the least that any server must do: decode the JSON, one transaction. The
+// answer is always the same bytes.
+func ceiling(r *rawEtcd, answer []byte) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		body, err := io.ReadAll(req.Body)
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusBadRequest)
 			return
 		}
-		p := &corev1.Pod{}
-		if _, err := codec.DecodeObject(body, p); err != nil {
+		p, err := decodePod(body)
+		if err != nil {
 			http.Error(w, err.Error(), http.StatusBadRequest)
 			return
 		}
@@ -114,7 +116,7 @@ func ceiling(r *rawEtcd) http.Handler {
 		}
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(http.StatusCreated)
-		_, _ = w.Write(body)
+		_, _ = w.Write(answer)
 	})
 }
 
@@ -126,11 +128,12 @@ func static(body []byte) http.Handler {
 	})
 }
 
-// staticStream writes the chunk n times, flushing each, and then holds the stream open.
-func staticStream(chunk []byte, n int) http.Handler {
+// staticStream writes the chunks, flushing each, and then holds the stream open.
+func staticStream(chunks [][]byte) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
 		flush := http.NewResponseController(w)
-		for range n {
+		for _, chunk := range chunks {
 			if _, err := w.Write(chunk); err != nil {
 				return
 			}

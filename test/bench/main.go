@@ -2,8 +2,11 @@
 // because machines differ and are noisy. Judge by the ratios. `make bench` runs it; ARGS='-run create' runs
 // some rows, ARGS=-quick runs small ones.
 //
-// Limits: raw is transactions of 2 KB on the embedded etcd in-process; static is the same bytes served by a
-// bare TLS and HTTP/2 handler; ceiling is TLS, JSON decoding and one etcd transaction, and nothing else.
+// Limits: raw is transactions with as large values on the embedded etcd in-process; static is the same bytes
+// served by a bare TLS and HTTP/2 handler; ceiling is TLS, JSON decoding and one etcd transaction, and nothing
+// else. A limit has the client, the TLS and HTTP/2 settings, the fsync and the sizes of what it is compared
+// with, and takes turns with it (see paired). Column cpu is how many times the limit's processor time Monoplane
+// takes, client included.
 package main
 
 import (
@@ -14,6 +17,7 @@ import (
 	"os/signal"
 	"regexp"
 	"runtime"
+	"runtime/pprof"
 	"time"
 )
 
@@ -46,6 +50,7 @@ func run() error {
 	only := flag.String("run", "", "run only the groups that match this expression: start, memory, create, read, watch, schedule, run")
 	quick := flag.Bool("quick", false, "small sizes, to see that everything works; the figures mean little")
 	binary := flag.String("monoplane", "../bin/monoplane", "the binary to measure")
+	profile := flag.String("cpuprofile", "", "write a processor profile of the groups that run in this process to this file")
 	flag.Parse()
 	pattern, err := regexp.Compile(*only)
 	if err != nil {
@@ -59,6 +64,17 @@ func run() error {
 	}
 	defer os.RemoveAll(dir)
 
+	if *profile != "" {
+		f, err := os.Create(*profile)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		if err := pprof.StartCPUProfile(f); err != nil {
+			return err
+		}
+		defer pprof.StopCPUProfile()
+	}
 	e := &env{dir: dir, quick: *quick, binary: *binary}
 	fmt.Printf("%s, %d CPUs, %s/%s, %s\n\n", processor(), runtime.NumCPU(), runtime.GOOS, runtime.GOARCH, time.Now().Format(time.DateOnly))
 	e.header()
