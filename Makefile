@@ -57,7 +57,7 @@ test: build kubectl ## Run all tests that need no privileges (race detector on)
 	cd test && go test -timeout 20m ./...
 
 .PHONY: test-root
-test-root: build ## Run the tests that need root (cgroups, other users, full disks); `make deps` first
+test-root: build ## Run the tests that need root (cgroups, other users, full disks, containerd); `make deps` first
 	go test -tags rootonly -timeout 15m -run Root ./...
 	cd test && go test -tags rootonly -timeout 15m -run Root ./e2e
 
@@ -72,6 +72,10 @@ bench: build ## Print the speed table, each row beside its limit measured in the
 .PHONY: fuzz
 fuzz: ## Run every fuzz target for FUZZTIME (10m)
 	tools/fuzz $(FUZZTIME)
+
+.PHONY: oracle
+oracle: ## Compare defaults and validation with Kubernetes' own code (COUNT=2000 SEED=random)
+	cd test/oracle && go test -count=1 . -args -count $${COUNT:-2000} -seed $${SEED:-0}
 
 .PHONY: crash
 crash: build ## Kill the server again and again while pods come and go (ROUNDS=500 SEED=random)

@@ -27,28 +27,32 @@ import (
 // kubernetesVersion is the version whose API is served.
 const kubernetesVersion = "1.36.3+monoplane"
 
-// listen opens the listeners that are configured, writes the kubeconfig, and only then serves.
-func (c *Cluster) listen(ctx context.Context, p *parts) error {
+// listen opens the listeners that are configured, before anything else is done: a port that is taken is found out
+// while nothing has happened. Clients that come early wait until serve.
+func (c *Cluster) listen(ctx context.Context, p *parts) (err error) {
+	if c.cfg.Listen != "" {
+		if p.rest, err = c.open(ctx, c.cfg.Listen); err != nil {
+			return err
+		}
+		c.address = p.rest.Addr().String()
+	}
+	if c.cfg.GRPCListen != "" {
+		if p.grpc, err = c.open(ctx, c.cfg.GRPCListen); err != nil {
+			return err
+		}
+		c.grpcAddress = p.grpc.Addr().String()
+	}
+	return nil
+}
+
+// serve writes the kubeconfig and then serves on the listeners.
+func (c *Cluster) serve(p *parts) error {
 	if p.bundle == nil {
 		return nil
 	}
 	tokens := authn.NewTokens()
 	tokens.Add(p.bundle.AdminToken(), authn.User{Name: authn.AdminName, Groups: []string{authn.AdminsGroup}})
 	auth := authn.New(authn.Config{ClientCAs: p.bundle.ClientCAs(), Tokens: tokens})
-	var restListener, grpcListener net.Listener
-	var err error
-	if c.cfg.Listen != "" {
-		if restListener, err = c.open(ctx, c.cfg.Listen); err != nil {
-			return err
-		}
-		c.address = restListener.Addr().String()
-	}
-	if c.cfg.GRPCListen != "" {
-		if grpcListener, err = c.open(ctx, c.cfg.GRPCListen); err != nil {
-			return err
-		}
-		c.grpcAddress = grpcListener.Addr().String()
-	}
 	at := pki.Endpoints{GRPC: c.grpcAddress}
 	if c.address != "" {
 		at.REST = "https://" + c.address
@@ -56,13 +60,13 @@ func (c *Cluster) listen(ctx context.Context, p *parts) error {
 	if err := p.bundle.WriteKubeconfig(c.Kubeconfig(), at); err != nil {
 		return err
 	}
-	if restListener != nil {
-		if err := c.serveREST(p, auth, restListener); err != nil {
+	if p.rest != nil {
+		if err := c.serveREST(p, auth); err != nil {
 			return err
 		}
 	}
-	if grpcListener != nil {
-		c.serveGRPC(p, auth, grpcListener)
+	if p.grpc != nil {
+		c.serveGRPC(p, auth)
 	}
 	return nil
 }
@@ -83,7 +87,7 @@ func (c *Cluster) open(ctx context.Context, address string) (net.Listener, error
 	return l, nil
 }
 
-func (c *Cluster) serveREST(p *parts, auth *authn.Authenticator, l net.Listener) error {
+func (c *Cluster) serveREST(p *parts, auth *authn.Authenticator) error {
 	handler, err := rest.New(rest.Config{
 		Conn: p.inproc.Conn(inproc.PassValues()), Authenticate: auth.Middleware, Table: p.api.Table,
 		Metrics: promhttp.HandlerFor(p.metrics, promhttp.HandlerOpts{}),
@@ -94,7 +98,7 @@ func (c *Cluster) serveREST(p *parts, auth *authn.Authenticator, l net.Listener)
 	}
 	server := rest.NewServer(handler, p.bundle.ServerTLS())
 	ended := make(chan error, 1)
-	go func() { ended <- server.ServeTLS(l, "", "") }()
+	go func() { ended <- server.ServeTLS(p.rest, "", "") }()
 	c.onStop(func(ctx context.Context) error {
 		handler.Close()
 		if err := server.Shutdown(ctx); err != nil {
@@ -108,7 +112,7 @@ func (c *Cluster) serveREST(p *parts, auth *authn.Authenticator, l net.Listener)
 	return nil
 }
 
-func (c *Cluster) serveGRPC(p *parts, auth *authn.Authenticator, l net.Listener) {
+func (c *Cluster) serveGRPC(p *parts, auth *authn.Authenticator) {
 	server := grpc.NewServer(
 		grpc.Creds(credentials.NewTLS(p.bundle.ServerTLS())),
 		grpc.ChainUnaryInterceptor(append([]grpc.UnaryServerInterceptor{auth.Unary()}, p.api.UnaryInterceptors()...)...),
@@ -124,7 +128,7 @@ func (c *Cluster) serveGRPC(p *parts, auth *authn.Authenticator, l net.Listener)
 	healthpb.RegisterHealthServer(server, healthServer)
 	reflection.Register(server)
 	ended := make(chan error, 1)
-	go func() { ended <- server.Serve(l) }()
+	go func() { ended <- server.Serve(p.grpc) }()
 	c.onStop(func(ctx context.Context) error {
 		healthServer.Shutdown()
 		// Streams may be open for ever: the context of the running calls ends them.

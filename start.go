@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"path/filepath"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -45,6 +46,8 @@ type parts struct {
 	broker  *nodestreams.Broker
 	inproc  *inproc.Server
 	key     string // the machine's
+	// rest and grpc are open before anything is served; nil without.
+	rest, grpc net.Listener
 	// recorder is the one that simulated nodes share.
 	recorder *record.Recorder
 }
@@ -57,6 +60,9 @@ func (c *Cluster) start(ctx context.Context) error {
 	c.onStop(func(context.Context) error { return lock.Release() })
 	p := &parts{metrics: prometheus.NewRegistry()}
 	p.metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	if err := c.listen(ctx, p); err != nil {
+		return err
+	}
 	if err := c.openStore(ctx, p); err != nil {
 		return err
 	}
@@ -73,7 +79,7 @@ func (c *Cluster) start(ctx context.Context) error {
 	if err := c.startComponents(ctx, running, p); err != nil {
 		return err
 	}
-	if err := c.listen(ctx, p); err != nil {
+	if err := c.serve(p); err != nil {
 		return err
 	}
 	c.group.Go(func() error { return c.watchStore(running) })

@@ -109,6 +109,9 @@ func up(ctx context.Context, cfg monoplane.Config, stdout io.Writer) error {
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	defer signal.Stop(signals)
+	tuning, tuned := context.WithCancel(ctx)
+	defer tuned()
+	go tuneGC(tuning)
 
 	began := time.Now()
 	starting, cancel := context.WithCancel(ctx)
@@ -121,7 +124,9 @@ func up(ctx context.Context, cfg monoplane.Config, stdout io.Writer) error {
 	go func() {
 		c, err := monoplane.Start(starting, cfg)
 		if err == nil {
+			slow := time.AfterFunc(patience, func() { explain(starting, stdout, c) })
 			err = c.WaitReady(starting)
+			slow.Stop()
 		}
 		result <- started{c, err}
 	}()
@@ -142,7 +147,7 @@ func up(ctx context.Context, cfg monoplane.Config, stdout io.Writer) error {
 		}
 		return s.err
 	}
-	greet(stdout, s.cluster, time.Since(began))
+	greet(stdout, s.cluster, example(cfg.Runtime), time.Since(began))
 
 	select {
 	case sig := <-signals:
@@ -152,6 +157,16 @@ func up(ctx context.Context, cfg monoplane.Config, stdout io.Writer) error {
 	case <-s.cluster.Done():
 	}
 	return s.cluster.Stop(context.WithoutCancel(ctx))
+}
+
+// patience is after how long a start that is not over explains itself.
+const patience = 5 * time.Second
+
+// explain says what a cluster that is not ready waits for, and how to look at it.
+func explain(ctx context.Context, w io.Writer, c *monoplane.Cluster) {
+	if why := c.Ready(ctx); why != nil {
+		fmt.Fprintf(w, "Waiting: %v\n  The API is served already: export KUBECONFIG=%s\n", why, c.Kubeconfig())
+	}
 }
 
 // stopPods waits for the pods to stop, until a second signal.
@@ -187,12 +202,22 @@ func summary(pods []string) string {
 	return fmt.Sprintf("pods %s and %d more", strings.Join(pods[:most], ", "), len(pods)-most)
 }
 
-func greet(w io.Writer, c *monoplane.Cluster, took time.Duration) {
+// example returns commands that show that a runtime runs pods.
+func example(r monoplane.Runtime) string {
+	switch r {
+	case monoplane.HostRuntime():
+		return "  kubectl run hello --image=host --command -- sh -c 'while date; do sleep 1; done'\n  kubectl logs -f hello\n"
+	default:
+		return "  kubectl run hello --image=busybox --command -- sleep 600\n  kubectl get pods -w\n"
+	}
+}
+
+func greet(w io.Writer, c *monoplane.Cluster, example string, took time.Duration) {
 	fmt.Fprintf(w, "Monoplane is ready after %d ms.\n", took.Milliseconds())
 	fmt.Fprintf(w, "  REST        https://%s\n", c.Address())
 	fmt.Fprintf(w, "  gRPC        %s\n", c.GRPCAddress())
 	fmt.Fprintf(w, "  kubeconfig  %s\n\n", c.Kubeconfig())
 	fmt.Fprintf(w, "Try, in another terminal:\n  export KUBECONFIG=%s\n", c.Kubeconfig())
-	fmt.Fprintf(w, "  kubectl run hello --image=host --command -- sh -c 'while date; do sleep 1; done'\n  kubectl logs -f hello\n\n")
+	fmt.Fprintf(w, "%s\n", example)
 	fmt.Fprintln(w, "Ctrl-C stops the pods and the server.")
 }
