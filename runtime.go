@@ -2,9 +2,12 @@ package monoplane
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net/netip"
+	"os"
 	"path/filepath"
 	"sync/atomic"
 
@@ -67,9 +70,42 @@ type fakeRuntime struct{ opened atomic.Uint32 }
 
 func (*fakeRuntime) Simulated() bool { return true }
 
-func (f *fakeRuntime) Open(context.Context, string, string, *slog.Logger) (grpc.ClientConnInterface, func() error, error) {
-	conn, stop := connect(fake.New(fake.Config{PodCIDR: fakeRange(f.opened.Add(1) - 1)}))
-	return conn, func() error { stop(); return nil }, nil
+// Open takes up what ran when the node was closed the last time.
+func (f *fakeRuntime) Open(_ context.Context, node, dir string, logger *slog.Logger) (grpc.ClientConnInterface, func() error, error) {
+	r := fake.New(fake.Config{PodCIDR: fakeRange(f.opened.Add(1) - 1)})
+	path := filepath.Join(dir, "simulated.json")
+	if err := restoreFake(r, path); err != nil {
+		logger.Warn("the node's simulated pods begin anew", "node", node, "error", err)
+	}
+	conn, stop := connect(r)
+	return conn, func() error { stop(); return saveFake(r, path) }, nil
+}
+
+// restoreFake reads the file and removes it: after a crash it would tell of long ago.
+func restoreFake(r *fake.Runtime, path string) error {
+	file, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	if err := os.Remove(path); err != nil {
+		return err
+	}
+	return r.Restore(file)
+}
+
+func saveFake(r *fake.Runtime, path string) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return err
+	}
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	return errors.Join(r.Save(file), file.Close())
 }
 
 // fakeRange is the n-th of the ranges 10.64.0.0/24, 10.64.1.0/24 and so on; after 16 384 they begin again.

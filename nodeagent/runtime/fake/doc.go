@@ -21,5 +21,7 @@
 //	fake.monoplane.dev/sandbox-error: text RunPodSandbox fails (no suffix)
 //	fake.monoplane.dev/log: text           one line that is written to the container's log file at start
 //
-// It does not isolate, execute (ExecSync is refused), measure, or survive its own process.
+// What runs survives its process by Save and Restore. After a crash it is gone, as after a reboot of the machine.
+//
+// It does not isolate, execute (ExecSync is refused) or measure.
 package fake

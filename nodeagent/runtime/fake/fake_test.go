@@ -1,6 +1,7 @@
 package fake_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+	"google.golang.org/protobuf/proto"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"monoplane.dev/client/inproc"
@@ -216,4 +218,46 @@ func TestFault(t *testing.T) {
 	if _, err := rt.StopContainer(t.Context(), &runtimeapi.StopContainerRequest{}); err == nil || err.Error() != "StopContainer fails" {
 		t.Errorf("got %v", err)
 	}
+}
+
+// What was saved comes back as it was, in time; what cannot be read changes nothing.
+func TestSaveAndRestore(t *testing.T) {
+	inRig(t, func(r *rig) {
+		box, id := r.run("exit-after", "10s", "exit-code", "3")
+		before := r.state(id)
+		var file bytes.Buffer
+		if err := r.rt.Save(&file); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(4 * time.Second)
+		next := fake.New(fake.Config{})
+		if err := next.Restore(strings.NewReader(file.String()[:file.Len()/2])); err == nil {
+			t.Error("half a file was taken up")
+		}
+		if err := next.Restore(&file); err != nil {
+			t.Fatal(err)
+		}
+		status := func() *runtimeapi.ContainerStatus {
+			s, err := next.ContainerStatus(t.Context(), &runtimeapi.ContainerStatusRequest{ContainerId: id})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return s.GetStatus()
+		}
+		if !proto.Equal(status(), before) {
+			t.Errorf("container: %v, was %v", status(), before)
+		}
+		list, err := next.ListPodSandbox(t.Context(), &runtimeapi.ListPodSandboxRequest{})
+		if err != nil || len(list.GetItems()) != 1 || list.GetItems()[0].GetId() != box || list.GetItems()[0].GetLabels()["l"] != "1" {
+			t.Errorf("sandboxes: %v, %v", list, err)
+		}
+		time.Sleep(5 * time.Second)
+		if s := status(); s.GetState() != runtimeapi.ContainerState_CONTAINER_RUNNING {
+			t.Errorf("ended early: %v", s)
+		}
+		time.Sleep(2 * time.Second)
+		if s := status(); s.GetState() != runtimeapi.ContainerState_CONTAINER_EXITED || s.GetExitCode() != 3 {
+			t.Errorf("still there: %v", s)
+		}
+	})
 }
