@@ -24,6 +24,7 @@ type Cluster struct {
 	shared *client.Client
 	client *client.Client
 	agents []*nodeagent.Agent
+	nodes  []string // the names of the agents' nodes
 	checks []rest.Check
 
 	address, grpcAddress string

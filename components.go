@@ -59,7 +59,8 @@ func (c *Cluster) startComponents(ctx, running context.Context, p *parts) error 
 		c.run(running, name, part.Run)
 		c.checks = append(c.checks, check(name, part.Ready))
 	}
-	for i, name := range c.cfg.nodeNames() {
+	c.nodes = c.cfg.nodeNames()
+	for i, name := range c.nodes {
 		if err := c.startAgent(ctx, running, p, i, name); err != nil {
 			return fmt.Errorf("node %s: %w", name, err)
 		}
@@ -107,7 +108,7 @@ func (c *Cluster) startAgent(ctx, running context.Context, p *parts, i int, name
 	cfg := nodeagent.Config{
 		NodeName: name, Client: api,
 		Runtime: runtimeapi.NewRuntimeServiceClient(conn), Images: runtimeapi.NewImageServiceClient(conn),
-		Labels: c.cfg.NodeLabels, Version: c.cfg.Version, Recorder: p.recorder, Logger: c.cfg.Logger,
+		Labels: c.cfg.NodeLabels, Version: c.cfg.Version, Recorder: p.recorder, Starting: p.starting, Logger: c.cfg.Logger,
 	}
 	if _, shared := c.cfg.Runtime.(criRuntime); shared {
 		cfg.Owner = p.key // other clusters, or a kubelet, may have pods there
@@ -134,10 +135,10 @@ func (c *Cluster) nodesReady() error {
 		select {
 		case <-a.Ready():
 		default:
-			return fmt.Errorf("node %s is not ready", c.cfg.nodeNames()[i])
+			return fmt.Errorf("node %s is not ready", c.nodes[i])
 		}
 		if why := a.Unready(); why != "" {
-			return fmt.Errorf("node %s is not ready: %s", c.cfg.nodeNames()[i], why)
+			return fmt.Errorf("node %s is not ready: %s", c.nodes[i], why)
 		}
 	}
 	return nil

@@ -22,6 +22,7 @@ import (
 	"monoplane.dev/apiserver/pki"
 	"monoplane.dev/apiserver/rest"
 	"monoplane.dev/client/inproc"
+	"monoplane.dev/object"
 )
 
 // kubernetesVersion is the version whose API is served.
@@ -89,14 +90,14 @@ func (c *Cluster) open(ctx context.Context, address string) (net.Listener, error
 
 func (c *Cluster) serveREST(p *parts, auth *authn.Authenticator) error {
 	handler, err := rest.New(rest.Config{
-		Conn: p.inproc.Conn(inproc.PassValues()), Authenticate: auth.Middleware, Table: p.api.Table,
+		Conn: p.inproc.Conn(inproc.PassValues(), inproc.WithContext(object.WithOwned)), Authenticate: auth.Middleware, Table: p.api.Table,
 		Metrics: promhttp.HandlerFor(p.metrics, promhttp.HandlerOpts{}),
 		Live:    c.checks[:1], Ready: c.checks, Version: kubernetesVersion, Logger: c.cfg.Logger,
 	})
 	if err != nil {
 		return err
 	}
-	server := rest.NewServer(handler, p.bundle.ServerTLS())
+	server := rest.NewServer(handler, p.bundle.ServerTLS(), c.cfg.Logger)
 	ended := make(chan error, 1)
 	go func() { ended <- server.ServeTLS(p.rest, "", "") }()
 	c.onStop(func(ctx context.Context) error {
@@ -115,7 +116,7 @@ func (c *Cluster) serveREST(p *parts, auth *authn.Authenticator) error {
 func (c *Cluster) serveGRPC(p *parts, auth *authn.Authenticator) {
 	server := grpc.NewServer(
 		grpc.Creds(credentials.NewTLS(p.bundle.ServerTLS())),
-		grpc.ChainUnaryInterceptor(append([]grpc.UnaryServerInterceptor{auth.Unary()}, p.api.UnaryInterceptors()...)...),
+		grpc.ChainUnaryInterceptor(append([]grpc.UnaryServerInterceptor{auth.Unary(), owned}, p.api.UnaryInterceptors()...)...),
 		grpc.ChainStreamInterceptor(append([]grpc.StreamServerInterceptor{auth.Stream()}, p.api.StreamInterceptors()...)...),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 30 * time.Second, Timeout: 10 * time.Second}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}),
@@ -145,6 +146,11 @@ func (c *Cluster) serveGRPC(p *parts, auth *authn.Authenticator) {
 		}
 		return <-ended
 	})
+}
+
+// owned says that what comes over the network is nobody else's.
+func owned(ctx context.Context, req any, _ *grpc.UnaryServerInfo, h grpc.UnaryHandler) (any, error) {
+	return h(object.WithOwned(ctx), req)
 }
 
 // grpcGrace is how long gRPC calls may go on once the cluster stops.

@@ -22,6 +22,7 @@ import (
 	"monoplane.dev/client/inproc"
 	"monoplane.dev/client/record"
 	"monoplane.dev/dirlock"
+	"monoplane.dev/object"
 )
 
 // Start starts a cluster and returns when its API can be used; WaitReady waits for the rest. The cluster runs
@@ -38,6 +39,10 @@ func Start(ctx context.Context, cfg Config) (*Cluster, error) {
 	return c, nil
 }
 
+// startingNodes is how many nodes start at the same time: enough to keep the disk busy, without the memory that a
+// thousand at once would take.
+const startingNodes = 64
+
 // parts is what start hands from step to step.
 type parts struct {
 	metrics *prometheus.Registry
@@ -50,6 +55,8 @@ type parts struct {
 	rest, grpc net.Listener
 	// recorder is the one that simulated nodes share.
 	recorder *record.Recorder
+	// starting bounds how many nodes start at the same time.
+	starting chan struct{}
 }
 
 func (c *Cluster) start(ctx context.Context) error {
@@ -58,7 +65,7 @@ func (c *Cluster) start(ctx context.Context) error {
 		return err
 	}
 	c.onStop(func(context.Context) error { return lock.Release() })
-	p := &parts{metrics: prometheus.NewRegistry()}
+	p := &parts{metrics: prometheus.NewRegistry(), starting: make(chan struct{}, startingNodes)}
 	p.metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	if err := c.listen(ctx, p); err != nil {
 		return err
@@ -129,7 +136,7 @@ func (c *Cluster) makeAPI(ctx context.Context, p *parts) error {
 
 	admin := &authn.User{Name: authn.AdminName, Groups: []string{authn.AdminsGroup, authn.AuthenticatedGroup}}
 	c.shared = p.clientOf(admin)
-	c.client = p.clientOf(admin, inproc.WithClone())
+	c.client = p.clientOf(admin, inproc.WithClone(), inproc.WithContext(object.WithOwned))
 	c.checks = append(c.checks, check("store", func() error { return p.api.Ready(ctx) }))
 	return nil
 }

@@ -79,28 +79,57 @@ func (a *Agent) Run(ctx context.Context) error {
 	a.mu.Unlock()
 	defer a.close()
 
-	var seen *returned
-	err := apart(func() error { return a.meetRuntime(ctx) })
+	var pods *cache.Cache[*corev1.Pod]
+	err := apart(func() (err error) { pods, err = a.appear(ctx); return err })
 	if err == nil {
-		err = apart(func() (err error) { seen, err = a.comeBack(ctx); return err })
-	}
-	if err != nil {
-		return err
-	}
-	if err = apart(func() error { return a.register(ctx) }); err == nil {
-		err = a.work(ctx, a.startPods(seen))
+		err = a.work(ctx, pods)
 	}
 	if errors.Is(err, ErrRefused) {
-		return a.refused(ctx, seen, err)
+		return a.refused(ctx, err)
 	}
 	return err
+}
+
+// appear meets the runtime, sees what there is, registers the node and makes workers for its pods. It returns what is to
+// feed them.
+func (a *Agent) appear(ctx context.Context) (*cache.Cache[*corev1.Pod], error) {
+	if a.cfg.Starting != nil {
+		select {
+		case a.cfg.Starting <- struct{}{}:
+			defer func() { <-a.cfg.Starting }()
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	if err := a.meetRuntime(ctx); err != nil {
+		return nil, err
+	}
+	seen, err := a.comeBack(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err = a.register(ctx); err == nil {
+		return a.startPods(seen), nil
+	}
+	if errors.Is(err, ErrRefused) {
+		a.empty()
+		a.adoptAll(seen)
+	}
+	return nil, err
+}
+
+// apart runs f on a goroutine of its own. The goroutine that waits lives as long as the agent does, and would keep the
+// stack that f needs; there may be a thousand agents.
+func apart(f func() error) error {
+	done := make(chan error, 1)
+	go func() { done <- f() }()
+	return <-done
 }
 
 // work runs what goes on until ctx ends, or one part fails.
 func (a *Agent) work(ctx context.Context, pods *cache.Cache[*corev1.Pod]) error {
 	// Workers go on with a.ctx when a part fails, so that the node can be emptied.
 	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return pods.Run(ctx) })
 	g.Go(func() error { return a.follow(ctx, pods) })
 	g.Go(func() error { return a.watchRuntime(ctx) })
 	if !a.cfg.NoStreams {
@@ -110,8 +139,11 @@ func (a *Agent) work(ctx context.Context, pods *cache.Cache[*corev1.Pod]) error 
 		g.Go(func() error { return a.rotateLogs(ctx) })
 	}
 	// On this goroutine, since a process may hold a thousand agents.
-	err := a.heartbeats(ctx)
+	beats := a.startPulse(ctx, func(err error) { g.Go(func() error { return err }) })
+	err := pods.Run(ctx)
 	g.Go(func() error { return err })
+	<-ctx.Done()
+	beats.stop()
 	return g.Wait()
 }
 

@@ -45,6 +45,8 @@ type Config struct {
 	// Simulated says that the machine does not exist: its pressure is not measured.
 	Simulated bool
 
+	// Starting bounds how many agents of one process start at the same time, by its capacity; nil for no bound.
+	Starting chan struct{}
 	// Recorder records events of pods and the node; none are recorded when it is nil. The caller runs it. Agents of
 	// many simulated nodes can share one.
 	Recorder *record.Recorder

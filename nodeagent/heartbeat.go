@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -18,38 +19,61 @@ import (
 // leaseNamespace holds the Leases of all nodes.
 const leaseNamespace = "kube-node-lease"
 
-// heartbeats renews the Lease and, when it is time or something has changed, the node's status. A node that has
-// vanished is registered again at once. It ends with ErrRefused when the API does not accept that. spec: NODE-1, NODE-7
-func (a *Agent) heartbeats(ctx context.Context) error {
+// pulse renews the Lease and, when it is time or something has changed, the node's status. A node that has vanished
+// is registered again at once. Between two beats it is only a timer. spec: NODE-1, NODE-7
+type pulse struct {
+	agent *Agent
+	ctx   context.Context
+	// fail ends the agent's work; it is told ErrRefused when the API does not accept the node.
+	fail func(error)
+
+	mu      sync.Mutex // held during a beat
+	timer   *time.Timer
+	next    time.Time
+	written time.Time // when the status was
+}
+
+// startPulse begins the heartbeats. They end with ctx; stop waits for the last.
+func (a *Agent) startPulse(ctx context.Context, fail func(error)) *pulse {
 	// The agents of one process would all beat at the same instant.
 	offset := time.Duration(print(a.cfg.NodeName, 0) % uint64(a.cfg.HeartbeatInterval))
-	if !sleep(ctx, offset) {
-		return ctx.Err()
+	p := &pulse{agent: a, ctx: ctx, fail: fail, next: now().Add(offset), written: now()}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.timer = time.AfterFunc(offset, p.beat)
+	return p
+}
+
+func (p *pulse) beat() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.ctx.Err() != nil {
+		return
 	}
-	tick := time.NewTicker(a.cfg.HeartbeatInterval)
-	defer tick.Stop()
-	for written := now().Add(-offset); ; {
-		var wrote bool
-		err := apart(func() (err error) {
-			wrote, err = a.heartbeat(ctx, now().Sub(written) >= a.cfg.StatusInterval)
-			return err
-		})
-		switch {
-		case ctx.Err() != nil:
-			return ctx.Err()
-		case errors.Is(err, ErrRefused):
-			return err
-		case err != nil:
-			a.cfg.Logger.Warn("heartbeat failed", "error", err)
-		case wrote:
-			written = now()
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
+	a := p.agent
+	wrote, err := a.heartbeat(p.ctx, now().Sub(p.written) >= a.cfg.StatusInterval)
+	switch {
+	case p.ctx.Err() != nil:
+		return
+	case errors.Is(err, ErrRefused):
+		p.fail(err)
+		return
+	case err != nil:
+		a.cfg.Logger.Warn("heartbeat failed", "error", err)
+	case wrote:
+		p.written = now()
 	}
+	for p.next = p.next.Add(a.cfg.HeartbeatInterval); p.next.Before(now()); {
+		p.next = p.next.Add(a.cfg.HeartbeatInterval) // a late beat does not make the next ones late
+	}
+	p.timer.Reset(p.next.Sub(now()))
+}
+
+// stop returns when no beat is under way. The context has ended before.
+func (p *pulse) stop() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.timer.Stop()
 }
 
 // heartbeat beats once and registers the node again if it has vanished. It returns whether the status was written.
@@ -70,14 +94,6 @@ func (a *Agent) heartbeat(ctx context.Context, due bool) (wrote bool, err error)
 		return false, nil
 	}
 	return wrote, err
-}
-
-// apart runs f on a goroutine of its own. The goroutine that waits lives as long as the agent does, and would keep the
-// stack that f needs; there may be a thousand agents.
-func apart(f func() error) error {
-	done := make(chan error, 1)
-	go func() { done <- f() }()
-	return <-done
 }
 
 // beat is one heartbeat. It returns NotFound when the Node object does not exist.

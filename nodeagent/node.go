@@ -57,16 +57,20 @@ func (a *Agent) registerOnce(ctx context.Context) error {
 }
 
 // refused empties the node, because the API does not take it for the node it claims to be. spec: NODE-7
-func (a *Agent) refused(ctx context.Context, seen *returned, err error) error {
+func (a *Agent) refused(ctx context.Context, err error) error {
 	a.cfg.Logger.Error("the API server refuses this node; stopping its pods", "error", err)
-	a.mu.Lock()
-	a.emptying = true
-	a.mu.Unlock()
-	a.adoptAll(seen) // unless that was done before
+	a.empty()
 	if stop := a.StopPods(ctx, nil); stop != nil {
 		return stop
 	}
 	return err
+}
+
+// empty keeps pods from starting from now on.
+func (a *Agent) empty() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.emptying = true
 }
 
 func (a *Agent) nodeLabels() map[string]string {

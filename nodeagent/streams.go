@@ -138,22 +138,28 @@ func (a *Agent) logPath(w *worker, container string, previous bool) (path string
 		in     podstate.Instance
 		before *podstate.Instance
 		ok     bool
+		waits  string
 	)
-	w.look(func(m *podstate.Machine) { in, before, ok = m.Instance(container) })
+	w.look(func(m *podstate.Machine) {
+		in, before, ok = m.Instance(container)
+		waits = m.Waiting(container)
+	})
 	p := w.pod()
-	switch {
-	case !ok:
-		return "", 0, apierrors.New(apierrors.BadRequest,
-			"container %q in pod %q is waiting to start", container, p.GetMetadata().GetName())
-	case previous && in.State == podstate.Exited && w.restarting(container):
+	if previous && in.State == podstate.Exited && w.restarting(container) {
 		before = &in // while a restart is waited for, the previous instance is the one that ended
 	}
-	if previous {
-		if before == nil {
-			return "", 0, apierrors.New(apierrors.BadRequest,
-				"previous terminated container %q in pod %q not found", container, p.GetMetadata().GetName())
-		}
+	refused := func(format string) error {
+		return apierrors.New(apierrors.BadRequest, format, container, p.GetMetadata().GetName())
+	}
+	switch {
+	case previous && before == nil:
+		return "", 0, refused("previous terminated container %q in pod %q not found")
+	case previous:
 		in = *before
+	case !ok && waits == "":
+		return "", 0, refused("container %q in pod %q has never been started")
+	case !ok:
+		return "", 0, refused("container %q in pod %q is waiting to start: " + waits)
 	}
 	if a.cfg.PodLogDir == "" {
 		return "", in.Attempt, nil

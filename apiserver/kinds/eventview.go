@@ -23,6 +23,9 @@ func eventView() *registry.View {
 		Validate: func(o object.Object) []apierrors.Cause {
 			return validation.EventsEvent(o.(*eventsv1.Event))
 		},
+		ValidateUpdate: func(next, live object.Object) []apierrors.Cause {
+			return validation.EventsEventUpdate(next.(*eventsv1.Event), live.(*eventsv1.Event))
+		},
 		Field: func(name string) (string, bool) {
 			if of, ok := strings.CutPrefix(name, "regarding."); ok {
 				return "involvedObject." + of, true

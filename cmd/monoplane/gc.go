@@ -9,17 +9,19 @@ import (
 )
 
 const (
-	// gcEvery is the time between two looks at the heap.
-	gcEvery = time.Second
+	// gcEvery is the time between two looks at the heap: a start fills it quickly.
+	gcEvery = 100 * time.Millisecond
 	// headroom is how much garbage a small heap may gather between two collections: as much as it has.
 	headroom = 32 << 20
 	// leastPercent is how much garbage a large heap may gather, in percent of what lives.
 	leastPercent = 35
+	// quietPercent is the same for a heap in which little happens, so that collecting it is not often needed.
+	quietPercent = 20
 
 	// busy is how many bytes are allocated between two looks when there is work to do.
-	busy = 8 << 20
+	busy = 800 << 10
 	// quietLooks is after how many looks without work memory is given back, and pauseLooks when it may be again.
-	quietLooks, pauseLooks = 10, 60
+	quietLooks, pauseLooks = 100, 600
 	// worthwhile is how many bytes there must be to give back.
 	worthwhile = 16 << 20
 )
@@ -60,13 +62,15 @@ type tuner struct {
 	samples   []metrics.Sample
 	percent   int
 	allocated uint64 // at the last look
+	idle      bool   // nothing much has happened since
 	quiet     int    // looks without work; negative while memory was given back lately
 }
 
 // look decides on the percentage, and whether to give memory back, from the bytes that live, those ever allocated, and
 // those held: alive, garbage or free.
 func (t *tuner) look(live, allocated, held uint64) (percent int, free bool) {
-	if allocated-t.allocated > busy {
+	t.idle = allocated-t.allocated <= busy
+	if !t.idle {
 		t.quiet = min(t.quiet, 0)
 	} else {
 		t.quiet++
@@ -75,7 +79,11 @@ func (t *tuner) look(live, allocated, held uint64) (percent int, free bool) {
 	if t.quiet >= quietLooks && held > live+worthwhile {
 		t.quiet, free = -pauseLooks, true
 	}
-	return gcPercent(live), free
+	percent = gcPercent(live)
+	if percent == leastPercent && t.idle {
+		percent = quietPercent
+	}
+	return percent, free
 }
 
 // gcPercent returns the garbage that may gather, in percent of live bytes, in steps of 5.

@@ -16,7 +16,7 @@ func TestGCPercent(t *testing.T) {
 // Memory is given back once a burst is over, not during one, not when there is little, and not all the time.
 func TestGiveBack(t *testing.T) {
 	const live = 100 << 20
-	var tu tuner
+	tu := tuner{}
 	allocated, given := uint64(0), []int{}
 	look := func(i int, work, held uint64) {
 		allocated += work

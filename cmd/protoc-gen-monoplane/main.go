@@ -7,6 +7,7 @@
 //   - SetsLimited for messages with fields that are not fully supported.
 //   - For every kind: a description (PodKind), what package object asks for (ObjectKind, SetMetadata), Len and
 //     At for its list, and Kinds with all kinds of the package.
+//   - Docs for every package: what the .proto files say about its messages and fields, for kubectl explain.
 //   - For every service: an adapter (PodsBackend) that serves the standard methods from an object.Backend.
 //
 // It refuses, naming the field, what the codec cannot express: floating point, unsigned and enum fields,
@@ -47,6 +48,7 @@ func generate(p *protogen.Plugin) error {
 	}
 	for _, pkg := range order {
 		pkg.generate(p)
+		generateDocs(p, pkg)
 	}
 	return nil
 }

@@ -143,6 +143,16 @@ func (m *Machine) Restarting(name string) bool {
 	return i >= 0 && m.containers[i].State == Exited && m.waiting(i) != nil
 }
 
+// Waiting returns why the named container, which was never started, does not run yet, in the word that the status
+// has for it; empty when it never will.
+func (m *Machine) Waiting(name string) string {
+	i := m.index(name)
+	if i < 0 || m.ends() {
+		return ""
+	}
+	return m.waiting(i).GetReason()
+}
+
 // EachInstance calls f with the newest instance of every container that was started.
 func (m *Machine) EachInstance(f func(Instance)) {
 	for i := range m.containers {

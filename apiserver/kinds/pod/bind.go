@@ -161,6 +161,7 @@ func (p *Pods) assigned(live *corev1.Pod, b *corev1.Binding, node object.Object)
 	m.Annotations = intern.Map(p.deps.Store.Parts(), m.Annotations)
 	spec := live.GetSpec().Shallow()
 	spec.NodeName = node.GetMetadata().GetName()
+	spec = intern.Message(p.deps.Store.Parts(), spec)
 	status := live.GetStatus().Shallow()
 	if status == nil {
 		status = &corev1.PodStatus{Phase: pending}
