@@ -133,6 +133,48 @@ func TestLogs(t *testing.T) {
 	})
 }
 
+// Who asks for the log of a container that has none yet is told why. spec: CTR-8
+func TestLogOfWaitingContainer(t *testing.T) {
+	inWorld(t, func(w *world) {
+		s := withLogs(w, t.TempDir())
+		w.start()
+		missing := edit(func(p *corev1.Pod) {
+			p.Spec.Containers[0].Image, p.Spec.Containers[0].ImagePullPolicy = "missing:1", "Always"
+		})
+		twice := edit(func(p *corev1.Pod) {
+			p.Spec.InitContainers = []*corev1.Container{{Name: "first", Image: "host"}}
+		})
+		for _, x := range []struct {
+			p               *corev1.Pod
+			container, want string
+		}{
+			{w.create("creating", annotated("sandbox-error", "not now")), "main", "ContainerCreating"},
+			{w.create("pulling", missing), "main", "ErrImagePull"},
+			{w.create("second", twice, annotated("exit-after.first", "1h")), "main", "PodInitializing"},
+		} {
+			w.settle()
+			o := &corev1.PodLogOptions{Container: x.container}
+			want := fmt.Sprintf("container %q in pod %q is waiting to start: %s", x.container, x.p.GetMetadata().GetName(), x.want)
+			if _, f := s.log(x.p, o); f.GetReason() != string(apierrors.BadRequest) || f.GetError() != want {
+				t.Errorf("%v, want %s", f, want)
+			}
+			o.Previous = true
+			want = fmt.Sprintf("previous terminated container %q in pod %q not found", x.container, x.p.GetMetadata().GetName())
+			if _, f := s.log(x.p, o); f.GetReason() != string(apierrors.BadRequest) || f.GetError() != want {
+				t.Errorf("%v, want %s", f, want)
+			}
+		}
+		// The pod has failed without it, and stays to be looked at.
+		p := w.create("failed", twice, restart("Never"), annotated("exit-after.first", "1s", "exit-code.first", "1"))
+		time.Sleep(10 * time.Second)
+		w.phase("failed", "Failed")
+		if _, f := s.log(p, &corev1.PodLogOptions{Container: "main"}); f.GetError() != `container "main" in pod "failed" has never been started` {
+			t.Errorf("after the pod's end: %v", f)
+		}
+		w.kill()
+	})
+}
+
 // A followed log ends with its container. spec: CTR-8
 func TestFollowLog(t *testing.T) {
 	dir := t.TempDir()

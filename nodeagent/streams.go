@@ -3,6 +3,7 @@ package nodeagent
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"path/filepath"
 	"time"
@@ -148,18 +149,16 @@ func (a *Agent) logPath(w *worker, container string, previous bool) (path string
 	if previous && in.State == podstate.Exited && w.restarting(container) {
 		before = &in // while a restart is waited for, the previous instance is the one that ended
 	}
-	refused := func(format string) error {
-		return apierrors.New(apierrors.BadRequest, format, container, p.GetMetadata().GetName())
-	}
+	which := fmt.Sprintf("container %q in pod %q", container, p.GetMetadata().GetName())
 	switch {
 	case previous && before == nil:
-		return "", 0, refused("previous terminated container %q in pod %q not found")
+		return "", 0, apierrors.New(apierrors.BadRequest, "previous terminated %s not found", which)
 	case previous:
 		in = *before
-	case !ok && waits == "":
-		return "", 0, refused("container %q in pod %q has never been started")
+	case waits != "":
+		return "", 0, apierrors.New(apierrors.BadRequest, "%s is waiting to start: %s", which, waits)
 	case !ok:
-		return "", 0, refused("container %q in pod %q is waiting to start: " + waits)
+		return "", 0, apierrors.New(apierrors.BadRequest, "%s has never been started", which)
 	}
 	if a.cfg.PodLogDir == "" {
 		return "", in.Attempt, nil

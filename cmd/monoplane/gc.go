@@ -16,7 +16,7 @@ const (
 	// leastPercent is how much garbage a large heap may gather, in percent of what lives.
 	leastPercent = 35
 	// quietPercent is the same for a heap in which little happens, so that collecting it is not often needed.
-	quietPercent = 20
+	quietPercent = 15
 
 	// busy is how many bytes are allocated between two looks when there is work to do.
 	busy = 800 << 10

@@ -39,7 +39,7 @@ func generateWire(g *protogen.GeneratedFile, m *protogen.Message) error {
 
 // wireImplicit writes a field unless it is absent.
 func wireImplicit(g *protogen.GeneratedFile, f *protogen.Field, v string) {
-	present := ""
+	var present string
 	switch kind := f.Desc.Kind(); {
 	case f.Desc.IsList(), f.Desc.IsMap(): // an empty one writes nothing
 		wireField(g, f, v)

@@ -143,11 +143,11 @@ func (m *Machine) Restarting(name string) bool {
 	return i >= 0 && m.containers[i].State == Exited && m.waiting(i) != nil
 }
 
-// Waiting returns why the named container, which was never started, does not run yet, in the word that the status
-// has for it; empty when it never will.
+// Waiting returns why the named container has not been started yet, in the word that the status has for it; empty when
+// it has been, or never will be.
 func (m *Machine) Waiting(name string) string {
 	i := m.index(name)
-	if i < 0 || m.ends() {
+	if i < 0 || m.containers[i].State != None || m.ends() {
 		return ""
 	}
 	return m.waiting(i).GetReason()

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"monoplane.dev/object/intern"
 )
 
 // saved is what runs, in the form in which it outlives the process.
@@ -61,13 +63,17 @@ func (r *Runtime) Restore(from io.Reader) error {
 	if err := json.NewDecoder(from).Decode(&all); err != nil {
 		return fmt.Errorf("restore simulated pods: %w", err)
 	}
+	var pool intern.Pool // the annotations were the pods' own; many have the same
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.cfg.PodCIDR.Contains(all.LastIP) {
 		r.lastIP = all.LastIP
 	}
 	for _, box := range all.Sandboxes {
-		s := &sandbox{id: box.ID, ip: box.IP, created: box.Created, ready: box.Ready, packed: box.Config, annotations: box.Annotations}
+		s := &sandbox{
+			id: box.ID, ip: box.IP, created: box.Created, ready: box.Ready, packed: box.Config,
+			annotations: intern.Map(&pool, box.Annotations),
+		}
 		r.sandboxes[s.id] = s
 		for _, old := range box.Containers {
 			c := &container{
