@@ -16,7 +16,8 @@ import (
 	"monoplane.dev/client"
 )
 
-// start starts a cluster without listeners on simulated nodes and stops it with the test.
+// start starts a cluster without listeners on simulated nodes. The end of the test stops it, and fails if anybody has
+// changed an object of the store in place.
 func start(t *testing.T, cfg monoplane.Config) *monoplane.Cluster {
 	t.Helper()
 	if cfg.DataDir == "" {
@@ -26,7 +27,7 @@ func start(t *testing.T, cfg monoplane.Config) *monoplane.Cluster {
 		cfg.Runtime = monoplane.FakeRuntime()
 	}
 	cfg.NodeName = "node"
-	c, err := monoplane.Start(t.Context(), cfg)
+	c, err := monoplane.Start(t.Context(), cfg.DetectMutations())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -168,7 +169,7 @@ func TestFiftyClusters(t *testing.T) {
 		g.Go(func() error {
 			c, err := monoplane.Start(t.Context(), monoplane.Config{
 				DataDir: dir, Runtime: monoplane.FakeRuntime(), NodeName: "node", UnsafeNoFsync: true,
-			})
+			}.DetectMutations())
 			if err != nil {
 				return err
 			}

@@ -55,6 +55,9 @@ type Config struct {
 	Version string
 	// Logger gets what an operator should know; nothing is logged by default.
 	Logger *slog.Logger
+
+	// detectMutations makes Stop fail when somebody has changed an object that the store holds. For tests.
+	detectMutations bool
 }
 
 // complete checks cfg and fills in the defaults. All mistakes are reported at once.

@@ -100,8 +100,11 @@ type View struct {
 	In, Out func(o object.Object) object.Object
 	// Field renames a selectable field to the stored kind's; ok is false when there is none.
 	Field func(name string) (stored string, ok bool)
-	// Validate lists every bad field of an object as clients see it, in place of the stored kind's Validate.
+	// Validate lists every bad field of a new object as clients see it, in place of the stored kind's Validate.
 	Validate func(o object.Object) []apierrors.Cause
+	// ValidateUpdate lists every bad field of an update of the object itself as clients see it, in place of what the
+	// stored kind's resource has.
+	ValidateUpdate func(next, live object.Object) []apierrors.Cause
 	// Table has the columns and cells of kubectl get.
 	Table table.Definition
 }

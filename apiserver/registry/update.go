@@ -91,14 +91,7 @@ func (r *Registry) decide(ctx context.Context, key store.Key, resource *Resource
 			return nil, err
 		}
 	}
-	var causes []apierrors.Cause
-	if resource.Validate != nil {
-		causes = append(causes, resource.Validate(n, live)...)
-	}
-	if r.view != nil && resource.Metadata {
-		causes = append(causes, r.validate(n)...)
-	}
-	if err := r.judge(ctx, n, causes, live); err != nil {
+	if err := r.judge(ctx, n, r.validateUpdate(resource, n, live), live); err != nil {
 		return nil, err
 	}
 	r.generation(n, live)
@@ -114,6 +107,18 @@ func (r *Registry) decide(ctx context.Context, key store.Key, resource *Resource
 		op.Object = nil
 	}
 	return &store.Txn{Ops: []store.Op{op}, Guards: u.Guards}, nil
+}
+
+// validateUpdate lists every bad field of an update, in terms of the kind that the client sees.
+func (r *Registry) validateUpdate(resource *Resource, next, live object.Object) []apierrors.Cause {
+	switch {
+	case resource.Metadata && r.view != nil && r.view.ValidateUpdate != nil:
+		return r.view.ValidateUpdate(r.view.Out(next), r.view.Out(live))
+	case resource.Validate != nil:
+		return resource.Validate(next, live)
+	default:
+		return nil
+	}
 }
 
 // expected compares what the request says about the object that it means with the live one (OBJ-2, DEL-11).

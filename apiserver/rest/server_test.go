@@ -1,9 +1,11 @@
 package rest_test
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -90,7 +92,7 @@ func TestCloseRefusesWaitingWatches(t *testing.T) {
 func TestNewServer(t *testing.T) {
 	srv := rest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = w.Write([]byte(r.Proto))
-	}), nil)
+	}), nil, slog.New(slog.DiscardHandler))
 	if srv.ReadHeaderTimeout == 0 || srv.IdleTimeout == 0 || srv.WriteTimeout != 0 || srv.MaxHeaderBytes == 0 {
 		t.Errorf("bounds of the server: %+v", srv)
 	}
@@ -108,5 +110,33 @@ func TestNewServer(t *testing.T) {
 	}
 	if a := f.do("GET", "/", "", "X-Large", strings.Repeat("x", 300<<10)); a.code != http.StatusRequestHeaderFieldsTooLarge {
 		t.Errorf("code %d for a large header", a.code)
+	}
+}
+
+// What net/http says goes to the server's own log: what clients bring about for debugging, the rest as a warning.
+func TestServerLog(t *testing.T) {
+	var lines bytes.Buffer
+	srv := rest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusOK)
+		w.WriteHeader(http.StatusTeapot) // superfluous, which is a mistake of ours
+	}), nil, slog.New(slog.NewTextHandler(&lines, &slog.HandlerOptions{Level: slog.LevelDebug})))
+	ts := httptest.NewUnstartedServer(nil)
+	ts.Config = srv
+	ts.StartTLS()
+	defer ts.Close()
+	res, err := http.Get(strings.Replace(ts.URL, "https:", "http:", 1)) // not TLS
+	if err != nil || res.StatusCode != http.StatusBadRequest {
+		t.Fatalf("%v, %v", res, err)
+	}
+	f := &front{t: t, http: ts}
+	f.do("GET", "/", "")
+	ts.Close() // the lines have been written
+	for _, want := range []string{
+		`level=DEBUG msg="HTTP server: http: TLS handshake error from 127.0.0.1:`,
+		`level=WARN msg="HTTP server: http: superfluous response.WriteHeader call from`,
+	} {
+		if !strings.Contains(lines.String(), want) {
+			t.Errorf("logged %q, want %q", lines.String(), want)
+		}
 	}
 }

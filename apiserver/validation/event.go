@@ -115,7 +115,8 @@ func EventsEventUpdate(new, old *eventsv1.Event) []apierrors.Cause {
 	for f.pass() {
 		now, was := newEvent(new), newEvent(old)
 		f.event(now)
-		f.core(new.GetMetadata(), old.GetMetadata(), true, NameIsSubdomain)
+		// It may have been created through core/v1, whose rule for names is laxer.
+		f.core(new.GetMetadata(), old.GetMetadata(), true, NameIsPathSegment)
 		if !proto.Equal(new.GetSeries(), old.GetSeries()) {
 			f.series(now)
 		}
@@ -137,7 +138,7 @@ func EventsEventUpdate(new, old *eventsv1.Event) []apierrors.Cause {
 				goTime(now.time).Format(time.RFC3339Nano),
 			},
 			{"action", now.action == was.action, now.action},
-			{"related", Equal(now.related, was.related), now.related.GetName()},
+			{"related", (now.related == nil) == (was.related == nil) && Equal(now.related, was.related), now.related.GetName()},
 			{"reportingController", now.controller == was.controller, now.controller},
 			{"reportingInstance", now.instance == was.instance, now.instance},
 		} {

@@ -14,7 +14,7 @@ const (
 	// headroom is how much garbage a small heap may gather between two collections: as much as it has.
 	headroom = 32 << 20
 	// leastPercent is how much garbage a large heap may gather, in percent of what lives.
-	leastPercent = 35
+	leastPercent = 25
 	// quietPercent is the same for a heap in which little happens, so that collecting it is not often needed.
 	quietPercent = 15
 
@@ -79,8 +79,7 @@ func (t *tuner) look(live, allocated, held uint64) (percent int, free bool) {
 	if t.quiet >= quietLooks && held > live+worthwhile {
 		t.quiet, free = -pauseLooks, true
 	}
-	percent = gcPercent(live)
-	if percent == leastPercent && t.idle {
+	if percent = gcPercent(live); t.idle && live > 2*headroom {
 		percent = quietPercent
 	}
 	return percent, free

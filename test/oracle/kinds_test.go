@@ -8,6 +8,7 @@ import (
 
 	coordv1 "k8s.io/api/coordination/v1"
 	v1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -19,6 +20,7 @@ import (
 
 	oc "monoplane.dev/api/coordination/v1"
 	corev1 "monoplane.dev/api/core/v1"
+	oe "monoplane.dev/api/events/v1"
 	om "monoplane.dev/api/meta/v1"
 	"monoplane.dev/apiserver/defaults"
 	"monoplane.dev/apiserver/validation"
@@ -207,6 +209,49 @@ func TestEventsAreJudgedAlike(t *testing.T) {
 		}
 		errs := corevalidation.ValidateEventCreate(in, schema.GroupVersion{Version: "v1"})
 		if report(t, what, onlyMeta(compare(theirFaults(errs), ourFaults(validation.Event(e))))) {
+			bad++
+		}
+	}
+}
+
+func TestEventsOfTheNewGroupAreJudgedAlike(t *testing.T) {
+	base := func(newStyle bool) *eventsv1.Event {
+		e := &eventsv1.Event{
+			ObjectMeta: metav1.ObjectMeta{Name: "e", Namespace: "default", ResourceVersion: "1"},
+			Regarding:  v1.ObjectReference{Namespace: "default", Name: "p", Kind: "Pod"}, Reason: "R", Note: "m", Type: "Normal",
+		}
+		if newStyle {
+			e.EventTime = metav1.MicroTime{Time: time.Unix(1000, 5000)}
+			e.ReportingController, e.ReportingInstance, e.Action = "example.com/c", "i", "A"
+			e.Series = &eventsv1.EventSeries{Count: 2, LastObservedTime: metav1.MicroTime{Time: time.Unix(1001, 0)}}
+		} else {
+			e.DeprecatedCount, e.DeprecatedSource.Component = 3, "c"
+			e.DeprecatedFirstTimestamp = metav1.Time{Time: time.Unix(1000, 0)}
+		}
+		return e
+	}
+	r := random(t)
+	group := schema.GroupVersion{Group: "events.k8s.io", Version: "v1"}
+	bad := 0
+	for i := 0; i < *count && bad < 25; i++ {
+		old := base(r.IntN(2) == 0)
+		k := old.DeepCopy()
+		what := alter(r, k, r.IntN(4), func(path string) bool {
+			// The name is checked elsewhere in Kubernetes, metadata in the generic part.
+			return !strings.Contains(path, "Time") && !strings.HasPrefix(path, ".Name") || path == ".Namespace"
+		})
+		now, was := internal(t, k, &core.Event{}), internal(t, old, &core.Event{})
+		e, err := ours(k, &oe.Event{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		o, err := ours(old, &oe.Event{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		created := onlyMeta(compare(theirFaults(corevalidation.ValidateEventCreate(now, group)), ourFaults(validation.EventsEvent(e))))
+		updated := onlyMeta(compare(theirFaults(corevalidation.ValidateEventUpdate(now, was, group)), ourFaults(validation.EventsEventUpdate(e, o))))
+		if report(t, append(what, "create"), created) || report(t, append(what, "update"), updated) {
 			bad++
 		}
 	}

@@ -28,7 +28,7 @@ type Pod struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Identity of the pod. The server writes everything but names, labels, annotations, finalizers and owners.
 	Metadata *v1.ObjectMeta `protobuf:"bytes,1,opt,name=metadata,proto3" json:"metadata,omitempty"`
-	// What is to run. Written by users; fixed after creation but for the few fields of OBJ-10.
+	// What is to run. Written by users; fixed after creation but for images, tolerations and a few more (OBJ-10).
 	Spec *PodSpec `protobuf:"bytes,2,opt,name=spec,proto3" json:"spec,omitempty"`
 	// What was last observed. Written by the node's agent, the scheduler and PodGC, through the status
 	// subresource.

@@ -1,9 +1,10 @@
 // Package openapi serves OpenAPI v3: an index on /openapi/v3 and one document per group and version, with
 // what kubectl needs before it writes (which kinds can be patched, and that the server validates fields) and
-// the schemas of all messages, for kubectl explain.
+// the schemas of all messages with their descriptions, for kubectl explain.
 //
-// The documents are derived from the protobuf descriptors and their options when they are first asked for,
-// so that they cost nothing at start, and are always JSON. They describe; nothing is validated by them.
+// The documents are derived from the protobuf descriptors, their options and the comments in the .proto files
+// when they are first asked for, so that they cost nothing at start, and are always JSON. They describe; nothing
+// is validated by them.
 package openapi
 
 import (
@@ -98,8 +99,9 @@ func (d *Documents) Serve(w http.ResponseWriter, r *http.Request, path string) {
 func (d *Documents) documents() map[string]document {
 	list := make(map[string]document, len(d.prefixes)+1)
 	index := make(map[string]any, len(d.prefixes))
+	descriptions := readDocs()
 	for _, prefix := range d.prefixes {
-		doc := encode(d.groupVersion(prefix))
+		doc := encode(d.groupVersion(prefix, descriptions))
 		list[Root+prefix] = doc
 		index[strings.TrimPrefix(prefix, "/")] = map[string]string{
 			"serverRelativeURL": Root + prefix + "?hash=" + strings.Trim(doc.etag, `"`),
@@ -120,9 +122,9 @@ func encode(v map[string]any) document {
 }
 
 // groupVersion is the document of one group and version.
-func (d *Documents) groupVersion(prefix string) map[string]any {
+func (d *Documents) groupVersion(prefix string, descriptions docs) map[string]any {
 	paths := make(map[string]any)
-	s := newSchemas()
+	s := &schemas{all: make(map[string]any), docs: descriptions}
 	for _, o := range d.operations {
 		if o.Prefix != prefix {
 			continue

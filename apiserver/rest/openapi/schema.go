@@ -5,15 +5,15 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
 
+	metav1 "monoplane.dev/api/meta/v1"
 	optionsv1 "monoplane.dev/api/options/v1"
 )
 
 // schemas collects the schemas that a document refers to.
 type schemas struct {
-	all map[string]any
+	all  map[string]any
+	docs docs
 }
-
-func newSchemas() *schemas { return &schemas{all: make(map[string]any)} }
 
 // named returns a reference to a message by its full name.
 func (s *schemas) named(name protoreflect.FullName) map[string]any {
@@ -36,14 +36,15 @@ func (s *schemas) reference(d protoreflect.MessageDescriptor) map[string]any {
 
 func (s *schemas) message(d protoreflect.MessageDescriptor) map[string]any {
 	if form := scalarForm(d); form != nil {
+		s.docs.describe(form, d.FullName())
 		return form
 	}
 	properties := make(map[string]any)
 	s.addFields(properties, d)
 	schema := map[string]any{"type": "object", "properties": properties}
+	s.docs.describe(schema, d.FullName())
 	if k, ok := proto.GetExtension(d.Options(), optionsv1.E_Kind).(*optionsv1.Kind); ok && k != nil {
-		properties["apiVersion"] = map[string]any{"type": "string"}
-		properties["kind"] = map[string]any{"type": "string"}
+		s.addFields(properties, new(metav1.TypeMeta).ProtoReflect().Descriptor())
 		schema["x-kubernetes-group-version-kind"] = []any{gvk(k.GetGroup(), k.GetVersion(), k.GetKind())}
 	}
 	return schema
@@ -78,6 +79,7 @@ func (s *schemas) field(f protoreflect.FieldDescriptor) map[string]any {
 	if v, _ := proto.GetExtension(f.Options(), optionsv1.E_PatchMergeKey).(string); v != "" {
 		schema["x-kubernetes-patch-merge-key"] = v
 	}
+	s.docs.describeField(schema, f)
 	return schema
 }
 
@@ -85,7 +87,8 @@ func (s *schemas) field(f protoreflect.FieldDescriptor) map[string]any {
 func (s *schemas) value(f protoreflect.FieldDescriptor) map[string]any {
 	switch f.Kind() {
 	case protoreflect.MessageKind, protoreflect.GroupKind:
-		if form := scalarForm(f.Message()); form != nil {
+		// Those of several types are referred to, so that kubectl explain calls them by their names.
+		if form := scalarForm(f.Message()); form["type"] != nil {
 			return form
 		}
 		// As kube-apiserver has it: a reference has no siblings, and so can carry extensions.
