@@ -23,6 +23,7 @@ import (
 	"monoplane.dev/apiserver"
 	"monoplane.dev/apiserver/authn"
 	"monoplane.dev/apiserver/warning"
+	"monoplane.dev/client/inproc"
 
 	corev1 "monoplane.dev/api/core/v1"
 	metav1 "monoplane.dev/api/meta/v1"
@@ -175,6 +176,26 @@ func TestPanicsAndWarningsOverGRPC(t *testing.T) {
 	var header metadata.MD
 	if _, err := pods.Get(ctx(t), &metav1.GetRequest{}, grpc.Header(&header)); !apierrors.Is(err, apierrors.NotFound) || header.Get("warning")[0] != "mind this" {
 		t.Errorf("%v, %v", header, err)
+	}
+}
+
+// A front that collects warnings gets those of refused requests too, as gRPC clients do, and no header.
+func TestWarningsReachWhoCollects(t *testing.T) {
+	c := start(t)
+	pods := corev1.NewPodsClient(c.server.Conn(inproc.PassValues()))
+	collected, warnings := warning.WithCollector(authn.WithUser(ctx(t), adminUser()))
+	var header metadata.MD
+	_, err := pods.Delete(collected, &metav1.DeleteRequest{
+		Namespace: "default", Name: "none", PropagationPolicy: ptr("Foreground"),
+	}, grpc.Header(&header))
+	if !apierrors.Is(err, apierrors.NotFound) {
+		t.Fatal(err)
+	}
+	if texts := warnings.Texts(); len(texts) != 1 || !strings.HasPrefix(texts[0], "propagationPolicy Foreground") {
+		t.Errorf("collected %q", texts)
+	}
+	if len(header) > 0 {
+		t.Errorf("header %v", header)
 	}
 }
 

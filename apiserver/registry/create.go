@@ -18,8 +18,13 @@ func (r *Registry) Create(ctx context.Context, namespace string, o object.Object
 	if err := r.checkOptions(o, opts); err != nil {
 		return nil, err
 	}
+	// Another name takes another attempt, and that a fresh copy.
+	own := object.Owned(ctx) && o.GetMetadata().GetName() != ""
 	for attempt := 1; ; attempt++ {
-		next := object.Clone(r.stored(o))
+		next := r.stored(o)
+		if !own {
+			next = object.Clone(next)
+		}
 		m := meta(next)
 		if m.ResourceVersion != "" {
 			return nil, apierrors.New(apierrors.BadRequest, "resourceVersion should not be set on objects to be created")

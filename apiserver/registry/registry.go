@@ -13,7 +13,8 @@
 //   - Every decision is a function of the live object and the request. It is made anew for every attempt of the
 //     compare-and-swap, so it always judges the revision that the transaction compares (OBJ-2, DEL-8).
 //   - A write that is refused changes nothing, and a refusal for validity names every bad field (OBJ-3).
-//   - What a client sends is never changed in place, and what the store holds is never changed at all.
+//   - What a client sends is never changed in place, unless it was given away (object.Owned), and what the store holds
+//     is never changed at all.
 //   - Dry run takes the same way up to the transaction (OBJ-8).
 //
 // Authorization by verb and resource happens before, in package auth; rights that depend on the object itself

@@ -33,6 +33,7 @@ type Handler struct {
 	// buffers holds *[]byte, parameters map[string]string.
 	buffers, parameters sync.Pool
 	api                 http.Handler
+	workers             *workers
 	inFlight            atomic.Int64
 
 	// closing ends when Close is called.
@@ -89,6 +90,7 @@ func New(cfg Config) (*Handler, error) {
 	}
 	h.health = &health{live: cfg.Live, ready: cfg.Ready, logger: cfg.Logger}
 	h.api = cfg.Authenticate(http.HandlerFunc(h.serve))
+	h.workers = newWorkers(h.closing, h.serveRequest)
 	return h, nil
 }
 
@@ -108,6 +110,14 @@ func (h *Handler) tableOf(kind *object.Kind) tableDefinition {
 
 // ServeHTTP answers a request.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if lasting(r) {
+		h.serveRequest(w, r)
+		return
+	}
+	h.workers.run(w, r)
+}
+
+func (h *Handler) serveRequest(w http.ResponseWriter, r *http.Request) {
 	defer h.recovered(w, r)
 	header := w.Header()
 	header["Cache-Control"] = h.noCache
@@ -115,18 +125,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if h.servePublic(w, r) {
 		return
 	}
-	growStack(len(r.URL.Path))
 	h.api.ServeHTTP(w, r)
-}
-
-// growStack makes the goroutine's stack large enough for the whole call, here, where it is still shallow and
-// cheap to move. HTTP/2 starts a goroutine for every request, with a small stack that would otherwise be moved
-// several times on the way down (8 % of the time of a GET).
-//
-//go:noinline
-func growStack(n int) byte {
-	var room [8 << 10]byte
-	return room[n%len(room)]
 }
 
 // recovered turns a panic into a 500 and a log line, so that one request cannot stop the others.

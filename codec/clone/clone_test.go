@@ -19,7 +19,7 @@ type generated interface {
 }
 
 func TestCloneIsDeepAndEqual(t *testing.T) {
-	random.Each(t, func(t *testing.T, message proto.Message) {
+	types := random.Each(func(message proto.Message) {
 		m := message.(generated)
 		c := m.CloneMessage()
 		if !proto.Equal(m, c) || !proto.Equal(proto.Clone(m), c) {
@@ -33,6 +33,9 @@ func TestCloneIsDeepAndEqual(t *testing.T) {
 			}
 		})
 	})
+	if types < 100 {
+		t.Errorf("only %d types of messages were looked at", types)
+	}
 }
 
 // pointers calls f with the address of everything that can be changed through v.
@@ -73,7 +76,7 @@ func pointers(v reflect.Value, f func(uintptr)) {
 }
 
 func TestShare(t *testing.T) {
-	random.Each(t, func(t *testing.T, message proto.Message) {
+	types := random.Each(func(message proto.Message) {
 		m := message.(generated)
 		to := m.ProtoReflect().New().Interface().(generated)
 		if !to.Share(m) || !proto.Equal(to, m) {
@@ -86,6 +89,9 @@ func TestShare(t *testing.T) {
 			return true
 		})
 	})
+	if types < 100 {
+		t.Errorf("only %d types of messages were looked at", types)
+	}
 }
 
 func TestShareOtherType(t *testing.T) {

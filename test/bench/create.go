@@ -51,20 +51,20 @@ func benchCreate(ctx context.Context, e *env) (err error) {
 	b := &creates{c, raw, top}
 	size := fmt.Sprintf("%.1f KB", float64(len(answer))/1e3)
 	for _, clients := range []int{1, 64} {
-		n, grpcShare, restShare := e.size(300), 0.8, 0.75
+		of, n, grpcShare, restShare := "1 client", e.size(300), 0.8, 0.75
 		if clients > 1 {
-			n, grpcShare, restShare = e.size(1500), 0, 0.6
+			of, n, grpcShare, restShare = fmt.Sprint(clients, " clients"), e.size(1500), 0, 0.6
 		}
 		p, err := paired(15, b.grpc(ctx, clients, n), func(int) (float64, error) { return raw.rate(ctx, clients, n) })
 		if err != nil {
 			return err
 		}
-		e.atLeast(fmt.Sprintf("create, %d clients, gRPC in-process (%s)", clients, size), p, "raw", grpcShare)
+		e.atLeast(fmt.Sprintf("create, %s, gRPC in-process (%s)", of, size), p, "raw", grpcShare)
 		p, err = paired(15, b.rest(ctx, c.http, c.podsURL(), clients, n), b.rest(ctx, top.client, top.url, clients, n))
 		if err != nil {
 			return err
 		}
-		e.atLeast(fmt.Sprintf("create, %d clients, REST (%s)", clients, size), p, "ceiling", restShare)
+		e.atLeast(fmt.Sprintf("create, %s, REST (%s)", of, size), p, "ceiling", restShare)
 	}
 	return nil
 }

@@ -81,7 +81,7 @@ func newBare(e *env, h http.Handler) (*bare, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := rest.NewServer(h, bundle.ServerTLS())
+	s := rest.NewServer(h, bundle.ServerTLS(), slog.New(slog.DiscardHandler))
 	go func() { _ = s.ServeTLS(l, "", "") }()
 	id, err := bundle.Issue("bench", nil, time.Hour)
 	if err != nil {
