@@ -354,4 +354,3 @@ func TestUserContext(t *testing.T) {
 		t.Error("another user came back")
 	}
 }
-

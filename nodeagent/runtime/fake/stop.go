@@ -110,10 +110,10 @@ func (r *Runtime) exit(c *container) {
 		c.exit = nil
 	}
 	c.state, c.finished = runtimeapi.ContainerState_CONTAINER_EXITED, time.Now()
+	r.record("EXIT", c)
 	if c.exited != nil {
 		close(c.exited)
 	}
-	r.record("EXIT", c)
 	r.publish(runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT, c.id, c.sandbox)
 }
 
