@@ -1,5 +1,5 @@
 // Package dirlock lets one process at a time use a directory. The lock is a kernel lock on a file in it: it
-// ends with the process, however that ends, and is not inherited by children.
+// ends with the process, however that ends, and is not inherited by the programs that it runs.
 package dirlock
 
 import (
@@ -20,8 +20,12 @@ const Name = "lock"
 // Lock is a held lock.
 type Lock struct{ file *os.File }
 
-// Acquire creates dir with mode 0700 if necessary and locks it for this process. It fails at once with an
-// *InUseError when another process holds the lock.
+// linger is how long the lock of a process that is dead may last: a child that it was just making holds it until it
+// runs its program.
+const linger = 2 * time.Second
+
+// Acquire creates dir with mode 0700 if necessary and locks it for this process. It fails with an *InUseError when
+// another process holds the lock, at once unless that process has just died.
 func Acquire(dir string) (*Lock, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("data directory: %w", err)
@@ -30,7 +34,7 @@ func Acquire(dir string) (*Lock, error) {
 	if err != nil {
 		return nil, fmt.Errorf("data directory: %w", err)
 	}
-	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+	if err := lock(f); err != nil {
 		defer f.Close()
 		if !errors.Is(err, syscall.EWOULDBLOCK) {
 			return nil, fmt.Errorf("lock data directory %s: %w", dir, err)
@@ -42,6 +46,21 @@ func Acquire(dir string) (*Lock, error) {
 	}
 	return &Lock{f}, nil
 }
+
+// lock locks the file, and waits for it only where nobody alive owns it.
+func lock(f *os.File) error {
+	const poll = 2 * time.Millisecond
+	for wait := time.Duration(0); ; wait += poll {
+		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		if !errors.Is(err, syscall.EWOULDBLOCK) || wait >= linger || alive(readPID(f)) {
+			return err
+		}
+		time.Sleep(poll)
+	}
+}
+
+// alive reports whether a process exists; one that is not known is taken for alive.
+func alive(pid int) bool { return pid <= 0 || !errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) }
 
 // Release gives the directory free.
 func (l *Lock) Release() error { return l.file.Close() }
