@@ -79,6 +79,9 @@ func (v *pod) containers(p *fieldPath) {
 
 // initContainers checks init containers and sidecars (INIT-2, INIT-4). Names are unique across all lists.
 func (v *pod) initContainers(p *fieldPath) {
+	if len(v.spec.GetInitContainers()) == 0 {
+		return
+	}
 	names := map[string]bool{}
 	for _, c := range v.spec.GetContainers() {
 		names[c.GetName()] = true
@@ -128,6 +131,9 @@ func (v *pod) plainInit(at *fieldPath, c *corev1.Container) {
 
 // ephemeralContainers checks containers for debugging (INIT-6).
 func (v *pod) ephemeralContainers(p *fieldPath) {
+	if len(v.spec.GetEphemeralContainers()) == 0 {
+		return
+	}
 	names, targets := map[string]bool{}, map[string]bool{}
 	for _, list := range [][]*corev1.Container{v.spec.GetContainers(), v.spec.GetInitContainers()} {
 		for _, c := range list {
@@ -206,6 +212,9 @@ func (f *faults) pullPolicy(p *fieldPath, policy string) {
 }
 
 func (v *pod) resizePolicy(p *fieldPath, policies []*corev1.ContainerResizePolicy) {
+	if len(policies) == 0 {
+		return
+	}
 	seen := map[string]bool{}
 	for i, r := range policies {
 		if seen[r.GetResourceName()] {

@@ -7,6 +7,9 @@ import (
 // mounts checks where a container sees the pod's volumes. Some faults name the list rather than the
 // mount, as in Kubernetes.
 func (v *pod) mounts(p *fieldPath, c container) {
+	if len(c.GetVolumeMounts()) == 0 {
+		return
+	}
 	deviceNames, devicePaths := map[string]bool{}, map[string]bool{}
 	for _, d := range c.GetVolumeDevices() {
 		deviceNames[d.GetName()], devicePaths[d.GetDevicePath()] = true, true
@@ -76,6 +79,9 @@ func (v *pod) propagation(p *fieldPath, m *corev1.VolumeMount, privileged bool) 
 
 // devices checks the raw block devices of a container.
 func (v *pod) devices(p *fieldPath, c container) {
+	if len(c.GetVolumeDevices()) == 0 {
+		return
+	}
 	mountNames, mountPaths := map[string]bool{}, map[string]bool{}
 	for _, m := range c.GetVolumeMounts() {
 		mountNames[m.GetName()], mountPaths[m.GetMountPath()] = true, true

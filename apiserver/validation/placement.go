@@ -10,6 +10,9 @@ import (
 )
 
 func (f *faults) affinity(p *fieldPath, a *corev1.Affinity) {
+	if a == nil {
+		return
+	}
 	const required, preferred = "requiredDuringSchedulingIgnoredDuringExecution",
 		"preferredDuringSchedulingIgnoredDuringExecution"
 	node, at := a.GetNodeAffinity(), p.Child("nodeAffinity")
@@ -115,6 +118,9 @@ func (f *faults) labelKeys(p *fieldPath, match, mismatch []string, s *metav1.Lab
 
 // spread checks topology spread constraints (SPREAD-1).
 func (f *faults) spread(p *fieldPath, constraints []*corev1.TopologySpreadConstraint) {
+	if len(constraints) == 0 {
+		return
+	}
 	type kind struct{ key, action string }
 	total := map[kind]int{}
 	for _, c := range constraints {
@@ -190,6 +196,9 @@ func (f *faults) tolerations(p *fieldPath, list []*corev1.Toleration) {
 }
 
 func (f *faults) schedulingGates(p *fieldPath, gates []*corev1.PodSchedulingGate) {
+	if len(gates) == 0 {
+		return
+	}
 	seen := map[string]bool{}
 	for i, g := range gates {
 		f.qualified(p.Index(i), g.GetName())

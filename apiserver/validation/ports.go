@@ -10,6 +10,9 @@ import (
 )
 
 func (f *faults) ports(p *fieldPath, ports []*corev1.ContainerPort) {
+	if len(ports) == 0 {
+		return
+	}
 	names := map[string]bool{}
 	for i, port := range ports {
 		at := p.Index(i)

@@ -160,6 +160,9 @@ const (
 var sysctlName = regexp.MustCompile("^(" + sysctlSegment + `[\./])*` + sysctlSegment + "$")
 
 func (v *pod) sysctls(p *fieldPath, list []*corev1.Sysctl) {
+	if len(list) == 0 {
+		return
+	}
 	seen := map[string]bool{}
 	for i, s := range list {
 		at, name := p.Index(i).Child("name"), s.GetName()

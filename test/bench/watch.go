@@ -67,7 +67,7 @@ func restFanout(ctx context.Context, e *env, c *cluster, from string, watchers, 
 		return err
 	}
 	defer func() { err = errors.Join(err, limit.close()) }()
-	p, err := paired(7, func(int) (float64, error) { return countLines(ctx, c.http, url, watchers, events) },
+	p, err := paired(9, func(int) (float64, error) { return countLines(ctx, c.http, url, watchers, events) },
 		func(int) (float64, error) { return countLines(ctx, limit.client, limit.url, watchers, events) })
 	if err != nil {
 		return err
