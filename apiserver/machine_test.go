@@ -104,6 +104,7 @@ func (m *machine) run(programs [][]operation) {
 	}
 	pods := must(admin.pods.Watch(ctx(m.t), &metav1.WatchRequest{Namespace: m.namespace, ResourceVersion: ns.Metadata.ResourceVersion}))(m.t)
 	nodes := must(admin.nodes.Watch(ctx(m.t), &metav1.WatchRequest{ResourceVersion: "0"}))(m.t)
+	must(nodes.Header())(m.t) // it begins with the nodes as they are when it is accepted
 
 	var clients sync.WaitGroup
 	for i, program := range programs {
