@@ -61,7 +61,8 @@ func (h *history) explain(used map[int]bool, was, now *corev1.Pod, model func(do
 	why := "no operation was acknowledged for this change"
 	for i, d := range h.acked {
 		bind := d.kind == "bind" && was != nil && was.Spec.NodeName == "" && now.Spec.NodeName != ""
-		if used[i] || d.uid != now.Metadata.Uid || (d.rv != now.Metadata.ResourceVersion && !bind) {
+		// What removed the pod was answered with the revision that it had last.
+		if used[i] || d.gone || d.uid != now.Metadata.Uid || (d.rv != now.Metadata.ResourceVersion && !bind) {
 			continue
 		}
 		refuted := model(d)
