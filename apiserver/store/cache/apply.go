@@ -187,9 +187,9 @@ func (t *topic) notify(c *Cache) {
 // WithRevision returns o with another resourceVersion. Everything below metadata is shared with o.
 func WithRevision(o object.Object, revision int64) object.Object {
 	c := shallow(o).(object.Object)
-	meta := &metav1.ObjectMeta{}
-	if m := o.GetMetadata(); m != nil {
-		meta = shallow(m).(*metav1.ObjectMeta)
+	meta := o.GetMetadata().Shallow()
+	if meta == nil {
+		meta = &metav1.ObjectMeta{}
 	}
 	meta.ResourceVersion = strconv.FormatInt(revision, 10)
 	c.SetMetadata(meta)
