@@ -97,8 +97,8 @@ func BenchmarkCreate(b *testing.B) {
 				parallel(writers, round, func(i int) {
 					key := fmt.Sprintf("/monoplane/raw/pods/default/pod-%06d-%d", i, n)
 					_, err := s.client.Txn(b.Context(), &etcdserverpb.TxnRequest{
-						Compare: []*etcdserverpb.Compare{compareRevision(key, etcdserverpb.Compare_EQUAL, 0)},
-						Success: []*etcdserverpb.RequestOp{putOp(key, value, 0)},
+						Compare: []*etcdserverpb.Compare{compareRevision([]byte(key), etcdserverpb.Compare_EQUAL, 0)},
+						Success: []*etcdserverpb.RequestOp{putOp([]byte(key), value, 0)},
 					})
 					if err != nil {
 						b.Error(err)

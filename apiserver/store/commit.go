@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	"google.golang.org/protobuf/proto"
 
 	"monoplane.dev/apierrors"
@@ -15,9 +16,9 @@ import (
 	"monoplane.dev/object"
 )
 
-// Commit runs one transaction and returns the revision at which it happened; reads from then on see it. When it
-// returns an error other than a *ConflictError, the outcome may be unknown, and the objects in the transaction must
-// not be used any more.
+// Commit runs one transaction and returns the revision at which it happened. Reads of the newest state see it from
+// then on, and so do later transactions; reads of any state may not yet. When it returns an error other than a
+// *ConflictError, the outcome may be unknown, and the objects in the transaction must not be used any more.
 //
 // Objects that are equal to what is stored are not stored again and keep their revision; if that holds for all
 // of them, only the comparisons are made, and the revision is that of the newest object.
@@ -38,7 +39,7 @@ type attempt struct {
 	steps []step
 	// revision is when it happened.
 	revision int64
-	// seen is the revision at which the comparisons failed.
+	// seen is a revision at which the comparisons did not hold.
 	seen int64
 }
 
@@ -46,14 +47,15 @@ type attempt struct {
 type step struct {
 	op     *Op
 	kind   *kind
-	key    string // below the kind's prefix
+	key    string
 	value  []byte // nil deletes
 	writer uint64
 	// same is the stored object when the operation changes nothing.
 	same *cache.Item
 }
 
-func (st *step) fullKey() string { return st.kind.prefix + st.key }
+// name is the key below the kind's prefix.
+func (st *step) name() string { return st.key[len(st.kind.prefix):] }
 
 // attempt tries a transaction once. With a *ConflictError the attempt is returned, too.
 func (s *Store) attempt(ctx context.Context, txn Txn) (*attempt, error) {
@@ -66,6 +68,9 @@ func (s *Store) attempt(ctx context.Context, txn Txn) (*attempt, error) {
 }
 
 func (s *Store) attemptOnce(ctx context.Context, txn Txn) (*attempt, error) {
+	if err := s.catchUp(ctx); err != nil {
+		return nil, err
+	}
 	a := &attempt{store: s, txn: txn, steps: make([]step, len(txn.Ops))}
 	if err := a.prepare(); err != nil {
 		return nil, err
@@ -75,22 +80,38 @@ func (s *Store) attemptOnce(ctx context.Context, txn Txn) (*attempt, error) {
 		return nil, err
 	}
 	a.announce()
-	resp, err := s.run(ctx, req)
+	for {
+		at, err := a.try(ctx, req)
+		switch {
+		case err != nil:
+			a.withdraw()
+			return a, err
+		case at > 0:
+			a.finish(at)
+			return a, nil
+		}
+		// What was in the way has gone since.
+	}
+}
+
+// try sends the request and returns the revision at which it happened; 0 if it did not and nothing shows why.
+func (a *attempt) try(ctx context.Context, req *etcdserverpb.TxnRequest) (int64, error) {
+	resp, err := a.store.run(ctx, req)
 	if err != nil {
-		a.withdraw()
-		return nil, s.writeError(err)
+		return 0, a.store.writeError(err)
 	}
-	if at := a.happened(resp); at > 0 {
-		a.finish(ctx, at)
-		return a, nil
+	if resp.Succeeded {
+		return resp.Header.Revision, nil
 	}
-	if !resp.Succeeded {
-		a.withdraw()
-		a.seen = resp.Header.Revision
-		return a, a.conflict(resp)
+	// Transactions seldom fail; asking afterwards keeps them small.
+	found, err := a.look(ctx, req)
+	if err != nil {
+		return 0, err
 	}
-	a.finish(ctx, resp.Header.Revision)
-	return a, nil
+	if at := a.happened(found); at > 0 {
+		return at, nil
+	}
+	return 0, a.conflict(found)
 }
 
 // prepare checks and encodes the operations.
@@ -111,18 +132,18 @@ func (a *attempt) prepare() error {
 				return fmt.Errorf("store: two operations on %s in one transaction", k.res.Kind.Resource())
 			}
 		}
-		*st = step{op: op, kind: k, key: objectKey(op.Key.Namespace, op.Key.Name)}
+		*st = step{op: op, kind: k, key: k.key(op.Key)}
 		if op.Object == nil {
 			continue
 		}
 		if op.Object.ObjectKind() != k.res.Kind {
 			return fmt.Errorf("store: %s written to %s", op.Object.ObjectKind().Resource(), op.Key)
 		}
-		if st.value, err = encode(st.fullKey(), op.Object, a.store.table); err != nil {
+		if st.value, err = encode(st.key, op.Object, a.store.table); err != nil {
 			return err
 		}
 		st.same = st.unchanged()
-		size += len(st.value) + len(st.fullKey())
+		size += len(st.value) + len(st.key)
 	}
 	// The rest of the request is small: keys, numbers, and what the log adds.
 	const margin = 16 * 1024
@@ -139,7 +160,7 @@ func tooLarge(size int) error {
 
 // unchanged returns the stored object if the operation would write the same content again.
 func (st *step) unchanged() *cache.Item {
-	item := st.kind.cache.Get(st.key)
+	item := st.kind.cache.Get(st.name())
 	if item == nil || item.Revision != st.op.Expect || item.Size != len(st.value) {
 		return nil
 	}
@@ -163,53 +184,6 @@ func equalContent(stored, o object.Object) bool {
 	return proto.Equal(stored, o)
 }
 
-// request builds etcd's form of the transaction. When it fails, all keys that it compares are read in the same
-// transaction.
-func (a *attempt) request(ctx context.Context) (*etcdserverpb.TxnRequest, error) {
-	req := &etcdserverpb.TxnRequest{}
-	read := map[string]bool{}
-	compare := func(key string, result etcdserverpb.Compare_CompareResult, revision int64) {
-		req.Compare = append(req.Compare, compareRevision(key, result, revision))
-		if !read[key] {
-			read[key] = true
-			req.Failure = append(req.Failure, rangeOp(key))
-		}
-	}
-	for i := range a.steps {
-		st := &a.steps[i]
-		compare(st.fullKey(), etcdserverpb.Compare_EQUAL, st.op.Expect)
-		switch {
-		case st.same != nil:
-		case st.value == nil:
-			req.Success = append(req.Success, deleteOp(st.fullKey()))
-		default:
-			lease, err := a.store.leaseFor(ctx, st)
-			if err != nil {
-				return nil, err
-			}
-			req.Success = append(req.Success, putOp(st.fullKey(), st.value, lease))
-		}
-	}
-	for _, g := range a.txn.Guards {
-		k, err := a.store.kindOf(g.Key)
-		if err != nil {
-			return nil, err
-		}
-		key := k.prefix + objectKey(g.Key.Namespace, g.Key.Name)
-		switch g.Condition {
-		case Present:
-			compare(key, etcdserverpb.Compare_GREATER, 0)
-		case Absent:
-			compare(key, etcdserverpb.Compare_EQUAL, 0)
-		case AtRevision:
-			compare(key, etcdserverpb.Compare_EQUAL, g.Revision)
-		default:
-			return nil, fmt.Errorf("store: guard on %s has no condition", g.Key)
-		}
-	}
-	return req, nil
-}
-
 // announce lets the feed recognise what is about to be written.
 func (a *attempt) announce() {
 	s := a.store
@@ -222,62 +196,52 @@ func (a *attempt) announce() {
 		}
 		st.writer = s.writer.Add(1)
 		setWriter(st.value, st.writer)
-		s.pending[st.writer] = st.op.Object
+		s.pending[st.writer] = &pendingWrite{object: st.op.Object}
 	}
 }
 
-// withdraw gives the objects back to the caller. It returns those steps that the feed has not seen.
-func (a *attempt) withdraw() (unseen []*step) {
+// withdraw gives the objects back to the caller.
+func (a *attempt) withdraw() {
 	s := a.store
 	s.pendingMu.Lock()
 	defer s.pendingMu.Unlock()
 	for i := range a.steps {
-		st := &a.steps[i]
-		if _, ok := s.pending[st.writer]; ok && st.writer != 0 {
-			delete(s.pending, st.writer)
-			unseen = append(unseen, st)
-		}
+		delete(s.pending, a.steps[i].writer)
 	}
-	return unseen
 }
 
 // happened returns the revision at which the transaction took place, 0 if it did not. When the database is full,
 // etcd carries out the transaction that fills it and yet reports that there was no space; sent again, it then
 // fails because of itself.
-func (a *attempt) happened(resp *etcdserverpb.TxnResponse) int64 {
-	if resp.Succeeded {
-		return resp.Header.Revision
-	}
-	found := answers(resp)
+func (a *attempt) happened(found map[string]*mvccpb.KeyValue) int64 {
 	for i := range a.steps {
 		st := &a.steps[i]
-		if kv := found[st.fullKey()]; kv != nil && st.writer != 0 && writerOf(kv.Value) == st.writer {
+		if kv := found[st.key]; kv != nil && st.writer != 0 && writerOf(kv.Value) == st.writer {
 			return kv.ModRevision
 		}
 	}
 	return 0
 }
 
-// finish waits until reads see the transaction. It has happened, whatever becomes of ctx.
-func (a *attempt) finish(ctx context.Context, revision int64) {
+// finish gives the objects their revision, unless the feed was faster. The transaction has happened; nobody waits for
+// the feed, which is seldom more than a few microseconds behind.
+func (a *attempt) finish(revision int64) {
+	s := a.store
+	s.pendingMu.Lock()
+	defer s.pendingMu.Unlock()
 	for i := range a.steps {
 		st := &a.steps[i]
-		if st.same == nil {
-			a.revision = revision
+		if st.same != nil {
+			a.revision = max(a.revision, st.same.Revision)
+			if st.op.Object.GetMetadata().GetResourceVersion() != st.same.Object.GetMetadata().GetResourceVersion() {
+				setRevision(st.op.Object, st.same.Revision)
+			}
 			continue
 		}
-		a.revision = max(a.revision, st.same.Revision)
-		if st.op.Object.GetMetadata().GetResourceVersion() != st.same.Object.GetMetadata().GetResourceVersion() {
-			setRevision(st.op.Object, st.same.Revision)
-		}
+		a.revision = revision
+		s.settle(st.writer, revision)
 	}
-	if a.store.reach(ctx, a.revision) == nil {
-		return
-	}
-	// The feed is late, and will decode these for itself.
-	for _, st := range a.withdraw() {
-		setRevision(st.op.Object, revision)
-	}
+	s.written.Store(max(s.written.Load(), a.revision))
 }
 
 // run sends the request, and makes room first if there is none.

@@ -1,21 +1,17 @@
 package store
 
 import (
-	"fmt"
-
-	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 
 	"monoplane.dev/apiserver/store/cache"
 )
 
-// conflict finds the comparison that failed, with the values that the failed transaction has read. Operations
-// come before guards: an operation on a newer object is to be decided again, and then meets the guard anyway.
-func (a *attempt) conflict(resp *etcdserverpb.TxnResponse) error {
-	found := answers(resp)
+// conflict finds the comparison that failed in what was found; nil when all hold by now. Operations come before guards:
+// an operation on a newer object is to be decided again, and then meets the guard anyway.
+func (a *attempt) conflict(found map[string]*mvccpb.KeyValue) error {
 	for i := range a.steps {
 		st := &a.steps[i]
-		kv := found[st.fullKey()]
+		kv := found[st.key]
 		if kv.GetModRevision() != st.op.Expect {
 			return a.store.conflictAt(st.op.Key, st.kind, kv, false)
 		}
@@ -25,23 +21,12 @@ func (a *attempt) conflict(resp *etcdserverpb.TxnResponse) error {
 		if err != nil {
 			return err
 		}
-		kv := found[k.prefix+objectKey(g.Key.Namespace, g.Key.Name)]
+		kv := found[k.key(g.Key)]
 		if !g.holds(kv.GetModRevision()) {
 			return a.store.conflictAt(g.Key, k, kv, true)
 		}
 	}
-	return fmt.Errorf("store: transaction refused although all comparisons hold at revision %d", resp.Header.Revision)
-}
-
-// answers returns what a failed transaction has read.
-func answers(resp *etcdserverpb.TxnResponse) map[string]*mvccpb.KeyValue {
-	found := map[string]*mvccpb.KeyValue{}
-	for _, r := range resp.Responses {
-		for _, kv := range r.GetResponseRange().GetKvs() {
-			found[string(kv.Key)] = kv
-		}
-	}
-	return found
+	return nil
 }
 
 // holds reports whether the guard is met by a key at revision, which is 0 when the key is absent.

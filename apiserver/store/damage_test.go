@@ -16,7 +16,7 @@ import (
 )
 
 func foreignPut() *etcdserverpb.TxnRequest {
-	return &etcdserverpb.TxnRequest{Success: []*etcdserverpb.RequestOp{putOp("/elsewhere/key", []byte("x"), 0)}}
+	return &etcdserverpb.TxnRequest{Success: []*etcdserverpb.RequestOp{putOp([]byte("/elsewhere/key"), []byte("x"), 0)}}
 }
 
 // filled returns a data directory with n pods in it, written by a store that is closed.
@@ -286,7 +286,7 @@ func TestNewerData(t *testing.T) {
 	}
 	put := func(value string) {
 		_, err := s.client.Txn(t.Context(), &etcdserverpb.TxnRequest{
-			Success: []*etcdserverpb.RequestOp{putOp(versionKey, []byte(value), 0)},
+			Success: []*etcdserverpb.RequestOp{putOp([]byte(versionKey), []byte(value), 0)},
 		})
 		if err != nil {
 			t.Fatal(err)

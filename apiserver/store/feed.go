@@ -136,14 +136,9 @@ func (s *Store) reach(ctx context.Context, revision int64) error {
 
 // item returns the object of a put: the very one that was written when we wrote it, otherwise a decoded one.
 func (s *Store) item(k *kind, key string, kv *mvccpb.KeyValue) (*cache.Item, error) {
-	writer := writerOf(kv.Value)
-	s.pendingMu.Lock()
-	o := s.pending[writer]
-	delete(s.pending, writer)
-	s.pendingMu.Unlock()
+	o := s.take(writerOf(kv.Value), kv.ModRevision)
 	if o == nil {
 		return k.decode(key, kv.Value, kv.ModRevision)
 	}
-	setRevision(o, kv.ModRevision)
 	return &cache.Item{Key: key, Object: o, Revision: kv.ModRevision, Size: len(kv.Value)}, nil
 }

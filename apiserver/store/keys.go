@@ -43,6 +43,14 @@ func objectKey(namespace, name string) string {
 	return namespace + "/" + name
 }
 
+// key is the whole key of an object.
+func (k *kind) key(o Key) string {
+	if o.Namespace == "" {
+		return k.prefix + o.Name
+	}
+	return k.prefix + o.Namespace + "/" + o.Name
+}
+
 // splitKey finds the kind prefix of a key and the rest. ok is false for keys that are no object's.
 func splitKey(key string) (prefix, rest string, ok bool) {
 	if !strings.HasPrefix(key, root) {

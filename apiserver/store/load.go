@@ -22,9 +22,9 @@ const dataVersion = 1
 // checkVersion refuses data of a newer version and marks new data with ours.
 func (s *Store) checkVersion(ctx context.Context) error {
 	resp, err := s.client.Txn(ctx, &etcdserverpb.TxnRequest{
-		Compare: []*etcdserverpb.Compare{compareRevision(versionKey, etcdserverpb.Compare_EQUAL, 0)},
-		Success: []*etcdserverpb.RequestOp{putOp(versionKey, []byte(strconv.Itoa(dataVersion)), 0)},
-		Failure: []*etcdserverpb.RequestOp{rangeOp(versionKey)},
+		Compare: []*etcdserverpb.Compare{compareRevision([]byte(versionKey), etcdserverpb.Compare_EQUAL, 0)},
+		Success: []*etcdserverpb.RequestOp{putOp([]byte(versionKey), []byte(strconv.Itoa(dataVersion)), 0)},
+		Failure: []*etcdserverpb.RequestOp{rangeOp([]byte(versionKey))},
 	})
 	if errors.Is(err, etcd.ErrNoSpace) {
 		if err = s.relieve(ctx); err == nil {
@@ -114,6 +114,7 @@ func (s *Store) load(ctx context.Context, why error) error {
 		k.cache.Replace(items, revision, why)
 	}
 	s.progress.Set(revision)
+	s.forget(revision)
 	return nil
 }
 

@@ -43,6 +43,9 @@ func (s *Store) mutate(
 			live, revision = item.Object, item.Revision
 		}
 	}
+	if err := s.catchUp(ctx); err != nil {
+		return nil, err
+	}
 	refresh()
 	newest := false
 	for races := 0; ; {

@@ -2,27 +2,37 @@ package store
 
 import "go.etcd.io/etcd/api/v3/etcdserverpb"
 
-func compareRevision(key string, result etcdserverpb.Compare_CompareResult, revision int64) *etcdserverpb.Compare {
-	return &etcdserverpb.Compare{
-		Key: []byte(key), Target: etcdserverpb.Compare_MOD, Result: result,
-		TargetUnion: &etcdserverpb.Compare_ModRevision{ModRevision: revision},
-	}
+// Each of etcd's messages is allocated with what it consists of.
+
+func compareRevision(key []byte, result etcdserverpb.Compare_CompareResult, revision int64) *etcdserverpb.Compare {
+	c := &struct {
+		etcdserverpb.Compare
+		target etcdserverpb.Compare_ModRevision
+	}{}
+	c.target.ModRevision = revision
+	c.Key, c.Target, c.Result, c.TargetUnion = key, etcdserverpb.Compare_MOD, result, &c.target
+	return &c.Compare
 }
 
-func putOp(key string, value []byte, lease int64) *etcdserverpb.RequestOp {
-	return &etcdserverpb.RequestOp{Request: &etcdserverpb.RequestOp_RequestPut{
-		RequestPut: &etcdserverpb.PutRequest{Key: []byte(key), Value: value, Lease: lease},
-	}}
+func putOp(key, value []byte, lease int64) *etcdserverpb.RequestOp {
+	o := &struct {
+		etcdserverpb.RequestOp
+		request etcdserverpb.RequestOp_RequestPut
+		put     etcdserverpb.PutRequest
+	}{}
+	o.put.Key, o.put.Value, o.put.Lease = key, value, lease
+	o.request.RequestPut, o.Request = &o.put, &o.request
+	return &o.RequestOp
 }
 
-func deleteOp(key string) *etcdserverpb.RequestOp {
+func deleteOp(key []byte) *etcdserverpb.RequestOp {
 	return &etcdserverpb.RequestOp{Request: &etcdserverpb.RequestOp_RequestDeleteRange{
-		RequestDeleteRange: &etcdserverpb.DeleteRangeRequest{Key: []byte(key)},
+		RequestDeleteRange: &etcdserverpb.DeleteRangeRequest{Key: key},
 	}}
 }
 
-func rangeOp(key string) *etcdserverpb.RequestOp {
+func rangeOp(key []byte) *etcdserverpb.RequestOp {
 	return &etcdserverpb.RequestOp{Request: &etcdserverpb.RequestOp_RequestRange{
-		RequestRange: &etcdserverpb.RangeRequest{Key: []byte(key)},
+		RequestRange: &etcdserverpb.RangeRequest{Key: key},
 	}}
 }

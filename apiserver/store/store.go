@@ -43,7 +43,9 @@ type Store struct {
 	// writer numbers the attempts to write; pending are the objects on their way to etcd and back.
 	writer    atomic.Uint64
 	pendingMu sync.Mutex
-	pending   map[uint64]object.Object
+	pending   map[uint64]*pendingWrite
+	// written is the newest revision that was written here.
+	written atomic.Int64
 
 	// watch is what feeds the caches at present.
 	watch atomic.Pointer[etcd.Watch]
@@ -94,7 +96,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	defer cancel()
 	s := &Store{
 		cfg: cfg, lg: cfg.Logger, table: crc32.MakeTable(crc32.Castagnoli), pool: &intern.Pool{}, kinds: map[string]*kind{},
-		byKind: map[*object.Kind]*kind{}, progress: cache.NewProgress(), pending: map[uint64]object.Object{},
+		byKind: map[*object.Kind]*kind{}, progress: cache.NewProgress(), pending: map[uint64]*pendingWrite{},
 	}
 	if err := s.addKinds(); err != nil {
 		return nil, err

@@ -58,11 +58,11 @@ const (
 	AtRevision
 )
 
-// ConflictError says which comparison of a transaction failed, with the object as the failed transaction saw
-// it. Nothing was changed.
+// ConflictError says which comparison of a transaction failed, with the object as it was right afterwards.
+// Nothing was changed.
 type ConflictError struct {
 	Key Key
-	// Live is the object at the time of the comparison; nil when it is absent.
+	// Live is the object as it was then; nil when it is absent.
 	Live object.Object
 	// Guard is true when a guard failed, false when an operation's Expect did.
 	Guard bool

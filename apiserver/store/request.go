@@ -1,0 +1,78 @@
+package store
+
+import (
+	"context"
+	"fmt"
+
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
+)
+
+// request builds etcd's form of the transaction.
+func (a *attempt) request(ctx context.Context) (*etcdserverpb.TxnRequest, error) {
+	req := &etcdserverpb.TxnRequest{
+		Compare: make([]*etcdserverpb.Compare, 0, len(a.steps)+len(a.txn.Guards)),
+		Success: make([]*etcdserverpb.RequestOp, 0, len(a.steps)),
+	}
+	for i := range a.steps {
+		st := &a.steps[i]
+		key := []byte(st.key)
+		req.Compare = append(req.Compare, compareRevision(key, etcdserverpb.Compare_EQUAL, st.op.Expect))
+		switch {
+		case st.same != nil:
+		case st.value == nil:
+			req.Success = append(req.Success, deleteOp(key))
+		default:
+			lease, err := a.store.leaseFor(ctx, st)
+			if err != nil {
+				return nil, err
+			}
+			req.Success = append(req.Success, putOp(key, st.value, lease))
+		}
+	}
+	for i := range a.txn.Guards {
+		g := &a.txn.Guards[i]
+		k, err := a.store.kindOf(g.Key)
+		if err != nil {
+			return nil, err
+		}
+		result := etcdserverpb.Compare_EQUAL
+		switch g.Condition {
+		case Present:
+			result = etcdserverpb.Compare_GREATER
+		case Absent, AtRevision:
+		default:
+			return nil, fmt.Errorf("store: guard on %s has no condition", g.Key)
+		}
+		req.Compare = append(req.Compare, compareRevision([]byte(k.key(g.Key)), result, g.revision()))
+	}
+	return req, nil
+}
+
+// revision is the number that the guard compares with.
+func (g *Guard) revision() int64 {
+	if g.Condition == AtRevision {
+		return g.Revision
+	}
+	return 0
+}
+
+// look reads, at one revision, all keys that a refused transaction compares.
+func (a *attempt) look(ctx context.Context, refused *etcdserverpb.TxnRequest) (map[string]*mvccpb.KeyValue, error) {
+	req := &etcdserverpb.TxnRequest{}
+	for _, c := range refused.Compare {
+		req.Success = append(req.Success, rangeOp(c.Key))
+	}
+	resp, err := a.store.client.Txn(ctx, req)
+	if err != nil {
+		return nil, a.store.readError(err)
+	}
+	a.seen = resp.Header.Revision
+	found := map[string]*mvccpb.KeyValue{}
+	for _, r := range resp.Responses {
+		for _, kv := range r.GetResponseRange().GetKvs() {
+			found[string(kv.Key)] = kv
+		}
+	}
+	return found, nil
+}
