@@ -166,3 +166,40 @@ func TestPatch(t *testing.T) {
 		t.Errorf("warning about an unknown field: %v, %v", header, err)
 	}
 }
+
+// A pod whose spec is known to be right is still checked, and a spec that was refused stays refused.
+//
+// spec: OBJ-3
+func TestCreateOfOneTemplate(t *testing.T) {
+	c := start(t)
+	create := func(change func(*corev1.Pod)) []string {
+		p := newPod("web")
+		change(p)
+		_, err := c.admin().pods.Create(ctx(t), &corev1.CreatePodRequest{Object: p, DryRun: []string{"All"}})
+		if err == nil {
+			return []string{"none"}
+		}
+		var fields []string
+		for _, cause := range apierrors.From(err).Status().GetDetails().GetCauses() {
+			fields = append(fields, cause.GetField())
+		}
+		return fields
+	}
+	name := func(p *corev1.Pod) { p.Metadata.Name = "Bad_Name" }
+	spec := func(p *corev1.Pod) { p.Spec.RestartPolicy = "Sometimes" }
+	for i, tc := range []struct {
+		change func(*corev1.Pod)
+		fields string
+	}{
+		{func(*corev1.Pod) {}, "none"},
+		{name, "metadata.name"},
+		{spec, "spec.restartPolicy"},
+		{spec, "spec.restartPolicy"},
+		{func(p *corev1.Pod) { name(p); spec(p) }, "metadata.name spec.restartPolicy"},
+		{func(*corev1.Pod) {}, "none"},
+	} {
+		if got := strings.Join(create(tc.change), " "); got != tc.fields {
+			t.Errorf("pod %d: refused because of %q, want %q", i, got, tc.fields)
+		}
+	}
+}

@@ -47,7 +47,6 @@ func (r *Registry) Create(ctx context.Context, namespace string, o object.Object
 		if err := r.admit(ctx, next); err != nil {
 			return nil, err
 		}
-		r.deps.Store.Share(next, nil)
 		err := r.insert(ctx, next, dryRun(opts.DryRun))
 		if err == nil {
 			return r.seen(next), nil
@@ -58,7 +57,8 @@ func (r *Registry) Create(ctx context.Context, namespace string, o object.Object
 	}
 }
 
-// admit makes a new object complete, or refuses it with every bad field.
+// admit makes a new object complete, or refuses it with every bad field. From here on next shares parts with others and
+// must not be changed.
 func (r *Registry) admit(ctx context.Context, next object.Object) error {
 	s := r.strategy
 	s.Default(next)
@@ -67,6 +67,7 @@ func (r *Registry) admit(ctx context.Context, next object.Object) error {
 			return err
 		}
 	}
+	r.deps.Store.Share(next, nil)
 	return r.judge(ctx, next, r.validate(next), nil)
 }
 

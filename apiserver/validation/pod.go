@@ -10,10 +10,15 @@ import (
 )
 
 // Pod checks a pod that is to be created, after defaults.NewPod.
-func Pod(p *corev1.Pod) []apierrors.Cause {
+func Pod(p *corev1.Pod) []apierrors.Cause { return newPod(p, true) }
+
+// PodWithSpec is Pod for a pod of which the very spec has passed Pod as part of another.
+func PodWithSpec(p *corev1.Pod) []apierrors.Cause { return newPod(p, false) }
+
+func newPod(p *corev1.Pod, whole bool) []apierrors.Cause {
 	var f faults
 	for f.pass() {
-		v := f.pod(p)
+		v := f.pod(p, whole)
 		spec := f.root("spec")
 		if len(v.spec.GetEphemeralContainers()) > 0 {
 			f.forbidden(spec.Child("ephemeralContainers"), "cannot be set on create")
@@ -26,8 +31,8 @@ func Pod(p *corev1.Pod) []apierrors.Cause {
 	return f.causes()
 }
 
-// pod checks what holds for a pod at any time.
-func (f *faults) pod(p *corev1.Pod) *pod {
+// pod checks what holds for a pod at any time, with its spec if it is to check the whole.
+func (f *faults) pod(p *corev1.Pod, whole bool) *pod {
 	v := &pod{faults: f, spec: p.GetSpec()}
 	if v.spec == nil {
 		v.spec = &corev1.PodSpec{}
@@ -36,7 +41,9 @@ func (f *faults) pod(p *corev1.Pod) *pod {
 	f.objectMeta(m, true, NameIsSubdomain)
 	f.coreFinalizers(m.GetFinalizers())
 	v.podAnnotations(f.root("metadata").Child("annotations"), m.GetAnnotations())
-	v.podSpec(f.root("spec"))
+	if whole {
+		v.podSpec(f.root("spec"))
+	}
 	return v
 }
 

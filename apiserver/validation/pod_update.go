@@ -21,7 +21,7 @@ func PodUpdate(new, old *corev1.Pod) []apierrors.Cause {
 	var f faults
 	for f.pass() {
 		f.objectMetaUpdate(new.GetMetadata(), old.GetMetadata())
-		v := f.pod(new)
+		v := f.pod(new, true)
 		f.annotationChanges(f.root("metadata").Child("annotations"), new, old)
 
 		was, p := old.GetSpec(), f.root("spec")

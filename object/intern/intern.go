@@ -44,7 +44,10 @@ type key struct {
 }
 
 // Message returns m, or the part that is equal to it and was there before.
-func Message[T proto.Message](p *Pool, m T) T {
+func Message[T proto.Message](p *Pool, m T) T { return Compound(p, m, nil) }
+
+// Compound is Message for a part that is made of parts: when it is new, share is called to share those first.
+func Compound[T proto.Message](p *Pool, m T, share func(*Pool, T)) T {
 	if !m.ProtoReflect().IsValid() {
 		return m
 	}
@@ -53,9 +56,19 @@ func Message[T proto.Message](p *Pool, m T) T {
 	out, err := wire.Append((*b)[:0], m)
 	*b = out
 	if err != nil || len(out) > largest {
+		if share != nil {
+			share(p, m)
+		}
 		return m // text that is not UTF-8, which validation is to refuse
 	}
-	return p.get(m.ProtoReflect().Descriptor().FullName(), out, m).(T)
+	kind := m.ProtoReflect().Descriptor().FullName()
+	if share != nil {
+		if have, ok := p.find(kind, out); ok {
+			return have.(T)
+		}
+		share(p, m)
+	}
+	return p.get(kind, out, m).(T)
 }
 
 // Each replaces the elements of a slice that the caller owns.
@@ -95,6 +108,13 @@ func (p *Pool) buffer() *[]byte {
 		return b
 	}
 	return new([]byte)
+}
+
+func (p *Pool) find(kind protoreflect.FullName, text []byte) (any, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	have, ok := p.young[key{kind, string(text)}]
+	return have, ok
 }
 
 // get returns the part that is filed under text, or files this one.

@@ -37,6 +37,29 @@ func TestEqualPartsAreShared(t *testing.T) {
 	}
 }
 
+// The parts of a compound are shared only when no equal compound is known.
+func TestCompound(t *testing.T) {
+	var p Pool
+	spec := func() *corev1.PodSpec { return &corev1.PodSpec{Containers: []*corev1.Container{container("a")}} }
+	calls := 0
+	share := func(p *Pool, s *corev1.PodSpec) {
+		calls++
+		Each(p, s.Containers)
+	}
+	a := Compound(&p, spec(), share)
+	if b := Compound(&p, spec(), share); a != b || calls != 1 {
+		t.Errorf("%p %p, parts shared %d times", a, b, calls)
+	}
+	if Message(&p, container("a")) != a.Containers[0] {
+		t.Error("the container in it is not shared")
+	}
+	other := spec()
+	other.NodeName = "n"
+	if o := Compound(&p, other, share); o == a || o.Containers[0] != a.Containers[0] || calls != 2 {
+		t.Error("parts of different compounds are not shared")
+	}
+}
+
 func TestMaps(t *testing.T) {
 	var p Pool
 	a := Map(&p, map[string]string{"k": "v", "l": "w"})

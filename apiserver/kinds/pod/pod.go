@@ -38,6 +38,7 @@ const mirrorAnnotation = "kubernetes.io/config.mirror"
 type Pods struct {
 	deps  registry.Deps
 	audit *auth.Audit
+	valid recent[*corev1.PodSpec]
 }
 
 // New returns the pods of one server.
@@ -50,7 +51,7 @@ func (p *Pods) Strategy() *registry.Strategy {
 		Spec:       func(o *corev1.Pod) proto.Message { return o.GetSpec() },
 		DefaultNew: defaults.NewPod,
 		Admit:      p.admit,
-		Validate:   validation.Pod,
+		Validate:   p.validate,
 		Main:       registry.TypedResource[*corev1.Pod]{Apply: applyMain, Authorize: authorizeMain, Validate: validation.PodUpdate},
 		Subresources: map[string]registry.TypedResource[*corev1.Pod]{
 			"status": {Apply: applyStatus, Authorize: p.authorizeStatus, Validate: validation.PodStatusUpdate},
@@ -62,6 +63,18 @@ func (p *Pods) Strategy() *registry.Strategy {
 		Table:   Table{},
 		Share:   share,
 	}.Strategy()
+}
+
+// validate checks a new pod. Pods of one template share their spec, which is checked once.
+func (p *Pods) validate(o *corev1.Pod) []apierrors.Cause {
+	if o.Spec != nil && p.valid.has(o.Spec) {
+		return validation.PodWithSpec(o)
+	}
+	causes := validation.Pod(o)
+	if o.Spec != nil && len(causes) == 0 {
+		p.valid.add(o.Spec)
+	}
+	return causes
 }
 
 // admit readies a new pod: nothing has happened to it yet.

@@ -12,8 +12,7 @@ import (
 func share(pool *intern.Pool, o, live *corev1.Pod) {
 	shareMeta(pool, o.Metadata)
 	if s := o.GetSpec(); s != nil && (live == nil || s != live.GetSpec()) {
-		shareSpec(pool, s)
-		o.Spec = intern.Message(pool, s)
+		o.Spec = intern.Compound(pool, s, shareSpec)
 	}
 	if s := o.GetStatus(); s != nil && (live == nil || s != live.GetStatus()) {
 		shareStatus(pool, s)
