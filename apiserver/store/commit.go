@@ -1,6 +1,7 @@
 package store
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -8,12 +9,10 @@ import (
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
-	"google.golang.org/protobuf/proto"
 
 	"monoplane.dev/apierrors"
 	"monoplane.dev/apiserver/store/cache"
 	"monoplane.dev/apiserver/store/etcd"
-	"monoplane.dev/object"
 )
 
 // Commit runs one transaction and returns the revision at which it happened. Reads of the newest state see it from
@@ -68,6 +67,12 @@ func (s *Store) attempt(ctx context.Context, txn Txn) (*attempt, error) {
 }
 
 func (s *Store) attemptOnce(ctx context.Context, txn Txn) (*attempt, error) {
+	select {
+	case s.slots <- struct{}{}:
+		defer func() { <-s.slots }()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
 	if err := s.catchUp(ctx); err != nil {
 		return nil, err
 	}
@@ -142,7 +147,7 @@ func (a *attempt) prepare() error {
 		if st.value, err = encode(st.key, op.Object, a.store.table); err != nil {
 			return err
 		}
-		st.same = st.unchanged()
+		st.same = a.unchanged(st)
 		size += len(st.value) + len(st.key)
 	}
 	// The rest of the request is small: keys, numbers, and what the log adds.
@@ -159,7 +164,7 @@ func tooLarge(size int) error {
 }
 
 // unchanged returns the stored object if the operation would write the same content again.
-func (st *step) unchanged() *cache.Item {
+func (a *attempt) unchanged(st *step) *cache.Item {
 	item := st.kind.cache.Get(st.name())
 	if item == nil || item.Revision != st.op.Expect || item.Size != len(st.value) {
 		return nil
@@ -167,21 +172,14 @@ func (st *step) unchanged() *cache.Item {
 	if st.kind.res.TTL != nil {
 		return nil // writing it again prolongs its life
 	}
-	// Equal content has equal length, so that most changes are told without a comparison.
-	if item.Object != st.op.Object && !equalContent(item.Object, st.op.Object) {
-		return nil
+	// Equal content has equal length, so that most changes are told without encoding the stored object again.
+	if item.Object != st.op.Object {
+		value, err := encode(st.key, item.Object, a.store.table)
+		if err != nil || !bytes.Equal(value, st.value) {
+			return nil
+		}
 	}
 	return item
-}
-
-// equalContent compares two objects, whatever resourceVersion they carry.
-func equalContent(stored, o object.Object) bool {
-	if o.GetMetadata().GetResourceVersion() == stored.GetMetadata().GetResourceVersion() {
-		return proto.Equal(stored, o)
-	}
-	o = object.Clone(o)
-	o.GetMetadata().ResourceVersion = stored.GetMetadata().GetResourceVersion()
-	return proto.Equal(stored, o)
 }
 
 // announce lets the feed recognise what is about to be written.
@@ -267,6 +265,8 @@ func (s *Store) writeError(err error) error {
 		return apierrors.New(apierrors.ServiceUnavailable, "the database is full: %v", err).WithRetryAfter(10)
 	case errors.Is(err, etcd.ErrTimeout):
 		return apierrors.New(apierrors.Timeout, "etcd did not answer in time; the write may still happen").WithRetryAfter(1)
+	case errors.Is(err, etcd.ErrBusy):
+		return apierrors.New(apierrors.TooManyRequests, "etcd has too much to do").WithRetryAfter(1)
 	case errors.Is(err, etcd.ErrClosed):
 		return apierrors.New(apierrors.ServiceUnavailable, "the store is closed")
 	default:

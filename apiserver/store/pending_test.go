@@ -2,12 +2,14 @@ package store
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"testing"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 
 	corev1 "monoplane.dev/api/core/v1"
+	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/apiserver/store/etcd"
 	"monoplane.dev/object"
 )
@@ -102,15 +104,25 @@ func (m *meddler) Txn(ctx context.Context, req *etcdserverpb.TxnRequest) (*etcds
 	return resp, err
 }
 
+// wrap puts something between the store and its etcd.
+func wrap(t *testing.T, s *Store, in func(etcd.Client) etcd.Client) {
+	t.Helper()
+	// When this can be read, the feed has its watch and needs the client no more.
+	create(t, s, &corev1.Namespace{Metadata: &metav1.ObjectMeta{Name: "first"}})
+	if _, err := s.Revision(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	real := s.client
+	s.client = in(real)
+	t.Cleanup(func() { s.client = real })
+}
+
 // spec: OBJ-2
 func TestWhatWasInTheWayHasGone(t *testing.T) {
 	s := open(t, testConfig(t.TempDir()))
 	create(t, s, pod("default", "a"))
-	real := s.client
-	m := &meddler{Client: real}
-	m.after = func() { remove(t, s, podKey("default", "a")) }
-	s.client = m
-	defer func() { s.client = real }()
+	m := &meddler{after: func() { remove(t, s, podKey("default", "a")) }}
+	wrap(t, s, func(real etcd.Client) etcd.Client { m.Client = real; return m })
 	again := pod("default", "a")
 	again.Spec = &corev1.PodSpec{NodeName: "n"}
 	if _, err := s.Commit(t.Context(), Txn{Ops: []Op{{Key: podKey("default", "a"), Object: again}}}); err != nil {
@@ -119,5 +131,56 @@ func TestWhatWasInTheWayHasGone(t *testing.T) {
 	o, err := s.Get(t.Context(), podKey("default", "a"), "")
 	if err != nil || o != object.Object(again) {
 		t.Errorf("%v, %v", o, err)
+	}
+}
+
+// gate is an etcd whose transactions wait until it opens.
+type gate struct {
+	etcd.Client
+	open    chan struct{}
+	entered chan struct{}
+}
+
+func (g *gate) Txn(ctx context.Context, req *etcdserverpb.TxnRequest) (*etcdserverpb.TxnResponse, error) {
+	g.entered <- struct{}{}
+	<-g.open
+	return g.Client.Txn(ctx, req)
+}
+
+// However many writers there are, etcd gets no more than it takes without falling behind. The others wait as long as
+// their contexts allow.
+func TestWritersWaitForEachOther(t *testing.T) {
+	s := open(t, testConfig(t.TempDir()))
+	g := &gate{open: make(chan struct{}), entered: make(chan struct{}, 2*maxTxns)}
+	wrap(t, s, func(real etcd.Client) etcd.Client { g.Client = real; return g })
+	var all sync.WaitGroup
+	for i := range maxTxns {
+		all.Go(func() {
+			p := pod("default", itoa(int64(i)))
+			if _, err := s.Commit(t.Context(), Txn{Ops: []Op{{Key: keyOf(p), Object: p}}}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	for range maxTxns {
+		<-g.entered
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	late := make(chan error)
+	go func() {
+		_, err := s.Commit(ctx, Txn{Ops: []Op{{Key: podKey("default", "late"), Object: pod("default", "late")}}})
+		late <- err
+	}()
+	cancel()
+	if err := <-late; !errors.Is(err, context.Canceled) {
+		t.Errorf("the writer that waited: %v", err)
+	}
+	if len(g.entered) > 0 {
+		t.Error("one more transaction was sent")
+	}
+	close(g.open)
+	all.Wait()
+	if n := len(list(t, s, ListOptions{}).Objects); n != maxTxns {
+		t.Errorf("%d objects, want %d", n, maxTxns)
 	}
 }

@@ -63,7 +63,8 @@ func (a *attempt) look(ctx context.Context, refused *etcdserverpb.TxnRequest) (m
 	for _, c := range refused.Compare {
 		req.Success = append(req.Success, rangeOp(c.Key))
 	}
-	resp, err := a.store.client.Txn(ctx, req)
+	// etcd reports a reading transaction that was interrupted as a fault of its own.
+	resp, err := a.store.client.Txn(context.WithoutCancel(ctx), req)
 	if err != nil {
 		return nil, a.store.readError(err)
 	}

@@ -27,6 +27,11 @@ type Watcher = cache.Watcher
 // ErrStopped is what a watcher's Next returns after Stop.
 var ErrStopped = cache.ErrStopped
 
+// maxTxns is how many transactions are on their way to etcd at a time, others wait. It fills etcd's batches, and is
+// less than what etcd keeps for a watcher before it makes that one read everything again, every 100 ms: however many
+// writers there are, the feed stays close behind.
+const maxTxns = 100
+
 // Store is an open store. All methods are safe for concurrent use.
 type Store struct {
 	cfg      Config
@@ -40,6 +45,8 @@ type Store struct {
 	metrics  *metrics
 	leases   leases
 
+	// slots are held by the transactions that are on their way.
+	slots chan struct{}
 	// writer numbers the attempts to write; pending are the objects on their way to etcd and back.
 	writer    atomic.Uint64
 	pendingMu sync.Mutex
@@ -97,6 +104,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	s := &Store{
 		cfg: cfg, lg: cfg.Logger, table: crc32.MakeTable(crc32.Castagnoli), pool: &intern.Pool{}, kinds: map[string]*kind{},
 		byKind: map[*object.Kind]*kind{}, progress: cache.NewProgress(), pending: map[uint64]*pendingWrite{},
+		slots: make(chan struct{}, maxTxns),
 	}
 	if err := s.addKinds(); err != nil {
 		return nil, err

@@ -29,6 +29,8 @@ func serverError(err error) error {
 		return context.Canceled
 	case errors.Is(err, servererrors.ErrTimeout):
 		return ErrTimeout
+	case errors.Is(err, servererrors.ErrTooManyRequests):
+		return ErrBusy
 	default:
 		return err
 	}
@@ -53,6 +55,8 @@ func remoteError(err error) error {
 	case errors.Is(e, rpctypes.ErrTimeout), errors.Is(e, rpctypes.ErrTimeoutDueToConnectionLost),
 		errors.Is(e, rpctypes.ErrTimeoutDueToLeaderFail):
 		return ErrTimeout
+	case errors.Is(e, rpctypes.ErrTooManyRequests):
+		return ErrBusy
 	default:
 		return err
 	}

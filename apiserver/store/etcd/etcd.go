@@ -36,6 +36,8 @@ var (
 	ErrLeaseNotFound = errors.New("lease not found")
 	// ErrTimeout says that the outcome of a request is unknown.
 	ErrTimeout = errors.New("request timed out")
+	// ErrBusy says that too much is waiting to be applied. The request was not carried out.
+	ErrBusy = errors.New("too many requests")
 	// ErrClosed says that the client has been closed.
 	ErrClosed = errors.New("etcd is stopped")
 )
