@@ -18,18 +18,20 @@ const (
 	// quietPercent is the same for a heap in which little happens, so that collecting it is not often needed.
 	quietPercent = 15
 
-	// busy is how many bytes are allocated between two looks when there is work to do.
-	busy = 800 << 10
-	// quietLooks is after how many looks without work memory is given back, and pauseLooks when it may be again.
-	quietLooks, pauseLooks = 100, 600
+	// window is how many looks are taken together to tell whether there is work to do: the runtime counts what is
+	// allocated in leaps. Then more than busy bytes are allocated in a window.
+	window, busy = 10, 8 << 20
+	// quietWindows is after how many windows without work memory is given back, and pauseWindows when it may be again.
+	quietWindows, pauseWindows = 10, 60
 	// worthwhile is how many bytes there must be to give back.
 	worthwhile = 16 << 20
 )
 
 // tuneGC keeps the garbage in proportion until ctx ends: collecting often costs little where the heap is small, and
 // where it is large every byte of garbage is a byte that the user's own programs do not have. When a burst of work is
-// over it gives back what the burst took. GOGC overrules all of it.
-func tuneGC(ctx context.Context) {
+// over it gives back what the burst took, and the pages of the database, which is in the file with this path. GOGC
+// overrules all of it.
+func tuneGC(ctx context.Context, database string) {
 	if os.Getenv("GOGC") != "" {
 		return
 	}
@@ -41,11 +43,14 @@ func tuneGC(ctx context.Context) {
 	}}
 	for {
 		metrics.Read(t.samples)
-		percent, free := t.look(t.samples[0].Value.Uint64(), t.samples[1].Value.Uint64(),
+		percent, over, free := t.look(t.samples[0].Value.Uint64(), t.samples[1].Value.Uint64(),
 			t.samples[2].Value.Uint64()+t.samples[3].Value.Uint64())
 		if percent != t.percent {
 			t.percent = percent
 			debug.SetGCPercent(percent)
+		}
+		if over {
+			_ = releasePages(database) // they stay where they are
 		}
 		if free {
 			debug.FreeOSMemory()
@@ -61,28 +66,31 @@ func tuneGC(ctx context.Context) {
 type tuner struct {
 	samples   []metrics.Sample
 	percent   int
-	allocated uint64 // at the last look
-	idle      bool   // nothing much has happened since
-	quiet     int    // looks without work; negative while memory was given back lately
+	looks     int    // in this window
+	allocated uint64 // at its beginning
+	idle      bool   // nothing much happened in the last one
+	quiet     int    // windows without work; negative while memory was given back lately
 }
 
-// look decides on the percentage, and whether to give memory back, from the bytes that live, those ever allocated, and
-// those held: alive, garbage or free.
-func (t *tuner) look(live, allocated, held uint64) (percent int, free bool) {
-	t.idle = allocated-t.allocated <= busy
-	if !t.idle {
-		t.quiet = min(t.quiet, 0)
-	} else {
-		t.quiet++
-	}
-	t.allocated = allocated
-	if t.quiet >= quietLooks && held > live+worthwhile {
-		t.quiet, free = -pauseLooks, true
+// look decides on the percentage, whether a burst of work is over, and whether there is memory worth giving back then,
+// from the bytes that live, those ever allocated, and those held: alive, garbage or free.
+func (t *tuner) look(live, allocated, held uint64) (percent int, over, free bool) {
+	if t.looks++; t.looks == window {
+		t.looks, t.idle, t.allocated = 0, allocated-t.allocated <= busy, allocated
+		if !t.idle {
+			t.quiet = min(t.quiet, 0)
+		} else {
+			t.quiet++
+		}
+		if t.quiet >= quietWindows {
+			t.quiet, over = -pauseWindows, true
+			free = held > live+worthwhile
+		}
 	}
 	if percent = gcPercent(live); t.idle && live > 2*headroom {
 		percent = quietPercent
 	}
-	return percent, free
+	return percent, over, free
 }
 
 // gcPercent returns the garbage that may gather, in percent of live bytes, in steps of 5.

@@ -1,6 +1,9 @@
 package main
 
-import "testing"
+import (
+	"slices"
+	"testing"
+)
 
 func TestGCPercent(t *testing.T) {
 	for _, c := range []struct {
@@ -17,24 +20,37 @@ func TestGCPercent(t *testing.T) {
 func TestGiveBack(t *testing.T) {
 	const live = 100 << 20
 	tu := tuner{}
-	allocated, given := uint64(0), []int{}
-	look := func(i int, work, held uint64) {
-		allocated += work
-		if _, free := tu.look(live, allocated, held); free {
-			given = append(given, i)
+	allocated, over, given := uint64(0), []int{}, []int{}
+	at := 0
+	look := func(work, held uint64) {
+		for range window {
+			allocated += work / window
+			_, o, free := tu.look(live, allocated, held)
+			if o {
+				over = append(over, at)
+			}
+			if free {
+				given = append(given, at)
+			}
 		}
+		at++
 	}
-	for i := range 30 {
-		look(i, busy+1, 2*live) // a burst
+	for range 3 {
+		look(2*busy, 2*live) // a burst
 	}
-	for i := 30; i < 30+quietLooks+pauseLooks+quietLooks; i++ {
-		look(i, 1000, 2*live) // quiet
+	for at < 3+quietWindows+pauseWindows+quietWindows {
+		look(busy/2, 2*live) // quiet
 	}
-	for i := 200; i < 400; i++ {
-		look(i, 1000, live+worthwhile) // nothing to give
+	for at < 3+2*(quietWindows+pauseWindows)+quietWindows {
+		look(busy/2, live+worthwhile) // nothing to give
 	}
-	want := []int{30 + quietLooks - 1, 30 + quietLooks + pauseLooks + quietLooks - 1}
-	if len(given) != 2 || given[0] != want[0] || given[1] != want[1] {
-		t.Errorf("given back at %v, want %v", given, want)
+	first := 3 + quietWindows - 1
+	second := first + pauseWindows + quietWindows
+	third := second + pauseWindows + quietWindows
+	if want := []int{first, second}; !slices.Equal(given, want) {
+		t.Errorf("memory was given back after windows %v, want %v", given, want)
+	}
+	if want := []int{first, second, third}; !slices.Equal(over, want) {
+		t.Errorf("it was quiet after windows %v, want %v", over, want)
 	}
 }

@@ -111,7 +111,7 @@ func up(ctx context.Context, cfg monoplane.Config, stdout io.Writer) error {
 	defer signal.Stop(signals)
 	tuning, tuned := context.WithCancel(ctx)
 	defer tuned()
-	go tuneGC(tuning)
+	go tuneGC(tuning, filepath.Join(cfg.DataDir, "etcd", "member", "snap", "db"))
 
 	began := time.Now()
 	starting, cancel := context.WithCancel(ctx)
