@@ -83,18 +83,17 @@ func (f *fakeRuntime) Open(_ context.Context, node, dir string, logger *slog.Log
 
 // restoreFake reads the file and removes it: after a crash it would tell of long ago.
 func restoreFake(r *fake.Runtime, path string) error {
-	file, err := os.Open(path)
+	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	defer file.Close()
 	if err := os.Remove(path); err != nil {
 		return err
 	}
-	return r.Restore(file)
+	return r.Restore(text)
 }
 
 func saveFake(r *fake.Runtime, path string) error {

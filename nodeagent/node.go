@@ -6,12 +6,11 @@ import (
 	"maps"
 	"runtime"
 
-	"google.golang.org/protobuf/proto"
-
 	corev1 "monoplane.dev/api/core/v1"
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/apierrors"
 	"monoplane.dev/codec/value"
+	"monoplane.dev/codec/wire"
 	"monoplane.dev/nodeagent/machine"
 )
 
@@ -102,7 +101,7 @@ func (a *Agent) keepLabels(ctx context.Context, have *corev1.Node) (*corev1.Node
 	if !missing {
 		return have, nil
 	}
-	want := proto.CloneOf(have)
+	want := have.Clone()
 	if want.Metadata.Labels == nil {
 		want.Metadata.Labels = make(map[string]string)
 	}
@@ -113,7 +112,7 @@ func (a *Agent) keepLabels(ctx context.Context, have *corev1.Node) (*corev1.Node
 // writeNodeStatus brings the status of the node up to date and remembers the node.
 func (a *Agent) writeNodeStatus(ctx context.Context, have *corev1.Node) error {
 	status := a.nodeStatus(have.GetStatus())
-	if !proto.Equal(status, have.GetStatus()) {
+	if !wire.Equal(status, have.GetStatus()) {
 		want := &corev1.Node{Metadata: have.GetMetadata(), Spec: have.GetSpec(), Status: status}
 		var err error
 		have, err = a.cfg.Client.Nodes.UpdateStatus(ctx, &corev1.UpdateNodeRequest{Name: a.cfg.NodeName, Object: want})
@@ -130,13 +129,13 @@ func (a *Agent) writeNodeStatus(ctx context.Context, have *corev1.Node) error {
 // nodeStatus returns the status that the node should have; old, which may be nil, keeps what others write and
 // the times of transitions. spec: NODE-1
 func (a *Agent) nodeStatus(old *corev1.NodeStatus) *corev1.NodeStatus {
-	s := proto.CloneOf(old)
+	s := old.Clone()
 	if s == nil {
 		s = &corev1.NodeStatus{}
 	}
 	m := &a.cfg.Machine
 	s.Capacity, s.Allocatable = copyQuantities(m.Capacity), copyQuantities(m.Capacity)
-	s.NodeInfo = proto.CloneOf(m.Info)
+	s.NodeInfo = m.Info.Clone()
 	s.Addresses = nil
 	for _, ip := range m.IPs {
 		s.Addresses = append(s.Addresses, &corev1.NodeAddress{Type: "InternalIP", Address: ip})

@@ -46,11 +46,19 @@ func event() *registry.Strategy {
 			},
 		},
 		Table: eventTable{},
-		Share: func(pool *intern.Pool, o, _ *corev1.Event) {
-			o.Source = intern.Message(pool, o.Source)
-			o.Metadata.CreationTimestamp = intern.Message(pool, o.Metadata.CreationTimestamp)
-		},
+		Share: shareEvent,
 	}.Strategy()
+}
+
+// shareEvent replaces what many events have alike.
+func shareEvent(pool *intern.Pool, o, _ *corev1.Event) {
+	o.Source = intern.Message(pool, o.Source)
+	o.Metadata.CreationTimestamp = intern.Message(pool, o.Metadata.CreationTimestamp)
+	o.FirstTimestamp, o.LastTimestamp = intern.Message(pool, o.FirstTimestamp), intern.Message(pool, o.LastTimestamp)
+	intern.Texts(pool, &o.Metadata.Namespace, &o.Type, &o.Reason, &o.Action, &o.ReportingComponent, &o.ReportingInstance)
+	if ref := o.InvolvedObject; ref != nil {
+		intern.Texts(pool, &ref.Kind, &ref.Namespace, &ref.ApiVersion, &ref.FieldPath)
+	}
 }
 
 // eventTable has no column for the name in the first place: what happened, when and to whom comes first.

@@ -6,10 +6,9 @@ import (
 	"strings"
 	"unicode"
 
-	"google.golang.org/protobuf/proto"
-
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/apierrors"
+	"monoplane.dev/codec/wire"
 )
 
 const (
@@ -216,7 +215,7 @@ func grace(m *metav1.ObjectMeta) *int64 {
 func same[T comparable](a, b *T) bool { return a == b || a != nil && b != nil && *a == *b }
 
 func (f *faults) sameTime(p *fieldPath, new, old *metav1.Time) {
-	if !proto.Equal(orZero(new), orZero(old)) {
+	if !wire.Equal(orZero(new), orZero(old)) {
 		f.invalidValue(p, shownTime(new), immutable)
 	}
 }

@@ -42,6 +42,38 @@ func TestAppendIsWhatProtoWrites(t *testing.T) {
 	}
 }
 
+func TestEqualIsThatOfProto(t *testing.T) {
+	var before proto.Message
+	random.Each(func(m proto.Message) {
+		if !wire.Equal(m, proto.Clone(m)) {
+			t.Fatalf("a copy differs from\n%v", m)
+		}
+		if before != nil && before.ProtoReflect().Descriptor() == m.ProtoReflect().Descriptor() {
+			if got, want := wire.Equal(before, m), proto.Equal(before, m); got != want {
+				t.Fatalf("equal: %v, want %v\n%v\n%v", got, want, before, m)
+			}
+		}
+		before = m
+	})
+	bad := &corev1.Pod{Metadata: &metav1.ObjectMeta{Name: "\xff"}}
+	for i, tc := range []struct {
+		a, b *corev1.Pod
+		want bool
+	}{
+		{nil, nil, true},
+		{nil, &corev1.Pod{}, false},
+		{&corev1.Pod{}, nil, false},
+		{&corev1.Pod{}, &corev1.Pod{}, true},
+		{&corev1.Pod{}, &corev1.Pod{Spec: &corev1.PodSpec{}}, false},
+		{bad, bad.Clone(), true},
+		{bad, &corev1.Pod{}, false},
+	} {
+		if got := wire.Equal(tc.a, tc.b); got != tc.want {
+			t.Errorf("case %d: %v, want %v", i, got, tc.want)
+		}
+	}
+}
+
 func TestAppendOddities(t *testing.T) {
 	odd := &corev1.PodSpec{
 		Containers:   []*corev1.Container{nil, {Resources: &corev1.ResourceRequirements{Limits: map[string]*metav1.Quantity{"cpu": nil, "": {}}}}},

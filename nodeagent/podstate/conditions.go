@@ -2,6 +2,7 @@ package podstate
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	corev1 "monoplane.dev/api/core/v1"
@@ -101,18 +102,26 @@ func (m *Machine) gates(s *corev1.PodStatus) string {
 	return strings.Join(missing, ", ")
 }
 
-// setCondition sets one condition; its transition time changes only with its status.
+// setCondition sets one condition; its transition time changes only with its status. The list is the caller's own, what
+// is in it is not.
 func (m *Machine) setCondition(s *corev1.PodStatus, kind, status, reason, message string) {
-	c := condition(s, kind)
-	if c == nil {
-		c = &corev1.PodCondition{Type: kind}
-		s.Conditions = append(s.Conditions, c)
+	generation := m.pod.GetMetadata().GetGeneration()
+	i := slices.IndexFunc(s.Conditions, func(c *corev1.PodCondition) bool { return c.GetType() == kind })
+	switch {
+	case i < 0:
+		i = len(s.Conditions)
+		s.Conditions = append(s.Conditions, &corev1.PodCondition{Type: kind})
+	case s.Conditions[i].Status == status && s.Conditions[i].Reason == reason && s.Conditions[i].Message == message &&
+		s.Conditions[i].ObservedGeneration == generation:
+		return
+	default:
+		s.Conditions[i] = s.Conditions[i].Shallow()
 	}
+	c := s.Conditions[i]
 	if c.Status != status {
 		c.Status, c.LastTransitionTime = status, apiTime(m.now)
 	}
-	c.Reason, c.Message = reason, message
-	c.ObservedGeneration = m.pod.GetMetadata().GetGeneration()
+	c.Reason, c.Message, c.ObservedGeneration = reason, message, generation
 }
 
 func condition(s *corev1.PodStatus, kind string) *corev1.PodCondition {

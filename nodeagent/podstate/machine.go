@@ -201,8 +201,8 @@ func (m *Machine) due(t time.Time) {
 
 // may reports whether an action may be asked for now, and sees to it that a later time is not missed.
 func (m *Machine) may(r *retry) bool {
-	if !r.busy && m.now.Before(r.until) {
-		m.due(r.until)
+	if !r.busy && r.waits(m.now) {
+		m.due(*r.until)
 	}
 	return r.ready(m.now)
 }

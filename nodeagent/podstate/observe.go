@@ -130,7 +130,7 @@ func (m *Machine) disagree(c *container, in Instance) {
 		return
 	}
 	m.observeAgain = true
-	m.observe.until = m.now.Add(m.host.Policy.RuntimeDelay)
+	m.observe.wait(m.now.Add(m.host.Policy.RuntimeDelay))
 }
 
 // merge takes in what an instance that we know has come to. States only grow.

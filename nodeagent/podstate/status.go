@@ -2,10 +2,12 @@ package podstate
 
 import (
 	"fmt"
+	"slices"
 
 	"google.golang.org/protobuf/proto"
 
 	corev1 "monoplane.dev/api/core/v1"
+	"monoplane.dev/codec/wire"
 )
 
 // Phases of a pod.
@@ -17,11 +19,14 @@ const (
 )
 
 // status returns the status that the API should have. What other programs own in it is kept. spec: LIFE-9
+//
+// It shares with the pod what has not changed.
 func (m *Machine) status() *corev1.PodStatus {
-	s := proto.CloneOf(m.pod.GetStatus())
+	s := m.pod.GetStatus().Shallow()
 	if s == nil {
 		s = &corev1.PodStatus{}
 	}
+	s.Conditions = slices.Clone(s.Conditions)
 	ends := m.ends()
 	s.ObservedGeneration = m.pod.GetMetadata().GetGeneration()
 	s.Phase = m.phase(s.GetPhase(), ends)
@@ -201,7 +206,7 @@ func (m *Machine) fullID(id string) string {
 }
 
 // same compares statuses.
-func same(a, b *corev1.PodStatus) bool { return proto.Equal(a, b) }
+func same(a, b *corev1.PodStatus) bool { return wire.Equal(a, b) }
 
 // urgent reports whether want differs from what the API has in a way that somebody may wait for.
 func (m *Machine) urgent(want *corev1.PodStatus) bool {

@@ -78,6 +78,18 @@ func Each[T proto.Message](p *Pool, s []T) {
 	}
 }
 
+// text is the kind of texts among the parts.
+const text protoreflect.FullName = "string"
+
+// Texts replaces texts that few values account for, such as a namespace or a phase.
+func Texts(p *Pool, fields ...*string) {
+	for _, f := range fields {
+		if *f != "" && len(*f) <= largest {
+			*f = p.get(text, []byte(*f), *f).(string)
+		}
+	}
+}
+
 // Map returns m, or the map that is equal to it and was there before.
 func Map(p *Pool, m map[string]string) map[string]string {
 	if len(m) == 0 {

@@ -20,6 +20,7 @@ func share(pool *intern.Pool, o, live *corev1.Pod) {
 }
 
 func shareMeta(pool *intern.Pool, m *metav1.ObjectMeta) {
+	intern.Texts(pool, &m.Namespace)
 	m.Labels, m.Annotations = intern.Map(pool, m.Labels), intern.Map(pool, m.Annotations)
 	m.CreationTimestamp = intern.Message(pool, m.CreationTimestamp)
 }
@@ -39,7 +40,12 @@ func shareStatus(pool *intern.Pool, s *corev1.PodStatus) {
 	intern.Each(pool, s.Conditions)
 	intern.Each(pool, s.HostIPs)
 	s.StartTime = intern.Message(pool, s.StartTime)
+	intern.Texts(pool, &s.Phase, &s.QosClass, &s.HostIP)
 	for _, c := range s.ContainerStatuses {
-		c.State = intern.Message(pool, c.State)
+		if c == nil {
+			continue
+		}
+		c.State, c.LastState = intern.Message(pool, c.State), intern.Message(pool, c.LastState)
+		intern.Texts(pool, &c.Name, &c.Image, &c.ImageID)
 	}
 }

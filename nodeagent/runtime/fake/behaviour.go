@@ -2,16 +2,26 @@ package fake
 
 import (
 	"strconv"
+	"strings"
 	"time"
 )
 
 // Prefix begins the annotations that choose a container's behaviour.
 const Prefix = "fake.monoplane.dev/"
 
-// behaviour reads the annotations of one container's pod.
+// behaviour reads the annotations of one container's pod. Few pods have any.
 type behaviour struct {
 	annotations map[string]string
 	container   string
+}
+
+func (c *container) behaviour() behaviour {
+	for key := range c.sandbox.annotations {
+		if strings.HasPrefix(key, Prefix) {
+			return behaviour{annotations: c.sandbox.annotations, container: c.packed.get().GetMetadata().GetName()}
+		}
+	}
+	return behaviour{}
 }
 
 func (b behaviour) text(key string) string {

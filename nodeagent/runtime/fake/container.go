@@ -32,10 +32,6 @@ type container struct {
 	exited   chan struct{} // made when somebody waits for the exit
 }
 
-func (c *container) behaviour() behaviour {
-	return behaviour{annotations: c.sandbox.annotations, container: c.packed.get().GetMetadata().GetName()}
-}
-
 // CreateContainer implements runtimeapi.RuntimeServiceServer.
 func (r *Runtime) CreateContainer(_ context.Context, req *runtimeapi.CreateContainerRequest) (*runtimeapi.CreateContainerResponse, error) {
 	cfg := req.GetConfig()
@@ -51,11 +47,15 @@ func (r *Runtime) CreateContainer(_ context.Context, req *runtimeapi.CreateConta
 	if !s.ready {
 		return nil, status.Errorf(codes.FailedPrecondition, "sandbox %q is not ready", s.id)
 	}
+	logPath := ""
+	if dir := req.GetSandboxConfig().GetLogDirectory(); dir != "" && cfg.GetLogPath() != "" {
+		logPath = filepath.Join(dir, cfg.GetLogPath())
+	}
 	// Only what is asked for later is kept: there may be very many containers.
 	c := &container{id: newID(), sandbox: s, created: time.Now()}
 	err := c.packed.put(&runtimeapi.ContainerConfig{
 		Metadata: cfg.GetMetadata(), Image: cfg.GetImage(), Labels: cfg.GetLabels(), Annotations: cfg.GetAnnotations(),
-		LogPath: cfg.GetLogPath(), Mounts: cfg.GetMounts(),
+		LogPath: logPath, Mounts: cfg.GetMounts(),
 	})
 	if err != nil {
 		return nil, status.Errorf(codes.InvalidArgument, "the container's configuration cannot be encoded: %v", err)
@@ -131,11 +131,13 @@ func (r *Runtime) beginStart(id string) (*container, error) {
 
 // writeLog writes the line of the annotation "log" in the CRI log format.
 func writeLog(c *container, line string) error {
-	dir, path := c.sandbox.config().GetLogDirectory(), c.packed.get().GetLogPath()
-	if line == "" || dir == "" || path == "" {
+	if line == "" {
 		return nil
 	}
-	path = filepath.Join(dir, path)
+	path := c.packed.get().GetLogPath()
+	if path == "" {
+		return nil
+	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return status.Errorf(codes.Internal, "log directory: %v", err)
 	}
@@ -190,7 +192,7 @@ func (r *Runtime) ListContainers(_ context.Context, req *runtimeapi.ListContaine
 	for _, c := range r.containers {
 		if f.GetId() != "" && f.GetId() != c.id ||
 			f.GetPodSandboxId() != "" && f.GetPodSandboxId() != c.sandbox.id ||
-			f.GetState() != nil && f.GetState().GetState() != c.state {
+			f.GetState() != nil && f.GetState().GetState() != c.state || !c.packed.mayMatch(f.GetLabelSelector()) {
 			continue
 		}
 		config := c.packed.get()
@@ -213,9 +215,7 @@ func (c *container) status() *runtimeapi.ContainerStatus {
 		Id: c.id, Metadata: config.GetMetadata(), State: c.state, CreatedAt: c.created.UnixNano(),
 		Image: config.GetImage(), ImageRef: config.GetImage().GetImage(), ImageId: config.GetImage().GetImage(),
 		Labels: config.GetLabels(), Annotations: config.GetAnnotations(), Mounts: config.GetMounts(),
-	}
-	if path := config.GetLogPath(); path != "" {
-		s.LogPath = filepath.Join(c.sandbox.config().GetLogDirectory(), path)
+		LogPath: config.GetLogPath(),
 	}
 	if !c.started.IsZero() {
 		s.StartedAt = c.started.UnixNano()

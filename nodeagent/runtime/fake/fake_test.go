@@ -231,10 +231,10 @@ func TestSaveAndRestore(t *testing.T) {
 		}
 		time.Sleep(4 * time.Second)
 		next := fake.New(fake.Config{})
-		if err := next.Restore(strings.NewReader(file.String()[:file.Len()/2])); err == nil {
+		if err := next.Restore(file.Bytes()[:file.Len()/2]); err == nil {
 			t.Error("half a file was taken up")
 		}
-		if err := next.Restore(&file); err != nil {
+		if err := next.Restore(file.Bytes()); err != nil {
 			t.Fatal(err)
 		}
 		status := func() *runtimeapi.ContainerStatus {

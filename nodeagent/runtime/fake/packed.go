@@ -1,6 +1,8 @@
 package fake
 
 import (
+	"bytes"
+
 	"google.golang.org/protobuf/proto"
 )
 
@@ -23,4 +25,15 @@ func (p packed[T, P]) get() P {
 		return P(new(T)) // never: put has encoded it
 	}
 	return m
+}
+
+// mayMatch says whether the labels in the message can carry every pair of want. Text is encoded as it is, so that most
+// messages are told apart without being unpacked.
+func (p packed[T, P]) mayMatch(want map[string]string) bool {
+	for _, v := range want {
+		if !bytes.Contains(p, []byte(v)) {
+			return false
+		}
+	}
+	return true
 }

@@ -44,7 +44,7 @@ func (r *Runtime) RunPodSandbox(_ context.Context, req *runtimeapi.RunPodSandbox
 	defer r.mu.Unlock()
 	s := &sandbox{id: newID(), created: time.Now(), ready: true, ip: r.nextIP(), annotations: cfg.GetAnnotations()}
 	err := s.packed.put(&runtimeapi.PodSandboxConfig{
-		Metadata: cfg.GetMetadata(), Labels: cfg.GetLabels(), LogDirectory: cfg.GetLogDirectory(),
+		Metadata: cfg.GetMetadata(), Labels: cfg.GetLabels(),
 	})
 	if err != nil {
 		return nil, status.Errorf(codes.InvalidArgument, "the sandbox's configuration cannot be encoded: %v", err)
@@ -121,7 +121,7 @@ func (r *Runtime) ListPodSandbox(_ context.Context, req *runtimeapi.ListPodSandb
 	out := &runtimeapi.ListPodSandboxResponse{}
 	for _, s := range r.sandboxes {
 		if f.GetId() != "" && f.GetId() != s.id ||
-			f.GetState() != nil && f.GetState().GetState() != s.state() {
+			f.GetState() != nil && f.GetState().GetState() != s.state() || !s.packed.mayMatch(f.GetLabelSelector()) {
 			continue
 		}
 		config := s.config()

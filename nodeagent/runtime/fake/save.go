@@ -58,9 +58,9 @@ func (r *Runtime) Save(w io.Writer) error {
 // Restore takes up what Save has written, before anything else is done with the runtime. Containers have gone on
 // meanwhile: one that was to exit exits. A stop that was under way is forgotten; its caller is to begin anew
 // (spec DEL-10). On an error nothing has been taken up.
-func (r *Runtime) Restore(from io.Reader) error {
+func (r *Runtime) Restore(text []byte) error {
 	var all saved
-	if err := json.NewDecoder(from).Decode(&all); err != nil {
+	if err := json.Unmarshal(text, &all); err != nil {
 		return fmt.Errorf("restore simulated pods: %w", err)
 	}
 	var pool intern.Pool // the annotations were the pods' own; many have the same
