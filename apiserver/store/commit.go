@@ -15,8 +15,8 @@ import (
 	"monoplane.dev/apiserver/store/etcd"
 )
 
-// Commit runs one transaction and returns the revision at which it happened. Reads of the newest state see it from
-// then on, and so do later transactions; reads of any state may not yet. When it returns an error other than a
+// Commit runs one transaction and returns the revision at which it happened. Reads of the newest state and Mutate see
+// it from then on; reads of any state may not yet. When it returns an error other than a
 // *ConflictError, the outcome may be unknown, and the objects in the transaction must not be used any more.
 //
 // Objects that are equal to what is stored are not stored again and keep their revision; if that holds for all
@@ -73,7 +73,7 @@ func (s *Store) attemptOnce(ctx context.Context, txn Txn) (*attempt, error) {
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	if err := s.catchUp(ctx); err != nil {
+	if err := s.keepUp(ctx, txn.Ops); err != nil {
 		return nil, err
 	}
 	a := &attempt{store: s, txn: txn, steps: make([]step, len(txn.Ops))}

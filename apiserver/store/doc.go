@@ -13,7 +13,7 @@
 //
 // One etcd watch feeds an in-memory cache of every kind, which serves all gets, lists and watches; etcd itself
 // is read when the store opens, for old revisions, and to explain a transaction that was refused. A write is
-// acknowledged before the watch has delivered it; reads and later writes wait those few microseconds.
+// acknowledged before the watch has delivered it; reads, and writes that begin with one, wait those few microseconds.
 //
 // Objects are immutable once stored or returned. The store knows nothing of what they mean: defaults, validation,
 // deletion rules and authorization are its callers' concern.

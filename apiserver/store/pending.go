@@ -53,6 +53,16 @@ func (s *Store) forget(revision int64) {
 	}
 }
 
-// catchUp waits until the caches have what was written before. Writers do so before they look, so that they decide on
-// the newest state and can never be far ahead of the feed.
+// catchUp waits until the caches have what was written here before, so that what is decided by them is decided on the
+// newest state.
 func (s *Store) catchUp(ctx context.Context) error { return s.reach(ctx, s.written.Load()) }
+
+// keepUp waits until the caches are not far behind, and have the objects that ops replace.
+func (s *Store) keepUp(ctx context.Context, ops []Op) error {
+	written := s.written.Load()
+	needed := written - maxLag
+	for i := range ops {
+		needed = max(needed, min(ops[i].Expect, written))
+	}
+	return s.reach(ctx, needed)
+}

@@ -27,10 +27,14 @@ type Watcher = cache.Watcher
 // ErrStopped is what a watcher's Next returns after Stop.
 var ErrStopped = cache.ErrStopped
 
-// maxTxns is how many transactions are on their way to etcd at a time, others wait. It fills etcd's batches, and is
-// less than what etcd keeps for a watcher before it makes that one read everything again, every 100 ms: however many
-// writers there are, the feed stays close behind.
-const maxTxns = 100
+// maxTxns is how many transactions are on their way to etcd at a time, others wait; maxLag is how many revisions the
+// caches may be behind what has been acknowledged. It fills etcd's batches, and together they are less than what etcd
+// keeps for a watcher before it makes that one read everything again, every 100 ms: however many writers there are, the
+// feed stays close behind.
+const (
+	maxTxns = 80
+	maxLag  = 32
+)
 
 // Store is an open store. All methods are safe for concurrent use.
 type Store struct {
