@@ -107,12 +107,14 @@ func (c *Cluster) WaitReady(ctx context.Context) error {
 
 // StopPods stops the processes of all pods, each with its pod's own grace period, and starts no more. The
 // objects stay: the next Start on the same directory runs the pods again by their restart policy. It returns
-// when nothing runs, or ctx ends. Report, if not nil, is told the pods (namespace/name) that are waited for.
+// when nothing runs, or ctx ends. Report, if not nil, is told the pods (namespace/name) that are waited for: at once, and
+// then now and again.
 func (c *Cluster) StopPods(ctx context.Context, report func(pods []string)) error {
 	if len(c.agents) == 1 {
 		return c.agents[0].StopPods(ctx, report)
 	}
 	var mu sync.Mutex
+	var last time.Time
 	waiting := make([][]string, len(c.agents))
 	g, ctx := errgroup.WithContext(ctx)
 	for i, a := range c.agents {
@@ -121,7 +123,8 @@ func (c *Cluster) StopPods(ctx context.Context, report func(pods []string)) erro
 				mu.Lock()
 				defer mu.Unlock()
 				waiting[i] = pods
-				if report != nil {
+				if now := time.Now(); report != nil && now.Sub(last) >= reportEvery {
+					last = now
 					report(slices.Concat(waiting...))
 				}
 			})

@@ -112,3 +112,6 @@ func (cfg Config) nodeNames() []string {
 
 // stopGrace bounds how long the parts of a cluster may take to stop.
 const stopGrace = 20 * time.Second
+
+// reportEvery is the least time between two reports of the pods of all nodes.
+const reportEvery = 100 * time.Millisecond

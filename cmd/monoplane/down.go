@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -20,13 +21,8 @@ then the server. It returns when the server's process has ended.`,
 	leave := cmd.Flags().Bool("leave-pods", false, "stop the server only; the next start adopts the pods")
 	bindSettings(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		last := ""
-		err := monoplane.Down(cmd.Context(), *dir, *leave, func(pods []string) {
-			if text := summary(pods); len(pods) > 0 && text != last {
-				fmt.Fprintf(cmd.OutOrStdout(), "Stopping %s\n", text)
-				last = text
-			}
-		})
+		progress := stopping{w: cmd.OutOrStdout(), now: time.Now}
+		err := monoplane.Down(cmd.Context(), *dir, *leave, progress.show)
 		if err != nil {
 			return err
 		}

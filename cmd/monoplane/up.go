@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"strings"
 	"syscall"
 	"time"
 
@@ -180,26 +179,14 @@ func stopPods(ctx context.Context, c *monoplane.Cluster, signals <-chan os.Signa
 		case <-ctx.Done():
 		}
 	}()
-	err := c.StopPods(ctx, func(pods []string) {
-		if len(pods) > 0 {
-			fmt.Fprintf(stdout, "Stopping %s (Ctrl-C again leaves them running)\n", summary(pods))
-		}
-	})
+	progress := stopping{w: stdout, hint: " (Ctrl-C again leaves them running)", now: time.Now}
+	err := c.StopPods(ctx, progress.show)
 	switch {
 	case ctx.Err() != nil:
 		fmt.Fprintln(stdout, "Leaving the pods running; the next start adopts them.")
 	case err != nil:
 		fmt.Fprintf(stdout, "Some pods were not stopped: %v\n", err)
 	}
-}
-
-// summary names up to five pods.
-func summary(pods []string) string {
-	const most = 5
-	if len(pods) <= most {
-		return "pods " + strings.Join(pods, ", ")
-	}
-	return fmt.Sprintf("pods %s and %d more", strings.Join(pods[:most], ", "), len(pods)-most)
 }
 
 // example returns commands that show that a runtime runs pods.
