@@ -25,7 +25,7 @@ func (c *conn) detach(m any) (proto.Message, error) {
 // deliver fills dst, which the receiver made, from src. What src points to is shared. Messages of ours do it
 // themselves, others take ten times as long.
 func deliver(dst any, src proto.Message) error {
-	if d, ok := dst.(interface{ Share(proto.Message) bool }); ok && d.Share(src) {
+	if d, ok := dst.(interface{ SetShallow(proto.Message) bool }); ok && d.SetShallow(src) {
 		return nil
 	}
 	d, ok := dst.(proto.Message)

@@ -10,7 +10,7 @@ const (
 	protoPath = protogen.GoImportPath("google.golang.org/protobuf/proto")
 )
 
-// generateClone writes Clone, CloneTo and CloneMessage of one message, and Share.
+// generateClone writes Clone, CloneTo and CloneMessage of one message.
 func generateClone(g *protogen.GeneratedFile, m *protogen.Message) {
 	name, message := m.GoIdent.GoName, g.QualifiedGoIdent(protoPath.Ident("Message"))
 	g.P("// Clone returns a deep copy of x.")
@@ -41,28 +41,6 @@ func generateClone(g *protogen.GeneratedFile, m *protogen.Message) {
 	g.P()
 	g.P("// CloneMessage is Clone for those who do not know the type.")
 	g.P("func (x *", name, ") CloneMessage() ", message, " { return x.Clone() }")
-	g.P()
-	g.P("// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of")
-	g.P("// another type.")
-	g.P("func (x *", name, ") Share(m ", message, ") bool {")
-	g.P("from, ok := m.(*", name, ")")
-	g.P("if !ok {")
-	g.P("return false")
-	g.P("}")
-	g.P("if from == nil {")
-	g.P("from = new(", name, ")")
-	g.P("}")
-	for _, f := range m.Fields {
-		if !oneof(f) {
-			g.P("x.", f.GoName, " = from.", f.GoName)
-		}
-	}
-	for _, o := range oneofs(m) {
-		g.P("x.", o.GoName, " = from.", o.GoName)
-	}
-	g.P("x.unknownFields = from.unknownFields")
-	g.P("return true")
-	g.P("}")
 	g.P()
 }
 

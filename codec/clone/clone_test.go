@@ -15,7 +15,7 @@ import (
 type generated interface {
 	proto.Message
 	CloneMessage() proto.Message
-	Share(proto.Message) bool
+	SetShallow(proto.Message) bool
 }
 
 func TestCloneIsDeepAndEqual(t *testing.T) {
@@ -75,11 +75,11 @@ func pointers(v reflect.Value, f func(uintptr)) {
 	}
 }
 
-func TestShare(t *testing.T) {
+func TestSetShallow(t *testing.T) {
 	types := random.Each(func(message proto.Message) {
 		m := message.(generated)
 		to := m.ProtoReflect().New().Interface().(generated)
-		if !to.Share(m) || !proto.Equal(to, m) {
+		if !to.SetShallow(m) || !proto.Equal(to, m) {
 			t.Fatalf("shared:\n%v\n%v", m, to)
 		}
 		m.ProtoReflect().Range(func(fd protoreflect.FieldDescriptor, v protoreflect.Value) bool {
@@ -94,12 +94,12 @@ func TestShare(t *testing.T) {
 	}
 }
 
-func TestShareOtherType(t *testing.T) {
-	if new(corev1.Pod).Share(new(corev1.Node)) {
+func TestSetShallowOtherType(t *testing.T) {
+	if new(corev1.Pod).SetShallow(new(corev1.Node)) {
 		t.Error("a Pod shares with a Node")
 	}
 	var none *corev1.Pod
-	if p := (&corev1.Pod{Spec: &corev1.PodSpec{}}); !p.Share(none) || !proto.Equal(p, new(corev1.Pod)) {
+	if p := (&corev1.Pod{Spec: &corev1.PodSpec{}}); !p.SetShallow(none) || !proto.Equal(p, new(corev1.Pod)) {
 		t.Errorf("shared with nil: %v", p)
 	}
 }

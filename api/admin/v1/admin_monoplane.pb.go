@@ -44,10 +44,24 @@ func (x *StopRequest) Shallow() *StopRequest {
 	if x == nil {
 		return nil
 	}
-	return &StopRequest{
-		LeavePods:     x.LeavePods,
-		unknownFields: x.unknownFields,
+	c := new(StopRequest)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *StopRequest) SetShallow(m proto.Message) bool {
+	from, ok := m.(*StopRequest)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(StopRequest)
+	}
+	x.LeavePods = from.LeavePods
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -71,21 +85,6 @@ func (x *StopRequest) CloneTo(c *StopRequest) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *StopRequest) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *StopRequest) Share(m proto.Message) bool {
-	from, ok := m.(*StopRequest)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(StopRequest)
-	}
-	x.LeavePods = from.LeavePods
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *StopRequest) AppendProtobuf(e *wire.Encoder) {
@@ -133,10 +132,24 @@ func (x *StopProgress) Shallow() *StopProgress {
 	if x == nil {
 		return nil
 	}
-	return &StopProgress{
-		Pods:          x.Pods,
-		unknownFields: x.unknownFields,
+	c := new(StopProgress)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *StopProgress) SetShallow(m proto.Message) bool {
+	from, ok := m.(*StopProgress)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(StopProgress)
+	}
+	x.Pods = from.Pods
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -160,21 +173,6 @@ func (x *StopProgress) CloneTo(c *StopProgress) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *StopProgress) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *StopProgress) Share(m proto.Message) bool {
-	from, ok := m.(*StopProgress)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(StopProgress)
-	}
-	x.Pods = from.Pods
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *StopProgress) AppendProtobuf(e *wire.Encoder) {
@@ -206,9 +204,23 @@ func (x *SnapshotRequest) Shallow() *SnapshotRequest {
 	if x == nil {
 		return nil
 	}
-	return &SnapshotRequest{
-		unknownFields: x.unknownFields,
+	c := new(SnapshotRequest)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *SnapshotRequest) SetShallow(m proto.Message) bool {
+	from, ok := m.(*SnapshotRequest)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(SnapshotRequest)
+	}
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -231,20 +243,6 @@ func (x *SnapshotRequest) CloneTo(c *SnapshotRequest) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *SnapshotRequest) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *SnapshotRequest) Share(m proto.Message) bool {
-	from, ok := m.(*SnapshotRequest)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(SnapshotRequest)
-	}
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *SnapshotRequest) AppendProtobuf(e *wire.Encoder) {
@@ -289,10 +287,24 @@ func (x *SnapshotChunk) Shallow() *SnapshotChunk {
 	if x == nil {
 		return nil
 	}
-	return &SnapshotChunk{
-		Data:          x.Data,
-		unknownFields: x.unknownFields,
+	c := new(SnapshotChunk)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *SnapshotChunk) SetShallow(m proto.Message) bool {
+	from, ok := m.(*SnapshotChunk)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(SnapshotChunk)
+	}
+	x.Data = from.Data
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -316,21 +328,6 @@ func (x *SnapshotChunk) CloneTo(c *SnapshotChunk) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *SnapshotChunk) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *SnapshotChunk) Share(m proto.Message) bool {
-	from, ok := m.(*SnapshotChunk)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(SnapshotChunk)
-	}
-	x.Data = from.Data
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *SnapshotChunk) AppendProtobuf(e *wire.Encoder) {

@@ -65,11 +65,25 @@ func (x *Lease) Shallow() *Lease {
 	if x == nil {
 		return nil
 	}
-	return &Lease{
-		Metadata:      x.Metadata,
-		Spec:          x.Spec,
-		unknownFields: x.unknownFields,
+	c := new(Lease)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *Lease) SetShallow(m proto.Message) bool {
+	from, ok := m.(*Lease)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(Lease)
+	}
+	x.Metadata = from.Metadata
+	x.Spec = from.Spec
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -94,22 +108,6 @@ func (x *Lease) CloneTo(c *Lease) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *Lease) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *Lease) Share(m proto.Message) bool {
-	from, ok := m.(*Lease)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(Lease)
-	}
-	x.Metadata = from.Metadata
-	x.Spec = from.Spec
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *Lease) AppendProtobuf(e *wire.Encoder) {
@@ -201,11 +199,25 @@ func (x *LeaseList) Shallow() *LeaseList {
 	if x == nil {
 		return nil
 	}
-	return &LeaseList{
-		Metadata:      x.Metadata,
-		Items:         x.Items,
-		unknownFields: x.unknownFields,
+	c := new(LeaseList)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *LeaseList) SetShallow(m proto.Message) bool {
+	from, ok := m.(*LeaseList)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(LeaseList)
+	}
+	x.Metadata = from.Metadata
+	x.Items = from.Items
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -230,22 +242,6 @@ func (x *LeaseList) CloneTo(c *LeaseList) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *LeaseList) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *LeaseList) Share(m proto.Message) bool {
-	from, ok := m.(*LeaseList)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(LeaseList)
-	}
-	x.Metadata = from.Metadata
-	x.Items = from.Items
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *LeaseList) AppendProtobuf(e *wire.Encoder) {
@@ -371,16 +367,30 @@ func (x *LeaseSpec) Shallow() *LeaseSpec {
 	if x == nil {
 		return nil
 	}
-	return &LeaseSpec{
-		HolderIdentity:       x.HolderIdentity,
-		LeaseDurationSeconds: x.LeaseDurationSeconds,
-		AcquireTime:          x.AcquireTime,
-		RenewTime:            x.RenewTime,
-		LeaseTransitions:     x.LeaseTransitions,
-		Strategy:             x.Strategy,
-		PreferredHolder:      x.PreferredHolder,
-		unknownFields:        x.unknownFields,
+	c := new(LeaseSpec)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *LeaseSpec) SetShallow(m proto.Message) bool {
+	from, ok := m.(*LeaseSpec)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(LeaseSpec)
+	}
+	x.HolderIdentity = from.HolderIdentity
+	x.LeaseDurationSeconds = from.LeaseDurationSeconds
+	x.AcquireTime = from.AcquireTime
+	x.RenewTime = from.RenewTime
+	x.LeaseTransitions = from.LeaseTransitions
+	x.Strategy = from.Strategy
+	x.PreferredHolder = from.PreferredHolder
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -410,27 +420,6 @@ func (x *LeaseSpec) CloneTo(c *LeaseSpec) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *LeaseSpec) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *LeaseSpec) Share(m proto.Message) bool {
-	from, ok := m.(*LeaseSpec)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(LeaseSpec)
-	}
-	x.HolderIdentity = from.HolderIdentity
-	x.LeaseDurationSeconds = from.LeaseDurationSeconds
-	x.AcquireTime = from.AcquireTime
-	x.RenewTime = from.RenewTime
-	x.LeaseTransitions = from.LeaseTransitions
-	x.Strategy = from.Strategy
-	x.PreferredHolder = from.PreferredHolder
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *LeaseSpec) AppendProtobuf(e *wire.Encoder) {

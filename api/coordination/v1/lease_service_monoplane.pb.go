@@ -83,14 +83,28 @@ func (x *CreateLeaseRequest) Shallow() *CreateLeaseRequest {
 	if x == nil {
 		return nil
 	}
-	return &CreateLeaseRequest{
-		Namespace:       x.Namespace,
-		Object:          x.Object,
-		DryRun:          x.DryRun,
-		FieldManager:    x.FieldManager,
-		FieldValidation: x.FieldValidation,
-		unknownFields:   x.unknownFields,
+	c := new(CreateLeaseRequest)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *CreateLeaseRequest) SetShallow(m proto.Message) bool {
+	from, ok := m.(*CreateLeaseRequest)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(CreateLeaseRequest)
+	}
+	x.Namespace = from.Namespace
+	x.Object = from.Object
+	x.DryRun = from.DryRun
+	x.FieldManager = from.FieldManager
+	x.FieldValidation = from.FieldValidation
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -118,25 +132,6 @@ func (x *CreateLeaseRequest) CloneTo(c *CreateLeaseRequest) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *CreateLeaseRequest) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *CreateLeaseRequest) Share(m proto.Message) bool {
-	from, ok := m.(*CreateLeaseRequest)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(CreateLeaseRequest)
-	}
-	x.Namespace = from.Namespace
-	x.Object = from.Object
-	x.DryRun = from.DryRun
-	x.FieldManager = from.FieldManager
-	x.FieldValidation = from.FieldValidation
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *CreateLeaseRequest) AppendProtobuf(e *wire.Encoder) {
@@ -238,15 +233,29 @@ func (x *UpdateLeaseRequest) Shallow() *UpdateLeaseRequest {
 	if x == nil {
 		return nil
 	}
-	return &UpdateLeaseRequest{
-		Namespace:       x.Namespace,
-		Name:            x.Name,
-		Object:          x.Object,
-		DryRun:          x.DryRun,
-		FieldManager:    x.FieldManager,
-		FieldValidation: x.FieldValidation,
-		unknownFields:   x.unknownFields,
+	c := new(UpdateLeaseRequest)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *UpdateLeaseRequest) SetShallow(m proto.Message) bool {
+	from, ok := m.(*UpdateLeaseRequest)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(UpdateLeaseRequest)
+	}
+	x.Namespace = from.Namespace
+	x.Name = from.Name
+	x.Object = from.Object
+	x.DryRun = from.DryRun
+	x.FieldManager = from.FieldManager
+	x.FieldValidation = from.FieldValidation
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -275,26 +284,6 @@ func (x *UpdateLeaseRequest) CloneTo(c *UpdateLeaseRequest) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *UpdateLeaseRequest) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *UpdateLeaseRequest) Share(m proto.Message) bool {
-	from, ok := m.(*UpdateLeaseRequest)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(UpdateLeaseRequest)
-	}
-	x.Namespace = from.Namespace
-	x.Name = from.Name
-	x.Object = from.Object
-	x.DryRun = from.DryRun
-	x.FieldManager = from.FieldManager
-	x.FieldValidation = from.FieldValidation
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *UpdateLeaseRequest) AppendProtobuf(e *wire.Encoder) {
@@ -385,12 +374,26 @@ func (x *LeaseEvent) Shallow() *LeaseEvent {
 	if x == nil {
 		return nil
 	}
-	return &LeaseEvent{
-		Type:          x.Type,
-		Object:        x.Object,
-		Status:        x.Status,
-		unknownFields: x.unknownFields,
+	c := new(LeaseEvent)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *LeaseEvent) SetShallow(m proto.Message) bool {
+	from, ok := m.(*LeaseEvent)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(LeaseEvent)
+	}
+	x.Type = from.Type
+	x.Object = from.Object
+	x.Status = from.Status
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -416,23 +419,6 @@ func (x *LeaseEvent) CloneTo(c *LeaseEvent) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *LeaseEvent) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *LeaseEvent) Share(m proto.Message) bool {
-	from, ok := m.(*LeaseEvent)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(LeaseEvent)
-	}
-	x.Type = from.Type
-	x.Object = from.Object
-	x.Status = from.Status
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *LeaseEvent) AppendProtobuf(e *wire.Encoder) {
@@ -490,10 +476,24 @@ func (x *LeaseEvents) Shallow() *LeaseEvents {
 	if x == nil {
 		return nil
 	}
-	return &LeaseEvents{
-		Events:        x.Events,
-		unknownFields: x.unknownFields,
+	c := new(LeaseEvents)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *LeaseEvents) SetShallow(m proto.Message) bool {
+	from, ok := m.(*LeaseEvents)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(LeaseEvents)
+	}
+	x.Events = from.Events
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -517,21 +517,6 @@ func (x *LeaseEvents) CloneTo(c *LeaseEvents) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *LeaseEvents) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *LeaseEvents) Share(m proto.Message) bool {
-	from, ok := m.(*LeaseEvents)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(LeaseEvents)
-	}
-	x.Events = from.Events
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *LeaseEvents) AppendProtobuf(e *wire.Encoder) {

@@ -65,11 +65,25 @@ func (x *Binding) Shallow() *Binding {
 	if x == nil {
 		return nil
 	}
-	return &Binding{
-		Metadata:      x.Metadata,
-		Target:        x.Target,
-		unknownFields: x.unknownFields,
+	c := new(Binding)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *Binding) SetShallow(m proto.Message) bool {
+	from, ok := m.(*Binding)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(Binding)
+	}
+	x.Metadata = from.Metadata
+	x.Target = from.Target
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -94,22 +108,6 @@ func (x *Binding) CloneTo(c *Binding) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *Binding) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *Binding) Share(m proto.Message) bool {
-	from, ok := m.(*Binding)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(Binding)
-	}
-	x.Metadata = from.Metadata
-	x.Target = from.Target
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *Binding) AppendProtobuf(e *wire.Encoder) {

@@ -76,13 +76,27 @@ func (x *ConfigMap) Shallow() *ConfigMap {
 	if x == nil {
 		return nil
 	}
-	return &ConfigMap{
-		Metadata:      x.Metadata,
-		Data:          x.Data,
-		BinaryData:    x.BinaryData,
-		Immutable:     x.Immutable,
-		unknownFields: x.unknownFields,
+	c := new(ConfigMap)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *ConfigMap) SetShallow(m proto.Message) bool {
+	from, ok := m.(*ConfigMap)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(ConfigMap)
+	}
+	x.Metadata = from.Metadata
+	x.Data = from.Data
+	x.BinaryData = from.BinaryData
+	x.Immutable = from.Immutable
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -109,24 +123,6 @@ func (x *ConfigMap) CloneTo(c *ConfigMap) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *ConfigMap) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *ConfigMap) Share(m proto.Message) bool {
-	from, ok := m.(*ConfigMap)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(ConfigMap)
-	}
-	x.Metadata = from.Metadata
-	x.Data = from.Data
-	x.BinaryData = from.BinaryData
-	x.Immutable = from.Immutable
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *ConfigMap) AppendProtobuf(e *wire.Encoder) {
@@ -219,11 +215,25 @@ func (x *ConfigMapList) Shallow() *ConfigMapList {
 	if x == nil {
 		return nil
 	}
-	return &ConfigMapList{
-		Metadata:      x.Metadata,
-		Items:         x.Items,
-		unknownFields: x.unknownFields,
+	c := new(ConfigMapList)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *ConfigMapList) SetShallow(m proto.Message) bool {
+	from, ok := m.(*ConfigMapList)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(ConfigMapList)
+	}
+	x.Metadata = from.Metadata
+	x.Items = from.Items
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -248,22 +258,6 @@ func (x *ConfigMapList) CloneTo(c *ConfigMapList) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *ConfigMapList) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *ConfigMapList) Share(m proto.Message) bool {
-	from, ok := m.(*ConfigMapList)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(ConfigMapList)
-	}
-	x.Metadata = from.Metadata
-	x.Items = from.Items
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *ConfigMapList) AppendProtobuf(e *wire.Encoder) {

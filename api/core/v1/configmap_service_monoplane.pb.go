@@ -83,14 +83,28 @@ func (x *CreateConfigMapRequest) Shallow() *CreateConfigMapRequest {
 	if x == nil {
 		return nil
 	}
-	return &CreateConfigMapRequest{
-		Namespace:       x.Namespace,
-		Object:          x.Object,
-		DryRun:          x.DryRun,
-		FieldManager:    x.FieldManager,
-		FieldValidation: x.FieldValidation,
-		unknownFields:   x.unknownFields,
+	c := new(CreateConfigMapRequest)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *CreateConfigMapRequest) SetShallow(m proto.Message) bool {
+	from, ok := m.(*CreateConfigMapRequest)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(CreateConfigMapRequest)
+	}
+	x.Namespace = from.Namespace
+	x.Object = from.Object
+	x.DryRun = from.DryRun
+	x.FieldManager = from.FieldManager
+	x.FieldValidation = from.FieldValidation
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -118,25 +132,6 @@ func (x *CreateConfigMapRequest) CloneTo(c *CreateConfigMapRequest) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *CreateConfigMapRequest) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *CreateConfigMapRequest) Share(m proto.Message) bool {
-	from, ok := m.(*CreateConfigMapRequest)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(CreateConfigMapRequest)
-	}
-	x.Namespace = from.Namespace
-	x.Object = from.Object
-	x.DryRun = from.DryRun
-	x.FieldManager = from.FieldManager
-	x.FieldValidation = from.FieldValidation
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *CreateConfigMapRequest) AppendProtobuf(e *wire.Encoder) {
@@ -238,15 +233,29 @@ func (x *UpdateConfigMapRequest) Shallow() *UpdateConfigMapRequest {
 	if x == nil {
 		return nil
 	}
-	return &UpdateConfigMapRequest{
-		Namespace:       x.Namespace,
-		Name:            x.Name,
-		Object:          x.Object,
-		DryRun:          x.DryRun,
-		FieldManager:    x.FieldManager,
-		FieldValidation: x.FieldValidation,
-		unknownFields:   x.unknownFields,
+	c := new(UpdateConfigMapRequest)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *UpdateConfigMapRequest) SetShallow(m proto.Message) bool {
+	from, ok := m.(*UpdateConfigMapRequest)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(UpdateConfigMapRequest)
+	}
+	x.Namespace = from.Namespace
+	x.Name = from.Name
+	x.Object = from.Object
+	x.DryRun = from.DryRun
+	x.FieldManager = from.FieldManager
+	x.FieldValidation = from.FieldValidation
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -275,26 +284,6 @@ func (x *UpdateConfigMapRequest) CloneTo(c *UpdateConfigMapRequest) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *UpdateConfigMapRequest) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *UpdateConfigMapRequest) Share(m proto.Message) bool {
-	from, ok := m.(*UpdateConfigMapRequest)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(UpdateConfigMapRequest)
-	}
-	x.Namespace = from.Namespace
-	x.Name = from.Name
-	x.Object = from.Object
-	x.DryRun = from.DryRun
-	x.FieldManager = from.FieldManager
-	x.FieldValidation = from.FieldValidation
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *UpdateConfigMapRequest) AppendProtobuf(e *wire.Encoder) {
@@ -385,12 +374,26 @@ func (x *ConfigMapEvent) Shallow() *ConfigMapEvent {
 	if x == nil {
 		return nil
 	}
-	return &ConfigMapEvent{
-		Type:          x.Type,
-		Object:        x.Object,
-		Status:        x.Status,
-		unknownFields: x.unknownFields,
+	c := new(ConfigMapEvent)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *ConfigMapEvent) SetShallow(m proto.Message) bool {
+	from, ok := m.(*ConfigMapEvent)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(ConfigMapEvent)
+	}
+	x.Type = from.Type
+	x.Object = from.Object
+	x.Status = from.Status
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -416,23 +419,6 @@ func (x *ConfigMapEvent) CloneTo(c *ConfigMapEvent) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *ConfigMapEvent) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *ConfigMapEvent) Share(m proto.Message) bool {
-	from, ok := m.(*ConfigMapEvent)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(ConfigMapEvent)
-	}
-	x.Type = from.Type
-	x.Object = from.Object
-	x.Status = from.Status
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *ConfigMapEvent) AppendProtobuf(e *wire.Encoder) {
@@ -490,10 +476,24 @@ func (x *ConfigMapEvents) Shallow() *ConfigMapEvents {
 	if x == nil {
 		return nil
 	}
-	return &ConfigMapEvents{
-		Events:        x.Events,
-		unknownFields: x.unknownFields,
+	c := new(ConfigMapEvents)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *ConfigMapEvents) SetShallow(m proto.Message) bool {
+	from, ok := m.(*ConfigMapEvents)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(ConfigMapEvents)
+	}
+	x.Events = from.Events
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -517,21 +517,6 @@ func (x *ConfigMapEvents) CloneTo(c *ConfigMapEvents) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *ConfigMapEvents) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *ConfigMapEvents) Share(m proto.Message) bool {
-	from, ok := m.(*ConfigMapEvents)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(ConfigMapEvents)
-	}
-	x.Events = from.Events
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *ConfigMapEvents) AppendProtobuf(e *wire.Encoder) {

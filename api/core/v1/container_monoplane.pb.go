@@ -249,34 +249,48 @@ func (x *Container) Shallow() *Container {
 	if x == nil {
 		return nil
 	}
-	return &Container{
-		Name:                     x.Name,
-		Image:                    x.Image,
-		Command:                  x.Command,
-		Args:                     x.Args,
-		WorkingDir:               x.WorkingDir,
-		Ports:                    x.Ports,
-		Env:                      x.Env,
-		Resources:                x.Resources,
-		VolumeMounts:             x.VolumeMounts,
-		LivenessProbe:            x.LivenessProbe,
-		ReadinessProbe:           x.ReadinessProbe,
-		Lifecycle:                x.Lifecycle,
-		TerminationMessagePath:   x.TerminationMessagePath,
-		ImagePullPolicy:          x.ImagePullPolicy,
-		SecurityContext:          x.SecurityContext,
-		Stdin:                    x.Stdin,
-		StdinOnce:                x.StdinOnce,
-		Tty:                      x.Tty,
-		EnvFrom:                  x.EnvFrom,
-		TerminationMessagePolicy: x.TerminationMessagePolicy,
-		VolumeDevices:            x.VolumeDevices,
-		StartupProbe:             x.StartupProbe,
-		ResizePolicy:             x.ResizePolicy,
-		RestartPolicy:            x.RestartPolicy,
-		RestartPolicyRules:       x.RestartPolicyRules,
-		unknownFields:            x.unknownFields,
+	c := new(Container)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *Container) SetShallow(m proto.Message) bool {
+	from, ok := m.(*Container)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(Container)
+	}
+	x.Name = from.Name
+	x.Image = from.Image
+	x.Command = from.Command
+	x.Args = from.Args
+	x.WorkingDir = from.WorkingDir
+	x.Ports = from.Ports
+	x.Env = from.Env
+	x.Resources = from.Resources
+	x.VolumeMounts = from.VolumeMounts
+	x.LivenessProbe = from.LivenessProbe
+	x.ReadinessProbe = from.ReadinessProbe
+	x.Lifecycle = from.Lifecycle
+	x.TerminationMessagePath = from.TerminationMessagePath
+	x.ImagePullPolicy = from.ImagePullPolicy
+	x.SecurityContext = from.SecurityContext
+	x.Stdin = from.Stdin
+	x.StdinOnce = from.StdinOnce
+	x.Tty = from.Tty
+	x.EnvFrom = from.EnvFrom
+	x.TerminationMessagePolicy = from.TerminationMessagePolicy
+	x.VolumeDevices = from.VolumeDevices
+	x.StartupProbe = from.StartupProbe
+	x.ResizePolicy = from.ResizePolicy
+	x.RestartPolicy = from.RestartPolicy
+	x.RestartPolicyRules = from.RestartPolicyRules
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -324,45 +338,6 @@ func (x *Container) CloneTo(c *Container) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *Container) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *Container) Share(m proto.Message) bool {
-	from, ok := m.(*Container)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(Container)
-	}
-	x.Name = from.Name
-	x.Image = from.Image
-	x.Command = from.Command
-	x.Args = from.Args
-	x.WorkingDir = from.WorkingDir
-	x.Ports = from.Ports
-	x.Env = from.Env
-	x.Resources = from.Resources
-	x.VolumeMounts = from.VolumeMounts
-	x.LivenessProbe = from.LivenessProbe
-	x.ReadinessProbe = from.ReadinessProbe
-	x.Lifecycle = from.Lifecycle
-	x.TerminationMessagePath = from.TerminationMessagePath
-	x.ImagePullPolicy = from.ImagePullPolicy
-	x.SecurityContext = from.SecurityContext
-	x.Stdin = from.Stdin
-	x.StdinOnce = from.StdinOnce
-	x.Tty = from.Tty
-	x.EnvFrom = from.EnvFrom
-	x.TerminationMessagePolicy = from.TerminationMessagePolicy
-	x.VolumeDevices = from.VolumeDevices
-	x.StartupProbe = from.StartupProbe
-	x.ResizePolicy = from.ResizePolicy
-	x.RestartPolicy = from.RestartPolicy
-	x.RestartPolicyRules = from.RestartPolicyRules
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. The zero
 // value does not count, even where it is given explicitly.
@@ -640,24 +615,38 @@ func (x *ContainerStatus) Shallow() *ContainerStatus {
 	if x == nil {
 		return nil
 	}
-	return &ContainerStatus{
-		Name:                     x.Name,
-		State:                    x.State,
-		LastState:                x.LastState,
-		Ready:                    x.Ready,
-		RestartCount:             x.RestartCount,
-		Image:                    x.Image,
-		ImageID:                  x.ImageID,
-		ContainerID:              x.ContainerID,
-		Started:                  x.Started,
-		AllocatedResources:       x.AllocatedResources,
-		Resources:                x.Resources,
-		VolumeMounts:             x.VolumeMounts,
-		User:                     x.User,
-		AllocatedResourcesStatus: x.AllocatedResourcesStatus,
-		StopSignal:               x.StopSignal,
-		unknownFields:            x.unknownFields,
+	c := new(ContainerStatus)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *ContainerStatus) SetShallow(m proto.Message) bool {
+	from, ok := m.(*ContainerStatus)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(ContainerStatus)
+	}
+	x.Name = from.Name
+	x.State = from.State
+	x.LastState = from.LastState
+	x.Ready = from.Ready
+	x.RestartCount = from.RestartCount
+	x.Image = from.Image
+	x.ImageID = from.ImageID
+	x.ContainerID = from.ContainerID
+	x.Started = from.Started
+	x.AllocatedResources = from.AllocatedResources
+	x.Resources = from.Resources
+	x.VolumeMounts = from.VolumeMounts
+	x.User = from.User
+	x.AllocatedResourcesStatus = from.AllocatedResourcesStatus
+	x.StopSignal = from.StopSignal
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -695,35 +684,6 @@ func (x *ContainerStatus) CloneTo(c *ContainerStatus) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *ContainerStatus) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *ContainerStatus) Share(m proto.Message) bool {
-	from, ok := m.(*ContainerStatus)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(ContainerStatus)
-	}
-	x.Name = from.Name
-	x.State = from.State
-	x.LastState = from.LastState
-	x.Ready = from.Ready
-	x.RestartCount = from.RestartCount
-	x.Image = from.Image
-	x.ImageID = from.ImageID
-	x.ContainerID = from.ContainerID
-	x.Started = from.Started
-	x.AllocatedResources = from.AllocatedResources
-	x.Resources = from.Resources
-	x.VolumeMounts = from.VolumeMounts
-	x.User = from.User
-	x.AllocatedResourcesStatus = from.AllocatedResourcesStatus
-	x.StopSignal = from.StopSignal
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. The zero
 // value does not count, even where it is given explicitly.
@@ -835,12 +795,26 @@ func (x *ContainerExtendedResourceRequest) Shallow() *ContainerExtendedResourceR
 	if x == nil {
 		return nil
 	}
-	return &ContainerExtendedResourceRequest{
-		ContainerName: x.ContainerName,
-		ResourceName:  x.ResourceName,
-		RequestName:   x.RequestName,
-		unknownFields: x.unknownFields,
+	c := new(ContainerExtendedResourceRequest)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *ContainerExtendedResourceRequest) SetShallow(m proto.Message) bool {
+	from, ok := m.(*ContainerExtendedResourceRequest)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(ContainerExtendedResourceRequest)
+	}
+	x.ContainerName = from.ContainerName
+	x.ResourceName = from.ResourceName
+	x.RequestName = from.RequestName
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -866,23 +840,6 @@ func (x *ContainerExtendedResourceRequest) CloneTo(c *ContainerExtendedResourceR
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *ContainerExtendedResourceRequest) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *ContainerExtendedResourceRequest) Share(m proto.Message) bool {
-	from, ok := m.(*ContainerExtendedResourceRequest)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(ContainerExtendedResourceRequest)
-	}
-	x.ContainerName = from.ContainerName
-	x.ResourceName = from.ResourceName
-	x.RequestName = from.RequestName
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *ContainerExtendedResourceRequest) AppendProtobuf(e *wire.Encoder) {
@@ -962,14 +919,28 @@ func (x *ContainerPort) Shallow() *ContainerPort {
 	if x == nil {
 		return nil
 	}
-	return &ContainerPort{
-		Name:          x.Name,
-		HostPort:      x.HostPort,
-		ContainerPort: x.ContainerPort,
-		Protocol:      x.Protocol,
-		HostIP:        x.HostIP,
-		unknownFields: x.unknownFields,
+	c := new(ContainerPort)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *ContainerPort) SetShallow(m proto.Message) bool {
+	from, ok := m.(*ContainerPort)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(ContainerPort)
+	}
+	x.Name = from.Name
+	x.HostPort = from.HostPort
+	x.ContainerPort = from.ContainerPort
+	x.Protocol = from.Protocol
+	x.HostIP = from.HostIP
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -997,25 +968,6 @@ func (x *ContainerPort) CloneTo(c *ContainerPort) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *ContainerPort) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *ContainerPort) Share(m proto.Message) bool {
-	from, ok := m.(*ContainerPort)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(ContainerPort)
-	}
-	x.Name = from.Name
-	x.HostPort = from.HostPort
-	x.ContainerPort = from.ContainerPort
-	x.Protocol = from.Protocol
-	x.HostIP = from.HostIP
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *ContainerPort) AppendProtobuf(e *wire.Encoder) {
@@ -1078,11 +1030,25 @@ func (x *ContainerResizePolicy) Shallow() *ContainerResizePolicy {
 	if x == nil {
 		return nil
 	}
-	return &ContainerResizePolicy{
-		ResourceName:  x.ResourceName,
-		RestartPolicy: x.RestartPolicy,
-		unknownFields: x.unknownFields,
+	c := new(ContainerResizePolicy)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *ContainerResizePolicy) SetShallow(m proto.Message) bool {
+	from, ok := m.(*ContainerResizePolicy)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(ContainerResizePolicy)
+	}
+	x.ResourceName = from.ResourceName
+	x.RestartPolicy = from.RestartPolicy
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -1107,22 +1073,6 @@ func (x *ContainerResizePolicy) CloneTo(c *ContainerResizePolicy) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *ContainerResizePolicy) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *ContainerResizePolicy) Share(m proto.Message) bool {
-	from, ok := m.(*ContainerResizePolicy)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(ContainerResizePolicy)
-	}
-	x.ResourceName = from.ResourceName
-	x.RestartPolicy = from.RestartPolicy
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *ContainerResizePolicy) AppendProtobuf(e *wire.Encoder) {
@@ -1187,11 +1137,25 @@ func (x *ContainerRestartRule) Shallow() *ContainerRestartRule {
 	if x == nil {
 		return nil
 	}
-	return &ContainerRestartRule{
-		Action:        x.Action,
-		ExitCodes:     x.ExitCodes,
-		unknownFields: x.unknownFields,
+	c := new(ContainerRestartRule)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *ContainerRestartRule) SetShallow(m proto.Message) bool {
+	from, ok := m.(*ContainerRestartRule)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(ContainerRestartRule)
+	}
+	x.Action = from.Action
+	x.ExitCodes = from.ExitCodes
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -1216,22 +1180,6 @@ func (x *ContainerRestartRule) CloneTo(c *ContainerRestartRule) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *ContainerRestartRule) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *ContainerRestartRule) Share(m proto.Message) bool {
-	from, ok := m.(*ContainerRestartRule)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(ContainerRestartRule)
-	}
-	x.Action = from.Action
-	x.ExitCodes = from.ExitCodes
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *ContainerRestartRule) AppendProtobuf(e *wire.Encoder) {
@@ -1291,11 +1239,25 @@ func (x *ContainerRestartRuleOnExitCodes) Shallow() *ContainerRestartRuleOnExitC
 	if x == nil {
 		return nil
 	}
-	return &ContainerRestartRuleOnExitCodes{
-		Operator:      x.Operator,
-		Values:        x.Values,
-		unknownFields: x.unknownFields,
+	c := new(ContainerRestartRuleOnExitCodes)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *ContainerRestartRuleOnExitCodes) SetShallow(m proto.Message) bool {
+	from, ok := m.(*ContainerRestartRuleOnExitCodes)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(ContainerRestartRuleOnExitCodes)
+	}
+	x.Operator = from.Operator
+	x.Values = from.Values
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -1320,22 +1282,6 @@ func (x *ContainerRestartRuleOnExitCodes) CloneTo(c *ContainerRestartRuleOnExitC
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *ContainerRestartRuleOnExitCodes) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *ContainerRestartRuleOnExitCodes) Share(m proto.Message) bool {
-	from, ok := m.(*ContainerRestartRuleOnExitCodes)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(ContainerRestartRuleOnExitCodes)
-	}
-	x.Operator = from.Operator
-	x.Values = from.Values
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *ContainerRestartRuleOnExitCodes) AppendProtobuf(e *wire.Encoder) {
@@ -1419,12 +1365,26 @@ func (x *ContainerState) Shallow() *ContainerState {
 	if x == nil {
 		return nil
 	}
-	return &ContainerState{
-		Waiting:       x.Waiting,
-		Running:       x.Running,
-		Terminated:    x.Terminated,
-		unknownFields: x.unknownFields,
+	c := new(ContainerState)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *ContainerState) SetShallow(m proto.Message) bool {
+	from, ok := m.(*ContainerState)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(ContainerState)
+	}
+	x.Waiting = from.Waiting
+	x.Running = from.Running
+	x.Terminated = from.Terminated
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -1450,23 +1410,6 @@ func (x *ContainerState) CloneTo(c *ContainerState) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *ContainerState) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *ContainerState) Share(m proto.Message) bool {
-	from, ok := m.(*ContainerState)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(ContainerState)
-	}
-	x.Waiting = from.Waiting
-	x.Running = from.Running
-	x.Terminated = from.Terminated
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *ContainerState) AppendProtobuf(e *wire.Encoder) {
@@ -1531,10 +1474,24 @@ func (x *ContainerStateRunning) Shallow() *ContainerStateRunning {
 	if x == nil {
 		return nil
 	}
-	return &ContainerStateRunning{
-		StartedAt:     x.StartedAt,
-		unknownFields: x.unknownFields,
+	c := new(ContainerStateRunning)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *ContainerStateRunning) SetShallow(m proto.Message) bool {
+	from, ok := m.(*ContainerStateRunning)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(ContainerStateRunning)
+	}
+	x.StartedAt = from.StartedAt
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -1558,21 +1515,6 @@ func (x *ContainerStateRunning) CloneTo(c *ContainerStateRunning) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *ContainerStateRunning) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *ContainerStateRunning) Share(m proto.Message) bool {
-	from, ok := m.(*ContainerStateRunning)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(ContainerStateRunning)
-	}
-	x.StartedAt = from.StartedAt
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *ContainerStateRunning) AppendProtobuf(e *wire.Encoder) {
@@ -1672,16 +1614,30 @@ func (x *ContainerStateTerminated) Shallow() *ContainerStateTerminated {
 	if x == nil {
 		return nil
 	}
-	return &ContainerStateTerminated{
-		ExitCode:      x.ExitCode,
-		Signal:        x.Signal,
-		Reason:        x.Reason,
-		Message:       x.Message,
-		StartedAt:     x.StartedAt,
-		FinishedAt:    x.FinishedAt,
-		ContainerID:   x.ContainerID,
-		unknownFields: x.unknownFields,
+	c := new(ContainerStateTerminated)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *ContainerStateTerminated) SetShallow(m proto.Message) bool {
+	from, ok := m.(*ContainerStateTerminated)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(ContainerStateTerminated)
+	}
+	x.ExitCode = from.ExitCode
+	x.Signal = from.Signal
+	x.Reason = from.Reason
+	x.Message = from.Message
+	x.StartedAt = from.StartedAt
+	x.FinishedAt = from.FinishedAt
+	x.ContainerID = from.ContainerID
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -1711,27 +1667,6 @@ func (x *ContainerStateTerminated) CloneTo(c *ContainerStateTerminated) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *ContainerStateTerminated) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *ContainerStateTerminated) Share(m proto.Message) bool {
-	from, ok := m.(*ContainerStateTerminated)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(ContainerStateTerminated)
-	}
-	x.ExitCode = from.ExitCode
-	x.Signal = from.Signal
-	x.Reason = from.Reason
-	x.Message = from.Message
-	x.StartedAt = from.StartedAt
-	x.FinishedAt = from.FinishedAt
-	x.ContainerID = from.ContainerID
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *ContainerStateTerminated) AppendProtobuf(e *wire.Encoder) {
@@ -1808,11 +1743,25 @@ func (x *ContainerStateWaiting) Shallow() *ContainerStateWaiting {
 	if x == nil {
 		return nil
 	}
-	return &ContainerStateWaiting{
-		Reason:        x.Reason,
-		Message:       x.Message,
-		unknownFields: x.unknownFields,
+	c := new(ContainerStateWaiting)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *ContainerStateWaiting) SetShallow(m proto.Message) bool {
+	from, ok := m.(*ContainerStateWaiting)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(ContainerStateWaiting)
+	}
+	x.Reason = from.Reason
+	x.Message = from.Message
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -1837,22 +1786,6 @@ func (x *ContainerStateWaiting) CloneTo(c *ContainerStateWaiting) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *ContainerStateWaiting) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *ContainerStateWaiting) Share(m proto.Message) bool {
-	from, ok := m.(*ContainerStateWaiting)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(ContainerStateWaiting)
-	}
-	x.Reason = from.Reason
-	x.Message = from.Message
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *ContainerStateWaiting) AppendProtobuf(e *wire.Encoder) {
@@ -1910,10 +1843,24 @@ func (x *ContainerUser) Shallow() *ContainerUser {
 	if x == nil {
 		return nil
 	}
-	return &ContainerUser{
-		Linux:         x.Linux,
-		unknownFields: x.unknownFields,
+	c := new(ContainerUser)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *ContainerUser) SetShallow(m proto.Message) bool {
+	from, ok := m.(*ContainerUser)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(ContainerUser)
+	}
+	x.Linux = from.Linux
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -1937,21 +1884,6 @@ func (x *ContainerUser) CloneTo(c *ContainerUser) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *ContainerUser) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *ContainerUser) Share(m proto.Message) bool {
-	from, ok := m.(*ContainerUser)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(ContainerUser)
-	}
-	x.Linux = from.Linux
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *ContainerUser) AppendProtobuf(e *wire.Encoder) {
@@ -2291,11 +2223,25 @@ func (x *EphemeralContainer) Shallow() *EphemeralContainer {
 	if x == nil {
 		return nil
 	}
-	return &EphemeralContainer{
-		EphemeralContainerCommon: x.EphemeralContainerCommon,
-		TargetContainerName:      x.TargetContainerName,
-		unknownFields:            x.unknownFields,
+	c := new(EphemeralContainer)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *EphemeralContainer) SetShallow(m proto.Message) bool {
+	from, ok := m.(*EphemeralContainer)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(EphemeralContainer)
+	}
+	x.EphemeralContainerCommon = from.EphemeralContainerCommon
+	x.TargetContainerName = from.TargetContainerName
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -2320,22 +2266,6 @@ func (x *EphemeralContainer) CloneTo(c *EphemeralContainer) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *EphemeralContainer) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *EphemeralContainer) Share(m proto.Message) bool {
-	from, ok := m.(*EphemeralContainer)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(EphemeralContainer)
-	}
-	x.EphemeralContainerCommon = from.EphemeralContainerCommon
-	x.TargetContainerName = from.TargetContainerName
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. The zero
 // value does not count, even where it is given explicitly.
@@ -2604,34 +2534,48 @@ func (x *EphemeralContainerCommon) Shallow() *EphemeralContainerCommon {
 	if x == nil {
 		return nil
 	}
-	return &EphemeralContainerCommon{
-		Name:                     x.Name,
-		Image:                    x.Image,
-		Command:                  x.Command,
-		Args:                     x.Args,
-		WorkingDir:               x.WorkingDir,
-		Ports:                    x.Ports,
-		Env:                      x.Env,
-		Resources:                x.Resources,
-		VolumeMounts:             x.VolumeMounts,
-		LivenessProbe:            x.LivenessProbe,
-		ReadinessProbe:           x.ReadinessProbe,
-		Lifecycle:                x.Lifecycle,
-		TerminationMessagePath:   x.TerminationMessagePath,
-		ImagePullPolicy:          x.ImagePullPolicy,
-		SecurityContext:          x.SecurityContext,
-		Stdin:                    x.Stdin,
-		StdinOnce:                x.StdinOnce,
-		Tty:                      x.Tty,
-		EnvFrom:                  x.EnvFrom,
-		TerminationMessagePolicy: x.TerminationMessagePolicy,
-		VolumeDevices:            x.VolumeDevices,
-		StartupProbe:             x.StartupProbe,
-		ResizePolicy:             x.ResizePolicy,
-		RestartPolicy:            x.RestartPolicy,
-		RestartPolicyRules:       x.RestartPolicyRules,
-		unknownFields:            x.unknownFields,
+	c := new(EphemeralContainerCommon)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *EphemeralContainerCommon) SetShallow(m proto.Message) bool {
+	from, ok := m.(*EphemeralContainerCommon)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(EphemeralContainerCommon)
+	}
+	x.Name = from.Name
+	x.Image = from.Image
+	x.Command = from.Command
+	x.Args = from.Args
+	x.WorkingDir = from.WorkingDir
+	x.Ports = from.Ports
+	x.Env = from.Env
+	x.Resources = from.Resources
+	x.VolumeMounts = from.VolumeMounts
+	x.LivenessProbe = from.LivenessProbe
+	x.ReadinessProbe = from.ReadinessProbe
+	x.Lifecycle = from.Lifecycle
+	x.TerminationMessagePath = from.TerminationMessagePath
+	x.ImagePullPolicy = from.ImagePullPolicy
+	x.SecurityContext = from.SecurityContext
+	x.Stdin = from.Stdin
+	x.StdinOnce = from.StdinOnce
+	x.Tty = from.Tty
+	x.EnvFrom = from.EnvFrom
+	x.TerminationMessagePolicy = from.TerminationMessagePolicy
+	x.VolumeDevices = from.VolumeDevices
+	x.StartupProbe = from.StartupProbe
+	x.ResizePolicy = from.ResizePolicy
+	x.RestartPolicy = from.RestartPolicy
+	x.RestartPolicyRules = from.RestartPolicyRules
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -2679,45 +2623,6 @@ func (x *EphemeralContainerCommon) CloneTo(c *EphemeralContainerCommon) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *EphemeralContainerCommon) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *EphemeralContainerCommon) Share(m proto.Message) bool {
-	from, ok := m.(*EphemeralContainerCommon)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(EphemeralContainerCommon)
-	}
-	x.Name = from.Name
-	x.Image = from.Image
-	x.Command = from.Command
-	x.Args = from.Args
-	x.WorkingDir = from.WorkingDir
-	x.Ports = from.Ports
-	x.Env = from.Env
-	x.Resources = from.Resources
-	x.VolumeMounts = from.VolumeMounts
-	x.LivenessProbe = from.LivenessProbe
-	x.ReadinessProbe = from.ReadinessProbe
-	x.Lifecycle = from.Lifecycle
-	x.TerminationMessagePath = from.TerminationMessagePath
-	x.ImagePullPolicy = from.ImagePullPolicy
-	x.SecurityContext = from.SecurityContext
-	x.Stdin = from.Stdin
-	x.StdinOnce = from.StdinOnce
-	x.Tty = from.Tty
-	x.EnvFrom = from.EnvFrom
-	x.TerminationMessagePolicy = from.TerminationMessagePolicy
-	x.VolumeDevices = from.VolumeDevices
-	x.StartupProbe = from.StartupProbe
-	x.ResizePolicy = from.ResizePolicy
-	x.RestartPolicy = from.RestartPolicy
-	x.RestartPolicyRules = from.RestartPolicyRules
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. The zero
 // value does not count, even where it is given explicitly.
@@ -2851,10 +2756,24 @@ func (x *ImageVolumeStatus) Shallow() *ImageVolumeStatus {
 	if x == nil {
 		return nil
 	}
-	return &ImageVolumeStatus{
-		ImageRef:      x.ImageRef,
-		unknownFields: x.unknownFields,
+	c := new(ImageVolumeStatus)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *ImageVolumeStatus) SetShallow(m proto.Message) bool {
+	from, ok := m.(*ImageVolumeStatus)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(ImageVolumeStatus)
+	}
+	x.ImageRef = from.ImageRef
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -2878,21 +2797,6 @@ func (x *ImageVolumeStatus) CloneTo(c *ImageVolumeStatus) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *ImageVolumeStatus) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *ImageVolumeStatus) Share(m proto.Message) bool {
-	from, ok := m.(*ImageVolumeStatus)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(ImageVolumeStatus)
-	}
-	x.ImageRef = from.ImageRef
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *ImageVolumeStatus) AppendProtobuf(e *wire.Encoder) {
@@ -2950,12 +2854,26 @@ func (x *LinuxContainerUser) Shallow() *LinuxContainerUser {
 	if x == nil {
 		return nil
 	}
-	return &LinuxContainerUser{
-		Uid:                x.Uid,
-		Gid:                x.Gid,
-		SupplementalGroups: x.SupplementalGroups,
-		unknownFields:      x.unknownFields,
+	c := new(LinuxContainerUser)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *LinuxContainerUser) SetShallow(m proto.Message) bool {
+	from, ok := m.(*LinuxContainerUser)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(LinuxContainerUser)
+	}
+	x.Uid = from.Uid
+	x.Gid = from.Gid
+	x.SupplementalGroups = from.SupplementalGroups
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -2981,23 +2899,6 @@ func (x *LinuxContainerUser) CloneTo(c *LinuxContainerUser) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *LinuxContainerUser) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *LinuxContainerUser) Share(m proto.Message) bool {
-	from, ok := m.(*LinuxContainerUser)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(LinuxContainerUser)
-	}
-	x.Uid = from.Uid
-	x.Gid = from.Gid
-	x.SupplementalGroups = from.SupplementalGroups
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *LinuxContainerUser) AppendProtobuf(e *wire.Encoder) {
@@ -3054,11 +2955,25 @@ func (x *ResourceClaim) Shallow() *ResourceClaim {
 	if x == nil {
 		return nil
 	}
-	return &ResourceClaim{
-		Name:          x.Name,
-		Request:       x.Request,
-		unknownFields: x.unknownFields,
+	c := new(ResourceClaim)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *ResourceClaim) SetShallow(m proto.Message) bool {
+	from, ok := m.(*ResourceClaim)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(ResourceClaim)
+	}
+	x.Name = from.Name
+	x.Request = from.Request
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -3083,22 +2998,6 @@ func (x *ResourceClaim) CloneTo(c *ResourceClaim) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *ResourceClaim) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *ResourceClaim) Share(m proto.Message) bool {
-	from, ok := m.(*ResourceClaim)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(ResourceClaim)
-	}
-	x.Name = from.Name
-	x.Request = from.Request
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *ResourceClaim) AppendProtobuf(e *wire.Encoder) {
@@ -3161,12 +3060,26 @@ func (x *ResourceHealth) Shallow() *ResourceHealth {
 	if x == nil {
 		return nil
 	}
-	return &ResourceHealth{
-		ResourceID:    x.ResourceID,
-		Health:        x.Health,
-		Message:       x.Message,
-		unknownFields: x.unknownFields,
+	c := new(ResourceHealth)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *ResourceHealth) SetShallow(m proto.Message) bool {
+	from, ok := m.(*ResourceHealth)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(ResourceHealth)
+	}
+	x.ResourceID = from.ResourceID
+	x.Health = from.Health
+	x.Message = from.Message
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -3192,23 +3105,6 @@ func (x *ResourceHealth) CloneTo(c *ResourceHealth) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *ResourceHealth) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *ResourceHealth) Share(m proto.Message) bool {
-	from, ok := m.(*ResourceHealth)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(ResourceHealth)
-	}
-	x.ResourceID = from.ResourceID
-	x.Health = from.Health
-	x.Message = from.Message
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *ResourceHealth) AppendProtobuf(e *wire.Encoder) {
@@ -3276,12 +3172,26 @@ func (x *ResourceRequirements) Shallow() *ResourceRequirements {
 	if x == nil {
 		return nil
 	}
-	return &ResourceRequirements{
-		Limits:        x.Limits,
-		Requests:      x.Requests,
-		Claims:        x.Claims,
-		unknownFields: x.unknownFields,
+	c := new(ResourceRequirements)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *ResourceRequirements) SetShallow(m proto.Message) bool {
+	from, ok := m.(*ResourceRequirements)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(ResourceRequirements)
+	}
+	x.Limits = from.Limits
+	x.Requests = from.Requests
+	x.Claims = from.Claims
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -3307,23 +3217,6 @@ func (x *ResourceRequirements) CloneTo(c *ResourceRequirements) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *ResourceRequirements) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *ResourceRequirements) Share(m proto.Message) bool {
-	from, ok := m.(*ResourceRequirements)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(ResourceRequirements)
-	}
-	x.Limits = from.Limits
-	x.Requests = from.Requests
-	x.Claims = from.Claims
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. The zero
 // value does not count, even where it is given explicitly.
@@ -3388,11 +3281,25 @@ func (x *ResourceStatus) Shallow() *ResourceStatus {
 	if x == nil {
 		return nil
 	}
-	return &ResourceStatus{
-		Name:          x.Name,
-		Resources:     x.Resources,
-		unknownFields: x.unknownFields,
+	c := new(ResourceStatus)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *ResourceStatus) SetShallow(m proto.Message) bool {
+	from, ok := m.(*ResourceStatus)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(ResourceStatus)
+	}
+	x.Name = from.Name
+	x.Resources = from.Resources
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -3417,22 +3324,6 @@ func (x *ResourceStatus) CloneTo(c *ResourceStatus) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *ResourceStatus) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *ResourceStatus) Share(m proto.Message) bool {
-	from, ok := m.(*ResourceStatus)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(ResourceStatus)
-	}
-	x.Name = from.Name
-	x.Resources = from.Resources
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *ResourceStatus) AppendProtobuf(e *wire.Encoder) {
@@ -3484,11 +3375,25 @@ func (x *VolumeDevice) Shallow() *VolumeDevice {
 	if x == nil {
 		return nil
 	}
-	return &VolumeDevice{
-		Name:          x.Name,
-		DevicePath:    x.DevicePath,
-		unknownFields: x.unknownFields,
+	c := new(VolumeDevice)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *VolumeDevice) SetShallow(m proto.Message) bool {
+	from, ok := m.(*VolumeDevice)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(VolumeDevice)
+	}
+	x.Name = from.Name
+	x.DevicePath = from.DevicePath
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -3513,22 +3418,6 @@ func (x *VolumeDevice) CloneTo(c *VolumeDevice) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *VolumeDevice) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *VolumeDevice) Share(m proto.Message) bool {
-	from, ok := m.(*VolumeDevice)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(VolumeDevice)
-	}
-	x.Name = from.Name
-	x.DevicePath = from.DevicePath
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *VolumeDevice) AppendProtobuf(e *wire.Encoder) {
@@ -3617,16 +3506,30 @@ func (x *VolumeMount) Shallow() *VolumeMount {
 	if x == nil {
 		return nil
 	}
-	return &VolumeMount{
-		Name:              x.Name,
-		ReadOnly:          x.ReadOnly,
-		MountPath:         x.MountPath,
-		SubPath:           x.SubPath,
-		MountPropagation:  x.MountPropagation,
-		SubPathExpr:       x.SubPathExpr,
-		RecursiveReadOnly: x.RecursiveReadOnly,
-		unknownFields:     x.unknownFields,
+	c := new(VolumeMount)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *VolumeMount) SetShallow(m proto.Message) bool {
+	from, ok := m.(*VolumeMount)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(VolumeMount)
+	}
+	x.Name = from.Name
+	x.ReadOnly = from.ReadOnly
+	x.MountPath = from.MountPath
+	x.SubPath = from.SubPath
+	x.MountPropagation = from.MountPropagation
+	x.SubPathExpr = from.SubPathExpr
+	x.RecursiveReadOnly = from.RecursiveReadOnly
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -3656,27 +3559,6 @@ func (x *VolumeMount) CloneTo(c *VolumeMount) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *VolumeMount) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *VolumeMount) Share(m proto.Message) bool {
-	from, ok := m.(*VolumeMount)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(VolumeMount)
-	}
-	x.Name = from.Name
-	x.ReadOnly = from.ReadOnly
-	x.MountPath = from.MountPath
-	x.SubPath = from.SubPath
-	x.MountPropagation = from.MountPropagation
-	x.SubPathExpr = from.SubPathExpr
-	x.RecursiveReadOnly = from.RecursiveReadOnly
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *VolumeMount) AppendProtobuf(e *wire.Encoder) {
@@ -3773,14 +3655,28 @@ func (x *VolumeMountStatus) Shallow() *VolumeMountStatus {
 	if x == nil {
 		return nil
 	}
-	return &VolumeMountStatus{
-		Name:              x.Name,
-		MountPath:         x.MountPath,
-		ReadOnly:          x.ReadOnly,
-		RecursiveReadOnly: x.RecursiveReadOnly,
-		VolumeStatus:      x.VolumeStatus,
-		unknownFields:     x.unknownFields,
+	c := new(VolumeMountStatus)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *VolumeMountStatus) SetShallow(m proto.Message) bool {
+	from, ok := m.(*VolumeMountStatus)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(VolumeMountStatus)
+	}
+	x.Name = from.Name
+	x.MountPath = from.MountPath
+	x.ReadOnly = from.ReadOnly
+	x.RecursiveReadOnly = from.RecursiveReadOnly
+	x.VolumeStatus = from.VolumeStatus
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -3808,25 +3704,6 @@ func (x *VolumeMountStatus) CloneTo(c *VolumeMountStatus) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *VolumeMountStatus) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *VolumeMountStatus) Share(m proto.Message) bool {
-	from, ok := m.(*VolumeMountStatus)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(VolumeMountStatus)
-	}
-	x.Name = from.Name
-	x.MountPath = from.MountPath
-	x.ReadOnly = from.ReadOnly
-	x.RecursiveReadOnly = from.RecursiveReadOnly
-	x.VolumeStatus = from.VolumeStatus
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *VolumeMountStatus) AppendProtobuf(e *wire.Encoder) {
@@ -3895,10 +3772,24 @@ func (x *VolumeStatus) Shallow() *VolumeStatus {
 	if x == nil {
 		return nil
 	}
-	return &VolumeStatus{
-		Image:         x.Image,
-		unknownFields: x.unknownFields,
+	c := new(VolumeStatus)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *VolumeStatus) SetShallow(m proto.Message) bool {
+	from, ok := m.(*VolumeStatus)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(VolumeStatus)
+	}
+	x.Image = from.Image
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -3922,21 +3813,6 @@ func (x *VolumeStatus) CloneTo(c *VolumeStatus) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *VolumeStatus) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *VolumeStatus) Share(m proto.Message) bool {
-	from, ok := m.(*VolumeStatus)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(VolumeStatus)
-	}
-	x.Image = from.Image
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *VolumeStatus) AppendProtobuf(e *wire.Encoder) {

@@ -184,24 +184,38 @@ func (x *Event) Shallow() *Event {
 	if x == nil {
 		return nil
 	}
-	return &Event{
-		Metadata:           x.Metadata,
-		InvolvedObject:     x.InvolvedObject,
-		Reason:             x.Reason,
-		Message:            x.Message,
-		Source:             x.Source,
-		FirstTimestamp:     x.FirstTimestamp,
-		LastTimestamp:      x.LastTimestamp,
-		Count:              x.Count,
-		Type:               x.Type,
-		EventTime:          x.EventTime,
-		Series:             x.Series,
-		Action:             x.Action,
-		Related:            x.Related,
-		ReportingComponent: x.ReportingComponent,
-		ReportingInstance:  x.ReportingInstance,
-		unknownFields:      x.unknownFields,
+	c := new(Event)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *Event) SetShallow(m proto.Message) bool {
+	from, ok := m.(*Event)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(Event)
+	}
+	x.Metadata = from.Metadata
+	x.InvolvedObject = from.InvolvedObject
+	x.Reason = from.Reason
+	x.Message = from.Message
+	x.Source = from.Source
+	x.FirstTimestamp = from.FirstTimestamp
+	x.LastTimestamp = from.LastTimestamp
+	x.Count = from.Count
+	x.Type = from.Type
+	x.EventTime = from.EventTime
+	x.Series = from.Series
+	x.Action = from.Action
+	x.Related = from.Related
+	x.ReportingComponent = from.ReportingComponent
+	x.ReportingInstance = from.ReportingInstance
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -239,35 +253,6 @@ func (x *Event) CloneTo(c *Event) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *Event) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *Event) Share(m proto.Message) bool {
-	from, ok := m.(*Event)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(Event)
-	}
-	x.Metadata = from.Metadata
-	x.InvolvedObject = from.InvolvedObject
-	x.Reason = from.Reason
-	x.Message = from.Message
-	x.Source = from.Source
-	x.FirstTimestamp = from.FirstTimestamp
-	x.LastTimestamp = from.LastTimestamp
-	x.Count = from.Count
-	x.Type = from.Type
-	x.EventTime = from.EventTime
-	x.Series = from.Series
-	x.Action = from.Action
-	x.Related = from.Related
-	x.ReportingComponent = from.ReportingComponent
-	x.ReportingInstance = from.ReportingInstance
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *Event) AppendProtobuf(e *wire.Encoder) {
@@ -411,11 +396,25 @@ func (x *EventList) Shallow() *EventList {
 	if x == nil {
 		return nil
 	}
-	return &EventList{
-		Metadata:      x.Metadata,
-		Items:         x.Items,
-		unknownFields: x.unknownFields,
+	c := new(EventList)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *EventList) SetShallow(m proto.Message) bool {
+	from, ok := m.(*EventList)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(EventList)
+	}
+	x.Metadata = from.Metadata
+	x.Items = from.Items
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -440,22 +439,6 @@ func (x *EventList) CloneTo(c *EventList) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *EventList) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *EventList) Share(m proto.Message) bool {
-	from, ok := m.(*EventList)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(EventList)
-	}
-	x.Metadata = from.Metadata
-	x.Items = from.Items
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *EventList) AppendProtobuf(e *wire.Encoder) {
@@ -537,11 +520,25 @@ func (x *EventSeries) Shallow() *EventSeries {
 	if x == nil {
 		return nil
 	}
-	return &EventSeries{
-		Count:            x.Count,
-		LastObservedTime: x.LastObservedTime,
-		unknownFields:    x.unknownFields,
+	c := new(EventSeries)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *EventSeries) SetShallow(m proto.Message) bool {
+	from, ok := m.(*EventSeries)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(EventSeries)
+	}
+	x.Count = from.Count
+	x.LastObservedTime = from.LastObservedTime
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -566,22 +563,6 @@ func (x *EventSeries) CloneTo(c *EventSeries) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *EventSeries) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *EventSeries) Share(m proto.Message) bool {
-	from, ok := m.(*EventSeries)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(EventSeries)
-	}
-	x.Count = from.Count
-	x.LastObservedTime = from.LastObservedTime
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *EventSeries) AppendProtobuf(e *wire.Encoder) {
@@ -641,11 +622,25 @@ func (x *EventSource) Shallow() *EventSource {
 	if x == nil {
 		return nil
 	}
-	return &EventSource{
-		Component:     x.Component,
-		Host:          x.Host,
-		unknownFields: x.unknownFields,
+	c := new(EventSource)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *EventSource) SetShallow(m proto.Message) bool {
+	from, ok := m.(*EventSource)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(EventSource)
+	}
+	x.Component = from.Component
+	x.Host = from.Host
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -670,22 +665,6 @@ func (x *EventSource) CloneTo(c *EventSource) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *EventSource) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *EventSource) Share(m proto.Message) bool {
-	from, ok := m.(*EventSource)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(EventSource)
-	}
-	x.Component = from.Component
-	x.Host = from.Host
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *EventSource) AppendProtobuf(e *wire.Encoder) {

@@ -83,14 +83,28 @@ func (x *CreateEventRequest) Shallow() *CreateEventRequest {
 	if x == nil {
 		return nil
 	}
-	return &CreateEventRequest{
-		Namespace:       x.Namespace,
-		Object:          x.Object,
-		DryRun:          x.DryRun,
-		FieldManager:    x.FieldManager,
-		FieldValidation: x.FieldValidation,
-		unknownFields:   x.unknownFields,
+	c := new(CreateEventRequest)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *CreateEventRequest) SetShallow(m proto.Message) bool {
+	from, ok := m.(*CreateEventRequest)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(CreateEventRequest)
+	}
+	x.Namespace = from.Namespace
+	x.Object = from.Object
+	x.DryRun = from.DryRun
+	x.FieldManager = from.FieldManager
+	x.FieldValidation = from.FieldValidation
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -118,25 +132,6 @@ func (x *CreateEventRequest) CloneTo(c *CreateEventRequest) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *CreateEventRequest) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *CreateEventRequest) Share(m proto.Message) bool {
-	from, ok := m.(*CreateEventRequest)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(CreateEventRequest)
-	}
-	x.Namespace = from.Namespace
-	x.Object = from.Object
-	x.DryRun = from.DryRun
-	x.FieldManager = from.FieldManager
-	x.FieldValidation = from.FieldValidation
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *CreateEventRequest) AppendProtobuf(e *wire.Encoder) {
@@ -238,15 +233,29 @@ func (x *UpdateEventRequest) Shallow() *UpdateEventRequest {
 	if x == nil {
 		return nil
 	}
-	return &UpdateEventRequest{
-		Namespace:       x.Namespace,
-		Name:            x.Name,
-		Object:          x.Object,
-		DryRun:          x.DryRun,
-		FieldManager:    x.FieldManager,
-		FieldValidation: x.FieldValidation,
-		unknownFields:   x.unknownFields,
+	c := new(UpdateEventRequest)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *UpdateEventRequest) SetShallow(m proto.Message) bool {
+	from, ok := m.(*UpdateEventRequest)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(UpdateEventRequest)
+	}
+	x.Namespace = from.Namespace
+	x.Name = from.Name
+	x.Object = from.Object
+	x.DryRun = from.DryRun
+	x.FieldManager = from.FieldManager
+	x.FieldValidation = from.FieldValidation
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -275,26 +284,6 @@ func (x *UpdateEventRequest) CloneTo(c *UpdateEventRequest) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *UpdateEventRequest) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *UpdateEventRequest) Share(m proto.Message) bool {
-	from, ok := m.(*UpdateEventRequest)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(UpdateEventRequest)
-	}
-	x.Namespace = from.Namespace
-	x.Name = from.Name
-	x.Object = from.Object
-	x.DryRun = from.DryRun
-	x.FieldManager = from.FieldManager
-	x.FieldValidation = from.FieldValidation
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *UpdateEventRequest) AppendProtobuf(e *wire.Encoder) {
@@ -385,12 +374,26 @@ func (x *EventEvent) Shallow() *EventEvent {
 	if x == nil {
 		return nil
 	}
-	return &EventEvent{
-		Type:          x.Type,
-		Object:        x.Object,
-		Status:        x.Status,
-		unknownFields: x.unknownFields,
+	c := new(EventEvent)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *EventEvent) SetShallow(m proto.Message) bool {
+	from, ok := m.(*EventEvent)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(EventEvent)
+	}
+	x.Type = from.Type
+	x.Object = from.Object
+	x.Status = from.Status
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -416,23 +419,6 @@ func (x *EventEvent) CloneTo(c *EventEvent) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *EventEvent) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *EventEvent) Share(m proto.Message) bool {
-	from, ok := m.(*EventEvent)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(EventEvent)
-	}
-	x.Type = from.Type
-	x.Object = from.Object
-	x.Status = from.Status
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *EventEvent) AppendProtobuf(e *wire.Encoder) {
@@ -490,10 +476,24 @@ func (x *EventEvents) Shallow() *EventEvents {
 	if x == nil {
 		return nil
 	}
-	return &EventEvents{
-		Events:        x.Events,
-		unknownFields: x.unknownFields,
+	c := new(EventEvents)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *EventEvents) SetShallow(m proto.Message) bool {
+	from, ok := m.(*EventEvents)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(EventEvents)
+	}
+	x.Events = from.Events
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -517,21 +517,6 @@ func (x *EventEvents) CloneTo(c *EventEvents) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *EventEvents) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *EventEvents) Share(m proto.Message) bool {
-	from, ok := m.(*EventEvents)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(EventEvents)
-	}
-	x.Events = from.Events
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *EventEvents) AppendProtobuf(e *wire.Encoder) {

@@ -121,19 +121,33 @@ func (x *PodLogOptions) Shallow() *PodLogOptions {
 	if x == nil {
 		return nil
 	}
-	return &PodLogOptions{
-		Container:                    x.Container,
-		Follow:                       x.Follow,
-		Previous:                     x.Previous,
-		SinceSeconds:                 x.SinceSeconds,
-		SinceTime:                    x.SinceTime,
-		Timestamps:                   x.Timestamps,
-		TailLines:                    x.TailLines,
-		LimitBytes:                   x.LimitBytes,
-		InsecureSkipTLSVerifyBackend: x.InsecureSkipTLSVerifyBackend,
-		Stream:                       x.Stream,
-		unknownFields:                x.unknownFields,
+	c := new(PodLogOptions)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *PodLogOptions) SetShallow(m proto.Message) bool {
+	from, ok := m.(*PodLogOptions)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(PodLogOptions)
+	}
+	x.Container = from.Container
+	x.Follow = from.Follow
+	x.Previous = from.Previous
+	x.SinceSeconds = from.SinceSeconds
+	x.SinceTime = from.SinceTime
+	x.Timestamps = from.Timestamps
+	x.TailLines = from.TailLines
+	x.LimitBytes = from.LimitBytes
+	x.InsecureSkipTLSVerifyBackend = from.InsecureSkipTLSVerifyBackend
+	x.Stream = from.Stream
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -166,30 +180,6 @@ func (x *PodLogOptions) CloneTo(c *PodLogOptions) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *PodLogOptions) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *PodLogOptions) Share(m proto.Message) bool {
-	from, ok := m.(*PodLogOptions)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(PodLogOptions)
-	}
-	x.Container = from.Container
-	x.Follow = from.Follow
-	x.Previous = from.Previous
-	x.SinceSeconds = from.SinceSeconds
-	x.SinceTime = from.SinceTime
-	x.Timestamps = from.Timestamps
-	x.TailLines = from.TailLines
-	x.LimitBytes = from.LimitBytes
-	x.InsecureSkipTLSVerifyBackend = from.InsecureSkipTLSVerifyBackend
-	x.Stream = from.Stream
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *PodLogOptions) AppendProtobuf(e *wire.Encoder) {

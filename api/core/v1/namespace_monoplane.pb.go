@@ -75,12 +75,26 @@ func (x *Namespace) Shallow() *Namespace {
 	if x == nil {
 		return nil
 	}
-	return &Namespace{
-		Metadata:      x.Metadata,
-		Spec:          x.Spec,
-		Status:        x.Status,
-		unknownFields: x.unknownFields,
+	c := new(Namespace)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *Namespace) SetShallow(m proto.Message) bool {
+	from, ok := m.(*Namespace)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(Namespace)
+	}
+	x.Metadata = from.Metadata
+	x.Spec = from.Spec
+	x.Status = from.Status
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -106,23 +120,6 @@ func (x *Namespace) CloneTo(c *Namespace) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *Namespace) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *Namespace) Share(m proto.Message) bool {
-	from, ok := m.(*Namespace)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(Namespace)
-	}
-	x.Metadata = from.Metadata
-	x.Spec = from.Spec
-	x.Status = from.Status
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *Namespace) AppendProtobuf(e *wire.Encoder) {
@@ -235,14 +232,28 @@ func (x *NamespaceCondition) Shallow() *NamespaceCondition {
 	if x == nil {
 		return nil
 	}
-	return &NamespaceCondition{
-		Type:               x.Type,
-		Status:             x.Status,
-		LastTransitionTime: x.LastTransitionTime,
-		Reason:             x.Reason,
-		Message:            x.Message,
-		unknownFields:      x.unknownFields,
+	c := new(NamespaceCondition)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *NamespaceCondition) SetShallow(m proto.Message) bool {
+	from, ok := m.(*NamespaceCondition)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(NamespaceCondition)
+	}
+	x.Type = from.Type
+	x.Status = from.Status
+	x.LastTransitionTime = from.LastTransitionTime
+	x.Reason = from.Reason
+	x.Message = from.Message
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -270,25 +281,6 @@ func (x *NamespaceCondition) CloneTo(c *NamespaceCondition) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *NamespaceCondition) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *NamespaceCondition) Share(m proto.Message) bool {
-	from, ok := m.(*NamespaceCondition)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(NamespaceCondition)
-	}
-	x.Type = from.Type
-	x.Status = from.Status
-	x.LastTransitionTime = from.LastTransitionTime
-	x.Reason = from.Reason
-	x.Message = from.Message
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *NamespaceCondition) AppendProtobuf(e *wire.Encoder) {
@@ -364,11 +356,25 @@ func (x *NamespaceList) Shallow() *NamespaceList {
 	if x == nil {
 		return nil
 	}
-	return &NamespaceList{
-		Metadata:      x.Metadata,
-		Items:         x.Items,
-		unknownFields: x.unknownFields,
+	c := new(NamespaceList)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *NamespaceList) SetShallow(m proto.Message) bool {
+	from, ok := m.(*NamespaceList)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(NamespaceList)
+	}
+	x.Metadata = from.Metadata
+	x.Items = from.Items
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -393,22 +399,6 @@ func (x *NamespaceList) CloneTo(c *NamespaceList) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *NamespaceList) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *NamespaceList) Share(m proto.Message) bool {
-	from, ok := m.(*NamespaceList)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(NamespaceList)
-	}
-	x.Metadata = from.Metadata
-	x.Items = from.Items
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *NamespaceList) AppendProtobuf(e *wire.Encoder) {
@@ -478,10 +468,24 @@ func (x *NamespaceSpec) Shallow() *NamespaceSpec {
 	if x == nil {
 		return nil
 	}
-	return &NamespaceSpec{
-		Finalizers:    x.Finalizers,
-		unknownFields: x.unknownFields,
+	c := new(NamespaceSpec)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *NamespaceSpec) SetShallow(m proto.Message) bool {
+	from, ok := m.(*NamespaceSpec)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(NamespaceSpec)
+	}
+	x.Finalizers = from.Finalizers
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -505,21 +509,6 @@ func (x *NamespaceSpec) CloneTo(c *NamespaceSpec) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *NamespaceSpec) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *NamespaceSpec) Share(m proto.Message) bool {
-	from, ok := m.(*NamespaceSpec)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(NamespaceSpec)
-	}
-	x.Finalizers = from.Finalizers
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *NamespaceSpec) AppendProtobuf(e *wire.Encoder) {
@@ -572,11 +561,25 @@ func (x *NamespaceStatus) Shallow() *NamespaceStatus {
 	if x == nil {
 		return nil
 	}
-	return &NamespaceStatus{
-		Phase:         x.Phase,
-		Conditions:    x.Conditions,
-		unknownFields: x.unknownFields,
+	c := new(NamespaceStatus)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *NamespaceStatus) SetShallow(m proto.Message) bool {
+	from, ok := m.(*NamespaceStatus)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(NamespaceStatus)
+	}
+	x.Phase = from.Phase
+	x.Conditions = from.Conditions
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -601,22 +604,6 @@ func (x *NamespaceStatus) CloneTo(c *NamespaceStatus) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *NamespaceStatus) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *NamespaceStatus) Share(m proto.Message) bool {
-	from, ok := m.(*NamespaceStatus)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(NamespaceStatus)
-	}
-	x.Phase = from.Phase
-	x.Conditions = from.Conditions
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *NamespaceStatus) AppendProtobuf(e *wire.Encoder) {

@@ -76,13 +76,27 @@ func (x *CreateNamespaceRequest) Shallow() *CreateNamespaceRequest {
 	if x == nil {
 		return nil
 	}
-	return &CreateNamespaceRequest{
-		Object:          x.Object,
-		DryRun:          x.DryRun,
-		FieldManager:    x.FieldManager,
-		FieldValidation: x.FieldValidation,
-		unknownFields:   x.unknownFields,
+	c := new(CreateNamespaceRequest)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *CreateNamespaceRequest) SetShallow(m proto.Message) bool {
+	from, ok := m.(*CreateNamespaceRequest)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(CreateNamespaceRequest)
+	}
+	x.Object = from.Object
+	x.DryRun = from.DryRun
+	x.FieldManager = from.FieldManager
+	x.FieldValidation = from.FieldValidation
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -109,24 +123,6 @@ func (x *CreateNamespaceRequest) CloneTo(c *CreateNamespaceRequest) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *CreateNamespaceRequest) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *CreateNamespaceRequest) Share(m proto.Message) bool {
-	from, ok := m.(*CreateNamespaceRequest)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(CreateNamespaceRequest)
-	}
-	x.Object = from.Object
-	x.DryRun = from.DryRun
-	x.FieldManager = from.FieldManager
-	x.FieldValidation = from.FieldValidation
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *CreateNamespaceRequest) AppendProtobuf(e *wire.Encoder) {
@@ -218,14 +214,28 @@ func (x *UpdateNamespaceRequest) Shallow() *UpdateNamespaceRequest {
 	if x == nil {
 		return nil
 	}
-	return &UpdateNamespaceRequest{
-		Name:            x.Name,
-		Object:          x.Object,
-		DryRun:          x.DryRun,
-		FieldManager:    x.FieldManager,
-		FieldValidation: x.FieldValidation,
-		unknownFields:   x.unknownFields,
+	c := new(UpdateNamespaceRequest)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *UpdateNamespaceRequest) SetShallow(m proto.Message) bool {
+	from, ok := m.(*UpdateNamespaceRequest)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(UpdateNamespaceRequest)
+	}
+	x.Name = from.Name
+	x.Object = from.Object
+	x.DryRun = from.DryRun
+	x.FieldManager = from.FieldManager
+	x.FieldValidation = from.FieldValidation
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -253,25 +263,6 @@ func (x *UpdateNamespaceRequest) CloneTo(c *UpdateNamespaceRequest) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *UpdateNamespaceRequest) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *UpdateNamespaceRequest) Share(m proto.Message) bool {
-	from, ok := m.(*UpdateNamespaceRequest)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(UpdateNamespaceRequest)
-	}
-	x.Name = from.Name
-	x.Object = from.Object
-	x.DryRun = from.DryRun
-	x.FieldManager = from.FieldManager
-	x.FieldValidation = from.FieldValidation
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *UpdateNamespaceRequest) AppendProtobuf(e *wire.Encoder) {
@@ -359,12 +350,26 @@ func (x *NamespaceEvent) Shallow() *NamespaceEvent {
 	if x == nil {
 		return nil
 	}
-	return &NamespaceEvent{
-		Type:          x.Type,
-		Object:        x.Object,
-		Status:        x.Status,
-		unknownFields: x.unknownFields,
+	c := new(NamespaceEvent)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *NamespaceEvent) SetShallow(m proto.Message) bool {
+	from, ok := m.(*NamespaceEvent)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(NamespaceEvent)
+	}
+	x.Type = from.Type
+	x.Object = from.Object
+	x.Status = from.Status
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -390,23 +395,6 @@ func (x *NamespaceEvent) CloneTo(c *NamespaceEvent) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *NamespaceEvent) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *NamespaceEvent) Share(m proto.Message) bool {
-	from, ok := m.(*NamespaceEvent)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(NamespaceEvent)
-	}
-	x.Type = from.Type
-	x.Object = from.Object
-	x.Status = from.Status
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *NamespaceEvent) AppendProtobuf(e *wire.Encoder) {
@@ -464,10 +452,24 @@ func (x *NamespaceEvents) Shallow() *NamespaceEvents {
 	if x == nil {
 		return nil
 	}
-	return &NamespaceEvents{
-		Events:        x.Events,
-		unknownFields: x.unknownFields,
+	c := new(NamespaceEvents)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *NamespaceEvents) SetShallow(m proto.Message) bool {
+	from, ok := m.(*NamespaceEvents)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(NamespaceEvents)
+	}
+	x.Events = from.Events
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -491,21 +493,6 @@ func (x *NamespaceEvents) CloneTo(c *NamespaceEvents) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *NamespaceEvents) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *NamespaceEvents) Share(m proto.Message) bool {
-	from, ok := m.(*NamespaceEvents)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(NamespaceEvents)
-	}
-	x.Events = from.Events
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *NamespaceEvents) AppendProtobuf(e *wire.Encoder) {

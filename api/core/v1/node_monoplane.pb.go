@@ -75,12 +75,26 @@ func (x *Node) Shallow() *Node {
 	if x == nil {
 		return nil
 	}
-	return &Node{
-		Metadata:      x.Metadata,
-		Spec:          x.Spec,
-		Status:        x.Status,
-		unknownFields: x.unknownFields,
+	c := new(Node)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *Node) SetShallow(m proto.Message) bool {
+	from, ok := m.(*Node)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(Node)
+	}
+	x.Metadata = from.Metadata
+	x.Spec = from.Spec
+	x.Status = from.Status
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -106,23 +120,6 @@ func (x *Node) CloneTo(c *Node) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *Node) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *Node) Share(m proto.Message) bool {
-	from, ok := m.(*Node)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(Node)
-	}
-	x.Metadata = from.Metadata
-	x.Spec = from.Spec
-	x.Status = from.Status
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. The zero
 // value does not count, even where it is given explicitly.
@@ -267,16 +264,30 @@ func (x *NodeSpec) Shallow() *NodeSpec {
 	if x == nil {
 		return nil
 	}
-	return &NodeSpec{
-		PodCIDR:       x.PodCIDR,
-		ExternalID:    x.ExternalID,
-		ProviderID:    x.ProviderID,
-		Unschedulable: x.Unschedulable,
-		Taints:        x.Taints,
-		ConfigSource:  x.ConfigSource,
-		PodCIDRs:      x.PodCIDRs,
-		unknownFields: x.unknownFields,
+	c := new(NodeSpec)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *NodeSpec) SetShallow(m proto.Message) bool {
+	from, ok := m.(*NodeSpec)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(NodeSpec)
+	}
+	x.PodCIDR = from.PodCIDR
+	x.ExternalID = from.ExternalID
+	x.ProviderID = from.ProviderID
+	x.Unschedulable = from.Unschedulable
+	x.Taints = from.Taints
+	x.ConfigSource = from.ConfigSource
+	x.PodCIDRs = from.PodCIDRs
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -306,27 +317,6 @@ func (x *NodeSpec) CloneTo(c *NodeSpec) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *NodeSpec) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *NodeSpec) Share(m proto.Message) bool {
-	from, ok := m.(*NodeSpec)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(NodeSpec)
-	}
-	x.PodCIDR = from.PodCIDR
-	x.ExternalID = from.ExternalID
-	x.ProviderID = from.ProviderID
-	x.Unschedulable = from.Unschedulable
-	x.Taints = from.Taints
-	x.ConfigSource = from.ConfigSource
-	x.PodCIDRs = from.PodCIDRs
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. The zero
 // value does not count, even where it is given explicitly.
@@ -513,23 +503,37 @@ func (x *NodeStatus) Shallow() *NodeStatus {
 	if x == nil {
 		return nil
 	}
-	return &NodeStatus{
-		Capacity:         x.Capacity,
-		Allocatable:      x.Allocatable,
-		Phase:            x.Phase,
-		Conditions:       x.Conditions,
-		Addresses:        x.Addresses,
-		DaemonEndpoints:  x.DaemonEndpoints,
-		NodeInfo:         x.NodeInfo,
-		Images:           x.Images,
-		VolumesInUse:     x.VolumesInUse,
-		VolumesAttached:  x.VolumesAttached,
-		Config:           x.Config,
-		RuntimeHandlers:  x.RuntimeHandlers,
-		Features:         x.Features,
-		DeclaredFeatures: x.DeclaredFeatures,
-		unknownFields:    x.unknownFields,
+	c := new(NodeStatus)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *NodeStatus) SetShallow(m proto.Message) bool {
+	from, ok := m.(*NodeStatus)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(NodeStatus)
+	}
+	x.Capacity = from.Capacity
+	x.Allocatable = from.Allocatable
+	x.Phase = from.Phase
+	x.Conditions = from.Conditions
+	x.Addresses = from.Addresses
+	x.DaemonEndpoints = from.DaemonEndpoints
+	x.NodeInfo = from.NodeInfo
+	x.Images = from.Images
+	x.VolumesInUse = from.VolumesInUse
+	x.VolumesAttached = from.VolumesAttached
+	x.Config = from.Config
+	x.RuntimeHandlers = from.RuntimeHandlers
+	x.Features = from.Features
+	x.DeclaredFeatures = from.DeclaredFeatures
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -566,34 +570,6 @@ func (x *NodeStatus) CloneTo(c *NodeStatus) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *NodeStatus) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *NodeStatus) Share(m proto.Message) bool {
-	from, ok := m.(*NodeStatus)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(NodeStatus)
-	}
-	x.Capacity = from.Capacity
-	x.Allocatable = from.Allocatable
-	x.Phase = from.Phase
-	x.Conditions = from.Conditions
-	x.Addresses = from.Addresses
-	x.DaemonEndpoints = from.DaemonEndpoints
-	x.NodeInfo = from.NodeInfo
-	x.Images = from.Images
-	x.VolumesInUse = from.VolumesInUse
-	x.VolumesAttached = from.VolumesAttached
-	x.Config = from.Config
-	x.RuntimeHandlers = from.RuntimeHandlers
-	x.Features = from.Features
-	x.DeclaredFeatures = from.DeclaredFeatures
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *NodeStatus) AppendProtobuf(e *wire.Encoder) {
@@ -684,11 +660,25 @@ func (x *NodeList) Shallow() *NodeList {
 	if x == nil {
 		return nil
 	}
-	return &NodeList{
-		Metadata:      x.Metadata,
-		Items:         x.Items,
-		unknownFields: x.unknownFields,
+	c := new(NodeList)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *NodeList) SetShallow(m proto.Message) bool {
+	from, ok := m.(*NodeList)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(NodeList)
+	}
+	x.Metadata = from.Metadata
+	x.Items = from.Items
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -713,22 +703,6 @@ func (x *NodeList) CloneTo(c *NodeList) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *NodeList) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *NodeList) Share(m proto.Message) bool {
-	from, ok := m.(*NodeList)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(NodeList)
-	}
-	x.Metadata = from.Metadata
-	x.Items = from.Items
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. The zero
 // value does not count, even where it is given explicitly.
@@ -815,11 +789,25 @@ func (x *AttachedVolume) Shallow() *AttachedVolume {
 	if x == nil {
 		return nil
 	}
-	return &AttachedVolume{
-		Name:          x.Name,
-		DevicePath:    x.DevicePath,
-		unknownFields: x.unknownFields,
+	c := new(AttachedVolume)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *AttachedVolume) SetShallow(m proto.Message) bool {
+	from, ok := m.(*AttachedVolume)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(AttachedVolume)
+	}
+	x.Name = from.Name
+	x.DevicePath = from.DevicePath
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -844,22 +832,6 @@ func (x *AttachedVolume) CloneTo(c *AttachedVolume) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *AttachedVolume) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *AttachedVolume) Share(m proto.Message) bool {
-	from, ok := m.(*AttachedVolume)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(AttachedVolume)
-	}
-	x.Name = from.Name
-	x.DevicePath = from.DevicePath
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *AttachedVolume) AppendProtobuf(e *wire.Encoder) {
@@ -932,14 +904,28 @@ func (x *ConfigMapNodeConfigSource) Shallow() *ConfigMapNodeConfigSource {
 	if x == nil {
 		return nil
 	}
-	return &ConfigMapNodeConfigSource{
-		Namespace:        x.Namespace,
-		Name:             x.Name,
-		Uid:              x.Uid,
-		ResourceVersion:  x.ResourceVersion,
-		KubeletConfigKey: x.KubeletConfigKey,
-		unknownFields:    x.unknownFields,
+	c := new(ConfigMapNodeConfigSource)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *ConfigMapNodeConfigSource) SetShallow(m proto.Message) bool {
+	from, ok := m.(*ConfigMapNodeConfigSource)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(ConfigMapNodeConfigSource)
+	}
+	x.Namespace = from.Namespace
+	x.Name = from.Name
+	x.Uid = from.Uid
+	x.ResourceVersion = from.ResourceVersion
+	x.KubeletConfigKey = from.KubeletConfigKey
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -967,25 +953,6 @@ func (x *ConfigMapNodeConfigSource) CloneTo(c *ConfigMapNodeConfigSource) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *ConfigMapNodeConfigSource) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *ConfigMapNodeConfigSource) Share(m proto.Message) bool {
-	from, ok := m.(*ConfigMapNodeConfigSource)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(ConfigMapNodeConfigSource)
-	}
-	x.Namespace = from.Namespace
-	x.Name = from.Name
-	x.Uid = from.Uid
-	x.ResourceVersion = from.ResourceVersion
-	x.KubeletConfigKey = from.KubeletConfigKey
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *ConfigMapNodeConfigSource) AppendProtobuf(e *wire.Encoder) {
@@ -1054,11 +1021,25 @@ func (x *ContainerImage) Shallow() *ContainerImage {
 	if x == nil {
 		return nil
 	}
-	return &ContainerImage{
-		Names:         x.Names,
-		SizeBytes:     x.SizeBytes,
-		unknownFields: x.unknownFields,
+	c := new(ContainerImage)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *ContainerImage) SetShallow(m proto.Message) bool {
+	from, ok := m.(*ContainerImage)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(ContainerImage)
+	}
+	x.Names = from.Names
+	x.SizeBytes = from.SizeBytes
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -1083,22 +1064,6 @@ func (x *ContainerImage) CloneTo(c *ContainerImage) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *ContainerImage) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *ContainerImage) Share(m proto.Message) bool {
-	from, ok := m.(*ContainerImage)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(ContainerImage)
-	}
-	x.Names = from.Names
-	x.SizeBytes = from.SizeBytes
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *ContainerImage) AppendProtobuf(e *wire.Encoder) {
@@ -1145,10 +1110,24 @@ func (x *DaemonEndpoint) Shallow() *DaemonEndpoint {
 	if x == nil {
 		return nil
 	}
-	return &DaemonEndpoint{
-		Port:          x.Port,
-		unknownFields: x.unknownFields,
+	c := new(DaemonEndpoint)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *DaemonEndpoint) SetShallow(m proto.Message) bool {
+	from, ok := m.(*DaemonEndpoint)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(DaemonEndpoint)
+	}
+	x.Port = from.Port
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -1172,21 +1151,6 @@ func (x *DaemonEndpoint) CloneTo(c *DaemonEndpoint) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *DaemonEndpoint) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *DaemonEndpoint) Share(m proto.Message) bool {
-	from, ok := m.(*DaemonEndpoint)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(DaemonEndpoint)
-	}
-	x.Port = from.Port
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *DaemonEndpoint) AppendProtobuf(e *wire.Encoder) {
@@ -1237,11 +1201,25 @@ func (x *NodeAddress) Shallow() *NodeAddress {
 	if x == nil {
 		return nil
 	}
-	return &NodeAddress{
-		Type:          x.Type,
-		Address:       x.Address,
-		unknownFields: x.unknownFields,
+	c := new(NodeAddress)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *NodeAddress) SetShallow(m proto.Message) bool {
+	from, ok := m.(*NodeAddress)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(NodeAddress)
+	}
+	x.Type = from.Type
+	x.Address = from.Address
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -1266,22 +1244,6 @@ func (x *NodeAddress) CloneTo(c *NodeAddress) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *NodeAddress) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *NodeAddress) Share(m proto.Message) bool {
-	from, ok := m.(*NodeAddress)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(NodeAddress)
-	}
-	x.Type = from.Type
-	x.Address = from.Address
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *NodeAddress) AppendProtobuf(e *wire.Encoder) {
@@ -1373,15 +1335,29 @@ func (x *NodeCondition) Shallow() *NodeCondition {
 	if x == nil {
 		return nil
 	}
-	return &NodeCondition{
-		Type:               x.Type,
-		Status:             x.Status,
-		LastHeartbeatTime:  x.LastHeartbeatTime,
-		LastTransitionTime: x.LastTransitionTime,
-		Reason:             x.Reason,
-		Message:            x.Message,
-		unknownFields:      x.unknownFields,
+	c := new(NodeCondition)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *NodeCondition) SetShallow(m proto.Message) bool {
+	from, ok := m.(*NodeCondition)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(NodeCondition)
+	}
+	x.Type = from.Type
+	x.Status = from.Status
+	x.LastHeartbeatTime = from.LastHeartbeatTime
+	x.LastTransitionTime = from.LastTransitionTime
+	x.Reason = from.Reason
+	x.Message = from.Message
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -1410,26 +1386,6 @@ func (x *NodeCondition) CloneTo(c *NodeCondition) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *NodeCondition) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *NodeCondition) Share(m proto.Message) bool {
-	from, ok := m.(*NodeCondition)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(NodeCondition)
-	}
-	x.Type = from.Type
-	x.Status = from.Status
-	x.LastHeartbeatTime = from.LastHeartbeatTime
-	x.LastTransitionTime = from.LastTransitionTime
-	x.Reason = from.Reason
-	x.Message = from.Message
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *NodeCondition) AppendProtobuf(e *wire.Encoder) {
@@ -1503,10 +1459,24 @@ func (x *NodeConfigSource) Shallow() *NodeConfigSource {
 	if x == nil {
 		return nil
 	}
-	return &NodeConfigSource{
-		ConfigMap:     x.ConfigMap,
-		unknownFields: x.unknownFields,
+	c := new(NodeConfigSource)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *NodeConfigSource) SetShallow(m proto.Message) bool {
+	from, ok := m.(*NodeConfigSource)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(NodeConfigSource)
+	}
+	x.ConfigMap = from.ConfigMap
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -1530,21 +1500,6 @@ func (x *NodeConfigSource) CloneTo(c *NodeConfigSource) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *NodeConfigSource) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *NodeConfigSource) Share(m proto.Message) bool {
-	from, ok := m.(*NodeConfigSource)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(NodeConfigSource)
-	}
-	x.ConfigMap = from.ConfigMap
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *NodeConfigSource) AppendProtobuf(e *wire.Encoder) {
@@ -1636,13 +1591,27 @@ func (x *NodeConfigStatus) Shallow() *NodeConfigStatus {
 	if x == nil {
 		return nil
 	}
-	return &NodeConfigStatus{
-		Assigned:      x.Assigned,
-		Active:        x.Active,
-		LastKnownGood: x.LastKnownGood,
-		Error:         x.Error,
-		unknownFields: x.unknownFields,
+	c := new(NodeConfigStatus)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *NodeConfigStatus) SetShallow(m proto.Message) bool {
+	from, ok := m.(*NodeConfigStatus)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(NodeConfigStatus)
+	}
+	x.Assigned = from.Assigned
+	x.Active = from.Active
+	x.LastKnownGood = from.LastKnownGood
+	x.Error = from.Error
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -1669,24 +1638,6 @@ func (x *NodeConfigStatus) CloneTo(c *NodeConfigStatus) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *NodeConfigStatus) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *NodeConfigStatus) Share(m proto.Message) bool {
-	from, ok := m.(*NodeConfigStatus)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(NodeConfigStatus)
-	}
-	x.Assigned = from.Assigned
-	x.Active = from.Active
-	x.LastKnownGood = from.LastKnownGood
-	x.Error = from.Error
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *NodeConfigStatus) AppendProtobuf(e *wire.Encoder) {
@@ -1752,10 +1703,24 @@ func (x *NodeDaemonEndpoints) Shallow() *NodeDaemonEndpoints {
 	if x == nil {
 		return nil
 	}
-	return &NodeDaemonEndpoints{
-		KubeletEndpoint: x.KubeletEndpoint,
-		unknownFields:   x.unknownFields,
+	c := new(NodeDaemonEndpoints)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *NodeDaemonEndpoints) SetShallow(m proto.Message) bool {
+	from, ok := m.(*NodeDaemonEndpoints)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(NodeDaemonEndpoints)
+	}
+	x.KubeletEndpoint = from.KubeletEndpoint
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -1779,21 +1744,6 @@ func (x *NodeDaemonEndpoints) CloneTo(c *NodeDaemonEndpoints) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *NodeDaemonEndpoints) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *NodeDaemonEndpoints) Share(m proto.Message) bool {
-	from, ok := m.(*NodeDaemonEndpoints)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(NodeDaemonEndpoints)
-	}
-	x.KubeletEndpoint = from.KubeletEndpoint
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *NodeDaemonEndpoints) AppendProtobuf(e *wire.Encoder) {
@@ -1843,10 +1793,24 @@ func (x *NodeFeatures) Shallow() *NodeFeatures {
 	if x == nil {
 		return nil
 	}
-	return &NodeFeatures{
-		SupplementalGroupsPolicy: x.SupplementalGroupsPolicy,
-		unknownFields:            x.unknownFields,
+	c := new(NodeFeatures)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *NodeFeatures) SetShallow(m proto.Message) bool {
+	from, ok := m.(*NodeFeatures)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(NodeFeatures)
+	}
+	x.SupplementalGroupsPolicy = from.SupplementalGroupsPolicy
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -1870,21 +1834,6 @@ func (x *NodeFeatures) CloneTo(c *NodeFeatures) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *NodeFeatures) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *NodeFeatures) Share(m proto.Message) bool {
-	from, ok := m.(*NodeFeatures)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(NodeFeatures)
-	}
-	x.SupplementalGroupsPolicy = from.SupplementalGroupsPolicy
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *NodeFeatures) AppendProtobuf(e *wire.Encoder) {
@@ -1944,11 +1893,25 @@ func (x *NodeRuntimeHandler) Shallow() *NodeRuntimeHandler {
 	if x == nil {
 		return nil
 	}
-	return &NodeRuntimeHandler{
-		Name:          x.Name,
-		Features:      x.Features,
-		unknownFields: x.unknownFields,
+	c := new(NodeRuntimeHandler)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *NodeRuntimeHandler) SetShallow(m proto.Message) bool {
+	from, ok := m.(*NodeRuntimeHandler)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(NodeRuntimeHandler)
+	}
+	x.Name = from.Name
+	x.Features = from.Features
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -1973,22 +1936,6 @@ func (x *NodeRuntimeHandler) CloneTo(c *NodeRuntimeHandler) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *NodeRuntimeHandler) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *NodeRuntimeHandler) Share(m proto.Message) bool {
-	from, ok := m.(*NodeRuntimeHandler)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(NodeRuntimeHandler)
-	}
-	x.Name = from.Name
-	x.Features = from.Features
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *NodeRuntimeHandler) AppendProtobuf(e *wire.Encoder) {
@@ -2048,11 +1995,25 @@ func (x *NodeRuntimeHandlerFeatures) Shallow() *NodeRuntimeHandlerFeatures {
 	if x == nil {
 		return nil
 	}
-	return &NodeRuntimeHandlerFeatures{
-		RecursiveReadOnlyMounts: x.RecursiveReadOnlyMounts,
-		UserNamespaces:          x.UserNamespaces,
-		unknownFields:           x.unknownFields,
+	c := new(NodeRuntimeHandlerFeatures)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *NodeRuntimeHandlerFeatures) SetShallow(m proto.Message) bool {
+	from, ok := m.(*NodeRuntimeHandlerFeatures)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(NodeRuntimeHandlerFeatures)
+	}
+	x.RecursiveReadOnlyMounts = from.RecursiveReadOnlyMounts
+	x.UserNamespaces = from.UserNamespaces
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -2077,22 +2038,6 @@ func (x *NodeRuntimeHandlerFeatures) CloneTo(c *NodeRuntimeHandlerFeatures) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *NodeRuntimeHandlerFeatures) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *NodeRuntimeHandlerFeatures) Share(m proto.Message) bool {
-	from, ok := m.(*NodeRuntimeHandlerFeatures)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(NodeRuntimeHandlerFeatures)
-	}
-	x.RecursiveReadOnlyMounts = from.RecursiveReadOnlyMounts
-	x.UserNamespaces = from.UserNamespaces
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *NodeRuntimeHandlerFeatures) AppendProtobuf(e *wire.Encoder) {
@@ -2143,10 +2088,24 @@ func (x *NodeSwapStatus) Shallow() *NodeSwapStatus {
 	if x == nil {
 		return nil
 	}
-	return &NodeSwapStatus{
-		Capacity:      x.Capacity,
-		unknownFields: x.unknownFields,
+	c := new(NodeSwapStatus)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *NodeSwapStatus) SetShallow(m proto.Message) bool {
+	from, ok := m.(*NodeSwapStatus)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(NodeSwapStatus)
+	}
+	x.Capacity = from.Capacity
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -2170,21 +2129,6 @@ func (x *NodeSwapStatus) CloneTo(c *NodeSwapStatus) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *NodeSwapStatus) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *NodeSwapStatus) Share(m proto.Message) bool {
-	from, ok := m.(*NodeSwapStatus)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(NodeSwapStatus)
-	}
-	x.Capacity = from.Capacity
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *NodeSwapStatus) AppendProtobuf(e *wire.Encoder) {
@@ -2289,20 +2233,34 @@ func (x *NodeSystemInfo) Shallow() *NodeSystemInfo {
 	if x == nil {
 		return nil
 	}
-	return &NodeSystemInfo{
-		MachineID:               x.MachineID,
-		SystemUUID:              x.SystemUUID,
-		BootID:                  x.BootID,
-		KernelVersion:           x.KernelVersion,
-		OsImage:                 x.OsImage,
-		ContainerRuntimeVersion: x.ContainerRuntimeVersion,
-		KubeletVersion:          x.KubeletVersion,
-		KubeProxyVersion:        x.KubeProxyVersion,
-		OperatingSystem:         x.OperatingSystem,
-		Architecture:            x.Architecture,
-		Swap:                    x.Swap,
-		unknownFields:           x.unknownFields,
+	c := new(NodeSystemInfo)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *NodeSystemInfo) SetShallow(m proto.Message) bool {
+	from, ok := m.(*NodeSystemInfo)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(NodeSystemInfo)
+	}
+	x.MachineID = from.MachineID
+	x.SystemUUID = from.SystemUUID
+	x.BootID = from.BootID
+	x.KernelVersion = from.KernelVersion
+	x.OsImage = from.OsImage
+	x.ContainerRuntimeVersion = from.ContainerRuntimeVersion
+	x.KubeletVersion = from.KubeletVersion
+	x.KubeProxyVersion = from.KubeProxyVersion
+	x.OperatingSystem = from.OperatingSystem
+	x.Architecture = from.Architecture
+	x.Swap = from.Swap
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -2336,31 +2294,6 @@ func (x *NodeSystemInfo) CloneTo(c *NodeSystemInfo) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *NodeSystemInfo) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *NodeSystemInfo) Share(m proto.Message) bool {
-	from, ok := m.(*NodeSystemInfo)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(NodeSystemInfo)
-	}
-	x.MachineID = from.MachineID
-	x.SystemUUID = from.SystemUUID
-	x.BootID = from.BootID
-	x.KernelVersion = from.KernelVersion
-	x.OsImage = from.OsImage
-	x.ContainerRuntimeVersion = from.ContainerRuntimeVersion
-	x.KubeletVersion = from.KubeletVersion
-	x.KubeProxyVersion = from.KubeProxyVersion
-	x.OperatingSystem = from.OperatingSystem
-	x.Architecture = from.Architecture
-	x.Swap = from.Swap
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *NodeSystemInfo) AppendProtobuf(e *wire.Encoder) {
@@ -2464,13 +2397,27 @@ func (x *Taint) Shallow() *Taint {
 	if x == nil {
 		return nil
 	}
-	return &Taint{
-		Key:           x.Key,
-		Value:         x.Value,
-		Effect:        x.Effect,
-		TimeAdded:     x.TimeAdded,
-		unknownFields: x.unknownFields,
+	c := new(Taint)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *Taint) SetShallow(m proto.Message) bool {
+	from, ok := m.(*Taint)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(Taint)
+	}
+	x.Key = from.Key
+	x.Value = from.Value
+	x.Effect = from.Effect
+	x.TimeAdded = from.TimeAdded
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -2497,24 +2444,6 @@ func (x *Taint) CloneTo(c *Taint) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *Taint) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *Taint) Share(m proto.Message) bool {
-	from, ok := m.(*Taint)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(Taint)
-	}
-	x.Key = from.Key
-	x.Value = from.Value
-	x.Effect = from.Effect
-	x.TimeAdded = from.TimeAdded
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *Taint) AppendProtobuf(e *wire.Encoder) {

@@ -76,13 +76,27 @@ func (x *CreateNodeRequest) Shallow() *CreateNodeRequest {
 	if x == nil {
 		return nil
 	}
-	return &CreateNodeRequest{
-		Object:          x.Object,
-		DryRun:          x.DryRun,
-		FieldManager:    x.FieldManager,
-		FieldValidation: x.FieldValidation,
-		unknownFields:   x.unknownFields,
+	c := new(CreateNodeRequest)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *CreateNodeRequest) SetShallow(m proto.Message) bool {
+	from, ok := m.(*CreateNodeRequest)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(CreateNodeRequest)
+	}
+	x.Object = from.Object
+	x.DryRun = from.DryRun
+	x.FieldManager = from.FieldManager
+	x.FieldValidation = from.FieldValidation
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -109,24 +123,6 @@ func (x *CreateNodeRequest) CloneTo(c *CreateNodeRequest) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *CreateNodeRequest) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *CreateNodeRequest) Share(m proto.Message) bool {
-	from, ok := m.(*CreateNodeRequest)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(CreateNodeRequest)
-	}
-	x.Object = from.Object
-	x.DryRun = from.DryRun
-	x.FieldManager = from.FieldManager
-	x.FieldValidation = from.FieldValidation
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. The zero
 // value does not count, even where it is given explicitly.
@@ -230,14 +226,28 @@ func (x *UpdateNodeRequest) Shallow() *UpdateNodeRequest {
 	if x == nil {
 		return nil
 	}
-	return &UpdateNodeRequest{
-		Name:            x.Name,
-		Object:          x.Object,
-		DryRun:          x.DryRun,
-		FieldManager:    x.FieldManager,
-		FieldValidation: x.FieldValidation,
-		unknownFields:   x.unknownFields,
+	c := new(UpdateNodeRequest)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *UpdateNodeRequest) SetShallow(m proto.Message) bool {
+	from, ok := m.(*UpdateNodeRequest)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(UpdateNodeRequest)
+	}
+	x.Name = from.Name
+	x.Object = from.Object
+	x.DryRun = from.DryRun
+	x.FieldManager = from.FieldManager
+	x.FieldValidation = from.FieldValidation
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -265,25 +275,6 @@ func (x *UpdateNodeRequest) CloneTo(c *UpdateNodeRequest) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *UpdateNodeRequest) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *UpdateNodeRequest) Share(m proto.Message) bool {
-	from, ok := m.(*UpdateNodeRequest)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(UpdateNodeRequest)
-	}
-	x.Name = from.Name
-	x.Object = from.Object
-	x.DryRun = from.DryRun
-	x.FieldManager = from.FieldManager
-	x.FieldValidation = from.FieldValidation
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. The zero
 // value does not count, even where it is given explicitly.
@@ -383,12 +374,26 @@ func (x *NodeEvent) Shallow() *NodeEvent {
 	if x == nil {
 		return nil
 	}
-	return &NodeEvent{
-		Type:          x.Type,
-		Object:        x.Object,
-		Status:        x.Status,
-		unknownFields: x.unknownFields,
+	c := new(NodeEvent)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *NodeEvent) SetShallow(m proto.Message) bool {
+	from, ok := m.(*NodeEvent)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(NodeEvent)
+	}
+	x.Type = from.Type
+	x.Object = from.Object
+	x.Status = from.Status
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -414,23 +419,6 @@ func (x *NodeEvent) CloneTo(c *NodeEvent) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *NodeEvent) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *NodeEvent) Share(m proto.Message) bool {
-	from, ok := m.(*NodeEvent)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(NodeEvent)
-	}
-	x.Type = from.Type
-	x.Object = from.Object
-	x.Status = from.Status
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. The zero
 // value does not count, even where it is given explicitly.
@@ -500,10 +488,24 @@ func (x *NodeEvents) Shallow() *NodeEvents {
 	if x == nil {
 		return nil
 	}
-	return &NodeEvents{
-		Events:        x.Events,
-		unknownFields: x.unknownFields,
+	c := new(NodeEvents)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *NodeEvents) SetShallow(m proto.Message) bool {
+	from, ok := m.(*NodeEvents)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(NodeEvents)
+	}
+	x.Events = from.Events
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -527,21 +529,6 @@ func (x *NodeEvents) CloneTo(c *NodeEvents) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *NodeEvents) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *NodeEvents) Share(m proto.Message) bool {
-	from, ok := m.(*NodeEvents)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(NodeEvents)
-	}
-	x.Events = from.Events
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. The zero
 // value does not count, even where it is given explicitly.

@@ -80,12 +80,26 @@ func (x *Affinity) Shallow() *Affinity {
 	if x == nil {
 		return nil
 	}
-	return &Affinity{
-		NodeAffinity:    x.NodeAffinity,
-		PodAffinity:     x.PodAffinity,
-		PodAntiAffinity: x.PodAntiAffinity,
-		unknownFields:   x.unknownFields,
+	c := new(Affinity)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *Affinity) SetShallow(m proto.Message) bool {
+	from, ok := m.(*Affinity)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(Affinity)
+	}
+	x.NodeAffinity = from.NodeAffinity
+	x.PodAffinity = from.PodAffinity
+	x.PodAntiAffinity = from.PodAntiAffinity
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -111,23 +125,6 @@ func (x *Affinity) CloneTo(c *Affinity) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *Affinity) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *Affinity) Share(m proto.Message) bool {
-	from, ok := m.(*Affinity)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(Affinity)
-	}
-	x.NodeAffinity = from.NodeAffinity
-	x.PodAffinity = from.PodAffinity
-	x.PodAntiAffinity = from.PodAntiAffinity
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. The zero
 // value does not count, even where it is given explicitly.
@@ -219,11 +216,25 @@ func (x *NodeAffinity) Shallow() *NodeAffinity {
 	if x == nil {
 		return nil
 	}
-	return &NodeAffinity{
-		RequiredDuringSchedulingIgnoredDuringExecution:  x.RequiredDuringSchedulingIgnoredDuringExecution,
-		PreferredDuringSchedulingIgnoredDuringExecution: x.PreferredDuringSchedulingIgnoredDuringExecution,
-		unknownFields: x.unknownFields,
+	c := new(NodeAffinity)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *NodeAffinity) SetShallow(m proto.Message) bool {
+	from, ok := m.(*NodeAffinity)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(NodeAffinity)
+	}
+	x.RequiredDuringSchedulingIgnoredDuringExecution = from.RequiredDuringSchedulingIgnoredDuringExecution
+	x.PreferredDuringSchedulingIgnoredDuringExecution = from.PreferredDuringSchedulingIgnoredDuringExecution
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -248,22 +259,6 @@ func (x *NodeAffinity) CloneTo(c *NodeAffinity) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *NodeAffinity) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *NodeAffinity) Share(m proto.Message) bool {
-	from, ok := m.(*NodeAffinity)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(NodeAffinity)
-	}
-	x.RequiredDuringSchedulingIgnoredDuringExecution = from.RequiredDuringSchedulingIgnoredDuringExecution
-	x.PreferredDuringSchedulingIgnoredDuringExecution = from.PreferredDuringSchedulingIgnoredDuringExecution
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. The zero
 // value does not count, even where it is given explicitly.
@@ -328,10 +323,24 @@ func (x *NodeSelector) Shallow() *NodeSelector {
 	if x == nil {
 		return nil
 	}
-	return &NodeSelector{
-		NodeSelectorTerms: x.NodeSelectorTerms,
-		unknownFields:     x.unknownFields,
+	c := new(NodeSelector)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *NodeSelector) SetShallow(m proto.Message) bool {
+	from, ok := m.(*NodeSelector)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(NodeSelector)
+	}
+	x.NodeSelectorTerms = from.NodeSelectorTerms
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -355,21 +364,6 @@ func (x *NodeSelector) CloneTo(c *NodeSelector) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *NodeSelector) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *NodeSelector) Share(m proto.Message) bool {
-	from, ok := m.(*NodeSelector)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(NodeSelector)
-	}
-	x.NodeSelectorTerms = from.NodeSelectorTerms
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *NodeSelector) AppendProtobuf(e *wire.Encoder) {
@@ -425,12 +419,26 @@ func (x *NodeSelectorRequirement) Shallow() *NodeSelectorRequirement {
 	if x == nil {
 		return nil
 	}
-	return &NodeSelectorRequirement{
-		Key:           x.Key,
-		Operator:      x.Operator,
-		Values:        x.Values,
-		unknownFields: x.unknownFields,
+	c := new(NodeSelectorRequirement)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *NodeSelectorRequirement) SetShallow(m proto.Message) bool {
+	from, ok := m.(*NodeSelectorRequirement)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(NodeSelectorRequirement)
+	}
+	x.Key = from.Key
+	x.Operator = from.Operator
+	x.Values = from.Values
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -456,23 +464,6 @@ func (x *NodeSelectorRequirement) CloneTo(c *NodeSelectorRequirement) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *NodeSelectorRequirement) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *NodeSelectorRequirement) Share(m proto.Message) bool {
-	from, ok := m.(*NodeSelectorRequirement)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(NodeSelectorRequirement)
-	}
-	x.Key = from.Key
-	x.Operator = from.Operator
-	x.Values = from.Values
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *NodeSelectorRequirement) AppendProtobuf(e *wire.Encoder) {
@@ -531,11 +522,25 @@ func (x *NodeSelectorTerm) Shallow() *NodeSelectorTerm {
 	if x == nil {
 		return nil
 	}
-	return &NodeSelectorTerm{
-		MatchExpressions: x.MatchExpressions,
-		MatchFields:      x.MatchFields,
-		unknownFields:    x.unknownFields,
+	c := new(NodeSelectorTerm)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *NodeSelectorTerm) SetShallow(m proto.Message) bool {
+	from, ok := m.(*NodeSelectorTerm)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(NodeSelectorTerm)
+	}
+	x.MatchExpressions = from.MatchExpressions
+	x.MatchFields = from.MatchFields
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -560,22 +565,6 @@ func (x *NodeSelectorTerm) CloneTo(c *NodeSelectorTerm) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *NodeSelectorTerm) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *NodeSelectorTerm) Share(m proto.Message) bool {
-	from, ok := m.(*NodeSelectorTerm)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(NodeSelectorTerm)
-	}
-	x.MatchExpressions = from.MatchExpressions
-	x.MatchFields = from.MatchFields
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *NodeSelectorTerm) AppendProtobuf(e *wire.Encoder) {
@@ -629,11 +618,25 @@ func (x *PodAffinity) Shallow() *PodAffinity {
 	if x == nil {
 		return nil
 	}
-	return &PodAffinity{
-		RequiredDuringSchedulingIgnoredDuringExecution:  x.RequiredDuringSchedulingIgnoredDuringExecution,
-		PreferredDuringSchedulingIgnoredDuringExecution: x.PreferredDuringSchedulingIgnoredDuringExecution,
-		unknownFields: x.unknownFields,
+	c := new(PodAffinity)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *PodAffinity) SetShallow(m proto.Message) bool {
+	from, ok := m.(*PodAffinity)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(PodAffinity)
+	}
+	x.RequiredDuringSchedulingIgnoredDuringExecution = from.RequiredDuringSchedulingIgnoredDuringExecution
+	x.PreferredDuringSchedulingIgnoredDuringExecution = from.PreferredDuringSchedulingIgnoredDuringExecution
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -658,22 +661,6 @@ func (x *PodAffinity) CloneTo(c *PodAffinity) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *PodAffinity) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *PodAffinity) Share(m proto.Message) bool {
-	from, ok := m.(*PodAffinity)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(PodAffinity)
-	}
-	x.RequiredDuringSchedulingIgnoredDuringExecution = from.RequiredDuringSchedulingIgnoredDuringExecution
-	x.PreferredDuringSchedulingIgnoredDuringExecution = from.PreferredDuringSchedulingIgnoredDuringExecution
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *PodAffinity) AppendProtobuf(e *wire.Encoder) {
@@ -767,15 +754,29 @@ func (x *PodAffinityTerm) Shallow() *PodAffinityTerm {
 	if x == nil {
 		return nil
 	}
-	return &PodAffinityTerm{
-		LabelSelector:     x.LabelSelector,
-		Namespaces:        x.Namespaces,
-		TopologyKey:       x.TopologyKey,
-		NamespaceSelector: x.NamespaceSelector,
-		MatchLabelKeys:    x.MatchLabelKeys,
-		MismatchLabelKeys: x.MismatchLabelKeys,
-		unknownFields:     x.unknownFields,
+	c := new(PodAffinityTerm)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *PodAffinityTerm) SetShallow(m proto.Message) bool {
+	from, ok := m.(*PodAffinityTerm)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(PodAffinityTerm)
+	}
+	x.LabelSelector = from.LabelSelector
+	x.Namespaces = from.Namespaces
+	x.TopologyKey = from.TopologyKey
+	x.NamespaceSelector = from.NamespaceSelector
+	x.MatchLabelKeys = from.MatchLabelKeys
+	x.MismatchLabelKeys = from.MismatchLabelKeys
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -804,26 +805,6 @@ func (x *PodAffinityTerm) CloneTo(c *PodAffinityTerm) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *PodAffinityTerm) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *PodAffinityTerm) Share(m proto.Message) bool {
-	from, ok := m.(*PodAffinityTerm)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(PodAffinityTerm)
-	}
-	x.LabelSelector = from.LabelSelector
-	x.Namespaces = from.Namespaces
-	x.TopologyKey = from.TopologyKey
-	x.NamespaceSelector = from.NamespaceSelector
-	x.MatchLabelKeys = from.MatchLabelKeys
-	x.MismatchLabelKeys = from.MismatchLabelKeys
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *PodAffinityTerm) AppendProtobuf(e *wire.Encoder) {
@@ -891,11 +872,25 @@ func (x *PodAntiAffinity) Shallow() *PodAntiAffinity {
 	if x == nil {
 		return nil
 	}
-	return &PodAntiAffinity{
-		RequiredDuringSchedulingIgnoredDuringExecution:  x.RequiredDuringSchedulingIgnoredDuringExecution,
-		PreferredDuringSchedulingIgnoredDuringExecution: x.PreferredDuringSchedulingIgnoredDuringExecution,
-		unknownFields: x.unknownFields,
+	c := new(PodAntiAffinity)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *PodAntiAffinity) SetShallow(m proto.Message) bool {
+	from, ok := m.(*PodAntiAffinity)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(PodAntiAffinity)
+	}
+	x.RequiredDuringSchedulingIgnoredDuringExecution = from.RequiredDuringSchedulingIgnoredDuringExecution
+	x.PreferredDuringSchedulingIgnoredDuringExecution = from.PreferredDuringSchedulingIgnoredDuringExecution
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -920,22 +915,6 @@ func (x *PodAntiAffinity) CloneTo(c *PodAntiAffinity) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *PodAntiAffinity) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *PodAntiAffinity) Share(m proto.Message) bool {
-	from, ok := m.(*PodAntiAffinity)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(PodAntiAffinity)
-	}
-	x.RequiredDuringSchedulingIgnoredDuringExecution = from.RequiredDuringSchedulingIgnoredDuringExecution
-	x.PreferredDuringSchedulingIgnoredDuringExecution = from.PreferredDuringSchedulingIgnoredDuringExecution
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *PodAntiAffinity) AppendProtobuf(e *wire.Encoder) {
@@ -980,10 +959,24 @@ func (x *PodSchedulingGate) Shallow() *PodSchedulingGate {
 	if x == nil {
 		return nil
 	}
-	return &PodSchedulingGate{
-		Name:          x.Name,
-		unknownFields: x.unknownFields,
+	c := new(PodSchedulingGate)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *PodSchedulingGate) SetShallow(m proto.Message) bool {
+	from, ok := m.(*PodSchedulingGate)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(PodSchedulingGate)
+	}
+	x.Name = from.Name
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -1007,21 +1000,6 @@ func (x *PodSchedulingGate) CloneTo(c *PodSchedulingGate) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *PodSchedulingGate) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *PodSchedulingGate) Share(m proto.Message) bool {
-	from, ok := m.(*PodSchedulingGate)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(PodSchedulingGate)
-	}
-	x.Name = from.Name
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *PodSchedulingGate) AppendProtobuf(e *wire.Encoder) {
@@ -1069,10 +1047,24 @@ func (x *PodSchedulingGroup) Shallow() *PodSchedulingGroup {
 	if x == nil {
 		return nil
 	}
-	return &PodSchedulingGroup{
-		PodGroupName:  x.PodGroupName,
-		unknownFields: x.unknownFields,
+	c := new(PodSchedulingGroup)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *PodSchedulingGroup) SetShallow(m proto.Message) bool {
+	from, ok := m.(*PodSchedulingGroup)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(PodSchedulingGroup)
+	}
+	x.PodGroupName = from.PodGroupName
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -1096,21 +1088,6 @@ func (x *PodSchedulingGroup) CloneTo(c *PodSchedulingGroup) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *PodSchedulingGroup) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *PodSchedulingGroup) Share(m proto.Message) bool {
-	from, ok := m.(*PodSchedulingGroup)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(PodSchedulingGroup)
-	}
-	x.PodGroupName = from.PodGroupName
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *PodSchedulingGroup) AppendProtobuf(e *wire.Encoder) {
@@ -1166,11 +1143,25 @@ func (x *PreferredSchedulingTerm) Shallow() *PreferredSchedulingTerm {
 	if x == nil {
 		return nil
 	}
-	return &PreferredSchedulingTerm{
-		Weight:        x.Weight,
-		Preference:    x.Preference,
-		unknownFields: x.unknownFields,
+	c := new(PreferredSchedulingTerm)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *PreferredSchedulingTerm) SetShallow(m proto.Message) bool {
+	from, ok := m.(*PreferredSchedulingTerm)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(PreferredSchedulingTerm)
+	}
+	x.Weight = from.Weight
+	x.Preference = from.Preference
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -1195,22 +1186,6 @@ func (x *PreferredSchedulingTerm) CloneTo(c *PreferredSchedulingTerm) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *PreferredSchedulingTerm) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *PreferredSchedulingTerm) Share(m proto.Message) bool {
-	from, ok := m.(*PreferredSchedulingTerm)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(PreferredSchedulingTerm)
-	}
-	x.Weight = from.Weight
-	x.Preference = from.Preference
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *PreferredSchedulingTerm) AppendProtobuf(e *wire.Encoder) {
@@ -1291,14 +1266,28 @@ func (x *Toleration) Shallow() *Toleration {
 	if x == nil {
 		return nil
 	}
-	return &Toleration{
-		Key:               x.Key,
-		Operator:          x.Operator,
-		Value:             x.Value,
-		Effect:            x.Effect,
-		TolerationSeconds: x.TolerationSeconds,
-		unknownFields:     x.unknownFields,
+	c := new(Toleration)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *Toleration) SetShallow(m proto.Message) bool {
+	from, ok := m.(*Toleration)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(Toleration)
+	}
+	x.Key = from.Key
+	x.Operator = from.Operator
+	x.Value = from.Value
+	x.Effect = from.Effect
+	x.TolerationSeconds = from.TolerationSeconds
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -1326,25 +1315,6 @@ func (x *Toleration) CloneTo(c *Toleration) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *Toleration) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *Toleration) Share(m proto.Message) bool {
-	from, ok := m.(*Toleration)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(Toleration)
-	}
-	x.Key = from.Key
-	x.Operator = from.Operator
-	x.Value = from.Value
-	x.Effect = from.Effect
-	x.TolerationSeconds = from.TolerationSeconds
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *Toleration) AppendProtobuf(e *wire.Encoder) {
@@ -1454,17 +1424,31 @@ func (x *TopologySpreadConstraint) Shallow() *TopologySpreadConstraint {
 	if x == nil {
 		return nil
 	}
-	return &TopologySpreadConstraint{
-		MaxSkew:            x.MaxSkew,
-		TopologyKey:        x.TopologyKey,
-		WhenUnsatisfiable:  x.WhenUnsatisfiable,
-		LabelSelector:      x.LabelSelector,
-		MinDomains:         x.MinDomains,
-		NodeAffinityPolicy: x.NodeAffinityPolicy,
-		NodeTaintsPolicy:   x.NodeTaintsPolicy,
-		MatchLabelKeys:     x.MatchLabelKeys,
-		unknownFields:      x.unknownFields,
+	c := new(TopologySpreadConstraint)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *TopologySpreadConstraint) SetShallow(m proto.Message) bool {
+	from, ok := m.(*TopologySpreadConstraint)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(TopologySpreadConstraint)
+	}
+	x.MaxSkew = from.MaxSkew
+	x.TopologyKey = from.TopologyKey
+	x.WhenUnsatisfiable = from.WhenUnsatisfiable
+	x.LabelSelector = from.LabelSelector
+	x.MinDomains = from.MinDomains
+	x.NodeAffinityPolicy = from.NodeAffinityPolicy
+	x.NodeTaintsPolicy = from.NodeTaintsPolicy
+	x.MatchLabelKeys = from.MatchLabelKeys
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -1495,28 +1479,6 @@ func (x *TopologySpreadConstraint) CloneTo(c *TopologySpreadConstraint) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *TopologySpreadConstraint) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *TopologySpreadConstraint) Share(m proto.Message) bool {
-	from, ok := m.(*TopologySpreadConstraint)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(TopologySpreadConstraint)
-	}
-	x.MaxSkew = from.MaxSkew
-	x.TopologyKey = from.TopologyKey
-	x.WhenUnsatisfiable = from.WhenUnsatisfiable
-	x.LabelSelector = from.LabelSelector
-	x.MinDomains = from.MinDomains
-	x.NodeAffinityPolicy = from.NodeAffinityPolicy
-	x.NodeTaintsPolicy = from.NodeTaintsPolicy
-	x.MatchLabelKeys = from.MatchLabelKeys
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *TopologySpreadConstraint) AppendProtobuf(e *wire.Encoder) {
@@ -1593,11 +1555,25 @@ func (x *WeightedPodAffinityTerm) Shallow() *WeightedPodAffinityTerm {
 	if x == nil {
 		return nil
 	}
-	return &WeightedPodAffinityTerm{
-		Weight:          x.Weight,
-		PodAffinityTerm: x.PodAffinityTerm,
-		unknownFields:   x.unknownFields,
+	c := new(WeightedPodAffinityTerm)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *WeightedPodAffinityTerm) SetShallow(m proto.Message) bool {
+	from, ok := m.(*WeightedPodAffinityTerm)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(WeightedPodAffinityTerm)
+	}
+	x.Weight = from.Weight
+	x.PodAffinityTerm = from.PodAffinityTerm
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -1622,22 +1598,6 @@ func (x *WeightedPodAffinityTerm) CloneTo(c *WeightedPodAffinityTerm) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *WeightedPodAffinityTerm) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *WeightedPodAffinityTerm) Share(m proto.Message) bool {
-	from, ok := m.(*WeightedPodAffinityTerm)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(WeightedPodAffinityTerm)
-	}
-	x.Weight = from.Weight
-	x.PodAffinityTerm = from.PodAffinityTerm
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *WeightedPodAffinityTerm) AppendProtobuf(e *wire.Encoder) {

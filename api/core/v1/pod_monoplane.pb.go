@@ -75,12 +75,26 @@ func (x *Pod) Shallow() *Pod {
 	if x == nil {
 		return nil
 	}
-	return &Pod{
-		Metadata:      x.Metadata,
-		Spec:          x.Spec,
-		Status:        x.Status,
-		unknownFields: x.unknownFields,
+	c := new(Pod)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *Pod) SetShallow(m proto.Message) bool {
+	from, ok := m.(*Pod)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(Pod)
+	}
+	x.Metadata = from.Metadata
+	x.Spec = from.Spec
+	x.Status = from.Status
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -106,23 +120,6 @@ func (x *Pod) CloneTo(c *Pod) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *Pod) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *Pod) Share(m proto.Message) bool {
-	from, ok := m.(*Pod)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(Pod)
-	}
-	x.Metadata = from.Metadata
-	x.Spec = from.Spec
-	x.Status = from.Status
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. The zero
 // value does not count, even where it is given explicitly.
@@ -552,51 +549,65 @@ func (x *PodSpec) Shallow() *PodSpec {
 	if x == nil {
 		return nil
 	}
-	return &PodSpec{
-		Volumes:                       x.Volumes,
-		Containers:                    x.Containers,
-		RestartPolicy:                 x.RestartPolicy,
-		TerminationGracePeriodSeconds: x.TerminationGracePeriodSeconds,
-		ActiveDeadlineSeconds:         x.ActiveDeadlineSeconds,
-		DnsPolicy:                     x.DnsPolicy,
-		NodeSelector:                  x.NodeSelector,
-		ServiceAccountName:            x.ServiceAccountName,
-		ServiceAccount:                x.ServiceAccount,
-		NodeName:                      x.NodeName,
-		HostNetwork:                   x.HostNetwork,
-		HostPID:                       x.HostPID,
-		HostIPC:                       x.HostIPC,
-		SecurityContext:               x.SecurityContext,
-		ImagePullSecrets:              x.ImagePullSecrets,
-		Hostname:                      x.Hostname,
-		Subdomain:                     x.Subdomain,
-		Affinity:                      x.Affinity,
-		SchedulerName:                 x.SchedulerName,
-		InitContainers:                x.InitContainers,
-		AutomountServiceAccountToken:  x.AutomountServiceAccountToken,
-		Tolerations:                   x.Tolerations,
-		HostAliases:                   x.HostAliases,
-		PriorityClassName:             x.PriorityClassName,
-		Priority:                      x.Priority,
-		DnsConfig:                     x.DnsConfig,
-		ShareProcessNamespace:         x.ShareProcessNamespace,
-		ReadinessGates:                x.ReadinessGates,
-		RuntimeClassName:              x.RuntimeClassName,
-		EnableServiceLinks:            x.EnableServiceLinks,
-		PreemptionPolicy:              x.PreemptionPolicy,
-		Overhead:                      x.Overhead,
-		TopologySpreadConstraints:     x.TopologySpreadConstraints,
-		EphemeralContainers:           x.EphemeralContainers,
-		SetHostnameAsFQDN:             x.SetHostnameAsFQDN,
-		Os:                            x.Os,
-		HostUsers:                     x.HostUsers,
-		SchedulingGates:               x.SchedulingGates,
-		ResourceClaims:                x.ResourceClaims,
-		Resources:                     x.Resources,
-		HostnameOverride:              x.HostnameOverride,
-		SchedulingGroup:               x.SchedulingGroup,
-		unknownFields:                 x.unknownFields,
+	c := new(PodSpec)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *PodSpec) SetShallow(m proto.Message) bool {
+	from, ok := m.(*PodSpec)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(PodSpec)
+	}
+	x.Volumes = from.Volumes
+	x.Containers = from.Containers
+	x.RestartPolicy = from.RestartPolicy
+	x.TerminationGracePeriodSeconds = from.TerminationGracePeriodSeconds
+	x.ActiveDeadlineSeconds = from.ActiveDeadlineSeconds
+	x.DnsPolicy = from.DnsPolicy
+	x.NodeSelector = from.NodeSelector
+	x.ServiceAccountName = from.ServiceAccountName
+	x.ServiceAccount = from.ServiceAccount
+	x.NodeName = from.NodeName
+	x.HostNetwork = from.HostNetwork
+	x.HostPID = from.HostPID
+	x.HostIPC = from.HostIPC
+	x.SecurityContext = from.SecurityContext
+	x.ImagePullSecrets = from.ImagePullSecrets
+	x.Hostname = from.Hostname
+	x.Subdomain = from.Subdomain
+	x.Affinity = from.Affinity
+	x.SchedulerName = from.SchedulerName
+	x.InitContainers = from.InitContainers
+	x.AutomountServiceAccountToken = from.AutomountServiceAccountToken
+	x.Tolerations = from.Tolerations
+	x.HostAliases = from.HostAliases
+	x.PriorityClassName = from.PriorityClassName
+	x.Priority = from.Priority
+	x.DnsConfig = from.DnsConfig
+	x.ShareProcessNamespace = from.ShareProcessNamespace
+	x.ReadinessGates = from.ReadinessGates
+	x.RuntimeClassName = from.RuntimeClassName
+	x.EnableServiceLinks = from.EnableServiceLinks
+	x.PreemptionPolicy = from.PreemptionPolicy
+	x.Overhead = from.Overhead
+	x.TopologySpreadConstraints = from.TopologySpreadConstraints
+	x.EphemeralContainers = from.EphemeralContainers
+	x.SetHostnameAsFQDN = from.SetHostnameAsFQDN
+	x.Os = from.Os
+	x.HostUsers = from.HostUsers
+	x.SchedulingGates = from.SchedulingGates
+	x.ResourceClaims = from.ResourceClaims
+	x.Resources = from.Resources
+	x.HostnameOverride = from.HostnameOverride
+	x.SchedulingGroup = from.SchedulingGroup
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -661,62 +672,6 @@ func (x *PodSpec) CloneTo(c *PodSpec) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *PodSpec) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *PodSpec) Share(m proto.Message) bool {
-	from, ok := m.(*PodSpec)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(PodSpec)
-	}
-	x.Volumes = from.Volumes
-	x.Containers = from.Containers
-	x.RestartPolicy = from.RestartPolicy
-	x.TerminationGracePeriodSeconds = from.TerminationGracePeriodSeconds
-	x.ActiveDeadlineSeconds = from.ActiveDeadlineSeconds
-	x.DnsPolicy = from.DnsPolicy
-	x.NodeSelector = from.NodeSelector
-	x.ServiceAccountName = from.ServiceAccountName
-	x.ServiceAccount = from.ServiceAccount
-	x.NodeName = from.NodeName
-	x.HostNetwork = from.HostNetwork
-	x.HostPID = from.HostPID
-	x.HostIPC = from.HostIPC
-	x.SecurityContext = from.SecurityContext
-	x.ImagePullSecrets = from.ImagePullSecrets
-	x.Hostname = from.Hostname
-	x.Subdomain = from.Subdomain
-	x.Affinity = from.Affinity
-	x.SchedulerName = from.SchedulerName
-	x.InitContainers = from.InitContainers
-	x.AutomountServiceAccountToken = from.AutomountServiceAccountToken
-	x.Tolerations = from.Tolerations
-	x.HostAliases = from.HostAliases
-	x.PriorityClassName = from.PriorityClassName
-	x.Priority = from.Priority
-	x.DnsConfig = from.DnsConfig
-	x.ShareProcessNamespace = from.ShareProcessNamespace
-	x.ReadinessGates = from.ReadinessGates
-	x.RuntimeClassName = from.RuntimeClassName
-	x.EnableServiceLinks = from.EnableServiceLinks
-	x.PreemptionPolicy = from.PreemptionPolicy
-	x.Overhead = from.Overhead
-	x.TopologySpreadConstraints = from.TopologySpreadConstraints
-	x.EphemeralContainers = from.EphemeralContainers
-	x.SetHostnameAsFQDN = from.SetHostnameAsFQDN
-	x.Os = from.Os
-	x.HostUsers = from.HostUsers
-	x.SchedulingGates = from.SchedulingGates
-	x.ResourceClaims = from.ResourceClaims
-	x.Resources = from.Resources
-	x.HostnameOverride = from.HostnameOverride
-	x.SchedulingGroup = from.SchedulingGroup
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. The zero
 // value does not count, even where it is given explicitly.
@@ -1110,30 +1065,44 @@ func (x *PodStatus) Shallow() *PodStatus {
 	if x == nil {
 		return nil
 	}
-	return &PodStatus{
-		Phase:                                x.Phase,
-		Conditions:                           x.Conditions,
-		Message:                              x.Message,
-		Reason:                               x.Reason,
-		HostIP:                               x.HostIP,
-		PodIP:                                x.PodIP,
-		StartTime:                            x.StartTime,
-		ContainerStatuses:                    x.ContainerStatuses,
-		QosClass:                             x.QosClass,
-		InitContainerStatuses:                x.InitContainerStatuses,
-		NominatedNodeName:                    x.NominatedNodeName,
-		PodIPs:                               x.PodIPs,
-		EphemeralContainerStatuses:           x.EphemeralContainerStatuses,
-		Resize:                               x.Resize,
-		ResourceClaimStatuses:                x.ResourceClaimStatuses,
-		HostIPs:                              x.HostIPs,
-		ObservedGeneration:                   x.ObservedGeneration,
-		ExtendedResourceClaimStatus:          x.ExtendedResourceClaimStatus,
-		AllocatedResources:                   x.AllocatedResources,
-		Resources:                            x.Resources,
-		NodeAllocatableResourceClaimStatuses: x.NodeAllocatableResourceClaimStatuses,
-		unknownFields:                        x.unknownFields,
+	c := new(PodStatus)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *PodStatus) SetShallow(m proto.Message) bool {
+	from, ok := m.(*PodStatus)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(PodStatus)
+	}
+	x.Phase = from.Phase
+	x.Conditions = from.Conditions
+	x.Message = from.Message
+	x.Reason = from.Reason
+	x.HostIP = from.HostIP
+	x.PodIP = from.PodIP
+	x.StartTime = from.StartTime
+	x.ContainerStatuses = from.ContainerStatuses
+	x.QosClass = from.QosClass
+	x.InitContainerStatuses = from.InitContainerStatuses
+	x.NominatedNodeName = from.NominatedNodeName
+	x.PodIPs = from.PodIPs
+	x.EphemeralContainerStatuses = from.EphemeralContainerStatuses
+	x.Resize = from.Resize
+	x.ResourceClaimStatuses = from.ResourceClaimStatuses
+	x.HostIPs = from.HostIPs
+	x.ObservedGeneration = from.ObservedGeneration
+	x.ExtendedResourceClaimStatus = from.ExtendedResourceClaimStatus
+	x.AllocatedResources = from.AllocatedResources
+	x.Resources = from.Resources
+	x.NodeAllocatableResourceClaimStatuses = from.NodeAllocatableResourceClaimStatuses
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -1177,41 +1146,6 @@ func (x *PodStatus) CloneTo(c *PodStatus) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *PodStatus) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *PodStatus) Share(m proto.Message) bool {
-	from, ok := m.(*PodStatus)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(PodStatus)
-	}
-	x.Phase = from.Phase
-	x.Conditions = from.Conditions
-	x.Message = from.Message
-	x.Reason = from.Reason
-	x.HostIP = from.HostIP
-	x.PodIP = from.PodIP
-	x.StartTime = from.StartTime
-	x.ContainerStatuses = from.ContainerStatuses
-	x.QosClass = from.QosClass
-	x.InitContainerStatuses = from.InitContainerStatuses
-	x.NominatedNodeName = from.NominatedNodeName
-	x.PodIPs = from.PodIPs
-	x.EphemeralContainerStatuses = from.EphemeralContainerStatuses
-	x.Resize = from.Resize
-	x.ResourceClaimStatuses = from.ResourceClaimStatuses
-	x.HostIPs = from.HostIPs
-	x.ObservedGeneration = from.ObservedGeneration
-	x.ExtendedResourceClaimStatus = from.ExtendedResourceClaimStatus
-	x.AllocatedResources = from.AllocatedResources
-	x.Resources = from.Resources
-	x.NodeAllocatableResourceClaimStatuses = from.NodeAllocatableResourceClaimStatuses
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. The zero
 // value does not count, even where it is given explicitly.
@@ -1348,11 +1282,25 @@ func (x *PodList) Shallow() *PodList {
 	if x == nil {
 		return nil
 	}
-	return &PodList{
-		Metadata:      x.Metadata,
-		Items:         x.Items,
-		unknownFields: x.unknownFields,
+	c := new(PodList)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *PodList) SetShallow(m proto.Message) bool {
+	from, ok := m.(*PodList)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(PodList)
+	}
+	x.Metadata = from.Metadata
+	x.Items = from.Items
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -1377,22 +1325,6 @@ func (x *PodList) CloneTo(c *PodList) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *PodList) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *PodList) Share(m proto.Message) bool {
-	from, ok := m.(*PodList)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(PodList)
-	}
-	x.Metadata = from.Metadata
-	x.Items = from.Items
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. The zero
 // value does not count, even where it is given explicitly.
@@ -1481,11 +1413,25 @@ func (x *HostAlias) Shallow() *HostAlias {
 	if x == nil {
 		return nil
 	}
-	return &HostAlias{
-		Ip:            x.Ip,
-		Hostnames:     x.Hostnames,
-		unknownFields: x.unknownFields,
+	c := new(HostAlias)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *HostAlias) SetShallow(m proto.Message) bool {
+	from, ok := m.(*HostAlias)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(HostAlias)
+	}
+	x.Ip = from.Ip
+	x.Hostnames = from.Hostnames
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -1510,22 +1456,6 @@ func (x *HostAlias) CloneTo(c *HostAlias) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *HostAlias) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *HostAlias) Share(m proto.Message) bool {
-	from, ok := m.(*HostAlias)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(HostAlias)
-	}
-	x.Ip = from.Ip
-	x.Hostnames = from.Hostnames
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *HostAlias) AppendProtobuf(e *wire.Encoder) {
@@ -1572,10 +1502,24 @@ func (x *HostIP) Shallow() *HostIP {
 	if x == nil {
 		return nil
 	}
-	return &HostIP{
-		Ip:            x.Ip,
-		unknownFields: x.unknownFields,
+	c := new(HostIP)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *HostIP) SetShallow(m proto.Message) bool {
+	from, ok := m.(*HostIP)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(HostIP)
+	}
+	x.Ip = from.Ip
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -1599,21 +1543,6 @@ func (x *HostIP) CloneTo(c *HostIP) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *HostIP) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *HostIP) Share(m proto.Message) bool {
-	from, ok := m.(*HostIP)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(HostIP)
-	}
-	x.Ip = from.Ip
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *HostIP) AppendProtobuf(e *wire.Encoder) {
@@ -1675,12 +1604,26 @@ func (x *NodeAllocatableResourceClaimStatus) Shallow() *NodeAllocatableResourceC
 	if x == nil {
 		return nil
 	}
-	return &NodeAllocatableResourceClaimStatus{
-		ResourceClaimName: x.ResourceClaimName,
-		Containers:        x.Containers,
-		Resources:         x.Resources,
-		unknownFields:     x.unknownFields,
+	c := new(NodeAllocatableResourceClaimStatus)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *NodeAllocatableResourceClaimStatus) SetShallow(m proto.Message) bool {
+	from, ok := m.(*NodeAllocatableResourceClaimStatus)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(NodeAllocatableResourceClaimStatus)
+	}
+	x.ResourceClaimName = from.ResourceClaimName
+	x.Containers = from.Containers
+	x.Resources = from.Resources
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -1706,23 +1649,6 @@ func (x *NodeAllocatableResourceClaimStatus) CloneTo(c *NodeAllocatableResourceC
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *NodeAllocatableResourceClaimStatus) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *NodeAllocatableResourceClaimStatus) Share(m proto.Message) bool {
-	from, ok := m.(*NodeAllocatableResourceClaimStatus)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(NodeAllocatableResourceClaimStatus)
-	}
-	x.ResourceClaimName = from.ResourceClaimName
-	x.Containers = from.Containers
-	x.Resources = from.Resources
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *NodeAllocatableResourceClaimStatus) AppendProtobuf(e *wire.Encoder) {
@@ -1820,16 +1746,30 @@ func (x *PodCondition) Shallow() *PodCondition {
 	if x == nil {
 		return nil
 	}
-	return &PodCondition{
-		Type:               x.Type,
-		Status:             x.Status,
-		LastProbeTime:      x.LastProbeTime,
-		LastTransitionTime: x.LastTransitionTime,
-		Reason:             x.Reason,
-		Message:            x.Message,
-		ObservedGeneration: x.ObservedGeneration,
-		unknownFields:      x.unknownFields,
+	c := new(PodCondition)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *PodCondition) SetShallow(m proto.Message) bool {
+	from, ok := m.(*PodCondition)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(PodCondition)
+	}
+	x.Type = from.Type
+	x.Status = from.Status
+	x.LastProbeTime = from.LastProbeTime
+	x.LastTransitionTime = from.LastTransitionTime
+	x.Reason = from.Reason
+	x.Message = from.Message
+	x.ObservedGeneration = from.ObservedGeneration
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -1859,27 +1799,6 @@ func (x *PodCondition) CloneTo(c *PodCondition) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *PodCondition) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *PodCondition) Share(m proto.Message) bool {
-	from, ok := m.(*PodCondition)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(PodCondition)
-	}
-	x.Type = from.Type
-	x.Status = from.Status
-	x.LastProbeTime = from.LastProbeTime
-	x.LastTransitionTime = from.LastTransitionTime
-	x.Reason = from.Reason
-	x.Message = from.Message
-	x.ObservedGeneration = from.ObservedGeneration
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *PodCondition) AppendProtobuf(e *wire.Encoder) {
@@ -1963,12 +1882,26 @@ func (x *PodDNSConfig) Shallow() *PodDNSConfig {
 	if x == nil {
 		return nil
 	}
-	return &PodDNSConfig{
-		Nameservers:   x.Nameservers,
-		Searches:      x.Searches,
-		Options:       x.Options,
-		unknownFields: x.unknownFields,
+	c := new(PodDNSConfig)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *PodDNSConfig) SetShallow(m proto.Message) bool {
+	from, ok := m.(*PodDNSConfig)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(PodDNSConfig)
+	}
+	x.Nameservers = from.Nameservers
+	x.Searches = from.Searches
+	x.Options = from.Options
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -1994,23 +1927,6 @@ func (x *PodDNSConfig) CloneTo(c *PodDNSConfig) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *PodDNSConfig) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *PodDNSConfig) Share(m proto.Message) bool {
-	from, ok := m.(*PodDNSConfig)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(PodDNSConfig)
-	}
-	x.Nameservers = from.Nameservers
-	x.Searches = from.Searches
-	x.Options = from.Options
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *PodDNSConfig) AppendProtobuf(e *wire.Encoder) {
@@ -2065,11 +1981,25 @@ func (x *PodDNSConfigOption) Shallow() *PodDNSConfigOption {
 	if x == nil {
 		return nil
 	}
-	return &PodDNSConfigOption{
-		Name:          x.Name,
-		Value:         x.Value,
-		unknownFields: x.unknownFields,
+	c := new(PodDNSConfigOption)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *PodDNSConfigOption) SetShallow(m proto.Message) bool {
+	from, ok := m.(*PodDNSConfigOption)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(PodDNSConfigOption)
+	}
+	x.Name = from.Name
+	x.Value = from.Value
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -2094,22 +2024,6 @@ func (x *PodDNSConfigOption) CloneTo(c *PodDNSConfigOption) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *PodDNSConfigOption) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *PodDNSConfigOption) Share(m proto.Message) bool {
-	from, ok := m.(*PodDNSConfigOption)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(PodDNSConfigOption)
-	}
-	x.Name = from.Name
-	x.Value = from.Value
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *PodDNSConfigOption) AppendProtobuf(e *wire.Encoder) {
@@ -2167,11 +2081,25 @@ func (x *PodExtendedResourceClaimStatus) Shallow() *PodExtendedResourceClaimStat
 	if x == nil {
 		return nil
 	}
-	return &PodExtendedResourceClaimStatus{
-		RequestMappings:   x.RequestMappings,
-		ResourceClaimName: x.ResourceClaimName,
-		unknownFields:     x.unknownFields,
+	c := new(PodExtendedResourceClaimStatus)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *PodExtendedResourceClaimStatus) SetShallow(m proto.Message) bool {
+	from, ok := m.(*PodExtendedResourceClaimStatus)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(PodExtendedResourceClaimStatus)
+	}
+	x.RequestMappings = from.RequestMappings
+	x.ResourceClaimName = from.ResourceClaimName
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -2196,22 +2124,6 @@ func (x *PodExtendedResourceClaimStatus) CloneTo(c *PodExtendedResourceClaimStat
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *PodExtendedResourceClaimStatus) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *PodExtendedResourceClaimStatus) Share(m proto.Message) bool {
-	from, ok := m.(*PodExtendedResourceClaimStatus)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(PodExtendedResourceClaimStatus)
-	}
-	x.RequestMappings = from.RequestMappings
-	x.ResourceClaimName = from.ResourceClaimName
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *PodExtendedResourceClaimStatus) AppendProtobuf(e *wire.Encoder) {
@@ -2258,10 +2170,24 @@ func (x *PodIP) Shallow() *PodIP {
 	if x == nil {
 		return nil
 	}
-	return &PodIP{
-		Ip:            x.Ip,
-		unknownFields: x.unknownFields,
+	c := new(PodIP)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *PodIP) SetShallow(m proto.Message) bool {
+	from, ok := m.(*PodIP)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(PodIP)
+	}
+	x.Ip = from.Ip
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -2285,21 +2211,6 @@ func (x *PodIP) CloneTo(c *PodIP) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *PodIP) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *PodIP) Share(m proto.Message) bool {
-	from, ok := m.(*PodIP)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(PodIP)
-	}
-	x.Ip = from.Ip
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *PodIP) AppendProtobuf(e *wire.Encoder) {
@@ -2345,10 +2256,24 @@ func (x *PodOS) Shallow() *PodOS {
 	if x == nil {
 		return nil
 	}
-	return &PodOS{
-		Name:          x.Name,
-		unknownFields: x.unknownFields,
+	c := new(PodOS)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *PodOS) SetShallow(m proto.Message) bool {
+	from, ok := m.(*PodOS)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(PodOS)
+	}
+	x.Name = from.Name
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -2372,21 +2297,6 @@ func (x *PodOS) CloneTo(c *PodOS) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *PodOS) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *PodOS) Share(m proto.Message) bool {
-	from, ok := m.(*PodOS)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(PodOS)
-	}
-	x.Name = from.Name
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *PodOS) AppendProtobuf(e *wire.Encoder) {
@@ -2432,10 +2342,24 @@ func (x *PodReadinessGate) Shallow() *PodReadinessGate {
 	if x == nil {
 		return nil
 	}
-	return &PodReadinessGate{
-		ConditionType: x.ConditionType,
-		unknownFields: x.unknownFields,
+	c := new(PodReadinessGate)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *PodReadinessGate) SetShallow(m proto.Message) bool {
+	from, ok := m.(*PodReadinessGate)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(PodReadinessGate)
+	}
+	x.ConditionType = from.ConditionType
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -2459,21 +2383,6 @@ func (x *PodReadinessGate) CloneTo(c *PodReadinessGate) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *PodReadinessGate) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *PodReadinessGate) Share(m proto.Message) bool {
-	from, ok := m.(*PodReadinessGate)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(PodReadinessGate)
-	}
-	x.ConditionType = from.ConditionType
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *PodReadinessGate) AppendProtobuf(e *wire.Encoder) {
@@ -2533,12 +2442,26 @@ func (x *PodResourceClaim) Shallow() *PodResourceClaim {
 	if x == nil {
 		return nil
 	}
-	return &PodResourceClaim{
-		Name:                      x.Name,
-		ResourceClaimName:         x.ResourceClaimName,
-		ResourceClaimTemplateName: x.ResourceClaimTemplateName,
-		unknownFields:             x.unknownFields,
+	c := new(PodResourceClaim)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *PodResourceClaim) SetShallow(m proto.Message) bool {
+	from, ok := m.(*PodResourceClaim)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(PodResourceClaim)
+	}
+	x.Name = from.Name
+	x.ResourceClaimName = from.ResourceClaimName
+	x.ResourceClaimTemplateName = from.ResourceClaimTemplateName
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -2564,23 +2487,6 @@ func (x *PodResourceClaim) CloneTo(c *PodResourceClaim) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *PodResourceClaim) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *PodResourceClaim) Share(m proto.Message) bool {
-	from, ok := m.(*PodResourceClaim)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(PodResourceClaim)
-	}
-	x.Name = from.Name
-	x.ResourceClaimName = from.ResourceClaimName
-	x.ResourceClaimTemplateName = from.ResourceClaimTemplateName
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *PodResourceClaim) AppendProtobuf(e *wire.Encoder) {
@@ -2639,11 +2545,25 @@ func (x *PodResourceClaimStatus) Shallow() *PodResourceClaimStatus {
 	if x == nil {
 		return nil
 	}
-	return &PodResourceClaimStatus{
-		Name:              x.Name,
-		ResourceClaimName: x.ResourceClaimName,
-		unknownFields:     x.unknownFields,
+	c := new(PodResourceClaimStatus)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *PodResourceClaimStatus) SetShallow(m proto.Message) bool {
+	from, ok := m.(*PodResourceClaimStatus)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(PodResourceClaimStatus)
+	}
+	x.Name = from.Name
+	x.ResourceClaimName = from.ResourceClaimName
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -2668,22 +2588,6 @@ func (x *PodResourceClaimStatus) CloneTo(c *PodResourceClaimStatus) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *PodResourceClaimStatus) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *PodResourceClaimStatus) Share(m proto.Message) bool {
-	from, ok := m.(*PodResourceClaimStatus)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(PodResourceClaimStatus)
-	}
-	x.Name = from.Name
-	x.ResourceClaimName = from.ResourceClaimName
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *PodResourceClaimStatus) AppendProtobuf(e *wire.Encoder) {

@@ -83,14 +83,28 @@ func (x *CreatePodRequest) Shallow() *CreatePodRequest {
 	if x == nil {
 		return nil
 	}
-	return &CreatePodRequest{
-		Namespace:       x.Namespace,
-		Object:          x.Object,
-		DryRun:          x.DryRun,
-		FieldManager:    x.FieldManager,
-		FieldValidation: x.FieldValidation,
-		unknownFields:   x.unknownFields,
+	c := new(CreatePodRequest)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *CreatePodRequest) SetShallow(m proto.Message) bool {
+	from, ok := m.(*CreatePodRequest)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(CreatePodRequest)
+	}
+	x.Namespace = from.Namespace
+	x.Object = from.Object
+	x.DryRun = from.DryRun
+	x.FieldManager = from.FieldManager
+	x.FieldValidation = from.FieldValidation
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -118,25 +132,6 @@ func (x *CreatePodRequest) CloneTo(c *CreatePodRequest) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *CreatePodRequest) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *CreatePodRequest) Share(m proto.Message) bool {
-	from, ok := m.(*CreatePodRequest)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(CreatePodRequest)
-	}
-	x.Namespace = from.Namespace
-	x.Object = from.Object
-	x.DryRun = from.DryRun
-	x.FieldManager = from.FieldManager
-	x.FieldValidation = from.FieldValidation
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. The zero
 // value does not count, even where it is given explicitly.
@@ -250,15 +245,29 @@ func (x *UpdatePodRequest) Shallow() *UpdatePodRequest {
 	if x == nil {
 		return nil
 	}
-	return &UpdatePodRequest{
-		Namespace:       x.Namespace,
-		Name:            x.Name,
-		Object:          x.Object,
-		DryRun:          x.DryRun,
-		FieldManager:    x.FieldManager,
-		FieldValidation: x.FieldValidation,
-		unknownFields:   x.unknownFields,
+	c := new(UpdatePodRequest)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *UpdatePodRequest) SetShallow(m proto.Message) bool {
+	from, ok := m.(*UpdatePodRequest)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(UpdatePodRequest)
+	}
+	x.Namespace = from.Namespace
+	x.Name = from.Name
+	x.Object = from.Object
+	x.DryRun = from.DryRun
+	x.FieldManager = from.FieldManager
+	x.FieldValidation = from.FieldValidation
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -287,26 +296,6 @@ func (x *UpdatePodRequest) CloneTo(c *UpdatePodRequest) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *UpdatePodRequest) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *UpdatePodRequest) Share(m proto.Message) bool {
-	from, ok := m.(*UpdatePodRequest)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(UpdatePodRequest)
-	}
-	x.Namespace = from.Namespace
-	x.Name = from.Name
-	x.Object = from.Object
-	x.DryRun = from.DryRun
-	x.FieldManager = from.FieldManager
-	x.FieldValidation = from.FieldValidation
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. The zero
 // value does not count, even where it is given explicitly.
@@ -409,12 +398,26 @@ func (x *PodEvent) Shallow() *PodEvent {
 	if x == nil {
 		return nil
 	}
-	return &PodEvent{
-		Type:          x.Type,
-		Object:        x.Object,
-		Status:        x.Status,
-		unknownFields: x.unknownFields,
+	c := new(PodEvent)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *PodEvent) SetShallow(m proto.Message) bool {
+	from, ok := m.(*PodEvent)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(PodEvent)
+	}
+	x.Type = from.Type
+	x.Object = from.Object
+	x.Status = from.Status
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -440,23 +443,6 @@ func (x *PodEvent) CloneTo(c *PodEvent) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *PodEvent) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *PodEvent) Share(m proto.Message) bool {
-	from, ok := m.(*PodEvent)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(PodEvent)
-	}
-	x.Type = from.Type
-	x.Object = from.Object
-	x.Status = from.Status
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. The zero
 // value does not count, even where it is given explicitly.
@@ -526,10 +512,24 @@ func (x *PodEvents) Shallow() *PodEvents {
 	if x == nil {
 		return nil
 	}
-	return &PodEvents{
-		Events:        x.Events,
-		unknownFields: x.unknownFields,
+	c := new(PodEvents)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *PodEvents) SetShallow(m proto.Message) bool {
+	from, ok := m.(*PodEvents)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(PodEvents)
+	}
+	x.Events = from.Events
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -553,21 +553,6 @@ func (x *PodEvents) CloneTo(c *PodEvents) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *PodEvents) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *PodEvents) Share(m proto.Message) bool {
-	from, ok := m.(*PodEvents)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(PodEvents)
-	}
-	x.Events = from.Events
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. The zero
 // value does not count, even where it is given explicitly.
@@ -669,15 +654,29 @@ func (x *BindPodRequest) Shallow() *BindPodRequest {
 	if x == nil {
 		return nil
 	}
-	return &BindPodRequest{
-		Namespace:       x.Namespace,
-		Name:            x.Name,
-		Object:          x.Object,
-		DryRun:          x.DryRun,
-		FieldManager:    x.FieldManager,
-		FieldValidation: x.FieldValidation,
-		unknownFields:   x.unknownFields,
+	c := new(BindPodRequest)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *BindPodRequest) SetShallow(m proto.Message) bool {
+	from, ok := m.(*BindPodRequest)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(BindPodRequest)
+	}
+	x.Namespace = from.Namespace
+	x.Name = from.Name
+	x.Object = from.Object
+	x.DryRun = from.DryRun
+	x.FieldManager = from.FieldManager
+	x.FieldValidation = from.FieldValidation
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -706,26 +705,6 @@ func (x *BindPodRequest) CloneTo(c *BindPodRequest) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *BindPodRequest) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *BindPodRequest) Share(m proto.Message) bool {
-	from, ok := m.(*BindPodRequest)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(BindPodRequest)
-	}
-	x.Namespace = from.Namespace
-	x.Name = from.Name
-	x.Object = from.Object
-	x.DryRun = from.DryRun
-	x.FieldManager = from.FieldManager
-	x.FieldValidation = from.FieldValidation
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *BindPodRequest) AppendProtobuf(e *wire.Encoder) {
@@ -865,21 +844,35 @@ func (x *LogPodRequest) Shallow() *LogPodRequest {
 	if x == nil {
 		return nil
 	}
-	return &LogPodRequest{
-		Namespace:                    x.Namespace,
-		Name:                         x.Name,
-		Container:                    x.Container,
-		Follow:                       x.Follow,
-		Previous:                     x.Previous,
-		SinceSeconds:                 x.SinceSeconds,
-		SinceTime:                    x.SinceTime,
-		Timestamps:                   x.Timestamps,
-		TailLines:                    x.TailLines,
-		LimitBytes:                   x.LimitBytes,
-		InsecureSkipTLSVerifyBackend: x.InsecureSkipTLSVerifyBackend,
-		Stream:                       x.Stream,
-		unknownFields:                x.unknownFields,
+	c := new(LogPodRequest)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *LogPodRequest) SetShallow(m proto.Message) bool {
+	from, ok := m.(*LogPodRequest)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(LogPodRequest)
+	}
+	x.Namespace = from.Namespace
+	x.Name = from.Name
+	x.Container = from.Container
+	x.Follow = from.Follow
+	x.Previous = from.Previous
+	x.SinceSeconds = from.SinceSeconds
+	x.SinceTime = from.SinceTime
+	x.Timestamps = from.Timestamps
+	x.TailLines = from.TailLines
+	x.LimitBytes = from.LimitBytes
+	x.InsecureSkipTLSVerifyBackend = from.InsecureSkipTLSVerifyBackend
+	x.Stream = from.Stream
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -914,32 +907,6 @@ func (x *LogPodRequest) CloneTo(c *LogPodRequest) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *LogPodRequest) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *LogPodRequest) Share(m proto.Message) bool {
-	from, ok := m.(*LogPodRequest)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(LogPodRequest)
-	}
-	x.Namespace = from.Namespace
-	x.Name = from.Name
-	x.Container = from.Container
-	x.Follow = from.Follow
-	x.Previous = from.Previous
-	x.SinceSeconds = from.SinceSeconds
-	x.SinceTime = from.SinceTime
-	x.Timestamps = from.Timestamps
-	x.TailLines = from.TailLines
-	x.LimitBytes = from.LimitBytes
-	x.InsecureSkipTLSVerifyBackend = from.InsecureSkipTLSVerifyBackend
-	x.Stream = from.Stream
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *LogPodRequest) AppendProtobuf(e *wire.Encoder) {

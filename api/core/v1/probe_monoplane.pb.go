@@ -45,10 +45,24 @@ func (x *ExecAction) Shallow() *ExecAction {
 	if x == nil {
 		return nil
 	}
-	return &ExecAction{
-		Command:       x.Command,
-		unknownFields: x.unknownFields,
+	c := new(ExecAction)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *ExecAction) SetShallow(m proto.Message) bool {
+	from, ok := m.(*ExecAction)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(ExecAction)
+	}
+	x.Command = from.Command
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -72,21 +86,6 @@ func (x *ExecAction) CloneTo(c *ExecAction) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *ExecAction) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *ExecAction) Share(m proto.Message) bool {
-	from, ok := m.(*ExecAction)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(ExecAction)
-	}
-	x.Command = from.Command
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *ExecAction) AppendProtobuf(e *wire.Encoder) {
@@ -139,11 +138,25 @@ func (x *GRPCAction) Shallow() *GRPCAction {
 	if x == nil {
 		return nil
 	}
-	return &GRPCAction{
-		Port:          x.Port,
-		Service:       x.Service,
-		unknownFields: x.unknownFields,
+	c := new(GRPCAction)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *GRPCAction) SetShallow(m proto.Message) bool {
+	from, ok := m.(*GRPCAction)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(GRPCAction)
+	}
+	x.Port = from.Port
+	x.Service = from.Service
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -168,22 +181,6 @@ func (x *GRPCAction) CloneTo(c *GRPCAction) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *GRPCAction) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *GRPCAction) Share(m proto.Message) bool {
-	from, ok := m.(*GRPCAction)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(GRPCAction)
-	}
-	x.Port = from.Port
-	x.Service = from.Service
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *GRPCAction) AppendProtobuf(e *wire.Encoder) {
@@ -265,14 +262,28 @@ func (x *HTTPGetAction) Shallow() *HTTPGetAction {
 	if x == nil {
 		return nil
 	}
-	return &HTTPGetAction{
-		Path:          x.Path,
-		Port:          x.Port,
-		Host:          x.Host,
-		Scheme:        x.Scheme,
-		HttpHeaders:   x.HttpHeaders,
-		unknownFields: x.unknownFields,
+	c := new(HTTPGetAction)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *HTTPGetAction) SetShallow(m proto.Message) bool {
+	from, ok := m.(*HTTPGetAction)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(HTTPGetAction)
+	}
+	x.Path = from.Path
+	x.Port = from.Port
+	x.Host = from.Host
+	x.Scheme = from.Scheme
+	x.HttpHeaders = from.HttpHeaders
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -300,25 +311,6 @@ func (x *HTTPGetAction) CloneTo(c *HTTPGetAction) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *HTTPGetAction) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *HTTPGetAction) Share(m proto.Message) bool {
-	from, ok := m.(*HTTPGetAction)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(HTTPGetAction)
-	}
-	x.Path = from.Path
-	x.Port = from.Port
-	x.Host = from.Host
-	x.Scheme = from.Scheme
-	x.HttpHeaders = from.HttpHeaders
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *HTTPGetAction) AppendProtobuf(e *wire.Encoder) {
@@ -381,11 +373,25 @@ func (x *HTTPHeader) Shallow() *HTTPHeader {
 	if x == nil {
 		return nil
 	}
-	return &HTTPHeader{
-		Name:          x.Name,
-		Value:         x.Value,
-		unknownFields: x.unknownFields,
+	c := new(HTTPHeader)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *HTTPHeader) SetShallow(m proto.Message) bool {
+	from, ok := m.(*HTTPHeader)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(HTTPHeader)
+	}
+	x.Name = from.Name
+	x.Value = from.Value
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -410,22 +416,6 @@ func (x *HTTPHeader) CloneTo(c *HTTPHeader) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *HTTPHeader) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *HTTPHeader) Share(m proto.Message) bool {
-	from, ok := m.(*HTTPHeader)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(HTTPHeader)
-	}
-	x.Name = from.Name
-	x.Value = from.Value
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *HTTPHeader) AppendProtobuf(e *wire.Encoder) {
@@ -504,12 +494,26 @@ func (x *Lifecycle) Shallow() *Lifecycle {
 	if x == nil {
 		return nil
 	}
-	return &Lifecycle{
-		PostStart:     x.PostStart,
-		PreStop:       x.PreStop,
-		StopSignal:    x.StopSignal,
-		unknownFields: x.unknownFields,
+	c := new(Lifecycle)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *Lifecycle) SetShallow(m proto.Message) bool {
+	from, ok := m.(*Lifecycle)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(Lifecycle)
+	}
+	x.PostStart = from.PostStart
+	x.PreStop = from.PreStop
+	x.StopSignal = from.StopSignal
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -535,23 +539,6 @@ func (x *Lifecycle) CloneTo(c *Lifecycle) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *Lifecycle) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *Lifecycle) Share(m proto.Message) bool {
-	from, ok := m.(*Lifecycle)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(Lifecycle)
-	}
-	x.PostStart = from.PostStart
-	x.PreStop = from.PreStop
-	x.StopSignal = from.StopSignal
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *Lifecycle) AppendProtobuf(e *wire.Encoder) {
@@ -658,13 +645,27 @@ func (x *LifecycleHandler) Shallow() *LifecycleHandler {
 	if x == nil {
 		return nil
 	}
-	return &LifecycleHandler{
-		Exec:          x.Exec,
-		HttpGet:       x.HttpGet,
-		TcpSocket:     x.TcpSocket,
-		Sleep:         x.Sleep,
-		unknownFields: x.unknownFields,
+	c := new(LifecycleHandler)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *LifecycleHandler) SetShallow(m proto.Message) bool {
+	from, ok := m.(*LifecycleHandler)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(LifecycleHandler)
+	}
+	x.Exec = from.Exec
+	x.HttpGet = from.HttpGet
+	x.TcpSocket = from.TcpSocket
+	x.Sleep = from.Sleep
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -691,24 +692,6 @@ func (x *LifecycleHandler) CloneTo(c *LifecycleHandler) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *LifecycleHandler) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *LifecycleHandler) Share(m proto.Message) bool {
-	from, ok := m.(*LifecycleHandler)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(LifecycleHandler)
-	}
-	x.Exec = from.Exec
-	x.HttpGet = from.HttpGet
-	x.TcpSocket = from.TcpSocket
-	x.Sleep = from.Sleep
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *LifecycleHandler) AppendProtobuf(e *wire.Encoder) {
@@ -878,16 +861,30 @@ func (x *Probe) Shallow() *Probe {
 	if x == nil {
 		return nil
 	}
-	return &Probe{
-		Handler:                       x.Handler,
-		InitialDelaySeconds:           x.InitialDelaySeconds,
-		TimeoutSeconds:                x.TimeoutSeconds,
-		PeriodSeconds:                 x.PeriodSeconds,
-		SuccessThreshold:              x.SuccessThreshold,
-		FailureThreshold:              x.FailureThreshold,
-		TerminationGracePeriodSeconds: x.TerminationGracePeriodSeconds,
-		unknownFields:                 x.unknownFields,
+	c := new(Probe)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *Probe) SetShallow(m proto.Message) bool {
+	from, ok := m.(*Probe)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(Probe)
+	}
+	x.Handler = from.Handler
+	x.InitialDelaySeconds = from.InitialDelaySeconds
+	x.TimeoutSeconds = from.TimeoutSeconds
+	x.PeriodSeconds = from.PeriodSeconds
+	x.SuccessThreshold = from.SuccessThreshold
+	x.FailureThreshold = from.FailureThreshold
+	x.TerminationGracePeriodSeconds = from.TerminationGracePeriodSeconds
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -917,27 +914,6 @@ func (x *Probe) CloneTo(c *Probe) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *Probe) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *Probe) Share(m proto.Message) bool {
-	from, ok := m.(*Probe)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(Probe)
-	}
-	x.Handler = from.Handler
-	x.InitialDelaySeconds = from.InitialDelaySeconds
-	x.TimeoutSeconds = from.TimeoutSeconds
-	x.PeriodSeconds = from.PeriodSeconds
-	x.SuccessThreshold = from.SuccessThreshold
-	x.FailureThreshold = from.FailureThreshold
-	x.TerminationGracePeriodSeconds = from.TerminationGracePeriodSeconds
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *Probe) AppendProtobuf(e *wire.Encoder) {
@@ -1054,13 +1030,27 @@ func (x *ProbeHandler) Shallow() *ProbeHandler {
 	if x == nil {
 		return nil
 	}
-	return &ProbeHandler{
-		Exec:          x.Exec,
-		HttpGet:       x.HttpGet,
-		TcpSocket:     x.TcpSocket,
-		Grpc:          x.Grpc,
-		unknownFields: x.unknownFields,
+	c := new(ProbeHandler)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *ProbeHandler) SetShallow(m proto.Message) bool {
+	from, ok := m.(*ProbeHandler)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(ProbeHandler)
+	}
+	x.Exec = from.Exec
+	x.HttpGet = from.HttpGet
+	x.TcpSocket = from.TcpSocket
+	x.Grpc = from.Grpc
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -1087,24 +1077,6 @@ func (x *ProbeHandler) CloneTo(c *ProbeHandler) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *ProbeHandler) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *ProbeHandler) Share(m proto.Message) bool {
-	from, ok := m.(*ProbeHandler)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(ProbeHandler)
-	}
-	x.Exec = from.Exec
-	x.HttpGet = from.HttpGet
-	x.TcpSocket = from.TcpSocket
-	x.Grpc = from.Grpc
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *ProbeHandler) AppendProtobuf(e *wire.Encoder) {
@@ -1167,10 +1139,24 @@ func (x *SleepAction) Shallow() *SleepAction {
 	if x == nil {
 		return nil
 	}
-	return &SleepAction{
-		Seconds:       x.Seconds,
-		unknownFields: x.unknownFields,
+	c := new(SleepAction)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *SleepAction) SetShallow(m proto.Message) bool {
+	from, ok := m.(*SleepAction)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(SleepAction)
+	}
+	x.Seconds = from.Seconds
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -1194,21 +1180,6 @@ func (x *SleepAction) CloneTo(c *SleepAction) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *SleepAction) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *SleepAction) Share(m proto.Message) bool {
-	from, ok := m.(*SleepAction)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(SleepAction)
-	}
-	x.Seconds = from.Seconds
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *SleepAction) AppendProtobuf(e *wire.Encoder) {
@@ -1266,11 +1237,25 @@ func (x *TCPSocketAction) Shallow() *TCPSocketAction {
 	if x == nil {
 		return nil
 	}
-	return &TCPSocketAction{
-		Port:          x.Port,
-		Host:          x.Host,
-		unknownFields: x.unknownFields,
+	c := new(TCPSocketAction)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *TCPSocketAction) SetShallow(m proto.Message) bool {
+	from, ok := m.(*TCPSocketAction)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(TCPSocketAction)
+	}
+	x.Port = from.Port
+	x.Host = from.Host
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -1295,22 +1280,6 @@ func (x *TCPSocketAction) CloneTo(c *TCPSocketAction) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *TCPSocketAction) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *TCPSocketAction) Share(m proto.Message) bool {
-	from, ok := m.(*TCPSocketAction)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(TCPSocketAction)
-	}
-	x.Port = from.Port
-	x.Host = from.Host
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *TCPSocketAction) AppendProtobuf(e *wire.Encoder) {

@@ -57,11 +57,25 @@ func (x *ConfigMapEnvSource) Shallow() *ConfigMapEnvSource {
 	if x == nil {
 		return nil
 	}
-	return &ConfigMapEnvSource{
-		LocalObjectReference: x.LocalObjectReference,
-		Optional:             x.Optional,
-		unknownFields:        x.unknownFields,
+	c := new(ConfigMapEnvSource)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *ConfigMapEnvSource) SetShallow(m proto.Message) bool {
+	from, ok := m.(*ConfigMapEnvSource)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(ConfigMapEnvSource)
+	}
+	x.LocalObjectReference = from.LocalObjectReference
+	x.Optional = from.Optional
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -86,22 +100,6 @@ func (x *ConfigMapEnvSource) CloneTo(c *ConfigMapEnvSource) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *ConfigMapEnvSource) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *ConfigMapEnvSource) Share(m proto.Message) bool {
-	from, ok := m.(*ConfigMapEnvSource)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(ConfigMapEnvSource)
-	}
-	x.LocalObjectReference = from.LocalObjectReference
-	x.Optional = from.Optional
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *ConfigMapEnvSource) AppendProtobuf(e *wire.Encoder) {
@@ -171,12 +169,26 @@ func (x *ConfigMapKeySelector) Shallow() *ConfigMapKeySelector {
 	if x == nil {
 		return nil
 	}
-	return &ConfigMapKeySelector{
-		LocalObjectReference: x.LocalObjectReference,
-		Key:                  x.Key,
-		Optional:             x.Optional,
-		unknownFields:        x.unknownFields,
+	c := new(ConfigMapKeySelector)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *ConfigMapKeySelector) SetShallow(m proto.Message) bool {
+	from, ok := m.(*ConfigMapKeySelector)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(ConfigMapKeySelector)
+	}
+	x.LocalObjectReference = from.LocalObjectReference
+	x.Key = from.Key
+	x.Optional = from.Optional
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -202,23 +214,6 @@ func (x *ConfigMapKeySelector) CloneTo(c *ConfigMapKeySelector) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *ConfigMapKeySelector) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *ConfigMapKeySelector) Share(m proto.Message) bool {
-	from, ok := m.(*ConfigMapKeySelector)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(ConfigMapKeySelector)
-	}
-	x.LocalObjectReference = from.LocalObjectReference
-	x.Key = from.Key
-	x.Optional = from.Optional
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *ConfigMapKeySelector) AppendProtobuf(e *wire.Encoder) {
@@ -302,12 +297,26 @@ func (x *EnvFromSource) Shallow() *EnvFromSource {
 	if x == nil {
 		return nil
 	}
-	return &EnvFromSource{
-		Prefix:        x.Prefix,
-		ConfigMapRef:  x.ConfigMapRef,
-		SecretRef:     x.SecretRef,
-		unknownFields: x.unknownFields,
+	c := new(EnvFromSource)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *EnvFromSource) SetShallow(m proto.Message) bool {
+	from, ok := m.(*EnvFromSource)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(EnvFromSource)
+	}
+	x.Prefix = from.Prefix
+	x.ConfigMapRef = from.ConfigMapRef
+	x.SecretRef = from.SecretRef
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -333,23 +342,6 @@ func (x *EnvFromSource) CloneTo(c *EnvFromSource) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *EnvFromSource) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *EnvFromSource) Share(m proto.Message) bool {
-	from, ok := m.(*EnvFromSource)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(EnvFromSource)
-	}
-	x.Prefix = from.Prefix
-	x.ConfigMapRef = from.ConfigMapRef
-	x.SecretRef = from.SecretRef
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *EnvFromSource) AppendProtobuf(e *wire.Encoder) {
@@ -426,12 +418,26 @@ func (x *EnvVar) Shallow() *EnvVar {
 	if x == nil {
 		return nil
 	}
-	return &EnvVar{
-		Name:          x.Name,
-		Value:         x.Value,
-		ValueFrom:     x.ValueFrom,
-		unknownFields: x.unknownFields,
+	c := new(EnvVar)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *EnvVar) SetShallow(m proto.Message) bool {
+	from, ok := m.(*EnvVar)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(EnvVar)
+	}
+	x.Name = from.Name
+	x.Value = from.Value
+	x.ValueFrom = from.ValueFrom
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -457,23 +463,6 @@ func (x *EnvVar) CloneTo(c *EnvVar) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *EnvVar) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *EnvVar) Share(m proto.Message) bool {
-	from, ok := m.(*EnvVar)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(EnvVar)
-	}
-	x.Name = from.Name
-	x.Value = from.Value
-	x.ValueFrom = from.ValueFrom
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. The zero
 // value does not count, even where it is given explicitly.
@@ -604,14 +593,28 @@ func (x *EnvVarSource) Shallow() *EnvVarSource {
 	if x == nil {
 		return nil
 	}
-	return &EnvVarSource{
-		FieldRef:         x.FieldRef,
-		ResourceFieldRef: x.ResourceFieldRef,
-		ConfigMapKeyRef:  x.ConfigMapKeyRef,
-		SecretKeyRef:     x.SecretKeyRef,
-		FileKeyRef:       x.FileKeyRef,
-		unknownFields:    x.unknownFields,
+	c := new(EnvVarSource)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *EnvVarSource) SetShallow(m proto.Message) bool {
+	from, ok := m.(*EnvVarSource)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(EnvVarSource)
+	}
+	x.FieldRef = from.FieldRef
+	x.ResourceFieldRef = from.ResourceFieldRef
+	x.ConfigMapKeyRef = from.ConfigMapKeyRef
+	x.SecretKeyRef = from.SecretKeyRef
+	x.FileKeyRef = from.FileKeyRef
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -639,25 +642,6 @@ func (x *EnvVarSource) CloneTo(c *EnvVarSource) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *EnvVarSource) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *EnvVarSource) Share(m proto.Message) bool {
-	from, ok := m.(*EnvVarSource)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(EnvVarSource)
-	}
-	x.FieldRef = from.FieldRef
-	x.ResourceFieldRef = from.ResourceFieldRef
-	x.ConfigMapKeyRef = from.ConfigMapKeyRef
-	x.SecretKeyRef = from.SecretKeyRef
-	x.FileKeyRef = from.FileKeyRef
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. The zero
 // value does not count, even where it is given explicitly.
@@ -763,13 +747,27 @@ func (x *FileKeySelector) Shallow() *FileKeySelector {
 	if x == nil {
 		return nil
 	}
-	return &FileKeySelector{
-		VolumeName:    x.VolumeName,
-		Path:          x.Path,
-		Key:           x.Key,
-		Optional:      x.Optional,
-		unknownFields: x.unknownFields,
+	c := new(FileKeySelector)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *FileKeySelector) SetShallow(m proto.Message) bool {
+	from, ok := m.(*FileKeySelector)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(FileKeySelector)
+	}
+	x.VolumeName = from.VolumeName
+	x.Path = from.Path
+	x.Key = from.Key
+	x.Optional = from.Optional
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -796,24 +794,6 @@ func (x *FileKeySelector) CloneTo(c *FileKeySelector) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *FileKeySelector) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *FileKeySelector) Share(m proto.Message) bool {
-	from, ok := m.(*FileKeySelector)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(FileKeySelector)
-	}
-	x.VolumeName = from.VolumeName
-	x.Path = from.Path
-	x.Key = from.Key
-	x.Optional = from.Optional
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *FileKeySelector) AppendProtobuf(e *wire.Encoder) {
@@ -870,10 +850,24 @@ func (x *LocalObjectReference) Shallow() *LocalObjectReference {
 	if x == nil {
 		return nil
 	}
-	return &LocalObjectReference{
-		Name:          x.Name,
-		unknownFields: x.unknownFields,
+	c := new(LocalObjectReference)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *LocalObjectReference) SetShallow(m proto.Message) bool {
+	from, ok := m.(*LocalObjectReference)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(LocalObjectReference)
+	}
+	x.Name = from.Name
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -897,21 +891,6 @@ func (x *LocalObjectReference) CloneTo(c *LocalObjectReference) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *LocalObjectReference) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *LocalObjectReference) Share(m proto.Message) bool {
-	from, ok := m.(*LocalObjectReference)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(LocalObjectReference)
-	}
-	x.Name = from.Name
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *LocalObjectReference) AppendProtobuf(e *wire.Encoder) {
@@ -964,11 +943,25 @@ func (x *ObjectFieldSelector) Shallow() *ObjectFieldSelector {
 	if x == nil {
 		return nil
 	}
-	return &ObjectFieldSelector{
-		ApiVersion:    x.ApiVersion,
-		FieldPath:     x.FieldPath,
-		unknownFields: x.unknownFields,
+	c := new(ObjectFieldSelector)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *ObjectFieldSelector) SetShallow(m proto.Message) bool {
+	from, ok := m.(*ObjectFieldSelector)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(ObjectFieldSelector)
+	}
+	x.ApiVersion = from.ApiVersion
+	x.FieldPath = from.FieldPath
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -993,22 +986,6 @@ func (x *ObjectFieldSelector) CloneTo(c *ObjectFieldSelector) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *ObjectFieldSelector) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *ObjectFieldSelector) Share(m proto.Message) bool {
-	from, ok := m.(*ObjectFieldSelector)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(ObjectFieldSelector)
-	}
-	x.ApiVersion = from.ApiVersion
-	x.FieldPath = from.FieldPath
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *ObjectFieldSelector) AppendProtobuf(e *wire.Encoder) {
@@ -1101,16 +1078,30 @@ func (x *ObjectReference) Shallow() *ObjectReference {
 	if x == nil {
 		return nil
 	}
-	return &ObjectReference{
-		Kind:            x.Kind,
-		Namespace:       x.Namespace,
-		Name:            x.Name,
-		Uid:             x.Uid,
-		ApiVersion:      x.ApiVersion,
-		ResourceVersion: x.ResourceVersion,
-		FieldPath:       x.FieldPath,
-		unknownFields:   x.unknownFields,
+	c := new(ObjectReference)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *ObjectReference) SetShallow(m proto.Message) bool {
+	from, ok := m.(*ObjectReference)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(ObjectReference)
+	}
+	x.Kind = from.Kind
+	x.Namespace = from.Namespace
+	x.Name = from.Name
+	x.Uid = from.Uid
+	x.ApiVersion = from.ApiVersion
+	x.ResourceVersion = from.ResourceVersion
+	x.FieldPath = from.FieldPath
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -1140,27 +1131,6 @@ func (x *ObjectReference) CloneTo(c *ObjectReference) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *ObjectReference) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *ObjectReference) Share(m proto.Message) bool {
-	from, ok := m.(*ObjectReference)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(ObjectReference)
-	}
-	x.Kind = from.Kind
-	x.Namespace = from.Namespace
-	x.Name = from.Name
-	x.Uid = from.Uid
-	x.ApiVersion = from.ApiVersion
-	x.ResourceVersion = from.ResourceVersion
-	x.FieldPath = from.FieldPath
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *ObjectReference) AppendProtobuf(e *wire.Encoder) {
@@ -1241,12 +1211,26 @@ func (x *ResourceFieldSelector) Shallow() *ResourceFieldSelector {
 	if x == nil {
 		return nil
 	}
-	return &ResourceFieldSelector{
-		ContainerName: x.ContainerName,
-		Resource:      x.Resource,
-		Divisor:       x.Divisor,
-		unknownFields: x.unknownFields,
+	c := new(ResourceFieldSelector)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *ResourceFieldSelector) SetShallow(m proto.Message) bool {
+	from, ok := m.(*ResourceFieldSelector)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(ResourceFieldSelector)
+	}
+	x.ContainerName = from.ContainerName
+	x.Resource = from.Resource
+	x.Divisor = from.Divisor
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -1272,23 +1256,6 @@ func (x *ResourceFieldSelector) CloneTo(c *ResourceFieldSelector) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *ResourceFieldSelector) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *ResourceFieldSelector) Share(m proto.Message) bool {
-	from, ok := m.(*ResourceFieldSelector)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(ResourceFieldSelector)
-	}
-	x.ContainerName = from.ContainerName
-	x.Resource = from.Resource
-	x.Divisor = from.Divisor
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *ResourceFieldSelector) AppendProtobuf(e *wire.Encoder) {
@@ -1356,11 +1323,25 @@ func (x *SecretEnvSource) Shallow() *SecretEnvSource {
 	if x == nil {
 		return nil
 	}
-	return &SecretEnvSource{
-		LocalObjectReference: x.LocalObjectReference,
-		Optional:             x.Optional,
-		unknownFields:        x.unknownFields,
+	c := new(SecretEnvSource)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *SecretEnvSource) SetShallow(m proto.Message) bool {
+	from, ok := m.(*SecretEnvSource)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(SecretEnvSource)
+	}
+	x.LocalObjectReference = from.LocalObjectReference
+	x.Optional = from.Optional
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -1385,22 +1366,6 @@ func (x *SecretEnvSource) CloneTo(c *SecretEnvSource) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *SecretEnvSource) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *SecretEnvSource) Share(m proto.Message) bool {
-	from, ok := m.(*SecretEnvSource)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(SecretEnvSource)
-	}
-	x.LocalObjectReference = from.LocalObjectReference
-	x.Optional = from.Optional
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *SecretEnvSource) AppendProtobuf(e *wire.Encoder) {
@@ -1470,12 +1435,26 @@ func (x *SecretKeySelector) Shallow() *SecretKeySelector {
 	if x == nil {
 		return nil
 	}
-	return &SecretKeySelector{
-		LocalObjectReference: x.LocalObjectReference,
-		Key:                  x.Key,
-		Optional:             x.Optional,
-		unknownFields:        x.unknownFields,
+	c := new(SecretKeySelector)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *SecretKeySelector) SetShallow(m proto.Message) bool {
+	from, ok := m.(*SecretKeySelector)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(SecretKeySelector)
+	}
+	x.LocalObjectReference = from.LocalObjectReference
+	x.Key = from.Key
+	x.Optional = from.Optional
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -1501,23 +1480,6 @@ func (x *SecretKeySelector) CloneTo(c *SecretKeySelector) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *SecretKeySelector) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *SecretKeySelector) Share(m proto.Message) bool {
-	from, ok := m.(*SecretKeySelector)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(SecretKeySelector)
-	}
-	x.LocalObjectReference = from.LocalObjectReference
-	x.Key = from.Key
-	x.Optional = from.Optional
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *SecretKeySelector) AppendProtobuf(e *wire.Encoder) {
@@ -1585,12 +1547,26 @@ func (x *TypedLocalObjectReference) Shallow() *TypedLocalObjectReference {
 	if x == nil {
 		return nil
 	}
-	return &TypedLocalObjectReference{
-		ApiGroup:      x.ApiGroup,
-		Kind:          x.Kind,
-		Name:          x.Name,
-		unknownFields: x.unknownFields,
+	c := new(TypedLocalObjectReference)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *TypedLocalObjectReference) SetShallow(m proto.Message) bool {
+	from, ok := m.(*TypedLocalObjectReference)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(TypedLocalObjectReference)
+	}
+	x.ApiGroup = from.ApiGroup
+	x.Kind = from.Kind
+	x.Name = from.Name
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -1616,23 +1592,6 @@ func (x *TypedLocalObjectReference) CloneTo(c *TypedLocalObjectReference) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *TypedLocalObjectReference) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *TypedLocalObjectReference) Share(m proto.Message) bool {
-	from, ok := m.(*TypedLocalObjectReference)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(TypedLocalObjectReference)
-	}
-	x.ApiGroup = from.ApiGroup
-	x.Kind = from.Kind
-	x.Name = from.Name
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *TypedLocalObjectReference) AppendProtobuf(e *wire.Encoder) {

@@ -49,11 +49,25 @@ func (x *AppArmorProfile) Shallow() *AppArmorProfile {
 	if x == nil {
 		return nil
 	}
-	return &AppArmorProfile{
-		Type:             x.Type,
-		LocalhostProfile: x.LocalhostProfile,
-		unknownFields:    x.unknownFields,
+	c := new(AppArmorProfile)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *AppArmorProfile) SetShallow(m proto.Message) bool {
+	from, ok := m.(*AppArmorProfile)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(AppArmorProfile)
+	}
+	x.Type = from.Type
+	x.LocalhostProfile = from.LocalhostProfile
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -78,22 +92,6 @@ func (x *AppArmorProfile) CloneTo(c *AppArmorProfile) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *AppArmorProfile) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *AppArmorProfile) Share(m proto.Message) bool {
-	from, ok := m.(*AppArmorProfile)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(AppArmorProfile)
-	}
-	x.Type = from.Type
-	x.LocalhostProfile = from.LocalhostProfile
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *AppArmorProfile) AppendProtobuf(e *wire.Encoder) {
@@ -151,11 +149,25 @@ func (x *Capabilities) Shallow() *Capabilities {
 	if x == nil {
 		return nil
 	}
-	return &Capabilities{
-		Add:           x.Add,
-		Drop:          x.Drop,
-		unknownFields: x.unknownFields,
+	c := new(Capabilities)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *Capabilities) SetShallow(m proto.Message) bool {
+	from, ok := m.(*Capabilities)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(Capabilities)
+	}
+	x.Add = from.Add
+	x.Drop = from.Drop
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -180,22 +192,6 @@ func (x *Capabilities) CloneTo(c *Capabilities) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *Capabilities) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *Capabilities) Share(m proto.Message) bool {
-	from, ok := m.(*Capabilities)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(Capabilities)
-	}
-	x.Add = from.Add
-	x.Drop = from.Drop
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *Capabilities) AppendProtobuf(e *wire.Encoder) {
@@ -354,22 +350,36 @@ func (x *PodSecurityContext) Shallow() *PodSecurityContext {
 	if x == nil {
 		return nil
 	}
-	return &PodSecurityContext{
-		SeLinuxOptions:           x.SeLinuxOptions,
-		RunAsUser:                x.RunAsUser,
-		RunAsNonRoot:             x.RunAsNonRoot,
-		SupplementalGroups:       x.SupplementalGroups,
-		FsGroup:                  x.FsGroup,
-		RunAsGroup:               x.RunAsGroup,
-		Sysctls:                  x.Sysctls,
-		WindowsOptions:           x.WindowsOptions,
-		FsGroupChangePolicy:      x.FsGroupChangePolicy,
-		SeccompProfile:           x.SeccompProfile,
-		AppArmorProfile:          x.AppArmorProfile,
-		SupplementalGroupsPolicy: x.SupplementalGroupsPolicy,
-		SeLinuxChangePolicy:      x.SeLinuxChangePolicy,
-		unknownFields:            x.unknownFields,
+	c := new(PodSecurityContext)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *PodSecurityContext) SetShallow(m proto.Message) bool {
+	from, ok := m.(*PodSecurityContext)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(PodSecurityContext)
+	}
+	x.SeLinuxOptions = from.SeLinuxOptions
+	x.RunAsUser = from.RunAsUser
+	x.RunAsNonRoot = from.RunAsNonRoot
+	x.SupplementalGroups = from.SupplementalGroups
+	x.FsGroup = from.FsGroup
+	x.RunAsGroup = from.RunAsGroup
+	x.Sysctls = from.Sysctls
+	x.WindowsOptions = from.WindowsOptions
+	x.FsGroupChangePolicy = from.FsGroupChangePolicy
+	x.SeccompProfile = from.SeccompProfile
+	x.AppArmorProfile = from.AppArmorProfile
+	x.SupplementalGroupsPolicy = from.SupplementalGroupsPolicy
+	x.SeLinuxChangePolicy = from.SeLinuxChangePolicy
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -405,33 +415,6 @@ func (x *PodSecurityContext) CloneTo(c *PodSecurityContext) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *PodSecurityContext) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *PodSecurityContext) Share(m proto.Message) bool {
-	from, ok := m.(*PodSecurityContext)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(PodSecurityContext)
-	}
-	x.SeLinuxOptions = from.SeLinuxOptions
-	x.RunAsUser = from.RunAsUser
-	x.RunAsNonRoot = from.RunAsNonRoot
-	x.SupplementalGroups = from.SupplementalGroups
-	x.FsGroup = from.FsGroup
-	x.RunAsGroup = from.RunAsGroup
-	x.Sysctls = from.Sysctls
-	x.WindowsOptions = from.WindowsOptions
-	x.FsGroupChangePolicy = from.FsGroupChangePolicy
-	x.SeccompProfile = from.SeccompProfile
-	x.AppArmorProfile = from.AppArmorProfile
-	x.SupplementalGroupsPolicy = from.SupplementalGroupsPolicy
-	x.SeLinuxChangePolicy = from.SeLinuxChangePolicy
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. The zero
 // value does not count, even where it is given explicitly.
@@ -588,13 +571,27 @@ func (x *SELinuxOptions) Shallow() *SELinuxOptions {
 	if x == nil {
 		return nil
 	}
-	return &SELinuxOptions{
-		User:          x.User,
-		Role:          x.Role,
-		Type:          x.Type,
-		Level:         x.Level,
-		unknownFields: x.unknownFields,
+	c := new(SELinuxOptions)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *SELinuxOptions) SetShallow(m proto.Message) bool {
+	from, ok := m.(*SELinuxOptions)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(SELinuxOptions)
+	}
+	x.User = from.User
+	x.Role = from.Role
+	x.Type = from.Type
+	x.Level = from.Level
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -621,24 +618,6 @@ func (x *SELinuxOptions) CloneTo(c *SELinuxOptions) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *SELinuxOptions) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *SELinuxOptions) Share(m proto.Message) bool {
-	from, ok := m.(*SELinuxOptions)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(SELinuxOptions)
-	}
-	x.User = from.User
-	x.Role = from.Role
-	x.Type = from.Type
-	x.Level = from.Level
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *SELinuxOptions) AppendProtobuf(e *wire.Encoder) {
@@ -700,11 +679,25 @@ func (x *SeccompProfile) Shallow() *SeccompProfile {
 	if x == nil {
 		return nil
 	}
-	return &SeccompProfile{
-		Type:             x.Type,
-		LocalhostProfile: x.LocalhostProfile,
-		unknownFields:    x.unknownFields,
+	c := new(SeccompProfile)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *SeccompProfile) SetShallow(m proto.Message) bool {
+	from, ok := m.(*SeccompProfile)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(SeccompProfile)
+	}
+	x.Type = from.Type
+	x.LocalhostProfile = from.LocalhostProfile
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -729,22 +722,6 @@ func (x *SeccompProfile) CloneTo(c *SeccompProfile) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *SeccompProfile) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *SeccompProfile) Share(m proto.Message) bool {
-	from, ok := m.(*SeccompProfile)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(SeccompProfile)
-	}
-	x.Type = from.Type
-	x.LocalhostProfile = from.LocalhostProfile
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *SeccompProfile) AppendProtobuf(e *wire.Encoder) {
@@ -907,21 +884,35 @@ func (x *SecurityContext) Shallow() *SecurityContext {
 	if x == nil {
 		return nil
 	}
-	return &SecurityContext{
-		Capabilities:             x.Capabilities,
-		Privileged:               x.Privileged,
-		SeLinuxOptions:           x.SeLinuxOptions,
-		RunAsUser:                x.RunAsUser,
-		RunAsNonRoot:             x.RunAsNonRoot,
-		ReadOnlyRootFilesystem:   x.ReadOnlyRootFilesystem,
-		AllowPrivilegeEscalation: x.AllowPrivilegeEscalation,
-		RunAsGroup:               x.RunAsGroup,
-		ProcMount:                x.ProcMount,
-		WindowsOptions:           x.WindowsOptions,
-		SeccompProfile:           x.SeccompProfile,
-		AppArmorProfile:          x.AppArmorProfile,
-		unknownFields:            x.unknownFields,
+	c := new(SecurityContext)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *SecurityContext) SetShallow(m proto.Message) bool {
+	from, ok := m.(*SecurityContext)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(SecurityContext)
+	}
+	x.Capabilities = from.Capabilities
+	x.Privileged = from.Privileged
+	x.SeLinuxOptions = from.SeLinuxOptions
+	x.RunAsUser = from.RunAsUser
+	x.RunAsNonRoot = from.RunAsNonRoot
+	x.ReadOnlyRootFilesystem = from.ReadOnlyRootFilesystem
+	x.AllowPrivilegeEscalation = from.AllowPrivilegeEscalation
+	x.RunAsGroup = from.RunAsGroup
+	x.ProcMount = from.ProcMount
+	x.WindowsOptions = from.WindowsOptions
+	x.SeccompProfile = from.SeccompProfile
+	x.AppArmorProfile = from.AppArmorProfile
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -956,32 +947,6 @@ func (x *SecurityContext) CloneTo(c *SecurityContext) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *SecurityContext) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *SecurityContext) Share(m proto.Message) bool {
-	from, ok := m.(*SecurityContext)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(SecurityContext)
-	}
-	x.Capabilities = from.Capabilities
-	x.Privileged = from.Privileged
-	x.SeLinuxOptions = from.SeLinuxOptions
-	x.RunAsUser = from.RunAsUser
-	x.RunAsNonRoot = from.RunAsNonRoot
-	x.ReadOnlyRootFilesystem = from.ReadOnlyRootFilesystem
-	x.AllowPrivilegeEscalation = from.AllowPrivilegeEscalation
-	x.RunAsGroup = from.RunAsGroup
-	x.ProcMount = from.ProcMount
-	x.WindowsOptions = from.WindowsOptions
-	x.SeccompProfile = from.SeccompProfile
-	x.AppArmorProfile = from.AppArmorProfile
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. The zero
 // value does not count, even where it is given explicitly.
@@ -1120,11 +1085,25 @@ func (x *Sysctl) Shallow() *Sysctl {
 	if x == nil {
 		return nil
 	}
-	return &Sysctl{
-		Name:          x.Name,
-		Value:         x.Value,
-		unknownFields: x.unknownFields,
+	c := new(Sysctl)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *Sysctl) SetShallow(m proto.Message) bool {
+	from, ok := m.(*Sysctl)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(Sysctl)
+	}
+	x.Name = from.Name
+	x.Value = from.Value
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -1149,22 +1128,6 @@ func (x *Sysctl) CloneTo(c *Sysctl) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *Sysctl) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *Sysctl) Share(m proto.Message) bool {
-	from, ok := m.(*Sysctl)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(Sysctl)
-	}
-	x.Name = from.Name
-	x.Value = from.Value
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *Sysctl) AppendProtobuf(e *wire.Encoder) {
@@ -1236,13 +1199,27 @@ func (x *WindowsSecurityContextOptions) Shallow() *WindowsSecurityContextOptions
 	if x == nil {
 		return nil
 	}
-	return &WindowsSecurityContextOptions{
-		GmsaCredentialSpecName: x.GmsaCredentialSpecName,
-		GmsaCredentialSpec:     x.GmsaCredentialSpec,
-		RunAsUserName:          x.RunAsUserName,
-		HostProcess:            x.HostProcess,
-		unknownFields:          x.unknownFields,
+	c := new(WindowsSecurityContextOptions)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *WindowsSecurityContextOptions) SetShallow(m proto.Message) bool {
+	from, ok := m.(*WindowsSecurityContextOptions)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(WindowsSecurityContextOptions)
+	}
+	x.GmsaCredentialSpecName = from.GmsaCredentialSpecName
+	x.GmsaCredentialSpec = from.GmsaCredentialSpec
+	x.RunAsUserName = from.RunAsUserName
+	x.HostProcess = from.HostProcess
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -1269,24 +1246,6 @@ func (x *WindowsSecurityContextOptions) CloneTo(c *WindowsSecurityContextOptions
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *WindowsSecurityContextOptions) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *WindowsSecurityContextOptions) Share(m proto.Message) bool {
-	from, ok := m.(*WindowsSecurityContextOptions)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(WindowsSecurityContextOptions)
-	}
-	x.GmsaCredentialSpecName = from.GmsaCredentialSpecName
-	x.GmsaCredentialSpec = from.GmsaCredentialSpec
-	x.RunAsUserName = from.RunAsUserName
-	x.HostProcess = from.HostProcess
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *WindowsSecurityContextOptions) AppendProtobuf(e *wire.Encoder) {

@@ -76,13 +76,27 @@ func (x *ServiceAccount) Shallow() *ServiceAccount {
 	if x == nil {
 		return nil
 	}
-	return &ServiceAccount{
-		Metadata:                     x.Metadata,
-		Secrets:                      x.Secrets,
-		ImagePullSecrets:             x.ImagePullSecrets,
-		AutomountServiceAccountToken: x.AutomountServiceAccountToken,
-		unknownFields:                x.unknownFields,
+	c := new(ServiceAccount)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *ServiceAccount) SetShallow(m proto.Message) bool {
+	from, ok := m.(*ServiceAccount)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(ServiceAccount)
+	}
+	x.Metadata = from.Metadata
+	x.Secrets = from.Secrets
+	x.ImagePullSecrets = from.ImagePullSecrets
+	x.AutomountServiceAccountToken = from.AutomountServiceAccountToken
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -109,24 +123,6 @@ func (x *ServiceAccount) CloneTo(c *ServiceAccount) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *ServiceAccount) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *ServiceAccount) Share(m proto.Message) bool {
-	from, ok := m.(*ServiceAccount)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(ServiceAccount)
-	}
-	x.Metadata = from.Metadata
-	x.Secrets = from.Secrets
-	x.ImagePullSecrets = from.ImagePullSecrets
-	x.AutomountServiceAccountToken = from.AutomountServiceAccountToken
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *ServiceAccount) AppendProtobuf(e *wire.Encoder) {
@@ -219,11 +215,25 @@ func (x *ServiceAccountList) Shallow() *ServiceAccountList {
 	if x == nil {
 		return nil
 	}
-	return &ServiceAccountList{
-		Metadata:      x.Metadata,
-		Items:         x.Items,
-		unknownFields: x.unknownFields,
+	c := new(ServiceAccountList)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *ServiceAccountList) SetShallow(m proto.Message) bool {
+	from, ok := m.(*ServiceAccountList)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(ServiceAccountList)
+	}
+	x.Metadata = from.Metadata
+	x.Items = from.Items
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -248,22 +258,6 @@ func (x *ServiceAccountList) CloneTo(c *ServiceAccountList) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *ServiceAccountList) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *ServiceAccountList) Share(m proto.Message) bool {
-	from, ok := m.(*ServiceAccountList)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(ServiceAccountList)
-	}
-	x.Metadata = from.Metadata
-	x.Items = from.Items
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *ServiceAccountList) AppendProtobuf(e *wire.Encoder) {

@@ -83,14 +83,28 @@ func (x *CreateServiceAccountRequest) Shallow() *CreateServiceAccountRequest {
 	if x == nil {
 		return nil
 	}
-	return &CreateServiceAccountRequest{
-		Namespace:       x.Namespace,
-		Object:          x.Object,
-		DryRun:          x.DryRun,
-		FieldManager:    x.FieldManager,
-		FieldValidation: x.FieldValidation,
-		unknownFields:   x.unknownFields,
+	c := new(CreateServiceAccountRequest)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *CreateServiceAccountRequest) SetShallow(m proto.Message) bool {
+	from, ok := m.(*CreateServiceAccountRequest)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(CreateServiceAccountRequest)
+	}
+	x.Namespace = from.Namespace
+	x.Object = from.Object
+	x.DryRun = from.DryRun
+	x.FieldManager = from.FieldManager
+	x.FieldValidation = from.FieldValidation
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -118,25 +132,6 @@ func (x *CreateServiceAccountRequest) CloneTo(c *CreateServiceAccountRequest) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *CreateServiceAccountRequest) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *CreateServiceAccountRequest) Share(m proto.Message) bool {
-	from, ok := m.(*CreateServiceAccountRequest)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(CreateServiceAccountRequest)
-	}
-	x.Namespace = from.Namespace
-	x.Object = from.Object
-	x.DryRun = from.DryRun
-	x.FieldManager = from.FieldManager
-	x.FieldValidation = from.FieldValidation
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *CreateServiceAccountRequest) AppendProtobuf(e *wire.Encoder) {
@@ -238,15 +233,29 @@ func (x *UpdateServiceAccountRequest) Shallow() *UpdateServiceAccountRequest {
 	if x == nil {
 		return nil
 	}
-	return &UpdateServiceAccountRequest{
-		Namespace:       x.Namespace,
-		Name:            x.Name,
-		Object:          x.Object,
-		DryRun:          x.DryRun,
-		FieldManager:    x.FieldManager,
-		FieldValidation: x.FieldValidation,
-		unknownFields:   x.unknownFields,
+	c := new(UpdateServiceAccountRequest)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *UpdateServiceAccountRequest) SetShallow(m proto.Message) bool {
+	from, ok := m.(*UpdateServiceAccountRequest)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(UpdateServiceAccountRequest)
+	}
+	x.Namespace = from.Namespace
+	x.Name = from.Name
+	x.Object = from.Object
+	x.DryRun = from.DryRun
+	x.FieldManager = from.FieldManager
+	x.FieldValidation = from.FieldValidation
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -275,26 +284,6 @@ func (x *UpdateServiceAccountRequest) CloneTo(c *UpdateServiceAccountRequest) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *UpdateServiceAccountRequest) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *UpdateServiceAccountRequest) Share(m proto.Message) bool {
-	from, ok := m.(*UpdateServiceAccountRequest)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(UpdateServiceAccountRequest)
-	}
-	x.Namespace = from.Namespace
-	x.Name = from.Name
-	x.Object = from.Object
-	x.DryRun = from.DryRun
-	x.FieldManager = from.FieldManager
-	x.FieldValidation = from.FieldValidation
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *UpdateServiceAccountRequest) AppendProtobuf(e *wire.Encoder) {
@@ -385,12 +374,26 @@ func (x *ServiceAccountEvent) Shallow() *ServiceAccountEvent {
 	if x == nil {
 		return nil
 	}
-	return &ServiceAccountEvent{
-		Type:          x.Type,
-		Object:        x.Object,
-		Status:        x.Status,
-		unknownFields: x.unknownFields,
+	c := new(ServiceAccountEvent)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *ServiceAccountEvent) SetShallow(m proto.Message) bool {
+	from, ok := m.(*ServiceAccountEvent)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(ServiceAccountEvent)
+	}
+	x.Type = from.Type
+	x.Object = from.Object
+	x.Status = from.Status
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -416,23 +419,6 @@ func (x *ServiceAccountEvent) CloneTo(c *ServiceAccountEvent) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *ServiceAccountEvent) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *ServiceAccountEvent) Share(m proto.Message) bool {
-	from, ok := m.(*ServiceAccountEvent)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(ServiceAccountEvent)
-	}
-	x.Type = from.Type
-	x.Object = from.Object
-	x.Status = from.Status
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *ServiceAccountEvent) AppendProtobuf(e *wire.Encoder) {
@@ -490,10 +476,24 @@ func (x *ServiceAccountEvents) Shallow() *ServiceAccountEvents {
 	if x == nil {
 		return nil
 	}
-	return &ServiceAccountEvents{
-		Events:        x.Events,
-		unknownFields: x.unknownFields,
+	c := new(ServiceAccountEvents)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *ServiceAccountEvents) SetShallow(m proto.Message) bool {
+	from, ok := m.(*ServiceAccountEvents)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(ServiceAccountEvents)
+	}
+	x.Events = from.Events
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -517,21 +517,6 @@ func (x *ServiceAccountEvents) CloneTo(c *ServiceAccountEvents) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *ServiceAccountEvents) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *ServiceAccountEvents) Share(m proto.Message) bool {
-	from, ok := m.(*ServiceAccountEvents)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(ServiceAccountEvents)
-	}
-	x.Events = from.Events
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *ServiceAccountEvents) AppendProtobuf(e *wire.Encoder) {

@@ -555,11 +555,25 @@ func (x *Volume) Shallow() *Volume {
 	if x == nil {
 		return nil
 	}
-	return &Volume{
-		Name:          x.Name,
-		VolumeSource:  x.VolumeSource,
-		unknownFields: x.unknownFields,
+	c := new(Volume)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *Volume) SetShallow(m proto.Message) bool {
+	from, ok := m.(*Volume)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(Volume)
+	}
+	x.Name = from.Name
+	x.VolumeSource = from.VolumeSource
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -584,22 +598,6 @@ func (x *Volume) CloneTo(c *Volume) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *Volume) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *Volume) Share(m proto.Message) bool {
-	from, ok := m.(*Volume)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(Volume)
-	}
-	x.Name = from.Name
-	x.VolumeSource = from.VolumeSource
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *Volume) AppendProtobuf(e *wire.Encoder) {
@@ -1065,39 +1063,53 @@ func (x *VolumeSource) Shallow() *VolumeSource {
 	if x == nil {
 		return nil
 	}
-	return &VolumeSource{
-		HostPath:              x.HostPath,
-		EmptyDir:              x.EmptyDir,
-		GcePersistentDisk:     x.GcePersistentDisk,
-		AwsElasticBlockStore:  x.AwsElasticBlockStore,
-		GitRepo:               x.GitRepo,
-		Secret:                x.Secret,
-		Nfs:                   x.Nfs,
-		Iscsi:                 x.Iscsi,
-		Glusterfs:             x.Glusterfs,
-		PersistentVolumeClaim: x.PersistentVolumeClaim,
-		Rbd:                   x.Rbd,
-		FlexVolume:            x.FlexVolume,
-		Cinder:                x.Cinder,
-		Cephfs:                x.Cephfs,
-		Flocker:               x.Flocker,
-		DownwardAPI:           x.DownwardAPI,
-		Fc:                    x.Fc,
-		AzureFile:             x.AzureFile,
-		ConfigMap:             x.ConfigMap,
-		VsphereVolume:         x.VsphereVolume,
-		Quobyte:               x.Quobyte,
-		AzureDisk:             x.AzureDisk,
-		PhotonPersistentDisk:  x.PhotonPersistentDisk,
-		PortworxVolume:        x.PortworxVolume,
-		ScaleIO:               x.ScaleIO,
-		Projected:             x.Projected,
-		Storageos:             x.Storageos,
-		Csi:                   x.Csi,
-		Ephemeral:             x.Ephemeral,
-		Image:                 x.Image,
-		unknownFields:         x.unknownFields,
+	c := new(VolumeSource)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *VolumeSource) SetShallow(m proto.Message) bool {
+	from, ok := m.(*VolumeSource)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(VolumeSource)
+	}
+	x.HostPath = from.HostPath
+	x.EmptyDir = from.EmptyDir
+	x.GcePersistentDisk = from.GcePersistentDisk
+	x.AwsElasticBlockStore = from.AwsElasticBlockStore
+	x.GitRepo = from.GitRepo
+	x.Secret = from.Secret
+	x.Nfs = from.Nfs
+	x.Iscsi = from.Iscsi
+	x.Glusterfs = from.Glusterfs
+	x.PersistentVolumeClaim = from.PersistentVolumeClaim
+	x.Rbd = from.Rbd
+	x.FlexVolume = from.FlexVolume
+	x.Cinder = from.Cinder
+	x.Cephfs = from.Cephfs
+	x.Flocker = from.Flocker
+	x.DownwardAPI = from.DownwardAPI
+	x.Fc = from.Fc
+	x.AzureFile = from.AzureFile
+	x.ConfigMap = from.ConfigMap
+	x.VsphereVolume = from.VsphereVolume
+	x.Quobyte = from.Quobyte
+	x.AzureDisk = from.AzureDisk
+	x.PhotonPersistentDisk = from.PhotonPersistentDisk
+	x.PortworxVolume = from.PortworxVolume
+	x.ScaleIO = from.ScaleIO
+	x.Projected = from.Projected
+	x.Storageos = from.Storageos
+	x.Csi = from.Csi
+	x.Ephemeral = from.Ephemeral
+	x.Image = from.Image
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -1150,50 +1162,6 @@ func (x *VolumeSource) CloneTo(c *VolumeSource) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *VolumeSource) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *VolumeSource) Share(m proto.Message) bool {
-	from, ok := m.(*VolumeSource)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(VolumeSource)
-	}
-	x.HostPath = from.HostPath
-	x.EmptyDir = from.EmptyDir
-	x.GcePersistentDisk = from.GcePersistentDisk
-	x.AwsElasticBlockStore = from.AwsElasticBlockStore
-	x.GitRepo = from.GitRepo
-	x.Secret = from.Secret
-	x.Nfs = from.Nfs
-	x.Iscsi = from.Iscsi
-	x.Glusterfs = from.Glusterfs
-	x.PersistentVolumeClaim = from.PersistentVolumeClaim
-	x.Rbd = from.Rbd
-	x.FlexVolume = from.FlexVolume
-	x.Cinder = from.Cinder
-	x.Cephfs = from.Cephfs
-	x.Flocker = from.Flocker
-	x.DownwardAPI = from.DownwardAPI
-	x.Fc = from.Fc
-	x.AzureFile = from.AzureFile
-	x.ConfigMap = from.ConfigMap
-	x.VsphereVolume = from.VsphereVolume
-	x.Quobyte = from.Quobyte
-	x.AzureDisk = from.AzureDisk
-	x.PhotonPersistentDisk = from.PhotonPersistentDisk
-	x.PortworxVolume = from.PortworxVolume
-	x.ScaleIO = from.ScaleIO
-	x.Projected = from.Projected
-	x.Storageos = from.Storageos
-	x.Csi = from.Csi
-	x.Ephemeral = from.Ephemeral
-	x.Image = from.Image
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *VolumeSource) AppendProtobuf(e *wire.Encoder) {
@@ -1407,13 +1375,27 @@ func (x *AWSElasticBlockStoreVolumeSource) Shallow() *AWSElasticBlockStoreVolume
 	if x == nil {
 		return nil
 	}
-	return &AWSElasticBlockStoreVolumeSource{
-		VolumeID:      x.VolumeID,
-		FsType:        x.FsType,
-		Partition:     x.Partition,
-		ReadOnly:      x.ReadOnly,
-		unknownFields: x.unknownFields,
+	c := new(AWSElasticBlockStoreVolumeSource)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *AWSElasticBlockStoreVolumeSource) SetShallow(m proto.Message) bool {
+	from, ok := m.(*AWSElasticBlockStoreVolumeSource)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(AWSElasticBlockStoreVolumeSource)
+	}
+	x.VolumeID = from.VolumeID
+	x.FsType = from.FsType
+	x.Partition = from.Partition
+	x.ReadOnly = from.ReadOnly
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -1440,24 +1422,6 @@ func (x *AWSElasticBlockStoreVolumeSource) CloneTo(c *AWSElasticBlockStoreVolume
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *AWSElasticBlockStoreVolumeSource) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *AWSElasticBlockStoreVolumeSource) Share(m proto.Message) bool {
-	from, ok := m.(*AWSElasticBlockStoreVolumeSource)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(AWSElasticBlockStoreVolumeSource)
-	}
-	x.VolumeID = from.VolumeID
-	x.FsType = from.FsType
-	x.Partition = from.Partition
-	x.ReadOnly = from.ReadOnly
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *AWSElasticBlockStoreVolumeSource) AppendProtobuf(e *wire.Encoder) {
@@ -1545,15 +1509,29 @@ func (x *AzureDiskVolumeSource) Shallow() *AzureDiskVolumeSource {
 	if x == nil {
 		return nil
 	}
-	return &AzureDiskVolumeSource{
-		DiskName:      x.DiskName,
-		DiskURI:       x.DiskURI,
-		CachingMode:   x.CachingMode,
-		FsType:        x.FsType,
-		ReadOnly:      x.ReadOnly,
-		Kind:          x.Kind,
-		unknownFields: x.unknownFields,
+	c := new(AzureDiskVolumeSource)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *AzureDiskVolumeSource) SetShallow(m proto.Message) bool {
+	from, ok := m.(*AzureDiskVolumeSource)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(AzureDiskVolumeSource)
+	}
+	x.DiskName = from.DiskName
+	x.DiskURI = from.DiskURI
+	x.CachingMode = from.CachingMode
+	x.FsType = from.FsType
+	x.ReadOnly = from.ReadOnly
+	x.Kind = from.Kind
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -1582,26 +1560,6 @@ func (x *AzureDiskVolumeSource) CloneTo(c *AzureDiskVolumeSource) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *AzureDiskVolumeSource) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *AzureDiskVolumeSource) Share(m proto.Message) bool {
-	from, ok := m.(*AzureDiskVolumeSource)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(AzureDiskVolumeSource)
-	}
-	x.DiskName = from.DiskName
-	x.DiskURI = from.DiskURI
-	x.CachingMode = from.CachingMode
-	x.FsType = from.FsType
-	x.ReadOnly = from.ReadOnly
-	x.Kind = from.Kind
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *AzureDiskVolumeSource) AppendProtobuf(e *wire.Encoder) {
@@ -1674,12 +1632,26 @@ func (x *AzureFileVolumeSource) Shallow() *AzureFileVolumeSource {
 	if x == nil {
 		return nil
 	}
-	return &AzureFileVolumeSource{
-		SecretName:    x.SecretName,
-		ShareName:     x.ShareName,
-		ReadOnly:      x.ReadOnly,
-		unknownFields: x.unknownFields,
+	c := new(AzureFileVolumeSource)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *AzureFileVolumeSource) SetShallow(m proto.Message) bool {
+	from, ok := m.(*AzureFileVolumeSource)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(AzureFileVolumeSource)
+	}
+	x.SecretName = from.SecretName
+	x.ShareName = from.ShareName
+	x.ReadOnly = from.ReadOnly
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -1705,23 +1677,6 @@ func (x *AzureFileVolumeSource) CloneTo(c *AzureFileVolumeSource) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *AzureFileVolumeSource) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *AzureFileVolumeSource) Share(m proto.Message) bool {
-	from, ok := m.(*AzureFileVolumeSource)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(AzureFileVolumeSource)
-	}
-	x.SecretName = from.SecretName
-	x.ShareName = from.ShareName
-	x.ReadOnly = from.ReadOnly
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *AzureFileVolumeSource) AppendProtobuf(e *wire.Encoder) {
@@ -1808,14 +1763,28 @@ func (x *CSIVolumeSource) Shallow() *CSIVolumeSource {
 	if x == nil {
 		return nil
 	}
-	return &CSIVolumeSource{
-		Driver:               x.Driver,
-		ReadOnly:             x.ReadOnly,
-		FsType:               x.FsType,
-		VolumeAttributes:     x.VolumeAttributes,
-		NodePublishSecretRef: x.NodePublishSecretRef,
-		unknownFields:        x.unknownFields,
+	c := new(CSIVolumeSource)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *CSIVolumeSource) SetShallow(m proto.Message) bool {
+	from, ok := m.(*CSIVolumeSource)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(CSIVolumeSource)
+	}
+	x.Driver = from.Driver
+	x.ReadOnly = from.ReadOnly
+	x.FsType = from.FsType
+	x.VolumeAttributes = from.VolumeAttributes
+	x.NodePublishSecretRef = from.NodePublishSecretRef
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -1843,25 +1812,6 @@ func (x *CSIVolumeSource) CloneTo(c *CSIVolumeSource) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *CSIVolumeSource) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *CSIVolumeSource) Share(m proto.Message) bool {
-	from, ok := m.(*CSIVolumeSource)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(CSIVolumeSource)
-	}
-	x.Driver = from.Driver
-	x.ReadOnly = from.ReadOnly
-	x.FsType = from.FsType
-	x.VolumeAttributes = from.VolumeAttributes
-	x.NodePublishSecretRef = from.NodePublishSecretRef
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *CSIVolumeSource) AppendProtobuf(e *wire.Encoder) {
@@ -1965,15 +1915,29 @@ func (x *CephFSVolumeSource) Shallow() *CephFSVolumeSource {
 	if x == nil {
 		return nil
 	}
-	return &CephFSVolumeSource{
-		Monitors:      x.Monitors,
-		Path:          x.Path,
-		User:          x.User,
-		SecretFile:    x.SecretFile,
-		SecretRef:     x.SecretRef,
-		ReadOnly:      x.ReadOnly,
-		unknownFields: x.unknownFields,
+	c := new(CephFSVolumeSource)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *CephFSVolumeSource) SetShallow(m proto.Message) bool {
+	from, ok := m.(*CephFSVolumeSource)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(CephFSVolumeSource)
+	}
+	x.Monitors = from.Monitors
+	x.Path = from.Path
+	x.User = from.User
+	x.SecretFile = from.SecretFile
+	x.SecretRef = from.SecretRef
+	x.ReadOnly = from.ReadOnly
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -2002,26 +1966,6 @@ func (x *CephFSVolumeSource) CloneTo(c *CephFSVolumeSource) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *CephFSVolumeSource) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *CephFSVolumeSource) Share(m proto.Message) bool {
-	from, ok := m.(*CephFSVolumeSource)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(CephFSVolumeSource)
-	}
-	x.Monitors = from.Monitors
-	x.Path = from.Path
-	x.User = from.User
-	x.SecretFile = from.SecretFile
-	x.SecretRef = from.SecretRef
-	x.ReadOnly = from.ReadOnly
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *CephFSVolumeSource) AppendProtobuf(e *wire.Encoder) {
@@ -2110,13 +2054,27 @@ func (x *CinderVolumeSource) Shallow() *CinderVolumeSource {
 	if x == nil {
 		return nil
 	}
-	return &CinderVolumeSource{
-		VolumeID:      x.VolumeID,
-		FsType:        x.FsType,
-		ReadOnly:      x.ReadOnly,
-		SecretRef:     x.SecretRef,
-		unknownFields: x.unknownFields,
+	c := new(CinderVolumeSource)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *CinderVolumeSource) SetShallow(m proto.Message) bool {
+	from, ok := m.(*CinderVolumeSource)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(CinderVolumeSource)
+	}
+	x.VolumeID = from.VolumeID
+	x.FsType = from.FsType
+	x.ReadOnly = from.ReadOnly
+	x.SecretRef = from.SecretRef
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -2143,24 +2101,6 @@ func (x *CinderVolumeSource) CloneTo(c *CinderVolumeSource) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *CinderVolumeSource) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *CinderVolumeSource) Share(m proto.Message) bool {
-	from, ok := m.(*CinderVolumeSource)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(CinderVolumeSource)
-	}
-	x.VolumeID = from.VolumeID
-	x.FsType = from.FsType
-	x.ReadOnly = from.ReadOnly
-	x.SecretRef = from.SecretRef
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *CinderVolumeSource) AppendProtobuf(e *wire.Encoder) {
@@ -2252,14 +2192,28 @@ func (x *ClusterTrustBundleProjection) Shallow() *ClusterTrustBundleProjection {
 	if x == nil {
 		return nil
 	}
-	return &ClusterTrustBundleProjection{
-		Name:          x.Name,
-		SignerName:    x.SignerName,
-		LabelSelector: x.LabelSelector,
-		Path:          x.Path,
-		Optional:      x.Optional,
-		unknownFields: x.unknownFields,
+	c := new(ClusterTrustBundleProjection)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *ClusterTrustBundleProjection) SetShallow(m proto.Message) bool {
+	from, ok := m.(*ClusterTrustBundleProjection)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(ClusterTrustBundleProjection)
+	}
+	x.Name = from.Name
+	x.SignerName = from.SignerName
+	x.LabelSelector = from.LabelSelector
+	x.Path = from.Path
+	x.Optional = from.Optional
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -2287,25 +2241,6 @@ func (x *ClusterTrustBundleProjection) CloneTo(c *ClusterTrustBundleProjection) 
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *ClusterTrustBundleProjection) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *ClusterTrustBundleProjection) Share(m proto.Message) bool {
-	from, ok := m.(*ClusterTrustBundleProjection)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(ClusterTrustBundleProjection)
-	}
-	x.Name = from.Name
-	x.SignerName = from.SignerName
-	x.LabelSelector = from.LabelSelector
-	x.Path = from.Path
-	x.Optional = from.Optional
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *ClusterTrustBundleProjection) AppendProtobuf(e *wire.Encoder) {
@@ -2386,12 +2321,26 @@ func (x *ConfigMapProjection) Shallow() *ConfigMapProjection {
 	if x == nil {
 		return nil
 	}
-	return &ConfigMapProjection{
-		LocalObjectReference: x.LocalObjectReference,
-		Items:                x.Items,
-		Optional:             x.Optional,
-		unknownFields:        x.unknownFields,
+	c := new(ConfigMapProjection)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *ConfigMapProjection) SetShallow(m proto.Message) bool {
+	from, ok := m.(*ConfigMapProjection)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(ConfigMapProjection)
+	}
+	x.LocalObjectReference = from.LocalObjectReference
+	x.Items = from.Items
+	x.Optional = from.Optional
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -2417,23 +2366,6 @@ func (x *ConfigMapProjection) CloneTo(c *ConfigMapProjection) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *ConfigMapProjection) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *ConfigMapProjection) Share(m proto.Message) bool {
-	from, ok := m.(*ConfigMapProjection)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(ConfigMapProjection)
-	}
-	x.LocalObjectReference = from.LocalObjectReference
-	x.Items = from.Items
-	x.Optional = from.Optional
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *ConfigMapProjection) AppendProtobuf(e *wire.Encoder) {
@@ -2513,13 +2445,27 @@ func (x *ConfigMapVolumeSource) Shallow() *ConfigMapVolumeSource {
 	if x == nil {
 		return nil
 	}
-	return &ConfigMapVolumeSource{
-		LocalObjectReference: x.LocalObjectReference,
-		Items:                x.Items,
-		DefaultMode:          x.DefaultMode,
-		Optional:             x.Optional,
-		unknownFields:        x.unknownFields,
+	c := new(ConfigMapVolumeSource)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *ConfigMapVolumeSource) SetShallow(m proto.Message) bool {
+	from, ok := m.(*ConfigMapVolumeSource)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(ConfigMapVolumeSource)
+	}
+	x.LocalObjectReference = from.LocalObjectReference
+	x.Items = from.Items
+	x.DefaultMode = from.DefaultMode
+	x.Optional = from.Optional
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -2546,24 +2492,6 @@ func (x *ConfigMapVolumeSource) CloneTo(c *ConfigMapVolumeSource) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *ConfigMapVolumeSource) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *ConfigMapVolumeSource) Share(m proto.Message) bool {
-	from, ok := m.(*ConfigMapVolumeSource)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(ConfigMapVolumeSource)
-	}
-	x.LocalObjectReference = from.LocalObjectReference
-	x.Items = from.Items
-	x.DefaultMode = from.DefaultMode
-	x.Optional = from.Optional
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *ConfigMapVolumeSource) AppendProtobuf(e *wire.Encoder) {
@@ -2620,10 +2548,24 @@ func (x *DownwardAPIProjection) Shallow() *DownwardAPIProjection {
 	if x == nil {
 		return nil
 	}
-	return &DownwardAPIProjection{
-		Items:         x.Items,
-		unknownFields: x.unknownFields,
+	c := new(DownwardAPIProjection)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *DownwardAPIProjection) SetShallow(m proto.Message) bool {
+	from, ok := m.(*DownwardAPIProjection)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(DownwardAPIProjection)
+	}
+	x.Items = from.Items
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -2647,21 +2589,6 @@ func (x *DownwardAPIProjection) CloneTo(c *DownwardAPIProjection) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *DownwardAPIProjection) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *DownwardAPIProjection) Share(m proto.Message) bool {
-	from, ok := m.(*DownwardAPIProjection)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(DownwardAPIProjection)
-	}
-	x.Items = from.Items
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *DownwardAPIProjection) AppendProtobuf(e *wire.Encoder) {
@@ -2740,13 +2667,27 @@ func (x *DownwardAPIVolumeFile) Shallow() *DownwardAPIVolumeFile {
 	if x == nil {
 		return nil
 	}
-	return &DownwardAPIVolumeFile{
-		Path:             x.Path,
-		FieldRef:         x.FieldRef,
-		ResourceFieldRef: x.ResourceFieldRef,
-		Mode:             x.Mode,
-		unknownFields:    x.unknownFields,
+	c := new(DownwardAPIVolumeFile)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *DownwardAPIVolumeFile) SetShallow(m proto.Message) bool {
+	from, ok := m.(*DownwardAPIVolumeFile)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(DownwardAPIVolumeFile)
+	}
+	x.Path = from.Path
+	x.FieldRef = from.FieldRef
+	x.ResourceFieldRef = from.ResourceFieldRef
+	x.Mode = from.Mode
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -2773,24 +2714,6 @@ func (x *DownwardAPIVolumeFile) CloneTo(c *DownwardAPIVolumeFile) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *DownwardAPIVolumeFile) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *DownwardAPIVolumeFile) Share(m proto.Message) bool {
-	from, ok := m.(*DownwardAPIVolumeFile)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(DownwardAPIVolumeFile)
-	}
-	x.Path = from.Path
-	x.FieldRef = from.FieldRef
-	x.ResourceFieldRef = from.ResourceFieldRef
-	x.Mode = from.Mode
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *DownwardAPIVolumeFile) AppendProtobuf(e *wire.Encoder) {
@@ -2858,11 +2781,25 @@ func (x *DownwardAPIVolumeSource) Shallow() *DownwardAPIVolumeSource {
 	if x == nil {
 		return nil
 	}
-	return &DownwardAPIVolumeSource{
-		Items:         x.Items,
-		DefaultMode:   x.DefaultMode,
-		unknownFields: x.unknownFields,
+	c := new(DownwardAPIVolumeSource)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *DownwardAPIVolumeSource) SetShallow(m proto.Message) bool {
+	from, ok := m.(*DownwardAPIVolumeSource)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(DownwardAPIVolumeSource)
+	}
+	x.Items = from.Items
+	x.DefaultMode = from.DefaultMode
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -2887,22 +2824,6 @@ func (x *DownwardAPIVolumeSource) CloneTo(c *DownwardAPIVolumeSource) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *DownwardAPIVolumeSource) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *DownwardAPIVolumeSource) Share(m proto.Message) bool {
-	from, ok := m.(*DownwardAPIVolumeSource)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(DownwardAPIVolumeSource)
-	}
-	x.Items = from.Items
-	x.DefaultMode = from.DefaultMode
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *DownwardAPIVolumeSource) AppendProtobuf(e *wire.Encoder) {
@@ -2965,11 +2886,25 @@ func (x *EmptyDirVolumeSource) Shallow() *EmptyDirVolumeSource {
 	if x == nil {
 		return nil
 	}
-	return &EmptyDirVolumeSource{
-		Medium:        x.Medium,
-		SizeLimit:     x.SizeLimit,
-		unknownFields: x.unknownFields,
+	c := new(EmptyDirVolumeSource)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *EmptyDirVolumeSource) SetShallow(m proto.Message) bool {
+	from, ok := m.(*EmptyDirVolumeSource)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(EmptyDirVolumeSource)
+	}
+	x.Medium = from.Medium
+	x.SizeLimit = from.SizeLimit
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -2994,22 +2929,6 @@ func (x *EmptyDirVolumeSource) CloneTo(c *EmptyDirVolumeSource) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *EmptyDirVolumeSource) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *EmptyDirVolumeSource) Share(m proto.Message) bool {
-	from, ok := m.(*EmptyDirVolumeSource)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(EmptyDirVolumeSource)
-	}
-	x.Medium = from.Medium
-	x.SizeLimit = from.SizeLimit
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *EmptyDirVolumeSource) AppendProtobuf(e *wire.Encoder) {
@@ -3069,10 +2988,24 @@ func (x *EphemeralVolumeSource) Shallow() *EphemeralVolumeSource {
 	if x == nil {
 		return nil
 	}
-	return &EphemeralVolumeSource{
-		VolumeClaimTemplate: x.VolumeClaimTemplate,
-		unknownFields:       x.unknownFields,
+	c := new(EphemeralVolumeSource)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *EphemeralVolumeSource) SetShallow(m proto.Message) bool {
+	from, ok := m.(*EphemeralVolumeSource)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(EphemeralVolumeSource)
+	}
+	x.VolumeClaimTemplate = from.VolumeClaimTemplate
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -3096,21 +3029,6 @@ func (x *EphemeralVolumeSource) CloneTo(c *EphemeralVolumeSource) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *EphemeralVolumeSource) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *EphemeralVolumeSource) Share(m proto.Message) bool {
-	from, ok := m.(*EphemeralVolumeSource)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(EphemeralVolumeSource)
-	}
-	x.VolumeClaimTemplate = from.VolumeClaimTemplate
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *EphemeralVolumeSource) AppendProtobuf(e *wire.Encoder) {
@@ -3188,14 +3106,28 @@ func (x *FCVolumeSource) Shallow() *FCVolumeSource {
 	if x == nil {
 		return nil
 	}
-	return &FCVolumeSource{
-		TargetWWNs:    x.TargetWWNs,
-		Lun:           x.Lun,
-		FsType:        x.FsType,
-		ReadOnly:      x.ReadOnly,
-		Wwids:         x.Wwids,
-		unknownFields: x.unknownFields,
+	c := new(FCVolumeSource)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *FCVolumeSource) SetShallow(m proto.Message) bool {
+	from, ok := m.(*FCVolumeSource)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(FCVolumeSource)
+	}
+	x.TargetWWNs = from.TargetWWNs
+	x.Lun = from.Lun
+	x.FsType = from.FsType
+	x.ReadOnly = from.ReadOnly
+	x.Wwids = from.Wwids
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -3223,25 +3155,6 @@ func (x *FCVolumeSource) CloneTo(c *FCVolumeSource) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *FCVolumeSource) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *FCVolumeSource) Share(m proto.Message) bool {
-	from, ok := m.(*FCVolumeSource)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(FCVolumeSource)
-	}
-	x.TargetWWNs = from.TargetWWNs
-	x.Lun = from.Lun
-	x.FsType = from.FsType
-	x.ReadOnly = from.ReadOnly
-	x.Wwids = from.Wwids
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *FCVolumeSource) AppendProtobuf(e *wire.Encoder) {
@@ -3330,14 +3243,28 @@ func (x *FlexVolumeSource) Shallow() *FlexVolumeSource {
 	if x == nil {
 		return nil
 	}
-	return &FlexVolumeSource{
-		Driver:        x.Driver,
-		FsType:        x.FsType,
-		SecretRef:     x.SecretRef,
-		ReadOnly:      x.ReadOnly,
-		Options:       x.Options,
-		unknownFields: x.unknownFields,
+	c := new(FlexVolumeSource)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *FlexVolumeSource) SetShallow(m proto.Message) bool {
+	from, ok := m.(*FlexVolumeSource)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(FlexVolumeSource)
+	}
+	x.Driver = from.Driver
+	x.FsType = from.FsType
+	x.SecretRef = from.SecretRef
+	x.ReadOnly = from.ReadOnly
+	x.Options = from.Options
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -3365,25 +3292,6 @@ func (x *FlexVolumeSource) CloneTo(c *FlexVolumeSource) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *FlexVolumeSource) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *FlexVolumeSource) Share(m proto.Message) bool {
-	from, ok := m.(*FlexVolumeSource)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(FlexVolumeSource)
-	}
-	x.Driver = from.Driver
-	x.FsType = from.FsType
-	x.SecretRef = from.SecretRef
-	x.ReadOnly = from.ReadOnly
-	x.Options = from.Options
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *FlexVolumeSource) AppendProtobuf(e *wire.Encoder) {
@@ -3450,11 +3358,25 @@ func (x *FlockerVolumeSource) Shallow() *FlockerVolumeSource {
 	if x == nil {
 		return nil
 	}
-	return &FlockerVolumeSource{
-		DatasetName:   x.DatasetName,
-		DatasetUUID:   x.DatasetUUID,
-		unknownFields: x.unknownFields,
+	c := new(FlockerVolumeSource)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *FlockerVolumeSource) SetShallow(m proto.Message) bool {
+	from, ok := m.(*FlockerVolumeSource)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(FlockerVolumeSource)
+	}
+	x.DatasetName = from.DatasetName
+	x.DatasetUUID = from.DatasetUUID
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -3479,22 +3401,6 @@ func (x *FlockerVolumeSource) CloneTo(c *FlockerVolumeSource) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *FlockerVolumeSource) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *FlockerVolumeSource) Share(m proto.Message) bool {
-	from, ok := m.(*FlockerVolumeSource)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(FlockerVolumeSource)
-	}
-	x.DatasetName = from.DatasetName
-	x.DatasetUUID = from.DatasetUUID
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *FlockerVolumeSource) AppendProtobuf(e *wire.Encoder) {
@@ -3564,13 +3470,27 @@ func (x *GCEPersistentDiskVolumeSource) Shallow() *GCEPersistentDiskVolumeSource
 	if x == nil {
 		return nil
 	}
-	return &GCEPersistentDiskVolumeSource{
-		PdName:        x.PdName,
-		FsType:        x.FsType,
-		Partition:     x.Partition,
-		ReadOnly:      x.ReadOnly,
-		unknownFields: x.unknownFields,
+	c := new(GCEPersistentDiskVolumeSource)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *GCEPersistentDiskVolumeSource) SetShallow(m proto.Message) bool {
+	from, ok := m.(*GCEPersistentDiskVolumeSource)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(GCEPersistentDiskVolumeSource)
+	}
+	x.PdName = from.PdName
+	x.FsType = from.FsType
+	x.Partition = from.Partition
+	x.ReadOnly = from.ReadOnly
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -3597,24 +3517,6 @@ func (x *GCEPersistentDiskVolumeSource) CloneTo(c *GCEPersistentDiskVolumeSource
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *GCEPersistentDiskVolumeSource) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *GCEPersistentDiskVolumeSource) Share(m proto.Message) bool {
-	from, ok := m.(*GCEPersistentDiskVolumeSource)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(GCEPersistentDiskVolumeSource)
-	}
-	x.PdName = from.PdName
-	x.FsType = from.FsType
-	x.Partition = from.Partition
-	x.ReadOnly = from.ReadOnly
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *GCEPersistentDiskVolumeSource) AppendProtobuf(e *wire.Encoder) {
@@ -3683,12 +3585,26 @@ func (x *GitRepoVolumeSource) Shallow() *GitRepoVolumeSource {
 	if x == nil {
 		return nil
 	}
-	return &GitRepoVolumeSource{
-		Repository:    x.Repository,
-		Revision:      x.Revision,
-		Directory:     x.Directory,
-		unknownFields: x.unknownFields,
+	c := new(GitRepoVolumeSource)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *GitRepoVolumeSource) SetShallow(m proto.Message) bool {
+	from, ok := m.(*GitRepoVolumeSource)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(GitRepoVolumeSource)
+	}
+	x.Repository = from.Repository
+	x.Revision = from.Revision
+	x.Directory = from.Directory
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -3714,23 +3630,6 @@ func (x *GitRepoVolumeSource) CloneTo(c *GitRepoVolumeSource) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *GitRepoVolumeSource) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *GitRepoVolumeSource) Share(m proto.Message) bool {
-	from, ok := m.(*GitRepoVolumeSource)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(GitRepoVolumeSource)
-	}
-	x.Repository = from.Repository
-	x.Revision = from.Revision
-	x.Directory = from.Directory
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *GitRepoVolumeSource) AppendProtobuf(e *wire.Encoder) {
@@ -3794,12 +3693,26 @@ func (x *GlusterfsVolumeSource) Shallow() *GlusterfsVolumeSource {
 	if x == nil {
 		return nil
 	}
-	return &GlusterfsVolumeSource{
-		Endpoints:     x.Endpoints,
-		Path:          x.Path,
-		ReadOnly:      x.ReadOnly,
-		unknownFields: x.unknownFields,
+	c := new(GlusterfsVolumeSource)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *GlusterfsVolumeSource) SetShallow(m proto.Message) bool {
+	from, ok := m.(*GlusterfsVolumeSource)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(GlusterfsVolumeSource)
+	}
+	x.Endpoints = from.Endpoints
+	x.Path = from.Path
+	x.ReadOnly = from.ReadOnly
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -3825,23 +3738,6 @@ func (x *GlusterfsVolumeSource) CloneTo(c *GlusterfsVolumeSource) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *GlusterfsVolumeSource) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *GlusterfsVolumeSource) Share(m proto.Message) bool {
-	from, ok := m.(*GlusterfsVolumeSource)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(GlusterfsVolumeSource)
-	}
-	x.Endpoints = from.Endpoints
-	x.Path = from.Path
-	x.ReadOnly = from.ReadOnly
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *GlusterfsVolumeSource) AppendProtobuf(e *wire.Encoder) {
@@ -3900,11 +3796,25 @@ func (x *HostPathVolumeSource) Shallow() *HostPathVolumeSource {
 	if x == nil {
 		return nil
 	}
-	return &HostPathVolumeSource{
-		Path:          x.Path,
-		Type:          x.Type,
-		unknownFields: x.unknownFields,
+	c := new(HostPathVolumeSource)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *HostPathVolumeSource) SetShallow(m proto.Message) bool {
+	from, ok := m.(*HostPathVolumeSource)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(HostPathVolumeSource)
+	}
+	x.Path = from.Path
+	x.Type = from.Type
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -3929,22 +3839,6 @@ func (x *HostPathVolumeSource) CloneTo(c *HostPathVolumeSource) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *HostPathVolumeSource) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *HostPathVolumeSource) Share(m proto.Message) bool {
-	from, ok := m.(*HostPathVolumeSource)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(HostPathVolumeSource)
-	}
-	x.Path = from.Path
-	x.Type = from.Type
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *HostPathVolumeSource) AppendProtobuf(e *wire.Encoder) {
@@ -4066,20 +3960,34 @@ func (x *ISCSIVolumeSource) Shallow() *ISCSIVolumeSource {
 	if x == nil {
 		return nil
 	}
-	return &ISCSIVolumeSource{
-		TargetPortal:      x.TargetPortal,
-		Iqn:               x.Iqn,
-		Lun:               x.Lun,
-		IscsiInterface:    x.IscsiInterface,
-		FsType:            x.FsType,
-		ReadOnly:          x.ReadOnly,
-		Portals:           x.Portals,
-		ChapAuthDiscovery: x.ChapAuthDiscovery,
-		SecretRef:         x.SecretRef,
-		ChapAuthSession:   x.ChapAuthSession,
-		InitiatorName:     x.InitiatorName,
-		unknownFields:     x.unknownFields,
+	c := new(ISCSIVolumeSource)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *ISCSIVolumeSource) SetShallow(m proto.Message) bool {
+	from, ok := m.(*ISCSIVolumeSource)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(ISCSIVolumeSource)
+	}
+	x.TargetPortal = from.TargetPortal
+	x.Iqn = from.Iqn
+	x.Lun = from.Lun
+	x.IscsiInterface = from.IscsiInterface
+	x.FsType = from.FsType
+	x.ReadOnly = from.ReadOnly
+	x.Portals = from.Portals
+	x.ChapAuthDiscovery = from.ChapAuthDiscovery
+	x.SecretRef = from.SecretRef
+	x.ChapAuthSession = from.ChapAuthSession
+	x.InitiatorName = from.InitiatorName
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -4113,31 +4021,6 @@ func (x *ISCSIVolumeSource) CloneTo(c *ISCSIVolumeSource) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *ISCSIVolumeSource) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *ISCSIVolumeSource) Share(m proto.Message) bool {
-	from, ok := m.(*ISCSIVolumeSource)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(ISCSIVolumeSource)
-	}
-	x.TargetPortal = from.TargetPortal
-	x.Iqn = from.Iqn
-	x.Lun = from.Lun
-	x.IscsiInterface = from.IscsiInterface
-	x.FsType = from.FsType
-	x.ReadOnly = from.ReadOnly
-	x.Portals = from.Portals
-	x.ChapAuthDiscovery = from.ChapAuthDiscovery
-	x.SecretRef = from.SecretRef
-	x.ChapAuthSession = from.ChapAuthSession
-	x.InitiatorName = from.InitiatorName
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *ISCSIVolumeSource) AppendProtobuf(e *wire.Encoder) {
@@ -4222,11 +4105,25 @@ func (x *ImageVolumeSource) Shallow() *ImageVolumeSource {
 	if x == nil {
 		return nil
 	}
-	return &ImageVolumeSource{
-		Reference:     x.Reference,
-		PullPolicy:    x.PullPolicy,
-		unknownFields: x.unknownFields,
+	c := new(ImageVolumeSource)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *ImageVolumeSource) SetShallow(m proto.Message) bool {
+	from, ok := m.(*ImageVolumeSource)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(ImageVolumeSource)
+	}
+	x.Reference = from.Reference
+	x.PullPolicy = from.PullPolicy
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -4251,22 +4148,6 @@ func (x *ImageVolumeSource) CloneTo(c *ImageVolumeSource) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *ImageVolumeSource) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *ImageVolumeSource) Share(m proto.Message) bool {
-	from, ok := m.(*ImageVolumeSource)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(ImageVolumeSource)
-	}
-	x.Reference = from.Reference
-	x.PullPolicy = from.PullPolicy
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *ImageVolumeSource) AppendProtobuf(e *wire.Encoder) {
@@ -4327,12 +4208,26 @@ func (x *KeyToPath) Shallow() *KeyToPath {
 	if x == nil {
 		return nil
 	}
-	return &KeyToPath{
-		Key:           x.Key,
-		Path:          x.Path,
-		Mode:          x.Mode,
-		unknownFields: x.unknownFields,
+	c := new(KeyToPath)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *KeyToPath) SetShallow(m proto.Message) bool {
+	from, ok := m.(*KeyToPath)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(KeyToPath)
+	}
+	x.Key = from.Key
+	x.Path = from.Path
+	x.Mode = from.Mode
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -4358,23 +4253,6 @@ func (x *KeyToPath) CloneTo(c *KeyToPath) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *KeyToPath) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *KeyToPath) Share(m proto.Message) bool {
-	from, ok := m.(*KeyToPath)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(KeyToPath)
-	}
-	x.Key = from.Key
-	x.Path = from.Path
-	x.Mode = from.Mode
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *KeyToPath) AppendProtobuf(e *wire.Encoder) {
@@ -4438,12 +4316,26 @@ func (x *NFSVolumeSource) Shallow() *NFSVolumeSource {
 	if x == nil {
 		return nil
 	}
-	return &NFSVolumeSource{
-		Server:        x.Server,
-		Path:          x.Path,
-		ReadOnly:      x.ReadOnly,
-		unknownFields: x.unknownFields,
+	c := new(NFSVolumeSource)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *NFSVolumeSource) SetShallow(m proto.Message) bool {
+	from, ok := m.(*NFSVolumeSource)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(NFSVolumeSource)
+	}
+	x.Server = from.Server
+	x.Path = from.Path
+	x.ReadOnly = from.ReadOnly
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -4469,23 +4361,6 @@ func (x *NFSVolumeSource) CloneTo(c *NFSVolumeSource) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *NFSVolumeSource) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *NFSVolumeSource) Share(m proto.Message) bool {
-	from, ok := m.(*NFSVolumeSource)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(NFSVolumeSource)
-	}
-	x.Server = from.Server
-	x.Path = from.Path
-	x.ReadOnly = from.ReadOnly
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *NFSVolumeSource) AppendProtobuf(e *wire.Encoder) {
@@ -4619,18 +4494,32 @@ func (x *PersistentVolumeClaimSpec) Shallow() *PersistentVolumeClaimSpec {
 	if x == nil {
 		return nil
 	}
-	return &PersistentVolumeClaimSpec{
-		AccessModes:               x.AccessModes,
-		Resources:                 x.Resources,
-		VolumeName:                x.VolumeName,
-		Selector:                  x.Selector,
-		StorageClassName:          x.StorageClassName,
-		VolumeMode:                x.VolumeMode,
-		DataSource:                x.DataSource,
-		DataSourceRef:             x.DataSourceRef,
-		VolumeAttributesClassName: x.VolumeAttributesClassName,
-		unknownFields:             x.unknownFields,
+	c := new(PersistentVolumeClaimSpec)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *PersistentVolumeClaimSpec) SetShallow(m proto.Message) bool {
+	from, ok := m.(*PersistentVolumeClaimSpec)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(PersistentVolumeClaimSpec)
+	}
+	x.AccessModes = from.AccessModes
+	x.Resources = from.Resources
+	x.VolumeName = from.VolumeName
+	x.Selector = from.Selector
+	x.StorageClassName = from.StorageClassName
+	x.VolumeMode = from.VolumeMode
+	x.DataSource = from.DataSource
+	x.DataSourceRef = from.DataSourceRef
+	x.VolumeAttributesClassName = from.VolumeAttributesClassName
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -4662,29 +4551,6 @@ func (x *PersistentVolumeClaimSpec) CloneTo(c *PersistentVolumeClaimSpec) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *PersistentVolumeClaimSpec) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *PersistentVolumeClaimSpec) Share(m proto.Message) bool {
-	from, ok := m.(*PersistentVolumeClaimSpec)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(PersistentVolumeClaimSpec)
-	}
-	x.AccessModes = from.AccessModes
-	x.Resources = from.Resources
-	x.VolumeName = from.VolumeName
-	x.Selector = from.Selector
-	x.StorageClassName = from.StorageClassName
-	x.VolumeMode = from.VolumeMode
-	x.DataSource = from.DataSource
-	x.DataSourceRef = from.DataSourceRef
-	x.VolumeAttributesClassName = from.VolumeAttributesClassName
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *PersistentVolumeClaimSpec) AppendProtobuf(e *wire.Encoder) {
@@ -4775,11 +4641,25 @@ func (x *PersistentVolumeClaimTemplate) Shallow() *PersistentVolumeClaimTemplate
 	if x == nil {
 		return nil
 	}
-	return &PersistentVolumeClaimTemplate{
-		Metadata:      x.Metadata,
-		Spec:          x.Spec,
-		unknownFields: x.unknownFields,
+	c := new(PersistentVolumeClaimTemplate)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *PersistentVolumeClaimTemplate) SetShallow(m proto.Message) bool {
+	from, ok := m.(*PersistentVolumeClaimTemplate)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(PersistentVolumeClaimTemplate)
+	}
+	x.Metadata = from.Metadata
+	x.Spec = from.Spec
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -4804,22 +4684,6 @@ func (x *PersistentVolumeClaimTemplate) CloneTo(c *PersistentVolumeClaimTemplate
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *PersistentVolumeClaimTemplate) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *PersistentVolumeClaimTemplate) Share(m proto.Message) bool {
-	from, ok := m.(*PersistentVolumeClaimTemplate)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(PersistentVolumeClaimTemplate)
-	}
-	x.Metadata = from.Metadata
-	x.Spec = from.Spec
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *PersistentVolumeClaimTemplate) AppendProtobuf(e *wire.Encoder) {
@@ -4879,11 +4743,25 @@ func (x *PersistentVolumeClaimVolumeSource) Shallow() *PersistentVolumeClaimVolu
 	if x == nil {
 		return nil
 	}
-	return &PersistentVolumeClaimVolumeSource{
-		ClaimName:     x.ClaimName,
-		ReadOnly:      x.ReadOnly,
-		unknownFields: x.unknownFields,
+	c := new(PersistentVolumeClaimVolumeSource)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *PersistentVolumeClaimVolumeSource) SetShallow(m proto.Message) bool {
+	from, ok := m.(*PersistentVolumeClaimVolumeSource)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(PersistentVolumeClaimVolumeSource)
+	}
+	x.ClaimName = from.ClaimName
+	x.ReadOnly = from.ReadOnly
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -4908,22 +4786,6 @@ func (x *PersistentVolumeClaimVolumeSource) CloneTo(c *PersistentVolumeClaimVolu
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *PersistentVolumeClaimVolumeSource) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *PersistentVolumeClaimVolumeSource) Share(m proto.Message) bool {
-	from, ok := m.(*PersistentVolumeClaimVolumeSource)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(PersistentVolumeClaimVolumeSource)
-	}
-	x.ClaimName = from.ClaimName
-	x.ReadOnly = from.ReadOnly
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *PersistentVolumeClaimVolumeSource) AppendProtobuf(e *wire.Encoder) {
@@ -4979,11 +4841,25 @@ func (x *PhotonPersistentDiskVolumeSource) Shallow() *PhotonPersistentDiskVolume
 	if x == nil {
 		return nil
 	}
-	return &PhotonPersistentDiskVolumeSource{
-		PdID:          x.PdID,
-		FsType:        x.FsType,
-		unknownFields: x.unknownFields,
+	c := new(PhotonPersistentDiskVolumeSource)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *PhotonPersistentDiskVolumeSource) SetShallow(m proto.Message) bool {
+	from, ok := m.(*PhotonPersistentDiskVolumeSource)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(PhotonPersistentDiskVolumeSource)
+	}
+	x.PdID = from.PdID
+	x.FsType = from.FsType
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -5008,22 +4884,6 @@ func (x *PhotonPersistentDiskVolumeSource) CloneTo(c *PhotonPersistentDiskVolume
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *PhotonPersistentDiskVolumeSource) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *PhotonPersistentDiskVolumeSource) Share(m proto.Message) bool {
-	from, ok := m.(*PhotonPersistentDiskVolumeSource)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(PhotonPersistentDiskVolumeSource)
-	}
-	x.PdID = from.PdID
-	x.FsType = from.FsType
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *PhotonPersistentDiskVolumeSource) AppendProtobuf(e *wire.Encoder) {
@@ -5116,16 +4976,30 @@ func (x *PodCertificateProjection) Shallow() *PodCertificateProjection {
 	if x == nil {
 		return nil
 	}
-	return &PodCertificateProjection{
-		SignerName:           x.SignerName,
-		KeyType:              x.KeyType,
-		MaxExpirationSeconds: x.MaxExpirationSeconds,
-		CredentialBundlePath: x.CredentialBundlePath,
-		KeyPath:              x.KeyPath,
-		CertificateChainPath: x.CertificateChainPath,
-		UserAnnotations:      x.UserAnnotations,
-		unknownFields:        x.unknownFields,
+	c := new(PodCertificateProjection)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *PodCertificateProjection) SetShallow(m proto.Message) bool {
+	from, ok := m.(*PodCertificateProjection)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(PodCertificateProjection)
+	}
+	x.SignerName = from.SignerName
+	x.KeyType = from.KeyType
+	x.MaxExpirationSeconds = from.MaxExpirationSeconds
+	x.CredentialBundlePath = from.CredentialBundlePath
+	x.KeyPath = from.KeyPath
+	x.CertificateChainPath = from.CertificateChainPath
+	x.UserAnnotations = from.UserAnnotations
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -5155,27 +5029,6 @@ func (x *PodCertificateProjection) CloneTo(c *PodCertificateProjection) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *PodCertificateProjection) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *PodCertificateProjection) Share(m proto.Message) bool {
-	from, ok := m.(*PodCertificateProjection)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(PodCertificateProjection)
-	}
-	x.SignerName = from.SignerName
-	x.KeyType = from.KeyType
-	x.MaxExpirationSeconds = from.MaxExpirationSeconds
-	x.CredentialBundlePath = from.CredentialBundlePath
-	x.KeyPath = from.KeyPath
-	x.CertificateChainPath = from.CertificateChainPath
-	x.UserAnnotations = from.UserAnnotations
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *PodCertificateProjection) AppendProtobuf(e *wire.Encoder) {
@@ -5251,12 +5104,26 @@ func (x *PortworxVolumeSource) Shallow() *PortworxVolumeSource {
 	if x == nil {
 		return nil
 	}
-	return &PortworxVolumeSource{
-		VolumeID:      x.VolumeID,
-		FsType:        x.FsType,
-		ReadOnly:      x.ReadOnly,
-		unknownFields: x.unknownFields,
+	c := new(PortworxVolumeSource)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *PortworxVolumeSource) SetShallow(m proto.Message) bool {
+	from, ok := m.(*PortworxVolumeSource)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(PortworxVolumeSource)
+	}
+	x.VolumeID = from.VolumeID
+	x.FsType = from.FsType
+	x.ReadOnly = from.ReadOnly
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -5282,23 +5149,6 @@ func (x *PortworxVolumeSource) CloneTo(c *PortworxVolumeSource) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *PortworxVolumeSource) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *PortworxVolumeSource) Share(m proto.Message) bool {
-	from, ok := m.(*PortworxVolumeSource)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(PortworxVolumeSource)
-	}
-	x.VolumeID = from.VolumeID
-	x.FsType = from.FsType
-	x.ReadOnly = from.ReadOnly
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *PortworxVolumeSource) AppendProtobuf(e *wire.Encoder) {
@@ -5361,11 +5211,25 @@ func (x *ProjectedVolumeSource) Shallow() *ProjectedVolumeSource {
 	if x == nil {
 		return nil
 	}
-	return &ProjectedVolumeSource{
-		Sources:       x.Sources,
-		DefaultMode:   x.DefaultMode,
-		unknownFields: x.unknownFields,
+	c := new(ProjectedVolumeSource)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *ProjectedVolumeSource) SetShallow(m proto.Message) bool {
+	from, ok := m.(*ProjectedVolumeSource)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(ProjectedVolumeSource)
+	}
+	x.Sources = from.Sources
+	x.DefaultMode = from.DefaultMode
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -5390,22 +5254,6 @@ func (x *ProjectedVolumeSource) CloneTo(c *ProjectedVolumeSource) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *ProjectedVolumeSource) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *ProjectedVolumeSource) Share(m proto.Message) bool {
-	from, ok := m.(*ProjectedVolumeSource)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(ProjectedVolumeSource)
-	}
-	x.Sources = from.Sources
-	x.DefaultMode = from.DefaultMode
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *ProjectedVolumeSource) AppendProtobuf(e *wire.Encoder) {
@@ -5485,15 +5333,29 @@ func (x *QuobyteVolumeSource) Shallow() *QuobyteVolumeSource {
 	if x == nil {
 		return nil
 	}
-	return &QuobyteVolumeSource{
-		Registry:      x.Registry,
-		Volume:        x.Volume,
-		ReadOnly:      x.ReadOnly,
-		User:          x.User,
-		Group:         x.Group,
-		Tenant:        x.Tenant,
-		unknownFields: x.unknownFields,
+	c := new(QuobyteVolumeSource)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *QuobyteVolumeSource) SetShallow(m proto.Message) bool {
+	from, ok := m.(*QuobyteVolumeSource)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(QuobyteVolumeSource)
+	}
+	x.Registry = from.Registry
+	x.Volume = from.Volume
+	x.ReadOnly = from.ReadOnly
+	x.User = from.User
+	x.Group = from.Group
+	x.Tenant = from.Tenant
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -5522,26 +5384,6 @@ func (x *QuobyteVolumeSource) CloneTo(c *QuobyteVolumeSource) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *QuobyteVolumeSource) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *QuobyteVolumeSource) Share(m proto.Message) bool {
-	from, ok := m.(*QuobyteVolumeSource)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(QuobyteVolumeSource)
-	}
-	x.Registry = from.Registry
-	x.Volume = from.Volume
-	x.ReadOnly = from.ReadOnly
-	x.User = from.User
-	x.Group = from.Group
-	x.Tenant = from.Tenant
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *QuobyteVolumeSource) AppendProtobuf(e *wire.Encoder) {
@@ -5660,17 +5502,31 @@ func (x *RBDVolumeSource) Shallow() *RBDVolumeSource {
 	if x == nil {
 		return nil
 	}
-	return &RBDVolumeSource{
-		Monitors:      x.Monitors,
-		Image:         x.Image,
-		FsType:        x.FsType,
-		Pool:          x.Pool,
-		User:          x.User,
-		Keyring:       x.Keyring,
-		SecretRef:     x.SecretRef,
-		ReadOnly:      x.ReadOnly,
-		unknownFields: x.unknownFields,
+	c := new(RBDVolumeSource)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *RBDVolumeSource) SetShallow(m proto.Message) bool {
+	from, ok := m.(*RBDVolumeSource)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(RBDVolumeSource)
+	}
+	x.Monitors = from.Monitors
+	x.Image = from.Image
+	x.FsType = from.FsType
+	x.Pool = from.Pool
+	x.User = from.User
+	x.Keyring = from.Keyring
+	x.SecretRef = from.SecretRef
+	x.ReadOnly = from.ReadOnly
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -5701,28 +5557,6 @@ func (x *RBDVolumeSource) CloneTo(c *RBDVolumeSource) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *RBDVolumeSource) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *RBDVolumeSource) Share(m proto.Message) bool {
-	from, ok := m.(*RBDVolumeSource)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(RBDVolumeSource)
-	}
-	x.Monitors = from.Monitors
-	x.Image = from.Image
-	x.FsType = from.FsType
-	x.Pool = from.Pool
-	x.User = from.User
-	x.Keyring = from.Keyring
-	x.SecretRef = from.SecretRef
-	x.ReadOnly = from.ReadOnly
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *RBDVolumeSource) AppendProtobuf(e *wire.Encoder) {
@@ -5859,19 +5693,33 @@ func (x *ScaleIOVolumeSource) Shallow() *ScaleIOVolumeSource {
 	if x == nil {
 		return nil
 	}
-	return &ScaleIOVolumeSource{
-		Gateway:          x.Gateway,
-		System:           x.System,
-		SecretRef:        x.SecretRef,
-		SslEnabled:       x.SslEnabled,
-		ProtectionDomain: x.ProtectionDomain,
-		StoragePool:      x.StoragePool,
-		StorageMode:      x.StorageMode,
-		VolumeName:       x.VolumeName,
-		FsType:           x.FsType,
-		ReadOnly:         x.ReadOnly,
-		unknownFields:    x.unknownFields,
+	c := new(ScaleIOVolumeSource)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *ScaleIOVolumeSource) SetShallow(m proto.Message) bool {
+	from, ok := m.(*ScaleIOVolumeSource)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(ScaleIOVolumeSource)
+	}
+	x.Gateway = from.Gateway
+	x.System = from.System
+	x.SecretRef = from.SecretRef
+	x.SslEnabled = from.SslEnabled
+	x.ProtectionDomain = from.ProtectionDomain
+	x.StoragePool = from.StoragePool
+	x.StorageMode = from.StorageMode
+	x.VolumeName = from.VolumeName
+	x.FsType = from.FsType
+	x.ReadOnly = from.ReadOnly
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -5904,30 +5752,6 @@ func (x *ScaleIOVolumeSource) CloneTo(c *ScaleIOVolumeSource) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *ScaleIOVolumeSource) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *ScaleIOVolumeSource) Share(m proto.Message) bool {
-	from, ok := m.(*ScaleIOVolumeSource)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(ScaleIOVolumeSource)
-	}
-	x.Gateway = from.Gateway
-	x.System = from.System
-	x.SecretRef = from.SecretRef
-	x.SslEnabled = from.SslEnabled
-	x.ProtectionDomain = from.ProtectionDomain
-	x.StoragePool = from.StoragePool
-	x.StorageMode = from.StorageMode
-	x.VolumeName = from.VolumeName
-	x.FsType = from.FsType
-	x.ReadOnly = from.ReadOnly
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *ScaleIOVolumeSource) AppendProtobuf(e *wire.Encoder) {
@@ -6023,12 +5847,26 @@ func (x *SecretProjection) Shallow() *SecretProjection {
 	if x == nil {
 		return nil
 	}
-	return &SecretProjection{
-		LocalObjectReference: x.LocalObjectReference,
-		Items:                x.Items,
-		Optional:             x.Optional,
-		unknownFields:        x.unknownFields,
+	c := new(SecretProjection)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *SecretProjection) SetShallow(m proto.Message) bool {
+	from, ok := m.(*SecretProjection)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(SecretProjection)
+	}
+	x.LocalObjectReference = from.LocalObjectReference
+	x.Items = from.Items
+	x.Optional = from.Optional
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -6054,23 +5892,6 @@ func (x *SecretProjection) CloneTo(c *SecretProjection) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *SecretProjection) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *SecretProjection) Share(m proto.Message) bool {
-	from, ok := m.(*SecretProjection)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(SecretProjection)
-	}
-	x.LocalObjectReference = from.LocalObjectReference
-	x.Items = from.Items
-	x.Optional = from.Optional
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *SecretProjection) AppendProtobuf(e *wire.Encoder) {
@@ -6145,13 +5966,27 @@ func (x *SecretVolumeSource) Shallow() *SecretVolumeSource {
 	if x == nil {
 		return nil
 	}
-	return &SecretVolumeSource{
-		SecretName:    x.SecretName,
-		Items:         x.Items,
-		DefaultMode:   x.DefaultMode,
-		Optional:      x.Optional,
-		unknownFields: x.unknownFields,
+	c := new(SecretVolumeSource)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *SecretVolumeSource) SetShallow(m proto.Message) bool {
+	from, ok := m.(*SecretVolumeSource)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(SecretVolumeSource)
+	}
+	x.SecretName = from.SecretName
+	x.Items = from.Items
+	x.DefaultMode = from.DefaultMode
+	x.Optional = from.Optional
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -6178,24 +6013,6 @@ func (x *SecretVolumeSource) CloneTo(c *SecretVolumeSource) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *SecretVolumeSource) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *SecretVolumeSource) Share(m proto.Message) bool {
-	from, ok := m.(*SecretVolumeSource)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(SecretVolumeSource)
-	}
-	x.SecretName = from.SecretName
-	x.Items = from.Items
-	x.DefaultMode = from.DefaultMode
-	x.Optional = from.Optional
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *SecretVolumeSource) AppendProtobuf(e *wire.Encoder) {
@@ -6262,12 +6079,26 @@ func (x *ServiceAccountTokenProjection) Shallow() *ServiceAccountTokenProjection
 	if x == nil {
 		return nil
 	}
-	return &ServiceAccountTokenProjection{
-		Audience:          x.Audience,
-		ExpirationSeconds: x.ExpirationSeconds,
-		Path:              x.Path,
-		unknownFields:     x.unknownFields,
+	c := new(ServiceAccountTokenProjection)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *ServiceAccountTokenProjection) SetShallow(m proto.Message) bool {
+	from, ok := m.(*ServiceAccountTokenProjection)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(ServiceAccountTokenProjection)
+	}
+	x.Audience = from.Audience
+	x.ExpirationSeconds = from.ExpirationSeconds
+	x.Path = from.Path
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -6293,23 +6124,6 @@ func (x *ServiceAccountTokenProjection) CloneTo(c *ServiceAccountTokenProjection
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *ServiceAccountTokenProjection) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *ServiceAccountTokenProjection) Share(m proto.Message) bool {
-	from, ok := m.(*ServiceAccountTokenProjection)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(ServiceAccountTokenProjection)
-	}
-	x.Audience = from.Audience
-	x.ExpirationSeconds = from.ExpirationSeconds
-	x.Path = from.Path
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *ServiceAccountTokenProjection) AppendProtobuf(e *wire.Encoder) {
@@ -6398,14 +6212,28 @@ func (x *StorageOSVolumeSource) Shallow() *StorageOSVolumeSource {
 	if x == nil {
 		return nil
 	}
-	return &StorageOSVolumeSource{
-		VolumeName:      x.VolumeName,
-		VolumeNamespace: x.VolumeNamespace,
-		FsType:          x.FsType,
-		ReadOnly:        x.ReadOnly,
-		SecretRef:       x.SecretRef,
-		unknownFields:   x.unknownFields,
+	c := new(StorageOSVolumeSource)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *StorageOSVolumeSource) SetShallow(m proto.Message) bool {
+	from, ok := m.(*StorageOSVolumeSource)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(StorageOSVolumeSource)
+	}
+	x.VolumeName = from.VolumeName
+	x.VolumeNamespace = from.VolumeNamespace
+	x.FsType = from.FsType
+	x.ReadOnly = from.ReadOnly
+	x.SecretRef = from.SecretRef
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -6433,25 +6261,6 @@ func (x *StorageOSVolumeSource) CloneTo(c *StorageOSVolumeSource) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *StorageOSVolumeSource) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *StorageOSVolumeSource) Share(m proto.Message) bool {
-	from, ok := m.(*StorageOSVolumeSource)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(StorageOSVolumeSource)
-	}
-	x.VolumeName = from.VolumeName
-	x.VolumeNamespace = from.VolumeNamespace
-	x.FsType = from.FsType
-	x.ReadOnly = from.ReadOnly
-	x.SecretRef = from.SecretRef
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *StorageOSVolumeSource) AppendProtobuf(e *wire.Encoder) {
@@ -6532,13 +6341,27 @@ func (x *TypedObjectReference) Shallow() *TypedObjectReference {
 	if x == nil {
 		return nil
 	}
-	return &TypedObjectReference{
-		ApiGroup:      x.ApiGroup,
-		Kind:          x.Kind,
-		Name:          x.Name,
-		Namespace:     x.Namespace,
-		unknownFields: x.unknownFields,
+	c := new(TypedObjectReference)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *TypedObjectReference) SetShallow(m proto.Message) bool {
+	from, ok := m.(*TypedObjectReference)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(TypedObjectReference)
+	}
+	x.ApiGroup = from.ApiGroup
+	x.Kind = from.Kind
+	x.Name = from.Name
+	x.Namespace = from.Namespace
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -6565,24 +6388,6 @@ func (x *TypedObjectReference) CloneTo(c *TypedObjectReference) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *TypedObjectReference) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *TypedObjectReference) Share(m proto.Message) bool {
-	from, ok := m.(*TypedObjectReference)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(TypedObjectReference)
-	}
-	x.ApiGroup = from.ApiGroup
-	x.Kind = from.Kind
-	x.Name = from.Name
-	x.Namespace = from.Namespace
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *TypedObjectReference) AppendProtobuf(e *wire.Encoder) {
@@ -6716,15 +6521,29 @@ func (x *VolumeProjection) Shallow() *VolumeProjection {
 	if x == nil {
 		return nil
 	}
-	return &VolumeProjection{
-		Secret:              x.Secret,
-		DownwardAPI:         x.DownwardAPI,
-		ConfigMap:           x.ConfigMap,
-		ServiceAccountToken: x.ServiceAccountToken,
-		ClusterTrustBundle:  x.ClusterTrustBundle,
-		PodCertificate:      x.PodCertificate,
-		unknownFields:       x.unknownFields,
+	c := new(VolumeProjection)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *VolumeProjection) SetShallow(m proto.Message) bool {
+	from, ok := m.(*VolumeProjection)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(VolumeProjection)
+	}
+	x.Secret = from.Secret
+	x.DownwardAPI = from.DownwardAPI
+	x.ConfigMap = from.ConfigMap
+	x.ServiceAccountToken = from.ServiceAccountToken
+	x.ClusterTrustBundle = from.ClusterTrustBundle
+	x.PodCertificate = from.PodCertificate
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -6753,26 +6572,6 @@ func (x *VolumeProjection) CloneTo(c *VolumeProjection) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *VolumeProjection) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *VolumeProjection) Share(m proto.Message) bool {
-	from, ok := m.(*VolumeProjection)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(VolumeProjection)
-	}
-	x.Secret = from.Secret
-	x.DownwardAPI = from.DownwardAPI
-	x.ConfigMap = from.ConfigMap
-	x.ServiceAccountToken = from.ServiceAccountToken
-	x.ClusterTrustBundle = from.ClusterTrustBundle
-	x.PodCertificate = from.PodCertificate
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *VolumeProjection) AppendProtobuf(e *wire.Encoder) {
@@ -6854,11 +6653,25 @@ func (x *VolumeResourceRequirements) Shallow() *VolumeResourceRequirements {
 	if x == nil {
 		return nil
 	}
-	return &VolumeResourceRequirements{
-		Limits:        x.Limits,
-		Requests:      x.Requests,
-		unknownFields: x.unknownFields,
+	c := new(VolumeResourceRequirements)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *VolumeResourceRequirements) SetShallow(m proto.Message) bool {
+	from, ok := m.(*VolumeResourceRequirements)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(VolumeResourceRequirements)
+	}
+	x.Limits = from.Limits
+	x.Requests = from.Requests
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -6883,22 +6696,6 @@ func (x *VolumeResourceRequirements) CloneTo(c *VolumeResourceRequirements) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *VolumeResourceRequirements) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *VolumeResourceRequirements) Share(m proto.Message) bool {
-	from, ok := m.(*VolumeResourceRequirements)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(VolumeResourceRequirements)
-	}
-	x.Limits = from.Limits
-	x.Requests = from.Requests
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *VolumeResourceRequirements) AppendProtobuf(e *wire.Encoder) {
@@ -6964,13 +6761,27 @@ func (x *VsphereVirtualDiskVolumeSource) Shallow() *VsphereVirtualDiskVolumeSour
 	if x == nil {
 		return nil
 	}
-	return &VsphereVirtualDiskVolumeSource{
-		VolumePath:        x.VolumePath,
-		FsType:            x.FsType,
-		StoragePolicyName: x.StoragePolicyName,
-		StoragePolicyID:   x.StoragePolicyID,
-		unknownFields:     x.unknownFields,
+	c := new(VsphereVirtualDiskVolumeSource)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *VsphereVirtualDiskVolumeSource) SetShallow(m proto.Message) bool {
+	from, ok := m.(*VsphereVirtualDiskVolumeSource)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(VsphereVirtualDiskVolumeSource)
+	}
+	x.VolumePath = from.VolumePath
+	x.FsType = from.FsType
+	x.StoragePolicyName = from.StoragePolicyName
+	x.StoragePolicyID = from.StoragePolicyID
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -6997,24 +6808,6 @@ func (x *VsphereVirtualDiskVolumeSource) CloneTo(c *VsphereVirtualDiskVolumeSour
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *VsphereVirtualDiskVolumeSource) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *VsphereVirtualDiskVolumeSource) Share(m proto.Message) bool {
-	from, ok := m.(*VsphereVirtualDiskVolumeSource)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(VsphereVirtualDiskVolumeSource)
-	}
-	x.VolumePath = from.VolumePath
-	x.FsType = from.FsType
-	x.StoragePolicyName = from.StoragePolicyName
-	x.StoragePolicyID = from.StoragePolicyID
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *VsphereVirtualDiskVolumeSource) AppendProtobuf(e *wire.Encoder) {

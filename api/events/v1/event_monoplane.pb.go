@@ -189,24 +189,38 @@ func (x *Event) Shallow() *Event {
 	if x == nil {
 		return nil
 	}
-	return &Event{
-		Metadata:                 x.Metadata,
-		EventTime:                x.EventTime,
-		Series:                   x.Series,
-		ReportingController:      x.ReportingController,
-		ReportingInstance:        x.ReportingInstance,
-		Action:                   x.Action,
-		Reason:                   x.Reason,
-		Regarding:                x.Regarding,
-		Related:                  x.Related,
-		Note:                     x.Note,
-		Type:                     x.Type,
-		DeprecatedSource:         x.DeprecatedSource,
-		DeprecatedFirstTimestamp: x.DeprecatedFirstTimestamp,
-		DeprecatedLastTimestamp:  x.DeprecatedLastTimestamp,
-		DeprecatedCount:          x.DeprecatedCount,
-		unknownFields:            x.unknownFields,
+	c := new(Event)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *Event) SetShallow(m proto.Message) bool {
+	from, ok := m.(*Event)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(Event)
+	}
+	x.Metadata = from.Metadata
+	x.EventTime = from.EventTime
+	x.Series = from.Series
+	x.ReportingController = from.ReportingController
+	x.ReportingInstance = from.ReportingInstance
+	x.Action = from.Action
+	x.Reason = from.Reason
+	x.Regarding = from.Regarding
+	x.Related = from.Related
+	x.Note = from.Note
+	x.Type = from.Type
+	x.DeprecatedSource = from.DeprecatedSource
+	x.DeprecatedFirstTimestamp = from.DeprecatedFirstTimestamp
+	x.DeprecatedLastTimestamp = from.DeprecatedLastTimestamp
+	x.DeprecatedCount = from.DeprecatedCount
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -244,35 +258,6 @@ func (x *Event) CloneTo(c *Event) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *Event) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *Event) Share(m proto.Message) bool {
-	from, ok := m.(*Event)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(Event)
-	}
-	x.Metadata = from.Metadata
-	x.EventTime = from.EventTime
-	x.Series = from.Series
-	x.ReportingController = from.ReportingController
-	x.ReportingInstance = from.ReportingInstance
-	x.Action = from.Action
-	x.Reason = from.Reason
-	x.Regarding = from.Regarding
-	x.Related = from.Related
-	x.Note = from.Note
-	x.Type = from.Type
-	x.DeprecatedSource = from.DeprecatedSource
-	x.DeprecatedFirstTimestamp = from.DeprecatedFirstTimestamp
-	x.DeprecatedLastTimestamp = from.DeprecatedLastTimestamp
-	x.DeprecatedCount = from.DeprecatedCount
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *Event) AppendProtobuf(e *wire.Encoder) {
@@ -416,11 +401,25 @@ func (x *EventList) Shallow() *EventList {
 	if x == nil {
 		return nil
 	}
-	return &EventList{
-		Metadata:      x.Metadata,
-		Items:         x.Items,
-		unknownFields: x.unknownFields,
+	c := new(EventList)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *EventList) SetShallow(m proto.Message) bool {
+	from, ok := m.(*EventList)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(EventList)
+	}
+	x.Metadata = from.Metadata
+	x.Items = from.Items
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -445,22 +444,6 @@ func (x *EventList) CloneTo(c *EventList) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *EventList) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *EventList) Share(m proto.Message) bool {
-	from, ok := m.(*EventList)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(EventList)
-	}
-	x.Metadata = from.Metadata
-	x.Items = from.Items
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *EventList) AppendProtobuf(e *wire.Encoder) {
@@ -540,11 +523,25 @@ func (x *EventSeries) Shallow() *EventSeries {
 	if x == nil {
 		return nil
 	}
-	return &EventSeries{
-		Count:            x.Count,
-		LastObservedTime: x.LastObservedTime,
-		unknownFields:    x.unknownFields,
+	c := new(EventSeries)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *EventSeries) SetShallow(m proto.Message) bool {
+	from, ok := m.(*EventSeries)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(EventSeries)
+	}
+	x.Count = from.Count
+	x.LastObservedTime = from.LastObservedTime
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -569,22 +566,6 @@ func (x *EventSeries) CloneTo(c *EventSeries) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *EventSeries) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *EventSeries) Share(m proto.Message) bool {
-	from, ok := m.(*EventSeries)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(EventSeries)
-	}
-	x.Count = from.Count
-	x.LastObservedTime = from.LastObservedTime
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *EventSeries) AppendProtobuf(e *wire.Encoder) {

@@ -79,14 +79,28 @@ func (x *ListMeta) Shallow() *ListMeta {
 	if x == nil {
 		return nil
 	}
-	return &ListMeta{
-		SelfLink:           x.SelfLink,
-		ResourceVersion:    x.ResourceVersion,
-		Continue:           x.Continue,
-		RemainingItemCount: x.RemainingItemCount,
-		ShardInfo:          x.ShardInfo,
-		unknownFields:      x.unknownFields,
+	c := new(ListMeta)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *ListMeta) SetShallow(m proto.Message) bool {
+	from, ok := m.(*ListMeta)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(ListMeta)
+	}
+	x.SelfLink = from.SelfLink
+	x.ResourceVersion = from.ResourceVersion
+	x.Continue = from.Continue
+	x.RemainingItemCount = from.RemainingItemCount
+	x.ShardInfo = from.ShardInfo
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -114,25 +128,6 @@ func (x *ListMeta) CloneTo(c *ListMeta) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *ListMeta) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *ListMeta) Share(m proto.Message) bool {
-	from, ok := m.(*ListMeta)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(ListMeta)
-	}
-	x.SelfLink = from.SelfLink
-	x.ResourceVersion = from.ResourceVersion
-	x.Continue = from.Continue
-	x.RemainingItemCount = from.RemainingItemCount
-	x.ShardInfo = from.ShardInfo
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *ListMeta) AppendProtobuf(e *wire.Encoder) {
@@ -250,16 +245,30 @@ func (x *ManagedFieldsEntry) Shallow() *ManagedFieldsEntry {
 	if x == nil {
 		return nil
 	}
-	return &ManagedFieldsEntry{
-		Manager:       x.Manager,
-		Operation:     x.Operation,
-		ApiVersion:    x.ApiVersion,
-		Time:          x.Time,
-		FieldsType:    x.FieldsType,
-		FieldsV1:      x.FieldsV1,
-		Subresource:   x.Subresource,
-		unknownFields: x.unknownFields,
+	c := new(ManagedFieldsEntry)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *ManagedFieldsEntry) SetShallow(m proto.Message) bool {
+	from, ok := m.(*ManagedFieldsEntry)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(ManagedFieldsEntry)
+	}
+	x.Manager = from.Manager
+	x.Operation = from.Operation
+	x.ApiVersion = from.ApiVersion
+	x.Time = from.Time
+	x.FieldsType = from.FieldsType
+	x.FieldsV1 = from.FieldsV1
+	x.Subresource = from.Subresource
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -289,27 +298,6 @@ func (x *ManagedFieldsEntry) CloneTo(c *ManagedFieldsEntry) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *ManagedFieldsEntry) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *ManagedFieldsEntry) Share(m proto.Message) bool {
-	from, ok := m.(*ManagedFieldsEntry)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(ManagedFieldsEntry)
-	}
-	x.Manager = from.Manager
-	x.Operation = from.Operation
-	x.ApiVersion = from.ApiVersion
-	x.Time = from.Time
-	x.FieldsType = from.FieldsType
-	x.FieldsV1 = from.FieldsV1
-	x.Subresource = from.Subresource
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *ManagedFieldsEntry) AppendProtobuf(e *wire.Encoder) {
@@ -491,24 +479,38 @@ func (x *ObjectMeta) Shallow() *ObjectMeta {
 	if x == nil {
 		return nil
 	}
-	return &ObjectMeta{
-		Name:                       x.Name,
-		GenerateName:               x.GenerateName,
-		Namespace:                  x.Namespace,
-		SelfLink:                   x.SelfLink,
-		Uid:                        x.Uid,
-		ResourceVersion:            x.ResourceVersion,
-		Generation:                 x.Generation,
-		CreationTimestamp:          x.CreationTimestamp,
-		DeletionTimestamp:          x.DeletionTimestamp,
-		DeletionGracePeriodSeconds: x.DeletionGracePeriodSeconds,
-		Labels:                     x.Labels,
-		Annotations:                x.Annotations,
-		OwnerReferences:            x.OwnerReferences,
-		Finalizers:                 x.Finalizers,
-		ManagedFields:              x.ManagedFields,
-		unknownFields:              x.unknownFields,
+	c := new(ObjectMeta)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *ObjectMeta) SetShallow(m proto.Message) bool {
+	from, ok := m.(*ObjectMeta)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(ObjectMeta)
+	}
+	x.Name = from.Name
+	x.GenerateName = from.GenerateName
+	x.Namespace = from.Namespace
+	x.SelfLink = from.SelfLink
+	x.Uid = from.Uid
+	x.ResourceVersion = from.ResourceVersion
+	x.Generation = from.Generation
+	x.CreationTimestamp = from.CreationTimestamp
+	x.DeletionTimestamp = from.DeletionTimestamp
+	x.DeletionGracePeriodSeconds = from.DeletionGracePeriodSeconds
+	x.Labels = from.Labels
+	x.Annotations = from.Annotations
+	x.OwnerReferences = from.OwnerReferences
+	x.Finalizers = from.Finalizers
+	x.ManagedFields = from.ManagedFields
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -546,35 +548,6 @@ func (x *ObjectMeta) CloneTo(c *ObjectMeta) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *ObjectMeta) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *ObjectMeta) Share(m proto.Message) bool {
-	from, ok := m.(*ObjectMeta)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(ObjectMeta)
-	}
-	x.Name = from.Name
-	x.GenerateName = from.GenerateName
-	x.Namespace = from.Namespace
-	x.SelfLink = from.SelfLink
-	x.Uid = from.Uid
-	x.ResourceVersion = from.ResourceVersion
-	x.Generation = from.Generation
-	x.CreationTimestamp = from.CreationTimestamp
-	x.DeletionTimestamp = from.DeletionTimestamp
-	x.DeletionGracePeriodSeconds = from.DeletionGracePeriodSeconds
-	x.Labels = from.Labels
-	x.Annotations = from.Annotations
-	x.OwnerReferences = from.OwnerReferences
-	x.Finalizers = from.Finalizers
-	x.ManagedFields = from.ManagedFields
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *ObjectMeta) AppendProtobuf(e *wire.Encoder) {
@@ -685,15 +658,29 @@ func (x *OwnerReference) Shallow() *OwnerReference {
 	if x == nil {
 		return nil
 	}
-	return &OwnerReference{
-		Kind:               x.Kind,
-		Name:               x.Name,
-		Uid:                x.Uid,
-		ApiVersion:         x.ApiVersion,
-		Controller:         x.Controller,
-		BlockOwnerDeletion: x.BlockOwnerDeletion,
-		unknownFields:      x.unknownFields,
+	c := new(OwnerReference)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *OwnerReference) SetShallow(m proto.Message) bool {
+	from, ok := m.(*OwnerReference)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(OwnerReference)
+	}
+	x.Kind = from.Kind
+	x.Name = from.Name
+	x.Uid = from.Uid
+	x.ApiVersion = from.ApiVersion
+	x.Controller = from.Controller
+	x.BlockOwnerDeletion = from.BlockOwnerDeletion
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -722,26 +709,6 @@ func (x *OwnerReference) CloneTo(c *OwnerReference) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *OwnerReference) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *OwnerReference) Share(m proto.Message) bool {
-	from, ok := m.(*OwnerReference)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(OwnerReference)
-	}
-	x.Kind = from.Kind
-	x.Name = from.Name
-	x.Uid = from.Uid
-	x.ApiVersion = from.ApiVersion
-	x.Controller = from.Controller
-	x.BlockOwnerDeletion = from.BlockOwnerDeletion
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *OwnerReference) AppendProtobuf(e *wire.Encoder) {
@@ -813,10 +780,24 @@ func (x *PartialObjectMetadata) Shallow() *PartialObjectMetadata {
 	if x == nil {
 		return nil
 	}
-	return &PartialObjectMetadata{
-		Metadata:      x.Metadata,
-		unknownFields: x.unknownFields,
+	c := new(PartialObjectMetadata)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *PartialObjectMetadata) SetShallow(m proto.Message) bool {
+	from, ok := m.(*PartialObjectMetadata)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(PartialObjectMetadata)
+	}
+	x.Metadata = from.Metadata
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -840,21 +821,6 @@ func (x *PartialObjectMetadata) CloneTo(c *PartialObjectMetadata) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *PartialObjectMetadata) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *PartialObjectMetadata) Share(m proto.Message) bool {
-	from, ok := m.(*PartialObjectMetadata)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(PartialObjectMetadata)
-	}
-	x.Metadata = from.Metadata
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *PartialObjectMetadata) AppendProtobuf(e *wire.Encoder) {
@@ -923,11 +889,25 @@ func (x *PartialObjectMetadataList) Shallow() *PartialObjectMetadataList {
 	if x == nil {
 		return nil
 	}
-	return &PartialObjectMetadataList{
-		Metadata:      x.Metadata,
-		Items:         x.Items,
-		unknownFields: x.unknownFields,
+	c := new(PartialObjectMetadataList)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *PartialObjectMetadataList) SetShallow(m proto.Message) bool {
+	from, ok := m.(*PartialObjectMetadataList)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(PartialObjectMetadataList)
+	}
+	x.Metadata = from.Metadata
+	x.Items = from.Items
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -952,22 +932,6 @@ func (x *PartialObjectMetadataList) CloneTo(c *PartialObjectMetadataList) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *PartialObjectMetadataList) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *PartialObjectMetadataList) Share(m proto.Message) bool {
-	from, ok := m.(*PartialObjectMetadataList)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(PartialObjectMetadataList)
-	}
-	x.Metadata = from.Metadata
-	x.Items = from.Items
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *PartialObjectMetadataList) AppendProtobuf(e *wire.Encoder) {
@@ -1021,10 +985,24 @@ func (x *ShardInfo) Shallow() *ShardInfo {
 	if x == nil {
 		return nil
 	}
-	return &ShardInfo{
-		Selector:      x.Selector,
-		unknownFields: x.unknownFields,
+	c := new(ShardInfo)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *ShardInfo) SetShallow(m proto.Message) bool {
+	from, ok := m.(*ShardInfo)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(ShardInfo)
+	}
+	x.Selector = from.Selector
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -1048,21 +1026,6 @@ func (x *ShardInfo) CloneTo(c *ShardInfo) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *ShardInfo) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *ShardInfo) Share(m proto.Message) bool {
-	from, ok := m.(*ShardInfo)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(ShardInfo)
-	}
-	x.Selector = from.Selector
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *ShardInfo) AppendProtobuf(e *wire.Encoder) {

@@ -64,12 +64,26 @@ func (x *CreateOptions) Shallow() *CreateOptions {
 	if x == nil {
 		return nil
 	}
-	return &CreateOptions{
-		DryRun:          x.DryRun,
-		FieldManager:    x.FieldManager,
-		FieldValidation: x.FieldValidation,
-		unknownFields:   x.unknownFields,
+	c := new(CreateOptions)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *CreateOptions) SetShallow(m proto.Message) bool {
+	from, ok := m.(*CreateOptions)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(CreateOptions)
+	}
+	x.DryRun = from.DryRun
+	x.FieldManager = from.FieldManager
+	x.FieldValidation = from.FieldValidation
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -95,23 +109,6 @@ func (x *CreateOptions) CloneTo(c *CreateOptions) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *CreateOptions) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *CreateOptions) Share(m proto.Message) bool {
-	from, ok := m.(*CreateOptions)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(CreateOptions)
-	}
-	x.DryRun = from.DryRun
-	x.FieldManager = from.FieldManager
-	x.FieldValidation = from.FieldValidation
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *CreateOptions) AppendProtobuf(e *wire.Encoder) {
@@ -216,15 +213,29 @@ func (x *DeleteOptions) Shallow() *DeleteOptions {
 	if x == nil {
 		return nil
 	}
-	return &DeleteOptions{
-		GracePeriodSeconds: x.GracePeriodSeconds,
-		Preconditions:      x.Preconditions,
-		OrphanDependents:   x.OrphanDependents,
-		PropagationPolicy:  x.PropagationPolicy,
-		DryRun:             x.DryRun,
-		IgnoreStoreReadErrorWithClusterBreakingPotential: x.IgnoreStoreReadErrorWithClusterBreakingPotential,
-		unknownFields: x.unknownFields,
+	c := new(DeleteOptions)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *DeleteOptions) SetShallow(m proto.Message) bool {
+	from, ok := m.(*DeleteOptions)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(DeleteOptions)
+	}
+	x.GracePeriodSeconds = from.GracePeriodSeconds
+	x.Preconditions = from.Preconditions
+	x.OrphanDependents = from.OrphanDependents
+	x.PropagationPolicy = from.PropagationPolicy
+	x.DryRun = from.DryRun
+	x.IgnoreStoreReadErrorWithClusterBreakingPotential = from.IgnoreStoreReadErrorWithClusterBreakingPotential
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -253,26 +264,6 @@ func (x *DeleteOptions) CloneTo(c *DeleteOptions) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *DeleteOptions) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *DeleteOptions) Share(m proto.Message) bool {
-	from, ok := m.(*DeleteOptions)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(DeleteOptions)
-	}
-	x.GracePeriodSeconds = from.GracePeriodSeconds
-	x.Preconditions = from.Preconditions
-	x.OrphanDependents = from.OrphanDependents
-	x.PropagationPolicy = from.PropagationPolicy
-	x.DryRun = from.DryRun
-	x.IgnoreStoreReadErrorWithClusterBreakingPotential = from.IgnoreStoreReadErrorWithClusterBreakingPotential
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *DeleteOptions) AppendProtobuf(e *wire.Encoder) {
@@ -346,10 +337,24 @@ func (x *GetOptions) Shallow() *GetOptions {
 	if x == nil {
 		return nil
 	}
-	return &GetOptions{
-		ResourceVersion: x.ResourceVersion,
-		unknownFields:   x.unknownFields,
+	c := new(GetOptions)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *GetOptions) SetShallow(m proto.Message) bool {
+	from, ok := m.(*GetOptions)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(GetOptions)
+	}
+	x.ResourceVersion = from.ResourceVersion
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -373,21 +378,6 @@ func (x *GetOptions) CloneTo(c *GetOptions) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *GetOptions) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *GetOptions) Share(m proto.Message) bool {
-	from, ok := m.(*GetOptions)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(GetOptions)
-	}
-	x.ResourceVersion = from.ResourceVersion
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *GetOptions) AppendProtobuf(e *wire.Encoder) {
@@ -516,20 +506,34 @@ func (x *ListOptions) Shallow() *ListOptions {
 	if x == nil {
 		return nil
 	}
-	return &ListOptions{
-		LabelSelector:        x.LabelSelector,
-		FieldSelector:        x.FieldSelector,
-		Watch:                x.Watch,
-		ResourceVersion:      x.ResourceVersion,
-		TimeoutSeconds:       x.TimeoutSeconds,
-		Limit:                x.Limit,
-		Continue:             x.Continue,
-		AllowWatchBookmarks:  x.AllowWatchBookmarks,
-		ResourceVersionMatch: x.ResourceVersionMatch,
-		SendInitialEvents:    x.SendInitialEvents,
-		ShardSelector:        x.ShardSelector,
-		unknownFields:        x.unknownFields,
+	c := new(ListOptions)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *ListOptions) SetShallow(m proto.Message) bool {
+	from, ok := m.(*ListOptions)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(ListOptions)
+	}
+	x.LabelSelector = from.LabelSelector
+	x.FieldSelector = from.FieldSelector
+	x.Watch = from.Watch
+	x.ResourceVersion = from.ResourceVersion
+	x.TimeoutSeconds = from.TimeoutSeconds
+	x.Limit = from.Limit
+	x.Continue = from.Continue
+	x.AllowWatchBookmarks = from.AllowWatchBookmarks
+	x.ResourceVersionMatch = from.ResourceVersionMatch
+	x.SendInitialEvents = from.SendInitialEvents
+	x.ShardSelector = from.ShardSelector
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -563,31 +567,6 @@ func (x *ListOptions) CloneTo(c *ListOptions) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *ListOptions) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *ListOptions) Share(m proto.Message) bool {
-	from, ok := m.(*ListOptions)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(ListOptions)
-	}
-	x.LabelSelector = from.LabelSelector
-	x.FieldSelector = from.FieldSelector
-	x.Watch = from.Watch
-	x.ResourceVersion = from.ResourceVersion
-	x.TimeoutSeconds = from.TimeoutSeconds
-	x.Limit = from.Limit
-	x.Continue = from.Continue
-	x.AllowWatchBookmarks = from.AllowWatchBookmarks
-	x.ResourceVersionMatch = from.ResourceVersionMatch
-	x.SendInitialEvents = from.SendInitialEvents
-	x.ShardSelector = from.ShardSelector
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *ListOptions) AppendProtobuf(e *wire.Encoder) {
@@ -697,13 +676,27 @@ func (x *PatchOptions) Shallow() *PatchOptions {
 	if x == nil {
 		return nil
 	}
-	return &PatchOptions{
-		DryRun:          x.DryRun,
-		Force:           x.Force,
-		FieldManager:    x.FieldManager,
-		FieldValidation: x.FieldValidation,
-		unknownFields:   x.unknownFields,
+	c := new(PatchOptions)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *PatchOptions) SetShallow(m proto.Message) bool {
+	from, ok := m.(*PatchOptions)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(PatchOptions)
+	}
+	x.DryRun = from.DryRun
+	x.Force = from.Force
+	x.FieldManager = from.FieldManager
+	x.FieldValidation = from.FieldValidation
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -730,24 +723,6 @@ func (x *PatchOptions) CloneTo(c *PatchOptions) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *PatchOptions) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *PatchOptions) Share(m proto.Message) bool {
-	from, ok := m.(*PatchOptions)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(PatchOptions)
-	}
-	x.DryRun = from.DryRun
-	x.Force = from.Force
-	x.FieldManager = from.FieldManager
-	x.FieldValidation = from.FieldValidation
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *PatchOptions) AppendProtobuf(e *wire.Encoder) {
@@ -814,11 +789,25 @@ func (x *Preconditions) Shallow() *Preconditions {
 	if x == nil {
 		return nil
 	}
-	return &Preconditions{
-		Uid:             x.Uid,
-		ResourceVersion: x.ResourceVersion,
-		unknownFields:   x.unknownFields,
+	c := new(Preconditions)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *Preconditions) SetShallow(m proto.Message) bool {
+	from, ok := m.(*Preconditions)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(Preconditions)
+	}
+	x.Uid = from.Uid
+	x.ResourceVersion = from.ResourceVersion
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -843,22 +832,6 @@ func (x *Preconditions) CloneTo(c *Preconditions) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *Preconditions) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *Preconditions) Share(m proto.Message) bool {
-	from, ok := m.(*Preconditions)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(Preconditions)
-	}
-	x.Uid = from.Uid
-	x.ResourceVersion = from.ResourceVersion
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *Preconditions) AppendProtobuf(e *wire.Encoder) {
@@ -929,12 +902,26 @@ func (x *UpdateOptions) Shallow() *UpdateOptions {
 	if x == nil {
 		return nil
 	}
-	return &UpdateOptions{
-		DryRun:          x.DryRun,
-		FieldManager:    x.FieldManager,
-		FieldValidation: x.FieldValidation,
-		unknownFields:   x.unknownFields,
+	c := new(UpdateOptions)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *UpdateOptions) SetShallow(m proto.Message) bool {
+	from, ok := m.(*UpdateOptions)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(UpdateOptions)
+	}
+	x.DryRun = from.DryRun
+	x.FieldManager = from.FieldManager
+	x.FieldValidation = from.FieldValidation
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -960,23 +947,6 @@ func (x *UpdateOptions) CloneTo(c *UpdateOptions) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *UpdateOptions) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *UpdateOptions) Share(m proto.Message) bool {
-	from, ok := m.(*UpdateOptions)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(UpdateOptions)
-	}
-	x.DryRun = from.DryRun
-	x.FieldManager = from.FieldManager
-	x.FieldValidation = from.FieldValidation
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *UpdateOptions) AppendProtobuf(e *wire.Encoder) {
@@ -1041,11 +1011,25 @@ func (x *WatchEvent) Shallow() *WatchEvent {
 	if x == nil {
 		return nil
 	}
-	return &WatchEvent{
-		Type:          x.Type,
-		Object:        x.Object,
-		unknownFields: x.unknownFields,
+	c := new(WatchEvent)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *WatchEvent) SetShallow(m proto.Message) bool {
+	from, ok := m.(*WatchEvent)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(WatchEvent)
+	}
+	x.Type = from.Type
+	x.Object = from.Object
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -1070,22 +1054,6 @@ func (x *WatchEvent) CloneTo(c *WatchEvent) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *WatchEvent) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *WatchEvent) Share(m proto.Message) bool {
-	from, ok := m.(*WatchEvent)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(WatchEvent)
-	}
-	x.Type = from.Type
-	x.Object = from.Object
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *WatchEvent) AppendProtobuf(e *wire.Encoder) {

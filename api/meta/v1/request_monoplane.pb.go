@@ -58,12 +58,26 @@ func (x *GetRequest) Shallow() *GetRequest {
 	if x == nil {
 		return nil
 	}
-	return &GetRequest{
-		Namespace:       x.Namespace,
-		Name:            x.Name,
-		ResourceVersion: x.ResourceVersion,
-		unknownFields:   x.unknownFields,
+	c := new(GetRequest)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *GetRequest) SetShallow(m proto.Message) bool {
+	from, ok := m.(*GetRequest)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(GetRequest)
+	}
+	x.Namespace = from.Namespace
+	x.Name = from.Name
+	x.ResourceVersion = from.ResourceVersion
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -89,23 +103,6 @@ func (x *GetRequest) CloneTo(c *GetRequest) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *GetRequest) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *GetRequest) Share(m proto.Message) bool {
-	from, ok := m.(*GetRequest)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(GetRequest)
-	}
-	x.Namespace = from.Namespace
-	x.Name = from.Name
-	x.ResourceVersion = from.ResourceVersion
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *GetRequest) AppendProtobuf(e *wire.Encoder) {
@@ -201,16 +198,30 @@ func (x *ListRequest) Shallow() *ListRequest {
 	if x == nil {
 		return nil
 	}
-	return &ListRequest{
-		Namespace:            x.Namespace,
-		LabelSelector:        x.LabelSelector,
-		FieldSelector:        x.FieldSelector,
-		ResourceVersion:      x.ResourceVersion,
-		ResourceVersionMatch: x.ResourceVersionMatch,
-		Limit:                x.Limit,
-		Continue:             x.Continue,
-		unknownFields:        x.unknownFields,
+	c := new(ListRequest)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *ListRequest) SetShallow(m proto.Message) bool {
+	from, ok := m.(*ListRequest)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(ListRequest)
+	}
+	x.Namespace = from.Namespace
+	x.LabelSelector = from.LabelSelector
+	x.FieldSelector = from.FieldSelector
+	x.ResourceVersion = from.ResourceVersion
+	x.ResourceVersionMatch = from.ResourceVersionMatch
+	x.Limit = from.Limit
+	x.Continue = from.Continue
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -240,27 +251,6 @@ func (x *ListRequest) CloneTo(c *ListRequest) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *ListRequest) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *ListRequest) Share(m proto.Message) bool {
-	from, ok := m.(*ListRequest)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(ListRequest)
-	}
-	x.Namespace = from.Namespace
-	x.LabelSelector = from.LabelSelector
-	x.FieldSelector = from.FieldSelector
-	x.ResourceVersion = from.ResourceVersion
-	x.ResourceVersionMatch = from.ResourceVersionMatch
-	x.Limit = from.Limit
-	x.Continue = from.Continue
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *ListRequest) AppendProtobuf(e *wire.Encoder) {
@@ -375,17 +365,31 @@ func (x *WatchRequest) Shallow() *WatchRequest {
 	if x == nil {
 		return nil
 	}
-	return &WatchRequest{
-		Namespace:            x.Namespace,
-		LabelSelector:        x.LabelSelector,
-		FieldSelector:        x.FieldSelector,
-		ResourceVersion:      x.ResourceVersion,
-		ResourceVersionMatch: x.ResourceVersionMatch,
-		SendInitialEvents:    x.SendInitialEvents,
-		AllowWatchBookmarks:  x.AllowWatchBookmarks,
-		TimeoutSeconds:       x.TimeoutSeconds,
-		unknownFields:        x.unknownFields,
+	c := new(WatchRequest)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *WatchRequest) SetShallow(m proto.Message) bool {
+	from, ok := m.(*WatchRequest)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(WatchRequest)
+	}
+	x.Namespace = from.Namespace
+	x.LabelSelector = from.LabelSelector
+	x.FieldSelector = from.FieldSelector
+	x.ResourceVersion = from.ResourceVersion
+	x.ResourceVersionMatch = from.ResourceVersionMatch
+	x.SendInitialEvents = from.SendInitialEvents
+	x.AllowWatchBookmarks = from.AllowWatchBookmarks
+	x.TimeoutSeconds = from.TimeoutSeconds
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -416,28 +420,6 @@ func (x *WatchRequest) CloneTo(c *WatchRequest) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *WatchRequest) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *WatchRequest) Share(m proto.Message) bool {
-	from, ok := m.(*WatchRequest)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(WatchRequest)
-	}
-	x.Namespace = from.Namespace
-	x.LabelSelector = from.LabelSelector
-	x.FieldSelector = from.FieldSelector
-	x.ResourceVersion = from.ResourceVersion
-	x.ResourceVersionMatch = from.ResourceVersionMatch
-	x.SendInitialEvents = from.SendInitialEvents
-	x.AllowWatchBookmarks = from.AllowWatchBookmarks
-	x.TimeoutSeconds = from.TimeoutSeconds
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *WatchRequest) AppendProtobuf(e *wire.Encoder) {
@@ -555,17 +537,31 @@ func (x *PatchRequest) Shallow() *PatchRequest {
 	if x == nil {
 		return nil
 	}
-	return &PatchRequest{
-		Namespace:       x.Namespace,
-		Name:            x.Name,
-		Patch:           x.Patch,
-		PatchType:       x.PatchType,
-		FieldManager:    x.FieldManager,
-		FieldValidation: x.FieldValidation,
-		DryRun:          x.DryRun,
-		Force:           x.Force,
-		unknownFields:   x.unknownFields,
+	c := new(PatchRequest)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *PatchRequest) SetShallow(m proto.Message) bool {
+	from, ok := m.(*PatchRequest)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(PatchRequest)
+	}
+	x.Namespace = from.Namespace
+	x.Name = from.Name
+	x.Patch = from.Patch
+	x.PatchType = from.PatchType
+	x.FieldManager = from.FieldManager
+	x.FieldValidation = from.FieldValidation
+	x.DryRun = from.DryRun
+	x.Force = from.Force
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -596,28 +592,6 @@ func (x *PatchRequest) CloneTo(c *PatchRequest) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *PatchRequest) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *PatchRequest) Share(m proto.Message) bool {
-	from, ok := m.(*PatchRequest)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(PatchRequest)
-	}
-	x.Namespace = from.Namespace
-	x.Name = from.Name
-	x.Patch = from.Patch
-	x.PatchType = from.PatchType
-	x.FieldManager = from.FieldManager
-	x.FieldValidation = from.FieldValidation
-	x.DryRun = from.DryRun
-	x.Force = from.Force
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *PatchRequest) AppendProtobuf(e *wire.Encoder) {
@@ -726,15 +700,29 @@ func (x *DeleteRequest) Shallow() *DeleteRequest {
 	if x == nil {
 		return nil
 	}
-	return &DeleteRequest{
-		Namespace:          x.Namespace,
-		Name:               x.Name,
-		Options:            x.Options,
-		GracePeriodSeconds: x.GracePeriodSeconds,
-		PropagationPolicy:  x.PropagationPolicy,
-		DryRun:             x.DryRun,
-		unknownFields:      x.unknownFields,
+	c := new(DeleteRequest)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *DeleteRequest) SetShallow(m proto.Message) bool {
+	from, ok := m.(*DeleteRequest)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(DeleteRequest)
+	}
+	x.Namespace = from.Namespace
+	x.Name = from.Name
+	x.Options = from.Options
+	x.GracePeriodSeconds = from.GracePeriodSeconds
+	x.PropagationPolicy = from.PropagationPolicy
+	x.DryRun = from.DryRun
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -763,26 +751,6 @@ func (x *DeleteRequest) CloneTo(c *DeleteRequest) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *DeleteRequest) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *DeleteRequest) Share(m proto.Message) bool {
-	from, ok := m.(*DeleteRequest)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(DeleteRequest)
-	}
-	x.Namespace = from.Namespace
-	x.Name = from.Name
-	x.Options = from.Options
-	x.GracePeriodSeconds = from.GracePeriodSeconds
-	x.PropagationPolicy = from.PropagationPolicy
-	x.DryRun = from.DryRun
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *DeleteRequest) AppendProtobuf(e *wire.Encoder) {
@@ -922,20 +890,34 @@ func (x *DeleteCollectionRequest) Shallow() *DeleteCollectionRequest {
 	if x == nil {
 		return nil
 	}
-	return &DeleteCollectionRequest{
-		Namespace:            x.Namespace,
-		LabelSelector:        x.LabelSelector,
-		FieldSelector:        x.FieldSelector,
-		Options:              x.Options,
-		GracePeriodSeconds:   x.GracePeriodSeconds,
-		PropagationPolicy:    x.PropagationPolicy,
-		DryRun:               x.DryRun,
-		ResourceVersion:      x.ResourceVersion,
-		ResourceVersionMatch: x.ResourceVersionMatch,
-		Limit:                x.Limit,
-		Continue:             x.Continue,
-		unknownFields:        x.unknownFields,
+	c := new(DeleteCollectionRequest)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *DeleteCollectionRequest) SetShallow(m proto.Message) bool {
+	from, ok := m.(*DeleteCollectionRequest)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(DeleteCollectionRequest)
+	}
+	x.Namespace = from.Namespace
+	x.LabelSelector = from.LabelSelector
+	x.FieldSelector = from.FieldSelector
+	x.Options = from.Options
+	x.GracePeriodSeconds = from.GracePeriodSeconds
+	x.PropagationPolicy = from.PropagationPolicy
+	x.DryRun = from.DryRun
+	x.ResourceVersion = from.ResourceVersion
+	x.ResourceVersionMatch = from.ResourceVersionMatch
+	x.Limit = from.Limit
+	x.Continue = from.Continue
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -969,31 +951,6 @@ func (x *DeleteCollectionRequest) CloneTo(c *DeleteCollectionRequest) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *DeleteCollectionRequest) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *DeleteCollectionRequest) Share(m proto.Message) bool {
-	from, ok := m.(*DeleteCollectionRequest)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(DeleteCollectionRequest)
-	}
-	x.Namespace = from.Namespace
-	x.LabelSelector = from.LabelSelector
-	x.FieldSelector = from.FieldSelector
-	x.Options = from.Options
-	x.GracePeriodSeconds = from.GracePeriodSeconds
-	x.PropagationPolicy = from.PropagationPolicy
-	x.DryRun = from.DryRun
-	x.ResourceVersion = from.ResourceVersion
-	x.ResourceVersionMatch = from.ResourceVersionMatch
-	x.Limit = from.Limit
-	x.Continue = from.Continue
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *DeleteCollectionRequest) AppendProtobuf(e *wire.Encoder) {

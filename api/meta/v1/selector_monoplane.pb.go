@@ -51,11 +51,25 @@ func (x *LabelSelector) Shallow() *LabelSelector {
 	if x == nil {
 		return nil
 	}
-	return &LabelSelector{
-		MatchLabels:      x.MatchLabels,
-		MatchExpressions: x.MatchExpressions,
-		unknownFields:    x.unknownFields,
+	c := new(LabelSelector)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *LabelSelector) SetShallow(m proto.Message) bool {
+	from, ok := m.(*LabelSelector)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(LabelSelector)
+	}
+	x.MatchLabels = from.MatchLabels
+	x.MatchExpressions = from.MatchExpressions
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -80,22 +94,6 @@ func (x *LabelSelector) CloneTo(c *LabelSelector) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *LabelSelector) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *LabelSelector) Share(m proto.Message) bool {
-	from, ok := m.(*LabelSelector)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(LabelSelector)
-	}
-	x.MatchLabels = from.MatchLabels
-	x.MatchExpressions = from.MatchExpressions
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *LabelSelector) AppendProtobuf(e *wire.Encoder) {
@@ -152,12 +150,26 @@ func (x *LabelSelectorRequirement) Shallow() *LabelSelectorRequirement {
 	if x == nil {
 		return nil
 	}
-	return &LabelSelectorRequirement{
-		Key:           x.Key,
-		Operator:      x.Operator,
-		Values:        x.Values,
-		unknownFields: x.unknownFields,
+	c := new(LabelSelectorRequirement)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *LabelSelectorRequirement) SetShallow(m proto.Message) bool {
+	from, ok := m.(*LabelSelectorRequirement)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(LabelSelectorRequirement)
+	}
+	x.Key = from.Key
+	x.Operator = from.Operator
+	x.Values = from.Values
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -183,23 +195,6 @@ func (x *LabelSelectorRequirement) CloneTo(c *LabelSelectorRequirement) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *LabelSelectorRequirement) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *LabelSelectorRequirement) Share(m proto.Message) bool {
-	from, ok := m.(*LabelSelectorRequirement)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(LabelSelectorRequirement)
-	}
-	x.Key = from.Key
-	x.Operator = from.Operator
-	x.Values = from.Values
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *LabelSelectorRequirement) AppendProtobuf(e *wire.Encoder) {

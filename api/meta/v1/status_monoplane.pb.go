@@ -95,15 +95,29 @@ func (x *Status) Shallow() *Status {
 	if x == nil {
 		return nil
 	}
-	return &Status{
-		Metadata:      x.Metadata,
-		Status:        x.Status,
-		Message:       x.Message,
-		Reason:        x.Reason,
-		Details:       x.Details,
-		Code:          x.Code,
-		unknownFields: x.unknownFields,
+	c := new(Status)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *Status) SetShallow(m proto.Message) bool {
+	from, ok := m.(*Status)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(Status)
+	}
+	x.Metadata = from.Metadata
+	x.Status = from.Status
+	x.Message = from.Message
+	x.Reason = from.Reason
+	x.Details = from.Details
+	x.Code = from.Code
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -132,26 +146,6 @@ func (x *Status) CloneTo(c *Status) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *Status) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *Status) Share(m proto.Message) bool {
-	from, ok := m.(*Status)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(Status)
-	}
-	x.Metadata = from.Metadata
-	x.Status = from.Status
-	x.Message = from.Message
-	x.Reason = from.Reason
-	x.Details = from.Details
-	x.Code = from.Code
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *Status) AppendProtobuf(e *wire.Encoder) {
@@ -237,12 +231,26 @@ func (x *StatusCause) Shallow() *StatusCause {
 	if x == nil {
 		return nil
 	}
-	return &StatusCause{
-		Reason:        x.Reason,
-		Message:       x.Message,
-		Field:         x.Field,
-		unknownFields: x.unknownFields,
+	c := new(StatusCause)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *StatusCause) SetShallow(m proto.Message) bool {
+	from, ok := m.(*StatusCause)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(StatusCause)
+	}
+	x.Reason = from.Reason
+	x.Message = from.Message
+	x.Field = from.Field
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -268,23 +276,6 @@ func (x *StatusCause) CloneTo(c *StatusCause) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *StatusCause) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *StatusCause) Share(m proto.Message) bool {
-	from, ok := m.(*StatusCause)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(StatusCause)
-	}
-	x.Reason = from.Reason
-	x.Message = from.Message
-	x.Field = from.Field
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *StatusCause) AppendProtobuf(e *wire.Encoder) {
@@ -373,15 +364,29 @@ func (x *StatusDetails) Shallow() *StatusDetails {
 	if x == nil {
 		return nil
 	}
-	return &StatusDetails{
-		Name:              x.Name,
-		Group:             x.Group,
-		Kind:              x.Kind,
-		Causes:            x.Causes,
-		RetryAfterSeconds: x.RetryAfterSeconds,
-		Uid:               x.Uid,
-		unknownFields:     x.unknownFields,
+	c := new(StatusDetails)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *StatusDetails) SetShallow(m proto.Message) bool {
+	from, ok := m.(*StatusDetails)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(StatusDetails)
+	}
+	x.Name = from.Name
+	x.Group = from.Group
+	x.Kind = from.Kind
+	x.Causes = from.Causes
+	x.RetryAfterSeconds = from.RetryAfterSeconds
+	x.Uid = from.Uid
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -410,26 +415,6 @@ func (x *StatusDetails) CloneTo(c *StatusDetails) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *StatusDetails) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *StatusDetails) Share(m proto.Message) bool {
-	from, ok := m.(*StatusDetails)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(StatusDetails)
-	}
-	x.Name = from.Name
-	x.Group = from.Group
-	x.Kind = from.Kind
-	x.Causes = from.Causes
-	x.RetryAfterSeconds = from.RetryAfterSeconds
-	x.Uid = from.Uid
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *StatusDetails) AppendProtobuf(e *wire.Encoder) {

@@ -24,11 +24,25 @@ func (x *Time) Shallow() *Time {
 	if x == nil {
 		return nil
 	}
-	return &Time{
-		Seconds:       x.Seconds,
-		Nanos:         x.Nanos,
-		unknownFields: x.unknownFields,
+	c := new(Time)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *Time) SetShallow(m proto.Message) bool {
+	from, ok := m.(*Time)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(Time)
+	}
+	x.Seconds = from.Seconds
+	x.Nanos = from.Nanos
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -53,22 +67,6 @@ func (x *Time) CloneTo(c *Time) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *Time) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *Time) Share(m proto.Message) bool {
-	from, ok := m.(*Time)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(Time)
-	}
-	x.Seconds = from.Seconds
-	x.Nanos = from.Nanos
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *Time) AppendProtobuf(e *wire.Encoder) {
@@ -99,11 +97,25 @@ func (x *MicroTime) Shallow() *MicroTime {
 	if x == nil {
 		return nil
 	}
-	return &MicroTime{
-		Seconds:       x.Seconds,
-		Nanos:         x.Nanos,
-		unknownFields: x.unknownFields,
+	c := new(MicroTime)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *MicroTime) SetShallow(m proto.Message) bool {
+	from, ok := m.(*MicroTime)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(MicroTime)
+	}
+	x.Seconds = from.Seconds
+	x.Nanos = from.Nanos
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -128,22 +140,6 @@ func (x *MicroTime) CloneTo(c *MicroTime) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *MicroTime) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *MicroTime) Share(m proto.Message) bool {
-	from, ok := m.(*MicroTime)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(MicroTime)
-	}
-	x.Seconds = from.Seconds
-	x.Nanos = from.Nanos
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *MicroTime) AppendProtobuf(e *wire.Encoder) {
@@ -174,10 +170,24 @@ func (x *Duration) Shallow() *Duration {
 	if x == nil {
 		return nil
 	}
-	return &Duration{
-		Duration:      x.Duration,
-		unknownFields: x.unknownFields,
+	c := new(Duration)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *Duration) SetShallow(m proto.Message) bool {
+	from, ok := m.(*Duration)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(Duration)
+	}
+	x.Duration = from.Duration
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -201,21 +211,6 @@ func (x *Duration) CloneTo(c *Duration) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *Duration) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *Duration) Share(m proto.Message) bool {
-	from, ok := m.(*Duration)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(Duration)
-	}
-	x.Duration = from.Duration
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *Duration) AppendProtobuf(e *wire.Encoder) {
@@ -243,10 +238,24 @@ func (x *Quantity) Shallow() *Quantity {
 	if x == nil {
 		return nil
 	}
-	return &Quantity{
-		String_:       x.String_,
-		unknownFields: x.unknownFields,
+	c := new(Quantity)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *Quantity) SetShallow(m proto.Message) bool {
+	from, ok := m.(*Quantity)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(Quantity)
+	}
+	x.String_ = from.String_
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -270,21 +279,6 @@ func (x *Quantity) CloneTo(c *Quantity) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *Quantity) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *Quantity) Share(m proto.Message) bool {
-	from, ok := m.(*Quantity)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(Quantity)
-	}
-	x.String_ = from.String_
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *Quantity) AppendProtobuf(e *wire.Encoder) {
@@ -312,12 +306,26 @@ func (x *IntOrString) Shallow() *IntOrString {
 	if x == nil {
 		return nil
 	}
-	return &IntOrString{
-		Type:          x.Type,
-		IntVal:        x.IntVal,
-		StrVal:        x.StrVal,
-		unknownFields: x.unknownFields,
+	c := new(IntOrString)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *IntOrString) SetShallow(m proto.Message) bool {
+	from, ok := m.(*IntOrString)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(IntOrString)
+	}
+	x.Type = from.Type
+	x.IntVal = from.IntVal
+	x.StrVal = from.StrVal
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -343,23 +351,6 @@ func (x *IntOrString) CloneTo(c *IntOrString) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *IntOrString) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *IntOrString) Share(m proto.Message) bool {
-	from, ok := m.(*IntOrString)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(IntOrString)
-	}
-	x.Type = from.Type
-	x.IntVal = from.IntVal
-	x.StrVal = from.StrVal
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *IntOrString) AppendProtobuf(e *wire.Encoder) {
@@ -393,10 +384,24 @@ func (x *FieldsV1) Shallow() *FieldsV1 {
 	if x == nil {
 		return nil
 	}
-	return &FieldsV1{
-		Raw:           x.Raw,
-		unknownFields: x.unknownFields,
+	c := new(FieldsV1)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *FieldsV1) SetShallow(m proto.Message) bool {
+	from, ok := m.(*FieldsV1)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(FieldsV1)
+	}
+	x.Raw = from.Raw
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -420,21 +425,6 @@ func (x *FieldsV1) CloneTo(c *FieldsV1) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *FieldsV1) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *FieldsV1) Share(m proto.Message) bool {
-	from, ok := m.(*FieldsV1)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(FieldsV1)
-	}
-	x.Raw = from.Raw
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *FieldsV1) AppendProtobuf(e *wire.Encoder) {
@@ -462,10 +452,24 @@ func (x *RawExtension) Shallow() *RawExtension {
 	if x == nil {
 		return nil
 	}
-	return &RawExtension{
-		Raw:           x.Raw,
-		unknownFields: x.unknownFields,
+	c := new(RawExtension)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *RawExtension) SetShallow(m proto.Message) bool {
+	from, ok := m.(*RawExtension)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(RawExtension)
+	}
+	x.Raw = from.Raw
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -489,21 +493,6 @@ func (x *RawExtension) CloneTo(c *RawExtension) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *RawExtension) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *RawExtension) Share(m proto.Message) bool {
-	from, ok := m.(*RawExtension)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(RawExtension)
-	}
-	x.Raw = from.Raw
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *RawExtension) AppendProtobuf(e *wire.Encoder) {
@@ -579,13 +568,27 @@ func (x *Unknown) Shallow() *Unknown {
 	if x == nil {
 		return nil
 	}
-	return &Unknown{
-		TypeMeta:        x.TypeMeta,
-		Raw:             x.Raw,
-		ContentEncoding: x.ContentEncoding,
-		ContentType:     x.ContentType,
-		unknownFields:   x.unknownFields,
+	c := new(Unknown)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *Unknown) SetShallow(m proto.Message) bool {
+	from, ok := m.(*Unknown)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(Unknown)
+	}
+	x.TypeMeta = from.TypeMeta
+	x.Raw = from.Raw
+	x.ContentEncoding = from.ContentEncoding
+	x.ContentType = from.ContentType
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -612,24 +615,6 @@ func (x *Unknown) CloneTo(c *Unknown) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *Unknown) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *Unknown) Share(m proto.Message) bool {
-	from, ok := m.(*Unknown)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(Unknown)
-	}
-	x.TypeMeta = from.TypeMeta
-	x.Raw = from.Raw
-	x.ContentEncoding = from.ContentEncoding
-	x.ContentType = from.ContentType
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *Unknown) AppendProtobuf(e *wire.Encoder) {
@@ -695,11 +680,25 @@ func (x *TypeMeta) Shallow() *TypeMeta {
 	if x == nil {
 		return nil
 	}
-	return &TypeMeta{
-		ApiVersion:    x.ApiVersion,
-		Kind:          x.Kind,
-		unknownFields: x.unknownFields,
+	c := new(TypeMeta)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *TypeMeta) SetShallow(m proto.Message) bool {
+	from, ok := m.(*TypeMeta)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(TypeMeta)
+	}
+	x.ApiVersion = from.ApiVersion
+	x.Kind = from.Kind
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -724,22 +723,6 @@ func (x *TypeMeta) CloneTo(c *TypeMeta) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *TypeMeta) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *TypeMeta) Share(m proto.Message) bool {
-	from, ok := m.(*TypeMeta)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(TypeMeta)
-	}
-	x.ApiVersion = from.ApiVersion
-	x.Kind = from.Kind
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *TypeMeta) AppendProtobuf(e *wire.Encoder) {

@@ -45,10 +45,24 @@ func (x *ListenRequest) Shallow() *ListenRequest {
 	if x == nil {
 		return nil
 	}
-	return &ListenRequest{
-		Node:          x.Node,
-		unknownFields: x.unknownFields,
+	c := new(ListenRequest)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *ListenRequest) SetShallow(m proto.Message) bool {
+	from, ok := m.(*ListenRequest)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(ListenRequest)
+	}
+	x.Node = from.Node
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -72,21 +86,6 @@ func (x *ListenRequest) CloneTo(c *ListenRequest) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *ListenRequest) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *ListenRequest) Share(m proto.Message) bool {
-	from, ok := m.(*ListenRequest)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(ListenRequest)
-	}
-	x.Node = from.Node
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *ListenRequest) AppendProtobuf(e *wire.Encoder) {
@@ -146,11 +145,25 @@ func (x *Call) Shallow() *Call {
 	if x == nil {
 		return nil
 	}
-	return &Call{
-		Id:            x.Id,
-		Request:       x.Request,
-		unknownFields: x.unknownFields,
+	c := new(Call)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *Call) SetShallow(m proto.Message) bool {
+	from, ok := m.(*Call)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(Call)
+	}
+	x.Id = from.Id
+	x.Request = from.Request
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -178,22 +191,6 @@ func (x *Call) CloneTo(c *Call) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *Call) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *Call) Share(m proto.Message) bool {
-	from, ok := m.(*Call)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(Call)
-	}
-	x.Id = from.Id
-	x.Request = from.Request
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *Call) AppendProtobuf(e *wire.Encoder) {
@@ -274,13 +271,27 @@ func (x *LogCall) Shallow() *LogCall {
 	if x == nil {
 		return nil
 	}
-	return &LogCall{
-		Namespace:     x.Namespace,
-		Pod:           x.Pod,
-		Uid:           x.Uid,
-		Options:       x.Options,
-		unknownFields: x.unknownFields,
+	c := new(LogCall)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *LogCall) SetShallow(m proto.Message) bool {
+	from, ok := m.(*LogCall)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(LogCall)
+	}
+	x.Namespace = from.Namespace
+	x.Pod = from.Pod
+	x.Uid = from.Uid
+	x.Options = from.Options
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -307,24 +318,6 @@ func (x *LogCall) CloneTo(c *LogCall) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *LogCall) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *LogCall) Share(m proto.Message) bool {
-	from, ok := m.(*LogCall)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(LogCall)
-	}
-	x.Namespace = from.Namespace
-	x.Pod = from.Pod
-	x.Uid = from.Uid
-	x.Options = from.Options
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *LogCall) AppendProtobuf(e *wire.Encoder) {
@@ -404,13 +397,27 @@ func (x *Frame) Shallow() *Frame {
 	if x == nil {
 		return nil
 	}
-	return &Frame{
-		CallID:        x.CallID,
-		Data:          x.Data,
-		Error:         x.Error,
-		Reason:        x.Reason,
-		unknownFields: x.unknownFields,
+	c := new(Frame)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *Frame) SetShallow(m proto.Message) bool {
+	from, ok := m.(*Frame)
+	if !ok {
+		return false
 	}
+	if from == nil {
+		from = new(Frame)
+	}
+	x.CallID = from.CallID
+	x.Data = from.Data
+	x.Error = from.Error
+	x.Reason = from.Reason
+	x.unknownFields = from.unknownFields
+	return true
 }
 
 // Clone returns a deep copy of x.
@@ -437,24 +444,6 @@ func (x *Frame) CloneTo(c *Frame) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *Frame) CloneMessage() proto.Message { return x.Clone() }
-
-// Share makes x a copy of m that shares with m all that its fields point to. It returns false when m is of
-// another type.
-func (x *Frame) Share(m proto.Message) bool {
-	from, ok := m.(*Frame)
-	if !ok {
-		return false
-	}
-	if from == nil {
-		from = new(Frame)
-	}
-	x.CallID = from.CallID
-	x.Data = from.Data
-	x.Error = from.Error
-	x.Reason = from.Reason
-	x.unknownFields = from.unknownFields
-	return true
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *Frame) AppendProtobuf(e *wire.Encoder) {
