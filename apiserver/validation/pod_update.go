@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/reflect/protoreflect"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -181,7 +180,8 @@ func (v *pod) nothingElse(p *fieldPath, was *corev1.PodSpec) {
 
 // maskAllowed returns a shallow copy of the new spec in which everything that may change is as it was.
 func maskAllowed(now, was *corev1.PodSpec) *corev1.PodSpec {
-	m := shallow(now)
+	m := new(corev1.PodSpec)
+	m.SetShallow(now)
 	m.Containers = maskImages(now.GetContainers(), was.GetContainers())
 	m.InitContainers = maskImages(now.GetInitContainers(), was.GetInitContainers())
 	m.ActiveDeadlineSeconds = was.ActiveDeadlineSeconds
@@ -206,20 +206,10 @@ func maskImages(now, was []*corev1.Container) []*corev1.Container {
 	masked := make([]*corev1.Container, len(now))
 	for i, c := range now {
 		if masked[i] = c; c.GetImage() != was[i].GetImage() {
-			masked[i] = shallow(c)
+			masked[i] = new(corev1.Container)
+			masked[i].SetShallow(c)
 			masked[i].Image = was[i].GetImage()
 		}
 	}
 	return masked
-}
-
-// shallow copies a message without what it points to. The copy is only read and never kept.
-func shallow[T proto.Message](m T) T {
-	from := m.ProtoReflect()
-	to := from.New()
-	from.Range(func(fd protoreflect.FieldDescriptor, v protoreflect.Value) bool {
-		to.Set(fd, v)
-		return true
-	})
-	return to.Interface().(T)
 }

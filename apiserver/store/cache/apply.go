@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/tidwall/btree"
-	"google.golang.org/protobuf/reflect/protoreflect"
 
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/object"
@@ -186,7 +185,7 @@ func (t *topic) notify(c *Cache) {
 
 // WithRevision returns o with another resourceVersion. Everything below metadata is shared with o.
 func WithRevision(o object.Object, revision int64) object.Object {
-	c := shallow(o).(object.Object)
+	c := object.Shallow(o)
 	meta := o.GetMetadata().Shallow()
 	if meta == nil {
 		meta = &metav1.ObjectMeta{}
@@ -194,15 +193,4 @@ func WithRevision(o object.Object, revision int64) object.Object {
 	meta.ResourceVersion = strconv.FormatInt(revision, 10)
 	c.SetMetadata(meta)
 	return c
-}
-
-func shallow(m protoreflect.ProtoMessage) protoreflect.ProtoMessage {
-	src := m.ProtoReflect()
-	dst := src.New()
-	src.Range(func(fd protoreflect.FieldDescriptor, v protoreflect.Value) bool {
-		dst.Set(fd, v)
-		return true
-	})
-	dst.SetUnknown(src.GetUnknown())
-	return dst.Interface()
 }
