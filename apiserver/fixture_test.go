@@ -59,7 +59,9 @@ func fsync(t testing.TB) func(*apiserver.Config) {
 
 func open(t testing.TB, unsafe bool) *store.Store {
 	t.Helper()
-	s, err := store.Open(context.Background(), store.Config{Dir: t.TempDir(), Resources: apiserver.Resources(), UnsafeNoFsync: unsafe})
+	s, err := store.Open(context.Background(), store.Config{
+		Dir: t.TempDir(), Resources: apiserver.Resources(), UnsafeNoFsync: unsafe, DetectMutations: unsafe,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -28,7 +28,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func clients(t *testing.T) (as func(name string, groups ...string) *client.Client) {
 	t.Helper()
 	ctx := context.Background()
-	st, err := store.Open(ctx, store.Config{Dir: t.TempDir(), Resources: apiserver.Resources(), UnsafeNoFsync: true})
+	st, err := store.Open(ctx, store.Config{Dir: t.TempDir(), Resources: apiserver.Resources(), UnsafeNoFsync: true, DetectMutations: true})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -22,7 +22,9 @@ import (
 func realServer(t testing.TB, fsync bool) (as func(name string, groups ...string) *client.Client) {
 	t.Helper()
 	ctx := context.Background()
-	st, err := store.Open(ctx, store.Config{Dir: t.TempDir(), Resources: apiserver.Resources(), UnsafeNoFsync: !fsync})
+	st, err := store.Open(ctx, store.Config{
+		Dir: t.TempDir(), Resources: apiserver.Resources(), UnsafeNoFsync: !fsync, DetectMutations: !fsync,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
