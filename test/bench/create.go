@@ -47,6 +47,15 @@ func benchCreate(ctx context.Context, e *env) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, top.close()) }()
+	alone, err := newStoreAlone(ctx, e)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, alone.Close()) }()
+	sample, err := decodePod(answer)
+	if err != nil {
+		return err
+	}
 
 	b := &creates{c, raw, top}
 	size := fmt.Sprintf("%.1f KB", float64(len(answer))/1e3)
@@ -55,8 +64,13 @@ func benchCreate(ctx context.Context, e *env) (err error) {
 		if clients > 1 {
 			of, n, grpcShare, restShare = fmt.Sprint(clients, " clients"), e.size(1500), 0, 0.6
 		}
-		p, err := paired(15, b.grpc(ctx, clients, n), func(int) (float64, error) { return raw.rate(ctx, clients, n) })
+		limit := func(int) (float64, error) { return raw.rate(ctx, clients, n) }
+		p, err := paired(15, alone.create(ctx, sample, clients, n), limit)
 		if err != nil {
+			return err
+		}
+		e.atLeast(fmt.Sprintf("create, %s, the store alone", of), p, "raw", 0)
+		if p, err = paired(15, b.grpc(ctx, clients, n), limit); err != nil {
 			return err
 		}
 		e.atLeast(fmt.Sprintf("create, %s, gRPC in-process (%s)", of, size), p, "raw", grpcShare)
