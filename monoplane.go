@@ -18,6 +18,7 @@
 package monoplane
 
 import (
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -46,6 +47,8 @@ type Config struct {
 	NodeLabels map[string]string
 	// EtcdEndpoints are the client URLs of an etcd cluster to use instead of the embedded one.
 	EtcdEndpoints []string
+	// EtcdTLS is for https URLs among EtcdEndpoints; nil for the system's certificates and none for the client.
+	EtcdTLS *tls.Config
 	// UnsafeNoFsync does not wait for the disk: a crash of the machine may lose acknowledged writes.
 	UnsafeNoFsync bool
 	// TerminatedPodGCThreshold is how many terminal pods may stay before PodGC deletes the oldest (GC-4);

@@ -106,7 +106,7 @@ func (c *Cluster) openStore(ctx context.Context, p *parts) error {
 	}
 	g.Go(func() (err error) {
 		c.store, err = store.Open(ctx, store.Config{
-			Dir: etcdDir(c.cfg.DataDir), Endpoints: c.cfg.EtcdEndpoints, Resources: apiserver.Resources(),
+			Dir: etcdDir(c.cfg.DataDir), Endpoints: c.cfg.EtcdEndpoints, TLS: c.cfg.EtcdTLS, Resources: apiserver.Resources(),
 			Logger: c.cfg.Logger, Registerer: p.metrics, UnsafeNoFsync: c.cfg.UnsafeNoFsync,
 			DetectMutations: c.cfg.detectMutations,
 		})

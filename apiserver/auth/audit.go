@@ -5,6 +5,9 @@ import (
 	"log/slog"
 )
 
+// LevelAudit is the level of the audit's lines: above all others, so that no choice of level hides them.
+const LevelAudit = slog.LevelError + 4
+
 // Audit records what an administrator must be able to find again. It is safe for concurrent use.
 type Audit struct {
 	log *slog.Logger
@@ -16,7 +19,7 @@ func NewAudit(log *slog.Logger) *Audit { return &Audit{log: log} }
 // ForcedDeletion records that a pod was removed, or told to go, without its agent's confirmation (DEL-8,
 // FENCE-4). Pod is namespace/name; node is empty for an unbound pod.
 func (a *Audit) ForcedDeletion(ctx context.Context, user, pod, uid, node string) {
-	a.log.LogAttrs(ctx, slog.LevelWarn, "forced deletion",
+	a.log.LogAttrs(ctx, LevelAudit, "forced deletion",
 		slog.String("audit", "forced-deletion"), slog.String("user", user),
 		slog.String("pod", pod), slog.String("uid", uid), slog.String("node", node))
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"monoplane.dev"
+	"monoplane.dev/apiserver/auth"
 )
 
 type upOptions struct {
@@ -27,7 +28,9 @@ type upOptions struct {
 	nodes           int
 	nodeName        string
 	etcdEndpoints   []string
+	etcdTLS         etcdTLS
 	unsafeNoFsync   bool
+	podGCThreshold  int
 	logLevel        string
 }
 
@@ -40,8 +43,10 @@ func (o *upOptions) add(flags *pflag.FlagSet) {
 	flags.IntVar(&o.nodes, "nodes", 1, "number of nodes; more than one only with --runtime=fake")
 	flags.StringVar(&o.nodeName, "node-name", "", "name of the node (default: this machine's name); with --nodes a prefix")
 	flags.StringSliceVar(&o.etcdEndpoints, "etcd-endpoints", nil, "URLs of an external etcd cluster to use instead of the embedded one")
+	o.etcdTLS.add(flags)
+	flags.IntVar(&o.podGCThreshold, "terminated-pod-gc-threshold", 12500, "how many ended pods are kept; above that the oldest are deleted. 0 for all")
 	flags.BoolVar(&o.unsafeNoFsync, "unsafe-no-fsync", false, "do not wait for the disk: faster, and a crash of the machine may lose data. For throwaway clusters")
-	flags.StringVar(&o.logLevel, "log-level", "warn", `what is logged to stderr: "debug", "info", "warn" or "error"`)
+	flags.StringVar(&o.logLevel, "log-level", "warn", `what is logged to stderr: "debug", "info", "warn" or "error"; the audit always is`)
 }
 
 // config checks the options and turns them into a cluster's configuration.
@@ -54,6 +59,10 @@ func (o *upOptions) config(stderr io.Writer) (monoplane.Config, error) {
 	if err != nil {
 		return monoplane.Config{}, fmt.Errorf("--data-dir: %w", err)
 	}
+	etcdTLS, err := o.etcdTLS.config()
+	if err != nil {
+		return monoplane.Config{}, err
+	}
 	cfg := monoplane.Config{
 		DataDir:       dir,
 		Listen:        o.listen,
@@ -61,9 +70,15 @@ func (o *upOptions) config(stderr io.Writer) (monoplane.Config, error) {
 		Nodes:         o.nodes,
 		NodeName:      o.nodeName,
 		EtcdEndpoints: o.etcdEndpoints,
+		EtcdTLS:       etcdTLS,
 		UnsafeNoFsync: o.unsafeNoFsync,
 		Version:       version,
-		Logger:        slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: level})),
+		Logger:        slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: level, ReplaceAttr: nameAudit})),
+
+		TerminatedPodGCThreshold: o.podGCThreshold,
+	}
+	if o.podGCThreshold <= 0 {
+		cfg.TerminatedPodGCThreshold = -1
 	}
 	switch {
 	case o.runtimeEndpoint != "":
@@ -76,6 +91,14 @@ func (o *upOptions) config(stderr io.Writer) (monoplane.Config, error) {
 		return monoplane.Config{}, fmt.Errorf(`--runtime: %q is not "host" or "fake"`, o.runtime)
 	}
 	return cfg, nil
+}
+
+// nameAudit gives the audit's level its name.
+func nameAudit(groups []string, a slog.Attr) slog.Attr {
+	if len(groups) == 0 && a.Key == slog.LevelKey && a.Value.Any() == auth.LevelAudit {
+		a.Value = slog.StringValue("AUDIT")
+	}
+	return a
 }
 
 func newUpCommand() *cobra.Command {

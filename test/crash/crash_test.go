@@ -63,6 +63,11 @@ func TestCrash(t *testing.T) {
 	r := &run{t: t, data: t.TempDir(), dir: t.TempDir(), history: &history{pods: map[string]*fate{}}, grace: map[string]time.Duration{}}
 	t.Cleanup(r.killLeftovers)
 	for round := range rounds {
+		if rng.IntN(2) == 0 { // while it starts: it may get anywhere
+			s := launch(t, r.data)
+			time.Sleep(time.Duration(rng.Int64N(int64(150 * time.Millisecond))))
+			s.kill(t)
+		}
 		s := startServer(t, r.data)
 		r.verify(fmt.Sprintf("after crash %d", round))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -208,20 +213,32 @@ func (r *run) verify(when string) {
 
 func (r *run) checkJournal(when string) {
 	r.t.Helper()
+	// What ran before or after the journal was read has not ended in it.
+	before, err := workloads(r.dir)
+	if err != nil {
+		r.t.Fatal(err)
+	}
 	journal, err := readJournal(r.dir)
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	// A process that is in the middle of its grace has not been cut short.
-	running, err := workloads(r.dir)
+	after, err := workloads(r.dir)
 	if err != nil {
 		r.t.Fatal(err)
+	}
+	running := map[int]bool{}
+	for _, found := range []map[string][]int{before, after} {
+		for _, pids := range found {
+			for _, pid := range pids {
+				running[pid] = true
+			}
+		}
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	ended := map[string]time.Duration{}
 	for uid, g := range r.grace {
-		if len(running[uid]) == 0 {
+		if len(before[uid])+len(after[uid]) == 0 {
 			ended[uid] = g
 		}
 	}
@@ -232,7 +249,7 @@ func (r *run) checkJournal(when string) {
 			graceful = append(graceful, e)
 		}
 	}
-	if err := checkJournal(graceful, ended); err != nil {
+	if err := checkJournal(graceful, ended, running); err != nil {
 		r.t.Fatalf("%s: %v", when, err)
 	}
 }

@@ -20,19 +20,35 @@ const binary = "../../bin/monoplane"
 type server struct {
 	cmd    *exec.Cmd
 	stderr *strings.Builder
-	exited chan struct{}
+	// ready gets something when the server says that it is, exited is closed when its process has ended.
+	ready, exited chan struct{}
 }
 
 // startServer starts the binary on dir and returns once it is ready. It must be ready within a minute, however
 // busy the machine is.
 func startServer(t *testing.T, dir string) *server {
 	t.Helper()
+	s := launch(t, dir)
+	select {
+	case <-s.ready:
+		return s
+	case <-s.exited:
+		t.Fatalf("the server ended before it was ready: %s", s.stderr)
+	case <-time.After(time.Minute):
+		t.Fatalf("the server was not ready within a minute: %s", s.stderr)
+	}
+	return nil
+}
+
+// launch starts the server and does not wait for it.
+func launch(t *testing.T, dir string) *server {
+	t.Helper()
 	path, err := filepath.Abs(binary)
 	if err != nil {
 		t.Fatal(err)
 	}
 	cmd := exec.Command(path, "up", "--data-dir", dir, "--listen", "127.0.0.1:0", "--grpc-listen", "127.0.0.1:0", "--node-name", "node")
-	s := &server{cmd: cmd, stderr: &strings.Builder{}, exited: make(chan struct{})}
+	s := &server{cmd: cmd, stderr: &strings.Builder{}, ready: make(chan struct{}, 1), exited: make(chan struct{})}
 	cmd.Stderr = s.stderr
 	out, err := cmd.StdoutPipe()
 	if err != nil {
@@ -41,27 +57,18 @@ func startServer(t *testing.T, dir string) *server {
 	if err := cmd.Start(); err != nil {
 		t.Fatalf("%v; build it first: make build", err)
 	}
-	ready := make(chan bool, 1)
 	go func() {
 		lines := bufio.NewScanner(out)
 		for lines.Scan() {
 			if strings.Contains(lines.Text(), "is ready") {
-				ready <- true
+				s.ready <- struct{}{}
 			}
 		}
 		_, _ = io.Copy(io.Discard, out)
 		_ = cmd.Wait() // the exit code of a killed process says nothing
 		close(s.exited)
 	}()
-	select {
-	case <-ready:
-		return s
-	case <-s.exited:
-		t.Fatalf("the server ended before it was ready: %s", s.stderr)
-	case <-time.After(time.Minute):
-		t.Fatalf("the server was not ready within a minute: %s", s.stderr)
-	}
-	return nil
+	return s
 }
 
 // kill ends the server as a crash would.

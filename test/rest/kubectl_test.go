@@ -12,7 +12,7 @@ import (
 	metav1 "monoplane.dev/api/meta/v1"
 )
 
-// kubectl runs the command that is installed, or the one that KUBECTL names.
+// kubectl runs the command that make kubectl builds, or the one that KUBECTL names.
 type kubectl struct {
 	t    *testing.T
 	path string
@@ -23,11 +23,11 @@ func newKubectl(t *testing.T, s *server) *kubectl {
 	t.Helper()
 	name := os.Getenv("KUBECTL")
 	if name == "" {
-		name = "kubectl"
+		name = "../../bin/kubectl"
 	}
 	path, err := exec.LookPath(name)
 	if err != nil {
-		t.Skip("no kubectl is installed; make kubectl builds one, KUBECTL names it")
+		t.Fatalf("%v; make kubectl builds it, or let KUBECTL name another", err)
 	}
 	return &kubectl{t, path, append(os.Environ(), "HOME="+t.TempDir(), "KUBECONFIG="+s.kubeconfig)}
 }

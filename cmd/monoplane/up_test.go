@@ -1,0 +1,89 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/spf13/pflag"
+
+	"monoplane.dev"
+	"monoplane.dev/apiserver/auth"
+)
+
+func upConfig(t *testing.T, args ...string) (monoplane.Config, string, error) {
+	t.Helper()
+	flags := pflag.NewFlagSet("up", pflag.ContinueOnError)
+	var o upOptions
+	o.add(flags)
+	if err := flags.Parse(args); err != nil {
+		t.Fatal(err)
+	}
+	var log strings.Builder
+	cfg, err := o.config(&log)
+	if err == nil {
+		auth.NewAudit(cfg.Logger).ForcedDeletion(t.Context(), "admin", "default/web", "u", "n")
+		cfg.Logger.Warn("warned")
+	}
+	return cfg, log.String(), err
+}
+
+// No choice of level hides the audit.
+//
+// spec: DEL-8
+func TestAuditIsAlwaysLogged(t *testing.T) {
+	for _, level := range []string{"debug", "info", "warn", "error"} {
+		_, log, err := upConfig(t, "--log-level", level)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(log, `level=AUDIT msg="forced deletion" audit=forced-deletion user=admin pod=default/web`) {
+			t.Errorf("at level %s: %q", level, log)
+		}
+		if warned := strings.Contains(log, "level=WARN msg=warned"); warned != (level != "error") {
+			t.Errorf("at level %s: a warning is logged: %v", level, warned)
+		}
+	}
+}
+
+// spec: GC-4
+func TestPodGCThreshold(t *testing.T) {
+	for _, c := range []struct {
+		args []string
+		want int
+	}{
+		{nil, 12500},
+		{[]string{"--terminated-pod-gc-threshold=7"}, 7},
+		{[]string{"--terminated-pod-gc-threshold=0"}, -1},
+		{[]string{"--terminated-pod-gc-threshold=-3"}, -1},
+	} {
+		if cfg, _, err := upConfig(t, c.args...); err != nil || cfg.TerminatedPodGCThreshold != c.want {
+			t.Errorf("%v: %d, %v, want %d", c.args, cfg.TerminatedPodGCThreshold, err, c.want)
+		}
+	}
+}
+
+func TestEtcdTLSFiles(t *testing.T) {
+	none := filepath.Join(t.TempDir(), "none.pem")
+	bad := filepath.Join(t.TempDir(), "bad.pem")
+	if err := os.WriteFile(bad, []byte("no certificate"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if cfg, _, err := upConfig(t); err != nil || cfg.EtcdTLS != nil {
+		t.Errorf("without files: %v, %v", cfg.EtcdTLS, err)
+	}
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"--etcd-cafile", none}, "--etcd-cafile: open " + none},
+		{[]string{"--etcd-cafile", bad}, "--etcd-cafile: " + bad + " holds no PEM certificate"},
+		{[]string{"--etcd-certfile", bad}, "--etcd-certfile and --etcd-keyfile belong together"},
+		{[]string{"--etcd-certfile", bad, "--etcd-keyfile", bad}, "--etcd-certfile, --etcd-keyfile: tls: failed to find any PEM data"},
+	} {
+		if _, _, err := upConfig(t, c.args...); err == nil || !strings.HasPrefix(err.Error(), c.want) {
+			t.Errorf("%v: %v, want %s", c.args, err, c.want)
+		}
+	}
+}
