@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"net/http"
 
 	"monoplane.dev"
@@ -13,6 +14,8 @@ type cluster struct {
 	*monoplane.Cluster
 	http *http.Client
 	url  string
+	// grpc speaks gRPC over TLS, as a program elsewhere does.
+	grpc *client.Client
 }
 
 // startCluster starts a cluster with that many simulated nodes, -1 for none.
@@ -34,7 +37,16 @@ func startCluster(ctx context.Context, e *env, nodes int) (*cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &cluster{Cluster: c, http: httpClient(cfg.TLS), url: "https://" + c.Address()}, nil
+	remote, err := client.Dial(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	return &cluster{Cluster: c, http: httpClient(cfg.TLS), url: "https://" + c.Address(), grpc: remote}, nil
+}
+
+// Stop ends the cluster and its clients.
+func (c *cluster) Stop(ctx context.Context) error {
+	return errors.Join(c.grpc.Close(), c.Cluster.Stop(ctx))
 }
 
 func (c *cluster) podsURL() string { return c.url + "/api/v1/namespaces/default/pods" }

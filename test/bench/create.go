@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	corev1 "monoplane.dev/api/core/v1"
+	"monoplane.dev/client"
 )
 
 // creates are the sides of the create rows: a cluster and its two limits, which store values as long as the
@@ -70,10 +71,14 @@ func benchCreate(ctx context.Context, e *env) (err error) {
 			return err
 		}
 		e.atLeast(fmt.Sprintf("create, %s, the store alone", of), p, "raw", 0)
-		if p, err = paired(15, b.grpc(ctx, clients, n), limit); err != nil {
+		if p, err = paired(15, b.grpc(ctx, c.Client(), "in", clients, n), limit); err != nil {
 			return err
 		}
 		e.atLeast(fmt.Sprintf("create, %s, gRPC in-process (%s)", of, size), p, "raw", grpcShare)
+		if p, err = paired(15, b.grpc(ctx, c.grpc, "tls", clients, n), limit); err != nil {
+			return err
+		}
+		e.atLeast(fmt.Sprintf("create, %s, gRPC over TLS (%s)", of, size), p, "raw", 0)
 		p, err = paired(15, b.rest(ctx, c.http, c.podsURL(), clients, n), b.rest(ctx, top.client, top.url, clients, n))
 		if err != nil {
 			return err
@@ -84,11 +89,11 @@ func benchCreate(ctx context.Context, e *env) (err error) {
 }
 
 // grpc creates n pods in a round.
-func (b *creates) grpc(ctx context.Context, clients, n int) func(int) (float64, error) {
+func (b *creates) grpc(ctx context.Context, by *client.Client, name string, clients, n int) func(int) (float64, error) {
 	return func(round int) (float64, error) {
-		prefix := fmt.Sprintf("g-%d-%d", clients, round)
+		prefix := fmt.Sprintf("g-%s-%d-%d", name, clients, round)
 		return drive(ctx, clients, n, func(ctx context.Context, _, i int) error {
-			_, err := b.cluster.Client().Pods.Create(ctx, &corev1.CreatePodRequest{Namespace: "default", Object: pod(podName(prefix, i), "none")})
+			_, err := by.Pods.Create(ctx, &corev1.CreatePodRequest{Namespace: "default", Object: pod(podName(prefix, i), "none")})
 			return err
 		})
 	}

@@ -62,7 +62,7 @@ func run() error {
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(dir)
+	defer func() { _ = os.RemoveAll(dir) }()
 
 	if *profile != "" {
 		f, err := os.Create(*profile)

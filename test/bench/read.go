@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev1 "monoplane.dev/api/core/v1"
+	metav1 "monoplane.dev/api/meta/v1"
 )
 
 // fill creates n pods that nobody schedules.
@@ -37,7 +38,7 @@ func fetch(ctx context.Context, h *http.Client, url string) ([]byte, error) {
 	return io.ReadAll(res.Body)
 }
 
-// benchRead measures gets and lists over REST against a handler that only writes the same bytes.
+// benchRead measures gets and lists against a handler that only writes the bytes that REST answers.
 func benchRead(ctx context.Context, e *env) (err error) {
 	c, err := startCluster(ctx, e, -1)
 	if err != nil {
@@ -76,6 +77,18 @@ func benchRead(ctx context.Context, e *env) (err error) {
 		name: fmt.Sprintf("list %d pods (%.1f MB), REST", pods, float64(len(list))/1e6), measured: fmt.Sprintf("%.0f ms", p.got*1e3),
 		limit: fmt.Sprintf("static %.0f ms", p.limit*1e3), ratio: p.ratio, cpu: p.cpu, target: "<= 1.80", met: p.ratio <= 1.8,
 	})
+	p, err = paired(25, func(int) (float64, error) {
+		begin := time.Now()
+		_, err := c.grpc.Pods.List(ctx, &metav1.ListRequest{Namespace: "default"})
+		return time.Since(begin).Seconds(), err
+	}, func(int) (float64, error) { return took(limit.client, limit.url) })
+	if err != nil {
+		return err
+	}
+	e.print(row{
+		name: fmt.Sprintf("list %d pods, gRPC over TLS, decoded", pods), measured: fmt.Sprintf("%.0f ms", p.got*1e3),
+		limit: fmt.Sprintf("static %.0f ms", p.limit*1e3), ratio: p.ratio, cpu: p.cpu,
+	})
 	return nil
 }
 
@@ -103,5 +116,15 @@ func readRow(ctx context.Context, e *env, c *cluster, url string, clients, n int
 		return err
 	}
 	e.atLeast(fmt.Sprintf("get, %d clients, REST (%.1f KB)", clients, float64(len(body))/1e3), p, "static", 0.7)
+	p, err = paired(25, func(int) (float64, error) {
+		return drive(ctx, clients, n, func(ctx context.Context, _, _ int) error {
+			_, err := c.grpc.Pods.Get(ctx, &metav1.GetRequest{Namespace: "default", Name: podName("read", 0)})
+			return err
+		})
+	}, rate(limit.client, limit.url))
+	if err != nil {
+		return err
+	}
+	e.atLeast(fmt.Sprintf("get, %d clients, gRPC over TLS, decoded", clients), p, "static", 0)
 	return nil
 }
