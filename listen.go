@@ -22,6 +22,7 @@ import (
 	"monoplane.dev/apiserver/pki"
 	"monoplane.dev/apiserver/rest"
 	"monoplane.dev/client/inproc"
+	"monoplane.dev/codec/grpccodec"
 	"monoplane.dev/object"
 )
 
@@ -116,6 +117,7 @@ func (c *Cluster) serveREST(p *parts, auth *authn.Authenticator) error {
 func (c *Cluster) serveGRPC(p *parts, auth *authn.Authenticator) {
 	server := grpc.NewServer(
 		grpc.Creds(credentials.NewTLS(p.bundle.ServerTLS())),
+		grpc.ForceServerCodecV2(grpccodec.Codec{}),
 		grpc.ChainUnaryInterceptor(append([]grpc.UnaryServerInterceptor{auth.Unary(), owned}, p.api.UnaryInterceptors()...)...),
 		grpc.ChainStreamInterceptor(append([]grpc.StreamServerInterceptor{auth.Stream()}, p.api.StreamInterceptors()...)...),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 30 * time.Second, Timeout: 10 * time.Second}),
