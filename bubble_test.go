@@ -101,10 +101,11 @@ func remove(t *testing.T, c *client.Client, name string, grace *int64) *corev1.P
 	return p
 }
 
-// A whole cluster, real etcd included, lives in virtual time: a pod is created, runs, ignores the stop signal
-// for its grace of 30 s and is gone; another one is removed by PodGC after the quarantine of its node.
+// A whole cluster, real etcd and an agent included, lives in virtual time: a pod is created, runs, ignores the stop
+// signal for its grace of 30 s and is gone; another one, whose node was deleted, is failed and removed by PodGC after
+// its quarantine and not before; a third one runs on through all of it.
 //
-// spec: DEL-1, DEL-7, GC-1, LIFE-1
+// spec: DEL-1, DEL-7, GC-1, LIFE-1, NODE-4
 func TestClusterInVirtualTime(t *testing.T) {
 	real := time.Now()
 	synctest.Test(t, func(t *testing.T) {
@@ -114,8 +115,11 @@ func TestClusterInVirtualTime(t *testing.T) {
 		stubborn := newPod("stubborn")
 		stubborn.Metadata.Annotations = map[string]string{"fake.monoplane.dev/ignore-term": "true"}
 		create(t, api, stubborn)
-		if err := waitFor(t.Context(), api, "stubborn", running); err != nil {
-			t.Fatal(err)
+		calm := create(t, api, newPod("calm"))
+		for _, name := range []string{"stubborn", "calm"} {
+			if err := waitFor(t.Context(), api, name, running); err != nil {
+				t.Fatal(err)
+			}
 		}
 		begin := time.Now()
 		p := remove(t, api, "stubborn", nil)
@@ -128,35 +132,50 @@ func TestClusterInVirtualTime(t *testing.T) {
 		if took := time.Since(begin); took < 30*time.Second || took > 33*time.Second {
 			t.Errorf("the deletion took %v of virtual time, want 30 s", took)
 		}
+
+		orphan(t, api)
+
+		p, err := api.Pods.Get(t.Context(), &metav1.GetRequest{Namespace: "default", Name: "calm"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if p.GetMetadata().GetUid() != calm.GetMetadata().GetUid() || !running(p) || p.GetMetadata().GetDeletionTimestamp() != nil {
+			t.Errorf("the pod that nobody deleted is %v", p)
+		}
 	})
 	t.Logf("took %v of real time", time.Since(real))
 }
 
-// PodGC removes the pods of a node that no longer exists, after its quarantine and not before.
-//
-// spec: GC-1, NODE-4
-func TestOrphanIsRemovedAfterQuarantine(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := start(t, monoplane.Config{Nodes: -1})
-		api := c.Client()
-		_, err := api.Nodes.Create(t.Context(), &corev1.CreateNodeRequest{Object: &corev1.Node{Metadata: &metav1.ObjectMeta{Name: "lost"}}})
-		if err != nil {
-			t.Fatal(err)
+// orphan binds a pod to a node, deletes the node and waits until PodGC has removed the pod.
+func orphan(t *testing.T, c *client.Client) {
+	t.Helper()
+	_, err := c.Nodes.Create(t.Context(), &corev1.CreateNodeRequest{Object: &corev1.Node{Metadata: &metav1.ObjectMeta{Name: "lost"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := newPod("orphan")
+	p.Spec.NodeName = "lost"
+	create(t, c, p)
+	if _, err := c.Nodes.Delete(t.Context(), &metav1.DeleteRequest{Name: "lost"}); err != nil {
+		t.Fatal(err)
+	}
+	begin := time.Now()
+	failed := false
+	err = waitFor(t.Context(), c, "orphan", func(p *corev1.Pod) bool {
+		for _, cond := range p.GetStatus().GetConditions() {
+			failed = failed || p.GetStatus().GetPhase() == "Failed" && cond.GetType() == "DisruptionTarget" && cond.GetReason() == "DeletionByPodGC"
 		}
-		orphan := newPod("orphan")
-		orphan.Spec.NodeName = "lost"
-		create(t, api, orphan)
-		if _, err := api.Nodes.Delete(t.Context(), &metav1.DeleteRequest{Name: "lost"}); err != nil {
-			t.Fatal(err)
-		}
-		begin := time.Now()
-		if err := waitFor(t.Context(), api, "orphan", gone); err != nil {
-			t.Fatal(err)
-		}
-		if took := time.Since(begin); took < 40*time.Second || took > 65*time.Second {
-			t.Errorf("PodGC took %v, want the quarantine of 40 s and at most a period of 20 s", took)
-		}
+		return gone(p)
 	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if took := time.Since(begin); took < 40*time.Second || took > 65*time.Second {
+		t.Errorf("PodGC took %v of virtual time, want the quarantine of 40 s and at most a period of 20 s", took)
+	}
+	if !failed {
+		t.Error("the orphan was not failed by PodGC before it was removed")
+	}
 }
 
 // Fifty clusters live in one process without touching each other.

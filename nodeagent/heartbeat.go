@@ -31,13 +31,15 @@ type pulse struct {
 	timer   *time.Timer
 	next    time.Time
 	written time.Time // when the status was
+	// imagesDue: the images are to be reported after the next beat; unlisted: the runtime did not list them last time.
+	imagesDue, unlisted bool
 }
 
 // startPulse begins the heartbeats. They end with ctx; stop waits for the last.
 func (a *Agent) startPulse(ctx context.Context, fail func(error)) *pulse {
 	// The agents of one process would all beat at the same instant.
 	offset := time.Duration(print(a.cfg.NodeName, 0) % uint64(a.cfg.HeartbeatInterval))
-	p := &pulse{agent: a, ctx: ctx, fail: fail, next: now().Add(offset), written: now()}
+	p := &pulse{agent: a, ctx: ctx, fail: fail, next: now().Add(offset), written: now(), imagesDue: true}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.timer = time.AfterFunc(offset, p.beat)
@@ -61,12 +63,38 @@ func (p *pulse) beat() {
 	case err != nil:
 		a.cfg.Logger.Warn("heartbeat failed", "error", err)
 	case wrote:
-		p.written = now()
+		p.written, p.imagesDue = now(), true
+	}
+	if err == nil && p.imagesDue {
+		p.reportImages()
 	}
 	for p.next = p.next.Add(a.cfg.HeartbeatInterval); p.next.Before(now()); {
 		p.next = p.next.Add(a.cfg.HeartbeatInterval) // a late beat does not make the next ones late
 	}
 	p.timer.Reset(p.next.Sub(now()))
+}
+
+// reportImages reports the node's images. It comes after a beat, so that a runtime that does not list them holds up
+// neither the beat nor the node's registration; what was reported before stays then. spec: NODE-1
+func (p *pulse) reportImages() {
+	a := p.agent
+	ctx, cancel := context.WithTimeout(p.ctx, a.cfg.HeartbeatInterval)
+	defer cancel()
+	images, err := a.listImages(ctx)
+	switch {
+	case p.ctx.Err() != nil:
+		return
+	case err == nil:
+		err = a.writeImages(ctx, images)
+		p.imagesDue, p.unlisted = err != nil, false // after a lost race, say, the next beat tries again
+		if err != nil {
+			a.cfg.Logger.Debug("the node's images cannot be reported", "error", err)
+		}
+		return
+	case !p.unlisted:
+		a.cfg.Logger.Warn("the container runtime does not list its images", "error", err) // once, not every time
+	}
+	p.imagesDue, p.unlisted = false, true // the next report of the status tries again
 }
 
 // stop returns when no beat is under way. The context has ended before.

@@ -1,10 +1,15 @@
 package nodeagent
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
+	"math"
 	"runtime"
+	"slices"
+
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	corev1 "monoplane.dev/api/core/v1"
 	metav1 "monoplane.dev/api/meta/v1"
@@ -109,9 +114,13 @@ func (a *Agent) keepLabels(ctx context.Context, have *corev1.Node) (*corev1.Node
 	return a.cfg.Client.Nodes.Update(ctx, &corev1.UpdateNodeRequest{Name: a.cfg.NodeName, Object: want})
 }
 
-// writeNodeStatus brings the status of the node up to date and remembers the node.
+// writeNodeStatus brings the status of the node up to date, but for its images, and remembers the node.
 func (a *Agent) writeNodeStatus(ctx context.Context, have *corev1.Node) error {
-	status := a.nodeStatus(have.GetStatus())
+	return a.putNodeStatus(ctx, have, a.nodeStatus(have.GetStatus()))
+}
+
+// putNodeStatus writes the status of the node, if it differs, and remembers the node.
+func (a *Agent) putNodeStatus(ctx context.Context, have *corev1.Node, status *corev1.NodeStatus) error {
 	if !wire.Equal(status, have.GetStatus()) {
 		want := &corev1.Node{Metadata: have.GetMetadata(), Spec: have.GetSpec(), Status: status}
 		var err error
@@ -126,8 +135,8 @@ func (a *Agent) writeNodeStatus(ctx context.Context, have *corev1.Node) error {
 	return nil
 }
 
-// nodeStatus returns the status that the node should have; old, which may be nil, keeps what others write and
-// the times of transitions. spec: NODE-1
+// nodeStatus returns the status that the node should have; old, which may be nil, keeps what others write, the
+// times of transitions and the images, which the pulse reports. spec: NODE-1
 func (a *Agent) nodeStatus(old *corev1.NodeStatus) *corev1.NodeStatus {
 	s := old.Clone()
 	if s == nil {
@@ -158,6 +167,51 @@ func copyQuantities(m map[string]*metav1.Quantity) map[string]*metav1.Quantity {
 		out[k] = &metav1.Quantity{String_: q.GetString_()}
 	}
 	return out
+}
+
+// A node may hold any number of images, and its object is read often; the kubelet has the same bounds.
+const (
+	maxImages     = 50
+	maxImageNames = 5
+)
+
+// listImages asks the runtime for the images to report; it takes statusTimeout at most.
+func (a *Agent) listImages(ctx context.Context) ([]*corev1.ContainerImage, error) {
+	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
+	defer cancel()
+	list, err := a.cfg.Images.ListImages(ctx, &runtimeapi.ListImagesRequest{})
+	return nodeImages(list.GetImages()), err
+}
+
+// writeImages brings the images in the status of the node, as it was last seen, up to date.
+func (a *Agent) writeImages(ctx context.Context, images []*corev1.ContainerImage) error {
+	a.mu.Lock()
+	have := a.node
+	a.mu.Unlock()
+	status := &corev1.NodeStatus{}
+	status.SetShallow(have.GetStatus())
+	status.Images = images
+	return a.putNodeStatus(ctx, have, status)
+}
+
+// nodeImages returns the largest of the images that have a name, the largest first.
+func nodeImages(all []*runtimeapi.Image) []*corev1.ContainerImage {
+	var out []*corev1.ContainerImage
+	for _, image := range all {
+		// Tags first, since pods name images by them. Sorted, so that a runtime that lists them in another order does
+		// not cause a write.
+		names := slices.Concat(slices.Sorted(slices.Values(image.GetRepoTags())), slices.Sorted(slices.Values(image.GetRepoDigests())))
+		if len(names) == 0 {
+			continue
+		}
+		names = slices.Clone(names[:min(len(names), maxImageNames)]) // the rest need not be kept
+		size := min(image.GetSize(), math.MaxInt64)
+		out = append(out, &corev1.ContainerImage{Names: names, SizeBytes: int64(size)})
+	}
+	slices.SortFunc(out, func(a, b *corev1.ContainerImage) int {
+		return cmp.Or(cmp.Compare(b.GetSizeBytes(), a.GetSizeBytes()), cmp.Compare(a.GetNames()[0], b.GetNames()[0]))
+	})
+	return slices.Clone(out[:min(len(out), maxImages)])
 }
 
 func (a *Agent) nodeConditions(s *corev1.NodeStatus) {
