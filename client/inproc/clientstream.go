@@ -62,7 +62,8 @@ func (c *clientStream) CloseSend() error {
 }
 
 // SendMsg hands a message to the handler and waits while the buffer is full. When the call has ended it
-// returns io.EOF, and RecvMsg says why.
+// returns io.EOF, and RecvMsg says why; in a call with a single request it returns nil then, because generated clients
+// would take io.EOF for the reason.
 func (c *clientStream) SendMsg(m any) error {
 	st := c.stream
 	if c.closed {
@@ -74,15 +75,15 @@ func (c *clientStream) SendMsg(m any) error {
 	}
 	select {
 	case <-st.done:
-		return io.EOF
+		err = io.EOF
 	case <-c.ctx.Done():
-		return io.EOF
+		err = io.EOF
 	case st.requests <- p:
 	}
 	if !c.desc.ClientStreams {
 		return c.CloseSend()
 	}
-	return nil
+	return err
 }
 
 // RecvMsg waits for the next message. At the end of the call it returns io.EOF or the call's status.

@@ -256,3 +256,43 @@ func TestStreamTakesOneGoroutine(t *testing.T) {
 		synctest.Wait()
 	})
 }
+
+// A call that was refused before its request came says why, as gRPC's own client does.
+func TestRefusedBeforeTheRequest(t *testing.T) {
+	refuse := func(any, grpc.ServerStream, *grpc.StreamServerInfo, grpc.StreamHandler) error {
+		return status.Error(codes.PermissionDenied, "not you")
+	}
+	s := inproc.NewServer(nil, []grpc.StreamServerInterceptor{refuse})
+	grpc_testing.RegisterTestServiceServer(s, &echo{})
+	t.Cleanup(s.Stop)
+	for name, tc := range map[string]struct {
+		desc   grpc.StreamDesc
+		method string
+		sent   error
+	}{
+		"one request":   {grpc.StreamDesc{ServerStreams: true}, "StreamingOutputCall", nil},
+		"many requests": {grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, "FullDuplexCall", io.EOF},
+	} {
+		t.Run(name, func(t *testing.T) {
+			stream, err := s.Conn().NewStream(t.Context(), &tc.desc, "/grpc.testing.TestService/"+tc.method)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, _ = stream.Header() // returns when the call has ended
+			// More often than the buffer is long, so that sending is not what could go on.
+			for range 100 {
+				if err := stream.SendMsg(&grpc_testing.StreamingOutputCallRequest{}); tc.sent == nil {
+					if err != nil {
+						t.Fatalf("sent: %v", err)
+					}
+					break
+				} else if errors.Is(err, tc.sent) {
+					break
+				}
+			}
+			if err := stream.RecvMsg(&grpc_testing.StreamingOutputCallResponse{}); status.Code(err) != codes.PermissionDenied {
+				t.Errorf("received: %v", err)
+			}
+		})
+	}
+}
