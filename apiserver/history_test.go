@@ -20,6 +20,8 @@ type history struct {
 }
 
 func (h *history) check() {
+	// What wanted the revision before made the one that it was answered with; others may just have found it, and fit as well.
+	slices.SortStableFunc(h.acked, func(a, b done) int { return int(b2i(a.wanted == "") - b2i(b.wanted == "")) })
 	live := map[string]*corev1.Pod{} // by name
 	gone := map[string]bool{}        // by uid
 	used := map[int]bool{}           // acknowledged operations that have explained a change
@@ -112,6 +114,9 @@ func (h *history) everythingAcknowledgedHappened(used map[int]bool) {
 			if d.gone {
 				h.rt.Fatalf("lost deletion: %v was acknowledged for %s", d.operation, d.uid)
 			}
+			if d.wanted != "" && d.wanted != d.rv {
+				h.rt.Fatalf("DEL-5: %v wanted revision %s and was acknowledged at %s", d.operation, d.wanted, d.rv)
+			}
 		}
 	}
 }
@@ -131,6 +136,8 @@ func (h *history) modified(d done, was, now *corev1.Pod) string {
 	bound := was.Spec.NodeName == "" && now.Spec.NodeName != ""
 	marks := w.GetDeletionTimestamp() == nil && n.GetDeletionTimestamp() != nil
 	switch {
+	case d.wanted != "" && d.wanted != w.ResourceVersion:
+		return "DEL-5: another revision was wanted: " + d.wanted
 	case was.Spec.NodeName != "" && was.Spec.NodeName != now.Spec.NodeName:
 		return "LIFE-2: a bound pod moved"
 	case bound && (d.kind != "bind" || d.node != now.Spec.NodeName || marked(was) || terminal(was)):
@@ -244,6 +251,8 @@ func (h *history) removed(d done, was, now *corev1.Pod) string {
 	forced := d.grace != nil && *d.grace == 0
 	node := was.Spec.NodeName
 	switch {
+	case d.wanted != "" && d.wanted != was.Metadata.ResourceVersion:
+		return "DEL-5: another revision was wanted: " + d.wanted
 	case len(was.Metadata.Finalizers) > 0:
 		return "DEL-6: finalizers hold"
 	case !forced && marked(was):
@@ -303,13 +312,17 @@ func b2i(b bool) int64 {
 
 // nodePresent says whether a node existed just before a revision.
 func (h *history) nodePresent(name, rv string) bool {
-	at, _ := strconv.ParseInt(rv, 10, 64)
 	present := false
 	for _, e := range h.nodes {
-		rev, _ := strconv.ParseInt(e.Object.Metadata.ResourceVersion, 10, 64)
-		if e.Object.Metadata.Name == name && rev < at {
+		if e.Object.Metadata.Name == name && revision(e.Object.Metadata.ResourceVersion) < revision(rv) {
 			present = e.Type != "DELETED"
 		}
 	}
 	return present
+}
+
+// revision is a resourceVersion as a number, 0 when there is none.
+func revision(rv string) int64 {
+	n, _ := strconv.ParseInt(rv, 10, 64)
+	return n
 }

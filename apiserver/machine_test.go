@@ -43,6 +43,7 @@ type operation struct {
 	phase string
 	grace *int64
 	uid   string // "none", "current" or "stale"
+	rv    string // the same, of a deletion
 	hold  bool
 }
 
@@ -51,7 +52,8 @@ func (o operation) String() string {
 	if o.grace != nil {
 		grace = strconv.FormatInt(*o.grace, 10)
 	}
-	return fmt.Sprintf("%s pod=%s node=%s by=%s phase=%s grace=%s uid=%s hold=%v", o.kind, o.pod, o.node, o.by, o.phase, grace, o.uid, o.hold)
+	return fmt.Sprintf("%s pod=%s node=%s by=%s phase=%s grace=%s uid=%s rv=%s hold=%v",
+		o.kind, o.pod, o.node, o.by, o.phase, grace, o.uid, o.rv, o.hold)
 }
 
 func genOperation() *rapid.Generator[operation] {
@@ -67,6 +69,7 @@ func genOperation() *rapid.Generator[operation] {
 			phase: rapid.SampledFrom([]string{"Running", "Succeeded", "Failed"}).Draw(t, "phase"),
 			grace: rapid.Ptr(rapid.SampledFrom([]int64{-1, 0, 0, 1, 5, 30, 60}), true).Draw(t, "grace"),
 			uid:   rapid.SampledFrom([]string{"none", "current", "current", "current", "stale"}).Draw(t, "uid"),
+			rv:    rapid.SampledFrom([]string{"none", "none", "current", "stale"}).Draw(t, "rv"),
 			hold:  rapid.IntRange(0, 3).Draw(t, "hold") == 0,
 		}
 	})
@@ -77,6 +80,8 @@ type done struct {
 	operation
 	// uid is that of the pod it was acknowledged for; rv is the revision of its answer, empty when it has none.
 	uid, rv string
+	// wanted is the resourceVersion that a deletion was to find, empty when it did not ask for one.
+	wanted string
 	// gone says that the answer means that the pod is gone.
 	gone bool
 	// key is the annotation that it added.
@@ -93,6 +98,7 @@ type machine struct {
 	mu    sync.Mutex
 	acked []done
 	uids  []string // every uid ever seen, for stale preconditions
+	rvs   []string // every resourceVersion ever seen, for the same
 }
 
 func (m *machine) run(programs [][]operation) {
@@ -175,6 +181,7 @@ func (m *machine) look(name string) *corev1.Pod {
 	}
 	m.mu.Lock()
 	m.uids = append(m.uids, p.Metadata.Uid)
+	m.rvs = append(m.rvs, p.Metadata.ResourceVersion)
 	m.mu.Unlock()
 	return p
 }
@@ -187,6 +194,20 @@ func (m *machine) uid(op operation, p *corev1.Pod, n int) string {
 		return m.uids[n%len(m.uids)]
 	case op.uid == "current" && p != nil:
 		return p.Metadata.Uid
+	default:
+		return ""
+	}
+}
+
+// revision is the resourceVersion that a deletion wants to find, empty for any.
+func (m *machine) revision(op operation, p *corev1.Pod, n int) string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	switch {
+	case op.rv == "stale" && len(m.rvs) > 0:
+		return m.rvs[n%len(m.rvs)]
+	case op.rv == "current" && p != nil:
+		return p.Metadata.ResourceVersion
 	default:
 		return ""
 	}
@@ -233,14 +254,7 @@ func (m *machine) attempt(op operation, worker, n int, d *done) error {
 			Object: &corev1.Binding{Metadata: &metav1.ObjectMeta{Uid: uid}, Target: &corev1.ObjectReference{Name: op.node}}})
 		return err
 	case "delete":
-		opts := &metav1.DeleteOptions{GracePeriodSeconds: op.grace}
-		if uid != "" {
-			opts.Preconditions = &metav1.Preconditions{Uid: &uid}
-		}
-		p, err := by.pods.Delete(ctx(m.t), &metav1.DeleteRequest{Namespace: m.namespace, Name: op.pod, Options: opts})
-		d.answer(p)
-		d.gone = err == nil && p.Metadata.GetDeletionGracePeriodSeconds() == 0 && len(p.Metadata.Finalizers) == 0
-		return err
+		return m.delete(by, op, d, p, uid, m.revision(op, p, n))
 	case "phase":
 		status := &corev1.PodStatus{Phase: op.phase}
 		if op.by == "podgc" {
@@ -274,6 +288,28 @@ func (m *machine) attempt(op operation, worker, n int, d *done) error {
 	panic("unknown operation " + op.kind)
 }
 
+// delete deletes the pod that was seen just now, with the preconditions that are not empty.
+func (m *machine) delete(by client, op operation, d *done, seen *corev1.Pod, uid, rv string) error {
+	d.wanted = rv
+	opts := &metav1.DeleteOptions{GracePeriodSeconds: op.grace, Preconditions: &metav1.Preconditions{}}
+	if uid != "" {
+		opts.Preconditions.Uid = &uid
+	}
+	if rv != "" {
+		opts.Preconditions.ResourceVersion = &rv
+	}
+	p, err := by.pods.Delete(ctx(m.t), &metav1.DeleteRequest{Namespace: m.namespace, Name: op.pod, Options: opts})
+	d.answer(p)
+	d.gone = err == nil && p.Metadata.GetDeletionGracePeriodSeconds() == 0 && len(p.Metadata.Finalizers) == 0
+	// Revisions only grow, so that one before that of the pod just seen has no pod any more. That nothing has changed is
+	// for the history to show, in which an operation that was refused explains nothing.
+	stale := rv != "" && revision(rv) < revision(seen.GetMetadata().GetResourceVersion())
+	if stale && !apierrors.Is(err, apierrors.Conflict) && !apierrors.Is(err, apierrors.NotFound) {
+		m.rt.Errorf("DEL-5: %v wanted revision %s of %v: %v", op, rv, seen, err)
+	}
+	return err
+}
+
 func (m *machine) patch(op operation, d *done, doc string) error {
 	p, err := m.admin().pods.Patch(ctx(m.t), &metav1.PatchRequest{Namespace: m.namespace, Name: op.pod,
 		PatchType: "application/merge-patch+json", Patch: []byte(doc)})
@@ -287,17 +323,18 @@ func (d *done) answer(p *corev1.Pod) {
 }
 
 // finish is the honest cluster: finalizers are released, nodes are there, everything is deleted, and agents
-// complete what they are told to stop. No deletion may be left over (DEL-13).
+// complete what they are told to stop. No deletion may be left over (DEL-13). Nobody else writes any more, so that the
+// revision that was seen is the one that is found.
 func (m *machine) finish() {
 	for _, n := range []string{"n1", "n2"} {
 		m.do(operation{kind: "node-register", node: n}, 99, 0)
 	}
 	for _, name := range []string{"a", "b"} {
 		m.do(operation{kind: "release", pod: name, by: "user"}, 99, 1)
-		m.do(operation{kind: "delete", pod: name, by: "user", uid: "none"}, 99, 2)
+		m.do(operation{kind: "delete", pod: name, by: "user", uid: "none", rv: "current"}, 99, 2)
 		if p := m.look(name); p != nil && p.Spec.NodeName != "" {
 			m.do(operation{kind: "phase", pod: name, by: p.Spec.NodeName, phase: "Succeeded", uid: "current"}, 99, 3)
-			m.do(operation{kind: "delete", pod: name, by: p.Spec.NodeName, grace: ptr(int64(0)), uid: "current"}, 99, 4)
+			m.do(operation{kind: "delete", pod: name, by: p.Spec.NodeName, grace: ptr(int64(0)), uid: "current", rv: "current"}, 99, 4)
 		}
 		if p := m.look(name); p != nil {
 			m.rt.Errorf("a deletion that never ends: %v", p)

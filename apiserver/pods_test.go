@@ -1,7 +1,9 @@
 package apiserver_test
 
 import (
+	"math"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -9,6 +11,7 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	"monoplane.dev/apierrors"
+	"monoplane.dev/apiserver"
 	"monoplane.dev/codec/value"
 
 	corev1 "monoplane.dev/api/core/v1"
@@ -61,6 +64,58 @@ func TestGenerateName(t *testing.T) {
 			t.Fatalf("name %q", name)
 		}
 		seen[name] = true
+	}
+}
+
+// repeating is randomness that comes out alike, so that names collide: every read gives zeros until same reads have
+// been made, and then ones.
+type repeating struct{ reads, same atomic.Int64 }
+
+func (r *repeating) Read(p []byte) (int, error) {
+	for i := range p {
+		p[i] = 0
+		if r.reads.Load() >= r.same.Load() {
+			p[i] = 1
+		}
+	}
+	r.reads.Add(1)
+	return len(p), nil
+}
+
+// A generated name that is taken is replaced by another one, which also a dry run finds, until there have been enough
+// attempts.
+//
+// spec: OBJ-11
+func TestGenerateNameCollides(t *testing.T) {
+	random := &repeating{}
+	c := start(t, func(cfg *apiserver.Config) { cfg.Rand = random })
+	// create returns the name that was generated, and how often there was something random in it.
+	create := func(same int64, dryRun ...string) (name string, reads int64, err error) {
+		p := newPod("")
+		p.Metadata.GenerateName = "job-"
+		random.reads.Store(0)
+		random.same.Store(same)
+		p, err = c.admin().pods.Create(ctx(t), &corev1.CreatePodRequest{Object: p, DryRun: dryRun})
+		return p.GetMetadata().GetName(), random.reads.Load(), err
+	}
+	const ever = math.MaxInt64
+	taken, once, err := create(ever)
+	if err != nil || once == 0 {
+		t.Fatalf("%d random reads, %v", once, err)
+	}
+
+	if _, reads, err := create(ever); !apierrors.Is(err, apierrors.AlreadyExists) || reads <= 3*once || reads > 100*once {
+		t.Errorf("every name is taken: %v after %d random reads, one attempt makes %d", err, reads, once)
+	}
+	for _, dryRun := range [][]string{{"All"}, nil} {
+		name, reads, err := create(3*once, dryRun...)
+		if err != nil || !strings.HasPrefix(name, "job-") || name == taken || reads != 4*once {
+			t.Errorf("dry run %v: three names are taken: %q after %d random reads, one attempt makes %d: %v", dryRun, name, reads, once, err)
+		}
+	}
+	list := must(c.admin().pods.List(ctx(t), &metav1.ListRequest{Namespace: "default"}))(t)
+	if len(list.Items) != 2 {
+		t.Errorf("there are %d pods, want 2", len(list.Items))
 	}
 }
 

@@ -50,10 +50,12 @@ func (ex *exchange) decodeBody(v any) error {
 	if err != nil {
 		return decodeError(o, err)
 	}
-	if len(strict) > 0 && !isOptions {
-		if err := ex.reportStrict(o, strict); err != nil {
-			return err
-		}
+	if isOptions {
+		// Never refused, as in Kubernetes, where deletions know no fieldValidation; but who misspells a precondition
+		// should hear of it.
+		ex.warnStrict(strict)
+	} else if err := ex.reportStrict(o, strict); err != nil {
+		return err
 	}
 	target.Set(reflect.ValueOf(o))
 	return nil
@@ -77,6 +79,9 @@ func (ex *exchange) decodeObject(data []byte, o codec.Typed) (strict []string, e
 
 // reportStrict does with unknown and duplicate fields what the client asked for (spec: OBJ-3).
 func (ex *exchange) reportStrict(o codec.Typed, strict []string) error {
+	if len(strict) == 0 {
+		return nil
+	}
 	switch ex.validation {
 	case "Ignore":
 		return nil
@@ -85,10 +90,14 @@ func (ex *exchange) reportStrict(o codec.Typed, strict []string) error {
 		return apierrors.New(apierrors.BadRequest, "%s in version %q cannot be handled as a %s: strict decoding error: %s",
 			kind, version, kind, strings.Join(strict, ", "))
 	default:
-		for _, text := range strict {
-			ex.warnings.Add(text)
-		}
+		ex.warnStrict(strict)
 		return nil
+	}
+}
+
+func (ex *exchange) warnStrict(strict []string) {
+	for _, text := range strict {
+		ex.warnings.Add(text)
 	}
 }
 

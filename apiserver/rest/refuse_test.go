@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -121,6 +122,38 @@ func TestFieldValidationWarns(t *testing.T) {
 	a := f.want(f.do("POST", pods+"?fieldValidation=Ignore", body), 201)
 	if got := a.header["Warning"]; got != nil {
 		t.Errorf("Ignore: warnings %q", got)
+	}
+}
+
+// Options of a deletion with a field that does not exist are accepted, whatever fieldValidation says, and warned about:
+// a misspelt precondition would otherwise be none.
+//
+// spec: OBJ-3, DEL-5
+func TestDeleteOptionsWarn(t *testing.T) {
+	const unknown, twice = `299 - "unknown field \"gracePeriod\""`, `299 - "duplicate field \"gracePeriodSeconds\""`
+	f := newFront(t)
+	for _, tt := range []struct {
+		name, path, body, contentType string
+		warnings                      []string
+	}{
+		{"unknown", pods + "/a", `{"gracePeriod":0}`, "application/json", []string{unknown}},
+		{"collection", pods, `{"gracePeriod":0}`, "application/json", []string{unknown}},
+		{"yaml", pods + "/a", "gracePeriod: 0", "application/yaml", []string{unknown}},
+		{"strict", pods + "/a?fieldValidation=Strict", `{"gracePeriod":0}`, "application/json", []string{unknown}},
+		{"ignore", pods + "/a?fieldValidation=Ignore", `{"gracePeriod":0}`, "application/json", []string{unknown}},
+		{"nested", pods + "/a", `{"preconditions":{"name":"x"}}`, "application/json", []string{`299 - "unknown field \"preconditions.name\""`}},
+		{"twice", pods + "/a", `{"gracePeriodSeconds":1,"gracePeriodSeconds":0}`, "application/json", []string{twice}},
+		{"known", pods + "/a", `{"kind":"DeleteOptions","apiVersion":"v1","gracePeriodSeconds":0}`, "application/json", nil},
+		{"none", pods + "/a", "", "application/json", nil},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			f.createPod("a")
+			a := f.want(f.do("DELETE", tt.path, tt.body, "Content-Type", tt.contentType), 200)
+			if got := a.header["Warning"]; !slices.Equal(got, tt.warnings) {
+				t.Errorf("warnings %q, want %q", got, tt.warnings)
+			}
+			f.want(f.do("GET", pods+"/a", ""), 404)
+		})
 	}
 }
 
