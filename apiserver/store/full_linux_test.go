@@ -1,12 +1,14 @@
 package store
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"os/exec"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	corev1 "monoplane.dev/api/core/v1"
 )
@@ -23,11 +25,16 @@ func TestFullDisk(t *testing.T) {
 	}
 	defer syscall.Unmount(dir, syscall.MNT_DETACH)
 	run := func() string {
-		cmd := exec.Command(os.Args[0], "-test.run=^$")
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+		defer cancel()
+		cmd := exec.CommandContext(ctx, os.Args[0], "-test.run=^$")
 		cmd.Env = append(os.Environ(), fullDir+"="+dir)
+		cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGQUIT) } // it says where it hangs
+		var stderr strings.Builder
+		cmd.Stderr = &stderr
 		out, err := cmd.Output()
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("%v: %s", err, stderr.String())
 		}
 		t.Logf("%s", out)
 		return string(out)

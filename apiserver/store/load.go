@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -103,7 +104,8 @@ func (s *Store) load(ctx context.Context, why error) error {
 	werr := workers.Wait()
 	close(out)
 	<-collected
-	if err := errors.Join(werr, g.Wait()); err != nil {
+	// When reading failed, the workers only know that they were canceled.
+	if err := cmp.Or(g.Wait(), werr); err != nil {
 		return err
 	}
 	for _, k := range s.kinds {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/url"
 	"os"
@@ -76,6 +77,9 @@ type Embedded struct {
 	lg   *slog.Logger
 	// acknowledged is the newest revision that a caller of Txn has been told.
 	acknowledged atomic.Int64
+
+	// using is held for reading by calls, because etcd panics when its storage is closed under them.
+	using sync.RWMutex
 
 	closeOnce sync.Once
 	closed    chan struct{}
@@ -276,9 +280,16 @@ func (e *Embedded) Err() error { return e.fail.get() }
 func (e *Embedded) Close() error {
 	e.closeOnce.Do(func() {
 		close(e.closed)
-		e.closeErr = errors.Join(e.stop(e.srv.Stop, e.fail.done), e.lock.Release())
+		e.closeErr = errors.Join(e.stop(e.stopUnused, e.fail.done), e.lock.Release())
 	})
 	return e.closeErr
+}
+
+// stopUnused stops the server when abandoned calls have ended, too.
+func (e *Embedded) stopUnused() {
+	e.using.Lock()
+	defer e.using.Unlock()
+	e.srv.Stop()
 }
 
 // stop calls f and waits for it, but not for ever, and not after giveUp is closed.
@@ -300,24 +311,48 @@ func (e *Embedded) stop(f func(), giveUp <-chan struct{}) error {
 	}
 }
 
-// call runs f and gives up when ctx ends or the server fails, after which etcd may never answer.
+// call runs f in a goroutine of its own, which is abandoned when ctx ends or the server fails: etcd's goroutine that
+// failed may hold locks for ever. A result that comes then is closed if it can be.
 func call[T any](ctx context.Context, e *Embedded, f func(context.Context) (T, error)) (T, error) {
+	type result struct {
+		v   T
+		err error
+	}
+	done, abandoned := make(chan result), make(chan struct{})
+	defer close(abandoned)
+	go func() {
+		e.using.RLock()
+		defer e.using.RUnlock()
+		var r result
+		select {
+		case <-e.closed:
+			r.err = ErrClosed
+		default:
+			r.v, r.err = f(ctx)
+		}
+		select {
+		case done <- r:
+		case <-abandoned:
+			if c, ok := any(r.v).(io.Closer); ok && r.err == nil {
+				_ = c.Close()
+			}
+		}
+	}()
 	var zero T
 	select {
-	case <-e.closed:
-		return zero, ErrClosed
+	case r := <-done:
+		if r.err == nil {
+			return r.v, nil
+		}
+		if err := e.fail.get(); err != nil {
+			return zero, err
+		}
+		return zero, serverError(r.err)
 	case <-e.fail.done:
 		return zero, e.fail.err
-	default:
+	case <-ctx.Done():
+		return zero, ctx.Err()
 	}
-	v, err := f(ctx)
-	if err != nil {
-		if ferr := e.fail.get(); ferr != nil {
-			return zero, ferr
-		}
-		return zero, serverError(err)
-	}
-	return v, nil
 }
 
 // Txn runs one transaction.

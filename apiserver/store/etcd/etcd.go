@@ -74,7 +74,7 @@ type Watch interface {
 	// Progress asks for a batch that says how far the watch is, even if nothing has changed.
 	Progress(ctx context.Context)
 	// Close ends the watch.
-	Close()
+	Close() error
 }
 
 // Batch is a run of changes, oldest first. All events of a revision are in one batch.

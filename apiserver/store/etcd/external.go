@@ -179,4 +179,7 @@ func (w *externalWatch) Recv(ctx context.Context) (Batch, error) {
 // The client finds the watch's stream by its context.
 func (w *externalWatch) Progress(context.Context) { _ = w.e.cli.RequestProgress(w.ctx) }
 
-func (w *externalWatch) Close() { w.cancel() }
+func (w *externalWatch) Close() error {
+	w.cancel()
+	return nil
+}

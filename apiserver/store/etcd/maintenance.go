@@ -8,6 +8,7 @@ import (
 	"io"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/server/v3/storage/backend"
 )
 
 // Relieve makes room after ErrNoSpace: it discards the history before revision, gives the freed pages back to
@@ -19,7 +20,8 @@ func (e *Embedded) Relieve(ctx context.Context, revision int64) error {
 	if err != nil && !errors.Is(err, ErrCompacted) {
 		return fmt.Errorf("compact: %w", err)
 	}
-	if err := e.srv.Defragment(); err != nil {
+	_, err = call(ctx, e, func(context.Context) (struct{}, error) { return struct{}{}, e.srv.Defragment() })
+	if err != nil {
 		return fmt.Errorf("defragment: %w", err)
 	}
 	for _, a := range e.srv.Alarms() {
@@ -37,13 +39,13 @@ func (e *Embedded) Relieve(ctx context.Context, revision int64) error {
 
 // Snapshot writes a consistent copy of the database, followed by its SHA-256, as etcdctl does. Writes go on
 // meanwhile.
-func (e *Embedded) Snapshot(_ context.Context, w io.Writer) error {
-	if err := e.fail.get(); err != nil {
+func (e *Embedded) Snapshot(ctx context.Context, w io.Writer) error {
+	snap, err := call(ctx, e, func(context.Context) (backend.Snapshot, error) { return e.srv.Backend().Snapshot(), nil })
+	if err != nil {
 		return err
 	}
-	snap := e.srv.Backend().Snapshot()
 	h := sha256.New()
-	_, err := snap.WriteTo(io.MultiWriter(w, h))
+	_, err = snap.WriteTo(io.MultiWriter(w, h))
 	if cerr := snap.Close(); err == nil {
 		err = cerr
 	}

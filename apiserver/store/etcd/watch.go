@@ -9,18 +9,21 @@ import (
 
 // Watch delivers the changes of all keys with prefix from revision from on. Changes must be received without
 // delay: etcd buffers 128 of them and then falls back to reading them again every 100 ms.
-func (e *Embedded) Watch(_ context.Context, prefix string, from int64) (Watch, error) {
-	if err := e.fail.get(); err != nil {
+func (e *Embedded) Watch(ctx context.Context, prefix string, from int64) (Watch, error) {
+	w, err := call(ctx, e, func(context.Context) (*embeddedWatch, error) {
+		w := &embeddedWatch{e: e, stream: e.srv.Watchable().NewWatchStream()}
+		var err error
+		w.id, err = w.stream.Watch(context.Background(), clientv3.AutoWatchID, []byte(prefix),
+			[]byte(clientv3.GetPrefixRangeEnd(prefix)), from)
+		if err != nil {
+			w.stream.Close()
+		}
+		return w, err
+	})
+	if err != nil {
 		return nil, err
 	}
-	stream := e.srv.Watchable().NewWatchStream()
-	id, err := stream.Watch(context.Background(), clientv3.AutoWatchID, []byte(prefix),
-		[]byte(clientv3.GetPrefixRangeEnd(prefix)), from)
-	if err != nil {
-		stream.Close()
-		return nil, serverError(err)
-	}
-	return &embeddedWatch{e: e, stream: stream, id: id}, nil
+	return w, nil
 }
 
 type embeddedWatch struct {
@@ -70,6 +73,12 @@ func (w *embeddedWatch) batch(r mvcc.WatchResponse) (Batch, error) {
 	}
 }
 
-func (w *embeddedWatch) Progress(context.Context) { w.stream.RequestProgress(w.id) }
+func (w *embeddedWatch) Progress(ctx context.Context) {
+	// It is a hint, and nobody waits for the answer.
+	_, _ = call(ctx, w.e, func(context.Context) (struct{}, error) {
+		w.stream.RequestProgress(w.id)
+		return struct{}{}, nil
+	})
+}
 
-func (w *embeddedWatch) Close() { w.stream.Close() }
+func (w *embeddedWatch) Close() error { return w.e.stop(w.stream.Close, w.e.fail.done) }
