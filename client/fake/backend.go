@@ -203,7 +203,7 @@ func merged(old, o object.Object, subresource string) object.Object {
 	switch subresource {
 	case "status":
 		take("status")
-	case "finalize":
+	case "finalize", "resize":
 		take("spec")
 	default:
 		var all []string

@@ -6,10 +6,14 @@ import (
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/kubernetes/pkg/api/legacyscheme"
 	"k8s.io/kubernetes/pkg/apis/core"
 	"k8s.io/kubernetes/pkg/registry/core/pod"
 
+	corev1 "monoplane.dev/api/core/v1"
 	"monoplane.dev/apiserver/defaults"
+	ourpod "monoplane.dev/apiserver/kinds/pod"
+	"monoplane.dev/apiserver/registry"
 	"monoplane.dev/apiserver/validation"
 )
 
@@ -64,6 +68,48 @@ func TestPodUpdatesAreJudgedAlike(t *testing.T) {
 			}
 		}
 		if report(t, what, diff) {
+			bad++
+		}
+	}
+}
+
+// spec: OBJ-10
+func TestPodResizesAreJudgedAlike(t *testing.T) {
+	r := random(t)
+	resize := ourpod.New(registry.Deps{}, nil).Strategy().Resources["resize"]
+	bad := 0
+	for i := 0; i < *count && bad < 25; i++ {
+		old := storedPod(t, r.IntN(3) == 0)
+		old.Spec.Resources = nil // Monoplane refuses them.
+		if r.IntN(3) == 0 {
+			old.Status.ContainerStatuses = []v1.ContainerStatus{{Name: "app", State: v1.ContainerState{Running: &v1.ContainerStateRunning{}}}}
+			if r.IntN(2) == 0 {
+				old.Status.ContainerStatuses[0].Resources = &v1.ResourceRequirements{}
+			}
+		}
+		k := old.DeepCopy()
+		what := alter(r, k, r.IntN(4), func(path string) bool {
+			// Most changes are dropped, or the same as in TestPodUpdatesAreJudgedAlike.
+			return strings.Contains(path, ".Resources.") || strings.Contains(path, ".ResizePolicy") ||
+				(strings.Contains(path, "ontainers") && r.IntN(20) == 0)
+		})
+		k.Spec.Resources = nil
+		now, was := internal(t, k, &core.Pod{}), internal(t, old, &core.Pod{})
+		pod.ResizeStrategy.PrepareForUpdate(context.Background(), now, was)
+		errs := pod.ResizeStrategy.ValidateUpdate(context.Background(), now, was)
+		p, o := ourPod(t, k), ourPod(t, old)
+		next := resize.Apply(p, o).(*corev1.Pod)
+		keep(next.Metadata, o.Metadata)
+		if report(t, what, compare(theirFaults(errs), ourFaults(validation.PodResize(next, o)))) {
+			bad++
+			continue
+		}
+		out := &v1.Pod{}
+		if err := legacyscheme.Scheme.Convert(now, out, nil); err != nil {
+			t.Fatal(err)
+		}
+		if want := ourPod(t, out); len(errs) == 0 && !validation.Equal(next.Spec, want.Spec) {
+			t.Errorf("after %v:\nstored %v\nwant   %v", what, next.Spec.Containers, want.Spec.Containers)
 			bad++
 		}
 	}

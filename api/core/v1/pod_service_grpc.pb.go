@@ -29,6 +29,8 @@ const (
 	Pods_Patch_FullMethodName            = "/monoplane.core.v1.Pods/Patch"
 	Pods_UpdateStatus_FullMethodName     = "/monoplane.core.v1.Pods/UpdateStatus"
 	Pods_PatchStatus_FullMethodName      = "/monoplane.core.v1.Pods/PatchStatus"
+	Pods_UpdateResize_FullMethodName     = "/monoplane.core.v1.Pods/UpdateResize"
+	Pods_PatchResize_FullMethodName      = "/monoplane.core.v1.Pods/PatchResize"
 	Pods_Delete_FullMethodName           = "/monoplane.core.v1.Pods/Delete"
 	Pods_DeleteCollection_FullMethodName = "/monoplane.core.v1.Pods/DeleteCollection"
 	Pods_Bind_FullMethodName             = "/monoplane.core.v1.Pods/Bind"
@@ -65,6 +67,12 @@ type PodsClient interface {
 	UpdateStatus(ctx context.Context, in *UpdatePodRequest, opts ...grpc.CallOption) (*Pod, error)
 	// PatchStatus changes the status, and nothing else, by a patch document. Codes: as Update.
 	PatchStatus(ctx context.Context, in *v1.PatchRequest, opts ...grpc.CallOption) (*Pod, error)
+	// UpdateResize replaces the cpu and memory that the pod's containers ask for, and nothing else (spec: OBJ-10).
+	// Codes: as Update.
+	UpdateResize(ctx context.Context, in *UpdatePodRequest, opts ...grpc.CallOption) (*Pod, error)
+	// PatchResize changes the cpu and memory that the pod's containers ask for, and nothing else, by a patch
+	// document. Codes: as Update.
+	PatchResize(ctx context.Context, in *v1.PatchRequest, opts ...grpc.CallOption) (*Pod, error)
 	// Delete begins a graceful deletion, shortens one, or with a grace of 0 forces it (spec: DEL-1 to DEL-6).
 	// Codes: NotFound, Aborted with reason Conflict (a precondition does not hold), PermissionDenied (the
 	// identity may not force; DEL-8). The answer is the pod as the deletion left it.
@@ -176,6 +184,26 @@ func (c *podsClient) PatchStatus(ctx context.Context, in *v1.PatchRequest, opts 
 	return out, nil
 }
 
+func (c *podsClient) UpdateResize(ctx context.Context, in *UpdatePodRequest, opts ...grpc.CallOption) (*Pod, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(Pod)
+	err := c.cc.Invoke(ctx, Pods_UpdateResize_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *podsClient) PatchResize(ctx context.Context, in *v1.PatchRequest, opts ...grpc.CallOption) (*Pod, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(Pod)
+	err := c.cc.Invoke(ctx, Pods_PatchResize_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *podsClient) Delete(ctx context.Context, in *v1.DeleteRequest, opts ...grpc.CallOption) (*Pod, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(Pod)
@@ -255,6 +283,12 @@ type PodsServer interface {
 	UpdateStatus(context.Context, *UpdatePodRequest) (*Pod, error)
 	// PatchStatus changes the status, and nothing else, by a patch document. Codes: as Update.
 	PatchStatus(context.Context, *v1.PatchRequest) (*Pod, error)
+	// UpdateResize replaces the cpu and memory that the pod's containers ask for, and nothing else (spec: OBJ-10).
+	// Codes: as Update.
+	UpdateResize(context.Context, *UpdatePodRequest) (*Pod, error)
+	// PatchResize changes the cpu and memory that the pod's containers ask for, and nothing else, by a patch
+	// document. Codes: as Update.
+	PatchResize(context.Context, *v1.PatchRequest) (*Pod, error)
 	// Delete begins a graceful deletion, shortens one, or with a grace of 0 forces it (spec: DEL-1 to DEL-6).
 	// Codes: NotFound, Aborted with reason Conflict (a precondition does not hold), PermissionDenied (the
 	// identity may not force; DEL-8). The answer is the pod as the deletion left it.
@@ -300,6 +334,12 @@ func (UnimplementedPodsServer) UpdateStatus(context.Context, *UpdatePodRequest) 
 }
 func (UnimplementedPodsServer) PatchStatus(context.Context, *v1.PatchRequest) (*Pod, error) {
 	return nil, status.Error(codes.Unimplemented, "method PatchStatus not implemented")
+}
+func (UnimplementedPodsServer) UpdateResize(context.Context, *UpdatePodRequest) (*Pod, error) {
+	return nil, status.Error(codes.Unimplemented, "method UpdateResize not implemented")
+}
+func (UnimplementedPodsServer) PatchResize(context.Context, *v1.PatchRequest) (*Pod, error) {
+	return nil, status.Error(codes.Unimplemented, "method PatchResize not implemented")
 }
 func (UnimplementedPodsServer) Delete(context.Context, *v1.DeleteRequest) (*Pod, error) {
 	return nil, status.Error(codes.Unimplemented, "method Delete not implemented")
@@ -471,6 +511,42 @@ func _Pods_PatchStatus_Handler(srv interface{}, ctx context.Context, dec func(in
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Pods_UpdateResize_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(UpdatePodRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(PodsServer).UpdateResize(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Pods_UpdateResize_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(PodsServer).UpdateResize(ctx, req.(*UpdatePodRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Pods_PatchResize_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(v1.PatchRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(PodsServer).PatchResize(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Pods_PatchResize_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(PodsServer).PatchResize(ctx, req.(*v1.PatchRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Pods_Delete_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(v1.DeleteRequest)
 	if err := dec(in); err != nil {
@@ -570,6 +646,14 @@ var Pods_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "PatchStatus",
 			Handler:    _Pods_PatchStatus_Handler,
+		},
+		{
+			MethodName: "UpdateResize",
+			Handler:    _Pods_UpdateResize_Handler,
+		},
+		{
+			MethodName: "PatchResize",
+			Handler:    _Pods_PatchResize_Handler,
 		},
 		{
 			MethodName: "Delete",

@@ -1038,6 +1038,20 @@ func (s PodsBackend) PatchStatus(ctx context.Context, req *v1.PatchRequest) (*Po
 	return typed[*Pod](s.Backend.Patch(ctx, "status", req))
 }
 
+// UpdateResize serves Pods.UpdateResize.
+func (s PodsBackend) UpdateResize(ctx context.Context, req *UpdatePodRequest) (*Pod, error) {
+	o := req.GetObject()
+	if o == nil {
+		o = new(Pod) // validation says what is missing
+	}
+	return typed[*Pod](s.Backend.Update(ctx, req.GetNamespace(), req.GetName(), "resize", o, object.WriteOptions{DryRun: req.GetDryRun(), FieldManager: req.GetFieldManager(), FieldValidation: req.GetFieldValidation()}))
+}
+
+// PatchResize serves Pods.PatchResize.
+func (s PodsBackend) PatchResize(ctx context.Context, req *v1.PatchRequest) (*Pod, error) {
+	return typed[*Pod](s.Backend.Patch(ctx, "resize", req))
+}
+
 // Delete serves Pods.Delete.
 func (s PodsBackend) Delete(ctx context.Context, req *v1.DeleteRequest) (*Pod, error) {
 	return typed[*Pod](s.Backend.Delete(ctx, req))

@@ -55,6 +55,7 @@ func (p *Pods) Strategy() *registry.Strategy {
 		Main:       registry.TypedResource[*corev1.Pod]{Apply: applyMain, Authorize: authorizeMain, Validate: validation.PodUpdate},
 		Subresources: map[string]registry.TypedResource[*corev1.Pod]{
 			"status": {Apply: applyStatus, Authorize: p.authorizeStatus, Validate: validation.PodStatusUpdate},
+			"resize": {Apply: applyResize, Validate: validation.PodResize},
 		},
 		Delete:  p.remove,
 		MayRead: mayRead,
