@@ -109,13 +109,7 @@ func (p *Profile) findFeasible(state *CycleState, pod *PodInfo, all []*NodeInfo,
 			i = 0
 		}
 		evaluated++
-		if only != nil {
-			if _, ok := only[n.Name]; !ok {
-				d.Refused(p.notPreFiltered)
-				continue
-			}
-		}
-		if s := p.filter(state, pod, n, skip); s == nil {
+		if s := p.judge(state, pod, n, only, skip); s == nil {
 			search.feasible = append(search.feasible, n)
 		} else if s.IsRejected() {
 			d.Refused(s)
@@ -125,6 +119,16 @@ func (p *Profile) findFeasible(state *CycleState, pod *PodInfo, all []*NodeInfo,
 	}
 	search.next = i
 	return evaluated, nil
+}
+
+// judge filters one node; only are the nodes that can fit, nil for all.
+func (p *Profile) judge(state *CycleState, pod *PodInfo, node *NodeInfo, only map[string]struct{}, skip uint64) *Status {
+	if only != nil {
+		if _, ok := only[node.Name]; !ok {
+			return p.notPreFiltered
+		}
+	}
+	return p.filter(state, pod, node, skip)
 }
 
 // Filter runs all Filter plugins on one node; nil means that it fits. Preemption asks it about nodes as they would be.
@@ -166,35 +170,16 @@ func (p *Profile) best(state *CycleState, pod *PodInfo, nodes []*NodeInfo, searc
 	if len(nodes) == 1 {
 		return nodes[0].Name, nil
 	}
-	var skipped map[string]bool
-	for _, pl := range p.preScores {
-		s := pl.PreScore(state, pod, nodes)
-		switch {
-		case s.Code() == Skip:
-			if skipped == nil {
-				skipped = map[string]bool{}
-			}
-			skipped[pl.Name()] = true
-		case !s.IsSuccess():
-			return "", s
-		}
-	}
 	search.totals = resize(search.totals, len(nodes))
 	search.scores = resize(search.scores, len(nodes))
 	clear(search.totals)
-	for _, w := range p.scores {
-		if skipped[w.Name()] {
-			continue
-		}
-		for i, n := range nodes {
-			search.scores[i] = w.Score.Score(state, pod, n)
-		}
-		if norm, ok := w.Score.(NormalizeScore); ok {
-			norm.NormalizeScore(state, pod, nodes, search.scores)
-		}
-		for i, v := range search.scores {
+	s := p.score(state, pod, nodes, search.scores, func(w weighted, scores []int64) {
+		for i, v := range scores {
 			search.totals[i] += v * w.weight
 		}
+	})
+	if s != nil {
+		return "", s
 	}
 	best, equals := 0, 1
 	for i := 1; i < len(nodes); i++ {
@@ -209,6 +194,36 @@ func (p *Profile) best(state *CycleState, pod *PodInfo, nodes []*NodeInfo, searc
 		}
 	}
 	return nodes[best].Name, nil
+}
+
+// score hands each plugin's normalised scores of the nodes to take. scores is scratch space.
+func (p *Profile) score(state *CycleState, pod *PodInfo, nodes []*NodeInfo, scores []int64, take func(w weighted, scores []int64)) *Status {
+	var skipped map[string]bool
+	for _, pl := range p.preScores {
+		s := pl.PreScore(state, pod, nodes)
+		switch {
+		case s.Code() == Skip:
+			if skipped == nil {
+				skipped = map[string]bool{}
+			}
+			skipped[pl.Name()] = true
+		case !s.IsSuccess():
+			return s
+		}
+	}
+	for _, w := range p.scores {
+		if skipped[w.Name()] {
+			continue
+		}
+		for i, n := range nodes {
+			scores[i] = w.Score.Score(state, pod, n)
+		}
+		if norm, ok := w.Score.(NormalizeScore); ok {
+			norm.NormalizeScore(state, pod, nodes, scores)
+		}
+		take(w, scores)
+	}
+	return nil
 }
 
 func resize(s []int64, n int) []int64 {
