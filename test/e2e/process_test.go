@@ -15,7 +15,7 @@ import (
 )
 
 // patience is how long a test waits for what takes a fraction of it on an idle machine.
-const patience = 40 * time.Second
+const patience = 2 * time.Minute
 
 // poll asks until the answer is yes; after the deadline it fails with the last detail. This is the only place
 // where these tests wait by time for processes they do not control.
