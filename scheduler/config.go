@@ -10,13 +10,16 @@ import (
 
 	"monoplane.dev/client"
 	"monoplane.dev/scheduler/framework"
+	"monoplane.dev/scheduler/plugins/balancedallocation"
 	"monoplane.dev/scheduler/plugins/defaultbinder"
 	"monoplane.dev/scheduler/plugins/defaultpreemption"
+	"monoplane.dev/scheduler/plugins/imagelocality"
+	"monoplane.dev/scheduler/plugins/nodeaffinity"
 	"monoplane.dev/scheduler/plugins/nodename"
 	"monoplane.dev/scheduler/plugins/nodeports"
 	"monoplane.dev/scheduler/plugins/noderesources"
-	"monoplane.dev/scheduler/plugins/nodeselector"
 	"monoplane.dev/scheduler/plugins/nodeunschedulable"
+	"monoplane.dev/scheduler/plugins/podtopologyspread"
 	"monoplane.dev/scheduler/plugins/prioritysort"
 	"monoplane.dev/scheduler/plugins/schedulinggates"
 	"monoplane.dev/scheduler/plugins/tainttoleration"
@@ -90,10 +93,21 @@ func DefaultPlugins(c *client.Client) []framework.Enabled {
 		{Plugin: nodeunschedulable.New()},
 		{Plugin: nodename.New()},
 		{Plugin: tainttoleration.New(), Weight: 3},
-		{Plugin: nodeselector.New()},
+		{Plugin: must(nodeaffinity.New(nodeaffinity.Args{})), Weight: 2},
 		{Plugin: nodeports.New()},
-		{Plugin: noderesources.New(), Weight: 1},
+		{Plugin: must(noderesources.New(noderesources.FitArgs{})), Weight: 1},
+		{Plugin: podtopologyspread.New(), Weight: 2},
+		{Plugin: must(balancedallocation.New(balancedallocation.Args{})), Weight: 1},
+		{Plugin: imagelocality.New(), Weight: 1},
 		{Plugin: defaultpreemption.Plugin{}},
 		{Plugin: defaultbinder.New(c.Pods)},
 	}
+}
+
+// must is for plugins with their default arguments, which they never refuse.
+func must[P framework.Plugin](p P, err error) framework.Plugin {
+	if err != nil {
+		panic(err)
+	}
+	return p
 }

@@ -7,7 +7,8 @@
 //
 // What it guarantees:
 //   - One decision at a time, on an immutable snapshot in which assumed pods count: two decisions never give
-//     away the same room (spec: SCHED-3). The server's compare-and-swap decides about everything else.
+//     away the same room (spec: SCHED-3). The server's compare-and-swap decides about everything else: a binding holds
+//     only for the pod and the node as they were judged.
 //   - A pod that fits nowhere says why, in its condition and in an event (spec: SCHED-6), and is tried again when
 //     something changes that could help, at the latest after five minutes (spec: SCHED-2).
 //   - Only pods whose spec.schedulerName is a profile's name are touched.

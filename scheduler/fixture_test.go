@@ -26,6 +26,8 @@ type world struct {
 	server *fake.Server
 	c      *client.Client
 	s      *scheduler.Scheduler
+	// metrics are those of the scheduler that was started last.
+	metrics prometheus.Gatherer
 }
 
 func inWorld(t *testing.T, cfg scheduler.Config, f func(w *world)) {
@@ -46,7 +48,8 @@ func inWorld(t *testing.T, cfg scheduler.Config, f func(w *world)) {
 // start runs a scheduler and returns what stops it.
 func (w *world) start(cfg scheduler.Config) (stop func()) {
 	w.Helper()
-	cfg.Client, cfg.Registerer = w.c, prometheus.NewRegistry()
+	registry := prometheus.NewRegistry()
+	cfg.Client, cfg.Registerer, w.metrics = w.c, registry, registry
 	if cfg.Seed == 0 {
 		cfg.Seed = 1
 	}
@@ -147,6 +150,21 @@ func (w *world) pod(name string) *corev1.Pod {
 func (w *world) nodeOf(name string) string {
 	w.Helper()
 	return w.pod(name).GetSpec().GetNodeName()
+}
+
+// conflicts returns how many bindings conflicted with that result.
+func (w *world) conflicts(result string) float64 {
+	w.Helper()
+	families, err := w.metrics.Gather()
+	w.must(nil, err)
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			if f.GetName() == "scheduler_binding_conflicts_total" && m.GetLabel()[0].GetValue() == result {
+				return m.GetCounter().GetValue()
+			}
+		}
+	}
+	return 0
 }
 
 // reason returns the condition PodScheduled as text.

@@ -78,6 +78,7 @@ func (s *Scheduler) pod(old, p *corev1.Pod) {
 			s.reporter.forget(uid)
 		}
 		info := framework.NewPodInfo(p)
+		info.Spread = nil // nobody asks where a pod could go that has its node
 		s.state.SetPod(info)
 		event := framework.PodAssigned
 		if was == assigned {
@@ -109,7 +110,8 @@ func (s *Scheduler) nodeAdded(n *corev1.Node) {
 func (s *Scheduler) nodeUpdated(old, n *corev1.Node) {
 	event := nodeChange(old, n)
 	if event == 0 {
-		return // a heartbeat
+		s.state.RenewNode(n) // a heartbeat or other images: no pod fits because of it, but bindings name the newest revision
+		return
 	}
 	s.state.SetNode(n)
 	for e := framework.NodeAdded; e <= framework.NodeAllocatable; e <<= 1 {
@@ -119,7 +121,10 @@ func (s *Scheduler) nodeUpdated(old, n *corev1.Node) {
 	}
 }
 
-func (s *Scheduler) nodeDeleted(n *corev1.Node) { s.state.RemoveNode(n.GetMetadata().GetName()) }
+func (s *Scheduler) nodeDeleted(n *corev1.Node) {
+	s.state.RemoveNode(n.GetMetadata().GetName())
+	s.queue.Change(framework.Change{Event: framework.NodeGone, OldNode: n})
+}
 
 // nodeChange says what of a node has changed that a decision could depend on.
 func nodeChange(old, n *corev1.Node) framework.Event {

@@ -10,12 +10,14 @@ import (
 	"monoplane.dev/scheduler/internal/state"
 )
 
-// metrics are those that Kubernetes' scheduler has under the same names, as far as they apply.
+// metrics are those that Kubernetes' scheduler has under the same names, as far as they apply, and what became of bindings
+// that conflicted.
 type metrics struct {
 	attempts  *prometheus.CounterVec
 	decision  prometheus.Histogram
 	latency   prometheus.Histogram
 	evaluated prometheus.Counter
+	conflicts *prometheus.CounterVec
 }
 
 func newMetrics(r prometheus.Registerer, q *queue.Queue, s *state.State) (*metrics, error) {
@@ -34,6 +36,10 @@ func newMetrics(r prometheus.Registerer, q *queue.Queue, s *state.State) (*metri
 		evaluated: prometheus.NewCounter(prometheus.CounterOpts{
 			Subsystem: "scheduler", Name: "nodes_evaluated_total", Help: "Nodes that decisions looked at.",
 		}),
+		conflicts: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Subsystem: "scheduler", Name: "binding_conflicts_total",
+			Help: "Bindings that met another pod or node than was judged, by result: repeated at once, or lost.",
+		}, []string{"result"}),
 	}
 	if r == nil {
 		return m, nil
@@ -44,7 +50,7 @@ func newMetrics(r prometheus.Registerer, q *queue.Queue, s *state.State) (*metri
 		}, func() float64 { return float64(value()) })
 	}
 	for _, c := range []prometheus.Collector{
-		m.attempts, m.decision, m.latency, m.evaluated,
+		m.attempts, m.decision, m.latency, m.evaluated, m.conflicts,
 		gauge("active", func() int { n, _, _, _ := q.Len(); return n }),
 		gauge("backoff", func() int { _, n, _, _ := q.Len(); return n }),
 		gauge("unschedulable", func() int { _, _, n, _ := q.Len(); return n }),
@@ -61,6 +67,8 @@ func newMetrics(r prometheus.Registerer, q *queue.Queue, s *state.State) (*metri
 }
 
 func (m *metrics) attempt(result string) { m.attempts.WithLabelValues(result).Inc() }
+
+func (m *metrics) conflict(result string) { m.conflicts.WithLabelValues(result).Inc() }
 
 func (m *metrics) decided(d framework.Decision, took time.Duration) {
 	m.decision.Observe(took.Seconds())

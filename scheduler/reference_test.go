@@ -1,8 +1,9 @@
 package scheduler_test
 
 import (
+	"flag"
 	"fmt"
-	"math/rand/v2"
+	"slices"
 	"testing"
 
 	corev1 "monoplane.dev/api/core/v1"
@@ -12,127 +13,128 @@ import (
 	"monoplane.dev/scheduler/framework"
 )
 
-// fits is the filters once more, written as plainly as possible.
-func fits(p *corev1.Pod, n *corev1.Node, others []*corev1.Pod) bool {
-	tolerated := func(t *corev1.Taint) bool {
-		for _, l := range p.Spec.Tolerations {
-			key := l.Key == t.Key || l.Key == "" && l.Operator == "Exists"
-			if key && (l.Effect == "" || l.Effect == t.Effect) && (l.Operator == "Exists" || l.Value == t.Value) {
-				return true
-			}
-		}
-		return false
-	}
-	if n.Spec.Unschedulable && !tolerated(&corev1.Taint{Key: "node.kubernetes.io/unschedulable", Effect: "NoSchedule"}) {
-		return false
-	}
-	for _, t := range n.Spec.Taints {
-		if t.Effect != "PreferNoSchedule" && !tolerated(t) {
-			return false
-		}
-	}
-	for k, v := range p.Spec.NodeSelector {
-		if n.Metadata.Labels[k] != v {
-			return false
-		}
-	}
-	cpu, port := need(p), p.Spec.Containers[0].Ports
-	for _, o := range others {
-		cpu += need(o)
-		for _, a := range port {
-			for _, b := range o.Spec.Containers[0].Ports {
-				same := a.HostPort == b.HostPort && a.Protocol == b.Protocol
-				if same && (a.HostIP == b.HostIP || a.HostIP == "" || b.HostIP == "") {
-					return false
-				}
-			}
-		}
-	}
-	room := framework.ParseResources(n.Status.Allocatable)
-	return (need(p) == 0 || cpu <= room.MilliCPU) && len(others)+1 <= int(room.Scalar["pods"])
+var onlySeed = flag.Int("seed", -1, "the one cluster of the comparison with the naive scheduler to look at")
+
+// referee compares what the default profile and the naive scheduler say. Plugins that the profile does not have are left out, so
+// that each is compared as soon as it is enabled.
+type referee struct {
+	profile         *framework.Profile
+	filters, scores []string
+	// refused counts by plugin the nodes that it was the first to refuse; differed the cases in which its scores were not all the same.
+	refused, differed map[string]int
+	// pods and nodes that the two agreed about, and nodes that fit.
+	cases, nodes, fit int
 }
 
-// need is the cpu of the one container.
-func need(p *corev1.Pod) int64 {
-	return framework.ParseResources(p.Spec.Containers[0].Resources.Requests).MilliCPU
-}
-
-// The filters agree with the plain ones on random pods and nodes, and the diagnosis counts every node once or more.
-// spec: SCHED-4
-func TestFiltersAgainstReference(t *testing.T) {
+func newReferee(t testing.TB) *referee {
+	t.Helper()
 	profile, err := scheduler.DefaultProfile(client.New(nil))
 	if err != nil {
 		t.Fatal(err)
 	}
-	fitting := 0
-	for seed := range uint64(3000) {
-		rng := rand.New(rand.NewPCG(seed, 9))
-		snapshot := framework.NewSnapshot()
-		good := map[string]bool{}
-		pod := randomPod(rng, "new")
-		for i := range 1 + rng.IntN(4) {
-			node := randomNode(rng, fmt.Sprint("n", i))
-			info := framework.NewNodeInfo(node.Metadata.Name, node)
-			var others []*corev1.Pod
-			for j := range rng.IntN(4) {
-				o := randomPod(rng, fmt.Sprint(i, "-", j))
-				others = append(others, o)
-				info = info.WithPod(framework.NewPodInfo(o))
-			}
-			snapshot.Set(info.Name, info)
-			if fits(pod, node, others) {
-				good[info.Name] = true
-			}
+	r := &referee{profile: profile, refused: map[string]int{}, differed: map[string]int{}}
+	for _, e := range scheduler.DefaultPlugins(client.New(nil)) {
+		if _, ok := e.Plugin.(framework.Filter); ok {
+			r.filters = append(r.filters, e.Plugin.Name())
 		}
-		d := profile.Schedule(&framework.CycleState{}, framework.NewPodInfo(pod), snapshot, framework.NewSearcher(seed+1))
-		switch {
-		case d.Err != nil:
-			t.Fatalf("seed %d: %v", seed, d.Err)
-		case d.Node == "" && len(good) > 0, d.Node != "" && !good[d.Node], d.Node != "" && d.Feasible != len(good):
-			t.Fatalf("seed %d: picked %q, feasible %d, the reference says %v", seed, d.Node, d.Feasible, good)
-		case d.Node != "":
-			fitting++
+		if _, ok := e.Plugin.(framework.Score); ok {
+			r.scores = append(r.scores, e.Plugin.Name())
 		}
 	}
-	if fitting < 500 || fitting > 2500 {
-		t.Errorf("%d of 3000 fit: the test does not test much", fitting)
-	}
+	return r
 }
 
-func randomPod(rng *rand.Rand, name string) *corev1.Pod {
-	p := newPod(name, fmt.Sprintf("cpu=%d", rng.IntN(3)))
-	p.Metadata.Uid = name
-	if rng.IntN(3) == 0 {
-		p.Spec.NodeSelector = map[string]string{"disk": []string{"ssd", "hdd"}[rng.IntN(2)]}
+// The default profile and the naive scheduler agree on random pods and clusters: which nodes fit, which plugin is the first to refuse
+// the others and why, each plugin's normalised score and the sum. A snapshot that came about by many changes is explained as one made
+// at once. One cluster is repeated with -seed.
+//
+// spec: SCHED-4, SCHED-5, SPREAD-1, SPREAD-2, SPREAD-3
+func TestAgainstNaive(t *testing.T) {
+	const clusters, podsEach = 2500, 4
+	r := newReferee(t)
+	first, last := 0, clusters
+	if *onlySeed >= 0 {
+		first, last = *onlySeed, *onlySeed+1
 	}
-	if rng.IntN(2) == 0 {
-		port := &corev1.ContainerPort{HostPort: 80 + rng.Int32N(2), Protocol: []string{"TCP", "UDP"}[rng.IntN(2)]}
-		port.HostIP = []string{"", "10.0.0.1", "10.0.0.2"}[rng.IntN(3)]
-		p.Spec.Containers[0].Ports = []*corev1.ContainerPort{port}
-	}
-	for range rng.IntN(3) {
-		p.Spec.Tolerations = append(p.Spec.Tolerations, []*corev1.Toleration{
-			{Operator: "Exists"}, {Key: "a", Operator: "Equal", Value: "1"}, {Key: "a", Operator: "Exists", Effect: "NoSchedule"},
-			{Key: "b", Operator: "Exists"}, {Key: "b", Value: "2", Effect: "NoExecute"},
-			{Key: "node.kubernetes.io/unschedulable", Operator: "Exists"},
-		}[rng.IntN(6)])
-	}
-	return p
-}
-
-func randomNode(rng *rand.Rand, name string) *corev1.Node {
-	n := newNode(name, fmt.Sprintf("cpu=%d", rng.IntN(8)), fmt.Sprintf("pods=%d", 1+rng.IntN(5)))
-	n.Spec.Unschedulable = rng.IntN(6) == 0
-	if rng.IntN(2) == 0 {
-		n.Metadata.Labels["disk"] = []string{"ssd", "hdd"}[rng.IntN(2)]
-	}
-	for range rng.IntN(3) {
-		n.Spec.Taints = append(n.Spec.Taints, &corev1.Taint{
-			Key: []string{"a", "b"}[rng.IntN(2)], Value: []string{"1", "2"}[rng.IntN(2)],
-			Effect: []string{"NoSchedule", "NoExecute", "PreferNoSchedule"}[rng.IntN(3)],
+	for seed := first; seed < last; seed++ {
+		d := newDice(uint64(seed)) //nolint:gosec // not negative
+		c := d.cluster()
+		var pods []*corev1.Pod
+		for i := range podsEach {
+			pods = append(pods, d.pending(fmt.Sprint("new", i)))
+		}
+		atOnce := c.snapshot()
+		grown := c.history(d, func(s *framework.Snapshot) {
+			if _, err := r.profile.Explain(framework.NewPodInfo(pods[d.IntN(podsEach)]), s); err != nil {
+				t.Fatalf("seed %d: %v", seed, err)
+			}
 		})
+		for _, p := range pods {
+			want := r.naive(c, p)
+			if r.agree(atOnce, p, want) != nil {
+				t.Fatalf("seed %d: %s", seed, r.story(c, p))
+			}
+			if about := r.agree(grown, p, want); about != nil {
+				t.Fatalf("seed %d: only on the snapshot that changes led to: node %s: %s\npod %s",
+					seed, about.node, about.about, p.AppendJSON(nil))
+			}
+			r.count(want)
+		}
 	}
-	return n
+	t.Logf("seeds %d..%d: %d pods, %d nodes of which %d fit", first, last-1, r.cases, r.nodes, r.fit)
+	t.Logf("refused by: %v", r.refused)
+	t.Logf("scores differ: %v", r.differed)
+	if *onlySeed < 0 {
+		r.floors(t)
+	}
+}
+
+// floors make sure that the comparison was about something.
+func (r *referee) floors(t *testing.T) {
+	t.Helper()
+	if r.cases < 10_000 || r.fit < r.nodes/20 {
+		t.Errorf("%d cases, %d of %d nodes fit: too few", r.cases, r.fit, r.nodes)
+	}
+	for name := range naiveFilters() {
+		if slices.Contains(r.filters, name) && r.refused[name] < 300 {
+			t.Errorf("%s was the first to refuse %d times only", name, r.refused[name])
+		}
+	}
+	for name := range naiveScores() {
+		if slices.Contains(r.scores, name) && r.differed[name] < 300 {
+			t.Errorf("the scores of %s differed %d times only", name, r.differed[name])
+		}
+	}
+}
+
+// naive is what the naive scheduler says with the profile's plugins.
+func (r *referee) naive(c *naiveCluster, pod *corev1.Pod) map[string]*naiveVerdict {
+	return c.explain(pod, r.filters, r.scores)
+}
+
+// count adds to the counts what the naive scheduler says.
+func (r *referee) count(verdicts map[string]*naiveVerdict) {
+	r.cases++
+	seen := map[string]map[int64]bool{}
+	for _, v := range verdicts {
+		r.nodes++
+		if len(v.refusals) > 0 {
+			r.refused[v.refusals[0].plugin]++
+			continue
+		}
+		r.fit++
+		for name, score := range v.scores {
+			if seen[name] == nil {
+				seen[name] = map[int64]bool{}
+			}
+			seen[name][score] = true
+		}
+	}
+	for name, scores := range seen {
+		if len(scores) > 1 {
+			r.differed[name]++
+		}
+	}
 }
 
 // BenchmarkDecision is the decision alone, the assumption included: 1 000 nodes, plain pods.

@@ -27,13 +27,15 @@ var rewrite = flag.Bool("rewrite", false, "write what happened into the scenario
 //
 //	node NAME [cpu=N] [memory=N] [pods=N] [RESOURCE=N] [label:K=V] [taint:K=V:EFFECT] [cordoned]
 //	pod NAME [cpu=N] [memory=N] [RESOURCE=N] [init:cpu=N] [sidecar:cpu=N] [overhead:cpu=N] [priority:N] [select:K=V] [affinity:K:OP:V,...]
-//	    [tolerate:K=V:EFFECT] [port:N] [gate:NAME] [scheduler:NAME]
+//	    [tolerate:K=V:EFFECT] [port:N] [gate:NAME] [scheduler:NAME] [label:K=V] [spread:KEY:MAXSKEW:DoNotSchedule|ScheduleAnyway]
 //	set-node ... / set-pod ...   as above, for one that exists
 //	delete-node NAME, delete-pod NAME, finish-pod NAME
 //	wait DURATION
 //	show
 //
-// spec: SCHED-2, SCHED-4, SCHED-6
+// Pods are spread among those labelled foo=bar.
+//
+// spec: SCHED-2, SCHED-4, SCHED-6, SPREAD-5
 func TestScenarios(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txt")
 	if err != nil || len(files) == 0 {
@@ -206,6 +208,19 @@ func (w *world) describePod(p *corev1.Pod, words []string) {
 			p.Spec.SchedulingGates = append(p.Spec.SchedulingGates, &corev1.PodSchedulingGate{Name: rest})
 		case "scheduler":
 			p.Spec.SchedulerName = rest
+		case "label":
+			if p.Metadata.Labels == nil {
+				p.Metadata.Labels = map[string]string{}
+			}
+			p.Metadata.Labels[k] = v
+		case "spread":
+			parts := strings.Split(rest, ":")
+			n, err := strconv.ParseInt(parts[1], 10, 32)
+			w.must(nil, err)
+			p.Spec.TopologySpreadConstraints = append(p.Spec.TopologySpreadConstraints, &corev1.TopologySpreadConstraint{
+				TopologyKey: parts[0], MaxSkew: int32(n), WhenUnsatisfiable: parts[2],
+				LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"foo": "bar"}},
+			})
 		default:
 			k, v, ok := strings.Cut(word, "=")
 			if !ok {

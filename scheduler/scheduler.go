@@ -111,6 +111,7 @@ func (s *Scheduler) decide(ctx context.Context) error {
 			s.refused(try, d)
 			continue
 		}
+		cycle.Pick(snapshot.Node(d.Node).Node)
 		if !s.reserve(try, &cycle, d.Node) {
 			continue
 		}
@@ -171,6 +172,7 @@ func (s *Scheduler) reserve(try *queue.Try, cycle *framework.CycleState, node st
 	if status.IsSuccess() {
 		if status, _ = s.profile.Permit(cycle, try.PodInfo, node); status.IsSuccess() {
 			try.Landed()
+			s.reporter.forget(try.UID) // what it was refused for before is past, and the report would disturb the binding
 			return true
 		}
 		s.profile.Unreserve(cycle, try.PodInfo, node)

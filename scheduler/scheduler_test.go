@@ -34,6 +34,9 @@ func TestLostRace(t *testing.T) {
 		if n := w.nodeOf("a"); n != "" {
 			w.Fatalf("bound to %s", n)
 		}
+		if n := w.calls().binds; n != 1 {
+			t.Errorf("%d bindings although nothing was newer", n)
+		}
 		w.addPod(newPod("b", "cpu=1"))
 		if n := w.nodeOf("b"); n != "n1" {
 			w.Errorf("the room was not free: b on %q", n)

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/grpc"
+
 	corev1 "monoplane.dev/api/core/v1"
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/apiserver"
@@ -20,6 +22,13 @@ import (
 
 // realServer is the API server over an embedded store, and clients as given identities.
 func realServer(t testing.TB, fsync bool) (as func(name string, groups ...string) *client.Client) {
+	t.Helper()
+	connect := realConns(t, fsync)
+	return func(name string, groups ...string) *client.Client { return client.New(connect(name, groups...)) }
+}
+
+// realConns is the same with plain connections.
+func realConns(t testing.TB, fsync bool) (as func(name string, groups ...string) grpc.ClientConnInterface) {
 	t.Helper()
 	ctx := context.Background()
 	st, err := store.Open(ctx, store.Config{
@@ -40,9 +49,9 @@ func realServer(t testing.TB, fsync bool) (as func(name string, groups ...string
 	s := inproc.NewServer(api.UnaryInterceptors(), api.StreamInterceptors())
 	api.Register(s)
 	t.Cleanup(s.Stop)
-	return func(name string, groups ...string) *client.Client {
+	return func(name string, groups ...string) grpc.ClientConnInterface {
 		u := &authn.User{Name: name, Groups: groups, UID: name}
-		return client.New(s.Conn(inproc.WithContext(func(ctx context.Context) context.Context { return authn.WithUser(ctx, u) })))
+		return s.Conn(inproc.WithContext(func(ctx context.Context) context.Context { return authn.WithUser(ctx, u) }))
 	}
 }
 

@@ -171,6 +171,19 @@ func TestSupportOfPods(t *testing.T) {
 	}
 }
 
+// Preferred node affinity counts in the scheduler's scores, so that nobody is warned about it.
+// spec: OBJ-3, SCHED-5
+func TestPreferredNodeAffinityIsServed(t *testing.T) {
+	refused, stored := NewSupport().Unsupported(&corev1.Pod{Spec: &corev1.PodSpec{Affinity: &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
+		PreferredDuringSchedulingIgnoredDuringExecution: []*corev1.PreferredSchedulingTerm{{Weight: 1, Preference: &corev1.NodeSelectorTerm{
+			MatchExpressions: []*corev1.NodeSelectorRequirement{{Key: "zone", Operator: "Exists"}},
+		}}},
+	}}}})
+	if len(refused)+len(stored) > 0 {
+		t.Errorf("refused %v, stored %v", refused, stored)
+	}
+}
+
 // The quick look finds whatever the walk finds: each field of a pod is set alone, to something and to its zero value.
 func TestQuickLookMissesNothing(t *testing.T) {
 	s, fields, reported := NewSupport(), 0, 0

@@ -173,6 +173,9 @@ func (b *backend) update(namespace, name, subresource string, o object.Object) (
 	n := merged(old, o, subresource)
 	k := key{namespace, name}
 	nm := n.GetMetadata()
+	if !sameSpec(old, n) {
+		nm.Generation++
+	}
 	held := len(nm.GetFinalizers()) > 0
 	if ns, ok := n.(*corev1.Namespace); ok {
 		held = held || len(ns.GetSpec().GetFinalizers()) > 0
@@ -181,6 +184,13 @@ func (b *backend) update(namespace, name, subresource string, o object.Object) (
 		return b.remove(k, n), nil
 	}
 	return b.store(k, n), nil
+}
+
+// sameSpec says whether two states of an object have the same spec, if any: the generation grows with it.
+func sameSpec(a, b object.Object) bool {
+	x, y := a.ProtoReflect(), b.ProtoReflect()
+	f := x.Descriptor().Fields().ByName("spec")
+	return f == nil || x.Get(f).Equal(y.Get(f))
 }
 
 // merged takes from o what a write to the subresource may change, and the rest from old.

@@ -31,14 +31,18 @@ func (p *podsServer) Bind(_ context.Context, req *corev1.BindPodRequest) (*metav
 		return nil, err
 	}
 	pod := object.Clone(o).(*corev1.Pod)
-	node := req.GetObject().GetTarget().GetName()
-	if _, err := s.kinds[corev1.NodeKind].find("", node); err != nil {
+	target, wanted := req.GetObject().GetTarget(), req.GetObject().GetMetadata()
+	node, err := s.kinds[corev1.NodeKind].find("", target.GetName())
+	if err != nil {
 		return nil, err
 	}
-	uid := req.GetObject().GetMetadata().GetUid()
+	if err := precondition(corev1.PodKind, pod.GetMetadata(), wanted.GetUid(), wanted.GetResourceVersion()); err != nil {
+		return nil, err
+	}
+	if err := precondition(corev1.NodeKind, node.GetMetadata(), target.GetUid(), target.GetResourceVersion()); err != nil {
+		return nil, err
+	}
 	switch {
-	case uid != "" && uid != pod.GetMetadata().GetUid():
-		return nil, apierrors.NewConflict(corev1.PodKind, name, "the pod has another uid")
 	case pod.GetMetadata().GetDeletionTimestamp() != nil:
 		return nil, apierrors.NewConflict(corev1.PodKind, name, "the pod is being deleted")
 	case pod.GetSpec().GetNodeName() != "":
@@ -52,7 +56,7 @@ func (p *podsServer) Bind(_ context.Context, req *corev1.BindPodRequest) (*metav
 	if pod.Status == nil {
 		pod.Status = &corev1.PodStatus{}
 	}
-	pod.Spec.NodeName = node
+	pod.Spec.NodeName = target.GetName()
 	scheduled := &corev1.PodCondition{Type: "PodScheduled", Status: "True", LastTransitionTime: value.Time(now())}
 	kept := []*corev1.PodCondition{scheduled}
 	for _, c := range pod.GetStatus().GetConditions() {
@@ -63,4 +67,16 @@ func (p *podsServer) Bind(_ context.Context, req *corev1.BindPodRequest) (*metav
 	pod.Status.Conditions = kept
 	b.store(key{req.GetNamespace(), name}, pod)
 	return &metav1.Status{Status: "Success", Code: 201}, nil
+}
+
+// precondition compares an object with the uid and the revision that a binding asks for; empty ones ask for nothing.
+func precondition(kind *object.Kind, m *metav1.ObjectMeta, uid, revision string) error {
+	switch {
+	case uid != "" && uid != m.GetUid():
+		return apierrors.NewConflict(kind, m.GetName(), "Precondition failed: UID in precondition: %s, UID in object meta: %s", uid, m.GetUid())
+	case revision != "" && revision != m.GetResourceVersion():
+		return apierrors.NewConflict(kind, m.GetName(),
+			"Precondition failed: ResourceVersion in precondition: %s, ResourceVersion in object meta: %s", revision, m.GetResourceVersion())
+	}
+	return nil
 }

@@ -15,15 +15,17 @@ const (
 	PodAssigned
 	PodGone
 	PodShrunk
+	// NodeGone is about a node that was deleted: with it goes the domain that it may have been alone in.
+	NodeGone
 )
 
 // AnyEvent is all of them.
-const AnyEvent = PodShrunk<<1 - 1
+const AnyEvent = NodeGone<<1 - 1
 
 // Change is one change in the cluster.
 type Change struct {
 	Event Event
-	// Node and OldNode are set with events about nodes; OldNode is nil when it was added.
+	// Node and OldNode are set with events about nodes; OldNode is nil when it was added, Node when it is gone.
 	Node, OldNode *corev1.Node
 	// Pod and OldPod are set with events about pods.
 	Pod, OldPod *corev1.Pod

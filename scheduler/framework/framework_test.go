@@ -150,8 +150,15 @@ func TestSnapshotSet(t *testing.T) {
 			t.Fatalf("%d nodes, want %d", len(s.Nodes()), len(model))
 		}
 		for name, n := range model {
-			if s.Node(name) != n {
+			got := s.Node(name)
+			if got.Node != n.Node {
 				t.Fatalf("wrong %s", name)
+			}
+			if i, ok := got.Place(); !ok || s.Nodes()[i] != got {
+				t.Fatalf("%s is not at its place %d", name, i)
+			}
+			if _, ok := n.Place(); ok {
+				t.Fatalf("%s, which is in no snapshot, has a place", name)
 			}
 		}
 	}

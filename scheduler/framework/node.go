@@ -28,13 +28,29 @@ type NodeInfo struct {
 	// Ports are the host ports in use.
 	Ports []HostPort
 
-	pods []*PodInfo
+	pods   []*PodInfo
+	images *nodeImages
+	// place is where the node is in its snapshot, nowhere when it is in none.
+	place int
 }
+
+const nowhere = -1
 
 // NewNodeInfo returns a node without pods. node may be nil.
 func NewNodeInfo(name string, node *corev1.Node) *NodeInfo {
-	return (&NodeInfo{Name: name}).WithNode(node)
+	return (&NodeInfo{Name: name, place: nowhere}).WithNode(node)
 }
+
+// at returns the node at a place of a snapshot.
+func (n *NodeInfo) at(place int) *NodeInfo {
+	c := *n
+	c.place = place
+	return &c
+}
+
+// Place returns the node's index in the Nodes of the snapshot that it, or the state that it was made from, is in; ok is false
+// when it is in none.
+func (n *NodeInfo) Place() (i int, ok bool) { return n.place, n.place != nowhere }
 
 // Pods returns the node's pods. The slice must not be changed.
 func (n *NodeInfo) Pods() []*PodInfo { return n.pods }
@@ -45,9 +61,19 @@ func (n *NodeInfo) WithNode(node *corev1.Node) *NodeInfo {
 	c.Node = node
 	c.Allocatable = ParseResources(node.GetStatus().GetAllocatable())
 	c.AllowedPods = int(min(c.Allocatable.Scalar[Pods], math.MaxInt32))
+	c.images = newNodeImages(node.GetStatus().GetImages(), n.images)
 	c.CPUShare, c.MemoryShare = share(c.Allocatable.MilliCPU), share(c.Allocatable.Memory)
 	c.Taints, c.Unschedulable = node.GetSpec().GetTaints(), node.GetSpec().GetUnschedulable()
 	c.Avoid = slices.ContainsFunc(c.Taints, func(t *corev1.Taint) bool { return t.GetEffect() == "PreferNoSchedule" })
+	return &c
+}
+
+// Renewed returns the same pods on a newer state of the node, in which nothing has changed that WithNode works out, but for the
+// images.
+func (n *NodeInfo) Renewed(node *corev1.Node) *NodeInfo {
+	c := *n
+	c.Node = node
+	c.images = newNodeImages(node.GetStatus().GetImages(), n.images)
 	return &c
 }
 

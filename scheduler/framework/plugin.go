@@ -112,8 +112,15 @@ type PostBind interface {
 
 // CycleState holds what plugins work out in one decision for their later calls in the same decision.
 type CycleState struct {
-	values []stateValue
+	values   []stateValue
+	snapshot *Snapshot
 }
+
+// NewCycleState returns the state of a decision on a snapshot. Schedule and Explain do as much for their own.
+func NewCycleState(s *Snapshot) *CycleState { return &CycleState{snapshot: s} }
+
+// Snapshot returns what the decision is made on.
+func (c *CycleState) Snapshot() *Snapshot { return c.snapshot }
 
 type stateValue struct{ key, value any }
 

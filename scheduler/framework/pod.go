@@ -17,6 +17,8 @@ type PodInfo struct {
 	Counted  Resources
 	// Ports are the ports of the host that the pod takes.
 	Ports []HostPort
+	// Spread are the topologySpreadConstraints.
+	Spread []SpreadConstraint
 }
 
 // HostPort is a port of a node.
@@ -45,6 +47,7 @@ func NewPodInfo(p *corev1.Pod) *PodInfo {
 		Priority: p.GetSpec().GetPriority(),
 		Requests: PodRequests(p.GetSpec()),
 		Counted:  podRequests(p.GetSpec(), true),
+		Spread:   spreadOf(p),
 	}
 	for _, c := range p.GetSpec().GetContainers() {
 		i.Ports = appendPorts(i.Ports, c)

@@ -218,6 +218,12 @@ func (p *Profile) Bind(ctx context.Context, state *CycleState, pod *PodInfo, nod
 			return s
 		}
 	}
+	return p.Rebind(ctx, state, pod, node)
+}
+
+// Rebind runs Bind and PostBind. It repeats a binding that was refused although nothing that matters had changed: what
+// PreBind did holds.
+func (p *Profile) Rebind(ctx context.Context, state *CycleState, pod *PodInfo, node string) *Status {
 	for _, pl := range p.binds {
 		s := pl.Bind(ctx, state, pod, node)
 		if s.Code() == Skip {

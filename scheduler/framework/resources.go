@@ -74,6 +74,24 @@ func (r Resources) Add(o Resources) Resources {
 	return r
 }
 
+// IsBasic says whether a resource is one that every pod uses, whether it asks for it or not. The others, extended ones and huge
+// pages, are used by those that ask for them only.
+func IsBasic(name string) bool { return name == CPU || name == Memory || name == EphemeralStorage }
+
+// Amount returns the amount of a resource, cpu in thousandths.
+func (r *Resources) Amount(name string) int64 {
+	switch name {
+	case CPU:
+		return r.MilliCPU
+	case Memory:
+		return r.Memory
+	case EphemeralStorage:
+		return r.EphemeralStorage
+	default:
+		return r.Scalar[name]
+	}
+}
+
 // Equal says whether both are the same amounts.
 func (r Resources) Equal(o Resources) bool {
 	return r.MilliCPU == o.MilliCPU && r.Memory == o.Memory && r.EphemeralStorage == o.EphemeralStorage && maps.Equal(r.Scalar, o.Scalar)

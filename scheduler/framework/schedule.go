@@ -54,6 +54,7 @@ func (p *Profile) Schedule(state *CycleState, pod *PodInfo, snapshot *Snapshot, 
 
 // preFilter returns the nodes that can fit (nil for all) and, as a set of bits, the Filter plugins to leave out.
 func (p *Profile) preFilter(state *CycleState, pod *PodInfo, snapshot *Snapshot) (map[string]struct{}, uint64, *Status) {
+	state.snapshot = snapshot
 	var only map[string]struct{}
 	var skip uint64
 	for _, pl := range p.preFilters {

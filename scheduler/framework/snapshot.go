@@ -4,10 +4,12 @@ package framework
 type Snapshot struct {
 	nodes  []*NodeInfo
 	byName map[string]int
+	index  index
+	images imageIndex
 }
 
 // NewSnapshot returns an empty snapshot.
-func NewSnapshot() *Snapshot { return &Snapshot{byName: map[string]int{}} }
+func NewSnapshot() *Snapshot { return &Snapshot{byName: map[string]int{}, images: imageIndex{}} }
 
 // Nodes returns all nodes that have an object. The slice must not be changed, nor kept beyond the decision.
 func (s *Snapshot) Nodes() []*NodeInfo { return s.nodes }
@@ -21,22 +23,27 @@ func (s *Snapshot) Node(name string) *NodeInfo {
 	return s.nodes[i]
 }
 
-// Set brings one node up to date; nil removes it. It must not be called during a decision.
+// Set brings one node up to date; nil removes it. It keeps a copy, which knows its place. It must not be called during a
+// decision.
 func (s *Snapshot) Set(name string, n *NodeInfo) {
 	i, ok := s.byName[name]
+	s.images.move(s.Node(name).imagesOrNone(), n.imagesOrNone())
 	switch {
 	case n == nil && !ok:
 	case n == nil:
 		last := len(s.nodes) - 1
-		s.nodes[i] = s.nodes[last]
+		s.nodes[i] = s.nodes[last].at(i)
 		s.byName[s.nodes[i].Name] = i
 		s.nodes[last] = nil
 		s.nodes = s.nodes[:last]
 		delete(s.byName, name)
+		s.index.removed(i)
 	case ok:
-		s.nodes[i] = n
+		s.index.changed(i, s.nodes[i], n)
+		s.nodes[i] = n.at(i)
 	default:
 		s.byName[name] = len(s.nodes)
-		s.nodes = append(s.nodes, n)
+		s.nodes = append(s.nodes, n.at(len(s.nodes)))
+		s.index.added(n)
 	}
 }

@@ -909,10 +909,10 @@ const file_monoplane_core_v1_placement_proto_rawDesc = "" +
 	"\bAffinity\x12C\n" +
 	"\fnodeAffinity\x18\x01 \x01(\v2\x1f.monoplane.core.v1.NodeAffinityR\fnodeAffinity\x12F\n" +
 	"\vpodAffinity\x18\x02 \x01(\v2\x1e.monoplane.core.v1.PodAffinityB\x04\x98\x94#\x03R\vpodAffinity\x12R\n" +
-	"\x0fpodAntiAffinity\x18\x03 \x01(\v2\".monoplane.core.v1.PodAntiAffinityB\x04\x98\x94#\x03R\x0fpodAntiAffinity\"\xb5\x02\n" +
+	"\x0fpodAntiAffinity\x18\x03 \x01(\v2\".monoplane.core.v1.PodAntiAffinityB\x04\x98\x94#\x03R\x0fpodAntiAffinity\"\xaf\x02\n" +
 	"\fNodeAffinity\x12\x87\x01\n" +
-	".requiredDuringSchedulingIgnoredDuringExecution\x18\x01 \x01(\v2\x1f.monoplane.core.v1.NodeSelectorR.requiredDuringSchedulingIgnoredDuringExecution\x12\x9a\x01\n" +
-	"/preferredDuringSchedulingIgnoredDuringExecution\x18\x02 \x03(\v2*.monoplane.core.v1.PreferredSchedulingTermB\x04\x98\x94#\x02R/preferredDuringSchedulingIgnoredDuringExecution\"g\n" +
+	".requiredDuringSchedulingIgnoredDuringExecution\x18\x01 \x01(\v2\x1f.monoplane.core.v1.NodeSelectorR.requiredDuringSchedulingIgnoredDuringExecution\x12\x94\x01\n" +
+	"/preferredDuringSchedulingIgnoredDuringExecution\x18\x02 \x03(\v2*.monoplane.core.v1.PreferredSchedulingTermR/preferredDuringSchedulingIgnoredDuringExecution\"g\n" +
 	"\fNodeSelector\x12W\n" +
 	"\x11nodeSelectorTerms\x18\x01 \x03(\v2#.monoplane.core.v1.NodeSelectorTermB\x04\x90\x94#\x01R\x11nodeSelectorTerms\"k\n" +
 	"\x17NodeSelectorRequirement\x12\x16\n" +

@@ -132,9 +132,6 @@ func (x *Affinity) SetsLimited() bool {
 	if x == nil {
 		return false
 	}
-	if x.NodeAffinity.SetsLimited() {
-		return true
-	}
 	if x.PodAffinity != nil {
 		return true
 	}
@@ -259,18 +256,6 @@ func (x *NodeAffinity) CloneTo(c *NodeAffinity) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *NodeAffinity) CloneMessage() proto.Message { return x.Clone() }
-
-// SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. The zero
-// value does not count, even where it is given explicitly.
-func (x *NodeAffinity) SetsLimited() bool {
-	if x == nil {
-		return false
-	}
-	if len(x.PreferredDuringSchedulingIgnoredDuringExecution) > 0 {
-		return true
-	}
-	return false
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *NodeAffinity) AppendProtobuf(e *wire.Encoder) {

@@ -1492,7 +1492,7 @@ const file_monoplane_core_v1_pod_proto_rawDesc = "" +
 	"\x03Pod\x12?\n" +
 	"\bmetadata\x18\x01 \x01(\v2\x1d.monoplane.meta.v1.ObjectMetaB\x04\x90\x94#\x01R\bmetadata\x124\n" +
 	"\x04spec\x18\x02 \x01(\v2\x1a.monoplane.core.v1.PodSpecB\x04\x90\x94#\x01R\x04spec\x12:\n" +
-	"\x06status\x18\x03 \x01(\v2\x1c.monoplane.core.v1.PodStatusB\x04\x90\x94#\x01R\x06status:\x1e\xb2\x9a#\x1a\x12\x02v1\x1a\x03Pod\"\x04pods*\x03pod2\x02po8\x01\"\x8c\x18\n" +
+	"\x06status\x18\x03 \x01(\v2\x1c.monoplane.core.v1.PodStatusB\x04\x90\x94#\x01R\x06status:\x1e\xb2\x9a#\x1a\x12\x02v1\x1a\x03Pod\"\x04pods*\x03pod2\x02po8\x01\"\x88\x18\n" +
 	"\aPodSpec\x12U\n" +
 	"\avolumes\x18\x01 \x03(\v2\x19.monoplane.core.v1.VolumeB \x98\x94#\x03\xa2\x94#\x10merge,retainKeys\xaa\x94#\x04nameR\avolumes\x12S\n" +
 	"\n" +
@@ -1528,8 +1528,8 @@ const file_monoplane_core_v1_pod_proto_rawDesc = "" +
 	"\x10runtimeClassName\x18\x1d \x01(\tB\x04\x98\x94#\x03H\x05R\x10runtimeClassName\x88\x01\x01\x123\n" +
 	"\x12enableServiceLinks\x18\x1e \x01(\bH\x06R\x12enableServiceLinks\x88\x01\x01\x12/\n" +
 	"\x10preemptionPolicy\x18\x1f \x01(\tH\aR\x10preemptionPolicy\x88\x01\x01\x12J\n" +
-	"\boverhead\x18  \x03(\v2(.monoplane.core.v1.PodSpec.OverheadEntryB\x04\x98\x94#\x03R\boverhead\x12\x87\x01\n" +
-	"\x19topologySpreadConstraints\x18! \x03(\v2+.monoplane.core.v1.TopologySpreadConstraintB\x1c\x98\x94#\x03\xa2\x94#\x05merge\xaa\x94#\vtopologyKeyR\x19topologySpreadConstraints\x12n\n" +
+	"\boverhead\x18  \x03(\v2(.monoplane.core.v1.PodSpec.OverheadEntryB\x04\x98\x94#\x03R\boverhead\x12\x83\x01\n" +
+	"\x19topologySpreadConstraints\x18! \x03(\v2+.monoplane.core.v1.TopologySpreadConstraintB\x18\xa2\x94#\x05merge\xaa\x94#\vtopologyKeyR\x19topologySpreadConstraints\x12n\n" +
 	"\x13ephemeralContainers\x18\" \x03(\v2%.monoplane.core.v1.EphemeralContainerB\x15\x98\x94#\x03\xa2\x94#\x05merge\xaa\x94#\x04nameR\x13ephemeralContainers\x127\n" +
 	"\x11setHostnameAsFQDN\x18# \x01(\bB\x04\x98\x94#\x03H\bR\x11setHostnameAsFQDN\x88\x01\x01\x12(\n" +
 	"\x02os\x18$ \x01(\v2\x18.monoplane.core.v1.PodOSR\x02os\x12!\n" +

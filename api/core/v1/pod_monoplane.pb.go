@@ -725,9 +725,6 @@ func (x *PodSpec) SetsLimited() bool {
 	if len(x.Overhead) > 0 {
 		return true
 	}
-	if len(x.TopologySpreadConstraints) > 0 {
-		return true
-	}
 	if len(x.EphemeralContainers) > 0 {
 		return true
 	}

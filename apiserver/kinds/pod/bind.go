@@ -26,7 +26,8 @@ import (
 )
 
 // bind assigns a pod to a node, once and for ever (LIFE-2, SCHED-3, DEL-11). The pod and its Scheduled event
-// are one transaction, which compares that the pod is as it was judged and the node as it was seen.
+// are one transaction, which compares that the pod is as it was judged and the node as it was seen: what
+// metadata and target say of uid and resourceVersion holds in that very transaction.
 func (p *Pods) bind(ctx context.Context, req *corev1.BindPodRequest) (*metav1.Status, error) {
 	b := req.GetObject()
 	opts := object.WriteOptions{DryRun: req.GetDryRun(), FieldManager: req.GetFieldManager(), FieldValidation: req.GetFieldValidation()}
@@ -84,17 +85,40 @@ func bindKey(req *corev1.BindPodRequest) (store.Key, error) {
 
 // target returns the node as the transaction will compare it. The cache will do: when it was behind, the
 // comparison fails and the binding is judged again.
-func (p *Pods) target(ctx context.Context, name string) (object.Object, store.Guard, error) {
-	key := nodeKeyOf(name)
-	node, err := p.deps.Store.Get(ctx, key, "0")
-	if apierrors.Is(err, apierrors.NotFound) {
-		node, err = p.deps.Store.Get(ctx, key, "")
+func (p *Pods) target(ctx context.Context, t *corev1.ObjectReference) (object.Object, store.Guard, error) {
+	key := nodeKeyOf(t.GetName())
+	node, err := p.meant(ctx, key, t, "0")
+	if apierrors.Is(err, apierrors.NotFound) || apierrors.Is(err, apierrors.Conflict) {
+		// What the caller has seen may be newer than the cache.
+		node, err = p.meant(ctx, key, t, "")
 	}
 	if err != nil {
 		return nil, store.Guard{}, err
 	}
 	rev, err := strconv.ParseInt(node.GetMetadata().GetResourceVersion(), 10, 64)
 	return node, store.Guard{Key: key, Condition: store.AtRevision, Revision: rev}, err
+}
+
+// meant returns the node if it is the one that the binding means.
+func (p *Pods) meant(ctx context.Context, key store.Key, t *corev1.ObjectReference, rv string) (object.Object, error) {
+	node, err := p.deps.Store.Get(ctx, key, rv)
+	if err != nil {
+		return nil, err
+	}
+	return node, precondition(corev1.NodeKind, node.GetMetadata(), t.GetUid(), t.GetResourceVersion())
+}
+
+// precondition compares an object with the uid and the revision that a binding asks for; empty ones ask for nothing.
+func precondition(kind *object.Kind, m *metav1.ObjectMeta, uid, rv string) error {
+	switch {
+	case uid != "" && uid != m.GetUid():
+		return apierrors.NewConflict(kind, m.GetName(),
+			"Precondition failed: UID in precondition: %s, UID in object meta: %s", uid, m.GetUid())
+	case rv != "" && rv != m.GetResourceVersion():
+		return apierrors.NewConflict(kind, m.GetName(),
+			"Precondition failed: ResourceVersion in precondition: %s, ResourceVersion in object meta: %s", rv, m.GetResourceVersion())
+	}
+	return nil
 }
 
 // bound judges one attempt.
@@ -107,15 +131,14 @@ func (p *Pods) bound(ctx context.Context, key store.Key, o object.Object, b *cor
 		return apierrors.NewConflict(corev1.PodKind, key.Name, format, args...)
 	}
 	m, id := live.GetMetadata(), auth.From(ctx)
-	uid, rv := b.GetMetadata().GetUid(), b.GetMetadata().GetResourceVersion()
-	switch {
-	case uid == "" && id.Component():
+	uid := b.GetMetadata().GetUid()
+	if uid == "" && id.Component() {
 		return nil, apierrors.NewForbidden(corev1.PodKind, key.Name, "%s must name the pod's uid in metadata.uid", id.Name)
-	case uid != "" && uid != m.GetUid():
-		return nil, conflict("Precondition failed: UID in precondition: %s, UID in object meta: %s", uid, m.GetUid())
-	case rv != "" && rv != m.GetResourceVersion():
-		return nil, conflict("Precondition failed: ResourceVersion in precondition: %s, ResourceVersion in object meta: %s",
-			rv, m.GetResourceVersion())
+	}
+	if err := precondition(corev1.PodKind, m, uid, b.GetMetadata().GetResourceVersion()); err != nil {
+		return nil, err
+	}
+	switch {
 	case m.GetDeletionTimestamp() != nil:
 		return nil, conflict("pod %s is being deleted, cannot be assigned to a host", key.Name)
 	case live.GetSpec().GetNodeName() != "":
@@ -129,7 +152,7 @@ func (p *Pods) bound(ctx context.Context, key store.Key, o object.Object, b *cor
 	if err != nil {
 		return nil, err
 	}
-	node, guard, err := p.target(ctx, b.GetTarget().GetName())
+	node, guard, err := p.target(ctx, b.GetTarget())
 	if err != nil {
 		return nil, err
 	}

@@ -13,6 +13,8 @@
 package state
 
 import (
+	"maps"
+	"slices"
 	"sync"
 
 	corev1 "monoplane.dev/api/core/v1"
@@ -48,6 +50,16 @@ func (s *State) SetNode(n *corev1.Node) {
 		return
 	}
 	s.set(framework.NewNodeInfo(name, n))
+}
+
+// RenewNode takes a newer state of a node in which nothing has changed that could make a pod fit, so that decisions name the
+// newest revision and know the node's images.
+func (s *State) RenewNode(n *corev1.Node) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if old, ok := s.nodes[n.GetMetadata().GetName()]; ok {
+		s.set(old.Renewed(n))
+	}
 }
 
 // RemoveNode forgets a node's object. Its pods stay counted, in case it comes back, but nothing is put there.
@@ -148,7 +160,7 @@ func (s *State) remove(e *entry) {
 func (s *State) Update(snapshot *framework.Snapshot) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for name := range s.dirty {
+	for _, name := range slices.Sorted(maps.Keys(s.dirty)) { // so that choices repeat with the seed
 		n := s.nodes[name]
 		if n != nil && n.Node == nil {
 			n = nil // pods without a node are no place for others

@@ -70,6 +70,25 @@ func TestAssumed(t *testing.T) {
 	}
 }
 
+// A heartbeat renews a node's object and nothing else.
+func TestRenewNode(t *testing.T) {
+	s, snap := New(), framework.NewSnapshot()
+	first, second := node("n1"), node("n1")
+	first.Metadata.ResourceVersion, second.Metadata.ResourceVersion = "1", "2"
+	s.SetNode(first)
+	s.SetPod(pod("1", "n1"))
+	s.Update(snap)
+	before := snap.Node("n1")
+	s.RenewNode(second)
+	s.RenewNode(node("unknown"))
+	if cpu(s, snap, "n1") != 1000 || snap.Node("n1").Node != second || len(snap.Nodes()) != 1 {
+		t.Errorf("renewed: %+v", snap.Node("n1"))
+	}
+	if before.Node != first {
+		t.Error("an older snapshot was changed")
+	}
+}
+
 // Updated step by step the snapshot is what it would be from scratch.
 func TestIncrementalSnapshot(t *testing.T) {
 	for seed := range uint64(30) {

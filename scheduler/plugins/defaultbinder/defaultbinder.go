@@ -1,12 +1,11 @@
-// Package defaultbinder binds pods through the API (spec: SCHED-3). The server compares: unbound, same uid, not
-// terminating, not gated, node present.
+// Package defaultbinder binds pods through the API (spec: SCHED-3). The server compares: the pod unbound, not
+// terminating, not gated, pod and node as they were judged.
 package defaultbinder
 
 import (
 	"context"
 
 	corev1 "monoplane.dev/api/core/v1"
-	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/scheduler/framework"
 )
 
@@ -24,15 +23,12 @@ var _ framework.Bind = (*Plugin)(nil)
 // Name returns the plugin's name.
 func (*Plugin) Name() string { return Name }
 
-// Bind binds the pod of that uid to the node.
-func (p *Plugin) Bind(ctx context.Context, _ *framework.CycleState, pod *framework.PodInfo, node string) *framework.Status {
+// Bind binds the pod to the node if both are as they were judged.
+func (p *Plugin) Bind(ctx context.Context, state *framework.CycleState, pod *framework.PodInfo, node string) *framework.Status {
 	_, err := p.pods.Bind(ctx, &corev1.BindPodRequest{
 		Namespace: pod.Key.Namespace,
 		Name:      pod.Key.Name,
-		Object: &corev1.Binding{
-			Metadata: &metav1.ObjectMeta{Namespace: pod.Key.Namespace, Name: pod.Key.Name, Uid: pod.UID},
-			Target:   &corev1.ObjectReference{Kind: "Node", Name: node},
-		},
+		Object:    framework.NewBinding(state, pod, node),
 	})
 	if err != nil {
 		return framework.AsError(Name, err)

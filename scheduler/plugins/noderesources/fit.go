@@ -1,12 +1,15 @@
-// Package noderesources refuses nodes without room for the pod's effective requests (spec: SCHED-4, INIT-3), and prefers
-// the least used ones (spec: SCHED-5, NodeResourcesFit with LeastAllocated).
+// Package noderesources refuses nodes without room for the pod's effective requests (spec: SCHED-4, INIT-3), and rates the
+// others by how much of them would be used (spec: SCHED-5, NodeResourcesFit): the least used ones first, unless it is
+// configured otherwise.
 //
 // Room is what the node declares allocatable minus the requests of all its pods, those assumed there included. What
 // pods really use plays no part.
 package noderesources
 
 import (
+	"math"
 	"slices"
+	"strings"
 
 	"monoplane.dev/scheduler/framework"
 )
@@ -30,11 +33,21 @@ type Plugin struct {
 	// refused and never hold a status for each combination of the bits above: refused when the room is taken, never when the
 	// node is too small even when empty.
 	refused, never [lackCombinations]*framework.Status
+	// rating is nil for the default strategy.
+	rating *rating
+	// ignored are resources, ignoredGroups the first parts of their names.
+	ignored, ignoredGroups []string
 }
 
 // New returns the plugin.
-func New() *Plugin {
-	p := &Plugin{}
+func New(args FitArgs) (*Plugin, error) {
+	if err := args.validate(); err != nil {
+		return nil, err
+	}
+	p := &Plugin{
+		rating:  newRating(args.ScoringStrategy),
+		ignored: slices.Clone(args.IgnoredResources), ignoredGroups: slices.Clone(args.IgnoredResourceGroups),
+	}
 	for bits := 1; bits < lackCombinations; bits++ {
 		var reasons []string
 		for i, r := range reasonOrder {
@@ -45,7 +58,7 @@ func New() *Plugin {
 		p.refused[bits] = framework.NewStatus(framework.Unschedulable, Name, reasons...)
 		p.never[bits] = framework.NewStatus(framework.Unresolvable, Name, reasons...)
 	}
-	return p
+	return p, nil
 }
 
 var (
@@ -99,7 +112,7 @@ func short(need, have, used int64) bool { return need > 0 && need > have-used }
 func (p *Plugin) scalars(need, have, used *framework.Resources, lack int, hopeless bool) *framework.Status {
 	var reasons []string
 	for name, n := range need.Scalar {
-		if short(n, have.Scalar[name], used.Scalar[name]) {
+		if short(n, have.Scalar[name], used.Scalar[name]) && !p.ignores(name) {
 			reasons = append(reasons, "Insufficient "+name)
 			hopeless = hopeless || n > have.Scalar[name]
 		}
@@ -118,19 +131,59 @@ func (p *Plugin) scalars(need, have, used *framework.Resources, lack int, hopele
 	return framework.NewStatus(code, Name, reasons...)
 }
 
-// Score is the mean of the shares of cpu and memory that would be left, in whole per cents.
-func (*Plugin) Score(_ *framework.CycleState, pod *framework.PodInfo, node *framework.NodeInfo) int64 {
-	cpu := left(node.Allocatable.MilliCPU, node.Counted.MilliCPU+pod.Counted.MilliCPU, node.CPUShare)
-	memory := left(node.Allocatable.Memory, node.Counted.Memory+pod.Counted.Memory, node.MemoryShare)
+// ignores says whether a resource is left to others. Only extended resources can be.
+func (p *Plugin) ignores(name string) bool {
+	if len(p.ignored) == 0 && len(p.ignoredGroups) == 0 {
+		return false
+	}
+	group, _, ok := strings.Cut(name, "/")
+	if !ok || strings.Contains(name, "kubernetes.io/") {
+		return false
+	}
+	return slices.Contains(p.ignored, name) || slices.Contains(p.ignoredGroups, group)
+}
+
+// Score rates a node by what would be used of it.
+func (p *Plugin) Score(_ *framework.CycleState, pod *framework.PodInfo, node *framework.NodeInfo) int64 {
+	if p.rating != nil {
+		return p.rating.score(pod, node)
+	}
+	return usual(pod, node)
+}
+
+// usual is the default strategy: the mean of the shares of cpu and memory that would be left, in whole per cents.
+func usual(pod *framework.PodInfo, node *framework.NodeInfo) int64 {
+	cpu := left(node.Allocatable.MilliCPU, node.Counted.MilliCPU, pod.Counted.MilliCPU, node.CPUShare)
+	memory := left(node.Allocatable.Memory, node.Counted.Memory, pod.Counted.Memory, node.MemoryShare)
 	if node.CPUShare == 0 || node.MemoryShare == 0 {
 		return cpu + memory // the node does not say how much it has of the other
 	}
 	return (cpu + memory) / 2
 }
 
-// left returns the per cents that are left. The little extra makes up for rounding, so that a whole per cent stays one.
-func left(capacity, used int64, share float64) int64 {
-	return max(0, int64(float64(capacity-used)*share+1e-9))
+// maxExact is the largest capacity that can be multiplied by MaxScore.
+const maxExact = math.MaxInt64 / (framework.MaxScore + 1)
+
+// left returns the whole per cents of the capacity that are left. Multiplying by the share is quicker than dividing, and mostly
+// exact; where it is not, it is one off.
+func left(capacity, used, need int64, share float64) int64 {
+	free := capacity - used
+	if free < need {
+		return 0
+	}
+	free -= need
+	q := int64(float64(free) * share)
+	if share == 0 || capacity > maxExact {
+		return q
+	}
+	switch {
+	case (q+1)*capacity <= free*framework.MaxScore:
+		return q + 1
+	case q*capacity > free*framework.MaxScore:
+		return q - 1
+	default:
+		return q
+	}
 }
 
 // Events are the changes that can help.

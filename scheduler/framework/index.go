@@ -1,0 +1,105 @@
+package framework
+
+const (
+	// maxCounters bounds the counters of a snapshot: with more selectors than that in use, the one that has not been asked for
+	// the longest is counted anew.
+	maxCounters = 512
+	// maxTopologies bounds the labels that nodes are divided by.
+	maxTopologies = 64
+)
+
+// index is what a snapshot keeps up to date for the plugins that ask for it. Pods come and go all the time, and cost it what has
+// changed; nodes and their labels seldom change, and then the topologies are made anew.
+type index struct {
+	topologies map[string]*Topology
+	counters   map[string]*Counter
+	asked      uint64
+}
+
+// Topology returns the division of the nodes by a label.
+func (s *Snapshot) Topology(key string) *Topology {
+	t, ok := s.index.topologies[key]
+	if !ok {
+		if s.index.topologies == nil {
+			s.index.topologies = map[string]*Topology{}
+		}
+		if len(s.index.topologies) == maxTopologies {
+			s.index.forgetTopologies()
+		}
+		t = newTopology(key, s.nodes)
+		s.index.topologies[key] = t
+	}
+	return t
+}
+
+// Counter returns the counts of the pods that a query selects.
+func (s *Snapshot) Counter(q *PodQuery) *Counter {
+	x := &s.index
+	x.asked++
+	c, ok := x.counters[q.text]
+	if !ok {
+		if x.counters == nil {
+			x.counters = map[string]*Counter{}
+		}
+		x.makeRoom()
+		c = &Counter{query: q, counts: make([]int32, len(s.nodes))}
+		for i, n := range s.nodes {
+			c.counts[i] = c.count(n.pods)
+		}
+		x.counters[q.text] = c
+	}
+	c.used = x.asked
+	return c
+}
+
+func (x *index) makeRoom() {
+	if len(x.counters) < maxCounters {
+		return
+	}
+	var oldest *Counter
+	for _, c := range x.counters {
+		if oldest == nil || c.used < oldest.used {
+			oldest = c
+		}
+	}
+	delete(x.counters, oldest.query.text)
+}
+
+// added, removed and changed follow what Set does to the list of nodes.
+func (x *index) added(n *NodeInfo) {
+	x.forgetTopologies()
+	for _, c := range x.counters {
+		c.counts = append(c.counts, c.count(n.pods))
+	}
+}
+
+// removed: the last node has taken the place of the i-th.
+func (x *index) removed(i int) {
+	x.forgetTopologies()
+	for _, c := range x.counters {
+		last := len(c.counts) - 1
+		c.counts[i] = c.counts[last]
+		c.counts = c.counts[:last]
+	}
+}
+
+func (x *index) changed(i int, was, now *NodeInfo) {
+	for key := range x.topologies {
+		a, hadA := was.Node.GetMetadata().GetLabels()[key]
+		b, hasB := now.Node.GetMetadata().GetLabels()[key]
+		if a != b || hadA != hasB {
+			x.forgetTopologies()
+			break
+		}
+	}
+	for _, c := range x.counters {
+		c.set(i, was, now)
+	}
+}
+
+func (x *index) forgetTopologies() {
+	clear(x.topologies)
+	for _, c := range x.counters {
+		c.sums = nil
+	}
+}

@@ -1,0 +1,63 @@
+package framework
+
+// Topology divides the nodes of a snapshot by one of their labels. It is valid for one decision.
+type Topology struct {
+	key string
+	// domains numbers the label's values; of is the domain of each node of the snapshot, NoDomain if it lacks the label.
+	domains map[string]int32
+	values  []string
+	of      []int32
+	without int
+}
+
+// NoDomain stands for the domain of a node that lacks the label.
+const NoDomain = -1
+
+func newTopology(key string, nodes []*NodeInfo) *Topology {
+	t := &Topology{key: key, domains: map[string]int32{}, of: make([]int32, len(nodes))}
+	for i, n := range nodes {
+		value, ok := n.Node.GetMetadata().GetLabels()[key]
+		if !ok {
+			t.of[i] = NoDomain
+			t.without++
+			continue
+		}
+		d, ok := t.domains[value]
+		if !ok {
+			d = int32(len(t.domains)) //nolint:gosec // there are no 2^31 nodes
+			t.domains[value] = d
+			t.values = append(t.values, value)
+		}
+		t.of[i] = d
+	}
+	return t
+}
+
+// Domains is how many domains there are. They are numbered from 0.
+func (t *Topology) Domains() int { return len(t.domains) }
+
+// Without is how many nodes lack the label.
+func (t *Topology) Without() int { return t.without }
+
+// Of returns the domain of the i-th node of the snapshot.
+func (t *Topology) Of(i int) int { return int(t.of[i]) }
+
+// Find returns the domain of a node; NoDomain when it lacks the label, or has a value that no node of the snapshot has.
+func (t *Topology) Find(n *NodeInfo) int {
+	if i, ok := n.Place(); ok {
+		return int(t.of[i]) // without a look at its labels, which are far away
+	}
+	if d, ok := t.domains[n.Node.GetMetadata().GetLabels()[t.key]]; ok {
+		return int(d)
+	}
+	return NoDomain
+}
+
+// HasKey says whether a node has the label.
+func (t *Topology) HasKey(n *NodeInfo) bool {
+	if i, ok := n.Place(); ok {
+		return t.of[i] != NoDomain
+	}
+	_, ok := n.Node.GetMetadata().GetLabels()[t.key]
+	return ok
+}

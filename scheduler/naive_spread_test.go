@@ -1,0 +1,184 @@
+package scheduler_test
+
+import (
+	"math"
+
+	corev1 "monoplane.dev/api/core/v1"
+)
+
+// naiveConstraints returns the pod's constraints of one kind: "DoNotSchedule" or "ScheduleAnyway".
+func naiveConstraints(pod *corev1.Pod, kind string) []*corev1.TopologySpreadConstraint {
+	var list []*corev1.TopologySpreadConstraint
+	for _, c := range pod.Spec.TopologySpreadConstraints {
+		if c.WhenUnsatisfiable == kind {
+			list = append(list, c)
+		}
+	}
+	return list
+}
+
+func naiveHasKeys(node *corev1.Node, constraints []*corev1.TopologySpreadConstraint) bool {
+	for _, c := range constraints {
+		if _, ok := node.Metadata.Labels[c.TopologyKey]; !ok {
+			return false
+		}
+	}
+	return true
+}
+
+// naiveIncluded says whether the constraint's policies let the node take part.
+func naiveIncluded(c *corev1.TopologySpreadConstraint, pod *corev1.Pod, node *corev1.Node) bool {
+	if (c.NodeAffinityPolicy == nil || *c.NodeAffinityPolicy == "Honor") && !naiveSelects(pod, node) {
+		return false
+	}
+	return c.NodeTaintsPolicy == nil || *c.NodeTaintsPolicy == "Ignore" || naiveToleratesHard(pod, node)
+}
+
+// naiveCounts says whether the constraint of the pod selects these labels. Values of matchLabelKeys are those of the pod; keys
+// that it lacks play no part. A selector that is absent or empty selects nothing.
+func naiveCounts(c *corev1.TopologySpreadConstraint, pod *corev1.Pod, labels map[string]string) bool {
+	if c.LabelSelector == nil {
+		return false
+	}
+	tests := 0
+	for k, v := range c.LabelSelector.MatchLabels {
+		if !naiveTest("In", []string{v}, labels[k], naiveHas(labels, k)) {
+			return false
+		}
+		tests++
+	}
+	for _, r := range c.LabelSelector.MatchExpressions {
+		if !naiveTest(r.Operator, r.Values, labels[r.Key], naiveHas(labels, r.Key)) {
+			return false
+		}
+		tests++
+	}
+	for _, k := range c.MatchLabelKeys {
+		v, ok := pod.Metadata.Labels[k]
+		if !ok {
+			continue
+		}
+		if !naiveTest("In", []string{v}, labels[k], naiveHas(labels, k)) {
+			return false
+		}
+		tests++
+	}
+	return tests > 0
+}
+
+func naiveHas(labels map[string]string, key string) bool {
+	_, ok := labels[key]
+	return ok
+}
+
+// matching counts the pods of a node that the constraint selects, of the pod's namespace and not terminating.
+func (c *naiveCluster) matching(con *corev1.TopologySpreadConstraint, pod *corev1.Pod, node *corev1.Node) int64 {
+	n := int64(0)
+	for _, o := range c.on(node) {
+		m := o.Metadata
+		if m.Namespace == pod.Metadata.Namespace && m.DeletionTimestamp == nil && naiveCounts(con, pod, m.Labels) {
+			n++
+		}
+	}
+	return n
+}
+
+// domains counts the pods that the constraint selects by the value of its key, on the nodes that have the keys of all constraints of
+// its kind.
+func (c *naiveCluster) domains(con *corev1.TopologySpreadConstraint, pod *corev1.Pod) map[string]int64 {
+	counts := map[string]int64{}
+	for _, node := range c.nodes {
+		if naiveHasKeys(node, naiveConstraints(pod, con.WhenUnsatisfiable)) && naiveIncluded(con, pod, node) {
+			counts[node.Metadata.Labels[con.TopologyKey]] += c.matching(con, pod, node)
+		}
+	}
+	return counts
+}
+
+// naiveGlobalMin is the smallest count of a domain, 0 when there are fewer domains than asked for.
+func naiveGlobalMin(con *corev1.TopologySpreadConstraint, domains map[string]int64) int64 {
+	want := int32(1)
+	if con.MinDomains != nil {
+		want = *con.MinDomains
+	}
+	if len(domains) < int(want) {
+		return 0
+	}
+	least := int64(math.MaxInt64)
+	for _, n := range domains {
+		least = min(least, n)
+	}
+	return least
+}
+
+// spec: SPREAD-2
+func naiveSpread(c *naiveCluster, pod *corev1.Pod, node *corev1.Node) (hopeless bool, reasons []string) {
+	for _, con := range naiveConstraints(pod, "DoNotSchedule") {
+		value, ok := node.Metadata.Labels[con.TopologyKey]
+		if !ok {
+			return true, []string{"node(s) didn't match pod topology spread constraints (missing required label)"}
+		}
+		domains := c.domains(con, pod)
+		self := int64(0)
+		if naiveCounts(con, pod, pod.Metadata.Labels) {
+			self = 1
+		}
+		if domains[value]+self-naiveGlobalMin(con, domains) > int64(con.MaxSkew) {
+			return false, []string{"node(s) didn't match pod topology spread constraints"}
+		}
+	}
+	return false, nil
+}
+
+// spec: SPREAD-3
+func naiveSpreadScore(c *naiveCluster, pod *corev1.Pod, fit []*corev1.Node) []int64 {
+	soft := naiveConstraints(pod, "ScheduleAnyway")
+	if len(soft) == 0 {
+		return nil
+	}
+	scores := make([]int64, len(fit))
+	least, most := int64(math.MaxInt64), int64(0)
+	for i, node := range fit {
+		if naiveHasKeys(node, soft) {
+			scores[i] = c.spreadSum(pod, node, fit, soft)
+			least, most = min(least, scores[i]), max(most, scores[i])
+		}
+	}
+	for i, node := range fit {
+		switch {
+		case !naiveHasKeys(node, soft):
+			scores[i] = 0
+		case most == 0:
+			scores[i] = 100
+		default:
+			scores[i] = 100 * (most + least - scores[i]) / most
+		}
+	}
+	return scores
+}
+
+// spreadSum is the raw score of a node: the more pods there are around it, the more.
+func (c *naiveCluster) spreadSum(pod *corev1.Pod, node *corev1.Node, fit []*corev1.Node,
+	soft []*corev1.TopologySpreadConstraint,
+) int64 {
+	sum := 0.0
+	for _, con := range soft {
+		values := map[string]bool{}
+		size := 0
+		for _, n := range fit {
+			if naiveHasKeys(n, soft) {
+				size++
+				values[n.Metadata.Labels[con.TopologyKey]] = true
+			}
+		}
+		var count int64
+		if con.TopologyKey == "kubernetes.io/hostname" {
+			count = c.matching(con, pod, node) // each node for itself, whatever the label says
+		} else {
+			size = len(values)
+			count = c.domains(con, pod)[node.Metadata.Labels[con.TopologyKey]]
+		}
+		sum += float64(count)*math.Log(float64(size+2)) + float64(con.MaxSkew-1)
+	}
+	return int64(math.Round(sum))
+}

@@ -1,0 +1,104 @@
+package podtopologyspread
+
+import (
+	"monoplane.dev/scheduler/framework"
+	"monoplane.dev/scheduler/plugins/nodeaffinity"
+	"monoplane.dev/scheduler/plugins/tainttoleration"
+)
+
+// tally is how many pods there are in each domain of a constraint.
+type tally struct {
+	*framework.SpreadConstraint
+	topology *framework.Topology
+	counter  *framework.Counter
+	// all are the sums over all nodes; nil when some do not count, and then sums are those over the others.
+	all  *framework.Sums
+	sums []int
+	// domains is how many domains have nodes that count; least is the smallest sum of one.
+	domains, least int
+}
+
+// domain returns how many pods there are in a domain; none in one that has no node that counts.
+func (t *tally) domain(d int) int {
+	switch {
+	case d == framework.NoDomain:
+		return 0
+	case t.all != nil:
+		return t.all.Domain(d)
+	default:
+		return max(t.sums[d], 0)
+	}
+}
+
+// tallies counts the pods for the constraints of one kind. A node counts when it has the labels of all of them, and when the pod's
+// node affinity and tolerations allow it, as far as a constraint honors these.
+func tallies(pod *framework.PodInfo, list []*framework.SpreadConstraint, snapshot *framework.Snapshot) []tally {
+	all := make([]tally, len(list))
+	for i, c := range list {
+		t := snapshot.Topology(c.Key)
+		all[i] = tally{SpreadConstraint: c, topology: t, counter: snapshot.Counter(c.Pods)}
+	}
+	required := nodeaffinity.NewRequired(pod.Pod.GetSpec())
+	chosen := required.In(snapshot)
+	for i := range all {
+		t := &all[i]
+		if t.HonorTaints || t.HonorAffinity && required.Chooses() || missing(all, t.topology) {
+			t.add(pod, chosen, all, snapshot.Nodes())
+			continue
+		}
+		t.all = t.counter.Sums(t.topology)
+		t.domains, t.least = t.topology.Domains(), t.all.Least()
+	}
+	return all
+}
+
+// missing says whether some node may lack the label of another constraint.
+func missing(all []tally, t *framework.Topology) bool {
+	for i := range all {
+		if o := all[i].topology; o != t && o.Without() > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// add adds up the nodes that count.
+func (t *tally) add(pod *framework.PodInfo, chosen *nodeaffinity.Chosen, all []tally, nodes []*framework.NodeInfo) {
+	const unseen = -1
+	t.sums = make([]int, t.topology.Domains())
+	for d := range t.sums {
+		t.sums[d] = unseen
+	}
+	for i, n := range nodes {
+		if !labelled(all, i) || !t.includes(pod, chosen, n) {
+			continue
+		}
+		t.sums[t.topology.Of(i)] = max(t.sums[t.topology.Of(i)], 0) + t.counter.Node(i)
+	}
+	for _, sum := range t.sums {
+		if sum == unseen {
+			continue
+		}
+		if t.domains == 0 || sum < t.least {
+			t.least = sum
+		}
+		t.domains++
+	}
+}
+
+// labelled says whether the i-th node has the labels of all constraints.
+func labelled(all []tally, i int) bool {
+	for j := range all {
+		if all[j].topology.Of(i) == framework.NoDomain {
+			return false
+		}
+	}
+	return true
+}
+
+func (t *tally) includes(pod *framework.PodInfo, chosen *nodeaffinity.Chosen, n *framework.NodeInfo) bool {
+	if t.HonorAffinity && !chosen.Matches(n) {
+		return false
+	}
+	return !t.HonorTaints || tainttoleration.Untolerated(n.Taints, pod.Pod.GetSpec().GetTolerations()) == nil
+}
