@@ -37,7 +37,7 @@ func (r *referee) agree(s *framework.Snapshot, pod *corev1.Pod, want map[string]
 }
 
 // sameRefusal compares the first refusals. A PreFilter plugin comes before all filters: a node that it leaves out, by refusing the pod
-// for all nodes or by choosing others (then the status names no plugin), must be one that the node affinity refuses.
+// for all nodes or by choosing others, must be one that the node affinity refuses.
 func sameRefusal(s *framework.Status, refusals []naiveRefusal) string {
 	if (s == nil) != (len(refusals) == 0) {
 		return "only one of them says that the pod fits"
@@ -45,7 +45,7 @@ func sameRefusal(s *framework.Status, refusals []naiveRefusal) string {
 	if s == nil {
 		return ""
 	}
-	if s.Plugin() == "" || s.Message() == "pod affinity terms conflict" {
+	if m := s.Message(); m == "node(s) didn't satisfy plugin(s) [NodeAffinity]" || m == "pod affinity terms conflict" {
 		affinity := func(f naiveRefusal) bool { return f.plugin == "NodeAffinity" && f.hopeless }
 		if s.Code() != framework.Unresolvable || !slices.ContainsFunc(refusals, affinity) {
 			return "the node affinity does not refuse it"

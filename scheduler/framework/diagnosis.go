@@ -25,11 +25,13 @@ func NewDiagnosis(nodes int) *Diagnosis {
 }
 
 // Refused counts a node that a filter refused.
-func (d *Diagnosis) Refused(s *Status) {
+func (d *Diagnosis) Refused(s *Status) { d.refused(s, 1) }
+
+func (d *Diagnosis) refused(s *Status, nodes int) {
 	if d.byStatus == nil {
 		d.byStatus = map[*Status]int{}
 	}
-	d.byStatus[s]++
+	d.byStatus[s] += nodes
 }
 
 // Unresolvable returns how many nodes would not fit whatever pods were removed.

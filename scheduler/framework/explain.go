@@ -40,7 +40,10 @@ func (p *Profile) Explain(pod *PodInfo, snapshot *Snapshot) (Explanation, error)
 	for i, n := range snapshot.Nodes() {
 		refused := s
 		if refused == nil {
-			refused = p.judge(&state, pod, n, only, skip)
+			refused = only.leftOut(n.Name)
+		}
+		if refused == nil {
+			refused = p.filter(&state, pod, n, skip)
 		}
 		if refused != nil && !refused.IsRejected() {
 			return e, refused.Err()

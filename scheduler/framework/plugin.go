@@ -41,7 +41,7 @@ type PreFilter interface {
 
 // PreFilterResult restricts the nodes that are looked at. A nil one does not.
 type PreFilterResult struct {
-	// NodeNames are the only nodes that can fit.
+	// NodeNames are the only nodes that can fit. The others are not looked at, and counted as refused by the plugin.
 	NodeNames map[string]struct{}
 }
 

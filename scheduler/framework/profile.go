@@ -31,8 +31,6 @@ type Profile struct {
 	postBinds   []PostBind
 	enqueue     map[string]Enqueue
 	search      searchConfig
-	// notPreFiltered refuses nodes that PreFilter plugins left out.
-	notPreFiltered *Status
 }
 
 type weighted struct {
@@ -46,7 +44,6 @@ func NewProfile(name string, percentageOfNodesToScore int, plugins ...Enabled) (
 		return nil, fmt.Errorf("profile %s: percentageOfNodesToScore %d is not within 0..100", name, percentageOfNodesToScore)
 	}
 	p := &Profile{name: name, enqueue: map[string]Enqueue{}, search: searchConfig{percentage: percentageOfNodesToScore}}
-	p.notPreFiltered = NewStatus(Unresolvable, "", "node(s) didn't satisfy a plugin's choice of nodes")
 	seen := map[string]bool{}
 	for _, e := range plugins {
 		if seen[e.Plugin.Name()] {

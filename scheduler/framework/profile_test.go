@@ -17,6 +17,7 @@ type spy struct {
 	log    *[]string
 	answer map[string]*Status
 	score  func(node string) int64
+	only   []string
 }
 
 func (s *spy) say(what string) *Status {
@@ -28,7 +29,14 @@ func (s *spy) Name() string                { return s.name }
 func (s *spy) PreEnqueue(*PodInfo) *Status { return s.say("PreEnqueue") }
 func (s *spy) Less(a, b *QueuedPod) bool   { return a.UID < b.UID }
 func (s *spy) PreFilter(*CycleState, *PodInfo, *Snapshot) (*PreFilterResult, *Status) {
-	return nil, s.say("PreFilter")
+	if s.only == nil {
+		return nil, s.say("PreFilter")
+	}
+	names := map[string]struct{}{}
+	for _, n := range s.only {
+		names[n] = struct{}{}
+	}
+	return &PreFilterResult{NodeNames: names}, s.say("PreFilter")
 }
 func (s *spy) Filter(_ *CycleState, _ *PodInfo, n *NodeInfo) *Status {
 	return s.say("Filter " + n.Name)
@@ -105,6 +113,49 @@ func TestExtensionPoints(t *testing.T) {
 		if got != tc.want {
 			t.Errorf("%s: %s, want %s", name, got, tc.want)
 		}
+	}
+}
+
+// Nodes that PreFilter leaves out are not looked at, but counted, and whoever waits for the plugin is woken by what it waits for.
+// spec: SCHED-1, SCHED-6
+func TestPreFilterNarrows(t *testing.T) {
+	for name, tc := range map[string]struct {
+		a, b []string
+		want string
+	}{
+		"one plugin":   {[]string{"y", "gone"}, nil, "a.Filter y b.Filter y -> y"},
+		"two plugins":  {[]string{"x", "y"}, []string{"y", "z"}, "a.Filter y b.Filter y -> y"},
+		"none is left": {[]string{"x"}, []string{"y"}, "-> 0/2 nodes are available: 2 node(s) didn't satisfy plugin(s) [a b]."},
+		"none exists":  {[]string{"gone"}, nil, "-> 0/2 nodes are available: 2 node(s) didn't satisfy plugin(s) [a]."},
+		"the others refuse": {
+			[]string{"x"}, nil, "a.Filter x -> 0/2 nodes are available: 1 no, 1 node(s) didn't satisfy plugin(s) [a].",
+		},
+	} {
+		var log []string
+		p := &Profile{enqueue: map[string]Enqueue{}}
+		for _, pl := range []*spy{{name: "a", log: &log, only: tc.a}, {name: "b", log: &log, only: tc.b}} {
+			if name == "the others refuse" {
+				pl.answer = map[string]*Status{"Filter x": NewStatus(Unschedulable, "a", "no")}
+			}
+			p.preFilters, p.filters = append(p.preFilters, pl), append(p.filters, pl)
+		}
+		search := NewSearcher(1)
+		search.next = 1
+		d := p.Schedule(&CycleState{}, testPod("a", ""), twoNodes(), search)
+		got := strings.Join(append(log[2:], "->"), " ")
+		if d.Node != "" {
+			got += " " + d.Node
+		} else {
+			got += " " + d.Diagnosis.Message()
+		}
+		if got != tc.want || search.next != 1 {
+			t.Errorf("%s: %s (next %d), want %s", name, got, search.next, tc.want)
+		}
+	}
+	d := NewDiagnosis(2)
+	d.refused((*candidates)(nil).narrow("a", nil).refused, 2)
+	if got := fmt.Sprint(d.Plugins()); got != "[a]" {
+		t.Errorf("refused by %s", got)
 	}
 }
 

@@ -34,7 +34,16 @@ func (p *Profile) Schedule(state *CycleState, pod *PodInfo, snapshot *Snapshot, 
 		d.PreFilter = s
 		return p.refuse(state, pod, snapshot, d)
 	}
-	evaluated, s := p.findFeasible(state, pod, all, only, skipFilter, search, d)
+	nodes := only.nodes(snapshot)
+	if out := len(all) - len(nodes); out > 0 {
+		d.refused(only.refused, out)
+	}
+	if only != nil {
+		next := search.next
+		defer func() { search.next = next }() // the others go on where they were
+		search.next = 0
+	}
+	evaluated, s := p.findFeasible(state, pod, nodes, skipFilter, search, d)
 	if s != nil {
 		return Decision{Err: s.Err()}
 	}
@@ -52,11 +61,9 @@ func (p *Profile) Schedule(state *CycleState, pod *PodInfo, snapshot *Snapshot, 
 	return Decision{Node: node, Evaluated: evaluated, Feasible: len(feasible)}
 }
 
-// preFilter returns the nodes that can fit (nil for all) and, as a set of bits, the Filter plugins to leave out.
-func (p *Profile) preFilter(state *CycleState, pod *PodInfo, snapshot *Snapshot) (map[string]struct{}, uint64, *Status) {
+// preFilter returns the nodes that can fit and, as a set of bits, the Filter plugins to leave out.
+func (p *Profile) preFilter(state *CycleState, pod *PodInfo, snapshot *Snapshot) (only *candidates, skip uint64, refused *Status) {
 	state.snapshot = snapshot
-	var only map[string]struct{}
-	var skip uint64
 	for _, pl := range p.preFilters {
 		r, s := pl.PreFilter(state, pod, snapshot)
 		switch {
@@ -65,7 +72,7 @@ func (p *Profile) preFilter(state *CycleState, pod *PodInfo, snapshot *Snapshot)
 		case !s.IsSuccess():
 			return nil, 0, s
 		case r != nil && r.NodeNames != nil:
-			only = intersect(only, r.NodeNames)
+			only = only.narrow(pl.Name(), r.NodeNames)
 		}
 	}
 	return only, skip, nil
@@ -81,22 +88,8 @@ func (p *Profile) filterBit(name string) uint64 {
 	return 0
 }
 
-func intersect(a, b map[string]struct{}) map[string]struct{} {
-	if a == nil {
-		return b
-	}
-	both := map[string]struct{}{}
-	for k := range a {
-		if _, ok := b[k]; ok {
-			both[k] = struct{}{}
-		}
-	}
-	return both
-}
-
 // findFeasible fills search.feasible, going round the nodes from where the last search stopped.
-func (p *Profile) findFeasible(state *CycleState, pod *PodInfo, all []*NodeInfo, only map[string]struct{}, skip uint64,
-	search *Searcher, d *Diagnosis,
+func (p *Profile) findFeasible(state *CycleState, pod *PodInfo, all []*NodeInfo, skip uint64, search *Searcher, d *Diagnosis,
 ) (evaluated int, failure *Status) {
 	search.feasible = search.feasible[:0]
 	enough := p.search.enough(len(all))
@@ -110,7 +103,7 @@ func (p *Profile) findFeasible(state *CycleState, pod *PodInfo, all []*NodeInfo,
 			i = 0
 		}
 		evaluated++
-		if s := p.judge(state, pod, n, only, skip); s == nil {
+		if s := p.filter(state, pod, n, skip); s == nil {
 			search.feasible = append(search.feasible, n)
 		} else if s.IsRejected() {
 			d.Refused(s)
@@ -120,16 +113,6 @@ func (p *Profile) findFeasible(state *CycleState, pod *PodInfo, all []*NodeInfo,
 	}
 	search.next = i
 	return evaluated, nil
-}
-
-// judge filters one node; only are the nodes that can fit, nil for all.
-func (p *Profile) judge(state *CycleState, pod *PodInfo, node *NodeInfo, only map[string]struct{}, skip uint64) *Status {
-	if only != nil {
-		if _, ok := only[node.Name]; !ok {
-			return p.notPreFiltered
-		}
-	}
-	return p.filter(state, pod, node, skip)
 }
 
 // Filter runs all Filter plugins on one node; nil means that it fits. Preemption asks it about nodes as they would be.
