@@ -17,7 +17,6 @@ import (
 	"monoplane.dev/controllers/serviceaccount"
 	"monoplane.dev/nodeagent"
 	"monoplane.dev/nodeagent/machine"
-	"monoplane.dev/scheduler"
 )
 
 // component is what runs beside the API until its context ends.
@@ -34,10 +33,7 @@ func check(name string, run func() error) rest.Check {
 func (c *Cluster) startComponents(ctx, running context.Context, p *parts) error {
 	components := map[string]func() (component, error){
 		"scheduler": func() (component, error) {
-			return scheduler.New(scheduler.Config{
-				Client: p.clientOf(&authn.User{Name: authn.SchedulerName, Groups: []string{authn.AuthenticatedGroup}}),
-				Logger: c.cfg.Logger, Registerer: p.metrics,
-			})
+			return c.newScheduler(p.clientOf(&authn.User{Name: authn.SchedulerName, Groups: []string{authn.AuthenticatedGroup}}), p.metrics)
 		},
 		"podgc": func() (component, error) {
 			return podgc.New(podgc.Config{

@@ -27,6 +27,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	"monoplane.dev/scheduler/configfile"
 )
 
 // Config says what to start. The zero value of every field but DataDir is a good default.
@@ -54,11 +56,15 @@ type Config struct {
 	// TerminatedPodGCThreshold is how many terminal pods may stay before PodGC deletes the oldest (GC-4);
 	// 12500 by default, negative for no limit.
 	TerminatedPodGCThreshold int
+	// Scheduler configures the scheduler.
+	Scheduler SchedulerConfig
 	// Version is what the server says of itself; "dev" by default.
 	Version string
 	// Logger gets what an operator should know; nothing is logged by default.
 	Logger *slog.Logger
 
+	// scheduling is what Scheduler says.
+	scheduling *configfile.Config
 	// detectMutations makes Stop fail when somebody has changed an object that the store holds. For tests.
 	detectMutations bool
 }
@@ -92,6 +98,11 @@ func (cfg Config) complete() (Config, error) {
 	if cfg.TerminatedPodGCThreshold == 0 {
 		cfg.TerminatedPodGCThreshold = 12500
 	}
+	scheduling, err := cfg.Scheduler.read()
+	if err != nil {
+		errs = append(errs, err)
+	}
+	cfg.scheduling = scheduling
 	if cfg.Version == "" {
 		cfg.Version = "dev"
 	}

@@ -29,7 +29,7 @@ func (s *Scheduler) bind(ctx context.Context, try *queue.Try, cycle *framework.C
 	limited, cancel := context.WithTimeout(ctx, s.cfg.BindTimeout)
 	defer cancel()
 	pod := try.PodInfo
-	status := s.profile.Bind(limited, cycle, pod, node)
+	status := s.profiles.of(try.Pod).Bind(limited, cycle, pod, node)
 	for repeats := 0; !status.IsSuccess(); repeats++ {
 		if ctx.Err() != nil {
 			s.abandon(try, cycle, node) // we are stopping; the next start reads what came of it
@@ -43,7 +43,7 @@ func (s *Scheduler) bind(ctx context.Context, try *queue.Try, cycle *framework.C
 			try.Done()
 			return
 		case isGone:
-			s.profile.Unreserve(cycle, try.PodInfo, node)
+			s.profiles.of(try.Pod).Unreserve(cycle, try.PodInfo, node)
 			s.state.Forget(try.PodInfo)
 			try.Done()
 			return
@@ -55,7 +55,7 @@ func (s *Scheduler) bind(ctx context.Context, try *queue.Try, cycle *framework.C
 		}
 		s.metrics.conflict("repeated")
 		pod = pod.WithPod(live)
-		status = s.profile.Rebind(limited, cycle, pod, node)
+		status = s.profiles.of(try.Pod).Rebind(limited, cycle, pod, node)
 	}
 	s.metrics.attempt("scheduled")
 	s.metrics.scheduled(try)
@@ -92,9 +92,9 @@ func (s *Scheduler) lost(try *queue.Try, cycle *framework.CycleState, node strin
 		s.cfg.Logger.Info("lost a race for a pod", "pod", try.Key.String(), "uid", try.UID, "node", node, "error", err)
 	} else {
 		s.cfg.Logger.Warn("cannot bind", "pod", try.Key.String(), "uid", try.UID, "node", node, "error", err)
-		s.events.Event(try.Pod, record.Warning, "FailedScheduling", "Binding", "binding rejected: "+err.Error())
+		s.profiles.of(try.Pod).events.Event(try.Pod, record.Warning, "FailedScheduling", "Binding", "binding rejected: "+err.Error())
 	}
-	s.profile.Unreserve(cycle, try.PodInfo, node)
+	s.profiles.of(try.Pod).Unreserve(cycle, try.PodInfo, node)
 	s.state.Forget(try.PodInfo)
 	try.Retry()
 	// The room is free again. Pods that were refused because of the assumption must hear of it.

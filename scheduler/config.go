@@ -14,6 +14,7 @@ import (
 	"monoplane.dev/scheduler/plugins/defaultbinder"
 	"monoplane.dev/scheduler/plugins/defaultpreemption"
 	"monoplane.dev/scheduler/plugins/imagelocality"
+	"monoplane.dev/scheduler/plugins/interpodaffinity"
 	"monoplane.dev/scheduler/plugins/nodeaffinity"
 	"monoplane.dev/scheduler/plugins/nodename"
 	"monoplane.dev/scheduler/plugins/nodeports"
@@ -32,8 +33,9 @@ const DefaultName = "default-scheduler"
 type Config struct {
 	// Client acts as the identity system:scheduler.
 	Client *client.Client
-	// Profile decides; nil means DefaultProfile(Client).
-	Profile *framework.Profile
+	// Profiles decide, each for the pods that name it in spec.schedulerName; none means DefaultProfile(Client). Their names differ.
+	// All pods are in one queue, which is sorted by the first one's QueueSort: all should have the same.
+	Profiles []*framework.Profile
 	// Binders is how many bindings are under way at once; 64 by default. The store commits many together.
 	Binders int
 	// InitialBackoff, MaxBackoff and MaxWait are those of the queue: 1 s, 10 s, 5 minutes.
@@ -42,7 +44,7 @@ type Config struct {
 	BindTimeout time.Duration
 	// Seed makes random choices between equal nodes repeatable; 0 picks one.
 	Seed uint64
-	// Instance names this scheduler in events; DefaultName by default.
+	// Instance names this scheduler in events; by default the profile's name, which is the controller's there, does.
 	Instance string
 	// Logger is told about failures; nil discards.
 	Logger *slog.Logger
@@ -54,12 +56,12 @@ func (c Config) complete() (Config, error) {
 	if c.Client == nil {
 		return c, errors.New("scheduler: no client")
 	}
-	if c.Profile == nil {
+	if len(c.Profiles) == 0 {
 		p, err := DefaultProfile(c.Client)
 		if err != nil {
 			return c, err
 		}
-		c.Profile = p
+		c.Profiles = []*framework.Profile{p}
 	}
 	if c.Binders <= 0 {
 		c.Binders = 64
@@ -69,9 +71,6 @@ func (c Config) complete() (Config, error) {
 	}
 	if c.Seed == 0 {
 		c.Seed = rand.Uint64()
-	}
-	if c.Instance == "" {
-		c.Instance = DefaultName
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
@@ -97,6 +96,7 @@ func DefaultPlugins(c *client.Client) []framework.Enabled {
 		{Plugin: nodeports.New()},
 		{Plugin: must(noderesources.New(noderesources.FitArgs{})), Weight: 1},
 		{Plugin: podtopologyspread.New(), Weight: 2},
+		{Plugin: must(interpodaffinity.New(interpodaffinity.Args{})), Weight: 2},
 		{Plugin: must(balancedallocation.New(balancedallocation.Args{})), Weight: 1},
 		{Plugin: imagelocality.New(), Weight: 1},
 		{Plugin: defaultpreemption.Plugin{}},

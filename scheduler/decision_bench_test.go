@@ -17,13 +17,42 @@ func spread(key, unsatisfiable string, skew int32) *corev1.TopologySpreadConstra
 		LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}}
 }
 
+// near returns a term about pods labelled app=web.
+func near(key string) *corev1.PodAffinityTerm {
+	return &corev1.PodAffinityTerm{TopologyKey: key, LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}}
+}
+
 // BenchmarkDecisions is the scheduling core alone: a new pod is judged and counted on its node, and the oldest one leaves, with
-// three pods a node all the time.
+// three pods a node all the time; with one on every second node where no node may have two.
 func BenchmarkDecisions(b *testing.B) {
 	kinds := []struct {
 		name   string
 		change func(*corev1.PodSpec)
 	}{
+		{"required affinity", func(s *corev1.PodSpec) {
+			s.Affinity = &corev1.Affinity{PodAffinity: &corev1.PodAffinity{
+				RequiredDuringSchedulingIgnoredDuringExecution: []*corev1.PodAffinityTerm{near("zone")},
+			}}
+		}},
+		{"required anti-affinity", func(s *corev1.PodSpec) {
+			s.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{
+				RequiredDuringSchedulingIgnoredDuringExecution: []*corev1.PodAffinityTerm{near("kubernetes.io/hostname")},
+			}}
+		}},
+		{"preferred affinity", func(s *corev1.PodSpec) {
+			s.Affinity = &corev1.Affinity{PodAffinity: &corev1.PodAffinity{
+				PreferredDuringSchedulingIgnoredDuringExecution: []*corev1.WeightedPodAffinityTerm{
+					{Weight: 1, PodAffinityTerm: near("kubernetes.io/hostname")},
+				},
+			}}
+		}},
+		{"preferred anti-affinity", func(s *corev1.PodSpec) {
+			s.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{
+				PreferredDuringSchedulingIgnoredDuringExecution: []*corev1.WeightedPodAffinityTerm{
+					{Weight: 1, PodAffinityTerm: near("kubernetes.io/hostname")},
+				},
+			}}
+		}},
 		{"plain", func(*corev1.PodSpec) {}},
 		{"hard zone spread", func(s *corev1.PodSpec) {
 			s.TopologySpreadConstraints = []*corev1.TopologySpreadConstraint{spread("zone", "DoNotSchedule", 5)}
@@ -88,7 +117,11 @@ func benchmarkDecisions(b *testing.B, nodes int, change func(*corev1.PodSpec)) {
 		snapshot.Set(d.Node, snapshot.Node(d.Node).WithPod(info))
 		pods = append(pods, placed{uid, d.Node})
 	}
-	for i := range 3 * nodes {
+	count := 3 * nodes
+	if len(spec.GetAffinity().GetPodAntiAffinity().GetRequiredDuringSchedulingIgnoredDuringExecution()) > 0 {
+		count = nodes / 2
+	}
+	for i := range count {
 		uid, node := fmt.Sprint(i), fmt.Sprint("n", i%nodes)
 		snapshot.Set(node, snapshot.Node(node).WithPod(replica(uid)))
 		pods = append(pods, placed{uid, node})

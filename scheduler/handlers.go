@@ -33,7 +33,7 @@ func (s *Scheduler) roleOf(p *corev1.Pod) role {
 		return assigned
 	case p.GetMetadata().GetDeletionTimestamp() != nil:
 		return ignored
-	case p.GetSpec().GetSchedulerName() == s.profile.Name():
+	case s.profiles.of(p) != nil:
 		return pending
 	default:
 		return ignored

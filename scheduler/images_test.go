@@ -32,7 +32,7 @@ func TestImagesReachTheState(t *testing.T) {
 		r := &refuser{}
 		profile, err := framework.NewProfile("second", 0, append(scheduler.DefaultPlugins(w.c), framework.Enabled{Plugin: r})...)
 		w.must(nil, err)
-		defer w.start(scheduler.Config{Profile: profile})()
+		defer w.start(scheduler.Config{Profiles: []*framework.Profile{profile}})()
 		nodes := []string{"n1", "n2", "n3"}
 		for _, name := range nodes {
 			w.addNode(newNode(name))

@@ -14,6 +14,8 @@ import (
 type naiveCluster struct {
 	nodes []*corev1.Node
 	pods  []*corev1.Pod
+	// namespaces are the labels of namespaces.
+	namespaces map[string]map[string]string
 }
 
 // naiveRefusal is why a plugin refuses a node. It is hopeless when removing pods from the node could not help.
@@ -47,6 +49,7 @@ func naiveFilters() map[string]naiveFilter {
 		"NodePorts":         naivePorts,
 		"NodeResourcesFit":  naiveFit,
 		"PodTopologySpread": naiveSpread,
+		"InterPodAffinity":  naivePodAffinity,
 	}
 }
 
@@ -61,6 +64,7 @@ func naiveScores() map[string]naiveWeighted {
 		"TaintToleration":                 {naiveTaintScore, 3},
 		"NodeAffinity":                    {naiveAffinityScore, 2},
 		"PodTopologySpread":               {naiveSpreadScore, 2},
+		"InterPodAffinity":                {naivePodAffinityScore, 2},
 		"NodeResourcesFit":                {naiveLeastAllocated, 1},
 		"NodeResourcesBalancedAllocation": {naiveBalanced, 1},
 		"ImageLocality":                   {naiveImages, 1},

@@ -25,7 +25,7 @@ const (
 )
 
 func (d dice) cluster() *naiveCluster {
-	c := &naiveCluster{}
+	c := &naiveCluster{namespaces: map[string]map[string]string{"ns": d.namespaceLabels(), "other": d.namespaceLabels()}}
 	for i := range 1 + d.IntN(12) {
 		c.nodes = append(c.nodes, d.node(fmt.Sprint("n", i)))
 	}
@@ -161,6 +161,9 @@ func (d dice) pod(name string) *corev1.Pod {
 func (d dice) placed(name, node string) *corev1.Pod {
 	p := d.pod(name)
 	p.Spec.NodeName = node
+	if d.one(3) {
+		d.keepNear(p, 5)
+	}
 	if d.one(6) {
 		p.Metadata.DeletionTimestamp = &metav1.Time{Seconds: 1}
 	}
@@ -181,6 +184,9 @@ func (d dice) pending(name string) *corev1.Pod {
 	}
 	if d.one(3) {
 		d.prefer(p)
+	}
+	if d.one(2) {
+		d.keepNear(p, 2)
 	}
 	d.tolerate(p)
 	for _, kind := range []string{"DoNotSchedule", "ScheduleAnyway"} {
@@ -207,7 +213,10 @@ func (d dice) tolerate(p *corev1.Pod) {
 
 func nodeAffinity(p *corev1.Pod) *corev1.NodeAffinity {
 	if p.Spec.Affinity == nil {
-		p.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{}}
+		p.Spec.Affinity = &corev1.Affinity{}
+	}
+	if p.Spec.Affinity.NodeAffinity == nil {
+		p.Spec.Affinity.NodeAffinity = &corev1.NodeAffinity{}
 	}
 	return p.Spec.Affinity.NodeAffinity
 }

@@ -28,6 +28,7 @@ var rewrite = flag.Bool("rewrite", false, "write what happened into the scenario
 //	node NAME [cpu=N] [memory=N] [pods=N] [RESOURCE=N] [label:K=V] [taint:K=V:EFFECT] [cordoned]
 //	pod NAME [cpu=N] [memory=N] [RESOURCE=N] [init:cpu=N] [sidecar:cpu=N] [overhead:cpu=N] [priority:N] [select:K=V] [affinity:K:OP:V,...]
 //	    [tolerate:K=V:EFFECT] [port:N] [gate:NAME] [scheduler:NAME] [label:K=V] [spread:KEY:MAXSKEW:DoNotSchedule|ScheduleAnyway]
+//	    [near:KEY:K=V] [apart:KEY:K=V] [prefer-near:KEY:K=V] [prefer-apart:KEY:K=V]
 //	set-node ... / set-pod ...   as above, for one that exists
 //	delete-node NAME, delete-pod NAME, finish-pod NAME
 //	wait DURATION
@@ -187,11 +188,9 @@ func (w *world) describePod(p *corev1.Pod, words []string) {
 			if len(parts) == 3 {
 				r.Values = strings.Split(parts[2], ",")
 			}
-			p.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
-				RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
-					NodeSelectorTerms: []*corev1.NodeSelectorTerm{{MatchExpressions: []*corev1.NodeSelectorRequirement{r}}},
-				},
-			}}
+			nodeAffinity(p).RequiredDuringSchedulingIgnoredDuringExecution = &corev1.NodeSelector{
+				NodeSelectorTerms: []*corev1.NodeSelectorTerm{{MatchExpressions: []*corev1.NodeSelectorRequirement{r}}},
+			}
 		case "tolerate":
 			k, v, e := keyed(rest)
 			t := &corev1.Toleration{Key: k, Value: v, Effect: e, Operator: "Equal"}
@@ -213,6 +212,8 @@ func (w *world) describePod(p *corev1.Pod, words []string) {
 				p.Metadata.Labels = map[string]string{}
 			}
 			p.Metadata.Labels[k] = v
+		case "near", "apart", "prefer-near", "prefer-apart":
+			addPodTerm(p, kind, rest)
 		case "spread":
 			parts := strings.Split(rest, ":")
 			n, err := strconv.ParseInt(parts[1], 10, 32)

@@ -19,15 +19,17 @@ import (
 
 // Scheduler assigns pods to nodes. Run starts it.
 type Scheduler struct {
-	cfg     Config
-	profile *framework.Profile
-	metrics *metrics
+	cfg      Config
+	profiles profiles
+	metrics  *metrics
 
-	pods     *cache.Cache[*corev1.Pod]
-	nodes    *cache.Cache[*corev1.Node]
+	pods  *cache.Cache[*corev1.Pod]
+	nodes *cache.Cache[*corev1.Node]
+	// namespaces matter by their labels.
+	namespaces *cache.Cache[*corev1.Namespace]
+
 	queue    *queue.Queue
 	state    *state.State
-	events   *record.Recorder
 	reporter *reporter
 
 	ready atomic.Bool
@@ -39,18 +41,22 @@ func New(cfg Config) (*Scheduler, error) {
 	if err != nil {
 		return nil, err
 	}
+	chosen, err := newProfiles(cfg)
+	if err != nil {
+		return nil, err
+	}
 	s := &Scheduler{
-		cfg:     cfg,
-		profile: cfg.Profile,
-		pods:    cache.New(cache.Config[*corev1.Pod]{Source: cache.Watch(cfg.Client.Pods.Watch), Logger: cfg.Logger}),
-		nodes:   cache.New(cache.Config[*corev1.Node]{Source: cache.Watch(cfg.Client.Nodes.Watch), Logger: cfg.Logger}),
-		state:   state.New(),
-		events: record.New(record.Config{
-			Events: cfg.Client.Events, Controller: cfg.Profile.Name(), Instance: cfg.Instance, Logger: cfg.Logger,
+		cfg:      cfg,
+		profiles: chosen,
+		pods:     cache.New(cache.Config[*corev1.Pod]{Source: cache.Watch(cfg.Client.Pods.Watch), Logger: cfg.Logger}),
+		nodes:    cache.New(cache.Config[*corev1.Node]{Source: cache.Watch(cfg.Client.Nodes.Watch), Logger: cfg.Logger}),
+		namespaces: cache.New(cache.Config[*corev1.Namespace]{
+			Source: cache.Watch(cfg.Client.Namespaces.Watch), Logger: cfg.Logger,
 		}),
+		state: state.New(),
 	}
 	s.queue = queue.New(queue.Config{
-		Less: s.profile.Less, PreEnqueue: s.profile.PreEnqueue, Interest: s.profile.Interest, Helps: s.profile.Helps,
+		Less: cfg.Profiles[0].Less, PreEnqueue: s.profiles.preEnqueue, Interest: s.profiles.interest, Helps: s.profiles.helps,
 		InitialBackoff: cfg.InitialBackoff, MaxBackoff: cfg.MaxBackoff, MaxWait: cfg.MaxWait,
 	})
 	s.reporter = newReporter(cfg.Client.Pods, cfg.Logger)
@@ -59,13 +65,16 @@ func New(cfg Config) (*Scheduler, error) {
 	}
 	s.pods.AddHandler(cache.Handler[*corev1.Pod]{OnAdd: s.podAdded, OnUpdate: s.podUpdated, OnDelete: s.podDeleted})
 	s.nodes.AddHandler(cache.Handler[*corev1.Node]{OnAdd: s.nodeAdded, OnUpdate: s.nodeUpdated, OnDelete: s.nodeDeleted})
+	s.namespaces.AddHandler(cache.Handler[*corev1.Namespace]{
+		OnAdd: s.namespaceAdded, OnUpdate: s.namespaceUpdated, OnDelete: s.namespaceDeleted,
+	})
 	return s, nil
 }
 
 // Ready returns nil once the scheduler has read the cluster and decides.
 func (s *Scheduler) Ready() error {
 	if !s.ready.Load() {
-		return errors.New("scheduler: reading the pods and nodes")
+		return errors.New("scheduler: reading the pods, nodes and namespaces")
 	}
 	return nil
 }
@@ -75,10 +84,13 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return s.pods.Run(ctx) })
 	g.Go(func() error { return s.nodes.Run(ctx) })
-	g.Go(func() error { return s.events.Run(ctx) })
+	g.Go(func() error { return s.namespaces.Run(ctx) })
+	for _, p := range s.profiles {
+		g.Go(func() error { return p.events.Run(ctx) })
+	}
 	g.Go(func() error { return s.reporter.run(ctx) })
 	g.Go(func() error {
-		if err := errors.Join(s.nodes.WaitForSync(ctx), s.pods.WaitForSync(ctx)); err != nil {
+		if err := errors.Join(s.nodes.WaitForSync(ctx), s.namespaces.WaitForSync(ctx), s.pods.WaitForSync(ctx)); err != nil {
 			return err
 		}
 		s.ready.Store(true)
@@ -105,7 +117,7 @@ func (s *Scheduler) decide(ctx context.Context) error {
 		s.state.Update(snapshot)
 		began := time.Now()
 		var cycle framework.CycleState
-		d := s.profile.Schedule(&cycle, try.PodInfo, snapshot, search)
+		d := s.profiles.of(try.Pod).Schedule(&cycle, try.PodInfo, snapshot, search)
 		s.metrics.decided(d, time.Since(began))
 		if d.Node == "" {
 			s.refused(try, d)
@@ -151,14 +163,14 @@ func (s *Scheduler) refused(try *queue.Try, d framework.Decision) {
 	if d.Err != nil {
 		s.cfg.Logger.Error("cannot decide", "pod", try.Key.String(), "uid", try.UID, "error", d.Err)
 		s.metrics.attempt("error")
-		s.events.Event(try.Pod, record.Warning, "FailedScheduling", "Scheduling", d.Err.Error())
+		s.profiles.of(try.Pod).events.Event(try.Pod, record.Warning, "FailedScheduling", "Scheduling", d.Err.Error())
 		try.Retry()
 		return
 	}
 	s.metrics.attempt("unschedulable")
 	message := d.Diagnosis.Message()
 	s.reporter.unschedulable(try.PodInfo, message)
-	s.events.Event(try.Pod, record.Warning, "FailedScheduling", "Scheduling", message)
+	s.profiles.of(try.Pod).events.Event(try.Pod, record.Warning, "FailedScheduling", "Scheduling", message)
 	try.Unschedulable(d.Diagnosis.Plugins())
 }
 
@@ -168,20 +180,20 @@ func (s *Scheduler) reserve(try *queue.Try, cycle *framework.CycleState, node st
 		try.Done() // the watch has seen it bound meanwhile
 		return false
 	}
-	status := s.profile.Reserve(cycle, try.PodInfo, node)
+	status := s.profiles.of(try.Pod).Reserve(cycle, try.PodInfo, node)
 	if status.IsSuccess() {
-		if status, _ = s.profile.Permit(cycle, try.PodInfo, node); status.IsSuccess() {
+		if status, _ = s.profiles.of(try.Pod).Permit(cycle, try.PodInfo, node); status.IsSuccess() {
 			try.Landed()
 			s.reporter.forget(try.UID) // what it was refused for before is past, and the report would disturb the binding
 			return true
 		}
-		s.profile.Unreserve(cycle, try.PodInfo, node)
+		s.profiles.of(try.Pod).Unreserve(cycle, try.PodInfo, node)
 	}
 	s.state.Forget(try.PodInfo)
 	if status.IsRejected() {
 		s.metrics.attempt("unschedulable")
 		s.reporter.unschedulable(try.PodInfo, status.Message())
-		s.events.Event(try.Pod, record.Warning, "FailedScheduling", "Scheduling", status.Message())
+		s.profiles.of(try.Pod).events.Event(try.Pod, record.Warning, "FailedScheduling", "Scheduling", status.Message())
 		try.Unschedulable([]string{status.Plugin()})
 		return false
 	}
@@ -194,7 +206,7 @@ func (s *Scheduler) reserve(try *queue.Try, cycle *framework.CycleState, node st
 
 // abandon takes back what reserve did.
 func (s *Scheduler) abandon(try *queue.Try, cycle *framework.CycleState, node string) {
-	s.profile.Unreserve(cycle, try.PodInfo, node)
+	s.profiles.of(try.Pod).Unreserve(cycle, try.PodInfo, node)
 	s.state.Forget(try.PodInfo)
 	try.Retry()
 }

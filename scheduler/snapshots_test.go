@@ -2,6 +2,8 @@ package scheduler_test
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 
 	corev1 "monoplane.dev/api/core/v1"
 	"monoplane.dev/object"
@@ -12,6 +14,9 @@ import (
 // snapshot is the cluster as a snapshot, made at once.
 func (c *naiveCluster) snapshot() *framework.Snapshot {
 	s := framework.NewSnapshot()
+	for name, labels := range c.namespaces {
+		s.SetNamespace(name, labels)
+	}
 	for _, node := range c.nodes {
 		n := framework.NewNodeInfo(node.Metadata.Name, node)
 		for _, p := range c.on(node) {
@@ -32,6 +37,12 @@ func (c *naiveCluster) history(d dice, look func(*framework.Snapshot)) *framewor
 	}
 	for _, pod := range c.pods {
 		scripts = append(scripts, d.podHistory(s, pod))
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.namespaces)) {
+		other := d.namespaceLabels()
+		scripts = append(scripts, []func(){
+			func() { s.SetNamespace(name, other) }, func() { s.SetNamespace(name, nil) }, func() { s.SetNamespace(name, c.namespaces[name]) },
+		})
 	}
 	for i := range d.IntN(3) {
 		n := d.node(fmt.Sprint("stranger", i))

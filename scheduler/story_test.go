@@ -50,12 +50,12 @@ func (r *referee) shrink(c *naiveCluster, pod *corev1.Pod) (*naiveCluster, *core
 	for smaller := true; smaller; {
 		smaller = false
 		for i := len(c.pods) - 1; i >= 0; i-- {
-			if less := (&naiveCluster{c.nodes, slices.Delete(slices.Clone(c.pods), i, i+1)}); disputed(less, pod) {
+			if less := (&naiveCluster{c.nodes, slices.Delete(slices.Clone(c.pods), i, i+1), c.namespaces}); disputed(less, pod) {
 				c, smaller = less, true
 			}
 		}
 		for i := len(c.nodes) - 1; i >= 0; i-- {
-			if less := (&naiveCluster{slices.Delete(slices.Clone(c.nodes), i, i+1), c.pods}); disputed(less, pod) {
+			if less := (&naiveCluster{slices.Delete(slices.Clone(c.nodes), i, i+1), c.pods, c.namespaces}); disputed(less, pod) {
 				c, smaller = less, true
 			}
 		}

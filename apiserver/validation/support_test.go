@@ -184,6 +184,27 @@ func TestPreferredNodeAffinityIsServed(t *testing.T) {
 	}
 }
 
+// Inter-pod affinity and anti-affinity are honored by the scheduler, with all fields of their terms.
+// spec: OBJ-3, SCHED-4, SCHED-5
+func TestInterPodAffinityIsServed(t *testing.T) {
+	term := &corev1.PodAffinityTerm{
+		LabelSelector: &metav1.LabelSelector{}, Namespaces: []string{"a"}, TopologyKey: "zone", NamespaceSelector: &metav1.LabelSelector{},
+		MatchLabelKeys: []string{"x"}, MismatchLabelKeys: []string{"y"},
+	}
+	required, preferred := []*corev1.PodAffinityTerm{term}, []*corev1.WeightedPodAffinityTerm{{Weight: 1, PodAffinityTerm: term}}
+	refused, stored := NewSupport().Unsupported(&corev1.Pod{Spec: &corev1.PodSpec{Affinity: &corev1.Affinity{
+		PodAffinity: &corev1.PodAffinity{
+			RequiredDuringSchedulingIgnoredDuringExecution: required, PreferredDuringSchedulingIgnoredDuringExecution: preferred,
+		},
+		PodAntiAffinity: &corev1.PodAntiAffinity{
+			RequiredDuringSchedulingIgnoredDuringExecution: required, PreferredDuringSchedulingIgnoredDuringExecution: preferred,
+		},
+	}}})
+	if len(refused)+len(stored) > 0 {
+		t.Errorf("refused %v, stored %v", refused, stored)
+	}
+}
+
 // The quick look finds whatever the walk finds: each field of a pod is set alone, to something and to its zero value.
 func TestQuickLookMissesNothing(t *testing.T) {
 	s, fields, reported := NewSupport(), 0, 0

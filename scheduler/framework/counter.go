@@ -3,9 +3,10 @@ package framework
 // Counter counts, for each node of a snapshot, the pods that a query selects. It is kept up to date with the pods, so that a
 // decision costs nothing for those that are there, and valid for one decision.
 type Counter struct {
-	query  *PodQuery
-	counts []int32
-	sums   []*Sums
+	query      *PodQuery
+	namespaces Namespaces
+	counts     []int32
+	sums       []*Sums
 	// used is when it was last asked for.
 	used uint64
 }
@@ -25,9 +26,9 @@ func (c *Counter) Sums(t *Topology) *Sums {
 	return s
 }
 
-// set takes the newer state of the i-th node.
-func (c *Counter) set(i int, was, now *NodeInfo) {
-	by := c.difference(was.pods, now.pods)
+// set takes the pods that came to the i-th node and those that went.
+func (c *Counter) set(i int, went, came []*PodInfo) {
+	by := c.count(came) - c.count(went)
 	if by == 0 {
 		return
 	}
@@ -37,22 +38,10 @@ func (c *Counter) set(i int, was, now *NodeInfo) {
 	}
 }
 
-// difference returns by how much the count of a node changes. Most changes are one pod that comes or goes, or a newer state
-// of one, so that the pods that stayed are told by their place.
-func (c *Counter) difference(was, now []*PodInfo) int32 {
-	for len(was) > 0 && len(now) > 0 && was[0] == now[0] {
-		was, now = was[1:], now[1:]
-	}
-	for len(was) > 0 && len(now) > 0 && was[len(was)-1] == now[len(now)-1] {
-		was, now = was[:len(was)-1], now[:len(now)-1]
-	}
-	return c.count(now) - c.count(was)
-}
-
 func (c *Counter) count(pods []*PodInfo) int32 {
 	n := int32(0)
 	for _, p := range pods {
-		if c.query.Counts(p.Pod) {
+		if c.query.Counts(p.Pod, c.namespaces) {
 			n++
 		}
 	}
@@ -83,6 +72,9 @@ func newSums(t *Topology, counts []int32) *Sums {
 
 // Domain returns the sum of a domain.
 func (s *Sums) Domain(d int) int { return int(s.sums[d]) }
+
+// None says whether there is no pod in any domain.
+func (s *Sums) None() bool { return int(s.have[0]) == len(s.sums) }
 
 // Least returns the smallest sum of a domain; 0 when there is no domain.
 func (s *Sums) Least() int { return int(s.least) }

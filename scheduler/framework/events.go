@@ -17,10 +17,12 @@ const (
 	PodShrunk
 	// NodeGone is about a node that was deleted: with it goes the domain that it may have been alone in.
 	NodeGone
+	// NamespaceLabels is about a namespace that came, went or has other labels.
+	NamespaceLabels
 )
 
 // AnyEvent is all of them.
-const AnyEvent = NodeGone<<1 - 1
+const AnyEvent = NamespaceLabels<<1 - 1
 
 // Change is one change in the cluster.
 type Change struct {
@@ -29,6 +31,20 @@ type Change struct {
 	Node, OldNode *corev1.Node
 	// Pod and OldPod are set with events about pods.
 	Pod, OldPod *corev1.Pod
+	// Namespace and OldNamespace are set with events about namespaces, as for nodes.
+	Namespace, OldNamespace *corev1.Namespace
+
+	// oldAffinity is worked out when the first plugin asks.
+	oldAffinity *PodAffinity
+	worked      bool
+}
+
+// OldAffinity returns the inter-pod affinity of OldPod; nil when it has none. It must not be called from two goroutines at once.
+func (c *Change) OldAffinity() *PodAffinity {
+	if !c.worked {
+		c.oldAffinity, c.worked = affinityOf(c.OldPod), true
+	}
+	return c.oldAffinity
 }
 
 // Enqueue is for plugins that refuse pods: it says which changes could end the refusal. A plugin without it is asked again at any

@@ -42,7 +42,7 @@ func (s *Snapshot) Counter(q *PodQuery) *Counter {
 			x.counters = map[string]*Counter{}
 		}
 		x.makeRoom()
-		c = &Counter{query: q, counts: make([]int32, len(s.nodes))}
+		c = &Counter{query: q, namespaces: s.namespaces, counts: make([]int32, len(s.nodes))}
 		for i, n := range s.nodes {
 			c.counts[i] = c.count(n.pods)
 		}
@@ -83,7 +83,7 @@ func (x *index) removed(i int) {
 	}
 }
 
-func (x *index) changed(i int, was, now *NodeInfo) {
+func (x *index) changed(i int, was, now *NodeInfo, went, came []*PodInfo) {
 	for key := range x.topologies {
 		a, hadA := was.Node.GetMetadata().GetLabels()[key]
 		b, hasB := now.Node.GetMetadata().GetLabels()[key]
@@ -93,7 +93,16 @@ func (x *index) changed(i int, was, now *NodeInfo) {
 		}
 	}
 	for _, c := range x.counters {
-		c.set(i, was, now)
+		c.set(i, went, came)
+	}
+}
+
+// forgetNamespaces forgets what depends on the labels of namespaces, which seldom change.
+func (x *index) forgetNamespaces() {
+	for text, c := range x.counters {
+		if c.query.choosesNamespaces() {
+			delete(x.counters, text)
+		}
 	}
 }
 

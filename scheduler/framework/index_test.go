@@ -50,7 +50,7 @@ func TestPodQuery(t *testing.T) {
 		"DoesNotExist":        {NewPodQuery("a", expr("tier", "DoesNotExist"), nil), pod("a", false, web), true},
 		"unknown operator":    {NewPodQuery("a", expr("app", "Odd"), nil), pod("a", false, web), false},
 	} {
-		if got := c.query.Counts(c.pod); got != c.counts {
+		if got := c.query.Counts(c.pod, nil); got != c.counts {
 			t.Errorf("%s: %v", name, got)
 		}
 	}
@@ -128,7 +128,7 @@ func compare(t *testing.T, step int, s *Snapshot, c *Counter, q *PodQuery, key s
 	for i, n := range s.Nodes() {
 		count := 0
 		for _, p := range n.Pods() {
-			if q.Counts(p.Pod) {
+			if q.Counts(p.Pod, nil) {
 				count++
 			}
 		}

@@ -52,6 +52,14 @@ func (n *NodeInfo) at(place int) *NodeInfo {
 // when it is in none.
 func (n *NodeInfo) Place() (i int, ok bool) { return n.place, n.place != nowhere }
 
+// podsOrNone returns the pods of a node that may be none.
+func (n *NodeInfo) podsOrNone() []*PodInfo {
+	if n == nil {
+		return nil
+	}
+	return n.pods
+}
+
 // Pods returns the node's pods. The slice must not be changed.
 func (n *NodeInfo) Pods() []*PodInfo { return n.pods }
 

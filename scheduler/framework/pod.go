@@ -19,6 +19,8 @@ type PodInfo struct {
 	Ports []HostPort
 	// Spread are the topologySpreadConstraints.
 	Spread []SpreadConstraint
+	// Affinity is the inter-pod affinity and anti-affinity; nil when there is none.
+	Affinity *PodAffinity
 }
 
 // HostPort is a port of a node.
@@ -48,6 +50,7 @@ func NewPodInfo(p *corev1.Pod) *PodInfo {
 		Requests: PodRequests(p.GetSpec()),
 		Counted:  podRequests(p.GetSpec(), true),
 		Spread:   spreadOf(p),
+		Affinity: affinityOf(p),
 	}
 	for _, c := range p.GetSpec().GetContainers() {
 		i.Ports = appendPorts(i.Ports, c)

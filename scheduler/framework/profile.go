@@ -2,6 +2,7 @@ package framework
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"time"
@@ -11,6 +12,9 @@ import (
 type Enabled struct {
 	Plugin Plugin
 	Weight int64
+	// Points are where the plugin takes part; 0 means at all the extension points that it implements. A plugin may be enabled
+	// several times, at different points: its place among the others can differ from point to point.
+	Points Points
 }
 
 // Profile is a set of plugins, in order, under a scheduler name.
@@ -44,43 +48,62 @@ func NewProfile(name string, percentageOfNodesToScore int, plugins ...Enabled) (
 		return nil, fmt.Errorf("profile %s: percentageOfNodesToScore %d is not within 0..100", name, percentageOfNodesToScore)
 	}
 	p := &Profile{name: name, enqueue: map[string]Enqueue{}, search: searchConfig{percentage: percentageOfNodesToScore}}
-	seen := map[string]bool{}
+	at := map[string]Points{}
 	for _, e := range plugins {
-		if seen[e.Plugin.Name()] {
-			return nil, fmt.Errorf("profile %s: plugin %s is enabled twice", name, e.Plugin.Name())
+		points := e.Points
+		if points == 0 {
+			points = Implemented(e.Plugin)
 		}
-		seen[e.Plugin.Name()] = true
-		if err := p.add(e); err != nil {
+		n := e.Plugin.Name()
+		if at[n]&points != 0 {
+			return nil, fmt.Errorf("profile %s: plugin %s is enabled twice", name, n)
+		}
+		at[n] |= points
+		if err := p.add(e, points); err != nil {
 			return nil, fmt.Errorf("profile %s: %w", name, err)
 		}
 	}
+	var errs []error
 	if p.sort == nil {
-		return nil, fmt.Errorf("profile %s: no QueueSort plugin is enabled", name)
+		errs = append(errs, fmt.Errorf("profile %s: no QueueSort plugin is enabled", name))
 	}
 	if len(p.binds) == 0 {
-		return nil, fmt.Errorf("profile %s: no Bind plugin is enabled", name)
+		errs = append(errs, fmt.Errorf("profile %s: no Bind plugin is enabled", name))
+	}
+	checked := map[string]bool{}
+	for _, e := range plugins {
+		if n := e.Plugin.Name(); !checked[n] {
+			checked[n] = true
+			errs = append(errs, wholePairs(name, e.Plugin, at[n])...)
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
 	}
 	return p, nil
 }
 
-func (p *Profile) add(e Enabled) error {
-	if s, ok := e.Plugin.(QueueSort); ok {
+func (p *Profile) add(e Enabled, points Points) error {
+	if missing := points &^ Implemented(e.Plugin); missing != 0 {
+		return fmt.Errorf("plugin %s does not implement %s", e.Plugin.Name(), missing)
+	}
+	if s, ok := e.Plugin.(QueueSort); ok && points&AtQueueSort != 0 {
 		if p.sort != nil {
 			return fmt.Errorf("%s and %s both sort the queue", p.sort.Name(), s.Name())
 		}
 		p.sort = s
 	}
-	appendIf(&p.preEnqueue, e.Plugin)
-	appendIf(&p.preFilters, e.Plugin)
-	appendIf(&p.filters, e.Plugin)
-	appendIf(&p.postFilters, e.Plugin)
-	appendIf(&p.preScores, e.Plugin)
-	appendIf(&p.reserves, e.Plugin)
-	appendIf(&p.permits, e.Plugin)
-	appendIf(&p.preBinds, e.Plugin)
-	appendIf(&p.binds, e.Plugin)
-	appendIf(&p.postBinds, e.Plugin)
-	if s, ok := e.Plugin.(Score); ok {
+	appendAt(&p.preEnqueue, e.Plugin, points&AtPreEnqueue)
+	appendAt(&p.preFilters, e.Plugin, points&AtPreFilter)
+	appendAt(&p.filters, e.Plugin, points&AtFilter)
+	appendAt(&p.postFilters, e.Plugin, points&AtPostFilter)
+	appendAt(&p.preScores, e.Plugin, points&AtPreScore)
+	appendAt(&p.reserves, e.Plugin, points&AtReserve)
+	appendAt(&p.permits, e.Plugin, points&AtPermit)
+	appendAt(&p.preBinds, e.Plugin, points&AtPreBind)
+	appendAt(&p.binds, e.Plugin, points&AtBind)
+	appendAt(&p.postBinds, e.Plugin, points&AtPostBind)
+	if s, ok := e.Plugin.(Score); ok && points&AtScore != 0 {
 		p.scores = append(p.scores, weighted{s, max(e.Weight, 1)})
 	}
 	if q, ok := e.Plugin.(Enqueue); ok {
@@ -89,8 +112,9 @@ func (p *Profile) add(e Enabled) error {
 	return nil
 }
 
-func appendIf[T Plugin](list *[]T, p Plugin) {
-	if t, ok := p.(T); ok {
+// appendAt adds a plugin to the list of a point where it takes part.
+func appendAt[T Plugin](list *[]T, p Plugin, at Points) {
+	if t, ok := p.(T); ok && at != 0 {
 		*list = append(*list, t)
 	}
 }

@@ -167,7 +167,7 @@ func TestReserveAndBindOrder(t *testing.T) {
 		p := &Profile{enqueue: map[string]Enqueue{}}
 		for _, pl := range plugins {
 			p.sort = nil
-			if err := p.add(Enabled{Plugin: pl}); err != nil {
+			if err := p.add(Enabled{Plugin: pl}, Implemented(pl)); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -69,6 +69,13 @@ func upArgs(dir string, more ...string) []string {
 	return append([]string{"up", "--data-dir", dir, "--listen", "127.0.0.1:0", "--grpc-listen", "127.0.0.1:0"}, more...)
 }
 
+const faultyScheduler = `apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+- plugins: {score: {enabled: [{name: Lottery}]}}
+percentageOfNodes: 50
+`
+
 func TestBadSettings(t *testing.T) {
 	t.Parallel()
 	dir := shortDir(t)
@@ -101,6 +108,12 @@ func TestBadSettings(t *testing.T) {
 		{name: "file that is no YAML", args: upArgs(dir, "--config", file("junk.yaml", "{{{")), want: []string{"junk.yaml"}},
 		{name: "file that is missing", args: upArgs(dir, "--config", filepath.Join(parent, "none.yaml")), want: []string{"none.yaml"}},
 		{name: "bad variable", env: []string{"MONOPLANE_NODES=many"}, args: upArgs(dir), want: []string{"MONOPLANE_NODES", `"many"`}},
+		{name: "scheduler's file that is missing", args: upArgs(dir, "--scheduler-config", filepath.Join(parent, "none.yaml")), want: []string{"none.yaml"}},
+		{
+			name: "scheduler's file with faults", // spec: SCHED-1
+			args: upArgs(dir, "--scheduler-config", file("scheduler.yaml", faultyScheduler)),
+			want: []string{"scheduler.yaml:4: ", "profiles[0].plugins.score.enabled[0].name", `"Lottery"`, "scheduler.yaml:5: ", "percentageOfNodes"},
+		},
 		{name: "data directory that is a file", args: upArgs(file("file", "")), want: []string{filepath.Join(parent, "file")}},
 		{name: "down without a cluster", args: []string{"down", "--data-dir", dir}, want: []string{dir}},
 		{name: "snapshot without a cluster", args: []string{"snapshot", "save", filepath.Join(parent, "s.db"), "--data-dir", dir}, want: []string{dir}},

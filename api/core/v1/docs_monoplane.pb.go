@@ -37,7 +37,7 @@ const Docs = "" +
 	"BindPodRequest.fieldValidation\tWhat to do with unknown and duplicate JSON fields: \"Strict\", \"Warn\" (default) or \"Ignore\".\n" +
 	"BindPodRequest.name\tName of the pod; empty takes it from the binding's metadata.\n" +
 	"BindPodRequest.namespace\tNamespace of the pod.\n" +
-	"BindPodRequest.object\tThe binding: target.name is the node; metadata.uid, when set, must be the pod's.\n" +
+	"BindPodRequest.object\tThe binding: target.name is the node. What metadata and target say of uid and resourceVersion must be the pod's and the node's when the pod is bound.\n" +
 	"Binding\tBinding assigns a pod to a node.\n" +
 	"Binding.metadata\tName and namespace of the pod; a uid, when set, must be the pod's.\n" +
 	"Binding.target\tThe node.\n" +

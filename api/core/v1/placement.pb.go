@@ -905,11 +905,11 @@ var File_monoplane_core_v1_placement_proto protoreflect.FileDescriptor
 
 const file_monoplane_core_v1_placement_proto_rawDesc = "" +
 	"\n" +
-	"!monoplane/core/v1/placement.proto\x12\x11monoplane.core.v1\x1a monoplane/meta/v1/selector.proto\x1a\"monoplane/options/v1/options.proto\"\xeb\x01\n" +
+	"!monoplane/core/v1/placement.proto\x12\x11monoplane.core.v1\x1a monoplane/meta/v1/selector.proto\x1a\"monoplane/options/v1/options.proto\"\xdf\x01\n" +
 	"\bAffinity\x12C\n" +
-	"\fnodeAffinity\x18\x01 \x01(\v2\x1f.monoplane.core.v1.NodeAffinityR\fnodeAffinity\x12F\n" +
-	"\vpodAffinity\x18\x02 \x01(\v2\x1e.monoplane.core.v1.PodAffinityB\x04\x98\x94#\x03R\vpodAffinity\x12R\n" +
-	"\x0fpodAntiAffinity\x18\x03 \x01(\v2\".monoplane.core.v1.PodAntiAffinityB\x04\x98\x94#\x03R\x0fpodAntiAffinity\"\xaf\x02\n" +
+	"\fnodeAffinity\x18\x01 \x01(\v2\x1f.monoplane.core.v1.NodeAffinityR\fnodeAffinity\x12@\n" +
+	"\vpodAffinity\x18\x02 \x01(\v2\x1e.monoplane.core.v1.PodAffinityR\vpodAffinity\x12L\n" +
+	"\x0fpodAntiAffinity\x18\x03 \x01(\v2\".monoplane.core.v1.PodAntiAffinityR\x0fpodAntiAffinity\"\xaf\x02\n" +
 	"\fNodeAffinity\x12\x87\x01\n" +
 	".requiredDuringSchedulingIgnoredDuringExecution\x18\x01 \x01(\v2\x1f.monoplane.core.v1.NodeSelectorR.requiredDuringSchedulingIgnoredDuringExecution\x12\x94\x01\n" +
 	"/preferredDuringSchedulingIgnoredDuringExecution\x18\x02 \x03(\v2*.monoplane.core.v1.PreferredSchedulingTermR/preferredDuringSchedulingIgnoredDuringExecution\"g\n" +

@@ -126,21 +126,6 @@ func (x *Affinity) CloneTo(c *Affinity) {
 // CloneMessage is Clone for those who do not know the type.
 func (x *Affinity) CloneMessage() proto.Message { return x.Clone() }
 
-// SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. The zero
-// value does not count, even where it is given explicitly.
-func (x *Affinity) SetsLimited() bool {
-	if x == nil {
-		return false
-	}
-	if x.PodAffinity != nil {
-		return true
-	}
-	if x.PodAntiAffinity != nil {
-		return true
-	}
-	return false
-}
-
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *Affinity) AppendProtobuf(e *wire.Encoder) {
 	if x == nil {

@@ -696,9 +696,6 @@ func (x *PodSpec) SetsLimited() bool {
 	if x.Subdomain != "" {
 		return true
 	}
-	if x.Affinity.SetsLimited() {
-		return true
-	}
 	for _, v := range x.InitContainers {
 		if v.SetsLimited() {
 			return true

@@ -315,7 +315,8 @@ type BindPodRequest struct {
 	Namespace string `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
 	// Name of the pod; empty takes it from the binding's metadata.
 	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	// The binding: target.name is the node; metadata.uid, when set, must be the pod's.
+	// The binding: target.name is the node. What metadata and target say of uid and resourceVersion must be the pod's and
+	// the node's when the pod is bound.
 	Object *Binding `protobuf:"bytes,3,opt,name=object,proto3" json:"object,omitempty"`
 	// "All" validates but binds nothing.
 	DryRun []string `protobuf:"bytes,4,rep,name=dryRun,proto3" json:"dryRun,omitempty"`

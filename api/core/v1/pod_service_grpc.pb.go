@@ -80,7 +80,7 @@ type PodsClient interface {
 	// DeleteCollection deletes every selected object, each as Delete does, and returns them.
 	DeleteCollection(ctx context.Context, in *v1.DeleteCollectionRequest, opts ...grpc.CallOption) (*PodList, error)
 	// Bind assigns the pod to a node, once (spec: SCHED-3, DEL-11). Codes: NotFound (pod or node), Aborted with
-	// reason Conflict (already bound, another uid, terminating or gated).
+	// reason Conflict (already bound, terminating or gated; pod or node with another uid or resourceVersion).
 	Bind(ctx context.Context, in *BindPodRequest, opts ...grpc.CallOption) (*v1.Status, error)
 	// Log streams a container's log as plain text. Codes: NotFound (pod or container), InvalidArgument (the
 	// container has not started, or bad options), Unavailable (the node's agent is out of reach).
@@ -296,7 +296,7 @@ type PodsServer interface {
 	// DeleteCollection deletes every selected object, each as Delete does, and returns them.
 	DeleteCollection(context.Context, *v1.DeleteCollectionRequest) (*PodList, error)
 	// Bind assigns the pod to a node, once (spec: SCHED-3, DEL-11). Codes: NotFound (pod or node), Aborted with
-	// reason Conflict (already bound, another uid, terminating or gated).
+	// reason Conflict (already bound, terminating or gated; pod or node with another uid or resourceVersion).
 	Bind(context.Context, *BindPodRequest) (*v1.Status, error)
 	// Log streams a container's log as plain text. Codes: NotFound (pod or container), InvalidArgument (the
 	// container has not started, or bad options), Unavailable (the node's agent is out of reach).

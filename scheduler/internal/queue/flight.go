@@ -137,7 +137,7 @@ func (t *Try) Unschedulable(refusedBy []string) {
 		return
 	}
 	i.failed = q.cfg.Now()
-	i.refusedBy, i.interest = refusedBy, q.cfg.Interest(refusedBy)
+	i.refusedBy, i.interest = refusedBy, q.cfg.Interest(refusedBy, i.PodInfo)
 	if helped {
 		q.retry(i)
 		return

@@ -21,8 +21,8 @@ type Config struct {
 	Less func(a, b *framework.QueuedPod) bool
 	// PreEnqueue says whether a pod may be tried at all.
 	PreEnqueue func(pod *framework.PodInfo) *framework.Status
-	// Interest returns the kinds of changes that these plugins want to look at.
-	Interest func(plugins []string) framework.Event
+	// Interest returns the kinds of changes that these plugins want to look at for the pod.
+	Interest func(plugins []string, pod *framework.PodInfo) framework.Event
 	// Helps says whether a change could make any of these plugins accept the pod.
 	Helps func(plugins []string, pod *framework.PodInfo, change *framework.Change) bool
 	// InitialBackoff doubles with each failed try up to MaxBackoff. MaxWait is how long a pod waits for a change that

@@ -27,7 +27,7 @@ func newRig(t *testing.T) *rig {
 	r.Queue = New(Config{
 		Less:       prioritysort.Plugin{}.Less,
 		PreEnqueue: schedulinggates.New().PreEnqueue,
-		Interest: func(plugins []string) (e framework.Event) {
+		Interest: func(plugins []string, _ *framework.PodInfo) (e framework.Event) {
 			for _, p := range plugins {
 				e |= events[p]
 			}

@@ -27,6 +27,8 @@ type State struct {
 	nodes map[string]*framework.NodeInfo
 	pods  map[string]*entry // by uid
 	dirty map[string]struct{}
+
+	namespaces namespaces
 }
 
 type entry struct {
@@ -37,7 +39,7 @@ type entry struct {
 
 // New returns an empty picture.
 func New() *State {
-	return &State{nodes: map[string]*framework.NodeInfo{}, pods: map[string]*entry{}, dirty: map[string]struct{}{}}
+	return &State{nodes: map[string]*framework.NodeInfo{}, pods: map[string]*entry{}, dirty: map[string]struct{}{}, namespaces: namespaces{}}
 }
 
 // SetNode adds a node or takes its newer state.
@@ -168,6 +170,7 @@ func (s *State) Update(snapshot *framework.Snapshot) {
 		snapshot.Set(name, n)
 	}
 	clear(s.dirty)
+	s.namespaces.update(snapshot)
 }
 
 // Assumed returns how many pods are assumed, for metrics.

@@ -25,11 +25,11 @@ func (*Plugin) Helps(pod *framework.PodInfo, c *framework.Change) bool {
 func helps(s *framework.SpreadConstraint, c *framework.Change) bool {
 	switch c.Event {
 	case framework.PodAssigned:
-		return s.Pods.Counts(c.Pod)
+		return s.Pods.MayCount(c.Pod)
 	case framework.PodGone:
-		return s.Pods.Counts(c.OldPod) // One that was terminating has not counted since then.
+		return s.Pods.MayCount(c.OldPod) // One that was terminating has not counted since then.
 	case framework.PodShrunk:
-		return s.Pods.Counts(c.Pod) != s.Pods.Counts(c.OldPod)
+		return s.Pods.MayCount(c.Pod) != s.Pods.MayCount(c.OldPod)
 	case framework.NodeTaints:
 		return s.HonorTaints
 	case framework.NodeLabels:

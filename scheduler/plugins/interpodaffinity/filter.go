@@ -1,0 +1,112 @@
+package interpodaffinity
+
+import "monoplane.dev/scheduler/framework"
+
+// filterKey and scoreKey are where a decision keeps what the plugin works out.
+type (
+	filterKey struct{}
+	scoreKey  struct{}
+)
+
+// filter is what judging nodes needs.
+type filter struct {
+	// affinity counts the pods that all terms of the pod's affinity select, once for each term; antiAffinity those that a term of its
+	// anti-affinity selects.
+	affinity, antiAffinity []count
+	// first says that the pod is the first of a group that wants to be together.
+	first bool
+	// existing are the terms of anti-affinity, of pods that are there, that select the pod.
+	existing []weights
+}
+
+// count is how many pods there are in each domain.
+type count struct {
+	topology *framework.Topology
+	sums     *framework.Sums
+}
+
+// PreFilter finds out how many pods there are in each domain that attract or repel the pod.
+func (p *Plugin) PreFilter(state *framework.CycleState, pod *framework.PodInfo, snapshot *framework.Snapshot) (*framework.PreFilterResult, *framework.Status) {
+	var f filter
+	f.existing = existing(f.existing, snapshot, framework.RequiredAntiAffinity, pod, 1)
+	if len(f.existing) == 0 && !pod.Affinity.Chooses() {
+		return nil, p.skip
+	}
+	if a := pod.Affinity; a != nil {
+		f.affinity = counts(snapshot, a.Affinity, a.Near)
+		f.antiAffinity = counts(snapshot, a.AntiAffinity, nil)
+		f.first = len(f.affinity) > 0 && alone(f.affinity) && a.Near.Counts(pod.Pod, snapshot.Namespaces())
+	}
+	state.Write(filterKey{}, &f)
+	return nil, nil
+}
+
+// counts counts by the domains of each term the pods that all select, or those that the term selects if all is nil.
+func counts(snapshot *framework.Snapshot, terms []framework.PodTerm, all *framework.PodQuery) []count {
+	if len(terms) == 0 {
+		return nil
+	}
+	list := make([]count, len(terms))
+	for i := range terms {
+		pods := all
+		if pods == nil {
+			pods = terms[i].Pods
+		}
+		topology := snapshot.Topology(terms[i].Key)
+		list[i] = count{topology, snapshot.Counter(pods).Sums(topology)}
+	}
+	return list
+}
+
+// alone says whether there is no pod in any domain.
+func alone(list []count) bool {
+	for i := range list {
+		if !list[i].sums.None() {
+			return false
+		}
+	}
+	return true
+}
+
+// Filter refuses nodes that are far from the pods of the pod's affinity, near to those of its anti-affinity, or near to pods whose
+// anti-affinity is against it.
+func (p *Plugin) Filter(state *framework.CycleState, _ *framework.PodInfo, node *framework.NodeInfo) *framework.Status {
+	f, ok := state.Read(filterKey{}).(*filter)
+	switch {
+	case !ok:
+		return nil
+	case !f.attracted(node):
+		return p.far
+	case f.repels(node):
+		return p.near
+	case rates(f.existing, node) > 0:
+		return p.repelled
+	default:
+		return nil
+	}
+}
+
+// attracted says whether the pods of the affinity are near to the node, which must have the labels of all terms.
+func (f *filter) attracted(node *framework.NodeInfo) bool {
+	near := true
+	for i := range f.affinity {
+		c := &f.affinity[i]
+		d := c.topology.Find(node)
+		if d == framework.NoDomain && !c.topology.HasKey(node) {
+			return false
+		}
+		near = near && d != framework.NoDomain && c.sums.Domain(d) > 0
+	}
+	return near || f.first
+}
+
+// repels says whether a pod of the anti-affinity is near to the node.
+func (f *filter) repels(node *framework.NodeInfo) bool {
+	for i := range f.antiAffinity {
+		c := &f.antiAffinity[i]
+		if d := c.topology.Find(node); d != framework.NoDomain && c.sums.Domain(d) > 0 {
+			return true
+		}
+	}
+	return false
+}

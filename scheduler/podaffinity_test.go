@@ -1,0 +1,95 @@
+package scheduler_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "monoplane.dev/api/core/v1"
+	metav1 "monoplane.dev/api/meta/v1"
+	"monoplane.dev/object"
+	"monoplane.dev/scheduler"
+)
+
+// addPodTerm gives the pod a term of one kind, "KEY:K=V".
+func addPodTerm(p *corev1.Pod, kind, term string) {
+	key, label, _ := strings.Cut(term, ":")
+	k, v, _ := strings.Cut(label, "=")
+	t := &corev1.PodAffinityTerm{TopologyKey: key, LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{k: v}}}
+	weighted := &corev1.WeightedPodAffinityTerm{Weight: 100, PodAffinityTerm: t}
+	if p.Spec.Affinity == nil {
+		p.Spec.Affinity = &corev1.Affinity{}
+	}
+	a := p.Spec.Affinity
+	if a.PodAffinity == nil {
+		a.PodAffinity, a.PodAntiAffinity = &corev1.PodAffinity{}, &corev1.PodAntiAffinity{}
+	}
+	near, apart := a.PodAffinity, a.PodAntiAffinity
+	switch kind {
+	case "near":
+		near.RequiredDuringSchedulingIgnoredDuringExecution = append(near.RequiredDuringSchedulingIgnoredDuringExecution, t)
+	case "apart":
+		apart.RequiredDuringSchedulingIgnoredDuringExecution = append(apart.RequiredDuringSchedulingIgnoredDuringExecution, t)
+	case "prefer-near":
+		near.PreferredDuringSchedulingIgnoredDuringExecution = append(near.PreferredDuringSchedulingIgnoredDuringExecution, weighted)
+	case "prefer-apart":
+		apart.PreferredDuringSchedulingIgnoredDuringExecution = append(apart.PreferredDuringSchedulingIgnoredDuringExecution, weighted)
+	}
+}
+
+// A pod that waits for one in a namespace with a label is placed when the namespace gets it, and a later one may not follow when the
+// namespace has lost it.
+//
+// spec: SCHED-2, SCHED-4
+func TestNamespaceLabels(t *testing.T) {
+	inWorld(t, scheduler.Config{}, func(w *world) {
+		ctx := context.Background()
+		namespace, err := w.c.Namespaces.Create(ctx, &corev1.CreateNamespaceRequest{
+			Object: &corev1.Namespace{Metadata: &metav1.ObjectMeta{Name: "ns"}},
+		})
+		w.must(nil, err)
+		team := func(value string) {
+			n := object.Clone(namespace)
+			n.Metadata.ResourceVersion, n.Metadata.Labels = "", map[string]string{"team": value}
+			namespace, err = w.c.Namespaces.Update(ctx, &corev1.UpdateNamespaceRequest{Object: n})
+			w.must(nil, err)
+			synctest.Wait() // it comes by another watch than pods do
+		}
+		waiting := func(name string) *corev1.Pod {
+			p := newPod(name)
+			addPodTerm(p, "near", "kubernetes.io/hostname:app=web")
+			p.Spec.Affinity.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution[0].NamespaceSelector =
+				&metav1.LabelSelector{MatchLabels: map[string]string{"team": "1"}}
+			return p
+		}
+		w.addNode(newNode("n1"))
+		w.addNode(newNode("n2"))
+		web := newPod("web")
+		web.Metadata.Labels = map[string]string{"app": "web"}
+		w.addPod(web)
+		if w.nodeOf("web") == "" {
+			t.Fatal("web has no node")
+		}
+		w.addPod(waiting("first"))
+		if on := w.nodeOf("first"); on != "" {
+			t.Fatalf("first is on %s before the namespace has the label", on)
+		}
+		team("2")
+		time.Sleep(15 * time.Second) // virtual; the pod is not tried
+		if on := w.nodeOf("first"); on != "" {
+			t.Fatalf("first is on %s with another label", on)
+		}
+		team("1")
+		time.Sleep(15 * time.Second) // virtual
+		if on := w.nodeOf("first"); on != w.nodeOf("web") {
+			t.Errorf("first is on %q, want %s", on, w.nodeOf("web"))
+		}
+		team("2")
+		w.addPod(waiting("late"))
+		if on := w.nodeOf("late"); on != "" {
+			t.Errorf("late is on %s after the namespace lost the label", on)
+		}
+	})
+}
