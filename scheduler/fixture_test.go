@@ -32,11 +32,17 @@ type world struct {
 
 func inWorld(t *testing.T, cfg scheduler.Config, f func(w *world)) {
 	t.Helper()
+	inWorldWith(t, func(*client.Client) scheduler.Config { return cfg }, f)
+}
+
+// inWorldWith is for plugins that need the client.
+func inWorldWith(t *testing.T, cfg func(c *client.Client) scheduler.Config, f func(w *world)) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{TB: t, server: fake.New()}
 		w.c = w.server.Client()
 		defer w.server.Stop()
-		defer w.start(cfg)()
+		defer w.start(cfg(w.c))()
 		synctest.Wait()
 		if err := w.s.Ready(); err != nil {
 			t.Error(err)

@@ -161,10 +161,7 @@ func (s *Scheduler) sleep(ctx context.Context, next time.Duration) error {
 // refused ends a try that found no node.
 func (s *Scheduler) refused(try *queue.Try, d framework.Decision) {
 	if d.Err != nil {
-		s.cfg.Logger.Error("cannot decide", "pod", try.Key.String(), "uid", try.UID, "error", d.Err)
-		s.metrics.attempt("error")
-		s.profiles.of(try.Pod).events.Event(try.Pod, record.Warning, "FailedScheduling", "Scheduling", d.Err.Error())
-		try.Retry()
+		s.failed(try, "cannot decide", d.Err)
 		return
 	}
 	s.metrics.attempt("unschedulable")
@@ -198,10 +195,21 @@ func (s *Scheduler) reserve(try *queue.Try, cycle *framework.CycleState, node st
 		return false
 	}
 	// Waiting in Permit is for gangs, which come later; until then it counts as a failure.
-	s.cfg.Logger.Error("cannot reserve", "pod", try.Key.String(), "uid", try.UID, "node", node, "error", status.Err())
-	s.metrics.attempt("error")
-	try.Retry()
+	s.failed(try, "cannot reserve", status.Err())
 	return false
+}
+
+// failed ends a try with a failure that says nothing about the pod.
+func (s *Scheduler) failed(try *queue.Try, what string, err error) {
+	attrs := []any{"pod", try.Key.String(), "uid", try.UID, "error", err}
+	var panicked *framework.PanicError
+	if errors.As(err, &panicked) {
+		attrs = append(attrs, "stack", string(panicked.Stack))
+	}
+	s.cfg.Logger.Error(what, attrs...)
+	s.metrics.attempt("error")
+	s.profiles.of(try.Pod).events.Event(try.Pod, record.Warning, "FailedScheduling", "Scheduling", err.Error())
+	try.Retry()
 }
 
 // abandon takes back what reserve did.

@@ -27,9 +27,13 @@ type PluginScore struct {
 
 // Explain judges all nodes for the pod, as Schedule judges some of them. It changes nothing. The error is a plugin's
 // failure, which says nothing about the pod.
-func (p *Profile) Explain(pod *PodInfo, snapshot *Snapshot) (Explanation, error) {
+func (p *Profile) Explain(pod *PodInfo, snapshot *Snapshot) (e Explanation, err error) {
+	defer func() {
+		if panicked := caught(recover()); panicked != nil {
+			e, err = Explanation{}, panicked
+		}
+	}()
 	var state CycleState
-	var e Explanation
 	only, skip, s := p.preFilter(&state, pod, snapshot)
 	if s != nil && !s.IsRejected() {
 		return e, s.Err()

@@ -128,7 +128,7 @@ func (p *Profile) Less(a, b *QueuedPod) bool { return p.sort.Less(a, b) }
 // PreEnqueue asks whether the pod may enter the queue.
 func (p *Profile) PreEnqueue(pod *PodInfo) *Status {
 	for _, pl := range p.preEnqueue {
-		if s := pl.PreEnqueue(pod); !s.IsSuccess() {
+		if s := guarded(func() *Status { return pl.PreEnqueue(pod) }); !s.IsSuccess() {
 			return s
 		}
 	}
@@ -152,8 +152,13 @@ func (p *Profile) Interest(plugins []string) Event {
 	return all
 }
 
-// Helps says whether a change could make any of the named plugins accept the pod.
-func (p *Profile) Helps(plugins []string, pod *PodInfo, change *Change) bool {
+// Helps says whether a change could make any of the named plugins accept the pod. It says yes when one panics.
+func (p *Profile) Helps(plugins []string, pod *PodInfo, change *Change) (helps bool) {
+	defer func() {
+		if recover() != nil {
+			helps = true // the next decision will tell
+		}
+	}()
 	if len(plugins) == 0 {
 		return change.Event == NodeAdded
 	}
@@ -197,10 +202,8 @@ func NewSearcher(seed uint64) *Searcher {
 // Reserve runs the Reserve plugins; when one refuses, those before it are undone.
 func (p *Profile) Reserve(state *CycleState, pod *PodInfo, node string) *Status {
 	for i, pl := range p.reserves {
-		if s := pl.Reserve(state, pod, node); !s.IsSuccess() {
-			for ; i >= 0; i-- {
-				p.reserves[i].Unreserve(state, pod, node)
-			}
+		if s := guarded(func() *Status { return pl.Reserve(state, pod, node) }); !s.IsSuccess() {
+			unreserve(p.reserves[:i+1], state, pod, node)
 			return s
 		}
 	}
@@ -209,8 +212,16 @@ func (p *Profile) Reserve(state *CycleState, pod *PodInfo, node string) *Status 
 
 // Unreserve undoes Reserve.
 func (p *Profile) Unreserve(state *CycleState, pod *PodInfo, node string) {
-	for i := len(p.reserves) - 1; i >= 0; i-- {
-		p.reserves[i].Unreserve(state, pod, node)
+	unreserve(p.reserves, state, pod, node)
+}
+
+// unreserve goes on after one that panics: nobody else would undo what the others hold.
+func unreserve(list []Reserve, state *CycleState, pod *PodInfo, node string) {
+	for i := len(list) - 1; i >= 0; i-- {
+		_ = guarded(func() *Status {
+			list[i].Unreserve(state, pod, node)
+			return nil
+		})
 	}
 }
 
@@ -219,7 +230,11 @@ func (p *Profile) Permit(state *CycleState, pod *PodInfo, node string) (*Status,
 	var wait *Status
 	var timeout time.Duration
 	for _, pl := range p.permits {
-		s, d := pl.Permit(state, pod, node)
+		var d time.Duration
+		s := guarded(func() (s *Status) {
+			s, d = pl.Permit(state, pod, node)
+			return s
+		})
 		switch {
 		case s.Code() == Wait:
 			if wait == nil || d < timeout {
@@ -235,7 +250,7 @@ func (p *Profile) Permit(state *CycleState, pod *PodInfo, node string) (*Status,
 // Bind runs PreBind, Bind and PostBind.
 func (p *Profile) Bind(ctx context.Context, state *CycleState, pod *PodInfo, node string) *Status {
 	for _, pl := range p.preBinds {
-		if s := pl.PreBind(ctx, state, pod, node); !s.IsSuccess() {
+		if s := guarded(func() *Status { return pl.PreBind(ctx, state, pod, node) }); !s.IsSuccess() {
 			return s
 		}
 	}
@@ -246,13 +261,16 @@ func (p *Profile) Bind(ctx context.Context, state *CycleState, pod *PodInfo, nod
 // PreBind did holds.
 func (p *Profile) Rebind(ctx context.Context, state *CycleState, pod *PodInfo, node string) *Status {
 	for _, pl := range p.binds {
-		s := pl.Bind(ctx, state, pod, node)
+		s := guarded(func() *Status { return pl.Bind(ctx, state, pod, node) })
 		if s.Code() == Skip {
 			continue
 		}
 		if s.IsSuccess() {
 			for _, after := range p.postBinds {
-				after.PostBind(ctx, state, pod, node)
+				_ = guarded(func() *Status { // The pod is bound, whatever becomes of this.
+					after.PostBind(ctx, state, pod, node)
+					return nil
+				})
 			}
 		}
 		return s

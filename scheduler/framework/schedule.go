@@ -19,8 +19,13 @@ func (c searchConfig) enough(all int) int {
 	return min(all, max(all*percentage/100, minFeasible))
 }
 
-// Schedule picks a node for the pod. It changes nothing but state and the searcher.
-func (p *Profile) Schedule(state *CycleState, pod *PodInfo, snapshot *Snapshot, search *Searcher) Decision {
+// Schedule picks a node for the pod. It changes nothing but state and the searcher. A plugin that panics fails the decision.
+func (p *Profile) Schedule(state *CycleState, pod *PodInfo, snapshot *Snapshot, search *Searcher) (decision Decision) {
+	defer func() {
+		if err := caught(recover()); err != nil {
+			decision = Decision{Err: err}
+		}
+	}()
 	all := snapshot.Nodes()
 	if len(all) == 0 {
 		return p.refuse(state, pod, snapshot, NewDiagnosis(0))
