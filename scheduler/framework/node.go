@@ -8,30 +8,33 @@ import (
 )
 
 // NodeInfo is a node with the sums over its pods. It is immutable: With... return a new one.
+//
+// What filters look at first stands first: most nodes of a large cluster are refused after a look at one cache line.
 type NodeInfo struct {
+	Name string
 	// Node is the node's object; nil for a node that has pods but no object.
 	Node *corev1.Node
-	Name string
-	// Allocatable is what pods may use in all; AllowedPods is how many there may be.
-	Allocatable Resources
-	AllowedPods int
-	// CPUShare and MemoryShare are MaxScore divided by the allocatable amount, 0 when there is none: scores multiply by them, since
-	// a division for each node is most of what a decision would cost.
-	CPUShare, MemoryShare float64
 	// Taints and Unschedulable are the node's, at hand; Avoid says whether a taint is PreferNoSchedule.
 	Taints        []*corev1.Taint
 	Unschedulable bool
 	Avoid         bool
+	// place is where the node is in its snapshot, nowhere when it is in none.
+	place int32
+
+	// Allocatable is what pods may use in all; AllowedPods is how many there may be.
+	AllowedPods int
+	pods        []*PodInfo
+	Allocatable Resources
 	// Requested is the sum over all pods, assumed ones included; Counted is the same as scores count it.
 	Requested Resources
 	Counted   Resources
+	// CPUShare and MemoryShare are MaxScore divided by the allocatable amount, 0 when there is none: scores multiply by them, since
+	// a division for each node is most of what a decision would cost.
+	CPUShare, MemoryShare float64
 	// Ports are the host ports in use.
 	Ports []HostPort
 
-	pods   []*PodInfo
 	images *nodeImages
-	// place is where the node is in its snapshot, nowhere when it is in none.
-	place int
 }
 
 const nowhere = -1
@@ -44,13 +47,13 @@ func NewNodeInfo(name string, node *corev1.Node) *NodeInfo {
 // at returns the node at a place of a snapshot.
 func (n *NodeInfo) at(place int) *NodeInfo {
 	c := *n
-	c.place = place
+	c.place = int32(place) //nolint:gosec // there are no 2^31 nodes
 	return &c
 }
 
 // Place returns the node's index in the Nodes of the snapshot that it, or the state that it was made from, is in; ok is false
 // when it is in none.
-func (n *NodeInfo) Place() (i int, ok bool) { return n.place, n.place != nowhere }
+func (n *NodeInfo) Place() (i int, ok bool) { return int(n.place), n.place != nowhere }
 
 // podsOrNone returns the pods of a node that may be none.
 func (n *NodeInfo) podsOrNone() []*PodInfo {
