@@ -11,49 +11,62 @@ import (
 	"monoplane.dev/codec/value"
 )
 
-// amounts are quantities by resource name. What cannot be read counts as zero; the API refuses such pods.
-type amounts map[string]resource.Quantity
-
-func (a amounts) add(m map[string]*metav1.Quantity) {
-	for name, q := range m {
-		n, err := value.Quantity(q)
-		if err != nil {
-			continue
-		}
-		sum := a[name]
-		sum.Add(n)
-		a[name] = sum
+// amount returns a quantity of a list. What is not there, or cannot be read (the API refuses it), counts as zero.
+func amount(list map[string]*metav1.Quantity, name string) resource.Quantity {
+	q, ok := list[name]
+	if !ok {
+		return resource.Quantity{}
 	}
+	n, err := value.Quantity(q)
+	if err != nil {
+		return resource.Quantity{}
+	}
+	return n
 }
 
-func (a amounts) atLeast(b amounts) {
-	for name, q := range b {
-		if have, ok := a[name]; !ok || have.Cmp(q) < 0 {
-			a[name] = q
-		}
-	}
-}
-
-// requests returns what the pod holds on the node: the sum over its containers and sidecars, or what an init
-// container needs beside the sidecars that started before it, whichever is more; and the overhead. spec: INIT-3
-func requests(pod *corev1.Pod) amounts {
-	running, peak := amounts{}, amounts{}
+// request returns what the pod holds of one resource on the node: the sum over its containers and sidecars, or what
+// an init container needs beside the sidecars that started before it, whichever is more; and the overhead. spec: INIT-3
+func request(pod *corev1.Pod, name string) resource.Quantity {
+	var running, peak resource.Quantity
 	for _, c := range pod.GetSpec().GetInitContainers() {
+		q := amount(c.GetResources().GetRequests(), name)
 		if c.GetRestartPolicy() == "Always" {
-			running.add(c.GetResources().GetRequests())
+			running.Add(q)
 			continue
 		}
-		during := amounts{}
-		during.atLeast(running)
-		during.add(c.GetResources().GetRequests())
-		peak.atLeast(during)
+		q.Add(running)
+		if q.Cmp(peak) > 0 {
+			peak = q
+		}
 	}
 	for _, c := range pod.GetSpec().GetContainers() {
-		running.add(c.GetResources().GetRequests())
+		running.Add(amount(c.GetResources().GetRequests(), name))
 	}
-	running.atLeast(peak)
-	running.add(pod.GetSpec().GetOverhead())
+	if peak.Cmp(running) > 0 {
+		running = peak
+	}
+	running.Add(amount(pod.GetSpec().GetOverhead(), name))
 	return running
+}
+
+// names returns the resources that the pod asks for, sorted.
+func names(pod *corev1.Pod) []string {
+	var all []string
+	note := func(list map[string]*metav1.Quantity) {
+		for name := range list {
+			if !slices.Contains(all, name) {
+				all = append(all, name)
+			}
+		}
+	}
+	for _, list := range [][]*corev1.Container{pod.GetSpec().GetInitContainers(), pod.GetSpec().GetContainers()} {
+		for _, c := range list {
+			note(c.GetResources().GetRequests())
+		}
+	}
+	note(pod.GetSpec().GetOverhead())
+	slices.Sort(all)
+	return all
 }
 
 func resources(pod *corev1.Pod, node *corev1.Node, others []*corev1.Pod) *Refusal {
@@ -62,39 +75,21 @@ func resources(pod *corev1.Pod, node *corev1.Node, others []*corev1.Pod) *Refusa
 		return &Refusal{"OutOfpods", fmt.Sprintf(
 			"Node didn't have enough resource: pods, requested: 1, used: %d, capacity: %d", len(others), most.Value())}
 	}
-	want := requests(pod)
-	if len(want) == 0 {
-		return nil
-	}
-	used := amounts{}
-	for _, o := range others {
-		for name, q := range requests(o) {
-			sum := used[name]
-			sum.Add(q)
-			used[name] = sum
-		}
-	}
-	names := make([]string, 0, len(want))
-	for name := range want {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	for _, name := range names {
-		asked := want[name]
+	for _, name := range names(pod) {
+		asked := request(pod, name)
 		if asked.IsZero() {
 			continue
 		}
-		capacity, err := value.Quantity(free[name])
-		if err != nil {
-			capacity = resource.Quantity{}
+		var used resource.Quantity
+		for _, o := range others {
+			used.Add(request(o, name))
 		}
-		taken := used[name]
-		sum := asked.DeepCopy()
-		sum.Add(taken)
+		capacity, sum := amount(free, name), asked.DeepCopy()
+		sum.Add(used)
 		if sum.Cmp(capacity) > 0 {
 			return &Refusal{"OutOf" + name, fmt.Sprintf(
 				"Node didn't have enough resource: %s, requested: %s, used: %s, capacity: %s",
-				name, asked.String(), taken.String(), capacity.String())}
+				name, asked.String(), used.String(), capacity.String())}
 		}
 	}
 	return nil
