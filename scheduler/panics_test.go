@@ -3,6 +3,7 @@ package scheduler_test
 import (
 	"context"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -13,12 +14,12 @@ import (
 )
 
 // bomb panics at the extension point that a pod is named after.
-type bomb struct{ off *bool }
+type bomb struct{ off *atomic.Bool }
 
 func (bomb) Name() string { return "Bomb" }
 
 func (b bomb) at(point string, pod *framework.PodInfo) {
-	if !*b.off && pod.Key.Name == strings.ToLower(point) {
+	if !b.off.Load() && pod.Key.Name == strings.ToLower(point) {
 		panic("boom at " + point)
 	}
 }
@@ -67,7 +68,7 @@ func (b bomb) PostBind(_ context.Context, _ *framework.CycleState, p *framework.
 // A plugin that panics fails the pod's cycle with an event, and nothing else: others are scheduled, and the pod when it panics no
 // more. spec: SCHED-1
 func TestPanics(t *testing.T) {
-	off := false
+	var off atomic.Bool
 	profile := func(c *client.Client) *framework.Profile {
 		p, err := framework.NewProfile(scheduler.DefaultName, 0, append(scheduler.DefaultPlugins(c), framework.Enabled{Plugin: bomb{&off}})...)
 		if err != nil {
@@ -104,7 +105,7 @@ func TestPanics(t *testing.T) {
 				t.Errorf("%s: bound to %q, event %v", point, n, told)
 			}
 		}
-		off = true
+		off.Store(true)
 		time.Sleep(20 * time.Second)
 		for _, point := range points {
 			if w.nodeOf(strings.ToLower(point)) == "" {
