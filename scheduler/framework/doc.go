@@ -12,6 +12,10 @@
 // clock, no goroutine and keeps nothing between calls but its configuration. Only PreBind, Bind and PostBind, which run
 // off the decision loop, may do I/O; they get a context.
 //
+// What plugins would have to count over and over the snapshot keeps up to date for them: nodes by the value of a label
+// (Topology, LabelTest), pods that a query selects (Counter, with Sums by domain), and the affinity terms of pods that
+// are there (Terms).
+//
 // Snapshot, NodeInfo and PodInfo are immutable: a change makes a new NodeInfo of that one node. A snapshot is valid for
 // one decision.
 package framework
