@@ -18,6 +18,7 @@ import (
 
 	adminv1 "monoplane.dev/api/admin/v1"
 	nodev1 "monoplane.dev/api/node/v1"
+	schedulingv1 "monoplane.dev/api/scheduling/v1"
 	"monoplane.dev/apiserver/authn"
 	"monoplane.dev/apiserver/pki"
 	"monoplane.dev/apiserver/rest"
@@ -126,6 +127,7 @@ func (c *Cluster) serveGRPC(p *parts, auth *authn.Authenticator) {
 	)
 	p.api.Register(server)
 	nodev1.RegisterNodeStreamsServer(server, p.broker)
+	schedulingv1.RegisterSchedulerStreamsServer(server, p.asking)
 	adminv1.RegisterAdminServer(server, &adminServer{cluster: c})
 	healthServer := health.NewServer()
 	healthpb.RegisterHealthServer(server, healthServer)

@@ -13,10 +13,12 @@ import (
 
 	adminv1 "monoplane.dev/api/admin/v1"
 	nodev1 "monoplane.dev/api/node/v1"
+	schedulingv1 "monoplane.dev/api/scheduling/v1"
 	"monoplane.dev/apiserver"
 	"monoplane.dev/apiserver/authn"
 	"monoplane.dev/apiserver/nodestreams"
 	"monoplane.dev/apiserver/pki"
+	"monoplane.dev/apiserver/schedulerstreams"
 	"monoplane.dev/apiserver/store"
 	"monoplane.dev/client"
 	"monoplane.dev/client/inproc"
@@ -49,8 +51,10 @@ type parts struct {
 	bundle  *pki.Bundle // nil without listeners
 	api     *apiserver.Server
 	broker  *nodestreams.Broker
-	inproc  *inproc.Server
-	key     string // the machine's
+	// asking reaches the schedulers.
+	asking *schedulerstreams.Broker
+	inproc *inproc.Server
+	key    string // the machine's
 	// rest and grpc are open before anything is served; nil without.
 	rest, grpc net.Listener
 	// recorder is the one that simulated nodes share.
@@ -122,9 +126,10 @@ func (c *Cluster) openStore(ctx context.Context, p *parts) error {
 // makeAPI puts the services on the in-process server.
 func (c *Cluster) makeAPI(ctx context.Context, p *parts) error {
 	p.broker = nodestreams.New(nodestreams.Config{Logger: c.cfg.Logger})
+	p.asking = schedulerstreams.New(schedulerstreams.Config{Logger: c.cfg.Logger})
 	var err error
 	p.api, err = apiserver.New(ctx, apiserver.Config{
-		Store: c.store, Logs: p.broker, Logger: c.cfg.Logger, Registerer: p.metrics,
+		Store: c.store, Logs: p.broker, Scheduler: p.asking, Logger: c.cfg.Logger, Registerer: p.metrics,
 	})
 	if err != nil {
 		return err
@@ -133,6 +138,7 @@ func (c *Cluster) makeAPI(ctx context.Context, p *parts) error {
 	c.onStop(func(context.Context) error { p.inproc.Stop(); return nil })
 	p.api.Register(p.inproc)
 	nodev1.RegisterNodeStreamsServer(p.inproc, p.broker)
+	schedulingv1.RegisterSchedulerStreamsServer(p.inproc, p.asking)
 	adminv1.RegisterAdminServer(p.inproc, &adminServer{cluster: c})
 
 	admin := &authn.User{Name: authn.AdminName, Groups: []string{authn.AdminsGroup, authn.AuthenticatedGroup}}

@@ -20,6 +20,7 @@ import (
 	corev1 "monoplane.dev/api/core/v1"
 	eventsv1 "monoplane.dev/api/events/v1"
 	metav1 "monoplane.dev/api/meta/v1"
+	schedulingv1 "monoplane.dev/api/scheduling/v1"
 )
 
 // cluster is an API server over a real store, without listeners.
@@ -105,6 +106,7 @@ type client struct {
 	configMaps      corev1.ConfigMapsClient
 	serviceAccounts corev1.ServiceAccountsClient
 	leases          coordinationv1.LeasesClient
+	priorityClasses schedulingv1.PriorityClassesClient
 	conn            grpc.ClientConnInterface
 }
 
@@ -118,7 +120,8 @@ func (c *cluster) as(u *authn.User) client {
 	return client{
 		corev1.NewPodsClient(conn), corev1.NewNodesClient(conn), corev1.NewNamespacesClient(conn),
 		corev1.NewEventsClient(conn), eventsv1.NewEventsClient(conn), corev1.NewConfigMapsClient(conn),
-		corev1.NewServiceAccountsClient(conn), coordinationv1.NewLeasesClient(conn), conn,
+		corev1.NewServiceAccountsClient(conn), coordinationv1.NewLeasesClient(conn),
+		schedulingv1.NewPriorityClassesClient(conn), conn,
 	}
 }
 

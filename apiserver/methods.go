@@ -10,6 +10,7 @@ import (
 	adminv1 "monoplane.dev/api/admin/v1"
 	corev1 "monoplane.dev/api/core/v1"
 	nodev1 "monoplane.dev/api/node/v1"
+	schedulingv1 "monoplane.dev/api/scheduling/v1"
 )
 
 // method is what a gRPC method means in terms of verbs and resources.
@@ -28,6 +29,9 @@ func methods(services []kinds.Service) map[string]*method {
 		adminv1.Admin_Snapshot_FullMethodName:    {attributes: auth.Attributes{Verb: "snapshot", Resource: "server"}},
 		nodev1.NodeStreams_Listen_FullMethodName: {attributes: auth.Attributes{Verb: "listen", Resource: "nodestreams"}},
 		nodev1.NodeStreams_Answer_FullMethodName: {attributes: auth.Attributes{Verb: "answer", Resource: "nodestreams"}},
+
+		schedulingv1.SchedulerStreams_Listen_FullMethodName: {attributes: auth.Attributes{Verb: "listen", Resource: "schedulerstreams"}},
+		schedulingv1.SchedulerStreams_Answer_FullMethodName: {attributes: auth.Attributes{Verb: "answer", Resource: "schedulerstreams"}},
 	}
 	for _, svc := range services {
 		d := descriptor(svc.Kind)

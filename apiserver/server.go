@@ -30,6 +30,7 @@ import (
 	"monoplane.dev/object"
 
 	corev1 "monoplane.dev/api/core/v1"
+	schedulingv1 "monoplane.dev/api/scheduling/v1"
 )
 
 // LogStreamer streams a container's log from the agent of a node.
@@ -41,6 +42,8 @@ type Config struct {
 	Store *store.Store
 	// Logs reaches the agents for the logs of containers; nil refuses such requests.
 	Logs LogStreamer
+	// Scheduler explains where pods can go; nil refuses such requests.
+	Scheduler kinds.Explainer
 	// Clock defaults to the real one.
 	Clock clock.PassiveClock
 	// Logger gets what clients are not told, and the audit; it defaults to one that discards.
@@ -65,7 +68,7 @@ type Server struct {
 // Resources is what the store must be opened with.
 func Resources() []store.Resource { return kinds.Resources() }
 
-// New returns the services and makes sure that the system namespaces exist (OBJ-14).
+// New returns the services and makes sure that the system namespaces (OBJ-14) and priority classes (PRIO-1) exist.
 func New(ctx context.Context, cfg Config) (*Server, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
@@ -74,7 +77,7 @@ func New(ctx context.Context, cfg Config) (*Server, error) {
 		store: cfg.Store, log: cfg.Logger, tables: kinds.Tables(), authz: auth.NewAuthorizer(),
 		services: kinds.All(kinds.Config{
 			Deps:  registry.Deps{Store: cfg.Store, Clock: cfg.Clock, Rand: cfg.Rand},
-			Audit: auth.NewAudit(cfg.Logger), Logs: cfg.Logs,
+			Audit: auth.NewAudit(cfg.Logger), Logs: cfg.Logs, Scheduler: cfg.Scheduler,
 		}),
 	}
 	s.methods = methods(s.services)
@@ -83,9 +86,14 @@ func New(ctx context.Context, cfg Config) (*Server, error) {
 		return nil, fmt.Errorf("register metrics: %w", err)
 	}
 	for _, svc := range s.services {
-		if svc.Kind == corev1.NamespaceKind {
+		switch svc.Kind {
+		case corev1.NamespaceKind:
 			if err := kinds.EnsureNamespaces(ctx, svc.Backend); err != nil {
 				return nil, fmt.Errorf("create the system namespaces: %w", err)
+			}
+		case schedulingv1.PriorityClassKind:
+			if err := kinds.EnsurePriorityClasses(ctx, svc.Backend); err != nil {
+				return nil, fmt.Errorf("create the system priority classes: %w", err)
 			}
 		}
 	}

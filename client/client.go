@@ -23,16 +23,22 @@ import (
 	corev1 "monoplane.dev/api/core/v1"
 	eventsv1 "monoplane.dev/api/events/v1"
 	nodev1 "monoplane.dev/api/node/v1"
+	schedulingv1 "monoplane.dev/api/scheduling/v1"
+	storagev1 "monoplane.dev/api/storage/v1"
 )
 
 // Client holds a typed client for every service.
 type Client struct {
-	Pods            corev1.PodsClient
-	Nodes           corev1.NodesClient
-	Namespaces      corev1.NamespacesClient
-	ConfigMaps      corev1.ConfigMapsClient
-	ServiceAccounts corev1.ServiceAccountsClient
-	Leases          coordinationv1.LeasesClient
+	Pods                   corev1.PodsClient
+	Nodes                  corev1.NodesClient
+	Namespaces             corev1.NamespacesClient
+	ConfigMaps             corev1.ConfigMapsClient
+	PersistentVolumes      corev1.PersistentVolumesClient
+	PersistentVolumeClaims corev1.PersistentVolumeClaimsClient
+	ServiceAccounts        corev1.ServiceAccountsClient
+	Leases                 coordinationv1.LeasesClient
+	PriorityClasses        schedulingv1.PriorityClassesClient
+	StorageClasses         storagev1.StorageClassesClient
 
 	// Events are events in the shape of core/v1, EventsV1 the same objects in that of events.k8s.io/v1.
 	Events   corev1.EventsClient
@@ -41,22 +47,33 @@ type Client struct {
 	// NodeStreams is what node agents listen on; other programs have no use for it.
 	NodeStreams nodev1.NodeStreamsClient
 
+	// PlacementReviews answers where pods can go. SchedulerStreams is what schedulers listen on; other programs have no use
+	// for it.
+	PlacementReviews schedulingv1.PlacementReviewsClient
+	SchedulerStreams schedulingv1.SchedulerStreamsClient
+
 	conn grpc.ClientConnInterface
 }
 
 // New returns the clients over conn, which the caller keeps and closes.
 func New(conn grpc.ClientConnInterface) *Client {
 	return &Client{
-		Pods:            corev1.NewPodsClient(conn),
-		Nodes:           corev1.NewNodesClient(conn),
-		Namespaces:      corev1.NewNamespacesClient(conn),
-		ConfigMaps:      corev1.NewConfigMapsClient(conn),
-		ServiceAccounts: corev1.NewServiceAccountsClient(conn),
-		Leases:          coordinationv1.NewLeasesClient(conn),
-		Events:          corev1.NewEventsClient(conn),
-		EventsV1:        eventsv1.NewEventsClient(conn),
-		NodeStreams:     nodev1.NewNodeStreamsClient(conn),
-		conn:            conn,
+		Pods:                   corev1.NewPodsClient(conn),
+		Nodes:                  corev1.NewNodesClient(conn),
+		Namespaces:             corev1.NewNamespacesClient(conn),
+		ConfigMaps:             corev1.NewConfigMapsClient(conn),
+		PersistentVolumes:      corev1.NewPersistentVolumesClient(conn),
+		PersistentVolumeClaims: corev1.NewPersistentVolumeClaimsClient(conn),
+		ServiceAccounts:        corev1.NewServiceAccountsClient(conn),
+		Leases:                 coordinationv1.NewLeasesClient(conn),
+		PriorityClasses:        schedulingv1.NewPriorityClassesClient(conn),
+		StorageClasses:         storagev1.NewStorageClassesClient(conn),
+		Events:                 corev1.NewEventsClient(conn),
+		EventsV1:               eventsv1.NewEventsClient(conn),
+		NodeStreams:            nodev1.NewNodeStreamsClient(conn),
+		PlacementReviews:       schedulingv1.NewPlacementReviewsClient(conn),
+		SchedulerStreams:       schedulingv1.NewSchedulerStreamsClient(conn),
+		conn:                   conn,
 	}
 }
 

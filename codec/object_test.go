@@ -97,7 +97,7 @@ func TestKindsAreFoundByName(t *testing.T) {
 	if got := kinds.Resource("events.k8s.io", "v1", "events"); got != eventsv1.EventKind {
 		t.Errorf("got %v", got)
 	}
-	if kinds.Kind("", "v1", "pod") != nil || kinds.Resource("", "v1", "leases") != nil || len(kinds.All()) != 9 {
+	if kinds.Kind("", "v1", "pod") != nil || kinds.Resource("", "v1", "leases") != nil || len(kinds.All()) != 11 {
 		t.Error("found what is not there")
 	}
 	if _, err := codec.NewKinds(corev1.PodKind, corev1.PodKind); err == nil {

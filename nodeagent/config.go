@@ -42,7 +42,7 @@ type Config struct {
 	Taints []*corev1.Taint
 	// Version is the agent's, for the node's status.
 	Version string
-	// Simulated says that the machine does not exist: its pressure is not measured.
+	// Simulated says that the machine does not exist: its pressure is not measured, and volumes need no mounts.
 	Simulated bool
 
 	// Starting bounds how many agents of one process start at the same time, by its capacity; nil for no bound.

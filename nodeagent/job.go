@@ -89,6 +89,9 @@ func (j job) facts() criconfig.Facts {
 }
 
 func (j job) runSandbox(ctx context.Context, action podstate.RunSandbox) podstate.Input {
+	if why := j.unmounted(); why != "" {
+		return podstate.SandboxRun{Err: why, Unmounted: true}
+	}
 	ctx, cancel := context.WithTimeout(ctx, sandboxTimeout)
 	defer cancel()
 	if dir := j.podDir(); dir != "" {

@@ -8,13 +8,10 @@ import (
 	"path/filepath"
 	"time"
 
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
-
 	corev1 "monoplane.dev/api/core/v1"
 	nodev1 "monoplane.dev/api/node/v1"
 	"monoplane.dev/apierrors"
+	"monoplane.dev/client/calls"
 	"monoplane.dev/codec/value"
 	"monoplane.dev/nodeagent/criconfig"
 	"monoplane.dev/nodeagent/podlog"
@@ -22,73 +19,25 @@ import (
 )
 
 // serveStreams listens for what the API server asks of this node and answers each call on a stream of its own.
-// A listener that another agent of this node has replaced tries again after a while: it may be the other that ends.
 func (a *Agent) serveStreams(ctx context.Context) error {
-	const first, most = 100 * time.Millisecond, 10 * time.Second
-	for wait := first; ; {
-		began := now()
-		err := a.listen(ctx)
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		if now().Sub(began) > most {
-			wait = first
-		}
-		if status.Code(err) == codes.Aborted {
-			wait = most
-		}
-		a.cfg.Logger.Debug("not listening for calls", "error", err)
-		if !sleep(ctx, wait) {
-			return ctx.Err()
-		}
-		wait = min(2*wait, most)
-	}
-}
-
-func (a *Agent) listen(ctx context.Context) error {
-	stream, err := a.cfg.Client.NodeStreams.Listen(ctx, &nodev1.ListenRequest{Node: a.cfg.NodeName})
-	if err != nil {
-		return err
-	}
-	for {
-		call, err := stream.Recv()
-		if err != nil {
-			return err
-		}
-		a.spawn(func(ctx context.Context) { a.answer(ctx, call) })
-	}
-}
-
-// answer serves one call.
-func (a *Agent) answer(ctx context.Context, call *nodev1.Call) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	stream, err := a.cfg.Client.NodeStreams.Answer(ctx)
-	if err != nil {
-		return // the caller is told by a time-out
-	}
-	// Nothing is received before the end; the end of the stream means that the caller has gone.
-	a.spawn(func(context.Context) {
-		_, _ = stream.Recv()
-		cancel()
+	return calls.Serve(ctx, calls.Config[*nodev1.Call]{
+		Listen: func(ctx context.Context) (func() (*nodev1.Call, error), error) {
+			stream, err := a.cfg.Client.NodeStreams.Listen(ctx, &nodev1.ListenRequest{Node: a.cfg.NodeName})
+			if err != nil {
+				return nil, err
+			}
+			return stream.Recv, nil
+		},
+		Answer: a.cfg.Client.NodeStreams.Answer, Do: a.serve, Spawn: a.spawn, Logger: a.cfg.Logger,
 	})
-	if stream.Send(&nodev1.Frame{CallID: call.GetId()}) != nil {
-		return
-	}
-	if err := a.serve(ctx, call, stream); err != nil && ctx.Err() == nil {
-		e := apierrors.From(err)
-		_ = stream.Send(&nodev1.Frame{Error: e.Error(), Reason: string(e.Reason())})
-	}
-	_ = stream.CloseSend()
-	<-ctx.Done() // the server ends the stream once it has passed everything on
 }
 
-func (a *Agent) serve(ctx context.Context, call *nodev1.Call, stream grpc.BidiStreamingClient[nodev1.Frame, nodev1.Frame]) error {
+func (a *Agent) serve(ctx context.Context, call *nodev1.Call, send func([]byte) error) error {
 	ask := call.GetLog()
 	if ask == nil {
 		return apierrors.New(apierrors.MethodNotAllowed, "this agent does not know what is asked of it")
 	}
-	err := a.log(ctx, ask, func(data []byte) error { return stream.Send(&nodev1.Frame{Data: data}) })
+	err := a.log(ctx, ask, send)
 	if errors.Is(err, io.EOF) {
 		return ctx.Err()
 	}

@@ -39,15 +39,18 @@ const (
 	NamespaceController
 	// ServiceAccountController gives every namespace its default account.
 	ServiceAccountController
+	// PersistentVolumeController binds claims to volumes and makes and removes volumes.
+	PersistentVolumeController
 	// Controller is any other controller.
 	Controller
 )
 
 // The names of the controllers that have a class of their own.
 const (
-	podGCName          = authn.ControllerPrefix + "podgc"
-	namespaceName      = authn.ControllerPrefix + "namespace"
-	serviceAccountName = authn.ControllerPrefix + "serviceaccount"
+	podGCName            = authn.ControllerPrefix + "podgc"
+	namespaceName        = authn.ControllerPrefix + "namespace"
+	serviceAccountName   = authn.ControllerPrefix + "serviceaccount"
+	persistentVolumeName = authn.ControllerPrefix + "persistentvolume"
 )
 
 // Identity is who makes a request, as the rules see it.
@@ -84,6 +87,8 @@ func Of(u *authn.User) Identity {
 		id.Class = NamespaceController
 	case u.Name == serviceAccountName:
 		id.Class = ServiceAccountController
+	case u.Name == persistentVolumeName:
+		id.Class = PersistentVolumeController
 	case strings.HasPrefix(u.Name, authn.ControllerPrefix):
 		id.Class = Controller
 	case slices.Contains(u.Groups, authn.AdminsGroup):
@@ -96,7 +101,7 @@ func Of(u *authn.User) Identity {
 // about (DEL-11).
 func (id Identity) Component() bool {
 	switch id.Class {
-	case Node, Scheduler, PodGC, NamespaceController, ServiceAccountController, Controller:
+	case Node, Scheduler, PodGC, NamespaceController, ServiceAccountController, PersistentVolumeController, Controller:
 		return true
 	default:
 		return false

@@ -17,8 +17,8 @@ const (
 // roles says what each class may do; nothing else is allowed, except to Admin, who may do everything. What is
 // marked (own) is narrowed further by owned and by the kinds' strategies.
 func roles() map[Class][]grant {
-	report := []grant{{write, "events"}, {"get " + write, "leases"}}
-	with := func(gs ...grant) []grant { return append(gs, report...) }
+	everybody := []grant{{write, "events"}, {"get " + write, "leases"}, {read, "priorityclasses"}}
+	with := func(gs ...grant) []grant { return append(gs, everybody...) }
 	return map[Class][]grant{
 		Node: with(
 			grant{read + " create delete", "pods"}, // (own)
@@ -26,13 +26,16 @@ func roles() map[Class][]grant {
 			grant{read + " " + write, "nodes"},     // (own)
 			grant{modify, "nodes/status"},          // (own)
 			grant{"get", "configmaps serviceaccounts"},
+			grant{read, "persistentvolumes persistentvolumeclaims"},
 			grant{"listen answer", "nodestreams"}, // (own)
 		),
 		Scheduler: with(
 			grant{read + " delete", "pods"},
 			grant{modify, "pods/status"},
 			grant{"create", "pods/binding"},
-			grant{read, "nodes namespaces"},
+			grant{read, "nodes namespaces storageclasses"},
+			grant{read + " " + modify, "persistentvolumes persistentvolumeclaims"},
+			grant{"listen answer", "schedulerstreams"},
 		),
 		PodGC: with(
 			grant{read + " delete", "pods"},
@@ -49,8 +52,14 @@ func roles() map[Class][]grant {
 			grant{read, "namespaces"},
 			grant{read + " create", "serviceaccounts"},
 		),
+		PersistentVolumeController: with(
+			grant{read + " " + write + " delete", "persistentvolumes"},
+			grant{read + " " + modify, "persistentvolumeclaims"},
+			grant{modify, "persistentvolumes/status persistentvolumeclaims/status"},
+			grant{read, "storageclasses pods nodes"},
+		),
 		Controller: with(
-			grant{read, "* nodes namespaces"},
+			grant{read, "* nodes namespaces persistentvolumes storageclasses"},
 			grant{"delete", "pods"},
 			grant{modify, "pods/status nodes/status"},
 		),

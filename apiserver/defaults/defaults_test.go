@@ -45,7 +45,7 @@ func TestNewPod(t *testing.T) {
 			}},
 			RestartPolicy: "Always", TerminationGracePeriodSeconds: ptr(int64(30)), DnsPolicy: "ClusterFirst",
 			ServiceAccountName: "default", ServiceAccount: "default", SecurityContext: &corev1.PodSecurityContext{},
-			SchedulerName: "default-scheduler", EnableServiceLinks: ptr(true), Priority: ptr(int32(0)), PreemptionPolicy: ptr("PreemptLowerPriority"),
+			SchedulerName: "default-scheduler", EnableServiceLinks: ptr(true),
 			Tolerations: []*corev1.Toleration{
 				{Key: "node.kubernetes.io/not-ready", Operator: "Exists", Effect: "NoExecute", TolerationSeconds: ptr(int64(300))},
 				{Key: "node.kubernetes.io/unreachable", Operator: "Exists", Effect: "NoExecute", TolerationSeconds: ptr(int64(300))},

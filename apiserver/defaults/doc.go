@@ -5,6 +5,6 @@
 // the caller owns, never fail, accept objects with nil parts and nil elements, and are idempotent.
 // Validation (package validation) expects objects that have been through here.
 //
-// Two things are deliberately not done: no token volume is added to pods, and priority classes are not
-// resolved (no class is served yet).
+// Two things are deliberately not done: no token volume is added to pods, and no pod is given its priority, which
+// takes a look at the priority classes (package priority).
 package defaults

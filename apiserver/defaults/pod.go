@@ -9,7 +9,6 @@ const (
 	gracePeriod       = 30
 	schedulerName     = "default-scheduler"
 	serviceAccount    = "default"
-	preemptionPolicy  = "PreemptLowerPriority"
 	notReadySeconds   = 300
 	taintNotReady     = "node.kubernetes.io/not-ready"
 	taintUnreachable  = "node.kubernetes.io/unreachable"
@@ -80,15 +79,13 @@ func PodStatus(s *corev1.PodStatus) {
 }
 
 // NewPod is Pod plus what creation adds: the identity it runs as, the tolerations that let it outlive a
-// short absence of its node (NODE-3), its priority, and a fresh status with its QoS class (QOS-1). Whatever
-// status the client sent is dropped (OBJ-5). Call it once, when the creation time is known.
+// short absence of its node (NODE-3), and a fresh status with its QoS class (QOS-1). Whatever status the client
+// sent is dropped (OBJ-5). Call it once, when the creation time is known.
 func NewPod(p *corev1.Pod) {
 	Pod(p)
 	s := p.Spec
 	set(&s.ServiceAccountName, serviceAccount)
 	s.ServiceAccount = s.ServiceAccountName
-	setPtr(&s.Priority, 0)
-	setPtr(&s.PreemptionPolicy, preemptionPolicy)
 	tolerateAbsence(s, taintNotReady)
 	tolerateAbsence(s, taintUnreachable)
 	labelKeys(p)

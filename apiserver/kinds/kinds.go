@@ -16,6 +16,8 @@ import (
 	coordinationv1 "monoplane.dev/api/coordination/v1"
 	corev1 "monoplane.dev/api/core/v1"
 	eventsv1 "monoplane.dev/api/events/v1"
+	schedulingv1 "monoplane.dev/api/scheduling/v1"
+	storagev1 "monoplane.dev/api/storage/v1"
 )
 
 // Config is what the kinds need.
@@ -26,6 +28,8 @@ type Config struct {
 	Audit *auth.Audit
 	// Logs streams the logs of containers; nil for none.
 	Logs pod.LogStreamer
+	// Scheduler explains where pods can go; nil for none.
+	Scheduler Explainer
 }
 
 // Service is one gRPC service over one kind.
@@ -34,7 +38,7 @@ type Service struct {
 	Kind *object.Kind
 	// Name is the full name of the gRPC service, such as "monoplane.core.v1.Pods".
 	Name string
-	// Backend serves the standard methods.
+	// Backend serves the standard methods; nil for a kind of which nothing is stored.
 	Backend object.Backend
 	// Methods are the names of its methods, such as "Get".
 	Methods []string
@@ -73,6 +77,19 @@ func All(cfg Config) []Service {
 		serve(registry.New(cfg.Deps, lease()), coordinationv1.LeaseKind, coordinationv1.Leases_ServiceDesc, func(b object.Backend) any {
 			return coordinationv1.LeasesBackend{Backend: b}
 		}),
+		serve(registry.New(cfg.Deps, persistentVolume(cfg.Deps)), corev1.PersistentVolumeKind, corev1.PersistentVolumes_ServiceDesc,
+			func(b object.Backend) any { return corev1.PersistentVolumesBackend{Backend: b} }),
+		serve(registry.New(cfg.Deps, persistentVolumeClaim(cfg.Deps)), corev1.PersistentVolumeClaimKind, corev1.PersistentVolumeClaims_ServiceDesc,
+			func(b object.Backend) any { return corev1.PersistentVolumeClaimsBackend{Backend: b} }),
+		serve(registry.New(cfg.Deps, storageClass()), storagev1.StorageClassKind, storagev1.StorageClasses_ServiceDesc,
+			func(b object.Backend) any { return storagev1.StorageClassesBackend{Backend: b} }),
+		serve(newPriorityClassBackend(registry.New(cfg.Deps, priorityClass(cfg.Deps)), cfg.Deps.Store),
+			schedulingv1.PriorityClassKind, schedulingv1.PriorityClasses_ServiceDesc, func(b object.Backend) any {
+				return schedulingv1.PriorityClassesBackend{Backend: b}
+			}),
+		serve(nil, schedulingv1.PlacementReviewKind, schedulingv1.PlacementReviews_ServiceDesc, func(object.Backend) any {
+			return &placementReviews{pods: podBackend, scheduler: cfg.Scheduler}
+		}),
 	}
 }
 
@@ -95,6 +112,7 @@ func strategies() []*registry.Strategy {
 	deps := registry.Deps{}
 	return []*registry.Strategy{
 		pod.New(deps, nil).Strategy(), node(deps), namespace(deps), event(), configMap(), serviceAccount(), lease(),
+		priorityClass(deps), persistentVolume(deps), persistentVolumeClaim(deps), storageClass(),
 	}
 }
 

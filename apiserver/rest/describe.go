@@ -112,7 +112,7 @@ func newMessage(d protoreflect.MessageDescriptor) proto.Message {
 
 // serveIndex lists the paths that are not objects.
 func (h *Handler) serveIndex(w http.ResponseWriter, r *http.Request) {
-	paths := append([]string{"/healthz", "/livez", "/readyz", "/version", "/openapi/v3"}, h.discovery.Paths()...)
+	paths := append([]string{"/healthz", "/livez", "/readyz", "/version", openapi.V2Path, openapi.Root}, h.discovery.Paths()...)
 	if h.cfg.Metrics != nil {
 		paths = append(paths, "/metrics")
 	}

@@ -185,6 +185,8 @@ func (h *Handler) serveDocuments(w http.ResponseWriter, r *http.Request) {
 		serve = func() { h.discovery.Serve(w, r, path) }
 	case h.openapi.Has(path):
 		serve = func() { h.openapi.Serve(w, r, path) }
+	case path == openapi.V2Path:
+		serve = func() { h.openapi.ServeV2(w, r) }
 	case path == "/metrics" && h.cfg.Metrics != nil:
 		serve = func() { h.cfg.Metrics.ServeHTTP(w, r) }
 	case path == "":

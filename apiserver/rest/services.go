@@ -14,6 +14,8 @@ import (
 	corev1 "monoplane.dev/api/core/v1"
 	eventsv1 "monoplane.dev/api/events/v1"
 	metav1 "monoplane.dev/api/meta/v1"
+	schedulingv1 "monoplane.dev/api/scheduling/v1"
+	storagev1 "monoplane.dev/api/storage/v1"
 )
 
 // Service is a gRPC service that the front serves at the REST paths of its google.api.http rules.
@@ -24,7 +26,8 @@ type Service struct {
 	Descriptor protoreflect.ServiceDescriptor
 	// Register puts the generated gateway handlers on a mux.
 	Register Register
-	// Events passes the events of one message of the Watch method to yield until that returns false.
+	// Events passes the events of one message of the Watch method to yield until that returns false; nil without such a
+	// method.
 	Events func(m proto.Message, yield func(object.Event) bool)
 }
 
@@ -42,6 +45,11 @@ func Services() []*Service {
 			register(corev1.RegisterNamespacesHandlerClient, corev1.NewNamespacesClient)),
 		service[*corev1.NodeEvents](corev1.NodeKind, corev1.File_monoplane_core_v1_node_service_proto,
 			register(corev1.RegisterNodesHandlerClient, corev1.NewNodesClient)),
+		service[*corev1.PersistentVolumeEvents](corev1.PersistentVolumeKind, corev1.File_monoplane_core_v1_persistentvolume_service_proto,
+			register(corev1.RegisterPersistentVolumesHandlerClient, corev1.NewPersistentVolumesClient)),
+		service[*corev1.PersistentVolumeClaimEvents](corev1.PersistentVolumeClaimKind,
+			corev1.File_monoplane_core_v1_persistentvolumeclaim_service_proto,
+			register(corev1.RegisterPersistentVolumeClaimsHandlerClient, corev1.NewPersistentVolumeClaimsClient)),
 		service[*corev1.PodEvents](corev1.PodKind, corev1.File_monoplane_core_v1_pod_service_proto,
 			register(corev1.RegisterPodsHandlerClient, corev1.NewPodsClient)),
 		service[*corev1.ServiceAccountEvents](corev1.ServiceAccountKind, corev1.File_monoplane_core_v1_serviceaccount_service_proto,
@@ -50,6 +58,16 @@ func Services() []*Service {
 			register(coordinationv1.RegisterLeasesHandlerClient, coordinationv1.NewLeasesClient)),
 		service[*eventsv1.EventEvents](eventsv1.EventKind, eventsv1.File_monoplane_events_v1_event_service_proto,
 			register(eventsv1.RegisterEventsHandlerClient, eventsv1.NewEventsClient)),
+		service[*schedulingv1.PriorityClassEvents](schedulingv1.PriorityClassKind,
+			schedulingv1.File_monoplane_scheduling_v1_priorityclass_service_proto,
+			register(schedulingv1.RegisterPriorityClassesHandlerClient, schedulingv1.NewPriorityClassesClient)),
+		{
+			Kind:       schedulingv1.PlacementReviewKind,
+			Descriptor: schedulingv1.File_monoplane_scheduling_v1_placementreview_service_proto.Services().Get(0),
+			Register:   register(schedulingv1.RegisterPlacementReviewsHandlerClient, schedulingv1.NewPlacementReviewsClient),
+		},
+		service[*storagev1.StorageClassEvents](storagev1.StorageClassKind, storagev1.File_monoplane_storage_v1_storageclass_service_proto,
+			register(storagev1.RegisterStorageClassesHandlerClient, storagev1.NewStorageClassesClient)),
 	}
 }
 

@@ -64,7 +64,8 @@ func NamespaceFinalizeUpdate(new, old *corev1.Namespace) []apierrors.Cause {
 	return f.causes()
 }
 
-// core checks the metadata of an object of the core group, against its old metadata unless it is new.
+// core checks the metadata of an object of the core group, or of another that takes its rules, against its old metadata
+// unless it is new.
 func (f *faults) core(m, old *metav1.ObjectMeta, namespaced bool, name NameFunc) {
 	if old != nil {
 		f.objectMetaUpdate(m, old)

@@ -13,6 +13,7 @@ import (
 	corev1 "monoplane.dev/api/core/v1"
 	eventsv1 "monoplane.dev/api/events/v1"
 	metav1 "monoplane.dev/api/meta/v1"
+	storagev1 "monoplane.dev/api/storage/v1"
 	"monoplane.dev/apiserver/defaults"
 	"monoplane.dev/apiserver/validation"
 )
@@ -100,6 +101,21 @@ func TestRandomObjectsNeverPanic(t *testing.T) {
 		validation.NamespaceFinalizeUpdate(s, u)
 		validation.ConfigMapUpdate(randomObject[corev1.ConfigMap](r), randomObject[corev1.ConfigMap](r))
 		validation.ServiceAccountUpdate(randomObject[corev1.ServiceAccount](r), randomObject[corev1.ServiceAccount](r))
+		v, w := randomObject[corev1.PersistentVolume](r), randomObject[corev1.PersistentVolume](r)
+		support.Unsupported(v)
+		validation.PersistentVolume(v)
+		validation.PersistentVolumeUpdate(v, w)
+		defaults.NewPersistentVolume(v)
+		validation.PersistentVolumeUpdate(v, w)
+		validation.PersistentVolumeStatusUpdate(v, w)
+		c, d := randomObject[corev1.PersistentVolumeClaim](r), randomObject[corev1.PersistentVolumeClaim](r)
+		support.Unsupported(c)
+		validation.PersistentVolumeClaim(c)
+		validation.PersistentVolumeClaimUpdate(c, d)
+		defaults.NewPersistentVolumeClaim(c)
+		validation.PersistentVolumeClaimUpdate(c, d)
+		validation.PersistentVolumeClaimStatusUpdate(c, d)
+		validation.StorageClassUpdate(randomObject[storagev1.StorageClass](r), randomObject[storagev1.StorageClass](r))
 		validation.LeaseUpdate(randomObject[coordinationv1.Lease](r), randomObject[coordinationv1.Lease](r))
 		validation.EventUpdate(randomObject[corev1.Event](r), randomObject[corev1.Event](r))
 		validation.EventsEvent(randomObject[eventsv1.Event](r))
@@ -115,6 +131,10 @@ func TestRandomObjectsNeverPanic(t *testing.T) {
 	validation.NodeUpdate(nil, nil)
 	validation.Namespace(nil)
 	validation.ConfigMapUpdate(nil, nil)
+	validation.PersistentVolumeUpdate(nil, nil)
+	validation.PersistentVolumeClaimUpdate(nil, nil)
+	validation.PersistentVolumeClaimStatusUpdate(nil, nil)
+	validation.StorageClassUpdate(nil, nil)
 	validation.LeaseUpdate(nil, nil)
 	validation.Event(nil)
 	validation.EventsEventUpdate(nil, nil)

@@ -214,6 +214,13 @@ func grace(m *metav1.ObjectMeta) *int64 {
 // same compares optional values.
 func same[T comparable](a, b *T) bool { return a == b || a != nil && b != nil && *a == *b }
 
+// fixed refuses another value than the field had.
+func fixed[T comparable](f *faults, p *fieldPath, new, old *T) {
+	if !same(new, old) {
+		f.invalidValue(p, new, immutable)
+	}
+}
+
 func (f *faults) sameTime(p *fieldPath, new, old *metav1.Time) {
 	if !wire.Equal(orZero(new), orZero(old)) {
 		f.invalidValue(p, shownTime(new), immutable)

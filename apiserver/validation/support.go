@@ -15,6 +15,7 @@ import (
 const (
 	refusedText = "not supported by this version of Monoplane"
 	storedText  = ": kept but has no effect in this version"
+	claimText   = ": the claim takes part in scheduling, but is not mounted in this version"
 )
 
 // Support checks objects against the support option of their fields (design decision 1): what Monoplane
@@ -46,7 +47,9 @@ type planned struct {
 	// falseAsks is set when only the value false is refused.
 	falseAsks bool
 	inline    bool
-	below     *plan
+	// warning is said of a field that is only kept.
+	warning string
+	below   *plan
 }
 
 // zeroAsks are optional fields whose zero value means something other than their absence: user 0 is root,
@@ -60,6 +63,9 @@ func zeroAsks(name protoreflect.FullName) bool {
 	}
 	return false
 }
+
+// claimVolume is the one field that is only kept and has an effect all the same.
+const claimVolume protoreflect.FullName = "monoplane.core.v1.VolumeSource.persistentVolumeClaim"
 
 // falseAsks is the one field whose usual value, given explicitly, is fine, while false asks for a user
 // namespace (USER-1).
@@ -155,7 +161,7 @@ func (w *walker) message(m protoreflect.Message, p *plan, path *fieldPath) {
 			continue
 		case optionsv1.Support_STORED:
 			if isSet(f.fd, v) && len(w.stored) < maxWarnings {
-				w.stored = append(w.stored, at.String()+storedText)
+				w.stored = append(w.stored, at.String()+f.warning)
 			}
 			continue
 		}
@@ -217,6 +223,10 @@ func (s *Support) build(d protoreflect.MessageDescriptor) *plan {
 	for i := range d.Fields().Len() {
 		fd := d.Fields().Get(i)
 		f := planned{fd: fd, zeroAsks: zeroAsks(fd.FullName()), falseAsks: fd.FullName() == falseAsks, inline: inline(fd)}
+		f.warning = storedText
+		if fd.FullName() == claimVolume {
+			f.warning = claimText
+		}
 		f.support, _ = proto.GetExtension(fd.Options(), optionsv1.E_Support).(optionsv1.Support)
 		if f.falseAsks || f.support == optionsv1.Support_REFUSED || f.support == optionsv1.Support_STORED {
 			p.fields = append(p.fields, f)

@@ -184,6 +184,29 @@ func TestPreferredNodeAffinityIsServed(t *testing.T) {
 	}
 }
 
+// A claim counts in scheduling, and the warning says how far; other volumes are refused by the name of their source.
+// spec: OBJ-3
+func TestSupportOfVolumes(t *testing.T) {
+	refused, stored := NewSupport().Unsupported(&corev1.Pod{Spec: &corev1.PodSpec{
+		Volumes: []*corev1.Volume{
+			{Name: "a", VolumeSource: &corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "c"}}},
+			{Name: "b", VolumeSource: &corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
+			{Name: "c", VolumeSource: &corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}}},
+		},
+		Containers: []*corev1.Container{{VolumeMounts: []*corev1.VolumeMount{{Name: "a", MountPath: "/a"}}, VolumeDevices: []*corev1.VolumeDevice{{Name: "a"}}}},
+	}})
+	var names []string
+	for _, r := range refused {
+		names = append(names, r.Field)
+	}
+	if got := strings.Join(names, " "); got != "spec.volumes[1].emptyDir spec.volumes[2].ephemeral" {
+		t.Errorf("refused %s", got)
+	}
+	if want := "spec.volumes[0].persistentVolumeClaim: the claim takes part in scheduling, but is not mounted in this version"; !slices.Equal(stored, []string{want}) {
+		t.Errorf("warnings %q", stored)
+	}
+}
+
 // Inter-pod affinity and anti-affinity are honored by the scheduler, with all fields of their terms.
 // spec: OBJ-3, SCHED-4, SCHED-5
 func TestInterPodAffinityIsServed(t *testing.T) {
@@ -297,14 +320,27 @@ func TestWhatIsNotValidatedIsRefused(t *testing.T) {
 		"gcePersistentDisk", "awsElasticBlockStore", "gitRepo", "iscsi", "glusterfs", "rbd", "flexVolume", "cinder", "cephfs", "flocker", "fc",
 		"azureFile", "vsphereVolume", "quobyte", "azureDisk", "photonPersistentDisk", "portworxVolume", "scaleIO", "storageos", "ephemeral",
 	} {
-		mustRefuse(t, volume, name, (&corev1.PodSpec{}).ProtoReflect().Descriptor(), "volumes")
+		mustRefuse(t, volume, name, nil, "")
 	}
+	persistent := (&corev1.PersistentVolumeSource{}).ProtoReflect().Descriptor()
+	for i := range persistent.Fields().Len() {
+		switch name := persistent.Fields().Get(i).Name(); name {
+		case "hostPath", "nfs", "local", "csi":
+		default:
+			mustRefuse(t, persistent, name, nil, "")
+		}
+	}
+	claim := (&corev1.PersistentVolumeClaimSpec{}).ProtoReflect().Descriptor()
+	for _, name := range []protoreflect.Name{"dataSource", "dataSourceRef", "volumeAttributesClassName"} {
+		mustRefuse(t, claim, name, nil, "")
+	}
+	mustRefuse(t, (&corev1.PersistentVolumeSpec{}).ProtoReflect().Descriptor(), "volumeAttributesClassName", nil, "")
 	pod := (&corev1.PodSpec{}).ProtoReflect().Descriptor()
 	mustRefuse(t, pod, "resourceClaims", nil, "")
 	mustRefuse(t, pod, "schedulingGroup", nil, "")
 	projection := (&corev1.VolumeProjection{}).ProtoReflect().Descriptor()
-	mustRefuse(t, projection, "clusterTrustBundle", pod, "volumes")
-	mustRefuse(t, projection, "podCertificate", pod, "volumes")
+	mustRefuse(t, projection, "clusterTrustBundle", volume, "projected")
+	mustRefuse(t, projection, "podCertificate", volume, "projected")
 	mustRefuse(t, (&corev1.ResourceRequirements{}).ProtoReflect().Descriptor(), "claims", nil, "")
 	mustRefuse(t, (&corev1.SecurityContext{}).ProtoReflect().Descriptor(), "windowsOptions", nil, "")
 	mustRefuse(t, (&corev1.PodSecurityContext{}).ProtoReflect().Descriptor(), "windowsOptions", nil, "")

@@ -32,15 +32,7 @@ func (f *faults) nfs(p *fieldPath, n *corev1.NFSVolumeSource) {
 const maxDriverName = 63
 
 func (f *faults) csi(p *fieldPath, c *corev1.CSIVolumeSource) {
-	driver := p.Child("driver")
-	if c.GetDriver() == "" {
-		f.required(driver, "")
-	} else {
-		if len(c.GetDriver()) > maxDriverName {
-			f.tooLong(driver, maxDriverName)
-		}
-		f.invalid(driver, c.GetDriver(), wrongSubdomain(strings.ToLower(c.GetDriver()))...)
-	}
+	f.driverName(p.Child("driver"), c.GetDriver())
 	if ref := c.GetNodePublishSecretRef(); ref != nil {
 		if ref.GetName() == "" {
 			f.required(p.Child("nodePublishSecretRef").Child("name"), "")
@@ -48,6 +40,18 @@ func (f *faults) csi(p *fieldPath, c *corev1.CSIVolumeSource) {
 		}
 		f.subdomain(p.Child("name"), ref.GetName())
 	}
+}
+
+// driverName checks the name of a CSI driver.
+func (f *faults) driverName(p *fieldPath, name string) {
+	if name == "" {
+		f.required(p, "")
+		return
+	}
+	if len(name) > maxDriverName {
+		f.tooLong(p, maxDriverName)
+	}
+	f.invalid(p, name, wrongSubdomain(strings.ToLower(name))...)
 }
 
 // keyFiles checks the files that hold keys of a Secret or ConfigMap.

@@ -1,6 +1,9 @@
 package validation
 
 import (
+	"slices"
+
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	corev1 "monoplane.dev/api/core/v1"
@@ -33,7 +36,10 @@ func (v *pod) volumeSource(p *fieldPath, s *corev1.VolumeSource) {
 			v.forbidden(p.Child("emptyDir").Child("sizeLimit"), "SizeLimit field must be a valid resource quantity")
 		}
 	}
-	set := sourcesSet(s)
+	set := sourcesSet(s, "emptyDir", "hostPath", "gitRepo", "gcePersistentDisk", "awsElasticBlockStore", "secret", "nfs", "iscsi",
+		"glusterfs", "flocker", "persistentVolumeClaim", "rbd", "cinder", "cephfs", "quobyte", "downwardAPI", "fc",
+		"flexVolume", "configMap", "azureFile", "vsphereVolume", "photonPersistentDisk", "portworxVolume",
+		"azureDisk", "storageos", "projected", "scaleIO", "csi", "ephemeral", "image")
 	if len(set) == 0 {
 		v.required(p, "must specify a volume type")
 		return
@@ -79,8 +85,9 @@ func (v *pod) volumeSource(p *fieldPath, s *corev1.VolumeSource) {
 	}
 }
 
-// sourcesSet returns the names of the sources that are set, in the order in which Kubernetes looks at them.
-func sourcesSet(s *corev1.VolumeSource) []string {
+// sourcesSet returns the names of the sources that are set, in the order that is given, in which Kubernetes looks at
+// them.
+func sourcesSet(s proto.Message, order ...string) []string {
 	var names []string
 	s.ProtoReflect().Range(func(fd protoreflect.FieldDescriptor, _ protoreflect.Value) bool {
 		names = append(names, string(fd.Name()))
@@ -90,16 +97,9 @@ func sourcesSet(s *corev1.VolumeSource) []string {
 		return names
 	}
 	ordered := make([]string, 0, len(names))
-	for _, n := range [...]string{
-		"emptyDir", "hostPath", "gitRepo", "gcePersistentDisk", "awsElasticBlockStore", "secret", "nfs", "iscsi",
-		"glusterfs", "flocker", "persistentVolumeClaim", "rbd", "cinder", "cephfs", "quobyte", "downwardAPI", "fc",
-		"flexVolume", "configMap", "azureFile", "vsphereVolume", "photonPersistentDisk", "portworxVolume",
-		"azureDisk", "storageos", "projected", "scaleIO", "csi", "ephemeral", "image",
-	} {
-		for _, have := range names {
-			if have == n {
-				ordered = append(ordered, n)
-			}
+	for _, n := range order {
+		if slices.Contains(names, n) {
+			ordered = append(ordered, n)
 		}
 	}
 	return ordered

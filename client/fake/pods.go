@@ -56,7 +56,7 @@ func (p *podsServer) Bind(_ context.Context, req *corev1.BindPodRequest) (*metav
 	if pod.Status == nil {
 		pod.Status = &corev1.PodStatus{}
 	}
-	pod.Spec.NodeName = target.GetName()
+	pod.Spec.NodeName, pod.Status.NominatedNodeName = target.GetName(), ""
 	scheduled := &corev1.PodCondition{Type: "PodScheduled", Status: "True", LastTransitionTime: value.Time(now())}
 	kept := []*corev1.PodCondition{scheduled}
 	for _, c := range pod.GetStatus().GetConditions() {

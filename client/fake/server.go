@@ -11,6 +11,8 @@ import (
 
 	coordinationv1 "monoplane.dev/api/coordination/v1"
 	corev1 "monoplane.dev/api/core/v1"
+	schedulingv1 "monoplane.dev/api/scheduling/v1"
+	storagev1 "monoplane.dev/api/storage/v1"
 	"monoplane.dev/client"
 	"monoplane.dev/client/inproc"
 	"monoplane.dev/object"
@@ -61,8 +63,12 @@ func New() *Server {
 	corev1.RegisterNamespacesServer(s.conn, corev1.NamespacesBackend{Backend: s.backend(corev1.NamespaceKind)})
 	corev1.RegisterConfigMapsServer(s.conn, corev1.ConfigMapsBackend{Backend: s.backend(corev1.ConfigMapKind)})
 	corev1.RegisterServiceAccountsServer(s.conn, corev1.ServiceAccountsBackend{Backend: s.backend(corev1.ServiceAccountKind)})
+	corev1.RegisterPersistentVolumesServer(s.conn, corev1.PersistentVolumesBackend{Backend: s.backend(corev1.PersistentVolumeKind)})
+	corev1.RegisterPersistentVolumeClaimsServer(s.conn, corev1.PersistentVolumeClaimsBackend{Backend: s.backend(corev1.PersistentVolumeClaimKind)})
 	corev1.RegisterEventsServer(s.conn, corev1.EventsBackend{Backend: s.backend(corev1.EventKind)})
 	coordinationv1.RegisterLeasesServer(s.conn, coordinationv1.LeasesBackend{Backend: s.backend(coordinationv1.LeaseKind)})
+	schedulingv1.RegisterPriorityClassesServer(s.conn, schedulingv1.PriorityClassesBackend{Backend: s.backend(schedulingv1.PriorityClassKind)})
+	storagev1.RegisterStorageClassesServer(s.conn, storagev1.StorageClassesBackend{Backend: s.backend(storagev1.StorageClassKind)})
 	return s
 }
 

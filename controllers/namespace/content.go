@@ -46,6 +46,7 @@ func DefaultContent(c *client.Client) []Content {
 		Of(corev1.PodKind, c.Pods.List, c.Pods.DeleteCollection),
 		Of(corev1.ConfigMapKind, c.ConfigMaps.List, c.ConfigMaps.DeleteCollection),
 		Of(corev1.ServiceAccountKind, c.ServiceAccounts.List, c.ServiceAccounts.DeleteCollection),
+		Of(corev1.PersistentVolumeClaimKind, c.PersistentVolumeClaims.List, c.PersistentVolumeClaims.DeleteCollection),
 		Of(coordinationv1.LeaseKind, c.Leases.List, c.Leases.DeleteCollection),
 		Of(corev1.EventKind, c.Events.List, c.Events.DeleteCollection),
 	}

@@ -128,7 +128,11 @@ func (m *Machine) admitted(in Admission) {
 func (m *Machine) sandboxRun(in SandboxRun) {
 	if in.Err != "" {
 		m.run.failed(m.now, m.host.Policy.RuntimeDelay, m.host.Policy.RuntimeDelayMax)
-		m.do(Note{Warning: true, Reason: "FailedCreatePodSandBox", Message: "Failed to create pod sandbox: " + in.Err})
+		note := Note{Warning: true, Reason: "FailedCreatePodSandBox", Message: "Failed to create pod sandbox: " + in.Err}
+		if in.Unmounted {
+			note.Reason, note.Message = "FailedMount", "Unable to attach or mount volumes: "+in.Err
+		}
+		m.do(note)
 		return
 	}
 	m.run.done()

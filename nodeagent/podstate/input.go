@@ -71,6 +71,8 @@ type SandboxRun struct {
 	Sandbox Sandbox
 	// Err says why there is none.
 	Err string
+	// Unmounted says that it is because the pod's volumes cannot be mounted.
+	Unmounted bool
 }
 
 // ContainerRun answers StartContainer.

@@ -10,6 +10,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	corev1 "monoplane.dev/api/core/v1"
 	"monoplane.dev/apiserver/defaults"
 	"monoplane.dev/apiserver/validation"
 )
@@ -38,12 +39,23 @@ func intended(diff string) bool {
 		strings.Contains(diff, ".status.conditions[0].lastTransitionTime")
 }
 
+// ordinary gives a pod what created gives Kubernetes' one in place of a priority class.
+func ordinary(s *corev1.PodSpec) {
+	if s.Priority == nil {
+		s.Priority = ptr(int32(0))
+	}
+	if s.PreemptionPolicy == nil {
+		s.PreemptionPolicy = ptr("PreemptLowerPriority")
+	}
+}
+
 // sameCreation compares what both sides make of a pod that is created, and returns the differences.
 func sameCreation(t *testing.T, k *v1.Pod) []string {
 	t.Helper()
 	want, errs := created(t, k)
 	p := ourPod(t, k)
 	defaults.NewPod(p)
+	ordinary(p.Spec)
 	causes := validation.Pod(p)
 	diff := compare(theirFaults(errs), ourFaults(causes))
 	if len(errs) == 0 && len(causes) == 0 {

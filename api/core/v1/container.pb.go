@@ -2032,7 +2032,7 @@ var File_monoplane_core_v1_container_proto protoreflect.FileDescriptor
 
 const file_monoplane_core_v1_container_proto_rawDesc = "" +
 	"\n" +
-	"!monoplane/core/v1/container.proto\x12\x11monoplane.core.v1\x1a\x1dmonoplane/core/v1/probe.proto\x1a!monoplane/core/v1/reference.proto\x1a monoplane/core/v1/security.proto\x1a\x1emonoplane/meta/v1/values.proto\x1a\"monoplane/options/v1/options.proto\"\xb8\v\n" +
+	"!monoplane/core/v1/container.proto\x12\x11monoplane.core.v1\x1a\x1dmonoplane/core/v1/probe.proto\x1a!monoplane/core/v1/reference.proto\x1a monoplane/core/v1/security.proto\x1a\x1emonoplane/meta/v1/values.proto\x1a\"monoplane/options/v1/options.proto\"\xb0\v\n" +
 	"\tContainer\x12\x18\n" +
 	"\x04name\x18\x01 \x01(\tB\x04\x90\x94#\x01R\x04name\x12\x14\n" +
 	"\x05image\x18\x02 \x01(\tR\x05image\x12\x18\n" +
@@ -2043,8 +2043,8 @@ const file_monoplane_core_v1_container_proto_rawDesc = "" +
 	"workingDir\x12R\n" +
 	"\x05ports\x18\x06 \x03(\v2 .monoplane.core.v1.ContainerPortB\x1a\xa2\x94#\x05merge\xaa\x94#\rcontainerPortR\x05ports\x12>\n" +
 	"\x03env\x18\a \x03(\v2\x19.monoplane.core.v1.EnvVarB\x11\xa2\x94#\x05merge\xaa\x94#\x04nameR\x03env\x12K\n" +
-	"\tresources\x18\b \x01(\v2'.monoplane.core.v1.ResourceRequirementsB\x04\x90\x94#\x01R\tresources\x12^\n" +
-	"\fvolumeMounts\x18\t \x03(\v2\x1e.monoplane.core.v1.VolumeMountB\x1a\x98\x94#\x03\xa2\x94#\x05merge\xaa\x94#\tmountPathR\fvolumeMounts\x12D\n" +
+	"\tresources\x18\b \x01(\v2'.monoplane.core.v1.ResourceRequirementsB\x04\x90\x94#\x01R\tresources\x12Z\n" +
+	"\fvolumeMounts\x18\t \x03(\v2\x1e.monoplane.core.v1.VolumeMountB\x16\xa2\x94#\x05merge\xaa\x94#\tmountPathR\fvolumeMounts\x12D\n" +
 	"\rlivenessProbe\x18\n" +
 	" \x01(\v2\x18.monoplane.core.v1.ProbeB\x04\x98\x94#\x03R\rlivenessProbe\x12F\n" +
 	"\x0ereadinessProbe\x18\v \x01(\v2\x18.monoplane.core.v1.ProbeB\x04\x98\x94#\x03R\x0ereadinessProbe\x12@\n" +
@@ -2056,8 +2056,8 @@ const file_monoplane_core_v1_container_proto_rawDesc = "" +
 	"\tstdinOnce\x18\x11 \x01(\bB\x04\x98\x94#\x03R\tstdinOnce\x12\x16\n" +
 	"\x03tty\x18\x12 \x01(\bB\x04\x98\x94#\x03R\x03tty\x12@\n" +
 	"\aenvFrom\x18\x13 \x03(\v2 .monoplane.core.v1.EnvFromSourceB\x04\x98\x94#\x03R\aenvFrom\x12:\n" +
-	"\x18terminationMessagePolicy\x18\x14 \x01(\tR\x18terminationMessagePolicy\x12b\n" +
-	"\rvolumeDevices\x18\x15 \x03(\v2\x1f.monoplane.core.v1.VolumeDeviceB\x1b\x98\x94#\x03\xa2\x94#\x05merge\xaa\x94#\n" +
+	"\x18terminationMessagePolicy\x18\x14 \x01(\tR\x18terminationMessagePolicy\x12^\n" +
+	"\rvolumeDevices\x18\x15 \x03(\v2\x1f.monoplane.core.v1.VolumeDeviceB\x17\xa2\x94#\x05merge\xaa\x94#\n" +
 	"devicePathR\rvolumeDevices\x12B\n" +
 	"\fstartupProbe\x18\x16 \x01(\v2\x18.monoplane.core.v1.ProbeB\x04\x98\x94#\x03R\fstartupProbe\x12R\n" +
 	"\fresizePolicy\x18\x17 \x03(\v2(.monoplane.core.v1.ContainerResizePolicyB\x04\x98\x94#\x02R\fresizePolicy\x12)\n" +

@@ -353,9 +353,6 @@ func (x *Container) SetsLimited() bool {
 	if x.Resources.SetsLimited() {
 		return true
 	}
-	if len(x.VolumeMounts) > 0 {
-		return true
-	}
 	if x.LivenessProbe != nil {
 		return true
 	}
@@ -378,9 +375,6 @@ func (x *Container) SetsLimited() bool {
 		return true
 	}
 	if len(x.EnvFrom) > 0 {
-		return true
-	}
-	if len(x.VolumeDevices) > 0 {
 		return true
 	}
 	if x.StartupProbe != nil {

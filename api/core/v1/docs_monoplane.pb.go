@@ -27,6 +27,11 @@ const Docs = "" +
 	"AzureDiskVolumeSource.fsType\tFilesystem type.\n" +
 	"AzureDiskVolumeSource.kind\t\"Shared\", \"Dedicated\" or \"Managed\".\n" +
 	"AzureDiskVolumeSource.readOnly\tMount it read-only.\n" +
+	"AzureFilePersistentVolumeSource\tAzureFilePersistentVolumeSource is an Azure file share.\n" +
+	"AzureFilePersistentVolumeSource.readOnly\tMount it read-only.\n" +
+	"AzureFilePersistentVolumeSource.secretName\tSecret with the storage account.\n" +
+	"AzureFilePersistentVolumeSource.secretNamespace\tNamespace of the secret; the claim's when absent.\n" +
+	"AzureFilePersistentVolumeSource.shareName\tName of the share.\n" +
 	"AzureFileVolumeSource\tAzureFileVolumeSource is an Azure file share.\n" +
 	"AzureFileVolumeSource.readOnly\tMount it read-only.\n" +
 	"AzureFileVolumeSource.secretName\tSecret with the storage account.\n" +
@@ -41,6 +46,17 @@ const Docs = "" +
 	"Binding\tBinding assigns a pod to a node.\n" +
 	"Binding.metadata\tName and namespace of the pod; a uid, when set, must be the pod's.\n" +
 	"Binding.target\tThe node.\n" +
+	"CSIPersistentVolumeSource\tCSIPersistentVolumeSource is a volume of a CSI driver.\n" +
+	"CSIPersistentVolumeSource.controllerExpandSecretRef\tSecret for making it larger. May be added later.\n" +
+	"CSIPersistentVolumeSource.controllerPublishSecretRef\tSecret for attaching and detaching.\n" +
+	"CSIPersistentVolumeSource.driver\tName of the driver.\n" +
+	"CSIPersistentVolumeSource.fsType\tFilesystem type.\n" +
+	"CSIPersistentVolumeSource.nodeExpandSecretRef\tSecret for making it larger on a node.\n" +
+	"CSIPersistentVolumeSource.nodePublishSecretRef\tSecret for mounting it into a pod.\n" +
+	"CSIPersistentVolumeSource.nodeStageSecretRef\tSecret for making it available on a node.\n" +
+	"CSIPersistentVolumeSource.readOnly\tMount it read-only.\n" +
+	"CSIPersistentVolumeSource.volumeAttributes\tAttributes of the volume, in the words of its driver.\n" +
+	"CSIPersistentVolumeSource.volumeHandle\tIdentity of the volume at its driver.\n" +
 	"CSIVolumeSource\tCSIVolumeSource is a volume that a CSI driver makes for a pod.\n" +
 	"CSIVolumeSource.driver\tName of the driver.\n" +
 	"CSIVolumeSource.fsType\tFilesystem type.\n" +
@@ -50,6 +66,13 @@ const Docs = "" +
 	"Capabilities\tCapabilities is changes of a process's capabilities.\n" +
 	"Capabilities.add\tCapabilities to add.\n" +
 	"Capabilities.drop\tCapabilities to take away.\n" +
+	"CephFSPersistentVolumeSource\tCephFSPersistentVolumeSource is a Ceph filesystem.\n" +
+	"CephFSPersistentVolumeSource.monitors\tAddresses of the monitors.\n" +
+	"CephFSPersistentVolumeSource.path\tPath.\n" +
+	"CephFSPersistentVolumeSource.readOnly\tMount it read-only.\n" +
+	"CephFSPersistentVolumeSource.secretFile\tKey ring file on the node.\n" +
+	"CephFSPersistentVolumeSource.secretRef\tSecret with the credentials.\n" +
+	"CephFSPersistentVolumeSource.user\tUser name.\n" +
 	"CephFSVolumeSource\tCephFSVolumeSource is a Ceph filesystem.\n" +
 	"CephFSVolumeSource.monitors\tAddresses of the monitors.\n" +
 	"CephFSVolumeSource.path\tPath.\n" +
@@ -57,6 +80,11 @@ const Docs = "" +
 	"CephFSVolumeSource.secretFile\tKey ring file on the node.\n" +
 	"CephFSVolumeSource.secretRef\tSecret with the credentials.\n" +
 	"CephFSVolumeSource.user\tUser name.\n" +
+	"CinderPersistentVolumeSource\tCinderPersistentVolumeSource is an OpenStack Cinder volume.\n" +
+	"CinderPersistentVolumeSource.fsType\tFilesystem type.\n" +
+	"CinderPersistentVolumeSource.readOnly\tMount it read-only.\n" +
+	"CinderPersistentVolumeSource.secretRef\tSecret with the credentials.\n" +
+	"CinderPersistentVolumeSource.volumeID\tIdentity of the volume.\n" +
 	"CinderVolumeSource\tCinderVolumeSource is an OpenStack Cinder volume.\n" +
 	"CinderVolumeSource.fsType\tFilesystem type.\n" +
 	"CinderVolumeSource.readOnly\tMount it read-only.\n" +
@@ -209,6 +237,17 @@ const Docs = "" +
 	"CreateNodeRequest.fieldManager\tName of the program that writes.\n" +
 	"CreateNodeRequest.fieldValidation\tWhat to do with unknown and duplicate JSON fields: \"Strict\", \"Warn\" (default) or \"Ignore\".\n" +
 	"CreateNodeRequest.object\tThe object; metadata.name or metadata.generateName is required.\n" +
+	"CreatePersistentVolumeClaimRequest\tCreatePersistentVolumeClaimRequest creates one object.\n" +
+	"CreatePersistentVolumeClaimRequest.dryRun\t\"All\" validates and admits but stores nothing.\n" +
+	"CreatePersistentVolumeClaimRequest.fieldManager\tName of the program that writes.\n" +
+	"CreatePersistentVolumeClaimRequest.fieldValidation\tWhat to do with unknown and duplicate JSON fields: \"Strict\", \"Warn\" (default) or \"Ignore\".\n" +
+	"CreatePersistentVolumeClaimRequest.namespace\tNamespace of the object; empty takes the object's own.\n" +
+	"CreatePersistentVolumeClaimRequest.object\tThe object; metadata.name or metadata.generateName is required.\n" +
+	"CreatePersistentVolumeRequest\tCreatePersistentVolumeRequest creates one object.\n" +
+	"CreatePersistentVolumeRequest.dryRun\t\"All\" validates and admits but stores nothing.\n" +
+	"CreatePersistentVolumeRequest.fieldManager\tName of the program that writes.\n" +
+	"CreatePersistentVolumeRequest.fieldValidation\tWhat to do with unknown and duplicate JSON fields: \"Strict\", \"Warn\" (default) or \"Ignore\".\n" +
+	"CreatePersistentVolumeRequest.object\tThe object; metadata.name or metadata.generateName is required.\n" +
 	"CreatePodRequest\tCreatePodRequest creates one object.\n" +
 	"CreatePodRequest.dryRun\t\"All\" validates and admits but stores nothing.\n" +
 	"CreatePodRequest.fieldManager\tName of the program that writes.\n" +
@@ -325,6 +364,12 @@ const Docs = "" +
 	"FileKeySelector.optional\tGo on when it does not exist.\n" +
 	"FileKeySelector.path\tPath in the volume.\n" +
 	"FileKeySelector.volumeName\tVolume with the file.\n" +
+	"FlexPersistentVolumeSource\tFlexPersistentVolumeSource is a volume made by an executable driver.\n" +
+	"FlexPersistentVolumeSource.driver\tName of the driver.\n" +
+	"FlexPersistentVolumeSource.fsType\tFilesystem type.\n" +
+	"FlexPersistentVolumeSource.options\tParameters for the driver.\n" +
+	"FlexPersistentVolumeSource.readOnly\tMount it read-only.\n" +
+	"FlexPersistentVolumeSource.secretRef\tSecret with the credentials.\n" +
 	"FlexVolumeSource\tFlexVolumeSource is a volume made by an executable driver.\n" +
 	"FlexVolumeSource.driver\tName of the driver.\n" +
 	"FlexVolumeSource.fsType\tFilesystem type.\n" +
@@ -346,6 +391,11 @@ const Docs = "" +
 	"GitRepoVolumeSource.directory\tDirectory to check out into.\n" +
 	"GitRepoVolumeSource.repository\tURL.\n" +
 	"GitRepoVolumeSource.revision\tCommit.\n" +
+	"GlusterfsPersistentVolumeSource\tGlusterfsPersistentVolumeSource is a Gluster volume.\n" +
+	"GlusterfsPersistentVolumeSource.endpoints\tObject with the servers' addresses.\n" +
+	"GlusterfsPersistentVolumeSource.endpointsNamespace\tNamespace of that object; the claim's when absent.\n" +
+	"GlusterfsPersistentVolumeSource.path\tPath.\n" +
+	"GlusterfsPersistentVolumeSource.readOnly\tMount it read-only.\n" +
 	"GlusterfsVolumeSource\tGlusterfsVolumeSource is a Gluster volume.\n" +
 	"GlusterfsVolumeSource.endpoints\tObject with the servers' addresses.\n" +
 	"GlusterfsVolumeSource.path\tPath.\n" +
@@ -367,6 +417,18 @@ const Docs = "" +
 	"HostPathVolumeSource\tHostPathVolumeSource is a path of the node.\n" +
 	"HostPathVolumeSource.path\tPath.\n" +
 	"HostPathVolumeSource.type\tWhat must be there: empty, \"DirectoryOrCreate\", \"Directory\", \"FileOrCreate\", \"File\", \"Socket\", \"CharDevice\" or \"BlockDevice\".\n" +
+	"ISCSIPersistentVolumeSource\tISCSIPersistentVolumeSource is an iSCSI disk.\n" +
+	"ISCSIPersistentVolumeSource.chapAuthDiscovery\tAuthenticate the discovery.\n" +
+	"ISCSIPersistentVolumeSource.chapAuthSession\tAuthenticate the session.\n" +
+	"ISCSIPersistentVolumeSource.fsType\tFilesystem type.\n" +
+	"ISCSIPersistentVolumeSource.initiatorName\tName of the initiator.\n" +
+	"ISCSIPersistentVolumeSource.iqn\tName of the target.\n" +
+	"ISCSIPersistentVolumeSource.iscsiInterface\tInterface; \"default\" when empty.\n" +
+	"ISCSIPersistentVolumeSource.lun\tUnit number on the target.\n" +
+	"ISCSIPersistentVolumeSource.portals\tFurther addresses of the target.\n" +
+	"ISCSIPersistentVolumeSource.readOnly\tMount it read-only.\n" +
+	"ISCSIPersistentVolumeSource.secretRef\tSecret with the credentials.\n" +
+	"ISCSIPersistentVolumeSource.targetPortal\tAddress of the target.\n" +
 	"ISCSIVolumeSource\tISCSIVolumeSource is an iSCSI disk.\n" +
 	"ISCSIVolumeSource.chapAuthDiscovery\tAuthenticate the discovery.\n" +
 	"ISCSIVolumeSource.chapAuthSession\tAuthenticate the session.\n" +
@@ -403,6 +465,9 @@ const Docs = "" +
 	"LinuxContainerUser.uid\tUser.\n" +
 	"LocalObjectReference\tLocalObjectReference is an object in the same namespace.\n" +
 	"LocalObjectReference.name\tIts name.\n" +
+	"LocalVolumeSource\tLocalVolumeSource is a directory or device of one node.\n" +
+	"LocalVolumeSource.fsType\tFilesystem type, when the path is a device.\n" +
+	"LocalVolumeSource.path\tPath on the node.\n" +
 	"LogPodRequest\tLogPodRequest selects what of a log is streamed; the fields are those of PodLogOptions.\n" +
 	"LogPodRequest.container\tContainer; may be empty when the pod has one.\n" +
 	"LogPodRequest.follow\tGo on with new lines until the container ends.\n" +
@@ -416,6 +481,9 @@ const Docs = "" +
 	"LogPodRequest.stream\t\"All\" (default), \"Stdout\" or \"Stderr\".\n" +
 	"LogPodRequest.tailLines\tOnly that many last lines.\n" +
 	"LogPodRequest.timestamps\tPut the time of writing before each line.\n" +
+	"ModifyVolumeStatus\tModifyVolumeStatus is a change of a volume's attributes that is under way.\n" +
+	"ModifyVolumeStatus.status\t\"Pending\", \"InProgress\" or \"Infeasible\".\n" +
+	"ModifyVolumeStatus.targetVolumeAttributesClassName\tClass of the attributes that are wanted.\n" +
 	"NFSVolumeSource\tNFSVolumeSource is a directory of an NFS server.\n" +
 	"NFSVolumeSource.path\tExported directory.\n" +
 	"NFSVolumeSource.readOnly\tMount it read-only.\n" +
@@ -548,22 +616,103 @@ const Docs = "" +
 	"ObjectReference.namespace\tIts namespace.\n" +
 	"ObjectReference.resourceVersion\tRevision that is meant.\n" +
 	"ObjectReference.uid\tIts UID.\n" +
+	"PersistentVolume\tPersistentVolume is a piece of storage that outlives the pods that use it. A claim is bound to it.\n" +
+	"PersistentVolume.metadata\tIdentity of the volume. The finalizer kubernetes.io/pv-protection, which the server adds, holds it while a claim is bound.\n" +
+	"PersistentVolume.spec\tWhere the storage is and who may use it. Written by administrators and provisioners.\n" +
+	"PersistentVolume.status\tWhether it is free, bound or released. Written by the volume controller, through the status subresource.\n" +
+	"PersistentVolumeClaim\tPersistentVolumeClaim is a request for storage. It is bound to one PersistentVolume and stays bound.\n" +
+	"PersistentVolumeClaim.metadata\tIdentity of the claim. The finalizer kubernetes.io/pvc-protection, which the server adds, holds it while a pod uses the claim.\n" +
+	"PersistentVolumeClaim.spec\tWhat is asked for. Written by users; fixed after creation but for volumeName, which is set once, and the size of a bound claim.\n" +
+	"PersistentVolumeClaim.status\tWhat was given. Written by the volume controller, through the status subresource.\n" +
+	"PersistentVolumeClaimCondition\tPersistentVolumeClaimCondition is one aspect of a claim's state.\n" +
+	"PersistentVolumeClaimCondition.lastProbeTime\tWhen it was last looked at.\n" +
+	"PersistentVolumeClaimCondition.lastTransitionTime\tWhen status last changed.\n" +
+	"PersistentVolumeClaimCondition.message\tA sentence for people.\n" +
+	"PersistentVolumeClaimCondition.reason\tOne word for machines.\n" +
+	"PersistentVolumeClaimCondition.status\t\"True\", \"False\" or \"Unknown\".\n" +
+	"PersistentVolumeClaimCondition.type\tWhich aspect, such as \"Resizing\".\n" +
+	"PersistentVolumeClaimEvent\tPersistentVolumeClaimEvent is one change.\n" +
+	"PersistentVolumeClaimEvent.object\tThe object after the change, or as it was last when deleted. In a BOOKMARK only its resourceVersion and annotations are set.\n" +
+	"PersistentVolumeClaimEvent.status\tWith ERROR: what went wrong. The stream ends after it.\n" +
+	"PersistentVolumeClaimEvent.type\t\"ADDED\", \"MODIFIED\", \"DELETED\", \"BOOKMARK\" or \"ERROR\".\n" +
+	"PersistentVolumeClaimEvents\tPersistentVolumeClaimEvents is a batch of changes, oldest first.\n" +
+	"PersistentVolumeClaimEvents.events\tAt least one change.\n" +
+	"PersistentVolumeClaimList\tPersistentVolumeClaimList is a list of claims.\n" +
+	"PersistentVolumeClaimList.items\tThe claims.\n" +
+	"PersistentVolumeClaimList.metadata\tRevision of the snapshot and the token to go on with.\n" +
 	"PersistentVolumeClaimSpec\tPersistentVolumeClaimSpec says what a claim asks for.\n" +
-	"PersistentVolumeClaimSpec.accessModes\t\"ReadWriteOnce\", \"ReadOnlyMany\", \"ReadWriteMany\" or \"ReadWriteOncePod\".\n" +
+	"PersistentVolumeClaimSpec.accessModes\tWays in which it is to be mounted: \"ReadWriteOnce\", \"ReadOnlyMany\", \"ReadWriteMany\", or alone \"ReadWriteOncePod\".\n" +
 	"PersistentVolumeClaimSpec.dataSource\tSnapshot or claim to copy from.\n" +
 	"PersistentVolumeClaimSpec.dataSourceRef\tAs dataSource, for any kind and namespace.\n" +
-	"PersistentVolumeClaimSpec.resources\tHow much storage.\n" +
+	"PersistentVolumeClaimSpec.resources\tHow much storage, in bytes, as request of resource \"storage\". A bound claim may ask for more if its class allows it.\n" +
 	"PersistentVolumeClaimSpec.selector\tLabels of eligible volumes.\n" +
-	"PersistentVolumeClaimSpec.storageClassName\tClass of the volume.\n" +
+	"PersistentVolumeClaimSpec.storageClassName\tClass of the volume; \"\" asks for one without a class. When absent a new claim gets the newest default class, if there is one.\n" +
 	"PersistentVolumeClaimSpec.volumeAttributesClassName\tClass of changeable attributes.\n" +
 	"PersistentVolumeClaimSpec.volumeMode\t\"Filesystem\" (default) or \"Block\".\n" +
-	"PersistentVolumeClaimSpec.volumeName\tThe volume that is bound.\n" +
+	"PersistentVolumeClaimSpec.volumeName\tThe volume that is bound. Written once, by the volume controller; a user may set it at creation.\n" +
+	"PersistentVolumeClaimStatus\tPersistentVolumeClaimStatus is the state of a claim.\n" +
+	"PersistentVolumeClaimStatus.accessModes\tWays in which the bound volume can be mounted.\n" +
+	"PersistentVolumeClaimStatus.allocatedResourceStatuses\tHow far an expansion is, by resource name.\n" +
+	"PersistentVolumeClaimStatus.allocatedResources\tSize in bytes that an expansion under way has reserved.\n" +
+	"PersistentVolumeClaimStatus.capacity\tSize of the bound volume in bytes, as resource \"storage\".\n" +
+	"PersistentVolumeClaimStatus.conditions\tConditions such as Resizing.\n" +
+	"PersistentVolumeClaimStatus.currentVolumeAttributesClassName\tClass of the attributes that the volume has.\n" +
+	"PersistentVolumeClaimStatus.modifyVolumeStatus\tA change of the volume's attributes that is under way.\n" +
+	"PersistentVolumeClaimStatus.phase\t\"Pending\" (default), \"Bound\" or \"Lost\".\n" +
 	"PersistentVolumeClaimTemplate\tPersistentVolumeClaimTemplate is a claim to be made.\n" +
 	"PersistentVolumeClaimTemplate.metadata\tLabels and annotations for the claim.\n" +
 	"PersistentVolumeClaimTemplate.spec\tWhat the claim asks for.\n" +
 	"PersistentVolumeClaimVolumeSource\tPersistentVolumeClaimVolumeSource is the volume bound to a claim.\n" +
 	"PersistentVolumeClaimVolumeSource.claimName\tName of the claim.\n" +
 	"PersistentVolumeClaimVolumeSource.readOnly\tMount it read-only.\n" +
+	"PersistentVolumeEvent\tPersistentVolumeEvent is one change.\n" +
+	"PersistentVolumeEvent.object\tThe object after the change, or as it was last when deleted. In a BOOKMARK only its resourceVersion and annotations are set.\n" +
+	"PersistentVolumeEvent.status\tWith ERROR: what went wrong. The stream ends after it.\n" +
+	"PersistentVolumeEvent.type\t\"ADDED\", \"MODIFIED\", \"DELETED\", \"BOOKMARK\" or \"ERROR\".\n" +
+	"PersistentVolumeEvents\tPersistentVolumeEvents is a batch of changes, oldest first.\n" +
+	"PersistentVolumeEvents.events\tAt least one change.\n" +
+	"PersistentVolumeList\tPersistentVolumeList is a list of volumes.\n" +
+	"PersistentVolumeList.items\tThe volumes.\n" +
+	"PersistentVolumeList.metadata\tRevision of the snapshot and the token to go on with.\n" +
+	"PersistentVolumeSource\tPersistentVolumeSource says where the storage of a volume is; exactly one member. Nothing is mounted yet, which is why the members that are kept are answered with a warning.\n" +
+	"PersistentVolumeSource.awsElasticBlockStore\tA disk of AWS.\n" +
+	"PersistentVolumeSource.azureDisk\tAn Azure disk.\n" +
+	"PersistentVolumeSource.azureFile\tAn Azure file share.\n" +
+	"PersistentVolumeSource.cephfs\tA Ceph filesystem.\n" +
+	"PersistentVolumeSource.cinder\tAn OpenStack Cinder volume.\n" +
+	"PersistentVolumeSource.csi\tA volume of a CSI driver.\n" +
+	"PersistentVolumeSource.fc\tA Fibre Channel disk.\n" +
+	"PersistentVolumeSource.flexVolume\tA volume made by an executable driver.\n" +
+	"PersistentVolumeSource.flocker\tA Flocker dataset.\n" +
+	"PersistentVolumeSource.gcePersistentDisk\tA disk of Google Compute Engine.\n" +
+	"PersistentVolumeSource.glusterfs\tA Gluster volume.\n" +
+	"PersistentVolumeSource.hostPath\tA path of the node, for tests on a single node.\n" +
+	"PersistentVolumeSource.iscsi\tAn iSCSI disk.\n" +
+	"PersistentVolumeSource.local\tA directory or device of one node; needs nodeAffinity.\n" +
+	"PersistentVolumeSource.nfs\tA directory of an NFS server.\n" +
+	"PersistentVolumeSource.photonPersistentDisk\tA Photon disk.\n" +
+	"PersistentVolumeSource.portworxVolume\tA Portworx volume.\n" +
+	"PersistentVolumeSource.quobyte\tA Quobyte volume.\n" +
+	"PersistentVolumeSource.rbd\tA Ceph block device.\n" +
+	"PersistentVolumeSource.scaleIO\tA ScaleIO volume.\n" +
+	"PersistentVolumeSource.storageos\tA StorageOS volume.\n" +
+	"PersistentVolumeSource.vsphereVolume\tA vSphere disk.\n" +
+	"PersistentVolumeSpec\tPersistentVolumeSpec says where a volume's storage is and who may use it.\n" +
+	"PersistentVolumeSpec.accessModes\tWays in which it can be mounted: \"ReadWriteOnce\", \"ReadOnlyMany\", \"ReadWriteMany\", or alone \"ReadWriteOncePod\".\n" +
+	"PersistentVolumeSpec.capacity\tSize in bytes, as resource \"storage\" and nothing else.\n" +
+	"PersistentVolumeSpec.claimRef\tThe claim that has the volume. Written by the volume controller and the scheduler; an administrator may set it to keep the volume for a claim.\n" +
+	"PersistentVolumeSpec.mountOptions\tOptions for the mount command.\n" +
+	"PersistentVolumeSpec.nodeAffinity\tNodes from which the storage can be reached; all when absent. Once set it is fixed.\n" +
+	"PersistentVolumeSpec.persistentVolumeReclaimPolicy\tWhat becomes of the storage when its claim goes: \"Retain\" (default), \"Delete\" or \"Recycle\".\n" +
+	"PersistentVolumeSpec.persistentVolumeSource\tWhere the storage is; exactly one member. Fixed after creation.\n" +
+	"PersistentVolumeSpec.storageClassName\tClass that the volume belongs to; claims of the same class can have it. Empty for none.\n" +
+	"PersistentVolumeSpec.volumeAttributesClassName\tClass of changeable attributes.\n" +
+	"PersistentVolumeSpec.volumeMode\t\"Filesystem\" (default) or \"Block\". Fixed after creation.\n" +
+	"PersistentVolumeStatus\tPersistentVolumeStatus is the state of a volume.\n" +
+	"PersistentVolumeStatus.lastPhaseTransitionTime\tWhen phase last changed. The server sets it when a writer of another phase does not.\n" +
+	"PersistentVolumeStatus.message\tWhy the volume is in this phase, for people.\n" +
+	"PersistentVolumeStatus.phase\t\"Pending\" (default), \"Available\", \"Bound\", \"Released\" or \"Failed\".\n" +
+	"PersistentVolumeStatus.reason\tWhy the volume is in this phase, in one word.\n" +
 	"PhotonPersistentDiskVolumeSource\tPhotonPersistentDiskVolumeSource is a Photon disk.\n" +
 	"PhotonPersistentDiskVolumeSource.fsType\tFilesystem type.\n" +
 	"PhotonPersistentDiskVolumeSource.pdID\tIdentity of the disk.\n" +
@@ -683,9 +832,9 @@ const Docs = "" +
 	"PodSpec.nodeSelector\tLabels that a node must have for the pod to be placed on it.\n" +
 	"PodSpec.os\tOperating system the pod needs.\n" +
 	"PodSpec.overhead\tResources that the runtime itself needs for the pod, by resource name.\n" +
-	"PodSpec.preemptionPolicy\tWhether the pod may displace pods of lower priority: \"PreemptLowerPriority\" (default) or \"Never\".\n" +
-	"PodSpec.priority\tThe pod's priority; the server resolves it from the class, 0 without one.\n" +
-	"PodSpec.priorityClassName\tName of the priority class that gives the pod its priority.\n" +
+	"PodSpec.preemptionPolicy\tWhether the pod may displace pods of lower priority: \"PreemptLowerPriority\" (default) or \"Never\". The server takes it from the class.\n" +
+	"PodSpec.priority\tThe pod's priority; the server takes it from the class, 0 without one. It cannot be chosen.\n" +
+	"PodSpec.priorityClassName\tName of the priority class that gives the pod its priority; the server fills in the global default when empty.\n" +
 	"PodSpec.readinessGates\tExtra conditions that must be True before the pod is Ready.\n" +
 	"PodSpec.resourceClaims\tClaims for devices that the containers refer to.\n" +
 	"PodSpec.resources\tRequests and limits for the pod as a whole.\n" +
@@ -703,7 +852,7 @@ const Docs = "" +
 	"PodSpec.terminationGracePeriodSeconds\tSeconds from the stop signal to the kill when the pod is deleted; 30 when absent. A 0 counts as 1 for a pod that runs.\n" +
 	"PodSpec.tolerations\tTaints that the pod accepts. Only additions are allowed later.\n" +
 	"PodSpec.topologySpreadConstraints\tHow matching pods are spread over zones, hosts and other domains.\n" +
-	"PodSpec.volumes\tVolumes that the containers can mount.\n" +
+	"PodSpec.volumes\tVolumes that the containers can mount. Their sources say which of them are supported.\n" +
 	"PodStatus\tPodStatus is the observed state of a pod.\n" +
 	"PodStatus.allocatedResources\tPod-level resources that the node has set aside.\n" +
 	"PodStatus.conditions\tConditions such as PodScheduled, Initialized, ContainersReady, Ready and DisruptionTarget.\n" +
@@ -756,6 +905,15 @@ const Docs = "" +
 	"QuobyteVolumeSource.tenant\tOwner of the volume.\n" +
 	"QuobyteVolumeSource.user\tUser name.\n" +
 	"QuobyteVolumeSource.volume\tName of the volume.\n" +
+	"RBDPersistentVolumeSource\tRBDPersistentVolumeSource is a Ceph block device.\n" +
+	"RBDPersistentVolumeSource.fsType\tFilesystem type.\n" +
+	"RBDPersistentVolumeSource.image\tName of the image.\n" +
+	"RBDPersistentVolumeSource.keyring\tKey ring file on the node.\n" +
+	"RBDPersistentVolumeSource.monitors\tAddresses of the monitors.\n" +
+	"RBDPersistentVolumeSource.pool\tPool; \"rbd\" when empty.\n" +
+	"RBDPersistentVolumeSource.readOnly\tMount it read-only.\n" +
+	"RBDPersistentVolumeSource.secretRef\tSecret with the credentials.\n" +
+	"RBDPersistentVolumeSource.user\tUser name.\n" +
 	"RBDVolumeSource\tRBDVolumeSource is a Ceph block device.\n" +
 	"RBDVolumeSource.fsType\tFilesystem type.\n" +
 	"RBDVolumeSource.image\tName of the image.\n" +
@@ -788,6 +946,17 @@ const Docs = "" +
 	"SELinuxOptions.role\tRole part.\n" +
 	"SELinuxOptions.type\tType part.\n" +
 	"SELinuxOptions.user\tUser part.\n" +
+	"ScaleIOPersistentVolumeSource\tScaleIOPersistentVolumeSource is a ScaleIO volume.\n" +
+	"ScaleIOPersistentVolumeSource.fsType\tFilesystem type.\n" +
+	"ScaleIOPersistentVolumeSource.gateway\tAddress of the gateway.\n" +
+	"ScaleIOPersistentVolumeSource.protectionDomain\tProtection domain.\n" +
+	"ScaleIOPersistentVolumeSource.readOnly\tMount it read-only.\n" +
+	"ScaleIOPersistentVolumeSource.secretRef\tSecret with the credentials.\n" +
+	"ScaleIOPersistentVolumeSource.sslEnabled\tUse TLS.\n" +
+	"ScaleIOPersistentVolumeSource.storageMode\t\"ThickProvisioned\" or \"ThinProvisioned\".\n" +
+	"ScaleIOPersistentVolumeSource.storagePool\tStorage pool.\n" +
+	"ScaleIOPersistentVolumeSource.system\tName of the system.\n" +
+	"ScaleIOPersistentVolumeSource.volumeName\tName of the volume.\n" +
 	"ScaleIOVolumeSource\tScaleIOVolumeSource is a ScaleIO volume.\n" +
 	"ScaleIOVolumeSource.fsType\tFilesystem type.\n" +
 	"ScaleIOVolumeSource.gateway\tAddress of the gateway.\n" +
@@ -813,6 +982,9 @@ const Docs = "" +
 	"SecretProjection.items\tKeys to write, and where; all of them when empty.\n" +
 	"SecretProjection.localObjectReference\tThe secret.\n" +
 	"SecretProjection.optional\tGo on when it does not exist.\n" +
+	"SecretReference\tSecretReference names a secret in any namespace.\n" +
+	"SecretReference.name\tIts name.\n" +
+	"SecretReference.namespace\tIts namespace.\n" +
 	"SecretVolumeSource\tSecretVolumeSource is keys of a secret as files.\n" +
 	"SecretVolumeSource.defaultMode\tPermission bits of the files; 0644 by default.\n" +
 	"SecretVolumeSource.items\tKeys to write, and where; all of them when empty.\n" +
@@ -851,6 +1023,12 @@ const Docs = "" +
 	"ServiceAccountTokenProjection.path\tFile in the volume.\n" +
 	"SleepAction\tSleepAction waits.\n" +
 	"SleepAction.seconds\tHow long.\n" +
+	"StorageOSPersistentVolumeSource\tStorageOSPersistentVolumeSource is a StorageOS volume.\n" +
+	"StorageOSPersistentVolumeSource.fsType\tFilesystem type.\n" +
+	"StorageOSPersistentVolumeSource.readOnly\tMount it read-only.\n" +
+	"StorageOSPersistentVolumeSource.secretRef\tSecret with the credentials.\n" +
+	"StorageOSPersistentVolumeSource.volumeName\tName of the volume.\n" +
+	"StorageOSPersistentVolumeSource.volumeNamespace\tNamespace of the volume.\n" +
 	"StorageOSVolumeSource\tStorageOSVolumeSource is a StorageOS volume.\n" +
 	"StorageOSVolumeSource.fsType\tFilesystem type.\n" +
 	"StorageOSVolumeSource.readOnly\tMount it read-only.\n" +
@@ -874,6 +1052,11 @@ const Docs = "" +
 	"Toleration.operator\t\"Equal\" (default), \"Exists\", \"Lt\" or \"Gt\".\n" +
 	"Toleration.tolerationSeconds\tSeconds for which a NoExecute taint is tolerated; absent for ever.\n" +
 	"Toleration.value\tValue of the taint, for Equal, Lt and Gt.\n" +
+	"TopologySelectorLabelRequirement\tTopologySelectorLabelRequirement is a test of one label of a node.\n" +
+	"TopologySelectorLabelRequirement.key\tThe label.\n" +
+	"TopologySelectorLabelRequirement.values\tIts value is one of these.\n" +
+	"TopologySelectorTerm\tTopologySelectorTerm is tests of a node's labels that must all hold.\n" +
+	"TopologySelectorTerm.matchLabelExpressions\tThe tests; at least one.\n" +
 	"TopologySpreadConstraint\tTopologySpreadConstraint says how pods are spread over domains.\n" +
 	"TopologySpreadConstraint.labelSelector\tWhich pods are counted.\n" +
 	"TopologySpreadConstraint.matchLabelKeys\tPod labels whose values are added to the selector.\n" +
@@ -918,6 +1101,19 @@ const Docs = "" +
 	"UpdateNodeRequest.fieldValidation\tWhat to do with unknown and duplicate JSON fields: \"Strict\", \"Warn\" (default) or \"Ignore\".\n" +
 	"UpdateNodeRequest.name\tName of the object; empty takes the object's own.\n" +
 	"UpdateNodeRequest.object\tThe object; with metadata.resourceVersion the write is a compare-and-swap.\n" +
+	"UpdatePersistentVolumeClaimRequest\tUpdatePersistentVolumeClaimRequest replaces one object.\n" +
+	"UpdatePersistentVolumeClaimRequest.dryRun\t\"All\" validates and admits but stores nothing.\n" +
+	"UpdatePersistentVolumeClaimRequest.fieldManager\tName of the program that writes.\n" +
+	"UpdatePersistentVolumeClaimRequest.fieldValidation\tWhat to do with unknown and duplicate JSON fields: \"Strict\", \"Warn\" (default) or \"Ignore\".\n" +
+	"UpdatePersistentVolumeClaimRequest.name\tName of the object; empty takes the object's own.\n" +
+	"UpdatePersistentVolumeClaimRequest.namespace\tNamespace of the object; empty takes the object's own.\n" +
+	"UpdatePersistentVolumeClaimRequest.object\tThe object; with metadata.resourceVersion the write is a compare-and-swap.\n" +
+	"UpdatePersistentVolumeRequest\tUpdatePersistentVolumeRequest replaces one object.\n" +
+	"UpdatePersistentVolumeRequest.dryRun\t\"All\" validates and admits but stores nothing.\n" +
+	"UpdatePersistentVolumeRequest.fieldManager\tName of the program that writes.\n" +
+	"UpdatePersistentVolumeRequest.fieldValidation\tWhat to do with unknown and duplicate JSON fields: \"Strict\", \"Warn\" (default) or \"Ignore\".\n" +
+	"UpdatePersistentVolumeRequest.name\tName of the object; empty takes the object's own.\n" +
+	"UpdatePersistentVolumeRequest.object\tThe object; with metadata.resourceVersion the write is a compare-and-swap.\n" +
 	"UpdatePodRequest\tUpdatePodRequest replaces one object.\n" +
 	"UpdatePodRequest.dryRun\t\"All\" validates and admits but stores nothing.\n" +
 	"UpdatePodRequest.fieldManager\tName of the program that writes.\n" +
@@ -952,6 +1148,8 @@ const Docs = "" +
 	"VolumeMountStatus.readOnly\tWhether it is read-only.\n" +
 	"VolumeMountStatus.recursiveReadOnly\tWhether mounts below it are read-only too.\n" +
 	"VolumeMountStatus.volumeStatus\tState of the volume.\n" +
+	"VolumeNodeAffinity\tVolumeNodeAffinity says from which nodes a volume can be reached.\n" +
+	"VolumeNodeAffinity.required\tThe node must match; required.\n" +
 	"VolumeProjection\tVolumeProjection is one source of a projected volume; exactly one member.\n" +
 	"VolumeProjection.clusterTrustBundle\tTrust anchors.\n" +
 	"VolumeProjection.configMap\tKeys of a config map.\n" +
@@ -983,7 +1181,7 @@ const Docs = "" +
 	"VolumeSource.image\tThe files of an image.\n" +
 	"VolumeSource.iscsi\tAn iSCSI disk.\n" +
 	"VolumeSource.nfs\tA directory of an NFS server.\n" +
-	"VolumeSource.persistentVolumeClaim\tThe volume bound to a claim.\n" +
+	"VolumeSource.persistentVolumeClaim\tThe volume bound to a claim. The claim takes part in scheduling; nothing is mounted yet, and agents hold the pod unless their runtime is simulated.\n" +
 	"VolumeSource.photonPersistentDisk\tA Photon disk.\n" +
 	"VolumeSource.portworxVolume\tA Portworx volume.\n" +
 	"VolumeSource.projected\tSeveral sources in one directory.\n" +

@@ -9,7 +9,7 @@ import (
 
 // Kinds returns the kinds of this package.
 func Kinds() []*object.Kind {
-	return []*object.Kind{BindingKind, ConfigMapKind, EventKind, NamespaceKind, NodeKind, PodKind, ServiceAccountKind}
+	return []*object.Kind{BindingKind, ConfigMapKind, EventKind, NamespaceKind, NodeKind, PersistentVolumeKind, PersistentVolumeClaimKind, PodKind, ServiceAccountKind}
 }
 
 // typed makes a backend's answer an object of the service's kind.

@@ -91,7 +91,7 @@ func (x *Pod) GetStatus() *PodStatus {
 // PodSpec is the wanted state of a pod.
 type PodSpec struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Volumes that the containers can mount.
+	// Volumes that the containers can mount. Their sources say which of them are supported.
 	Volumes []*Volume `protobuf:"bytes,1,rep,name=volumes,proto3" json:"volumes,omitempty"`
 	// The containers; at least one. They start together and run for the pod's life.
 	Containers []*Container `protobuf:"bytes,2,rep,name=containers,proto3" json:"containers,omitempty"`
@@ -141,9 +141,9 @@ type PodSpec struct {
 	Tolerations []*Toleration `protobuf:"bytes,22,rep,name=tolerations,proto3" json:"tolerations,omitempty"`
 	// Extra lines for the containers' hosts file.
 	HostAliases []*HostAlias `protobuf:"bytes,23,rep,name=hostAliases,proto3" json:"hostAliases,omitempty"`
-	// Name of the priority class that gives the pod its priority.
+	// Name of the priority class that gives the pod its priority; the server fills in the global default when empty.
 	PriorityClassName string `protobuf:"bytes,24,opt,name=priorityClassName,proto3" json:"priorityClassName,omitempty"`
-	// The pod's priority; the server resolves it from the class, 0 without one.
+	// The pod's priority; the server takes it from the class, 0 without one. It cannot be chosen.
 	Priority *int32 `protobuf:"varint,25,opt,name=priority,proto3,oneof" json:"priority,omitempty"`
 	// Additions to the resolver configuration that dnsPolicy makes.
 	DnsConfig *PodDNSConfig `protobuf:"bytes,26,opt,name=dnsConfig,proto3" json:"dnsConfig,omitempty"`
@@ -155,7 +155,8 @@ type PodSpec struct {
 	RuntimeClassName *string `protobuf:"bytes,29,opt,name=runtimeClassName,proto3,oneof" json:"runtimeClassName,omitempty"`
 	// Whether services are announced in environment variables; true when absent. There are none to announce yet.
 	EnableServiceLinks *bool `protobuf:"varint,30,opt,name=enableServiceLinks,proto3,oneof" json:"enableServiceLinks,omitempty"`
-	// Whether the pod may displace pods of lower priority: "PreemptLowerPriority" (default) or "Never".
+	// Whether the pod may displace pods of lower priority: "PreemptLowerPriority" (default) or "Never". The server takes
+	// it from the class.
 	PreemptionPolicy *string `protobuf:"bytes,31,opt,name=preemptionPolicy,proto3,oneof" json:"preemptionPolicy,omitempty"`
 	// Resources that the runtime itself needs for the pod, by resource name.
 	Overhead map[string]*v1.Quantity `protobuf:"bytes,32,rep,name=overhead,proto3" json:"overhead,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
@@ -1492,9 +1493,9 @@ const file_monoplane_core_v1_pod_proto_rawDesc = "" +
 	"\x03Pod\x12?\n" +
 	"\bmetadata\x18\x01 \x01(\v2\x1d.monoplane.meta.v1.ObjectMetaB\x04\x90\x94#\x01R\bmetadata\x124\n" +
 	"\x04spec\x18\x02 \x01(\v2\x1a.monoplane.core.v1.PodSpecB\x04\x90\x94#\x01R\x04spec\x12:\n" +
-	"\x06status\x18\x03 \x01(\v2\x1c.monoplane.core.v1.PodStatusB\x04\x90\x94#\x01R\x06status:\x1e\xb2\x9a#\x1a\x12\x02v1\x1a\x03Pod\"\x04pods*\x03pod2\x02po8\x01\"\x88\x18\n" +
-	"\aPodSpec\x12U\n" +
-	"\avolumes\x18\x01 \x03(\v2\x19.monoplane.core.v1.VolumeB \x98\x94#\x03\xa2\x94#\x10merge,retainKeys\xaa\x94#\x04nameR\avolumes\x12S\n" +
+	"\x06status\x18\x03 \x01(\v2\x1c.monoplane.core.v1.PodStatusB\x04\x90\x94#\x01R\x06status:\x1e\xb2\x9a#\x1a\x12\x02v1\x1a\x03Pod\"\x04pods*\x03pod2\x02po8\x01\"\xf8\x17\n" +
+	"\aPodSpec\x12Q\n" +
+	"\avolumes\x18\x01 \x03(\v2\x19.monoplane.core.v1.VolumeB\x1c\xa2\x94#\x10merge,retainKeys\xaa\x94#\x04nameR\avolumes\x12S\n" +
 	"\n" +
 	"containers\x18\x02 \x03(\v2\x1c.monoplane.core.v1.ContainerB\x15\x90\x94#\x01\xa2\x94#\x05merge\xaa\x94#\x04nameR\n" +
 	"containers\x12$\n" +
@@ -1519,9 +1520,9 @@ const file_monoplane_core_v1_pod_proto_rawDesc = "" +
 	"\x0einitContainers\x18\x14 \x03(\v2\x1c.monoplane.core.v1.ContainerB\x11\xa2\x94#\x05merge\xaa\x94#\x04nameR\x0einitContainers\x12M\n" +
 	"\x1cautomountServiceAccountToken\x18\x15 \x01(\bB\x04\x98\x94#\x02H\x02R\x1cautomountServiceAccountToken\x88\x01\x01\x12?\n" +
 	"\vtolerations\x18\x16 \x03(\v2\x1d.monoplane.core.v1.TolerationR\vtolerations\x12S\n" +
-	"\vhostAliases\x18\x17 \x03(\v2\x1c.monoplane.core.v1.HostAliasB\x13\x98\x94#\x03\xa2\x94#\x05merge\xaa\x94#\x02ipR\vhostAliases\x122\n" +
-	"\x11priorityClassName\x18\x18 \x01(\tB\x04\x98\x94#\x03R\x11priorityClassName\x12%\n" +
-	"\bpriority\x18\x19 \x01(\x05B\x04\x98\x94#\x03H\x03R\bpriority\x88\x01\x01\x12C\n" +
+	"\vhostAliases\x18\x17 \x03(\v2\x1c.monoplane.core.v1.HostAliasB\x13\x98\x94#\x03\xa2\x94#\x05merge\xaa\x94#\x02ipR\vhostAliases\x12,\n" +
+	"\x11priorityClassName\x18\x18 \x01(\tR\x11priorityClassName\x12\x1f\n" +
+	"\bpriority\x18\x19 \x01(\x05H\x03R\bpriority\x88\x01\x01\x12C\n" +
 	"\tdnsConfig\x18\x1a \x01(\v2\x1f.monoplane.core.v1.PodDNSConfigB\x04\x98\x94#\x03R\tdnsConfig\x129\n" +
 	"\x15shareProcessNamespace\x18\x1b \x01(\bH\x04R\x15shareProcessNamespace\x88\x01\x01\x12K\n" +
 	"\x0ereadinessGates\x18\x1c \x03(\v2#.monoplane.core.v1.PodReadinessGateR\x0ereadinessGates\x125\n" +

@@ -679,8 +679,10 @@ func (x *PodSpec) SetsLimited() bool {
 	if x == nil {
 		return false
 	}
-	if len(x.Volumes) > 0 {
-		return true
+	for _, v := range x.Volumes {
+		if v.SetsLimited() {
+			return true
+		}
 	}
 	for _, v := range x.Containers {
 		if v.SetsLimited() {
@@ -705,12 +707,6 @@ func (x *PodSpec) SetsLimited() bool {
 		return true
 	}
 	if len(x.HostAliases) > 0 {
-		return true
-	}
-	if x.PriorityClassName != "" {
-		return true
-	}
-	if x.Priority != nil && *x.Priority != 0 {
 		return true
 	}
 	if x.DnsConfig != nil {

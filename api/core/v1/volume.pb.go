@@ -99,7 +99,8 @@ type VolumeSource struct {
 	Iscsi *ISCSIVolumeSource `protobuf:"bytes,8,opt,name=iscsi,proto3" json:"iscsi,omitempty"`
 	// A Gluster volume.
 	Glusterfs *GlusterfsVolumeSource `protobuf:"bytes,9,opt,name=glusterfs,proto3" json:"glusterfs,omitempty"`
-	// The volume bound to a claim.
+	// The volume bound to a claim. The claim takes part in scheduling; nothing is mounted yet, and agents hold the
+	// pod unless their runtime is simulated.
 	PersistentVolumeClaim *PersistentVolumeClaimVolumeSource `protobuf:"bytes,10,opt,name=persistentVolumeClaim,proto3" json:"persistentVolumeClaim,omitempty"`
 	// A Ceph block device.
 	Rbd *RBDVolumeSource `protobuf:"bytes,11,opt,name=rbd,proto3" json:"rbd,omitempty"`
@@ -2151,15 +2152,18 @@ func (x *NFSVolumeSource) GetReadOnly() bool {
 // PersistentVolumeClaimSpec says what a claim asks for.
 type PersistentVolumeClaimSpec struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// "ReadWriteOnce", "ReadOnlyMany", "ReadWriteMany" or "ReadWriteOncePod".
+	// Ways in which it is to be mounted: "ReadWriteOnce", "ReadOnlyMany", "ReadWriteMany", or alone
+	// "ReadWriteOncePod".
 	AccessModes []string `protobuf:"bytes,1,rep,name=accessModes,proto3" json:"accessModes,omitempty"`
-	// How much storage.
+	// How much storage, in bytes, as request of resource "storage". A bound claim may ask for more if its class
+	// allows it.
 	Resources *VolumeResourceRequirements `protobuf:"bytes,2,opt,name=resources,proto3" json:"resources,omitempty"`
-	// The volume that is bound.
+	// The volume that is bound. Written once, by the volume controller; a user may set it at creation.
 	VolumeName string `protobuf:"bytes,3,opt,name=volumeName,proto3" json:"volumeName,omitempty"`
 	// Labels of eligible volumes.
 	Selector *v1.LabelSelector `protobuf:"bytes,4,opt,name=selector,proto3" json:"selector,omitempty"`
-	// Class of the volume.
+	// Class of the volume; "" asks for one without a class. When absent a new claim gets the newest default class, if
+	// there is one.
 	StorageClassName *string `protobuf:"bytes,5,opt,name=storageClassName,proto3,oneof" json:"storageClassName,omitempty"`
 	// "Filesystem" (default) or "Block".
 	VolumeMode *string `protobuf:"bytes,6,opt,name=volumeMode,proto3,oneof" json:"volumeMode,omitempty"`
@@ -3559,41 +3563,41 @@ const file_monoplane_core_v1_volume_proto_rawDesc = "" +
 	"\x1emonoplane/core/v1/volume.proto\x12\x11monoplane.core.v1\x1a!monoplane/core/v1/reference.proto\x1a\x1emonoplane/meta/v1/object.proto\x1a monoplane/meta/v1/selector.proto\x1a\x1emonoplane/meta/v1/values.proto\x1a\"monoplane/options/v1/options.proto\"m\n" +
 	"\x06Volume\x12\x18\n" +
 	"\x04name\x18\x01 \x01(\tB\x04\x90\x94#\x01R\x04name\x12I\n" +
-	"\fvolumeSource\x18\x02 \x01(\v2\x1f.monoplane.core.v1.VolumeSourceB\x04\x88\x94#\x01R\fvolumeSource\"\xfd\x10\n" +
-	"\fVolumeSource\x12C\n" +
-	"\bhostPath\x18\x01 \x01(\v2'.monoplane.core.v1.HostPathVolumeSourceR\bhostPath\x12C\n" +
-	"\bemptyDir\x18\x02 \x01(\v2'.monoplane.core.v1.EmptyDirVolumeSourceR\bemptyDir\x12^\n" +
-	"\x11gcePersistentDisk\x18\x03 \x01(\v20.monoplane.core.v1.GCEPersistentDiskVolumeSourceR\x11gcePersistentDisk\x12g\n" +
-	"\x14awsElasticBlockStore\x18\x04 \x01(\v23.monoplane.core.v1.AWSElasticBlockStoreVolumeSourceR\x14awsElasticBlockStore\x12@\n" +
-	"\agitRepo\x18\x05 \x01(\v2&.monoplane.core.v1.GitRepoVolumeSourceR\agitRepo\x12=\n" +
-	"\x06secret\x18\x06 \x01(\v2%.monoplane.core.v1.SecretVolumeSourceR\x06secret\x124\n" +
-	"\x03nfs\x18\a \x01(\v2\".monoplane.core.v1.NFSVolumeSourceR\x03nfs\x12:\n" +
-	"\x05iscsi\x18\b \x01(\v2$.monoplane.core.v1.ISCSIVolumeSourceR\x05iscsi\x12F\n" +
-	"\tglusterfs\x18\t \x01(\v2(.monoplane.core.v1.GlusterfsVolumeSourceR\tglusterfs\x12j\n" +
+	"\fvolumeSource\x18\x02 \x01(\v2\x1f.monoplane.core.v1.VolumeSourceB\x04\x88\x94#\x01R\fvolumeSource\"\xb1\x12\n" +
+	"\fVolumeSource\x12I\n" +
+	"\bhostPath\x18\x01 \x01(\v2'.monoplane.core.v1.HostPathVolumeSourceB\x04\x98\x94#\x03R\bhostPath\x12I\n" +
+	"\bemptyDir\x18\x02 \x01(\v2'.monoplane.core.v1.EmptyDirVolumeSourceB\x04\x98\x94#\x03R\bemptyDir\x12d\n" +
+	"\x11gcePersistentDisk\x18\x03 \x01(\v20.monoplane.core.v1.GCEPersistentDiskVolumeSourceB\x04\x98\x94#\x03R\x11gcePersistentDisk\x12m\n" +
+	"\x14awsElasticBlockStore\x18\x04 \x01(\v23.monoplane.core.v1.AWSElasticBlockStoreVolumeSourceB\x04\x98\x94#\x03R\x14awsElasticBlockStore\x12F\n" +
+	"\agitRepo\x18\x05 \x01(\v2&.monoplane.core.v1.GitRepoVolumeSourceB\x04\x98\x94#\x03R\agitRepo\x12C\n" +
+	"\x06secret\x18\x06 \x01(\v2%.monoplane.core.v1.SecretVolumeSourceB\x04\x98\x94#\x03R\x06secret\x12:\n" +
+	"\x03nfs\x18\a \x01(\v2\".monoplane.core.v1.NFSVolumeSourceB\x04\x98\x94#\x03R\x03nfs\x12@\n" +
+	"\x05iscsi\x18\b \x01(\v2$.monoplane.core.v1.ISCSIVolumeSourceB\x04\x98\x94#\x03R\x05iscsi\x12L\n" +
+	"\tglusterfs\x18\t \x01(\v2(.monoplane.core.v1.GlusterfsVolumeSourceB\x04\x98\x94#\x03R\tglusterfs\x12p\n" +
 	"\x15persistentVolumeClaim\x18\n" +
-	" \x01(\v24.monoplane.core.v1.PersistentVolumeClaimVolumeSourceR\x15persistentVolumeClaim\x124\n" +
-	"\x03rbd\x18\v \x01(\v2\".monoplane.core.v1.RBDVolumeSourceR\x03rbd\x12C\n" +
+	" \x01(\v24.monoplane.core.v1.PersistentVolumeClaimVolumeSourceB\x04\x98\x94#\x02R\x15persistentVolumeClaim\x12:\n" +
+	"\x03rbd\x18\v \x01(\v2\".monoplane.core.v1.RBDVolumeSourceB\x04\x98\x94#\x03R\x03rbd\x12I\n" +
 	"\n" +
-	"flexVolume\x18\f \x01(\v2#.monoplane.core.v1.FlexVolumeSourceR\n" +
-	"flexVolume\x12=\n" +
-	"\x06cinder\x18\r \x01(\v2%.monoplane.core.v1.CinderVolumeSourceR\x06cinder\x12=\n" +
-	"\x06cephfs\x18\x0e \x01(\v2%.monoplane.core.v1.CephFSVolumeSourceR\x06cephfs\x12@\n" +
-	"\aflocker\x18\x0f \x01(\v2&.monoplane.core.v1.FlockerVolumeSourceR\aflocker\x12L\n" +
-	"\vdownwardAPI\x18\x10 \x01(\v2*.monoplane.core.v1.DownwardAPIVolumeSourceR\vdownwardAPI\x121\n" +
-	"\x02fc\x18\x11 \x01(\v2!.monoplane.core.v1.FCVolumeSourceR\x02fc\x12F\n" +
-	"\tazureFile\x18\x12 \x01(\v2(.monoplane.core.v1.AzureFileVolumeSourceR\tazureFile\x12F\n" +
-	"\tconfigMap\x18\x13 \x01(\v2(.monoplane.core.v1.ConfigMapVolumeSourceR\tconfigMap\x12W\n" +
-	"\rvsphereVolume\x18\x14 \x01(\v21.monoplane.core.v1.VsphereVirtualDiskVolumeSourceR\rvsphereVolume\x12@\n" +
-	"\aquobyte\x18\x15 \x01(\v2&.monoplane.core.v1.QuobyteVolumeSourceR\aquobyte\x12F\n" +
-	"\tazureDisk\x18\x16 \x01(\v2(.monoplane.core.v1.AzureDiskVolumeSourceR\tazureDisk\x12g\n" +
-	"\x14photonPersistentDisk\x18\x17 \x01(\v23.monoplane.core.v1.PhotonPersistentDiskVolumeSourceR\x14photonPersistentDisk\x12O\n" +
-	"\x0eportworxVolume\x18\x18 \x01(\v2'.monoplane.core.v1.PortworxVolumeSourceR\x0eportworxVolume\x12@\n" +
-	"\ascaleIO\x18\x19 \x01(\v2&.monoplane.core.v1.ScaleIOVolumeSourceR\ascaleIO\x12F\n" +
-	"\tprojected\x18\x1a \x01(\v2(.monoplane.core.v1.ProjectedVolumeSourceR\tprojected\x12F\n" +
-	"\tstorageos\x18\x1b \x01(\v2(.monoplane.core.v1.StorageOSVolumeSourceR\tstorageos\x124\n" +
-	"\x03csi\x18\x1c \x01(\v2\".monoplane.core.v1.CSIVolumeSourceR\x03csi\x12F\n" +
-	"\tephemeral\x18\x1d \x01(\v2(.monoplane.core.v1.EphemeralVolumeSourceR\tephemeral\x12:\n" +
-	"\x05image\x18\x1e \x01(\v2$.monoplane.core.v1.ImageVolumeSourceR\x05image\"\x96\x01\n" +
+	"flexVolume\x18\f \x01(\v2#.monoplane.core.v1.FlexVolumeSourceB\x04\x98\x94#\x03R\n" +
+	"flexVolume\x12C\n" +
+	"\x06cinder\x18\r \x01(\v2%.monoplane.core.v1.CinderVolumeSourceB\x04\x98\x94#\x03R\x06cinder\x12C\n" +
+	"\x06cephfs\x18\x0e \x01(\v2%.monoplane.core.v1.CephFSVolumeSourceB\x04\x98\x94#\x03R\x06cephfs\x12F\n" +
+	"\aflocker\x18\x0f \x01(\v2&.monoplane.core.v1.FlockerVolumeSourceB\x04\x98\x94#\x03R\aflocker\x12R\n" +
+	"\vdownwardAPI\x18\x10 \x01(\v2*.monoplane.core.v1.DownwardAPIVolumeSourceB\x04\x98\x94#\x03R\vdownwardAPI\x127\n" +
+	"\x02fc\x18\x11 \x01(\v2!.monoplane.core.v1.FCVolumeSourceB\x04\x98\x94#\x03R\x02fc\x12L\n" +
+	"\tazureFile\x18\x12 \x01(\v2(.monoplane.core.v1.AzureFileVolumeSourceB\x04\x98\x94#\x03R\tazureFile\x12L\n" +
+	"\tconfigMap\x18\x13 \x01(\v2(.monoplane.core.v1.ConfigMapVolumeSourceB\x04\x98\x94#\x03R\tconfigMap\x12]\n" +
+	"\rvsphereVolume\x18\x14 \x01(\v21.monoplane.core.v1.VsphereVirtualDiskVolumeSourceB\x04\x98\x94#\x03R\rvsphereVolume\x12F\n" +
+	"\aquobyte\x18\x15 \x01(\v2&.monoplane.core.v1.QuobyteVolumeSourceB\x04\x98\x94#\x03R\aquobyte\x12L\n" +
+	"\tazureDisk\x18\x16 \x01(\v2(.monoplane.core.v1.AzureDiskVolumeSourceB\x04\x98\x94#\x03R\tazureDisk\x12m\n" +
+	"\x14photonPersistentDisk\x18\x17 \x01(\v23.monoplane.core.v1.PhotonPersistentDiskVolumeSourceB\x04\x98\x94#\x03R\x14photonPersistentDisk\x12U\n" +
+	"\x0eportworxVolume\x18\x18 \x01(\v2'.monoplane.core.v1.PortworxVolumeSourceB\x04\x98\x94#\x03R\x0eportworxVolume\x12F\n" +
+	"\ascaleIO\x18\x19 \x01(\v2&.monoplane.core.v1.ScaleIOVolumeSourceB\x04\x98\x94#\x03R\ascaleIO\x12L\n" +
+	"\tprojected\x18\x1a \x01(\v2(.monoplane.core.v1.ProjectedVolumeSourceB\x04\x98\x94#\x03R\tprojected\x12L\n" +
+	"\tstorageos\x18\x1b \x01(\v2(.monoplane.core.v1.StorageOSVolumeSourceB\x04\x98\x94#\x03R\tstorageos\x12:\n" +
+	"\x03csi\x18\x1c \x01(\v2\".monoplane.core.v1.CSIVolumeSourceB\x04\x98\x94#\x03R\x03csi\x12L\n" +
+	"\tephemeral\x18\x1d \x01(\v2(.monoplane.core.v1.EphemeralVolumeSourceB\x04\x98\x94#\x03R\tephemeral\x12@\n" +
+	"\x05image\x18\x1e \x01(\v2$.monoplane.core.v1.ImageVolumeSourceB\x04\x98\x94#\x03R\x05image\"\x96\x01\n" +
 	" AWSElasticBlockStoreVolumeSource\x12 \n" +
 	"\bvolumeID\x18\x01 \x01(\tB\x04\x90\x94#\x01R\bvolumeID\x12\x16\n" +
 	"\x06fsType\x18\x02 \x01(\tR\x06fsType\x12\x1c\n" +
@@ -3748,7 +3752,7 @@ const file_monoplane_core_v1_volume_proto_rawDesc = "" +
 	"\x0fNFSVolumeSource\x12\x1c\n" +
 	"\x06server\x18\x01 \x01(\tB\x04\x90\x94#\x01R\x06server\x12\x18\n" +
 	"\x04path\x18\x02 \x01(\tB\x04\x90\x94#\x01R\x04path\x12\x1a\n" +
-	"\breadOnly\x18\x03 \x01(\bR\breadOnly\"\xe6\x04\n" +
+	"\breadOnly\x18\x03 \x01(\bR\breadOnly\"\xf8\x04\n" +
 	"\x19PersistentVolumeClaimSpec\x12 \n" +
 	"\vaccessModes\x18\x01 \x03(\tR\vaccessModes\x12Q\n" +
 	"\tresources\x18\x02 \x01(\v2-.monoplane.core.v1.VolumeResourceRequirementsB\x04\x90\x94#\x01R\tresources\x12\x1e\n" +
@@ -3759,12 +3763,12 @@ const file_monoplane_core_v1_volume_proto_rawDesc = "" +
 	"\x10storageClassName\x18\x05 \x01(\tH\x00R\x10storageClassName\x88\x01\x01\x12#\n" +
 	"\n" +
 	"volumeMode\x18\x06 \x01(\tH\x01R\n" +
-	"volumeMode\x88\x01\x01\x12L\n" +
+	"volumeMode\x88\x01\x01\x12R\n" +
 	"\n" +
-	"dataSource\x18\a \x01(\v2,.monoplane.core.v1.TypedLocalObjectReferenceR\n" +
-	"dataSource\x12M\n" +
-	"\rdataSourceRef\x18\b \x01(\v2'.monoplane.core.v1.TypedObjectReferenceR\rdataSourceRef\x12A\n" +
-	"\x19volumeAttributesClassName\x18\t \x01(\tH\x02R\x19volumeAttributesClassName\x88\x01\x01B\x13\n" +
+	"dataSource\x18\a \x01(\v2,.monoplane.core.v1.TypedLocalObjectReferenceB\x04\x98\x94#\x03R\n" +
+	"dataSource\x12S\n" +
+	"\rdataSourceRef\x18\b \x01(\v2'.monoplane.core.v1.TypedObjectReferenceB\x04\x98\x94#\x03R\rdataSourceRef\x12G\n" +
+	"\x19volumeAttributesClassName\x18\t \x01(\tB\x04\x98\x94#\x03H\x02R\x19volumeAttributesClassName\x88\x01\x01B\x13\n" +
 	"\x11_storageClassNameB\r\n" +
 	"\v_volumeModeB\x1c\n" +
 	"\x1a_volumeAttributesClassName\"\xa8\x01\n" +

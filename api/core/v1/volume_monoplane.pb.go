@@ -599,6 +599,18 @@ func (x *Volume) CloneTo(c *Volume) {
 // CloneMessage is Clone for those who do not know the type.
 func (x *Volume) CloneMessage() proto.Message { return x.Clone() }
 
+// SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. The zero
+// value does not count, even where it is given explicitly.
+func (x *Volume) SetsLimited() bool {
+	if x == nil {
+		return false
+	}
+	if x.VolumeSource.SetsLimited() {
+		return true
+	}
+	return false
+}
+
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *Volume) AppendProtobuf(e *wire.Encoder) {
 	if x == nil {
@@ -1162,6 +1174,105 @@ func (x *VolumeSource) CloneTo(c *VolumeSource) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *VolumeSource) CloneMessage() proto.Message { return x.Clone() }
+
+// SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. The zero
+// value does not count, even where it is given explicitly.
+func (x *VolumeSource) SetsLimited() bool {
+	if x == nil {
+		return false
+	}
+	if x.HostPath != nil {
+		return true
+	}
+	if x.EmptyDir != nil {
+		return true
+	}
+	if x.GcePersistentDisk != nil {
+		return true
+	}
+	if x.AwsElasticBlockStore != nil {
+		return true
+	}
+	if x.GitRepo != nil {
+		return true
+	}
+	if x.Secret != nil {
+		return true
+	}
+	if x.Nfs != nil {
+		return true
+	}
+	if x.Iscsi != nil {
+		return true
+	}
+	if x.Glusterfs != nil {
+		return true
+	}
+	if x.PersistentVolumeClaim != nil {
+		return true
+	}
+	if x.Rbd != nil {
+		return true
+	}
+	if x.FlexVolume != nil {
+		return true
+	}
+	if x.Cinder != nil {
+		return true
+	}
+	if x.Cephfs != nil {
+		return true
+	}
+	if x.Flocker != nil {
+		return true
+	}
+	if x.DownwardAPI != nil {
+		return true
+	}
+	if x.Fc != nil {
+		return true
+	}
+	if x.AzureFile != nil {
+		return true
+	}
+	if x.ConfigMap != nil {
+		return true
+	}
+	if x.VsphereVolume != nil {
+		return true
+	}
+	if x.Quobyte != nil {
+		return true
+	}
+	if x.AzureDisk != nil {
+		return true
+	}
+	if x.PhotonPersistentDisk != nil {
+		return true
+	}
+	if x.PortworxVolume != nil {
+		return true
+	}
+	if x.ScaleIO != nil {
+		return true
+	}
+	if x.Projected != nil {
+		return true
+	}
+	if x.Storageos != nil {
+		return true
+	}
+	if x.Csi != nil {
+		return true
+	}
+	if x.Ephemeral != nil {
+		return true
+	}
+	if x.Image != nil {
+		return true
+	}
+	return false
+}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *VolumeSource) AppendProtobuf(e *wire.Encoder) {
@@ -3030,6 +3141,18 @@ func (x *EphemeralVolumeSource) CloneTo(c *EphemeralVolumeSource) {
 // CloneMessage is Clone for those who do not know the type.
 func (x *EphemeralVolumeSource) CloneMessage() proto.Message { return x.Clone() }
 
+// SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. The zero
+// value does not count, even where it is given explicitly.
+func (x *EphemeralVolumeSource) SetsLimited() bool {
+	if x == nil {
+		return false
+	}
+	if x.VolumeClaimTemplate.SetsLimited() {
+		return true
+	}
+	return false
+}
+
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *EphemeralVolumeSource) AppendProtobuf(e *wire.Encoder) {
 	if x == nil {
@@ -4552,6 +4675,24 @@ func (x *PersistentVolumeClaimSpec) CloneTo(c *PersistentVolumeClaimSpec) {
 // CloneMessage is Clone for those who do not know the type.
 func (x *PersistentVolumeClaimSpec) CloneMessage() proto.Message { return x.Clone() }
 
+// SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. The zero
+// value does not count, even where it is given explicitly.
+func (x *PersistentVolumeClaimSpec) SetsLimited() bool {
+	if x == nil {
+		return false
+	}
+	if x.DataSource != nil {
+		return true
+	}
+	if x.DataSourceRef != nil {
+		return true
+	}
+	if x.VolumeAttributesClassName != nil && *x.VolumeAttributesClassName != "" {
+		return true
+	}
+	return false
+}
+
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *PersistentVolumeClaimSpec) AppendProtobuf(e *wire.Encoder) {
 	if x == nil {
@@ -4684,6 +4825,18 @@ func (x *PersistentVolumeClaimTemplate) CloneTo(c *PersistentVolumeClaimTemplate
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *PersistentVolumeClaimTemplate) CloneMessage() proto.Message { return x.Clone() }
+
+// SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. The zero
+// value does not count, even where it is given explicitly.
+func (x *PersistentVolumeClaimTemplate) SetsLimited() bool {
+	if x == nil {
+		return false
+	}
+	if x.Spec.SetsLimited() {
+		return true
+	}
+	return false
+}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *PersistentVolumeClaimTemplate) AppendProtobuf(e *wire.Encoder) {

@@ -189,6 +189,7 @@ func (p *Pods) assigned(live *corev1.Pod, b *corev1.Binding, node object.Object)
 	if status == nil {
 		status = &corev1.PodStatus{Phase: pending}
 	}
+	status.NominatedNodeName = "" // where room was made for it, which is past
 	status.Conditions = slices.Clone(status.Conditions)
 	scheduled := &corev1.PodCondition{
 		Type: "PodScheduled", Status: "True", LastTransitionTime: p.now(), ObservedGeneration: m.Generation,

@@ -102,7 +102,7 @@ func actor(id auth.Identity) deletion.Actor {
 		a.Role, a.Node, a.NodeKey = deletion.Agent, id.Node, id.Key
 	case auth.PodGC:
 		a.Role = deletion.PodGC
-	case auth.Scheduler, auth.NamespaceController, auth.ServiceAccountController, auth.Controller:
+	case auth.Scheduler, auth.NamespaceController, auth.ServiceAccountController, auth.PersistentVolumeController, auth.Controller:
 		a.Role = deletion.Controller
 	}
 	return a

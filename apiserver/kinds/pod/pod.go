@@ -1,5 +1,5 @@
 // Package pod is what is special about pods: how they are created, updated, bound, deleted and shown, and who
-// may do which of it (spec: OBJ-10, DEL, LIFE-2, LIFE-10, LIFE-11, CLI-3).
+// may do which of it (spec: OBJ-10, DEL, LIFE-2, LIFE-10, LIFE-11, PRIO-2, CLI-3).
 //
 // The rules of deletion are in package deletion; this package gives them the live pod and the identity, and
 // carries out what they decide. Validation and defaults are in the packages of these names.
@@ -13,6 +13,7 @@ import (
 	"monoplane.dev/apiserver/auth"
 	"monoplane.dev/apiserver/defaults"
 	"monoplane.dev/apiserver/kinds/nodekey"
+	"monoplane.dev/apiserver/kinds/priority"
 	"monoplane.dev/apiserver/registry"
 	"monoplane.dev/apiserver/store"
 	"monoplane.dev/apiserver/validation"
@@ -96,6 +97,9 @@ func (p *Pods) admit(ctx context.Context, o *corev1.Pod) error {
 		return err
 	}
 	nodekey.Set(o.Metadata, key)
+	if err := p.prioritize(ctx, o); err != nil {
+		return err
+	}
 	for _, c := range o.Status.Conditions { // SchedulingGated
 		c.LastTransitionTime, c.ObservedGeneration = o.Metadata.CreationTimestamp, o.Metadata.Generation
 	}
@@ -123,6 +127,7 @@ func nodeKeyOf(node string) store.Key { return store.Key{Kind: corev1.NodeKind, 
 func applyMain(asked, live *corev1.Pod) *corev1.Pod {
 	next := &corev1.Pod{Metadata: object.Clone(asked.GetMetadata()), Spec: object.Clone(asked.GetSpec())}
 	defaults.Pod(next)
+	priority.Keep(next, live)
 	next.Status = live.Status
 	return next
 }

@@ -31,6 +31,7 @@ func shareSpec(pool *intern.Pool, s *corev1.PodSpec) {
 	intern.Each(pool, s.Volumes)
 	intern.Each(pool, s.Tolerations)
 	intern.Each(pool, s.TopologySpreadConstraints)
+	intern.Texts(pool, &s.PriorityClassName)
 	s.NodeSelector = intern.Map(pool, s.NodeSelector)
 	s.Affinity = intern.Message(pool, s.Affinity)
 	s.SecurityContext = intern.Message(pool, s.SecurityContext)

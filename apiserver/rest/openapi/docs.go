@@ -11,6 +11,8 @@ import (
 	eventsv1 "monoplane.dev/api/events/v1"
 	metav1 "monoplane.dev/api/meta/v1"
 	optionsv1 "monoplane.dev/api/options/v1"
+	schedulingv1 "monoplane.dev/api/scheduling/v1"
+	storagev1 "monoplane.dev/api/storage/v1"
 )
 
 // docs are the descriptions of messages and fields. They are needed while the documents are made, and only then.
@@ -20,10 +22,12 @@ type docs map[protoreflect.FullName]string
 func readDocs() docs {
 	all := make(docs)
 	for file, text := range map[protoreflect.FileDescriptor]string{
-		coordinationv1.File_monoplane_coordination_v1_lease_proto: coordinationv1.Docs,
-		corev1.File_monoplane_core_v1_pod_proto:                   corev1.Docs,
-		eventsv1.File_monoplane_events_v1_event_proto:             eventsv1.Docs,
-		metav1.File_monoplane_meta_v1_object_proto:                metav1.Docs,
+		coordinationv1.File_monoplane_coordination_v1_lease_proto:     coordinationv1.Docs,
+		corev1.File_monoplane_core_v1_pod_proto:                       corev1.Docs,
+		eventsv1.File_monoplane_events_v1_event_proto:                 eventsv1.Docs,
+		metav1.File_monoplane_meta_v1_object_proto:                    metav1.Docs,
+		schedulingv1.File_monoplane_scheduling_v1_priorityclass_proto: schedulingv1.Docs,
+		storagev1.File_monoplane_storage_v1_storageclass_proto:        storagev1.Docs,
 	} {
 		for line := range strings.SplitSeq(strings.TrimSuffix(text, "\n"), "\n") {
 			name, description, _ := strings.Cut(line, "\t")

@@ -11,6 +11,8 @@ import (
 	coordinationv1 "monoplane.dev/api/coordination/v1"
 	corev1 "monoplane.dev/api/core/v1"
 	eventsv1 "monoplane.dev/api/events/v1"
+	schedulingv1 "monoplane.dev/api/scheduling/v1"
+	storagev1 "monoplane.dev/api/storage/v1"
 	"monoplane.dev/apiserver/rest/openapi"
 	"monoplane.dev/object"
 )
@@ -28,7 +30,7 @@ type schema struct {
 func read(t *testing.T) map[string]map[string]schema {
 	t.Helper()
 	var operations []openapi.Operation
-	for _, k := range slices.Concat(corev1.Kinds(), coordinationv1.Kinds(), eventsv1.Kinds()) {
+	for _, k := range slices.Concat(corev1.Kinds(), coordinationv1.Kinds(), eventsv1.Kinds(), schedulingv1.Kinds(), storagev1.Kinds()) {
 		prefix := "/api/" + k.Version
 		if k.Group != "" {
 			prefix = "/apis/" + k.Group + "/" + k.Version
@@ -73,7 +75,7 @@ func read(t *testing.T) map[string]map[string]schema {
 func TestEverythingIsDescribed(t *testing.T) {
 	identifier := regexp.MustCompile(`\b[A-Z]{2,}-\d+\b`)
 	documents := read(t)
-	if len(documents) != 3 {
+	if len(documents) != 6 {
 		t.Fatalf("%d documents", len(documents))
 	}
 	count := 0
@@ -103,9 +105,11 @@ func TestDescriptions(t *testing.T) {
 		"Pod":                            "Pod is a group of containers",
 		"Pod.kind":                       `such as "Pod"`,
 		"PodSpec.containers":             "at least one",
-		"PodSpec.volumes":                "Not supported yet: setting it is refused.",
+		"PodSpec.dnsConfig":              "Not supported yet: setting it is refused.",
 		"PodSpec.imagePullSecrets":       "Kept, but without effect yet.",
 		"EphemeralContainer.image":       "Image to run",
+		"PersistentVolumeSpec.local":     "needs nodeAffinity",
+		"PersistentVolumeSpec.rbd":       "Not supported yet: setting it is refused.",
 		"ResourceRequirements.limits":    "by resource name",
 		"ObjectMeta.deletionTimestamp":   "When its deletion is due",
 		"ContainerPort.containerPort":    ".",

@@ -15,6 +15,8 @@ import (
 	_ "monoplane.dev/api/core/v1"
 	_ "monoplane.dev/api/events/v1"
 	_ "monoplane.dev/api/node/v1"
+	_ "monoplane.dev/api/scheduling/v1"
+	_ "monoplane.dev/api/storage/v1"
 )
 
 // Each calls f with random messages of every type of ours, some of each, and returns how many types there are.

@@ -1,0 +1,129 @@
+package kinds
+
+import (
+	"context"
+	"fmt"
+
+	"monoplane.dev/apierrors"
+	"monoplane.dev/apiserver/validation"
+	"monoplane.dev/object"
+
+	corev1 "monoplane.dev/api/core/v1"
+	metav1 "monoplane.dev/api/meta/v1"
+	schedulingv1 "monoplane.dev/api/scheduling/v1"
+)
+
+// Explainer asks a scheduler what it thinks of the nodes for a pod.
+type Explainer interface {
+	// Explain asks the scheduler that the pod chose. It returns nil when there is none of that name.
+	Explain(ctx context.Context, ask *schedulingv1.ExplainCall) (*schedulingv1.PlacementReviewStatus, error)
+}
+
+// placementReviews answers reviews. What the pod alone can tell is answered here, all else by the scheduler.
+type placementReviews struct {
+	schedulingv1.UnimplementedPlacementReviewsServer
+	pods      object.Backend
+	scheduler Explainer
+}
+
+// Create serves PlacementReviews.Create.
+func (s *placementReviews) Create(ctx context.Context, req *schedulingv1.CreatePlacementReviewRequest) (*schedulingv1.PlacementReview, error) {
+	review, opts := req.GetObject(), object.WriteOptions{
+		DryRun: req.GetDryRun(), FieldManager: req.GetFieldManager(), FieldValidation: req.GetFieldValidation(),
+	}
+	m := &metav1.ObjectMeta{}
+	if review.GetMetadata() != nil {
+		m = review.GetMetadata().Shallow()
+	}
+	if causes := append(validation.WriteOptions(opts), validation.PlacementReview(review)...); len(causes) > 0 {
+		return nil, apierrors.NewInvalid(schedulingv1.PlacementReviewKind, m.GetName(), causes)
+	}
+	switch {
+	case req.GetNamespace() == "" && m.Namespace == "":
+		return nil, apierrors.New(apierrors.BadRequest, "an empty namespace may not be set for a namespaced resource")
+	case m.Namespace == "":
+		m.Namespace = req.GetNamespace()
+	case req.GetNamespace() != "" && req.GetNamespace() != m.Namespace:
+		return nil, apierrors.New(apierrors.BadRequest,
+			"the namespace of the provided object does not match the namespace sent on the request")
+	}
+	pod, err := s.pod(ctx, m.Namespace, review.GetSpec(), opts)
+	if err != nil {
+		return nil, err
+	}
+	status := settled(pod)
+	if status == nil {
+		if status, err = s.ask(ctx, pod, review.GetSpec()); err != nil {
+			return nil, err
+		}
+	}
+	return &schedulingv1.PlacementReview{Metadata: m, Spec: review.GetSpec(), Status: status}, nil
+}
+
+// pod returns the pod that is meant, or the one that is described as it would be created.
+func (s *placementReviews) pod(
+	ctx context.Context, namespace string, spec *schedulingv1.PlacementReviewSpec, opts object.WriteOptions,
+) (*corev1.Pod, error) {
+	var o object.Object
+	var err error
+	if described := spec.GetPod(); described != nil {
+		described = object.Clone(described) // the answer repeats it as it was
+		if described.Metadata == nil {
+			described.Metadata = &metav1.ObjectMeta{}
+		}
+		if described.Metadata.Name == "" && described.Metadata.GenerateName == "" {
+			described.Metadata.GenerateName = "pod-"
+		}
+		opts.DryRun = []string{"All"}
+		o, err = s.pods.Create(ctx, namespace, described, opts)
+	} else {
+		o, err = s.pods.Get(ctx, &metav1.GetRequest{Namespace: namespace, Name: spec.GetPodName()})
+	}
+	if err != nil {
+		return nil, err
+	}
+	pod, ok := o.(*corev1.Pod)
+	if !ok {
+		return nil, fmt.Errorf("the backend of pods answered with %T", o)
+	}
+	return pod, nil
+}
+
+// settled answers for a pod that has its node, or gets none any more; nil for one that waits.
+func settled(pod *corev1.Pod) *schedulingv1.PlacementReviewStatus {
+	answer := func(reason, format string, args ...any) *schedulingv1.PlacementReviewStatus {
+		text := fmt.Sprintf(format, args...)
+		return &schedulingv1.PlacementReviewStatus{
+			SchedulerName: pod.GetSpec().GetSchedulerName(), Message: text,
+			Holds: []*schedulingv1.PlacementHold{{Reason: reason, Message: text}},
+		}
+	}
+	switch phase, node := pod.GetStatus().GetPhase(), pod.GetSpec().GetNodeName(); {
+	case phase == "Succeeded" || phase == "Failed":
+		return answer("Ended", "the pod has ended with phase %s", phase)
+	case node != "":
+		return answer("Bound", "the pod is bound to node %s", node)
+	case pod.GetMetadata().GetDeletionTimestamp() != nil:
+		return answer("Terminating", "the pod is being deleted, and gets no node any more")
+	default:
+		return nil
+	}
+}
+
+// ask asks the scheduler that the pod chose.
+func (s *placementReviews) ask(
+	ctx context.Context, pod *corev1.Pod, spec *schedulingv1.PlacementReviewSpec,
+) (*schedulingv1.PlacementReviewStatus, error) {
+	if s.scheduler == nil {
+		return nil, apierrors.New(apierrors.ServiceUnavailable, "this server has no connection to schedulers")
+	}
+	status, err := s.scheduler.Explain(ctx, &schedulingv1.ExplainCall{Pod: pod, Nodes: spec.GetNodes(), Limit: spec.GetLimit()})
+	if status != nil || err != nil {
+		return status, err
+	}
+	name := pod.GetSpec().GetSchedulerName()
+	text := fmt.Sprintf("no scheduler named %q is connected to this server", name)
+	return &schedulingv1.PlacementReviewStatus{
+		SchedulerName: name, Message: text, Holds: []*schedulingv1.PlacementHold{{Reason: "NoScheduler", Message: text}},
+	}, nil
+}

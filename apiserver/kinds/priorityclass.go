@@ -1,0 +1,90 @@
+package kinds
+
+import (
+	"context"
+
+	"monoplane.dev/apierrors"
+	"monoplane.dev/apiserver/defaults"
+	"monoplane.dev/apiserver/kinds/priority"
+	"monoplane.dev/apiserver/registry"
+	"monoplane.dev/apiserver/validation"
+	"monoplane.dev/object"
+
+	metav1 "monoplane.dev/api/meta/v1"
+	schedulingv1 "monoplane.dev/api/scheduling/v1"
+)
+
+// priorityClass describes the kind (PRIO-1). That one class at most is the global default holds because the writes of
+// one server are judged and carried out one after another, by priorityClassBackend.
+func priorityClass(deps registry.Deps) *registry.Strategy {
+	classes := priority.Classes{Store: deps.Store}
+	return registry.Typed[*schedulingv1.PriorityClass]{
+		Kind:       schedulingv1.PriorityClassKind,
+		Default:    defaults.PriorityClass,
+		DefaultNew: defaults.NewPriorityClass,
+		Admit: func(ctx context.Context, o *schedulingv1.PriorityClass) error {
+			return onlyDefault(ctx, classes, o, nil)
+		},
+		Validate: validation.PriorityClass,
+		Main: registry.TypedResource[*schedulingv1.PriorityClass]{
+			Authorize: func(ctx context.Context, _ *registry.Update, next, live *schedulingv1.PriorityClass) error {
+				return onlyDefault(ctx, classes, next, live)
+			},
+			Validate: validation.PriorityClassUpdate,
+		},
+		Table: columns[*schedulingv1.PriorityClass]{
+			{"Value", "integer", 0, "Priority of the pods of the class.", func(o *schedulingv1.PriorityClass, _ moment) any {
+				return int64(o.GetValue())
+			}},
+			{"Global-Default", "boolean", 0, "Whether pods that name no class get this one.", func(o *schedulingv1.PriorityClass, _ moment) any {
+				return o.GetGlobalDefault()
+			}},
+			age[*schedulingv1.PriorityClass](),
+			{"PreemptionPolicy", "string", 0, "Whether the pods may displace others.", func(o *schedulingv1.PriorityClass, _ moment) any {
+				return o.GetPreemptionPolicy()
+			}},
+		},
+	}.Strategy()
+}
+
+// onlyDefault refuses a second global default. Live is the class that next replaces, nil for a new one, which is
+// refused even when the default has its name.
+func onlyDefault(ctx context.Context, classes priority.Classes, next, live *schedulingv1.PriorityClass) error {
+	if !next.GetGlobalDefault() {
+		return nil
+	}
+	is, err := classes.Default(ctx)
+	if err != nil || is == nil || live != nil && is.GetMetadata().GetName() == live.GetMetadata().GetName() {
+		return err
+	}
+	return apierrors.NewForbidden(schedulingv1.PriorityClassKind, next.GetMetadata().GetName(),
+		"PriorityClass %v is already marked as default. Only one default can exist", is.GetMetadata().GetName())
+}
+
+// SystemPriorityClasses exist from the start (PRIO-1).
+func SystemPriorityClasses() []*schedulingv1.PriorityClass {
+	return []*schedulingv1.PriorityClass{
+		{
+			Metadata: &metav1.ObjectMeta{Name: validation.SystemNodeCritical}, Value: validation.SystemNodeCriticalValue,
+			Description: "Used for system critical pods that must not be moved from their current node.",
+		},
+		{
+			Metadata: &metav1.ObjectMeta{Name: validation.SystemClusterCritical}, Value: validation.SystemClusterCriticalValue,
+			Description: "Used for system critical pods that must run in the cluster, but can be moved to another node if necessary.",
+		},
+	}
+}
+
+// EnsurePriorityClasses creates the system classes that are missing. It writes nothing when none is.
+func EnsurePriorityClasses(ctx context.Context, b object.Backend) error {
+	for _, class := range SystemPriorityClasses() {
+		_, err := b.Get(ctx, &metav1.GetRequest{Name: class.Metadata.Name})
+		if apierrors.Is(err, apierrors.NotFound) {
+			_, err = b.Create(ctx, "", class, object.WriteOptions{})
+		}
+		if err != nil && !apierrors.Is(err, apierrors.AlreadyExists) {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,77 @@
+package kinds
+
+import (
+	"time"
+
+	"monoplane.dev/apiserver/defaults"
+	"monoplane.dev/apiserver/registry"
+	"monoplane.dev/apiserver/rest/table"
+	"monoplane.dev/apiserver/validation"
+	"monoplane.dev/codec/value"
+	"monoplane.dev/object"
+
+	storagev1 "monoplane.dev/api/storage/v1"
+)
+
+func storageClass() *registry.Strategy {
+	return registry.Typed[*storagev1.StorageClass]{
+		Kind:     storagev1.StorageClassKind,
+		Default:  defaults.StorageClass,
+		Validate: validation.StorageClass,
+		Main:     registry.TypedResource[*storagev1.StorageClass]{Validate: validation.StorageClassUpdate},
+		Table: storageClassTable{columns[*storagev1.StorageClass]{
+			{"Provisioner", "string", 0, "Who makes volumes.", func(o *storagev1.StorageClass, _ moment) any {
+				return o.GetProvisioner()
+			}},
+			{"ReclaimPolicy", "string", 0, "What becomes of the storage when its claim goes.", func(o *storagev1.StorageClass, _ moment) any {
+				return o.GetReclaimPolicy()
+			}},
+			{"VolumeBindingMode", "string", 0, "When claims are bound.", func(o *storagev1.StorageClass, _ moment) any {
+				return o.GetVolumeBindingMode()
+			}},
+			{"AllowVolumeExpansion", "string", 0, "Whether claims may ask for more.", func(o *storagev1.StorageClass, _ moment) any {
+				return o.GetAllowVolumeExpansion()
+			}},
+			age[*storagev1.StorageClass](),
+		}},
+	}.Strategy()
+}
+
+// storageClassTable marks the default classes beside their names.
+type storageClassTable struct {
+	columns[*storagev1.StorageClass]
+}
+
+// Cells returns the cells of one class.
+func (t storageClassTable) Cells(o object.Object, now time.Time) []any {
+	cells := t.columns.Cells(o, now)
+	if isDefaultClass(o) {
+		cells[0] = o.GetMetadata().GetName() + " (default)"
+	}
+	return cells
+}
+
+var _ table.Definition = storageClassTable{}
+
+// isDefaultClass says whether a class is for claims that name none.
+func isDefaultClass(o object.Object) bool {
+	a := o.GetMetadata().GetAnnotations()
+	return a["storageclass.kubernetes.io/is-default-class"] == "true" || a["storageclass.beta.kubernetes.io/is-default-class"] == "true"
+}
+
+// newestDefault returns the name of the class for claims that name none: of several the newest, and of those that are
+// equally new the first by name. It is empty when there is none.
+func newestDefault(classes []object.Object) string {
+	name, made := "", time.Time{}
+	for _, o := range classes {
+		if !isDefaultClass(o) {
+			continue
+		}
+		m := o.GetMetadata()
+		at := value.GoTime(m.GetCreationTimestamp())
+		if name == "" || at.After(made) || at.Equal(made) && m.GetName() < name {
+			name, made = m.GetName(), at
+		}
+	}
+	return name
+}

@@ -1,0 +1,193 @@
+package streams
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"io"
+	"log/slog"
+	"sync"
+	"time"
+
+	nodev1 "monoplane.dev/api/node/v1"
+	"monoplane.dev/apierrors"
+)
+
+// Config says how a Broker behaves. The functions are required.
+type Config struct {
+	// Who calls a component by its name in messages, such as `the agent of node "a"`.
+	Who func(name string) string
+	// Absent is added to the message that a component is not connected.
+	Absent string
+	// MayServe refuses an identity that may not listen and answer for a name.
+	MayServe func(ctx context.Context, name string) error
+	// AnswerTimeout is how long a component may take to begin its answer; 10 s when zero.
+	AnswerTimeout time.Duration
+	// MaxCalls is how many calls one name may serve at a time; 256 when zero. More are refused.
+	MaxCalls int
+	// Logger gets one line when a component begins or ceases to listen; discarded when nil.
+	Logger *slog.Logger
+}
+
+// Broker brings callers and components together. C is the message of a call. Use New.
+type Broker[C any] struct {
+	cfg Config
+
+	mu sync.Mutex
+	// Invariant: at most one listener per name, the newest.
+	listeners map[string]*listener[C]
+	// calls holds the calls that nobody has begun to answer. Invariant: an id leaves when it is answered.
+	calls map[string]*call
+	// busy counts the calls of a name that have not ended. Invariant: no zero entries.
+	busy map[string]int
+}
+
+// New returns a Broker that nobody listens to yet.
+func New[C any](cfg Config) *Broker[C] {
+	if cfg.AnswerTimeout <= 0 {
+		cfg.AnswerTimeout = 10 * time.Second
+	}
+	if cfg.MaxCalls <= 0 {
+		cfg.MaxCalls = 256
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	return &Broker[C]{
+		cfg: cfg, listeners: make(map[string]*listener[C]), calls: make(map[string]*call), busy: make(map[string]int),
+	}
+}
+
+// call is one request to a component.
+type call struct {
+	name   string
+	frames chan frame      // from the answering component, unbuffered: back-pressure
+	gone   chan struct{}   // closed when the caller has gone or has everything
+	began  chan struct{}   // closed when a component begins to answer
+	ended  <-chan struct{} // closed when the listener that got the call is over
+}
+
+// frame is what the component sent, or why it sends no more.
+type frame struct {
+	*nodev1.Frame
+	err error
+}
+
+// Do asks the component of that name. Ask makes the call with its id. It calls take with each piece of the answer, in
+// order, on the caller's goroutine, and returns when the answer ends, ctx ends, or take fails.
+// Errors: what the component says (such as NotFound or BadRequest), ServiceUnavailable when it is not connected or goes
+// away, Timeout when it does not answer, TooManyRequests.
+func (b *Broker[C]) Do(ctx context.Context, name string, ask func(id string) C, take func([]byte) error) error {
+	c, id, err := b.open(ctx, name, ask)
+	if err != nil {
+		return err
+	}
+	defer b.close(c, id)
+
+	answer := time.NewTimer(b.cfg.AnswerTimeout)
+	defer answer.Stop()
+	select {
+	case <-c.began:
+	case <-c.ended:
+		return apierrors.New(apierrors.ServiceUnavailable, "%s went away", b.cfg.Who(name))
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-answer.C:
+		return apierrors.New(apierrors.Timeout, "%s did not answer within %s", b.cfg.Who(name), b.cfg.AnswerTimeout)
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case f := <-c.frames:
+			if f.err != nil {
+				return b.ended(name, f.err)
+			}
+			if f.GetError() != "" {
+				return apierrors.New(reason(f.GetReason()), "%s", f.GetError())
+			}
+			if len(f.GetData()) == 0 {
+				continue
+			}
+			if err := take(f.GetData()); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// Anybody says whether any component listens.
+func (b *Broker[C]) Anybody() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.listeners) > 0
+}
+
+// Listens says whether a component of that name listens.
+func (b *Broker[C]) Listens(name string) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.listeners[name] != nil
+}
+
+// ended says what the end of a component's stream means for the caller.
+func (b *Broker[C]) ended(name string, err error) error {
+	if errors.Is(err, io.EOF) {
+		return nil
+	}
+	return apierrors.New(apierrors.ServiceUnavailable, "%s went away: %v", b.cfg.Who(name), err)
+}
+
+// reason maps what a component says to a reason of the API. Components are not trusted to invent reasons.
+func reason(said string) apierrors.Reason {
+	switch r := apierrors.Reason(said); r {
+	case apierrors.BadRequest, apierrors.NotFound, apierrors.Conflict, apierrors.TooManyRequests,
+		apierrors.ServiceUnavailable, apierrors.Timeout, apierrors.Invalid, apierrors.MethodNotAllowed:
+		return r
+	default:
+		return apierrors.InternalError
+	}
+}
+
+// open registers a call and hands it to the listener.
+func (b *Broker[C]) open(ctx context.Context, name string, ask func(id string) C) (*call, string, error) {
+	id := rand.Text()
+	c := &call{name: name, frames: make(chan frame), gone: make(chan struct{}), began: make(chan struct{})}
+
+	b.mu.Lock()
+	l := b.listeners[name]
+	if l == nil {
+		b.mu.Unlock()
+		return nil, "", apierrors.New(apierrors.ServiceUnavailable, "%s is not connected%s", b.cfg.Who(name), b.cfg.Absent)
+	}
+	if b.busy[name] >= b.cfg.MaxCalls {
+		b.mu.Unlock()
+		return nil, "", apierrors.New(apierrors.TooManyRequests, "%s serves %d calls already", b.cfg.Who(name), b.cfg.MaxCalls)
+	}
+	c.ended = l.ended
+	b.calls[id] = c
+	b.busy[name]++
+	b.mu.Unlock()
+
+	select {
+	case l.calls <- ask(id):
+		return c, id, nil
+	case <-l.ended:
+		b.close(c, id)
+		return nil, "", apierrors.New(apierrors.ServiceUnavailable, "%s went away", b.cfg.Who(name))
+	case <-ctx.Done():
+		b.close(c, id)
+		return nil, "", ctx.Err()
+	}
+}
+
+// close forgets a call and tells the answering component, if any, that the caller has gone.
+func (b *Broker[C]) close(c *call, id string) {
+	close(c.gone)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.calls, id)
+	if b.busy[c.name]--; b.busy[c.name] <= 0 {
+		delete(b.busy, c.name)
+	}
+}

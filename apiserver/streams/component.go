@@ -1,0 +1,134 @@
+package streams
+
+import (
+	"context"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
+
+	nodev1 "monoplane.dev/api/node/v1"
+	"monoplane.dev/apierrors"
+)
+
+// listener is a component that waits for calls.
+type listener[C any] struct {
+	calls    chan C
+	replaced chan string   // gets the name for which a newer Listen arrived
+	ended    chan struct{} // closed when the stream is over
+}
+
+// sender is the stream of Listen.
+type sender[C any] interface {
+	Context() context.Context
+	SendHeader(md metadata.MD) error
+	Send(call C) error
+}
+
+// Listen serves the stream on which a component waits for the calls of its names, of which there is at least one.
+func (b *Broker[C]) Listen(names []string, stream sender[C]) error {
+	ctx := stream.Context()
+	for _, name := range names {
+		if err := b.cfg.MayServe(ctx, name); err != nil {
+			return err
+		}
+	}
+	l := b.register(names)
+	defer b.unregister(names, l)
+
+	// The component may rely on being heard as soon as it has the headers.
+	if err := stream.SendHeader(metadata.MD{}); err != nil {
+		return err
+	}
+	b.cfg.Logger.Debug("listens for calls", "names", names)
+	defer b.cfg.Logger.Debug("listens no more for calls", "names", names)
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case name := <-l.replaced:
+			return apierrors.New(apierrors.Conflict, "a newer Listen for %s replaced this one", b.cfg.Who(name))
+		case msg := <-l.calls:
+			if err := stream.Send(msg); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+func (b *Broker[C]) register(names []string) *listener[C] {
+	l := &listener[C]{calls: make(chan C), replaced: make(chan string, 1), ended: make(chan struct{})}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, name := range names {
+		if old := b.listeners[name]; old != nil && old != l {
+			select {
+			case old.replaced <- name:
+			default: // it knows
+			}
+		}
+		b.listeners[name] = l
+	}
+	return l
+}
+
+func (b *Broker[C]) unregister(names []string, l *listener[C]) {
+	close(l.ended)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, name := range names {
+		if b.listeners[name] == l {
+			delete(b.listeners, name)
+		}
+	}
+}
+
+// Answer serves the stream on which a component answers one call. Data frames are handed to the caller one at a time; the
+// stream is read on a goroutine of its own, so that a caller who leaves ends the stream at once.
+func (b *Broker[C]) Answer(stream grpc.BidiStreamingServer[nodev1.Frame, nodev1.Frame]) error {
+	first, err := stream.Recv()
+	if err != nil {
+		return err
+	}
+	c, err := b.take(stream.Context(), first.GetCallID())
+	if err != nil {
+		return err
+	}
+	finished := make(chan struct{})
+	go func() {
+		defer close(finished)
+		for f := (frame{Frame: first}); ; {
+			select {
+			case c.frames <- f:
+			case <-c.gone:
+				return
+			}
+			if f.err != nil {
+				return
+			}
+			f.Frame, f.err = stream.Recv()
+		}
+	}()
+	select {
+	case <-finished:
+		return nil
+	case <-c.gone:
+		// Returning ends the stream, which ends a pending Recv of the goroutine above.
+		return apierrors.New(apierrors.NotFound, "the caller has gone")
+	}
+}
+
+// take removes a call from those that wait for an answer, so that it is answered once.
+func (b *Broker[C]) take(ctx context.Context, id string) (*call, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	c := b.calls[id]
+	if c == nil {
+		return nil, apierrors.New(apierrors.NotFound, "no call waits for this answer")
+	}
+	if err := b.cfg.MayServe(ctx, c.name); err != nil {
+		return nil, err
+	}
+	delete(b.calls, id)
+	close(c.began)
+	return c, nil
+}

@@ -1,0 +1,106 @@
+// Package calls is a component's side of the streams over which the API server asks it something (NodeStreams,
+// SchedulerStreams): it listens for calls and answers each on a stream of its own.
+//
+// Guarantees: a lost connection is mended with back-off; a listener that another one has replaced tries again after a
+// while, for it may be the other that ends; the context of an answer ends when the caller has gone.
+//
+// It does not bound how many calls are answered at once: the server does.
+package calls
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	nodev1 "monoplane.dev/api/node/v1"
+	"monoplane.dev/apierrors"
+)
+
+// Call is the message of a call.
+type Call interface{ GetId() string }
+
+// Config is what Serve needs. All of it is required.
+type Config[C Call] struct {
+	// Listen opens the stream of calls and returns its Recv.
+	Listen func(ctx context.Context) (func() (C, error), error)
+	// Answer opens the stream of an answer.
+	Answer func(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[nodev1.Frame, nodev1.Frame], error)
+	// Do answers a call, by calls of send. Its error is passed on to the caller.
+	Do func(ctx context.Context, call C, send func(data []byte) error) error
+	// Spawn runs f on a goroutine of its own, with a context that ends with the component, or not at all once that has
+	// ended.
+	Spawn  func(f func(ctx context.Context))
+	Logger *slog.Logger
+}
+
+// The waits between two attempts to listen.
+const first, most = 100 * time.Millisecond, 10 * time.Second
+
+// Serve serves calls until ctx ends, and returns its error. Answers may go on.
+func Serve[C Call](ctx context.Context, cfg Config[C]) error {
+	for wait := first; ; {
+		began := time.Now()
+		err := cfg.listen(ctx)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if time.Since(began) > most {
+			wait = first
+		}
+		if status.Code(err) == codes.Aborted {
+			wait = most
+		}
+		cfg.Logger.Debug("not listening for calls", "error", err)
+		t := time.NewTimer(wait)
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			t.Stop()
+			return ctx.Err()
+		}
+		wait = min(2*wait, most)
+	}
+}
+
+func (c *Config[C]) listen(ctx context.Context) error {
+	next, err := c.Listen(ctx)
+	if err != nil {
+		return err
+	}
+	for {
+		call, err := next()
+		if err != nil {
+			return err
+		}
+		c.Spawn(func(ctx context.Context) { c.answer(ctx, call) })
+	}
+}
+
+// answer serves one call.
+func (c *Config[C]) answer(ctx context.Context, call C) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stream, err := c.Answer(ctx)
+	if err != nil {
+		return // the caller is told by a time-out
+	}
+	// Nothing is received before the end; the end of the stream means that the caller has gone.
+	c.Spawn(func(context.Context) {
+		_, _ = stream.Recv()
+		cancel()
+	})
+	if stream.Send(&nodev1.Frame{CallID: call.GetId()}) != nil {
+		return
+	}
+	send := func(data []byte) error { return stream.Send(&nodev1.Frame{Data: data}) }
+	if err := c.Do(ctx, call, send); err != nil && ctx.Err() == nil {
+		e := apierrors.From(err)
+		_ = stream.Send(&nodev1.Frame{Error: e.Error(), Reason: string(e.Reason())})
+	}
+	_ = stream.CloseSend()
+	<-ctx.Done() // the server ends the stream once it has passed everything on
+}
