@@ -13,6 +13,7 @@ import (
 	"monoplane.dev/client"
 	"monoplane.dev/client/record"
 	"monoplane.dev/controllers/namespace"
+	"monoplane.dev/controllers/persistentvolume"
 	"monoplane.dev/controllers/podgc"
 	"monoplane.dev/controllers/serviceaccount"
 	"monoplane.dev/nodeagent"
@@ -46,8 +47,13 @@ func (c *Cluster) startComponents(ctx, running context.Context, p *parts) error 
 		"serviceaccount": func() (component, error) {
 			return serviceaccount.New(serviceaccount.Config{Client: p.controller("serviceaccount"), Logger: c.cfg.Logger})
 		},
+		"persistentvolume": func() (component, error) {
+			return persistentvolume.New(persistentvolume.Config{
+				Client: p.controller("persistentvolume"), Logger: c.cfg.Logger, Registerer: p.metrics,
+			})
+		},
 	}
-	for _, name := range []string{"scheduler", "podgc", "namespace", "serviceaccount"} {
+	for _, name := range []string{"scheduler", "podgc", "namespace", "serviceaccount", "persistentvolume"} {
 		part, err := components[name]()
 		if err != nil {
 			return err

@@ -1,0 +1,127 @@
+package persistentvolume_test
+
+import (
+	"strings"
+	"testing"
+
+	corev1 "monoplane.dev/api/core/v1"
+	metav1 "monoplane.dev/api/meta/v1"
+	storagev1 "monoplane.dev/api/storage/v1"
+	"monoplane.dev/object/storage"
+)
+
+// A claim that waits for its first consumer is left alone, also when a volume would do, until the scheduler says where to.
+func TestWaits(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.addClass(newClass("late", storage.NoProvisioner, storage.WaitForFirstConsumer))
+		w.addVolume(newVolume("v", "1Gi", "RWO", "late"))
+		o := w.addClaim(newClaim("c", "1Gi", "RWO", "late"))
+		w.wants("c", "Pending")
+		w.told("c", "WaitForFirstConsumer", "waiting for first consumer to be created before binding")
+		w.addPod("b", "", "c")
+		w.told("c", "WaitForPodScheduled", "waiting for pod b to be scheduled")
+		w.addPod("a", "", "c")
+		w.told("c", "WaitForPodScheduled", "waiting for pods a,b to be scheduled")
+		w.wants("c", "Pending")
+		w.setVolume("v", func(v *corev1.PersistentVolume) {
+			v.Spec.ClaimRef = storage.Reference(o)
+			storage.Annotate(v, storage.BoundByController, "yes")
+		})
+		w.wants("c", "Bound v: Bound")
+	})
+}
+
+func selected(node string) func(*corev1.PersistentVolumeClaim) {
+	return func(o *corev1.PersistentVolumeClaim) { storage.Annotate(o, storage.SelectedNode, node) }
+}
+
+// A claim of monoplane.dev/local gets a volume that only the selected node can reach, which goes with the claim.
+func TestLocal(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.addNode("n1")
+		w.addClass(newClass("local", "monoplane.dev/local", storage.WaitForFirstConsumer))
+		o := w.addClaim(newClaim("c", "1Gi", "RWO", "local"))
+		w.wants("c", "Pending")
+		w.setClaim("c", selected("n1"))
+		name := "pvc-" + o.Metadata.Uid
+		w.wants("c", "Bound "+name+": Bound")
+		v := w.volume(name)
+		if got := v.GetSpec().GetPersistentVolumeSource().GetLocal().GetPath(); got != "/volumes/"+name {
+			t.Errorf("path %s", got)
+		}
+		term := v.GetSpec().GetNodeAffinity().GetRequired().GetNodeSelectorTerms()[0].GetMatchExpressions()[0]
+		if term.GetKey() != "kubernetes.io/hostname" || term.GetOperator() != "In" || strings.Join(term.GetValues(), " ") != "host-n1" {
+			t.Errorf("node affinity %v", term)
+		}
+		if s := v.GetSpec(); s.GetPersistentVolumeReclaimPolicy() != "Delete" || s.GetStorageClassName() != "local" ||
+			s.GetCapacity()["storage"].GetString_() != "1Gi" || v.GetMetadata().GetAnnotations()[storage.ProvisionedBy] != "monoplane.dev/local" {
+			t.Errorf("made %v", v)
+		}
+		w.told("c", "ProvisioningSucceeded", "Successfully provisioned volume "+name+" using monoplane.dev/local")
+		w.deleteClaim("c")
+		w.wants("c", "gone")
+		w.wantsVolume(name, "gone")
+	})
+}
+
+// What no local volume can be is refused in words, and the scheduler may choose another node.
+func TestLocalRefuses(t *testing.T) {
+	block := "Block"
+	path := func(p string) func(*storagev1.StorageClass) {
+		return func(o *storagev1.StorageClass) { o.Parameters = map[string]string{"path": p} }
+	}
+	none := func(*storagev1.StorageClass) {}
+	for _, tc := range []struct {
+		name  string
+		class func(*storagev1.StorageClass)
+		claim *corev1.PersistentVolumeClaim
+		want  string
+	}{
+		{"no such node", none, newClaim("c", "1Gi", "RWO", "local", selected("gone")), `Failed to get target node: node "gone" not found`},
+		{"many nodes", none, newClaim("c", "1Gi", "RWX", "local", selected("n1")), "a local volume is on one node: it has no access mode ReadWriteMany"},
+		{"block", none, newClaim("c", "1Gi", "RWO", "local", selected("n1"), func(o *corev1.PersistentVolumeClaim) { o.Spec.VolumeMode = &block }),
+			"a local volume is a directory: it has no volumeMode Block"},
+		{"selector", none, newClaim("c", "1Gi", "RWO", "local", selected("n1"), func(o *corev1.PersistentVolumeClaim) { o.Spec.Selector = &metav1.LabelSelector{} }),
+			"claim.spec.selector is not supported"},
+		{"relative", path("a/b"), newClaim("c", "1Gi", "RWO", "local", selected("n1")),
+			`parameter path: "a/b" is not the clean absolute path of a directory`},
+		{"backsteps", path("/a/../b"), newClaim("c", "1Gi", "RWO", "local", selected("n1")),
+			`parameter path: "/a/../b" is not the clean absolute path of a directory`},
+		{"unknown parameter", func(o *storagev1.StorageClass) { o.Parameters = map[string]string{"size": "1"} },
+			newClaim("c", "1Gi", "RWO", "local", selected("n1")), `unknown parameter "size"`},
+		{"immediate", func(o *storagev1.StorageClass) { *o.VolumeBindingMode = "Immediate" }, newClaim("c", "1Gi", "RWO", "local"),
+			"a local volume is made on the node of the pod that uses it: the class must have volumeBindingMode WaitForFirstConsumer"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				w.addNode("n1")
+				w.addClass(newClass("local", "monoplane.dev/local", storage.WaitForFirstConsumer, tc.class))
+				w.addClaim(tc.claim)
+				w.wants("c", "Pending")
+				if storage.Has(w.claim("c"), storage.SelectedNode) {
+					t.Error("the node is still selected")
+				}
+				w.told("c", "ProvisioningFailed", `Failed to provision volume with StorageClass "local": `+tc.want)
+			})
+		})
+	}
+}
+
+// The class says where on the node.
+func TestLocalPath(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.addNode("n1")
+		w.addClass(newClass("local", "monoplane.dev/local", storage.WaitForFirstConsumer, func(o *storagev1.StorageClass) {
+			retain := "Retain"
+			o.Parameters, o.ReclaimPolicy = map[string]string{"path": "/mnt/disks"}, &retain
+		}))
+		o := w.addClaim(newClaim("c", "1Gi", "RWOP", "local", selected("n1")))
+		name := "pvc-" + o.Metadata.Uid
+		w.wants("c", "Bound "+name+": Bound")
+		if got := w.volume(name).GetSpec().GetPersistentVolumeSource().GetLocal().GetPath(); got != "/mnt/disks/"+name {
+			t.Errorf("path %s", got)
+		}
+		w.deleteClaim("c")
+		w.wantsVolume(name, "Released")
+	})
+}

@@ -1,0 +1,121 @@
+package persistentvolume
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
+
+	corev1 "monoplane.dev/api/core/v1"
+	storagev1 "monoplane.dev/api/storage/v1"
+	"monoplane.dev/client"
+	"monoplane.dev/client/cache"
+	"monoplane.dev/client/record"
+	"monoplane.dev/controllers/internal/loop"
+)
+
+// DefaultDirectory is where the directories of local volumes are, on each node.
+const DefaultDirectory = "/var/lib/monoplane/volumes"
+
+// Config describes the controller.
+type Config struct {
+	// Client acts as the identity system:controller:persistentvolume.
+	Client *client.Client
+	// Directory is where the local volumes of classes are that do not say; DefaultDirectory by default. It is absolute.
+	Directory string
+	// Instance names this controller in events.
+	Instance string
+	// Logger is told what is deleted, and about failures; nil discards.
+	Logger *slog.Logger
+	// Registerer takes the metrics; nil for none.
+	Registerer prometheus.Registerer
+}
+
+// Controller binds claims and volumes. Run starts it.
+type Controller struct {
+	cfg     Config
+	metrics *metrics
+	events  *record.Recorder
+	synced  atomic.Bool
+
+	claims  *cache.Cache[*corev1.PersistentVolumeClaim]
+	volumes *cache.Cache[*corev1.PersistentVolume]
+	classes *cache.Cache[*storagev1.StorageClass]
+	pods    *cache.Cache[*corev1.Pod]
+	queue   *loop.Loop[item]
+}
+
+// item is a claim, or a volume, whose key has no namespace.
+type item struct{ key cache.Key }
+
+func (i item) isVolume() bool { return i.key.Namespace == "" }
+
+// String is for logs.
+func (i item) String() string { return i.key.String() }
+
+// New returns the controller.
+func New(cfg Config) (*Controller, error) {
+	if cfg.Client == nil {
+		return nil, errors.New("persistentvolume: no client")
+	}
+	if cfg.Directory == "" {
+		cfg.Directory = DefaultDirectory
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	m, err := newMetrics(cfg.Registerer)
+	if err != nil {
+		return nil, err
+	}
+	return &Controller{cfg: cfg, metrics: m, events: record.New(record.Config{
+		Events: cfg.Client.Events, Controller: "persistentvolume-controller", Instance: cfg.Instance, Logger: cfg.Logger,
+	})}, nil
+}
+
+// Ready returns nil once the controller works.
+func (c *Controller) Ready() error {
+	if !c.synced.Load() {
+		return errors.New("persistentvolume controller: reading the volumes, claims, classes and pods")
+	}
+	return nil
+}
+
+// Run works until ctx ends, and returns ctx's error. It must be called once.
+func (c *Controller) Run(ctx context.Context) error {
+	c.watch()
+	// One worker: two would choose the same volume all the time, and what it costs is a few small writes.
+	c.queue = loop.New(loop.Config[item]{Name: "persistentvolume", Reconcile: c.reconcile, Workers: 1, Logger: c.cfg.Logger})
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return c.events.Run(ctx) })
+	g.Go(func() error { return c.claims.Run(ctx) })
+	g.Go(func() error { return c.volumes.Run(ctx) })
+	g.Go(func() error { return c.classes.Run(ctx) })
+	g.Go(func() error { return c.pods.Run(ctx) })
+	g.Go(func() error {
+		stop := context.AfterFunc(ctx, c.queue.Stop)
+		defer stop()
+		err := errors.Join(c.volumes.WaitForSync(ctx), c.classes.WaitForSync(ctx), c.pods.WaitForSync(ctx), c.claims.WaitForSync(ctx))
+		if err != nil {
+			return err
+		}
+		c.synced.Store(true)
+		return c.queue.Run(ctx)
+	})
+	return g.Wait()
+}
+
+func (c *Controller) reconcile(ctx context.Context, i item) (time.Duration, error) {
+	if i.isVolume() {
+		return c.volume(ctx, i.key.Name)
+	}
+	return c.claim(ctx, i.key)
+}
+
+// lookAgain is when something is looked at again that depends on an object which the server has and the cache does not: if that came
+// and goes while the watch is lost, nobody tells.
+const lookAgain = 10 * time.Second

@@ -1,0 +1,83 @@
+package storage
+
+import (
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	corev1 "monoplane.dev/api/core/v1"
+	metav1 "monoplane.dev/api/meta/v1"
+	storagev1 "monoplane.dev/api/storage/v1"
+	"monoplane.dev/codec/value"
+	"monoplane.dev/object"
+)
+
+// Has says whether an object has an annotation.
+func Has(o object.Object, annotation string) bool {
+	_, ok := o.GetMetadata().GetAnnotations()[annotation]
+	return ok
+}
+
+// ClassOfClaim returns the name of a claim's class, "" for none.
+func ClassOfClaim(c *corev1.PersistentVolumeClaim) string {
+	return class(c, c.GetSpec().GetStorageClassName())
+}
+
+// ClassOfVolume returns the name of a volume's class, "" for none.
+func ClassOfVolume(v *corev1.PersistentVolume) string {
+	return class(v, v.GetSpec().GetStorageClassName())
+}
+
+func class(o object.Object, field string) string {
+	if name, ok := o.GetMetadata().GetAnnotations()[BetaClass]; ok {
+		return name
+	}
+	return field
+}
+
+// Waits says whether claims of a class, which may be nil, are bound only when a pod uses them.
+func Waits(c *storagev1.StorageClass) bool { return c.GetVolumeBindingMode() == WaitForFirstConsumer }
+
+// IsDefault says whether a class is that of claims that name none.
+func IsDefault(c *storagev1.StorageClass) bool {
+	a := c.GetMetadata().GetAnnotations()
+	return a[DefaultClass] == "true" || a[BetaDefaultClass] == "true"
+}
+
+// IsBound says whether a claim's binding has been carried out.
+func IsBound(c *corev1.PersistentVolumeClaim) bool {
+	return c.GetSpec().GetVolumeName() != "" && Has(c, BindCompleted)
+}
+
+// Asked returns how much a claim asks for. The server lets no claim pass that cannot be read, which counts as 0 here.
+func Asked(c *corev1.PersistentVolumeClaim) resource.Quantity {
+	return quantity(c.GetSpec().GetResources().GetRequests())
+}
+
+// Size returns how much a volume has.
+func Size(v *corev1.PersistentVolume) resource.Quantity { return quantity(v.GetSpec().GetCapacity()) }
+
+func quantity(list map[string]*metav1.Quantity) resource.Quantity {
+	q, err := value.Quantity(list["storage"])
+	if err != nil {
+		return resource.Quantity{}
+	}
+	return q
+}
+
+// ClaimNames returns the names of the claims that a pod uses, each once, in the order of its volumes.
+func ClaimNames(p *corev1.Pod) []string {
+	var names []string
+next:
+	for _, v := range p.GetSpec().GetVolumes() {
+		s := v.GetVolumeSource().GetPersistentVolumeClaim()
+		if s == nil {
+			continue
+		}
+		for _, known := range names {
+			if known == s.GetClaimName() {
+				continue next
+			}
+		}
+		names = append(names, s.GetClaimName())
+	}
+	return names
+}
