@@ -55,7 +55,7 @@ func (s *Scheduler) bind(ctx context.Context, try *queue.Try, cycle *framework.C
 		}
 		s.metrics.conflict("repeated")
 		pod = pod.WithPod(live)
-		status = s.profiles.of(try.Pod).Rebind(limited, cycle, pod, node)
+		status = s.profiles.of(try.Pod).Bind(limited, cycle, pod, node)
 	}
 	s.metrics.attempt("scheduled")
 	s.metrics.scheduled(try)

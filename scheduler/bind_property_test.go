@@ -27,15 +27,26 @@ import (
 // binding's doing.
 //
 // spec: SCHED-3
-func TestBindingsNeverOvercommit(t *testing.T) {
-	var bound int
+func TestBindingsNeverOvercommit(t *testing.T) { neverOvercommit(t, false) }
+
+// So it is when pods have priorities and preempt each other, also when victims cannot be marked or deleted at first.
+//
+// spec: SCHED-3, PREEMPT-2
+func TestPreemptionNeverOvercommits(t *testing.T) { neverOvercommit(t, true) }
+
+func neverOvercommit(t *testing.T, priorities bool) {
+	t.Helper()
+	var bound, preempted int
 	var lost, repeated float64
 	const seeds = 40
 	for seed := range uint64(seeds) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(seed, 21))
 			inWorld(t, scheduler.Config{Seed: seed + 1, Binders: 1 + rng.IntN(8)}, func(w *world) {
-				c := &chaos{world: w, rng: rng}
+				if priorities {
+					defer w.agents()()
+				}
+				c := &chaos{world: w, rng: rng, priorities: priorities}
 				w.server.React(c.disturb)
 				for i := range 4 {
 					c.createNode(fmt.Sprint("n", i))
@@ -51,12 +62,16 @@ func TestBindingsNeverOvercommit(t *testing.T) {
 				h := w.history()
 				bound += h.replay(t)
 				h.checkNothingFits(t)
+				preempted += h.preempted
 				lost += w.conflicts("lost")
 				repeated += w.conflicts("repeated")
 			})
 		})
 	}
-	t.Logf("%d bound, %v lost, %v repeated", bound, lost, repeated)
+	t.Logf("%d bound, %d preempted, %v lost, %v repeated", bound, preempted, lost, repeated)
+	if priorities && preempted < 5*seeds {
+		t.Errorf("%d were preempted in %d histories: the test does not test much", preempted, seeds)
+	}
 	if bound < 20*seeds || lost < 5*seeds || repeated < 5*seeds {
 		t.Errorf("%d bound, %v lost, %v repeated in %d histories: the test does not test much", bound, lost, repeated, seeds)
 	}
@@ -65,6 +80,9 @@ func TestBindingsNeverOvercommit(t *testing.T) {
 // chaos does random things to pods and nodes, also while one is being bound.
 type chaos struct {
 	*world
+	// priorities says whether pods have different ones, and a short grace.
+	priorities bool
+
 	mu  sync.Mutex
 	rng *rand.Rand
 }
@@ -77,7 +95,14 @@ func (c *chaos) roll(n int) int {
 
 // disturb holds bindings up, changes what is being bound, and loses some requests.
 func (c *chaos) disturb(_ context.Context, method string, req any) error {
-	if method != corev1.Pods_Bind_FullMethodName {
+	switch method {
+	case corev1.Pods_Delete_FullMethodName, corev1.Pods_PatchStatus_FullMethodName:
+		if d, ok := req.(*metav1.DeleteRequest); c.priorities && (!ok || d.GracePeriodSeconds == nil) && c.roll(5) == 0 {
+			return apierrors.New(apierrors.ServiceUnavailable, "down")
+		}
+		return nil
+	case corev1.Pods_Bind_FullMethodName:
+	default:
 		return nil
 	}
 	b := req.(*corev1.BindPodRequest)
@@ -104,6 +129,10 @@ func (c *chaos) step() {
 		c.mutatePod(name)
 	default:
 		p := newPod(name, c.size()...)
+		if c.priorities {
+			priority, grace := int32(c.roll(5)), int64(c.roll(4)) //nolint:gosec // small
+			p.Spec.Priority, p.Spec.TerminationGracePeriodSeconds = &priority, &grace
+		}
 		if _, err := c.c.Pods.Create(context.Background(), &corev1.CreatePodRequest{Namespace: "ns", Object: p}); err != nil {
 			c.tolerate(err)
 			zero := int64(0)
@@ -194,6 +223,8 @@ type history struct {
 	changes []occurrence
 	pods    map[string]*corev1.Pod
 	nodes   map[string]*corev1.Node
+	// preempted is how many pods were, as far as the history was replayed.
+	preempted int
 }
 
 type occurrence struct {
@@ -259,8 +290,11 @@ func (h *history) replay(t *testing.T) int {
 			}
 		case *corev1.Pod:
 			was := h.pods[name].GetSpec().GetNodeName()
+			if preempted(o) && !preempted(h.pods[name]) {
+				h.preempted++
+			}
 			delete(h.pods, name)
-			if c.deleted {
+			if c.deleted || o.GetStatus().GetPhase() == "Succeeded" {
 				continue
 			}
 			if at := o.GetSpec().GetNodeName(); at != "" && was == "" {
@@ -273,6 +307,12 @@ func (h *history) replay(t *testing.T) int {
 		}
 	}
 	return bound
+}
+
+func preempted(p *corev1.Pod) bool {
+	return p.GetMetadata().GetDeletionTimestamp() != nil && slices.ContainsFunc(p.GetStatus().GetConditions(), func(c *corev1.PodCondition) bool {
+		return c.GetType() == "DisruptionTarget" && c.GetReason() == "PreemptionByScheduler"
+	})
 }
 
 // refuses says why a pod, which is not counted, does not fit on a node; "" when it does.

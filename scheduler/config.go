@@ -20,10 +20,14 @@ import (
 	"monoplane.dev/scheduler/plugins/nodeports"
 	"monoplane.dev/scheduler/plugins/noderesources"
 	"monoplane.dev/scheduler/plugins/nodeunschedulable"
+	"monoplane.dev/scheduler/plugins/nodevolumelimits"
 	"monoplane.dev/scheduler/plugins/podtopologyspread"
 	"monoplane.dev/scheduler/plugins/prioritysort"
 	"monoplane.dev/scheduler/plugins/schedulinggates"
 	"monoplane.dev/scheduler/plugins/tainttoleration"
+	"monoplane.dev/scheduler/plugins/volumebinding"
+	"monoplane.dev/scheduler/plugins/volumerestrictions"
+	"monoplane.dev/scheduler/plugins/volumezone"
 )
 
 // DefaultName is the scheduler name of pods that choose none.
@@ -95,11 +99,15 @@ func DefaultPlugins(c *client.Client) []framework.Enabled {
 		{Plugin: must(nodeaffinity.New(nodeaffinity.Args{})), Weight: 2},
 		{Plugin: nodeports.New()},
 		{Plugin: must(noderesources.New(noderesources.FitArgs{})), Weight: 1},
+		{Plugin: volumerestrictions.New()},
+		{Plugin: nodevolumelimits.New()},
+		{Plugin: must(volumebinding.New(volumebinding.DefaultArgs(), c))},
+		{Plugin: volumezone.New()},
 		{Plugin: podtopologyspread.New(), Weight: 2},
 		{Plugin: must(interpodaffinity.New(interpodaffinity.Args{})), Weight: 2},
 		{Plugin: must(balancedallocation.New(balancedallocation.Args{})), Weight: 1},
 		{Plugin: imagelocality.New(), Weight: 1},
-		{Plugin: defaultpreemption.Plugin{}},
+		{Plugin: must(defaultpreemption.New(defaultpreemption.DefaultArgs()))},
 		{Plugin: defaultbinder.New(c.Pods)},
 	}
 }

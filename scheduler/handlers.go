@@ -48,8 +48,19 @@ func (s *Scheduler) podDeleted(p *corev1.Pod) {
 	m := p.GetMetadata()
 	s.queue.Remove(cache.KeyOf(p), m.GetUid())
 	s.reporter.forget(m.GetUid())
-	if s.state.RemovePod(m.GetUid()) {
-		s.queue.Change(framework.Change{Event: framework.PodGone, OldPod: p})
+	s.podGone(p)
+}
+
+// podGone takes the end of a pod. Those that wait for its room are tried at once; all others have heard of it before, since a higher one
+// goes first.
+func (s *Scheduler) podGone(p *corev1.Pod) {
+	s.refuseWaiting(p.GetMetadata().GetUid(), "the pod is gone")
+	if !s.state.RemovePod(p.GetMetadata().GetUid()) {
+		return
+	}
+	s.queue.Change(framework.Change{Event: framework.PodGone, OldPod: p})
+	for _, waits := range s.state.NominatedTo(p.GetSpec().GetNodeName()) {
+		s.queue.Hurry(waits.Key, waits.UID)
 	}
 }
 
@@ -63,6 +74,11 @@ func (s *Scheduler) pod(old, p *corev1.Pod) {
 	switch is := s.roleOf(p); is {
 	case pending:
 		info := framework.NewPodInfo(p)
+		if node := p.GetStatus().GetNominatedNodeName(); node != old.GetStatus().GetNominatedNodeName() {
+			s.state.Nominate(info, node) // by an earlier scheduler, or it is what we have written
+		} else if was == pending && relevant(old, p) {
+			s.state.RenewNominated(info)
+		}
 		if was == pending {
 			s.queue.Update(info, relevant(old, p))
 		} else {
@@ -88,9 +104,7 @@ func (s *Scheduler) pod(old, p *corev1.Pod) {
 	case ignored:
 		s.queue.Remove(cache.KeyOf(p), uid)
 		s.reporter.forget(uid)
-		if s.state.RemovePod(uid) {
-			s.queue.Change(framework.Change{Event: framework.PodGone, Pod: p, OldPod: p})
-		}
+		s.podGone(p)
 	}
 }
 

@@ -18,6 +18,9 @@ type metrics struct {
 	latency   prometheus.Histogram
 	evaluated prometheus.Counter
 	conflicts *prometheus.CounterVec
+
+	preemptions prometheus.Counter
+	victims     prometheus.Histogram
 }
 
 func newMetrics(r prometheus.Registerer, q *queue.Queue, s *state.State) (*metrics, error) {
@@ -40,6 +43,12 @@ func newMetrics(r prometheus.Registerer, q *queue.Queue, s *state.State) (*metri
 			Subsystem: "scheduler", Name: "binding_conflicts_total",
 			Help: "Bindings that met another pod or node than was judged, by result: repeated at once, or lost.",
 		}, []string{"result"}),
+		preemptions: prometheus.NewCounter(prometheus.CounterOpts{
+			Subsystem: "scheduler", Name: "preemption_attempts_total", Help: "Pods that room was made for by preemption.",
+		}),
+		victims: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Subsystem: "scheduler", Name: "preemption_victims", Help: "Victims that a preemption chose.", Buckets: prometheus.ExponentialBuckets(1, 2, 7),
+		}),
 	}
 	if r == nil {
 		return m, nil
@@ -50,7 +59,7 @@ func newMetrics(r prometheus.Registerer, q *queue.Queue, s *state.State) (*metri
 		}, func() float64 { return float64(value()) })
 	}
 	for _, c := range []prometheus.Collector{
-		m.attempts, m.decision, m.latency, m.evaluated, m.conflicts,
+		m.attempts, m.decision, m.latency, m.evaluated, m.conflicts, m.preemptions, m.victims,
 		gauge("active", func() int { n, _, _, _ := q.Len(); return n }),
 		gauge("backoff", func() int { _, n, _, _ := q.Len(); return n }),
 		gauge("unschedulable", func() int { _, _, n, _ := q.Len(); return n }),

@@ -3,6 +3,7 @@ package scheduler
 import (
 	"context"
 	"log/slog"
+	"strconv"
 	"sync"
 	"time"
 
@@ -13,42 +14,64 @@ import (
 	"monoplane.dev/scheduler/framework"
 )
 
-// reporter writes PodScheduled=False to pods that fit nowhere (spec: SCHED-6), off the decision loop. Of several
-// messages about one pod only the newest is written.
+// reporter writes PodScheduled=False to pods that fit nowhere (spec: SCHED-6), and the node on which room is made for them (spec:
+// PREEMPT-2), off the decision loop. Of several reports about one pod only the newest is written.
 type reporter struct {
 	pods   corev1.PodsClient
 	logger *slog.Logger
 
-	mu     sync.Mutex
-	todo   map[string]report // by uid
-	order  []string          // uids in the order they came; may name some twice or that are done
-	signal chan struct{}
+	mu    sync.Mutex
+	todo  map[string]report // by uid
+	order []string          // uids in the order they came; may name some twice or that are done
+	// writing are the pods that a report is being written about: a newer one waits for it, lest the older one win.
+	writing map[string]struct{}
+	signal  chan struct{}
 }
 
 type report struct {
-	pod     *framework.PodInfo
+	pod *framework.PodInfo
+	// message goes into the condition; "" leaves it.
 	message string
+	// nominated is the new status.nominatedNodeName; nil leaves it.
+	nominated *string
 }
 
 // reportWorkers is how many reports are written at once.
 const reportWorkers = 4
 
 func newReporter(pods corev1.PodsClient, logger *slog.Logger) *reporter {
-	return &reporter{pods: pods, logger: logger, todo: map[string]report{}, signal: make(chan struct{}, reportWorkers)}
+	return &reporter{pods: pods, logger: logger, todo: map[string]report{}, writing: map[string]struct{}{}, signal: make(chan struct{}, reportWorkers)}
 }
 
 // unschedulable notes why a pod fits nowhere.
 func (r *reporter) unschedulable(pod *framework.PodInfo, message string) {
-	if c := condition(pod.Pod, "PodScheduled"); c.GetStatus() == "False" && c.GetReason() == "Unschedulable" && c.GetMessage() == message {
-		r.forget(pod.UID) // it says so already; an older report that waits must not win
+	c := condition(pod.Pod, "PodScheduled")
+	if c.GetStatus() == "False" && c.GetReason() == "Unschedulable" && c.GetMessage() == message {
+		message = "" // it says so already; an older report that waits must not win
+	}
+	r.note(pod, func(p *report) { p.message = message })
+}
+
+// nominated notes on which node room is made for a pod, "" for none.
+func (r *reporter) nominated(pod *framework.PodInfo, node string) {
+	r.note(pod, func(p *report) { p.nominated = &node })
+}
+
+// note changes what is to be written about a pod.
+func (r *reporter) note(pod *framework.PodInfo, change func(*report)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	p, waits := r.todo[pod.UID]
+	p.pod = pod
+	change(&p)
+	if p.message == "" && p.nominated == nil {
+		delete(r.todo, pod.UID)
 		return
 	}
-	r.mu.Lock()
-	if _, ok := r.todo[pod.UID]; !ok {
+	if !waits {
 		r.order = append(r.order, pod.UID)
 	}
-	r.todo[pod.UID] = report{pod, message}
-	r.mu.Unlock()
+	r.todo[pod.UID] = p
 	select {
 	case r.signal <- struct{}{}:
 	default:
@@ -68,13 +91,25 @@ func (r *reporter) next() (report, bool) {
 	for len(r.order) > 0 {
 		uid := r.order[0]
 		r.order = r.order[1:]
-		if p, ok := r.todo[uid]; ok {
+		_, busy := r.writing[uid]
+		if p, ok := r.todo[uid]; ok && !busy {
 			delete(r.todo, uid)
+			r.writing[uid] = struct{}{}
 			return p, true
 		}
 	}
 	r.order = nil
 	return report{}, false
+}
+
+// done says that a report has been written.
+func (r *reporter) done(uid string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.writing, uid)
+	if _, waits := r.todo[uid]; waits {
+		r.order = append(r.order, uid)
+	}
 }
 
 // run writes reports until ctx ends.
@@ -85,6 +120,7 @@ func (r *reporter) run(ctx context.Context) error {
 			for ctx.Err() == nil {
 				if p, ok := r.next(); ok {
 					r.write(ctx, p)
+					r.done(p.pod.UID)
 					continue
 				}
 				select {
@@ -106,7 +142,7 @@ func (r *reporter) write(ctx context.Context, p report) {
 	for range 5 {
 		_, err := r.pods.PatchStatus(ctx, &metav1.PatchRequest{
 			Namespace: p.pod.Key.Namespace, Name: p.pod.Key.Name,
-			Patch: unschedulablePatch(pod, p.message), PatchType: "application/strategic-merge-patch+json", FieldManager: "scheduler",
+			Patch: p.patch(pod), PatchType: "application/strategic-merge-patch+json", FieldManager: "scheduler",
 		})
 		if err == nil || apierrors.Is(err, apierrors.NotFound) || ctx.Err() != nil {
 			return
@@ -123,9 +159,32 @@ func (r *reporter) write(ctx context.Context, p report) {
 	}
 }
 
-// unschedulablePatch names the pod's uid and resourceVersion, and the one condition.
-func unschedulablePatch(pod *corev1.Pod, message string) []byte {
+// patch names the pod's uid and resourceVersion, and what changes.
+func (p *report) patch(pod *corev1.Pod) []byte {
 	m := &metav1.ObjectMeta{Uid: pod.GetMetadata().GetUid(), ResourceVersion: pod.GetMetadata().GetResourceVersion()}
+	b := m.AppendJSON([]byte(`{"metadata":`))
+	b = append(b, `,"status":{`...)
+	if p.message != "" {
+		b = append(b, `"conditions":[`...)
+		b = unschedulable(pod, p.message).AppendJSON(b)
+		b = append(b, ']')
+	}
+	if p.message != "" && p.nominated != nil {
+		b = append(b, ',')
+	}
+	if p.nominated != nil {
+		b = append(b, `"nominatedNodeName":`...)
+		if *p.nominated == "" {
+			b = append(b, "null"...)
+		} else {
+			b = strconv.AppendQuote(b, *p.nominated)
+		}
+	}
+	return append(b, "}}"...)
+}
+
+// unschedulable returns the condition of a pod that fits nowhere.
+func unschedulable(pod *corev1.Pod, message string) *corev1.PodCondition {
 	c := &corev1.PodCondition{
 		Type: "PodScheduled", Status: "False", Reason: "Unschedulable", Message: message,
 		LastTransitionTime: value.Time(time.Now()), ObservedGeneration: pod.GetMetadata().GetGeneration(),
@@ -133,10 +192,7 @@ func unschedulablePatch(pod *corev1.Pod, message string) []byte {
 	if old := condition(pod, c.GetType()); old.GetStatus() == c.GetStatus() {
 		c.LastTransitionTime = old.GetLastTransitionTime()
 	}
-	b := m.AppendJSON([]byte(`{"metadata":`))
-	b = append(b, `,"status":`...)
-	b = (&corev1.PodStatus{Conditions: []*corev1.PodCondition{c}}).AppendJSON(b)
-	return append(b, '}')
+	return c
 }
 
 func condition(p *corev1.Pod, kind string) *corev1.PodCondition {

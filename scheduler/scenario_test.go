@@ -28,15 +28,16 @@ var rewrite = flag.Bool("rewrite", false, "write what happened into the scenario
 //	node NAME [cpu=N] [memory=N] [pods=N] [RESOURCE=N] [label:K=V] [taint:K=V:EFFECT] [cordoned]
 //	pod NAME [cpu=N] [memory=N] [RESOURCE=N] [init:cpu=N] [sidecar:cpu=N] [overhead:cpu=N] [priority:N] [select:K=V] [affinity:K:OP:V,...]
 //	    [tolerate:K=V:EFFECT] [port:N] [gate:NAME] [scheduler:NAME] [label:K=V] [spread:KEY:MAXSKEW:DoNotSchedule|ScheduleAnyway]
-//	    [near:KEY:K=V] [apart:KEY:K=V] [prefer-near:KEY:K=V] [prefer-apart:KEY:K=V]
+//	    [near:KEY:K=V] [apart:KEY:K=V] [prefer-near:KEY:K=V] [prefer-apart:KEY:K=V] [policy:Never] [grace:SECONDS] [guaranteed]
 //	set-node ... / set-pod ...   as above, for one that exists
 //	delete-node NAME, delete-pod NAME, finish-pod NAME
 //	wait DURATION
 //	show
 //
-// Pods are spread among those labelled foo=bar.
+// Pods are spread among those labelled foo=bar. Their nodes start them at once, and let them end when their grace is over. "show" says of a
+// pod where it is, or on which node room is made for it and why it waits.
 //
-// spec: SCHED-2, SCHED-4, SCHED-6, SPREAD-5
+// spec: SCHED-2, SCHED-4, SCHED-6, SPREAD-5, PRIO-3, PREEMPT-1, PREEMPT-2, PREEMPT-3, PREEMPT-4
 func TestScenarios(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txt")
 	if err != nil || len(files) == 0 {
@@ -49,7 +50,10 @@ func TestScenarios(t *testing.T) {
 				t.Fatal(err)
 			}
 			var got bytes.Buffer
-			inWorld(t, scheduler.Config{}, func(w *world) { w.play(string(want), &got) })
+			inWorld(t, scheduler.Config{}, func(w *world) {
+				defer w.agents()()
+				w.play(string(want), &got)
+			})
 			if *rewrite {
 				if err := os.WriteFile(file, got.Bytes(), 0o600); err != nil {
 					t.Fatal(err)
@@ -118,15 +122,26 @@ func (w *world) command(words []string, out *bytes.Buffer) {
 		l, err := w.c.Pods.List(ctx, &metav1.ListRequest{})
 		w.must(nil, err)
 		for _, p := range l.GetItems() {
-			where := p.GetSpec().GetNodeName()
-			if where == "" {
-				where = strings.TrimSpace("- " + reason(p))
-			}
-			fmt.Fprintf(out, "    %s: %s\n", p.GetMetadata().GetName(), where)
+			fmt.Fprintf(out, "    %s: %s\n", p.GetMetadata().GetName(), whereabouts(p))
 		}
 	default:
 		w.Fatalf("unknown command %q", words[0])
 	}
+}
+
+// whereabouts says where a pod is, or what it waits for.
+func whereabouts(p *corev1.Pod) string {
+	where := p.GetSpec().GetNodeName()
+	if where == "" {
+		where = "-"
+	}
+	if p.GetMetadata().GetDeletionTimestamp() != nil {
+		where += " terminating"
+	}
+	if n := p.GetStatus().GetNominatedNodeName(); n != "" {
+		where += " nominated to " + n
+	}
+	return strings.TrimSpace(where + " " + reason(p))
 }
 
 func (w *world) describeNode(n *corev1.Node, words []string) {
@@ -177,6 +192,14 @@ func (w *world) describePod(p *corev1.Pod, words []string) {
 			w.must(nil, err)
 			v := int32(n)
 			p.Spec.Priority = &v
+		case "policy":
+			p.Spec.PreemptionPolicy = &rest
+		case "guaranteed":
+			p.Spec.Containers[0].Resources.Limits = p.Spec.Containers[0].Resources.Requests
+		case "grace":
+			n, err := strconv.ParseInt(rest, 10, 64)
+			w.must(nil, err)
+			p.Spec.TerminationGracePeriodSeconds = &n
 		case "select":
 			if p.Spec.NodeSelector == nil {
 				p.Spec.NodeSelector = map[string]string{}

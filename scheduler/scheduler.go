@@ -27,10 +27,16 @@ type Scheduler struct {
 	nodes *cache.Cache[*corev1.Node]
 	// namespaces matter by their labels.
 	namespaces *cache.Cache[*corev1.Namespace]
+	storage    storageCaches
 
 	queue    *queue.Queue
 	state    *state.State
 	reporter *reporter
+	// preemptions are the deletions of victims under way.
+	preemptions sync.WaitGroup
+	// waiting are the pods that Permit plugins delay, by uid.
+	waiting   sync.Map
+	questions questions
 
 	ready atomic.Bool
 }
@@ -53,7 +59,7 @@ func New(cfg Config) (*Scheduler, error) {
 		namespaces: cache.New(cache.Config[*corev1.Namespace]{
 			Source: cache.Watch(cfg.Client.Namespaces.Watch), Logger: cfg.Logger,
 		}),
-		state: state.New(),
+		state: state.New(), questions: newQuestions(),
 	}
 	s.queue = queue.New(queue.Config{
 		Less: cfg.Profiles[0].Less, PreEnqueue: s.profiles.preEnqueue, Interest: s.profiles.interest, Helps: s.profiles.helps,
@@ -63,6 +69,7 @@ func New(cfg Config) (*Scheduler, error) {
 	if s.metrics, err = newMetrics(cfg.Registerer, s.queue, s.state); err != nil {
 		return nil, err
 	}
+	s.storage = s.newStorageCaches()
 	s.pods.AddHandler(cache.Handler[*corev1.Pod]{OnAdd: s.podAdded, OnUpdate: s.podUpdated, OnDelete: s.podDeleted})
 	s.nodes.AddHandler(cache.Handler[*corev1.Node]{OnAdd: s.nodeAdded, OnUpdate: s.nodeUpdated, OnDelete: s.nodeDeleted})
 	s.namespaces.AddHandler(cache.Handler[*corev1.Namespace]{
@@ -74,7 +81,7 @@ func New(cfg Config) (*Scheduler, error) {
 // Ready returns nil once the scheduler has read the cluster and decides.
 func (s *Scheduler) Ready() error {
 	if !s.ready.Load() {
-		return errors.New("scheduler: reading the pods, nodes and namespaces")
+		return errors.New("scheduler: reading the pods, nodes, namespaces and volumes")
 	}
 	return nil
 }
@@ -85,15 +92,21 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	g.Go(func() error { return s.pods.Run(ctx) })
 	g.Go(func() error { return s.nodes.Run(ctx) })
 	g.Go(func() error { return s.namespaces.Run(ctx) })
+	g.Go(func() error { return s.storage.claims.Run(ctx) })
+	g.Go(func() error { return s.storage.volumes.Run(ctx) })
+	g.Go(func() error { return s.storage.classes.Run(ctx) })
 	for _, p := range s.profiles {
 		g.Go(func() error { return p.events.Run(ctx) })
 	}
 	g.Go(func() error { return s.reporter.run(ctx) })
 	g.Go(func() error {
-		if err := errors.Join(s.nodes.WaitForSync(ctx), s.namespaces.WaitForSync(ctx), s.pods.WaitForSync(ctx)); err != nil {
+		err := errors.Join(s.storage.classes.WaitForSync(ctx), s.storage.volumes.WaitForSync(ctx), s.storage.claims.WaitForSync(ctx),
+			s.nodes.WaitForSync(ctx), s.namespaces.WaitForSync(ctx), s.pods.WaitForSync(ctx))
+		if err != nil {
 			return err
 		}
 		s.ready.Store(true)
+		g.Go(func() error { return s.serveQuestions(ctx) })
 		return s.decide(ctx)
 	})
 	return g.Wait()
@@ -106,10 +119,12 @@ func (s *Scheduler) decide(ctx context.Context) error {
 	slots := make(chan struct{}, s.cfg.Binders)
 	var bindings sync.WaitGroup
 	defer bindings.Wait()
+	defer s.preemptions.Wait()
 	for {
+		s.answerBetween(snapshot)
 		try, next := s.queue.Pop()
 		if try == nil {
-			if err := s.sleep(ctx, next); err != nil {
+			if err := s.sleep(ctx, next, snapshot); err != nil {
 				return err
 			}
 			continue
@@ -120,11 +135,27 @@ func (s *Scheduler) decide(ctx context.Context) error {
 		d := s.profiles.of(try.Pod).Schedule(&cycle, try.PodInfo, snapshot, search)
 		s.metrics.decided(d, time.Since(began))
 		if d.Node == "" {
-			s.refused(try, d)
+			s.refused(ctx, try, d)
 			continue
 		}
 		cycle.Pick(snapshot.Node(d.Node).Node)
-		if !s.reserve(try, &cycle, d.Node) {
+		ready, ok := s.reserve(try, &cycle, d.Node)
+		if !ok {
+			continue
+		}
+		if !ready {
+			bindings.Go(func() {
+				if !s.prepare(ctx, try, &cycle, d.Node) {
+					return
+				}
+				select {
+				case slots <- struct{}{}:
+					defer func() { <-slots }()
+					s.bind(ctx, try, &cycle, d.Node)
+				case <-ctx.Done():
+					s.abandon(try, &cycle, d.Node)
+				}
+			})
 			continue
 		}
 		select {
@@ -140,8 +171,9 @@ func (s *Scheduler) decide(ctx context.Context) error {
 	}
 }
 
-// sleep waits for something new in the queue; next is when that will be at the latest, 0 for never.
-func (s *Scheduler) sleep(ctx context.Context, next time.Duration) error {
+// sleep waits for something new in the queue, or for a question, which it answers; next is when there will be something new at
+// the latest, 0 for never.
+func (s *Scheduler) sleep(ctx context.Context, next time.Duration, snapshot *framework.Snapshot) error {
 	var alarm <-chan time.Time
 	if next > 0 {
 		t := time.NewTimer(next)
@@ -151,6 +183,9 @@ func (s *Scheduler) sleep(ctx context.Context, next time.Duration) error {
 	select {
 	case <-s.queue.Wake():
 		return nil
+	case q := <-s.questions.waiting:
+		s.tell(q, snapshot)
+		return nil
 	case <-alarm:
 		return nil
 	case <-ctx.Done():
@@ -159,44 +194,68 @@ func (s *Scheduler) sleep(ctx context.Context, next time.Duration) error {
 }
 
 // refused ends a try that found no node.
-func (s *Scheduler) refused(try *queue.Try, d framework.Decision) {
+func (s *Scheduler) refused(ctx context.Context, try *queue.Try, d framework.Decision) {
 	if d.Err != nil {
 		s.failed(try, "cannot decide", d.Err)
 		return
 	}
 	s.metrics.attempt("unschedulable")
 	message := d.Diagnosis.Message()
+	if d.Nomination != nil {
+		s.nominate(ctx, try.PodInfo, d.Nomination)
+	}
 	s.reporter.unschedulable(try.PodInfo, message)
 	s.profiles.of(try.Pod).events.Event(try.Pod, record.Warning, "FailedScheduling", "Scheduling", message)
 	try.Unschedulable(d.Diagnosis.Plugins())
 }
 
-// reserve counts the pod on its node and runs Reserve and Permit. When it returns false the try has ended.
-func (s *Scheduler) reserve(try *queue.Try, cycle *framework.CycleState, node string) bool {
+// reserve counts the pod on its node and runs Reserve and Permit. With ok false the try has ended; ready says that the binding
+// need not wait for anything.
+func (s *Scheduler) reserve(try *queue.Try, cycle *framework.CycleState, node string) (ready, ok bool) {
 	if !s.state.Assume(try.PodInfo, node) {
 		try.Done() // the watch has seen it bound meanwhile
-		return false
+		return false, false
 	}
-	status := s.profiles.of(try.Pod).Reserve(cycle, try.PodInfo, node)
+	profile := s.profiles.of(try.Pod)
+	status := profile.Reserve(cycle, try.PodInfo, node)
+	if plan := cycle.VolumePlan(); plan != nil {
+		s.state.AssumeVolumes(try.UID, plan) // forgotten with the pod
+	}
 	if status.IsSuccess() {
-		if status, _ = s.profiles.of(try.Pod).Permit(cycle, try.PodInfo, node); status.IsSuccess() {
-			try.Landed()
-			s.reporter.forget(try.UID) // what it was refused for before is past, and the report would disturb the binding
-			return true
+		busy := false
+		status = profile.Permit(cycle, try.PodInfo, node)
+		waits := status.Code() == framework.Wait
+		if waits || status.IsSuccess() {
+			busy, status = profile.PreFlight(cycle, try.PodInfo, node)
 		}
-		s.profiles.of(try.Pod).Unreserve(cycle, try.PodInfo, node)
+		if status.IsSuccess() {
+			try.Landed()
+			if kept := s.state.Nominated(try.UID); kept != "" && kept != node {
+				s.giveBack(try.PodInfo)
+			}
+			s.reporter.forget(try.UID) // what it was refused for before is past, and the report would disturb the binding
+			if waits {
+				s.waiting.Store(try.UID, cycle.Waiting())
+			}
+			return !waits && !busy, true
+		}
+		profile.Unreserve(cycle, try.PodInfo, node)
 	}
 	s.state.Forget(try.PodInfo)
 	if status.IsRejected() {
-		s.metrics.attempt("unschedulable")
-		s.reporter.unschedulable(try.PodInfo, status.Message())
-		s.profiles.of(try.Pod).events.Event(try.Pod, record.Warning, "FailedScheduling", "Scheduling", status.Message())
+		s.rejected(try, status)
 		try.Unschedulable([]string{status.Plugin()})
-		return false
+		return false, false
 	}
-	// Waiting in Permit is for gangs, which come later; until then it counts as a failure.
 	s.failed(try, "cannot reserve", status.Err())
-	return false
+	return false, false
+}
+
+// rejected says why a pod does not get the node that was picked for it.
+func (s *Scheduler) rejected(try *queue.Try, status *framework.Status) {
+	s.metrics.attempt("unschedulable")
+	s.reporter.unschedulable(try.PodInfo, status.Message())
+	s.profiles.of(try.Pod).events.Event(try.Pod, record.Warning, "FailedScheduling", "Scheduling", status.Message())
 }
 
 // failed ends a try with a failure that says nothing about the pod.

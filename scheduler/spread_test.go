@@ -139,3 +139,40 @@ func fitting(node string, fits bool, score int64, scored bool) []string {
 		return []string{fmt.Sprint(node, "=", score)}
 	}
 }
+
+// Pods that room is kept for count as there in the domain of their node, which is then no longer the emptiest one.
+//
+// spec: SPREAD-2, PREEMPT-2
+func TestSpreadCountsKeptRoom(t *testing.T) {
+	c := worked() // node-x has none, node-b one
+	for _, x := range []struct {
+		kept int
+		want string
+	}{
+		{0, "node-x"},
+		{1, "node-x"}, // it would have one, as node-b, so that a second one does not get ahead of the emptiest
+		{2, ""},       // it would have two, and a third is one too many beside node-b's one
+	} {
+		s := c.snapshot()
+		var kept []*framework.PodInfo
+		for i := range x.kept {
+			p := newPod(fmt.Sprint("kept", i))
+			p.Metadata.Uid, p.Metadata.Labels = p.Metadata.Name, map[string]string{"foo": ""}
+			kept = append(kept, framework.NewPodInfo(p))
+		}
+		s.Set("node-x", s.Node("node-x").WithNominated(kept))
+		e, err := newReferee(t).profile.Explain(framework.NewPodInfo(spreading(t, "node 1 DoNotSchedule")), s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var fit []string
+		for _, n := range e.Nodes {
+			if n.Refused == nil {
+				fit = append(fit, n.Name)
+			}
+		}
+		if got := strings.Join(fit, " "); got != x.want {
+			t.Errorf("%d kept: fits on %q, want %q", x.kept, got, x.want)
+		}
+	}
+}

@@ -36,7 +36,7 @@ YAML file given with --config (data-dir: /path). A flag wins over a variable, a 
 	}
 	root.SetOut(stdout)
 	root.SetErr(stderr)
-	root.AddCommand(newUpCommand(), newDownCommand(), newKubeconfigCommand(), newSnapshotCommand(), newVersionCommand())
+	root.AddCommand(newUpCommand(), newDownCommand(), newKubeconfigCommand(), newSnapshotCommand(), newWhyCommand(), newVersionCommand())
 	return root
 }
 

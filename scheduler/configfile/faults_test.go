@@ -97,6 +97,11 @@ func TestFaults(t *testing.T) {
 22: profiles[0].pluginConfig[5].args.addedAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms[0].` +
 				`matchExpressions[0].operator: "Inn" is none of In,`,
 		},
+		"args of volumes": {
+			"profiles:\n- pluginConfig:\n  - name: VolumeBinding\n    args:\n      bindTimeoutSeconds: -1\n      shape: [{utilization: 0, score: 1}]\n",
+			`5: profiles[0].pluginConfig[0].args.bindTimeoutSeconds: -1 is negative
+6: profiles[0].pluginConfig[0].args.shape: nodes are not scored by their storage`,
+		},
 		"args of resources": {
 			"profiles:\n- pluginConfig:\n  - name: NodeResourcesFit\n    args:\n      scoringStrategy:\n        type: Best\n        resources:\n        - name: cpu\n" +
 				"          weight: 101\n          wait: 3\n  - name: NodeResourcesBalancedAllocation\n    args:\n      resources:\n      - name: cpu\n        weight: 2\n",

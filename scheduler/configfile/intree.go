@@ -15,6 +15,7 @@ import (
 	"monoplane.dev/scheduler/plugins/nodeaffinity"
 	"monoplane.dev/scheduler/plugins/noderesources"
 	"monoplane.dev/scheduler/plugins/podtopologyspread"
+	"monoplane.dev/scheduler/plugins/volumebinding"
 )
 
 // defaults returns the plugins that every profile begins with.
@@ -41,6 +42,7 @@ func inTree() Registry {
 		podtopologyspread.Name:  newSpread,
 		interpodaffinity.Name:   newPodAffinity,
 		defaultpreemption.Name:  newPreemption,
+		volumebinding.Name:      newVolumeBinding,
 	})
 	return r
 }
@@ -145,8 +147,13 @@ func newPreemption(args *Args, _ *client.Client) (framework.Plugin, error) {
 	if err := args.Decode(&a); err != nil {
 		return nil, err
 	}
-	if err := a.Validate(); err != nil {
+	return defaultpreemption.New(a)
+}
+
+func newVolumeBinding(args *Args, c *client.Client) (framework.Plugin, error) {
+	a := volumebinding.DefaultArgs()
+	if err := args.Decode(&a); err != nil {
 		return nil, err
 	}
-	return defaultpreemption.Plugin{}, nil
+	return volumebinding.New(a, c)
 }

@@ -86,7 +86,7 @@ func TestPlans(t *testing.T) {
 		{few + ", {name: A}, {name: B}]}, filter: {disabled: [{name: A}], enabled: [{name: A}]}", framework.AtFilter, "B A"},
 		// Enabled anew in multiPoint, a default keeps its place.
 		{"multiPoint: {enabled: [{name: A}, {name: TaintToleration, weight: 8}], disabled: [{name: NodeName}, {name: PodTopologySpread}]}", framework.AtFilter,
-			"NodeUnschedulable TaintToleration NodeAffinity NodePorts NodeResourcesFit InterPodAffinity A"},
+			"NodeUnschedulable TaintToleration NodeAffinity NodePorts NodeResourcesFit VolumeRestrictions VolumeBinding VolumeZone InterPodAffinity A"},
 		{"multiPoint: {enabled: [{name: NodeUnschedulable}], disabled: [{name: '*'}]}, queueSort: {enabled: [{name: PrioritySort}]}, " +
 			"bind: {enabled: [{name: DefaultBinder}]}",
 			framework.AtFilter, "NodeUnschedulable"},

@@ -103,3 +103,27 @@ func (s *Sums) move(d, by int32) {
 		s.least++
 	}
 }
+
+// LeastBut returns the smallest sum of a domain other than d; ok is false when there is no other.
+func (s *Sums) LeastBut(d int) (least int, ok bool) {
+	switch {
+	case len(s.sums) < 2:
+		return 0, false
+	case s.sums[d] != s.least || s.have[s.least] > 1:
+		return int(s.least), true
+	}
+	for l := s.least + 1; ; l++ {
+		if s.have[l] > 0 {
+			return int(l), true
+		}
+	}
+}
+
+// NoneBut says whether there is no pod in any domain other than d.
+func (s *Sums) NoneBut(d int) bool {
+	none := int(s.have[0])
+	if s.sums[d] == 0 {
+		none--
+	}
+	return none == len(s.sums)-1
+}

@@ -14,9 +14,14 @@ type Diagnosis struct {
 	PreFilter *Status
 	// PostFilter is what PostFilter plugins add.
 	PostFilter string
+	// Curable are the nodes that would fit, maybe, if pods were removed from them. The slice is valid during the decision.
+	Curable []*NodeInfo
 
-	// byStatus counts nodes by the status that refused them. Plugins reuse statuses, so these are few.
+	// byStatus counts nodes by the status that refused them. Plugins reuse statuses, so these are few. The last one, which
+	// mostly is the next one too, is counted apart.
 	byStatus map[*Status]int
+	last     *Status
+	lasts    int
 }
 
 // NewDiagnosis returns an empty one.
@@ -28,24 +33,23 @@ func NewDiagnosis(nodes int) *Diagnosis {
 func (d *Diagnosis) Refused(s *Status) { d.refused(s, 1) }
 
 func (d *Diagnosis) refused(s *Status, nodes int) {
-	if d.byStatus == nil {
-		d.byStatus = map[*Status]int{}
+	if s != d.last {
+		d.count()
+		d.last = s
 	}
-	d.byStatus[s] += nodes
+	d.lasts += nodes
 }
 
-// Unresolvable returns how many nodes would not fit whatever pods were removed.
-func (d *Diagnosis) Unresolvable() int {
-	if d.PreFilter != nil {
-		return d.Nodes
-	}
-	n := 0
-	for s, count := range d.byStatus {
-		if s.Code() == Unresolvable {
-			n += count
+// count adds what is counted apart, and returns all counts.
+func (d *Diagnosis) count() map[*Status]int {
+	if d.lasts > 0 {
+		if d.byStatus == nil {
+			d.byStatus = map[*Status]int{}
 		}
+		d.byStatus[d.last] += d.lasts
+		d.lasts = 0
 	}
-	return n
+	return d.byStatus
 }
 
 // Plugins returns the names of the plugins that refused, sorted.
@@ -54,7 +58,7 @@ func (d *Diagnosis) Plugins() []string {
 	if d.PreFilter != nil {
 		names = append(names, d.PreFilter.Plugin())
 	}
-	for s := range d.byStatus {
+	for s := range d.count() {
 		names = append(names, s.Plugin())
 	}
 	slices.Sort(names)
@@ -81,7 +85,7 @@ func (d *Diagnosis) Message() string {
 // reasons returns "count reason" texts, sorted as strings. A node counts once for each of its reasons.
 func (d *Diagnosis) reasons() []string {
 	counts := map[string]int{}
-	for s, n := range d.byStatus {
+	for s, n := range d.count() {
 		for _, r := range s.Reasons() {
 			counts[r] += n
 		}

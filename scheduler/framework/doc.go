@@ -10,7 +10,7 @@
 //
 // Rules for plugins: from PreFilter to NormalizeScore a plugin is a function of its arguments. It has no client, no
 // clock, no goroutine and keeps nothing between calls but its configuration. Only PreBind, Bind and PostBind, which run
-// off the decision loop, may do I/O; they get a context.
+// off the decision loop, may do I/O; they get a context. Reserve, Unreserve, Permit and PreFlight may keep things, and must be quick.
 //
 // What plugins would have to count over and over the snapshot keeps up to date for them: nodes by the value of a label
 // (Topology, LabelTest), pods that a query selects (Counter, with Sums by domain), and the affinity terms of pods that

@@ -1,6 +1,9 @@
 package framework
 
-import corev1 "monoplane.dev/api/core/v1"
+import (
+	corev1 "monoplane.dev/api/core/v1"
+	storagev1 "monoplane.dev/api/storage/v1"
+)
 
 // Event is a kind of change in the cluster that could make a pod schedulable.
 type Event uint32
@@ -19,10 +22,15 @@ const (
 	NodeGone
 	// NamespaceLabels is about a namespace that came, went or has other labels.
 	NamespaceLabels
+	// ClaimChanged, VolumeChanged and ClassChanged are about PersistentVolumeClaims, PersistentVolumes and StorageClasses that came or
+	// changed.
+	ClaimChanged
+	VolumeChanged
+	ClassChanged
 )
 
 // AnyEvent is all of them.
-const AnyEvent = NamespaceLabels<<1 - 1
+const AnyEvent = ClassChanged<<1 - 1
 
 // Change is one change in the cluster.
 type Change struct {
@@ -33,6 +41,10 @@ type Change struct {
 	Pod, OldPod *corev1.Pod
 	// Namespace and OldNamespace are set with events about namespaces, as for nodes.
 	Namespace, OldNamespace *corev1.Namespace
+	// Claim, Volume and Class are set with events about them; the old state is nil when it came, or when it is not known what changed.
+	Claim, OldClaim   *corev1.PersistentVolumeClaim
+	Volume, OldVolume *corev1.PersistentVolume
+	Class, OldClass   *storagev1.StorageClass
 
 	// oldAffinity is worked out when the first plugin asks.
 	oldAffinity *PodAffinity

@@ -6,6 +6,12 @@ type Explanation struct {
 	PreFilter *Status
 	// Nodes are in the order of the snapshot.
 	Nodes []NodeExplanation
+	// Message says why the pod fits nowhere, as Schedule would; empty when a node fits.
+	Message string
+	// Nomination is what a PostFilter plugin would make of a pod that fits nowhere; nil when none has a say.
+	Nomination *Nomination
+	// Enough is how many nodes that fit Schedule looks for.
+	Enough int
 }
 
 // NodeExplanation is what a profile thinks of one node.
@@ -34,31 +40,47 @@ func (p *Profile) Explain(pod *PodInfo, snapshot *Snapshot) (e Explanation, err 
 		}
 	}()
 	var state CycleState
+	all := snapshot.Nodes()
+	if len(all) == 0 {
+		return e, p.explainRefusal(&e, &state, pod, snapshot, NewDiagnosis(0))
+	}
+	d := NewDiagnosis(len(all))
+	e.Enough = p.search.enough(len(all))
 	only, skip, s := p.preFilter(&state, pod, snapshot)
 	if s != nil && !s.IsRejected() {
 		return e, s.Err()
 	}
-	e.PreFilter = s
+	e.PreFilter, d.PreFilter = s, s
+	e.Nodes = make([]NodeExplanation, 0, len(all))
+	if s != nil {
+		for _, n := range all {
+			e.Nodes = append(e.Nodes, NodeExplanation{Name: n.Name, Refused: s})
+		}
+		return e, p.explainRefusal(&e, &state, pod, snapshot, d)
+	}
+	state.trial = &Trial{profile: p, state: &state, pod: pod, skip: skip}
 	var fit []*NodeInfo
 	var at []int
-	for i, n := range snapshot.Nodes() {
-		refused := s
+	for i, n := range all {
+		refused, looked := only.leftOut(n.Name), false
 		if refused == nil {
-			refused = only.leftOut(n.Name)
-		}
-		if refused == nil {
-			refused = p.filter(&state, pod, n, skip)
-		}
-		if refused != nil && !refused.IsRejected() {
-			return e, refused.Err()
+			refused, looked = p.fits(&state, pod, n, skip), true
 		}
 		e.Nodes = append(e.Nodes, NodeExplanation{Name: n.Name, Refused: refused})
-		if refused == nil {
+		switch {
+		case refused == nil:
 			fit, at = append(fit, n), append(at, i)
+		case !refused.IsRejected():
+			return e, refused.Err()
+		default:
+			d.Refused(refused)
+			if looked && refused.Code() == Unschedulable {
+				d.Curable = append(d.Curable, n)
+			}
 		}
 	}
 	if len(fit) == 0 {
-		return e, nil
+		return e, p.explainRefusal(&e, &state, pod, snapshot, d)
 	}
 	s = p.score(&state, pod, fit, make([]int64, len(fit)), func(w weighted, scores []int64) {
 		for i, v := range scores {
@@ -68,4 +90,14 @@ func (p *Profile) Explain(pod *PodInfo, snapshot *Snapshot) (e Explanation, err 
 		}
 	})
 	return e, s.Err()
+}
+
+// explainRefusal asks the PostFilter plugins what they would do for a pod that fits nowhere.
+func (p *Profile) explainRefusal(e *Explanation, state *CycleState, pod *PodInfo, snapshot *Snapshot, d *Diagnosis) error {
+	r := p.refuse(state, pod, snapshot, d)
+	if r.Err != nil {
+		return r.Err
+	}
+	e.Message, e.Nomination = d.Message(), r.Nomination
+	return nil
 }

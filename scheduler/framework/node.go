@@ -20,6 +20,10 @@ type NodeInfo struct {
 	Avoid         bool
 	// place is where the node is in its snapshot, nowhere when it is in none.
 	place int32
+	// least is the lowest priority of a pod.
+	least int32
+	// Nominated are the pods that the node's room is kept for (spec: PREEMPT-2).
+	Nominated []*PodInfo
 
 	// Allocatable is what pods may use in all; AllowedPods is how many there may be.
 	AllowedPods int
@@ -66,6 +70,16 @@ func (n *NodeInfo) podsOrNone() []*PodInfo {
 // Pods returns the node's pods. The slice must not be changed.
 func (n *NodeInfo) Pods() []*PodInfo { return n.pods }
 
+// HasBelow says whether a pod of the node has a lower priority.
+func (n *NodeInfo) HasBelow(priority int32) bool { return len(n.pods) > 0 && n.least < priority }
+
+// WithNominated returns the node with its room kept for these pods.
+func (n *NodeInfo) WithNominated(pods []*PodInfo) *NodeInfo {
+	c := *n
+	c.Nominated = pods
+	return &c
+}
+
 // WithNode returns the same pods on a newer state of the node.
 func (n *NodeInfo) WithNode(node *corev1.Node) *NodeInfo {
 	c := *n
@@ -101,6 +115,9 @@ func (n *NodeInfo) WithPod(p *PodInfo) *NodeInfo {
 	c.pods = make([]*PodInfo, len(n.pods)+1)
 	copy(c.pods, n.pods)
 	c.pods[len(n.pods)] = p
+	if len(n.pods) == 0 || p.Priority < n.least {
+		c.least = p.Priority
+	}
 	c.Requested = n.Requested.Add(p.Requests)
 	c.Counted = n.Counted.Add(p.Counted)
 	if len(p.Ports) > 0 {
@@ -119,7 +136,10 @@ func (n *NodeInfo) WithoutPod(uid string) *NodeInfo {
 	c.pods = slices.Concat(n.pods[:i], n.pods[i+1:])
 	// Sums are made anew: saturated ones could not be subtracted from.
 	c.Requested, c.Counted, c.Ports = Resources{}, Resources{}, nil
-	for _, p := range c.pods {
+	for i, p := range c.pods {
+		if i == 0 || p.Priority < c.least {
+			c.least = p.Priority
+		}
 		c.Requested = c.Requested.Add(p.Requests)
 		c.Counted = c.Counted.Add(p.Counted)
 		c.Ports = append(c.Ports, p.Ports...)
@@ -144,5 +164,5 @@ func (n *NodeInfo) WithPodUpdated(p *PodInfo) *NodeInfo {
 
 // sameDemand says whether two states of a pod take the same of a node, so that sums stay as they are.
 func sameDemand(a, b *PodInfo) bool {
-	return a.Requests.Equal(b.Requests) && a.Counted.Equal(b.Counted) && slices.Equal(a.Ports, b.Ports)
+	return a.Requests.Equal(b.Requests) && a.Counted.Equal(b.Counted) && slices.Equal(a.Ports, b.Ports) && a.Priority == b.Priority
 }

@@ -45,17 +45,26 @@ type PreFilterResult struct {
 	NodeNames map[string]struct{}
 }
 
-// Filter decides whether a pod can run on a node.
+// Filter decides whether a pod can run on a node. The node need not be as it is in the snapshot: see CycleState.WhatIf.
 type Filter interface {
 	Plugin
 	Filter(state *CycleState, pod *PodInfo, node *NodeInfo) *Status
 }
 
 // PostFilter runs when no node fits. It may nominate a node that will fit later (preemption); its message is appended to what
-// the user reads.
+// the user reads. Without a Nomination the one that the pod may have stays.
 type PostFilter interface {
 	Plugin
-	PostFilter(state *CycleState, pod *PodInfo, snapshot *Snapshot, d *Diagnosis) (nominated string, status *Status)
+	PostFilter(state *CycleState, pod *PodInfo, snapshot *Snapshot, d *Diagnosis) (*Nomination, *Status)
+}
+
+// Nomination is the node on which room is made for a pod. The scheduler carries it out: it keeps the room for the pod, and deletes
+// the victims gracefully.
+type Nomination struct {
+	// Node will fit once the Victims are gone. Without one, the nomination that the pod has is taken away.
+	Node string
+	// Victims are pods of the node, the most important first.
+	Victims []*PodInfo
 }
 
 // PreScore runs once per decision, with the nodes that fit. It can skip the plugin's Score.
@@ -86,7 +95,8 @@ type Reserve interface {
 	Unreserve(state *CycleState, pod *PodInfo, node string)
 }
 
-// Permit can approve, refuse or delay the binding. With Wait the pod waits at most timeout.
+// Permit can approve, refuse or delay the binding. With Wait the pod waits, at most for timeout, until the plugin says more: see
+// Waiting.
 type Permit interface {
 	Plugin
 	Permit(state *CycleState, pod *PodInfo, node string) (status *Status, timeout time.Duration)
@@ -96,6 +106,13 @@ type Permit interface {
 type PreBind interface {
 	Plugin
 	PreBind(ctx context.Context, state *CycleState, pod *PodInfo, node string) *Status
+}
+
+// PreFlight is for PreBind plugins that have nothing to do for most pods: with Skip PreBind is left out. It runs on the decision
+// loop, and must not do I/O.
+type PreFlight interface {
+	PreBind
+	PreFlight(state *CycleState, pod *PodInfo, node string) *Status
 }
 
 // Bind binds the pod. Skip hands over to the next one.
@@ -114,6 +131,11 @@ type PostBind interface {
 type CycleState struct {
 	values   []stateValue
 	snapshot *Snapshot
+	whatIf   *WhatIf
+	trial    *Trial
+	waiting  *Waiting
+	// idle are the PreBind plugins, as bits, that have nothing to do.
+	idle uint64
 }
 
 // NewCycleState returns the state of a decision on a snapshot. Schedule and Explain do as much for their own.

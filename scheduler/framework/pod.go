@@ -3,6 +3,7 @@ package framework
 import (
 	corev1 "monoplane.dev/api/core/v1"
 	"monoplane.dev/client/cache"
+	"monoplane.dev/object/storage"
 )
 
 // PodInfo is a pod with what decisions need of it worked out once. It is immutable.
@@ -21,6 +22,10 @@ type PodInfo struct {
 	Spread []SpreadConstraint
 	// Affinity is the inter-pod affinity and anti-affinity; nil when there is none.
 	Affinity *PodAffinity
+	// Claims are the names of the PersistentVolumeClaims that the pod uses.
+	Claims []string
+	// Doomed says that the pod is about to be deleted to make room for another.
+	Doomed bool
 }
 
 // HostPort is a port of a node.
@@ -51,6 +56,7 @@ func NewPodInfo(p *corev1.Pod) *PodInfo {
 		Counted:  podRequests(p.GetSpec(), true),
 		Spread:   spreadOf(p),
 		Affinity: affinityOf(p),
+		Claims:   storage.ClaimNames(p),
 	}
 	for _, c := range p.GetSpec().GetContainers() {
 		i.Ports = appendPorts(i.Ports, c)
@@ -78,6 +84,13 @@ func appendPorts(ports []HostPort, c *corev1.Container) []HostPort {
 		ports = append(ports, h)
 	}
 	return ports
+}
+
+// AsDoomed returns the same information about a pod that is about to be deleted, or is not any more.
+func (i *PodInfo) AsDoomed(doomed bool) *PodInfo {
+	n := *i
+	n.Doomed = doomed
+	return &n
 }
 
 // WithPod returns the same information about a newer state of the pod, whose spec must be the same.

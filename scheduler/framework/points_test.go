@@ -33,6 +33,7 @@ func TestEnabledAtSomePoints(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.Reserve(nil, nil, "x")
+	p.PreBind(context.Background(), &CycleState{}, nil, "x")
 	p.Bind(context.Background(), nil, nil, "x")
 	const want = "a.PreFilter b.PreFilter a.Filter x b.Filter x a.Filter y b.Filter y b.PreScore a.PreScore " +
 		"b.Score x b.Score y b.NormalizeScore a.Score x a.Score y a.NormalizeScore b.Reserve a.PreBind a.Bind a.PostBind"

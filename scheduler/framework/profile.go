@@ -34,8 +34,13 @@ type Profile struct {
 	binds       []Bind
 	postBinds   []PostBind
 	enqueue     map[string]Enqueue
-	search      searchConfig
+	// podBlind are the filters, as bits, that no change of pods can make accept a node; allFilters are all.
+	podBlind, allFilters uint64
+	search               searchConfig
 }
+
+// maxFilters bounds the Filter plugins of a profile: sets of them are bits.
+const maxFilters = 64
 
 type weighted struct {
 	Score
@@ -67,6 +72,9 @@ func NewProfile(name string, percentageOfNodesToScore int, plugins ...Enabled) (
 	if p.sort == nil {
 		errs = append(errs, fmt.Errorf("profile %s: no QueueSort plugin is enabled", name))
 	}
+	if len(p.filters) > maxFilters {
+		errs = append(errs, fmt.Errorf("profile %s: %d Filter plugins, at most %d can be", name, len(p.filters), maxFilters))
+	}
 	if len(p.binds) == 0 {
 		errs = append(errs, fmt.Errorf("profile %s: no Bind plugin is enabled", name))
 	}
@@ -79,6 +87,12 @@ func NewProfile(name string, percentageOfNodesToScore int, plugins ...Enabled) (
 	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
+	}
+	for i, f := range p.filters {
+		p.allFilters |= 1 << i
+		if q, ok := f.(Enqueue); ok && q.Events()&(PodAssigned|PodGone|PodShrunk) == 0 {
+			p.podBlind |= p.filterBit(f.Name())
+		}
 	}
 	return p, nil
 }
@@ -179,6 +193,8 @@ type Decision struct {
 	Evaluated, Feasible int
 	// Diagnosis says why no node fits; nil when one does.
 	Diagnosis *Diagnosis
+	// Nomination is what a PostFilter plugin makes of a pod that fits nowhere; nil when none has a say.
+	Nomination *Nomination
 	// Err is a failure that says nothing about the pod.
 	Err error
 }
@@ -190,6 +206,7 @@ type Searcher struct {
 	rng  *rand.Rand
 	// Scratch space of the decision loop.
 	feasible []*NodeInfo
+	curable  []*NodeInfo
 	scores   []int64
 	totals   []int64
 }
@@ -225,41 +242,61 @@ func unreserve(list []Reserve, state *CycleState, pod *PodInfo, node string) {
 	}
 }
 
-// Permit runs the Permit plugins. With Wait, the timeout is the shortest that was asked for.
-func (p *Profile) Permit(state *CycleState, pod *PodInfo, node string) (*Status, time.Duration) {
+// Permit runs the Permit plugins. With Wait, state.Waiting says what becomes of the pod.
+func (p *Profile) Permit(state *CycleState, pod *PodInfo, node string) *Status {
 	var wait *Status
-	var timeout time.Duration
 	for _, pl := range p.permits {
-		var d time.Duration
+		var timeout time.Duration
 		s := guarded(func() (s *Status) {
-			s, d = pl.Permit(state, pod, node)
+			s, timeout = pl.Permit(state, pod, node)
 			return s
 		})
 		switch {
 		case s.Code() == Wait:
-			if wait == nil || d < timeout {
-				wait, timeout = s, d
-			}
+			wait = s
+			state.Waiting().hold(pl.Name(), timeout)
 		case !s.IsSuccess():
-			return s, 0
+			return s
 		}
 	}
-	return wait, timeout
+	return wait
 }
 
-// Bind runs PreBind, Bind and PostBind.
-func (p *Profile) Bind(ctx context.Context, state *CycleState, pod *PodInfo, node string) *Status {
-	for _, pl := range p.preBinds {
+// PreFlight says whether a PreBind plugin has something to do, which may take long.
+func (p *Profile) PreFlight(state *CycleState, pod *PodInfo, node string) (busy bool, failed *Status) {
+	for i, pl := range p.preBinds {
+		f, ok := pl.(PreFlight)
+		if !ok {
+			busy = true
+			continue
+		}
+		switch s := guarded(func() *Status { return f.PreFlight(state, pod, node) }); s.Code() {
+		case Success:
+			busy = true
+		case Skip:
+			state.idle |= 1 << i
+		default:
+			return false, s
+		}
+	}
+	return busy, nil
+}
+
+// PreBind runs the PreBind plugins, but for those that PreFlight found to have nothing to do.
+func (p *Profile) PreBind(ctx context.Context, state *CycleState, pod *PodInfo, node string) *Status {
+	for i, pl := range p.preBinds {
+		if state.idle&(1<<i) != 0 {
+			continue
+		}
 		if s := guarded(func() *Status { return pl.PreBind(ctx, state, pod, node) }); !s.IsSuccess() {
 			return s
 		}
 	}
-	return p.Rebind(ctx, state, pod, node)
+	return nil
 }
 
-// Rebind runs Bind and PostBind. It repeats a binding that was refused although nothing that matters had changed: what
-// PreBind did holds.
-func (p *Profile) Rebind(ctx context.Context, state *CycleState, pod *PodInfo, node string) *Status {
+// Bind runs Bind and PostBind.
+func (p *Profile) Bind(ctx context.Context, state *CycleState, pod *PodInfo, node string) *Status {
 	for _, pl := range p.binds {
 		s := guarded(func() *Status { return pl.Bind(ctx, state, pod, node) })
 		if s.Code() == Skip {

@@ -41,8 +41,8 @@ func (s *spy) PreFilter(*CycleState, *PodInfo, *Snapshot) (*PreFilterResult, *St
 func (s *spy) Filter(_ *CycleState, _ *PodInfo, n *NodeInfo) *Status {
 	return s.say("Filter " + n.Name)
 }
-func (s *spy) PostFilter(*CycleState, *PodInfo, *Snapshot, *Diagnosis) (string, *Status) {
-	return "", s.say("PostFilter")
+func (s *spy) PostFilter(*CycleState, *PodInfo, *Snapshot, *Diagnosis) (*Nomination, *Status) {
+	return nil, s.say("PostFilter")
 }
 func (s *spy) PreScore(*CycleState, *PodInfo, []*NodeInfo) *Status { return s.say("PreScore") }
 func (s *spy) Score(_ *CycleState, _ *PodInfo, n *NodeInfo) int64 {
@@ -181,7 +181,11 @@ func TestReserveAndBindOrder(t *testing.T) {
 	}
 	log = nil
 	b.answer["Bind"] = NewStatus(Skip, "b")
-	if s := prof(b, a).Bind(t.Context(), nil, nil, "x"); !s.IsSuccess() {
+	p := prof(b, a)
+	if s := p.PreBind(t.Context(), &CycleState{}, nil, "x"); !s.IsSuccess() {
+		t.Error(s.Err())
+	}
+	if s := p.Bind(t.Context(), nil, nil, "x"); !s.IsSuccess() {
 		t.Error(s.Err())
 	}
 	if got := fmt.Sprint(log); got != "[b.PreBind a.PreBind b.Bind a.Bind b.PostBind a.PostBind]" {

@@ -1,5 +1,7 @@
 package framework
 
+import "slices"
+
 // searchConfig says how many nodes that fit are enough (spec: SCHED-7).
 type searchConfig struct{ percentage int }
 
@@ -22,6 +24,7 @@ func (c searchConfig) enough(all int) int {
 // Schedule picks a node for the pod. It changes nothing but state and the searcher. A plugin that panics fails the decision.
 func (p *Profile) Schedule(state *CycleState, pod *PodInfo, snapshot *Snapshot, search *Searcher) (decision Decision) {
 	defer func() {
+		state.trial = nil // its scratch space must not outlive the decision
 		if err := caught(recover()); err != nil {
 			decision = Decision{Err: err}
 		}
@@ -48,12 +51,21 @@ func (p *Profile) Schedule(state *CycleState, pod *PodInfo, snapshot *Snapshot, 
 		defer func() { search.next = next }() // the others go on where they were
 		search.next = 0
 	}
-	evaluated, s := p.findFeasible(state, pod, nodes, skipFilter, search, d)
+	state.trial = &Trial{profile: p, state: state, pod: pod, skip: skipFilter}
+	if n := snapshot.NominatedNode(pod.UID); n != nil && only.leftOut(n.Name) == nil && p.fits(state, pod, n, skipFilter) == nil {
+		return Decision{Node: n.Name, Evaluated: 1, Feasible: 1} // room was made for it there
+	}
+	find := finder{profile: p, state: state, pod: pod, nodes: nodes, skip: skipFilter}
+	if only == nil {
+		find.recall(snapshot)
+	}
+	evaluated, s := p.findFeasible(&find, search, d)
 	if s != nil {
 		return Decision{Err: s.Err()}
 	}
 	feasible := search.feasible
 	defer clear(feasible) // nodes must not be kept alive by the scratch space
+	defer clear(search.curable)
 	if len(feasible) == 0 {
 		r := p.refuse(state, pod, snapshot, d)
 		r.Evaluated = evaluated
@@ -86,7 +98,7 @@ func (p *Profile) preFilter(state *CycleState, pod *PodInfo, snapshot *Snapshot)
 // filterBit returns the bit of the Filter plugin with that name; 0 when there is none.
 func (p *Profile) filterBit(name string) uint64 {
 	for i, f := range p.filters {
-		if i < 64 && f.Name() == name {
+		if f.Name() == name {
 			return 1 << i
 		}
 	}
@@ -94,35 +106,45 @@ func (p *Profile) filterBit(name string) uint64 {
 }
 
 // findFeasible fills search.feasible, going round the nodes from where the last search stopped.
-func (p *Profile) findFeasible(state *CycleState, pod *PodInfo, all []*NodeInfo, skip uint64, search *Searcher, d *Diagnosis,
-) (evaluated int, failure *Status) {
-	search.feasible = search.feasible[:0]
+func (p *Profile) findFeasible(find *finder, search *Searcher, d *Diagnosis) (evaluated int, failure *Status) {
+	search.feasible, search.curable = search.feasible[:0], search.curable[:0]
+	all := find.nodes
 	enough := p.search.enough(len(all))
 	if search.next >= len(all) {
 		search.next = 0
 	}
 	i := search.next
 	for evaluated < len(all) && len(search.feasible) < enough {
-		n := all[i]
+		at := i
 		if i++; i == len(all) {
 			i = 0
 		}
 		evaluated++
-		if s := p.filter(state, pod, n, skip); s == nil {
-			search.feasible = append(search.feasible, n)
-		} else if s.IsRejected() {
+		switch s := find.fits(at); s.Code() {
+		case Success:
+			search.feasible = append(search.feasible, all[at])
+		case Unschedulable:
+			search.curable = append(search.curable, all[at])
 			d.Refused(s)
-		} else {
+		case Unresolvable:
+			d.Refused(s)
+		default:
 			return evaluated, s
 		}
 	}
 	search.next = i
+	d.Curable = search.curable
 	return evaluated, nil
 }
 
-// Filter runs all Filter plugins on one node; nil means that it fits. Preemption asks it about nodes as they would be.
-func (p *Profile) Filter(state *CycleState, pod *PodInfo, node *NodeInfo) *Status {
-	return p.filter(state, pod, node, 0)
+// fits runs all Filter plugins on one node; nil means that it fits. Room that is kept for pods of at least the same priority counts as
+// taken. The node must fit without them, too: they may land elsewhere (spec: PREEMPT-2).
+func (p *Profile) fits(state *CycleState, pod *PodInfo, node *NodeInfo, skip uint64) *Status {
+	if len(node.Nominated) > 0 && slices.ContainsFunc(node.Nominated, state.trial.keeps) {
+		state.trial.Begin(node, func(*PodInfo) bool { return false })
+		return state.trial.Fits()
+	}
+	return p.filter(state, pod, node, skip)
 }
 
 func (p *Profile) filter(state *CycleState, pod *PodInfo, node *NodeInfo, skip uint64) *Status {
@@ -139,19 +161,24 @@ func (p *Profile) filter(state *CycleState, pod *PodInfo, node *NodeInfo, skip u
 
 // refuse lets the PostFilter plugins have their say.
 func (p *Profile) refuse(state *CycleState, pod *PodInfo, snapshot *Snapshot, d *Diagnosis) Decision {
+	r := Decision{Diagnosis: d}
 	for _, pl := range p.postFilters {
-		_, s := pl.PostFilter(state, pod, snapshot, d)
+		n, s := pl.PostFilter(state, pod, snapshot, d)
 		if s.Code() == Error {
 			return Decision{Err: s.Err()}
 		}
 		if m := s.Message(); m != "" {
 			d.PostFilter = m
 		}
+		if n != nil {
+			r.Nomination = n
+		}
 		if s.IsSuccess() {
 			break
 		}
 	}
-	return Decision{Diagnosis: d}
+	d.Curable = nil
+	return r
 }
 
 // best scores the feasible nodes and picks the best; among equals one at random (spec: SCHED-5).

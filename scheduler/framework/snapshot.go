@@ -2,18 +2,30 @@ package framework
 
 // Snapshot is the cluster as one decision sees it.
 type Snapshot struct {
-	nodes  []*NodeInfo
-	byName map[string]int
-	index  index
-	images imageIndex
-	terms  termIndex
+	nodes []*NodeInfo
+	// versions tell the states of nodes apart, by their places; 0 is for nodes on which room is kept for a pod, about
+	// which more must be asked than what they are like.
+	versions []uint64
+	version  uint64
+	byName   map[string]int
+	index    index
+	images   imageIndex
+	terms    termIndex
 	// namespaces are the labels of namespaces that have any.
 	namespaces Namespaces
+	// nominated are the nodes that room is kept on, by the uids of the pods.
+	nominated map[string]string
+	budgets   []*Budget
+	volumes   *Volumes
+	// priorities are how many pods of the nodes have which priority.
+	priorities map[int32]int
+	// templates are the answers that hold for nodes in their present states.
+	templates templates
 }
 
 // NewSnapshot returns an empty snapshot.
 func NewSnapshot() *Snapshot {
-	return &Snapshot{byName: map[string]int{}, images: imageIndex{}, namespaces: Namespaces{}}
+	return &Snapshot{byName: map[string]int{}, images: imageIndex{}, namespaces: Namespaces{}, nominated: map[string]string{}, priorities: map[int32]int{}, volumes: newVolumes()}
 }
 
 // Nodes returns all nodes that have an object. The slice must not be changed, nor kept beyond the decision.
@@ -33,6 +45,8 @@ func (s *Snapshot) Node(name string) *NodeInfo {
 func (s *Snapshot) Set(name string, n *NodeInfo) {
 	i, ok := s.byName[name]
 	was, now := changedPods(s.Node(name).podsOrNone(), n.podsOrNone())
+	s.prioritize(was, now)
+	s.volumes.use(was, now)
 	s.images.move(s.Node(name).imagesOrNone(), n.imagesOrNone())
 	switch {
 	case n == nil && !ok:
@@ -42,19 +56,55 @@ func (s *Snapshot) Set(name string, n *NodeInfo) {
 		s.byName[s.nodes[i].Name] = i
 		s.nodes[last] = nil
 		s.nodes = s.nodes[:last]
+		s.versions = s.versions[:last]
+		if i < last {
+			s.versions[i] = s.newVersion(s.nodes[i])
+		}
 		delete(s.byName, name)
 		s.index.removed(i)
 		s.terms.set(name, i, nil, was, now)
 	case ok:
 		s.index.changed(i, s.nodes[i], n, was, now)
 		s.nodes[i] = n.at(i)
+		s.versions[i] = s.newVersion(n)
 		s.terms.set(name, i, s.index.topologies, was, now)
 	default:
 		s.byName[name] = len(s.nodes)
 		s.nodes = append(s.nodes, n.at(len(s.nodes)))
+		s.versions = append(s.versions, s.newVersion(n))
 		s.index.added(n)
 		s.terms.set(name, s.byName[name], nil, was, now)
 	}
+}
+
+// prioritize takes the pods that came to a node and those that went.
+func (s *Snapshot) prioritize(went, came []*PodInfo) {
+	for _, p := range came {
+		s.priorities[p.Priority]++
+	}
+	for _, p := range went {
+		if s.priorities[p.Priority]--; s.priorities[p.Priority] == 0 {
+			delete(s.priorities, p.Priority)
+		}
+	}
+}
+
+// HasBelow says whether a pod of any node has a lower priority. There are few priorities, and many nodes.
+func (s *Snapshot) HasBelow(priority int32) bool {
+	for p := range s.priorities {
+		if p < priority {
+			return true
+		}
+	}
+	return false
+}
+
+func (s *Snapshot) newVersion(n *NodeInfo) uint64 {
+	s.version++
+	if len(n.Nominated) > 0 {
+		return 0
+	}
+	return s.version
 }
 
 // changedPods returns the pods of a node that went or are in an older state, and those that came or are in a newer one. Most changes

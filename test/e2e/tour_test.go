@@ -121,12 +121,12 @@ func TestAboutTheServer(t *testing.T) {
 	k := c.kubectl(t, "default")
 	k.tour(t, []step{
 		{line: "version", want: []string{`^Client Version: v1\.36`, `^Server Version: v1\.36\.3\+monoplane$`}},
-		{line: "api-versions", want: []string{`^v1$`, `^coordination\.k8s\.io/v1$`, `^events\.k8s\.io/v1$`}},
+		{line: "api-versions", want: []string{`^v1$`, `^coordination\.k8s\.io/v1$`, `^events\.k8s\.io/v1$`, `^scheduling\.k8s\.io/v1$`}},
 		{line: "api-resources", want: []string{
 			`^pods +po +v1 +true +Pod$`, `^nodes +no +v1 +false +Node$`, `^namespaces +ns +v1 +false +Namespace$`,
 			`^configmaps +cm +v1 +true +ConfigMap$`, `^leases +coordination\.k8s\.io/v1 +true +Lease$`,
 		}},
-		{line: "api-resources --namespaced=false -o name", want: []string{`^namespaces$`, `^nodes$`}},
+		{line: "api-resources --namespaced=false -o name", want: []string{`^namespaces$`, `^nodes$`, `^priorityclasses\.scheduling\.k8s\.io$`}},
 		{line: "explain pod.spec", want: []string{`^FIELD: spec <PodSpec>$`, `terminationGracePeriodSeconds\s+<integer>`, `containers\s+<\[\]Container>`,
 			`The containers; at least one\.`}},
 		{line: "explain pod.spec.containers.command", want: []string{`FIELD: command <\[\]string>`, `Program and first arguments`}},

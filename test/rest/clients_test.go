@@ -201,7 +201,7 @@ func TestDiscoveryClient(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(groups) != 3 {
+		if len(groups) != 6 {
 			t.Errorf("legacy %v: %d groups", legacy, len(groups))
 		}
 		i := slices.IndexFunc(resources, func(l *metav1.APIResourceList) bool { return l.GroupVersion == "v1" })
@@ -215,7 +215,7 @@ func TestDiscoveryClient(t *testing.T) {
 			t.Errorf("version %v, %v", v, err)
 		}
 		gvs, err := openapi3.NewRoot(c.OpenAPIV3()).GroupVersions()
-		if err != nil || len(gvs) != 3 {
+		if err != nil || len(gvs) != 6 {
 			t.Errorf("OpenAPI %v, %v", gvs, err)
 		}
 		if _, err := openapi3.NewRoot(c.OpenAPIV3()).GVSpec(corev1.SchemeGroupVersion); err != nil {

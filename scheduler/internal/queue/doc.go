@@ -12,7 +12,8 @@
 //	      Done: bound, gone|    | Unschedulable, no help yet   |
 //	                       v    v                              |
 //	                         waiting --- a change that helps, -+
-//	                                     or 5 minutes (to active when no back-off is left)
+//	                                     or Activate, or 5 minutes (to active when no back-off
+//	                                     is left, or by Hurry)
 //
 // What it guarantees: a pod is in one place; a change that could help a waiting pod is never lost, also when it happens
 // while the pod is being tried; a pod that keeps failing is tried at most once each back-off (1 s doubling to 10 s) and does not hold

@@ -27,7 +27,7 @@ func (q *Queue) Pop() (try *Try, next time.Duration) {
 	}
 	i.place = inFlight
 	i.Attempts++
-	i.removed, i.updated = false, false
+	i.removed, i.updated, i.hurried = false, false, false
 	i.seen = q.first + uint64(len(q.changes))
 	q.flying[i] = struct{}{}
 	return &Try{queue: q, item: i, QueuedPod: i.QueuedPod}, 0
@@ -128,7 +128,7 @@ func (t *Try) Unschedulable(refusedBy []string) {
 	defer q.mu.Unlock()
 	i := t.item
 	missed := q.changes[min(i.seen-q.first, uint64(len(q.changes))):]
-	helped := i.updated
+	helped := i.updated || i.hurried
 	for n := range missed {
 		helped = helped || q.cfg.Helps(refusedBy, i.PodInfo, &missed[n])
 	}

@@ -77,9 +77,8 @@ type item struct {
 	interest  framework.Event
 	// seen is the number of the first change that the try in flight does not know.
 	seen uint64
-	// removed and updated say what happened to the pod while it was in flight.
-	removed bool
-	updated bool
+	// removed, updated and hurried say what happened to the pod while it was in flight.
+	removed, updated, hurried bool
 }
 
 // New returns an empty queue.
@@ -217,7 +216,11 @@ func (q *Queue) enter(i *item) {
 
 // retry puts a pod that failed before where it can be tried again: active, or back-off while that lasts.
 func (q *Queue) retry(i *item) {
-	i.ready = i.failed.Add(q.backoffOf(i.Attempts))
+	if i.hurried {
+		q.enter(i)
+		return
+	}
+	i.ready = roundUp(i.failed.Add(q.backoffOf(i.Attempts)))
 	if !q.cfg.Now().Before(i.ready) {
 		q.enter(i)
 		return
@@ -225,6 +228,17 @@ func (q *Queue) retry(i *item) {
 	i.place = inBackoff
 	q.backoff.push(i)
 	q.signal()
+}
+
+// window is what the ends of back-offs are rounded up to, so that pods that failed at about the same time come back together, and
+// then the one of the highest priority is tried first.
+const window = 100 * time.Millisecond
+
+func roundUp(t time.Time) time.Time {
+	if r := t.Truncate(window); r.Before(t) {
+		return r.Add(window)
+	}
+	return t
 }
 
 func (q *Queue) backoffOf(attempts int) time.Duration {
@@ -242,4 +256,35 @@ func (q *Queue) Len() (active, backoff, unschedulable, gated int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return len(q.active.items), len(q.backoff.items), len(q.waiting.items), len(q.gated)
+}
+
+// Hurry lets the pod of that uid be tried at once, without the rest of its back-off: room has been made for it. One that is being tried
+// is tried once more after that.
+func (q *Queue) Hurry(key cache.Key, uid string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	i, ok := q.pods[key]
+	if !ok || i.UID != uid {
+		return
+	}
+	switch i.place {
+	case inWaiting:
+		q.waiting.remove(i)
+		q.enter(i)
+	case inBackoff:
+		q.backoff.remove(i)
+		q.enter(i)
+	case inFlight:
+		i.hurried = true
+	case inActive, inGated:
+	}
+}
+
+// Activate lets the pod of that uid be tried again without a change that helps, after its back-off.
+func (q *Queue) Activate(key cache.Key, uid string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if i, ok := q.pods[key]; ok && i.UID == uid {
+		q.update(i, i.PodInfo, true)
+	}
 }

@@ -257,3 +257,44 @@ func TestRandom(t *testing.T) {
 		}
 	}
 }
+
+// Pods whose back-offs end at about the same time come back together, the most important one first.
+// spec: SCHED-2, PRIO-3
+func TestBackoffEndsByPriority(t *testing.T) {
+	r := newRig(t)
+	r.Add(pod("low", "1", 0))
+	low := r.expect("low")
+	r.Add(pod("high", "2", 10))
+	high := r.expect("high")
+	r.now = r.now.Add(10 * time.Millisecond)
+	low.Retry()
+	r.now = r.now.Add(30 * time.Millisecond)
+	high.Retry()
+	r.now = r.now.Add(970 * time.Millisecond) // the low one's second is over
+	r.expect("90ms")
+	r.now = r.now.Add(90 * time.Millisecond)
+	r.expect("high")
+	r.expect("low")
+}
+
+// A pod that room has been made for waits for nothing.
+// spec: PREEMPT-2
+func TestHurry(t *testing.T) {
+	r := newRig(t)
+	p := pod("a", "1", 0)
+	r.Add(p)
+	r.expect("a").Unschedulable([]string{"fit"})
+	r.Hurry(p.Key, "another")
+	r.expect("5m0s")
+	r.Hurry(p.Key, p.UID) // from the waiting ones
+	try := r.expect("a")
+	r.Hurry(p.Key, p.UID) // while it is tried
+	try.Unschedulable([]string{"fit"})
+	r.expect("a").Retry()
+	r.expect("4s")        // once
+	r.Hurry(p.Key, p.UID) // from the back-off
+	r.expect("a")
+	r.Remove(p.Key, p.UID)
+	r.Hurry(p.Key, p.UID)
+	r.expect("0s")
+}

@@ -1,5 +1,5 @@
 // Package state is the scheduler's picture of the cluster: the nodes with their pods, those that are only assumed to be
-// there included (spec: SCHED-3).
+// there included (spec: SCHED-3), and the room that is kept on nodes for pods that wait (spec: PREEMPT-2).
 //
 //	  Assume            the binding is seen (SetPod)
 //	-----------> assumed -----------------------> confirmed
@@ -29,6 +29,11 @@ type State struct {
 	dirty map[string]struct{}
 
 	namespaces namespaces
+	volumes    volumes
+	// nominated are the nominations by uid, moved the uids whose nomination the snapshot may not know yet. A nominated pod that is
+	// assumed takes its room as such.
+	nominated map[string]nomination
+	moved     map[string]struct{}
 }
 
 type entry struct {
@@ -39,7 +44,11 @@ type entry struct {
 
 // New returns an empty picture.
 func New() *State {
-	return &State{nodes: map[string]*framework.NodeInfo{}, pods: map[string]*entry{}, dirty: map[string]struct{}{}, namespaces: namespaces{}}
+	return &State{
+		nodes: map[string]*framework.NodeInfo{}, pods: map[string]*entry{}, dirty: map[string]struct{}{}, namespaces: namespaces{},
+		volumes:   newVolumes(),
+		nominated: map[string]nomination{}, moved: map[string]struct{}{},
+	}
 }
 
 // SetNode adds a node or takes its newer state.
@@ -73,10 +82,10 @@ func (s *State) RemoveNode(name string) {
 	}
 }
 
-// set stores a node, or drops one that has neither object nor pods.
+// set stores a node, or drops one that has neither object nor pods nor nominations.
 func (s *State) set(n *framework.NodeInfo) {
 	s.dirty[n.Name] = struct{}{}
-	if n.Node == nil && len(n.Pods()) == 0 {
+	if n.Node == nil && len(n.Pods()) == 0 && len(n.Nominated) == 0 {
 		delete(s.nodes, n.Name)
 		return
 	}
@@ -95,8 +104,12 @@ func (s *State) SetPod(p *framework.PodInfo) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	node := p.Pod.GetSpec().GetNodeName()
+	s.unnominate(p.UID)
 	if e, ok := s.pods[p.UID]; ok {
 		if e.node == node {
+			if e.info.Doomed {
+				p = p.AsDoomed(true)
+			}
 			e.info, e.assumed = p, false
 			s.set(s.node(node).WithPodUpdated(p))
 			return
@@ -124,6 +137,7 @@ func (s *State) Assume(p *framework.PodInfo, node string) bool {
 	if _, ok := s.pods[p.UID]; ok {
 		return false
 	}
+	s.unkeep(p.UID, s.nominated[p.UID].node)
 	s.add(p, node, true)
 	return true
 }
@@ -134,18 +148,24 @@ func (s *State) Forget(p *framework.PodInfo) {
 	defer s.mu.Unlock()
 	if e, ok := s.pods[p.UID]; ok && e.assumed {
 		s.remove(e)
+		if n, ok := s.nominated[p.UID]; ok {
+			s.keep(n.pod, n.node)
+		}
 	}
 }
 
-// RemovePod forgets a pod that was deleted or has ended. It returns whether it was counted.
+// RemovePod forgets a pod that was deleted or has ended. It returns whether there is more room now: the pod was counted, or room was
+// kept for it.
 func (s *State) RemovePod(uid string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	e, ok := s.pods[uid]
-	if ok {
+	_, kept := s.nominated[uid]
+	s.unnominate(uid)
+	e, counted := s.pods[uid]
+	if counted {
 		s.remove(e)
 	}
-	return ok
+	return counted || kept
 }
 
 func (s *State) add(p *framework.PodInfo, node string, assumed bool) {
@@ -154,6 +174,7 @@ func (s *State) add(p *framework.PodInfo, node string, assumed bool) {
 }
 
 func (s *State) remove(e *entry) {
+	s.volumes.forget(e.info.UID)
 	delete(s.pods, e.info.UID)
 	s.set(s.node(e.node).WithoutPod(e.info.UID))
 }
@@ -170,7 +191,12 @@ func (s *State) Update(snapshot *framework.Snapshot) {
 		snapshot.Set(name, n)
 	}
 	clear(s.dirty)
+	for uid := range s.moved {
+		snapshot.SetNominated(uid, s.nominated[uid].node)
+	}
+	clear(s.moved)
 	s.namespaces.update(snapshot)
+	s.volumes.update(snapshot)
 }
 
 // Assumed returns how many pods are assumed, for metrics.

@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// Args say how many nodes are tried for victims: the larger of a share of all nodes and a number.
+// Args say how many nodes are tried for victims: the larger of a share of those that it could help and a number.
 type Args struct {
 	// MinCandidateNodesPercentage is 0 to 100.
 	MinCandidateNodesPercentage int32 `json:"minCandidateNodesPercentage"`
@@ -29,4 +29,9 @@ func (a Args) Validate() error {
 		errs = append(errs, errors.New("args.minCandidateNodesPercentage: must not be 0 together with minCandidateNodesAbsolute"))
 	}
 	return errors.Join(errs...)
+}
+
+// candidates returns how many candidates are enough among that many nodes that removing pods could help.
+func (a Args) candidates(nodes int) int {
+	return min(nodes, max(int(int64(nodes)*int64(a.MinCandidateNodesPercentage)/100), int(a.MinCandidateNodesAbsolute)))
 }

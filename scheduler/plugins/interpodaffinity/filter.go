@@ -13,14 +13,15 @@ type filter struct {
 	// affinity counts the pods that all terms of the pod's affinity select, once for each term; antiAffinity those that a term of its
 	// anti-affinity selects.
 	affinity, antiAffinity []count
-	// first says that the pod is the first of a group that wants to be together.
-	first bool
+	// first says that the pod is the first of a group that wants to be together; own that it would be one of the group.
+	first, own bool
 	// existing are the terms of anti-affinity, of pods that are there, that select the pod.
 	existing []weights
 }
 
 // count is how many pods there are in each domain.
 type count struct {
+	pods     *framework.PodQuery
 	topology *framework.Topology
 	sums     *framework.Sums
 }
@@ -29,13 +30,14 @@ type count struct {
 func (p *Plugin) PreFilter(state *framework.CycleState, pod *framework.PodInfo, snapshot *framework.Snapshot) (*framework.PreFilterResult, *framework.Status) {
 	var f filter
 	f.existing = existing(f.existing, snapshot, framework.RequiredAntiAffinity, pod, 1)
-	if len(f.existing) == 0 && !pod.Affinity.Chooses() {
+	if len(f.existing) == 0 && !pod.Affinity.Chooses() && !snapshot.AnyNominated() {
 		return nil, p.skip
 	}
 	if a := pod.Affinity; a != nil {
 		f.affinity = counts(snapshot, a.Affinity, a.Near)
 		f.antiAffinity = counts(snapshot, a.AntiAffinity, nil)
-		f.first = len(f.affinity) > 0 && alone(f.affinity) && a.Near.Counts(pod.Pod, snapshot.Namespaces())
+		f.own = len(f.affinity) > 0 && a.Near.Counts(pod.Pod, snapshot.Namespaces())
+		f.first = f.own && alone(f.affinity)
 	}
 	state.Write(filterKey{}, &f)
 	return nil, nil
@@ -53,7 +55,7 @@ func counts(snapshot *framework.Snapshot, terms []framework.PodTerm, all *framew
 			pods = terms[i].Pods
 		}
 		topology := snapshot.Topology(terms[i].Key)
-		list[i] = count{topology, snapshot.Counter(pods).Sums(topology)}
+		list[i] = count{pods, topology, snapshot.Counter(pods).Sums(topology)}
 	}
 	return list
 }
@@ -70,16 +72,18 @@ func alone(list []count) bool {
 
 // Filter refuses nodes that are far from the pods of the pod's affinity, near to those of its anti-affinity, or near to pods whose
 // anti-affinity is against it.
-func (p *Plugin) Filter(state *framework.CycleState, _ *framework.PodInfo, node *framework.NodeInfo) *framework.Status {
+func (p *Plugin) Filter(state *framework.CycleState, pod *framework.PodInfo, node *framework.NodeInfo) *framework.Status {
 	f, ok := state.Read(filterKey{}).(*filter)
-	switch {
-	case !ok:
+	if !ok {
 		return nil
-	case !f.attracted(node):
+	}
+	s := supposed{state.WhatIf(), state.Snapshot().Namespaces()}
+	switch {
+	case !f.attracted(node, s):
 		return p.far
-	case f.repels(node):
+	case f.repels(node, s):
 		return p.near
-	case rates(f.existing, node) > 0:
+	case rates(f.existing, node)+s.against(pod, node) > 0:
 		return p.repelled
 	default:
 		return nil
@@ -87,7 +91,7 @@ func (p *Plugin) Filter(state *framework.CycleState, _ *framework.PodInfo, node 
 }
 
 // attracted says whether the pods of the affinity are near to the node, which must have the labels of all terms.
-func (f *filter) attracted(node *framework.NodeInfo) bool {
+func (f *filter) attracted(node *framework.NodeInfo, s supposed) bool {
 	near := true
 	for i := range f.affinity {
 		c := &f.affinity[i]
@@ -95,16 +99,16 @@ func (f *filter) attracted(node *framework.NodeInfo) bool {
 		if d == framework.NoDomain && !c.topology.HasKey(node) {
 			return false
 		}
-		near = near && d != framework.NoDomain && c.sums.Domain(d) > 0
+		near = near && s.domain(c, d) > 0
 	}
-	return near || f.first
+	return near || f.first && s.none() || f.own && s.alone(f.affinity, node)
 }
 
 // repels says whether a pod of the anti-affinity is near to the node.
-func (f *filter) repels(node *framework.NodeInfo) bool {
+func (f *filter) repels(node *framework.NodeInfo, s supposed) bool {
 	for i := range f.antiAffinity {
 		c := &f.antiAffinity[i]
-		if d := c.topology.Find(node); d != framework.NoDomain && c.sums.Domain(d) > 0 {
+		if s.domain(c, c.topology.Find(node)) > 0 {
 			return true
 		}
 	}

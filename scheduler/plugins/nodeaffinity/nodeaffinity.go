@@ -51,11 +51,15 @@ var (
 	_ framework.Filter         = (*Plugin)(nil)
 	_ framework.PreScore       = (*Plugin)(nil)
 	_ framework.NormalizeScore = (*Plugin)(nil)
+	_ framework.NodeLocal      = (*Plugin)(nil)
 	_ framework.Enqueue        = (*Plugin)(nil)
 )
 
 // Name returns the plugin's name.
 func (*Plugin) Name() string { return Name }
+
+// NodeLocal says that all that the filter looks at is the pod's spec and the node.
+func (*Plugin) NodeLocal() bool { return true }
 
 // requiredKey is where PreFilter leaves the *choice for Filter.
 type requiredKey struct{}

@@ -25,6 +25,15 @@ func NewRequired(spec *corev1.PodSpec) *Required {
 	return r
 }
 
+// OfVolume reads which nodes can reach a volume; nil when all can.
+func OfVolume(v *corev1.PersistentVolume) *Required {
+	s := v.GetSpec().GetNodeAffinity().GetRequired()
+	if s == nil {
+		return nil
+	}
+	return &Required{affinity: readTerms(s)}
+}
+
 // Chooses says whether the pod requires anything.
 func (r *Required) Chooses() bool { return r != anyNode }
 

@@ -21,11 +21,15 @@ func New() *Plugin {
 var (
 	_ framework.PreFilter = (*Plugin)(nil)
 	_ framework.Filter    = (*Plugin)(nil)
+	_ framework.NodeLocal = (*Plugin)(nil)
 	_ framework.Enqueue   = (*Plugin)(nil)
 )
 
 // Name returns the plugin's name.
 func (*Plugin) Name() string { return Name }
+
+// NodeLocal says that all that the filter looks at is the pod's spec and the node.
+func (*Plugin) NodeLocal() bool { return true }
 
 // PreFilter skips pods that name no node.
 func (p *Plugin) PreFilter(_ *framework.CycleState, pod *framework.PodInfo, _ *framework.Snapshot) (*framework.PreFilterResult, *framework.Status) {

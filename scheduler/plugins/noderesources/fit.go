@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "monoplane.dev/api/core/v1"
 	"monoplane.dev/scheduler/framework"
 )
 
@@ -62,13 +63,17 @@ func New(args FitArgs) (*Plugin, error) {
 }
 
 var (
-	_ framework.Filter  = (*Plugin)(nil)
-	_ framework.Score   = (*Plugin)(nil)
-	_ framework.Enqueue = (*Plugin)(nil)
+	_ framework.Filter    = (*Plugin)(nil)
+	_ framework.Score     = (*Plugin)(nil)
+	_ framework.NodeLocal = (*Plugin)(nil)
+	_ framework.Enqueue   = (*Plugin)(nil)
 )
 
 // Name returns the plugin's name.
 func (*Plugin) Name() string { return Name }
+
+// NodeLocal says that all that the filter looks at is the pod's spec and the node.
+func (*Plugin) NodeLocal() bool { return true }
 
 // Filter refuses nodes without room.
 func (p *Plugin) Filter(_ *framework.CycleState, pod *framework.PodInfo, node *framework.NodeInfo) *framework.Status {
@@ -197,7 +202,20 @@ func (p *Plugin) Helps(pod *framework.PodInfo, c *framework.Change) bool {
 	case framework.NodeAdded, framework.NodeAllocatable:
 		// On an empty node of that size the pod must fit.
 		return p.Filter(nil, pod, framework.NewNodeInfo("", c.Node)) == nil
+	case framework.PodShrunk:
+		return shrunk(c.OldPod.GetSpec(), c.Pod.GetSpec())
 	default:
 		return true
 	}
+}
+
+// shrunk says whether a pod asks for less of anything than before. Most changes of pods, such as the start of a deletion, are about
+// something else.
+func shrunk(old, now *corev1.PodSpec) bool {
+	was, is := framework.PodRequests(old), framework.PodRequests(now)
+	less := is.MilliCPU < was.MilliCPU || is.Memory < was.Memory || is.EphemeralStorage < was.EphemeralStorage
+	for name, n := range was.Scalar {
+		less = less || is.Scalar[name] < n
+	}
+	return less
 }

@@ -26,12 +26,16 @@ func New() *Plugin {
 }
 
 var (
-	_ framework.Filter  = (*Plugin)(nil)
-	_ framework.Enqueue = (*Plugin)(nil)
+	_ framework.Filter    = (*Plugin)(nil)
+	_ framework.NodeLocal = (*Plugin)(nil)
+	_ framework.Enqueue   = (*Plugin)(nil)
 )
 
 // Name returns the plugin's name.
 func (*Plugin) Name() string { return Name }
+
+// NodeLocal says that all that the filter looks at is the pod's spec and the node.
+func (*Plugin) NodeLocal() bool { return true }
 
 // Filter refuses cordoned nodes.
 func (p *Plugin) Filter(_ *framework.CycleState, pod *framework.PodInfo, node *framework.NodeInfo) *framework.Status {

@@ -27,17 +27,23 @@ func (p *Plugin) PreFilter(state *framework.CycleState, pod *framework.PodInfo, 
 // Filter refuses a node when its domain would be more than maxSkew ahead of the emptiest one.
 func (p *Plugin) Filter(state *framework.CycleState, _ *framework.PodInfo, node *framework.NodeInfo) *framework.Status {
 	all, _ := state.Read(filterKey{}).([]tally)
+	w := state.WhatIf()
 	for i := range all {
 		t := &all[i]
 		d := t.topology.Find(node)
 		if d == framework.NoDomain && !t.topology.HasKey(node) {
 			return p.unlabelled
 		}
-		pods := t.domain(d)
+		pods, least := t.domain(d), t.least
+		if w != nil {
+			var more int
+			more, least = t.supposed(w, state.Snapshot().Namespaces(), node, d)
+			pods += more
+		}
 		if t.Self {
 			pods++
 		}
-		if pods-t.least > t.MaxSkew {
+		if pods-least > t.MaxSkew {
 			return p.uneven
 		}
 	}

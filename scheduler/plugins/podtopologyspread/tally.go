@@ -1,6 +1,8 @@
 package podtopologyspread
 
 import (
+	"math"
+
 	"monoplane.dev/scheduler/framework"
 	"monoplane.dev/scheduler/plugins/nodeaffinity"
 	"monoplane.dev/scheduler/plugins/tainttoleration"
@@ -16,7 +18,41 @@ type tally struct {
 	sums []int
 	// domains is how many domains have nodes that count; least is the smallest sum of one.
 	domains, least int
+	// counts says whether a node counts; nil when all do.
+	counts func(*framework.NodeInfo) bool
 }
+
+// supposed returns how many more pods there would be in a node's domain, and the smallest sum of a domain then.
+func (t *tally) supposed(w *framework.WhatIf, n framework.Namespaces, node *framework.NodeInfo, d int) (more, least int) {
+	more = w.More(t.Pods, n)
+	if more == 0 || d == framework.NoDomain || t.counts != nil && !t.counts(node) {
+		return 0, t.least
+	}
+	if t.domains < t.MinDomains {
+		return more, t.least
+	}
+	return more, min(t.domain(d)+more, t.leastBut(d))
+}
+
+// leastBut returns the smallest sum of a domain other than d.
+func (t *tally) leastBut(d int) int {
+	least := math.MaxInt
+	if t.all != nil {
+		if l, ok := t.all.LeastBut(d); ok {
+			least = l
+		}
+		return least
+	}
+	for i, sum := range t.sums {
+		if i != d && sum != unseen {
+			least = min(least, sum)
+		}
+	}
+	return least
+}
+
+// unseen is the sum of a domain that has no node that counts.
+const unseen = -1
 
 // domain returns how many pods there are in a domain; none in one that has no node that counts.
 func (t *tally) domain(d int) int {
@@ -64,13 +100,13 @@ func missing(all []tally, t *framework.Topology) bool {
 
 // add adds up the nodes that count.
 func (t *tally) add(pod *framework.PodInfo, chosen *nodeaffinity.Chosen, all []tally, nodes []*framework.NodeInfo) {
-	const unseen = -1
+	t.counts = func(n *framework.NodeInfo) bool { return labelled(all, n) && t.includes(pod, chosen, n) }
 	t.sums = make([]int, t.topology.Domains())
 	for d := range t.sums {
 		t.sums[d] = unseen
 	}
 	for i, n := range nodes {
-		if !labelled(all, i) || !t.includes(pod, chosen, n) {
+		if !t.counts(n) {
 			continue
 		}
 		t.sums[t.topology.Of(i)] = max(t.sums[t.topology.Of(i)], 0) + t.counter.Node(i)
@@ -86,10 +122,10 @@ func (t *tally) add(pod *framework.PodInfo, chosen *nodeaffinity.Chosen, all []t
 	}
 }
 
-// labelled says whether the i-th node has the labels of all constraints.
-func labelled(all []tally, i int) bool {
+// labelled says whether a node has the labels of all constraints.
+func labelled(all []tally, n *framework.NodeInfo) bool {
 	for j := range all {
-		if all[j].topology.Of(i) == framework.NoDomain {
+		if all[j].topology.Find(n) == framework.NoDomain {
 			return false
 		}
 	}

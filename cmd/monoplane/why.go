@@ -1,0 +1,105 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"sigs.k8s.io/yaml"
+
+	corev1 "monoplane.dev/api/core/v1"
+	metav1 "monoplane.dev/api/meta/v1"
+	schedulingv1 "monoplane.dev/api/scheduling/v1"
+	"monoplane.dev/codec"
+
+	"monoplane.dev"
+)
+
+func newWhyCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "why POD | -f FILE",
+		Short: "Say why a pod is pending, or where it would go",
+		Long: `Asks the scheduler of a running cluster what it thinks of every node for a pod: which plugin refuses the
+node and why, or how its plugins rate it. The pod is one of the cluster, or one described in a file, which is
+not created.`,
+		Example: `  monoplane why web-1
+  monoplane why -f pod.yaml -o yaml`,
+		Args: cobra.MaximumNArgs(1),
+	}
+	dir := addDataDir(cmd.Flags())
+	namespace := cmd.Flags().StringP("namespace", "n", "", `namespace of the pod (default "default", or that of the pod in the file)`)
+	output := cmd.Flags().StringP("output", "o", "table", "table, json or yaml")
+	file := cmd.Flags().StringP("filename", "f", "", "file that describes the pod; - for the standard input")
+	bindSettings(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		show, ok := whyOutputs[*output]
+		if !ok {
+			return fmt.Errorf("--output: %q is not one of table, json and yaml", *output)
+		}
+		spec, err := whyQuestion(args, *file, cmd.InOrStdin())
+		if err != nil {
+			return err
+		}
+		if *namespace == "" {
+			*namespace = spec.GetPod().GetMetadata().GetNamespace()
+		}
+		if *namespace == "" {
+			*namespace = "default"
+		}
+		review, err := askWhy(cmd.Context(), *dir, *namespace, spec)
+		if err != nil {
+			return err
+		}
+		return show(cmd.OutOrStdout(), review)
+	}
+	return cmd
+}
+
+func askWhy(ctx context.Context, dir, namespace string, spec *schedulingv1.PlacementReviewSpec) (*schedulingv1.PlacementReview, error) {
+	return monoplane.ReviewPlacement(ctx, dir, &schedulingv1.PlacementReview{
+		Metadata: &metav1.ObjectMeta{Namespace: namespace}, Spec: spec,
+	})
+}
+
+// whyQuestion returns what is asked: about the pod of that name, or about the one in a file.
+func whyQuestion(args []string, file string, stdin io.Reader) (*schedulingv1.PlacementReviewSpec, error) {
+	switch {
+	case len(args) == 1 && file == "":
+		return &schedulingv1.PlacementReviewSpec{PodName: args[0]}, nil
+	case len(args) == 1 || file == "":
+		return nil, errors.New("name a pod, or a file with -f, and not both")
+	}
+	var text []byte
+	var err error
+	if file == "-" {
+		text, err = io.ReadAll(stdin)
+	} else {
+		text, err = os.ReadFile(file) //nolint:gosec // the user names the file on purpose
+	}
+	if err != nil {
+		return nil, err
+	}
+	pod, err := readPod(text)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	return &schedulingv1.PlacementReviewSpec{Pod: pod}, nil
+}
+
+// readPod reads one pod in YAML or JSON.
+func readPod(text []byte) (*corev1.Pod, error) {
+	data, err := yaml.YAMLToJSONStrict(text)
+	if err != nil {
+		return nil, err
+	}
+	pod := &corev1.Pod{}
+	strict, err := codec.DecodeObject(data, pod)
+	if err == nil && len(strict) > 0 {
+		err = errors.New(strings.Join(strict, ", "))
+	}
+	return pod, err
+}

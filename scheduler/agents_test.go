@@ -1,0 +1,63 @@
+package scheduler_test
+
+import (
+	"context"
+	"time"
+
+	corev1 "monoplane.dev/api/core/v1"
+	metav1 "monoplane.dev/api/meta/v1"
+	"monoplane.dev/apierrors"
+	"monoplane.dev/codec/value"
+	"monoplane.dev/object"
+)
+
+// agents plays the nodes until stop is called: pods start as soon as they are bound, and end when their grace is over.
+func (w *world) agents() (stop func()) {
+	w.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	watch, err := w.c.Pods.Watch(ctx, &metav1.WatchRequest{})
+	w.must(nil, err)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for batch, err := watch.Recv(); err == nil; batch, err = watch.Recv() {
+			for _, e := range batch.GetEvents() {
+				if e.GetType() != string(object.Deleted) {
+					w.attend(e.GetObject())
+				}
+			}
+		}
+	}()
+	return func() {
+		cancel()
+		<-done
+	}
+}
+
+func (w *world) attend(p *corev1.Pod) {
+	m := p.GetMetadata()
+	switch {
+	case p.GetSpec().GetNodeName() == "":
+	case m.GetDeletionTimestamp() != nil:
+		time.AfterFunc(time.Duration(m.GetDeletionGracePeriodSeconds())*time.Second, func() {
+			now := int64(0)
+			_, err := w.c.Pods.Delete(context.Background(), &metav1.DeleteRequest{
+				Namespace: m.GetNamespace(), Name: m.GetName(), GracePeriodSeconds: &now,
+				Options: &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{Uid: &m.Uid}},
+			})
+			w.lateIsFine(err)
+		})
+	case p.GetStatus().GetStartTime() == nil:
+		p = object.Clone(p)
+		p.Status.Phase, p.Status.StartTime = "Running", value.Time(time.Now())
+		_, err := w.c.Pods.UpdateStatus(context.Background(), &corev1.UpdatePodRequest{Object: p})
+		w.lateIsFine(err)
+	}
+}
+
+// lateIsFine accepts that the pod has changed or gone meanwhile.
+func (w *world) lateIsFine(err error) {
+	if err != nil && !apierrors.Is(err, apierrors.NotFound) && !apierrors.Is(err, apierrors.Conflict) {
+		w.Error(err)
+	}
+}

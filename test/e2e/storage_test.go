@@ -1,0 +1,80 @@
+package e2e_test
+
+import "testing"
+
+const storageManifest = `
+apiVersion: storage.k8s.io/v1
+kind: StorageClass
+metadata: {name: local, annotations: {storageclass.kubernetes.io/is-default-class: "true"}}
+provisioner: kubernetes.io/no-provisioner
+volumeBindingMode: WaitForFirstConsumer
+---
+apiVersion: v1
+kind: PersistentVolume
+metadata: {name: disk}
+spec:
+  capacity: {storage: 1Gi}
+  accessModes: [ReadWriteOnce, ReadWriteMany]
+  storageClassName: local
+  hostPath: {path: /tmp}
+---
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: data}
+spec:
+  accessModes: [ReadWriteOnce]
+  resources: {requests: {storage: 500Mi}}
+`
+
+const claimingPod = `
+apiVersion: v1
+kind: Pod
+metadata: {name: user}
+spec:
+  volumes: [{name: v, persistentVolumeClaim: {claimName: data}}]
+  containers: [{name: main, image: host, command: [sleep, "3600"], volumeMounts: [{name: v, mountPath: /data}]}]
+`
+
+// The kinds of storage, as a user meets them; and a pod that must not run without its volume.
+// spec: CLI-2, CLI-3, OBJ-3
+func TestStorage(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	k := c.kubectl(t, c.namespace(t))
+	k.tour(t, []step{
+		{line: "apply -f -", stdin: storageManifest, want: []string{
+			`^storageclass.storage.k8s.io/local created$`, `^Warning: spec.hostPath: kept but has no effect`, `^persistentvolume/disk created$`,
+			`^persistentvolumeclaim/data created$`,
+		}},
+		{line: "apply -f -", stdin: storageManifest, want: []string{`^storageclass.storage.k8s.io/local unchanged$`, `^persistentvolume/disk unchanged$`, `^persistentvolumeclaim/data unchanged$`}},
+		{line: "get sc", want: []string{
+			`^NAME +PROVISIONER +RECLAIMPOLICY +VOLUMEBINDINGMODE +ALLOWVOLUMEEXPANSION +AGE$`,
+			`^local \(default\) +kubernetes.io/no-provisioner +Delete +WaitForFirstConsumer +false +\d+s$`,
+		}},
+		{line: "get pv", want: []string{
+			`^NAME +CAPACITY +ACCESS MODES +RECLAIM POLICY +STATUS +CLAIM +STORAGECLASS +VOLUMEATTRIBUTESCLASS +REASON +AGE$`,
+			`^disk +1Gi +RWO,RWX +Retain +(Pending|Available) +local +<unset> +\d+s$`,
+		}},
+		{line: "get pvc -o wide", want: []string{
+			`^NAME +STATUS +VOLUME +CAPACITY +ACCESS MODES +STORAGECLASS +VOLUMEATTRIBUTESCLASS +AGE +VOLUMEMODE$`,
+			`^data +Pending +local +<unset> +\d+s +Filesystem$`,
+		}},
+		{line: "describe sc local", want: []string{`^IsDefaultClass: +Yes$`, `^VolumeBindingMode: +WaitForFirstConsumer$`}},
+		{line: "describe pv disk", want: []string{`^Finalizers: +\[kubernetes.io/pv-protection\]$`, `^Access Modes: +RWO,RWX$`, `Path: +/tmp`}},
+		{line: "describe pvc data", want: []string{`^StorageClass: +local$`, `^Finalizers: +\[kubernetes.io/pvc-protection\]$`, `^Status: +Pending$`}},
+		{line: "explain pv.spec.local", want: []string{`needs nodeAffinity`}},
+		{line: `patch pvc data -p '{"spec":{"resources":{"requests":{"storage":"2Gi"}}}}'`, code: 1, want: []string{
+			`spec: Forbidden: spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims`,
+		}},
+		{line: "apply -f -", stdin: claimingPod, want: []string{
+			`^Warning: spec.volumes\[0\].persistentVolumeClaim: the claim takes part in scheduling, but is not mounted in this version$`, `^pod/user created$`,
+		}},
+	})
+	k.until(t, "describe pod user", `(?s)FailedMount.*does not mount volumes`)
+	k.until(t, "get pvc data", `(?m)^data +Bound +disk +1Gi +RWO,RWX +local `)
+	k.until(t, "get pv disk", `(?m)^disk +1Gi +RWO,RWX +Retain +Bound +[^ ]*/data +local `)
+	k.tour(t, []step{
+		{line: "get pod user", want: []string{`^user +0/1 +ContainerCreating`}},
+		{line: "delete pod user", want: []string{`^pod "user" deleted`}},
+	})
+}
