@@ -2,7 +2,9 @@ package scheduler_test
 
 import (
 	"fmt"
+	"math"
 	"testing"
+	"time"
 
 	corev1 "monoplane.dev/api/core/v1"
 	metav1 "monoplane.dev/api/meta/v1"
@@ -61,6 +63,25 @@ func (*benchCluster) replica(uid string, priority int32, spec *corev1.PodSpec) *
 	})
 	p.Priority = priority
 	return p
+}
+
+// report adds to a benchmark its rate, and how often all nodes could have been looked at in the time of one round: the machine's speed
+// is in both, so that runs on different machines compare.
+func (c *benchCluster) report(b *testing.B, unit string) {
+	b.Helper()
+	scan, sum := time.Duration(math.MaxInt64), int64(0)
+	for range 20 {
+		began := time.Now()
+		for _, n := range c.snapshot.Nodes() {
+			sum += n.Requested.MilliCPU
+		}
+		scan = min(scan, time.Since(began))
+	}
+	if sum < 0 {
+		b.Fatal("nodes use less than nothing")
+	}
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), unit+"/s")
+	b.ReportMetric(float64(b.Elapsed())/float64(b.N)/float64(scan), "scans/op")
 }
 
 // fill puts so many pods of one core and of priority 0 on each node, and returns their spec.

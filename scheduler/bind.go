@@ -46,6 +46,7 @@ func (s *Scheduler) bind(ctx context.Context, try *queue.Try, cycle *framework.C
 			s.profiles.of(try.Pod).Unreserve(cycle, try.PodInfo, node)
 			s.state.Forget(try.PodInfo)
 			try.Done()
+			s.freed(try, cycle)
 			return
 		case isPending:
 		}
@@ -97,8 +98,16 @@ func (s *Scheduler) lost(try *queue.Try, cycle *framework.CycleState, node strin
 	s.profiles.of(try.Pod).Unreserve(cycle, try.PodInfo, node)
 	s.state.Forget(try.PodInfo)
 	try.Retry()
-	// The room is free again. Pods that were refused because of the assumption must hear of it.
+	s.freed(try, cycle)
+}
+
+// freed says that a pod which was assumed is forgotten: pods that were refused because of it must hear that its room and volumes
+// are free.
+func (s *Scheduler) freed(try *queue.Try, cycle *framework.CycleState) {
 	s.queue.Change(framework.Change{Event: framework.PodGone, OldPod: try.Pod})
+	if plan := cycle.VolumePlan(); plan != nil {
+		s.queue.Change(framework.Change{Event: framework.VolumesFreed, Freed: plan})
+	}
 }
 
 type outcome int

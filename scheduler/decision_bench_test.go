@@ -94,7 +94,7 @@ func BenchmarkDecisions(b *testing.B) {
 				for b.Loop() {
 					stream()
 				}
-				b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "decisions/s")
+				c.report(b, "decisions")
 			})
 		}
 	}

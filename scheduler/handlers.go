@@ -55,6 +55,7 @@ func (s *Scheduler) podDeleted(p *corev1.Pod) {
 // goes first.
 func (s *Scheduler) podGone(p *corev1.Pod) {
 	s.refuseWaiting(p.GetMetadata().GetUid(), "the pod is gone")
+	s.news.Tell(framework.Subject{Kind: framework.PodSubject, Key: cache.KeyOf(p)})
 	if !s.state.RemovePod(p.GetMetadata().GetUid()) {
 		return
 	}

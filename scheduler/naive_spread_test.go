@@ -4,6 +4,8 @@ import (
 	"math"
 
 	corev1 "monoplane.dev/api/core/v1"
+	metav1 "monoplane.dev/api/meta/v1"
+	"monoplane.dev/object"
 )
 
 // naiveConstraints returns the pod's constraints of one kind: "DoNotSchedule" or "ScheduleAnyway".
@@ -181,4 +183,112 @@ func (c *naiveCluster) spreadSum(pod *corev1.Pod, node *corev1.Node, fit []*core
 		sum += float64(count)*math.Log(float64(size+2)) + float64(con.MaxSkew-1)
 	}
 	return int64(math.Round(sum))
+}
+
+// naiveGroup is a Service, or a workload if it has a kind.
+type naiveGroup struct {
+	namespace, kind, name string
+	selector              *metav1.LabelSelector
+}
+
+func (g *naiveGroup) has(pod *corev1.Pod) bool {
+	if g.namespace != pod.Metadata.Namespace {
+		return false
+	}
+	if g.kind == "" {
+		for k, v := range g.selector.MatchLabels {
+			if !naiveTest("In", []string{v}, pod.Metadata.Labels[k], naiveHas(pod.Metadata.Labels, k)) {
+				return false
+			}
+		}
+		return true
+	}
+	for _, o := range pod.Metadata.OwnerReferences {
+		if o.GetController() && o.ApiVersion == "apps/v1" && o.Kind == g.kind && o.Name == g.name {
+			return true
+		}
+	}
+	return false
+}
+
+// naiveDefaults are the constraints of pods that have none: a list, or those of System.
+type naiveDefaults struct {
+	system bool
+	list   []*corev1.TopologySpreadConstraint
+	groups []naiveGroup
+}
+
+// given returns the pod with the constraints that it gets written out, and whether it gets any (spec: SPREAD-4).
+func (n *naiveDefaults) given(pod *corev1.Pod) (*corev1.Pod, bool) {
+	if len(pod.Spec.TopologySpreadConstraints) > 0 {
+		return pod, false
+	}
+	selector := &metav1.LabelSelector{}
+	for _, g := range n.groups {
+		if !g.has(pod) {
+			continue
+		}
+		for k, v := range g.selector.MatchLabels {
+			test := &metav1.LabelSelectorRequirement{Key: k, Operator: "In", Values: []string{v}}
+			selector.MatchExpressions = append(selector.MatchExpressions, test)
+		}
+		selector.MatchExpressions = append(selector.MatchExpressions, g.selector.MatchExpressions...)
+	}
+	list := n.list
+	if n.system {
+		list = []*corev1.TopologySpreadConstraint{
+			{TopologyKey: "kubernetes.io/hostname", MaxSkew: 3, WhenUnsatisfiable: "ScheduleAnyway"},
+			{TopologyKey: "topology.kubernetes.io/zone", MaxSkew: 5, WhenUnsatisfiable: "ScheduleAnyway"},
+		}
+	}
+	if len(selector.MatchExpressions) == 0 || len(list) == 0 {
+		return pod, false
+	}
+	p := object.Clone(pod)
+	for _, c := range list {
+		c = object.Clone(c)
+		c.LabelSelector = selector
+		p.Spec.TopologySpreadConstraints = append(p.Spec.TopologySpreadConstraints, c)
+	}
+	return p, true
+}
+
+// naiveSystemScore is naiveSpreadScore with System's constraints: a node that lacks the label of one is rated by the other, and the nodes
+// without a zone are one more domain (spec: SPREAD-3).
+func naiveSystemScore(c *naiveCluster, pod *corev1.Pod, fit []*corev1.Node) []int64 {
+	scores := make([]int64, len(fit))
+	least, most := int64(math.MaxInt64), int64(0)
+	for i, node := range fit {
+		sum := 0.0
+		for _, con := range pod.Spec.TopologySpreadConstraints {
+			value, ok := node.Metadata.Labels[con.TopologyKey]
+			if !ok {
+				continue
+			}
+			size, count := len(fit), c.matching(con, pod, node)
+			if con.TopologyKey != "kubernetes.io/hostname" {
+				zones := map[string]bool{}
+				for _, n := range fit {
+					zones[n.Metadata.Labels[con.TopologyKey]] = true // no zone is named ""
+				}
+				size, count = len(zones), 0
+				for _, n := range c.nodes {
+					if n.Metadata.Labels[con.TopologyKey] == value && naiveIncluded(con, pod, n) {
+						count += c.matching(con, pod, n)
+					}
+				}
+			}
+			sum += float64(count)*math.Log(float64(size+2)) + float64(con.MaxSkew-1)
+		}
+		scores[i] = int64(math.Round(sum))
+		least, most = min(least, scores[i]), max(most, scores[i])
+	}
+	for i := range scores {
+		if most == 0 {
+			scores[i] = 100
+		} else {
+			scores[i] = 100 * (most + least - scores[i]) / most
+		}
+	}
+	return scores
 }

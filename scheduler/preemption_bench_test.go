@@ -40,7 +40,7 @@ func BenchmarkPreemption(b *testing.B) {
 					there = there[1:]
 				}
 			}
-			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "pods/s")
+			c.report(b, "pods")
 		})
 	}
 }
@@ -63,7 +63,7 @@ func BenchmarkUnschedulable(b *testing.B) {
 					b.Fatalf("%+v", d)
 				}
 			}
-			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "decisions/s")
+			c.report(b, "decisions")
 		})
 	}
 }

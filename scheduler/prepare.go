@@ -13,6 +13,7 @@ func (s *Scheduler) prepare(ctx context.Context, try *queue.Try, cycle *framewor
 	status := cycle.Waiting().Wait(ctx)
 	s.waiting.Delete(try.UID)
 	if status.IsSuccess() {
+		cycle.SetNews(s.news)
 		status = s.profiles.of(try.Pod).PreBind(ctx, cycle, try.PodInfo, node)
 	}
 	switch {
@@ -29,8 +30,7 @@ func (s *Scheduler) prepare(ctx context.Context, try *queue.Try, cycle *framewor
 		s.state.Forget(try.PodInfo)
 		s.failed(try, "cannot prepare the binding", status.Err())
 	}
-	// The room is free again. Pods that were refused because of the assumption must hear of it.
-	s.queue.Change(framework.Change{Event: framework.PodGone, OldPod: try.Pod})
+	s.freed(try, cycle)
 	return false
 }
 

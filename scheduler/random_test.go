@@ -304,3 +304,52 @@ func (d dice) selector() *metav1.LabelSelector {
 		return &metav1.LabelSelector{MatchLabels: map[string]string{"app": pick(d, "web", "db")}}
 	}
 }
+
+// groups are Services and workloads that pods can belong to.
+func (d dice) groups() []naiveGroup {
+	var list []naiveGroup
+	for range d.IntN(5) { // Services
+		labels := map[string]string{}
+		if !d.one(6) {
+			labels["app"] = pick(d, "web", "db")
+		}
+		if d.one(3) {
+			labels["version"] = pick(d, "1", "2")
+		}
+		list = append(list, naiveGroup{namespace: pick(d, "ns", "ns", "other"), selector: &metav1.LabelSelector{MatchLabels: labels}})
+	}
+	for _, namespace := range []string{"ns", "other"} {
+		for _, kind := range []string{"ReplicaSet", "StatefulSet"} {
+			if selector := d.selector(); selector != nil && d.one(2) {
+				list = append(list, naiveGroup{namespace: namespace, kind: kind, name: "web", selector: selector})
+			}
+		}
+	}
+	return list
+}
+
+// own gives a pod owners, which need not be there.
+func (d dice) own(p *corev1.Pod) {
+	controller := d.IntN(3) // sometimes none
+	for i := range d.IntN(3) {
+		controls := i == controller
+		p.Metadata.OwnerReferences = append(p.Metadata.OwnerReferences, &metav1.OwnerReference{
+			ApiVersion: pick(d, "apps/v1", "apps/v1", "apps/v1", "example.com/v1"), Kind: pick(d, "ReplicaSet", "StatefulSet", "ReplicaSet", "Job"),
+			Name: pick(d, "web", "web", "db"), Controller: &controls,
+		})
+	}
+}
+
+// defaults are constraints by default, as a configuration may list them.
+func (d dice) defaults() []*corev1.TopologySpreadConstraint {
+	var list []*corev1.TopologySpreadConstraint
+	for _, kind := range []string{"DoNotSchedule", "ScheduleAnyway"} {
+		if !d.one(3) {
+			list = append(list, d.constraints(kind)...)
+		}
+	}
+	for _, c := range list {
+		c.LabelSelector, c.MatchLabelKeys = nil, nil
+	}
+	return list
+}

@@ -29,15 +29,20 @@ var rewrite = flag.Bool("rewrite", false, "write what happened into the scenario
 //	pod NAME [cpu=N] [memory=N] [RESOURCE=N] [init:cpu=N] [sidecar:cpu=N] [overhead:cpu=N] [priority:N] [select:K=V] [affinity:K:OP:V,...]
 //	    [tolerate:K=V:EFFECT] [port:N] [gate:NAME] [scheduler:NAME] [label:K=V] [spread:KEY:MAXSKEW:DoNotSchedule|ScheduleAnyway]
 //	    [near:KEY:K=V] [apart:KEY:K=V] [prefer-near:KEY:K=V] [prefer-apart:KEY:K=V] [policy:Never] [grace:SECONDS] [guaranteed]
+//	    [claim:NAME]
 //	set-node ... / set-pod ...   as above, for one that exists
-//	delete-node NAME, delete-pod NAME, finish-pod NAME
+//	sc NAME [late] [by:PROVISIONER] [in:K=V,...]
+//	pv NAME storage=N MODE... [class:NAME] [on:K=V,...] [label:K=V] [for:CLAIM]
+//	pvc NAME storage=N MODE... [class:NAME] [volume:NAME]
+//	delete-node NAME, delete-pod NAME, finish-pod NAME, delete-sc NAME, delete-pv NAME, delete-pvc NAME
 //	wait DURATION
 //	show
 //
 // Pods are spread among those labelled foo=bar. Their nodes start them at once, and let them end when their grace is over. "show" says of a
-// pod where it is, or on which node room is made for it and why it waits.
+// pod where it is, or on which node room is made for it and why it waits. The controller of claims and volumes runs, too; a class that is
+// "late" waits for the first consumer.
 //
-// spec: SCHED-2, SCHED-4, SCHED-6, SPREAD-5, PRIO-3, PREEMPT-1, PREEMPT-2, PREEMPT-3, PREEMPT-4
+// spec: SCHED-2, SCHED-4, SCHED-6, SPREAD-5, PRIO-3, PREEMPT-1, PREEMPT-2, PREEMPT-3, PREEMPT-4, ATT-2
 func TestScenarios(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txt")
 	if err != nil || len(files) == 0 {
@@ -52,6 +57,7 @@ func TestScenarios(t *testing.T) {
 			var got bytes.Buffer
 			inWorld(t, scheduler.Config{}, func(w *world) {
 				defer w.agents()()
+				defer runStorage(w, w.c)()
 				w.play(string(want), &got)
 			})
 			if *rewrite {
@@ -114,6 +120,8 @@ func (w *world) command(words []string, out *bytes.Buffer) {
 		p := object.Clone(w.pod(name))
 		p.Status.Phase = "Succeeded"
 		w.must(w.c.Pods.UpdateStatus(ctx, &corev1.UpdatePodRequest{Object: p}))
+	case "sc", "pv", "pvc", "delete-sc", "delete-pv", "delete-pvc":
+		w.storage(words)
 	case "wait":
 		d, err := time.ParseDuration(name)
 		w.must(nil, err)
@@ -124,6 +132,7 @@ func (w *world) command(words []string, out *bytes.Buffer) {
 		for _, p := range l.GetItems() {
 			fmt.Fprintf(out, "    %s: %s\n", p.GetMetadata().GetName(), whereabouts(p))
 		}
+		w.showClaims(out)
 	default:
 		w.Fatalf("unknown command %q", words[0])
 	}
@@ -228,6 +237,8 @@ func (w *world) describePod(p *corev1.Pod, words []string) {
 			c.Ports = append(c.Ports, &corev1.ContainerPort{ContainerPort: int32(n), HostPort: int32(n), Protocol: "TCP"})
 		case "gate":
 			p.Spec.SchedulingGates = append(p.Spec.SchedulingGates, &corev1.PodSchedulingGate{Name: rest})
+		case "claim":
+			using(p, rest)
 		case "scheduler":
 			p.Spec.SchedulerName = rest
 		case "label":

@@ -35,7 +35,9 @@ type Scheduler struct {
 	// preemptions are the deletions of victims under way.
 	preemptions sync.WaitGroup
 	// waiting are the pods that Permit plugins delay, by uid.
-	waiting   sync.Map
+	waiting sync.Map
+	// news is for pods in PreBind.
+	news      *framework.News
 	questions questions
 
 	ready atomic.Bool
@@ -59,7 +61,7 @@ func New(cfg Config) (*Scheduler, error) {
 		namespaces: cache.New(cache.Config[*corev1.Namespace]{
 			Source: cache.Watch(cfg.Client.Namespaces.Watch), Logger: cfg.Logger,
 		}),
-		state: state.New(), questions: newQuestions(),
+		state: state.New(), news: framework.NewNews(), questions: newQuestions(),
 	}
 	s.queue = queue.New(queue.Config{
 		Less: cfg.Profiles[0].Less, PreEnqueue: s.profiles.preEnqueue, Interest: s.profiles.interest, Helps: s.profiles.helps,

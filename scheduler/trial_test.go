@@ -50,7 +50,7 @@ func (j *judge) PostFilter(state *framework.CycleState, _ *framework.PodInfo, s 
 //
 // spec: PREEMPT-1, PREEMPT-2
 func TestTrialJudgesAsReality(t *testing.T) {
-	const seeds = 1500
+	const seeds = 600
 	r := newReferee(t)
 	counts := caseCounts{}
 	first, last := 0, seeds
@@ -84,9 +84,9 @@ func TestTrialJudgesAsReality(t *testing.T) {
 		}
 	}
 	if *onlySeed < 0 {
-		least := map[string]int{"fits": 2000, "came back": 1000, "stayed away": 300, "room is kept": 500}
+		least := map[string]int{"fits": 800, "came back": 400, "stayed away": 100, "room is kept": 200}
 		for _, plugin := range []string{"NodePorts", "NodeResourcesFit", "PodTopologySpread", "InterPodAffinity"} {
-			least["refused by "+plugin] = 50
+			least["refused by "+plugin] = 20
 		}
 		counts.floors(t, least)
 	}

@@ -31,11 +31,11 @@ func (s *Scheduler) newStorageCaches() storageCaches {
 	}
 	c.claims.AddHandler(cache.Handler[*corev1.PersistentVolumeClaim]{
 		OnAdd: func(o *corev1.PersistentVolumeClaim) { s.claim(nil, o) }, OnUpdate: s.claim,
-		OnDelete: func(o *corev1.PersistentVolumeClaim) { s.state.SetClaim(cache.KeyOf(o), nil) },
+		OnDelete: s.claimDeleted,
 	})
 	c.volumes.AddHandler(cache.Handler[*corev1.PersistentVolume]{
 		OnAdd: func(v *corev1.PersistentVolume) { s.volume(nil, v) }, OnUpdate: s.volume,
-		OnDelete: func(v *corev1.PersistentVolume) { s.state.SetVolume(v.GetMetadata().GetName(), nil) },
+		OnDelete: s.volumeDeleted,
 	})
 	c.classes.AddHandler(cache.Handler[*storagev1.StorageClass]{
 		OnAdd: func(o *storagev1.StorageClass) { s.class(nil, o) }, OnUpdate: s.class,
@@ -44,10 +44,17 @@ func (s *Scheduler) newStorageCaches() storageCaches {
 	return c
 }
 
-// claim takes a newer state of a claim; old is nil when it is new. What is gone helps nobody.
+// claim takes a newer state of a claim; old is nil when it is new.
 func (s *Scheduler) claim(old, o *corev1.PersistentVolumeClaim) {
 	s.state.SetClaim(cache.KeyOf(o), framework.NewClaimInfo(o))
 	s.queue.Change(framework.Change{Event: framework.ClaimChanged, Claim: o, OldClaim: old})
+	s.news.Tell(framework.Subject{Kind: framework.ClaimSubject, Key: cache.KeyOf(o)})
+}
+
+// claimDeleted takes the end of a claim, which helps no pod that waits for a node.
+func (s *Scheduler) claimDeleted(o *corev1.PersistentVolumeClaim) {
+	s.state.SetClaim(cache.KeyOf(o), nil)
+	s.news.Tell(framework.Subject{Kind: framework.ClaimSubject, Key: cache.KeyOf(o)})
 }
 
 // volume takes a newer state of a volume; old is nil when it is new.
@@ -55,7 +62,14 @@ func (s *Scheduler) volume(old, v *corev1.PersistentVolume) {
 	s.state.SetVolume(v.GetMetadata().GetName(), volumebinding.Volume(v))
 	if old == nil || !sameVolume(old, v) {
 		s.queue.Change(framework.Change{Event: framework.VolumeChanged, Volume: v, OldVolume: old})
+		s.news.Tell(framework.Subject{Kind: framework.VolumeSubject, Key: cache.KeyOf(v)})
 	}
+}
+
+// volumeDeleted takes the end of a volume, which helps no pod that waits for a node.
+func (s *Scheduler) volumeDeleted(v *corev1.PersistentVolume) {
+	s.state.SetVolume(v.GetMetadata().GetName(), nil)
+	s.news.Tell(framework.Subject{Kind: framework.VolumeSubject, Key: cache.KeyOf(v)})
 }
 
 // sameVolume says whether nothing that a decision depends on differs between two states of a volume.

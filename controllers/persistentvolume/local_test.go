@@ -78,6 +78,7 @@ func TestLocalRefuses(t *testing.T) {
 		want  string
 	}{
 		{"no such node", none, newClaim("c", "1Gi", "RWO", "local", selected("gone")), `Failed to get target node: node "gone" not found`},
+		{"no such host", none, newClaim("c", "1Gi", "RWO", "local", selected("bare")), `node "bare" has no label kubernetes.io/hostname`},
 		{"many nodes", none, newClaim("c", "1Gi", "RWX", "local", selected("n1")), "a local volume is on one node: it has no access mode ReadWriteMany"},
 		{"block", none, newClaim("c", "1Gi", "RWO", "local", selected("n1"), func(o *corev1.PersistentVolumeClaim) { o.Spec.VolumeMode = &block }),
 			"a local volume is a directory: it has no volumeMode Block"},
@@ -95,6 +96,8 @@ func TestLocalRefuses(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			inWorld(t, func(w *world) {
 				w.addNode("n1")
+				_, err := w.c.Nodes.Create(t.Context(), &corev1.CreateNodeRequest{Object: &corev1.Node{Metadata: &metav1.ObjectMeta{Name: "bare"}}})
+				w.must(err)
 				w.addClass(newClass("local", "monoplane.dev/local", storage.WaitForFirstConsumer, tc.class))
 				w.addClaim(tc.claim)
 				w.wants("c", "Pending")

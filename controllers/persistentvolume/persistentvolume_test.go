@@ -171,16 +171,26 @@ func TestPending(t *testing.T) {
 	})
 }
 
-// A claim that names no class gets the default one, also when that comes later.
+// A claim that names no class gets the default one, also when that comes later; of several the newest.
 func TestDefaultClass(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.addClaim(newClaim("c", "1Gi", "RWO", "", func(o *corev1.PersistentVolumeClaim) { o.Spec.StorageClassName = nil }))
 		w.addClaim(newClaim("none", "1Gi", "RWO", ""))
-		w.addClass(newClass("std", "example.com/disk", "Immediate", func(o *storagev1.StorageClass) {
+		w.addClass(newClass("another", "example.com/disk", "Immediate"))
+		w.wants("c", "Pending")
+		isDefault := func(o *storagev1.StorageClass) {
 			o.Metadata.Annotations = map[string]string{storage.DefaultClass: "true"}
-		}))
+		}
+		w.addClass(newClass("std", "example.com/disk", "Immediate", isDefault))
 		if got := w.claim("c").GetSpec().GetStorageClassName(); got != "std" {
 			t.Errorf("class %q", got)
+		}
+		time.Sleep(2 * time.Second) // virtual
+		w.addClass(newClass("zzz", "example.com/disk", "Immediate", isDefault))
+		w.wants("c", "Pending")
+		w.addClaim(newClaim("d", "1Gi", "RWO", "", func(o *corev1.PersistentVolumeClaim) { o.Spec.StorageClassName = nil }))
+		if got := w.claim("d").GetSpec().GetStorageClassName(); got != "zzz" {
+			t.Errorf("the later claim has class %q", got)
 		}
 		if got := w.claim("none").GetSpec().GetStorageClassName(); got != "" {
 			t.Errorf("a claim that wants no class got %q", got)
@@ -256,6 +266,11 @@ func TestLost(t *testing.T) {
 		w.wants("two", "Lost mis: Bound")
 		w.told("two", "ClaimMisbound", "Two claims are bound to the same volume, this one is bound incorrectly")
 		w.wants("one", "Bound mis: Bound")
+
+		w.addClaim(newClaim("nameless", "1Gi", "RWO", "", func(o *corev1.PersistentVolumeClaim) { storage.Annotate(o, storage.BindCompleted, "yes") }))
+		w.wants("nameless", "Lost")
+		w.told("nameless", "ClaimLost", "Bound claim has lost reference to PersistentVolume. Data on the volume is lost!")
+		w.wantsVolume("other", "Available")
 	})
 }
 

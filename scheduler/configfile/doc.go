@@ -6,5 +6,6 @@
 // arguments that a plugin refuses, and settings that have no effect here are faults. All of them are reported at once, each with
 // file, line and path. Settings without effect are accepted only with the values that tools write by default.
 //
-// Parallelism is the exception: it must be a positive number, and changes nothing, since one goroutine decides.
+// There are two exceptions. Parallelism must be a positive number, and changes nothing, since one goroutine decides. Constraints by
+// default of PodTopologySpread are checked, and wait for Services and workloads, to whose pods they apply (spec: SPREAD-4).
 package configfile

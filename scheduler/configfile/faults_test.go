@@ -117,12 +117,38 @@ func TestFaults(t *testing.T) {
 		"args of PodTopologySpread": {
 			"profiles:\n- pluginConfig:\n  - name: PodTopologySpread\n    args:\n      defaultConstraints:\n      - maxSkew: 0\n        topologyKey: a b\n" +
 				"        whenUnsatisfiable: Never\n        labelSelector: {}\n",
-			`5: profiles[0].pluginConfig[0].args.defaultConstraints: have no effect here yet
-6: profiles[0].pluginConfig[0].args.defaultConstraints[0].maxSkew: 0 is not more than 0
+			`6: profiles[0].pluginConfig[0].args.defaultConstraints[0].maxSkew: 0 is not more than 0
 7: profiles[0].pluginConfig[0].args.defaultConstraints[0].topologyKey: "a b" is not the name of a label
 8: profiles[0].pluginConfig[0].args.defaultConstraints[0].whenUnsatisfiable: "Never" is neither
 9: profiles[0].pluginConfig[0].args.defaultConstraints[0].labelSelector: must not be set
 4: profiles[0].pluginConfig[0].args.defaultingType: must be List when there are defaultConstraints`,
+		},
+		"more args of PodTopologySpread": {
+			"profiles:\n- pluginConfig:\n  - name: PodTopologySpread\n    args:\n      defaultingType: List\n      defaultConstraints:\n" +
+				"      - {maxSkew: 1, topologyKey: a, whenUnsatisfiable: ScheduleAnyway, minDomains: 2}\n" +
+				"      - {maxSkew: 1, topologyKey: a, whenUnsatisfiable: DoNotSchedule, minDomains: 0}\n" +
+				"      - {maxSkew: 1, topologyKey: a, whenUnsatisfiable: ScheduleAnyway, nodeAffinityPolicy: Honour}\n" +
+				"      - {maxSkew: 1, topologyKey: b, whenUnsatisfiable: ScheduleAnyway, nodeTaintsPolicy: ignore}\n" +
+				"      - {maxSkew: 1, whenUnsatisfiable: ScheduleAnyway, matchLabelKeys: [x]}\n" +
+				"      - {maxSkew: -1, topologyKey: c}\n",
+			`7: profiles[0].pluginConfig[0].args.defaultConstraints[0].minDomains: has no effect with ScheduleAnyway
+8: profiles[0].pluginConfig[0].args.defaultConstraints[1].minDomains: 0 is not more than 0
+9: profiles[0].pluginConfig[0].args.defaultConstraints[2].nodeAffinityPolicy: "Honour" is neither
+9: profiles[0].pluginConfig[0].args.defaultConstraints[2]: a, ScheduleAnyway is listed twice
+10: profiles[0].pluginConfig[0].args.defaultConstraints[3].nodeTaintsPolicy: "ignore" is neither
+11: profiles[0].pluginConfig[0].args.defaultConstraints[4].topologyKey: "" is not the name of a label
+11: profiles[0].pluginConfig[0].args.defaultConstraints[4].matchLabelKeys: have no effect
+12: profiles[0].pluginConfig[0].args.defaultConstraints[5].maxSkew: -1 is not more than 0
+12: profiles[0].pluginConfig[0].args.defaultConstraints[5].whenUnsatisfiable: "" is neither`,
+		},
+		"fields of PodTopologySpread": {
+			"profiles:\n- pluginConfig:\n  - name: PodTopologySpread\n    args:\n      defaultConstraints:\n      - maxskew: 1\n      defaultType: List\n",
+			`6: profiles[0].pluginConfig[0].args.defaultConstraints[0].maxskew: unknown field; known are
+7: profiles[0].pluginConfig[0].args.defaultType: unknown field; known are defaultConstraints, defaultingType`,
+		},
+		"type of PodTopologySpread": {
+			"profiles:\n- pluginConfig:\n  - name: PodTopologySpread\n    args:\n      defaultingType: None\n",
+			`5: profiles[0].pluginConfig[0].args.defaultingType: "None" is neither System nor List`,
 		},
 		"args of InterPodAffinity": {
 			"profiles:\n- pluginConfig:\n  - name: InterPodAffinity\n    args:\n      hardPodAffinityWeight: 101\n",

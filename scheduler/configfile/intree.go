@@ -125,10 +125,7 @@ func newSpread(args *Args, _ *client.Client) (framework.Plugin, error) {
 	if err := args.Decode(&a); err != nil {
 		return nil, err
 	}
-	if err := a.Validate(); err != nil {
-		return nil, err
-	}
-	return podtopologyspread.New(), nil
+	return podtopologyspread.NewWith(a)
 }
 
 func newPodAffinity(args *Args, _ *client.Client) (framework.Plugin, error) {

@@ -27,10 +27,12 @@ const (
 	ClaimChanged
 	VolumeChanged
 	ClassChanged
+	// VolumesFreed is about what was planned for a pod's volumes and does not count any more: its binding has failed.
+	VolumesFreed
 )
 
 // AnyEvent is all of them.
-const AnyEvent = ClassChanged<<1 - 1
+const AnyEvent = VolumesFreed<<1 - 1
 
 // Change is one change in the cluster.
 type Change struct {
@@ -45,6 +47,8 @@ type Change struct {
 	Claim, OldClaim   *corev1.PersistentVolumeClaim
 	Volume, OldVolume *corev1.PersistentVolume
 	Class, OldClass   *storagev1.StorageClass
+	// Freed is set with VolumesFreed.
+	Freed *VolumePlan
 
 	// oldAffinity is worked out when the first plugin asks.
 	oldAffinity *PodAffinity

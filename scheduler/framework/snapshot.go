@@ -16,6 +16,7 @@ type Snapshot struct {
 	// nominated are the nodes that room is kept on, by the uids of the pods.
 	nominated map[string]string
 	budgets   []*Budget
+	groups    groups
 	volumes   *Volumes
 	// priorities are how many pods of the nodes have which priority.
 	priorities map[int32]int

@@ -40,8 +40,16 @@ func (v *VolumeInfo) For(c *ClaimInfo) *VolumeInfo {
 	return &n
 }
 
-// Reaches says whether a node can reach the volume (spec: ATT-2).
-func (v *VolumeInfo) Reaches(node *corev1.Node) bool { return v.Reach == nil || v.Reach.Matches(node) }
+// Reaches says whether a node can reach the volume (spec: ATT-2). Most volumes of nodes' disks are refused by the hostname, which is cheap.
+func (v *VolumeInfo) Reaches(node *corev1.Node) bool {
+	if v.Reach == nil {
+		return true
+	}
+	if v.hosts != nil && !slices.Contains(v.hosts, node.GetMetadata().GetLabels()[storage.HostnameLabel]) {
+		return false
+	}
+	return v.Reach.Matches(node)
+}
 
 // free says whether claims may take the volume that it is not meant for.
 func (v *VolumeInfo) free() bool {

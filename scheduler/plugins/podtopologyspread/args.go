@@ -17,16 +17,15 @@ const (
 	List = "List"
 )
 
-// Args are the constraints of pods that have none themselves (SPREAD-4). They are for pods of a Service or workload, which are
-// not served yet: none may be listed until then.
+// Args are the constraints of pods that have none themselves and belong to a Service or workload (SPREAD-4).
 type Args struct {
 	DefaultConstraints []*corev1.TopologySpreadConstraint `json:"defaultConstraints"`
 	// DefaultingType is System or List; empty means System.
 	DefaultingType string `json:"defaultingType"`
 }
 
-// Validate lists everything that is wrong, each with the name of its field.
-func (a Args) Validate() error {
+// validate lists everything that is wrong, each with the name of its field.
+func (a Args) validate() error {
 	var errs []error
 	add := func(field, format string, args ...any) { errs = append(errs, fmt.Errorf(field+": "+format, args...)) }
 	switch a.DefaultingType {
@@ -42,26 +41,47 @@ func (a Args) Validate() error {
 	seen := map[sort]bool{}
 	for i, c := range a.DefaultConstraints {
 		at := fmt.Sprintf("args.defaultConstraints[%d]", i)
-		if c.GetMaxSkew() < 1 {
-			add(at+".maxSkew", "%d is not more than 0", c.GetMaxSkew())
-		}
-		if problems := validation.IsQualifiedName(c.GetTopologyKey()); len(problems) > 0 {
-			add(at+".topologyKey", "%q is not the name of a label: %s", c.GetTopologyKey(), problems[0])
-		}
-		if w := c.GetWhenUnsatisfiable(); w != "DoNotSchedule" && w != "ScheduleAnyway" {
-			add(at+".whenUnsatisfiable", "%q is neither DoNotSchedule nor ScheduleAnyway", w)
-		}
-		if c.GetLabelSelector() != nil {
-			add(at+".labelSelector", "must not be set: it follows from each pod's Services and workload")
-		}
+		validateConstraint(c, func(field, format string, args ...any) { add(at+field, format, args...) })
 		s := sort{c.GetTopologyKey(), c.GetWhenUnsatisfiable()}
 		if seen[s] {
 			add(at, "%s, %s is listed twice", s.key, s.action)
 		}
 		seen[s] = true
 	}
-	if len(a.DefaultConstraints) > 0 {
-		add("args.defaultConstraints", "have no effect here yet: they are for pods of Services and workloads, which are not served")
-	}
 	return errors.Join(errs...)
+}
+
+// validateConstraint checks one as it would be checked in a pod. What would have no effect is refused, too.
+func validateConstraint(c *corev1.TopologySpreadConstraint, add func(field, format string, args ...any)) {
+	if c.GetMaxSkew() < 1 {
+		add(".maxSkew", "%d is not more than 0", c.GetMaxSkew())
+	}
+	if problems := validation.IsQualifiedName(c.GetTopologyKey()); len(problems) > 0 {
+		add(".topologyKey", "%q is not the name of a label: %s", c.GetTopologyKey(), problems[0])
+	}
+	w := c.GetWhenUnsatisfiable()
+	if w != "DoNotSchedule" && w != "ScheduleAnyway" {
+		add(".whenUnsatisfiable", "%q is neither DoNotSchedule nor ScheduleAnyway", w)
+	}
+	if c.GetLabelSelector() != nil {
+		add(".labelSelector", "must not be set: it follows from each pod's Services and workload")
+	}
+	if len(c.GetMatchLabelKeys()) > 0 {
+		add(".matchLabelKeys", "have no effect here: which pods count follows from each pod's Services and workload")
+	}
+	switch {
+	case c.MinDomains == nil:
+	case c.GetMinDomains() < 1:
+		add(".minDomains", "%d is not more than 0", c.GetMinDomains())
+	case w == "ScheduleAnyway":
+		add(".minDomains", "has no effect with ScheduleAnyway")
+	}
+	validatePolicy(".nodeAffinityPolicy", c.NodeAffinityPolicy, add)
+	validatePolicy(".nodeTaintsPolicy", c.NodeTaintsPolicy, add)
+}
+
+func validatePolicy(field string, policy *string, add func(field, format string, args ...any)) {
+	if policy != nil && *policy != "Honor" && *policy != "Ignore" {
+		add(field, "%q is neither Honor nor Ignore", *policy)
+	}
 }

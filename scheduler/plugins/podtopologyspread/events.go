@@ -12,7 +12,10 @@ func (*Plugin) Events() framework.Event {
 }
 
 // Helps says whether a change can help.
-func (*Plugin) Helps(pod *framework.PodInfo, c *framework.Change) bool {
+func (p *Plugin) Helps(pod *framework.PodInfo, c *framework.Change) bool {
+	if len(pod.Spread) == 0 {
+		return p.defaults.helps(pod, c)
+	}
 	for i := range pod.Spread {
 		s := &pod.Spread[i]
 		if s.Hard && helps(s, c) {

@@ -10,11 +10,11 @@ type (
 
 // PreFilter counts the pods in each domain of the hard constraints.
 func (p *Plugin) PreFilter(state *framework.CycleState, pod *framework.PodInfo, snapshot *framework.Snapshot) (*framework.PreFilterResult, *framework.Status) {
-	hard := constraints(pod, true)
+	hard := p.constraints(pod, snapshot, true)
 	if len(hard) == 0 {
 		return nil, p.skip
 	}
-	all := tallies(pod, hard, snapshot)
+	all := tallies(pod, hard, snapshot, false)
 	for i := range all {
 		if t := &all[i]; t.domains < t.MinDomains {
 			t.least = 0

@@ -11,15 +11,18 @@ type scores struct {
 	tallies []tally
 	// weights make up for topologies with few domains, in which the counts differ more.
 	weights []float64
+	// lenient says that nodes which lack some of the labels are rated by the others.
+	lenient bool
 }
 
 // PreScore counts the pods in each domain of the soft constraints.
 func (p *Plugin) PreScore(state *framework.CycleState, pod *framework.PodInfo, nodes []*framework.NodeInfo) *framework.Status {
-	soft := constraints(pod, false)
+	soft := p.constraints(pod, state.Snapshot(), false)
 	if len(soft) == 0 {
 		return p.skip
 	}
-	s := &scores{tallies: tallies(pod, soft, state.Snapshot()), weights: make([]float64, len(soft))}
+	lenient := len(pod.Spread) == 0 && p.defaults.lenient
+	s := &scores{tallies: tallies(pod, soft, state.Snapshot(), lenient), weights: make([]float64, len(soft)), lenient: lenient}
 	for i := range s.tallies {
 		s.weights[i] = math.Log(float64(s.size(&s.tallies[i], nodes) + 2))
 	}
@@ -27,9 +30,10 @@ func (p *Plugin) PreScore(state *framework.CycleState, pod *framework.PodInfo, n
 	return nil
 }
 
-// size is in how many domains of a constraint the nodes are that fit and have all labels.
+// size is in how many domains of a constraint the nodes are that fit and are rated. Those without its label are one more, as
+// Kubernetes counts them.
 func (s *scores) size(t *tally, nodes []*framework.NodeInfo) int {
-	seen := make([]bool, t.topology.Domains())
+	seen := make([]bool, t.topology.Domains()+1) // the first is for nodes without the label
 	size := 0
 	for _, n := range nodes {
 		if !s.rates(n) {
@@ -37,7 +41,7 @@ func (s *scores) size(t *tally, nodes []*framework.NodeInfo) int {
 		}
 		if t.Key == hostname {
 			size++
-		} else if d := t.topology.Find(n); !seen[d] {
+		} else if d := t.topology.Find(n) + 1; !seen[d] {
 			seen[d] = true
 			size++
 		}
@@ -45,8 +49,11 @@ func (s *scores) size(t *tally, nodes []*framework.NodeInfo) int {
 	return size
 }
 
-// rates says whether the node has the labels of all soft constraints.
+// rates says whether the node has a score: it needs the labels of all soft constraints, unless they are lenient.
 func (s *scores) rates(n *framework.NodeInfo) bool {
+	if s.lenient {
+		return true
+	}
 	for i := range s.tallies {
 		if !s.tallies[i].topology.HasKey(n) {
 			return false
@@ -64,6 +71,9 @@ func (*Plugin) Score(state *framework.CycleState, _ *framework.PodInfo, node *fr
 	cost := 0.0
 	for i := range s.tallies {
 		t := &s.tallies[i]
+		if s.lenient && !t.topology.HasKey(node) {
+			continue
+		}
 		cost += float64(s.pods(t, node))*s.weights[i] + float64(t.MaxSkew-1)
 	}
 	return int64(math.Round(cost))

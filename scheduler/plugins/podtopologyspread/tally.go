@@ -66,9 +66,9 @@ func (t *tally) domain(d int) int {
 	}
 }
 
-// tallies counts the pods for the constraints of one kind. A node counts when it has the labels of all of them, and when the pod's
-// node affinity and tolerations allow it, as far as a constraint honors these.
-func tallies(pod *framework.PodInfo, list []*framework.SpreadConstraint, snapshot *framework.Snapshot) []tally {
+// tallies counts the pods for the constraints of one kind. A node counts when it has the labels of all of them, or only that of the
+// constraint if they are lenient, and when the pod's node affinity and tolerations allow it, as far as a constraint honors these.
+func tallies(pod *framework.PodInfo, list []*framework.SpreadConstraint, snapshot *framework.Snapshot, lenient bool) []tally {
 	all := make([]tally, len(list))
 	for i, c := range list {
 		t := snapshot.Topology(c.Key)
@@ -78,8 +78,13 @@ func tallies(pod *framework.PodInfo, list []*framework.SpreadConstraint, snapsho
 	chosen := required.In(snapshot)
 	for i := range all {
 		t := &all[i]
-		if t.HonorTaints || t.HonorAffinity && required.Chooses() || missing(all, t.topology) {
-			t.add(pod, chosen, all, snapshot.Nodes())
+		if t.HonorTaints || t.HonorAffinity && required.Chooses() || !lenient && missing(all, t.topology) {
+			needed := all
+			if lenient {
+				needed = all[i : i+1]
+			}
+			t.counts = func(n *framework.NodeInfo) bool { return labelled(needed, n) && t.includes(pod, chosen, n) }
+			t.add(snapshot.Nodes())
 			continue
 		}
 		t.all = t.counter.Sums(t.topology)
@@ -99,8 +104,7 @@ func missing(all []tally, t *framework.Topology) bool {
 }
 
 // add adds up the nodes that count.
-func (t *tally) add(pod *framework.PodInfo, chosen *nodeaffinity.Chosen, all []tally, nodes []*framework.NodeInfo) {
-	t.counts = func(n *framework.NodeInfo) bool { return labelled(all, n) && t.includes(pod, chosen, n) }
+func (t *tally) add(nodes []*framework.NodeInfo) {
 	t.sums = make([]int, t.topology.Domains())
 	for d := range t.sums {
 		t.sums[d] = unseen
@@ -122,7 +126,7 @@ func (t *tally) add(pod *framework.PodInfo, chosen *nodeaffinity.Chosen, all []t
 	}
 }
 
-// labelled says whether a node has the labels of all constraints.
+// labelled says whether a node has the labels of all these constraints.
 func labelled(all []tally, n *framework.NodeInfo) bool {
 	for j := range all {
 		if all[j].topology.Find(n) == framework.NoDomain {

@@ -122,7 +122,7 @@ func (p *Plugin) Filter(state *framework.CycleState, _ *framework.PodInfo, node 
 			break
 		}
 	}
-	if !w.find(node.Node) {
+	if len(w.open) > 0 && !w.find(node.Node) {
 		none = 1
 	}
 	return p.refused[bound][none]

@@ -10,6 +10,7 @@ import (
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/apierrors"
 	"monoplane.dev/client"
+	"monoplane.dev/client/cache"
 	"monoplane.dev/object"
 	"monoplane.dev/object/storage"
 	"monoplane.dev/scheduler/framework"
@@ -28,9 +29,11 @@ func (p *Plugin) PreBind(ctx context.Context, state *framework.CycleState, pod *
 	ctx, cancel := context.WithTimeout(ctx, p.timeout)
 	defer cancel()
 	b := binding{client: p.client, plan: state.VolumePlan(), pod: pod, node: state.Picked()}
+	wake, stop := state.News().About(b.subjects()...)
+	defer stop()
 	err := b.write(ctx)
 	if err == nil {
-		err = b.wait(ctx)
+		err = b.wait(ctx, wake)
 	}
 	if err != nil {
 		return framework.AsError(Name, fmt.Errorf("running PreBind plugin %q: binding volumes: %w", Name, err))
@@ -38,8 +41,8 @@ func (p *Plugin) PreBind(ctx context.Context, state *framework.CycleState, pod *
 	return nil
 }
 
-// The pause between two looks at the claims grows from the first to the last.
-const minPause, maxPause = 20 * time.Millisecond, time.Second
+// patience is how long the binding waits for a change before it looks whether it has missed one.
+const patience = 5 * time.Second
 
 // binding is one PreBind.
 type binding struct {
@@ -73,9 +76,9 @@ func (b *binding) take(ctx context.Context, c framework.VolumeChoice) error {
 	if name := o.GetSpec().GetVolumeName(); name != "" && name != c.Volume.Name {
 		return fmt.Errorf("claim %s is bound to volume %q meanwhile", c.Claim.Key, name)
 	}
-	v, err := b.client.PersistentVolumes.Get(ctx, &metav1.GetRequest{Name: c.Volume.Name})
+	v, err := b.volume(ctx, c.Volume.Name)
 	if err != nil {
-		return fmt.Errorf("read volume %s: %w", c.Volume.Name, err)
+		return err
 	}
 	next := storage.BoundVolume(v, o)
 	if next == v {
@@ -114,6 +117,9 @@ func (b *binding) place(ctx context.Context, c *framework.ClaimInfo) error {
 // claim asks the server for a claim, which must be the same and usable.
 func (b *binding) claim(ctx context.Context, c *framework.ClaimInfo) (*corev1.PersistentVolumeClaim, error) {
 	o, err := b.client.PersistentVolumeClaims.Get(ctx, &metav1.GetRequest{Namespace: c.Key.Namespace, Name: c.Key.Name})
+	if apierrors.Is(err, apierrors.NotFound) {
+		return nil, errors.New(unusable(nil, c.Key.Name))
+	}
 	if err != nil {
 		return nil, fmt.Errorf("read claim %s: %w", c.Key, err)
 	}
@@ -126,17 +132,45 @@ func (b *binding) claim(ctx context.Context, c *framework.ClaimInfo) (*corev1.Pe
 	return o, nil
 }
 
+// volume asks the server for a volume.
+func (b *binding) volume(ctx context.Context, name string) (*corev1.PersistentVolume, error) {
+	v, err := b.client.PersistentVolumes.Get(ctx, &metav1.GetRequest{Name: name})
+	if apierrors.Is(err, apierrors.NotFound) {
+		return nil, fmt.Errorf("persistentvolume %q not found", name)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read volume %s: %w", name, err)
+	}
+	return v, nil
+}
+
+// subjects are the objects that a change may come from which ends the wait. A volume that is being made is told of by its claim.
+func (b *binding) subjects() []framework.Subject {
+	list := []framework.Subject{{Kind: framework.PodSubject, Key: b.pod.Key}}
+	for _, c := range b.plan.Bind {
+		list = append(list, framework.Subject{Kind: framework.ClaimSubject, Key: c.Claim.Key},
+			framework.Subject{Kind: framework.VolumeSubject, Key: cache.Key{Name: c.Volume.Name}})
+	}
+	for _, c := range b.plan.Provision {
+		list = append(list, framework.Subject{Kind: framework.ClaimSubject, Key: c.Key})
+	}
+	return list
+}
+
 // wait waits until all claims are bound to volumes that the node can reach, or cannot be.
-func (b *binding) wait(ctx context.Context) error {
-	pause := time.NewTimer(minPause)
+func (b *binding) wait(ctx context.Context, wake <-chan struct{}) error {
+	pause := time.NewTicker(patience)
 	defer pause.Stop()
-	for next := minPause; ; next = min(2*next, maxPause) {
+	for {
 		done, err := b.check(ctx)
+		if err != nil && ctx.Err() != nil {
+			return ctx.Err() // whichever question it failed of does not matter
+		}
 		if done || err != nil {
 			return err
 		}
-		pause.Reset(next)
 		select {
+		case <-wake:
 		case <-pause.C:
 		case <-ctx.Done():
 			return ctx.Err()
@@ -172,9 +206,9 @@ func (b *binding) check(ctx context.Context) (done bool, err error) {
 
 // taken says whether a claim is bound to the volume that was chosen for it.
 func (b *binding) taken(ctx context.Context, c framework.VolumeChoice) (bool, error) {
-	v, err := b.client.PersistentVolumes.Get(ctx, &metav1.GetRequest{Name: c.Volume.Name})
+	v, err := b.volume(ctx, c.Volume.Name)
 	if err != nil {
-		return false, fmt.Errorf("read volume %s: %w", c.Volume.Name, err)
+		return false, err
 	}
 	if v.GetSpec().GetClaimRef().GetUid() != c.Claim.Claim.GetMetadata().GetUid() {
 		return false, fmt.Errorf("ClaimRef got reset for pv %q", c.Volume.Name)
@@ -201,9 +235,9 @@ func (b *binding) made(ctx context.Context, c *framework.ClaimInfo) (bool, error
 		}
 		return false, nil
 	}
-	v, err := b.client.PersistentVolumes.Get(ctx, &metav1.GetRequest{Name: o.GetSpec().GetVolumeName()})
+	v, err := b.volume(ctx, o.GetSpec().GetVolumeName())
 	if err != nil {
-		return false, fmt.Errorf("read volume %s: %w", o.GetSpec().GetVolumeName(), err)
+		return false, err
 	}
 	return true, b.reaches(v)
 }

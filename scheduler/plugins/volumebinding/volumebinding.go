@@ -21,7 +21,6 @@ import (
 	corev1 "monoplane.dev/api/core/v1"
 	"monoplane.dev/client"
 	"monoplane.dev/client/cache"
-	"monoplane.dev/object/storage"
 	"monoplane.dev/scheduler/framework"
 	"monoplane.dev/scheduler/plugins/nodeaffinity"
 
@@ -108,17 +107,19 @@ func (p *Plugin) Reserve(state *framework.CycleState, _ *framework.PodInfo, node
 // Unreserve has nothing to undo: the scheduler forgets the plan with the pod.
 func (*Plugin) Unreserve(*framework.CycleState, *framework.PodInfo, string) {}
 
-// Events are the changes that can help. When a pod goes, its binding may have failed, and what was planned for it is free.
+// Events are the changes that can help. A pod that goes is none of them: what its claims are bound to stays theirs.
 func (*Plugin) Events() framework.Event {
-	return framework.NodeAdded | framework.NodeLabels | framework.PodGone |
+	return framework.NodeAdded | framework.NodeLabels | framework.VolumesFreed |
 		framework.ClaimChanged | framework.VolumeChanged | framework.ClassChanged
 }
 
 // Helps says whether a change can help.
 func (*Plugin) Helps(pod *framework.PodInfo, c *framework.Change) bool {
 	switch c.Event {
-	case framework.PodGone:
-		return len(storage.ClaimNames(c.OldPod)) > 0
+	case framework.VolumesFreed: // the classes of the pod's claims are not at hand, so that any volume may be one that they want
+		return len(c.Freed.Bind) > 0 || slices.ContainsFunc(c.Freed.Provision, func(o *framework.ClaimInfo) bool {
+			return o.Key.Namespace == pod.Key.Namespace && slices.Contains(pod.Claims, o.Key.Name)
+		})
 	case framework.ClaimChanged:
 		k := cache.KeyOf(c.Claim)
 		return k.Namespace == pod.Key.Namespace && slices.Contains(pod.Claims, k.Name)
