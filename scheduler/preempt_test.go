@@ -232,13 +232,12 @@ func TestVictimIsReplaced(t *testing.T) {
 			t.Run(fmt.Sprint(method, " ", successor), func(t *testing.T) {
 				inWorld(t, scheduler.Config{}, func(w *world) {
 					w.full(1)
-					done := false
+					var done atomic.Bool // reports of several pods are written at once
 					w.server.React(func(_ context.Context, m string, req any) error {
 						named, ok := req.(interface{ GetName() string })
-						if done || !ok || m != method || named.GetName() == "new" {
+						if !ok || m != method || named.GetName() == "new" || !done.CompareAndSwap(false, true) {
 							return nil
 						}
-						done = true
 						w.force(named.GetName())
 						if successor {
 							p := ranked(named.GetName(), 1, "1")

@@ -21,7 +21,7 @@ type volumeKind struct {
 }
 
 func volumeKinds() []volumeKind {
-	return []volumeKind{{"bound claims", 9, true}, {"WaitForFirstConsumer", 12, false}}
+	return []volumeKind{{"bound claims", 12, true}, {"WaitForFirstConsumer", 12, false}}
 }
 
 // claims gives the cluster three claims for each node and a volume on its disk for each; it returns the specs of the pods that use them.

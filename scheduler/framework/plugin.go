@@ -43,6 +43,9 @@ type PreFilter interface {
 type PreFilterResult struct {
 	// NodeNames are the only nodes that can fit. The others are not looked at, and counted as refused by the plugin.
 	NodeNames map[string]struct{}
+	// First are nodes that are looked at before all others, unless nil. The plugin knows that its Filter refuses the others, and
+	// leaves it to that to say why: they are looked at when none of the first fits.
+	First []*NodeInfo
 }
 
 // Filter decides whether a pod can run on a node. The node need not be as it is in the snapshot: see CycleState.WhatIf.
@@ -133,7 +136,9 @@ type CycleState struct {
 	snapshot *Snapshot
 	whatIf   *WhatIf
 	trial    *Trial
-	waiting  *Waiting
+	// first are the nodes to look at before all others; nil when nobody said.
+	first   []*NodeInfo
+	waiting *Waiting
 	// idle are the PreBind plugins, as bits, that have nothing to do.
 	idle uint64
 }

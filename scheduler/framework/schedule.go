@@ -55,6 +55,11 @@ func (p *Profile) Schedule(state *CycleState, pod *PodInfo, snapshot *Snapshot, 
 	if n := snapshot.NominatedNode(pod.UID); n != nil && only.leftOut(n.Name) == nil && p.fits(state, pod, n, skipFilter) == nil {
 		return Decision{Node: n.Name, Evaluated: 1, Feasible: 1} // room was made for it there
 	}
+	if only == nil && len(state.first) > 0 {
+		if r, ok := p.amongFirst(state, pod, skipFilter, search); ok {
+			return r
+		}
+	}
 	find := finder{profile: p, state: state, pod: pod, nodes: nodes, skip: skipFilter}
 	if only == nil {
 		find.recall(snapshot)
@@ -78,6 +83,27 @@ func (p *Profile) Schedule(state *CycleState, pod *PodInfo, snapshot *Snapshot, 
 	return Decision{Node: node, Evaluated: evaluated, Feasible: len(feasible)}
 }
 
+// amongFirst looks at the nodes that a PreFilter plugin wants looked at first; ok is false when none of them fits.
+func (p *Profile) amongFirst(state *CycleState, pod *PodInfo, skip uint64, search *Searcher) (r Decision, ok bool) {
+	next := search.next
+	defer func() { search.next = next }() // the others go on where they were
+	search.next = 0
+	find := finder{profile: p, state: state, pod: pod, nodes: state.first, skip: skip}
+	evaluated, s := p.findFeasible(&find, search, NewDiagnosis(len(state.first)))
+	if s != nil {
+		return Decision{Err: s.Err()}, true
+	}
+	defer clear(search.feasible)
+	if len(search.feasible) == 0 {
+		return Decision{}, false
+	}
+	node, s := p.best(state, pod, search.feasible, search)
+	if s != nil {
+		return Decision{Err: s.Err()}, true
+	}
+	return Decision{Node: node, Evaluated: evaluated, Feasible: len(search.feasible)}, true
+}
+
 // preFilter returns the nodes that can fit and, as a set of bits, the Filter plugins to leave out.
 func (p *Profile) preFilter(state *CycleState, pod *PodInfo, snapshot *Snapshot) (only *candidates, skip uint64, refused *Status) {
 	state.snapshot = snapshot
@@ -90,6 +116,8 @@ func (p *Profile) preFilter(state *CycleState, pod *PodInfo, snapshot *Snapshot)
 			return nil, 0, s
 		case r != nil && r.NodeNames != nil:
 			only = only.narrow(pl.Name(), r.NodeNames)
+		case r != nil && r.First != nil && (state.first == nil || len(r.First) < len(state.first)):
+			state.first = r.First
 		}
 	}
 	return only, skip, nil

@@ -8,6 +8,8 @@ type Topology struct {
 	values  []string
 	of      []int32
 	without int
+	// members are the places of the nodes of each domain; nil before somebody asks.
+	members [][]int32
 }
 
 // NoDomain stands for the domain of a node that lacks the label.
@@ -60,4 +62,26 @@ func (t *Topology) HasKey(n *NodeInfo) bool {
 	}
 	_, ok := n.Node.GetMetadata().GetLabels()[t.key]
 	return ok
+}
+
+// NodesWith returns the nodes that have a label of that value.
+func (s *Snapshot) NodesWith(key, value string) []*NodeInfo {
+	t := s.Topology(key)
+	d, ok := t.domains[value]
+	if !ok {
+		return nil
+	}
+	if t.members == nil {
+		t.members = make([][]int32, t.Domains())
+		for i, d := range t.of {
+			if d != NoDomain {
+				t.members[d] = append(t.members[d], int32(i)) //nolint:gosec // there are no 2^31 nodes
+			}
+		}
+	}
+	list := make([]*NodeInfo, len(t.members[d]))
+	for i, place := range t.members[d] {
+		list[i] = s.nodes[place]
+	}
+	return list
 }

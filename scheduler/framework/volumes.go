@@ -33,6 +33,18 @@ func NewVolumeInfo(v *corev1.PersistentVolume, reach Reach) *VolumeInfo {
 	}
 }
 
+// Nodes returns the nodes of a snapshot among which are all that can reach the volume; nil when that cannot be told by their hostnames.
+func (v *VolumeInfo) Nodes(s *Snapshot) []*NodeInfo {
+	if v.hosts == nil {
+		return nil
+	}
+	list := []*NodeInfo{}
+	for _, host := range v.hosts {
+		list = append(list, s.NodesWith(storage.HostnameLabel, host)...)
+	}
+	return list
+}
+
 // For returns the volume as it is when it is bound to a claim.
 func (v *VolumeInfo) For(c *ClaimInfo) *VolumeInfo {
 	n := *v

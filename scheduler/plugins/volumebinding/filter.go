@@ -70,6 +70,14 @@ func (p *Plugin) PreFilter(state *framework.CycleState, pod *framework.PodInfo, 
 		w.open[i].look(all)
 	}
 	state.Write(stateKey{}, w)
+	for _, v := range w.bound {
+		if v == nil {
+			continue
+		}
+		if nodes := v.Nodes(snapshot); nodes != nil {
+			return &framework.PreFilterResult{First: nodes}, nil
+		}
+	}
 	return nil, nil
 }
 
