@@ -68,7 +68,7 @@ deps: ## Install the Debian packages that test-root needs
 .PHONY: bench
 bench: build ## Print the speed table, each row beside its limit measured in the same run
 	cd test && go run ./bench $(ARGS)
-	go test ./scheduler -run '^$$' -bench 'Decisions|Preemption|Unschedulable'
+	go test ./scheduler ./scheduler/internal/queue -run '^$$' -bench 'Decisions|Preemption|Unschedulable|Waiting'
 
 .PHONY: fuzz
 fuzz: ## Run every fuzz target for FUZZTIME (10m)
