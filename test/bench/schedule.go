@@ -47,9 +47,27 @@ func scheduleOnObjects(ctx context.Context, e *env, nodes int) (err error) {
 		return err
 	}
 	s := &scheduling{cluster: c, env: e, nodes: nodes, half: half}
-	for _, k := range podKinds() {
-		if err := s.row(ctx, k); err != nil {
-			return fmt.Errorf("%s: %w", k.name, err)
+	if err := s.createClasses(ctx); err != nil {
+		return err
+	}
+	for _, k := range append(podKinds(), preemption("64", nodes)) {
+		for _, k.grpc = range []bool{false, true} {
+			if err := s.row(ctx, k); err != nil {
+				return fmt.Errorf("%s: %w", k.name, err)
+			}
+		}
+	}
+	return nil
+}
+
+// createClasses creates the priority classes low and high.
+func (s *scheduling) createClasses(ctx context.Context) error {
+	for name, value := range map[string]int32{"low": 1, "high": 1000} {
+		_, err := s.SharedClient().PriorityClasses.Create(ctx, &schedulingv1.CreatePriorityClassRequest{
+			Object: &schedulingv1.PriorityClass{Metadata: &metav1.ObjectMeta{Name: name}, Value: value},
+		})
+		if err != nil {
+			return err
 		}
 	}
 	return nil
@@ -66,15 +84,10 @@ func scheduleOnAgents(ctx context.Context, e *env, nodes int) (err error) {
 	if err != nil {
 		return err
 	}
-	for name, value := range map[string]int32{"low": 1, "high": 1000} {
-		_, err := c.SharedClient().PriorityClasses.Create(ctx, &schedulingv1.CreatePriorityClassRequest{
-			Object: &schedulingv1.PriorityClass{Metadata: &metav1.ObjectMeta{Name: name}, Value: value},
-		})
-		if err != nil {
-			return err
-		}
-	}
 	s := &scheduling{cluster: c, env: e, nodes: nodes, half: half, agents: true}
+	if err := s.createClasses(ctx); err != nil {
+		return err
+	}
 	list, err := c.SharedClient().Nodes.List(ctx, &metav1.ListRequest{Limit: 1})
 	if err != nil {
 		return err
@@ -121,6 +134,12 @@ func (s *scheduling) row(ctx context.Context, k podKind) error {
 	if err != nil {
 		return err
 	}
+	if !s.agents {
+		ending, stop := context.WithCancel(ctx)
+		ended := make(chan error, 1)
+		go func() { ended <- s.endVictims(ending) }()
+		defer func() { stop(); <-ended }()
+	}
 	g, gctx := errgroup.WithContext(ctx)
 	begin := time.Now()
 	var took time.Duration
@@ -141,11 +160,14 @@ func (s *scheduling) row(ctx context.Context, k podKind) error {
 	if s.agents {
 		with = " with agents"
 	}
+	if k.grpc {
+		with += " (gRPC)"
+	}
 	r := row{
-		name: fmt.Sprintf("to bound, %d nodes%s, %s", s.nodes, with, k.name), measured: perSecond(rate),
+		name: fmt.Sprintf("to bound, %d nodes, %s%s", s.nodes, k.name, with), measured: perSecond(rate),
 		limit: "raw/2 " + perSecond(s.half), ratio: rate / s.half,
 	}
-	if k.target > 0 && s.nodes == 1000 && !s.agents {
+	if k.target > 0 && s.nodes == 1000 && !s.agents && !k.grpc {
 		r.target, r.met = fmt.Sprintf(">= %d/s", k.target), rate >= float64(k.target)
 	}
 	s.env.print(r)
@@ -270,6 +292,31 @@ func (s *scheduling) clear(ctx context.Context) error {
 		})
 		if err != nil {
 			return err
+		}
+	}
+}
+
+// endVictims does for nodes without agents what an agent would do at the end of a pod: it deletes pods that are being deleted.
+func (s *scheduling) endVictims(ctx context.Context) error {
+	stream, err := s.SharedClient().Pods.Watch(ctx, &metav1.WatchRequest{Namespace: "default"})
+	if err != nil {
+		return err
+	}
+	zero := int64(0)
+	for {
+		batch, err := stream.Recv()
+		if err != nil {
+			return err
+		}
+		for _, ev := range batch.GetEvents() {
+			if m := ev.GetObject().GetMetadata(); ev.GetType() == "MODIFIED" && m.GetDeletionTimestamp() != nil {
+				_, err := s.SharedClient().Pods.Delete(ctx, &metav1.DeleteRequest{
+					Namespace: "default", Name: m.GetName(), Options: &metav1.DeleteOptions{GracePeriodSeconds: &zero},
+				})
+				if err := ignoreGone(err); err != nil {
+					return err
+				}
+			}
 		}
 	}
 }

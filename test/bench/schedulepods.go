@@ -57,14 +57,15 @@ func podKinds() []podKind {
 		}
 	}
 	affine := func(a *corev1.Affinity) func(*corev1.PodSpec) { return func(s *corev1.PodSpec) { s.Affinity = a } }
-	term := func(key string) *corev1.PodAffinityTerm { return &corev1.PodAffinityTerm{TopologyKey: key, LabelSelector: ours} }
+	term := func(key string) *corev1.PodAffinityTerm {
+		return &corev1.PodAffinityTerm{TopologyKey: key, LabelSelector: ours}
+	}
 	weighted := []*corev1.WeightedPodAffinityTerm{{Weight: 1, PodAffinityTerm: term(hostname)}}
 	required := []*corev1.NodeSelectorTerm{{MatchExpressions: []*corev1.NodeSelectorRequirement{
 		{Key: "zone", Operator: "In", Values: []string{"z1", "z2", "z3"}},
 	}}}
 	return []podKind{
 		{name: "plain", pods: 3000, target: 2000},
-		{name: "plain, created over gRPC", pods: 3000, grpc: true},
 		{name: "hard spread", pods: 2000, target: 1800, change: spread("zone", "DoNotSchedule")},
 		{name: "soft spread", pods: 2000, change: spread("zone", "ScheduleAnyway")},
 		{name: "required affinity", pods: 900, target: 1400, change: affine(&corev1.Affinity{PodAffinity: &corev1.PodAffinity{
