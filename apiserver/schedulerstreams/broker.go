@@ -66,11 +66,11 @@ func New(cfg Config) *Broker {
 // does not answer, TooManyRequests.
 func (b *Broker) Explain(ctx context.Context, ask *schedulingv1.ExplainCall) (*schedulingv1.PlacementReviewStatus, error) {
 	name := ask.GetPod().GetSpec().GetSchedulerName()
-	if !b.streams.Listens(name) {
-		if !b.streams.Anybody() {
-			return nil, apierrors.New(apierrors.ServiceUnavailable,
-				"no scheduler is connected to this server, and only a scheduler knows where pods can go").WithRetryAfter(1)
-		}
+	switch named, anybody := b.streams.Listening(name); {
+	case !anybody:
+		return nil, apierrors.New(apierrors.ServiceUnavailable,
+			"no scheduler is connected to this server, and only a scheduler knows where pods can go").WithRetryAfter(1)
+	case !named:
 		return nil, nil
 	}
 	var answer []byte

@@ -127,6 +127,39 @@ func TestExplain(t *testing.T) {
 	})
 }
 
+// While the only scheduler comes and goes nobody is told that another one is there.
+func TestExplainWhileConnecting(t *testing.T) {
+	r := &rig{t: t, b: schedulerstreams.New(schedulerstreams.Config{}), s: inproc.NewServer(nil, nil)}
+	schedulingv1.RegisterSchedulerStreamsServer(r.s, r.b)
+	defer r.s.Stop()
+	asking, done := context.WithCancel(t.Context())
+	var askers sync.WaitGroup
+	for range 2 {
+		askers.Go(func() {
+			for asking.Err() == nil {
+				res := <-r.ask(asking, "a", "p")
+				if !apierrors.Is(res.err, apierrors.ServiceUnavailable) && asking.Err() == nil {
+					t.Errorf("%v, %v", res.status, res.err)
+					return
+				}
+			}
+		})
+	}
+	for range 1000 {
+		ctx, cancel := context.WithCancel(t.Context())
+		stream, err := r.as(authn.SchedulerName).Listen(ctx, &schedulingv1.ListenSchedulerRequest{SchedulerNames: []string{"a"}})
+		if err == nil {
+			_, err = stream.Header()
+		}
+		if err != nil {
+			t.Error(err)
+		}
+		cancel()
+	}
+	done()
+	askers.Wait()
+}
+
 // A scheduler that dies before or during its answer is noticed at once.
 func TestSchedulerDies(t *testing.T) {
 	inRig(t, func(r *rig, ctx context.Context) {

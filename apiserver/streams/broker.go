@@ -116,18 +116,11 @@ func (b *Broker[C]) Do(ctx context.Context, name string, ask func(id string) C, 
 	}
 }
 
-// Anybody says whether any component listens.
-func (b *Broker[C]) Anybody() bool {
+// Listening says whether a component of that name listens and whether any does, both at one moment.
+func (b *Broker[C]) Listening(name string) (named, anybody bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return len(b.listeners) > 0
-}
-
-// Listens says whether a component of that name listens.
-func (b *Broker[C]) Listens(name string) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.listeners[name] != nil
+	return b.listeners[name] != nil, len(b.listeners) > 0
 }
 
 // ended says what the end of a component's stream means for the caller.
