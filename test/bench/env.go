@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 )
 
@@ -12,7 +13,9 @@ type env struct {
 	dir    string
 	quick  bool
 	binary string
-	dirs   int
+	// kinds matches the names of the kinds of pods to schedule.
+	kinds *regexp.Regexp
+	dirs  int
 }
 
 // tempDir returns a new directory.

@@ -1,6 +1,6 @@
 // Command bench prints Monoplane's speed table: every row beside a limit that was measured in the same run,
 // because machines differ and are noisy. Judge by the ratios. `make bench` runs it; ARGS='-run create' runs
-// some rows, ARGS=-quick runs small ones.
+// some groups of rows, ARGS='-run schedule -rows plain' some rows of one, ARGS=-quick small ones.
 //
 // Limits: raw is transactions with as large values on the embedded etcd in-process; static is the same bytes
 // served by a bare TLS and HTTP/2 handler; ceiling is TLS, JSON decoding and one etcd transaction, and nothing
@@ -48,6 +48,7 @@ func main() {
 
 func run() error {
 	only := flag.String("run", "", "run only the groups that match this expression: start, memory, create, read, watch, schedule, run")
+	rows := flag.String("rows", "", "of the group schedule, only the kinds of pods that match this expression, such as preemption")
 	quick := flag.Bool("quick", false, "small sizes, to see that everything works; the figures mean little")
 	binary := flag.String("monoplane", "../bin/monoplane", "the binary to measure")
 	profile := flag.String("cpuprofile", "", "write a processor profile of the groups that run in this process to this file")
@@ -55,6 +56,10 @@ func run() error {
 	pattern, err := regexp.Compile(*only)
 	if err != nil {
 		return fmt.Errorf("-run: %w", err)
+	}
+	kinds, err := regexp.Compile(*rows)
+	if err != nil {
+		return fmt.Errorf("-rows: %w", err)
 	}
 	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer cancel()
@@ -75,7 +80,7 @@ func run() error {
 		}
 		defer pprof.StopCPUProfile()
 	}
-	e := &env{dir: dir, quick: *quick, binary: *binary}
+	e := &env{dir: dir, quick: *quick, binary: *binary, kinds: kinds}
 	fmt.Printf("%s, %d CPUs, %s/%s, %s\n\n", processor(), runtime.NumCPU(), runtime.GOOS, runtime.GOARCH, time.Now().Format(time.DateOnly))
 	e.header()
 	for _, b := range benches() {

@@ -126,6 +126,9 @@ type scheduling struct {
 
 // row creates the pods of a kind and follows them until all are bound; then it deletes them.
 func (s *scheduling) row(ctx context.Context, k podKind) error {
+	if !s.env.kinds.MatchString(k.name) {
+		return nil
+	}
 	if err := s.prepare(ctx, k); err != nil {
 		return err
 	}
@@ -296,27 +299,34 @@ func (s *scheduling) clear(ctx context.Context) error {
 	}
 }
 
+// enders is how many pods endVictims ends at a time: nodes do that side by side.
+const enders = 16
+
 // endVictims does for nodes without agents what an agent would do at the end of a pod: it deletes pods that are being deleted.
 func (s *scheduling) endVictims(ctx context.Context) error {
 	stream, err := s.SharedClient().Pods.Watch(ctx, &metav1.WatchRequest{Namespace: "default"})
 	if err != nil {
 		return err
 	}
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(enders)
 	zero := int64(0)
 	for {
 		batch, err := stream.Recv()
 		if err != nil {
-			return err
+			return errors.Join(err, g.Wait())
 		}
 		for _, ev := range batch.GetEvents() {
-			if m := ev.GetObject().GetMetadata(); ev.GetType() == "MODIFIED" && m.GetDeletionTimestamp() != nil {
+			m := ev.GetObject().GetMetadata()
+			if ev.GetType() != "MODIFIED" || m.GetDeletionTimestamp() == nil {
+				continue
+			}
+			g.Go(func() error {
 				_, err := s.SharedClient().Pods.Delete(ctx, &metav1.DeleteRequest{
 					Namespace: "default", Name: m.GetName(), Options: &metav1.DeleteOptions{GracePeriodSeconds: &zero},
 				})
-				if err := ignoreGone(err); err != nil {
-					return err
-				}
-			}
+				return ignoreGone(err)
+			})
 		}
 	}
 }
