@@ -96,8 +96,13 @@ func (c *chaos) roll(n int) int {
 // disturb holds bindings up, changes what is being bound, and loses some requests.
 func (c *chaos) disturb(_ context.Context, method string, req any) error {
 	switch method {
-	case corev1.Pods_Delete_FullMethodName, corev1.Pods_PatchStatus_FullMethodName:
-		if d, ok := req.(*metav1.DeleteRequest); c.priorities && (!ok || d.GracePeriodSeconds == nil) && c.roll(5) == 0 {
+	case corev1.Pods_Delete_FullMethodName:
+		if c.priorities && req.(*metav1.DeleteRequest).GracePeriodSeconds == nil && c.roll(5) == 0 {
+			return apierrors.New(apierrors.ServiceUnavailable, "down")
+		}
+		return nil
+	case corev1.Pods_UpdateStatus_FullMethodName:
+		if c.priorities && req.(*corev1.UpdatePodRequest).GetFieldManager() == "scheduler" && c.roll(5) == 0 {
 			return apierrors.New(apierrors.ServiceUnavailable, "down")
 		}
 		return nil

@@ -84,7 +84,7 @@ type calls struct{ binds, podReads, nodeReads, reports int }
 func (w *world) calls() calls {
 	return calls{
 		w.server.Calls(corev1.Pods_Bind_FullMethodName), w.server.Calls(corev1.Pods_Get_FullMethodName),
-		w.server.Calls(corev1.Nodes_Get_FullMethodName), w.server.Calls(corev1.Pods_PatchStatus_FullMethodName),
+		w.server.Calls(corev1.Nodes_Get_FullMethodName), w.server.Calls(corev1.Pods_UpdateStatus_FullMethodName),
 	}
 }
 
@@ -253,7 +253,7 @@ func TestReportsGiveWay(t *testing.T) {
 	inWorld(t, scheduler.Config{}, func(w *world) {
 		w.server.React(func(_ context.Context, method string, _ any) error {
 			switch method {
-			case corev1.Pods_PatchStatus_FullMethodName:
+			case corev1.Pods_UpdateStatus_FullMethodName:
 				time.Sleep(5 * time.Second)
 			case corev1.Pods_Bind_FullMethodName:
 				time.Sleep(10 * time.Second)

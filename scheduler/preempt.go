@@ -8,6 +8,7 @@ import (
 	corev1 "monoplane.dev/api/core/v1"
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/apierrors"
+	"monoplane.dev/client/podstatus"
 	"monoplane.dev/client/record"
 	"monoplane.dev/codec/value"
 	"monoplane.dev/scheduler/framework"
@@ -91,9 +92,9 @@ func (s *Scheduler) evictOne(ctx context.Context, pod *framework.PodInfo, node s
 	}
 	ctx, cancel := context.WithTimeout(ctx, evictTimeout)
 	defer cancel()
-	_, err := s.cfg.Client.Pods.PatchStatus(ctx, &metav1.PatchRequest{
-		Namespace: victim.Key.Namespace, Name: victim.Key.Name, Patch: disruptionPatch(pod, victim),
-		PatchType: "application/strategic-merge-patch+json", FieldManager: "scheduler",
+	_, err := podstatus.Write(ctx, s.cfg.Client.Pods, fieldManager, victim.Pod, func(now *corev1.Pod, st *corev1.PodStatus) bool {
+		podstatus.SetCondition(st, disrupted(pod, now))
+		return true
 	})
 	if err != nil {
 		return s.unlessGone(ctx, victim, "mark it", err)
@@ -124,16 +125,11 @@ func (s *Scheduler) unlessGone(ctx context.Context, victim *framework.PodInfo, w
 	return fmt.Errorf("%s: %w", what, err)
 }
 
-// disruptionPatch names the victim's uid, so that the server refuses it for a successor.
-func disruptionPatch(pod, victim *framework.PodInfo) []byte {
-	m := &metav1.ObjectMeta{Uid: victim.UID}
-	c := &corev1.PodCondition{
+// disrupted is the condition of a victim.
+func disrupted(pod *framework.PodInfo, victim *corev1.Pod) *corev1.PodCondition {
+	return &corev1.PodCondition{
 		Type: "DisruptionTarget", Status: "True", Reason: "PreemptionByScheduler",
 		Message:            pod.Pod.GetSpec().GetSchedulerName() + ": preempting to accommodate a higher priority pod",
-		LastTransitionTime: value.Time(time.Now()), ObservedGeneration: victim.Pod.GetMetadata().GetGeneration(),
+		LastTransitionTime: value.Time(time.Now()), ObservedGeneration: victim.GetMetadata().GetGeneration(),
 	}
-	b := m.AppendJSON([]byte(`{"metadata":`))
-	b = append(b, `,"status":`...)
-	b = (&corev1.PodStatus{Conditions: []*corev1.PodCondition{c}}).AppendJSON(b)
-	return append(b, '}')
 }

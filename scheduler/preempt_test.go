@@ -164,7 +164,7 @@ func TestPreemptsOnce(t *testing.T) {
 // When a victim cannot be marked or deleted the nomination is undone, and the pod tries again after a back-off.
 // spec: PREEMPT-2
 func TestEvictionFails(t *testing.T) {
-	for _, method := range []string{corev1.Pods_PatchStatus_FullMethodName, corev1.Pods_Delete_FullMethodName} {
+	for _, method := range []string{corev1.Pods_UpdateStatus_FullMethodName, corev1.Pods_Delete_FullMethodName} {
 		t.Run(method, func(t *testing.T) {
 			inWorld(t, scheduler.Config{}, func(w *world) {
 				defer w.agents()()
@@ -174,7 +174,7 @@ func TestEvictionFails(t *testing.T) {
 					if m != method {
 						return nil
 					}
-					if p, ok := req.(*metav1.PatchRequest); ok && p.GetName() == "new" {
+					if p, ok := req.(*corev1.UpdatePodRequest); ok && p.GetName() == "new" {
 						return nil
 					}
 					failures.Add(1)
@@ -205,7 +205,7 @@ func TestReportsKeepTheirOrder(t *testing.T) {
 		w.full(1)
 		var slow atomic.Bool
 		w.server.React(func(_ context.Context, method string, req any) error {
-			switch p, ok := req.(*metav1.PatchRequest); {
+			switch p, ok := req.(*corev1.UpdatePodRequest); {
 			case ok && p.GetName() == "new" && slow.CompareAndSwap(false, true):
 				time.Sleep(time.Second) // virtual
 			case method == corev1.Pods_Delete_FullMethodName:
@@ -227,7 +227,7 @@ func TestReportsKeepTheirOrder(t *testing.T) {
 // A pod that takes the name of a victim is not deleted in its place, and one that is gone already is not missed.
 // spec: PREEMPT-2, DEL-11
 func TestVictimIsReplaced(t *testing.T) {
-	for _, method := range []string{corev1.Pods_PatchStatus_FullMethodName, corev1.Pods_Delete_FullMethodName} {
+	for _, method := range []string{corev1.Pods_UpdateStatus_FullMethodName, corev1.Pods_Delete_FullMethodName} {
 		for _, successor := range []bool{true, false} {
 			t.Run(fmt.Sprint(method, " ", successor), func(t *testing.T) {
 				inWorld(t, scheduler.Config{}, func(w *world) {

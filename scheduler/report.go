@@ -3,13 +3,12 @@ package scheduler
 import (
 	"context"
 	"log/slog"
-	"strconv"
 	"sync"
 	"time"
 
 	corev1 "monoplane.dev/api/core/v1"
-	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/apierrors"
+	"monoplane.dev/client/podstatus"
 	"monoplane.dev/codec/value"
 	"monoplane.dev/scheduler/framework"
 )
@@ -36,6 +35,9 @@ type report struct {
 	nominated *string
 }
 
+// fieldManager is who writes, in what the server keeps about writes.
+const fieldManager = "scheduler"
+
 // reportWorkers is how many reports are written at once.
 const reportWorkers = 4
 
@@ -45,7 +47,7 @@ func newReporter(pods corev1.PodsClient, logger *slog.Logger) *reporter {
 
 // unschedulable notes why a pod fits nowhere.
 func (r *reporter) unschedulable(pod *framework.PodInfo, message string) {
-	c := condition(pod.Pod, "PodScheduled")
+	c := podstatus.Condition(pod.Pod.GetStatus(), "PodScheduled")
 	if c.GetStatus() == "False" && c.GetReason() == "Unschedulable" && c.GetMessage() == message {
 		message = "" // it says so already; an older report that waits must not win
 	}
@@ -134,72 +136,32 @@ func (r *reporter) run(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// write patches the condition by compare-and-swap, so that a late report never overwrites that the pod was scheduled.
+// write changes the status by compare-and-swap, so that a late report never overwrites that the pod was scheduled.
 func (r *reporter) write(ctx context.Context, p report) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	pod := p.pod.Pod
-	for range 5 {
-		_, err := r.pods.PatchStatus(ctx, &metav1.PatchRequest{
-			Namespace: p.pod.Key.Namespace, Name: p.pod.Key.Name,
-			Patch: p.patch(pod), PatchType: "application/strategic-merge-patch+json", FieldManager: "scheduler",
-		})
-		if err == nil || apierrors.Is(err, apierrors.NotFound) || ctx.Err() != nil {
-			return
+	_, err := podstatus.Write(ctx, r.pods, fieldManager, p.pod.Pod, func(now *corev1.Pod, s *corev1.PodStatus) bool {
+		if now.GetSpec().GetNodeName() != "" {
+			return false
 		}
-		if !apierrors.Is(err, apierrors.Conflict) {
-			// The next try will report again.
-			r.logger.Warn("cannot write why a pod is unschedulable", "pod", p.pod.Key.String(), "uid", p.pod.UID, "error", err)
-			return
+		if p.message != "" {
+			podstatus.SetCondition(s, unschedulable(now, p.message))
 		}
-		pod, err = r.pods.Get(ctx, &metav1.GetRequest{Namespace: p.pod.Key.Namespace, Name: p.pod.Key.Name})
-		if err != nil || pod.GetMetadata().GetUid() != p.pod.UID || pod.GetSpec().GetNodeName() != "" {
-			return
+		if p.nominated != nil {
+			s.NominatedNodeName = *p.nominated
 		}
+		return true
+	})
+	if err != nil && !apierrors.Is(err, apierrors.NotFound) && !apierrors.Is(err, apierrors.Conflict) && ctx.Err() == nil {
+		// The next try will report again.
+		r.logger.Warn("cannot write why a pod is unschedulable", "pod", p.pod.Key.String(), "uid", p.pod.UID, "error", err)
 	}
 }
 
-// patch names the pod's uid and resourceVersion, and what changes.
-func (p *report) patch(pod *corev1.Pod) []byte {
-	m := &metav1.ObjectMeta{Uid: pod.GetMetadata().GetUid(), ResourceVersion: pod.GetMetadata().GetResourceVersion()}
-	b := m.AppendJSON([]byte(`{"metadata":`))
-	b = append(b, `,"status":{`...)
-	if p.message != "" {
-		b = append(b, `"conditions":[`...)
-		b = unschedulable(pod, p.message).AppendJSON(b)
-		b = append(b, ']')
-	}
-	if p.message != "" && p.nominated != nil {
-		b = append(b, ',')
-	}
-	if p.nominated != nil {
-		b = append(b, `"nominatedNodeName":`...)
-		if *p.nominated == "" {
-			b = append(b, "null"...)
-		} else {
-			b = strconv.AppendQuote(b, *p.nominated)
-		}
-	}
-	return append(b, "}}"...)
-}
-
-// unschedulable returns the condition of a pod that fits nowhere.
+// unschedulable is the condition of a pod that fits nowhere.
 func unschedulable(pod *corev1.Pod, message string) *corev1.PodCondition {
-	c := &corev1.PodCondition{
+	return &corev1.PodCondition{
 		Type: "PodScheduled", Status: "False", Reason: "Unschedulable", Message: message,
 		LastTransitionTime: value.Time(time.Now()), ObservedGeneration: pod.GetMetadata().GetGeneration(),
 	}
-	if old := condition(pod, c.GetType()); old.GetStatus() == c.GetStatus() {
-		c.LastTransitionTime = old.GetLastTransitionTime()
-	}
-	return c
-}
-
-func condition(p *corev1.Pod, kind string) *corev1.PodCondition {
-	for _, c := range p.GetStatus().GetConditions() {
-		if c.GetType() == kind {
-			return c
-		}
-	}
-	return nil
 }

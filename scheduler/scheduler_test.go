@@ -113,7 +113,7 @@ func TestReportLosesToBinding(t *testing.T) {
 	inWorld(t, scheduler.Config{}, func(w *world) {
 		done := false
 		w.server.React(func(_ context.Context, method string, _ any) error {
-			if method == corev1.Pods_PatchStatus_FullMethodName && !done {
+			if method == corev1.Pods_UpdateStatus_FullMethodName && !done {
 				done = true // the report is on its way; meanwhile a node comes and the pod is bound
 				w.createNode(newNode("n1"))
 				time.Sleep(5 * time.Second)
@@ -148,7 +148,7 @@ func TestFailedSchedulingEvent(t *testing.T) {
 			e.GetSeries().GetCount() < 12 || e.GetInvolvedObject().GetName() != "a" {
 			w.Errorf("got %v", e)
 		}
-		if n := w.server.Calls(corev1.Pods_PatchStatus_FullMethodName); n != 1 {
+		if n := w.server.Calls(corev1.Pods_UpdateStatus_FullMethodName); n != 1 {
 			w.Errorf("%d status writes for one unchanged message", n)
 		}
 	})

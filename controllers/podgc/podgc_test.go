@@ -149,9 +149,8 @@ func TestOrphans(t *testing.T) {
 	}, func(w *world) {
 		w.server.React(func(_ context.Context, method string, req any) error {
 			switch method {
-			case corev1.Pods_PatchStatus_FullMethodName:
-				r := req.(*metav1.PatchRequest)
-				statuses = append(statuses, r.GetName()+" "+string(r.GetPatch()))
+			case corev1.Pods_UpdateStatus_FullMethodName:
+				statuses = append(statuses, string(req.(*corev1.UpdatePodRequest).GetObject().AppendJSON(nil)))
 			case corev1.Pods_Delete_FullMethodName:
 				r := req.(*metav1.DeleteRequest)
 				if r.GetOptions().GetPreconditions().GetUid() == "" || r.GetOptions().GetGracePeriodSeconds() != 0 {
@@ -178,7 +177,7 @@ func TestOrphans(t *testing.T) {
 		if len(statuses) != 1 {
 			w.Fatalf("marked %v", statuses)
 		}
-		for _, want := range []string{"a ", `"phase":"Failed"`, `"DisruptionTarget"`, `"DeletionByPodGC"`, `"uid"`} {
+		for _, want := range []string{`"name":"a"`, `"phase":"Failed"`, `"DisruptionTarget"`, `"DeletionByPodGC"`, `"uid"`} {
 			if !strings.Contains(statuses[0], want) {
 				w.Errorf("status %s lacks %s", statuses[0], want)
 			}

@@ -8,6 +8,7 @@ import (
 	corev1 "monoplane.dev/api/core/v1"
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/apierrors"
+	"monoplane.dev/client/podstatus"
 	"monoplane.dev/codec/value"
 )
 
@@ -72,18 +73,21 @@ func (c *Controller) confirm(ctx context.Context, pod *corev1.Pod, r reason) (bo
 // remove marks the pod Failed unless it is terminal, then force deletes it, both by uid.
 func (c *Controller) remove(ctx context.Context, pod *corev1.Pod, r reason) error {
 	m := pod.GetMetadata()
-	if !terminal(pod) {
-		patch := failedPatch(m.GetUid(), m.GetGeneration(), r)
-		_, err := c.cfg.Client.Pods.PatchStatus(ctx, &metav1.PatchRequest{
-			Namespace: m.GetNamespace(), Name: m.GetName(),
-			Patch: patch, PatchType: "application/strategic-merge-patch+json", FieldManager: "podgc",
-		})
-		if err != nil {
-			return fmt.Errorf("mark the pod failed: %w", err)
+	_, err := podstatus.Write(ctx, c.cfg.Client.Pods, "podgc", pod, func(now *corev1.Pod, s *corev1.PodStatus) bool {
+		if terminal(now) {
+			return false
 		}
+		s.Phase = "Failed"
+		if r == orphaned {
+			podstatus.SetCondition(s, disrupted(now))
+		}
+		return true
+	})
+	if err != nil {
+		return fmt.Errorf("mark the pod failed: %w", err)
 	}
 	grace, uid := int64(0), m.GetUid()
-	_, err := c.cfg.Client.Pods.Delete(ctx, &metav1.DeleteRequest{
+	_, err = c.cfg.Client.Pods.Delete(ctx, &metav1.DeleteRequest{
 		Namespace: m.GetNamespace(), Name: m.GetName(),
 		Options: &metav1.DeleteOptions{GracePeriodSeconds: &grace, Preconditions: &metav1.Preconditions{Uid: &uid}},
 	})
@@ -93,21 +97,10 @@ func (c *Controller) remove(ctx context.Context, pod *corev1.Pod, r reason) erro
 	return nil
 }
 
-// failedPatch is the status of a pod that will never run again. The uid in it makes the server refuse it for a successor.
-func failedPatch(uid string, generation int64, r reason) []byte {
-	p := &corev1.Pod{
-		Metadata: &metav1.ObjectMeta{Uid: uid},
-		Status:   &corev1.PodStatus{Phase: "Failed"},
+// disrupted is the condition of a pod whose node is no more.
+func disrupted(pod *corev1.Pod) *corev1.PodCondition {
+	return &corev1.PodCondition{
+		Type: "DisruptionTarget", Status: "True", Reason: "DeletionByPodGC", Message: "PodGC: node no longer exists",
+		LastTransitionTime: value.Time(time.Now()), ObservedGeneration: pod.GetMetadata().GetGeneration(),
 	}
-	if r == orphaned {
-		p.Status.Conditions = []*corev1.PodCondition{{
-			Type: "DisruptionTarget", Status: "True", Reason: "DeletionByPodGC", Message: "PodGC: node no longer exists",
-			LastTransitionTime: value.Time(time.Now()), ObservedGeneration: generation,
-		}}
-	}
-	b := []byte(`{"metadata":`)
-	b = p.GetMetadata().AppendJSON(b)
-	b = append(b, `,"status":`...)
-	b = p.GetStatus().AppendJSON(b)
-	return append(b, '}')
 }
