@@ -13,5 +13,20 @@ func (s *Snapshot) SetNominated(uid, node string) {
 // NominatedNode returns the node that room is kept on for the pod of that uid; nil when there is none.
 func (s *Snapshot) NominatedNode(uid string) *NodeInfo { return s.Node(s.nominated[uid]) }
 
-// AnyNominated says whether room is kept for any pod.
-func (s *Snapshot) AnyNominated() bool { return len(s.nominated) > 0 }
+// KeepsApart says whether room is kept on any node for a pod with required anti-affinity, which has a say about its neighbours
+// although no node counts it yet.
+func (s *Snapshot) KeepsApart() bool { return s.apart > 0 }
+
+// keepsApart returns how many such pods room is kept for on a node, which may be nil.
+func (n *NodeInfo) keepsApart() int {
+	if n == nil {
+		return 0
+	}
+	apart := 0
+	for _, p := range n.Nominated {
+		if p.Affinity != nil && len(p.Affinity.AntiAffinity) > 0 {
+			apart++
+		}
+	}
+	return apart
+}

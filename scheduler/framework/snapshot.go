@@ -15,9 +15,11 @@ type Snapshot struct {
 	namespaces Namespaces
 	// nominated are the nodes that room is kept on, by the uids of the pods.
 	nominated map[string]string
-	budgets   []*Budget
-	groups    groups
-	volumes   *Volumes
+	// apart is how many of the pods that room is kept for have required anti-affinity.
+	apart   int
+	budgets []*Budget
+	groups  groups
+	volumes *Volumes
 	// priorities are how many pods of the nodes have which priority.
 	priorities map[int32]int
 	// templates are the answers that hold for nodes in their present states.
@@ -49,6 +51,7 @@ func (s *Snapshot) Set(name string, n *NodeInfo) {
 	s.prioritize(was, now)
 	s.volumes.use(was, now)
 	s.images.move(s.Node(name).imagesOrNone(), n.imagesOrNone())
+	s.apart += n.keepsApart() - s.Node(name).keepsApart()
 	switch {
 	case n == nil && !ok:
 	case n == nil:

@@ -30,7 +30,7 @@ type count struct {
 func (p *Plugin) PreFilter(state *framework.CycleState, pod *framework.PodInfo, snapshot *framework.Snapshot) (*framework.PreFilterResult, *framework.Status) {
 	var f filter
 	f.existing = existing(f.existing, snapshot, framework.RequiredAntiAffinity, pod, 1)
-	if len(f.existing) == 0 && !pod.Affinity.Chooses() && !snapshot.AnyNominated() {
+	if len(f.existing) == 0 && !pod.Affinity.Chooses() && !snapshot.KeepsApart() {
 		return nil, p.skip
 	}
 	if a := pod.Affinity; a != nil {

@@ -113,6 +113,33 @@ func TestFilter(t *testing.T) {
 	}
 }
 
+// Pods that room is kept for matter as far as their anti-affinity may be against the pod: others must not cost it the answers that are
+// kept for its template.
+// spec: SCHED-7
+func TestSkipBesideNominated(t *testing.T) {
+	p, s := newPlugin(t, Args{}), cluster(nil)
+	keep := func(node string, pods ...*framework.PodInfo) { s.Set(node, s.Node(node).WithNominated(pods)) }
+	check := func(when, want string) {
+		t.Helper()
+		if got := fitting(p, pod("db"), s); got != want {
+			t.Errorf("%s: %s, want %s", when, got, want)
+		}
+	}
+	const all = "a1 a2 b1 c1"
+	keep("a1", pod("web"), pod("web", near("zone", "web"), prefer(1, "zone", "db")))
+	check("room for pods that repel nobody", "skip")
+	keep("a2", pod("web"), pod("web", apart("zone", "db")))
+	check("and for one that repels", all)
+	keep("a1", pod("web", apart("zone", "x")))
+	check("two such", all)
+	keep("a2")
+	check("one of them has got its place", all)
+	s.Set("a1", s.Node("a1").WithPod(pod("web")))
+	check("a pod comes to the node of the other", all)
+	s.Set("a1", nil)
+	check("that node is gone", "skip")
+}
+
 func fitting(p *Plugin, pod *framework.PodInfo, s *framework.Snapshot) string {
 	state := framework.NewCycleState(s)
 	if _, status := p.PreFilter(state, pod, s); status.Code() == framework.Skip {
