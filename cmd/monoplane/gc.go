@@ -14,7 +14,7 @@ const (
 	// headroom is how much garbage a small heap may gather between two collections: as much as it has.
 	headroom = 32 << 20
 	// leastPercent is how much garbage a large heap may gather, in percent of what lives.
-	leastPercent = 25
+	leastPercent = 30
 	// quietPercent is the same for a heap in which little happens, so that collecting it is not often needed.
 	quietPercent = 15
 

@@ -9,7 +9,7 @@ func TestGCPercent(t *testing.T) {
 	for _, c := range []struct {
 		live uint64
 		want int
-	}{{0, 100}, {headroom, 100}, {40 << 20, 80}, {64 << 20, 50}, {100 << 20, 30}, {1 << 40, 25}} {
+	}{{0, 100}, {headroom, 100}, {40 << 20, 80}, {64 << 20, 50}, {80 << 20, 40}, {100 << 20, 30}, {1 << 40, 30}} {
 		if got := gcPercent(c.live); got != c.want {
 			t.Errorf("with %d MB alive: %d %%, want %d %%", c.live>>20, got, c.want)
 		}
