@@ -171,7 +171,10 @@ func (s *Scheduler) know(pod *framework.PodInfo, snapshot *framework.Snapshot) (
 	if place, ok := s.queue.Find(pod.Key, pod.UID); ok {
 		t.place = &place
 	}
-	t.nominated = snapshot.NominatedNode(pod.UID)
+	if n := snapshot.NominatedNode(pod.UID); n != nil {
+		kept := *n // the decision loop goes on
+		t.nominated = &kept
+	}
 	t.explanation, t.err = profile.Explain(pod, snapshot)
 	var panicked *framework.PanicError
 	if errors.As(t.err, &panicked) {

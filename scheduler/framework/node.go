@@ -7,7 +7,8 @@ import (
 	corev1 "monoplane.dev/api/core/v1"
 )
 
-// NodeInfo is a node with the sums over its pods. It is immutable: With... return a new one.
+// NodeInfo is a node with the sums over its pods. It is immutable: With... return a new one. Only the snapshot, between two decisions,
+// overwrites those that are its own.
 //
 // What filters look at first stands first: most nodes of a large cluster are refused after a look at one cache line.
 type NodeInfo struct {
@@ -48,11 +49,10 @@ func NewNodeInfo(name string, node *corev1.Node) *NodeInfo {
 	return (&NodeInfo{Name: name, place: nowhere}).WithNode(node)
 }
 
-// at returns the node at a place of a snapshot.
-func (n *NodeInfo) at(place int) *NodeInfo {
-	c := *n
-	c.place = int32(place) //nolint:gosec // there are no 2^31 nodes
-	return &c
+// become makes n the node m at a place of a snapshot.
+func (n *NodeInfo) become(m *NodeInfo, place int) {
+	*n = *m
+	n.place = int32(place) //nolint:gosec // there are no 2^31 nodes
 }
 
 // Place returns the node's index in the Nodes of the snapshot that it, or the state that it was made from, is in; ok is false

@@ -146,7 +146,8 @@ type CycleState struct {
 // NewCycleState returns the state of a decision on a snapshot. Schedule and Explain do as much for their own.
 func NewCycleState(s *Snapshot) *CycleState { return &CycleState{snapshot: s} }
 
-// Snapshot returns what the decision is made on.
+// Snapshot returns what the decision is made on. It is for the calls on the decision loop, up to Permit and PreFlight: the next decision
+// changes it.
 func (c *CycleState) Snapshot() *Snapshot { return c.snapshot }
 
 type stateValue struct{ key, value any }

@@ -2,7 +2,8 @@ package framework
 
 // Snapshot is the cluster as one decision sees it.
 type Snapshot struct {
-	nodes []*NodeInfo
+	nodes  []*NodeInfo
+	memory blocks
 	// versions tell the states of nodes apart, by their places; 0 is for nodes on which room is kept for a pod, about
 	// which more must be asked than what they are like.
 	versions []uint64
@@ -31,7 +32,7 @@ func NewSnapshot() *Snapshot {
 	return &Snapshot{byName: map[string]int{}, images: imageIndex{}, namespaces: Namespaces{}, nominated: map[string]string{}, priorities: map[int32]int{}, volumes: newVolumes()}
 }
 
-// Nodes returns all nodes that have an object. The slice must not be changed, nor kept beyond the decision.
+// Nodes returns all nodes that have an object. The slice must not be changed, and neither it nor a node kept beyond the decision.
 func (s *Snapshot) Nodes() []*NodeInfo { return s.nodes }
 
 // Node returns a node by name, nil when there is none.
@@ -44,7 +45,7 @@ func (s *Snapshot) Node(name string) *NodeInfo {
 }
 
 // Set brings one node up to date; nil removes it. It keeps a copy, which knows its place. It must not be called during a
-// decision.
+// decision, and ends what is known of nodes from earlier ones: their memory is used again.
 func (s *Snapshot) Set(name string, n *NodeInfo) {
 	i, ok := s.byName[name]
 	was, now := changedPods(s.Node(name).podsOrNone(), n.podsOrNone())
@@ -56,9 +57,9 @@ func (s *Snapshot) Set(name string, n *NodeInfo) {
 	case n == nil && !ok:
 	case n == nil:
 		last := len(s.nodes) - 1
-		s.nodes[i] = s.nodes[last].at(i)
+		s.nodes[i].become(s.nodes[last], i)
 		s.byName[s.nodes[i].Name] = i
-		s.nodes[last] = nil
+		*s.nodes[last] = NodeInfo{}
 		s.nodes = s.nodes[:last]
 		s.versions = s.versions[:last]
 		if i < last {
@@ -69,15 +70,17 @@ func (s *Snapshot) Set(name string, n *NodeInfo) {
 		s.terms.set(name, i, nil, was, now)
 	case ok:
 		s.index.changed(i, s.nodes[i], n, was, now)
-		s.nodes[i] = n.at(i)
+		s.nodes[i].become(n, i)
 		s.versions[i] = s.newVersion(n)
 		s.terms.set(name, i, s.index.topologies, was, now)
 	default:
-		s.byName[name] = len(s.nodes)
-		s.nodes = append(s.nodes, n.at(len(s.nodes)))
+		i = len(s.nodes)
+		s.nodes = append(s.nodes, s.memory.slot(i))
+		s.nodes[i].become(n, i)
+		s.byName[name] = i
 		s.versions = append(s.versions, s.newVersion(n))
 		s.index.added(n)
-		s.terms.set(name, s.byName[name], nil, was, now)
+		s.terms.set(name, i, nil, was, now)
 	}
 }
 
