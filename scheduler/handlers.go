@@ -54,7 +54,7 @@ func (s *Scheduler) podDeleted(p *corev1.Pod) {
 // podGone takes the end of a pod. Those that wait for its room are tried at once; all others have heard of it before, since a higher one
 // goes first.
 func (s *Scheduler) podGone(p *corev1.Pod) {
-	s.refuseWaiting(p.GetMetadata().GetUid(), "the pod is gone")
+	s.refuseWaiting(p.GetMetadata().GetUid(), podIsGone)
 	s.news.Tell(framework.Subject{Kind: framework.PodSubject, Key: cache.KeyOf(p)})
 	if !s.state.RemovePod(p.GetMetadata().GetUid()) {
 		return

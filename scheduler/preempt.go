@@ -12,13 +12,21 @@ import (
 	"monoplane.dev/client/record"
 	"monoplane.dev/codec/value"
 	"monoplane.dev/scheduler/framework"
+	"monoplane.dev/scheduler/internal/queue"
 )
 
 // nominate carries out what preemption decided: from now on the room is kept for the pod, and the victims count as on their
-// way out. They are deleted off the decision loop; the pod waits in the queue until the last of them is gone.
-func (s *Scheduler) nominate(ctx context.Context, pod *framework.PodInfo, n *framework.Nomination) {
+// way out. They are deleted off the decision loop; the pod waits in the queue until the last of them is gone. Nothing happens for a pod
+// that is gone.
+func (s *Scheduler) nominate(ctx context.Context, try *queue.Try, n *framework.Nomination) {
+	pod := try.PodInfo
 	if n.Node == "" {
 		s.giveBack(pod)
+		return
+	}
+	s.state.Nominate(pod, n.Node)
+	if try.Gone() { // who took note of that did so too early to give the room back
+		s.state.Nominate(pod, "")
 		return
 	}
 	s.metrics.preemptions.Inc()
@@ -29,7 +37,6 @@ func (s *Scheduler) nominate(ctx context.Context, pod *framework.PodInfo, n *fra
 			s.queue.Activate(p.Key, p.UID)
 		}
 	}
-	s.state.Nominate(pod, n.Node)
 	s.reporter.nominated(pod, n.Node)
 	for _, v := range n.Victims {
 		s.state.Doom(v.UID, true)

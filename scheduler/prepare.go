@@ -34,6 +34,8 @@ func (s *Scheduler) prepare(ctx context.Context, try *queue.Try, cycle *framewor
 	return false
 }
 
+const podIsGone = "the pod is gone"
+
 // refuseWaiting ends the wait of a pod that is gone, or about to go.
 func (s *Scheduler) refuseWaiting(uid, why string) {
 	if w, ok := s.waiting.Load(uid); ok {

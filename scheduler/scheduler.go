@@ -204,7 +204,7 @@ func (s *Scheduler) refused(ctx context.Context, try *queue.Try, d framework.Dec
 	s.metrics.attempt("unschedulable")
 	message := d.Diagnosis.Message()
 	if d.Nomination != nil {
-		s.nominate(ctx, try.PodInfo, d.Nomination)
+		s.nominate(ctx, try, d.Nomination)
 	}
 	s.reporter.unschedulable(try.PodInfo, message)
 	s.profiles.of(try.Pod).events.Event(try.Pod, record.Warning, "FailedScheduling", "Scheduling", message)
@@ -238,6 +238,9 @@ func (s *Scheduler) reserve(try *queue.Try, cycle *framework.CycleState, node st
 			s.reporter.forget(try.UID) // what it was refused for before is past, and the report would disturb the binding
 			if waits {
 				s.waiting.Store(try.UID, cycle.Waiting())
+				if try.Gone() {
+					s.refuseWaiting(try.UID, podIsGone)
+				}
 			}
 			return !waits && !busy, true
 		}

@@ -94,6 +94,13 @@ func (q *Queue) prune() {
 	q.first = keep
 }
 
+// Gone says whether the pod has left the queue since it was popped: it was deleted, or bound by somebody else.
+func (t *Try) Gone() bool {
+	t.queue.mu.Lock()
+	defer t.queue.mu.Unlock()
+	return t.item.removed
+}
+
 // Done ends a try: the pod is bound, or no longer ours.
 func (t *Try) Done() {
 	q := t.queue
