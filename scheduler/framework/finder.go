@@ -7,6 +7,10 @@ type finder struct {
 	pod     *PodInfo
 	nodes   []*NodeInfo
 	skip    uint64
+	// some says that the nodes are not all of the snapshot, so that their places are not those in it.
+	some bool
+	// enough is how many nodes that fit are looked for.
+	enough int
 
 	// kept are the answers of the filters local, which come first, by the places of nodes; nil when there are none. An answer
 	// is good for a node of its version.
@@ -15,7 +19,7 @@ type finder struct {
 	local    uint64
 }
 
-// recall makes use of the answers for earlier pods of the same template. The nodes must be those of the snapshot.
+// recall makes use of the answers for earlier pods of the same template. The nodes must be of the snapshot.
 func (f *finder) recall(s *Snapshot) {
 	if f.local = f.profile.startLocal(f.skip); f.local == 0 {
 		return
@@ -35,19 +39,23 @@ func (f *finder) allLocal() bool { return f.profile.allFilters&^(f.skip|f.local)
 
 // fits judges the i-th node; nil means that the pod fits.
 func (f *finder) fits(i int) *Status {
-	if f.kept == nil || f.versions[i] == 0 {
-		return f.profile.fits(f.state, f.pod, f.nodes[i], f.skip)
+	node, place := f.nodes[i], i
+	if f.some {
+		place = int(node.place)
 	}
-	k := &f.kept[i]
-	if k.version != f.versions[i] {
-		s := f.profile.filter(f.state, f.pod, f.nodes[i], f.skip|^f.local)
+	if f.kept == nil || f.versions[place] == 0 {
+		return f.profile.fits(f.state, f.pod, node, f.skip)
+	}
+	k := &f.kept[place]
+	if k.version != f.versions[place] {
+		s := f.profile.filter(f.state, f.pod, node, f.skip|^f.local)
 		if s.Code() == Error {
 			return s
 		}
-		*k = kept{f.versions[i], s}
+		*k = kept{f.versions[place], s}
 	}
 	if k.status != nil || f.allLocal() {
 		return k.status
 	}
-	return f.profile.filter(f.state, f.pod, f.nodes[i], f.skip|f.local)
+	return f.profile.filter(f.state, f.pod, node, f.skip|f.local)
 }

@@ -43,8 +43,8 @@ type PreFilter interface {
 type PreFilterResult struct {
 	// NodeNames are the only nodes that can fit. The others are not looked at, and counted as refused by the plugin.
 	NodeNames map[string]struct{}
-	// First are nodes that are looked at before all others, unless nil. The plugin knows that its Filter refuses the others, and
-	// leaves it to that to say why: they are looked at when none of the first fits.
+	// First are nodes that are looked at before all others, unless nil or too many to look at all of them. The plugin knows that its
+	// Filter refuses the others, and leaves it to that to say why: they are looked at when none of the first fits. It is not changed.
 	First []*NodeInfo
 }
 

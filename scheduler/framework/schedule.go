@@ -55,12 +55,12 @@ func (p *Profile) Schedule(state *CycleState, pod *PodInfo, snapshot *Snapshot, 
 	if n := snapshot.NominatedNode(pod.UID); n != nil && only.leftOut(n.Name) == nil && p.fits(state, pod, n, skipFilter) == nil {
 		return Decision{Node: n.Name, Evaluated: 1, Feasible: 1} // room was made for it there
 	}
-	if only == nil && len(state.first) > 0 {
+	if only == nil && len(state.first) > 0 && len(state.first) <= p.search.enough(len(all)) {
 		if r, ok := p.amongFirst(state, pod, skipFilter, search); ok {
 			return r
 		}
 	}
-	find := finder{profile: p, state: state, pod: pod, nodes: nodes, skip: skipFilter}
+	find := finder{profile: p, state: state, pod: pod, nodes: nodes, skip: skipFilter, enough: p.search.enough(len(nodes))}
 	if only == nil {
 		find.recall(snapshot)
 	}
@@ -83,12 +83,14 @@ func (p *Profile) Schedule(state *CycleState, pod *PodInfo, snapshot *Snapshot, 
 	return Decision{Node: node, Evaluated: evaluated, Feasible: len(feasible)}
 }
 
-// amongFirst looks at the nodes that a PreFilter plugin wants looked at first; ok is false when none of them fits.
+// amongFirst looks at the nodes that a PreFilter plugin wants looked at first; ok is false when none of them fits. They are so few that a
+// search among all nodes would find all of them that fit.
 func (p *Profile) amongFirst(state *CycleState, pod *PodInfo, skip uint64, search *Searcher) (r Decision, ok bool) {
 	next := search.next
 	defer func() { search.next = next }() // the others go on where they were
 	search.next = 0
-	find := finder{profile: p, state: state, pod: pod, nodes: state.first, skip: skip}
+	find := finder{profile: p, state: state, pod: pod, nodes: state.first, skip: skip, some: true, enough: len(state.first)}
+	find.recall(state.snapshot)
 	evaluated, s := p.findFeasible(&find, search, NewDiagnosis(len(state.first)))
 	if s != nil {
 		return Decision{Err: s.Err()}, true
@@ -137,12 +139,11 @@ func (p *Profile) filterBit(name string) uint64 {
 func (p *Profile) findFeasible(find *finder, search *Searcher, d *Diagnosis) (evaluated int, failure *Status) {
 	search.feasible, search.curable = search.feasible[:0], search.curable[:0]
 	all := find.nodes
-	enough := p.search.enough(len(all))
 	if search.next >= len(all) {
 		search.next = 0
 	}
 	i := search.next
-	for evaluated < len(all) && len(search.feasible) < enough {
+	for evaluated < len(all) && len(search.feasible) < find.enough {
 		at := i
 		if i++; i == len(all) {
 			i = 0

@@ -8,8 +8,8 @@ type Topology struct {
 	values  []string
 	of      []int32
 	without int
-	// members are the places of the nodes of each domain; nil before somebody asks.
-	members [][]int32
+	// members are the nodes of each domain; nil before somebody asks.
+	members [][]*NodeInfo
 }
 
 // NoDomain stands for the domain of a node that lacks the label.
@@ -64,24 +64,51 @@ func (t *Topology) HasKey(n *NodeInfo) bool {
 	return ok
 }
 
-// NodesWith returns the nodes that have a label of that value.
+// NodesWith returns the nodes that have a label of that value. The slice must not be changed.
 func (s *Snapshot) NodesWith(key, value string) []*NodeInfo {
 	t := s.Topology(key)
 	d, ok := t.domains[value]
 	if !ok {
 		return nil
 	}
+	return s.members(t)[d]
+}
+
+// NodesAround returns the nodes of the domains of t, a topology of the snapshot, that have any of the pods that are summed up; ok is false
+// when there are more than a number of them. The slice must not be changed.
+func (s *Snapshot) NodesAround(t *Topology, pods *Sums, limit int) (list []*NodeInfo, ok bool) {
+	members, one, all := s.members(t), NoDomain, 0
+	for d, sum := range pods.sums {
+		if sum > 0 {
+			one = d
+			all += len(members[d])
+		}
+	}
+	switch {
+	case all > limit:
+		return nil, false
+	case all == 0:
+		return nil, true
+	case all == len(members[one]):
+		return members[one], true
+	}
+	list = make([]*NodeInfo, 0, all)
+	for d, sum := range pods.sums {
+		if sum > 0 {
+			list = append(list, members[d]...)
+		}
+	}
+	return list, true
+}
+
+func (s *Snapshot) members(t *Topology) [][]*NodeInfo {
 	if t.members == nil {
-		t.members = make([][]int32, t.Domains())
+		t.members = make([][]*NodeInfo, t.Domains())
 		for i, d := range t.of {
 			if d != NoDomain {
-				t.members[d] = append(t.members[d], int32(i)) //nolint:gosec // there are no 2^31 nodes
+				t.members[d] = append(t.members[d], s.nodes[i])
 			}
 		}
 	}
-	list := make([]*NodeInfo, len(t.members[d]))
-	for i, place := range t.members[d] {
-		list[i] = s.nodes[place]
-	}
-	return list
+	return t.members
 }

@@ -40,7 +40,26 @@ func (p *Plugin) PreFilter(state *framework.CycleState, pod *framework.PodInfo, 
 		f.first = f.own && alone(f.affinity)
 	}
 	state.Write(filterKey{}, &f)
+	if first := f.nearest(snapshot); first != nil {
+		return &framework.PreFilterResult{First: first}, nil
+	}
 	return nil, nil
+}
+
+// nearest returns nodes such that all others are far from the pods of the affinity: the fewest that a term leaves. It returns nil when
+// these are many, or none.
+func (f *filter) nearest(snapshot *framework.Snapshot) (nodes []*framework.NodeInfo) {
+	if f.first {
+		return nil // every node with the labels will do
+	}
+	limit := len(snapshot.Nodes()) / 2
+	for i := range f.affinity {
+		c := &f.affinity[i]
+		if list, ok := snapshot.NodesAround(c.topology, c.sums, limit); ok {
+			nodes, limit = list, len(list)
+		}
+	}
+	return nodes
 }
 
 // counts counts by the domains of each term the pods that all select, or those that the term selects if all is nil.
