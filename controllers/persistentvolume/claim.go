@@ -9,6 +9,7 @@ import (
 
 	corev1 "monoplane.dev/api/core/v1"
 	metav1 "monoplane.dev/api/meta/v1"
+	storagev1 "monoplane.dev/api/storage/v1"
 	"monoplane.dev/apierrors"
 	"monoplane.dev/client/cache"
 	"monoplane.dev/client/record"
@@ -61,8 +62,11 @@ func (c *Controller) readClaim(ctx context.Context, key cache.Key) (*corev1.Pers
 // unboundClaim finds a volume for a claim that will take any.
 func (c *Controller) unboundClaim(ctx context.Context, o *corev1.PersistentVolumeClaim) error {
 	name := storage.ClassOfClaim(o)
-	class, _ := c.classes.Get("", name)
-	waits := name != "" && storage.Waits(class)
+	class, err := c.class(ctx, name)
+	if err != nil {
+		return err
+	}
+	waits := storage.Waits(class)
 	if v := c.match(o, waits); v != nil {
 		return c.bind(ctx, v, o)
 	}
@@ -77,8 +81,27 @@ func (c *Controller) unboundClaim(ctx context.Context, o *corev1.PersistentVolum
 	default:
 		c.events.Event(o, record.Normal, "FailedBinding", "Binding", "no persistent volumes available for this claim and no storage class is set")
 	}
-	_, err := c.claimStatus(ctx, o, pending, nil)
+	_, err = c.claimStatus(ctx, o, pending, nil)
 	return err
+}
+
+// class returns a class, nil when there is none. Classes are watched apart from claims: one that is not known here is asked for, lest a
+// claim that should wait for its first consumer be bound because it was seen before its class.
+func (c *Controller) class(ctx context.Context, name string) (*storagev1.StorageClass, error) {
+	if name == "" {
+		return nil, nil
+	}
+	if class, ok := c.classes.Get("", name); ok {
+		return class, nil
+	}
+	class, err := c.cfg.Client.StorageClasses.Get(ctx, &metav1.GetRequest{Name: name})
+	if apierrors.Is(err, apierrors.NotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the class: %w", err)
+	}
+	return class, nil
 }
 
 // match returns the best volume for a claim: one that is meant for it; of the others that with the fewest access modes, and among those

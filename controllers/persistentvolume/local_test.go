@@ -1,12 +1,15 @@
 package persistentvolume_test
 
 import (
+	"context"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "monoplane.dev/api/core/v1"
 	metav1 "monoplane.dev/api/meta/v1"
 	storagev1 "monoplane.dev/api/storage/v1"
+	"monoplane.dev/apierrors"
 	"monoplane.dev/object/storage"
 )
 
@@ -28,6 +31,25 @@ func TestWaits(t *testing.T) {
 			storage.Annotate(v, storage.BoundByController, "yes")
 		})
 		w.wants("c", "Bound v: Bound")
+	})
+}
+
+// So it is when the claim and a volume are seen before their class.
+func TestWaitsBeforeClassIsSeen(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.server.React(func(_ context.Context, method string, _ any) error {
+			if method == storagev1.StorageClasses_Watch_FullMethodName {
+				return apierrors.New(apierrors.ServiceUnavailable, "down")
+			}
+			return nil
+		})
+		w.server.Cut()
+		time.Sleep(time.Minute) // virtual: the other watches are back
+		w.addClass(newClass("late", storage.NoProvisioner, storage.WaitForFirstConsumer))
+		w.addVolume(newVolume("v", "1Gi", "RWO", "late"))
+		w.addClaim(newClaim("c", "1Gi", "RWO", "late"))
+		w.wants("c", "Pending")
+		w.told("c", "WaitForFirstConsumer", "waiting for first consumer to be created before binding")
 	})
 }
 
