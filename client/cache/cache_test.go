@@ -45,6 +45,9 @@ func inWorld(t *testing.T, f func(w *world)) {
 			Indexes: map[string]func(*corev1.Pod) []string{"node": func(p *corev1.Pod) []string { return []string{p.GetSpec().GetNodeName()} }},
 			Seed:    1,
 		})
+		if w.pods.HasSynced() {
+			t.Error("synced before it ran")
+		}
 		w.pods.AddHandler(cache.Handler[*corev1.Pod]{
 			OnAdd: func(p *corev1.Pod) {
 				w.mu.Lock()
@@ -139,9 +142,6 @@ func (w *world) settle() {
 
 func TestFollows(t *testing.T) {
 	inWorld(t, func(w *world) {
-		if w.pods.HasSynced() {
-			t.Error("synced before it ran")
-		}
 		w.create("a", "n1", map[string]string{"app": "x"})
 		if err := w.pods.WaitForSync(w.t.Context()); err != nil {
 			t.Fatal(err)
