@@ -10,8 +10,9 @@ import (
 	metav1 "monoplane.dev/api/meta/v1"
 )
 
-// inZones are three nodes in each of as many zones, numbered across the zones, and one node without.
-func inZones(zones int, more ...*PodInfo) *Snapshot {
+// inZones are three nodes in each of as many zones, numbered across the zones, and one node without. Each pod is on the node that has
+// its name.
+func inZones(zones int, pods ...*PodInfo) *Snapshot {
 	s := NewSnapshot()
 	for i := range 3*zones + 1 {
 		labels := map[string]string{"zone": fmt.Sprint("z", i%zones)}
@@ -20,7 +21,7 @@ func inZones(zones int, more ...*PodInfo) *Snapshot {
 		}
 		name := fmt.Sprint("n", i)
 		n := NewNodeInfo(name, &corev1.Node{Metadata: &metav1.ObjectMeta{Name: name, Labels: labels}})
-		for _, p := range more {
+		for _, p := range pods {
 			if p.Pod.Metadata.Name == name {
 				n = n.WithPod(p)
 			}

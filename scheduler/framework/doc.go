@@ -16,6 +16,6 @@
 // (Topology, LabelTest), pods that a query selects (Counter, with Sums by domain), and the affinity terms of pods that
 // are there (Terms).
 //
-// Snapshot, NodeInfo and PodInfo are immutable: a change makes a new NodeInfo of that one node. A snapshot is valid for
-// one decision.
+// PodInfo and NodeInfo are immutable to plugins: a change makes a new one. A snapshot is valid for one decision, and so are the NodeInfos
+// that it gives out, whose memory the next state of the node is put into: a plugin that keeps one keeps a copy.
 package framework

@@ -7,7 +7,7 @@ type finder struct {
 	pod     *PodInfo
 	nodes   []*NodeInfo
 	skip    uint64
-	// some says that the nodes are not all of the snapshot, so that their places are not those in it.
+	// some says that these are not all nodes of the snapshot, so that a node's index here is not its place there.
 	some bool
 	// enough is how many nodes that fit are looked for.
 	enough int

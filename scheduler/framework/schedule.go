@@ -69,8 +69,6 @@ func (p *Profile) Schedule(state *CycleState, pod *PodInfo, snapshot *Snapshot, 
 		return Decision{Err: s.Err()}
 	}
 	feasible := search.feasible
-	defer clear(feasible) // nodes must not be kept alive by the scratch space
-	defer clear(search.curable)
 	if len(feasible) == 0 {
 		r := p.refuse(state, pod, snapshot, d)
 		r.Evaluated = evaluated
@@ -95,7 +93,6 @@ func (p *Profile) amongFirst(state *CycleState, pod *PodInfo, skip uint64, searc
 	if s != nil {
 		return Decision{Err: s.Err()}, true
 	}
-	defer clear(search.feasible)
 	if len(search.feasible) == 0 {
 		return Decision{}, false
 	}

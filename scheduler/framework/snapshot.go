@@ -45,7 +45,7 @@ func (s *Snapshot) Node(name string) *NodeInfo {
 }
 
 // Set brings one node up to date; nil removes it. It keeps a copy, which knows its place. It must not be called during a
-// decision, and ends what is known of nodes from earlier ones: their memory is used again.
+// decision. A node that the snapshot has given out must not be used after it: its memory is used again.
 func (s *Snapshot) Set(name string, n *NodeInfo) {
 	i, ok := s.byName[name]
 	was, now := changedPods(s.Node(name).podsOrNone(), n.podsOrNone())
