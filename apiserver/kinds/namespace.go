@@ -23,7 +23,8 @@ const (
 	terminating = "Terminating"
 )
 
-// SystemNamespaces exist from the start (OBJ-14).
+// SystemNamespaces exist from the start and cannot be deleted (OBJ-14). Kubernetes lets kube-node-lease go; here too the
+// heartbeats of all nodes are in it.
 func SystemNamespaces() []string {
 	return []string{"default", "kube-system", "kube-public", nodeLeases}
 }
@@ -71,6 +72,12 @@ func namespace(deps registry.Deps) *registry.Strategy {
 				Validate:  validation.NamespaceFinalizeUpdate,
 			},
 		},
+		Protected: func(o *corev1.Namespace) error {
+			if name := o.GetMetadata().GetName(); slices.Contains(SystemNamespaces(), name) {
+				return apierrors.NewForbidden(corev1.NamespaceKind, name, "this namespace may not be deleted")
+			}
+			return nil
+		},
 		Delete: n.remove,
 		Held:   func(o *corev1.Namespace) bool { return len(o.GetSpec().GetFinalizers()) > 0 },
 		Fields: map[string]func(*corev1.Namespace) string{
@@ -111,9 +118,6 @@ type namespaces struct {
 // remove begins a deletion.
 func (n namespaces) remove(_ context.Context, live *corev1.Namespace, opts *metav1.DeleteOptions) (registry.Removal, error) {
 	m := live.GetMetadata()
-	if slices.Contains([]string{"default", "kube-system", "kube-public"}, m.GetName()) {
-		return registry.Removal{}, apierrors.NewForbidden(corev1.NamespaceKind, m.GetName(), "this namespace may not be deleted")
-	}
 	if err := registry.Preconditions(corev1.NamespaceKind, m, opts); err != nil {
 		return registry.Removal{}, err
 	}

@@ -26,6 +26,15 @@ func priorityClass(deps registry.Deps) *registry.Strategy {
 			return onlyDefault(ctx, classes, o, nil)
 		},
 		Validate: validation.PriorityClass,
+		Protected: func(o *schedulingv1.PriorityClass) error {
+			for _, class := range SystemPriorityClasses() {
+				if name := class.Metadata.Name; name == o.GetMetadata().GetName() {
+					return apierrors.NewForbidden(schedulingv1.PriorityClassKind, name,
+						"this is a system priority class and cannot be deleted")
+				}
+			}
+			return nil
+		},
 		Main: registry.TypedResource[*schedulingv1.PriorityClass]{
 			Authorize: func(ctx context.Context, _ *registry.Update, next, live *schedulingv1.PriorityClass) error {
 				return onlyDefault(ctx, classes, next, live)
@@ -61,7 +70,7 @@ func onlyDefault(ctx context.Context, classes priority.Classes, next, live *sche
 		"PriorityClass %v is already marked as default. Only one default can exist", is.GetMetadata().GetName())
 }
 
-// SystemPriorityClasses exist from the start (PRIO-1).
+// SystemPriorityClasses exist from the start and cannot be deleted (PRIO-1).
 func SystemPriorityClasses() []*schedulingv1.PriorityClass {
 	return []*schedulingv1.PriorityClass{
 		{

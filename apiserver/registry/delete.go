@@ -35,7 +35,8 @@ func (r *Registry) Delete(ctx context.Context, req *metav1.DeleteRequest) (objec
 }
 
 // DeleteCollection deletes every selected object as Delete does (DEL-12). Each is deleted by the uid it was
-// listed with, so that a successor that takes its name meanwhile is not touched.
+// listed with, so that a successor that takes its name meanwhile is not touched. A collection with an object that
+// nobody may delete is refused as a whole, rather than deleted up to there.
 func (r *Registry) DeleteCollection(ctx context.Context, req *metav1.DeleteCollectionRequest) (object.Items, error) {
 	opts, err := r.deleteOptions(ctx, "", req)
 	if err != nil {
@@ -48,6 +49,11 @@ func (r *Registry) DeleteCollection(ctx context.Context, req *metav1.DeleteColle
 	})
 	if err != nil {
 		return object.Items{}, err
+	}
+	for _, o := range selected.Objects {
+		if err := r.protected(o); err != nil {
+			return object.Items{}, err
+		}
 	}
 	results := make([]object.Object, len(selected.Objects))
 	group, groupCtx := errgroup.WithContext(ctx)
@@ -103,6 +109,9 @@ func (r *Registry) delete(ctx context.Context, key store.Key, opts *metav1.Delet
 		if live == nil {
 			return nil, apierrors.NewNotFound(r.kind, key.Name)
 		}
+		if err := r.protected(live); err != nil {
+			return nil, err
+		}
 		var err error
 		if last, err = remove(ctx, live, opts); err != nil || last.Unchanged {
 			return nil, err
@@ -134,6 +143,14 @@ func (r *Registry) delete(ctx context.Context, key store.Key, opts *metav1.Delet
 		last.Done()
 	}
 	return r.seen(last.Object), nil
+}
+
+// protected refuses to delete an object that nobody may delete.
+func (r *Registry) protected(o object.Object) error {
+	if r.strategy.Protected == nil {
+		return nil
+	}
+	return r.strategy.Protected(o)
 }
 
 // generic deletes at once unless finalizers hold the object.

@@ -35,6 +35,8 @@ type Strategy struct {
 
 	// Resources are the ways to update the object: "" for the object itself, and subresources.
 	Resources map[string]*Resource
+	// Protected refuses the deletion of objects that nobody may delete, whatever the options: the system's own.
+	Protected func(o object.Object) error
 	// Delete decides on a deletion; without it finalizers hold, and otherwise the object goes.
 	Delete func(ctx context.Context, live object.Object, opts *metav1.DeleteOptions) (Removal, error)
 	// Held says whether something other than finalizers holds an object that is being deleted.

@@ -26,6 +26,7 @@ type Typed[T object.Object] struct {
 	// Main is the object's own resource; its Apply defaults to taking everything that is asked, with Default.
 	Main         TypedResource[T]
 	Subresources map[string]TypedResource[T]
+	Protected    func(T) error
 	Delete       func(context.Context, T, *metav1.DeleteOptions) (Removal, error)
 	Held         func(T) bool
 	MayRead      func(context.Context, T) error
@@ -77,6 +78,9 @@ func (t Typed[T]) Strategy() *Strategy {
 	}
 	if t.Validate != nil {
 		s.Validate = func(o object.Object) []apierrors.Cause { return t.Validate(o.(T)) }
+	}
+	if t.Protected != nil {
+		s.Protected = func(o object.Object) error { return t.Protected(o.(T)) }
 	}
 	if t.Delete != nil {
 		s.Delete = func(ctx context.Context, live object.Object, opts *metav1.DeleteOptions) (Removal, error) {

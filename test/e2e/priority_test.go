@@ -53,6 +53,11 @@ func TestPriorityClasses(t *testing.T) {
 		}},
 		{line: "run ordinary --image=nginx", want: []string{`^pod/ordinary created$`}},
 		{line: "get pod ordinary " + show, want: []string{`^usual 50 PreemptLowerPriority$`}},
+		{line: "delete pc system-node-critical", code: 1, want: []string{
+			`^Error from server \(Forbidden\): priorityclasses\.scheduling\.k8s\.io "system-node-critical" is forbidden: ` +
+				`this is a system priority class and cannot be deleted$`,
+		}},
+		{line: "delete --raw /apis/scheduling.k8s.io/v1/priorityclasses", code: 1, want: []string{`cannot be deleted$`}},
 		{line: "delete pc usual high", want: []string{`"usual" deleted`, `"high" deleted`}},
 		{line: "get pod ordinary " + show, want: []string{`^usual 50 PreemptLowerPriority$`}},
 		{line: "label pod urgent a=b", want: []string{`^pod/urgent labeled$`}},

@@ -135,7 +135,12 @@ func TestAboutTheServer(t *testing.T) {
 		{line: "get --raw /readyz", want: []string{`^ok$`}},
 		{line: "get --raw /api/v1/namespaces/default", want: []string{`"kind":"Namespace"`}},
 		{line: "get ns", want: []string{`^default +Active`, `^kube-system +Active`, `^kube-public +Active`, `^kube-node-lease +Active`}}, // spec: OBJ-14
-		{line: "get lease -n kube-node-lease", want: []string{`^NAME +HOLDER +AGE$`}},                                                    // spec: NODE-1
+		{line: "delete ns kube-node-lease default", code: 1, want: []string{ // spec: OBJ-14
+			`namespaces "kube-node-lease" is forbidden: this namespace may not be deleted$`, `namespaces "default" is forbidden`,
+		}},
+		{line: "delete ns kube-public --dry-run=server", code: 1, want: []string{`namespaces "kube-public" is forbidden`}},
+		{line: "delete --raw /api/v1/namespaces", code: 1, want: []string{`namespaces "default" is forbidden`}},
+		{line: "get lease -n kube-node-lease", want: []string{`^NAME +HOLDER +AGE$`}}, // spec: NODE-1
 		{line: "get widgets", want: []string{`^error: the server doesn't have a resource type "widgets"$`}, code: 1},
 		// Kinds of later issues; kubectl says so itself.
 		{line: "get deployments", want: []string{`^error: the server doesn't have a resource type "deployments"$`}, code: 1},
