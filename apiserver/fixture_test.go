@@ -189,7 +189,7 @@ func (c *cluster) register(name string) {
 
 func (c *cluster) bind(p *corev1.Pod, node string) error {
 	_, err := c.scheduler().pods.Bind(ctx(c.t), &corev1.BindPodRequest{
-		Namespace: p.Metadata.Namespace, Name: p.Metadata.Name, FieldManager: "default-scheduler",
+		Namespace: p.Metadata.Namespace, Name: p.Metadata.Name,
 		Object: &corev1.Binding{
 			Metadata: &metav1.ObjectMeta{Uid: p.Metadata.Uid}, Target: &corev1.ObjectReference{Kind: "Node", Name: node},
 		},

@@ -42,6 +42,33 @@ func TestBind(t *testing.T) {
 		t.Errorf("event of the same transaction: %v", events.Items)
 	}
 
+	// Whoever the scheduler says it is, the event bears the name of the profile that the pod chose; others have their own.
+	for name, x := range map[string]struct {
+		by                               client
+		pod                              *corev1.Pod
+		schedulerName, manager, reporter string
+	}{
+		"profile": {c.scheduler(), newPod("packed"), "packing", "", "packing"},
+		"managed": {c.scheduler(), newPod("managed"), "", "another", "default-scheduler"},
+		"by-hand": {c.admin(), newPod("by-hand"), "", "", authn.AdminName},
+		"another": {c.admin(), newPod("another"), "", "my-scheduler", "my-scheduler"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			x.pod.Spec.SchedulerName = x.schedulerName
+			p := c.createPod(x.pod)
+			must(x.by.pods.Bind(ctx(t), &corev1.BindPodRequest{
+				Namespace: "default", Name: p.Metadata.Name, FieldManager: x.manager, Object: &corev1.Binding{
+					Metadata: &metav1.ObjectMeta{Uid: p.Metadata.Uid}, Target: &corev1.ObjectReference{Kind: "Node", Name: "n1"},
+				},
+			}))(t)
+			e := must(c.admin().newEvents.List(ctx(t), &metav1.ListRequest{Namespace: "default",
+				FieldSelector: "regarding.uid=" + p.Metadata.Uid + ",reason=Scheduled"}))(t).Items
+			if len(e) != 1 || e[0].ReportingController != x.reporter || e[0].ReportingInstance != x.reporter {
+				t.Errorf("want an event of %s, got %v", x.reporter, e)
+			}
+		})
+	}
+
 	gated := newPod("gated")
 	gated.Spec.SchedulingGates = []*corev1.PodSchedulingGate{{Name: "example.com/wait"}}
 	g := c.createPod(gated)

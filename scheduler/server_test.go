@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -168,6 +169,49 @@ func TestRealServer(t *testing.T) {
 	e := told.GetEvents()[0].GetObject()
 	if e.GetReason() != "FailedScheduling" || "Unschedulable: "+e.GetMessage() != want || e.GetReportingComponent() != "default-scheduler" {
 		t.Errorf("event %v", e)
+	}
+}
+
+// What users read about a pod names the profile that the pod chose, whoever wrote it: the scheduler why the pod waits, the server that
+// it has been bound.
+// spec: SCHED-1, SCHED-6
+func TestEventsNameTheProfile(t *testing.T) {
+	as := realServer(t, false)
+	registerNode(t, as, "n1")
+	c := as(authn.SchedulerName)
+	runScheduler(t, scheduler.Config{Client: c, Profiles: profilesOf(t, twoProfiles)(c)})
+	admin := as(authn.AdminName, authn.AdminsGroup)
+	want := map[string]string{} // reason and pod, and who reports it
+	for _, name := range []string{"default-scheduler", "packing"} {
+		for reason, cpu := range map[string]string{"Scheduled": "1", "FailedScheduling": "100"} {
+			p := realPod(strings.ToLower(reason) + "." + name)
+			p.Spec.SchedulerName = name
+			p.Spec.Containers[0].Resources.Requests = quantities("cpu=" + cpu)
+			if _, err := admin.Pods.Create(t.Context(), &corev1.CreatePodRequest{Object: p}); err != nil {
+				t.Fatal(err)
+			}
+			want[reason+" "+p.Metadata.Name] = name
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	events, err := admin.Events.Watch(ctx, &metav1.WatchRequest{Namespace: "default"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for len(want) > 0 {
+		batch, err := events.Recv()
+		if err != nil {
+			t.Fatalf("%v; no event about %v", err, want)
+		}
+		for _, e := range batch.GetEvents() {
+			e := e.GetObject()
+			about := e.GetReason() + " " + e.GetInvolvedObject().GetName()
+			if name, ok := want[about]; ok && (e.GetReportingComponent() != name || e.GetReportingInstance() != name) {
+				t.Errorf("%s is reported by %s (%s), want %s", about, e.GetReportingComponent(), e.GetReportingInstance(), name)
+			}
+			delete(want, about)
+		}
 	}
 }
 

@@ -157,7 +157,7 @@ func (p *Pods) bound(ctx context.Context, key store.Key, o object.Object, b *cor
 		return nil, err
 	}
 	next := p.assigned(live, b, node)
-	event, err := p.scheduled(live, node.GetMetadata().GetName(), id, opts.FieldManager)
+	event, err := p.scheduled(live, node.GetMetadata().GetName(), binder(live, id, opts.FieldManager))
 	if err != nil {
 		return nil, err
 	}
@@ -207,8 +207,21 @@ func (p *Pods) assigned(live *corev1.Pod, b *corev1.Binding, node object.Object)
 	return &corev1.Pod{Metadata: m, Spec: spec, Status: status}
 }
 
-// scheduled is the event that goes with a binding (design decision 9).
-func (p *Pods) scheduled(o *corev1.Pod, node string, id auth.Identity, manager string) (*corev1.Event, error) {
+// binder is who the event says has bound a pod. The scheduler does that by the profile whose name the pod gives, which its other
+// events bear; anybody else is who it says it is.
+func binder(o *corev1.Pod, id auth.Identity, manager string) string {
+	switch {
+	case id.Class == auth.Scheduler:
+		return o.GetSpec().GetSchedulerName()
+	case manager != "":
+		return manager
+	default:
+		return id.Name
+	}
+}
+
+// scheduled is the event that goes with a binding (design decision 9), as the binder reports it.
+func (p *Pods) scheduled(o *corev1.Pod, node, binder string) (*corev1.Event, error) {
 	var suffix [8]byte
 	if _, err := io.ReadFull(p.deps.Rand, suffix[:]); err != nil {
 		return nil, err
@@ -216,9 +229,6 @@ func (p *Pods) scheduled(o *corev1.Pod, node string, id auth.Identity, manager s
 	uid, err := uuid.NewRandomFromReader(p.deps.Rand)
 	if err != nil {
 		return nil, err
-	}
-	if manager == "" {
-		manager = id.Name
 	}
 	now := p.deps.Clock.Now()
 	m := o.GetMetadata()
@@ -237,8 +247,8 @@ func (p *Pods) scheduled(o *corev1.Pod, node string, id auth.Identity, manager s
 		Type:               "Normal",
 		EventTime:          value.MicroTime(now),
 		Action:             "Binding",
-		ReportingComponent: manager,
-		ReportingInstance:  manager,
+		ReportingComponent: binder,
+		ReportingInstance:  binder,
 	}, nil
 }
 
