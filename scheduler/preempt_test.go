@@ -161,6 +161,51 @@ func TestPreemptsOnce(t *testing.T) {
 	})
 }
 
+// Victims count as on their way out from the decision on, not only once their deletion is seen: a server that is slow to delete them
+// does not make the pod preempt on another node too, where others would even be cheaper.
+// spec: PREEMPT-4
+func TestVictimsCountBeforeTheyAreDeleted(t *testing.T) {
+	inWorld(t, scheduler.Config{}, func(w *world) {
+		defer w.agents()()
+		w.full(1)
+		var slow atomic.Int32
+		w.server.React(func(_ context.Context, _ string, req any) error {
+			if p, ok := req.(*corev1.UpdatePodRequest); ok && p.GetFieldManager() == "scheduler" && p.GetName() != "new" {
+				slow.Add(1)
+				time.Sleep(8 * time.Second) // virtual; less than what a deletion may take
+			}
+			return nil
+		})
+		w.addPod(ranked("new", 10, "2"))
+		time.Sleep(2 * time.Second) // virtual: its back-off
+		if got := w.terminating(); got != "" || w.nominated("new") != "n1" || slow.Load() != 1 {
+			t.Fatalf("terminating: %q, nominated to %q, %d victims marked", got, w.nominated("new"), slow.Load())
+		}
+		n2 := newNode("n2", "cpu=2", "memory=8Gi", "pods=10")
+		n2.Spec.Unschedulable = true
+		w.addNode(n2)
+		cheap := ranked("cheap", 0, "2")
+		cheap.Spec.NodeName = "n2"
+		w.addPod(cheap)
+		closed, err := w.c.Nodes.Get(context.Background(), &metav1.GetRequest{Name: "n2"})
+		w.must(nil, err)
+		open := object.Clone(closed)
+		open.Spec.Unschedulable = false
+		w.must(w.c.Nodes.Update(context.Background(), &corev1.UpdateNodeRequest{Object: open}))
+		time.Sleep(2 * time.Second) // virtual
+		if got := reason(w.pod("new")); !strings.Contains(got, "not eligible due to a terminating pod on the nominated node.") {
+			t.Errorf("it was not tried again, or preempted again: %q", got)
+		}
+		if got := w.terminating(); got != "" || w.nominated("new") != "n1" || slow.Load() != 1 {
+			t.Errorf("terminating: %q, nominated to %q, %d victims marked", got, w.nominated("new"), slow.Load())
+		}
+		time.Sleep(15 * time.Second) // virtual
+		if got := w.terminating(); got != "n1a n1b" {
+			t.Errorf("terminating: %q", got)
+		}
+	})
+}
+
 // When a victim cannot be marked or deleted the nomination is undone, and the pod tries again after a back-off.
 // spec: PREEMPT-2
 func TestEvictionFails(t *testing.T) {
@@ -196,6 +241,34 @@ func TestEvictionFails(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Pods that could not be evicted are nobody's victims any more: a later preemption on the node counts its own ones only.
+// spec: PREEMPT-2, PREEMPT-4
+func TestVictimsAreSpared(t *testing.T) {
+	inWorld(t, scheduler.Config{InitialBackoff: time.Minute, MaxBackoff: time.Minute}, func(w *world) {
+		w.full(1)
+		w.server.React(func(_ context.Context, method string, _ any) error {
+			if method == corev1.Pods_Delete_FullMethodName {
+				return apierrors.New(apierrors.ServiceUnavailable, "down")
+			}
+			return nil
+		})
+		w.addPod(ranked("new", 10, "2"))
+		if got := w.terminating(); got != "" || w.nominated("new") != "" {
+			t.Fatalf("terminating: %q, nominated to %q", got, w.nominated("new"))
+		}
+		w.server.React(nil)
+		w.force("new")
+		later := w.addPod(ranked("later", 10, "1"))
+		victim := w.terminating()
+		if w.nominated("later") != "n1" || victim != "n1a" && victim != "n1b" {
+			t.Fatalf("terminating: %q, nominated to %q", victim, w.nominated("later"))
+		}
+		if got := w.explain(later).GetPreemption().GetVictims(); !slices.Equal(got, []string{"ns/" + victim}) {
+			t.Errorf("victims %v, want %s", got, victim)
+		}
+	})
 }
 
 // That a nomination was undone is not overtaken by the report of the nomination, however slow that is.

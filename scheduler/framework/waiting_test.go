@@ -41,7 +41,7 @@ func TestWaiting(t *testing.T) {
 		"allowed at once": {[]holder{{"a", time.Minute, true}}, func(*Waiting) {}, 0, ""},
 		"the shorter time": {[]holder{{"a", time.Hour, false}, {"b", time.Minute, false}}, func(w *Waiting) { w.Allow("a") }, time.Minute,
 			"rejected due to timeout after waiting 1m0s at plugin b"},
-		"no longer than 15 minutes": {[]holder{{"a", time.Hour, false}}, func(*Waiting) {}, MaxPermitWait,
+		"no longer than 15 minutes": {[]holder{{"a", time.Hour, false}}, func(*Waiting) {}, 15 * time.Minute,
 			"rejected due to timeout after waiting 15m0s at plugin a"},
 		"the first refusal counts": {[]holder{{"a", time.Hour, false}}, func(w *Waiting) {
 			time.Sleep(time.Second)
