@@ -258,3 +258,34 @@ func TestCreateOfOneTemplate(t *testing.T) {
 		}
 	}
 }
+
+// Who writes a pod as it was once described leaves out what the server has added, which is put back as in Kubernetes: no change at all.
+// spec: OBJ-10, PRIO-2, NODE-3
+func TestUpdatePutsDefaultsBack(t *testing.T) {
+	c := start(t)
+	for name, tolerations := range map[string][]*corev1.Toleration{
+		"none": nil,
+		"one":  {{Key: "node.kubernetes.io/unreachable", Operator: "Exists", Effect: "NoExecute", TolerationSeconds: ptr(int64(7))}},
+		"all":  {{Operator: "Exists"}},
+	} {
+		described := newPod(name)
+		described.Spec.ServiceAccountName = "default"
+		described.Spec.Tolerations = tolerations
+		made := c.createPod(clone(described))
+		again := must(c.admin().pods.Update(ctx(t), &corev1.UpdatePodRequest{Object: clone(described)}))(t)
+		if again.Metadata.ResourceVersion != made.Metadata.ResourceVersion {
+			t.Errorf("%s: the same description changed the pod:\n%v\nwas\n%v", name, again, made)
+		}
+		patched, err := c.admin().pods.Patch(ctx(t), &metav1.PatchRequest{
+			Namespace: "default", Name: name, PatchType: "application/json-patch+json",
+			Patch: []byte(`[{"op": "add", "path": "/spec/tolerations", "value": [{"key": "own", "operator": "Exists"}]}]`),
+		})
+		if name == "none" {
+			if err != nil || len(patched.GetSpec().GetTolerations()) != 3 || *patched.Spec.Tolerations[2].TolerationSeconds != 300 {
+				t.Errorf("%s: %v, %v", name, patched.GetSpec().GetTolerations(), err)
+			}
+		} else if name == "all" && !apierrors.Is(err, apierrors.Invalid) {
+			t.Errorf("%s: a toleration of the pod's own was taken away: %v", name, err)
+		}
+	}
+}

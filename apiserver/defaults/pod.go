@@ -86,8 +86,7 @@ func NewPod(p *corev1.Pod) {
 	s := p.Spec
 	set(&s.ServiceAccountName, serviceAccount)
 	s.ServiceAccount = s.ServiceAccountName
-	tolerateAbsence(s, taintNotReady)
-	tolerateAbsence(s, taintUnreachable)
+	TolerateAbsence(s)
 	labelKeys(p)
 	p.Metadata.Generation = 1
 	p.Status = &corev1.PodStatus{Phase: "Pending", QosClass: QOSClass(p)}
@@ -100,7 +99,15 @@ func NewPod(p *corev1.Pod) {
 	}
 }
 
-// tolerateAbsence adds a toleration of a taint for 300 s unless the pod has its own for it.
+// TolerateAbsence lets a pod outlive a short absence of its node (NODE-3): unless it has tolerations of its own for that, it gets
+// some for 300 s. Call it on update too, for clients that write the tolerations which they know; Kubernetes' admission
+// (DefaultTolerationSeconds) does so.
+func TolerateAbsence(s *corev1.PodSpec) {
+	tolerateAbsence(s, taintNotReady)
+	tolerateAbsence(s, taintUnreachable)
+}
+
+// tolerateAbsence adds a toleration of a taint unless the pod has one.
 func tolerateAbsence(s *corev1.PodSpec, taint string) {
 	for _, t := range s.Tolerations {
 		if (t.GetKey() == taint || t.GetKey() == "") && (t.GetEffect() == "NoExecute" || t.GetEffect() == "") {

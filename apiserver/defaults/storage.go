@@ -74,6 +74,21 @@ func NewPersistentVolumeClaim(c *corev1.PersistentVolumeClaim) {
 	protect(c.Metadata, FinalizerClaimProtection)
 }
 
+// KeepVolumeProtection puts back the protection of a volume that is not being deleted, for clients that write the manifest it was
+// made of: without it the volume would go while its claim is bound. In Kubernetes a controller does so a moment later.
+func KeepVolumeProtection(next, live *corev1.PersistentVolume) {
+	if live.GetMetadata().GetDeletionTimestamp() == nil {
+		protect(next.Metadata, FinalizerVolumeProtection)
+	}
+}
+
+// KeepClaimProtection is KeepVolumeProtection for a claim, which would go while pods use it.
+func KeepClaimProtection(next, live *corev1.PersistentVolumeClaim) {
+	if live.GetMetadata().GetDeletionTimestamp() == nil {
+		protect(next.Metadata, FinalizerClaimProtection)
+	}
+}
+
 func protect(m *metav1.ObjectMeta, finalizer string) {
 	if !slices.Contains(m.Finalizers, finalizer) {
 		m.Finalizers = append(m.Finalizers, finalizer)

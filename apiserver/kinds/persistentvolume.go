@@ -22,6 +22,7 @@ func persistentVolume(deps registry.Deps) *registry.Strategy {
 			Apply: func(asked, live *corev1.PersistentVolume) *corev1.PersistentVolume {
 				next := &corev1.PersistentVolume{Metadata: metadata(asked, live), Spec: object.Clone(asked.GetSpec())}
 				defaults.PersistentVolume(next)
+				defaults.KeepVolumeProtection(next, live)
 				next.Status = live.Status
 				return next
 			},

@@ -27,6 +27,7 @@ func persistentVolumeClaim(deps registry.Deps) *registry.Strategy {
 			Apply: func(asked, live *corev1.PersistentVolumeClaim) *corev1.PersistentVolumeClaim {
 				next := &corev1.PersistentVolumeClaim{Metadata: metadata(asked, live), Spec: object.Clone(asked.GetSpec())}
 				defaults.PersistentVolumeClaim(next)
+				defaults.KeepClaimProtection(next, live)
 				next.Status = live.Status
 				return next
 			},

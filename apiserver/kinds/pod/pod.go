@@ -127,6 +127,7 @@ func nodeKeyOf(node string) store.Key { return store.Key{Kind: corev1.NodeKind, 
 func applyMain(asked, live *corev1.Pod) *corev1.Pod {
 	next := &corev1.Pod{Metadata: object.Clone(asked.GetMetadata()), Spec: object.Clone(asked.GetSpec())}
 	defaults.Pod(next)
+	defaults.TolerateAbsence(next.Spec)
 	priority.Keep(next, live)
 	next.Status = live.Status
 	return next
