@@ -2,6 +2,8 @@ package registry
 
 import (
 	"context"
+	"fmt"
+	"strings"
 
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/protobuf/proto"
@@ -134,15 +136,34 @@ func (r *Registry) delete(ctx context.Context, key store.Key, opts *metav1.Delet
 		if _, err := decide(live); err != nil {
 			return nil, err
 		}
+		r.warnOfDependents(ctx, last, opts)
 		return r.seen(last.Object), nil
 	}
 	if _, err := r.deps.Store.Mutate(ctx, key, decide); err != nil {
 		return nil, r.conflict(key.Name, err)
 	}
+	r.warnOfDependents(ctx, last, opts)
 	if last.Done != nil {
 		last.Done()
 	}
 	return r.seen(last.Object), nil
+}
+
+// warnOfDependents says that what names a deleted object as its owner stays, unless that is what was asked for: nothing collects it
+// (OBJ-12). Most objects own nothing, so that clients that ask for Background every time, as kubectl does, are not told every time.
+func (r *Registry) warnOfDependents(ctx context.Context, d Removal, opts *metav1.DeleteOptions) {
+	if d.Unchanged || opts.GetPropagationPolicy() == "Orphan" || opts.GetOrphanDependents() || !warning.Collected(ctx) {
+		return
+	}
+	var what []string
+	m := meta(d.Object)
+	for _, found := range r.deps.Store.Dependents(m.Uid) {
+		what = append(what, fmt.Sprintf("%d %s", found.Count, found.Kind.Resource()))
+	}
+	if len(what) > 0 {
+		warning.Add(ctx, fmt.Sprintf("%s %q is the owner of %s, which stay: dependents are not deleted with their owner in this version",
+			r.kind.Resource(), m.Name, strings.Join(what, ", ")))
+	}
 }
 
 // protected refuses to delete an object that nobody may delete.
