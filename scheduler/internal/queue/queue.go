@@ -234,9 +234,10 @@ func (q *Queue) retry(i *item) {
 // then the one of the highest priority is tried first.
 const window = 100 * time.Millisecond
 
+// roundUp keeps the monotonic reading, which Truncate takes away: whoever sets the clock back does not delay anybody.
 func roundUp(t time.Time) time.Time {
-	if r := t.Truncate(window); r.Before(t) {
-		return r.Add(window)
+	if past := t.Sub(t.Truncate(window)); past > 0 {
+		return t.Add(window - past)
 	}
 	return t
 }

@@ -57,6 +57,24 @@ func pod(name, uid string, priority int32, gates ...string) *framework.PodInfo {
 	return framework.NewPodInfo(p)
 }
 
+// A back-off is a span of time: its end keeps the monotonic reading of the clock, so that setting the clock back by an hour does not make
+// the pod wait an hour longer.
+// spec: SCHED-2
+func TestBackoffIgnoresTheWallClock(t *testing.T) {
+	r := newRig(t)
+	r.now = time.Now()
+	r.Add(pod("a", "1", 0))
+	try, _ := r.Pop()
+	try.Retry()
+	ready := r.backoff.peek().ready
+	if ready == ready.Round(0) { // == compares the monotonic reading too, which Round takes away
+		t.Errorf("the back-off ends at %v, a time of the wall clock", ready)
+	}
+	if wait := ready.Sub(r.now); wait < InitialBackoff || wait >= InitialBackoff+window || ready.Nanosecond()%int(window) != 0 {
+		t.Errorf("it lasts %v, until %v", wait, ready)
+	}
+}
+
 // pop returns the next pod's name, or "" and how long to wait.
 func (r *rig) pop() (*Try, string) {
 	t, next := r.Pop()
