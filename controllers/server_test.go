@@ -3,6 +3,7 @@ package controllers_test
 import (
 	"context"
 	"errors"
+	"strconv"
 	"testing"
 	"time"
 
@@ -20,12 +21,20 @@ import (
 	"monoplane.dev/controllers/namespace"
 	"monoplane.dev/controllers/podgc"
 	"monoplane.dev/controllers/serviceaccount"
+	"monoplane.dev/object"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // clients makes clients of a real API server over an embedded store, as given identities.
 func clients(t *testing.T) (as func(name string, groups ...string) *client.Client) {
+	t.Helper()
+	as, _ = clientsAndStore(t)
+	return as
+}
+
+// clientsAndStore is the same with the store, for what the server lets nobody do.
+func clientsAndStore(t *testing.T) (as func(name string, groups ...string) *client.Client, st *store.Store) {
 	t.Helper()
 	ctx := context.Background()
 	st, err := store.Open(ctx, store.Config{Dir: t.TempDir(), Resources: apiserver.Resources(), UnsafeNoFsync: true, DetectMutations: true})
@@ -47,7 +56,7 @@ func clients(t *testing.T) (as func(name string, groups ...string) *client.Clien
 	return func(name string, groups ...string) *client.Client {
 		u := &authn.User{Name: name, Groups: groups, UID: name}
 		return client.New(s.Conn(inproc.WithContext(func(ctx context.Context) context.Context { return authn.WithUser(ctx, u) })))
-	}
+	}, st
 }
 
 // run runs controllers until the test ends.
@@ -216,4 +225,44 @@ func TestNamespace(t *testing.T) {
 	})
 	_, err = admin.ServiceAccounts.Get(t.Context(), &metav1.GetRequest{Namespace: "default", Name: "default"})
 	must(t, err)
+}
+
+// A builtin namespace whose deletion has begun, as older versions allowed, goes and comes back, and the heartbeats that are kept in it
+// are missing no longer than that.
+// spec: OBJ-14
+func TestBuiltinNamespacesComeBack(t *testing.T) {
+	as, st := clientsAndStore(t)
+	admin := as(authn.AdminName, authn.AdminsGroup)
+	old, err := admin.Namespaces.Get(t.Context(), &metav1.GetRequest{Name: "kube-node-lease"})
+	must(t, err)
+	terminating := object.Clone(old)
+	terminating.Metadata.DeletionTimestamp = &metav1.Time{Seconds: 1}
+	terminating.Metadata.DeletionGracePeriodSeconds = new(int64)
+	terminating.Status.Phase = "Terminating"
+	revision, err := strconv.ParseInt(old.Metadata.ResourceVersion, 10, 64)
+	must(t, err)
+	_, err = st.Commit(t.Context(), store.Txn{Ops: []store.Op{{
+		Key: store.Key{Kind: corev1.NamespaceKind, Name: "kube-node-lease"}, Object: terminating, Expect: revision,
+	}}})
+	must(t, err)
+	c := as(authn.ControllerPrefix + "namespace")
+	_, err = c.Namespaces.Create(t.Context(), &corev1.CreateNamespaceRequest{Object: &corev1.Namespace{Metadata: &metav1.ObjectMeta{Name: "x"}}})
+	if !apierrors.Is(err, apierrors.Forbidden) {
+		t.Errorf("the namespace controller makes any namespace: %v", err)
+	}
+	ns, err := namespace.New(namespace.Config{Client: c})
+	must(t, err)
+	run(t, ns)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	w, err := admin.Namespaces.Watch(ctx, &metav1.WatchRequest{FieldSelector: "metadata.name=kube-node-lease"})
+	must(t, err)
+	for back := false; !back; {
+		batch, err := w.Recv()
+		must(t, err)
+		for _, e := range batch.GetEvents() {
+			m := e.GetObject().GetMetadata()
+			back = back || m.GetUid() != old.Metadata.Uid && m.GetDeletionTimestamp() == nil
+		}
+	}
 }

@@ -44,7 +44,7 @@ func roles() map[Class][]grant {
 		),
 		NamespaceController: with(
 			grant{read + " delete deletecollection", "*"},
-			grant{read, "namespaces"},
+			grant{read + " create", "namespaces"}, // (own)
 			grant{modify, "namespaces/status"},
 			grant{"update", "namespaces/finalize"},
 		),

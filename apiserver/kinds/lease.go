@@ -8,12 +8,10 @@ import (
 	"monoplane.dev/apiserver/defaults"
 	"monoplane.dev/apiserver/registry"
 	"monoplane.dev/apiserver/validation"
+	"monoplane.dev/object/builtin"
 
 	coordinationv1 "monoplane.dev/api/coordination/v1"
 )
-
-// nodeLeases is where agents keep their heartbeats (NODE-1).
-const nodeLeases = "kube-node-lease"
 
 func lease() *registry.Strategy {
 	return registry.Typed[*coordinationv1.Lease]{
@@ -41,9 +39,9 @@ func lease() *registry.Strategy {
 // ownLease lets an agent act on the lease of its own node only.
 func ownLease(ctx context.Context, o *coordinationv1.Lease) error {
 	id, m := auth.From(ctx), o.GetMetadata()
-	if id.Class == auth.Node && (m.GetNamespace() != nodeLeases || m.GetName() != id.Node) {
+	if id.Class == auth.Node && (m.GetNamespace() != builtin.NodeLeases || m.GetName() != id.Node) {
 		return apierrors.NewForbidden(coordinationv1.LeaseKind, m.GetName(),
-			"%s may only use lease %q in namespace %q", id.Name, id.Node, nodeLeases)
+			"%s may only use lease %q in namespace %q", id.Name, id.Node, builtin.NodeLeases)
 	}
 	return nil
 }

@@ -2,17 +2,18 @@ package kinds
 
 import (
 	"context"
-	"slices"
 
 	"google.golang.org/protobuf/proto"
 
 	"monoplane.dev/apierrors"
+	"monoplane.dev/apiserver/auth"
 	"monoplane.dev/apiserver/defaults"
 	"monoplane.dev/apiserver/registry"
 	"monoplane.dev/apiserver/store"
 	"monoplane.dev/apiserver/validation"
 	"monoplane.dev/codec/value"
 	"monoplane.dev/object"
+	"monoplane.dev/object/builtin"
 
 	corev1 "monoplane.dev/api/core/v1"
 	metav1 "monoplane.dev/api/meta/v1"
@@ -23,12 +24,6 @@ const (
 	terminating = "Terminating"
 )
 
-// SystemNamespaces exist from the start and cannot be deleted (OBJ-14). Kubernetes lets kube-node-lease go; here too the
-// heartbeats of all nodes are in it.
-func SystemNamespaces() []string {
-	return []string{"default", "kube-system", "kube-public", nodeLeases}
-}
-
 // A namespace is deleted in two steps (NS-1): the deletion sets the mark and the phase, which keeps new
 // objects out; the namespace controller empties it and then takes its finalizer away, and with the last
 // finalizer the namespace goes.
@@ -38,6 +33,7 @@ func namespace(deps registry.Deps) *registry.Strategy {
 		Kind:       corev1.NamespaceKind,
 		Spec:       func(o *corev1.Namespace) proto.Message { return o.GetSpec() },
 		DefaultNew: defaults.NewNamespace,
+		Admit:      restores,
 		Validate:   validation.Namespace,
 		Main: registry.TypedResource[*corev1.Namespace]{
 			Apply: func(asked, live *corev1.Namespace) *corev1.Namespace {
@@ -72,8 +68,9 @@ func namespace(deps registry.Deps) *registry.Strategy {
 				Validate:  validation.NamespaceFinalizeUpdate,
 			},
 		},
+		// Kubernetes lets kube-node-lease go; but the heartbeats of all nodes are in it.
 		Protected: func(o *corev1.Namespace) error {
-			if name := o.GetMetadata().GetName(); slices.Contains(SystemNamespaces(), name) {
+			if name := o.GetMetadata().GetName(); builtin.Namespace(name) {
 				return apierrors.NewForbidden(corev1.NamespaceKind, name, "this namespace may not be deleted")
 			}
 			return nil
@@ -109,6 +106,15 @@ func phase(o *corev1.Namespace) string {
 		return terminating
 	}
 	return active
+}
+
+// restores lets the namespace controller make builtin namespaces only.
+func restores(ctx context.Context, o *corev1.Namespace) error {
+	id, name := auth.From(ctx), o.GetMetadata().GetName()
+	if id.Class == auth.NamespaceController && !builtin.Namespace(name) {
+		return apierrors.NewForbidden(corev1.NamespaceKind, name, "%s may only create the namespaces that every cluster has", id.Name)
+	}
+	return nil
 }
 
 type namespaces struct {
@@ -164,7 +170,7 @@ func (n namespaces) empty(ctx context.Context, _ *registry.Update, next, live *c
 
 // EnsureNamespaces creates the system namespaces that are missing. It writes nothing when none is.
 func EnsureNamespaces(ctx context.Context, b object.Backend) error {
-	for _, name := range SystemNamespaces() {
+	for _, name := range builtin.Namespaces() {
 		_, err := b.Get(ctx, &metav1.GetRequest{Name: name})
 		if err == nil {
 			continue

@@ -99,7 +99,7 @@ func (c *Controller) report(ctx context.Context, ns *corev1.Namespace, r *remain
 		return ns, nil
 	}
 	out, err := c.cfg.Client.Namespaces.UpdateStatus(ctx, &corev1.UpdateNamespaceRequest{
-		Name: ns.GetMetadata().GetName(), Object: n, FieldManager: "namespace-controller",
+		Name: ns.GetMetadata().GetName(), Object: n, FieldManager: fieldManager,
 	})
 	if apierrors.Is(err, apierrors.NotFound) {
 		return nil, nil

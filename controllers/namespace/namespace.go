@@ -18,10 +18,14 @@ import (
 	"monoplane.dev/client/cache"
 	"monoplane.dev/controllers/internal/loop"
 	"monoplane.dev/object"
+	"monoplane.dev/object/builtin"
 )
 
 // finalizer is the one that this controller removes.
 const finalizer = "kubernetes"
+
+// fieldManager is who writes, in what the server keeps about writes.
+const fieldManager = "namespace-controller"
 
 // How soon a namespace that is not empty yet is looked at again; it doubles from the first to the second.
 const (
@@ -88,7 +92,12 @@ func (c *Controller) Run(ctx context.Context) error {
 	namespaces.AddHandler(cache.Handler[*corev1.Namespace]{
 		OnAdd:    add,
 		OnUpdate: func(_, ns *corev1.Namespace) { add(ns) },
-		OnDelete: func(ns *corev1.Namespace) { c.forget(ns.GetMetadata().GetUid()) },
+		OnDelete: func(ns *corev1.Namespace) {
+			c.forget(ns.GetMetadata().GetUid())
+			if name := ns.GetMetadata().GetName(); builtin.Namespace(name) {
+				queue.Add(name)
+			}
+		},
 	})
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return namespaces.Run(ctx) })
@@ -96,6 +105,11 @@ func (c *Controller) Run(ctx context.Context) error {
 	g.Go(func() error {
 		if err := namespaces.WaitForSync(ctx); err != nil {
 			return err
+		}
+		for _, name := range builtin.Namespaces() {
+			if _, ok := namespaces.Get("", name); !ok {
+				queue.Add(name)
+			}
 		}
 		c.synced.Store(true)
 		return nil
@@ -107,7 +121,7 @@ func (c *Controller) Run(ctx context.Context) error {
 func (c *Controller) reconcile(ctx context.Context, name string) (time.Duration, error) {
 	ns, err := c.cfg.Client.Namespaces.Get(ctx, &metav1.GetRequest{Name: name})
 	if apierrors.Is(err, apierrors.NotFound) {
-		return 0, nil
+		return 0, c.restore(ctx, name)
 	}
 	if err != nil {
 		return 0, err
@@ -132,12 +146,30 @@ func (c *Controller) reconcile(ctx context.Context, name string) (time.Duration,
 	return 0, c.finalize(ctx, ns)
 }
 
+// restore makes a builtin namespace that is gone again. The server refuses to delete it, but its deletion may have begun before: under an
+// older version, or by somebody at the store. It does nothing for others.
+func (c *Controller) restore(ctx context.Context, name string) error {
+	if !builtin.Namespace(name) {
+		return nil
+	}
+	_, err := c.cfg.Client.Namespaces.Create(ctx, &corev1.CreateNamespaceRequest{
+		Object: &corev1.Namespace{Metadata: &metav1.ObjectMeta{Name: name}}, FieldManager: fieldManager,
+	})
+	if err == nil {
+		c.cfg.Logger.Warn("a namespace that every cluster has was gone; it has been made again", "namespace", name)
+	}
+	if apierrors.Is(err, apierrors.AlreadyExists) {
+		return nil
+	}
+	return err
+}
+
 // finalize removes our finalizer, by compare-and-swap.
 func (c *Controller) finalize(ctx context.Context, ns *corev1.Namespace) error {
 	done := object.Clone(ns)
 	done.Spec.Finalizers = slices.DeleteFunc(done.Spec.Finalizers, func(f string) bool { return f == finalizer })
 	_, err := c.cfg.Client.Namespaces.Finalize(ctx, &corev1.UpdateNamespaceRequest{
-		Name: ns.GetMetadata().GetName(), Object: done, FieldManager: "namespace-controller",
+		Name: ns.GetMetadata().GetName(), Object: done, FieldManager: fieldManager,
 	})
 	if err != nil && !apierrors.Is(err, apierrors.NotFound) {
 		return err
