@@ -46,7 +46,7 @@ func (c *Cache) restart(err error) {
 	c.log.err = err
 	c.log.broadcast()
 	c.topics = map[topicKey]*topic{}
-	c.log = newTopic()
+	c.log = newTopic(c.cfg.HistoryBytes)
 }
 
 // Apply takes a run of changes, oldest first. Watchers see them when it returns.
@@ -80,6 +80,7 @@ func (c *Cache) apply(ch *Change, touched []*topic) []*topic {
 	}
 	c.index(s.prev, s.cur)
 	c.owners.replace(s.prev, s.cur)
+	s.left = c.left(s.prev, s.cur)
 	c.closeSnapshot(ch.Revision)
 	c.revision = ch.Revision
 
@@ -105,6 +106,19 @@ func (c *Cache) apply(ch *Change, touched []*topic) []*topic {
 		}
 	}
 	return touched
+}
+
+// left returns what an item leaves behind that has been replaced by cur, or deleted.
+func (c *Cache) left(prev, cur *Item) int64 {
+	const item = 64
+	switch {
+	case prev == nil:
+		return 0
+	case cur == nil:
+		return item + c.meter.Of(prev.Object)
+	default:
+		return item + c.meter.Beside(prev.Object, cur.Object)
+	}
 }
 
 // topicKey names a part of the kind that can be watched: an object, or all that have value in an indexed field.

@@ -20,6 +20,7 @@ import (
 	"github.com/tidwall/btree"
 
 	"monoplane.dev/object"
+	"monoplane.dev/object/footprint"
 )
 
 // Item is one object as it is stored. It never changes.
@@ -51,7 +52,8 @@ type Config struct {
 	Field func(o object.Object, name string) (value string, ok bool)
 	// Indexes are selectable fields by which watchers and lists are indexed.
 	Indexes []string
-	// HistoryEvents and HistoryBytes bound the history; defaults 20 000 and 8 MiB.
+	// HistoryEvents and HistoryBytes bound the history; defaults 20 000 and 8 MiB. The bytes are those that would be
+	// free without it: what replaced and deleted states take, and the changes themselves.
 	HistoryEvents int
 	HistoryBytes  int64
 	// WatchBuffer is how many changes a watcher may lag behind; default 10 000.
@@ -68,7 +70,9 @@ type Config struct {
 type Cache struct {
 	cfg Config
 
-	mu    sync.RWMutex
+	mu sync.RWMutex
+	// meter counts what changes leave behind.
+	meter footprint.Meter
 	items btree.Map[string, *Item]
 	// indexes hold the same items by value and key; see indexKey.
 	indexes []btree.Map[string, *Item]
@@ -107,7 +111,7 @@ func New(cfg Config) *Cache {
 		cfg.Progress = NewProgress()
 	}
 	return &Cache{
-		cfg: cfg, log: newTopic(), topics: map[topicKey]*topic{}, indexes: make([]btree.Map[string, *Item], len(cfg.Indexes)),
+		cfg: cfg, log: newTopic(cfg.HistoryBytes), topics: map[topicKey]*topic{}, indexes: make([]btree.Map[string, *Item], len(cfg.Indexes)),
 	}
 }
 

@@ -12,7 +12,8 @@ import (
 type topic struct {
 	chunks     []*chunk
 	start, end int64
-	bytes      int64
+	// bytes is what the log alone keeps alive, chunkBytes what a chunk may hold before the next one is begun.
+	bytes, chunkBytes int64
 	// wake is closed when something was appended, and then replaced.
 	wake chan struct{}
 	// woken is when that happened last to a crowd; pending is whether it is about to.
@@ -30,46 +31,72 @@ type chunk struct {
 	first  int64
 	events []object.Event
 	states []state
+	// bytes is what the log alone keeps alive for this chunk, size what its objects take, alive or not.
+	bytes, size int64
 }
 
 // state is what a change did, for watchers that select.
 type state struct {
 	revision  int64
 	prev, cur *Item
+	// left is what prev takes and cur does not share. A state lives on in the log alone when the next one has come, so
+	// that it is counted then, once, and goes when the change that replaced it is dropped.
+	left int64
 }
 
-func (s *state) size() int64 {
-	const entry, decoded = 160, 1024 // the event, the state and their share of the chunk; what an object takes in memory
-	if s.cur != nil {
-		return int64(s.cur.Size) + entry + decoded
+const (
+	chunkEvents = 256
+	// pieceBytes bounds what is handed out at once, and so what a watcher holds that is slow to send it: not more than
+	// this and one object.
+	pieceBytes = 1 << 20
+	// entryBytes is a change itself: the event, the state, their share of the chunk, and the head of a deleted object
+	// that carries the revision of its deletion.
+	entryBytes = 160
+	headBytes  = 512
+)
+
+// kept is what the log alone keeps alive because of the change.
+func (s *state) kept() int64 {
+	if s.cur == nil {
+		return entryBytes + headBytes + s.left
 	}
-	return entry
+	return entryBytes + s.left
 }
 
-const chunkEvents = 256
+// size is what the change takes whoever holds on to it.
+func (s *state) size() int64 {
+	n := s.kept()
+	if s.cur != nil {
+		n += int64(s.cur.Size)
+	}
+	return n
+}
 
-func newTopic() *topic { return &topic{wake: make(chan struct{})} }
+func newTopic(historyBytes int64) *topic {
+	const chunks = 8
+	return &topic{wake: make(chan struct{}), chunkBytes: min(pieceBytes, historyBytes/chunks)}
+}
 
 func (t *topic) append(e object.Event, s state) {
 	var last *chunk
 	if n := len(t.chunks); n > 0 {
 		last = t.chunks[n-1]
 	}
-	if last == nil || len(last.events) == cap(last.events) {
+	if last == nil || len(last.events) == cap(last.events) || last.size >= t.chunkBytes {
 		// The first chunk of a quiet topic stays small.
-		size := chunkEvents
-		if last == nil {
-			size = 8
-		} else if n := 2 * cap(last.events); n < size {
-			size = n
+		size := 8
+		if last != nil {
+			size = max(size, min(chunkEvents, 2*len(last.events)))
 		}
 		last = &chunk{first: t.end, events: make([]object.Event, 0, size), states: make([]state, 0, size)}
 		t.chunks = append(t.chunks, last)
 	}
 	last.events = append(last.events, e)
 	last.states = append(last.states, s)
+	last.bytes += s.kept()
+	last.size += s.size()
 	t.end++
-	t.bytes += s.size()
+	t.bytes += s.kept()
 	t.upToDate = 0
 }
 
@@ -100,9 +127,7 @@ func (t *topic) trim(events int, bytes int64) (dropped int64) {
 	n := 0
 	for n < len(t.chunks)-1 && (t.end-t.start > int64(events) || t.bytes > bytes) {
 		old := t.chunks[n]
-		for i := range old.states {
-			t.bytes -= old.states[i].size()
-		}
+		t.bytes -= old.bytes
 		dropped = old.states[len(old.states)-1].revision
 		t.start = old.first + int64(len(old.states))
 		n++

@@ -25,7 +25,7 @@ type WatchOptions struct {
 	Bookmarks, InitialEnd bool
 }
 
-// batchEvents bounds what Next returns at once.
+// batchEvents bounds, with pieceBytes, what Next returns at once.
 const batchEvents = 512
 
 // ErrStopped says that a watcher was stopped by its owner.
@@ -52,8 +52,8 @@ type Watcher struct {
 	initialEnd    bool
 	// revision is up to where the initial events are complete.
 	revision int64
-	// backlog holds earlier changes for a watcher of a part of the kind.
-	backlog []object.Event
+	// backlog holds earlier changes for a watcher of a part of the kind, in pieces.
+	backlog [][]object.Event
 
 	bookmarks bool
 	next      time.Time
@@ -86,7 +86,7 @@ func (c *Cache) Watch(opts WatchOptions) (*Watcher, error) {
 	if f.part != nil {
 		w.t = c.topics[*f.part]
 		if w.t == nil {
-			w.t = newTopic()
+			w.t = newTopic(c.cfg.HistoryBytes)
 			c.topics[*f.part] = w.t
 		}
 	}
@@ -117,13 +117,15 @@ func expired(from, since int64) error {
 	return apierrors.New(apierrors.Expired, "too old resource version: %d (%d)", from, since)
 }
 
-// matchLog returns what the watcher would have seen of the changes after revision.
-func (w *Watcher) matchLog(revision int64) []object.Event {
-	var out []object.Event
+// matchLog returns what the watcher would have seen of the changes after revision, a piece for each chunk.
+func (w *Watcher) matchLog(revision int64) [][]object.Event {
+	var out [][]object.Event
 	log := w.c.log
 	for pos := log.after(revision); pos < log.end; {
 		events, states := log.read(pos, chunkEvents)
-		out = w.filter(out, events, states)
+		if piece := w.filter(nil, events, states); len(piece) > 0 {
+			out = append(out, piece)
+		}
 		pos += int64(len(events))
 	}
 	return out
@@ -168,8 +170,9 @@ func (w *Watcher) Next(ctx context.Context) ([]object.Event, error) {
 			}
 			continue
 		}
-		if events := w.backlog; len(events) > 0 {
-			w.backlog = nil
+		if len(w.backlog) > 0 {
+			events := w.backlog[0]
+			w.backlog[0], w.backlog = nil, w.backlog[1:]
 			return events, nil
 		}
 		events, wake := w.read()
@@ -188,7 +191,7 @@ func (w *Watcher) Next(ctx context.Context) ([]object.Event, error) {
 // nextInitial returns the next objects that exist already, and the bookmark after the last.
 func (w *Watcher) nextInitial() []object.Event {
 	var events []object.Event
-	full := false
+	full, size := false, 0
 	w.initial.Ascend(max(w.initialPrefix, w.cursor), func(key string, item *Item) bool {
 		if len(key) < len(w.initialPrefix) || key[:len(w.initialPrefix)] != w.initialPrefix {
 			return false
@@ -196,10 +199,11 @@ func (w *Watcher) nextInitial() []object.Event {
 		if key == w.cursor || !w.f.match(item) {
 			return true
 		}
-		if len(events) == batchEvents {
+		if len(events) == batchEvents || size >= pieceBytes {
 			full = true
 			return false
 		}
+		size += item.Size
 		events = append(events, object.Event{Type: object.Added, Object: item.Object})
 		w.cursor = key
 		return true
