@@ -49,7 +49,7 @@ func (c *Cache) restart(err error) {
 	c.log = newTopic(c.cfg.HistoryBytes)
 }
 
-// Apply takes a run of changes, oldest first. Watchers see them when it returns.
+// Apply takes a run of changes, oldest first, with all those of its last revision. Watchers see them when it returns.
 func (c *Cache) Apply(changes []Change) {
 	if len(changes) == 0 {
 		return
@@ -58,7 +58,7 @@ func (c *Cache) Apply(changes []Change) {
 	defer c.mu.Unlock()
 	var touched []*topic
 	for i := range changes {
-		touched = c.apply(&changes[i], touched)
+		touched = c.apply(&changes[i], c.splits(changes[i:]), touched)
 	}
 	if dropped := c.log.trim(c.cfg.HistoryEvents, c.cfg.HistoryBytes); dropped > 0 {
 		c.since = dropped
@@ -70,7 +70,17 @@ func (c *Cache) Apply(changes []Change) {
 	}
 }
 
-func (c *Cache) apply(ch *Change, touched []*topic) []*topic {
+// splits says whether the first of changes is followed by another one at its revision.
+func (c *Cache) splits(changes []Change) bool {
+	for i := 1; i < len(changes) && changes[i].Revision == changes[0].Revision; i++ {
+		if _, known := c.items.Get(changes[i].Key); known || changes[i].Item != nil {
+			return true
+		}
+	}
+	return false
+}
+
+func (c *Cache) apply(ch *Change, split bool, touched []*topic) []*topic {
 	s := state{revision: ch.Revision, cur: ch.Item}
 	c.note(ch.Item)
 	if ch.Item != nil {
@@ -89,7 +99,11 @@ func (c *Cache) apply(ch *Change, touched []*topic) []*topic {
 	case s.cur == nil && s.prev == nil:
 		return touched // deleted without ever having been seen
 	case s.cur == nil:
-		e.Type, e.Object = object.Deleted, WithRevision(s.prev.Object, ch.Revision)
+		seen := ch.Revision
+		if split {
+			seen-- // see the package comment
+		}
+		e.Type, e.Object = object.Deleted, WithRevision(s.prev.Object, seen)
 	case s.prev == nil:
 		e.Type, e.Object = object.Added, s.cur.Object
 	default:

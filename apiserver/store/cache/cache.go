@@ -6,6 +6,11 @@
 // exactly once and in order, or gets an error; a watcher that does not keep up is cut off and never delays the
 // others. Objects are shared, never copied, and must not be changed by anyone.
 //
+// One revision can delete many objects, as when a lease expires, and a watcher that gets their events one by one may go
+// away among them. The last of these events alone carries their revision, the others the one before, so that who
+// has a revision has seen all of it. Who comes back with the revision before may have seen some of them, and is told to
+// list again (Expired); who comes from further back sees them all.
+//
 // Two structures carry this. Objects are in copy-on-write B-trees, so that a list takes an O(1) copy and walks it
 // outside all locks. Changes are appended to logs which watchers read by position: one for the whole kind,
 // which is also the history that watches resume from, and one for each value of an indexed field (or each
@@ -41,7 +46,8 @@ type Change struct {
 	Key string
 	// Item is the new state; nil when the object was deleted.
 	Item *Item
-	// Revision is when it happened. Revisions of one kind grow from change to change.
+	// Revision is when it happened. Revisions of one kind grow from change to change, but several deletions may share
+	// one: see the package comment.
 	Revision int64
 }
 

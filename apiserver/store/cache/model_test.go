@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sort"
 	"strconv"
@@ -63,9 +64,13 @@ func keyPart(s string) string { return s[:slices.Index([]byte(s), '@')] }
 // events returns what a watcher sees of the changes after a revision.
 func (m *model) events(after int64, sel modelSelection) []string {
 	var out []string
-	for _, c := range m.history {
+	for i, c := range m.history {
 		if c.revision <= after {
 			continue
+		}
+		seen := c.revision
+		if i+1 < len(m.history) && m.history[i+1].revision == c.revision {
+			seen-- // not all of the revision
 		}
 		was, is := c.prev != nil && sel.match(c.prev), c.cur != nil && sel.match(c.cur)
 		switch {
@@ -74,10 +79,21 @@ func (m *model) events(after int64, sel modelSelection) []string {
 		case is:
 			out = append(out, fmt.Sprint("ADDED ", show(c.cur), "@", c.revision))
 		case was:
-			out = append(out, fmt.Sprint("DELETED ", show(c.prev), "@", c.revision))
+			out = append(out, fmt.Sprint("DELETED ", show(c.prev), "@", seen))
 		}
 	}
 	return out
+}
+
+// split says whether a revision has several changes.
+func (m *model) split(revision int64) bool {
+	n := 0
+	for _, c := range m.history {
+		if c.revision == revision {
+			n++
+		}
+	}
+	return n > 1
 }
 
 // show includes what selectors look at, so that the state in an event is checked, too.
@@ -121,6 +137,7 @@ type modelWatcher struct {
 	sel   modelSelection
 	start []string // the initial events
 	seen  []string
+	last  int64 // revision of the last one seen
 }
 
 func podField(o object.Object, name string) (string, bool) {
@@ -200,6 +217,21 @@ func (x *machine) Write(t *rapid.T) {
 	x.p.Set(x.m.revision)
 }
 
+// Sweep deletes some objects at one revision.
+func (x *machine) Sweep(t *rapid.T) {
+	x.m.revision += rapid.Int64Range(1, 3).Draw(t, "step")
+	state := x.m.at(x.m.revision)
+	var changes []Change
+	for _, key := range slices.Sorted(maps.Keys(state)) {
+		if rapid.Bool().Draw(t, "delete") {
+			changes = append(changes, Change{Key: key, Revision: x.m.revision})
+			x.m.history = append(x.m.history, modelChange{revision: x.m.revision, prev: state[key]})
+		}
+	}
+	x.c.Apply(changes)
+	x.p.Set(x.m.revision)
+}
+
 // List compares a list, in pages of some size, now or at a revision.
 func (x *machine) List(t *rapid.T) {
 	sel := anySelection.Draw(t, "selection")
@@ -262,7 +294,7 @@ func (x *machine) Watch(t *rapid.T) {
 	var err error
 	w.w, err = x.c.Watch(opts)
 	if err != nil {
-		if apierrors.Is(err, apierrors.Expired) && w.from < x.c.since {
+		if apierrors.Is(err, apierrors.Expired) && (w.from < x.c.since || x.m.split(w.from+1)) {
 			return
 		}
 		t.Fatal(err)
@@ -294,10 +326,41 @@ func (x *machine) Read(t *rapid.T) {
 		for _, e := range events {
 			p := e.Object.(*corev1.Pod)
 			w.seen = append(w.seen, fmt.Sprintf("%s %s@%s", e.Type, show(p), p.Metadata.ResourceVersion))
+			w.last, _ = strconv.ParseInt(p.Metadata.ResourceVersion, 10, 64)
 		}
 	}
 	if want := append(slices.Clone(w.start), x.m.events(w.from, w.sel)...); !slices.Equal(w.seen, want) {
 		t.Fatalf("watcher of %+v from %d saw\n%q, want\n%q", w.sel, w.from, w.seen, want)
+	}
+}
+
+// Resume breaks a watcher off among the events of a batch and goes on from the last it has seen.
+func (x *machine) Resume(t *rapid.T) {
+	if len(x.watchers) == 0 {
+		t.Skip("no watchers")
+	}
+	i := rapid.IntRange(0, len(x.watchers)-1).Draw(t, "watcher")
+	w := x.watchers[i]
+	if len(w.seen) < len(w.start) {
+		t.Skip("initial events have no order to resume in")
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	events, _ := w.w.Next(ctx)
+	w.w.Stop()
+	for _, e := range events[:rapid.IntRange(0, len(events)).Draw(t, "seen")] {
+		p := e.Object.(*corev1.Pod)
+		w.seen = append(w.seen, fmt.Sprintf("%s %s@%s", e.Type, show(p), p.Metadata.ResourceVersion))
+		w.last, _ = strconv.ParseInt(p.Metadata.ResourceVersion, 10, 64)
+	}
+	from := max(w.from, w.last)
+	var err error
+	w.w, err = x.c.Watch(WatchOptions{Selection: w.sel.real(), From: from})
+	if err != nil {
+		if !apierrors.Is(err, apierrors.Expired) || from >= x.c.since && !x.m.split(from+1) {
+			t.Fatal(err)
+		}
+		x.watchers = slices.Delete(x.watchers, i, i+1)
 	}
 }
 
@@ -340,7 +403,7 @@ func TestModel(t *testing.T) {
 			rapid.Check(t, func(t *rapid.T) {
 				x := newMachine(history)
 				t.Repeat(map[string]func(*rapid.T){
-					"": x.Check, "Write": x.Write, "List": x.List, "Watch": x.Watch, "Read": x.Read, "Stop": x.Stop,
+					"": x.Check, "Write": x.Write, "Sweep": x.Sweep, "Resume": x.Resume, "List": x.List, "Watch": x.Watch, "Read": x.Read, "Stop": x.Stop,
 				})
 			})
 		})

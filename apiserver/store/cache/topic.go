@@ -171,3 +171,15 @@ func (t *topic) after(revision int64) int64 {
 	c := t.chunks[i]
 	return c.first + int64(sort.Search(len(c.states), func(i int) bool { return c.states[i].revision > revision }))
 }
+
+// splitAfter says whether the revision right after this one has several changes.
+func (t *topic) splitAfter(revision int64) bool {
+	pos, changes := t.after(revision), 0
+	for ; changes < 2 && pos < t.end; pos++ {
+		if _, states := t.read(pos, 1); states[0].revision != revision+1 {
+			break
+		}
+		changes++
+	}
+	return changes > 1
+}

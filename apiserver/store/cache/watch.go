@@ -82,6 +82,10 @@ func (c *Cache) Watch(opts WatchOptions) (*Watcher, error) {
 	if !opts.Initial && opts.From < c.since {
 		return nil, expired(opts.From, c.since)
 	}
+	if !opts.Initial && c.log.splitAfter(opts.From) {
+		return nil, apierrors.New(apierrors.Expired,
+			"the next resource version after %d deleted several objects, and it is not known which of them have been seen", opts.From)
+	}
 	w.t, w.topicKey = c.log, f.part
 	if f.part != nil {
 		w.t = c.topics[*f.part]
