@@ -56,6 +56,9 @@ type Config struct {
 	// TerminatedPodGCThreshold is how many terminal pods may stay before PodGC deletes the oldest (GC-4);
 	// 12500 by default, negative for no limit.
 	TerminatedPodGCThreshold int
+	// MaxEvents is how many events are kept in the cluster, beside their hour (OBJ-13); of more, the oldest are deleted.
+	// 10 000 by default, negative for no limit.
+	MaxEvents int
 	// Scheduler configures the scheduler.
 	Scheduler SchedulerConfig
 	// Version is what the server says of itself; "dev" by default.
@@ -97,6 +100,9 @@ func (cfg Config) complete() (Config, error) {
 	}
 	if cfg.TerminatedPodGCThreshold == 0 {
 		cfg.TerminatedPodGCThreshold = 12500
+	}
+	if cfg.MaxEvents == 0 {
+		cfg.MaxEvents = 10_000
 	}
 	scheduling, err := cfg.Scheduler.read()
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	adminv1 "monoplane.dev/api/admin/v1"
+	corev1 "monoplane.dev/api/core/v1"
 	nodev1 "monoplane.dev/api/node/v1"
 	schedulingv1 "monoplane.dev/api/scheduling/v1"
 	"monoplane.dev/apiserver"
@@ -110,7 +111,7 @@ func (c *Cluster) openStore(ctx context.Context, p *parts) error {
 	}
 	g.Go(func() (err error) {
 		c.store, err = store.Open(ctx, store.Config{
-			Dir: etcdDir(c.cfg.DataDir), Endpoints: c.cfg.EtcdEndpoints, TLS: c.cfg.EtcdTLS, Resources: apiserver.Resources(),
+			Dir: etcdDir(c.cfg.DataDir), Endpoints: c.cfg.EtcdEndpoints, TLS: c.cfg.EtcdTLS, Resources: c.cfg.resources(),
 			Logger: c.cfg.Logger, Registerer: p.metrics, UnsafeNoFsync: c.cfg.UnsafeNoFsync,
 			DetectMutations: c.cfg.detectMutations,
 		})
@@ -121,6 +122,17 @@ func (c *Cluster) openStore(ctx context.Context, p *parts) error {
 		c.onStop(func(context.Context) error { return c.store.Close() })
 	}
 	return err
+}
+
+// resources returns what is stored, with the bounds that cfg sets.
+func (cfg Config) resources() []store.Resource {
+	list := apiserver.Resources()
+	for i := range list {
+		if list[i].Kind == corev1.EventKind {
+			list[i].Max = max(cfg.MaxEvents, 0)
+		}
+	}
+	return list
 }
 
 // makeAPI puts the services on the in-process server.

@@ -22,6 +22,9 @@ type Resource struct {
 	// TTL is how long an object lives after its last write; 0 (or a nil TTL) is for ever. Objects share leases,
 	// so that one may live up to a minute longer.
 	TTL func(o object.Object) time.Duration
+	// Max is how many objects are kept; of more, those that were written longest ago are deleted, within a second or
+	// two and whatever they are. 0 is any number.
+	Max int
 	// Share replaces parts of o, which nobody else has seen yet, by equal ones from the pool, so that objects that
 	// have much in common take little memory. Live is the object that o was made from, nil for a new one; what o has
 	// from live is not o's own. Nil for kinds with nothing in common.

@@ -32,6 +32,8 @@ var contract = map[string]func(*testing.T, *Store){
 	"initial events":       contractInitialEvents,
 	"selector transitions": contractSelectorTransitions,
 	"indexed watch":        contractIndexedWatch,
+	"many deletions":       contractManyDeletions,
+	"too many objects":     contractTooManyObjects,
 }
 
 func TestContractEmbedded(t *testing.T) {

@@ -16,7 +16,7 @@ type mark struct {
 	at       time.Time
 }
 
-// housekeep compacts etcd's history and drops what the caches no longer need, until ctx ends.
+// housekeep keeps kinds within their bounds, compacts etcd's history and drops what the caches no longer need, until ctx ends.
 func (s *Store) housekeep(ctx context.Context) {
 	const marksInInterval = 10
 	tick := time.NewTicker(time.Second)
@@ -28,6 +28,7 @@ func (s *Store) housekeep(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
+		s.evict(ctx)
 		now := mark{s.progress.Revision(), time.Now()}
 		// A history that grows fast is cut in between; not each time by a little, because a compaction has a price.
 		if excess := now.revision - s.cfg.HistoryRevisions; excess > s.compacted.Load()+s.cfg.HistoryRevisions/2 {

@@ -31,6 +31,7 @@ type upOptions struct {
 	etcdTLS         etcdTLS
 	unsafeNoFsync   bool
 	podGCThreshold  int
+	maxEvents       int
 	schedulerConfig string
 	logLevel        string
 }
@@ -46,6 +47,7 @@ func (o *upOptions) add(flags *pflag.FlagSet) {
 	flags.StringSliceVar(&o.etcdEndpoints, "etcd-endpoints", nil, "URLs of an external etcd cluster to use instead of the embedded one")
 	o.etcdTLS.add(flags)
 	flags.IntVar(&o.podGCThreshold, "terminated-pod-gc-threshold", 12500, "how many ended pods are kept; above that the oldest are deleted. 0 for all")
+	flags.IntVar(&o.maxEvents, "max-events", 10_000, "how many events are kept, for an hour at most; above that the oldest are deleted. 0 for any number")
 	flags.StringVar(&o.schedulerConfig, "scheduler-config", "", "file with a KubeSchedulerConfiguration: profiles, plugins and their arguments")
 	flags.BoolVar(&o.unsafeNoFsync, "unsafe-no-fsync", false, "do not wait for the disk: faster, and a crash of the machine may lose data. For throwaway clusters")
 	flags.StringVar(&o.logLevel, "log-level", "warn", `what is logged to stderr: "debug", "info", "warn" or "error"; the audit always is`)
@@ -78,10 +80,14 @@ func (o *upOptions) config(stderr io.Writer) (monoplane.Config, error) {
 		Logger:        slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: level, ReplaceAttr: nameAudit})),
 
 		TerminatedPodGCThreshold: o.podGCThreshold,
+		MaxEvents:                o.maxEvents,
 		Scheduler:                monoplane.SchedulerConfig{File: o.schedulerConfig},
 	}
 	if o.podGCThreshold <= 0 {
 		cfg.TerminatedPodGCThreshold = -1
+	}
+	if o.maxEvents <= 0 {
+		cfg.MaxEvents = -1
 	}
 	switch {
 	case o.runtimeEndpoint != "":

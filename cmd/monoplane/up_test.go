@@ -64,6 +64,19 @@ func TestPodGCThreshold(t *testing.T) {
 	}
 }
 
+func TestMaxEvents(t *testing.T) {
+	for _, c := range []struct {
+		args []string
+		want int
+	}{
+		{nil, 10_000}, {[]string{"--max-events=7"}, 7}, {[]string{"--max-events=0"}, -1}, {[]string{"--max-events=-3"}, -1},
+	} {
+		if cfg, _, err := upConfig(t, c.args...); err != nil || cfg.MaxEvents != c.want {
+			t.Errorf("%v: %d, %v, want %d", c.args, cfg.MaxEvents, err, c.want)
+		}
+	}
+}
+
 func TestEtcdTLSFiles(t *testing.T) {
 	none := filepath.Join(t.TempDir(), "none.pem")
 	bad := filepath.Join(t.TempDir(), "bad.pem")
