@@ -67,12 +67,10 @@ func (s *Store) attempt(ctx context.Context, txn Txn) (*attempt, error) {
 }
 
 func (s *Store) attemptOnce(ctx context.Context, txn Txn) (*attempt, error) {
-	select {
-	case s.slots <- struct{}{}:
-		defer func() { <-s.slots }()
-	case <-ctx.Done():
-		return nil, ctx.Err()
+	if err := s.takeSlot(ctx); err != nil {
+		return nil, err
 	}
+	defer func() { <-s.slots }()
 	if err := s.keepUp(ctx, txn.Ops); err != nil {
 		return nil, err
 	}
@@ -96,6 +94,25 @@ func (s *Store) attemptOnce(ctx context.Context, txn Txn) (*attempt, error) {
 			return a, nil
 		}
 		// What was in the way has gone since.
+	}
+}
+
+// takeSlot waits for the transaction's turn.
+func (s *Store) takeSlot(ctx context.Context) error {
+	select {
+	case s.slots <- struct{}{}:
+		return nil
+	default:
+	}
+	limit := time.NewTimer(waitLimit)
+	defer limit.Stop()
+	select {
+	case s.slots <- struct{}{}:
+		return nil
+	case <-limit.C:
+		return s.writeError(etcd.ErrBusy)
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"monoplane.dev/apiserver/store/etcd"
 	"monoplane.dev/object"
 	"monoplane.dev/object/intern"
 )
@@ -69,4 +70,7 @@ type Config struct {
 	// DetectMutations makes Close return an error when somebody has changed an object after it was stored. It costs
 	// time and is for tests.
 	DetectMutations bool
+
+	// wrap puts something in front of etcd. For tests.
+	wrap func(etcd.Client) etcd.Client
 }

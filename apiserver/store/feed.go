@@ -116,6 +116,17 @@ func (s *Store) reach(ctx context.Context, revision int64) error {
 	if s.progress.Revision() >= revision {
 		return nil
 	}
+	limited, cancel := context.WithTimeout(ctx, waitLimit)
+	defer cancel()
+	err := s.await(limited, revision)
+	if err != nil && ctx.Err() == nil && limited.Err() != nil {
+		return apierrors.New(apierrors.Timeout, "the server has not caught up with etcd in time").WithRetryAfter(1)
+	}
+	return err
+}
+
+// await is reach without an end of its own.
+func (s *Store) await(ctx context.Context, revision int64) error {
 	if len(s.cfg.Endpoints) == 0 {
 		return s.progress.Wait(ctx, revision)
 	}

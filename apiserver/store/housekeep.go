@@ -68,21 +68,5 @@ func (s *Store) compact(ctx context.Context, revision int64) {
 	s.lg.LogAttrs(ctx, slog.LevelDebug, "compacted", slog.Int64("revision", revision), slog.Duration("took", time.Since(start)))
 }
 
-// relieve makes room in a full database. Of several callers one does the work.
-func (s *Store) relieve(ctx context.Context) error {
-	s.relieving.Lock()
-	defer s.relieving.Unlock()
-	revision, err := s.head(ctx)
-	if err != nil {
-		return err
-	}
-	s.lg.LogAttrs(ctx, slog.LevelWarn, "the database is full; compacting and defragmenting it", slog.Int64("revision", revision))
-	if err := s.client.Relieve(ctx, revision); err != nil {
-		return err
-	}
-	s.compacted.Store(max(s.compacted.Load(), revision))
-	return nil
-}
-
 // Snapshot writes a consistent copy of all data to w while the store goes on. Restore makes a data directory of it.
 func (s *Store) Snapshot(ctx context.Context, w io.Writer) error { return s.client.Snapshot(ctx, w) }

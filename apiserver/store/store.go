@@ -63,10 +63,10 @@ type Store struct {
 
 	// compacted is the newest revision that has been compacted.
 	compacted atomic.Int64
-	relieving sync.Mutex
+	relief    relief
 
-	cancel context.CancelFunc
-	done   sync.WaitGroup
+	// running is what goes on in the background.
+	running running
 	// behind says why the caches are not being fed; nil when they are.
 	behind    atomic.Pointer[error]
 	closeOnce sync.Once
@@ -110,6 +110,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 		byKind: map[*object.Kind]*kind{}, progress: cache.NewProgress(), pending: map[uint64]*pendingWrite{},
 		slots: make(chan struct{}, maxTxns),
 	}
+	s.running.ctx, s.running.cancel = context.WithCancel(context.Background())
 	if err := s.addKinds(); err != nil {
 		return nil, err
 	}
@@ -125,12 +126,11 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 		s.metrics, err = newMetrics(s)
 	}
 	if err != nil {
+		s.running.stop()
 		return nil, errors.Join(fmt.Errorf("store: %w", err), s.client.Close())
 	}
-	background, stop := context.WithCancel(context.Background())
-	s.cancel = stop
-	s.done.Go(func() { s.feed(background) })
-	s.done.Go(func() { s.housekeep(background) })
+	s.background(s.feed)
+	s.background(s.housekeep)
 	return s, nil
 }
 
@@ -184,14 +184,16 @@ func (s *Store) connect(ctx context.Context) (err error) {
 	if err != nil {
 		return fmt.Errorf("store: %w", err)
 	}
+	if s.cfg.wrap != nil {
+		s.client = s.cfg.wrap(s.client)
+	}
 	return nil
 }
 
 // Close stops the store. Calls in progress fail. Further calls of Close do nothing.
 func (s *Store) Close() error {
 	s.closeOnce.Do(func() {
-		s.cancel()
-		s.done.Wait()
+		s.running.stop()
 		err := apierrors.New(apierrors.ServiceUnavailable, "the store is closed")
 		s.progress.Stop(err)
 		for _, k := range s.kinds {

@@ -67,6 +67,10 @@ const (
 	checkLimit = 2 * time.Second
 	// stopLimit bounds Close, because a failed server may never stop.
 	stopLimit = 10 * time.Second
+	// callLimit bounds a call, whatever its caller allows: etcd gives up after some seconds, unless its disk keeps it.
+	// roomLimit does so for making room, which rewrites the database.
+	callLimit = time.Minute
+	roomLimit = 10 * time.Minute
 )
 
 // Embedded is an etcd server in this process.
@@ -77,6 +81,8 @@ type Embedded struct {
 	lg   *slog.Logger
 	// acknowledged is the newest revision that a caller of Txn has been told.
 	acknowledged atomic.Int64
+	// limit is callLimit.
+	limit time.Duration
 
 	// using is held for reading by calls, because etcd panics when its storage is closed under them.
 	using sync.RWMutex
@@ -99,7 +105,7 @@ func Start(ctx context.Context, cfg Config) (*Embedded, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &Embedded{lock: lock, fail: newFailure(), lg: cfg.Logger, closed: make(chan struct{})}
+	e := &Embedded{lock: lock, fail: newFailure(), lg: cfg.Logger, closed: make(chan struct{}), limit: callLimit}
 	sc, err := serverConfig(cfg, newZap(cfg.Logger, e.fail))
 	if err == nil {
 		err = checkDir(sc, cfg.VerifyValue)
@@ -312,8 +318,16 @@ func (e *Embedded) stop(f func(), giveUp <-chan struct{}) error {
 }
 
 // call runs f in a goroutine of its own, which is abandoned when ctx ends or the server fails: etcd's goroutine that
-// failed may hold locks for ever. A result that comes then is closed if it can be.
+// failed may hold locks for ever, and so may a disk that does not answer. A result that comes then is closed if it can be.
+// The outcome is unknown when a call ends with ErrTimeout.
 func call[T any](ctx context.Context, e *Embedded, f func(context.Context) (T, error)) (T, error) {
+	return callFor(ctx, e, e.limit, f)
+}
+
+// callFor is call with another limit.
+func callFor[T any](caller context.Context, e *Embedded, limit time.Duration, f func(context.Context) (T, error)) (T, error) {
+	ctx, cancel := context.WithTimeout(caller, limit)
+	defer cancel()
 	type result struct {
 		v   T
 		err error
@@ -347,11 +361,17 @@ func call[T any](ctx context.Context, e *Embedded, f func(context.Context) (T, e
 		if err := e.fail.get(); err != nil {
 			return zero, err
 		}
+		if ctx.Err() != nil && caller.Err() == nil {
+			return zero, ErrTimeout // not the caller has given up
+		}
 		return zero, serverError(r.err)
 	case <-e.fail.done:
 		return zero, e.fail.err
 	case <-ctx.Done():
-		return zero, ctx.Err()
+		if err := caller.Err(); err != nil {
+			return zero, err
+		}
+		return zero, ErrTimeout
 	}
 }
 

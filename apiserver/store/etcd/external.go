@@ -64,38 +64,55 @@ var callOptions = []grpc.CallOption{
 	grpc.MaxCallRecvMsgSize(maxAnswerBytes), grpc.MaxCallSendMsgSize(2 * MaxRequestBytes),
 }
 
+// ask calls etcd, which may be anywhere, and gives up after callLimit: the client would try to reach it for ever.
+func ask[T any](caller context.Context, f func(context.Context) (T, error)) (T, error) {
+	ctx, cancel := context.WithTimeout(caller, callLimit)
+	defer cancel()
+	v, err := f(ctx)
+	if err != nil && ctx.Err() != nil && caller.Err() == nil {
+		return v, ErrTimeout
+	}
+	return v, remoteError(err)
+}
+
 // Txn runs one transaction.
 func (e *External) Txn(ctx context.Context, req *etcdserverpb.TxnRequest) (*etcdserverpb.TxnResponse, error) {
-	resp, err := e.kv.Txn(ctx, req, callOptions...)
-	return resp, remoteError(err)
+	return ask(ctx, func(ctx context.Context) (*etcdserverpb.TxnResponse, error) {
+		return e.kv.Txn(ctx, req, callOptions...)
+	})
 }
 
 // Range reads keys.
 func (e *External) Range(ctx context.Context, req *etcdserverpb.RangeRequest) (*etcdserverpb.RangeResponse, error) {
-	resp, err := e.kv.Range(ctx, req, callOptions...)
-	return resp, remoteError(err)
+	return ask(ctx, func(ctx context.Context) (*etcdserverpb.RangeResponse, error) {
+		return e.kv.Range(ctx, req, callOptions...)
+	})
 }
 
 // Revision asks the cluster by a linearizable read of a key that does not exist.
 func (e *External) Revision(ctx context.Context) (int64, error) {
-	resp, err := e.kv.Range(ctx, &etcdserverpb.RangeRequest{Key: []byte{0}, CountOnly: true}, callOptions...)
-	return resp.GetHeader().GetRevision(), remoteError(err)
+	resp, err := e.Range(ctx, &etcdserverpb.RangeRequest{Key: []byte{0}, CountOnly: true})
+	return resp.GetHeader().GetRevision(), err
 }
 
 // Grant makes a lease of ttl seconds.
 func (e *External) Grant(ctx context.Context, ttl int64) (int64, error) {
-	resp, err := e.lease.LeaseGrant(ctx, &etcdserverpb.LeaseGrantRequest{TTL: ttl}, callOptions...)
-	return resp.GetID(), remoteError(err)
+	resp, err := ask(ctx, func(ctx context.Context) (*etcdserverpb.LeaseGrantResponse, error) {
+		return e.lease.LeaseGrant(ctx, &etcdserverpb.LeaseGrantRequest{TTL: ttl}, callOptions...)
+	})
+	return resp.GetID(), err
 }
 
 // Compact discards the history before revision.
 func (e *External) Compact(ctx context.Context, revision int64) error {
-	_, err := e.cli.Compact(ctx, revision)
-	return remoteError(err)
+	_, err := ask(ctx, func(ctx context.Context) (*clientv3.CompactResponse, error) { return e.cli.Compact(ctx, revision) })
+	return err
 }
 
 // Relieve compacts and defragments every member and switches its alarm off.
 func (e *External) Relieve(ctx context.Context, revision int64) error {
+	ctx, cancel := context.WithTimeout(ctx, roomLimit)
+	defer cancel()
 	_, err := e.cli.Compact(ctx, revision, clientv3.WithCompactPhysical())
 	if err := remoteError(err); err != nil && !errors.Is(err, ErrCompacted) {
 		return fmt.Errorf("compact: %w", err)

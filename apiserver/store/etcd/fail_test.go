@@ -99,6 +99,41 @@ func TestFailsWithLocksHeld(t *testing.T) {
 	defer e.using.Unlock()
 }
 
+// A disk that does not answer keeps nobody waiting who has set no end: calls are given up, and say that their outcome is
+// unknown.
+func TestCallsEnd(t *testing.T) {
+	e := start(t, Config{Dir: t.TempDir(), UnsafeNoFsync: true})
+	if _, err := put(t.Context(), e, "k", nil); err != nil {
+		t.Fatal(err)
+	}
+	e.limit = 200 * time.Millisecond
+	read := e.srv.Backend().ReadTx()
+	read.RLock() // as a write to the disk holds the storage's locks
+	for name, f := range map[string]func() error{
+		"transaction": func() error { _, err := put(context.Background(), e, "k", nil); return err },
+		"range": func() error {
+			_, err := e.Range(context.Background(), &etcdserverpb.RangeRequest{Key: []byte("k")})
+			return err
+		},
+		"lease":   func() error { _, err := e.Grant(context.Background(), 60); return err },
+		"compact": func() error { return e.Compact(context.Background(), 1) },
+		"watch":   func() error { _, err := e.Watch(context.Background(), "k", 1); return err },
+	} {
+		// Calls that the lock does not hold up may be answered; a second one is behind the write.
+		if err := f(); err != nil && !errors.Is(err, ErrTimeout) && !errors.Is(err, ErrCompacted) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := put(context.Background(), e, "k", nil); !errors.Is(err, ErrTimeout) {
+		t.Errorf("a transaction ends with %v", err)
+	}
+	read.RUnlock()
+	e.limit = callLimit
+	if _, err := put(t.Context(), e, "k", nil); err != nil {
+		t.Errorf("afterwards: %v", err)
+	}
+}
+
 // waits tells whether f waits for its context.
 func waits(t *testing.T, f func(context.Context) error) bool {
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)

@@ -14,18 +14,18 @@ import (
 // Relieve makes room after ErrNoSpace: it discards the history before revision, gives the freed pages back to
 // the file system, and switches the alarm off that makes etcd refuse writes.
 func (e *Embedded) Relieve(ctx context.Context, revision int64) error {
-	_, err := call(ctx, e, func(ctx context.Context) (*etcdserverpb.CompactionResponse, error) {
+	_, err := callFor(ctx, e, roomLimit, func(ctx context.Context) (*etcdserverpb.CompactionResponse, error) {
 		return e.srv.Compact(ctx, &etcdserverpb.CompactionRequest{Revision: revision, Physical: true})
 	})
 	if err != nil && !errors.Is(err, ErrCompacted) {
 		return fmt.Errorf("compact: %w", err)
 	}
-	_, err = call(ctx, e, func(context.Context) (struct{}, error) { return struct{}{}, e.srv.Defragment() })
+	_, err = callFor(ctx, e, roomLimit, func(context.Context) (struct{}, error) { return struct{}{}, e.srv.Defragment() })
 	if err != nil {
 		return fmt.Errorf("defragment: %w", err)
 	}
 	for _, a := range e.srv.Alarms() {
-		_, err := call(ctx, e, func(ctx context.Context) (*etcdserverpb.AlarmResponse, error) {
+		_, err := callFor(ctx, e, roomLimit, func(ctx context.Context) (*etcdserverpb.AlarmResponse, error) {
 			return e.srv.Alarm(ctx, &etcdserverpb.AlarmRequest{
 				Action: etcdserverpb.AlarmRequest_DEACTIVATE, MemberID: a.MemberID, Alarm: a.Alarm,
 			})
