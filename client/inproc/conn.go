@@ -38,8 +38,8 @@ func (c *conn) Invoke(ctx context.Context, method string, args, reply any, opts 
 	if err != nil {
 		return err
 	}
-	handler, ok := svc.unary[name]
-	if !ok {
+	handler := svc.unary(name)
+	if handler == nil {
 		return errUnknownMethod(method)
 	}
 	req, err := c.detach(args)

@@ -30,45 +30,45 @@ type Server struct {
 	streams sync.WaitGroup
 }
 
+// service is an implementation with its description. A service has so few methods that looking through them is as quick
+// as a map, which each of a thousand simulated nodes' servers would have for itself.
 type service struct {
 	impl any
-	*methods
+	desc *grpc.ServiceDesc
 }
 
-// methods is what a service description says, ready to be looked up.
-type methods struct {
-	info    grpc.ServiceInfo
-	unary   map[string]grpc.MethodHandler
-	streams map[string]*grpc.StreamDesc
+// unary returns the handler of a method, nil when there is none.
+func (s *service) unary(name string) grpc.MethodHandler {
+	for i := range s.desc.Methods {
+		if m := &s.desc.Methods[i]; m.MethodName == name {
+			return m.Handler
+		}
+	}
+	return nil
 }
 
-// described holds the *methods of every *grpc.ServiceDesc that was registered: a thousand simulated nodes have a
-// server each, and descriptions never change.
-var described sync.Map
+// stream returns the description of a stream, nil when there is none.
+func (s *service) stream(name string) *grpc.StreamDesc {
+	for i := range s.desc.Streams {
+		if d := &s.desc.Streams[i]; d.StreamName == name {
+			return d
+		}
+	}
+	return nil
+}
 
-func methodsOf(desc *grpc.ServiceDesc) *methods {
-	if m, ok := described.Load(desc); ok {
-		return m.(*methods)
+func (s *service) info() grpc.ServiceInfo {
+	info := grpc.ServiceInfo{Metadata: s.desc.Metadata}
+	for i := range s.desc.Methods {
+		info.Methods = append(info.Methods, grpc.MethodInfo{Name: s.desc.Methods[i].MethodName})
 	}
-	m := &methods{
-		info:    grpc.ServiceInfo{Metadata: desc.Metadata},
-		unary:   make(map[string]grpc.MethodHandler, len(desc.Methods)),
-		streams: make(map[string]*grpc.StreamDesc, len(desc.Streams)),
-	}
-	for i := range desc.Methods {
-		d := &desc.Methods[i]
-		m.unary[d.MethodName] = d.Handler
-		m.info.Methods = append(m.info.Methods, grpc.MethodInfo{Name: d.MethodName})
-	}
-	for i := range desc.Streams {
-		d := &desc.Streams[i]
-		m.streams[d.StreamName] = d
-		m.info.Methods = append(m.info.Methods, grpc.MethodInfo{
+	for i := range s.desc.Streams {
+		d := &s.desc.Streams[i]
+		info.Methods = append(info.Methods, grpc.MethodInfo{
 			Name: d.StreamName, IsClientStream: d.ClientStreams, IsServerStream: d.ServerStreams,
 		})
 	}
-	kept, _ := described.LoadOrStore(desc, m)
-	return kept.(*methods)
+	return info
 }
 
 // NewServer returns a server without services. The interceptors wrap every call, the first one outermost.
@@ -88,7 +88,7 @@ func (s *Server) RegisterService(desc *grpc.ServiceDesc, impl any) {
 			panic(fmt.Sprintf("inproc: %v does not implement %v", got, want))
 		}
 	}
-	svc := &service{impl: impl, methods: methodsOf(desc)}
+	svc := &service{impl: impl, desc: desc}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	old := *s.services.Load()
@@ -112,7 +112,7 @@ func (s *Server) GetServiceInfo() map[string]grpc.ServiceInfo {
 	services := *s.services.Load()
 	infos := make(map[string]grpc.ServiceInfo, len(services))
 	for name, svc := range services {
-		infos[name] = svc.info
+		infos[name] = svc.info()
 	}
 	return infos
 }

@@ -66,14 +66,14 @@ func (c *conn) NewStream(ctx context.Context, desc *grpc.StreamDesc, method stri
 
 // streamHandler finds the handler of a method; a unary one is wrapped, since a proxy may call it by streams.
 func (c *conn) streamHandler(svc *service, name, method string) (grpc.StreamHandler, *grpc.StreamServerInfo, error) {
-	if d, ok := svc.streams[name]; ok {
+	if d := svc.stream(name); d != nil {
 		info := &grpc.StreamServerInfo{
 			FullMethod: method, IsClientStream: d.ClientStreams, IsServerStream: d.ServerStreams,
 		}
 		return d.Handler, info, nil
 	}
-	h, ok := svc.unary[name]
-	if !ok {
+	h := svc.unary(name)
+	if h == nil {
 		return nil, nil, errUnknownMethod(method)
 	}
 	return func(srv any, ss grpc.ServerStream) error {
