@@ -2,6 +2,7 @@ package kinds
 
 import (
 	"context"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -17,7 +18,9 @@ import (
 	"monoplane.dev/apiserver/validation"
 	"monoplane.dev/object"
 
+	coordinationv1 "monoplane.dev/api/coordination/v1"
 	corev1 "monoplane.dev/api/core/v1"
+	metav1 "monoplane.dev/api/meta/v1"
 )
 
 // restrictedLabels are for administrators: an agent may not give them to its node.
@@ -31,6 +34,7 @@ func node(deps registry.Deps) *registry.Strategy {
 		Default:  defaults.Node,
 		Admit:    n.admit,
 		Validate: validation.Node,
+		Takes:    n.lease,
 		MayRead: func(ctx context.Context, o *corev1.Node) error {
 			return auth.OwnNode(auth.From(ctx), o.GetMetadata().GetName(), `nodes "`+o.GetMetadata().GetName()+`"`)
 		},
@@ -144,6 +148,28 @@ func (n nodes) unclaimed(ctx context.Context, name, key string) error {
 		}
 	}
 	return nil
+}
+
+// lease removes the node's Lease with the Node. A Lease that something holds, or that is not the Node's, stays. An agent
+// that registers anew makes another. spec: NODE-1
+func (n nodes) lease(ctx context.Context, o *corev1.Node) ([]store.Op, error) {
+	key := store.Key{Kind: coordinationv1.LeaseKind, Namespace: nodeLeases, Name: o.GetMetadata().GetName()}
+	l, err := n.deps.Store.Get(ctx, key, "")
+	if apierrors.Is(err, apierrors.NotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	m := l.GetMetadata()
+	owned := slices.ContainsFunc(m.GetOwnerReferences(), func(r *metav1.OwnerReference) bool {
+		return r.GetKind() == corev1.NodeKind.Kind && r.GetName() == key.Name
+	})
+	if !owned || len(m.GetFinalizers()) > 0 {
+		return nil, nil
+	}
+	revision, err := strconv.ParseInt(m.GetResourceVersion(), 10, 64)
+	return []store.Op{{Key: key, Expect: revision}}, err
 }
 
 func restricted(next, live map[string]string, name string, id auth.Identity) error {

@@ -122,11 +122,11 @@ func (r *Registry) delete(ctx context.Context, key store.Key, opts *metav1.Delet
 		if err != nil {
 			return nil, err
 		}
-		op := store.Op{Key: key, Object: last.Object, Expect: rev}
+		txn := &store.Txn{Ops: []store.Op{{Key: key, Object: last.Object, Expect: rev}}, Guards: last.Guards}
 		if last.Gone {
-			op.Object = nil
+			return txn, r.remove(ctx, txn, live)
 		}
-		return &store.Txn{Ops: []store.Op{op}, Guards: last.Guards}, nil
+		return txn, nil
 	}
 	if dryRun(opts.GetDryRun()) {
 		live, err := r.deps.Store.Get(ctx, key, "")
@@ -172,6 +172,17 @@ func (r *Registry) protected(o object.Object) error {
 		return nil
 	}
 	return r.strategy.Protected(o)
+}
+
+// remove makes a transaction, whose first operation is on o, remove o and what goes with it.
+func (r *Registry) remove(ctx context.Context, txn *store.Txn, o object.Object) error {
+	txn.Ops[0].Object = nil
+	if r.strategy.Takes == nil {
+		return nil
+	}
+	more, err := r.strategy.Takes(ctx, o)
+	txn.Ops = append(txn.Ops, more...)
+	return err
 }
 
 // generic deletes at once unless finalizers hold the object.

@@ -39,6 +39,9 @@ type Strategy struct {
 	Protected func(o object.Object) error
 	// Delete decides on a deletion; without it finalizers hold, and otherwise the object goes.
 	Delete func(ctx context.Context, live object.Object, opts *metav1.DeleteOptions) (Removal, error)
+	// Takes returns operations that remove what goes with an object, in the transaction that removes the object itself;
+	// nil for nothing. A transaction changes one object of a kind.
+	Takes func(ctx context.Context, o object.Object) ([]store.Op, error)
 	// Held says whether something other than finalizers holds an object that is being deleted.
 	Held func(o object.Object) bool
 	// MayRead refuses to show an object to the caller.

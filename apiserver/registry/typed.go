@@ -8,6 +8,7 @@ import (
 
 	"monoplane.dev/apierrors"
 	"monoplane.dev/apiserver/rest/table"
+	"monoplane.dev/apiserver/store"
 	"monoplane.dev/object"
 	"monoplane.dev/object/intern"
 
@@ -28,6 +29,7 @@ type Typed[T object.Object] struct {
 	Subresources map[string]TypedResource[T]
 	Protected    func(T) error
 	Delete       func(context.Context, T, *metav1.DeleteOptions) (Removal, error)
+	Takes        func(context.Context, T) ([]store.Op, error)
 	Held         func(T) bool
 	MayRead      func(context.Context, T) error
 	// Fields are the selectable fields.
@@ -86,6 +88,9 @@ func (t Typed[T]) Strategy() *Strategy {
 		s.Delete = func(ctx context.Context, live object.Object, opts *metav1.DeleteOptions) (Removal, error) {
 			return t.Delete(ctx, live.(T), opts)
 		}
+	}
+	if t.Takes != nil {
+		s.Takes = func(ctx context.Context, o object.Object) ([]store.Op, error) { return t.Takes(ctx, o.(T)) }
 	}
 	if t.Held != nil {
 		s.Held = func(o object.Object) bool { return t.Held(o.(T)) }

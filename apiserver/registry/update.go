@@ -102,11 +102,11 @@ func (r *Registry) decide(ctx context.Context, key store.Key, resource *Resource
 	if err != nil {
 		return nil, err
 	}
-	op := store.Op{Key: key, Object: n, Expect: rev}
+	txn := &store.Txn{Ops: []store.Op{{Key: key, Object: n, Expect: rev}}, Guards: u.Guards}
 	if r.completed(n) {
-		op.Object = nil
+		return txn, r.remove(ctx, txn, live)
 	}
-	return &store.Txn{Ops: []store.Op{op}, Guards: u.Guards}, nil
+	return txn, nil
 }
 
 // validateUpdate lists every bad field of an update, in terms of the kind that the client sees.
