@@ -8,9 +8,11 @@ import (
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	corev1 "monoplane.dev/api/core/v1"
 	"monoplane.dev/apiserver/authn"
 	"monoplane.dev/apiserver/rest"
 	"monoplane.dev/client"
+	"monoplane.dev/client/cache"
 	"monoplane.dev/client/record"
 	"monoplane.dev/controllers/namespace"
 	"monoplane.dev/controllers/persistentvolume"
@@ -67,6 +69,9 @@ func (c *Cluster) startComponents(ctx, running context.Context, p *parts) error 
 			return fmt.Errorf("node %s: %w", name, err)
 		}
 	}
+	if c.cfg.Runtime.Simulated() {
+		c.run(running, "watch of the nodes", func(ctx context.Context) error { return c.watchNodes(ctx, p.controller("simulatednodes")) })
+	}
 	c.checks = append(c.checks, check("nodes", c.nodesReady))
 	return nil
 }
@@ -108,7 +113,7 @@ func (c *Cluster) startAgent(ctx, running context.Context, p *parts, i int, name
 		c.run(running, "events of node "+name, p.recorder.Run)
 	}
 	cfg := nodeagent.Config{
-		NodeName: name, Client: api,
+		NodeName: name, Client: api, NodeWatched: c.cfg.Runtime.Simulated(),
 		Runtime: runtimeapi.NewRuntimeServiceClient(conn), Images: runtimeapi.NewImageServiceClient(conn),
 		Labels: c.cfg.NodeLabels, Version: c.cfg.Version, Recorder: p.recorder, Starting: p.starting, Logger: c.cfg.Logger,
 	}
@@ -129,6 +134,21 @@ func (c *Cluster) startAgent(ctx, running context.Context, p *parts, i int, name
 	c.agents = append(c.agents, agent)
 	c.run(running, "node "+name, agent.Run)
 	return nil
+}
+
+// watchNodes tells agents that their Node was deleted: one watch does for all simulated nodes. spec: NODE-7
+func (c *Cluster) watchNodes(ctx context.Context, api *client.Client) error {
+	agents := make(map[string]*nodeagent.Agent, len(c.agents))
+	for i, a := range c.agents {
+		agents[c.nodes[i]] = a
+	}
+	nodes := cache.New(cache.Config[*corev1.Node]{Source: cache.Watch(api.Nodes.Watch), Logger: c.cfg.Logger})
+	nodes.AddHandler(cache.Handler[*corev1.Node]{OnDelete: func(n *corev1.Node) {
+		if a := agents[n.GetMetadata().GetName()]; a != nil {
+			a.LookAtNode()
+		}
+	}})
+	return nodes.Run(ctx)
 }
 
 // nodesReady says which node is not ready yet.

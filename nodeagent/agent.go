@@ -42,6 +42,8 @@ type Agent struct {
 	node *corev1.Node
 	// lease is the node's Lease as last written, nil when it is to be read.
 	lease *coordinationv1.Lease
+	// beats are the heartbeats, nil before the first.
+	beats *pulse
 	// unready says what the runtime lacks; empty when it is ready.
 	unready string
 	// changed is closed, and made anew, when a worker has moved on; made by who waits.
@@ -132,6 +134,9 @@ func (a *Agent) work(ctx context.Context, pods *cache.Cache[*corev1.Pod]) error 
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return a.follow(ctx, pods) })
 	g.Go(func() error { return a.watchRuntime(ctx) })
+	if !a.cfg.NodeWatched {
+		g.Go(func() error { return a.watchNode(ctx) })
+	}
 	if !a.cfg.NoStreams {
 		g.Go(func() error { return a.serveStreams(ctx) })
 	}

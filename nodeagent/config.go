@@ -64,6 +64,9 @@ type Config struct {
 	LogMaxSize int64
 	// LogMaxFiles counts the file being written too.
 	LogMaxFiles int
+	// NodeWatched says that the caller watches the Node object and calls LookAtNode when it is deleted: one watch can do
+	// for many simulated nodes. Otherwise the agent watches its own.
+	NodeWatched bool
 	// NoStreams leaves out serving logs to the API server.
 	NoStreams bool
 

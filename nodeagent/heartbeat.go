@@ -4,23 +4,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 	"time"
 
-	"google.golang.org/protobuf/proto"
-
-	coordinationv1 "monoplane.dev/api/coordination/v1"
 	corev1 "monoplane.dev/api/core/v1"
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/apierrors"
-	"monoplane.dev/codec/value"
+	"monoplane.dev/client/cache"
 )
 
-// leaseNamespace holds the Leases of all nodes.
-const leaseNamespace = "kube-node-lease"
-
-// pulse renews the Lease and, when it is time or something has changed, the node's status. A node that has vanished
-// is registered again at once. Between two beats it is only a timer. spec: NODE-1, NODE-7
+// pulse renews the Lease, looks at the Node and, when it is time or something has changed, writes the node's status. A
+// node that has vanished is registered again at once. Between two beats it is only a timer. spec: NODE-1, NODE-7
 type pulse struct {
 	agent *Agent
 	ctx   context.Context
@@ -28,11 +23,17 @@ type pulse struct {
 	fail func(error)
 
 	mu      sync.Mutex // held during a beat
-	timer   *time.Timer
 	next    time.Time
 	written time.Time // when the status was
+	// lease and node say what has failed since when, so that it is not logged with every beat.
+	lease, node trouble
 	// imagesDue: the images are to be reported after the next beat; unlisted: the runtime did not list them last time.
 	imagesDue, unlisted bool
+
+	timing sync.Mutex // guards what follows
+	timer  *time.Timer
+	// beating: the timer has fired and is not set again yet; soon: hurry was called meanwhile.
+	beating, soon bool
 }
 
 // startPulse begins the heartbeats. They end with ctx; stop waits for the last.
@@ -40,38 +41,95 @@ func (a *Agent) startPulse(ctx context.Context, fail func(error)) *pulse {
 	// The agents of one process would all beat at the same instant.
 	offset := time.Duration(print(a.cfg.NodeName, 0) % uint64(a.cfg.HeartbeatInterval))
 	p := &pulse{agent: a, ctx: ctx, fail: fail, next: now().Add(offset), written: now(), imagesDue: true}
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	p.lease = trouble{what: "the node's lease cannot be renewed", log: a.cfg.Logger}
+	p.node = trouble{what: "heartbeat failed", log: a.cfg.Logger}
+	p.timing.Lock()
 	p.timer = time.AfterFunc(offset, p.beat)
+	p.timing.Unlock()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.beats = p
 	return p
 }
 
-func (p *pulse) beat() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.ctx.Err() != nil {
+// hurry makes the next beat come at once, or, during a beat, right after it. It does not wait.
+func (p *pulse) hurry() {
+	p.timing.Lock()
+	defer p.timing.Unlock()
+	if p.beating {
+		p.soon = true
 		return
 	}
+	p.timer.Reset(0)
+}
+
+func (p *pulse) beat() {
+	p.timing.Lock()
+	p.beating, p.soon = true, false
+	p.timing.Unlock()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.ctx.Err() != nil || !p.beatOnce() {
+		return
+	}
+	for !p.next.After(now()) {
+		p.next = p.next.Add(p.agent.cfg.HeartbeatInterval) // a late beat does not make the next ones late
+	}
+	p.timing.Lock()
+	defer p.timing.Unlock()
+	wait := p.next.Sub(now())
+	if p.soon {
+		wait = 0
+	}
+	p.beating = false
+	p.timer.Reset(wait)
+}
+
+// beatOnce reports whether there is to be another beat.
+func (p *pulse) beatOnce() bool {
 	a := p.agent
-	wrote, err := a.heartbeat(p.ctx, now().Sub(p.written) >= a.cfg.StatusInterval)
+	wrote, leaseErr, err := a.heartbeat(p.ctx, now().Sub(p.written) >= a.cfg.StatusInterval)
 	switch {
 	case p.ctx.Err() != nil:
-		return
+		return false
 	case errors.Is(err, ErrRefused):
 		p.fail(err)
-		return
-	case err != nil:
-		a.cfg.Logger.Warn("heartbeat failed", "error", err)
+		return false
+	case apierrors.Is(err, apierrors.Conflict):
+		// Somebody else wrote at the same time; the next beat reads anew.
+		a.cfg.Logger.Debug("heartbeat lost a race", "error", err)
+		err = nil
 	case wrote:
 		p.written, p.imagesDue = now(), true
 	}
+	p.lease.tell(leaseErr)
+	p.node.tell(err)
 	if err == nil && p.imagesDue {
 		p.reportImages()
 	}
-	for p.next = p.next.Add(a.cfg.HeartbeatInterval); p.next.Before(now()); {
-		p.next = p.next.Add(a.cfg.HeartbeatInterval) // a late beat does not make the next ones late
+	return true
+}
+
+// trouble tells the log of something that fails again and again: when it begins, once a minute while it lasts, and when
+// it is over.
+type trouble struct {
+	what string
+	log  *slog.Logger
+	said time.Time // zero while all is well
+}
+
+// troubleEvery is the least time between two lines about one trouble.
+const troubleEvery = time.Minute
+
+func (t *trouble) tell(err error) {
+	switch {
+	case err != nil && (t.said.IsZero() || now().Sub(t.said) >= troubleEvery):
+		t.log.Warn(t.what, "error", err)
+		t.said = now()
+	case err == nil && !t.said.IsZero():
+		t.log.Warn(t.what + ": that is over")
+		t.said = time.Time{}
 	}
-	p.timer.Reset(p.next.Sub(now()))
 }
 
 // reportImages reports the node's images. It comes after a beat, so that a runtime that does not list them holds up
@@ -101,50 +159,71 @@ func (p *pulse) reportImages() {
 func (p *pulse) stop() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.timing.Lock()
+	defer p.timing.Unlock()
+	p.beating = true // for good: hurry sets no timer any more
 	p.timer.Stop()
 }
 
-// heartbeat beats once and registers the node again if it has vanished. It returns whether the status was written.
-func (a *Agent) heartbeat(ctx context.Context, due bool) (wrote bool, err error) {
-	beat, cancel := context.WithTimeout(ctx, a.cfg.HeartbeatInterval)
-	defer cancel()
-	wrote, err = a.beat(beat, due)
-	switch {
-	case ctx.Err() != nil:
-		return false, ctx.Err()
-	case apierrors.Is(err, apierrors.NotFound):
-		a.cfg.Logger.Warn("the node has vanished; registering it again")
-		err := a.register(ctx)
-		return err == nil, err
-	case apierrors.Is(err, apierrors.Conflict):
-		// Somebody else wrote at the same time; the next beat reads anew.
-		a.cfg.Logger.Debug("heartbeat lost a race", "error", err)
-		return false, nil
+// LookAtNode makes the agent look at its Node object at once rather than with the next heartbeat, because it may have
+// been deleted. It does not wait. spec: NODE-7
+func (a *Agent) LookAtNode() {
+	a.mu.Lock()
+	p := a.beats
+	a.mu.Unlock()
+	if p != nil {
+		p.hurry()
 	}
-	return wrote, err
 }
 
-// beat is one heartbeat. It returns NotFound when the Node object does not exist.
-func (a *Agent) beat(ctx context.Context, due bool) (wrote bool, err error) {
-	if err := a.renewLease(ctx); err != nil {
-		return false, fmt.Errorf("lease: %w", err)
+// watchNode looks at the Node when it is deleted. spec: NODE-7
+func (a *Agent) watchNode(ctx context.Context) error {
+	nodes := cache.New(cache.Config[*corev1.Node]{
+		Source:        cache.Watch(a.cfg.Client.Nodes.Watch),
+		FieldSelector: "metadata.name=" + a.cfg.NodeName,
+		Logger:        a.cfg.Logger,
+	})
+	nodes.AddHandler(cache.Handler[*corev1.Node]{OnDelete: func(*corev1.Node) { a.LookAtNode() }})
+	return nodes.Run(ctx)
+}
+
+// heartbeat beats once: it looks at the Node, registers it again if it has vanished, renews the Lease, and writes the
+// status of the node if it is due or differs. What becomes of the Lease has no influence on the rest: its namespace may
+// be gone. It returns whether the status was written, and what went wrong.
+func (a *Agent) heartbeat(ctx context.Context, due bool) (wrote bool, leaseErr, err error) {
+	node, err := a.lookAtNode(ctx)
+	if apierrors.Is(err, apierrors.NotFound) {
+		a.cfg.Logger.Warn("the node has vanished; registering it again")
+		if err = a.register(ctx); err != nil {
+			return false, nil, err
+		}
+		node, wrote = a.nodeNow(), true
 	}
-	a.askRuntime(ctx)
-	node, err := a.cfg.Client.Nodes.Get(ctx, &metav1.GetRequest{Name: a.cfg.NodeName, ResourceVersion: "0"})
-	if err != nil {
-		return false, err
+	leaseErr = a.renewLease(ctx)
+	beat, cancel := context.WithTimeout(ctx, a.cfg.HeartbeatInterval)
+	defer cancel()
+	if err != nil || wrote {
+		return wrote, leaseErr, err
 	}
-	if node, err = a.keepLabels(ctx, node); err != nil {
-		return false, fmt.Errorf("labels: %w", err)
+	a.askRuntime(beat)
+	if node, err = a.keepLabels(beat, node); err != nil {
+		return false, leaseErr, fmt.Errorf("labels: %w", err)
 	}
 	if !due && !a.conditionsChanged(node) {
 		a.mu.Lock()
 		defer a.mu.Unlock()
 		a.node = node
-		return false, nil
+		return false, leaseErr, nil
 	}
-	err = a.writeNodeStatus(ctx, node)
-	return err == nil, err
+	err = a.writeNodeStatus(beat, node)
+	return err == nil, leaseErr, err
+}
+
+// lookAtNode reads the Node as the API server has it in memory.
+func (a *Agent) lookAtNode(ctx context.Context) (*corev1.Node, error) {
+	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
+	defer cancel()
+	return a.cfg.Client.Nodes.Get(ctx, &metav1.GetRequest{Name: a.cfg.NodeName, ResourceVersion: "0"})
 }
 
 // conditionsChanged reports whether the status of a condition is no longer what the API has.
@@ -161,65 +240,4 @@ func (a *Agent) conditionsChanged(node *corev1.Node) bool {
 		}
 	}
 	return false
-}
-
-// renewLease writes the time into the node's Lease, which it makes if need be.
-func (a *Agent) renewLease(ctx context.Context) error {
-	a.mu.Lock()
-	last := a.lease
-	a.mu.Unlock()
-	var err error
-	if last == nil {
-		last, err = a.cfg.Client.Leases.Get(ctx, &metav1.GetRequest{Namespace: leaseNamespace, Name: a.cfg.NodeName})
-		if apierrors.Is(err, apierrors.NotFound) {
-			last, err = a.cfg.Client.Leases.Create(ctx, &coordinationv1.CreateLeaseRequest{
-				Namespace: leaseNamespace, Object: a.leaseNow(nil),
-			})
-			return a.keepLease(last, err)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	last, err = a.cfg.Client.Leases.Update(ctx, &coordinationv1.UpdateLeaseRequest{
-		Namespace: leaseNamespace, Name: a.cfg.NodeName, Object: a.leaseNow(last),
-	})
-	return a.keepLease(last, err)
-}
-
-// keepLease remembers the Lease for the next renewal; after an error it is read again.
-func (a *Agent) keepLease(l *coordinationv1.Lease, err error) error {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.lease = l; err != nil {
-		a.lease = nil
-		if apierrors.Is(err, apierrors.NotFound) {
-			// It was deleted between two renewals; NotFound of the heartbeat means the Node.
-			return apierrors.New(apierrors.Conflict, "the lease was deleted")
-		}
-	}
-	return err
-}
-
-func (a *Agent) leaseNow(last *coordinationv1.Lease) *coordinationv1.Lease {
-	l := &coordinationv1.Lease{
-		Metadata: &metav1.ObjectMeta{Namespace: leaseNamespace, Name: a.cfg.NodeName},
-		Spec: &coordinationv1.LeaseSpec{
-			HolderIdentity:       proto.String(a.cfg.NodeName),
-			LeaseDurationSeconds: proto.Int32(int32(a.cfg.LeaseDuration / time.Second)),
-			RenewTime:            value.MicroTime(now()),
-		},
-	}
-	if last != nil {
-		l.Metadata = last.GetMetadata()
-	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.node != nil {
-		// The Lease goes when the Node goes.
-		l.Metadata.OwnerReferences = []*metav1.OwnerReference{{
-			ApiVersion: "v1", Kind: "Node", Name: a.cfg.NodeName, Uid: a.node.GetMetadata().GetUid(),
-		}}
-	}
-	return l
 }

@@ -36,7 +36,7 @@ func BenchmarkIdle(b *testing.B) {
 			runtimeapi.RegisterImageServiceServer(cri, rt)
 			name := fmt.Sprintf("node-%d", i)
 			a, err := nodeagent.New(nodeagent.Config{
-				NodeName: name, Client: api.Client(), NoStreams: true, Simulated: true, Machine: machine.Simulated(name, i),
+				NodeName: name, Client: api.Client(), NoStreams: true, NodeWatched: true, Simulated: true, Machine: machine.Simulated(name, i),
 				Runtime: runtimeapi.NewRuntimeServiceClient(cri.Conn()), Images: runtimeapi.NewImageServiceClient(cri.Conn()),
 			})
 			if err != nil {

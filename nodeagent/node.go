@@ -26,10 +26,10 @@ const (
 	labelArch     = "kubernetes.io/arch"
 )
 
-// register makes the API know the node, and its Lease, as they are now. It tries until it succeeds; ErrRefused when
-// the API says that this machine may not be the node. spec: NODE-1, NODE-7
+// register makes the API know the node as it is now. It tries until it succeeds; ErrRefused when the API says that this
+// machine may not be the node. The Lease is left to the heartbeats: a node needs none to be back. spec: NODE-1, NODE-7
 func (a *Agent) register(ctx context.Context) error {
-	err := retry(ctx, func(ctx context.Context) error {
+	return retry(ctx, func(ctx context.Context) error {
 		err := a.registerOnce(ctx)
 		if apierrors.Is(err, apierrors.Forbidden) {
 			return fmt.Errorf("%w: %w", ErrRefused, err)
@@ -39,10 +39,6 @@ func (a *Agent) register(ctx context.Context) error {
 		}
 		return err
 	})
-	if err != nil {
-		return err
-	}
-	return retry(ctx, a.renewLease)
 }
 
 func (a *Agent) registerOnce(ctx context.Context) error {

@@ -227,6 +227,7 @@ func merged(old, o object.Object, subresource string) object.Object {
 		m := object.Clone(o).GetMetadata()
 		nm := n.GetMetadata()
 		nm.Labels, nm.Annotations, nm.Finalizers = m.GetLabels(), m.GetAnnotations(), m.GetFinalizers()
+		nm.OwnerReferences = m.GetOwnerReferences()
 	}
 	return n
 }

@@ -1,0 +1,231 @@
+package nodeagent_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	coordinationv1 "monoplane.dev/api/coordination/v1"
+	corev1 "monoplane.dev/api/core/v1"
+	metav1 "monoplane.dev/api/meta/v1"
+	"monoplane.dev/apierrors"
+)
+
+const leases = "/monoplane.coordination.v1.Leases/"
+
+// logged collects what the agent logs from a level on.
+func (w *world) logged(level slog.Level) *bytes.Buffer {
+	var out bytes.Buffer // the handler writes one line at a time
+	w.cfg.Logger = slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: level}))
+	return &out
+}
+
+func (w *world) lease() *coordinationv1.Lease {
+	w.t.Helper()
+	l, err := w.c.Leases.Get(w.t.Context(), &metav1.GetRequest{Namespace: "kube-node-lease", Name: nodeName})
+	if apierrors.Is(err, apierrors.NotFound) {
+		return nil
+	}
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return l
+}
+
+// nodeUID returns the uid of the node, empty when there is none.
+func (w *world) nodeUID() string {
+	w.t.Helper()
+	n, err := w.c.Nodes.Get(w.t.Context(), &metav1.GetRequest{Name: nodeName})
+	if err != nil && !apierrors.Is(err, apierrors.NotFound) {
+		w.t.Fatal(err)
+	}
+	return n.GetMetadata().GetUid()
+}
+
+// A live agent sees at once that its Node has been deleted, whether it watches the Node itself or is told, and registers
+// again; its pods go on, and its Lease belongs to the new Node. spec: NODE-7
+func TestDeletedNodeIsRegisteredAtOnce(t *testing.T) {
+	for _, watched := range []bool{false, true} {
+		t.Run(fmt.Sprint("watched by the caller ", watched), func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				w.cfg.NodeWatched = watched
+				w.start()
+				w.create("a")
+				time.Sleep(beat)
+				for range 3 {
+					uid, began := w.nodeUID(), time.Now()
+					w.deleteNode()
+					if watched {
+						w.agent.LookAtNode()
+					}
+					synctest.Wait()
+					now := w.nodeUID()
+					if took := time.Since(began); now == "" || now == uid || took > 0 {
+						t.Fatalf("after %s the node is %q, was %q", took, now, uid)
+					}
+					if got := w.lease().GetMetadata().GetOwnerReferences()[0].GetUid(); got != now {
+						t.Errorf("the lease belongs to %s, want %s", got, now)
+					}
+					time.Sleep(3 * time.Second)
+				}
+				w.expect("a", "START main/0 @0s")
+			})
+		})
+	}
+}
+
+// The same when the deletion comes while a heartbeat is under way, or while the watch is lost. spec: NODE-7
+func TestNodeIsDeletedMeanwhile(t *testing.T) {
+	t.Run("during a beat", func(t *testing.T) {
+		inWorld(t, func(w *world) {
+			w.start()
+			time.Sleep(beat)
+			var held atomic.Bool
+			w.api.React(func(_ context.Context, method string, _ any) error {
+				if strings.HasPrefix(method, leases) && held.CompareAndSwap(false, true) {
+					time.Sleep(5 * time.Second)
+				}
+				return nil
+			})
+			for !held.Load() {
+				time.Sleep(time.Millisecond)
+			}
+			uid := w.nodeUID()
+			time.Sleep(time.Second)
+			w.deleteNode()
+			time.Sleep(4*time.Second + 100*time.Millisecond)
+			if now := w.nodeUID(); now == "" || now == uid {
+				t.Errorf("right after the beat the node is %q, was %q", now, uid)
+			}
+		})
+	})
+	t.Run("without a watch", func(t *testing.T) {
+		inWorld(t, func(w *world) {
+			w.start()
+			time.Sleep(beat)
+			uid := w.nodeUID()
+			w.api.Cut()
+			w.deleteNode()
+			w.api.Expire()
+			time.Sleep(time.Second)
+			if now := w.nodeUID(); now == "" || now == uid {
+				t.Errorf("a second later the node is %q, was %q", now, uid)
+			}
+		})
+	})
+}
+
+// Whatever becomes of the Lease, the agent looks at its Node, reports its status and finds its way back; the log says
+// so at a level that is seen, and not with every beat. spec: NODE-1, NODE-7
+func TestLeaseCannotBeWritten(t *testing.T) {
+	for name, fail := range map[string]func(ctx context.Context) error{
+		"its namespace is gone": func(context.Context) error { return apierrors.NewNotFound(corev1.NamespaceKind, "kube-node-lease") },
+		"it is refused":         func(context.Context) error { return apierrors.NewForbidden(coordinationv1.LeaseKind, nodeName, "no") },
+		"it always conflicts":   func(context.Context) error { return apierrors.New(apierrors.Conflict, "lost") },
+		"nobody answers":        func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				out := w.logged(slog.LevelWarn)
+				var mu sync.Mutex
+				broken := true
+				w.api.React(func(ctx context.Context, method string, _ any) error {
+					mu.Lock()
+					now := broken
+					mu.Unlock()
+					if now && strings.HasPrefix(method, leases) {
+						return fail(ctx)
+					}
+					return nil
+				})
+				w.start()
+				if took := time.Since(w.began); took > time.Second {
+					t.Errorf("the node was ready after %s", took)
+				}
+				w.create("a")
+				time.Sleep(10 * time.Minute)
+				for _, c := range w.node().GetStatus().GetConditions() {
+					if age := time.Since(time.Unix(c.GetLastHeartbeatTime().GetSeconds(), 0)); age > report+beat {
+						t.Errorf("%s is %s old", c.GetType(), age)
+					}
+				}
+				uid := w.nodeUID()
+				w.deleteNode()
+				time.Sleep(beat)
+				if now := w.nodeUID(); now == "" || now == uid {
+					t.Errorf("the node is %q, was %q", now, uid)
+				}
+				w.expect("a", "START main/0 @0s")
+				if n := strings.Count(out.String(), "lease cannot be renewed"); n < 9 || n > 11 {
+					t.Errorf("the log says it %d times in ten minutes:\n%s", n, out)
+				}
+				mu.Lock()
+				broken = false
+				mu.Unlock()
+				time.Sleep(2 * beat)
+				if l := w.lease(); l == nil || time.Since(time.Unix(l.GetSpec().GetRenewTime().GetSeconds(), 0)) > beat {
+					t.Errorf("the lease is %v", l)
+				}
+				if n := strings.Count(out.String(), "lease cannot be renewed: that is over"); n != 1 {
+					t.Errorf("the log says %d times that it is over", n)
+				}
+			})
+		})
+	}
+}
+
+// A Lease that was deleted, or that somebody else wrote to, is there again with the next beat. spec: NODE-1
+func TestLeaseIsMadeAgain(t *testing.T) {
+	inWorld(t, func(w *world) {
+		out := w.logged(slog.LevelWarn)
+		w.start()
+		time.Sleep(beat)
+		if _, err := w.c.Leases.Delete(t.Context(), &metav1.DeleteRequest{Namespace: "kube-node-lease", Name: nodeName}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(beat)
+		l := w.lease()
+		if l == nil {
+			t.Fatal("there is no lease")
+		}
+		l = l.Clone()
+		l.Spec.RenewTime = nil
+		if _, err := w.c.Leases.Update(t.Context(), &coordinationv1.UpdateLeaseRequest{Namespace: "kube-node-lease", Name: nodeName, Object: l}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(beat)
+		if w.lease().GetSpec().GetRenewTime() == nil {
+			t.Error("the lease was not renewed")
+		}
+		if out.Len() > 0 {
+			t.Errorf("it was taken for a failure:\n%s", out)
+		}
+	})
+}
+
+// The agent changes nothing that it has received: the Lease that the server has in memory stays as it was written.
+func TestLeaseIsNotChangedInPlace(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.start()
+		time.Sleep(beat)
+		held := w.lease() // as the server holds it
+		before := proto.CloneOf(held)
+		w.deleteNode()
+		time.Sleep(2 * beat)
+		if l := w.lease(); l.GetMetadata().GetOwnerReferences()[0].GetUid() == before.GetMetadata().GetOwnerReferences()[0].GetUid() {
+			t.Fatal("the lease still belongs to the node that is gone")
+		}
+		if !proto.Equal(before, held) {
+			t.Errorf("was\n%v\nis\n%v", before, held)
+		}
+	})
+}

@@ -1,0 +1,80 @@
+package nodeagent
+
+import (
+	"context"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	coordinationv1 "monoplane.dev/api/coordination/v1"
+	metav1 "monoplane.dev/api/meta/v1"
+	"monoplane.dev/apierrors"
+	"monoplane.dev/codec/value"
+)
+
+// leaseNamespace holds the Leases of all nodes.
+const leaseNamespace = "kube-node-lease"
+
+// renewLease writes the time into the node's Lease, which it makes if need be. It takes a third of the time between two
+// beats at most.
+func (a *Agent) renewLease(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, a.cfg.HeartbeatInterval/3)
+	defer cancel()
+	a.mu.Lock()
+	last := a.lease
+	a.lease = nil // to be read again, unless all goes well
+	a.mu.Unlock()
+	next, err := a.putLease(ctx, last)
+	if last != nil && (apierrors.Is(err, apierrors.NotFound) || apierrors.Is(err, apierrors.Conflict)) {
+		next, err = a.putLease(ctx, nil) // it was deleted, or somebody else wrote to it
+	}
+	if err != nil {
+		return err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.lease = next
+	return nil
+}
+
+// putLease renews the Lease as it was last seen; nil for one that is to be read.
+func (a *Agent) putLease(ctx context.Context, last *coordinationv1.Lease) (*coordinationv1.Lease, error) {
+	var err error
+	if last == nil {
+		last, err = a.cfg.Client.Leases.Get(ctx, &metav1.GetRequest{Namespace: leaseNamespace, Name: a.cfg.NodeName})
+		if apierrors.Is(err, apierrors.NotFound) {
+			return a.cfg.Client.Leases.Create(ctx, &coordinationv1.CreateLeaseRequest{
+				Namespace: leaseNamespace, Object: a.leaseNow(nil),
+			})
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return a.cfg.Client.Leases.Update(ctx, &coordinationv1.UpdateLeaseRequest{
+		Namespace: leaseNamespace, Name: a.cfg.NodeName, Object: a.leaseNow(last),
+	})
+}
+
+func (a *Agent) leaseNow(last *coordinationv1.Lease) *coordinationv1.Lease {
+	l := &coordinationv1.Lease{
+		Metadata: &metav1.ObjectMeta{Namespace: leaseNamespace, Name: a.cfg.NodeName},
+		Spec: &coordinationv1.LeaseSpec{
+			HolderIdentity:       proto.String(a.cfg.NodeName),
+			LeaseDurationSeconds: proto.Int32(int32(a.cfg.LeaseDuration / time.Second)),
+			RenewTime:            value.MicroTime(now()),
+		},
+	}
+	if last != nil {
+		l.Metadata = last.GetMetadata().Clone()
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.node != nil {
+		// The Lease goes when the Node goes.
+		l.Metadata.OwnerReferences = []*metav1.OwnerReference{{
+			ApiVersion: "v1", Kind: "Node", Name: a.cfg.NodeName, Uid: a.node.GetMetadata().GetUid(),
+		}}
+	}
+	return l
+}
