@@ -113,7 +113,7 @@ func (c *Cluster) startAgent(ctx, running context.Context, p *parts, i int, name
 		c.run(running, "events of node "+name, p.recorder.Run)
 	}
 	cfg := nodeagent.Config{
-		NodeName: name, Client: api, NodeWatched: c.cfg.Runtime.Simulated(),
+		StateDir: dir, NodeName: name, Client: api, NodeWatched: c.cfg.Runtime.Simulated(),
 		Runtime: runtimeapi.NewRuntimeServiceClient(conn), Images: runtimeapi.NewImageServiceClient(conn),
 		Labels: c.cfg.NodeLabels, Version: c.cfg.Version, Recorder: p.recorder, Starting: p.starting, Logger: c.cfg.Logger,
 	}

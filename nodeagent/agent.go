@@ -24,9 +24,10 @@ type Agent struct {
 	// apiSlots bounds the concurrent writes to the API.
 	apiSlots chan struct{}
 
-	// host and cgroupParent are set before the first worker is made and never change.
+	// inOrder, host and cgroupParent are set before the first worker is made and never change.
 	host         *podstate.Host
 	cgroupParent string
+	inOrder      inOrder
 
 	mu sync.Mutex
 	// ctx is for the actions of workers, nil before Run; cancel ends it. Invariant: once closed, nothing is spawned.
@@ -36,7 +37,7 @@ type Agent struct {
 	wg     sync.WaitGroup
 	// workers by the pod's uid. Invariant: a worker leaves when its machine is Gone.
 	workers map[string]*worker
-	// emptying: StopPods was called; no pod starts.
+	// emptying: the node is to be empty; no pod starts. Invariant: stopping is closed when it is set.
 	emptying bool
 	// node is the Node object as last seen.
 	node *corev1.Node
@@ -46,6 +47,9 @@ type Agent struct {
 	beats *pulse
 	// unready says what the runtime lacks; empty when it is ready.
 	unready string
+	// stopping is closed when the node is to be empty; known once there are workers for the pods that were read when the
+	// agent came back; ended when Run has ended.
+	stopping, known, ended chan struct{}
 	// changed is closed, and made anew, when a worker has moved on; made by who waits.
 	changed chan struct{}
 
@@ -60,16 +64,21 @@ func New(cfg Config) (*Agent, error) {
 	}
 	return &Agent{
 		cfg: cfg, ready: make(chan struct{}), apiSlots: make(chan struct{}, 16), workers: make(map[string]*worker),
+		stopping: make(chan struct{}), known: make(chan struct{}), ended: make(chan struct{}),
 	}, nil
 }
 
 // Ready is closed once the node is registered and the agent knows its pods.
 func (a *Agent) Ready() <-chan struct{} { return a.ready }
 
-// Unready says what the runtime lacks, which keeps the node's Ready condition false; empty when nothing does.
+// Unready says what keeps the node's Ready condition false: what the runtime lacks, or that the node is being emptied;
+// empty when nothing does.
 func (a *Agent) Unready() string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if a.emptying {
+		return shuttingDown
+	}
 	return a.unready
 }
 
@@ -81,6 +90,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	a.mu.Unlock()
 	defer a.close()
 
+	a.inOrder = a.readStopNote()
 	var pods *cache.Cache[*corev1.Pod]
 	err := apart(func() (err error) { pods, err = a.appear(ctx); return err })
 	if err == nil {
@@ -110,7 +120,7 @@ func (a *Agent) appear(ctx context.Context) (*cache.Cache[*corev1.Pod], error) {
 	if err != nil {
 		return nil, err
 	}
-	if err = a.register(ctx); err == nil {
+	if err = a.registerUnlessStopping(ctx); err == nil {
 		return a.startPods(seen), nil
 	}
 	if errors.Is(err, ErrRefused) {
@@ -163,6 +173,7 @@ func (a *Agent) follow(ctx context.Context, pods *cache.Cache[*corev1.Pod]) erro
 			w.post(podstate.Absent{})
 		}
 	}
+	a.dropStopNote()
 	close(a.ready)
 	a.cfg.Logger.Info("node is ready")
 	return nil
@@ -193,6 +204,7 @@ func (a *Agent) adoptAll(seen *returned) {
 	for _, p := range seen.pods {
 		a.adopt(p, seen.local[uidOf(p)])
 	}
+	close(a.known)
 }
 
 // podChanged brings a pod's object to its worker, a new one if need be.
@@ -272,6 +284,7 @@ func (a *Agent) context() context.Context {
 func (a *Agent) close() {
 	a.mu.Lock()
 	a.closed = true
+	close(a.ended)
 	workers := a.workers
 	a.workers = make(map[string]*worker)
 	a.mu.Unlock()

@@ -34,6 +34,9 @@ type Config struct {
 	PodLogDir string
 	// DataDir is a directory on the file system that pods use, for capacity and disk pressure; PodLogDir when empty.
 	DataDir string
+	// StateDir is a directory of this agent's own, in which it notes that the node was stopped in order, so that what it
+	// stopped restarts without back-off; nothing is noted when it is empty.
+	StateDir string
 	// Machine describes the machine; read from the system when its Capacity is nil.
 	Machine machine.Facts
 	// Labels are added to the node, such as topology.kubernetes.io/zone. spec: NODE-6

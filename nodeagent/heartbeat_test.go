@@ -189,7 +189,7 @@ func TestLeaseIsMadeAgain(t *testing.T) {
 		out := w.logged(slog.LevelWarn)
 		w.start()
 		time.Sleep(beat)
-		if _, err := w.c.Leases.Delete(t.Context(), &metav1.DeleteRequest{Namespace: "kube-node-lease", Name: nodeName}); err != nil {
+		if _, err := w.c.Leases.Delete(w.t.Context(), &metav1.DeleteRequest{Namespace: "kube-node-lease", Name: nodeName}); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(beat)
@@ -199,7 +199,7 @@ func TestLeaseIsMadeAgain(t *testing.T) {
 		}
 		l = l.Clone()
 		l.Spec.RenewTime = nil
-		if _, err := w.c.Leases.Update(t.Context(), &coordinationv1.UpdateLeaseRequest{Namespace: "kube-node-lease", Name: nodeName, Object: l}); err != nil {
+		if _, err := w.c.Leases.Update(w.t.Context(), &coordinationv1.UpdateLeaseRequest{Namespace: "kube-node-lease", Name: nodeName, Object: l}); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(beat)

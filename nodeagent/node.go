@@ -56,6 +56,28 @@ func (a *Agent) registerOnce(ctx context.Context) error {
 	return a.writeNodeStatus(ctx, have)
 }
 
+// registerUnlessStopping registers the node, or lets that be when the node is to be empty: pods are stopped also where
+// the API does not take the node just now. The heartbeats go on with it.
+func (a *Agent) registerUnlessStopping(ctx context.Context) error {
+	registering, cancel := context.WithCancel(ctx)
+	defer cancel()
+	done := make(chan struct{})
+	defer close(done)
+	go func() {
+		select {
+		case <-a.stopping:
+			cancel()
+		case <-done:
+		}
+	}()
+	err := a.register(registering)
+	if err != nil && registering.Err() != nil && ctx.Err() == nil {
+		a.cfg.Logger.Warn("the node is stopping before it was registered")
+		return nil
+	}
+	return err
+}
+
 // refused empties the node, because the API does not take it for the node it claims to be. spec: NODE-7
 func (a *Agent) refused(ctx context.Context, err error) error {
 	a.cfg.Logger.Error("the API server refuses this node; stopping its pods", "error", err)
@@ -64,13 +86,6 @@ func (a *Agent) refused(ctx context.Context, err error) error {
 		return stop
 	}
 	return err
-}
-
-// empty keeps pods from starting from now on.
-func (a *Agent) empty() {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.emptying = true
 }
 
 func (a *Agent) nodeLabels() map[string]string {

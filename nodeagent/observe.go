@@ -154,6 +154,7 @@ func (a *Agent) instanceOf(s *runtimeapi.ContainerStatus) podstate.Instance {
 		in.State = podstate.Created
 	case runtimeapi.ContainerState_CONTAINER_EXITED:
 		in.State, in.FinishedAt = podstate.Exited, unixNano(s.GetFinishedAt())
+		in.Ordered = a.inOrder.covers(in.FinishedAt)
 		in.ExitCode, in.Reason, in.Message = s.GetExitCode(), s.GetReason(), strings.ToValidUTF8(a.terminationMessage(s), "?")
 	default: // unknown may well run
 		in.State = podstate.Running

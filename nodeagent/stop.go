@@ -2,22 +2,46 @@ package nodeagent
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"slices"
 	"time"
 
 	"monoplane.dev/nodeagent/podstate"
 )
 
+// shuttingDown is the message of the Ready condition of a node that is being emptied, in kubelet's words.
+const shuttingDown = "node is shutting down"
+
+// comeBackTimeout is how long StopPods waits for an agent that does not know its pods yet.
+const comeBackTimeout = 10 * time.Second
+
+// errUnknown says that nothing could be stopped, because it is not known what runs.
+var errUnknown = errors.New("its pods could not be read, so those that run go on, for the next start to adopt")
+
+// errEnded says that a stop was cut short.
+var errEnded = errors.New("the agent has ended, so pods that run go on, for the next start to adopt")
+
 // StopPods stops the processes of all pods, each with its pod's own grace period, and starts no more. The API
 // objects stay, so that pods go on by their restartPolicy when an agent starts again. It returns when nothing
-// runs, or ctx ends. Report, if not nil, is called with the names of the pods that are waited for whenever
-// they change, and with none at the end. Run must be running. spec: design decision 13
+// runs, or ctx ends; the stop, once begun, goes on without its caller, and the node is not Ready any more. Report, if not
+// nil, is called with the names of the pods that are waited for whenever they change, and with none at the end.
+//
+// It fails when the agent does not come to know its pods within ten seconds, or ends before they have stopped: they go on
+// then. spec: design decision 13
 func (a *Agent) StopPods(ctx context.Context, report func(waiting []string)) error {
-	a.mu.Lock()
-	a.emptying = true
-	a.mu.Unlock()
-	for _, w := range a.list() {
-		w.post(podstate.NodeStopping{})
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	go func() {
+		select {
+		case <-a.ended:
+			cancel(errEnded)
+		case <-ctx.Done():
+		}
+	}()
+	a.empty()
+	if err := a.waitKnown(ctx); err != nil {
+		return err
 	}
 	var last []string
 	first := true
@@ -30,13 +54,56 @@ func (a *Agent) StopPods(ctx context.Context, report func(waiting []string)) err
 		return len(waiting) == 0
 	})
 	if err != nil {
-		return err
+		return context.Cause(ctx)
 	}
 	// How they ended should be written too, but need not: the next agent finds it out from the runtime.
-	flush, cancel := context.WithTimeout(ctx, flushTimeout)
-	defer cancel()
+	flush, cancelFlush := context.WithTimeout(ctx, flushTimeout)
+	defer cancelFlush()
 	_ = a.waitUntil(flush, func() bool { return !a.anyUnwritten() })
-	return ctx.Err()
+	return context.Cause(ctx)
+}
+
+// empty begins to empty the node, once: nothing starts any more, and what runs is stopped.
+func (a *Agent) empty() {
+	a.mu.Lock()
+	begun := a.emptying
+	a.emptying = true
+	if !begun {
+		close(a.stopping)
+	}
+	a.mu.Unlock()
+	if begun {
+		return
+	}
+	a.noteStop()
+	a.LookAtNode() // the Ready condition is another
+	for _, w := range a.list() {
+		w.post(podstate.NodeStopping{})
+	}
+}
+
+// over returns an error when Run has ended.
+func (a *Agent) over() error {
+	select {
+	case <-a.ended:
+		return errEnded
+	default:
+		return nil
+	}
+}
+
+// waitKnown waits for an agent that is coming back: until then it cannot tell what is to be stopped.
+func (a *Agent) waitKnown(ctx context.Context) error {
+	late := time.NewTimer(comeBackTimeout)
+	defer late.Stop()
+	select {
+	case <-a.known:
+		return a.over()
+	case <-late.C:
+		return fmt.Errorf("node %s: %w", a.cfg.NodeName, errUnknown)
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }
 
 // flushTimeout is how long StopPods waits for the last writes of pods that have stopped.

@@ -119,9 +119,17 @@ func rule(rules []*corev1.ContainerRestartRule, code int32) string {
 	return ""
 }
 
-// backoff returns the delay that an exited instance leaves: none after the first run, after a run of more
-// than RestartReset, or when the definition has changed. spec: CTR-3
+// backoff returns the delay that an exited instance leaves: none when the node ended it. spec: CTR-3
 func (m *Machine) backoff(i int) time.Duration {
+	if m.containers[i].Ordered {
+		return 0
+	}
+	return m.earned(i)
+}
+
+// earned returns the delay that the runs of an instance and its predecessors have led to: none after the first run, after
+// a run of more than RestartReset, or when the definition has changed. spec: CTR-3
+func (m *Machine) earned(i int) time.Duration {
 	c := &m.containers[i]
 	if c.State != Exited || m.changed(i) || c.FinishedAt.Sub(c.StartedAt) > m.host.Policy.RestartReset && !c.StartedAt.IsZero() {
 		return 0
@@ -137,8 +145,11 @@ func (m *Machine) backoffEnd(i int) time.Time {
 // nextDelay returns the delay that goes with the next instance of container i.
 func (m *Machine) nextDelay(i int) time.Duration {
 	p := &m.host.Policy
-	if m.containers[i].State != Exited {
+	switch c := &m.containers[i]; {
+	case c.State != Exited:
 		return 0
+	case c.Ordered:
+		return m.earned(i) // it does not count
 	}
 	if d := m.backoff(i); d > 0 {
 		return min(2*d, p.RestartDelayMax)

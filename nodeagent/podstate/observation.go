@@ -60,6 +60,9 @@ type Instance struct {
 	Image, ImageID string
 	// Hash tells definitions of the container apart; empty when the instance does not say.
 	Hash string
+	// Ordered says that the node ended it because the node itself was stopped, in order: that is no failure, so the next
+	// instance starts at once, and the back-off stays as it was.
+	Ordered bool
 	// Delay is the back-off after this instance, as StartContainer said.
 	Delay time.Duration
 }
