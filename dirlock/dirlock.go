@@ -1,5 +1,6 @@
 // Package dirlock lets one process at a time use a directory. The lock is a kernel lock on a file in it: it
-// ends with the process, however that ends, and is not inherited by the programs that it runs.
+// ends with the process, however that ends, and is not inherited by the programs that it runs. Directory and file must
+// be safe in the sense of package datadir.
 package dirlock
 
 import (
@@ -7,11 +8,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
-	"path/filepath"
 	"strconv"
 	"syscall"
 	"time"
+
+	"monoplane.dev/datadir"
 )
 
 // Name is the file whose lock says that the directory is in use. It holds the owner's process id.
@@ -24,22 +27,31 @@ type Lock struct{ file *os.File }
 // runs its program.
 const linger = 2 * time.Second
 
+// glance is how long Acquire waits for the lock of a process that lives: somebody may just be looking (see Held).
+const glance = 20 * time.Millisecond
+
 // Acquire creates dir with mode 0700 if necessary and locks it for this process. It fails with an *InUseError when
-// another process holds the lock, at once unless that process has just died.
+// another process holds the lock, in a moment unless that process has just died.
 func Acquire(dir string) (*Lock, error) {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	d, err := datadir.Make(dir)
+	if err != nil {
 		return nil, fmt.Errorf("data directory: %w", err)
 	}
-	f, err := os.OpenFile(filepath.Join(dir, Name), os.O_RDWR|os.O_CREATE, 0o600)
+	return AcquireIn(d)
+}
+
+// AcquireIn is as Acquire for a directory that is open.
+func AcquireIn(dir *datadir.Dir) (*Lock, error) {
+	f, err := dir.OpenFile(Name, os.O_RDWR|os.O_CREATE)
 	if err != nil {
 		return nil, fmt.Errorf("data directory: %w", err)
 	}
 	if err := lock(f); err != nil {
 		defer f.Close()
 		if !errors.Is(err, syscall.EWOULDBLOCK) {
-			return nil, fmt.Errorf("lock data directory %s: %w", dir, err)
+			return nil, fmt.Errorf("lock data directory %s: %w", dir.Path(), err)
 		}
-		return nil, &InUseError{Dir: dir, PID: readPID(f)}
+		return nil, &InUseError{Dir: dir.Path(), PID: readPID(f)}
 	}
 	if err := writePID(f); err != nil {
 		return nil, errors.Join(fmt.Errorf("data directory: %w", err), f.Close())
@@ -47,12 +59,34 @@ func Acquire(dir string) (*Lock, error) {
 	return &Lock{f}, nil
 }
 
+// Held returns an *InUseError when a process holds the lock of dir, and nil when none does. It takes
+// the lock for the moment of the look, which Acquire waits for.
+func Held(dir *datadir.Dir) error {
+	f, err := dir.OpenFile(Name, os.O_RDONLY)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("data directory: %w", err)
+	}
+	defer f.Close()
+	// Shared, so that two who look do not take each other for the owner.
+	switch err := syscall.Flock(int(f.Fd()), syscall.LOCK_SH|syscall.LOCK_NB); {
+	case err == nil:
+		return nil
+	case errors.Is(err, syscall.EWOULDBLOCK):
+		return &InUseError{Dir: dir.Path(), PID: readPID(f)}
+	default:
+		return fmt.Errorf("lock of data directory %s: %w", dir.Path(), err)
+	}
+}
+
 // lock locks the file, and waits for it only where nobody alive owns it.
 func lock(f *os.File) error {
 	const poll = 2 * time.Millisecond
 	for wait := time.Duration(0); ; wait += poll {
 		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
-		if !errors.Is(err, syscall.EWOULDBLOCK) || wait >= linger || alive(readPID(f)) {
+		if !errors.Is(err, syscall.EWOULDBLOCK) || wait >= linger || wait >= glance && alive(readPID(f)) {
 			return err
 		}
 		time.Sleep(poll)
@@ -70,10 +104,14 @@ func WaitFree(ctx context.Context, dir string) error {
 	const poll = 5 * time.Millisecond
 	tick := time.NewTicker(poll)
 	defer tick.Stop()
+	d, err := datadir.Open(dir)
+	if err != nil {
+		return err
+	}
 	for {
-		l, err := Acquire(dir)
+		err := Held(d)
 		if err == nil {
-			return l.Release()
+			return nil
 		}
 		var used *InUseError
 		if !errors.As(err, &used) {
@@ -106,17 +144,19 @@ func (e *InUseError) Error() string {
 func readPID(f *os.File) int {
 	b := make([]byte, 20)
 	n, _ := f.ReadAt(b, 0) // a short or failed read gives no number
-	pid, err := strconv.Atoi(string(bytes.TrimSpace(b[:n])))
+	line, _, _ := bytes.Cut(b[:n], []byte("\n"))
+	pid, err := strconv.Atoi(string(line))
 	if err != nil {
 		return 0
 	}
 	return pid
 }
 
+// writePID writes before it cuts: overwriting needs no room on the disk, and what follows the line is not read.
 func writePID(f *os.File) error {
-	if err := f.Truncate(0); err != nil {
+	line := []byte(strconv.Itoa(os.Getpid()) + "\n")
+	if _, err := f.WriteAt(line, 0); err != nil {
 		return err
 	}
-	_, err := f.WriteAt([]byte(strconv.Itoa(os.Getpid())+"\n"), 0)
-	return err
+	return f.Truncate(int64(len(line)))
 }

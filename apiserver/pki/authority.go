@@ -10,8 +10,9 @@ import (
 	"encoding/pem"
 	"fmt"
 	"math/big"
-	"path/filepath"
 	"time"
+
+	"monoplane.dev/datadir"
 )
 
 // authority signs certificates.
@@ -22,36 +23,36 @@ type authority struct {
 }
 
 // ensureAuthority loads the authority from dir, or makes one when neither of its files is there.
-func ensureAuthority(dir string, now time.Time) (*authority, error) {
-	certPath, keyPath := filepath.Join(dir, "ca.crt"), filepath.Join(dir, "ca.key")
-	have, err := exists(certPath)
+func ensureAuthority(dir *datadir.Dir, now time.Time) (*authority, error) {
+	const cert = "ca.crt"
+	have, err := exists(dir, cert)
 	if err != nil {
 		return nil, err
 	}
 	if !have {
 		// A key alone is what a crash during the first start leaves, before anything was signed. With the
 		// administrator's certificate there, the authority has been in use and its certificate was lost.
-		if orphan, err := exists(filepath.Join(dir, "admin.crt")); err != nil || orphan {
-			return nil, firstError(err, damaged(certPath, "it is missing"))
+		if orphan, err := exists(dir, "admin.crt"); err != nil || orphan {
+			return nil, firstError(err, damaged(dir, cert, "it is missing"))
 		}
-		return makeAuthority(certPath, keyPath, now)
+		return makeAuthority(dir, now)
 	}
-	pair, err := loadPair(certPath, keyPath)
+	pair, err := loadPair(dir, "ca")
 	if err != nil {
 		return nil, err
 	}
 	switch {
 	case !pair.cert.IsCA || pair.cert.KeyUsage&x509.KeyUsageCertSign == 0:
-		return nil, damaged(certPath, "it is not a certificate authority")
+		return nil, damaged(dir, cert, "it is not a certificate authority")
 	case pair.cert.CheckSignature(pair.cert.SignatureAlgorithm, pair.cert.RawTBSCertificate, pair.cert.Signature) != nil:
-		return nil, damaged(certPath, "its signature is wrong")
+		return nil, damaged(dir, cert, "its signature is wrong")
 	case now.After(pair.cert.NotAfter):
-		return nil, damaged(certPath, "it expired on "+pair.cert.NotAfter.UTC().Format(time.DateOnly))
+		return nil, damaged(dir, cert, "it expired on "+pair.cert.NotAfter.UTC().Format(time.DateOnly))
 	}
 	return &authority{cert: pair.cert, key: pair.key, pem: pair.certPEM}, nil
 }
 
-func makeAuthority(certPath, keyPath string, now time.Time) (*authority, error) {
+func makeAuthority(dir *datadir.Dir, now time.Time) (*authority, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, fmt.Errorf("pki: make a key: %w", err)
@@ -74,10 +75,10 @@ func makeAuthority(certPath, keyPath string, now time.Time) (*authority, error) 
 	if err != nil {
 		return nil, err
 	}
-	if err := writeFile(keyPath, keyPEM); err != nil {
+	if err := writeFile(dir, "ca.key", keyPEM); err != nil {
 		return nil, err
 	}
-	return a, writeFile(certPath, a.pem)
+	return a, writeFile(dir, "ca.crt", a.pem)
 }
 
 // client makes a client certificate.

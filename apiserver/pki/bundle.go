@@ -4,10 +4,10 @@ import (
 	"crypto/x509"
 	"fmt"
 	"log/slog"
-	"os"
-	"path/filepath"
 	"sync"
 	"time"
+
+	"monoplane.dev/datadir"
 )
 
 const (
@@ -61,9 +61,9 @@ type Identity struct {
 	Cert, Key []byte
 }
 
-// Ensure loads the authority and the administrator's certificate from dir, or makes them when dir is empty
-// or absent. The administrator's certificate is renewed when a third of its life is left.
-func Ensure(dir string, opts Options) (*Bundle, error) {
+// Ensure loads the authority and the administrator's certificate from the directory at path, or makes them when it
+// is empty or absent. The administrator's certificate is renewed when a third of its life is left.
+func Ensure(path string, opts Options) (*Bundle, error) {
 	b := &Bundle{now: opts.Now, log: opts.Logger}
 	if b.now == nil {
 		b.now = time.Now
@@ -75,10 +75,11 @@ func Ensure(dir string, opts Options) (*Bundle, error) {
 	if b.names, err = parseNames(opts.Names); err != nil {
 		return nil, err
 	}
-	if err := ensureDir(dir); err != nil {
+	dir, err := ensureDir(path)
+	if err != nil {
 		return nil, err
 	}
-	unlock, err := lock(filepath.Join(dir, ".lock"))
+	unlock, err := lock(dir)
 	if err != nil {
 		return nil, err
 	}
@@ -89,16 +90,28 @@ func Ensure(dir string, opts Options) (*Bundle, error) {
 	if b.admin, err = b.ensureAdmin(dir); err != nil {
 		return nil, err
 	}
-	if b.token, err = ensureToken(filepath.Join(dir, "admin.token")); err != nil {
+	if b.token, err = ensureToken(dir); err != nil {
 		return nil, err
 	}
-	if err := syncDir(dir); err != nil {
-		return nil, err
+	if err := dir.Sync(); err != nil {
+		return nil, fmt.Errorf("pki: %w", err)
 	}
 	if _, err := b.serverCertificate(); err != nil {
 		return nil, err
 	}
 	return b, nil
+}
+
+// ensureDir returns the directory, which nobody else may look into.
+func ensureDir(path string) (*datadir.Dir, error) {
+	dir, err := datadir.Make(path)
+	if err == nil {
+		err = dir.Private()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("pki: %w", err)
+	}
+	return dir, nil
 }
 
 // ClientCAs returns the pool that clients' certificates are verified with.
@@ -130,19 +143,19 @@ func (b *Bundle) Issue(name string, groups []string, ttl time.Duration) (Identit
 }
 
 // ensureAdmin loads the administrator's certificate, or makes or renews it.
-func (b *Bundle) ensureAdmin(dir string) (Identity, error) {
-	certPath, keyPath := filepath.Join(dir, "admin.crt"), filepath.Join(dir, "admin.key")
-	found, err := both(certPath, keyPath)
+func (b *Bundle) ensureAdmin(dir *datadir.Dir) (Identity, error) {
+	const cert, key = "admin.crt", "admin.key"
+	found, err := both(dir, "admin")
 	if err != nil {
 		return Identity{}, err
 	}
 	if found {
-		pair, err := loadPair(certPath, keyPath)
+		pair, err := loadPair(dir, "admin")
 		if err != nil {
 			return Identity{}, err
 		}
 		if err := pair.cert.CheckSignatureFrom(b.ca.cert); err != nil {
-			return Identity{}, damaged(certPath, "it is not signed by ca.crt")
+			return Identity{}, damaged(dir, cert, "it is not signed by ca.crt")
 		}
 		if !due(pair.cert, b.now()) {
 			return Identity{CA: b.ca.pem, Cert: pair.certPEM, Key: pair.keyPEM}, nil
@@ -156,14 +169,14 @@ func (b *Bundle) ensureAdmin(dir string) (Identity, error) {
 	// The certificate goes first and comes last: after a crash in between it is missing, and both are made
 	// again, instead of a certificate and a key that do not match.
 	if found {
-		if err := os.Remove(certPath); err != nil {
+		if err := dir.Remove(cert); err != nil {
 			return Identity{}, fmt.Errorf("pki: renew the administrator's certificate: %w", err)
 		}
 	}
-	if err := writeFile(keyPath, id.Key); err != nil {
+	if err := writeFile(dir, key, id.Key); err != nil {
 		return Identity{}, err
 	}
-	return id, writeFile(certPath, id.Cert)
+	return id, writeFile(dir, cert, id.Cert)
 }
 
 // due says whether a certificate has less than a third of its life left.

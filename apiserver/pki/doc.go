@@ -2,10 +2,10 @@
 // without asking: a certificate authority and an administrator's client certificate and token, kept in one
 // directory, and a server certificate that lives in memory and is renewed in time.
 //
-// Guarantees: the directory has mode 0700 and secret files 0600, and looser ones are refused; files appear
-// whole or not at all, also after a crash; damaged, foreign or expired files are refused with one line
-// that names the file and the remedy, and are never replaced on their own, because every kubeconfig
-// depends on them. Several processes may call Ensure on one directory at the same time.
+// Guarantees: the directory has mode 0700 and secret files 0600, and looser ones are refused, as are links and what
+// belongs to another user (see package datadir); files appear whole or not at all, also after a crash; damaged, foreign
+// or expired files are refused with one line that names the file and the remedy, and are never replaced on their own,
+// because every kubeconfig depends on them. Several processes may call Ensure on one directory at the same time.
 //
 // Files: ca.crt, ca.key, admin.crt, admin.key (PEM), admin.token (text).
 //

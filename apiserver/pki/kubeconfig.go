@@ -3,14 +3,13 @@ package pki
 import (
 	"bytes"
 	"encoding/base64"
-	"errors"
 	"fmt"
-	"io/fs"
 	"net"
 	"net/url"
-	"os"
 	"path/filepath"
 	"strings"
+
+	"monoplane.dev/datadir"
 )
 
 // Context is the name of the cluster, the user and the context in the kubeconfig.
@@ -34,17 +33,22 @@ func (b *Bundle) WriteKubeconfig(path string, at Endpoints) error {
 	if err != nil {
 		return err
 	}
-	old, err := os.ReadFile(path)
-	if err == nil && bytes.Equal(old, data) && checkMode(path, secretMode) == nil {
-		return nil
-	}
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	dir, err := datadir.Make(filepath.Dir(path))
+	if err != nil {
 		return fmt.Errorf("pki: %w", err)
 	}
-	if err := writeFile(path, data); err != nil {
+	name := filepath.Base(path)
+	// Whatever else bears the name is replaced, not followed.
+	if old, err := dir.ReadSecret(name); err == nil && bytes.Equal(old, data) {
+		return nil
+	}
+	if err := writeFile(dir, name, data); err != nil {
 		return err
 	}
-	return syncDir(filepath.Dir(path))
+	if err := dir.Sync(); err != nil {
+		return fmt.Errorf("pki: %w", err)
+	}
+	return nil
 }
 
 // Kubeconfig returns a kubeconfig for an identity.
