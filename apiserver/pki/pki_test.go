@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
+	"errors"
 	"io/fs"
 	"net"
 	"os"
@@ -14,6 +15,8 @@ import (
 	"time"
 
 	"sigs.k8s.io/yaml"
+
+	"monoplane.dev/datadir"
 )
 
 func ensure(t *testing.T, dir string, opts Options) *Bundle {
@@ -339,6 +342,42 @@ func TestKubeconfig(t *testing.T) {
 	for _, u := range []string{"", "http://x", "https://", "https://x/\"\n", "127.0.0.1:6443"} {
 		if err := b.WriteKubeconfig(path, Endpoints{REST: u}); err == nil {
 			t.Errorf("URL %q was accepted", u)
+		}
+	}
+}
+
+// What somebody else has put into the directory is refused, by root too, and a link is not followed.
+func TestForeignFiles(t *testing.T) {
+	for _, name := range []string{"ca.crt", "ca.key", "admin.crt", "admin.key", "admin.token", ".lock"} {
+		dir, away := filepath.Join(t.TempDir(), "pki"), filepath.Join(t.TempDir(), "away")
+		ensure(t, dir, Options{})
+		path := filepath.Join(dir, name)
+		if err := os.Rename(path, away); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Symlink(away, path); err != nil {
+			t.Fatal(err)
+		}
+		var unsafe *datadir.UnsafeError
+		if _, err := Ensure(dir, Options{}); !errors.As(err, &unsafe) || unsafe.Path != path {
+			t.Errorf("%s is a link: %v", name, err)
+		}
+		if os.Geteuid() != 0 {
+			continue // nothing can be given away
+		}
+		if err := os.Rename(away, path); err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range []string{path, dir} {
+			if err := os.Lchown(p, 54321, 54321); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := Ensure(dir, Options{}); !errors.As(err, &unsafe) || unsafe.Path != p || !strings.Contains(err.Error(), "54321") {
+				t.Errorf("%s belongs to another user: %v", p, err)
+			}
+			if err := os.Lchown(p, 0, 0); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
 }
