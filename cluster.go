@@ -14,6 +14,7 @@ import (
 	"monoplane.dev/apiserver/rest"
 	"monoplane.dev/apiserver/store"
 	"monoplane.dev/client"
+	"monoplane.dev/datadir"
 	"monoplane.dev/nodeagent"
 )
 
@@ -26,6 +27,10 @@ type Cluster struct {
 	agents []*nodeagent.Agent
 	nodes  []string // the names of the agents' nodes
 	checks []rest.Check
+	dir    *datadir.Dir
+	// refused says why refusedNodes have no agents.
+	refused      []error
+	refusedNodes []string
 
 	address, grpcAddress string
 
@@ -86,8 +91,24 @@ func (c *Cluster) Ready(ctx context.Context) error {
 	return nil
 }
 
-// WaitReady returns nil once Ready does. It fails when ctx ends or the cluster fails.
+// Refused returns an ErrNodeRefused that names the first node of this cluster that belongs to another machine, and
+// why; nil when there is none. It does not change while the cluster runs: the next Start decides anew.
+func (c *Cluster) Refused() error {
+	if len(c.refused) == 0 {
+		return nil
+	}
+	return c.refused[0]
+}
+
+// RefusedNodes returns the names of the nodes that belong to another machine.
+func (c *Cluster) RefusedNodes() []string { return slices.Clone(c.refusedNodes) }
+
+// WaitReady returns nil once Ready does. It fails when ctx ends or the cluster fails, and with ErrNodeRefused when a
+// node is refused: it will not become ready, though the API serves.
 func (c *Cluster) WaitReady(ctx context.Context) error {
+	if err := c.Refused(); err != nil {
+		return err
+	}
 	tick := time.NewTicker(readyPoll)
 	defer tick.Stop()
 	for {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
@@ -63,8 +64,10 @@ func (c *Cluster) startComponents(ctx, running context.Context, p *parts) error 
 		c.run(running, name, part.Run)
 		c.checks = append(c.checks, check(name, part.Ready))
 	}
-	c.nodes = c.cfg.nodeNames()
-	for i, name := range c.nodes {
+	for i, name := range c.cfg.nodeNames() {
+		if slices.Contains(c.refusedNodes, name) {
+			continue
+		}
 		if err := c.startAgent(ctx, running, p, i, name); err != nil {
 			return fmt.Errorf("node %s: %w", name, err)
 		}
@@ -99,13 +102,18 @@ func (p *parts) controller(name string) *client.Client {
 // startAgent starts the agent of node number i.
 func (c *Cluster) startAgent(ctx, running context.Context, p *parts, i int, name string) error {
 	dir := filepath.Join(c.cfg.DataDir, "nodes", name)
+	if !c.cfg.Runtime.Simulated() {
+		if err := c.makeNodeDir(name); err != nil {
+			return err
+		}
+	}
 	conn, closeRuntime, err := c.cfg.Runtime.Open(ctx, name, dir, c.cfg.Logger)
 	if err != nil {
 		return err
 	}
 	c.onStop(func(context.Context) error { return closeRuntime() })
 	api := p.clientOf(&authn.User{
-		Name: authn.NodePrefix + name, Groups: []string{authn.NodesGroup, authn.AuthenticatedGroup}, UID: p.key,
+		Name: authn.NodePrefix + name, Groups: []string{authn.NodesGroup, authn.AuthenticatedGroup}, UID: p.machine.Value,
 	})
 	// Many simulated nodes share the recorder of the first: each costs a queue.
 	if p.recorder == nil || !c.cfg.Runtime.Simulated() {
@@ -118,7 +126,7 @@ func (c *Cluster) startAgent(ctx, running context.Context, p *parts, i int, name
 		Labels: c.cfg.NodeLabels, Version: c.cfg.Version, Recorder: p.recorder, Starting: p.starting, Logger: c.cfg.Logger,
 	}
 	if _, shared := c.cfg.Runtime.(criRuntime); shared {
-		cfg.Owner = p.key // other clusters, or a kubelet, may have pods there
+		cfg.Owner = p.machine.Owner // other clusters, or a kubelet, may have pods there
 	}
 	if c.cfg.Runtime.Simulated() {
 		cfg.Simulated, cfg.NoStreams = true, true // there are no logs
@@ -131,7 +139,7 @@ func (c *Cluster) startAgent(ctx, running context.Context, p *parts, i int, name
 	if err != nil {
 		return err
 	}
-	c.agents = append(c.agents, agent)
+	c.agents, c.nodes = append(c.agents, agent), append(c.nodes, name)
 	c.run(running, "node "+name, agent.Run)
 	return nil
 }
@@ -151,8 +159,30 @@ func (c *Cluster) watchNodes(ctx context.Context, api *client.Client) error {
 	return nodes.Run(ctx)
 }
 
+// makeNodeDir makes what a node keeps its pods and logs in, or refuses it. What pods themselves have written is theirs.
+func (c *Cluster) makeNodeDir(name string) error {
+	dir := c.dir
+	for _, part := range []string{"nodes", name} {
+		var err error
+		if dir, err = dir.Make(part); err != nil {
+			return err
+		}
+	}
+	if _, err := dir.Make("logs"); err != nil {
+		return err
+	}
+	pods, err := dir.Make("pods")
+	if err != nil {
+		return err
+	}
+	return pods.CheckTree(2) // as far as the directories of the single pods
+}
+
 // nodesReady says which node is not ready yet.
 func (c *Cluster) nodesReady() error {
+	if err := c.Refused(); err != nil {
+		return err
+	}
 	for i, a := range c.agents {
 		select {
 		case <-a.Ready():

@@ -2,58 +2,81 @@ package monoplane
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
-	"path/filepath"
-	"strings"
 
-	corev1 "monoplane.dev/api/core/v1"
-	"monoplane.dev/apierrors"
 	"monoplane.dev/apiserver/kinds/nodekey"
-	"monoplane.dev/apiserver/store"
+	"monoplane.dev/machinekey"
 )
 
-// machineKey returns the key by which a node name belongs to this machine (spec: NODE-7). It is made on the
-// first start and kept in the data directory. A data directory with embedded data but without a key has been
-// restored from a snapshot: who holds the data is the machine, so it goes on with the key that its node has.
-func (c *Cluster) machineKey(ctx context.Context) (string, error) {
-	path := filepath.Join(c.cfg.DataDir, "machine-key")
-	data, err := os.ReadFile(path)
-	if err == nil {
-		if key := strings.TrimSpace(string(data)); key != "" {
-			return key, nil
-		}
-		return "", fmt.Errorf("%s is empty; restore it, or delete it", path)
+// ErrNodeRefused means that a node of this cluster belongs to another machine's key (spec: NODE-7): the data directory
+// is a copy, or was restored from a snapshot, and the pods may still run where the data come from (spec: SAFE-5). The
+// API serves; nothing is started or stopped on that node.
+var ErrNodeRefused = errors.New("it belongs to another machine")
+
+// errNothingToConfirm is the answer to ConfirmOriginalDead where no other machine is in the way. A confirmation that
+// stays in a script would be one for every copy that is made of the directory later.
+var errNothingToConfirm = errors.New("there is no other machine whose death could be confirmed: the node names of this data " +
+	"directory are its own; start without the confirmation")
+
+// identify finds out which machine this is. A copy forgets how the original was reached.
+func (c *Cluster) identify(p *parts) (err error) {
+	if p.machine, p.newMachine, err = machinekey.Ensure(c.dir); err != nil {
+		return fmt.Errorf("data directory: %w", err)
 	}
-	if !errors.Is(err, fs.ErrNotExist) {
-		return "", err
+	if p.newMachine || c.cfg.Listen == "" && c.cfg.GRPCListen == "" {
+		return c.dir.Remove(kubeconfigName)
 	}
-	key := ""
-	if len(c.cfg.EtcdEndpoints) == 0 {
-		if key, err = c.restoredKey(ctx); err != nil {
-			return "", err
-		}
-	}
-	if key == "" {
-		key = rand.Text()
-	}
-	return key, os.WriteFile(path, []byte(key+"\n"), 0o600)
+	return nil
 }
 
-// restoredKey returns the key recorded on this machine's node in the store, empty for none.
-func (c *Cluster) restoredKey(ctx context.Context) (string, error) {
-	for _, name := range c.cfg.nodeNames() {
-		node, err := c.store.Get(ctx, store.Key{Kind: corev1.NodeKind, Name: name}, "")
-		if apierrors.Is(err, apierrors.NotFound) {
+// claim finds out which of the node names are this machine's, and takes over those that it may.
+func (c *Cluster) claim(ctx context.Context, p *parts) error {
+	key := p.machine
+	claims, err := nodekey.Claims(ctx, c.store, c.cfg.nodeNames(), key.Value)
+	if err != nil {
+		return err
+	}
+	if c.cfg.ConfirmOriginalDead && len(claims) == 0 && !p.newMachine {
+		return errNothingToConfirm
+	}
+	confirmed := c.cfg.ConfirmOriginalDead || key.OriginalDead
+	for _, claim := range claims {
+		// A copy of simulated nodes can run beside the original: there is nothing to run twice, and the store is its own.
+		simulated := claim.Simulated && c.cfg.Runtime.Simulated() && len(c.cfg.EtcdEndpoints) == 0
+		if !confirmed && !simulated {
+			c.refuse(claim.Node, key)
 			continue
 		}
-		if err != nil {
-			return "", err
+		c.cfg.Logger.Info("taking a node over from another machine", "node", claim.Node, "confirmed", confirmed)
+		if err := claim.Adopt(ctx, c.store, key.Value); err != nil {
+			return fmt.Errorf("take over node %s: %w", claim.Node, err)
 		}
-		return nodekey.Of(node.GetMetadata()), nil
+		if !simulated {
+			key.Owner = claim.Key // what still runs in a runtime that others use is marked with it
+		}
 	}
-	return "", nil
+	if key.OriginalDead || key.Owner != p.machine.Owner {
+		key.OriginalDead = false
+		if p.machine, err = machinekey.Save(c.dir, key); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// refuse notes that a node is not this machine's.
+func (c *Cluster) refuse(node string, key machinekey.Key) {
+	why := key.Copied
+	switch {
+	case why != "":
+	case len(c.cfg.EtcdEndpoints) > 0:
+		why = "another machine uses the same etcd with the same node name"
+	default:
+		why = "it was restored from a snapshot, or its " + machinekey.Name + " was removed"
+	}
+	c.refused = append(c.refused, fmt.Errorf("node %s is refused: %w, whose pods may still run; of the data directory %s: %s",
+		node, ErrNodeRefused, c.cfg.DataDir, why))
+	c.refusedNodes = append(c.refusedNodes, node)
+	c.cfg.Logger.Warn("a node is refused; nothing is started or stopped on it", "node", node, "reason", why)
 }

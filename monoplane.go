@@ -61,6 +61,10 @@ type Config struct {
 	MaxEvents int
 	// Scheduler configures the scheduler.
 	Scheduler SchedulerConfig
+	// ConfirmOriginalDead says, for this start only, that a DataDir that is a copy, or was restored from a snapshot, may
+	// take over the nodes of the original: that is dead with all its pods, and will not come back. Without it such a
+	// node is refused; see Cluster.Refused. Start fails when there is nothing to confirm.
+	ConfirmOriginalDead bool
 	// Version is what the server says of itself; "dev" by default.
 	Version string
 	// Logger gets what an operator should know; nothing is logged by default.

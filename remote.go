@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -15,7 +16,9 @@ import (
 	adminv1 "monoplane.dev/api/admin/v1"
 	"monoplane.dev/apiserver/store"
 	"monoplane.dev/client"
+	"monoplane.dev/datadir"
 	"monoplane.dev/dirlock"
+	"monoplane.dev/machinekey"
 )
 
 // dialTimeout bounds the search for a running server.
@@ -23,10 +26,32 @@ const dialTimeout = 5 * time.Second
 
 // dialAdmin connects to the server that runs on a data directory, as its administrator.
 func dialAdmin(ctx context.Context, dataDir string) (*client.Client, error) {
-	cfg, err := client.LoadConfig(kubeconfigPath(dataDir))
+	dir, err := datadir.Open(dataDir)
 	if errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("no cluster has run on %s: there is no such directory", dataDir)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("data directory: %w", err)
+	}
+	_, err = dir.ReadSecret(kubeconfigName)
+	have := !errors.Is(err, os.ErrNotExist)
+	if have && err != nil {
+		return nil, fmt.Errorf("data directory: %w", err)
+	}
+	// A directory that was copied has the kubeconfig of the original, whose server is not meant.
+	var used *dirlock.InUseError
+	switch err := dirlock.Held(dir); {
+	case errors.As(err, &used) && have:
+	case errors.As(err, &used):
+		return nil, fmt.Errorf("the cluster on %s has no listener, or is just starting: it has no kubeconfig", dataDir)
+	case err != nil:
+		return nil, err
+	case have:
+		return nil, fmt.Errorf("no cluster runs on %s", dataDir)
+	default:
 		return nil, fmt.Errorf("no cluster has run on %s: it has no kubeconfig", dataDir)
 	}
+	cfg, err := client.LoadConfig(kubeconfigPath(dataDir))
 	if err != nil {
 		return nil, err
 	}
@@ -111,18 +136,61 @@ func SaveSnapshot(ctx context.Context, dataDir, path string) (size int64, err er
 	if err := f.Sync(); err != nil {
 		return 0, err
 	}
-	return size, os.Rename(f.Name(), path)
+	if err := os.Rename(f.Name(), path); err != nil {
+		return 0, err
+	}
+	return size, syncDir(filepath.Dir(path))
+}
+
+// syncDir makes the name of a file outlive a power failure.
+func syncDir(path string) error {
+	d, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	if err := d.Sync(); err != nil && !errors.Is(err, syscall.EINVAL) && !errors.Is(err, syscall.ENOTSUP) {
+		return err
+	}
+	return nil
+}
+
+// RestoreOptions say how a snapshot is restored.
+type RestoreOptions struct {
+	// ConfirmOriginalDead says, for the first start, what the field of Config of that name says.
+	ConfirmOriginalDead bool
 }
 
 // RestoreSnapshot makes a data directory of a copy that SaveSnapshot wrote. The directory must not hold a
-// cluster; a damaged copy is refused and leaves nothing behind.
-func RestoreSnapshot(dataDir string, r io.Reader) error {
-	if err := os.MkdirAll(dataDir, 0o700); err != nil {
+// cluster; a damaged copy is refused and leaves nothing behind. The pods of the snapshot may still run where it was
+// taken, so that their node is refused at the start unless the options, or Config.ConfirmOriginalDead, say that they do
+// not.
+func RestoreSnapshot(dataDir string, r io.Reader, opts RestoreOptions) error {
+	dir, err := datadir.Make(dataDir)
+	if err != nil {
+		return fmt.Errorf("data directory: %w", err)
+	}
+	lock, err := dirlock.AcquireIn(dir)
+	if err != nil {
 		return err
 	}
-	return store.Restore(etcdDir(dataDir), r)
+	if err := store.Restore(etcdDir(dataDir), r); err != nil || !opts.ConfirmOriginalDead {
+		return errors.Join(err, lock.Release())
+	}
+	key, _, err := machinekey.Ensure(dir)
+	if err == nil {
+		key.OriginalDead = true
+		_, err = machinekey.Save(dir, key)
+	}
+	return errors.Join(err, lock.Release())
 }
 
-func kubeconfigPath(dataDir string) string { return filepath.Join(dataDir, "kubeconfig") }
+// Files and directories of the data directory.
+const (
+	kubeconfigName = "kubeconfig"
+	etcdName       = "etcd"
+)
 
-func etcdDir(dataDir string) string { return filepath.Join(dataDir, "etcd") }
+func kubeconfigPath(dataDir string) string { return filepath.Join(dataDir, kubeconfigName) }
+
+func etcdDir(dataDir string) string { return filepath.Join(dataDir, etcdName) }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"log/slog"
 	"net/netip"
@@ -15,6 +16,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"monoplane.dev/client/inproc"
+	"monoplane.dev/datadir"
 	"monoplane.dev/nodeagent/runtime/fake"
 	"monoplane.dev/nodeagent/runtime/host"
 )
@@ -73,38 +75,50 @@ func (*fakeRuntime) Simulated() bool { return true }
 // Open takes up what ran when the node was closed the last time.
 func (f *fakeRuntime) Open(_ context.Context, node, dir string, logger *slog.Logger) (grpc.ClientConnInterface, func() error, error) {
 	r := fake.New(fake.Config{PodCIDR: fakeRange(f.opened.Add(1) - 1)})
-	path := filepath.Join(dir, "simulated.json")
-	if err := restoreFake(r, path); err != nil {
+	if err := restoreFake(r, dir); err != nil {
 		logger.Warn("the node's simulated pods begin anew", "node", node, "error", err)
 	}
 	conn, stop := connect(r)
-	return conn, func() error { stop(); return saveFake(r, path) }, nil
+	return conn, func() error { stop(); return saveFake(r, dir) }, nil
 }
 
-// restoreFake reads the file and removes it: after a crash it would tell of long ago.
+// savedPods is the file in which a node's simulated pods outlive the process.
+const savedPods = "simulated.json"
+
+// restoreFake reads the file in the node's directory and removes it: after a crash it would tell of long ago.
 func restoreFake(r *fake.Runtime, path string) error {
-	text, err := os.ReadFile(path)
+	dir, err := datadir.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	if err := os.Remove(path); err != nil {
+	file, err := dir.OpenFile(savedPods, os.O_RDONLY)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	text, err := io.ReadAll(file)
+	if err != nil {
+		return err
+	}
+	if err := dir.Remove(savedPods); err != nil {
 		return err
 	}
 	return r.Restore(text)
 }
 
+// saveFake does not wait for the disk: what a crash of the machine leaves of it, the pods begin anew.
 func saveFake(r *fake.Runtime, path string) error {
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return err
-	}
-	file, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	dir, err := datadir.Make(path)
 	if err != nil {
 		return err
 	}
-	return errors.Join(r.Save(file), file.Close())
+	return dir.Replace(savedPods, datadir.Unflushed, func(f *os.File) error { return r.Save(f) })
 }
 
 // fakeRange is the n-th of the ranges 10.64.0.0/24, 10.64.1.0/24 and so on; after 16 384 they begin again.

@@ -24,7 +24,9 @@ import (
 	"monoplane.dev/client"
 	"monoplane.dev/client/inproc"
 	"monoplane.dev/client/record"
+	"monoplane.dev/datadir"
 	"monoplane.dev/dirlock"
+	"monoplane.dev/machinekey"
 	"monoplane.dev/object"
 )
 
@@ -55,7 +57,9 @@ type parts struct {
 	// asking reaches the schedulers.
 	asking *schedulerstreams.Broker
 	inproc *inproc.Server
-	key    string // the machine's
+	// machine is this machine's key; newMachine says that it was made in this start.
+	machine    machinekey.Key
+	newMachine bool
 	// rest and grpc are open before anything is served; nil without.
 	rest, grpc net.Listener
 	// recorder is the one that simulated nodes share.
@@ -65,7 +69,11 @@ type parts struct {
 }
 
 func (c *Cluster) start(ctx context.Context) error {
-	lock, err := dirlock.Acquire(c.cfg.DataDir)
+	var err error
+	if c.dir, err = datadir.Make(c.cfg.DataDir); err != nil {
+		return fmt.Errorf("data directory: %w", err)
+	}
+	lock, err := dirlock.AcquireIn(c.dir)
 	if err != nil {
 		return err
 	}
@@ -78,7 +86,7 @@ func (c *Cluster) start(ctx context.Context) error {
 	if err := c.openStore(ctx, p); err != nil {
 		return err
 	}
-	if p.key, err = c.machineKey(ctx); err != nil {
+	if err := c.claim(ctx, p); err != nil {
 		return err
 	}
 	if err := c.makeAPI(ctx, p); err != nil {
@@ -98,9 +106,19 @@ func (c *Cluster) start(ctx context.Context) error {
 	return nil
 }
 
-// openStore opens the store and, at the same time, makes the certificates.
+// openStore opens the store and, at the same time, makes the certificates and the machine's key.
 func (c *Cluster) openStore(ctx context.Context, p *parts) error {
+	if len(c.cfg.EtcdEndpoints) == 0 {
+		dir, err := c.dir.Make(etcdName)
+		if err == nil {
+			err = dir.CheckTree(-1) // etcd opens its files by itself
+		}
+		if err != nil {
+			return fmt.Errorf("data directory: %w", err)
+		}
+	}
 	var g errgroup.Group
+	g.Go(func() error { return c.identify(p) })
 	if c.cfg.Listen != "" || c.cfg.GRPCListen != "" {
 		g.Go(func() (err error) {
 			p.bundle, err = pki.Ensure(filepath.Join(c.cfg.DataDir, "pki"), pki.Options{

@@ -1,11 +1,14 @@
 package main
 
 import (
+	"errors"
 	"fmt"
-	"os"
+	"io/fs"
 	"path/filepath"
 
 	"github.com/spf13/cobra"
+
+	"monoplane.dev/datadir"
 )
 
 func newKubeconfigCommand() *cobra.Command {
@@ -22,8 +25,16 @@ func newKubeconfigCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if _, err := os.Stat(path); err != nil {
+		// Whoever uses a kubeconfig runs what it names, so that it must be the user's own.
+		d, err := datadir.Open(*dir)
+		if err == nil {
+			_, err = d.ReadSecret(filepath.Base(path))
+		}
+		if errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("no kubeconfig at %s; start the cluster first: monoplane up --data-dir %s", path, *dir)
+		}
+		if err != nil {
+			return err
 		}
 		_, err = fmt.Fprintln(cmd.OutOrStdout(), path)
 		return err

@@ -14,7 +14,8 @@ import (
 )
 
 // bindSettings makes every flag of cmd settable by a MONOPLANE_* variable and by a --config file, before the
-// command runs. Flags win over variables, variables over the file.
+// command runs. Flags win over variables, variables over the file. Those that say something about one moment
+// (addConfirmation) are given on the command line only.
 func bindSettings(cmd *cobra.Command) {
 	file := cmd.Flags().String("config", "", "YAML file with settings; its keys are the names of the flags")
 	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error {
@@ -38,6 +39,10 @@ func applyEnvironment(flags *pflag.FlagSet, lookup func(string) (string, bool)) 
 	flags.VisitAll(func(f *pflag.Flag) {
 		value, ok := lookup(variable(f.Name))
 		if !ok || f.Changed || f.Name == "help" {
+			return
+		}
+		if momentary(f) {
+			errs = append(errs, fmt.Errorf("environment variable %s: --%s is for the command line only", variable(f.Name), f.Name))
 			return
 		}
 		if err := flags.Set(f.Name, value); err != nil {
@@ -68,6 +73,10 @@ func applyFile(flags *pflag.FlagSet, path string) error {
 			errs = append(errs, fmt.Errorf("--config %s: unknown setting %q; known are: %s", path, name, known(flags)))
 			continue
 		}
+		if momentary(f) {
+			errs = append(errs, fmt.Errorf("--config %s: --%s is for the command line only", path, name))
+			continue
+		}
 		if f.Changed {
 			continue
 		}
@@ -96,12 +105,25 @@ func texts(value any) []string {
 func known(flags *pflag.FlagSet) string {
 	var names []string
 	flags.VisitAll(func(f *pflag.Flag) {
-		if f.Name != "config" && f.Name != "help" {
+		if f.Name != "config" && f.Name != "help" && !momentary(f) {
 			names = append(names, f.Name)
 		}
 	})
 	return strings.Join(names, ", ")
 }
+
+// confirmation is the flag that takes the nodes of a copied or restored data directory over.
+const confirmation = "confirm-original-dead"
+
+// addConfirmation adds --confirm-original-dead. It is true at the moment at which somebody says so, so that nothing
+// that outlives the moment may say it.
+func addConfirmation(flags *pflag.FlagSet, confirmed *bool) {
+	flags.BoolVar(confirmed, confirmation, false, "where the data come from, no server and no pod of this cluster runs any more, nor will again: "+
+		"the copy takes over the node, and runs its pods. Said of one start, on the command line only")
+}
+
+// momentary reports whether a flag may not be set by what outlives the command.
+func momentary(f *pflag.Flag) bool { return f.Name == confirmation }
 
 // addDataDir adds --data-dir.
 func addDataDir(flags *pflag.FlagSet) *string {

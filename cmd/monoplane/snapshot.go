@@ -13,8 +13,17 @@ func newSnapshotCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "snapshot",
 		Short: "Save all data to a file, or restore it",
-		Args:  cobra.NoArgs,
-		RunE:  help,
+		Long: `Saves the data of a running cluster to a file, or makes a data directory of such a file.
+
+A snapshot holds the objects: nodes, pods and all others, with their secrets. It does not hold the
+pods' processes, logs and volumes, nor the certificates: a restored cluster makes new ones.
+
+A restored cluster is a copy. The pods that it knows may still run where the snapshot was taken, so
+that it starts none of them: its node is refused until you confirm, with --confirm-original-dead,
+that the original is dead with all its pods and will not come back. The same holds for a data
+directory that was copied. What has changed since the snapshot was taken is not known to the copy.`,
+		Args: cobra.NoArgs,
+		RunE: help,
 
 		DisableFlagsInUseLine: true,
 	}
@@ -44,12 +53,19 @@ func newSnapshotSaveCommand() *cobra.Command {
 
 func newSnapshotRestoreCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:     "restore FILE",
-		Short:   "Make a data directory from a saved copy",
-		Example: "  monoplane snapshot restore backup.db --data-dir /tmp/restored",
+		Use:   "restore FILE",
+		Short: "Make a data directory from a saved copy",
+		Long: `Makes a data directory from a saved copy. The directory must not hold a cluster.
+
+The copy does not get the node of the original: its pods may still run there. The API serves, and
+nothing is started or stopped. Once the original is dead with all its pods, and will not come back,
+--confirm-original-dead, here or with the first "monoplane up", takes the node over.`,
+		Example: "  monoplane snapshot restore backup.db --data-dir ~/clusters/restored",
 		Args:    cobra.ExactArgs(1),
 	}
 	dir := addDataDir(cmd.Flags())
+	var opts monoplane.RestoreOptions
+	addConfirmation(cmd.Flags(), &opts.ConfirmOriginalDead)
 	bindSettings(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		f, err := os.Open(args[0])
@@ -57,7 +73,7 @@ func newSnapshotRestoreCommand() *cobra.Command {
 			return err
 		}
 		defer f.Close()
-		if err := monoplane.RestoreSnapshot(*dir, f); err != nil {
+		if err := monoplane.RestoreSnapshot(*dir, f, opts); err != nil {
 			return err
 		}
 		_, err = fmt.Fprintf(cmd.OutOrStdout(), "Restored %s; start it with: monoplane up --data-dir %s\n", args[0], *dir)

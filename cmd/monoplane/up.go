@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
@@ -34,6 +35,7 @@ type upOptions struct {
 	maxEvents       int
 	schedulerConfig string
 	logLevel        string
+	originalDead    bool
 }
 
 func (o *upOptions) add(flags *pflag.FlagSet) {
@@ -50,6 +52,7 @@ func (o *upOptions) add(flags *pflag.FlagSet) {
 	flags.IntVar(&o.maxEvents, "max-events", 10_000, "how many events are kept, for an hour at most; above that the oldest are deleted. 0 for any number")
 	flags.StringVar(&o.schedulerConfig, "scheduler-config", "", "file with a KubeSchedulerConfiguration: profiles, plugins and their arguments")
 	flags.BoolVar(&o.unsafeNoFsync, "unsafe-no-fsync", false, "do not wait for the disk: faster, and a crash of the machine may lose data. For throwaway clusters")
+	addConfirmation(flags, &o.originalDead)
 	flags.StringVar(&o.logLevel, "log-level", "warn", `what is logged to stderr: "debug", "info", "warn" or "error"; the audit always is`)
 }
 
@@ -76,8 +79,11 @@ func (o *upOptions) config(stderr io.Writer) (monoplane.Config, error) {
 		EtcdEndpoints: o.etcdEndpoints,
 		EtcdTLS:       etcdTLS,
 		UnsafeNoFsync: o.unsafeNoFsync,
-		Version:       version,
-		Logger:        slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: level, ReplaceAttr: nameAudit})),
+
+		ConfirmOriginalDead: o.originalDead,
+
+		Version: version,
+		Logger:  slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: level, ReplaceAttr: nameAudit})),
 
 		TerminatedPodGCThreshold: o.podGCThreshold,
 		MaxEvents:                o.maxEvents,
@@ -118,8 +124,12 @@ func newUpCommand() *cobra.Command {
 
 Ctrl-C stops the pods, each with its own grace period, then the server; a second Ctrl-C stops the
 server at once and leaves the pods running. SIGTERM leaves them running too. The next start on the
-same data directory adopts pods that still run.`,
-		Example: "  monoplane up\n  monoplane up --data-dir /tmp/c1 --listen 127.0.0.1:0 --grpc-listen 127.0.0.1:0\n  monoplane up --runtime fake --nodes 100",
+same data directory adopts pods that still run.
+
+A data directory that was copied, or restored from a snapshot, does not get the node: the pods may
+still run where the data come from. The API serves, and nothing is started or stopped. Once the
+original is dead with all its pods, --confirm-original-dead takes the node over.`,
+		Example: "  monoplane up\n  monoplane up --data-dir ~/clusters/one --listen 127.0.0.1:0 --grpc-listen 127.0.0.1:0\n  monoplane up --runtime fake --nodes 100",
 		Args:    cobra.NoArgs,
 	}
 	var o upOptions
@@ -169,7 +179,7 @@ func up(ctx context.Context, cfg monoplane.Config, stdout io.Writer) error {
 		cancel()
 		s = <-result
 	}
-	if s.err != nil {
+	if s.err != nil && !errors.Is(s.err, monoplane.ErrNodeRefused) {
 		if s.cluster != nil {
 			s.err = errors.Join(s.err, s.cluster.Stop(context.WithoutCancel(ctx)))
 		}
@@ -178,7 +188,11 @@ func up(ctx context.Context, cfg monoplane.Config, stdout io.Writer) error {
 		}
 		return s.err
 	}
-	greet(stdout, s.cluster, example(cfg.Runtime), time.Since(began))
+	if s.err != nil {
+		greetRefused(stdout, s.cluster)
+	} else {
+		greet(stdout, s.cluster, example(cfg.Runtime), time.Since(began))
+	}
 
 	select {
 	case sig := <-signals:
@@ -239,4 +253,19 @@ func greet(w io.Writer, c *monoplane.Cluster, example string, took time.Duration
 	fmt.Fprintf(w, "Try, in another terminal:\n  export KUBECONFIG=%s\n", c.Kubeconfig())
 	fmt.Fprintf(w, "%s\n", example)
 	fmt.Fprintln(w, "Ctrl-C stops the pods and the server.")
+}
+
+// greetRefused says that the API serves but the node is another machine's, and what can be done.
+func greetRefused(w io.Writer, c *monoplane.Cluster) {
+	nodes := strings.Join(c.RefusedNodes(), " ")
+	fmt.Fprintln(w, "Monoplane serves the API, but runs no pods.")
+	fmt.Fprintf(w, "  REST        https://%s\n", c.Address())
+	fmt.Fprintf(w, "  gRPC        %s\n", c.GRPCAddress())
+	fmt.Fprintf(w, "  kubeconfig  %s\n\n", c.Kubeconfig())
+	fmt.Fprintf(w, "%v.\n\n", c.Refused())
+	fmt.Fprintln(w, "Nothing is started or stopped on it, so that no pod runs twice. Choose:")
+	fmt.Fprintln(w, "  The original goes on, or may come back: use this one to look at the data only, and stop it with Ctrl-C.")
+	fmt.Fprintf(w, "  The original is dead with all its pods: stop this one, then: monoplane up --%s (with its other flags)\n", confirmation)
+	fmt.Fprintf(w, "  The pods are not wanted here: kubectl delete node %s, wait until they are gone, then start again.\n\n", nodes)
+	fmt.Fprintln(w, "Ctrl-C stops the server.")
 }
