@@ -10,16 +10,15 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/health"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
-	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/reflection"
 
 	adminv1 "monoplane.dev/api/admin/v1"
 	nodev1 "monoplane.dev/api/node/v1"
 	schedulingv1 "monoplane.dev/api/scheduling/v1"
 	"monoplane.dev/apiserver/authn"
+	"monoplane.dev/apiserver/gate"
 	"monoplane.dev/apiserver/pki"
 	"monoplane.dev/apiserver/rest"
 	"monoplane.dev/client/inproc"
@@ -55,7 +54,16 @@ func (c *Cluster) serve(p *parts) error {
 	}
 	tokens := authn.NewTokens()
 	tokens.Add(p.bundle.AdminToken(), authn.User{Name: authn.AdminName, Groups: []string{authn.AdminsGroup}})
-	auth := authn.New(authn.Config{ClientCAs: p.bundle.ClientCAs(), Tokens: tokens})
+	auth := authn.New(authn.Config{ClientCAs: p.bundle.ClientCAs, Tokens: tokens})
+	limits, err := connectionLimits()
+	if err != nil {
+		return err
+	}
+	letIn := func(inner net.Listener) net.Listener {
+		l := gate.Listen(inner, gate.Config{TLS: p.bundle.ServerTLS(), Known: auth.Known, Limits: limits, Logger: c.cfg.Logger})
+		c.onStop(func(context.Context) error { return l.Close() })
+		return l
+	}
 	at := pki.Endpoints{GRPC: c.grpcAddress}
 	if c.address != "" {
 		at.REST = "https://" + c.address
@@ -64,12 +72,12 @@ func (c *Cluster) serve(p *parts) error {
 		return err
 	}
 	if p.rest != nil {
-		if err := c.serveREST(p, auth); err != nil {
+		if err := c.serveREST(p, auth, letIn); err != nil {
 			return err
 		}
 	}
 	if p.grpc != nil {
-		c.serveGRPC(p, auth)
+		c.serveGRPC(p, auth, letIn)
 	}
 	return nil
 }
@@ -90,7 +98,7 @@ func (c *Cluster) open(ctx context.Context, address string) (net.Listener, error
 	return l, nil
 }
 
-func (c *Cluster) serveREST(p *parts, auth *authn.Authenticator) error {
+func (c *Cluster) serveREST(p *parts, auth *authn.Authenticator, letIn func(net.Listener) net.Listener) error {
 	handler, err := rest.New(rest.Config{
 		Conn: p.inproc.Conn(inproc.PassValues(), inproc.WithContext(object.WithOwned)), Authenticate: auth.Middleware, Table: p.api.Table,
 		Metrics: promhttp.HandlerFor(p.metrics, promhttp.HandlerOpts{}),
@@ -100,8 +108,9 @@ func (c *Cluster) serveREST(p *parts, auth *authn.Authenticator) error {
 		return err
 	}
 	server := rest.NewServer(handler, p.bundle.ServerTLS(), c.cfg.Logger)
+	listener := letIn(p.rest)
 	ended := make(chan error, 1)
-	go func() { ended <- server.ServeTLS(p.rest, "", "") }()
+	go func() { ended <- server.Serve(listener) }()
 	c.onStop(func(ctx context.Context) error {
 		handler.Close()
 		if err := server.Shutdown(ctx); err != nil {
@@ -115,16 +124,12 @@ func (c *Cluster) serveREST(p *parts, auth *authn.Authenticator) error {
 	return nil
 }
 
-func (c *Cluster) serveGRPC(p *parts, auth *authn.Authenticator) {
-	server := grpc.NewServer(
-		grpc.Creds(credentials.NewTLS(p.bundle.ServerTLS())),
+func (c *Cluster) serveGRPC(p *parts, auth *authn.Authenticator, letIn func(net.Listener) net.Listener) {
+	server := grpc.NewServer(append(gate.ServerOptions(auth.Tap),
 		grpc.ForceServerCodecV2(grpccodec.Codec{}),
-		grpc.ChainUnaryInterceptor(append([]grpc.UnaryServerInterceptor{auth.Unary(), owned}, p.api.UnaryInterceptors()...)...),
-		grpc.ChainStreamInterceptor(append([]grpc.StreamServerInterceptor{auth.Stream()}, p.api.StreamInterceptors()...)...),
-		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 30 * time.Second, Timeout: 10 * time.Second}),
-		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}),
-		grpc.MaxConcurrentStreams(1000),
-	)
+		grpc.ChainUnaryInterceptor(append([]grpc.UnaryServerInterceptor{owned}, p.api.UnaryInterceptors()...)...),
+		grpc.ChainStreamInterceptor(p.api.StreamInterceptors()...),
+	)...)
 	p.api.Register(server)
 	nodev1.RegisterNodeStreamsServer(server, p.broker)
 	schedulingv1.RegisterSchedulerStreamsServer(server, p.asking)
@@ -132,8 +137,9 @@ func (c *Cluster) serveGRPC(p *parts, auth *authn.Authenticator) {
 	healthServer := health.NewServer()
 	healthpb.RegisterHealthServer(server, healthServer)
 	reflection.Register(server)
+	listener := letIn(p.grpc)
 	ended := make(chan error, 1)
-	go func() { ended <- server.Serve(p.grpc) }()
+	go func() { ended <- server.Serve(listener) }()
 	c.onStop(func(ctx context.Context) error {
 		healthServer.Shutdown()
 		// Streams may be open for ever: the context of the running calls ends them.

@@ -164,7 +164,7 @@ func (c *Cluster) makeAPI(ctx context.Context, p *parts) error {
 	if err != nil {
 		return err
 	}
-	p.inproc = inproc.NewServer(p.api.UnaryInterceptors(), p.api.StreamInterceptors())
+	p.inproc = inproc.NewServer(append(p.api.UnaryInterceptors(), authn.Unary), append(p.api.StreamInterceptors(), authn.Stream))
 	c.onStop(func(context.Context) error { p.inproc.Stop(); return nil })
 	p.api.Register(p.inproc)
 	nodev1.RegisterNodeStreamsServer(p.inproc, p.broker)

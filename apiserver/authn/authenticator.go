@@ -12,8 +12,8 @@ import (
 
 // Config says whom an Authenticator believes.
 type Config struct {
-	// ClientCAs signed the certificates of clients; nil refuses all certificates.
-	ClientCAs *x509.CertPool
+	// ClientCAs returns the authorities that sign the certificates of clients, as they are now; nil refuses all certificates.
+	ClientCAs func() *x509.CertPool
 	// Tokens are the bearer tokens; nil refuses all tokens.
 	Tokens *Tokens
 	// Now is the clock; time.Now when nil.
@@ -35,7 +35,7 @@ func DefaultOpenMethods() []string {
 
 // Authenticator tells who makes a request. Make one with New. It is safe for concurrent use.
 type Authenticator struct {
-	cas    *x509.CertPool
+	cas    func() *x509.CertPool
 	tokens *Tokens
 	now    func() time.Time
 	paths  []string
@@ -80,6 +80,15 @@ func (a *Authenticator) user(state *tls.ConnectionState, authorization []string)
 		return a.certificate(state.PeerCertificates)
 	}
 	return nil, nil
+}
+
+// Known says whether the client certificate of a connection is that of a user.
+func (a *Authenticator) Known(state *tls.ConnectionState) bool {
+	if len(state.PeerCertificates) == 0 {
+		return false
+	}
+	_, err := a.certificate(state.PeerCertificates)
+	return err == nil
 }
 
 func (a *Authenticator) bearer(header string) (*User, error) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/json"
 	"io"
 	"net"
 	"net/http"
@@ -24,6 +25,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/test/bufconn"
 
+	"monoplane.dev/apierrors"
 	"monoplane.dev/apiserver/authn"
 	"monoplane.dev/apiserver/pki"
 )
@@ -55,7 +57,7 @@ func newWorld(t *testing.T) *world {
 	tokens := authn.NewTokens()
 	tokens.Add(token, authn.User{Name: authn.AdminName, Groups: []string{authn.AdminsGroup}})
 	tokens.Add("", authn.User{Name: "nobody"})
-	w.auth = authn.New(authn.Config{ClientCAs: w.own.ClientCAs(), Tokens: tokens, Now: w.time})
+	w.auth = authn.New(authn.Config{ClientCAs: w.own.ClientCAs, Tokens: tokens, Now: w.time})
 	return w
 }
 
@@ -239,7 +241,7 @@ func serve(t *testing.T, w *world, auth *authn.Authenticator, impl healthv1.Heal
 	t.Helper()
 	listener := bufconn.Listen(1 << 16)
 	server := grpc.NewServer(grpc.Creds(credentials.NewTLS(w.own.ServerTLS())),
-		grpc.UnaryInterceptor(auth.Unary()), grpc.StreamInterceptor(auth.Stream()))
+		grpc.InTapHandle(auth.Tap))
 	healthv1.RegisterHealthServer(server, impl)
 	go func() { _ = server.Serve(listener) }()
 	t.Cleanup(server.Stop)
@@ -264,7 +266,7 @@ func TestGRPC(t *testing.T) {
 		}
 	}}
 	// Nothing is open here, so that the health service stands for any other.
-	closed := authn.New(authn.Config{ClientCAs: w.own.ClientCAs(), Tokens: tokensOf(w), Now: w.time, OpenMethods: []string{}})
+	closed := authn.New(authn.Config{ClientCAs: w.own.ClientCAs, Tokens: tokensOf(w), Now: w.time, OpenMethods: []string{}})
 	dial := serve(t, w, closed, impl)
 	for _, a := range attempts(t, w) {
 		for _, call := range []struct {
@@ -301,6 +303,75 @@ func TestGRPC(t *testing.T) {
 				t.Errorf("%s, %s: %v, user %+v, want %s", a.name, call.kind, err, seen, a.user)
 			}
 		}
+	}
+}
+
+// Nobody acts as somebody else, and nobody is told that he does: the wish is refused, however it is spelled.
+//
+// spec: OBJ-16
+func TestImpersonation(t *testing.T) {
+	w := newWorld(t)
+	admin := issue(t, w.own, authn.AdminName, []string{authn.AdminsGroup}, hour)
+	server := httptest.NewUnstartedServer(w.auth.Middleware(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		t.Errorf("reached with %v", r.Header)
+	})))
+	server.TLS = w.own.ServerTLS()
+	server.EnableHTTP2 = true
+	server.StartTLS()
+	defer server.Close()
+	impl := echo{seen: func(context.Context) { t.Error("the service was reached") }}
+	grpcClient := serve(t, w, w.auth, impl)(admin)
+	for _, tc := range []struct{ header, value, want string }{
+		{"Impersonate-User", "bob", `users "bob" is forbidden: User "monoplane:admin" cannot impersonate resource "users" in API group "" at the cluster scope`},
+		{"IMPERSONATE-USER", "bob", `users "bob" is forbidden`},
+		{"Impersonate-User", authn.AdminName, `users "monoplane:admin" is forbidden`},
+		{"Impersonate-User", "", `users "" is forbidden`},
+		{"impersonate-Group", "system:masters", `groups "system:masters" is forbidden`},
+		{"Impersonate-Uid", "1", `uids.authentication.k8s.io "1" is forbidden`},
+		{"Impersonate-Extra-Scopes%2fa", "view", `userextras/scopes/a.authentication.k8s.io "view" is forbidden`},
+		{"Impersonate-Whatever", "x", "is forbidden"},
+	} {
+		for _, http1 := range []bool{false, true} {
+			transport := &http.Transport{TLSClientConfig: w.client(admin), ForceAttemptHTTP2: !http1}
+			req, err := http.NewRequestWithContext(t.Context(), http.MethodDelete, server.URL+"/api/v1/namespaces/x", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			req.Header[tc.header] = []string{tc.value}
+			res, err := (&http.Client{Transport: transport}).Do(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			body, err := io.ReadAll(res.Body)
+			res.Body.Close()
+			transport.CloseIdleConnections()
+			if err != nil {
+				t.Fatal(err)
+			}
+			var st struct{ Kind, Reason, Message string }
+			if err := json.Unmarshal(body, &st); err != nil || res.StatusCode != 403 || st.Kind != "Status" || st.Reason != "Forbidden" ||
+				!strings.Contains(strings.ToLower(st.Message), strings.ToLower(tc.want)) {
+				t.Errorf("%s over %s: %d %s, want 403 and %s", tc.header, res.Proto, res.StatusCode, body, tc.want)
+			}
+		}
+		ctx := metadata.AppendToOutgoingContext(t.Context(), tc.header, tc.value)
+		_, err := grpcClient.Check(ctx, &healthv1.HealthCheckRequest{})
+		if strings.Contains(tc.header, "%") {
+			// gRPC's client knows no such metadata, and calls nobody.
+		} else if !apierrors.Is(err, apierrors.Forbidden) || !strings.Contains(strings.ToLower(err.Error()), strings.ToLower(tc.want)) {
+			t.Errorf("%s over gRPC: %v, want %s", tc.header, err, tc.want)
+		}
+		inside := metadata.NewIncomingContext(authn.WithUser(t.Context(), &authn.User{Name: authn.AdminName}), metadata.Pairs(tc.header, tc.value))
+		_, err = authn.Unary(inside, nil, nil, func(context.Context, any) (any, error) { t.Error("reached"); return nil, nil })
+		if !apierrors.Is(err, apierrors.Forbidden) {
+			t.Errorf("%s in-process: %v", tc.header, err)
+		}
+	}
+	// First of all, who asks must be known.
+	_, err := serve(t, w, w.auth, impl)(issue(t, w.foreign, "x", nil, hour)).
+		Check(metadata.AppendToOutgoingContext(t.Context(), "impersonate-user", "bob"), &healthv1.HealthCheckRequest{})
+	if !apierrors.Is(err, apierrors.Unauthorized) {
+		t.Errorf("with wrong credentials: %v", err)
 	}
 }
 

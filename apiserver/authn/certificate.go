@@ -56,7 +56,7 @@ func (a *Authenticator) verify(chain []*x509.Certificate, now time.Time) (verifi
 		between.AddCert(c)
 	}
 	chains, err := leaf.Verify(x509.VerifyOptions{
-		Roots: a.cas, Intermediates: between, CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+		Roots: a.cas(), Intermediates: between, CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 	})
 	if err != nil {
 		return verified{}, unauthorized("client certificate %s", wrong(leaf, err))

@@ -8,62 +8,73 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/tap"
+
+	"monoplane.dev/apiserver/gate"
 )
 
 const authorizationKey = "authorization"
 
-// Unary authenticates unary calls that come over the network.
-func (a *Authenticator) Unary() grpc.UnaryServerInterceptor {
-	return func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
-		ctx, err := a.call(ctx, info.FullMethod)
-		if err != nil {
-			return nil, err
-		}
-		return handler(ctx, req)
-	}
-}
-
-// Stream authenticates streams that come over the network.
-func (a *Authenticator) Stream() grpc.StreamServerInterceptor {
-	return func(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
-		ctx, err := a.call(stream.Context(), info.FullMethod)
-		if err != nil {
-			return err
-		}
-		return handler(srv, &authenticated{stream, ctx})
-	}
-}
-
-type authenticated struct {
-	grpc.ServerStream
-	ctx context.Context
-}
-
-// Context returns the context with the user.
-func (s *authenticated) Context() context.Context { return s.ctx }
-
-// call returns the context of a call with its user, and without its credentials.
-func (a *Authenticator) call(ctx context.Context, method string) (context.Context, error) {
+// Tap authenticates calls that come over the network as soon as their headers are there: before a message is read, and
+// before anything is kept for a call of somebody unknown. It is for grpc.InTapHandle.
+func (a *Authenticator) Tap(ctx context.Context, info *tap.Info) (context.Context, error) {
 	var state *tls.ConnectionState
+	var conn *gate.Conn
 	if p, ok := peer.FromContext(ctx); ok {
-		if info, ok := p.AuthInfo.(credentials.TLSInfo); ok {
-			state = &info.State
+		switch known := p.AuthInfo.(type) {
+		case gate.AuthInfo:
+			state, conn = &known.State, known.Conn
+		case credentials.TLSInfo:
+			state = &known.State
 		}
 	}
-	md, _ := metadata.FromIncomingContext(ctx)
-	header := md.Get(authorizationKey)
+	header := info.Header[authorizationKey]
 	u, err := a.user(state, header)
 	switch {
 	case err != nil:
-		return nil, err
-	case u == nil && !a.open[method]:
-		return nil, unauthorized("no client certificate and no bearer token")
-	case u == nil:
+	case u != nil:
+		conn.Authenticated()
+	case a.open[info.FullMethodName]:
+		conn.Refused()
 		u = anonymous()
+	default:
+		err = unauthorized("no client certificate and no bearer token")
+	}
+	if err == nil {
+		err = Impersonates(u, info.Header)
+	}
+	if err != nil {
+		conn.Refused()
+		return nil, err
 	}
 	if len(header) > 0 {
-		md.Delete(authorizationKey)
+		md := info.Header.Copy()
+		delete(md, authorizationKey)
 		ctx = metadata.NewIncomingContext(ctx, md)
 	}
 	return WithUser(ctx, u), nil
+}
+
+// Unary refuses impersonation in calls that do not come over the network, where Tap does.
+func Unary(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+	if err := refuseImpersonation(ctx); err != nil {
+		return nil, err
+	}
+	return handler(ctx, req)
+}
+
+// Stream is Unary for streams.
+func Stream(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+	if err := refuseImpersonation(stream.Context()); err != nil {
+		return err
+	}
+	return handler(srv, stream)
+}
+
+func refuseImpersonation(ctx context.Context) error {
+	md, ok := metadata.FromIncomingContext(ctx)
+	if !ok || len(md) == 0 {
+		return nil
+	}
+	return Impersonates(UserFrom(ctx), md)
 }

@@ -1,14 +1,16 @@
 package authn
 
 import (
-	"encoding/json"
 	"net/http"
+	"strings"
 
 	"monoplane.dev/apierrors"
+	"monoplane.dev/apiserver/gate"
+	"monoplane.dev/codec"
 )
 
 // Middleware authenticates HTTP requests and calls next with the user in the context, or answers 401 with
-// a Status. Put it in front of everything.
+// a Status. Who asks to act as somebody else gets 403. Put it in front of everything.
 func (a *Authenticator) Middleware(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		u, err := a.user(r.TLS, r.Header.Values("Authorization"))
@@ -16,11 +18,19 @@ func (a *Authenticator) Middleware(next http.Handler) http.Handler {
 			err = unauthorized("no client certificate and no bearer token")
 		}
 		if err != nil {
-			refuse(w, apierrors.From(err))
+			gate.Anonymous(r.Context(), w.Header())
+			refuse(w, r, apierrors.From(err))
 			return
 		}
 		if u == nil {
+			gate.Anonymous(r.Context(), w.Header())
 			u = anonymous()
+		} else {
+			gate.From(r.Context()).Authenticated()
+		}
+		if err := Impersonates(u, r.Header); err != nil {
+			refuse(w, r, apierrors.From(err))
+			return
 		}
 		r = r.WithContext(WithUser(r.Context(), u))
 		if len(r.Header["Authorization"]) > 0 {
@@ -31,18 +41,20 @@ func (a *Authenticator) Middleware(next http.Handler) http.Handler {
 	})
 }
 
-func refuse(w http.ResponseWriter, e *apierrors.Error) {
-	body, err := json.Marshal(map[string]any{
-		"kind": "Status", "apiVersion": "v1", "metadata": map[string]any{}, "status": "Failure",
-		"message": e.Status().GetMessage(), "reason": e.Status().GetReason(), "code": e.Status().GetCode(),
-	})
-	if err != nil {
-		http.Error(w, e.Error(), int(e.Status().GetCode()))
-		return
+// discoveryType is in what clients accept who ask for the list of resources. They show an error's text to their user when it
+// is one, and "unknown" for a Status, which they cannot read there.
+const discoveryType = "g=apidiscovery.k8s.io"
+
+func refuse(w http.ResponseWriter, r *http.Request, e *apierrors.Error) {
+	contentType, body := "application/json", append(codec.AppendObject(nil, e.Status()), '\n')
+	if strings.Contains(r.Header.Get("Accept"), discoveryType) {
+		contentType, body = "text/plain; charset=utf-8", []byte(e.Error()+"\n")
 	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("WWW-Authenticate", "Bearer")
+	w.Header().Set("Content-Type", contentType)
+	if e.Reason() == apierrors.Unauthorized {
+		w.Header().Set("WWW-Authenticate", "Bearer")
+	}
 	w.WriteHeader(int(e.Status().GetCode()))
 	// The client is gone when this fails; there is nobody to tell.
-	_, _ = w.Write(append(body, '\n'))
+	_, _ = w.Write(body)
 }

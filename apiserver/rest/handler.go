@@ -12,6 +12,8 @@ import (
 	"google.golang.org/genproto/googleapis/api/httpbody"
 
 	"monoplane.dev/apierrors"
+	"monoplane.dev/apiserver/authn"
+	"monoplane.dev/apiserver/gate"
 	"monoplane.dev/apiserver/rest/bodycache"
 	"monoplane.dev/apiserver/rest/discovery"
 	"monoplane.dev/apiserver/rest/negotiate"
@@ -154,13 +156,22 @@ func (h *Handler) servePublic(w http.ResponseWriter, r *http.Request) bool {
 	case strings.HasPrefix(path, "/api"):
 		return false
 	case path == "/version" || path == "/version/":
-		h.serveBytes(w, r, "application/json", h.version)
-		return true
+		return h.public(w, r, func() bool { h.serveBytes(w, r, "application/json", h.version); return true })
 	case strings.HasPrefix(path, "/healthz"), strings.HasPrefix(path, "/livez"), strings.HasPrefix(path, "/readyz"):
-		return h.health.serve(w, r)
+		return h.public(w, r, func() bool { return h.health.serve(w, r) })
 	default:
 		return false
 	}
+}
+
+// public answers a request of anybody.
+func (h *Handler) public(w http.ResponseWriter, r *http.Request, serve func() bool) bool {
+	if err := authn.Impersonates(nil, r.Header); err != nil {
+		h.writeError(w, r, err)
+		return true
+	}
+	gate.Anonymous(r.Context(), w.Header())
+	return serve()
 }
 
 // serve answers a request of an authenticated user.

@@ -7,20 +7,12 @@ import (
 	"log/slog"
 	"net/http"
 	"strings"
-	"time"
+
+	"monoplane.dev/apiserver/gate"
 )
 
-// Bounds of the HTTP server.
-const (
-	headerTimeout  = 10 * time.Second
-	idleTimeout    = 3 * time.Minute
-	maxHeaderBytes = 256 << 10
-	maxStreams     = 1000
-	pingAfter      = 30 * time.Second
-	pingTimeout    = 15 * time.Second
-)
-
-// NewServer returns a server for the front: HTTP/1.1 and HTTP/2, with bounds on what one connection can take.
+// NewServer returns a server for the front: HTTP/1.1 and HTTP/2, with the bounds of package gate on what one connection can
+// take, on a listener of that package.
 // There is no bound on the length of an answer, because watches have none; clients that stall are cut off by
 // the front, dead connections are found by HTTP/2 pings (a timeout of each write as well would cost a timer each).
 // What net/http has to say goes to logger. The caller serves, and shuts down: call Handler.Close first, so that
@@ -31,12 +23,14 @@ func NewServer(h http.Handler, config *tls.Config, logger *slog.Logger) *http.Se
 	protocols.SetHTTP2(true)
 	return &http.Server{
 		Handler: h, TLSConfig: config,
-		ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes,
-		Protocols: protocols, ErrorLog: log.New(serverLog{logger}, "", 0),
+		ReadHeaderTimeout: gate.OpeningTimeout, IdleTimeout: gate.IdleTimeout, MaxHeaderBytes: gate.MaxHeaderBytes,
+		ConnContext: gate.ConnContext,
+		Protocols:   protocols, ErrorLog: log.New(serverLog{logger}, "", 0),
 		HTTP2: &http.HTTP2Config{
-			MaxConcurrentStreams: maxStreams,
-			SendPingTimeout:      pingAfter,
-			PingTimeout:          pingTimeout,
+			MaxConcurrentStreams: gate.MaxStreams,
+			MaxReadFrameSize:     gate.MaxFrame,
+			SendPingTimeout:      gate.ProbeAfter,
+			PingTimeout:          gate.ProbeTimeout,
 		},
 	}
 }
