@@ -80,3 +80,15 @@ func (c *Cluster) refuse(node string, key machinekey.Key) {
 	c.refusedNodes = append(c.refusedNodes, node)
 	c.cfg.Logger.Warn("a node is refused; nothing is started or stopped on it", "node", node, "reason", why)
 }
+
+// machineOf returns the key of the machine that a node is registered for, and whether the node is registered.
+func (c *Cluster) machineOf(ctx context.Context, name string) (key string, registered bool, err error) {
+	node, err := c.store.Get(ctx, store.Key{Kind: corev1.NodeKind, Name: name}, "")
+	if apierrors.Is(err, apierrors.NotFound) {
+		return "", false, nil
+	}
+	if err != nil {
+		return "", false, err
+	}
+	return nodekey.Of(node.GetMetadata()), true, nil
+}

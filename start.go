@@ -155,7 +155,7 @@ func (cfg Config) resources() []store.Resource {
 
 // makeAPI puts the services on the in-process server.
 func (c *Cluster) makeAPI(ctx context.Context, p *parts) error {
-	p.broker = nodestreams.New(nodestreams.Config{Logger: c.cfg.Logger})
+	p.broker = nodestreams.New(nodestreams.Config{Machine: c.machineOf, Logger: c.cfg.Logger})
 	p.asking = schedulerstreams.New(schedulerstreams.Config{Logger: c.cfg.Logger})
 	var err error
 	p.api, err = apiserver.New(ctx, apiserver.Config{

@@ -17,6 +17,9 @@ import (
 
 // Config says how a Broker behaves. The zero value is usable.
 type Config struct {
+	// Machine returns the key of the machine that a node is registered for, empty for none, and whether the node is
+	// registered at all (spec: NODE-7). Nil: any agent of the node's name serves it.
+	Machine func(ctx context.Context, node string) (key string, registered bool, err error)
 	// AnswerTimeout is how long an agent may take to begin its answer; 10 s when zero.
 	AnswerTimeout time.Duration
 	// MaxCalls is how many calls one node may serve at a time; 256 when zero. More are refused.
@@ -29,17 +32,24 @@ type Config struct {
 type Broker struct {
 	nodev1.UnimplementedNodeStreamsServer
 
+	machine func(ctx context.Context, node string) (key string, registered bool, err error)
 	streams *streams.Broker[*nodev1.Call]
 }
 
 // New returns a Broker that nobody listens to yet.
 func New(cfg Config) *Broker {
-	return &Broker{streams: streams.New[*nodev1.Call](streams.Config{
-		Who:           func(node string) string { return fmt.Sprintf("the agent of node %q", node) },
-		Absent:        " (simulated nodes serve no logs)",
-		MayServe:      mayServe,
+	b := &Broker{machine: cfg.Machine}
+	b.streams = streams.New[*nodev1.Call](streams.Config{
+		Who:    func(node string) string { return fmt.Sprintf("the agent of node %q", node) },
+		Absent: " (simulated nodes serve no logs)",
+		MayServe: func(ctx context.Context, node string) error {
+			// While the Node is deleted, who has listened for it goes on: its pods are still there.
+			_, err := b.mayServe(ctx, node)
+			return err
+		},
 		AnswerTimeout: cfg.AnswerTimeout, MaxCalls: cfg.MaxCalls, Logger: cfg.Logger,
-	})}
+	})
+	return b
 }
 
 // Logs streams a container's log from the agent of node, which must hold the pod. It calls send with each
@@ -54,6 +64,13 @@ func (b *Broker) Logs(ctx context.Context, node string, ask *nodev1.LogCall, sen
 
 // Listen implements nodev1.NodeStreamsServer.
 func (b *Broker) Listen(req *nodev1.ListenRequest, stream grpc.ServerStreamingServer[nodev1.Call]) error {
+	registered, err := b.mayServe(stream.Context(), req.GetNode())
+	if err != nil {
+		return err
+	}
+	if !registered {
+		return apierrors.New(apierrors.ServiceUnavailable, "node %q is not registered", req.GetNode())
+	}
 	return b.streams.Listen([]string{req.GetNode()}, stream)
 }
 
@@ -62,14 +79,22 @@ func (b *Broker) Answer(stream grpc.BidiStreamingServer[nodev1.Frame, nodev1.Fra
 	return b.streams.Answer(stream)
 }
 
-// mayServe checks that the request comes from node's own agent.
-func mayServe(ctx context.Context, node string) error {
+// mayServe checks that the request comes from node's own agent, on the machine that is registered as node. It returns
+// whether any is.
+func (b *Broker) mayServe(ctx context.Context, node string) (registered bool, err error) {
 	u := authn.UserFrom(ctx)
 	if u == nil {
-		return apierrors.New(apierrors.Unauthorized, "no identity")
+		return false, apierrors.New(apierrors.Unauthorized, "no identity")
 	}
 	if node == "" || u.Name != authn.NodePrefix+node || !slices.Contains(u.Groups, authn.NodesGroup) {
-		return apierrors.New(apierrors.Forbidden, "%s may not serve node %q", u.Name, node)
+		return false, apierrors.New(apierrors.Forbidden, "%s may not serve node %q", u.Name, node)
 	}
-	return nil
+	if b.machine == nil {
+		return true, nil
+	}
+	key, registered, err := b.machine(ctx, node)
+	if err == nil && key != "" && key != u.UID {
+		err = apierrors.New(apierrors.Forbidden, "%s may not serve node %q: the name belongs to another machine", u.Name, node)
+	}
+	return registered, err
 }

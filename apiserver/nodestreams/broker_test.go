@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -313,6 +314,130 @@ func TestIdentity(t *testing.T) {
 		}
 		if res := <-got; !apierrors.Is(res.err, apierrors.Timeout) {
 			t.Errorf("the caller gets %v", res.err)
+		}
+	})
+}
+
+// The name is not enough: the machine must be the one that is registered under it.
+//
+// spec: NODE-7
+func TestMachine(t *testing.T) {
+	var mu sync.Mutex
+	machines := map[string]string{"n": "key-1", "free": ""}
+	owner := func(_ context.Context, node string) (string, bool, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		key, ok := machines[node]
+		return key, ok, nil
+	}
+	inRig(t, nodestreams.Config{Machine: owner}, func(r *rig) {
+		as := func(node, key string) nodev1.NodeStreamsClient {
+			return nodev1.NewNodeStreamsClient(r.s.Conn(inproc.WithContext(func(ctx context.Context) context.Context {
+				return authn.WithUser(ctx, &authn.User{Name: authn.NodePrefix + node, Groups: []string{authn.NodesGroup}, UID: key})
+			})))
+		}
+		listen := func(ctx context.Context, node, key string) (func() (*nodev1.Call, error), error) {
+			stream, err := as(node, key).Listen(ctx, &nodev1.ListenRequest{Node: node})
+			if err != nil {
+				return nil, err
+			}
+			if _, err := stream.Header(); err != nil {
+				return nil, err
+			}
+			return stream.Recv, nil
+		}
+		ctx, cancel := context.WithCancel(context.Background())
+		defer cancel()
+		for _, tc := range []struct {
+			node, key string
+			want      apierrors.Reason
+		}{
+			{"n", "", apierrors.Forbidden}, {"n", "key-2", apierrors.Forbidden}, {"none", "key-1", apierrors.ServiceUnavailable},
+			{"free", "key-9", ""}, {"n", "key-1", ""},
+		} {
+			next, err := listen(ctx, tc.node, tc.key)
+			if err == nil {
+				// A stream that is refused says so with its first message; one that is not has none.
+				synctest.Wait()
+				refused := make(chan error, 1)
+				go func() { _, err := next(); refused <- err }()
+				synctest.Wait()
+				select {
+				case err = <-refused:
+				default:
+				}
+			}
+			if tc.want == "" && err != nil || tc.want != "" && !apierrors.Is(err, tc.want) {
+				t.Errorf("%s of %q listens: %v, want %q", tc.key, tc.node, err, tc.want)
+			}
+		}
+
+		next, err := listen(ctx, "n", "key-1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		result := r.ask(ctx, "n")
+		call, err := next()
+		if err != nil {
+			t.Fatal(err)
+		}
+		thief, err := as("n", "key-2").Answer(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = thief.Send(&nodev1.Frame{CallID: call.GetId()})
+		if _, err := thief.Recv(); !apierrors.Is(err, apierrors.Forbidden) {
+			t.Errorf("another machine answered: %v", err)
+		}
+		answer, err := as("n", "key-1").Answer(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = answer.Send(&nodev1.Frame{CallID: call.GetId()})
+		_ = answer.Send(&nodev1.Frame{Data: []byte("mine")})
+		_ = answer.CloseSend()
+		if got := <-result; got.err != nil || string(got.data) != "mine" {
+			t.Errorf("%s, %v", got.data, got.err)
+		}
+
+		// While the Node is away its pods can still be looked at; once another machine has the name they cannot.
+		mu.Lock()
+		delete(machines, "n")
+		mu.Unlock()
+		gone, leave := context.WithCancel(ctx)
+		result = r.ask(gone, "n")
+		if _, err := next(); err != nil {
+			t.Error(err)
+		}
+		leave()
+		<-result
+		mu.Lock()
+		machines["n"] = "key-2"
+		mu.Unlock()
+		if got := <-r.ask(ctx, "n"); !apierrors.Is(got.err, apierrors.ServiceUnavailable) {
+			t.Errorf("the former machine was asked: %v", got.err)
+		}
+	})
+}
+
+// A listener that does not read holds nobody up for longer than one that does not answer.
+func TestListenerThatDoesNotRead(t *testing.T) {
+	inRig(t, nodestreams.Config{AnswerTimeout: time.Minute}, func(r *rig) {
+		ctx, cancel := context.WithCancel(context.Background())
+		defer cancel()
+		r.listen(ctx, "n")
+		var asked []<-chan result
+		for range 100 {
+			asked = append(asked, r.ask(ctx, "n"))
+		}
+		began := time.Now()
+		for _, c := range asked {
+			if got := <-c; !apierrors.Is(got.err, apierrors.Timeout) {
+				t.Errorf("%v", got.err)
+			}
+		}
+		if took := time.Since(began); took != time.Minute {
+			t.Errorf("told after %v", took)
 		}
 	})
 }

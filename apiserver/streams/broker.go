@@ -19,7 +19,8 @@ type Config struct {
 	Who func(name string) string
 	// Absent is added to the message that a component is not connected.
 	Absent string
-	// MayServe refuses an identity that may not listen and answer for a name.
+	// MayServe refuses an identity that may not listen and answer for a name. It is asked again for each call, since a name
+	// may get another owner while somebody listens. No lock is held meanwhile.
 	MayServe func(ctx context.Context, name string) error
 	// AnswerTimeout is how long a component may take to begin its answer; 10 s when zero.
 	AnswerTimeout time.Duration
@@ -78,14 +79,14 @@ type frame struct {
 // Errors: what the component says (such as NotFound or BadRequest), ServiceUnavailable when it is not connected or goes
 // away, Timeout when it does not answer, TooManyRequests.
 func (b *Broker[C]) Do(ctx context.Context, name string, ask func(id string) C, take func([]byte) error) error {
-	c, id, err := b.open(ctx, name, ask)
+	answer := time.NewTimer(b.cfg.AnswerTimeout)
+	defer answer.Stop()
+	c, id, err := b.open(ctx, name, ask, answer.C)
 	if err != nil {
 		return err
 	}
 	defer b.close(c, id)
 
-	answer := time.NewTimer(b.cfg.AnswerTimeout)
-	defer answer.Stop()
 	select {
 	case <-c.began:
 	case <-c.ended:
@@ -93,7 +94,7 @@ func (b *Broker[C]) Do(ctx context.Context, name string, ask func(id string) C, 
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-answer.C:
-		return apierrors.New(apierrors.Timeout, "%s did not answer within %s", b.cfg.Who(name), b.cfg.AnswerTimeout)
+		return b.late(name)
 	}
 	for {
 		select {
@@ -142,17 +143,43 @@ func reason(said string) apierrors.Reason {
 	}
 }
 
-// open registers a call and hands it to the listener.
-func (b *Broker[C]) open(ctx context.Context, name string, ask func(id string) C) (*call, string, error) {
-	id := rand.Text()
-	c := &call{name: name, frames: make(chan frame), gone: make(chan struct{}), began: make(chan struct{})}
+func (b *Broker[C]) late(name string) error {
+	return apierrors.New(apierrors.Timeout, "%s did not answer within %s", b.cfg.Who(name), b.cfg.AnswerTimeout)
+}
 
+// valuesOf is a context that ends with the one and has the values, such as the identity, of the other.
+type valuesOf struct {
+	context.Context
+	other context.Context
+}
+
+func (c valuesOf) Value(key any) any { return c.other.Value(key) }
+
+// listener returns who listens for a name and still may.
+func (b *Broker[C]) listener(ctx context.Context, name string) (*listener[C], error) {
 	b.mu.Lock()
 	l := b.listeners[name]
+	b.mu.Unlock()
 	if l == nil {
-		b.mu.Unlock()
-		return nil, "", apierrors.New(apierrors.ServiceUnavailable, "%s is not connected%s", b.cfg.Who(name), b.cfg.Absent)
+		return nil, apierrors.New(apierrors.ServiceUnavailable, "%s is not connected%s", b.cfg.Who(name), b.cfg.Absent)
 	}
+	if err := b.cfg.MayServe(valuesOf{ctx, l.ctx}, name); err != nil {
+		b.cfg.Logger.Warn("a listener may no longer serve its name", "name", name, "error", err)
+		return nil, apierrors.New(apierrors.ServiceUnavailable, "%s is not connected", b.cfg.Who(name))
+	}
+	return l, nil
+}
+
+// open registers a call and hands it to the listener, until the time is up: a listener may have ceased to read.
+func (b *Broker[C]) open(ctx context.Context, name string, ask func(id string) C, timeUp <-chan time.Time) (*call, string, error) {
+	id := rand.Text()
+	c := &call{name: name, frames: make(chan frame), gone: make(chan struct{}), began: make(chan struct{})}
+	l, err := b.listener(ctx, name)
+	if err != nil {
+		return nil, "", err
+	}
+
+	b.mu.Lock()
 	if b.busy[name] >= b.cfg.MaxCalls {
 		b.mu.Unlock()
 		return nil, "", apierrors.New(apierrors.TooManyRequests, "%s serves %d calls already", b.cfg.Who(name), b.cfg.MaxCalls)
@@ -171,6 +198,9 @@ func (b *Broker[C]) open(ctx context.Context, name string, ask func(id string) C
 	case <-ctx.Done():
 		b.close(c, id)
 		return nil, "", ctx.Err()
+	case <-timeUp:
+		b.close(c, id)
+		return nil, "", b.late(name)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 
 // listener is a component that waits for calls.
 type listener[C any] struct {
+	ctx      context.Context // of the stream, with the identity
 	calls    chan C
 	replaced chan string   // gets the name for which a newer Listen arrived
 	ended    chan struct{} // closed when the stream is over
@@ -32,7 +33,7 @@ func (b *Broker[C]) Listen(names []string, stream sender[C]) error {
 			return err
 		}
 	}
-	l := b.register(names)
+	l := b.register(ctx, names)
 	defer b.unregister(names, l)
 
 	// The component may rely on being heard as soon as it has the headers.
@@ -55,8 +56,8 @@ func (b *Broker[C]) Listen(names []string, stream sender[C]) error {
 	}
 }
 
-func (b *Broker[C]) register(names []string) *listener[C] {
-	l := &listener[C]{calls: make(chan C), replaced: make(chan string, 1), ended: make(chan struct{})}
+func (b *Broker[C]) register(ctx context.Context, names []string) *listener[C] {
+	l := &listener[C]{ctx: ctx, calls: make(chan C), replaced: make(chan string, 1), ended: make(chan struct{})}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, name := range names {
@@ -119,14 +120,20 @@ func (b *Broker[C]) Answer(stream grpc.BidiStreamingServer[nodev1.Frame, nodev1.
 
 // take removes a call from those that wait for an answer, so that it is answered once.
 func (b *Broker[C]) take(ctx context.Context, id string) (*call, error) {
+	none := apierrors.New(apierrors.NotFound, "no call waits for this answer")
 	b.mu.Lock()
-	defer b.mu.Unlock()
 	c := b.calls[id]
+	b.mu.Unlock()
 	if c == nil {
-		return nil, apierrors.New(apierrors.NotFound, "no call waits for this answer")
+		return nil, none
 	}
 	if err := b.cfg.MayServe(ctx, c.name); err != nil {
 		return nil, err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.calls[id] != c {
+		return nil, none
 	}
 	delete(b.calls, id)
 	close(c.began)
