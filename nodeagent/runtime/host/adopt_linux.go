@@ -10,30 +10,25 @@ import (
 	"sync"
 	"time"
 
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
 	"monoplane.dev/nodeagent/runtime/host/shim"
 	"monoplane.dev/nodeagent/runtime/host/sys"
 	"monoplane.dev/nodeagent/runtime/host/wire"
 )
 
-const (
-	// settleTime is how long New waits for the shims of an earlier life.
-	settleTime = 5 * time.Second
-	// lockTime is how long New waits for the lock of its directory.
-	lockTime = 2 * time.Second
-	// helloTime is how long a shim may take to say who it is.
-	helloTime = 2 * time.Second
-	// retryTime is the longest pause between attempts to reach a shim that holds its lock but does not answer.
-	retryTime = 100 * time.Millisecond
-)
-
-// recover loads every sandbox of the directory and finds out what has become of it.
+// recover loads every sandbox of the directory and finds out what has become of it. One that does not answer, or whose
+// rest cannot be killed, goes on being tended in the background.
 func (r *Runtime) recover() error {
 	parent := filepath.Join(r.dir, podsDir)
 	entries, err := os.ReadDir(parent)
 	if err != nil {
 		return err
 	}
-	var found []*sandbox
+	ctx, cancel := context.WithTimeout(r.closing, r.bounds.settle)
+	defer cancel()
+	var settled sync.WaitGroup
+	copies := 0
 	for _, e := range entries {
 		if strings.HasPrefix(e.Name(), draftPrefix) {
 			if err := os.RemoveAll(filepath.Join(parent, e.Name())); err != nil {
@@ -41,19 +36,23 @@ func (r *Runtime) recover() error {
 			}
 			continue
 		}
-		sb, err := r.load(e.Name())
+		sb, err := r.loadPatiently(ctx, e.Name())
+		if sys.Exhausted(err) {
+			return fmt.Errorf("sandbox %s: %w", e.Name(), err) // It is as sound as before: not to be ended for this.
+		}
 		if err != nil {
 			r.log.Error("a sandbox cannot be read; what runs of it is ended", "sandbox", e.Name(), "error", err)
-			r.discard(e.Name())
-			continue
+			sb = r.damaged(e.Name())
 		}
-		found = append(found, sb)
-	}
-	ctx, cancel := context.WithTimeout(r.closing, settleTime)
-	defer cancel()
-	var settled sync.WaitGroup
-	for _, sb := range found {
-		r.work.Go(func() { r.tend(sb) })
+		switch {
+		case sb.isGone():
+			copies++
+			continue
+		case sb.rec.damaged:
+			r.start(func() { r.discard(sb) })
+		default:
+			r.start(func() { r.tend(sb) })
+		}
 		settled.Go(func() {
 			if _, err := r.shimOf(ctx, sb); err != nil {
 				r.log.Warn("a shim does not answer; still trying", "sandbox", sb.id, "uid", sb.rec.config.GetMetadata().GetUid())
@@ -61,7 +60,22 @@ func (r *Runtime) recover() error {
 		})
 	}
 	settled.Wait()
+	if copies > 0 {
+		r.log.Warn("the directory is a copy of one that was used since the machine has started: its pods are taken as "+
+			"ended, and none of them is started while it runs elsewhere on this machine", "dir", r.dir, "sandboxes", copies)
+	}
 	return nil
+}
+
+// loadPatiently reads a sandbox, again while nothing but the lack of descriptors or memory keeps it from that.
+func (r *Runtime) loadPatiently(ctx context.Context, id string) (*sandbox, error) {
+	var pause time.Duration
+	for {
+		sb, err := r.load(id)
+		if !sys.Exhausted(err) || ctx.Err() != nil || !r.nap(&pause) {
+			return sb, err
+		}
+	}
 }
 
 // load reads a sandbox and its containers, and enters them.
@@ -89,10 +103,22 @@ func (r *Runtime) load(id string) (*sandbox, error) {
 			return nil, fmt.Errorf("container %s: %w", e.Name(), err)
 		}
 		c := sb.newContainer(e.Name(), crec)
-		if state, err := loadState(c.dir); err == nil {
+		state, err := loadState(c.dir)
+		if sys.Exhausted(err) {
+			return nil, err
+		}
+		if err == nil {
 			c.mergeLocked(state)
 		}
 		list = append(list, c)
+	}
+	sb.shim, _ = loadShim(sb.dir)
+	copied, err := r.isCopy(sb)
+	if err != nil {
+		return nil, err
+	}
+	if copied {
+		r.disown(sb, list)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -103,25 +129,52 @@ func (r *Runtime) load(id string) (*sandbox, error) {
 	return sb, nil
 }
 
-// discard ends a sandbox whose files are damaged, and removes it. If its shim does not end, it stays for the next New.
-func (r *Runtime) discard(id string) {
-	sb := r.newSandbox(id, &sandboxRecord{})
-	ctx, cancel := context.WithTimeout(r.closing, settleTime)
-	defer cancel()
-	if conn, err := dialShim(sb.dir, shim.SocketName); err == nil {
-		c := newShimConn(conn)
-		go c.read(func(wire.Container) {})
-		_, err = c.call(ctx, wire.Shutdown, nil)
-		c.conn.Close()
-		<-c.done
-		if err != nil && !errors.Is(err, errConnLost) {
-			r.log.Error("the shim of a damaged sandbox does not end", "sandbox", id, "error", err)
+// damaged enters a sandbox whose files make no sense, as one that is ending.
+func (r *Runtime) damaged(id string) *sandbox {
+	sb := r.newSandbox(id, &sandboxRecord{
+		config:    &runtimeapi.PodSandboxConfig{Metadata: &runtimeapi.PodSandboxMetadata{Name: "damaged", Uid: id}},
+		createdAt: now(), bootID: r.bootID, damaged: true,
+	})
+	sb.ending = true
+	r.mu.Lock()
+	r.sandboxes[id] = sb
+	r.mu.Unlock()
+	return sb
+}
+
+// discard ends a damaged sandbox, and removes it. Without its record nothing but the lock of its directory tells
+// which processes are its own: those that run without a shim that holds it may belong to the directory that this one
+// was copied from, so that they are waited for, not killed.
+func (r *Runtime) discard(sb *sandbox) {
+	var pause time.Duration
+	for {
+		holders, err := lockHolders(sb.dir)
+		if err == nil && len(holders) == 0 {
+			break
+		}
+		for _, p := range holders {
+			if m, err := sys.MarkerOf(p.PID); err == nil && m != 0 {
+				sb.rec.marker, sb.rec.group = m.Pod(), r.cgroups.Pod(sb.id)
+			}
+			_ = sys.Signal(p, killSignal)
+		}
+		r.report(sb, holders)
+		if !r.nap(&pause) {
 			return
 		}
 	}
-	if err := withdraw(filepath.Join(r.dir, podsDir), id); err != nil {
-		r.log.Error("a damaged sandbox cannot be removed", "sandbox", id, "error", err)
+	if !r.clear(sb, nil, sb.rec.marker != 0) {
+		return
 	}
+	// The shim itself may take a moment to leave its group.
+	_ = sb.rec.group.Remove()
+	if err := withdraw(filepath.Join(r.dir, podsDir), sb.id); err != nil {
+		r.log.Error("a damaged sandbox cannot be removed", "sandbox", sb.id, "error", err)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	close(sb.gone)
+	delete(r.sandboxes, sb.id)
 }
 
 // follow watches over a connection: when it is lost, the sandbox is tended.
@@ -129,22 +182,22 @@ func (r *Runtime) follow(sb *sandbox, conn *shimConn) {
 	r.mu.Lock()
 	sb.setConnLocked(conn)
 	if r.closing.Err() != nil {
-		conn.conn.Close() // Close may have been here before.
+		conn.conn.Close() // Close has been here before.
 	}
-	r.mu.Unlock()
-	r.work.Go(func() {
+	r.startLocked(func() {
 		<-conn.done
 		r.mu.Lock()
 		sb.setConnLocked(nil)
 		r.mu.Unlock()
 		r.tend(sb)
 	})
+	r.mu.Unlock()
 }
 
 // tend finds out whether the shim of a sandbox lives: its lock tells. If so it connects to it, if not it buries the
 // sandbox. It tries until one of both has worked, because to guess would mean to start a pod twice or to kill one.
 func (r *Runtime) tend(sb *sandbox) {
-	pause := time.Millisecond
+	var pause time.Duration
 	for r.closing.Err() == nil {
 		lock, err := takeLock(filepath.Join(sb.dir, lockName))
 		if err == nil {
@@ -155,11 +208,7 @@ func (r *Runtime) tend(sb *sandbox) {
 		if err := r.connect(sb); err == nil {
 			return
 		}
-		select {
-		case <-time.After(pause):
-		case <-r.closing.Done():
-		}
-		pause = min(2*pause, retryTime)
+		r.nap(&pause)
 	}
 }
 
@@ -169,9 +218,9 @@ func (r *Runtime) connect(sb *sandbox) error {
 	if err != nil {
 		return err
 	}
-	conn := newShimConn(u)
+	conn := newShimConn(u, r.bounds.send)
 	go conn.read(func(rec wire.Container) { r.noteEvent(sb, rec) })
-	ctx, cancel := context.WithTimeout(r.closing, helloTime)
+	ctx, cancel := context.WithTimeout(r.closing, r.bounds.hello)
 	defer cancel()
 	h, err := conn.hello(ctx, wire.Hello, nil)
 	if err == nil && (h.SandboxID != sb.id || h.BootID != r.bootID) {
@@ -187,12 +236,4 @@ func (r *Runtime) connect(sb *sandbox) error {
 	}
 	r.follow(sb, conn)
 	return nil
-}
-
-// endShim kills a shim that holds its lock and does not answer, when its sandbox is to be stopped anyway.
-func (r *Runtime) endShim(sb *sandbox) {
-	if p, ok := loadShim(sb.dir); ok {
-		r.log.Warn("a shim did not answer and was killed", "sandbox", sb.id, "uid", sb.rec.config.GetMetadata().GetUid(), "pid", p.PID)
-		_ = sys.Signal(p, killSignal)
-	}
 }

@@ -26,7 +26,7 @@ func agentHelper() int {
 	seed, _ := strconv.ParseInt(os.Getenv("SEED"), 10, 64)
 	rnd := rand.New(rand.NewSource(seed))
 	dir := os.Getenv("DIR")
-	r, err := New(Config{Dir: dir, Logger: slog.New(slog.NewTextHandler(os.Stderr, nil)), NoCgroups: rnd.Intn(2) == 0})
+	r, err := New(Config{Dir: dir, ClaimDir: os.Getenv("CLAIMS"), Logger: slog.New(slog.NewTextHandler(os.Stderr, nil)), NoCgroups: rnd.Intn(2) == 0})
 	if err != nil {
 		fmt.Println("error", err)
 		return 1
@@ -129,7 +129,7 @@ func TestAgentIsKilled(t *testing.T) {
 func runAgent(t *testing.T, n *node, starts string, rnd *rand.Rand) map[string]string {
 	t.Helper()
 	cmd := exec.Command(testBinary(t))
-	cmd.Env = append(os.Environ(), helperVariable+"=agent", "DIR="+n.dir, "LOGS="+n.logs, "STARTS="+starts, fmt.Sprint("SEED=", rnd.Int63()))
+	cmd.Env = append(os.Environ(), helperVariable+"=agent", "DIR="+n.dir, "LOGS="+n.logs, "CLAIMS="+n.cfg.ClaimDir, "STARTS="+starts, fmt.Sprint("SEED=", rnd.Int63()))
 	cmd.Stderr = testLog{t}
 	out, err := cmd.StdoutPipe()
 	if err != nil {

@@ -1,6 +1,7 @@
 package host
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -28,8 +29,7 @@ func (r *Runtime) bury(sb *sandbox) {
 	message := "the machine was restarted"
 	if sb.rec.bootID == r.bootID {
 		code, message = wire.CodeShimLost, "the shim of the pod ended unexpectedly; what it had started was killed"
-		reapShim(sb.dir)
-		if !orderly && !r.killLeftovers(sb, list) {
+		if !r.reapShim(sb) || !orderly && !r.clear(sb, list, true) {
 			return // Closing; the next New goes on.
 		}
 		// The shim itself may take a moment to leave its group; what cannot be removed now is when the sandbox is.
@@ -41,7 +41,12 @@ func (r *Runtime) bury(sb *sandbox) {
 			ended = append(ended, c)
 		}
 	}
+	if r.closing.Err() != nil {
+		return
+	}
+	r.unclaim(sb)
 	r.mu.Lock()
+	sb.trouble = ""
 	close(sb.gone)
 	r.mu.Unlock()
 	for _, c := range ended {
@@ -57,6 +62,12 @@ func (r *Runtime) conclude(c *container, code int64, message string) bool {
 	known := c.state
 	r.mu.RUnlock()
 	state, err := loadState(c.dir)
+	for pause := time.Duration(0); sys.Exhausted(err) && r.nap(&pause); {
+		state, err = loadState(c.dir) // An exit code may be in it: to guess would lose that.
+	}
+	if r.closing.Err() != nil {
+		return false
+	}
 	if err != nil {
 		r.log.Error("a container's journal cannot be read", "container", c.id, "error", err)
 		state = wire.Container{ID: c.id, Phase: wire.Starting} // It may have run, so it must not be started.
@@ -85,39 +96,62 @@ func (r *Runtime) recordExit(c *container, state wire.Container) {
 	if last, err := loadState(c.dir); err == nil && last.Phase == wire.Exited {
 		return
 	}
-	if err := wire.Append(filepath.Join(c.dir, shim.StateName), state.Encode(), true); err != nil {
-		r.log.Error("an exit cannot be recorded", "container", c.id, "error", err)
+	journal := filepath.Join(c.dir, shim.StateName)
+	err := wire.Append(journal, state.Encode(), true)
+	if err == nil {
+		return
 	}
+	r.log.Error("an exit cannot be recorded yet", "container", c.id, "error", err)
+	r.start(func() {
+		pause := r.bounds.retry
+		for r.nap(&pause) {
+			if err := wire.Append(journal, state.Encode(), true); err == nil || os.IsNotExist(err) {
+				return
+			}
+		}
+	})
 }
 
-// killLeftovers kills what a dead shim has left until nothing is found any more: by cgroup, by marker, by the recorded
-// pids of the containers and by descent from all of these. It returns false when the runtime is closed before that.
-func (r *Runtime) killLeftovers(sb *sandbox, list []*container) bool {
-	pause := time.Millisecond
+// clear kills what a dead shim has left until nothing is found any more: by cgroup, by marker, by the recorded pids of
+// the containers and by descent from all of these. Without kill it only waits. It returns false when the runtime is
+// closed before that. What cannot be killed keeps this sandbox, and no other one, from its end.
+func (r *Runtime) clear(sb *sandbox, list []*container, kill bool) bool {
+	const slow = 5 * time.Second
+	var pause time.Duration
+	said := time.Now()
+	group := sb.rec.group
+	if sb.rec.damaged {
+		group = r.cgroups.Pod(sb.id)
+	}
 	for {
-		populated, err := sb.rec.group.Populated()
-		if err == nil && populated {
-			err = sb.rec.group.Kill()
+		populated, err := group.Populated()
+		if err == nil && populated && kill {
+			err = group.Kill()
 		}
-		if err != nil {
-			r.log.Error("a cgroup cannot be emptied", "sandbox", sb.id, "error", err)
+		left, unlisted := r.leftovers(sb, list)
+		if r.closing.Err() != nil {
+			return false
 		}
-		left, err := r.leftovers(sb, list)
-		if err != nil {
-			r.log.Error("processes cannot be listed", "sandbox", sb.id, "error", err)
-		}
-		if err == nil && !populated && len(left) == 0 {
+		if err = errors.Join(err, unlisted); err == nil && !populated && len(left) == 0 {
 			return true
 		}
 		for _, p := range left {
-			_ = sys.Signal(p, killSignal)
+			if kill {
+				_ = sys.Signal(p, killSignal)
+			}
 		}
-		select {
-		case <-time.After(pause):
-		case <-r.closing.Done():
+		if !r.report(sb, left) && populated {
+			r.mu.Lock()
+			sb.trouble = "cgroup " + group.Unified + " is not empty"
+			r.mu.Unlock()
+		}
+		if time.Since(said) > slow {
+			said = time.Now().Add(time.Minute)
+			r.log.Warn("what is left of a sandbox cannot be ended yet", "sandbox", sb.id, "left", describe(left), "error", err)
+		}
+		if !r.nap(&pause) {
 			return false
 		}
-		pause = min(2*pause, retryTime)
 	}
 }
 
@@ -127,23 +161,35 @@ func (r *Runtime) leftovers(sb *sandbox, list []*container) ([]sys.Proc, error) 
 	for _, p := range left {
 		roots = append(roots, p.PID)
 	}
-	r.mu.RLock()
 	for _, c := range list {
-		if p, err := sys.Stat(int(c.state.PID)); c.state.PID > 0 && err == nil && int64(p.Start) == c.state.Born {
-			roots = append(roots, p.PID)
+		r.mu.RLock()
+		first := sys.Proc{PID: int(c.state.PID), Start: uint64(c.state.Born)}
+		r.mu.RUnlock()
+		if sys.IsAlive(first) {
+			roots = append(roots, first.PID)
 		}
 	}
-	r.mu.RUnlock()
-	return sys.Descendants(roots), err
+	left, unread := sys.Descendants(roots)
+	return left, errors.Join(err, unread)
 }
 
-// reapShim reaps a dead shim that was a child of this process.
-func reapShim(dir string) {
-	p, ok := loadShim(dir)
-	if !ok {
-		return
+// reapShim reaps a dead shim that was a child of this process. It returns false when the runtime is closed before.
+func (r *Runtime) reapShim(sb *sandbox) bool {
+	p := sb.shim
+	if p.PID == 0 {
+		p, _ = loadShim(sb.dir)
 	}
-	if is, err := sys.Stat(p.PID); err == nil && is.Start == p.Start && is.PPID == os.Getpid() {
-		_, _ = syscall.Wait4(p.PID, nil, 0, nil)
+	var pause time.Duration
+	for {
+		is, err := sys.Stat(p.PID)
+		if err != nil || p.PID == 0 || is.Start != p.Start || is.PPID != os.Getpid() {
+			return true
+		}
+		if got, err := syscall.Wait4(p.PID, nil, syscall.WNOHANG, nil); got == p.PID || err != nil && !errors.Is(err, syscall.EINTR) {
+			return true
+		}
+		if !r.nap(&pause) {
+			return false
+		}
 	}
 }

@@ -17,4 +17,10 @@ type Config struct {
 	CgroupParent string
 	// NoCgroups leaves cgroups alone even where they are writable.
 	NoCgroups bool
+	// ClaimDir is where the runtimes of this machine tell each other which pods they run: the same for all of them. It
+	// is made with mode 0700 and must belong to this user. Empty means /run/monoplane-claims for root and
+	// /tmp/monoplane-claims-UID for others.
+	ClaimDir string
+
+	bounds bounds
 }

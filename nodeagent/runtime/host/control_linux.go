@@ -5,10 +5,13 @@ import (
 	"errors"
 	"io"
 	"os"
+	"syscall"
 	"time"
 
+	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"monoplane.dev/nodeagent/runtime/host/sys"
 	"monoplane.dev/nodeagent/runtime/host/wire"
 )
 
@@ -17,7 +20,15 @@ const maxMessage = 4 << 10
 
 // StartContainer starts process 1. A container is started at most once: asked again, it tells how the first time went.
 // A command that cannot be executed is an error, and leaves the container exited with code 128, reason StartError.
+//
+// The call's deadline is the request's expiry: a shim that comes to it later leaves the container exited in the same
+// way. After DeadlineExceeded, Canceled or Unavailable the outcome is unknown until ContainerStatus says Running or
+// Exited, an event does, or RemoveContainer has succeeded.
+//
+// spec: SAFE-4
 func (r *Runtime) StartContainer(ctx context.Context, req *runtimeapi.StartContainerRequest) (*runtimeapi.StartContainerResponse, error) {
+	ctx, cancel := r.bounded(ctx)
+	defer cancel()
 	r.mu.RLock()
 	c := r.containers[req.GetContainerId()]
 	if c == nil {
@@ -42,7 +53,14 @@ func (r *Runtime) StartContainer(ctx context.Context, req *runtimeapi.StartConta
 	if conn == nil {
 		return nil, wrongState("sandbox %s has ended", c.sb.id)
 	}
-	rec, err := conn.container(ctx, wire.Start, c.startRequest().Encode())
+	call := c.startRequest()
+	deadline, _ := ctx.Deadline()
+	left := time.Until(deadline)
+	if left <= 0 {
+		return nil, callError(context.DeadlineExceeded)
+	}
+	call.Expiry = sys.BootTime() + int64(left)
+	rec, err := conn.container(ctx, wire.Start, call.Encode())
 	if err != nil {
 		return nil, callError(err)
 	}
@@ -50,8 +68,11 @@ func (r *Runtime) StartContainer(ctx context.Context, req *runtimeapi.StartConta
 	return &runtimeapi.StartContainerResponse{}, nil
 }
 
-// StopContainer sends the stop signal, and KILL to everything left after the timeout. It returns when nothing is left.
-// A later call can bring the deadline forward, never back (TERM-3).
+// StopContainer sends the stop signal, and KILL to everything left after the timeout. It returns when nothing is left,
+// or StopMargin after the timeout with an error that names what is: then the runtime goes on by itself. A later call
+// can bring the deadline forward, never back (TERM-3).
+//
+// spec: SAFE-6
 func (r *Runtime) StopContainer(ctx context.Context, req *runtimeapi.StopContainerRequest) (*runtimeapi.StopContainerResponse, error) {
 	r.mu.RLock()
 	c := r.containers[req.GetContainerId()]
@@ -67,11 +88,30 @@ func (r *Runtime) StopContainer(ctx context.Context, req *runtimeapi.StopContain
 
 // seconds bounds what a client asks for to what a Duration holds.
 func seconds(n int64) time.Duration {
-	const most = int64(1<<63-1) / int64(time.Second)
+	const most = 1 << 32 // More than a hundred years.
 	return time.Duration(min(max(n, 0), most)) * time.Second
 }
 
+// errOverdue is the cause of a context that ends because a stop has taken longer than its grace and margin.
+var errOverdue = errors.New("overdue")
+
+// stopContainer returns after timeout and margin at the latest.
 func (r *Runtime) stopContainer(ctx context.Context, c *container, timeout time.Duration) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout+r.bounds.margin, errOverdue)
+	defer cancel()
+	r.guard(c, timeout)
+	err := r.askToStop(ctx, c, timeout)
+	if err == nil {
+		r.unguard(c)
+		return nil
+	}
+	if errors.Is(context.Cause(ctx), errOverdue) {
+		return r.stuck(c.sb)
+	}
+	return callError(err)
+}
+
+func (r *Runtime) askToStop(ctx context.Context, c *container, timeout time.Duration) error {
 	deadline := time.Now().Add(timeout)
 	for {
 		r.mu.RLock()
@@ -100,7 +140,7 @@ func (r *Runtime) stopContainer(ctx context.Context, c *container, timeout time.
 		case phase == wire.Created && !errors.Is(err, errConnLost) && ctx.Err() == nil:
 			return nil // The shim does not know it: it was never started.
 		case !errors.Is(err, errConnLost):
-			return callError(err)
+			return err
 		}
 		select { // Find out what became of the shim, then go on.
 		case <-conn.done:
@@ -110,15 +150,40 @@ func (r *Runtime) stopContainer(ctx context.Context, c *container, timeout time.
 	}
 }
 
-// forget makes sure that a container that is not running is never started.
+// forget makes sure that a container that is not running is never started. One that has exited never is: of that the
+// shim is told if it listens, for the sake of its memory.
 func (r *Runtime) forget(ctx context.Context, c *container) error {
-	conn, err := r.shimOf(ctx, c.sb)
-	if err != nil || conn == nil {
-		return err
+	if isClosed(c.exited) {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, r.bounds.hello)
+		defer cancel()
+		_ = r.askToForget(ctx, c)
+		return nil
 	}
-	req := wire.ContainerRequest{ContainerID: c.id}
-	_, err = conn.container(ctx, wire.Forget, req.Encode())
+	err := r.askToForget(ctx, c)
+	if err != nil && errors.Is(context.Cause(ctx), errOverdue) {
+		r.condemn(c.sb, false)
+		return r.stuck(c.sb)
+	}
 	return callError(err)
+}
+
+func (r *Runtime) askToForget(ctx context.Context, c *container) error {
+	for {
+		conn, err := r.shimOf(ctx, c.sb)
+		if conn == nil || err != nil {
+			return err // nil when the sandbox is gone.
+		}
+		req := wire.ContainerRequest{ContainerID: c.id}
+		if _, err = conn.container(ctx, wire.Forget, req.Encode()); !errors.Is(err, errConnLost) {
+			return err
+		}
+		select { // Nobody knows whether it was heard: ask again.
+		case <-conn.done:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
 }
 
 // ReopenContainerLog makes the shim open the log's path anew, after the agent has renamed the old file.
@@ -129,6 +194,8 @@ func (r *Runtime) ReopenContainerLog(ctx context.Context, req *runtimeapi.Reopen
 	if c == nil {
 		return nil, notFound("container", req.GetContainerId())
 	}
+	ctx, cancel := r.bounded(ctx)
+	defer cancel()
 	conn, err := r.shimOf(ctx, c.sb)
 	if err != nil {
 		return nil, err
@@ -151,6 +218,12 @@ func (r *Runtime) UpdateContainerResources(_ context.Context, req *runtimeapi.Up
 	if c == nil {
 		return nil, notFound("container", req.GetContainerId())
 	}
+	r.mu.RLock()
+	ready := c.sb.readyLocked()
+	r.mu.RUnlock()
+	if !ready {
+		return nil, wrongState("sandbox %s is not ready", c.sb.id)
+	}
 	lim, warnings := limits(req.GetLinux())
 	warnings = append(warnings, r.cgroups.Update(c.sb.rec.group, c.rec.group, lim)...)
 	if len(warnings) > 0 {
@@ -165,11 +238,15 @@ func (c *container) message() string {
 	if c.messageFile() != c.ownMessageFile() {
 		return ""
 	}
-	f, err := os.Open(c.ownMessageFile())
+	// The container may have put anything there: a FIFO would be waited for without end, a link followed anywhere.
+	f, err := os.OpenFile(c.ownMessageFile(), os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return ""
 	}
 	defer f.Close()
+	if st, err := f.Stat(); err != nil || !st.Mode().IsRegular() {
+		return ""
+	}
 	b, _ := io.ReadAll(io.LimitReader(f, maxMessage))
 	return string(b)
 }
@@ -182,6 +259,11 @@ func callError(err error) error {
 	case errors.Is(err, errConnLost):
 		return unavailable("%v", err)
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return status.FromContextError(err).Err()
+	case errors.Is(err, wire.ErrTooLarge):
+		return badRequest("%v", err)
+	}
+	if _, ok := status.FromError(err); ok {
 		return err
 	}
 	return failed("%v", err)

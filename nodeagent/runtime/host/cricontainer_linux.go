@@ -8,10 +8,13 @@ import (
 	"path/filepath"
 	"slices"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"monoplane.dev/nodeagent/runtime/host/shim"
+	"monoplane.dev/nodeagent/runtime/host/wire"
 )
 
 // CreateContainer records a container; nothing of it runs. Asked again with the same configuration before it was
@@ -35,8 +38,11 @@ func (r *Runtime) CreateContainer(_ context.Context, req *runtimeapi.CreateConta
 	}
 	id, _ = newID()
 	c := sb.newContainer(id, &containerRecord{config: proto.Clone(config).(*runtimeapi.ContainerConfig), createdAt: now()})
+	if len(c.startRequest().Encode()) > wire.MaxFrame/2 {
+		return nil, badRequest("command and environment are larger than %d MiB", wire.MaxFrame/2>>20)
+	}
 	if err := r.makeContainer(c); err != nil {
-		return nil, failed("cannot make the container: %v", err)
+		return nil, makingFailed("container", err)
 	}
 	r.mu.Lock()
 	ready := sb.readyLocked()
@@ -91,7 +97,8 @@ func (r *Runtime) makeContainer(c *container) error {
 	return nil
 }
 
-// RemoveContainer removes a container, and kills it first if it runs. Removing what does not exist is no error.
+// RemoveContainer removes a container, and kills it first if it runs. Once it has succeeded the container can never be
+// started any more, whatever was asked before. It takes StopMargin at most. Removing what does not exist is no error.
 func (r *Runtime) RemoveContainer(ctx context.Context, req *runtimeapi.RemoveContainerRequest) (*runtimeapi.RemoveContainerResponse, error) {
 	r.mu.RLock()
 	c := r.containers[req.GetContainerId()]
@@ -99,11 +106,20 @@ func (r *Runtime) RemoveContainer(ctx context.Context, req *runtimeapi.RemoveCon
 	if c == nil {
 		return &runtimeapi.RemoveContainerResponse{}, nil
 	}
-	if err := r.stopContainer(ctx, c, 0); err != nil {
-		return nil, err
-	}
-	if err := r.forget(ctx, c); err != nil {
-		return nil, err
+	ctx, cancel := context.WithTimeoutCause(ctx, r.bounds.margin, errOverdue)
+	defer cancel()
+	for {
+		if err := r.stopContainer(ctx, c, 0); err != nil {
+			return nil, err
+		}
+		err := r.forget(ctx, c)
+		if err == nil {
+			break
+		}
+		// A start that was on its way has come between the two: stop that.
+		if status.Code(err) != codes.Unknown || ctx.Err() != nil {
+			return nil, err
+		}
 	}
 	if err := c.rec.group.Remove(); err != nil {
 		return nil, failed("cannot remove the container's cgroup: %v", err)

@@ -31,20 +31,45 @@ func (r *Runtime) RunPodSandbox(ctx context.Context, req *runtimeapi.RunPodSandb
 		return &runtimeapi.RunPodSandboxResponse{PodSandboxId: id}, err
 	}
 	defer r.release(name)
-	sb, err := r.makeSandbox(config, req.GetRuntimeHandler())
+	ctx, cancel := r.bounded(ctx)
+	defer cancel()
+	sb := r.planSandbox(config, req.GetRuntimeHandler())
+	claim, err := r.claim(sb)
 	if err != nil {
-		return nil, failed("cannot make the sandbox: %v", err)
+		return nil, err
 	}
-	conn, err := r.launch(ctx, sb)
-	if err != nil {
+	if claim != nil {
+		defer claim.Close() // The shim's copy goes on holding it.
+	}
+	if err := r.makeSandbox(sb); err != nil {
+		r.unclaimed(sb, claim)
+		return nil, makingFailed("sandbox", err)
+	}
+	conn, ended, err := r.launch(ctx, sb, claim)
+	if err != nil && ended {
+		r.unclaimed(sb, claim)
 		return nil, failed("%v", errors.Join(err, sb.rec.group.Remove(), withdraw(filepath.Join(r.dir, podsDir), sb.id)))
 	}
 	r.mu.Lock()
 	r.sandboxes[sb.id] = sb
+	sb.ending = err != nil
 	r.mu.Unlock()
+	if err != nil {
+		// A shim that cannot be killed holds its lock, so that it is neither forgotten nor taken for another one.
+		r.start(func() { r.tend(sb) })
+		return nil, failed("%v; its shim has not ended yet, and sandbox %s stays until it has", err, sb.id)
+	}
 	r.follow(sb, conn)
 	r.publish(sb, sb.id, runtimeapi.ContainerEventType_CONTAINER_STARTED_EVENT)
 	return &runtimeapi.RunPodSandboxResponse{PodSandboxId: sb.id}, nil
+}
+
+// unclaimed gives a claim back that was taken for nothing.
+func (r *Runtime) unclaimed(sb *sandbox, claim *os.File) {
+	if claim != nil {
+		claim.Close()
+		r.unclaim(sb)
+	}
 }
 
 // reserve keeps others from making a sandbox of the same name until release. It returns the ID of one that is ready.
@@ -70,7 +95,7 @@ func (r *Runtime) reserve(ctx context.Context, name podName) (id string, err err
 		select {
 		case <-busy:
 		case <-ctx.Done():
-			return "", ctx.Err()
+			return "", callError(ctx.Err())
 		}
 	}
 }
@@ -82,28 +107,36 @@ func (r *Runtime) release(name podName) {
 	delete(r.names, name)
 }
 
-func (r *Runtime) makeSandbox(config *runtimeapi.PodSandboxConfig, handler string) (*sandbox, error) {
+func (r *Runtime) planSandbox(config *runtimeapi.PodSandboxConfig, handler string) *sandbox {
 	id, random := newID()
-	rec := &sandboxRecord{
+	return r.newSandbox(id, &sandboxRecord{
 		config: proto.Clone(config).(*runtimeapi.PodSandboxConfig), createdAt: now(), bootID: r.bootID,
 		marker: sys.NewMarker(random), group: r.cgroups.Pod(id), handler: handler,
-	}
-	sb := r.newSandbox(id, rec)
-	if dir := config.GetLogDirectory(); dir != "" {
-		if err := os.MkdirAll(dir, 0o755); err != nil {
-			return nil, err
-		}
-	}
-	return sb, publish(filepath.Join(r.dir, podsDir), id, func(draft string) error {
-		if err := os.Mkdir(filepath.Join(draft, shim.Containers), 0o700); err != nil {
-			return err
-		}
-		return rec.save(filepath.Join(draft, sandboxName))
 	})
 }
 
-// StopPodSandbox kills whatever runs in the sandbox and ends its shim. It returns when nothing is left. Stopping what
-// does not exist or is stopped is no error.
+func (r *Runtime) makeSandbox(sb *sandbox) error {
+	if dir := sb.rec.config.GetLogDirectory(); dir != "" {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return err
+		}
+	}
+	return publish(filepath.Join(r.dir, podsDir), sb.id, func(draft string) (err error) {
+		if sb.rec.place, err = placeOf(draft); err != nil {
+			return err
+		}
+		if err := os.Mkdir(filepath.Join(draft, shim.Containers), 0o700); err != nil {
+			return err
+		}
+		return sb.rec.save(filepath.Join(draft, sandboxName))
+	})
+}
+
+// StopPodSandbox kills whatever runs in the sandbox and ends its shim. It returns when nothing is left, or after
+// StopMargin with an error that names what is: then the runtime goes on by itself. Stopping what does not exist or is
+// stopped is no error.
+//
+// spec: SAFE-6
 func (r *Runtime) StopPodSandbox(ctx context.Context, req *runtimeapi.StopPodSandboxRequest) (*runtimeapi.StopPodSandboxResponse, error) {
 	r.mu.RLock()
 	sb := r.sandboxes[req.GetPodSandboxId()]
@@ -118,17 +151,59 @@ func (r *Runtime) StopPodSandbox(ctx context.Context, req *runtimeapi.StopPodSan
 }
 
 func (r *Runtime) stopSandbox(ctx context.Context, sb *sandbox) error {
+	if sb.isGone() {
+		return nil
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, r.bounds.margin, errOverdue)
+	defer cancel()
+	r.mu.Lock()
+	sb.ending = true
+	// A shim that answers and is busy killing is let work; its sandbox is ended without it all the same in the end.
+	patience := r.bounds.margin / 2
+	time.AfterFunc(patience, func() {
+		r.start(func() {
+			if sb.rec.damaged || sb.isGone() {
+				return
+			}
+			if !r.alive(sb, patience/4) || !r.report(sb, r.livesOf(sb)) {
+				r.condemn(sb, true)
+			}
+		})
+	})
+	r.mu.Unlock()
+	err := r.askToEnd(ctx, sb)
+	if err != nil && errors.Is(context.Cause(ctx), errOverdue) {
+		return r.stuck(sb)
+	}
+	return callError(err)
+}
+
+// livesOf lists what lives in a sandbox besides its shim.
+func (r *Runtime) livesOf(sb *sandbox) []sys.Proc {
+	r.mu.RLock()
+	list := sb.listLocked()
+	r.mu.RUnlock()
+	all, _ := r.leftovers(sb, list) // For the eyes of people.
+	return slices.DeleteFunc(all, func(p sys.Proc) bool { return p.PID == sb.shim.PID })
+}
+
+func (r *Runtime) askToEnd(ctx context.Context, sb *sandbox) error {
+	if sb.rec.damaged {
+		select { // discard ends it.
+		case <-sb.gone:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
 	for !sb.isGone() {
-		conn, err := r.answering(ctx, sb)
+		conn, err := r.shimOf(ctx, sb)
 		if err != nil {
 			return err
 		}
 		if conn == nil {
 			break
 		}
-		r.mu.Lock()
-		sb.ending = true
-		r.mu.Unlock()
 		if _, err = conn.call(ctx, wire.Shutdown, nil); err == nil {
 			r.mu.Lock()
 			sb.orderly = true
@@ -142,35 +217,7 @@ func (r *Runtime) stopSandbox(ctx context.Context, sb *sandbox) error {
 			return ctx.Err()
 		}
 	}
-	select {
-	case <-sb.gone:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-r.closing.Done():
-		return unavailable("the runtime is closing")
-	}
-}
-
-// answering returns a connection whose shim has just answered; nil when the sandbox is gone. A shim that does not
-// answer in time is killed: the only use of this is to end it.
-func (r *Runtime) answering(ctx context.Context, sb *sandbox) (*shimConn, error) {
-	patient, cancel := context.WithTimeout(ctx, settleTime)
-	defer cancel()
-	conn, err := r.shimOf(patient, sb)
-	if err == nil && conn == nil {
-		return nil, nil
-	}
-	if err == nil {
-		if _, err = conn.hello(patient, wire.Hello, nil); err == nil || errors.Is(err, errConnLost) {
-			return conn, nil
-		}
-	}
-	if ctx.Err() == nil && r.closing.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
-		r.endShim(sb)
-		return r.shimOf(ctx, sb)
-	}
-	return nil, err
+	return nil
 }
 
 // RemovePodSandbox stops the sandbox if needed and removes it with its containers. Removing what does not exist is no
@@ -212,7 +259,7 @@ func (r *Runtime) removeGroup(ctx context.Context, sb *sandbox) error {
 		return nil
 	}
 	var pause sys.Pause
-	for deadline := time.Now().Add(lockTime); ; pause.Wait() {
+	for deadline := time.Now().Add(r.bounds.lock); ; pause.Wait() {
 		err := sb.rec.group.Remove()
 		if err == nil || !errors.Is(err, syscall.EBUSY) || time.Now().After(deadline) || ctx.Err() != nil {
 			return err
@@ -229,6 +276,9 @@ func (r *Runtime) PodSandboxStatus(_ context.Context, req *runtimeapi.PodSandbox
 		return nil, notFound("sandbox", req.GetPodSandboxId())
 	}
 	resp := &runtimeapi.PodSandboxStatusResponse{Status: sb.statusLocked(), Timestamp: now()}
+	if sb.trouble != "" {
+		resp.Info = map[string]string{"left": sb.trouble}
+	}
 	for _, c := range sb.listLocked() {
 		resp.ContainersStatuses = append(resp.ContainersStatuses, c.statusLocked())
 	}

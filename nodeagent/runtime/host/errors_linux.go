@@ -1,8 +1,13 @@
 package host
 
 import (
+	"errors"
+	"syscall"
+
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"monoplane.dev/nodeagent/runtime/host/wire"
 )
 
 // CRI knows errors by their gRPC code, and this package by these functions only.
@@ -37,4 +42,12 @@ func failed(format string, args ...any) error {
 
 func timedOut(format string, args ...any) error {
 	return status.Errorf(codes.DeadlineExceeded, format, args...)
+}
+
+// makingFailed is the error of files that could not be made. What can never succeed is the caller's to mend.
+func makingFailed(what string, err error) error {
+	if errors.Is(err, syscall.ENAMETOOLONG) || errors.Is(err, syscall.EINVAL) || errors.Is(err, wire.ErrTooLarge) {
+		return badRequest("cannot make the %s: %v", what, err)
+	}
+	return failed("cannot make the %s: %v", what, err)
 }

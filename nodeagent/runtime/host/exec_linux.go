@@ -32,12 +32,17 @@ func (r *Runtime) ExecSync(ctx context.Context, req *runtimeapi.ExecSyncRequest)
 	if len(req.GetCmd()) == 0 {
 		return nil, badRequest("no command")
 	}
+	if limit := seconds(req.GetTimeout()); limit > 0 { // Else it takes as long as its caller wants.
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, limit+r.bounds.margin)
+		defer cancel()
+	}
 	// A connection of its own: closing it is what tells the shim that the caller has gone.
 	u, err := dialShim(c.sb.dir, shim.SocketName)
 	if err != nil {
 		return nil, unavailable("the shim cannot be reached: %v", err)
 	}
-	conn := newShimConn(u)
+	conn := newShimConn(u, r.bounds.send)
 	go conn.read(func(wire.Container) {})
 	defer func() {
 		conn.conn.Close()

@@ -48,7 +48,7 @@ func newNode(t testing.TB, change ...func(*Config)) *node {
 	t.Helper()
 	dir := t.TempDir()
 	n := &node{t: t, dir: filepath.Join(dir, "runtime"), logs: filepath.Join(dir, "logs")}
-	n.cfg = Config{Dir: n.dir, Logger: slog.New(slog.NewTextHandler(testLog{t}, nil))}
+	n.cfg = Config{Dir: n.dir, ClaimDir: filepath.Join(dir, "claims"), Logger: slog.New(slog.NewTextHandler(testLog{t}, nil))}
 	for _, f := range change {
 		f(&n.cfg)
 	}

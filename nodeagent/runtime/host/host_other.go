@@ -8,6 +8,8 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
+type bounds struct{}
+
 // Runtime exists on Linux only; elsewhere New always fails.
 type Runtime struct {
 	runtimeapi.UnimplementedRuntimeServiceServer

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -19,68 +20,97 @@ import (
 const self = "/proc/self/exe"
 
 // launch starts the shim of a sandbox whose directory is published, and tells it what it is for. Until it was told it
-// ends by itself when this process does.
-func (r *Runtime) launch(ctx context.Context, sb *sandbox) (*shimConn, error) {
+// ends by itself when this process does; when it does not answer in time it is killed. With an error, ended tells
+// whether it is known to be dead.
+func (r *Runtime) launch(ctx context.Context, sb *sandbox, claim *os.File) (conn *shimConn, ended bool, err error) {
 	lock, err := os.OpenFile(filepath.Join(sb.dir, lockName), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
-		return nil, err
+		return nil, true, err
 	}
 	defer lock.Close() // The shim's copy goes on holding the lock.
 	held, err := sys.Lock(lock)
 	if err != nil {
-		return nil, fmt.Errorf("the lock of the new sandbox cannot be taken: %w", err)
+		return nil, true, fmt.Errorf("the lock of the new sandbox cannot be taken: %w", err)
 	}
 	if held {
-		return nil, errors.New("the lock of the new sandbox is held already")
+		return nil, true, errors.New("the lock of the new sandbox is held already")
 	}
 	log, err := os.OpenFile(filepath.Join(sb.dir, shim.LogName), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
-		return nil, err
+		return nil, true, err
 	}
 	defer log.Close()
 	null, err := os.Open(os.DevNull)
 	if err != nil {
-		return nil, err
+		return nil, true, err
 	}
 	defer null.Close()
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
-		return nil, os.NewSyscallError("socketpair", err)
+		return nil, true, os.NewSyscallError("socketpair", err)
 	}
 	theirs := os.NewFile(uintptr(pair[1]), "shim")
 	defer theirs.Close()
 	ours, err := fileConn(pair[0])
 	if err != nil {
-		return nil, err
+		return nil, true, err
+	}
+	claimed := claim
+	if claimed == nil {
+		claimed = null
 	}
 	proc, err := r.spawn(sb, &os.ProcAttr{
 		Dir: sb.dir,
 		// Little memory is worth more than speed to a process that mostly waits.
 		Env:   []string{"GOMAXPROCS=1", "GOGC=25", "GOMEMLIMIT=24MiB", "GOTRACEBACK=single"},
-		Files: []*os.File{null, log, log, theirs, lock},
+		Files: []*os.File{null, log, log, theirs, claimed, lock},
 		Sys:   &syscall.SysProcAttr{Setsid: true},
 	})
 	if err != nil {
 		ours.Close()
-		return nil, fmt.Errorf("cannot start a shim: %w", err)
+		return nil, true, fmt.Errorf("cannot start a shim: %w", err)
 	}
-	conn := newShimConn(ours)
+	if sb.shim, err = sys.Stat(proc.Pid); err == nil && claim != nil {
+		err = wire.Append(r.claimName(sb), r.claimOf(sb).encode(), false)
+	}
+	conn = newShimConn(ours, r.bounds.send)
 	go conn.read(func(rec wire.Container) { r.noteEvent(sb, rec) })
-	init := wire.InitRequest{SandboxID: sb.id, BootID: r.bootID, Marker: uint64(sb.rec.marker)}
-	if _, err := conn.hello(ctx, wire.Init, init.Encode()); err != nil {
+	if err == nil {
+		init := wire.InitRequest{SandboxID: sb.id, BootID: r.bootID, Marker: uint64(sb.rec.marker)}
+		_, err = conn.hello(ctx, wire.Init, init.Encode())
+	}
+	if err != nil {
 		conn.conn.Close()
-		_ = proc.Kill()
-		_, _ = proc.Wait()
-		return nil, fmt.Errorf("the new shim does not work: %w (its log: %s)", err, tail(log.Name()))
+		return nil, r.endUnborn(proc), fmt.Errorf("the new shim does not work: %w (its log: %s)", err, tail(log.Name()))
 	}
 	// Nobody waits for the process: bury reaps it once its connection and its lock are gone.
 	_ = proc.Release()
-	return conn, nil
+	return conn, true, nil
+}
+
+// endUnborn kills a shim that was not told what it is for, and tells whether it is dead.
+func (r *Runtime) endUnborn(proc *os.Process) bool {
+	_ = proc.Kill()
+	dead := make(chan struct{})
+	go func() {
+		_, _ = proc.Wait()
+		close(dead)
+	}()
+	patience := time.NewTimer(r.bounds.hello)
+	defer patience.Stop()
+	select {
+	case <-dead:
+		return true
+	case <-patience.C:
+		return false
+	}
 }
 
 // spawn starts the process, inside the shim's cgroup if that is possible.
 func (r *Runtime) spawn(sb *sandbox, attr *os.ProcAttr) (*os.Process, error) {
-	argv := []string{shim.Argv0, sb.rec.config.GetMetadata().GetNamespace() + "/" + sb.rec.config.GetMetadata().GetName()}
+	const most = 512 // For ps to show; a client's names may be of any length.
+	name := sb.rec.config.GetMetadata().GetNamespace() + "/" + sb.rec.config.GetMetadata().GetName()
+	argv := []string{shim.Argv0, name[:min(len(name), most)]}
 	dir, err := r.cgroups.MakePod(sb.rec.group)
 	if err != nil {
 		return nil, err

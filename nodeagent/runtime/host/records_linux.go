@@ -34,6 +34,9 @@ type sandboxRecord struct {
 	marker    sys.Marker
 	group     sys.Cgroup // The directories that may have been made for it.
 	handler   string
+	place     place // Of the sandbox's directory.
+
+	damaged bool // The file cannot be read: all of this is made up.
 }
 
 func (r *sandboxRecord) save(name string) error {
@@ -49,6 +52,8 @@ func (r *sandboxRecord) save(name string) error {
 	e.String(5, r.group.Unified)
 	e.Strings(6, r.group.V1)
 	e.String(7, r.handler)
+	e.Int(8, r.place.device)
+	e.Int(9, r.place.inode)
 	return wire.Append(name, e.Bytes(), false)
 }
 
@@ -71,6 +76,10 @@ func loadSandbox(name string) (*sandboxRecord, error) {
 			r.group.V1 = append(r.group.V1, f.Text())
 		case 7:
 			r.handler = f.Text()
+		case 8:
+			r.place.device = f.Number()
+		case 9:
+			r.place.inode = f.Number()
 		}
 	})
 	if err == nil {

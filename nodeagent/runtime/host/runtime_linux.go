@@ -22,7 +22,9 @@ type Runtime struct {
 	runtimeapi.UnimplementedImageServiceServer
 
 	log     *slog.Logger
+	bounds  bounds
 	dir     string
+	claims  string // The directory of claims; "" when there is none.
 	lock    *os.File
 	bootID  string
 	cgroups *cgroup.Manager
@@ -30,7 +32,9 @@ type Runtime struct {
 
 	closing context.Context // Done when Close was called.
 	close   context.CancelFunc
-	work    sync.WaitGroup // The goroutines that watch over shims.
+	work    sync.WaitGroup // The goroutines that watch over shims. Added to while mu is held and closing is not done.
+
+	surveyed chan struct{} // Closed when others is known.
 
 	// mu guards everything below, and the fields of sandboxes and containers that say so. It is never held during a
 	// call to a shim, nor while a file is read or written.
@@ -39,6 +43,7 @@ type Runtime struct {
 	containers  map[string]*container
 	names       map[podName]chan struct{} // Sandboxes that are being made; closed when they are.
 	subscribers map[*subscriber]struct{}
+	others      map[string][]other // What other directories were seen to run, by the pod's uid.
 }
 
 // New takes over the directory and the pods in it: it connects to the shims that live, and ends and reports what is
@@ -61,12 +66,13 @@ func New(cfg Config) (*Runtime, error) {
 		log: cfg.Logger, dir: dir, cgroups: &cgroup.Manager{},
 		sandboxes: map[string]*sandbox{}, containers: map[string]*container{},
 		names: map[podName]chan struct{}{}, subscribers: map[*subscriber]struct{}{},
+		bounds: cfg.bounds.orDefaults(), surveyed: make(chan struct{}), others: map[string][]other{},
 	}
 	r.closing, r.close = context.WithCancel(context.Background())
 	if r.bootID, err = sys.BootID(); err != nil {
 		return nil, fmt.Errorf("host runtime: %w", err)
 	}
-	if r.lock, err = waitLock(filepath.Join(dir, lockName)); err != nil {
+	if r.lock, err = r.waitLock(filepath.Join(dir, lockName)); err != nil {
 		return nil, fmt.Errorf("host runtime: %w", err)
 	}
 	if !cfg.NoCgroups {
@@ -76,6 +82,16 @@ func New(cfg Config) (*Runtime, error) {
 		}
 	}
 	r.since = now()
+	r.claims = cfg.ClaimDir
+	if r.claims == "" {
+		r.claims = defaultClaimDir()
+	}
+	if err := openClaimDir(r.claims); err != nil {
+		r.log.Warn("pods cannot be claimed; each sandbox looks for its pod among the processes of the machine instead", "error", err)
+		r.claims = ""
+	}
+	r.start(r.firstSurvey)
+	r.start(r.wakeShims)
 	if err := r.recover(); err != nil {
 		return nil, errors.Join(fmt.Errorf("host runtime: %w", err), r.Close())
 	}
@@ -102,9 +118,9 @@ func takeLock(name string) (*os.File, error) {
 
 // waitLock takes the lock of the directory. A predecessor that was killed while it started a process leaves a copy of
 // the lock in that process until its program is executed, so that a lock that is held is waited for a little.
-func waitLock(name string) (*os.File, error) {
+func (r *Runtime) waitLock(name string) (*os.File, error) {
 	var pause sys.Pause
-	for deadline := time.Now().Add(lockTime); ; pause.Wait() {
+	for deadline := time.Now().Add(r.bounds.lock); ; pause.Wait() {
 		f, err := takeLock(name)
 		if err == nil || !errors.Is(err, errInUse) || time.Now().After(deadline) {
 			return f, err
@@ -112,10 +128,11 @@ func waitLock(name string) (*os.File, error) {
 	}
 }
 
-// Close lets go of the directory. The pods go on running; the next New finds them.
+// Close lets go of the directory. The pods go on running; the next New finds them. It waits for what hangs in the
+// kernel (a file of a dead disk, or of /proc) for a few seconds only: that changes nothing any more when it goes on.
 func (r *Runtime) Close() error {
-	r.close()
 	r.mu.Lock()
+	r.close()
 	var conns []*shimConn
 	for _, sb := range r.sandboxes {
 		if sb.conn != nil {
@@ -127,6 +144,17 @@ func (r *Runtime) Close() error {
 		c.conn.Close()
 		<-c.done
 	}
-	r.work.Wait()
+	idle := make(chan struct{})
+	go func() {
+		r.work.Wait()
+		close(idle)
+	}()
+	patience := time.NewTimer(r.bounds.close)
+	defer patience.Stop()
+	select {
+	case <-idle:
+	case <-patience.C:
+		r.log.Error("something of the host runtime hangs in the kernel and is left behind")
+	}
 	return r.lock.Close()
 }

@@ -11,6 +11,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"monoplane.dev/nodeagent/runtime/host/shim"
+	"monoplane.dev/nodeagent/runtime/host/sys"
 	"monoplane.dev/nodeagent/runtime/host/wire"
 )
 
@@ -19,12 +20,15 @@ import (
 //	making ──► ready ──► ending ──► gone
 //	              └────────────────────┘
 //
-// ready: its shim lives. ending: the shim has died or was told to end, and what it left is being killed. gone: no
-// process of the pod is left, and every container that was started is exited. Only ready is SANDBOX_READY.
+// ready: its shim lives. ending: the shim has died or was told to end or does not answer, and what it left is being
+// killed, for as long as that takes. gone: no process of the pod is left, and every container that was started is
+// exited. Only ready is SANDBOX_READY.
 type sandbox struct {
 	id  string
 	dir string
 	rec *sandboxRecord
+	// shim is its process, as far as known. It is set before others know the sandbox.
+	shim sys.Proc
 
 	creating sync.Mutex // Held while a container is made.
 
@@ -32,6 +36,9 @@ type sandbox struct {
 	containers map[string]*container
 	ending     bool
 	orderly    bool          // The shim has said that nothing is left.
+	condemned  bool          // The shim did not end it in time: it is ended without it.
+	trouble    string        // What could not be killed so far.
+	atOnce     chan struct{} // Closed when nobody's grace counts any more.
 	conn       *shimConn     // The latest connection; nil while there is none.
 	changed    chan struct{} // Closed and replaced when conn changes.
 	gone       chan struct{} // Closed when the sandbox is gone.
@@ -47,6 +54,11 @@ type container struct {
 	state wire.Container
 	// exited is closed when state.Phase is Exited.
 	exited chan struct{}
+
+	// Of a stop, guarded by Runtime.mu: when the runtime steps in, and whether it watches for that and has signalled.
+	killAt            time.Time
+	guarded, signaled bool
+	poke              chan struct{} // Has a token when killAt has changed.
 }
 
 // podName is what no two sandboxes may share.
@@ -62,23 +74,16 @@ func nameOf(m *runtimeapi.PodSandboxMetadata) podName {
 func (r *Runtime) newSandbox(id string, rec *sandboxRecord) *sandbox {
 	return &sandbox{
 		id: id, dir: filepath.Join(r.dir, podsDir, id), rec: rec,
-		containers: map[string]*container{}, changed: make(chan struct{}), gone: make(chan struct{}),
+		containers: map[string]*container{}, changed: make(chan struct{}), gone: make(chan struct{}), atOnce: make(chan struct{}),
 	}
 }
 
-func (sb *sandbox) isGone() bool {
-	select {
-	case <-sb.gone:
-		return true
-	default:
-		return false
-	}
-}
+func (sb *sandbox) isGone() bool { return isClosed(sb.gone) }
 
 func (sb *sandbox) newContainer(id string, rec *containerRecord) *container {
 	return &container{
 		id: id, sb: sb, rec: rec, dir: filepath.Join(sb.dir, shim.Containers, id),
-		state: wire.Container{ID: id}, exited: make(chan struct{}),
+		state: wire.Container{ID: id}, exited: make(chan struct{}), poke: make(chan struct{}, 1),
 	}
 }
 
@@ -105,14 +110,14 @@ func (r *Runtime) shimOf(ctx context.Context, sb *sandbox) (*shimConn, error) {
 		case <-r.closing.Done():
 			return nil, unavailable("the runtime is closing")
 		case <-ctx.Done():
-			return nil, ctx.Err()
+			return nil, callError(ctx.Err())
 		}
 	}
 }
 
 // mergeLocked takes in what a shim or a journal says of a container and tells whether that is news.
 func (c *container) mergeLocked(rec wire.Container) bool {
-	if rec.Phase < c.state.Phase || c.state.Phase == wire.Exited {
+	if rec.Phase < c.state.Phase || c.state.Phase == wire.Exited { // Late or twice.
 		return false
 	}
 	news := rec.Phase > c.state.Phase

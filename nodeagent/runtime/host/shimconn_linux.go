@@ -8,6 +8,7 @@ import (
 	"os"
 	"sync"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -20,6 +21,9 @@ var errConnLost = errors.New("the connection to the shim was lost")
 // shimConn is a connection to a shim. Calls run side by side.
 type shimConn struct {
 	conn *net.UnixConn
+	send time.Duration // How long the shim may take to read a frame.
+
+	sending sync.Mutex // Held while a frame is written, so that frames do not mix.
 
 	mu      sync.Mutex
 	last    uint32
@@ -28,8 +32,8 @@ type shimConn struct {
 	done    chan struct{} // Closed when the connection is lost.
 }
 
-func newShimConn(conn *net.UnixConn) *shimConn {
-	return &shimConn{conn: conn, waiting: map[uint32]chan []byte{}, done: make(chan struct{})}
+func newShimConn(conn *net.UnixConn, send time.Duration) *shimConn {
+	return &shimConn{conn: conn, send: send, waiting: map[uint32]chan []byte{}, done: make(chan struct{})}
 }
 
 // fileConn wraps a connected socket. It takes the descriptor over.
@@ -56,7 +60,9 @@ func dialShim(dir, name string) (*net.UnixConn, error) {
 		return nil, err
 	}
 	defer d.Close()
-	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	// Not blocking, because a shim that is stopped accepts nothing: once its backlog is full, a connection would be
+	// waited for without end.
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 	if err != nil {
 		return nil, os.NewSyscallError("socket", err)
 	}
@@ -106,6 +112,9 @@ func (s *shimConn) read(event func(wire.Container)) {
 
 // call sends a request and waits for its answer. Descriptors, if any, travel with it.
 func (s *shimConn) call(ctx context.Context, t wire.Type, body []byte, fds ...int) ([]byte, error) {
+	if len(body) > wire.MaxFrame-64 {
+		return nil, wire.ErrTooLarge
+	}
 	answer := make(chan []byte, 1)
 	s.mu.Lock()
 	if s.lost {
@@ -115,8 +124,8 @@ func (s *shimConn) call(ctx context.Context, t wire.Type, body []byte, fds ...in
 	s.last++
 	id := s.last
 	s.waiting[id] = answer
-	err := s.sendLocked(wire.AppendFrame(nil, wire.Frame{Call: id, Type: t, Body: body}), fds)
 	s.mu.Unlock()
+	err := s.write(wire.AppendFrame(nil, wire.Frame{Call: id, Type: t, Body: body}), fds)
 	if err == nil {
 		select {
 		case b := <-answer:
@@ -138,9 +147,14 @@ func (s *shimConn) call(ctx context.Context, t wire.Type, body []byte, fds ...in
 	return nil, err
 }
 
-// sendLocked writes one frame. mu is held, so that frames do not mix.
-func (s *shimConn) sendLocked(frame []byte, fds []int) error {
-	var err error
+// write writes one frame. A shim that does not read it in time loses the connection: half of the frame may be out.
+func (s *shimConn) write(frame []byte, fds []int) error {
+	s.sending.Lock()
+	defer s.sending.Unlock()
+	err := s.conn.SetWriteDeadline(time.Now().Add(s.send))
+	if err != nil {
+		return errConnLost
+	}
 	if len(fds) > 0 {
 		var n int
 		n, _, err = s.conn.WriteMsgUnix(frame, syscall.UnixRights(fds...), nil)

@@ -13,15 +13,15 @@ import (
 )
 
 // withAndWithout runs a test on pods with cgroups, where they can be had, and without.
-func withAndWithout(t *testing.T, f func(t *testing.T, n *node)) {
+func withAndWithout(t *testing.T, f func(t *testing.T, n *node), change ...func(*Config)) {
 	t.Run("cgroup", func(t *testing.T) {
-		n := newNode(t)
+		n := newNode(t, change...)
 		if ok, why := n.cgroups.Killable(); !ok {
 			t.Skip("no usable cgroup: ", why)
 		}
 		f(t, n)
 	})
-	t.Run("descent", func(t *testing.T) { f(t, newNode(t, func(c *Config) { c.NoCgroups = true })) })
+	t.Run("descent", func(t *testing.T) { f(t, newNode(t, append(change, func(c *Config) { c.NoCgroups = true })...)) })
 }
 
 // spec: TERM-1

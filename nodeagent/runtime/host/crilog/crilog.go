@@ -16,6 +16,8 @@ import (
 	"io"
 	"os"
 	"sync"
+	"sync/atomic"
+	"syscall"
 	"time"
 )
 
@@ -29,10 +31,12 @@ const flushSize = 64 << 10
 type Log struct {
 	path string
 
-	mu      sync.Mutex
-	file    *os.File // nil when there is no log.
-	torn    bool     // The last write was cut off: begin the next on a line of its own.
-	dropped int64
+	// dropped is not guarded by mu, which a write to a disk that hangs holds for as long as that lasts.
+	dropped atomic.Int64
+
+	mu   sync.Mutex
+	file *os.File // nil when there is no log.
+	torn bool     // The last write was cut off: begin the next on a line of its own.
 }
 
 // Open opens or makes the file. An empty path gives a Log that drops everything.
@@ -46,9 +50,13 @@ func (l *Log) Reopen() error {
 	if l.path == "" {
 		return nil
 	}
-	f, err := os.OpenFile(l.path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o640)
+	// Without O_NONBLOCK, a FIFO that a container has put in the place of its log would be waited for without end.
+	f, err := os.OpenFile(l.path, os.O_WRONLY|os.O_CREATE|os.O_APPEND|syscall.O_NONBLOCK, 0o640)
 	if err != nil {
 		return err
+	}
+	if st, err := f.Stat(); err != nil || !st.Mode().IsRegular() && st.Mode()&os.ModeDevice == 0 {
+		return errors.Join(err, f.Close(), errors.New(l.path+" is not a file"))
 	}
 	l.mu.Lock()
 	old := l.file
@@ -60,12 +68,8 @@ func (l *Log) Reopen() error {
 	return nil
 }
 
-// Dropped counts the bytes that could not be written.
-func (l *Log) Dropped() int64 {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.dropped
-}
+// Dropped counts the bytes that could not be written. It never waits.
+func (l *Log) Dropped() int64 { return l.dropped.Load() }
 
 // Close closes the file.
 func (l *Log) Close() error {
@@ -91,7 +95,7 @@ func (l *Log) write(b []byte) {
 	n, err := l.file.Write(b)
 	l.torn = err != nil && (n > 0 || l.torn)
 	if err != nil {
-		l.dropped += int64(len(b) - n)
+		l.dropped.Add(int64(len(b) - n))
 	}
 }
 

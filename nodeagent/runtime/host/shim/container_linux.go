@@ -85,6 +85,15 @@ func (p *pod) start(req *wire.StartRequest) (wire.Container, error) {
 	return p.outcome(c)
 }
 
+// expired refuses a start that nobody waits for any more (SAFE-4).
+func (c *container) expired() error {
+	if late := sys.BootTime() - c.req.Expiry; c.req.Expiry != 0 && late >= 0 {
+		return errors.New("the start came too late: it had to happen until " + time.Duration(late).String() +
+			" ago, and what it was for may have changed since")
+	}
+	return nil
+}
+
 func (p *pod) mayStartLocked(id string) error {
 	if p.closing {
 		return errors.New("the sandbox is being stopped")
@@ -122,6 +131,7 @@ func (p *pod) startFailed(c *container, err error) {
 	p.mu.Unlock()
 	if err := wire.Append(c.journal(), rec.Encode(), false); err != nil {
 		complain("a failed start could not be recorded", err)
+		go keepTrying(c.journal(), rec)
 	}
 	close(c.dead)
 	close(c.done)
@@ -163,9 +173,9 @@ func (p *pod) launch(c *container) error {
 		}()
 	}
 	now := time.Now().UnixNano()
-	self, _ := sys.Stat(pid)
+	born := bornOf(pid)
 	p.mu.Lock()
-	c.rec.PID, c.rec.Born, c.rec.StartedAt = int64(pid), int64(self.Start), now
+	c.rec.PID, c.rec.Born, c.rec.StartedAt = int64(pid), born, now
 	if c.rec.Phase == wire.Starting {
 		c.rec.Phase = wire.Running
 	}
@@ -176,6 +186,22 @@ func (p *pod) launch(c *container) error {
 		complain("a start could not be recorded", err) // The intent is, which is what matters.
 	}
 	return nil
+}
+
+// bornOf reads the start time of a child. Only a system without a free descriptor makes that fail, for a moment.
+func bornOf(pid int) int64 {
+	var pause sys.Pause
+	for range 10 {
+		self, err := sys.Stat(pid)
+		if err == nil {
+			return int64(self.Start)
+		}
+		if sys.Gone(err) {
+			break // It was reaped already.
+		}
+		pause.Wait()
+	}
+	return 0
 }
 
 // firstEnded notes how process 1 ended and begins the end of the rest.

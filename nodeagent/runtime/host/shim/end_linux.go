@@ -41,6 +41,7 @@ func (p *pod) stop(c *container, timeout time.Duration, asker <-chan struct{}) {
 		if timeout > 0 && !c.signaled {
 			c.signaled = true
 			p.signalFirstLocked(c, c.stopSignal())
+			p.wakeFirstLocked(c)
 		}
 	}
 	p.mu.Unlock()
@@ -67,6 +68,14 @@ func (c *container) stopSignal() syscall.Signal {
 func (p *pod) signalFirstLocked(c *container, sig syscall.Signal) {
 	if ch := p.children[int(c.rec.PID)]; ch != nil && ch.c == c && ch.first {
 		_ = syscall.Kill(int(c.rec.PID), sig)
+	}
+}
+
+// wakeFirstLocked lets process 1 go on if it is stopped, because the stop signal waits until it does: it would be
+// killed at the end of a grace that it has not seen.
+func (p *pod) wakeFirstLocked(c *container) {
+	if now, err := sys.Stat(int(c.rec.PID)); err == nil && now.State == 'T' {
+		p.signalFirstLocked(c, syscall.SIGCONT)
 	}
 }
 
@@ -97,7 +106,7 @@ func (p *pod) emptied(c *container) bool {
 	populated, err := c.group.Populated()
 	if err != nil {
 		complain("cannot read cgroup.events", err)
-		populated = false // Descent decides.
+		populated = sys.Exhausted(err) // Else descent decides.
 	}
 	if populated {
 		if err := c.group.Kill(); err != nil {
@@ -137,13 +146,19 @@ func (p *pod) members(c *container) (list []sys.Proc, sure bool) {
 	}
 	p.mu.Unlock()
 	for _, pid := range orphans {
-		m := sys.MarkerOf(pid)
+		m, unread := sys.MarkerOf(pid)
+		if unread != nil {
+			err = unread
+		}
 		// An orphan that has changed its marker can be told by its descent only while there is one container.
 		if m == c.marker || live == 1 && m.Pod() != p.marker {
 			roots = append(roots, pid)
 		}
 	}
-	list = sys.Descendants(roots)
+	list, unread := sys.Descendants(roots)
+	if unread != nil {
+		err = unread
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now, again := sys.Children(os.Getpid())

@@ -8,7 +8,10 @@ const Argv0 = "monoplane-shim"
 // Descriptors that a new shim inherits, besides standard input, output and error.
 const (
 	ConnFD = 3 // One end of a socket pair: the first connection, on which Init must arrive.
-	LockFD = 4 // The pod's lock file, already locked. The lock lasts as long as the shim.
+	// ClaimFD is the pod's claim on this machine, a locked file; /dev/null where pods cannot be claimed. The kernel
+	// closes descriptors in their order, so that the claim of a dead shim is free as soon as its lock is.
+	ClaimFD = 4
+	LockFD  = 5 // The pod's lock file, already locked. The lock lasts as long as the shim.
 )
 
 // init is the one exception to the rule against init functions: running here, before the packages of the program

@@ -39,6 +39,13 @@ func (p *pod) fork(c *container, cmd *command, outputs [2]*os.File, ch *child) (
 			err = errors.New("the sandbox is being stopped")
 			return
 		}
+		// The last moment at which the answer is certain. A shim that is paused from here on forks late all the same,
+		// which is why nobody but this shim may say that a container has expired: a clock alone proves nothing.
+		if ch.first {
+			if err = c.expired(); err != nil {
+				return
+			}
+		}
 		if err = joinV1(c.group.V1); err != nil {
 			return
 		}

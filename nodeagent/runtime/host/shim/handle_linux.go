@@ -8,6 +8,9 @@ import (
 	"monoplane.dev/nodeagent/runtime/host/wire"
 )
 
+// lastWords is how long a shim that is done tries to say so.
+const lastWords = time.Second
+
 // handle answers one call.
 func (p *pod) handle(cn *conn, f wire.Frame, fds []int) {
 	files := make([]*os.File, 0, len(fds))
@@ -23,7 +26,8 @@ func (p *pod) handle(cn *conn, f wire.Frame, fds []int) {
 		cn.post(reply)
 		return
 	}
-	// The last words: written here, because the process ends with them.
+	// The last words: written here, because the process ends with them. Nobody has to listen.
+	_ = cn.file.SetWriteDeadline(time.Now().Add(lastWords))
 	_, _ = cn.file.Write(wire.AppendFrame(nil, reply))
 	os.Exit(0)
 }

@@ -150,7 +150,8 @@ func (p *pod) shutdown() {
 		if err == nil && len(kids) == 0 {
 			return
 		}
-		for _, d := range sys.Descendants(kids) {
+		all, _ := sys.Descendants(kids) // Whatever was missed is looked for again.
+		for _, d := range all {
 			_ = sys.Signal(d, syscall.SIGKILL)
 		}
 		pause.Wait()

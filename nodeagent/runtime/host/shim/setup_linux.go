@@ -20,6 +20,7 @@ const (
 func prepare() error {
 	syscall.CloseOnExec(ConnFD)
 	syscall.CloseOnExec(LockFD)
+	syscall.CloseOnExec(ClaimFD)
 	closeInherited()
 	syscall.Umask(0o022)
 	// Handled signals go back to their default in a child; ignored ones, which nohup for instance leaves, do not.

@@ -1,6 +1,7 @@
 package sys
 
 import (
+	"errors"
 	"os"
 	"strconv"
 	"syscall"
@@ -53,54 +54,76 @@ func prlimit(set, get *syscall.Rlimit) error {
 }
 
 // MarkerOf reads the marker of a process; 0 when it has none or is gone.
-func MarkerOf(pid int) Marker {
+func MarkerOf(pid int) (Marker, error) {
 	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/limits")
 	if err != nil {
-		return 0
+		if Gone(err) {
+			err = nil
+		}
+		return 0, err
 	}
 	s := string(b)
 	const label = "Max realtime timeout"
 	i := Index(s, label)
 	if i < 0 {
-		return 0
+		return 0, nil // A zombie has no limits to show.
 	}
 	f := Fields(s[i+len(label):])
+	if len(f) == 0 {
+		return 0, nil
+	}
 	n, err := strconv.ParseUint(f[0], 10, 64)
 	if err != nil || Marker(n)&markerBit == 0 || Marker(n)>>63 != 0 {
-		return 0 // "unlimited", or a limit that someone else set.
+		return 0, nil // "unlimited", or a limit that someone else set.
 	}
-	return Marker(n)
+	return Marker(n), nil
 }
 
 // Marked lists the processes, zombies excepted, that carry the pod's marker or, if they carry none, have variable
-// ("NAME=value") in the environment that they were started with.
+// ("NAME=value") in the environment that they were started with; pod 0 stands for a pod whose marker is not known. With an error the list is what was found all the
+// same.
 func Marked(pod Marker, variable string) ([]Proc, error) {
 	all, err := Processes()
 	if err != nil {
 		return nil, err
 	}
 	var out []Proc
+	var failed error
 	for _, pid := range all {
-		m := MarkerOf(pid)
-		if m == 0 && !hasVariable(pid, variable) || m != 0 && m.Pod() != pod.Pod() {
+		m, err := MarkerOf(pid)
+		is := m != 0 && m.Pod() == pod.Pod()
+		if (m == 0 || pod == 0) && err == nil {
+			is, err = hasVariable(pid, variable)
+		}
+		if err != nil {
+			failed = err
+		}
+		if !is {
 			continue
 		}
-		if p, err := Stat(pid); err == nil && !p.Zombie {
+		p, err := Stat(pid)
+		if err != nil && !Gone(err) {
+			failed = err
+		}
+		if err == nil && !p.Zombie {
 			out = append(out, p)
 		}
 	}
-	return out, nil
+	return out, failed
 }
 
-func hasVariable(pid int, variable string) bool {
+func hasVariable(pid int, variable string) (bool, error) {
 	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/environ")
 	if err != nil {
-		return false // Gone, or another user's.
+		if Gone(err) || errors.Is(err, os.ErrPermission) { // Another user's is not ours.
+			err = nil
+		}
+		return false, err
 	}
 	for _, e := range Split(string(b), 0) {
 		if e == variable {
-			return true
+			return true, nil
 		}
 	}
-	return false
+	return false, nil
 }

@@ -65,7 +65,7 @@ func TestStatAndDescent(t *testing.T) {
 			t.Errorf("%s: %v %v", name, kids, err)
 		}
 	}
-	if d := Descendants([]int{os.Getpid()}); !slices.Contains(d, p) {
+	if d, err := Descendants([]int{os.Getpid()}); err != nil || !slices.ContainsFunc(d, func(x Proc) bool { return x.PID == p.PID }) {
 		t.Errorf("descendants %v", d)
 	}
 	if _, err := Stat(1 << 30); !os.IsNotExist(err) {
@@ -95,12 +95,21 @@ func TestSignalTakesNoOtherProcess(t *testing.T) {
 	}
 }
 
+func markerOf(t *testing.T, pid int) Marker {
+	t.Helper()
+	m, err := MarkerOf(pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
 func TestMarkers(t *testing.T) {
 	m := NewMarker(1<<64 - 1)
 	if m.Pod() != m || m.Container(1).Pod() != m || m.Container(1) == m.Container(2) || m.Container(0) == m || m>>63 != 0 {
 		t.Errorf("%x %x", m, m.Container(1))
 	}
-	if MarkerOf(os.Getpid()) != 0 {
+	if markerOf(t, os.Getpid()) != 0 {
 		t.Error("this process has a marker")
 	}
 	before := sleeper(t).Process.Pid
@@ -113,8 +122,8 @@ func TestMarkers(t *testing.T) {
 		}
 	}()
 	after := sleeper(t).Process.Pid
-	if MarkerOf(after) != m.Container(7) || MarkerOf(before) != 0 {
-		t.Errorf("%x, %x", MarkerOf(after), MarkerOf(before))
+	if markerOf(t, after) != m.Container(7) || markerOf(t, before) != 0 {
+		t.Errorf("%x, %x", markerOf(t, after), markerOf(t, before))
 	}
 	list, err := Marked(m, "NO=SUCH")
 	var pids []int

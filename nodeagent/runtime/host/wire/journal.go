@@ -9,12 +9,18 @@ import (
 
 const (
 	journalHeader = 8 // Length and CRC-32 (IEEE) of the record.
-	maxJournal    = 1 << 20
+	maxJournal    = MaxFrame + journalHeader
 )
+
+// ErrTooLarge says that a record or a frame would be larger than its reader takes.
+var ErrTooLarge = errors.New("more than 8 MiB: too large for a record")
 
 // Append adds a record to the journal, making the file when it is missing. With sync it returns only when the record
 // is on the disk itself, and so survives the machine.
 func Append(name string, record []byte, sync bool) error {
+	if len(record) > MaxFrame {
+		return ErrTooLarge
+	}
 	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
 		return err

@@ -1,7 +1,7 @@
 package wire
 
 // Version is the newest dialect that this code speaks. A shim tells its own in HelloReply.
-const Version = 1
+const Version = 2
 
 // InitRequest tells a new shim which pod it is for. Its working directory is already the pod's.
 type InitRequest struct {
@@ -108,6 +108,11 @@ type StartRequest struct {
 
 	Unified string   // The container's cgroup2 directory, if it has one.
 	V1      []string // Its cgroup v1 directories.
+
+	// Expiry is when the request loses its meaning, in nanoseconds since the machine has started (sys.BootTime): a
+	// shim that comes to the fork later refuses the container for good. 0 means never. A shim of version 1 does not
+	// know it.
+	Expiry int64
 }
 
 // Encode returns the body.
@@ -127,6 +132,7 @@ func (m *StartRequest) Encode() []byte {
 	e.Ints(12, m.Groups)
 	e.String(13, m.Unified)
 	e.Strings(14, m.V1)
+	e.Int(15, m.Expiry)
 	return e.Bytes()
 }
 
@@ -162,6 +168,8 @@ func (m *StartRequest) Decode(body []byte) error {
 			m.Unified = f.Text()
 		case 14:
 			m.V1 = append(m.V1, f.Text())
+		case 15:
+			m.Expiry = f.Number()
 		}
 	})
 }

@@ -1,0 +1,482 @@
+package host
+
+import (
+	"context"
+	"fmt"
+	"math/rand"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"monoplane.dev/nodeagent/runtime/host/shim"
+	"monoplane.dev/nodeagent/runtime/host/sys"
+	"monoplane.dev/nodeagent/runtime/host/wire"
+)
+
+const never = time.Hour
+
+// short makes margins that are worth waiting for. Stopped shims stay so, unless wake says otherwise.
+func short(margin, wake time.Duration) func(*Config) {
+	return func(c *Config) { c.bounds.margin, c.bounds.wake = margin, wake }
+}
+
+func send(t *testing.T, pid int, sig syscall.Signal) {
+	t.Helper()
+	if err := syscall.Kill(pid, sig); err != nil {
+		t.Fatal(err)
+	}
+	if sig == syscall.SIGSTOP {
+		eventually(t, "the process is stopped", func() bool {
+			p, err := sys.Stat(pid)
+			return err == nil && p.State == 'T'
+		})
+	}
+}
+
+// startWithin starts a container with a deadline and returns the code of the answer.
+func (n *node) startWithin(id string, d time.Duration) codes.Code {
+	ctx, cancel := context.WithTimeout(context.Background(), d)
+	defer cancel()
+	_, err := n.StartContainer(ctx, &runtimeapi.StartContainerRequest{ContainerId: id})
+	return status.Code(err)
+}
+
+func exists(name string) bool {
+	_, err := os.Stat(name)
+	return err == nil
+}
+
+// Two starts of one container, asked for one after the other while the shim was stopped, lie in its queue. Their
+// deadlines have passed when it goes on: neither is carried out, then or ever.
+//
+// spec: SAFE-4
+func TestQueuedStartsExpire(t *testing.T) {
+	n := newNode(t, short(time.Second, never))
+	sb := n.sandbox("paused")
+	shimPID := n.shimPID(sb)
+	send(t, shimPID, syscall.SIGSTOP)
+	var ids, files []string
+	for i := range 2 {
+		file := filepath.Join(n.dir, fmt.Sprint("ran", i))
+		config := containerConfig("c", "/bin/sh", "-c", "touch "+file+"; exec sleep 1000")
+		config.Metadata.Attempt = uint32(i)
+		id := n.create(sb, config)
+		if code := n.startWithin(id, 30*time.Millisecond); code != codes.DeadlineExceeded {
+			t.Errorf("start %d: %s", i, code)
+		}
+		ids, files = append(ids, id), append(files, file)
+	}
+	for _, id := range ids {
+		if st := n.status(id); st.GetState() != runtimeapi.ContainerState_CONTAINER_CREATED {
+			t.Errorf("an unknown outcome is reported as %v", st)
+		}
+	}
+	send(t, shimPID, syscall.SIGCONT)
+	for i, id := range ids {
+		st := n.wait(id)
+		if st.GetExitCode() != wire.CodeNotStarted || st.GetReason() != wire.ReasonStartError || !strings.Contains(st.GetMessage(), "too late") {
+			t.Errorf("status %v", st)
+		}
+		if exists(files[i]) {
+			t.Errorf("start %d was carried out after its deadline", i)
+		}
+		if err := n.start(id); err == nil {
+			t.Error("a container that had expired was started")
+		}
+	}
+	n.reopen()
+	for _, id := range ids {
+		if st := n.status(id); st.GetReason() != wire.ReasonStartError {
+			t.Errorf("after a restart: %v", st)
+		}
+	}
+}
+
+// A start whose caller has gone is carried out before its deadline, unless the container was removed in between.
+//
+// spec: SAFE-4
+func TestStartWithoutItsCaller(t *testing.T) {
+	n := newNode(t, short(4*time.Second, never))
+	sb := n.sandbox("abandoned")
+	shimPID := n.shimPID(sb)
+	kept := n.create(sb, containerConfig("kept", "sleep", "1000"))
+	file := filepath.Join(n.dir, "ran")
+	removed := n.create(sb, containerConfig("removed", "/bin/sh", "-c", "echo $$ >> "+file+"; exec sleep 1000"))
+	send(t, shimPID, syscall.SIGSTOP)
+	for _, id := range []string{kept, removed} {
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		gone := make(chan codes.Code, 1)
+		go func() {
+			_, err := n.StartContainer(ctx, &runtimeapi.StartContainerRequest{ContainerId: id})
+			gone <- status.Code(err)
+		}()
+		conn, err := n.shimOf(ctx, n.sandboxes[sb])
+		if err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "the start is sent", func() bool {
+			conn.mu.Lock()
+			defer conn.mu.Unlock()
+			return len(conn.waiting) > 0
+		})
+		cancel()
+		if code := <-gone; code != codes.Canceled {
+			t.Errorf("%s", code)
+		}
+	}
+	done := make(chan error, 1)
+	go func() {
+		_, err := n.RemoveContainer(t.Context(), &runtimeapi.RemoveContainerRequest{ContainerId: removed})
+		done <- err
+	}()
+	send(t, shimPID, syscall.SIGCONT)
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	if b, err := os.ReadFile(file); err == nil { // It may have been started before it was removed.
+		pid := 0
+		if _, err := fmt.Sscan(string(b), &pid); err == nil && alive(pid) {
+			t.Error("a removed container runs")
+		}
+	}
+	eventually(t, "the other one runs", func() bool {
+		return n.status(kept).GetState() == runtimeapi.ContainerState_CONTAINER_RUNNING
+	})
+}
+
+// A container that stops its own shim gets its grace all the same, and how it ends is known.
+//
+// spec: SAFE-6, TERM-1
+func TestContainerStopsItsShim(t *testing.T) {
+	n := newNode(t, short(20*time.Second, 20*time.Millisecond))
+	ready := filepath.Join(n.dir, "ready")
+	id := n.shell("saboteur", `trap 'sleep 0.1; echo tidied; exit 3' TERM; kill -STOP $PPID; echo $$ > `+ready+`; while :; do sleep 0.02; done`)
+	readPID(t, ready)
+	n.stop(id, 30)
+	if st := n.status(id); st.GetExitCode() != 3 || !strings.Contains(n.logText(id), "tidied") {
+		t.Errorf("status %v, log %q", st, n.logText(id))
+	}
+	if n.sandboxState(n.containers[id].sb.id) != runtimeapi.PodSandboxState_SANDBOX_READY {
+		t.Error("the sandbox did not survive")
+	}
+	// An end that nobody asks for is noticed too.
+	id = n.shell("leaver", `kill -STOP $PPID; exit 4`)
+	if st := n.wait(id); st.GetExitCode() != 4 {
+		t.Errorf("status %v", st)
+	}
+}
+
+// A shim that is stopped again whenever it goes on is ended by the runtime, not before the container's grace is over.
+//
+// spec: SAFE-6, TERM-1
+func TestContainerStopsItsShimAgainAndAgain(t *testing.T) {
+	n := newNode(t, short(2*time.Second, 10*time.Millisecond))
+	ready := filepath.Join(n.dir, "ready")
+	id := n.shell("saboteur", `trap '' TERM; shim=$PPID; (while :; do kill -STOP $shim || exit; done) & echo $$ > `+ready+`; while :; do sleep 0.02; done`)
+	pid, shimPID := readPID(t, ready), n.shimPID(n.containers[id].sb.id)
+	begin := time.Now()
+	_, err := n.StopContainer(t.Context(), &runtimeapi.StopContainerRequest{ContainerId: id, Timeout: 1})
+	if d := time.Since(begin); d < time.Second {
+		t.Errorf("ended after %s: %v", d, err)
+	}
+	n.wait(id)
+	if alive(pid) {
+		t.Error("it is alive")
+	}
+	t.Logf("the stop said %v; the shim lives: %v", err, alive(shimPID))
+}
+
+// Without its shim, a container gets its stop signal and its grace from the runtime, and so do the others of the pod,
+// whose end this is too. Other pods are not held up.
+//
+// spec: SAFE-6, TERM-1
+func TestStopWithoutShim(t *testing.T) {
+	withAndWithout(t, func(t *testing.T, n *node) {
+		sb := n.sandbox("deaf")
+		tidy := func(name string) (string, string) {
+			file := filepath.Join(n.dir, name)
+			id := n.run(sb, containerConfig(name, "/bin/sh", "-c", `trap 'echo tidied > `+file+`; exit 0' TERM; echo > `+file+`.ready; while :; do sleep 0.02; done`))
+			eventually(t, "it is ready", func() bool { return exists(file + ".ready") })
+			return id, file
+		}
+		first, firstFile := tidy("first")
+		other, otherFile := tidy("other")
+		stubborn := filepath.Join(n.dir, "stubborn")
+		n.run(sb, containerConfig("stubborn", "/bin/sh", "-c", `trap '' TERM; echo $$ > `+stubborn+`; while :; do sleep 0.05; done`))
+		stubbornPID := readPID(t, stubborn)
+		shimPID := n.shimPID(sb)
+		send(t, shimPID, syscall.SIGSTOP)
+		healthy := n.shell("healthy", "exec sleep 1000")
+		done := make(chan error, 1)
+		go func() {
+			_, err := n.StopContainer(t.Context(), &runtimeapi.StopContainerRequest{ContainerId: first, Timeout: 1})
+			done <- err
+		}()
+		n.stop(healthy, 10)
+		if _, err := n.ListContainers(t.Context(), &runtimeapi.ListContainersRequest{}); err != nil {
+			t.Error(err)
+		}
+		t.Log("the stop said: ", <-done)
+		for _, id := range []string{first, other} {
+			n.wait(id)
+		}
+		if !exists(firstFile) || !exists(otherFile) {
+			t.Errorf("the stop signal was seen: %v %v", exists(firstFile), exists(otherFile))
+		}
+		if alive(stubbornPID) || alive(shimPID) {
+			t.Errorf("alive: container %v, shim %v", alive(stubbornPID), alive(shimPID))
+		}
+		if n.sandboxState(sb) != runtimeapi.PodSandboxState_SANDBOX_NOTREADY {
+			t.Error("the sandbox is ready")
+		}
+	}, short(1600*time.Millisecond, never))
+}
+
+// spec: SAFE-6
+func TestStopSandboxWithoutShim(t *testing.T) {
+	n := newNode(t, short(400*time.Millisecond, never))
+	for _, remove := range []bool{false, true} {
+		sb := n.sandbox(fmt.Sprint("deaf-", remove))
+		id := n.run(sb, containerConfig("c", "sleep", "1000"))
+		pid, shimPID := n.pid(id), n.shimPID(sb)
+		send(t, shimPID, syscall.SIGSTOP)
+		eventually(t, "the sandbox ends", func() bool {
+			var err error
+			if remove {
+				_, err = n.RemovePodSandbox(t.Context(), &runtimeapi.RemovePodSandboxRequest{PodSandboxId: sb})
+			} else {
+				_, err = n.StopPodSandbox(t.Context(), &runtimeapi.StopPodSandboxRequest{PodSandboxId: sb})
+			}
+			return err == nil
+		})
+		if alive(pid) || alive(shimPID) {
+			t.Error("something is alive")
+		}
+	}
+}
+
+// frozen puts processes into a cgroup v1 that is frozen, where not even SIGKILL reaches them, and returns how to thaw.
+func frozen(t *testing.T, pids ...int) (thaw func()) {
+	t.Helper()
+	dir := filepath.Join("/sys/fs/cgroup/freezer", fmt.Sprint("monoplane-test-", os.Getpid()))
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Skip("no freezer: ", err)
+	}
+	write := func(file, text string) error { return os.WriteFile(filepath.Join(dir, file), []byte(text), 0) }
+	for _, pid := range pids {
+		if err := write("cgroup.procs", fmt.Sprint(pid)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := write("freezer.state", "FROZEN"); err != nil {
+		t.Fatal(err)
+	}
+	thaw = func() { _ = write("freezer.state", "THAWED") }
+	t.Cleanup(func() {
+		thaw()
+		eventually(t, "the freezer is empty", func() bool { return os.Remove(dir) == nil })
+	})
+	return thaw
+}
+
+// What cannot even be killed is named by those who wait for it, holds up nobody else, and ends as soon as it can.
+//
+// spec: SAFE-6
+func TestUnkillable(t *testing.T) {
+	for _, what := range []string{"shim", "container"} {
+		t.Run(what, func(t *testing.T) {
+			n := newNode(t, short(600*time.Millisecond, never), func(c *Config) {
+				c.bounds.settle, c.bounds.hello, c.bounds.retry = 50*time.Millisecond, 20*time.Millisecond, 20*time.Millisecond
+			})
+			sb := n.sandbox("frozen")
+			id := n.run(sb, containerConfig("c", "sleep", "1000"))
+			stuck := n.pid(id)
+			if what == "shim" {
+				stuck = n.shimPID(sb)
+			}
+			thaw := frozen(t, stuck)
+			ctx := t.Context()
+			named := fmt.Sprintf("process %d", stuck)
+			if _, err := n.StopContainer(ctx, &runtimeapi.StopContainerRequest{ContainerId: id}); err == nil || !strings.Contains(err.Error(), named) {
+				t.Errorf("stopping the container: %v", err)
+			}
+			if _, err := n.StopPodSandbox(ctx, &runtimeapi.StopPodSandboxRequest{PodSandboxId: sb}); err == nil || !strings.Contains(err.Error(), named) {
+				t.Errorf("stopping the sandbox: %v", err)
+			}
+			if n.sandboxState(sb) != runtimeapi.PodSandboxState_SANDBOX_NOTREADY {
+				t.Error("the sandbox is ready")
+			}
+			if _, err := n.RunPodSandbox(ctx, &runtimeapi.RunPodSandboxRequest{Config: nextAttempt(n, "frozen")}); status.Code(err) != codes.FailedPrecondition {
+				t.Errorf("a second sandbox of the pod: %v", err)
+			}
+			n.stop(n.shell("healthy", "exec sleep 1000"), 10)
+			n.reopen()
+			n.stop(n.shell("later", "exec sleep 1000"), 10)
+			if st := n.status(id); st.GetState() == runtimeapi.ContainerState_CONTAINER_EXITED && what == "container" {
+				t.Errorf("reported as exited: %v", st)
+			}
+			thaw()
+			eventually(t, "the sandbox can be removed", func() bool {
+				_, err := n.RemovePodSandbox(ctx, &runtimeapi.RemovePodSandboxRequest{PodSandboxId: sb})
+				return err == nil
+			})
+			if alive(stuck) {
+				t.Error("it is alive")
+			}
+		})
+	}
+}
+
+func nextAttempt(n *node, name string) *runtimeapi.PodSandboxConfig {
+	config := sandboxConfig(n, name)
+	config.Metadata.Attempt = 1
+	return config
+}
+
+// A runtime that has tried to reach a stopped shim until its backlog was full can be closed, and a new one opened.
+//
+// spec: SAFE-6
+func TestManyAttemptsToReachAShim(t *testing.T) {
+	n := newNode(t, short(400*time.Millisecond, never), func(c *Config) {
+		c.bounds.settle, c.bounds.hello, c.bounds.retry = 300*time.Millisecond, time.Millisecond, time.Millisecond
+	})
+	sb := n.sandbox("stuck")
+	id := n.run(sb, containerConfig("c", "sleep", "1000"))
+	shimPID, pid := n.shimPID(sb), n.pid(id)
+	send(t, shimPID, syscall.SIGSTOP)
+	for range 2 {
+		n.reopen()
+	}
+	if _, err := n.ExecSync(t.Context(), &runtimeapi.ExecSyncRequest{ContainerId: id, Cmd: []string{"true"}, Timeout: 1}); err == nil {
+		t.Error("a stopped shim has executed something")
+	}
+	if st := n.status(id); st.GetState() != runtimeapi.ContainerState_CONTAINER_RUNNING || !alive(pid) {
+		t.Errorf("status %v", st)
+	}
+	n.cfg.bounds.hello = 0
+	if err := n.Close(); err != nil {
+		t.Fatal(err)
+	}
+	send(t, shimPID, syscall.SIGCONT)
+	n.open()
+	n.stop(id, 10)
+}
+
+// Calls that a stopped shim does not read end with their context all the same, and what was sent is carried out once.
+//
+// spec: SAFE-6
+func TestCallsToAStoppedShim(t *testing.T) {
+	n := newNode(t, short(400*time.Millisecond, never), func(c *Config) { c.bounds.send = 20 * time.Millisecond })
+	sb := n.sandbox("full")
+	shimPID := n.shimPID(sb)
+	var ids []string
+	for i := range 8 {
+		config := containerConfig(fmt.Sprint("c", i), "sleep", "1000")
+		config.Envs = []*runtimeapi.KeyValue{{Key: "BIG", Value: []byte(strings.Repeat("x", 100<<10))}}
+		ids = append(ids, n.create(sb, config))
+	}
+	send(t, shimPID, syscall.SIGSTOP)
+	for _, id := range ids {
+		if code := n.startWithin(id, 40*time.Millisecond); code != codes.DeadlineExceeded && code != codes.Unavailable {
+			t.Errorf("%s", code)
+		}
+	}
+	send(t, shimPID, syscall.SIGCONT)
+	for _, id := range ids {
+		if err := n.start(id); err != nil && n.wait(id).GetReason() != wire.ReasonStartError {
+			t.Errorf("%v, %v", err, n.status(id))
+		}
+	}
+}
+
+// A sandbox whose shim could not say in time that it is up leaves none, however late it was.
+//
+// spec: SAFE-4
+func TestLaunchIsCutOff(t *testing.T) {
+	n := newNode(t)
+	seed := time.Now().UnixNano()
+	t.Logf("seed %d", seed)
+	rnd := rand.New(rand.NewSource(seed))
+	for i := range 30 {
+		config := sandboxConfig(n, "cut")
+		config.Metadata.Attempt = uint32(i)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Duration(rnd.Intn(8_000))*time.Microsecond)
+		resp, err := n.RunPodSandbox(ctx, &runtimeapi.RunPodSandboxRequest{Config: config})
+		cancel()
+		if err == nil {
+			if _, err := n.RemovePodSandbox(t.Context(), &runtimeapi.RemovePodSandboxRequest{PodSandboxId: resp.GetPodSandboxId()}); err != nil {
+				t.Error(err)
+			}
+		}
+		if left := ownShims(t, n); len(left) > 0 || len(n.sandboxes) > 0 {
+			t.Fatalf("%v: shims %v, sandboxes %d", err, left, len(n.sandboxes))
+		}
+	}
+}
+
+func ownShims(t *testing.T, n *node) (out []sys.Proc) {
+	t.Helper()
+	all, err := shims()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range all {
+		if dir, _ := os.Readlink(fmt.Sprintf("/proc/%d/cwd", p.PID)); strings.HasPrefix(dir, n.dir) {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// A stop that reaches a process that is stopped itself lets it go on, to see the signal.
+//
+// spec: TERM-1
+func TestStopOfAStoppedProcess(t *testing.T) {
+	n := newNode(t)
+	ready := filepath.Join(n.dir, "ready")
+	id := n.shell("stopped", `trap 'exit 3' TERM; echo $$ > `+ready+`; while :; do sleep 0.02; done`)
+	send(t, readPID(t, ready), syscall.SIGSTOP)
+	n.stop(id, 30)
+	if st := n.status(id); st.GetExitCode() != 3 {
+		t.Errorf("status %v", st)
+	}
+}
+
+// A FIFO in the place of a file holds up nobody.
+//
+// spec: SAFE-6
+func TestFIFOs(t *testing.T) {
+	n := newNode(t)
+	id := n.shell("pipes", `rm -f "$MONOPLANE_TERMINATION_LOG"; mkfifo "$MONOPLANE_TERMINATION_LOG"; exit 3`)
+	if st := n.wait(id); st.GetExitCode() != 3 || st.GetMessage() != "" {
+		t.Errorf("status %v", st)
+	}
+	sb := n.sandbox("log")
+	config := containerConfig("c", "sleep", "1000")
+	log := filepath.Join(n.logs, "log", config.GetLogPath())
+	if err := os.MkdirAll(filepath.Dir(log), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Mkfifo(log, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	id = n.create(sb, config)
+	if err := n.start(id); err == nil {
+		t.Error("a container logs into a FIFO")
+	}
+	if st := n.wait(id); st.GetReason() != wire.ReasonStartError {
+		t.Errorf("status %v", st)
+	}
+	if left := filepath.Join(n.dir, podsDir, sb, shim.LogName); exists(left) {
+		if b, _ := os.ReadFile(left); len(b) > 0 {
+			t.Errorf("the shim complained: %s", b)
+		}
+	}
+}
