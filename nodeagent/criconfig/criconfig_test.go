@@ -119,6 +119,28 @@ func TestSandbox(t *testing.T) {
 
 // Whoever shares a runtime tells its own by a label, which a user cannot forge; where systemd manages cgroups the
 // parent must be named.
+// A runtime can tell a host name that was asked for from the default one.
+func TestHostnameFields(t *testing.T) {
+	yes := true
+	for want, spec := range map[string]*corev1.PodSpec{
+		"":                            {},
+		"hostname":                    {Hostname: "abc"},
+		"subdomain,setHostnameAsFQDN": {Subdomain: "abc", SetHostnameAsFQDN: &yes},
+	} {
+		p := &corev1.Pod{Metadata: &metav1.ObjectMeta{Name: "p"}, Spec: spec}
+		if got := criconfig.Sandbox(p, 0, "", facts).GetAnnotations()[criconfig.AnnotationHostnameFields]; got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+		if len(p.GetMetadata().GetAnnotations()) > 0 {
+			t.Error("the pod was changed")
+		}
+		spec.HostNetwork = true // Then they mean nothing.
+		if got := criconfig.Sandbox(p, 0, "", facts).GetAnnotations(); len(got) > 0 {
+			t.Errorf("on the node's network: %v", got)
+		}
+	}
+}
+
 func TestSharedRuntime(t *testing.T) {
 	p, f := pod(), facts
 	p.Metadata.Labels[criconfig.LabelOwner] = "forged"

@@ -19,6 +19,11 @@ const (
 	LabelOwner = "monoplane.dev/owner"
 )
 
+// AnnotationHostnameFields is on the sandboxes of pods that ask for a host name of their own instead of taking the
+// default one: the names of the fields that do, separated by commas. A runtime whose pods share the node's host name
+// has to say that it does not honour them.
+const AnnotationHostnameFields = "monoplane.dev/hostname-fields"
+
 // Annotations on containers.
 const (
 	AnnotationHash          = "io.kubernetes.container.hash"
@@ -101,11 +106,18 @@ func ParseInstance(annotations map[string]string) Instance {
 func sandboxAnnotations(p *corev1.Pod) map[string]string {
 	const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
 	all := p.GetMetadata().GetAnnotations()
-	if _, there := all[lastApplied]; !there {
+	fields := hostnameFields(p)
+	if _, there := all[lastApplied]; !there && fields == "" {
 		return all
 	}
 	all = maps.Clone(all)
 	delete(all, lastApplied)
+	if fields != "" {
+		if all == nil {
+			all = map[string]string{}
+		}
+		all[AnnotationHostnameFields] = fields
+	}
 	return all
 }
 

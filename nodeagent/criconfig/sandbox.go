@@ -2,6 +2,7 @@ package criconfig
 
 import (
 	"path/filepath"
+	"strings"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
@@ -52,6 +53,25 @@ func hostname(p *corev1.Pod, f Facts) string {
 		}
 	}
 	return name
+}
+
+// hostnameFields lists the fields that ask for a host name. On the node's network they mean nothing, as in Kubernetes.
+func hostnameFields(p *corev1.Pod) string {
+	spec := p.GetSpec()
+	if spec.GetHostNetwork() {
+		return ""
+	}
+	var out []string
+	if spec.GetHostname() != "" {
+		out = append(out, "hostname")
+	}
+	if spec.GetSubdomain() != "" {
+		out = append(out, "subdomain")
+	}
+	if spec.GetSetHostnameAsFQDN() {
+		out = append(out, "setHostnameAsFQDN")
+	}
+	return strings.Join(out, ",")
 }
 
 func ports(p *corev1.Pod) []*runtimeapi.PortMapping {

@@ -320,7 +320,9 @@ func TestDamagedCopy(t *testing.T) {
 			_, err := m.RemovePodSandbox(t.Context(), &runtimeapi.RemovePodSandboxRequest{PodSandboxId: sb})
 			return err == nil && !exists(filepath.Join(dir, podsDir, sb))
 		})
-	}, func(c *Config) { c.bounds.settle, c.bounds.margin, c.bounds.retry = 50*time.Millisecond, 200*time.Millisecond, 50*time.Millisecond })
+	}, func(c *Config) {
+		c.bounds.settle, c.bounds.margin, c.bounds.retry = 50*time.Millisecond, 200*time.Millisecond, 50*time.Millisecond
+	})
 }
 
 // A claim directory that somebody else could write to is not used, and pods are found by looking for them instead.

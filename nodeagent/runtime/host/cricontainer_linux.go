@@ -84,7 +84,7 @@ func (r *Runtime) makeContainer(c *container) error {
 	if err != nil {
 		return err
 	}
-	c.rec.group, c.rec.warnings = group, append(warnings, unenforced...)
+	c.rec.group, c.rec.warnings = group, slices.Concat(warnings, unenforced, c.unhonoured())
 	if log := c.logPath(); log != "" {
 		if err := os.MkdirAll(filepath.Dir(log), 0o755); err != nil {
 			return errors.Join(err, group.Remove())

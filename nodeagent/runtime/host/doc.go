@@ -58,9 +58,11 @@
 //
 // Pods share the node's network, its filesystem and its users: there are no namespaces. A mount is possible only where
 // host path and container path are the same; the one exception is the termination message file, whose path is in the
-// container's environment as MONOPLANE_TERMINATION_LOG. Resource limits are enforced as far as writable cgroups reach;
-// what cannot be enforced is listed, as a JSON array, under "warnings" in the info of ContainerStatus. Without a
-// cgroup2, a process that has both left its parent and changed its marker (see package sys) can be missed only if the
+// container's environment as MONOPLANE_TERMINATION_LOG. The runtime makes no file at the termination message path
+// itself; a process of root that writes to /dev/termination-log makes one in the node's own /dev, and nobody reads it.
+// Neither has a pod a host name of its own: HOSTNAME in the environment is all of it. Resource limits are enforced as
+// far as writable cgroups reach. What a pod asks for explicitly and does not get is listed, as a JSON array, under
+// "warnings" in the info of ContainerStatus. Without a cgroup2, a process that has both left its parent and changed its marker (see package sys) can be missed only if the
 // shim is killed; a process that forks faster than it can be killed delays the end of its container but is never
 // reported gone.
 //

@@ -25,6 +25,8 @@ const (
 	// messagePathAnnotation is where kubelets put terminationMessagePath.
 	messagePathAnnotation = "io.kubernetes.container.terminationMessagePath"
 	defaultMessagePath    = "/dev/termination-log"
+	// hostnameAnnotation is where the agent names the fields of a pod that ask for a host name.
+	hostnameAnnotation = "monoplane.dev/hostname-fields"
 )
 
 func checkSandbox(config *runtimeapi.PodSandboxConfig) error {
@@ -96,6 +98,20 @@ func messagePath(config *runtimeapi.ContainerConfig) string {
 		return p
 	}
 	return defaultMessagePath
+}
+
+// unhonoured lists what the pod asks for explicitly and this runtime does not do, though the container runs without it.
+func (c *container) unhonoured() []string {
+	var out []string
+	if fields := c.sb.rec.config.GetAnnotations()[hostnameAnnotation]; fields != "" {
+		out = append(out, fields+": not set, because containers of image "+ImageName+" share the node's host name; "+
+			"only HOSTNAME in their environment is the pod's")
+	}
+	if path := messagePath(c.rec.config); path != defaultMessagePath {
+		out = append(out, fmt.Sprintf("terminationMessagePath: a container of image %s sees the node's own %q, which is not read; "+
+			"what it writes to the file named by $%s is its termination message", ImageName, path, messageVariable))
+	}
+	return out
 }
 
 // messageFile is the file behind MONOPLANE_TERMINATION_LOG: what the agent mounts at the termination message path,
