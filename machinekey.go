@@ -5,7 +5,10 @@ import (
 	"errors"
 	"fmt"
 
+	corev1 "monoplane.dev/api/core/v1"
+	"monoplane.dev/apierrors"
 	"monoplane.dev/apiserver/kinds/nodekey"
+	"monoplane.dev/apiserver/store"
 	"monoplane.dev/machinekey"
 )
 

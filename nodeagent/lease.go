@@ -10,10 +10,11 @@ import (
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/apierrors"
 	"monoplane.dev/codec/value"
+	"monoplane.dev/object/builtin"
 )
 
 // leaseNamespace holds the Leases of all nodes.
-const leaseNamespace = "kube-node-lease"
+const leaseNamespace = builtin.NodeLeases
 
 // renewLease writes the time into the node's Lease, which it makes if need be. It takes a third of the time between two
 // beats at most.

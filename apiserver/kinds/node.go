@@ -17,6 +17,7 @@ import (
 	"monoplane.dev/apiserver/store"
 	"monoplane.dev/apiserver/validation"
 	"monoplane.dev/object"
+	"monoplane.dev/object/builtin"
 
 	coordinationv1 "monoplane.dev/api/coordination/v1"
 	corev1 "monoplane.dev/api/core/v1"
@@ -153,7 +154,7 @@ func (n nodes) unclaimed(ctx context.Context, name, key string) error {
 // lease removes the node's Lease with the Node. A Lease that something holds, or that is not the Node's, stays. An agent
 // that registers anew makes another. spec: NODE-1
 func (n nodes) lease(ctx context.Context, o *corev1.Node) ([]store.Op, error) {
-	key := store.Key{Kind: coordinationv1.LeaseKind, Namespace: nodeLeases, Name: o.GetMetadata().GetName()}
+	key := store.Key{Kind: coordinationv1.LeaseKind, Namespace: builtin.NodeLeases, Name: o.GetMetadata().GetName()}
 	l, err := n.deps.Store.Get(ctx, key, "")
 	if apierrors.Is(err, apierrors.NotFound) {
 		return nil, nil
