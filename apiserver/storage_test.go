@@ -1,6 +1,7 @@
 package apiserver_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -123,10 +124,12 @@ func TestPersistentVolumeClaims(t *testing.T) {
 	admin, controller := c.admin().storage(), c.controller("persistentvolume").storage()
 	c.class("fixed", "", false)
 	c.class("elastic", "", true)
+	var told metadata.MD
 	update := func(o *corev1.PersistentVolumeClaim, change func(*corev1.PersistentVolumeClaim)) (*corev1.PersistentVolumeClaim, error) {
 		next := clone(o)
 		change(next)
-		return admin.claims.Update(ctx(t), &corev1.UpdatePersistentVolumeClaimRequest{Object: next})
+		told = nil
+		return admin.claims.Update(ctx(t), &corev1.UpdatePersistentVolumeClaimRequest{Object: next}, grpc.Header(&told))
 	}
 	grow := func(o *corev1.PersistentVolumeClaim) { o.Spec.Resources.Requests = gigabytes("2") }
 	for _, class := range []string{"fixed", "elastic", "missing", ""} {
@@ -153,6 +156,11 @@ func TestPersistentVolumeClaims(t *testing.T) {
 		switch grown, err := update(p, grow); {
 		case class == "elastic" && (err != nil || grown.Spec.Resources.Requests["storage"].String_ != "2Gi"):
 			t.Errorf("%q: %v, %v", class, grown, err)
+		case class == "elastic":
+			const want = "spec.resources.requests.storage: kept but has no effect in this version: nothing expands volumes"
+			if got := told.Get("warning"); !slices.Equal(got, []string{want}) {
+				t.Errorf("%q: told %q", class, got)
+			}
 		case class != "elastic" && (!apierrors.Is(err, apierrors.Forbidden) || !strings.Contains(err.Error(), "must support resize")):
 			t.Errorf("%q: grown: %v", class, err)
 		}

@@ -107,6 +107,12 @@ func TolerateAbsence(s *corev1.PodSpec) {
 	tolerateAbsence(s, taintUnreachable)
 }
 
+// ToleratesAbsence says whether a toleration is one of those that TolerateAbsence adds.
+func ToleratesAbsence(t *corev1.Toleration) bool {
+	return (t.GetKey() == taintNotReady || t.GetKey() == taintUnreachable) && t.GetEffect() == "NoExecute" &&
+		t.TolerationSeconds != nil && *t.TolerationSeconds == notReadySeconds
+}
+
 // tolerateAbsence adds a toleration of a taint unless the pod has one.
 func tolerateAbsence(s *corev1.PodSpec, taint string) {
 	for _, t := range s.Tolerations {

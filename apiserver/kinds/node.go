@@ -2,6 +2,7 @@ package kinds
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,6 +17,7 @@ import (
 	"monoplane.dev/apiserver/registry"
 	"monoplane.dev/apiserver/store"
 	"monoplane.dev/apiserver/validation"
+	"monoplane.dev/apiserver/warning"
 	"monoplane.dev/object"
 	"monoplane.dev/object/builtin"
 
@@ -77,6 +79,7 @@ type nodes struct {
 // admit lets an agent register its own node, if the name is its machine's (NODE-7).
 func (n nodes) admit(ctx context.Context, o *corev1.Node) error {
 	id, name := auth.From(ctx), o.GetMetadata().GetName()
+	warnOfEviction(ctx, o.GetSpec().GetTaints(), nil)
 	if id.Class != auth.Node {
 		nodekey.Set(o.Metadata, "")
 		return nil
@@ -99,6 +102,7 @@ func (n nodes) admit(ctx context.Context, o *corev1.Node) error {
 func (n nodes) authorize(ctx context.Context, _ *registry.Update, next, live *corev1.Node) error {
 	id, name := auth.From(ctx), live.GetMetadata().GetName()
 	nodekey.Keep(next.Metadata, live.Metadata)
+	warnOfEviction(ctx, next.GetSpec().GetTaints(), live.GetSpec().GetTaints())
 	if id.Class != auth.Node {
 		return nil
 	}
@@ -118,6 +122,18 @@ func (n nodes) authorize(ctx context.Context, _ *registry.Update, next, live *co
 		nodekey.Set(next.Metadata, id.Key)
 	}
 	return nil
+}
+
+// warnOfEviction says of NoExecute taints that the node did not have before that they do only half of what they promise.
+func warnOfEviction(ctx context.Context, next, live []*corev1.Taint) {
+	for i, t := range next {
+		same := func(was *corev1.Taint) bool {
+			return was.GetKey() == t.GetKey() && was.GetValue() == t.GetValue() && was.GetEffect() == t.GetEffect()
+		}
+		if t.GetEffect() == "NoExecute" && !slices.ContainsFunc(live, same) {
+			warning.Add(ctx, fmt.Sprintf("spec.taints[%d].effect: NoExecute keeps new pods away; pods that run are not evicted in this version", i))
+		}
+	}
 }
 
 // sameMachine refuses an agent that is not the registered machine's.

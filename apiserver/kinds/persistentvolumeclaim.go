@@ -9,6 +9,7 @@ import (
 	"monoplane.dev/apiserver/resources"
 	"monoplane.dev/apiserver/store"
 	"monoplane.dev/apiserver/validation"
+	"monoplane.dev/apiserver/warning"
 	"monoplane.dev/object"
 
 	corev1 "monoplane.dev/api/core/v1"
@@ -113,6 +114,7 @@ func (c claims) mayGrow(ctx context.Context, _ *registry.Update, next, live *cor
 			return err
 		}
 		if err == nil && class.(*storagev1.StorageClass).GetAllowVolumeExpansion() {
+			warning.Add(ctx, "spec.resources.requests.storage: kept but has no effect in this version: nothing expands volumes")
 			return nil
 		}
 	}

@@ -177,6 +177,9 @@ func TestNodeCommands(t *testing.T) {
 	k.until(t, "describe pod waits", `0/1 nodes are available: 1 node\(s\) had untolerated taint\(s\)`)
 	k.tour(t, []step{
 		{line: "taint nodes alpha team-", want: []string{`^node/alpha untainted$`}},
+		{line: "taint nodes alpha team=red:NoExecute --dry-run=server", want: []string{
+			`^Warning: spec\.taints\[0\]\.effect: NoExecute keeps new pods away; pods that run are not evicted in this version$`,
+		}},
 		{line: "wait --for=condition=Ready pod/waits --timeout=40s", want: []string{`condition met`}},
 		{line: "describe node alpha", want: []string{`default +waits`, `^Non-terminated Pods: +\(1 in total\)$`}},
 		{line: "drain alpha --force --timeout=40s", want: []string{`^pod/waits deleted$`, `^node/alpha drained$`}},

@@ -571,7 +571,7 @@ const Docs = "" +
 	"NodeSpec\tNodeSpec says how a node may be used.\n" +
 	"NodeSpec.configSource\tWithdrawn upstream.\n" +
 	"NodeSpec.externalID\tNo longer used.\n" +
-	"NodeSpec.podCIDR\tRange of pod addresses.\n" +
+	"NodeSpec.podCIDR\tFirst of podCIDRs; kept equal to it.\n" +
 	"NodeSpec.podCIDRs\tRanges of pod addresses, one per family.\n" +
 	"NodeSpec.providerID\tIdentity of the machine at its provider.\n" +
 	"NodeSpec.taints\tMarks that keep pods away which do not tolerate them.\n" +

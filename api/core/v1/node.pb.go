@@ -90,7 +90,7 @@ func (x *Node) GetStatus() *NodeStatus {
 // NodeSpec says how a node may be used.
 type NodeSpec struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Range of pod addresses.
+	// First of podCIDRs; kept equal to it.
 	PodCIDR string `protobuf:"bytes,1,opt,name=podCIDR,proto3" json:"podCIDR,omitempty"`
 	// No longer used.
 	ExternalID string `protobuf:"bytes,2,opt,name=externalID,proto3" json:"externalID,omitempty"`
@@ -1373,7 +1373,7 @@ const file_monoplane_core_v1_node_proto_rawDesc = "" +
 	"\x04Node\x12?\n" +
 	"\bmetadata\x18\x01 \x01(\v2\x1d.monoplane.meta.v1.ObjectMetaB\x04\x90\x94#\x01R\bmetadata\x125\n" +
 	"\x04spec\x18\x02 \x01(\v2\x1b.monoplane.core.v1.NodeSpecB\x04\x90\x94#\x01R\x04spec\x12;\n" +
-	"\x06status\x18\x03 \x01(\v2\x1d.monoplane.core.v1.NodeStatusB\x04\x90\x94#\x01R\x06status:\x1f\xb2\x9a#\x1b\x12\x02v1\x1a\x04Node\"\x05nodes*\x04node2\x02no\"\xb2\x02\n" +
+	"\x06status\x18\x03 \x01(\v2\x1d.monoplane.core.v1.NodeStatusB\x04\x90\x94#\x01R\x06status:\x1f\xb2\x9a#\x1b\x12\x02v1\x1a\x04Node\"\x05nodes*\x04node2\x02no\"\xb6\x02\n" +
 	"\bNodeSpec\x12\x18\n" +
 	"\apodCIDR\x18\x01 \x01(\tR\apodCIDR\x12\x1e\n" +
 	"\n" +
@@ -1384,8 +1384,8 @@ const file_monoplane_core_v1_node_proto_rawDesc = "" +
 	"providerID\x12$\n" +
 	"\runschedulable\x18\x04 \x01(\bR\runschedulable\x120\n" +
 	"\x06taints\x18\x05 \x03(\v2\x18.monoplane.core.v1.TaintR\x06taints\x12M\n" +
-	"\fconfigSource\x18\x06 \x01(\v2#.monoplane.core.v1.NodeConfigSourceB\x04\x98\x94#\x03R\fconfigSource\x12%\n" +
-	"\bpodCIDRs\x18\a \x03(\tB\t\xa2\x94#\x05mergeR\bpodCIDRs\"\xda\b\n" +
+	"\fconfigSource\x18\x06 \x01(\v2#.monoplane.core.v1.NodeConfigSourceB\x04\x98\x94#\x03R\fconfigSource\x12)\n" +
+	"\bpodCIDRs\x18\a \x03(\tB\r\x98\x94#\x02\xa2\x94#\x05mergeR\bpodCIDRs\"\xda\b\n" +
 	"\n" +
 	"NodeStatus\x12G\n" +
 	"\bcapacity\x18\x01 \x03(\v2+.monoplane.core.v1.NodeStatus.CapacityEntryR\bcapacity\x12P\n" +

@@ -327,6 +327,9 @@ func (x *NodeSpec) SetsLimited() bool {
 	if x.ConfigSource != nil {
 		return true
 	}
+	if len(x.PodCIDRs) > 0 {
+		return true
+	}
 	return false
 }
 

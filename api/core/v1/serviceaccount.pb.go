@@ -155,12 +155,12 @@ var File_monoplane_core_v1_serviceaccount_proto protoreflect.FileDescriptor
 
 const file_monoplane_core_v1_serviceaccount_proto_rawDesc = "" +
 	"\n" +
-	"&monoplane/core/v1/serviceaccount.proto\x12\x11monoplane.core.v1\x1a!monoplane/core/v1/reference.proto\x1a\x1emonoplane/meta/v1/object.proto\x1a\"monoplane/options/v1/options.proto\"\xa2\x03\n" +
+	"&monoplane/core/v1/serviceaccount.proto\x12\x11monoplane.core.v1\x1a!monoplane/core/v1/reference.proto\x1a\x1emonoplane/meta/v1/object.proto\x1a\"monoplane/options/v1/options.proto\"\xb2\x03\n" +
 	"\x0eServiceAccount\x12?\n" +
-	"\bmetadata\x18\x01 \x01(\v2\x1d.monoplane.meta.v1.ObjectMetaB\x04\x90\x94#\x01R\bmetadata\x12O\n" +
-	"\asecrets\x18\x02 \x03(\v2\".monoplane.core.v1.ObjectReferenceB\x11\xa2\x94#\x05merge\xaa\x94#\x04nameR\asecrets\x12S\n" +
-	"\x10imagePullSecrets\x18\x03 \x03(\v2'.monoplane.core.v1.LocalObjectReferenceR\x10imagePullSecrets\x12G\n" +
-	"\x1cautomountServiceAccountToken\x18\x04 \x01(\bH\x00R\x1cautomountServiceAccountToken\x88\x01\x01:?\xb2\x9a#;\x12\x02v1\x1a\x0eServiceAccount\"\x0fserviceaccounts*\x0eserviceaccount2\x02sa8\x01B\x1f\n" +
+	"\bmetadata\x18\x01 \x01(\v2\x1d.monoplane.meta.v1.ObjectMetaB\x04\x90\x94#\x01R\bmetadata\x12S\n" +
+	"\asecrets\x18\x02 \x03(\v2\".monoplane.core.v1.ObjectReferenceB\x15\x98\x94#\x02\xa2\x94#\x05merge\xaa\x94#\x04nameR\asecrets\x12Y\n" +
+	"\x10imagePullSecrets\x18\x03 \x03(\v2'.monoplane.core.v1.LocalObjectReferenceB\x04\x98\x94#\x02R\x10imagePullSecrets\x12M\n" +
+	"\x1cautomountServiceAccountToken\x18\x04 \x01(\bB\x04\x98\x94#\x02H\x00R\x1cautomountServiceAccountToken\x88\x01\x01:?\xb2\x9a#;\x12\x02v1\x1a\x0eServiceAccount\"\x0fserviceaccounts*\x0eserviceaccount2\x02sa8\x01B\x1f\n" +
 	"\x1d_automountServiceAccountToken\"\xb0\x01\n" +
 	"\x12ServiceAccountList\x12=\n" +
 	"\bmetadata\x18\x01 \x01(\v2\x1b.monoplane.meta.v1.ListMetaB\x04\x90\x94#\x01R\bmetadata\x12=\n" +

@@ -1,0 +1,105 @@
+// Package silent_test checks the promise of SCOPE.md that no field is ignored in silence: a field of an object that users write is refused,
+// answered with a warning, read by a component, or explained here. What a component does with what it reads is for its own tests.
+package silent_test
+
+import (
+	"maps"
+	"strings"
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	corev1 "monoplane.dev/api/core/v1"
+	optionsv1 "monoplane.dev/api/options/v1"
+	schedulingv1 "monoplane.dev/api/scheduling/v1"
+	storagev1 "monoplane.dev/api/storage/v1"
+)
+
+// explained says, for fields that no component reads, why they are not ignored. Leases and events are not looked at: they are
+// notes of programs for each other, which the server keeps.
+var explained = map[string]string{
+	"ContainerPort.name":                "a name for others to refer to, which none do yet",
+	"ObjectFieldSelector.apiVersion":    "validation knows one version",
+	"Container.volumeMounts":            "needs a volume, which is refused or answered with a warning",
+	"Container.volumeDevices":           "needs a volume, which is refused or answered with a warning",
+	"PodSpec.dnsPolicy":                 "without a cluster DNS all that is accepted means the node's resolver",
+	"PodSpec.serviceAccount":            "kept equal to serviceAccountName",
+	"PodSpec.enableServiceLinks":        "there are no services to announce",
+	"PodSpec.hostUsers":                 "false is refused",
+	"Toleration.tolerationSeconds":      "answered with a warning, but for the tolerations that every pod gets",
+	"NodeSpec.podCIDR":                  "kept equal to podCIDRs",
+	"NodeSpec.externalID":               "for information, in Kubernetes too",
+	"NodeSpec.providerID":               "for information, in Kubernetes too",
+	"Taint.timeAdded":                   "for information",
+	"ConfigMap.immutable":               "validation refuses changes",
+	"ConfigMap.data":                    "for those who read the ConfigMap",
+	"ConfigMap.binaryData":              "for those who read the ConfigMap",
+	"ObjectReference.kind":              "of a volume's claimRef: only claims can be meant",
+	"ObjectReference.apiVersion":        "of a volume's claimRef: only claims can be meant",
+	"ObjectReference.fieldPath":         "of a volume's claimRef: for information, in Kubernetes too",
+	"VolumeResourceRequirements.limits": "not enforced, in Kubernetes too",
+	"StorageClass.allowVolumeExpansion": "the server lets claims ask for more, and warns that they do not get it",
+	"PriorityClass.description":         "for people",
+}
+
+// acting are the packages whose reading of a field is an effect. In those of the server most reading is bookkeeping.
+var acting = []string{"./nodeagent/...", "./scheduler/...", "./controllers/...", "./object/...", "./apiserver/kinds/priority"}
+
+// spec: OBJ-4
+func TestNoFieldIsSilent(t *testing.T) {
+	read := reads(t, "../..", acting...)
+	left := maps.Clone(explained)
+	seen := map[protoreflect.FullName]bool{}
+	for _, m := range []proto.Message{
+		&corev1.Pod{}, &corev1.Node{}, &corev1.Namespace{}, &corev1.ConfigMap{}, &corev1.ServiceAccount{}, &corev1.PersistentVolume{},
+		&corev1.PersistentVolumeClaim{}, &storagev1.StorageClass{}, &schedulingv1.PriorityClass{},
+	} {
+		eachField(m.ProtoReflect().Descriptor(), true, seen, func(fd protoreflect.FieldDescriptor) (below bool) {
+			name := string(fd.ContainingMessage().Name()) + "." + string(fd.Name())
+			leaf := fd.Message() == nil || fd.IsMap() || fd.Message().Fields().Len() == 0
+			_, known := explained[name]
+			delete(left, name)
+			switch is := read[goName(fd)]; {
+			case known && is:
+				t.Errorf("%s is read: it needs no explanation", name)
+			case !known && !is && leaf:
+				t.Errorf("%s is served in full, as its support option says, but no component reads it", name)
+			}
+			return !known && !leaf
+		})
+	}
+	for name := range left {
+		t.Errorf("%s is explained, but is no field that is served in full", name)
+	}
+	if len(seen) < 30 {
+		t.Errorf("only %d messages were looked at", len(seen))
+	}
+}
+
+// eachField calls f once for each field in or below a message that is served in full, and goes on below where f says so. Of an object
+// itself, metadata and status are left out: the one is the same for all kinds, and users do not write the other.
+func eachField(d protoreflect.MessageDescriptor, object bool, seen map[protoreflect.FullName]bool, f func(protoreflect.FieldDescriptor) bool) {
+	if seen[d.FullName()] {
+		return
+	}
+	seen[d.FullName()] = true
+	for i := range d.Fields().Len() {
+		fd := d.Fields().Get(i)
+		if object && (fd.Name() == "metadata" || fd.Name() == "status") {
+			continue
+		}
+		support, _ := proto.GetExtension(fd.Options(), optionsv1.E_Support).(optionsv1.Support)
+		if support != optionsv1.Support_REFUSED && support != optionsv1.Support_STORED && f(fd) {
+			eachField(fd.Message(), false, seen, f)
+		}
+	}
+}
+
+// goName is a field as reads writes it.
+func goName(fd protoreflect.FieldDescriptor) string {
+	m := fd.ContainingMessage()
+	pkg := strings.ReplaceAll(strings.TrimPrefix(string(m.ParentFile().Package()), "monoplane."), ".", "/")
+	name := string(fd.Name())
+	return "monoplane.dev/api/" + pkg + "." + string(m.Name()) + "." + strings.ToUpper(name[:1]) + name[1:]
+}
