@@ -180,3 +180,8 @@ func (c *Cluster) Stop(ctx context.Context) error {
 
 // onStop adds what Stop must undo.
 func (c *Cluster) onStop(f func(context.Context) error) { c.closers = append(c.closers, f) }
+
+// ReleaseMemory gives back memory in which the process sees the database's file, some tens of megabytes after much has
+// been written. It is for times when little happens, and costs nothing but finding in the system's page cache what is needed
+// again.
+func (c *Cluster) ReleaseMemory(ctx context.Context) error { return c.store.ReleasePages(ctx) }

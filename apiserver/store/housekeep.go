@@ -68,5 +68,9 @@ func (s *Store) compact(ctx context.Context, revision int64) {
 	s.lg.LogAttrs(ctx, slog.LevelDebug, "compacted", slog.Int64("revision", revision), slog.Duration("took", time.Since(start)))
 }
 
+// ReleasePages gives back the memory in which this process sees the embedded database's file. It is for times when little
+// happens: what is needed again is found in the system's page cache.
+func (s *Store) ReleasePages(ctx context.Context) error { return s.client.ReleasePages(ctx) }
+
 // Snapshot writes a consistent copy of all data to w while the store goes on. Restore makes a data directory of it.
 func (s *Store) Snapshot(ctx context.Context, w io.Writer) error { return s.client.Snapshot(ctx, w) }

@@ -29,9 +29,8 @@ const (
 
 // tuneGC keeps the garbage in proportion until ctx ends: collecting often costs little where the heap is small, and
 // where it is large every byte of garbage is a byte that the user's own programs do not have. When a burst of work is
-// over it gives back what the burst took, and the pages of the database, which is in the file with this path. GOGC
-// overrules all of it.
-func tuneGC(ctx context.Context, database string) {
+// over it gives back what the burst took, and calls rest, which may give back more. GOGC overrules all of it.
+func tuneGC(ctx context.Context, rest func(context.Context)) {
 	if os.Getenv("GOGC") != "" {
 		return
 	}
@@ -50,7 +49,7 @@ func tuneGC(ctx context.Context, database string) {
 			debug.SetGCPercent(percent)
 		}
 		if over {
-			_ = releasePages(database) // they stay where they are
+			rest(ctx)
 		}
 		if free {
 			debug.FreeOSMemory()

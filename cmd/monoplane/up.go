@@ -10,6 +10,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -152,7 +153,12 @@ func up(ctx context.Context, cfg monoplane.Config, stdout io.Writer) error {
 	defer signal.Stop(signals)
 	tuning, tuned := context.WithCancel(ctx)
 	defer tuned()
-	go tuneGC(tuning, filepath.Join(cfg.DataDir, "etcd", "member", "snap", "db"))
+	var running atomic.Pointer[monoplane.Cluster]
+	go tuneGC(tuning, func(ctx context.Context) {
+		if c := running.Load(); c != nil {
+			_ = c.ReleaseMemory(ctx) // it stays where it is
+		}
+	})
 
 	began := time.Now()
 	starting, cancel := context.WithCancel(ctx)
@@ -165,6 +171,7 @@ func up(ctx context.Context, cfg monoplane.Config, stdout io.Writer) error {
 	go func() {
 		c, err := monoplane.Start(starting, cfg)
 		if err == nil {
+			running.Store(c)
 			slow := time.AfterFunc(patience, func() { explain(starting, stdout, c) })
 			err = c.WaitReady(starting)
 			slow.Stop()

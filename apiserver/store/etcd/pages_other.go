@@ -1,0 +1,8 @@
+//go:build !linux
+
+package etcd
+
+import "context"
+
+// ReleasePages does nothing here: the memory of mapped files counts for nothing on other systems.
+func (e *Embedded) ReleasePages(context.Context) error { return nil }
