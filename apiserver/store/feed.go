@@ -88,6 +88,7 @@ func (s *Store) applyBatch(b etcd.Batch) error {
 		if ev.Kv.ModRevision <= applied {
 			continue
 		}
+		s.bytes.add(int64(len(ev.Kv.Value)))
 		k, key := s.lookup(string(ev.Kv.Key))
 		if k == nil {
 			continue

@@ -10,10 +10,11 @@ import (
 	"monoplane.dev/apiserver/store/etcd"
 )
 
-// mark is a revision and when it was the newest.
+// mark is a revision, when it was the newest, and how many bytes had been written then.
 type mark struct {
 	revision int64
 	at       time.Time
+	bytes    int64
 }
 
 // housekeep keeps kinds within their bounds, compacts etcd's history and drops what the caches no longer need, until ctx ends.
@@ -21,7 +22,8 @@ func (s *Store) housekeep(ctx context.Context) {
 	const marksInInterval = 10
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
-	marks := []mark{{s.progress.Revision(), time.Now()}}
+	marks := []mark{s.mark()}
+	large := marks[:1:1]
 	for {
 		select {
 		case <-ctx.Done():
@@ -29,7 +31,9 @@ func (s *Store) housekeep(ctx context.Context) {
 		case <-tick.C:
 		}
 		s.evict(ctx)
-		now := mark{s.progress.Revision(), time.Now()}
+		now := s.mark()
+		large = s.compactLarge(ctx, large, now)
+		s.forgetLog(ctx)
 		// A history that grows fast is cut in between; not each time by a little, because a compaction has a price.
 		if excess := now.revision - s.cfg.HistoryRevisions; excess > s.compacted.Load()+s.cfg.HistoryRevisions/2 {
 			s.compact(ctx, excess)
@@ -48,6 +52,40 @@ func (s *Store) housekeep(ctx context.Context) {
 			k.cache.Housekeep()
 		}
 	}
+}
+
+func (s *Store) mark() mark {
+	total, _ := s.bytes.bytes()
+	return mark{s.progress.Revision(), time.Now(), total}
+}
+
+// compactLarge cuts the history when much has been written since the first of marks, and returns the marks to go on with.
+func (s *Store) compactLarge(ctx context.Context, marks []mark, now mark) []mark {
+	if marks[len(marks)-1].bytes != now.bytes {
+		marks = append(marks, now)
+	}
+	if now.bytes-marks[0].bytes <= databaseBytes {
+		return marks
+	}
+	for len(marks) > 1 && now.bytes-marks[0].bytes > databaseBytes/2 {
+		marks = marks[1:]
+	}
+	s.compact(ctx, marks[0].revision)
+	return marks
+}
+
+// forgetLog makes etcd drop large writes from its memory.
+func (s *Store) forgetLog(ctx context.Context) {
+	if _, log := s.bytes.bytes(); log <= logBytes {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, evictTimeout)
+	defer cancel()
+	if err := s.client.ForgetLog(ctx); err != nil {
+		s.lg.LogAttrs(ctx, slog.LevelDebug, "etcd's log stays in memory", slog.Any("error", err))
+		return
+	}
+	s.bytes.forgotten()
 }
 
 // compact discards etcd's history before revision, unless that has happened.

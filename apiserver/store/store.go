@@ -61,6 +61,8 @@ type Store struct {
 	// watch is what feeds the caches at present.
 	watch atomic.Pointer[etcd.Watch]
 
+	// bytes are those that the feed has seen written.
+	bytes written
 	// compacted is the newest revision that has been compacted.
 	compacted atomic.Int64
 	relief    relief

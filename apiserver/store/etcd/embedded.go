@@ -52,10 +52,11 @@ const (
 	defaultTick   = 10 * time.Millisecond
 	electionTicks = 2
 
-	// snapshotCount entries are replayed at most when the server starts. catchUpEntries stay in memory: they are
-	// meant for slow followers, of which there are none.
+	// snapshotCount entries are replayed at most when the server starts. catchUpEntries stay in memory, beside up to
+	// logEntries newer ones: they are meant for slow followers, of which there are none, and 0 would be the default of 5 000.
 	snapshotCount   = 1000
-	catchUpEntries  = 100
+	catchUpEntries  = 1
+	logEntries      = 100
 	walSegmentBytes = 4 << 20
 	walFiles        = 2
 	snapFiles       = 2

@@ -60,6 +60,10 @@ type Client interface {
 	Relieve(ctx context.Context, revision int64) error
 	// Snapshot writes a consistent copy of the database, followed by its SHA-256.
 	Snapshot(ctx context.Context, w io.Writer) error
+	// ForgetLog drops from memory what etcd keeps of the last transactions, when it is embedded.
+	ForgetLog(ctx context.Context) error
+	// ReleasePages gives back the memory in which the process sees the database's file, when it has any.
+	ReleasePages(ctx context.Context) error
 	// Failed is closed when etcd has stopped for good on its own; Err then says why.
 	Failed() <-chan struct{}
 	Err() error

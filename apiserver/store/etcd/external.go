@@ -141,6 +141,12 @@ func (e *External) Snapshot(ctx context.Context, w io.Writer) error {
 	return nil
 }
 
+// ForgetLog does nothing: the log is elsewhere.
+func (e *External) ForgetLog(context.Context) error { return nil }
+
+// ReleasePages does nothing: the database is elsewhere.
+func (e *External) ReleasePages(context.Context) error { return nil }
+
 // Failed is never closed: the client goes on trying to reach the cluster.
 func (e *External) Failed() <-chan struct{} { return e.never }
 
