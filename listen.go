@@ -101,8 +101,8 @@ func (c *Cluster) open(ctx context.Context, address string) (net.Listener, error
 func (c *Cluster) serveREST(p *parts, auth *authn.Authenticator, letIn func(net.Listener) net.Listener) error {
 	handler, err := rest.New(rest.Config{
 		Conn: p.inproc.Conn(inproc.PassValues(), inproc.WithContext(object.WithOwned)), Authenticate: auth.Middleware, Table: p.api.Table,
-		Metrics: promhttp.HandlerFor(p.metrics, promhttp.HandlerOpts{}),
-		Live:    c.checks[:1], Ready: c.checks, Version: kubernetesVersion, Logger: c.cfg.Logger,
+		Metrics: promhttp.HandlerFor(p.metrics, promhttp.HandlerOpts{}), AuthorizePath: p.api.AuthorizePath,
+		Live: c.checks[:1], Ready: c.checks, Version: kubernetesVersion, Logger: c.cfg.Logger,
 	})
 	if err != nil {
 		return err

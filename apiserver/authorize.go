@@ -68,5 +68,13 @@ func (s *Server) authorize(ctx context.Context, full string, req any) error {
 	if r, ok := req.(interface{ GetFieldSelector() string }); ok {
 		a.FieldSelector = r.GetFieldSelector()
 	}
-	return s.authz.Authorize(id, a)
+	if err := s.authz.Authorize(id, a); err != nil || id.Class != auth.Node {
+		return err
+	}
+	return s.mayNodeRead(ctx, id, a)
+}
+
+// AuthorizePath judges a request for what is no resource, such as /metrics. Errors: Unauthorized, Forbidden.
+func (s *Server) AuthorizePath(ctx context.Context, verb, path string) error {
+	return s.authz.Authorize(auth.From(ctx), auth.Attributes{Verb: verb, Path: path})
 }

@@ -16,7 +16,7 @@ import (
 // method is what a gRPC method means in terms of verbs and resources.
 type method struct {
 	attributes auth.Attributes
-	// open methods need no authorization: health checks, and reflection, which shows no object.
+	// open methods need no authorization: health checks.
 	open bool
 	// counted are the method's own metrics.
 	counted counted
@@ -74,9 +74,12 @@ func (s *Server) lookup(full string) (m *method, ok bool) {
 	if m, ok = s.methods[full]; ok {
 		return m, true
 	}
-	if strings.HasPrefix(full, "/grpc.health.v1.Health/") || strings.HasPrefix(full, "/grpc.reflection.v1") {
+	switch {
+	case strings.HasPrefix(full, "/grpc.health.v1.Health/"):
 		verb := full[strings.LastIndexByte(full, '/')+1:]
 		return &method{open: true, attributes: auth.Attributes{Verb: strings.ToLower(verb), Resource: "grpc"}}, true
+	case strings.HasPrefix(full, "/grpc.reflection.v1"):
+		return &method{attributes: auth.Attributes{Verb: "get", Path: auth.ReflectionPath}}, true
 	}
 	return &method{}, false
 }

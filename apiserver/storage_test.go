@@ -239,23 +239,25 @@ func TestWhoMayUseStorage(t *testing.T) {
 	p := c.claim(newClaim("p"))
 	c.class("s", "", false)
 	for name, who := range map[string]struct {
-		client                                 client
-		write, writeStatus, makeVolume, classy bool
+		client                                       client
+		list, write, writeStatus, makeVolume, classy bool
 	}{
-		"scheduler":  {client: c.scheduler(), write: true, classy: true},
-		"controller": {client: c.controller("persistentvolume"), write: true, writeStatus: true, makeVolume: true, classy: true},
+		"scheduler":  {client: c.scheduler(), list: true, write: true, classy: true},
+		"controller": {client: c.controller("persistentvolume"), list: true, write: true, writeStatus: true, makeVolume: true, classy: true},
 		"agent":      {client: c.agent("n1")},
 	} {
 		s := who.client.storage()
-		must(s.volumes.List(ctx(t), &metav1.ListRequest{}))(t)
-		must(s.claims.List(ctx(t), &metav1.ListRequest{}))(t)
 		check := func(what string, allowed bool, err error) {
 			t.Helper()
 			if allowed && err != nil || !allowed && !apierrors.Is(err, apierrors.Forbidden) {
 				t.Errorf("%s: %s: %v", name, what, err)
 			}
 		}
-		_, err := s.classes.List(ctx(t), &metav1.ListRequest{})
+		_, err := s.volumes.List(ctx(t), &metav1.ListRequest{})
+		check("list volumes", who.list, err)
+		_, err = s.claims.List(ctx(t), &metav1.ListRequest{})
+		check("list claims", who.list, err)
+		_, err = s.classes.List(ctx(t), &metav1.ListRequest{})
 		check("list classes", who.classy, err)
 		patch := func() *metav1.PatchRequest {
 			return &metav1.PatchRequest{Namespace: "default", Name: "p", PatchType: "application/merge-patch+json",

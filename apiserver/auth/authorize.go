@@ -19,6 +19,8 @@ type Attributes struct {
 	Namespace, Name string
 	// FieldSelector is that of a list or watch.
 	FieldSelector string
+	// Path is what a request for no resource is about, such as "/metrics"; the other fields but Verb are then empty.
+	Path string
 }
 
 // Authorizer decides by verb and resource. It is safe for concurrent use.
@@ -37,14 +39,14 @@ func (z *Authorizer) Authorize(id Identity, a Attributes) error {
 	if id.Class == Admin {
 		return nil
 	}
-	resource := a.Resource
+	resource := a.Resource + a.Path
 	if a.Subresource != "" {
 		resource += "/" + a.Subresource
 	}
 	rights := z.table[id.Class]
 	allowed := rights[a.Verb+" "+resource] || (a.Namespaced && a.Subresource == "" && rights[a.Verb+" *"])
 	if !allowed {
-		return denied(id, a, "")
+		return Denied(id, a, "")
 	}
 	if id.Class == Node {
 		return owned(id, a)
@@ -72,10 +74,14 @@ func owned(id Identity, a Attributes) error {
 			return nil
 		}
 	}
-	return denied(id, a, "an agent must select "+field+"="+id.Node)
+	return Denied(id, a, "an agent must select "+field+"="+id.Node)
 }
 
-func denied(id Identity, a Attributes, why string) error {
+// Denied says that id may not make the request, in Kubernetes' words; why may be empty.
+func Denied(id Identity, a Attributes, why string) error {
+	if a.Path != "" {
+		return apierrors.New(apierrors.Forbidden, "forbidden: User %q cannot %s path %q", id.Name, a.Verb, a.Path)
+	}
 	what := a.Resource
 	if a.Group != "" {
 		what += "." + a.Group

@@ -29,6 +29,8 @@ const (
 	User
 	// Admin is a User who may do everything.
 	Admin
+	// Monitoring is a User who may read metrics.
+	Monitoring
 	// Node is the agent of a node.
 	Node
 	// Scheduler binds pods.
@@ -93,6 +95,8 @@ func Of(u *authn.User) Identity {
 		id.Class = Controller
 	case slices.Contains(u.Groups, authn.AdminsGroup):
 		id.Class = Admin
+	case slices.Contains(u.Groups, authn.MonitoringGroup):
+		id.Class = Monitoring
 	}
 	return id
 }

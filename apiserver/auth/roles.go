@@ -8,6 +8,14 @@ type grant struct {
 	verbs, resources string
 }
 
+// The paths of what is no resource.
+const (
+	// MetricsPath is that of the metrics.
+	MetricsPath = "/metrics"
+	// ReflectionPath stands for the description of the gRPC services.
+	ReflectionPath = "/grpc.reflection"
+)
+
 const (
 	read   = "get list watch"
 	write  = "create update patch"
@@ -15,19 +23,20 @@ const (
 )
 
 // roles says what each class may do; nothing else is allowed, except to Admin, who may do everything. What is
-// marked (own) is narrowed further by owned and by the kinds' strategies.
+// marked (own) is narrowed further by owned, by the kinds' strategies, and by what the node's pods refer to. What is no
+// resource is written as its path.
 func roles() map[Class][]grant {
 	everybody := []grant{{write, "events"}, {"get " + write, "leases"}, {read, "priorityclasses"}}
 	with := func(gs ...grant) []grant { return append(gs, everybody...) }
 	return map[Class][]grant{
+		Monitoring: {{"get", MetricsPath + " " + ReflectionPath}},
 		Node: with(
 			grant{read + " create delete", "pods"}, // (own)
 			grant{modify, "pods/status"},           // (own)
 			grant{read + " " + write, "nodes"},     // (own)
 			grant{modify, "nodes/status"},          // (own)
-			grant{"get", "configmaps serviceaccounts"},
-			grant{read, "persistentvolumes persistentvolumeclaims"},
-			grant{"listen answer", "nodestreams"}, // (own)
+			grant{"get", "configmaps serviceaccounts persistentvolumes persistentvolumeclaims"}, // (own)
+			grant{"listen answer", "nodestreams"},                                               // (own)
 		),
 		Scheduler: with(
 			grant{read + " delete", "pods"},

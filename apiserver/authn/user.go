@@ -8,6 +8,8 @@ const (
 	AdminName = "monoplane:admin"
 	// AdminsGroup may do everything.
 	AdminsGroup = "system:masters"
+	// MonitoringGroup may read the metrics, and what services there are.
+	MonitoringGroup = "system:monitoring"
 	// NodesGroup holds all node agents; their names are NodePrefix plus the node's name.
 	NodesGroup = "system:nodes"
 	// NodePrefix begins the user name of a node agent.

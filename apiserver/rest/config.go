@@ -25,8 +25,10 @@ type Config struct {
 	Services []*Service
 	// Table returns how objects of a kind are shown by kubectl get; nil, or a nil answer, shows name and age.
 	Table func(*object.Kind) table.Definition
-	// Metrics answers /metrics for authenticated users; nil leaves it out.
+	// Metrics answers /metrics for those whom AuthorizePath lets; nil leaves it out.
 	Metrics http.Handler
+	// AuthorizePath judges requests for /metrics; nil lets nobody read it.
+	AuthorizePath func(ctx context.Context, verb, path string) error
 	// Live and Ready are the checks of /livez and /readyz, in the order in which they are reported. /healthz
 	// runs those of Live.
 	Live, Ready []Check

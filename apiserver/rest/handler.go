@@ -12,6 +12,7 @@ import (
 	"google.golang.org/genproto/googleapis/api/httpbody"
 
 	"monoplane.dev/apierrors"
+	"monoplane.dev/apiserver/auth"
 	"monoplane.dev/apiserver/authn"
 	"monoplane.dev/apiserver/gate"
 	"monoplane.dev/apiserver/rest/bodycache"
@@ -198,7 +199,11 @@ func (h *Handler) serveDocuments(w http.ResponseWriter, r *http.Request) {
 		serve = func() { h.openapi.Serve(w, r, path) }
 	case path == openapi.V2Path:
 		serve = func() { h.openapi.ServeV2(w, r) }
-	case path == "/metrics" && h.cfg.Metrics != nil:
+	case path == auth.MetricsPath && h.cfg.Metrics != nil:
+		if err := h.authorizePath(r); err != nil {
+			h.writeError(w, r, err)
+			return
+		}
 		serve = func() { h.cfg.Metrics.ServeHTTP(w, r) }
 	case path == "":
 		serve = func() { h.serveIndex(w, r) }
@@ -211,6 +216,13 @@ func (h *Handler) serveDocuments(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	serve()
+}
+
+func (h *Handler) authorizePath(r *http.Request) error {
+	if h.cfg.AuthorizePath == nil {
+		return apierrors.New(apierrors.Forbidden, "forbidden: nobody may get path %q", auth.MetricsPath)
+	}
+	return h.cfg.AuthorizePath(r.Context(), "get", auth.MetricsPath)
 }
 
 func (h *Handler) serveBytes(w http.ResponseWriter, r *http.Request, contentType string, body []byte) {

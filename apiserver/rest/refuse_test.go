@@ -282,13 +282,27 @@ func TestPanicInTheMiddleBreaksOff(t *testing.T) {
 }
 
 func TestAnonymous(t *testing.T) {
-	f := newFront(t, func(c *rest.Config) { c.Metrics = http.NotFoundHandler() })
+	metrics := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("figures")) })
+	f := newFront(t, func(c *rest.Config) {
+		c.Metrics = metrics
+		c.AuthorizePath = func(_ context.Context, verb, path string) error {
+			if verb == "get" && path == "/metrics" {
+				return nil
+			}
+			return apierrors.New(apierrors.Forbidden, "no")
+		}
+	})
+	f.want(f.do("GET", "/metrics", ""), 200, "figures")
+	f.want(f.do("POST", "/metrics", ""), 405)
 	for _, path := range []string{"/api", "/apis", "/api/v1", "/openapi/v3", "/openapi/v3/api/v1", "/metrics", "/"} {
 		f.want(f.do("GET", path, "", "X-Test-Anonymous", "1"), 401, `"reason":"Unauthorized"`)
 	}
 	for _, path := range []string{"/healthz", "/livez", "/version", "/readyz/etcd"} {
 		f.want(f.do("GET", path, "", "X-Test-Anonymous", "1"), 200)
+		f.want(f.do("GET", path, "", "Impersonate-User", "bob"), 403, `users \"bob\" is forbidden`)
 	}
+	f = newFront(t, func(c *rest.Config) { c.Metrics = metrics })
+	f.want(f.do("GET", "/metrics", ""), 403, `"reason":"Forbidden"`)
 }
 
 // Too many requests at once are refused, not queued without end; streams do not count.

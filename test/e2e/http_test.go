@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"io"
 	"net/http"
 	"os"
@@ -11,10 +12,15 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
+	"google.golang.org/grpc/codes"
+	reflectionpb "google.golang.org/grpc/reflection/grpc_reflection_v1"
+	"google.golang.org/grpc/status"
 	"k8s.io/client-go/rest"
 
 	"monoplane.dev/apiserver/pki"
+	"monoplane.dev/client"
 )
 
 // answer is what a plain HTTP request got.
@@ -102,6 +108,63 @@ func TestHealthAndMetrics(t *testing.T) {
 		got := send(t, admin, "GET", c.url+tc.path, "", "")
 		if got.code != http.StatusOK || !regexp.MustCompile(tc.want).MatchString(got.body) {
 			t.Errorf("GET %s: %d, want 200 and %s\n%.600s", tc.path, got.code, tc.want, got.body)
+		}
+	}
+}
+
+// Metrics are for administrators and for monitoring; whoever else has a certificate of the cluster gets 403.
+//
+// spec: OBJ-15
+func TestWhoMayReadMetrics(t *testing.T) {
+	t.Parallel()
+	c := shared(t)
+	bundle, err := pki.Ensure(filepath.Join(c.dir, "pki"), pki.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct {
+		name   string
+		groups []string
+		want   int
+	}{
+		{"prometheus", []string{"system:monitoring"}, http.StatusOK},
+		{"jane", nil, http.StatusForbidden},
+		{"system:node:n", []string{"system:nodes"}, http.StatusForbidden},
+	} {
+		id, err := bundle.Issue(tc.name, tc.groups, time.Hour)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := send(t, c.httpAs(t, &id), "GET", c.url+"/metrics", "", ""); got.code != tc.want {
+			t.Errorf("%s: %d, want %d\n%.300s", tc.name, got.code, tc.want, got.body)
+		}
+		if got := send(t, c.httpAs(t, &id), "GET", c.url+"/readyz", "", ""); got.code != http.StatusOK {
+			t.Errorf("%s: /readyz: %d", tc.name, got.code)
+		}
+		cfg, err := client.LoadConfig(c.kubeconfig())
+		if err != nil {
+			t.Fatal(err)
+		}
+		pair, err := tls.X509KeyPair(id.Cert, id.Key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cfg.TLS.Certificates = []tls.Certificate{pair}
+		cl, err := client.Dial(t.Context(), cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer cl.Close()
+		stream, err := reflectionpb.NewServerReflectionClient(cl.Conn()).ServerReflectionInfo(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = stream.Send(&reflectionpb.ServerReflectionRequest{MessageRequest: &reflectionpb.ServerReflectionRequest_ListServices{}})
+		if err == nil || errors.Is(err, io.EOF) {
+			_, err = stream.Recv()
+		}
+		if denied := status.Code(err) == codes.PermissionDenied; denied != (tc.want == http.StatusForbidden) || err != nil && !denied {
+			t.Errorf("reflection for %s: %v", tc.name, err)
 		}
 	}
 }
