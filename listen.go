@@ -47,8 +47,8 @@ func (c *Cluster) listen(ctx context.Context, p *parts) (err error) {
 	return nil
 }
 
-// serve writes the kubeconfig and then serves on the listeners.
-func (c *Cluster) serve(p *parts) error {
+// serve writes the kubeconfig, and again when its certificate is renewed, and serves on the listeners.
+func (c *Cluster) serve(running context.Context, p *parts) error {
 	if p.bundle == nil {
 		return nil
 	}
@@ -68,9 +68,11 @@ func (c *Cluster) serve(p *parts) error {
 	if c.address != "" {
 		at.REST = "https://" + c.address
 	}
-	if err := p.bundle.WriteKubeconfig(c.Kubeconfig(), at); err != nil {
+	write := func() error { return p.bundle.WriteKubeconfig(c.Kubeconfig(), at) }
+	if err := write(); err != nil {
 		return err
 	}
+	c.run(running, "certificates", func(ctx context.Context) error { return p.bundle.KeepRenewed(ctx, write) })
 	if p.rest != nil {
 		if err := c.serveREST(p, auth, letIn); err != nil {
 			return err

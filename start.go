@@ -99,7 +99,7 @@ func (c *Cluster) start(ctx context.Context) error {
 	if err := c.startComponents(ctx, running, p); err != nil {
 		return err
 	}
-	if err := c.serve(p); err != nil {
+	if err := c.serve(running, p); err != nil {
 		return err
 	}
 	c.group.Go(func() error { return c.watchStore(running) })

@@ -49,7 +49,22 @@ func ensureAuthority(dir *datadir.Dir, now time.Time) (*authority, error) {
 	case now.After(pair.cert.NotAfter):
 		return nil, damaged(dir, cert, "it expired on "+pair.cert.NotAfter.UTC().Format(time.DateOnly))
 	}
-	return &authority{cert: pair.cert, key: pair.key, pem: pair.certPEM}, nil
+	a := &authority{cert: pair.cert, key: pair.key, pem: pair.certPEM}
+	if soon(pair.cert, now) {
+		return a.renewed(dir, now)
+	}
+	return a, nil
+}
+
+// renewed writes a new certificate of the same authority: its name and its key stay, so that whoever trusts either
+// certificate trusts what was signed under the other.
+func (a *authority) renewed(dir *datadir.Dir, now time.Time) (*authority, error) {
+	template := authorityTemplate(a.cert.Subject, now)
+	next := &authority{cert: template, key: a.key}
+	if err := next.signItself(template); err != nil {
+		return nil, err
+	}
+	return next, writeFile(dir, "ca.crt", next.pem)
 }
 
 func makeAuthority(dir *datadir.Dir, now time.Time) (*authority, error) {
@@ -57,20 +72,11 @@ func makeAuthority(dir *datadir.Dir, now time.Time) (*authority, error) {
 	if err != nil {
 		return nil, fmt.Errorf("pki: make a key: %w", err)
 	}
-	template := &x509.Certificate{
-		Subject:   pkix.Name{CommonName: "monoplane-ca-" + shortID()},
-		NotBefore: now.Add(-backdate), NotAfter: now.Add(caLife),
-		KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageCRLSign, BasicConstraintsValid: true, IsCA: true, MaxPathLenZero: true,
-	}
+	template := authorityTemplate(pkix.Name{CommonName: "monoplane-ca-" + shortID()}, now)
 	a := &authority{cert: template, key: key}
-	der, err := a.sign(template, key)
-	if err != nil {
+	if err := a.signItself(template); err != nil {
 		return nil, err
 	}
-	if a.cert, err = x509.ParseCertificate(der); err != nil {
-		return nil, fmt.Errorf("pki: make a certificate authority: %w", err)
-	}
-	a.pem = pemBlock("CERTIFICATE", der)
 	keyPEM, err := encodeKey(key)
 	if err != nil {
 		return nil, err
@@ -81,11 +87,34 @@ func makeAuthority(dir *datadir.Dir, now time.Time) (*authority, error) {
 	return a, writeFile(dir, "ca.crt", a.pem)
 }
 
-// client makes a client certificate.
-func (a *authority) client(name string, groups []string, now time.Time, ttl time.Duration) (Identity, error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+func authorityTemplate(subject pkix.Name, now time.Time) *x509.Certificate {
+	return &x509.Certificate{
+		Subject:   subject,
+		NotBefore: now.Add(-backdate), NotAfter: now.Add(caLife),
+		KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageCRLSign, BasicConstraintsValid: true, IsCA: true, MaxPathLenZero: true,
+	}
+}
+
+// signItself makes the authority's certificate of a template.
+func (a *authority) signItself(template *x509.Certificate) error {
+	der, err := a.sign(template, a.key)
 	if err != nil {
-		return Identity{}, fmt.Errorf("pki: make a key: %w", err)
+		return err
+	}
+	if a.cert, err = x509.ParseCertificate(der); err != nil {
+		return fmt.Errorf("pki: make a certificate authority: %w", err)
+	}
+	a.pem = pemBlock("CERTIFICATE", der)
+	return nil
+}
+
+// client makes a client certificate for key, or for a new key when that is nil.
+func (a *authority) client(name string, groups []string, now time.Time, ttl time.Duration, key *ecdsa.PrivateKey) (Identity, error) {
+	if key == nil {
+		var err error
+		if key, err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader); err != nil {
+			return Identity{}, fmt.Errorf("pki: make a key: %w", err)
+		}
 	}
 	der, err := a.sign(&x509.Certificate{
 		Subject:   pkix.Name{CommonName: name, Organization: groups},

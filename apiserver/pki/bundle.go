@@ -1,7 +1,10 @@
 package pki
 
 import (
+	"bytes"
+	"context"
 	"crypto/x509"
+	"encoding/pem"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -42,15 +45,19 @@ type Options struct {
 // Bundle is a certificate authority with what it has signed. Make one with Ensure. It is safe for
 // concurrent use.
 type Bundle struct {
-	ca    *authority
-	admin Identity
+	dir   *datadir.Dir
 	token string
 	names names
 	now   func() time.Time
 	log   *slog.Logger
 
-	mu     sync.Mutex
-	server *serving
+	mu    sync.Mutex
+	ca    *authority
+	pool  *x509.CertPool // of ca alone
+	admin Identity
+	// adminCert is that of admin.
+	adminCert *x509.Certificate
+	server    *serving
 }
 
 // Identity is a client certificate and its key, with the certificate of the authority, all PEM.
@@ -62,7 +69,7 @@ type Identity struct {
 }
 
 // Ensure loads the authority and the administrator's certificate from the directory at path, or makes them when it
-// is empty or absent. The administrator's certificate is renewed when a third of its life is left.
+// is empty or absent. They are renewed when a third of their lives is left; KeepRenewed does so later.
 func Ensure(path string, opts Options) (*Bundle, error) {
 	b := &Bundle{now: opts.Now, log: opts.Logger}
 	if b.now == nil {
@@ -75,26 +82,11 @@ func Ensure(path string, opts Options) (*Bundle, error) {
 	if b.names, err = parseNames(opts.Names); err != nil {
 		return nil, err
 	}
-	dir, err := ensureDir(path)
-	if err != nil {
+	if b.dir, err = ensureDir(path); err != nil {
 		return nil, err
 	}
-	unlock, err := lock(dir)
-	if err != nil {
+	if _, err := b.ensure(); err != nil {
 		return nil, err
-	}
-	defer unlock()
-	if b.ca, err = ensureAuthority(dir, b.now()); err != nil {
-		return nil, err
-	}
-	if b.admin, err = b.ensureAdmin(dir); err != nil {
-		return nil, err
-	}
-	if b.token, err = ensureToken(dir); err != nil {
-		return nil, err
-	}
-	if err := dir.Sync(); err != nil {
-		return nil, fmt.Errorf("pki: %w", err)
 	}
 	if _, err := b.serverCertificate(); err != nil {
 		return nil, err
@@ -114,18 +106,111 @@ func ensureDir(path string) (*datadir.Dir, error) {
 	return dir, nil
 }
 
-// ClientCAs returns the pool that clients' certificates are verified with.
+// ensure makes, loads or renews the files, and says whether anything is not as it was before.
+func (b *Bundle) ensure() (changed bool, err error) {
+	unlock, err := lock(b.dir)
+	if err != nil {
+		return false, err
+	}
+	defer unlock()
+	ca, err := ensureAuthority(b.dir, b.now())
+	if err != nil {
+		return false, err
+	}
+	admin, err := b.ensureAdmin(ca)
+	if err != nil {
+		return false, err
+	}
+	block, _ := pem.Decode(admin.Cert)
+	adminCert, err := x509.ParseCertificate(block.Bytes)
+	if err != nil {
+		return false, fmt.Errorf("pki: read the administrator's certificate: %w", err)
+	}
+	token, err := ensureToken(b.dir)
+	if err != nil {
+		return false, err
+	}
+	if err := b.dir.Sync(); err != nil {
+		return false, fmt.Errorf("pki: %w", err)
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.ca == nil {
+		b.token = token // the one that is accepted until the next start
+	}
+	newCA := b.ca == nil || !bytes.Equal(b.ca.pem, ca.pem)
+	changed = newCA || !bytes.Equal(b.admin.Cert, admin.Cert)
+	if newCA {
+		b.ca, b.pool, b.server = ca, x509.NewCertPool(), nil
+		b.pool.AddCert(ca.cert)
+	}
+	b.admin, b.adminCert = admin, adminCert
+	return changed, nil
+}
+
+// isDue says whether ensure would renew something.
+func (b *Bundle) isDue() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	now := b.now()
+	return soon(b.ca.cert, now) || due(b.adminCert, now)
+}
+
+// renewEvery is the time between two looks at the certificates, of which the shortest-lived in a file has a year.
+const renewEvery = time.Hour
+
+// KeepRenewed renews the authority's and the administrator's certificates in their files when a third of their lives is left,
+// until ctx ends, and returns its error. Each time it calls write, for what is made of them elsewhere, such as the
+// kubeconfig; until write succeeds it is called again. What goes wrong is logged, and tried again in an hour.
+func (b *Bundle) KeepRenewed(ctx context.Context, write func() error) error {
+	tick := time.NewTicker(renewEvery)
+	defer tick.Stop()
+	written := true
+	for {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		if written && !b.isDue() {
+			continue
+		}
+		changed, err := b.ensure()
+		if err == nil && (changed || !written) {
+			err = write()
+			written = err == nil
+		}
+		if err != nil {
+			b.log.Error("cannot renew the certificates; trying again in an hour", "error", err)
+			continue
+		}
+		b.log.Info("renewed the administrator's certificate")
+	}
+}
+
+// authority returns the authority as it is now.
+func (b *Bundle) authority() *authority {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.ca
+}
+
+// ClientCAs returns the pool that clients' certificates are verified with; it must not be changed.
 func (b *Bundle) ClientCAs() *x509.CertPool {
-	pool := x509.NewCertPool()
-	pool.AddCert(b.ca.cert)
-	return pool
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.pool
 }
 
 // CA returns the certificate of the authority, PEM.
-func (b *Bundle) CA() []byte { return b.ca.pem }
+func (b *Bundle) CA() []byte { return b.authority().pem }
 
 // Admin returns the administrator's certificate and key.
-func (b *Bundle) Admin() Identity { return b.admin }
+func (b *Bundle) Admin() Identity {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.admin
+}
 
 // AdminToken returns the administrator's bearer token.
 func (b *Bundle) AdminToken() string { return b.token }
@@ -139,47 +224,49 @@ func (b *Bundle) Issue(name string, groups []string, ttl time.Duration) (Identit
 	if ttl <= 0 || ttl > maxIssued {
 		return Identity{}, fmt.Errorf("pki: life of a certificate is %v; it must be above 0 and at most %v", ttl, maxIssued)
 	}
-	return b.ca.client(name, groups, b.now(), ttl)
+	return b.authority().client(name, groups, b.now(), ttl, nil)
 }
 
 // ensureAdmin loads the administrator's certificate, or makes or renews it.
-func (b *Bundle) ensureAdmin(dir *datadir.Dir) (Identity, error) {
+func (b *Bundle) ensureAdmin(ca *authority) (Identity, error) {
 	const cert, key = "admin.crt", "admin.key"
-	found, err := both(dir, "admin")
+	found, err := both(b.dir, "admin")
 	if err != nil {
 		return Identity{}, err
 	}
-	if found {
-		pair, err := loadPair(dir, "admin")
+	if !found {
+		id, err := ca.client(AdminUser, []string{AdminGroup}, b.now(), adminLife, nil)
 		if err != nil {
 			return Identity{}, err
 		}
-		if err := pair.cert.CheckSignatureFrom(b.ca.cert); err != nil {
-			return Identity{}, damaged(dir, cert, "it is not signed by ca.crt")
+		// The certificate comes last: after a crash in between it is missing, and both are made again.
+		if err := writeFile(b.dir, key, id.Key); err != nil {
+			return Identity{}, err
 		}
-		if !due(pair.cert, b.now()) {
-			return Identity{CA: b.ca.pem, Cert: pair.certPEM, Key: pair.keyPEM}, nil
-		}
-		b.log.Info("renewing the administrator's certificate", "expires", pair.cert.NotAfter)
+		return id, writeFile(b.dir, cert, id.Cert)
 	}
-	id, err := b.Issue(AdminUser, []string{AdminGroup}, adminLife)
+	pair, err := loadPair(b.dir, "admin")
 	if err != nil {
 		return Identity{}, err
 	}
-	// The certificate goes first and comes last: after a crash in between it is missing, and both are made
-	// again, instead of a certificate and a key that do not match.
-	if found {
-		if err := dir.Remove(cert); err != nil {
-			return Identity{}, fmt.Errorf("pki: renew the administrator's certificate: %w", err)
-		}
+	if err := pair.cert.CheckSignatureFrom(ca.cert); err != nil {
+		return Identity{}, damaged(b.dir, cert, "it is not signed by ca.crt")
 	}
-	if err := writeFile(dir, key, id.Key); err != nil {
+	if !due(pair.cert, b.now()) {
+		return Identity{CA: ca.pem, Cert: pair.certPEM, Key: pair.keyPEM}, nil
+	}
+	// For the key that is there: the two files fit at every moment, whoever reads them while one is replaced.
+	id, err := ca.client(AdminUser, []string{AdminGroup}, b.now(), adminLife, pair.key)
+	if err != nil {
 		return Identity{}, err
 	}
-	return id, writeFile(dir, cert, id.Cert)
+	return id, writeFile(b.dir, cert, id.Cert)
 }
 
-// due says whether a certificate has less than a third of its life left.
-func due(c *x509.Certificate, now time.Time) bool {
-	return now.After(c.NotAfter.Add(-c.NotAfter.Sub(c.NotBefore)/3)) || now.Before(c.NotBefore)
+// due says whether a certificate has to be made anew: soon, or because its time is yet to come.
+func due(c *x509.Certificate, now time.Time) bool { return soon(c, now) || now.Before(c.NotBefore) }
+
+// soon says whether a certificate has less than a third of its life left.
+func soon(c *x509.Certificate, now time.Time) bool {
+	return now.After(c.NotAfter.Add(-c.NotAfter.Sub(c.NotBefore) / 3))
 }

@@ -1,6 +1,7 @@
 // Package pki makes the certificates that let clients and the server trust each other, on first start and
 // without asking: a certificate authority and an administrator's client certificate and token, kept in one
-// directory, and a server certificate that lives in memory and is renewed in time.
+// directory, and a server certificate that lives in memory. All of them are renewed in time, also while a server runs
+// (KeepRenewed), for the keys that they have.
 //
 // Guarantees: the directory has mode 0700 and secret files 0600, and looser ones are refused, as are links and what
 // belongs to another user (see package datadir); files appear whole or not at all, also after a crash; damaged, foreign

@@ -29,7 +29,7 @@ type Endpoints struct {
 // WriteKubeconfig writes a kubeconfig for the administrator, with everything in it, to path: mode 0600,
 // whole or not at all. A file that already holds the same is left alone.
 func (b *Bundle) WriteKubeconfig(path string, at Endpoints) error {
-	data, err := Kubeconfig(b.admin, at)
+	data, err := Kubeconfig(b.Admin(), at)
 	if err != nil {
 		return err
 	}

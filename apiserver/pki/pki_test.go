@@ -1,8 +1,10 @@
 package pki
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/base64"
 	"encoding/pem"
 	"errors"
 	"io/fs"
@@ -11,7 +13,9 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"sigs.k8s.io/yaml"
@@ -253,6 +257,101 @@ func TestServerCertificateIsRenewedWhileRunning(t *testing.T) {
 	if _, err := handshake(t, b, now, "other.example.com"); err == nil {
 		t.Error("the certificate is valid for a name that was not asked for")
 	}
+}
+
+// A server that runs for years renews what is in its files, so that at every moment the files fit, are valid, and are
+// accepted; whoever has kept the old ones is accepted as long as they are valid.
+func TestKeepRenewed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir := filepath.Join(t.TempDir(), "pki")
+		b := ensure(t, dir, Options{})
+		ctx, cancel := context.WithCancel(context.Background())
+		var writes atomic.Int64
+		ended := make(chan error, 1)
+		go func() {
+			ended <- b.KeepRenewed(ctx, func() error {
+				if writes.Add(1) == 2 {
+					return errors.New("the disk is full")
+				}
+				return b.WriteKubeconfig(filepath.Join(dir, "kubeconfig"), Endpoints{REST: "https://127.0.0.1:1"})
+			})
+		}()
+		const day = 24 * time.Hour
+		read := func(name string) string {
+			data, err := os.ReadFile(filepath.Join(dir, name))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return string(data)
+		}
+		first := b.Admin()
+		time.Sleep(240 * day)
+		if writes.Load() != 0 || read("admin.crt") != string(first.Cert) {
+			t.Error("renewed with more than a third of its life left")
+		}
+		time.Sleep(10 * day)
+		second := b.Admin()
+		if writes.Load() != 1 || string(second.Cert) == string(first.Cert) || read("admin.crt") != string(second.Cert) {
+			t.Fatalf("%d renewals after 250 days", writes.Load())
+		}
+		if !strings.Contains(read("kubeconfig"), base64.StdEncoding.EncodeToString(second.Cert)) {
+			t.Error("the kubeconfig has another certificate")
+		}
+		accepted := func(what string, cert []byte) {
+			t.Helper()
+			usages := []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}
+			if _, err := leaf(t, cert).Verify(x509.VerifyOptions{Roots: b.ClientCAs(), KeyUsages: usages}); err != nil {
+				t.Errorf("%s: %v", what, err)
+			}
+		}
+		accepted("the old certificate", first.Cert)
+
+		// The second time the kubeconfig cannot be written; an hour later it can.
+		time.Sleep(245 * day)
+		if n := writes.Load(); n < 3 || n > 4 {
+			t.Errorf("%d writes, of which the second failed", n)
+		}
+		if !strings.Contains(read("kubeconfig"), base64.StdEncoding.EncodeToString(b.Admin().Cert)) {
+			t.Error("the kubeconfig was not written again")
+		}
+
+		ca, before := b.CA(), b.Admin()
+		for range 7 * 52 {
+			time.Sleep(7 * day)
+			if _, err := tls.LoadX509KeyPair(filepath.Join(dir, "admin.crt"), filepath.Join(dir, "admin.key")); err != nil {
+				t.Fatal(err)
+			}
+			accepted("the certificate in the file", []byte(read("admin.crt")))
+			if string(b.CA()) != string(ca) {
+				break
+			}
+			before = b.Admin()
+		}
+		if string(b.CA()) == string(ca) || read("ca.crt") != string(b.CA()) {
+			t.Fatal("the authority's certificate was not renewed")
+		}
+		if c := leaf(t, b.CA()); time.Until(c.NotAfter) < 9*365*day {
+			t.Errorf("the authority is valid until %v", c.NotAfter)
+		}
+		accepted("a certificate from before the authority's renewal", before.Cert)
+		roots := x509.NewCertPool()
+		roots.AppendCertsFromPEM(ca)
+		server, err := b.ServerTLS().GetCertificate(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := server.Leaf.Verify(x509.VerifyOptions{Roots: roots, DNSName: "localhost"}); err != nil {
+			t.Errorf("a client that knows the former certificate of the authority: %v", err)
+		}
+		cancel()
+		if err := <-ended; !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+		// The next start goes on with what is there.
+		if again := ensure(t, dir, Options{}); string(again.CA()) != string(b.CA()) || string(again.Admin().Cert) != string(b.Admin().Cert) {
+			t.Error("the next start made others")
+		}
+	})
 }
 
 func TestBadServerNames(t *testing.T) {
