@@ -46,9 +46,12 @@ type server interface {
 	runtimeapi.ImageServiceServer
 }
 
-// connect makes a connection to a runtime inside this process.
-func connect(s server) (grpc.ClientConnInterface, func()) {
+// connect makes a connection to a runtime inside this process. A call that panics fails, and the log says where.
+func connect(s server, logger *slog.Logger) (grpc.ClientConnInterface, func()) {
 	in := inproc.NewServer(nil, nil)
+	in.OnPanic(func(method string, value any, stack []byte) {
+		logger.Error("the runtime panicked", "method", method, "panic", value, "stack", string(stack))
+	})
 	runtimeapi.RegisterRuntimeServiceServer(in, s)
 	runtimeapi.RegisterImageServiceServer(in, s)
 	return in.Conn(inproc.Detached()), in.Stop
@@ -63,7 +66,7 @@ func (hostRuntime) Open(_ context.Context, _, dir string, logger *slog.Logger) (
 	if err != nil {
 		return nil, nil, fmt.Errorf("host runtime: %w", err)
 	}
-	conn, stop := connect(r)
+	conn, stop := connect(r, logger)
 	return conn, func() error { stop(); return r.Close() }, nil
 }
 
@@ -78,7 +81,7 @@ func (f *fakeRuntime) Open(_ context.Context, node, dir string, logger *slog.Log
 	if err := restoreFake(r, dir); err != nil {
 		logger.Warn("the node's simulated pods begin anew", "node", node, "error", err)
 	}
-	conn, stop := connect(r)
+	conn, stop := connect(r, logger)
 	return conn, func() error { stop(); return saveFake(r, dir) }, nil
 }
 
