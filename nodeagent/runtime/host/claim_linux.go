@@ -1,6 +1,7 @@
 package host
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -20,7 +21,7 @@ import (
 // killed, and whoever wants the pod looks first whether anything of it is left, by the marker that the file names.
 //
 // Without a directory for claims a runtime looks at the processes of the machine before each sandbox. Claims are seen
-// by runtimes of one user in one mount namespace; the survey sees further, all that /proc shows.
+// by runtimes of one user in one mount namespace; the survey sees other mount namespaces too, as far as /proc shows them.
 
 // defaultClaimDir is the same for every program of a user. It is on a file system that a reboot clears, or at least of
 // a name that no other user can take from root.
@@ -110,8 +111,12 @@ func (r *Runtime) claimOf(sb *sandbox) *claimRecord {
 // claim takes the pod's uid for a sandbox, or says who has it. The file is nil when there are no claims.
 //
 // spec: SAFE-5
-func (r *Runtime) claim(sb *sandbox) (*os.File, error) {
-	<-r.surveyed
+func (r *Runtime) claim(ctx context.Context, sb *sandbox) (*os.File, error) {
+	select {
+	case <-r.surveyed:
+	case <-ctx.Done():
+		return nil, callError(ctx.Err())
+	}
 	if r.claims == "" {
 		if err := r.survey(); err != nil {
 			return nil, unavailable("the processes of this machine cannot be listed: %v", err)

@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"monoplane.dev/nodeagent/runtime/host/shim"
 	"monoplane.dev/nodeagent/runtime/host/sys"
 )
 
@@ -349,5 +350,47 @@ func TestForeignClaimDirectory(t *testing.T) {
 	}
 	if p, ok := loadShim(filepath.Join(n.dir, podsDir, sb)); !ok || !sys.IsAlive(p) {
 		t.Error("the shim was harmed")
+	}
+}
+
+// A program of another user that calls itself a shim, with a FIFO where its record would be, holds up nobody.
+//
+// spec: SAFE-6
+func TestForeignShim(t *testing.T) {
+	const nobody = 65534
+	if os.Geteuid() != 0 {
+		t.Skip("needs root, to be another user")
+	}
+	dir, err := os.MkdirTemp("", "shim")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	program, err := os.ReadFile("/bin/sleep")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, shim.Argv0), program, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Mkfifo(filepath.Join(dir, sandboxName), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(filepath.Join(dir, shim.Argv0), "1000")
+	cmd.Dir = dir
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}, Pdeathsig: syscall.SIGKILL}
+	if err := cmd.Start(); err != nil {
+		t.Skip("no process of another user: ", err)
+	}
+	defer func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	}()
+	for i, change := range []func(*Config){func(*Config) {}, noClaims} {
+		n := newNode(t, change)
+		n.stop(n.shell(fmt.Sprint("pod", i), "exec sleep 1000"), 10)
 	}
 }

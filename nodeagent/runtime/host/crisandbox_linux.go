@@ -34,7 +34,7 @@ func (r *Runtime) RunPodSandbox(ctx context.Context, req *runtimeapi.RunPodSandb
 	ctx, cancel := r.bounded(ctx)
 	defer cancel()
 	sb := r.planSandbox(config, req.GetRuntimeHandler())
-	claim, err := r.claim(sb)
+	claim, err := r.claim(ctx, sb)
 	if err != nil {
 		return nil, err
 	}

@@ -144,7 +144,7 @@ func zombies() []int {
 
 func sandboxConfig(n *node, name string) *runtimeapi.PodSandboxConfig {
 	return &runtimeapi.PodSandboxConfig{
-		Metadata:     &runtimeapi.PodSandboxMetadata{Name: name, Namespace: "default", Uid: "uid-" + name},
+		Metadata:     &runtimeapi.PodSandboxMetadata{Name: name, Namespace: "default", Uid: fmt.Sprint("uid-", os.Getpid(), "-", name)},
 		Hostname:     name,
 		LogDirectory: filepath.Join(n.logs, name),
 		Labels:       map[string]string{"app": name},

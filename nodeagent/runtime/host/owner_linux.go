@@ -88,7 +88,8 @@ func lockHolders(dir string) ([]sys.Proc, error) {
 	return out, nil
 }
 
-// shims lists the shims of this machine, and what may be one: a program names itself as it likes.
+// shims lists the shims of this user on this machine, and what may be one: a program names itself as it likes. Those of
+// other users are left alone, because what a shim is asked for is in files of its own: a FIFO there would be waited for.
 func shims() ([]sys.Proc, error) {
 	all, err := sys.Processes()
 	if err != nil {
@@ -101,7 +102,11 @@ func shims() ([]sys.Proc, error) {
 			return nil, err
 		}
 		// A new shim still bears the name of the link that it was executed by.
-		if err == nil && !p.Zombie && (p.Name == shim.Argv0 || p.Name == filepath.Base(self)) {
+		if err != nil || p.Zombie || p.Name != shim.Argv0 && p.Name != filepath.Base(self) {
+			continue
+		}
+		st, err := os.Stat("/proc/" + strconv.Itoa(pid))
+		if err == nil && int(st.Sys().(*syscall.Stat_t).Uid) == os.Geteuid() {
 			out = append(out, p)
 		}
 	}

@@ -65,8 +65,8 @@ func (r *Runtime) noteOther(o other) {
 	r.others[o.uid] = append(r.others[o.uid], o)
 }
 
-// survey looks for the shims of other directories, by the records in their working directories: those of versions
-// that claim nothing, of other users, and of other mount namespaces.
+// survey looks for this user's shims of other directories, by the records in their working directories: those of
+// versions that claim nothing, and of other mount namespaces.
 func (r *Runtime) survey() error {
 	all, err := shims()
 	if err != nil {
@@ -76,7 +76,7 @@ func (r *Runtime) survey() error {
 		cwd := "/proc/" + strconv.Itoa(p.PID) + "/cwd"
 		dir, err := os.Readlink(cwd)
 		if err != nil {
-			continue // Gone, or another user's.
+			continue // Gone.
 		}
 		at, err := os.Stat(cwd)
 		if err != nil {
