@@ -218,7 +218,7 @@ func (n *node) removeAll() {
 		n.t.Fatal(err)
 	}
 	for _, sb := range list.GetItems() {
-		if _, err := n.RemovePodSandbox(n.t.Context(), &runtimeapi.RemovePodSandboxRequest{PodSandboxId: sb.GetId()}); err != nil {
+		if err := n.remove(n.t.Context(), sb.GetId()); err != nil {
 			n.t.Fatal(err)
 		}
 	}

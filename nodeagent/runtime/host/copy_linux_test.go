@@ -243,8 +243,9 @@ func TestLeftoversElsewhere(t *testing.T) {
 func TestMovedDirectory(t *testing.T) {
 	n := newNode(t)
 	sb := n.sandbox("pod")
-	id := n.run(sb, containerConfig("c", "/bin/sh", "-c", `trap 'exit 3' TERM; while :; do sleep 0.02; done`))
-	pid := n.pid(id)
+	ready := filepath.Join(t.TempDir(), "ready")
+	id := n.run(sb, containerConfig("c", "/bin/sh", "-c", `trap 'exit 3' TERM; echo $$ > `+ready+`; while :; do sleep 0.02; done`))
+	pid := readPID(t, ready)
 	if err := n.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -308,7 +309,9 @@ func TestDamagedCopy(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(dir, podsDir, sb, sandboxName), []byte("garbage"), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		m := n.second(dir)
+		m := n.second(dir, func(c *Config) {
+			c.bounds.settle, c.bounds.margin, c.bounds.retry = 50*time.Millisecond, 200*time.Millisecond, 50*time.Millisecond
+		})
 		if st := n.status(id); st.GetState() != runtimeapi.ContainerState_CONTAINER_RUNNING || !alive(n.pid(id)) || !alive(n.shimPID(sb)) {
 			t.Errorf("status %v", st)
 		}
@@ -321,8 +324,6 @@ func TestDamagedCopy(t *testing.T) {
 			_, err := m.RemovePodSandbox(t.Context(), &runtimeapi.RemovePodSandboxRequest{PodSandboxId: sb})
 			return err == nil && !exists(filepath.Join(dir, podsDir, sb))
 		})
-	}, func(c *Config) {
-		c.bounds.settle, c.bounds.margin, c.bounds.retry = 50*time.Millisecond, 200*time.Millisecond, 50*time.Millisecond
 	})
 }
 

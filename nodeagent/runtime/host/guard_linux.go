@@ -55,7 +55,7 @@ func (c *container) pokeLocked() {
 // watch is the goroutine of guard, one for each container that is being stopped.
 func (r *Runtime) watch(c *container, gently bool) {
 	if gently {
-		deaf := time.AfterFunc(r.bounds.margin*3/8, func() { r.start(func() { r.signalDeaf(c) }) })
+		deaf := time.AfterFunc(r.bounds.margin/8, func() { r.start(func() { r.signalDeaf(c) }) })
 		defer deaf.Stop()
 	}
 	for {
@@ -109,10 +109,11 @@ func (r *Runtime) alive(sb *sandbox, patience time.Duration) bool {
 	}
 }
 
-// signalDeaf sends the stop signal in the place of a shim that has not given a sign of life since it was asked to stop
-// the container. The shim may send it once more, if it ever goes on.
+// signalDeaf sends the stop signal in the place of a shim that gives no sign of life from soon after it was asked to
+// stop the container, when one that is well is done mostly, to half a margin. The shim may send the signal once more, if
+// it ever goes on.
 func (r *Runtime) signalDeaf(c *container) {
-	if !r.alive(c.sb, r.bounds.margin/8) {
+	if !r.alive(c.sb, r.bounds.margin*3/8) {
 		r.signalFirst(c)
 	}
 }

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"monoplane.dev/nodeagent/runtime/host/sys"
@@ -106,7 +108,7 @@ func (n *node) cleanUp() {
 	}
 	n.mu.RUnlock()
 	for i, id := range ids {
-		if _, err := n.RemovePodSandbox(ctx, &runtimeapi.RemovePodSandboxRequest{PodSandboxId: id}); err != nil {
+		if err := n.remove(ctx, id); err != nil {
 			n.t.Errorf("cleaning up: %v", err)
 		}
 		if left, _ := sys.Marked(markers[i], sandboxVariable+"="+id); len(left) > 0 {
@@ -127,6 +129,16 @@ func (n *node) cleanUp() {
 	}
 	if z := zombies(); len(z) > 0 {
 		n.t.Errorf("zombies are left: %v", z)
+	}
+}
+
+// remove removes a sandbox. With a short margin on a busy machine that may take several attempts.
+func (n *node) remove(ctx context.Context, id string) error {
+	for {
+		_, err := n.RemovePodSandbox(ctx, &runtimeapi.RemovePodSandboxRequest{PodSandboxId: id})
+		if status.Code(err) != codes.Unavailable || ctx.Err() != nil {
+			return err
+		}
 	}
 }
 

@@ -117,11 +117,16 @@ func TestNoDescriptorsInTheRuntime(t *testing.T) {
 			highest = max(highest, fd)
 		}
 	}
-	for limit := highest + 6; limit > highest; limit-- { // Each lets New come less far.
+	for limit := highest + 12; limit > highest; limit-- { // Each lets New come less far.
 		before := setFiles(t, 0, limit)
 		r, err := New(n.cfg)
 		setFiles(t, 0, before)
 		if err == nil {
+			r.mu.RLock()
+			if r.sandboxes[sb].rec.damaged {
+				t.Errorf("with %d descriptors the sandbox was taken for damaged", limit)
+			}
+			r.mu.RUnlock()
 			err = r.Close()
 		} else if !sys.Exhausted(err) {
 			t.Errorf("with %d descriptors: %v", limit, err)

@@ -216,7 +216,7 @@ func TestStopWithoutShim(t *testing.T) {
 		healthy := n.shell("healthy", "exec sleep 1000")
 		done := make(chan error, 1)
 		go func() {
-			_, err := n.StopContainer(t.Context(), &runtimeapi.StopContainerRequest{ContainerId: first, Timeout: 1})
+			_, err := n.StopContainer(t.Context(), &runtimeapi.StopContainerRequest{ContainerId: first, Timeout: 2})
 			done <- err
 		}()
 		n.stop(healthy, 10)
@@ -236,7 +236,7 @@ func TestStopWithoutShim(t *testing.T) {
 		if n.sandboxState(sb) != runtimeapi.PodSandboxState_SANDBOX_NOTREADY {
 			t.Error("the sandbox is ready")
 		}
-	}, short(1600*time.Millisecond, never))
+	}, short(3*time.Second, never))
 }
 
 // spec: SAFE-6
@@ -304,12 +304,14 @@ func TestUnkillable(t *testing.T) {
 			thaw := frozen(t, stuck)
 			ctx := t.Context()
 			named := fmt.Sprintf("process %d", stuck)
-			if _, err := n.StopContainer(ctx, &runtimeapi.StopContainerRequest{ContainerId: id}); err == nil || !strings.Contains(err.Error(), named) {
-				t.Errorf("stopping the container: %v", err)
-			}
-			if _, err := n.StopPodSandbox(ctx, &runtimeapi.StopPodSandboxRequest{PodSandboxId: sb}); err == nil || !strings.Contains(err.Error(), named) {
-				t.Errorf("stopping the sandbox: %v", err)
-			}
+			eventually(t, "the stop of the container names what is left", func() bool {
+				_, err := n.StopContainer(ctx, &runtimeapi.StopContainerRequest{ContainerId: id})
+				return err != nil && strings.Contains(err.Error(), named)
+			})
+			eventually(t, "the stop of the sandbox names what is left", func() bool {
+				_, err := n.StopPodSandbox(ctx, &runtimeapi.StopPodSandboxRequest{PodSandboxId: sb})
+				return err != nil && strings.Contains(err.Error(), named)
+			})
 			if n.sandboxState(sb) != runtimeapi.PodSandboxState_SANDBOX_NOTREADY {
 				t.Error("the sandbox is ready")
 			}
@@ -417,6 +419,45 @@ func TestLaunchIsCutOff(t *testing.T) {
 		}
 		if left := ownShims(t, n); len(left) > 0 || len(n.sandboxes) > 0 {
 			t.Fatalf("%v: shims %v, sandboxes %d", err, left, len(n.sandboxes))
+		}
+	}
+}
+
+// A new shim that is stopped before it has said that it is up is killed when its caller's time is over.
+//
+// spec: SAFE-4
+func TestLaunchOfAStoppedShim(t *testing.T) {
+	n := newNode(t, short(400*time.Millisecond, never))
+	cut := 0
+	for i := 0; cut == 0; i++ {
+		done, stopper := make(chan struct{}), make(chan struct{})
+		go func() {
+			defer close(stopper)
+			for !isClosed(done) {
+				kids, _ := sys.Children(os.Getpid())
+				for _, pid := range kids {
+					// Not before it is a shim: until then its parent waits for it in the kernel.
+					if p, err := sys.Stat(pid); err == nil && (p.Name == shim.Argv0 || p.Name == filepath.Base(self)) {
+						_ = syscall.Kill(pid, syscall.SIGSTOP)
+					}
+				}
+			}
+		}()
+		config := sandboxConfig(n, "stopped")
+		config.Metadata.Attempt = uint32(i)
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		resp, err := n.RunPodSandbox(ctx, &runtimeapi.RunPodSandboxRequest{Config: config})
+		cancel()
+		close(done)
+		<-stopper
+		if err != nil {
+			cut++
+		} else if err := n.remove(t.Context(), resp.GetPodSandboxId()); err != nil { // It was quicker.
+			t.Error(err)
+		}
+		n.removeAll() // What could not be seen dead in time has a sandbox.
+		if left := ownShims(t, n); len(left) > 0 {
+			t.Fatalf("%v: shims %v", err, left)
 		}
 	}
 }
