@@ -173,8 +173,8 @@ func (r *Runtime) discard(sb *sandbox) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	close(sb.gone)
 	delete(r.sandboxes, sb.id)
+	close(sb.gone)
 }
 
 // follow watches over a connection: when it is lost, the sandbox is tended.
