@@ -18,24 +18,21 @@ type adminServer struct {
 	cluster *Cluster
 }
 
-// Stop stops the pods, then begins the stop of the whole cluster. The stop itself is left to whoever waits
-// for Done, so that this call can end first.
+// Stop stops the pods, then begins the stop of the whole cluster, which is left to whoever waits for Done, so that this call
+// can end first. A stop that has begun goes on when the caller goes; another caller joins it, and may leave the pods after
+// all.
 func (a *adminServer) Stop(req *adminv1.StopRequest, stream grpc.ServerStreamingServer[adminv1.StopProgress]) error {
-	if !a.cluster.stopRequested.CompareAndSwap(false, true) {
-		return apierrors.New(apierrors.ServiceUnavailable, "the server is stopping already")
+	if req.GetLeavePods() {
+		a.cluster.finish(nil)
+		return nil
 	}
-	if !req.GetLeavePods() {
-		err := a.cluster.StopPods(stream.Context(), func(pods []string) {
-			// A caller that has gone ends the context, which ends StopPods.
-			_ = stream.Send(&adminv1.StopProgress{Pods: pods})
-		})
-		if err != nil {
-			a.cluster.stopRequested.Store(false)
-			return err
-		}
+	err := a.cluster.StopPods(stream.Context(), func(pods []string) {
+		_ = stream.Send(&adminv1.StopProgress{Pods: pods}) // a caller that has gone ends the context, too
+	})
+	if err != nil && stream.Context().Err() == nil {
+		return apierrors.New(apierrors.Timeout, "the server stops, but %v", err)
 	}
-	a.cluster.finish(nil)
-	return nil
+	return err
 }
 
 // Snapshot streams a consistent copy of all data.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -36,16 +35,17 @@ type Cluster struct {
 
 	// closers undo what Start did; Stop runs them last to first.
 	closers []func(context.Context) error
-	// components ends the scheduler, the controllers and the agents; group waits for them.
+	// components ends the scheduler, the controllers and the agents, which run with running; group waits for them.
 	components context.CancelFunc
+	running    context.Context
 	group      *errgroup.Group
 
-	stopRequested atomic.Bool
-	done          chan struct{}
-	finishOnce    sync.Once
-	err           error // why done was closed; nil for a wanted end. Written before done is closed.
-	stopOnce      sync.Once
-	stopErr       error
+	emptying   *emptying
+	done       chan struct{}
+	finishOnce sync.Once
+	err        error // why done was closed; nil for a wanted end. Written before done is closed.
+	stopOnce   sync.Once
+	stopErr    error
 }
 
 // Client returns clients that act as the administrator, in-process. What they send and receive is copied, so
@@ -65,8 +65,8 @@ func (c *Cluster) GRPCAddress() string { return c.grpcAddress }
 // Kubeconfig returns the path of the administrator's kubeconfig, which exists when there is a listener.
 func (c *Cluster) Kubeconfig() string { return kubeconfigPath(c.cfg.DataDir) }
 
-// Done is closed when the cluster has failed or an administrator has asked it to stop; Stop must still be
-// called.
+// Done is closed when the cluster has failed, when its pods have stopped (see StopPods) or when an administrator has asked
+// it to stop; Stop must still be called.
 func (c *Cluster) Done() <-chan struct{} { return c.done }
 
 // finish closes Done. The first reason counts.
@@ -126,34 +126,6 @@ func (c *Cluster) WaitReady(ctx context.Context) error {
 	}
 }
 
-// StopPods stops the processes of all pods, each with its pod's own grace period, and starts no more. The
-// objects stay: the next Start on the same directory runs the pods again by their restart policy. It returns
-// when nothing runs, or ctx ends. Report, if not nil, is told the pods (namespace/name) that are waited for: at once, and
-// then now and again.
-func (c *Cluster) StopPods(ctx context.Context, report func(pods []string)) error {
-	if len(c.agents) == 1 {
-		return c.agents[0].StopPods(ctx, report)
-	}
-	var mu sync.Mutex
-	var last time.Time
-	waiting := make([][]string, len(c.agents))
-	g, ctx := errgroup.WithContext(ctx)
-	for i, a := range c.agents {
-		g.Go(func() error {
-			return a.StopPods(ctx, func(pods []string) {
-				mu.Lock()
-				defer mu.Unlock()
-				waiting[i] = pods
-				if now := time.Now(); report != nil && now.Sub(last) >= reportEvery {
-					last = now
-					report(slices.Concat(waiting...))
-				}
-			})
-		})
-	}
-	return g.Wait()
-}
-
 // Stop ends the cluster: first the components, then the listeners, then the store. Pods on the host runtime go
 // on, for the next Start to adopt, unless StopPods was called. It returns the error that ended the cluster, if
 // one did, with what went wrong while stopping. No goroutine of the cluster is left. Further calls return the
@@ -161,12 +133,13 @@ func (c *Cluster) StopPods(ctx context.Context, report func(pods []string)) erro
 func (c *Cluster) Stop(ctx context.Context) error {
 	c.stopOnce.Do(func() {
 		c.finish(nil)
+		c.emptying.end()
 		ctx, cancel := context.WithTimeout(ctx, stopGrace)
 		defer cancel()
 		errs := []error{c.err}
 		if c.components != nil {
 			c.components()
-			if err := c.group.Wait(); err != nil && !errors.Is(err, context.Canceled) && !errors.Is(err, c.err) {
+			if err := c.waitComponents(ctx); err != nil && !errors.Is(err, context.Canceled) && !errors.Is(err, c.err) {
 				errs = append(errs, err)
 			}
 		}
@@ -176,6 +149,18 @@ func (c *Cluster) Stop(ctx context.Context) error {
 		c.stopErr = errors.Join(errs...)
 	})
 	return c.stopErr
+}
+
+// waitComponents waits for the components to end. One that does not end keeps nobody from closing the store.
+func (c *Cluster) waitComponents(ctx context.Context) error {
+	ended := make(chan error, 1)
+	go func() { ended <- c.group.Wait() }()
+	select {
+	case err := <-ended:
+		return err
+	case <-ctx.Done():
+		return errors.New("a component has not ended in time")
+	}
 }
 
 // onStop adds what Stop must undo.

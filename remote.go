@@ -68,8 +68,11 @@ func dialAdmin(ctx context.Context, dataDir string) (*client.Client, error) {
 }
 
 // Down stops the pods of the server that runs on dataDir, each with its own grace, then the server, and
-// returns when it has let go of the directory. With leavePods the pods go on and the next start adopts them.
-// Report, if not nil, is told the pods that are waited for.
+// returns when it has let go of the directory. With leavePods the pods go on and the next start adopts them, also when
+// they are being stopped already. Report, if not nil, is told the pods that are waited for.
+//
+// The server goes on stopping when ctx ends, once it was asked to; another Down joins the same stop. The error of pods that
+// could not be stopped comes when the server has ended.
 func Down(ctx context.Context, dataDir string, leavePods bool, report func(pods []string)) error {
 	c, err := dialAdmin(ctx, dataDir)
 	if err != nil {
@@ -80,14 +83,21 @@ func Down(ctx context.Context, dataDir string, leavePods bool, report func(pods 
 	if err != nil {
 		return err
 	}
-	for {
+	for asked := false; ; asked = true {
 		progress, err := stream.Recv()
-		switch {
+		switch code := status.Code(err); {
 		case errors.Is(err, io.EOF):
 			return dirlock.WaitFree(ctx, dataDir)
-		case status.Code(err) == codes.Unavailable && ctx.Err() == nil && leavePods:
-			// The server went before it could end the stream.
+		case ctx.Err() != nil && asked:
+			return fmt.Errorf("%w; the server goes on stopping its pods and ends after them", ctx.Err())
+		case ctx.Err() != nil:
+			return fmt.Errorf("%w before the server answered", ctx.Err())
+		case code == codes.Unavailable && leavePods: // the server went before it could end the stream
 			return dirlock.WaitFree(ctx, dataDir)
+		case code == codes.Unavailable:
+			return errors.Join(errors.New("the server ended before it said that all pods have stopped"), dirlock.WaitFree(ctx, dataDir))
+		case code == codes.DeadlineExceeded: // it stops without having stopped all pods, and says why
+			return errors.Join(errors.New(status.Convert(err).Message()), dirlock.WaitFree(ctx, dataDir))
 		case err != nil:
 			return fmt.Errorf("the server did not stop: %w", err)
 		}

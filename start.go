@@ -37,7 +37,7 @@ func Start(ctx context.Context, cfg Config) (*Cluster, error) {
 	if err != nil {
 		return nil, fmt.Errorf("configuration: %w", err)
 	}
-	c := &Cluster{cfg: cfg, done: make(chan struct{})}
+	c := &Cluster{cfg: cfg, done: make(chan struct{}), emptying: newEmptying()}
 	if err := c.start(ctx); err != nil {
 		return nil, errors.Join(err, c.Stop(context.WithoutCancel(ctx)))
 	}
@@ -96,6 +96,7 @@ func (c *Cluster) start(ctx context.Context) error {
 	running, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	c.components = cancel
 	c.group, running = errgroup.WithContext(running)
+	c.running = running
 	if err := c.startComponents(ctx, running, p); err != nil {
 		return err
 	}

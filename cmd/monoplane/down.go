@@ -2,6 +2,9 @@ package main
 
 import (
 	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -14,7 +17,11 @@ func newDownCommand() *cobra.Command {
 		Use:   "down",
 		Short: "Stop the pods and the server of a data directory",
 		Long: `Stops a running cluster as Ctrl-C in its terminal would: the pods, each with its own grace period,
-then the server. It returns when the server's process has ended.`,
+then the server. It returns when the server's process has ended.
+
+The stop, once begun, goes on without this command: Ctrl-C ends the waiting only. Running it again waits for the
+same stop, and with --leave-pods it gives up the waiting for pods: the server ends, and the next start
+adopts those that still run.`,
 		Args: cobra.NoArgs,
 	}
 	dir := addDataDir(cmd.Flags())
@@ -22,7 +29,9 @@ then the server. It returns when the server's process has ended.`,
 	bindSettings(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		progress := stopping{w: cmd.OutOrStdout(), now: time.Now}
-		err := monoplane.Down(cmd.Context(), *dir, *leave, progress.show)
+		ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
+		defer stop()
+		err := monoplane.Down(ctx, *dir, *leave, progress.show)
 		if err != nil {
 			return err
 		}

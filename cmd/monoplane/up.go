@@ -1,17 +1,11 @@
 package main
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
-	"os"
-	"os/signal"
 	"path/filepath"
 	"strings"
-	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -144,102 +138,6 @@ original is dead with all its pods, --confirm-original-dead takes the node over.
 		return up(cmd.Context(), cfg, cmd.OutOrStdout())
 	}
 	return cmd
-}
-
-// up runs a cluster until a signal, an administrator's stop or a failure ends it.
-func up(ctx context.Context, cfg monoplane.Config, stdout io.Writer) error {
-	signals := make(chan os.Signal, 4)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
-	defer signal.Stop(signals)
-	tuning, tuned := context.WithCancel(ctx)
-	defer tuned()
-	var running atomic.Pointer[monoplane.Cluster]
-	go tuneGC(tuning, func(ctx context.Context) {
-		if c := running.Load(); c != nil {
-			_ = c.ReleaseMemory(ctx) // it stays where it is
-		}
-	})
-
-	began := time.Now()
-	starting, cancel := context.WithCancel(ctx)
-	defer cancel()
-	type started struct {
-		cluster *monoplane.Cluster
-		err     error
-	}
-	result := make(chan started, 1)
-	go func() {
-		c, err := monoplane.Start(starting, cfg)
-		if err == nil {
-			running.Store(c)
-			slow := time.AfterFunc(patience, func() { explain(starting, stdout, c) })
-			err = c.WaitReady(starting)
-			slow.Stop()
-		}
-		result <- started{c, err}
-	}()
-
-	var s started
-	select {
-	case s = <-result:
-	case <-signals:
-		cancel()
-		s = <-result
-	}
-	if s.err != nil && !errors.Is(s.err, monoplane.ErrNodeRefused) {
-		if s.cluster != nil {
-			s.err = errors.Join(s.err, s.cluster.Stop(context.WithoutCancel(ctx)))
-		}
-		if starting.Err() != nil {
-			return errors.New("stopped before it was ready")
-		}
-		return s.err
-	}
-	if s.err != nil {
-		greetRefused(stdout, s.cluster)
-	} else {
-		greet(stdout, s.cluster, example(cfg.Runtime), time.Since(began))
-	}
-
-	select {
-	case sig := <-signals:
-		if sig == os.Interrupt {
-			stopPods(ctx, s.cluster, signals, stdout)
-		}
-	case <-s.cluster.Done():
-	}
-	return s.cluster.Stop(context.WithoutCancel(ctx))
-}
-
-// patience is after how long a start that is not over explains itself.
-const patience = 5 * time.Second
-
-// explain says what a cluster that is not ready waits for, and how to look at it.
-func explain(ctx context.Context, w io.Writer, c *monoplane.Cluster) {
-	if why := c.Ready(ctx); why != nil {
-		fmt.Fprintf(w, "Waiting: %v\n  The API is served already: export KUBECONFIG=%s\n", why, c.Kubeconfig())
-	}
-}
-
-// stopPods waits for the pods to stop, until a second signal.
-func stopPods(ctx context.Context, c *monoplane.Cluster, signals <-chan os.Signal, stdout io.Writer) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	go func() {
-		select {
-		case <-signals:
-			cancel()
-		case <-ctx.Done():
-		}
-	}()
-	progress := stopping{w: stdout, hint: " (Ctrl-C again leaves them running)", now: time.Now}
-	err := c.StopPods(ctx, progress.show)
-	switch {
-	case ctx.Err() != nil:
-		fmt.Fprintln(stdout, "Leaving the pods running; the next start adopts them.")
-	case err != nil:
-		fmt.Fprintf(stdout, "Some pods were not stopped: %v\n", err)
-	}
 }
 
 // example returns commands that show that a runtime runs pods.

@@ -31,8 +31,9 @@ const (
 type AdminClient interface {
 	// Stop stops every pod of this server's nodes with its own grace, then the server. It streams what it waits
 	// for and ends when the pods have stopped; the server's process ends shortly after. Pods and their objects
-	// stay in the cluster's data: the next start runs them again by their restart policy.
-	// Codes: Unavailable (already stopping).
+	// stay in the cluster's data: the next start runs them again by their restart policy. The stop goes on when the
+	// caller goes away; another caller joins it, and may leave the pods after all.
+	// Codes: DeadlineExceeded (the server stops, but not all pods have been stopped; the message says why).
 	Stop(ctx context.Context, in *StopRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[StopProgress], error)
 	// Snapshot streams a consistent copy of all data, to be restored with `monoplane snapshot restore`.
 	// Codes: Unavailable (starting or stopping; retry).
@@ -93,8 +94,9 @@ type Admin_SnapshotClient = grpc.ServerStreamingClient[SnapshotChunk]
 type AdminServer interface {
 	// Stop stops every pod of this server's nodes with its own grace, then the server. It streams what it waits
 	// for and ends when the pods have stopped; the server's process ends shortly after. Pods and their objects
-	// stay in the cluster's data: the next start runs them again by their restart policy.
-	// Codes: Unavailable (already stopping).
+	// stay in the cluster's data: the next start runs them again by their restart policy. The stop goes on when the
+	// caller goes away; another caller joins it, and may leave the pods after all.
+	// Codes: DeadlineExceeded (the server stops, but not all pods have been stopped; the message says why).
 	Stop(*StopRequest, grpc.ServerStreamingServer[StopProgress]) error
 	// Snapshot streams a consistent copy of all data, to be restored with `monoplane snapshot restore`.
 	// Codes: Unavailable (starting or stopping; retry).

@@ -1,0 +1,176 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"monoplane.dev"
+)
+
+// up runs a cluster until a signal, an administrator's stop or a failure ends it.
+func up(ctx context.Context, cfg monoplane.Config, stdout io.Writer) error {
+	signals := make(chan os.Signal, 4)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	defer signal.Stop(signals)
+	tuning, tuned := context.WithCancel(ctx)
+	defer tuned()
+	var serving atomic.Pointer[monoplane.Cluster]
+	go tuneGC(tuning, func(ctx context.Context) {
+		if c := serving.Load(); c != nil {
+			_ = c.ReleaseMemory(ctx) // it stays where it is
+		}
+	})
+
+	began := time.Now()
+	cluster, err := startUp(ctx, cfg, signals)
+	if err != nil {
+		return err
+	}
+	serving.Store(cluster)
+	r := running{cluster: cluster, signals: signals, stdout: stdout}
+	early := r.untilReady(ctx)
+	switch {
+	case errors.Is(early, monoplane.ErrNodeRefused):
+		early = nil // it serves the API
+		greetRefused(stdout, cluster)
+		r.untilStopped(ctx)
+	case early == nil:
+		greet(stdout, cluster, example(cfg.Runtime), time.Since(began))
+		r.untilStopped(ctx)
+	}
+	return errors.Join(early, r.stop(ctx))
+}
+
+// errEarly says that a start was cut short.
+var errEarly = errors.New("stopped before it was ready")
+
+// startUp starts a cluster. A signal gives up; so does a second one, or the end of the patience, when the start does
+// not.
+func startUp(ctx context.Context, cfg monoplane.Config, signals <-chan os.Signal) (*monoplane.Cluster, error) {
+	starting, cancel := context.WithCancel(ctx)
+	defer cancel()
+	type started struct {
+		cluster *monoplane.Cluster
+		err     error
+	}
+	result := make(chan started, 1)
+	go func() {
+		c, err := monoplane.Start(starting, cfg)
+		result <- started{c, err}
+	}()
+	select {
+	case s := <-result:
+		return s.cluster, s.err
+	case <-signals:
+	}
+	cancel()
+	select {
+	case s := <-result:
+		if s.err != nil {
+			return nil, errEarly
+		}
+		return nil, errors.Join(errEarly, s.cluster.Stop(context.WithoutCancel(ctx)))
+	case <-signals:
+	case <-time.After(stopPatience):
+	}
+	return nil, fmt.Errorf("%w, in the middle of something that does not end", errEarly)
+}
+
+// running is a cluster with the terminal that it was started in.
+type running struct {
+	cluster *monoplane.Cluster
+	signals <-chan os.Signal
+	stdout  io.Writer
+}
+
+// untilReady waits until the cluster is ready. A Ctrl-C before that stops the pods, as one after it does.
+func (r running) untilReady(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	slow := time.AfterFunc(patience, func() { explain(ctx, r.stdout, r.cluster) })
+	defer slow.Stop()
+	ready := make(chan error, 1)
+	go func() { ready <- r.cluster.WaitReady(ctx) }()
+	select {
+	case err := <-ready:
+		return err
+	case sig := <-r.signals:
+		if sig == os.Interrupt {
+			slow.Stop()
+			r.stopPods(ctx, leaveAgain)
+		}
+	case <-r.cluster.Stopping():
+		slow.Stop()
+		r.stopPods(ctx, leaveDown)
+	}
+	return errEarly
+}
+
+// untilStopped waits until somebody stops the cluster, and stops the pods if that was asked for.
+func (r running) untilStopped(ctx context.Context) {
+	select {
+	case sig := <-r.signals:
+		if sig == os.Interrupt {
+			r.stopPods(ctx, leaveAgain)
+		}
+	case <-r.cluster.Stopping():
+		r.stopPods(ctx, leaveDown)
+	case <-r.cluster.Done():
+	}
+}
+
+// What follows the pods that are waited for.
+const (
+	leaveAgain = " (Ctrl-C again leaves them running)"
+	leaveDown  = " (asked for by monoplane down; Ctrl-C leaves them running)"
+)
+
+// stopPods waits for the pods to stop, until a signal.
+func (r running) stopPods(ctx context.Context, hint string) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() {
+		select {
+		case <-r.signals:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	progress := stopping{w: r.stdout, hint: hint, now: time.Now}
+	err := r.cluster.StopPods(ctx, progress.show)
+	if ctx.Err() != nil || errors.Is(err, monoplane.ErrLeft) {
+		fmt.Fprintln(r.stdout, "Leaving the pods running; the next start adopts them.")
+	} // other errors are those that ended the cluster, and Stop returns them
+}
+
+// stopPatience is how long the end of the server may take, beyond what it allows itself.
+const stopPatience = 30 * time.Second
+
+// stop ends the cluster. What does not end is left behind: the process ends anyway, as in a crash, which loses nothing.
+func (r running) stop(ctx context.Context) error {
+	stopped := make(chan error, 1)
+	go func() { stopped <- r.cluster.Stop(context.WithoutCancel(ctx)) }()
+	select {
+	case err := <-stopped:
+		return err
+	case <-time.After(stopPatience):
+		return errors.New("the server did not end in time; nothing is lost")
+	}
+}
+
+// patience is after how long a start that is not over explains itself.
+const patience = 5 * time.Second
+
+// explain says what a cluster that is not ready waits for, and how to look at it.
+func explain(ctx context.Context, w io.Writer, c *monoplane.Cluster) {
+	if why := c.Ready(ctx); why != nil {
+		fmt.Fprintf(w, "Waiting: %v\n  The API is served already: export KUBECONFIG=%s\n", why, c.Kubeconfig())
+	}
+}
