@@ -206,3 +206,35 @@ func TestResources(t *testing.T) {
 		}
 	}
 }
+
+// A file's name has 255 bytes at most: longer names of directories are cut and carry a hash, all others are as they were.
+func TestPodDir(t *testing.T) {
+	uid := "0a9f9d4e-5a3f-4a57-8a51-0123456789ab"
+	ns := strings.Repeat("n", 63)
+	for _, n := range []int{1, 100, 154, 155, 200, 253} {
+		name := strings.Repeat("p", n-1) + "x"
+		dir := criconfig.PodDir(ns, name, uid)
+		if len(dir) > 255 {
+			t.Errorf("a name of %d bytes gives %d", n, len(dir))
+		}
+		if plain := ns + "_" + name + "_" + uid; len(plain) <= 255 && dir != plain {
+			t.Errorf("the directory %s is now called %s", plain, dir)
+		}
+		if parts := strings.Split(dir, "_"); len(parts) != 3 || parts[0] != ns || parts[2] != uid {
+			t.Errorf("log collectors cannot read %s", dir)
+		}
+		if other := criconfig.PodDir(ns, strings.Repeat("p", n-1)+"y", uid); other == dir {
+			t.Errorf("two pods share %s", dir)
+		}
+	}
+	if dir := criconfig.PodDir(strings.Repeat("n", 300), "p", uid); len(dir) > 255 {
+		t.Errorf("%d bytes", len(dir))
+	}
+	// The longest container name, attempt and time of rotation.
+	name := criconfig.LogName(strings.Repeat("c", 63), 1<<32-1) + ".20060102-150405.000000000"
+	for part := range strings.SplitSeq(name, "/") {
+		if len(part) > 255 {
+			t.Errorf("%s has %d bytes", part, len(part))
+		}
+	}
+}

@@ -1,6 +1,8 @@
 package criconfig
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"maps"
 	"strconv"
 	"strings"
@@ -121,13 +123,28 @@ func sandboxAnnotations(p *corev1.Pod) map[string]string {
 	return all
 }
 
+// maxFileName is what Linux' file systems allow a name to have, in bytes.
+const maxFileName = 255
+
 // PodDir returns the name of the pod's directory below the directory of all pods' logs, in the form that
-// log collectors know: NAMESPACE_NAME_UID.
+// log collectors know: NAMESPACE_NAME_UID. Where that would be longer than a file's name may be, the pod's name is cut and
+// ends with a hash of the whole. All other names stay as they always were: the directories of pods that run are found
+// by them.
 func PodDir(namespace, name, uid string) string {
-	return strings.Join([]string{namespace, name, uid}, "_")
+	dir := strings.Join([]string{namespace, name, uid}, "_")
+	if len(dir) <= maxFileName {
+		return dir
+	}
+	sum := sha256.Sum256([]byte(dir))
+	hash := "-" + hex.EncodeToString(sum[:8])
+	cut := len(name) - (len(dir) + len(hash) - maxFileName)
+	if cut < 0 { // nothing of the name is left: only a namespace or uid that no server has made is that long
+		return hex.EncodeToString(sum[:])
+	}
+	return strings.Join([]string{namespace, name[:cut] + hash, uid}, "_")
 }
 
-// LogName returns the path of an instance's log file within the pod's directory.
+// LogName returns the path of an instance's log file within the pod's directory. A container's name has 63 bytes at most.
 func LogName(container string, attempt uint32) string {
 	return container + "/" + strconv.FormatUint(uint64(attempt), 10) + ".log"
 }

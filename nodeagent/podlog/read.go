@@ -5,8 +5,10 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
+	"syscall"
 	"time"
 )
 
@@ -91,7 +93,7 @@ type reader struct {
 
 // open opens the file if it exists.
 func (r *reader) open(path string, tail int64) error {
-	f, err := os.Open(path) //nolint:gosec // the agent made the path
+	f, err := openLog(path)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
@@ -113,6 +115,18 @@ func (r *reader) open(path string, tail int64) error {
 		r.buf.Reset(f)
 	}
 	return nil
+}
+
+// openLog opens a log. The container's processes may have put something else in its place: pipes are not waited for.
+func openLog(path string) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) //nolint:gosec // the agent made the path
+	if err != nil {
+		return nil, err
+	}
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		return nil, errors.Join(fmt.Errorf("%s is not a regular file", path), err, f.Close())
+	}
+	return f, nil
 }
 
 func (r *reader) close() {
