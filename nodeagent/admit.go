@@ -11,25 +11,32 @@ import (
 )
 
 // admit decides about one pod at a time, so that two cannot take the same room. The node as last seen may be stale: a
-// refusal is decided anew on the node as it is. spec: LIFE-12
+// refusal is decided anew on the node as it is, and not before that can be read. spec: LIFE-12
 func (a *Agent) admit(ctx context.Context, p *corev1.Pod) podstate.Input {
-	a.admitting.Lock()
-	defer a.admitting.Unlock()
-	others := a.holders(uidOf(p))
-	refused := admission.Check(p, a.nodeNow(), others)
+	refused := a.check(p, a.nodeNow())
 	if refused != nil {
 		node, err := a.readNode(ctx)
-		if err == nil {
-			refused = admission.Check(p, node, others)
+		if err != nil {
+			return podstate.Admission{Undecided: true}
 		}
+		refused = a.check(p, node)
 	}
 	if refused != nil {
 		return podstate.Admission{Reason: refused.Reason, Message: refused.Message}
 	}
-	if w := a.worker(uidOf(p)); w != nil {
+	return podstate.Admission{}
+}
+
+// check decides whether the node, as given, takes the pod, and makes the pod a holder of its resources if it does. Nobody
+// is waited for meanwhile.
+func (a *Agent) check(p *corev1.Pod, node *corev1.Node) *admission.Refusal {
+	a.admitting.Lock()
+	defer a.admitting.Unlock()
+	refused := admission.Check(p, node, a.holders(uidOf(p)))
+	if w := a.worker(uidOf(p)); w != nil && refused == nil {
 		w.hold()
 	}
-	return podstate.Admission{}
+	return refused
 }
 
 // holders returns the pods, other than uid, that hold resources of the node.

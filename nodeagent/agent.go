@@ -39,6 +39,8 @@ type Agent struct {
 	workers map[string]*worker
 	// emptying: the node is to be empty; no pod starts. Invariant: stopping is closed when it is set.
 	emptying bool
+	// stuck holds, by uid, the pods of which something is not confirmed dead; nil for none.
+	stuck map[string]string
 	// node is the Node object as last seen.
 	node *corev1.Node
 	// lease is the node's Lease as last written, nil when it is to be read.
@@ -113,10 +115,9 @@ func (a *Agent) appear(ctx context.Context) (*cache.Cache[*corev1.Pod], error) {
 			return nil, ctx.Err()
 		}
 	}
-	if err := a.meetRuntime(ctx); err != nil {
-		return nil, err
-	}
-	seen, err := a.comeBack(ctx)
+	late := a.sayWhenLate(ctx)
+	seen, err := a.findOut(ctx)
+	late.stop()
 	if err != nil {
 		return nil, err
 	}
@@ -128,6 +129,14 @@ func (a *Agent) appear(ctx context.Context) (*cache.Cache[*corev1.Pod], error) {
 		a.adoptAll(seen)
 	}
 	return nil, err
+}
+
+// findOut meets the runtime and finds out what runs here and what should.
+func (a *Agent) findOut(ctx context.Context) (*returned, error) {
+	if err := a.meetRuntime(ctx); err != nil {
+		return nil, err
+	}
+	return a.comeBack(ctx)
 }
 
 // apart runs f on a goroutine of its own. The goroutine that waits lives as long as the agent does, and would keep the
@@ -202,7 +211,11 @@ func (a *Agent) startPods(seen *returned) *cache.Cache[*corev1.Pod] {
 // adoptAll makes workers for the pods that were read when the agent came back.
 func (a *Agent) adoptAll(seen *returned) {
 	for _, p := range seen.pods {
-		a.adopt(p, seen.local[uidOf(p)])
+		l := seen.local[uidOf(p)]
+		if l == nil {
+			l = &local{}
+		}
+		a.adopt(p, l)
 	}
 	close(a.known)
 }
@@ -213,12 +226,20 @@ func (a *Agent) podChanged(p *corev1.Pod) {
 		w.post(podstate.Changed{Pod: p})
 		return
 	}
-	a.adopt(p, podstate.Observation{})
+	a.adopt(p, &local{})
 }
 
-// adopt makes a worker for a pod, given what runs of it here.
-func (a *Agent) adopt(p *corev1.Pod, seen podstate.Observation) {
-	a.add(&worker{agent: a, uid: uidOf(p), m: podstate.New(a.host, p, seen, time.Now())})
+// adopt makes a worker for a pod, given what runs of it here. What is unclear of that will be seen by the first look at
+// everything.
+func (a *Agent) adopt(p *corev1.Pod, l *local) {
+	if l.unclear != nil {
+		for i := range l.Sandboxes { // the pod keeps its addresses until they can be read
+			for _, ip := range p.GetStatus().GetPodIPs() {
+				l.Sandboxes[i].IPs = append(l.Sandboxes[i].IPs, ip.GetIp())
+			}
+		}
+	}
+	a.add(&worker{agent: a, uid: uidOf(p), m: podstate.New(a.host, p, l.Observation, time.Now())})
 }
 
 func (a *Agent) add(w *worker) {

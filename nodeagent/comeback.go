@@ -6,21 +6,23 @@ import (
 
 	corev1 "monoplane.dev/api/core/v1"
 	metav1 "monoplane.dev/api/meta/v1"
+	"monoplane.dev/apierrors"
 	"monoplane.dev/nodeagent/podstate"
 )
 
 // returned is what the agent finds when it comes back.
 type returned struct {
 	pods  []*corev1.Pod
-	local map[string]podstate.Observation // by uid
+	local map[string]*local // by uid
 }
 
-// comeBack finds out what runs here and what should, and stops what should not; it returns once that is gone.
-// While either cannot be read, nothing is stopped or started. spec: NODE-2
+// comeBack finds out what runs here and what should, and stops what should not; it returns once that is gone. What is
+// not confirmed dead when its grace period and what the runtime needs after it are over is reported and left to its
+// worker, which goes on trying. While either cannot be read, nothing is stopped or started. spec: NODE-2
 func (a *Agent) comeBack(ctx context.Context) (*returned, error) {
-	var local map[string]*local
+	var found map[string]*local
 	err := retry(ctx, func(ctx context.Context) (err error) {
-		if local, err = a.observeAll(ctx, nil); err != nil {
+		if found, err = a.observeAll(ctx, nil); err != nil {
 			a.cfg.Logger.Warn("the container runtime cannot be read", "error", err)
 		}
 		return err
@@ -44,18 +46,18 @@ func (a *Agent) comeBack(ctx context.Context) (*returned, error) {
 	for _, p := range pods.GetItems() {
 		bound[uidOf(p)] = true
 	}
-	out := &returned{pods: pods.GetItems(), local: make(map[string]podstate.Observation, len(local))}
+	out := &returned{pods: pods.GetItems(), local: make(map[string]*local, len(found))}
 	var gone []*worker
-	for uid, l := range local {
+	for uid, l := range found {
 		if bound[uid] {
-			out.local[uid] = l.Observation
+			out.local[uid] = l
 			continue
 		}
 		gone = append(gone, a.end(uid, l))
 	}
 	return out, a.waitUntil(ctx, func() bool {
 		for _, w := range gone {
-			if a.worker(w.uid) == w {
+			if a.worker(w.uid) == w && w.waitedFor() {
 				return false
 			}
 		}
@@ -70,4 +72,54 @@ func (a *Agent) end(uid string, l *local) *worker {
 	w := &worker{agent: a, uid: uid, m: podstate.NewVanished(a.host, meta, l.Observation, time.Now())}
 	a.add(w)
 	return w
+}
+
+// late says on the Node that the agent is not ready, should it take long to come back.
+type late struct {
+	cancel context.CancelFunc
+	done   chan struct{}
+}
+
+// sayWhenLate begins to wait. The Node of an agent that was there before may say that it is ready. spec: NODE-1
+func (a *Agent) sayWhenLate(ctx context.Context) *late {
+	ctx, cancel := context.WithCancel(ctx)
+	l := &late{cancel: cancel, done: make(chan struct{})}
+	go func() {
+		defer close(l.done)
+		if !sleep(ctx, lateAfter) {
+			return
+		}
+		a.cfg.Logger.Warn("the agent is still finding out what runs on the node; the node is not ready until then")
+		for !a.sayComingBack(ctx) && sleep(ctx, lateAfter) {
+		}
+	}()
+	return l
+}
+
+// stop returns when nothing is being said any more.
+func (l *late) stop() {
+	l.cancel()
+	<-l.done
+}
+
+// lateAfter is how long the agent may take to come back before it says so, and the time between tries to say it.
+const lateAfter = 5 * time.Second
+
+// sayComingBack makes the Node, if there is one, say that it is not ready. It reports whether nothing is left to say.
+// The answer to a write may be lost: what it says is mended when the node is registered.
+func (a *Agent) sayComingBack(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
+	defer cancel()
+	have, err := a.readNode(ctx)
+	if err != nil {
+		return apierrors.Is(err, apierrors.NotFound) || apierrors.Is(err, apierrors.Forbidden)
+	}
+	want := &corev1.Node{Metadata: have.GetMetadata(), Spec: have.GetSpec(), Status: have.GetStatus().Clone()}
+	if want.Status == nil {
+		want.Status = &corev1.NodeStatus{}
+	}
+	setNodeCondition(want.Status, "Ready", "False", "KubeletNotReady",
+		"the agent has restarted and is finding out what runs on the node")
+	_, err = a.cfg.Client.Nodes.UpdateStatus(ctx, &corev1.UpdateNodeRequest{Name: a.cfg.NodeName, Object: want})
+	return err == nil || apierrors.Is(err, apierrors.Forbidden)
 }

@@ -228,14 +228,15 @@ func (a *Agent) lookAtNode(ctx context.Context) (*corev1.Node, error) {
 
 // conditionsChanged reports whether the status of a condition is no longer what the API has.
 func (a *Agent) conditionsChanged(node *corev1.Node) bool {
-	have := make(map[string]string)
-	for _, c := range node.GetStatus().GetConditions() {
-		have[c.GetType()] = c.GetStatus()
+	want := corev1.NodeStatus{}
+	if c := nodeCondition(node.GetStatus(), condKillFailed); c != nil {
+		want.Conditions = append(want.Conditions, c.Clone())
 	}
-	var want corev1.NodeStatus
 	a.nodeConditions(&want)
 	for _, c := range want.GetConditions() {
-		if have[c.GetType()] != c.GetStatus() {
+		have := nodeCondition(node.GetStatus(), c.GetType())
+		// Which pods are stuck is in the message.
+		if have.GetStatus() != c.GetStatus() || c.GetType() == condKillFailed && have.GetMessage() != c.GetMessage() {
 			return true
 		}
 	}

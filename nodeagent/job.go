@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	"google.golang.org/grpc/status"
@@ -19,11 +20,18 @@ import (
 	"monoplane.dev/nodeagent/podstate"
 )
 
-// Deadlines of calls. A call to the runtime that should be quick gets runtimeTimeout; a stop gets it on top of its
-// grace period.
+// Deadlines of calls. One to the runtime that makes or removes something gets runtimeTimeout, what brings up or takes
+// down a network sandboxTimeout, and a stop stopMargin on top of its grace period. A list gets listTimeout and the status
+// of one thing lookTimeout: a runtime answers these from memory. The runtime takes up a start within startTimeout or
+// never.
 const (
 	runtimeTimeout = 2 * time.Minute
 	sandboxTimeout = 4 * time.Minute
+	startTimeout   = 2 * time.Minute
+	pullTimeout    = time.Hour
+	stopMargin     = 30 * time.Second
+	listTimeout    = 30 * time.Second
+	lookTimeout    = 10 * time.Second
 	apiTimeout     = 30 * time.Second
 )
 
@@ -38,8 +46,6 @@ func (j job) do(ctx context.Context, action podstate.Action) podstate.Input {
 	switch action := action.(type) {
 	case podstate.Admit:
 		return j.agent.admit(ctx, j.pod)
-	case podstate.RunSandbox:
-		return j.runSandbox(ctx, action)
 	case podstate.StopContainer:
 		return j.stopContainer(ctx, action)
 	case podstate.StopSandbox:
@@ -50,7 +56,11 @@ func (j job) do(ctx context.Context, action podstate.Action) podstate.Input {
 	case podstate.RemoveContainer:
 		return podstate.ContainerRemoved{ID: action.ID, Err: text(j.removeContainer(ctx, action))}
 	case podstate.Remove:
-		return podstate.Removed{Err: text(j.remove(ctx, action))}
+		err := j.remove(ctx, action)
+		if err != nil {
+			j.warn(ctx, "what a pod had on the node cannot be removed", err)
+		}
+		return podstate.Removed{Err: text(err)}
 	case podstate.WriteStatus:
 		return j.writeStatus(ctx, action.Pod)
 	case podstate.Lookup:
@@ -88,33 +98,36 @@ func (j job) facts() criconfig.Facts {
 	}
 }
 
-func (j job) runSandbox(ctx context.Context, action podstate.RunSandbox) podstate.Input {
+// runSandbox makes a sandbox; it is given up a while after the context wanted has ended.
+func (j job) runSandbox(ctx, wanted context.Context, action podstate.RunSandbox) podstate.Input {
 	if why := j.unmounted(); why != "" {
 		return podstate.SandboxRun{Err: why, Unmounted: true}
 	}
+	ctx, done := outlast(ctx, wanted)
+	defer done()
 	ctx, cancel := context.WithTimeout(ctx, sandboxTimeout)
 	defer cancel()
 	if dir := j.podDir(); dir != "" {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
-			return podstate.SandboxRun{Err: err.Error()}
+			return podstate.SandboxRun{Err: err.Error(), Invalid: hopeless(err)}
 		}
 	}
 	cfg := criconfig.Sandbox(j.pod, action.Attempt, j.agent.cfg.PodLogDir, j.facts())
 	run, err := j.agent.cfg.Runtime.RunPodSandbox(ctx, &runtimeapi.RunPodSandboxRequest{Config: cfg})
 	if err != nil {
-		return podstate.SandboxRun{Err: text(err)}
+		return podstate.SandboxRun{Err: text(err), Invalid: hopeless(err)}
 	}
-	got, err := j.agent.cfg.Runtime.PodSandboxStatus(ctx, &runtimeapi.PodSandboxStatusRequest{PodSandboxId: run.GetPodSandboxId()})
+	box, err := j.agent.sandbox(ctx, run.GetPodSandboxId())
 	if err != nil {
 		return podstate.SandboxRun{Err: text(err)}
 	}
-	return podstate.SandboxRun{Sandbox: sandboxOf(got.GetStatus())}
+	return podstate.SandboxRun{Sandbox: box}
 }
 
 func (j job) stopContainer(ctx context.Context, action podstate.StopContainer) podstate.Input {
-	ctx, cancel := context.WithTimeout(ctx, action.Timeout+runtimeTimeout)
+	stop, cancel := context.WithTimeout(ctx, action.Timeout+stopMargin)
 	defer cancel()
-	_, err := j.agent.cfg.Runtime.StopContainer(ctx, &runtimeapi.StopContainerRequest{
+	_, err := j.agent.cfg.Runtime.StopContainer(stop, &runtimeapi.StopContainerRequest{
 		ContainerId: action.ID, Timeout: int64(action.Timeout / time.Second),
 	})
 	if err != nil && !notFound(err) {
@@ -175,7 +188,9 @@ func (j job) remove(ctx context.Context, action podstate.Remove) error {
 		}
 	}
 	if dir := j.podDir(); dir != "" {
-		return os.RemoveAll(dir)
+		if err := os.RemoveAll(dir); err != nil && !errors.Is(err, syscall.ENAMETOOLONG) { // such a one was never made
+			return err
+		}
 	}
 	return nil
 }

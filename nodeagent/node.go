@@ -3,6 +3,7 @@ package nodeagent
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -82,7 +83,11 @@ func (a *Agent) registerUnlessStopping(ctx context.Context) error {
 func (a *Agent) refused(ctx context.Context, err error) error {
 	a.cfg.Logger.Error("the API server refuses this node; stopping its pods", "error", err)
 	a.empty()
-	if stop := a.StopPods(ctx, nil); stop != nil {
+	var stuck *StuckError
+	switch stop := a.StopPods(ctx, nil); {
+	case errors.As(stop, &stuck):
+		return errors.Join(err, stop)
+	case stop != nil:
 		return stop
 	}
 	return err
@@ -251,15 +256,20 @@ func (a *Agent) nodeConditions(s *corev1.NodeStatus) {
 		}
 		setNodeCondition(s, c.kind, status, reason, message)
 	}
+	a.stuckCondition(s)
+}
+
+func nodeCondition(s *corev1.NodeStatus, kind string) *corev1.NodeCondition {
+	for _, c := range s.GetConditions() {
+		if c.GetType() == kind {
+			return c
+		}
+	}
+	return nil
 }
 
 func setNodeCondition(s *corev1.NodeStatus, kind, status, reason, message string) {
-	var c *corev1.NodeCondition
-	for _, have := range s.GetConditions() {
-		if have.GetType() == kind {
-			c = have
-		}
-	}
+	c := nodeCondition(s, kind)
 	if c == nil {
 		c = &corev1.NodeCondition{Type: kind}
 		s.Conditions = append(s.Conditions, c)

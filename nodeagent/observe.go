@@ -3,8 +3,10 @@ package nodeagent
 import (
 	"context"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -25,13 +27,11 @@ func notFound(err error) bool { return status.Code(err) == codes.NotFound }
 
 // observe returns all that the runtime has of one pod.
 func (a *Agent) observe(ctx context.Context, uid string) (podstate.Observation, error) {
-	ctx, cancel := context.WithTimeout(ctx, runtimeTimeout)
-	defer cancel()
 	all, err := a.observeAll(ctx, map[string]string{criconfig.LabelPodUID: uid})
 	if err != nil || all[uid] == nil {
 		return podstate.Observation{}, err
 	}
-	return all[uid].Observation, nil
+	return all[uid].Observation, all[uid].unclear
 }
 
 // owns reports whether a sandbox or container with these labels is a pod's, and this agent's.
@@ -44,20 +44,32 @@ type local struct {
 	podstate.Observation
 
 	namespace, name string
+	// unclear says why the status of something could not be read. The observation then has what the lists say of it:
+	// all that may run is there, but exits, times and addresses may be missing.
+	unclear error
 }
 
-// observeAll returns what the runtime has of all pods whose labels match, by uid. Containers are listed before
-// sandboxes, so that a container's sandbox is in the answer unless it is gone.
-func (a *Agent) observeAll(ctx context.Context, labels map[string]string) (map[string]*local, error) {
+// listRuntime returns the containers and the sandboxes whose labels match. Containers are listed before sandboxes, so that a
+// container's sandbox is in the answer unless it is gone.
+func (a *Agent) listRuntime(ctx context.Context, labels map[string]string) ([]*runtimeapi.Container, []*runtimeapi.PodSandbox, error) {
+	ctx, cancel := context.WithTimeout(ctx, listTimeout)
+	defer cancel()
 	containers, err := a.cfg.Runtime.ListContainers(ctx, &runtimeapi.ListContainersRequest{
 		Filter: &runtimeapi.ContainerFilter{LabelSelector: labels},
 	})
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	sandboxes, err := a.cfg.Runtime.ListPodSandbox(ctx, &runtimeapi.ListPodSandboxRequest{
 		Filter: &runtimeapi.PodSandboxFilter{LabelSelector: labels},
 	})
+	return containers.GetContainers(), sandboxes.GetItems(), err
+}
+
+// observeAll returns what the runtime has of all pods whose labels match, by uid. A pod whose statuses cannot be read
+// does not keep it from telling about the others.
+func (a *Agent) observeAll(ctx context.Context, labels map[string]string) (map[string]*local, error) {
+	containers, sandboxes, err := a.listRuntime(ctx, labels)
 	if err != nil {
 		return nil, err
 	}
@@ -69,44 +81,83 @@ func (a *Agent) observeAll(ctx context.Context, labels map[string]string) (map[s
 		}
 		return out[uid]
 	}
-	for _, s := range sandboxes.GetItems() {
+	for _, s := range sandboxes {
 		if !a.owns(s.GetLabels()) {
 			continue
 		}
-		box, err := a.sandboxStatus(ctx, s)
-		if notFound(err) {
-			continue
-		}
-		if err != nil {
-			return nil, err
-		}
 		e := entry(s.GetLabels())
+		box := podstate.Sandbox{
+			ID: s.GetId(), Attempt: s.GetMetadata().GetAttempt(), Ready: s.GetState() == runtimeapi.PodSandboxState_SANDBOX_READY,
+		}
+		if box.Ready && e.unclear == nil { // only ready ones are asked for their addresses
+			got, err := a.sandbox(ctx, s.GetId())
+			switch {
+			case err == nil:
+				box = got
+			case notFound(err):
+				continue
+			default:
+				e.unclear = err
+			}
+		}
 		e.Sandboxes = append(e.Sandboxes, box)
 	}
-	for _, c := range containers.GetContainers() {
+	for _, c := range containers {
 		if !a.owns(c.GetLabels()) {
 			continue
 		}
-		in, err := a.instance(ctx, c.GetId(), nil)
-		if notFound(err) {
+		e := entry(c.GetLabels())
+		in := listed(c)
+		if e.unclear == nil {
+			got, err := a.instance(ctx, c.GetId(), nil)
+			switch {
+			case err == nil:
+				in = got
+			case notFound(err):
+				continue
+			default:
+				e.unclear = err // the others of this pod are not asked for either: it would take as long
+			}
+		}
+		if e.unclear != nil && overtaken(c, containers) {
 			continue
 		}
-		if err != nil {
-			return nil, err
-		}
 		in.SandboxID = c.GetPodSandboxId()
-		e := entry(c.GetLabels())
 		e.Instances = append(e.Instances, in)
 	}
+	maps.DeleteFunc(out, func(_ string, l *local) bool {
+		return len(l.Sandboxes)+len(l.Instances) == 0 && l.unclear == nil // gone since the lists were made
+	})
 	return out, nil
 }
 
-// sandboxStatus returns a sandbox that was listed; only ready ones are asked for their addresses.
-func (a *Agent) sandboxStatus(ctx context.Context, s *runtimeapi.PodSandbox) (podstate.Sandbox, error) {
-	if s.GetState() != runtimeapi.PodSandboxState_SANDBOX_READY {
-		return podstate.Sandbox{ID: s.GetId(), Attempt: s.GetMetadata().GetAttempt()}, nil
+// overtaken reports whether a container has ended and a newer instance of the same one is in the list.
+func overtaken(c *runtimeapi.Container, all []*runtimeapi.Container) bool {
+	return c.GetState() == runtimeapi.ContainerState_CONTAINER_EXITED && slices.ContainsFunc(all, func(o *runtimeapi.Container) bool {
+		return o.GetLabels()[criconfig.LabelPodUID] == c.GetLabels()[criconfig.LabelPodUID] &&
+			o.GetMetadata().GetName() == c.GetMetadata().GetName() && o.GetMetadata().GetAttempt() > c.GetMetadata().GetAttempt()
+	})
+}
+
+// listed returns what a list says of a container whose status cannot be read. How it ended is not known then, so it
+// counts as running until it is.
+func listed(c *runtimeapi.Container) podstate.Instance {
+	kept := criconfig.ParseInstance(c.GetAnnotations())
+	in := podstate.Instance{
+		ID: c.GetId(), Name: c.GetMetadata().GetName(), Attempt: c.GetMetadata().GetAttempt(), State: podstate.Running,
+		Image: c.GetImage().GetImage(), ImageID: c.GetImageRef(), Hash: kept.Hash, Delay: kept.Delay,
 	}
-	got, err := a.cfg.Runtime.PodSandboxStatus(ctx, &runtimeapi.PodSandboxStatusRequest{PodSandboxId: s.GetId()})
+	if c.GetState() == runtimeapi.ContainerState_CONTAINER_CREATED {
+		in.State = podstate.Created
+	}
+	return in
+}
+
+// sandbox asks for one sandbox.
+func (a *Agent) sandbox(ctx context.Context, id string) (podstate.Sandbox, error) {
+	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	defer cancel()
+	got, err := a.cfg.Runtime.PodSandboxStatus(ctx, &runtimeapi.PodSandboxStatusRequest{PodSandboxId: id})
 	if err != nil {
 		return podstate.Sandbox{}, err
 	}
@@ -129,6 +180,8 @@ func sandboxOf(s *runtimeapi.PodSandboxStatus) podstate.Sandbox {
 
 // instance asks for one container. Info, if not nil, gets what the runtime says beyond the standard.
 func (a *Agent) instance(ctx context.Context, id string, info func(map[string]string)) (podstate.Instance, error) {
+	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	defer cancel()
 	got, err := a.cfg.Runtime.ContainerStatus(ctx, &runtimeapi.ContainerStatusRequest{ContainerId: id, Verbose: info != nil})
 	if err != nil {
 		return podstate.Instance{}, err

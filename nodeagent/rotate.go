@@ -28,7 +28,7 @@ func (a *Agent) rotateOnce(ctx context.Context) {
 		for _, in := range running {
 			err := podlog.Rotate(filepath.Join(dir, criconfig.LogName(in.Name, in.Attempt)), a.cfg.LogMaxSize, a.cfg.LogMaxFiles, now(),
 				func() error {
-					ctx, cancel := context.WithTimeout(ctx, runtimeTimeout)
+					ctx, cancel := context.WithTimeout(ctx, lookTimeout) // the others wait for it
 					defer cancel()
 					_, err := a.cfg.Runtime.ReopenContainerLog(ctx, &runtimeapi.ReopenContainerLogRequest{ContainerId: in.ID})
 					return err

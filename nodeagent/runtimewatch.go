@@ -7,6 +7,7 @@ import (
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	corev1 "monoplane.dev/api/core/v1"
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/apierrors"
 	"monoplane.dev/nodeagent/criconfig"
@@ -45,17 +46,34 @@ func (a *Agent) watchRuntime(ctx context.Context) error {
 	}
 }
 
-// looker looks at everything in the runtime once in a while. Between two looks it is only a timer.
+// looker looks at everything in the runtime once in a while. Between two looks it is only a timer. A look may take long
+// when the runtime does not answer; nobody waits for it meanwhile.
+//
+//	waiting ── timer ──► looking ──► waiting
+//	                       │ ▲
+//	         events begin  ▼ │ done: looks once more
+//	         or end       again
 type looker struct {
 	agent *Agent
 	ctx   context.Context
+	// asking holds the uids of pods without a worker that the API is being asked about.
+	asking sync.Map
 
-	mu sync.Mutex // held during a look
+	mu    sync.Mutex
+	state lookState
 	// last is, by uid, what the last look saw.
 	last             map[string]uint64
 	flowing, failing bool
 	timer            *time.Timer
 }
+
+type lookState uint8
+
+const (
+	lookWaits lookState = iota
+	looking
+	lookAgain
+)
 
 // flow says whether events flow, and looks once more, at what was missed in between.
 func (l *looker) flow(on bool) {
@@ -64,7 +82,13 @@ func (l *looker) flow(on bool) {
 	began := l.timer == nil
 	l.flowing = on
 	if began {
-		l.timer = time.AfterFunc(l.agent.cfg.PollInterval, l.look)
+		l.timer = time.AfterFunc(l.agent.cfg.PollInterval, func() {
+			l.agent.spawn(func(context.Context) { l.look() }) // so that the agent's end waits for it
+		})
+		return
+	}
+	if l.state != lookWaits {
+		l.state = lookAgain
 		return
 	}
 	l.timer.Reset(0)
@@ -73,10 +97,16 @@ func (l *looker) flow(on bool) {
 func (l *looker) look() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.ctx.Err() != nil {
+	if l.ctx.Err() != nil || l.state != lookWaits {
 		return
 	}
-	seen, err := l.agent.relist(l.ctx, l.last)
+	l.state = looking
+	last := l.last
+	l.mu.Unlock()
+	seen, err := l.relist(last)
+	l.mu.Lock()
+	again := l.state == lookAgain
+	l.state = lookWaits
 	switch {
 	case err == nil:
 		l.last, l.failing = seen, false
@@ -85,13 +115,18 @@ func (l *looker) look() {
 		l.failing = true
 	}
 	wait := l.agent.cfg.PollInterval
-	if l.flowing {
+	switch {
+	case again:
+		wait = 0
+	case l.flowing:
 		wait = l.agent.cfg.RelistInterval
 	}
-	l.timer.Reset(wait)
+	if l.ctx.Err() == nil {
+		l.timer.Reset(wait)
+	}
 }
 
-// stop ends the looks and waits for one that is under way.
+// stop ends the looks. Their context has ended before.
 func (l *looker) stop() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -123,25 +158,20 @@ func (a *Agent) event(ev *runtimeapi.ContainerEventResponse) {
 
 // relist looks at everything that the runtime has, pokes the workers whose pods have changed since the last look, and
 // ends pods that nobody knows. It returns what it saw, to compare the next time.
-func (a *Agent) relist(ctx context.Context, last map[string]uint64) (map[string]uint64, error) {
-	ctx, cancel := context.WithTimeout(ctx, runtimeTimeout)
-	defer cancel()
-	containers, err := a.cfg.Runtime.ListContainers(ctx, &runtimeapi.ListContainersRequest{})
-	if err != nil {
-		return nil, err
-	}
-	sandboxes, err := a.cfg.Runtime.ListPodSandbox(ctx, &runtimeapi.ListPodSandboxRequest{})
+func (l *looker) relist(last map[string]uint64) (map[string]uint64, error) {
+	a := l.agent
+	containers, sandboxes, err := a.listRuntime(l.ctx, nil)
 	if err != nil {
 		return nil, err
 	}
 	seen := make(map[string]uint64)
 	// Sums do not depend on the order in which the runtime lists.
-	for _, s := range sandboxes.GetItems() {
+	for _, s := range sandboxes {
 		if a.owns(s.GetLabels()) {
 			seen[s.GetLabels()[criconfig.LabelPodUID]] += print(s.GetId(), uint64(s.GetState()))
 		}
 	}
-	for _, c := range containers.GetContainers() {
+	for _, c := range containers {
 		if a.owns(c.GetLabels()) {
 			seen[c.GetLabels()[criconfig.LabelPodUID]] += print(c.GetId(), uint64(c.GetState()))
 		}
@@ -149,7 +179,7 @@ func (a *Agent) relist(ctx context.Context, last map[string]uint64) (map[string]
 	for uid, sum := range seen {
 		switch w := a.worker(uid); {
 		case w == nil:
-			a.unknown(ctx, uid)
+			l.ask(uid)
 		case last[uid] != sum:
 			w.post(podstate.Poke{})
 		}
@@ -175,6 +205,17 @@ func print(id string, state uint64) uint64 {
 	return (h ^ (state + 1)) * prime
 }
 
+// ask deals with an unknown pod beside the looks, which do not wait for it, nor for one another's.
+func (l *looker) ask(uid string) {
+	if _, busy := l.asking.LoadOrStore(uid, true); busy {
+		return
+	}
+	l.agent.spawn(func(context.Context) {
+		defer l.asking.Delete(uid)
+		l.agent.unknown(l.ctx, uid)
+	})
+}
+
 // unknown deals with something that runs here for a pod without a worker: it is stopped if the API, read live, does not
 // have the pod on this node.
 func (a *Agent) unknown(ctx context.Context, uid string) {
@@ -183,10 +224,14 @@ func (a *Agent) unknown(ctx context.Context, uid string) {
 	if err != nil || l == nil || a.worker(uid) != nil {
 		return // gone, or known by now; else the next look will try again
 	}
-	p, err := a.cfg.Client.Pods.Get(ctx, &metav1.GetRequest{Namespace: l.namespace, Name: l.name})
+	var p *corev1.Pod
+	err = a.call(ctx, func(ctx context.Context) (err error) {
+		p, err = a.cfg.Client.Pods.Get(ctx, &metav1.GetRequest{Namespace: l.namespace, Name: l.name})
+		return err
+	})
 	switch {
 	case err == nil && uidOf(p) == uid && p.GetSpec().GetNodeName() == a.cfg.NodeName:
-		a.adopt(p, l.Observation)
+		a.adopt(p, l)
 	case err == nil, apierrors.Is(err, apierrors.NotFound):
 		a.end(uid, l)
 	}

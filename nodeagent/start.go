@@ -8,7 +8,11 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"syscall"
+	"time"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	corev1 "monoplane.dev/api/core/v1"
@@ -23,25 +27,49 @@ var imageName = regexp.MustCompile(`^(([a-zA-Z0-9.-]+|\[[0-9a-fA-F:]+\])(:[0-9]+
 	`[a-z0-9]+((\.|_|__|-+|/)[a-z0-9]+)*` +
 	`(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(@[A-Za-z][A-Za-z0-9]*([+._-][A-Za-z][A-Za-z0-9]*)*:[0-9a-fA-F]{32,})?$`)
 
-// startContainer pulls, creates and starts. Only the pull can be given up (by the context pull): a start that was
-// given up half-way could run on unseen. spec: CTR-4, CTR-6
-func (j job) startContainer(ctx, pull context.Context, action podstate.StartContainer) podstate.Input {
+// startContainer pulls, creates and starts. The pull is given up at once when the context wanted ends, the rest a
+// while later: a start that was given up half-way may run on unseen. spec: CTR-4, CTR-6
+func (j job) startContainer(ctx, wanted context.Context, action podstate.StartContainer) podstate.Input {
 	spec := podstate.ContainerAt(j.pod, action.Index)
 	out := podstate.ContainerRun{Index: action.Index}
 	sandbox := criconfig.Sandbox(j.pod, 0, j.agent.cfg.PodLogDir, j.facts())
 
-	ref, reason, err := j.pullImage(pull, spec, sandbox)
-	if err == nil {
-		out.Instance, reason, err = j.createAndStart(ctx, spec, sandbox, ref, action)
-	}
+	ref, reason, err := j.pullImage(wanted, spec, sandbox)
 	if err != nil {
 		out.Reason, out.Message = reason, text(err)
+		return out
 	}
+	ctx, cancel := outlast(ctx, wanted)
+	defer cancel()
+	j.createAndStart(ctx, spec, sandbox, ref, action, &out)
 	return out
+}
+
+// patience is how long a call that makes or starts something goes on after it is no longer wanted.
+const patience = 5 * time.Second
+
+// outlast returns a context that ends with ctx, or patience after wanted.
+func outlast(ctx, wanted context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	var timer *time.Timer
+	done := make(chan struct{})
+	stop := context.AfterFunc(wanted, func() {
+		defer close(done)
+		timer = time.AfterFunc(patience, cancel)
+	})
+	return ctx, func() {
+		cancel()
+		if !stop() {
+			<-done
+			timer.Stop()
+		}
+	}
 }
 
 // pullImage sees to it that the image is there and returns what the runtime calls it.
 func (j job) pullImage(ctx context.Context, spec *corev1.Container, sandbox *runtimeapi.PodSandboxConfig) (ref, reason string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, pullTimeout)
+	defer cancel()
 	image := &runtimeapi.ImageSpec{Image: spec.GetImage(), UserSpecifiedImage: spec.GetImage()}
 	if !imageName.MatchString(spec.GetImage()) {
 		return "", "InvalidImageName", fmt.Errorf("image name %q is not valid", spec.GetImage())
@@ -65,52 +93,82 @@ func (j job) pullImage(ctx context.Context, spec *corev1.Container, sandbox *run
 	return pulled.GetImageRef(), "", nil
 }
 
+// createAndStart says in out what came of it.
 func (j job) createAndStart(
 	ctx context.Context, spec *corev1.Container, sandbox *runtimeapi.PodSandboxConfig, ref string, action podstate.StartContainer,
-) (in podstate.Instance, reason string, err error) {
-	ctx, cancel := context.WithTimeout(ctx, runtimeTimeout)
-	defer cancel()
+	out *podstate.ContainerRun,
+) {
 	which := criconfig.Instance{Attempt: action.Attempt, Hash: podstate.Hash(spec), Delay: action.Delay}
 	cfg, err := criconfig.Container(j.pod, spec, which, ref, j.podDir(), j.facts())
 	if err == nil {
 		err = j.makeFiles(spec, action.Attempt)
 	}
 	if err != nil {
-		return in, "CreateContainerConfigError", err
+		out.Reason, out.Message, out.Invalid = "CreateContainerConfigError", text(err), hopeless(err)
+		return
 	}
-	created, err := j.agent.cfg.Runtime.CreateContainer(ctx, &runtimeapi.CreateContainerRequest{
+	id, err := j.createContainer(ctx, &runtimeapi.CreateContainerRequest{
 		PodSandboxId: action.SandboxID, Config: cfg, SandboxConfig: sandbox,
 	})
 	if err != nil {
-		return in, "CreateContainerError", err
+		out.Reason, out.Message, out.Invalid = "CreateContainerError", text(err), hopeless(err)
+		return
 	}
-	id := created.GetContainerId()
-	_, startErr := j.agent.cfg.Runtime.StartContainer(ctx, &runtimeapi.StartContainerRequest{ContainerId: id})
-	in, err = j.agent.instance(ctx, id, j.warnLimits(spec.GetName()))
-	in.SandboxID = action.SandboxID
+	known := podstate.Instance{
+		ID: id, Name: spec.GetName(), SandboxID: action.SandboxID, Attempt: action.Attempt, State: podstate.Created, Hash: which.Hash,
+	}
+	expiry := now().Add(startTimeout)
+	start, cancel := context.WithDeadline(ctx, expiry)
+	_, startErr := j.agent.cfg.Runtime.StartContainer(start, &runtimeapi.StartContainerRequest{ContainerId: id})
+	cancel()
+	// The answer to the start may be missing because the time was up, or the start no longer wanted.
+	in, err := j.agent.instance(j.agent.context(), id, j.warnLimits(spec.GetName()))
+	if err == nil {
+		known = in
+		known.SandboxID = action.SandboxID
+	}
 	switch {
-	case startErr == nil && err == nil:
-		return in, "", nil
 	case startErr == nil:
-		// It was started, so it runs until something else is known.
-		return podstate.Instance{
-			ID: id, Name: spec.GetName(), SandboxID: action.SandboxID, Attempt: action.Attempt,
-			State: podstate.Running, Hash: which.Hash,
-		}, "", nil
-	case err == nil && in.State == podstate.Running:
-		return in, "", nil // the call failed, the start did not
-	}
-	if in.State != podstate.Exited {
-		in = podstate.Instance{
-			ID: id, Name: spec.GetName(), SandboxID: action.SandboxID, Attempt: action.Attempt, State: podstate.Exited,
-			ExitCode: 128, Image: spec.GetImage(), Hash: which.Hash, FinishedAt: now(),
+		if err != nil {
+			known.State = podstate.Running // it was started, so it runs until something else is known
 		}
+	case known.State == podstate.Running: // the call failed, the start did not
+	case known.State == podstate.Exited:
+		known.Reason = "StartError"
+		if known.Message == "" {
+			known.Message = text(startErr)
+		}
+		out.Reason, out.Message = "RunContainerError", text(startErr)
+	case unclear(startErr):
+		out.Expiry = expiry
+		out.Reason, out.Message = "StartUnconfirmed", "the runtime has not said whether the container was started, and nothing is "+
+			"started in its place until it is known to run or to be dead: "+text(startErr)
+	default:
+		out.Reason, out.Message = "RunContainerError", text(startErr)
 	}
-	in.Reason = "StartError"
-	if in.Message == "" {
-		in.Message = text(startErr)
+	out.Instance = known
+}
+
+func (j job) createContainer(ctx context.Context, req *runtimeapi.CreateContainerRequest) (id string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, runtimeTimeout)
+	defer cancel()
+	created, err := j.agent.cfg.Runtime.CreateContainer(ctx, req)
+	return created.GetContainerId(), err
+}
+
+// unclear reports whether a call to the runtime may have been carried out, or may be yet, although it failed.
+func unclear(err error) bool {
+	switch status.Code(err) {
+	case codes.DeadlineExceeded, codes.Canceled, codes.Unavailable:
+		return true
 	}
-	return in, "RunContainerError", startErr
+	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
+}
+
+// hopeless reports whether what failed will fail again whatever changes but the pod: the runtime calls what it is asked
+// for invalid, or the system calls a name too long. All else may be mended by somebody, and is tried again.
+func hopeless(err error) bool {
+	return status.Code(err) == codes.InvalidArgument || errors.Is(err, syscall.ENAMETOOLONG)
 }
 
 // makeFiles makes the files of an instance that the runtime expects to find.

@@ -28,7 +28,8 @@ var errEnded = errors.New("the agent has ended, so pods that run go on, for the 
 // nil, is called with the names of the pods that are waited for whenever they change, and with none at the end.
 //
 // It fails when the agent does not come to know its pods within ten seconds, or ends before they have stopped: they go on
-// then. spec: design decision 13
+// then. What is not confirmed dead when its grace period and the runtime's time after it are over is given up: then it
+// returns a *StuckError once nothing else runs. spec: design decision 13, SAFE-6
 func (a *Agent) StopPods(ctx context.Context, report func(waiting []string)) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -43,15 +44,15 @@ func (a *Agent) StopPods(ctx context.Context, report func(waiting []string)) err
 	if err := a.waitKnown(ctx); err != nil {
 		return err
 	}
-	var last []string
+	var last, waiting, stuck []string
 	first := true
 	err := a.waitUntil(ctx, func() bool {
-		waiting := a.running()
+		waiting, stuck = a.running()
 		if report != nil && (first || !slices.Equal(waiting, last)) {
 			report(waiting)
 		}
 		first, last = false, waiting
-		return len(waiting) == 0
+		return len(waiting) == len(stuck)
 	})
 	if err != nil {
 		return context.Cause(ctx)
@@ -60,6 +61,9 @@ func (a *Agent) StopPods(ctx context.Context, report func(waiting []string)) err
 	flush, cancelFlush := context.WithTimeout(ctx, flushTimeout)
 	defer cancelFlush()
 	_ = a.waitUntil(flush, func() bool { return !a.anyUnwritten() })
+	if len(stuck) > 0 && ctx.Err() == nil {
+		return &StuckError{Pods: stuck}
+	}
 	return context.Cause(ctx)
 }
 
@@ -117,16 +121,20 @@ func (a *Agent) anyUnwritten() bool {
 	return unwritten
 }
 
-// running returns the names of the pods of which something may run, sorted.
-func (a *Agent) running() []string {
-	var out []string
+// running returns the names of the pods of which something may run, sorted, and those among them that are stuck.
+func (a *Agent) running() (all, stuck []string) {
 	for _, w := range a.list() {
 		w.look(func(m *podstate.Machine) {
-			if !m.Empty() {
-				out = append(out, name(m.Pod()))
+			if m.Empty() {
+				return
+			}
+			all = append(all, name(m.Pod()))
+			if m.Stuck() != "" {
+				stuck = append(stuck, name(m.Pod()))
 			}
 		})
 	}
-	slices.Sort(out)
-	return out
+	slices.Sort(all)
+	slices.Sort(stuck)
+	return all, stuck
 }

@@ -215,18 +215,18 @@ func TestFailingAPI(t *testing.T) {
 func TestFailingRuntime(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.start()
-		n := 0
+		rng := rand.New(rand.NewPCG(1, 1))
 		w.setFault(func(string, string) error {
-			if n++; n%3 != 0 {
+			if rng.IntN(3) != 0 {
 				return errors.New("the runtime is busy")
 			}
 			return nil
 		})
 		w.create("a", annotated("ignore-term", "true"))
-		time.Sleep(5 * time.Minute)
+		time.Sleep(time.Hour) // an attempt needs two calls that succeed, and backs off up to 5 min
 		w.phase("a", "Running")
 		w.delete("a", 5)
-		time.Sleep(5 * time.Minute)
+		time.Sleep(10 * time.Minute)
 		if w.get("a") != nil {
 			t.Error("a is still there")
 		}

@@ -19,8 +19,8 @@ type worker struct {
 	m  *podstate.Machine
 	// timer is nil while the machine does not ask to be woken.
 	timer *time.Timer
-	// cancelPull ends the image pull of the start under way, nil when there is none.
-	cancelPull context.CancelFunc
+	// cancelStart says that what is being started is no longer wanted, nil when there is nothing.
+	cancelStart context.CancelFunc
 	// holds: the pod was admitted, even if the machine has not been told yet.
 	holds  bool
 	closed bool
@@ -33,14 +33,17 @@ func (w *worker) post(in podstate.Input) {
 	if w.closed {
 		return
 	}
-	life := w.m.Life()
+	life, stuck := w.m.Life(), w.m.Stuck()
 	for _, action := range w.m.Step(time.Now(), in) {
 		w.handle(action)
 	}
 	if w.m.Life() != life {
 		w.agent.cfg.Logger.Debug("pod moves on", "pod", name(w.m.Pod()), "uid", w.uid, "life", w.m.Life().String())
 	}
-	if w.m.Life() != life || w.m.Empty() {
+	if now := w.m.Stuck(); now != stuck || w.closed {
+		w.agent.setStuck(w, now)
+	}
+	if w.m.Life() != life || w.m.Empty() || (stuck == "") != (w.m.Stuck() == "") {
 		w.agent.progress()
 	}
 }
@@ -51,8 +54,8 @@ func (w *worker) handle(action podstate.Action) {
 	case podstate.Wake:
 		w.wakeAt(action.At)
 	case podstate.CancelStart:
-		if w.cancelPull != nil {
-			w.cancelPull()
+		if w.cancelStart != nil {
+			w.cancelStart()
 		}
 	case podstate.Note:
 		w.agent.note(w.m.Pod(), action)
@@ -60,22 +63,30 @@ func (w *worker) handle(action podstate.Action) {
 		w.closed = true
 		w.stopTimer()
 		w.agent.forget(w)
+	case podstate.RunSandbox:
+		job := w.job()
+		w.start(func(ctx, wanted context.Context) podstate.Input { return job.runSandbox(ctx, wanted, action) })
 	case podstate.StartContainer:
 		job := w.job()
-		pull, cancel := context.WithCancel(w.agent.context())
-		w.cancelPull = cancel
-		w.agent.spawn(func(ctx context.Context) {
-			in := job.startContainer(ctx, pull, action)
-			cancel()
-			w.mu.Lock()
-			w.cancelPull = nil
-			w.mu.Unlock()
-			w.post(in)
-		})
+		w.start(func(ctx, wanted context.Context) podstate.Input { return job.startContainer(ctx, wanted, action) })
 	default:
 		job := w.job()
 		w.agent.spawn(func(ctx context.Context) { w.post(job.do(ctx, action)) })
 	}
+}
+
+// start does something that CancelStart can end. A machine asks for one at a time. The caller holds the lock.
+func (w *worker) start(do func(ctx, wanted context.Context) podstate.Input) {
+	wanted, cancel := context.WithCancel(w.agent.context())
+	w.cancelStart = cancel
+	w.agent.spawn(func(ctx context.Context) {
+		in := do(ctx, wanted)
+		cancel()
+		w.mu.Lock()
+		w.cancelStart = nil
+		w.mu.Unlock()
+		w.post(in)
+	})
 }
 
 // job takes along what an action needs of the state. The caller holds the lock.
@@ -110,6 +121,13 @@ func (w *worker) close() {
 	defer w.mu.Unlock()
 	w.closed = true
 	w.stopTimer()
+}
+
+// waitedFor reports whether something of the pod runs and may soon be gone.
+func (w *worker) waitedFor() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return !w.closed && !w.m.Empty() && w.m.Stuck() == ""
 }
 
 // hold makes the pod count as a holder of resources.

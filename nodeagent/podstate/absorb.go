@@ -2,6 +2,7 @@ package podstate
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "monoplane.dev/api/core/v1"
@@ -111,11 +112,15 @@ func (m *Machine) podDeleted(in PodDeleted) {
 }
 
 func (m *Machine) admitted(in Admission) {
+	if in.Undecided {
+		m.admit.failed(m.now, m.host.Policy.APIDelay, m.host.Policy.APIDelayMax)
+		return
+	}
 	m.admit.done()
 	if m.life != Admitting {
 		return
 	}
-	m.began = m.now.Truncate(time.Second)
+	m.began = m.now.Add(-time.Duration(m.now.Nanosecond())) // to the second, as the status says it
 	if in.Reason == "" {
 		m.advance(Active)
 		return
@@ -133,6 +138,9 @@ func (m *Machine) sandboxRun(in SandboxRun) {
 			note.Reason, note.Message = "FailedMount", "Unable to attach or mount volumes: "+in.Err
 		}
 		m.do(note)
+		if in.Invalid && !m.anyRan() {
+			m.fail(note.Reason, note.Message)
+		}
 		return
 	}
 	m.run.done()
@@ -148,8 +156,14 @@ func (m *Machine) containerRun(in ContainerRun) {
 	p := &m.host.Policy
 	c := &m.containers[in.Index]
 	m.starting = -1
-	if in.Instance.ID != "" {
-		in.Instance.Delay = m.delay
+	switch in.Instance.Delay = m.delay; {
+	case in.Instance.ID == "":
+		if in.Reason == "CreateContainerError" { // what was asked for may exist all the same
+			m.doubt(Instance{Name: m.spec(in.Index).GetName(), State: Created}, m.now)
+		}
+	case in.Instance.State == Created:
+		m.doubt(in.Instance, later(in.Expiry, m.now))
+	default:
 		m.seeInstance(in.Instance, false)
 	}
 	if in.Reason == "" {
@@ -159,15 +173,18 @@ func (m *Machine) containerRun(in ContainerRun) {
 		return
 	}
 	c.start.busy = false
-	if in.Instance.ID == "" && in.Reason == "CreateContainerError" {
-		m.uncertain, m.observeAgain = true, true // what was asked for may exist all the same
-	}
-	if m.life >= Stopping && in.Instance.ID == "" {
+	if m.life >= Stopping && (in.Instance.ID == "" || in.Instance.State == Created) {
 		return // it is not news that nothing starts
 	}
+	if in.Instance.State == Created && c.ID == in.Instance.ID && in.Instance.ID != "" {
+		return // an event has told meanwhile that it runs
+	}
 	c.waiting, c.message = in.Reason, in.Message
+	if in.Invalid && c.State == None && c.floor == 0 {
+		m.fail(in.Reason, fmt.Sprintf("container %s can never be created: %s", m.spec(in.Index).GetName(), in.Message))
+	}
 	m.do(Note{Warning: true, Reason: "Failed", Message: "Error: " + in.Message})
-	if c.ID == in.Instance.ID && c.State == Exited {
+	if c.State == Exited && c.ID == in.Instance.ID {
 		c.Reason, c.Message = in.Instance.Reason, in.Instance.Message // an event may have said less
 		c.start.done()                                                // it counts as a run: policy and back-off of restarts apply
 		return
@@ -185,29 +202,40 @@ func (m *Machine) containerStopped(in ContainerStopped) {
 		return
 	}
 	c.stops--
+	if c.stops == 0 {
+		c.termAt, c.killAt = time.Time{}, time.Time{}
+	}
 	if in.Err != "" {
 		if c.stops == 0 {
 			c.stop.failed(m.now, m.host.Policy.RuntimeDelay, m.host.Policy.RuntimeDelayMax)
 		}
 		m.observeAgain = true
-	} else {
-		if in.Instance.ID == "" {
-			in.Instance = c.Instance
-			m.lose(&in.Instance)
-		}
-		m.merge(c, in.Instance)
+		m.stopFailed("container "+c.Name, in.Err)
+		return
 	}
-	if c.stops == 0 {
-		c.termAt, c.killAt = time.Time{}, time.Time{}
+	c.stop.done()
+	if s := m.strayByID(in.ID); s != nil && s.State == Created {
+		m.strayStopped(s, in.Instance)
+		return
 	}
-	if c.State != Running {
-		c.stop.done()
+	if in.Instance.ID == "" {
+		in.Instance = c.Instance
+		m.lose(&in.Instance)
+	}
+	m.merge(c, in.Instance)
+}
+
+// fail makes the pod fail, once nothing of it runs.
+func (m *Machine) fail(reason, message string) {
+	if m.end.reason == "" {
+		m.end = ending{reason: reason, message: message, grace: -1}
 	}
 }
 
 func (m *Machine) sandboxStopped(in SandboxStopped) {
 	if in.Err != "" {
 		m.stopBox.failed(m.now, m.host.Policy.RuntimeDelay, m.host.Policy.RuntimeDelayMax)
+		m.stopFailed("sandbox", in.Err)
 		return
 	}
 	m.stopBox.done()
@@ -221,13 +249,25 @@ func (m *Machine) sandboxStopped(in SandboxStopped) {
 func (m *Machine) containerRemoved(in ContainerRemoved) {
 	if in.Err != "" {
 		m.bury.failed(m.now, m.host.Policy.RuntimeDelay, m.host.Policy.RuntimeDelayMax)
+		m.stopFailed("removal of container "+in.ID, in.Err)
+		if c := m.byID(in.ID); c != nil && c.State == Running {
+			m.spare(in.ID) // it was started meanwhile
+		}
+		if len(m.dead) > 1 && m.dead[0].id == in.ID {
+			m.dead = append(m.dead[1:], m.dead[0]) // the others need not wait for it
+		}
+		m.observeAgain = m.observeAgain || m.strayByID(in.ID) != nil // it may have started
 		return
 	}
 	m.bury.done()
-	if len(m.dead) > 0 && m.dead[0].id == in.ID {
-		m.dead = m.dead[1:]
-	}
+	m.dead = slices.DeleteFunc(m.dead, func(r remains) bool { return r.id == in.ID })
 	if len(m.dead) == 0 {
 		m.dead = nil
+	}
+	if s := m.strayByID(in.ID); s != nil {
+		if i := m.index(s.Name); i >= 0 {
+			m.containers[i].waiting, m.containers[i].message = "", "" // it is known now
+		}
+		m.dropStray(in.ID)
 	}
 }

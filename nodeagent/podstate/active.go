@@ -2,7 +2,7 @@ package podstate
 
 import (
 	"fmt"
-	"time"
+	"slices"
 )
 
 // sandbox returns the pod's current sandbox, nil for none.
@@ -22,15 +22,18 @@ func (m *Machine) ready() bool {
 // planActive keeps a sandbox and the containers in it running.
 func (m *Machine) planActive() {
 	m.removeDead()
-	m.observeNow()
 	if !m.ready() {
+		m.observeNow()
 		m.planSandbox()
 		return
 	}
-	m.haltEnd = time.Time{}
-	m.stopStrays()
-	m.replaceChanged()
-	if m.starting < 0 && len(m.strays) == 0 && !m.uncertain {
+	stops := m.settleStrays()
+	stops = m.replaceChanged() || stops
+	if !stops {
+		m.stop = nil
+	}
+	m.observeNow()
+	if m.starting < 0 && len(m.strays) == 0 {
 		m.planContainers()
 	}
 }
@@ -113,6 +116,9 @@ func (m *Machine) start(i int) bool {
 			return false
 		}
 	}
+	if c.doubts > 0 {
+		return false // it may run after all; a look is on its way
+	}
 	for _, d := range m.dead {
 		if d.index == i && d.attempt == c.nextAttempt() {
 			return false // a container of that attempt that never ran is being removed
@@ -122,7 +128,7 @@ func (m *Machine) start(i int) bool {
 		return false
 	}
 	c.start.busy = true
-	m.starting, m.pullCancelled, m.delay = i, false, m.nextDelay(i)
+	m.starting, m.startCancelled, m.delay = i, false, m.nextDelay(i)
 	m.confirmed, m.observeWhole = false, false
 	m.do(StartContainer{Index: i, Attempt: c.nextAttempt(), SandboxID: m.sandbox().ID, Delay: m.delay})
 	return true
@@ -140,31 +146,19 @@ func (m *Machine) noteBackoff(i int) {
 		"Back-off restarting failed container %s in pod %s_%s(%s)", c.Name, meta.GetName(), meta.GetNamespace(), meta.GetUid())})
 }
 
-// replaceChanged stops running containers whose image has changed; they start again with the new one.
-func (m *Machine) replaceChanged() {
+// replaceChanged stops running containers whose image has changed; they start again with the new one. It reports whether
+// there are any.
+func (m *Machine) replaceChanged() bool {
+	any := false
 	for i := range m.containers {
 		if c := &m.containers[i]; c.State == Running && m.changed(i) {
 			if c.stops == 0 && c.stop.failures == 0 {
 				m.do(Note{Reason: "Killing", Message: fmt.Sprintf("Container %s definition changed, will be restarted", c.Name)})
 			}
-			m.stopOne(c, m.grace())
+			any = m.stopOne(c, m.grace())
 		}
 	}
-}
-
-// stopStrays stops containers that the spec does not account for, and has them removed.
-func (m *Machine) stopStrays() {
-	kept := m.strays[:0]
-	for i := range m.strays {
-		c := m.strays[i]
-		if c.State != Running && c.stops == 0 {
-			m.discard(c.ID, m.index(c.Name), c.Attempt)
-			continue
-		}
-		m.stopOne(&c, m.grace())
-		kept = append(kept, c)
-	}
-	m.strays = kept
+	return any
 }
 
 // discard has a dead container removed, once.
@@ -172,12 +166,20 @@ func (m *Machine) discard(id string, index int, attempt uint32) {
 	if id == "" {
 		return
 	}
-	for _, d := range m.dead {
-		if d.id == id {
-			return
-		}
+	if !m.isDiscarded(id) {
+		m.dead = append(m.dead, remains{id: id, index: index, attempt: attempt})
 	}
-	m.dead = append(m.dead, remains{id: id, index: index, attempt: attempt})
+}
+
+// isDiscarded reports whether a container is to be removed.
+func (m *Machine) isDiscarded(id string) bool {
+	return slices.ContainsFunc(m.dead, func(r remains) bool { return r.id == id })
+}
+
+// spare takes back that a container is to be removed, since it runs: it gets its grace first. What the runtime is
+// removing already cannot be taken back.
+func (m *Machine) spare(id string) {
+	m.dead = slices.DeleteFunc(m.dead, func(r remains) bool { return r.id == id && !(m.bury.busy && m.dead[0].id == id) })
 }
 
 // removeDead removes dead containers that are not needed, one at a time.
@@ -202,5 +204,6 @@ func (m *Machine) idle() bool { return m.starting < 0 && !m.run.busy }
 func (m *Machine) askObserve() {
 	m.observe.busy, m.observeAgain, m.observeLater = true, false, false
 	m.observeWhole = m.idle()
+	m.expire()
 	m.do(Observe{})
 }

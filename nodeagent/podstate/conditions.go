@@ -15,6 +15,9 @@ const (
 	condInitialized     = "Initialized"
 	condContainersReady = "ContainersReady"
 	condReady           = "Ready"
+	// condKillFailed is True while something of the pod is not confirmed dead after its grace period. It is there only
+	// once that has happened.
+	condKillFailed = "monoplane.dev/KillFailed"
 )
 
 // conditions brings the agent's conditions in s up to date; phase and container statuses are already set.
@@ -60,6 +63,11 @@ func (m *Machine) conditions(s *corev1.PodStatus) {
 	set(condReady, ready, reason, message)
 	if condition(s, condScheduled) == nil {
 		set(condScheduled, true, "", "")
+	}
+	if why := m.Stuck(); why != "" {
+		set(condKillFailed, true, "FailedKillPod", "not confirmed dead: "+why)
+	} else if condition(s, condKillFailed) != nil {
+		set(condKillFailed, false, "", "")
 	}
 }
 

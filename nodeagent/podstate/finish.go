@@ -55,7 +55,7 @@ func (m *Machine) report() {
 	if m.vanished || m.absent || m.life == Admitting || terminal(m.pod) {
 		return
 	}
-	if m.startTime().IsZero() && !m.ends() {
+	if m.began.IsZero() && !m.ends() {
 		return // it was never admitted
 	}
 	want := m.status()

@@ -16,16 +16,15 @@ func (m *Machine) halt() bool {
 	m.removeDead()
 	idle := m.idle()
 	if m.confirmed && idle {
+		m.stop = nil
 		return true
 	}
-	if m.starting >= 0 && !m.pullCancelled && m.life >= Stopping {
-		m.pullCancelled = true
+	if !idle && !m.startCancelled && m.life >= Stopping {
+		m.startCancelled = true
 		m.do(CancelStart{})
 	}
 	grace := m.grace()
-	if end := m.now.Add(max(grace, m.host.Policy.MinGrace)); m.haltEnd.IsZero() || end.Before(m.haltEnd) {
-		m.haltEnd = end
-	}
+	m.limitStop(grace)
 	if m.stopContainers(grace) || !idle {
 		return false
 	}
@@ -43,14 +42,14 @@ func (m *Machine) halt() bool {
 func (m *Machine) stopContainers(grace time.Duration) bool {
 	running := false
 	for i := range m.strays {
-		running = m.stopOne(&m.strays[i], grace) || running
+		running = m.endStray(&m.strays[i], grace) || running
 	}
 	for i := range m.containers {
 		if m.kind(i) != sidecar {
 			running = m.stopOne(&m.containers[i], grace) || running
 		}
 	}
-	over := !m.now.Before(m.haltEnd)
+	over := !m.now.Before(m.stop.end)
 	// Sidecars serve the others: they stop after them, the last one first, or all at once when the period is over.
 	for i := len(m.containers) - 1; i >= 0; i-- {
 		c := &m.containers[i]
@@ -61,9 +60,9 @@ func (m *Machine) stopContainers(grace time.Duration) bool {
 		case over:
 			m.stopOne(c, m.host.Policy.MinGrace)
 		case !running && m.starting < 0:
-			m.stopOne(c, m.haltEnd.Sub(m.now))
+			m.stopOne(c, m.stop.end.Sub(m.now))
 		default:
-			m.due(m.haltEnd)
+			m.due(m.stop.end)
 		}
 		running = true
 	}
@@ -73,9 +72,10 @@ func (m *Machine) stopContainers(grace time.Duration) bool {
 // stopOne stops a container with the grace period, or shortens a stop in flight; it reports whether the
 // container may still run. A stop that failed is begun anew with the whole period (DEL-10). spec: TERM-3
 func (m *Machine) stopOne(c *container, grace time.Duration) bool {
-	if c.State != Running {
+	if c.State != Running && c.State != Created {
 		return c.stops > 0
 	}
+	m.beginStop(grace)
 	least := m.host.Policy.MinGrace
 	if c.stops == 0 {
 		if !m.may(&c.stop) {

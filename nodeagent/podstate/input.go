@@ -63,7 +63,12 @@ type Observed struct {
 }
 
 // Admission answers Admit. An empty reason admits the pod.
-type Admission struct{ Reason, Message string }
+type Admission struct {
+	// Reason and Message say why the pod is refused.
+	Reason, Message string
+	// Undecided says that the node could not be read; it is asked for again.
+	Undecided bool
+}
 
 // SandboxRun answers RunSandbox.
 type SandboxRun struct {
@@ -73,18 +78,25 @@ type SandboxRun struct {
 	Err string
 	// Unmounted says that it is because the pod's volumes cannot be mounted.
 	Unmounted bool
+	// Invalid says that it will fail however often it is tried.
+	Invalid bool
 }
 
 // ContainerRun answers StartContainer.
 type ContainerRun struct {
 	// Index is the container's, as in StartContainer.
 	Index int
-	// Instance is what the runtime shows after the call; with an error it may be empty.
+	// Instance is what the runtime shows after the call; with an error it may be empty. One that is still Created was
+	// not seen to start, but may start yet, until Expiry.
 	Instance Instance
+	// Expiry is from when on the runtime no longer takes up the start; zero means from now on.
+	Expiry time.Time
 	// Reason is empty for success, or why the container waits, such as "ErrImagePull".
 	Reason string
 	// Message explains the reason.
 	Message string
+	// Invalid says that the container cannot be created however often it is tried.
+	Invalid bool
 }
 
 // ContainerStopped answers StopContainer.

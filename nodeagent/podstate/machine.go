@@ -50,21 +50,21 @@ type Machine struct {
 	end ending
 	// refused: the pod was not admitted, so nothing of it ever ran here.
 	refused bool
-	// began is when the pod was admitted; status.startTime, once written, decides.
+	// began is when the pod was admitted, as status.startTime says once it is written; zero before.
 	began time.Time
 
 	sandboxes  []box       // by attempt; the last one is the pod's
 	containers []container // init containers, then containers, as in the spec
-	// strays are containers that nothing in the spec accounts for; they are stopped and removed.
-	strays []container
+	// strays are containers that are nobody's newest instance; see there.
+	strays []stray
 	dead   []remains
 
 	// starting is the container that is being started, -1 for none.
 	starting int
 	// delay is the back-off that goes with the container being started.
 	delay time.Duration
-	// pullCancelled: CancelStart was said for the container being started.
-	pullCancelled bool
+	// startCancelled: CancelStart was said for what is being started.
+	startCancelled bool
 	// initialized: every init container has done its part in the current sandbox (INIT-7: it stays so).
 	initialized bool
 
@@ -74,10 +74,8 @@ type Machine struct {
 	observeWhole bool
 	// observeAgain: something may have changed; observe when possible. observeLater: so when nothing is being started.
 	observeAgain, observeLater bool
-	// uncertain: the runtime may run a container that it did not tell of; nothing starts before a whole look.
-	uncertain bool
-	// haltEnd is the end of the grace period of a stop, zero while none is in progress.
-	haltEnd time.Time
+	// stop is the stop under way, nil while nothing is being stopped.
+	stop *ongoing
 
 	removed, erased bool // Remove and DeletePod have succeeded
 	absent          bool // the object seems to be gone, or is stale; look it up
@@ -104,8 +102,10 @@ func New(host *Host, pod *corev1.Pod, seen Observation, now time.Time) *Machine 
 	}
 	m.see(seen, true)
 	m.recall()
-	if len(seen.Sandboxes)+len(seen.Instances) > 0 || pod.GetStatus().GetStartTime() != nil {
-		m.life = Active // it was admitted before the agent restarted
+	if t := pod.GetStatus().GetStartTime(); t != nil {
+		m.life, m.began = Active, m.anchor(goTime(t)) // it was admitted before the agent restarted
+	} else if len(seen.Sandboxes)+len(seen.Instances) > 0 {
+		m.life, m.began = Active, now // before the agent could say so
 	}
 	return m
 }
@@ -178,6 +178,7 @@ func (m *Machine) Step(now time.Time, in Input) []Action {
 		}
 	}
 	if m.life != Gone {
+		m.watchStop()
 		m.lookUp()
 		m.report()
 	}
@@ -244,17 +245,10 @@ func (m *Machine) final() bool {
 // deadline returns when activeDeadlineSeconds ends. spec: LIFE-6
 func (m *Machine) deadline() (time.Time, bool) {
 	s := m.pod.GetSpec()
-	if s == nil || s.ActiveDeadlineSeconds == nil || m.startTime().IsZero() || m.life == Admitting {
+	if s == nil || s.ActiveDeadlineSeconds == nil || m.began.IsZero() || m.life == Admitting {
 		return time.Time{}, false
 	}
-	return m.startTime().Add(time.Duration(s.GetActiveDeadlineSeconds()) * time.Second), true
-}
-
-func (m *Machine) startTime() time.Time {
-	if t := m.pod.GetStatus().GetStartTime(); t != nil {
-		return time.Unix(t.GetSeconds(), 0)
-	}
-	return m.began
+	return m.began.Add(time.Duration(s.GetActiveDeadlineSeconds()) * time.Second), true
 }
 
 func (m *Machine) deleting() bool { return m.pod.GetMetadata().GetDeletionTimestamp() != nil }

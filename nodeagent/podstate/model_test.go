@@ -27,7 +27,13 @@ type model struct {
 	boxes     []Sandbox
 	instances []Instance
 	nextID    int
+	// queued holds, by container id, until when the runtime may take up a start that it has not answered.
+	queued map[string]time.Time
+	// ghosts are containers that the runtime runs although nobody asked for it; true once a look has shown them.
+	ghosts map[string]bool
 
+	// asked is what the runtime had when the last look was asked for.
+	asked Observation
 	// pending are the actions that want an answer, oldest first.
 	pending []Action
 	// answered collects the actions of the last step.
@@ -42,6 +48,7 @@ func newModel(policy string, grace int64, containers []string, inits []string) *
 	began := time.Unix(1_000_000_000, 0)
 	w := &model{
 		host: &Host{Policy: p, IPs: []string{"10.0.0.1"}, Runtime: "test"}, now: began, began: began, rv: 1,
+		queued: map[string]time.Time{}, ghosts: map[string]bool{},
 	}
 	w.pod = &corev1.Pod{
 		Metadata: &metav1.ObjectMeta{Namespace: "ns", Name: "p", Uid: "u", ResourceVersion: "1", Generation: 1},
@@ -78,6 +85,9 @@ func (w *model) step(in Input) {
 		case CancelStart:
 			w.cancelled = true
 		case Note, Forget:
+		case Observe:
+			w.asked = w.seen()
+			w.pending = append(w.pending, a)
 		default:
 			w.pending = append(w.pending, a)
 		}
@@ -130,15 +140,52 @@ func (w *model) runSandbox(a RunSandbox) Sandbox {
 	return s
 }
 
-// startContainer makes the container run in the runtime.
-func (w *model) startContainer(a StartContainer) Instance {
+// createContainer makes the container in the runtime.
+func (w *model) createContainer(a StartContainer) Instance {
 	spec := ContainerAt(w.pod, a.Index)
 	in := Instance{
-		ID: w.id(), Name: spec.GetName(), SandboxID: a.SandboxID, Attempt: a.Attempt, State: Running, StartedAt: w.now,
+		ID: w.id(), Name: spec.GetName(), SandboxID: a.SandboxID, Attempt: a.Attempt, State: Created,
 		Hash: Hash(spec), Delay: a.Delay, Image: spec.GetImage(),
 	}
 	w.instances = append(w.instances, in)
 	return in
+}
+
+// startContainer makes the container run in the runtime.
+func (w *model) startContainer(a StartContainer) Instance {
+	w.createContainer(a)
+	in := &w.instances[len(w.instances)-1]
+	in.State, in.StartedAt = Running, w.now
+	return *in
+}
+
+// queue makes a container whose start the runtime may take up later, but not after the expiry.
+func (w *model) queue(a StartContainer, expiry time.Time) Instance {
+	in := w.createContainer(a)
+	w.queued[in.ID] = expiry
+	return in
+}
+
+// mayStart reports whether the runtime may yet take up the start of a container.
+func (w *model) mayStart(in *Instance) bool {
+	return in.State == Created && w.now.Before(w.queued[in.ID]) &&
+		slices.ContainsFunc(w.boxes, func(s Sandbox) bool { return s.ID == in.SandboxID && s.Ready })
+}
+
+// takeUp makes the runtime take up a start that was queued; it reports whether there was one.
+func (w *model) takeUp(in *Instance) bool {
+	if !w.mayStart(in) {
+		return false
+	}
+	in.State, in.StartedAt = Running, w.now
+	return true
+}
+
+// haunt makes the runtime run something that nobody asked for.
+func (w *model) haunt(name, sandbox string, attempt uint32) {
+	in := Instance{ID: w.id(), Name: name, SandboxID: sandbox, Attempt: attempt, State: Running, StartedAt: w.now, Image: "host"}
+	w.instances = append(w.instances, in)
+	w.ghosts[in.ID] = false
 }
 
 // exit ends a container in the runtime.

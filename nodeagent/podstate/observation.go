@@ -9,7 +9,7 @@ type InstanceState uint8
 const (
 	// None means that there is no such container.
 	None InstanceState = iota
-	// Created means that it never ran.
+	// Created means that nothing was seen to run. A start of it may be on its way.
 	Created
 	// Running also stands for a state that the runtime does not know.
 	Running

@@ -1,5 +1,10 @@
 package podstate
 
+import (
+	"slices"
+	"time"
+)
+
 // box is a sandbox and what we did to it.
 type box struct {
 	Sandbox
@@ -23,6 +28,7 @@ func (m *Machine) observed(in Observed) {
 	if in.Err != "" {
 		m.observe.failed(m.now, m.host.Policy.RuntimeDelay, m.host.Policy.RuntimeDelayMax)
 		m.observeAgain = true
+		m.stopFailed("a look at what runs", in.Err)
 		return
 	}
 	m.observe.done()
@@ -44,14 +50,14 @@ func (m *Machine) see(seen Observation, whole bool) {
 	}
 	for _, in := range seen.Instances {
 		m.seeInstance(in, whole)
-		clean = clean && in.State != Running
+		clean = clean && in.State == Exited
 		if in.State == Running {
 			m.confirmed = false
 		}
 	}
 	if whole {
 		m.seeMissing(seen)
-		m.confirmed, m.uncertain = clean, false
+		m.confirmed = clean
 	}
 }
 
@@ -73,7 +79,7 @@ func (m *Machine) seeSandbox(s Sandbox, whole bool) {
 			}
 			return
 		}
-		if b.Attempt > s.Attempt && i < at {
+		if b.Attempt >= s.Attempt && i < at {
 			at = i
 		}
 	}
@@ -90,36 +96,58 @@ func (m *Machine) seeSandbox(s Sandbox, whole bool) {
 
 // seeInstance takes an instance in: it is the one we know, a newer one, or one that is left over.
 func (m *Machine) seeInstance(in Instance, whole bool) {
+	if in.State == Running {
+		m.spare(in.ID)
+	}
+	if s := m.strayByID(in.ID); s != nil {
+		m.seeStray(s, in, whole)
+		return
+	}
 	if c := m.byID(in.ID); c != nil {
-		if whole && c.State == Exited && in.State == Running {
+		switch {
+		case !whole:
+		case c.State == Exited && in.State == Running:
 			m.disagree(c, in)
 			return
+		default:
+			c.doubts = 0
 		}
 		m.merge(c, in)
 		return
 	}
-	i := m.index(in.Name)
-	if i >= 0 && in.State != Created {
-		c := &m.containers[i]
-		switch {
-		case c.State == None && in.Attempt >= c.floor:
-			c.Instance = in
-			return
-		case c.State != None && in.Attempt > c.Attempt:
-			m.supersede(i, in)
-			return
-		case in.State == Exited && c.last == nil && in.Attempt < c.Attempt && c.State == Running:
-			c.last = &in
-			return
-		}
-	}
-	if !whole && in.State != Running {
-		return // being created, or being removed
-	}
-	if c := m.lastWithID(in.ID); c != nil {
+	if m.adopt(in) {
 		return
 	}
-	m.strays = append(m.strays, container{Instance: in})
+	last := m.lastWithID(in.ID) != nil
+	switch {
+	case in.State != Running && (!whole || last):
+		// Being created, or being removed.
+	case last && !whole:
+		m.observeAgain = true // most likely from before its end
+	default:
+		m.addStray(in)
+	}
+}
+
+// adopt makes an instance of which nothing was known the newest one of its container if its turn has come.
+func (m *Machine) adopt(in Instance) bool {
+	i := m.index(in.Name)
+	if i < 0 || in.State == Created {
+		return false
+	}
+	in.StartedAt, in.FinishedAt = m.anchor(in.StartedAt), m.anchor(in.FinishedAt)
+	c := &m.containers[i]
+	switch {
+	case c.State == None && in.Attempt >= c.floor:
+		c.Instance = in
+	case c.State != None && in.Attempt > c.Attempt:
+		m.supersede(i, in)
+	case in.State == Exited && c.last == nil && in.Attempt < c.Attempt && c.State == Running:
+		c.last = &in
+	default:
+		return false
+	}
+	return true
 }
 
 // disagree deals with a container that has ended as far as we know and runs as far as the runtime shows. A look that
@@ -137,7 +165,7 @@ func (m *Machine) disagree(c *container, in Instance) {
 func (m *Machine) merge(c *container, in Instance) {
 	if in.State <= c.State {
 		if in.State == Running && c.StartedAt.IsZero() {
-			c.StartedAt = in.StartedAt
+			c.StartedAt = m.anchor(in.StartedAt)
 		}
 		return
 	}
@@ -150,24 +178,29 @@ func (m *Machine) merge(c *container, in Instance) {
 	if in.SandboxID == "" {
 		in.SandboxID = c.SandboxID
 	}
+	if !c.StartedAt.IsZero() {
+		in.StartedAt = c.StartedAt // tied to this process's time while it ran
+	}
+	in.StartedAt, in.FinishedAt = m.anchor(in.StartedAt), m.anchor(in.FinishedAt)
 	c.Instance = in
 	if in.State == Exited {
 		m.discardLast(c) // one dead instance is kept, the newest
 	}
 }
 
-// supersede makes in the newest instance of container i.
+// supersede makes in the newest instance of container i. Stops in flight are those of the old one.
 func (m *Machine) supersede(i int, in Instance) {
 	c := &m.containers[i]
-	old := c.Instance
+	old := container{Instance: c.Instance, stop: c.stop, stops: c.stops, termAt: c.termAt, killAt: c.killAt}
 	c.Instance = in
+	c.stop, c.stops, c.termAt, c.killAt = retry{}, 0, time.Time{}, time.Time{}
 	if old.State == Running {
-		m.strays = append(m.strays, container{Instance: old, stops: c.stops, termAt: c.termAt, killAt: c.killAt})
-		c.stops, c.stop = 0, retry{}
+		m.strays = append(m.strays, stray{container: old})
+		m.reportStray(&old.Instance)
 		return
 	}
 	m.discardLast(c)
-	c.last, c.lastRemoved = &old, false
+	c.last, c.lastRemoved = &old.Instance, false
 	if in.State == Exited {
 		m.discardLast(c)
 	}
@@ -196,17 +229,19 @@ func (m *Machine) seeMissing(seen Observation) {
 		}
 	}
 	for i := range m.containers {
-		if c := &m.containers[i]; c.State == Running && !shown[c.ID] {
+		c := &m.containers[i]
+		if shown[c.ID] {
+			continue
+		}
+		c.doubts = 0
+		if c.State == Running {
 			m.lose(&c.Instance)
 		}
 	}
-	kept := m.strays[:0]
-	for _, c := range m.strays {
-		if shown[c.ID] {
-			kept = append(kept, c)
-		}
+	m.strays = slices.DeleteFunc(m.strays, func(s stray) bool { return !shown[s.ID] })
+	if len(m.strays) == 0 {
+		m.strays = nil
 	}
-	m.strays = kept
 }
 
 // lose ends an instance whose record is gone.
@@ -228,10 +263,8 @@ func (m *Machine) byID(id string) *container {
 			return &m.containers[i]
 		}
 	}
-	for i := range m.strays {
-		if m.strays[i].ID == id {
-			return &m.strays[i]
-		}
+	if s := m.strayByID(id); s != nil {
+		return &s.container
 	}
 	return nil
 }

@@ -15,6 +15,9 @@ type Policy struct {
 	APIDelay, APIDelayMax time.Duration
 	// MinGrace is the least time between TERM and KILL (spec TERM-1).
 	MinGrace time.Duration
+	// StopMargin is how long after the grace period what is not confirmed dead counts as stuck. The runtime kills, and
+	// answers, within about 10 s of it.
+	StopMargin time.Duration
 	// VanishedGrace is the grace of a pod whose object is gone (spec DEL-9).
 	VanishedGrace time.Duration
 	// Coalesce is how long a status change that can wait does wait for more.
@@ -28,7 +31,7 @@ func DefaultPolicy() Policy {
 		PullDelay: 10 * time.Second, PullDelayMax: 300 * time.Second,
 		RuntimeDelay: time.Second, RuntimeDelayMax: 30 * time.Second,
 		APIDelay: 100 * time.Millisecond, APIDelayMax: 10 * time.Second,
-		MinGrace: 2 * time.Second, VanishedGrace: 2 * time.Second,
+		MinGrace: 2 * time.Second, VanishedGrace: 2 * time.Second, StopMargin: 20 * time.Second,
 		Coalesce: 100 * time.Millisecond,
 	}
 }

@@ -29,6 +29,8 @@ type chaos struct {
 	dead    bool // the machine has ended
 	handled int
 	looks   int // observations since time has passed
+	// shown is what the runtime has shown in the past, for observations that come late or twice.
+	shown []Observation
 }
 
 // grace is the period that holds for the pod now, by the rules and not by the code under test.
@@ -51,7 +53,7 @@ func (c *chaos) check() {
 			c.checkStop(a)
 		case StopSandbox:
 			for _, in := range c.instances {
-				if in.SandboxID == a.ID && in.State == Running {
+				if in.SandboxID == a.ID && in.State == Running && !c.hidden(in.ID) {
 					c.t.Fatalf("the sandbox is stopped while %s/%d runs: it is killed without its grace (TERM-1)", in.Name, in.Attempt)
 				}
 			}
@@ -68,13 +70,42 @@ func (c *chaos) check() {
 			c.dead = true
 		case StartContainer:
 			for _, in := range c.instances {
-				if in.Name == ContainerAt(c.m.pod, a.Index).GetName() && in.State == Running {
-					c.t.Fatalf("%s is started although it runs", in.Name)
+				if in.Name == ContainerAt(c.m.pod, a.Index).GetName() && (in.State == Running && !c.hidden(in.ID) || c.mayStart(&in)) {
+					c.t.Fatalf("%s/%d is started although %s/%d is %s and may run", in.Name, a.Attempt, in.Name, in.Attempt, in.State)
 				}
+			}
+		case RemoveContainer:
+			if known := c.m.byID(a.ID); known != nil && known.State == Running {
+				c.t.Fatalf("%s/%d is removed, so killed, while it runs (TERM-1)", known.Name, known.Attempt)
+			}
+		case Remove:
+			if in, ok := c.running(""); ok {
+				c.t.Fatalf("everything is removed while %s/%d runs", in.Name, in.Attempt)
 			}
 		}
 	}
 	c.last = nil
+	c.checkOne()
+}
+
+// checkOne fails when two instances of one container run.
+func (c *chaos) checkOne() {
+	runs := map[string]uint32{}
+	for _, in := range c.instances {
+		if _, ghost := c.ghosts[in.ID]; in.State != Running || ghost {
+			continue
+		}
+		if other, two := runs[in.Name]; two {
+			c.t.Fatalf("%s/%d and %s/%d run side by side", in.Name, other, in.Name, in.Attempt)
+		}
+		runs[in.Name] = in.Attempt
+	}
+}
+
+// hidden reports whether nobody can know yet that a container runs.
+func (c *chaos) hidden(id string) bool {
+	seen, ghost := c.ghosts[id]
+	return ghost && !seen
 }
 
 func (c *chaos) checkStop(a StopContainer) {
@@ -139,6 +170,7 @@ func (c *chaos) checkStatus(a WriteStatus) {
 
 // answer answers pending action i; fail makes it fail.
 func (c *chaos) answer(i int, fail bool) {
+	c.check() // by what could be known until now
 	a := c.pending[i]
 	c.pending = slices.Delete(c.pending, i, i+1)
 	c.handled++
@@ -177,8 +209,13 @@ func (c *chaos) answer(i int, fail bool) {
 			c.t.Fatalf("observed %d times at one instant", c.looks)
 		}
 		in := Observed{Asked: true, Err: err}
-		if !fail {
+		if !fail && rapid.IntRange(0, 3).Draw(c.t, "began long ago") == 0 {
+			in.Seen = c.asked
+		} else if !fail {
 			in.Seen = c.seen()
+			for id := range c.ghosts {
+				c.ghosts[id] = true
+			}
 		}
 		c.step(in)
 	case RemoveContainer:
@@ -222,7 +259,19 @@ func (c *chaos) answerStart(a StartContainer, fail bool) {
 	case !fail:
 		c.step(ContainerRun{Index: a.Index, Instance: c.startContainer(a)})
 	default:
-		switch rapid.IntRange(0, 2).Draw(c.t, "how it fails") {
+		switch rapid.IntRange(0, 4).Draw(c.t, "how it fails") {
+		case 3: // it was not answered; it runs, or has ended
+			in := c.startContainer(a)
+			if rapid.Bool().Draw(c.t, "ended") {
+				c.exit(in.ID, 1)
+			}
+			in.State = Created
+			c.step(ContainerRun{Index: a.Index, Instance: in, Expiry: c.expiry(), Reason: "StartUnconfirmed", Message: "timeout"})
+		case 4: // it was not answered, and it will be taken up before it expires, or never
+			expiry := c.expiry()
+			c.step(ContainerRun{
+				Index: a.Index, Instance: c.queue(a, expiry), Expiry: expiry, Reason: "StartUnconfirmed", Message: "timeout",
+			})
 		case 0:
 			c.step(ContainerRun{Index: a.Index, Reason: "ErrImagePull", Message: "no"})
 		case 1:
@@ -235,8 +284,15 @@ func (c *chaos) answerStart(a StartContainer, fail bool) {
 	}
 }
 
+func (c *chaos) expiry() time.Time {
+	return c.now.Add(time.Duration(rapid.IntRange(0, 120).Draw(c.t, "expiry")) * time.Second)
+}
+
 func (c *chaos) answerStop(a StopContainer, fail bool) {
 	if fail {
+		if rapid.Bool().Draw(c.t, "stopped all the same") {
+			c.exit(a.ID, 137)
+		}
 		c.step(ContainerStopped{ID: a.ID, Err: "busy"})
 		return
 	}
@@ -288,9 +344,30 @@ func TestInvariants(t *testing.T) {
 				if c.dead || c.gone || rapid.IntRange(0, 5).Draw(t, "seldom") > 0 {
 					return
 				}
-				c.kills = map[string]*stop{}
+				for _, a := range c.pending { // what it was about to start may be on its way
+					if a, ok := a.(StartContainer); ok && rapid.Bool().Draw(t, "sent") {
+						c.queue(a, c.now.Add(2*time.Minute))
+					}
+				}
+				c.kills, c.shown = map[string]*stop{}, nil
+				for id := range c.ghosts {
+					c.ghosts[id] = true
+				}
 				c.agentStarts()
 			},
+			"late start": func(t *rapid.T) {
+				c.t = t
+				for i := range c.instances {
+					if c.takeUp(&c.instances[i]) {
+						if rapid.Bool().Draw(t, "told") {
+							c.step(Observed{Seen: c.seen()})
+						}
+						return
+					}
+				}
+			},
+			"ghost":  c.appears,
+			"remind": c.reminds,
 			"looks around": func(t *rapid.T) { // while something is being started, many times
 				c.t = t
 				for range 20 {
@@ -311,6 +388,39 @@ func TestInvariants(t *testing.T) {
 		})
 		c.finish(t)
 	})
+}
+
+// appears makes the runtime run an instance that should not be: an older one, or a second one of the same attempt.
+func (c *chaos) appears(t *rapid.T) {
+	c.t = t
+	if c.dead || c.m.Life() != Active || !c.m.ready() || rapid.IntRange(0, 5).Draw(t, "seldom") > 0 {
+		return
+	}
+	in, _, ok := c.m.Instance("a")
+	if !ok {
+		return
+	}
+	c.haunt("a", c.m.sandbox().ID, uint32(rapid.IntRange(0, int(in.Attempt)).Draw(t, "attempt")))
+	if rapid.Bool().Draw(t, "told") {
+		c.step(Observed{Seen: c.seen()})
+	} else {
+		c.step(Poke{})
+	}
+}
+
+// reminds tells again what was shown before, late or twice.
+func (c *chaos) reminds(t *rapid.T) {
+	c.t = t
+	if c.dead {
+		return
+	}
+	if len(c.shown) > 0 {
+		c.step(Observed{Seen: rapid.SampledFrom(c.shown).Draw(t, "again")})
+	}
+	c.shown = append(c.shown, c.seen())
+	if len(c.shown) > 10 {
+		c.shown = c.shown[1:]
+	}
 }
 
 func (c *chaos) wait(t *rapid.T) {

@@ -56,7 +56,7 @@ func (m *Machine) recallContainer(c *container, s *corev1.ContainerStatus) {
 		c.Instance = recalled(s, t)
 	}
 	c.Attempt = c.floor
-	if c.FinishedAt.IsZero() {
+	if c.StartedAt, c.FinishedAt = m.anchor(c.StartedAt), m.anchor(c.FinishedAt); c.FinishedAt.IsZero() {
 		c.FinishedAt = m.now
 	}
 }

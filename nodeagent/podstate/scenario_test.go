@@ -149,6 +149,24 @@ func (w *model) answers(t *testing.T, words []string, o map[string]string) bool 
 			run.Instance.Reason, run.Instance.Message = "StartError", run.Message
 		}
 		w.step(run)
+	case "start-unanswered":
+		a := must(t, w, func(a StartContainer) bool { return ContainerAt(w.pod, a.Index).GetName() == words[1] })
+		d, err := time.ParseDuration(o["expires"])
+		if err != nil {
+			t.Fatal(err)
+		}
+		expiry := w.now.Add(d)
+		w.step(ContainerRun{Index: a.Index, Instance: w.queue(a, expiry), Expiry: expiry, Reason: "StartUnconfirmed", Message: "timeout"})
+	case "invalid":
+		if a, ok := take[RunSandbox](w, nil); ok {
+			w.step(SandboxRun{Err: fmt.Sprintf("sandbox %d: %s", a.Attempt, text), Invalid: true})
+			break
+		}
+		a := must[StartContainer](t, w, nil)
+		w.step(ContainerRun{Index: a.Index, Reason: "CreateContainerError", Message: text, Invalid: true})
+	case "remove-fails":
+		a := must[RemoveContainer](t, w, nil)
+		w.step(ContainerRemoved{ID: a.ID, Err: "busy"})
 	case "stopped":
 		a := must(t, w, func(a StopContainer) bool { return a.Name == words[1] })
 		w.step(ContainerStopped{ID: a.ID, Instance: w.exit(a.ID, int32(number(t, o["code"])))})
@@ -199,6 +217,16 @@ func (w *model) answers(t *testing.T, words []string, o map[string]string) bool 
 func (w *model) facts(t *testing.T, words []string, o map[string]string) bool {
 	t.Helper()
 	switch words[0] {
+	case "starts-late":
+		for i := range w.instances {
+			if in := &w.instances[i]; in.Name == words[1] && w.takeUp(in) {
+				return true
+			}
+		}
+		t.Fatalf("no start of %s is on its way", words[1])
+	case "runs-twice":
+		w.haunt(words[1], w.boxes[len(w.boxes)-1].ID, uint32(number(t, o["attempt"])))
+		w.step(Observed{Seen: w.seen()})
 	case "exits":
 		in, ok := w.running(words[1])
 		if !ok {
@@ -242,7 +270,11 @@ func must[A Action](t *testing.T, w *model, fits func(A) bool) A {
 	t.Helper()
 	a, ok := take(w, fits)
 	if !ok {
-		t.Fatalf("nobody asked for %T; pending: %v", a, w.pending)
+		var pending []string
+		for _, p := range w.pending {
+			pending = append(pending, w.describe(p))
+		}
+		t.Fatalf("nobody asked for %T after %s; pending: %q", a, w.now.Sub(w.began), pending)
 	}
 	return a
 }

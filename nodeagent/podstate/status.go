@@ -148,7 +148,7 @@ func (m *Machine) containerStatus(i int, ends bool) *corev1.ContainerStatus {
 		}
 		s.State.Waiting, s.LastState.Terminated = wait, m.terminated(&c.Instance)
 	default:
-		if ends {
+		if ends && m.missed(i) {
 			s.State.Terminated = &corev1.ContainerStateTerminated{
 				ExitCode: lostCode, Reason: lostReason, Message: lostMessage + " when the pod was terminated",
 			}
@@ -157,6 +157,22 @@ func (m *Machine) containerStatus(i int, ends bool) *corev1.ContainerStatus {
 		s.State.Waiting = m.waiting(i)
 	}
 	return s
+}
+
+// missed reports whether container i, which never ran, counts as failed when the pod ends, as with kubelets: an app
+// container once the pod has initialized, and an init container unless it and those after it were still waiting for
+// their turn. The first init container's turn has come with the pod.
+func (m *Machine) missed(i int) bool {
+	inits := len(m.pod.GetSpec().GetInitContainers())
+	if i >= inits {
+		return m.initialized
+	}
+	for k := i; k < inits; k++ {
+		if m.containers[k].State != None {
+			return true
+		}
+	}
+	return i == 0
 }
 
 // waiting says what container i, which does not run, waits for; nil when it has ended and does not wait.

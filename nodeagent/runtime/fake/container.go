@@ -101,8 +101,8 @@ func (r *Runtime) StartContainer(_ context.Context, req *runtimeapi.StartContain
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if c.state != runtimeapi.ContainerState_CONTAINER_CREATED {
-		return nil, status.Errorf(codes.FailedPrecondition, "container %q was stopped while it started", c.id)
+	if !c.sandbox.ready || r.containers[c.id] != c {
+		return nil, status.Errorf(codes.FailedPrecondition, "container %q was removed, or its sandbox stopped, while it started", c.id)
 	}
 	c.starting = false
 	c.state, c.started = runtimeapi.ContainerState_CONTAINER_RUNNING, time.Now()
@@ -124,6 +124,9 @@ func (r *Runtime) beginStart(id string) (*container, error) {
 	}
 	if c.state != runtimeapi.ContainerState_CONTAINER_CREATED || c.starting {
 		return nil, status.Errorf(codes.FailedPrecondition, "container %q was started before", id)
+	}
+	if !c.sandbox.ready {
+		return nil, status.Errorf(codes.FailedPrecondition, "sandbox %q is not ready", c.sandbox.id)
 	}
 	c.starting = true
 	return c, nil

@@ -15,7 +15,8 @@ const (
 
 // StopContainer implements runtimeapi.RuntimeServiceServer: TERM, then KILL after the timeout. It returns once
 // the container has exited. Calls may overlap: TERM is sent once and the earliest KILL wins (spec TERM-3).
-// Stopping a container that does not exist, or does not run, succeeds.
+// Stopping a container that does not exist, or does not run, succeeds and changes nothing: one that was only created may
+// be started afterwards, as with other runtimes.
 func (r *Runtime) StopContainer(ctx context.Context, req *runtimeapi.StopContainerRequest) (*runtimeapi.StopContainerResponse, error) {
 	if err := r.fault("StopContainer", req.GetContainerId()); err != nil {
 		return nil, err
@@ -48,9 +49,6 @@ func (r *Runtime) terminate(id string, term bool) <-chan struct{} {
 	c := r.containers[id]
 	if c == nil {
 		return nil
-	}
-	if c.state == runtimeapi.ContainerState_CONTAINER_CREATED {
-		r.kill(c)
 	}
 	if c.state != runtimeapi.ContainerState_CONTAINER_RUNNING {
 		return nil
@@ -90,9 +88,9 @@ func (r *Runtime) exitLater(c *container, d time.Duration) {
 	})
 }
 
-// kill makes the container exit now, as KILL does. The caller holds the lock.
+// kill makes the container exit now, as KILL does, if it runs. The caller holds the lock.
 func (r *Runtime) kill(c *container) {
-	if c.state == runtimeapi.ContainerState_CONTAINER_EXITED {
+	if c.state != runtimeapi.ContainerState_CONTAINER_RUNNING {
 		return
 	}
 	r.record("KILL", c)
