@@ -24,11 +24,11 @@
 //
 // When Run's context ends the agent lets go: pods go on running, for the next agent to adopt. StopPods empties the
 // node first: every pod's processes are stopped with the pod's own grace period, while the objects stay; what cannot be
-// confirmed dead is named and given up. On the next
-// start each pod goes on by its restartPolicy: Always restarts, OnFailure restarts what had to be stopped with a
-// failure, Never has ended and is Failed or Succeeded by its exit codes (design decision 13). That a container was
-// stopped with the node is noted in a file, since neither the runtime nor the API tells it: such an end is no failure and
-// leaves the back-off as it was. A stop that has begun goes on without its caller, and the node is not Ready any more.
+// confirmed dead is named and given up. On the next start each pod goes on by its restartPolicy: Always restarts, OnFailure
+// restarts what had to be stopped with a failure, Never has ended and is Failed or Succeeded by its exit codes (design
+// decision 13). That a container was stopped with the node is noted in a file, since neither the runtime nor the API tells
+// it: such an end is no failure and leaves the back-off as it was. A stop that has begun goes on without its caller, and
+// the node is not Ready any more.
 //
 // The agent holds no goroutine for a pod to which nothing happens, so that thousands of simulated nodes fit in
 // one process.
