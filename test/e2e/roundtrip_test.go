@@ -69,7 +69,7 @@ spec: {storageClassName: ${NS}-none, accessModes: [ReadWriteOnce], capacity: {st
 // spec: OBJ-9, OBJ-10, CLI-2
 func TestManifestsAreAppliedAgain(t *testing.T) {
 	t.Parallel()
-	c := shared(t)
+	c := newCluster(t, "--runtime", "fake") // of its own, because a node is everybody's
 	for name, manifest := range roundTrips {
 		t.Run(name, func(t *testing.T) {
 			ns := c.namespace(t)
