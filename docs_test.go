@@ -9,15 +9,11 @@ import (
 	"testing"
 )
 
-// Every test that docs/guarantees.md names exists. spec: CLI-4
+// Every test that docs/guarantees.md and docs/security.md name exists. spec: CLI-4
 func TestGuaranteesNameRealTests(t *testing.T) {
-	doc, err := os.ReadFile("docs/guarantees.md")
-	if err != nil {
-		t.Fatal(err)
-	}
 	have := map[string]bool{}
 	function := regexp.MustCompile(`(?m)^func (Test\w+)\(`)
-	err = filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
+	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
 		if err != nil || !strings.HasSuffix(path, "_test.go") {
 			return err
 		}
@@ -30,13 +26,19 @@ func TestGuaranteesNameRealTests(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	named := regexp.MustCompile(`\bTest[A-Z]\w+`).FindAllString(string(doc), -1)
-	if len(named) < 30 {
-		t.Errorf("only %d tests are named", len(named))
-	}
-	for _, name := range named {
-		if !have[name] {
-			t.Errorf("docs/guarantees.md names %s, which does not exist", name)
+	for _, path := range []string{"docs/guarantees.md", "docs/security.md"} {
+		doc, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		named := regexp.MustCompile(`\bTest[A-Z]\w+`).FindAllString(string(doc), -1)
+		if len(named) < 30 {
+			t.Errorf("%s names only %d tests", path, len(named))
+		}
+		for _, name := range named {
+			if !have[name] {
+				t.Errorf("%s names %s, which does not exist", path, name)
+			}
 		}
 	}
 }

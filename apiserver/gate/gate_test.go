@@ -1,6 +1,7 @@
 package gate_test
 
 import (
+	"bufio"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -8,6 +9,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"net/http"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
@@ -457,6 +459,55 @@ func TestPlainHTTP(t *testing.T) {
 	answer, err := io.ReadAll(c)
 	if err != nil || !strings.HasPrefix(string(answer), "HTTP/1.0 400 Bad Request\r\n") {
 		t.Errorf("%q, %v", answer, err)
+	}
+}
+
+// Over HTTP an answer to a client that has not shown who it is says that it is the last one of the connection.
+func TestAnonymousOverHTTP(t *testing.T) {
+	l, _ := listenTCP(t, gate.Limits{})
+	server := &http.Server{ConnContext: gate.ConnContext, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/known" {
+			gate.From(r.Context()).Authenticated()
+		}
+		gate.Anonymous(r.Context(), w.Header())
+	})}
+	ended := make(chan error, 1)
+	go func() { ended <- server.Serve(l) }()
+	t.Cleanup(func() {
+		_ = server.Close()
+		if err := <-ended; !errors.Is(err, http.ErrServerClosed) {
+			t.Error(err)
+		}
+	})
+	c := tls.Client(dialTCP(t, l), &tls.Config{InsecureSkipVerify: true})
+	answers := bufio.NewReader(c)
+	get := func(path string) *http.Response {
+		t.Helper()
+		if _, err := io.WriteString(c, "GET "+path+" HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
+			t.Fatal(err)
+		}
+		res, err := http.ReadResponse(answers, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return res
+	}
+	if get("/known").Close || get("/").Close {
+		t.Error("a known client's connection ends with an answer")
+	}
+	c = tls.Client(dialTCP(t, l), &tls.Config{InsecureSkipVerify: true})
+	answers = bufio.NewReader(c)
+	if !get("/").Close {
+		t.Error("an unknown client's connection goes on")
+	}
+	if _, err := answers.ReadByte(); !errors.Is(err, io.EOF) {
+		t.Errorf("after the last answer: %v", err)
+	}
+	// Outside of a gate there is no connection to speak of.
+	header := http.Header{}
+	gate.Anonymous(t.Context(), header)
+	if len(header) > 0 {
+		t.Errorf("%v", header)
 	}
 }
 
