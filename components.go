@@ -123,7 +123,7 @@ func (c *Cluster) startAgent(ctx, running context.Context, p *parts, i int, name
 	cfg := nodeagent.Config{
 		StateDir: dir, NodeName: name, Client: api, NodeWatched: c.cfg.Runtime.Simulated(),
 		Runtime: runtimeapi.NewRuntimeServiceClient(conn), Images: runtimeapi.NewImageServiceClient(conn),
-		Labels: c.cfg.NodeLabels, Version: c.cfg.Version, Recorder: p.recorder, Starting: p.starting, Logger: c.cfg.Logger,
+		Labels: c.cfg.labelsOf(i), Version: c.cfg.Version, Recorder: p.recorder.As(name), Starting: p.starting, Logger: c.cfg.Logger,
 	}
 	if _, shared := c.cfg.Runtime.(criRuntime); shared {
 		cfg.Owner = p.machine.Owner // other clusters, or a kubelet, may have pods there

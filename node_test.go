@@ -2,6 +2,7 @@ package monoplane_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -23,6 +24,87 @@ func getNode(t *testing.T, c *client.Client, name string) *corev1.Node {
 		t.Fatal(err)
 	}
 	return n
+}
+
+// What happens on a simulated node is reported by that node. spec: OBJ-13
+func TestSimulatedNodesReportAsThemselves(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const nodes = 3
+		c := start(t, monoplane.Config{Nodes: nodes})
+		api := c.Client()
+		for i := range nodes {
+			p := newPod(fmt.Sprint("p", i))
+			p.Spec.NodeName = fmt.Sprint("node-", i)
+			create(t, api, p)
+		}
+		time.Sleep(time.Second)
+		list, err := api.Events.List(t.Context(), &metav1.ListRequest{Namespace: "default"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		started := 0
+		for _, e := range list.GetItems() {
+			if e.GetReason() != "Started" {
+				continue
+			}
+			started++
+			want := strings.Replace(e.GetInvolvedObject().GetName(), "p", "node-", 1)
+			if e.GetReportingInstance() != want || e.GetSource().GetHost() != "" && e.GetSource().GetHost() != want {
+				t.Errorf("%s is reported by %q, host %q", e.GetMetadata().GetName(), e.GetReportingInstance(), e.GetSource().GetHost())
+			}
+		}
+		if started != nodes {
+			t.Errorf("%d pods are reported as started", started)
+		}
+	})
+}
+
+// Nodes have the labels of the configuration, and their zones. spec: NODE-6
+func TestNodeLabels(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := start(t, monoplane.Config{
+			Nodes: 5, Zones: 3, NodeLabels: map[string]string{"disk": "ssd", "topology.kubernetes.io/region": "r"},
+		})
+		for i, zone := range []string{"zone-1", "zone-2", "zone-3", "zone-1", "zone-2"} {
+			labels := getNode(t, c.Client(), fmt.Sprint("node-", i)).GetMetadata().GetLabels()
+			for k, want := range map[string]string{
+				"disk": "ssd", "topology.kubernetes.io/region": "r", "topology.kubernetes.io/zone": zone, "kubernetes.io/os": "linux",
+				"kubernetes.io/hostname": fmt.Sprint("node-", i),
+			} {
+				if labels[k] != want {
+					t.Errorf("node %d: label %s is %q, want %q", i, k, labels[k], want)
+				}
+			}
+		}
+	})
+	for _, tc := range []struct {
+		cfg  monoplane.Config
+		want string
+	}{
+		{monoplane.Config{NodeLabels: map[string]string{"a b": "c"}}, `node label "a b": the key is not valid`},
+		{monoplane.Config{NodeLabels: map[string]string{"": "c"}}, `node label "": the key is not valid`},
+		{monoplane.Config{NodeLabels: map[string]string{"a": "b c"}}, `node label "a": the value "b c" is not valid`},
+		{monoplane.Config{NodeLabels: map[string]string{"kubernetes.io/a": "b"}}, `node label "kubernetes.io/a": in the namespaces`},
+		{monoplane.Config{NodeLabels: map[string]string{"x.k8s.io/a": "b"}}, `node label "x.k8s.io/a": in the namespaces`},
+		{monoplane.Config{NodeLabels: map[string]string{"node-role.kubernetes.io/a": "b"}}, `in the namespaces`},
+		{monoplane.Config{NodeLabels: map[string]string{"node-restriction.kubernetes.io/a": "b"}}, `in the namespaces`},
+		{monoplane.Config{Nodes: 3, Zones: -1}, "the number of zones is -1"},
+		{monoplane.Config{Nodes: 3, Zones: 4}, "4 zones need as many nodes at least; there are 3"},
+		{monoplane.Config{Zones: 1, Runtime: monoplane.HostRuntime()}, "1 zones need the fake runtime"},
+		{monoplane.Config{Nodes: 3, Zones: 3, NodeLabels: map[string]string{"topology.kubernetes.io/zone": "a"}}, "either zones or"},
+	} {
+		tc.cfg.DataDir = t.TempDir()
+		if tc.cfg.Runtime == nil {
+			tc.cfg.Runtime = monoplane.FakeRuntime()
+		}
+		c, err := monoplane.Start(t.Context(), tc.cfg)
+		if err == nil {
+			err = c.Stop(t.Context())
+		}
+		if err == nil || !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%v, %d zones: %v, want %s", tc.cfg.NodeLabels, tc.cfg.Zones, err, tc.want)
+		}
+	}
 }
 
 // When Nodes are deleted, their live agents register again at once, each has a Lease of its new Node, and the pods go

@@ -252,6 +252,39 @@ func TestNode(t *testing.T) {
 	})
 }
 
+// What describes the machine follows the configuration of each start; other labels are given once, and are the users'
+// after that. None is removed. spec: NODE-6
+func TestLabelsOverStarts(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.cfg.Labels = map[string]string{"topology.kubernetes.io/zone": "z1", "topology.kubernetes.io/region": "r1", "disk": "ssd", "size": "l"}
+		w.start()
+		w.setLabel("disk", "hdd")
+		w.setLabel("mine", "yes")
+		w.removeLabel("size")
+		w.removeLabel("kubernetes.io/os")
+		time.Sleep(2 * beat)
+		w.kill()
+		w.cfg.Labels = map[string]string{"topology.kubernetes.io/zone": "z2", "disk": "nvme", "new": "1"}
+		w.start()
+		time.Sleep(2 * beat)
+		got := w.node().GetMetadata().GetLabels()
+		for k, want := range map[string]string{
+			"topology.kubernetes.io/zone": "z2", "topology.kubernetes.io/region": "r1", "disk": "hdd", "mine": "yes", "size": "", "new": "",
+			"kubernetes.io/os": w.node().GetStatus().GetNodeInfo().GetOperatingSystem(),
+		} {
+			if got[k] != want {
+				t.Errorf("label %s is %q, want %q", k, got[k], want)
+			}
+		}
+		// A node that is registered anew has all of them.
+		w.deleteNode()
+		time.Sleep(beat)
+		if got := w.node().GetMetadata().GetLabels(); got["disk"] != "nvme" || got["new"] != "1" || got["mine"] != "" {
+			t.Errorf("registered anew with %v", got)
+		}
+	})
+}
+
 // A node whose object was deleted is registered again, and its pods go on. spec: NODE-7
 func TestNodeVanishes(t *testing.T) {
 	inWorld(t, func(w *world) {

@@ -39,7 +39,8 @@ type Config struct {
 	StateDir string
 	// Machine describes the machine; read from the system when its Capacity is nil.
 	Machine machine.Facts
-	// Labels are added to the node, such as topology.kubernetes.io/zone. spec: NODE-6
+	// Labels are given to the node when it is first registered. Those that describe the machine, such as
+	// topology.kubernetes.io/zone, are kept up to date, as kubelet does. spec: NODE-6
 	Labels map[string]string
 	// Taints are set when the node is first registered.
 	Taints []*corev1.Taint

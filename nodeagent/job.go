@@ -17,6 +17,7 @@ import (
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/apierrors"
 	"monoplane.dev/nodeagent/criconfig"
+	"monoplane.dev/nodeagent/podlog"
 	"monoplane.dev/nodeagent/podstate"
 )
 
@@ -165,7 +166,7 @@ func (j job) removeContainer(ctx context.Context, action podstate.RemoveContaine
 		return nil
 	}
 	container := podstate.ContainerAt(j.pod, action.Index).GetName()
-	files, err := filepath.Glob(filepath.Join(dir, criconfig.LogName(container, action.Attempt)) + "*")
+	files, err := podlog.Files(filepath.Join(dir, criconfig.LogName(container, action.Attempt)))
 	if err != nil {
 		return err
 	}

@@ -20,12 +20,26 @@ import (
 	"monoplane.dev/nodeagent/machine"
 )
 
-// Labels that the agent keeps on its node. spec: NODE-6
+// Labels that every node has. spec: NODE-6
 const (
 	labelHostname = "kubernetes.io/hostname"
 	labelOS       = "kubernetes.io/os"
 	labelArch     = "kubernetes.io/arch"
 )
+
+// describesMachine reports whether a label says what the machine is or where. Those are kept up to date, as kubelet does;
+// others are given once, and are the users' after that.
+func describesMachine(label string) bool {
+	switch label {
+	case labelHostname, labelOS, labelArch, "beta.kubernetes.io/os", "beta.kubernetes.io/arch",
+		"topology.kubernetes.io/zone", "topology.kubernetes.io/region",
+		"failure-domain.beta.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/region",
+		"node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type":
+		return true
+	default:
+		return false
+	}
+}
 
 // register makes the API know the node as it is now. It tries until it succeeds; ErrRefused when the API says that this
 // machine may not be the node. The Lease is left to the heartbeats: a node needs none to be back. spec: NODE-1, NODE-7
@@ -111,10 +125,15 @@ func (a *Agent) nodeObject() *corev1.Node {
 	}
 }
 
-// keepLabels sets those of the agent's labels that are missing or differ.
+// keepLabels sets those of the labels that describe the machine that are missing or differ.
 func (a *Agent) keepLabels(ctx context.Context, have *corev1.Node) (*corev1.Node, error) {
+	keep := a.nodeLabels()
 	missing := false
-	for k, v := range a.nodeLabels() {
+	for k, v := range keep {
+		if !describesMachine(k) {
+			delete(keep, k)
+			continue
+		}
 		if got, ok := have.GetMetadata().GetLabels()[k]; !ok || got != v {
 			missing = true
 		}
@@ -126,7 +145,7 @@ func (a *Agent) keepLabels(ctx context.Context, have *corev1.Node) (*corev1.Node
 	if want.Metadata.Labels == nil {
 		want.Metadata.Labels = make(map[string]string)
 	}
-	maps.Copy(want.Metadata.Labels, a.nodeLabels())
+	maps.Copy(want.Metadata.Labels, keep)
 	return a.cfg.Client.Nodes.Update(ctx, &corev1.UpdateNodeRequest{Name: a.cfg.NodeName, Object: want})
 }
 

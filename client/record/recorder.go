@@ -43,6 +43,13 @@ type Config struct {
 
 // Recorder records events. A nil *Recorder records nothing.
 type Recorder struct {
+	*shared
+
+	instance string
+}
+
+// shared is what the recorders of one queue have in common.
+type shared struct {
 	cfg   Config
 	queue chan entry
 
@@ -56,6 +63,7 @@ type Recorder struct {
 
 // entry is one call of Event.
 type entry struct {
+	instance  string
 	regarding *corev1.ObjectReference
 	kind      string
 	reason    string
@@ -79,7 +87,17 @@ func New(cfg Config) *Recorder {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Recorder{cfg: cfg, queue: make(chan entry, queueLength), series: newSeriesTable()}
+	s := &shared{cfg: cfg, queue: make(chan entry, queueLength), series: newSeriesTable()}
+	return &Recorder{shared: s, instance: cfg.Instance}
+}
+
+// As returns a recorder for another instance of the component, such as another node. It shares everything else with r,
+// whose Run writes its events.
+func (r *Recorder) As(instance string) *Recorder {
+	if r == nil {
+		return nil
+	}
+	return &Recorder{shared: r.shared, instance: instance}
 }
 
 // Event notes that something happened to an object. kind is Normal or Warning; reason is a CamelCase word; action says
@@ -103,7 +121,7 @@ func (r *Recorder) EventFor(regarding *corev1.ObjectReference, kind, reason, act
 	if len(note) > maxNote {
 		note = strings.ToValidUTF8(note[:maxNote-3], "") + "..."
 	}
-	e := entry{regarding: regarding, kind: kind, reason: reason, action: action, note: note, at: time.Now()}
+	e := entry{instance: r.instance, regarding: regarding, kind: kind, reason: reason, action: action, note: note, at: time.Now()}
 	select {
 	case r.queue <- e:
 	default:
@@ -193,7 +211,7 @@ func (r *Recorder) create(ctx context.Context, s *series, e entry) {
 		EventTime:          value.MicroTime(e.at),
 		Action:             e.action,
 		ReportingComponent: r.cfg.Controller,
-		ReportingInstance:  r.cfg.Instance,
+		ReportingInstance:  e.instance,
 	}
 	o, err := r.cfg.Events.Create(ctx, &corev1.CreateEventRequest{Namespace: namespace, Object: ev})
 	if err != nil {

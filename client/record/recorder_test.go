@@ -93,6 +93,28 @@ func TestLimits(t *testing.T) {
 	})
 }
 
+// Recorders of one queue report under names of their own. spec: OBJ-13
+func TestInstances(t *testing.T) {
+	run(t, func(t *testing.T, _ *fake.Server, r *record.Recorder, list func() []*corev1.Event) {
+		for _, instance := range []string{"one", "two", "one"} {
+			r.As(instance).Event(pod("a"), record.Normal, "R", "Testing", "n")
+		}
+		r.Event(pod("b"), record.Normal, "R", "Testing", "n")
+		got := map[string]int{}
+		for _, e := range list() {
+			got[e.GetReportingInstance()]++
+			if e.GetReportingComponent() != "tester" {
+				t.Errorf("reported by %s", e.GetReportingComponent())
+			}
+		}
+		if len(got) != 3 || got["one"] != 1 || got["two"] != 1 || got["tester"] != 1 {
+			t.Errorf("reported by %v", got)
+		}
+	})
+	var none *record.Recorder
+	none.As("x").Event(pod("a"), record.Normal, "R", "A", "n")
+}
+
 func TestServerDown(t *testing.T) {
 	run(t, func(t *testing.T, s *fake.Server, r *record.Recorder, list func() []*corev1.Event) {
 		s.React(func(context.Context, string, any) error { return apierrors.New(apierrors.ServiceUnavailable, "down") })

@@ -14,7 +14,7 @@ const (
 	refill = 30 * time.Second
 )
 
-type seriesKey struct{ uid, name, fieldPath, kind, reason, note string }
+type seriesKey struct{ instance, uid, name, fieldPath, kind, reason, note string }
 
 // series is one event that may repeat.
 type series struct {
@@ -45,7 +45,7 @@ func newSeriesTable() *seriesTable {
 // Repeats are never limited.
 func (t *seriesTable) find(e entry) (s *series, limited bool) {
 	k := seriesKey{
-		e.regarding.GetUid(), e.regarding.GetNamespace() + "/" + e.regarding.GetName(), e.regarding.GetFieldPath(),
+		e.instance, e.regarding.GetUid(), e.regarding.GetNamespace() + "/" + e.regarding.GetName(), e.regarding.GetFieldPath(),
 		e.kind, e.reason, e.note,
 	}
 	if s, ok := t.series[k]; ok && e.at.Sub(s.seen) < seriesEnd {

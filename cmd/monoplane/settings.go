@@ -3,8 +3,10 @@ package main
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"sort"
 	"strings"
 
@@ -89,15 +91,20 @@ func applyFile(flags *pflag.FlagSet, path string) error {
 	return errors.Join(errs...)
 }
 
-// texts turns a YAML value into what a flag would have been given, once for each element of a list.
+// texts turns a YAML value into what a flag would have been given, once for each element of a list or a mapping.
 func texts(value any) []string {
-	list, ok := value.([]any)
-	if !ok {
-		return []string{fmt.Sprint(value)}
-	}
 	var out []string
-	for _, v := range list {
-		out = append(out, fmt.Sprint(v))
+	switch value := value.(type) {
+	case []any:
+		for _, v := range value {
+			out = append(out, fmt.Sprint(v))
+		}
+	case map[string]any:
+		for _, k := range slices.Sorted(maps.Keys(value)) {
+			out = append(out, fmt.Sprintf("%s=%v", k, value[k]))
+		}
+	default:
+		out = append(out, fmt.Sprint(value))
 	}
 	return out
 }

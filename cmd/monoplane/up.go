@@ -23,6 +23,8 @@ type upOptions struct {
 	runtimeEndpoint string
 	nodes           int
 	nodeName        string
+	nodeLabels      map[string]string
+	zones           int
 	etcdEndpoints   []string
 	etcdTLS         etcdTLS
 	unsafeNoFsync   bool
@@ -41,6 +43,9 @@ func (o *upOptions) add(flags *pflag.FlagSet) {
 	flags.StringVar(&o.runtimeEndpoint, "runtime-endpoint", "", "socket of a CRI runtime to use instead, such as unix:///run/containerd/containerd.sock")
 	flags.IntVar(&o.nodes, "nodes", 1, "number of nodes; more than one only with --runtime=fake")
 	flags.StringVar(&o.nodeName, "node-name", "", "name of the node (default: this machine's name); with --nodes a prefix")
+	flags.StringToStringVar(&o.nodeLabels, "node-labels", nil,
+		"labels for the node when it is first registered, such as topology.kubernetes.io/zone=a,disk=ssd. Zone, region and instance type are kept up to date")
+	flags.IntVar(&o.zones, "zones", 0, "spread simulated nodes over so many zones, topology.kubernetes.io/zone=zone-1 and so on")
 	flags.StringSliceVar(&o.etcdEndpoints, "etcd-endpoints", nil, "URLs of an external etcd cluster to use instead of the embedded one")
 	o.etcdTLS.add(flags)
 	flags.IntVar(&o.podGCThreshold, "terminated-pod-gc-threshold", 12500, "how many ended pods are kept; above that the oldest are deleted. 0 for all")
@@ -71,6 +76,8 @@ func (o *upOptions) config(stderr io.Writer) (monoplane.Config, error) {
 		GRPCListen:    o.grpcListen,
 		Nodes:         o.nodes,
 		NodeName:      o.nodeName,
+		NodeLabels:    o.nodeLabels,
+		Zones:         o.zones,
 		EtcdEndpoints: o.etcdEndpoints,
 		EtcdTLS:       etcdTLS,
 		UnsafeNoFsync: o.unsafeNoFsync,
@@ -124,7 +131,7 @@ same data directory adopts pods that still run.
 A data directory that was copied, or restored from a snapshot, does not get the node: the pods may
 still run where the data come from. The API serves, and nothing is started or stopped. Once the
 original is dead with all its pods, --confirm-original-dead takes the node over.`,
-		Example: "  monoplane up\n  monoplane up --data-dir ~/clusters/one --listen 127.0.0.1:0 --grpc-listen 127.0.0.1:0\n  monoplane up --runtime fake --nodes 100",
+		Example: "  monoplane up\n  monoplane up --data-dir ~/clusters/one --listen 127.0.0.1:0 --grpc-listen 127.0.0.1:0\n  monoplane up --runtime fake --nodes 100 --zones 3",
 		Args:    cobra.NoArgs,
 	}
 	var o upOptions

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -97,6 +98,38 @@ func TestEtcdTLSFiles(t *testing.T) {
 	} {
 		if _, _, err := upConfig(t, c.args...); err == nil || !strings.HasPrefix(err.Error(), c.want) {
 			t.Errorf("%v: %v, want %s", c.args, err, c.want)
+		}
+	}
+}
+
+// Labels are given as a list, by a variable, and in the file as a list or a mapping.
+func TestNodeLabels(t *testing.T) {
+	want := map[string]string{"disk": "ssd", "topology.kubernetes.io/zone": "a", "empty": ""}
+	cfg, _, err := upConfig(t, "--node-labels=disk=ssd,topology.kubernetes.io/zone=a", "--node-labels", "empty=", "--zones=2")
+	if err != nil || !maps.Equal(cfg.NodeLabels, want) || cfg.Zones != 2 {
+		t.Errorf("by flags: %v, %d zones, %v", cfg.NodeLabels, cfg.Zones, err)
+	}
+	for name, set := range map[string]func(flags *pflag.FlagSet) error{
+		"by a variable": func(flags *pflag.FlagSet) error {
+			return applyEnvironment(flags, func(k string) (string, bool) {
+				return "disk=ssd,topology.kubernetes.io/zone=a,empty=", k == "MONOPLANE_NODE_LABELS"
+			})
+		},
+		"by a mapping": func(flags *pflag.FlagSet) error {
+			return applyFile(flags, writeFile(t, "node-labels:\n  disk: ssd\n  topology.kubernetes.io/zone: a\n  empty: ''\n"))
+		},
+		"by a list": func(flags *pflag.FlagSet) error {
+			return applyFile(flags, writeFile(t, "node-labels: [disk=ssd, topology.kubernetes.io/zone=a, empty=]\n"))
+		},
+		"by a line": func(flags *pflag.FlagSet) error {
+			return applyFile(flags, writeFile(t, "node-labels: disk=ssd,topology.kubernetes.io/zone=a,empty=\n"))
+		},
+	} {
+		flags := pflag.NewFlagSet("up", pflag.ContinueOnError)
+		var o upOptions
+		o.add(flags)
+		if err := set(flags); err != nil || !maps.Equal(o.nodeLabels, want) {
+			t.Errorf("%s: %v, %v", name, o.nodeLabels, err)
 		}
 	}
 }

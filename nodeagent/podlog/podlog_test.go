@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -170,6 +171,35 @@ func TestRotate(t *testing.T) {
 	}
 	if data, err := os.ReadFile(path); err != nil || string(data) != sample {
 		t.Errorf("the log was not moved back: %v", err)
+	}
+}
+
+// A directory's name may hold what means something in patterns, and a log's name may begin another's.
+func TestFilesAreFoundByName(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), `a[b]*?\c`)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, "0.log")
+	write := func() error { return os.WriteFile(path, []byte(sample), 0o600) }
+	if files, err := Files(filepath.Join(dir, "none", "0.log")); err != nil || len(files) != 0 {
+		t.Errorf("of no directory: %v, %v", files, err)
+	}
+	for _, name := range []string{"10.log", "0.logs", "0.log"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(sample), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	for i := range 5 {
+		if err := Rotate(path, 10, 3, now.Add(time.Duration(i)*time.Second), write); err != nil {
+			t.Fatal(err)
+		}
+	}
+	files, err := Files(path)
+	want := []string{path, path + ".20260101-000003.000000000", path + ".20260101-000004.000000000"}
+	if err != nil || !slices.Equal(files, want) {
+		t.Errorf("%q are left, %v; want %q", files, err, want)
 	}
 }
 

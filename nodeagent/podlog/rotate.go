@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -29,11 +30,11 @@ func Rotate(path string, size int64, keep int, now time.Time, reopen func() erro
 		}
 		return err
 	}
-	old, err := filepath.Glob(path + ".*")
+	old, err := Files(path)
 	if err != nil {
 		return err
 	}
-	slices.Sort(old) // by time: the names end with it
+	old = slices.DeleteFunc(old, func(name string) bool { return name == path })
 	for len(old) > 0 && len(old)+1 > keep {
 		if err := os.Remove(old[0]); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return err
@@ -41,4 +42,24 @@ func Rotate(path string, size int64, keep int, now time.Time, reopen func() erro
 		old = old[1:]
 	}
 	return nil
+}
+
+// Files returns the files of the log at path: itself, if it is there, and those that were moved aside, the oldest first.
+// The path is taken as it is; a pattern would give brackets in a directory's name a meaning.
+func Files(path string) ([]string, error) {
+	dir, name := filepath.Split(path)
+	entries, err := os.ReadDir(filepath.Clean(dir))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var files []string
+	for _, e := range entries { // sorted by name, and the names of those moved aside end with the time
+		if e.Name() == name || strings.HasPrefix(e.Name(), name+".") {
+			files = append(files, filepath.Join(dir, e.Name()))
+		}
+	}
+	return files, nil
 }

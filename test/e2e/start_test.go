@@ -14,6 +14,7 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -103,6 +104,9 @@ func TestBadSettings(t *testing.T) {
 		{name: "nodes on the host runtime", args: upArgs(dir, "--nodes", "3"), want: []string{"3 nodes need the fake runtime"}},
 		{name: "bad address", args: []string{"up", "--data-dir", dir, "--listen", "nowhere"}, want: []string{"nowhere"}},
 		{name: "bad node name", args: upArgs(dir, "--node-name", "Bad_Name"), want: []string{"Bad_Name"}},
+		{name: "reserved node label", args: upArgs(dir, "--node-labels", "kubernetes.io/a=b"), want: []string{`"kubernetes.io/a"`, "kubernetes.io/hostname"}},
+		{name: "node label that is no pair", args: upArgs(dir, "--node-labels", "ssd"), want: []string{"--node-labels", "ssd"}},
+		{name: "zones on the host runtime", args: upArgs(dir, "--zones", "3"), want: []string{"3 zones need the fake runtime"}},
 		{name: "bad runtime endpoint", args: upArgs(dir, "--runtime-endpoint", "unix://"+parent+"/none.sock"), want: []string{"none.sock"}},
 		{name: "unknown key in the file", args: upArgs(dir, "--config", file("unknown.yaml", "lisen: x\n")), want: []string{"unknown.yaml", `unknown setting "lisen"`, "listen"}},
 		{name: "file that is no YAML", args: upArgs(dir, "--config", file("junk.yaml", "{{{")), want: []string{"junk.yaml"}},
@@ -161,6 +165,34 @@ func TestDataDirectoryWithALongName(t *testing.T) {
 	eventually(t, "the log", func() (bool, string) { got := p.logs(t, "hello"); return got == "hello\n", got })
 	k := c.kubectl(t, "default")
 	k.ok(t, "delete pod hello")
+}
+
+// A path with characters that mean something in patterns: logs are rotated and removed, and the data is found again.
+func TestDataDirectoryWithBrackets(t *testing.T) {
+	t.Parallel()
+	dir := shortDir(t) + " [a-z]*{x}"
+	c := startIn(t, dir)
+	p := c.pods(t, "default")
+	p.run(t, withRestart(podOf("fails", "echo hello; exit 1"), corev1.RestartPolicyAlways))
+	p.run(t, podOf("stays", "echo hello; exec sleep 3600"))
+	logs := func() []string {
+		var files []string
+		must(filepath.WalkDir(filepath.Join(dir, "nodes"), func(path string, _ fs.DirEntry, err error) error {
+			if strings.Contains(path, "_fails_") && strings.HasSuffix(path, ".log") {
+				files = append(files, filepath.Base(path))
+			}
+			return nil //nolint:nilerr // what is gone meanwhile does not count
+		}))
+		return files
+	}
+	eventually(t, "the log of the first instance to go with the third", func() (bool, string) {
+		files := logs()
+		return len(files) == 2 && files[0] == "1.log" && files[1] == "2.log", fmt.Sprint(files)
+	})
+	c.kill(t)
+	c = startIn(t, dir)
+	p = c.pods(t, "default")
+	eventually(t, "the log", func() (bool, string) { got := p.logs(t, "stays"); return got == "hello\n", got })
 }
 
 func TestPortTaken(t *testing.T) {

@@ -32,11 +32,19 @@ type walState struct {
 // etcd stops reading at the first zero or half-written record, which is right after a power failure in the
 // middle of a write, but loses acknowledged entries when bytes further up were destroyed.
 func checkWAL(dir string) (walState, error) {
-	names, err := filepath.Glob(filepath.Join(dir, "*.wal"))
+	entries, err := os.ReadDir(dir) // not a pattern, in which brackets of the directory's name would mean something
 	if err != nil {
 		return walState{}, err
 	}
-	slices.Sort(names)
+	var names []string
+	for _, e := range entries { // sorted by name
+		if strings.HasSuffix(e.Name(), ".wal") {
+			names = append(names, filepath.Join(dir, e.Name()))
+		}
+	}
+	if len(names) == 0 {
+		return walState{}, fmt.Errorf("the log in %s is damaged: it has no files", dir)
+	}
 	readers := make([]fileutil.FileReader, 0, len(names))
 	for _, name := range names {
 		f, err := os.Open(name)
