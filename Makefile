@@ -59,7 +59,7 @@ test: build kubectl ## Run all tests that need no privileges (race detector on)
 .PHONY: test-root
 test-root: build ## Run the tests that need root (cgroups, other users, full disks, containerd); `make deps` first
 	go test -tags rootonly -timeout 15m -run Root ./...
-	cd test && go test -tags rootonly -timeout 15m -run Root ./e2e
+	cd test && go test -tags rootonly -timeout 15m -run Root ./e2e ./crash
 
 .PHONY: deps
 deps: ## Install the Debian packages that test-root needs
@@ -79,8 +79,10 @@ oracle: ## Compare defaults and validation with Kubernetes' own code (COUNT=2000
 	cd test/oracle && go test -count=1 . -args -count $${COUNT:-2000} -seed $${SEED:-0}
 
 .PHONY: crash
-crash: build ## Kill the server again and again while pods come and go (ROUNDS=500 SEED=random)
-	cd test && MONOPLANE_CRASH_ROUNDS=$${ROUNDS:-500} MONOPLANE_CRASH_SEED=$${SEED:-0} go test -count=1 -timeout 4h -v -run TestCrash ./crash
+crash: build ## Kill, pause and starve everything while pods come and go (ROUNDS=500 DURATION=0s SEED=random KINDS=all)
+	cd test && MONOPLANE_CRASH_ROUNDS=$${ROUNDS:-500} MONOPLANE_CRASH_DURATION=$${DURATION:-0s} \
+	  MONOPLANE_CRASH_SEED=$${SEED:-0} MONOPLANE_CRASH_KINDS=$${KINDS:-} \
+	  go test -count=1 -timeout 24h -v -run '^TestCrash$$' ./crash
 
 .PHONY: clean
 clean: ## Remove what was built

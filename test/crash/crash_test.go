@@ -6,36 +6,50 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
 	"strconv"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
-	corev1 "monoplane.dev/api/core/v1"
-	metav1 "monoplane.dev/api/meta/v1"
-	"monoplane.dev/apierrors"
+	"golang.org/x/sys/unix"
+
 	"monoplane.dev/client"
 )
-
-// names are the pods that come and go. The stubborn ones ignore the stop signal, so that their grace can be
-// measured; only the forced ones are ever deleted by force.
-var names = struct{ polite, stubborn, forced []string }{
-	polite:   []string{"polite-a", "polite-b", "polite-c"},
-	stubborn: []string{"stubborn-a", "stubborn-b"},
-	forced:   []string{"forced-a", "forced-b"},
-}
-
-const stubbornGrace = 2 * time.Second
 
 // run is the state of one test.
 type run struct {
 	t       *testing.T
+	dir     string // of everything; also marks the processes
 	data    string // data directory of the server
-	dir     string // where the workloads write
+	backing string // the same, past the disk that fails
+	planner *planner
 	history *history
-	mu      sync.Mutex
-	grace   map[string]time.Duration // of stubborn pods, by uid
+	judge   *judge
+
+	disk     *disk
+	pauses   pauses
+	proxies  []*proxy
+	trouble  atomic.Int64 // for the proxies
+	answered atomic.Int64 // how many answers met trouble
+
+	mu         sync.Mutex
+	server     *server
+	wrong      error // the first violation that a goroutine has found
+	background sync.WaitGroup
+
+	counts map[kind]int
+	ends   map[ending]int
+	ended  int // servers that a failing disk ended
+	slow   int // servers that gave up starting because the disk was slow
+	rounds int
 }
+
+var uidPattern = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)
 
 func setting(t *testing.T, name string, missing uint64) uint64 {
 	t.Helper()
@@ -50,277 +64,328 @@ func setting(t *testing.T, name string, missing uint64) uint64 {
 	return n
 }
 
-// spec: DEL-13, NODE-2, DEL-10, SAFE-1, SAFE-2
+// settleEvery is after how many rounds everything is deleted and must end.
+const settleEvery = 40
+
+// spec: DEL-13, NODE-2, DEL-10, SAFE-1, SAFE-2, SAFE-4, SAFE-5, SAFE-6
 func TestCrash(t *testing.T) {
-	rounds := int(setting(t, "MONOPLANE_CRASH_ROUNDS", 12))
+	kinds, err := chosenKinds(os.Getenv("MONOPLANE_CRASH_KINDS"))
+	if err != nil {
+		t.Fatalf("MONOPLANE_CRASH_KINDS: %v", err)
+	}
+	if err := needDisk(); err != nil {
+		t.Logf("left out: %s and %s: %v", slowDisk, failDisk, err)
+		kinds = slices.DeleteFunc(slices.Clone(kinds), func(k kind) bool { return k == slowDisk || k == failDisk })
+	}
+	torment(t, kinds, len(allKinds))
+}
+
+// torment lives through rounds of faults of these kinds; how many, how long, and which can be set in the environment.
+func torment(t *testing.T, kinds []kind, missing int) {
+	t.Helper()
+	rounds := int(setting(t, "MONOPLANE_CRASH_ROUNDS", uint64(missing)))
+	var length time.Duration
+	if text := os.Getenv("MONOPLANE_CRASH_DURATION"); text != "" {
+		var err error
+		if length, err = time.ParseDuration(text); err != nil {
+			t.Fatalf("MONOPLANE_CRASH_DURATION: %v", err)
+		}
+	}
 	seed := setting(t, "MONOPLANE_CRASH_SEED", 0)
 	if seed == 0 {
 		seed = uint64(time.Now().UnixNano())
 	}
-	t.Logf("MONOPLANE_CRASH_SEED=%d", seed)
-	rng := rand.New(rand.NewPCG(seed, 1))
-
-	r := &run{t: t, data: t.TempDir(), dir: t.TempDir(), history: &history{pods: map[string]*fate{}}, grace: map[string]time.Duration{}}
-	t.Cleanup(r.killLeftovers)
-	for round := range rounds {
-		if rng.IntN(2) == 0 { // while it starts: it may get anywhere
-			s := launch(t, r.data)
-			time.Sleep(time.Duration(rng.Int64N(int64(150 * time.Millisecond))))
-			s.kill(t)
+	t.Logf("MONOPLANE_CRASH_SEED=%d MONOPLANE_CRASH_KINDS=%s", seed, join(kinds))
+	r := newRun(t, newPlanner(seed, kinds, length > 0 || rounds >= 200))
+	began := time.Now()
+	for ; r.rounds < rounds || time.Since(began) < length; r.rounds++ {
+		plan := r.planner.next()
+		if err := r.round(plan); err != nil {
+			t.Fatalf("MONOPLANE_CRASH_SEED=%d, round %d %+v: %v\n%s", seed, r.rounds, plan, err, r.evidence())
 		}
-		s := startServer(t, r.data)
-		r.verify(fmt.Sprintf("after crash %d", round))
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		stop := r.load(ctx, rng)
-		select {
-		case <-time.After(time.Duration(rng.Int64N(int64(1200 * time.Millisecond)))):
-		case <-s.exited:
-			t.Fatalf("the server ended by itself: %s", s.stderr)
-		}
-		s.kill(t)
-		cancel()
-		stop()
-	}
-	s := startServer(t, r.data)
-	r.verify("at the end")
-	r.deleteAll()
-	s.kill(t)
-}
-
-// load begins to create and delete pods from several clients at once. The returned function waits until they
-// have noticed the crash.
-func (r *run) load(ctx context.Context, rng *rand.Rand) (wait func()) {
-	c, err := dial(ctx, r.data)
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	var wg sync.WaitGroup
-	all := append(append(append([]string{}, names.polite...), names.stubborn...), names.forced...)
-	for i, name := range all {
-		own := rand.New(rand.NewPCG(rng.Uint64(), uint64(i)))
-		wg.Go(func() {
-			for ctx.Err() == nil {
-				if err := r.step(ctx, c, own, name); apierrors.Is(err, apierrors.ServiceUnavailable) {
-					return // the crash
-				}
+		if r.rounds%settleEvery == settleEvery-1 {
+			if err := r.settle(); err != nil {
+				t.Fatalf("MONOPLANE_CRASH_SEED=%d, after round %d: %v\n%s", seed, r.rounds, err, r.evidence())
 			}
-		})
+			took := time.Since(began).Round(time.Second)
+			t.Logf("%d rounds in %v, %d containers started, no violation", r.rounds+1, took, r.judge.starts)
+		}
 	}
-	return func() { wg.Wait(); _ = c.Close() }
+	if err := r.settle(); err != nil {
+		t.Fatalf("MONOPLANE_CRASH_SEED=%d, at the end: %v\n%s", seed, err, r.evidence())
+	}
+	t.Logf("in %v:\n%s", time.Since(began).Round(time.Second), r.table())
 }
 
-// step creates the pod of a name, or deletes it in one of several ways. Errors are for the caller to judge: what
-// was acknowledged is in the history.
-func (r *run) step(ctx context.Context, c *client.Client, rng *rand.Rand, name string) error {
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
-	defer cancel()
-	p, err := c.Pods.Get(ctx, &metav1.GetRequest{Namespace: "default", Name: name})
-	if apierrors.Is(err, apierrors.NotFound) {
-		return r.create(ctx, c, name)
+func join(kinds []kind) string {
+	var names []string
+	for _, k := range kinds {
+		names = append(names, string(k))
 	}
+	return strings.Join(names, ",")
+}
+
+func newRun(t *testing.T, p *planner) *run {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "crash")
+	if err != nil {
+		t.Fatal(err)
+	}
+	clean := startGuard(t, dir)
+	h := &history{pods: map[string]*fate{}}
+	r := &run{
+		t: t, dir: dir, data: filepath.Join(dir, "disk"), planner: p, history: h, judge: newJudge(h),
+		disk: &disk{}, counts: map[kind]int{}, ends: map[ending]int{},
+	}
+	r.backing = r.data
+	t.Cleanup(func() {
+		r.heal()
+		clean() // ends the processes too
+		for _, p := range r.proxies {
+			p.close()
+		}
+		r.background.Wait()
+	})
+	if err := os.Mkdir(r.data, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if p.has(slowDisk) || p.has(failDisk) {
+		r.backing = filepath.Join(dir, "backing")
+		if err := os.Mkdir(r.backing, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if r.disk, err = mountDisk(r.data, r.backing); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return r
+}
+
+func (r *run) current() *server {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.server
+}
+
+func (r *run) launch(limit int) *server {
+	s := launch(r.t, r.dir, r.data, limit)
+	r.mu.Lock()
+	r.server = s
+	r.mu.Unlock()
+	return s
+}
+
+// start starts the server and waits until it is ready. One that gives up because the disk is too slow at the moment is
+// started again, as an operator's service manager would.
+func (r *run) start(limit int) (*server, error) {
+	for attempt := 1; ; attempt++ {
+		s := r.launch(limit)
+		err := s.untilReady()
+		said := s.stderr.String()
+		slow := strings.Contains(said, "not ready in time") || strings.Contains(said, "took too long")
+		if err == nil || !slow || attempt == 3 {
+			return s, err
+		}
+		r.slow++
+	}
+}
+
+// violated keeps the first violation.
+func (r *run) violated(err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.wrong == nil {
+		r.wrong = err
+	}
+}
+
+func (r *run) violation() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.wrong
+}
+
+// round is one life of the server.
+func (r *run) round(plan round) error {
+	rng := rand.New(rand.NewPCG(r.planner.rng.Uint64(), 2))
+	ctx, cancel := context.WithCancel(r.t.Context())
+	defer cancel()
+	if plan.Early > 0 {
+		for _, f := range plan.Faults { // it may meet a sick disk while it starts
+			if f.Kind == slowDisk || f.Kind == failDisk {
+				_ = r.inject(ctx, nil, nil, f)
+			}
+		}
+		s := r.launch(0)
+		pause(ctx, plan.Early)
+		s.kill()
+		r.disk.heal()
+		r.counts[killServer]++
+	}
+	var beside *copied
+	if plan.Copied {
+		var err error
+		if beside, err = r.copyData(r.rounds); err != nil {
+			return err
+		}
+	}
+	if err := r.interposeAll(plan); err != nil {
+		return err
+	}
+	limit := 0
+	if plan.Small {
+		limit = smallTable
+	}
+	s, err := r.start(limit)
 	if err != nil {
 		return err
 	}
-	if p.GetMetadata().GetDeletionTimestamp() != nil || rng.IntN(4) > 0 {
-		select { // let it live for a while
-		case <-time.After(time.Duration(rng.IntN(200)) * time.Millisecond):
-		case <-ctx.Done():
+	c, err := dial(ctx, r.backing)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	if err := r.verify(ctx, c); err != nil {
+		return err
+	}
+	if beside != nil {
+		beside.start(r.t, r.dir)
+		r.counts[copies]++
+	}
+	diskFailed := r.disk.failed.Load()
+	loading, unload := context.WithCancel(ctx)
+	defer unload()
+	wait := r.load(loading, c, rng)
+	r.background.Go(func() { r.observe(loading, c) })
+	r.live(loading, c, s, plan)
+	byItself := s.ended()
+	if plan.Force && !byItself {
+		r.forceAll(ctx, c)
+	}
+	err = r.end(ctx, s, plan)
+	unload()
+	wait()
+	if beside != nil {
+		err = errors.Join(err, beside.end(ctx))
+	}
+	r.disk.heal()
+	r.trouble.Store(0)
+	r.background.Wait()
+	for _, p := range r.proxies {
+		p.close()
+	}
+	r.proxies = nil
+	if byItself {
+		if r.disk.failed.Load() == diskFailed {
+			return fmt.Errorf("the server ended by itself")
 		}
+		r.ended++
+	}
+	return errors.Join(r.violation(), err)
+}
+
+// live lets the load go on for the round's time, and injects its faults.
+func (r *run) live(ctx context.Context, c *client.Client, s *server, plan round) {
+	began := time.Now()
+	over := time.After(plan.Life)
+	for _, f := range plan.Faults {
+		select {
+		case <-time.After(f.At - time.Since(began)):
+		case <-s.exited:
+			return
+		}
+		if err := r.inject(ctx, c, s, f); err != nil {
+			r.violated(err)
+		}
+		switch f.Kind {
+		case slowDisk, failDisk, answers:
+			r.background.Go(func() {
+				pause(ctx, f.For)
+				if f.Kind == answers {
+					r.trouble.Store(0)
+				} else {
+					r.disk.heal()
+				}
+			})
+		}
+	}
+	select {
+	case <-over:
+	case <-s.exited:
+	}
+}
+
+// interposeAll puts a proxy before each shim when the plan wants trouble with answers. The server is dead.
+func (r *run) interposeAll(plan round) error {
+	i := slices.IndexFunc(plan.Faults, func(f fault) bool { return f.Kind == answers })
+	if i < 0 {
 		return nil
 	}
-	return r.remove(ctx, c, p)
-}
-
-func (r *run) create(ctx context.Context, c *client.Client, name string) error {
-	self, err := os.Executable()
+	all, err := shims(r.data)
 	if err != nil {
 		return err
 	}
-	grace := "exit"
-	spec := int64(30)
-	if stubborn(name) {
-		grace = "600"
-		spec = int64(stubbornGrace.Seconds())
+	for _, s := range all {
+		// Past the disk that fails there is no such socket: the kernel finds it by the file that the shim has made.
+		p, err := interpose(s.dir, 3*time.Second, &r.trouble, &r.answered)
+		if errors.Is(err, os.ErrNotExist) {
+			continue // a shim that has no socket yet, or is going
+		}
+		if err != nil {
+			return err
+		}
+		r.proxies = append(r.proxies, p)
 	}
-	p, err := c.Pods.Create(ctx, &corev1.CreatePodRequest{Namespace: "default", Object: &corev1.Pod{
-		Metadata: &metav1.ObjectMeta{Name: name, Namespace: "default"},
-		Spec: &corev1.PodSpec{
-			TerminationGracePeriodSeconds: &spec,
-			Containers: []*corev1.Container{{
-				Name: "main", Image: "host", Command: []string{self},
-				Env: []*corev1.EnvVar{
-					{Name: envDir, Value: r.dir}, {Name: envName, Value: name}, {Name: envGrace, Value: grace},
-					{Name: envUID, ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.uid"}}},
-				},
-			}},
-		},
-	}})
-	if err != nil {
-		return err
-	}
-	r.history.created(p)
-	if stubborn(name) {
-		r.mu.Lock()
-		r.grace[p.GetMetadata().GetUid()] = stubbornGrace
-		r.mu.Unlock()
+	if plan.Faults[i].Pick%2 == 0 { // from the first greeting on
+		r.trouble.Store(4)
 	}
 	return nil
 }
 
-func stubborn(name string) bool { return name[0] == 's' }
-
-func (r *run) remove(ctx context.Context, c *client.Client, p *corev1.Pod) error {
-	uid := p.GetMetadata().GetUid()
-	req := &metav1.DeleteRequest{
-		Namespace: "default", Name: p.GetMetadata().GetName(),
-		Options: &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{Uid: &uid}},
+// end ends the server as planned.
+func (r *run) end(ctx context.Context, s *server, plan round) error {
+	if s.ended() {
+		return nil
 	}
-	forced := p.GetMetadata().GetName()[0] == 'f'
-	if forced {
-		zero := int64(0)
-		req.GracePeriodSeconds = &zero
+	r.ends[plan.End]++
+	if plan.End == byKill {
+		r.counts[killServer]++
+		s.kill()
+		return nil
 	}
-	r.history.change(uid, func(f *fate) { f.deleting, f.forced = true, forced })
-	_, err := c.Pods.Delete(ctx, req)
-	if err == nil {
-		r.history.change(uid, func(f *fate) { f.deleted = true })
+	r.counts[endServer]++
+	r.pauses.end(s.process)
+	if plan.End == byTerm {
+		_ = s.signal(unix.SIGTERM) // here and below: a server that ended by itself is noticed by its exit
+		return r.untilEnded(s)
+	}
+	r.history.interrupt()
+	defer r.history.interrupted()
+	_ = s.signal(unix.SIGINT)
+	if plan.End == byInterrupt2 {
+		pause(ctx, plan.Again)
+		_ = s.signal(unix.SIGINT)
+		return r.untilEnded(s)
+	}
+	if err := r.untilEnded(s); err != nil {
+		return err
+	}
+	left, err := workloads(r.dir)
+	if out := s.stdout.String(); strings.Contains(out, "Leaving the pods") || strings.Contains(out, "not stopped") {
+		return err // it says so
+	}
+	if err == nil && len(left) > 0 {
+		err = fmt.Errorf("after Ctrl-C processes %v are left", left)
 	}
 	return err
 }
 
-// verify checks what must hold after a restart.
-func (r *run) verify(when string) {
-	r.t.Helper()
-	ctx, cancel := context.WithTimeout(r.t.Context(), time.Minute)
-	defer cancel()
-	c, err := dial(ctx, r.data)
-	if err != nil {
-		r.t.Fatalf("%s: %v", when, err)
-	}
-	defer c.Close()
-	list, err := c.Pods.List(ctx, &metav1.ListRequest{Namespace: "default"})
-	if err != nil {
-		r.t.Fatalf("%s: %v", when, err)
-	}
-	if err := r.history.check(list.GetItems()); err != nil {
-		r.t.Fatalf("%s: %v", when, err)
-	}
-	if err := r.noStrangers(ctx, c); err != nil {
-		r.t.Fatalf("%s: %v", when, err)
-	}
-	r.checkJournal(when)
-}
-
-func (r *run) checkJournal(when string) {
-	r.t.Helper()
-	// What ran before or after the journal was read has not ended in it.
-	before, err := workloads(r.dir)
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	journal, err := readJournal(r.dir)
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	after, err := workloads(r.dir)
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	running := map[int]bool{}
-	for _, found := range []map[string][]int{before, after} {
-		for _, pids := range found {
-			for _, pid := range pids {
-				running[pid] = true
-			}
-		}
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	ended := map[string]time.Duration{}
-	for uid, g := range r.grace {
-		if len(before[uid])+len(after[uid]) == 0 {
-			ended[uid] = g
-		}
-	}
-	// Forced names may overlap with their successors: that is what forcing means.
-	var graceful []entry
-	for _, e := range journal {
-		if e.Name[0] != 'f' {
-			graceful = append(graceful, e)
-		}
-	}
-	if err := checkJournal(graceful, ended, running); err != nil {
-		r.t.Fatalf("%s: %v", when, err)
-	}
-}
-
-// noStrangers waits until no process runs whose pod does not exist. A ready node has dealt with those that it
-// found (NODE-2); a pod that was forced after that gets a short grace.
-func (r *run) noStrangers(ctx context.Context, c *client.Client) error {
-	return eventually(ctx, func() error {
-		running, err := workloads(r.dir)
-		if err != nil {
-			return err
-		}
-		list, err := c.Pods.List(ctx, &metav1.ListRequest{Namespace: "default"})
-		if err != nil {
-			return err
-		}
-		for _, p := range list.GetItems() {
-			delete(running, p.GetMetadata().GetUid())
-		}
-		for uid, pids := range running {
-			return fmt.Errorf("processes %v run for pod %s, which does not exist", pids, uid)
-		}
+func (r *run) untilEnded(s *server) error {
+	select {
+	case <-s.exited:
 		return nil
-	})
-}
-
-// deleteAll deletes what is left and waits until every deletion has ended and no process runs.
-func (r *run) deleteAll() {
-	r.t.Helper()
-	ctx, cancel := context.WithTimeout(r.t.Context(), time.Minute)
-	defer cancel()
-	c, err := dial(ctx, r.data)
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	defer c.Close()
-	if _, err := c.Pods.DeleteCollection(ctx, &metav1.DeleteCollectionRequest{Namespace: "default"}); err != nil {
-		r.t.Fatal(err)
-	}
-	err = eventually(ctx, func() error {
-		list, err := c.Pods.List(ctx, &metav1.ListRequest{Namespace: "default"})
-		if err == nil && len(list.GetItems()) > 0 {
-			err = fmt.Errorf("%d deletions have not ended", len(list.GetItems()))
-		}
-		return err
-	})
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	running, err := workloads(r.dir)
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	if len(running) > 0 {
-		r.t.Fatalf("processes are left: %v", running)
-	}
-	r.checkJournal("at the end")
-}
-
-// killLeftovers ends what a failed test has left behind.
-func (r *run) killLeftovers() {
-	running, err := workloads(r.dir)
-	if err != nil {
-		r.t.Error(err)
-	}
-	for _, pids := range running {
-		for _, pid := range pids {
-			if p, err := os.FindProcess(pid); err == nil {
-				_ = p.Kill() // it may have ended
-			}
-		}
+	case <-time.After(patience):
+		return fmt.Errorf("the server does not end after a signal: %s", s.stacks())
 	}
 }
 

@@ -5,51 +5,87 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"sync"
+	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"monoplane.dev/client"
 )
 
 const binary = "../../bin/monoplane"
 
+// patience is how long the test waits for what takes a fraction of it, also on a busy machine and after the longest
+// deadlines of the agent.
+const patience = 6 * time.Minute
+
 // server is one run of the binary.
 type server struct {
+	process
 	cmd    *exec.Cmd
-	stderr *strings.Builder
+	stderr *output
+	stdout *output
 	// ready gets something when the server says that it is, exited is closed when its process has ended.
 	ready, exited chan struct{}
 }
 
-// startServer starts the binary on dir and returns once it is ready. It must be ready within a minute, however
-// busy the machine is.
-func startServer(t *testing.T, dir string) *server {
-	t.Helper()
-	s := launch(t, dir)
-	select {
-	case <-s.ready:
-		return s
-	case <-s.exited:
-		t.Fatalf("the server ended before it was ready: %s", s.stderr)
-	case <-time.After(time.Minute):
-		t.Fatalf("the server was not ready within a minute: %s", s.stderr)
-	}
-	return nil
+// output holds what a process prints.
+type output struct {
+	mu   sync.Mutex
+	text strings.Builder
 }
 
-// launch starts the server and does not wait for it.
-func launch(t *testing.T, dir string) *server {
+func (o *output) Write(b []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.Write(b)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.String()
+}
+
+// tail returns the last lines.
+func (o *output) tail() string {
+	text := o.String()
+	return text[max(0, len(text)-8000):]
+}
+
+// smallTable is how many descriptors a server with a small table has.
+const smallTable = 400
+
+// launch starts a server of a run on a data directory and does not wait for it. Limit is how many descriptors it may
+// have, 0 for what the test has.
+func launch(t *testing.T, run, data string, limit int) *server {
 	t.Helper()
 	path, err := filepath.Abs(binary)
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(path, "up", "--data-dir", dir, "--listen", "127.0.0.1:0", "--grpc-listen", "127.0.0.1:0", "--node-name", "node")
-	s := &server{cmd: cmd, stderr: &strings.Builder{}, ready: make(chan struct{}, 1), exited: make(chan struct{})}
+	args := []string{
+		"up", "--data-dir", data, "--listen", "127.0.0.1:0", "--grpc-listen", "127.0.0.1:0", "--node-name", "node",
+	}
+	cmd := exec.Command(path, args...)
+	if limit > 0 {
+		limited := []string{"-c", `ulimit -n "$0"; exec "$@"`, strconv.Itoa(limit), path}
+		cmd = exec.Command("/bin/sh", append(limited, args...)...)
+	}
+	cmd.Env = append(os.Environ(), envDir+"="+run)
+	s := &server{
+		cmd: cmd, stdout: &output{}, stderr: &output{}, ready: make(chan struct{}, 1), exited: make(chan struct{}),
+	}
 	cmd.Stderr = s.stderr
+	// Ctrl-C in the terminal of the test is for the test.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -57,8 +93,11 @@ func launch(t *testing.T, dir string) *server {
 	if err := cmd.Start(); err != nil {
 		t.Fatalf("%v; build it first: make build", err)
 	}
+	if s.process, err = identify(cmd.Process.Pid); err != nil {
+		s.process = process{PID: cmd.Process.Pid} // it has ended already; no signal reaches it
+	}
 	go func() {
-		lines := bufio.NewScanner(out)
+		lines := bufio.NewScanner(io.TeeReader(out, s.stdout))
 		for lines.Scan() {
 			if strings.Contains(lines.Text(), "is ready") {
 				s.ready <- struct{}{}
@@ -71,13 +110,60 @@ func launch(t *testing.T, dir string) *server {
 	return s
 }
 
-// kill ends the server as a crash would.
-func (s *server) kill(t *testing.T) {
-	t.Helper()
-	if err := s.cmd.Process.Kill(); err != nil {
-		t.Fatal(err)
+// untilReady waits until a server is ready.
+func (s *server) untilReady() error {
+	select {
+	case <-s.ready:
+		return nil
+	case <-s.exited:
+		return fmt.Errorf("the server ended before it was ready")
+	case <-time.After(patience):
+		return fmt.Errorf("the server was not ready after %v: %s", patience, s.stacks())
 	}
+}
+
+// stacks makes the server print what its goroutines do, and ends it.
+func (s *server) stacks() string {
+	_ = s.signal(unix.SIGCONT)
+	_ = s.signal(unix.SIGQUIT) // both: it may have ended
+	select {
+	case <-s.exited:
+	case <-time.After(10 * time.Second):
+	}
+	text := s.stderr.String()
+	if i := strings.Index(text, "SIGQUIT"); i >= 0 {
+		return text[i:]
+	}
+	return "it gave no stacks"
+}
+
+// kill ends the server as a crash would.
+func (s *server) kill() {
+	_ = s.cmd.Process.Kill() // it may have ended by itself, and been waited for
 	<-s.exited
+}
+
+// ended says whether it has ended.
+func (s *server) ended() bool {
+	select {
+	case <-s.exited:
+		return true
+	default:
+		return false
+	}
+}
+
+// address returns what the server said after a word.
+func (s *server) address(word string) string {
+	_, rest, _ := strings.Cut(s.stdout.String(), word)
+	return strings.TrimPrefix(firstField(rest), "https://")
+}
+
+func firstField(text string) string {
+	if f := strings.Fields(text); len(f) > 0 {
+		return f[0]
+	}
+	return ""
 }
 
 func dial(ctx context.Context, dir string) (*client.Client, error) {
