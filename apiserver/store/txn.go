@@ -21,7 +21,8 @@ func (k Key) String() string {
 // Txn is one transaction: all of its operations happen at one revision, or none does.
 type Txn struct {
 	// Ops change at most one object of each kind, because two events of one kind at one revision could not
-	// be resumed by a watcher.
+	// be resumed by a watcher. (Only deletions may share a revision, and only those of the store and of etcd itself: of
+	// what has expired, or is too much.)
 	Ops []Op
 	// Guards are further conditions, on objects that the transaction need not change.
 	Guards []Guard
