@@ -68,6 +68,9 @@ func waitFor(ctx context.Context, c *client.Client, name string, done func(*core
 	if err != nil {
 		return err
 	}
+	if _, err := stream.Header(); err != nil { // the watch begins with the state as it is when it is accepted
+		return err
+	}
 	if _, err := c.Pods.Get(ctx, &metav1.GetRequest{Namespace: "default", Name: name}); apierrors.Is(err, apierrors.NotFound) && done(nil) {
 		return nil
 	}
