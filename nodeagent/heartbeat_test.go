@@ -22,11 +22,29 @@ import (
 
 const leases = "/monoplane.coordination.v1.Leases/"
 
+// logBuffer collects log lines of many goroutines.
+type logBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *logBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *logBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
 // logged collects what the agent logs from a level on.
-func (w *world) logged(level slog.Level) *bytes.Buffer {
-	var out bytes.Buffer // the handler writes one line at a time
-	w.cfg.Logger = slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: level}))
-	return &out
+func (w *world) logged(level slog.Level) *logBuffer {
+	out := &logBuffer{}
+	w.cfg.Logger = slog.New(slog.NewTextHandler(out, &slog.HandlerOptions{Level: level}))
+	return out
 }
 
 func (w *world) lease() *coordinationv1.Lease {
@@ -206,7 +224,7 @@ func TestLeaseIsMadeAgain(t *testing.T) {
 		if w.lease().GetSpec().GetRenewTime() == nil {
 			t.Error("the lease was not renewed")
 		}
-		if out.Len() > 0 {
+		if out.String() != "" {
 			t.Errorf("it was taken for a failure:\n%s", out)
 		}
 	})
