@@ -87,7 +87,7 @@ func (a *Agent) registerUnlessStopping(ctx context.Context) error {
 	}()
 	err := a.register(registering)
 	if err != nil && registering.Err() != nil && ctx.Err() == nil {
-		a.cfg.Logger.Warn("the node is stopping before it was registered")
+		a.cfg.Logger.Info("the node is stopping before it was registered")
 		return nil
 	}
 	return err

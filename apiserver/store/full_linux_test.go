@@ -20,7 +20,7 @@ func TestFullDisk(t *testing.T) {
 		t.Skip("needs root, to mount a small file system")
 	}
 	dir := t.TempDir()
-	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=20m"); err != nil {
+	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=20m,mode=0700"); err != nil {
 		t.Skip("cannot mount: ", err)
 	}
 	defer syscall.Unmount(dir, syscall.MNT_DETACH)
@@ -57,7 +57,7 @@ func TestFullDisk(t *testing.T) {
 	if err := os.Remove(dir + "/filler"); err != nil {
 		t.Fatal(err)
 	}
-	if err := syscall.Mount("tmpfs", dir, "tmpfs", syscall.MS_REMOUNT, "size=100m"); err != nil {
+	if err := syscall.Mount("tmpfs", dir, "tmpfs", syscall.MS_REMOUNT, "size=100m,mode=0700"); err != nil {
 		t.Fatal(err)
 	}
 	s, err := Open(t.Context(), testConfig(dir))

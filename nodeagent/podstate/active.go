@@ -179,7 +179,10 @@ func (m *Machine) isDiscarded(id string) bool {
 // spare takes back that a container is to be removed, since it runs: it gets its grace first. What the runtime is
 // removing already cannot be taken back.
 func (m *Machine) spare(id string) {
-	m.dead = slices.DeleteFunc(m.dead, func(r remains) bool { return r.id == id && !(m.bury.busy && m.dead[0].id == id) })
+	if m.bury.busy && len(m.dead) > 0 && m.dead[0].id == id {
+		return
+	}
+	m.dead = slices.DeleteFunc(m.dead, func(r remains) bool { return r.id == id })
 }
 
 // removeDead removes dead containers that are not needed, one at a time.

@@ -20,7 +20,7 @@ func placeOf(name string) (place, error) {
 		return place{}, err
 	}
 	s := st.Sys().(*syscall.Stat_t)
-	return place{int64(s.Dev), int64(s.Ino)}, nil //nolint:unconvert // Dev is 32 bits wide on some architectures.
+	return place{int64(s.Dev), int64(s.Ino)}, nil
 }
 
 // isCopy tells whether the record of a sandbox was copied with its directory, so that what it names (processes,

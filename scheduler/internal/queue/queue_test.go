@@ -67,7 +67,7 @@ func TestBackoffIgnoresTheWallClock(t *testing.T) {
 	try, _ := r.Pop()
 	try.Retry()
 	ready := r.backoff.peek().ready
-	if ready == ready.Round(0) { // == compares the monotonic reading too, which Round takes away
+	if ready == ready.Round(0) { //nolint:staticcheck // == compares the monotonic reading too, which Round takes away
 		t.Errorf("the back-off ends at %v, a time of the wall clock", ready)
 	}
 	if wait := ready.Sub(r.now); wait < InitialBackoff || wait >= InitialBackoff+window || ready.Nanosecond()%int(window) != 0 {

@@ -72,16 +72,16 @@ func MarkerOf(pid int) (Marker, error) {
 	if len(f) == 0 {
 		return 0, nil
 	}
-	n, err := strconv.ParseUint(f[0], 10, 64)
-	if err != nil || Marker(n)&markerBit == 0 || Marker(n)>>63 != 0 {
-		return 0, nil // "unlimited", or a limit that someone else set.
+	// "unlimited" is no number, and a limit that someone else set is no marker.
+	if n, bad := strconv.ParseUint(f[0], 10, 64); bad == nil && Marker(n)&markerBit != 0 && Marker(n)>>63 == 0 {
+		return Marker(n), nil
 	}
-	return Marker(n), nil
+	return 0, nil
 }
 
 // Marked lists the processes, zombies excepted, that carry the pod's marker or, if they carry none, have variable
-// ("NAME=value") in the environment that they were started with; pod 0 stands for a pod whose marker is not known. With an error the list is what was found all the
-// same.
+// ("NAME=value") in the environment that they were started with; pod 0 stands for a pod whose marker is not known. With
+// an error the list is what was found all the same.
 func Marked(pod Marker, variable string) ([]Proc, error) {
 	all, err := Processes()
 	if err != nil {
