@@ -59,7 +59,7 @@ func (c *Cluster) serve(running context.Context, p *parts) error {
 	if err != nil {
 		return err
 	}
-	letIn := func(inner net.Listener) net.Listener {
+	letIn := func(inner net.Listener) *gate.Listener {
 		l := gate.Listen(inner, gate.Config{TLS: p.bundle.ServerTLS(), Known: auth.Known, Limits: limits, Logger: c.cfg.Logger})
 		c.onStop(func(context.Context) error { return l.Close() })
 		return l
@@ -100,7 +100,7 @@ func (c *Cluster) open(ctx context.Context, address string) (net.Listener, error
 	return l, nil
 }
 
-func (c *Cluster) serveREST(p *parts, auth *authn.Authenticator, letIn func(net.Listener) net.Listener) error {
+func (c *Cluster) serveREST(p *parts, auth *authn.Authenticator, letIn func(net.Listener) *gate.Listener) error {
 	handler, err := rest.New(rest.Config{
 		Conn: p.inproc.Conn(inproc.PassValues(), inproc.WithContext(object.WithOwned)), Authenticate: auth.Middleware, Table: p.api.Table,
 		Metrics: promhttp.HandlerFor(p.metrics, promhttp.HandlerOpts{}), AuthorizePath: p.api.AuthorizePath,
@@ -126,24 +126,37 @@ func (c *Cluster) serveREST(p *parts, auth *authn.Authenticator, letIn func(net.
 	return nil
 }
 
-func (c *Cluster) serveGRPC(p *parts, auth *authn.Authenticator, letIn func(net.Listener) net.Listener) {
-	server := grpc.NewServer(append(gate.ServerOptions(auth.Tap),
+// serveGRPC serves gRPC by two servers, of which the one for clients that their certificates have shown is the faster.
+func (c *Cluster) serveGRPC(p *parts, auth *authn.Authenticator, letIn func(net.Listener) *gate.Listener) {
+	healthServer := health.NewServer()
+	options := append(gate.ServerOptions(auth.Tap),
 		grpc.ForceServerCodecV2(grpccodec.Codec{}),
 		grpc.ChainUnaryInterceptor(append([]grpc.UnaryServerInterceptor{owned}, p.api.UnaryInterceptors()...)...),
 		grpc.ChainStreamInterceptor(p.api.StreamInterceptors()...),
-	)...)
+	)
+	listener := letIn(p.grpc)
+	c.serveOne(c.newGRPC(p, healthServer, options), listener.Known())
+	c.serveOne(c.newGRPC(p, healthServer, append(options, gate.ForUnknown())), listener.Unknown())
+	c.onStop(func(context.Context) error { healthServer.Shutdown(); return nil })
+}
+
+// newGRPC returns a server with all services.
+func (c *Cluster) newGRPC(p *parts, healthServer *health.Server, options []grpc.ServerOption) *grpc.Server {
+	server := grpc.NewServer(options...)
 	p.api.Register(server)
 	nodev1.RegisterNodeStreamsServer(server, p.broker)
 	schedulingv1.RegisterSchedulerStreamsServer(server, p.asking)
 	adminv1.RegisterAdminServer(server, &adminServer{cluster: c})
-	healthServer := health.NewServer()
 	healthpb.RegisterHealthServer(server, healthServer)
 	reflection.Register(server)
-	listener := letIn(p.grpc)
+	return server
+}
+
+// serveOne serves until the cluster stops.
+func (c *Cluster) serveOne(server *grpc.Server, listener net.Listener) {
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(listener) }()
 	c.onStop(func(ctx context.Context) error {
-		healthServer.Shutdown()
 		// Streams may be open for ever: the context of the running calls ends them.
 		stopped := make(chan struct{})
 		go func() { server.GracefulStop(); close(stopped) }()

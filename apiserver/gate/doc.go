@@ -16,5 +16,5 @@
 // descriptors ends nothing.
 //
 // Use: Listen around a TCP listener; http.Server takes its connections by Serve with ConnContext, gRPC with
-// ServerOptions.
+// ServerOptions, by two servers of which one is for unknown clients (ForUnknown).
 package gate

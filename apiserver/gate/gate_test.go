@@ -420,6 +420,59 @@ func TestClose(t *testing.T) {
 	})
 }
 
+// Known and unknown clients can be accepted apart.
+func TestParts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, gate.Limits{})
+		_ = w.gate.Close() // the world's accepts all
+		w.pipes = newPipes()
+		w.gate = gate.Listen(w.pipes, gate.Config{TLS: w.bundle.ServerTLS(), Logger: slog.New(slog.DiscardHandler),
+			Known: func(s *tls.ConnectionState) bool { return len(s.PeerCertificates) > 0 }})
+		known, unknown := w.gate.Known(), w.gate.Unknown()
+		accept := func(l net.Listener) <-chan net.Conn {
+			out := make(chan net.Conn, 1)
+			go func() {
+				c, err := l.Accept()
+				if err != nil {
+					close(out)
+					return
+				}
+				out <- c
+			}()
+			return out
+		}
+		for _, admin := range []bool{true, false} {
+			mine, others := accept(known), accept(unknown)
+			if !admin {
+				mine, others = others, mine
+			}
+			if _, err := w.client(w.pipes.dial(local), admin); err != nil {
+				t.Fatal(err)
+			}
+			c := <-mine
+			synctest.Wait()
+			if len(others) > 0 {
+				t.Error("accepted by both")
+			}
+			_ = c.(*tls.Conn).NetConn().Close()
+			_, _ = w.client(w.pipes.dial(local), !admin) // for the one that waits
+			_ = (<-others).(*tls.Conn).NetConn().Close()
+		}
+		waiting := accept(known)
+		if known.Close() != nil || known.Close() != nil {
+			t.Error("close")
+		}
+		if _, ok := <-waiting; ok {
+			t.Error("accepted after the end")
+		}
+		still := accept(unknown)
+		if _, err := w.client(w.pipes.dial(local), false); err != nil {
+			t.Error(err)
+		}
+		_ = (<-still).(*tls.Conn).NetConn().Close()
+	})
+}
+
 // listenTCP returns a gate on a real socket.
 func listenTCP(t *testing.T, limits gate.Limits) (*gate.Listener, *pki.Bundle) {
 	t.Helper()

@@ -26,7 +26,7 @@ import (
 func serveGRPC(t *testing.T, judge tap.ServerInHandle) func(protocols ...string) *grpc.ClientConn {
 	t.Helper()
 	l, _ := listenTCP(t, gate.Limits{})
-	server := grpc.NewServer(gate.ServerOptions(judge)...)
+	server := grpc.NewServer(append(gate.ServerOptions(judge), gate.ForUnknown())...)
 	healthpb.RegisterHealthServer(server, health.NewServer())
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(l) }()

@@ -28,8 +28,8 @@ type Config struct {
 type Listener struct {
 	cfg   Config
 	inner net.Listener
-	// ready has connections whose handshake is over.
-	ready chan *tls.Conn
+	// known and unknown have connections whose handshake is over, by whether their clients are.
+	known, unknown chan *tls.Conn
 	// changed has an element when there may be room.
 	changed chan struct{}
 	// ctx ends with the listener.
@@ -54,7 +54,7 @@ var _ net.Listener = (*Listener)(nil)
 func Listen(inner net.Listener, cfg Config) *Listener {
 	cfg.Limits.complete()
 	l := &Listener{
-		cfg: cfg, inner: inner, ready: make(chan *tls.Conn), changed: make(chan struct{}, 1),
+		cfg: cfg, inner: inner, known: make(chan *tls.Conn), unknown: make(chan *tls.Conn), changed: make(chan struct{}, 1),
 		addresses: make(map[netip.Prefix]address),
 	}
 	l.ctx, l.close = context.WithCancel(context.Background())
@@ -66,11 +66,46 @@ func Listen(inner net.Listener, cfg Config) *Listener {
 // Accept returns the next connection, a *tls.Conn whose handshake is over.
 func (l *Listener) Accept() (net.Conn, error) {
 	select {
-	case c := <-l.ready:
+	case c := <-l.known:
+		return c, nil
+	case c := <-l.unknown:
 		return c, nil
 	case <-l.ctx.Done():
 		return nil, net.ErrClosed
 	}
+}
+
+// Known returns a listener that accepts only connections whose client the handshake has shown, Unknown one for the others.
+// Closing them closes nothing else. Who uses one of them uses both, and not Accept.
+func (l *Listener) Known() net.Listener { return &part{l, l.known, make(chan struct{}), sync.Once{}} }
+
+// Unknown returns a listener for the connections that Known does not accept.
+func (l *Listener) Unknown() net.Listener {
+	return &part{l, l.unknown, make(chan struct{}), sync.Once{}}
+}
+
+// part accepts some of a listener's connections.
+type part struct {
+	*Listener
+	conns  chan *tls.Conn
+	closed chan struct{}
+	once   sync.Once
+}
+
+func (p *part) Accept() (net.Conn, error) {
+	select {
+	case c := <-p.conns:
+		return c, nil
+	case <-p.closed:
+		return nil, net.ErrClosed
+	case <-p.ctx.Done():
+		return nil, net.ErrClosed
+	}
+}
+
+func (p *part) Close() error {
+	p.once.Do(func() { close(p.closed) })
+	return nil
 }
 
 // Addr returns the address that is listened on.
@@ -155,8 +190,12 @@ func (l *Listener) handshake(c *Conn) {
 	if len(state.PeerCertificates) > 0 && l.cfg.Known != nil && l.cfg.Known(&state) {
 		c.Authenticated()
 	}
+	to := l.unknown
+	if c.IsAuthenticated() {
+		to = l.known
+	}
 	select {
-	case l.ready <- conn:
+	case to <- conn:
 	case <-l.ctx.Done():
 		_ = c.Close()
 	}
