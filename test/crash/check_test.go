@@ -32,7 +32,7 @@ func (r *run) look(ctx context.Context, c *client.Client) ([]*corev1.Pod, error)
 	defer cancel()
 	list, err := c.Pods.List(asked, &metav1.ListRequest{Namespace: "default"})
 	if err != nil {
-		return nil, nil //nolint:nilerr // the server may be stopped or dead
+		return nil, nil // the server may be stopped or dead
 	}
 	after, err := workloads(r.dir)
 	if err != nil {
