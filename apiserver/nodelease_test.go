@@ -5,6 +5,9 @@ import (
 	"testing"
 
 	"monoplane.dev/apierrors"
+	"monoplane.dev/apiserver/authn"
+	"monoplane.dev/apiserver/warning"
+	"monoplane.dev/client/inproc"
 
 	coordinationv1 "monoplane.dev/api/coordination/v1"
 	corev1 "monoplane.dev/api/core/v1"
@@ -78,6 +81,21 @@ func TestLeaseGoesWithItsNode(t *testing.T) {
 		must(admin.nodes.Update(ctx(t), &corev1.UpdateNodeRequest{Object: n}))(t)
 		if c.hasLease("slow") {
 			t.Error("the lease is still there")
+		}
+	})
+
+	t.Run("without a warning that it stays", func(t *testing.T) {
+		for range 10 { // the caches may or may not have seen yet that it has gone
+			make("quiet", func(*coordinationv1.Lease) {})
+			must(admin.leases.List(ctx(t), &metav1.ListRequest{}))(t) // they know that it is there
+			for _, dry := range [][]string{{"All"}, nil} {
+				collected, warnings := warning.WithCollector(authn.WithUser(ctx(t), adminUser()))
+				nodes := corev1.NewNodesClient(c.server.Conn(inproc.PassValues()))
+				must(nodes.Delete(collected, &metav1.DeleteRequest{Name: "quiet", DryRun: dry}))(t)
+				if texts := warnings.Texts(); len(texts) > 0 {
+					t.Errorf("dry run %v: %q", dry, texts)
+				}
+			}
 		}
 	})
 

@@ -107,6 +107,7 @@ func (r *Registry) delete(ctx context.Context, key store.Key, opts *metav1.Delet
 		remove = r.generic
 	}
 	var last Removal
+	var stays string
 	decide := func(live object.Object) (*store.Txn, error) {
 		if live == nil {
 			return nil, apierrors.NewNotFound(r.kind, key.Name)
@@ -120,6 +121,9 @@ func (r *Registry) delete(ctx context.Context, key store.Key, opts *metav1.Delet
 		}
 		rev, err := revision(live)
 		if err != nil {
+			return nil, err
+		}
+		if stays, err = r.dependents(ctx, live, opts); err != nil {
 			return nil, err
 		}
 		txn := &store.Txn{Ops: []store.Op{{Key: key, Object: last.Object, Expect: rev}}, Guards: last.Guards}
@@ -136,34 +140,56 @@ func (r *Registry) delete(ctx context.Context, key store.Key, opts *metav1.Delet
 		if _, err := decide(live); err != nil {
 			return nil, err
 		}
-		r.warnOfDependents(ctx, last, opts)
+		r.warnOfDependents(ctx, last, stays)
 		return r.seen(last.Object), nil
 	}
 	if _, err := r.deps.Store.Mutate(ctx, key, decide); err != nil {
 		return nil, r.conflict(key.Name, err)
 	}
-	r.warnOfDependents(ctx, last, opts)
+	r.warnOfDependents(ctx, last, stays)
 	if last.Done != nil {
 		last.Done()
 	}
 	return r.seen(last.Object), nil
 }
 
-// warnOfDependents says that what names a deleted object as its owner stays, unless that is what was asked for: nothing collects it
-// (OBJ-12). Most objects own nothing, so that clients that ask for Background every time, as kubectl does, are not told every time.
-func (r *Registry) warnOfDependents(ctx context.Context, d Removal, opts *metav1.DeleteOptions) {
-	if d.Unchanged || opts.GetPropagationPolicy() == "Orphan" || opts.GetOrphanDependents() || !warning.Collected(ctx) {
-		return
+// dependents says how many objects of which kinds name o as their owner and do not go with it; empty for none, and when
+// nobody is to be told: the caller asks for them to stay, or collects no warnings.
+func (r *Registry) dependents(ctx context.Context, o object.Object, opts *metav1.DeleteOptions) (string, error) {
+	if opts.GetPropagationPolicy() == "Orphan" || opts.GetOrphanDependents() || !warning.Collected(ctx) {
+		return "", nil
+	}
+	found := r.deps.Store.Dependents(meta(o).Uid)
+	if len(found) == 0 {
+		return "", nil
+	}
+	going := map[*object.Kind]int{}
+	if r.strategy.Takes != nil {
+		taken, err := r.strategy.Takes(ctx, o)
+		if err != nil {
+			return "", err
+		}
+		for _, op := range taken {
+			going[op.Key.Kind]++
+		}
 	}
 	var what []string
-	m := meta(d.Object)
-	for _, found := range r.deps.Store.Dependents(m.Uid) {
-		what = append(what, fmt.Sprintf("%d %s", found.Count, found.Kind.Resource()))
+	for _, f := range found {
+		if n := f.Count - going[f.Kind]; n > 0 {
+			what = append(what, fmt.Sprintf("%d %s", n, f.Kind.Resource()))
+		}
 	}
-	if len(what) > 0 {
-		warning.Add(ctx, fmt.Sprintf("%s %q is the owner of %s, which stay: dependents are not deleted with their owner in this version",
-			r.kind.Resource(), m.Name, strings.Join(what, ", ")))
+	return strings.Join(what, ", "), nil
+}
+
+// warnOfDependents says that what names a deleted object as its owner stays: nothing collects it (OBJ-12). Most objects own
+// nothing, so that clients that ask for Background every time, as kubectl does, are not told every time.
+func (r *Registry) warnOfDependents(ctx context.Context, d Removal, stays string) {
+	if d.Unchanged || stays == "" {
+		return
 	}
+	warning.Add(ctx, fmt.Sprintf("%s %q is the owner of %s, which stay: dependents are not deleted with their owner in this version",
+		r.kind.Resource(), meta(d.Object).Name, stays))
 }
 
 // protected refuses to delete an object that nobody may delete.
