@@ -184,7 +184,8 @@ func (j job) makeFiles(spec *corev1.Container, attempt uint32) error {
 		return nil
 	}
 	path := filepath.Join(dir, criconfig.MessageName(spec.GetName(), attempt))
-	f, err := os.Create(path)
+	// A link that somebody has put there is not followed, nor a pipe waited for.
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_TRUNC|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0o600)
 	if err != nil {
 		return err
 	}

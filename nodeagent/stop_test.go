@@ -155,9 +155,9 @@ func TestStopWhileComingBack(t *testing.T) {
 		said  string
 	}{
 		"not yet registered":          {func(m string) error { return failing(m, "/monoplane.core.v1.Nodes/", down) }, nil, 0, 3 * time.Second, ""},
-		"the API does not answer":     {func(string) error { return down }, nil, 1, 10 * time.Second, "could not be read"},
-		"the pods cannot be read":     {func(m string) error { return failing(m, "/monoplane.core.v1.Pods/List", down) }, nil, 1, 10 * time.Second, "could not be read"},
-		"the runtime does not answer": {func(string) error { return nil }, errors.New("no"), 1, 10 * time.Second, "could not be read"},
+		"the API does not answer":     {func(string) error { return down }, nil, 1, 30 * time.Second, "could not be read"},
+		"the pods cannot be read":     {func(m string) error { return failing(m, "/monoplane.core.v1.Pods/List", down) }, nil, 1, 30 * time.Second, "could not be read"},
+		"the runtime does not answer": {func(string) error { return nil }, errors.New("no"), 1, 30 * time.Second, "could not be read"},
 		"all is well":                 {func(string) error { return nil }, nil, 0, 3 * time.Second, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
