@@ -183,6 +183,7 @@ func (a *Agent) follow(ctx context.Context, pods *cache.Cache[*corev1.Pod]) erro
 		}
 	}
 	a.dropStopNote()
+	a.firstLease(ctx)
 	close(a.ready)
 	a.cfg.Logger.Info("node is ready")
 	return nil

@@ -26,8 +26,9 @@ func (a *Agent) renewLease(ctx context.Context) error {
 	a.lease = nil // to be read again, unless all goes well
 	a.mu.Unlock()
 	next, err := a.putLease(ctx, last)
-	if last != nil && (apierrors.Is(err, apierrors.NotFound) || apierrors.Is(err, apierrors.Conflict)) {
-		next, err = a.putLease(ctx, nil) // it was deleted, or somebody else wrote to it
+	if apierrors.Is(err, apierrors.AlreadyExists) ||
+		last != nil && (apierrors.Is(err, apierrors.NotFound) || apierrors.Is(err, apierrors.Conflict)) {
+		next, err = a.putLease(ctx, nil) // it was deleted, or somebody else wrote to it: another beat, perhaps
 	}
 	if err != nil {
 		return err
@@ -36,6 +37,19 @@ func (a *Agent) renewLease(ctx context.Context) error {
 	defer a.mu.Unlock()
 	a.lease = next
 	return nil
+}
+
+// firstLeaseTimeout is how long a node that is ready otherwise waits for its Lease.
+const firstLeaseTimeout = 500 * time.Millisecond
+
+// firstLease writes the Lease before the node is called ready, so that who sees the node finds its Lease too. One that
+// cannot be written is left to the heartbeats, which tell.
+func (a *Agent) firstLease(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, firstLeaseTimeout)
+	defer cancel()
+	if err := a.renewLease(ctx); err != nil {
+		a.cfg.Logger.Debug("the node's first lease cannot be written", "error", err)
+	}
 }
 
 // putLease renews the Lease as it was last seen; nil for one that is to be read.
