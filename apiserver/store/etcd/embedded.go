@@ -173,6 +173,19 @@ func serverConfig(cfg Config, lg *zap.Logger) (config.ServerConfig, error) {
 	}, nil
 }
 
+// removeUnused removes a database in which nothing has been written: the very first start was interrupted before the first
+// entry was in the log. Any other one is refused, for the reason given.
+func removeUnused(sc config.ServerConfig, verify func(key, value []byte) error, why string) error {
+	st, err := checkDB(sc.BackendPath(), checkLimit, verify)
+	if err != nil {
+		return err
+	}
+	if st.keys || st.index > 0 {
+		return fmt.Errorf("the data directory is damaged: %s", why)
+	}
+	return os.Remove(sc.BackendPath())
+}
+
 // checkDir refuses a data directory in which something is missing or destroyed.
 func checkDir(sc config.ServerConfig, verify func(key, value []byte) error) error {
 	haveWAL := walExists(sc.WALDir())
@@ -182,19 +195,21 @@ func checkDir(sc config.ServerConfig, verify func(key, value []byte) error) erro
 	case !haveWAL && !haveDB:
 		return nil
 	case !haveWAL:
-		st, err := checkDB(sc.BackendPath(), checkLimit, verify)
-		if err == nil && (st.keys || st.index > 0) {
-			err = fmt.Errorf("the data directory is damaged: there is a database but no log in %s", sc.WALDir())
-		}
-		if err != nil {
-			return err
-		}
-		// The very first start was interrupted before the log was made.
-		return os.Remove(sc.BackendPath())
+		return removeUnused(sc, verify, "there is a database but no log in "+sc.WALDir())
 	}
 	ws, err := checkWAL(sc.WALDir())
 	if err != nil {
 		return err
+	}
+	if ws.last == 0 && ws.snapshot == 0 {
+		// The first entry names the only member. Without it nobody is ever elected, so that all is made again.
+		if haveDB {
+			err = removeUnused(sc, verify, "there is a database but the log in "+sc.WALDir()+" is empty")
+		}
+		if err != nil {
+			return err
+		}
+		return os.RemoveAll(sc.WALDir())
 	}
 	if !haveDB {
 		if ws.snapshot > 0 {

@@ -8,13 +8,17 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
 
+	"go.etcd.io/bbolt"
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/server/v3/storage/wal"
 	"go.uber.org/goleak"
 	"go.uber.org/zap"
+	"google.golang.org/protobuf/proto"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -63,6 +67,76 @@ func TestStartAndClose(t *testing.T) {
 	if _, err := Start(ctx, Config{Dir: t.TempDir(), Logger: slog.New(slog.DiscardHandler)}); !errors.Is(err, context.Canceled) {
 		t.Errorf("started although canceled: %v", err)
 	}
+}
+
+// A very first start that is interrupted anywhere does not keep the next one from making what is missing: also when the log
+// was made, but nothing written to it. A database that has been written to is not given up for that.
+func TestFirstStartIsInterrupted(t *testing.T) {
+	for name, tc := range map[string]struct {
+		log      bool
+		database func(tx *bbolt.Tx) error // nil for none
+		refused  string
+	}{
+		"a database":                    {false, func(*bbolt.Tx) error { return nil }, ""},
+		"an empty log":                  {true, nil, ""},
+		"both":                          {true, func(*bbolt.Tx) error { return nil }, ""},
+		"a database that was written":   {false, written, "there is a database but no log"},
+		"and the log has lost its text": {true, written, "the log in .* is empty"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			if err := os.MkdirAll(filepath.Join(dir, "member", "snap"), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			if tc.log { // as etcd begins: the file says whose it is
+				metadata, err := proto.Marshal(&etcdserverpb.Metadata{NodeID: proto.Uint64(1), ClusterID: proto.Uint64(2)})
+				if err != nil {
+					t.Fatal(err)
+				}
+				w, err := wal.Create(zap.NewNop(), filepath.Join(dir, "member", "wal"), metadata)
+				if err == nil {
+					err = w.Close()
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			if tc.database != nil {
+				db, err := bbolt.Open(filepath.Join(dir, "member", "snap", "db"), 0o600, nil)
+				if err == nil {
+					err = errors.Join(db.Update(tc.database), db.Close())
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			if tc.refused != "" {
+				_, err := Start(t.Context(), Config{Dir: dir, Logger: slog.New(slog.DiscardHandler)})
+				if err == nil || !regexp.MustCompile(tc.refused).MatchString(err.Error()) {
+					t.Errorf("%v, want %q", err, tc.refused)
+				}
+				return
+			}
+			for range 2 {
+				e := start(t, Config{Dir: dir})
+				if _, err := put(t.Context(), e, "k", nil); err != nil {
+					t.Fatal(err)
+				}
+				if err := e.Close(); err != nil {
+					t.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+// written leaves what etcd leaves of a write.
+func written(tx *bbolt.Tx) error {
+	b, err := tx.CreateBucketIfNotExists([]byte("key"))
+	if err != nil {
+		return err
+	}
+	return b.Put([]byte("\x00\x00\x00\x00\x00\x00\x00\x02_\x00\x00\x00\x00\x00\x00\x00\x00"), nil)
 }
 
 // The log stays small: segments of 4 MB, and no more of them than needed.
