@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"monoplane.dev/datadir"
 )
 
 // stopNote is the file in StateDir that says when the node began to be emptied. What ended after that, and before the
@@ -29,30 +31,13 @@ func (a *Agent) noteStop() {
 	if a.cfg.StateDir == "" {
 		return
 	}
-	if err := a.writeStopNote(now()); err != nil {
+	dir, err := datadir.Make(a.cfg.StateDir)
+	if err == nil {
+		err = dir.Write(stopNote, []byte(now().Format(time.RFC3339Nano)+"\n"))
+	}
+	if err != nil {
 		a.cfg.Logger.Warn("it cannot be noted that the node is being stopped; containers that restart may have to wait", "error", err)
 	}
-}
-
-// writeStopNote makes the file appear whole or not at all.
-func (a *Agent) writeStopNote(at time.Time) (err error) {
-	if err := os.MkdirAll(a.cfg.StateDir, 0o700); err != nil {
-		return err
-	}
-	f, err := os.CreateTemp(a.cfg.StateDir, stopNote+".part-*")
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, os.Remove(f.Name()))
-		}
-	}()
-	_, err = f.WriteString(at.Format(time.RFC3339Nano) + "\n")
-	if err = errors.Join(err, f.Close()); err != nil {
-		return err
-	}
-	return os.Rename(f.Name(), a.stopNotePath())
 }
 
 // readStopNote takes up what the agent before this one has noted.
