@@ -66,7 +66,7 @@ func TestViolationsAreSeen(t *testing.T) {
 			untilLines := func(n int) error {
 				if err := eventually(ctx, func() error {
 					text, err := os.ReadFile(filepath.Join(dir, "journal"))
-					if lines := strings.Count(string(text), "\n"); lines < n {
+					if lines := strings.Count(string(text), "}\n"); lines < n {
 						return errors.Join(err, fmt.Errorf("%d lines", lines))
 					}
 					return nil

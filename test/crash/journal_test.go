@@ -2,6 +2,7 @@ package crash
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -61,6 +62,12 @@ func (j *judge) spare(p process) {
 	j.killed[p] = true
 }
 
+// How a line begins whose writer was killed within the write, and one that must not be passed over even so.
+var (
+	tornStart   = []byte(`{"What":"`)
+	tornOverlap = []byte(`{"What":"` + overlapped)
+)
+
 // read takes in what is new in the journal.
 func (j *judge) read(dir string) error {
 	j.mu.Lock()
@@ -86,8 +93,15 @@ func (j *judge) read(dir string) error {
 			return err
 		}
 		j.offset += int64(len(line))
+		if line = bytes.TrimSpace(line); len(line) == 0 {
+			continue
+		}
 		var e entry
-		if err := json.Unmarshal(line, &e); err != nil {
+		switch err := json.Unmarshal(line, &e); {
+		case err == nil:
+		case bytes.HasPrefix(line, tornStart) && !bytes.HasPrefix(line, tornOverlap):
+			continue // its writer was killed in the middle of the write
+		default:
 			return fmt.Errorf("journal: %w: %q", err, line)
 		}
 		if err := j.feed(e); err != nil {
@@ -210,6 +224,33 @@ func TestJudge(t *testing.T) {
 		}
 		if err = errors.Join(err, j.check(tc.running)); (err == nil) != tc.good {
 			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// A writer that is killed within a write leaves part of an entry. Nothing else is passed over.
+func TestTornEntries(t *testing.T) {
+	whole := "\n" + `{"What":"start","Name":"polite-a","UID":"u","Container":"main","PID":7,"Start":1,"At":5}` + "\n"
+	torn := "\n" + `{"What":"alive","Name":"stub`
+	for _, tc := range []struct {
+		text   string
+		starts int
+		good   bool
+	}{
+		{whole + whole, 2, true},
+		{whole + torn + whole, 2, true},
+		{whole + torn, 1, true},
+		{torn + whole, 1, true},
+		{whole + "\n" + `{"What":"overlap","Na` + whole, 1, false},
+		{"something else\n", 0, false},
+	} {
+		dir := t.TempDir()
+		if err := os.WriteFile(filepath.Join(dir, "journal"), []byte(tc.text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		j := newJudge(&history{})
+		if err := j.read(dir); (err == nil) != tc.good || j.starts != tc.starts {
+			t.Errorf("%q: %d starts, %v", tc.text, j.starts, err)
 		}
 	}
 }

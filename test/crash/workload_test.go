@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -139,7 +140,8 @@ func (w *instance) note(what string) {
 	e.What, e.At = what, bootClock()
 	line, err := json.Marshal(e)
 	if err == nil {
-		_, err = w.journal.Write(append(line, '\n'))
+		// A kill may cut the write short: the next entry then begins a line all the same.
+		_, err = w.journal.Write(slices.Concat([]byte{'\n'}, line, []byte{'\n'}))
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
