@@ -3,6 +3,7 @@ package nodeagent_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -198,6 +199,30 @@ func TestWithoutEvents(t *testing.T) {
 		w.settle()
 		if w.get("b") != nil {
 			t.Error("b is still there")
+		}
+	})
+}
+
+// Between two looks one container of a pod has come to run and another has ended. Whatever their ids are, the second look
+// tells the pod apart from what the first one saw of it.
+func TestTwoChangesBetweenLooks(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.swap(fake.Config{MuteEvents: true})
+		w.start()
+		const pods = 64
+		for i := range pods {
+			// At 1 s "late" is being started and "early" runs; at 2 s "late" runs and "early" has ended.
+			w.create(fmt.Sprint("p", i), containers("early", "late"), restart("Never"),
+				annotated("exit-after.early", "1800ms", "start-delay.late", "1400ms"))
+		}
+		time.Sleep(2500 * time.Millisecond)
+		for i := range pods {
+			p := w.phase(fmt.Sprint("p", i), "Running")
+			for _, c := range p.GetStatus().GetContainerStatuses() {
+				if ended := c.GetState().GetTerminated() != nil; ended != (c.GetName() == "early") {
+					t.Errorf("pod %s: %v", p.GetMetadata().GetName(), c)
+				}
+			}
 		}
 	})
 }

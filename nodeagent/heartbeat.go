@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/fnv"
+	"io"
 	"log/slog"
 	"sync"
 	"time"
@@ -39,7 +41,9 @@ type pulse struct {
 // startPulse begins the heartbeats. They end with ctx; stop waits for the last.
 func (a *Agent) startPulse(ctx context.Context, fail func(error)) *pulse {
 	// The agents of one process would all beat at the same instant.
-	offset := time.Duration(print(a.cfg.NodeName, 0) % uint64(a.cfg.HeartbeatInterval))
+	spread := fnv.New64a()
+	_, _ = io.WriteString(spread, a.cfg.NodeName) // it never fails
+	offset := time.Duration(spread.Sum64() % uint64(a.cfg.HeartbeatInterval))
 	p := &pulse{agent: a, ctx: ctx, fail: fail, next: now().Add(offset), written: now(), imagesDue: true}
 	p.lease = trouble{what: "the node's lease cannot be renewed", log: a.cfg.Logger}
 	p.node = trouble{what: "heartbeat failed", log: a.cfg.Logger}

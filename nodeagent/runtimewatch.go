@@ -2,6 +2,7 @@ package nodeagent
 
 import (
 	"context"
+	"hash/maphash"
 	"sync"
 	"time"
 
@@ -168,12 +169,12 @@ func (l *looker) relist(last map[string]uint64) (map[string]uint64, error) {
 	// Sums do not depend on the order in which the runtime lists.
 	for _, s := range sandboxes {
 		if a.owns(s.GetLabels()) {
-			seen[s.GetLabels()[criconfig.LabelPodUID]] += print(s.GetId(), uint64(s.GetState()))
+			seen[s.GetLabels()[criconfig.LabelPodUID]] += print(s.GetId(), int32(s.GetState()))
 		}
 	}
 	for _, c := range containers {
 		if a.owns(c.GetLabels()) {
-			seen[c.GetLabels()[criconfig.LabelPodUID]] += print(c.GetId(), uint64(c.GetState()))
+			seen[c.GetLabels()[criconfig.LabelPodUID]] += print(c.GetId(), int32(c.GetState()))
 		}
 	}
 	for uid, sum := range seen {
@@ -195,14 +196,17 @@ func (l *looker) relist(last map[string]uint64) (map[string]uint64, error) {
 	return seen, nil
 }
 
-// print returns a number that tells states of a thing apart (FNV-1a).
-func print(id string, state uint64) uint64 {
-	const prime = 1099511628211
-	h := uint64(14695981039346656037)
-	for i := range len(id) {
-		h = (h ^ uint64(id[i])) * prime
+// looks seeds the sums of this process's looks.
+var looks = maphash.MakeSeed()
+
+// print returns a number for a thing in a state. Sums of such numbers tell sets of them apart, so that no bit of one may
+// depend on few bits of the state: the changes of two things would cancel each other out.
+func print(id string, state int32) uint64 {
+	type thing struct {
+		id    string
+		state int32
 	}
-	return (h ^ (state + 1)) * prime
+	return maphash.Comparable(looks, thing{id, state})
 }
 
 // ask deals with an unknown pod beside the looks, which do not wait for it, nor for one another's.
