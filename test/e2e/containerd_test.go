@@ -77,7 +77,7 @@ func newContainerd(t *testing.T) *containerd {
 			t.Error(err)
 		}
 		if t.Failed() {
-			t.Logf("containerd's log ends with:\n%s", c.log.tail(300))
+			t.Logf("containerd's warnings end with:\n%s", c.log.tail(40, "level=info"))
 		}
 	})
 	c.start(t)

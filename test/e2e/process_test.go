@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -59,9 +60,11 @@ func (c *capture) String() string {
 	return c.buf.String()
 }
 
-// tail returns the last n lines.
-func (c *capture) tail(n int) string {
-	lines := strings.Split(strings.TrimSpace(c.String()), "\n")
+// tail returns the last n lines, without those that contain one of the texts.
+func (c *capture) tail(n int, without ...string) string {
+	lines := slices.DeleteFunc(strings.Split(strings.TrimSpace(c.String()), "\n"), func(line string) bool {
+		return slices.ContainsFunc(without, func(text string) bool { return strings.Contains(line, text) })
+	})
 	return strings.Join(lines[max(0, len(lines)-n):], "\n")
 }
 
