@@ -90,6 +90,27 @@ func TestSnapshotAndRestore(t *testing.T) {
 	r.Close()
 	open(t, testConfig(dir))
 
+	t.Run("interrupted", func(t *testing.T) {
+		dir := t.TempDir()
+		left := filepath.Join(dir, "restore.tmp", "new")
+		if err := os.MkdirAll(left, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Open(t.Context(), testConfig(dir)); err == nil || !strings.Contains(err.Error(), "restore it again") {
+			t.Errorf("a server begins with nothing: %v", err)
+		}
+		if err := Restore(dir, bytes.NewReader(snapshot.Bytes())); err != nil {
+			t.Fatal(err)
+		}
+		// It is interrupted once more, when all is in its place.
+		if err := os.MkdirAll(left, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		wantNames(t, list(t, open(t, testConfig(dir)), ListOptions{}), before...)
+		if _, err := os.Stat(filepath.Dir(left)); !os.IsNotExist(err) {
+			t.Error("remains of the restore", err)
+		}
+	})
 	t.Run("not empty", func(t *testing.T) {
 		if err := Restore(dir, bytes.NewReader(snapshot.Bytes())); err == nil {
 			t.Error("restored over data")

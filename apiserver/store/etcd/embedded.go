@@ -109,6 +109,9 @@ func Start(ctx context.Context, cfg Config) (*Embedded, error) {
 	e := &Embedded{lock: lock, fail: newFailure(), lg: cfg.Logger, closed: make(chan struct{}), limit: callLimit}
 	sc, err := serverConfig(cfg, newZap(cfg.Logger, e.fail))
 	if err == nil {
+		err = checkRestored(cfg.Dir)
+	}
+	if err == nil {
 		err = checkDir(sc, cfg.VerifyValue)
 	}
 	if err == nil {

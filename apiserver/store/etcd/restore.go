@@ -32,7 +32,8 @@ const (
 )
 
 // Restore makes a data directory from a snapshot. dir must be missing or empty. It refuses a snapshot that is
-// incomplete or damaged and then leaves dir empty. The new server continues with revisions far above those of
+// incomplete or damaged and then leaves dir empty. One that was interrupted can be begun again; Start refuses its
+// directory. The new server continues with revisions far above those of
 // the snapshot and without its history, so that every watcher starts anew.
 //
 // The snapshot's keys and leases move into the database of a freshly made server, so that nothing depends on
@@ -47,11 +48,12 @@ func Restore(ctx context.Context, dir string, r io.Reader, verify func(key, valu
 	if err != nil {
 		return err
 	}
-	if slices.ContainsFunc(entries, func(e os.DirEntry) bool { return e.Name() != dirlock.Name }) {
+	if slices.ContainsFunc(entries, func(e os.DirEntry) bool { return e.Name() != dirlock.Name && e.Name() != restoreDir }) {
 		return fmt.Errorf("restore: the directory %s is not empty", dir)
 	}
 	tmp := filepath.Join(dir, restoreDir)
-	if err := os.Mkdir(tmp, 0o700); err != nil {
+	// What a restore has left that was interrupted is of no use.
+	if err := errors.Join(os.RemoveAll(tmp), os.Mkdir(tmp, 0o700)); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(tmp)) }()
@@ -78,6 +80,23 @@ func Restore(ctx context.Context, dir string, r io.Reader, verify func(key, valu
 		return err
 	}
 	return syncDir(dir)
+}
+
+// checkRestored refuses a directory whose restore was interrupted: a server would begin there with nothing. What was
+// restored whole is only cleaned up. The caller holds the lock.
+func checkRestored(dir string) error {
+	tmp := filepath.Join(dir, restoreDir)
+	if _, err := os.Lstat(tmp); errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	switch _, err := os.Stat(datadir.ToMemberDir(dir)); {
+	case err == nil:
+		return os.RemoveAll(tmp)
+	case errors.Is(err, os.ErrNotExist):
+		return fmt.Errorf("the restore of a snapshot into %s was interrupted; restore it again, or remove %s to begin without it", dir, tmp)
+	default:
+		return err
+	}
 }
 
 // receive writes the database in r to path and compares it with the hash that follows it.
