@@ -123,7 +123,13 @@ func (r running) untilStopped(ctx context.Context) {
 	case <-r.cluster.Stopping():
 		r.stopPods(ctx, leaveDown)
 	case <-r.cluster.Done():
+		r.leave()
 	}
+}
+
+// leave says what becomes of the pods of a server that ends without having stopped them all.
+func (r running) leave() {
+	fmt.Fprintln(r.stdout, "Leaving the pods running; the next start adopts them.")
 }
 
 // What follows the pods that are waited for.
@@ -144,10 +150,9 @@ func (r running) stopPods(ctx context.Context, hint string) {
 		}
 	}()
 	progress := stopping{w: r.stdout, hint: hint, now: time.Now}
-	err := r.cluster.StopPods(ctx, progress.show)
-	if ctx.Err() != nil || errors.Is(err, monoplane.ErrLeft) {
-		fmt.Fprintln(r.stdout, "Leaving the pods running; the next start adopts them.")
-	} // other errors are those that ended the cluster, and Stop returns them
+	if err := r.cluster.StopPods(ctx, progress.show); err != nil { // Stop returns the reason
+		r.leave()
+	}
 }
 
 // stopPatience is how long the end of the server may take, beyond what it allows itself.

@@ -371,7 +371,7 @@ func (r *run) end(ctx context.Context, s *server, plan round) error {
 		return err
 	}
 	left, err := workloads(r.dir)
-	if out := s.stdout.String(); strings.Contains(out, "Leaving the pods") || strings.Contains(out, "not stopped") {
+	if strings.Contains(s.stdout.String(), "Leaving the pods") {
 		return err // it says so
 	}
 	if err == nil && len(left) > 0 {
