@@ -1,7 +1,6 @@
 package codec_test
 
 import (
-	"bytes"
 	"encoding/json"
 	"math/rand/v2"
 	"testing"
@@ -9,7 +8,6 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"monoplane.dev/codec"
-	"monoplane.dev/object"
 )
 
 // FuzzDecodeObject decodes arbitrary text as any kind: no panic, and agreement with Kubernetes on what is
@@ -67,36 +65,6 @@ func FuzzDecodeProtobuf(f *testing.F) {
 		fromText := p.ours()
 		if strict, err := codec.DecodeObject(text, fromText); len(strict) > 0 {
 			t.Fatalf("own JSON is reported: %v, %v in %s", strict, err, text)
-		}
-	})
-}
-
-// FuzzWatchFrame reads arbitrary bytes as a stream of protobuf watch events.
-func FuzzWatchFrame(f *testing.F) {
-	b, err := codec.AppendEventFrame(nil, object.Added, []byte("k8s\x00"))
-	must(f, err)
-	f.Add(b)
-	f.Add(append(b[:len(b):len(b)], b...))
-	f.Add([]byte{0xff, 0xff, 0xff, 0xff})
-	f.Fuzz(func(t *testing.T, data []byte) {
-		r := bytes.NewReader(data)
-		var buf []byte
-		for {
-			var err error
-			if buf, err = codec.ReadFrame(r, buf, 1<<16); err != nil {
-				return
-			}
-			event, obj, err := codec.DecodeEventFrame(buf)
-			if err != nil {
-				continue
-			}
-			frame, err := codec.AppendEventFrame(nil, event, obj)
-			must(t, err)
-			again, body, err := codec.DecodeEventFrame(frame[4:])
-			must(t, err)
-			if again != event || !bytes.Equal(body, obj) {
-				t.Fatalf("changed on the way: %q %q", event, obj)
-			}
 		}
 	})
 }

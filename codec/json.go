@@ -1,10 +1,6 @@
 package codec
 
-import (
-	"monoplane.dev/codec/json"
-
-	metav1 "monoplane.dev/api/meta/v1"
-)
+import "monoplane.dev/codec/json"
 
 // AppendObject appends the JSON form of o, beginning with kind and apiVersion. It writes no newline.
 func AppendObject(b []byte, o Typed) []byte {
@@ -20,18 +16,6 @@ func AppendBody(b []byte, o Typed, body []byte) []byte {
 	at := len(b)
 	return splice(append(b, body...), at)
 }
-
-// AppendListHead appends the JSON form of a list like l, with metadata meta, up to its first item. The items
-// follow as bodies with commas between them, then ListTail. Only the kind of l is looked at.
-func AppendListHead(b []byte, l Typed, meta *metav1.ListMeta) []byte {
-	b = appendTypeMeta(b, l)
-	b = append(b, `,"metadata":`...)
-	b = meta.AppendJSON(b)
-	return append(b, `,"items":[`...)
-}
-
-// ListTail ends the JSON form of a list.
-const ListTail = "]}"
 
 // appendTypeMeta begins an object, up to before the comma or brace that follows.
 func appendTypeMeta(b []byte, o Typed) []byte {

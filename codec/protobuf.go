@@ -7,8 +7,6 @@ import (
 
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
-
-	metav1 "monoplane.dev/api/meta/v1"
 )
 
 // ProtobufMagic begins every Kubernetes protobuf body.
@@ -17,7 +15,7 @@ const ProtobufMagic = "k8s\x00"
 // ErrNotProtobuf says that a body does not begin with ProtobufMagic.
 var ErrNotProtobuf = errors.New(`the body does not begin with the four bytes "k8s\x00" of Kubernetes protobuf`)
 
-// Field numbers of Unknown, TypeMeta and the lists.
+// Field numbers of Unknown and TypeMeta.
 const (
 	unknownTypeMeta        = 1
 	unknownRaw             = 2
@@ -26,9 +24,6 @@ const (
 
 	typeMetaAPIVersion = 1
 	typeMetaKind       = 2
-
-	listMetadata = 1
-	listItems    = 2
 )
 
 // IsProtobuf says whether data begins like a Kubernetes protobuf body.
@@ -57,25 +52,6 @@ func AppendProtobuf(b []byte, o Typed) ([]byte, error) {
 func AppendProtobufBody(b []byte, o Typed, body []byte) []byte {
 	return append(appendEnvelope(b, o, len(body)), body...)
 }
-
-// AppendProtobufListHead appends the Kubernetes protobuf form of a list like l, with metadata meta, up to its
-// first item. The items, whose plain protobuf encodings are bodies, follow by AppendProtobufItem. Only the
-// kind of l is looked at.
-func AppendProtobufListHead(b []byte, l Typed, meta *metav1.ListMeta, bodies [][]byte) ([]byte, error) {
-	head, err := proto.Marshal(meta)
-	if err != nil {
-		return b, fmt.Errorf("encode protobuf: %w", err)
-	}
-	size := protowire.SizeTag(listMetadata) + protowire.SizeBytes(len(head))
-	for _, body := range bodies {
-		size += protowire.SizeTag(listItems) + protowire.SizeBytes(len(body))
-	}
-	b = appendEnvelope(b, l, size)
-	return appendBytes(b, listMetadata, head), nil
-}
-
-// AppendProtobufItem appends an item of a list.
-func AppendProtobufItem(b, body []byte) []byte { return appendBytes(b, listItems, body) }
 
 // appendEnvelope appends everything in front of a body of the given size.
 func appendEnvelope(b []byte, o Typed, size int) []byte {

@@ -3,7 +3,9 @@ package rest_test
 import (
 	"bufio"
 	"context"
+	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"io"
 	"net/http"
 	"strings"
@@ -11,6 +13,7 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+	k8smeta "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"monoplane.dev/apierrors"
 	"monoplane.dev/codec"
@@ -164,19 +167,21 @@ func TestWatchProtobuf(t *testing.T) {
 		t.Errorf("Content-Type %q", got)
 	}
 	for _, want := range []object.EventType{object.Added, object.Bookmark} {
-		b, err := codec.ReadFrame(w.lines, nil, 1<<20)
-		if err != nil {
-			t.Fatal(err)
+		var header [4]byte
+		_, err := io.ReadFull(w.lines, header[:])
+		frame := make([]byte, binary.BigEndian.Uint32(header[:])%(1<<20))
+		if err == nil {
+			_, err = io.ReadFull(w.lines, frame)
 		}
-		typ, body, err := codec.DecodeEventFrame(b)
-		if err != nil || typ != want {
-			t.Fatalf("type %q, error %v", typ, err)
+		var event k8smeta.WatchEvent
+		if err = errors.Join(err, event.Unmarshal(frame)); err != nil || event.Type != string(want) {
+			t.Fatalf("type %q, error %v", event.Type, err)
 		}
 		p := &corev1.Pod{}
-		if err := codec.DecodeProtobuf(body, p); err != nil {
+		if err := codec.DecodeProtobuf(event.Object.Raw, p); err != nil {
 			t.Fatal(err)
 		}
-		if typ == object.Added && (p.GetMetadata().GetName() != "a" || p.GetSpec().GetContainers()[0].GetImage() != "host") {
+		if want == object.Added && (p.GetMetadata().GetName() != "a" || p.GetSpec().GetContainers()[0].GetImage() != "host") {
 			t.Errorf("pod %v", p)
 		}
 	}

@@ -110,13 +110,13 @@ func TestOtherKinds(t *testing.T) {
 		{"write options", validation.WriteOptions(object.WriteOptions{FieldManager: strings.Repeat("a", 129), FieldValidation: "x", DryRun: []string{""}}),
 			[]string{"TooLong fieldManager", "NotSupported dryRun", "NotSupported fieldValidation"}},
 		{"good write options", validation.WriteOptions(object.WriteOptions{FieldManager: "kubectl-create", FieldValidation: "Strict", DryRun: []string{"All"}}), nil},
-		{"generateName", validation.ObjectMeta(&metav1.ObjectMeta{Name: "a-x", GenerateName: "a-", Namespace: "d"}, true, validation.NameIsSubdomain), nil},
-		{"bad generateName", validation.ObjectMeta(&metav1.ObjectMeta{GenerateName: "A-", Namespace: "d"}, true, validation.NameIsSubdomain),
+		{"generateName", validation.ConfigMap(&corev1.ConfigMap{Metadata: &metav1.ObjectMeta{Name: "a-x", GenerateName: "a-", Namespace: "d"}}), nil},
+		{"bad generateName", validation.ConfigMap(&corev1.ConfigMap{Metadata: &metav1.ObjectMeta{GenerateName: "A-", Namespace: "d"}}),
 			[]string{"Invalid metadata.generateName", "Required metadata.name"}},
-		{"two controllers", validation.ObjectMeta(&metav1.ObjectMeta{Name: "a", OwnerReferences: []*metav1.OwnerReference{
+		{"two controllers", validation.Namespace(&corev1.Namespace{Metadata: &metav1.ObjectMeta{Name: "a", OwnerReferences: []*metav1.OwnerReference{
 			{ApiVersion: "v1", Kind: "K", Name: "a", Uid: "1", Controller: &immutable}, {ApiVersion: "a/v1", Kind: "K", Name: "b", Uid: "2", Controller: &immutable},
-		}}, false, validation.NameIsLabel), []string{"Invalid metadata.ownerReferences"}},
-		{"contradicting finalizers", validation.ObjectMeta(&metav1.ObjectMeta{Name: "a", Finalizers: []string{"orphan", "foregroundDeletion"}}, false, validation.NameIsLabel),
+		}}}), []string{"Invalid metadata.ownerReferences"}},
+		{"contradicting finalizers", validation.Namespace(&corev1.Namespace{Metadata: &metav1.ObjectMeta{Name: "a", Finalizers: []string{"orphan", "foregroundDeletion"}}}),
 			[]string{"Invalid metadata.finalizers"}},
 	} {
 		if got, want := fields(c.got), lines(c.want...); got != want {

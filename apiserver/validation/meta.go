@@ -7,7 +7,6 @@ import (
 	"unicode"
 
 	metav1 "monoplane.dev/api/meta/v1"
-	"monoplane.dev/apierrors"
 	"monoplane.dev/codec/wire"
 )
 
@@ -22,26 +21,7 @@ const (
 	immutable = "field is immutable"
 )
 
-// ObjectMeta checks the metadata of a new object, after its name was generated.
-func ObjectMeta(m *metav1.ObjectMeta, namespaced bool, name NameFunc) []apierrors.Cause {
-	var f faults
-	for f.pass() {
-		f.objectMeta(m, namespaced, name)
-	}
-	return f.causes()
-}
-
-// ObjectMetaUpdate checks that a change of metadata is allowed: what identifies an object never changes
-// (OBJ-5), and a deleted one gets no new finalizers (DEL-6). The caller has filled in what the server
-// keeps for itself, such as the generation.
-func ObjectMetaUpdate(new, old *metav1.ObjectMeta) []apierrors.Cause {
-	var f faults
-	for f.pass() {
-		f.objectMetaUpdate(new, old)
-	}
-	return f.causes()
-}
-
+// objectMeta checks the metadata of a new object, after its name was generated.
 func (f *faults) objectMeta(m *metav1.ObjectMeta, namespaced bool, name NameFunc) {
 	p := f.root("metadata")
 	if g := m.GetGenerateName(); g != "" {

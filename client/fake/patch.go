@@ -35,7 +35,10 @@ func (b *backend) Patch(_ context.Context, subresource string, req *metav1.Patch
 		return nil, err
 	}
 	o := b.kind.New()
-	if _, err := codec.Decode(data, o); err != nil {
+	d := codec.NewDecoder(data)
+	o.DecodeJSON(d)
+	d.End()
+	if err := d.Err(); err != nil {
 		return nil, apierrors.New(apierrors.BadRequest, "%v", err)
 	}
 	return b.update(req.GetNamespace(), req.GetName(), subresource, o)

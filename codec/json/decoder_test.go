@@ -15,6 +15,14 @@ import (
 	metav1 "monoplane.dev/api/meta/v1"
 )
 
+// decodeValue reads one JSON object into v.
+func decodeValue(data []byte, v json.Value) (strict []string, err error) {
+	d := json.NewDecoder(data)
+	v.DecodeJSON(d)
+	d.End()
+	return d.Strict(), d.Err()
+}
+
 // spec: OBJ-3
 func TestUnknownAndDuplicateFieldsAreReportedByPath(t *testing.T) {
 	for text, want := range map[string][]string{
@@ -30,7 +38,7 @@ func TestUnknownAndDuplicateFieldsAreReportedByPath(t *testing.T) {
 		`{"spec":{"overhead":{"cpu":"1","cpu":"2"}},"metadata":{"m":null}}`:  {`duplicate field "spec.overhead.cpu"`, `unknown field "metadata.m"`},
 	} {
 		pod := new(corev1.Pod)
-		strict, err := json.Decode([]byte(text), pod)
+		strict, err := decodeValue([]byte(text), pod)
 		if err != nil || !slices.Equal(strict, want) {
 			t.Errorf("%s:\ngot  %q, %v\nwant %q", text, strict, err, want)
 		}
@@ -42,7 +50,7 @@ func TestDuplicateFieldsTakeTheLaterValue(t *testing.T) {
 	pod := new(corev1.Pod)
 	const text = `{"spec":{"nodeName":"a","hostname":"h"},"spec":{"nodeName":"b","containers":[{},{}],"containers":[{"name":"c"}]},
 		"metadata":{"labels":{"a":"1","b":"1"},"labels":{"b":"2"},"labels":null,"annotations":{"a":"1"},"annotations":{"b":"1"}}}`
-	if _, err := json.Decode([]byte(text), pod); err != nil {
+	if _, err := decodeValue([]byte(text), pod); err != nil {
 		t.Fatal(err)
 	}
 	want := &corev1.Pod{
@@ -59,7 +67,7 @@ func TestEveryValueOfTheWrongTypeIsReported(t *testing.T) {
 	const text = `{"metadata":{"name":5,"labels":{"a":true},"generation":"1"},
 		"spec":{"containers":[{"name":"a"},{"ports":[{"containerPort":"80"}],"command":["a",1]}],"hostNetwork":"yes","volumes":{}},"status":[]}`
 	pod := new(corev1.Pod)
-	_, err := json.Decode([]byte(text), pod)
+	_, err := decodeValue([]byte(text), pod)
 	var e *json.Error
 	if !errors.As(err, &e) {
 		t.Fatalf("got %v", err)
@@ -105,7 +113,7 @@ func TestBadSyntaxIsLocated(t *testing.T) {
 		"\x00":                             "line 1, column 1: unexpected character '\\x00', expected a value",
 		"\ufeff{}":                         "line 1, column 1: unexpected character 'ï', expected a value",
 	} {
-		_, err := json.Decode([]byte(text), new(corev1.Pod))
+		_, err := decodeValue([]byte(text), new(corev1.Pod))
 		if err == nil || err.Error() != want {
 			t.Errorf("%q:\ngot  %v\nwant %s", text, err, want)
 		}
@@ -119,7 +127,7 @@ func TestNullIsAcceptedEverywhere(t *testing.T) {
 		"labels":null,"annotations":{"a":null},"ownerReferences":[null],"finalizers":[null],"managedFields":[{"fieldsV1":null}]},
 		"spec":{"hostNetwork":null,"priority":null,"overhead":{"cpu":null},"volumes":[{"hostPath":null}],"securityContext":{"supplementalGroups":[null]},
 		"containers":[{"livenessProbe":{"httpGet":{"port":null}},"resources":null,"command":null,"env":[{"valueFrom":{"resourceFieldRef":{"divisor":null}}}]}]},"status":null}`
-	if strict, err := json.Decode([]byte(text), pod); err != nil || len(strict) > 0 {
+	if strict, err := decodeValue([]byte(text), pod); err != nil || len(strict) > 0 {
 		t.Fatal(err, strict)
 	}
 	want := &corev1.Pod{
@@ -171,13 +179,13 @@ func TestPathsAreBounded(t *testing.T) {
 func TestNestingIsLimited(t *testing.T) {
 	for _, inner := range []string{"[", `{"a":`} {
 		text := `{"x":` + strings.Repeat(inner, 1_000_000)
-		_, err := json.Decode([]byte(text), new(corev1.Pod))
+		_, err := decodeValue([]byte(text), new(corev1.Pod))
 		if err == nil || !strings.Contains(err.Error(), "nested deeper than 512 levels") {
 			t.Errorf("got %v", err)
 		}
 	}
 	text := `{"metadata":{"managedFields":[{"fieldsV1":` + strings.Repeat("[", 508) + strings.Repeat("]", 508) + `}]}}`
-	if _, err := json.Decode([]byte(text), new(corev1.Pod)); err != nil {
+	if _, err := decodeValue([]byte(text), new(corev1.Pod)); err != nil {
 		t.Errorf("512 levels: %v", err)
 	}
 }
@@ -186,7 +194,7 @@ func TestNestingIsLimited(t *testing.T) {
 func TestDecodedValuesAreIndependentOfTheInput(t *testing.T) {
 	text := []byte(`{"metadata":{"name":"a-name","labels":{"k":"v"},"managedFields":[{"fieldsV1":{"f:x":{}}}]},"spec":{"overhead":{"cpu":"100m"}}}`)
 	pod := new(corev1.Pod)
-	if _, err := json.Decode(text, pod); err != nil {
+	if _, err := decodeValue(text, pod); err != nil {
 		t.Fatal(err)
 	}
 	before := proto.Clone(pod)

@@ -23,12 +23,3 @@ type Value interface {
 	// DecodeJSON reads the JSON form from d. Errors stay in d (see Decoder.Err).
 	DecodeJSON(d *Decoder)
 }
-
-// Decode reads data, one JSON object, into v, which should be empty. Strict reports unknown and duplicate
-// fields, at most MaxReports of them. When err is not nil, it is an *Error and v must not be used.
-func Decode(data []byte, v Value) (strict []string, err error) {
-	d := NewDecoder(data)
-	v.DecodeJSON(d)
-	d.End()
-	return d.Strict(), d.Err()
-}

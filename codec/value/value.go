@@ -1,5 +1,5 @@
-// Package value converts between the values of the API messages and those of Go and Kubernetes: times,
-// quantities and IntOrString. The messages are generated, so these helpers cannot be their methods.
+// Package value converts between the values of the API messages and those of Go and Kubernetes: times
+// and quantities. The messages are generated, so these helpers cannot be their methods.
 //
 // It does not read or write JSON; package codec/json does.
 package value
@@ -58,18 +58,3 @@ func Quantity(q *metav1.Quantity) (resource.Quantity, error) {
 
 // NewQuantity returns q in canonical form.
 func NewQuantity(q resource.Quantity) *metav1.Quantity { return &metav1.Quantity{String_: q.String()} }
-
-// The values of the field type of IntOrString.
-const (
-	intType    = 0
-	stringType = 1
-)
-
-// Int returns an IntOrString that holds i.
-func Int(i int32) *metav1.IntOrString { return &metav1.IntOrString{Type: intType, IntVal: i} }
-
-// String returns an IntOrString that holds s.
-func String(s string) *metav1.IntOrString { return &metav1.IntOrString{Type: stringType, StrVal: s} }
-
-// IsString says whether v holds a string.
-func IsString(v *metav1.IntOrString) bool { return v.GetType() == stringType }

@@ -4,7 +4,6 @@ import (
 	"testing"
 	"time"
 
-	"google.golang.org/protobuf/proto"
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"monoplane.dev/codec/value"
@@ -54,14 +53,5 @@ func TestQuantities(t *testing.T) {
 		if _, err := value.Quantity(&metav1.Quantity{String_: text}); err == nil {
 			t.Errorf("%s was taken", text)
 		}
-	}
-}
-
-func TestIntOrString(t *testing.T) {
-	if got := value.Int(80); !proto.Equal(got, &metav1.IntOrString{IntVal: 80}) || value.IsString(got) || value.IsString(nil) {
-		t.Errorf("got %v", got)
-	}
-	if got := value.String("http"); !proto.Equal(got, &metav1.IntOrString{Type: 1, StrVal: "http"}) || !value.IsString(got) {
-		t.Errorf("got %v", got)
 	}
 }
