@@ -36,6 +36,8 @@ $(BIN)/buf: tools/buf/go.mod
 	cd tools/buf && go build -o $@ github.com/bufbuild/buf/cmd/buf
 $(BIN)/golangci-lint: tools/golangci-lint/go.mod
 	cd tools/golangci-lint && go build -o $@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+$(BIN)/deadcode: tools/deadcode/go.mod
+	cd tools/deadcode && go build -o $@ golang.org/x/tools/cmd/deadcode
 
 .PHONY: plugins
 plugins:
@@ -48,7 +50,7 @@ generate: $(BIN)/buf plugins ## Generate api/ from proto/
 	$(BIN)/buf generate
 
 .PHONY: verify
-verify: $(BIN)/buf $(BIN)/golangci-lint plugins ## Check generated code, proto rules and compatibility, lint, and the builds without cgo and for macOS
+verify: $(BIN)/buf $(BIN)/golangci-lint $(BIN)/deadcode plugins ## Check generated code, proto rules and compatibility, dead code, lint, and the builds without cgo and for macOS
 	tools/verify
 
 .PHONY: test
