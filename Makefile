@@ -77,7 +77,7 @@ fuzz: ## Run every fuzz target for FUZZTIME (10m)
 	tools/fuzz $(FUZZTIME)
 
 .PHONY: oracle
-oracle: ## Compare defaults and validation with Kubernetes' own code (COUNT=2000 SEED=random)
+oracle: ## Compare defaults, validation and the rules of pods with Kubernetes' own code (COUNT=2000 SEED=random)
 	cd test/oracle && go test -count=1 . -args -count $${COUNT:-2000} -seed $${SEED:-0}
 
 .PHONY: crash

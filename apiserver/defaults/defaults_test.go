@@ -120,35 +120,6 @@ func TestResources(t *testing.T) {
 	}
 }
 
-// spec: QOS-1
-func TestQOSClass(t *testing.T) {
-	both := func(q ...string) *corev1.ResourceRequirements {
-		return &corev1.ResourceRequirements{Limits: amounts(q...), Requests: amounts(q...)}
-	}
-	for _, c := range []struct {
-		name string
-		spec *corev1.PodSpec
-		want string
-	}{
-		{"nothing", &corev1.PodSpec{Containers: []*corev1.Container{{}, nil}}, "BestEffort"},
-		{"zero is unset", &corev1.PodSpec{Containers: []*corev1.Container{{Resources: both("cpu", "0", "memory", "0")}}}, "BestEffort"},
-		{"other resources do not count", &corev1.PodSpec{Containers: []*corev1.Container{{Resources: both("example.com/gpu", "1")}}}, "BestEffort"},
-		{"all equal", &corev1.PodSpec{Containers: []*corev1.Container{{Resources: both("cpu", "1", "memory", "1Gi")}, {Resources: both("cpu", "1", "memory", "1")}}}, "Guaranteed"},
-		{"one container without", &corev1.PodSpec{Containers: []*corev1.Container{{Resources: both("cpu", "1", "memory", "1Gi")}, {}}}, "Burstable"},
-		{"init containers count", &corev1.PodSpec{Containers: []*corev1.Container{{Resources: both("cpu", "1", "memory", "1Gi")}}, InitContainers: []*corev1.Container{{}}}, "Burstable"},
-		{"ephemeral ones do not", &corev1.PodSpec{Containers: []*corev1.Container{{Resources: both("cpu", "1", "memory", "1Gi")}}, EphemeralContainers: []*corev1.EphemeralContainer{{}}}, "Guaranteed"},
-		{"memory only", &corev1.PodSpec{Containers: []*corev1.Container{{Resources: both("memory", "1Gi")}}}, "Burstable"},
-		{"requests below limits", &corev1.PodSpec{Containers: []*corev1.Container{{Resources: &corev1.ResourceRequirements{Limits: amounts("cpu", "2", "memory", "1"), Requests: amounts("cpu", "1", "memory", "1")}}}}, "Burstable"},
-		{"the pod's own decide", &corev1.PodSpec{Containers: []*corev1.Container{{}}, Resources: both("cpu", "1", "memory", "1Gi")}, "Guaranteed"},
-		{"the pod's own are empty", &corev1.PodSpec{Containers: []*corev1.Container{{Resources: both("cpu", "1", "memory", "1Gi")}}, Resources: &corev1.ResourceRequirements{}}, "BestEffort"},
-		{"unreadable counts as unset", &corev1.PodSpec{Containers: []*corev1.Container{{Resources: both("cpu", "lots", "memory", "1e-9999999")}}}, "BestEffort"},
-	} {
-		if got := defaults.QOSClass(&corev1.Pod{Spec: c.spec}); got != c.want {
-			t.Errorf("%s: %s, want %s", c.name, got, c.want)
-		}
-	}
-}
-
 func TestPodDetails(t *testing.T) {
 	p := &corev1.Pod{
 		Metadata: &metav1.ObjectMeta{Labels: map[string]string{"v": "1"}, CreationTimestamp: &metav1.Time{Seconds: 7}},

@@ -6,8 +6,8 @@ import (
 	corev1 "monoplane.dev/api/core/v1"
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/apierrors"
-	"monoplane.dev/apiserver/defaults"
 	"monoplane.dev/apiserver/resources"
+	"monoplane.dev/rules/qos"
 )
 
 // PodResize checks that a change of what containers ask for is allowed: the new pod is valid and of the same quality
@@ -27,7 +27,7 @@ func PodResize(new, old *corev1.Pod) []apierrors.Cause {
 		f.objectMetaUpdate(new.GetMetadata(), old.GetMetadata())
 		v := f.pod(new, true)
 		p := f.root("spec")
-		if classOf(old) != defaults.QOSClass(new) {
+		if qos.Of(old) != qos.Compute(new.GetSpec()) {
 			f.invalid(p, new.GetStatus().GetQosClass(), "Pod QOS Class may not change as a result of resizing")
 		}
 		if !nodeResizes(old) {
@@ -40,14 +40,6 @@ func PodResize(new, old *corev1.Pod) []apierrors.Cause {
 		}
 	}
 	return f.causes()
-}
-
-// classOf is the class that a pod has been told.
-func classOf(p *corev1.Pod) string {
-	if class := p.GetStatus().GetQosClass(); class != "" {
-		return class
-	}
-	return defaults.QOSClass(p)
 }
 
 // nodeResizes says whether the node that runs the pod knows how to resize it: then it reports, for running containers,

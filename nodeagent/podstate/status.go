@@ -8,6 +8,7 @@ import (
 
 	corev1 "monoplane.dev/api/core/v1"
 	"monoplane.dev/codec/wire"
+	"monoplane.dev/rules/qos"
 )
 
 // Phases of a pod.
@@ -36,9 +37,7 @@ func (m *Machine) status() *corev1.PodStatus {
 	if s.StartTime == nil {
 		s.StartTime = apiTime(m.began)
 	}
-	if s.QosClass == "" {
-		s.QosClass = QOSClass(m.pod)
-	}
+	s.QosClass = qos.Of(m.pod)
 	m.addresses(s)
 	if !m.refused {
 		inits := len(m.pod.GetSpec().GetInitContainers())

@@ -1,4 +1,4 @@
-// Package oracle compares defaulting and validation with those of Kubernetes 1.36 (module
+// Package oracle compares defaulting, validation and the shared rules of pods with those of Kubernetes 1.36 (module
 // k8s.io/kubernetes), object by object: a table of single faults and seeded random mutations. Where
 // Monoplane means to differ, the test says so:
 //
