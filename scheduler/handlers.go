@@ -8,6 +8,7 @@ import (
 
 	corev1 "monoplane.dev/api/core/v1"
 	"monoplane.dev/client/cache"
+	"monoplane.dev/rules/phase"
 	"monoplane.dev/scheduler/framework"
 )
 
@@ -25,9 +26,8 @@ const (
 )
 
 func (s *Scheduler) roleOf(p *corev1.Pod) role {
-	phase := p.GetStatus().GetPhase()
 	switch {
-	case phase == "Succeeded" || phase == "Failed":
+	case phase.Terminal(p):
 		return ignored
 	case p.GetSpec().GetNodeName() != "":
 		return assigned

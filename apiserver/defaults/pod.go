@@ -3,6 +3,7 @@ package defaults
 import (
 	corev1 "monoplane.dev/api/core/v1"
 	metav1 "monoplane.dev/api/meta/v1"
+	"monoplane.dev/rules/phase"
 	"monoplane.dev/rules/qos"
 )
 
@@ -90,7 +91,7 @@ func NewPod(p *corev1.Pod) {
 	TolerateAbsence(s)
 	labelKeys(p)
 	p.Metadata.Generation = 1
-	p.Status = &corev1.PodStatus{Phase: "Pending", QosClass: qos.Compute(s)}
+	p.Status = &corev1.PodStatus{Phase: phase.Pending, QosClass: qos.Compute(s)}
 	if len(s.SchedulingGates) > 0 {
 		p.Status.Conditions = []*corev1.PodCondition{{
 			Type: conditionSchedule, Status: "False", Reason: "SchedulingGated",

@@ -7,6 +7,7 @@ import (
 	"monoplane.dev/apierrors"
 	"monoplane.dev/apiserver/validation"
 	"monoplane.dev/object"
+	podphase "monoplane.dev/rules/phase"
 
 	corev1 "monoplane.dev/api/core/v1"
 	metav1 "monoplane.dev/api/meta/v1"
@@ -98,9 +99,9 @@ func settled(pod *corev1.Pod) *schedulingv1.PlacementReviewStatus {
 			Holds: []*schedulingv1.PlacementHold{{Reason: reason, Message: text}},
 		}
 	}
-	switch phase, node := pod.GetStatus().GetPhase(), pod.GetSpec().GetNodeName(); {
-	case phase == "Succeeded" || phase == "Failed":
-		return answer("Ended", "the pod has ended with phase %s", phase)
+	switch node := pod.GetSpec().GetNodeName(); {
+	case podphase.Terminal(pod):
+		return answer("Ended", "the pod has ended with phase %s", pod.GetStatus().GetPhase())
 	case node != "":
 		return answer("Bound", "the pod is bound to node %s", node)
 	case pod.GetMetadata().GetDeletionTimestamp() != nil:

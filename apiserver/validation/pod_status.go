@@ -9,15 +9,7 @@ import (
 	corev1 "monoplane.dev/api/core/v1"
 	"monoplane.dev/apierrors"
 	"monoplane.dev/apiserver/resources"
-)
-
-// Phases of a pod, in the order in which it goes through them.
-const (
-	phasePending   = "Pending"
-	phaseRunning   = "Running"
-	phaseSucceeded = "Succeeded"
-	phaseFailed    = "Failed"
-	phaseUnknown   = "Unknown"
+	"monoplane.dev/rules/phase"
 )
 
 // PodStatusUpdate checks that a change of a pod's status is allowed. The caller has put back everything
@@ -57,21 +49,14 @@ func PodStatusUpdate(new, old *corev1.Pod) []apierrors.Cause {
 // phaseChange enforces that a pod never goes back and that a terminal phase is final (LIFE-1, LIFE-10).
 // Unknown is read as no phase at all: it can be left, never entered (LIFE-9).
 func (f *faults) phaseChange(p *fieldPath, now, was string) {
-	if now == was {
+	if phase.Follows(was, now) {
 		return
 	}
-	order := []string{phasePending, phaseRunning, phaseSucceeded, phaseFailed}
-	if !slices.Contains(order, now) {
-		f.oneOf(p, now, order...)
+	if all := phase.All(); !slices.Contains(all, now) {
+		f.oneOf(p, now, all...)
 		return
 	}
-	if was == "" || was == phaseUnknown {
-		return
-	}
-	terminal := was == phaseSucceeded || was == phaseFailed
-	if terminal || slices.Index(order, now) < slices.Index(order, was) {
-		f.forbidden(p, fmt.Sprintf("may not change from %q to %q", was, now))
-	}
+	f.forbidden(p, fmt.Sprintf("may not change from %q to %q", was, now))
 }
 
 func (f *faults) podConditions(p *fieldPath, list []*corev1.PodCondition) {

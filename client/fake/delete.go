@@ -9,6 +9,7 @@ import (
 	"monoplane.dev/apierrors"
 	"monoplane.dev/codec/value"
 	"monoplane.dev/object"
+	"monoplane.dev/rules/phase"
 )
 
 // Delete follows DEL-1 to DEL-6 for pods; other kinds go at once unless finalizers hold them.
@@ -58,12 +59,11 @@ func (b *backend) Delete(_ context.Context, req *metav1.DeleteRequest) (object.O
 
 // podGrace returns the grace that counts for a pod; 0 removes it.
 func podGrace(p *corev1.Pod, asked *int64) int64 {
-	done := p.GetStatus().GetPhase() == "Succeeded" || p.GetStatus().GetPhase() == "Failed"
 	first := p.GetMetadata().GetDeletionTimestamp() == nil
 	switch {
 	case asked != nil && *asked == 0:
 		return 0
-	case first && (p.GetSpec().GetNodeName() == "" || done):
+	case first && (p.GetSpec().GetNodeName() == "" || phase.Terminal(p)):
 		return 0
 	case asked != nil:
 		return max(*asked, 1)

@@ -15,6 +15,7 @@ import (
 	"monoplane.dev/client/record"
 	"monoplane.dev/object"
 	"monoplane.dev/object/storage"
+	"monoplane.dev/rules/phase"
 )
 
 // The phases.
@@ -141,7 +142,7 @@ func better(a, b *corev1.PersistentVolume, o *corev1.PersistentVolumeClaim) bool
 func (c *Controller) waitsFor(o *corev1.PersistentVolumeClaim) {
 	var pods []string
 	for _, p := range c.pods.ByIndex(byClaim, cache.KeyOf(o).String()) {
-		if p.GetSpec().GetNodeName() == "" && p.GetStatus().GetPhase() != "Succeeded" && p.GetStatus().GetPhase() != "Failed" {
+		if p.GetSpec().GetNodeName() == "" && !phase.Terminal(p) {
 			pods = append(pods, p.GetMetadata().GetName())
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	storagev1 "monoplane.dev/api/storage/v1"
 	"monoplane.dev/client/cache"
 	"monoplane.dev/object/storage"
+	"monoplane.dev/rules/phase"
 )
 
 // The indexes.
@@ -134,6 +135,5 @@ func (c *Controller) podChanged(p *corev1.Pod) {
 
 // uses says whether a pod uses its claims: it has a node, and has not ended.
 func uses(p *corev1.Pod) bool {
-	phase := p.GetStatus().GetPhase()
-	return p.GetSpec().GetNodeName() != "" && phase != "Succeeded" && phase != "Failed"
+	return p.GetSpec().GetNodeName() != "" && !phase.Terminal(p)
 }

@@ -10,6 +10,7 @@ import (
 	"monoplane.dev/apierrors"
 	"monoplane.dev/client/podstatus"
 	"monoplane.dev/codec/value"
+	"monoplane.dev/rules/phase"
 )
 
 // reconcile removes one pod if live reads confirm that it is due.
@@ -52,7 +53,7 @@ func (c *Controller) confirm(ctx context.Context, pod *corev1.Pod, r reason) (bo
 	case unscheduled:
 		return node == "" && terminating(pod), nil
 	case terminated:
-		return terminal(pod), nil
+		return phase.Terminal(pod), nil
 	case orphaned:
 		if node == "" {
 			return false, nil
@@ -74,10 +75,10 @@ func (c *Controller) confirm(ctx context.Context, pod *corev1.Pod, r reason) (bo
 func (c *Controller) remove(ctx context.Context, pod *corev1.Pod, r reason) error {
 	m := pod.GetMetadata()
 	_, err := podstatus.Write(ctx, c.cfg.Client.Pods, "podgc", pod, func(now *corev1.Pod, s *corev1.PodStatus) bool {
-		if terminal(now) {
+		if phase.Terminal(now) {
 			return false
 		}
-		s.Phase = "Failed"
+		s.Phase = phase.Failed
 		if r == orphaned {
 			podstatus.SetCondition(s, disrupted(now))
 		}

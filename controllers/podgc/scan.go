@@ -8,6 +8,7 @@ import (
 	corev1 "monoplane.dev/api/core/v1"
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/client/cache"
+	"monoplane.dev/rules/phase"
 )
 
 // scan looks at all pods and returns those that seem due. What it sees may be old: reconcile asks the server.
@@ -24,7 +25,7 @@ func (c *Controller) scan(now time.Time) []item {
 			due = append(due, itemOf(p, orphaned))
 		case node == "" && terminating(p):
 			due = append(due, itemOf(p, unscheduled))
-		case terminal(p):
+		case phase.Terminal(p):
 			done = append(done, p)
 		}
 	}
@@ -92,18 +93,14 @@ func compareTime(a, b *metav1.Time) int {
 	return cmp.Or(cmp.Compare(a.GetSeconds(), b.GetSeconds()), cmp.Compare(a.GetNanos(), b.GetNanos()))
 }
 
-func terminal(p *corev1.Pod) bool {
-	return p.GetStatus().GetPhase() == "Succeeded" || p.GetStatus().GetPhase() == "Failed"
-}
-
 func terminating(p *corev1.Pod) bool { return p.GetMetadata().GetDeletionTimestamp() != nil }
 
 func evicted(p *corev1.Pod) bool {
-	return p.GetStatus().GetPhase() == "Failed" && p.GetStatus().GetReason() == "Evicted"
+	return p.GetStatus().GetPhase() == phase.Failed && p.GetStatus().GetReason() == "Evicted"
 }
 
 // finished says whether the pod is terminal and its forced deletion has been accepted, so that only finalizers hold it.
 func finished(p *corev1.Pod) bool {
 	m := p.GetMetadata()
-	return terminal(p) && terminating(p) && m.DeletionGracePeriodSeconds != nil && m.GetDeletionGracePeriodSeconds() == 0
+	return phase.Terminal(p) && terminating(p) && m.DeletionGracePeriodSeconds != nil && m.GetDeletionGracePeriodSeconds() == 0
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	corev1 "monoplane.dev/api/core/v1"
+	"monoplane.dev/rules/phase"
 )
 
 // began returns a pod of one container that runs, with nothing asked for.
@@ -150,7 +151,7 @@ func TestStuckCondition(t *testing.T) {
 	w.pass(2 * time.Second)
 	s := status()
 	c := condition(s, condKillFailed)
-	if w.m.Stuck() == "" || c.GetStatus() != "True" || c.GetReason() != "FailedKillPod" || c.GetMessage() == "" || s.GetPhase() != running {
+	if w.m.Stuck() == "" || c.GetStatus() != "True" || c.GetReason() != "FailedKillPod" || c.GetMessage() == "" || s.GetPhase() != phase.Running {
 		t.Errorf("stuck: %q, condition %v, phase %s", w.m.Stuck(), c, s.GetPhase())
 	}
 	w.step(ContainerStopped{ID: stop.ID, Instance: w.exit(stop.ID, 137)})
@@ -159,7 +160,7 @@ func TestStuckCondition(t *testing.T) {
 	must[Observe](t, w, nil)
 	w.step(Observed{Asked: true, Seen: w.seen()})
 	s = status()
-	if c := condition(s, condKillFailed); w.m.Stuck() != "" || c.GetStatus() != "False" || s.GetPhase() != failed {
+	if c := condition(s, condKillFailed); w.m.Stuck() != "" || c.GetStatus() != "False" || s.GetPhase() != phase.Failed {
 		t.Errorf("stuck: %q, condition %v, phase %s", w.m.Stuck(), c, s.GetPhase())
 	}
 }
@@ -174,7 +175,7 @@ func TestRestartBeforeTheFirstStatus(t *testing.T) {
 	w.agentStarts()
 	a := must[StartContainer](t, w, nil)
 	w.step(ContainerRun{Index: a.Index, Instance: w.startContainer(a)})
-	if s := must[WriteStatus](t, w, nil).Pod.GetStatus(); s.GetPhase() != running || s.GetStartTime().GetSeconds() != w.now.Unix() {
+	if s := must[WriteStatus](t, w, nil).Pod.GetStatus(); s.GetPhase() != phase.Running || s.GetStartTime().GetSeconds() != w.now.Unix() {
 		t.Errorf("status: %v", s)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	corev1 "monoplane.dev/api/core/v1"
+	"monoplane.dev/rules/phase"
 )
 
 // Types of pod conditions that an agent writes.
@@ -34,9 +35,9 @@ func (m *Machine) conditions(s *corev1.PodStatus) {
 	set(condReadyToStart, box != nil && box.Ready, "", "")
 	over := ""
 	switch s.GetPhase() {
-	case succeeded:
+	case phase.Succeeded:
 		over = "PodCompleted"
-	case failed:
+	case phase.Failed:
 		over = "PodFailed"
 	}
 	if over == "PodCompleted" || m.initialized {

@@ -1,6 +1,10 @@
 package podstate
 
-import "time"
+import (
+	"time"
+
+	"monoplane.dev/rules/phase"
+)
 
 // planStopped waits, with nothing left of the pod but records, until the records may go.
 func (m *Machine) planStopped() {
@@ -11,7 +15,7 @@ func (m *Machine) planStopped() {
 	switch {
 	case m.vanished:
 		m.advance(Removing)
-	case m.deleting() && terminal(m.pod):
+	case m.deleting() && phase.Terminal(m.pod):
 		m.advance(Removing) // TERM-2, LIFE-5: the terminal phase has been written
 	}
 }
@@ -52,7 +56,7 @@ func (m *Machine) lookUp() {
 // report writes the status when it differs from what the API has. Changes that users wait for are written at
 // once, others are gathered for a moment: a pod whose containers start quickly costs one write.
 func (m *Machine) report() {
-	if m.vanished || m.absent || m.life == Admitting || terminal(m.pod) {
+	if m.vanished || m.absent || m.life == Admitting || phase.Terminal(m.pod) {
 		return
 	}
 	if m.began.IsZero() && !m.ends() {

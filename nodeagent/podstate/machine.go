@@ -7,6 +7,7 @@ import (
 
 	corev1 "monoplane.dev/api/core/v1"
 	metav1 "monoplane.dev/api/meta/v1"
+	"monoplane.dev/rules/phase"
 )
 
 // Life says how far a pod has come on this node. It only grows.
@@ -239,7 +240,7 @@ func (m *Machine) judge() {
 
 // final reports whether the pod is to reach a terminal phase: it never runs again.
 func (m *Machine) final() bool {
-	return m.deleting() || m.end.reason != "" || terminal(m.pod) || m.done
+	return m.deleting() || m.end.reason != "" || phase.Terminal(m.pod) || m.done
 }
 
 // deadline returns when activeDeadlineSeconds ends. spec: LIFE-6
@@ -273,12 +274,6 @@ func (m *Machine) plan() {
 		m.planRemoving()
 	case Gone:
 	}
-}
-
-// terminal reports whether the API object has reached its last phase.
-func terminal(p *corev1.Pod) bool {
-	phase := p.GetStatus().GetPhase()
-	return phase == "Succeeded" || phase == "Failed"
 }
 
 // newer reports whether b is a later revision than a. Revisions are those of the store: numbers that grow.

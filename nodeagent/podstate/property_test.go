@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	corev1 "monoplane.dev/api/core/v1"
+	"monoplane.dev/rules/phase"
 )
 
 // stop is what a container was told: when TERM came and when KILL may come at the earliest.
@@ -60,7 +61,7 @@ func (c *chaos) check() {
 		case WriteStatus:
 			c.checkStatus(a)
 		case DeletePod:
-			if !terminal(c.pod) || len(c.boxes)+len(c.instances) > 0 {
+			if !phase.Terminal(c.pod) || len(c.boxes)+len(c.instances) > 0 {
 				c.t.Fatalf("the object is deleted in phase %s with %d sandboxes left (DEL-7)", c.pod.GetStatus().GetPhase(), len(c.boxes))
 			}
 		case Forget:

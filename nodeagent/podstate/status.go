@@ -8,15 +8,8 @@ import (
 
 	corev1 "monoplane.dev/api/core/v1"
 	"monoplane.dev/codec/wire"
+	"monoplane.dev/rules/phase"
 	"monoplane.dev/rules/qos"
-)
-
-// Phases of a pod.
-const (
-	pending   = "Pending"
-	running   = "Running"
-	succeeded = "Succeeded"
-	failed    = "Failed"
 )
 
 // status returns the status that the API should have. What other programs own in it is kept. spec: LIFE-9
@@ -63,27 +56,27 @@ func (m *Machine) ends() bool {
 func (m *Machine) phase(old string, ends bool) string {
 	if ends {
 		if m.end.reason != "" {
-			return failed
+			return phase.Failed
 		}
 		for i := range m.containers {
 			if c := &m.containers[i]; m.kind(i) == app && (c.State != Exited || c.ExitCode != 0) {
-				return failed
+				return phase.Failed
 			}
 		}
-		return succeeded
+		return phase.Succeeded
 	}
-	if old == running {
-		return running // a phase never moves back
+	if old == phase.Running {
+		return phase.Running // a phase never moves back
 	}
 	if !m.initialized {
-		return pending
+		return phase.Pending
 	}
 	for i := range m.containers {
 		if m.kind(i) == app && m.containers[i].State == None {
-			return pending
+			return phase.Pending
 		}
 	}
-	return running
+	return phase.Running
 }
 
 func (m *Machine) addresses(s *corev1.PodStatus) {

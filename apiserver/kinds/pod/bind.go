@@ -20,6 +20,7 @@ import (
 	"monoplane.dev/codec/value"
 	"monoplane.dev/object"
 	"monoplane.dev/object/intern"
+	"monoplane.dev/rules/phase"
 
 	corev1 "monoplane.dev/api/core/v1"
 	metav1 "monoplane.dev/api/meta/v1"
@@ -145,7 +146,7 @@ func (p *Pods) bound(ctx context.Context, key store.Key, o object.Object, b *cor
 		return nil, conflict("pod %s is already assigned to node %q", key.Name, live.GetSpec().GetNodeName())
 	case len(live.GetSpec().GetSchedulingGates()) > 0:
 		return nil, conflict("pod %s has non-empty .spec.schedulingGates", key.Name)
-	case isTerminal(live):
+	case phase.Terminal(live):
 		return nil, conflict("pod %s has already ended, cannot be assigned to a host", key.Name)
 	}
 	rev, err := strconv.ParseInt(m.GetResourceVersion(), 10, 64)
@@ -187,7 +188,7 @@ func (p *Pods) assigned(live *corev1.Pod, b *corev1.Binding, node object.Object)
 	spec = intern.Message(p.deps.Store.Parts(), spec)
 	status := live.GetStatus().Shallow()
 	if status == nil {
-		status = &corev1.PodStatus{Phase: pending}
+		status = &corev1.PodStatus{Phase: phase.Pending}
 	}
 	status.NominatedNodeName = "" // where room was made for it, which is past
 	status.Conditions = slices.Clone(status.Conditions)

@@ -15,6 +15,7 @@ import (
 	"monoplane.dev/apiserver/store"
 	"monoplane.dev/apiserver/warning"
 	"monoplane.dev/codec/value"
+	"monoplane.dev/rules/phase"
 
 	corev1 "monoplane.dev/api/core/v1"
 	metav1 "monoplane.dev/api/meta/v1"
@@ -71,7 +72,7 @@ func view(o *corev1.Pod) deletion.Pod {
 	v := deletion.Pod{
 		Name: m.GetName(), UID: m.GetUid(), ResourceVersion: m.GetResourceVersion(),
 		Node: o.GetSpec().GetNodeName(), NodeKey: nodekey.Of(m),
-		Terminal:   isTerminal(o),
+		Terminal:   phase.Terminal(o),
 		NodeLost:   lost.GetStatus() == "True" && lost.GetReason() == "DeletionByPodGC",
 		Mirror:     isMirror(o),
 		Finalizers: len(m.GetFinalizers()) > 0,

@@ -28,13 +28,6 @@ import (
 	"monoplane.dev/apierrors"
 )
 
-// The phases of a pod.
-const (
-	pending   = "Pending"
-	succeeded = "Succeeded"
-	failed    = "Failed"
-)
-
 // mirrorAnnotation marks the mirror of a static pod (STATIC-1).
 const mirrorAnnotation = "kubernetes.io/config.mirror"
 
@@ -160,11 +153,6 @@ func warnOfSeconds(ctx context.Context, next, live []*corev1.Toleration) {
 // mayRead shows an agent the pods of its own node only.
 func mayRead(ctx context.Context, o *corev1.Pod) error {
 	return auth.OwnNode(auth.From(ctx), o.GetSpec().GetNodeName(), `pods "`+o.GetMetadata().GetName()+`"`)
-}
-
-func isTerminal(o *corev1.Pod) bool {
-	phase := o.GetStatus().GetPhase()
-	return phase == succeeded || phase == failed
 }
 
 func isMirror(o *corev1.Pod) bool {

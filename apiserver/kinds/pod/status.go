@@ -10,6 +10,7 @@ import (
 	"monoplane.dev/apiserver/registry"
 	"monoplane.dev/apiserver/store"
 	"monoplane.dev/object"
+	"monoplane.dev/rules/phase"
 
 	corev1 "monoplane.dev/api/core/v1"
 )
@@ -44,7 +45,7 @@ func (p *Pods) authorizeStatus(ctx context.Context, u *registry.Update, next, li
 		return apierrors.NewForbidden(corev1.PodKind, name,
 			"the pod was bound to another machine that was registered as node %q", node)
 	}
-	if isTerminal(live) || !isTerminal(next) || id.Class == auth.Node {
+	if phase.Terminal(live) || !phase.Terminal(next) || id.Class == auth.Node {
 		return nil
 	}
 	switch {

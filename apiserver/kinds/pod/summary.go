@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"monoplane.dev/codec/value"
+	"monoplane.dev/rules/phase"
 
 	corev1 "monoplane.dev/api/core/v1"
 	metav1 "monoplane.dev/api/meta/v1"
@@ -44,7 +45,7 @@ func summarize(p *corev1.Pod) summary {
 	switch {
 	case lost(p):
 		s.status = nodeLost
-	case p.GetMetadata().GetDeletionTimestamp() != nil && !isTerminal(p):
+	case p.GetMetadata().GetDeletionTimestamp() != nil && !phase.Terminal(p):
 		s.status = "Terminating"
 	}
 	return s
@@ -52,7 +53,7 @@ func summarize(p *corev1.Pod) summary {
 
 // lost says whether the pod's node cannot be reached, so that what the pod does is unknown.
 func lost(p *corev1.Pod) bool {
-	return !isTerminal(p) && (p.GetStatus().GetReason() == nodeLost || condition(p, "Ready").GetReason() == nodeLost)
+	return !phase.Terminal(p) && (p.GetStatus().GetReason() == nodeLost || condition(p, "Ready").GetReason() == nodeLost)
 }
 
 // initContainers looks at init containers up to the first that holds the pod up, and says whether one does.
