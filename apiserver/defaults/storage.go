@@ -6,12 +6,7 @@ import (
 	corev1 "monoplane.dev/api/core/v1"
 	metav1 "monoplane.dev/api/meta/v1"
 	storagev1 "monoplane.dev/api/storage/v1"
-)
-
-// Finalizers that keep storage from going while it is used. The volume controller takes them away.
-const (
-	FinalizerClaimProtection  = "kubernetes.io/pvc-protection"
-	FinalizerVolumeProtection = "kubernetes.io/pv-protection"
+	"monoplane.dev/object/storage"
 )
 
 const (
@@ -45,7 +40,7 @@ func NewPersistentVolume(v *corev1.PersistentVolume) {
 	v.Status = nil
 	PersistentVolume(v)
 	v.Status.LastPhaseTransitionTime = v.Metadata.CreationTimestamp
-	protect(v.Metadata, FinalizerVolumeProtection)
+	protect(v.Metadata, storage.VolumeProtection)
 }
 
 // PersistentVolumeClaim fills in a claim; call it on create, on update and on a status update.
@@ -71,21 +66,21 @@ func PersistentVolumeClaim(c *corev1.PersistentVolumeClaim) {
 func NewPersistentVolumeClaim(c *corev1.PersistentVolumeClaim) {
 	c.Status = nil
 	PersistentVolumeClaim(c)
-	protect(c.Metadata, FinalizerClaimProtection)
+	protect(c.Metadata, storage.ClaimProtection)
 }
 
 // KeepVolumeProtection puts back the protection of a volume that is not being deleted, for clients that write the manifest it was
 // made of: without it the volume would go while its claim is bound. In Kubernetes a controller does so a moment later.
 func KeepVolumeProtection(next, live *corev1.PersistentVolume) {
 	if live.GetMetadata().GetDeletionTimestamp() == nil {
-		protect(next.Metadata, FinalizerVolumeProtection)
+		protect(next.Metadata, storage.VolumeProtection)
 	}
 }
 
 // KeepClaimProtection is KeepVolumeProtection for a claim, which would go while pods use it.
 func KeepClaimProtection(next, live *corev1.PersistentVolumeClaim) {
 	if live.GetMetadata().GetDeletionTimestamp() == nil {
-		protect(next.Metadata, FinalizerClaimProtection)
+		protect(next.Metadata, storage.ClaimProtection)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"monoplane.dev/apiserver/validation"
 	"monoplane.dev/codec/value"
 	"monoplane.dev/object"
+	"monoplane.dev/object/storage"
 
 	corev1 "monoplane.dev/api/core/v1"
 )
@@ -64,7 +65,7 @@ func persistentVolume(deps registry.Deps) *registry.Strategy {
 				return ref.GetNamespace() + "/" + ref.GetName()
 			}},
 			{"StorageClass", "string", 0, "Class that it belongs to.", func(o *corev1.PersistentVolume, _ moment) any {
-				return classOf(o, o.GetSpec().GetStorageClassName())
+				return storage.ClassOfVolume(o)
 			}},
 			{"VolumeAttributesClass", "string", 0, "Class of changeable attributes.", func(o *corev1.PersistentVolume, _ moment) any {
 				return orUnset(o.GetSpec().GetVolumeAttributesClassName())

@@ -11,6 +11,7 @@ import (
 	"monoplane.dev/apiserver/validation"
 	"monoplane.dev/apiserver/warning"
 	"monoplane.dev/object"
+	"monoplane.dev/object/storage"
 
 	corev1 "monoplane.dev/api/core/v1"
 	storagev1 "monoplane.dev/api/storage/v1"
@@ -69,7 +70,7 @@ func persistentVolumeClaim(deps registry.Deps) *registry.Strategy {
 				return shortModes(o.GetStatus().GetAccessModes())
 			}},
 			{"StorageClass", "string", 0, "Class of the volume.", func(o *corev1.PersistentVolumeClaim, _ moment) any {
-				return classOf(o, o.GetSpec().GetStorageClassName())
+				return storage.ClassOfClaim(o)
 			}},
 			{"VolumeAttributesClass", "string", 0, "Class of changeable attributes.", func(o *corev1.PersistentVolumeClaim, _ moment) any {
 				return orUnset(o.GetSpec().GetVolumeAttributesClassName())
@@ -89,14 +90,14 @@ type claims struct {
 // defaultClass gives a claim that names no class the default one. The classes are read as they are now, so that a class
 // counts from the moment that its creation was answered.
 func (c claims) defaultClass(ctx context.Context, o *corev1.PersistentVolumeClaim) error {
-	if _, named := o.GetMetadata().GetAnnotations()[validation.BetaStorageClass]; named || o.Spec.StorageClassName != nil {
+	if storage.NamesClass(o) {
 		return nil
 	}
 	all, err := c.deps.Store.List(ctx, storagev1.StorageClassKind, store.ListOptions{})
 	if err != nil {
 		return err
 	}
-	if name := newestDefault(all.Objects); name != "" {
+	if name := storage.DefaultOf(all.Objects); name != "" {
 		o.Spec.StorageClassName = &name
 	}
 	return nil
@@ -108,7 +109,7 @@ func (c claims) mayGrow(ctx context.Context, _ *registry.Update, next, live *cor
 	if live.GetStatus().GetPhase() != "Bound" || !larger(next.GetSpec(), live.GetSpec()) {
 		return nil
 	}
-	if name := classOf(live, live.GetSpec().GetStorageClassName()); name != "" && name == classOf(next, next.GetSpec().GetStorageClassName()) {
+	if name := storage.ClassOfClaim(live); name != "" && name == storage.ClassOfClaim(next) {
 		class, err := c.deps.Store.Get(ctx, store.Key{Kind: storagev1.StorageClassKind, Name: name}, "")
 		if err != nil && !apierrors.Is(err, apierrors.NotFound) {
 			return err

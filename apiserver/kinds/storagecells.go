@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	"monoplane.dev/apiserver/resources"
-	"monoplane.dev/apiserver/validation"
 	"monoplane.dev/object"
 
 	metav1 "monoplane.dev/api/meta/v1"
@@ -38,14 +37,6 @@ func storagePhase(o object.Object, phase string) string {
 		return terminating
 	}
 	return phase
-}
-
-// classOf returns the storage class of a volume or claim: what the old annotation names wins over the field.
-func classOf(o object.Object, field string) string {
-	if name, ok := o.GetMetadata().GetAnnotations()[validation.BetaStorageClass]; ok {
-		return name
-	}
-	return field
 }
 
 func orUnset(s string) string {

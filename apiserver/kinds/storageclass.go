@@ -7,8 +7,8 @@ import (
 	"monoplane.dev/apiserver/registry"
 	"monoplane.dev/apiserver/rest/table"
 	"monoplane.dev/apiserver/validation"
-	"monoplane.dev/codec/value"
 	"monoplane.dev/object"
+	"monoplane.dev/object/storage"
 
 	storagev1 "monoplane.dev/api/storage/v1"
 )
@@ -45,33 +45,10 @@ type storageClassTable struct {
 // Cells returns the cells of one class.
 func (t storageClassTable) Cells(o object.Object, now time.Time) []any {
 	cells := t.columns.Cells(o, now)
-	if isDefaultClass(o) {
+	if storage.IsDefault(o) {
 		cells[0] = o.GetMetadata().GetName() + " (default)"
 	}
 	return cells
 }
 
 var _ table.Definition = storageClassTable{}
-
-// isDefaultClass says whether a class is for claims that name none.
-func isDefaultClass(o object.Object) bool {
-	a := o.GetMetadata().GetAnnotations()
-	return a["storageclass.kubernetes.io/is-default-class"] == "true" || a["storageclass.beta.kubernetes.io/is-default-class"] == "true"
-}
-
-// newestDefault returns the name of the class for claims that name none: of several the newest, and of those that are
-// equally new the first by name. It is empty when there is none.
-func newestDefault(classes []object.Object) string {
-	name, made := "", time.Time{}
-	for _, o := range classes {
-		if !isDefaultClass(o) {
-			continue
-		}
-		m := o.GetMetadata()
-		at := value.GoTime(m.GetCreationTimestamp())
-		if name == "" || at.After(made) || at.Equal(made) && m.GetName() < name {
-			name, made = m.GetName(), at
-		}
-	}
-	return name
-}

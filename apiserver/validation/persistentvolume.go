@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"monoplane.dev/apierrors"
+	"monoplane.dev/apiserver/resources"
 
 	corev1 "monoplane.dev/api/core/v1"
 )
@@ -94,8 +95,8 @@ func (f *faults) capacity(p *fieldPath, s *corev1.PersistentVolumeSpec) {
 	if len(names) == 0 {
 		f.required(p, "")
 	}
-	if _, ok := s.GetCapacity()[storage]; !ok || len(names) > 1 {
-		f.add(p, field.NotSupported(nil, strings.Join(names, ","), []string{storage}))
+	if _, ok := s.GetCapacity()[resources.Storage]; !ok || len(names) > 1 {
+		f.add(p, field.NotSupported(nil, strings.Join(names, ","), []string{resources.Storage}))
 	}
 	for _, name := range names {
 		f.size(p.Key(name), s.GetCapacity()[name], true)

@@ -8,6 +8,7 @@ import (
 
 	"monoplane.dev/apierrors"
 	"monoplane.dev/apiserver/resources"
+	"monoplane.dev/object/storage"
 
 	corev1 "monoplane.dev/api/core/v1"
 	metav1 "monoplane.dev/api/meta/v1"
@@ -32,13 +33,13 @@ func PersistentVolumeClaimUpdate(new, old *corev1.PersistentVolumeClaim) []apier
 	for f.pass() {
 		f.claim(new, old)
 		if !namedByAnnotation(new, old) {
-			f.sameAnnotation(BetaStorageClass, new.GetMetadata(), old.GetMetadata())
+			f.sameAnnotation(storage.BetaClass, new.GetMetadata(), old.GetMetadata())
 		}
 		if !Equal(settled(new, old), old.GetSpec()) {
 			f.forbidden(f.root("spec"),
 				"spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims")
 		}
-		f.shrunk(f.root("spec").Child("resources").Child("requests").Child(storage), new, old)
+		f.shrunk(f.root("spec").Child("resources").Child("requests").Child(resources.Storage), new, old)
 		fixed(&f, f.root("volumeMode"), claimSpecOf(new).VolumeMode, claimSpecOf(old).VolumeMode) // Kubernetes' path.
 	}
 	return f.causes()
@@ -72,8 +73,8 @@ func (f *faults) claim(c, old *corev1.PersistentVolumeClaim) {
 	}
 	f.labelSelector(p.Child("selector"), s.GetSelector())
 	f.accessModes(p.Child("accessModes"), s.GetAccessModes())
-	at := p.Child("resources").Key(storage)
-	if text, ok := s.GetResources().GetRequests()[storage]; !ok {
+	at := p.Child("resources").Key(resources.Storage)
+	if text, ok := s.GetResources().GetRequests()[resources.Storage]; !ok {
 		f.required(at, "")
 	} else if q, err := resources.Parse(text); err != nil {
 		f.invalid(at, text.GetString_(), err.Error())
@@ -100,20 +101,20 @@ func settled(new, old *corev1.PersistentVolumeClaim) *corev1.PersistentVolumeCla
 	if was.GetVolumeName() == "" {
 		now.VolumeName = ""
 	}
-	beta, named := old.GetMetadata().GetAnnotations()[BetaStorageClass]
+	beta, named := old.GetMetadata().GetAnnotations()[storage.BetaClass]
 	if was.StorageClassName == nil && now.StorageClassName != nil && (!named || now.GetStorageClassName() == beta) {
 		now.StorageClassName = nil
 	}
 	if new.GetStatus().GetPhase() == claimBound && now.GetResources().GetRequests() != nil {
-		now.Resources.Requests[storage] = was.GetResources().GetRequests()[storage]
+		now.Resources.Requests[resources.Storage] = was.GetResources().GetRequests()[resources.Storage]
 	}
 	return now
 }
 
 // namedByAnnotation says whether an update moves the class of a claim from the old annotation to the field.
 func namedByAnnotation(new, old *corev1.PersistentVolumeClaim) bool {
-	was, ok := old.GetMetadata().GetAnnotations()[BetaStorageClass]
-	now, still := new.GetMetadata().GetAnnotations()[BetaStorageClass]
+	was, ok := old.GetMetadata().GetAnnotations()[storage.BetaClass]
+	now, still := new.GetMetadata().GetAnnotations()[storage.BetaClass]
 	name := claimSpecOf(new).StorageClassName
 	return ok && claimSpecOf(old).StorageClassName == nil && name != nil && *name == was && (!still || now == was)
 }
@@ -127,9 +128,9 @@ func (f *faults) sameAnnotation(key string, new, old *metav1.ObjectMeta) {
 // shrunk refuses a claim that asks for less than it did, unless it stays above the size of its volume: so a user takes
 // back a growth that was not possible.
 func (f *faults) shrunk(p *fieldPath, new, old *corev1.PersistentVolumeClaim) {
-	now, errNow := resources.Parse(new.GetSpec().GetResources().GetRequests()[storage])
-	was, errWas := resources.Parse(old.GetSpec().GetResources().GetRequests()[storage])
-	has, errHas := resources.Parse(old.GetStatus().GetCapacity()[storage])
+	now, errNow := resources.Parse(new.GetSpec().GetResources().GetRequests()[resources.Storage])
+	was, errWas := resources.Parse(old.GetSpec().GetResources().GetRequests()[resources.Storage])
+	has, errHas := resources.Parse(old.GetStatus().GetCapacity()[resources.Storage])
 	if errNow == nil && errWas == nil && errHas == nil && now.Cmp(was) < 0 && now.Cmp(has) <= 0 {
 		f.forbidden(p, "field can not be less than status.capacity")
 	}
@@ -155,8 +156,8 @@ func (f *faults) claimResource(p *fieldPath, name string) bool {
 	if len(msgs) > 0 {
 		return false
 	}
-	if resources.IsNative(name) && name != storage {
-		f.oneOf(p, name, storage)
+	if resources.IsNative(name) && name != resources.Storage {
+		f.oneOf(p, name, resources.Storage)
 		return false
 	}
 	return true

@@ -4,27 +4,20 @@ import (
 	"slices"
 
 	"monoplane.dev/apiserver/resources"
+	"monoplane.dev/object/storage"
 
 	corev1 "monoplane.dev/api/core/v1"
 	metav1 "monoplane.dev/api/meta/v1"
 )
 
-// BetaStorageClass is the old annotation that names the class of a volume or claim; it wins over the field.
-const BetaStorageClass = "volume.beta.kubernetes.io/storage-class"
-
-const (
-	accessOncePod = "ReadWriteOncePod"
-	storage       = "storage"
-)
-
 // accessModes checks ways to mount a volume: ReadWriteOncePod stands alone.
 func (f *faults) accessModes(p *fieldPath, modes []string) {
-	known := []string{"ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", accessOncePod}
+	known := []string{"ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", storage.OncePod}
 	alone, shared := false, false
 	for _, m := range modes {
 		f.oneOf(p, m, known...)
-		alone = alone || m == accessOncePod
-		shared = shared || m != accessOncePod && slices.Contains(known, m)
+		alone = alone || m == storage.OncePod
+		shared = shared || m != storage.OncePod && slices.Contains(known, m)
 	}
 	if alone && shared {
 		f.forbidden(p, "may not use ReadWriteOncePod with other access modes")

@@ -9,6 +9,7 @@ import (
 	"monoplane.dev/apierrors"
 	"monoplane.dev/apiserver/defaults"
 	"monoplane.dev/apiserver/validation"
+	"monoplane.dev/object/storage"
 )
 
 func judge(t *testing.T, name string, got []apierrors.Cause, want ...string) {
@@ -140,7 +141,7 @@ func TestPersistentVolumeClaims(t *testing.T) {
 		return func(c *corev1.PersistentVolumeClaim) { c.Spec.StorageClassName = &name }
 	}
 	annotated := func(c *corev1.PersistentVolumeClaim) {
-		c.Metadata.Annotations = map[string]string{validation.BetaStorageClass: "old"}
+		c.Metadata.Annotations = map[string]string{storage.BetaClass: "old"}
 	}
 	volume := func(name string) func(*corev1.PersistentVolumeClaim) {
 		return func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeName = name }

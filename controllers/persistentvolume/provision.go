@@ -194,18 +194,5 @@ func (c *Controller) create(ctx context.Context, v *corev1.PersistentVolume, o *
 
 // defaultClass returns the class of claims that name none: of several the newest, then the first by name; "" for none.
 func (c *Controller) defaultClass() string {
-	var best *storagev1.StorageClass
-	for _, o := range c.classes.List("", nil) {
-		if storage.IsDefault(o) && (best == nil || newer(o.GetMetadata(), best.GetMetadata())) {
-			best = o
-		}
-	}
-	return best.GetMetadata().GetName()
-}
-
-func newer(a, b *metav1.ObjectMeta) bool {
-	if d := value.GoTime(a.GetCreationTimestamp()).Compare(value.GoTime(b.GetCreationTimestamp())); d != 0 {
-		return d > 0
-	}
-	return a.GetName() < b.GetName()
+	return storage.DefaultOf(c.classes.List("", nil))
 }

@@ -1,6 +1,8 @@
 package storage
 
 import (
+	"time"
+
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	corev1 "monoplane.dev/api/core/v1"
@@ -36,10 +38,32 @@ func class(o object.Object, field string) string {
 // Waits says whether claims of a class, which may be nil, are bound only when a pod uses them.
 func Waits(c *storagev1.StorageClass) bool { return c.GetVolumeBindingMode() == WaitForFirstConsumer }
 
-// IsDefault says whether a class is that of claims that name none.
-func IsDefault(c *storagev1.StorageClass) bool {
-	a := c.GetMetadata().GetAnnotations()
+// IsDefault says whether a storage class is for claims that name none.
+func IsDefault(class object.Object) bool {
+	a := class.GetMetadata().GetAnnotations()
 	return a[DefaultClass] == "true" || a[BetaDefaultClass] == "true"
+}
+
+// DefaultOf returns the name of the class for claims that name none: of several the newest, and of those that are equally new the
+// first by name. It is empty when there is none.
+func DefaultOf[T object.Object](classes []T) string {
+	name, made := "", time.Time{}
+	for _, c := range classes {
+		if !IsDefault(c) {
+			continue
+		}
+		m := c.GetMetadata()
+		at := value.GoTime(m.GetCreationTimestamp())
+		if name == "" || at.After(made) || at.Equal(made) && m.GetName() < name {
+			name, made = m.GetName(), at
+		}
+	}
+	return name
+}
+
+// NamesClass says whether a claim names a class, be it "" for none.
+func NamesClass(c *corev1.PersistentVolumeClaim) bool {
+	return c.GetSpec() != nil && c.Spec.StorageClassName != nil || Has(c, BetaClass)
 }
 
 // IsBound says whether a claim's binding has been carried out.
