@@ -58,7 +58,7 @@ type Config struct {
 	// UnsafeNoFsync does not wait for the disk: a crash of the machine may lose acknowledged writes.
 	UnsafeNoFsync bool
 	// TerminatedPodGCThreshold is how many terminal pods may stay before PodGC deletes the oldest (GC-4);
-	// 12500 by default, negative for no limit.
+	// podgc.DefaultThreshold by default, negative for no limit.
 	TerminatedPodGCThreshold int
 	// MaxEvents is how many events are kept in the cluster, beside their hour (OBJ-13); of more, the oldest are deleted.
 	// 10 000 by default, negative for no limit.
@@ -107,9 +107,6 @@ func (cfg Config) complete() (Config, error) {
 		errs = append(errs, fmt.Errorf("%q cannot name a node: %s", cfg.NodeName, problems[0]))
 	}
 	errs = append(errs, checkNodeLabels(cfg.NodeLabels), cfg.checkZones())
-	if cfg.TerminatedPodGCThreshold == 0 {
-		cfg.TerminatedPodGCThreshold = 12500
-	}
 	if cfg.MaxEvents == 0 {
 		cfg.MaxEvents = 10_000
 	}

@@ -13,6 +13,7 @@ import (
 
 	"monoplane.dev"
 	"monoplane.dev/apiserver/auth"
+	"monoplane.dev/controllers/podgc"
 )
 
 type upOptions struct {
@@ -48,7 +49,7 @@ func (o *upOptions) add(flags *pflag.FlagSet) {
 	flags.IntVar(&o.zones, "zones", 0, "spread simulated nodes over so many zones, topology.kubernetes.io/zone=zone-1 and so on")
 	flags.StringSliceVar(&o.etcdEndpoints, "etcd-endpoints", nil, "URLs of an external etcd cluster to use instead of the embedded one")
 	o.etcdTLS.add(flags)
-	flags.IntVar(&o.podGCThreshold, "terminated-pod-gc-threshold", 12500, "how many ended pods are kept; above that the oldest are deleted. 0 for all")
+	flags.IntVar(&o.podGCThreshold, "terminated-pod-gc-threshold", podgc.DefaultThreshold, "how many ended pods are kept; above that the oldest are deleted. 0 for all")
 	flags.IntVar(&o.maxEvents, "max-events", 10_000, "how many events are kept, for an hour at most; above that the oldest are deleted. 0 for any number")
 	flags.StringVar(&o.schedulerConfig, "scheduler-config", "", "file with a KubeSchedulerConfiguration: profiles, plugins and their arguments")
 	flags.BoolVar(&o.unsafeNoFsync, "unsafe-no-fsync", false, "do not wait for the disk: faster, and a crash of the machine may lose data. For throwaway clusters")

@@ -18,6 +18,7 @@ import (
 
 // The defaults.
 const (
+	// DefaultThreshold is also that of the command line and of embedders.
 	DefaultThreshold  = 12500
 	DefaultPeriod     = 20 * time.Second
 	DefaultQuarantine = 40 * time.Second
