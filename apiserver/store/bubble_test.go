@@ -17,7 +17,6 @@ func TestBubble(t *testing.T) {
 	begin := time.Now()
 	synctest.Test(t, func(t *testing.T) {
 		cfg := testConfig(dir)
-		cfg.Tick = time.Second
 		s := open(t, cfg)
 		e := &corev1.Event{Metadata: &metav1.ObjectMeta{Namespace: "default", Name: "e"}}
 		create(t, s, e)

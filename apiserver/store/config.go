@@ -50,9 +50,6 @@ type Config struct {
 	UnsafeNoFsync bool
 	// StartTimeout bounds Open; default 30 s.
 	StartTimeout time.Duration
-	// Tick is the clock of the embedded etcd; default 10 ms, which a start waits for once or twice. A test that
-	// lets hours pass in a synctest bubble is faster with a second.
-	Tick time.Duration
 	// QuotaBytes bounds the embedded database; default 8 GiB.
 	QuotaBytes int64
 	// CompactionInterval is how long etcd keeps its history, unless it has more than HistoryRevisions revisions;

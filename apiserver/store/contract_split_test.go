@@ -170,7 +170,6 @@ func TestBoundedKind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const n = 350
 		cfg := testConfig(dir)
-		cfg.Tick = time.Second
 		for most := 250; most > 0; most -= 150 {
 			for i := range cfg.Resources {
 				if cfg.Resources[i].Kind == corev1.EventKind {
@@ -217,7 +216,6 @@ func TestExpiryIsSeenExactlyOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const n = 700
 		cfg := testConfig(dir)
-		cfg.Tick = time.Second
 		s := open(t, cfg)
 		start, err := s.Revision(t.Context())
 		if err != nil {

@@ -137,7 +137,6 @@ func TestCompaction(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		cfg := testConfig(dir)
-		cfg.Tick = time.Second
 		cfg.HistoryRevisions = 100
 		s := open(t, cfg)
 		create(t, s, pod("default", "a"))

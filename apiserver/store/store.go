@@ -180,7 +180,7 @@ func (s *Store) connect(ctx context.Context) (err error) {
 	default:
 		s.client, err = etcd.Start(ctx, etcd.Config{
 			Dir: s.cfg.Dir, Logger: s.lg, UnsafeNoFsync: s.cfg.UnsafeNoFsync, QuotaBytes: s.cfg.QuotaBytes,
-			Tick: s.cfg.Tick, VerifyValue: verifyValue(s.table),
+			VerifyValue: verifyValue(s.table),
 		})
 	}
 	if err != nil {

@@ -90,7 +90,6 @@ func (e *slowEtcd) Txn(ctx context.Context, req *etcdserverpb.TxnRequest) (*etcd
 func openSlow(t *testing.T, dir string) (*Store, *slowEtcd) {
 	slow := &slowEtcd{}
 	cfg := testConfig(dir)
-	cfg.Tick = time.Second
 	cfg.wrap = func(c etcd.Client) etcd.Client {
 		slow.Client = c
 		return slow
@@ -201,7 +200,7 @@ func TestSlowRelief(t *testing.T) {
 func TestWaitsEnd(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
-		s := open(t, func() Config { cfg := testConfig(dir); cfg.Tick = time.Second; return cfg }())
+		s := open(t, testConfig(dir))
 		began := time.Now()
 		wantReason(t, s.reach(context.Background(), 1_000_000), apierrors.Timeout)
 		for range maxTxns {

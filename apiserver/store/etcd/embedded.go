@@ -36,8 +36,6 @@ type Config struct {
 	UnsafeNoFsync bool
 	// QuotaBytes bounds the database; 0 for the default of 8 GiB.
 	QuotaBytes int64
-	// Tick is the server's clock; 0 for the default of 10 ms.
-	Tick time.Duration
 	// VerifyValue checks a stored value before the server starts; nil for none.
 	VerifyValue func(key, value []byte) error
 }
@@ -48,9 +46,11 @@ const (
 	peerURL      = "http://localhost:2380"
 	clusterToken = "monoplane"
 
-	// defaultTick is short because an election takes one or two ticks, and a start waits for it.
-	defaultTick   = 10 * time.Millisecond
+	// tick is raft's clock while the server starts. It is short because an election takes two or three ticks, and a start
+	// waits for it. quietTick is the clock afterwards, see quieten.
+	tick          = 10 * time.Millisecond
 	electionTicks = 2
+	quietTick     = time.Second
 
 	// snapshotCount entries are replayed at most when the server starts. catchUpEntries stay in memory, beside up to
 	// logEntries newer ones: they are meant for slow followers, of which there are none, and 0 would be the default of 5 000.
@@ -138,10 +138,6 @@ func serverConfig(cfg Config, lg *zap.Logger) (config.ServerConfig, error) {
 	if err != nil {
 		return config.ServerConfig{}, err
 	}
-	tick := max(cfg.Tick, 0)
-	if tick < time.Millisecond {
-		tick = defaultTick
-	}
 	quota := cfg.QuotaBytes
 	if quota == 0 {
 		quota = defaultQuota
@@ -154,7 +150,7 @@ func serverConfig(cfg Config, lg *zap.Logger) (config.ServerConfig, error) {
 		InitialPeerURLsMap:                types.URLsMap{memberName: peers},
 		InitialClusterToken:               clusterToken,
 		NewCluster:                        true,
-		TickMs:                            uint(tick.Milliseconds()),
+		TickMs:                            uint(tick / time.Millisecond),
 		ElectionTicks:                     electionTicks,
 		SnapshotCount:                     snapshotCount,
 		SnapshotCatchUpEntries:            catchUpEntries,
@@ -268,6 +264,7 @@ func (e *Embedded) start(ctx context.Context, sc config.ServerConfig) error {
 	}
 	select {
 	case <-e.srv.ReadyNotify():
+		quieten(e.srv)
 		go e.watchStop()
 		return nil
 	case <-e.fail.done:
