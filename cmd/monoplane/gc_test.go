@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+	"runtime"
 	"slices"
 	"testing"
 )
@@ -23,15 +25,13 @@ func TestGiveBack(t *testing.T) {
 	allocated, over, given := uint64(0), []int{}, []int{}
 	at := 0
 	look := func(work, held uint64) {
-		for range window {
-			allocated += work / window
-			_, o, free := tu.look(live, allocated, held)
-			if o {
-				over = append(over, at)
-			}
-			if free {
-				given = append(given, at)
-			}
+		allocated += work
+		o, free := tu.look(live, allocated, held)
+		if o {
+			over = append(over, at)
+		}
+		if free {
+			given = append(given, at)
 		}
 		at++
 	}
@@ -52,5 +52,37 @@ func TestGiveBack(t *testing.T) {
 	}
 	if want := []int{first, second, third}; !slices.Equal(over, want) {
 		t.Errorf("it was quiet after windows %v, want %v", over, want)
+	}
+}
+
+// Every collection is told, not only the first, and none after the end.
+func TestAfterCollection(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	collected := make(chan struct{}, 1)
+	afterCollection(ctx, collected)
+	for range 3 {
+		runtime.GC()
+		<-collected
+	}
+	cancel()
+}
+
+// A large heap gathers less garbage while little happens.
+func TestQuietPercent(t *testing.T) {
+	const live = 100 << 20
+	tu := tuner{}
+	if got := tu.choose(live); got != leastPercent {
+		t.Errorf("at first: %d %%", got)
+	}
+	tu.look(live, busy, live)
+	if got := tu.choose(live); got != quietPercent {
+		t.Errorf("when it is quiet: %d %%", got)
+	}
+	if got := tu.choose(headroom); got != 100 {
+		t.Errorf("when it is quiet and small: %d %%", got)
+	}
+	tu.look(live, 3*busy, live)
+	if got := tu.choose(live); got != leastPercent {
+		t.Errorf("when there is work: %d %%", got)
 	}
 }
