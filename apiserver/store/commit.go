@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -138,8 +139,8 @@ func (a *attempt) try(ctx context.Context, req *etcdserverpb.TxnRequest) (int64,
 
 // prepare checks and encodes the operations.
 func (a *attempt) prepare() error {
-	if len(a.txn.Ops) == 0 {
-		return errors.New("store: a transaction without operations")
+	if len(a.txn.Ops) == 0 && !slices.ContainsFunc(a.txn.Guards, func(g Guard) bool { return g.Condition == InTurn }) {
+		return errors.New("store: a transaction that writes nothing")
 	}
 	size := 0
 	for i := range a.txn.Ops {

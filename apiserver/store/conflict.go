@@ -16,14 +16,19 @@ func (a *attempt) conflict(found map[string]*mvccpb.KeyValue) error {
 			return a.store.conflictAt(st.op.Key, st.kind, kv, false)
 		}
 	}
-	for _, g := range a.txn.Guards {
-		k, err := a.store.kindOf(g.Key)
+	for i := range a.txn.Guards {
+		g := &a.txn.Guards[i]
+		key, err := a.store.guardKey(g)
 		if err != nil {
 			return err
 		}
-		kv := found[k.key(g.Key)]
-		if !g.holds(kv.GetModRevision()) {
-			return a.store.conflictAt(g.Key, k, kv, true)
+		kv := found[key]
+		switch {
+		case g.holds(kv.GetModRevision()):
+		case g.Condition == InTurn:
+			return &ConflictError{Key: g.Key, Guard: true}
+		default:
+			return a.store.conflictAt(g.Key, a.store.byKind[g.Key.Kind], kv, true)
 		}
 	}
 	return nil

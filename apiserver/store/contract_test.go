@@ -17,6 +17,7 @@ var contract = map[string]func(*testing.T, *Store){
 	"create and read":      contractCreate,
 	"compare and swap":     contractCAS,
 	"guards":               contractGuards,
+	"turns":                contractTurns,
 	"unchanged":            contractUnchanged,
 	"mutate":               contractMutate,
 	"mutate with guards":   contractMutateGuards,

@@ -1,42 +1,16 @@
 package store
 
 import (
-	"net/url"
 	"testing"
-	"time"
 
-	"go.etcd.io/etcd/server/v3/embed"
-	"go.uber.org/zap"
+	"monoplane.dev/apiserver/store/etcdtest"
 )
-
-// externalEtcd runs an etcd with listeners on the loopback interface and returns its client URL.
-func externalEtcd(t *testing.T) string {
-	t.Helper()
-	cfg := embed.NewConfig()
-	cfg.Dir = t.TempDir()
-	cfg.UnsafeNoFsync = true
-	cfg.TickMs, cfg.ElectionMs = 10, 100
-	cfg.ZapLoggerBuilder = embed.NewZapLoggerBuilder(zap.NewNop())
-	any := []url.URL{{Scheme: "http", Host: "127.0.0.1:0"}}
-	cfg.ListenClientUrls, cfg.ListenPeerUrls = any, any
-	e, err := embed.StartEtcd(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(e.Close)
-	select {
-	case <-e.Server.ReadyNotify():
-	case <-time.After(30 * time.Second):
-		t.Fatal("etcd is not ready")
-	}
-	return "http://" + e.Clients[0].Addr().String()
-}
 
 func TestContractExternal(t *testing.T) {
 	for name, f := range contract {
 		t.Run(name, func(t *testing.T) {
 			cfg := testConfig("")
-			cfg.Endpoints = []string{externalEtcd(t)}
+			cfg.Endpoints = []string{etcdtest.Start(t)}
 			f(t, open(t, cfg))
 		})
 	}
@@ -45,7 +19,7 @@ func TestContractExternal(t *testing.T) {
 // Two servers over one etcd see each other's writes, and keys outside the tree stop nobody.
 func TestTwoStores(t *testing.T) {
 	cfg := testConfig("")
-	cfg.Endpoints = []string{externalEtcd(t)}
+	cfg.Endpoints = []string{etcdtest.Start(t)}
 	a, b := open(t, cfg), open(t, cfg)
 	w := watch(t, b, WatchOptions{})
 	for range 20 {

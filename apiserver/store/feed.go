@@ -103,6 +103,7 @@ func (s *Store) applyBatch(b etcd.Batch) error {
 		}
 		changes[k] = append(changes[k], ch)
 	}
+	s.arriving.Store(max(applied, b.Revision))
 	for k, chs := range changes {
 		k.cache.Apply(chs)
 	}

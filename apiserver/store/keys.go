@@ -13,17 +13,21 @@ import (
 //	/monoplane/version                                   format of the data, as a decimal number
 //	/monoplane/<group>/<plural>/<namespace>/<name>       an object of a namespaced kind
 //	/monoplane/<group>/<plural>/<name>                   an object of a cluster-scoped kind
+//	/monoplane/turns/<plural>/<name>                     a turn: an empty value, whose revision counts
 //
 // <group> is "core" for the core group. For example:
 //
 //	/monoplane/core/pods/default/web
 //	/monoplane/core/nodes/n1
 //	/monoplane/coordination.k8s.io/leases/kube-node-lease/n1
+//	/monoplane/turns/priorityclasses/default
 //
-// An object's value is described in value.go. Objects that expire are attached to a lease.
+// An object's value is described in value.go. Objects that expire are attached to a lease. Turns are never deleted: a key
+// that comes and goes looks the same before and after.
 const (
 	root       = "/monoplane/"
 	versionKey = root + "version"
+	turnPrefix = root + "turns/"
 )
 
 // kindPrefix is what the keys of a kind begin with.
@@ -49,6 +53,18 @@ func (k *kind) key(o Key) string {
 		return k.prefix + o.Name
 	}
 	return k.prefix + o.Namespace + "/" + o.Name
+}
+
+// guardKey is the whole key that a guard compares.
+func (s *Store) guardKey(g *Guard) (string, error) {
+	if g.Condition == InTurn {
+		return turnPrefix + g.Key.Name, nil
+	}
+	k, err := s.kindOf(g.Key)
+	if err != nil {
+		return "", err
+	}
+	return k.key(g.Key), nil
 }
 
 // splitKey finds the kind prefix of a key and the rest. ok is false for keys that are no object's.

@@ -20,6 +20,7 @@ func TestKeyTree(t *testing.T) {
 		kindPrefix(corev1.PodKind) + objectKey("default", "web"),
 		kindPrefix(corev1.NodeKind) + objectKey("", "n1"),
 		kindPrefix(coordinationv1.LeaseKind) + objectKey("kube-node-lease", "n1"),
+		turnPrefix + "priorityclasses/default",
 	} {
 		if !strings.Contains(string(source), "//\t"+want) {
 			t.Errorf("the comment in keys.go does not show %s", want)
@@ -39,6 +40,7 @@ func TestKeyTree(t *testing.T) {
 	s := open(t, testConfig(t.TempDir()))
 	create(t, s, pod("default", "web"))
 	create(t, s, &corev1.Event{Metadata: pod("default", "e").Metadata})
+	take(t, s, "priorityclasses/default")
 	for _, r := range allKeys(t, s) {
 		if _, _, ok := splitKey(r); !ok && r != versionKey {
 			t.Errorf("key %s is not documented", r)

@@ -108,6 +108,7 @@ func (s *Store) load(ctx context.Context, why error) error {
 	if err := cmp.Or(g.Wait(), werr); err != nil {
 		return err
 	}
+	s.arriving.Store(revision)
 	for _, k := range s.kinds {
 		var items []*cache.Item
 		for page := range n {

@@ -18,7 +18,7 @@ const otherRaces = 20
 // give up; both are accepted only on the newest state.
 //
 // Mutate returns the object as it is after the write, nil when it was deleted or does not exist. It returns a
-// *ConflictError when a guard on presence or absence failed; a guard on a revision, or an operation on another
+// *ConflictError when a guard on presence or absence failed; a turn, a guard on a revision, or an operation on another
 // object, that has lost a race is decided again, some twenty times.
 func (s *Store) Mutate(ctx context.Context, key Key, decide func(live object.Object) (*Txn, error)) (object.Object, error) {
 	k, err := s.kindOf(key)
@@ -48,7 +48,7 @@ func (s *Store) mutate(
 	}
 	refresh()
 	newest := false
-	for races := 0; ; {
+	for lost := 0; ; {
 		txn, err := decide(live)
 		if err != nil || txn == nil {
 			// The cache may have been behind a write that the caller knows of.
@@ -77,11 +77,11 @@ func (s *Store) mutate(
 			return nil, err
 		case conflict.Key == key && !conflict.Guard:
 			live, revision, newest = conflict.Live, conflict.revision, true
-		case conflict.Guard && !atRevision(txn, conflict.Key), races == otherRaces:
+		case conflict.Guard && !races(txn, conflict.Key), lost == otherRaces:
 			return nil, err
 		default:
 			// decide goes by what it reads of the other object, so that must be new.
-			races++
+			lost++
 			if err := s.reach(ctx, a.seen); err != nil {
 				return nil, err
 			}
@@ -118,9 +118,10 @@ func result(live object.Object, a *attempt, own int) object.Object {
 	}
 }
 
-func atRevision(txn *Txn, key Key) bool {
+// races says whether the guard on key fails only because another write was faster, and not for good.
+func races(txn *Txn, key Key) bool {
 	for _, g := range txn.Guards {
-		if g.Key == key && g.Condition == AtRevision {
+		if g.Key == key && (g.Condition == AtRevision || g.Condition == InTurn) {
 			return true
 		}
 	}

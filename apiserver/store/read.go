@@ -52,7 +52,8 @@ func (s *Store) fresh(ctx context.Context, rv string) (int64, error) {
 		return 0, s.readError(err)
 	}
 	if rv == "" {
-		return 0, s.reach(ctx, newest)
+		// Who has read an object of one kind does not then read another kind as it was before.
+		return 0, s.reach(ctx, max(newest, s.arriving.Load()))
 	}
 	if revision > newest {
 		// Watchers may already know of a revision that no writer has been told of.

@@ -32,26 +32,28 @@ func (a *attempt) request(ctx context.Context) (*etcdserverpb.TxnRequest, error)
 	}
 	for i := range a.txn.Guards {
 		g := &a.txn.Guards[i]
-		k, err := a.store.kindOf(g.Key)
+		guarded, err := a.store.guardKey(g)
 		if err != nil {
 			return nil, err
 		}
-		result := etcdserverpb.Compare_EQUAL
+		key, result := []byte(guarded), etcdserverpb.Compare_EQUAL
 		switch g.Condition {
 		case Present:
 			result = etcdserverpb.Compare_GREATER
+		case InTurn:
+			req.Success = append(req.Success, putOp(key, nil, 0))
 		case Absent, AtRevision:
 		default:
 			return nil, fmt.Errorf("store: guard on %s has no condition", g.Key)
 		}
-		req.Compare = append(req.Compare, compareRevision([]byte(k.key(g.Key)), result, g.revision()))
+		req.Compare = append(req.Compare, compareRevision(key, result, g.revision()))
 	}
 	return req, nil
 }
 
 // revision is the number that the guard compares with.
 func (g *Guard) revision() int64 {
-	if g.Condition == AtRevision {
+	if g.Condition == AtRevision || g.Condition == InTurn {
 		return g.Revision
 	}
 	return 0

@@ -46,6 +46,8 @@ type Store struct {
 	kinds    map[string]*kind // by key prefix
 	byKind   map[*object.Kind]*kind
 	progress *cache.Progress
+	// arriving is the newest revision of which a cache may already have its part.
+	arriving atomic.Int64
 	metrics  *metrics
 	leases   leases
 

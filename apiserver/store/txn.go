@@ -12,6 +12,9 @@ type Key struct {
 
 // String returns the key as messages name it, such as "pods default/web".
 func (k Key) String() string {
+	if k.Kind == nil {
+		return "turn " + k.Name
+	}
 	if k.Namespace == "" {
 		return k.Kind.Resource() + " " + k.Name
 	}
@@ -24,7 +27,7 @@ type Txn struct {
 	// be resumed by a watcher. (Only deletions may share a revision, and only those of the store and of etcd itself: of
 	// what has expired, or is too much.)
 	Ops []Op
-	// Guards are further conditions, on objects that the transaction need not change.
+	// Guards are further conditions, on objects that the transaction need not change, and the turns that it takes.
 	Guards []Guard
 }
 
@@ -40,9 +43,10 @@ type Op struct {
 
 // Guard is a condition that a transaction compares.
 type Guard struct {
+	// Key is that of an object; with InTurn it has no kind, and the name of the turn.
 	Key       Key
 	Condition Condition
-	// Revision is the mod revision that AtRevision asks for.
+	// Revision is the mod revision that AtRevision and InTurn ask for.
 	Revision int64
 }
 
@@ -57,13 +61,15 @@ const (
 	Absent
 	// AtRevision asks that its mod revision is the guard's.
 	AtRevision
+	// InTurn asks that nobody has taken the turn since the guard's revision, and takes it. See Store.Turn.
+	InTurn
 )
 
 // ConflictError says which comparison of a transaction failed, with the object as it was right afterwards.
 // Nothing was changed.
 type ConflictError struct {
 	Key Key
-	// Live is the object as it was then; nil when it is absent.
+	// Live is the object as it was then; nil when it is absent, and for a turn.
 	Live object.Object
 	// Guard is true when a guard failed, false when an operation's Expect did.
 	Guard bool
@@ -74,6 +80,8 @@ type ConflictError struct {
 // Error returns the message.
 func (e *ConflictError) Error() string {
 	switch {
+	case e.Key.Kind == nil:
+		return e.Key.String() + " has been taken by another write"
 	case e.Live == nil:
 		return e.Key.String() + " does not exist"
 	case e.Guard:
