@@ -5,6 +5,7 @@ import (
 	"context"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 	"monoplane.dev/apiserver"
 	"monoplane.dev/apiserver/authn"
 	"monoplane.dev/apiserver/store"
+	"monoplane.dev/apiserver/store/etcdtest"
 	"monoplane.dev/client/inproc"
 
 	coordinationv1 "monoplane.dev/api/coordination/v1"
@@ -31,6 +33,10 @@ type cluster struct {
 	clock  *testclock.FakeClock
 	log    *logBuffer
 	store  *store.Store
+
+	// second is another server of the same etcd, which every other client calls; nil for none.
+	second  *cluster
+	clients atomic.Uint64
 }
 
 // logBuffer collects log lines of many goroutines.
@@ -60,9 +66,14 @@ func fsync(t testing.TB) func(*apiserver.Config) {
 
 func open(t testing.TB, unsafe bool) *store.Store {
 	t.Helper()
-	s, err := store.Open(context.Background(), store.Config{
+	return openWith(t, store.Config{
 		Dir: t.TempDir(), Resources: apiserver.Resources(), UnsafeNoFsync: unsafe, DetectMutations: unsafe,
 	})
+}
+
+func openWith(t testing.TB, cfg store.Config) *store.Store {
+	t.Helper()
+	s, err := store.Open(context.Background(), cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -110,7 +121,26 @@ type client struct {
 	conn            grpc.ClientConnInterface
 }
 
+// startTwo returns two servers on one external etcd. Every other client of the first is one of the second.
+func startTwo(t testing.TB) *cluster {
+	t.Helper()
+	cfg := store.Config{Endpoints: []string{etcdtest.Start(t)}, Resources: apiserver.Resources(), DetectMutations: true}
+	clock := testclock.NewFakeClock(epoch)
+	one := func() *cluster {
+		s := openWith(t, cfg)
+		c := start(t, func(a *apiserver.Config) { a.Store, a.Clock = s, clock })
+		c.clock = clock
+		return c
+	}
+	c := one()
+	c.second = one()
+	return c
+}
+
 func (c *cluster) as(u *authn.User) client {
+	if c.second != nil && c.clients.Add(1)%2 == 0 {
+		return c.second.as(u)
+	}
 	conn := c.server.Conn(inproc.WithContext(func(ctx context.Context) context.Context {
 		if u == nil {
 			return ctx

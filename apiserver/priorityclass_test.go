@@ -155,16 +155,20 @@ func TestOneGlobalDefault(t *testing.T) {
 // Many clients make classes the global default at once, on creation and by update, and take it back: whatever they do,
 // the history of the store has never two at a time.
 // spec: PRIO-1
-func TestOneGlobalDefaultUnderConcurrency(t *testing.T) {
+func TestOneGlobalDefaultUnderConcurrency(t *testing.T) { oneGlobalDefault(t, start(t)) }
+
+// The same with every other client at another server of the same etcd.
+// spec: PRIO-1
+func TestOneGlobalDefaultOfTwoServers(t *testing.T) { oneGlobalDefault(t, startTwo(t)) }
+
+func oneGlobalDefault(t *testing.T, c *cluster) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
-	c := start(t)
-	admin := c.admin()
 	from := must(c.store.Revision(ctx(t)))(t)
 	var clients sync.WaitGroup
 	for worker := range uint64(8) {
 		clients.Go(func() {
-			r := rand.New(rand.NewPCG(seed, worker))
+			r, admin := rand.New(rand.NewPCG(seed, worker)), c.admin()
 			for range 40 {
 				name := fmt.Sprint("class-", r.IntN(6))
 				switch r.IntN(4) {
@@ -186,7 +190,7 @@ func TestOneGlobalDefaultUnderConcurrency(t *testing.T) {
 	clients.Wait()
 	w := must(c.store.Watch(ctx(t), schedulingv1.PriorityClassKind, store.WatchOptions{ResourceVersion: fmt.Sprint(from)}))(t)
 	defer w.Stop()
-	last := createdLast(t, admin)
+	last := createdLast(t, c.admin())
 	defaults := map[string]bool{}
 	handovers := 0
 	for {

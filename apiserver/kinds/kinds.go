@@ -56,7 +56,7 @@ func All(cfg Config) []Service {
 		serve(podBackend, corev1.PodKind, corev1.Pods_ServiceDesc, func(b object.Backend) any {
 			return pods.Service(b, cfg.Logs)
 		}),
-		serve(newNodeBackend(registry.New(cfg.Deps, node(cfg.Deps))), corev1.NodeKind, corev1.Nodes_ServiceDesc, func(b object.Backend) any {
+		serve(registry.New(cfg.Deps, node(cfg.Deps)), corev1.NodeKind, corev1.Nodes_ServiceDesc, func(b object.Backend) any {
 			return corev1.NodesBackend{Backend: b}
 		}),
 		serve(registry.New(cfg.Deps, namespace(cfg.Deps)), corev1.NamespaceKind, corev1.Namespaces_ServiceDesc, func(b object.Backend) any {
@@ -83,10 +83,8 @@ func All(cfg Config) []Service {
 			func(b object.Backend) any { return corev1.PersistentVolumeClaimsBackend{Backend: b} }),
 		serve(registry.New(cfg.Deps, storageClass()), storagev1.StorageClassKind, storagev1.StorageClasses_ServiceDesc,
 			func(b object.Backend) any { return storagev1.StorageClassesBackend{Backend: b} }),
-		serve(newPriorityClassBackend(registry.New(cfg.Deps, priorityClass(cfg.Deps)), cfg.Deps.Store),
-			schedulingv1.PriorityClassKind, schedulingv1.PriorityClasses_ServiceDesc, func(b object.Backend) any {
-				return schedulingv1.PriorityClassesBackend{Backend: b}
-			}),
+		serve(registry.New(cfg.Deps, priorityClass(cfg.Deps)), schedulingv1.PriorityClassKind, schedulingv1.PriorityClasses_ServiceDesc,
+			func(b object.Backend) any { return schedulingv1.PriorityClassesBackend{Backend: b} }),
 		serve(nil, schedulingv1.PlacementReviewKind, schedulingv1.PlacementReviews_ServiceDesc, func(object.Backend) any {
 			return &placementReviews{pods: podBackend, scheduler: cfg.Scheduler}
 		}),

@@ -37,6 +37,7 @@ func node(deps registry.Deps) *registry.Strategy {
 		Default:  defaults.Node,
 		Admit:    n.admit,
 		Validate: validation.Node,
+		Guards:   n.free,
 		Takes:    n.lease,
 		MayRead: func(ctx context.Context, o *corev1.Node) error {
 			return auth.OwnNode(auth.From(ctx), o.GetMetadata().GetName(), `nodes "`+o.GetMetadata().GetName()+`"`)
@@ -76,7 +77,7 @@ type nodes struct {
 	deps registry.Deps
 }
 
-// admit lets an agent register its own node, if the name is its machine's (NODE-7).
+// admit lets an agent register its own node, for its machine.
 func (n nodes) admit(ctx context.Context, o *corev1.Node) error {
 	id, name := auth.From(ctx), o.GetMetadata().GetName()
 	warnOfEviction(ctx, o.GetSpec().GetTaints(), nil)
@@ -90,16 +91,39 @@ func (n nodes) admit(ctx context.Context, o *corev1.Node) error {
 	if err := restricted(o.Metadata.GetLabels(), nil, name, id); err != nil {
 		return err
 	}
-	if err := n.unclaimed(ctx, name, id.Key); err != nil {
-		return err
-	}
 	nodekey.Set(o.Metadata, id.Key)
 	return nil
 }
 
+// free refuses a machine a new node under the name of another one (NODE-7). A pod is bound to a node that is there, and a
+// node becomes a machine's in turn. So when there is no node after the turn has been read, no pod can get another
+// machine's key before the turn ends, and all that have one are found.
+func (n nodes) free(ctx context.Context, o *corev1.Node) ([]store.Guard, error) {
+	id, name := auth.From(ctx), o.GetMetadata().GetName()
+	if id.Class != auth.Node {
+		return nil, nil
+	}
+	turn, err := nodekey.Turn(ctx, n.deps.Store, name)
+	if err != nil {
+		return nil, err
+	}
+	_, absent := n.deps.Store.Get(ctx, store.Key{Kind: corev1.NodeKind, Name: name}, "")
+	if absent != nil && !apierrors.Is(absent, apierrors.NotFound) {
+		return nil, absent
+	}
+	if err := n.unclaimed(ctx, name, id.Key); err != nil {
+		return nil, err
+	}
+	if absent == nil {
+		return nil, apierrors.NewAlreadyExists(corev1.NodeKind, name)
+	}
+	return []store.Guard{turn}, nil
+}
+
 // authorize keeps a node with its machine, and an agent from what is for administrators. A node that an
-// administrator made belongs to nobody until its first agent comes.
-func (n nodes) authorize(ctx context.Context, _ *registry.Update, next, live *corev1.Node) error {
+// administrator made belongs to nobody until its first agent comes. While it is there as it was read, it is nobody
+// else's, and no pod can get another machine's key.
+func (n nodes) authorize(ctx context.Context, u *registry.Update, next, live *corev1.Node) error {
 	id, name := auth.From(ctx), live.GetMetadata().GetName()
 	nodekey.Keep(next.Metadata, live.Metadata)
 	warnOfEviction(ctx, next.GetSpec().GetTaints(), live.GetSpec().GetTaints())
@@ -116,6 +140,11 @@ func (n nodes) authorize(ctx context.Context, _ *registry.Update, next, live *co
 		return apierrors.NewForbidden(corev1.NodeKind, name, "%s may not change taints", id.Name)
 	}
 	if id.Key != "" && nodekey.Of(live.Metadata) == "" {
+		turn, err := nodekey.Turn(ctx, n.deps.Store, name)
+		if err != nil {
+			return err
+		}
+		u.Guards = append(u.Guards, turn)
 		if err := n.unclaimed(ctx, name, id.Key); err != nil {
 			return err
 		}

@@ -7,6 +7,7 @@ import (
 	"monoplane.dev/apiserver/defaults"
 	"monoplane.dev/apiserver/kinds/priority"
 	"monoplane.dev/apiserver/registry"
+	"monoplane.dev/apiserver/store"
 	"monoplane.dev/apiserver/validation"
 	"monoplane.dev/object"
 
@@ -14,18 +15,20 @@ import (
 	schedulingv1 "monoplane.dev/api/scheduling/v1"
 )
 
-// priorityClass describes the kind (PRIO-1). That one class at most is the global default holds because the writes of
-// one server are judged and carried out one after another, by priorityClassBackend.
+// defaultTurn is taken by every write that makes a class the global default.
+const defaultTurn = "priorityclasses/default"
+
+// priorityClass describes the kind. One class at most is the global default (PRIO-1), because the writes that make one so
+// happen one after another, in turn. Pods look classes up in the cache.
 func priorityClass(deps registry.Deps) *registry.Strategy {
-	classes := priority.Classes{Store: deps.Store}
 	return registry.Typed[*schedulingv1.PriorityClass]{
 		Kind:       schedulingv1.PriorityClassKind,
 		Default:    defaults.PriorityClass,
 		DefaultNew: defaults.NewPriorityClass,
-		Admit: func(ctx context.Context, o *schedulingv1.PriorityClass) error {
-			return onlyDefault(ctx, classes, o, nil)
+		Validate:   validation.PriorityClass,
+		Guards: func(ctx context.Context, o *schedulingv1.PriorityClass) ([]store.Guard, error) {
+			return onlyDefault(ctx, deps.Store, o, nil)
 		},
-		Validate: validation.PriorityClass,
 		Protected: func(o *schedulingv1.PriorityClass) error {
 			for _, class := range SystemPriorityClasses() {
 				if name := class.Metadata.Name; name == o.GetMetadata().GetName() {
@@ -36,11 +39,13 @@ func priorityClass(deps registry.Deps) *registry.Strategy {
 			return nil
 		},
 		Main: registry.TypedResource[*schedulingv1.PriorityClass]{
-			Authorize: func(ctx context.Context, _ *registry.Update, next, live *schedulingv1.PriorityClass) error {
-				return onlyDefault(ctx, classes, next, live)
+			Authorize: func(ctx context.Context, u *registry.Update, next, live *schedulingv1.PriorityClass) (err error) {
+				u.Guards, err = onlyDefault(ctx, deps.Store, next, live)
+				return err
 			},
 			Validate: validation.PriorityClassUpdate,
 		},
+		ReadCached: true,
 		Table: columns[*schedulingv1.PriorityClass]{
 			{"Value", "integer", 0, "Priority of the pods of the class.", func(o *schedulingv1.PriorityClass, _ moment) any {
 				return int64(o.GetValue())
@@ -56,18 +61,28 @@ func priorityClass(deps registry.Deps) *registry.Strategy {
 	}.Strategy()
 }
 
-// onlyDefault refuses a second global default. Live is the class that next replaces, nil for a new one, which is
-// refused even when the default has its name.
-func onlyDefault(ctx context.Context, classes priority.Classes, next, live *schedulingv1.PriorityClass) error {
+// onlyDefault refuses a second global default, and returns the turn of a write that makes one. Live is the class that next
+// replaces, nil for a new one, which is refused even when the default has its name.
+func onlyDefault(ctx context.Context, s *store.Store, next, live *schedulingv1.PriorityClass) ([]store.Guard, error) {
 	if !next.GetGlobalDefault() {
-		return nil
+		return nil, nil
 	}
-	is, err := classes.Default(ctx)
-	if err != nil || is == nil || live != nil && is.GetMetadata().GetName() == live.GetMetadata().GetName() {
-		return err
+	turn, err := s.Turn(ctx, defaultTurn)
+	if err != nil {
+		return nil, err
 	}
-	return apierrors.NewForbidden(schedulingv1.PriorityClassKind, next.GetMetadata().GetName(),
-		"PriorityClass %v is already marked as default. Only one default can exist", is.GetMetadata().GetName())
+	is, err := priority.Classes{Store: s}.NewestDefault(ctx)
+	switch {
+	case err != nil:
+		return nil, err
+	case is != nil && (live == nil || is.GetMetadata().GetName() != live.GetMetadata().GetName()):
+		return nil, apierrors.NewForbidden(schedulingv1.PriorityClassKind, next.GetMetadata().GetName(),
+			"PriorityClass %v is already marked as default. Only one default can exist", is.GetMetadata().GetName())
+	case live.GetGlobalDefault():
+		return nil, nil // it is one by an earlier turn
+	default:
+		return []store.Guard{turn}, nil
+	}
 }
 
 // SystemPriorityClasses exist from the start and cannot be deleted (PRIO-1).

@@ -103,7 +103,7 @@ func without(texts, known []string) []string {
 }
 
 // insert stores a new object in a namespace that exists and is not being deleted (OBJ-14): the transaction
-// compares the namespace as it was seen. When that fails the namespace is looked at again.
+// compares the namespace, and whatever else counts, as it was seen. When that fails all of it is looked at again.
 func (r *Registry) insert(ctx context.Context, next object.Object, dry bool) error {
 	m := meta(next)
 	op := store.Op{Key: r.key(m.Namespace, m.Name), Object: next}
@@ -116,6 +116,13 @@ func (r *Registry) insert(ctx context.Context, next object.Object, dry bool) err
 			}
 			txn.Guards = []store.Guard{guard}
 		}
+		if r.strategy.Guards != nil {
+			more, err := r.strategy.Guards(ctx, next)
+			if err != nil {
+				return err
+			}
+			txn.Guards = append(txn.Guards, more...)
+		}
 		if dry {
 			return r.absent(ctx, op.Key)
 		}
@@ -123,6 +130,7 @@ func (r *Registry) insert(ctx context.Context, next object.Object, dry bool) err
 		var conflict *store.ConflictError
 		switch {
 		case err == nil:
+			r.settle(ctx)
 			return nil
 		case !errors.As(err, &conflict):
 			return err
@@ -156,8 +164,8 @@ func (r *Registry) namespace(ctx context.Context, namespace, name string, fresh 
 		rv = ""
 	}
 	ns, err := r.deps.Store.Get(ctx, key, rv)
-	if err != nil && !fresh && apierrors.Is(err, apierrors.NotFound) {
-		return r.namespace(ctx, namespace, name, true)
+	if !fresh && (apierrors.Is(err, apierrors.NotFound) || err == nil && meta(ns).DeletionTimestamp != nil) {
+		return r.namespace(ctx, namespace, name, true) // it may have been made since
 	}
 	if err != nil {
 		return store.Guard{}, err

@@ -146,6 +146,7 @@ func (r *Registry) delete(ctx context.Context, key store.Key, opts *metav1.Delet
 	if _, err := r.deps.Store.Mutate(ctx, key, decide); err != nil {
 		return nil, r.conflict(key.Name, err)
 	}
+	r.settle(ctx)
 	r.warnOfDependents(ctx, last, stays)
 	if last.Done != nil {
 		last.Done()

@@ -4,7 +4,7 @@
 //
 // # The way of a write
 //
-//	create  name → defaults → admission → validation → one transaction: the object absent, its namespace as seen
+//	create  name → defaults → admission → validation → guards → one transaction: the object absent, its namespace as seen
 //	update  live → merge (status or spec kept) → metadata rules → rights → validation → one transaction
 //	patch   live → JSON → patch → decode → as update
 //	delete  live → the kind's rules (generic: finalizers hold) → one transaction
@@ -22,6 +22,7 @@
 package registry
 
 import (
+	"context"
 	"crypto/rand"
 	"io"
 
@@ -102,6 +103,14 @@ func (r *Registry) stored(o object.Object) object.Object {
 		return o
 	}
 	return r.view.In(o)
+}
+
+// settle ends a write. What is written is written: when the caches cannot be waited for, the client does not wait any
+// more either, or the store is about to fail.
+func (r *Registry) settle(ctx context.Context) {
+	if r.strategy.ReadCached {
+		_, _ = r.deps.Store.Revision(ctx)
+	}
 }
 
 // seen turns what is stored into the kind that clients see.

@@ -24,6 +24,7 @@ type Typed[T object.Object] struct {
 	Default, DefaultNew func(T)
 	Admit               func(context.Context, T) error
 	Validate            func(T) []apierrors.Cause
+	Guards              func(context.Context, T) ([]store.Guard, error)
 	// Main is the object's own resource; its Apply defaults to taking everything that is asked, with Default.
 	Main         TypedResource[T]
 	Subresources map[string]TypedResource[T]
@@ -36,8 +37,9 @@ type Typed[T object.Object] struct {
 	Fields  map[string]func(T) string
 	Indexes []string
 	// TTL is how long an object lives after its last write; 0 for ever.
-	TTL   time.Duration
-	Table table.Definition
+	TTL        time.Duration
+	ReadCached bool
+	Table      table.Definition
 	// Share may be nil.
 	Share func(pool *intern.Pool, o, live T)
 }
@@ -66,7 +68,8 @@ func (t Typed[T]) Strategy() *Strategy {
 	}
 	s := &Strategy{
 		Kind: t.Kind, RequireRevision: t.RequireRevision, Indexes: t.Indexes, Table: t.Table,
-		Resources: map[string]*Resource{"": t.Main.resource(true)},
+		ReadCached: t.ReadCached,
+		Resources:  map[string]*Resource{"": t.Main.resource(true)},
 	}
 	for name, r := range t.Subresources {
 		s.Resources[name] = r.resource(false)
@@ -80,6 +83,9 @@ func (t Typed[T]) Strategy() *Strategy {
 	}
 	if t.Validate != nil {
 		s.Validate = func(o object.Object) []apierrors.Cause { return t.Validate(o.(T)) }
+	}
+	if t.Guards != nil {
+		s.Guards = func(ctx context.Context, o object.Object) ([]store.Guard, error) { return t.Guards(ctx, o.(T)) }
 	}
 	if t.Protected != nil {
 		s.Protected = func(o object.Object) error { return t.Protected(o.(T)) }

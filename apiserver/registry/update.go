@@ -68,6 +68,7 @@ func (r *Registry) update(ctx context.Context, c change) (object.Object, error) 
 	if err != nil {
 		return nil, r.conflict(c.name, err)
 	}
+	r.settle(ctx)
 	if out == nil { // the write completed a deletion
 		out = next
 	}

@@ -89,8 +89,8 @@ func Claims(ctx context.Context, s *store.Store, names []string, key string) ([]
 // adopting is how many pods change hands at the same time.
 const adopting = 64
 
-// Adopt gives the name, and the pods that are bound to it, to the machine with the key. The Node comes last: as long as
-// it is the other machine's, the name is. It is for the word of an operator that the other machine is dead, or for
+// Adopt gives the name, and the pods that are bound to it, to the machine with the key. The Node comes last, in the turn of
+// the name: as long as it is the other machine's, the name is, and who registers it has seen the pods as they are now. It is for the word of an operator that the other machine is dead, or for
 // nodes that run nothing real.
 func (c *Claim) Adopt(ctx context.Context, s *store.Store, key string) error {
 	g, bounded := errgroup.WithContext(ctx)
@@ -98,26 +98,45 @@ func (c *Claim) Adopt(ctx context.Context, s *store.Store, key string) error {
 	for _, p := range c.pods {
 		m := p.GetMetadata()
 		g.Go(func() error {
-			return adopt(bounded, s, store.Key{Kind: corev1.PodKind, Namespace: m.GetNamespace(), Name: m.GetName()}, m.GetUid(), key)
+			at := store.Key{Kind: corev1.PodKind, Namespace: m.GetNamespace(), Name: m.GetName()}
+			_, err := s.Mutate(bounded, at, func(live object.Object) (*store.Txn, error) {
+				if live == nil || live.GetMetadata().GetUid() != m.GetUid() {
+					return nil, nil
+				}
+				return adopt(s, at, live, key), nil
+			})
+			return err
 		})
 	}
 	if err := g.Wait(); err != nil {
 		return err
 	}
-	return adopt(ctx, s, store.Key{Kind: corev1.NodeKind, Name: c.Node}, "", key)
-}
-
-// adopt records the key on an object, if it is there and, unless uid is empty, is that of the uid.
-func adopt(ctx context.Context, s *store.Store, at store.Key, uid, key string) error {
+	at := store.Key{Kind: corev1.NodeKind, Name: c.Node}
 	_, err := s.Mutate(ctx, at, func(live object.Object) (*store.Txn, error) {
-		if live == nil || uid != "" && live.GetMetadata().GetUid() != uid || Of(live.GetMetadata()) == key {
-			return nil, nil
+		turn, err := Turn(ctx, s, c.Node)
+		if err != nil {
+			return nil, err
 		}
-		next := withKey(live, key)
-		s.Share(next, live)
-		return &store.Txn{Ops: []store.Op{{Key: at, Object: next}}}, nil
+		txn := &store.Txn{}
+		if live != nil {
+			if txn = adopt(s, at, live, key); txn == nil {
+				return nil, nil
+			}
+		}
+		txn.Guards = []store.Guard{turn}
+		return txn, nil
 	})
 	return err
+}
+
+// adopt records the key on an object; nil when it has it.
+func adopt(s *store.Store, at store.Key, live object.Object, key string) *store.Txn {
+	if Of(live.GetMetadata()) == key {
+		return nil
+	}
+	next := withKey(live, key)
+	s.Share(next, live)
+	return &store.Txn{Ops: []store.Op{{Key: at, Object: next}}}
 }
 
 // withKey returns a copy of an object, which shares all but the metadata with it.

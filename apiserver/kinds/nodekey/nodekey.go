@@ -6,7 +6,15 @@
 // has no key leaves no record, and is not told apart from others.
 package nodekey
 
-import metav1 "monoplane.dev/api/meta/v1"
+import (
+	"context"
+	"fmt"
+	"hash/crc32"
+
+	"monoplane.dev/apiserver/store"
+
+	metav1 "monoplane.dev/api/meta/v1"
+)
 
 // Annotation holds the key of the machine.
 const Annotation = "monoplane.dev/machine-key"
@@ -24,6 +32,15 @@ func Set(m *metav1.ObjectMeta, key string) {
 		m.Annotations = make(map[string]string, 1)
 	}
 	m.Annotations[Annotation] = key
+}
+
+// turns is how many turns the names share: names come and go, turns stay. Servers of one etcd must agree on it, and on how
+// Turn spreads the names.
+const turns = 256
+
+// Turn returns the turn of a name, which is taken by every write that makes its Node a machine's.
+func Turn(ctx context.Context, s *store.Store, node string) (store.Guard, error) {
+	return s.Turn(ctx, fmt.Sprintf("nodes/%02x", crc32.ChecksumIEEE([]byte(node))%turns))
 }
 
 // Keep gives next, which the caller owns, the record of live, whatever a client wrote there.

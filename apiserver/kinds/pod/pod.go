@@ -9,6 +9,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 
 	"google.golang.org/protobuf/proto"
 
@@ -49,6 +50,7 @@ func (p *Pods) Strategy() *registry.Strategy {
 		DefaultNew: defaults.NewPod,
 		Admit:      p.admit,
 		Validate:   p.validate,
+		Guards:     p.sameMachine,
 		Main:       registry.TypedResource[*corev1.Pod]{Apply: applyMain, Authorize: authorizeMain, Validate: validation.PodUpdate},
 		Subresources: map[string]registry.TypedResource[*corev1.Pod]{
 			"status": {Apply: applyStatus, Authorize: p.authorizeStatus, Validate: validation.PodStatusUpdate},
@@ -116,6 +118,31 @@ func (p *Pods) machine(ctx context.Context, node string) (string, error) {
 		return "", err
 	}
 	return nodekey.Of(n.GetMetadata()), nil
+}
+
+// sameMachine sees to it that a pod that is created bound has the key of the machine whose node it is (NODE-7): the node
+// is as it was when the key was compared.
+func (p *Pods) sameMachine(ctx context.Context, o *corev1.Pod) ([]store.Guard, error) {
+	name := o.GetSpec().GetNodeName()
+	if name == "" {
+		return nil, nil
+	}
+	guard, machine := store.Guard{Key: nodeKeyOf(name), Condition: store.Absent}, ""
+	n, err := p.deps.Store.Get(ctx, guard.Key, "")
+	switch {
+	case err == nil:
+		machine, guard.Condition = nodekey.Of(n.GetMetadata()), store.AtRevision
+		if guard.Revision, err = strconv.ParseInt(n.GetMetadata().GetResourceVersion(), 10, 64); err != nil {
+			return nil, err
+		}
+	case !apierrors.Is(err, apierrors.NotFound):
+		return nil, err
+	}
+	if machine != nodekey.Of(o.Metadata) {
+		return nil, apierrors.NewConflict(corev1.PodKind, o.Metadata.GetName(),
+			"node %q has just come to another machine; please try again", name)
+	}
+	return []store.Guard{guard}, nil
 }
 
 func nodeKeyOf(node string) store.Key { return store.Key{Kind: corev1.NodeKind, Name: node} }

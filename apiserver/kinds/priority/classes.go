@@ -38,15 +38,24 @@ func (c Classes) Of(ctx context.Context, name string) (*schedulingv1.PriorityCla
 
 // Default returns the global default, nil if there is none.
 func (c Classes) Default(ctx context.Context) (*schedulingv1.PriorityClass, error) {
-	all, err := c.Store.List(ctx, schedulingv1.PriorityClassKind, store.ListOptions{ResourceVersion: cached})
+	return c.defaultAt(ctx, cached)
+}
+
+// NewestDefault is Default as it is now on whatever server it was made.
+func (c Classes) NewestDefault(ctx context.Context) (*schedulingv1.PriorityClass, error) {
+	return c.defaultAt(ctx, "")
+}
+
+func (c Classes) defaultAt(ctx context.Context, rv string) (*schedulingv1.PriorityClass, error) {
+	all, err := c.Store.List(ctx, schedulingv1.PriorityClassKind, store.ListOptions{ResourceVersion: rv})
 	if err != nil {
 		return nil, err
 	}
 	return lowestDefault(all.Objects), nil
 }
 
-// lowestDefault returns the default among classes. Should two servers of one etcd have made two, the lowest counts, as
-// in Kubernetes.
+// lowestDefault returns the default among classes. Should two servers of an older version have made two, the lowest counts,
+// as in Kubernetes.
 func lowestDefault(classes []object.Object) *schedulingv1.PriorityClass {
 	var lowest *schedulingv1.PriorityClass
 	for _, o := range classes {
