@@ -15,7 +15,7 @@ import (
 	"monoplane.dev/apiserver"
 	"monoplane.dev/apiserver/authn"
 	"monoplane.dev/apiserver/store"
-	"monoplane.dev/apiserver/store/etcdtest"
+	"monoplane.dev/apiserver/store/test/etcdtest"
 	"monoplane.dev/client/inproc"
 
 	coordinationv1 "monoplane.dev/api/coordination/v1"

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"monoplane.dev/apiserver/store/etcdtest"
+	"monoplane.dev/apiserver/store/test/etcdtest"
 	"monoplane.dev/object"
 
 	corev1 "monoplane.dev/api/core/v1"

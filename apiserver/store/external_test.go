@@ -3,7 +3,7 @@ package store
 import (
 	"testing"
 
-	"monoplane.dev/apiserver/store/etcdtest"
+	"monoplane.dev/apiserver/store/test/etcdtest"
 )
 
 func TestContractExternal(t *testing.T) {
