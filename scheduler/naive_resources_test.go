@@ -33,16 +33,23 @@ func (a naiveAmounts) add(b naiveAmounts) {
 }
 
 // naiveRequests is what a pod needs at once (spec: INIT-3). With counted, a container that says nothing about cpu or memory
-// counts as 100m and 200Mi, as it does where nodes are compared by what is left.
+// counts as 100m and 200Mi, as it does where nodes are compared by what is left, unless the pod as a whole requests something and
+// that resource is requested somewhere.
 func naiveRequests(pod *corev1.Pod, counted bool) naiveAmounts {
+	said := naiveAmounts{}
+	if counted && len(pod.Spec.Resources.GetRequests()) > 0 {
+		said = naiveRequests(pod, false)
+	}
+	assume := func(a naiveAmounts, name string, n int64) {
+		_, here := a[name]
+		if _, anywhere := said[name]; counted && !here && !anywhere {
+			a[name] = n
+		}
+	}
 	of := func(c *corev1.Container) naiveAmounts {
 		a := naiveParse(c.Resources.GetRequests())
-		if _, ok := a["cpu"]; !ok && counted {
-			a["cpu"] = 100
-		}
-		if _, ok := a["memory"]; !ok && counted {
-			a["memory"] = 200 << 20
-		}
+		assume(a, "cpu", 100)
+		assume(a, "memory", 200<<20)
 		return a
 	}
 	total, sidecars, peak := naiveAmounts{}, naiveAmounts{}, naiveAmounts{}

@@ -3,7 +3,7 @@ package defaults
 import (
 	corev1 "monoplane.dev/api/core/v1"
 	metav1 "monoplane.dev/api/meta/v1"
-	"monoplane.dev/apiserver/resources"
+	"monoplane.dev/rules/resources"
 )
 
 // requestsFromLimits requests what is limited, where nothing is requested.
@@ -30,18 +30,18 @@ func podResources(s *corev1.PodSpec) {
 		return
 	}
 	limits := r.Limits
-	for name, q := range resources.Limits(s) {
-		if _, requested := r.Requests[name]; resources.IsHugePages(name) && !requested {
-			limits = put(limits, name, q.String())
+	for _, a := range resources.ContainerLimits(s) {
+		if _, requested := r.Requests[a.Name]; resources.IsHugePages(a.Name) && !requested {
+			limits = put(limits, a.Name, a.Quantity.String())
 		}
 	}
 	r.Limits = limits
 	if len(r.Limits) == 0 {
 		return
 	}
-	for name, q := range resources.Requests(s) {
-		if resources.ForPods(name) && resources.CanOvercommit(name) {
-			r.Requests = put(r.Requests, name, q.String())
+	for _, a := range resources.ContainerRequests(s) {
+		if resources.ForPods(a.Name) && resources.CanOvercommit(a.Name) {
+			r.Requests = put(r.Requests, a.Name, a.Quantity.String())
 		}
 	}
 	for name, q := range r.Limits {

@@ -2,7 +2,7 @@ package defaults
 
 import (
 	metav1 "monoplane.dev/api/meta/v1"
-	"monoplane.dev/apiserver/resources"
+	"monoplane.dev/rules/resources"
 )
 
 // set fills in a value that is zero.

@@ -6,10 +6,10 @@ import (
 	"monoplane.dev/apierrors"
 	"monoplane.dev/apiserver/defaults"
 	"monoplane.dev/apiserver/registry"
-	"monoplane.dev/apiserver/resources"
 	"monoplane.dev/apiserver/store"
 	"monoplane.dev/apiserver/validation"
 	"monoplane.dev/apiserver/warning"
+	"monoplane.dev/codec/value"
 	"monoplane.dev/object"
 	"monoplane.dev/object/storage"
 
@@ -126,7 +126,7 @@ func (c claims) mayGrow(ctx context.Context, _ *registry.Update, next, live *cor
 // larger says whether next asks for more storage than live; not if either amount cannot be read, which is for validation
 // to say.
 func larger(next, live *corev1.PersistentVolumeClaimSpec) bool {
-	now, errNow := resources.Parse(next.GetResources().GetRequests()["storage"])
-	was, errWas := resources.Parse(live.GetResources().GetRequests()["storage"])
+	now, errNow := value.Quantity(next.GetResources().GetRequests()["storage"])
+	was, errWas := value.Quantity(live.GetResources().GetRequests()["storage"])
 	return errNow == nil && errWas == nil && now.Cmp(was) > 0
 }

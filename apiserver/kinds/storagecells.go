@@ -4,8 +4,8 @@ import (
 	"slices"
 	"strings"
 
-	"monoplane.dev/apiserver/resources"
 	"monoplane.dev/object"
+	"monoplane.dev/rules/resources"
 
 	metav1 "monoplane.dev/api/meta/v1"
 )

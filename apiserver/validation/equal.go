@@ -8,7 +8,7 @@ import (
 
 	metav1 "monoplane.dev/api/meta/v1"
 	optionsv1 "monoplane.dev/api/options/v1"
-	"monoplane.dev/apiserver/resources"
+	"monoplane.dev/codec/value"
 )
 
 // Equal says whether two messages of one type mean the same: quantities are compared as numbers, and a
@@ -116,8 +116,8 @@ func sameQuantity(a, b *metav1.Quantity) bool {
 	if a.GetString_() == b.GetString_() {
 		return true
 	}
-	x, errX := resources.Parse(a)
-	y, errY := resources.Parse(b)
+	x, errX := value.Quantity(a)
+	y, errY := value.Quantity(b)
 	return errX == nil && errY == nil && x.Cmp(y) == 0
 }
 

@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"monoplane.dev/apierrors"
-	"monoplane.dev/apiserver/resources"
+	"monoplane.dev/rules/resources"
 
 	corev1 "monoplane.dev/api/core/v1"
 )

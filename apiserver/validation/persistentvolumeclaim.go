@@ -7,8 +7,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"monoplane.dev/apierrors"
-	"monoplane.dev/apiserver/resources"
+	"monoplane.dev/codec/value"
 	"monoplane.dev/object/storage"
+	"monoplane.dev/rules/resources"
 
 	corev1 "monoplane.dev/api/core/v1"
 	metav1 "monoplane.dev/api/meta/v1"
@@ -76,7 +77,7 @@ func (f *faults) claim(c, old *corev1.PersistentVolumeClaim) {
 	at := p.Child("resources").Key(resources.Storage)
 	if text, ok := s.GetResources().GetRequests()[resources.Storage]; !ok {
 		f.required(at, "")
-	} else if q, err := resources.Parse(text); err != nil {
+	} else if q, err := value.Quantity(text); err != nil {
 		f.invalid(at, text.GetString_(), err.Error())
 	} else if q.Sign() <= 0 {
 		f.invalid(at, q.String(), "must be greater than zero")
@@ -128,9 +129,9 @@ func (f *faults) sameAnnotation(key string, new, old *metav1.ObjectMeta) {
 // shrunk refuses a claim that asks for less than it did, unless it stays above the size of its volume: so a user takes
 // back a growth that was not possible.
 func (f *faults) shrunk(p *fieldPath, new, old *corev1.PersistentVolumeClaim) {
-	now, errNow := resources.Parse(new.GetSpec().GetResources().GetRequests()[resources.Storage])
-	was, errWas := resources.Parse(old.GetSpec().GetResources().GetRequests()[resources.Storage])
-	has, errHas := resources.Parse(old.GetStatus().GetCapacity()[resources.Storage])
+	now, errNow := value.Quantity(new.GetSpec().GetResources().GetRequests()[resources.Storage])
+	was, errWas := value.Quantity(old.GetSpec().GetResources().GetRequests()[resources.Storage])
+	has, errHas := value.Quantity(old.GetStatus().GetCapacity()[resources.Storage])
 	if errNow == nil && errWas == nil && errHas == nil && now.Cmp(was) < 0 && now.Cmp(has) <= 0 {
 		f.forbidden(p, "field can not be less than status.capacity")
 	}
@@ -165,7 +166,7 @@ func (f *faults) claimResource(p *fieldPath, name string) bool {
 
 // allocated checks a size that an expansion has reserved.
 func (f *faults) allocated(p *fieldPath, text *metav1.Quantity) {
-	q, err := resources.Parse(text)
+	q, err := value.Quantity(text)
 	switch {
 	case err != nil:
 		f.invalid(p, text.GetString_(), err.Error())

@@ -6,8 +6,8 @@ import (
 	corev1 "monoplane.dev/api/core/v1"
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/apierrors"
-	"monoplane.dev/apiserver/resources"
 	"monoplane.dev/rules/qos"
+	"monoplane.dev/rules/resources"
 )
 
 // PodResize checks that a change of what containers ask for is allowed: the new pod is valid and of the same quality

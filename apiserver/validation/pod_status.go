@@ -8,8 +8,8 @@ import (
 
 	corev1 "monoplane.dev/api/core/v1"
 	"monoplane.dev/apierrors"
-	"monoplane.dev/apiserver/resources"
 	"monoplane.dev/rules/phase"
+	"monoplane.dev/rules/resources"
 )
 
 // PodStatusUpdate checks that a change of a pod's status is allowed. The caller has put back everything
@@ -219,7 +219,7 @@ func (f *faults) health(p *fieldPath, s *corev1.ContainerStatus, c *corev1.Conta
 	for j, r := range s.GetAllocatedResourcesStatus() {
 		at := p.Index(j)
 		if c != nil {
-			if _, ok := resources.ListOf(c.GetResources().GetRequests())[r.GetName()]; !ok {
+			if _, ok := resources.ListOf(c.GetResources().GetRequests()).Get(r.GetName()); !ok {
 				f.invalid(at.Child("name"), r.GetName(), "must match one of the container's resource requests")
 			}
 		}

@@ -8,7 +8,9 @@ import (
 
 	corev1 "monoplane.dev/api/core/v1"
 	metav1 "monoplane.dev/api/meta/v1"
-	"monoplane.dev/apiserver/resources"
+	"monoplane.dev/codec/json"
+	"monoplane.dev/codec/value"
+	"monoplane.dev/rules/resources"
 )
 
 // scope says where a resource is asked for.
@@ -80,7 +82,7 @@ func (f *faults) resourceName(p *fieldPath, name string, s scope) {
 
 // amount checks a quantity of a resource and returns it; false when it cannot be read.
 func (f *faults) amount(p *fieldPath, name string, text *metav1.Quantity) (resource.Quantity, bool) {
-	q, err := resources.Parse(text)
+	q, err := value.Quantity(text)
 	if err != nil {
 		f.invalid(p, text.GetString_(), err.Error())
 		return q, false
@@ -151,7 +153,7 @@ func (f *faults) wholePages(p *fieldPath, name string, q resource.Quantity) {
 	if !ok {
 		return
 	}
-	size, err := resources.ParseText(text)
+	size, err := json.ParseQuantity(text)
 	if text == "" || err != nil || size.Sign() <= 0 || size.MilliValue()%1000 != 0 || size.Value() == 0 ||
 		q.Value()%size.Value() != 0 {
 		f.invalid(p, q.String(), fmt.Sprintf("%s is not positive integer multiple of %s", q.String(), name))
@@ -174,28 +176,24 @@ func (v *pod) podRequirements(p *fieldPath) {
 	v.requirements(p, r, podResource)
 
 	requests, limits := resources.ListOf(r.GetRequests()), resources.ListOf(r.GetLimits())
-	needed := resources.Requests(v.spec)
-	for _, name := range sorted(&few{}, requests) {
-		have := requests[name]
-		if need, ok := needed[name]; ok && need.Cmp(have) > 0 {
-			v.invalid(p.Child("requests").Key(name), have.String(),
+	needed := resources.ContainerRequests(v.spec)
+	for _, have := range requests {
+		if need, ok := needed.Get(have.Name); ok && need.Cmp(have.Quantity) > 0 {
+			v.invalid(p.Child("requests").Key(have.Name), have.Quantity.String(),
 				"must be greater than or equal to aggregate container requests of "+need.String())
 		}
 	}
-	together := resources.Limits(v.spec)
-	for _, name := range sorted(&few{}, limits) {
-		have := limits[name]
-		if all, ok := together[name]; ok && resources.IsHugePages(name) && all.Cmp(have) > 0 {
-			v.invalid(p.Child("limits").Key(name), have.String(),
+	together := resources.ContainerLimits(v.spec)
+	for _, have := range limits {
+		if all, ok := together.Get(have.Name); ok && resources.IsHugePages(have.Name) && all.Cmp(have.Quantity) > 0 {
+			v.invalid(p.Child("limits").Key(have.Name), have.Quantity.String(),
 				"must be greater than or equal to aggregate container limits of "+all.String())
 		}
 	}
 	for i, c := range v.spec.GetContainers() {
-		own := resources.ListOf(c.GetResources().GetLimits())
-		for _, name := range sorted(&few{}, own) {
-			mine := own[name]
-			if whole, ok := limits[name]; ok && mine.Cmp(whole) > 0 {
-				v.invalid(p.Child("containers").Index(i).Key(name).Child("limits"), mine.String(),
+		for _, mine := range resources.ListOf(c.GetResources().GetLimits()) {
+			if whole, ok := limits.Get(mine.Name); ok && mine.Quantity.Cmp(whole) > 0 {
+				v.invalid(p.Child("containers").Index(i).Key(mine.Name).Child("limits"), mine.Quantity.String(),
 					"must be less than or equal to pod limits of "+whole.String())
 			}
 		}
@@ -215,7 +213,7 @@ func (f *faults) resourceFieldRef(p *fieldPath, ref *corev1.ResourceFieldSelecto
 		f.oneOf(p.Child("resource"), name, "limits.cpu", "limits.ephemeral-storage", "limits.memory",
 			"requests.cpu", "requests.ephemeral-storage", "requests.memory")
 	}
-	q, err := resources.Parse(ref.GetDivisor())
+	q, err := value.Quantity(ref.GetDivisor())
 	if err != nil {
 		f.invalid(p.Child("divisor"), ref.GetDivisor().GetString_(), err.Error())
 		return

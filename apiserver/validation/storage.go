@@ -3,7 +3,7 @@ package validation
 import (
 	"slices"
 
-	"monoplane.dev/apiserver/resources"
+	"monoplane.dev/codec/value"
 	"monoplane.dev/object/storage"
 
 	corev1 "monoplane.dev/api/core/v1"
@@ -33,7 +33,7 @@ func (f *faults) volumeMode(p *fieldPath, mode *string) {
 
 // size checks an amount of storage, which may have to be more than nothing.
 func (f *faults) size(p *fieldPath, text *metav1.Quantity, positive bool) {
-	q, err := resources.Parse(text)
+	q, err := value.Quantity(text)
 	if err != nil {
 		f.invalid(p, text.GetString_(), err.Error())
 		return

@@ -7,7 +7,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	corev1 "monoplane.dev/api/core/v1"
-	"monoplane.dev/apiserver/resources"
+	"monoplane.dev/codec/value"
 )
 
 // checkVolumes checks the pod's volumes (VOL-1) and remembers the valid ones, which alone can be mounted.
@@ -32,7 +32,7 @@ func (v *pod) checkVolumes(p *fieldPath) {
 // that the support option refuses for now, are only counted.
 func (v *pod) volumeSource(p *fieldPath, s *corev1.VolumeSource) {
 	if e := s.GetEmptyDir(); e != nil && e.GetSizeLimit() != nil {
-		if q, err := resources.Parse(e.GetSizeLimit()); err != nil || q.Sign() < 0 {
+		if q, err := value.Quantity(e.GetSizeLimit()); err != nil || q.Sign() < 0 {
 			v.forbidden(p.Child("emptyDir").Child("sizeLimit"), "SizeLimit field must be a valid resource quantity")
 		}
 	}

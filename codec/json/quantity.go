@@ -14,7 +14,7 @@ func AppendQuantity(b []byte, text string) []byte {
 	if text == "" {
 		return append(b, `"0"`...)
 	}
-	if !canonical(text) {
+	if !CanonicalQuantity(text) {
 		if q, err := ParseQuantity(text); err == nil {
 			text = q.String()
 		}
@@ -43,7 +43,7 @@ func (d *Decoder) Quantity(p *string) {
 	if raw[0] == '"' {
 		raw = raw[1 : len(raw)-1]
 	}
-	if canonical(raw) {
+	if CanonicalQuantity(raw) {
 		*p = d.keep(raw)
 		return
 	}
@@ -77,9 +77,9 @@ func ParseQuantity(text string) (resource.Quantity, error) {
 	return resource.ParseQuantity(text)
 }
 
-// canonical says whether text surely is a quantity in canonical form: one to nine digits that the suffix
+// CanonicalQuantity says whether text surely is a quantity in canonical form: one to nine digits that the suffix
 // cannot absorb. It may be wrong for other canonical forms, which then take the long way.
-func canonical[T string | []byte](text T) bool {
+func CanonicalQuantity[T string | []byte](text T) bool {
 	n, v := 0, 0
 	for n < len(text) && n < 10 && text[n] >= '0' && text[n] <= '9' {
 		v = v*10 + int(text[n]-'0')

@@ -90,6 +90,13 @@ func TestCheck(t *testing.T) {
 		"init": {pod: pod(asks("cpu", "1"), func(p *corev1.Pod) {
 			p.Spec.InitContainers = []*corev1.Container{container("cpu", "2")}
 		})},
+		"the pod as a whole": {pod: pod(asks("cpu", "3"), func(p *corev1.Pod) {
+			p.Spec.Resources = &corev1.ResourceRequirements{Requests: quantities("cpu", "500m")}
+		}), others: []*corev1.Pod{one}},
+		"another as a whole": {pod: pod(asks("cpu", "1")), others: []*corev1.Pod{pod(func(p *corev1.Pod) {
+			p.Spec.Resources = &corev1.ResourceRequirements{Requests: quantities("cpu", "1")}
+			p.Spec.Overhead = quantities("cpu", "1m")
+		})}, reason: "OutOfcpu", message: "requested: 1, used: 1001m, capacity: 2"},
 		"init with sidecar": {pod: pod(asks("cpu", "1"), func(p *corev1.Pod) {
 			side := container("cpu", "500m")
 			side.RestartPolicy = &always

@@ -39,43 +39,53 @@ func TestPodRequests(t *testing.T) {
 		want Resources
 	}{
 		"nothing": {&corev1.PodSpec{Containers: cs{container("")}}, Resources{}},
-		"sum": {
-			&corev1.PodSpec{Containers: cs{container("cpu=100m memory=1Mi"), container("cpu=1 ephemeral-storage=5")}},
-			Resources{MilliCPU: 1100, Memory: 1 << 20, EphemeralStorage: 5},
-		},
-		"init peak per resource": {
+		"all kinds": {
 			&corev1.PodSpec{
-				Containers:     cs{container("cpu=1 memory=10")},
-				InitContainers: cs{container("cpu=3 memory=1"), container("cpu=2 memory=20")},
+				Containers:     cs{container("cpu=100m memory=1Mi"), container("cpu=1 ephemeral-storage=5 example.com/x=2")},
+				InitContainers: cs{sidecar("cpu=1")}, Overhead: list("cpu=10m example.com/x=1"),
 			},
-			Resources{MilliCPU: 3000, Memory: 20},
+			Resources{MilliCPU: 2110, Memory: 1 << 20, EphemeralStorage: 5, Scalar: map[string]int64{"example.com/x": 3}},
 		},
-		"sidecars add to the sum": {
-			&corev1.PodSpec{Containers: cs{container("cpu=1")}, InitContainers: cs{sidecar("cpu=500m"), sidecar("cpu=250m")}},
-			Resources{MilliCPU: 1750},
-		},
-		"sidecars before an init container add to it, later ones do not": {
-			&corev1.PodSpec{Containers: cs{container("cpu=1")}, InitContainers: cs{sidecar("cpu=1"), container("cpu=5"), sidecar("cpu=2")}},
-			Resources{MilliCPU: 6000},
-		},
-		"overhead": {
-			&corev1.PodSpec{Containers: cs{container("cpu=1 example.com/x=2")}, Overhead: list("cpu=10m example.com/x=1")},
-			Resources{MilliCPU: 1010, Scalar: map[string]int64{"example.com/x": 3}},
-		},
-		"pod level": {
-			&corev1.PodSpec{
-				Containers: cs{container("cpu=1 memory=5 example.com/x=1")}, Overhead: list("cpu=1"),
-				Resources: &corev1.ResourceRequirements{Requests: list("cpu=4")},
-			},
-			Resources{MilliCPU: 5000, Memory: 5, Scalar: map[string]int64{"example.com/x": 1}},
+		"fractions are rounded up once": {
+			&corev1.PodSpec{Containers: cs{container("cpu=100u memory=500m"), container("cpu=100u memory=500m"), container("memory=1m")}},
+			Resources{MilliCPU: 1, Memory: 2},
 		},
 		"absurd": {
 			&corev1.PodSpec{Containers: cs{container("memory=9223372036854775807"), container("memory=9223372036854775807")}},
 			Resources{Memory: math.MaxInt64},
 		},
+		"absurd in thousandths": {&corev1.PodSpec{Containers: cs{container("cpu=1E")}}, Resources{MilliCPU: math.MaxInt64}},
 	} {
 		if got := PodRequests(tc.spec); !got.Equal(tc.want) {
 			t.Errorf("%s: got %+v, want %+v", name, got, tc.want)
+		}
+	}
+}
+
+// In scores a container that does not say what it needs counts as some, unless the pod as a whole says it.
+// spec: SCHED-5
+func TestCounted(t *testing.T) {
+	type cs = []*corev1.Container
+	whole := func(text string) *corev1.ResourceRequirements {
+		return &corev1.ResourceRequirements{Requests: list(text)}
+	}
+	for name, tc := range map[string]struct {
+		spec        *corev1.PodSpec
+		cpu, memory int64
+	}{
+		"all said":           {&corev1.PodSpec{Containers: cs{container("cpu=0 memory=1")}}, 0, 1},
+		"nothing said":       {&corev1.PodSpec{Containers: cs{container(""), container("cpu=1")}}, 1100, 400 << 20},
+		"sidecars":           {&corev1.PodSpec{Containers: cs{container("cpu=1 memory=1")}, InitContainers: cs{sidecar("")}}, 1100, 200<<20 + 1},
+		"the pod said it":    {&corev1.PodSpec{Containers: cs{container("")}, Resources: whole("cpu=1 memory=2")}, 1000, 2},
+		"the pod said cpu":   {&corev1.PodSpec{Containers: cs{container("")}, Resources: whole("cpu=1")}, 1000, 200 << 20},
+		"a container memory": {&corev1.PodSpec{Containers: cs{container("memory=1"), container("")}, Resources: whole("cpu=1")}, 1000, 1},
+	} {
+		i := NewPodInfo(&corev1.Pod{Spec: tc.spec})
+		if i.Counted.MilliCPU != tc.cpu || i.Counted.Memory != tc.memory {
+			t.Errorf("%s: %d and %d, want %d and %d", name, i.Counted.MilliCPU, i.Counted.Memory, tc.cpu, tc.memory)
+		}
+		if want := PodRequests(tc.spec); !i.Requests.Equal(want) {
+			t.Errorf("%s: requests %+v, want %+v", name, i.Requests, want)
 		}
 	}
 }

@@ -52,12 +52,11 @@ func NewPodInfo(p *corev1.Pod) *PodInfo {
 		Key:      cache.KeyOf(p),
 		UID:      p.GetMetadata().GetUid(),
 		Priority: p.GetSpec().GetPriority(),
-		Requests: PodRequests(p.GetSpec()),
-		Counted:  podRequests(p.GetSpec(), true),
 		Spread:   spreadOf(p),
 		Affinity: affinityOf(p),
 		Claims:   storage.ClaimNames(p),
 	}
+	i.Requests, i.Counted = demand(p.GetSpec())
 	for _, c := range p.GetSpec().GetContainers() {
 		i.Ports = appendPorts(i.Ports, c)
 	}

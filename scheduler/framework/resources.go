@@ -3,26 +3,31 @@ package framework
 import (
 	"maps"
 	"math"
-	"strings"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	corev1 "monoplane.dev/api/core/v1"
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/codec/value"
+	"monoplane.dev/rules/resources"
 )
 
 // Names of resources.
 const (
-	CPU              = "cpu"
-	Memory           = "memory"
-	EphemeralStorage = "ephemeral-storage"
+	CPU              = resources.CPU
+	Memory           = resources.Memory
+	EphemeralStorage = resources.EphemeralStorage
 	Pods             = "pods"
 )
 
-// What a container without a request counts as in scores, so that such pods spread; requests themselves stay 0.
-const (
-	defaultMilliCPU = 100
-	defaultMemory   = 200 << 20
-)
+// assumed is what a container without a request counts as in scores, so that such pods spread; requests themselves stay 0.
+func assumed() resources.List {
+	return resources.List{
+		{Name: CPU, Quantity: *resource.NewMilliQuantity(100, resource.DecimalSI)},
+		{Name: Memory, Quantity: *resource.NewQuantity(200<<20, resource.BinarySI)},
+	}
+}
 
 // Resources is an amount of each resource.
 type Resources struct {
@@ -36,25 +41,37 @@ type Resources struct {
 func ParseResources(list map[string]*metav1.Quantity) Resources {
 	var r Resources
 	for name, q := range list {
-		v, err := value.Quantity(q)
-		if err != nil {
-			continue
-		}
-		switch name {
-		case CPU:
-			r.MilliCPU = v.MilliValue()
-		case Memory:
-			r.Memory = v.Value()
-		case EphemeralStorage:
-			r.EphemeralStorage = v.Value()
-		default:
-			if r.Scalar == nil {
-				r.Scalar = map[string]int64{}
-			}
-			r.Scalar[name] = v.Value()
+		if v, err := value.Quantity(q); err == nil {
+			r.set(name, v)
 		}
 	}
 	return r
+}
+
+// set sets the amount of a resource that r has none of.
+func (r *Resources) set(name string, q resource.Quantity) {
+	switch name {
+	case CPU:
+		r.MilliCPU = inUnits(q, resource.Milli, 1000)
+	case Memory:
+		r.Memory = inUnits(q, 0, 1)
+	case EphemeralStorage:
+		r.EphemeralStorage = inUnits(q, 0, 1)
+	default:
+		if r.Scalar == nil {
+			r.Scalar = map[string]int64{}
+		}
+		r.Scalar[name] = inUnits(q, 0, 1)
+	}
+}
+
+// inUnits returns a quantity in units of which one is made of so many, rounded up. It saturates: an absurd request must not become
+// 0 and fit.
+func inUnits(q resource.Quantity, unit resource.Scale, perOne float64) int64 {
+	if q.AsApproximateFloat64()*perOne >= math.MaxInt64 {
+		return math.MaxInt64
+	}
+	return q.ScaledValue(unit)
 }
 
 // Add returns r + o. Sums saturate: an absurd request must not wrap around and fit.
@@ -122,69 +139,49 @@ func add(a, b int64) int64 {
 	return s
 }
 
-// PodRequests returns what a pod needs at once (spec: INIT-3): for each resource the larger of what its app containers and
-// sidecars need together and what any init container needs beside the sidecars started before it, plus the overhead. Amounts set for the
-// whole pod replace those of its containers.
-func PodRequests(spec *corev1.PodSpec) Resources { return podRequests(spec, false) }
-
-// podRequests with counted gives cpu and memory as scores count them.
-func podRequests(spec *corev1.PodSpec, counted bool) Resources {
-	var running, peak Resources
-	for _, c := range spec.GetContainers() {
-		running = running.Add(containerRequests(c, counted))
-	}
-	var sidecars Resources
-	for _, c := range spec.GetInitContainers() {
-		need := containerRequests(c, counted)
-		if c.GetRestartPolicy() == "Always" {
-			sidecars = sidecars.Add(need)
-			need = sidecars
-		} else {
-			need = need.Add(sidecars)
-		}
-		peak = peak.Max(need)
-	}
-	total := running.Add(sidecars).Max(peak)
-	if pod := spec.GetResources().GetRequests(); len(pod) > 0 {
-		total = podLevel(total, pod)
-	}
-	if overhead := spec.GetOverhead(); len(overhead) > 0 {
-		total = total.Add(ParseResources(overhead))
-	}
-	return total
+// PodRequests returns what a pod needs of its node (see resources.Requests).
+func PodRequests(spec *corev1.PodSpec) Resources {
+	var room [usualResources]resources.Amount
+	return sumOf(resources.AppendRequests(room[:], spec, nil))
 }
 
-// podLevel replaces the amounts that are set for the whole pod.
-func podLevel(total Resources, pod map[string]*metav1.Quantity) Resources {
-	p := ParseResources(pod)
-	if _, ok := pod[CPU]; ok {
-		total.MilliCPU = p.MilliCPU
-	}
-	if _, ok := pod[Memory]; ok {
-		total.Memory = p.Memory
-	}
-	for name, v := range p.Scalar {
-		if strings.HasPrefix(name, "hugepages-") {
-			total.Scalar = maps.Clone(total.Scalar)
-			if total.Scalar == nil {
-				total.Scalar = map[string]int64{}
-			}
-			total.Scalar[name] = v
-		}
-	}
-	return total
-}
+// usualResources is how many different resources a pod asks for at most, as a rule.
+const usualResources = 4
 
-func containerRequests(c *corev1.Container, counted bool) Resources {
-	requests := c.GetResources().GetRequests()
-	r := ParseResources(requests)
-	if counted {
-		if _, ok := requests[CPU]; !ok {
-			r.MilliCPU = defaultMilliCPU
-		}
-		if _, ok := requests[Memory]; !ok {
-			r.Memory = defaultMemory
-		}
+func sumOf(list resources.List) Resources {
+	var r Resources
+	for i := range list {
+		r.set(list[i].Name, list[i].Quantity)
 	}
 	return r
+}
+
+// demand returns what a pod needs, and the same as scores count it. Resources that are requested for the pod as a whole stand for
+// what its containers do not say, if that leaves nothing open.
+func demand(spec *corev1.PodSpec) (requests, counted Resources) {
+	var room [usualResources]resources.Amount
+	list := resources.AppendRequests(room[:], spec, nil)
+	requests = sumOf(list)
+	if !silent(spec) {
+		return requests, requests
+	}
+	absent := assumed()
+	if resources.ForWhole(spec) {
+		absent = slices.DeleteFunc(absent, func(a resources.Amount) bool {
+			_, said := list.Get(a.Name)
+			return said
+		})
+	}
+	return requests, sumOf(resources.AppendRequests(list, spec, absent))
+}
+
+// silent says whether a container requests no cpu or no memory.
+func silent(spec *corev1.PodSpec) bool {
+	quiet := func(c *corev1.Container) bool {
+		requests := c.GetResources().GetRequests()
+		_, cpu := requests[CPU]
+		_, memory := requests[Memory]
+		return !cpu || !memory
+	}
+	return slices.ContainsFunc(spec.GetContainers(), quiet) || slices.ContainsFunc(spec.GetInitContainers(), quiet)
 }
