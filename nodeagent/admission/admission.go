@@ -7,12 +7,9 @@ package admission
 
 import (
 	"fmt"
-	"strings"
-
-	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/selection"
 
 	corev1 "monoplane.dev/api/core/v1"
+	"monoplane.dev/rules/nodeselector"
 )
 
 // Refusal says why a pod is not taken: a CamelCase reason and a sentence, for the pod's status.
@@ -41,54 +38,10 @@ func operatingSystem(pod *corev1.Pod, node *corev1.Node, _ []*corev1.Pod) *Refus
 
 func affinity(pod *corev1.Pod, node *corev1.Node, _ []*corev1.Pod) *Refusal {
 	refused := &Refusal{"NodeAffinity", "Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector"}
-	have := labels.Set(node.GetMetadata().GetLabels())
-	for k, v := range pod.GetSpec().GetNodeSelector() {
-		if got, ok := have[k]; !ok || got != v {
-			return refused
-		}
+	if !nodeselector.OfPod(pod.GetSpec()).Matches(node) {
+		return refused
 	}
-	required := pod.GetSpec().GetAffinity().GetNodeAffinity().GetRequiredDuringSchedulingIgnoredDuringExecution()
-	if required == nil {
-		return nil
-	}
-	for _, term := range required.GetNodeSelectorTerms() {
-		if matchesTerm(term, have, node.GetMetadata().GetName()) {
-			return nil
-		}
-	}
-	return refused
-}
-
-// matchesTerm reports whether a node fulfils all of a term; an empty term matches nothing.
-func matchesTerm(t *corev1.NodeSelectorTerm, have labels.Set, name string) bool {
-	if len(t.GetMatchExpressions())+len(t.GetMatchFields()) == 0 {
-		return false
-	}
-	for _, e := range t.GetMatchExpressions() {
-		if !matches(e, have) {
-			return false
-		}
-	}
-	for _, f := range t.GetMatchFields() {
-		if !matches(f, labels.Set{"metadata.name": name}) {
-			return false
-		}
-	}
-	return true
-}
-
-func matches(e *corev1.NodeSelectorRequirement, have labels.Set) bool {
-	op := selection.Operator(strings.ToLower(e.GetOperator()))
-	switch e.GetOperator() {
-	case "DoesNotExist":
-		op = selection.DoesNotExist
-	case "Gt":
-		op = selection.GreaterThan
-	case "Lt":
-		op = selection.LessThan
-	}
-	r, err := labels.NewRequirement(e.GetKey(), op, e.GetValues())
-	return err == nil && r.Matches(have)
+	return nil
 }
 
 type hostPort struct {

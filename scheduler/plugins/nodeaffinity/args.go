@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	corev1 "monoplane.dev/api/core/v1"
+	"monoplane.dev/rules/nodeselector"
 )
 
 // validate lists everything that is wrong, each with the name of its field.
@@ -38,30 +39,30 @@ func wrongTerm(path string, t *corev1.NodeSelectorTerm) error {
 }
 
 func wrongRequirement(path string, o *corev1.NodeSelectorRequirement) error {
-	r, ok := readRequirement(o)
+	r, ok := nodeselector.ReadRequirement(o)
 	switch {
-	case r.key == "":
+	case r.Key == "":
 		return fmt.Errorf("%s.key: must not be empty", path)
 	case ok:
 		return nil
 	}
-	switch r.operator {
-	case in, notIn:
-		return fmt.Errorf("%s.values: must not be empty for %s", path, r.operator)
-	case exists, doesNotExist:
-		return fmt.Errorf("%s.values: must be empty for %s", path, r.operator)
-	case gt, lt:
-		return fmt.Errorf("%s.values: %q is not one whole number, as %s needs", path, r.values, r.operator)
+	switch r.Operator {
+	case nodeselector.In, nodeselector.NotIn:
+		return fmt.Errorf("%s.values: must not be empty for %s", path, r.Operator)
+	case nodeselector.Exists, nodeselector.DoesNotExist:
+		return fmt.Errorf("%s.values: must be empty for %s", path, r.Operator)
+	case nodeselector.Gt, nodeselector.Lt:
+		return fmt.Errorf("%s.values: %q is not one whole number, as %s needs", path, r.Values, r.Operator)
 	default:
-		return fmt.Errorf("%s.operator: %q is none of In, NotIn, Exists, DoesNotExist, Gt, Lt", path, r.operator)
+		return fmt.Errorf("%s.operator: %q is none of In, NotIn, Exists, DoesNotExist, Gt, Lt", path, r.Operator)
 	}
 }
 
 func wrongField(path string, o *corev1.NodeSelectorRequirement) error {
 	switch {
-	case o.GetKey() != nameField:
-		return fmt.Errorf("%s.key: %q is not %s", path, o.GetKey(), nameField)
-	case o.GetOperator() != in && o.GetOperator() != notIn:
+	case o.GetKey() != nodeselector.NameField:
+		return fmt.Errorf("%s.key: %q is not %s", path, o.GetKey(), nodeselector.NameField)
+	case o.GetOperator() != nodeselector.In && o.GetOperator() != nodeselector.NotIn:
 		return fmt.Errorf("%s.operator: %q is neither In nor NotIn", path, o.GetOperator())
 	case len(o.GetValues()) != 1:
 		return fmt.Errorf("%s.values: must have one element", path)

@@ -1,7 +1,7 @@
 package nodeaffinity
 
 import (
-	corev1 "monoplane.dev/api/core/v1"
+	"monoplane.dev/rules/nodeselector"
 	"monoplane.dev/scheduler/framework"
 )
 
@@ -15,28 +15,27 @@ type Chosen struct {
 }
 
 type chosenTerm struct {
-	*term
+	*nodeselector.Term
 	labels []*framework.LabelTest
 }
 
-// In makes the requirements ready for the nodes of a snapshot.
-func (r *Required) In(snapshot *framework.Snapshot) *Chosen {
-	c := &Chosen{any: r.affinity == nil}
-	for key, want := range r.labels {
+// In makes requirements ready for the nodes of a snapshot.
+func In(r *nodeselector.Required, snapshot *framework.Snapshot) *Chosen {
+	terms, chooses := r.Terms()
+	c := &Chosen{any: !chooses}
+	for key, want := range r.Labels() {
 		c.labels = append(c.labels, snapshot.LabelTest(key, func(v string, has bool) bool { return has && v == want }))
 	}
-	if r.affinity != nil {
-		for i := range r.affinity.list {
-			c.terms = append(c.terms, r.affinity.list[i].in(snapshot))
-		}
+	for i := range terms {
+		c.terms = append(c.terms, termIn(&terms[i], snapshot))
 	}
 	return c
 }
 
-func (t *term) in(snapshot *framework.Snapshot) chosenTerm {
-	c := chosenTerm{term: t}
-	for i := range t.labels {
-		c.labels = append(c.labels, snapshot.LabelTest(t.labels[i].key, t.labels[i].match))
+func termIn(t *nodeselector.Term, snapshot *framework.Snapshot) chosenTerm {
+	c := chosenTerm{Term: t}
+	for i := range t.Labels {
+		c.labels = append(c.labels, snapshot.LabelTest(t.Labels[i].Key, t.Labels[i].Match))
 	}
 	return c
 }
@@ -60,7 +59,7 @@ func (c *Chosen) Matches(n *framework.NodeInfo) bool {
 }
 
 func (c *chosenTerm) matches(n *framework.NodeInfo) bool {
-	if c.hopeless {
+	if c.Hopeless {
 		return false
 	}
 	for _, l := range c.labels {
@@ -68,15 +67,5 @@ func (c *chosenTerm) matches(n *framework.NodeInfo) bool {
 			return false
 		}
 	}
-	return c.matchName(n.Node)
-}
-
-// matchName judges the requirements on fields, of which the name is the only one.
-func (t *term) matchName(node *corev1.Node) bool {
-	for i := range t.fields {
-		if !t.fields[i].match(node.GetMetadata().GetName(), true) {
-			return false
-		}
-	}
-	return true
+	return c.MatchName(n.Node)
 }

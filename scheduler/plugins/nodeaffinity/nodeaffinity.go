@@ -7,6 +7,7 @@ package nodeaffinity
 
 import (
 	corev1 "monoplane.dev/api/core/v1"
+	"monoplane.dev/rules/nodeselector"
 	"monoplane.dev/scheduler/framework"
 )
 
@@ -16,7 +17,7 @@ const Name = "NodeAffinity"
 // Plugin implements PreFilter, Filter, PreScore, Score and NormalizeScore.
 type Plugin struct {
 	// required and preferred are the added affinity; required is nil when none is added.
-	required  *terms
+	required  *nodeselector.Required
 	preferred []preference
 
 	skip, refused, enforced, conflict *framework.Status
@@ -40,7 +41,7 @@ func New(args Args) (*Plugin, error) {
 		conflict: framework.NewStatus(framework.Unresolvable, Name, "pod affinity terms conflict"),
 	}
 	if s := args.AddedAffinity.GetRequiredDuringSchedulingIgnoredDuringExecution(); s != nil {
-		p.required = readTerms(s)
+		p.required = nodeselector.Of(s)
 	}
 	p.preferred = readPreferences(args.AddedAffinity)
 	return p, nil
@@ -69,17 +70,17 @@ type choice struct{ own, added *Chosen }
 
 // PreFilter skips pods that select no nodes, and restricts the nodes when the pod names them.
 func (p *Plugin) PreFilter(state *framework.CycleState, pod *framework.PodInfo, snapshot *framework.Snapshot) (*framework.PreFilterResult, *framework.Status) {
-	own := NewRequired(pod.Pod.GetSpec())
+	own := nodeselector.OfPod(pod.Pod.GetSpec())
 	if !own.Chooses() && p.required == nil {
 		return nil, p.skip
 	}
-	names := own.names()
+	names := own.Names()
 	if names != nil && len(names) == 0 {
 		return nil, p.conflict
 	}
-	c := &choice{own: own.In(snapshot)}
+	c := &choice{own: In(own, snapshot)}
 	if p.required != nil {
-		c.added = (&Required{affinity: p.required}).In(snapshot)
+		c.added = In(p.required, snapshot)
 	}
 	state.Write(requiredKey{}, c)
 	if names == nil {
@@ -108,10 +109,10 @@ func (*Plugin) Events() framework.Event { return framework.NodeAdded | framework
 
 // Helps says whether a change can help: a node that matches now and, when it was there before, did not.
 func (p *Plugin) Helps(pod *framework.PodInfo, c *framework.Change) bool {
-	r := NewRequired(pod.Pod.GetSpec())
+	r := nodeselector.OfPod(pod.Pod.GetSpec())
 	return p.selects(r, c.Node) && (c.OldNode == nil || !p.selects(r, c.OldNode))
 }
 
-func (p *Plugin) selects(r *Required, node *corev1.Node) bool {
-	return (p.required == nil || p.required.match(node)) && r.Matches(node)
+func (p *Plugin) selects(r *nodeselector.Required, node *corev1.Node) bool {
+	return (p.required == nil || p.required.Matches(node)) && r.Matches(node)
 }

@@ -10,6 +10,7 @@ import (
 
 	corev1 "monoplane.dev/api/core/v1"
 	metav1 "monoplane.dev/api/meta/v1"
+	"monoplane.dev/rules/nodeselector"
 	"monoplane.dev/scheduler/framework"
 )
 
@@ -92,7 +93,7 @@ func plugin(t testing.TB, added *corev1.NodeAffinity) *Plugin {
 }
 
 func matches(pod *framework.PodInfo, n *framework.NodeInfo) bool {
-	return NewRequired(pod.Pod.GetSpec()).Matches(n.Node)
+	return nodeselector.OfPod(pod.Pod.GetSpec()).Matches(n.Node)
 }
 
 // spec: SCHED-4
@@ -133,7 +134,7 @@ func TestRequirements(t *testing.T) {
 		false: {podWith(nil, nil), podWith(preferring("1: a Exists"), nil)},
 	} {
 		for i, pod := range pods {
-			if r := NewRequired(pod.Pod.GetSpec()); r.Chooses() != want || !want && !r.Matches(node(n).Node) {
+			if r := nodeselector.OfPod(pod.Pod.GetSpec()); r.Chooses() != want || !want && !r.Matches(node(n).Node) {
 				t.Errorf("pod %d, that chooses: %v", i, r.Chooses())
 			}
 		}

@@ -2,19 +2,20 @@ package nodeaffinity
 
 import (
 	corev1 "monoplane.dev/api/core/v1"
+	"monoplane.dev/rules/nodeselector"
 	"monoplane.dev/scheduler/framework"
 )
 
 // preference is a term with what it adds to the score of nodes that match.
 type preference struct {
-	term
+	nodeselector.Term
 	weight int64
 }
 
 func readPreferences(a *corev1.NodeAffinity) []preference {
 	var list []preference
 	for _, t := range a.GetPreferredDuringSchedulingIgnoredDuringExecution() {
-		if p := (preference{readTerm(t.GetPreference()), int64(t.GetWeight())}); !p.hopeless {
+		if p := (preference{nodeselector.ReadTerm(t.GetPreference()), int64(t.GetWeight())}); !p.Hopeless {
 			list = append(list, p)
 		}
 	}
@@ -38,7 +39,7 @@ func (p *Plugin) PreScore(state *framework.CycleState, pod *framework.PodInfo, _
 	all := make([]chosenPreference, 0, len(own)+len(p.preferred))
 	for _, list := range [][]preference{own, p.preferred} {
 		for i := range list {
-			all = append(all, chosenPreference{list[i].in(state.Snapshot()), list[i].weight})
+			all = append(all, chosenPreference{termIn(&list[i].Term, state.Snapshot()), list[i].weight})
 		}
 	}
 	state.Write(preferredKey{}, all)

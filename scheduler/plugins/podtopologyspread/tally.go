@@ -3,6 +3,7 @@ package podtopologyspread
 import (
 	"math"
 
+	"monoplane.dev/rules/nodeselector"
 	"monoplane.dev/scheduler/framework"
 	"monoplane.dev/scheduler/plugins/nodeaffinity"
 	"monoplane.dev/scheduler/plugins/tainttoleration"
@@ -74,8 +75,8 @@ func tallies(pod *framework.PodInfo, list []*framework.SpreadConstraint, snapsho
 		t := snapshot.Topology(c.Key)
 		all[i] = tally{SpreadConstraint: c, topology: t, counter: snapshot.Counter(c.Pods)}
 	}
-	required := nodeaffinity.NewRequired(pod.Pod.GetSpec())
-	chosen := required.In(snapshot)
+	required := nodeselector.OfPod(pod.Pod.GetSpec())
+	chosen := nodeaffinity.In(required, snapshot)
 	for i := range all {
 		t := &all[i]
 		if t.HonorTaints || t.HonorAffinity && required.Chooses() || !lenient && missing(all, t.topology) {

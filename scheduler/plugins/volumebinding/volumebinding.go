@@ -21,8 +21,8 @@ import (
 	corev1 "monoplane.dev/api/core/v1"
 	"monoplane.dev/client"
 	"monoplane.dev/client/cache"
+	"monoplane.dev/rules/nodeselector"
 	"monoplane.dev/scheduler/framework"
-	"monoplane.dev/scheduler/plugins/nodeaffinity"
 
 	"google.golang.org/protobuf/proto"
 )
@@ -84,7 +84,7 @@ func (*Plugin) Name() string { return Name }
 
 // Volume works out what decisions need of a volume.
 func Volume(v *corev1.PersistentVolume) *framework.VolumeInfo {
-	if r := nodeaffinity.OfVolume(v); r != nil {
+	if r := nodeselector.OfVolume(v); r != nil {
 		return framework.NewVolumeInfo(v, r)
 	}
 	return framework.NewVolumeInfo(v, nil)
