@@ -46,8 +46,8 @@ plugins:
 	  google.golang.org/grpc/cmd/protoc-gen-go-grpc github.com/grpc-ecosystem/grpc-gateway/v2/protoc-gen-grpc-gateway
 
 .PHONY: generate
-generate: $(BIN)/buf plugins ## Generate api/ from proto/
-	$(BIN)/buf generate
+generate: $(BIN)/buf plugins ## Generate the services in proto/ from the kinds' messages, and api/ from proto/
+	tools/generate
 
 .PHONY: verify
 verify: $(BIN)/buf $(BIN)/golangci-lint $(BIN)/deadcode plugins ## Check generated code, proto rules and compatibility, dead code, lint, and the builds without cgo and for macOS

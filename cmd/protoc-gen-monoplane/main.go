@@ -1,5 +1,11 @@
-// Command protoc-gen-monoplane is a protoc plugin. From the .proto files and the options in
-// monoplane/options/v1 it writes, beside the messages:
+// Command protoc-gen-monoplane is a protoc plugin. It runs twice (tools/generate).
+//
+// The first pass, with parameter services=true, reads the messages and their option kind, and writes a .proto file with
+// the service of every kind: pod.proto gets pod_service.proto beside it. It reads no service, so that those of before
+// cannot be in its way. What it writes is committed, as gRPC users read it; nobody edits it.
+//
+// The second pass reads all .proto files, as the plugins for Go, gRPC and the gateway do, and writes from them and the
+// options in monoplane/options/v1, beside the messages:
 //
 //   - AppendJSON and DecodeJSON for every message: the Kubernetes JSON form, without reflection, on top of
 //     package codec/json. And Shallow, a copy of one level, Share, which fills a message so, and Clone, a deep copy.
@@ -15,6 +21,8 @@
 package main
 
 import (
+	"flag"
+
 	"google.golang.org/protobuf/compiler/protogen"
 	"google.golang.org/protobuf/types/pluginpb"
 )
@@ -23,8 +31,13 @@ import (
 const optionsPackage = "monoplane.options.v1"
 
 func main() {
-	protogen.Options{}.Run(func(p *protogen.Plugin) error {
+	var flags flag.FlagSet
+	services := flags.Bool("services", false, "write the .proto files of the kinds' services instead of Go")
+	protogen.Options{ParamFunc: flags.Set}.Run(func(p *protogen.Plugin) error {
 		p.SupportedFeatures = uint64(pluginpb.CodeGeneratorResponse_FEATURE_PROTO3_OPTIONAL)
+		if *services {
+			return generateServiceProtos(p)
+		}
 		return generate(p)
 	})
 }

@@ -26,9 +26,9 @@ const (
 // Binding assigns a pod to a node.
 type Binding struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Name and namespace of the pod; a uid, when set, must be the pod's.
+	// Name and namespace of the pod. A uid and a resourceVersion, when set, must be the pod's when it is bound.
 	Metadata *v1.ObjectMeta `protobuf:"bytes,1,opt,name=metadata,proto3" json:"metadata,omitempty"`
-	// The node.
+	// The node, by its name. A uid and a resourceVersion, when set, must be the node's when the pod is bound.
 	Target        *ObjectReference `protobuf:"bytes,2,opt,name=target,proto3" json:"target,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

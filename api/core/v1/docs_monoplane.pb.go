@@ -37,15 +37,15 @@ const Docs = "" +
 	"AzureFileVolumeSource.secretName\tSecret with the storage account.\n" +
 	"AzureFileVolumeSource.shareName\tName of the share.\n" +
 	"BindPodRequest\tBindPodRequest assigns a pod to a node.\n" +
-	"BindPodRequest.dryRun\t\"All\" validates but binds nothing.\n" +
+	"BindPodRequest.dryRun\t\"All\" validates and admits but stores nothing.\n" +
 	"BindPodRequest.fieldManager\tName of the program that writes.\n" +
 	"BindPodRequest.fieldValidation\tWhat to do with unknown and duplicate JSON fields: \"Strict\", \"Warn\" (default) or \"Ignore\".\n" +
 	"BindPodRequest.name\tName of the pod; empty takes it from the binding's metadata.\n" +
 	"BindPodRequest.namespace\tNamespace of the pod.\n" +
-	"BindPodRequest.object\tThe binding: target.name is the node. What metadata and target say of uid and resourceVersion must be the pod's and the node's when the pod is bound.\n" +
+	"BindPodRequest.object\tThe binding.\n" +
 	"Binding\tBinding assigns a pod to a node.\n" +
-	"Binding.metadata\tName and namespace of the pod; a uid, when set, must be the pod's.\n" +
-	"Binding.target\tThe node.\n" +
+	"Binding.metadata\tName and namespace of the pod. A uid and a resourceVersion, when set, must be the pod's when it is bound.\n" +
+	"Binding.target\tThe node, by its name. A uid and a resourceVersion, when set, must be the node's when the pod is bound.\n" +
 	"CSIPersistentVolumeSource\tCSIPersistentVolumeSource is a volume of a CSI driver.\n" +
 	"CSIPersistentVolumeSource.controllerExpandSecretRef\tSecret for making it larger. May be added later.\n" +
 	"CSIPersistentVolumeSource.controllerPublishSecretRef\tSecret for attaching and detaching.\n" +
@@ -468,7 +468,7 @@ const Docs = "" +
 	"LocalVolumeSource\tLocalVolumeSource is a directory or device of one node.\n" +
 	"LocalVolumeSource.fsType\tFilesystem type, when the path is a device.\n" +
 	"LocalVolumeSource.path\tPath on the node.\n" +
-	"LogPodRequest\tLogPodRequest selects what of a log is streamed; the fields are those of PodLogOptions.\n" +
+	"LogPodRequest\tLogPodRequest says what of a log is streamed. The fields are those of PodLogOptions.\n" +
 	"LogPodRequest.container\tContainer; may be empty when the pod has one.\n" +
 	"LogPodRequest.follow\tGo on with new lines until the container ends.\n" +
 	"LogPodRequest.insecureSkipTLSVerifyBackend\tAccepted and of no effect: the server never dials the node.\n" +
@@ -477,7 +477,7 @@ const Docs = "" +
 	"LogPodRequest.namespace\tNamespace of the pod.\n" +
 	"LogPodRequest.previous\tThe instance before the last restart.\n" +
 	"LogPodRequest.sinceSeconds\tOnly lines written in the last seconds.\n" +
-	"LogPodRequest.sinceTime\tOnly lines written at or after this RFC 3339 time.\n" +
+	"LogPodRequest.sinceTime\tOnly lines written at or after this time, in the form of RFC 3339.\n" +
 	"LogPodRequest.stream\t\"All\" (default), \"Stdout\" or \"Stderr\".\n" +
 	"LogPodRequest.tailLines\tOnly that many last lines.\n" +
 	"LogPodRequest.timestamps\tPut the time of writing before each line.\n" +
@@ -776,8 +776,8 @@ const Docs = "" +
 	"PodLogOptions.insecureSkipTLSVerifyBackend\tAccepted and of no effect: the server never dials the node.\n" +
 	"PodLogOptions.limitBytes\tStop after that many bytes.\n" +
 	"PodLogOptions.previous\tThe instance before the last restart.\n" +
-	"PodLogOptions.sinceSeconds\tOnly lines of the last seconds.\n" +
-	"PodLogOptions.sinceTime\tOnly lines written at or after this time.\n" +
+	"PodLogOptions.sinceSeconds\tOnly lines written in the last seconds.\n" +
+	"PodLogOptions.sinceTime\tOnly lines written at or after this time, in the form of RFC 3339.\n" +
 	"PodLogOptions.stream\t\"All\" (default), \"Stdout\" or \"Stderr\".\n" +
 	"PodLogOptions.tailLines\tOnly that many last lines.\n" +
 	"PodLogOptions.timestamps\tPut the time of writing before each line.\n" +

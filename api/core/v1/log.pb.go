@@ -32,9 +32,9 @@ type PodLogOptions struct {
 	Follow bool `protobuf:"varint,2,opt,name=follow,proto3" json:"follow,omitempty"`
 	// The instance before the last restart.
 	Previous bool `protobuf:"varint,3,opt,name=previous,proto3" json:"previous,omitempty"`
-	// Only lines of the last seconds.
+	// Only lines written in the last seconds.
 	SinceSeconds *int64 `protobuf:"varint,4,opt,name=sinceSeconds,proto3,oneof" json:"sinceSeconds,omitempty"`
-	// Only lines written at or after this time.
+	// Only lines written at or after this time, in the form of RFC 3339.
 	SinceTime *v1.Time `protobuf:"bytes,5,opt,name=sinceTime,proto3" json:"sinceTime,omitempty"`
 	// Put the time of writing before each line.
 	Timestamps bool `protobuf:"varint,6,opt,name=timestamps,proto3" json:"timestamps,omitempty"`

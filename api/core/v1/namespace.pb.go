@@ -329,12 +329,16 @@ var File_monoplane_core_v1_namespace_proto protoreflect.FileDescriptor
 
 const file_monoplane_core_v1_namespace_proto_rawDesc = "" +
 	"\n" +
-	"!monoplane/core/v1/namespace.proto\x12\x11monoplane.core.v1\x1a\x1emonoplane/meta/v1/object.proto\x1a\x1emonoplane/meta/v1/values.proto\x1a\"monoplane/options/v1/options.proto\"\xfa\x01\n" +
+	"!monoplane/core/v1/namespace.proto\x12\x11monoplane.core.v1\x1a\x1emonoplane/meta/v1/object.proto\x1a\x1emonoplane/meta/v1/values.proto\x1a\"monoplane/options/v1/options.proto\"\xa2\x03\n" +
 	"\tNamespace\x12?\n" +
 	"\bmetadata\x18\x01 \x01(\v2\x1d.monoplane.meta.v1.ObjectMetaB\x04\x90\x94#\x01R\bmetadata\x12:\n" +
 	"\x04spec\x18\x02 \x01(\v2 .monoplane.core.v1.NamespaceSpecB\x04\x90\x94#\x01R\x04spec\x12@\n" +
-	"\x06status\x18\x03 \x01(\v2\".monoplane.core.v1.NamespaceStatusB\x04\x90\x94#\x01R\x06status:.\xb2\x9a#*\x12\x02v1\x1a\tNamespace\"\n" +
-	"namespaces*\tnamespace2\x02ns\"\xcd\x01\n" +
+	"\x06status\x18\x03 \x01(\v2\".monoplane.core.v1.NamespaceStatusB\x04\x90\x94#\x01R\x06status:\xd5\x01\xb2\x9a#\xd0\x01\x12\x02v1\x1a\tNamespace\"\n" +
+	"namespaces*\tnamespace2\x02nsR\x14\n" +
+	"\x06status*\n" +
+	"the statusR\x14\n" +
+	"\bfinalize\x12\bFinalizeZv\n" +
+	"\bFinalize\x12jFinalize replaces spec.finalizers; when none is left a terminating namespace is removed. Codes: as Update.h\x01\"\xcd\x01\n" +
 	"\x12NamespaceCondition\x12\x18\n" +
 	"\x04type\x18\x01 \x01(\tB\x04\x90\x94#\x01R\x04type\x12\x1c\n" +
 	"\x06status\x18\x02 \x01(\tB\x04\x90\x94#\x01R\x06status\x12M\n" +

@@ -395,11 +395,13 @@ var File_monoplane_core_v1_persistentvolume_proto protoreflect.FileDescriptor
 
 const file_monoplane_core_v1_persistentvolume_proto_rawDesc = "" +
 	"\n" +
-	"(monoplane/core/v1/persistentvolume.proto\x12\x11monoplane.core.v1\x1a/monoplane/core/v1/persistentvolume_source.proto\x1a!monoplane/core/v1/placement.proto\x1a!monoplane/core/v1/reference.proto\x1a\x1emonoplane/meta/v1/object.proto\x1a\x1emonoplane/meta/v1/values.proto\x1a\"monoplane/options/v1/options.proto\"\xa4\x02\n" +
+	"(monoplane/core/v1/persistentvolume.proto\x12\x11monoplane.core.v1\x1a/monoplane/core/v1/persistentvolume_source.proto\x1a!monoplane/core/v1/placement.proto\x1a!monoplane/core/v1/reference.proto\x1a\x1emonoplane/meta/v1/object.proto\x1a\x1emonoplane/meta/v1/values.proto\x1a\"monoplane/options/v1/options.proto\"\xbc\x02\n" +
 	"\x10PersistentVolume\x12?\n" +
 	"\bmetadata\x18\x01 \x01(\v2\x1d.monoplane.meta.v1.ObjectMetaB\x04\x90\x94#\x01R\bmetadata\x12A\n" +
 	"\x04spec\x18\x02 \x01(\v2'.monoplane.core.v1.PersistentVolumeSpecB\x04\x90\x94#\x01R\x04spec\x12G\n" +
-	"\x06status\x18\x03 \x01(\v2).monoplane.core.v1.PersistentVolumeStatusB\x04\x90\x94#\x01R\x06status:C\xb2\x9a#?\x12\x02v1\x1a\x10PersistentVolume\"\x11persistentvolumes*\x10persistentvolume2\x02pv\"\xb6\x01\n" +
+	"\x06status\x18\x03 \x01(\v2).monoplane.core.v1.PersistentVolumeStatusB\x04\x90\x94#\x01R\x06status:[\xb2\x9a#W\x12\x02v1\x1a\x10PersistentVolume\"\x11persistentvolumes*\x10persistentvolume2\x02pvR\x14\n" +
+	"\x06status*\n" +
+	"the statush\x01\"\xb6\x01\n" +
 	"\x14PersistentVolumeList\x12=\n" +
 	"\bmetadata\x18\x01 \x01(\v2\x1b.monoplane.meta.v1.ListMetaB\x04\x90\x94#\x01R\bmetadata\x12?\n" +
 	"\x05items\x18\x02 \x03(\v2#.monoplane.core.v1.PersistentVolumeB\x04\x90\x94#\x01R\x05items:\x1e\xb2\x9a#\x1a\x12\x02v1\x1a\x14PersistentVolumeList\"\x90\x06\n" +

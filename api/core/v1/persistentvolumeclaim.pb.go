@@ -403,11 +403,13 @@ var File_monoplane_core_v1_persistentvolumeclaim_proto protoreflect.FileDescript
 
 const file_monoplane_core_v1_persistentvolumeclaim_proto_rawDesc = "" +
 	"\n" +
-	"-monoplane/core/v1/persistentvolumeclaim.proto\x12\x11monoplane.core.v1\x1a\x1emonoplane/core/v1/volume.proto\x1a\x1emonoplane/meta/v1/object.proto\x1a\x1emonoplane/meta/v1/values.proto\x1a\"monoplane/options/v1/options.proto\"\xc5\x02\n" +
+	"-monoplane/core/v1/persistentvolumeclaim.proto\x12\x11monoplane.core.v1\x1a\x1emonoplane/core/v1/volume.proto\x1a\x1emonoplane/meta/v1/object.proto\x1a\x1emonoplane/meta/v1/values.proto\x1a\"monoplane/options/v1/options.proto\"\xdd\x02\n" +
 	"\x15PersistentVolumeClaim\x12?\n" +
 	"\bmetadata\x18\x01 \x01(\v2\x1d.monoplane.meta.v1.ObjectMetaB\x04\x90\x94#\x01R\bmetadata\x12F\n" +
 	"\x04spec\x18\x02 \x01(\v2,.monoplane.core.v1.PersistentVolumeClaimSpecB\x04\x90\x94#\x01R\x04spec\x12L\n" +
-	"\x06status\x18\x03 \x01(\v2..monoplane.core.v1.PersistentVolumeClaimStatusB\x04\x90\x94#\x01R\x06status:U\xb2\x9a#Q\x12\x02v1\x1a\x15PersistentVolumeClaim\"\x16persistentvolumeclaims*\x15persistentvolumeclaim2\x03pvc8\x01\"|\n" +
+	"\x06status\x18\x03 \x01(\v2..monoplane.core.v1.PersistentVolumeClaimStatusB\x04\x90\x94#\x01R\x06status:m\xb2\x9a#i\x12\x02v1\x1a\x15PersistentVolumeClaim\"\x16persistentvolumeclaims*\x15persistentvolumeclaim2\x03pvc8\x01R\x14\n" +
+	"\x06status*\n" +
+	"the statush\x01\"|\n" +
 	"\x12ModifyVolumeStatus\x12H\n" +
 	"\x1ftargetVolumeAttributesClassName\x18\x01 \x01(\tR\x1ftargetVolumeAttributesClassName\x12\x1c\n" +
 	"\x06status\x18\x02 \x01(\tB\x04\x90\x94#\x01R\x06status\"\x9e\x02\n" +

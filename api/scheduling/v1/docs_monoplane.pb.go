@@ -9,7 +9,7 @@ const Docs = "" +
 	"CreatePlacementReviewRequest.dryRun\t\"All\" changes nothing: nothing is stored in any case.\n" +
 	"CreatePlacementReviewRequest.fieldManager\tName of the program that asks.\n" +
 	"CreatePlacementReviewRequest.fieldValidation\tWhat to do with unknown and duplicate JSON fields: \"Strict\", \"Warn\" (default) or \"Ignore\".\n" +
-	"CreatePlacementReviewRequest.namespace\tNamespace of the pod; empty takes the object's own.\n" +
+	"CreatePlacementReviewRequest.namespace\tNamespace of the object; empty takes the object's own.\n" +
 	"CreatePlacementReviewRequest.object\tThe question.\n" +
 	"CreatePriorityClassRequest\tCreatePriorityClassRequest creates one object.\n" +
 	"CreatePriorityClassRequest.dryRun\t\"All\" validates and admits but stores nothing.\n" +

@@ -699,12 +699,13 @@ var File_monoplane_scheduling_v1_placementreview_proto protoreflect.FileDescript
 
 const file_monoplane_scheduling_v1_placementreview_proto_rawDesc = "" +
 	"\n" +
-	"-monoplane/scheduling/v1/placementreview.proto\x12\x17monoplane.scheduling.v1\x1a\x1bmonoplane/core/v1/pod.proto\x1a\x1emonoplane/meta/v1/object.proto\x1a\x1emonoplane/meta/v1/values.proto\x1a\"monoplane/options/v1/options.proto\"\xb6\x02\n" +
+	"-monoplane/scheduling/v1/placementreview.proto\x12\x17monoplane.scheduling.v1\x1a\x1bmonoplane/core/v1/pod.proto\x1a\x1emonoplane/meta/v1/object.proto\x1a\x1emonoplane/meta/v1/values.proto\x1a\"monoplane/options/v1/options.proto\"\xb7\x06\n" +
 	"\x0fPlacementReview\x12?\n" +
 	"\bmetadata\x18\x01 \x01(\v2\x1d.monoplane.meta.v1.ObjectMetaB\x04\x90\x94#\x01R\bmetadata\x12@\n" +
 	"\x04spec\x18\x02 \x01(\v2,.monoplane.scheduling.v1.PlacementReviewSpecR\x04spec\x12F\n" +
-	"\x06status\x18\x03 \x01(\v2..monoplane.scheduling.v1.PlacementReviewStatusR\x06status:X\xb2\x9a#T\n" +
-	"\x18scheduling.monoplane.dev\x12\x02v1\x1a\x0fPlacementReview\"\x10placementreviews*\x0fplacementreview8\x01\"\x85\x01\n" +
+	"\x06status\x18\x03 \x01(\v2..monoplane.scheduling.v1.PlacementReviewStatusR\x06status:\xd8\x04\xb2\x9a#\xd3\x04\n" +
+	"\x18scheduling.monoplane.dev\x12\x02v1\x1a\x0fPlacementReview\"\x10placementreviews*\x0fplacementreview8\x01J\x06createZ\xc9\x03\n" +
+	"\x06Create\x12\xbe\x03Create answers a question and stores nothing. Codes: NotFound (the pod or the namespace), AlreadyExists (the pod that should be imagined is there), InvalidArgument with reason Invalid (every bad field is listed, those of the pod too), Unavailable with reason ServiceUnavailable (no scheduler is connected, or it went away; ask again), ResourceExhausted with reason TooManyRequests or DeadlineExceeded (the scheduler has no time; ask again later).b)answers questions about where pods can go\"\x85\x01\n" +
 	"\x13PlacementReviewSpec\x12\x18\n" +
 	"\apodName\x18\x01 \x01(\tR\apodName\x12(\n" +
 	"\x03pod\x18\x02 \x01(\v2\x16.monoplane.core.v1.PodR\x03pod\x12\x14\n" +

@@ -194,7 +194,7 @@ var File_monoplane_storage_v1_storageclass_proto protoreflect.FileDescriptor
 
 const file_monoplane_storage_v1_storageclass_proto_rawDesc = "" +
 	"\n" +
-	"'monoplane/storage/v1/storageclass.proto\x12\x14monoplane.storage.v1\x1a(monoplane/core/v1/topologyselector.proto\x1a\x1emonoplane/meta/v1/object.proto\x1a\"monoplane/options/v1/options.proto\"\xad\x05\n" +
+	"'monoplane/storage/v1/storageclass.proto\x12\x14monoplane.storage.v1\x1a(monoplane/core/v1/topologyselector.proto\x1a\x1emonoplane/meta/v1/object.proto\x1a\"monoplane/options/v1/options.proto\"\xaf\x05\n" +
 	"\fStorageClass\x12?\n" +
 	"\bmetadata\x18\x01 \x01(\v2\x1d.monoplane.meta.v1.ObjectMetaB\x04\x90\x94#\x01R\bmetadata\x12&\n" +
 	"\vprovisioner\x18\x02 \x01(\tB\x04\x90\x94#\x01R\vprovisioner\x12R\n" +
@@ -208,8 +208,8 @@ const file_monoplane_storage_v1_storageclass_proto_rawDesc = "" +
 	"\x11allowedTopologies\x18\b \x03(\v2'.monoplane.core.v1.TopologySelectorTermR\x11allowedTopologies\x1a=\n" +
 	"\x0fParametersEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01:H\xb2\x9a#D\n" +
-	"\x0estorage.k8s.io\x12\x02v1\x1a\fStorageClass\"\x0estorageclasses*\fstorageclass2\x02scB\x10\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01:J\xb2\x9a#F\n" +
+	"\x0estorage.k8s.io\x12\x02v1\x1a\fStorageClass\"\x0estorageclasses*\fstorageclass2\x02sch\x01B\x10\n" +
 	"\x0e_reclaimPolicyB\x17\n" +
 	"\x15_allowVolumeExpansionB\x14\n" +
 	"\x12_volumeBindingMode\"\xbd\x01\n" +
