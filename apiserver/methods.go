@@ -35,11 +35,11 @@ func methods(services []kinds.Service) map[string]*method {
 	}
 	for _, svc := range services {
 		d := descriptor(svc.Kind)
-		for _, name := range svc.Methods {
+		for _, name := range svc.Methods() {
 			verb, sub := verbOf(name)
 			a := d
 			a.Verb, a.Subresource = verb, sub
-			out["/"+svc.Name+"/"+name] = &method{attributes: a}
+			out["/"+svc.Desc.ServiceName+"/"+name] = &method{attributes: a}
 		}
 	}
 	bind := &out[corev1.Pods_Bind_FullMethodName].attributes

@@ -19,37 +19,21 @@ import (
 
 	"google.golang.org/grpc"
 
-	coordinationv1 "monoplane.dev/api/coordination/v1"
-	corev1 "monoplane.dev/api/core/v1"
-	eventsv1 "monoplane.dev/api/events/v1"
+	"monoplane.dev/api/clients"
+
 	nodev1 "monoplane.dev/api/node/v1"
 	schedulingv1 "monoplane.dev/api/scheduling/v1"
-	storagev1 "monoplane.dev/api/storage/v1"
 )
 
 // Client holds a typed client for every service.
 type Client struct {
-	Pods                   corev1.PodsClient
-	Nodes                  corev1.NodesClient
-	Namespaces             corev1.NamespacesClient
-	ConfigMaps             corev1.ConfigMapsClient
-	PersistentVolumes      corev1.PersistentVolumesClient
-	PersistentVolumeClaims corev1.PersistentVolumeClaimsClient
-	ServiceAccounts        corev1.ServiceAccountsClient
-	Leases                 coordinationv1.LeasesClient
-	PriorityClasses        schedulingv1.PriorityClassesClient
-	StorageClasses         storagev1.StorageClassesClient
-
-	// Events are events in the shape of core/v1, EventsV1 the same objects in that of events.k8s.io/v1.
-	Events   corev1.EventsClient
-	EventsV1 eventsv1.EventsClient
+	// Clients are those of the kinds. Events are events in the shape of core/v1, EventsV1 the same objects in that of
+	// events.k8s.io/v1.
+	clients.Clients
 
 	// NodeStreams is what node agents listen on; other programs have no use for it.
 	NodeStreams nodev1.NodeStreamsClient
-
-	// PlacementReviews answers where pods can go. SchedulerStreams is what schedulers listen on; other programs have no use
-	// for it.
-	PlacementReviews schedulingv1.PlacementReviewsClient
+	// SchedulerStreams is what schedulers listen on; other programs have no use for it.
 	SchedulerStreams schedulingv1.SchedulerStreamsClient
 
 	conn grpc.ClientConnInterface
@@ -58,22 +42,10 @@ type Client struct {
 // New returns the clients over conn, which the caller keeps and closes.
 func New(conn grpc.ClientConnInterface) *Client {
 	return &Client{
-		Pods:                   corev1.NewPodsClient(conn),
-		Nodes:                  corev1.NewNodesClient(conn),
-		Namespaces:             corev1.NewNamespacesClient(conn),
-		ConfigMaps:             corev1.NewConfigMapsClient(conn),
-		PersistentVolumes:      corev1.NewPersistentVolumesClient(conn),
-		PersistentVolumeClaims: corev1.NewPersistentVolumeClaimsClient(conn),
-		ServiceAccounts:        corev1.NewServiceAccountsClient(conn),
-		Leases:                 coordinationv1.NewLeasesClient(conn),
-		PriorityClasses:        schedulingv1.NewPriorityClassesClient(conn),
-		StorageClasses:         storagev1.NewStorageClassesClient(conn),
-		Events:                 corev1.NewEventsClient(conn),
-		EventsV1:               eventsv1.NewEventsClient(conn),
-		NodeStreams:            nodev1.NewNodeStreamsClient(conn),
-		PlacementReviews:       schedulingv1.NewPlacementReviewsClient(conn),
-		SchedulerStreams:       schedulingv1.NewSchedulerStreamsClient(conn),
-		conn:                   conn,
+		Clients:          clients.New(conn),
+		NodeStreams:      nodev1.NewNodeStreamsClient(conn),
+		SchedulerStreams: schedulingv1.NewSchedulerStreamsClient(conn),
+		conn:             conn,
 	}
 }
 

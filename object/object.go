@@ -57,8 +57,12 @@ type Kind struct {
 	Singular string
 	// ShortNames are the abbreviations that kubectl accepts.
 	ShortNames []string
+	// Categories are the groups of kinds that kubectl accepts in place of a name, such as "all".
+	Categories []string
 	// Namespaced says whether objects live in a namespace.
 	Namespaced bool
+	// View says that the objects are those of another kind, in another shape.
+	View bool
 	// New returns an empty object.
 	New func() Object
 	// NewList returns a list that holds items, which must be of this kind.

@@ -10,8 +10,8 @@ import (
 	corev1 "monoplane.dev/api/core/v1"
 )
 
-func configMap() *registry.Strategy {
-	return registry.Typed[*corev1.ConfigMap]{
+func (Config) configMap() definition {
+	return definition{strategy: registry.Typed[*corev1.ConfigMap]{
 		Kind:     corev1.ConfigMapKind,
 		Default:  defaults.ConfigMap,
 		Validate: validation.ConfigMap,
@@ -22,5 +22,5 @@ func configMap() *registry.Strategy {
 			}},
 			age[*corev1.ConfigMap](),
 		},
-	}.Strategy()
+	}.Strategy()}
 }

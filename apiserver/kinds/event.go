@@ -19,8 +19,8 @@ import (
 // eventTTL is how long an event is kept after its last write (OBJ-13).
 const eventTTL = time.Hour
 
-func event() *registry.Strategy {
-	return registry.Typed[*corev1.Event]{
+func (Config) event() definition {
+	return definition{strategy: registry.Typed[*corev1.Event]{
 		Kind:     corev1.EventKind,
 		Default:  defaults.Event,
 		Validate: validation.Event,
@@ -47,7 +47,7 @@ func event() *registry.Strategy {
 		},
 		Table: eventTable{},
 		Share: shareEvent,
-	}.Strategy()
+	}.Strategy()}
 }
 
 // shareEvent replaces what many events have alike.

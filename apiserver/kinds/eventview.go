@@ -14,9 +14,9 @@ import (
 	eventsv1 "monoplane.dev/api/events/v1"
 )
 
-// eventView serves the events that are stored in the shape of core/v1 as events.k8s.io/v1 (OBJ-13).
-func eventView() *registry.View {
-	return &registry.View{
+// eventsV1 serves the events that are stored in the shape of core/v1 as events.k8s.io/v1 (OBJ-13).
+func (c Config) eventsV1() definition {
+	return definition{strategy: c.event().strategy, view: &registry.View{
 		Kind: eventsv1.EventKind,
 		In:   func(o object.Object) object.Object { return toCore(o.(*eventsv1.Event)) },
 		Out:  func(o object.Object) object.Object { return fromCore(o.(*corev1.Event)) },
@@ -40,7 +40,7 @@ func eventView() *registry.View {
 			}
 		},
 		Table: eventViewTable{},
-	}
+	}}
 }
 
 func toCore(e *eventsv1.Event) *corev1.Event {

@@ -1,23 +1,19 @@
 // Package kinds lists the kinds that are served and what is special about each: one file per kind, or a
-// package of its own for a large one (package pod). To add a kind, write its .proto files, one file here that
-// describes it (configmap.go is the shortest example), and its line in served.
+// package of its own for a large one (package pod). To add a kind, write its message and one file here that
+// describes it (configmap.go is the shortest example); make generate does the rest.
 package kinds
 
 import (
 	"google.golang.org/grpc"
 
+	"monoplane.dev/api/services"
 	"monoplane.dev/apiserver/auth"
 	"monoplane.dev/apiserver/kinds/pod"
 	"monoplane.dev/apiserver/registry"
 	"monoplane.dev/apiserver/rest/table"
 	"monoplane.dev/apiserver/store"
 	"monoplane.dev/object"
-
-	coordinationv1 "monoplane.dev/api/coordination/v1"
-	corev1 "monoplane.dev/api/core/v1"
-	eventsv1 "monoplane.dev/api/events/v1"
-	schedulingv1 "monoplane.dev/api/scheduling/v1"
-	storagev1 "monoplane.dev/api/storage/v1"
+	"monoplane.dev/object/service"
 )
 
 // Config is what the kinds need.
@@ -32,86 +28,73 @@ type Config struct {
 	Scheduler Explainer
 }
 
+// definition says how a kind is served. For every kind there is a method of Config that returns one, by the name of the
+// kind; the generated allDefinitions calls them all.
+type definition struct {
+	// strategy is what is special about what is stored; nil for a kind of which nothing is.
+	strategy *registry.Strategy
+	// view serves what the strategy of another kind stores as this kind; nil for a kind that is stored itself.
+	view *registry.View
+	// server serves all methods, from the kind's backend (nil without a strategy) and those of other kinds, in place of the
+	// generated adapter, which serves the standard ones.
+	server func(b object.Backend, backendOf func(*object.Kind) object.Backend) any
+}
+
 // Service is one gRPC service over one kind.
 type Service struct {
-	// Kind is the kind that the service reads and writes.
-	Kind *object.Kind
-	// Name is the full name of the gRPC service, such as "monoplane.core.v1.Pods".
-	Name string
+	*service.Service
 	// Backend serves the standard methods; nil for a kind of which nothing is stored.
 	Backend object.Backend
-	// Methods are the names of its methods, such as "Get".
-	Methods []string
-	// Register puts the service on a server.
-	Register func(grpc.ServiceRegistrar)
+
+	server any
 }
+
+// Register puts the service on a server.
+func (s Service) Register(r grpc.ServiceRegistrar) { r.RegisterService(s.Desc, s.server) }
 
 // All returns the services of all kinds.
 func All(cfg Config) []Service {
 	cfg.Deps = cfg.Deps.Complete()
-	pods := pod.New(cfg.Deps, cfg.Audit)
-	events := event()
-	podBackend := registry.New(cfg.Deps, pods.Strategy())
-	return []Service{
-		serve(podBackend, corev1.PodKind, corev1.Pods_ServiceDesc, func(b object.Backend) any {
-			return pods.Service(b, cfg.Logs)
-		}),
-		serve(registry.New(cfg.Deps, node(cfg.Deps)), corev1.NodeKind, corev1.Nodes_ServiceDesc, func(b object.Backend) any {
-			return corev1.NodesBackend{Backend: b}
-		}),
-		serve(registry.New(cfg.Deps, namespace(cfg.Deps)), corev1.NamespaceKind, corev1.Namespaces_ServiceDesc, func(b object.Backend) any {
-			return corev1.NamespacesBackend{Backend: b}
-		}),
-		serve(registry.New(cfg.Deps, events), corev1.EventKind, corev1.Events_ServiceDesc, func(b object.Backend) any {
-			return corev1.EventsBackend{Backend: b}
-		}),
-		serve(registry.NewView(cfg.Deps, events, eventView()), eventsv1.EventKind, eventsv1.Events_ServiceDesc, func(b object.Backend) any {
-			return eventsv1.EventsBackend{Backend: b}
-		}),
-		serve(registry.New(cfg.Deps, configMap()), corev1.ConfigMapKind, corev1.ConfigMaps_ServiceDesc, func(b object.Backend) any {
-			return corev1.ConfigMapsBackend{Backend: b}
-		}),
-		serve(registry.New(cfg.Deps, serviceAccount()), corev1.ServiceAccountKind, corev1.ServiceAccounts_ServiceDesc, func(b object.Backend) any {
-			return corev1.ServiceAccountsBackend{Backend: b}
-		}),
-		serve(registry.New(cfg.Deps, lease()), coordinationv1.LeaseKind, coordinationv1.Leases_ServiceDesc, func(b object.Backend) any {
-			return coordinationv1.LeasesBackend{Backend: b}
-		}),
-		serve(registry.New(cfg.Deps, persistentVolume(cfg.Deps)), corev1.PersistentVolumeKind, corev1.PersistentVolumes_ServiceDesc,
-			func(b object.Backend) any { return corev1.PersistentVolumesBackend{Backend: b} }),
-		serve(registry.New(cfg.Deps, persistentVolumeClaim(cfg.Deps)), corev1.PersistentVolumeClaimKind, corev1.PersistentVolumeClaims_ServiceDesc,
-			func(b object.Backend) any { return corev1.PersistentVolumeClaimsBackend{Backend: b} }),
-		serve(registry.New(cfg.Deps, storageClass()), storagev1.StorageClassKind, storagev1.StorageClasses_ServiceDesc,
-			func(b object.Backend) any { return storagev1.StorageClassesBackend{Backend: b} }),
-		serve(registry.New(cfg.Deps, priorityClass(cfg.Deps)), schedulingv1.PriorityClassKind, schedulingv1.PriorityClasses_ServiceDesc,
-			func(b object.Backend) any { return schedulingv1.PriorityClassesBackend{Backend: b} }),
-		serve(nil, schedulingv1.PlacementReviewKind, schedulingv1.PlacementReviews_ServiceDesc, func(object.Backend) any {
-			return &placementReviews{pods: podBackend, scheduler: cfg.Scheduler}
-		}),
+	definitions := cfg.allDefinitions()
+	backends := make(map[*object.Kind]object.Backend, len(definitions))
+	for kind, d := range definitions {
+		if d.strategy != nil {
+			backends[kind] = d.over(cfg.Deps)
+		}
 	}
+	backendOf := func(k *object.Kind) object.Backend { return backends[k] }
+	var out []Service
+	for _, s := range services.All() {
+		b := backends[s.Kind]
+		server := any(nil)
+		if d := definitions[s.Kind]; d.server != nil {
+			server = d.server(b, backendOf)
+		} else {
+			server = s.Adapt(b)
+		}
+		out = append(out, Service{Service: s, Backend: b, server: server})
+	}
+	return out
 }
 
-// serve makes a service of a generated adapter.
-func serve(b object.Backend, k *object.Kind, desc grpc.ServiceDesc, adapter func(object.Backend) any) Service {
-	var methods []string
-	for _, m := range desc.Methods {
-		methods = append(methods, m.MethodName)
+// over returns the backend of a kind.
+func (d definition) over(deps registry.Deps) object.Backend {
+	if d.view != nil {
+		return registry.NewView(deps, d.strategy, d.view)
 	}
-	for _, m := range desc.Streams {
-		methods = append(methods, m.StreamName)
-	}
-	return Service{Kind: k, Name: desc.ServiceName, Methods: methods, Backend: b, Register: func(s grpc.ServiceRegistrar) {
-		s.RegisterService(&desc, adapter(b))
-	}}
+	return registry.New(deps, d.strategy)
 }
 
 // strategies returns what is stored, without a server around it.
 func strategies() []*registry.Strategy {
-	deps := registry.Deps{}
-	return []*registry.Strategy{
-		pod.New(deps, nil).Strategy(), node(deps), namespace(deps), event(), configMap(), serviceAccount(), lease(),
-		priorityClass(deps), persistentVolume(deps), persistentVolumeClaim(deps), storageClass(),
+	var out []*registry.Strategy
+	definitions := Config{}.allDefinitions()
+	for _, s := range services.All() {
+		if d := definitions[s.Kind]; d.strategy != nil && d.view == nil {
+			out = append(out, d.strategy)
+		}
 	}
+	return out
 }
 
 // Resources tells the store about everything that it has to keep.
@@ -125,10 +108,13 @@ func Resources() []store.Resource {
 
 // Tables returns how kubectl get shows each kind (CLI-3).
 func Tables() map[*object.Kind]table.Definition {
-	out := map[*object.Kind]table.Definition{eventsv1.EventKind: eventView().Table}
-	for _, s := range strategies() {
-		if s.Table != nil {
-			out[s.Kind] = s.Table
+	out := make(map[*object.Kind]table.Definition)
+	for kind, d := range (Config{}).allDefinitions() {
+		switch {
+		case d.view != nil:
+			out[kind] = d.view.Table
+		case d.strategy != nil && d.strategy.Table != nil:
+			out[kind] = d.strategy.Table
 		}
 	}
 	return out

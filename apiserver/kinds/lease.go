@@ -13,8 +13,8 @@ import (
 	coordinationv1 "monoplane.dev/api/coordination/v1"
 )
 
-func lease() *registry.Strategy {
-	return registry.Typed[*coordinationv1.Lease]{
+func (Config) lease() definition {
+	return definition{strategy: registry.Typed[*coordinationv1.Lease]{
 		Kind:            coordinationv1.LeaseKind,
 		RequireRevision: true, // a lease that is taken over unseen is no lease (OBJ-2)
 		Default:         defaults.Lease,
@@ -33,7 +33,7 @@ func lease() *registry.Strategy {
 			}},
 			age[*coordinationv1.Lease](),
 		},
-	}.Strategy()
+	}.Strategy()}
 }
 
 // ownLease lets an agent act on the lease of its own node only.

@@ -27,9 +27,9 @@ const (
 // A namespace is deleted in two steps (NS-1): the deletion sets the mark and the phase, which keeps new
 // objects out; the namespace controller empties it and then takes its finalizer away, and with the last
 // finalizer the namespace goes.
-func namespace(deps registry.Deps) *registry.Strategy {
-	n := namespaces{deps}
-	return registry.Typed[*corev1.Namespace]{
+func (c Config) namespace() definition {
+	n := namespaces{c.Deps}
+	return definition{strategy: registry.Typed[*corev1.Namespace]{
 		Kind:       corev1.NamespaceKind,
 		Spec:       func(o *corev1.Namespace) proto.Message { return o.GetSpec() },
 		DefaultNew: defaults.NewNamespace,
@@ -87,7 +87,7 @@ func namespace(deps registry.Deps) *registry.Strategy {
 			}},
 			age[*corev1.Namespace](),
 		},
-	}.Strategy()
+	}.Strategy()}
 }
 
 // metadata returns what asked wants the metadata to be, under the name that it has.

@@ -29,9 +29,9 @@ import (
 // restrictedLabels are for administrators: an agent may not give them to its node.
 const restrictedLabels = "node-restriction.kubernetes.io/"
 
-func node(deps registry.Deps) *registry.Strategy {
-	n := nodes{deps}
-	return registry.Typed[*corev1.Node]{
+func (c Config) node() definition {
+	n := nodes{c.Deps}
+	return definition{strategy: registry.Typed[*corev1.Node]{
 		Kind:     corev1.NodeKind,
 		Spec:     func(o *corev1.Node) proto.Message { return o.GetSpec() },
 		Default:  defaults.Node,
@@ -70,7 +70,7 @@ func node(deps registry.Deps) *registry.Strategy {
 			"spec.unschedulable": func(o *corev1.Node) string { return strconv.FormatBool(o.GetSpec().GetUnschedulable()) },
 		},
 		Table: nodeTable(),
-	}.Strategy()
+	}.Strategy()}
 }
 
 type nodes struct {

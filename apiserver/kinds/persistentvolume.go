@@ -13,8 +13,8 @@ import (
 	corev1 "monoplane.dev/api/core/v1"
 )
 
-func persistentVolume(deps registry.Deps) *registry.Strategy {
-	return registry.Typed[*corev1.PersistentVolume]{
+func (c Config) persistentVolume() definition {
+	return definition{strategy: registry.Typed[*corev1.PersistentVolume]{
 		Kind:       corev1.PersistentVolumeKind,
 		Default:    defaults.PersistentVolume,
 		DefaultNew: defaults.NewPersistentVolume,
@@ -35,7 +35,7 @@ func persistentVolume(deps registry.Deps) *registry.Strategy {
 					next := &corev1.PersistentVolume{Status: object.Clone(asked.GetStatus())}
 					defaults.PersistentVolume(next)
 					next.Spec = live.Spec
-					stampPhase(deps.Clock, next.Status, live.GetStatus())
+					stampPhase(c.Deps.Clock, next.Status, live.GetStatus())
 					return next
 				},
 				Validate: validation.PersistentVolumeStatusUpdate,
@@ -78,7 +78,7 @@ func persistentVolume(deps registry.Deps) *registry.Strategy {
 				return orUnset(o.GetSpec().GetVolumeMode())
 			}},
 		},
-	}.Strategy()
+	}.Strategy()}
 }
 
 // stampPhase notes when the phase changes, unless the writer says when it did.

@@ -17,13 +17,13 @@ import (
 	storagev1 "monoplane.dev/api/storage/v1"
 )
 
-func persistentVolumeClaim(deps registry.Deps) *registry.Strategy {
-	c := claims{deps}
-	return registry.Typed[*corev1.PersistentVolumeClaim]{
+func (c Config) persistentVolumeClaim() definition {
+	own := claims{c.Deps}
+	return definition{strategy: registry.Typed[*corev1.PersistentVolumeClaim]{
 		Kind:       corev1.PersistentVolumeClaimKind,
 		Default:    defaults.PersistentVolumeClaim,
 		DefaultNew: defaults.NewPersistentVolumeClaim,
-		Admit:      c.defaultClass,
+		Admit:      own.defaultClass,
 		Validate:   validation.PersistentVolumeClaim,
 		Main: registry.TypedResource[*corev1.PersistentVolumeClaim]{
 			Apply: func(asked, live *corev1.PersistentVolumeClaim) *corev1.PersistentVolumeClaim {
@@ -33,7 +33,7 @@ func persistentVolumeClaim(deps registry.Deps) *registry.Strategy {
 				next.Status = live.Status
 				return next
 			},
-			Authorize: c.mayGrow,
+			Authorize: own.mayGrow,
 			Validate:  validation.PersistentVolumeClaimUpdate,
 		},
 		Subresources: map[string]registry.TypedResource[*corev1.PersistentVolumeClaim]{
@@ -80,7 +80,7 @@ func persistentVolumeClaim(deps registry.Deps) *registry.Strategy {
 				return orUnset(o.GetSpec().GetVolumeMode())
 			}},
 		},
-	}.Strategy()
+	}.Strategy()}
 }
 
 type claims struct {

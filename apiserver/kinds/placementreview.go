@@ -20,6 +20,13 @@ type Explainer interface {
 	Explain(ctx context.Context, ask *schedulingv1.ExplainCall) (*schedulingv1.PlacementReviewStatus, error)
 }
 
+// placementReview describes a kind of which nothing is stored.
+func (c Config) placementReview() definition {
+	return definition{server: func(_ object.Backend, backendOf func(*object.Kind) object.Backend) any {
+		return &placementReviews{pods: backendOf(corev1.PodKind), scheduler: c.Scheduler}
+	}}
+}
+
 // placementReviews answers reviews. What the pod alone can tell is answered here, all else by the scheduler.
 type placementReviews struct {
 	schedulingv1.UnimplementedPlacementReviewsServer

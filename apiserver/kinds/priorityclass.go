@@ -20,14 +20,14 @@ const defaultTurn = "priorityclasses/default"
 
 // priorityClass describes the kind. One class at most is the global default (PRIO-1), because the writes that make one so
 // happen one after another, in turn. Pods look classes up in the cache.
-func priorityClass(deps registry.Deps) *registry.Strategy {
-	return registry.Typed[*schedulingv1.PriorityClass]{
+func (c Config) priorityClass() definition {
+	return definition{strategy: registry.Typed[*schedulingv1.PriorityClass]{
 		Kind:       schedulingv1.PriorityClassKind,
 		Default:    defaults.PriorityClass,
 		DefaultNew: defaults.NewPriorityClass,
 		Validate:   validation.PriorityClass,
 		Guards: func(ctx context.Context, o *schedulingv1.PriorityClass) ([]store.Guard, error) {
-			return onlyDefault(ctx, deps.Store, o, nil)
+			return onlyDefault(ctx, c.Deps.Store, o, nil)
 		},
 		Protected: func(o *schedulingv1.PriorityClass) error {
 			for _, class := range SystemPriorityClasses() {
@@ -40,7 +40,7 @@ func priorityClass(deps registry.Deps) *registry.Strategy {
 		},
 		Main: registry.TypedResource[*schedulingv1.PriorityClass]{
 			Authorize: func(ctx context.Context, u *registry.Update, next, live *schedulingv1.PriorityClass) (err error) {
-				u.Guards, err = onlyDefault(ctx, deps.Store, next, live)
+				u.Guards, err = onlyDefault(ctx, c.Deps.Store, next, live)
 				return err
 			},
 			Validate: validation.PriorityClassUpdate,
@@ -58,7 +58,7 @@ func priorityClass(deps registry.Deps) *registry.Strategy {
 				return o.GetPreemptionPolicy()
 			}},
 		},
-	}.Strategy()
+	}.Strategy()}
 }
 
 // onlyDefault refuses a second global default, and returns the turn of a write that makes one. Live is the class that next

@@ -8,8 +8,8 @@ import (
 	corev1 "monoplane.dev/api/core/v1"
 )
 
-func serviceAccount() *registry.Strategy {
-	return registry.Typed[*corev1.ServiceAccount]{
+func (Config) serviceAccount() definition {
+	return definition{strategy: registry.Typed[*corev1.ServiceAccount]{
 		Kind:     corev1.ServiceAccountKind,
 		Default:  defaults.ServiceAccount,
 		Validate: validation.ServiceAccount,
@@ -20,5 +20,5 @@ func serviceAccount() *registry.Strategy {
 			}},
 			age[*corev1.ServiceAccount](),
 		},
-	}.Strategy()
+	}.Strategy()}
 }

@@ -13,8 +13,8 @@ import (
 	storagev1 "monoplane.dev/api/storage/v1"
 )
 
-func storageClass() *registry.Strategy {
-	return registry.Typed[*storagev1.StorageClass]{
+func (Config) storageClass() definition {
+	return definition{strategy: registry.Typed[*storagev1.StorageClass]{
 		Kind:     storagev1.StorageClassKind,
 		Default:  defaults.StorageClass,
 		Validate: validation.StorageClass,
@@ -34,7 +34,7 @@ func storageClass() *registry.Strategy {
 			}},
 			age[*storagev1.StorageClass](),
 		}},
-	}.Strategy()
+	}.Strategy()}
 }
 
 // storageClassTable marks the default classes beside their names.

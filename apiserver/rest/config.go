@@ -9,8 +9,10 @@ import (
 
 	"google.golang.org/grpc"
 
+	"monoplane.dev/api/services"
 	"monoplane.dev/apiserver/rest/table"
 	"monoplane.dev/object"
+	"monoplane.dev/object/service"
 )
 
 // Config is what New needs.
@@ -21,8 +23,8 @@ type Config struct {
 	// Authenticate puts the user (authn.WithUser) into the context of requests, or answers 401. Health checks
 	// and /version are served without it. Required.
 	Authenticate func(http.Handler) http.Handler
-	// Services are the services to serve; all of Services when nil.
-	Services []*Service
+	// Services are the services to serve; those of all kinds when nil.
+	Services []*service.Service
 	// Table returns how objects of a kind are shown by kubectl get; nil, or a nil answer, shows name and age.
 	Table func(*object.Kind) table.Definition
 	// Metrics answers /metrics for those whom AuthorizePath lets; nil leaves it out.
@@ -63,7 +65,7 @@ func (c *Config) complete() error {
 		return errors.New("rest: Conn, Authenticate and Logger are required")
 	}
 	if c.Services == nil {
-		c.Services = Services()
+		c.Services = services.All()
 	}
 	if c.Now == nil {
 		c.Now = time.Now

@@ -36,10 +36,7 @@ func resources(routes []*route) []discovery.Resource {
 				Kind: kind.Kind, KindGroup: kind.Group, KindVersion: kind.Version,
 			}
 			if r.subresource == "" {
-				d.Singular, d.ShortNames = kind.Singular, kind.ShortNames
-				if r.resource == "pods" && group == "" {
-					d.Categories = []string{"all"}
-				}
+				d.Singular, d.ShortNames, d.Categories = kind.Singular, kind.ShortNames, kind.Categories
 			}
 			byName[id] = d
 			list = append(list, d)

@@ -13,12 +13,13 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"monoplane.dev/object"
+	"monoplane.dev/object/service"
 )
 
 // route is one REST binding of a gRPC method.
 type route struct {
 	// service is what the method belongs to.
-	service *Service
+	service *service.Service
 	// verb is the Kubernetes verb, such as "get" or "deletecollection".
 	verb string
 	// method and template are those of the google.api.http rule.
@@ -45,14 +46,14 @@ type route struct {
 
 // bindings makes the routes of a service: the rules of its methods, in the order of the .proto file, paired
 // with the handlers that the generated code registers in the same order.
-func bindings(ctx context.Context, s *Service, conn grpc.ClientConnInterface, options []runtime.ServeMuxOption) ([]*route, error) {
+func bindings(ctx context.Context, s *service.Service, conn grpc.ClientConnInterface, options []runtime.ServeMuxOption) ([]*route, error) {
 	var handlers []runtime.HandlerFunc
 	capture := runtime.WithMiddlewares(func(h runtime.HandlerFunc) runtime.HandlerFunc {
 		handlers = append(handlers, h)
 		return h
 	})
 	mux := runtime.NewServeMux(append([]runtime.ServeMuxOption{capture}, options...)...)
-	if err := s.Register(ctx, mux, conn); err != nil {
+	if err := s.Gateway(ctx, mux, conn); err != nil {
 		return nil, fmt.Errorf("register the gateway handlers of %s: %w", s.Descriptor.FullName(), err)
 	}
 	var routes []*route
@@ -80,7 +81,7 @@ func bindings(ctx context.Context, s *Service, conn grpc.ClientConnInterface, op
 	return routes, nil
 }
 
-func newRoute(s *Service, m protoreflect.MethodDescriptor, rule *annotations.HttpRule) (*route, error) {
+func newRoute(s *service.Service, m protoreflect.MethodDescriptor, rule *annotations.HttpRule) (*route, error) {
 	r := &route{service: s, input: m.Input(), body: rule.GetBody(), stream: m.IsStreamingServer()}
 	switch p := rule.GetPattern().(type) {
 	case *annotations.HttpRule_Get:

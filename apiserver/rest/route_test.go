@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
 
+	"monoplane.dev/api/services"
 	"monoplane.dev/apiserver/rest"
 )
 
@@ -47,7 +48,7 @@ func TestBindings(t *testing.T) {
 	defer h.Close()
 	fill := strings.NewReplacer("{namespace}", "ns1", "{name}", "n1")
 	n := 0
-	for _, s := range rest.Services() {
+	for _, s := range services.All() {
 		for i := range s.Descriptor.Methods().Len() {
 			m := s.Descriptor.Methods().Get(i)
 			rule := proto.GetExtension(m.Options(), annotations.E_Http).(*annotations.HttpRule)

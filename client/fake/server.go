@@ -9,10 +9,8 @@ import (
 
 	"google.golang.org/grpc"
 
-	coordinationv1 "monoplane.dev/api/coordination/v1"
 	corev1 "monoplane.dev/api/core/v1"
-	schedulingv1 "monoplane.dev/api/scheduling/v1"
-	storagev1 "monoplane.dev/api/storage/v1"
+	"monoplane.dev/api/services"
 	"monoplane.dev/client"
 	"monoplane.dev/client/inproc"
 	"monoplane.dev/object"
@@ -57,18 +55,17 @@ func New() *Server {
 	s.conn.OnPanic(func(method string, v any, stack []byte) {
 		fmt.Fprintf(os.Stderr, "fake: %s: %v\n%s", method, v, stack)
 	})
-	pods := &podsServer{PodsBackend: corev1.PodsBackend{Backend: s.backend(corev1.PodKind)}, server: s}
-	corev1.RegisterPodsServer(s.conn, pods)
-	corev1.RegisterNodesServer(s.conn, corev1.NodesBackend{Backend: s.backend(corev1.NodeKind)})
-	corev1.RegisterNamespacesServer(s.conn, corev1.NamespacesBackend{Backend: s.backend(corev1.NamespaceKind)})
-	corev1.RegisterConfigMapsServer(s.conn, corev1.ConfigMapsBackend{Backend: s.backend(corev1.ConfigMapKind)})
-	corev1.RegisterServiceAccountsServer(s.conn, corev1.ServiceAccountsBackend{Backend: s.backend(corev1.ServiceAccountKind)})
-	corev1.RegisterPersistentVolumesServer(s.conn, corev1.PersistentVolumesBackend{Backend: s.backend(corev1.PersistentVolumeKind)})
-	corev1.RegisterPersistentVolumeClaimsServer(s.conn, corev1.PersistentVolumeClaimsBackend{Backend: s.backend(corev1.PersistentVolumeClaimKind)})
-	corev1.RegisterEventsServer(s.conn, corev1.EventsBackend{Backend: s.backend(corev1.EventKind)})
-	coordinationv1.RegisterLeasesServer(s.conn, coordinationv1.LeasesBackend{Backend: s.backend(coordinationv1.LeaseKind)})
-	schedulingv1.RegisterPriorityClassesServer(s.conn, schedulingv1.PriorityClassesBackend{Backend: s.backend(schedulingv1.PriorityClassKind)})
-	storagev1.RegisterStorageClassesServer(s.conn, storagev1.StorageClassesBackend{Backend: s.backend(storagev1.StorageClassKind)})
+	for _, svc := range services.All() {
+		if !svc.Stores() {
+			continue
+		}
+		b := s.backend(svc.Kind)
+		server := svc.Adapt(b)
+		if svc.Kind == corev1.PodKind {
+			server = &podsServer{PodsBackend: corev1.PodsBackend{Backend: b}, server: s}
+		}
+		s.conn.RegisterService(svc.Desc, server)
+	}
 	return s
 }
 

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/proto"
 
+	"monoplane.dev/api/services"
 	"monoplane.dev/object"
 
 	coordinationv1 "monoplane.dev/api/coordination/v1"
@@ -177,10 +178,8 @@ func TestAdapterStreamsBatches(t *testing.T) {
 // Every service about a kind has an adapter for all its standard methods; the others are named here.
 func TestAdaptersCoverTheServices(t *testing.T) {
 	own := []string{"Bind", "Log"} // written by hand
-	for _, adapter := range []any{
-		corev1.PodsBackend{}, corev1.NodesBackend{}, corev1.NamespacesBackend{}, corev1.EventsBackend{}, corev1.ConfigMapsBackend{},
-		corev1.ServiceAccountsBackend{}, coordinationv1.LeasesBackend{},
-	} {
+	for _, svc := range services.All() {
+		adapter := svc.Adapt(nil)
 		unimplemented := reflect.TypeOf(adapter).Field(0).Type
 		for i := range unimplemented.NumMethod() {
 			name := unimplemented.Method(i).Name

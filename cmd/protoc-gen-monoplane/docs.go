@@ -33,6 +33,7 @@ func generateDocs(p *protogen.Plugin, pkg *goPackage) {
 	if len(lines) == 0 {
 		return
 	}
+	pkg.documented = true
 	slices.Sort(lines)
 	g := p.NewGeneratedFile(path.Join(path.Dir(pkg.first.GeneratedFilenamePrefix), "docs_monoplane.pb.go"), pkg.first.GoImportPath)
 	header(g, pkg.first)

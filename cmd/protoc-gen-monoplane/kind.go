@@ -23,6 +23,8 @@ type goPackage struct {
 	kinds []string
 	// typed says that the helper function typed is used.
 	typed bool
+	// documented says that there are Docs.
+	documented bool
 	// supports is shared by all packages.
 	supports supports
 }
@@ -87,10 +89,6 @@ func generateObject(g *protogen.GeneratedFile, file *protogen.File, m *protogen.
 			list = l
 		}
 	}
-	quoted := make([]string, len(k.GetShortNames()))
-	for i, s := range k.GetShortNames() {
-		quoted[i] = strconv.Quote(s)
-	}
 	g.P("// ", name, " describes the kind ", k.GetKind(), " of ", apiVersion(k), ".")
 	g.P("var ", name, " = &", kind, "{")
 	g.P("Group: ", strconv.Quote(k.GetGroup()), ",")
@@ -98,10 +96,17 @@ func generateObject(g *protogen.GeneratedFile, file *protogen.File, m *protogen.
 	g.P("Kind: ", strconv.Quote(k.GetKind()), ",")
 	g.P("Plural: ", strconv.Quote(k.GetPlural()), ",")
 	g.P("Singular: ", strconv.Quote(k.GetSingular()), ",")
-	if len(quoted) > 0 {
-		g.P("ShortNames: []string{", strings.Join(quoted, ", "), "},")
+	names := func(field string, list []string) {
+		if len(list) > 0 {
+			g.P(field, ": ", fmt.Sprintf("%#v", list), ",")
+		}
 	}
+	names("ShortNames", k.GetShortNames())
+	names("Categories", k.GetCategories())
 	g.P("Namespaced: ", k.GetNamespaced(), ",")
+	if k.GetView() {
+		g.P("View: true,")
+	}
 	g.P("New: func() ", object, " { return new(", m.GoIdent, ") },")
 	if list != nil {
 		g.P("NewList: new", list.GoIdent.GoName, ",")

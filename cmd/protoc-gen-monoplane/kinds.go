@@ -64,6 +64,9 @@ func serviceName(k *optionsv1.Kind) string {
 	return k.GetKind()[:n] + plural[n:]
 }
 
+// goName is the field of the Go client.
+func (s served) goName() string { return cmp.Or(s.GetGoName(), s.service) }
+
 // can says whether the kind can be asked for a verb.
 func (s served) can(verb string) bool {
 	return len(s.GetVerbs()) == 0 || slices.Contains(s.GetVerbs(), verb)

@@ -18,13 +18,13 @@ type service struct {
 	g    *protogen.GeneratedFile
 	s    *protogen.Service
 	pkg  *goPackage
-	kind *protogen.Message // what Get returns
+	kind *protogen.Message // what the service is about
 }
 
 func generateService(g *protogen.GeneratedFile, s *protogen.Service, pkg *goPackage) error {
 	a := service{g: g, s: s, pkg: pkg}
 	for _, m := range s.Methods {
-		if m.GoName == "Get" && kindOf(m.Output) != nil && kindOf(m.Output).GetPlural() != "" {
+		if k := kindOf(m.Output); k.GetPlural() != "" && serviceName(k) == s.GoName {
 			a.kind = m.Output
 		}
 	}

@@ -13,8 +13,8 @@ import (
 	optionsv1 "monoplane.dev/api/options/v1"
 )
 
-// services runs the first pass on a file with kind k, and with messages that its methods take.
-func services(k *optionsv1.Kind, messages ...*descriptorpb.DescriptorProto) (map[string]string, error) {
+// firstPass runs the first pass on a file with kind k, and with messages that its methods take.
+func firstPass(k *optionsv1.Kind, messages ...*descriptorpb.DescriptorProto) (map[string]string, error) {
 	options := new(descriptorpb.MessageOptions)
 	proto.SetExtension(options, optionsv1.E_Kind, k)
 	file := &descriptorpb.FileDescriptorProto{
@@ -54,7 +54,7 @@ func thing(verbs []string, subresources ...*optionsv1.Subresource) *optionsv1.Ki
 
 // The files in proto/ show what all verbs become; this is what few become.
 func TestServiceHasTheVerbsOfItsKind(t *testing.T) {
-	written, err := services(&optionsv1.Kind{
+	written, err := firstPass(&optionsv1.Kind{
 		Group: "x.io", Version: "v1", Kind: "Policy", Plural: "policies", Singular: "policy", Verbs: []string{"list", "create"},
 		Docs: []*optionsv1.MethodDoc{
 			{Method: "Create", Codes: "NotFound (its thing)"},
@@ -118,7 +118,7 @@ message CreatePolicyRequest {
 }
 
 func TestSubresourcesBecomeMethods(t *testing.T) {
-	written, err := services(thing(nil, &optionsv1.Subresource{Name: "status", Writes: "the status"}))
+	written, err := firstPass(thing(nil, &optionsv1.Subresource{Name: "status", Writes: "the status"}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -141,7 +141,7 @@ func TestBodiesAreNotServed(t *testing.T) {
 	proto.SetExtension(options, optionsv1.E_Kind, &optionsv1.Kind{Version: "v1", Kind: "Order", Plural: "orders"})
 	k := thing(nil, &optionsv1.Subresource{Name: "order", Method: "Order", Body: "Order"})
 	k.Docs = []*optionsv1.MethodDoc{{Method: "Order", Text: "Order orders it."}}
-	written, err := services(k, &descriptorpb.DescriptorProto{Name: proto.String("Order"), Options: options})
+	written, err := firstPass(k, &descriptorpb.DescriptorProto{Name: proto.String("Order"), Options: options})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -173,7 +173,7 @@ func TestKindsThatCannotBeServedAreRefused(t *testing.T) {
 		{documented(thing(nil, &optionsv1.Subresource{Name: "act", Method: "Act", Options: "Options"})),
 			"x.v1.Thing: subresource act: x.v1.Options.list: a query cannot set it"},
 	} {
-		if _, err := services(test.kind, options); err == nil || err.Error() != test.want {
+		if _, err := firstPass(test.kind, options); err == nil || err.Error() != test.want {
 			t.Errorf("got %v, want %s", err, test.want)
 		}
 	}

@@ -3,14 +3,16 @@ package namespace
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"google.golang.org/grpc"
 
-	coordinationv1 "monoplane.dev/api/coordination/v1"
 	corev1 "monoplane.dev/api/core/v1"
 	metav1 "monoplane.dev/api/meta/v1"
+	"monoplane.dev/api/services"
 	"monoplane.dev/client"
 	"monoplane.dev/object"
+	"monoplane.dev/object/service"
 )
 
 // Content is a kind of object that lives in namespaces.
@@ -21,35 +23,35 @@ type Content struct {
 	begin func(ctx context.Context, namespace string) error
 }
 
-// Of makes a Content of a kind's generated client methods.
-func Of[L object.List](
-	kind *object.Kind,
-	list func(context.Context, *metav1.ListRequest, ...grpc.CallOption) (L, error),
-	deleteCollection func(context.Context, *metav1.DeleteCollectionRequest, ...grpc.CallOption) (L, error),
-) Content {
+// of makes a Content of a kind's service.
+func of(s *service.Service, conn grpc.ClientConnInterface) Content {
+	method := func(name string) string { return "/" + s.Desc.ServiceName + "/" + name }
 	return Content{
-		kind: kind,
+		kind: s.Kind,
 		list: func(ctx context.Context, namespace string) (object.List, error) {
-			return list(ctx, &metav1.ListRequest{Namespace: namespace})
+			found := s.Kind.NewList(nil, nil)
+			return found, conn.Invoke(ctx, method("List"), &metav1.ListRequest{Namespace: namespace}, found)
 		},
 		begin: func(ctx context.Context, namespace string) error {
-			_, err := deleteCollection(ctx, &metav1.DeleteCollectionRequest{Namespace: namespace})
-			return err
+			req := &metav1.DeleteCollectionRequest{Namespace: namespace}
+			return conn.Invoke(ctx, method("DeleteCollection"), req, s.Kind.NewList(nil, nil))
 		},
 	}
 }
 
-// DefaultContent is every namespaced kind that the server has. The first is emptied before the others: programs may
-// need their configuration until they have stopped.
+// DefaultContent is every namespaced kind that the server keeps objects of. Pods come first and are gone before the
+// others are begun with: programs may need their configuration until they have stopped. Events come last: there may be new
+// ones about the rest.
 func DefaultContent(c *client.Client) []Content {
-	return []Content{
-		Of(corev1.PodKind, c.Pods.List, c.Pods.DeleteCollection),
-		Of(corev1.ConfigMapKind, c.ConfigMaps.List, c.ConfigMaps.DeleteCollection),
-		Of(corev1.ServiceAccountKind, c.ServiceAccounts.List, c.ServiceAccounts.DeleteCollection),
-		Of(corev1.PersistentVolumeClaimKind, c.PersistentVolumeClaims.List, c.PersistentVolumeClaims.DeleteCollection),
-		Of(coordinationv1.LeaseKind, c.Leases.List, c.Leases.DeleteCollection),
-		Of(corev1.EventKind, c.Events.List, c.Events.DeleteCollection),
+	var all []Content
+	for _, s := range services.All() {
+		if s.Kind.Namespaced && s.Stores() {
+			all = append(all, of(s, c.Conn()))
+		}
 	}
+	place := map[*object.Kind]int{corev1.PodKind: -1, corev1.EventKind: 1}
+	slices.SortStableFunc(all, func(a, b Content) int { return place[a.kind] - place[b.kind] })
+	return all
 }
 
 // remains is what was found in a namespace after the deletions had begun.

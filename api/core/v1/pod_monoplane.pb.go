@@ -172,6 +172,7 @@ var PodKind = &object.Kind{
 	Plural:     "pods",
 	Singular:   "pod",
 	ShortNames: []string{"po"},
+	Categories: []string{"all"},
 	Namespaced: true,
 	New:        func() object.Object { return new(Pod) },
 	NewList:    newPodList,

@@ -342,6 +342,7 @@ var EventKind = &object.Kind{
 	Singular:   "event",
 	ShortNames: []string{"ev"},
 	Namespaced: true,
+	View:       true,
 	New:        func() object.Object { return new(Event) },
 	NewList:    newEventList,
 }

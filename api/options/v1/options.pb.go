@@ -188,6 +188,8 @@ type Kind struct {
 	DeleteReturnsObject bool `protobuf:"varint,13,opt,name=deleteReturnsObject,proto3" json:"deleteReturnsObject,omitempty"`
 	// Field of the Go client, where the service's name is another kind's already.
 	GoName string `protobuf:"bytes,14,opt,name=goName,proto3" json:"goName,omitempty"`
+	// Objects are those of another kind, in another shape.
+	View bool `protobuf:"varint,16,opt,name=view,proto3" json:"view,omitempty"`
 	// Requests have a field namespace although the objects have none: it was there once, and stays.
 	NamespaceInRequests bool `protobuf:"varint,15,opt,name=namespaceInRequests,proto3" json:"namespaceInRequests,omitempty"`
 	unknownFields       protoimpl.UnknownFields
@@ -320,6 +322,13 @@ func (x *Kind) GetGoName() string {
 		return x.GoName
 	}
 	return ""
+}
+
+func (x *Kind) GetView() bool {
+	if x != nil {
+		return x.View
+	}
+	return false
 }
 
 func (x *Kind) GetNamespaceInRequests() bool {
@@ -600,7 +609,7 @@ var File_monoplane_options_v1_options_proto protoreflect.FileDescriptor
 
 const file_monoplane_options_v1_options_proto_rawDesc = "" +
 	"\n" +
-	"\"monoplane/options/v1/options.proto\x12\x14monoplane.options.v1\x1a google/protobuf/descriptor.proto\"\x80\x04\n" +
+	"\"monoplane/options/v1/options.proto\x12\x14monoplane.options.v1\x1a google/protobuf/descriptor.proto\"\x94\x04\n" +
 	"\x04Kind\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\tR\x05group\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\tR\aversion\x12\x12\n" +
@@ -622,7 +631,8 @@ const file_monoplane_options_v1_options_proto_rawDesc = "" +
 	"\x04docs\x18\v \x03(\v2\x1f.monoplane.options.v1.MethodDocR\x04docs\x12\x12\n" +
 	"\x04does\x18\f \x01(\tR\x04does\x120\n" +
 	"\x13deleteReturnsObject\x18\r \x01(\bR\x13deleteReturnsObject\x12\x16\n" +
-	"\x06goName\x18\x0e \x01(\tR\x06goName\x120\n" +
+	"\x06goName\x18\x0e \x01(\tR\x06goName\x12\x12\n" +
+	"\x04view\x18\x10 \x01(\bR\x04view\x120\n" +
 	"\x13namespaceInRequests\x18\x0f \x01(\bR\x13namespaceInRequests\"\x93\x01\n" +
 	"\vSubresource\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +

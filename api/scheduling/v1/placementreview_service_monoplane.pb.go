@@ -3,10 +3,12 @@
 package schedulingv1
 
 import (
+	context "context"
 	proto "google.golang.org/protobuf/proto"
 	clone "monoplane.dev/codec/clone"
 	json "monoplane.dev/codec/json"
 	wire "monoplane.dev/codec/wire"
+	object "monoplane.dev/object"
 )
 
 // AppendJSON appends the JSON form of x to b; nil counts as empty.
@@ -162,4 +164,20 @@ func (x *CreatePlacementReviewRequest) AppendProtobuf(e *wire.Encoder) {
 		e.String(5, x.FieldValidation)
 	}
 	e.Raw(x.unknownFields)
+}
+
+// PlacementReviewsBackend serves the standard methods of PlacementReviews from a backend. The others stay unimplemented.
+type PlacementReviewsBackend struct {
+	UnimplementedPlacementReviewsServer
+	// Backend serves the kind PlacementReview.
+	Backend object.Backend
+}
+
+// Create serves PlacementReviews.Create.
+func (s PlacementReviewsBackend) Create(ctx context.Context, req *CreatePlacementReviewRequest) (*PlacementReview, error) {
+	o := req.GetObject()
+	if o == nil {
+		o = new(PlacementReview) // validation says what is missing
+	}
+	return typed[*PlacementReview](s.Backend.Create(ctx, req.GetNamespace(), o, object.WriteOptions{DryRun: req.GetDryRun(), FieldManager: req.GetFieldManager(), FieldValidation: req.GetFieldValidation()}))
 }

@@ -6,13 +6,9 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
-	coordinationv1 "monoplane.dev/api/coordination/v1"
-	corev1 "monoplane.dev/api/core/v1"
-	eventsv1 "monoplane.dev/api/events/v1"
-	metav1 "monoplane.dev/api/meta/v1"
+	"monoplane.dev/api/services"
+
 	optionsv1 "monoplane.dev/api/options/v1"
-	schedulingv1 "monoplane.dev/api/scheduling/v1"
-	storagev1 "monoplane.dev/api/storage/v1"
 )
 
 // docs are the descriptions of messages and fields. They are needed while the documents are made, and only then.
@@ -21,17 +17,10 @@ type docs map[protoreflect.FullName]string
 // readDocs reads what the generator has taken from the .proto files of the packages that schemas come from.
 func readDocs() docs {
 	all := make(docs)
-	for file, text := range map[protoreflect.FileDescriptor]string{
-		coordinationv1.File_monoplane_coordination_v1_lease_proto:     coordinationv1.Docs,
-		corev1.File_monoplane_core_v1_pod_proto:                       corev1.Docs,
-		eventsv1.File_monoplane_events_v1_event_proto:                 eventsv1.Docs,
-		metav1.File_monoplane_meta_v1_object_proto:                    metav1.Docs,
-		schedulingv1.File_monoplane_scheduling_v1_priorityclass_proto: schedulingv1.Docs,
-		storagev1.File_monoplane_storage_v1_storageclass_proto:        storagev1.Docs,
-	} {
+	for name, text := range services.Docs() {
 		for line := range strings.SplitSeq(strings.TrimSuffix(text, "\n"), "\n") {
-			name, description, _ := strings.Cut(line, "\t")
-			all[file.Package()+"."+protoreflect.FullName(name)] = description
+			field, description, _ := strings.Cut(line, "\t")
+			all[name.Append(protoreflect.Name(field))] = description
 		}
 	}
 	return all

@@ -4,15 +4,11 @@ import (
 	"encoding/json"
 	"net/http/httptest"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 
-	coordinationv1 "monoplane.dev/api/coordination/v1"
 	corev1 "monoplane.dev/api/core/v1"
-	eventsv1 "monoplane.dev/api/events/v1"
-	schedulingv1 "monoplane.dev/api/scheduling/v1"
-	storagev1 "monoplane.dev/api/storage/v1"
+	"monoplane.dev/api/services"
 	"monoplane.dev/apiserver/rest/openapi"
 	"monoplane.dev/object"
 )
@@ -30,7 +26,11 @@ type schema struct {
 func read(t *testing.T) map[string]map[string]schema {
 	t.Helper()
 	var operations []openapi.Operation
-	for _, k := range slices.Concat(corev1.Kinds(), coordinationv1.Kinds(), eventsv1.Kinds(), schedulingv1.Kinds(), storagev1.Kinds()) {
+	kinds := []*object.Kind{corev1.BindingKind}
+	for _, s := range services.All() {
+		kinds = append(kinds, s.Kind)
+	}
+	for _, k := range kinds {
 		prefix := "/api/" + k.Version
 		if k.Group != "" {
 			prefix = "/apis/" + k.Group + "/" + k.Version
