@@ -66,7 +66,7 @@ func All(cfg Config) []Service {
 	var out []Service
 	for _, s := range services.All() {
 		b := backends[s.Kind]
-		server := any(nil)
+		var server any
 		if d := definitions[s.Kind]; d.server != nil {
 			server = d.server(b, backendOf)
 		} else {

@@ -178,3 +178,14 @@ func TestKindsThatCannotBeServedAreRefused(t *testing.T) {
 		}
 	}
 }
+
+// The second pass refuses a kind whose service the first one has not written.
+func TestKindsWithoutServiceAreRefused(t *testing.T) {
+	options := new(descriptorpb.MessageOptions)
+	proto.SetExtension(options, optionsv1.E_Kind, &optionsv1.Kind{Version: "v1", Kind: "X", Plural: "xes", Singular: "x"})
+	metadata := field("metadata", 1, descriptorpb.FieldDescriptorProto_TYPE_STRING)
+	_, err := run([]*descriptorpb.FieldDescriptorProto{metadata}, options)
+	if want := "x.v1.X: there is no service Xes; run the first pass"; err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
+}
