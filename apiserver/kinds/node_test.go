@@ -27,7 +27,7 @@ func TestGuardsAgainstAnotherMachine(t *testing.T) {
 	}
 	defer s.Close()
 	deps := registry.Deps{Store: s}.Complete()
-	strategy := node(deps)
+	strategy := Config{Deps: deps}.node().strategy
 	nodes := registry.New(deps, strategy)
 	machine := func(key string) context.Context {
 		return authn.WithUser(t.Context(), &authn.User{Name: authn.NodePrefix + "n1", Groups: []string{authn.NodesGroup}, UID: key})
