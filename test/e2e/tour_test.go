@@ -13,7 +13,7 @@ func TestTour(t *testing.T) {
 	c := shared(t)
 	k := c.kubectl(t, c.namespace(t))
 	hello := example(t, "hello.yaml")
-	watched, _ := k.background(t, "get pods -w")
+	watched, _ := k.background(t, "get pods -w -v=6")
 
 	k.tour(t, []step{
 		{line: "apply -f " + hello, want: []string{`^pod/hello created$`}},
