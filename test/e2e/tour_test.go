@@ -14,6 +14,7 @@ func TestTour(t *testing.T) {
 	k := c.kubectl(t, c.namespace(t))
 	hello := example(t, "hello.yaml")
 	watched, _ := k.background(t, "get pods -w -v=6")
+	watched.waitFor(t, `watch=true`) // its answer has begun
 
 	k.tour(t, []step{
 		{line: "apply -f " + hello, want: []string{`^pod/hello created$`}},
