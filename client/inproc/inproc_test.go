@@ -296,3 +296,33 @@ func TestRefusedBeforeTheRequest(t *testing.T) {
 		})
 	}
 }
+
+// A client that goes before its request has been taken is gone for the handler too: it did not send nothing.
+func TestClientGoesBeforeItsRequest(t *testing.T) {
+	ended := make(chan error, 1)
+	s := inproc.NewServer(nil, []grpc.StreamServerInterceptor{
+		func(srv any, ss grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+			err := handler(srv, ss)
+			ended <- err
+			return err
+		},
+	})
+	grpc_testing.RegisterTestServiceServer(s, &echo{})
+	t.Cleanup(s.Stop)
+	desc := &grpc.StreamDesc{StreamName: "StreamingOutputCall", ServerStreams: true}
+	for range 200 {
+		ctx, cancel := context.WithCancel(t.Context())
+		c, err := s.Conn().NewStream(ctx, desc, grpc_testing.TestService_StreamingOutputCall_FullMethodName)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cancel()
+		_ = c.SendMsg(&grpc_testing.StreamingOutputCallRequest{}) // RecvMsg has the status
+		if err := c.RecvMsg(&grpc_testing.StreamingOutputCallResponse{}); status.Code(err) != codes.Canceled {
+			t.Fatalf("the client: %v", err)
+		}
+		if err := <-ended; err != nil && status.Code(err) != codes.Canceled {
+			t.Fatalf("the handler: %v", err)
+		}
+	}
+}
