@@ -64,7 +64,13 @@ func (c *Cluster) StopPods(ctx context.Context, report func(pods []string)) erro
 			report(nil)
 			return e.err
 		case <-c.done:
-			return e.cut()
+			select {
+			case <-e.done: // which is why the cluster ends
+				report(nil)
+				return e.err
+			default:
+				return ErrLeft
+			}
 		case <-ctx.Done():
 			return ctx.Err()
 		}
@@ -79,16 +85,6 @@ func (c *Cluster) StopPods(ctx context.Context, report func(pods []string)) erro
 		case <-c.done:
 		case <-ctx.Done():
 		}
-	}
-}
-
-// cut returns what a stop has come to when the cluster is finished.
-func (e *emptying) cut() error {
-	select {
-	case <-e.done:
-		return e.err
-	default:
-		return ErrLeft
 	}
 }
 
