@@ -8,38 +8,23 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"go.etcd.io/etcd/server/v3/embed"
-	"go.uber.org/zap"
 
 	"monoplane.dev"
 	corev1 "monoplane.dev/api/core/v1"
 	metav1 "monoplane.dev/api/meta/v1"
+	"monoplane.dev/apiserver/store/test/etcdtest"
 )
 
 // etcdOverTLS runs an etcd on the loopback interface and returns its URL and the certificate that it shows.
 func etcdOverTLS(t *testing.T) (endpoint string, cert []byte) {
 	t.Helper()
-	cfg := embed.NewConfig()
-	cfg.Dir = t.TempDir()
-	cfg.UnsafeNoFsync = true
-	cfg.TickMs, cfg.ElectionMs = 10, 100
-	cfg.ZapLoggerBuilder = embed.NewZapLoggerBuilder(zap.NewNop())
-	cfg.ListenClientUrls = []url.URL{{Scheme: "https", Host: "127.0.0.1:0"}}
-	cfg.ListenPeerUrls = []url.URL{{Scheme: "http", Host: "127.0.0.1:0"}}
-	cfg.ClientAutoTLS, cfg.SelfSignedCertValidity = true, 1
-	e, err := embed.StartEtcd(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(e.Close)
-	select {
-	case <-e.Server.ReadyNotify():
-	case <-time.After(30 * time.Second):
-		t.Fatal("etcd is not ready")
-	}
-	cert, err = os.ReadFile(filepath.Join(cfg.Dir, "fixtures", "client", "cert.pem"))
+	e := etcdtest.StartWith(t, func(cfg *embed.Config) {
+		cfg.ListenClientUrls = []url.URL{{Scheme: "https", Host: "127.0.0.1:0"}}
+		cfg.ClientAutoTLS, cfg.SelfSignedCertValidity = true, 1
+	})
+	cert, err := os.ReadFile(filepath.Join(e.Config().Dir, "fixtures", "client", "cert.pem"))
 	if err != nil {
 		t.Fatal(err)
 	}

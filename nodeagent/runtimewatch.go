@@ -199,8 +199,8 @@ func (l *looker) relist(last map[string]uint64) (map[string]uint64, error) {
 // looks seeds the sums of this process's looks.
 var looks = maphash.MakeSeed()
 
-// print returns a number for a thing in a state. Sums of such numbers tell sets of them apart, so that no bit of one may
-// depend on few bits of the state: the changes of two things would cancel each other out.
+// print returns a number for a thing in a state. Sums of such numbers tell sets of them apart, so that no bit of one
+// may depend on few bits of the state: the changes of two things would cancel each other out.
 func print(id string, state int32) uint64 {
 	type thing struct {
 		id    string

@@ -13,8 +13,8 @@ import (
 // shuttingDown is the message of the Ready condition of a node that is being emptied, in kubelet's words.
 const shuttingDown = "node is shutting down"
 
-// comeBackTimeout is how long StopPods waits for an agent that does not know its pods yet: longer than the agent itself
-// waits, while it comes back, for what should not run.
+// comeBackTimeout is how long StopPods waits for an agent that does not know its pods yet: longer than the agent
+// itself waits, while it comes back, for what should not run.
 const comeBackTimeout = 30 * time.Second
 
 // errUnknown says that nothing could be stopped, because it is not known what runs.
@@ -28,9 +28,9 @@ var errEnded = errors.New("the agent has ended, so pods that run go on, for the 
 // runs, or ctx ends; the stop, once begun, goes on without its caller, and the node is not Ready any more. Report, if not
 // nil, is called with the names of the pods that are waited for whenever they change, and with none at the end.
 //
-// It fails when the agent does not come to know its pods within half a minute, or ends before they have stopped: they go on
-// then. What is not confirmed dead when its grace period and the runtime's time after it are over is given up: then it
-// returns a *StuckError once nothing else runs. spec: design decision 13, SAFE-6
+// It fails when the agent does not come to know its pods within half a minute, or ends before they have stopped: they
+// go on then. What is not confirmed dead when its grace period and the runtime's time after it are over is given up:
+// then it returns a *StuckError once nothing else runs. spec: design decision 13, SAFE-6
 func (a *Agent) StopPods(ctx context.Context, report func(waiting []string)) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

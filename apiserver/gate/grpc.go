@@ -80,9 +80,9 @@ func (h handshaken) Clone() credentials.TransportCredentials { return h }
 func (handshaken) OverrideServerName(string) error { return nil }
 
 // ForUnknown is for a gRPC server whose clients may be unknown. It ends the contexts of a connection's calls with the
-// connection. gRPC does so itself, but for calls that are refused by their headers: their deadlines, which the client sets to
-// whatever it likes, would keep the connection in memory. It makes a call a tenth slower, so that known clients (Known) have
-// a server without it.
+// connection. gRPC does so itself, but for calls that are refused by their headers: their deadlines, which the client
+// sets to whatever it likes, would keep the connection in memory. It makes a call a tenth slower, so that known
+// clients (Known) have a server without it.
 func ForUnknown() grpc.ServerOption { return grpc.StatsHandler(connections{}) }
 
 // connections is told when connections begin and end.

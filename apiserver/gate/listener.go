@@ -75,8 +75,8 @@ func (l *Listener) Accept() (net.Conn, error) {
 	}
 }
 
-// Known returns a listener that accepts only connections whose client the handshake has shown, Unknown one for the others.
-// Closing them closes nothing else. Who uses one of them uses both, and not Accept.
+// Known returns a listener that accepts only connections whose client the handshake has shown, Unknown one for the
+// others. Closing them closes nothing else. Who uses one of them uses both, and not Accept.
 func (l *Listener) Known() net.Listener { return &part{l, l.known, make(chan struct{}), sync.Once{}} }
 
 // Unknown returns a listener for the connections that Known does not accept.

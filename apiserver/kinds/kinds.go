@@ -28,15 +28,15 @@ type Config struct {
 	Scheduler Explainer
 }
 
-// definition says how a kind is served. For every kind there is a method of Config that returns one, by the name of the
-// kind; the generated allDefinitions calls them all.
+// definition says how a kind is served. For every kind there is a method of Config that returns one, by the name of
+// the kind; the generated allDefinitions calls them all.
 type definition struct {
 	// strategy is what is special about what is stored; nil for a kind of which nothing is.
 	strategy *registry.Strategy
 	// view serves what the strategy of another kind stores as this kind; nil for a kind that is stored itself.
 	view *registry.View
-	// server serves all methods, from the kind's backend (nil without a strategy) and those of other kinds, in place of the
-	// generated adapter, which serves the standard ones.
+	// server serves all methods, from the kind's backend (nil without a strategy) and those of other kinds, in place
+	// of the generated adapter, which serves the standard ones.
 	server func(b object.Backend, backendOf func(*object.Kind) object.Backend) any
 }
 

@@ -95,9 +95,9 @@ func (n nodes) admit(ctx context.Context, o *corev1.Node) error {
 	return nil
 }
 
-// free refuses a machine a new node under the name of another one (NODE-7). A pod is bound to a node that is there, and a
-// node becomes a machine's in turn. So when there is no node after the turn has been read, no pod can get another
-// machine's key before the turn ends, and all that have one are found.
+// free refuses a machine a new node under the name of another one (NODE-7). A pod is bound to a node that is there,
+// and a node becomes a machine's in turn. So when there is no node after the turn has been read, no pod can get
+// another machine's key before the turn ends, and all that have one are found.
 func (n nodes) free(ctx context.Context, o *corev1.Node) ([]store.Guard, error) {
 	id, name := auth.From(ctx), o.GetMetadata().GetName()
 	if id.Class != auth.Node {

@@ -18,8 +18,8 @@ import (
 // defaultTurn is taken by every write that makes a class the global default.
 const defaultTurn = "priorityclasses/default"
 
-// priorityClass describes the kind. One class at most is the global default (PRIO-1), because the writes that make one so
-// happen one after another, in turn. Pods look classes up in the cache.
+// priorityClass describes the kind. One class at most is the global default (PRIO-1), because the writes that make
+// one so happen one after another, in turn. Pods look classes up in the cache.
 func (c Config) priorityClass() definition {
 	return definition{strategy: registry.Typed[*schedulingv1.PriorityClass]{
 		Kind:       schedulingv1.PriorityClassKind,
@@ -61,8 +61,8 @@ func (c Config) priorityClass() definition {
 	}.Strategy()}
 }
 
-// onlyDefault refuses a second global default, and returns the turn of a write that makes one. Live is the class that next
-// replaces, nil for a new one, which is refused even when the default has its name.
+// onlyDefault refuses a second global default, and returns the turn of a write that makes one. Live is the class that
+// next replaces, nil for a new one, which is refused even when the default has its name.
 func onlyDefault(ctx context.Context, s *store.Store, next, live *schedulingv1.PriorityClass) ([]store.Guard, error) {
 	if !next.GetGlobalDefault() {
 		return nil, nil

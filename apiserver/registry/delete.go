@@ -154,8 +154,8 @@ func (r *Registry) delete(ctx context.Context, key store.Key, opts *metav1.Delet
 	return r.seen(last.Object), nil
 }
 
-// dependents says how many objects of which kinds name o as their owner and do not go with it; empty for none, and when
-// nobody is to be told: the caller asks for them to stay, or collects no warnings.
+// dependents says how many objects of which kinds name o as their owner and do not go with it; empty for none, and
+// when nobody is to be told: the caller asks for them to stay, or collects no warnings.
 func (r *Registry) dependents(ctx context.Context, o object.Object, opts *metav1.DeleteOptions) (string, error) {
 	if opts.GetPropagationPolicy() == "Orphan" || opts.GetOrphanDependents() || !warning.Collected(ctx) {
 		return "", nil
@@ -183,8 +183,8 @@ func (r *Registry) dependents(ctx context.Context, o object.Object, opts *metav1
 	return strings.Join(what, ", "), nil
 }
 
-// warnOfDependents says that what names a deleted object as its owner stays: nothing collects it (OBJ-12). Most objects own
-// nothing, so that clients that ask for Background every time, as kubectl does, are not told every time.
+// warnOfDependents says that what names a deleted object as its owner stays: nothing collects it (OBJ-12). Most
+// objects own nothing, so that clients that ask for Background every time, as kubectl does, are not told every time.
 func (r *Registry) warnOfDependents(ctx context.Context, d Removal, stays string) {
 	if d.Unchanged || stays == "" {
 		return

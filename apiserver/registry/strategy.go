@@ -32,8 +32,9 @@ type Strategy struct {
 	Admit func(ctx context.Context, o object.Object) error
 	// Validate lists every bad field, those of the metadata included.
 	Validate func(o object.Object) []apierrors.Cause
-	// Guards returns what must hold of other objects in the transaction that creates o, or refuses o because of them; nil
-	// for nothing. It runs after Validate, anew for each attempt, so that it judges what the transaction compares.
+	// Guards returns what must hold of other objects in the transaction that creates o, or refuses o because of them;
+	// nil for nothing. It runs after Validate, anew for each attempt, so that it judges what the transaction
+	// compares.
 	Guards func(ctx context.Context, o object.Object) ([]store.Guard, error)
 
 	// Resources are the ways to update the object: "" for the object itself, and subresources.
@@ -57,8 +58,8 @@ type Strategy struct {
 	Indexes []string
 	// TTL is how long an object lives after its last write; nil for ever.
 	TTL func(o object.Object) time.Duration
-	// ReadCached says that other kinds look objects up in the cache without waiting for it. A write is answered only when
-	// this server's caches have it, so that it counts for whatever the client does next.
+	// ReadCached says that other kinds look objects up in the cache without waiting for it. A write is answered only
+	// when this server's caches have it, so that it counts for whatever the client does next.
 	ReadCached bool
 	// Share replaces parts of o by equal ones from the pool; see store.Resource.
 	Share func(pool *intern.Pool, o, live object.Object)

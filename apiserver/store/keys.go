@@ -22,8 +22,8 @@ import (
 //	/monoplane/coordination.k8s.io/leases/kube-node-lease/n1
 //	/monoplane/turns/priorityclasses/default
 //
-// An object's value is described in value.go. Objects that expire are attached to a lease. Turns are never deleted: a key
-// that comes and goes looks the same before and after.
+// An object's value is described in value.go. Objects that expire are attached to a lease. Turns are never deleted: a
+// key that comes and goes looks the same before and after.
 const (
 	root       = "/monoplane/"
 	versionKey = root + "version"

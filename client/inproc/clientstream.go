@@ -77,7 +77,8 @@ func (c *clientStream) SendMsg(m any) error {
 	case <-st.done:
 		err = io.EOF
 	case <-c.ctx.Done():
-		// The handler's context ends too. It is not told that nothing follows: it would have to take that for no request.
+		// The handler's context ends too. It is not told that nothing follows: it would have to take that for no
+		// request.
 		if c.desc.ClientStreams {
 			return io.EOF
 		}

@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	// window is the time between two looks at whether there is work to do, which there is when more than busy bytes were
-	// allocated: the runtime counts what is allocated in leaps.
+	// window is the time between two looks at whether there is work to do, which there is when more than busy bytes
+	// were allocated: the runtime counts what is allocated in leaps.
 	window, busy = time.Second, 8 << 20
 	// headroom is how much garbage a small heap may gather between two collections: as much as it has.
 	headroom = 32 << 20
@@ -89,8 +89,8 @@ type tuner struct {
 	quiet     int    // windows without work; negative while memory was given back lately
 }
 
-// look ends a window and decides whether a burst of work is over, and whether there is memory worth giving back then, from
-// the bytes that live, those ever allocated, and those held: alive, garbage or free.
+// look ends a window and decides whether a burst of work is over, and whether there is memory worth giving back then,
+// from the bytes that live, those ever allocated, and those held: alive, garbage or free.
 func (t *tuner) look(live, allocated, held uint64) (over, free bool) {
 	t.idle, t.allocated = allocated-t.allocated <= busy, allocated
 	if !t.idle {

@@ -23,8 +23,8 @@ type served struct {
 	service string
 }
 
-// servedKinds returns the kinds with a service: those with a plural, but for the bodies of other kinds' methods, such as
-// Binding. They come in the order of group, version and kind.
+// servedKinds returns the kinds with a service: those with a plural, but for the bodies of other kinds' methods, such
+// as Binding. They come in the order of group, version and kind.
 func servedKinds(p *protogen.Plugin) ([]served, error) {
 	var all []served
 	bodies := make(map[*protogen.Message]bool)

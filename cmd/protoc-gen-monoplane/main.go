@@ -1,8 +1,8 @@
 // Command protoc-gen-monoplane is a protoc plugin. It runs twice (tools/generate).
 //
-// The first pass, with parameter services=true, reads the messages and their option kind, and writes a .proto file with
-// the service of every kind: pod.proto gets pod_service.proto beside it. It reads no service, so that those of before
-// cannot be in its way. What it writes is committed, as gRPC users read it; nobody edits it.
+// The first pass, with parameter services=true, reads the messages and their option kind, and writes a .proto file
+// with the service of every kind: pod.proto gets pod_service.proto beside it. It reads no service, so that those of
+// before cannot be in its way. What it writes is committed, as gRPC users read it; nobody edits it.
 //
 // The second pass reads all .proto files, as the plugins for Go, gRPC and the gateway do, and writes from them and the
 // options in monoplane/options/v1, beside the messages:
@@ -15,9 +15,10 @@
 //     At for its list, and Kinds with all kinds of the package.
 //   - Docs for every package: what the .proto files say about its messages and fields, for kubectl explain.
 //   - For every service of a kind: an adapter (PodsBackend) that serves the standard methods from an object.Backend.
-//   - For all kinds together: the list of their services (package api/services) and the clients (package api/clients), over
-//     which server, REST front, OpenAPI, Go client and tests range; and the calls of the methods in package apiserver/kinds
-//     that describe each kind. Whoever adds a kind and forgets that method is told so by the compiler.
+//   - For all kinds together: the list of their services (package api/services) and the clients (package
+//     api/clients), over which server, REST front, OpenAPI, Go client and tests range; and the calls of the methods
+//     in package apiserver/kinds that describe each kind. Whoever adds a kind and forgets that method is told so by
+//     the compiler.
 //
 // It refuses, naming the field, what the codec cannot express: floating point, unsigned and enum fields,
 // messages of foreign packages, and more than 64 fields in one JSON object.

@@ -22,6 +22,11 @@ func run(fields []*descriptorpb.FieldDescriptorProto, options *descriptorpb.Mess
 		Options:     &descriptorpb.FileOptions{GoPackage: proto.String("monoplane.dev/api/x/v1;xv1")},
 		MessageType: []*descriptorpb.DescriptorProto{{Name: proto.String("X"), Field: fields, NestedType: nested, Options: options}},
 	}
+	return pass(file, generate)
+}
+
+// pass runs a pass of the plugin on one file and returns the files written.
+func pass(file *descriptorpb.FileDescriptorProto, generate func(*protogen.Plugin) error) (map[string]string, error) {
 	plugin, err := protogen.Options{}.New(&pluginpb.CodeGeneratorRequest{
 		FileToGenerate: []string{file.GetName()},
 		ProtoFile: []*descriptorpb.FileDescriptorProto{

@@ -24,7 +24,8 @@ type entry struct {
 	from  *protogen.File
 }
 
-// generateRegistry writes the list of all services and the clients of all of them, for those who serve or use every kind.
+// generateRegistry writes the list of all services and the clients of all of them, for those who serve or use every
+// kind.
 func generateRegistry(p *protogen.Plugin, packages []*goPackage) error {
 	kinds, err := servedKinds(p)
 	if err != nil || len(kinds) == 0 {

@@ -4,11 +4,8 @@ import (
 	"strings"
 	"testing"
 
-	"google.golang.org/protobuf/compiler/protogen"
 	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/reflect/protodesc"
 	"google.golang.org/protobuf/types/descriptorpb"
-	"google.golang.org/protobuf/types/pluginpb"
 
 	optionsv1 "monoplane.dev/api/options/v1"
 )
@@ -23,25 +20,7 @@ func firstPass(k *optionsv1.Kind, messages ...*descriptorpb.DescriptorProto) (ma
 		Options:     &descriptorpb.FileOptions{GoPackage: proto.String("monoplane.dev/api/x/v1;xv1")},
 		MessageType: append(messages, &descriptorpb.DescriptorProto{Name: &k.Kind, Options: options}),
 	}
-	plugin, err := protogen.Options{}.New(&pluginpb.CodeGeneratorRequest{
-		FileToGenerate: []string{file.GetName()},
-		ProtoFile: []*descriptorpb.FileDescriptorProto{
-			protodesc.ToFileDescriptorProto(descriptorpb.File_google_protobuf_descriptor_proto),
-			protodesc.ToFileDescriptorProto(optionsv1.File_monoplane_options_v1_options_proto),
-			file,
-		},
-	})
-	if err != nil {
-		return nil, err
-	}
-	if err := generateServiceProtos(plugin); err != nil {
-		return nil, err
-	}
-	written := make(map[string]string)
-	for _, f := range plugin.Response().GetFile() {
-		written[f.GetName()] = f.GetContent()
-	}
-	return written, nil
+	return pass(file, generateServiceProtos)
 }
 
 // thing returns a kind with verbs and subresources.

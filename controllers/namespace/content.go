@@ -40,8 +40,8 @@ func of(s *service.Service, conn grpc.ClientConnInterface) Content {
 }
 
 // DefaultContent is every namespaced kind that the server keeps objects of. Pods come first and are gone before the
-// others are begun with: programs may need their configuration until they have stopped. Events come last: there may be new
-// ones about the rest.
+// others are begun with: programs may need their configuration until they have stopped. Events come last: there may
+// be new ones about the rest.
 func DefaultContent(c *client.Client) []Content {
 	var all []Content
 	for _, s := range services.All() {

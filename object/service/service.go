@@ -1,5 +1,6 @@
-// Package service describes the gRPC services of the kinds. The generator (cmd/protoc-gen-monoplane) makes one Service for
-// each in package api/services, and whoever serves kinds ranges over those: the gRPC server, the REST front, tests.
+// Package service describes the gRPC services of the kinds. The generator (cmd/protoc-gen-monoplane) makes one
+// Service for each in package api/services, and whoever serves kinds ranges over those: the gRPC server, the REST
+// front, tests.
 package service
 
 import (
@@ -26,8 +27,8 @@ type Service struct {
 	Descriptor protoreflect.ServiceDescriptor
 	// Gateway puts the handlers of the REST gateway on a mux.
 	Gateway Gateway
-	// Events passes the events of one message of the Watch method to yield until that returns false; nil without such a
-	// method.
+	// Events passes the events of one message of the Watch method to yield until that returns false; nil without such
+	// a method.
 	Events func(m proto.Message, yield func(object.Event) bool)
 	// Adapt serves the standard methods from a backend. The others stay unimplemented.
 	Adapt func(object.Backend) any

@@ -44,8 +44,8 @@ func IsDefault(class object.Object) bool {
 	return a[DefaultClass] == "true" || a[BetaDefaultClass] == "true"
 }
 
-// DefaultOf returns the name of the class for claims that name none: of several the newest, and of those that are equally new the
-// first by name. It is empty when there is none.
+// DefaultOf returns the name of the class for claims that name none: of several the newest, and of those that are
+// equally new the first by name. It is empty when there is none.
 func DefaultOf[T object.Object](classes []T) string {
 	name, made := "", time.Time{}
 	for _, c := range classes {

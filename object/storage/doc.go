@@ -36,7 +36,8 @@ const (
 	HostnameLabel = "kubernetes.io/hostname"
 )
 
-// The finalizers that the server puts on claims and volumes, and that keep them while they are used. The controller takes them away.
+// The finalizers that the server puts on claims and volumes, and that keep them while they are used. The controller
+// takes them away.
 const (
 	ClaimProtection  = "kubernetes.io/pvc-protection"
 	VolumeProtection = "kubernetes.io/pv-protection"

@@ -1,8 +1,10 @@
-// Package nodeselector reads which nodes a pod chooses by their labels and names, by its node selector and its required node
-// affinity, and which can reach a volume. The scheduler places pods and chooses volumes by it, and the agent has the last word.
+// Package nodeselector reads which nodes a pod chooses by their labels and names, by its node selector and its
+// required node affinity, and which can reach a volume. The scheduler places pods and chooses volumes by it, and the
+// agent has the last word.
 //
-// It guarantees the answers of Kubernetes: test/oracle compares them over random pods and nodes. A term that is empty, or has a
-// requirement that cannot be read, such as Gt without a number, selects no node. It knows nothing of preferences or of taints.
+// It guarantees the answers of Kubernetes: test/oracle compares them over random pods and nodes. A term that is
+// empty, or has a requirement that cannot be read, such as Gt without a number, selects no node. It knows nothing of
+// preferences or of taints.
 package nodeselector
 
 import corev1 "monoplane.dev/api/core/v1"
@@ -41,7 +43,8 @@ func Of(s *corev1.NodeSelector) *Required {
 // Labels are those of the node selector, all of which a node must have.
 func (r *Required) Labels() map[string]string { return r.labels }
 
-// Terms are the alternatives of the node affinity, of which a node must match one; ok is false when there is no affinity.
+// Terms are the alternatives of the node affinity, of which a node must match one; ok is false when there is no
+// affinity.
 func (r *Required) Terms() (list []Term, ok bool) { return r.affinity, r.affinity != nil }
 
 // OfVolume reads which nodes can reach a volume; nil when all can.
@@ -69,8 +72,8 @@ func (r *Required) Matches(node *corev1.Node) bool {
 	return r.affinity == nil || r.affinity.match(node)
 }
 
-// Names returns the only nodes that can match, nil when they are not named: terms are alternatives, so that every one of them
-// must name its nodes; within a term all requirements must hold.
+// Names returns the only nodes that can match, nil when they are not named: terms are alternatives, so that every one
+// of them must name its nodes; within a term all requirements must hold.
 func (r *Required) Names() map[string]struct{} {
 	if len(r.affinity) == 0 {
 		return nil

@@ -1,8 +1,9 @@
-// Package phase names the phases of a pod and says which are final and which may follow which (LIFE-1, LIFE-10). The server checks
-// what is written by it; the scheduler, the controllers and the agents tell by it which pods have ended.
+// Package phase names the phases of a pod and says which are final and which may follow which (LIFE-1, LIFE-10). The
+// server checks what is written by it; the scheduler, the controllers and the agents tell by it which pods have
+// ended.
 //
-// It guarantees that its functions look at the phase alone. It knows nothing of who may write one, nor of the state of containers
-// that a phase sums up.
+// It guarantees that its functions look at the phase alone. It knows nothing of who may write one, nor of the state
+// of containers that a phase sums up.
 package phase
 
 import (
@@ -37,8 +38,9 @@ func Terminal(p *corev1.Pod) bool { return Ends(p.GetStatus().GetPhase()) }
 // Ends says whether a phase is final.
 func Ends(phase string) bool { return phase == Succeeded || phase == Failed }
 
-// Follows says whether a pod whose phase is was may be given the phase now: one that is not final may stay or go on, never back.
-// Unknown, like no phase at all, says nothing, so that any phase may follow it; it follows nothing but itself.
+// Follows says whether a pod whose phase is was may be given the phase now: one that is not final may stay or go on,
+// never back. Unknown, like no phase at all, says nothing, so that any phase may follow it; it follows nothing but
+// itself.
 func Follows(was, now string) bool {
 	if now == was {
 		return true

@@ -1,9 +1,10 @@
-// Package qos tells the quality-of-service class of a pod (QOS-1), which says how much it may count on the cpu and memory that it
-// asks for. The server writes the class into the status of a new pod, refuses what would change it, and agents write it into the
-// status of the pods that they make themselves.
+// Package qos tells the quality-of-service class of a pod (QOS-1), which says how much it may count on the cpu and
+// memory that it asks for. The server writes the class into the status of a new pod, refuses what would change it,
+// and agents write it into the status of the pods that they make themselves.
 //
-// It guarantees the classes of Kubernetes: test/oracle compares them over random pods. A quantity that is zero, negative or cannot
-// be read counts as absent. It knows nothing of what follows from a class, such as the order of evictions.
+// It guarantees the classes of Kubernetes: test/oracle compares them over random pods. A quantity that is zero,
+// negative or cannot be read counts as absent. It knows nothing of what follows from a class, such as the order of
+// evictions.
 package qos
 
 import (
@@ -32,8 +33,8 @@ func Of(p *corev1.Pod) string {
 	return Compute(p.GetSpec())
 }
 
-// Compute works the class out. Resources of the pod as a whole decide where there are any, even empty ones; else all containers
-// but the ephemeral ones count.
+// Compute works the class out. Resources of the pod as a whole decide where there are any, even empty ones; else all
+// containers but the ephemeral ones count.
 func Compute(spec *corev1.PodSpec) string {
 	var t total
 	t.limited = true

@@ -1,10 +1,11 @@
-// Package resources adds up what the containers of a pod ask for, to what the pod needs of its node (INIT-3), and knows the names
-// that have rules of their own. By it the server checks and completes what is asked for the pod as a whole, the scheduler chooses
-// a node, and the agent admits the pod.
+// Package resources adds up what the containers of a pod ask for, to what the pod needs of its node (INIT-3), and
+// knows the names that have rules of their own. By it the server checks and completes what is asked for the pod as a
+// whole, the scheduler chooses a node, and the agent admits the pod.
 //
-// It guarantees the sums of Kubernetes: test/oracle compares them over random pods. They are exact, however large; a quantity that
-// cannot be read, which the server refuses, counts as absent, and reading one takes bounded time whatever the text. It knows
-// nothing of nodes or of what is free on them, nor of what a container that is being resized still has.
+// It guarantees the sums of Kubernetes: test/oracle compares them over random pods. They are exact, however large; a
+// quantity that cannot be read, which the server refuses, counts as absent, and reading one takes bounded time
+// whatever the text. It knows nothing of nodes or of what is free on them, nor of what a container that is being
+// resized still has.
 package resources
 
 import "strings"

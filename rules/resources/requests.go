@@ -5,12 +5,12 @@ import (
 	metav1 "monoplane.dev/api/meta/v1"
 )
 
-// Requests returns what a pod needs of its node (INIT-3): what its containers need together, but for resources that are requested
-// for the pod as a whole, and its overhead.
+// Requests returns what a pod needs of its node (INIT-3): what its containers need together, but for resources that
+// are requested for the pod as a whole, and its overhead.
 func Requests(spec *corev1.PodSpec) List { return AppendRequests(nil, spec, nil) }
 
-// AppendRequests is Requests in room, which it overwrites. A container that says nothing of a resource in absent is taken to
-// request that much of it.
+// AppendRequests is Requests in room, which it overwrites. A container that says nothing of a resource in absent is
+// taken to request that much of it.
 func AppendRequests(room List, spec *corev1.PodSpec, absent List) List {
 	total := together(room[:0], spec, requestsOf, absent)
 	for name, text := range spec.GetResources().GetRequests() {
@@ -31,7 +31,8 @@ func ForWhole(spec *corev1.PodSpec) bool {
 	return false
 }
 
-// ContainerRequests returns what the containers of a pod request together, without what is requested for the pod as a whole.
+// ContainerRequests returns what the containers of a pod request together, without what is requested for the pod as a
+// whole.
 func ContainerRequests(spec *corev1.PodSpec) List { return together(nil, spec, requestsOf, nil) }
 
 // ContainerLimits is ContainerRequests for limits.
@@ -43,8 +44,8 @@ func requestsOf(c *corev1.Container) map[string]*metav1.Quantity {
 
 func limitsOf(c *corev1.Container) map[string]*metav1.Quantity { return c.GetResources().GetLimits() }
 
-// together adds up what the containers have at most at any time: app containers and sidecars run together; each plain init
-// container runs with the sidecars before it.
+// together adds up what the containers have at most at any time: app containers and sidecars run together; each plain
+// init container runs with the sidecars before it.
 func together(total List, spec *corev1.PodSpec, of func(*corev1.Container) map[string]*metav1.Quantity, absent List) List {
 	for _, c := range spec.GetContainers() {
 		total = total.container(of(c), absent)

@@ -21,7 +21,8 @@ const (
 	Pods             = "pods"
 )
 
-// assumed is what a container without a request counts as in scores, so that such pods spread; requests themselves stay 0.
+// assumed is what a container without a request counts as in scores, so that such pods spread; requests themselves
+// stay 0.
 func assumed() resources.List {
 	return resources.List{
 		{Name: CPU, Quantity: *resource.NewMilliQuantity(100, resource.DecimalSI)},
@@ -65,8 +66,8 @@ func (r *Resources) set(name string, q resource.Quantity) {
 	}
 }
 
-// inUnits returns a quantity in units of which one is made of so many, rounded up. It saturates: an absurd request must not become
-// 0 and fit.
+// inUnits returns a quantity in units of which one is made of so many, rounded up. It saturates: an absurd request
+// must not become 0 and fit.
 func inUnits(q resource.Quantity, unit resource.Scale, perOne float64) int64 {
 	if q.AsApproximateFloat64()*perOne >= math.MaxInt64 {
 		return math.MaxInt64
@@ -156,8 +157,8 @@ func sumOf(list resources.List) Resources {
 	return r
 }
 
-// demand returns what a pod needs, and the same as scores count it. Resources that are requested for the pod as a whole stand for
-// what its containers do not say, if that leaves nothing open.
+// demand returns what a pod needs, and the same as scores count it. Resources that are requested for the pod as a
+// whole stand for what its containers do not say, if that leaves nothing open.
 func demand(spec *corev1.PodSpec) (requests, counted Resources) {
 	var room [usualResources]resources.Amount
 	list := resources.AppendRequests(room[:], spec, nil)

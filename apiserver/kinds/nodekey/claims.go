@@ -89,9 +89,9 @@ func Claims(ctx context.Context, s *store.Store, names []string, key string) ([]
 // adopting is how many pods change hands at the same time.
 const adopting = 64
 
-// Adopt gives the name, and the pods that are bound to it, to the machine with the key. The Node comes last, in the turn of
-// the name: as long as it is the other machine's, the name is, and who registers it has seen the pods as they are now. It is for the word of an operator that the other machine is dead, or for
-// nodes that run nothing real.
+// Adopt gives the name, and the pods that are bound to it, to the machine with the key. The Node comes last, in the
+// turn of the name: as long as it is the other machine's, the name is, and who registers it has seen the pods as they
+// are now. It is for the word of an operator that the other machine is dead, or for nodes that run nothing real.
 func (c *Claim) Adopt(ctx context.Context, s *store.Store, key string) error {
 	g, bounded := errgroup.WithContext(ctx)
 	g.SetLimit(adopting)

@@ -34,8 +34,8 @@ func Set(m *metav1.ObjectMeta, key string) {
 	m.Annotations[Annotation] = key
 }
 
-// turns is how many turns the names share: names come and go, turns stay. Servers of one etcd must agree on it, and on how
-// Turn spreads the names.
+// turns is how many turns the names share: names come and go, turns stay. Servers of one etcd must agree on it, and
+// on how Turn spreads the names.
 const turns = 256
 
 // Turn returns the turn of a name, which is taken by every write that makes its Node a machine's.

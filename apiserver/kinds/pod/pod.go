@@ -120,8 +120,8 @@ func (p *Pods) machine(ctx context.Context, node string) (string, error) {
 	return nodekey.Of(n.GetMetadata()), nil
 }
 
-// sameMachine sees to it that a pod that is created bound has the key of the machine whose node it is (NODE-7): the node
-// is as it was when the key was compared.
+// sameMachine sees to it that a pod that is created bound has the key of the machine whose node it is (NODE-7): the
+// node is as it was when the key was compared.
 func (p *Pods) sameMachine(ctx context.Context, o *corev1.Pod) ([]store.Guard, error) {
 	name := o.GetSpec().GetNodeName()
 	if name == "" {

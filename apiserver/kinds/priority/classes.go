@@ -54,8 +54,8 @@ func (c Classes) defaultAt(ctx context.Context, rv string) (*schedulingv1.Priori
 	return lowestDefault(all.Objects), nil
 }
 
-// lowestDefault returns the default among classes. Should two servers of an older version have made two, the lowest counts,
-// as in Kubernetes.
+// lowestDefault returns the default among classes. Should two servers of an older version have made two, the lowest
+// counts, as in Kubernetes.
 func lowestDefault(classes []object.Object) *schedulingv1.PriorityClass {
 	var lowest *schedulingv1.PriorityClass
 	for _, o := range classes {

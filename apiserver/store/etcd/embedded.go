@@ -46,8 +46,8 @@ const (
 	peerURL      = "http://localhost:2380"
 	clusterToken = "monoplane"
 
-	// tick is raft's clock while the server starts. It is short because an election takes two or three ticks, and a start
-	// waits for it. quietTick is the clock afterwards, see quieten.
+	// tick is raft's clock while the server starts. It is short because an election takes two or three ticks, and a
+	// start waits for it. quietTick is the clock afterwards, see quieten.
 	tick          = 10 * time.Millisecond
 	electionTicks = 2
 	quietTick     = time.Second
@@ -172,8 +172,8 @@ func serverConfig(cfg Config, lg *zap.Logger) (config.ServerConfig, error) {
 	}, nil
 }
 
-// removeUnused removes a database in which nothing has been written: the very first start was interrupted before the first
-// entry was in the log. Any other one is refused, for the reason given.
+// removeUnused removes a database in which nothing has been written: the very first start was interrupted before the
+// first entry was in the log. Any other one is refused, for the reason given.
 func removeUnused(sc config.ServerConfig, verify func(key, value []byte) error, why string) error {
 	st, err := checkDB(sc.BackendPath(), checkLimit, verify)
 	if err != nil {

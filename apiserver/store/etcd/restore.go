@@ -48,7 +48,9 @@ func Restore(ctx context.Context, dir string, r io.Reader, verify func(key, valu
 	if err != nil {
 		return err
 	}
-	if slices.ContainsFunc(entries, func(e os.DirEntry) bool { return e.Name() != dirlock.Name && e.Name() != restoreDir }) {
+	if slices.ContainsFunc(entries, func(e os.DirEntry) bool {
+		return e.Name() != dirlock.Name && e.Name() != restoreDir
+	}) {
 		return fmt.Errorf("restore: the directory %s is not empty", dir)
 	}
 	tmp := filepath.Join(dir, restoreDir)
@@ -93,7 +95,8 @@ func checkRestored(dir string) error {
 	case err == nil:
 		return os.RemoveAll(tmp)
 	case errors.Is(err, os.ErrNotExist):
-		return fmt.Errorf("the restore of a snapshot into %s was interrupted; restore it again, or remove %s to begin without it", dir, tmp)
+		return fmt.Errorf("the restore of a snapshot into %s was interrupted; restore it again, or remove %s to begin "+
+			"without it", dir, tmp)
 	default:
 		return err
 	}

@@ -13,6 +13,12 @@ import (
 // Start runs an etcd with listeners on the loopback interface until the test ends, and returns its client URL.
 func Start(t testing.TB) string {
 	t.Helper()
+	return "http://" + StartWith(t, func(*embed.Config) {}).Clients[0].Addr().String()
+}
+
+// StartWith is Start for an etcd that configure has changed something of.
+func StartWith(t testing.TB, configure func(*embed.Config)) *embed.Etcd {
+	t.Helper()
 	cfg := embed.NewConfig()
 	cfg.Dir = t.TempDir()
 	cfg.UnsafeNoFsync = true
@@ -20,6 +26,7 @@ func Start(t testing.TB) string {
 	cfg.ZapLoggerBuilder = embed.NewZapLoggerBuilder(zap.NewNop())
 	any := []url.URL{{Scheme: "http", Host: "127.0.0.1:0"}}
 	cfg.ListenClientUrls, cfg.ListenPeerUrls = any, any
+	configure(cfg)
 	e, err := embed.StartEtcd(cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -30,5 +37,5 @@ func Start(t testing.TB) string {
 	case <-time.After(30 * time.Second):
 		t.Fatal("etcd is not ready")
 	}
-	return "http://" + e.Clients[0].Addr().String()
+	return e
 }
