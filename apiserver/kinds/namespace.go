@@ -14,6 +14,7 @@ import (
 	"monoplane.dev/codec/value"
 	"monoplane.dev/object"
 	"monoplane.dev/object/builtin"
+	"monoplane.dev/rules/precondition"
 
 	corev1 "monoplane.dev/api/core/v1"
 	metav1 "monoplane.dev/api/meta/v1"
@@ -124,7 +125,7 @@ type namespaces struct {
 // remove begins a deletion.
 func (n namespaces) remove(_ context.Context, live *corev1.Namespace, opts *metav1.DeleteOptions) (registry.Removal, error) {
 	m := live.GetMetadata()
-	if err := registry.Preconditions(corev1.NamespaceKind, m, opts); err != nil {
+	if err := precondition.Of(opts).Check(corev1.NamespaceKind, m); err != nil {
 		return registry.Removal{}, err
 	}
 	if m.GetDeletionTimestamp() != nil {

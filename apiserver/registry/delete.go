@@ -14,6 +14,7 @@ import (
 	"monoplane.dev/apiserver/warning"
 	"monoplane.dev/codec/value"
 	"monoplane.dev/object"
+	"monoplane.dev/rules/precondition"
 
 	metav1 "monoplane.dev/api/meta/v1"
 )
@@ -214,7 +215,7 @@ func (r *Registry) remove(ctx context.Context, txn *store.Txn, o object.Object) 
 
 // generic deletes at once unless finalizers hold the object.
 func (r *Registry) generic(_ context.Context, live object.Object, opts *metav1.DeleteOptions) (Removal, error) {
-	if err := Preconditions(r.kind, meta(live), opts); err != nil {
+	if err := precondition.Of(opts).Check(r.kind, meta(live)); err != nil {
 		return Removal{}, err
 	}
 	m := meta(live)
@@ -226,21 +227,6 @@ func (r *Registry) generic(_ context.Context, live object.Object, opts *metav1.D
 		return Removal{Object: live, Unchanged: true}, nil
 	}
 	return Removal{Object: r.mark(live)}, nil
-}
-
-// Preconditions compares the uid and resourceVersion that a deletion expects with an object's (DEL-5).
-func Preconditions(k *object.Kind, m *metav1.ObjectMeta, opts *metav1.DeleteOptions) error {
-	p := opts.GetPreconditions()
-	if p != nil && p.Uid != nil && *p.Uid != m.GetUid() {
-		return apierrors.NewConflict(k, m.GetName(),
-			"Precondition failed: UID in precondition: %s, UID in object meta: %s", *p.Uid, m.GetUid())
-	}
-	if p != nil && p.ResourceVersion != nil && *p.ResourceVersion != m.GetResourceVersion() {
-		return apierrors.NewConflict(k, m.GetName(),
-			"Precondition failed: ResourceVersion in precondition: %s, ResourceVersion in object meta: %s",
-			*p.ResourceVersion, m.GetResourceVersion())
-	}
-	return nil
 }
 
 // mark returns live with its deletion begun and no grace left, so that it goes once nothing holds it.

@@ -7,6 +7,7 @@ import (
 	"monoplane.dev/apierrors"
 	"monoplane.dev/apiserver/store"
 	"monoplane.dev/object"
+	"monoplane.dev/rules/precondition"
 )
 
 // change is an update in the making: what to write, given the live object.
@@ -133,9 +134,8 @@ func (r *Registry) expected(asked, live object.Object, c change) error {
 		return apierrors.New(apierrors.BadRequest,
 			"the namespace of the provided object does not match the namespace sent on the request")
 	}
-	if a.Uid != "" && a.Uid != l.Uid {
-		return apierrors.NewConflict(r.kind, c.name,
-			"Precondition failed: UID in precondition: %s, UID in object meta: %s", a.Uid, l.Uid)
+	if err := precondition.Named(a.Uid, "").Check(r.kind, l); err != nil {
+		return err
 	}
 	if a.ResourceVersion == "" || a.ResourceVersion == "0" {
 		if r.strategy.RequireRevision {

@@ -21,6 +21,7 @@ import (
 	"monoplane.dev/object"
 	"monoplane.dev/object/intern"
 	"monoplane.dev/rules/phase"
+	"monoplane.dev/rules/precondition"
 
 	corev1 "monoplane.dev/api/core/v1"
 	metav1 "monoplane.dev/api/meta/v1"
@@ -106,20 +107,7 @@ func (p *Pods) meant(ctx context.Context, key store.Key, t *corev1.ObjectReferen
 	if err != nil {
 		return nil, err
 	}
-	return node, precondition(corev1.NodeKind, node.GetMetadata(), t.GetUid(), t.GetResourceVersion())
-}
-
-// precondition compares an object with the uid and the revision that a binding asks for; empty ones ask for nothing.
-func precondition(kind *object.Kind, m *metav1.ObjectMeta, uid, rv string) error {
-	switch {
-	case uid != "" && uid != m.GetUid():
-		return apierrors.NewConflict(kind, m.GetName(),
-			"Precondition failed: UID in precondition: %s, UID in object meta: %s", uid, m.GetUid())
-	case rv != "" && rv != m.GetResourceVersion():
-		return apierrors.NewConflict(kind, m.GetName(),
-			"Precondition failed: ResourceVersion in precondition: %s, ResourceVersion in object meta: %s", rv, m.GetResourceVersion())
-	}
-	return nil
+	return node, precondition.Named(t.GetUid(), t.GetResourceVersion()).Check(corev1.NodeKind, node.GetMetadata())
 }
 
 // bound judges one attempt.
@@ -136,7 +124,7 @@ func (p *Pods) bound(ctx context.Context, key store.Key, o object.Object, b *cor
 	if uid == "" && id.Component() {
 		return nil, apierrors.NewForbidden(corev1.PodKind, key.Name, "%s must name the pod's uid in metadata.uid", id.Name)
 	}
-	if err := precondition(corev1.PodKind, m, uid, b.GetMetadata().GetResourceVersion()); err != nil {
+	if err := precondition.Named(uid, b.GetMetadata().GetResourceVersion()).Check(corev1.PodKind, m); err != nil {
 		return nil, err
 	}
 	switch {

@@ -16,6 +16,7 @@ import (
 	"monoplane.dev/apiserver/warning"
 	"monoplane.dev/codec/value"
 	"monoplane.dev/rules/phase"
+	"monoplane.dev/rules/precondition"
 
 	corev1 "monoplane.dev/api/core/v1"
 	metav1 "monoplane.dev/api/meta/v1"
@@ -28,7 +29,8 @@ const forcedWarning = "Immediate deletion does not wait for confirmation that th
 // remove asks the rules and does what they decide.
 func (p *Pods) remove(ctx context.Context, live *corev1.Pod, opts *metav1.DeleteOptions) (registry.Removal, error) {
 	id := auth.From(ctx)
-	d, err := deletion.Decide(view(live), request(opts), actor(id), p.deps.Clock.Now())
+	d, err := deletion.Decide(view(live), deletion.Request{Grace: opts.GracePeriodSeconds, Expected: precondition.Of(opts)}, actor(id),
+		p.deps.Clock.Now())
 	if err != nil {
 		return registry.Removal{}, refused(live, err)
 	}
@@ -84,14 +86,6 @@ func view(o *corev1.Pod) deletion.Pod {
 		v.Mark = &deletion.Mark{Deadline: value.GoTime(m.DeletionTimestamp), Grace: m.GetDeletionGracePeriodSeconds()}
 	}
 	return v
-}
-
-func request(opts *metav1.DeleteOptions) deletion.Request {
-	r := deletion.Request{Grace: opts.GracePeriodSeconds}
-	if p := opts.GetPreconditions(); p != nil {
-		r.UID, r.ResourceVersion = p.Uid, p.ResourceVersion
-	}
-	return r
 }
 
 func actor(id auth.Identity) deletion.Actor {

@@ -1,14 +1,13 @@
 package deletion
 
 import (
-	"fmt"
 	"time"
 )
 
 // Decide says what a request to delete a pod does. The error is a *Refusal.
 func Decide(p Pod, req Request, by Actor, now time.Time) (Decision, error) {
-	if err := preconditions(p, req); err != nil {
-		return Decision{}, err
+	if broken := req.Expected.Broken(p.UID, p.ResourceVersion); broken != "" { // DEL-5
+		return Decision{}, &Refusal{Conflict: true, Message: broken}
 	}
 	guard, err := entitled(p, req, by)
 	if err != nil {
@@ -102,17 +101,3 @@ func clamp(grace int64) int64 {
 func seconds(n int64) time.Duration { return time.Duration(n) * time.Second }
 
 func deadline(now time.Time, grace int64) time.Time { return now.Add(seconds(grace)) }
-
-// preconditions compares what the request expects with the pod (DEL-5).
-func preconditions(p Pod, req Request) error {
-	if req.UID != nil && *req.UID != p.UID {
-		return &Refusal{Conflict: true, Message: fmt.Sprintf(
-			"Precondition failed: UID in precondition: %s, UID in object meta: %s", *req.UID, p.UID)}
-	}
-	if req.ResourceVersion != nil && *req.ResourceVersion != p.ResourceVersion {
-		return &Refusal{Conflict: true, Message: fmt.Sprintf(
-			"Precondition failed: ResourceVersion in precondition: %s, ResourceVersion in object meta: %s",
-			*req.ResourceVersion, p.ResourceVersion)}
-	}
-	return nil
-}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"monoplane.dev/apiserver/kinds/pod/deletion"
+	"monoplane.dev/rules/precondition"
 )
 
 var (
@@ -134,7 +135,7 @@ func TestPreconditions(t *testing.T) {
 		{"stale revision", ptr("u1"), ptr("6"), true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			_, err := deletion.Decide(running(), deletion.Request{Grace: ptr(int64(0)), UID: c.uid, ResourceVersion: c.rv}, user, start)
+			_, err := deletion.Decide(running(), deletion.Request{Grace: ptr(int64(0)), Expected: precondition.Expected{UID: c.uid, ResourceVersion: c.rv}}, user, start)
 			var r *deletion.Refusal
 			if errors.As(err, &r) != c.refused {
 				t.Fatalf("err = %v, want refused %v", err, c.refused)

@@ -30,7 +30,7 @@ func agent(p Pod, req Request, by Actor) error {
 		return refuse("the pod was bound to another machine that was registered as node %q", p.Node)
 	case !forces(req):
 		return refuse("%s may only complete deletions, with gracePeriodSeconds 0", by.Name)
-	case req.UID == nil:
+	case req.Expected.UID == nil:
 		return refuse("%s must name the pod's uid in preconditions", by.Name)
 	case p.Mirror:
 		return nil
@@ -48,7 +48,7 @@ func agent(p Pod, req Request, by Actor) error {
 // agent, so that the node must still be gone.
 func podGC(p Pod, req Request, by Actor) (guard bool, err error) {
 	switch {
-	case req.UID == nil:
+	case req.Expected.UID == nil:
 		return false, refuse("%s must name the pod's uid in preconditions", by.Name)
 	case !forces(req):
 		return false, nil
@@ -69,7 +69,7 @@ func controller(p Pod, req Request, by Actor) error {
 	case forces(req):
 		return refuse("%s may only begin graceful deletions; only the agent of the pod's node, PodGC and users may use "+
 			"gracePeriodSeconds 0", by.Name)
-	case req.UID == nil:
+	case req.Expected.UID == nil:
 		return refuse("%s must name the pod's uid in preconditions", by.Name)
 	default:
 		return nil

@@ -28,7 +28,7 @@ func TestProperties(t *testing.T) {
 			by := rapid.SampledFrom([]deletion.Actor{user, agent, podgc, other}).Draw(t, "by")
 			req := deletion.Request{Grace: rapid.Ptr(rapid.Int64Range(-3, 120), true).Draw(t, "grace")}
 			if rapid.Bool().Draw(t, "uid") {
-				req.UID = ptr("u1")
+				req.Expected.UID = ptr("u1")
 			}
 
 			d, err := deletion.Decide(p, req, by, now)

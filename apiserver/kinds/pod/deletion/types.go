@@ -1,6 +1,10 @@
 package deletion
 
-import "time"
+import (
+	"time"
+
+	"monoplane.dev/rules/precondition"
+)
 
 // Role is what an identity is to the rules of deletion.
 type Role int
@@ -67,8 +71,8 @@ type Mark struct {
 type Request struct {
 	// Grace is the period in seconds; nil for the pod's own, 0 to force, negative counts as 1.
 	Grace *int64
-	// UID and ResourceVersion are preconditions; nil for none.
-	UID, ResourceVersion *string
+	// Expected is what the request expects of the pod.
+	Expected precondition.Expected
 }
 
 // Outcome is what becomes of the pod.
