@@ -6,6 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	corev1 "monoplane.dev/api/core/v1"
+	"monoplane.dev/rules/initcontainer"
 )
 
 // container is what containers, init containers and ephemeral containers have in common.
@@ -102,7 +103,7 @@ func (v *pod) initContainers(p *fieldPath) {
 		// Plain init containers run one after another, so each may take any port. Kubernetes numbers them
 		// from 0 here whatever their place; the place in the list says more.
 		v.hostPorts(at, c, map[string]bool{})
-		if c.GetRestartPolicy() == "Always" {
+		if initcontainer.IsSidecar(c) {
 			v.hooksAndProbes(at, c)
 			continue
 		}

@@ -6,6 +6,7 @@ import (
 	corev1 "monoplane.dev/api/core/v1"
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/apierrors"
+	"monoplane.dev/rules/initcontainer"
 	"monoplane.dev/rules/qos"
 	"monoplane.dev/rules/resources"
 )
@@ -77,7 +78,7 @@ func (v *pod) resizes(p *fieldPath, was *corev1.PodSpec) {
 		if !sameButAmounts(c, before) {
 			v.forbidden(at, "only cpu and memory resources for init or sidecar containers are mutable")
 		}
-		if c.GetRestartPolicy() != "Always" && !Equal(c, before) {
+		if !initcontainer.IsSidecar(c) && !Equal(c, before) {
 			for _, r := range c.GetResizePolicy() {
 				if r.GetRestartPolicy() == "RestartContainer" {
 					v.forbidden(at, "non-sidecar init containers with a resize policy of RestartContainer cannot be resized")

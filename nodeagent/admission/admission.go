@@ -9,6 +9,7 @@ import (
 	"fmt"
 
 	corev1 "monoplane.dev/api/core/v1"
+	"monoplane.dev/rules/hostports"
 	"monoplane.dev/rules/nodeselector"
 )
 
@@ -44,58 +45,17 @@ func affinity(pod *corev1.Pod, node *corev1.Node, _ []*corev1.Pod) *Refusal {
 	return nil
 }
 
-type hostPort struct {
-	protocol string
-	port     int32
-}
-
 func hostPorts(pod *corev1.Pod, _ *corev1.Node, others []*corev1.Pod) *Refusal {
-	wanted := make(map[hostPort][]string)
-	eachPort(pod, func(p hostPort, ip string) { wanted[p] = append(wanted[p], ip) })
+	wanted := hostports.Of(pod.GetSpec())
 	if len(wanted) == 0 {
 		return nil
 	}
-	var refused *Refusal
 	for _, o := range others {
-		eachPort(o, func(p hostPort, ip string) {
-			for _, want := range wanted[p] {
-				if everywhere(ip) || everywhere(want) || ip == want {
-					refused = &Refusal{"NodePorts", fmt.Sprintf(
-						"Predicate NodePorts failed: node(s) didn't have free ports for the requested pod ports (%s %d is used by %s/%s)",
-						p.protocol, p.port, o.GetMetadata().GetNamespace(), o.GetMetadata().GetName())}
-				}
-			}
-		})
-	}
-	return refused
-}
-
-func everywhere(ip string) bool { return ip == "" || ip == "0.0.0.0" || ip == "::" }
-
-// eachPort calls f with every port that the pod takes on the node.
-func eachPort(pod *corev1.Pod, f func(p hostPort, ip string)) {
-	for _, list := range [][]*corev1.Container{pod.GetSpec().GetContainers(), sidecars(pod)} {
-		for _, c := range list {
-			for _, p := range c.GetPorts() {
-				if p.GetHostPort() == 0 {
-					continue
-				}
-				protocol := p.GetProtocol()
-				if protocol == "" {
-					protocol = "TCP"
-				}
-				f(hostPort{protocol, p.GetHostPort()}, p.GetHostIP())
-			}
+		if p, ok := hostports.Taken(wanted, hostports.Of(o.GetSpec())); ok {
+			return &Refusal{"NodePorts", fmt.Sprintf(
+				"Predicate NodePorts failed: node(s) didn't have free ports for the requested pod ports (%s %d is used by %s/%s)",
+				p.Protocol, p.Number, o.GetMetadata().GetNamespace(), o.GetMetadata().GetName())}
 		}
 	}
-}
-
-func sidecars(pod *corev1.Pod) []*corev1.Container {
-	var out []*corev1.Container
-	for _, c := range pod.GetSpec().GetInitContainers() {
-		if c.GetRestartPolicy() == "Always" {
-			out = append(out, c)
-		}
-	}
-	return out
+	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	corev1 "monoplane.dev/api/core/v1"
+	"monoplane.dev/rules/initcontainer"
 )
 
 // container is what is known of one container of the pod: its newest instance, and how starts and stops fare.
@@ -55,7 +56,7 @@ func (m *Machine) kind(i int) kind {
 	if i >= len(m.pod.GetSpec().GetInitContainers()) {
 		return app
 	}
-	if m.spec(i).GetRestartPolicy() == "Always" {
+	if initcontainer.IsSidecar(m.spec(i)) {
 		return sidecar
 	}
 	return initial

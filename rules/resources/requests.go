@@ -3,6 +3,7 @@ package resources
 import (
 	corev1 "monoplane.dev/api/core/v1"
 	metav1 "monoplane.dev/api/meta/v1"
+	"monoplane.dev/rules/initcontainer"
 )
 
 // Requests returns what a pod needs of its node (INIT-3): what its containers need together, but for resources that
@@ -52,7 +53,7 @@ func together(total List, spec *corev1.PodSpec, of func(*corev1.Container) map[s
 	}
 	var sidecars, peak List
 	for _, c := range spec.GetInitContainers() {
-		if c.GetRestartPolicy() == "Always" {
+		if initcontainer.IsSidecar(c) {
 			// What the sidecars have by themselves is no peak: the app containers run with all of them.
 			total, sidecars = total.container(of(c), absent), sidecars.container(of(c), absent)
 			continue

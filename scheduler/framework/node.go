@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	corev1 "monoplane.dev/api/core/v1"
+	"monoplane.dev/rules/hostports"
 )
 
 // NodeInfo is a node with the sums over its pods. It is immutable: With... return a new one. Only the snapshot, between two decisions,
@@ -37,7 +38,7 @@ type NodeInfo struct {
 	// a division for each node is most of what a decision would cost.
 	CPUShare, MemoryShare float64
 	// Ports are the host ports in use.
-	Ports []HostPort
+	Ports []hostports.Port
 
 	images *nodeImages
 }

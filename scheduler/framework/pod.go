@@ -4,6 +4,7 @@ import (
 	corev1 "monoplane.dev/api/core/v1"
 	"monoplane.dev/client/cache"
 	"monoplane.dev/object/storage"
+	"monoplane.dev/rules/hostports"
 )
 
 // PodInfo is a pod with what decisions need of it worked out once. It is immutable.
@@ -17,7 +18,7 @@ type PodInfo struct {
 	Requests Resources
 	Counted  Resources
 	// Ports are the ports of the host that the pod takes.
-	Ports []HostPort
+	Ports []hostports.Port
 	// Spread are the topologySpreadConstraints.
 	Spread []SpreadConstraint
 	// Affinity is the inter-pod affinity and anti-affinity; nil when there is none.
@@ -26,23 +27,6 @@ type PodInfo struct {
 	Claims []string
 	// Doomed says that the pod is about to be deleted to make room for another.
 	Doomed bool
-}
-
-// HostPort is a port of a node.
-type HostPort struct {
-	// IP is the address, "0.0.0.0" for all.
-	IP string
-	// Protocol is TCP, UDP or SCTP.
-	Protocol string
-	Port     int32
-}
-
-// anyIP is the address that stands for all.
-const anyIP = "0.0.0.0"
-
-// Conflicts says whether two pods cannot both have their ports.
-func (p HostPort) Conflicts(o HostPort) bool {
-	return p.Port == o.Port && p.Protocol == o.Protocol && (p.IP == o.IP || p.IP == anyIP || o.IP == anyIP)
 }
 
 // NewPodInfo works out what decisions need of p.
@@ -55,34 +39,10 @@ func NewPodInfo(p *corev1.Pod) *PodInfo {
 		Spread:   spreadOf(p),
 		Affinity: affinityOf(p),
 		Claims:   storage.ClaimNames(p),
+		Ports:    hostports.Of(p.GetSpec()),
 	}
 	i.Requests, i.Counted = demand(p.GetSpec())
-	for _, c := range p.GetSpec().GetContainers() {
-		i.Ports = appendPorts(i.Ports, c)
-	}
-	for _, c := range p.GetSpec().GetInitContainers() {
-		if c.GetRestartPolicy() == "Always" {
-			i.Ports = appendPorts(i.Ports, c)
-		}
-	}
 	return i
-}
-
-func appendPorts(ports []HostPort, c *corev1.Container) []HostPort {
-	for _, p := range c.GetPorts() {
-		if p.GetHostPort() <= 0 {
-			continue
-		}
-		h := HostPort{IP: p.GetHostIP(), Protocol: p.GetProtocol(), Port: p.GetHostPort()}
-		if h.IP == "" || h.IP == "::" {
-			h.IP = anyIP
-		}
-		if h.Protocol == "" {
-			h.Protocol = "TCP"
-		}
-		ports = append(ports, h)
-	}
-	return ports
 }
 
 // AsDoomed returns the same information about a pod that is about to be deleted, or is not any more.

@@ -1,6 +1,10 @@
 package framework
 
-import "slices"
+import (
+	"slices"
+
+	"monoplane.dev/rules/hostports"
+)
 
 // WhatIf is how the node that a Filter is asked about differs from what the snapshot has: pods came to it or are gone from it. All
 // other nodes are as they are. What a plugin reads from the node has the difference in it; what it counted over several nodes it
@@ -62,7 +66,7 @@ type Trial struct {
 	versions []uint64
 	// pods, ports, gone and came are scratch space.
 	pods  []*PodInfo
-	ports []HostPort
+	ports []hostports.Port
 	gone  []*PodInfo
 	came  []*PodInfo
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"monoplane.dev/codec/value"
+	"monoplane.dev/rules/initcontainer"
 	"monoplane.dev/rules/phase"
 
 	corev1 "monoplane.dev/api/core/v1"
@@ -33,7 +34,7 @@ func summarize(p *corev1.Pod) summary {
 	}
 	sidecars := make(map[string]bool)
 	for _, c := range p.GetSpec().GetInitContainers() {
-		if c.GetRestartPolicy() == "Always" {
+		if initcontainer.IsSidecar(c) {
 			sidecars[c.GetName()] = true
 			s.total++
 		}

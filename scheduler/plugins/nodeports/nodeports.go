@@ -1,7 +1,10 @@
 // Package nodeports refuses nodes on which a host port that the pod wants is taken (spec: SCHED-4).
 package nodeports
 
-import "monoplane.dev/scheduler/framework"
+import (
+	"monoplane.dev/rules/hostports"
+	"monoplane.dev/scheduler/framework"
+)
 
 // Name is the plugin's name.
 const Name = "NodePorts"
@@ -40,21 +43,10 @@ func (p *Plugin) PreFilter(_ *framework.CycleState, pod *framework.PodInfo, _ *f
 
 // Filter refuses nodes with a conflicting port.
 func (p *Plugin) Filter(_ *framework.CycleState, pod *framework.PodInfo, node *framework.NodeInfo) *framework.Status {
-	if conflict(pod.Ports, node.Ports) {
+	if _, taken := hostports.Taken(pod.Ports, node.Ports); taken {
 		return p.refused
 	}
 	return nil
-}
-
-func conflict(want, taken []framework.HostPort) bool {
-	for _, w := range want {
-		for _, t := range taken {
-			if w.Conflicts(t) {
-				return true
-			}
-		}
-	}
-	return false
 }
 
 // Events are the changes that can help.
@@ -65,5 +57,6 @@ func (*Plugin) Helps(pod *framework.PodInfo, c *framework.Change) bool {
 	if c.Event == framework.NodeAdded {
 		return true
 	}
-	return conflict(pod.Ports, framework.NewPodInfo(c.OldPod).Ports)
+	_, freed := hostports.Taken(pod.Ports, hostports.Of(c.OldPod.GetSpec()))
+	return freed
 }
