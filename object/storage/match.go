@@ -5,11 +5,10 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/selection"
 
 	corev1 "monoplane.dev/api/core/v1"
-	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/object"
+	"monoplane.dev/rules/labelselector"
 )
 
 // Meant says whether a volume is bound to the claim, or set aside for it by name.
@@ -64,22 +63,9 @@ type Wish struct {
 func NewWish(c *corev1.PersistentVolumeClaim) *Wish {
 	w := &Wish{Claim: c, Class: ClassOfClaim(c), Size: Asked(c)}
 	if s := c.GetSpec().GetSelector(); s != nil {
-		w.selector = selector(s)
+		w.selector = labelselector.OrNothing(s)
 	}
 	return w
-}
-
-// selector reads a selector; one that cannot be read, which the server refuses, selects nothing.
-func selector(s *metav1.LabelSelector) labels.Selector {
-	all := labels.SelectorFromSet(s.GetMatchLabels())
-	for _, e := range s.GetMatchExpressions() {
-		r, err := labels.NewRequirement(e.GetKey(), operators[e.GetOperator()], e.GetValues())
-		if err != nil {
-			return labels.Nothing()
-		}
-		all = all.Add(*r)
-	}
-	return all
 }
 
 // Holds says whether the volume has what nobody waives: it is large enough, of the claim's volume mode, and not going.
@@ -114,8 +100,4 @@ func HasModes(v *corev1.PersistentVolume, c *corev1.PersistentVolumeClaim) bool 
 		}
 	}
 	return true
-}
-
-var operators = map[string]selection.Operator{
-	"In": selection.In, "NotIn": selection.NotIn, "Exists": selection.Exists, "DoesNotExist": selection.DoesNotExist,
 }

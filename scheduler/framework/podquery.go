@@ -8,6 +8,7 @@ import (
 
 	corev1 "monoplane.dev/api/core/v1"
 	metav1 "monoplane.dev/api/meta/v1"
+	"monoplane.dev/rules/labelselector"
 )
 
 // PodQuery selects pods that count: those of some namespaces that have the labels. It is immutable.
@@ -43,7 +44,7 @@ func NewPodQuery(namespace string, s *metav1.LabelSelector, more map[string]stri
 func newTermQuery(pod *metav1.ObjectMeta, t *corev1.PodAffinityTerm) *PodQuery {
 	q := &PodQuery{namespaces: t.GetNamespaces(), selector: termSelector(pod, t), leaving: true}
 	if s := t.GetNamespaceSelector(); s != nil {
-		q.byLabels = selectorOf(s, nil)
+		q.byLabels = labelselector.OrNothing(s)
 	} else if len(q.namespaces) == 0 {
 		q.namespaces = []string{pod.GetNamespace()}
 	}

@@ -8,50 +8,43 @@ import (
 
 	corev1 "monoplane.dev/api/core/v1"
 	metav1 "monoplane.dev/api/meta/v1"
+	"monoplane.dev/rules/labelselector"
 )
 
-var operators = map[string]selection.Operator{
-	"In": selection.In, "NotIn": selection.NotIn, "Exists": selection.Exists, "DoesNotExist": selection.DoesNotExist,
-}
-
-// requirements collects what a selector asks for.
+// requirements are those of a selector, and more.
 type requirements struct {
-	all []labels.Requirement
-	// wrong is set by what does not parse.
-	wrong bool
+	all labels.Requirements
+	// err is set by what cannot be read.
+	err error
 }
 
-func (r *requirements) add(key string, op selection.Operator, values []string) {
-	one, err := labels.NewRequirement(key, op, values)
+func requirementsOf(s *metav1.LabelSelector) *requirements {
+	var r requirements
+	r.all, r.err = labelselector.Requirements(s)
+	return &r
+}
+
+func (r *requirements) add(key string, op selection.Operator, value string) {
+	one, err := labels.NewRequirement(key, op, []string{value})
 	if err != nil {
-		r.wrong = true
+		r.err = err
 		return
 	}
 	r.all = append(r.all, *one)
 }
 
-func (r *requirements) addSelector(s *metav1.LabelSelector) {
-	for k, v := range s.GetMatchLabels() {
-		r.add(k, selection.Equals, []string{v})
-	}
-	for _, e := range s.GetMatchExpressions() {
-		r.add(e.GetKey(), operators[e.GetOperator()], e.GetValues())
-	}
-}
-
-// selector requires all of it. What does not parse, which the server has refused, selects nothing.
+// selector requires all of it. What cannot be read, which the server has refused, selects nothing.
 func (r *requirements) selector() labels.Selector {
-	if r.wrong {
+	if r.err != nil {
 		return labels.Nothing()
 	}
 	return labels.NewSelector().Add(r.all...)
 }
 
 func selectorOf(s *metav1.LabelSelector, more map[string]string) labels.Selector {
-	var r requirements
-	r.addSelector(s)
+	r := requirementsOf(s)
 	for k, v := range more {
-		r.add(k, selection.Equals, []string{v})
+		r.add(k, selection.Equals, v)
 	}
 	return r.selector()
 }
@@ -63,21 +56,20 @@ func termSelector(pod *metav1.ObjectMeta, t *corev1.PodAffinityTerm) labels.Sele
 	if s == nil {
 		return labels.Nothing()
 	}
-	var r requirements
-	r.addSelector(s)
-	r.addKeys(pod, s, t.GetMatchLabelKeys(), "In")
-	r.addKeys(pod, s, t.GetMismatchLabelKeys(), "NotIn")
+	r := requirementsOf(s)
+	r.addKeys(pod, s, t.GetMatchLabelKeys(), selection.In, "In")
+	r.addKeys(pod, s, t.GetMismatchLabelKeys(), selection.NotIn, "NotIn")
 	return r.selector()
 }
 
-func (r *requirements) addKeys(pod *metav1.ObjectMeta, s *metav1.LabelSelector, keys []string, operator string) {
+func (r *requirements) addKeys(pod *metav1.ObjectMeta, s *metav1.LabelSelector, keys []string, op selection.Operator, name string) {
 	for _, k := range keys {
 		v, ok := pod.GetLabels()[k]
 		written := slices.ContainsFunc(s.GetMatchExpressions(), func(e *metav1.LabelSelectorRequirement) bool {
-			return e.GetKey() == k && e.GetOperator() == operator && len(e.GetValues()) == 1
+			return e.GetKey() == k && e.GetOperator() == name && len(e.GetValues()) == 1
 		})
 		if ok && !written {
-			r.add(k, operators[operator], []string{v})
+			r.add(k, op, v)
 		}
 	}
 }
