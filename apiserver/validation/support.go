@@ -6,7 +6,6 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
-	corev1 "monoplane.dev/api/core/v1"
 	optionsv1 "monoplane.dev/api/options/v1"
 	"monoplane.dev/apierrors"
 	"monoplane.dev/object"
@@ -42,75 +41,25 @@ type plan struct {
 type planned struct {
 	fd      protoreflect.FieldDescriptor
 	support optionsv1.Support
-	// zeroAsks is set when even the field's zero value, given explicitly, asks for something.
-	zeroAsks bool
-	// falseAsks is set when only the value false is refused.
-	falseAsks bool
-	inline    bool
+	// zero says what the field's zero value asks for.
+	zero   optionsv1.Zero
+	inline bool
 	// warning is said of a field that is only kept.
 	warning string
 	below   *plan
 }
 
-// zeroAsks are optional fields whose zero value means something other than their absence: user 0 is root,
-// and false asks for a restriction or a user namespace. They are refused as soon as they are present.
-func zeroAsks(name protoreflect.FullName) bool {
-	switch name {
-	case "monoplane.core.v1.PodSecurityContext.runAsUser", "monoplane.core.v1.PodSecurityContext.runAsGroup",
-		"monoplane.core.v1.PodSecurityContext.fsGroup", "monoplane.core.v1.SecurityContext.runAsUser",
-		"monoplane.core.v1.SecurityContext.runAsGroup", "monoplane.core.v1.SecurityContext.allowPrivilegeEscalation":
-		return true
-	}
-	return false
-}
-
 // claimVolume is the one field that is only kept and has an effect all the same.
 const claimVolume protoreflect.FullName = "monoplane.core.v1.VolumeSource.persistentVolumeClaim"
-
-// falseAsks is the one field whose usual value, given explicitly, is fine, while false asks for a user
-// namespace (USER-1).
-const falseAsks protoreflect.FullName = "monoplane.core.v1.PodSpec.hostUsers"
 
 // limited is what the generator gives messages that have fields which are not fully supported.
 type limited interface{ SetsLimited() bool }
 
-// asksWithZero says whether o gives a field the zero value that zeroAsks and falseAsks are about, which generated
-// code takes for nothing. Only pods have such fields.
-func asksWithZero(o object.Object) bool {
-	p, ok := o.(*corev1.Pod)
-	if !ok || p.GetSpec() == nil {
-		return false
-	}
-	s := p.Spec
-	if s.HostUsers != nil && !*s.HostUsers {
-		return true
-	}
-	if c := s.SecurityContext; c != nil && (c.RunAsUser != nil || c.RunAsGroup != nil || c.FsGroup != nil) {
-		return true
-	}
-	asks := func(c *corev1.SecurityContext) bool {
-		return c != nil && (c.RunAsUser != nil || c.RunAsGroup != nil || c.AllowPrivilegeEscalation != nil)
-	}
-	for _, list := range [...][]*corev1.Container{s.InitContainers, s.Containers} {
-		for _, c := range list {
-			if asks(c.GetSecurityContext()) {
-				return true
-			}
-		}
-	}
-	for _, c := range s.EphemeralContainers {
-		if asks(c.GetEphemeralContainerCommon().GetSecurityContext()) {
-			return true
-		}
-	}
-	return false
-}
-
 // Unsupported walks o and returns a cause for each field that is set and REFUSED, and a warning for each
-// that is set and STORED. A field is set when it holds more than its zero value. Call it with what the
+// that is set and STORED. A field is set when it holds more than its zero value, or a zero that asks for something. Call it with what the
 // client sent, before defaults.
 func (s *Support) Unsupported(o object.Object) (refused []apierrors.Cause, stored []string) {
-	if l, ok := o.(limited); ok && !l.SetsLimited() && !asksWithZero(o) {
+	if l, ok := o.(limited); ok && !l.SetsLimited() {
 		return nil, nil
 	}
 	w := s.walk(o)
@@ -147,15 +96,15 @@ func (w *walker) message(m protoreflect.Message, p *plan, path *fieldPath) {
 		default:
 			at = path.Child(name)
 		}
-		if f.falseAsks {
-			if !v.Bool() {
+		if f.zero == optionsv1.Zero_ZERO_REFUSED {
+			if v.Equal(f.fd.Default()) {
 				w.refused.forbidden(at, refusedText)
 			}
 			continue
 		}
 		switch f.support {
 		case optionsv1.Support_REFUSED:
-			if f.zeroAsks || isSet(f.fd, v) {
+			if f.zero == optionsv1.Zero_ZERO_ASKS || isSet(f.fd, v) {
 				w.refused.forbidden(at, refusedText)
 			}
 			continue
@@ -222,13 +171,14 @@ func (s *Support) build(d protoreflect.MessageDescriptor) *plan {
 	s.plans[d.FullName()] = p
 	for i := range d.Fields().Len() {
 		fd := d.Fields().Get(i)
-		f := planned{fd: fd, zeroAsks: zeroAsks(fd.FullName()), falseAsks: fd.FullName() == falseAsks, inline: inline(fd)}
+		f := planned{fd: fd, inline: inline(fd)}
 		f.warning = storedText
 		if fd.FullName() == claimVolume {
 			f.warning = claimText
 		}
 		f.support, _ = proto.GetExtension(fd.Options(), optionsv1.E_Support).(optionsv1.Support)
-		if f.falseAsks || f.support == optionsv1.Support_REFUSED || f.support == optionsv1.Support_STORED {
+		f.zero, _ = proto.GetExtension(fd.Options(), optionsv1.E_Zero).(optionsv1.Zero)
+		if f.zero == optionsv1.Zero_ZERO_REFUSED || f.support == optionsv1.Support_REFUSED || f.support == optionsv1.Support_STORED {
 			p.fields = append(p.fields, f)
 			continue
 		}

@@ -22,6 +22,11 @@ func run(fields []*descriptorpb.FieldDescriptorProto, options *descriptorpb.Mess
 		Options:     &descriptorpb.FileOptions{GoPackage: proto.String("monoplane.dev/api/x/v1;xv1")},
 		MessageType: []*descriptorpb.DescriptorProto{{Name: proto.String("X"), Field: fields, NestedType: nested, Options: options}},
 	}
+	for _, f := range fields {
+		if f.GetProto3Optional() {
+			file.MessageType[0].OneofDecl = []*descriptorpb.OneofDescriptorProto{{Name: proto.String("_" + f.GetName())}}
+		}
+	}
 	return pass(file, generate)
 }
 
@@ -64,6 +69,16 @@ func TestFieldsWithoutJSONAreRefused(t *testing.T) {
 	inlinedText := field("text", 1, descriptorpb.FieldDescriptorProto_TYPE_STRING)
 	inlinedText.Options = new(descriptorpb.FieldOptions)
 	proto.SetExtension(inlinedText.Options, optionsv1.E_Inline, true)
+	zero := func(kind descriptorpb.FieldDescriptorProto_Type, z optionsv1.Zero, optional bool) *descriptorpb.FieldDescriptorProto {
+		f := field("f", 1, kind)
+		f.Options = new(descriptorpb.FieldOptions)
+		proto.SetExtension(f.Options, optionsv1.E_Zero, z)
+		f.Proto3Optional = &optional
+		if optional {
+			f.OneofIndex = proto.Int32(0)
+		}
+		return f
+	}
 	for _, test := range []struct {
 		field *descriptorpb.FieldDescriptorProto
 		want  string
@@ -74,6 +89,10 @@ func TestFieldsWithoutJSONAreRefused(t *testing.T) {
 		{list, "x.v1.X.list: lists of bytes are not supported"},
 		{foreign, "x.v1.X.foreign: messages of google.protobuf have no JSON codec"},
 		{inlinedText, "x.v1.X.text: only single messages can be inlined"},
+		{zero(descriptorpb.FieldDescriptorProto_TYPE_INT64, optionsv1.Zero_ZERO_ASKS, false),
+			"x.v1.X.f: only optional fields have a zero that can be told from absence"},
+		{zero(descriptorpb.FieldDescriptorProto_TYPE_INT64, optionsv1.Zero_ZERO_REFUSED, true),
+			"x.v1.X.f: only a bool can have its zero refused alone"},
 	} {
 		if _, err := run([]*descriptorpb.FieldDescriptorProto{test.field}, nil); err == nil || err.Error() != test.want {
 			t.Errorf("got %v, want %s", err, test.want)

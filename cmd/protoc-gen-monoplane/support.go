@@ -11,10 +11,15 @@ import (
 // supports finds out which messages have fields, here or below, that are not fully supported.
 type supports map[protoreflect.FullName]bool
 
-// limited says whether a field is kept without effect, or refused.
+// limited says whether a field is kept without effect, or refused, be it its zero value only.
 func limited(f *protogen.Field) bool {
 	s, _ := proto.GetExtension(f.Desc.Options(), optionsv1.E_Support).(optionsv1.Support)
-	return s == optionsv1.Support_REFUSED || s == optionsv1.Support_STORED
+	return s == optionsv1.Support_REFUSED || s == optionsv1.Support_STORED || zeroOf(f) == optionsv1.Zero_ZERO_REFUSED
+}
+
+// zeroOf says what the zero value of a field asks for.
+func zeroOf(f *protogen.Field) optionsv1.Zero {
+	return proto.GetExtension(f.Desc.Options(), optionsv1.E_Zero).(optionsv1.Zero)
 }
 
 // matter says whether m has such fields, here or below. A message that contains itself is taken to have some.
@@ -43,8 +48,8 @@ func generateLimited(g *protogen.GeneratedFile, m *protogen.Message, s supports)
 	if !s.matter(m) {
 		return
 	}
-	g.P("// SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. The zero")
-	g.P("// value does not count, even where it is given explicitly.")
+	g.P("// SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. A zero")
+	g.P("// value that is given explicitly counts where it asks for something.")
 	g.P("func (x *", m.GoIdent, ") SetsLimited() bool {")
 	g.P("if x == nil {")
 	g.P("return false")
@@ -78,10 +83,14 @@ func generateLimited(g *protogen.GeneratedFile, m *protogen.Message, s supports)
 	g.P()
 }
 
-// setExpr says whether value v of field f is more than nothing.
+// setExpr says whether value v of field f asks for something that is limited.
 func setExpr(f *protogen.Field, v string) string {
 	kind := f.Desc.Kind()
-	switch {
+	switch zero := zeroOf(f); {
+	case zero == optionsv1.Zero_ZERO_ASKS:
+		return v + " != nil"
+	case zero == optionsv1.Zero_ZERO_REFUSED: // of a bool
+		return v + " != nil && !*" + v
 	case f.Desc.IsList(), f.Desc.IsMap(), kind == protoreflect.BytesKind:
 		return "len(" + v + ") > 0"
 	case kind == protoreflect.MessageKind:

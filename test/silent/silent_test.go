@@ -26,7 +26,6 @@ var explained = map[string]string{
 	"PodSpec.dnsPolicy":                 "without a cluster DNS all that is accepted means the node's resolver",
 	"PodSpec.serviceAccount":            "kept equal to serviceAccountName",
 	"PodSpec.enableServiceLinks":        "there are no services to announce",
-	"PodSpec.hostUsers":                 "false is refused",
 	"Toleration.tolerationSeconds":      "answered with a warning, but for the tolerations that every pod gets",
 	"NodeSpec.podCIDR":                  "kept equal to podCIDRs",
 	"NodeSpec.externalID":               "for information, in Kubernetes too",
@@ -90,6 +89,9 @@ func eachField(d protoreflect.MessageDescriptor, object bool, seen map[protorefl
 			continue
 		}
 		support, _ := proto.GetExtension(fd.Options(), optionsv1.E_Support).(optionsv1.Support)
+		if proto.GetExtension(fd.Options(), optionsv1.E_Zero) == optionsv1.Zero_ZERO_REFUSED {
+			continue // of two values the one is refused, and the other asks for what is done anyway
+		}
 		if support != optionsv1.Support_REFUSED && support != optionsv1.Support_STORED && f(fd) {
 			eachField(fd.Message(), false, seen, f)
 		}

@@ -339,8 +339,8 @@ func (x *Container) CloneTo(c *Container) {
 // CloneMessage is Clone for those who do not know the type.
 func (x *Container) CloneMessage() proto.Message { return x.Clone() }
 
-// SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. The zero
-// value does not count, even where it is given explicitly.
+// SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. A zero
+// value that is given explicitly counts where it asks for something.
 func (x *Container) SetsLimited() bool {
 	if x == nil {
 		return false
@@ -679,8 +679,8 @@ func (x *ContainerStatus) CloneTo(c *ContainerStatus) {
 // CloneMessage is Clone for those who do not know the type.
 func (x *ContainerStatus) CloneMessage() proto.Message { return x.Clone() }
 
-// SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. The zero
-// value does not count, even where it is given explicitly.
+// SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. A zero
+// value that is given explicitly counts where it asks for something.
 func (x *ContainerStatus) SetsLimited() bool {
 	if x == nil {
 		return false
@@ -2261,8 +2261,8 @@ func (x *EphemeralContainer) CloneTo(c *EphemeralContainer) {
 // CloneMessage is Clone for those who do not know the type.
 func (x *EphemeralContainer) CloneMessage() proto.Message { return x.Clone() }
 
-// SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. The zero
-// value does not count, even where it is given explicitly.
+// SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. A zero
+// value that is given explicitly counts where it asks for something.
 func (x *EphemeralContainer) SetsLimited() bool {
 	if x == nil {
 		return false
@@ -2618,8 +2618,8 @@ func (x *EphemeralContainerCommon) CloneTo(c *EphemeralContainerCommon) {
 // CloneMessage is Clone for those who do not know the type.
 func (x *EphemeralContainerCommon) CloneMessage() proto.Message { return x.Clone() }
 
-// SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. The zero
-// value does not count, even where it is given explicitly.
+// SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. A zero
+// value that is given explicitly counts where it asks for something.
 func (x *EphemeralContainerCommon) SetsLimited() bool {
 	if x == nil {
 		return false
@@ -3212,8 +3212,8 @@ func (x *ResourceRequirements) CloneTo(c *ResourceRequirements) {
 // CloneMessage is Clone for those who do not know the type.
 func (x *ResourceRequirements) CloneMessage() proto.Message { return x.Clone() }
 
-// SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. The zero
-// value does not count, even where it is given explicitly.
+// SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. A zero
+// value that is given explicitly counts where it asks for something.
 func (x *ResourceRequirements) SetsLimited() bool {
 	if x == nil {
 		return false

@@ -121,8 +121,8 @@ func (x *Node) CloneTo(c *Node) {
 // CloneMessage is Clone for those who do not know the type.
 func (x *Node) CloneMessage() proto.Message { return x.Clone() }
 
-// SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. The zero
-// value does not count, even where it is given explicitly.
+// SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. A zero
+// value that is given explicitly counts where it asks for something.
 func (x *Node) SetsLimited() bool {
 	if x == nil {
 		return false
@@ -318,8 +318,8 @@ func (x *NodeSpec) CloneTo(c *NodeSpec) {
 // CloneMessage is Clone for those who do not know the type.
 func (x *NodeSpec) CloneMessage() proto.Message { return x.Clone() }
 
-// SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. The zero
-// value does not count, even where it is given explicitly.
+// SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. A zero
+// value that is given explicitly counts where it asks for something.
 func (x *NodeSpec) SetsLimited() bool {
 	if x == nil {
 		return false
@@ -707,8 +707,8 @@ func (x *NodeList) CloneTo(c *NodeList) {
 // CloneMessage is Clone for those who do not know the type.
 func (x *NodeList) CloneMessage() proto.Message { return x.Clone() }
 
-// SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. The zero
-// value does not count, even where it is given explicitly.
+// SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. A zero
+// value that is given explicitly counts where it asks for something.
 func (x *NodeList) SetsLimited() bool {
 	if x == nil {
 		return false

@@ -124,8 +124,8 @@ func (x *CreateNodeRequest) CloneTo(c *CreateNodeRequest) {
 // CloneMessage is Clone for those who do not know the type.
 func (x *CreateNodeRequest) CloneMessage() proto.Message { return x.Clone() }
 
-// SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. The zero
-// value does not count, even where it is given explicitly.
+// SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. A zero
+// value that is given explicitly counts where it asks for something.
 func (x *CreateNodeRequest) SetsLimited() bool {
 	if x == nil {
 		return false
@@ -276,8 +276,8 @@ func (x *UpdateNodeRequest) CloneTo(c *UpdateNodeRequest) {
 // CloneMessage is Clone for those who do not know the type.
 func (x *UpdateNodeRequest) CloneMessage() proto.Message { return x.Clone() }
 
-// SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. The zero
-// value does not count, even where it is given explicitly.
+// SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. A zero
+// value that is given explicitly counts where it asks for something.
 func (x *UpdateNodeRequest) SetsLimited() bool {
 	if x == nil {
 		return false
@@ -420,8 +420,8 @@ func (x *NodeEvent) CloneTo(c *NodeEvent) {
 // CloneMessage is Clone for those who do not know the type.
 func (x *NodeEvent) CloneMessage() proto.Message { return x.Clone() }
 
-// SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. The zero
-// value does not count, even where it is given explicitly.
+// SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. A zero
+// value that is given explicitly counts where it asks for something.
 func (x *NodeEvent) SetsLimited() bool {
 	if x == nil {
 		return false
@@ -530,8 +530,8 @@ func (x *NodeEvents) CloneTo(c *NodeEvents) {
 // CloneMessage is Clone for those who do not know the type.
 func (x *NodeEvents) CloneMessage() proto.Message { return x.Clone() }
 
-// SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. The zero
-// value does not count, even where it is given explicitly.
+// SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. A zero
+// value that is given explicitly counts where it asks for something.
 func (x *NodeEvents) SetsLimited() bool {
 	if x == nil {
 		return false

@@ -121,8 +121,8 @@ func (x *PersistentVolume) CloneTo(c *PersistentVolume) {
 // CloneMessage is Clone for those who do not know the type.
 func (x *PersistentVolume) CloneMessage() proto.Message { return x.Clone() }
 
-// SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. The zero
-// value does not count, even where it is given explicitly.
+// SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. A zero
+// value that is given explicitly counts where it asks for something.
 func (x *PersistentVolume) SetsLimited() bool {
 	if x == nil {
 		return false
@@ -273,8 +273,8 @@ func (x *PersistentVolumeList) CloneTo(c *PersistentVolumeList) {
 // CloneMessage is Clone for those who do not know the type.
 func (x *PersistentVolumeList) CloneMessage() proto.Message { return x.Clone() }
 
-// SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. The zero
-// value does not count, even where it is given explicitly.
+// SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. A zero
+// value that is given explicitly counts where it asks for something.
 func (x *PersistentVolumeList) SetsLimited() bool {
 	if x == nil {
 		return false
@@ -861,8 +861,8 @@ func (x *PersistentVolumeSpec) CloneTo(c *PersistentVolumeSpec) {
 // CloneMessage is Clone for those who do not know the type.
 func (x *PersistentVolumeSpec) CloneMessage() proto.Message { return x.Clone() }
 
-// SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. The zero
-// value does not count, even where it is given explicitly.
+// SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. A zero
+// value that is given explicitly counts where it asks for something.
 func (x *PersistentVolumeSpec) SetsLimited() bool {
 	if x == nil {
 		return false

@@ -124,8 +124,8 @@ func (x *CreatePersistentVolumeRequest) CloneTo(c *CreatePersistentVolumeRequest
 // CloneMessage is Clone for those who do not know the type.
 func (x *CreatePersistentVolumeRequest) CloneMessage() proto.Message { return x.Clone() }
 
-// SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. The zero
-// value does not count, even where it is given explicitly.
+// SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. A zero
+// value that is given explicitly counts where it asks for something.
 func (x *CreatePersistentVolumeRequest) SetsLimited() bool {
 	if x == nil {
 		return false
@@ -276,8 +276,8 @@ func (x *UpdatePersistentVolumeRequest) CloneTo(c *UpdatePersistentVolumeRequest
 // CloneMessage is Clone for those who do not know the type.
 func (x *UpdatePersistentVolumeRequest) CloneMessage() proto.Message { return x.Clone() }
 
-// SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. The zero
-// value does not count, even where it is given explicitly.
+// SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. A zero
+// value that is given explicitly counts where it asks for something.
 func (x *UpdatePersistentVolumeRequest) SetsLimited() bool {
 	if x == nil {
 		return false
@@ -420,8 +420,8 @@ func (x *PersistentVolumeEvent) CloneTo(c *PersistentVolumeEvent) {
 // CloneMessage is Clone for those who do not know the type.
 func (x *PersistentVolumeEvent) CloneMessage() proto.Message { return x.Clone() }
 
-// SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. The zero
-// value does not count, even where it is given explicitly.
+// SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. A zero
+// value that is given explicitly counts where it asks for something.
 func (x *PersistentVolumeEvent) SetsLimited() bool {
 	if x == nil {
 		return false
@@ -530,8 +530,8 @@ func (x *PersistentVolumeEvents) CloneTo(c *PersistentVolumeEvents) {
 // CloneMessage is Clone for those who do not know the type.
 func (x *PersistentVolumeEvents) CloneMessage() proto.Message { return x.Clone() }
 
-// SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. The zero
-// value does not count, even where it is given explicitly.
+// SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. A zero
+// value that is given explicitly counts where it asks for something.
 func (x *PersistentVolumeEvents) SetsLimited() bool {
 	if x == nil {
 		return false

@@ -429,8 +429,8 @@ func (x *PersistentVolumeSource) CloneTo(c *PersistentVolumeSource) {
 // CloneMessage is Clone for those who do not know the type.
 func (x *PersistentVolumeSource) CloneMessage() proto.Message { return x.Clone() }
 
-// SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. The zero
-// value does not count, even where it is given explicitly.
+// SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. A zero
+// value that is given explicitly counts where it asks for something.
 func (x *PersistentVolumeSource) SetsLimited() bool {
 	if x == nil {
 		return false

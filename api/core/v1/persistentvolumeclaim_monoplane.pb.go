@@ -121,8 +121,8 @@ func (x *PersistentVolumeClaim) CloneTo(c *PersistentVolumeClaim) {
 // CloneMessage is Clone for those who do not know the type.
 func (x *PersistentVolumeClaim) CloneMessage() proto.Message { return x.Clone() }
 
-// SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. The zero
-// value does not count, even where it is given explicitly.
+// SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. A zero
+// value that is given explicitly counts where it asks for something.
 func (x *PersistentVolumeClaim) SetsLimited() bool {
 	if x == nil {
 		return false
@@ -532,8 +532,8 @@ func (x *PersistentVolumeClaimList) CloneTo(c *PersistentVolumeClaimList) {
 // CloneMessage is Clone for those who do not know the type.
 func (x *PersistentVolumeClaimList) CloneMessage() proto.Message { return x.Clone() }
 
-// SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. The zero
-// value does not count, even where it is given explicitly.
+// SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. A zero
+// value that is given explicitly counts where it asks for something.
 func (x *PersistentVolumeClaimList) SetsLimited() bool {
 	if x == nil {
 		return false
@@ -726,8 +726,8 @@ func (x *PersistentVolumeClaimStatus) CloneTo(c *PersistentVolumeClaimStatus) {
 // CloneMessage is Clone for those who do not know the type.
 func (x *PersistentVolumeClaimStatus) CloneMessage() proto.Message { return x.Clone() }
 
-// SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. The zero
-// value does not count, even where it is given explicitly.
+// SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. A zero
+// value that is given explicitly counts where it asks for something.
 func (x *PersistentVolumeClaimStatus) SetsLimited() bool {
 	if x == nil {
 		return false

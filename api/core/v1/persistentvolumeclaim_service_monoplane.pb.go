@@ -133,8 +133,8 @@ func (x *CreatePersistentVolumeClaimRequest) CloneTo(c *CreatePersistentVolumeCl
 // CloneMessage is Clone for those who do not know the type.
 func (x *CreatePersistentVolumeClaimRequest) CloneMessage() proto.Message { return x.Clone() }
 
-// SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. The zero
-// value does not count, even where it is given explicitly.
+// SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. A zero
+// value that is given explicitly counts where it asks for something.
 func (x *CreatePersistentVolumeClaimRequest) SetsLimited() bool {
 	if x == nil {
 		return false
@@ -297,8 +297,8 @@ func (x *UpdatePersistentVolumeClaimRequest) CloneTo(c *UpdatePersistentVolumeCl
 // CloneMessage is Clone for those who do not know the type.
 func (x *UpdatePersistentVolumeClaimRequest) CloneMessage() proto.Message { return x.Clone() }
 
-// SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. The zero
-// value does not count, even where it is given explicitly.
+// SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. A zero
+// value that is given explicitly counts where it asks for something.
 func (x *UpdatePersistentVolumeClaimRequest) SetsLimited() bool {
 	if x == nil {
 		return false
@@ -444,8 +444,8 @@ func (x *PersistentVolumeClaimEvent) CloneTo(c *PersistentVolumeClaimEvent) {
 // CloneMessage is Clone for those who do not know the type.
 func (x *PersistentVolumeClaimEvent) CloneMessage() proto.Message { return x.Clone() }
 
-// SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. The zero
-// value does not count, even where it is given explicitly.
+// SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. A zero
+// value that is given explicitly counts where it asks for something.
 func (x *PersistentVolumeClaimEvent) SetsLimited() bool {
 	if x == nil {
 		return false
@@ -554,8 +554,8 @@ func (x *PersistentVolumeClaimEvents) CloneTo(c *PersistentVolumeClaimEvents) {
 // CloneMessage is Clone for those who do not know the type.
 func (x *PersistentVolumeClaimEvents) CloneMessage() proto.Message { return x.Clone() }
 
-// SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. The zero
-// value does not count, even where it is given explicitly.
+// SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. A zero
+// value that is given explicitly counts where it asks for something.
 func (x *PersistentVolumeClaimEvents) SetsLimited() bool {
 	if x == nil {
 		return false

@@ -121,8 +121,8 @@ func (x *Pod) CloneTo(c *Pod) {
 // CloneMessage is Clone for those who do not know the type.
 func (x *Pod) CloneMessage() proto.Message { return x.Clone() }
 
-// SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. The zero
-// value does not count, even where it is given explicitly.
+// SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. A zero
+// value that is given explicitly counts where it asks for something.
 func (x *Pod) SetsLimited() bool {
 	if x == nil {
 		return false
@@ -674,8 +674,8 @@ func (x *PodSpec) CloneTo(c *PodSpec) {
 // CloneMessage is Clone for those who do not know the type.
 func (x *PodSpec) CloneMessage() proto.Message { return x.Clone() }
 
-// SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. The zero
-// value does not count, even where it is given explicitly.
+// SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. A zero
+// value that is given explicitly counts where it asks for something.
 func (x *PodSpec) SetsLimited() bool {
 	if x == nil {
 		return false
@@ -723,6 +723,9 @@ func (x *PodSpec) SetsLimited() bool {
 		return true
 	}
 	if x.SetHostnameAsFQDN != nil && *x.SetHostnameAsFQDN {
+		return true
+	}
+	if x.HostUsers != nil && !*x.HostUsers {
 		return true
 	}
 	if len(x.ResourceClaims) > 0 {
@@ -1138,8 +1141,8 @@ func (x *PodStatus) CloneTo(c *PodStatus) {
 // CloneMessage is Clone for those who do not know the type.
 func (x *PodStatus) CloneMessage() proto.Message { return x.Clone() }
 
-// SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. The zero
-// value does not count, even where it is given explicitly.
+// SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. A zero
+// value that is given explicitly counts where it asks for something.
 func (x *PodStatus) SetsLimited() bool {
 	if x == nil {
 		return false
@@ -1317,8 +1320,8 @@ func (x *PodList) CloneTo(c *PodList) {
 // CloneMessage is Clone for those who do not know the type.
 func (x *PodList) CloneMessage() proto.Message { return x.Clone() }
 
-// SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. The zero
-// value does not count, even where it is given explicitly.
+// SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. A zero
+// value that is given explicitly counts where it asks for something.
 func (x *PodList) SetsLimited() bool {
 	if x == nil {
 		return false

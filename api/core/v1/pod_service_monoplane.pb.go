@@ -133,8 +133,8 @@ func (x *CreatePodRequest) CloneTo(c *CreatePodRequest) {
 // CloneMessage is Clone for those who do not know the type.
 func (x *CreatePodRequest) CloneMessage() proto.Message { return x.Clone() }
 
-// SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. The zero
-// value does not count, even where it is given explicitly.
+// SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. A zero
+// value that is given explicitly counts where it asks for something.
 func (x *CreatePodRequest) SetsLimited() bool {
 	if x == nil {
 		return false
@@ -297,8 +297,8 @@ func (x *UpdatePodRequest) CloneTo(c *UpdatePodRequest) {
 // CloneMessage is Clone for those who do not know the type.
 func (x *UpdatePodRequest) CloneMessage() proto.Message { return x.Clone() }
 
-// SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. The zero
-// value does not count, even where it is given explicitly.
+// SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. A zero
+// value that is given explicitly counts where it asks for something.
 func (x *UpdatePodRequest) SetsLimited() bool {
 	if x == nil {
 		return false
@@ -444,8 +444,8 @@ func (x *PodEvent) CloneTo(c *PodEvent) {
 // CloneMessage is Clone for those who do not know the type.
 func (x *PodEvent) CloneMessage() proto.Message { return x.Clone() }
 
-// SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. The zero
-// value does not count, even where it is given explicitly.
+// SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. A zero
+// value that is given explicitly counts where it asks for something.
 func (x *PodEvent) SetsLimited() bool {
 	if x == nil {
 		return false
@@ -554,8 +554,8 @@ func (x *PodEvents) CloneTo(c *PodEvents) {
 // CloneMessage is Clone for those who do not know the type.
 func (x *PodEvents) CloneMessage() proto.Message { return x.Clone() }
 
-// SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. The zero
-// value does not count, even where it is given explicitly.
+// SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. A zero
+// value that is given explicitly counts where it asks for something.
 func (x *PodEvents) SetsLimited() bool {
 	if x == nil {
 		return false

@@ -464,8 +464,8 @@ func (x *EnvVar) CloneTo(c *EnvVar) {
 // CloneMessage is Clone for those who do not know the type.
 func (x *EnvVar) CloneMessage() proto.Message { return x.Clone() }
 
-// SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. The zero
-// value does not count, even where it is given explicitly.
+// SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. A zero
+// value that is given explicitly counts where it asks for something.
 func (x *EnvVar) SetsLimited() bool {
 	if x == nil {
 		return false
@@ -643,8 +643,8 @@ func (x *EnvVarSource) CloneTo(c *EnvVarSource) {
 // CloneMessage is Clone for those who do not know the type.
 func (x *EnvVarSource) CloneMessage() proto.Message { return x.Clone() }
 
-// SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. The zero
-// value does not count, even where it is given explicitly.
+// SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. A zero
+// value that is given explicitly counts where it asks for something.
 func (x *EnvVarSource) SetsLimited() bool {
 	if x == nil {
 		return false

@@ -416,8 +416,8 @@ func (x *PodSecurityContext) CloneTo(c *PodSecurityContext) {
 // CloneMessage is Clone for those who do not know the type.
 func (x *PodSecurityContext) CloneMessage() proto.Message { return x.Clone() }
 
-// SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. The zero
-// value does not count, even where it is given explicitly.
+// SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. A zero
+// value that is given explicitly counts where it asks for something.
 func (x *PodSecurityContext) SetsLimited() bool {
 	if x == nil {
 		return false
@@ -425,7 +425,7 @@ func (x *PodSecurityContext) SetsLimited() bool {
 	if x.SeLinuxOptions != nil {
 		return true
 	}
-	if x.RunAsUser != nil && *x.RunAsUser != 0 {
+	if x.RunAsUser != nil {
 		return true
 	}
 	if x.RunAsNonRoot != nil && *x.RunAsNonRoot {
@@ -434,10 +434,10 @@ func (x *PodSecurityContext) SetsLimited() bool {
 	if len(x.SupplementalGroups) > 0 {
 		return true
 	}
-	if x.FsGroup != nil && *x.FsGroup != 0 {
+	if x.FsGroup != nil {
 		return true
 	}
-	if x.RunAsGroup != nil && *x.RunAsGroup != 0 {
+	if x.RunAsGroup != nil {
 		return true
 	}
 	if len(x.Sysctls) > 0 {
@@ -948,8 +948,8 @@ func (x *SecurityContext) CloneTo(c *SecurityContext) {
 // CloneMessage is Clone for those who do not know the type.
 func (x *SecurityContext) CloneMessage() proto.Message { return x.Clone() }
 
-// SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. The zero
-// value does not count, even where it is given explicitly.
+// SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. A zero
+// value that is given explicitly counts where it asks for something.
 func (x *SecurityContext) SetsLimited() bool {
 	if x == nil {
 		return false
@@ -963,7 +963,7 @@ func (x *SecurityContext) SetsLimited() bool {
 	if x.SeLinuxOptions != nil {
 		return true
 	}
-	if x.RunAsUser != nil && *x.RunAsUser != 0 {
+	if x.RunAsUser != nil {
 		return true
 	}
 	if x.RunAsNonRoot != nil && *x.RunAsNonRoot {
@@ -972,10 +972,10 @@ func (x *SecurityContext) SetsLimited() bool {
 	if x.ReadOnlyRootFilesystem != nil && *x.ReadOnlyRootFilesystem {
 		return true
 	}
-	if x.AllowPrivilegeEscalation != nil && *x.AllowPrivilegeEscalation {
+	if x.AllowPrivilegeEscalation != nil {
 		return true
 	}
-	if x.RunAsGroup != nil && *x.RunAsGroup != 0 {
+	if x.RunAsGroup != nil {
 		return true
 	}
 	if x.ProcMount != nil && *x.ProcMount != "" {

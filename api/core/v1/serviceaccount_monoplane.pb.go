@@ -124,8 +124,8 @@ func (x *ServiceAccount) CloneTo(c *ServiceAccount) {
 // CloneMessage is Clone for those who do not know the type.
 func (x *ServiceAccount) CloneMessage() proto.Message { return x.Clone() }
 
-// SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. The zero
-// value does not count, even where it is given explicitly.
+// SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. A zero
+// value that is given explicitly counts where it asks for something.
 func (x *ServiceAccount) SetsLimited() bool {
 	if x == nil {
 		return false
@@ -277,8 +277,8 @@ func (x *ServiceAccountList) CloneTo(c *ServiceAccountList) {
 // CloneMessage is Clone for those who do not know the type.
 func (x *ServiceAccountList) CloneMessage() proto.Message { return x.Clone() }
 
-// SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. The zero
-// value does not count, even where it is given explicitly.
+// SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. A zero
+// value that is given explicitly counts where it asks for something.
 func (x *ServiceAccountList) SetsLimited() bool {
 	if x == nil {
 		return false

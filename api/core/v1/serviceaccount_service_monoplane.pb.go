@@ -133,8 +133,8 @@ func (x *CreateServiceAccountRequest) CloneTo(c *CreateServiceAccountRequest) {
 // CloneMessage is Clone for those who do not know the type.
 func (x *CreateServiceAccountRequest) CloneMessage() proto.Message { return x.Clone() }
 
-// SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. The zero
-// value does not count, even where it is given explicitly.
+// SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. A zero
+// value that is given explicitly counts where it asks for something.
 func (x *CreateServiceAccountRequest) SetsLimited() bool {
 	if x == nil {
 		return false
@@ -297,8 +297,8 @@ func (x *UpdateServiceAccountRequest) CloneTo(c *UpdateServiceAccountRequest) {
 // CloneMessage is Clone for those who do not know the type.
 func (x *UpdateServiceAccountRequest) CloneMessage() proto.Message { return x.Clone() }
 
-// SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. The zero
-// value does not count, even where it is given explicitly.
+// SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. A zero
+// value that is given explicitly counts where it asks for something.
 func (x *UpdateServiceAccountRequest) SetsLimited() bool {
 	if x == nil {
 		return false
@@ -444,8 +444,8 @@ func (x *ServiceAccountEvent) CloneTo(c *ServiceAccountEvent) {
 // CloneMessage is Clone for those who do not know the type.
 func (x *ServiceAccountEvent) CloneMessage() proto.Message { return x.Clone() }
 
-// SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. The zero
-// value does not count, even where it is given explicitly.
+// SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. A zero
+// value that is given explicitly counts where it asks for something.
 func (x *ServiceAccountEvent) SetsLimited() bool {
 	if x == nil {
 		return false
@@ -554,8 +554,8 @@ func (x *ServiceAccountEvents) CloneTo(c *ServiceAccountEvents) {
 // CloneMessage is Clone for those who do not know the type.
 func (x *ServiceAccountEvents) CloneMessage() proto.Message { return x.Clone() }
 
-// SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. The zero
-// value does not count, even where it is given explicitly.
+// SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. A zero
+// value that is given explicitly counts where it asks for something.
 func (x *ServiceAccountEvents) SetsLimited() bool {
 	if x == nil {
 		return false

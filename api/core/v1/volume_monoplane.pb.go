@@ -599,8 +599,8 @@ func (x *Volume) CloneTo(c *Volume) {
 // CloneMessage is Clone for those who do not know the type.
 func (x *Volume) CloneMessage() proto.Message { return x.Clone() }
 
-// SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. The zero
-// value does not count, even where it is given explicitly.
+// SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. A zero
+// value that is given explicitly counts where it asks for something.
 func (x *Volume) SetsLimited() bool {
 	if x == nil {
 		return false
@@ -1175,8 +1175,8 @@ func (x *VolumeSource) CloneTo(c *VolumeSource) {
 // CloneMessage is Clone for those who do not know the type.
 func (x *VolumeSource) CloneMessage() proto.Message { return x.Clone() }
 
-// SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. The zero
-// value does not count, even where it is given explicitly.
+// SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. A zero
+// value that is given explicitly counts where it asks for something.
 func (x *VolumeSource) SetsLimited() bool {
 	if x == nil {
 		return false
@@ -3141,8 +3141,8 @@ func (x *EphemeralVolumeSource) CloneTo(c *EphemeralVolumeSource) {
 // CloneMessage is Clone for those who do not know the type.
 func (x *EphemeralVolumeSource) CloneMessage() proto.Message { return x.Clone() }
 
-// SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. The zero
-// value does not count, even where it is given explicitly.
+// SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. A zero
+// value that is given explicitly counts where it asks for something.
 func (x *EphemeralVolumeSource) SetsLimited() bool {
 	if x == nil {
 		return false
@@ -4675,8 +4675,8 @@ func (x *PersistentVolumeClaimSpec) CloneTo(c *PersistentVolumeClaimSpec) {
 // CloneMessage is Clone for those who do not know the type.
 func (x *PersistentVolumeClaimSpec) CloneMessage() proto.Message { return x.Clone() }
 
-// SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. The zero
-// value does not count, even where it is given explicitly.
+// SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. A zero
+// value that is given explicitly counts where it asks for something.
 func (x *PersistentVolumeClaimSpec) SetsLimited() bool {
 	if x == nil {
 		return false
@@ -4826,8 +4826,8 @@ func (x *PersistentVolumeClaimTemplate) CloneTo(c *PersistentVolumeClaimTemplate
 // CloneMessage is Clone for those who do not know the type.
 func (x *PersistentVolumeClaimTemplate) CloneMessage() proto.Message { return x.Clone() }
 
-// SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. The zero
-// value does not count, even where it is given explicitly.
+// SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. A zero
+// value that is given explicitly counts where it asks for something.
 func (x *PersistentVolumeClaimTemplate) SetsLimited() bool {
 	if x == nil {
 		return false

@@ -82,6 +82,59 @@ func (Support) EnumDescriptor() ([]byte, []int) {
 	return file_monoplane_options_v1_options_proto_rawDescGZIP(), []int{0}
 }
 
+// Zero says what the zero value of a field with presence asks for when it is given explicitly.
+type Zero int32
+
+const (
+	// Nothing, like its absence.
+	Zero_ZERO_UNSPECIFIED Zero = 0
+	// Something, such as user 0, who is root: where the field is REFUSED, its zero value is, too.
+	Zero_ZERO_ASKS Zero = 1
+	// Something that is refused, while the field's other values are served: "hostUsers: false".
+	Zero_ZERO_REFUSED Zero = 2
+)
+
+// Enum value maps for Zero.
+var (
+	Zero_name = map[int32]string{
+		0: "ZERO_UNSPECIFIED",
+		1: "ZERO_ASKS",
+		2: "ZERO_REFUSED",
+	}
+	Zero_value = map[string]int32{
+		"ZERO_UNSPECIFIED": 0,
+		"ZERO_ASKS":        1,
+		"ZERO_REFUSED":     2,
+	}
+)
+
+func (x Zero) Enum() *Zero {
+	p := new(Zero)
+	*p = x
+	return p
+}
+
+func (x Zero) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Zero) Descriptor() protoreflect.EnumDescriptor {
+	return file_monoplane_options_v1_options_proto_enumTypes[1].Descriptor()
+}
+
+func (Zero) Type() protoreflect.EnumType {
+	return &file_monoplane_options_v1_options_proto_enumTypes[1]
+}
+
+func (x Zero) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Zero.Descriptor instead.
+func (Zero) EnumDescriptor() ([]byte, []int) {
+	return file_monoplane_options_v1_options_proto_rawDescGZIP(), []int{1}
+}
+
 // Scalar marks a message whose JSON form is not an object with its fields.
 type Scalar int32
 
@@ -139,11 +192,11 @@ func (x Scalar) String() string {
 }
 
 func (Scalar) Descriptor() protoreflect.EnumDescriptor {
-	return file_monoplane_options_v1_options_proto_enumTypes[1].Descriptor()
+	return file_monoplane_options_v1_options_proto_enumTypes[2].Descriptor()
 }
 
 func (Scalar) Type() protoreflect.EnumType {
-	return &file_monoplane_options_v1_options_proto_enumTypes[1]
+	return &file_monoplane_options_v1_options_proto_enumTypes[2]
 }
 
 func (x Scalar) Number() protoreflect.EnumNumber {
@@ -152,7 +205,7 @@ func (x Scalar) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Scalar.Descriptor instead.
 func (Scalar) EnumDescriptor() ([]byte, []int) {
-	return file_monoplane_options_v1_options_proto_rawDescGZIP(), []int{1}
+	return file_monoplane_options_v1_options_proto_rawDescGZIP(), []int{2}
 }
 
 // Kind makes a message a served API kind or the list of one. A kind with a plural has a gRPC service, in a file that is
@@ -548,6 +601,14 @@ var file_monoplane_options_v1_options_proto_extTypes = []protoimpl.ExtensionInfo
 		Filename:      "monoplane/options/v1/options.proto",
 	},
 	{
+		ExtendedType:  (*descriptorpb.FieldOptions)(nil),
+		ExtensionType: (*Zero)(nil),
+		Field:         72007,
+		Name:          "monoplane.options.v1.zero",
+		Tag:           "varint,72007,opt,name=zero,enum=monoplane.options.v1.Zero",
+		Filename:      "monoplane/options/v1/options.proto",
+	},
+	{
 		ExtendedType:  (*descriptorpb.MessageOptions)(nil),
 		ExtensionType: (*Scalar)(nil),
 		Field:         72101,
@@ -591,6 +652,10 @@ var (
 	//
 	// optional bool immutable = 72006;
 	E_Immutable = &file_monoplane_options_v1_options_proto_extTypes[5]
+	// What the zero value asks for; nothing when absent.
+	//
+	// optional monoplane.options.v1.Zero zero = 72007;
+	E_Zero = &file_monoplane_options_v1_options_proto_extTypes[6]
 )
 
 // Extension fields to descriptorpb.MessageOptions.
@@ -598,11 +663,11 @@ var (
 	// Special JSON form of the message.
 	//
 	// optional monoplane.options.v1.Scalar scalar = 72101;
-	E_Scalar = &file_monoplane_options_v1_options_proto_extTypes[6]
+	E_Scalar = &file_monoplane_options_v1_options_proto_extTypes[7]
 	// Makes the message an API kind.
 	//
 	// optional monoplane.options.v1.Kind kind = 72102;
-	E_Kind = &file_monoplane_options_v1_options_proto_extTypes[7]
+	E_Kind = &file_monoplane_options_v1_options_proto_extTypes[8]
 )
 
 var File_monoplane_options_v1_options_proto protoreflect.FileDescriptor
@@ -650,7 +715,11 @@ const file_monoplane_options_v1_options_proto_rawDesc = "" +
 	"\x04FULL\x10\x01\x12\n" +
 	"\n" +
 	"\x06STORED\x10\x02\x12\v\n" +
-	"\aREFUSED\x10\x03*\x8b\x01\n" +
+	"\aREFUSED\x10\x03*=\n" +
+	"\x04Zero\x12\x14\n" +
+	"\x10ZERO_UNSPECIFIED\x10\x00\x12\r\n" +
+	"\tZERO_ASKS\x10\x01\x12\x10\n" +
+	"\fZERO_REFUSED\x10\x02*\x8b\x01\n" +
 	"\x06Scalar\x12\x16\n" +
 	"\x12SCALAR_UNSPECIFIED\x10\x00\x12\b\n" +
 	"\x04TIME\x10\x01\x12\x0e\n" +
@@ -666,7 +735,8 @@ const file_monoplane_options_v1_options_proto_rawDesc = "" +
 	"\asupport\x12\x1d.google.protobuf.FieldOptions\x18ò\x04 \x01(\x0e2\x1d.monoplane.options.v1.SupportR\asupport:E\n" +
 	"\rpatchStrategy\x12\x1d.google.protobuf.FieldOptions\x18Ĳ\x04 \x01(\tR\rpatchStrategy:E\n" +
 	"\rpatchMergeKey\x12\x1d.google.protobuf.FieldOptions\x18Ų\x04 \x01(\tR\rpatchMergeKey:=\n" +
-	"\timmutable\x12\x1d.google.protobuf.FieldOptions\x18Ʋ\x04 \x01(\bR\timmutable:W\n" +
+	"\timmutable\x12\x1d.google.protobuf.FieldOptions\x18Ʋ\x04 \x01(\bR\timmutable:O\n" +
+	"\x04zero\x12\x1d.google.protobuf.FieldOptions\x18ǲ\x04 \x01(\x0e2\x1a.monoplane.options.v1.ZeroR\x04zero:W\n" +
 	"\x06scalar\x12\x1f.google.protobuf.MessageOptions\x18\xa5\xb3\x04 \x01(\x0e2\x1c.monoplane.options.v1.ScalarR\x06scalar:Q\n" +
 	"\x04kind\x12\x1f.google.protobuf.MessageOptions\x18\xa6\xb3\x04 \x01(\v2\x1a.monoplane.options.v1.KindR\x04kindB(Z&monoplane.dev/api/options/v1;optionsv1b\x06proto3"
 
@@ -682,35 +752,38 @@ func file_monoplane_options_v1_options_proto_rawDescGZIP() []byte {
 	return file_monoplane_options_v1_options_proto_rawDescData
 }
 
-var file_monoplane_options_v1_options_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
+var file_monoplane_options_v1_options_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
 var file_monoplane_options_v1_options_proto_msgTypes = make([]protoimpl.MessageInfo, 3)
 var file_monoplane_options_v1_options_proto_goTypes = []any{
 	(Support)(0),                        // 0: monoplane.options.v1.Support
-	(Scalar)(0),                         // 1: monoplane.options.v1.Scalar
-	(*Kind)(nil),                        // 2: monoplane.options.v1.Kind
-	(*Subresource)(nil),                 // 3: monoplane.options.v1.Subresource
-	(*MethodDoc)(nil),                   // 4: monoplane.options.v1.MethodDoc
-	(*descriptorpb.FieldOptions)(nil),   // 5: google.protobuf.FieldOptions
-	(*descriptorpb.MessageOptions)(nil), // 6: google.protobuf.MessageOptions
+	(Zero)(0),                           // 1: monoplane.options.v1.Zero
+	(Scalar)(0),                         // 2: monoplane.options.v1.Scalar
+	(*Kind)(nil),                        // 3: monoplane.options.v1.Kind
+	(*Subresource)(nil),                 // 4: monoplane.options.v1.Subresource
+	(*MethodDoc)(nil),                   // 5: monoplane.options.v1.MethodDoc
+	(*descriptorpb.FieldOptions)(nil),   // 6: google.protobuf.FieldOptions
+	(*descriptorpb.MessageOptions)(nil), // 7: google.protobuf.MessageOptions
 }
 var file_monoplane_options_v1_options_proto_depIdxs = []int32{
-	3,  // 0: monoplane.options.v1.Kind.subresources:type_name -> monoplane.options.v1.Subresource
-	4,  // 1: monoplane.options.v1.Kind.docs:type_name -> monoplane.options.v1.MethodDoc
-	5,  // 2: monoplane.options.v1.inline:extendee -> google.protobuf.FieldOptions
-	5,  // 3: monoplane.options.v1.always:extendee -> google.protobuf.FieldOptions
-	5,  // 4: monoplane.options.v1.support:extendee -> google.protobuf.FieldOptions
-	5,  // 5: monoplane.options.v1.patchStrategy:extendee -> google.protobuf.FieldOptions
-	5,  // 6: monoplane.options.v1.patchMergeKey:extendee -> google.protobuf.FieldOptions
-	5,  // 7: monoplane.options.v1.immutable:extendee -> google.protobuf.FieldOptions
-	6,  // 8: monoplane.options.v1.scalar:extendee -> google.protobuf.MessageOptions
-	6,  // 9: monoplane.options.v1.kind:extendee -> google.protobuf.MessageOptions
-	0,  // 10: monoplane.options.v1.support:type_name -> monoplane.options.v1.Support
-	1,  // 11: monoplane.options.v1.scalar:type_name -> monoplane.options.v1.Scalar
-	2,  // 12: monoplane.options.v1.kind:type_name -> monoplane.options.v1.Kind
-	13, // [13:13] is the sub-list for method output_type
-	13, // [13:13] is the sub-list for method input_type
-	10, // [10:13] is the sub-list for extension type_name
-	2,  // [2:10] is the sub-list for extension extendee
+	4,  // 0: monoplane.options.v1.Kind.subresources:type_name -> monoplane.options.v1.Subresource
+	5,  // 1: monoplane.options.v1.Kind.docs:type_name -> monoplane.options.v1.MethodDoc
+	6,  // 2: monoplane.options.v1.inline:extendee -> google.protobuf.FieldOptions
+	6,  // 3: monoplane.options.v1.always:extendee -> google.protobuf.FieldOptions
+	6,  // 4: monoplane.options.v1.support:extendee -> google.protobuf.FieldOptions
+	6,  // 5: monoplane.options.v1.patchStrategy:extendee -> google.protobuf.FieldOptions
+	6,  // 6: monoplane.options.v1.patchMergeKey:extendee -> google.protobuf.FieldOptions
+	6,  // 7: monoplane.options.v1.immutable:extendee -> google.protobuf.FieldOptions
+	6,  // 8: monoplane.options.v1.zero:extendee -> google.protobuf.FieldOptions
+	7,  // 9: monoplane.options.v1.scalar:extendee -> google.protobuf.MessageOptions
+	7,  // 10: monoplane.options.v1.kind:extendee -> google.protobuf.MessageOptions
+	0,  // 11: monoplane.options.v1.support:type_name -> monoplane.options.v1.Support
+	1,  // 12: monoplane.options.v1.zero:type_name -> monoplane.options.v1.Zero
+	2,  // 13: monoplane.options.v1.scalar:type_name -> monoplane.options.v1.Scalar
+	3,  // 14: monoplane.options.v1.kind:type_name -> monoplane.options.v1.Kind
+	15, // [15:15] is the sub-list for method output_type
+	15, // [15:15] is the sub-list for method input_type
+	11, // [11:15] is the sub-list for extension type_name
+	2,  // [2:11] is the sub-list for extension extendee
 	0,  // [0:2] is the sub-list for field type_name
 }
 
@@ -724,9 +797,9 @@ func file_monoplane_options_v1_options_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_monoplane_options_v1_options_proto_rawDesc), len(file_monoplane_options_v1_options_proto_rawDesc)),
-			NumEnums:      2,
+			NumEnums:      3,
 			NumMessages:   3,
-			NumExtensions: 8,
+			NumExtensions: 9,
 			NumServices:   0,
 		},
 		GoTypes:           file_monoplane_options_v1_options_proto_goTypes,

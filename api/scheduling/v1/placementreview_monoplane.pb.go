@@ -130,8 +130,8 @@ func (x *PlacementReview) CloneTo(c *PlacementReview) {
 // CloneMessage is Clone for those who do not know the type.
 func (x *PlacementReview) CloneMessage() proto.Message { return x.Clone() }
 
-// SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. The zero
-// value does not count, even where it is given explicitly.
+// SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. A zero
+// value that is given explicitly counts where it asks for something.
 func (x *PlacementReview) SetsLimited() bool {
 	if x == nil {
 		return false
@@ -298,8 +298,8 @@ func (x *PlacementReviewSpec) CloneTo(c *PlacementReviewSpec) {
 // CloneMessage is Clone for those who do not know the type.
 func (x *PlacementReviewSpec) CloneMessage() proto.Message { return x.Clone() }
 
-// SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. The zero
-// value does not count, even where it is given explicitly.
+// SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. A zero
+// value that is given explicitly counts where it asks for something.
 func (x *PlacementReviewSpec) SetsLimited() bool {
 	if x == nil {
 		return false

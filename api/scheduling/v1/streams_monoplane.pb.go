@@ -190,8 +190,8 @@ func (x *SchedulerCall) CloneTo(c *SchedulerCall) {
 // CloneMessage is Clone for those who do not know the type.
 func (x *SchedulerCall) CloneMessage() proto.Message { return x.Clone() }
 
-// SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. The zero
-// value does not count, even where it is given explicitly.
+// SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. A zero
+// value that is given explicitly counts where it asks for something.
 func (x *SchedulerCall) SetsLimited() bool {
 	if x == nil {
 		return false
@@ -320,8 +320,8 @@ func (x *ExplainCall) CloneTo(c *ExplainCall) {
 // CloneMessage is Clone for those who do not know the type.
 func (x *ExplainCall) CloneMessage() proto.Message { return x.Clone() }
 
-// SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. The zero
-// value does not count, even where it is given explicitly.
+// SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. A zero
+// value that is given explicitly counts where it asks for something.
 func (x *ExplainCall) SetsLimited() bool {
 	if x == nil {
 		return false

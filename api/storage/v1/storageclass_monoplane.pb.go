@@ -158,8 +158,8 @@ func (x *StorageClass) CloneTo(c *StorageClass) {
 // CloneMessage is Clone for those who do not know the type.
 func (x *StorageClass) CloneMessage() proto.Message { return x.Clone() }
 
-// SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. The zero
-// value does not count, even where it is given explicitly.
+// SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. A zero
+// value that is given explicitly counts where it asks for something.
 func (x *StorageClass) SetsLimited() bool {
 	if x == nil {
 		return false
@@ -315,8 +315,8 @@ func (x *StorageClassList) CloneTo(c *StorageClassList) {
 // CloneMessage is Clone for those who do not know the type.
 func (x *StorageClassList) CloneMessage() proto.Message { return x.Clone() }
 
-// SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. The zero
-// value does not count, even where it is given explicitly.
+// SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. A zero
+// value that is given explicitly counts where it asks for something.
 func (x *StorageClassList) SetsLimited() bool {
 	if x == nil {
 		return false

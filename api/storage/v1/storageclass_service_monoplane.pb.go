@@ -124,8 +124,8 @@ func (x *CreateStorageClassRequest) CloneTo(c *CreateStorageClassRequest) {
 // CloneMessage is Clone for those who do not know the type.
 func (x *CreateStorageClassRequest) CloneMessage() proto.Message { return x.Clone() }
 
-// SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. The zero
-// value does not count, even where it is given explicitly.
+// SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. A zero
+// value that is given explicitly counts where it asks for something.
 func (x *CreateStorageClassRequest) SetsLimited() bool {
 	if x == nil {
 		return false
@@ -276,8 +276,8 @@ func (x *UpdateStorageClassRequest) CloneTo(c *UpdateStorageClassRequest) {
 // CloneMessage is Clone for those who do not know the type.
 func (x *UpdateStorageClassRequest) CloneMessage() proto.Message { return x.Clone() }
 
-// SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. The zero
-// value does not count, even where it is given explicitly.
+// SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. A zero
+// value that is given explicitly counts where it asks for something.
 func (x *UpdateStorageClassRequest) SetsLimited() bool {
 	if x == nil {
 		return false
@@ -420,8 +420,8 @@ func (x *StorageClassEvent) CloneTo(c *StorageClassEvent) {
 // CloneMessage is Clone for those who do not know the type.
 func (x *StorageClassEvent) CloneMessage() proto.Message { return x.Clone() }
 
-// SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. The zero
-// value does not count, even where it is given explicitly.
+// SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. A zero
+// value that is given explicitly counts where it asks for something.
 func (x *StorageClassEvent) SetsLimited() bool {
 	if x == nil {
 		return false
@@ -530,8 +530,8 @@ func (x *StorageClassEvents) CloneTo(c *StorageClassEvents) {
 // CloneMessage is Clone for those who do not know the type.
 func (x *StorageClassEvents) CloneMessage() proto.Message { return x.Clone() }
 
-// SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. The zero
-// value does not count, even where it is given explicitly.
+// SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. A zero
+// value that is given explicitly counts where it asks for something.
 func (x *StorageClassEvents) SetsLimited() bool {
 	if x == nil {
 		return false
