@@ -15,19 +15,11 @@ import (
 	"monoplane.dev/client"
 	"monoplane.dev/client/cache"
 	"monoplane.dev/client/record"
-	"monoplane.dev/controllers/namespace"
-	"monoplane.dev/controllers/persistentvolume"
-	"monoplane.dev/controllers/podgc"
-	"monoplane.dev/controllers/serviceaccount"
+	"monoplane.dev/controllers"
+	"monoplane.dev/controllers/controller"
 	"monoplane.dev/nodeagent"
 	"monoplane.dev/nodeagent/machine"
 )
-
-// component is what runs beside the API until its context ends.
-type component interface {
-	Run(ctx context.Context) error
-	Ready() error
-}
 
 func check(name string, run func() error) rest.Check {
 	return rest.Check{Name: name, Run: func(context.Context) error { return run() }}
@@ -35,34 +27,26 @@ func check(name string, run func() error) rest.Check {
 
 // startComponents starts the scheduler, the controllers and the agents, each with an identity of its own.
 func (c *Cluster) startComponents(ctx, running context.Context, p *parts) error {
-	components := map[string]func() (component, error){
-		"scheduler": func() (component, error) {
-			return c.newScheduler(p.clientOf(&authn.User{Name: authn.SchedulerName, Groups: []string{authn.AuthenticatedGroup}}), p.metrics)
-		},
-		"podgc": func() (component, error) {
-			return podgc.New(podgc.Config{
-				Client: p.controller("podgc"), Threshold: c.cfg.TerminatedPodGCThreshold, Logger: c.cfg.Logger, Registerer: p.metrics,
-			})
-		},
-		"namespace": func() (component, error) {
-			return namespace.New(namespace.Config{Client: p.controller("namespace"), Logger: c.cfg.Logger})
-		},
-		"serviceaccount": func() (component, error) {
-			return serviceaccount.New(serviceaccount.Config{Client: p.controller("serviceaccount"), Logger: c.cfg.Logger})
-		},
-		"persistentvolume": func() (component, error) {
-			return persistentvolume.New(persistentvolume.Config{
-				Client: p.controller("persistentvolume"), Logger: c.cfg.Logger, Registerer: p.metrics,
-			})
-		},
+	start := func(name string, part controller.Component, err error) error {
+		if err == nil {
+			c.run(running, name, part.Run)
+			c.checks = append(c.checks, check(name, part.Ready))
+		}
+		return err
 	}
-	for _, name := range []string{"scheduler", "podgc", "namespace", "serviceaccount", "persistentvolume"} {
-		part, err := components[name]()
-		if err != nil {
+	as := &authn.User{Name: authn.SchedulerName, Groups: []string{authn.AuthenticatedGroup}}
+	part, err := c.newScheduler(p.clientOf(as), p.metrics)
+	if err := start("scheduler", part, err); err != nil {
+		return err
+	}
+	for _, d := range controllers.All() {
+		part, err := d.New(controller.Env{
+			Client: p.controller(d.Name), Logger: c.cfg.Logger, Registerer: p.metrics,
+			Settings: controller.Settings{TerminatedPodGCThreshold: c.cfg.TerminatedPodGCThreshold},
+		})
+		if err := start(d.Name, part, err); err != nil {
 			return err
 		}
-		c.run(running, name, part.Run)
-		c.checks = append(c.checks, check(name, part.Ready))
 	}
 	for i, name := range c.cfg.nodeNames() {
 		if slices.Contains(c.refusedNodes, name) {

@@ -7,6 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"monoplane.dev/client"
+	"monoplane.dev/controllers/controller"
 	"monoplane.dev/scheduler"
 	"monoplane.dev/scheduler/configfile"
 )
@@ -40,7 +41,7 @@ func (s SchedulerConfig) read() (*configfile.Config, error) {
 }
 
 // newScheduler returns the scheduler of the cluster.
-func (c *Cluster) newScheduler(api *client.Client, metrics prometheus.Registerer) (component, error) {
+func (c *Cluster) newScheduler(api *client.Client, metrics prometheus.Registerer) (controller.Component, error) {
 	cfg := scheduler.Config{Client: api, Logger: c.cfg.Logger, Registerer: metrics}
 	if file := c.cfg.scheduling; file != nil {
 		profiles, err := file.Profiles(api)

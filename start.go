@@ -24,6 +24,7 @@ import (
 	"monoplane.dev/client"
 	"monoplane.dev/client/inproc"
 	"monoplane.dev/client/record"
+	"monoplane.dev/controllers"
 	"monoplane.dev/datadir"
 	"monoplane.dev/dirlock"
 	"monoplane.dev/machinekey"
@@ -160,7 +161,7 @@ func (c *Cluster) makeAPI(ctx context.Context, p *parts) error {
 	p.asking = schedulerstreams.New(schedulerstreams.Config{Logger: c.cfg.Logger})
 	var err error
 	p.api, err = apiserver.New(ctx, apiserver.Config{
-		Store: c.store, Logs: p.broker, Scheduler: p.asking, Logger: c.cfg.Logger, Registerer: p.metrics,
+		Store: c.store, Logs: p.broker, Scheduler: p.asking, Controllers: controllers.Roles(), Logger: c.cfg.Logger, Registerer: p.metrics,
 	})
 	if err != nil {
 		return err

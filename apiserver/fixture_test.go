@@ -17,6 +17,7 @@ import (
 	"monoplane.dev/apiserver/store"
 	"monoplane.dev/apiserver/store/test/etcdtest"
 	"monoplane.dev/client/inproc"
+	"monoplane.dev/controllers"
 
 	coordinationv1 "monoplane.dev/api/coordination/v1"
 	corev1 "monoplane.dev/api/core/v1"
@@ -89,7 +90,7 @@ func start(t testing.TB, change ...func(*apiserver.Config)) *cluster {
 	t.Helper()
 	ctx := context.Background()
 	c := &cluster{t: t, clock: testclock.NewFakeClock(epoch), log: &logBuffer{}}
-	cfg := apiserver.Config{Clock: c.clock, Logger: slog.New(slog.NewTextHandler(c.log, nil))}
+	cfg := apiserver.Config{Controllers: controllers.Roles(), Clock: c.clock, Logger: slog.New(slog.NewTextHandler(c.log, nil))}
 	for _, f := range change {
 		f(&cfg)
 	}

@@ -28,6 +28,7 @@ import (
 	"monoplane.dev/apiserver/rest/table"
 	"monoplane.dev/apiserver/store"
 	"monoplane.dev/object"
+	"monoplane.dev/rules/rights"
 
 	corev1 "monoplane.dev/api/core/v1"
 	schedulingv1 "monoplane.dev/api/scheduling/v1"
@@ -44,6 +45,8 @@ type Config struct {
 	Logs LogStreamer
 	// Scheduler explains where pods can go; nil refuses such requests.
 	Scheduler kinds.Explainer
+	// Controllers is what the controllers may do that are known by name; others have the rights of any controller.
+	Controllers []rights.Role
 	// Clock defaults to the real one.
 	Clock clock.PassiveClock
 	// Logger gets what clients are not told, and the audit; it defaults to one that discards.
@@ -73,11 +76,12 @@ func New(ctx context.Context, cfg Config) (*Server, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
+	authz := auth.NewAuthorizer(cfg.Controllers)
 	s := &Server{
-		store: cfg.Store, log: cfg.Logger, tables: kinds.Tables(), authz: auth.NewAuthorizer(),
+		store: cfg.Store, log: cfg.Logger, tables: kinds.Tables(), authz: authz,
 		services: kinds.All(kinds.Config{
 			Deps:  registry.Deps{Store: cfg.Store, Clock: cfg.Clock, Rand: cfg.Rand},
-			Audit: auth.NewAudit(cfg.Logger), Logs: cfg.Logs, Scheduler: cfg.Scheduler,
+			Audit: auth.NewAudit(cfg.Logger), Rights: authz, Logs: cfg.Logs, Scheduler: cfg.Scheduler,
 		}),
 	}
 	s.methods = methods(s.services)

@@ -18,6 +18,7 @@ import (
 	"monoplane.dev/apiserver/store"
 	"monoplane.dev/client"
 	"monoplane.dev/client/inproc"
+	"monoplane.dev/controllers"
 	"monoplane.dev/controllers/namespace"
 	"monoplane.dev/controllers/podgc"
 	"monoplane.dev/controllers/serviceaccount"
@@ -46,7 +47,7 @@ func clientsAndStore(t *testing.T) (as func(name string, groups ...string) *clie
 			t.Error(err)
 		}
 	})
-	api, err := apiserver.New(ctx, apiserver.Config{Store: st})
+	api, err := apiserver.New(ctx, apiserver.Config{Store: st, Controllers: controllers.Roles()})
 	if err != nil {
 		t.Fatal(err)
 	}

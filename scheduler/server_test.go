@@ -18,6 +18,7 @@ import (
 	"monoplane.dev/apiserver/store"
 	"monoplane.dev/client"
 	"monoplane.dev/client/inproc"
+	"monoplane.dev/controllers"
 	"monoplane.dev/scheduler"
 )
 
@@ -43,7 +44,7 @@ func realConns(t testing.TB, fsync bool) (as func(name string, groups ...string)
 			t.Error(err)
 		}
 	})
-	api, err := apiserver.New(ctx, apiserver.Config{Store: st})
+	api, err := apiserver.New(ctx, apiserver.Config{Store: st, Controllers: controllers.Roles()})
 	if err != nil {
 		t.Fatal(err)
 	}

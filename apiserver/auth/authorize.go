@@ -1,10 +1,13 @@
 package auth
 
 import (
+	"slices"
+
 	"k8s.io/apimachinery/pkg/fields"
 
 	"monoplane.dev/apierrors"
 	"monoplane.dev/apiserver/authn"
+	"monoplane.dev/rules/rights"
 )
 
 // Attributes describe a request.
@@ -25,33 +28,59 @@ type Attributes struct {
 
 // Authorizer decides by verb and resource. It is safe for concurrent use.
 type Authorizer struct {
-	table table
+	// classes is what each class may do.
+	classes [len(table)]set
+	// controllers is what the controllers may do that have declared it, by their user names.
+	controllers map[string]set
 }
 
-// NewAuthorizer returns the authorizer with the built-in roles.
-func NewAuthorizer() *Authorizer { return &Authorizer{table: compile(roles())} }
+// NewAuthorizer returns the authorizer with the built-in table and the rights that controllers have declared.
+func NewAuthorizer(controllers []rights.Role) *Authorizer {
+	z := &Authorizer{controllers: make(map[string]set, len(controllers))}
+	for class := range table {
+		grants := table[class].grants
+		if table[class].component {
+			grants = slices.Concat(grants, components)
+		}
+		z.classes[class] = setOf(grants...)
+	}
+	for _, c := range controllers {
+		z.controllers[authn.ControllerPrefix+c.Name] = setOf(slices.Concat(c.Grants, components)...)
+	}
+	return z
+}
+
+// rightsOf returns what is granted to id.
+func (z *Authorizer) rightsOf(id Identity) set {
+	if id.Class == Controller {
+		if s, ok := z.controllers[id.Name]; ok {
+			return s
+		}
+	}
+	return z.classes[id.Class]
+}
 
 // Authorize returns nil when id may make the request. Errors: Unauthorized, Forbidden.
 func (z *Authorizer) Authorize(id Identity, a Attributes) error {
 	if id.Class == Anonymous {
 		return apierrors.New(apierrors.Unauthorized, "Unauthorized")
 	}
-	if id.Class == Admin {
+	if table[id.Class].everything {
 		return nil
 	}
-	resource := a.Resource + a.Path
-	if a.Subresource != "" {
-		resource += "/" + a.Subresource
-	}
-	rights := z.table[id.Class]
-	allowed := rights[a.Verb+" "+resource] || (a.Namespaced && a.Subresource == "" && rights[a.Verb+" *"])
-	if !allowed {
+	if !z.rightsOf(id).allow(&a) {
 		return Denied(id, a, "")
 	}
 	if id.Class == Node {
 		return owned(id, a)
 	}
 	return nil
+}
+
+// Collects says whether id has the right to remove pods that no agent will finish (rights.Collect). An administrator
+// has not: what a user may do with pods is a rule of its own.
+func (z *Authorizer) Collects(id Identity) bool {
+	return z.rightsOf(id)[right{verb: rights.Collect, resource: "pods"}]
 }
 
 // owned narrows what an agent reads to its own node: its Node, and the pods bound to it. What it writes is

@@ -21,38 +21,24 @@ import (
 // Class is what kind of client somebody is.
 type Class int
 
-// The classes. A component of the control plane is never a User, whatever groups it is in.
+// The classes, in the order in which a user is compared with them: the first that fits counts. A component of the
+// control plane therefore is never a User, whatever groups it is in. The table in roles.go says how each is known and
+// what it may do.
 const (
 	// Anonymous has shown no credentials.
 	Anonymous Class = iota
-	// User is a person or a program outside the control plane.
-	User
-	// Admin is a User who may do everything.
-	Admin
-	// Monitoring is a User who may read metrics.
-	Monitoring
 	// Node is the agent of a node.
 	Node
 	// Scheduler binds pods.
 	Scheduler
-	// PodGC is the pod garbage collector.
-	PodGC
-	// NamespaceController empties namespaces that are deleted.
-	NamespaceController
-	// ServiceAccountController gives every namespace its default account.
-	ServiceAccountController
-	// PersistentVolumeController binds claims to volumes and makes and removes volumes.
-	PersistentVolumeController
-	// Controller is any other controller.
+	// Controller is a controller: one of ours, which has the rights that it declares, or another program.
 	Controller
-)
-
-// The names of the controllers that have a class of their own.
-const (
-	podGCName            = authn.ControllerPrefix + "podgc"
-	namespaceName        = authn.ControllerPrefix + "namespace"
-	serviceAccountName   = authn.ControllerPrefix + "serviceaccount"
-	persistentVolumeName = authn.ControllerPrefix + "persistentvolume"
+	// Admin is a User who may do everything.
+	Admin
+	// Monitoring is a User who may read metrics.
+	Monitoring
+	// User is a person or a program outside the control plane.
+	User
 )
 
 // Identity is who makes a request, as the rules see it.
@@ -71,43 +57,36 @@ func From(ctx context.Context) Identity { return Of(authn.UserFrom(ctx)) }
 
 // Of classifies a user; nil is anonymous.
 func Of(u *authn.User) Identity {
-	if u == nil || u.Name == "" || u.Name == authn.AnonymousName {
+	if u == nil || u.Name == "" {
 		return Identity{Name: authn.AnonymousName}
 	}
-	id := Identity{Name: u.Name, Class: User}
-	switch {
-	case strings.HasPrefix(u.Name, authn.NodePrefix):
-		// The group too, so that a certificate for another purpose cannot pass for an agent's.
-		if id.Node = strings.TrimPrefix(u.Name, authn.NodePrefix); id.Node != "" && slices.Contains(u.Groups, authn.NodesGroup) {
-			id.Class, id.Key = Node, u.UID
-		}
-	case u.Name == authn.SchedulerName:
-		id.Class = Scheduler
-	case u.Name == podGCName:
-		id.Class = PodGC
-	case u.Name == namespaceName:
-		id.Class = NamespaceController
-	case u.Name == serviceAccountName:
-		id.Class = ServiceAccountController
-	case u.Name == persistentVolumeName:
-		id.Class = PersistentVolumeController
-	case strings.HasPrefix(u.Name, authn.ControllerPrefix):
-		id.Class = Controller
-	case slices.Contains(u.Groups, authn.AdminsGroup):
-		id.Class = Admin
-	case slices.Contains(u.Groups, authn.MonitoringGroup):
-		id.Class = Monitoring
+	id := Identity{Name: u.Name, Class: classOf(u)}
+	if id.Class == Node {
+		id.Node, id.Key = u.Name[len(authn.NodePrefix):], u.UID
 	}
 	return id
 }
 
+// classOf looks u up in the table.
+func classOf(u *authn.User) Class {
+	for class := range table {
+		row := &table[class]
+		named := row.name != "" || row.prefix != ""
+		if named && u.Name != row.name && (row.prefix == "" || !strings.HasPrefix(u.Name, row.prefix)) {
+			continue
+		}
+		switch {
+		case u.Name != row.prefix && (row.group == "" || slices.Contains(u.Groups, row.group)):
+			return Class(class)
+		case named:
+			// Without the group, a certificate for another purpose must not pass for that of the component, nor for an
+			// administrator's.
+			return User
+		}
+	}
+	return User
+}
+
 // Component says whether this is a part of the control plane. Components name the uid of what they write
 // about (DEL-11).
-func (id Identity) Component() bool {
-	switch id.Class {
-	case Node, Scheduler, PodGC, NamespaceController, ServiceAccountController, PersistentVolumeController, Controller:
-		return true
-	default:
-		return false
-	}
-}
+func (id Identity) Component() bool { return table[id.Class].component }

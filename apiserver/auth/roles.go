@@ -1,12 +1,11 @@
 package auth
 
-import "strings"
+import (
+	"strings"
 
-// grant gives verbs on resources. A resource is written as in URLs, with its subresource: "pods/status"; "*"
-// stands for every resource of a namespace, without subresources.
-type grant struct {
-	verbs, resources string
-}
+	"monoplane.dev/apiserver/authn"
+	"monoplane.dev/rules/rights"
+)
 
 // The paths of what is no resource.
 const (
@@ -16,79 +15,96 @@ const (
 	ReflectionPath = "/grpc.reflection"
 )
 
-const (
-	read   = "get list watch"
-	write  = "create update patch"
-	modify = "update patch"
-)
-
-// roles says what each class may do; nothing else is allowed, except to Admin, who may do everything. What is
-// marked (own) is narrowed further by owned, by the kinds' strategies, and by what the node's pods refer to. What is no
-// resource is written as its path.
-func roles() map[Class][]grant {
-	everybody := []grant{{write, "events"}, {"get " + write, "leases"}, {read, "priorityclasses"}}
-	with := func(gs ...grant) []grant { return append(gs, everybody...) }
-	return map[Class][]grant{
-		Monitoring: {{"get", MetricsPath + " " + ReflectionPath}},
-		Node: with(
-			grant{read + " create delete", "pods"}, // (own)
-			grant{modify, "pods/status"},           // (own)
-			grant{read + " " + write, "nodes"},     // (own)
-			grant{modify, "nodes/status"},          // (own)
-			grant{"get", "configmaps serviceaccounts persistentvolumes persistentvolumeclaims"}, // (own)
-			grant{"listen answer", "nodestreams"},                                               // (own)
-		),
-		Scheduler: with(
-			grant{read + " delete", "pods"},
-			grant{modify, "pods/status"},
-			grant{"create", "pods/binding"},
-			grant{read, "nodes namespaces storageclasses"},
-			grant{read + " " + modify, "persistentvolumes persistentvolumeclaims"},
-			grant{"listen answer", "schedulerstreams"},
-		),
-		PodGC: with(
-			grant{read + " delete", "pods"},
-			grant{modify, "pods/status"},
-			grant{read, "nodes"},
-		),
-		NamespaceController: with(
-			grant{read + " delete deletecollection", "*"},
-			grant{read + " create", "namespaces"}, // (own)
-			grant{modify, "namespaces/status"},
-			grant{"update", "namespaces/finalize"},
-		),
-		ServiceAccountController: with(
-			grant{read, "namespaces"},
-			grant{read + " create", "serviceaccounts"},
-		),
-		PersistentVolumeController: with(
-			grant{read + " " + write + " delete", "persistentvolumes"},
-			grant{read + " " + modify, "persistentvolumeclaims"},
-			grant{modify, "persistentvolumes/status persistentvolumeclaims/status"},
-			grant{read, "storageclasses pods nodes"},
-		),
-		Controller: with(
-			grant{read, "* nodes namespaces persistentvolumes storageclasses"},
-			grant{"delete", "pods"},
-			grant{modify, "pods/status nodes/status"},
-		),
-	}
+// row describes a class.
+type row struct {
+	// name or prefix is what the name of the user is or begins with; group is one that the user must be in. What is
+	// empty is not asked for.
+	name, prefix, group string
+	// component says that this is a part of the control plane.
+	component bool
+	// everything may be done; grants say nothing then.
+	everything bool
+	// grants is what may be done, besides what every component may.
+	grants []rights.Grant
 }
 
-// table is roles in a form that is quick to ask.
-type table map[Class]map[string]bool
+// table says who is who and who may do what; nothing else is allowed. What is marked (own) is narrowed further by
+// owned, by the kinds' strategies, and by what the node's pods refer to. Nobody writes to it.
+var table = [...]row{
+	Anonymous: {name: authn.AnonymousName},
+	Node: {prefix: authn.NodePrefix, group: authn.NodesGroup, component: true, grants: []rights.Grant{
+		{Verbs: rights.Read + " create delete", Resources: "pods"},    // (own)
+		{Verbs: rights.Modify, Resources: "pods/status"},              // (own)
+		{Verbs: rights.Read + " " + rights.Write, Resources: "nodes"}, // (own)
+		{Verbs: rights.Modify, Resources: "nodes/status"},             // (own)
+		{Verbs: "get", Resources: "configmaps serviceaccounts"},       // (own)
+		{Verbs: "get", Resources: "persistentvolumes"},                // (own)
+		{Verbs: "get", Resources: "persistentvolumeclaims"},           // (own)
+		{Verbs: "listen answer", Resources: "nodestreams"},            // (own)
+	}},
+	Scheduler: {name: authn.SchedulerName, component: true, grants: []rights.Grant{
+		{Verbs: rights.Read + " delete", Resources: "pods"},
+		{Verbs: rights.Modify, Resources: "pods/status"},
+		{Verbs: "create", Resources: "pods/binding"},
+		{Verbs: rights.Read, Resources: "nodes namespaces storageclasses"},
+		{Verbs: rights.Read + " " + rights.Modify, Resources: "persistentvolumes persistentvolumeclaims"},
+		{Verbs: "listen answer", Resources: "schedulerstreams"},
+	}},
+	// The grants are those of a controller that has not declared what it needs, such as a program of somebody else.
+	Controller: {prefix: authn.ControllerPrefix, component: true, grants: []rights.Grant{
+		{Verbs: rights.Read, Resources: rights.All + " nodes namespaces persistentvolumes storageclasses"},
+		{Verbs: "delete", Resources: "pods"},
+		{Verbs: rights.Modify, Resources: "pods/status nodes/status"},
+	}},
+	Admin: {group: authn.AdminsGroup, everything: true},
+	Monitoring: {group: authn.MonitoringGroup, grants: []rights.Grant{
+		{Verbs: "get", Resources: MetricsPath + " " + ReflectionPath},
+	}},
+	User: {},
+}
 
-func compile(roles map[Class][]grant) table {
-	t := make(table, len(roles))
-	for class, grants := range roles {
-		t[class] = make(map[string]bool)
-		for _, g := range grants {
-			for verb := range strings.FieldsSeq(g.verbs) {
-				for resource := range strings.FieldsSeq(g.resources) {
-					t[class][verb+" "+resource] = true
+// components is what every component may do.
+var components = []rights.Grant{
+	{Verbs: rights.Write, Resources: "events"},
+	{Verbs: "get " + rights.Write, Resources: "leases"},
+	{Verbs: rights.Read, Resources: "priorityclasses"},
+}
+
+// right is one verb on one resource, or path.
+type right struct{ verb, resource, subresource string }
+
+// set is what somebody may do, in a form that is quick to ask.
+type set map[right]bool
+
+// setOf returns all rights that some grants give.
+func setOf(grants ...rights.Grant) set {
+	s := make(set)
+	for _, g := range grants {
+		for verb := range strings.FieldsSeq(g.Verbs) {
+			for resource := range strings.FieldsSeq(g.Resources) {
+				r := right{verb: verb, resource: resource}
+				if resource[0] != '/' {
+					r.resource, r.subresource, _ = strings.Cut(resource, "/")
 				}
+				s[r] = true
 			}
 		}
 	}
-	return t
+	return s
+}
+
+// allow says whether the request is among the rights.
+func (s set) allow(a *Attributes) bool {
+	r := right{a.Verb, a.Resource, a.Subresource}
+	if a.Path != "" {
+		r.resource = a.Path
+	}
+	if s[r] {
+		return true
+	}
+	if !a.Namespaced || a.Subresource != "" || a.Resource == rights.Secrets {
+		return false
+	}
+	r.resource = rights.All
+	return s[r]
 }

@@ -22,6 +22,8 @@ type Config struct {
 	Deps registry.Deps
 	// Audit takes forced deletions.
 	Audit *auth.Audit
+	// Rights says who may do what.
+	Rights *auth.Authorizer
 	// Logs streams the logs of containers; nil for none.
 	Logs pod.LogStreamer
 	// Scheduler explains where pods can go; nil for none.

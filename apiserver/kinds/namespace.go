@@ -109,10 +109,10 @@ func phase(o *corev1.Namespace) string {
 	return active
 }
 
-// restores lets the namespace controller make builtin namespaces only.
+// restores lets components, of which the namespace controller has the right, make builtin namespaces only.
 func restores(ctx context.Context, o *corev1.Namespace) error {
 	id, name := auth.From(ctx), o.GetMetadata().GetName()
-	if id.Class == auth.NamespaceController && !builtin.Namespace(name) {
+	if id.Component() && !builtin.Namespace(name) {
 		return apierrors.NewForbidden(corev1.NamespaceKind, name, "%s may only create the namespaces that every cluster has", id.Name)
 	}
 	return nil

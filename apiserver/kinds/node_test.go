@@ -78,7 +78,7 @@ func TestGuardsAgainstAnotherMachine(t *testing.T) {
 		{"a pod that is created bound, the other registered", func() { register(machine("theirs")) }, func() {
 			unregister()
 			register(machine("others"))
-		}, pod.New(deps, nil).Strategy().Guards, bound},
+		}, pod.New(deps, nil, nil).Strategy().Guards, bound},
 	} {
 		t.Run(x.name, func(t *testing.T) {
 			x.before()

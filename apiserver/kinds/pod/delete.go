@@ -29,8 +29,8 @@ const forcedWarning = "Immediate deletion does not wait for confirmation that th
 // remove asks the rules and does what they decide.
 func (p *Pods) remove(ctx context.Context, live *corev1.Pod, opts *metav1.DeleteOptions) (registry.Removal, error) {
 	id := auth.From(ctx)
-	d, err := deletion.Decide(view(live), deletion.Request{Grace: opts.GracePeriodSeconds, Expected: precondition.Of(opts)}, actor(id),
-		p.deps.Clock.Now())
+	asked := deletion.Request{Grace: opts.GracePeriodSeconds, Expected: precondition.Of(opts)}
+	d, err := deletion.Decide(view(live), asked, p.actor(id), p.deps.Clock.Now())
 	if err != nil {
 		return registry.Removal{}, refused(live, err)
 	}
@@ -88,16 +88,16 @@ func view(o *corev1.Pod) deletion.Pod {
 	return v
 }
 
-func actor(id auth.Identity) deletion.Actor {
+func (p *Pods) actor(id auth.Identity) deletion.Actor {
 	a := deletion.Actor{Name: id.Name}
-	switch id.Class {
-	case auth.Admin, auth.User:
+	switch {
+	case id.Class == auth.Admin, id.Class == auth.User:
 		a.Role = deletion.User
-	case auth.Node:
+	case id.Class == auth.Node:
 		a.Role, a.Node, a.NodeKey = deletion.Agent, id.Node, id.Key
-	case auth.PodGC:
+	case p.rights.Collects(id):
 		a.Role = deletion.PodGC
-	case auth.Scheduler, auth.NamespaceController, auth.ServiceAccountController, auth.PersistentVolumeController, auth.Controller:
+	case id.Component():
 		a.Role = deletion.Controller
 	}
 	return a

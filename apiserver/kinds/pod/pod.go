@@ -34,13 +34,16 @@ const mirrorAnnotation = "kubernetes.io/config.mirror"
 
 // Pods makes the strategy and the service of pods.
 type Pods struct {
-	deps  registry.Deps
-	audit *auth.Audit
-	valid recent[*corev1.PodSpec]
+	deps   registry.Deps
+	audit  *auth.Audit
+	rights *auth.Authorizer
+	valid  recent[*corev1.PodSpec]
 }
 
 // New returns the pods of one server.
-func New(deps registry.Deps, audit *auth.Audit) *Pods { return &Pods{deps: deps, audit: audit} }
+func New(deps registry.Deps, audit *auth.Audit, rights *auth.Authorizer) *Pods {
+	return &Pods{deps: deps, audit: audit, rights: rights}
+}
 
 // Strategy returns the strategy.
 func (p *Pods) Strategy() *registry.Strategy {

@@ -48,18 +48,19 @@ func (p *Pods) authorizeStatus(ctx context.Context, u *registry.Update, next, li
 	if phase.Terminal(live) || !phase.Terminal(next) || id.Class == auth.Node {
 		return nil
 	}
+	collects := p.rights.Collects(id)
 	switch {
-	case id.Class == auth.PodGC && node != "":
+	case collects && node != "":
 		// GC-1: only a node that is gone in this very transaction.
 		u.Guards = append(u.Guards, store.Guard{Key: nodeKeyOf(node), Condition: store.Absent})
 		return nil
-	case id.Class == auth.PodGC && live.GetMetadata().GetDeletionTimestamp() == nil:
+	case collects && live.GetMetadata().GetDeletionTimestamp() == nil:
 		return apierrors.NewForbidden(corev1.PodKind, name,
 			"%s may end an unbound pod only once it is being deleted", id.Name)
 	case node != "":
 		return apierrors.NewForbidden(corev1.PodKind, name,
 			"only the agent of node %q, or PodGC once that node is gone, may set phase %s", node, next.Status.Phase)
-	case id.Component() && id.Class != auth.PodGC:
+	case id.Component() && !collects:
 		return apierrors.NewForbidden(corev1.PodKind, name, "%s may not set phase %s", id.Name, next.Status.Phase)
 	default:
 		return nil

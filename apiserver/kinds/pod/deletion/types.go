@@ -17,7 +17,7 @@ const (
 	User
 	// Agent is the agent of a node.
 	Agent
-	// PodGC is the pod garbage collector.
+	// PodGC is the pod garbage collector, or whoever else has the right to collect pods.
 	PodGC
 	// Controller is any other component of the control plane: the scheduler and every other controller.
 	Controller

@@ -1,0 +1,211 @@
+package auth
+
+import (
+	"strings"
+	"testing"
+
+	"monoplane.dev/api/services"
+	"monoplane.dev/apierrors"
+	"monoplane.dev/apiserver/authn"
+	"monoplane.dev/controllers"
+	"monoplane.dev/rules/rights"
+)
+
+func controllerNamed(name string) Identity {
+	return Of(&authn.User{Name: authn.ControllerPrefix + name})
+}
+
+// spec: OBJ-15
+func TestOf(t *testing.T) {
+	for _, x := range []struct {
+		name      string
+		groups    []string
+		want      Class
+		component bool
+	}{
+		{"", nil, Anonymous, false},
+		{authn.AnonymousName, []string{authn.AdminsGroup}, Anonymous, false},
+		{"jane", nil, User, false},
+		{"jane", []string{authn.AuthenticatedGroup, authn.AdminsGroup, authn.MonitoringGroup}, Admin, false},
+		{"jane", []string{authn.MonitoringGroup}, Monitoring, false},
+		{"jane", []string{authn.NodesGroup}, User, false},
+		{"system:node:n1", []string{authn.NodesGroup}, Node, true},
+		{"system:node:n1", nil, User, false},
+		{"system:node:n1", []string{authn.AdminsGroup}, User, false},
+		{"system:node:", []string{authn.NodesGroup}, User, false},
+		{"system:nodes:n1", []string{authn.NodesGroup}, User, false},
+		{authn.SchedulerName, []string{authn.AdminsGroup}, Scheduler, true},
+		{authn.SchedulerName + "2", nil, User, false},
+		{"system:controller:podgc", []string{authn.AdminsGroup}, Controller, true},
+		{"system:controller:x", nil, Controller, true},
+		{"system:controller:", []string{authn.AdminsGroup}, User, false},
+	} {
+		id := Of(&authn.User{Name: x.name, Groups: x.groups, UID: "key"})
+		if id.Class != x.want || id.Component() != x.component {
+			t.Errorf("%q in %q is %d, a component: %t; want %d, %t", x.name, x.groups, id.Class, id.Component(), x.want, x.component)
+		}
+		if isNode := x.want == Node; (id.Node == "n1") != isNode || (id.Key == "key") != isNode {
+			t.Errorf("%q in %q is the node %q with key %q", x.name, x.groups, id.Node, id.Key)
+		}
+	}
+	if id := Of(nil); id.Class != Anonymous || id.Name != authn.AnonymousName {
+		t.Errorf("nobody is %v", id)
+	}
+}
+
+// A controller has what it declares and what every component has; one that nobody has declared may look at most things.
+func TestControllersHaveWhatTheyDeclare(t *testing.T) {
+	z := NewAuthorizer([]rights.Role{{Name: "known", Grants: []rights.Grant{{Verbs: "get delete", Resources: "pods nodes/status"}}}})
+	known, other := controllerNamed("known"), controllerNamed("known2")
+	for _, x := range []struct {
+		a            Attributes
+		known, other bool
+	}{
+		{Attributes{Verb: "get", Resource: "pods", Namespaced: true}, true, true},
+		{Attributes{Verb: "delete", Resource: "pods", Namespaced: true}, true, true},
+		{Attributes{Verb: "list", Resource: "pods", Namespaced: true}, false, true},
+		{Attributes{Verb: "get", Resource: "nodes/status"}, false, false},
+		{Attributes{Verb: "get", Resource: "nodes", Subresource: "status"}, true, false},
+		{Attributes{Verb: "update", Resource: "nodes", Subresource: "status"}, false, true},
+		{Attributes{Verb: "watch", Resource: "configmaps", Namespaced: true}, false, true},
+		{Attributes{Verb: "watch", Resource: "priorityclasses"}, true, true},
+		{Attributes{Verb: "create", Resource: "events", Namespaced: true}, true, true},
+		{Attributes{Verb: "get", Resource: "pods", Subresource: "log", Namespaced: true}, false, false},
+		{Attributes{Verb: "get", Path: MetricsPath}, false, false},
+	} {
+		for id, want := range map[Identity]bool{known: x.known, other: x.other} {
+			err := z.Authorize(id, x.a)
+			if (err == nil) != want || err != nil && !apierrors.Is(err, apierrors.Forbidden) {
+				t.Errorf("%s, %+v: %v, allowed is %t", id.Name, x.a, err, want)
+			}
+		}
+	}
+}
+
+// spec: OBJ-15
+func TestSecretsAreGrantedByName(t *testing.T) {
+	z := NewAuthorizer(controllers.Roles())
+	identities := map[string]Identity{
+		"admin":     Of(&authn.User{Name: "root", Groups: []string{authn.AdminsGroup}}),
+		"namespace": controllerNamed("namespace"),
+		"unknown":   controllerNamed("x"),
+		"scheduler": Of(&authn.User{Name: authn.SchedulerName}),
+	}
+	for _, c := range controllers.Roles() {
+		identities[c.Name] = controllerNamed(c.Name)
+	}
+	may := map[string]string{"admin": "get list watch create update patch delete deletecollection",
+		"namespace": "list delete deletecollection"}
+	for name, id := range identities {
+		for verb := range strings.FieldsSeq(may["admin"]) {
+			err := z.Authorize(id, Attributes{Verb: verb, Resource: "secrets", Namespaced: true, Namespace: "ns"})
+			if allowed := strings.Contains(" "+may[name]+" ", " "+verb+" "); (err == nil) != allowed {
+				t.Errorf("%s, %s secrets: %v, allowed is %t", name, verb, err, allowed)
+			}
+		}
+	}
+}
+
+// spec: DEL-8
+func TestOnlyPodGCCollects(t *testing.T) {
+	z := NewAuthorizer(controllers.Roles())
+	for _, u := range []*authn.User{
+		nil, {Name: "jane"}, {Name: "root", Groups: []string{authn.AdminsGroup}}, {Name: authn.SchedulerName},
+		{Name: authn.NodePrefix + "podgc", Groups: []string{authn.NodesGroup}}, {Name: authn.ControllerPrefix + "x"},
+		{Name: authn.ControllerPrefix + "namespace"}, {Name: "podgc"},
+	} {
+		if z.Collects(Of(u)) {
+			t.Errorf("%v may collect pods", u)
+		}
+	}
+	if !z.Collects(controllerNamed("podgc")) {
+		t.Error("PodGC may not")
+	}
+	if NewAuthorizer(nil).Collects(controllerNamed("podgc")) {
+		t.Error("a controller may collect pods without having declared it")
+	}
+}
+
+// What the table and the controllers name is there: a grant of what is misspelled would be none.
+func TestGrantsNameWhatIsServed(t *testing.T) {
+	served := map[right]bool{
+		{rights.Collect, "pods", ""}:         true,
+		{"get", MetricsPath, ""}:             true,
+		{"get", ReflectionPath, ""}:          true,
+		{"listen", "nodestreams", ""}:        true,
+		{"answer", "nodestreams", ""}:        true,
+		{"listen", "schedulerstreams", ""}:   true,
+		{"answer", "schedulerstreams", ""}:   true,
+		{"create", "pods", "binding"}:        true,
+		{"update", "namespaces", "finalize"}: true,
+	}
+	for _, s := range services.All() {
+		for _, m := range s.Methods() {
+			m = strings.ToLower(m)
+			served[right{m, s.Kind.Plural, ""}] = true
+			if s.Kind.Namespaced {
+				served[right{m, rights.All, ""}] = true
+				served[right{m, rights.Secrets, ""}] = true // whether they are served or not
+			}
+			for _, verb := range []string{"update", "patch"} {
+				if sub, ok := strings.CutPrefix(m, verb); ok {
+					served[right{verb, s.Kind.Plural, sub}] = true
+				}
+			}
+		}
+	}
+	check := func(who string, grants []rights.Grant) {
+		for r := range setOf(grants...) {
+			if !served[r] {
+				t.Errorf("%s: %+v is not served", who, r)
+			}
+		}
+	}
+	for class := range table {
+		check(table[class].name+table[class].prefix+table[class].group, table[class].grants)
+	}
+	check("every component", components)
+	for _, c := range controllers.Roles() {
+		check(c.Name, c.Grants)
+	}
+}
+
+var requests = []struct {
+	name string
+	user authn.User
+	a    Attributes
+}{
+	{"an administrator creates a pod", authn.User{Name: "a", Groups: []string{authn.AuthenticatedGroup, authn.AdminsGroup}},
+		Attributes{Verb: "create", Resource: "pods", Namespaced: true}},
+	{"the scheduler binds", authn.User{Name: authn.SchedulerName},
+		Attributes{Verb: "create", Resource: "pods", Subresource: "binding", Namespaced: true}},
+	{"an agent writes a status", authn.User{Name: "system:node:n1", Groups: []string{authn.NodesGroup}},
+		Attributes{Verb: "update", Resource: "pods", Subresource: "status", Namespaced: true}},
+	{"a controller deletes a pod", authn.User{Name: "system:controller:podgc"},
+		Attributes{Verb: "delete", Resource: "pods", Namespaced: true}},
+	{"an unknown controller lists claims", authn.User{Name: "system:controller:x"},
+		Attributes{Verb: "list", Resource: "persistentvolumeclaims", Namespaced: true}},
+}
+
+func TestAuthorizeAllocatesNothing(t *testing.T) {
+	z := NewAuthorizer(controllers.Roles())
+	for _, x := range requests {
+		if n := testing.AllocsPerRun(100, func() { _ = z.Authorize(Of(&x.user), x.a) }); n != 0 {
+			t.Errorf("%s: %v allocations", x.name, n)
+		}
+	}
+}
+
+func BenchmarkAuthorize(b *testing.B) {
+	z := NewAuthorizer(controllers.Roles())
+	for _, x := range requests {
+		b.Run(x.name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if err := z.Authorize(Of(&x.user), x.a); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

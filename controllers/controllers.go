@@ -1,0 +1,31 @@
+// Package controllers lists the controllers. Each has a package of its own, in which it declares itself; to add one,
+// write that package and its line in All.
+package controllers
+
+import (
+	"monoplane.dev/controllers/controller"
+	"monoplane.dev/controllers/namespace"
+	"monoplane.dev/controllers/persistentvolume"
+	"monoplane.dev/controllers/podgc"
+	"monoplane.dev/controllers/serviceaccount"
+	"monoplane.dev/rules/rights"
+)
+
+// All returns all controllers, in the order in which they are started.
+func All() []controller.Declaration {
+	return []controller.Declaration{
+		podgc.Declare(),
+		namespace.Declare(),
+		serviceaccount.Declare(),
+		persistentvolume.Declare(),
+	}
+}
+
+// Roles returns what each of them may do, for the server.
+func Roles() []rights.Role {
+	var roles []rights.Role
+	for _, c := range All() {
+		roles = append(roles, rights.Role{Name: c.Name, Grants: c.Grants})
+	}
+	return roles
+}

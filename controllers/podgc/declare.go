@@ -1,0 +1,23 @@
+package podgc
+
+import (
+	"monoplane.dev/controllers/controller"
+	"monoplane.dev/rules/rights"
+)
+
+// Declare describes the controller.
+func Declare() controller.Declaration {
+	return controller.Declaration{
+		Name: "podgc",
+		Grants: []rights.Grant{
+			{Verbs: rights.Read + " delete " + rights.Collect, Resources: "pods"},
+			{Verbs: rights.Modify, Resources: "pods/status"},
+			{Verbs: rights.Read, Resources: "nodes"},
+		},
+		New: func(e controller.Env) (controller.Component, error) {
+			return New(Config{
+				Client: e.Client, Threshold: e.Settings.TerminatedPodGCThreshold, Logger: e.Logger, Registerer: e.Registerer,
+			})
+		},
+	}
+}
