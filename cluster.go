@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"path/filepath"
 	"slices"
 	"sync"
 	"time"
@@ -63,7 +65,7 @@ func (c *Cluster) Address() string { return c.address }
 func (c *Cluster) GRPCAddress() string { return c.grpcAddress }
 
 // Kubeconfig returns the path of the administrator's kubeconfig, which exists when there is a listener.
-func (c *Cluster) Kubeconfig() string { return kubeconfigPath(c.cfg.DataDir) }
+func (c *Cluster) Kubeconfig() string { return filepath.Join(c.cfg.DataDir, datadir.Kubeconfig) }
 
 // Done is closed when the cluster has failed, when its pods have stopped (see StopPods) or when an administrator has asked
 // it to stop; Stop must still be called.
@@ -161,6 +163,17 @@ func (c *Cluster) waitComponents(ctx context.Context) error {
 	case <-ctx.Done():
 		return errors.New("a component has not ended in time")
 	}
+}
+
+// administered is what an administrator may do with a cluster from outside.
+type administered struct{ *Cluster }
+
+// End begins the end of the cluster.
+func (a administered) End() { a.finish(nil) }
+
+// Snapshot writes a consistent copy of all data.
+func (a administered) Snapshot(ctx context.Context, w io.Writer) error {
+	return a.store.Snapshot(ctx, w)
 }
 
 // onStop adds what Stop must undo.

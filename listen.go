@@ -17,6 +17,7 @@ import (
 	adminv1 "monoplane.dev/api/admin/v1"
 	nodev1 "monoplane.dev/api/node/v1"
 	schedulingv1 "monoplane.dev/api/scheduling/v1"
+	"monoplane.dev/apiserver/admin"
 	"monoplane.dev/apiserver/authn"
 	"monoplane.dev/apiserver/gate"
 	"monoplane.dev/apiserver/pki"
@@ -146,7 +147,7 @@ func (c *Cluster) newGRPC(p *parts, healthServer *health.Server, options []grpc.
 	p.api.Register(server)
 	nodev1.RegisterNodeStreamsServer(server, p.broker)
 	schedulingv1.RegisterSchedulerStreamsServer(server, p.asking)
-	adminv1.RegisterAdminServer(server, &adminServer{cluster: c})
+	adminv1.RegisterAdminServer(server, admin.New(administered{c}))
 	healthpb.RegisterHealthServer(server, healthServer)
 	reflection.Register(server)
 	return server

@@ -9,6 +9,7 @@ import (
 	"monoplane.dev/apierrors"
 	"monoplane.dev/apiserver/kinds/nodekey"
 	"monoplane.dev/apiserver/store"
+	"monoplane.dev/datadir"
 	"monoplane.dev/machinekey"
 )
 
@@ -28,7 +29,7 @@ func (c *Cluster) identify(p *parts) (err error) {
 		return fmt.Errorf("data directory: %w", err)
 	}
 	if p.newMachine || c.cfg.Listen == "" && c.cfg.GRPCListen == "" {
-		return c.dir.Remove(kubeconfigName)
+		return c.dir.Remove(datadir.Kubeconfig)
 	}
 	return nil
 }

@@ -16,6 +16,7 @@ import (
 	nodev1 "monoplane.dev/api/node/v1"
 	schedulingv1 "monoplane.dev/api/scheduling/v1"
 	"monoplane.dev/apiserver"
+	"monoplane.dev/apiserver/admin"
 	"monoplane.dev/apiserver/authn"
 	"monoplane.dev/apiserver/nodestreams"
 	"monoplane.dev/apiserver/pki"
@@ -111,7 +112,7 @@ func (c *Cluster) start(ctx context.Context) error {
 // openStore opens the store and, at the same time, makes the certificates and the machine's key.
 func (c *Cluster) openStore(ctx context.Context, p *parts) error {
 	if len(c.cfg.EtcdEndpoints) == 0 {
-		dir, err := c.dir.Make(etcdName)
+		dir, err := c.dir.Make(datadir.Etcd)
 		if err == nil {
 			err = dir.CheckTree(-1) // etcd opens its files by itself
 		}
@@ -131,7 +132,7 @@ func (c *Cluster) openStore(ctx context.Context, p *parts) error {
 	}
 	g.Go(func() (err error) {
 		c.store, err = store.Open(ctx, store.Config{
-			Dir: etcdDir(c.cfg.DataDir), Endpoints: c.cfg.EtcdEndpoints, TLS: c.cfg.EtcdTLS, Resources: c.cfg.resources(),
+			Dir: filepath.Join(c.cfg.DataDir, datadir.Etcd), Endpoints: c.cfg.EtcdEndpoints, TLS: c.cfg.EtcdTLS, Resources: c.cfg.resources(),
 			Logger: c.cfg.Logger, Registerer: p.metrics, UnsafeNoFsync: c.cfg.UnsafeNoFsync,
 			DetectMutations: c.cfg.detectMutations,
 		})
@@ -171,7 +172,7 @@ func (c *Cluster) makeAPI(ctx context.Context, p *parts) error {
 	p.api.Register(p.inproc)
 	nodev1.RegisterNodeStreamsServer(p.inproc, p.broker)
 	schedulingv1.RegisterSchedulerStreamsServer(p.inproc, p.asking)
-	adminv1.RegisterAdminServer(p.inproc, &adminServer{cluster: c})
+	adminv1.RegisterAdminServer(p.inproc, admin.New(administered{c}))
 
 	admin := &authn.User{Name: authn.AdminName, Groups: []string{authn.AdminsGroup, authn.AuthenticatedGroup}}
 	c.shared = p.clientOf(admin)

@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"monoplane.dev"
+	"monoplane.dev/client/admin"
 )
 
 func newDownCommand() *cobra.Command {
@@ -31,7 +31,7 @@ adopts those that still run.`,
 		progress := stopping{w: cmd.OutOrStdout(), now: time.Now}
 		ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 		defer stop()
-		err := monoplane.Down(ctx, *dir, *leave, progress.show)
+		err := admin.Stop(ctx, *dir, *leave, progress.show)
 		if err != nil {
 			return err
 		}

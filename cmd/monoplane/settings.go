@@ -13,6 +13,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"sigs.k8s.io/yaml"
+
+	"monoplane.dev/datadir"
 )
 
 // bindSettings makes every flag of cmd settable by a MONOPLANE_* variable and by a --config file, before the
@@ -149,4 +151,4 @@ func defaultDataDir() string {
 	return filepath.Join(home, ".local", "share", "monoplane")
 }
 
-func kubeconfigPath(dataDir string) string { return filepath.Join(dataDir, "kubeconfig") }
+func kubeconfigPath(dataDir string) string { return filepath.Join(dataDir, datadir.Kubeconfig) }

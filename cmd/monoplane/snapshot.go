@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"monoplane.dev"
+	"monoplane.dev/client/admin"
 )
 
 func newSnapshotCommand() *cobra.Command {
@@ -41,7 +42,7 @@ func newSnapshotSaveCommand() *cobra.Command {
 	dir := addDataDir(cmd.Flags())
 	bindSettings(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		size, err := monoplane.SaveSnapshot(cmd.Context(), *dir, args[0])
+		size, err := admin.SaveSnapshot(cmd.Context(), *dir, args[0])
 		if err != nil {
 			return err
 		}

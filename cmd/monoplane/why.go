@@ -14,9 +14,8 @@ import (
 	corev1 "monoplane.dev/api/core/v1"
 	metav1 "monoplane.dev/api/meta/v1"
 	schedulingv1 "monoplane.dev/api/scheduling/v1"
+	"monoplane.dev/client/admin"
 	"monoplane.dev/codec"
-
-	"monoplane.dev"
 )
 
 func newWhyCommand() *cobra.Command {
@@ -60,7 +59,7 @@ not created.`,
 }
 
 func askWhy(ctx context.Context, dir, namespace string, spec *schedulingv1.PlacementReviewSpec) (*schedulingv1.PlacementReview, error) {
-	return monoplane.ReviewPlacement(ctx, dir, &schedulingv1.PlacementReview{
+	return admin.ReviewPlacement(ctx, dir, &schedulingv1.PlacementReview{
 		Metadata: &metav1.ObjectMeta{Namespace: namespace}, Spec: spec,
 	})
 }

@@ -1,6 +1,9 @@
-package monoplane
+// Package admin serves monoplane.admin.v1.Admin: an administrator stops the server, or copies its data. What a stop is
+// belongs to the program around the server.
+package admin
 
 import (
+	"context"
 	"io"
 
 	"google.golang.org/grpc"
@@ -12,21 +15,35 @@ import (
 // snapshotChunk is the size of the pieces in which a snapshot is sent, well below gRPC's message limit.
 const snapshotChunk = 256 << 10
 
-// adminServer serves monoplane.admin.v1.Admin. The authorizer lets only administrators call it.
-type adminServer struct {
-	adminv1.UnimplementedAdminServer
-	cluster *Cluster
+// Cluster is what is administered.
+type Cluster interface {
+	// StopPods begins to stop all pods, or joins in, and returns when nothing runs; it reports the pods that are waited
+	// for. The whole cluster ends after it.
+	StopPods(ctx context.Context, report func(pods []string)) error
+	// End begins to end the cluster at once. The pods are left as they are.
+	End()
+	// Snapshot writes a consistent copy of all data.
+	Snapshot(ctx context.Context, w io.Writer) error
 }
+
+// Server serves monoplane.admin.v1.Admin. The authorizer lets only administrators call it.
+type Server struct {
+	adminv1.UnimplementedAdminServer
+	cluster Cluster
+}
+
+// New returns the service for a cluster.
+func New(c Cluster) *Server { return &Server{cluster: c} }
 
 // Stop stops the pods, then begins the stop of the whole cluster, which is left to whoever waits for Done, so that this call
 // can end first. A stop that has begun goes on when the caller goes; another caller joins it, and may leave the pods after
 // all.
-func (a *adminServer) Stop(req *adminv1.StopRequest, stream grpc.ServerStreamingServer[adminv1.StopProgress]) error {
+func (s *Server) Stop(req *adminv1.StopRequest, stream grpc.ServerStreamingServer[adminv1.StopProgress]) error {
 	if req.GetLeavePods() {
-		a.cluster.finish(nil)
+		s.cluster.End()
 		return nil
 	}
-	err := a.cluster.StopPods(stream.Context(), func(pods []string) {
+	err := s.cluster.StopPods(stream.Context(), func(pods []string) {
 		_ = stream.Send(&adminv1.StopProgress{Pods: pods}) // a caller that has gone ends the context, too
 	})
 	if err != nil && stream.Context().Err() == nil {
@@ -36,8 +53,8 @@ func (a *adminServer) Stop(req *adminv1.StopRequest, stream grpc.ServerStreaming
 }
 
 // Snapshot streams a consistent copy of all data.
-func (a *adminServer) Snapshot(_ *adminv1.SnapshotRequest, stream grpc.ServerStreamingServer[adminv1.SnapshotChunk]) error {
-	return a.cluster.store.Snapshot(stream.Context(), &chunkWriter{stream})
+func (s *Server) Snapshot(_ *adminv1.SnapshotRequest, stream grpc.ServerStreamingServer[adminv1.SnapshotChunk]) error {
+	return s.cluster.Snapshot(stream.Context(), &chunkWriter{stream})
 }
 
 // chunkWriter sends what is written to it.

@@ -1,4 +1,4 @@
-package monoplane
+package admin
 
 import (
 	"context"
@@ -8,8 +8,10 @@ import (
 )
 
 // ReviewPlacement asks the server that runs on dataDir where a pod can go, or why it waits. Nothing is stored.
-func ReviewPlacement(ctx context.Context, dataDir string, review *schedulingv1.PlacementReview) (*schedulingv1.PlacementReview, error) {
-	c, err := dialAdmin(ctx, dataDir)
+func ReviewPlacement(
+	ctx context.Context, dataDir string, review *schedulingv1.PlacementReview,
+) (*schedulingv1.PlacementReview, error) {
+	c, err := dial(ctx, dataDir)
 	if err != nil {
 		return nil, err
 	}

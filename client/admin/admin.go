@@ -1,4 +1,7 @@
-package monoplane
+// Package admin acts as the administrator of the cluster that runs on a data directory of this machine: it stops the
+// server, saves a snapshot, and asks where a pod can go. It finds the server by the kubeconfig in the directory, and
+// makes sure by the directory's lock that this is the server which runs there, not that of which the directory is a copy.
+package admin
 
 import (
 	"context"
@@ -14,18 +17,16 @@ import (
 	"google.golang.org/grpc/status"
 
 	adminv1 "monoplane.dev/api/admin/v1"
-	"monoplane.dev/apiserver/store"
 	"monoplane.dev/client"
 	"monoplane.dev/datadir"
 	"monoplane.dev/dirlock"
-	"monoplane.dev/machinekey"
 )
 
 // dialTimeout bounds the search for a running server.
 const dialTimeout = 5 * time.Second
 
-// dialAdmin connects to the server that runs on a data directory, as its administrator.
-func dialAdmin(ctx context.Context, dataDir string) (*client.Client, error) {
+// dial connects to the server that runs on a data directory, as its administrator.
+func dial(ctx context.Context, dataDir string) (*client.Client, error) {
 	dir, err := datadir.Open(dataDir)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("no cluster has run on %s: there is no such directory", dataDir)
@@ -33,7 +34,7 @@ func dialAdmin(ctx context.Context, dataDir string) (*client.Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("data directory: %w", err)
 	}
-	_, err = dir.ReadSecret(kubeconfigName)
+	_, err = dir.ReadSecret(datadir.Kubeconfig)
 	have := !errors.Is(err, os.ErrNotExist)
 	if have && err != nil {
 		return nil, fmt.Errorf("data directory: %w", err)
@@ -51,7 +52,7 @@ func dialAdmin(ctx context.Context, dataDir string) (*client.Client, error) {
 	default:
 		return nil, fmt.Errorf("no cluster has run on %s: it has no kubeconfig", dataDir)
 	}
-	cfg, err := client.LoadConfig(kubeconfigPath(dataDir))
+	cfg, err := client.LoadConfig(filepath.Join(dataDir, datadir.Kubeconfig))
 	if err != nil {
 		return nil, err
 	}
@@ -67,14 +68,14 @@ func dialAdmin(ctx context.Context, dataDir string) (*client.Client, error) {
 	return c, nil
 }
 
-// Down stops the pods of the server that runs on dataDir, each with its own grace, then the server, and
+// Stop stops the pods of the server that runs on dataDir, each with its own grace, then the server, and
 // returns when it has let go of the directory. With leavePods the pods go on and the next start adopts them, also when
 // they are being stopped already. Report, if not nil, is told the pods that are waited for.
 //
-// The server goes on stopping when ctx ends, once it was asked to; another Down joins the same stop. The error of pods that
+// The server goes on stopping when ctx ends, once it was asked to; another Stop joins the same stop. The error of pods that
 // could not be stopped comes when the server has ended.
-func Down(ctx context.Context, dataDir string, leavePods bool, report func(pods []string)) error {
-	c, err := dialAdmin(ctx, dataDir)
+func Stop(ctx context.Context, dataDir string, leavePods bool, report func(pods []string)) error {
+	c, err := dial(ctx, dataDir)
 	if err != nil {
 		return err
 	}
@@ -95,7 +96,8 @@ func Down(ctx context.Context, dataDir string, leavePods bool, report func(pods 
 		case code == codes.Unavailable && leavePods: // the server went before it could end the stream
 			return dirlock.WaitFree(ctx, dataDir)
 		case code == codes.Unavailable:
-			return errors.Join(errors.New("the server ended before it said that all pods have stopped"), dirlock.WaitFree(ctx, dataDir))
+			why := errors.New("the server ended before it said that all pods have stopped")
+			return errors.Join(why, dirlock.WaitFree(ctx, dataDir))
 		case code == codes.DeadlineExceeded: // it stops without having stopped all pods, and says why
 			return errors.Join(errors.New(status.Convert(err).Message()), dirlock.WaitFree(ctx, dataDir))
 		case err != nil:
@@ -110,7 +112,7 @@ func Down(ctx context.Context, dataDir string, leavePods bool, report func(pods 
 // SaveSnapshot writes a consistent copy of all data of the running server to a new file and returns its size
 // in bytes. The file appears under its name only when it is complete.
 func SaveSnapshot(ctx context.Context, dataDir, path string) (size int64, err error) {
-	c, err := dialAdmin(ctx, dataDir)
+	c, err := dial(ctx, dataDir)
 	if err != nil {
 		return 0, err
 	}
@@ -164,43 +166,3 @@ func syncDir(path string) error {
 	}
 	return nil
 }
-
-// RestoreOptions say how a snapshot is restored.
-type RestoreOptions struct {
-	// ConfirmOriginalDead says, for the first start, what the field of Config of that name says.
-	ConfirmOriginalDead bool
-}
-
-// RestoreSnapshot makes a data directory of a copy that SaveSnapshot wrote. The directory must not hold a
-// cluster; a damaged copy is refused and leaves nothing behind. The pods of the snapshot may still run where it was
-// taken, so that their node is refused at the start unless the options, or Config.ConfirmOriginalDead, say that they do
-// not.
-func RestoreSnapshot(dataDir string, r io.Reader, opts RestoreOptions) error {
-	dir, err := datadir.Make(dataDir)
-	if err != nil {
-		return fmt.Errorf("data directory: %w", err)
-	}
-	lock, err := dirlock.AcquireIn(dir)
-	if err != nil {
-		return err
-	}
-	if err := store.Restore(etcdDir(dataDir), r); err != nil || !opts.ConfirmOriginalDead {
-		return errors.Join(err, lock.Release())
-	}
-	key, _, err := machinekey.Ensure(dir)
-	if err == nil {
-		key.OriginalDead = true
-		_, err = machinekey.Save(dir, key)
-	}
-	return errors.Join(err, lock.Release())
-}
-
-// Files and directories of the data directory.
-const (
-	kubeconfigName = "kubeconfig"
-	etcdName       = "etcd"
-)
-
-func kubeconfigPath(dataDir string) string { return filepath.Join(dataDir, kubeconfigName) }
-
-func etcdDir(dataDir string) string { return filepath.Join(dataDir, etcdName) }

@@ -1,0 +1,43 @@
+package monoplane
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+
+	"monoplane.dev/apiserver/store"
+	"monoplane.dev/datadir"
+	"monoplane.dev/dirlock"
+	"monoplane.dev/machinekey"
+)
+
+// RestoreOptions say how a snapshot is restored.
+type RestoreOptions struct {
+	// ConfirmOriginalDead says, for the first start, what the field of Config of that name says.
+	ConfirmOriginalDead bool
+}
+
+// RestoreSnapshot makes a data directory of a copy that was saved with admin.SaveSnapshot (package client/admin). The directory must not hold a
+// cluster; a damaged copy is refused and leaves nothing behind. The pods of the snapshot may still run where it was
+// taken, so that their node is refused at the start unless the options, or Config.ConfirmOriginalDead, say that they do
+// not.
+func RestoreSnapshot(dataDir string, r io.Reader, opts RestoreOptions) error {
+	dir, err := datadir.Make(dataDir)
+	if err != nil {
+		return fmt.Errorf("data directory: %w", err)
+	}
+	lock, err := dirlock.AcquireIn(dir)
+	if err != nil {
+		return err
+	}
+	if err := store.Restore(filepath.Join(dataDir, datadir.Etcd), r); err != nil || !opts.ConfirmOriginalDead {
+		return errors.Join(err, lock.Release())
+	}
+	key, _, err := machinekey.Ensure(dir)
+	if err == nil {
+		key.OriginalDead = true
+		_, err = machinekey.Save(dir, key)
+	}
+	return errors.Join(err, lock.Release())
+}
