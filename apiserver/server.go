@@ -25,8 +25,8 @@ import (
 	"monoplane.dev/apiserver/kinds"
 	"monoplane.dev/apiserver/kinds/pod"
 	"monoplane.dev/apiserver/registry"
-	"monoplane.dev/apiserver/rest/table"
 	"monoplane.dev/apiserver/store"
+	"monoplane.dev/apiserver/table"
 	"monoplane.dev/object"
 	"monoplane.dev/rules/rights"
 

@@ -3,7 +3,7 @@ package kinds
 import (
 	"time"
 
-	"monoplane.dev/apiserver/rest/table"
+	"monoplane.dev/apiserver/table"
 	"monoplane.dev/object"
 )
 

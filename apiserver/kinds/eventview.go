@@ -6,7 +6,7 @@ import (
 
 	"monoplane.dev/apierrors"
 	"monoplane.dev/apiserver/registry"
-	"monoplane.dev/apiserver/rest/table"
+	"monoplane.dev/apiserver/table"
 	"monoplane.dev/apiserver/validation"
 	"monoplane.dev/object"
 

@@ -10,8 +10,8 @@ import (
 	"monoplane.dev/apiserver/auth"
 	"monoplane.dev/apiserver/kinds/pod"
 	"monoplane.dev/apiserver/registry"
-	"monoplane.dev/apiserver/rest/table"
 	"monoplane.dev/apiserver/store"
+	"monoplane.dev/apiserver/table"
 	"monoplane.dev/object"
 	"monoplane.dev/object/service"
 )

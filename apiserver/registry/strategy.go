@@ -7,8 +7,8 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"monoplane.dev/apierrors"
-	"monoplane.dev/apiserver/rest/table"
 	"monoplane.dev/apiserver/store"
+	"monoplane.dev/apiserver/table"
 	"monoplane.dev/object"
 	"monoplane.dev/object/intern"
 

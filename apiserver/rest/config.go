@@ -10,7 +10,7 @@ import (
 	"google.golang.org/grpc"
 
 	"monoplane.dev/api/services"
-	"monoplane.dev/apiserver/rest/table"
+	"monoplane.dev/apiserver/table"
 	"monoplane.dev/object"
 	"monoplane.dev/object/service"
 )

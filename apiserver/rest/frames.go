@@ -2,7 +2,7 @@ package rest
 
 import (
 	"monoplane.dev/apiserver/rest/negotiate"
-	"monoplane.dev/apiserver/rest/table"
+	"monoplane.dev/apiserver/table"
 	"monoplane.dev/codec"
 	"monoplane.dev/object"
 

@@ -19,7 +19,7 @@ import (
 	"monoplane.dev/apiserver/rest/discovery"
 	"monoplane.dev/apiserver/rest/negotiate"
 	"monoplane.dev/apiserver/rest/openapi"
-	"monoplane.dev/apiserver/rest/table"
+	"monoplane.dev/apiserver/table"
 	"monoplane.dev/object"
 )
 

@@ -15,7 +15,7 @@ import (
 
 	"monoplane.dev/apierrors"
 	"monoplane.dev/apiserver/rest"
-	"monoplane.dev/apiserver/rest/table"
+	"monoplane.dev/apiserver/table"
 	"monoplane.dev/apiserver/warning"
 	"monoplane.dev/object"
 

@@ -12,7 +12,7 @@ import (
 
 	"monoplane.dev/apierrors"
 	"monoplane.dev/apiserver/rest/negotiate"
-	"monoplane.dev/apiserver/rest/table"
+	"monoplane.dev/apiserver/table"
 	"monoplane.dev/apiserver/warning"
 )
 

@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"monoplane.dev/apiserver/rest/negotiate"
-	"monoplane.dev/apiserver/rest/table"
+	"monoplane.dev/apiserver/table"
 	"monoplane.dev/codec"
 	"monoplane.dev/object"
 

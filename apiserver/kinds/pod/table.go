@@ -4,7 +4,7 @@ import (
 	"strconv"
 	"time"
 
-	"monoplane.dev/apiserver/rest/table"
+	"monoplane.dev/apiserver/table"
 	"monoplane.dev/object"
 
 	corev1 "monoplane.dev/api/core/v1"

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"monoplane.dev/apiserver/rest/table"
+	"monoplane.dev/apiserver/table"
 	"monoplane.dev/codec/value"
 
 	corev1 "monoplane.dev/api/core/v1"
