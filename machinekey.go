@@ -5,12 +5,13 @@ import (
 	"errors"
 	"fmt"
 
-	corev1 "monoplane.dev/api/core/v1"
 	"monoplane.dev/apierrors"
-	"monoplane.dev/apiserver/kinds/nodekey"
+	"monoplane.dev/apiserver/kinds/core/nodekey"
 	"monoplane.dev/apiserver/store"
 	"monoplane.dev/datadir"
 	"monoplane.dev/machinekey"
+
+	corev1 "monoplane.dev/api/core/v1"
 )
 
 // ErrNodeRefused means that a node of this cluster belongs to another machine's key (spec: NODE-7): the data directory

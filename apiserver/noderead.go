@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 
 	"monoplane.dev/apiserver/auth"
-	"monoplane.dev/apiserver/kinds/nodekey"
+	"monoplane.dev/apiserver/kinds/core/nodekey"
 	"monoplane.dev/apiserver/store"
 	"monoplane.dev/object/storage"
 

@@ -23,7 +23,9 @@ import (
 
 	"monoplane.dev/apiserver/auth"
 	"monoplane.dev/apiserver/kinds"
-	"monoplane.dev/apiserver/kinds/pod"
+	"monoplane.dev/apiserver/kinds/core"
+	"monoplane.dev/apiserver/kinds/define"
+	"monoplane.dev/apiserver/kinds/scheduling"
 	"monoplane.dev/apiserver/registry"
 	"monoplane.dev/apiserver/store"
 	"monoplane.dev/apiserver/table"
@@ -35,7 +37,7 @@ import (
 )
 
 // LogStreamer streams a container's log from the agent of a node.
-type LogStreamer = pod.LogStreamer
+type LogStreamer = define.LogStreamer
 
 // Config is what New needs.
 type Config struct {
@@ -44,7 +46,7 @@ type Config struct {
 	// Logs reaches the agents for the logs of containers; nil refuses such requests.
 	Logs LogStreamer
 	// Scheduler explains where pods can go; nil refuses such requests.
-	Scheduler kinds.Explainer
+	Scheduler define.Explainer
 	// Controllers is what the controllers may do that are known by name; others have the rights of any controller.
 	Controllers []rights.Role
 	// Clock defaults to the real one.
@@ -79,7 +81,7 @@ func New(ctx context.Context, cfg Config) (*Server, error) {
 	authz := auth.NewAuthorizer(cfg.Controllers)
 	s := &Server{
 		store: cfg.Store, log: cfg.Logger, tables: kinds.Tables(), authz: authz,
-		services: kinds.All(kinds.Config{
+		services: kinds.All(define.Config{
 			Deps:  registry.Deps{Store: cfg.Store, Clock: cfg.Clock, Rand: cfg.Rand},
 			Audit: auth.NewAudit(cfg.Logger), Rights: authz, Logs: cfg.Logs, Scheduler: cfg.Scheduler,
 		}),
@@ -92,11 +94,11 @@ func New(ctx context.Context, cfg Config) (*Server, error) {
 	for _, svc := range s.services {
 		switch svc.Kind {
 		case corev1.NamespaceKind:
-			if err := kinds.EnsureNamespaces(ctx, svc.Backend); err != nil {
+			if err := core.EnsureNamespaces(ctx, svc.Backend); err != nil {
 				return nil, fmt.Errorf("create the system namespaces: %w", err)
 			}
 		case schedulingv1.PriorityClassKind:
-			if err := kinds.EnsurePriorityClasses(ctx, svc.Backend); err != nil {
+			if err := scheduling.EnsurePriorityClasses(ctx, svc.Backend); err != nil {
 				return nil, fmt.Errorf("create the system priority classes: %w", err)
 			}
 		}

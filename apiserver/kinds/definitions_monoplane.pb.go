@@ -8,25 +8,31 @@ import (
 	v12 "monoplane.dev/api/events/v1"
 	v13 "monoplane.dev/api/scheduling/v1"
 	v14 "monoplane.dev/api/storage/v1"
+	coordination "monoplane.dev/apiserver/kinds/coordination"
+	core "monoplane.dev/apiserver/kinds/core"
+	define "monoplane.dev/apiserver/kinds/define"
+	events "monoplane.dev/apiserver/kinds/events"
+	scheduling "monoplane.dev/apiserver/kinds/scheduling"
+	storage "monoplane.dev/apiserver/kinds/storage"
 	object "monoplane.dev/object"
 )
 
-// allDefinitions returns the definitions of all kinds. A method that is missing here is to be written: it describes the
-// kind of its name.
-func (c Config) allDefinitions() map[*object.Kind]definition {
-	return map[*object.Kind]definition{
-		v1.ConfigMapKind:             c.configMap(),
-		v1.EventKind:                 c.event(),
-		v1.NamespaceKind:             c.namespace(),
-		v1.NodeKind:                  c.node(),
-		v1.PersistentVolumeKind:      c.persistentVolume(),
-		v1.PersistentVolumeClaimKind: c.persistentVolumeClaim(),
-		v1.PodKind:                   c.pod(),
-		v1.ServiceAccountKind:        c.serviceAccount(),
-		v11.LeaseKind:                c.lease(),
-		v12.EventKind:                c.eventsV1(),
-		v13.PriorityClassKind:        c.priorityClass(),
-		v13.PlacementReviewKind:      c.placementReview(),
-		v14.StorageClassKind:         c.storageClass(),
+// allDefinitions returns the definitions of all kinds. A function that is missing here is to be written: it describes
+// the kind of its name.
+func allDefinitions(c define.Config) map[*object.Kind]define.Definition {
+	return map[*object.Kind]define.Definition{
+		v1.ConfigMapKind:             core.ConfigMap(c),
+		v1.EventKind:                 core.Event(c),
+		v1.NamespaceKind:             core.Namespace(c),
+		v1.NodeKind:                  core.Node(c),
+		v1.PersistentVolumeKind:      core.PersistentVolume(c),
+		v1.PersistentVolumeClaimKind: core.PersistentVolumeClaim(c),
+		v1.PodKind:                   core.Pod(c),
+		v1.ServiceAccountKind:        core.ServiceAccount(c),
+		v11.LeaseKind:                coordination.Lease(c),
+		v12.EventKind:                events.Event(c),
+		v13.PriorityClassKind:        scheduling.PriorityClass(c),
+		v13.PlacementReviewKind:      scheduling.PlacementReview(c),
+		v14.StorageClassKind:         storage.StorageClass(c),
 	}
 }

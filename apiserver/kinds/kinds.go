@@ -1,46 +1,19 @@
-// Package kinds lists the kinds that are served and what is special about each: one file per kind, or a
-// package of its own for a large one (package pod). To add a kind, write its message and one file here that
-// describes it (configmap.go is the shortest example); make generate does the rest.
+// Package kinds lists the kinds that are served. What is special about each is in the package of its API group: one file
+// per kind, or a package of its own for a large one (package pod). To add a kind, write its message and one file in its
+// group's folder that describes it (core/configmap.go is a short example); make generate does the rest.
 package kinds
 
 import (
 	"google.golang.org/grpc"
 
 	"monoplane.dev/api/services"
-	"monoplane.dev/apiserver/auth"
-	"monoplane.dev/apiserver/kinds/pod"
+	"monoplane.dev/apiserver/kinds/define"
 	"monoplane.dev/apiserver/registry"
 	"monoplane.dev/apiserver/store"
 	"monoplane.dev/apiserver/table"
 	"monoplane.dev/object"
 	"monoplane.dev/object/service"
 )
-
-// Config is what the kinds need.
-type Config struct {
-	// Deps is what all registries share.
-	Deps registry.Deps
-	// Audit takes forced deletions.
-	Audit *auth.Audit
-	// Rights says who may do what.
-	Rights *auth.Authorizer
-	// Logs streams the logs of containers; nil for none.
-	Logs pod.LogStreamer
-	// Scheduler explains where pods can go; nil for none.
-	Scheduler Explainer
-}
-
-// definition says how a kind is served. For every kind there is a method of Config that returns one, by the name of
-// the kind; the generated allDefinitions calls them all.
-type definition struct {
-	// strategy is what is special about what is stored; nil for a kind of which nothing is.
-	strategy *registry.Strategy
-	// view serves what the strategy of another kind stores as this kind; nil for a kind that is stored itself.
-	view *registry.View
-	// server serves all methods, from the kind's backend (nil without a strategy) and those of other kinds, in place
-	// of the generated adapter, which serves the standard ones.
-	server func(b object.Backend, backendOf func(*object.Kind) object.Backend) any
-}
 
 // Service is one gRPC service over one kind.
 type Service struct {
@@ -55,13 +28,18 @@ type Service struct {
 func (s Service) Register(r grpc.ServiceRegistrar) { r.RegisterService(s.Desc, s.server) }
 
 // All returns the services of all kinds.
-func All(cfg Config) []Service {
+func All(cfg define.Config) []Service {
 	cfg.Deps = cfg.Deps.Complete()
-	definitions := cfg.allDefinitions()
+	for _, s := range strategies() {
+		if s.Kind.Namespaced {
+			cfg.Namespaced = append(cfg.Namespaced, s.Kind)
+		}
+	}
+	definitions := allDefinitions(cfg)
 	backends := make(map[*object.Kind]object.Backend, len(definitions))
 	for kind, d := range definitions {
-		if d.strategy != nil {
-			backends[kind] = d.over(cfg.Deps)
+		if d.Strategy != nil {
+			backends[kind] = over(cfg.Deps, d)
 		}
 	}
 	backendOf := func(k *object.Kind) object.Backend { return backends[k] }
@@ -69,8 +47,8 @@ func All(cfg Config) []Service {
 	for _, s := range services.All() {
 		b := backends[s.Kind]
 		var server any
-		if d := definitions[s.Kind]; d.server != nil {
-			server = d.server(b, backendOf)
+		if d := definitions[s.Kind]; d.Server != nil {
+			server = d.Server(b, backendOf)
 		} else {
 			server = s.Adapt(b)
 		}
@@ -80,20 +58,20 @@ func All(cfg Config) []Service {
 }
 
 // over returns the backend of a kind.
-func (d definition) over(deps registry.Deps) object.Backend {
-	if d.view != nil {
-		return registry.NewView(deps, d.strategy, d.view)
+func over(deps registry.Deps, d define.Definition) object.Backend {
+	if d.View != nil {
+		return registry.NewView(deps, d.Strategy, d.View)
 	}
-	return registry.New(deps, d.strategy)
+	return registry.New(deps, d.Strategy)
 }
 
 // strategies returns what is stored, without a server around it.
 func strategies() []*registry.Strategy {
 	var out []*registry.Strategy
-	definitions := Config{}.allDefinitions()
+	definitions := allDefinitions(define.Config{})
 	for _, s := range services.All() {
-		if d := definitions[s.Kind]; d.strategy != nil && d.view == nil {
-			out = append(out, d.strategy)
+		if d := definitions[s.Kind]; d.Strategy != nil && d.View == nil {
+			out = append(out, d.Strategy)
 		}
 	}
 	return out
@@ -111,12 +89,12 @@ func Resources() []store.Resource {
 // Tables returns how kubectl get shows each kind (CLI-3).
 func Tables() map[*object.Kind]table.Definition {
 	out := make(map[*object.Kind]table.Definition)
-	for kind, d := range (Config{}).allDefinitions() {
+	for kind, d := range allDefinitions(define.Config{}) {
 		switch {
-		case d.view != nil:
-			out[kind] = d.view.Table
-		case d.strategy != nil && d.strategy.Table != nil:
-			out[kind] = d.strategy.Table
+		case d.View != nil:
+			out[kind] = d.View.Table
+		case d.Strategy != nil && d.Strategy.Table != nil:
+			out[kind] = d.Strategy.Table
 		}
 	}
 	return out

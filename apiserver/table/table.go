@@ -133,13 +133,18 @@ func appendCell(b []byte, c any) []byte {
 	}
 }
 
+// NameColumn is the column that names the object.
+func NameColumn() Column {
+	return Column{Name: "Name", Type: "string", Format: "name", Description: "Name of the object, unique within its namespace."}
+}
+
 // Default is the definition for kinds that have none of their own: name and age.
 type Default struct{}
 
 // Columns returns Name and Age.
 func (Default) Columns() []Column {
 	return []Column{
-		{Name: "Name", Type: "string", Format: "name", Description: "Name of the object, unique within its namespace."},
+		NameColumn(),
 		{Name: "Age", Type: "string", Description: "Time since the object was created."},
 	}
 }

@@ -6,23 +6,21 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
+	"monoplane.dev/codec/value"
+
 	metav1 "monoplane.dev/api/meta/v1"
 	optionsv1 "monoplane.dev/api/options/v1"
-	"monoplane.dev/codec/value"
 )
 
 // Equal says whether two messages of one type mean the same: quantities are compared as numbers, and a
 // message that Kubernetes embeds as a value, such as a container's resources, may be absent on one side
 // and empty on the other. Two nil messages are equal.
 func Equal(a, b proto.Message) bool {
-	return proto.Equal(a, b) || len(differences(a.ProtoReflect(), b.ProtoReflect(), "", 1)) == 0
+	return proto.Equal(a, b) || len(Differences(a.ProtoReflect(), b.ProtoReflect(), "", 1)) == 0
 }
 
-// maxDifferences is the most changed fields that a message names.
-const maxDifferences = 10
-
-// differences returns the paths of up to limit fields in which a and b differ, below path.
-func differences(a, b protoreflect.Message, path string, limit int) []string {
+// Differences returns the paths of up to limit fields in which a and b differ, below path.
+func Differences(a, b protoreflect.Message, path string, limit int) []string {
 	d := differ{limit: limit}
 	d.messages(a, b, path)
 	return d.paths

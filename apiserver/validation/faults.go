@@ -17,14 +17,21 @@ const (
 	maxShown = 1024
 )
 
-// faults collects what is wrong with an object. Equal faults are kept once. The checks run in passes:
+// Faults collects what is wrong with an object. Equal faults are kept once. The checks run in passes:
 //
-//	var f faults
-//	for f.pass() {
-//		... // checks, which must find the same in each pass
+//	f := &validation.Faults{}
+//	for f.Pass() {
+//		f.CoreMeta(o.GetMetadata(), nil, true, validation.NameIsSubdomain)
+//		if o.GetSpec().GetSize() < 0 {
+//			f.InvalidValue(f.Root("spec").Child("size"), o.GetSpec().GetSize(), "must not be negative")
+//		}
 //	}
-//	return f.causes()
-type faults struct {
+//	return f.Causes()
+//
+// What is between the braces must find the same in each pass. Methods that are named after a fault (Required, Forbidden,
+// Invalid) add it; those that are named after a part of an object (Labels, CoreMeta, Amount) look at that part, and add
+// whatever is wrong with it at a path. The zero value is ready to use, by one goroutine.
+type Faults struct {
 	list []apierrors.Cause
 	seen map[apierrors.Cause]struct{}
 	more bool
@@ -34,9 +41,9 @@ type faults struct {
 	names  bool
 }
 
-// pass says whether the checks are to run (again). The first pass only finds out whether anything is wrong at
+// Pass says whether the checks are to run (again). The first pass only finds out whether anything is wrong at
 // all, without names or messages, which take most of the time; only an object with faults sees a second one.
-func (f *faults) pass() bool {
+func (f *Faults) Pass() bool {
 	f.passes++
 	if f.passes == 1 {
 		return true
@@ -48,19 +55,19 @@ func (f *faults) pass() bool {
 	return true
 }
 
-// root returns the path of a field of the object itself.
-func (f *faults) root(name string) *fieldPath {
+// Root returns the path of a field of the object itself.
+func (f *Faults) Root(name string) *Path {
 	if !f.names {
 		return nil
 	}
-	return &fieldPath{name: name}
+	return &Path{name: name}
 }
 
-// count grows with every fault, also with those that the list leaves out.
-func (f *faults) count() int { return f.n }
+// Count grows with every fault, also with those that the list leaves out.
+func (f *Faults) Count() int { return f.n }
 
-// causes returns the faults in the order in which they were found.
-func (f *faults) causes() []apierrors.Cause {
+// Causes returns the faults in the order in which they were found.
+func (f *Faults) Causes() []apierrors.Cause {
 	if f.more {
 		return append(f.list, apierrors.Cause{
 			Type: string(field.ErrorTypeTooMany), Message: "Too many: further bad fields are not listed",
@@ -69,7 +76,8 @@ func (f *faults) causes() []apierrors.Cause {
 	return f.list
 }
 
-func (f *faults) add(p *fieldPath, e *field.Error) {
+// Add adds a fault in a field. The path in e is not looked at.
+func (f *Faults) Add(p *Path, e *field.Error) {
 	f.n++
 	if !f.names {
 		return
@@ -79,9 +87,9 @@ func (f *faults) add(p *fieldPath, e *field.Error) {
 		return
 	}
 	if s, ok := e.BadValue.(string); ok {
-		e.BadValue = shorten(s)
+		e.BadValue = Shorten(s)
 	}
-	c := apierrors.Cause{Type: string(e.Type), Field: p.String(), Message: shorten(e.ErrorBody())}
+	c := apierrors.Cause{Type: string(e.Type), Field: p.String(), Message: Shorten(e.ErrorBody())}
 	if _, ok := f.seen[c]; ok {
 		return
 	}
@@ -92,8 +100,8 @@ func (f *faults) add(p *fieldPath, e *field.Error) {
 	f.list = append(f.list, c)
 }
 
-// shorten cuts text that is too long to be repeated to the client.
-func shorten(s string) string {
+// Shorten cuts text that is too long to be repeated to the client.
+func Shorten(s string) string {
 	if len(s) <= 2*maxShown {
 		return s
 	}
@@ -104,67 +112,72 @@ func shorten(s string) string {
 	return s[:cut] + "..."
 }
 
-func (f *faults) required(p *fieldPath, detail string) { f.add(p, field.Required(nil, detail)) }
+// Required says that a value is missing.
+func (f *Faults) Required(p *Path, detail string) { f.Add(p, field.Required(nil, detail)) }
 
-func (f *faults) forbidden(p *fieldPath, detail string) { f.add(p, field.Forbidden(nil, detail)) }
+// Forbidden says that there may be no such value here, and why.
+func (f *Faults) Forbidden(p *Path, detail string) { f.Add(p, field.Forbidden(nil, detail)) }
 
-func (f *faults) duplicate(p *fieldPath, value any) { f.add(p, field.Duplicate(nil, value)) }
+// Duplicate says that a value is there twice.
+func (f *Faults) Duplicate(p *Path, value any) { f.Add(p, field.Duplicate(nil, value)) }
 
-func (f *faults) notFound(p *fieldPath, value string) { f.add(p, field.NotFound(nil, value)) }
+// NotFound says that a value refers to something that the object does not have.
+func (f *Faults) NotFound(p *Path, value string) { f.Add(p, field.NotFound(nil, value)) }
 
-func (f *faults) tooLong(p *fieldPath, limit int) { f.add(p, field.TooLong(nil, "", limit)) }
+// TooLong says that a value has more than limit bytes, or elements.
+func (f *Faults) TooLong(p *Path, limit int) { f.Add(p, field.TooLong(nil, "", limit)) }
 
-// invalid adds a fault for each detail, of which there may be none.
-func (f *faults) invalid(p *fieldPath, value string, details ...string) {
+// Invalid adds a fault for each detail, of which there may be none.
+func (f *Faults) Invalid(p *Path, value string, details ...string) {
 	for _, d := range details {
-		f.add(p, field.Invalid(nil, value, d))
+		f.Add(p, field.Invalid(nil, value, d))
 	}
 }
 
-// invalidValue is invalid for values that are not strings, which takes an allocation even if there is no detail.
-func (f *faults) invalidValue(p *fieldPath, value any, details ...string) {
+// InvalidValue is invalid for values that are not strings, which takes an allocation even if there is no detail.
+func (f *Faults) InvalidValue(p *Path, value any, details ...string) {
 	for _, d := range details {
-		f.add(p, field.Invalid(nil, value, d))
+		f.Add(p, field.Invalid(nil, value, d))
 	}
 }
 
-// oneOf says that value is not one of those supported, unless it is. Lists are given in the order in which
+// OneOf says that value is not one of those supported, unless it is. Lists are given in the order in which
 // Kubernetes names them.
-func (f *faults) oneOf(p *fieldPath, value string, supported ...string) {
+func (f *Faults) OneOf(p *Path, value string, supported ...string) {
 	if !slices.Contains(supported, value) {
-		f.add(p, field.NotSupported(nil, value, supported))
+		f.Add(p, field.NotSupported(nil, value, supported))
 	}
 }
 
-// requiredOneOf is oneOf for a field that may not be empty.
-func (f *faults) requiredOneOf(p *fieldPath, value string, supported ...string) {
+// RequiredOneOf is oneOf for a field that may not be empty.
+func (f *Faults) RequiredOneOf(p *Path, value string, supported ...string) {
 	if value == "" {
-		f.required(p, "")
+		f.Required(p, "")
 		return
 	}
-	f.oneOf(p, value, supported...)
+	f.OneOf(p, value, supported...)
 }
 
-// notNegative refuses numbers below zero.
-func (f *faults) notNegative(p *fieldPath, n int64) {
+// NotNegative refuses numbers below zero.
+func (f *Faults) NotNegative(p *Path, n int64) {
 	if n < 0 {
-		f.invalidValue(p, n, "must be greater than or equal to 0")
+		f.InvalidValue(p, n, "must be greater than or equal to 0")
 	}
 }
 
-// positive refuses numbers below one.
-func (f *faults) positive(p *fieldPath, n int64) {
+// Positive refuses numbers below one.
+func (f *Faults) Positive(p *Path, n int64) {
 	if n <= 0 {
-		f.invalidValue(p, n, "must be greater than zero")
+		f.InvalidValue(p, n, "must be greater than zero")
 	}
 }
 
-// few is room for the keys of a map that is as small as most.
-type few [8]string
+// Few is room for the keys of a map that is as small as most.
+type Few [8]string
 
-// sorted returns the keys of m in order, so that faults come in the same order every time. They are put into
+// Sorted returns the keys of m in order, so that faults come in the same order every time. They are put into
 // room, if they fit, which is on the caller's stack.
-func sorted[V any](room *few, m map[string]V) []string {
+func Sorted[V any](room *Few, m map[string]V) []string {
 	if len(m) == 0 {
 		return nil
 	}
@@ -176,5 +189,5 @@ func sorted[V any](room *few, m map[string]V) []string {
 	return keys
 }
 
-// joined returns the messages as one, as Kubernetes writes them where a field gets a single fault.
-func joined(msgs []string) string { return strings.Join(msgs, ";") }
+// Joined returns the messages as one, as Kubernetes writes them where a field gets a single fault.
+func Joined(msgs []string) string { return strings.Join(msgs, ";") }

@@ -10,7 +10,7 @@ type NameFunc func(name string, prefix bool) []string
 
 // NameIsSubdomain is the NameFunc of most kinds: a DNS-1123 subdomain (OBJ-4).
 func NameIsSubdomain(name string, prefix bool) []string {
-	return wrongSubdomain(completed(name, prefix))
+	return WrongSubdomain(completed(name, prefix))
 }
 
 // NameIsLabel is the NameFunc of namespaces: a DNS-1123 label (OBJ-4).
@@ -44,29 +44,33 @@ func completed(name string, prefix bool) string {
 	return name
 }
 
-func (f *faults) label(p *fieldPath, s string) { f.invalid(p, s, wrongLabel(s)...) }
+// Label checks a DNS-1123 label.
+func (f *Faults) Label(p *Path, s string) { f.Invalid(p, s, wrongLabel(s)...) }
 
-func (f *faults) requiredLabel(p *fieldPath, s string) {
+// RequiredLabel checks a DNS-1123 label that may not be empty.
+func (f *Faults) RequiredLabel(p *Path, s string) {
 	if s == "" {
-		f.required(p, "")
+		f.Required(p, "")
 		return
 	}
-	f.label(p, s)
+	f.Label(p, s)
 }
 
-func (f *faults) subdomain(p *fieldPath, s string) {
-	f.invalid(p, s, wrongSubdomain(s)...)
+// Subdomain checks a DNS-1123 subdomain.
+func (f *Faults) Subdomain(p *Path, s string) {
+	f.Invalid(p, s, WrongSubdomain(s)...)
 }
 
-func (f *faults) qualified(p *fieldPath, s string) {
-	f.invalid(p, s, wrongQualifiedName(s)...)
+// Qualified checks a name that may have a domain before a slash, such as that of a label.
+func (f *Faults) Qualified(p *Path, s string) {
+	f.Invalid(p, s, WrongQualifiedName(s)...)
 }
 
-// labels checks a set of labels. The faults name the whole set, as in Kubernetes.
-func (f *faults) labels(p *fieldPath, set map[string]string) {
-	var room few
-	for _, k := range sorted(&room, set) {
-		f.qualified(p, k)
-		f.invalid(p, set[k], wrongLabelValue(set[k])...)
+// Labels checks a set of labels. The faults name the whole set, as in Kubernetes.
+func (f *Faults) Labels(p *Path, set map[string]string) {
+	var room Few
+	for _, k := range Sorted(&room, set) {
+		f.Qualified(p, k)
+		f.Invalid(p, set[k], WrongLabelValue(set[k])...)
 	}
 }

@@ -5,11 +5,11 @@ import (
 	"strings"
 )
 
-// fieldPath names a field of an object, as "spec.containers[0].name". The checks make one for whatever they look
+// Path names a field of an object, as "spec.containers[0].name". The checks make one for whatever they look
 // at, though nearly always nothing is wrong: nil stands for every path while nobody wants to know names (see
-// faults.pass), so that they cost nothing.
-type fieldPath struct {
-	parent *fieldPath
+// Faults.Pass), so that they cost nothing.
+type Path struct {
+	parent *Path
 	// name is that of a field, empty for an element of a list or map.
 	name string
 	// index is what stands in the brackets.
@@ -17,37 +17,37 @@ type fieldPath struct {
 }
 
 // Child returns the path of a field.
-func (p *fieldPath) Child(name string) *fieldPath {
+func (p *Path) Child(name string) *Path {
 	if p == nil {
 		return nil
 	}
-	return &fieldPath{parent: p, name: name}
+	return &Path{parent: p, name: name}
 }
 
 // Index returns the path of an element of a list.
-func (p *fieldPath) Index(i int) *fieldPath {
+func (p *Path) Index(i int) *Path {
 	if p == nil {
 		return nil
 	}
-	return &fieldPath{parent: p, index: strconv.Itoa(i)}
+	return &Path{parent: p, index: strconv.Itoa(i)}
 }
 
 // Key returns the path of an element of a map.
-func (p *fieldPath) Key(key string) *fieldPath {
+func (p *Path) Key(key string) *Path {
 	if p == nil {
 		return nil
 	}
-	return &fieldPath{parent: p, index: key}
+	return &Path{parent: p, index: key}
 }
 
 // String returns the path as Kubernetes writes it.
-func (p *fieldPath) String() string {
+func (p *Path) String() string {
 	var b strings.Builder
 	p.write(&b)
 	return b.String()
 }
 
-func (p *fieldPath) write(b *strings.Builder) {
+func (p *Path) write(b *strings.Builder) {
 	if p == nil {
 		return
 	}

@@ -12,28 +12,32 @@ func wrongLabel(s string) []string {
 	return validation.IsDNS1123Label(s)
 }
 
-func wrongSubdomain(s string) []string {
+// WrongSubdomain says what keeps s from being a DNS-1123 subdomain.
+func WrongSubdomain(s string) []string {
 	if isSubdomain(s) {
 		return nil
 	}
 	return validation.IsDNS1123Subdomain(s)
 }
 
-func wrongQualifiedName(s string) []string {
+// WrongQualifiedName says what keeps s from being a name that may have a domain before a slash.
+func WrongQualifiedName(s string) []string {
 	if isQualifiedName(s) {
 		return nil
 	}
 	return validation.IsQualifiedName(s)
 }
 
-func wrongLabelValue(s string) []string {
+// WrongLabelValue says what keeps s from being the value of a label.
+func WrongLabelValue(s string) []string {
 	if s == "" || isName(s) {
 		return nil
 	}
 	return validation.IsValidLabelValue(s)
 }
 
-func wrongPortName(s string) []string {
+// WrongPortName says what keeps s from being the name of a port.
+func WrongPortName(s string) []string {
 	if isPortName(s) {
 		return nil
 	}

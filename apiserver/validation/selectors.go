@@ -5,38 +5,39 @@ import (
 	metav1 "monoplane.dev/api/meta/v1"
 )
 
+// What a requirement of a selector can ask of a value.
 const (
-	opIn        = "In"
-	opNotIn     = "NotIn"
-	opExists    = "Exists"
-	opNotExists = "DoesNotExist"
-	opGreater   = "Gt"
-	opLess      = "Lt"
+	OpIn           = "In"
+	OpNotIn        = "NotIn"
+	OpExists       = "Exists"
+	OpDoesNotExist = "DoesNotExist"
+	OpGt           = "Gt"
+	OpLt           = "Lt"
 )
 
-// labelSelector checks a selector of objects by label. Nil is valid.
-func (f *faults) labelSelector(p *fieldPath, s *metav1.LabelSelector) {
-	f.labels(p.Child("matchLabels"), s.GetMatchLabels())
+// LabelSelector checks a selector of objects by label. Nil is valid.
+func (f *Faults) LabelSelector(p *Path, s *metav1.LabelSelector) {
+	f.Labels(p.Child("matchLabels"), s.GetMatchLabels())
 	for i, r := range s.GetMatchExpressions() {
 		at := p.Child("matchExpressions").Index(i)
 		if !f.setOperator(at, r.GetOperator(), r.GetValues()) {
-			f.invalid(at.Child("operator"), r.GetOperator(), "not a valid selector operator")
+			f.Invalid(at.Child("operator"), r.GetOperator(), "not a valid selector operator")
 		}
-		f.qualified(at.Child("key"), r.GetKey())
+		f.Qualified(at.Child("key"), r.GetKey())
 		f.labelValues(at.Child("values"), r.GetValues())
 	}
 }
 
 // setOperator checks the operators that all selectors know; false when op is none of them.
-func (f *faults) setOperator(p *fieldPath, op string, values []string) bool {
+func (f *Faults) setOperator(p *Path, op string, values []string) bool {
 	switch op {
-	case opIn, opNotIn:
+	case OpIn, OpNotIn:
 		if len(values) == 0 {
-			f.required(p.Child("values"), "must be specified when `operator` is 'In' or 'NotIn'")
+			f.Required(p.Child("values"), "must be specified when `operator` is 'In' or 'NotIn'")
 		}
-	case opExists, opNotExists:
+	case OpExists, OpDoesNotExist:
 		if len(values) > 0 {
-			f.forbidden(p.Child("values"), "may not be specified when `operator` is 'Exists' or 'DoesNotExist'")
+			f.Forbidden(p.Child("values"), "may not be specified when `operator` is 'Exists' or 'DoesNotExist'")
 		}
 	default:
 		return false
@@ -44,27 +45,27 @@ func (f *faults) setOperator(p *fieldPath, op string, values []string) bool {
 	return true
 }
 
-func (f *faults) labelValues(p *fieldPath, values []string) {
+func (f *Faults) labelValues(p *Path, values []string) {
 	for i, v := range values {
-		f.invalid(p.Index(i), v, wrongLabelValue(v)...)
+		f.Invalid(p.Index(i), v, WrongLabelValue(v)...)
 	}
 }
 
-// nodeTerm checks one alternative of a node selector. Values that no label can have are refused where the
+// NodeTerm checks one alternative of a node selector. Values that no label can have are refused where the
 // pod would wait for ever, and tolerated where they only never match.
-func (f *faults) nodeTerm(p *fieldPath, t *corev1.NodeSelectorTerm, strict bool) {
+func (f *Faults) NodeTerm(p *Path, t *corev1.NodeSelectorTerm, strict bool) {
 	for i, r := range t.GetMatchExpressions() {
 		at := p.Child("matchExpressions").Index(i)
 		switch op := r.GetOperator(); {
 		case f.setOperator(at, op, r.GetValues()):
-		case op == opGreater || op == opLess:
+		case op == OpGt || op == OpLt:
 			if len(r.GetValues()) != 1 {
-				f.required(at.Child("values"), "must be specified single value when `operator` is 'Lt' or 'Gt'")
+				f.Required(at.Child("values"), "must be specified single value when `operator` is 'Lt' or 'Gt'")
 			}
 		default:
-			f.invalid(at.Child("operator"), op, "not a valid selector operator")
+			f.Invalid(at.Child("operator"), op, "not a valid selector operator")
 		}
-		f.qualified(at.Child("key"), r.GetKey())
+		f.Qualified(at.Child("key"), r.GetKey())
 		if strict {
 			f.labelValues(at.Child("values"), r.GetValues())
 		}
@@ -75,21 +76,21 @@ func (f *faults) nodeTerm(p *fieldPath, t *corev1.NodeSelectorTerm, strict bool)
 }
 
 // nodeField checks a requirement on a field of the node; only its name can be selected.
-func (f *faults) nodeField(p *fieldPath, r *corev1.NodeSelectorRequirement) {
+func (f *Faults) nodeField(p *Path, r *corev1.NodeSelectorRequirement) {
 	switch op := r.GetOperator(); op {
-	case opIn, opNotIn:
+	case OpIn, OpNotIn:
 		if len(r.GetValues()) != 1 {
-			f.required(p.Child("values"),
+			f.Required(p.Child("values"),
 				"must be only one value when `operator` is 'In' or 'NotIn' for node field selector")
 		}
 	default:
-		f.invalid(p.Child("operator"), op, "not a valid selector operator")
+		f.Invalid(p.Child("operator"), op, "not a valid selector operator")
 	}
 	if r.GetKey() != "metadata.name" {
-		f.invalid(p.Child("key"), r.GetKey(), "not a valid field selector key")
+		f.Invalid(p.Child("key"), r.GetKey(), "not a valid field selector key")
 		return
 	}
 	for i, v := range r.GetValues() {
-		f.subdomain(p.Child("values").Index(i), v)
+		f.Subdomain(p.Child("values").Index(i), v)
 	}
 }

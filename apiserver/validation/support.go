@@ -6,9 +6,10 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
-	optionsv1 "monoplane.dev/api/options/v1"
 	"monoplane.dev/apierrors"
 	"monoplane.dev/object"
+
+	optionsv1 "monoplane.dev/api/options/v1"
 )
 
 const (
@@ -63,11 +64,11 @@ func (s *Support) Unsupported(o object.Object) (refused []apierrors.Cause, store
 		return nil, nil
 	}
 	w := s.walk(o)
-	return w.refused.causes(), w.stored
+	return w.refused.Causes(), w.stored
 }
 
 func (s *Support) walk(m proto.Message) *walker {
-	w := &walker{refused: faults{names: true}}
+	w := &walker{refused: Faults{names: true}}
 	r := m.ProtoReflect()
 	if p := s.planOf(r.Descriptor()); p.matters && r.IsValid() {
 		w.message(r, p, nil)
@@ -79,11 +80,11 @@ func (s *Support) walk(m proto.Message) *walker {
 const maxWarnings = 50
 
 type walker struct {
-	refused faults
+	refused Faults
 	stored  []string
 }
 
-func (w *walker) message(m protoreflect.Message, p *plan, path *fieldPath) {
+func (w *walker) message(m protoreflect.Message, p *plan, path *Path) {
 	for _, f := range p.fields {
 		if !m.Has(f.fd) {
 			continue
@@ -92,20 +93,20 @@ func (w *walker) message(m protoreflect.Message, p *plan, path *fieldPath) {
 		switch name := string(f.fd.Name()); {
 		case f.inline:
 		case path == nil:
-			at = w.refused.root(name)
+			at = w.refused.Root(name)
 		default:
 			at = path.Child(name)
 		}
 		if f.zero == optionsv1.Zero_ZERO_REFUSED {
 			if v.Equal(f.fd.Default()) {
-				w.refused.forbidden(at, refusedText)
+				w.refused.Forbidden(at, refusedText)
 			}
 			continue
 		}
 		switch f.support {
 		case optionsv1.Support_REFUSED:
 			if f.zero == optionsv1.Zero_ZERO_ASKS || isSet(f.fd, v) {
-				w.refused.forbidden(at, refusedText)
+				w.refused.Forbidden(at, refusedText)
 			}
 			continue
 		case optionsv1.Support_STORED:

@@ -94,7 +94,7 @@ func TestSupport(t *testing.T) {
 		}
 		w := s.walk(m)
 		var refused, stored []string
-		for _, r := range w.refused.causes() {
+		for _, r := range w.refused.Causes() {
 			if r.Type != "FieldValueForbidden" || !strings.HasPrefix(r.Message, "Forbidden: ") {
 				t.Errorf("%s: %+v", c.in, r)
 			}
@@ -126,7 +126,7 @@ func TestSupportIsBounded(t *testing.T) {
 		e.Set(e.Descriptor().Fields().ByName("y"), protoreflect.ValueOfString("a"))
 	}
 	w := NewSupport().walk(m)
-	if n := len(w.refused.causes()); n != MaxCauses+1 {
+	if n := len(w.refused.Causes()); n != MaxCauses+1 {
 		t.Errorf("%d causes", n)
 	}
 	if len(w.stored) != maxWarnings {
@@ -234,8 +234,8 @@ func TestQuickLookMissesNothing(t *testing.T) {
 	check := func(fd protoreflect.FieldDescriptor, p *corev1.Pod) {
 		w := s.walk(p)
 		refused, stored := s.Unsupported(p)
-		if !slices.Equal(refused, w.refused.causes()) || !slices.Equal(stored, w.stored) {
-			t.Errorf("%s: refused %v, want %v; stored %v, want %v", fd.FullName(), refused, w.refused.causes(), stored, w.stored)
+		if !slices.Equal(refused, w.refused.Causes()) || !slices.Equal(stored, w.stored) {
+			t.Errorf("%s: refused %v, want %v; stored %v, want %v", fd.FullName(), refused, w.refused.Causes(), stored, w.stored)
 		}
 		reported += len(refused) + len(stored)
 	}

@@ -12,15 +12,16 @@ type stamp interface {
 	GetNanos() int32
 }
 
-// isZero says whether a time is absent, in any of the forms that the wire knows.
-func isZero(s stamp) bool { return s.GetSeconds() == 0 && s.GetNanos() == 0 || goTime(s).IsZero() }
+// IsZero says whether a time is absent, in any of the forms that the wire knows.
+func IsZero(s stamp) bool { return s.GetSeconds() == 0 && s.GetNanos() == 0 || GoTime(s).IsZero() }
 
-func goTime(s stamp) time.Time { return time.Unix(s.GetSeconds(), int64(s.GetNanos())).UTC() }
+// GoTime returns the time that s stands for; for none the beginning of 1970.
+func GoTime(s stamp) time.Time { return time.Unix(s.GetSeconds(), int64(s.GetNanos())).UTC() }
 
-// shownTime is a time as a message repeats it.
-func shownTime(t *metav1.Time) any {
+// ShownTime is a time as a message repeats it.
+func ShownTime(t *metav1.Time) any {
 	if t == nil {
 		return nil
 	}
-	return goTime(t).Format(time.RFC3339)
+	return GoTime(t).Format(time.RFC3339)
 }

@@ -16,9 +16,9 @@
 //   - Docs for every package: what the .proto files say about its messages and fields, for kubectl explain.
 //   - For every service of a kind: an adapter (PodsBackend) that serves the standard methods from an object.Backend.
 //   - For all kinds together: the list of their services (package api/services) and the clients (package
-//     api/clients), over which server, REST front, OpenAPI, Go client and tests range; and the calls of the methods
-//     in package apiserver/kinds that describe each kind. Whoever adds a kind and forgets that method is told so by
-//     the compiler.
+//     api/clients), over which server, REST front, OpenAPI, Go client and tests range; and the calls of the
+//     functions in the packages below apiserver/kinds that describe each kind. Whoever adds a kind and forgets that
+//     function is told so by the compiler.
 //
 // It refuses, naming the field, what the codec cannot express: floating point, unsigned and enum fields,
 // messages of foreign packages, and more than 64 fields in one JSON object.

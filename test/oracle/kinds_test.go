@@ -18,12 +18,15 @@ import (
 	corevalidation "k8s.io/kubernetes/pkg/apis/core/validation"
 	"k8s.io/kubernetes/pkg/registry/core/node"
 
+	ourcoordination "monoplane.dev/apiserver/kinds/coordination"
+	ourcore "monoplane.dev/apiserver/kinds/core"
+	ourevents "monoplane.dev/apiserver/kinds/events"
+	"monoplane.dev/apiserver/validation"
+
 	oc "monoplane.dev/api/coordination/v1"
 	corev1 "monoplane.dev/api/core/v1"
 	oe "monoplane.dev/api/events/v1"
 	om "monoplane.dev/api/meta/v1"
-	"monoplane.dev/apiserver/defaults"
-	"monoplane.dev/apiserver/validation"
 )
 
 func TestNodesAreJudgedAlike(t *testing.T) {
@@ -52,9 +55,9 @@ func TestNodesAreJudgedAlike(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defaults.Node(n)
-		defaults.Node(o)
-		onCreate := compare(theirFaults(created), ourFaults(validation.Node(n)))
+		ourcore.DefaultNode(n)
+		ourcore.DefaultNode(o)
+		onCreate := compare(theirFaults(created), ourFaults(ourcore.ValidateNode(n)))
 		left := onCreate[:0]
 		for _, d := range onCreate {
 			// We look for addresses given twice at creation already.
@@ -63,7 +66,7 @@ func TestNodesAreJudgedAlike(t *testing.T) {
 			}
 		}
 		keep(n.Metadata, o.Metadata)
-		if report(t, append(what, "create"), left) || report(t, append(what, "update"), compare(theirFaults(updated), ourFaults(validation.NodeUpdate(n, o)))) {
+		if report(t, append(what, "create"), left) || report(t, append(what, "update"), compare(theirFaults(updated), ourFaults(ourcore.ValidateNodeUpdate(n, o)))) {
 			bad++
 		}
 	}
@@ -94,8 +97,8 @@ func TestConfigMapsAreJudgedAlike(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if report(t, append(what, "create"), compare(theirFaults(corevalidation.ValidateConfigMap(now)), ourFaults(validation.ConfigMap(m)))) ||
-			report(t, append(what, "update"), compare(theirFaults(corevalidation.ValidateConfigMapUpdate(now, was)), ourFaults(validation.ConfigMapUpdate(m, o)))) {
+		if report(t, append(what, "create"), compare(theirFaults(corevalidation.ValidateConfigMap(now)), ourFaults(ourcore.ValidateConfigMap(m)))) ||
+			report(t, append(what, "update"), compare(theirFaults(corevalidation.ValidateConfigMapUpdate(now, was)), ourFaults(ourcore.ValidateConfigMapUpdate(m, o)))) {
 			bad++
 		}
 	}
@@ -131,12 +134,12 @@ func TestNamespacesAreJudgedAlike(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defaults.Namespace(n)
-		defaults.Namespace(o)
-		if report(t, append(what, "create"), compare(theirFaults(corevalidation.ValidateNamespace(now)), ourFaults(validation.Namespace(n)))) ||
-			report(t, append(what, "update"), onlyMeta(compare(theirFaults(corevalidation.ValidateNamespaceUpdate(now, was)), ourFaults(validation.NamespaceUpdate(n, o))))) ||
-			report(t, append(what, "status"), onlyMeta(compare(theirFaults(corevalidation.ValidateNamespaceStatusUpdate(now, was)), ourFaults(validation.NamespaceStatusUpdate(n, o))))) ||
-			report(t, append(what, "finalize"), onlyMeta(compare(theirFaults(corevalidation.ValidateNamespaceFinalizeUpdate(now, was)), ourFaults(validation.NamespaceFinalizeUpdate(n, o))))) {
+		ourcore.DefaultNamespace(n)
+		ourcore.DefaultNamespace(o)
+		if report(t, append(what, "create"), compare(theirFaults(corevalidation.ValidateNamespace(now)), ourFaults(ourcore.ValidateNamespace(n)))) ||
+			report(t, append(what, "update"), onlyMeta(compare(theirFaults(corevalidation.ValidateNamespaceUpdate(now, was)), ourFaults(ourcore.ValidateNamespaceUpdate(n, o))))) ||
+			report(t, append(what, "status"), onlyMeta(compare(theirFaults(corevalidation.ValidateNamespaceStatusUpdate(now, was)), ourFaults(ourcore.ValidateNamespaceStatusUpdate(n, o))))) ||
+			report(t, append(what, "finalize"), onlyMeta(compare(theirFaults(corevalidation.ValidateNamespaceFinalizeUpdate(now, was)), ourFaults(ourcore.ValidateNamespaceFinalizeUpdate(n, o))))) {
 			bad++
 		}
 	}
@@ -175,8 +178,8 @@ func TestLeasesAreJudgedAlike(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if report(t, append(what, "create"), compare(theirFaults(coordvalidation.ValidateLease(now)), ourFaults(validation.Lease(l)))) ||
-			report(t, append(what, "update"), onlyMeta(compare(theirFaults(coordvalidation.ValidateLeaseUpdate(now, was)), ourFaults(validation.LeaseUpdate(l, o))))) {
+		if report(t, append(what, "create"), compare(theirFaults(coordvalidation.ValidateLease(now)), ourFaults(ourcoordination.ValidateLease(l)))) ||
+			report(t, append(what, "update"), onlyMeta(compare(theirFaults(coordvalidation.ValidateLeaseUpdate(now, was)), ourFaults(ourcoordination.ValidateLeaseUpdate(l, o))))) {
 			bad++
 		}
 	}
@@ -208,7 +211,7 @@ func TestEventsAreJudgedAlike(t *testing.T) {
 			t.Fatal(err)
 		}
 		errs := corevalidation.ValidateEventCreate(in, schema.GroupVersion{Version: "v1"})
-		if report(t, what, onlyMeta(compare(theirFaults(errs), ourFaults(validation.Event(e))))) {
+		if report(t, what, onlyMeta(compare(theirFaults(errs), ourFaults(ourcore.ValidateEvent(e))))) {
 			bad++
 		}
 	}
@@ -249,8 +252,8 @@ func TestEventsOfTheNewGroupAreJudgedAlike(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		created := onlyMeta(compare(theirFaults(corevalidation.ValidateEventCreate(now, group)), ourFaults(validation.EventsEvent(e))))
-		updated := onlyMeta(compare(theirFaults(corevalidation.ValidateEventUpdate(now, was, group)), ourFaults(validation.EventsEventUpdate(e, o))))
+		created := onlyMeta(compare(theirFaults(corevalidation.ValidateEventCreate(now, group)), ourFaults(ourevents.ValidateEvent(e))))
+		updated := onlyMeta(compare(theirFaults(corevalidation.ValidateEventUpdate(now, was, group)), ourFaults(ourevents.ValidateEventUpdate(e, o))))
 		if report(t, append(what, "create"), created) || report(t, append(what, "update"), updated) {
 			bad++
 		}

@@ -10,9 +10,10 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
-	corev1 "monoplane.dev/api/core/v1"
-	"monoplane.dev/apiserver/defaults"
+	ourpod "monoplane.dev/apiserver/kinds/core/pod"
 	"monoplane.dev/apiserver/validation"
+
+	corev1 "monoplane.dev/api/core/v1"
 )
 
 var (
@@ -54,9 +55,9 @@ func sameCreation(t *testing.T, k *v1.Pod) []string {
 	t.Helper()
 	want, errs := created(t, k)
 	p := ourPod(t, k)
-	defaults.NewPod(p)
+	ourpod.DefaultNew(p)
 	ordinary(p.Spec)
-	causes := validation.Pod(p)
+	causes := ourpod.Validate(p)
 	diff := compare(theirFaults(errs), ourFaults(causes))
 	if len(errs) == 0 && len(causes) == 0 {
 		w := ourPod(t, want)

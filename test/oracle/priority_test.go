@@ -18,11 +18,11 @@ import (
 	schedulingvalidation "k8s.io/kubernetes/pkg/apis/scheduling/validation"
 	theirpriority "k8s.io/kubernetes/plugin/pkg/admission/priority"
 
-	os "monoplane.dev/api/scheduling/v1"
 	ourerrors "monoplane.dev/apierrors"
-	"monoplane.dev/apiserver/defaults"
-	"monoplane.dev/apiserver/kinds/priority"
-	"monoplane.dev/apiserver/validation"
+	ourscheduling "monoplane.dev/apiserver/kinds/scheduling"
+	"monoplane.dev/apiserver/kinds/scheduling/priority"
+
+	os "monoplane.dev/api/scheduling/v1"
 )
 
 // spec: PRIO-1, PRIO-4
@@ -51,11 +51,11 @@ func TestPriorityClassesAreJudgedAlike(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defaults.PriorityClass(c)
-		defaults.PriorityClass(o)
+		ourscheduling.DefaultPriorityClass(c)
+		ourscheduling.DefaultPriorityClass(o)
 		what = append(what, fmt.Sprintf("%s %d", k.Name, k.Value))
-		if report(t, append(what, "create"), compare(theirFaults(schedulingvalidation.ValidatePriorityClass(now)), ourFaults(validation.PriorityClass(c)))) ||
-			report(t, append(what, "update"), onlyMeta(compare(theirFaults(schedulingvalidation.ValidatePriorityClassUpdate(now, was)), ourFaults(validation.PriorityClassUpdate(c, o))))) {
+		if report(t, append(what, "create"), compare(theirFaults(schedulingvalidation.ValidatePriorityClass(now)), ourFaults(ourscheduling.ValidatePriorityClass(c)))) ||
+			report(t, append(what, "update"), onlyMeta(compare(theirFaults(schedulingvalidation.ValidatePriorityClassUpdate(now, was)), ourFaults(ourscheduling.ValidatePriorityClassUpdate(c, o))))) {
 			bad++
 		}
 	}

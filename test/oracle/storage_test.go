@@ -16,10 +16,11 @@ import (
 	"k8s.io/kubernetes/pkg/registry/core/persistentvolume"
 	"k8s.io/kubernetes/pkg/registry/core/persistentvolumeclaim"
 
+	ourcore "monoplane.dev/apiserver/kinds/core"
+	ourstorage "monoplane.dev/apiserver/kinds/storage"
+
 	corev1 "monoplane.dev/api/core/v1"
 	storagev1 "monoplane.dev/api/storage/v1"
-	"monoplane.dev/apiserver/defaults"
-	"monoplane.dev/apiserver/validation"
 )
 
 // storageWords are what the fields of storage know, beside words.
@@ -115,11 +116,11 @@ func TestPersistentVolumesAreJudgedAlike(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defaults.PersistentVolume(v)
-		defaults.PersistentVolume(o)
+		ourcore.DefaultPersistentVolume(v)
+		ourcore.DefaultPersistentVolume(o)
 		keep(v.Metadata, o.Metadata)
-		if report(t, append(what, "create"), plain(compare(theirFaults(created), ourFaults(validation.PersistentVolume(v))))) ||
-			report(t, append(what, "update"), onlyMeta(plain(compare(theirFaults(updated), ourFaults(validation.PersistentVolumeUpdate(v, o)))))) {
+		if report(t, append(what, "create"), plain(compare(theirFaults(created), ourFaults(ourcore.ValidatePersistentVolume(v))))) ||
+			report(t, append(what, "update"), onlyMeta(plain(compare(theirFaults(updated), ourFaults(ourcore.ValidatePersistentVolumeUpdate(v, o)))))) {
 			bad++
 		}
 	}
@@ -199,11 +200,11 @@ func TestPersistentVolumeClaimsAreJudgedAlike(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defaults.PersistentVolumeClaim(c)
-		defaults.PersistentVolumeClaim(o)
+		ourcore.DefaultPersistentVolumeClaim(c)
+		ourcore.DefaultPersistentVolumeClaim(o)
 		keep(c.Metadata, o.Metadata)
-		if report(t, append(what, "create"), compare(theirFaults(created), ourFaults(validation.PersistentVolumeClaim(c)))) ||
-			report(t, append(what, "update"), plain(compare(theirFaults(updated), ourFaults(validation.PersistentVolumeClaimUpdate(c, o))))) {
+		if report(t, append(what, "create"), compare(theirFaults(created), ourFaults(ourcore.ValidatePersistentVolumeClaim(c)))) ||
+			report(t, append(what, "update"), plain(compare(theirFaults(updated), ourFaults(ourcore.ValidatePersistentVolumeClaimUpdate(c, o))))) {
 			bad++
 		}
 	}
@@ -235,8 +236,8 @@ func TestPersistentVolumeClaimStatusesAreJudgedAlike(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defaults.PersistentVolumeClaim(c)
-		if report(t, what, compare(theirFaults(errs), ourFaults(validation.PersistentVolumeClaimStatusUpdate(c, o)))) {
+		ourcore.DefaultPersistentVolumeClaim(c)
+		if report(t, what, compare(theirFaults(errs), ourFaults(ourcore.ValidatePersistentVolumeClaimStatusUpdate(c, o)))) {
 			bad++
 		}
 	}
@@ -283,11 +284,11 @@ func TestStorageClassesAreJudgedAlike(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defaults.StorageClass(c)
-		defaults.StorageClass(o)
+		ourstorage.DefaultStorageClass(c)
+		ourstorage.DefaultStorageClass(o)
 		keep(c.Metadata, o.Metadata)
-		if report(t, append(what, "create"), compare(theirFaults(created), ourFaults(validation.StorageClass(c)))) ||
-			report(t, append(what, "update"), compare(theirFaults(updated), ourFaults(validation.StorageClassUpdate(c, o)))) {
+		if report(t, append(what, "create"), compare(theirFaults(created), ourFaults(ourstorage.ValidateStorageClass(c)))) ||
+			report(t, append(what, "update"), compare(theirFaults(updated), ourFaults(ourstorage.ValidateStorageClassUpdate(c, o)))) {
 			bad++
 		}
 	}

@@ -10,11 +10,11 @@ import (
 	"k8s.io/kubernetes/pkg/apis/core"
 	"k8s.io/kubernetes/pkg/registry/core/pod"
 
-	corev1 "monoplane.dev/api/core/v1"
-	"monoplane.dev/apiserver/defaults"
-	ourpod "monoplane.dev/apiserver/kinds/pod"
+	ourpod "monoplane.dev/apiserver/kinds/core/pod"
 	"monoplane.dev/apiserver/registry"
 	"monoplane.dev/apiserver/validation"
+
+	corev1 "monoplane.dev/api/core/v1"
 )
 
 // storedPod is a valid pod with everything that the server adds.
@@ -58,9 +58,9 @@ func TestPodUpdatesAreJudgedAlike(t *testing.T) {
 		pod.Strategy.PrepareForUpdate(context.Background(), now, was)
 		errs := pod.Strategy.ValidateUpdate(context.Background(), now, was)
 		p, o := ourPod(t, k), ourPod(t, old)
-		defaults.Pod(p)
+		ourpod.Default(p)
 		keep(p.Metadata, o.Metadata)
-		diff := compare(theirFaults(errs), ourFaults(validation.PodUpdate(p, o)))
+		diff := compare(theirFaults(errs), ourFaults(ourpod.ValidateUpdate(p, o)))
 		for _, e := range errs {
 			if strings.Contains(e.Detail, "may not add or remove containers") || e.Field == "spec.activeDeadlineSeconds" {
 				diff = within(diff)
@@ -76,7 +76,7 @@ func TestPodUpdatesAreJudgedAlike(t *testing.T) {
 // spec: OBJ-10
 func TestPodResizesAreJudgedAlike(t *testing.T) {
 	r := random(t)
-	resize := ourpod.New(registry.Deps{}, nil).Strategy().Resources["resize"]
+	resize := ourpod.New(registry.Deps{}, nil, nil).Strategy().Resources["resize"]
 	bad := 0
 	for i := 0; i < *count && bad < 25; i++ {
 		old := storedPod(t, r.IntN(3) == 0)
@@ -100,7 +100,7 @@ func TestPodResizesAreJudgedAlike(t *testing.T) {
 		p, o := ourPod(t, k), ourPod(t, old)
 		next := resize.Apply(p, o).(*corev1.Pod)
 		keep(next.Metadata, o.Metadata)
-		if report(t, what, compare(theirFaults(errs), ourFaults(validation.PodResize(next, o)))) {
+		if report(t, what, compare(theirFaults(errs), ourFaults(ourpod.ValidateResize(next, o)))) {
 			bad++
 			continue
 		}
@@ -151,8 +151,8 @@ func TestPodStatusUpdatesAreJudgedAlike(t *testing.T) {
 		now, was := internal(t, k, &core.Pod{}), internal(t, old, &core.Pod{})
 		errs := pod.StatusStrategy.ValidateUpdate(context.Background(), now, was)
 		p, o := ourPod(t, k), ourPod(t, old)
-		defaults.PodStatus(p.Status)
-		if report(t, what, compare(theirFaults(errs), ourFaults(validation.PodStatusUpdate(p, o)))) {
+		ourpod.DefaultStatus(p.Status)
+		if report(t, what, compare(theirFaults(errs), ourFaults(ourpod.ValidateStatusUpdate(p, o)))) {
 			bad++
 		}
 	}

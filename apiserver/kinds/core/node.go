@@ -1,0 +1,440 @@
+package core
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"google.golang.org/protobuf/proto"
+	"k8s.io/apimachinery/pkg/fields"
+	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"monoplane.dev/apierrors"
+	"monoplane.dev/apiserver/auth"
+	"monoplane.dev/apiserver/defaults"
+	"monoplane.dev/apiserver/kinds/core/nodekey"
+	"monoplane.dev/apiserver/kinds/core/podspec"
+	"monoplane.dev/apiserver/kinds/define"
+	"monoplane.dev/apiserver/registry"
+	"monoplane.dev/apiserver/store"
+	"monoplane.dev/apiserver/validation"
+	"monoplane.dev/apiserver/warning"
+	"monoplane.dev/object"
+	"monoplane.dev/object/builtin"
+
+	coordinationv1 "monoplane.dev/api/coordination/v1"
+	corev1 "monoplane.dev/api/core/v1"
+	metav1 "monoplane.dev/api/meta/v1"
+)
+
+// restrictedLabels are for administrators: an agent may not give them to its node.
+const restrictedLabels = "node-restriction.kubernetes.io/"
+
+// Node describes the kind. Which machine a node belongs to, and what its agent may do with it, is most of it (NODE-7).
+func Node(c define.Config) define.Definition {
+	n := nodes{c.Deps}
+	return define.Definition{Strategy: registry.Typed[*corev1.Node]{
+		Kind:     corev1.NodeKind,
+		Spec:     func(o *corev1.Node) proto.Message { return o.GetSpec() },
+		Default:  DefaultNode,
+		Admit:    n.admit,
+		Validate: ValidateNode,
+		Guards:   n.free,
+		Takes:    n.lease,
+		MayRead: func(ctx context.Context, o *corev1.Node) error {
+			return auth.OwnNode(auth.From(ctx), o.GetMetadata().GetName(), `nodes "`+o.GetMetadata().GetName()+`"`)
+		},
+		Main: registry.TypedResource[*corev1.Node]{
+			Apply: func(asked, live *corev1.Node) *corev1.Node {
+				next := &corev1.Node{Metadata: metadata(asked, live), Spec: object.Clone(asked.GetSpec())}
+				DefaultNode(next)
+				next.Status = live.Status
+				return next
+			},
+			Authorize: n.authorize,
+			Validate:  ValidateNodeUpdate,
+		},
+		Subresources: map[string]registry.TypedResource[*corev1.Node]{
+			"status": {
+				Apply: func(asked, live *corev1.Node) *corev1.Node {
+					next := &corev1.Node{Status: object.Clone(asked.GetStatus())}
+					DefaultNode(next)
+					next.Spec = live.Spec
+					return next
+				},
+				Authorize: func(ctx context.Context, u *registry.Update, _, live *corev1.Node) error {
+					return sameMachine(auth.From(ctx), live)
+				},
+				Validate: ValidateNodeStatusUpdate,
+			},
+		},
+		Fields: map[string]func(*corev1.Node) string{
+			"spec.unschedulable": func(o *corev1.Node) string { return strconv.FormatBool(o.GetSpec().GetUnschedulable()) },
+		},
+		Table: nodeTable(),
+	}.Strategy()}
+}
+
+type nodes struct {
+	deps registry.Deps
+}
+
+// admit lets an agent register its own node, for its machine.
+func (n nodes) admit(ctx context.Context, o *corev1.Node) error {
+	id, name := auth.From(ctx), o.GetMetadata().GetName()
+	warnOfEviction(ctx, o.GetSpec().GetTaints(), nil)
+	if id.Class != auth.Node {
+		nodekey.Set(o.Metadata, "")
+		return nil
+	}
+	if err := auth.OwnNode(id, name, `nodes "`+name+`"`); err != nil {
+		return err
+	}
+	if err := restricted(o.Metadata.GetLabels(), nil, name, id); err != nil {
+		return err
+	}
+	nodekey.Set(o.Metadata, id.Key)
+	return nil
+}
+
+// free refuses a machine a new node under the name of another one (NODE-7). A pod is bound to a node that is there,
+// and a node becomes a machine's in turn. So when there is no node after the turn has been read, no pod can get
+// another machine's key before the turn ends, and all that have one are found.
+func (n nodes) free(ctx context.Context, o *corev1.Node) ([]store.Guard, error) {
+	id, name := auth.From(ctx), o.GetMetadata().GetName()
+	if id.Class != auth.Node {
+		return nil, nil
+	}
+	turn, err := nodekey.Turn(ctx, n.deps.Store, name)
+	if err != nil {
+		return nil, err
+	}
+	_, absent := n.deps.Store.Get(ctx, store.Key{Kind: corev1.NodeKind, Name: name}, "")
+	if absent != nil && !apierrors.Is(absent, apierrors.NotFound) {
+		return nil, absent
+	}
+	if err := n.unclaimed(ctx, name, id.Key); err != nil {
+		return nil, err
+	}
+	if absent == nil {
+		return nil, apierrors.NewAlreadyExists(corev1.NodeKind, name)
+	}
+	return []store.Guard{turn}, nil
+}
+
+// authorize keeps a node with its machine, and an agent from what is for administrators. A node that an
+// administrator made belongs to nobody until its first agent comes. While it is there as it was read, it is nobody
+// else's, and no pod can get another machine's key.
+func (n nodes) authorize(ctx context.Context, u *registry.Update, next, live *corev1.Node) error {
+	id, name := auth.From(ctx), live.GetMetadata().GetName()
+	nodekey.Keep(next.Metadata, live.Metadata)
+	warnOfEviction(ctx, next.GetSpec().GetTaints(), live.GetSpec().GetTaints())
+	if id.Class != auth.Node {
+		return nil
+	}
+	if err := sameMachine(id, live); err != nil {
+		return err
+	}
+	if err := restricted(next.Metadata.GetLabels(), live.Metadata.GetLabels(), name, id); err != nil {
+		return err
+	}
+	if !proto.Equal(&corev1.NodeSpec{Taints: next.GetSpec().GetTaints()}, &corev1.NodeSpec{Taints: live.GetSpec().GetTaints()}) {
+		return apierrors.NewForbidden(corev1.NodeKind, name, "%s may not change taints", id.Name)
+	}
+	if id.Key != "" && nodekey.Of(live.Metadata) == "" {
+		turn, err := nodekey.Turn(ctx, n.deps.Store, name)
+		if err != nil {
+			return err
+		}
+		u.Guards = append(u.Guards, turn)
+		if err := n.unclaimed(ctx, name, id.Key); err != nil {
+			return err
+		}
+		nodekey.Set(next.Metadata, id.Key)
+	}
+	return nil
+}
+
+// warnOfEviction says of NoExecute taints that the node did not have before that they do only half of what they promise.
+func warnOfEviction(ctx context.Context, next, live []*corev1.Taint) {
+	for i, t := range next {
+		same := func(was *corev1.Taint) bool {
+			return was.GetKey() == t.GetKey() && was.GetValue() == t.GetValue() && was.GetEffect() == t.GetEffect()
+		}
+		if t.GetEffect() == "NoExecute" && !slices.ContainsFunc(live, same) {
+			warning.Add(ctx, fmt.Sprintf("spec.taints[%d].effect: NoExecute keeps new pods away; pods that run are not evicted in this version", i))
+		}
+	}
+}
+
+// sameMachine refuses an agent that is not the registered machine's.
+func sameMachine(id auth.Identity, live *corev1.Node) error {
+	name := live.GetMetadata().GetName()
+	if err := auth.OwnNode(id, name, `nodes "`+name+`"`); err != nil {
+		return err
+	}
+	if key := nodekey.Of(live.GetMetadata()); id.Class == auth.Node && key != "" && key != id.Key {
+		return apierrors.NewForbidden(corev1.NodeKind, name,
+			"the name belongs to another machine; delete the node to give it up, and wait until no pod is bound to it")
+	}
+	return nil
+}
+
+// unclaimed refuses a name while pods are bound to it that ran on another machine.
+func (n nodes) unclaimed(ctx context.Context, name, key string) error {
+	bound, err := n.deps.Store.List(ctx, corev1.PodKind, store.ListOptions{
+		Field: fields.OneTermEqualSelector("spec.nodeName", name),
+	})
+	if err != nil {
+		return err
+	}
+	for _, p := range bound.Objects {
+		if k := nodekey.Of(p.GetMetadata()); k != "" && k != key {
+			return apierrors.NewForbidden(corev1.NodeKind, name,
+				"the name belonged to another machine, and pod %s/%s is still bound to it",
+				p.GetMetadata().GetNamespace(), p.GetMetadata().GetName())
+		}
+	}
+	return nil
+}
+
+// lease removes the node's Lease with the Node. A Lease that something holds, or that is not the Node's, stays. An agent
+// that registers anew makes another. spec: NODE-1
+func (n nodes) lease(ctx context.Context, o *corev1.Node) ([]store.Op, error) {
+	key := store.Key{Kind: coordinationv1.LeaseKind, Namespace: builtin.NodeLeases, Name: o.GetMetadata().GetName()}
+	l, err := n.deps.Store.Get(ctx, key, "")
+	if apierrors.Is(err, apierrors.NotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	m := l.GetMetadata()
+	owned := slices.ContainsFunc(m.GetOwnerReferences(), func(r *metav1.OwnerReference) bool {
+		return r.GetKind() == corev1.NodeKind.Kind && r.GetName() == key.Name
+	})
+	if !owned || len(m.GetFinalizers()) > 0 {
+		return nil, nil
+	}
+	revision, err := strconv.ParseInt(m.GetResourceVersion(), 10, 64)
+	return []store.Op{{Key: key, Expect: revision}}, err
+}
+
+func restricted(next, live map[string]string, name string, id auth.Identity) error {
+	for k, v := range next {
+		if old, ok := live[k]; strings.HasPrefix(k, restrictedLabels) && (!ok || old != v) {
+			return apierrors.NewForbidden(corev1.NodeKind, name, "%s may not set label %q", id.Name, k)
+		}
+	}
+	return nil
+}
+
+// DefaultNode fills in a node; call it on create, on update and on a status update.
+func DefaultNode(n *corev1.Node) {
+	defaults.Message(&n.Metadata)
+	defaults.Message(&n.Spec)
+	defaults.Message(&n.Status)
+	defaults.Round(n.Status.Capacity)
+	defaults.Round(n.Status.Allocatable)
+	if n.Status.Allocatable == nil && n.Status.Capacity != nil {
+		n.Status.Allocatable = make(map[string]*metav1.Quantity, len(n.Status.Capacity))
+		for name, q := range n.Status.Capacity {
+			n.Status.Allocatable[name] = defaults.CloneQuantity(q)
+		}
+	}
+	switch s := n.Spec; {
+	case s.PodCIDR != "" && (len(s.PodCIDRs) == 0 || s.PodCIDRs[0] != s.PodCIDR):
+		s.PodCIDRs = []string{s.PodCIDR}
+	case s.PodCIDR == "" && len(s.PodCIDRs) > 0:
+		s.PodCIDR = s.PodCIDRs[0]
+	}
+}
+
+// ValidateNode checks a node that is to be created.
+func ValidateNode(n *corev1.Node) []apierrors.Cause {
+	f := &validation.Faults{}
+	for f.Pass() {
+		f.ObjectMeta(n.GetMetadata(), false, validation.NameIsSubdomain)
+		f.CoreFinalizers(n.GetMetadata().GetFinalizers())
+		checkTaints(f, f.Root("metadata").Child("taints"), n.GetSpec().GetTaints())
+		checkNodeStatus(f, n.GetStatus())
+		f.CIDRs(f.Root("spec").Child("podCIDRs"), n.GetSpec().GetPodCIDRs())
+	}
+	return f.Causes()
+}
+
+// ValidateNodeUpdate checks that a change of a node's metadata and spec is allowed.
+func ValidateNodeUpdate(new, old *corev1.Node) []apierrors.Cause {
+	f := &validation.Faults{}
+	for f.Pass() {
+		checkNodeUpdate(f, new, old)
+	}
+	return f.Causes()
+}
+
+// ValidateNodeStatusUpdate checks that a change of a node's status is allowed.
+func ValidateNodeStatusUpdate(new, old *corev1.Node) []apierrors.Cause {
+	return ValidateNodeUpdate(new, old)
+}
+
+func checkNodeUpdate(f *validation.Faults, new, old *corev1.Node) {
+	f.ObjectMetaUpdate(new.GetMetadata(), old.GetMetadata())
+	f.ObjectMeta(new.GetMetadata(), false, validation.NameIsSubdomain)
+	f.CoreFinalizers(new.GetMetadata().GetFinalizers())
+	checkTaints(f, f.Root("metadata").Child("taints"), new.GetSpec().GetTaints())
+	checkNodeStatus(f, new.GetStatus())
+
+	p, now, was := f.Root("spec"), new.GetSpec(), old.GetSpec()
+	f.CIDRs(p.Child("podCIDRs"), now.GetPodCIDRs())
+	if had := was.GetPodCIDRs(); len(had) > 0 && fmt.Sprint(had) != fmt.Sprint(now.GetPodCIDRs()) {
+		f.Forbidden(p.Child("podCIDRs"), `node updates may not change podCIDR except from "" to valid`)
+	}
+	if had := was.GetProviderID(); had != "" && had != now.GetProviderID() {
+		f.Forbidden(p.Child("providerID"), `node updates may not change providerID except from "" to valid`)
+	}
+	if now.GetExternalID() != was.GetExternalID() {
+		f.Forbidden(p.Child("externalID"), "may not be updated")
+	}
+}
+
+// checkTaints checks the taints of a node (NODE-5): unique by key and effect.
+func checkTaints(f *validation.Faults, p *validation.Path, list []*corev1.Taint) {
+	type pair struct{ key, effect string }
+	seen := map[pair]bool{}
+	for i, t := range list {
+		at := p.Index(i)
+		f.Qualified(at.Child("key"), t.GetKey())
+		if msgs := validation.WrongLabelValue(t.GetValue()); len(msgs) > 0 {
+			f.Invalid(at.Child("value"), t.GetValue(), validation.Joined(msgs))
+		}
+		f.RequiredOneOf(at.Child("effect"), t.GetEffect(), podspec.EffectNoSchedule, podspec.EffectPreferNoSchedule, podspec.EffectNoExecute)
+		k := pair{t.GetKey(), t.GetEffect()}
+		if seen[k] {
+			e := field.Duplicate(nil, k.key+":"+k.effect)
+			e.Detail = "taints must be unique by key and effect pair"
+			f.Add(at, e)
+		}
+		seen[k] = true
+	}
+}
+
+func checkNodeStatus(f *validation.Faults, s *corev1.NodeStatus) {
+	p := f.Root("status")
+	for _, l := range []struct {
+		name string
+		list map[string]*metav1.Quantity
+	}{{"capacity", s.GetCapacity()}, {"allocatable", s.GetAllocatable()}} {
+		for _, name := range validation.Sorted(&validation.Few{}, l.list) {
+			f.Amount(p.Child(l.name).Child(name), name, l.list[name])
+		}
+	}
+	if swap := s.GetNodeInfo().GetSwap(); swap != nil && swap.Capacity != nil {
+		f.Positive(f.Root("metadata").Child("nodeSwapStatus").Child("capacity"), swap.GetCapacity()) // Kubernetes' path.
+	}
+	checkDeclaredFeatures(f, p.Child("declaredFeatures"), s.GetDeclaredFeatures())
+	type address struct{ kind, value string }
+	seen := map[address]bool{}
+	for i, a := range s.GetAddresses() {
+		k := address{a.GetType(), a.GetAddress()}
+		if seen[k] {
+			f.Duplicate(p.Child("addresses").Index(i), k.kind+"="+k.value)
+		}
+		seen[k] = true
+	}
+}
+
+var featureName = regexp.MustCompile(`^[A-Z][a-zA-Z0-9]*(\/[a-zA-Z][a-zA-Z0-9]*)*$`)
+
+func checkDeclaredFeatures(f *validation.Faults, p *validation.Path, list []string) {
+	for i, name := range list {
+		switch {
+		case len(name) > utilvalidation.DNS1123SubdomainMaxLength:
+			f.Invalid(p.Index(i), name, fmt.Sprintf("invalid feature name %q: must be no more than %d characters",
+				validation.Shorten(name), utilvalidation.DNS1123SubdomainMaxLength))
+		case !featureName.MatchString(name):
+			f.Invalid(p.Index(i), name, fmt.Sprintf("invalid feature name %q: must start with an UpperCamelCase "+
+				"segment, with subsequent segments separated by '/' (e.g., MyFeature or MyFeature/mySubFeature), "+
+				"and contain only alphanumeric characters and slashes", name))
+		}
+		if i == 0 {
+			continue
+		}
+		switch before := list[i-1]; {
+		case before == name:
+			f.Duplicate(p.Index(i), name)
+		case before > name:
+			f.Invalid(p.Index(i), name, "list must be sorted alphabetically")
+		}
+	}
+}
+
+// rolePrefix begins labels that name a role of a node.
+const rolePrefix = "node-role.kubernetes.io/"
+
+func nodeTable() define.Columns[*corev1.Node] {
+	info := func(get func(*corev1.NodeSystemInfo) string) func(*corev1.Node) string {
+		return func(o *corev1.Node) string {
+			if s := get(o.GetStatus().GetNodeInfo()); s != "" {
+				return s
+			}
+			return "<unknown>"
+		}
+	}
+	address := func(kind string) func(*corev1.Node) string {
+		return func(o *corev1.Node) string {
+			for _, a := range o.GetStatus().GetAddresses() {
+				if a.GetType() == kind {
+					return a.GetAddress()
+				}
+			}
+			return "<none>"
+		}
+	}
+	return define.Columns[*corev1.Node]{
+		define.Text("Status", "Whether the node is ready, and whether it takes pods.", func(o *corev1.Node) string { return nodeStatus(o) }),
+		define.Text("Roles", "Roles of the node.", func(o *corev1.Node) string { return nodeRoles(o) }),
+		define.Age[*corev1.Node](),
+		define.Text("Version", "Version of the node's agent.", func(o *corev1.Node) string {
+			return o.GetStatus().GetNodeInfo().GetKubeletVersion()
+		}),
+		define.Text("Internal-IP", "Address within the cluster.", address("InternalIP")).Wide(),
+		define.Text("External-IP", "Address outside the cluster.", address("ExternalIP")).Wide(),
+		define.Text("OS-Image", "Operating system.", info((*corev1.NodeSystemInfo).GetOsImage)).Wide(),
+		define.Text("Kernel-Version", "Kernel.", info((*corev1.NodeSystemInfo).GetKernelVersion)).Wide(),
+		define.Text("Container-Runtime", "Runtime that runs containers.", info((*corev1.NodeSystemInfo).GetContainerRuntimeVersion)).Wide(),
+	}
+}
+
+func nodeStatus(o *corev1.Node) string {
+	status := "Unknown"
+	for _, c := range o.GetStatus().GetConditions() {
+		if c.GetType() != "Ready" {
+			continue
+		}
+		status = "NotReady"
+		if c.GetStatus() == "True" {
+			status = "Ready"
+		}
+	}
+	if o.GetSpec().GetUnschedulable() {
+		status += ",SchedulingDisabled"
+	}
+	return status
+}
+
+func nodeRoles(o *corev1.Node) string {
+	var roles []string
+	for k, v := range o.GetMetadata().GetLabels() {
+		if role, ok := strings.CutPrefix(k, rolePrefix); ok && role != "" {
+			roles = append(roles, role)
+		} else if k == "kubernetes.io/role" && v != "" {
+			roles = append(roles, v)
+		}
+	}
+	slices.Sort(roles)
+	return define.OrNone(strings.Join(slices.Compact(roles), ","))
+}

@@ -1,0 +1,103 @@
+package core_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"monoplane.dev/apiserver/authn"
+	"monoplane.dev/apiserver/kinds"
+	"monoplane.dev/apiserver/kinds/core"
+	"monoplane.dev/apiserver/kinds/core/nodekey"
+	"monoplane.dev/apiserver/kinds/core/pod"
+	"monoplane.dev/apiserver/kinds/define"
+	"monoplane.dev/apiserver/registry"
+	"monoplane.dev/apiserver/store"
+	"monoplane.dev/object"
+
+	corev1 "monoplane.dev/api/core/v1"
+	metav1 "monoplane.dev/api/meta/v1"
+)
+
+// What was judged before another machine had the name, and left it again, is not stored: nothing in the store itself shows
+// that the machine was there.
+//
+// spec: NODE-7
+func TestGuardsAgainstAnotherMachine(t *testing.T) {
+	s, err := store.Open(t.Context(), store.Config{Dir: t.TempDir(), Resources: kinds.Resources(), UnsafeNoFsync: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	deps := registry.Deps{Store: s}.Complete()
+	strategy := core.Node(define.Config{Deps: deps}).Strategy
+	nodes := registry.New(deps, strategy)
+	machine := func(key string) context.Context {
+		return authn.WithUser(t.Context(), &authn.User{Name: authn.NodePrefix + "n1", Groups: []string{authn.NodesGroup}, UID: key})
+	}
+	administrator := authn.WithUser(t.Context(), &authn.User{Name: authn.AdminName, Groups: []string{authn.AdminsGroup}})
+	n1 := func() *corev1.Node { return &corev1.Node{Metadata: &metav1.ObjectMeta{Name: "n1"}} }
+	register := func(by context.Context) {
+		t.Helper()
+		if _, err := nodes.Create(by, "", n1(), object.WriteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	unregister := func() {
+		t.Helper()
+		if _, err := nodes.Delete(administrator, &metav1.DeleteRequest{Name: "n1"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	theirs := func() object.Object {
+		o := n1()
+		nodekey.Set(o.Metadata, "theirs")
+		return o
+	}
+	bound := func() object.Object {
+		p := &corev1.Pod{Metadata: &metav1.ObjectMeta{Namespace: "default", Name: "p"}, Spec: &corev1.PodSpec{NodeName: "n1"}}
+		nodekey.Set(p.Metadata, "theirs")
+		return p
+	}
+	for _, x := range []struct {
+		name          string
+		before, since func()
+		guards        func(context.Context, object.Object) ([]store.Guard, error)
+		object        func() object.Object
+	}{
+		{"a registration, the other registered", func() {}, func() {
+			register(machine("others"))
+			unregister()
+		}, strategy.Guards, theirs},
+		{"a registration, the other took an administrator's node", func() {}, func() {
+			register(administrator)
+			labelled := n1()
+			labelled.Metadata.Labels = map[string]string{"a": "b"}
+			if _, err := nodes.Update(machine("others"), "", "n1", "", labelled, object.WriteOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			unregister()
+		}, strategy.Guards, theirs},
+		{"a pod that is created bound, the other registered", func() { register(machine("theirs")) }, func() {
+			unregister()
+			register(machine("others"))
+		}, pod.New(deps, nil, nil).Strategy().Guards, bound},
+	} {
+		t.Run(x.name, func(t *testing.T) {
+			x.before()
+			o := x.object()
+			guards, err := x.guards(machine("theirs"), o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			x.since()
+			m := o.GetMetadata()
+			_, err = s.Commit(t.Context(), store.Txn{Guards: guards, Ops: []store.Op{
+				{Key: store.Key{Kind: o.ObjectKind(), Namespace: m.GetNamespace(), Name: m.GetName()}, Object: o},
+			}})
+			if conflict := (*store.ConflictError)(nil); !errors.As(err, &conflict) || !conflict.Guard {
+				t.Errorf("stored: %v", err)
+			}
+		})
+	}
+}

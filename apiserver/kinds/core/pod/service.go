@@ -1,0 +1,36 @@
+package pod
+
+import (
+	"context"
+
+	"google.golang.org/genproto/googleapis/api/httpbody"
+	"google.golang.org/grpc"
+
+	"monoplane.dev/apiserver/kinds/define"
+	"monoplane.dev/object"
+
+	corev1 "monoplane.dev/api/core/v1"
+	metav1 "monoplane.dev/api/meta/v1"
+)
+
+// service is the Pods service: the standard methods from a backend, and those that only pods have.
+type service struct {
+	corev1.PodsBackend
+	pods *Pods
+	logs define.LogStreamer
+}
+
+// Service returns the Pods service over a backend of the strategy. Logs may be nil: then there are none.
+func (p *Pods) Service(backend object.Backend, logs define.LogStreamer) corev1.PodsServer {
+	return &service{PodsBackend: corev1.PodsBackend{Backend: backend}, pods: p, logs: logs}
+}
+
+// Bind serves Pods.Bind.
+func (s *service) Bind(ctx context.Context, req *corev1.BindPodRequest) (*metav1.Status, error) {
+	return s.pods.bind(ctx, req)
+}
+
+// Log serves Pods.Log.
+func (s *service) Log(req *corev1.LogPodRequest, stream grpc.ServerStreamingServer[httpbody.HttpBody]) error {
+	return s.log(req, stream)
+}

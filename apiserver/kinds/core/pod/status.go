@@ -1,0 +1,67 @@
+package pod
+
+import (
+	"context"
+
+	"monoplane.dev/apierrors"
+	"monoplane.dev/apiserver/auth"
+	"monoplane.dev/apiserver/kinds/core/nodekey"
+	"monoplane.dev/apiserver/registry"
+	"monoplane.dev/apiserver/store"
+	"monoplane.dev/object"
+	"monoplane.dev/rules/phase"
+
+	corev1 "monoplane.dev/api/core/v1"
+)
+
+// applyStatus: writes to the status change nothing else (OBJ-5).
+func applyStatus(asked, live *corev1.Pod) *corev1.Pod {
+	status := &corev1.PodStatus{}
+	if s := asked.GetStatus(); s != nil {
+		status = object.Clone(s)
+	}
+	DefaultStatus(status)
+	if status.QosClass == "" {
+		status.QosClass = live.GetStatus().GetQosClass()
+	}
+	return &corev1.Pod{Spec: live.Spec, Status: status}
+}
+
+// authorizeStatus: components name the pod's uid (DEL-11), agents write about pods of their own node only, and
+// for a bound pod only its own agent, or PodGC once the node is gone, says that it has ended (LIFE-10). A
+// partition therefore never changes a phase (LIFE-11). That terminal is final is for validation to say.
+func (p *Pods) authorizeStatus(ctx context.Context, u *registry.Update, next, live *corev1.Pod) error {
+	id := auth.From(ctx)
+	name := live.GetMetadata().GetName()
+	node := live.GetSpec().GetNodeName()
+	if id.Component() && !u.StatesUID {
+		return apierrors.NewForbidden(corev1.PodKind, name, "%s must name the pod's uid in metadata.uid", id.Name)
+	}
+	if err := auth.OwnNode(id, node, `pods "`+name+`"`); err != nil {
+		return err
+	}
+	if key := nodekey.Of(live.Metadata); id.Class == auth.Node && key != "" && key != id.Key {
+		return apierrors.NewForbidden(corev1.PodKind, name,
+			"the pod was bound to another machine that was registered as node %q", node)
+	}
+	if phase.Terminal(live) || !phase.Terminal(next) || id.Class == auth.Node {
+		return nil
+	}
+	collects := p.rights.Collects(id)
+	switch {
+	case collects && node != "":
+		// GC-1: only a node that is gone in this very transaction.
+		u.Guards = append(u.Guards, store.Guard{Key: nodeKeyOf(node), Condition: store.Absent})
+		return nil
+	case collects && live.GetMetadata().GetDeletionTimestamp() == nil:
+		return apierrors.NewForbidden(corev1.PodKind, name,
+			"%s may end an unbound pod only once it is being deleted", id.Name)
+	case node != "":
+		return apierrors.NewForbidden(corev1.PodKind, name,
+			"only the agent of node %q, or PodGC once that node is gone, may set phase %s", node, next.Status.Phase)
+	case id.Component() && !collects:
+		return apierrors.NewForbidden(corev1.PodKind, name, "%s may not set phase %s", id.Name, next.Status.Phase)
+	default:
+		return nil
+	}
+}

@@ -1,0 +1,53 @@
+// Package define is what the packages of the API groups describe their kinds with. A kind is a function of its group's
+// package that takes a Config and returns a Definition; package kinds lists them all.
+package define
+
+import (
+	"context"
+
+	"monoplane.dev/apiserver/auth"
+	"monoplane.dev/apiserver/registry"
+	"monoplane.dev/object"
+
+	nodev1 "monoplane.dev/api/node/v1"
+	schedulingv1 "monoplane.dev/api/scheduling/v1"
+)
+
+// Config is what the kinds need of the server around them.
+type Config struct {
+	// Deps is what all registries share.
+	Deps registry.Deps
+	// Audit takes forced deletions.
+	Audit *auth.Audit
+	// Rights says who may do what.
+	Rights *auth.Authorizer
+	// Logs streams the logs of containers; nil for none.
+	Logs LogStreamer
+	// Scheduler explains where pods can go; nil for none.
+	Scheduler Explainer
+	// Namespaced are the kinds that are stored in namespaces. Package kinds fills it in.
+	Namespaced []*object.Kind
+}
+
+// LogStreamer streams a container's log from the agent of a node.
+type LogStreamer interface {
+	// Logs calls send with each piece, in order, and returns when the log ends, ctx ends or send fails.
+	Logs(ctx context.Context, node string, call *nodev1.LogCall, send func([]byte) error) error
+}
+
+// Explainer asks a scheduler what it thinks of the nodes for a pod.
+type Explainer interface {
+	// Explain asks the scheduler that the pod chose. It returns nil when there is none of that name.
+	Explain(ctx context.Context, ask *schedulingv1.ExplainCall) (*schedulingv1.PlacementReviewStatus, error)
+}
+
+// Definition says how a kind is served.
+type Definition struct {
+	// Strategy is what is special about what is stored; nil for a kind of which nothing is.
+	Strategy *registry.Strategy
+	// View serves what the strategy of another kind stores as this kind; nil for a kind that is stored itself.
+	View *registry.View
+	// Server serves all methods, from the kind's backend (nil without a strategy) and those of other kinds, in place
+	// of the generated adapter, which serves the standard ones.
+	Server func(b object.Backend, backendOf func(*object.Kind) object.Backend) any
+}

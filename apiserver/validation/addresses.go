@@ -1,0 +1,63 @@
+package validation
+
+import (
+	"net/netip"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+	utilnet "k8s.io/utils/net"
+)
+
+// IP checks an address. Forms that some programs read in another way are refused.
+func (f *Faults) IP(p *Path, text string) {
+	if utilnet.ParseIPSloppy(text) == nil {
+		f.Invalid(p, text, "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)")
+		return
+	}
+	addr, err := netip.ParseAddr(text)
+	if err != nil {
+		f.Invalid(p, text, "must not have leading 0s")
+	}
+	if addr.Is4In6() {
+		f.Invalid(p, text, "must not be an IPv4-mapped IPv6 address")
+	}
+}
+
+// IPs checks a list of addresses, at most one of each family; those in old are tolerated.
+func (f *Faults) IPs(p *Path, list, old []string) {
+	known := make(map[string]bool, len(old))
+	for _, ip := range old {
+		known[ip] = true
+	}
+	v4, v6 := 0, 0
+	for i, ip := range list {
+		if !known[ip] {
+			f.IP(p.Index(i), ip)
+		}
+		if utilnet.IsIPv6(utilnet.ParseIPSloppy(ip)) {
+			v6++
+		} else {
+			v4++
+		}
+	}
+	if v4 > 1 || v6 > 1 {
+		f.InvalidValue(p, list, "may specify no more than one IP for each IP family")
+	}
+}
+
+// CIDRs checks a list of address ranges, at most one of each family.
+func (f *Faults) CIDRs(p *Path, list []string) {
+	v4, v6 := 0, 0
+	for i, text := range list {
+		for _, e := range validation.IsValidCIDRForLegacyField(nil, text, true, nil) {
+			f.Add(p.Index(i), e)
+		}
+		if utilnet.IsIPv6CIDRString(text) {
+			v6++
+		} else {
+			v4++
+		}
+	}
+	if v4 > 1 || v6 > 1 {
+		f.InvalidValue(p, list, "may specify no more than one CIDR for each IP family")
+	}
+}
