@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"monoplane.dev/apiserver/listen"
 	"monoplane.dev/apiserver/rest"
 	"monoplane.dev/apiserver/store"
 	"monoplane.dev/client"
@@ -33,7 +34,7 @@ type Cluster struct {
 	refused      []error
 	refusedNodes []string
 
-	address, grpcAddress string
+	sockets *listen.Sockets
 
 	// closers undo what Start did; Stop runs them last to first.
 	closers []func(context.Context) error
@@ -59,10 +60,10 @@ func (c *Cluster) Client() *client.Client { return c.client }
 func (c *Cluster) SharedClient() *client.Client { return c.shared }
 
 // Address returns the host and port of the REST API, empty without one.
-func (c *Cluster) Address() string { return c.address }
+func (c *Cluster) Address() string { return c.sockets.REST() }
 
 // GRPCAddress returns the host and port of the gRPC API, empty without one.
-func (c *Cluster) GRPCAddress() string { return c.grpcAddress }
+func (c *Cluster) GRPCAddress() string { return c.sockets.GRPC() }
 
 // Kubeconfig returns the path of the administrator's kubeconfig, which exists when there is a listener.
 func (c *Cluster) Kubeconfig() string { return filepath.Join(c.cfg.DataDir, datadir.Kubeconfig) }

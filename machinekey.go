@@ -29,7 +29,7 @@ func (c *Cluster) identify(p *parts) (err error) {
 	if p.machine, p.newMachine, err = machinekey.Ensure(c.dir); err != nil {
 		return fmt.Errorf("data directory: %w", err)
 	}
-	if p.newMachine || c.cfg.Listen == "" && c.cfg.GRPCListen == "" {
+	if p.newMachine || !c.sockets.Any() {
 		return c.dir.Remove(datadir.Kubeconfig)
 	}
 	return nil

@@ -4,12 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"path/filepath"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"golang.org/x/sync/errgroup"
+	"google.golang.org/grpc"
 
 	adminv1 "monoplane.dev/api/admin/v1"
 	corev1 "monoplane.dev/api/core/v1"
@@ -18,8 +19,10 @@ import (
 	"monoplane.dev/apiserver"
 	"monoplane.dev/apiserver/admin"
 	"monoplane.dev/apiserver/authn"
+	"monoplane.dev/apiserver/listen"
 	"monoplane.dev/apiserver/nodestreams"
 	"monoplane.dev/apiserver/pki"
+	"monoplane.dev/apiserver/rest"
 	"monoplane.dev/apiserver/schedulerstreams"
 	"monoplane.dev/apiserver/store"
 	"monoplane.dev/client"
@@ -59,11 +62,11 @@ type parts struct {
 	// asking reaches the schedulers.
 	asking *schedulerstreams.Broker
 	inproc *inproc.Server
+	// register puts all services on a server.
+	register func(grpc.ServiceRegistrar)
 	// machine is this machine's key; newMachine says that it was made in this start.
 	machine    machinekey.Key
 	newMachine bool
-	// rest and grpc are open before anything is served; nil without.
-	rest, grpc net.Listener
 	// recorder is the one that simulated nodes share.
 	recorder *record.Recorder
 	// starting bounds how many nodes start at the same time.
@@ -82,9 +85,10 @@ func (c *Cluster) start(ctx context.Context) error {
 	c.onStop(func(context.Context) error { return lock.Release() })
 	p := &parts{metrics: prometheus.NewRegistry(), starting: make(chan struct{}, startingNodes)}
 	p.metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	if err := c.listen(ctx, p); err != nil {
+	if c.sockets, err = listen.Open(ctx, c.cfg.Listen, c.cfg.GRPCListen); err != nil {
 		return err
 	}
+	c.onStop(func(context.Context) error { return c.sockets.Close() })
 	if err := c.openStore(ctx, p); err != nil {
 		return err
 	}
@@ -102,7 +106,7 @@ func (c *Cluster) start(ctx context.Context) error {
 	if err := c.startComponents(ctx, running, p); err != nil {
 		return err
 	}
-	if err := c.serve(running, p); err != nil {
+	if err := c.serve(ctx, running, p); err != nil {
 		return err
 	}
 	c.group.Go(func() error { return c.watchStore(running) })
@@ -122,10 +126,10 @@ func (c *Cluster) openStore(ctx context.Context, p *parts) error {
 	}
 	var g errgroup.Group
 	g.Go(func() error { return c.identify(p) })
-	if c.cfg.Listen != "" || c.cfg.GRPCListen != "" {
+	if c.sockets.Any() {
 		g.Go(func() (err error) {
 			p.bundle, err = pki.Ensure(filepath.Join(c.cfg.DataDir, "pki"), pki.Options{
-				Names: listenNames(c.cfg.Listen, c.cfg.GRPCListen), Logger: c.cfg.Logger,
+				Names: c.sockets.Names(), Logger: c.cfg.Logger,
 			})
 			return err
 		})
@@ -169,10 +173,13 @@ func (c *Cluster) makeAPI(ctx context.Context, p *parts) error {
 	}
 	p.inproc = inproc.NewServer(append(p.api.UnaryInterceptors(), authn.Unary), append(p.api.StreamInterceptors(), authn.Stream))
 	c.onStop(func(context.Context) error { p.inproc.Stop(); return nil })
-	p.api.Register(p.inproc)
-	nodev1.RegisterNodeStreamsServer(p.inproc, p.broker)
-	schedulingv1.RegisterSchedulerStreamsServer(p.inproc, p.asking)
-	adminv1.RegisterAdminServer(p.inproc, admin.New(administered{c}))
+	p.register = func(r grpc.ServiceRegistrar) {
+		p.api.Register(r)
+		nodev1.RegisterNodeStreamsServer(r, p.broker)
+		schedulingv1.RegisterSchedulerStreamsServer(r, p.asking)
+		adminv1.RegisterAdminServer(r, admin.New(administered{c}))
+	}
+	p.register(p.inproc)
 
 	admin := &authn.User{Name: authn.AdminName, Groups: []string{authn.AdminsGroup, authn.AuthenticatedGroup}}
 	c.shared = p.clientOf(admin)
@@ -185,6 +192,29 @@ func (c *Cluster) makeAPI(ctx context.Context, p *parts) error {
 func (p *parts) clientOf(u *authn.User, opts ...inproc.Option) *client.Client {
 	identity := inproc.WithContext(func(ctx context.Context) context.Context { return authn.WithUser(ctx, u) })
 	return client.New(p.inproc.Conn(append(opts, identity)...))
+}
+
+// serve serves the API on the sockets, if there are any.
+func (c *Cluster) serve(ctx, running context.Context, p *parts) error {
+	if p.bundle == nil {
+		return nil
+	}
+	server, err := c.sockets.Serve(ctx, listen.Config{
+		Bundle: p.bundle, Kubeconfig: c.Kubeconfig(), Register: p.register, Logger: c.cfg.Logger,
+		Unary: p.api.UnaryInterceptors(), Stream: p.api.StreamInterceptors(),
+		REST: rest.Config{
+			Conn:  p.inproc.Conn(inproc.PassValues(), inproc.WithContext(object.WithOwned)),
+			Table: p.api.Table, AuthorizePath: p.api.AuthorizePath,
+			Metrics: promhttp.HandlerFor(p.metrics, promhttp.HandlerOpts{}),
+			Live:    c.checks[:1], Ready: c.checks,
+		},
+	})
+	if err != nil {
+		return err
+	}
+	c.onStop(server.Shutdown)
+	c.run(running, "certificates", server.KeepRenewed)
+	return nil
 }
 
 // watchStore ends the cluster when the store has failed.
