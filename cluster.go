@@ -20,6 +20,11 @@ import (
 	"monoplane.dev/nodeagent"
 )
 
+// ErrNodeRefused means that a node of this cluster belongs to another machine's key (spec: NODE-7): the data directory
+// is a copy, or was restored from a snapshot, and the pods may still run where the data come from (spec: SAFE-5). The
+// API serves; nothing is started or stopped on that node.
+var ErrNodeRefused = errors.New("it belongs to another machine")
+
 // Cluster is a running cluster. Make one with Start and end it with Stop.
 type Cluster struct {
 	cfg    Config

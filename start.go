@@ -19,6 +19,7 @@ import (
 	"monoplane.dev/apiserver"
 	"monoplane.dev/apiserver/admin"
 	"monoplane.dev/apiserver/authn"
+	"monoplane.dev/apiserver/claim"
 	"monoplane.dev/apiserver/listen"
 	"monoplane.dev/apiserver/nodestreams"
 	"monoplane.dev/apiserver/pki"
@@ -149,6 +150,35 @@ func (c *Cluster) openStore(ctx context.Context, p *parts) error {
 	return err
 }
 
+// identify finds out which machine this is. A copy forgets how the original was reached.
+func (c *Cluster) identify(p *parts) (err error) {
+	if p.machine, p.newMachine, err = machinekey.Ensure(c.dir); err != nil {
+		return fmt.Errorf("data directory: %w", err)
+	}
+	if p.newMachine || !c.sockets.Any() {
+		return c.dir.Remove(datadir.Kubeconfig)
+	}
+	return nil
+}
+
+// claim finds out which of the node names are this machine's.
+func (c *Cluster) claim(ctx context.Context, p *parts) error {
+	key, refused, err := claim.Names(ctx, claim.Config{
+		Store: c.store, Dir: c.dir, Key: p.machine, Fresh: p.newMachine, Nodes: c.cfg.nodeNames(), Logger: c.cfg.Logger,
+		Simulated: c.cfg.Runtime.Simulated(), Shared: len(c.cfg.EtcdEndpoints) > 0, OriginalDead: c.cfg.ConfirmOriginalDead,
+	})
+	if err != nil {
+		return err
+	}
+	p.machine = key
+	for _, r := range refused {
+		c.refused = append(c.refused, fmt.Errorf("node %s is refused: %w, whose pods may still run; of the data directory %s: %s",
+			r.Node, ErrNodeRefused, c.cfg.DataDir, r.Why))
+		c.refusedNodes = append(c.refusedNodes, r.Node)
+	}
+	return nil
+}
+
 // resources returns what is stored, with the bounds that cfg sets.
 func (cfg Config) resources() []store.Resource {
 	list := apiserver.Resources()
@@ -162,7 +192,10 @@ func (cfg Config) resources() []store.Resource {
 
 // makeAPI puts the services on the in-process server.
 func (c *Cluster) makeAPI(ctx context.Context, p *parts) error {
-	p.broker = nodestreams.New(nodestreams.Config{Machine: c.machineOf, Logger: c.cfg.Logger})
+	p.broker = nodestreams.New(nodestreams.Config{
+		Machine: func(ctx context.Context, node string) (string, bool, error) { return claim.Machine(ctx, c.store, node) },
+		Logger:  c.cfg.Logger,
+	})
 	p.asking = schedulerstreams.New(schedulerstreams.Config{Logger: c.cfg.Logger})
 	var err error
 	p.api, err = apiserver.New(ctx, apiserver.Config{
