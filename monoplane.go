@@ -28,6 +28,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"monoplane.dev/nodeagent/machine"
 	"monoplane.dev/scheduler/configfile"
 )
 
@@ -98,7 +99,7 @@ func (cfg Config) complete() (Config, error) {
 		errs = append(errs, fmt.Errorf("%d nodes need the fake runtime: real pods run on one node per machine", cfg.Nodes))
 	}
 	if cfg.NodeName == "" {
-		name, err := defaultNodeName(os.Hostname)
+		name, err := machine.NodeName(os.Hostname)
 		if err != nil {
 			errs = append(errs, err)
 		}
@@ -106,7 +107,7 @@ func (cfg Config) complete() (Config, error) {
 	} else if problems := validation.IsDNS1123Subdomain(cfg.NodeName); len(problems) > 0 {
 		errs = append(errs, fmt.Errorf("%q cannot name a node: %s", cfg.NodeName, problems[0]))
 	}
-	errs = append(errs, checkNodeLabels(cfg.NodeLabels), cfg.checkZones())
+	errs = append(errs, machine.CheckLabels(cfg.NodeLabels), cfg.checkZones())
 	if cfg.MaxEvents == 0 {
 		cfg.MaxEvents = 10_000
 	}
@@ -122,18 +123,6 @@ func (cfg Config) complete() (Config, error) {
 		cfg.Logger = slog.New(slog.NewTextHandler(io.Discard, nil))
 	}
 	return cfg, errors.Join(errs...)
-}
-
-// nodeNames returns the names of the nodes: NodeName itself, or NodeName-0, NodeName-1 and so on.
-func (cfg Config) nodeNames() []string {
-	if cfg.Nodes == 1 {
-		return []string{cfg.NodeName}
-	}
-	var names []string
-	for i := range cfg.Nodes {
-		names = append(names, fmt.Sprintf("%s-%d", cfg.NodeName, i))
-	}
-	return names
 }
 
 // stopGrace bounds how long the parts of a cluster may take to stop.

@@ -4,11 +4,6 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/prometheus/client_golang/prometheus"
-
-	"monoplane.dev/client"
-	"monoplane.dev/controllers/controller"
-	"monoplane.dev/scheduler"
 	"monoplane.dev/scheduler/configfile"
 )
 
@@ -38,17 +33,4 @@ func (s SchedulerConfig) read() (*configfile.Config, error) {
 		s.File = "scheduler configuration"
 	}
 	return configfile.Parse(s.File, s.Text, s.Plugins)
-}
-
-// newScheduler returns the scheduler of the cluster.
-func (c *Cluster) newScheduler(api *client.Client, metrics prometheus.Registerer) (controller.Component, error) {
-	cfg := scheduler.Config{Client: api, Logger: c.cfg.Logger, Registerer: metrics}
-	if file := c.cfg.scheduling; file != nil {
-		profiles, err := file.Profiles(api)
-		if err != nil {
-			return nil, err
-		}
-		cfg.Profiles, cfg.InitialBackoff, cfg.MaxBackoff = profiles, file.InitialBackoff, file.MaxBackoff
-	}
-	return scheduler.New(cfg)
 }

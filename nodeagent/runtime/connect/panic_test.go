@@ -1,4 +1,4 @@
-package monoplane
+package connect
 
 import (
 	"bytes"
@@ -29,7 +29,7 @@ func (broken) GetContainerEvents(*runtimeapi.GetEventsRequest, runtimeapi.Runtim
 // A runtime that panics fails the call, leaves its stack in the log, and serves on.
 func TestRuntimePanics(t *testing.T) {
 	var log bytes.Buffer
-	conn, stop := connect(broken{}, slog.New(slog.NewTextHandler(&log, nil)))
+	conn, stop := serve(broken{}, slog.New(slog.NewTextHandler(&log, nil)))
 	c := runtimeapi.NewRuntimeServiceClient(conn)
 	for range 2 {
 		if _, err := c.StopContainer(t.Context(), &runtimeapi.StopContainerRequest{}); status.Code(err) != codes.Internal {

@@ -1,4 +1,4 @@
-package monoplane
+package machine
 
 import (
 	"fmt"
@@ -7,8 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// defaultNodeName makes a valid node name of the machine's host name, as kubelet does: in lower case.
-func defaultNodeName(hostname func() (string, error)) (string, error) {
+// NodeName makes a valid node name of the machine's host name, as kubelet does: in lower case.
+func NodeName(hostname func() (string, error)) (string, error) {
 	name, err := hostname()
 	if err != nil {
 		return "", fmt.Errorf("no node name was given and the machine's name is unknown: %w", err)

@@ -1,7 +1,6 @@
-package monoplane_test
+package connect_test
 
 import (
-	"log/slog"
 	"net"
 	"path/filepath"
 	"strings"
@@ -10,7 +9,7 @@ import (
 	"google.golang.org/grpc"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"monoplane.dev"
+	"monoplane.dev/nodeagent/runtime/connect"
 	"monoplane.dev/nodeagent/runtime/fake"
 )
 
@@ -38,9 +37,9 @@ func serveSocket(t *testing.T, name string, register func(*grpc.Server)) string 
 // A wrong endpoint is said in one line that helps.
 func TestRuntimeEndpoint(t *testing.T) {
 	open := func(endpoint string) error {
-		_, closeRuntime, err := monoplane.CRIRuntime(endpoint).Open(t.Context(), "n", t.TempDir(), slog.New(slog.DiscardHandler))
+		conn, err := connect.Remote(t.Context(), endpoint)
 		if err == nil {
-			err = closeRuntime()
+			err = conn.Close()
 		}
 		return err
 	}

@@ -1,4 +1,4 @@
-package monoplane
+package connect
 
 import (
 	"context"
@@ -16,9 +16,9 @@ import (
 // criTimeout bounds the first call to a runtime, so that a wrong endpoint is told at start.
 const criTimeout = 5 * time.Second
 
-// dialCRI connects to the unix socket of a runtime and asks for its version. The socket's permissions are its
+// Remote connects to the unix socket of a runtime and asks for its version. The socket's permissions are its
 // protection: CRI has no transport security.
-func dialCRI(ctx context.Context, endpoint string) (*grpc.ClientConn, error) {
+func Remote(ctx context.Context, endpoint string) (*grpc.ClientConn, error) {
 	u, err := url.Parse(endpoint)
 	if err != nil || u.Scheme != "unix" || u.Host != "" || u.Path == "" {
 		return nil, fmt.Errorf("runtime endpoint %q: must be a unix socket such as unix:///run/containerd/containerd.sock", endpoint)
