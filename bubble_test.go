@@ -27,7 +27,7 @@ func start(t *testing.T, cfg monoplane.Config) *monoplane.Cluster {
 		cfg.Runtime = monoplane.FakeRuntime()
 	}
 	cfg.NodeName = "node"
-	c, err := monoplane.Start(t.Context(), cfg.DetectMutations())
+	c, err := monoplane.Start(t.Context(), cfg.OnMutation(func(err error) { t.Error(err) }))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -191,7 +191,7 @@ func TestFiftyClusters(t *testing.T) {
 		g.Go(func() error {
 			c, err := monoplane.Start(t.Context(), monoplane.Config{
 				DataDir: dir, Runtime: monoplane.FakeRuntime(), NodeName: "node", UnsafeNoFsync: true,
-			}.DetectMutations())
+			}.OnMutation(func(err error) { t.Error(err) }))
 			if err != nil {
 				return err
 			}

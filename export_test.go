@@ -1,8 +1,8 @@
 package monoplane
 
-// DetectMutations returns cfg for a cluster whose Stop fails when somebody has changed an object that the store holds.
+// OnMutation returns cfg for a cluster that tells f when somebody has changed an object that the store holds.
 // Objects share parts, so that one such change would show in many of them.
-func (cfg Config) DetectMutations() Config {
-	cfg.detectMutations = true
+func (cfg Config) OnMutation(f func(error)) Config {
+	cfg.onMutation = f
 	return cfg
 }

@@ -77,8 +77,8 @@ type Config struct {
 
 	// scheduling is what Scheduler says.
 	scheduling *configfile.Config
-	// detectMutations makes Stop fail when somebody has changed an object that the store holds. For tests.
-	detectMutations bool
+	// onMutation is told when somebody has changed an object that the store holds. For tests.
+	onMutation func(error)
 }
 
 // complete checks cfg and fills in the defaults. All mistakes are reported at once.

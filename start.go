@@ -139,7 +139,7 @@ func (c *Cluster) openStore(ctx context.Context, p *parts) error {
 		c.store, err = store.Open(ctx, store.Config{
 			Dir: filepath.Join(c.cfg.DataDir, datadir.Etcd), Endpoints: c.cfg.EtcdEndpoints, TLS: c.cfg.EtcdTLS, Resources: c.cfg.resources(),
 			Logger: c.cfg.Logger, Registerer: p.metrics, UnsafeNoFsync: c.cfg.UnsafeNoFsync,
-			DetectMutations: c.cfg.detectMutations,
+			OnMutation: c.cfg.onMutation,
 		})
 		return err
 	})

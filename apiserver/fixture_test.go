@@ -67,9 +67,11 @@ func fsync(t testing.TB) func(*apiserver.Config) {
 
 func open(t testing.TB, unsafe bool) *store.Store {
 	t.Helper()
-	return openWith(t, store.Config{
-		Dir: t.TempDir(), Resources: apiserver.Resources(), UnsafeNoFsync: unsafe, DetectMutations: unsafe,
-	})
+	cfg := store.Config{Dir: t.TempDir(), Resources: apiserver.Resources(), UnsafeNoFsync: unsafe}
+	if unsafe {
+		cfg.OnMutation = func(err error) { t.Error(err) }
+	}
+	return openWith(t, cfg)
 }
 
 func openWith(t testing.TB, cfg store.Config) *store.Store {
@@ -125,7 +127,7 @@ type client struct {
 // startTwo returns two servers on one external etcd. Every other client of the first is one of the second.
 func startTwo(t testing.TB) *cluster {
 	t.Helper()
-	cfg := store.Config{Endpoints: []string{etcdtest.Start(t)}, Resources: apiserver.Resources(), DetectMutations: true}
+	cfg := store.Config{Endpoints: []string{etcdtest.Start(t)}, Resources: apiserver.Resources(), OnMutation: func(err error) { t.Error(err) }}
 	clock := testclock.NewFakeClock(epoch)
 	one := func() *cluster {
 		s := openWith(t, cfg)

@@ -13,12 +13,10 @@ import (
 	corev1 "monoplane.dev/api/core/v1"
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/apierrors"
-	"monoplane.dev/apiserver"
 	"monoplane.dev/apiserver/authn"
 	"monoplane.dev/apiserver/store"
+	"monoplane.dev/apiserver/test/apitest"
 	"monoplane.dev/client"
-	"monoplane.dev/client/inproc"
-	"monoplane.dev/controllers"
 	"monoplane.dev/controllers/namespace"
 	"monoplane.dev/controllers/podgc"
 	"monoplane.dev/controllers/serviceaccount"
@@ -26,39 +24,6 @@ import (
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-// clients makes clients of a real API server over an embedded store, as given identities.
-func clients(t *testing.T) (as func(name string, groups ...string) *client.Client) {
-	t.Helper()
-	as, _ = clientsAndStore(t)
-	return as
-}
-
-// clientsAndStore is the same with the store, for what the server lets nobody do.
-func clientsAndStore(t *testing.T) (as func(name string, groups ...string) *client.Client, st *store.Store) {
-	t.Helper()
-	ctx := context.Background()
-	st, err := store.Open(ctx, store.Config{Dir: t.TempDir(), Resources: apiserver.Resources(), UnsafeNoFsync: true, DetectMutations: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := st.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	api, err := apiserver.New(ctx, apiserver.Config{Store: st, Controllers: controllers.Roles()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := inproc.NewServer(api.UnaryInterceptors(), api.StreamInterceptors())
-	api.Register(s)
-	t.Cleanup(s.Stop)
-	return func(name string, groups ...string) *client.Client {
-		u := &authn.User{Name: name, Groups: groups, UID: name}
-		return client.New(s.Conn(inproc.WithContext(func(ctx context.Context) context.Context { return authn.WithUser(ctx, u) })))
-	}, st
-}
 
 // run runs controllers until the test ends.
 func run(t *testing.T, controllers ...interface{ Run(context.Context) error }) {
@@ -134,7 +99,7 @@ func node(t *testing.T, as func(string, ...string) *client.Client, name string) 
 // PodGC may do what GC-1 and GC-2 ask of it, as its own identity against the server's own rules.
 // spec: GC-1, GC-2, DEL-8
 func TestPodGC(t *testing.T) {
-	as := clients(t)
+	as := apitest.Start(t).As
 	admin := as(authn.AdminName, authn.AdminsGroup)
 	node(t, as, "n1")
 	orphan := createPod(t, admin, "default", "orphan")
@@ -183,7 +148,7 @@ func TestPodGC(t *testing.T) {
 
 // spec: NS-1
 func TestNamespace(t *testing.T) {
-	as := clients(t)
+	as := apitest.Start(t).As
 	admin := as(authn.AdminName, authn.AdminsGroup)
 	ns, err := namespace.New(namespace.Config{Client: as(authn.ControllerPrefix + "namespace")})
 	must(t, err)
@@ -232,7 +197,8 @@ func TestNamespace(t *testing.T) {
 // are missing no longer than that.
 // spec: OBJ-14
 func TestBuiltinNamespacesComeBack(t *testing.T) {
-	as, st := clientsAndStore(t)
+	server := apitest.Start(t)
+	as, st := server.As, server.Store
 	admin := as(authn.AdminName, authn.AdminsGroup)
 	old, err := admin.Namespaces.Get(t.Context(), &metav1.GetRequest{Name: "kube-node-lease"})
 	must(t, err)

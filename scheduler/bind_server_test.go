@@ -10,6 +10,7 @@ import (
 	corev1 "monoplane.dev/api/core/v1"
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/apiserver/authn"
+	"monoplane.dev/apiserver/test/apitest"
 	"monoplane.dev/client"
 	"monoplane.dev/object"
 	"monoplane.dev/scheduler"
@@ -107,10 +108,10 @@ func TestRealServerChangeBeforeBinding(t *testing.T) {
 		}, "n1"},
 	} {
 		t.Run(x.name, func(t *testing.T) {
-			connect := realConns(t, false)
-			r := race{t, func(name string, groups ...string) *client.Client { return client.New(connect(name, groups...)) }}
+			s := apitest.Start(t)
+			r := race{t, s.As}
 			r.register("4")
-			conn := &hooked{ClientConnInterface: connect(authn.SchedulerName), before: func() {
+			conn := &hooked{ClientConnInterface: s.Conn(apitest.User(authn.SchedulerName)), before: func() {
 				x.change(r)
 				registerNode(t, r.as, "n2") // much bigger: a new decision prefers it
 			}}

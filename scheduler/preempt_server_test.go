@@ -10,6 +10,7 @@ import (
 	metav1 "monoplane.dev/api/meta/v1"
 	schedulingv1 "monoplane.dev/api/scheduling/v1"
 	"monoplane.dev/apiserver/authn"
+	"monoplane.dev/apiserver/test/apitest"
 	"monoplane.dev/client"
 	"monoplane.dev/scheduler"
 )
@@ -42,8 +43,8 @@ func until(t testing.TB, c *client.Client, name, what string, wanted func(p *cor
 //
 // spec: PRIO-2, PREEMPT-1, PREEMPT-2, PREEMPT-4
 func TestRealServerPreemption(t *testing.T) {
-	connect := realConns(t, false)
-	r := race{t, func(name string, groups ...string) *client.Client { return client.New(connect(name, groups...)) }}
+	s := apitest.Start(t)
+	r := race{t, s.As}
 	r.register("4")
 	runScheduler(t, scheduler.Config{Client: r.as(authn.SchedulerName), Seed: 1, InitialBackoff: 10 * time.Millisecond})
 	admin := r.admin()

@@ -16,9 +16,8 @@ import (
 	"monoplane.dev/apiserver"
 	"monoplane.dev/apiserver/authn"
 	"monoplane.dev/apiserver/schedulerstreams"
-	"monoplane.dev/apiserver/store"
+	"monoplane.dev/apiserver/test/apitest"
 	"monoplane.dev/client"
-	"monoplane.dev/client/inproc"
 	"monoplane.dev/codec"
 	"monoplane.dev/scheduler"
 )
@@ -26,28 +25,10 @@ import (
 // reviewServer is an API server that schedulers can be asked over.
 func reviewServer(t testing.TB) (as func(name string, groups ...string) *client.Client) {
 	t.Helper()
-	st, err := store.Open(context.Background(), store.Config{Dir: t.TempDir(), Resources: apiserver.Resources(), UnsafeNoFsync: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := st.Close(); err != nil {
-			t.Error(err)
-		}
-	})
 	broker := schedulerstreams.New(schedulerstreams.Config{})
-	api, err := apiserver.New(context.Background(), apiserver.Config{Store: st, Scheduler: broker})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := inproc.NewServer(api.UnaryInterceptors(), api.StreamInterceptors())
-	api.Register(s)
+	s := apitest.StartWith(t, apitest.Config{API: apiserver.Config{Scheduler: broker}})
 	schedulingv1.RegisterSchedulerStreamsServer(s, broker)
-	t.Cleanup(s.Stop)
-	return func(name string, groups ...string) *client.Client {
-		u := &authn.User{Name: name, Groups: groups, UID: name}
-		return client.New(s.Conn(inproc.WithContext(func(ctx context.Context) context.Context { return authn.WithUser(ctx, u) })))
-	}
+	return s.As
 }
 
 // review asks about a pod until the scheduler is connected.

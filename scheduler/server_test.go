@@ -9,53 +9,14 @@ import (
 	"testing"
 	"time"
 
-	"google.golang.org/grpc"
 
 	corev1 "monoplane.dev/api/core/v1"
 	metav1 "monoplane.dev/api/meta/v1"
-	"monoplane.dev/apiserver"
 	"monoplane.dev/apiserver/authn"
-	"monoplane.dev/apiserver/store"
+	"monoplane.dev/apiserver/test/apitest"
 	"monoplane.dev/client"
-	"monoplane.dev/client/inproc"
-	"monoplane.dev/controllers"
 	"monoplane.dev/scheduler"
 )
-
-// realServer is the API server over an embedded store, and clients as given identities.
-func realServer(t testing.TB, fsync bool) (as func(name string, groups ...string) *client.Client) {
-	t.Helper()
-	connect := realConns(t, fsync)
-	return func(name string, groups ...string) *client.Client { return client.New(connect(name, groups...)) }
-}
-
-// realConns is the same with plain connections.
-func realConns(t testing.TB, fsync bool) (as func(name string, groups ...string) grpc.ClientConnInterface) {
-	t.Helper()
-	ctx := context.Background()
-	st, err := store.Open(ctx, store.Config{
-		Dir: t.TempDir(), Resources: apiserver.Resources(), UnsafeNoFsync: !fsync, DetectMutations: !fsync,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := st.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	api, err := apiserver.New(ctx, apiserver.Config{Store: st, Controllers: controllers.Roles()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := inproc.NewServer(api.UnaryInterceptors(), api.StreamInterceptors())
-	api.Register(s)
-	t.Cleanup(s.Stop)
-	return func(name string, groups ...string) grpc.ClientConnInterface {
-		u := &authn.User{Name: name, Groups: groups, UID: name}
-		return s.Conn(inproc.WithContext(func(ctx context.Context) context.Context { return authn.WithUser(ctx, u) }))
-	}
-}
 
 func registerNode(t testing.TB, as func(string, ...string) *client.Client, name string) {
 	t.Helper()
@@ -120,7 +81,7 @@ func await(t testing.TB, c *client.Client, n int) map[string]string {
 // The whole way through the real server: create, decide, bind; unschedulable pods say why.
 // spec: SCHED-3, SCHED-6
 func TestRealServer(t *testing.T) {
-	as := realServer(t, false)
+	as := apitest.Start(t).As
 	registerNode(t, as, "n1")
 	registerNode(t, as, "n2")
 	runScheduler(t, scheduler.Config{Client: as(authn.SchedulerName), Seed: 1})
@@ -177,7 +138,7 @@ func TestRealServer(t *testing.T) {
 // it has been bound.
 // spec: SCHED-1, SCHED-6
 func TestEventsNameTheProfile(t *testing.T) {
-	as := realServer(t, false)
+	as := apitest.Start(t).As
 	registerNode(t, as, "n1")
 	c := as(authn.SchedulerName)
 	runScheduler(t, scheduler.Config{Client: c, Profiles: profilesOf(t, twoProfiles)(c)})
@@ -222,7 +183,7 @@ func BenchmarkCreateToBound(b *testing.B) {
 	const nodes, pods, creators = 1000, 3000, 32
 	for b.Loop() {
 		b.StopTimer()
-		as := realServer(b, true)
+		as := apitest.StartWith(b, apitest.Config{Durable: true}).As
 		for i := range nodes {
 			registerNode(b, as, fmt.Sprint("n", i))
 		}

@@ -15,6 +15,7 @@ import (
 	storagev1 "monoplane.dev/api/storage/v1"
 	"monoplane.dev/apierrors"
 	"monoplane.dev/apiserver/authn"
+	"monoplane.dev/apiserver/test/apitest"
 	"monoplane.dev/client"
 	"monoplane.dev/controllers/persistentvolume"
 	"monoplane.dev/scheduler"
@@ -81,7 +82,7 @@ func using(p *corev1.Pod, claim string) *corev1.Pod {
 // of two that want a volume for themselves one waits.
 // spec: SCHED-4, ATT-2
 func TestVolumesOnRealServer(t *testing.T) {
-	as := realServer(t, false)
+	as := apitest.Start(t).As
 	registerNode(t, as, "n1")
 	registerNode(t, as, "n2")
 	admin := as(authn.AdminName, authn.AdminsGroup)

@@ -42,13 +42,13 @@ func benchPod(name string) *corev1.Pod {
 // fastConfig is for benchmarks that are not about the disk.
 func fastConfig(dir string) Config {
 	cfg := testConfig(dir)
-	cfg.DetectMutations = false
+	cfg.OnMutation = nil
 	return cfg
 }
 
 func fsyncConfig(dir string) Config {
 	cfg := testConfig(dir)
-	cfg.UnsafeNoFsync, cfg.DetectMutations = false, false
+	cfg.UnsafeNoFsync, cfg.OnMutation = false, nil
 	return cfg
 }
 

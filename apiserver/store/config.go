@@ -64,9 +64,10 @@ type Config struct {
 	WatchBuffer int
 	// BookmarkInterval is the time between bookmarks; default 1 min.
 	BookmarkInterval time.Duration
-	// DetectMutations makes Close return an error when somebody has changed an object after it was stored. It costs
-	// time and is for tests.
-	DetectMutations bool
+	// OnMutation is told of objects that somebody has changed after they were stored, which nobody may do: when such an
+	// object is replaced or deleted, soon after when others of its kind are, and at the end by Close. It may be called by
+	// several goroutines and must not call the store. Nil looks for none; it costs time and is for tests.
+	OnMutation func(error)
 
 	// wrap puts something in front of etcd. For tests.
 	wrap func(etcd.Client) etcd.Client

@@ -24,7 +24,7 @@ func liveHeap() int64 {
 // needs: the watch history, etcd's log and its database are each bounded in bytes.
 func TestLargeWritesLeaveLittleBehind(t *testing.T) {
 	cfg := testConfig(t.TempDir())
-	cfg.DetectMutations = false
+	cfg.OnMutation = nil
 	s := open(t, cfg)
 	before := liveHeap()
 	write := func(name string, i int) {

@@ -205,19 +205,99 @@ func TestSlowWatcher(t *testing.T) {
 	}
 }
 
-func TestDetectMutations(t *testing.T) {
-	s, err := Open(t.Context(), testConfig(t.TempDir()))
-	if err != nil {
-		t.Fatal(err)
+// Who changes an object in place is found out by the next change of the object, by one of another object of its kind,
+// and at the end at the latest; what changed is told, and once.
+func TestFindsMutations(t *testing.T) {
+	label := func(o object.Object) { o.GetMetadata().Labels["app"] = "mine" }
+	for _, tc := range []struct {
+		name string
+		// spoil changes one object in place; then makes the next change.
+		spoil func(o object.Object)
+		then  func(t *testing.T, s *Store)
+		want  string
+	}{
+		{"at its next change", label, func(t *testing.T, s *Store) {
+			relabel(t, s, podKey("default", "bad"), "new")
+		}, `metadata.labels[app]: web became mine`},
+		{"at its deletion", func(o object.Object) {
+			o.GetMetadata().Finalizers[0] = "a/b"
+		}, func(t *testing.T, s *Store) {
+			remove(t, s, podKey("default", "bad"))
+		}, `metadata.finalizers[0]: x/y became a/b`},
+		{"at the change of another", func(o object.Object) {
+			o.(*corev1.Pod).Status = &corev1.PodStatus{Phase: "Running"}
+		}, func(t *testing.T, s *Store) {
+			create(t, s, pod("default", "another"))
+		}, `status: nothing became phase:"Running"`},
+		{"at the end", func(o object.Object) {
+			o.(*corev1.Pod).Spec.Containers = append(o.(*corev1.Pod).Spec.Containers, &corev1.Container{Name: "b"})
+		}, func(t *testing.T, s *Store) {
+			if err := s.Close(); err != nil {
+				t.Error(err)
+			}
+		}, `spec.containers: 1 items became 2 items`},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var found []string
+				cfg := testConfig(t.TempDir())
+				cfg.OnMutation = func(err error) { found = append(found, err.Error()) }
+				s := open(t, cfg)
+				create(t, s, pod("default", "good"))
+				bad := pod("default", "bad")
+				bad.Metadata.Labels, bad.Metadata.Finalizers = map[string]string{"app": "web"}, []string{"x/y"}
+				bad.Spec.Containers = []*corev1.Container{{Name: "a"}}
+				create(t, s, bad)
+				o, err := s.Get(t.Context(), podKey("default", "bad"), "")
+				if err != nil {
+					t.Fatal(err)
+				}
+				synctest.Wait()
+				tc.spoil(o)
+				revision := o.GetMetadata().GetResourceVersion()
+				tc.then(t, s)
+				synctest.Wait()
+				want := "pods default/bad at revision " + revision + " was changed after it was stored: " + tc.want
+				if len(found) != 1 || found[0] != want {
+					t.Errorf("found %q, want %q", found, want)
+				}
+				if err := s.Close(); err != nil || len(found) != 1 {
+					t.Errorf("closed with %v, found %q", err, found)
+				}
+			})
+		})
 	}
-	create(t, s, pod("default", "good"))
-	create(t, s, pod("default", "bad"))
-	o, err := s.Get(t.Context(), podKey("default", "bad"), "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	o.GetMetadata().Generation = 7
-	if err := s.Close(); err == nil || !strings.Contains(err.Error(), "pods default/bad") {
-		t.Errorf("closed with %v", err)
-	}
+}
+
+// However many objects there are, a few of them are looked at for every change, and all in the end.
+func TestLooksAtAllInTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		found := 0
+		cfg := testConfig(t.TempDir())
+		cfg.OnMutation = func(error) { found++ }
+		s := open(t, cfg)
+		const pods = 100
+		for i := range pods {
+			create(t, s, pod("default", fmt.Sprintf("p%03d", i)))
+		}
+		synctest.Wait()
+		for i := range pods {
+			o, err := s.Get(t.Context(), podKey("default", fmt.Sprintf("p%03d", i)), "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			o.GetMetadata().Generation = 7
+		}
+		for changes := range 100 {
+			before := found
+			create(t, s, pod("other", fmt.Sprintf("p%03d", changes)))
+			synctest.Wait()
+			if found-before > 20 {
+				t.Fatalf("one change had %d objects looked at", found-before)
+			}
+		}
+		if found != pods {
+			t.Errorf("found %d of %d", found, pods)
+		}
+	})
 }

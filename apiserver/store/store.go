@@ -152,7 +152,7 @@ func (s *Store) addKinds() error {
 		k.cache = cache.New(cache.Config{
 			Kind: res.Kind, Field: res.Field, Indexes: res.Indexes,
 			HistoryEvents: s.cfg.HistoryEvents, HistoryBytes: s.cfg.HistoryBytes, WatchBuffer: s.cfg.WatchBuffer,
-			BookmarkInterval: s.cfg.BookmarkInterval, Progress: s.progress, DetectMutations: s.cfg.DetectMutations,
+			BookmarkInterval: s.cfg.BookmarkInterval, Progress: s.progress, Mutated: s.cfg.OnMutation,
 		})
 		s.kinds[k.prefix], s.byKind[res.Kind] = k, k
 	}
@@ -201,7 +201,7 @@ func (s *Store) Close() error {
 		err := apierrors.New(apierrors.ServiceUnavailable, "the store is closed")
 		s.progress.Stop(err)
 		for _, k := range s.kinds {
-			s.closeErr = errors.Join(s.closeErr, k.cache.Mutated())
+			k.cache.CheckMutations()
 			k.cache.Close(err)
 		}
 		s.metrics.close()

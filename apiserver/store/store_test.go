@@ -50,7 +50,9 @@ func resources() []Resource {
 func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
 func testConfig(dir string) Config {
-	return Config{Dir: dir, Resources: resources(), Logger: quiet(), UnsafeNoFsync: true, DetectMutations: true}
+	return Config{
+		Dir: dir, Resources: resources(), Logger: quiet(), UnsafeNoFsync: true, OnMutation: func(err error) { panic(err) },
+	}
 }
 
 func open(t testing.TB, cfg Config) *Store {

@@ -60,6 +60,7 @@ func (c *Cache) Apply(changes []Change) {
 	for i := range changes {
 		touched = c.apply(&changes[i], c.splits(changes[i:]), touched)
 	}
+	c.examineSome()
 	if dropped := c.log.trim(c.cfg.HistoryEvents, c.cfg.HistoryBytes); dropped > 0 {
 		c.since = dropped
 	}
@@ -88,6 +89,7 @@ func (c *Cache) apply(ch *Change, split bool, touched []*topic) []*topic {
 	} else {
 		s.prev, _ = c.items.Delete(ch.Key)
 	}
+	c.examine(s.prev)
 	c.index(s.prev, s.cur)
 	c.owners.replace(s.prev, s.cur)
 	s.left = c.left(s.prev, s.cur)

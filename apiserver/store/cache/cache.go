@@ -38,7 +38,8 @@ type Item struct {
 	// Size is the length of what is stored.
 	Size int
 
-	digest uint64 // with DetectMutations
+	// recorded is what the object was when it was stored, with Mutated.
+	recorded *record
 }
 
 // Change is one step in the history of a kind.
@@ -68,8 +69,9 @@ type Config struct {
 	BookmarkInterval time.Duration
 	// Progress is shared by all kinds of a store.
 	Progress *Progress
-	// DetectMutations makes Mutated find objects that somebody has changed. It costs time and is for tests.
-	DetectMutations bool
+	// Mutated is told of objects that somebody has changed after they were stored: when one is replaced or deleted, at
+	// changes of others, and by CheckMutations. It must not call the cache. Nil looks for none; it costs time and is for tests.
+	Mutated func(error)
 }
 
 // Cache holds one kind. All methods are safe for concurrent use, but changes are applied by one goroutine.
@@ -97,6 +99,8 @@ type Cache struct {
 	closed   error
 	watchers int
 	cutOff   int64
+	// examined is the key of the item that was looked at last, with Mutated.
+	examined string
 }
 
 // New returns an empty cache. Nothing can be read from it before Replace.
