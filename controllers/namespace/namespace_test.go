@@ -13,8 +13,8 @@ import (
 	corev1 "monoplane.dev/api/core/v1"
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/apierrors"
+	"monoplane.dev/apiserver/test/apitest"
 	"monoplane.dev/client"
-	"monoplane.dev/client/fake"
 	"monoplane.dev/controllers/namespace"
 )
 
@@ -22,15 +22,15 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 type world struct {
 	*testing.T
-	server *fake.Server
+	server *apitest.Server
 	c      *client.Client
 }
 
 func inWorld(t *testing.T, f func(w *world)) {
 	synctest.Test(t, func(t *testing.T) {
-		w := &world{T: t, server: fake.New()}
-		w.c = w.server.Client()
-		c, err := namespace.New(namespace.Config{Client: w.c})
+		w := &world{T: t, server: apitest.Start(t)}
+		w.c = w.server.Admin()
+		c, err := namespace.New(namespace.Config{Client: w.server.Controller("namespace")})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -41,15 +41,12 @@ func inWorld(t *testing.T, f func(w *world)) {
 		if err := c.Ready(); err != nil {
 			t.Error(err)
 		}
-		w.must(w.c.Namespaces.Create(t.Context(), &corev1.CreateNamespaceRequest{Object: &corev1.Namespace{
-			Metadata: &metav1.ObjectMeta{Name: "ns"}, Spec: &corev1.NamespaceSpec{Finalizers: []string{"kubernetes"}},
-		}}))
+		w.server.Namespaces(t, "ns", "other")
 		f(w)
 		cancel()
 		if err := <-done; !errors.Is(err, context.Canceled) {
 			t.Error(err)
 		}
-		w.server.Stop()
 	})
 }
 
@@ -64,7 +61,7 @@ func (w *world) pod(name, node string, finalizers ...string) {
 	w.Helper()
 	w.must(w.c.Pods.Create(w.Context(), &corev1.CreatePodRequest{Namespace: "ns", Object: &corev1.Pod{
 		Metadata: &metav1.ObjectMeta{Name: name, Finalizers: finalizers},
-		Spec:     &corev1.PodSpec{NodeName: node}, Status: &corev1.PodStatus{Phase: "Running"},
+		Spec:     &corev1.PodSpec{NodeName: node, Containers: []*corev1.Container{{Name: "main", Image: "host"}}},
 	}}))
 }
 

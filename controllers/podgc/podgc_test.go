@@ -15,26 +15,28 @@ import (
 	corev1 "monoplane.dev/api/core/v1"
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/apierrors"
+	"monoplane.dev/apiserver/test/apitest"
 	"monoplane.dev/client"
-	"monoplane.dev/client/fake"
 	"monoplane.dev/controllers/podgc"
+	"monoplane.dev/object"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 type world struct {
 	*testing.T
-	server   *fake.Server
+	server   *apitest.Server
 	c        *client.Client
 	registry *prometheus.Registry
 }
 
 func inWorld(t *testing.T, cfg podgc.Config, setup, f func(w *world)) {
 	synctest.Test(t, func(t *testing.T) {
-		w := &world{T: t, server: fake.New(), registry: prometheus.NewRegistry()}
-		w.c = w.server.Client()
+		w := &world{T: t, server: apitest.Start(t), registry: prometheus.NewRegistry()}
+		w.c = w.server.Admin()
+		w.server.Namespaces(t, "ns")
 		setup(w)
-		cfg.Client, cfg.Registerer = w.c, w.registry
+		cfg.Client, cfg.Registerer = w.server.Controller("podgc"), w.registry
 		c, err := podgc.New(cfg)
 		if err != nil {
 			t.Fatal(err)
@@ -54,7 +56,6 @@ func inWorld(t *testing.T, cfg podgc.Config, setup, f func(w *world)) {
 		if err := <-done; !errors.Is(err, context.Canceled) {
 			t.Error(err)
 		}
-		w.server.Stop()
 	})
 }
 
@@ -62,14 +63,24 @@ func (w *world) pod(name, node, phase string, change ...func(*corev1.Pod)) *core
 	w.Helper()
 	p := &corev1.Pod{
 		Metadata: &metav1.ObjectMeta{Name: name},
-		Spec:     &corev1.PodSpec{NodeName: node},
+		Spec:     &corev1.PodSpec{NodeName: node, Containers: []*corev1.Container{{Name: "main", Image: "host"}}},
 		Status:   &corev1.PodStatus{Phase: phase},
 	}
 	for _, f := range change {
 		f(p)
 	}
+	status := p.Status
 	o, err := w.c.Pods.Create(w.Context(), &corev1.CreatePodRequest{Namespace: "ns", Object: p})
 	if err != nil {
+		w.Fatal(err)
+	}
+	if status.Phase == o.GetStatus().GetPhase() {
+		return o
+	}
+	status.Conditions = o.GetStatus().GetConditions()
+	o = object.Clone(o)
+	o.Status = status
+	if o, err = w.server.Agent(node).Pods.UpdateStatus(w.Context(), &corev1.UpdatePodRequest{Object: o}); err != nil {
 		w.Fatal(err)
 	}
 	return o

@@ -12,7 +12,7 @@ import (
 	corev1 "monoplane.dev/api/core/v1"
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/apierrors"
-	"monoplane.dev/client/fake"
+	"monoplane.dev/apiserver/test/apitest"
 	"monoplane.dev/controllers/serviceaccount"
 )
 
@@ -20,15 +20,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestDefaultAccounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := fake.New()
-		c := server.Client()
-		namespace := func(name string, finalizers ...string) {
-			if _, err := c.Namespaces.Create(t.Context(), &corev1.CreateNamespaceRequest{Object: &corev1.Namespace{
-				Metadata: &metav1.ObjectMeta{Name: name}, Spec: &corev1.NamespaceSpec{Finalizers: finalizers},
-			}}); err != nil {
-				t.Fatal(err)
-			}
-		}
+		server := apitest.Start(t)
+		c := server.Admin()
 		has := func(name string) bool {
 			time.Sleep(time.Minute)
 			_, err := c.ServiceAccounts.Get(t.Context(), &metav1.GetRequest{Namespace: name, Name: "default"})
@@ -37,8 +30,8 @@ func TestDefaultAccounts(t *testing.T) {
 			}
 			return err == nil
 		}
-		namespace("before")
-		ctl, err := serviceaccount.New(serviceaccount.Config{Client: c})
+		server.Namespaces(t, "before")
+		ctl, err := serviceaccount.New(serviceaccount.Config{Client: server.Controller("serviceaccount")})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -56,7 +49,7 @@ func TestDefaultAccounts(t *testing.T) {
 			}
 			return nil
 		})
-		namespace("after", "kubernetes")
+		server.Namespaces(t, "after")
 		if !has("after") || ctl.Ready() != nil {
 			t.Error("a new namespace has none")
 		}
@@ -81,6 +74,5 @@ func TestDefaultAccounts(t *testing.T) {
 		if err := <-done; !errors.Is(err, context.Canceled) {
 			t.Error(err)
 		}
-		server.Stop()
 	})
 }
