@@ -118,7 +118,7 @@ func TestLocalRefuses(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			inWorld(t, func(w *world) {
 				w.addNode("n1")
-				_, err := w.c.Nodes.Create(t.Context(), &corev1.CreateNodeRequest{Object: &corev1.Node{Metadata: &metav1.ObjectMeta{Name: "bare"}}})
+				_, err := w.c.Nodes.Create(w.Context(), &corev1.CreateNodeRequest{Object: &corev1.Node{Metadata: &metav1.ObjectMeta{Name: "bare"}}})
 				w.must(err)
 				w.addClass(newClass("local", "monoplane.dev/local", storage.WaitForFirstConsumer, tc.class))
 				w.addClaim(tc.claim)

@@ -249,8 +249,8 @@ func TestLost(t *testing.T) {
 		w.addVolume(newVolume("v", "1Gi", "RWO", ""))
 		w.addClaim(newClaim("c", "1Gi", "RWO", ""))
 		w.wants("c", "Bound v: Bound")
-		w.setVolume("v", func(v *corev1.PersistentVolume) { v.Metadata.Finalizers = nil })
 		w.deleteVolume("v")
+		w.setVolume("v", func(v *corev1.PersistentVolume) { v.Metadata.Finalizers = nil }) // by force: it protects a volume in use
 		w.wants("c", "Lost v: gone")
 		w.told("c", "ClaimLost", "Bound claim has lost its PersistentVolume. Data on the volume is lost!")
 		w.addVolume(newVolume("other", "1Gi", "RWO", ""))

@@ -17,18 +17,18 @@ import (
 	metav1 "monoplane.dev/api/meta/v1"
 	storagev1 "monoplane.dev/api/storage/v1"
 	"monoplane.dev/apierrors"
+	"monoplane.dev/apiserver/test/apitest"
 	"monoplane.dev/client"
-	"monoplane.dev/client/fake"
 	"monoplane.dev/controllers/persistentvolume"
 	"monoplane.dev/object"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// world is a controller on a fake server in a bubble of virtual time.
+// world is a controller on a server in a bubble of virtual time.
 type world struct {
 	*testing.T
-	server   *fake.Server
+	server   *apitest.Server
 	c        *client.Client
 	registry *prometheus.Registry
 }
@@ -36,9 +36,9 @@ type world struct {
 func inWorld(t *testing.T, f func(w *world)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		w := &world{T: t, server: fake.New(), registry: prometheus.NewRegistry()}
-		w.c = w.server.Client()
-		defer w.server.Stop()
+		w := &world{T: t, server: apitest.Start(t), registry: prometheus.NewRegistry()}
+		w.c = w.server.Admin()
+		w.server.Namespaces(t, "ns")
 		defer w.start()()
 		f(w)
 	})
@@ -46,7 +46,7 @@ func inWorld(t *testing.T, f func(w *world)) {
 
 func (w *world) start() (stop func()) {
 	w.Helper()
-	c, err := persistentvolume.New(persistentvolume.Config{Client: w.c, Registerer: w.registry, Directory: "/volumes"})
+	c, err := persistentvolume.New(persistentvolume.Config{Client: w.server.Controller("persistentvolume"), Registerer: w.registry, Directory: "/volumes"})
 	w.must(err)
 	if c.Ready() == nil {
 		w.Error("ready before it ran")
@@ -147,20 +147,21 @@ func (w *world) addPod(name, node, claim string) {
 	w.Helper()
 	_, err := w.c.Pods.Create(context.Background(), &corev1.CreatePodRequest{Namespace: "ns", Object: &corev1.Pod{
 		Metadata: &metav1.ObjectMeta{Namespace: "ns", Name: name},
-		Spec: &corev1.PodSpec{NodeName: node, Volumes: []*corev1.Volume{{Name: "v", VolumeSource: &corev1.VolumeSource{
+		Spec: &corev1.PodSpec{NodeName: node, Containers: []*corev1.Container{{Name: "main", Image: "host"}}, Volumes: []*corev1.Volume{{Name: "v", VolumeSource: &corev1.VolumeSource{
 			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim},
 		}}}},
 	}})
 	w.must(err)
 }
 
+// endPod ends a pod as the agent of its node does.
 func (w *world) endPod(name, phase string) {
 	w.Helper()
 	p, err := w.c.Pods.Get(context.Background(), &metav1.GetRequest{Namespace: "ns", Name: name})
 	w.must(err)
 	p = object.Clone(p)
 	p.Status = &corev1.PodStatus{Phase: phase}
-	_, err = w.c.Pods.UpdateStatus(context.Background(), &corev1.UpdatePodRequest{Object: p})
+	_, err = w.server.Agent(p.Spec.NodeName).Pods.UpdateStatus(context.Background(), &corev1.UpdatePodRequest{Object: p})
 	w.must(err)
 }
 
