@@ -6,17 +6,18 @@ import (
 
 	corev1 "monoplane.dev/api/core/v1"
 	metav1 "monoplane.dev/api/meta/v1"
+	"monoplane.dev/apiserver/authn"
+	"monoplane.dev/apiserver/test/apitest"
 	"monoplane.dev/client"
 	"monoplane.dev/client/cache"
-	"monoplane.dev/client/fake"
 )
 
-// Create, read and delete a pod. Here the server is a fake one; client.Dial connects to a real one.
+// Create, read and delete a pod. Here the server is one of this process; client.Dial connects to others.
 func Example() {
 	ctx := context.Background()
-	server := fake.New()
-	defer server.Stop()
-	c := client.New(server.Conn())
+	server, stop := apitest.Example()
+	defer stop()
+	c := client.New(server.Conn(apitest.User(authn.AdminName, authn.AdminsGroup)))
 
 	pod, err := c.Pods.Create(ctx, &corev1.CreatePodRequest{
 		Namespace: "default",
@@ -40,9 +41,9 @@ func Example() {
 // Keep a copy of all pods, indexed by node.
 func ExampleNew_cache() {
 	ctx, cancel := context.WithCancel(context.Background())
-	server := fake.New()
-	defer server.Stop()
-	c := client.New(server.Conn())
+	server, stop := apitest.Example()
+	defer stop()
+	c := client.New(server.Conn(apitest.User(authn.AdminName, authn.AdminsGroup)))
 	pods := cache.New(cache.Config[*corev1.Pod]{
 		Source: cache.Watch(c.Pods.Watch),
 		Indexes: map[string]func(*corev1.Pod) []string{
@@ -54,7 +55,10 @@ func ExampleNew_cache() {
 
 	pod, err := c.Pods.Create(ctx, &corev1.CreatePodRequest{
 		Namespace: "default",
-		Object:    &corev1.Pod{Metadata: &metav1.ObjectMeta{Name: "hello"}, Spec: &corev1.PodSpec{NodeName: "n1"}},
+		Object: &corev1.Pod{
+			Metadata: &metav1.ObjectMeta{Name: "hello"},
+			Spec:     &corev1.PodSpec{NodeName: "n1", Containers: []*corev1.Container{{Name: "main", Image: "host"}}},
+		},
 	})
 	if err != nil {
 		panic(err)

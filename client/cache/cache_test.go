@@ -17,17 +17,17 @@ import (
 	corev1 "monoplane.dev/api/core/v1"
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/apierrors"
+	"monoplane.dev/apiserver/test/apitest"
 	"monoplane.dev/client"
 	"monoplane.dev/client/cache"
-	"monoplane.dev/client/fake"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// world is a fake server with a running pod cache that checks what handlers are told.
+// world is a server with a running pod cache that checks what handlers are told.
 type world struct {
 	t      *testing.T
-	server *fake.Server
+	server *apitest.Server
 	c      *client.Client
 	pods   *cache.Cache[*corev1.Pod]
 
@@ -38,8 +38,9 @@ type world struct {
 
 func inWorld(t *testing.T, f func(w *world)) {
 	synctest.Test(t, func(t *testing.T) {
-		w := &world{t: t, server: fake.New(), seen: map[cache.Key]*corev1.Pod{}}
-		w.c = w.server.Client()
+		w := &world{t: t, server: apitest.Start(t), seen: map[cache.Key]*corev1.Pod{}}
+		w.c = w.server.Admin()
+		w.server.Namespaces(t, "ns")
 		w.pods = cache.New(cache.Config[*corev1.Pod]{
 			Source:  cache.Watch(w.c.Pods.Watch),
 			Indexes: map[string]func(*corev1.Pod) []string{"node": func(p *corev1.Pod) []string { return []string{p.GetSpec().GetNodeName()} }},
@@ -85,14 +86,14 @@ func inWorld(t *testing.T, f func(w *world)) {
 		if err := <-done; !errors.Is(err, context.Canceled) {
 			t.Errorf("Run ended with %v", err)
 		}
-		w.server.Stop()
 	})
 }
 
 func (w *world) create(name, node string, labels map[string]string) *corev1.Pod {
 	w.t.Helper()
 	p, err := w.c.Pods.Create(w.t.Context(), &corev1.CreatePodRequest{Namespace: "ns", Object: &corev1.Pod{
-		Metadata: &metav1.ObjectMeta{Name: name, Labels: labels}, Spec: &corev1.PodSpec{NodeName: node},
+		Metadata: &metav1.ObjectMeta{Name: name, Labels: labels},
+		Spec:     &corev1.PodSpec{NodeName: node, Containers: []*corev1.Container{{Name: "main", Image: "host"}}},
 	}})
 	if err != nil {
 		w.t.Fatal(err)

@@ -11,7 +11,7 @@ import (
 	corev1 "monoplane.dev/api/core/v1"
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/apierrors"
-	"monoplane.dev/client/fake"
+	"monoplane.dev/apiserver/test/apitest"
 	"monoplane.dev/client/podstatus"
 	"monoplane.dev/codec/value"
 	"monoplane.dev/object"
@@ -44,9 +44,8 @@ func TestWrite(t *testing.T) {
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			server := fake.New()
-			defer server.Stop()
-			pods := server.Client().Pods
+			server := apitest.Start(t)
+			pods := server.Admin().Pods
 			p := create(t, pods)
 			before, writes := proto.Clone(p), 0
 			server.React(func(_ context.Context, method string, req any) error {
@@ -81,9 +80,8 @@ func TestWrite(t *testing.T) {
 
 // A change that finds nothing to do any more writes nothing.
 func TestWriteNothing(t *testing.T) {
-	server := fake.New()
-	defer server.Stop()
-	pods := server.Client().Pods
+	server := apitest.Start(t)
+	pods := server.Admin().Pods
 	p := create(t, pods)
 	say(t, pods, p)
 	before := server.Calls(corev1.Pods_UpdateStatus_FullMethodName)
@@ -124,7 +122,8 @@ func TestSetCondition(t *testing.T) {
 func create(t *testing.T, pods corev1.PodsClient) *corev1.Pod {
 	t.Helper()
 	p, err := pods.Create(t.Context(), &corev1.CreatePodRequest{Namespace: "default", Object: &corev1.Pod{
-		Metadata: &metav1.ObjectMeta{Namespace: "default", Name: "a"}, Spec: &corev1.PodSpec{},
+		Metadata: &metav1.ObjectMeta{Namespace: "default", Name: "a"},
+		Spec:     &corev1.PodSpec{Containers: []*corev1.Container{{Name: "main", Image: "host"}}},
 	}})
 	if err != nil {
 		t.Fatal(err)
@@ -136,7 +135,7 @@ func create(t *testing.T, pods corev1.PodsClient) *corev1.Pod {
 func say(t *testing.T, pods corev1.PodsClient, p *corev1.Pod) {
 	t.Helper()
 	p = object.Clone(p)
-	p.Metadata.ResourceVersion, p.Status = "", &corev1.PodStatus{Message: "other", Reason: rand.Text()} // each write changes something
+	p.Metadata.ResourceVersion, p.Status = "", &corev1.PodStatus{Phase: "Pending", Message: "other", Reason: rand.Text()} // each write changes something
 	if _, err := pods.UpdateStatus(t.Context(), &corev1.UpdatePodRequest{Namespace: "default", Name: "a", Object: p}); err != nil {
 		t.Fatal(err)
 	}

@@ -13,16 +13,17 @@ import (
 	corev1 "monoplane.dev/api/core/v1"
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/apierrors"
-	"monoplane.dev/client/fake"
+	"monoplane.dev/apiserver/test/apitest"
 	"monoplane.dev/client/record"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func run(t *testing.T, f func(t *testing.T, s *fake.Server, r *record.Recorder, list func() []*corev1.Event)) {
+func run(t *testing.T, f func(t *testing.T, s *apitest.Server, r *record.Recorder, list func() []*corev1.Event)) {
 	synctest.Test(t, func(t *testing.T) {
-		s := fake.New()
-		c := s.Client()
+		s := apitest.Start(t)
+		s.Namespaces(t, "ns")
+		c := s.Admin()
 		r := record.New(record.Config{Events: c.Events, Controller: "tester"})
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
@@ -40,7 +41,6 @@ func run(t *testing.T, f func(t *testing.T, s *fake.Server, r *record.Recorder, 
 		})
 		cancel()
 		<-done
-		s.Stop()
 	})
 }
 
@@ -50,7 +50,7 @@ func pod(name string) *corev1.Pod {
 
 // spec: OBJ-13
 func TestSeries(t *testing.T) {
-	run(t, func(t *testing.T, _ *fake.Server, r *record.Recorder, list func() []*corev1.Event) {
+	run(t, func(t *testing.T, _ *apitest.Server, r *record.Recorder, list func() []*corev1.Event) {
 		for range 100 {
 			r.Event(pod("a"), record.Warning, "Failed", "Testing", "it failed")
 			time.Sleep(time.Second)
@@ -78,7 +78,7 @@ func TestSeries(t *testing.T) {
 }
 
 func TestLimits(t *testing.T) {
-	run(t, func(t *testing.T, _ *fake.Server, r *record.Recorder, list func() []*corev1.Event) {
+	run(t, func(t *testing.T, _ *apitest.Server, r *record.Recorder, list func() []*corev1.Event) {
 		for i := range 100 {
 			r.Event(pod("a"), record.Normal, "Noise", "Testing", fmt.Sprint(i))
 		}
@@ -95,7 +95,7 @@ func TestLimits(t *testing.T) {
 
 // Recorders of one queue report under names of their own. spec: OBJ-13
 func TestInstances(t *testing.T) {
-	run(t, func(t *testing.T, _ *fake.Server, r *record.Recorder, list func() []*corev1.Event) {
+	run(t, func(t *testing.T, _ *apitest.Server, r *record.Recorder, list func() []*corev1.Event) {
 		for _, instance := range []string{"one", "two", "one"} {
 			r.As(instance).Event(pod("a"), record.Normal, "R", "Testing", "n")
 		}
@@ -116,7 +116,7 @@ func TestInstances(t *testing.T) {
 }
 
 func TestServerDown(t *testing.T) {
-	run(t, func(t *testing.T, s *fake.Server, r *record.Recorder, list func() []*corev1.Event) {
+	run(t, func(t *testing.T, s *apitest.Server, r *record.Recorder, list func() []*corev1.Event) {
 		s.React(func(context.Context, string, any) error { return apierrors.New(apierrors.ServiceUnavailable, "down") })
 		r.Event(pod("a"), record.Normal, "R", "Testing", "n")
 		synctest.Wait()
