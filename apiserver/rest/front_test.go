@@ -15,14 +15,14 @@ import (
 
 	"monoplane.dev/apiserver/authn"
 	"monoplane.dev/apiserver/rest"
-	"monoplane.dev/client/fake"
+	"monoplane.dev/apiserver/test/apitest"
 	"monoplane.dev/client/inproc"
 )
 
-// front is a REST front over an API in memory.
+// front is a REST front over an API server.
 type front struct {
 	t    testing.TB
-	api  *fake.Server
+	api  *apitest.Server
 	h    *rest.Handler
 	http *httptest.Server
 	log  *bytes.Buffer
@@ -41,9 +41,9 @@ func asAdmin(next http.Handler) http.Handler {
 
 func newFront(t testing.TB, change ...func(*rest.Config)) *front {
 	t.Helper()
-	f := &front{t: t, api: fake.New(), log: &bytes.Buffer{}}
+	f := &front{t: t, api: apitest.Start(t), log: &bytes.Buffer{}}
 	cfg := rest.Config{
-		Conn: f.api.Conn(inproc.PassValues()), Authenticate: asAdmin, Version: "1.36.3+monoplane",
+		Conn: f.api.Conn(nil, inproc.PassValues()), Authenticate: asAdmin, Version: "1.36.3+monoplane",
 		Logger: slog.New(slog.NewTextHandler(f.log, nil)),
 		Ready: []rest.Check{
 			{Name: "etcd", Run: func(context.Context) error { return nil }},
@@ -65,7 +65,6 @@ func newFront(t testing.TB, change ...func(*rest.Config)) *front {
 	t.Cleanup(func() {
 		f.h.Close()
 		f.http.Close()
-		f.api.Stop()
 	})
 	return f
 }
@@ -85,6 +84,14 @@ func (a answer) object(t testing.TB) map[string]any {
 		t.Fatalf("body is not JSON: %v\n%s", err, a.body)
 	}
 	return v
+}
+
+// revision returns the resourceVersion of the object in the body.
+func (a answer) revision(t testing.TB) string {
+	t.Helper()
+	meta, _ := a.object(t)["metadata"].(map[string]any)
+	text, _ := meta["resourceVersion"].(string)
+	return text
 }
 
 // do sends a request; headers come in pairs.

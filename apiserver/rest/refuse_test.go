@@ -17,6 +17,7 @@ import (
 	"monoplane.dev/apiserver/rest"
 	"monoplane.dev/apiserver/table"
 	"monoplane.dev/apiserver/warning"
+	"monoplane.dev/client/inproc"
 	"monoplane.dev/object"
 
 	corev1 "monoplane.dev/api/core/v1"
@@ -67,7 +68,6 @@ func TestRefusals(t *testing.T) {
 		{name: "bad include", method: "GET", path: pods + "?includeObject=All", headers: []string{"Accept", "application/json;as=Table;v=v1;g=meta.k8s.io"}, code: 400, reason: "BadRequest"},
 		{name: "empty patch", method: "PATCH", path: pods + "/a", headers: []string{"Content-Type", "application/merge-patch+json"}, code: 400, reason: "BadRequest"},
 		{name: "options of another kind", method: "DELETE", path: pods + "/a", body: `{"kind":"Pod"}`, code: 400, reason: "BadRequest"},
-		{name: "not implemented", method: "GET", path: "/apis/events.k8s.io/v1/events", code: 405, reason: "MethodNotAllowed"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -90,6 +90,14 @@ func TestRefusals(t *testing.T) {
 		})
 	}
 	f.want(f.do("GET", pods, ""), 200, `"name":"a"`)
+}
+
+// A server that lacks a service, as an older one does, is told so in the words of HTTP.
+//
+// spec: OBJ-15
+func TestNotImplemented(t *testing.T) {
+	f := newFront(t, func(cfg *rest.Config) { cfg.Conn = inproc.NewServer(nil, nil).Conn() })
+	f.want(f.do("GET", pods, ""), 405, `"reason":"MethodNotAllowed"`)
 }
 
 // A body whose length is not announced is bounded all the same.

@@ -162,7 +162,7 @@ func TestWatchInitialEvents(t *testing.T) {
 func TestWatchProtobuf(t *testing.T) {
 	f := newFront(t)
 	f.createPod("a")
-	w := f.watch(t, pods+"?watch=true&sendInitialEvents=true", "application/vnd.kubernetes.protobuf,application/json")
+	w := f.watch(t, pods+"?watch=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true", "application/vnd.kubernetes.protobuf,application/json")
 	if got := w.res.Header.Get("Content-Type"); got != "application/vnd.kubernetes.protobuf;stream=watch" {
 		t.Errorf("Content-Type %q", got)
 	}
@@ -192,13 +192,13 @@ func TestWatchProtobuf(t *testing.T) {
 // spec: OBJ-7
 func TestWatchErrors(t *testing.T) {
 	f := newFront(t)
-	f.createPod("a")
+	first := f.createPod("a").revision(t)
 	f.createPod("b")
 	w := f.watch(t, pods+"?watch=true", "")
 	w.next()
 	w.next()
 	f.api.Expire()
-	f.want(f.do("GET", pods+"?watch=true&resourceVersion=101", ""), 410, `"reason":"Expired"`)
+	f.want(f.do("GET", pods+"?watch=true&resourceVersion="+first, ""), 410, `"reason":"Expired"`)
 
 	f.createPod("c")
 	if e := w.next(); e.Type != "ADDED" && e.Type != "ERROR" {

@@ -1,6 +1,5 @@
 // Package rest_test drives the REST front with real Kubernetes clients: client-go's typed, dynamic, metadata and
-// discovery clients, informers, and kubectl when one is installed. Behind the front is the API in memory
-// (client/fake), so what is tested here is the wire and not the rules of the kinds.
+// discovery clients, informers, and kubectl when one is installed.
 package rest_test
 
 import (
@@ -17,12 +16,12 @@ import (
 
 	"monoplane.dev/apiserver/authn"
 	front "monoplane.dev/apiserver/rest"
-	"monoplane.dev/client/fake"
+	"monoplane.dev/apiserver/test/apitest"
 	"monoplane.dev/client/inproc"
 )
 
 type server struct {
-	api        *fake.Server
+	api        *apitest.Server
 	handler    *front.Handler
 	config     *rest.Config
 	kubeconfig string
@@ -38,9 +37,9 @@ func asAdmin(next http.Handler) http.Handler {
 // newServer starts a front and writes a kubeconfig for it.
 func newServer(t *testing.T) *server {
 	t.Helper()
-	s := &server{api: fake.New()}
+	s := &server{api: apitest.Start(t)}
 	h, err := front.New(front.Config{
-		Conn: s.api.Conn(inproc.PassValues()), Authenticate: asAdmin, Version: "1.36.3+monoplane",
+		Conn: s.api.Conn(nil, inproc.PassValues()), Authenticate: asAdmin, Version: "1.36.3+monoplane",
 		Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
 	})
 	if err != nil {
@@ -50,7 +49,7 @@ func newServer(t *testing.T) *server {
 	hs := httptest.NewUnstartedServer(h)
 	hs.EnableHTTP2 = true
 	hs.StartTLS()
-	t.Cleanup(func() { h.Close(); hs.Close(); s.api.Stop() })
+	t.Cleanup(func() { h.Close(); hs.Close() })
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: hs.Certificate().Raw})
 	s.config = &rest.Config{Host: hs.URL, TLSClientConfig: rest.TLSClientConfig{CAData: ca}, QPS: -1}
 	s.kubeconfig = filepath.Join(t.TempDir(), "kubeconfig")

@@ -76,7 +76,6 @@ func TestKubectl(t *testing.T) {
 	k.want(k.run(true, "", "create", "configmap", "m", "--from-literal=a=b"), "configmap/m created")
 	k.want(k.run(true, manifest, "apply", "-f", "-"), "pod/hello created")
 	k.want(k.run(true, manifest, "apply", "-f", "-"), "pod/hello unchanged")
-	k.want(k.run(true, manifest, "replace", "-f", "-"), "pod/hello replaced")
 	k.want(k.run(true, strings.Replace(manifest, "image: host", "image: other", 1), "apply", "-f", "-"), "pod/hello configured")
 	k.want(k.run(false, manifest, "create", "-f", "-"), "AlreadyExists")
 	k.want(k.run(false, strings.Replace(manifest, "containers", "contaners", 1), "create", "-f", "-"),
@@ -86,6 +85,7 @@ func TestKubectl(t *testing.T) {
 	k.want(k.run(true, "", "get", "pods", "-A"), "NAMESPACE", "hello")
 	k.want(k.run(true, "", "get", "pods", "-l", "a=b", "-o", "name"), "pod/hello")
 	k.want(k.run(true, "", "get", "pod", "hello", "-o", "yaml"), "image: other")
+	k.want(k.run(true, k.run(true, "", "get", "pod", "hello", "-o", "yaml"), "replace", "-f", "-"), "pod/hello replaced")
 	k.want(k.run(true, "", "get", "pods", "--sort-by=.metadata.name", "-o", "wide"), "hello")
 	k.want(k.run(true, "", "get", "po,cm"), "pod/hello", "configmap/m")
 	k.want(k.run(true, "", "describe", "pod", "hello"), "Image:", "other")
@@ -112,7 +112,9 @@ func TestKubectlApplyMergesByKey(t *testing.T) {
 		}
 		return nil
 	})
-	k.run(true, strings.Replace(manifest, "{name: A, value: one}", "{name: B, value: two}", 1), "apply", "-f", "-")
+	// The server refuses it, as kube-apiserver does, after it has seen the patch.
+	k.want(k.run(false, strings.Replace(manifest, "{name: A, value: one}", "{name: B, value: two}", 1), "apply", "-f", "-"),
+		"pod updates may not change fields")
 	p := <-patches
 	if p.GetPatchType() != "application/strategic-merge-patch+json" {
 		t.Errorf("patch type %q", p.GetPatchType())
