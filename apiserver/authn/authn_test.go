@@ -134,7 +134,7 @@ func attempts(t *testing.T, w *world) []attempt {
 func TestHTTP(t *testing.T) {
 	w := newWorld(t)
 	var seen *authn.User
-	server := httptest.NewUnstartedServer(w.auth.Middleware(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+	server := httptest.NewUnstartedServer(behind(w.auth, http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		seen = authn.UserFrom(r.Context())
 		if r.Header.Get("Authorization") != "" {
 			t.Error("the handler sees the credentials")
@@ -207,7 +207,7 @@ func TestExpiryIsCheckedOnEveryRequest(t *testing.T) {
 		r := httptest.NewRequest(http.MethodGet, "/api", nil)
 		r.TLS = &tls.ConnectionState{PeerCertificates: []*x509.Certificate{leaf}}
 		rec := httptest.NewRecorder()
-		w.auth.Middleware(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})).ServeHTTP(rec, r)
+		behind(w.auth, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})).ServeHTTP(rec, r)
 		return rec.Code
 	}
 	for _, step := range []struct {
@@ -312,7 +312,7 @@ func TestGRPC(t *testing.T) {
 func TestImpersonation(t *testing.T) {
 	w := newWorld(t)
 	admin := issue(t, w.own, authn.AdminName, []string{authn.AdminsGroup}, hour)
-	server := httptest.NewUnstartedServer(w.auth.Middleware(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+	server := httptest.NewUnstartedServer(behind(w.auth, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		t.Errorf("reached with %v", r.Header)
 	})))
 	server.TLS = w.own.ServerTLS()
@@ -409,7 +409,7 @@ func TestZeroConfigRefusesAll(t *testing.T) {
 		r := httptest.NewRequest(http.MethodGet, "/api", nil)
 		prepare(r)
 		rec := httptest.NewRecorder()
-		a.Middleware(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("handler reached") })).ServeHTTP(rec, r)
+		behind(a, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("handler reached") })).ServeHTTP(rec, r)
 		if rec.Code != 401 {
 			t.Errorf("code %d", rec.Code)
 		}
@@ -424,4 +424,13 @@ func TestUserContext(t *testing.T) {
 	if authn.UserFrom(authn.WithUser(t.Context(), u)) != u {
 		t.Error("another user came back")
 	}
+}
+
+// behind serves authenticated requests with next.
+func behind(a *authn.Authenticator, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r = a.Authenticate(w, r); r != nil {
+			next.ServeHTTP(w, r)
+		}
+	})
 }

@@ -9,36 +9,34 @@ import (
 	"monoplane.dev/codec"
 )
 
-// Middleware authenticates HTTP requests and calls next with the user in the context, or answers 401 with
-// a Status. Who asks to act as somebody else gets 403. Put it in front of everything.
-func (a *Authenticator) Middleware(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		u, err := a.user(r.TLS, r.Header.Values("Authorization"))
-		if err == nil && u == nil && !a.isOpen(r.URL.Path) {
-			err = unauthorized("no client certificate and no bearer token")
-		}
-		if err != nil {
-			gate.Anonymous(r.Context(), w.Header())
-			refuse(w, r, apierrors.From(err))
-			return
-		}
-		if u == nil {
-			gate.Anonymous(r.Context(), w.Header())
-			u = anonymous()
-		} else {
-			gate.From(r.Context()).Authenticated()
-		}
-		if err := Impersonates(u, r.Header); err != nil {
-			refuse(w, r, apierrors.From(err))
-			return
-		}
-		r = r.WithContext(WithUser(r.Context(), u))
-		if len(r.Header["Authorization"]) > 0 {
-			r.Header = r.Header.Clone()
-			r.Header.Del("Authorization")
-		}
-		next.ServeHTTP(w, r)
-	})
+// Authenticate returns a request with its user in the context, or answers 401 with a Status and returns nil. Who asks to act
+// as somebody else gets 403. It comes before everything.
+func (a *Authenticator) Authenticate(w http.ResponseWriter, r *http.Request) *http.Request {
+	u, err := a.user(r.TLS, r.Header.Values("Authorization"))
+	if err == nil && u == nil && !a.isOpen(r.URL.Path) {
+		err = unauthorized("no client certificate and no bearer token")
+	}
+	if err != nil {
+		gate.Anonymous(r.Context(), w.Header())
+		refuse(w, r, apierrors.From(err))
+		return nil
+	}
+	if u == nil {
+		gate.Anonymous(r.Context(), w.Header())
+		u = anonymous()
+	} else {
+		gate.From(r.Context()).Authenticated()
+	}
+	if err := Impersonates(u, r.Header); err != nil {
+		refuse(w, r, apierrors.From(err))
+		return nil
+	}
+	r = r.WithContext(WithUser(r.Context(), u))
+	if len(r.Header["Authorization"]) > 0 {
+		r.Header = r.Header.Clone()
+		r.Header.Del("Authorization")
+	}
+	return r
 }
 
 // discoveryType is in what clients accept who ask for the list of resources. They show an error's text to their user when it

@@ -26,7 +26,7 @@ const grpcGrace = 200 * time.Millisecond
 
 func (s *Server) serveREST(socket net.Listener) error {
 	cfg := s.cfg.REST
-	cfg.Authenticate, cfg.Version, cfg.Logger = s.auth.Middleware, kubernetesVersion, s.cfg.Logger
+	cfg.Authenticate, cfg.Version, cfg.Logger = s.auth.Authenticate, kubernetesVersion, s.cfg.Logger
 	handler, err := rest.New(cfg)
 	if err != nil {
 		return err

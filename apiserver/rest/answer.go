@@ -3,9 +3,10 @@ package rest
 import (
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
-	"strconv"
 
+	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
 	"google.golang.org/protobuf/proto"
 	"sigs.k8s.io/yaml"
 
@@ -18,42 +19,70 @@ import (
 
 var errUnknownMessage = errors.New("rest: a service answered with a message that is neither an object, a list nor a Status")
 
-// answer writes the one message of a call that is not a stream.
-func (ex *exchange) answer(m proto.Message) error {
-	buffer := ex.h.buffers.Get().(*[]byte)
-	defer ex.h.release(buffer)
-	b := (*buffer)[:0]
-	var err error
+// ContentType is that of the answer, whatever it is.
+func (ex *exchange) ContentType(any) string {
+	switch {
+	case ex.route.logs:
+		return "text/plain"
+	case ex.route.stream != nil:
+		return ex.out.StreamContentType()
+	default:
+		return ex.out.ContentType()
+	}
+}
+
+// Marshal encodes what the gateway has: the one message of a call, or what it makes of a stream's messages and its end (see
+// stream.go). The bytes are good until the next call.
+func (ex *exchange) Marshal(v any) ([]byte, error) {
+	switch v := v.(type) {
+	case proto.Message:
+		return ex.encode(v)
+	case map[string]any:
+		return ex.encodeEvents(v["result"])
+	case map[string]proto.Message:
+		return ex.encodeEnd(v["error"])
+	default:
+		return nil, fmt.Errorf("%w: %T", errUnknownMessage, v)
+	}
+}
+
+// NewEncoder returns what writes to w what Marshal encodes.
+func (ex *exchange) NewEncoder(w io.Writer) runtime.Encoder {
+	return runtime.EncoderFunc(func(v any) error {
+		b, err := ex.Marshal(v)
+		if err == nil {
+			_, err = w.Write(b)
+		}
+		return err
+	})
+}
+
+// encode encodes the one message of a call.
+func (ex *exchange) encode(m proto.Message) (b []byte, err error) {
+	ex.buffer = ex.h.buffers.Get().(*[]byte)
+	b = (*ex.buffer)[:0]
 	switch m := m.(type) {
 	case *metav1.Status:
 		b, err = ex.appendStatus(b, m)
 	case object.List:
-		return ex.answerList(m, buffer)
+		b, err = ex.appendList(b, m)
 	case object.Object:
 		b, err = ex.appendSingle(b, m)
 	default:
-		return fmt.Errorf("%w: %T", errUnknownMessage, m)
+		return nil, fmt.Errorf("%w: %T", errUnknownMessage, m)
 	}
-	if err != nil {
-		return err
-	}
-	if ex.out.Encoding == negotiate.YAML {
+	if err == nil && ex.out.Encoding == negotiate.YAML {
 		if b, err = yaml.JSONToYAML(b); err != nil {
-			return fmt.Errorf("write YAML: %w", err)
+			err = fmt.Errorf("write YAML: %w", err)
 		}
 	}
-	*buffer = b
-	if len(b) > unguarded { // net/http counts what it buffers
-		ex.w.Header()["Content-Length"] = []string{strconv.Itoa(len(b))}
-	}
-	ex.begin(ex.successCode(), ex.out.ContentType())
-	_ = ex.guardedWrite(b)
-	return nil
+	*ex.buffer = b
+	return b, err
 }
 
 // successCode is 201 for whatever makes something, as in Kubernetes.
-func (ex *exchange) successCode() int {
-	if ex.route.method == http.MethodPost {
+func (r *route) successCode() int {
+	if r.method == http.MethodPost {
 		return http.StatusCreated
 	}
 	return http.StatusOK

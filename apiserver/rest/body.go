@@ -13,19 +13,11 @@ import (
 // MaxBody is the largest request body in bytes.
 const MaxBody = 3 << 20
 
-// body is what the generated handlers take for the request body. Their decoder asks it for the exchange,
-// which reads the real one (see exchange.decode).
-type body struct{ ex *exchange }
-
-func (body) Read([]byte) (int, error)         { return 0, io.EOF }
-func (body) WriteTo(io.Writer) (int64, error) { return 0, nil }
-func (body) Close() error                     { return nil }
-
 // checkBody refuses, before anything is read, bodies of unknown types, bodies that are too large, and
 // parameters that say how to read them but are not understood.
 func (ex *exchange) checkBody() error {
 	r := ex.r
-	if ex.route.body == "" || ex.route.method == http.MethodDelete && r.ContentLength == 0 {
+	if ex.route.body == nil || ex.route.method == http.MethodDelete && r.ContentLength == 0 {
 		return nil
 	}
 	if r.ContentLength > MaxBody {
@@ -53,12 +45,12 @@ func (ex *exchange) checkBody() error {
 }
 
 // readBody appends the request body to b. It gives up on clients that stall, whatever the HTTP version.
-func (ex *exchange) readBody(b []byte) ([]byte, error) {
+func (ex *exchange) readBody(from io.Reader, b []byte) ([]byte, error) {
+	client := ex.w.ResponseWriter
 	stalled := time.AfterFunc(ex.h.cfg.StallTimeout, func() {
-		_ = http.NewResponseController(ex.w).SetReadDeadline(time.Now())
+		_ = http.NewResponseController(client).SetReadDeadline(time.Now())
 	})
 	defer stalled.Stop()
-	from := ex.r.Body
 	for {
 		if len(b) == cap(b) {
 			b = append(b, 0)[:len(b)]
@@ -70,6 +62,9 @@ func (ex *exchange) readBody(b []byte) ([]byte, error) {
 		}
 		switch {
 		case errors.Is(err, io.EOF):
+			if len(b) == 0 && ex.patchType != "" {
+				return b, apierrors.New(apierrors.BadRequest, "the body of a patch must not be empty")
+			}
 			return b, nil
 		case err != nil:
 			return b, apierrors.New(apierrors.BadRequest, "the request body could not be read to its end")

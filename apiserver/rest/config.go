@@ -20,9 +20,9 @@ type Config struct {
 	// Conn reaches the gRPC services, in-process. It must pass the values of the request's context through,
 	// so that services see the user and can warn (see inproc.PassValues). Required.
 	Conn grpc.ClientConnInterface
-	// Authenticate puts the user (authn.WithUser) into the context of requests, or answers 401. Health checks
-	// and /version are served without it. Required.
-	Authenticate func(http.Handler) http.Handler
+	// Authenticate returns the request with the user (authn.WithUser) in its context, or answers 401 and returns nil.
+	// Health checks and /version are served without it. Required.
+	Authenticate func(http.ResponseWriter, *http.Request) *http.Request
 	// Services are the services to serve; those of all kinds when nil.
 	Services []*service.Service
 	// Table returns how objects of a kind are shown by kubectl get; nil, or a nil answer, shows name and age.

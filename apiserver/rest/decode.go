@@ -2,9 +2,12 @@ package rest
 
 import (
 	"errors"
-	"reflect"
+	"fmt"
+	"io"
 	"slices"
 	"strings"
+
+	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
 
 	"monoplane.dev/apierrors"
 	"monoplane.dev/apiserver/rest/negotiate"
@@ -14,37 +17,37 @@ import (
 	metav1 "monoplane.dev/api/meta/v1"
 )
 
-// decode reads the body into v, which is what a generated handler wants filled: a *[]byte for a patch, else a
-// pointer to a message pointer. The error is kept, because the gateway passes on its text only.
-func (ex *exchange) decode(v any) error {
-	ex.err = ex.decodeBody(v)
-	return ex.err
+// NewDecoder returns what reads a body into what the gateway wants filled: a *[]byte for a patch, else a message. An error
+// of io.EOF says that there is no body where there need not be one.
+func (ex *exchange) NewDecoder(r io.Reader) runtime.Decoder {
+	return runtime.DecoderFunc(func(v any) error {
+		if patch, ok := v.(*[]byte); ok {
+			data, err := ex.readBody(r, make([]byte, 0, max(512, ex.r.ContentLength+1)))
+			*patch = data
+			return err
+		}
+		buffer := ex.h.buffers.Get().(*[]byte)
+		defer ex.h.release(buffer)
+		data, err := ex.readBody(r, (*buffer)[:0])
+		*buffer = data
+		if err != nil {
+			return err
+		}
+		return ex.Unmarshal(data, v)
+	})
 }
 
-func (ex *exchange) decodeBody(v any) error {
-	if patch, ok := v.(*[]byte); ok {
-		data, err := ex.readBody(make([]byte, 0, max(512, ex.r.ContentLength+1)))
-		if err == nil && len(data) == 0 {
-			err = apierrors.New(apierrors.BadRequest, "the body of a patch must not be empty")
-		}
-		*patch = data
-		return err
-	}
-	buffer := ex.h.buffers.Get().(*[]byte)
-	defer ex.h.release(buffer)
-	data, err := ex.readBody((*buffer)[:0])
-	*buffer = data
-	if err != nil {
-		return err
-	}
-	target := reflect.ValueOf(v).Elem()
-	_, isOptions := v.(**metav1.DeleteOptions)
-	if isOptions && len(data) == 0 {
-		return nil
-	}
-	o, ok := reflect.New(target.Type().Elem()).Interface().(codec.Typed)
+var errNoCodec = errors.New("rest: a request body of a type without a codec")
+
+// Unmarshal decodes a body into a message.
+func (ex *exchange) Unmarshal(data []byte, v any) error {
+	o, ok := v.(codec.Typed)
 	if !ok {
-		return apierrors.NewInternal(errors.New("rest: a request body of a type without a codec"))
+		return apierrors.NewInternal(fmt.Errorf("%w: %T", errNoCodec, v))
+	}
+	_, isOptions := v.(*metav1.DeleteOptions)
+	if isOptions && len(data) == 0 {
+		return io.EOF
 	}
 	strict, err := ex.decodeObject(data, o)
 	if err != nil {
@@ -54,11 +57,9 @@ func (ex *exchange) decodeBody(v any) error {
 		// Never refused, as in Kubernetes, where deletions know no fieldValidation; but who misspells a precondition
 		// should hear of it.
 		ex.warnStrict(strict)
-	} else if err := ex.reportStrict(o, strict); err != nil {
-		return err
+		return nil
 	}
-	target.Set(reflect.ValueOf(o))
-	return nil
+	return ex.reportStrict(o, strict)
 }
 
 func (ex *exchange) decodeObject(data []byte, o codec.Typed) (strict []string, err error) {

@@ -7,10 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/reflect/protoreflect"
-	"google.golang.org/protobuf/reflect/protoregistry"
-
 	"monoplane.dev/apiserver/rest/discovery"
 	"monoplane.dev/apiserver/rest/openapi"
 	"monoplane.dev/object"
@@ -64,7 +60,7 @@ func operations(routes []*route) []openapi.Operation {
 		kind := r.kind()
 		list[i] = openapi.Operation{
 			Prefix: r.prefix, Path: r.template, Method: r.method, Verb: r.verb,
-			Variables: r.variables, Query: slices.Sorted(queryNames(r)),
+			Variables: r.variableNames(), Query: slices.Sorted(queryNames(r)),
 			Kind: kind, Body: r.bodyKind(), Text: r.logs,
 		}
 	}
@@ -96,15 +92,6 @@ func (r *route) groupVersion() (group, version string) {
 		return parts[2], parts[3]
 	}
 	return "", parts[2]
-}
-
-// newMessage returns an empty message of a generated type.
-func newMessage(d protoreflect.MessageDescriptor) proto.Message {
-	t, err := protoregistry.GlobalTypes.FindMessageByName(d.FullName())
-	if err != nil {
-		return nil
-	}
-	return t.New().Interface()
 }
 
 // serveIndex lists the paths that are not objects.

@@ -75,7 +75,7 @@ func (h *Handler) notAllowed(w http.ResponseWriter, r *http.Request, allow strin
 
 func notAcceptable(rt *route) error {
 	list := []string{negotiate.TypeJSON, negotiate.TypeProtobuf}
-	if !rt.stream {
+	if rt.stream == nil {
 		list = append(list, negotiate.TypeYAML)
 	}
 	return apierrors.New(apierrors.NotAcceptable, "only the following media types are accepted: %s", strings.Join(list, ", "))

@@ -3,6 +3,10 @@ package rest
 import (
 	"context"
 	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
 
 	"monoplane.dev/apierrors"
 	"monoplane.dev/apiserver/rest/negotiate"
@@ -10,14 +14,14 @@ import (
 	"monoplane.dev/apiserver/warning"
 )
 
-// exchange is one request and its answer. To the gateway it is the ResponseWriter, but one that swallows
-// what it is given: the answer is written to the client by the exchange itself, from the hooks that the
-// gateway calls with each message (see gateway.go).
+// exchange is one request and its answer. To the gateway it is the Marshaler, the one of the forms that were negotiated: it
+// decodes the body (decode.go) and encodes what the service answers (answer.go, stream.go).
 type exchange struct {
 	h     *Handler
-	w     http.ResponseWriter
 	r     *http.Request
+	w     writer
 	route *route
+	query url.Values
 
 	// out is the form of the answer, include what table rows carry.
 	out     negotiate.Output
@@ -28,73 +32,51 @@ type exchange struct {
 	validation string
 	warnings   *warning.Collector
 
-	// err is why the body could not be decoded; the gateway knows its text only.
-	err error
-	// answered is set once the header has been sent.
-	answered bool
-	// stream is the state of a streamed answer.
+	// buffer is what a single answer is encoded in, from the handler's pool; nil until then.
+	buffer *[]byte
+	// stream is what a watch keeps from one message to the next.
 	stream stream
 }
 
-type exchangeKey struct{}
+var _ runtime.Marshaler = (*exchange)(nil)
 
-func exchangeFrom(ctx context.Context) *exchange {
-	ex, _ := ctx.Value(exchangeKey{}).(*exchange)
-	return ex
+// context bounds the request in time and puts in place what the service looks for. How long a watch lasts is decided by the
+// service (registry.Watch), for gRPC as for REST.
+func (ex *exchange) context(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, ex.warnings = warning.WithCollector(ctx)
+	ex.w.warnings = ex.warnings
+	if ex.route.stream == nil {
+		ctx, ex.w.cancel = context.WithTimeout(ctx, requestTimeout(ex.query, ex.h.cfg.RequestTimeout))
+		return ctx, ex.w.cancel
+	}
+	ctx, ex.w.cancel = context.WithCancel(ctx)
+	stop := context.AfterFunc(ex.h.closing, ex.w.cancel)
+	return ctx, func() { stop(); ex.w.cancel() }
 }
 
-// Header lets the gateway set a Content-Type, which begin replaces; it sets nothing else.
-func (ex *exchange) Header() http.Header { return ex.w.Header() }
-
-// WriteHeader does nothing: the exchange has answered, or will.
-func (ex *exchange) WriteHeader(int) {}
-
-// Write does nothing: the exchange has answered.
-func (ex *exchange) Write(b []byte) (int, error) { return len(b), nil }
-
-// FlushError does nothing: the exchange flushes when a message is complete.
-func (ex *exchange) FlushError() error { return nil }
-
-// begin sends the header, with the warnings so far.
-func (ex *exchange) begin(code int, contentType string) {
-	if ex.answered {
-		return
-	}
-	ex.answered = true
-	h := ex.w.Header()
-	h["Content-Type"] = ex.h.jsonType
-	if contentType != negotiate.TypeJSON {
-		h["Content-Type"] = []string{contentType}
-	}
-	if ex.warnings != nil {
-		for _, text := range ex.warnings.Texts() {
-			h["Warning"] = append(h["Warning"], warning.Header(text))
+// requestTimeout is what the client asks for (kubectl --request-timeout), within what the server allows.
+func requestTimeout(query url.Values, limit time.Duration) time.Duration {
+	if text := query.Get("timeout"); text != "" {
+		if d, err := time.ParseDuration(text); err == nil && d > 0 && d < limit {
+			return d
 		}
 	}
-	ex.w.WriteHeader(code)
+	return limit
 }
 
 // fail answers with an error, unless the answer has begun.
 func (ex *exchange) fail(err error) {
-	if ex.answered {
+	if ex.w.begun {
 		return
 	}
-	ex.answered = true
 	switch {
-	case ex.err != nil:
-		err = ex.err
 	case ex.r.Context().Err() != nil:
 		// The client is gone, which is no failure of the server and not worth a line in its log.
 		err = apierrors.New(apierrors.Timeout, "the client closed the request")
-	case ex.route.stream && ex.h.closing.Err() != nil:
+	case ex.route.stream != nil && ex.h.closing.Err() != nil:
 		err = apierrors.New(apierrors.ServiceUnavailable, "the server is stopping")
 	}
-	if ex.warnings != nil {
-		for _, text := range ex.warnings.Texts() {
-			ex.w.Header().Add("Warning", warning.Header(text))
-		}
-	}
-	ex.h.writeError(ex.w, ex.r, err)
+	ex.h.writeError(&ex.w, ex.r, err)
 }
 
 // aborted, deferred, breaks the connection off when the code panics in the middle of an answer, so that the
@@ -104,9 +86,16 @@ func (ex *exchange) aborted() {
 	if v == nil {
 		return
 	}
-	if ex.answered && !isAbort(v) {
+	if ex.w.begun && !isAbort(v) {
 		ex.h.logPanic(ex.r, v)
 		v = http.ErrAbortHandler
 	}
 	panic(v)
+}
+
+// end gives back what the exchange has borrowed.
+func (ex *exchange) end() {
+	if ex.buffer != nil {
+		ex.h.release(ex.buffer)
+	}
 }

@@ -29,14 +29,12 @@ type front struct {
 }
 
 // asAdmin authenticates everybody but those who say that they are nobody.
-func asAdmin(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		u := &authn.User{Name: authn.AdminName, Groups: []string{authn.AdminsGroup, authn.AuthenticatedGroup}}
-		if r.Header.Get("X-Test-Anonymous") != "" {
-			u = &authn.User{Name: authn.AnonymousName, Groups: []string{authn.UnauthenticatedGroup}}
-		}
-		next.ServeHTTP(w, r.WithContext(authn.WithUser(r.Context(), u)))
-	})
+func asAdmin(_ http.ResponseWriter, r *http.Request) *http.Request {
+	u := &authn.User{Name: authn.AdminName, Groups: []string{authn.AdminsGroup, authn.AuthenticatedGroup}}
+	if r.Header.Get("X-Test-Anonymous") != "" {
+		u = &authn.User{Name: authn.AnonymousName, Groups: []string{authn.UnauthenticatedGroup}}
+	}
+	return r.WithContext(authn.WithUser(r.Context(), u))
 }
 
 func newFront(t testing.TB, change ...func(*rest.Config)) *front {

@@ -3,95 +3,166 @@ package rest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 
 	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
-	"google.golang.org/grpc/codes"
+	"github.com/grpc-ecosystem/grpc-gateway/v2/utilities"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
 
+	"monoplane.dev/apierrors"
 	"monoplane.dev/apiserver/warning"
 )
 
-// muxOptions hook the front into the generated gateway handlers. Those decode requests, call the service and
-// hand every message to forward, which writes it to the client; what they would write themselves is empty
-// and goes to the exchange, which swallows it.
-func (h *Handler) muxOptions() []runtime.ServeMuxOption {
-	none := func(string) (string, bool) { return "", false }
-	return []runtime.ServeMuxOption{
-		runtime.WithMarshalerOption(runtime.MIMEWildcard, marshaler{}),
-		runtime.WithForwardResponseOption(h.forward),
-		runtime.WithForwardResponseRewriter(func(context.Context, proto.Message) (any, error) { return h.nothing, nil }),
+// This file is the gateway: it does for any method of any kind what protoc-gen-grpc-gateway writes anew for each of them,
+// with the same run time. A kind costs no generated code, and a rule can only be served by the method that it belongs to.
+
+// newMux returns what the run time of the gateway asks for: who answers errors. It routes nothing (see router).
+func (h *Handler) newMux() *runtime.ServeMux {
+	return runtime.NewServeMux(
 		runtime.WithErrorHandler(h.failed),
-		runtime.WithStreamErrorHandler(h.streamFailed),
-		runtime.WithIncomingHeaderMatcher(none),
-		runtime.WithOutgoingHeaderMatcher(none),
-		runtime.WithOutgoingTrailerMatcher(none),
+		runtime.WithStreamErrorHandler(streamFailed),
+		runtime.WithWriteContentLength(),
 		runtime.WithDisableChunkedEncoding(),
-	}
+	)
 }
 
-var errNotAnExchange = errors.New("rest: a gateway handler was called from outside the front")
+// everything is the filter of a query from which nothing is left out: form has done so.
+var everything = utilities.NewDoubleArray(nil)
 
-// forward writes a message of the service to the client. A stream calls it first without one, when the
-// service has accepted the call or ended it.
-func (h *Handler) forward(ctx context.Context, w http.ResponseWriter, m proto.Message) error {
-	ex, ok := w.(*exchange)
-	if !ok {
-		return errNotAnExchange
+// call makes the request message of the route's method, sends it, and has the gateway forward what comes back.
+func (r *route) call(ctx context.Context, ex *exchange, v values) {
+	req, err := r.request(ex, v)
+	if err != nil {
+		ex.h.writeError(&ex.w, ex.r, err)
+		return
 	}
-	md, _ := runtime.ServerMetadataFromContext(ctx)
-	for _, text := range md.HeaderMD[warning.MetadataKey] {
+	if r.stream != nil {
+		r.callStream(ctx, ex, req)
+		return
+	}
+	var header metadata.MD
+	answer := r.output.New().Interface()
+	err = ex.h.cfg.Conn.Invoke(ctx, r.rpc, req, answer, grpc.Header(&header))
+	for _, text := range header[warning.MetadataKey] {
 		ex.warnings.Add(text)
 	}
-	if !ex.route.stream {
-		return ex.answer(m)
+	if err != nil {
+		ex.refuse(ctx, err)
+		return
 	}
-	if m == nil {
-		// Without a header the call has failed; its error comes next and becomes the answer.
-		if md.HeaderMD != nil {
-			ex.accept()
+	runtime.ForwardResponseMessage(ctx, ex.h.mux, ex, &ex.w, ex.r, answer)
+}
+
+// callStream is call for a method that answers with a stream.
+func (r *route) callStream(ctx context.Context, ex *exchange, req proto.Message) {
+	stream, err := r.open(ctx, ex.h.cfg.Conn, req)
+	if err != nil {
+		ex.refuse(ctx, err)
+		return
+	}
+	recv := func() (proto.Message, error) {
+		m := r.output.New().Interface()
+		return m, stream.RecvMsg(m)
+	}
+	ctx = runtime.NewServerMetadataContext(ctx, runtime.ServerMetadata{})
+	runtime.ForwardResponseStream(ctx, ex.h.mux, ex, &ex.w, ex.r, recv, ex.accept)
+}
+
+// open returns a stream that the service has accepted.
+func (r *route) open(ctx context.Context, conn grpc.ClientConnInterface, req proto.Message) (grpc.ClientStream, error) {
+	stream, err := conn.NewStream(ctx, r.stream, r.rpc)
+	if err != nil {
+		return nil, err
+	}
+	if err := stream.SendMsg(req); err != nil {
+		return nil, err
+	}
+	if err := stream.CloseSend(); err != nil {
+		return nil, err
+	}
+	header, err := stream.Header()
+	if err != nil || header != nil {
+		return stream, err
+	}
+	// Without a header no message comes, only the end, which says why.
+	if err := stream.RecvMsg(r.output.New().Interface()); !errors.Is(err, io.EOF) {
+		return nil, err
+	}
+	return stream, nil
+}
+
+// request fills the message of the method from the body, the path and the query.
+func (r *route) request(ex *exchange, v values) (proto.Message, error) {
+	req := r.input.New()
+	if r.body != nil {
+		if err := r.decodeBody(ex, req); err != nil {
+			return nil, err
 		}
+	}
+	for i, f := range r.variables {
+		req.Set(f, protoreflect.ValueOfString(v.list[i]))
+	}
+	if form := r.form(ex.query); len(form) > 0 {
+		if err := runtime.PopulateQueryParameters(req.Interface(), form, everything); err != nil {
+			return nil, apierrors.New(apierrors.BadRequest, "%v", err)
+		}
+	}
+	if ex.patchType != "" {
+		req.Set(r.patchType, protoreflect.ValueOfString(ex.patchType))
+	}
+	return req.Interface(), nil
+}
+
+// decodeBody fills the field that the body is for: the bytes of a patch, or a message.
+func (r *route) decodeBody(ex *exchange, req protoreflect.Message) error {
+	decoder := ex.NewDecoder(ex.r.Body)
+	if r.object == nil {
+		var patch []byte
+		err := decoder.Decode(&patch)
+		req.Set(r.body, protoreflect.ValueOfBytes(patch))
+		return err
+	}
+	o := r.object.New()
+	switch err := decoder.Decode(o.Interface()); {
+	case errors.Is(err, io.EOF): // there is no body
 		return nil
+	case err != nil:
+		return err
 	}
-	return ex.send(m)
+	req.Set(r.body, protoreflect.ValueOfMessage(o))
+	return nil
 }
 
-// failed answers a call that the service refused, or whose request could not be decoded.
-func (h *Handler) failed(_ context.Context, _ *runtime.ServeMux, _ runtime.Marshaler, w http.ResponseWriter, _ *http.Request, err error) {
-	if ex, ok := w.(*exchange); ok {
-		ex.fail(err)
+var errNotAnExchange = errors.New("rest: the gateway was called from outside the front")
+
+// refuse answers a call that came to nothing.
+func (ex *exchange) refuse(ctx context.Context, err error) {
+	runtime.HTTPError(ctx, ex.h.mux, ex, &ex.w, ex.r, err)
+}
+
+// failed is where the gateway reports every call that came to nothing.
+func (h *Handler) failed(
+	_ context.Context, _ *runtime.ServeMux, m runtime.Marshaler, w http.ResponseWriter, r *http.Request, err error,
+) {
+	ex, ok := m.(*exchange)
+	if !ok {
+		h.writeError(w, r, fmt.Errorf("%w: %w", errNotAnExchange, err))
+		return
 	}
+	ex.fail(err)
 }
 
-// streamFailed ends a stream. What it returns is written to the exchange, that is, nowhere.
-func (h *Handler) streamFailed(ctx context.Context, err error) *status.Status {
-	if ex := exchangeFrom(ctx); ex != nil {
-		ex.end(ctx, err)
+// streamFailed is where the gateway reports that a stream has broken off. What it returns is encoded as the last words of
+// the stream. A stream whose own context has ended is over for the client, too, and needs none.
+func streamFailed(ctx context.Context, err error) *status.Status {
+	if ctx.Err() != nil {
+		return status.FromContextError(context.Canceled)
 	}
-	return status.New(codes.Unknown, "")
-}
-
-// marshaler connects the generated handlers with the exchange: it decodes bodies, which know how, and
-// encodes nothing.
-type marshaler struct{}
-
-var _ runtime.Marshaler = marshaler{}
-
-func (marshaler) Marshal(any) ([]byte, error) { return nil, nil }
-func (marshaler) Unmarshal([]byte, any) error { return errNotAnExchange }
-func (marshaler) ContentType(any) string      { return "" }
-func (marshaler) Delimiter() []byte           { return nil }
-func (marshaler) NewEncoder(io.Writer) runtime.Encoder {
-	return runtime.EncoderFunc(func(any) error { return nil })
-}
-func (marshaler) NewDecoder(r io.Reader) runtime.Decoder {
-	return runtime.DecoderFunc(func(v any) error {
-		b, ok := r.(body)
-		if !ok {
-			return errNotAnExchange
-		}
-		return b.ex.decode(v)
-	})
+	return status.Convert(err)
 }

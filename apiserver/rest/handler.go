@@ -3,13 +3,13 @@ package rest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
-	"net/url"
 	"strings"
 	"sync"
 	"sync/atomic"
 
-	"google.golang.org/genproto/googleapis/api/httpbody"
+	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
 
 	"monoplane.dev/apierrors"
 	"monoplane.dev/apiserver/auth"
@@ -17,7 +17,6 @@ import (
 	"monoplane.dev/apiserver/gate"
 	"monoplane.dev/apiserver/rest/bodycache"
 	"monoplane.dev/apiserver/rest/discovery"
-	"monoplane.dev/apiserver/rest/negotiate"
 	"monoplane.dev/apiserver/rest/openapi"
 	"monoplane.dev/apiserver/table"
 	"monoplane.dev/object"
@@ -33,21 +32,18 @@ type Handler struct {
 	version   []byte
 	tables    map[*object.Kind]tableDefinition
 	cache     *bodycache.Cache
-	// buffers holds *[]byte, parameters map[string]string.
-	buffers, parameters sync.Pool
-	api                 http.Handler
-	workers             *workers
-	inFlight            atomic.Int64
+	// mux is what the gateway's run time asks for.
+	mux *runtime.ServeMux
+	// buffers holds *[]byte.
+	buffers  sync.Pool
+	inFlight atomic.Int64
 
 	// closing ends when Close is called.
 	closing context.Context
 	close   context.CancelFunc
 
-	// nothing and noForm stand for "already answered" and "already parsed"; they are never changed.
-	nothing *httpbody.HttpBody
-	noForm  url.Values
-	// noCache, noSniff and jsonType are values of headers; they are shared by all answers and never changed.
-	noCache, noSniff, jsonType []string
+	// noCache and noSniff are values of headers; they are shared by all answers and never changed.
+	noCache, noSniff []string
 }
 
 type tableDefinition struct {
@@ -62,17 +58,16 @@ func New(cfg Config) (*Handler, error) {
 	}
 	h := &Handler{
 		cfg: cfg, cache: bodycache.New(cfg.CacheBytes), tables: make(map[*object.Kind]tableDefinition),
-		nothing: &httpbody.HttpBody{}, noForm: url.Values{},
-		noCache: []string{"no-cache, private"}, noSniff: []string{"nosniff"}, jsonType: []string{negotiate.TypeJSON},
+		noCache: []string{"no-cache, private"}, noSniff: []string{"nosniff"},
 	}
-	h.parameters.New = func() any { return make(map[string]string, 2) }
+	h.mux = h.newMux()
 	h.buffers.New = func() any { b := make([]byte, 0, 16<<10); return &b }
 	h.closing, h.close = context.WithCancel(context.Background())
 	var routes []*route
 	for _, s := range cfg.Services {
-		list, err := bindings(h.closing, s, cfg.Conn, h.muxOptions())
+		list, err := routesOf(s)
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("rest: %w", err)
 		}
 		routes = append(routes, list...)
 		h.tables[s.Kind] = h.tableOf(s.Kind)
@@ -92,8 +87,6 @@ func New(cfg Config) (*Handler, error) {
 		return nil, err
 	}
 	h.health = &health{live: cfg.Live, ready: cfg.Ready, logger: cfg.Logger}
-	h.api = cfg.Authenticate(http.HandlerFunc(h.serve))
-	h.workers = newWorkers(h.closing, h.serveRequest)
 	return h, nil
 }
 
@@ -113,14 +106,6 @@ func (h *Handler) tableOf(kind *object.Kind) tableDefinition {
 
 // ServeHTTP answers a request.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if lasting(r) {
-		h.serveRequest(w, r)
-		return
-	}
-	h.workers.run(w, r)
-}
-
-func (h *Handler) serveRequest(w http.ResponseWriter, r *http.Request) {
 	defer h.recovered(w, r)
 	header := w.Header()
 	header["Cache-Control"] = h.noCache
@@ -128,7 +113,14 @@ func (h *Handler) serveRequest(w http.ResponseWriter, r *http.Request) {
 	if h.servePublic(w, r) {
 		return
 	}
-	h.api.ServeHTTP(w, r)
+	if r = h.cfg.Authenticate(w, r); r == nil {
+		return
+	}
+	if routes, v := h.router.find(r.URL.Path); routes != nil {
+		h.serveResource(w, r, routes, v)
+		return
+	}
+	h.serveDocuments(w, r)
 }
 
 // recovered turns a panic into a 500 and a log line, so that one request cannot stop the others.
@@ -173,15 +165,6 @@ func (h *Handler) public(w http.ResponseWriter, r *http.Request, serve func() bo
 	}
 	gate.Anonymous(r.Context(), w.Header())
 	return serve()
-}
-
-// serve answers a request of an authenticated user.
-func (h *Handler) serve(w http.ResponseWriter, r *http.Request) {
-	if routes, v := h.router.find(r.URL.Path); routes != nil {
-		h.serveResource(w, r, routes, v)
-		return
-	}
-	h.serveDocuments(w, r)
 }
 
 // serveDocuments answers requests for documents about the API.

@@ -2,13 +2,9 @@ package rest
 
 import (
 	"fmt"
-	"net/http"
-	"strconv"
-	"time"
 
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
-	"sigs.k8s.io/yaml"
 
 	"monoplane.dev/apiserver/rest/negotiate"
 	"monoplane.dev/codec"
@@ -17,81 +13,39 @@ import (
 	metav1 "monoplane.dev/api/meta/v1"
 )
 
-// piece is how much of a list is gathered before it is written.
+// piece is how much of a long answer is gathered before it is written.
 const piece = 128 << 10
 
 // pieces writes a long answer in pieces, so that a list needs little memory however long it is.
 type pieces struct {
-	ex  *exchange
-	b   []byte
-	err error
+	ex *exchange
+	b  []byte
 	// whole keeps everything together, for encodings that need all of it.
 	whole bool
 }
 
 // flush writes what has been gathered if that is enough for a piece. It returns false when the client is gone.
 func (p *pieces) flush() bool {
-	if p.whole || len(p.b) < piece {
-		return p.err == nil
+	if !p.whole && len(p.b) >= piece {
+		_, _ = p.ex.w.Write(p.b)
+		p.b = p.b[:0]
 	}
-	p.write()
-	return p.err == nil
+	return !p.ex.w.gone
 }
 
-func (p *pieces) write() {
-	if p.err != nil {
-		return
-	}
-	if !p.ex.answered {
-		p.ex.begin(p.ex.successCode(), p.ex.out.ContentType())
-	}
-	p.err = p.ex.guardedWrite(p.b)
-	p.b = p.b[:0]
-}
-
-// unguarded is the size up to which net/http buffers a write, which then cannot block.
-const unguarded = 2 << 10
-
-// guardedWrite writes b and gives up on a client that does not read it in time.
-func (ex *exchange) guardedWrite(b []byte) error {
-	if len(b) <= unguarded {
-		_, err := ex.w.Write(b)
-		return err
-	}
-	guard := time.AfterFunc(ex.h.cfg.StallTimeout, func() {
-		_ = http.NewResponseController(ex.w).SetWriteDeadline(time.Now())
-	})
-	_, err := ex.w.Write(b)
-	guard.Stop()
-	return err
-}
-
-// answerList writes a list in the negotiated form.
-func (ex *exchange) answerList(l object.List, buffer *[]byte) error {
-	p := &pieces{ex: ex, b: (*buffer)[:0], whole: ex.out.Encoding == negotiate.YAML}
+// appendList encodes a list in the negotiated form. Of a long list only the last piece is left when it returns.
+func (ex *exchange) appendList(b []byte, l object.List) ([]byte, error) {
+	p := &pieces{ex: ex, b: b, whole: ex.out.Encoding == negotiate.YAML}
+	var err error
 	switch {
 	case ex.out.Form == negotiate.Table:
 		ex.tableList(p, l)
 	case ex.out.Encoding == negotiate.Protobuf:
-		if err := ex.protobufList(p, l); err != nil {
-			return err
-		}
+		err = ex.protobufList(p, l)
 	default:
 		ex.jsonList(p, l)
 	}
-	if p.whole {
-		text, err := yaml.JSONToYAML(p.b)
-		if err != nil {
-			return fmt.Errorf("write YAML: %w", err)
-		}
-		p.b = text
-	}
-	if !ex.answered {
-		ex.w.Header()["Content-Length"] = []string{strconv.Itoa(len(p.b))}
-	}
-	p.write()
-	*buffer = p.b
-	return nil
+	return p.b, err
 }
 
 func (ex *exchange) jsonList(p *pieces, l object.List) {

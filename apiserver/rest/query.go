@@ -22,13 +22,13 @@ const (
 // those that the path or the body names. Only these reach the gateway, which would otherwise let the query
 // set any field, such as the namespace of a list over all namespaces.
 func parametersOf(r *route) map[string]parameter {
-	fields := r.input.Fields()
+	fields := r.input.Descriptor().Fields()
 	list := make(map[string]parameter, fields.Len())
 	for i := range fields.Len() {
 		f := fields.Get(i)
 		name := string(f.Name())
 		switch {
-		case name == "namespace", name == "name", name == "patchType", name == r.body:
+		case name == "namespace", name == "name", name == "patchType", f == r.body:
 		case f.Kind() == protoreflect.MessageKind, f.Kind() == protoreflect.BytesKind, f.IsMap():
 		case f.IsList():
 			list[name] = repeated
@@ -57,6 +57,9 @@ func parseQuery(raw string) (url.Values, error) {
 // Kubernetes the first of several values counts, unknown parameters are ignored, and a boolean is true unless
 // it is "false" or "0".
 func (r *route) form(query url.Values) url.Values {
+	if len(query) == 0 {
+		return nil
+	}
 	form := make(url.Values, len(query))
 	for name, list := range query {
 		how, ok := r.query[name]

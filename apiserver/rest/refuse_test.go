@@ -256,9 +256,7 @@ func TestInternalErrorsAreNotLeaked(t *testing.T) {
 
 func TestPanicInTheFrontIsA500(t *testing.T) {
 	f := newFront(t, func(c *rest.Config) {
-		c.Authenticate = func(http.Handler) http.Handler {
-			return http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("secret") })
-		}
+		c.Authenticate = func(http.ResponseWriter, *http.Request) *http.Request { panic("secret") }
 	})
 	a := f.want(f.do("GET", pods, ""), 500, `"reason":"InternalError"`)
 	if strings.Contains(a.body, "secret") || !strings.Contains(f.log.String(), "secret") {

@@ -1,88 +1,93 @@
 package rest
 
 import (
-	"context"
+	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 
-	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
 	"google.golang.org/genproto/googleapis/api/annotations"
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
 
 	"monoplane.dev/object"
 	"monoplane.dev/object/service"
 )
 
-// route is one REST binding of a gRPC method.
+// route is one REST binding of a gRPC method: a google.api.http rule.
 type route struct {
-	// service is what the method belongs to.
+	// service is what the method belongs to, rpc the method's full name.
 	service *service.Service
+	rpc     string
 	// verb is the Kubernetes verb, such as "get" or "deletecollection".
 	verb string
-	// method and template are those of the google.api.http rule.
+	// method and template are those of the rule.
 	method, template string
-	// variables are the names of the path's variables, in order.
-	variables []string
+	// variables are what the path's variables fill of the request, in order.
+	variables []protoreflect.FieldDescriptor
 	// prefix is "/api/v1" or "/apis/GROUP/VERSION".
 	prefix string
 	// resource and subresource name what the path ends in, such as "pods" and "log".
 	resource, subresource string
 	namespaced            bool
-	// input describes the request message, body its field that the HTTP body fills, empty for none.
-	input protoreflect.MessageDescriptor
-	body  string
-	// stream is set when the answer is a stream, logs when it is one of plain text.
-	stream, logs bool
+	// input and output are the messages of the method.
+	input, output protoreflect.MessageType
+	// body is the field of the request that the HTTP body fills, nil for none; object its message, nil for a patch, which is
+	// bytes of the type that patchType takes.
+	body, patchType protoreflect.FieldDescriptor
+	object          protoreflect.MessageType
+	// stream describes an answer that is a stream, nil for others; logs is set when it is one of plain text.
+	stream *grpc.StreamDesc
+	logs   bool
 	// query are the parameters that the query may set.
 	query map[string]parameter
 	// watch is the route that answers this one's requests with ?watch=true; nil for none.
 	watch *route
-	// handler is the generated gateway handler.
-	handler runtime.HandlerFunc
 }
 
-// bindings makes the routes of a service: the rules of its methods, in the order of the .proto file, paired
-// with the handlers that the generated code registers in the same order.
-func bindings(ctx context.Context, s *service.Service, conn grpc.ClientConnInterface, options []runtime.ServeMuxOption) ([]*route, error) {
-	var handlers []runtime.HandlerFunc
-	capture := runtime.WithMiddlewares(func(h runtime.HandlerFunc) runtime.HandlerFunc {
-		handlers = append(handlers, h)
-		return h
-	})
-	mux := runtime.NewServeMux(append([]runtime.ServeMuxOption{capture}, options...)...)
-	if err := s.Gateway(ctx, mux, conn); err != nil {
-		return nil, fmt.Errorf("register the gateway handlers of %s: %w", s.Descriptor.FullName(), err)
+// routesOf makes the routes of a service: one for each rule of each of its methods. The rules are in the descriptor, while
+// servers register and answer what is in grpc.ServiceDesc: a method that only one of the two knows is refused, by its name.
+func routesOf(s *service.Service) ([]*route, error) {
+	streams := make(map[string]*grpc.StreamDesc, len(s.Desc.Streams))
+	for i := range s.Desc.Streams {
+		streams[s.Desc.Streams[i].StreamName] = &s.Desc.Streams[i]
+	}
+	methods := s.Descriptor.Methods()
+	for _, name := range s.Methods() {
+		if methods.ByName(protoreflect.Name(name)) == nil {
+			return nil, fmt.Errorf("%s.%s is served, but its .proto has no such method", s.Desc.ServiceName, name)
+		}
 	}
 	var routes []*route
-	methods := s.Descriptor.Methods()
 	for i := range methods.Len() {
 		m := methods.Get(i)
+		if !slices.Contains(s.Methods(), string(m.Name())) {
+			return nil, fmt.Errorf("%s is in the .proto, but is not served", m.FullName())
+		}
+		stream := streams[string(m.Name())]
+		if (stream != nil) != m.IsStreamingServer() || m.IsStreamingClient() {
+			return nil, fmt.Errorf("%s: only its answer may be a stream, and has to be one on both sides", m.FullName())
+		}
 		rule, ok := proto.GetExtension(m.Options(), annotations.E_Http).(*annotations.HttpRule)
 		if !ok || rule == nil {
-			continue
+			return nil, fmt.Errorf("%s has no google.api.http rule", m.FullName())
 		}
 		for _, b := range append([]*annotations.HttpRule{rule}, rule.GetAdditionalBindings()...) {
-			r, err := newRoute(s, m, b)
-			if err != nil {
-				return nil, err
+			r := &route{service: s, rpc: "/" + s.Desc.ServiceName + "/" + string(m.Name()), stream: stream}
+			if err := r.bind(m, b); err != nil {
+				return nil, fmt.Errorf("%s: %w", m.FullName(), err)
 			}
 			routes = append(routes, r)
 		}
 	}
-	if len(routes) != len(handlers) {
-		return nil, fmt.Errorf("%s has %d HTTP bindings but %d gateway handlers", s.Descriptor.FullName(), len(routes), len(handlers))
-	}
-	for i, r := range routes {
-		r.handler = handlers[i]
-	}
 	return routes, nil
 }
 
-func newRoute(s *service.Service, m protoreflect.MethodDescriptor, rule *annotations.HttpRule) (*route, error) {
-	r := &route{service: s, input: m.Input(), body: rule.GetBody(), stream: m.IsStreamingServer()}
+// bind reads a rule of the method m.
+func (r *route) bind(m protoreflect.MethodDescriptor, rule *annotations.HttpRule) (err error) {
 	switch p := rule.GetPattern().(type) {
 	case *annotations.HttpRule_Get:
 		r.method, r.template = http.MethodGet, p.Get
@@ -95,15 +100,60 @@ func newRoute(s *service.Service, m protoreflect.MethodDescriptor, rule *annotat
 	case *annotations.HttpRule_Delete:
 		r.method, r.template = http.MethodDelete, p.Delete
 	default:
-		return nil, fmt.Errorf("%s has an HTTP binding of an unknown method", m.FullName())
+		return errors.New("an HTTP binding of an unknown method")
+	}
+	if r.input, err = messageType(m.Input()); err != nil {
+		return err
+	}
+	if r.output, err = messageType(m.Output()); err != nil {
+		return err
 	}
 	if err := r.parseTemplate(); err != nil {
-		return nil, fmt.Errorf("%s: %w", m.FullName(), err)
+		return err
+	}
+	if err := r.bindBody(rule.GetBody()); err != nil {
+		return err
 	}
 	r.verb = r.verbOf(strings.Contains(r.template, "/watch/"))
-	r.logs = r.stream && r.verb != "watch"
+	r.logs = r.stream != nil && r.verb != "watch"
 	r.query = parametersOf(r)
-	return r, nil
+	return nil
+}
+
+// bindBody finds the field that the HTTP body fills.
+func (r *route) bindBody(name string) (err error) {
+	if name == "" {
+		return nil
+	}
+	if r.body, err = r.field(name); err != nil {
+		return err
+	}
+	if r.method == http.MethodPatch {
+		r.patchType, err = r.field("patchType")
+		return err
+	}
+	if r.body.Message() == nil {
+		return fmt.Errorf("the body %s is no message", name)
+	}
+	r.object, err = messageType(r.body.Message())
+	return err
+}
+
+// field returns a field of the request.
+func (r *route) field(name string) (protoreflect.FieldDescriptor, error) {
+	f := r.input.Descriptor().Fields().ByTextName(name)
+	if f == nil {
+		return nil, fmt.Errorf("%s has no field %s", r.input.Descriptor().FullName(), name)
+	}
+	return f, nil
+}
+
+func messageType(d protoreflect.MessageDescriptor) (protoreflect.MessageType, error) {
+	t, err := protoregistry.GlobalTypes.FindMessageByName(d.FullName())
+	if err != nil {
+		return nil, fmt.Errorf("the message %s is not registered: %w", d.FullName(), err)
+	}
+	return t, nil
 }
 
 // parseTemplate finds the group, the resource and the variables in a path such as
@@ -124,7 +174,6 @@ func (r *route) parseTemplate() error {
 	}
 	if len(rest) > 2 && rest[0] == "namespaces" && rest[1] == "{namespace}" {
 		r.namespaced = true
-		r.variables = append(r.variables, "namespace")
 		rest = rest[2:]
 	}
 	r.resource = rest[0]
@@ -132,7 +181,6 @@ func (r *route) parseTemplate() error {
 		if rest[1] != "{name}" {
 			return fmt.Errorf("path %s: expected {name}, found %s", r.template, rest[1])
 		}
-		r.variables = append(r.variables, "name")
 	}
 	if len(rest) > 2 {
 		r.subresource = rest[2]
@@ -140,11 +188,30 @@ func (r *route) parseTemplate() error {
 	if len(rest) > 3 {
 		return fmt.Errorf("path %s has too many segments", r.template)
 	}
+	for _, segment := range segments {
+		if !isVariable(segment) {
+			continue
+		}
+		f, err := r.field(strings.Trim(segment, "{}"))
+		if err != nil {
+			return err
+		}
+		r.variables = append(r.variables, f)
+	}
 	return nil
 }
 
+// variableNames returns the names of the path's variables.
+func (r *route) variableNames() []string {
+	names := make([]string, len(r.variables))
+	for i, f := range r.variables {
+		names[i] = string(f.Name())
+	}
+	return names
+}
+
 func (r *route) named() bool {
-	return len(r.variables) > 0 && r.variables[len(r.variables)-1] == "name"
+	return len(r.variables) > 0 && r.variables[len(r.variables)-1].Name() == "name"
 }
 
 func (r *route) verbOf(watch bool) string {
@@ -172,14 +239,6 @@ func (r *route) verbOf(watch bool) string {
 	}
 }
 
-// parameters puts the values of the path's variables into m by name, as the gateway wants them.
-func (r *route) parameters(m map[string]string, v values) map[string]string {
-	for i, name := range r.variables {
-		m[name] = v.list[i]
-	}
-	return m
-}
-
 // linkWatches tells every list which route watches the same collection.
 func linkWatches(routes []*route) {
 	byTemplate := make(map[string]*route)
@@ -197,14 +256,10 @@ func linkWatches(routes []*route) {
 
 // bodyKind returns the kind that the body of a request must have; nil when the body is not an object.
 func (r *route) bodyKind() *object.Kind {
-	if r.body == "" {
+	if r.object == nil {
 		return nil
 	}
-	f := r.input.Fields().ByTextName(r.body)
-	if f == nil || f.Message() == nil {
-		return nil
-	}
-	o, ok := newMessage(f.Message()).(object.Object)
+	o, ok := r.object.Zero().Interface().(object.Object)
 	if !ok {
 		return nil
 	}

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 
@@ -15,6 +16,9 @@ import (
 
 	"monoplane.dev/api/services"
 	"monoplane.dev/apiserver/rest"
+	"monoplane.dev/object/service"
+
+	corev1 "monoplane.dev/api/core/v1"
 )
 
 // recorder is a connection that notes which method was called, and refuses the call.
@@ -36,7 +40,6 @@ func (r *recorder) NewStream(_ context.Context, _ *grpc.StreamDesc, method strin
 }
 
 // TestBindings sends a request to every HTTP binding of every service and sees which gRPC method it reaches.
-// It guards the pairing of rules with generated handlers by their order.
 //
 // spec: OBJ-15
 func TestBindings(t *testing.T) {
@@ -77,6 +80,62 @@ func TestBindings(t *testing.T) {
 	}
 	if n < 80 {
 		t.Errorf("only %d bindings were found", n)
+	}
+}
+
+// A method that its .proto has and its server does not, or the other way round, is found when the front starts.
+//
+// spec: OBJ-15
+func TestMethodsArePairedByName(t *testing.T) {
+	const full = "monoplane.core.v1.ConfigMaps"
+	tests := []struct {
+		name, want string
+		change     func(*grpc.ServiceDesc)
+	}{
+		{"missing", full + ".Delete is in the .proto, but is not served", func(d *grpc.ServiceDesc) {
+			d.Methods = slices.DeleteFunc(slices.Clone(d.Methods), func(m grpc.MethodDesc) bool { return m.MethodName == "Delete" })
+		}},
+		{"missing stream", full + ".Watch is in the .proto, but is not served", func(d *grpc.ServiceDesc) { d.Streams = nil }},
+		{"extra", full + ".Undo is served, but its .proto has no such method", func(d *grpc.ServiceDesc) {
+			d.Methods = append(slices.Clone(d.Methods), grpc.MethodDesc{MethodName: "Undo"})
+		}},
+		{"renamed", full + ".Remove is served, but its .proto has no such method", func(d *grpc.ServiceDesc) {
+			d.Methods = slices.Clone(d.Methods)
+			d.Methods[slices.IndexFunc(d.Methods, func(m grpc.MethodDesc) bool { return m.MethodName == "Delete" })].MethodName = "Remove"
+		}},
+		{"another shape", full + ".Watch: only its answer may be a stream", func(d *grpc.ServiceDesc) {
+			d.Streams = nil
+			d.Methods = append(slices.Clone(d.Methods), grpc.MethodDesc{MethodName: "Watch"})
+		}},
+		{"reordered", "", func(d *grpc.ServiceDesc) {
+			d.Methods = slices.Clone(d.Methods)
+			slices.Reverse(d.Methods)
+		}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			i := slices.IndexFunc(services.All(), func(s *service.Service) bool { return s.Kind == corev1.ConfigMapKind })
+			s, d := *services.All()[i], corev1.ConfigMaps_ServiceDesc
+			tt.change(&d)
+			s.Desc = &d
+			conn := &recorder{}
+			h, err := rest.New(rest.Config{
+				Conn: conn, Authenticate: asAdmin, Version: "1.36.3", Logger: slog.New(slog.DiscardHandler),
+				Services: []*service.Service{&s},
+			})
+			switch {
+			case tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)):
+				t.Errorf("started with %v, want %q", err, tt.want)
+			case tt.want == "" && err != nil:
+				t.Error(err)
+			case tt.want == "":
+				defer h.Close()
+				h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("DELETE", "/api/v1/namespaces/a/configmaps/b", nil))
+				if conn.method != corev1.ConfigMaps_Delete_FullMethodName {
+					t.Errorf("a DELETE reached %s", conn.method)
+				}
+			}
+		})
 	}
 }
 

@@ -31,6 +31,8 @@ type scripted struct {
 	logs  func(req *corev1.LogPodRequest, send func(string)) error
 	list  []object.Object
 	stall time.Duration
+	// watched is the request of the last watch.
+	watched *metav1.WatchRequest
 }
 
 func (s *scripted) front(t testing.TB, change ...func(*rest.Config)) *front {
@@ -53,7 +55,8 @@ func (p podsOf) Log(req *corev1.LogPodRequest, stream grpc.ServerStreamingServer
 	return p.s.logs(req, func(text string) { _ = stream.Send(&httpbody.HttpBody{Data: []byte(text)}) })
 }
 
-func (s *scripted) Watch(ctx context.Context, _ *metav1.WatchRequest, accept func() error, send func([]object.Event) error) error {
+func (s *scripted) Watch(ctx context.Context, req *metav1.WatchRequest, accept func() error, send func([]object.Event) error) error {
+	s.watched = req
 	return s.watch(ctx, accept, send)
 }
 

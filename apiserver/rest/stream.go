@@ -2,121 +2,76 @@ package rest
 
 import (
 	"context"
-	"errors"
+	"fmt"
 	"net/http"
-	"time"
 
-	"google.golang.org/genproto/googleapis/api/httpbody"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
+
+	spb "google.golang.org/genproto/googleapis/rpc/status"
 
 	"monoplane.dev/apierrors"
 	"monoplane.dev/object"
 )
 
-// stream is the state of a watch or a log that is being sent.
+// stream is what a watch keeps from one message to the next.
 type stream struct {
+	// table writes the tables; only the first has columns.
 	table *tableWriter
-	// buf is reused from batch to batch.
-	buf []byte
-	// scratch holds the object of the frame that is being made.
-	scratch []byte
-	// broken is set when the client does not take any more.
-	broken bool
-	// controller and guard are made with the first write and serve all of them.
-	controller *http.ResponseController
-	guard      *time.Timer
+	// frames holds the frames of one message, scratch the object of the frame that is being made.
+	frames, scratch []byte
 }
 
-var errClientGone = errors.New("rest: the client is gone")
-
-// accept sends the header as soon as the service has accepted the call, before there is anything to send.
-func (ex *exchange) accept() {
-	ex.begin(http.StatusOK, ex.streamType())
-	_ = http.NewResponseController(ex.w).Flush()
+// accept is called by the gateway without a message when the service has accepted a stream, and with each of its messages.
+// The header is sent at once, before there is anything to send.
+func (ex *exchange) accept(_ context.Context, w http.ResponseWriter, m proto.Message) error {
+	if m != nil {
+		return nil
+	}
+	w.Header().Set("Content-Type", ex.ContentType(nil))
+	w.WriteHeader(http.StatusOK)
+	return http.NewResponseController(w).Flush()
 }
 
-func (ex *exchange) streamType() string {
-	if ex.route.logs {
-		return "text/plain"
-	}
-	return ex.out.StreamContentType()
-}
+// Delimiter is what the gateway writes after each message of a stream: frames have their ends in themselves.
+func (ex *exchange) Delimiter() []byte { return nil }
 
-// send writes one message of the service, with one flush.
-func (ex *exchange) send(m proto.Message) error {
-	if ex.stream.broken {
-		return errClientGone
+// encodeEvents encodes one message of a watch, the events of which are many frames. (The messages of a log are text, which
+// the gateway writes as it is.)
+func (ex *exchange) encodeEvents(v any) (b []byte, err error) {
+	m, ok := v.(proto.Message)
+	if !ok || ex.route.service.Events == nil {
+		return nil, fmt.Errorf("%w: %T", errUnknownMessage, v)
 	}
-	if ex.route.logs {
-		text, ok := m.(*httpbody.HttpBody)
-		if !ok {
-			return errUnknownMessage
-		}
-		return ex.write(text.GetData())
-	}
-	b := ex.stream.buf[:0]
-	var err error
+	b = ex.stream.frames[:0]
 	ex.route.service.Events(m, func(e object.Event) bool {
-		if b, err = ex.appendFrame(b, e); err == nil && len(b) >= piece {
-			err = ex.write(b)
+		if len(b) >= piece {
+			_, _ = ex.w.Write(b)
 			b = b[:0]
 		}
+		b, err = ex.appendFrame(b, e)
 		return err == nil
 	})
-	if err == nil && len(b) > 0 {
-		err = ex.write(b)
-	}
 	if cap(b) <= maxPooled {
-		ex.stream.buf = b
+		ex.stream.frames = b
 	}
-	return err
+	return b, err
 }
 
-// write sends a piece at once. A client that does not take it in time is cut off.
-func (ex *exchange) write(b []byte) error {
-	ex.begin(http.StatusOK, ex.streamType())
-	s := &ex.stream
-	if s.guard == nil {
-		s.controller = http.NewResponseController(ex.w)
-		controller := s.controller
-		s.guard = time.AfterFunc(ex.h.cfg.StallTimeout, func() { _ = controller.SetWriteDeadline(time.Now()) })
-	} else {
-		s.guard.Reset(ex.h.cfg.StallTimeout)
+// encodeEnd encodes why a watch breaks off, if the client has to know: the end of a stream that may simply be opened again
+// needs no words, and those of a log would be taken for its text.
+func (ex *exchange) encodeEnd(v proto.Message) ([]byte, error) {
+	p, _ := v.(*spb.Status)
+	if ex.route.logs || codes.Code(p.GetCode()) == codes.Canceled {
+		return nil, nil
 	}
-	defer s.guard.Stop()
-	if _, err := ex.w.Write(b); err != nil {
-		s.broken = true
-		return errClientGone
-	}
-	if err := s.controller.Flush(); err != nil {
-		s.broken = true
-		return errClientGone
-	}
-	return nil
-}
-
-// end finishes a stream that the service, or a failed write, has ended. Before the header is sent an error
-// becomes the answer; after that a watch ends with an ERROR event if the client has to know, while the end of
-// a connection that may simply be opened again needs no words.
-func (ex *exchange) end(ctx context.Context, err error) {
-	if ex.stream.broken || ex.r.Context().Err() != nil {
-		return
-	}
-	if !ex.answered {
-		ex.fail(err)
-		return
-	}
-	if ctx.Err() != nil || ex.route.logs {
-		return
-	}
-	e := apierrors.From(err)
+	e := apierrors.From(status.FromProto(p).Err())
 	switch e.Reason() {
 	case apierrors.ServiceUnavailable, apierrors.Timeout, apierrors.Conflict:
-		return
+		return nil, nil
 	case apierrors.InternalError:
 		ex.h.logError(ex.r, e)
 	}
-	if b, err := ex.appendErrorFrame(nil, e.Status()); err == nil {
-		_ = ex.write(b)
-	}
+	return ex.appendErrorFrame(nil, e.Status())
 }

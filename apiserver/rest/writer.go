@@ -1,0 +1,93 @@
+package rest
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"monoplane.dev/apiserver/warning"
+)
+
+// buffered is the size up to which net/http keeps a write, which then cannot block.
+const buffered = 2 << 10
+
+// writer is the client's end of an answer. It sends the header once, with the code and the warnings, and gives up on a
+// client that does not take in time what is written.
+type writer struct {
+	http.ResponseWriter
+
+	// code is sent unless the answer is an error.
+	code     int
+	warnings *warning.Collector
+	// begun is set once the header has been sent.
+	begun bool
+	// stall is how long one write may take; guard ends it.
+	stall time.Duration
+	guard *time.Timer
+	// gone is set when the client does not take any more. What is written after that goes nowhere: there is nobody to tell,
+	// but the service of a stream, which cancel ends.
+	gone   bool
+	cancel context.CancelFunc
+}
+
+// WriteHeader sends the header, unless that has been done.
+func (w *writer) WriteHeader(code int) {
+	if w.begun {
+		return
+	}
+	w.begun = true
+	if w.warnings != nil {
+		h := w.Header()
+		for _, text := range w.warnings.Texts() {
+			h["Warning"] = append(h["Warning"], warning.Header(text))
+		}
+	}
+	w.ResponseWriter.WriteHeader(code)
+}
+
+// Write writes, behind the header. It does not fail.
+func (w *writer) Write(b []byte) (int, error) {
+	w.WriteHeader(w.code)
+	switch {
+	case len(b) == 0 || w.gone:
+	case len(b) <= buffered:
+		_, err := w.ResponseWriter.Write(b)
+		w.took(err)
+	default:
+		w.arm()
+		_, err := w.ResponseWriter.Write(b)
+		w.guard.Stop()
+		w.took(err)
+	}
+	return len(b), nil
+}
+
+// FlushError sends what has been written. It does not fail.
+func (w *writer) FlushError() error {
+	if w.gone {
+		return nil
+	}
+	w.arm()
+	err := http.NewResponseController(w.ResponseWriter).Flush()
+	w.guard.Stop()
+	w.took(err)
+	return nil
+}
+
+// arm begins the time in which the client has to take what is written next.
+func (w *writer) arm() {
+	if w.guard != nil {
+		w.guard.Reset(w.stall)
+		return
+	}
+	client := w.ResponseWriter
+	w.guard = time.AfterFunc(w.stall, func() { _ = http.NewResponseController(client).SetWriteDeadline(time.Now()) })
+}
+
+// took notes how a write went.
+func (w *writer) took(err error) {
+	if err != nil && !w.gone {
+		w.gone = true
+		w.cancel()
+	}
+}
