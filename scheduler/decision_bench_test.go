@@ -6,6 +6,9 @@ import (
 
 	corev1 "monoplane.dev/api/core/v1"
 	metav1 "monoplane.dev/api/meta/v1"
+	"monoplane.dev/client"
+	"monoplane.dev/scheduler"
+	"monoplane.dev/scheduler/framework"
 )
 
 // spread returns a constraint on pods labelled app=web.
@@ -132,4 +135,35 @@ func (k decisionKind) spec() *corev1.PodSpec {
 	s := newPod("a", "cpu=100m", "memory=100Mi").Spec
 	k.change(s)
 	return s
+}
+
+// BenchmarkDecision is the decision alone, the assumption included: 1 000 nodes, plain pods.
+func BenchmarkDecision(b *testing.B) {
+	for _, nodes := range []int{100, 1000, 5000} {
+		b.Run(fmt.Sprint(nodes, " nodes"), func(b *testing.B) {
+			profile, err := scheduler.DefaultProfile(client.New(nil))
+			if err != nil {
+				b.Fatal(err)
+			}
+			snapshot, search := framework.NewSnapshot(), framework.NewSearcher(1)
+			for i := range nodes {
+				name := fmt.Sprint("n", i)
+				snapshot.Set(name, framework.NewNodeInfo(name, newNode(name, "cpu=64", "memory=256Gi", "pods=1000000")))
+			}
+			p := newPod("a", "cpu=1m", "memory=1Mi")
+			p.Metadata = &metav1.ObjectMeta{Name: "a", Uid: "a"}
+			info := framework.NewPodInfo(p)
+			b.ReportAllocs()
+			i := 0
+			for b.Loop() {
+				d := profile.Schedule(&framework.CycleState{}, info, snapshot, search)
+				if d.Node == "" {
+					b.Fatal(d.Diagnosis.Message())
+				}
+				if i++; i%100 != 0 { // so that nodes do not fill up
+					snapshot.Set(d.Node, snapshot.Node(d.Node).WithPodUpdated(info))
+				}
+			}
+		})
+	}
 }

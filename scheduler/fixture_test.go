@@ -3,7 +3,6 @@ package scheduler_test
 import (
 	"context"
 	"errors"
-	"strings"
 	"testing"
 	"testing/synctest"
 
@@ -16,6 +15,8 @@ import (
 	"monoplane.dev/client"
 	"monoplane.dev/client/fake"
 	"monoplane.dev/scheduler"
+	"monoplane.dev/scheduler/test/objects"
+	"monoplane.dev/scheduler/test/scenario"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -85,36 +86,13 @@ func (w *world) must(_ any, err error) {
 	}
 }
 
-func quantities(kv ...string) map[string]*metav1.Quantity {
-	m := map[string]*metav1.Quantity{}
-	for _, s := range kv {
-		k, v, _ := strings.Cut(s, "=")
-		m[k] = &metav1.Quantity{String_: v}
-	}
-	return m
-}
+func quantities(kv ...string) map[string]*metav1.Quantity { return objects.Quantities(kv...) }
 
 func newNode(name string, allocatable ...string) *corev1.Node {
-	if len(allocatable) == 0 {
-		allocatable = []string{"cpu=4", "memory=8Gi", "pods=110"}
-	}
-	return &corev1.Node{
-		Metadata: &metav1.ObjectMeta{Name: name, Labels: map[string]string{"kubernetes.io/hostname": name}},
-		Spec:     &corev1.NodeSpec{},
-		Status:   &corev1.NodeStatus{Allocatable: quantities(allocatable...)},
-	}
+	return objects.Node(name, allocatable...)
 }
 
-func newPod(name string, requests ...string) *corev1.Pod {
-	return &corev1.Pod{
-		Metadata: &metav1.ObjectMeta{Namespace: "ns", Name: name},
-		Spec: &corev1.PodSpec{
-			SchedulerName: scheduler.DefaultName,
-			Containers:    []*corev1.Container{{Name: "c", Resources: &corev1.ResourceRequirements{Requests: quantities(requests...)}}},
-		},
-		Status: &corev1.PodStatus{Phase: "Pending"},
-	}
-}
+func newPod(name string, requests ...string) *corev1.Pod { return objects.Pod(name, requests...) }
 
 // addNode adds a node and waits until the scheduler knows it.
 func (w *world) addNode(n *corev1.Node) {
@@ -174,11 +152,10 @@ func (w *world) conflicts(result string) float64 {
 }
 
 // reason returns the condition PodScheduled as text.
-func reason(p *corev1.Pod) string {
-	for _, c := range p.GetStatus().GetConditions() {
-		if c.GetType() == "PodScheduled" && c.GetStatus() == "False" {
-			return c.GetReason() + ": " + c.GetMessage()
-		}
-	}
-	return ""
+func reason(p *corev1.Pod) string { return objects.Reason(p) }
+
+// agents plays the nodes until stop is called.
+func (w *world) agents() (stop func()) {
+	w.Helper()
+	return scenario.Agents(w, w.c)
 }

@@ -2,7 +2,6 @@ package scheduler_test
 
 import (
 	"context"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,33 +10,8 @@ import (
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/object"
 	"monoplane.dev/scheduler"
+	"monoplane.dev/scheduler/test/objects"
 )
-
-// addPodTerm gives the pod a term of one kind, "KEY:K=V".
-func addPodTerm(p *corev1.Pod, kind, term string) {
-	key, label, _ := strings.Cut(term, ":")
-	k, v, _ := strings.Cut(label, "=")
-	t := &corev1.PodAffinityTerm{TopologyKey: key, LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{k: v}}}
-	weighted := &corev1.WeightedPodAffinityTerm{Weight: 100, PodAffinityTerm: t}
-	if p.Spec.Affinity == nil {
-		p.Spec.Affinity = &corev1.Affinity{}
-	}
-	a := p.Spec.Affinity
-	if a.PodAffinity == nil {
-		a.PodAffinity, a.PodAntiAffinity = &corev1.PodAffinity{}, &corev1.PodAntiAffinity{}
-	}
-	near, apart := a.PodAffinity, a.PodAntiAffinity
-	switch kind {
-	case "near":
-		near.RequiredDuringSchedulingIgnoredDuringExecution = append(near.RequiredDuringSchedulingIgnoredDuringExecution, t)
-	case "apart":
-		apart.RequiredDuringSchedulingIgnoredDuringExecution = append(apart.RequiredDuringSchedulingIgnoredDuringExecution, t)
-	case "prefer-near":
-		near.PreferredDuringSchedulingIgnoredDuringExecution = append(near.PreferredDuringSchedulingIgnoredDuringExecution, weighted)
-	case "prefer-apart":
-		apart.PreferredDuringSchedulingIgnoredDuringExecution = append(apart.PreferredDuringSchedulingIgnoredDuringExecution, weighted)
-	}
-}
 
 // A pod that waits for one in a namespace with a label is placed when the namespace gets it, and a later one may not follow when the
 // namespace has lost it.
@@ -59,7 +33,7 @@ func TestNamespaceLabels(t *testing.T) {
 		}
 		waiting := func(name string) *corev1.Pod {
 			p := newPod(name)
-			addPodTerm(p, "near", "kubernetes.io/hostname:app=web")
+			objects.AddPodTerm(p, "near", "kubernetes.io/hostname:app=web")
 			p.Spec.Affinity.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution[0].NamespaceSelector =
 				&metav1.LabelSelector{MatchLabels: map[string]string{"team": "1"}}
 			return p

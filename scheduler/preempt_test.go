@@ -28,7 +28,7 @@ func ranked(name string, priority int32, cpu string) *corev1.Pod {
 
 // on keeps a pod to a node.
 func on(node string, p *corev1.Pod) *corev1.Pod {
-	p.Spec.NodeSelector = map[string]string{hostKey: node}
+	p.Spec.NodeSelector = map[string]string{"kubernetes.io/hostname": node}
 	return p
 }
 

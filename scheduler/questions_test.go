@@ -17,6 +17,7 @@ import (
 	"monoplane.dev/object"
 	"monoplane.dev/scheduler"
 	"monoplane.dev/scheduler/framework"
+	"monoplane.dev/scheduler/test/naive"
 )
 
 // explain asks about a pod as it is.
@@ -267,23 +268,23 @@ func TestPanicInQuestion(t *testing.T) {
 func TestReviewIsWhatHappens(t *testing.T) {
 	fit, refused, preempting := 0, 0, 0
 	for seed := range uint64(150) {
-		d := newDice(seed)
-		c := d.cluster()
+		d := naive.NewDice(seed)
+		c := d.Cluster()
 		inWorld(t, scheduler.Config{}, func(w *world) {
-			for _, n := range c.nodes {
+			for _, n := range c.Nodes() {
 				n = object.Clone(n)
 				w.createNode(n)
 			}
-			for _, p := range c.pods {
+			for _, p := range c.Pods() {
 				p = object.Clone(p)
 				p.Metadata.Uid, p.Metadata.Finalizers = "", []string{"test/hold"}
 				w.must(w.c.Pods.Create(context.Background(), &corev1.CreatePodRequest{Namespace: p.Metadata.Namespace, Object: p}))
 			}
 			synctest.Wait()
-			pod := d.pending("new")
+			pod := d.Pending("new")
 			pod.Metadata.Namespace, pod.Metadata.Uid, pod.Spec.SchedulerName = "ns", "", scheduler.DefaultName
 			pod.Spec.NodeName = ""
-			if d.one(2) {
+			if d.IntN(2) == 0 {
 				pod.Spec.Priority = new(int32)
 				*pod.Spec.Priority = 1000
 			}

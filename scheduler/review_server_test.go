@@ -20,6 +20,7 @@ import (
 	"monoplane.dev/client"
 	"monoplane.dev/codec"
 	"monoplane.dev/scheduler"
+	"monoplane.dev/scheduler/test/naive"
 )
 
 // reviewServer is an API server that schedulers can be asked over.
@@ -92,7 +93,7 @@ func FuzzReview(f *testing.F) {
 		f.Fatal(err)
 	}
 	for seed := range uint64(60) {
-		p := newDice(seed).pending("x")
+		p := naive.NewDice(seed).Pending("x")
 		p.Metadata.Namespace, p.Spec.SchedulerName = "", ""
 		f.Add(codec.AppendObject(nil, &schedulingv1.PlacementReview{Spec: &schedulingv1.PlacementReviewSpec{Pod: p}}))
 	}

@@ -15,6 +15,7 @@ import (
 	"monoplane.dev/object"
 	"monoplane.dev/scheduler"
 	"monoplane.dev/scheduler/framework"
+	"monoplane.dev/scheduler/test/objects"
 )
 
 // witness notes when pods are tried.
@@ -49,7 +50,7 @@ const (
 //
 // spec: SCHED-2, PRIO-3, PREEMPT-2
 func TestNobodyStarves(t *testing.T) {
-	counts := caseCounts{}
+	counts := objects.Counts{}
 	for seed := range uint64(60) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			seen := &witness{skip: framework.NewStatus(framework.Skip, "Witness"), tries: map[string][]time.Time{}}
@@ -77,7 +78,7 @@ func TestNobodyStarves(t *testing.T) {
 			})
 		})
 	}
-	counts.floors(t, map[string]int{"bound": 1000, "preempted": 250, "wait": 100, "tried again": 5000, "passed by": 5})
+	counts.Floors(t, map[string]int{"bound": 1000, "preempted": 250, "wait": 100, "tried again": 5000, "passed by": 5})
 }
 
 // life is what pods come and end.

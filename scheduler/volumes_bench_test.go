@@ -9,6 +9,7 @@ import (
 	"monoplane.dev/object/storage"
 	"monoplane.dev/scheduler/framework"
 	"monoplane.dev/scheduler/plugins/volumebinding"
+	"monoplane.dev/scheduler/test/objects"
 )
 
 // volumeKind is a kind of pods with a claim of their own.
@@ -38,7 +39,7 @@ func (c *benchCluster) claims(k volumeKind) []*corev1.PodSpec {
 		}
 		c.snapshot.SetVolume(name, volumebinding.Volume(v))
 		c.snapshot.SetClaim(cache.KeyOf(o), framework.NewClaimInfo(o))
-		specs = append(specs, using(newPod("", "cpu=100m", "memory=100Mi"), name).Spec)
+		specs = append(specs, objects.Use(newPod("", "cpu=100m", "memory=100Mi"), name).Spec)
 	}
 	return specs
 }
@@ -90,7 +91,7 @@ func TestVolumeAllocations(t *testing.T) {
 			for range 4 * nodes { // what the snapshot keeps is there, and the scratch space is large enough
 				stream()
 			}
-			p := c.replica("measured", 0, using(newPod("", "cpu=100m"), "c7").Spec)
+			p := c.replica("measured", 0, objects.Use(newPod("", "cpu=100m"), "c7").Spec)
 			if got := c.allocations(p); got > k.allocs {
 				t.Errorf("%s, %d nodes: %v allocations, at most %d were expected", k.name, nodes, got, k.allocs)
 			} else {

@@ -19,6 +19,7 @@ import (
 	"monoplane.dev/client"
 	"monoplane.dev/controllers/persistentvolume"
 	"monoplane.dev/scheduler"
+	"monoplane.dev/scheduler/test/objects"
 )
 
 // runStorage runs the binding controller until stop is called.
@@ -64,18 +65,10 @@ func localVolume(name, class, host string) *corev1.CreatePersistentVolumeRequest
 			PersistentVolumeReclaimPolicy: "Retain",
 			PersistentVolumeSource:        &corev1.PersistentVolumeSource{Local: &corev1.LocalVolumeSource{Path: "/" + name}},
 			NodeAffinity: &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []*corev1.NodeSelectorTerm{{
-				MatchExpressions: []*corev1.NodeSelectorRequirement{{Key: hostKey, Operator: "In", Values: []string{host}}},
+				MatchExpressions: []*corev1.NodeSelectorRequirement{{Key: "kubernetes.io/hostname", Operator: "In", Values: []string{host}}},
 			}}}},
 		},
 	}}
-}
-
-// using has a pod use a claim.
-func using(p *corev1.Pod, claim string) *corev1.Pod {
-	p.Spec.Volumes = append(p.Spec.Volumes, &corev1.Volume{Name: "v-" + claim, VolumeSource: &corev1.VolumeSource{
-		PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim},
-	}})
-	return p
 }
 
 // The whole way through the real server, each with its own identity: a pod has its volume made on its node, another takes a static one, and
@@ -98,8 +91,8 @@ func TestVolumesOnRealServer(t *testing.T) {
 	ok(admin.PersistentVolumeClaims.Create(ctx, claimOf("default", "made", "local", "ReadWriteOncePod")))
 	ok(admin.PersistentVolumeClaims.Create(ctx, claimOf("default", "taken", "static", "ReadWriteOnce")))
 	ok(admin.PersistentVolumes.Create(ctx, localVolume("disk", "static", "n2")))
-	ok(admin.Pods.Create(ctx, &corev1.CreatePodRequest{Object: using(realPod("a"), "made")}))
-	ok(admin.Pods.Create(ctx, &corev1.CreatePodRequest{Object: using(realPod("b"), "taken")}))
+	ok(admin.Pods.Create(ctx, &corev1.CreatePodRequest{Object: objects.Use(realPod("a"), "made")}))
+	ok(admin.Pods.Create(ctx, &corev1.CreatePodRequest{Object: objects.Use(realPod("b"), "taken")}))
 	t.Cleanup(runStorage(t, as(authn.ControllerPrefix+"persistentvolume")))
 	runScheduler(t, scheduler.Config{Client: as(authn.SchedulerName), Seed: 1})
 	nodes := await(t, admin, 2)
@@ -111,7 +104,7 @@ func TestVolumesOnRealServer(t *testing.T) {
 	if host != nodes["a"] || nodes["b"] != "n2" || made.GetMetadata().GetAnnotations()["volume.kubernetes.io/selected-node"] != nodes["a"] {
 		t.Errorf("pods are on %v, the volume on %s", nodes, host)
 	}
-	second, err := admin.Pods.Create(ctx, &corev1.CreatePodRequest{Object: using(realPod("c"), "made")})
+	second, err := admin.Pods.Create(ctx, &corev1.CreatePodRequest{Object: objects.Use(realPod("c"), "made")})
 	ok(second, err)
 	w, err := admin.Pods.Watch(ctx, &metav1.WatchRequest{FieldSelector: "metadata.name=c", ResourceVersion: second.GetMetadata().GetResourceVersion()})
 	ok(w, err)
@@ -174,9 +167,9 @@ func TestVolumesUnderChaos(t *testing.T) {
 				return nil
 			})
 			for i := range pods {
-				p := using(newPod(fmt.Sprint("p", i)), fmt.Sprint("s", i))
+				p := objects.Use(newPod(fmt.Sprint("p", i)), fmt.Sprint("s", i))
 				if i%2 == 0 {
-					using(p, fmt.Sprint("l", i))
+					objects.Use(p, fmt.Sprint("l", i))
 				}
 				for {
 					if _, err := w.c.Pods.Create(ctx, &corev1.CreatePodRequest{Namespace: "ns", Object: p}); err == nil {
@@ -246,7 +239,7 @@ func TestSlowProvisionerHoldsNobodyUp(t *testing.T) {
 		w.must(w.c.StorageClasses.Create(ctx, lateClass("ext", "example.com/slow")))
 		for i := range 100 {
 			w.must(w.c.PersistentVolumeClaims.Create(ctx, claimOf("ns", fmt.Sprint("c", i), "ext", "ReadWriteOnce")))
-			w.addPod(using(newPod(fmt.Sprint("slow", i)), fmt.Sprint("c", i)))
+			w.addPod(objects.Use(newPod(fmt.Sprint("slow", i)), fmt.Sprint("c", i)))
 		}
 		synctest.Wait()
 		w.addPod(newPod("plain"))

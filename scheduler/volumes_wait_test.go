@@ -13,6 +13,7 @@ import (
 	"monoplane.dev/object"
 	"monoplane.dev/object/storage"
 	"monoplane.dev/scheduler"
+	"monoplane.dev/scheduler/test/objects"
 )
 
 // waiting puts a pod on n1 whose volume somebody else is to make, and waits until it waits for that.
@@ -23,7 +24,7 @@ func (w *world) waiting(pod, claim string) {
 	w.must(w.c.StorageClasses.Create(ctx, lateClass("ext", "example.com/slow")))
 	w.must(w.c.PersistentVolumeClaims.Create(ctx, claimOf("ns", claim, "ext", "ReadWriteOnce")))
 	synctest.Wait()
-	w.addPod(using(newPod(pod), claim))
+	w.addPod(objects.Use(newPod(pod), claim))
 	if w.nodeOf(pod) != "" || w.claim(claim).GetMetadata().GetAnnotations()[storage.SelectedNode] != "n1" {
 		w.Fatal("the pod does not wait for its volume")
 	}
@@ -158,8 +159,8 @@ func TestFailedBindingFreesVolumes(t *testing.T) {
 			time.Sleep(3 * time.Second) // virtual: the other pod is refused meanwhile, and this one deleted
 			return apierrors.New(apierrors.ServiceUnavailable, "chaos")
 		})
-		w.addPod(using(newPod("a"), "one"))
-		w.addPod(using(newPod("b"), "two"))
+		w.addPod(objects.Use(newPod("a"), "one"))
+		w.addPod(objects.Use(newPod("b"), "two"))
 		const want = "Unschedulable: 0/1 nodes are available: 1 node(s) didn't find available persistent volumes to bind. preemption: " +
 			"0/1 nodes are available: 1 Preemption is not helpful for scheduling."
 		if got := reason(w.pod("b")); got != want {

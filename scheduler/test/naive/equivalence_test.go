@@ -1,14 +1,13 @@
-package scheduler_test
+package naive
 
 import (
 	"fmt"
-	"math/rand/v2"
-	"slices"
 	"testing"
 
 	corev1 "monoplane.dev/api/core/v1"
 	"monoplane.dev/object"
 	"monoplane.dev/scheduler/framework"
+	"monoplane.dev/scheduler/test/objects"
 )
 
 // What is kept about nodes for the pods of a template changes nothing: on a snapshot that changes all the time, decisions about pods
@@ -17,16 +16,16 @@ import (
 // spec: SCHED-7
 func TestKeptAnswersHold(t *testing.T) {
 	r := newReferee(t)
-	counts := caseCounts{}
+	counts := objects.Counts{}
 	first, last := 0, 250
 	if *onlySeed >= 0 {
 		first, last = *onlySeed, *onlySeed+1
 	}
 	for seed := first; seed < last; seed++ {
-		d := newDice(uint64(seed)) //nolint:gosec // not negative
+		d := NewDice(uint64(seed)) //nolint:gosec // not negative
 		n := d.plea(r.filters)
 		n.budgets = nil
-		templates := []*corev1.Pod{n.pod, d.pod("second"), d.pending("third")}
+		templates := []*corev1.Pod{n.pod, d.pod("second"), d.Pending("third")}
 		templates[1].Spec.Priority = d.priority()
 		calls := 0
 		n.history(d, func(s *framework.Snapshot) {
@@ -50,12 +49,12 @@ func TestKeptAnswersHold(t *testing.T) {
 		})
 	}
 	if *onlySeed < 0 {
-		counts.floors(t, map[string]int{"placed": 1000, "refused": 1000, "makes room": 200})
+		counts.Floors(t, map[string]int{"placed": 1000, "refused": 1000, "makes room": 200})
 	}
 }
 
 // keepRoom keeps room on a node for pods that are never asked about, or for none.
-func (d dice) keepRoom(s *framework.Snapshot) {
+func (d Dice) keepRoom(s *framework.Snapshot) {
 	if len(s.Nodes()) == 0 {
 		return
 	}
@@ -105,27 +104,4 @@ func told(d framework.Decision) string {
 		}
 	}
 	return text
-}
-
-// More templates than answers are kept for, one pod of each at a time, and profiles that differ: nothing is taken for another's.
-func TestManyTemplates(t *testing.T) {
-	c := newBenchCluster(t, 50, "cpu=4", "memory=32Gi", "pods=110")
-	rng := rand.New(rand.NewPCG(1, 1))
-	var specs []*corev1.PodSpec
-	for i := range 40 {
-		specs = append(specs, newPod("", fmt.Sprintf("cpu=%dm", 200*(1+i))).Spec)
-	}
-	for i := range 2000 {
-		at := rng.IntN(len(specs))
-		if rng.IntN(2) == 0 {
-			at = rng.IntN(4) // some are frequent
-		}
-		d := c.decide(c.replica(fmt.Sprint(i), 0, specs[at]))
-		if fits := 200*(1+at) <= 4000; fits != (d.Node != "") {
-			t.Fatalf("a pod of %d millicores on nodes of 4000: %+v", 200*(1+at), d)
-		}
-	}
-	if slices.ContainsFunc(c.snapshot.Nodes(), func(n *framework.NodeInfo) bool { return len(n.Pods()) > 0 }) {
-		t.Error("deciding changed something")
-	}
 }

@@ -1,4 +1,4 @@
-package scheduler_test
+package naive
 
 import (
 	"slices"
@@ -7,15 +7,15 @@ import (
 	corev1 "monoplane.dev/api/core/v1"
 )
 
-func naiveAffinity(_ *naiveCluster, pod *corev1.Pod, node *corev1.Node) (bool, []string) {
-	if !naiveSelects(pod, node) {
+func affinity(_ *Cluster, pod *corev1.Pod, node *corev1.Node) (bool, []string) {
+	if !selects(pod, node) {
 		return true, []string{"node(s) didn't match Pod's node affinity/selector"}
 	}
 	return false, nil
 }
 
-// naiveSelects says whether the pod's node selector and required node affinity choose the node.
-func naiveSelects(pod *corev1.Pod, node *corev1.Node) bool {
+// selects says whether the pod's node selector and required node affinity choose the node.
+func selects(pod *corev1.Pod, node *corev1.Node) bool {
 	for k, v := range pod.Spec.NodeSelector {
 		if got, ok := node.Metadata.Labels[k]; !ok || got != v {
 			return false
@@ -25,21 +25,21 @@ func naiveSelects(pod *corev1.Pod, node *corev1.Node) bool {
 	if required == nil {
 		return true
 	}
-	return slices.ContainsFunc(required.NodeSelectorTerms, func(t *corev1.NodeSelectorTerm) bool { return naiveTerm(t, node) })
+	return slices.ContainsFunc(required.NodeSelectorTerms, func(t *corev1.NodeSelectorTerm) bool { return term(t, node) })
 }
 
-// naiveTerm: all tests of a term must pass; a term without any chooses nothing.
-func naiveTerm(t *corev1.NodeSelectorTerm, node *corev1.Node) bool {
+// term: all tests of a term must pass; a term without any chooses nothing.
+func term(t *corev1.NodeSelectorTerm, node *corev1.Node) bool {
 	tests := 0
 	for _, r := range t.GetMatchExpressions() {
 		got, has := node.Metadata.Labels[r.Key]
-		if !naiveTest(r.Operator, r.Values, got, has) {
+		if !test(r.Operator, r.Values, got, has) {
 			return false
 		}
 		tests++
 	}
 	for _, r := range t.GetMatchFields() {
-		if r.Key != "metadata.name" || !naiveTest(r.Operator, r.Values, node.Metadata.Name, true) {
+		if r.Key != "metadata.name" || !test(r.Operator, r.Values, node.Metadata.Name, true) {
 			return false
 		}
 		tests++
@@ -47,8 +47,8 @@ func naiveTerm(t *corev1.NodeSelectorTerm, node *corev1.Node) bool {
 	return tests > 0
 }
 
-// naiveTest is one test of a label or field, also for selectors of pods.
-func naiveTest(operator string, values []string, got string, has bool) bool {
+// test is one test of a label or field, also for selectors of pods.
+func test(operator string, values []string, got string, has bool) bool {
 	in := has && slices.Contains(values, got)
 	switch operator {
 	case "In":
@@ -71,8 +71,8 @@ func naiveTest(operator string, values []string, got string, has bool) bool {
 	}
 }
 
-// naiveAffinityScore adds up the weights of the preferences that the node meets.
-func naiveAffinityScore(_ *naiveCluster, pod *corev1.Pod, fit []*corev1.Node) []int64 {
+// affinityScore adds up the weights of the preferences that the node meets.
+func affinityScore(_ *Cluster, pod *corev1.Pod, fit []*corev1.Node) []int64 {
 	preferred := pod.Spec.Affinity.GetNodeAffinity().GetPreferredDuringSchedulingIgnoredDuringExecution()
 	if len(preferred) == 0 {
 		return nil
@@ -80,10 +80,10 @@ func naiveAffinityScore(_ *naiveCluster, pod *corev1.Pod, fit []*corev1.Node) []
 	scores := make([]int64, len(fit))
 	for i, node := range fit {
 		for _, p := range preferred {
-			if naiveTerm(p.Preference, node) {
+			if term(p.Preference, node) {
 				scores[i] += int64(p.Weight)
 			}
 		}
 	}
-	return naiveNormalise(scores, false)
+	return normalise(scores, false)
 }

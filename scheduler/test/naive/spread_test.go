@@ -1,4 +1,4 @@
-package scheduler_test
+package naive
 
 import (
 	"fmt"
@@ -8,20 +8,21 @@ import (
 	corev1 "monoplane.dev/api/core/v1"
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/scheduler/framework"
+	"monoplane.dev/scheduler/test/objects"
 )
 
 // worked is the cluster of the worked example of 001: node-a and node-b in zone1, node-x and node-y in zone2, with 2, 1, 0 and 4 pods.
-func worked() *naiveCluster {
-	c := &naiveCluster{}
+func worked() *Cluster {
+	c := &Cluster{}
 	for _, n := range []struct {
 		name, zone string
 		pods       int
 	}{{"node-a", "zone1", 2}, {"node-b", "zone1", 1}, {"node-x", "zone2", 0}, {"node-y", "zone2", 4}} {
-		node := newNode(n.name)
+		node := objects.Node(n.name)
 		node.Metadata.Labels["zone"], node.Metadata.Labels["node"] = n.zone, n.name
 		c.nodes = append(c.nodes, node)
 		for i := range n.pods {
-			p := newPod(fmt.Sprint("p-", n.name, i))
+			p := objects.Pod(fmt.Sprint("p-", n.name, i))
 			p.Metadata.Uid, p.Metadata.Labels, p.Spec.NodeName = p.Metadata.Name, map[string]string{"foo": ""}, n.name
 			c.pods = append(c.pods, p)
 		}
@@ -32,7 +33,7 @@ func worked() *naiveCluster {
 // spreading returns a pod labelled foo with constraints given as "key maxSkew kind".
 func spreading(t *testing.T, constraints ...string) *corev1.Pod {
 	t.Helper()
-	p := newPod("p")
+	p := objects.Pod("p")
 	p.Metadata.Uid, p.Metadata.Labels = "p", map[string]string{"foo": ""}
 	for _, text := range constraints {
 		c := &corev1.TopologySpreadConstraint{LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"foo": ""}}}
@@ -59,7 +60,7 @@ func TestWorkedExampleCounts(t *testing.T) {
 		if got := fmt.Sprint(domains); got != want[i].domains {
 			t.Errorf("%s: domains %s, want %s", con.TopologyKey, got, want[i].domains)
 		}
-		if got := fmt.Sprint(naiveGlobalMin(con, domains)); got != want[i].least {
+		if got := fmt.Sprint(globalMin(con, domains)); got != want[i].least {
 			t.Errorf("%s: minimum %s, want %s", con.TopologyKey, got, want[i].least)
 		}
 	}
@@ -156,7 +157,7 @@ func TestSpreadCountsKeptRoom(t *testing.T) {
 		s := c.snapshot()
 		var kept []*framework.PodInfo
 		for i := range x.kept {
-			p := newPod(fmt.Sprint("kept", i))
+			p := objects.Pod(fmt.Sprint("kept", i))
 			p.Metadata.Uid, p.Metadata.Labels = p.Metadata.Name, map[string]string{"foo": ""}
 			kept = append(kept, framework.NewPodInfo(p))
 		}

@@ -1,4 +1,4 @@
-package scheduler_test
+package naive
 
 import (
 	"fmt"
@@ -14,6 +14,7 @@ import (
 	"monoplane.dev/scheduler"
 	"monoplane.dev/scheduler/framework"
 	"monoplane.dev/scheduler/plugins/podtopologyspread"
+	"monoplane.dev/scheduler/test/objects"
 )
 
 // The profile and the naive scheduler agree on random pods and clusters with Services and workloads, and with random constraints by
@@ -24,14 +25,14 @@ func TestDefaultsAgainstNaive(t *testing.T) {
 	const clusters, podsEach = 1500, 4
 	r := newReferee(t)
 	system := r.profile
-	counts := caseCounts{}
+	counts := objects.Counts{}
 	first, last := 0, clusters
 	if *onlySeed >= 0 {
 		first, last = *onlySeed, *onlySeed+1
 	}
 	for seed := first; seed < last; seed++ {
-		d := newDice(uint64(seed)) //nolint:gosec // not negative
-		n := &naiveDefaults{system: d.one(2), groups: d.groups()}
+		d := NewDice(uint64(seed)) //nolint:gosec // not negative
+		n := &defaults{system: d.one(2), groups: d.groups()}
 		way := "System: "
 		r.profile = system
 		if !n.system {
@@ -39,7 +40,7 @@ func TestDefaultsAgainstNaive(t *testing.T) {
 			n.list = d.defaults()
 			r.profile = listing(t, n.list)
 		}
-		c := d.cluster()
+		c := d.Cluster()
 		if d.one(3) { // so that nothing but the spreading tells the nodes apart
 			for _, node := range c.nodes {
 				node.Spec.Taints, node.Spec.Unschedulable = nil, false
@@ -47,7 +48,7 @@ func TestDefaultsAgainstNaive(t *testing.T) {
 		}
 		var pods []*corev1.Pod
 		for i := range podsEach {
-			p := d.pending(fmt.Sprint("new", i))
+			p := d.Pending(fmt.Sprint("new", i))
 			if !d.one(4) {
 				p.Spec.TopologySpreadConstraints = nil
 			}
@@ -74,7 +75,7 @@ func TestDefaultsAgainstNaive(t *testing.T) {
 		}
 	}
 	if *onlySeed < 0 {
-		counts.floors(t, map[string]int{
+		counts.Floors(t, map[string]int{
 			"System: given": 400, "List: given": 400, "System: scores differ": 150, "List: scores differ": 50, "List: refused": 300,
 			"System: several groups": 150, "List: several groups": 150, "of a workload": 150, "own constraints": 250, "belongs to nothing": 1000,
 		})
@@ -99,7 +100,7 @@ func listing(t *testing.T, list []*corev1.TopologySpreadConstraint) *framework.P
 }
 
 // framework returns the groups as a snapshot takes them.
-func (n *naiveDefaults) framework(t *testing.T) []*framework.Group {
+func (n *defaults) framework(t *testing.T) []*framework.Group {
 	t.Helper()
 	var list []*framework.Group
 	for _, g := range n.groups {
@@ -135,7 +136,7 @@ func requirement(t *testing.T, key string, op selection.Operator, values ...stri
 }
 
 // explain is what the naive scheduler says of the pod with the constraints that it gets, and whether it gets any.
-func (n *naiveDefaults) explain(r *referee, c *naiveCluster, pod *corev1.Pod) (want map[string]*naiveVerdict, gets bool) {
+func (n *defaults) explain(r *referee, c *Cluster, pod *corev1.Pod) (want map[string]*verdict, gets bool) {
 	given, gets := n.given(pod)
 	want = r.naive(c, given)
 	if !gets || !n.system {
@@ -147,14 +148,14 @@ func (n *naiveDefaults) explain(r *referee, c *naiveCluster, pod *corev1.Pod) (w
 			fit = append(fit, node)
 		}
 	}
-	for i, score := range naiveSystemScore(c, given, fit) {
+	for i, score := range systemScore(c, given, fit) {
 		want[fit[i].Metadata.Name].scores["PodTopologySpread"] = score
 	}
 	return want, gets
 }
 
 // count notes what a case was about.
-func (n *naiveDefaults) count(counts caseCounts, way string, pod *corev1.Pod, gets bool, want map[string]*naiveVerdict) {
+func (n *defaults) count(counts objects.Counts, way string, pod *corev1.Pod, gets bool, want map[string]*verdict) {
 	of := 0
 	for _, g := range n.groups {
 		if g.has(pod) {

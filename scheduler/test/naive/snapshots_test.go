@@ -1,4 +1,4 @@
-package scheduler_test
+package naive
 
 import (
 	"fmt"
@@ -12,7 +12,7 @@ import (
 )
 
 // snapshot is the cluster as a snapshot, made at once.
-func (c *naiveCluster) snapshot() *framework.Snapshot {
+func (c *Cluster) snapshot() *framework.Snapshot {
 	s := framework.NewSnapshot()
 	for name, labels := range c.namespaces {
 		s.SetNamespace(name, labels)
@@ -29,7 +29,7 @@ func (c *naiveCluster) snapshot() *framework.Snapshot {
 
 // history brings a snapshot to the same cluster by random changes: nodes and pods come in other states first, go and come again, pods
 // are assumed elsewhere, strangers pass through. look is called with the snapshot at some points of the way.
-func (c *naiveCluster) history(d dice, look func(*framework.Snapshot)) *framework.Snapshot {
+func (c *Cluster) history(d Dice, look func(*framework.Snapshot)) *framework.Snapshot {
 	s, snapshot := state.New(), framework.NewSnapshot()
 	var scripts [][]func()
 	for _, node := range c.nodes {
@@ -68,7 +68,7 @@ func (c *naiveCluster) history(d dice, look func(*framework.Snapshot)) *framewor
 	return snapshot
 }
 
-func (d dice) nodeHistory(s *state.State, node *corev1.Node) []func() {
+func (d Dice) nodeHistory(s *state.State, node *corev1.Node) []func() {
 	var script []func()
 	for range d.IntN(3) {
 		other := d.node(node.Metadata.Name)
@@ -80,7 +80,7 @@ func (d dice) nodeHistory(s *state.State, node *corev1.Node) []func() {
 	return append(script, func() { s.SetNode(node) })
 }
 
-func (d dice) podHistory(s *state.State, pod *corev1.Pod) []func() {
+func (d Dice) podHistory(s *state.State, pod *corev1.Pod) []func() {
 	var script []func()
 	last := framework.NewPodInfo(pod)
 	for range d.IntN(3) {

@@ -1,4 +1,4 @@
-package scheduler_test
+package naive
 
 import (
 	"fmt"
@@ -12,7 +12,7 @@ import (
 type dispute struct{ node, about string }
 
 // agree returns where the profile differs from what is wanted; nil when nowhere.
-func (r *referee) agree(s *framework.Snapshot, pod *corev1.Pod, want map[string]*naiveVerdict) *dispute {
+func (r *referee) agree(s *framework.Snapshot, pod *corev1.Pod, want map[string]*verdict) *dispute {
 	e, err := r.profile.Explain(framework.NewPodInfo(pod), s)
 	if err != nil {
 		return &dispute{"", "the profile fails: " + err.Error()}
@@ -38,7 +38,7 @@ func (r *referee) agree(s *framework.Snapshot, pod *corev1.Pod, want map[string]
 
 // sameRefusal compares the first refusals. A PreFilter plugin comes before all filters: a node that it leaves out, by refusing the pod
 // for all nodes or by choosing others, must be one that the node affinity refuses.
-func sameRefusal(s *framework.Status, refusals []naiveRefusal) string {
+func sameRefusal(s *framework.Status, refusals []refusal) string {
 	if (s == nil) != (len(refusals) == 0) {
 		return "only one of them says that the pod fits"
 	}
@@ -46,7 +46,7 @@ func sameRefusal(s *framework.Status, refusals []naiveRefusal) string {
 		return ""
 	}
 	if m := s.Message(); m == "node(s) didn't satisfy plugin(s) [NodeAffinity]" || m == "pod affinity terms conflict" {
-		affinity := func(f naiveRefusal) bool { return f.plugin == "NodeAffinity" && f.hopeless }
+		affinity := func(f refusal) bool { return f.plugin == "NodeAffinity" && f.hopeless }
 		if s.Code() != framework.Unresolvable || !slices.ContainsFunc(refusals, affinity) {
 			return "the node affinity does not refuse it"
 		}
@@ -61,7 +61,7 @@ func sameRefusal(s *framework.Status, refusals []naiveRefusal) string {
 
 // sameScores compares one plugin's scores of all nodes. When only one of the two has an opinion on the pod, the scores must not tell
 // nodes apart.
-func sameScores(plugin string, e framework.Explanation, want map[string]*naiveVerdict) *dispute {
+func sameScores(plugin string, e framework.Explanation, want map[string]*verdict) *dispute {
 	profile, naive := map[string]int64{}, map[string]int64{}
 	for _, n := range e.Nodes {
 		for _, s := range n.Scores {
@@ -98,7 +98,7 @@ func sameTotals(e framework.Explanation) *dispute {
 	for _, n := range e.Nodes {
 		total := int64(0)
 		for _, s := range n.Scores {
-			if w, ok := naiveScores()[s.Plugin]; ok && w.weight != s.Weight {
+			if w, ok := allScores()[s.Plugin]; ok && w.weight != s.Weight {
 				return &dispute{n.Name, "the weights of " + s.Plugin + " differ"}
 			}
 			total += s.Score * s.Weight

@@ -1,4 +1,4 @@
-package scheduler_test
+package naive
 
 import (
 	corev1 "monoplane.dev/api/core/v1"
@@ -6,7 +6,7 @@ import (
 )
 
 // namespaceLabels are those of a namespace, sometimes none.
-func (d dice) namespaceLabels() map[string]string {
+func (d Dice) namespaceLabels() map[string]string {
 	labels := map[string]string{}
 	for _, k := range []string{"team", "version"} {
 		if d.one(2) {
@@ -17,7 +17,7 @@ func (d dice) namespaceLabels() map[string]string {
 }
 
 // keepNear gives a pod terms of inter-pod affinity and anti-affinity, each kind once in n times.
-func (d dice) keepNear(p *corev1.Pod, n int) {
+func (d Dice) keepNear(p *corev1.Pod, n int) {
 	var near corev1.PodAffinity
 	var apart corev1.PodAntiAffinity
 	if d.one(2 * n) {
@@ -38,7 +38,7 @@ func (d dice) keepNear(p *corev1.Pod, n int) {
 	p.Spec.Affinity.PodAffinity, p.Spec.Affinity.PodAntiAffinity = &near, &apart
 }
 
-func (d dice) podTerms() []*corev1.PodAffinityTerm {
+func (d Dice) podTerms() []*corev1.PodAffinityTerm {
 	var list []*corev1.PodAffinityTerm
 	for range 1 + d.IntN(2) {
 		list = append(list, d.podTerm())
@@ -46,7 +46,7 @@ func (d dice) podTerms() []*corev1.PodAffinityTerm {
 	return list
 }
 
-func (d dice) weightedTerms() []*corev1.WeightedPodAffinityTerm {
+func (d Dice) weightedTerms() []*corev1.WeightedPodAffinityTerm {
 	var list []*corev1.WeightedPodAffinityTerm
 	for _, t := range d.podTerms() {
 		list = append(list, &corev1.WeightedPodAffinityTerm{Weight: 1 + d.Int32N(100), PodAffinityTerm: t})
@@ -54,7 +54,7 @@ func (d dice) weightedTerms() []*corev1.WeightedPodAffinityTerm {
 	return list
 }
 
-func (d dice) podTerm() *corev1.PodAffinityTerm {
+func (d Dice) podTerm() *corev1.PodAffinityTerm {
 	t := &corev1.PodAffinityTerm{TopologyKey: pick(d, zoneKey, hostKey, hostKey, "rack"), LabelSelector: d.selector()}
 	if d.one(4) {
 		t.Namespaces = pick(d, []string{"ns"}, []string{"other"}, []string{"other", "ns"})

@@ -1,4 +1,4 @@
-package scheduler_test
+package naive
 
 import (
 	"cmp"
@@ -11,32 +11,32 @@ import (
 	"monoplane.dev/object"
 )
 
-// naivePlea is a pod that may need room that others take, in a cluster as plain lists: PREEMPT-1, PREEMPT-3 and PREEMPT-4 once more, written
+// plea is a pod that may need room that others take, in a cluster as plain lists: PREEMPT-1, PREEMPT-3 and PREEMPT-4 once more, written
 // without a look at the plugin.
-type naivePlea struct {
-	*naiveCluster
+type plea struct {
+	*Cluster
 	pod *corev1.Pod
 	// filters are the names of the filters in their order.
 	filters []string
 	// kept are the pods that room is kept for, by node.
 	kept    map[string][]*corev1.Pod
-	budgets []naiveBudget
+	budgets []budget
 }
 
-// naiveBudget allows some disruptions among the pods with a label.
-type naiveBudget struct {
+// budget allows some disruptions among the pods with a label.
+type budget struct {
 	namespace, key, value string
 	allowed               int
 	disrupted             string
 }
 
-func (b *naiveBudget) about(p *corev1.Pod) bool {
+func (b *budget) about(p *corev1.Pod) bool {
 	m := p.Metadata
-	return m.Namespace == b.namespace && naiveHas(m.Labels, b.key) && m.Labels[b.key] == b.value && m.Name != b.disrupted
+	return m.Namespace == b.namespace && has(m.Labels, b.key) && m.Labels[b.key] == b.value && m.Name != b.disrupted
 }
 
-// naiveSacrifice is what it costs to make room on a node.
-type naiveSacrifice struct {
+// sacrifice is what it costs to make room on a node.
+type sacrifice struct {
 	node    string
 	victims []*corev1.Pod
 	broken  int
@@ -44,14 +44,14 @@ type naiveSacrifice struct {
 
 // refusal is why the pod does not fit on the node once the pods of these uids are gone; nil when it fits. It must fit beside the pods of
 // the same or higher priority that room is kept for on this node, and without them.
-func (n *naivePlea) refusal(node *corev1.Node, gone map[string]bool) *naiveRefusal {
-	without := &naiveCluster{nodes: n.nodes, namespaces: n.namespaces}
+func (n *plea) refusal(node *corev1.Node, gone map[string]bool) *refusal {
+	without := &Cluster{nodes: n.nodes, namespaces: n.namespaces}
 	for _, p := range n.pods {
 		if !gone[p.Metadata.Uid] {
 			without.pods = append(without.pods, p)
 		}
 	}
-	with := &naiveCluster{nodes: n.nodes, namespaces: n.namespaces, pods: slices.Clone(without.pods)}
+	with := &Cluster{nodes: n.nodes, namespaces: n.namespaces, pods: slices.Clone(without.pods)}
 	for _, k := range n.kept[node.Metadata.Name] {
 		if k.Spec.GetPriority() >= n.pod.Spec.GetPriority() && k.Metadata.Uid != n.pod.Metadata.Uid {
 			there := object.Clone(k)
@@ -59,11 +59,11 @@ func (n *naivePlea) refusal(node *corev1.Node, gone map[string]bool) *naiveRefus
 			with.pods = append(with.pods, there)
 		}
 	}
-	for _, c := range []*naiveCluster{with, without} {
+	for _, c := range []*Cluster{with, without} {
 		for _, name := range n.filters {
-			if filter, ok := naiveFilters()[name]; ok {
+			if filter, ok := allFilters()[name]; ok {
 				if hopeless, reasons := filter(c, n.pod, node); len(reasons) > 0 {
-					return &naiveRefusal{name, hopeless, reasons}
+					return &refusal{name, hopeless, reasons}
 				}
 			}
 		}
@@ -72,12 +72,12 @@ func (n *naivePlea) refusal(node *corev1.Node, gone map[string]bool) *naiveRefus
 }
 
 // fits says whether any node takes the pod as things are.
-func (n *naivePlea) fits() bool {
+func (n *plea) fits() bool {
 	return slices.ContainsFunc(n.nodes, func(node *corev1.Node) bool { return n.refusal(node, nil) == nil })
 }
 
 // sacrifices are those of all nodes on which room can be made, and why it cannot be made on the others, by reason.
-func (n *naivePlea) sacrifices() (all []naiveSacrifice, reasons map[string]int) {
+func (n *plea) sacrifices() (all []sacrifice, reasons map[string]int) {
 	reasons = map[string]int{}
 	for _, node := range n.nodes {
 		if n.refusal(node, nil).hopeless {
@@ -104,23 +104,23 @@ func (n *naivePlea) sacrifices() (all []naiveSacrifice, reasons map[string]int) 
 }
 
 // lower are the node's pods of lower priority, the most important first: higher priority, then earlier start.
-func (n *naivePlea) lower(node *corev1.Node) []*corev1.Pod {
+func (n *plea) lower(node *corev1.Node) []*corev1.Pod {
 	var list []*corev1.Pod
 	for _, p := range n.on(node) {
 		if p.Spec.GetPriority() < n.pod.Spec.GetPriority() {
 			list = append(list, p)
 		}
 	}
-	slices.SortFunc(list, naiveImportance)
+	slices.SortFunc(list, importance)
 	return list
 }
 
-func naiveImportance(a, b *corev1.Pod) int {
-	return cmp.Or(cmp.Compare(b.Spec.GetPriority(), a.Spec.GetPriority()), cmp.Compare(naiveStart(a), naiveStart(b)))
+func importance(a, b *corev1.Pod) int {
+	return cmp.Or(cmp.Compare(b.Spec.GetPriority(), a.Spec.GetPriority()), cmp.Compare(start(a), start(b)))
 }
 
-// naiveStart is when a pod started, in seconds; a pod that has not is the latest.
-func naiveStart(p *corev1.Pod) int64 {
+// start is when a pod started, in seconds; a pod that has not is the latest.
+func start(p *corev1.Pod) int64 {
 	if t := p.Status.GetStartTime(); t != nil {
 		return t.Seconds
 	}
@@ -128,9 +128,9 @@ func naiveStart(p *corev1.Pod) int64 {
 }
 
 // spare puts back what can stay: first those that a budget protects, then the others.
-func (n *naivePlea) spare(node *corev1.Node, lower []*corev1.Pod, gone map[string]bool) naiveSacrifice {
+func (n *plea) spare(node *corev1.Node, lower []*corev1.Pod, gone map[string]bool) sacrifice {
 	breaks := n.breaks(lower)
-	s := naiveSacrifice{node: node.Metadata.Name}
+	s := sacrifice{node: node.Metadata.Name}
 	for _, protected := range []bool{true, false} {
 		for _, p := range lower {
 			uid := p.Metadata.Uid
@@ -156,7 +156,7 @@ func (n *naivePlea) spare(node *corev1.Node, lower []*corev1.Pod, gone map[strin
 }
 
 // breaks are the uids of the pods whose removal breaks a budget, when they go in this order.
-func (n *naivePlea) breaks(lower []*corev1.Pod) map[string]bool {
+func (n *plea) breaks(lower []*corev1.Pod) map[string]bool {
 	broken, used := map[string]bool{}, make([]int, len(n.budgets))
 	for _, p := range lower {
 		for i := range n.budgets {
@@ -171,23 +171,23 @@ func (n *naivePlea) breaks(lower []*corev1.Pod) map[string]bool {
 }
 
 // smallest are the sacrifices that none is smaller than.
-func smallest(all []naiveSacrifice) []naiveSacrifice {
-	criteria := []func(*naiveSacrifice) int64{
-		func(s *naiveSacrifice) int64 { return int64(s.broken) },
-		func(s *naiveSacrifice) int64 { return int64(s.victims[0].Spec.GetPriority()) },
-		func(s *naiveSacrifice) int64 {
+func smallest(all []sacrifice) []sacrifice {
+	criteria := []func(*sacrifice) int64{
+		func(s *sacrifice) int64 { return int64(s.broken) },
+		func(s *sacrifice) int64 { return int64(s.victims[0].Spec.GetPriority()) },
+		func(s *sacrifice) int64 {
 			sum := int64(0)
 			for _, v := range s.victims {
 				sum += int64(v.Spec.GetPriority()) + 1<<31
 			}
 			return sum
 		},
-		func(s *naiveSacrifice) int64 { return int64(len(s.victims)) },
-		func(s *naiveSacrifice) int64 {
-			earliest := naiveStart(s.victims[0])
+		func(s *sacrifice) int64 { return int64(len(s.victims)) },
+		func(s *sacrifice) int64 {
+			earliest := start(s.victims[0])
 			for _, v := range s.victims {
 				if v.Spec.GetPriority() == s.victims[0].Spec.GetPriority() {
-					earliest = min(earliest, naiveStart(v))
+					earliest = min(earliest, start(v))
 				}
 			}
 			return -earliest
@@ -201,7 +201,7 @@ func smallest(all []naiveSacrifice) []naiveSacrifice {
 		for i := range all {
 			least = min(least, cost(&all[i]))
 		}
-		var kept []naiveSacrifice
+		var kept []sacrifice
 		for i := range all {
 			if cost(&all[i]) == least {
 				kept = append(kept, all[i])
@@ -212,8 +212,8 @@ func smallest(all []naiveSacrifice) []naiveSacrifice {
 	return all
 }
 
-// naiveHopeless words that there is no room to be made.
-func naiveHopeless(nodes int, reasons map[string]int) string {
+// hopeless words that there is no room to be made.
+func hopeless(nodes int, reasons map[string]int) string {
 	var texts []string
 	for _, r := range slices.Sorted(maps.Keys(reasons)) {
 		texts = append(texts, fmt.Sprint(reasons[r], " ", r))

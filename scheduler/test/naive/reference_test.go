@@ -1,4 +1,4 @@
-package scheduler_test
+package naive
 
 import (
 	"flag"
@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	corev1 "monoplane.dev/api/core/v1"
-	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/client"
 	"monoplane.dev/scheduler"
 	"monoplane.dev/scheduler/framework"
@@ -57,11 +56,11 @@ func TestAgainstNaive(t *testing.T) {
 		first, last = *onlySeed, *onlySeed+1
 	}
 	for seed := first; seed < last; seed++ {
-		d := newDice(uint64(seed)) //nolint:gosec // not negative
-		c := d.cluster()
+		d := NewDice(uint64(seed)) //nolint:gosec // not negative
+		c := d.Cluster()
 		var pods []*corev1.Pod
 		for i := range podsEach {
-			pods = append(pods, d.pending(fmt.Sprint("new", i)))
+			pods = append(pods, d.Pending(fmt.Sprint("new", i)))
 		}
 		atOnce := c.snapshot()
 		grown := c.history(d, func(s *framework.Snapshot) {
@@ -95,12 +94,12 @@ func (r *referee) floors(t *testing.T) {
 	if r.cases < 10_000 || r.fit < r.nodes/20 {
 		t.Errorf("%d cases, %d of %d nodes fit: too few", r.cases, r.fit, r.nodes)
 	}
-	for name := range naiveFilters() {
+	for name := range allFilters() {
 		if slices.Contains(r.filters, name) && r.refused[name] < 300 {
 			t.Errorf("%s was the first to refuse %d times only", name, r.refused[name])
 		}
 	}
-	for name := range naiveScores() {
+	for name := range allScores() {
 		if slices.Contains(r.scores, name) && r.differed[name] < 300 {
 			t.Errorf("the scores of %s differed %d times only", name, r.differed[name])
 		}
@@ -108,12 +107,12 @@ func (r *referee) floors(t *testing.T) {
 }
 
 // naive is what the naive scheduler says with the profile's plugins.
-func (r *referee) naive(c *naiveCluster, pod *corev1.Pod) map[string]*naiveVerdict {
+func (r *referee) naive(c *Cluster, pod *corev1.Pod) map[string]*verdict {
 	return c.explain(pod, r.filters, r.scores)
 }
 
 // count adds to the counts what the naive scheduler says.
-func (r *referee) count(verdicts map[string]*naiveVerdict) {
+func (r *referee) count(verdicts map[string]*verdict) {
 	r.cases++
 	seen := map[string]map[int64]bool{}
 	for _, v := range verdicts {
@@ -134,36 +133,5 @@ func (r *referee) count(verdicts map[string]*naiveVerdict) {
 		if len(scores) > 1 {
 			r.differed[name]++
 		}
-	}
-}
-
-// BenchmarkDecision is the decision alone, the assumption included: 1 000 nodes, plain pods.
-func BenchmarkDecision(b *testing.B) {
-	for _, nodes := range []int{100, 1000, 5000} {
-		b.Run(fmt.Sprint(nodes, " nodes"), func(b *testing.B) {
-			profile, err := scheduler.DefaultProfile(client.New(nil))
-			if err != nil {
-				b.Fatal(err)
-			}
-			snapshot, search := framework.NewSnapshot(), framework.NewSearcher(1)
-			for i := range nodes {
-				name := fmt.Sprint("n", i)
-				snapshot.Set(name, framework.NewNodeInfo(name, newNode(name, "cpu=64", "memory=256Gi", "pods=1000000")))
-			}
-			p := newPod("a", "cpu=1m", "memory=1Mi")
-			p.Metadata = &metav1.ObjectMeta{Name: "a", Uid: "a"}
-			info := framework.NewPodInfo(p)
-			b.ReportAllocs()
-			i := 0
-			for b.Loop() {
-				d := profile.Schedule(&framework.CycleState{}, info, snapshot, search)
-				if d.Node == "" {
-					b.Fatal(d.Diagnosis.Message())
-				}
-				if i++; i%100 != 0 { // so that nodes do not fill up
-					snapshot.Set(d.Node, snapshot.Node(d.Node).WithPodUpdated(info))
-				}
-			}
-		})
 	}
 }

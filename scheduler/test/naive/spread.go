@@ -1,4 +1,4 @@
-package scheduler_test
+package naive
 
 import (
 	"math"
@@ -8,8 +8,8 @@ import (
 	"monoplane.dev/object"
 )
 
-// naiveConstraints returns the pod's constraints of one kind: "DoNotSchedule" or "ScheduleAnyway".
-func naiveConstraints(pod *corev1.Pod, kind string) []*corev1.TopologySpreadConstraint {
+// constraints returns the pod's constraints of one kind: "DoNotSchedule" or "ScheduleAnyway".
+func constraints(pod *corev1.Pod, kind string) []*corev1.TopologySpreadConstraint {
 	var list []*corev1.TopologySpreadConstraint
 	for _, c := range pod.Spec.TopologySpreadConstraints {
 		if c.WhenUnsatisfiable == kind {
@@ -19,7 +19,7 @@ func naiveConstraints(pod *corev1.Pod, kind string) []*corev1.TopologySpreadCons
 	return list
 }
 
-func naiveHasKeys(node *corev1.Node, constraints []*corev1.TopologySpreadConstraint) bool {
+func hasKeys(node *corev1.Node, constraints []*corev1.TopologySpreadConstraint) bool {
 	for _, c := range constraints {
 		if _, ok := node.Metadata.Labels[c.TopologyKey]; !ok {
 			return false
@@ -28,29 +28,29 @@ func naiveHasKeys(node *corev1.Node, constraints []*corev1.TopologySpreadConstra
 	return true
 }
 
-// naiveIncluded says whether the constraint's policies let the node take part.
-func naiveIncluded(c *corev1.TopologySpreadConstraint, pod *corev1.Pod, node *corev1.Node) bool {
-	if (c.NodeAffinityPolicy == nil || *c.NodeAffinityPolicy == "Honor") && !naiveSelects(pod, node) {
+// included says whether the constraint's policies let the node take part.
+func included(c *corev1.TopologySpreadConstraint, pod *corev1.Pod, node *corev1.Node) bool {
+	if (c.NodeAffinityPolicy == nil || *c.NodeAffinityPolicy == "Honor") && !selects(pod, node) {
 		return false
 	}
-	return c.NodeTaintsPolicy == nil || *c.NodeTaintsPolicy == "Ignore" || naiveToleratesHard(pod, node)
+	return c.NodeTaintsPolicy == nil || *c.NodeTaintsPolicy == "Ignore" || toleratesHard(pod, node)
 }
 
-// naiveCounts says whether the constraint of the pod selects these labels. Values of matchLabelKeys are those of the pod; keys
+// counts says whether the constraint of the pod selects these labels. Values of matchLabelKeys are those of the pod; keys
 // that it lacks play no part. A selector that is absent or empty selects nothing.
-func naiveCounts(c *corev1.TopologySpreadConstraint, pod *corev1.Pod, labels map[string]string) bool {
+func counts(c *corev1.TopologySpreadConstraint, pod *corev1.Pod, labels map[string]string) bool {
 	if c.LabelSelector == nil {
 		return false
 	}
 	tests := 0
 	for k, v := range c.LabelSelector.MatchLabels {
-		if !naiveTest("In", []string{v}, labels[k], naiveHas(labels, k)) {
+		if !test("In", []string{v}, labels[k], has(labels, k)) {
 			return false
 		}
 		tests++
 	}
 	for _, r := range c.LabelSelector.MatchExpressions {
-		if !naiveTest(r.Operator, r.Values, labels[r.Key], naiveHas(labels, r.Key)) {
+		if !test(r.Operator, r.Values, labels[r.Key], has(labels, r.Key)) {
 			return false
 		}
 		tests++
@@ -60,7 +60,7 @@ func naiveCounts(c *corev1.TopologySpreadConstraint, pod *corev1.Pod, labels map
 		if !ok {
 			continue
 		}
-		if !naiveTest("In", []string{v}, labels[k], naiveHas(labels, k)) {
+		if !test("In", []string{v}, labels[k], has(labels, k)) {
 			return false
 		}
 		tests++
@@ -68,17 +68,17 @@ func naiveCounts(c *corev1.TopologySpreadConstraint, pod *corev1.Pod, labels map
 	return tests > 0
 }
 
-func naiveHas(labels map[string]string, key string) bool {
+func has(labels map[string]string, key string) bool {
 	_, ok := labels[key]
 	return ok
 }
 
 // matching counts the pods of a node that the constraint selects, of the pod's namespace and not terminating.
-func (c *naiveCluster) matching(con *corev1.TopologySpreadConstraint, pod *corev1.Pod, node *corev1.Node) int64 {
+func (c *Cluster) matching(con *corev1.TopologySpreadConstraint, pod *corev1.Pod, node *corev1.Node) int64 {
 	n := int64(0)
 	for _, o := range c.on(node) {
 		m := o.Metadata
-		if m.Namespace == pod.Metadata.Namespace && m.DeletionTimestamp == nil && naiveCounts(con, pod, m.Labels) {
+		if m.Namespace == pod.Metadata.Namespace && m.DeletionTimestamp == nil && counts(con, pod, m.Labels) {
 			n++
 		}
 	}
@@ -87,18 +87,18 @@ func (c *naiveCluster) matching(con *corev1.TopologySpreadConstraint, pod *corev
 
 // domains counts the pods that the constraint selects by the value of its key, on the nodes that have the keys of all constraints of
 // its kind.
-func (c *naiveCluster) domains(con *corev1.TopologySpreadConstraint, pod *corev1.Pod) map[string]int64 {
+func (c *Cluster) domains(con *corev1.TopologySpreadConstraint, pod *corev1.Pod) map[string]int64 {
 	counts := map[string]int64{}
 	for _, node := range c.nodes {
-		if naiveHasKeys(node, naiveConstraints(pod, con.WhenUnsatisfiable)) && naiveIncluded(con, pod, node) {
+		if hasKeys(node, constraints(pod, con.WhenUnsatisfiable)) && included(con, pod, node) {
 			counts[node.Metadata.Labels[con.TopologyKey]] += c.matching(con, pod, node)
 		}
 	}
 	return counts
 }
 
-// naiveGlobalMin is the smallest count of a domain, 0 when there are fewer domains than asked for.
-func naiveGlobalMin(con *corev1.TopologySpreadConstraint, domains map[string]int64) int64 {
+// globalMin is the smallest count of a domain, 0 when there are fewer domains than asked for.
+func globalMin(con *corev1.TopologySpreadConstraint, domains map[string]int64) int64 {
 	want := int32(1)
 	if con.MinDomains != nil {
 		want = *con.MinDomains
@@ -114,18 +114,18 @@ func naiveGlobalMin(con *corev1.TopologySpreadConstraint, domains map[string]int
 }
 
 // spec: SPREAD-2
-func naiveSpread(c *naiveCluster, pod *corev1.Pod, node *corev1.Node) (hopeless bool, reasons []string) {
-	for _, con := range naiveConstraints(pod, "DoNotSchedule") {
+func spread(c *Cluster, pod *corev1.Pod, node *corev1.Node) (hopeless bool, reasons []string) {
+	for _, con := range constraints(pod, "DoNotSchedule") {
 		value, ok := node.Metadata.Labels[con.TopologyKey]
 		if !ok {
 			return true, []string{"node(s) didn't match pod topology spread constraints (missing required label)"}
 		}
 		domains := c.domains(con, pod)
 		self := int64(0)
-		if naiveCounts(con, pod, pod.Metadata.Labels) {
+		if counts(con, pod, pod.Metadata.Labels) {
 			self = 1
 		}
-		if domains[value]+self-naiveGlobalMin(con, domains) > int64(con.MaxSkew) {
+		if domains[value]+self-globalMin(con, domains) > int64(con.MaxSkew) {
 			return false, []string{"node(s) didn't match pod topology spread constraints"}
 		}
 	}
@@ -133,22 +133,22 @@ func naiveSpread(c *naiveCluster, pod *corev1.Pod, node *corev1.Node) (hopeless 
 }
 
 // spec: SPREAD-3
-func naiveSpreadScore(c *naiveCluster, pod *corev1.Pod, fit []*corev1.Node) []int64 {
-	soft := naiveConstraints(pod, "ScheduleAnyway")
+func spreadScore(c *Cluster, pod *corev1.Pod, fit []*corev1.Node) []int64 {
+	soft := constraints(pod, "ScheduleAnyway")
 	if len(soft) == 0 {
 		return nil
 	}
 	scores := make([]int64, len(fit))
 	least, most := int64(math.MaxInt64), int64(0)
 	for i, node := range fit {
-		if naiveHasKeys(node, soft) {
+		if hasKeys(node, soft) {
 			scores[i] = c.spreadSum(pod, node, fit, soft)
 			least, most = min(least, scores[i]), max(most, scores[i])
 		}
 	}
 	for i, node := range fit {
 		switch {
-		case !naiveHasKeys(node, soft):
+		case !hasKeys(node, soft):
 			scores[i] = 0
 		case most == 0:
 			scores[i] = 100
@@ -160,7 +160,7 @@ func naiveSpreadScore(c *naiveCluster, pod *corev1.Pod, fit []*corev1.Node) []in
 }
 
 // spreadSum is the raw score of a node: the more pods there are around it, the more.
-func (c *naiveCluster) spreadSum(pod *corev1.Pod, node *corev1.Node, fit []*corev1.Node,
+func (c *Cluster) spreadSum(pod *corev1.Pod, node *corev1.Node, fit []*corev1.Node,
 	soft []*corev1.TopologySpreadConstraint,
 ) int64 {
 	sum := 0.0
@@ -168,7 +168,7 @@ func (c *naiveCluster) spreadSum(pod *corev1.Pod, node *corev1.Node, fit []*core
 		values := map[string]bool{}
 		size := 0
 		for _, n := range fit {
-			if naiveHasKeys(n, soft) {
+			if hasKeys(n, soft) {
 				size++
 				values[n.Metadata.Labels[con.TopologyKey]] = true
 			}
@@ -185,19 +185,19 @@ func (c *naiveCluster) spreadSum(pod *corev1.Pod, node *corev1.Node, fit []*core
 	return int64(math.Round(sum))
 }
 
-// naiveGroup is a Service, or a workload if it has a kind.
-type naiveGroup struct {
+// group is a Service, or a workload if it has a kind.
+type group struct {
 	namespace, kind, name string
 	selector              *metav1.LabelSelector
 }
 
-func (g *naiveGroup) has(pod *corev1.Pod) bool {
+func (g *group) has(pod *corev1.Pod) bool {
 	if g.namespace != pod.Metadata.Namespace {
 		return false
 	}
 	if g.kind == "" {
 		for k, v := range g.selector.MatchLabels {
-			if !naiveTest("In", []string{v}, pod.Metadata.Labels[k], naiveHas(pod.Metadata.Labels, k)) {
+			if !test("In", []string{v}, pod.Metadata.Labels[k], has(pod.Metadata.Labels, k)) {
 				return false
 			}
 		}
@@ -211,15 +211,15 @@ func (g *naiveGroup) has(pod *corev1.Pod) bool {
 	return false
 }
 
-// naiveDefaults are the constraints of pods that have none: a list, or those of System.
-type naiveDefaults struct {
+// defaults are the constraints of pods that have none: a list, or those of System.
+type defaults struct {
 	system bool
 	list   []*corev1.TopologySpreadConstraint
-	groups []naiveGroup
+	groups []group
 }
 
 // given returns the pod with the constraints that it gets written out, and whether it gets any (spec: SPREAD-4).
-func (n *naiveDefaults) given(pod *corev1.Pod) (*corev1.Pod, bool) {
+func (n *defaults) given(pod *corev1.Pod) (*corev1.Pod, bool) {
 	if len(pod.Spec.TopologySpreadConstraints) > 0 {
 		return pod, false
 	}
@@ -253,9 +253,9 @@ func (n *naiveDefaults) given(pod *corev1.Pod) (*corev1.Pod, bool) {
 	return p, true
 }
 
-// naiveSystemScore is naiveSpreadScore with System's constraints: a node that lacks the label of one is rated by the other, and the nodes
+// systemScore is spreadScore with System's constraints: a node that lacks the label of one is rated by the other, and the nodes
 // without a zone are one more domain (spec: SPREAD-3).
-func naiveSystemScore(c *naiveCluster, pod *corev1.Pod, fit []*corev1.Node) []int64 {
+func systemScore(c *Cluster, pod *corev1.Pod, fit []*corev1.Node) []int64 {
 	scores := make([]int64, len(fit))
 	least, most := int64(math.MaxInt64), int64(0)
 	for i, node := range fit {
@@ -273,7 +273,7 @@ func naiveSystemScore(c *naiveCluster, pod *corev1.Pod, fit []*corev1.Node) []in
 				}
 				size, count = len(zones), 0
 				for _, n := range c.nodes {
-					if n.Metadata.Labels[con.TopologyKey] == value && naiveIncluded(con, pod, n) {
+					if n.Metadata.Labels[con.TopologyKey] == value && included(con, pod, n) {
 						count += c.matching(con, pod, n)
 					}
 				}

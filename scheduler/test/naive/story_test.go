@@ -1,4 +1,4 @@
-package scheduler_test
+package naive
 
 import (
 	"fmt"
@@ -11,7 +11,7 @@ import (
 )
 
 // story tells of a dispute about the pod: the smallest cluster in which it is still there, and what each side says.
-func (r *referee) story(c *naiveCluster, pod *corev1.Pod) string {
+func (r *referee) story(c *Cluster, pod *corev1.Pod) string {
 	c, pod = r.shrink(c, pod)
 	want := r.naive(c, pod)
 	d := r.agree(c.snapshot(), pod, want)
@@ -45,17 +45,17 @@ func opinion(n framework.NodeExplanation) string {
 }
 
 // shrink takes away what the dispute does not need.
-func (r *referee) shrink(c *naiveCluster, pod *corev1.Pod) (*naiveCluster, *corev1.Pod) {
-	disputed := func(c *naiveCluster, pod *corev1.Pod) bool { return r.agree(c.snapshot(), pod, r.naive(c, pod)) != nil }
+func (r *referee) shrink(c *Cluster, pod *corev1.Pod) (*Cluster, *corev1.Pod) {
+	disputed := func(c *Cluster, pod *corev1.Pod) bool { return r.agree(c.snapshot(), pod, r.naive(c, pod)) != nil }
 	for smaller := true; smaller; {
 		smaller = false
 		for i := len(c.pods) - 1; i >= 0; i-- {
-			if less := (&naiveCluster{c.nodes, slices.Delete(slices.Clone(c.pods), i, i+1), c.namespaces}); disputed(less, pod) {
+			if less := (&Cluster{c.nodes, slices.Delete(slices.Clone(c.pods), i, i+1), c.namespaces}); disputed(less, pod) {
 				c, smaller = less, true
 			}
 		}
 		for i := len(c.nodes) - 1; i >= 0; i-- {
-			if less := (&naiveCluster{slices.Delete(slices.Clone(c.nodes), i, i+1), c.pods, c.namespaces}); disputed(less, pod) {
+			if less := (&Cluster{slices.Delete(slices.Clone(c.nodes), i, i+1), c.pods, c.namespaces}); disputed(less, pod) {
 				c, smaller = less, true
 			}
 		}

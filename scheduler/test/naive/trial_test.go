@@ -1,4 +1,4 @@
-package scheduler_test
+package naive
 
 import (
 	"fmt"
@@ -10,6 +10,7 @@ import (
 	"monoplane.dev/object"
 	"monoplane.dev/scheduler"
 	"monoplane.dev/scheduler/framework"
+	"monoplane.dev/scheduler/test/objects"
 )
 
 // closed refuses all nodes, so that the PostFilter plugins run, until it opens.
@@ -52,13 +53,13 @@ func (j *judge) PostFilter(state *framework.CycleState, _ *framework.PodInfo, s 
 func TestTrialJudgesAsReality(t *testing.T) {
 	const seeds = 600
 	r := newReferee(t)
-	counts := caseCounts{}
+	counts := objects.Counts{}
 	first, last := 0, seeds
 	if *onlySeed >= 0 {
 		first, last = *onlySeed, *onlySeed+1
 	}
 	for seed := first; seed < last; seed++ {
-		d := newDice(uint64(seed)) //nolint:gosec // not negative
+		d := NewDice(uint64(seed)) //nolint:gosec // not negative
 		n := d.plea(r.filters)
 		shut := &closed{refused: framework.NewStatus(framework.Unschedulable, "Closed", "closed")}
 		j := &judge{closed: shut, try: func(trial *framework.Trial, s *framework.Snapshot) {
@@ -88,18 +89,18 @@ func TestTrialJudgesAsReality(t *testing.T) {
 		for _, plugin := range []string{"NodePorts", "NodeResourcesFit", "PodTopologySpread", "InterPodAffinity"} {
 			least["refused by "+plugin] = 20
 		}
-		counts.floors(t, least)
+		counts.Floors(t, least)
 	}
 }
 
 // reality judges clusters in which what a trial supposes is so.
 type reality struct {
-	*naivePlea
+	*plea
 	profile *framework.Profile
-	counts  caseCounts
+	counts  objects.Counts
 }
 
-func (r reality) check(d dice, trial *framework.Trial, node *framework.NodeInfo) string {
+func (r reality) check(d Dice, trial *framework.Trial, node *framework.NodeInfo) string {
 	gone := map[string]*framework.PodInfo{}
 	share := 1 + d.IntN(3)
 	for _, p := range node.Pods() {
@@ -155,13 +156,13 @@ func (r reality) same(got *framework.Status, node string, gone map[string]*frame
 
 // refusal is what the profile says of a cluster in which the pods are gone: first with the pods that room is kept for, then without.
 func (r reality) refusal(node string, gone map[string]*framework.PodInfo) *framework.Status {
-	without := &naiveCluster{nodes: r.nodes, namespaces: r.namespaces}
+	without := &Cluster{nodes: r.nodes, namespaces: r.namespaces}
 	for _, p := range r.pods {
 		if gone[p.Metadata.Uid] == nil {
 			without.pods = append(without.pods, p)
 		}
 	}
-	with := &naiveCluster{nodes: r.nodes, namespaces: r.namespaces, pods: slices.Clone(without.pods)}
+	with := &Cluster{nodes: r.nodes, namespaces: r.namespaces, pods: slices.Clone(without.pods)}
 	for _, k := range r.kept[node] {
 		if k.Spec.GetPriority() >= r.pod.Spec.GetPriority() {
 			there := object.Clone(k)
@@ -170,7 +171,7 @@ func (r reality) refusal(node string, gone map[string]*framework.PodInfo) *frame
 			r.counts["room is kept"]++
 		}
 	}
-	for _, c := range []*naiveCluster{with, without} {
+	for _, c := range []*Cluster{with, without} {
 		e, err := r.profile.Explain(framework.NewPodInfo(r.pod), c.snapshot())
 		if err != nil {
 			return framework.AsError("Explain", err)

@@ -1,19 +1,22 @@
-package scheduler_test
+package scenario
 
 import (
 	"context"
+	"testing"
 	"time"
 
 	corev1 "monoplane.dev/api/core/v1"
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/apierrors"
+	"monoplane.dev/client"
 	"monoplane.dev/codec/value"
 	"monoplane.dev/object"
 )
 
-// agents plays the nodes until stop is called: pods start as soon as they are bound, and end when their grace is over.
-func (w *world) agents() (stop func()) {
-	w.Helper()
+// Agents plays the nodes until stop is called: pods start as soon as they are bound, and end when their grace is over.
+func Agents(t testing.TB, c *client.Client) (stop func()) {
+	t.Helper()
+	w := &player{t, c}
 	ctx, cancel := context.WithCancel(context.Background())
 	watch, err := w.c.Pods.Watch(ctx, &metav1.WatchRequest{})
 	w.must(nil, err)
@@ -34,7 +37,7 @@ func (w *world) agents() (stop func()) {
 	}
 }
 
-func (w *world) attend(p *corev1.Pod) {
+func (w *player) attend(p *corev1.Pod) {
 	m := p.GetMetadata()
 	switch {
 	case p.GetSpec().GetNodeName() == "":
@@ -56,7 +59,7 @@ func (w *world) attend(p *corev1.Pod) {
 }
 
 // lateIsFine accepts that the pod has changed or gone meanwhile.
-func (w *world) lateIsFine(err error) {
+func (w *player) lateIsFine(err error) {
 	if err != nil && !apierrors.Is(err, apierrors.NotFound) && !apierrors.Is(err, apierrors.Conflict) {
 		w.Error(err)
 	}

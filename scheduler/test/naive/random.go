@@ -1,4 +1,4 @@
-package scheduler_test
+package naive
 
 import (
 	"fmt"
@@ -6,26 +6,28 @@ import (
 
 	corev1 "monoplane.dev/api/core/v1"
 	metav1 "monoplane.dev/api/meta/v1"
-	"monoplane.dev/scheduler"
+	"monoplane.dev/scheduler/test/objects"
 )
 
-// dice makes random clusters and pods. Names and values are few, so that things meet.
-type dice struct{ *rand.Rand }
+// Dice makes random clusters and pods. Names and values are few, so that things meet.
+type Dice struct{ *rand.Rand }
 
-func newDice(seed uint64) dice { return dice{rand.New(rand.NewPCG(seed, 9))} }
+// NewDice returns Dice that always fall the same way with a seed.
+func NewDice(seed uint64) Dice { return Dice{rand.New(rand.NewPCG(seed, 9))} }
 
 // one says yes once in n times.
-func (d dice) one(n int) bool { return d.IntN(n) == 0 }
+func (d Dice) one(n int) bool { return d.IntN(n) == 0 }
 
-func pick[T any](d dice, of ...T) T { return of[d.IntN(len(of))] }
+func pick[T any](d Dice, of ...T) T { return of[d.IntN(len(of))] }
 
 const (
 	zoneKey = "topology.kubernetes.io/zone"
 	hostKey = "kubernetes.io/hostname"
 )
 
-func (d dice) cluster() *naiveCluster {
-	c := &naiveCluster{namespaces: map[string]map[string]string{"ns": d.namespaceLabels(), "other": d.namespaceLabels()}}
+// Cluster returns nodes with pods on them.
+func (d Dice) Cluster() *Cluster {
+	c := &Cluster{namespaces: map[string]map[string]string{"ns": d.namespaceLabels(), "other": d.namespaceLabels()}}
 	for i := range 1 + d.IntN(12) {
 		c.nodes = append(c.nodes, d.node(fmt.Sprint("n", i)))
 	}
@@ -35,8 +37,8 @@ func (d dice) cluster() *naiveCluster {
 	return c
 }
 
-func (d dice) node(name string) *corev1.Node {
-	n := newNode(name,
+func (d Dice) node(name string) *corev1.Node {
+	n := objects.Node(name,
 		"cpu="+pick(d, "2", "4", "8", "16", fmt.Sprint(2000+d.IntN(8000), "m")),
 		"memory="+pick(d, "1Gi", "4Gi", "16Gi", "64Gi", "512Gi", "5000000001"),
 		fmt.Sprint("pods=", 2+d.IntN(9)), "ephemeral-storage="+pick(d, "1Gi", "10Gi"))
@@ -90,11 +92,11 @@ var images = []struct {
 }
 
 // image is the name of an image as pods give it.
-func (d dice) image() string {
+func (d Dice) image() string {
 	return pick(d, "web", "web:latest", "reg:5000/db", "reg:5000/db@sha256:0123", "reg:5000/db:v1", "small:v1", "huge:v1", "nowhere:v1")
 }
 
-func (d dice) container(name string) *corev1.Container {
+func (d Dice) container(name string) *corev1.Container {
 	c := &corev1.Container{
 		Name: name, Resources: &corev1.ResourceRequirements{},
 		Image: d.image(),
@@ -112,7 +114,7 @@ func (d dice) container(name string) *corev1.Container {
 	if d.one(20) {
 		requests = append(requests, "example.com/gpu=1")
 	}
-	c.Resources.Requests = quantities(requests...)
+	c.Resources.Requests = objects.Quantities(requests...)
 	if d.one(4) {
 		c.Ports = []*corev1.ContainerPort{{
 			HostPort: pick(d, int32(0), 80, 81), Protocol: pick(d, "", "TCP", "UDP"), HostIP: pick(d, "", "0.0.0.0", "10.0.0.1", "10.0.0.2"),
@@ -122,13 +124,13 @@ func (d dice) container(name string) *corev1.Container {
 }
 
 // pod is a pod without wishes about nodes.
-func (d dice) pod(name string) *corev1.Pod {
+func (d Dice) pod(name string) *corev1.Pod {
 	p := &corev1.Pod{
 		Metadata: &metav1.ObjectMeta{
 			Namespace: pick(d, "ns", "ns", "other"), Name: name, Uid: name,
 			Labels: map[string]string{"app": pick(d, "web", "db")},
 		},
-		Spec:   &corev1.PodSpec{SchedulerName: scheduler.DefaultName, Containers: []*corev1.Container{d.container("c")}},
+		Spec:   &corev1.PodSpec{SchedulerName: "default-scheduler", Containers: []*corev1.Container{d.container("c")}},
 		Status: &corev1.PodStatus{Phase: "Pending"},
 	}
 	if d.one(2) {
@@ -149,16 +151,16 @@ func (d dice) pod(name string) *corev1.Pod {
 		p.Spec.Volumes = []*corev1.Volume{{Name: "v", VolumeSource: v}}
 	}
 	if d.one(15) {
-		p.Spec.Overhead = quantities("cpu=50m", "memory=10Mi")
+		p.Spec.Overhead = objects.Quantities("cpu=50m", "memory=10Mi")
 	}
 	if d.one(20) {
-		p.Spec.Resources = &corev1.ResourceRequirements{Requests: quantities("cpu=" + pick(d, "1", "3"))}
+		p.Spec.Resources = &corev1.ResourceRequirements{Requests: objects.Quantities("cpu=" + pick(d, "1", "3"))}
 	}
 	return p
 }
 
 // placed is a pod on a node.
-func (d dice) placed(name, node string) *corev1.Pod {
+func (d Dice) placed(name, node string) *corev1.Pod {
 	p := d.pod(name)
 	p.Spec.NodeName = node
 	if d.one(3) {
@@ -170,8 +172,8 @@ func (d dice) placed(name, node string) *corev1.Pod {
 	return p
 }
 
-// pending is a pod to place, with any wishes.
-func (d dice) pending(name string) *corev1.Pod {
+// Pending is a pod to place, with any wishes.
+func (d Dice) Pending(name string) *corev1.Pod {
 	p := d.pod(name)
 	if d.one(30) {
 		p.Spec.NodeName = pick(d, "n0", "n1")
@@ -197,7 +199,7 @@ func (d dice) pending(name string) *corev1.Pod {
 	return p
 }
 
-func (d dice) tolerate(p *corev1.Pod) {
+func (d Dice) tolerate(p *corev1.Pod) {
 	for range d.IntN(4) {
 		p.Spec.Tolerations = append(p.Spec.Tolerations, pick(d,
 			&corev1.Toleration{Operator: "Exists"},
@@ -211,34 +213,24 @@ func (d dice) tolerate(p *corev1.Pod) {
 	}
 }
 
-func nodeAffinity(p *corev1.Pod) *corev1.NodeAffinity {
-	if p.Spec.Affinity == nil {
-		p.Spec.Affinity = &corev1.Affinity{}
-	}
-	if p.Spec.Affinity.NodeAffinity == nil {
-		p.Spec.Affinity.NodeAffinity = &corev1.NodeAffinity{}
-	}
-	return p.Spec.Affinity.NodeAffinity
-}
-
-func (d dice) require(p *corev1.Pod) {
+func (d Dice) require(p *corev1.Pod) {
 	r := &corev1.NodeSelector{}
 	byName := d.one(3) // that all terms name their nodes is a case of its own
 	for range 1 + d.IntN(2) {
 		r.NodeSelectorTerms = append(r.NodeSelectorTerms, d.term(byName))
 	}
-	nodeAffinity(p).RequiredDuringSchedulingIgnoredDuringExecution = r
+	objects.NodeAffinity(p).RequiredDuringSchedulingIgnoredDuringExecution = r
 }
 
-func (d dice) prefer(p *corev1.Pod) {
-	a := nodeAffinity(p)
+func (d Dice) prefer(p *corev1.Pod) {
+	a := objects.NodeAffinity(p)
 	for range 1 + d.IntN(3) {
 		a.PreferredDuringSchedulingIgnoredDuringExecution = append(a.PreferredDuringSchedulingIgnoredDuringExecution,
 			&corev1.PreferredSchedulingTerm{Weight: 1 + d.Int32N(100), Preference: d.term(d.one(6))})
 	}
 }
 
-func (d dice) term(byName bool) *corev1.NodeSelectorTerm {
+func (d Dice) term(byName bool) *corev1.NodeSelectorTerm {
 	t := &corev1.NodeSelectorTerm{}
 	for range d.IntN(3) {
 		r := &corev1.NodeSelectorRequirement{
@@ -263,7 +255,7 @@ func (d dice) term(byName bool) *corev1.NodeSelectorTerm {
 }
 
 // constraints are those of one kind; a key is used once.
-func (d dice) constraints(kind string) []*corev1.TopologySpreadConstraint {
+func (d Dice) constraints(kind string) []*corev1.TopologySpreadConstraint {
 	keys := []string{zoneKey, hostKey, "rack"}
 	d.Shuffle(len(keys), func(i, j int) { keys[i], keys[j] = keys[j], keys[i] })
 	var list []*corev1.TopologySpreadConstraint
@@ -288,7 +280,7 @@ func (d dice) constraints(kind string) []*corev1.TopologySpreadConstraint {
 	return list
 }
 
-func (d dice) selector() *metav1.LabelSelector {
+func (d Dice) selector() *metav1.LabelSelector {
 	switch d.IntN(12) {
 	case 0:
 		return nil
@@ -306,8 +298,8 @@ func (d dice) selector() *metav1.LabelSelector {
 }
 
 // groups are Services and workloads that pods can belong to.
-func (d dice) groups() []naiveGroup {
-	var list []naiveGroup
+func (d Dice) groups() []group {
+	var list []group
 	for range d.IntN(5) { // Services
 		labels := map[string]string{}
 		if !d.one(6) {
@@ -316,12 +308,12 @@ func (d dice) groups() []naiveGroup {
 		if d.one(3) {
 			labels["version"] = pick(d, "1", "2")
 		}
-		list = append(list, naiveGroup{namespace: pick(d, "ns", "ns", "other"), selector: &metav1.LabelSelector{MatchLabels: labels}})
+		list = append(list, group{namespace: pick(d, "ns", "ns", "other"), selector: &metav1.LabelSelector{MatchLabels: labels}})
 	}
 	for _, namespace := range []string{"ns", "other"} {
 		for _, kind := range []string{"ReplicaSet", "StatefulSet"} {
 			if selector := d.selector(); selector != nil && d.one(2) {
-				list = append(list, naiveGroup{namespace: namespace, kind: kind, name: "web", selector: selector})
+				list = append(list, group{namespace: namespace, kind: kind, name: "web", selector: selector})
 			}
 		}
 	}
@@ -329,7 +321,7 @@ func (d dice) groups() []naiveGroup {
 }
 
 // own gives a pod owners, which need not be there.
-func (d dice) own(p *corev1.Pod) {
+func (d Dice) own(p *corev1.Pod) {
 	controller := d.IntN(3) // sometimes none
 	for i := range d.IntN(3) {
 		controls := i == controller
@@ -341,7 +333,7 @@ func (d dice) own(p *corev1.Pod) {
 }
 
 // defaults are constraints by default, as a configuration may list them.
-func (d dice) defaults() []*corev1.TopologySpreadConstraint {
+func (d Dice) defaults() []*corev1.TopologySpreadConstraint {
 	var list []*corev1.TopologySpreadConstraint
 	for _, kind := range []string{"DoNotSchedule", "ScheduleAnyway"} {
 		if !d.one(3) {

@@ -1,4 +1,4 @@
-package scheduler_test
+package naive
 
 import (
 	"fmt"
@@ -12,11 +12,12 @@ import (
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/object"
 	"monoplane.dev/scheduler/framework"
+	"monoplane.dev/scheduler/test/objects"
 )
 
 // plea makes a random cluster that is rather full, and a pod for it.
-func (d dice) plea(filters []string) *naivePlea {
-	n := &naivePlea{naiveCluster: d.cluster(), filters: filters, kept: map[string][]*corev1.Pod{}}
+func (d Dice) plea(filters []string) *plea {
+	n := &plea{Cluster: d.Cluster(), filters: filters, kept: map[string][]*corev1.Pod{}}
 	n.nodes = n.nodes[:min(len(n.nodes), 1+d.IntN(5))]
 	for i, p := range n.pods {
 		p.Spec.NodeName = n.nodes[d.IntN(len(n.nodes))].Metadata.Name
@@ -31,7 +32,7 @@ func (d dice) plea(filters []string) *naivePlea {
 			node.Spec.Taints, node.Spec.Unschedulable = nil, false
 		}
 	}
-	n.pod = d.pending("new")
+	n.pod = d.Pending("new")
 	if !d.one(3) { // few wishes
 		n.pod = d.pod("new")
 		if d.one(2) {
@@ -43,13 +44,13 @@ func (d dice) plea(filters []string) *naivePlea {
 		n.pod.Spec.Priority = &high
 	}
 	for i := range max(0, d.IntN(6)-2) {
-		k := d.pending(fmt.Sprint("kept", i))
+		k := d.Pending(fmt.Sprint("kept", i))
 		k.Spec.NodeName, k.Spec.Priority = "", d.priority()
 		at := n.nodes[d.IntN(len(n.nodes))].Metadata.Name
 		n.kept[at] = append(n.kept[at], k)
 	}
 	for range d.IntN(4) {
-		n.budgets = append(n.budgets, naiveBudget{
+		n.budgets = append(n.budgets, budget{
 			namespace: pick(d, "ns", "ns", "other"), key: "app", value: pick(d, "web", "db"),
 			allowed: d.IntN(3), disrupted: pick(d, "", fmt.Sprint("p", d.IntN(5))),
 		})
@@ -57,14 +58,14 @@ func (d dice) plea(filters []string) *naivePlea {
 	return n
 }
 
-func (d dice) priority() *int32 {
+func (d Dice) priority() *int32 {
 	n := pick(d, int32(-2_000_000_000), -5, 0, 0, 1, 10, 10, 100, 1_000_000_000)
 	return &n
 }
 
 // snapshot is the same for the profile.
-func (n *naivePlea) snapshot() *framework.Snapshot {
-	s := n.naiveCluster.snapshot()
+func (n *plea) snapshot() *framework.Snapshot {
+	s := n.Cluster.snapshot()
 	for node, pods := range n.kept {
 		var list []*framework.PodInfo
 		for _, p := range pods {
@@ -84,19 +85,6 @@ func (n *naivePlea) snapshot() *framework.Snapshot {
 	return s
 }
 
-// caseCounts counts what random cases were about, so that a test can see that it tests something.
-type caseCounts map[string]int
-
-func (c caseCounts) floors(t *testing.T, least map[string]int) {
-	t.Helper()
-	t.Logf("%v", c)
-	for what, n := range least {
-		if c[what] < n {
-			t.Errorf("%s: %d cases, want %d", what, c[what], n)
-		}
-	}
-}
-
 // The plugin and the naive preemption agree on random clusters, with room kept for other pods and with budgets: where room is made, at
 // whose cost, and what is said when none can be made. Victims have a lower priority, are on the node, are enough, and each is needed. One
 // case is repeated with -seed.
@@ -104,13 +92,13 @@ func (c caseCounts) floors(t *testing.T, least map[string]int) {
 // spec: PREEMPT-1, PREEMPT-3, PREEMPT-4
 func TestPreemptionAgainstNaive(t *testing.T) {
 	r := newReferee(t)
-	counts := caseCounts{}
+	counts := objects.Counts{}
 	first, last := 0, 12_000
 	if *onlySeed >= 0 {
 		first, last = *onlySeed, *onlySeed+1
 	}
 	for seed := first; seed < last; seed++ {
-		d := newDice(uint64(seed)) //nolint:gosec // not negative
+		d := NewDice(uint64(seed)) //nolint:gosec // not negative
 		n := d.plea(r.filters)
 		got := r.profile.Schedule(&framework.CycleState{}, framework.NewPodInfo(n.pod), n.snapshot(), framework.NewSearcher(1))
 		if got.Err != nil {
@@ -134,17 +122,17 @@ func TestPreemptionAgainstNaive(t *testing.T) {
 		if about := n.judge(got, all, reasons); about != "" {
 			t.Fatalf("seed %d: %s\n%s", seed, about, n.story(got, all))
 		}
-		counts.add(got, all)
+		count(counts, got, all)
 	}
 	if *onlySeed < 0 {
-		counts.floors(t, map[string]int{
+		counts.Floors(t, map[string]int{
 			"in vain": 1000, "made room": 2000, "one candidate of several": 800, "several victims": 800, "some broken": 100,
 			"a budget decides": 20,
 		})
 	}
 }
 
-func (c caseCounts) add(got framework.Decision, all []naiveSacrifice) {
+func count(c objects.Counts, got framework.Decision, all []sacrifice) {
 	if len(all) == 0 {
 		c["in vain"]++
 		return
@@ -169,19 +157,19 @@ func (c caseCounts) add(got framework.Decision, all []naiveSacrifice) {
 }
 
 // judge says what is wrong with a decision, "" when nothing.
-func (n *naivePlea) judge(got framework.Decision, all []naiveSacrifice, reasons map[string]int) string {
+func (n *plea) judge(got framework.Decision, all []sacrifice, reasons map[string]int) string {
 	if got.Nomination == nil {
 		return "no answer of the plugin: " + got.Diagnosis.Message()
 	}
 	if len(all) == 0 {
-		want := naiveHopeless(len(n.nodes), reasons)
+		want := hopeless(len(n.nodes), reasons)
 		if got.Nomination.Node != "" || len(got.Nomination.Victims) > 0 || got.Diagnosis.PostFilter != want {
 			return fmt.Sprintf("there is no room to be made: %+v, %q, want %q", got.Nomination, got.Diagnosis.PostFilter, want)
 		}
 		return ""
 	}
 	best := smallest(all)
-	i := slices.IndexFunc(best, func(s naiveSacrifice) bool { return s.node == got.Nomination.Node })
+	i := slices.IndexFunc(best, func(s sacrifice) bool { return s.node == got.Nomination.Node })
 	if i < 0 {
 		return fmt.Sprintf("the best node is %s, not %q", best[0].node, got.Nomination.Node)
 	}
@@ -192,7 +180,7 @@ func (n *naivePlea) judge(got framework.Decision, all []naiveSacrifice, reasons 
 }
 
 // sound says whether a nomination keeps what preemption promises.
-func (n *naivePlea) sound(got *framework.Nomination) string {
+func (n *plea) sound(got *framework.Nomination) string {
 	gone := map[string]bool{}
 	for _, v := range got.Victims {
 		if v.Priority >= n.pod.Spec.GetPriority() || v.Pod.Spec.NodeName != got.Node {
@@ -230,7 +218,7 @@ func podNames(list []*corev1.Pod) string {
 	return strings.Join(out, " ")
 }
 
-func (n *naivePlea) story(got framework.Decision, all []naiveSacrifice) string {
+func (n *plea) story(got framework.Decision, all []sacrifice) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "pod %s\n", n.pod.AppendJSON(nil))
 	for _, node := range n.nodes {

@@ -1,4 +1,4 @@
-package scheduler_test
+package scenario
 
 import (
 	"bytes"
@@ -10,6 +10,7 @@ import (
 	metav1 "monoplane.dev/api/meta/v1"
 	storagev1 "monoplane.dev/api/storage/v1"
 	"monoplane.dev/apierrors"
+	"monoplane.dev/scheduler/test/objects"
 )
 
 // accessModes are the words for access modes.
@@ -18,7 +19,7 @@ var accessModes = map[string]string{
 }
 
 // storage is a command about claims, volumes or classes. The finalizers are those that the server sets.
-func (w *world) storage(words []string) {
+func (w *player) storage(words []string) {
 	ctx, name := context.Background(), words[1]
 	switch words[0] {
 	case "sc":
@@ -61,7 +62,7 @@ func (w *world) storage(words []string) {
 			kind, rest, _ := strings.Cut(word, ":")
 			switch {
 			case strings.HasPrefix(word, "storage="):
-				c.Spec.Resources.Requests = quantities(word)
+				c.Spec.Resources.Requests = objects.Quantities(word)
 			case kind == "class":
 				class = rest
 			case kind == "volume":
@@ -80,13 +81,13 @@ func (w *world) storage(words []string) {
 	}
 }
 
-func (w *world) describeVolume(v *corev1.PersistentVolume, words []string) {
+func (w *player) describeVolume(v *corev1.PersistentVolume, words []string) {
 	for _, word := range words {
 		kind, rest, _ := strings.Cut(word, ":")
 		key, value, _ := strings.Cut(rest, "=")
 		switch {
 		case strings.HasPrefix(word, "storage="):
-			v.Spec.Capacity = quantities(word)
+			v.Spec.Capacity = objects.Quantities(word)
 		case kind == "class":
 			v.Spec.StorageClassName = rest
 		case kind == "label":
@@ -103,7 +104,7 @@ func (w *world) describeVolume(v *corev1.PersistentVolume, words []string) {
 	}
 }
 
-func (w *world) accessMode(word string) string {
+func (w *player) accessMode(word string) string {
 	w.Helper()
 	m, ok := accessModes[word]
 	if !ok {
@@ -113,7 +114,7 @@ func (w *world) accessMode(word string) string {
 }
 
 // showClaims says which volumes the claims have. Names that the provisioner makes up are left out, since they tell nothing.
-func (w *world) showClaims(out *bytes.Buffer) {
+func (w *player) showClaims(out *bytes.Buffer) {
 	ctx := context.Background()
 	l, err := w.c.PersistentVolumeClaims.List(ctx, &metav1.ListRequest{})
 	w.must(nil, err)
