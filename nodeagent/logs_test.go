@@ -76,7 +76,7 @@ func withLogs(w *world, dir string) *streams {
 	s := &streams{calls: make(chan *nodev1.Call), frames: make(chan *nodev1.Frame)}
 	srv := inproc.NewServer(nil, nil)
 	nodev1.RegisterNodeStreamsServer(srv, s)
-	c := *w.c
+	c := *w.cfg.Client
 	c.NodeStreams = nodev1.NewNodeStreamsClient(srv.Conn())
 	w.cfg.Client, w.cfg.PodLogDir, w.cfg.NoStreams = &c, dir, false
 	w.t.Cleanup(srv.Stop)
@@ -227,6 +227,31 @@ func TestTerminationMessage(t *testing.T) {
 			}
 		}
 		w.kill()
+	})
+}
+
+// A container whose files cannot be made says so, and starts when they can. spec: CTR-4
+func TestFilesCannotBeMade(t *testing.T) {
+	dir := t.TempDir()
+	inWorld(t, func(w *world) {
+		withLogs(w, dir)
+		p := w.create("a", edit(func(p *corev1.Pod) { p.Spec.Containers[0].TerminationMessagePath = "/dev/termination-log" }))
+		podDir := filepath.Join(dir, criconfig.PodDir("default", "a", p.GetMetadata().GetUid()))
+		inTheWay := filepath.Join(podDir, criconfig.MessageName("main", 0), "x")
+		if err := os.MkdirAll(inTheWay, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		w.start()
+		w.settle()
+		c := w.phase("a", "Pending").GetStatus().GetContainerStatuses()[0].GetState().GetWaiting()
+		if c.GetReason() != "CreateContainerConfigError" || c.GetMessage() == "" {
+			t.Errorf("waits: %v", c)
+		}
+		if err := os.RemoveAll(filepath.Dir(inTheWay)); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		w.phase("a", "Running")
 	})
 }
 

@@ -13,7 +13,7 @@ import (
 
 	corev1 "monoplane.dev/api/core/v1"
 	metav1 "monoplane.dev/api/meta/v1"
-	apifake "monoplane.dev/client/fake"
+	"monoplane.dev/apiserver/test/apitest"
 	"monoplane.dev/client/inproc"
 	"monoplane.dev/nodeagent"
 	"monoplane.dev/nodeagent/machine"
@@ -21,11 +21,11 @@ import (
 )
 
 // BenchmarkIdle reports what idle agents and idle pods hold: heap and stacks together, the objects of the API and the
-// fake runtime included. It is not timed.
+// fake runtime and the server's history included. It is not timed.
 func BenchmarkIdle(b *testing.B) {
 	const nodes, pods = 100, 10
 	for range b.N {
-		api := apifake.New()
+		api := apitest.StartWith(b, apitest.Config{Durable: true})
 		base := held()
 		ctx, cancel := context.WithCancel(b.Context())
 		var wg sync.WaitGroup
@@ -36,7 +36,7 @@ func BenchmarkIdle(b *testing.B) {
 			runtimeapi.RegisterImageServiceServer(cri, rt)
 			name := fmt.Sprintf("node-%d", i)
 			a, err := nodeagent.New(nodeagent.Config{
-				NodeName: name, Client: api.Client(), NoStreams: true, NodeWatched: true, Simulated: true, Machine: machine.Simulated(name, i),
+				NodeName: name, Client: api.Agent(name), NoStreams: true, NodeWatched: true, Simulated: true, Machine: machine.Simulated(name, i),
 				Runtime: runtimeapi.NewRuntimeServiceClient(cri.Conn()), Images: runtimeapi.NewImageServiceClient(cri.Conn()),
 			})
 			if err != nil {
@@ -46,7 +46,7 @@ func BenchmarkIdle(b *testing.B) {
 			<-a.Ready()
 		}
 		empty := held()
-		c := api.Client()
+		c := api.Admin()
 		for i := range nodes * pods {
 			_, err := c.Pods.Create(ctx, &corev1.CreatePodRequest{Namespace: "default", Object: &corev1.Pod{
 				Metadata: &metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprintf("pod-%d", i), Generation: 1},
@@ -77,7 +77,6 @@ func BenchmarkIdle(b *testing.B) {
 			runtime.Gosched()
 			<-time.After(10 * time.Millisecond)
 		}
-		api.Expire() // what the fake server remembers of the past does not count
 		full := held()
 		b.ReportMetric(float64(empty-base)/nodes/1024, "KiB/node")
 		b.ReportMetric(float64(full-empty)/nodes/pods/1024, "KiB/pod")

@@ -1,6 +1,7 @@
 package nodeagent_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -140,16 +141,12 @@ func TestStartErrors(t *testing.T) {
 		w.create("command", annotated("start-error", "no such file"))
 		w.create("once", restart("Never"), annotated("start-error", "no such file"))
 		w.create("create", annotated("create-error", "cannot"))
-		w.create("env", edit(func(p *corev1.Pod) {
-			p.Spec.Containers[0].Env = []*corev1.EnvVar{{Name: "X", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "status.phase"}}}}
-		}))
 		w.settle()
 		waiting := func(name string) *corev1.ContainerStateWaiting {
 			return w.get(name).GetStatus().GetContainerStatuses()[0].GetState().GetWaiting()
 		}
 		for name, want := range map[string]string{
 			"image": "ErrImagePull", "never": "ErrImageNeverPull", "name": "InvalidImageName", "create": "CreateContainerError",
-			"env": "CreateContainerConfigError",
 		} {
 			if got := waiting(name); got.GetReason() != want || got.GetMessage() == "" {
 				t.Errorf("%s: %v, want %s", name, got, want)
@@ -190,6 +187,37 @@ func TestNewImage(t *testing.T) {
 			t.Errorf("status: %v", c)
 		}
 	})
+}
+
+// A new image does not bring back a container that has ended and stays so by policy: the server would refuse every later
+// status. spec: OBJ-10, CTR-2
+func TestNewImageOfEndedContainer(t *testing.T) {
+	for policy, wantRun := range map[string]bool{"Never": false, "Always": true} {
+		t.Run(policy, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				w.start()
+				w.create("a", restart(policy), containers("x", "y"), annotated("exit-after.x", "1s", "exit-after.y", "1m"))
+				time.Sleep(1500 * time.Millisecond)
+				p := proto.CloneOf(w.phase("a", "Running"))
+				p.Spec.Containers[0].Image = "other"
+				if _, err := w.c.Pods.Update(w.t.Context(), &corev1.UpdatePodRequest{Namespace: "default", Name: "a", Object: p}); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(500 * time.Millisecond)
+				c := w.phase("a", "Running").GetStatus().GetContainerStatuses()[0]
+				if runs := c.GetState().GetRunning() != nil; runs != wantRun || (c.GetImage() == "other") != wantRun {
+					t.Errorf("status: %v", c)
+				}
+				if again := strings.Contains(fmt.Sprint(w.signals("a")), "START x/1"); again != wantRun {
+					t.Errorf("it ran again: %v, want %v", again, wantRun)
+				}
+				time.Sleep(time.Minute)
+				if !wantRun {
+					w.phase("a", "Succeeded")
+				}
+			})
+		})
+	}
 }
 
 // Dead containers are removed but for the newest of each.

@@ -24,15 +24,19 @@ func TestShortening(t *testing.T) {
 		w.start()
 		w.create("a", annotated("ignore-term", "true"))
 		w.create("b", annotated("ignore-term", "true"))
+		w.create("c", annotated("ignore-term", "true"))
 		w.settle() // 0.5 s
 		w.delete("a", 30)
 		w.delete("b", 30)
+		w.delete("c", 30)
 		time.Sleep(10 * time.Second)
-		w.delete("a", 5)
+		w.delete("a", 15)
 		w.delete("b", 25) // ends after the old deadline: nothing changes
+		w.delete("c", 5)  // would have ended by now: the server makes it one second from now
 		time.Sleep(25 * time.Second)
-		w.expect("a", "START main/0 @0s", "TERM main/0 @500ms", "KILL main/0 @15.5s", "EXIT main/0 @15.5s")
+		w.expect("a", "START main/0 @0s", "TERM main/0 @500ms", "KILL main/0 @25.5s", "EXIT main/0 @25.5s")
 		w.expect("b", "START main/0 @0s", "TERM main/0 @500ms", "KILL main/0 @30.5s", "EXIT main/0 @30.5s")
+		w.expect("c", "START main/0 @0s", "TERM main/0 @500ms", "KILL main/0 @11.5s", "EXIT main/0 @11.5s")
 	})
 }
 

@@ -19,8 +19,8 @@ import (
 	corev1 "monoplane.dev/api/core/v1"
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/apierrors"
+	"monoplane.dev/apiserver/test/apitest"
 	"monoplane.dev/client"
-	apifake "monoplane.dev/client/fake"
 	"monoplane.dev/client/inproc"
 	"monoplane.dev/nodeagent"
 	"monoplane.dev/nodeagent/machine"
@@ -34,7 +34,8 @@ const nodeName = "node-a"
 // world is an API server, a runtime and an agent in a bubble of virtual time.
 type world struct {
 	t   *testing.T
-	api *apifake.Server
+	api *apitest.Server
+	// c is the administrator's, agents have their own.
 	c   *client.Client
 	rt  *fake.Runtime
 	cri *inproc.Server
@@ -54,7 +55,7 @@ type world struct {
 func inWorld(t *testing.T, f func(w *world)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		w := &world{t: t, api: apifake.New(), began: time.Now()}
+		w := &world{t: t, api: apitest.Start(t), began: time.Now()}
 		w.rt = fake.New(fake.Config{
 			Journal: func(e fake.Entry) {
 				w.mu.Lock()
@@ -73,14 +74,13 @@ func inWorld(t *testing.T, f func(w *world)) {
 		w.cri = inproc.NewServer(nil, nil)
 		runtimeapi.RegisterRuntimeServiceServer(w.cri, w.rt)
 		runtimeapi.RegisterImageServiceServer(w.cri, w.rt)
-		w.c = w.api.Client()
+		w.c = w.api.Admin()
 		conn := w.cri.Conn()
 		w.cfg = nodeagent.Config{
-			NodeName: nodeName, Client: w.c, NoStreams: true, Simulated: true, Machine: machine.Simulated(nodeName, 1),
+			NodeName: nodeName, Client: w.api.Agent(nodeName), NoStreams: true, Simulated: true, Machine: machine.Simulated(nodeName, 1),
 			Runtime: runtimeapi.NewRuntimeServiceClient(conn), Images: runtimeapi.NewImageServiceClient(conn),
 		}
 		defer w.cri.Stop()
-		defer w.api.Stop()
 		defer func() {
 			if w.stop != nil {
 				w.kill()
@@ -171,6 +171,11 @@ func (w *world) create(name string, opts ...podOption) *corev1.Pod {
 	}
 	for _, o := range opts {
 		o(p)
+	}
+	for _, c := range slices.Concat(p.Spec.InitContainers, p.Spec.Containers) {
+		if c.ImagePullPolicy == "" {
+			c.ImagePullPolicy = "IfNotPresent" // by default, images without a tag are pulled always
+		}
 	}
 	p, err := w.c.Pods.Create(w.t.Context(), &corev1.CreatePodRequest{Namespace: "default", Object: p})
 	if err != nil {

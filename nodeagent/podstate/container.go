@@ -23,6 +23,8 @@ type container struct {
 	doubts int
 	// noted is 1 + the attempt whose back-off was told to the user; 0 for none.
 	noted uint32
+	// told is 1 + the attempt whose end was written to the API; 0 for none.
+	told uint32
 
 	// start spaces out failing starts; waiting says why the last one failed.
 	start            retry
@@ -76,11 +78,12 @@ func (m *Machine) changed(i int) bool {
 	return c.State != None && c.Hash != "" && m.kind(i) != initial && c.Hash != Hash(m.spec(i))
 }
 
-// restarts reports whether container i, which has exited, is to run again by policy, back-off aside.
-// spec: CTR-2, INIT-1, INIT-4
+// restarts reports whether container i, which has exited, is to run again, back-off aside: by policy, or with a new
+// definition. That does not bring back a container which the API knows to have ended and which stays ended by policy: the
+// server would refuse to hear of it ever after. spec: CTR-2, INIT-1, INIT-4
 func (m *Machine) restarts(i int) bool {
 	c, spec := &m.containers[i], m.spec(i)
-	if m.changed(i) {
+	if m.changed(i) && !m.told(i) {
 		return true
 	}
 	switch rule(spec.GetRestartPolicyRules(), c.ExitCode) {
@@ -103,6 +106,25 @@ func (m *Machine) restarts(i int) bool {
 		// An init container that has succeeded is done; Always means OnFailure for it.
 		return m.kind(i) != initial || c.ExitCode != 0
 	}
+}
+
+// told reports whether the API knows, or may know, that the instance has ended.
+func (m *Machine) told(i int) bool {
+	c := &m.containers[i]
+	return c.told == c.Attempt+1 || m.saysEnded(m.pod.GetStatus(), i)
+}
+
+// saysEnded reports whether a status says that the instance of container i has ended.
+func (m *Machine) saysEnded(s *corev1.PodStatus, i int) bool {
+	id, name := m.fullID(m.containers[i].ID), m.spec(i).GetName()
+	for _, list := range [...][]*corev1.ContainerStatus{s.GetInitContainerStatuses(), s.GetContainerStatuses()} {
+		for _, known := range list {
+			if known.GetName() == name {
+				return known.GetState().GetTerminated() != nil && known.GetContainerID() == id
+			}
+		}
+	}
+	return false
 }
 
 // rule returns the action of the first rule that the exit code matches.

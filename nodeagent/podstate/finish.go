@@ -80,6 +80,11 @@ func (m *Machine) report() {
 		return
 	}
 	m.write.busy, m.dirty = true, time.Time{}
+	for i := range m.containers {
+		if c := &m.containers[i]; m.saysEnded(want, i) {
+			c.told = c.Attempt + 1
+		}
+	}
 	m.do(WriteStatus{Pod: withStatus(m.pod, want)})
 }
 

@@ -167,7 +167,8 @@ func (m *Machine) missed(i int) bool {
 	return i == 0
 }
 
-// waiting says what container i, which does not run, waits for; nil when it has ended and does not wait.
+// waiting says what container i, which does not run, waits for; nil when it has ended and does not wait. One that is
+// replaced by a new definition is never said to have ended: what has ended may not come back where the policy is Never.
 func (m *Machine) waiting(i int) *corev1.ContainerStateWaiting {
 	c := &m.containers[i]
 	if c.State == Exited && (m.life != Active || m.kind(i) == initial && m.initialized || !m.restarts(i)) {
@@ -181,7 +182,7 @@ func (m *Machine) waiting(i int) *corev1.ContainerStateWaiting {
 			m.backoff(i), m.spec(i).GetName(), meta.GetName(), meta.GetNamespace(), meta.GetUid())}
 	case c.waiting != "":
 		return &corev1.ContainerStateWaiting{Reason: c.waiting, Message: c.message}
-	case c.State == Exited:
+	case c.State == Exited && !m.changed(i):
 		return nil // it is about to run again
 	case m.initialized && len(m.pod.GetSpec().GetInitContainers()) == 0 || m.initialized && m.kind(i) == app:
 		return &corev1.ContainerStateWaiting{Reason: "ContainerCreating"}
