@@ -38,7 +38,7 @@ func BenchmarkCreate(b *testing.B) {
 				begun := time.Now()
 				spread(clients, round, func(i int) {
 					p := benchPod(fmt.Sprintf("pod-%d-%d", n, i))
-					if _, err := admin.pods.Create(context.Background(), &corev1.CreatePodRequest{Object: p}); err != nil {
+					if _, err := admin.Pods.Create(context.Background(), &corev1.CreatePodRequest{Object: p}); err != nil {
 						b.Error(err)
 					}
 				})
@@ -84,7 +84,7 @@ func BenchmarkGet(b *testing.B) {
 	admin := c.admin()
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := admin.pods.Get(context.Background(), &metav1.GetRequest{Namespace: "default", Name: "web"}); err != nil {
+		if _, err := admin.Pods.Get(context.Background(), &metav1.GetRequest{Namespace: "default", Name: "web"}); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -16,7 +16,7 @@ import (
 type condition struct{ podRevision, nodeUID, nodeRevision string }
 
 func (c *cluster) bindIf(p *corev1.Pod, node string, if_ condition, dryRun ...string) error {
-	_, err := c.scheduler().pods.Bind(ctx(c.t), &corev1.BindPodRequest{
+	_, err := c.scheduler().Pods.Bind(ctx(c.t), &corev1.BindPodRequest{
 		Namespace: p.Metadata.Namespace, Name: p.Metadata.Name, DryRun: dryRun,
 		Object: &corev1.Binding{
 			Metadata: &metav1.ObjectMeta{Uid: p.Metadata.Uid, ResourceVersion: if_.podRevision},
@@ -31,12 +31,12 @@ func (c *cluster) touch(name string) {
 	c.t.Helper()
 	next := clone(c.node(name))
 	next.Metadata.Annotations = map[string]string{"example.com/at": next.Metadata.ResourceVersion}
-	must(c.admin().nodes.Update(ctx(c.t), &corev1.UpdateNodeRequest{Object: next}))(c.t)
+	must(c.admin().Nodes.Update(ctx(c.t), &corev1.UpdateNodeRequest{Object: next}))(c.t)
 }
 
 func (c *cluster) node(name string) *corev1.Node {
 	c.t.Helper()
-	return must(c.admin().nodes.Get(ctx(c.t), &metav1.GetRequest{Name: name}))(c.t)
+	return must(c.admin().Nodes.Get(ctx(c.t), &metav1.GetRequest{Name: name}))(c.t)
 }
 
 // A binding holds for the pod and the node that it names by uid and revision. spec: SCHED-3
@@ -49,7 +49,7 @@ func TestBindPreconditions(t *testing.T) {
 	before := c.createPod(newPod("web"))
 	relabelled := clone(before)
 	relabelled.Metadata.Labels = map[string]string{"a": "b"}
-	pod := must(c.admin().pods.Update(ctx(t), &corev1.UpdatePodRequest{Object: relabelled}))(t)
+	pod := must(c.admin().Pods.Update(ctx(t), &corev1.UpdatePodRequest{Object: relabelled}))(t)
 	revision := pod.Metadata.ResourceVersion
 
 	for _, x := range []struct {
@@ -109,7 +109,7 @@ func TestBindPreconditionsInTheTransaction(t *testing.T) {
 	c := start(t, func(cfg *apiserver.Config) { cfg.Rand = race })
 	c.register("n1")
 	replace := func() {
-		must(c.admin().nodes.Delete(ctx(t), &metav1.DeleteRequest{Name: "n1"}))(t)
+		must(c.admin().Nodes.Delete(ctx(t), &metav1.DeleteRequest{Name: "n1"}))(t)
 		c.register("n1")
 	}
 	for _, x := range []struct {
@@ -147,7 +147,7 @@ func TestBindPreconditionsInTheTransaction(t *testing.T) {
 				}
 				next := clone(p)
 				next.Metadata.Labels = map[string]string{"a": "b"}
-				must(c.admin().pods.Update(ctx(t), &corev1.UpdatePodRequest{Object: next}))(t)
+				must(c.admin().Pods.Update(ctx(t), &corev1.UpdatePodRequest{Object: next}))(t)
 			}
 			err := c.bindIf(p, "n1", x.asks(p, n))
 			switch {

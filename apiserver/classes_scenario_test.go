@@ -80,10 +80,10 @@ func (c *cluster) classCommand(t testing.TB, words []string, out *bytes.Buffer) 
 		if v, ok := set["priority"]; ok {
 			p.Spec.Priority = ptr(number(v))
 		}
-		_, err := admin.pods.Create(ctx(t), &corev1.CreatePodRequest{Object: p})
+		_, err := admin.Pods.Create(ctx(t), &corev1.CreatePodRequest{Object: p})
 		return err
 	case "show":
-		list, err := admin.pods.List(ctx(t), &metav1.ListRequest{})
+		list, err := admin.Pods.List(ctx(t), &metav1.ListRequest{})
 		for _, p := range list.GetItems() {
 			fmt.Fprintf(out, "    %s:%s\n", p.GetMetadata().GetName(), strings.TrimRight(" "+showPriority(p), " "))
 		}

@@ -66,7 +66,7 @@ func TestForcedDeletion(t *testing.T) {
 	c.register("n1")
 	p := c.boundPod("web", "n1")
 	var header metadata.MD
-	gone := must(c.admin().pods.Delete(ctx(t), &metav1.DeleteRequest{Namespace: "default", Name: "web",
+	gone := must(c.admin().Pods.Delete(ctx(t), &metav1.DeleteRequest{Namespace: "default", Name: "web",
 		GracePeriodSeconds: ptr(int64(0))}, grpc.Header(&header)))(t)
 	if m := gone.Metadata; m.DeletionGracePeriodSeconds == nil || *m.DeletionGracePeriodSeconds != 0 {
 		t.Errorf("answer: %v", m)
@@ -94,7 +94,7 @@ func TestFinalizersAndPreconditions(t *testing.T) {
 	if err := c.bind(p, "n1"); err != nil {
 		t.Fatal(err)
 	}
-	_, err := c.admin().pods.Delete(ctx(t), &metav1.DeleteRequest{Namespace: "default", Name: "web",
+	_, err := c.admin().Pods.Delete(ctx(t), &metav1.DeleteRequest{Namespace: "default", Name: "web",
 		Options: &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{Uid: ptr("other")}}})
 	if !apierrors.Is(err, apierrors.Conflict) {
 		t.Errorf("another uid: %v", err)
@@ -105,10 +105,10 @@ func TestFinalizersAndPreconditions(t *testing.T) {
 	}
 	next := clone(must(c.getPod("web"))(t))
 	next.Metadata.Finalizers = append(next.Metadata.Finalizers, "example.com/late")
-	if _, err := c.admin().pods.Update(ctx(t), &corev1.UpdatePodRequest{Object: next}); !apierrors.Is(err, apierrors.Invalid) {
+	if _, err := c.admin().Pods.Update(ctx(t), &corev1.UpdatePodRequest{Object: next}); !apierrors.Is(err, apierrors.Invalid) {
 		t.Errorf("a finalizer was added to a terminating pod: %v", err)
 	}
-	must(c.admin().pods.Patch(ctx(t), &metav1.PatchRequest{Namespace: "default", Name: "web",
+	must(c.admin().Pods.Patch(ctx(t), &metav1.PatchRequest{Namespace: "default", Name: "web",
 		PatchType: "application/merge-patch+json", Patch: []byte(`{"metadata":{"finalizers":null}}`)}))(t)
 	if _, err := c.getPod("web"); !apierrors.Is(err, apierrors.NotFound) {
 		t.Errorf("nothing holds the pod any more: %v", err)
@@ -126,7 +126,7 @@ func TestFinalizersDoNotEndGrace(t *testing.T) {
 		t.Fatal(err)
 	}
 	must(deletePod(t, c.admin(), p, nil, false))(t)
-	must(c.admin().pods.Patch(ctx(t), &metav1.PatchRequest{Namespace: "default", Name: "web",
+	must(c.admin().Pods.Patch(ctx(t), &metav1.PatchRequest{Namespace: "default", Name: "web",
 		PatchType: "application/merge-patch+json", Patch: []byte(`{"metadata":{"finalizers":null}}`)}))(t)
 	if _, err := c.getPod("web"); err != nil {
 		t.Fatalf("the pod's agent has not confirmed anything: %v", err)
@@ -183,7 +183,7 @@ func TestWhoMayDelete(t *testing.T) {
 		t.Errorf("a controller deleted without uid: %v", err)
 	}
 	must(deletePod(t, ns, p, nil, true))(t)
-	must(c.admin().nodes.Delete(ctx(t), &metav1.DeleteRequest{Name: "n1"}))(t)
+	must(c.admin().Nodes.Delete(ctx(t), &metav1.DeleteRequest{Name: "n1"}))(t)
 	must(deletePod(t, gc, p, zero, true))(t)
 	if !strings.Contains(c.log.String(), "user=system:controller:podgc") {
 		t.Error("podgc's forced deletion is not in the audit")
@@ -210,7 +210,7 @@ func TestDeleteCollection(t *testing.T) {
 			}
 		}
 	}
-	out := must(c.admin().pods.DeleteCollection(ctx(t), &metav1.DeleteCollectionRequest{Namespace: "default", LabelSelector: "app=x"}))(t)
+	out := must(c.admin().Pods.DeleteCollection(ctx(t), &metav1.DeleteCollectionRequest{Namespace: "default", LabelSelector: "app=x"}))(t)
 	if len(out.Items) != 2 {
 		t.Errorf("answered with %d", len(out.Items))
 	}

@@ -30,7 +30,7 @@ func TestDeletedOwnersHaveDependents(t *testing.T) {
 		p.Metadata = owned(name, owner)
 		c.createPod(p)
 	}
-	must(c.admin().configMaps.Create(ctx(t), &corev1.CreateConfigMapRequest{Object: &corev1.ConfigMap{Metadata: owned("c", owner)}}))(t)
+	must(c.admin().ConfigMaps.Create(ctx(t), &corev1.CreateConfigMapRequest{Object: &corev1.ConfigMap{Metadata: owned("c", owner)}}))(t)
 	must(maps.List(authn.WithUser(ctx(t), adminUser()), &metav1.ListRequest{}))(t) // the caches know it now
 
 	told := func(req *metav1.DeleteRequest) []string {

@@ -18,19 +18,19 @@ func TestEventUpdatesHaveRulesOfTheirOwn(t *testing.T) {
 	c := start(t)
 	admin := c.admin()
 	// An event in the old style, as client-go's older recorders write it, under a name that only core/v1 allows.
-	must(admin.events.Create(ctx(t), &corev1.CreateEventRequest{Namespace: "default", Object: &corev1.Event{
+	must(admin.Events.Create(ctx(t), &corev1.CreateEventRequest{Namespace: "default", Object: &corev1.Event{
 		Metadata: &metav1.ObjectMeta{Name: "Old_1"}, Reason: "Tested", Message: "all is well", Type: "Normal", Count: 3,
 		InvolvedObject: &corev1.ObjectReference{Kind: "Pod", Namespace: "default", Name: "web", Uid: "u1"},
 		Source:         &corev1.EventSource{Component: "tester"},
 		FirstTimestamp: value.Time(epoch), LastTimestamp: value.Time(epoch),
 	}}))(t)
-	must(admin.newEvents.Create(ctx(t), &eventsv1.CreateEventRequest{Namespace: "default", Object: &eventsv1.Event{
+	must(admin.EventsV1.Create(ctx(t), &eventsv1.CreateEventRequest{Namespace: "default", Object: &eventsv1.Event{
 		Metadata: &metav1.ObjectMeta{Name: "new.1"}, Reason: "Tested", Note: "all is well", Type: "Normal", Action: "Testing",
 		EventTime: value.MicroTime(epoch), ReportingController: "example.com/tester", ReportingInstance: "t-1",
 		Regarding: &corev1.ObjectReference{Kind: "Pod", Namespace: "default", Name: "web", Uid: "u1"},
 	}}))(t)
 	patch := func(name, body string) (*eventsv1.Event, error) {
-		return admin.newEvents.Patch(ctx(t), &metav1.PatchRequest{Namespace: "default", Name: name,
+		return admin.EventsV1.Patch(ctx(t), &metav1.PatchRequest{Namespace: "default", Name: name,
 			PatchType: "application/merge-patch+json", Patch: []byte(body)})
 	}
 	for _, x := range []struct {
@@ -57,7 +57,7 @@ func TestEventUpdatesHaveRulesOfTheirOwn(t *testing.T) {
 		}
 	}
 	// In core/v1 recorders count on the object itself.
-	if _, err := admin.events.Patch(ctx(t), &metav1.PatchRequest{Namespace: "default", Name: "Old_1",
+	if _, err := admin.Events.Patch(ctx(t), &metav1.PatchRequest{Namespace: "default", Name: "Old_1",
 		PatchType: "application/merge-patch+json", Patch: []byte(`{"count":4,"message":"all is still well"}`)}); err != nil {
 		t.Error(err)
 	}

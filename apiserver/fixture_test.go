@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc"
 	testclock "k8s.io/utils/clock/testing"
 
+	"monoplane.dev/api/clients"
 	"monoplane.dev/apiserver"
 	"monoplane.dev/apiserver/authn"
 	"monoplane.dev/apiserver/store"
@@ -19,11 +20,8 @@ import (
 	"monoplane.dev/client/inproc"
 	"monoplane.dev/controllers"
 
-	coordinationv1 "monoplane.dev/api/coordination/v1"
 	corev1 "monoplane.dev/api/core/v1"
-	eventsv1 "monoplane.dev/api/events/v1"
 	metav1 "monoplane.dev/api/meta/v1"
-	schedulingv1 "monoplane.dev/api/scheduling/v1"
 )
 
 // cluster is an API server over a real store, without listeners.
@@ -112,16 +110,8 @@ func start(t testing.TB, change ...func(*apiserver.Config)) *cluster {
 
 // client is every service, as one identity.
 type client struct {
-	pods            corev1.PodsClient
-	nodes           corev1.NodesClient
-	namespaces      corev1.NamespacesClient
-	events          corev1.EventsClient
-	newEvents       eventsv1.EventsClient
-	configMaps      corev1.ConfigMapsClient
-	serviceAccounts corev1.ServiceAccountsClient
-	leases          coordinationv1.LeasesClient
-	priorityClasses schedulingv1.PriorityClassesClient
-	conn            grpc.ClientConnInterface
+	clients.Clients
+	conn grpc.ClientConnInterface
 }
 
 // startTwo returns two servers on one external etcd. Every other client of the first is one of the second.
@@ -150,12 +140,7 @@ func (c *cluster) as(u *authn.User) client {
 		}
 		return authn.WithUser(ctx, u)
 	}))
-	return client{
-		corev1.NewPodsClient(conn), corev1.NewNodesClient(conn), corev1.NewNamespacesClient(conn),
-		corev1.NewEventsClient(conn), eventsv1.NewEventsClient(conn), corev1.NewConfigMapsClient(conn),
-		corev1.NewServiceAccountsClient(conn), coordinationv1.NewLeasesClient(conn),
-		schedulingv1.NewPriorityClassesClient(conn), conn,
-	}
+	return client{clients.New(conn), conn}
 }
 
 func adminUser() *authn.User {
@@ -207,21 +192,21 @@ func must[T any](v T, err error) func(testing.TB) T {
 
 func (c *cluster) createPod(p *corev1.Pod) *corev1.Pod {
 	c.t.Helper()
-	return must(c.admin().pods.Create(ctx(c.t), &corev1.CreatePodRequest{Object: p}))(c.t)
+	return must(c.admin().Pods.Create(ctx(c.t), &corev1.CreatePodRequest{Object: p}))(c.t)
 }
 
 func (c *cluster) getPod(name string) (*corev1.Pod, error) {
-	return c.admin().pods.Get(ctx(c.t), &metav1.GetRequest{Namespace: "default", Name: name})
+	return c.admin().Pods.Get(ctx(c.t), &metav1.GetRequest{Namespace: "default", Name: name})
 }
 
 // register creates a node by its own agent.
 func (c *cluster) register(name string) {
 	c.t.Helper()
-	must(c.agent(name).nodes.Create(ctx(c.t), &corev1.CreateNodeRequest{Object: newNode(name)}))(c.t)
+	must(c.agent(name).Nodes.Create(ctx(c.t), &corev1.CreateNodeRequest{Object: newNode(name)}))(c.t)
 }
 
 func (c *cluster) bind(p *corev1.Pod, node string) error {
-	_, err := c.scheduler().pods.Bind(ctx(c.t), &corev1.BindPodRequest{
+	_, err := c.scheduler().Pods.Bind(ctx(c.t), &corev1.BindPodRequest{
 		Namespace: p.Metadata.Namespace, Name: p.Metadata.Name,
 		Object: &corev1.Binding{
 			Metadata: &metav1.ObjectMeta{Uid: p.Metadata.Uid}, Target: &corev1.ObjectReference{Kind: "Node", Name: node},
@@ -242,7 +227,7 @@ func (c *cluster) boundPod(name, node string) *corev1.Pod {
 
 // setPhase writes a phase as somebody.
 func setPhase(t testing.TB, by client, p *corev1.Pod, phase string) (*corev1.Pod, error) {
-	return by.pods.UpdateStatus(ctx(t), &corev1.UpdatePodRequest{Object: &corev1.Pod{
+	return by.Pods.UpdateStatus(ctx(t), &corev1.UpdatePodRequest{Object: &corev1.Pod{
 		Metadata: &metav1.ObjectMeta{Namespace: p.Metadata.Namespace, Name: p.Metadata.Name, Uid: p.Metadata.Uid},
 		Status:   &corev1.PodStatus{Phase: phase, Conditions: p.GetStatus().GetConditions()},
 	}})
@@ -253,5 +238,5 @@ func deletePod(t testing.TB, by client, p *corev1.Pod, grace *int64, uid bool) (
 	if uid {
 		opts.Preconditions = &metav1.Preconditions{Uid: ptr(p.Metadata.Uid)}
 	}
-	return by.pods.Delete(ctx(t), &metav1.DeleteRequest{Namespace: p.Metadata.Namespace, Name: p.Metadata.Name, Options: opts})
+	return by.Pods.Delete(ctx(t), &metav1.DeleteRequest{Namespace: p.Metadata.Namespace, Name: p.Metadata.Name, Options: opts})
 }

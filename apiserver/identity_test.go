@@ -35,7 +35,7 @@ func TestBind(t *testing.T) {
 	if err := c.bind(p, "n1"); !apierrors.Is(err, apierrors.Conflict) {
 		t.Errorf("bound twice: %v", err)
 	}
-	events := must(c.admin().events.List(ctx(t), &metav1.ListRequest{Namespace: "default",
+	events := must(c.admin().Events.List(ctx(t), &metav1.ListRequest{Namespace: "default",
 		FieldSelector: "involvedObject.uid=" + p.Metadata.Uid + ",reason=Scheduled"}))(t)
 	if len(events.Items) != 1 || events.Items[0].Message != "Successfully assigned default/web to n1" ||
 		events.Items[0].ReportingComponent != "default-scheduler" || events.Items[0].Metadata.ResourceVersion != bound.Metadata.ResourceVersion {
@@ -56,12 +56,12 @@ func TestBind(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			x.pod.Spec.SchedulerName = x.schedulerName
 			p := c.createPod(x.pod)
-			must(x.by.pods.Bind(ctx(t), &corev1.BindPodRequest{
+			must(x.by.Pods.Bind(ctx(t), &corev1.BindPodRequest{
 				Namespace: "default", Name: p.Metadata.Name, FieldManager: x.manager, Object: &corev1.Binding{
 					Metadata: &metav1.ObjectMeta{Uid: p.Metadata.Uid}, Target: &corev1.ObjectReference{Kind: "Node", Name: "n1"},
 				},
 			}))(t)
-			e := must(c.admin().newEvents.List(ctx(t), &metav1.ListRequest{Namespace: "default",
+			e := must(c.admin().EventsV1.List(ctx(t), &metav1.ListRequest{Namespace: "default",
 				FieldSelector: "regarding.uid=" + p.Metadata.Uid + ",reason=Scheduled"}))(t).Items
 			if len(e) != 1 || e[0].ReportingController != x.reporter || e[0].ReportingInstance != x.reporter {
 				t.Errorf("want an event of %s, got %v", x.reporter, e)
@@ -111,7 +111,7 @@ func TestWhoMayWriteStatus(t *testing.T) {
 		t.Errorf("status of a successor: %v", err)
 	}
 	patch := func(doc string) error {
-		_, err := c.agent("n1").pods.PatchStatus(ctx(t), &metav1.PatchRequest{Namespace: "default", Name: "web",
+		_, err := c.agent("n1").Pods.PatchStatus(ctx(t), &metav1.PatchRequest{Namespace: "default", Name: "web",
 			PatchType: "application/strategic-merge-patch+json", Patch: []byte(doc)})
 		return err
 	}
@@ -137,37 +137,37 @@ func TestNodeNamesBelongToMachines(t *testing.T) {
 	c := start(t)
 	c.register("n1") // by key-n1
 	thief := c.as(agentUser("n1", "stolen"))
-	if _, err := thief.nodes.Create(ctx(t), &corev1.CreateNodeRequest{Object: newNode("n1")}); !apierrors.Is(err, apierrors.AlreadyExists) {
+	if _, err := thief.Nodes.Create(ctx(t), &corev1.CreateNodeRequest{Object: newNode("n1")}); !apierrors.Is(err, apierrors.AlreadyExists) {
 		t.Errorf("registered twice: %v", err)
 	}
-	if _, err := thief.nodes.UpdateStatus(ctx(t), &corev1.UpdateNodeRequest{Object: newNode("n1")}); !apierrors.Is(err, apierrors.Forbidden) {
+	if _, err := thief.Nodes.UpdateStatus(ctx(t), &corev1.UpdateNodeRequest{Object: newNode("n1")}); !apierrors.Is(err, apierrors.Forbidden) {
 		t.Errorf("another machine wrote the node: %v", err)
 	}
-	if _, err := c.agent("n2").nodes.Create(ctx(t), &corev1.CreateNodeRequest{Object: newNode("n1")}); !apierrors.Is(err, apierrors.Forbidden) {
+	if _, err := c.agent("n2").Nodes.Create(ctx(t), &corev1.CreateNodeRequest{Object: newNode("n1")}); !apierrors.Is(err, apierrors.Forbidden) {
 		t.Errorf("an agent registered another node: %v", err)
 	}
 	p := c.boundPod("web", "n1")
-	must(c.admin().nodes.Delete(ctx(t), &metav1.DeleteRequest{Name: "n1"}))(t)
-	if _, err := thief.nodes.Create(ctx(t), &corev1.CreateNodeRequest{Object: newNode("n1")}); !apierrors.Is(err, apierrors.Forbidden) {
+	must(c.admin().Nodes.Delete(ctx(t), &metav1.DeleteRequest{Name: "n1"}))(t)
+	if _, err := thief.Nodes.Create(ctx(t), &corev1.CreateNodeRequest{Object: newNode("n1")}); !apierrors.Is(err, apierrors.Forbidden) {
 		t.Errorf("a pod is still bound to the name: %v", err)
 	}
 	if _, err := setPhase(t, thief, p, "Running"); !apierrors.Is(err, apierrors.Forbidden) {
 		t.Errorf("another machine wrote the pod: %v", err)
 	}
 	// The same machine returns at once, and goes on with its pods.
-	must(c.agent("n1").nodes.Create(ctx(t), &corev1.CreateNodeRequest{Object: newNode("n1")}))(t)
+	must(c.agent("n1").Nodes.Create(ctx(t), &corev1.CreateNodeRequest{Object: newNode("n1")}))(t)
 	must(setPhase(t, c.agent("n1"), p, "Running"))(t)
 	// A forged record does not stick.
-	next := clone(must(c.admin().nodes.Get(ctx(t), &metav1.GetRequest{Name: "n1"}))(t))
+	next := clone(must(c.admin().Nodes.Get(ctx(t), &metav1.GetRequest{Name: "n1"}))(t))
 	next.Metadata.Annotations = map[string]string{"monoplane.dev/machine-key": "stolen"}
-	must(c.admin().nodes.Update(ctx(t), &corev1.UpdateNodeRequest{Object: next}))(t)
-	if _, err := thief.nodes.UpdateStatus(ctx(t), &corev1.UpdateNodeRequest{Object: newNode("n1")}); !apierrors.Is(err, apierrors.Forbidden) {
+	must(c.admin().Nodes.Update(ctx(t), &corev1.UpdateNodeRequest{Object: next}))(t)
+	if _, err := thief.Nodes.UpdateStatus(ctx(t), &corev1.UpdateNodeRequest{Object: newNode("n1")}); !apierrors.Is(err, apierrors.Forbidden) {
 		t.Errorf("the record was forged: %v", err)
 	}
 	// Once nothing is bound any more the name is free.
-	must(c.admin().nodes.Delete(ctx(t), &metav1.DeleteRequest{Name: "n1"}))(t)
+	must(c.admin().Nodes.Delete(ctx(t), &metav1.DeleteRequest{Name: "n1"}))(t)
 	must(deletePod(t, c.controller("podgc"), p, ptr(int64(0)), true))(t)
-	must(thief.nodes.Create(ctx(t), &corev1.CreateNodeRequest{Object: newNode("n1")}))(t)
+	must(thief.Nodes.Create(ctx(t), &corev1.CreateNodeRequest{Object: newNode("n1")}))(t)
 }
 
 // spec: DEL-8, OBJ-15
@@ -177,15 +177,15 @@ func TestLeastPrivilege(t *testing.T) {
 	c.boundPod("web", "n1")
 	agent := c.agent("n2")
 	list := func(by client, selector string) error {
-		_, err := by.pods.List(ctx(t), &metav1.ListRequest{FieldSelector: selector})
+		_, err := by.Pods.List(ctx(t), &metav1.ListRequest{FieldSelector: selector})
 		return err
 	}
 	get := func(by client, name string) error {
-		_, err := by.pods.Get(ctx(t), &metav1.GetRequest{Namespace: "default", Name: name})
+		_, err := by.Pods.Get(ctx(t), &metav1.GetRequest{Namespace: "default", Name: name})
 		return err
 	}
 	lease := func(by client, name string) error {
-		_, err := by.leases.Create(ctx(t), &coordinationv1.CreateLeaseRequest{Namespace: "kube-node-lease",
+		_, err := by.Leases.Create(ctx(t), &coordinationv1.CreateLeaseRequest{Namespace: "kube-node-lease",
 			Object: &coordinationv1.Lease{Metadata: &metav1.ObjectMeta{Name: name}}})
 		return err
 	}
@@ -199,7 +199,7 @@ func TestLeastPrivilege(t *testing.T) {
 		{"unknown user", list(c.as(&authn.User{Name: "jane"}), ""), apierrors.Forbidden},
 		{"a node name without the group", list(c.as(&authn.User{Name: "system:node:n2"}), "spec.nodeName=n2"), apierrors.Forbidden},
 		{"a controller in the admins' group", func() error {
-			_, err := c.as(&authn.User{Name: "system:controller:x", Groups: []string{authn.AdminsGroup}}).nodes.Delete(ctx(t), &metav1.DeleteRequest{Name: "n1"})
+			_, err := c.as(&authn.User{Name: "system:controller:x", Groups: []string{authn.AdminsGroup}}).Nodes.Delete(ctx(t), &metav1.DeleteRequest{Name: "n1"})
 			return err
 		}(), apierrors.Forbidden},
 		{"an agent lists all pods", list(agent, ""), apierrors.Forbidden},
@@ -212,29 +212,29 @@ func TestLeastPrivilege(t *testing.T) {
 		{"an agent creates a pod", func() error {
 			p := newPod("x")
 			p.Spec.NodeName = "n2"
-			_, err := agent.pods.Create(ctx(t), &corev1.CreatePodRequest{Object: p})
+			_, err := agent.Pods.Create(ctx(t), &corev1.CreatePodRequest{Object: p})
 			return err
 		}(), apierrors.Forbidden},
 		{"an agent creates a mirror pod", func() error {
 			p := newPod("mirror")
 			p.Spec.NodeName = "n2"
 			p.Metadata.Annotations = map[string]string{"kubernetes.io/config.mirror": "x"}
-			_, err := agent.pods.Create(ctx(t), &corev1.CreatePodRequest{Object: p})
+			_, err := agent.Pods.Create(ctx(t), &corev1.CreatePodRequest{Object: p})
 			return err
 		}(), ""},
 		{"an administrator creates a mirror pod", func() error {
 			p := newPod("fake")
 			p.Spec.NodeName = "n2"
 			p.Metadata.Annotations = map[string]string{"kubernetes.io/config.mirror": "x"}
-			_, err := c.admin().pods.Create(ctx(t), &corev1.CreatePodRequest{Object: p})
+			_, err := c.admin().Pods.Create(ctx(t), &corev1.CreatePodRequest{Object: p})
 			return err
 		}(), apierrors.Forbidden},
 		{"the scheduler deletes a node", func() error {
-			_, err := c.scheduler().nodes.Delete(ctx(t), &metav1.DeleteRequest{Name: "n1"})
+			_, err := c.scheduler().Nodes.Delete(ctx(t), &metav1.DeleteRequest{Name: "n1"})
 			return err
 		}(), apierrors.Forbidden},
 		{"podgc creates a pod", func() error {
-			_, err := c.controller("podgc").pods.Create(ctx(t), &corev1.CreatePodRequest{Object: newPod("x")})
+			_, err := c.controller("podgc").Pods.Create(ctx(t), &corev1.CreatePodRequest{Object: newPod("x")})
 			return err
 		}(), apierrors.Forbidden},
 	} {

@@ -41,7 +41,7 @@ func TestLogs(t *testing.T) {
 
 	read := func(req *corev1.LogPodRequest) (string, error) {
 		req.Namespace = "default"
-		s := must(c.admin().pods.Log(ctx(t), req))(t)
+		s := must(c.admin().Pods.Log(ctx(t), req))(t)
 		out := ""
 		for {
 			body, err := s.Recv()

@@ -113,13 +113,13 @@ type machine struct {
 
 func (m *machine) run(programs [][]operation) {
 	admin := m.admin()
-	ns := must(admin.namespaces.Create(ctx(m.t), &corev1.CreateNamespaceRequest{Object: &corev1.Namespace{
+	ns := must(admin.Namespaces.Create(ctx(m.t), &corev1.CreateNamespaceRequest{Object: &corev1.Namespace{
 		Metadata: &metav1.ObjectMeta{Name: m.namespace}}}))(m.t)
 	for _, n := range []string{"n1", "n2"} {
 		m.do(operation{kind: "node-register", node: n}, 0, 0)
 	}
-	pods := must(admin.pods.Watch(ctx(m.t), &metav1.WatchRequest{Namespace: m.namespace, ResourceVersion: ns.Metadata.ResourceVersion}))(m.t)
-	nodes := must(admin.nodes.Watch(ctx(m.t), &metav1.WatchRequest{}))(m.t)
+	pods := must(admin.Pods.Watch(ctx(m.t), &metav1.WatchRequest{Namespace: m.namespace, ResourceVersion: ns.Metadata.ResourceVersion}))(m.t)
+	nodes := must(admin.Nodes.Watch(ctx(m.t), &metav1.WatchRequest{}))(m.t)
 	must(nodes.Header())(m.t) // it begins with the nodes as they are when it is accepted
 
 	var clients sync.WaitGroup
@@ -134,7 +134,7 @@ func (m *machine) run(programs [][]operation) {
 	m.finish()
 
 	h := &history{rt: m.rt, acked: m.acked}
-	last := must(admin.pods.Create(ctx(m.t), &corev1.CreatePodRequest{Object: m.pod("last", nil)}))(m.t)
+	last := must(admin.Pods.Create(ctx(m.t), &corev1.CreatePodRequest{Object: m.pod("last", nil)}))(m.t)
 	for ended := false; !ended; {
 		for _, e := range must(pods.Recv())(m.t).Events {
 			if e.Object.Metadata.Name == "last" {
@@ -144,14 +144,14 @@ func (m *machine) run(programs [][]operation) {
 			h.events = append(h.events, e)
 		}
 	}
-	final := must(admin.nodes.Create(ctx(m.t), &corev1.CreateNodeRequest{Object: newNode(m.namespace)}))(m.t)
+	final := must(admin.Nodes.Create(ctx(m.t), &corev1.CreateNodeRequest{Object: newNode(m.namespace)}))(m.t)
 	for ended := false; !ended; {
 		for _, e := range must(nodes.Recv())(m.t).Events {
 			ended = ended || e.Object.Metadata.Name == final.Metadata.Name
 			h.nodes = append(h.nodes, e)
 		}
 	}
-	must(admin.nodes.Delete(ctx(m.t), &metav1.DeleteRequest{Name: final.Metadata.Name}))(m.t)
+	must(admin.Nodes.Delete(ctx(m.t), &metav1.DeleteRequest{Name: final.Metadata.Name}))(m.t)
 	must(deletePod(m.t, admin, last, ptr(int64(0)), false))(m.t)
 	h.check()
 }
@@ -185,7 +185,7 @@ func (m *machine) client(by string) client {
 
 // look returns the pod as it is just now, which it may no longer be when it is acted upon.
 func (m *machine) look(name string) *corev1.Pod {
-	p, err := m.admin().pods.Get(ctx(m.t), &metav1.GetRequest{Namespace: m.namespace, Name: name})
+	p, err := m.admin().Pods.Get(ctx(m.t), &metav1.GetRequest{Namespace: m.namespace, Name: name})
 	if err != nil {
 		return nil
 	}
@@ -245,13 +245,13 @@ func (m *machine) attempt(op operation, worker, n int, d *done) error {
 		m.clock.Step(time.Duration(n) * time.Second)
 		return nil
 	case "node-delete":
-		_, err := m.admin().nodes.Delete(ctx(m.t), &metav1.DeleteRequest{Name: op.node})
+		_, err := m.admin().Nodes.Delete(ctx(m.t), &metav1.DeleteRequest{Name: op.node})
 		return err
 	case "node-register":
-		_, err := m.agent(op.node).nodes.Create(ctx(m.t), &corev1.CreateNodeRequest{Object: newNode(op.node)})
+		_, err := m.agent(op.node).Nodes.Create(ctx(m.t), &corev1.CreateNodeRequest{Object: newNode(op.node)})
 		return err
 	case "create":
-		p, err := m.admin().pods.Create(ctx(m.t), &corev1.CreatePodRequest{Object: m.pod(op.pod, &op)})
+		p, err := m.admin().Pods.Create(ctx(m.t), &corev1.CreatePodRequest{Object: m.pod(op.pod, &op)})
 		d.answer(p)
 		return err
 	}
@@ -260,7 +260,7 @@ func (m *machine) attempt(op operation, worker, n int, d *done) error {
 	switch op.kind {
 	case "bind":
 		d.uid = uid
-		_, err := m.scheduler().pods.Bind(ctx(m.t), &corev1.BindPodRequest{Namespace: m.namespace, Name: op.pod,
+		_, err := m.scheduler().Pods.Bind(ctx(m.t), &corev1.BindPodRequest{Namespace: m.namespace, Name: op.pod,
 			Object: &corev1.Binding{Metadata: &metav1.ObjectMeta{Uid: uid}, Target: &corev1.ObjectReference{Name: op.node}}})
 		return err
 	case "delete":
@@ -270,7 +270,7 @@ func (m *machine) attempt(op operation, worker, n int, d *done) error {
 		if op.by == "podgc" {
 			status.Conditions = []*corev1.PodCondition{{Type: "DisruptionTarget", Status: "True", Reason: "DeletionByPodGC"}}
 		}
-		p, err := by.pods.UpdateStatus(ctx(m.t), &corev1.UpdatePodRequest{Object: &corev1.Pod{
+		p, err := by.Pods.UpdateStatus(ctx(m.t), &corev1.UpdatePodRequest{Object: &corev1.Pod{
 			Metadata: &metav1.ObjectMeta{Namespace: m.namespace, Name: op.pod, Uid: uid}, Status: status}})
 		d.answer(p)
 		return err
@@ -287,7 +287,7 @@ func (m *machine) attempt(op operation, worker, n int, d *done) error {
 			next.Metadata.Annotations = map[string]string{}
 		}
 		next.Metadata.Annotations[d.key] = "x"
-		out, err := m.admin().pods.Update(ctx(m.t), &corev1.UpdatePodRequest{Object: next})
+		out, err := m.admin().Pods.Update(ctx(m.t), &corev1.UpdatePodRequest{Object: next})
 		d.answer(out)
 		return err
 	case "hold":
@@ -308,7 +308,7 @@ func (m *machine) delete(by client, op operation, d *done, seen *corev1.Pod, uid
 	if rv != "" {
 		opts.Preconditions.ResourceVersion = &rv
 	}
-	p, err := by.pods.Delete(ctx(m.t), &metav1.DeleteRequest{Namespace: m.namespace, Name: op.pod, Options: opts})
+	p, err := by.Pods.Delete(ctx(m.t), &metav1.DeleteRequest{Namespace: m.namespace, Name: op.pod, Options: opts})
 	d.answer(p)
 	d.gone = err == nil && p.Metadata.GetDeletionGracePeriodSeconds() == 0 && len(p.Metadata.Finalizers) == 0
 	// Revisions only grow, so that one before that of the pod just seen has no pod any more. That nothing has changed is
@@ -321,7 +321,7 @@ func (m *machine) delete(by client, op operation, d *done, seen *corev1.Pod, uid
 }
 
 func (m *machine) patch(op operation, d *done, doc string) error {
-	p, err := m.admin().pods.Patch(ctx(m.t), &metav1.PatchRequest{Namespace: m.namespace, Name: op.pod,
+	p, err := m.admin().Pods.Patch(ctx(m.t), &metav1.PatchRequest{Namespace: m.namespace, Name: op.pod,
 		PatchType: "application/merge-patch+json", Patch: []byte(doc)})
 	d.answer(p)
 	d.gone = op.kind == "release" && err == nil && p.Metadata.DeletionTimestamp != nil && p.Metadata.GetDeletionGracePeriodSeconds() == 0

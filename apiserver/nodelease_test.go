@@ -27,7 +27,7 @@ func newLease(node *corev1.Node) *coordinationv1.Lease {
 // hasLease says whether a node's lease exists.
 func (c *cluster) hasLease(name string) bool {
 	c.t.Helper()
-	_, err := c.admin().leases.Get(ctx(c.t), &metav1.GetRequest{Namespace: "kube-node-lease", Name: name})
+	_, err := c.admin().Leases.Get(ctx(c.t), &metav1.GetRequest{Namespace: "kube-node-lease", Name: name})
 	if err != nil && !apierrors.Is(err, apierrors.NotFound) {
 		c.t.Fatal(err)
 	}
@@ -41,14 +41,14 @@ func TestLeaseGoesWithItsNode(t *testing.T) {
 	admin := c.admin()
 	make := func(name string, change func(l *coordinationv1.Lease)) {
 		t.Helper()
-		n := must(admin.nodes.Create(ctx(t), &corev1.CreateNodeRequest{Object: newNode(name)}))(t)
+		n := must(admin.Nodes.Create(ctx(t), &corev1.CreateNodeRequest{Object: newNode(name)}))(t)
 		l := newLease(n)
 		change(l)
-		must(admin.leases.Create(ctx(t), &coordinationv1.CreateLeaseRequest{Namespace: "kube-node-lease", Object: l}))(t)
+		must(admin.Leases.Create(ctx(t), &coordinationv1.CreateLeaseRequest{Namespace: "kube-node-lease", Object: l}))(t)
 	}
 	remove := func(name string) {
 		t.Helper()
-		must(admin.nodes.Delete(ctx(t), &metav1.DeleteRequest{Name: name}))(t)
+		must(admin.Nodes.Delete(ctx(t), &metav1.DeleteRequest{Name: name}))(t)
 	}
 	for name, tc := range map[string]struct {
 		change func(l *coordinationv1.Lease)
@@ -71,14 +71,14 @@ func TestLeaseGoesWithItsNode(t *testing.T) {
 		make("slow", func(*coordinationv1.Lease) {})
 		n := c.node("slow").Clone()
 		n.Metadata.Finalizers = []string{"example.com/hold"}
-		must(admin.nodes.Update(ctx(t), &corev1.UpdateNodeRequest{Object: n}))(t)
+		must(admin.Nodes.Update(ctx(t), &corev1.UpdateNodeRequest{Object: n}))(t)
 		remove("slow")
 		if !c.hasLease("slow") {
 			t.Fatal("the lease went before its node")
 		}
 		n = c.node("slow").Clone()
 		n.Metadata.Finalizers = nil
-		must(admin.nodes.Update(ctx(t), &corev1.UpdateNodeRequest{Object: n}))(t)
+		must(admin.Nodes.Update(ctx(t), &corev1.UpdateNodeRequest{Object: n}))(t)
 		if c.hasLease("slow") {
 			t.Error("the lease is still there")
 		}
@@ -87,7 +87,7 @@ func TestLeaseGoesWithItsNode(t *testing.T) {
 	t.Run("without a warning that it stays", func(t *testing.T) {
 		for range 10 { // the caches may or may not have seen yet that it has gone
 			make("quiet", func(*coordinationv1.Lease) {})
-			must(admin.leases.List(ctx(t), &metav1.ListRequest{}))(t) // they know that it is there
+			must(admin.Leases.List(ctx(t), &metav1.ListRequest{}))(t) // they know that it is there
 			for _, dry := range [][]string{{"All"}, nil} {
 				collected, warnings := warning.WithCollector(authn.WithUser(ctx(t), adminUser()))
 				nodes := corev1.NewNodesClient(c.server.Conn(inproc.PassValues()))
@@ -102,7 +102,7 @@ func TestLeaseGoesWithItsNode(t *testing.T) {
 	t.Run("by collection", func(t *testing.T) {
 		make("one", func(*coordinationv1.Lease) {})
 		make("two", func(*coordinationv1.Lease) {})
-		must(admin.nodes.DeleteCollection(ctx(t), &metav1.DeleteCollectionRequest{}))(t)
+		must(admin.Nodes.DeleteCollection(ctx(t), &metav1.DeleteCollectionRequest{}))(t)
 		if c.hasLease("one") || c.hasLease("two") {
 			t.Error("a lease is still there")
 		}
@@ -115,8 +115,8 @@ func TestLeaseGoesWithItsNode(t *testing.T) {
 		if c.hasLease("watched") {
 			t.Fatal("the lease is still there")
 		}
-		nodes := must(admin.nodes.Watch(ctx(t), &metav1.WatchRequest{ResourceVersion: since, FieldSelector: "metadata.name=watched"}))(t)
-		leases := must(admin.leases.Watch(ctx(t), &metav1.WatchRequest{ResourceVersion: since, FieldSelector: "metadata.name=watched"}))(t)
+		nodes := must(admin.Nodes.Watch(ctx(t), &metav1.WatchRequest{ResourceVersion: since, FieldSelector: "metadata.name=watched"}))(t)
+		leases := must(admin.Leases.Watch(ctx(t), &metav1.WatchRequest{ResourceVersion: since, FieldSelector: "metadata.name=watched"}))(t)
 		node, lease := must(nodes.Recv())(t).Events, must(leases.Recv())(t).Events
 		if len(lease) == 1 && lease[0].Type == "ADDED" {
 			lease = append(lease, must(leases.Recv())(t).Events...)
@@ -132,19 +132,19 @@ func TestLeaseGoesWithItsNode(t *testing.T) {
 		agent := c.agent("n1")
 		for range 20 {
 			n := c.node("n1")
-			l := must(agent.leases.Create(ctx(t), &coordinationv1.CreateLeaseRequest{Namespace: "kube-node-lease", Object: newLease(n)}))(t)
+			l := must(agent.Leases.Create(ctx(t), &coordinationv1.CreateLeaseRequest{Namespace: "kube-node-lease", Object: newLease(n)}))(t)
 			var renewals sync.WaitGroup
 			renewals.Go(func() {
 				var err error
 				for i := int32(1); err == nil && i <= 10; i++ { // a deletion tries again more often than that
 					next := l.Clone()
 					next.Spec.LeaseTransitions = &i
-					l, err = agent.leases.Update(ctx(t), &coordinationv1.UpdateLeaseRequest{
+					l, err = agent.Leases.Update(ctx(t), &coordinationv1.UpdateLeaseRequest{
 						Namespace: "kube-node-lease", Name: "n1", Object: next,
 					})
 				}
 			})
-			_, err := admin.nodes.Delete(ctx(t), &metav1.DeleteRequest{Name: "n1"})
+			_, err := admin.Nodes.Delete(ctx(t), &metav1.DeleteRequest{Name: "n1"})
 			renewals.Wait()
 			if err != nil || c.hasLease("n1") {
 				t.Fatalf("deleted with %v; the lease is there: %v", err, c.hasLease("n1"))

@@ -24,16 +24,16 @@ func TestNodesReadWhatTheirPodsNeed(t *testing.T) {
 		c.register(n)
 	}
 	for _, name := range []string{"mine", "others"} {
-		must(c.admin().configMaps.Create(ctx(t), &corev1.CreateConfigMapRequest{
+		must(c.admin().ConfigMaps.Create(ctx(t), &corev1.CreateConfigMapRequest{
 			Object: &corev1.ConfigMap{Metadata: &metav1.ObjectMeta{Namespace: "default", Name: name}},
 		}))(t)
-		must(c.admin().serviceAccounts.Create(ctx(t), &corev1.CreateServiceAccountRequest{
+		must(c.admin().ServiceAccounts.Create(ctx(t), &corev1.CreateServiceAccountRequest{
 			Object: &corev1.ServiceAccount{Metadata: &metav1.ObjectMeta{Namespace: "default", Name: name}},
 		}))(t)
 		claim := newClaim(name)
 		claim.Spec.VolumeName = "volume-" + name
 		c.claim(claim)
-		must(c.admin().storage().volumes.Create(ctx(t), &corev1.CreatePersistentVolumeRequest{Object: newVolume("volume-" + name)}))(t)
+		must(c.admin().PersistentVolumes.Create(ctx(t), &corev1.CreatePersistentVolumeRequest{Object: newVolume("volume-" + name)}))(t)
 	}
 	for name, node := range map[string]string{"mine": "n1", "others": "n2"} {
 		p := newPod("pod-" + name)
@@ -53,13 +53,13 @@ func TestNodesReadWhatTheirPodsNeed(t *testing.T) {
 		var err error
 		switch what {
 		case "configmaps":
-			_, err = by.configMaps.Get(ctx(t), req)
+			_, err = by.ConfigMaps.Get(ctx(t), req)
 		case "serviceaccounts":
-			_, err = by.serviceAccounts.Get(ctx(t), req)
+			_, err = by.ServiceAccounts.Get(ctx(t), req)
 		case "persistentvolumeclaims":
-			_, err = by.storage().claims.Get(ctx(t), req)
+			_, err = by.PersistentVolumeClaims.Get(ctx(t), req)
 		case "persistentvolumes":
-			_, err = by.storage().volumes.Get(ctx(t), &metav1.GetRequest{Name: "volume-" + name})
+			_, err = by.PersistentVolumes.Get(ctx(t), &metav1.GetRequest{Name: "volume-" + name})
 		}
 		return err
 	}
@@ -76,13 +76,13 @@ func TestNodesReadWhatTheirPodsNeed(t *testing.T) {
 			t.Errorf("%s for another machine of the same name: %v", what, err)
 		}
 	}
-	if _, err := agent.configMaps.Get(ctx(t), &metav1.GetRequest{Namespace: "kube-system", Name: "mine"}); !apierrors.Is(err, apierrors.Forbidden) {
+	if _, err := agent.ConfigMaps.Get(ctx(t), &metav1.GetRequest{Namespace: "kube-system", Name: "mine"}); !apierrors.Is(err, apierrors.Forbidden) {
 		t.Errorf("the same name in another namespace: %v", err)
 	}
-	if _, err := agent.configMaps.List(ctx(t), &metav1.ListRequest{Namespace: "default"}); !apierrors.Is(err, apierrors.Forbidden) {
+	if _, err := agent.ConfigMaps.List(ctx(t), &metav1.ListRequest{Namespace: "default"}); !apierrors.Is(err, apierrors.Forbidden) {
 		t.Errorf("a list: %v", err)
 	}
-	if _, err := agent.storage().volumes.List(ctx(t), &metav1.ListRequest{}); !apierrors.Is(err, apierrors.Forbidden) {
+	if _, err := agent.PersistentVolumes.List(ctx(t), &metav1.ListRequest{}); !apierrors.Is(err, apierrors.Forbidden) {
 		t.Errorf("a list of volumes: %v", err)
 	}
 }
@@ -130,7 +130,7 @@ func TestMonitoring(t *testing.T) {
 			t.Errorf("%s: %v", verb, err)
 		}
 	}
-	if _, err := c.as(monitoring).pods.List(ctx(t), &metav1.ListRequest{}); !apierrors.Is(err, apierrors.Forbidden) {
+	if _, err := c.as(monitoring).Pods.List(ctx(t), &metav1.ListRequest{}); !apierrors.Is(err, apierrors.Forbidden) {
 		t.Errorf("monitoring lists pods: %v", err)
 	}
 }

@@ -24,7 +24,7 @@ func TestCreateCopiesWhatItDoesNotOwn(t *testing.T) {
 		generate bool
 		same     bool
 	}{
-		"shared":    {c.admin().pods, false, false},
+		"shared":    {c.admin().Pods, false, false},
 		"owned":     {owned, false, true},
 		"generated": {owned, true, false},
 	} {

@@ -27,7 +27,7 @@ func (e *explainer) Explain(_ context.Context, ask *schedulingv1.ExplainCall) (*
 }
 
 func (c client) review(t testing.TB, spec *schedulingv1.PlacementReviewSpec) (*schedulingv1.PlacementReviewStatus, error) {
-	r, err := schedulingv1.NewPlacementReviewsClient(c.conn).Create(ctx(t), &schedulingv1.CreatePlacementReviewRequest{
+	r, err := c.PlacementReviews.Create(ctx(t), &schedulingv1.CreatePlacementReviewRequest{
 		Namespace: "default", Object: &schedulingv1.PlacementReview{Spec: spec},
 	})
 	return r.GetStatus(), err
@@ -151,7 +151,7 @@ func TestReviewIsValidated(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	reviews := schedulingv1.NewPlacementReviewsClient(c.admin().conn)
+	reviews := c.admin().PlacementReviews
 	object := &schedulingv1.PlacementReview{Metadata: &metav1.ObjectMeta{Namespace: "other"}, Spec: &schedulingv1.PlacementReviewSpec{PodName: "a"}}
 	for _, namespace := range []string{"default", ""} {
 		req := &schedulingv1.CreatePlacementReviewRequest{Namespace: namespace, Object: object}

@@ -29,24 +29,24 @@ func TestCreate(t *testing.T) {
 	if p.Status.Phase != "Pending" || p.Status.QosClass != "BestEffort" {
 		t.Errorf("status %v", p.Status)
 	}
-	_, err := c.admin().pods.Create(ctx(t), &corev1.CreatePodRequest{Object: newPod("web")})
+	_, err := c.admin().Pods.Create(ctx(t), &corev1.CreatePodRequest{Object: newPod("web")})
 	if !apierrors.Is(err, apierrors.AlreadyExists) {
 		t.Errorf("second create: %v", err)
 	}
 	bad := newPod("Bad_Name")
 	bad.Spec.Containers[0].Name = "A B"
 	bad.Spec.RestartPolicy = "Sometimes"
-	_, err = c.admin().pods.Create(ctx(t), &corev1.CreatePodRequest{Object: bad})
+	_, err = c.admin().Pods.Create(ctx(t), &corev1.CreatePodRequest{Object: bad})
 	if got := len(apierrors.From(err).Status().GetDetails().GetCauses()); !apierrors.Is(err, apierrors.Invalid) || got < 3 {
 		t.Errorf("every bad field is named, got %d: %v", got, err)
 	}
 	other := newPod("x")
 	other.Metadata.ResourceVersion = "5"
-	_, err = c.admin().pods.Create(ctx(t), &corev1.CreatePodRequest{Object: other})
+	_, err = c.admin().Pods.Create(ctx(t), &corev1.CreatePodRequest{Object: other})
 	if !apierrors.Is(err, apierrors.BadRequest) {
 		t.Errorf("resourceVersion on create: %v", err)
 	}
-	_, err = c.admin().pods.Create(ctx(t), &corev1.CreatePodRequest{Namespace: "kube-system", Object: newPod("x")})
+	_, err = c.admin().Pods.Create(ctx(t), &corev1.CreatePodRequest{Namespace: "kube-system", Object: newPod("x")})
 	if !apierrors.Is(err, apierrors.BadRequest) {
 		t.Errorf("two namespaces: %v", err)
 	}
@@ -95,7 +95,7 @@ func TestGenerateNameCollides(t *testing.T) {
 		p.Metadata.GenerateName = "job-"
 		random.reads.Store(0)
 		random.same.Store(same)
-		p, err = c.admin().pods.Create(ctx(t), &corev1.CreatePodRequest{Object: p, DryRun: dryRun})
+		p, err = c.admin().Pods.Create(ctx(t), &corev1.CreatePodRequest{Object: p, DryRun: dryRun})
 		return p.GetMetadata().GetName(), random.reads.Load(), err
 	}
 	const ever = math.MaxInt64
@@ -113,7 +113,7 @@ func TestGenerateNameCollides(t *testing.T) {
 			t.Errorf("dry run %v: three names are taken: %q after %d random reads, one attempt makes %d: %v", dryRun, name, reads, once, err)
 		}
 	}
-	list := must(c.admin().pods.List(ctx(t), &metav1.ListRequest{Namespace: "default"}))(t)
+	list := must(c.admin().Pods.List(ctx(t), &metav1.ListRequest{Namespace: "default"}))(t)
 	if len(list.Items) != 2 {
 		t.Errorf("there are %d pods, want 2", len(list.Items))
 	}
@@ -123,7 +123,7 @@ func TestGenerateNameCollides(t *testing.T) {
 func TestDryRun(t *testing.T) {
 	c := start(t)
 	all := []string{"All"}
-	p := must(c.admin().pods.Create(ctx(t), &corev1.CreatePodRequest{Object: newPod("web"), DryRun: all}))(t)
+	p := must(c.admin().Pods.Create(ctx(t), &corev1.CreatePodRequest{Object: newPod("web"), DryRun: all}))(t)
 	if p.Spec.RestartPolicy != "Always" {
 		t.Errorf("not defaulted: %v", p.Spec)
 	}
@@ -131,12 +131,12 @@ func TestDryRun(t *testing.T) {
 		t.Fatalf("stored: %v", err)
 	}
 	live := c.createPod(newPod("web"))
-	if _, err := c.admin().pods.Create(ctx(t), &corev1.CreatePodRequest{Object: newPod("web"), DryRun: all}); !apierrors.Is(err, apierrors.AlreadyExists) {
+	if _, err := c.admin().Pods.Create(ctx(t), &corev1.CreatePodRequest{Object: newPod("web"), DryRun: all}); !apierrors.Is(err, apierrors.AlreadyExists) {
 		t.Errorf("taken name: %v", err)
 	}
-	must(c.admin().pods.Patch(ctx(t), &metav1.PatchRequest{Namespace: "default", Name: "web", DryRun: all,
+	must(c.admin().Pods.Patch(ctx(t), &metav1.PatchRequest{Namespace: "default", Name: "web", DryRun: all,
 		PatchType: "application/merge-patch+json", Patch: []byte(`{"metadata":{"labels":{"a":"b"}}}`)}))(t)
-	must(c.admin().pods.Delete(ctx(t), &metav1.DeleteRequest{Namespace: "default", Name: "web", DryRun: all}))(t)
+	must(c.admin().Pods.Delete(ctx(t), &metav1.DeleteRequest{Namespace: "default", Name: "web", DryRun: all}))(t)
 	if now := must(c.getPod("web"))(t); now.Metadata.ResourceVersion != live.Metadata.ResourceVersion {
 		t.Error("a dry run has changed the pod")
 	}
@@ -149,7 +149,7 @@ func TestUpdate(t *testing.T) {
 	change := func(f func(*corev1.Pod)) (*corev1.Pod, error) {
 		next := clone(p)
 		f(next)
-		return c.admin().pods.Update(ctx(t), &corev1.UpdatePodRequest{Object: next})
+		return c.admin().Pods.Update(ctx(t), &corev1.UpdatePodRequest{Object: next})
 	}
 	first := must(change(func(p *corev1.Pod) {
 		p.Metadata.Labels = map[string]string{"a": "b"}
@@ -191,7 +191,7 @@ func TestPatch(t *testing.T) {
 	c := start(t)
 	p := c.createPod(newPod("web"))
 	patch := func(typ, doc, validation string) (*corev1.Pod, error) {
-		return c.admin().pods.Patch(ctx(t), &metav1.PatchRequest{Namespace: "default", Name: "web",
+		return c.admin().Pods.Patch(ctx(t), &metav1.PatchRequest{Namespace: "default", Name: "web",
 			PatchType: "application/" + typ + "+json", Patch: []byte(doc), FieldValidation: validation})
 	}
 	out := must(patch("strategic-merge-patch", `{"spec":{"containers":[{"name":"main","image":"new"}]}}`, ""))(t)
@@ -215,7 +215,7 @@ func TestPatch(t *testing.T) {
 		t.Errorf("apply: %v", err)
 	}
 	var header metadata.MD
-	_, err := c.admin().pods.Patch(ctx(t), &metav1.PatchRequest{Namespace: "default", Name: "web",
+	_, err := c.admin().Pods.Patch(ctx(t), &metav1.PatchRequest{Namespace: "default", Name: "web",
 		PatchType: "application/merge-patch+json", Patch: []byte(`{"spec":{"foo":1}}`)}, grpc.Header(&header))
 	if err != nil || len(header.Get("warning")) != 1 || !strings.Contains(header.Get("warning")[0], "spec.foo") {
 		t.Errorf("warning about an unknown field: %v, %v", header, err)
@@ -230,7 +230,7 @@ func TestCreateOfOneTemplate(t *testing.T) {
 	create := func(change func(*corev1.Pod)) []string {
 		p := newPod("web")
 		change(p)
-		_, err := c.admin().pods.Create(ctx(t), &corev1.CreatePodRequest{Object: p, DryRun: []string{"All"}})
+		_, err := c.admin().Pods.Create(ctx(t), &corev1.CreatePodRequest{Object: p, DryRun: []string{"All"}})
 		if err == nil {
 			return []string{"none"}
 		}
@@ -272,11 +272,11 @@ func TestUpdatePutsDefaultsBack(t *testing.T) {
 		described.Spec.ServiceAccountName = "default"
 		described.Spec.Tolerations = tolerations
 		made := c.createPod(clone(described))
-		again := must(c.admin().pods.Update(ctx(t), &corev1.UpdatePodRequest{Object: clone(described)}))(t)
+		again := must(c.admin().Pods.Update(ctx(t), &corev1.UpdatePodRequest{Object: clone(described)}))(t)
 		if again.Metadata.ResourceVersion != made.Metadata.ResourceVersion {
 			t.Errorf("%s: the same description changed the pod:\n%v\nwas\n%v", name, again, made)
 		}
-		patched, err := c.admin().pods.Patch(ctx(t), &metav1.PatchRequest{
+		patched, err := c.admin().Pods.Patch(ctx(t), &metav1.PatchRequest{
 			Namespace: "default", Name: name, PatchType: "application/json-patch+json",
 			Patch: []byte(`[{"op": "add", "path": "/spec/tolerations", "value": [{"key": "own", "operator": "Exists"}]}]`),
 		})

@@ -50,7 +50,7 @@ func TestPodsGetTheirPriority(t *testing.T) {
 	cases := func(kind, none string, list ...x) {
 		for _, x := range list {
 			t.Run(kind+"/"+x.name, func(t *testing.T) {
-				p, err := admin.pods.Create(ctx(t), &corev1.CreatePodRequest{Object: x.pod, DryRun: []string{"All"}})
+				p, err := admin.Pods.Create(ctx(t), &corev1.CreatePodRequest{Object: x.pod, DryRun: []string{"All"}})
 				got := ""
 				switch {
 				case err == nil:
@@ -112,7 +112,7 @@ func TestPodsKeepTheirPriority(t *testing.T) {
 	update := func(change func(*corev1.Pod)) error {
 		next := clone(must(c.getPod("usual"))(t))
 		change(next)
-		return second(admin.pods.Update(ctx(t), &corev1.UpdatePodRequest{Object: next}))
+		return second(admin.Pods.Update(ctx(t), &corev1.UpdatePodRequest{Object: next}))
 	}
 	// A client that states neither keeps both, although the class is gone.
 	refused(t, update(func(p *corev1.Pod) {
@@ -141,7 +141,7 @@ func TestClassesCountAtOnce(t *testing.T) {
 			case <-quit:
 				return
 			default:
-				_, _ = admin.pods.Create(ctx(t), &corev1.CreatePodRequest{Object: newPod(fmt.Sprint("noise-", i))})
+				_, _ = admin.Pods.Create(ctx(t), &corev1.CreatePodRequest{Object: newPod(fmt.Sprint("noise-", i))})
 			}
 		}
 	}()
@@ -161,7 +161,7 @@ func TestClassesCountAtOnce(t *testing.T) {
 		if err := deleteClass(t, admin, name); err != nil {
 			t.Fatal(err)
 		}
-		_, err := admin.pods.Create(ctx(t), &corev1.CreatePodRequest{Object: classPod("q-"+name, name)})
+		_, err := admin.Pods.Create(ctx(t), &corev1.CreatePodRequest{Object: classPod("q-"+name, name)})
 		refused(t, err, apierrors.Forbidden, "no PriorityClass with name "+name+" was found")
 	}
 	close(quit)

@@ -29,15 +29,15 @@ func defaultClass(name string, value int32) *schedulingv1.PriorityClass {
 }
 
 func createClass(t testing.TB, by client, class *schedulingv1.PriorityClass) (*schedulingv1.PriorityClass, error) {
-	return by.priorityClasses.Create(ctx(t), &schedulingv1.CreatePriorityClassRequest{Object: class})
+	return by.PriorityClasses.Create(ctx(t), &schedulingv1.CreatePriorityClassRequest{Object: class})
 }
 
 func updateClass(t testing.TB, by client, class *schedulingv1.PriorityClass) (*schedulingv1.PriorityClass, error) {
-	return by.priorityClasses.Update(ctx(t), &schedulingv1.UpdatePriorityClassRequest{Object: class})
+	return by.PriorityClasses.Update(ctx(t), &schedulingv1.UpdatePriorityClassRequest{Object: class})
 }
 
 func deleteClass(t testing.TB, by client, name string) error {
-	_, err := by.priorityClasses.Delete(ctx(t), &metav1.DeleteRequest{Name: name})
+	_, err := by.PriorityClasses.Delete(ctx(t), &metav1.DeleteRequest{Name: name})
 	return err
 }
 
@@ -57,7 +57,7 @@ func TestSystemPriorityClasses(t *testing.T) {
 	c := start(t)
 	admin := c.admin()
 	want := map[string]int32{"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
-	list := must(admin.priorityClasses.List(ctx(t), &metav1.ListRequest{}))(t)
+	list := must(admin.PriorityClasses.List(ctx(t), &metav1.ListRequest{}))(t)
 	for _, class := range list.Items {
 		name := class.Metadata.Name
 		if class.Value != want[name] || class.GlobalDefault || class.GetPreemptionPolicy() != "PreemptLowerPriority" ||
@@ -74,8 +74,8 @@ func TestSystemPriorityClasses(t *testing.T) {
 	key := store.Key{Kind: schedulingv1.PriorityClassKind, Name: gone.Metadata.Name}
 	must(c.store.Commit(ctx(t), store.Txn{Ops: []store.Op{{Key: key, Expect: revisionOf(t, gone)}}}))(t)
 	again := start(t, func(cfg *apiserver.Config) { cfg.Store = c.store }).admin()
-	must(again.priorityClasses.Get(ctx(t), &metav1.GetRequest{Name: gone.Metadata.Name}))(t)
-	same := must(again.priorityClasses.Get(ctx(t), &metav1.GetRequest{Name: kept.Metadata.Name}))(t)
+	must(again.PriorityClasses.Get(ctx(t), &metav1.GetRequest{Name: gone.Metadata.Name}))(t)
+	same := must(again.PriorityClasses.Get(ctx(t), &metav1.GetRequest{Name: kept.Metadata.Name}))(t)
 	if same.Metadata.Uid != kept.Metadata.Uid {
 		t.Errorf("the class that was there was made again: %v", same)
 	}
@@ -117,7 +117,7 @@ func TestPriorityClassRules(t *testing.T) {
 		})
 	}
 	// Components read classes and write none.
-	refused(t, second(c.scheduler().priorityClasses.List(ctx(t), &metav1.ListRequest{})), "", "")
+	refused(t, second(c.scheduler().PriorityClasses.List(ctx(t), &metav1.ListRequest{})), "", "")
 	refused(t, second(createClass(t, c.scheduler(), newClass("mine", 1))), apierrors.Forbidden, "cannot create resource")
 	refused(t, deleteClass(t, c.agent("n1"), "high"), apierrors.Forbidden, "cannot delete resource")
 }
@@ -132,7 +132,7 @@ func TestOneGlobalDefault(t *testing.T) {
 	refused(t, second(createClass(t, admin, defaultClass("base", 10))), apierrors.Forbidden, taken)
 	other := must(createClass(t, admin, newClass("other", 5)))(t)
 	patch := func(name, doc string) error {
-		return second(admin.priorityClasses.Patch(ctx(t), &metav1.PatchRequest{
+		return second(admin.PriorityClasses.Patch(ctx(t), &metav1.PatchRequest{
 			Name: name, PatchType: "application/merge-patch+json", Patch: []byte(doc),
 		}))
 	}
@@ -147,7 +147,7 @@ func TestOneGlobalDefault(t *testing.T) {
 	refused(t, patch("base", `{"globalDefault":true}`), apierrors.Forbidden, "PriorityClass other is already marked as default")
 	refused(t, deleteClass(t, admin, "other"), "", "")
 	refused(t, patch("base", `{"globalDefault":true}`), "", "")
-	if got := must(admin.priorityClasses.Get(ctx(t), &metav1.GetRequest{Name: "base"}))(t); got.Metadata.Generation != base.Metadata.Generation {
+	if got := must(admin.PriorityClasses.Get(ctx(t), &metav1.GetRequest{Name: "base"}))(t); got.Metadata.Generation != base.Metadata.Generation {
 		t.Errorf("generation %d", got.Metadata.Generation)
 	}
 }
@@ -177,7 +177,7 @@ func oneGlobalDefault(t *testing.T, c *cluster) {
 				case 1:
 					_, _ = createClass(t, admin, newClass(name, r.Int32N(100)))
 				case 2:
-					_, _ = admin.priorityClasses.Patch(ctx(t), &metav1.PatchRequest{
+					_, _ = admin.PriorityClasses.Patch(ctx(t), &metav1.PatchRequest{
 						Name: name, PatchType: "application/merge-patch+json",
 						Patch: fmt.Appendf(nil, `{"globalDefault":%v}`, r.IntN(2) == 0),
 					})

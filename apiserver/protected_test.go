@@ -19,15 +19,15 @@ func TestSystemObjectsCannotBeDeleted(t *testing.T) {
 		collection func(*metav1.DeleteCollectionRequest) error
 	}
 	namespaces := deleter{
-		func(r *metav1.DeleteRequest) error { return second(admin.namespaces.Delete(ctx(t), r)) },
+		func(r *metav1.DeleteRequest) error { return second(admin.Namespaces.Delete(ctx(t), r)) },
 		func(r *metav1.DeleteCollectionRequest) error {
-			return second(admin.namespaces.DeleteCollection(ctx(t), r))
+			return second(admin.Namespaces.DeleteCollection(ctx(t), r))
 		},
 	}
 	classes := deleter{
-		func(r *metav1.DeleteRequest) error { return second(admin.priorityClasses.Delete(ctx(t), r)) },
+		func(r *metav1.DeleteRequest) error { return second(admin.PriorityClasses.Delete(ctx(t), r)) },
 		func(r *metav1.DeleteCollectionRequest) error {
-			return second(admin.priorityClasses.DeleteCollection(ctx(t), r))
+			return second(admin.PriorityClasses.DeleteCollection(ctx(t), r))
 		},
 	}
 	for _, x := range []struct {
@@ -41,11 +41,11 @@ func TestSystemObjectsCannotBeDeleted(t *testing.T) {
 			namespaces, "namespaces", "this namespace may not be deleted",
 			[]string{"default", "kube-system", "kube-public", "kube-node-lease"},
 			func(name string) error {
-				return second(admin.namespaces.Create(ctx(t), &corev1.CreateNamespaceRequest{
+				return second(admin.Namespaces.Create(ctx(t), &corev1.CreateNamespaceRequest{
 					Object: &corev1.Namespace{Metadata: &metav1.ObjectMeta{Name: name}}}))
 			},
 			func(name string) error {
-				ns, err := admin.namespaces.Get(ctx(t), &metav1.GetRequest{Name: name})
+				ns, err := admin.Namespaces.Get(ctx(t), &metav1.GetRequest{Name: name})
 				if err == nil && ns.Metadata.DeletionTimestamp != nil {
 					t.Errorf("the deletion of namespace %s has begun", name)
 				}
@@ -57,7 +57,7 @@ func TestSystemObjectsCannotBeDeleted(t *testing.T) {
 			[]string{"system-node-critical", "system-cluster-critical"},
 			func(name string) error { return second(createClass(t, admin, newClass(name, 1))) },
 			func(name string) error {
-				return second(admin.priorityClasses.Get(ctx(t), &metav1.GetRequest{Name: name}))
+				return second(admin.PriorityClasses.Get(ctx(t), &metav1.GetRequest{Name: name}))
 			},
 		},
 	} {

@@ -26,13 +26,13 @@ func TestResize(t *testing.T) {
 
 	asked := proto.CloneOf(p)
 	asked.Spec.Containers[0].Resources = cpu("2")
-	if _, err := c.admin().pods.Update(ctx(t), &corev1.UpdatePodRequest{Object: asked}); !apierrors.Is(err, apierrors.Invalid) {
+	if _, err := c.admin().Pods.Update(ctx(t), &corev1.UpdatePodRequest{Object: asked}); !apierrors.Is(err, apierrors.Invalid) {
 		t.Errorf("an update of the resources: %v", err)
 	}
 	asked.Spec.Containers[0].Image = "other"
 	asked.Metadata.Labels = map[string]string{"a": "b"}
 	asked.Status.Phase = "Running"
-	out, err := c.admin().pods.UpdateResize(ctx(t), &corev1.UpdatePodRequest{Object: asked})
+	out, err := c.admin().Pods.UpdateResize(ctx(t), &corev1.UpdatePodRequest{Object: asked})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,12 +42,12 @@ func TestResize(t *testing.T) {
 	if !proto.Equal(out, want) || out.Metadata.ResourceVersion == p.Metadata.ResourceVersion {
 		t.Errorf("resized:\n%v\nwant:\n%v", out, want)
 	}
-	if _, err := c.admin().pods.UpdateResize(ctx(t), &corev1.UpdatePodRequest{Object: asked}); !apierrors.Is(err, apierrors.Conflict) {
+	if _, err := c.admin().Pods.UpdateResize(ctx(t), &corev1.UpdatePodRequest{Object: asked}); !apierrors.Is(err, apierrors.Conflict) {
 		t.Errorf("a stale resourceVersion: %v", err)
 	}
 
 	patch := func(by client, doc string) (*corev1.Pod, error) {
-		return by.pods.PatchResize(ctx(t), &metav1.PatchRequest{Namespace: "default", Name: "web",
+		return by.Pods.PatchResize(ctx(t), &metav1.PatchRequest{Namespace: "default", Name: "web",
 			PatchType: "application/strategic-merge-patch+json", Patch: []byte(doc)})
 	}
 	three := `{"spec":{"containers":[{"name":"` + p.Spec.Containers[0].Name + `","resources":{"requests":{"cpu":"3"}}}]}}`
@@ -78,7 +78,7 @@ func TestResizeOfARunningPod(t *testing.T) {
 	status := &corev1.ContainerStatus{Name: p.Spec.Containers[0].Name,
 		State: &corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}
 	report := func() {
-		_, err := c.agent("n1").pods.UpdateStatus(ctx(t), &corev1.UpdatePodRequest{Object: &corev1.Pod{
+		_, err := c.agent("n1").Pods.UpdateStatus(ctx(t), &corev1.UpdatePodRequest{Object: &corev1.Pod{
 			Metadata: &metav1.ObjectMeta{Namespace: "default", Name: "web", Uid: p.Metadata.Uid},
 			Status:   &corev1.PodStatus{Phase: "Running", ContainerStatuses: []*corev1.ContainerStatus{status}},
 		}})
@@ -90,7 +90,7 @@ func TestResizeOfARunningPod(t *testing.T) {
 		asked := proto.CloneOf(p)
 		asked.Metadata.ResourceVersion = ""
 		asked.Spec.Containers[0].Resources = cpu("2")
-		return c.admin().pods.UpdateResize(ctx(t), &corev1.UpdatePodRequest{Object: asked})
+		return c.admin().Pods.UpdateResize(ctx(t), &corev1.UpdatePodRequest{Object: asked})
 	}
 	report()
 	if _, err := resize(); !apierrors.Is(err, apierrors.Invalid) {

@@ -82,7 +82,7 @@ func FuzzSelectors(f *testing.F) {
 // selectable starts a server with pods that differ in what one selects by, and returns them in the order of lists.
 func selectable(f *testing.F) (*cluster, []*corev1.Pod) {
 	c := start(f)
-	must(c.admin().namespaces.Create(ctx(f), &corev1.CreateNamespaceRequest{
+	must(c.admin().Namespaces.Create(ctx(f), &corev1.CreateNamespaceRequest{
 		Object: &corev1.Namespace{Metadata: &metav1.ObjectMeta{Name: "other"}}}))(f)
 	for _, n := range []string{"n1", "n2"} {
 		c.register(n)
@@ -105,7 +105,7 @@ func selectable(f *testing.F) (*cluster, []*corev1.Pod) {
 					f.Fatal(err)
 				}
 			}
-			pods = append(pods, must(c.admin().pods.Get(ctx(f), &metav1.GetRequest{Namespace: namespace, Name: p.Metadata.Name}))(f))
+			pods = append(pods, must(c.admin().Pods.Get(ctx(f), &metav1.GetRequest{Namespace: namespace, Name: p.Metadata.Name}))(f))
 		}
 	}
 	return c, pods
@@ -117,7 +117,7 @@ func key(p *corev1.Pod) string { return p.Metadata.Namespace + "/" + p.Metadata.
 func (c *cluster) list(t *testing.T, req *metav1.ListRequest) ([]string, error) {
 	var keys []string
 	for {
-		page, err := c.admin().pods.List(ctx(t), req)
+		page, err := c.admin().Pods.List(ctx(t), req)
 		if err != nil {
 			return nil, err
 		}

@@ -17,19 +17,6 @@ import (
 	storagev1 "monoplane.dev/api/storage/v1"
 )
 
-// storageClient is the services of storage, as one identity.
-type storageClient struct {
-	volumes corev1.PersistentVolumesClient
-	claims  corev1.PersistentVolumeClaimsClient
-	classes storagev1.StorageClassesClient
-}
-
-func (c client) storage() storageClient {
-	return storageClient{
-		corev1.NewPersistentVolumesClient(c.conn), corev1.NewPersistentVolumeClaimsClient(c.conn), storagev1.NewStorageClassesClient(c.conn),
-	}
-}
-
 func gigabytes(n string) map[string]*metav1.Quantity {
 	return map[string]*metav1.Quantity{"storage": {String_: n + "Gi"}}
 }
@@ -54,21 +41,21 @@ func (c *cluster) class(name, annotation string, expands bool) *storagev1.Storag
 	if annotation != "" {
 		class.Metadata.Annotations = map[string]string{annotation: "true"}
 	}
-	return must(c.admin().storage().classes.Create(ctx(c.t), &storagev1.CreateStorageClassRequest{Object: class}))(c.t)
+	return must(c.admin().StorageClasses.Create(ctx(c.t), &storagev1.CreateStorageClassRequest{Object: class}))(c.t)
 }
 
 func (c *cluster) claim(o *corev1.PersistentVolumeClaim) *corev1.PersistentVolumeClaim {
 	c.t.Helper()
-	return must(c.admin().storage().claims.Create(ctx(c.t), &corev1.CreatePersistentVolumeClaimRequest{Object: o}))(c.t)
+	return must(c.admin().PersistentVolumeClaims.Create(ctx(c.t), &corev1.CreatePersistentVolumeClaimRequest{Object: o}))(c.t)
 }
 
 // spec: OBJ-5, DEL-6
 func TestPersistentVolumes(t *testing.T) {
 	c := start(t)
-	admin, controller := c.admin().storage(), c.controller("persistentvolume").storage()
+	admin, controller := c.admin(), c.controller("persistentvolume")
 	asked := newVolume("v")
 	asked.Status = &corev1.PersistentVolumeStatus{Phase: "Bound"}
-	v := must(admin.volumes.Create(ctx(t), &corev1.CreatePersistentVolumeRequest{Object: asked}))(t)
+	v := must(admin.PersistentVolumes.Create(ctx(t), &corev1.CreatePersistentVolumeRequest{Object: asked}))(t)
 	if v.Spec.PersistentVolumeReclaimPolicy != "Retain" || v.Spec.GetVolumeMode() != "Filesystem" || v.Status.Phase != "Pending" ||
 		!value.GoTime(v.Status.LastPhaseTransitionTime).Equal(epoch) || len(v.Metadata.Finalizers) != 1 || v.Metadata.Finalizers[0] != "kubernetes.io/pv-protection" {
 		t.Fatalf("created: %v", v)
@@ -77,14 +64,14 @@ func TestPersistentVolumes(t *testing.T) {
 	c.clock.Step(time.Minute)
 	next := clone(v)
 	next.Status.Phase, next.Spec.StorageClassName = "Available", "ignored"
-	v = must(controller.volumes.UpdateStatus(ctx(t), &corev1.UpdatePersistentVolumeRequest{Object: next}))(t)
+	v = must(controller.PersistentVolumes.UpdateStatus(ctx(t), &corev1.UpdatePersistentVolumeRequest{Object: next}))(t)
 	if v.Status.Phase != "Available" || v.Spec.StorageClassName != "" || !value.GoTime(v.Status.LastPhaseTransitionTime).Equal(epoch.Add(time.Minute)) {
 		t.Errorf("status: %v", v)
 	}
 	c.clock.Step(time.Minute)
 	same := clone(v)
 	same.Status.LastPhaseTransitionTime, same.Status.Message = nil, "m"
-	v = must(controller.volumes.UpdateStatus(ctx(t), &corev1.UpdatePersistentVolumeRequest{Object: same}))(t)
+	v = must(controller.PersistentVolumes.UpdateStatus(ctx(t), &corev1.UpdatePersistentVolumeRequest{Object: same}))(t)
 	if v.Status.Message != "m" || !value.GoTime(v.Status.LastPhaseTransitionTime).Equal(epoch.Add(time.Minute)) {
 		t.Errorf("the phase has not changed: %v", v.Status)
 	}
@@ -92,28 +79,28 @@ func TestPersistentVolumes(t *testing.T) {
 	// The scheduler keeps the volume for a claim; the status of the request is not looked at.
 	bound := clone(v)
 	bound.Spec.ClaimRef, bound.Status.Phase = &corev1.ObjectReference{Namespace: "default", Name: "c"}, "Failed"
-	v = must(c.scheduler().storage().volumes.Update(ctx(t), &corev1.UpdatePersistentVolumeRequest{Object: bound}))(t)
+	v = must(c.scheduler().PersistentVolumes.Update(ctx(t), &corev1.UpdatePersistentVolumeRequest{Object: bound}))(t)
 	if v.Spec.ClaimRef.GetName() != "c" || v.Status.Phase != "Available" {
 		t.Errorf("kept: %v", v)
 	}
 	moved := clone(v)
 	moved.Spec.PersistentVolumeSource.HostPath.Path = "/other"
-	if _, err := admin.volumes.Update(ctx(t), &corev1.UpdatePersistentVolumeRequest{Object: moved}); !apierrors.Is(err, apierrors.Invalid) {
+	if _, err := admin.PersistentVolumes.Update(ctx(t), &corev1.UpdatePersistentVolumeRequest{Object: moved}); !apierrors.Is(err, apierrors.Invalid) {
 		t.Errorf("moved: %v", err)
 	}
 
-	marked := must(admin.volumes.Delete(ctx(t), &metav1.DeleteRequest{Name: "v"}))(t)
+	marked := must(admin.PersistentVolumes.Delete(ctx(t), &metav1.DeleteRequest{Name: "v"}))(t)
 	if marked.Metadata.DeletionTimestamp == nil {
 		t.Errorf("deleted: %v", marked)
 	}
-	again := must(admin.volumes.Delete(ctx(t), &metav1.DeleteRequest{Name: "v"}))(t)
+	again := must(admin.PersistentVolumes.Delete(ctx(t), &metav1.DeleteRequest{Name: "v"}))(t)
 	if again.Metadata.ResourceVersion != marked.Metadata.ResourceVersion {
 		t.Error("deleted twice")
 	}
 	released := clone(marked)
 	released.Metadata.Finalizers = nil
-	must(controller.volumes.Update(ctx(t), &corev1.UpdatePersistentVolumeRequest{Object: released}))(t)
-	if _, err := admin.volumes.Get(ctx(t), &metav1.GetRequest{Name: "v"}); !apierrors.Is(err, apierrors.NotFound) {
+	must(controller.PersistentVolumes.Update(ctx(t), &corev1.UpdatePersistentVolumeRequest{Object: released}))(t)
+	if _, err := admin.PersistentVolumes.Get(ctx(t), &metav1.GetRequest{Name: "v"}); !apierrors.Is(err, apierrors.NotFound) {
 		t.Errorf("still there: %v", err)
 	}
 }
@@ -121,7 +108,7 @@ func TestPersistentVolumes(t *testing.T) {
 // spec: OBJ-5, DEL-6
 func TestPersistentVolumeClaims(t *testing.T) {
 	c := start(t)
-	admin, controller := c.admin().storage(), c.controller("persistentvolume").storage()
+	admin, controller := c.admin(), c.controller("persistentvolume")
 	c.class("fixed", "", false)
 	c.class("elastic", "", true)
 	var told metadata.MD
@@ -129,7 +116,7 @@ func TestPersistentVolumeClaims(t *testing.T) {
 		next := clone(o)
 		change(next)
 		told = nil
-		return admin.claims.Update(ctx(t), &corev1.UpdatePersistentVolumeClaimRequest{Object: next}, grpc.Header(&told))
+		return admin.PersistentVolumeClaims.Update(ctx(t), &corev1.UpdatePersistentVolumeClaimRequest{Object: next}, grpc.Header(&told))
 	}
 	grow := func(o *corev1.PersistentVolumeClaim) { o.Spec.Resources.Requests = gigabytes("2") }
 	for _, class := range []string{"fixed", "elastic", "missing", ""} {
@@ -149,7 +136,7 @@ func TestPersistentVolumeClaims(t *testing.T) {
 		next := clone(p)
 		next.Status = &corev1.PersistentVolumeClaimStatus{Phase: "Bound", Capacity: gigabytes("1"), AccessModes: []string{"ReadWriteOnce"}}
 		next.Spec.VolumeName = "ignored"
-		p = must(controller.claims.UpdateStatus(ctx(t), &corev1.UpdatePersistentVolumeClaimRequest{Object: next}))(t)
+		p = must(controller.PersistentVolumeClaims.UpdateStatus(ctx(t), &corev1.UpdatePersistentVolumeClaimRequest{Object: next}))(t)
 		if p.Status.Phase != "Bound" || p.Spec.VolumeName != "v" {
 			t.Errorf("%q: status: %v", class, p)
 		}
@@ -165,23 +152,23 @@ func TestPersistentVolumeClaims(t *testing.T) {
 			t.Errorf("%q: grown: %v", class, err)
 		}
 	}
-	all := must(controller.claims.List(ctx(t), &metav1.ListRequest{}))(t)
+	all := must(controller.PersistentVolumeClaims.List(ctx(t), &metav1.ListRequest{}))(t)
 	if len(all.Items) != 4 {
 		t.Fatalf("%d claims", len(all.Items))
 	}
-	if l := must(admin.claims.List(ctx(t), &metav1.ListRequest{FieldSelector: "name=claim-x"}))(t); len(l.Items) != 1 {
+	if l := must(admin.PersistentVolumeClaims.List(ctx(t), &metav1.ListRequest{FieldSelector: "name=claim-x"}))(t); len(l.Items) != 1 {
 		t.Errorf("%d claims of that name", len(l.Items))
 	}
-	must(admin.claims.DeleteCollection(ctx(t), &metav1.DeleteCollectionRequest{Namespace: "default"}))(t)
-	for _, p := range must(admin.claims.List(ctx(t), &metav1.ListRequest{Namespace: "default"}))(t).Items {
+	must(admin.PersistentVolumeClaims.DeleteCollection(ctx(t), &metav1.DeleteCollectionRequest{Namespace: "default"}))(t)
+	for _, p := range must(admin.PersistentVolumeClaims.List(ctx(t), &metav1.ListRequest{Namespace: "default"}))(t).Items {
 		if p.Metadata.DeletionTimestamp == nil {
 			t.Errorf("not deleted: %v", p.Metadata)
 		}
 		next := clone(p)
 		next.Metadata.Finalizers = nil
-		must(controller.claims.Update(ctx(t), &corev1.UpdatePersistentVolumeClaimRequest{Object: next}))(t)
+		must(controller.PersistentVolumeClaims.Update(ctx(t), &corev1.UpdatePersistentVolumeClaimRequest{Object: next}))(t)
 	}
-	if l := must(admin.claims.List(ctx(t), &metav1.ListRequest{}))(t); len(l.Items) != 0 {
+	if l := must(admin.PersistentVolumeClaims.List(ctx(t), &metav1.ListRequest{}))(t); len(l.Items) != 0 {
 		t.Errorf("%d claims left", len(l.Items))
 	}
 }
@@ -225,17 +212,17 @@ func TestDefaultStorageClass(t *testing.T) {
 	}), "none")
 	next := clone(made)
 	next.Provisioner = "example.com/other"
-	if _, err := c.admin().storage().classes.Update(ctx(t), &storagev1.UpdateStorageClassRequest{Object: next}); !apierrors.Is(err, apierrors.Invalid) {
+	if _, err := c.admin().StorageClasses.Update(ctx(t), &storagev1.UpdateStorageClassRequest{Object: next}); !apierrors.Is(err, apierrors.Invalid) {
 		t.Errorf("another provisioner: %v", err)
 	}
-	must(c.admin().storage().classes.Delete(ctx(t), &metav1.DeleteRequest{Name: "young"}))(t)
+	must(c.admin().StorageClasses.Delete(ctx(t), &metav1.DeleteRequest{Name: "young"}))(t)
 	want("deleted", class("h", nil), "badger")
 }
 
 // Components see and write what their work needs, and no more.
 func TestWhoMayUseStorage(t *testing.T) {
 	c := start(t)
-	v := must(c.admin().storage().volumes.Create(ctx(t), &corev1.CreatePersistentVolumeRequest{Object: newVolume("v")}))(t)
+	v := must(c.admin().PersistentVolumes.Create(ctx(t), &corev1.CreatePersistentVolumeRequest{Object: newVolume("v")}))(t)
 	p := c.claim(newClaim("p"))
 	c.class("s", "", false)
 	for name, who := range map[string]struct {
@@ -246,38 +233,38 @@ func TestWhoMayUseStorage(t *testing.T) {
 		"controller": {client: c.controller("persistentvolume"), list: true, write: true, writeStatus: true, makeVolume: true, classy: true},
 		"agent":      {client: c.agent("n1")},
 	} {
-		s := who.client.storage()
+		s := who.client
 		check := func(what string, allowed bool, err error) {
 			t.Helper()
 			if allowed && err != nil || !allowed && !apierrors.Is(err, apierrors.Forbidden) {
 				t.Errorf("%s: %s: %v", name, what, err)
 			}
 		}
-		_, err := s.volumes.List(ctx(t), &metav1.ListRequest{})
+		_, err := s.PersistentVolumes.List(ctx(t), &metav1.ListRequest{})
 		check("list volumes", who.list, err)
-		_, err = s.claims.List(ctx(t), &metav1.ListRequest{})
+		_, err = s.PersistentVolumeClaims.List(ctx(t), &metav1.ListRequest{})
 		check("list claims", who.list, err)
-		_, err = s.classes.List(ctx(t), &metav1.ListRequest{})
+		_, err = s.StorageClasses.List(ctx(t), &metav1.ListRequest{})
 		check("list classes", who.classy, err)
 		patch := func() *metav1.PatchRequest {
 			return &metav1.PatchRequest{Namespace: "default", Name: "p", PatchType: "application/merge-patch+json",
 				Patch: []byte(`{"metadata":{"annotations":{"volume.kubernetes.io/selected-node":"` + name + `"}}}`)}
 		}
-		_, err = s.claims.Patch(ctx(t), patch())
+		_, err = s.PersistentVolumeClaims.Patch(ctx(t), patch())
 		check("select a node", who.write, err)
 		o := clone(v)
 		o.Metadata.ResourceVersion = ""
-		_, err = s.volumes.Update(ctx(t), &corev1.UpdatePersistentVolumeRequest{Object: o})
+		_, err = s.PersistentVolumes.Update(ctx(t), &corev1.UpdatePersistentVolumeRequest{Object: o})
 		check("update a volume", who.write, err)
-		_, err = s.volumes.UpdateStatus(ctx(t), &corev1.UpdatePersistentVolumeRequest{Object: o})
+		_, err = s.PersistentVolumes.UpdateStatus(ctx(t), &corev1.UpdatePersistentVolumeRequest{Object: o})
 		check("write a volume's status", who.writeStatus, err)
 		q := clone(p)
 		q.Metadata.ResourceVersion = ""
-		_, err = s.claims.UpdateStatus(ctx(t), &corev1.UpdatePersistentVolumeClaimRequest{Object: q})
+		_, err = s.PersistentVolumeClaims.UpdateStatus(ctx(t), &corev1.UpdatePersistentVolumeClaimRequest{Object: q})
 		check("write a claim's status", who.writeStatus, err)
-		_, err = s.volumes.Create(ctx(t), &corev1.CreatePersistentVolumeRequest{Object: newVolume("made-by-" + name)})
+		_, err = s.PersistentVolumes.Create(ctx(t), &corev1.CreatePersistentVolumeRequest{Object: newVolume("made-by-" + name)})
 		check("create a volume", who.makeVolume, err)
-		_, err = s.claims.Delete(ctx(t), &metav1.DeleteRequest{Namespace: "default", Name: "p"})
+		_, err = s.PersistentVolumeClaims.Delete(ctx(t), &metav1.DeleteRequest{Namespace: "default", Name: "p"})
 		check("delete a claim", false, err)
 	}
 }
@@ -291,13 +278,13 @@ func TestPodsWithClaims(t *testing.T) {
 	}}}
 	p.Spec.Containers[0].VolumeMounts = []*corev1.VolumeMount{{Name: "data", MountPath: "/data"}}
 	var header metadata.MD
-	must(c.admin().pods.Create(ctx(t), &corev1.CreatePodRequest{Object: p}, grpc.Header(&header)))(t)
+	must(c.admin().Pods.Create(ctx(t), &corev1.CreatePodRequest{Object: p}, grpc.Header(&header)))(t)
 	if w := strings.Join(header.Get("warning"), "\n"); !strings.Contains(w, "spec.volumes[0].persistentVolumeClaim: the claim takes part in scheduling, but is not mounted") {
 		t.Errorf("header %v", header)
 	}
 	q := newPod("empty")
 	q.Spec.Volumes = []*corev1.Volume{{Name: "data"}}
-	if _, err := c.admin().pods.Create(ctx(t), &corev1.CreatePodRequest{Object: q}); !apierrors.Is(err, apierrors.Invalid) ||
+	if _, err := c.admin().Pods.Create(ctx(t), &corev1.CreatePodRequest{Object: q}); !apierrors.Is(err, apierrors.Invalid) ||
 		!strings.Contains(err.Error(), "spec.volumes[0].emptyDir: Forbidden: not supported") {
 		t.Errorf("an empty directory: %v", err)
 	}
