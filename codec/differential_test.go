@@ -28,7 +28,7 @@ func newRand(t *testing.T) *rand.Rand {
 
 // eachRandom runs check on random objects of every kind.
 func eachRandom(t *testing.T, check func(t *testing.T, p pair, rng *rand.Rand, o protobufObject)) {
-	for _, p := range pairs() {
+	for _, p := range pairs(t) {
 		t.Run(p.name, func(t *testing.T) {
 			rng := newRand(t)
 			for range rounds {

@@ -15,7 +15,7 @@ import (
 //
 // spec: OBJ-3
 func FuzzDecodeObject(f *testing.F) {
-	all := pairs()
+	all := pairs(f)
 	f.Add(uint8(0), podJSON(f))
 	rng := rand.New(rand.NewPCG(1, 2))
 	for i, p := range all {
@@ -37,7 +37,7 @@ func FuzzDecodeObject(f *testing.F) {
 // FuzzDecodeProtobuf decodes arbitrary bytes as any kind: no panic, and what is taken survives another trip
 // through protobuf and has JSON that is JSON.
 func FuzzDecodeProtobuf(f *testing.F) {
-	all := pairs()
+	all := pairs(f)
 	rng := rand.New(rand.NewPCG(3, 4))
 	for i, p := range all {
 		body, err := p.random(rng).Marshal()

@@ -1,6 +1,9 @@
 package codec_test
 
 import (
+	"strings"
+	"testing"
+
 	k8scoordination "k8s.io/api/coordination/v1"
 	k8score "k8s.io/api/core/v1"
 	k8sevents "k8s.io/api/events/v1"
@@ -8,15 +11,13 @@ import (
 	k8sstorage "k8s.io/api/storage/v1"
 	k8smeta "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"monoplane.dev/api/services"
 	"monoplane.dev/codec"
 
-	coordinationv1 "monoplane.dev/api/coordination/v1"
 	corev1 "monoplane.dev/api/core/v1"
-	eventsv1 "monoplane.dev/api/events/v1"
 	metav1 "monoplane.dev/api/meta/v1"
-	schedulingv1 "monoplane.dev/api/scheduling/v1"
-	storagev1 "monoplane.dev/api/storage/v1"
 )
 
 // pair is a message of ours and the Kubernetes type that it must be wire-compatible with.
@@ -33,35 +34,57 @@ type protobufObject interface {
 	Unmarshal([]byte) error
 }
 
-// pairs are all messages that carry an apiVersion and a kind.
-func pairs() []pair {
-	return []pair{
+// upstream returns a scheme with Kubernetes' types of each API group that is served.
+func upstream(t testing.TB) *runtime.Scheme {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{
+		k8score.AddToScheme, k8scoordination.AddToScheme, k8sevents.AddToScheme, k8sscheduling.AddToScheme, k8sstorage.AddToScheme,
+	} {
+		must(t, add(scheme))
+	}
+	return scheme
+}
+
+// ownGroup ends the names of the groups of which Kubernetes knows nothing.
+const ownGroup = ".monoplane.dev"
+
+// pairs are all messages that carry an apiVersion and a kind: pods and lists of pods first, then every other kind that is
+// served with its list, which are found by their names, and what clients send and get besides.
+func pairs(t testing.TB) []pair {
+	t.Helper()
+	scheme := upstream(t)
+	all := []pair{
 		{"Pod", func() codec.Typed { return new(corev1.Pod) }, func() protobufObject { return new(k8score.Pod) }},
 		{"PodList", func() codec.Typed { return new(corev1.PodList) }, func() protobufObject { return new(k8score.PodList) }},
+	}
+	add := func(kind schema.GroupVersionKind, ours func() codec.Typed) {
+		o, err := scheme.New(kind)
+		if err != nil {
+			t.Errorf("nothing to compare %s with; is its group in upstream? %v", kind, err)
+			return
+		}
+		if _, ok := o.(protobufObject); !ok {
+			t.Errorf("Kubernetes has no protobuf for %s", kind)
+			return
+		}
+		all = append(all, pair{
+			kind.GroupVersion().String() + " " + kind.Kind, ours, func() protobufObject { return o.DeepCopyObject().(protobufObject) },
+		})
+	}
+	for _, s := range services.All() {
+		k := s.Kind
+		if k == corev1.PodKind || strings.HasSuffix(k.Group, ownGroup) {
+			continue
+		}
+		kind := schema.GroupVersionKind{Group: k.Group, Version: k.Version, Kind: k.Kind}
+		add(kind, func() codec.Typed { return k.New().(codec.Typed) })
+		kind.Kind += "List"
+		add(kind, func() codec.Typed { return k.NewList(nil, nil).(codec.Typed) })
+	}
+	return append(all, []pair{
 		{"PodLogOptions", func() codec.Typed { return new(corev1.PodLogOptions) }, func() protobufObject { return new(k8score.PodLogOptions) }},
 		{"Binding", func() codec.Typed { return new(corev1.Binding) }, func() protobufObject { return new(k8score.Binding) }},
-		{"Node", func() codec.Typed { return new(corev1.Node) }, func() protobufObject { return new(k8score.Node) }},
-		{"NodeList", func() codec.Typed { return new(corev1.NodeList) }, func() protobufObject { return new(k8score.NodeList) }},
-		{"Namespace", func() codec.Typed { return new(corev1.Namespace) }, func() protobufObject { return new(k8score.Namespace) }},
-		{"NamespaceList", func() codec.Typed { return new(corev1.NamespaceList) }, func() protobufObject { return new(k8score.NamespaceList) }},
-		{"ConfigMap", func() codec.Typed { return new(corev1.ConfigMap) }, func() protobufObject { return new(k8score.ConfigMap) }},
-		{"ConfigMapList", func() codec.Typed { return new(corev1.ConfigMapList) }, func() protobufObject { return new(k8score.ConfigMapList) }},
-		{"ServiceAccount", func() codec.Typed { return new(corev1.ServiceAccount) }, func() protobufObject { return new(k8score.ServiceAccount) }},
-		{"ServiceAccountList", func() codec.Typed { return new(corev1.ServiceAccountList) }, func() protobufObject { return new(k8score.ServiceAccountList) }},
-		{"PersistentVolume", func() codec.Typed { return new(corev1.PersistentVolume) }, func() protobufObject { return new(k8score.PersistentVolume) }},
-		{"PersistentVolumeList", func() codec.Typed { return new(corev1.PersistentVolumeList) }, func() protobufObject { return new(k8score.PersistentVolumeList) }},
-		{"PersistentVolumeClaim", func() codec.Typed { return new(corev1.PersistentVolumeClaim) }, func() protobufObject { return new(k8score.PersistentVolumeClaim) }},
-		{"PersistentVolumeClaimList", func() codec.Typed { return new(corev1.PersistentVolumeClaimList) }, func() protobufObject { return new(k8score.PersistentVolumeClaimList) }},
-		{"core Event", func() codec.Typed { return new(corev1.Event) }, func() protobufObject { return new(k8score.Event) }},
-		{"core EventList", func() codec.Typed { return new(corev1.EventList) }, func() protobufObject { return new(k8score.EventList) }},
-		{"Event", func() codec.Typed { return new(eventsv1.Event) }, func() protobufObject { return new(k8sevents.Event) }},
-		{"EventList", func() codec.Typed { return new(eventsv1.EventList) }, func() protobufObject { return new(k8sevents.EventList) }},
-		{"Lease", func() codec.Typed { return new(coordinationv1.Lease) }, func() protobufObject { return new(k8scoordination.Lease) }},
-		{"LeaseList", func() codec.Typed { return new(coordinationv1.LeaseList) }, func() protobufObject { return new(k8scoordination.LeaseList) }},
-		{"PriorityClass", func() codec.Typed { return new(schedulingv1.PriorityClass) }, func() protobufObject { return new(k8sscheduling.PriorityClass) }},
-		{"PriorityClassList", func() codec.Typed { return new(schedulingv1.PriorityClassList) }, func() protobufObject { return new(k8sscheduling.PriorityClassList) }},
-		{"StorageClass", func() codec.Typed { return new(storagev1.StorageClass) }, func() protobufObject { return new(k8sstorage.StorageClass) }},
-		{"StorageClassList", func() codec.Typed { return new(storagev1.StorageClassList) }, func() protobufObject { return new(k8sstorage.StorageClassList) }},
 		{"Status", func() codec.Typed { return new(metav1.Status) }, func() protobufObject { return new(k8smeta.Status) }},
 		{"CreateOptions", func() codec.Typed { return new(metav1.CreateOptions) }, func() protobufObject { return new(k8smeta.CreateOptions) }},
 		{"DeleteOptions", func() codec.Typed { return new(metav1.DeleteOptions) }, func() protobufObject { return new(k8smeta.DeleteOptions) }},
@@ -69,7 +92,13 @@ func pairs() []pair {
 		{"ListOptions", func() codec.Typed { return new(metav1.ListOptions) }, func() protobufObject { return new(k8smeta.ListOptions) }},
 		{"PatchOptions", func() codec.Typed { return new(metav1.PatchOptions) }, func() protobufObject { return new(k8smeta.PatchOptions) }},
 		{"UpdateOptions", func() codec.Typed { return new(metav1.UpdateOptions) }, func() protobufObject { return new(k8smeta.UpdateOptions) }},
-		{"PartialObjectMetadata", func() codec.Typed { return new(metav1.PartialObjectMetadata) }, func() protobufObject { return new(k8smeta.PartialObjectMetadata) }},
-		{"PartialObjectMetadataList", func() codec.Typed { return new(metav1.PartialObjectMetadataList) }, func() protobufObject { return new(k8smeta.PartialObjectMetadataList) }},
-	}
+		{
+			"PartialObjectMetadata", func() codec.Typed { return new(metav1.PartialObjectMetadata) },
+			func() protobufObject { return new(k8smeta.PartialObjectMetadata) },
+		},
+		{
+			"PartialObjectMetadataList", func() codec.Typed { return new(metav1.PartialObjectMetadataList) },
+			func() protobufObject { return new(k8smeta.PartialObjectMetadataList) },
+		},
+	}...)
 }

@@ -8,14 +8,9 @@ import (
 	"testing"
 
 	"google.golang.org/protobuf/proto"
-	k8scoordination "k8s.io/api/coordination/v1"
 	k8score "k8s.io/api/core/v1"
-	k8sevents "k8s.io/api/events/v1"
-	k8sscheduling "k8s.io/api/scheduling/v1"
-	k8sstorage "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	k8smeta "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
 
 	"monoplane.dev/codec"
@@ -28,10 +23,8 @@ import (
 // kubernetesSerializer returns the serializer that client-go uses for Kubernetes protobuf.
 func kubernetesSerializer(t *testing.T) *protobuf.Serializer {
 	t.Helper()
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{k8score.AddToScheme, k8sevents.AddToScheme, k8scoordination.AddToScheme, k8sscheduling.AddToScheme, k8sstorage.AddToScheme, k8smeta.AddMetaToScheme} {
-		must(t, add(scheme))
-	}
+	scheme := upstream(t)
+	must(t, k8smeta.AddMetaToScheme(scheme))
 	k8smeta.AddToGroupVersion(scheme, k8score.SchemeGroupVersion)
 	return protobuf.NewSerializer(scheme, scheme)
 }

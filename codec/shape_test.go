@@ -12,6 +12,8 @@ import (
 
 	k8smeta "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"monoplane.dev/api/services"
+
 	metav1 "monoplane.dev/api/meta/v1"
 	optionsv1 "monoplane.dev/api/options/v1"
 )
@@ -28,7 +30,7 @@ type shape struct {
 // spec: OBJ-15
 func TestMessagesHaveTheFieldsOfKubernetes(t *testing.T) {
 	s := shape{t: t, seen: make(map[protoreflect.FullName]reflect.Type)}
-	for _, p := range pairs() {
+	for _, p := range pairs(t) {
 		ours := p.ours()
 		s.message(ours.ProtoReflect().Descriptor(), reflect.TypeOf(p.k8s()).Elem())
 	}
@@ -39,19 +41,18 @@ func TestMessagesHaveTheFieldsOfKubernetes(t *testing.T) {
 	s.complete()
 }
 
-// complete checks that no message escaped the comparison but those of the services and the envelope.
+// complete checks that no message of the packages with kinds escaped the comparison but those of the services and the
+// envelope, and those of kinds that Kubernetes does not have.
 func (s *shape) complete() {
+	packages, own := map[protoreflect.FullName]bool{"monoplane.meta.v1": true}, map[string]bool{}
+	for _, svc := range services.All() {
+		file := svc.Kind.New().ProtoReflect().Descriptor().ParentFile()
+		packages[file.Package()] = true
+		own[file.Path()] = strings.HasSuffix(svc.Kind.Group, ownGroup)
+	}
 	protoregistry.GlobalFiles.RangeFiles(func(f protoreflect.FileDescriptor) bool {
-		switch f.Package() {
-		case "monoplane.meta.v1", "monoplane.core.v1", "monoplane.coordination.v1", "monoplane.events.v1", "monoplane.scheduling.v1", "monoplane.storage.v1":
-		default:
+		if !packages[f.Package()] || own[f.Path()] || f.Services().Len() > 0 || strings.HasSuffix(f.Path(), "meta/v1/request.proto") {
 			return true
-		}
-		if f.Services().Len() > 0 || strings.HasSuffix(f.Path(), "meta/v1/request.proto") {
-			return true
-		}
-		if strings.HasSuffix(f.Path(), "scheduling/v1/placementreview.proto") {
-			return true // a kind that Kubernetes does not have
 		}
 		for i := range f.Messages().Len() {
 			name := f.Messages().Get(i).FullName()
