@@ -3,6 +3,7 @@ package core_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 
 	"monoplane.dev/apiserver/authn"
@@ -11,6 +12,7 @@ import (
 	"monoplane.dev/apiserver/kinds/core/nodekey"
 	"monoplane.dev/apiserver/kinds/core/pod"
 	"monoplane.dev/apiserver/kinds/define"
+	"monoplane.dev/apiserver/kinds/test/kindtest"
 	"monoplane.dev/apiserver/registry"
 	"monoplane.dev/apiserver/store"
 	"monoplane.dev/object"
@@ -99,5 +101,52 @@ func TestGuardsAgainstAnotherMachine(t *testing.T) {
 				t.Errorf("stored: %v", err)
 			}
 		})
+	}
+}
+
+// spec: OBJ-4, OBJ-5, NODE-5
+func TestValidateNode(t *testing.T) {
+	node := func(change func(*corev1.Node)) *corev1.Node {
+		n := &corev1.Node{
+			Metadata: kindtest.Meta("n", ""), Spec: &corev1.NodeSpec{ProviderID: "p", PodCIDRs: []string{"10.0.0.0/24"}},
+			Status: &corev1.NodeStatus{Capacity: kindtest.Amounts("cpu", "1")},
+		}
+		if change != nil {
+			change(n)
+		}
+		return n
+	}
+	kindtest.Judge(t, "good", core.ValidateNode(node(nil)))
+	kindtest.Judge(t, "bad", core.ValidateNode(node(func(n *corev1.Node) {
+		n.Metadata = kindtest.Meta("N", "default")
+		n.Spec.Taints = []*corev1.Taint{
+			{Key: "a", Effect: "NoSchedule"}, {Key: "a", Effect: "NoSchedule"}, {Key: "a b", Value: "c d"}, {Key: "b", Effect: "x"},
+		}
+		n.Spec.PodCIDRs = []string{"x", "10.0.0.0/24"}
+		n.Status.Capacity = kindtest.Amounts("cpu", "-1", "pods", "1500m")
+		n.Status.Addresses = []*corev1.NodeAddress{{Type: "a", Address: "b"}, {Type: "a", Address: "b"}}
+	})),
+		"Invalid metadata.name", "Forbidden metadata.namespace", "Duplicate metadata.taints[1]",
+		"Invalid metadata.taints[2].key", "Invalid metadata.taints[2].value", "Required metadata.taints[2].effect",
+		"NotSupported metadata.taints[3].effect", "Invalid status.capacity.cpu", "Invalid status.capacity.pods",
+		"Duplicate status.addresses[1]", "Invalid spec.podCIDRs[0]", "Invalid spec.podCIDRs",
+	)
+	kindtest.Judge(t, "cordoned", core.ValidateNodeUpdate(node(func(n *corev1.Node) { n.Spec.Unschedulable = true }), node(nil)))
+	kindtest.Judge(t, "another machine", core.ValidateNodeUpdate(node(func(n *corev1.Node) {
+		n.Spec = &corev1.NodeSpec{ProviderID: "q", ExternalID: "e"}
+	}), node(nil)), "Forbidden spec.podCIDRs", "Forbidden spec.providerID", "Forbidden spec.externalID")
+}
+
+func TestDefaultNode(t *testing.T) {
+	node := &corev1.Node{
+		Spec: &corev1.NodeSpec{PodCIDR: "10.0.0.0/24"}, Status: &corev1.NodeStatus{Capacity: kindtest.Amounts("cpu", "2000m")},
+	}
+	core.DefaultNode(node)
+	if kindtest.Show(node.Status.Allocatable) != "map[cpu:2]" || fmt.Sprint(node.Spec.PodCIDRs) != "[10.0.0.0/24]" {
+		t.Errorf("node %v", node)
+	}
+	node.Status.Allocatable["cpu"].String_ = "1"
+	if kindtest.Show(node.Status.Capacity) != "map[cpu:2]" {
+		t.Error("capacity and allocatable share quantities")
 	}
 }
