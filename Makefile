@@ -43,7 +43,7 @@ $(BIN)/deadcode: tools/deadcode/go.mod
 plugins:
 	@go build -o $(BIN)/ ./cmd/protoc-gen-monoplane
 	@cd tools/protoc && go build -o $(BIN)/ google.golang.org/protobuf/cmd/protoc-gen-go \
-	  google.golang.org/grpc/cmd/protoc-gen-go-grpc github.com/grpc-ecosystem/grpc-gateway/v2/protoc-gen-grpc-gateway
+	  google.golang.org/grpc/cmd/protoc-gen-go-grpc
 
 .PHONY: generate
 generate: $(BIN)/buf plugins ## Generate the services in proto/ from the kinds' messages, and api/ from proto/

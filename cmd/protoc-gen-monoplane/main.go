@@ -4,7 +4,7 @@
 // with the service of every kind: pod.proto gets pod_service.proto beside it. It reads no service, so that those of
 // before cannot be in its way. What it writes is committed, as gRPC users read it; nobody edits it.
 //
-// The second pass reads all .proto files, as the plugins for Go, gRPC and the gateway do, and writes from them and the
+// The second pass reads all .proto files, as the plugins for Go and gRPC do, and writes from them and the
 // options in monoplane/options/v1, beside the messages:
 //
 //   - AppendJSON and DecodeJSON for every message: the Kubernetes JSON form, without reflection, on top of

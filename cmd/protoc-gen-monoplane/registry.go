@@ -76,8 +76,6 @@ func generateServices(p *protogen.Plugin, entries []entry, packages []*goPackage
 		g.P("Kind: ", e.ident(e.message.GoIdent.GoName+"Kind"), ",")
 		g.P("Desc: &", e.ident(e.service+"_ServiceDesc"), ",")
 		g.P("Descriptor: ", e.ident(e.from.GoDescriptorIdent.GoName), ".Services().Get(", e.proto.Desc.Index(), "),")
-		g.P("Gateway: ", servicePath.Ident("GatewayOf"), "(", e.ident("Register"+e.service+"HandlerClient"), ", ",
-			e.ident("New"+e.service+"Client"), "),")
 		if e.can("watch") {
 			g.P("Events: ", servicePath.Ident("EventsOf"), "[*", e.ident(e.GetKind()+"Events"), "],")
 		}

@@ -4,10 +4,8 @@
 package service
 
 import (
-	"context"
 	"slices"
 
-	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
@@ -25,17 +23,12 @@ type Service struct {
 	Desc *grpc.ServiceDesc
 	// Descriptor describes the service with the google.api.http rules of its methods.
 	Descriptor protoreflect.ServiceDescriptor
-	// Gateway puts the handlers of the REST gateway on a mux.
-	Gateway Gateway
 	// Events passes the events of one message of the Watch method to yield until that returns false; nil without such
 	// a method.
 	Events func(m proto.Message, yield func(object.Event) bool)
 	// Adapt serves the standard methods from a backend. The others stay unimplemented.
 	Adapt func(object.Backend) any
 }
-
-// Gateway puts the generated gateway handlers of a service on mux, with a client of the service on conn.
-type Gateway func(ctx context.Context, mux *runtime.ServeMux, conn grpc.ClientConnInterface) error
 
 // Methods returns the names of the service's methods, such as "Get".
 func (s *Service) Methods() []string {
@@ -51,15 +44,6 @@ func (s *Service) Methods() []string {
 
 // Stores says whether the server keeps objects of the kind, in its own shape.
 func (s *Service) Stores() bool { return !s.Kind.View && slices.Contains(s.Methods(), "Get") }
-
-// GatewayOf joins a pair of generated functions.
-func GatewayOf[C any](
-	handlers func(context.Context, *runtime.ServeMux, C) error, client func(grpc.ClientConnInterface) C,
-) Gateway {
-	return func(ctx context.Context, mux *runtime.ServeMux, conn grpc.ClientConnInterface) error {
-		return handlers(ctx, mux, client(conn))
-	}
-}
 
 // batch is a message of a Watch method, such as *corev1.PodEvents.
 type batch[E any] interface {
