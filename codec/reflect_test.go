@@ -184,6 +184,9 @@ func TestGeneratedCodecAgreesWithReflection(t *testing.T) {
 		if !strings.HasPrefix(name, "monoplane.") || strings.HasPrefix(name, "monoplane.options.") {
 			return true
 		}
+		if mt.Descriptor().ParentFile().Services().Len() > 0 {
+			return true // requests and answers of services are never JSON
+		}
 		count++
 		for range 20 {
 			m := mt.New()

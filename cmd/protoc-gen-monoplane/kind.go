@@ -13,7 +13,6 @@ import (
 const (
 	objectPath = protogen.GoImportPath("monoplane.dev/object")
 	metaPath   = protogen.GoImportPath("monoplane.dev/api/meta/v1")
-	fmtPath    = protogen.GoImportPath("fmt")
 )
 
 // goPackage collects what is written once per package.
@@ -21,8 +20,6 @@ type goPackage struct {
 	first *protogen.File
 	files []*protogen.File
 	kinds []string
-	// typed says that the helper function typed is used.
-	typed bool
 	// documented says that there are Docs.
 	documented bool
 	// supports is shared by all packages.
@@ -31,35 +28,18 @@ type goPackage struct {
 
 // generate writes the file with what is written once.
 func (pkg *goPackage) generate(p *protogen.Plugin) {
-	if len(pkg.kinds) == 0 && !pkg.typed {
+	if len(pkg.kinds) == 0 {
 		return
 	}
 	dir := pkg.first.GeneratedFilenamePrefix
 	dir = dir[:strings.LastIndexByte(dir, '/')+1]
 	g := p.NewGeneratedFile(dir+"kinds_monoplane.pb.go", pkg.first.GoImportPath)
 	header(g, pkg.first)
-	if len(pkg.kinds) > 0 {
-		kind := g.QualifiedGoIdent(objectPath.Ident("Kind"))
-		g.P("// Kinds returns the kinds of this package.")
-		g.P("func Kinds() []*", kind, " {")
-		g.P("return []*", kind, "{", strings.Join(pkg.kinds, ", "), "}")
-		g.P("}")
-		g.P()
-	}
-	if pkg.typed {
-		g.P("// typed makes a backend's answer an object of the service's kind.")
-		g.P("func typed[T ", objectPath.Ident("Object"), "](o ", objectPath.Ident("Object"), ", err error) (T, error) {")
-		g.P("var none T")
-		g.P("if err != nil {")
-		g.P("return none, err")
-		g.P("}")
-		g.P("t, ok := o.(T)")
-		g.P("if !ok {")
-		g.P("return none, ", fmtPath.Ident("Errorf"), "(\"backend answered with %T instead of %T\", o, none)")
-		g.P("}")
-		g.P("return t, nil")
-		g.P("}")
-	}
+	kind := g.QualifiedGoIdent(objectPath.Ident("Kind"))
+	g.P("// Kinds returns the kinds of this package.")
+	g.P("func Kinds() []*", kind, " {")
+	g.P("return []*", kind, "{", strings.Join(pkg.kinds, ", "), "}")
+	g.P("}")
 }
 
 // generateKind writes what a message that carries apiVersion and kind needs besides its codec.

@@ -8,7 +8,9 @@
 // options in monoplane/options/v1, beside the messages:
 //
 //   - AppendJSON and DecodeJSON for every message: the Kubernetes JSON form, without reflection, on top of
-//     package codec/json. And Shallow, a copy of one level, Share, which fills a message so, and Clone, a deep copy.
+//     package codec/json. And Shallow, a copy of one level. The requests and answers of services have neither: they are
+//     never JSON, nor part of an object.
+//   - SetShallow, which fills a message with such a copy, and Clone, a deep copy, for every message.
 //   - AppendProtobuf for every message: its protobuf form, without reflection, on top of package codec/wire.
 //   - SetsLimited for messages with fields that are not fully supported.
 //   - For every kind: a description (PodKind), what package object asks for (ObjectKind, SetMetadata), Len and
@@ -78,11 +80,14 @@ func generateFile(p *protogen.Plugin, file *protogen.File, pkg *goPackage) error
 	g := p.NewGeneratedFile(file.GeneratedFilenamePrefix+"_monoplane.pb.go", file.GoImportPath)
 	header(g, file)
 	for _, m := range allMessages(file.Messages) {
-		c := codec{g: g, m: m}
-		if err := c.generate(); err != nil {
-			return err
+		if len(file.Services) == 0 {
+			c := codec{g: g, m: m}
+			if err := c.generate(); err != nil {
+				return err
+			}
+			generateShallow(g, m)
 		}
-		generateShallow(g, m)
+		generateSetShallow(g, m)
 		generateClone(g, m)
 		generateLimited(g, m, pkg.supports)
 		if err := generateWire(g, m); err != nil {
@@ -95,7 +100,7 @@ func generateFile(p *protogen.Plugin, file *protogen.File, pkg *goPackage) error
 		}
 	}
 	for _, s := range file.Services {
-		if err := generateService(g, s, pkg); err != nil {
+		if err := generateService(g, s); err != nil {
 			return err
 		}
 	}

@@ -17,12 +17,11 @@ const (
 type service struct {
 	g    *protogen.GeneratedFile
 	s    *protogen.Service
-	pkg  *goPackage
 	kind *protogen.Message // what the service is about
 }
 
-func generateService(g *protogen.GeneratedFile, s *protogen.Service, pkg *goPackage) error {
-	a := service{g: g, s: s, pkg: pkg}
+func generateService(g *protogen.GeneratedFile, s *protogen.Service) error {
+	a := service{g: g, s: s}
 	for _, m := range s.Methods {
 		if k := kindOf(m.Output); k.GetPlural() != "" && serviceName(k) == s.GoName {
 			a.kind = m.Output
@@ -31,7 +30,6 @@ func generateService(g *protogen.GeneratedFile, s *protogen.Service, pkg *goPack
 	if a.kind == nil {
 		return nil // not about a kind, such as NodeStreams
 	}
-	pkg.typed = true
 	name := a.name()
 	g.P("// ", name, " serves the standard methods of ", s.GoName, " from a backend. The others stay unimplemented.")
 	g.P("type ", name, " struct {")
@@ -51,135 +49,76 @@ func generateService(g *protogen.GeneratedFile, s *protogen.Service, pkg *goPack
 func (a *service) name() string { return a.s.GoName + "Backend" }
 
 func (a *service) method(m *protogen.Method) error {
+	part := func(prefix string) string {
+		return strconv.Quote(strings.ToLower(strings.TrimPrefix(m.GoName, prefix)))
+	}
 	switch {
 	case m.Desc.IsStreamingServer() && m.GoName == "Watch":
 		return a.watch(m)
 	case m.Desc.IsStreamingServer() || m.Desc.IsStreamingClient():
 		return nil
 	case m.GoName == "Get":
-		a.head(m)
-		a.g.P("return typed[*", a.kind.GoIdent, "](s.Backend.Get(ctx, req))")
+		a.unary(m, a.typed("s.Backend.Get(ctx, req)"))
 	case m.GoName == "List" || m.GoName == "DeleteCollection":
 		return a.list(m)
 	case m.GoName == "Create":
-		return a.create(m)
-	case strings.HasPrefix(m.GoName, "Update"):
-		return a.update(m, strings.ToLower(strings.TrimPrefix(m.GoName, "Update")))
+		return a.write(m, a.ident("Create"), "(ctx, s.Backend, ", a.description(), ", req)")
 	case m.GoName == "Finalize":
-		return a.update(m, "finalize")
+		return a.write(m, a.ident("Update"), "(ctx, s.Backend, ", a.description(), `, "finalize", req)`)
+	case strings.HasPrefix(m.GoName, "Update"):
+		return a.write(m, a.ident("Update"), "(ctx, s.Backend, ", a.description(), ", "+part("Update")+", req)")
 	case strings.HasPrefix(m.GoName, "Patch"):
-		a.head(m)
-		subresource := strings.ToLower(strings.TrimPrefix(m.GoName, "Patch"))
-		a.g.P("return typed[*", a.kind.GoIdent, "](s.Backend.Patch(ctx, ", strconv.Quote(subresource), ", req))")
+		a.unary(m, a.typed("s.Backend.Patch(ctx, "+part("Patch")+", req)"))
+	case m.GoName == "Delete" && m.Output == a.kind:
+		a.unary(m, a.typed("s.Backend.Delete(ctx, req)"))
 	case m.GoName == "Delete":
-		a.delete(m)
-	default:
-		return nil
+		a.unary(m, "o, err := s.Backend.Delete(ctx, req)", "return "+a.ident("Deleted")+"("+a.description()+", req, o, err)")
 	}
-	a.g.P("}")
-	a.g.P()
 	return nil
 }
 
-// head opens a unary method.
-func (a *service) head(m *protogen.Method) {
+// ident returns a name of package object/service.
+func (a *service) ident(name string) string { return a.g.QualifiedGoIdent(servicePath.Ident(name)) }
+
+// description is the variable that describes the kind.
+func (a *service) description() string { return a.g.QualifiedGoIdent(a.kind.GoIdent) + "Kind" }
+
+func (a *service) typed(call string) string {
+	return "return " + a.ident("Typed") + "[*" + a.g.QualifiedGoIdent(a.kind.GoIdent) + "](" + call + ")"
+}
+
+// unary writes a unary method.
+func (a *service) unary(m *protogen.Method, body ...string) {
 	a.g.P("// ", m.GoName, " serves ", a.s.GoName, ".", m.GoName, ".")
 	a.g.P("func (s ", a.name(), ") ", m.GoName, "(ctx ", contextPath.Ident("Context"),
 		", req *", m.Input.GoIdent, ") (*", m.Output.GoIdent, ", error) {")
+	for _, line := range body {
+		a.g.P(line)
+	}
+	a.g.P("}")
+	a.g.P()
 }
 
 func (a *service) list(m *protogen.Method) error {
 	if itemsOf(m.Output) != a.kind {
 		return fmt.Errorf("%s: must return the list of %s", m.Desc.FullName(), a.kind.GoIdent.GoName)
 	}
-	g := a.g
-	a.head(m)
-	g.P("found, err := s.Backend.", m.GoName, "(ctx, req)")
-	g.P("if err != nil {")
-	g.P("return nil, err")
-	g.P("}")
-	g.P("items := make([]*", a.kind.GoIdent, ", len(found.Objects))")
-	g.P("for i, o := range found.Objects {")
-	g.P("if items[i], err = typed[*", a.kind.GoIdent, "](o, nil); err != nil {")
-	g.P("return nil, err")
-	g.P("}")
-	g.P("}")
-	g.P("return &", m.Output.GoIdent, "{Metadata: found.Meta, Items: items}, nil")
-	g.P("}")
-	g.P()
+	a.unary(m,
+		"meta, items, err := "+a.ident("Listed")+"[*"+a.g.QualifiedGoIdent(a.kind.GoIdent)+"](s.Backend."+m.GoName+"(ctx, req))",
+		"if err != nil {", "return nil, err", "}",
+		"return &"+a.g.QualifiedGoIdent(m.Output.GoIdent)+"{Metadata: meta, Items: items}, nil")
 	return nil
 }
 
-func (a *service) create(m *protogen.Method) error {
-	if err := a.write(m); err != nil {
-		return err
-	}
-	a.g.P("return typed[*", a.kind.GoIdent, "](s.Backend.Create(ctx, ", namespace(m), ", o, ", a.options(), "))")
-	a.g.P("}")
-	a.g.P()
-	return nil
-}
-
-func (a *service) update(m *protogen.Method, subresource string) error {
-	if err := a.write(m); err != nil {
-		return err
-	}
-	a.g.P("return typed[*", a.kind.GoIdent, "](s.Backend.Update(ctx, ", namespace(m), ", req.GetName(), ",
-		strconv.Quote(subresource), ", o, ", a.options(), "))")
-	a.g.P("}")
-	a.g.P()
-	return nil
-}
-
-// write opens a method that takes an object.
-func (a *service) write(m *protogen.Method) error {
+// write writes a method that takes an object.
+func (a *service) write(m *protogen.Method, call ...string) error {
 	for _, field := range []string{"object", "dryRun", "fieldManager", "fieldValidation"} {
 		if !hasField(m.Input, field) {
 			return fmt.Errorf("%s: the request needs a field %s", m.Desc.FullName(), field)
 		}
 	}
-	a.head(m)
-	a.g.P("o := req.GetObject()")
-	a.g.P("if o == nil {")
-	a.g.P("o = new(", a.kind.GoIdent, ") // validation says what is missing")
-	a.g.P("}")
+	a.unary(m, "return "+strings.Join(call, ""))
 	return nil
-}
-
-func (a *service) options() string {
-	return a.g.QualifiedGoIdent(objectPath.Ident("WriteOptions")) +
-		"{DryRun: req.GetDryRun(), FieldManager: req.GetFieldManager(), FieldValidation: req.GetFieldValidation()}"
-}
-
-func namespace(m *protogen.Method) string {
-	if hasField(m.Input, "namespace") {
-		return "req.GetNamespace()"
-	}
-	return `""`
-}
-
-// delete writes Delete, which answers with the object or with a Status about it.
-func (a *service) delete(m *protogen.Method) {
-	g := a.g
-	a.head(m)
-	if m.Output == a.kind {
-		g.P("return typed[*", a.kind.GoIdent, "](s.Backend.Delete(ctx, req))")
-		return
-	}
-	g.P("o, err := s.Backend.Delete(ctx, req)")
-	g.P("if err != nil {")
-	g.P("return nil, err")
-	g.P("}")
-	g.P("var uid string")
-	g.P("if o != nil {")
-	g.P("uid = o.GetMetadata().GetUid()")
-	g.P("}")
-	g.P("return &", metaPath.Ident("Status"), "{")
-	g.P("Status: \"Success\",")
-	g.P("Details: &", metaPath.Ident("StatusDetails"), "{")
-	g.P("Name: req.GetName(), Group: ", a.kind.GoIdent, "Kind.Group, Kind: ", a.kind.GoIdent, "Kind.Plural, Uid: uid,")
-	g.P("},")
-	g.P("}, nil")
 }
 
 // watch writes Watch. A batch of events takes two allocations.
@@ -206,7 +145,7 @@ func (a *service) watch(m *protogen.Method) error {
 	g.P("event := &block[i]")
 	g.P("event.Type, event.Status = string(e.Type), e.Status")
 	g.P("if e.Object != nil {")
-	g.P("o, err := typed[*", a.kind.GoIdent, "](e.Object, nil)")
+	g.P("o, err := ", servicePath.Ident("Typed"), "[*", a.kind.GoIdent, "](e.Object, nil)")
 	g.P("if err != nil {")
 	g.P("return err")
 	g.P("}")

@@ -2,10 +2,9 @@ package main
 
 import "google.golang.org/protobuf/compiler/protogen"
 
-// generateShallow writes Shallow and SetShallow of one message. Go's assignment cannot do it, because the messages
-// carry state that must not be copied, and reflection takes ten times as long.
+// generateShallow writes Shallow of one message.
 func generateShallow(g *protogen.GeneratedFile, m *protogen.Message) {
-	name, message := m.GoIdent.GoName, g.QualifiedGoIdent(protoPath.Ident("Message"))
+	name := m.GoIdent.GoName
 	g.P("// Shallow returns a copy of x that shares with x all that its fields point to.")
 	g.P("func (x *", name, ") Shallow() *", name, " {")
 	g.P("if x == nil {")
@@ -16,6 +15,12 @@ func generateShallow(g *protogen.GeneratedFile, m *protogen.Message) {
 	g.P("return c")
 	g.P("}")
 	g.P()
+}
+
+// generateSetShallow writes SetShallow of one message. Go's assignment cannot do it, because the messages
+// carry state that must not be copied, and reflection takes ten times as long.
+func generateSetShallow(g *protogen.GeneratedFile, m *protogen.Message) {
+	name, message := m.GoIdent.GoName, g.QualifiedGoIdent(protoPath.Ident("Message"))
 	g.P("// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It")
 	g.P("// returns false, and changes nothing, when m is of another type.")
 	g.P("func (x *", name, ") SetShallow(m ", message, ") bool {")

@@ -31,7 +31,7 @@ func TestShallow(t *testing.T) {
 		t.Error("nil became something")
 	}
 	call := &nodev1.Call{Request: &nodev1.Call_Log{Log: &nodev1.LogCall{Pod: "p"}}}
-	if c := call.Shallow(); c.GetLog() != call.GetLog() || c.GetLog() == nil {
+	if c := new(nodev1.Call); !c.SetShallow(call) || c.GetLog() != call.GetLog() || c.GetLog() == nil {
 		t.Errorf("a choice: %v", c)
 	}
 	unknown := &metav1.ObjectMeta{}

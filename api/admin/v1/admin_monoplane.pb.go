@@ -5,49 +5,8 @@ package adminv1
 import (
 	proto "google.golang.org/protobuf/proto"
 	clone "monoplane.dev/codec/clone"
-	json "monoplane.dev/codec/json"
 	wire "monoplane.dev/codec/wire"
 )
-
-// AppendJSON appends the JSON form of x to b; nil counts as empty.
-func (x *StopRequest) AppendJSON(b []byte) []byte {
-	if x == nil {
-		x = new(StopRequest)
-	}
-	b = append(b, '{')
-	if x.LeavePods {
-		b = append(b, "\"leavePods\":"...)
-		b = append(json.AppendBool(b, x.LeavePods), ',')
-	}
-	return json.Close(b)
-}
-
-// DecodeJSON reads the JSON form of x from d.
-func (x *StopRequest) DecodeJSON(d *json.Decoder) {
-	if !d.Object() {
-		return
-	}
-	var seen uint64
-	for d.More() {
-		switch string(d.Key()) {
-		case "leavePods":
-			d.Once(&seen, 0)
-			d.Bool(&x.LeavePods)
-		default:
-			d.Unknown()
-		}
-	}
-}
-
-// Shallow returns a copy of x that shares with x all that its fields point to.
-func (x *StopRequest) Shallow() *StopRequest {
-	if x == nil {
-		return nil
-	}
-	c := new(StopRequest)
-	c.SetShallow(x)
-	return c
-}
 
 // SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
 // returns false, and changes nothing, when m is of another type.
@@ -97,46 +56,6 @@ func (x *StopRequest) AppendProtobuf(e *wire.Encoder) {
 	e.Raw(x.unknownFields)
 }
 
-// AppendJSON appends the JSON form of x to b; nil counts as empty.
-func (x *StopProgress) AppendJSON(b []byte) []byte {
-	if x == nil {
-		x = new(StopProgress)
-	}
-	b = append(b, '{')
-	if len(x.Pods) > 0 {
-		b = append(b, "\"pods\":"...)
-		b = append(json.AppendStrings(b, x.Pods), ',')
-	}
-	return json.Close(b)
-}
-
-// DecodeJSON reads the JSON form of x from d.
-func (x *StopProgress) DecodeJSON(d *json.Decoder) {
-	if !d.Object() {
-		return
-	}
-	var seen uint64
-	for d.More() {
-		switch string(d.Key()) {
-		case "pods":
-			d.Once(&seen, 0)
-			json.Strings(d, &x.Pods)
-		default:
-			d.Unknown()
-		}
-	}
-}
-
-// Shallow returns a copy of x that shares with x all that its fields point to.
-func (x *StopProgress) Shallow() *StopProgress {
-	if x == nil {
-		return nil
-	}
-	c := new(StopProgress)
-	c.SetShallow(x)
-	return c
-}
-
 // SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
 // returns false, and changes nothing, when m is of another type.
 func (x *StopProgress) SetShallow(m proto.Message) bool {
@@ -183,32 +102,6 @@ func (x *StopProgress) AppendProtobuf(e *wire.Encoder) {
 	e.Raw(x.unknownFields)
 }
 
-// AppendJSON appends the JSON form of x to b; nil counts as empty.
-func (x *SnapshotRequest) AppendJSON(b []byte) []byte {
-	b = append(b, '{')
-	return json.Close(b)
-}
-
-// DecodeJSON reads the JSON form of x from d.
-func (x *SnapshotRequest) DecodeJSON(d *json.Decoder) {
-	if !d.Object() {
-		return
-	}
-	for d.More() {
-		d.Unknown()
-	}
-}
-
-// Shallow returns a copy of x that shares with x all that its fields point to.
-func (x *SnapshotRequest) Shallow() *SnapshotRequest {
-	if x == nil {
-		return nil
-	}
-	c := new(SnapshotRequest)
-	c.SetShallow(x)
-	return c
-}
-
 // SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
 // returns false, and changes nothing, when m is of another type.
 func (x *SnapshotRequest) SetShallow(m proto.Message) bool {
@@ -250,46 +143,6 @@ func (x *SnapshotRequest) AppendProtobuf(e *wire.Encoder) {
 		return
 	}
 	e.Raw(x.unknownFields)
-}
-
-// AppendJSON appends the JSON form of x to b; nil counts as empty.
-func (x *SnapshotChunk) AppendJSON(b []byte) []byte {
-	if x == nil {
-		x = new(SnapshotChunk)
-	}
-	b = append(b, '{')
-	if len(x.Data) > 0 {
-		b = append(b, "\"data\":"...)
-		b = append(json.AppendBytes(b, x.Data), ',')
-	}
-	return json.Close(b)
-}
-
-// DecodeJSON reads the JSON form of x from d.
-func (x *SnapshotChunk) DecodeJSON(d *json.Decoder) {
-	if !d.Object() {
-		return
-	}
-	var seen uint64
-	for d.More() {
-		switch string(d.Key()) {
-		case "data":
-			d.Once(&seen, 0)
-			d.Bytes(&x.Data)
-		default:
-			d.Unknown()
-		}
-	}
-}
-
-// Shallow returns a copy of x that shares with x all that its fields point to.
-func (x *SnapshotChunk) Shallow() *SnapshotChunk {
-	if x == nil {
-		return nil
-	}
-	c := new(SnapshotChunk)
-	c.SetShallow(x)
-	return c
 }
 
 // SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It

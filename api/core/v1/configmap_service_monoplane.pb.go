@@ -8,85 +8,10 @@ import (
 	proto "google.golang.org/protobuf/proto"
 	v1 "monoplane.dev/api/meta/v1"
 	clone "monoplane.dev/codec/clone"
-	json "monoplane.dev/codec/json"
 	wire "monoplane.dev/codec/wire"
 	object "monoplane.dev/object"
+	service "monoplane.dev/object/service"
 )
-
-// AppendJSON appends the JSON form of x to b; nil counts as empty.
-func (x *CreateConfigMapRequest) AppendJSON(b []byte) []byte {
-	if x == nil {
-		x = new(CreateConfigMapRequest)
-	}
-	b = append(b, '{')
-	if x.Namespace != "" {
-		b = append(b, "\"namespace\":"...)
-		b = append(json.AppendString(b, x.Namespace), ',')
-	}
-	if x.Object != nil {
-		b = append(b, "\"object\":"...)
-		b = append(x.Object.AppendJSON(b), ',')
-	}
-	if len(x.DryRun) > 0 {
-		b = append(b, "\"dryRun\":"...)
-		b = append(json.AppendStrings(b, x.DryRun), ',')
-	}
-	if x.FieldManager != "" {
-		b = append(b, "\"fieldManager\":"...)
-		b = append(json.AppendString(b, x.FieldManager), ',')
-	}
-	if x.FieldValidation != "" {
-		b = append(b, "\"fieldValidation\":"...)
-		b = append(json.AppendString(b, x.FieldValidation), ',')
-	}
-	return json.Close(b)
-}
-
-// DecodeJSON reads the JSON form of x from d.
-func (x *CreateConfigMapRequest) DecodeJSON(d *json.Decoder) {
-	if !d.Object() {
-		return
-	}
-	var seen uint64
-	for d.More() {
-		switch string(d.Key()) {
-		case "namespace":
-			d.Once(&seen, 0)
-			d.String(&x.Namespace)
-		case "object":
-			d.Once(&seen, 1)
-			if d.Null() {
-				x.Object = nil
-			} else {
-				if x.Object == nil {
-					x.Object = new(ConfigMap)
-				}
-				x.Object.DecodeJSON(d)
-			}
-		case "dryRun":
-			d.Once(&seen, 2)
-			json.Strings(d, &x.DryRun)
-		case "fieldManager":
-			d.Once(&seen, 3)
-			d.String(&x.FieldManager)
-		case "fieldValidation":
-			d.Once(&seen, 4)
-			d.String(&x.FieldValidation)
-		default:
-			d.Unknown()
-		}
-	}
-}
-
-// Shallow returns a copy of x that shares with x all that its fields point to.
-func (x *CreateConfigMapRequest) Shallow() *CreateConfigMapRequest {
-	if x == nil {
-		return nil
-	}
-	c := new(CreateConfigMapRequest)
-	c.SetShallow(x)
-	return c
-}
 
 // SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
 // returns false, and changes nothing, when m is of another type.
@@ -154,88 +79,6 @@ func (x *CreateConfigMapRequest) AppendProtobuf(e *wire.Encoder) {
 		e.String(5, x.FieldValidation)
 	}
 	e.Raw(x.unknownFields)
-}
-
-// AppendJSON appends the JSON form of x to b; nil counts as empty.
-func (x *UpdateConfigMapRequest) AppendJSON(b []byte) []byte {
-	if x == nil {
-		x = new(UpdateConfigMapRequest)
-	}
-	b = append(b, '{')
-	if x.Namespace != "" {
-		b = append(b, "\"namespace\":"...)
-		b = append(json.AppendString(b, x.Namespace), ',')
-	}
-	if x.Name != "" {
-		b = append(b, "\"name\":"...)
-		b = append(json.AppendString(b, x.Name), ',')
-	}
-	if x.Object != nil {
-		b = append(b, "\"object\":"...)
-		b = append(x.Object.AppendJSON(b), ',')
-	}
-	if len(x.DryRun) > 0 {
-		b = append(b, "\"dryRun\":"...)
-		b = append(json.AppendStrings(b, x.DryRun), ',')
-	}
-	if x.FieldManager != "" {
-		b = append(b, "\"fieldManager\":"...)
-		b = append(json.AppendString(b, x.FieldManager), ',')
-	}
-	if x.FieldValidation != "" {
-		b = append(b, "\"fieldValidation\":"...)
-		b = append(json.AppendString(b, x.FieldValidation), ',')
-	}
-	return json.Close(b)
-}
-
-// DecodeJSON reads the JSON form of x from d.
-func (x *UpdateConfigMapRequest) DecodeJSON(d *json.Decoder) {
-	if !d.Object() {
-		return
-	}
-	var seen uint64
-	for d.More() {
-		switch string(d.Key()) {
-		case "namespace":
-			d.Once(&seen, 0)
-			d.String(&x.Namespace)
-		case "name":
-			d.Once(&seen, 1)
-			d.String(&x.Name)
-		case "object":
-			d.Once(&seen, 2)
-			if d.Null() {
-				x.Object = nil
-			} else {
-				if x.Object == nil {
-					x.Object = new(ConfigMap)
-				}
-				x.Object.DecodeJSON(d)
-			}
-		case "dryRun":
-			d.Once(&seen, 3)
-			json.Strings(d, &x.DryRun)
-		case "fieldManager":
-			d.Once(&seen, 4)
-			d.String(&x.FieldManager)
-		case "fieldValidation":
-			d.Once(&seen, 5)
-			d.String(&x.FieldValidation)
-		default:
-			d.Unknown()
-		}
-	}
-}
-
-// Shallow returns a copy of x that shares with x all that its fields point to.
-func (x *UpdateConfigMapRequest) Shallow() *UpdateConfigMapRequest {
-	if x == nil {
-		return nil
-	}
-	c := new(UpdateConfigMapRequest)
-	c.SetShallow(x)
-	return c
 }
 
 // SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
@@ -311,74 +154,6 @@ func (x *UpdateConfigMapRequest) AppendProtobuf(e *wire.Encoder) {
 	e.Raw(x.unknownFields)
 }
 
-// AppendJSON appends the JSON form of x to b; nil counts as empty.
-func (x *ConfigMapEvent) AppendJSON(b []byte) []byte {
-	if x == nil {
-		x = new(ConfigMapEvent)
-	}
-	b = append(b, '{')
-	if x.Type != "" {
-		b = append(b, "\"type\":"...)
-		b = append(json.AppendString(b, x.Type), ',')
-	}
-	if x.Object != nil {
-		b = append(b, "\"object\":"...)
-		b = append(x.Object.AppendJSON(b), ',')
-	}
-	if x.Status != nil {
-		b = append(b, "\"status\":"...)
-		b = append(x.Status.AppendJSON(b), ',')
-	}
-	return json.Close(b)
-}
-
-// DecodeJSON reads the JSON form of x from d.
-func (x *ConfigMapEvent) DecodeJSON(d *json.Decoder) {
-	if !d.Object() {
-		return
-	}
-	var seen uint64
-	for d.More() {
-		switch string(d.Key()) {
-		case "type":
-			d.Once(&seen, 0)
-			d.String(&x.Type)
-		case "object":
-			d.Once(&seen, 1)
-			if d.Null() {
-				x.Object = nil
-			} else {
-				if x.Object == nil {
-					x.Object = new(ConfigMap)
-				}
-				x.Object.DecodeJSON(d)
-			}
-		case "status":
-			d.Once(&seen, 2)
-			if d.Null() {
-				x.Status = nil
-			} else {
-				if x.Status == nil {
-					x.Status = new(v1.Status)
-				}
-				x.Status.DecodeJSON(d)
-			}
-		default:
-			d.Unknown()
-		}
-	}
-}
-
-// Shallow returns a copy of x that shares with x all that its fields point to.
-func (x *ConfigMapEvent) Shallow() *ConfigMapEvent {
-	if x == nil {
-		return nil
-	}
-	c := new(ConfigMapEvent)
-	c.SetShallow(x)
-	return c
-}
-
 // SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
 // returns false, and changes nothing, when m is of another type.
 func (x *ConfigMapEvent) SetShallow(m proto.Message) bool {
@@ -441,46 +216,6 @@ func (x *ConfigMapEvent) AppendProtobuf(e *wire.Encoder) {
 	e.Raw(x.unknownFields)
 }
 
-// AppendJSON appends the JSON form of x to b; nil counts as empty.
-func (x *ConfigMapEvents) AppendJSON(b []byte) []byte {
-	if x == nil {
-		x = new(ConfigMapEvents)
-	}
-	b = append(b, '{')
-	if len(x.Events) > 0 {
-		b = append(b, "\"events\":"...)
-		b = append(json.AppendMessages(b, x.Events), ',')
-	}
-	return json.Close(b)
-}
-
-// DecodeJSON reads the JSON form of x from d.
-func (x *ConfigMapEvents) DecodeJSON(d *json.Decoder) {
-	if !d.Object() {
-		return
-	}
-	var seen uint64
-	for d.More() {
-		switch string(d.Key()) {
-		case "events":
-			d.Once(&seen, 0)
-			json.Messages(d, &x.Events)
-		default:
-			d.Unknown()
-		}
-	}
-}
-
-// Shallow returns a copy of x that shares with x all that its fields point to.
-func (x *ConfigMapEvents) Shallow() *ConfigMapEvents {
-	if x == nil {
-		return nil
-	}
-	c := new(ConfigMapEvents)
-	c.SetShallow(x)
-	return c
-}
-
 // SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
 // returns false, and changes nothing, when m is of another type.
 func (x *ConfigMapEvents) SetShallow(m proto.Message) bool {
@@ -536,22 +271,16 @@ type ConfigMapsBackend struct {
 
 // Get serves ConfigMaps.Get.
 func (s ConfigMapsBackend) Get(ctx context.Context, req *v1.GetRequest) (*ConfigMap, error) {
-	return typed[*ConfigMap](s.Backend.Get(ctx, req))
+	return service.Typed[*ConfigMap](s.Backend.Get(ctx, req))
 }
 
 // List serves ConfigMaps.List.
 func (s ConfigMapsBackend) List(ctx context.Context, req *v1.ListRequest) (*ConfigMapList, error) {
-	found, err := s.Backend.List(ctx, req)
+	meta, items, err := service.Listed[*ConfigMap](s.Backend.List(ctx, req))
 	if err != nil {
 		return nil, err
 	}
-	items := make([]*ConfigMap, len(found.Objects))
-	for i, o := range found.Objects {
-		if items[i], err = typed[*ConfigMap](o, nil); err != nil {
-			return nil, err
-		}
-	}
-	return &ConfigMapList{Metadata: found.Meta, Items: items}, nil
+	return &ConfigMapList{Metadata: meta, Items: items}, nil
 }
 
 // Watch serves ConfigMaps.Watch.
@@ -564,7 +293,7 @@ func (s ConfigMapsBackend) Watch(req *v1.WatchRequest, stream grpc.ServerStreami
 			event := &block[i]
 			event.Type, event.Status = string(e.Type), e.Status
 			if e.Object != nil {
-				o, err := typed[*ConfigMap](e.Object, nil)
+				o, err := service.Typed[*ConfigMap](e.Object, nil)
 				if err != nil {
 					return err
 				}
@@ -578,56 +307,30 @@ func (s ConfigMapsBackend) Watch(req *v1.WatchRequest, stream grpc.ServerStreami
 
 // Create serves ConfigMaps.Create.
 func (s ConfigMapsBackend) Create(ctx context.Context, req *CreateConfigMapRequest) (*ConfigMap, error) {
-	o := req.GetObject()
-	if o == nil {
-		o = new(ConfigMap) // validation says what is missing
-	}
-	return typed[*ConfigMap](s.Backend.Create(ctx, req.GetNamespace(), o, object.WriteOptions{DryRun: req.GetDryRun(), FieldManager: req.GetFieldManager(), FieldValidation: req.GetFieldValidation()}))
+	return service.Create(ctx, s.Backend, ConfigMapKind, req)
 }
 
 // Update serves ConfigMaps.Update.
 func (s ConfigMapsBackend) Update(ctx context.Context, req *UpdateConfigMapRequest) (*ConfigMap, error) {
-	o := req.GetObject()
-	if o == nil {
-		o = new(ConfigMap) // validation says what is missing
-	}
-	return typed[*ConfigMap](s.Backend.Update(ctx, req.GetNamespace(), req.GetName(), "", o, object.WriteOptions{DryRun: req.GetDryRun(), FieldManager: req.GetFieldManager(), FieldValidation: req.GetFieldValidation()}))
+	return service.Update(ctx, s.Backend, ConfigMapKind, "", req)
 }
 
 // Patch serves ConfigMaps.Patch.
 func (s ConfigMapsBackend) Patch(ctx context.Context, req *v1.PatchRequest) (*ConfigMap, error) {
-	return typed[*ConfigMap](s.Backend.Patch(ctx, "", req))
+	return service.Typed[*ConfigMap](s.Backend.Patch(ctx, "", req))
 }
 
 // Delete serves ConfigMaps.Delete.
 func (s ConfigMapsBackend) Delete(ctx context.Context, req *v1.DeleteRequest) (*v1.Status, error) {
 	o, err := s.Backend.Delete(ctx, req)
-	if err != nil {
-		return nil, err
-	}
-	var uid string
-	if o != nil {
-		uid = o.GetMetadata().GetUid()
-	}
-	return &v1.Status{
-		Status: "Success",
-		Details: &v1.StatusDetails{
-			Name: req.GetName(), Group: ConfigMapKind.Group, Kind: ConfigMapKind.Plural, Uid: uid,
-		},
-	}, nil
+	return service.Deleted(ConfigMapKind, req, o, err)
 }
 
 // DeleteCollection serves ConfigMaps.DeleteCollection.
 func (s ConfigMapsBackend) DeleteCollection(ctx context.Context, req *v1.DeleteCollectionRequest) (*ConfigMapList, error) {
-	found, err := s.Backend.DeleteCollection(ctx, req)
+	meta, items, err := service.Listed[*ConfigMap](s.Backend.DeleteCollection(ctx, req))
 	if err != nil {
 		return nil, err
 	}
-	items := make([]*ConfigMap, len(found.Objects))
-	for i, o := range found.Objects {
-		if items[i], err = typed[*ConfigMap](o, nil); err != nil {
-			return nil, err
-		}
-	}
-	return &ConfigMapList{Metadata: found.Meta, Items: items}, nil
+	return &ConfigMapList{Metadata: meta, Items: items}, nil
 }

@@ -8,78 +8,10 @@ import (
 	proto "google.golang.org/protobuf/proto"
 	v1 "monoplane.dev/api/meta/v1"
 	clone "monoplane.dev/codec/clone"
-	json "monoplane.dev/codec/json"
 	wire "monoplane.dev/codec/wire"
 	object "monoplane.dev/object"
+	service "monoplane.dev/object/service"
 )
-
-// AppendJSON appends the JSON form of x to b; nil counts as empty.
-func (x *CreateNamespaceRequest) AppendJSON(b []byte) []byte {
-	if x == nil {
-		x = new(CreateNamespaceRequest)
-	}
-	b = append(b, '{')
-	if x.Object != nil {
-		b = append(b, "\"object\":"...)
-		b = append(x.Object.AppendJSON(b), ',')
-	}
-	if len(x.DryRun) > 0 {
-		b = append(b, "\"dryRun\":"...)
-		b = append(json.AppendStrings(b, x.DryRun), ',')
-	}
-	if x.FieldManager != "" {
-		b = append(b, "\"fieldManager\":"...)
-		b = append(json.AppendString(b, x.FieldManager), ',')
-	}
-	if x.FieldValidation != "" {
-		b = append(b, "\"fieldValidation\":"...)
-		b = append(json.AppendString(b, x.FieldValidation), ',')
-	}
-	return json.Close(b)
-}
-
-// DecodeJSON reads the JSON form of x from d.
-func (x *CreateNamespaceRequest) DecodeJSON(d *json.Decoder) {
-	if !d.Object() {
-		return
-	}
-	var seen uint64
-	for d.More() {
-		switch string(d.Key()) {
-		case "object":
-			d.Once(&seen, 0)
-			if d.Null() {
-				x.Object = nil
-			} else {
-				if x.Object == nil {
-					x.Object = new(Namespace)
-				}
-				x.Object.DecodeJSON(d)
-			}
-		case "dryRun":
-			d.Once(&seen, 1)
-			json.Strings(d, &x.DryRun)
-		case "fieldManager":
-			d.Once(&seen, 2)
-			d.String(&x.FieldManager)
-		case "fieldValidation":
-			d.Once(&seen, 3)
-			d.String(&x.FieldValidation)
-		default:
-			d.Unknown()
-		}
-	}
-}
-
-// Shallow returns a copy of x that shares with x all that its fields point to.
-func (x *CreateNamespaceRequest) Shallow() *CreateNamespaceRequest {
-	if x == nil {
-		return nil
-	}
-	c := new(CreateNamespaceRequest)
-	c.SetShallow(x)
-	return c
-}
 
 // SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
 // returns false, and changes nothing, when m is of another type.
@@ -142,81 +74,6 @@ func (x *CreateNamespaceRequest) AppendProtobuf(e *wire.Encoder) {
 		e.String(5, x.FieldValidation)
 	}
 	e.Raw(x.unknownFields)
-}
-
-// AppendJSON appends the JSON form of x to b; nil counts as empty.
-func (x *UpdateNamespaceRequest) AppendJSON(b []byte) []byte {
-	if x == nil {
-		x = new(UpdateNamespaceRequest)
-	}
-	b = append(b, '{')
-	if x.Name != "" {
-		b = append(b, "\"name\":"...)
-		b = append(json.AppendString(b, x.Name), ',')
-	}
-	if x.Object != nil {
-		b = append(b, "\"object\":"...)
-		b = append(x.Object.AppendJSON(b), ',')
-	}
-	if len(x.DryRun) > 0 {
-		b = append(b, "\"dryRun\":"...)
-		b = append(json.AppendStrings(b, x.DryRun), ',')
-	}
-	if x.FieldManager != "" {
-		b = append(b, "\"fieldManager\":"...)
-		b = append(json.AppendString(b, x.FieldManager), ',')
-	}
-	if x.FieldValidation != "" {
-		b = append(b, "\"fieldValidation\":"...)
-		b = append(json.AppendString(b, x.FieldValidation), ',')
-	}
-	return json.Close(b)
-}
-
-// DecodeJSON reads the JSON form of x from d.
-func (x *UpdateNamespaceRequest) DecodeJSON(d *json.Decoder) {
-	if !d.Object() {
-		return
-	}
-	var seen uint64
-	for d.More() {
-		switch string(d.Key()) {
-		case "name":
-			d.Once(&seen, 0)
-			d.String(&x.Name)
-		case "object":
-			d.Once(&seen, 1)
-			if d.Null() {
-				x.Object = nil
-			} else {
-				if x.Object == nil {
-					x.Object = new(Namespace)
-				}
-				x.Object.DecodeJSON(d)
-			}
-		case "dryRun":
-			d.Once(&seen, 2)
-			json.Strings(d, &x.DryRun)
-		case "fieldManager":
-			d.Once(&seen, 3)
-			d.String(&x.FieldManager)
-		case "fieldValidation":
-			d.Once(&seen, 4)
-			d.String(&x.FieldValidation)
-		default:
-			d.Unknown()
-		}
-	}
-}
-
-// Shallow returns a copy of x that shares with x all that its fields point to.
-func (x *UpdateNamespaceRequest) Shallow() *UpdateNamespaceRequest {
-	if x == nil {
-		return nil
-	}
-	c := new(UpdateNamespaceRequest)
-	c.SetShallow(x)
-	return c
 }
 
 // SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
@@ -287,74 +144,6 @@ func (x *UpdateNamespaceRequest) AppendProtobuf(e *wire.Encoder) {
 	e.Raw(x.unknownFields)
 }
 
-// AppendJSON appends the JSON form of x to b; nil counts as empty.
-func (x *NamespaceEvent) AppendJSON(b []byte) []byte {
-	if x == nil {
-		x = new(NamespaceEvent)
-	}
-	b = append(b, '{')
-	if x.Type != "" {
-		b = append(b, "\"type\":"...)
-		b = append(json.AppendString(b, x.Type), ',')
-	}
-	if x.Object != nil {
-		b = append(b, "\"object\":"...)
-		b = append(x.Object.AppendJSON(b), ',')
-	}
-	if x.Status != nil {
-		b = append(b, "\"status\":"...)
-		b = append(x.Status.AppendJSON(b), ',')
-	}
-	return json.Close(b)
-}
-
-// DecodeJSON reads the JSON form of x from d.
-func (x *NamespaceEvent) DecodeJSON(d *json.Decoder) {
-	if !d.Object() {
-		return
-	}
-	var seen uint64
-	for d.More() {
-		switch string(d.Key()) {
-		case "type":
-			d.Once(&seen, 0)
-			d.String(&x.Type)
-		case "object":
-			d.Once(&seen, 1)
-			if d.Null() {
-				x.Object = nil
-			} else {
-				if x.Object == nil {
-					x.Object = new(Namespace)
-				}
-				x.Object.DecodeJSON(d)
-			}
-		case "status":
-			d.Once(&seen, 2)
-			if d.Null() {
-				x.Status = nil
-			} else {
-				if x.Status == nil {
-					x.Status = new(v1.Status)
-				}
-				x.Status.DecodeJSON(d)
-			}
-		default:
-			d.Unknown()
-		}
-	}
-}
-
-// Shallow returns a copy of x that shares with x all that its fields point to.
-func (x *NamespaceEvent) Shallow() *NamespaceEvent {
-	if x == nil {
-		return nil
-	}
-	c := new(NamespaceEvent)
-	c.SetShallow(x)
-	return c
-}
-
 // SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
 // returns false, and changes nothing, when m is of another type.
 func (x *NamespaceEvent) SetShallow(m proto.Message) bool {
@@ -417,46 +206,6 @@ func (x *NamespaceEvent) AppendProtobuf(e *wire.Encoder) {
 	e.Raw(x.unknownFields)
 }
 
-// AppendJSON appends the JSON form of x to b; nil counts as empty.
-func (x *NamespaceEvents) AppendJSON(b []byte) []byte {
-	if x == nil {
-		x = new(NamespaceEvents)
-	}
-	b = append(b, '{')
-	if len(x.Events) > 0 {
-		b = append(b, "\"events\":"...)
-		b = append(json.AppendMessages(b, x.Events), ',')
-	}
-	return json.Close(b)
-}
-
-// DecodeJSON reads the JSON form of x from d.
-func (x *NamespaceEvents) DecodeJSON(d *json.Decoder) {
-	if !d.Object() {
-		return
-	}
-	var seen uint64
-	for d.More() {
-		switch string(d.Key()) {
-		case "events":
-			d.Once(&seen, 0)
-			json.Messages(d, &x.Events)
-		default:
-			d.Unknown()
-		}
-	}
-}
-
-// Shallow returns a copy of x that shares with x all that its fields point to.
-func (x *NamespaceEvents) Shallow() *NamespaceEvents {
-	if x == nil {
-		return nil
-	}
-	c := new(NamespaceEvents)
-	c.SetShallow(x)
-	return c
-}
-
 // SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
 // returns false, and changes nothing, when m is of another type.
 func (x *NamespaceEvents) SetShallow(m proto.Message) bool {
@@ -512,22 +261,16 @@ type NamespacesBackend struct {
 
 // Get serves Namespaces.Get.
 func (s NamespacesBackend) Get(ctx context.Context, req *v1.GetRequest) (*Namespace, error) {
-	return typed[*Namespace](s.Backend.Get(ctx, req))
+	return service.Typed[*Namespace](s.Backend.Get(ctx, req))
 }
 
 // List serves Namespaces.List.
 func (s NamespacesBackend) List(ctx context.Context, req *v1.ListRequest) (*NamespaceList, error) {
-	found, err := s.Backend.List(ctx, req)
+	meta, items, err := service.Listed[*Namespace](s.Backend.List(ctx, req))
 	if err != nil {
 		return nil, err
 	}
-	items := make([]*Namespace, len(found.Objects))
-	for i, o := range found.Objects {
-		if items[i], err = typed[*Namespace](o, nil); err != nil {
-			return nil, err
-		}
-	}
-	return &NamespaceList{Metadata: found.Meta, Items: items}, nil
+	return &NamespaceList{Metadata: meta, Items: items}, nil
 }
 
 // Watch serves Namespaces.Watch.
@@ -540,7 +283,7 @@ func (s NamespacesBackend) Watch(req *v1.WatchRequest, stream grpc.ServerStreami
 			event := &block[i]
 			event.Type, event.Status = string(e.Type), e.Status
 			if e.Object != nil {
-				o, err := typed[*Namespace](e.Object, nil)
+				o, err := service.Typed[*Namespace](e.Object, nil)
 				if err != nil {
 					return err
 				}
@@ -554,66 +297,44 @@ func (s NamespacesBackend) Watch(req *v1.WatchRequest, stream grpc.ServerStreami
 
 // Create serves Namespaces.Create.
 func (s NamespacesBackend) Create(ctx context.Context, req *CreateNamespaceRequest) (*Namespace, error) {
-	o := req.GetObject()
-	if o == nil {
-		o = new(Namespace) // validation says what is missing
-	}
-	return typed[*Namespace](s.Backend.Create(ctx, "", o, object.WriteOptions{DryRun: req.GetDryRun(), FieldManager: req.GetFieldManager(), FieldValidation: req.GetFieldValidation()}))
+	return service.Create(ctx, s.Backend, NamespaceKind, req)
 }
 
 // Update serves Namespaces.Update.
 func (s NamespacesBackend) Update(ctx context.Context, req *UpdateNamespaceRequest) (*Namespace, error) {
-	o := req.GetObject()
-	if o == nil {
-		o = new(Namespace) // validation says what is missing
-	}
-	return typed[*Namespace](s.Backend.Update(ctx, "", req.GetName(), "", o, object.WriteOptions{DryRun: req.GetDryRun(), FieldManager: req.GetFieldManager(), FieldValidation: req.GetFieldValidation()}))
+	return service.Update(ctx, s.Backend, NamespaceKind, "", req)
 }
 
 // Patch serves Namespaces.Patch.
 func (s NamespacesBackend) Patch(ctx context.Context, req *v1.PatchRequest) (*Namespace, error) {
-	return typed[*Namespace](s.Backend.Patch(ctx, "", req))
+	return service.Typed[*Namespace](s.Backend.Patch(ctx, "", req))
 }
 
 // UpdateStatus serves Namespaces.UpdateStatus.
 func (s NamespacesBackend) UpdateStatus(ctx context.Context, req *UpdateNamespaceRequest) (*Namespace, error) {
-	o := req.GetObject()
-	if o == nil {
-		o = new(Namespace) // validation says what is missing
-	}
-	return typed[*Namespace](s.Backend.Update(ctx, "", req.GetName(), "status", o, object.WriteOptions{DryRun: req.GetDryRun(), FieldManager: req.GetFieldManager(), FieldValidation: req.GetFieldValidation()}))
+	return service.Update(ctx, s.Backend, NamespaceKind, "status", req)
 }
 
 // PatchStatus serves Namespaces.PatchStatus.
 func (s NamespacesBackend) PatchStatus(ctx context.Context, req *v1.PatchRequest) (*Namespace, error) {
-	return typed[*Namespace](s.Backend.Patch(ctx, "status", req))
+	return service.Typed[*Namespace](s.Backend.Patch(ctx, "status", req))
 }
 
 // Delete serves Namespaces.Delete.
 func (s NamespacesBackend) Delete(ctx context.Context, req *v1.DeleteRequest) (*Namespace, error) {
-	return typed[*Namespace](s.Backend.Delete(ctx, req))
+	return service.Typed[*Namespace](s.Backend.Delete(ctx, req))
 }
 
 // DeleteCollection serves Namespaces.DeleteCollection.
 func (s NamespacesBackend) DeleteCollection(ctx context.Context, req *v1.DeleteCollectionRequest) (*NamespaceList, error) {
-	found, err := s.Backend.DeleteCollection(ctx, req)
+	meta, items, err := service.Listed[*Namespace](s.Backend.DeleteCollection(ctx, req))
 	if err != nil {
 		return nil, err
 	}
-	items := make([]*Namespace, len(found.Objects))
-	for i, o := range found.Objects {
-		if items[i], err = typed[*Namespace](o, nil); err != nil {
-			return nil, err
-		}
-	}
-	return &NamespaceList{Metadata: found.Meta, Items: items}, nil
+	return &NamespaceList{Metadata: meta, Items: items}, nil
 }
 
 // Finalize serves Namespaces.Finalize.
 func (s NamespacesBackend) Finalize(ctx context.Context, req *UpdateNamespaceRequest) (*Namespace, error) {
-	o := req.GetObject()
-	if o == nil {
-		o = new(Namespace) // validation says what is missing
-	}
-	return typed[*Namespace](s.Backend.Update(ctx, "", req.GetName(), "finalize", o, object.WriteOptions{DryRun: req.GetDryRun(), FieldManager: req.GetFieldManager(), FieldValidation: req.GetFieldValidation()}))
+	return service.Update(ctx, s.Backend, NamespaceKind, "finalize", req)
 }

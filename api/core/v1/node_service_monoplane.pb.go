@@ -8,78 +8,10 @@ import (
 	proto "google.golang.org/protobuf/proto"
 	v1 "monoplane.dev/api/meta/v1"
 	clone "monoplane.dev/codec/clone"
-	json "monoplane.dev/codec/json"
 	wire "monoplane.dev/codec/wire"
 	object "monoplane.dev/object"
+	service "monoplane.dev/object/service"
 )
-
-// AppendJSON appends the JSON form of x to b; nil counts as empty.
-func (x *CreateNodeRequest) AppendJSON(b []byte) []byte {
-	if x == nil {
-		x = new(CreateNodeRequest)
-	}
-	b = append(b, '{')
-	if x.Object != nil {
-		b = append(b, "\"object\":"...)
-		b = append(x.Object.AppendJSON(b), ',')
-	}
-	if len(x.DryRun) > 0 {
-		b = append(b, "\"dryRun\":"...)
-		b = append(json.AppendStrings(b, x.DryRun), ',')
-	}
-	if x.FieldManager != "" {
-		b = append(b, "\"fieldManager\":"...)
-		b = append(json.AppendString(b, x.FieldManager), ',')
-	}
-	if x.FieldValidation != "" {
-		b = append(b, "\"fieldValidation\":"...)
-		b = append(json.AppendString(b, x.FieldValidation), ',')
-	}
-	return json.Close(b)
-}
-
-// DecodeJSON reads the JSON form of x from d.
-func (x *CreateNodeRequest) DecodeJSON(d *json.Decoder) {
-	if !d.Object() {
-		return
-	}
-	var seen uint64
-	for d.More() {
-		switch string(d.Key()) {
-		case "object":
-			d.Once(&seen, 0)
-			if d.Null() {
-				x.Object = nil
-			} else {
-				if x.Object == nil {
-					x.Object = new(Node)
-				}
-				x.Object.DecodeJSON(d)
-			}
-		case "dryRun":
-			d.Once(&seen, 1)
-			json.Strings(d, &x.DryRun)
-		case "fieldManager":
-			d.Once(&seen, 2)
-			d.String(&x.FieldManager)
-		case "fieldValidation":
-			d.Once(&seen, 3)
-			d.String(&x.FieldValidation)
-		default:
-			d.Unknown()
-		}
-	}
-}
-
-// Shallow returns a copy of x that shares with x all that its fields point to.
-func (x *CreateNodeRequest) Shallow() *CreateNodeRequest {
-	if x == nil {
-		return nil
-	}
-	c := new(CreateNodeRequest)
-	c.SetShallow(x)
-	return c
-}
 
 // SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
 // returns false, and changes nothing, when m is of another type.
@@ -154,81 +86,6 @@ func (x *CreateNodeRequest) AppendProtobuf(e *wire.Encoder) {
 		e.String(5, x.FieldValidation)
 	}
 	e.Raw(x.unknownFields)
-}
-
-// AppendJSON appends the JSON form of x to b; nil counts as empty.
-func (x *UpdateNodeRequest) AppendJSON(b []byte) []byte {
-	if x == nil {
-		x = new(UpdateNodeRequest)
-	}
-	b = append(b, '{')
-	if x.Name != "" {
-		b = append(b, "\"name\":"...)
-		b = append(json.AppendString(b, x.Name), ',')
-	}
-	if x.Object != nil {
-		b = append(b, "\"object\":"...)
-		b = append(x.Object.AppendJSON(b), ',')
-	}
-	if len(x.DryRun) > 0 {
-		b = append(b, "\"dryRun\":"...)
-		b = append(json.AppendStrings(b, x.DryRun), ',')
-	}
-	if x.FieldManager != "" {
-		b = append(b, "\"fieldManager\":"...)
-		b = append(json.AppendString(b, x.FieldManager), ',')
-	}
-	if x.FieldValidation != "" {
-		b = append(b, "\"fieldValidation\":"...)
-		b = append(json.AppendString(b, x.FieldValidation), ',')
-	}
-	return json.Close(b)
-}
-
-// DecodeJSON reads the JSON form of x from d.
-func (x *UpdateNodeRequest) DecodeJSON(d *json.Decoder) {
-	if !d.Object() {
-		return
-	}
-	var seen uint64
-	for d.More() {
-		switch string(d.Key()) {
-		case "name":
-			d.Once(&seen, 0)
-			d.String(&x.Name)
-		case "object":
-			d.Once(&seen, 1)
-			if d.Null() {
-				x.Object = nil
-			} else {
-				if x.Object == nil {
-					x.Object = new(Node)
-				}
-				x.Object.DecodeJSON(d)
-			}
-		case "dryRun":
-			d.Once(&seen, 2)
-			json.Strings(d, &x.DryRun)
-		case "fieldManager":
-			d.Once(&seen, 3)
-			d.String(&x.FieldManager)
-		case "fieldValidation":
-			d.Once(&seen, 4)
-			d.String(&x.FieldValidation)
-		default:
-			d.Unknown()
-		}
-	}
-}
-
-// Shallow returns a copy of x that shares with x all that its fields point to.
-func (x *UpdateNodeRequest) Shallow() *UpdateNodeRequest {
-	if x == nil {
-		return nil
-	}
-	c := new(UpdateNodeRequest)
-	c.SetShallow(x)
-	return c
 }
 
 // SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
@@ -311,74 +168,6 @@ func (x *UpdateNodeRequest) AppendProtobuf(e *wire.Encoder) {
 	e.Raw(x.unknownFields)
 }
 
-// AppendJSON appends the JSON form of x to b; nil counts as empty.
-func (x *NodeEvent) AppendJSON(b []byte) []byte {
-	if x == nil {
-		x = new(NodeEvent)
-	}
-	b = append(b, '{')
-	if x.Type != "" {
-		b = append(b, "\"type\":"...)
-		b = append(json.AppendString(b, x.Type), ',')
-	}
-	if x.Object != nil {
-		b = append(b, "\"object\":"...)
-		b = append(x.Object.AppendJSON(b), ',')
-	}
-	if x.Status != nil {
-		b = append(b, "\"status\":"...)
-		b = append(x.Status.AppendJSON(b), ',')
-	}
-	return json.Close(b)
-}
-
-// DecodeJSON reads the JSON form of x from d.
-func (x *NodeEvent) DecodeJSON(d *json.Decoder) {
-	if !d.Object() {
-		return
-	}
-	var seen uint64
-	for d.More() {
-		switch string(d.Key()) {
-		case "type":
-			d.Once(&seen, 0)
-			d.String(&x.Type)
-		case "object":
-			d.Once(&seen, 1)
-			if d.Null() {
-				x.Object = nil
-			} else {
-				if x.Object == nil {
-					x.Object = new(Node)
-				}
-				x.Object.DecodeJSON(d)
-			}
-		case "status":
-			d.Once(&seen, 2)
-			if d.Null() {
-				x.Status = nil
-			} else {
-				if x.Status == nil {
-					x.Status = new(v1.Status)
-				}
-				x.Status.DecodeJSON(d)
-			}
-		default:
-			d.Unknown()
-		}
-	}
-}
-
-// Shallow returns a copy of x that shares with x all that its fields point to.
-func (x *NodeEvent) Shallow() *NodeEvent {
-	if x == nil {
-		return nil
-	}
-	c := new(NodeEvent)
-	c.SetShallow(x)
-	return c
-}
-
 // SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
 // returns false, and changes nothing, when m is of another type.
 func (x *NodeEvent) SetShallow(m proto.Message) bool {
@@ -453,46 +242,6 @@ func (x *NodeEvent) AppendProtobuf(e *wire.Encoder) {
 	e.Raw(x.unknownFields)
 }
 
-// AppendJSON appends the JSON form of x to b; nil counts as empty.
-func (x *NodeEvents) AppendJSON(b []byte) []byte {
-	if x == nil {
-		x = new(NodeEvents)
-	}
-	b = append(b, '{')
-	if len(x.Events) > 0 {
-		b = append(b, "\"events\":"...)
-		b = append(json.AppendMessages(b, x.Events), ',')
-	}
-	return json.Close(b)
-}
-
-// DecodeJSON reads the JSON form of x from d.
-func (x *NodeEvents) DecodeJSON(d *json.Decoder) {
-	if !d.Object() {
-		return
-	}
-	var seen uint64
-	for d.More() {
-		switch string(d.Key()) {
-		case "events":
-			d.Once(&seen, 0)
-			json.Messages(d, &x.Events)
-		default:
-			d.Unknown()
-		}
-	}
-}
-
-// Shallow returns a copy of x that shares with x all that its fields point to.
-func (x *NodeEvents) Shallow() *NodeEvents {
-	if x == nil {
-		return nil
-	}
-	c := new(NodeEvents)
-	c.SetShallow(x)
-	return c
-}
-
 // SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
 // returns false, and changes nothing, when m is of another type.
 func (x *NodeEvents) SetShallow(m proto.Message) bool {
@@ -562,22 +311,16 @@ type NodesBackend struct {
 
 // Get serves Nodes.Get.
 func (s NodesBackend) Get(ctx context.Context, req *v1.GetRequest) (*Node, error) {
-	return typed[*Node](s.Backend.Get(ctx, req))
+	return service.Typed[*Node](s.Backend.Get(ctx, req))
 }
 
 // List serves Nodes.List.
 func (s NodesBackend) List(ctx context.Context, req *v1.ListRequest) (*NodeList, error) {
-	found, err := s.Backend.List(ctx, req)
+	meta, items, err := service.Listed[*Node](s.Backend.List(ctx, req))
 	if err != nil {
 		return nil, err
 	}
-	items := make([]*Node, len(found.Objects))
-	for i, o := range found.Objects {
-		if items[i], err = typed[*Node](o, nil); err != nil {
-			return nil, err
-		}
-	}
-	return &NodeList{Metadata: found.Meta, Items: items}, nil
+	return &NodeList{Metadata: meta, Items: items}, nil
 }
 
 // Watch serves Nodes.Watch.
@@ -590,7 +333,7 @@ func (s NodesBackend) Watch(req *v1.WatchRequest, stream grpc.ServerStreamingSer
 			event := &block[i]
 			event.Type, event.Status = string(e.Type), e.Status
 			if e.Object != nil {
-				o, err := typed[*Node](e.Object, nil)
+				o, err := service.Typed[*Node](e.Object, nil)
 				if err != nil {
 					return err
 				}
@@ -604,70 +347,40 @@ func (s NodesBackend) Watch(req *v1.WatchRequest, stream grpc.ServerStreamingSer
 
 // Create serves Nodes.Create.
 func (s NodesBackend) Create(ctx context.Context, req *CreateNodeRequest) (*Node, error) {
-	o := req.GetObject()
-	if o == nil {
-		o = new(Node) // validation says what is missing
-	}
-	return typed[*Node](s.Backend.Create(ctx, "", o, object.WriteOptions{DryRun: req.GetDryRun(), FieldManager: req.GetFieldManager(), FieldValidation: req.GetFieldValidation()}))
+	return service.Create(ctx, s.Backend, NodeKind, req)
 }
 
 // Update serves Nodes.Update.
 func (s NodesBackend) Update(ctx context.Context, req *UpdateNodeRequest) (*Node, error) {
-	o := req.GetObject()
-	if o == nil {
-		o = new(Node) // validation says what is missing
-	}
-	return typed[*Node](s.Backend.Update(ctx, "", req.GetName(), "", o, object.WriteOptions{DryRun: req.GetDryRun(), FieldManager: req.GetFieldManager(), FieldValidation: req.GetFieldValidation()}))
+	return service.Update(ctx, s.Backend, NodeKind, "", req)
 }
 
 // Patch serves Nodes.Patch.
 func (s NodesBackend) Patch(ctx context.Context, req *v1.PatchRequest) (*Node, error) {
-	return typed[*Node](s.Backend.Patch(ctx, "", req))
+	return service.Typed[*Node](s.Backend.Patch(ctx, "", req))
 }
 
 // UpdateStatus serves Nodes.UpdateStatus.
 func (s NodesBackend) UpdateStatus(ctx context.Context, req *UpdateNodeRequest) (*Node, error) {
-	o := req.GetObject()
-	if o == nil {
-		o = new(Node) // validation says what is missing
-	}
-	return typed[*Node](s.Backend.Update(ctx, "", req.GetName(), "status", o, object.WriteOptions{DryRun: req.GetDryRun(), FieldManager: req.GetFieldManager(), FieldValidation: req.GetFieldValidation()}))
+	return service.Update(ctx, s.Backend, NodeKind, "status", req)
 }
 
 // PatchStatus serves Nodes.PatchStatus.
 func (s NodesBackend) PatchStatus(ctx context.Context, req *v1.PatchRequest) (*Node, error) {
-	return typed[*Node](s.Backend.Patch(ctx, "status", req))
+	return service.Typed[*Node](s.Backend.Patch(ctx, "status", req))
 }
 
 // Delete serves Nodes.Delete.
 func (s NodesBackend) Delete(ctx context.Context, req *v1.DeleteRequest) (*v1.Status, error) {
 	o, err := s.Backend.Delete(ctx, req)
-	if err != nil {
-		return nil, err
-	}
-	var uid string
-	if o != nil {
-		uid = o.GetMetadata().GetUid()
-	}
-	return &v1.Status{
-		Status: "Success",
-		Details: &v1.StatusDetails{
-			Name: req.GetName(), Group: NodeKind.Group, Kind: NodeKind.Plural, Uid: uid,
-		},
-	}, nil
+	return service.Deleted(NodeKind, req, o, err)
 }
 
 // DeleteCollection serves Nodes.DeleteCollection.
 func (s NodesBackend) DeleteCollection(ctx context.Context, req *v1.DeleteCollectionRequest) (*NodeList, error) {
-	found, err := s.Backend.DeleteCollection(ctx, req)
+	meta, items, err := service.Listed[*Node](s.Backend.DeleteCollection(ctx, req))
 	if err != nil {
 		return nil, err
 	}
-	items := make([]*Node, len(found.Objects))
-	for i, o := range found.Objects {
-		if items[i], err = typed[*Node](o, nil); err != nil {
-			return nil, err
-		}
-	}
-	return &NodeList{Metadata: found.Meta, Items: items}, nil
+	return &NodeList{Metadata: meta, Items: items}, nil
 }

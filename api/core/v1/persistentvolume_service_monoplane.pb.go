@@ -8,78 +8,10 @@ import (
 	proto "google.golang.org/protobuf/proto"
 	v1 "monoplane.dev/api/meta/v1"
 	clone "monoplane.dev/codec/clone"
-	json "monoplane.dev/codec/json"
 	wire "monoplane.dev/codec/wire"
 	object "monoplane.dev/object"
+	service "monoplane.dev/object/service"
 )
-
-// AppendJSON appends the JSON form of x to b; nil counts as empty.
-func (x *CreatePersistentVolumeRequest) AppendJSON(b []byte) []byte {
-	if x == nil {
-		x = new(CreatePersistentVolumeRequest)
-	}
-	b = append(b, '{')
-	if x.Object != nil {
-		b = append(b, "\"object\":"...)
-		b = append(x.Object.AppendJSON(b), ',')
-	}
-	if len(x.DryRun) > 0 {
-		b = append(b, "\"dryRun\":"...)
-		b = append(json.AppendStrings(b, x.DryRun), ',')
-	}
-	if x.FieldManager != "" {
-		b = append(b, "\"fieldManager\":"...)
-		b = append(json.AppendString(b, x.FieldManager), ',')
-	}
-	if x.FieldValidation != "" {
-		b = append(b, "\"fieldValidation\":"...)
-		b = append(json.AppendString(b, x.FieldValidation), ',')
-	}
-	return json.Close(b)
-}
-
-// DecodeJSON reads the JSON form of x from d.
-func (x *CreatePersistentVolumeRequest) DecodeJSON(d *json.Decoder) {
-	if !d.Object() {
-		return
-	}
-	var seen uint64
-	for d.More() {
-		switch string(d.Key()) {
-		case "object":
-			d.Once(&seen, 0)
-			if d.Null() {
-				x.Object = nil
-			} else {
-				if x.Object == nil {
-					x.Object = new(PersistentVolume)
-				}
-				x.Object.DecodeJSON(d)
-			}
-		case "dryRun":
-			d.Once(&seen, 1)
-			json.Strings(d, &x.DryRun)
-		case "fieldManager":
-			d.Once(&seen, 2)
-			d.String(&x.FieldManager)
-		case "fieldValidation":
-			d.Once(&seen, 3)
-			d.String(&x.FieldValidation)
-		default:
-			d.Unknown()
-		}
-	}
-}
-
-// Shallow returns a copy of x that shares with x all that its fields point to.
-func (x *CreatePersistentVolumeRequest) Shallow() *CreatePersistentVolumeRequest {
-	if x == nil {
-		return nil
-	}
-	c := new(CreatePersistentVolumeRequest)
-	c.SetShallow(x)
-	return c
-}
 
 // SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
 // returns false, and changes nothing, when m is of another type.
@@ -154,81 +86,6 @@ func (x *CreatePersistentVolumeRequest) AppendProtobuf(e *wire.Encoder) {
 		e.String(5, x.FieldValidation)
 	}
 	e.Raw(x.unknownFields)
-}
-
-// AppendJSON appends the JSON form of x to b; nil counts as empty.
-func (x *UpdatePersistentVolumeRequest) AppendJSON(b []byte) []byte {
-	if x == nil {
-		x = new(UpdatePersistentVolumeRequest)
-	}
-	b = append(b, '{')
-	if x.Name != "" {
-		b = append(b, "\"name\":"...)
-		b = append(json.AppendString(b, x.Name), ',')
-	}
-	if x.Object != nil {
-		b = append(b, "\"object\":"...)
-		b = append(x.Object.AppendJSON(b), ',')
-	}
-	if len(x.DryRun) > 0 {
-		b = append(b, "\"dryRun\":"...)
-		b = append(json.AppendStrings(b, x.DryRun), ',')
-	}
-	if x.FieldManager != "" {
-		b = append(b, "\"fieldManager\":"...)
-		b = append(json.AppendString(b, x.FieldManager), ',')
-	}
-	if x.FieldValidation != "" {
-		b = append(b, "\"fieldValidation\":"...)
-		b = append(json.AppendString(b, x.FieldValidation), ',')
-	}
-	return json.Close(b)
-}
-
-// DecodeJSON reads the JSON form of x from d.
-func (x *UpdatePersistentVolumeRequest) DecodeJSON(d *json.Decoder) {
-	if !d.Object() {
-		return
-	}
-	var seen uint64
-	for d.More() {
-		switch string(d.Key()) {
-		case "name":
-			d.Once(&seen, 0)
-			d.String(&x.Name)
-		case "object":
-			d.Once(&seen, 1)
-			if d.Null() {
-				x.Object = nil
-			} else {
-				if x.Object == nil {
-					x.Object = new(PersistentVolume)
-				}
-				x.Object.DecodeJSON(d)
-			}
-		case "dryRun":
-			d.Once(&seen, 2)
-			json.Strings(d, &x.DryRun)
-		case "fieldManager":
-			d.Once(&seen, 3)
-			d.String(&x.FieldManager)
-		case "fieldValidation":
-			d.Once(&seen, 4)
-			d.String(&x.FieldValidation)
-		default:
-			d.Unknown()
-		}
-	}
-}
-
-// Shallow returns a copy of x that shares with x all that its fields point to.
-func (x *UpdatePersistentVolumeRequest) Shallow() *UpdatePersistentVolumeRequest {
-	if x == nil {
-		return nil
-	}
-	c := new(UpdatePersistentVolumeRequest)
-	c.SetShallow(x)
-	return c
 }
 
 // SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
@@ -311,74 +168,6 @@ func (x *UpdatePersistentVolumeRequest) AppendProtobuf(e *wire.Encoder) {
 	e.Raw(x.unknownFields)
 }
 
-// AppendJSON appends the JSON form of x to b; nil counts as empty.
-func (x *PersistentVolumeEvent) AppendJSON(b []byte) []byte {
-	if x == nil {
-		x = new(PersistentVolumeEvent)
-	}
-	b = append(b, '{')
-	if x.Type != "" {
-		b = append(b, "\"type\":"...)
-		b = append(json.AppendString(b, x.Type), ',')
-	}
-	if x.Object != nil {
-		b = append(b, "\"object\":"...)
-		b = append(x.Object.AppendJSON(b), ',')
-	}
-	if x.Status != nil {
-		b = append(b, "\"status\":"...)
-		b = append(x.Status.AppendJSON(b), ',')
-	}
-	return json.Close(b)
-}
-
-// DecodeJSON reads the JSON form of x from d.
-func (x *PersistentVolumeEvent) DecodeJSON(d *json.Decoder) {
-	if !d.Object() {
-		return
-	}
-	var seen uint64
-	for d.More() {
-		switch string(d.Key()) {
-		case "type":
-			d.Once(&seen, 0)
-			d.String(&x.Type)
-		case "object":
-			d.Once(&seen, 1)
-			if d.Null() {
-				x.Object = nil
-			} else {
-				if x.Object == nil {
-					x.Object = new(PersistentVolume)
-				}
-				x.Object.DecodeJSON(d)
-			}
-		case "status":
-			d.Once(&seen, 2)
-			if d.Null() {
-				x.Status = nil
-			} else {
-				if x.Status == nil {
-					x.Status = new(v1.Status)
-				}
-				x.Status.DecodeJSON(d)
-			}
-		default:
-			d.Unknown()
-		}
-	}
-}
-
-// Shallow returns a copy of x that shares with x all that its fields point to.
-func (x *PersistentVolumeEvent) Shallow() *PersistentVolumeEvent {
-	if x == nil {
-		return nil
-	}
-	c := new(PersistentVolumeEvent)
-	c.SetShallow(x)
-	return c
-}
-
 // SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
 // returns false, and changes nothing, when m is of another type.
 func (x *PersistentVolumeEvent) SetShallow(m proto.Message) bool {
@@ -453,46 +242,6 @@ func (x *PersistentVolumeEvent) AppendProtobuf(e *wire.Encoder) {
 	e.Raw(x.unknownFields)
 }
 
-// AppendJSON appends the JSON form of x to b; nil counts as empty.
-func (x *PersistentVolumeEvents) AppendJSON(b []byte) []byte {
-	if x == nil {
-		x = new(PersistentVolumeEvents)
-	}
-	b = append(b, '{')
-	if len(x.Events) > 0 {
-		b = append(b, "\"events\":"...)
-		b = append(json.AppendMessages(b, x.Events), ',')
-	}
-	return json.Close(b)
-}
-
-// DecodeJSON reads the JSON form of x from d.
-func (x *PersistentVolumeEvents) DecodeJSON(d *json.Decoder) {
-	if !d.Object() {
-		return
-	}
-	var seen uint64
-	for d.More() {
-		switch string(d.Key()) {
-		case "events":
-			d.Once(&seen, 0)
-			json.Messages(d, &x.Events)
-		default:
-			d.Unknown()
-		}
-	}
-}
-
-// Shallow returns a copy of x that shares with x all that its fields point to.
-func (x *PersistentVolumeEvents) Shallow() *PersistentVolumeEvents {
-	if x == nil {
-		return nil
-	}
-	c := new(PersistentVolumeEvents)
-	c.SetShallow(x)
-	return c
-}
-
 // SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
 // returns false, and changes nothing, when m is of another type.
 func (x *PersistentVolumeEvents) SetShallow(m proto.Message) bool {
@@ -562,22 +311,16 @@ type PersistentVolumesBackend struct {
 
 // Get serves PersistentVolumes.Get.
 func (s PersistentVolumesBackend) Get(ctx context.Context, req *v1.GetRequest) (*PersistentVolume, error) {
-	return typed[*PersistentVolume](s.Backend.Get(ctx, req))
+	return service.Typed[*PersistentVolume](s.Backend.Get(ctx, req))
 }
 
 // List serves PersistentVolumes.List.
 func (s PersistentVolumesBackend) List(ctx context.Context, req *v1.ListRequest) (*PersistentVolumeList, error) {
-	found, err := s.Backend.List(ctx, req)
+	meta, items, err := service.Listed[*PersistentVolume](s.Backend.List(ctx, req))
 	if err != nil {
 		return nil, err
 	}
-	items := make([]*PersistentVolume, len(found.Objects))
-	for i, o := range found.Objects {
-		if items[i], err = typed[*PersistentVolume](o, nil); err != nil {
-			return nil, err
-		}
-	}
-	return &PersistentVolumeList{Metadata: found.Meta, Items: items}, nil
+	return &PersistentVolumeList{Metadata: meta, Items: items}, nil
 }
 
 // Watch serves PersistentVolumes.Watch.
@@ -590,7 +333,7 @@ func (s PersistentVolumesBackend) Watch(req *v1.WatchRequest, stream grpc.Server
 			event := &block[i]
 			event.Type, event.Status = string(e.Type), e.Status
 			if e.Object != nil {
-				o, err := typed[*PersistentVolume](e.Object, nil)
+				o, err := service.Typed[*PersistentVolume](e.Object, nil)
 				if err != nil {
 					return err
 				}
@@ -604,57 +347,39 @@ func (s PersistentVolumesBackend) Watch(req *v1.WatchRequest, stream grpc.Server
 
 // Create serves PersistentVolumes.Create.
 func (s PersistentVolumesBackend) Create(ctx context.Context, req *CreatePersistentVolumeRequest) (*PersistentVolume, error) {
-	o := req.GetObject()
-	if o == nil {
-		o = new(PersistentVolume) // validation says what is missing
-	}
-	return typed[*PersistentVolume](s.Backend.Create(ctx, "", o, object.WriteOptions{DryRun: req.GetDryRun(), FieldManager: req.GetFieldManager(), FieldValidation: req.GetFieldValidation()}))
+	return service.Create(ctx, s.Backend, PersistentVolumeKind, req)
 }
 
 // Update serves PersistentVolumes.Update.
 func (s PersistentVolumesBackend) Update(ctx context.Context, req *UpdatePersistentVolumeRequest) (*PersistentVolume, error) {
-	o := req.GetObject()
-	if o == nil {
-		o = new(PersistentVolume) // validation says what is missing
-	}
-	return typed[*PersistentVolume](s.Backend.Update(ctx, "", req.GetName(), "", o, object.WriteOptions{DryRun: req.GetDryRun(), FieldManager: req.GetFieldManager(), FieldValidation: req.GetFieldValidation()}))
+	return service.Update(ctx, s.Backend, PersistentVolumeKind, "", req)
 }
 
 // Patch serves PersistentVolumes.Patch.
 func (s PersistentVolumesBackend) Patch(ctx context.Context, req *v1.PatchRequest) (*PersistentVolume, error) {
-	return typed[*PersistentVolume](s.Backend.Patch(ctx, "", req))
+	return service.Typed[*PersistentVolume](s.Backend.Patch(ctx, "", req))
 }
 
 // UpdateStatus serves PersistentVolumes.UpdateStatus.
 func (s PersistentVolumesBackend) UpdateStatus(ctx context.Context, req *UpdatePersistentVolumeRequest) (*PersistentVolume, error) {
-	o := req.GetObject()
-	if o == nil {
-		o = new(PersistentVolume) // validation says what is missing
-	}
-	return typed[*PersistentVolume](s.Backend.Update(ctx, "", req.GetName(), "status", o, object.WriteOptions{DryRun: req.GetDryRun(), FieldManager: req.GetFieldManager(), FieldValidation: req.GetFieldValidation()}))
+	return service.Update(ctx, s.Backend, PersistentVolumeKind, "status", req)
 }
 
 // PatchStatus serves PersistentVolumes.PatchStatus.
 func (s PersistentVolumesBackend) PatchStatus(ctx context.Context, req *v1.PatchRequest) (*PersistentVolume, error) {
-	return typed[*PersistentVolume](s.Backend.Patch(ctx, "status", req))
+	return service.Typed[*PersistentVolume](s.Backend.Patch(ctx, "status", req))
 }
 
 // Delete serves PersistentVolumes.Delete.
 func (s PersistentVolumesBackend) Delete(ctx context.Context, req *v1.DeleteRequest) (*PersistentVolume, error) {
-	return typed[*PersistentVolume](s.Backend.Delete(ctx, req))
+	return service.Typed[*PersistentVolume](s.Backend.Delete(ctx, req))
 }
 
 // DeleteCollection serves PersistentVolumes.DeleteCollection.
 func (s PersistentVolumesBackend) DeleteCollection(ctx context.Context, req *v1.DeleteCollectionRequest) (*PersistentVolumeList, error) {
-	found, err := s.Backend.DeleteCollection(ctx, req)
+	meta, items, err := service.Listed[*PersistentVolume](s.Backend.DeleteCollection(ctx, req))
 	if err != nil {
 		return nil, err
 	}
-	items := make([]*PersistentVolume, len(found.Objects))
-	for i, o := range found.Objects {
-		if items[i], err = typed[*PersistentVolume](o, nil); err != nil {
-			return nil, err
-		}
-	}
-	return &PersistentVolumeList{Metadata: found.Meta, Items: items}, nil
+	return &PersistentVolumeList{Metadata: meta, Items: items}, nil
 }

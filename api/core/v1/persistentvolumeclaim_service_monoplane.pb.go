@@ -8,85 +8,10 @@ import (
 	proto "google.golang.org/protobuf/proto"
 	v1 "monoplane.dev/api/meta/v1"
 	clone "monoplane.dev/codec/clone"
-	json "monoplane.dev/codec/json"
 	wire "monoplane.dev/codec/wire"
 	object "monoplane.dev/object"
+	service "monoplane.dev/object/service"
 )
-
-// AppendJSON appends the JSON form of x to b; nil counts as empty.
-func (x *CreatePersistentVolumeClaimRequest) AppendJSON(b []byte) []byte {
-	if x == nil {
-		x = new(CreatePersistentVolumeClaimRequest)
-	}
-	b = append(b, '{')
-	if x.Namespace != "" {
-		b = append(b, "\"namespace\":"...)
-		b = append(json.AppendString(b, x.Namespace), ',')
-	}
-	if x.Object != nil {
-		b = append(b, "\"object\":"...)
-		b = append(x.Object.AppendJSON(b), ',')
-	}
-	if len(x.DryRun) > 0 {
-		b = append(b, "\"dryRun\":"...)
-		b = append(json.AppendStrings(b, x.DryRun), ',')
-	}
-	if x.FieldManager != "" {
-		b = append(b, "\"fieldManager\":"...)
-		b = append(json.AppendString(b, x.FieldManager), ',')
-	}
-	if x.FieldValidation != "" {
-		b = append(b, "\"fieldValidation\":"...)
-		b = append(json.AppendString(b, x.FieldValidation), ',')
-	}
-	return json.Close(b)
-}
-
-// DecodeJSON reads the JSON form of x from d.
-func (x *CreatePersistentVolumeClaimRequest) DecodeJSON(d *json.Decoder) {
-	if !d.Object() {
-		return
-	}
-	var seen uint64
-	for d.More() {
-		switch string(d.Key()) {
-		case "namespace":
-			d.Once(&seen, 0)
-			d.String(&x.Namespace)
-		case "object":
-			d.Once(&seen, 1)
-			if d.Null() {
-				x.Object = nil
-			} else {
-				if x.Object == nil {
-					x.Object = new(PersistentVolumeClaim)
-				}
-				x.Object.DecodeJSON(d)
-			}
-		case "dryRun":
-			d.Once(&seen, 2)
-			json.Strings(d, &x.DryRun)
-		case "fieldManager":
-			d.Once(&seen, 3)
-			d.String(&x.FieldManager)
-		case "fieldValidation":
-			d.Once(&seen, 4)
-			d.String(&x.FieldValidation)
-		default:
-			d.Unknown()
-		}
-	}
-}
-
-// Shallow returns a copy of x that shares with x all that its fields point to.
-func (x *CreatePersistentVolumeClaimRequest) Shallow() *CreatePersistentVolumeClaimRequest {
-	if x == nil {
-		return nil
-	}
-	c := new(CreatePersistentVolumeClaimRequest)
-	c.SetShallow(x)
-	return c
-}
 
 // SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
 // returns false, and changes nothing, when m is of another type.
@@ -166,88 +91,6 @@ func (x *CreatePersistentVolumeClaimRequest) AppendProtobuf(e *wire.Encoder) {
 		e.String(5, x.FieldValidation)
 	}
 	e.Raw(x.unknownFields)
-}
-
-// AppendJSON appends the JSON form of x to b; nil counts as empty.
-func (x *UpdatePersistentVolumeClaimRequest) AppendJSON(b []byte) []byte {
-	if x == nil {
-		x = new(UpdatePersistentVolumeClaimRequest)
-	}
-	b = append(b, '{')
-	if x.Namespace != "" {
-		b = append(b, "\"namespace\":"...)
-		b = append(json.AppendString(b, x.Namespace), ',')
-	}
-	if x.Name != "" {
-		b = append(b, "\"name\":"...)
-		b = append(json.AppendString(b, x.Name), ',')
-	}
-	if x.Object != nil {
-		b = append(b, "\"object\":"...)
-		b = append(x.Object.AppendJSON(b), ',')
-	}
-	if len(x.DryRun) > 0 {
-		b = append(b, "\"dryRun\":"...)
-		b = append(json.AppendStrings(b, x.DryRun), ',')
-	}
-	if x.FieldManager != "" {
-		b = append(b, "\"fieldManager\":"...)
-		b = append(json.AppendString(b, x.FieldManager), ',')
-	}
-	if x.FieldValidation != "" {
-		b = append(b, "\"fieldValidation\":"...)
-		b = append(json.AppendString(b, x.FieldValidation), ',')
-	}
-	return json.Close(b)
-}
-
-// DecodeJSON reads the JSON form of x from d.
-func (x *UpdatePersistentVolumeClaimRequest) DecodeJSON(d *json.Decoder) {
-	if !d.Object() {
-		return
-	}
-	var seen uint64
-	for d.More() {
-		switch string(d.Key()) {
-		case "namespace":
-			d.Once(&seen, 0)
-			d.String(&x.Namespace)
-		case "name":
-			d.Once(&seen, 1)
-			d.String(&x.Name)
-		case "object":
-			d.Once(&seen, 2)
-			if d.Null() {
-				x.Object = nil
-			} else {
-				if x.Object == nil {
-					x.Object = new(PersistentVolumeClaim)
-				}
-				x.Object.DecodeJSON(d)
-			}
-		case "dryRun":
-			d.Once(&seen, 3)
-			json.Strings(d, &x.DryRun)
-		case "fieldManager":
-			d.Once(&seen, 4)
-			d.String(&x.FieldManager)
-		case "fieldValidation":
-			d.Once(&seen, 5)
-			d.String(&x.FieldValidation)
-		default:
-			d.Unknown()
-		}
-	}
-}
-
-// Shallow returns a copy of x that shares with x all that its fields point to.
-func (x *UpdatePersistentVolumeClaimRequest) Shallow() *UpdatePersistentVolumeClaimRequest {
-	if x == nil {
-		return nil
-	}
-	c := new(UpdatePersistentVolumeClaimRequest)
-	c.SetShallow(x)
-	return c
 }
 
 // SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
@@ -335,74 +178,6 @@ func (x *UpdatePersistentVolumeClaimRequest) AppendProtobuf(e *wire.Encoder) {
 	e.Raw(x.unknownFields)
 }
 
-// AppendJSON appends the JSON form of x to b; nil counts as empty.
-func (x *PersistentVolumeClaimEvent) AppendJSON(b []byte) []byte {
-	if x == nil {
-		x = new(PersistentVolumeClaimEvent)
-	}
-	b = append(b, '{')
-	if x.Type != "" {
-		b = append(b, "\"type\":"...)
-		b = append(json.AppendString(b, x.Type), ',')
-	}
-	if x.Object != nil {
-		b = append(b, "\"object\":"...)
-		b = append(x.Object.AppendJSON(b), ',')
-	}
-	if x.Status != nil {
-		b = append(b, "\"status\":"...)
-		b = append(x.Status.AppendJSON(b), ',')
-	}
-	return json.Close(b)
-}
-
-// DecodeJSON reads the JSON form of x from d.
-func (x *PersistentVolumeClaimEvent) DecodeJSON(d *json.Decoder) {
-	if !d.Object() {
-		return
-	}
-	var seen uint64
-	for d.More() {
-		switch string(d.Key()) {
-		case "type":
-			d.Once(&seen, 0)
-			d.String(&x.Type)
-		case "object":
-			d.Once(&seen, 1)
-			if d.Null() {
-				x.Object = nil
-			} else {
-				if x.Object == nil {
-					x.Object = new(PersistentVolumeClaim)
-				}
-				x.Object.DecodeJSON(d)
-			}
-		case "status":
-			d.Once(&seen, 2)
-			if d.Null() {
-				x.Status = nil
-			} else {
-				if x.Status == nil {
-					x.Status = new(v1.Status)
-				}
-				x.Status.DecodeJSON(d)
-			}
-		default:
-			d.Unknown()
-		}
-	}
-}
-
-// Shallow returns a copy of x that shares with x all that its fields point to.
-func (x *PersistentVolumeClaimEvent) Shallow() *PersistentVolumeClaimEvent {
-	if x == nil {
-		return nil
-	}
-	c := new(PersistentVolumeClaimEvent)
-	c.SetShallow(x)
-	return c
-}
-
 // SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
 // returns false, and changes nothing, when m is of another type.
 func (x *PersistentVolumeClaimEvent) SetShallow(m proto.Message) bool {
@@ -477,46 +252,6 @@ func (x *PersistentVolumeClaimEvent) AppendProtobuf(e *wire.Encoder) {
 	e.Raw(x.unknownFields)
 }
 
-// AppendJSON appends the JSON form of x to b; nil counts as empty.
-func (x *PersistentVolumeClaimEvents) AppendJSON(b []byte) []byte {
-	if x == nil {
-		x = new(PersistentVolumeClaimEvents)
-	}
-	b = append(b, '{')
-	if len(x.Events) > 0 {
-		b = append(b, "\"events\":"...)
-		b = append(json.AppendMessages(b, x.Events), ',')
-	}
-	return json.Close(b)
-}
-
-// DecodeJSON reads the JSON form of x from d.
-func (x *PersistentVolumeClaimEvents) DecodeJSON(d *json.Decoder) {
-	if !d.Object() {
-		return
-	}
-	var seen uint64
-	for d.More() {
-		switch string(d.Key()) {
-		case "events":
-			d.Once(&seen, 0)
-			json.Messages(d, &x.Events)
-		default:
-			d.Unknown()
-		}
-	}
-}
-
-// Shallow returns a copy of x that shares with x all that its fields point to.
-func (x *PersistentVolumeClaimEvents) Shallow() *PersistentVolumeClaimEvents {
-	if x == nil {
-		return nil
-	}
-	c := new(PersistentVolumeClaimEvents)
-	c.SetShallow(x)
-	return c
-}
-
 // SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
 // returns false, and changes nothing, when m is of another type.
 func (x *PersistentVolumeClaimEvents) SetShallow(m proto.Message) bool {
@@ -586,22 +321,16 @@ type PersistentVolumeClaimsBackend struct {
 
 // Get serves PersistentVolumeClaims.Get.
 func (s PersistentVolumeClaimsBackend) Get(ctx context.Context, req *v1.GetRequest) (*PersistentVolumeClaim, error) {
-	return typed[*PersistentVolumeClaim](s.Backend.Get(ctx, req))
+	return service.Typed[*PersistentVolumeClaim](s.Backend.Get(ctx, req))
 }
 
 // List serves PersistentVolumeClaims.List.
 func (s PersistentVolumeClaimsBackend) List(ctx context.Context, req *v1.ListRequest) (*PersistentVolumeClaimList, error) {
-	found, err := s.Backend.List(ctx, req)
+	meta, items, err := service.Listed[*PersistentVolumeClaim](s.Backend.List(ctx, req))
 	if err != nil {
 		return nil, err
 	}
-	items := make([]*PersistentVolumeClaim, len(found.Objects))
-	for i, o := range found.Objects {
-		if items[i], err = typed[*PersistentVolumeClaim](o, nil); err != nil {
-			return nil, err
-		}
-	}
-	return &PersistentVolumeClaimList{Metadata: found.Meta, Items: items}, nil
+	return &PersistentVolumeClaimList{Metadata: meta, Items: items}, nil
 }
 
 // Watch serves PersistentVolumeClaims.Watch.
@@ -614,7 +343,7 @@ func (s PersistentVolumeClaimsBackend) Watch(req *v1.WatchRequest, stream grpc.S
 			event := &block[i]
 			event.Type, event.Status = string(e.Type), e.Status
 			if e.Object != nil {
-				o, err := typed[*PersistentVolumeClaim](e.Object, nil)
+				o, err := service.Typed[*PersistentVolumeClaim](e.Object, nil)
 				if err != nil {
 					return err
 				}
@@ -628,57 +357,39 @@ func (s PersistentVolumeClaimsBackend) Watch(req *v1.WatchRequest, stream grpc.S
 
 // Create serves PersistentVolumeClaims.Create.
 func (s PersistentVolumeClaimsBackend) Create(ctx context.Context, req *CreatePersistentVolumeClaimRequest) (*PersistentVolumeClaim, error) {
-	o := req.GetObject()
-	if o == nil {
-		o = new(PersistentVolumeClaim) // validation says what is missing
-	}
-	return typed[*PersistentVolumeClaim](s.Backend.Create(ctx, req.GetNamespace(), o, object.WriteOptions{DryRun: req.GetDryRun(), FieldManager: req.GetFieldManager(), FieldValidation: req.GetFieldValidation()}))
+	return service.Create(ctx, s.Backend, PersistentVolumeClaimKind, req)
 }
 
 // Update serves PersistentVolumeClaims.Update.
 func (s PersistentVolumeClaimsBackend) Update(ctx context.Context, req *UpdatePersistentVolumeClaimRequest) (*PersistentVolumeClaim, error) {
-	o := req.GetObject()
-	if o == nil {
-		o = new(PersistentVolumeClaim) // validation says what is missing
-	}
-	return typed[*PersistentVolumeClaim](s.Backend.Update(ctx, req.GetNamespace(), req.GetName(), "", o, object.WriteOptions{DryRun: req.GetDryRun(), FieldManager: req.GetFieldManager(), FieldValidation: req.GetFieldValidation()}))
+	return service.Update(ctx, s.Backend, PersistentVolumeClaimKind, "", req)
 }
 
 // Patch serves PersistentVolumeClaims.Patch.
 func (s PersistentVolumeClaimsBackend) Patch(ctx context.Context, req *v1.PatchRequest) (*PersistentVolumeClaim, error) {
-	return typed[*PersistentVolumeClaim](s.Backend.Patch(ctx, "", req))
+	return service.Typed[*PersistentVolumeClaim](s.Backend.Patch(ctx, "", req))
 }
 
 // UpdateStatus serves PersistentVolumeClaims.UpdateStatus.
 func (s PersistentVolumeClaimsBackend) UpdateStatus(ctx context.Context, req *UpdatePersistentVolumeClaimRequest) (*PersistentVolumeClaim, error) {
-	o := req.GetObject()
-	if o == nil {
-		o = new(PersistentVolumeClaim) // validation says what is missing
-	}
-	return typed[*PersistentVolumeClaim](s.Backend.Update(ctx, req.GetNamespace(), req.GetName(), "status", o, object.WriteOptions{DryRun: req.GetDryRun(), FieldManager: req.GetFieldManager(), FieldValidation: req.GetFieldValidation()}))
+	return service.Update(ctx, s.Backend, PersistentVolumeClaimKind, "status", req)
 }
 
 // PatchStatus serves PersistentVolumeClaims.PatchStatus.
 func (s PersistentVolumeClaimsBackend) PatchStatus(ctx context.Context, req *v1.PatchRequest) (*PersistentVolumeClaim, error) {
-	return typed[*PersistentVolumeClaim](s.Backend.Patch(ctx, "status", req))
+	return service.Typed[*PersistentVolumeClaim](s.Backend.Patch(ctx, "status", req))
 }
 
 // Delete serves PersistentVolumeClaims.Delete.
 func (s PersistentVolumeClaimsBackend) Delete(ctx context.Context, req *v1.DeleteRequest) (*PersistentVolumeClaim, error) {
-	return typed[*PersistentVolumeClaim](s.Backend.Delete(ctx, req))
+	return service.Typed[*PersistentVolumeClaim](s.Backend.Delete(ctx, req))
 }
 
 // DeleteCollection serves PersistentVolumeClaims.DeleteCollection.
 func (s PersistentVolumeClaimsBackend) DeleteCollection(ctx context.Context, req *v1.DeleteCollectionRequest) (*PersistentVolumeClaimList, error) {
-	found, err := s.Backend.DeleteCollection(ctx, req)
+	meta, items, err := service.Listed[*PersistentVolumeClaim](s.Backend.DeleteCollection(ctx, req))
 	if err != nil {
 		return nil, err
 	}
-	items := make([]*PersistentVolumeClaim, len(found.Objects))
-	for i, o := range found.Objects {
-		if items[i], err = typed[*PersistentVolumeClaim](o, nil); err != nil {
-			return nil, err
-		}
-	}
-	return &PersistentVolumeClaimList{Metadata: found.Meta, Items: items}, nil
+	return &PersistentVolumeClaimList{Metadata: meta, Items: items}, nil
 }

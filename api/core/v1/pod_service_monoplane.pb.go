@@ -8,85 +8,10 @@ import (
 	proto "google.golang.org/protobuf/proto"
 	v1 "monoplane.dev/api/meta/v1"
 	clone "monoplane.dev/codec/clone"
-	json "monoplane.dev/codec/json"
 	wire "monoplane.dev/codec/wire"
 	object "monoplane.dev/object"
+	service "monoplane.dev/object/service"
 )
-
-// AppendJSON appends the JSON form of x to b; nil counts as empty.
-func (x *CreatePodRequest) AppendJSON(b []byte) []byte {
-	if x == nil {
-		x = new(CreatePodRequest)
-	}
-	b = append(b, '{')
-	if x.Namespace != "" {
-		b = append(b, "\"namespace\":"...)
-		b = append(json.AppendString(b, x.Namespace), ',')
-	}
-	if x.Object != nil {
-		b = append(b, "\"object\":"...)
-		b = append(x.Object.AppendJSON(b), ',')
-	}
-	if len(x.DryRun) > 0 {
-		b = append(b, "\"dryRun\":"...)
-		b = append(json.AppendStrings(b, x.DryRun), ',')
-	}
-	if x.FieldManager != "" {
-		b = append(b, "\"fieldManager\":"...)
-		b = append(json.AppendString(b, x.FieldManager), ',')
-	}
-	if x.FieldValidation != "" {
-		b = append(b, "\"fieldValidation\":"...)
-		b = append(json.AppendString(b, x.FieldValidation), ',')
-	}
-	return json.Close(b)
-}
-
-// DecodeJSON reads the JSON form of x from d.
-func (x *CreatePodRequest) DecodeJSON(d *json.Decoder) {
-	if !d.Object() {
-		return
-	}
-	var seen uint64
-	for d.More() {
-		switch string(d.Key()) {
-		case "namespace":
-			d.Once(&seen, 0)
-			d.String(&x.Namespace)
-		case "object":
-			d.Once(&seen, 1)
-			if d.Null() {
-				x.Object = nil
-			} else {
-				if x.Object == nil {
-					x.Object = new(Pod)
-				}
-				x.Object.DecodeJSON(d)
-			}
-		case "dryRun":
-			d.Once(&seen, 2)
-			json.Strings(d, &x.DryRun)
-		case "fieldManager":
-			d.Once(&seen, 3)
-			d.String(&x.FieldManager)
-		case "fieldValidation":
-			d.Once(&seen, 4)
-			d.String(&x.FieldValidation)
-		default:
-			d.Unknown()
-		}
-	}
-}
-
-// Shallow returns a copy of x that shares with x all that its fields point to.
-func (x *CreatePodRequest) Shallow() *CreatePodRequest {
-	if x == nil {
-		return nil
-	}
-	c := new(CreatePodRequest)
-	c.SetShallow(x)
-	return c
-}
 
 // SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
 // returns false, and changes nothing, when m is of another type.
@@ -166,88 +91,6 @@ func (x *CreatePodRequest) AppendProtobuf(e *wire.Encoder) {
 		e.String(5, x.FieldValidation)
 	}
 	e.Raw(x.unknownFields)
-}
-
-// AppendJSON appends the JSON form of x to b; nil counts as empty.
-func (x *UpdatePodRequest) AppendJSON(b []byte) []byte {
-	if x == nil {
-		x = new(UpdatePodRequest)
-	}
-	b = append(b, '{')
-	if x.Namespace != "" {
-		b = append(b, "\"namespace\":"...)
-		b = append(json.AppendString(b, x.Namespace), ',')
-	}
-	if x.Name != "" {
-		b = append(b, "\"name\":"...)
-		b = append(json.AppendString(b, x.Name), ',')
-	}
-	if x.Object != nil {
-		b = append(b, "\"object\":"...)
-		b = append(x.Object.AppendJSON(b), ',')
-	}
-	if len(x.DryRun) > 0 {
-		b = append(b, "\"dryRun\":"...)
-		b = append(json.AppendStrings(b, x.DryRun), ',')
-	}
-	if x.FieldManager != "" {
-		b = append(b, "\"fieldManager\":"...)
-		b = append(json.AppendString(b, x.FieldManager), ',')
-	}
-	if x.FieldValidation != "" {
-		b = append(b, "\"fieldValidation\":"...)
-		b = append(json.AppendString(b, x.FieldValidation), ',')
-	}
-	return json.Close(b)
-}
-
-// DecodeJSON reads the JSON form of x from d.
-func (x *UpdatePodRequest) DecodeJSON(d *json.Decoder) {
-	if !d.Object() {
-		return
-	}
-	var seen uint64
-	for d.More() {
-		switch string(d.Key()) {
-		case "namespace":
-			d.Once(&seen, 0)
-			d.String(&x.Namespace)
-		case "name":
-			d.Once(&seen, 1)
-			d.String(&x.Name)
-		case "object":
-			d.Once(&seen, 2)
-			if d.Null() {
-				x.Object = nil
-			} else {
-				if x.Object == nil {
-					x.Object = new(Pod)
-				}
-				x.Object.DecodeJSON(d)
-			}
-		case "dryRun":
-			d.Once(&seen, 3)
-			json.Strings(d, &x.DryRun)
-		case "fieldManager":
-			d.Once(&seen, 4)
-			d.String(&x.FieldManager)
-		case "fieldValidation":
-			d.Once(&seen, 5)
-			d.String(&x.FieldValidation)
-		default:
-			d.Unknown()
-		}
-	}
-}
-
-// Shallow returns a copy of x that shares with x all that its fields point to.
-func (x *UpdatePodRequest) Shallow() *UpdatePodRequest {
-	if x == nil {
-		return nil
-	}
-	c := new(UpdatePodRequest)
-	c.SetShallow(x)
-	return c
 }
 
 // SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
@@ -335,74 +178,6 @@ func (x *UpdatePodRequest) AppendProtobuf(e *wire.Encoder) {
 	e.Raw(x.unknownFields)
 }
 
-// AppendJSON appends the JSON form of x to b; nil counts as empty.
-func (x *PodEvent) AppendJSON(b []byte) []byte {
-	if x == nil {
-		x = new(PodEvent)
-	}
-	b = append(b, '{')
-	if x.Type != "" {
-		b = append(b, "\"type\":"...)
-		b = append(json.AppendString(b, x.Type), ',')
-	}
-	if x.Object != nil {
-		b = append(b, "\"object\":"...)
-		b = append(x.Object.AppendJSON(b), ',')
-	}
-	if x.Status != nil {
-		b = append(b, "\"status\":"...)
-		b = append(x.Status.AppendJSON(b), ',')
-	}
-	return json.Close(b)
-}
-
-// DecodeJSON reads the JSON form of x from d.
-func (x *PodEvent) DecodeJSON(d *json.Decoder) {
-	if !d.Object() {
-		return
-	}
-	var seen uint64
-	for d.More() {
-		switch string(d.Key()) {
-		case "type":
-			d.Once(&seen, 0)
-			d.String(&x.Type)
-		case "object":
-			d.Once(&seen, 1)
-			if d.Null() {
-				x.Object = nil
-			} else {
-				if x.Object == nil {
-					x.Object = new(Pod)
-				}
-				x.Object.DecodeJSON(d)
-			}
-		case "status":
-			d.Once(&seen, 2)
-			if d.Null() {
-				x.Status = nil
-			} else {
-				if x.Status == nil {
-					x.Status = new(v1.Status)
-				}
-				x.Status.DecodeJSON(d)
-			}
-		default:
-			d.Unknown()
-		}
-	}
-}
-
-// Shallow returns a copy of x that shares with x all that its fields point to.
-func (x *PodEvent) Shallow() *PodEvent {
-	if x == nil {
-		return nil
-	}
-	c := new(PodEvent)
-	c.SetShallow(x)
-	return c
-}
-
 // SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
 // returns false, and changes nothing, when m is of another type.
 func (x *PodEvent) SetShallow(m proto.Message) bool {
@@ -477,46 +252,6 @@ func (x *PodEvent) AppendProtobuf(e *wire.Encoder) {
 	e.Raw(x.unknownFields)
 }
 
-// AppendJSON appends the JSON form of x to b; nil counts as empty.
-func (x *PodEvents) AppendJSON(b []byte) []byte {
-	if x == nil {
-		x = new(PodEvents)
-	}
-	b = append(b, '{')
-	if len(x.Events) > 0 {
-		b = append(b, "\"events\":"...)
-		b = append(json.AppendMessages(b, x.Events), ',')
-	}
-	return json.Close(b)
-}
-
-// DecodeJSON reads the JSON form of x from d.
-func (x *PodEvents) DecodeJSON(d *json.Decoder) {
-	if !d.Object() {
-		return
-	}
-	var seen uint64
-	for d.More() {
-		switch string(d.Key()) {
-		case "events":
-			d.Once(&seen, 0)
-			json.Messages(d, &x.Events)
-		default:
-			d.Unknown()
-		}
-	}
-}
-
-// Shallow returns a copy of x that shares with x all that its fields point to.
-func (x *PodEvents) Shallow() *PodEvents {
-	if x == nil {
-		return nil
-	}
-	c := new(PodEvents)
-	c.SetShallow(x)
-	return c
-}
-
 // SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
 // returns false, and changes nothing, when m is of another type.
 func (x *PodEvents) SetShallow(m proto.Message) bool {
@@ -575,88 +310,6 @@ func (x *PodEvents) AppendProtobuf(e *wire.Encoder) {
 	}
 	wire.Messages(e, 1, x.Events)
 	e.Raw(x.unknownFields)
-}
-
-// AppendJSON appends the JSON form of x to b; nil counts as empty.
-func (x *BindPodRequest) AppendJSON(b []byte) []byte {
-	if x == nil {
-		x = new(BindPodRequest)
-	}
-	b = append(b, '{')
-	if x.Namespace != "" {
-		b = append(b, "\"namespace\":"...)
-		b = append(json.AppendString(b, x.Namespace), ',')
-	}
-	if x.Name != "" {
-		b = append(b, "\"name\":"...)
-		b = append(json.AppendString(b, x.Name), ',')
-	}
-	if x.Object != nil {
-		b = append(b, "\"object\":"...)
-		b = append(x.Object.AppendJSON(b), ',')
-	}
-	if len(x.DryRun) > 0 {
-		b = append(b, "\"dryRun\":"...)
-		b = append(json.AppendStrings(b, x.DryRun), ',')
-	}
-	if x.FieldManager != "" {
-		b = append(b, "\"fieldManager\":"...)
-		b = append(json.AppendString(b, x.FieldManager), ',')
-	}
-	if x.FieldValidation != "" {
-		b = append(b, "\"fieldValidation\":"...)
-		b = append(json.AppendString(b, x.FieldValidation), ',')
-	}
-	return json.Close(b)
-}
-
-// DecodeJSON reads the JSON form of x from d.
-func (x *BindPodRequest) DecodeJSON(d *json.Decoder) {
-	if !d.Object() {
-		return
-	}
-	var seen uint64
-	for d.More() {
-		switch string(d.Key()) {
-		case "namespace":
-			d.Once(&seen, 0)
-			d.String(&x.Namespace)
-		case "name":
-			d.Once(&seen, 1)
-			d.String(&x.Name)
-		case "object":
-			d.Once(&seen, 2)
-			if d.Null() {
-				x.Object = nil
-			} else {
-				if x.Object == nil {
-					x.Object = new(Binding)
-				}
-				x.Object.DecodeJSON(d)
-			}
-		case "dryRun":
-			d.Once(&seen, 3)
-			json.Strings(d, &x.DryRun)
-		case "fieldManager":
-			d.Once(&seen, 4)
-			d.String(&x.FieldManager)
-		case "fieldValidation":
-			d.Once(&seen, 5)
-			d.String(&x.FieldValidation)
-		default:
-			d.Unknown()
-		}
-	}
-}
-
-// Shallow returns a copy of x that shares with x all that its fields point to.
-func (x *BindPodRequest) Shallow() *BindPodRequest {
-	if x == nil {
-		return nil
-	}
-	c := new(BindPodRequest)
-	c.SetShallow(x)
-	return c
 }
 
 // SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
@@ -730,123 +383,6 @@ func (x *BindPodRequest) AppendProtobuf(e *wire.Encoder) {
 		e.String(6, x.FieldValidation)
 	}
 	e.Raw(x.unknownFields)
-}
-
-// AppendJSON appends the JSON form of x to b; nil counts as empty.
-func (x *LogPodRequest) AppendJSON(b []byte) []byte {
-	if x == nil {
-		x = new(LogPodRequest)
-	}
-	b = append(b, '{')
-	if x.Namespace != "" {
-		b = append(b, "\"namespace\":"...)
-		b = append(json.AppendString(b, x.Namespace), ',')
-	}
-	if x.Name != "" {
-		b = append(b, "\"name\":"...)
-		b = append(json.AppendString(b, x.Name), ',')
-	}
-	if x.Container != "" {
-		b = append(b, "\"container\":"...)
-		b = append(json.AppendString(b, x.Container), ',')
-	}
-	if x.Follow {
-		b = append(b, "\"follow\":"...)
-		b = append(json.AppendBool(b, x.Follow), ',')
-	}
-	if x.Previous {
-		b = append(b, "\"previous\":"...)
-		b = append(json.AppendBool(b, x.Previous), ',')
-	}
-	if x.SinceSeconds != nil {
-		b = append(b, "\"sinceSeconds\":"...)
-		b = append(json.AppendInt(b, *x.SinceSeconds), ',')
-	}
-	if x.SinceTime != "" {
-		b = append(b, "\"sinceTime\":"...)
-		b = append(json.AppendString(b, x.SinceTime), ',')
-	}
-	if x.Timestamps {
-		b = append(b, "\"timestamps\":"...)
-		b = append(json.AppendBool(b, x.Timestamps), ',')
-	}
-	if x.TailLines != nil {
-		b = append(b, "\"tailLines\":"...)
-		b = append(json.AppendInt(b, *x.TailLines), ',')
-	}
-	if x.LimitBytes != nil {
-		b = append(b, "\"limitBytes\":"...)
-		b = append(json.AppendInt(b, *x.LimitBytes), ',')
-	}
-	if x.InsecureSkipTLSVerifyBackend {
-		b = append(b, "\"insecureSkipTLSVerifyBackend\":"...)
-		b = append(json.AppendBool(b, x.InsecureSkipTLSVerifyBackend), ',')
-	}
-	if x.Stream != nil {
-		b = append(b, "\"stream\":"...)
-		b = append(json.AppendString(b, *x.Stream), ',')
-	}
-	return json.Close(b)
-}
-
-// DecodeJSON reads the JSON form of x from d.
-func (x *LogPodRequest) DecodeJSON(d *json.Decoder) {
-	if !d.Object() {
-		return
-	}
-	var seen uint64
-	for d.More() {
-		switch string(d.Key()) {
-		case "namespace":
-			d.Once(&seen, 0)
-			d.String(&x.Namespace)
-		case "name":
-			d.Once(&seen, 1)
-			d.String(&x.Name)
-		case "container":
-			d.Once(&seen, 2)
-			d.String(&x.Container)
-		case "follow":
-			d.Once(&seen, 3)
-			d.Bool(&x.Follow)
-		case "previous":
-			d.Once(&seen, 4)
-			d.Bool(&x.Previous)
-		case "sinceSeconds":
-			d.Once(&seen, 5)
-			d.OptionalInt64(&x.SinceSeconds)
-		case "sinceTime":
-			d.Once(&seen, 6)
-			d.String(&x.SinceTime)
-		case "timestamps":
-			d.Once(&seen, 7)
-			d.Bool(&x.Timestamps)
-		case "tailLines":
-			d.Once(&seen, 8)
-			d.OptionalInt64(&x.TailLines)
-		case "limitBytes":
-			d.Once(&seen, 9)
-			d.OptionalInt64(&x.LimitBytes)
-		case "insecureSkipTLSVerifyBackend":
-			d.Once(&seen, 10)
-			d.Bool(&x.InsecureSkipTLSVerifyBackend)
-		case "stream":
-			d.Once(&seen, 11)
-			d.OptionalString(&x.Stream)
-		default:
-			d.Unknown()
-		}
-	}
-}
-
-// Shallow returns a copy of x that shares with x all that its fields point to.
-func (x *LogPodRequest) Shallow() *LogPodRequest {
-	if x == nil {
-		return nil
-	}
-	c := new(LogPodRequest)
-	c.SetShallow(x)
-	return c
 }
 
 // SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
@@ -961,22 +497,16 @@ type PodsBackend struct {
 
 // Get serves Pods.Get.
 func (s PodsBackend) Get(ctx context.Context, req *v1.GetRequest) (*Pod, error) {
-	return typed[*Pod](s.Backend.Get(ctx, req))
+	return service.Typed[*Pod](s.Backend.Get(ctx, req))
 }
 
 // List serves Pods.List.
 func (s PodsBackend) List(ctx context.Context, req *v1.ListRequest) (*PodList, error) {
-	found, err := s.Backend.List(ctx, req)
+	meta, items, err := service.Listed[*Pod](s.Backend.List(ctx, req))
 	if err != nil {
 		return nil, err
 	}
-	items := make([]*Pod, len(found.Objects))
-	for i, o := range found.Objects {
-		if items[i], err = typed[*Pod](o, nil); err != nil {
-			return nil, err
-		}
-	}
-	return &PodList{Metadata: found.Meta, Items: items}, nil
+	return &PodList{Metadata: meta, Items: items}, nil
 }
 
 // Watch serves Pods.Watch.
@@ -989,7 +519,7 @@ func (s PodsBackend) Watch(req *v1.WatchRequest, stream grpc.ServerStreamingServ
 			event := &block[i]
 			event.Type, event.Status = string(e.Type), e.Status
 			if e.Object != nil {
-				o, err := typed[*Pod](e.Object, nil)
+				o, err := service.Typed[*Pod](e.Object, nil)
 				if err != nil {
 					return err
 				}
@@ -1003,71 +533,49 @@ func (s PodsBackend) Watch(req *v1.WatchRequest, stream grpc.ServerStreamingServ
 
 // Create serves Pods.Create.
 func (s PodsBackend) Create(ctx context.Context, req *CreatePodRequest) (*Pod, error) {
-	o := req.GetObject()
-	if o == nil {
-		o = new(Pod) // validation says what is missing
-	}
-	return typed[*Pod](s.Backend.Create(ctx, req.GetNamespace(), o, object.WriteOptions{DryRun: req.GetDryRun(), FieldManager: req.GetFieldManager(), FieldValidation: req.GetFieldValidation()}))
+	return service.Create(ctx, s.Backend, PodKind, req)
 }
 
 // Update serves Pods.Update.
 func (s PodsBackend) Update(ctx context.Context, req *UpdatePodRequest) (*Pod, error) {
-	o := req.GetObject()
-	if o == nil {
-		o = new(Pod) // validation says what is missing
-	}
-	return typed[*Pod](s.Backend.Update(ctx, req.GetNamespace(), req.GetName(), "", o, object.WriteOptions{DryRun: req.GetDryRun(), FieldManager: req.GetFieldManager(), FieldValidation: req.GetFieldValidation()}))
+	return service.Update(ctx, s.Backend, PodKind, "", req)
 }
 
 // Patch serves Pods.Patch.
 func (s PodsBackend) Patch(ctx context.Context, req *v1.PatchRequest) (*Pod, error) {
-	return typed[*Pod](s.Backend.Patch(ctx, "", req))
+	return service.Typed[*Pod](s.Backend.Patch(ctx, "", req))
 }
 
 // UpdateStatus serves Pods.UpdateStatus.
 func (s PodsBackend) UpdateStatus(ctx context.Context, req *UpdatePodRequest) (*Pod, error) {
-	o := req.GetObject()
-	if o == nil {
-		o = new(Pod) // validation says what is missing
-	}
-	return typed[*Pod](s.Backend.Update(ctx, req.GetNamespace(), req.GetName(), "status", o, object.WriteOptions{DryRun: req.GetDryRun(), FieldManager: req.GetFieldManager(), FieldValidation: req.GetFieldValidation()}))
+	return service.Update(ctx, s.Backend, PodKind, "status", req)
 }
 
 // PatchStatus serves Pods.PatchStatus.
 func (s PodsBackend) PatchStatus(ctx context.Context, req *v1.PatchRequest) (*Pod, error) {
-	return typed[*Pod](s.Backend.Patch(ctx, "status", req))
+	return service.Typed[*Pod](s.Backend.Patch(ctx, "status", req))
 }
 
 // UpdateResize serves Pods.UpdateResize.
 func (s PodsBackend) UpdateResize(ctx context.Context, req *UpdatePodRequest) (*Pod, error) {
-	o := req.GetObject()
-	if o == nil {
-		o = new(Pod) // validation says what is missing
-	}
-	return typed[*Pod](s.Backend.Update(ctx, req.GetNamespace(), req.GetName(), "resize", o, object.WriteOptions{DryRun: req.GetDryRun(), FieldManager: req.GetFieldManager(), FieldValidation: req.GetFieldValidation()}))
+	return service.Update(ctx, s.Backend, PodKind, "resize", req)
 }
 
 // PatchResize serves Pods.PatchResize.
 func (s PodsBackend) PatchResize(ctx context.Context, req *v1.PatchRequest) (*Pod, error) {
-	return typed[*Pod](s.Backend.Patch(ctx, "resize", req))
+	return service.Typed[*Pod](s.Backend.Patch(ctx, "resize", req))
 }
 
 // Delete serves Pods.Delete.
 func (s PodsBackend) Delete(ctx context.Context, req *v1.DeleteRequest) (*Pod, error) {
-	return typed[*Pod](s.Backend.Delete(ctx, req))
+	return service.Typed[*Pod](s.Backend.Delete(ctx, req))
 }
 
 // DeleteCollection serves Pods.DeleteCollection.
 func (s PodsBackend) DeleteCollection(ctx context.Context, req *v1.DeleteCollectionRequest) (*PodList, error) {
-	found, err := s.Backend.DeleteCollection(ctx, req)
+	meta, items, err := service.Listed[*Pod](s.Backend.DeleteCollection(ctx, req))
 	if err != nil {
 		return nil, err
 	}
-	items := make([]*Pod, len(found.Objects))
-	for i, o := range found.Objects {
-		if items[i], err = typed[*Pod](o, nil); err != nil {
-			return nil, err
-		}
-	}
-	return &PodList{Metadata: found.Meta, Items: items}, nil
+	return &PodList{Metadata: meta, Items: items}, nil
 }

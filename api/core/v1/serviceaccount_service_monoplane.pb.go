@@ -8,85 +8,10 @@ import (
 	proto "google.golang.org/protobuf/proto"
 	v1 "monoplane.dev/api/meta/v1"
 	clone "monoplane.dev/codec/clone"
-	json "monoplane.dev/codec/json"
 	wire "monoplane.dev/codec/wire"
 	object "monoplane.dev/object"
+	service "monoplane.dev/object/service"
 )
-
-// AppendJSON appends the JSON form of x to b; nil counts as empty.
-func (x *CreateServiceAccountRequest) AppendJSON(b []byte) []byte {
-	if x == nil {
-		x = new(CreateServiceAccountRequest)
-	}
-	b = append(b, '{')
-	if x.Namespace != "" {
-		b = append(b, "\"namespace\":"...)
-		b = append(json.AppendString(b, x.Namespace), ',')
-	}
-	if x.Object != nil {
-		b = append(b, "\"object\":"...)
-		b = append(x.Object.AppendJSON(b), ',')
-	}
-	if len(x.DryRun) > 0 {
-		b = append(b, "\"dryRun\":"...)
-		b = append(json.AppendStrings(b, x.DryRun), ',')
-	}
-	if x.FieldManager != "" {
-		b = append(b, "\"fieldManager\":"...)
-		b = append(json.AppendString(b, x.FieldManager), ',')
-	}
-	if x.FieldValidation != "" {
-		b = append(b, "\"fieldValidation\":"...)
-		b = append(json.AppendString(b, x.FieldValidation), ',')
-	}
-	return json.Close(b)
-}
-
-// DecodeJSON reads the JSON form of x from d.
-func (x *CreateServiceAccountRequest) DecodeJSON(d *json.Decoder) {
-	if !d.Object() {
-		return
-	}
-	var seen uint64
-	for d.More() {
-		switch string(d.Key()) {
-		case "namespace":
-			d.Once(&seen, 0)
-			d.String(&x.Namespace)
-		case "object":
-			d.Once(&seen, 1)
-			if d.Null() {
-				x.Object = nil
-			} else {
-				if x.Object == nil {
-					x.Object = new(ServiceAccount)
-				}
-				x.Object.DecodeJSON(d)
-			}
-		case "dryRun":
-			d.Once(&seen, 2)
-			json.Strings(d, &x.DryRun)
-		case "fieldManager":
-			d.Once(&seen, 3)
-			d.String(&x.FieldManager)
-		case "fieldValidation":
-			d.Once(&seen, 4)
-			d.String(&x.FieldValidation)
-		default:
-			d.Unknown()
-		}
-	}
-}
-
-// Shallow returns a copy of x that shares with x all that its fields point to.
-func (x *CreateServiceAccountRequest) Shallow() *CreateServiceAccountRequest {
-	if x == nil {
-		return nil
-	}
-	c := new(CreateServiceAccountRequest)
-	c.SetShallow(x)
-	return c
-}
 
 // SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
 // returns false, and changes nothing, when m is of another type.
@@ -166,88 +91,6 @@ func (x *CreateServiceAccountRequest) AppendProtobuf(e *wire.Encoder) {
 		e.String(5, x.FieldValidation)
 	}
 	e.Raw(x.unknownFields)
-}
-
-// AppendJSON appends the JSON form of x to b; nil counts as empty.
-func (x *UpdateServiceAccountRequest) AppendJSON(b []byte) []byte {
-	if x == nil {
-		x = new(UpdateServiceAccountRequest)
-	}
-	b = append(b, '{')
-	if x.Namespace != "" {
-		b = append(b, "\"namespace\":"...)
-		b = append(json.AppendString(b, x.Namespace), ',')
-	}
-	if x.Name != "" {
-		b = append(b, "\"name\":"...)
-		b = append(json.AppendString(b, x.Name), ',')
-	}
-	if x.Object != nil {
-		b = append(b, "\"object\":"...)
-		b = append(x.Object.AppendJSON(b), ',')
-	}
-	if len(x.DryRun) > 0 {
-		b = append(b, "\"dryRun\":"...)
-		b = append(json.AppendStrings(b, x.DryRun), ',')
-	}
-	if x.FieldManager != "" {
-		b = append(b, "\"fieldManager\":"...)
-		b = append(json.AppendString(b, x.FieldManager), ',')
-	}
-	if x.FieldValidation != "" {
-		b = append(b, "\"fieldValidation\":"...)
-		b = append(json.AppendString(b, x.FieldValidation), ',')
-	}
-	return json.Close(b)
-}
-
-// DecodeJSON reads the JSON form of x from d.
-func (x *UpdateServiceAccountRequest) DecodeJSON(d *json.Decoder) {
-	if !d.Object() {
-		return
-	}
-	var seen uint64
-	for d.More() {
-		switch string(d.Key()) {
-		case "namespace":
-			d.Once(&seen, 0)
-			d.String(&x.Namespace)
-		case "name":
-			d.Once(&seen, 1)
-			d.String(&x.Name)
-		case "object":
-			d.Once(&seen, 2)
-			if d.Null() {
-				x.Object = nil
-			} else {
-				if x.Object == nil {
-					x.Object = new(ServiceAccount)
-				}
-				x.Object.DecodeJSON(d)
-			}
-		case "dryRun":
-			d.Once(&seen, 3)
-			json.Strings(d, &x.DryRun)
-		case "fieldManager":
-			d.Once(&seen, 4)
-			d.String(&x.FieldManager)
-		case "fieldValidation":
-			d.Once(&seen, 5)
-			d.String(&x.FieldValidation)
-		default:
-			d.Unknown()
-		}
-	}
-}
-
-// Shallow returns a copy of x that shares with x all that its fields point to.
-func (x *UpdateServiceAccountRequest) Shallow() *UpdateServiceAccountRequest {
-	if x == nil {
-		return nil
-	}
-	c := new(UpdateServiceAccountRequest)
-	c.SetShallow(x)
-	return c
 }
 
 // SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
@@ -335,74 +178,6 @@ func (x *UpdateServiceAccountRequest) AppendProtobuf(e *wire.Encoder) {
 	e.Raw(x.unknownFields)
 }
 
-// AppendJSON appends the JSON form of x to b; nil counts as empty.
-func (x *ServiceAccountEvent) AppendJSON(b []byte) []byte {
-	if x == nil {
-		x = new(ServiceAccountEvent)
-	}
-	b = append(b, '{')
-	if x.Type != "" {
-		b = append(b, "\"type\":"...)
-		b = append(json.AppendString(b, x.Type), ',')
-	}
-	if x.Object != nil {
-		b = append(b, "\"object\":"...)
-		b = append(x.Object.AppendJSON(b), ',')
-	}
-	if x.Status != nil {
-		b = append(b, "\"status\":"...)
-		b = append(x.Status.AppendJSON(b), ',')
-	}
-	return json.Close(b)
-}
-
-// DecodeJSON reads the JSON form of x from d.
-func (x *ServiceAccountEvent) DecodeJSON(d *json.Decoder) {
-	if !d.Object() {
-		return
-	}
-	var seen uint64
-	for d.More() {
-		switch string(d.Key()) {
-		case "type":
-			d.Once(&seen, 0)
-			d.String(&x.Type)
-		case "object":
-			d.Once(&seen, 1)
-			if d.Null() {
-				x.Object = nil
-			} else {
-				if x.Object == nil {
-					x.Object = new(ServiceAccount)
-				}
-				x.Object.DecodeJSON(d)
-			}
-		case "status":
-			d.Once(&seen, 2)
-			if d.Null() {
-				x.Status = nil
-			} else {
-				if x.Status == nil {
-					x.Status = new(v1.Status)
-				}
-				x.Status.DecodeJSON(d)
-			}
-		default:
-			d.Unknown()
-		}
-	}
-}
-
-// Shallow returns a copy of x that shares with x all that its fields point to.
-func (x *ServiceAccountEvent) Shallow() *ServiceAccountEvent {
-	if x == nil {
-		return nil
-	}
-	c := new(ServiceAccountEvent)
-	c.SetShallow(x)
-	return c
-}
-
 // SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
 // returns false, and changes nothing, when m is of another type.
 func (x *ServiceAccountEvent) SetShallow(m proto.Message) bool {
@@ -477,46 +252,6 @@ func (x *ServiceAccountEvent) AppendProtobuf(e *wire.Encoder) {
 	e.Raw(x.unknownFields)
 }
 
-// AppendJSON appends the JSON form of x to b; nil counts as empty.
-func (x *ServiceAccountEvents) AppendJSON(b []byte) []byte {
-	if x == nil {
-		x = new(ServiceAccountEvents)
-	}
-	b = append(b, '{')
-	if len(x.Events) > 0 {
-		b = append(b, "\"events\":"...)
-		b = append(json.AppendMessages(b, x.Events), ',')
-	}
-	return json.Close(b)
-}
-
-// DecodeJSON reads the JSON form of x from d.
-func (x *ServiceAccountEvents) DecodeJSON(d *json.Decoder) {
-	if !d.Object() {
-		return
-	}
-	var seen uint64
-	for d.More() {
-		switch string(d.Key()) {
-		case "events":
-			d.Once(&seen, 0)
-			json.Messages(d, &x.Events)
-		default:
-			d.Unknown()
-		}
-	}
-}
-
-// Shallow returns a copy of x that shares with x all that its fields point to.
-func (x *ServiceAccountEvents) Shallow() *ServiceAccountEvents {
-	if x == nil {
-		return nil
-	}
-	c := new(ServiceAccountEvents)
-	c.SetShallow(x)
-	return c
-}
-
 // SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
 // returns false, and changes nothing, when m is of another type.
 func (x *ServiceAccountEvents) SetShallow(m proto.Message) bool {
@@ -586,22 +321,16 @@ type ServiceAccountsBackend struct {
 
 // Get serves ServiceAccounts.Get.
 func (s ServiceAccountsBackend) Get(ctx context.Context, req *v1.GetRequest) (*ServiceAccount, error) {
-	return typed[*ServiceAccount](s.Backend.Get(ctx, req))
+	return service.Typed[*ServiceAccount](s.Backend.Get(ctx, req))
 }
 
 // List serves ServiceAccounts.List.
 func (s ServiceAccountsBackend) List(ctx context.Context, req *v1.ListRequest) (*ServiceAccountList, error) {
-	found, err := s.Backend.List(ctx, req)
+	meta, items, err := service.Listed[*ServiceAccount](s.Backend.List(ctx, req))
 	if err != nil {
 		return nil, err
 	}
-	items := make([]*ServiceAccount, len(found.Objects))
-	for i, o := range found.Objects {
-		if items[i], err = typed[*ServiceAccount](o, nil); err != nil {
-			return nil, err
-		}
-	}
-	return &ServiceAccountList{Metadata: found.Meta, Items: items}, nil
+	return &ServiceAccountList{Metadata: meta, Items: items}, nil
 }
 
 // Watch serves ServiceAccounts.Watch.
@@ -614,7 +343,7 @@ func (s ServiceAccountsBackend) Watch(req *v1.WatchRequest, stream grpc.ServerSt
 			event := &block[i]
 			event.Type, event.Status = string(e.Type), e.Status
 			if e.Object != nil {
-				o, err := typed[*ServiceAccount](e.Object, nil)
+				o, err := service.Typed[*ServiceAccount](e.Object, nil)
 				if err != nil {
 					return err
 				}
@@ -628,56 +357,30 @@ func (s ServiceAccountsBackend) Watch(req *v1.WatchRequest, stream grpc.ServerSt
 
 // Create serves ServiceAccounts.Create.
 func (s ServiceAccountsBackend) Create(ctx context.Context, req *CreateServiceAccountRequest) (*ServiceAccount, error) {
-	o := req.GetObject()
-	if o == nil {
-		o = new(ServiceAccount) // validation says what is missing
-	}
-	return typed[*ServiceAccount](s.Backend.Create(ctx, req.GetNamespace(), o, object.WriteOptions{DryRun: req.GetDryRun(), FieldManager: req.GetFieldManager(), FieldValidation: req.GetFieldValidation()}))
+	return service.Create(ctx, s.Backend, ServiceAccountKind, req)
 }
 
 // Update serves ServiceAccounts.Update.
 func (s ServiceAccountsBackend) Update(ctx context.Context, req *UpdateServiceAccountRequest) (*ServiceAccount, error) {
-	o := req.GetObject()
-	if o == nil {
-		o = new(ServiceAccount) // validation says what is missing
-	}
-	return typed[*ServiceAccount](s.Backend.Update(ctx, req.GetNamespace(), req.GetName(), "", o, object.WriteOptions{DryRun: req.GetDryRun(), FieldManager: req.GetFieldManager(), FieldValidation: req.GetFieldValidation()}))
+	return service.Update(ctx, s.Backend, ServiceAccountKind, "", req)
 }
 
 // Patch serves ServiceAccounts.Patch.
 func (s ServiceAccountsBackend) Patch(ctx context.Context, req *v1.PatchRequest) (*ServiceAccount, error) {
-	return typed[*ServiceAccount](s.Backend.Patch(ctx, "", req))
+	return service.Typed[*ServiceAccount](s.Backend.Patch(ctx, "", req))
 }
 
 // Delete serves ServiceAccounts.Delete.
 func (s ServiceAccountsBackend) Delete(ctx context.Context, req *v1.DeleteRequest) (*v1.Status, error) {
 	o, err := s.Backend.Delete(ctx, req)
-	if err != nil {
-		return nil, err
-	}
-	var uid string
-	if o != nil {
-		uid = o.GetMetadata().GetUid()
-	}
-	return &v1.Status{
-		Status: "Success",
-		Details: &v1.StatusDetails{
-			Name: req.GetName(), Group: ServiceAccountKind.Group, Kind: ServiceAccountKind.Plural, Uid: uid,
-		},
-	}, nil
+	return service.Deleted(ServiceAccountKind, req, o, err)
 }
 
 // DeleteCollection serves ServiceAccounts.DeleteCollection.
 func (s ServiceAccountsBackend) DeleteCollection(ctx context.Context, req *v1.DeleteCollectionRequest) (*ServiceAccountList, error) {
-	found, err := s.Backend.DeleteCollection(ctx, req)
+	meta, items, err := service.Listed[*ServiceAccount](s.Backend.DeleteCollection(ctx, req))
 	if err != nil {
 		return nil, err
 	}
-	items := make([]*ServiceAccount, len(found.Objects))
-	for i, o := range found.Objects {
-		if items[i], err = typed[*ServiceAccount](o, nil); err != nil {
-			return nil, err
-		}
-	}
-	return &ServiceAccountList{Metadata: found.Meta, Items: items}, nil
+	return &ServiceAccountList{Metadata: meta, Items: items}, nil
 }

@@ -4,51 +4,9 @@ package nodev1
 
 import (
 	proto "google.golang.org/protobuf/proto"
-	v1 "monoplane.dev/api/core/v1"
 	clone "monoplane.dev/codec/clone"
-	json "monoplane.dev/codec/json"
 	wire "monoplane.dev/codec/wire"
 )
-
-// AppendJSON appends the JSON form of x to b; nil counts as empty.
-func (x *ListenRequest) AppendJSON(b []byte) []byte {
-	if x == nil {
-		x = new(ListenRequest)
-	}
-	b = append(b, '{')
-	if x.Node != "" {
-		b = append(b, "\"node\":"...)
-		b = append(json.AppendString(b, x.Node), ',')
-	}
-	return json.Close(b)
-}
-
-// DecodeJSON reads the JSON form of x from d.
-func (x *ListenRequest) DecodeJSON(d *json.Decoder) {
-	if !d.Object() {
-		return
-	}
-	var seen uint64
-	for d.More() {
-		switch string(d.Key()) {
-		case "node":
-			d.Once(&seen, 0)
-			d.String(&x.Node)
-		default:
-			d.Unknown()
-		}
-	}
-}
-
-// Shallow returns a copy of x that shares with x all that its fields point to.
-func (x *ListenRequest) Shallow() *ListenRequest {
-	if x == nil {
-		return nil
-	}
-	c := new(ListenRequest)
-	c.SetShallow(x)
-	return c
-}
 
 // SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
 // returns false, and changes nothing, when m is of another type.
@@ -96,58 +54,6 @@ func (x *ListenRequest) AppendProtobuf(e *wire.Encoder) {
 		e.String(1, x.Node)
 	}
 	e.Raw(x.unknownFields)
-}
-
-// AppendJSON appends the JSON form of x to b; nil counts as empty.
-func (x *Call) AppendJSON(b []byte) []byte {
-	if x == nil {
-		x = new(Call)
-	}
-	b = append(b, '{')
-	if x.Id != "" {
-		b = append(b, "\"id\":"...)
-		b = append(json.AppendString(b, x.Id), ',')
-	}
-	if o, ok := x.Request.(*Call_Log); ok {
-		b = append(b, "\"log\":"...)
-		b = append(o.Log.AppendJSON(b), ',')
-	}
-	return json.Close(b)
-}
-
-// DecodeJSON reads the JSON form of x from d.
-func (x *Call) DecodeJSON(d *json.Decoder) {
-	if !d.Object() {
-		return
-	}
-	var seen uint64
-	for d.More() {
-		switch string(d.Key()) {
-		case "id":
-			d.Once(&seen, 0)
-			d.String(&x.Id)
-		case "log":
-			d.Once(&seen, 1)
-			if !d.Null() {
-				o := new(Call_Log)
-				o.Log = new(LogCall)
-				o.Log.DecodeJSON(d)
-				x.Request = o
-			}
-		default:
-			d.Unknown()
-		}
-	}
-}
-
-// Shallow returns a copy of x that shares with x all that its fields point to.
-func (x *Call) Shallow() *Call {
-	if x == nil {
-		return nil
-	}
-	c := new(Call)
-	c.SetShallow(x)
-	return c
 }
 
 // SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
@@ -206,74 +112,6 @@ func (x *Call) AppendProtobuf(e *wire.Encoder) {
 		e.End(at)
 	}
 	e.Raw(x.unknownFields)
-}
-
-// AppendJSON appends the JSON form of x to b; nil counts as empty.
-func (x *LogCall) AppendJSON(b []byte) []byte {
-	if x == nil {
-		x = new(LogCall)
-	}
-	b = append(b, '{')
-	if x.Namespace != "" {
-		b = append(b, "\"namespace\":"...)
-		b = append(json.AppendString(b, x.Namespace), ',')
-	}
-	if x.Pod != "" {
-		b = append(b, "\"pod\":"...)
-		b = append(json.AppendString(b, x.Pod), ',')
-	}
-	if x.Uid != "" {
-		b = append(b, "\"uid\":"...)
-		b = append(json.AppendString(b, x.Uid), ',')
-	}
-	if x.Options != nil {
-		b = append(b, "\"options\":"...)
-		b = append(x.Options.AppendJSON(b), ',')
-	}
-	return json.Close(b)
-}
-
-// DecodeJSON reads the JSON form of x from d.
-func (x *LogCall) DecodeJSON(d *json.Decoder) {
-	if !d.Object() {
-		return
-	}
-	var seen uint64
-	for d.More() {
-		switch string(d.Key()) {
-		case "namespace":
-			d.Once(&seen, 0)
-			d.String(&x.Namespace)
-		case "pod":
-			d.Once(&seen, 1)
-			d.String(&x.Pod)
-		case "uid":
-			d.Once(&seen, 2)
-			d.String(&x.Uid)
-		case "options":
-			d.Once(&seen, 3)
-			if d.Null() {
-				x.Options = nil
-			} else {
-				if x.Options == nil {
-					x.Options = new(v1.PodLogOptions)
-				}
-				x.Options.DecodeJSON(d)
-			}
-		default:
-			d.Unknown()
-		}
-	}
-}
-
-// Shallow returns a copy of x that shares with x all that its fields point to.
-func (x *LogCall) Shallow() *LogCall {
-	if x == nil {
-		return nil
-	}
-	c := new(LogCall)
-	c.SetShallow(x)
-	return c
 }
 
 // SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
@@ -339,67 +177,6 @@ func (x *LogCall) AppendProtobuf(e *wire.Encoder) {
 		e.End(at)
 	}
 	e.Raw(x.unknownFields)
-}
-
-// AppendJSON appends the JSON form of x to b; nil counts as empty.
-func (x *Frame) AppendJSON(b []byte) []byte {
-	if x == nil {
-		x = new(Frame)
-	}
-	b = append(b, '{')
-	if x.CallID != "" {
-		b = append(b, "\"callID\":"...)
-		b = append(json.AppendString(b, x.CallID), ',')
-	}
-	if len(x.Data) > 0 {
-		b = append(b, "\"data\":"...)
-		b = append(json.AppendBytes(b, x.Data), ',')
-	}
-	if x.Error != "" {
-		b = append(b, "\"error\":"...)
-		b = append(json.AppendString(b, x.Error), ',')
-	}
-	if x.Reason != "" {
-		b = append(b, "\"reason\":"...)
-		b = append(json.AppendString(b, x.Reason), ',')
-	}
-	return json.Close(b)
-}
-
-// DecodeJSON reads the JSON form of x from d.
-func (x *Frame) DecodeJSON(d *json.Decoder) {
-	if !d.Object() {
-		return
-	}
-	var seen uint64
-	for d.More() {
-		switch string(d.Key()) {
-		case "callID":
-			d.Once(&seen, 0)
-			d.String(&x.CallID)
-		case "data":
-			d.Once(&seen, 1)
-			d.Bytes(&x.Data)
-		case "error":
-			d.Once(&seen, 2)
-			d.String(&x.Error)
-		case "reason":
-			d.Once(&seen, 3)
-			d.String(&x.Reason)
-		default:
-			d.Unknown()
-		}
-	}
-}
-
-// Shallow returns a copy of x that shares with x all that its fields point to.
-func (x *Frame) Shallow() *Frame {
-	if x == nil {
-		return nil
-	}
-	c := new(Frame)
-	c.SetShallow(x)
-	return c
 }
 
 // SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It

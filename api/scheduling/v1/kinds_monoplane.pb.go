@@ -3,24 +3,10 @@
 package schedulingv1
 
 import (
-	fmt "fmt"
 	object "monoplane.dev/object"
 )
 
 // Kinds returns the kinds of this package.
 func Kinds() []*object.Kind {
 	return []*object.Kind{PlacementReviewKind, PriorityClassKind}
-}
-
-// typed makes a backend's answer an object of the service's kind.
-func typed[T object.Object](o object.Object, err error) (T, error) {
-	var none T
-	if err != nil {
-		return none, err
-	}
-	t, ok := o.(T)
-	if !ok {
-		return none, fmt.Errorf("backend answered with %T instead of %T", o, none)
-	}
-	return t, nil
 }

@@ -6,85 +6,10 @@ import (
 	context "context"
 	proto "google.golang.org/protobuf/proto"
 	clone "monoplane.dev/codec/clone"
-	json "monoplane.dev/codec/json"
 	wire "monoplane.dev/codec/wire"
 	object "monoplane.dev/object"
+	service "monoplane.dev/object/service"
 )
-
-// AppendJSON appends the JSON form of x to b; nil counts as empty.
-func (x *CreatePlacementReviewRequest) AppendJSON(b []byte) []byte {
-	if x == nil {
-		x = new(CreatePlacementReviewRequest)
-	}
-	b = append(b, '{')
-	if x.Namespace != "" {
-		b = append(b, "\"namespace\":"...)
-		b = append(json.AppendString(b, x.Namespace), ',')
-	}
-	if x.Object != nil {
-		b = append(b, "\"object\":"...)
-		b = append(x.Object.AppendJSON(b), ',')
-	}
-	if len(x.DryRun) > 0 {
-		b = append(b, "\"dryRun\":"...)
-		b = append(json.AppendStrings(b, x.DryRun), ',')
-	}
-	if x.FieldManager != "" {
-		b = append(b, "\"fieldManager\":"...)
-		b = append(json.AppendString(b, x.FieldManager), ',')
-	}
-	if x.FieldValidation != "" {
-		b = append(b, "\"fieldValidation\":"...)
-		b = append(json.AppendString(b, x.FieldValidation), ',')
-	}
-	return json.Close(b)
-}
-
-// DecodeJSON reads the JSON form of x from d.
-func (x *CreatePlacementReviewRequest) DecodeJSON(d *json.Decoder) {
-	if !d.Object() {
-		return
-	}
-	var seen uint64
-	for d.More() {
-		switch string(d.Key()) {
-		case "namespace":
-			d.Once(&seen, 0)
-			d.String(&x.Namespace)
-		case "object":
-			d.Once(&seen, 1)
-			if d.Null() {
-				x.Object = nil
-			} else {
-				if x.Object == nil {
-					x.Object = new(PlacementReview)
-				}
-				x.Object.DecodeJSON(d)
-			}
-		case "dryRun":
-			d.Once(&seen, 2)
-			json.Strings(d, &x.DryRun)
-		case "fieldManager":
-			d.Once(&seen, 3)
-			d.String(&x.FieldManager)
-		case "fieldValidation":
-			d.Once(&seen, 4)
-			d.String(&x.FieldValidation)
-		default:
-			d.Unknown()
-		}
-	}
-}
-
-// Shallow returns a copy of x that shares with x all that its fields point to.
-func (x *CreatePlacementReviewRequest) Shallow() *CreatePlacementReviewRequest {
-	if x == nil {
-		return nil
-	}
-	c := new(CreatePlacementReviewRequest)
-	c.SetShallow(x)
-	return c
-}
 
 // SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
 // returns false, and changes nothing, when m is of another type.
@@ -175,9 +100,5 @@ type PlacementReviewsBackend struct {
 
 // Create serves PlacementReviews.Create.
 func (s PlacementReviewsBackend) Create(ctx context.Context, req *CreatePlacementReviewRequest) (*PlacementReview, error) {
-	o := req.GetObject()
-	if o == nil {
-		o = new(PlacementReview) // validation says what is missing
-	}
-	return typed[*PlacementReview](s.Backend.Create(ctx, req.GetNamespace(), o, object.WriteOptions{DryRun: req.GetDryRun(), FieldManager: req.GetFieldManager(), FieldValidation: req.GetFieldValidation()}))
+	return service.Create(ctx, s.Backend, PlacementReviewKind, req)
 }

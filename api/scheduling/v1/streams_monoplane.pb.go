@@ -4,51 +4,9 @@ package schedulingv1
 
 import (
 	proto "google.golang.org/protobuf/proto"
-	v1 "monoplane.dev/api/core/v1"
 	clone "monoplane.dev/codec/clone"
-	json "monoplane.dev/codec/json"
 	wire "monoplane.dev/codec/wire"
 )
-
-// AppendJSON appends the JSON form of x to b; nil counts as empty.
-func (x *ListenSchedulerRequest) AppendJSON(b []byte) []byte {
-	if x == nil {
-		x = new(ListenSchedulerRequest)
-	}
-	b = append(b, '{')
-	if len(x.SchedulerNames) > 0 {
-		b = append(b, "\"schedulerNames\":"...)
-		b = append(json.AppendStrings(b, x.SchedulerNames), ',')
-	}
-	return json.Close(b)
-}
-
-// DecodeJSON reads the JSON form of x from d.
-func (x *ListenSchedulerRequest) DecodeJSON(d *json.Decoder) {
-	if !d.Object() {
-		return
-	}
-	var seen uint64
-	for d.More() {
-		switch string(d.Key()) {
-		case "schedulerNames":
-			d.Once(&seen, 0)
-			json.Strings(d, &x.SchedulerNames)
-		default:
-			d.Unknown()
-		}
-	}
-}
-
-// Shallow returns a copy of x that shares with x all that its fields point to.
-func (x *ListenSchedulerRequest) Shallow() *ListenSchedulerRequest {
-	if x == nil {
-		return nil
-	}
-	c := new(ListenSchedulerRequest)
-	c.SetShallow(x)
-	return c
-}
 
 // SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
 // returns false, and changes nothing, when m is of another type.
@@ -94,58 +52,6 @@ func (x *ListenSchedulerRequest) AppendProtobuf(e *wire.Encoder) {
 	}
 	e.Strings(1, x.SchedulerNames)
 	e.Raw(x.unknownFields)
-}
-
-// AppendJSON appends the JSON form of x to b; nil counts as empty.
-func (x *SchedulerCall) AppendJSON(b []byte) []byte {
-	if x == nil {
-		x = new(SchedulerCall)
-	}
-	b = append(b, '{')
-	if x.Id != "" {
-		b = append(b, "\"id\":"...)
-		b = append(json.AppendString(b, x.Id), ',')
-	}
-	if o, ok := x.Request.(*SchedulerCall_Explain); ok {
-		b = append(b, "\"explain\":"...)
-		b = append(o.Explain.AppendJSON(b), ',')
-	}
-	return json.Close(b)
-}
-
-// DecodeJSON reads the JSON form of x from d.
-func (x *SchedulerCall) DecodeJSON(d *json.Decoder) {
-	if !d.Object() {
-		return
-	}
-	var seen uint64
-	for d.More() {
-		switch string(d.Key()) {
-		case "id":
-			d.Once(&seen, 0)
-			d.String(&x.Id)
-		case "explain":
-			d.Once(&seen, 1)
-			if !d.Null() {
-				o := new(SchedulerCall_Explain)
-				o.Explain = new(ExplainCall)
-				o.Explain.DecodeJSON(d)
-				x.Request = o
-			}
-		default:
-			d.Unknown()
-		}
-	}
-}
-
-// Shallow returns a copy of x that shares with x all that its fields point to.
-func (x *SchedulerCall) Shallow() *SchedulerCall {
-	if x == nil {
-		return nil
-	}
-	c := new(SchedulerCall)
-	c.SetShallow(x)
-	return c
 }
 
 // SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
@@ -216,67 +122,6 @@ func (x *SchedulerCall) AppendProtobuf(e *wire.Encoder) {
 		e.End(at)
 	}
 	e.Raw(x.unknownFields)
-}
-
-// AppendJSON appends the JSON form of x to b; nil counts as empty.
-func (x *ExplainCall) AppendJSON(b []byte) []byte {
-	if x == nil {
-		x = new(ExplainCall)
-	}
-	b = append(b, '{')
-	if x.Pod != nil {
-		b = append(b, "\"pod\":"...)
-		b = append(x.Pod.AppendJSON(b), ',')
-	}
-	if len(x.Nodes) > 0 {
-		b = append(b, "\"nodes\":"...)
-		b = append(json.AppendStrings(b, x.Nodes), ',')
-	}
-	if x.Limit != 0 {
-		b = append(b, "\"limit\":"...)
-		b = append(json.AppendInt(b, int64(x.Limit)), ',')
-	}
-	return json.Close(b)
-}
-
-// DecodeJSON reads the JSON form of x from d.
-func (x *ExplainCall) DecodeJSON(d *json.Decoder) {
-	if !d.Object() {
-		return
-	}
-	var seen uint64
-	for d.More() {
-		switch string(d.Key()) {
-		case "pod":
-			d.Once(&seen, 0)
-			if d.Null() {
-				x.Pod = nil
-			} else {
-				if x.Pod == nil {
-					x.Pod = new(v1.Pod)
-				}
-				x.Pod.DecodeJSON(d)
-			}
-		case "nodes":
-			d.Once(&seen, 1)
-			json.Strings(d, &x.Nodes)
-		case "limit":
-			d.Once(&seen, 2)
-			d.Int32(&x.Limit)
-		default:
-			d.Unknown()
-		}
-	}
-}
-
-// Shallow returns a copy of x that shares with x all that its fields point to.
-func (x *ExplainCall) Shallow() *ExplainCall {
-	if x == nil {
-		return nil
-	}
-	c := new(ExplainCall)
-	c.SetShallow(x)
-	return c
 }
 
 // SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It

@@ -8,78 +8,10 @@ import (
 	proto "google.golang.org/protobuf/proto"
 	v1 "monoplane.dev/api/meta/v1"
 	clone "monoplane.dev/codec/clone"
-	json "monoplane.dev/codec/json"
 	wire "monoplane.dev/codec/wire"
 	object "monoplane.dev/object"
+	service "monoplane.dev/object/service"
 )
-
-// AppendJSON appends the JSON form of x to b; nil counts as empty.
-func (x *CreateStorageClassRequest) AppendJSON(b []byte) []byte {
-	if x == nil {
-		x = new(CreateStorageClassRequest)
-	}
-	b = append(b, '{')
-	if x.Object != nil {
-		b = append(b, "\"object\":"...)
-		b = append(x.Object.AppendJSON(b), ',')
-	}
-	if len(x.DryRun) > 0 {
-		b = append(b, "\"dryRun\":"...)
-		b = append(json.AppendStrings(b, x.DryRun), ',')
-	}
-	if x.FieldManager != "" {
-		b = append(b, "\"fieldManager\":"...)
-		b = append(json.AppendString(b, x.FieldManager), ',')
-	}
-	if x.FieldValidation != "" {
-		b = append(b, "\"fieldValidation\":"...)
-		b = append(json.AppendString(b, x.FieldValidation), ',')
-	}
-	return json.Close(b)
-}
-
-// DecodeJSON reads the JSON form of x from d.
-func (x *CreateStorageClassRequest) DecodeJSON(d *json.Decoder) {
-	if !d.Object() {
-		return
-	}
-	var seen uint64
-	for d.More() {
-		switch string(d.Key()) {
-		case "object":
-			d.Once(&seen, 0)
-			if d.Null() {
-				x.Object = nil
-			} else {
-				if x.Object == nil {
-					x.Object = new(StorageClass)
-				}
-				x.Object.DecodeJSON(d)
-			}
-		case "dryRun":
-			d.Once(&seen, 1)
-			json.Strings(d, &x.DryRun)
-		case "fieldManager":
-			d.Once(&seen, 2)
-			d.String(&x.FieldManager)
-		case "fieldValidation":
-			d.Once(&seen, 3)
-			d.String(&x.FieldValidation)
-		default:
-			d.Unknown()
-		}
-	}
-}
-
-// Shallow returns a copy of x that shares with x all that its fields point to.
-func (x *CreateStorageClassRequest) Shallow() *CreateStorageClassRequest {
-	if x == nil {
-		return nil
-	}
-	c := new(CreateStorageClassRequest)
-	c.SetShallow(x)
-	return c
-}
 
 // SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
 // returns false, and changes nothing, when m is of another type.
@@ -154,81 +86,6 @@ func (x *CreateStorageClassRequest) AppendProtobuf(e *wire.Encoder) {
 		e.String(5, x.FieldValidation)
 	}
 	e.Raw(x.unknownFields)
-}
-
-// AppendJSON appends the JSON form of x to b; nil counts as empty.
-func (x *UpdateStorageClassRequest) AppendJSON(b []byte) []byte {
-	if x == nil {
-		x = new(UpdateStorageClassRequest)
-	}
-	b = append(b, '{')
-	if x.Name != "" {
-		b = append(b, "\"name\":"...)
-		b = append(json.AppendString(b, x.Name), ',')
-	}
-	if x.Object != nil {
-		b = append(b, "\"object\":"...)
-		b = append(x.Object.AppendJSON(b), ',')
-	}
-	if len(x.DryRun) > 0 {
-		b = append(b, "\"dryRun\":"...)
-		b = append(json.AppendStrings(b, x.DryRun), ',')
-	}
-	if x.FieldManager != "" {
-		b = append(b, "\"fieldManager\":"...)
-		b = append(json.AppendString(b, x.FieldManager), ',')
-	}
-	if x.FieldValidation != "" {
-		b = append(b, "\"fieldValidation\":"...)
-		b = append(json.AppendString(b, x.FieldValidation), ',')
-	}
-	return json.Close(b)
-}
-
-// DecodeJSON reads the JSON form of x from d.
-func (x *UpdateStorageClassRequest) DecodeJSON(d *json.Decoder) {
-	if !d.Object() {
-		return
-	}
-	var seen uint64
-	for d.More() {
-		switch string(d.Key()) {
-		case "name":
-			d.Once(&seen, 0)
-			d.String(&x.Name)
-		case "object":
-			d.Once(&seen, 1)
-			if d.Null() {
-				x.Object = nil
-			} else {
-				if x.Object == nil {
-					x.Object = new(StorageClass)
-				}
-				x.Object.DecodeJSON(d)
-			}
-		case "dryRun":
-			d.Once(&seen, 2)
-			json.Strings(d, &x.DryRun)
-		case "fieldManager":
-			d.Once(&seen, 3)
-			d.String(&x.FieldManager)
-		case "fieldValidation":
-			d.Once(&seen, 4)
-			d.String(&x.FieldValidation)
-		default:
-			d.Unknown()
-		}
-	}
-}
-
-// Shallow returns a copy of x that shares with x all that its fields point to.
-func (x *UpdateStorageClassRequest) Shallow() *UpdateStorageClassRequest {
-	if x == nil {
-		return nil
-	}
-	c := new(UpdateStorageClassRequest)
-	c.SetShallow(x)
-	return c
 }
 
 // SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
@@ -311,74 +168,6 @@ func (x *UpdateStorageClassRequest) AppendProtobuf(e *wire.Encoder) {
 	e.Raw(x.unknownFields)
 }
 
-// AppendJSON appends the JSON form of x to b; nil counts as empty.
-func (x *StorageClassEvent) AppendJSON(b []byte) []byte {
-	if x == nil {
-		x = new(StorageClassEvent)
-	}
-	b = append(b, '{')
-	if x.Type != "" {
-		b = append(b, "\"type\":"...)
-		b = append(json.AppendString(b, x.Type), ',')
-	}
-	if x.Object != nil {
-		b = append(b, "\"object\":"...)
-		b = append(x.Object.AppendJSON(b), ',')
-	}
-	if x.Status != nil {
-		b = append(b, "\"status\":"...)
-		b = append(x.Status.AppendJSON(b), ',')
-	}
-	return json.Close(b)
-}
-
-// DecodeJSON reads the JSON form of x from d.
-func (x *StorageClassEvent) DecodeJSON(d *json.Decoder) {
-	if !d.Object() {
-		return
-	}
-	var seen uint64
-	for d.More() {
-		switch string(d.Key()) {
-		case "type":
-			d.Once(&seen, 0)
-			d.String(&x.Type)
-		case "object":
-			d.Once(&seen, 1)
-			if d.Null() {
-				x.Object = nil
-			} else {
-				if x.Object == nil {
-					x.Object = new(StorageClass)
-				}
-				x.Object.DecodeJSON(d)
-			}
-		case "status":
-			d.Once(&seen, 2)
-			if d.Null() {
-				x.Status = nil
-			} else {
-				if x.Status == nil {
-					x.Status = new(v1.Status)
-				}
-				x.Status.DecodeJSON(d)
-			}
-		default:
-			d.Unknown()
-		}
-	}
-}
-
-// Shallow returns a copy of x that shares with x all that its fields point to.
-func (x *StorageClassEvent) Shallow() *StorageClassEvent {
-	if x == nil {
-		return nil
-	}
-	c := new(StorageClassEvent)
-	c.SetShallow(x)
-	return c
-}
-
 // SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
 // returns false, and changes nothing, when m is of another type.
 func (x *StorageClassEvent) SetShallow(m proto.Message) bool {
@@ -453,46 +242,6 @@ func (x *StorageClassEvent) AppendProtobuf(e *wire.Encoder) {
 	e.Raw(x.unknownFields)
 }
 
-// AppendJSON appends the JSON form of x to b; nil counts as empty.
-func (x *StorageClassEvents) AppendJSON(b []byte) []byte {
-	if x == nil {
-		x = new(StorageClassEvents)
-	}
-	b = append(b, '{')
-	if len(x.Events) > 0 {
-		b = append(b, "\"events\":"...)
-		b = append(json.AppendMessages(b, x.Events), ',')
-	}
-	return json.Close(b)
-}
-
-// DecodeJSON reads the JSON form of x from d.
-func (x *StorageClassEvents) DecodeJSON(d *json.Decoder) {
-	if !d.Object() {
-		return
-	}
-	var seen uint64
-	for d.More() {
-		switch string(d.Key()) {
-		case "events":
-			d.Once(&seen, 0)
-			json.Messages(d, &x.Events)
-		default:
-			d.Unknown()
-		}
-	}
-}
-
-// Shallow returns a copy of x that shares with x all that its fields point to.
-func (x *StorageClassEvents) Shallow() *StorageClassEvents {
-	if x == nil {
-		return nil
-	}
-	c := new(StorageClassEvents)
-	c.SetShallow(x)
-	return c
-}
-
 // SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
 // returns false, and changes nothing, when m is of another type.
 func (x *StorageClassEvents) SetShallow(m proto.Message) bool {
@@ -562,22 +311,16 @@ type StorageClassesBackend struct {
 
 // Get serves StorageClasses.Get.
 func (s StorageClassesBackend) Get(ctx context.Context, req *v1.GetRequest) (*StorageClass, error) {
-	return typed[*StorageClass](s.Backend.Get(ctx, req))
+	return service.Typed[*StorageClass](s.Backend.Get(ctx, req))
 }
 
 // List serves StorageClasses.List.
 func (s StorageClassesBackend) List(ctx context.Context, req *v1.ListRequest) (*StorageClassList, error) {
-	found, err := s.Backend.List(ctx, req)
+	meta, items, err := service.Listed[*StorageClass](s.Backend.List(ctx, req))
 	if err != nil {
 		return nil, err
 	}
-	items := make([]*StorageClass, len(found.Objects))
-	for i, o := range found.Objects {
-		if items[i], err = typed[*StorageClass](o, nil); err != nil {
-			return nil, err
-		}
-	}
-	return &StorageClassList{Metadata: found.Meta, Items: items}, nil
+	return &StorageClassList{Metadata: meta, Items: items}, nil
 }
 
 // Watch serves StorageClasses.Watch.
@@ -590,7 +333,7 @@ func (s StorageClassesBackend) Watch(req *v1.WatchRequest, stream grpc.ServerStr
 			event := &block[i]
 			event.Type, event.Status = string(e.Type), e.Status
 			if e.Object != nil {
-				o, err := typed[*StorageClass](e.Object, nil)
+				o, err := service.Typed[*StorageClass](e.Object, nil)
 				if err != nil {
 					return err
 				}
@@ -604,43 +347,29 @@ func (s StorageClassesBackend) Watch(req *v1.WatchRequest, stream grpc.ServerStr
 
 // Create serves StorageClasses.Create.
 func (s StorageClassesBackend) Create(ctx context.Context, req *CreateStorageClassRequest) (*StorageClass, error) {
-	o := req.GetObject()
-	if o == nil {
-		o = new(StorageClass) // validation says what is missing
-	}
-	return typed[*StorageClass](s.Backend.Create(ctx, "", o, object.WriteOptions{DryRun: req.GetDryRun(), FieldManager: req.GetFieldManager(), FieldValidation: req.GetFieldValidation()}))
+	return service.Create(ctx, s.Backend, StorageClassKind, req)
 }
 
 // Update serves StorageClasses.Update.
 func (s StorageClassesBackend) Update(ctx context.Context, req *UpdateStorageClassRequest) (*StorageClass, error) {
-	o := req.GetObject()
-	if o == nil {
-		o = new(StorageClass) // validation says what is missing
-	}
-	return typed[*StorageClass](s.Backend.Update(ctx, "", req.GetName(), "", o, object.WriteOptions{DryRun: req.GetDryRun(), FieldManager: req.GetFieldManager(), FieldValidation: req.GetFieldValidation()}))
+	return service.Update(ctx, s.Backend, StorageClassKind, "", req)
 }
 
 // Patch serves StorageClasses.Patch.
 func (s StorageClassesBackend) Patch(ctx context.Context, req *v1.PatchRequest) (*StorageClass, error) {
-	return typed[*StorageClass](s.Backend.Patch(ctx, "", req))
+	return service.Typed[*StorageClass](s.Backend.Patch(ctx, "", req))
 }
 
 // Delete serves StorageClasses.Delete.
 func (s StorageClassesBackend) Delete(ctx context.Context, req *v1.DeleteRequest) (*StorageClass, error) {
-	return typed[*StorageClass](s.Backend.Delete(ctx, req))
+	return service.Typed[*StorageClass](s.Backend.Delete(ctx, req))
 }
 
 // DeleteCollection serves StorageClasses.DeleteCollection.
 func (s StorageClassesBackend) DeleteCollection(ctx context.Context, req *v1.DeleteCollectionRequest) (*StorageClassList, error) {
-	found, err := s.Backend.DeleteCollection(ctx, req)
+	meta, items, err := service.Listed[*StorageClass](s.Backend.DeleteCollection(ctx, req))
 	if err != nil {
 		return nil, err
 	}
-	items := make([]*StorageClass, len(found.Objects))
-	for i, o := range found.Objects {
-		if items[i], err = typed[*StorageClass](o, nil); err != nil {
-			return nil, err
-		}
-	}
-	return &StorageClassList{Metadata: found.Meta, Items: items}, nil
+	return &StorageClassList{Metadata: meta, Items: items}, nil
 }
