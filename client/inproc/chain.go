@@ -14,11 +14,18 @@ func chainUnary(all []grpc.UnaryServerInterceptor) grpc.UnaryServerInterceptor {
 	case 1:
 		return all[0]
 	}
-	first, rest := all[0], chainUnary(all[1:])
 	return func(ctx context.Context, req any, info *grpc.UnaryServerInfo, h grpc.UnaryHandler) (any, error) {
-		return first(ctx, req, info, func(ctx context.Context, req any) (any, error) {
-			return rest(ctx, req, info, h)
-		})
+		return all[0](ctx, req, info, nextUnary(all[1:], info, h))
+	}
+}
+
+// nextUnary is the handler behind the first of all interceptors that are left.
+func nextUnary(all []grpc.UnaryServerInterceptor, info *grpc.UnaryServerInfo, h grpc.UnaryHandler) grpc.UnaryHandler {
+	if len(all) == 0 {
+		return h
+	}
+	return func(ctx context.Context, req any) (any, error) {
+		return all[0](ctx, req, info, nextUnary(all[1:], info, h))
 	}
 }
 
@@ -30,10 +37,17 @@ func chainStream(all []grpc.StreamServerInterceptor) grpc.StreamServerIntercepto
 	case 1:
 		return all[0]
 	}
-	first, rest := all[0], chainStream(all[1:])
 	return func(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, h grpc.StreamHandler) error {
-		return first(srv, ss, info, func(srv any, ss grpc.ServerStream) error {
-			return rest(srv, ss, info, h)
-		})
+		return all[0](srv, ss, info, nextStream(all[1:], info, h))
+	}
+}
+
+// nextStream is nextUnary for streams.
+func nextStream(all []grpc.StreamServerInterceptor, info *grpc.StreamServerInfo, h grpc.StreamHandler) grpc.StreamHandler {
+	if len(all) == 0 {
+		return h
+	}
+	return func(srv any, ss grpc.ServerStream) error {
+		return all[0](srv, ss, info, nextStream(all[1:], info, h))
 	}
 }
