@@ -55,7 +55,10 @@ type world struct {
 func inWorld(t *testing.T, f func(w *world)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		w := &world{t: t, api: apitest.Start(t), began: time.Now()}
+		w := &world{t: t, api: apitest.Start(t)}
+		// The API's times are whole seconds, and so are what tests expect.
+		time.Sleep(time.Until(time.Now().Truncate(time.Second).Add(time.Second)))
+		w.began = time.Now()
 		w.rt = fake.New(fake.Config{
 			Journal: func(e fake.Entry) {
 				w.mu.Lock()
