@@ -18,6 +18,7 @@ import (
 	"monoplane.dev/object"
 	"monoplane.dev/scheduler"
 	"monoplane.dev/scheduler/framework"
+	"monoplane.dev/scheduler/test/scenario"
 )
 
 // Whatever happens to pods and nodes between decisions and bindings, no binding puts a pod where it does not fit at that
@@ -137,6 +138,7 @@ func (c *chaos) step() {
 		if c.priorities {
 			priority, grace := int32(c.roll(5)), int64(c.roll(4)) //nolint:gosec // small
 			p.Spec.Priority, p.Spec.TerminationGracePeriodSeconds = &priority, &grace
+			scenario.Classify(c, c.c, p)
 		}
 		if _, err := c.c.Pods.Create(context.Background(), &corev1.CreatePodRequest{Namespace: "ns", Object: p}); err != nil {
 			c.tolerate(err)
@@ -243,10 +245,9 @@ func (w *world) history() *history {
 	w.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	const start = "100" // where a fake server begins
-	pods, err := w.c.Pods.Watch(ctx, &metav1.WatchRequest{ResourceVersion: start})
+	pods, err := w.c.Pods.Watch(ctx, &metav1.WatchRequest{ResourceVersion: w.begun})
 	w.must(nil, err)
-	nodes, err := w.c.Nodes.Watch(ctx, &metav1.WatchRequest{ResourceVersion: start})
+	nodes, err := w.c.Nodes.Watch(ctx, &metav1.WatchRequest{ResourceVersion: w.begun})
 	w.must(nil, err)
 	h := &history{pods: map[string]*corev1.Pod{}, nodes: map[string]*corev1.Node{}}
 	var mu sync.Mutex

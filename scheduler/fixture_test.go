@@ -12,8 +12,8 @@ import (
 	corev1 "monoplane.dev/api/core/v1"
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/apierrors"
+	"monoplane.dev/apiserver/test/apitest"
 	"monoplane.dev/client"
-	"monoplane.dev/client/fake"
 	"monoplane.dev/scheduler"
 	"monoplane.dev/scheduler/test/objects"
 	"monoplane.dev/scheduler/test/scenario"
@@ -21,12 +21,15 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// world is a scheduler on a fake server in a bubble of virtual time.
+// world is a scheduler on a server in a bubble of virtual time.
 type world struct {
 	testing.TB
-	server *fake.Server
-	c      *client.Client
-	s      *scheduler.Scheduler
+	server *apitest.Server
+	// c is the administrator's, the scheduler has its own.
+	c *client.Client
+	// begun is the revision at which nothing has happened yet.
+	begun string
+	s     *scheduler.Scheduler
 	// metrics are those of the scheduler that was started last.
 	metrics prometheus.Gatherer
 }
@@ -40,10 +43,8 @@ func inWorld(t *testing.T, cfg scheduler.Config, f func(w *world)) {
 func inWorldWith(t *testing.T, cfg func(c *client.Client) scheduler.Config, f func(w *world)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		w := &world{TB: t, server: fake.New()}
-		w.c = w.server.Client()
-		defer w.server.Stop()
-		defer w.start(cfg(w.c))()
+		w := newWorld(t)
+		defer w.start(cfg(w.server.Scheduler()))()
 		synctest.Wait()
 		if err := w.s.Ready(); err != nil {
 			t.Error(err)
@@ -52,11 +53,23 @@ func inWorldWith(t *testing.T, cfg func(c *client.Client) scheduler.Config, f fu
 	})
 }
 
+// newWorld is a server without a scheduler.
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	w := &world{TB: t, server: apitest.Start(t)}
+	w.c = w.server.Admin()
+	w.server.Namespaces(t, "ns")
+	ns, err := w.c.Namespaces.Get(t.Context(), &metav1.GetRequest{Name: "ns"})
+	w.must(nil, err)
+	w.begun = ns.GetMetadata().GetResourceVersion()
+	return w
+}
+
 // start runs a scheduler and returns what stops it.
 func (w *world) start(cfg scheduler.Config) (stop func()) {
 	w.Helper()
 	registry := prometheus.NewRegistry()
-	cfg.Client, cfg.Registerer, w.metrics = w.c, registry, registry
+	cfg.Client, cfg.Registerer, w.metrics = w.server.Scheduler(), registry, registry
 	if cfg.Seed == 0 {
 		cfg.Seed = 1
 	}
@@ -108,6 +121,7 @@ func (w *world) createNode(n *corev1.Node) {
 
 func (w *world) addPod(p *corev1.Pod) *corev1.Pod {
 	w.Helper()
+	scenario.Classify(w, w.c, p)
 	o, err := w.c.Pods.Create(context.Background(), &corev1.CreatePodRequest{Namespace: "ns", Object: p})
 	w.must(nil, err)
 	return o
@@ -157,5 +171,5 @@ func reason(p *corev1.Pod) string { return objects.Reason(p) }
 // agents plays the nodes until stop is called.
 func (w *world) agents() (stop func()) {
 	w.Helper()
-	return scenario.Agents(w, w.c)
+	return scenario.Agents(w, w.server)
 }

@@ -20,9 +20,7 @@ import (
 func TestNamespaceLabels(t *testing.T) {
 	inWorld(t, scheduler.Config{}, func(w *world) {
 		ctx := context.Background()
-		namespace, err := w.c.Namespaces.Create(ctx, &corev1.CreateNamespaceRequest{
-			Object: &corev1.Namespace{Metadata: &metav1.ObjectMeta{Name: "ns"}},
-		})
+		namespace, err := w.c.Namespaces.Get(ctx, &metav1.GetRequest{Name: "ns"})
 		w.must(nil, err)
 		team := func(value string) {
 			n := object.Clone(namespace)

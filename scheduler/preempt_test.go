@@ -14,7 +14,6 @@ import (
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/apierrors"
 	"monoplane.dev/client"
-	"monoplane.dev/client/fake"
 	"monoplane.dev/object"
 	"monoplane.dev/scheduler"
 )
@@ -346,9 +345,7 @@ func TestVictimIsReplaced(t *testing.T) {
 // spec: PREEMPT-2, PREEMPT-4
 func TestRestartWhileVictimsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := &world{TB: t, server: fake.New()}
-		w.c = w.server.Client()
-		defer w.server.Stop()
+		w := newWorld(t)
 		defer w.agents()()
 		stop := w.start(scheduler.Config{})
 		synctest.Wait()

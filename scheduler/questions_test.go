@@ -11,6 +11,7 @@ import (
 	"time"
 
 	corev1 "monoplane.dev/api/core/v1"
+	metav1 "monoplane.dev/api/meta/v1"
 	schedulingv1 "monoplane.dev/api/scheduling/v1"
 	"monoplane.dev/apierrors"
 	"monoplane.dev/client"
@@ -18,6 +19,7 @@ import (
 	"monoplane.dev/scheduler"
 	"monoplane.dev/scheduler/framework"
 	"monoplane.dev/scheduler/test/naive"
+	"monoplane.dev/scheduler/test/scenario"
 )
 
 // explain asks about a pod as it is.
@@ -261,35 +263,72 @@ func TestPanicInQuestion(t *testing.T) {
 	})
 }
 
+// taken makes of a random pod one that the server takes: it has nothing yet of which overhead could come, nor resources of
+// whole pods, nor images as volumes; and nobody gets more of an extended resource than requested.
+func taken(p *corev1.Pod) {
+	p.Spec.Overhead, p.Spec.Resources = nil, nil
+	p.Spec.Volumes = slices.DeleteFunc(p.Spec.Volumes, func(v *corev1.Volume) bool { return v.GetVolumeSource().GetImage() != nil })
+	for _, c := range slices.Concat(p.Spec.InitContainers, p.Spec.Containers) {
+		for _, port := range c.Ports {
+			port.ContainerPort = max(port.HostPort, 1)
+		}
+		for k, v := range c.GetResources().GetRequests() {
+			if strings.Contains(k, "/") {
+				if c.Resources.Limits == nil {
+					c.Resources.Limits = map[string]*metav1.Quantity{}
+				}
+				c.Resources.Limits[k] = v
+			}
+		}
+	}
+}
+
 // What a review says about an imagined pod is what happens to it once it is created: it goes to one of the best nodes, or is refused
 // with the same words, and the same pods go for it.
 //
 // spec: SCHED-6
 func TestReviewIsWhatHappens(t *testing.T) {
 	fit, refused, preempting := 0, 0, 0
+	create := func(w *world, p *corev1.Pod) error {
+		_, err := w.c.Pods.Create(context.Background(), &corev1.CreatePodRequest{Namespace: p.Metadata.Namespace, Object: p})
+		return err
+	}
 	for seed := range uint64(150) {
 		d := naive.NewDice(seed)
 		c := d.Cluster()
 		inWorld(t, scheduler.Config{}, func(w *world) {
+			w.server.Namespaces(w, "other")
 			for _, n := range c.Nodes() {
-				n = object.Clone(n)
-				w.createNode(n)
+				_, err := w.c.Nodes.Create(context.Background(), &corev1.CreateNodeRequest{Object: object.Clone(n)})
+				if !apierrors.Is(err, apierrors.Invalid) { // what nobody can create is not there
+					w.must(nil, err)
+				}
 			}
 			for _, p := range c.Pods() {
 				p = object.Clone(p)
 				p.Metadata.Uid, p.Metadata.Finalizers = "", []string{"test/hold"}
-				w.must(w.c.Pods.Create(context.Background(), &corev1.CreatePodRequest{Namespace: p.Metadata.Namespace, Object: p}))
+				taken(p)
+				scenario.Classify(w, w.c, p)
+				if err := create(w, p); !apierrors.Is(err, apierrors.Invalid) {
+					w.must(nil, err)
+				}
 			}
 			synctest.Wait()
 			pod := d.Pending("new")
 			pod.Metadata.Namespace, pod.Metadata.Uid, pod.Spec.SchedulerName = "ns", "", scheduler.DefaultName
 			pod.Spec.NodeName = ""
+			taken(pod)
 			if d.IntN(2) == 0 {
 				pod.Spec.Priority = new(int32)
 				*pod.Spec.Priority = 1000
 			}
 			said := w.explain(pod)
-			w.addPod(pod)
+			scenario.Classify(w, w.c, pod)
+			err := create(w, pod)
+			if apierrors.Is(err, apierrors.Invalid) {
+				return
+			}
+			w.must(nil, err)
 			got := w.pod("new")
 			if said.GetFitCount() == 0 {
 				refused++

@@ -31,7 +31,7 @@ func TestScenarios(t *testing.T) {
 			inWorld(t, scheduler.Config{}, func(w *world) {
 				defer w.agents()()
 				defer runStorage(w, w.c)()
-				got := scenario.Play(w, w.c, string(want))
+				got := scenario.Play(w, w.server, string(want))
 				if *rewrite {
 					if err := os.WriteFile(file, []byte(got), 0o600); err != nil {
 						t.Fatal(err)

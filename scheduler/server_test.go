@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-
 	corev1 "monoplane.dev/api/core/v1"
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/apiserver/authn"

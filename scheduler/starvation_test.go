@@ -111,7 +111,7 @@ func (l *life) run() {
 			} else {
 				p = object.Clone(p)
 				p.Status.Phase, p.Metadata.ResourceVersion = "Succeeded", ""
-				l.must(l.c.Pods.UpdateStatus(ctx, &corev1.UpdatePodRequest{Object: p}))
+				l.must(l.server.Agent(p.GetSpec().GetNodeName()).Pods.UpdateStatus(ctx, &corev1.UpdatePodRequest{Object: p}))
 			}
 		}
 		if l.rng.IntN(3) > 0 { // else several at once

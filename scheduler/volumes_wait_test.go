@@ -100,7 +100,7 @@ func TestVolumeWaitFails(t *testing.T) {
 		began := time.Now()
 		w.must(w.c.PersistentVolumeClaims.Delete(context.Background(), &metav1.DeleteRequest{Namespace: "ns", Name: "c"}))
 		synctest.Wait()
-		if !w.told("p", `running PreBind plugin "VolumeBinding": binding volumes: persistentvolumeclaim "c" not found`) || time.Since(began) != 0 {
+		if !w.told("p", `running PreBind plugin "VolumeBinding": binding volumes: persistentvolumeclaim "c" is being deleted`) || time.Since(began) != 0 {
 			t.Errorf("it is not told after %v", time.Since(began))
 		}
 	})

@@ -16,7 +16,7 @@ type record struct{ content []byte }
 
 // examinedAtOnce is how many items are looked at for every run of changes, beside those that are replaced: enough to come
 // round in the small clusters of tests, and little in large ones.
-const examinedAtOnce = 8
+const examinedAtOnce = 4
 
 func content(o object.Object) []byte {
 	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(o)

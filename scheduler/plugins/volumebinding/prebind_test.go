@@ -9,7 +9,9 @@ import (
 
 	corev1 "monoplane.dev/api/core/v1"
 	metav1 "monoplane.dev/api/meta/v1"
-	"monoplane.dev/client/fake"
+	"monoplane.dev/apierrors"
+	"monoplane.dev/apiserver/test/apitest"
+	"monoplane.dev/client"
 	"monoplane.dev/object"
 	"monoplane.dev/object/storage"
 	"monoplane.dev/scheduler/framework"
@@ -18,16 +20,20 @@ import (
 // cluster is a server with a volume, a claim that is to take it, and one that a volume is to be made for, on n1.
 type cluster struct {
 	*testing.T
-	server *fake.Server
-	v      *corev1.PersistentVolume
-	c, m   *corev1.PersistentVolumeClaim
-	pod    *corev1.Pod
+	server *apitest.Server
+	// api is the administrator's.
+	api  *client.Client
+	v    *corev1.PersistentVolume
+	c, m *corev1.PersistentVolumeClaim
+	pod  *corev1.Pod
 }
 
 func newCluster(t *testing.T) *cluster {
 	t.Helper()
-	k := &cluster{T: t, server: fake.New()}
-	ctx, api := context.Background(), k.server.Client()
+	k := &cluster{T: t, server: apitest.Start(t)}
+	k.server.Namespaces(t, "ns")
+	k.api = k.server.Admin()
+	ctx, api := context.Background(), k.api
 	var err error
 	must := func() {
 		t.Helper()
@@ -63,13 +69,13 @@ func (k *cluster) plan() *framework.CycleState {
 
 func (k *cluster) setVolume(change func(v *corev1.PersistentVolume)) {
 	k.Helper()
-	v, err := k.server.Client().PersistentVolumes.Get(context.Background(), &metav1.GetRequest{Name: "v"})
+	v, err := k.api.PersistentVolumes.Get(context.Background(), &metav1.GetRequest{Name: "v"})
 	if err == nil {
 		v = object.Clone(v)
 		change(v)
-		if _, err = k.server.Client().PersistentVolumes.Update(context.Background(), &corev1.UpdatePersistentVolumeRequest{Object: v}); err == nil {
+		if _, err = k.api.PersistentVolumes.Update(context.Background(), &corev1.UpdatePersistentVolumeRequest{Object: v}); err == nil {
 			v.Metadata.ResourceVersion = ""
-			_, err = k.server.Client().PersistentVolumes.UpdateStatus(context.Background(), &corev1.UpdatePersistentVolumeRequest{Object: v})
+			_, err = k.api.PersistentVolumes.UpdateStatus(context.Background(), &corev1.UpdatePersistentVolumeRequest{Object: v})
 		}
 	}
 	if err != nil {
@@ -83,7 +89,7 @@ func (k *cluster) setClaim(name string, change func(c *corev1.PersistentVolumeCl
 	if err == nil {
 		o = object.Clone(o)
 		change(o)
-		_, err = k.server.Client().PersistentVolumeClaims.Update(context.Background(), &corev1.UpdatePersistentVolumeClaimRequest{Object: o})
+		_, err = k.api.PersistentVolumeClaims.Update(context.Background(), &corev1.UpdatePersistentVolumeClaimRequest{Object: o})
 	}
 	if err != nil {
 		k.Fatal(err)
@@ -91,7 +97,48 @@ func (k *cluster) setClaim(name string, change func(c *corev1.PersistentVolumeCl
 }
 
 func (k *cluster) claim(name string) (*corev1.PersistentVolumeClaim, error) {
-	return k.server.Client().PersistentVolumeClaims.Get(context.Background(), &metav1.GetRequest{Namespace: "ns", Name: name})
+	return k.api.PersistentVolumeClaims.Get(context.Background(), &metav1.GetRequest{Namespace: "ns", Name: name})
+}
+
+func (k *cluster) delete(what string) {
+	k.Helper()
+	var err error
+	switch what {
+	case "v":
+		_, err = k.api.PersistentVolumes.Delete(context.Background(), &metav1.DeleteRequest{Name: "v"})
+	case "p":
+		zero := int64(0)
+		_, err = k.api.Pods.Delete(context.Background(), &metav1.DeleteRequest{Namespace: "ns", Name: "p", GracePeriodSeconds: &zero})
+	default:
+		_, err = k.api.PersistentVolumeClaims.Delete(context.Background(), &metav1.DeleteRequest{Namespace: "ns", Name: what})
+	}
+	if err != nil {
+		k.Fatal(err)
+	}
+}
+
+// gone deletes something and gives up its protection, as the controller does when nobody uses it.
+func (k *cluster) gone(what string) {
+	k.Helper()
+	k.delete(what)
+	switch what {
+	case "v":
+		v, err := k.api.PersistentVolumes.Get(context.Background(), &metav1.GetRequest{Name: "v"})
+		if err == nil {
+			v = object.Clone(v)
+			v.Metadata.Finalizers = nil
+			_, err = k.api.PersistentVolumes.Update(context.Background(), &corev1.UpdatePersistentVolumeRequest{Object: v})
+		}
+		if err != nil {
+			k.Fatal(err)
+		}
+		if v, err := k.api.PersistentVolumes.Get(context.Background(), &metav1.GetRequest{Name: "v"}); !apierrors.Is(err, apierrors.NotFound) {
+			k.Fatalf("there is still %v, %v", v, err)
+		}
+	case "p":
+	default:
+		k.setClaim(what, func(c *corev1.PersistentVolumeClaim) { c.Metadata.Finalizers = nil })
+	}
 }
 
 // bound finishes a claim as the controller does.
@@ -107,26 +154,11 @@ func bound(volume string) func(*corev1.PersistentVolumeClaim) {
 func TestPreBindLooksFirst(t *testing.T) {
 	type pv = *corev1.PersistentVolume
 	type pvc = *corev1.PersistentVolumeClaim
-	gone := func(k *cluster, what string) {
-		var err error
-		switch what {
-		case "v":
-			_, err = k.server.Client().PersistentVolumes.Delete(context.Background(), &metav1.DeleteRequest{Name: "v"})
-		case "p":
-			zero := int64(0)
-			_, err = k.server.Client().Pods.Delete(context.Background(), &metav1.DeleteRequest{Namespace: "ns", Name: "p", GracePeriodSeconds: &zero})
-		default:
-			_, err = k.server.Client().PersistentVolumeClaims.Delete(context.Background(), &metav1.DeleteRequest{Namespace: "ns", Name: what})
-		}
-		if err != nil {
-			k.Fatal(err)
-		}
-	}
 	again := func(k *cluster, name string) {
-		gone(k, name)
+		k.gone(name)
 		o := claim(name, "1Gi", "")
 		o.Metadata.Uid = "another"
-		_, err := k.server.Client().PersistentVolumeClaims.Create(context.Background(), &corev1.CreatePersistentVolumeClaimRequest{Namespace: "ns", Object: o})
+		_, err := k.api.PersistentVolumeClaims.Create(context.Background(), &corev1.CreatePersistentVolumeClaimRequest{Namespace: "ns", Object: o})
 		if err != nil {
 			k.Fatal(err)
 		}
@@ -141,29 +173,32 @@ func TestPreBindLooksFirst(t *testing.T) {
 		}, "volume v is not what it was"},
 		{"the volume is not available", func(k *cluster) { k.setVolume(func(v pv) { v.Status.Phase = "Failed" }) }, "volume v is not what it was"},
 		{"the volume is smaller", func(k *cluster) { k.setVolume(func(v pv) { v.Spec.Capacity = size("1Mi") }) }, "volume v is not what it was"},
-		{"the volume is gone", func(k *cluster) { gone(k, "v") }, `persistentvolume "v" not found`},
+		{"the volume is gone", func(k *cluster) { k.gone("v") }, `persistentvolume "v" not found`},
 		{"the claim took another", func(k *cluster) { k.setClaim("c", bound("w")) }, `claim ns/c is bound to volume "w" meanwhile`},
-		{"the claim is gone", func(k *cluster) { gone(k, "c") }, `persistentvolumeclaim "c" not found`},
+		{"the claim is gone", func(k *cluster) { k.gone("c") }, `persistentvolumeclaim "c" not found`},
 		{"the claim is another", func(k *cluster) { again(k, "c") }, "claim ns/c is another one"},
 		{"the other claim is another", func(k *cluster) { again(k, "m") }, "claim ns/m is another one"},
 		{"the other claim is going", func(k *cluster) {
-			k.setClaim("m", func(c pvc) { c.Metadata.Finalizers = []string{storage.ClaimProtection} })
-			gone(k, "m")
+			k.delete("m") // a pod uses it, so that it stays
 		}, `persistentvolumeclaim "m" is being deleted`},
 		{"the other is made elsewhere", func(k *cluster) {
 			k.setClaim("m", func(c pvc) { storage.Annotate(c, storage.SelectedNode, "n2") })
 		}, "the volume of claim ns/m is being made on node n2"},
 		{"the volume was made elsewhere", func(k *cluster) {
-			k.setVolume(func(v pv) { v.Spec.NodeAffinity = volume("v", "1Gi", "n2").Spec.NodeAffinity })
+			k.gone("v")
+			_, err := k.api.PersistentVolumes.Create(context.Background(), &corev1.CreatePersistentVolumeRequest{Object: volume("v", "1Gi", "n2")})
+			if err != nil {
+				k.Fatal(err)
+			}
 			k.setClaim("c", bound("v"))
 			k.setVolume(func(v pv) { v.Spec.ClaimRef = storage.Reference(k.c) })
 		}, `pv "v" node affinity doesn't match node "n1"`},
-		{"the pod is gone", func(k *cluster) { gone(k, "p") }, "pod does not exist any more"},
+		{"the pod is gone", func(k *cluster) { k.gone("p") }, "pod does not exist any more"},
 		{"the pod is another", func(k *cluster) {
-			gone(k, "p")
+			k.gone("p")
 			p := using("c", "m").Pod
 			p.Metadata.Uid = "another"
-			if _, err := k.server.Client().Pods.Create(context.Background(), &corev1.CreatePodRequest{Namespace: "ns", Object: p}); err != nil {
+			if _, err := k.api.Pods.Create(context.Background(), &corev1.CreatePodRequest{Namespace: "ns", Object: p}); err != nil {
 				k.Fatal(err)
 			}
 		}, "pod does not exist any more"},
@@ -171,16 +206,15 @@ func TestPreBindLooksFirst(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				k := newCluster(t)
-				defer k.server.Stop()
 				tc.change(k)
-				before, _ := k.server.Client().PersistentVolumes.Get(context.Background(), &metav1.GetRequest{Name: "v"})
+				before, _ := k.api.PersistentVolumes.Get(context.Background(), &metav1.GetRequest{Name: "v"})
 				began := time.Now()
-				got := newPlugin(t, k.server.Client()).PreBind(context.Background(), k.plan(), framework.NewPodInfo(k.pod), "n1")
+				got := newPlugin(t, k.server.Scheduler()).PreBind(context.Background(), k.plan(), framework.NewPodInfo(k.pod), "n1")
 				want := `running PreBind plugin "VolumeBinding": binding volumes: ` + tc.want
 				if got.Code() != framework.Error || got.Message() != want || time.Since(began) != 0 {
 					t.Errorf("%v %q after %v, want %q", got.Code(), got.Message(), time.Since(began), want)
 				}
-				after, _ := k.server.Client().PersistentVolumes.Get(context.Background(), &metav1.GetRequest{Name: "v"})
+				after, _ := k.api.PersistentVolumes.Get(context.Background(), &metav1.GetRequest{Name: "v"})
 				about := strings.HasPrefix(tc.name, "the volume is") || strings.HasPrefix(tc.name, "the claim")
 				if about && before.GetMetadata().GetResourceVersion() != after.GetMetadata().GetResourceVersion() {
 					t.Error("the volume was written")
@@ -196,14 +230,13 @@ func TestPreBindWaits(t *testing.T) {
 	for _, order := range [][]string{{"c", "m"}, {"m", "c"}} {
 		synctest.Test(t, func(t *testing.T) {
 			k := newCluster(t)
-			defer k.server.Stop()
 			made := volume("made", "1Gi", "n1")
-			if _, err := k.server.Client().PersistentVolumes.Create(context.Background(), &corev1.CreatePersistentVolumeRequest{Object: made}); err != nil {
+			if _, err := k.api.PersistentVolumes.Create(context.Background(), &corev1.CreatePersistentVolumeRequest{Object: made}); err != nil {
 				t.Fatal(err)
 			}
 			done := make(chan *framework.Status, 1)
 			go func() {
-				done <- newPlugin(t, k.server.Client()).PreBind(context.Background(), k.plan(), framework.NewPodInfo(k.pod), "n1")
+				done <- newPlugin(t, k.server.Scheduler()).PreBind(context.Background(), k.plan(), framework.NewPodInfo(k.pod), "n1")
 			}()
 			for _, name := range order {
 				time.Sleep(2 * patience) // virtual; nobody tells it of changes here
@@ -217,7 +250,7 @@ func TestPreBindWaits(t *testing.T) {
 			if s := <-done; !s.IsSuccess() {
 				t.Error(s.Message())
 			}
-			v, err := k.server.Client().PersistentVolumes.Get(context.Background(), &metav1.GetRequest{Name: "v"})
+			v, err := k.api.PersistentVolumes.Get(context.Background(), &metav1.GetRequest{Name: "v"})
 			if err != nil || v.GetSpec().GetClaimRef().GetUid() != k.c.GetMetadata().GetUid() {
 				t.Errorf("the volume is %v, %v", v, err)
 			}

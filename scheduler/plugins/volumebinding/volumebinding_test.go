@@ -31,8 +31,11 @@ func size(s string) map[string]*metav1.Quantity {
 func volume(name, size_ string, hosts ...string) *corev1.PersistentVolume {
 	v := &corev1.PersistentVolume{
 		Metadata: &metav1.ObjectMeta{Name: name, Uid: name},
-		Spec:     &corev1.PersistentVolumeSpec{Capacity: size(size_), StorageClassName: "late", AccessModes: []string{"ReadWriteOnce"}},
-		Status:   &corev1.PersistentVolumeStatus{Phase: "Available"},
+		Spec: &corev1.PersistentVolumeSpec{
+			Capacity: size(size_), StorageClassName: "late", AccessModes: []string{"ReadWriteOnce"},
+			PersistentVolumeSource: &corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/" + name}},
+		},
+		Status: &corev1.PersistentVolumeStatus{Phase: "Available"},
 	}
 	if len(hosts) > 0 {
 		v.Spec.NodeAffinity = &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []*corev1.NodeSelectorTerm{{
@@ -65,9 +68,12 @@ func class(provisioner string) *storagev1.StorageClass {
 }
 
 func using(claims ...string) *framework.PodInfo {
-	p := &corev1.Pod{Metadata: &metav1.ObjectMeta{Namespace: "ns", Name: "p", Uid: "p"}, Spec: &corev1.PodSpec{}}
+	p := &corev1.Pod{
+		Metadata: &metav1.ObjectMeta{Namespace: "ns", Name: "p", Uid: "p"},
+		Spec:     &corev1.PodSpec{Containers: []*corev1.Container{{Name: "main", Image: "host"}}},
+	}
 	for _, c := range claims {
-		p.Spec.Volumes = append(p.Spec.Volumes, &corev1.Volume{VolumeSource: &corev1.VolumeSource{
+		p.Spec.Volumes = append(p.Spec.Volumes, &corev1.Volume{Name: c, VolumeSource: &corev1.VolumeSource{
 			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: c},
 		}})
 	}

@@ -37,7 +37,7 @@ func Pod(name string, requests ...string) *corev1.Pod {
 		Spec: &corev1.PodSpec{
 			SchedulerName: "default-scheduler",
 			Containers: []*corev1.Container{
-				{Name: "c", Resources: &corev1.ResourceRequirements{Requests: Quantities(requests...)}},
+				{Name: "c", Image: "host", Resources: &corev1.ResourceRequirements{Requests: Quantities(requests...)}},
 			},
 		},
 		Status: &corev1.PodStatus{Phase: "Pending"},

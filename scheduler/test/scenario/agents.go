@@ -2,21 +2,40 @@ package scenario
 
 import (
 	"context"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
 	corev1 "monoplane.dev/api/core/v1"
 	metav1 "monoplane.dev/api/meta/v1"
+	schedulingv1 "monoplane.dev/api/scheduling/v1"
 	"monoplane.dev/apierrors"
+	"monoplane.dev/apiserver/test/apitest"
 	"monoplane.dev/client"
 	"monoplane.dev/codec/value"
 	"monoplane.dev/object"
 )
 
-// Agents plays the nodes until stop is called: pods start as soon as they are bound, and end when their grace is over.
-func Agents(t testing.TB, c *client.Client) (stop func()) {
+// Classify makes the class that gives a pod its priority, which no pod may state by itself.
+func Classify(t testing.TB, c *client.Client, p *corev1.Pod) {
 	t.Helper()
-	w := &player{t, c}
+	if p.Spec.Priority == nil && p.Spec.PreemptionPolicy == nil {
+		return
+	}
+	class := &schedulingv1.PriorityClass{Value: p.Spec.GetPriority(), PreemptionPolicy: p.Spec.PreemptionPolicy}
+	p.Spec.PriorityClassName = strings.ToLower(fmt.Sprint("p", class.GetValue(), class.GetPreemptionPolicy()))
+	class.Metadata = &metav1.ObjectMeta{Name: p.Spec.PriorityClassName}
+	_, err := c.PriorityClasses.Create(context.Background(), &schedulingv1.CreatePriorityClassRequest{Object: class})
+	if err != nil && !apierrors.Is(err, apierrors.AlreadyExists) {
+		t.Fatal(err)
+	}
+}
+
+// Agents plays the nodes until stop is called: pods start as soon as they are bound, and end when their grace is over.
+func Agents(t testing.TB, s *apitest.Server) (stop func()) {
+	t.Helper()
+	w := newPlayer(t, s)
 	ctx, cancel := context.WithCancel(context.Background())
 	watch, err := w.c.Pods.Watch(ctx, &metav1.WatchRequest{})
 	w.must(nil, err)

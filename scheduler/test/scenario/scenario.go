@@ -2,7 +2,7 @@
 // come of it. A file holds one command a line; what "show" prints stands below it, indented.
 //
 //	node NAME [cpu=N] [memory=N] [pods=N] [RESOURCE=N] [label:K=V] [taint:K=V:EFFECT] [cordoned]
-//	pod NAME [cpu=N] [memory=N] [RESOURCE=N] [init:cpu=N] [sidecar:cpu=N] [overhead:cpu=N] [priority:N]
+//	pod NAME [cpu=N] [memory=N] [RESOURCE=N] [init:cpu=N] [sidecar:cpu=N] [priority:N]
 //	    [select:K=V] [affinity:K:OP:V,...] [tolerate:K=V:EFFECT] [port:N] [gate:NAME] [scheduler:NAME] [label:K=V]
 //	    [spread:KEY:MAXSKEW:DoNotSchedule|ScheduleAnyway] [near:KEY:K=V] [apart:KEY:K=V] [prefer-near:KEY:K=V]
 //	    [prefer-apart:KEY:K=V] [policy:Never] [grace:SECONDS] [guaranteed] [claim:NAME]
@@ -31,6 +31,7 @@ import (
 
 	corev1 "monoplane.dev/api/core/v1"
 	metav1 "monoplane.dev/api/meta/v1"
+	"monoplane.dev/apiserver/test/apitest"
 	"monoplane.dev/client"
 	"monoplane.dev/object"
 	"monoplane.dev/scheduler/test/objects"
@@ -39,15 +40,19 @@ import (
 // player does what a script says.
 type player struct {
 	testing.TB
+	server *apitest.Server
+	// c is the administrator's.
 	c *client.Client
 }
 
+func newPlayer(t testing.TB, s *apitest.Server) *player { return &player{t, s, s.Admin()} }
+
 // Play does what the script says, one command when everything has settled after the other, in the bubble of virtual
 // time that it is called in, and returns the script with what there was to show.
-func Play(t testing.TB, c *client.Client, script string) string {
+func Play(t testing.TB, s *apitest.Server, script string) string {
 	t.Helper()
 	var out bytes.Buffer
-	w := &player{t, c}
+	w := newPlayer(t, s)
 	for line := range strings.Lines(script) {
 		if strings.HasPrefix(line, "    ") {
 			continue // an expectation
@@ -99,6 +104,7 @@ func (w *player) command(words []string, out *bytes.Buffer) {
 	case "pod":
 		p := objects.Pod(name)
 		w.describePod(p, words[2:])
+		Classify(w, w.c, p)
 		w.must(w.c.Pods.Create(ctx, &corev1.CreatePodRequest{Namespace: "ns", Object: p}))
 	case "set-pod":
 		p := object.Clone(w.pod(name))
@@ -113,7 +119,7 @@ func (w *player) command(words []string, out *bytes.Buffer) {
 	case "finish-pod":
 		p := object.Clone(w.pod(name))
 		p.Status.Phase = "Succeeded"
-		w.must(w.c.Pods.UpdateStatus(ctx, &corev1.UpdatePodRequest{Object: p}))
+		w.must(w.server.Agent(p.GetSpec().GetNodeName()).Pods.UpdateStatus(ctx, &corev1.UpdatePodRequest{Object: p}))
 	case "sc", "pv", "pvc", "delete-sc", "delete-pv", "delete-pvc":
 		w.storage(words)
 	case "wait":
@@ -182,14 +188,14 @@ func (w *player) describePod(p *corev1.Pod, words []string) {
 		k, v, _ := strings.Cut(rest, "=")
 		switch kind {
 		case "init", "sidecar":
-			c := &corev1.Container{Name: word, Resources: &corev1.ResourceRequirements{Requests: objects.Quantities(rest)}}
+			c := &corev1.Container{
+				Name: fmt.Sprint(kind, len(p.Spec.InitContainers)), Image: "host", Resources: &corev1.ResourceRequirements{Requests: objects.Quantities(rest)},
+			}
 			if kind == "sidecar" {
 				always := "Always"
 				c.RestartPolicy = &always
 			}
 			p.Spec.InitContainers = append(p.Spec.InitContainers, c)
-		case "overhead":
-			p.Spec.Overhead = objects.Quantities(rest)
 		case "priority":
 			n, err := strconv.ParseInt(rest, 10, 32)
 			w.must(nil, err)
@@ -255,7 +261,14 @@ func (w *player) describePod(p *corev1.Pod, words []string) {
 			if !ok {
 				w.Fatalf("unknown word %q", word)
 			}
-			p.Spec.Containers[0].Resources.Requests[k] = &metav1.Quantity{String_: v}
+			resources := p.Spec.Containers[0].Resources
+			resources.Requests[k] = &metav1.Quantity{String_: v}
+			if strings.Contains(k, "/") { // of which nobody gets more than requested
+				if resources.Limits == nil {
+					resources.Limits = map[string]*metav1.Quantity{}
+				}
+				resources.Limits[k] = &metav1.Quantity{String_: v}
+			}
 		}
 	}
 	slices.SortFunc(p.Spec.Tolerations, func(a, b *corev1.Toleration) int { return strings.Compare(a.GetKey(), b.GetKey()) })
