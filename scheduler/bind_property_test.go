@@ -39,8 +39,8 @@ func neverOvercommit(t *testing.T, priorities bool) {
 	t.Helper()
 	var bound, preempted int
 	var lost, repeated float64
-	const seeds = 40
-	for seed := range uint64(seeds) {
+	seeds := *histories
+	for seed := range uint64(seeds) { //nolint:gosec // not negative
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(seed, 21))
 			inWorld(t, scheduler.Config{Seed: seed + 1, Binders: 1 + rng.IntN(8)}, func(w *world) {
@@ -73,7 +73,7 @@ func neverOvercommit(t *testing.T, priorities bool) {
 	if priorities && preempted < 5*seeds {
 		t.Errorf("%d were preempted in %d histories: the test does not test much", preempted, seeds)
 	}
-	if bound < 20*seeds || lost < 5*seeds || repeated < 5*seeds {
+	if bound < 20*seeds || lost < float64(5*seeds) || repeated < float64(5*seeds) {
 		t.Errorf("%d bound, %v lost, %v repeated in %d histories: the test does not test much", bound, lost, repeated, seeds)
 	}
 }

@@ -3,6 +3,7 @@ package scheduler_test
 import (
 	"context"
 	"errors"
+	"flag"
 	"testing"
 	"testing/synctest"
 
@@ -18,6 +19,9 @@ import (
 	"monoplane.dev/scheduler/test/objects"
 	"monoplane.dev/scheduler/test/scenario"
 )
+
+// histories may be raised when the scheduler has changed: each takes a tenth of a second of real time.
+var histories = flag.Int("histories", 12, "how many random histories each of the tests plays that play any")
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
