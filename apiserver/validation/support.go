@@ -56,9 +56,9 @@ const claimVolume protoreflect.FullName = "monoplane.core.v1.VolumeSource.persis
 // limited is what the generator gives messages that have fields which are not fully supported.
 type limited interface{ SetsLimited() bool }
 
-// Unsupported walks o and returns a cause for each field that is set and REFUSED, and a warning for each
-// that is set and STORED. A field is set when it holds more than its zero value, or a zero that asks for something. Call it with what the
-// client sent, before defaults.
+// Unsupported walks o and returns a cause for each field that is set and REFUSED, and a warning for each that is set
+// and STORED. A field is set when it holds more than its zero value, or a zero that asks for something. Call it with
+// what the client sent, before defaults.
 func (s *Support) Unsupported(o object.Object) (refused []apierrors.Cause, stored []string) {
 	if l, ok := o.(limited); ok && !l.SetsLimited() {
 		return nil, nil
@@ -179,7 +179,8 @@ func (s *Support) build(d protoreflect.MessageDescriptor) *plan {
 		}
 		f.support, _ = proto.GetExtension(fd.Options(), optionsv1.E_Support).(optionsv1.Support)
 		f.zero, _ = proto.GetExtension(fd.Options(), optionsv1.E_Zero).(optionsv1.Zero)
-		if f.zero == optionsv1.Zero_ZERO_REFUSED || f.support == optionsv1.Support_REFUSED || f.support == optionsv1.Support_STORED {
+		if f.zero == optionsv1.Zero_ZERO_REFUSED || f.support == optionsv1.Support_REFUSED ||
+			f.support == optionsv1.Support_STORED {
 			p.fields = append(p.fields, f)
 			continue
 		}

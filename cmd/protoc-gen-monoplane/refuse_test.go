@@ -24,7 +24,8 @@ func run(fields []*descriptorpb.FieldDescriptorProto, options *descriptorpb.Mess
 	}
 	for _, f := range fields {
 		if f.GetProto3Optional() {
-			file.MessageType[0].OneofDecl = []*descriptorpb.OneofDescriptorProto{{Name: proto.String("_" + f.GetName())}}
+			presence := &descriptorpb.OneofDescriptorProto{Name: proto.String("_" + f.GetName())}
+			file.MessageType[0].OneofDecl = []*descriptorpb.OneofDescriptorProto{presence}
 		}
 	}
 	return pass(file, generate)
@@ -69,7 +70,8 @@ func TestFieldsWithoutJSONAreRefused(t *testing.T) {
 	inlinedText := field("text", 1, descriptorpb.FieldDescriptorProto_TYPE_STRING)
 	inlinedText.Options = new(descriptorpb.FieldOptions)
 	proto.SetExtension(inlinedText.Options, optionsv1.E_Inline, true)
-	zero := func(kind descriptorpb.FieldDescriptorProto_Type, z optionsv1.Zero, optional bool) *descriptorpb.FieldDescriptorProto {
+	type kindOf = descriptorpb.FieldDescriptorProto_Type
+	zero := func(kind kindOf, z optionsv1.Zero, optional bool) *descriptorpb.FieldDescriptorProto {
 		f := field("f", 1, kind)
 		f.Options = new(descriptorpb.FieldOptions)
 		proto.SetExtension(f.Options, optionsv1.E_Zero, z)

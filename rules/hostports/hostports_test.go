@@ -25,17 +25,23 @@ func port(number int32, protocol, ip string) *corev1.ContainerPort {
 func TestOf(t *testing.T) {
 	got := hostports.Of(&corev1.PodSpec{
 		InitContainers: []*corev1.Container{
-			container("", port(1, "TCP", "")), container("OnFailure", port(2, "TCP", "")), container(initcontainer.Always, port(3, "", "::")),
+			container("", port(1, "TCP", "")), container("OnFailure", port(2, "TCP", "")),
+			container(initcontainer.Always, port(3, "", "::")),
 		},
 		Containers: []*corev1.Container{
-			container("", port(0, "TCP", ""), port(4, "UDP", "10.0.0.1")), container("Never", port(-1, "", ""), port(5, "", "")),
+			container("", port(0, "TCP", ""), port(4, "UDP", "10.0.0.1")),
+			container("Never", port(-1, "", ""), port(5, "", "")),
 		},
 	})
-	want := []hostports.Port{{IP: "10.0.0.1", Protocol: "UDP", Number: 4}, {IP: "0.0.0.0", Protocol: "TCP", Number: 5}, {IP: "0.0.0.0", Protocol: "TCP", Number: 3}}
+	want := []hostports.Port{
+		{IP: "10.0.0.1", Protocol: "UDP", Number: 4}, {IP: "0.0.0.0", Protocol: "TCP", Number: 5},
+		{IP: "0.0.0.0", Protocol: "TCP", Number: 3},
+	}
 	if !slices.Equal(got, want) {
 		t.Errorf("%v, want %v", got, want)
 	}
-	if hostports.Of(nil) != nil || hostports.Of(&corev1.PodSpec{Containers: []*corev1.Container{container("", port(0, "", ""))}}) != nil {
+	plain := &corev1.PodSpec{Containers: []*corev1.Container{container("", port(0, "", ""))}}
+	if hostports.Of(nil) != nil || hostports.Of(plain) != nil {
 		t.Error("a pod without host ports takes some")
 	}
 }

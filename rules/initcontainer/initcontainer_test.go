@@ -12,9 +12,9 @@ func TestIsSidecar(t *testing.T) {
 	if initcontainer.IsSidecar(nil) || initcontainer.IsSidecar(&corev1.Container{}) {
 		t.Error("an init container without a restart policy is a sidecar")
 	}
-	for policy, want := range map[string]bool{"": false, "Always": true, "OnFailure": false, "Never": false, "always": false} {
-		if initcontainer.IsSidecar(&corev1.Container{RestartPolicy: &policy}) != want {
-			t.Errorf("restart policy %q: want %v", policy, want)
+	for _, policy := range []string{"", "Always", "OnFailure", "Never", "always"} {
+		if is := initcontainer.IsSidecar(&corev1.Container{RestartPolicy: &policy}); is != (policy == "Always") {
+			t.Errorf("restart policy %q: %v", policy, is)
 		}
 	}
 }

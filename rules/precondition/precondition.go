@@ -1,5 +1,6 @@
 // Package precondition judges what a request says about the object that it means: its uid, so that no successor of the
-// same name is touched, and its revision (DEL-5, DEL-11). Deletions, updates and bindings of every kind are judged here.
+// same name is touched, and its revision (DEL-5, DEL-11). Deletions, updates and bindings of every kind are judged
+// here.
 //
 // It guarantees the verdicts and the text of Kubernetes: test/oracle compares them. It knows nothing of who must state
 // a uid, nor of what an update without a revision means.
@@ -44,7 +45,8 @@ func (e Expected) Broken(uid, resourceVersion string) string {
 	case e.UID != nil && *e.UID != uid:
 		return fmt.Sprintf("Precondition failed: UID in precondition: %s, UID in object meta: %s", *e.UID, uid)
 	case e.ResourceVersion != nil && *e.ResourceVersion != resourceVersion:
-		return fmt.Sprintf("Precondition failed: ResourceVersion in precondition: %s, ResourceVersion in object meta: %s",
+		return fmt.Sprintf(
+			"Precondition failed: ResourceVersion in precondition: %s, ResourceVersion in object meta: %s",
 			*e.ResourceVersion, resourceVersion)
 	default:
 		return ""

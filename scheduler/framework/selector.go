@@ -62,7 +62,9 @@ func termSelector(pod *metav1.ObjectMeta, t *corev1.PodAffinityTerm) labels.Sele
 	return r.selector()
 }
 
-func (r *requirements) addKeys(pod *metav1.ObjectMeta, s *metav1.LabelSelector, keys []string, op selection.Operator, name string) {
+func (r *requirements) addKeys(
+	pod *metav1.ObjectMeta, s *metav1.LabelSelector, keys []string, op selection.Operator, name string,
+) {
 	for _, k := range keys {
 		v, ok := pod.GetLabels()[k]
 		written := slices.ContainsFunc(s.GetMatchExpressions(), func(e *metav1.LabelSelectorRequirement) bool {

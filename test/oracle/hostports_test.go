@@ -19,12 +19,14 @@ func publishing(r *rand.Rand) *v1.Pod {
 		for range n {
 			c := v1.Container{Name: "c"}
 			if r.IntN(2) == 0 {
-				c.RestartPolicy = ptr(v1.ContainerRestartPolicy(pick(r, []string{"Always", "Always", "OnFailure", "Never", ""})))
+				policy := pick(r, []string{"Always", "Always", "OnFailure", "Never", ""})
+				c.RestartPolicy = ptr(v1.ContainerRestartPolicy(policy))
 			}
 			for range r.IntN(3) {
 				c.Ports = append(c.Ports, v1.ContainerPort{
-					ContainerPort: 1, HostPort: pick(r, []int32{-1, 0, 80, 81}), Protocol: pick(r, []v1.Protocol{"", "TCP", "UDP", "SCTP"}),
-					HostIP: pick(r, []string{"", "0.0.0.0", "10.0.0.1", "10.0.0.2", "fd00::1"}),
+					ContainerPort: 1, HostPort: pick(r, []int32{-1, 0, 80, 81}),
+					Protocol: pick(r, []v1.Protocol{"", "TCP", "UDP", "SCTP"}),
+					HostIP:   pick(r, []string{"", "0.0.0.0", "10.0.0.1", "10.0.0.2", "fd00::1"}),
 				})
 			}
 			all = append(all, c)

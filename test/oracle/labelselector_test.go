@@ -33,9 +33,12 @@ func TestSelectorsSelectTheSame(t *testing.T) {
 				for range r.IntN(3) {
 					list = append(list, pick(r, values))
 				}
-				theirs.MatchExpressions = append(theirs.MatchExpressions,
-					metav1.LabelSelectorRequirement{Key: key, Operator: metav1.LabelSelectorOperator(op), Values: list})
-				ours.MatchExpressions = append(ours.MatchExpressions, &ourmeta.LabelSelectorRequirement{Key: key, Operator: op, Values: list})
+				theirs.MatchExpressions = append(theirs.MatchExpressions, metav1.LabelSelectorRequirement{
+					Key: key, Operator: metav1.LabelSelectorOperator(op), Values: list,
+				})
+				ours.MatchExpressions = append(ours.MatchExpressions, &ourmeta.LabelSelectorRequirement{
+					Key: key, Operator: op, Values: list,
+				})
 			}
 		}
 		set := labels.Set{}
@@ -56,8 +59,12 @@ func TestSelectorsSelectTheSame(t *testing.T) {
 			}
 			continue
 		}
-		if err != nil || got.Matches(set) != want.Matches(set) || got.String() != want.String() || got.Empty() != want.Empty() {
-			t.Fatalf("%v and %v\nis %q (%v) for Kubernetes, %q (%v) for Monoplane: %v", theirs, set, want, want.Matches(set), got, got.Matches(set), err)
+		if err != nil {
+			t.Fatalf("%v\nis fine for Kubernetes, and for Monoplane %v", theirs, err)
+		}
+		if got.Matches(set) != want.Matches(set) || got.String() != want.String() || got.Empty() != want.Empty() {
+			t.Fatalf("%v and %v\nis %q (%v) for Kubernetes, %q (%v) for Monoplane",
+				theirs, set, want, want.Matches(set), got, got.Matches(set))
 		}
 		if got.Matches(set) {
 			selected++

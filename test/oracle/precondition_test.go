@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/storage"
 
@@ -19,7 +18,8 @@ func TestPreconditionsAreJudgedAlike(t *testing.T) {
 	r := random(t)
 	broken := 0
 	for range *count {
-		have := &v1.Pod{ObjectMeta: metav1.ObjectMeta{UID: types.UID(pick(r, []string{"a", "b"})), ResourceVersion: pick(r, []string{"1", "2"})}}
+		have := &v1.Pod{}
+		have.UID, have.ResourceVersion = types.UID(pick(r, []string{"a", "b"})), pick(r, []string{"1", "2"})
 		var theirs storage.Preconditions
 		var ours precondition.Expected
 		if r.IntN(2) == 0 {
@@ -36,7 +36,8 @@ func TestPreconditionsAreJudgedAlike(t *testing.T) {
 			broken++
 		}
 		if (want == "") != (got == "") || !strings.Contains(want, got) {
-			t.Fatalf("expected %v, have %s at %s: %q for Kubernetes, %q for Monoplane", theirs, have.UID, have.ResourceVersion, want, got)
+			t.Fatalf("expected %v, have %s at %s: %q for Kubernetes, %q for Monoplane",
+				theirs, have.UID, have.ResourceVersion, want, got)
 		}
 	}
 	if broken < *count/5 || broken == *count {

@@ -135,7 +135,8 @@ func TestPreconditions(t *testing.T) {
 		{"stale revision", ptr("u1"), ptr("6"), true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			_, err := deletion.Decide(running(), deletion.Request{Grace: ptr(int64(0)), Expected: precondition.Expected{UID: c.uid, ResourceVersion: c.rv}}, user, start)
+			req := deletion.Request{Grace: ptr(int64(0)), Expected: precondition.Expected{UID: c.uid, ResourceVersion: c.rv}}
+			_, err := deletion.Decide(running(), req, user, start)
 			var r *deletion.Refusal
 			if errors.As(err, &r) != c.refused {
 				t.Fatalf("err = %v, want refused %v", err, c.refused)

@@ -10,9 +10,10 @@ import (
 
 // spec: DEL-7, DEL-8, DEL-11, GC-1, GC-2, GC-4
 func TestEntitled(t *testing.T) {
-	force := deletion.Request{Grace: ptr(int64(0)), Expected: precondition.Expected{UID: ptr("u1")}}
+	it := precondition.Expected{UID: ptr("u1")}
+	force := deletion.Request{Grace: ptr(int64(0)), Expected: it}
 	forceAny := deletion.Request{Grace: ptr(int64(0))}
-	gracefully := deletion.Request{Expected: precondition.Expected{UID: ptr("u1")}}
+	gracefully := deletion.Request{Expected: it}
 	finished := with(marked(30), func(p *deletion.Pod) { p.Terminal = true })
 	mirror := with(running(), func(p *deletion.Pod) { p.Mirror = true })
 	unbound := with(running(), func(p *deletion.Pod) { p.Node = "" })
@@ -41,7 +42,7 @@ func TestEntitled(t *testing.T) {
 		{"agent, pod not marked", agent, terminal, force, false, false},
 		{"agent begins", agent, running(), gracefully, false, false},
 		{"agent begins on a terminal pod", agent, terminal, gracefully, false, false},
-		{"agent shortens", agent, finished, deletion.Request{Grace: ptr(int64(1)), Expected: precondition.Expected{UID: ptr("u1")}}, false, false},
+		{"agent shortens", agent, finished, deletion.Request{Grace: ptr(int64(1)), Expected: it}, false, false},
 		{"agent drops a mirror", agent, mirror, force, true, false},
 		{"agent drops another node's mirror", agent, elsewhere(mirror), force, false, false},
 		{"agent drops a mirror without uid", agent, mirror, forceAny, false, false},
@@ -59,7 +60,7 @@ func TestEntitled(t *testing.T) {
 		{"podgc begins", podgc, running(), gracefully, true, false},
 
 		{"controller begins", other, running(), gracefully, true, false},
-		{"controller shortens", other, marked(30), deletion.Request{Grace: ptr(int64(5)), Expected: precondition.Expected{UID: ptr("u1")}}, true, false},
+		{"controller shortens", other, marked(30), deletion.Request{Grace: ptr(int64(5)), Expected: it}, true, false},
 		{"controller without uid", other, running(), deletion.Request{}, false, false},
 		{"controller forces", other, running(), force, false, false},
 		{"controller forces an unbound pod", other, unbound, force, false, false},
