@@ -14,8 +14,10 @@
 //
 // What plugins would have to count over and over the snapshot keeps up to date for them: nodes by the value of a label
 // (Topology, LabelTest), pods that a query selects (Counter, with Sums by domain), and the affinity terms of pods that
-// are there (Terms).
+// are there (Terms). All of these are NodeIndexes, which the snapshot tells what becomes of its nodes. A plugin has it keep
+// more of them (Snapshot.Index), so that a decision costs the plugin what has changed, not what is there.
 //
-// PodInfo and NodeInfo are immutable to plugins: a change makes a new one. A snapshot is valid for one decision, and so are the NodeInfos
-// that it gives out, whose memory the next state of the node is put into: a plugin that keeps one keeps a copy.
+// PodInfo and NodeInfo are immutable: a change makes a new one. A plugin may keep one, which stays true to what the pod or
+// the node was at that moment. The snapshot itself is valid for one decision, and so are the slices and indexes that it
+// gives out.
 package framework

@@ -60,16 +60,17 @@ func (n *NodeInfo) ImageSize(name string) (size int64, ok bool) {
 	return size, ok
 }
 
-// imagesOrNone returns the images of a node that may be none.
-func (n *NodeInfo) imagesOrNone() *nodeImages {
-	if n == nil {
-		return nil
-	}
-	return n.images
-}
-
 // imageIndex counts the nodes of a snapshot that have an image, by each of its names. Invariant: no count is 0.
 type imageIndex map[string]int
+
+// Added counts the images of a node.
+func (x imageIndex) Added(n *NodeInfo) { x.move(nil, n.images) }
+
+// Changed counts the images that came and went.
+func (x imageIndex) Changed(was, now *NodeInfo, _, _ []*PodInfo) { x.move(was.images, now.images) }
+
+// Removed takes the images of a node out.
+func (x imageIndex) Removed(n *NodeInfo) { x.move(n.images, nil) }
 
 // move takes the images that a node has now for those that it had; nil for none.
 func (x imageIndex) move(was, now *nodeImages) {

@@ -1,5 +1,9 @@
 package framework
 
+import (
+	"slices"
+)
+
 const (
 	// maxCounters bounds the counters of a snapshot: with more selectors than that in use, the one that has not been asked for
 	// the longest is counted anew.
@@ -8,8 +12,8 @@ const (
 	maxTopologies = 64
 )
 
-// index is what a snapshot keeps up to date for the plugins that ask for it. Pods come and go all the time, and cost it what has
-// changed; nodes and their labels seldom change, and then the topologies are made anew.
+// index is what a snapshot keeps up to date for the plugins that ask for it: a NodeIndex. Pods come and go all the
+// time, and cost it what has changed; nodes and their labels seldom change, and then the topologies are made anew.
 type index struct {
 	topologies map[string]*Topology
 	counters   map[string]*Counter
@@ -65,17 +69,18 @@ func (x *index) makeRoom() {
 	delete(x.counters, oldest.query.text)
 }
 
-// added, removed and changed follow what Set does to the list of nodes.
-func (x *index) added(n *NodeInfo) {
+// Added makes room for the node.
+func (x *index) Added(n *NodeInfo) {
 	x.forgetTopologies()
 	for _, c := range x.counters {
 		c.counts = append(c.counts, c.count(n.pods))
 	}
 }
 
-// removed: the last node has taken the place of the i-th.
-func (x *index) removed(i int) {
+// Removed puts the last node into the place of the one that has gone.
+func (x *index) Removed(n *NodeInfo) {
 	x.forgetTopologies()
+	i := int(n.place)
 	for _, c := range x.counters {
 		last := len(c.counts) - 1
 		c.counts[i] = c.counts[last]
@@ -83,7 +88,8 @@ func (x *index) removed(i int) {
 	}
 }
 
-func (x *index) changed(i int, was, now *NodeInfo, went, came []*PodInfo) {
+// Changed counts what came and went.
+func (x *index) Changed(was, now *NodeInfo, went, came []*PodInfo) {
 	for key := range x.topologies {
 		a, hadA := was.Node.GetMetadata().GetLabels()[key]
 		b, hasB := now.Node.GetMetadata().GetLabels()[key]
@@ -93,7 +99,25 @@ func (x *index) changed(i int, was, now *NodeInfo, went, came []*PodInfo) {
 		}
 	}
 	for _, c := range x.counters {
-		c.set(i, went, came)
+		c.set(int(was.place), went, came)
+	}
+}
+
+// replace takes the newer state of a node whose older one stays.
+func (x *index) replace(n *NodeInfo) {
+	for _, t := range x.topologies {
+		if t.members != nil && t.of[n.place] != NoDomain {
+			list := t.members[t.of[n.place]]
+			i, _ := slices.BinarySearchFunc(list, n.place, (*NodeInfo).comparePlace)
+			list[i] = n
+		}
+	}
+}
+
+// forgetMembers has the members of domains found anew.
+func (x *index) forgetMembers() {
+	for _, t := range x.topologies {
+		t.members = nil
 	}
 }
 

@@ -64,50 +64,15 @@ func TestIndexAgainstCounting(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	rng := rand.New(rand.NewPCG(seed, 0))
-	pick := func(list ...string) string { return list[rng.IntN(len(list))] }
 	keys := []string{"zone", "host", "rack"}
 	queries := []*PodQuery{
 		NewPodQuery("a", labelled(map[string]string{"app": "x"}), nil), NewPodQuery("a", labelled(map[string]string{"app": "y"}), nil),
 		NewPodQuery("b", labelled(map[string]string{"app": "x"}), nil), NewPodQuery("a", nil, nil),
 	}
-	s, uid := NewSnapshot(), 0
+	w := walk{s: NewSnapshot(), rng: rng}
 	for step := range 4000 {
-		name := fmt.Sprint("n", rng.IntN(12))
-		n := s.Node(name)
-		switch r := rng.IntN(20); {
-		case n == nil || r == 0:
-			kv := map[string]string{"host": name}
-			if rng.IntN(5) > 0 {
-				kv["zone"] = pick("1", "2", "3")
-			}
-			if rng.IntN(2) == 0 {
-				kv["rack"] = pick("r", "s")
-			}
-			node := &corev1.Node{Metadata: &metav1.ObjectMeta{Name: name, Labels: kv}}
-			if n == nil {
-				n = NewNodeInfo(name, node)
-			} else {
-				n = n.WithNode(node)
-			}
-		case r == 1:
-			n = nil
-		case r < 8 && len(n.Pods()) > 0:
-			n = n.WithoutPod(n.Pods()[rng.IntN(len(n.Pods()))].UID)
-		case r < 12 && len(n.Pods()) > 0:
-			old := n.Pods()[rng.IntN(len(n.Pods()))]
-			m := old.Pod.Metadata.Shallow()
-			m.Labels = map[string]string{"app": pick("x", "y")}
-			m.DeletionTimestamp = nil
-			if rng.IntN(3) == 0 {
-				m.DeletionTimestamp = &metav1.Time{Seconds: 1}
-			}
-			n = n.WithPodUpdated(old.WithPod(&corev1.Pod{Metadata: m, Spec: old.Pod.Spec}))
-		default:
-			uid++
-			n = n.WithPod(NewPodInfo(&corev1.Pod{Metadata: &metav1.ObjectMeta{Namespace: pick("a", "b"), Name: fmt.Sprint(uid), Uid: fmt.Sprint(uid),
-				Labels: map[string]string{"app": pick("x", "y")}}}))
-		}
-		s.Set(name, n)
+		w.step()
+		s := w.s
 		if rng.IntN(3) == 0 {
 			continue // several changes between two decisions
 		}
@@ -118,6 +83,56 @@ func TestIndexAgainstCounting(t *testing.T) {
 			}
 		}
 	}
+}
+
+// walk changes the nodes and pods of a snapshot at random.
+type walk struct {
+	s   *Snapshot
+	rng *rand.Rand
+	uid int
+}
+
+func (w *walk) step() {
+	s, rng := w.s, w.rng
+	pick := func(list ...string) string { return list[rng.IntN(len(list))] }
+	name := fmt.Sprint("n", rng.IntN(12))
+	n := s.Node(name)
+	switch r := rng.IntN(20); {
+	case n == nil || r == 0:
+		kv := map[string]string{"host": name}
+		if rng.IntN(5) > 0 {
+			kv["zone"] = pick("1", "2", "3")
+		}
+		if rng.IntN(2) == 0 {
+			kv["rack"] = pick("r", "s")
+		}
+		node := &corev1.Node{Metadata: &metav1.ObjectMeta{Name: name, Labels: kv}}
+		if n == nil {
+			n = NewNodeInfo(name, node)
+		} else {
+			n = n.WithNode(node)
+		}
+	case r == 1:
+		n = nil
+	case r < 8 && len(n.Pods()) > 0:
+		n = n.WithoutPod(n.Pods()[rng.IntN(len(n.Pods()))].UID)
+	case r < 12 && len(n.Pods()) > 0:
+		old := n.Pods()[rng.IntN(len(n.Pods()))]
+		m := old.Pod.Metadata.Shallow()
+		m.Labels = map[string]string{"app": pick("x", "y")}
+		m.DeletionTimestamp = nil
+		if rng.IntN(3) == 0 {
+			m.DeletionTimestamp = &metav1.Time{Seconds: 1}
+		}
+		n = n.WithPodUpdated(old.WithPod(&corev1.Pod{Metadata: m, Spec: old.Pod.Spec}))
+	default:
+		w.uid++
+		n = n.WithPod(NewPodInfo(&corev1.Pod{Metadata: &metav1.ObjectMeta{
+			Namespace: pick("a", "b"), Name: fmt.Sprint(w.uid), Uid: fmt.Sprint(w.uid),
+			Labels: map[string]string{"app": pick("x", "y")},
+		}}))
+	}
+	s.Set(name, n)
 }
 
 func compare(t *testing.T, step int, s *Snapshot, c *Counter, q *PodQuery, key string) {

@@ -1,6 +1,7 @@
 package framework
 
 import (
+	"cmp"
 	"math"
 	"slices"
 
@@ -8,8 +9,9 @@ import (
 	"monoplane.dev/rules/hostports"
 )
 
-// NodeInfo is a node with the sums over its pods. It is immutable: With... return a new one. Only the snapshot, between two decisions,
-// overwrites those that are its own.
+// NodeInfo is a node with the sums over its pods. It is immutable: With... return a new one. A plugin may keep one for
+// as long as it likes: it stays true to what the node was. (As long as all plugins are of this module, where none
+// keeps one, the snapshot writes the next state of a node over the last one.)
 //
 // What filters look at first stands first: most nodes of a large cluster are refused after a look at one cache line.
 type NodeInfo struct {
@@ -56,17 +58,18 @@ func (n *NodeInfo) become(m *NodeInfo, place int) {
 	n.place = int32(place) //nolint:gosec // there are no 2^31 nodes
 }
 
+// lasting returns a copy that shares nothing with scratch space.
+func (n *NodeInfo) lasting() *NodeInfo {
+	c := *n
+	c.pods, c.Ports = slices.Clone(n.pods), slices.Clone(n.Ports)
+	return &c
+}
+
 // Place returns the node's index in the Nodes of the snapshot that it, or the state that it was made from, is in; ok is false
 // when it is in none.
 func (n *NodeInfo) Place() (i int, ok bool) { return int(n.place), n.place != nowhere }
 
-// podsOrNone returns the pods of a node that may be none.
-func (n *NodeInfo) podsOrNone() []*PodInfo {
-	if n == nil {
-		return nil
-	}
-	return n.pods
-}
+func (n *NodeInfo) comparePlace(place int32) int { return cmp.Compare(n.place, place) }
 
 // Pods returns the node's pods. The slice must not be changed.
 func (n *NodeInfo) Pods() []*PodInfo { return n.pods }

@@ -17,12 +17,20 @@ func (s *Snapshot) NominatedNode(uid string) *NodeInfo { return s.Node(s.nominat
 // although no node counts it yet.
 func (s *Snapshot) KeepsApart() bool { return s.apart > 0 }
 
-// keepsApart returns how many such pods room is kept for on a node, which may be nil.
-func (n *NodeInfo) keepsApart() int {
-	if n == nil {
-		return 0
-	}
-	apart := 0
+// apartIndex is how many of the pods that room is kept for have required anti-affinity.
+type apartIndex int
+
+// Added counts those of a node.
+func (x *apartIndex) Added(n *NodeInfo) { *x += apartOn(n) }
+
+// Changed counts those that came and went.
+func (x *apartIndex) Changed(was, now *NodeInfo, _, _ []*PodInfo) { *x += apartOn(now) - apartOn(was) }
+
+// Removed takes those of a node out.
+func (x *apartIndex) Removed(n *NodeInfo) { *x -= apartOn(n) }
+
+func apartOn(n *NodeInfo) apartIndex {
+	apart := apartIndex(0)
 	for _, p := range n.Nominated {
 		if p.Affinity != nil && len(p.Affinity.AntiAffinity) > 0 {
 			apart++

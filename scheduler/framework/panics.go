@@ -20,6 +20,9 @@ func caught(value any) error {
 	if value == nil {
 		return nil
 	}
+	if known, ok := value.(*PanicError); ok {
+		return known // of an index, which a decision has run into
+	}
 	return &PanicError{value, debug.Stack()}
 }
 

@@ -48,7 +48,8 @@ type PreFilterResult struct {
 	First []*NodeInfo
 }
 
-// Filter decides whether a pod can run on a node. The node need not be as it is in the snapshot: see CycleState.WhatIf.
+// Filter decides whether a pod can run on a node. The node need not be as it is in the snapshot, nor in an index: see
+// CycleState.WhatIf.
 type Filter interface {
 	Plugin
 	Filter(state *CycleState, pod *PodInfo, node *NodeInfo) *Status
@@ -134,8 +135,10 @@ type PostBind interface {
 type CycleState struct {
 	values   []stateValue
 	snapshot *Snapshot
-	whatIf   *WhatIf
-	trial    *Trial
+	// over says that the decision loop has gone on.
+	over   bool
+	whatIf *WhatIf
+	trial  *Trial
 	// first are the nodes to look at before all others; nil when nobody said.
 	first   []*NodeInfo
 	waiting *Waiting
@@ -147,8 +150,14 @@ type CycleState struct {
 func NewCycleState(s *Snapshot) *CycleState { return &CycleState{snapshot: s} }
 
 // Snapshot returns what the decision is made on. It is for the calls on the decision loop, up to Permit and PreFlight: the next decision
-// changes it.
-func (c *CycleState) Snapshot() *Snapshot { return c.snapshot }
+// changes it, so that it panics from PreBind on.
+func (c *CycleState) Snapshot() *Snapshot {
+	if c.over {
+		panic("the snapshot is asked for from PreBind on, when the next decision changes it: " +
+			"note what is needed of it in PreFlight or before")
+	}
+	return c.snapshot
+}
 
 type stateValue struct{ key, value any }
 

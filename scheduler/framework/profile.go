@@ -5,6 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"path"
+	"reflect"
+	"strings"
 	"time"
 )
 
@@ -34,6 +37,8 @@ type Profile struct {
 	binds       []Bind
 	postBinds   []PostBind
 	enqueue     map[string]Enqueue
+	// foreign says that plugins of other programs take part, which may keep what they see.
+	foreign bool
 	// podBlind are the filters, as bits, that no change of pods can make accept a node; allFilters are all.
 	podBlind, allFilters uint64
 	search               searchConfig
@@ -64,6 +69,7 @@ func NewProfile(name string, percentageOfNodesToScore int, plugins ...Enabled) (
 			return nil, fmt.Errorf("profile %s: plugin %s is enabled twice", name, n)
 		}
 		at[n] |= points
+		p.foreign = p.foreign || isForeign(e.Plugin)
 		if err := p.add(e, points); err != nil {
 			return nil, fmt.Errorf("profile %s: %w", name, err)
 		}
@@ -96,6 +102,19 @@ func NewProfile(name string, percentageOfNodesToScore int, plugins ...Enabled) (
 	}
 	return p, nil
 }
+
+// isForeign says whether a plugin is another program's. Those of this module keep no node beyond the call that it was
+// given to, so that the memory of nodes can be used again.
+func isForeign(p Plugin) bool {
+	t := reflect.TypeOf(p)
+	if t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	return !strings.HasPrefix(t.PkgPath(), ownPlugins)
+}
+
+// ownPlugins is the folder of this module's plugins.
+var ownPlugins = path.Dir(reflect.TypeFor[Profile]().PkgPath()) + "/plugins/"
 
 func (p *Profile) add(e Enabled, points Points) error {
 	if missing := points &^ Implemented(e.Plugin); missing != 0 {
@@ -262,7 +281,8 @@ func (p *Profile) Permit(state *CycleState, pod *PodInfo, node string) *Status {
 	return wait
 }
 
-// PreFlight says whether a PreBind plugin has something to do, which may take long.
+// PreFlight says whether a PreBind plugin has something to do, which may take long. It ends the calls on the decision
+// loop.
 func (p *Profile) PreFlight(state *CycleState, pod *PodInfo, node string) (busy bool, failed *Status) {
 	for i, pl := range p.preBinds {
 		f, ok := pl.(PreFlight)
@@ -279,6 +299,7 @@ func (p *Profile) PreFlight(state *CycleState, pod *PodInfo, node string) (busy 
 			return false, s
 		}
 	}
+	state.over = true
 	return busy, nil
 }
 

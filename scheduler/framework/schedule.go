@@ -106,6 +106,9 @@ func (p *Profile) amongFirst(state *CycleState, pod *PodInfo, skip uint64, searc
 // preFilter returns the nodes that can fit and, as a set of bits, the Filter plugins to leave out.
 func (p *Profile) preFilter(state *CycleState, pod *PodInfo, snapshot *Snapshot) (only *candidates, skip uint64, refused *Status) {
 	state.snapshot = snapshot
+	if p.foreign {
+		snapshot.last()
+	}
 	for _, pl := range p.preFilters {
 		r, s := pl.PreFilter(state, pod, snapshot)
 		switch {

@@ -40,6 +40,8 @@ type termIndex struct {
 	found [termKinds]map[termPlace][]*Term
 	// summed are the terms that have sums, some that are gone included.
 	summed []*Term
+	// index has the topologies.
+	index *index
 }
 
 // termPlace is where a term is filed: under a namespace, "" for terms that choose namespaces by their labels, and a label that
@@ -70,25 +72,34 @@ func (t *PodTerm) places() []termPlace {
 	return places
 }
 
-// set takes the pods that a node has now for those that it had. place is the node's, in topologies as they are after the change;
-// those that the change made invalid are not there.
-func (x *termIndex) set(node string, place int, topologies map[string]*Topology, was, now []*PodInfo) {
+// Added takes the terms of a node's pods.
+func (x *termIndex) Added(n *NodeInfo) { x.set(n, nil, n.pods) }
+
+// Changed takes the terms of the pods that came for those of the pods that went.
+func (x *termIndex) Changed(was, _ *NodeInfo, went, came []*PodInfo) { x.set(was, went, came) }
+
+// Removed takes the terms of a node's pods out.
+func (x *termIndex) Removed(n *NodeInfo) { x.set(n, n.pods, nil) }
+
+// set takes the pods that a node has now for those that it had. The topologies are as they are after the change; those
+// that the change made invalid are not there.
+func (x *termIndex) set(n *NodeInfo, was, now []*PodInfo) {
 	for _, p := range now {
-		x.move(node, place, topologies, p.Affinity, 1)
+		x.move(n, p.Affinity, 1)
 	}
 	for _, p := range was {
-		x.move(node, place, topologies, p.Affinity, -1)
+		x.move(n, p.Affinity, -1)
 	}
 }
 
-func (x *termIndex) move(node string, place int, topologies map[string]*Topology, a *PodAffinity, by int) {
+func (x *termIndex) move(n *NodeInfo, a *PodAffinity, by int) {
 	if a == nil {
 		return
 	}
 	for kind, list := range [termKinds][]PodTerm{RequiredAffinity: a.Affinity, RequiredAntiAffinity: a.AntiAffinity, PreferredAffinity: a.Preferred} {
 		for i := range list {
 			t := x.use(TermKind(kind), &list[i], by)
-			t.move(node, place, topologies[t.Key], list[i].Weight*int64(by))
+			t.move(n, x.index.topologies[t.Key], list[i].Weight*int64(by))
 		}
 	}
 }
@@ -119,9 +130,9 @@ func (x *termIndex) use(kind TermKind, p *PodTerm, by int) *Term {
 }
 
 // move changes the weight of a node. topology is the present one, nil when there is none.
-func (t *Term) move(node string, place int, topology *Topology, by int64) {
-	if t.weights[node] += by; t.weights[node] == 0 {
-		delete(t.weights, node)
+func (t *Term) move(n *NodeInfo, topology *Topology, by int64) {
+	if t.weights[n.Name] += by; t.weights[n.Name] == 0 {
+		delete(t.weights, n.Name)
 	}
 	if t.sums == nil {
 		return
@@ -130,7 +141,7 @@ func (t *Term) move(node string, place int, topology *Topology, by int64) {
 		t.sums, t.topology = nil, nil
 		return
 	}
-	if d := topology.of[place]; d != NoDomain {
+	if d := topology.of[n.place]; d != NoDomain {
 		t.sums[d] += by
 	}
 }

@@ -8,7 +8,7 @@ type Topology struct {
 	values  []string
 	of      []int32
 	without int
-	// members are the nodes of each domain; nil before somebody asks.
+	// members are the nodes of each domain, by their places; nil before somebody asks.
 	members [][]*NodeInfo
 }
 

@@ -122,7 +122,7 @@ type Volumes struct {
 	meant   map[cache.Key][]*VolumeInfo
 	shelves map[string]*shelf
 	// users are how many pods of the nodes use a claim.
-	users map[cache.Key]int
+	users claimUsers
 }
 
 // shelf are free volumes, the smallest first: those that only nodes of a hostname can reach by that hostname.
@@ -134,7 +134,7 @@ type shelf struct {
 func newVolumes() *Volumes {
 	return &Volumes{
 		claims: map[cache.Key]*ClaimInfo{}, volumes: map[string]*VolumeInfo{}, classes: map[string]*storagev1.StorageClass{},
-		meant: map[cache.Key][]*VolumeInfo{}, shelves: map[string]*shelf{}, users: map[cache.Key]int{},
+		meant: map[cache.Key][]*VolumeInfo{}, shelves: map[string]*shelf{}, users: claimUsers{},
 	}
 }
 
@@ -242,18 +242,29 @@ func without(list []*VolumeInfo, v *VolumeInfo) []*VolumeInfo {
 	return list
 }
 
-// use takes the pods that went from a node and those that came.
-func (v *Volumes) use(went, came []*PodInfo) {
+// claimUsers are how many pods of the nodes use which claim.
+type claimUsers map[cache.Key]int
+
+// Added counts the pods of a node.
+func (u claimUsers) Added(n *NodeInfo) { u.move(nil, n.pods) }
+
+// Changed counts the pods that came and went.
+func (u claimUsers) Changed(_, _ *NodeInfo, went, came []*PodInfo) { u.move(went, came) }
+
+// Removed takes the pods of a node out.
+func (u claimUsers) Removed(n *NodeInfo) { u.move(n.pods, nil) }
+
+func (u claimUsers) move(went, came []*PodInfo) {
 	for _, p := range came {
 		for _, name := range p.Claims {
-			v.users[cache.Key{Namespace: p.Key.Namespace, Name: name}]++
+			u[cache.Key{Namespace: p.Key.Namespace, Name: name}]++
 		}
 	}
 	for _, p := range went {
 		for _, name := range p.Claims {
 			k := cache.Key{Namespace: p.Key.Namespace, Name: name}
-			if v.users[k]--; v.users[k] == 0 {
-				delete(v.users, k)
+			if u[k]--; u[k] == 0 {
+				delete(u, k)
 			}
 		}
 	}

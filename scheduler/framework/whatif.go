@@ -11,7 +11,7 @@ import (
 // corrects by this.
 type WhatIf struct{ came, gone []*PodInfo }
 
-// WhatIf returns the difference; nil when there is none.
+// WhatIf returns the difference; nil when there is none. It is valid until the Filter that asks returns.
 func (c *CycleState) WhatIf() *WhatIf { return c.whatIf }
 
 // More returns how many more pods of the node a query selects; fewer if negative.
@@ -129,7 +129,11 @@ func (t *Trial) run() *Status {
 		t.state.whatIf = &t.whatIf
 		defer func() { t.state.whatIf = nil }()
 	}
-	s := t.profile.filter(t.state, t.pod, &t.node, t.skip|t.known)
+	node := &t.node
+	if t.profile.foreign {
+		node = t.node.lasting()
+	}
+	s := t.profile.filter(t.state, t.pod, node, t.skip|t.known)
 	if s == nil {
 		t.known = t.profile.podBlind
 	}
