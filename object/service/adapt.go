@@ -12,12 +12,6 @@ import (
 // The functions below serve the standard methods of any kind from a backend. The generated adapters (corev1.PodsBackend)
 // call them with their own types, which gRPC wants.
 
-// kindOf is an object whose type is known; the zero value stands for none.
-type kindOf interface {
-	comparable
-	object.Object
-}
-
 // writeRequest is what the requests for creations and updates have in common.
 type writeRequest[O any] interface {
 	GetObject() O
@@ -60,12 +54,12 @@ func Listed[O object.Object](found object.Items, err error) (*metav1.ListMeta, [
 }
 
 // Create serves the method Create.
-func Create[O kindOf](ctx context.Context, b object.Backend, kind *object.Kind, req writeRequest[O]) (O, error) {
+func Create[O object.Object](ctx context.Context, b object.Backend, kind *object.Kind, req writeRequest[O]) (O, error) {
 	return Typed[O](b.Create(ctx, namespaceOf(req), given(kind, req), options(req)))
 }
 
 // Update serves the method Update, and those for a part of the object.
-func Update[O kindOf](
+func Update[O object.Object](
 	ctx context.Context, b object.Backend, kind *object.Kind, subresource string, req updateRequest[O],
 ) (O, error) {
 	return Typed[O](b.Update(ctx, namespaceOf(req), req.GetName(), subresource, given(kind, req), options(req)))
@@ -87,9 +81,10 @@ func Deleted(kind *object.Kind, req *metav1.DeleteRequest, o object.Object, err 
 }
 
 // given returns the object of a request. An empty one stands for none: validation says what is missing.
-func given[O kindOf](kind *object.Kind, req writeRequest[O]) object.Object {
+func given[O object.Object](kind *object.Kind, req writeRequest[O]) object.Object {
 	var none O
-	if o := req.GetObject(); o != none {
+	// They are compared as interfaces: constraint comparable would have the compiler make this code anew for each kind.
+	if o := object.Object(req.GetObject()); o != object.Object(none) {
 		return o
 	}
 	return kind.New()
