@@ -39,7 +39,8 @@ func upstream(t testing.TB) *runtime.Scheme {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
-		k8score.AddToScheme, k8scoordination.AddToScheme, k8sevents.AddToScheme, k8sscheduling.AddToScheme, k8sstorage.AddToScheme,
+		k8score.AddToScheme, k8scoordination.AddToScheme, k8sevents.AddToScheme, k8sscheduling.AddToScheme,
+		k8sstorage.AddToScheme,
 	} {
 		must(t, add(scheme))
 	}
@@ -49,14 +50,15 @@ func upstream(t testing.TB) *runtime.Scheme {
 // ownGroup ends the names of the groups of which Kubernetes knows nothing.
 const ownGroup = ".monoplane.dev"
 
-// pairs are all messages that carry an apiVersion and a kind: pods and lists of pods first, then every other kind that is
-// served with its list, which are found by their names, and what clients send and get besides.
+// pairs are all messages that carry an apiVersion and a kind: pods and lists of pods first, then every other kind that
+// is served with its list, which are found by their names, and what clients send and get besides.
 func pairs(t testing.TB) []pair {
 	t.Helper()
 	scheme := upstream(t)
 	all := []pair{
 		{"Pod", func() codec.Typed { return new(corev1.Pod) }, func() protobufObject { return new(k8score.Pod) }},
-		{"PodList", func() codec.Typed { return new(corev1.PodList) }, func() protobufObject { return new(k8score.PodList) }},
+		{"PodList", func() codec.Typed { return new(corev1.PodList) },
+			func() protobufObject { return new(k8score.PodList) }},
 	}
 	add := func(kind schema.GroupVersionKind, ours func() codec.Typed) {
 		o, err := scheme.New(kind)
@@ -69,7 +71,8 @@ func pairs(t testing.TB) []pair {
 			return
 		}
 		all = append(all, pair{
-			kind.GroupVersion().String() + " " + kind.Kind, ours, func() protobufObject { return o.DeepCopyObject().(protobufObject) },
+			kind.GroupVersion().String() + " " + kind.Kind, ours,
+			func() protobufObject { return o.DeepCopyObject().(protobufObject) },
 		})
 	}
 	for _, s := range services.All() {
@@ -83,15 +86,23 @@ func pairs(t testing.TB) []pair {
 		add(kind, func() codec.Typed { return k.NewList(nil, nil).(codec.Typed) })
 	}
 	return append(all, []pair{
-		{"PodLogOptions", func() codec.Typed { return new(corev1.PodLogOptions) }, func() protobufObject { return new(k8score.PodLogOptions) }},
-		{"Binding", func() codec.Typed { return new(corev1.Binding) }, func() protobufObject { return new(k8score.Binding) }},
+		{"PodLogOptions", func() codec.Typed { return new(corev1.PodLogOptions) },
+			func() protobufObject { return new(k8score.PodLogOptions) }},
+		{"Binding", func() codec.Typed { return new(corev1.Binding) },
+			func() protobufObject { return new(k8score.Binding) }},
 		{"Status", func() codec.Typed { return new(metav1.Status) }, func() protobufObject { return new(k8smeta.Status) }},
-		{"CreateOptions", func() codec.Typed { return new(metav1.CreateOptions) }, func() protobufObject { return new(k8smeta.CreateOptions) }},
-		{"DeleteOptions", func() codec.Typed { return new(metav1.DeleteOptions) }, func() protobufObject { return new(k8smeta.DeleteOptions) }},
-		{"GetOptions", func() codec.Typed { return new(metav1.GetOptions) }, func() protobufObject { return new(k8smeta.GetOptions) }},
-		{"ListOptions", func() codec.Typed { return new(metav1.ListOptions) }, func() protobufObject { return new(k8smeta.ListOptions) }},
-		{"PatchOptions", func() codec.Typed { return new(metav1.PatchOptions) }, func() protobufObject { return new(k8smeta.PatchOptions) }},
-		{"UpdateOptions", func() codec.Typed { return new(metav1.UpdateOptions) }, func() protobufObject { return new(k8smeta.UpdateOptions) }},
+		{"CreateOptions", func() codec.Typed { return new(metav1.CreateOptions) },
+			func() protobufObject { return new(k8smeta.CreateOptions) }},
+		{"DeleteOptions", func() codec.Typed { return new(metav1.DeleteOptions) },
+			func() protobufObject { return new(k8smeta.DeleteOptions) }},
+		{"GetOptions", func() codec.Typed { return new(metav1.GetOptions) },
+			func() protobufObject { return new(k8smeta.GetOptions) }},
+		{"ListOptions", func() codec.Typed { return new(metav1.ListOptions) },
+			func() protobufObject { return new(k8smeta.ListOptions) }},
+		{"PatchOptions", func() codec.Typed { return new(metav1.PatchOptions) },
+			func() protobufObject { return new(k8smeta.PatchOptions) }},
+		{"UpdateOptions", func() codec.Typed { return new(metav1.UpdateOptions) },
+			func() protobufObject { return new(k8smeta.UpdateOptions) }},
 		{
 			"PartialObjectMetadata", func() codec.Typed { return new(metav1.PartialObjectMetadata) },
 			func() protobufObject { return new(k8smeta.PartialObjectMetadata) },

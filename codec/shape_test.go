@@ -51,7 +51,8 @@ func (s *shape) complete() {
 		own[file.Path()] = strings.HasSuffix(svc.Kind.Group, ownGroup)
 	}
 	protoregistry.GlobalFiles.RangeFiles(func(f protoreflect.FileDescriptor) bool {
-		if !packages[f.Package()] || own[f.Path()] || f.Services().Len() > 0 || strings.HasSuffix(f.Path(), "meta/v1/request.proto") {
+		if !packages[f.Package()] || own[f.Path()] || f.Services().Len() > 0 ||
+			strings.HasSuffix(f.Path(), "meta/v1/request.proto") {
 			return true
 		}
 		for i := range f.Messages().Len() {

@@ -1,5 +1,5 @@
-// Package defaults is what the kinds fill in values with that a client left out, and what amounts are written with. The
-// defaults themselves lie with each kind, in the packages below apiserver/kinds.
+// Package defaults is what the kinds fill in values with that a client left out, and what amounts are written with.
+// The defaults themselves lie with each kind, in the packages below apiserver/kinds.
 package defaults
 
 import (

@@ -1,6 +1,6 @@
-// Package kinds lists the kinds that are served. What is special about each is in the package of its API group: one file
-// per kind, or a package of its own for a large one (package pod). To add a kind, write its message and one file in its
-// group's folder that describes it (core/configmap.go is a short example); make generate does the rest.
+// Package kinds lists the kinds that are served. What is special about each is in the package of its API group: one
+// file per kind, or a package of its own for a large one (package pod). To add a kind, write its message and one file
+// in its group's folder that describes it (core/configmap.go is a short example); make generate does the rest.
 package kinds
 
 import (

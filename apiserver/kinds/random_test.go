@@ -26,7 +26,8 @@ func random(t *testing.T) *rand.Rand {
 	return rand.New(rand.NewPCG(s, 1))
 }
 
-var words = []string{"", "a", "A", "a/b", "Always", "Never", "Exists", "In", "1", "-1", "1e9999999", "Windows", "linux", "spec.nodeName", "metadata.labels['x']", "..", "\xff", "Localhost"}
+var words = []string{"", "a", "A", "a/b", "Always", "Never", "Exists", "In", "1", "-1", "1e9999999", "Windows",
+	"linux", "spec.nodeName", "metadata.labels['x']", "..", "\xff", "Localhost"}
 
 // fill gives random values to everything below v; lists may hold nil.
 func fill(r *rand.Rand, v reflect.Value, depth int) {

@@ -14,7 +14,9 @@ import (
 )
 
 // Create stores a new object.
-func (r *Registry) Create(ctx context.Context, namespace string, o object.Object, opts object.WriteOptions) (object.Object, error) {
+func (r *Registry) Create(
+	ctx context.Context, namespace string, o object.Object, opts object.WriteOptions,
+) (object.Object, error) {
 	if err := r.checkOptions(o, opts); err != nil {
 		return nil, err
 	}
@@ -57,8 +59,8 @@ func (r *Registry) Create(ctx context.Context, namespace string, o object.Object
 	}
 }
 
-// admit makes a new object complete, or refuses it with every bad field. From here on next shares parts with others and
-// must not be changed.
+// admit makes a new object complete, or refuses it with every bad field. From here on next shares parts with others
+// and must not be changed.
 func (r *Registry) admit(ctx context.Context, next object.Object) error {
 	s := r.strategy
 	s.Default(next)

@@ -190,7 +190,8 @@ func (r *Registry) warnOfDependents(ctx context.Context, d Removal, stays string
 	if d.Unchanged || stays == "" {
 		return
 	}
-	warning.Add(ctx, fmt.Sprintf("%s %q is the owner of %s, which stay: dependents are not deleted with their owner in this version",
+	warning.Add(ctx, fmt.Sprintf(
+		"%s %q is the owner of %s, which stay: dependents are not deleted with their owner in this version",
 		r.kind.Resource(), meta(d.Object).Name, stays))
 }
 
@@ -274,7 +275,8 @@ func (r *Registry) deleteOptions(ctx context.Context, name string, req deleteReq
 		return nil, apierrors.NewInvalid(r.kind, name, causes)
 	}
 	if opts.GetPropagationPolicy() == "Foreground" {
-		warning.Add(ctx, "propagationPolicy Foreground: dependents are not deleted in this version; the object is deleted on its own")
+		warning.Add(ctx, "propagationPolicy Foreground: dependents are not deleted in this version; "+
+			"the object is deleted on its own")
 	}
 	return opts, nil
 }

@@ -102,7 +102,8 @@ func mergeMeta(next, live object.Object, mayChange bool) {
 	}
 	m := meta(next)
 	m.Name, m.Namespace = l.Name, l.Namespace
-	m.ResourceVersion, m.Generation, m.SelfLink, m.ManagedFields = l.ResourceVersion, l.Generation, l.SelfLink, l.ManagedFields
+	m.ResourceVersion, m.Generation = l.ResourceVersion, l.Generation
+	m.SelfLink, m.ManagedFields = l.SelfLink, l.ManagedFields
 	if m.Uid == "" {
 		m.Uid = l.Uid
 	}

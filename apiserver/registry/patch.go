@@ -45,7 +45,9 @@ type typed interface {
 }
 
 // patched returns the live object, as clients see it, with the patch applied.
-func (r *Registry) patched(ctx context.Context, p *patch.Patch, live object.Object, req *metav1.PatchRequest) (object.Object, error) {
+func (r *Registry) patched(
+	ctx context.Context, p *patch.Patch, live object.Object, req *metav1.PatchRequest,
+) (object.Object, error) {
 	before, ok := r.seen(live).(typed)
 	if !ok {
 		return nil, apierrors.New(apierrors.InternalError, "objects of kind %s cannot be patched", r.kind.Kind)

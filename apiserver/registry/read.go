@@ -75,7 +75,9 @@ func (r *Registry) list(ctx context.Context, req *metav1.ListRequest) (object.It
 }
 
 // Watch calls send with batches of events until ctx ends, the time is up, or send fails (OBJ-7).
-func (r *Registry) Watch(ctx context.Context, req *metav1.WatchRequest, accept func() error, send func([]object.Event) error) error {
+func (r *Registry) Watch(
+	ctx context.Context, req *metav1.WatchRequest, accept func() error, send func([]object.Event) error,
+) error {
 	label, field, err := r.selectors(req.GetLabelSelector(), req.GetFieldSelector())
 	if err != nil {
 		return err
@@ -140,7 +142,9 @@ func (r *Registry) checkWatch(req *metav1.WatchRequest) error {
 		cause = apierrors.Cause{Type: "FieldValueNotSupported", Field: "resourceVersionMatch",
 			Message: `Unsupported value: "` + match + `": supported values: "NotOlderThan"`}
 	case req.GetTimeoutSeconds() < 0:
-		cause = apierrors.Cause{Type: "FieldValueInvalid", Field: "timeoutSeconds", Message: "Invalid value: must not be negative"}
+		cause = apierrors.Cause{
+			Type: "FieldValueInvalid", Field: "timeoutSeconds", Message: "Invalid value: must not be negative",
+		}
 	default:
 		return nil
 	}

@@ -22,7 +22,9 @@ type change struct {
 }
 
 // Update replaces an object, or the part of it that a subresource stands for.
-func (r *Registry) Update(ctx context.Context, namespace, name, subresource string, o object.Object, opts object.WriteOptions) (object.Object, error) {
+func (r *Registry) Update(
+	ctx context.Context, namespace, name, subresource string, o object.Object, opts object.WriteOptions,
+) (object.Object, error) {
 	if err := r.checkOptions(o, opts); err != nil {
 		return nil, err
 	}
@@ -77,7 +79,9 @@ func (r *Registry) update(ctx context.Context, c change) (object.Object, error) 
 }
 
 // decide judges one attempt: it returns the transaction that turns live into next.
-func (r *Registry) decide(ctx context.Context, key store.Key, resource *Resource, c change, live object.Object, next *object.Object) (*store.Txn, error) {
+func (r *Registry) decide(
+	ctx context.Context, key store.Key, resource *Resource, c change, live object.Object, next *object.Object,
+) (*store.Txn, error) {
 	asked, err := c.ask(live)
 	if err != nil {
 		return nil, err
@@ -147,7 +151,8 @@ func (r *Registry) expected(asked, live object.Object, c change) error {
 	if a.ResourceVersion != l.ResourceVersion {
 		if _, err := revision(asked); err != nil {
 			return apierrors.NewInvalid(r.kind, c.name, []apierrors.Cause{{Type: "FieldValueInvalid",
-				Field: "metadata.resourceVersion", Message: "Invalid value: \"" + a.ResourceVersion + "\": must be a decimal number"}})
+				Field:   "metadata.resourceVersion",
+				Message: "Invalid value: \"" + a.ResourceVersion + "\": must be a decimal number"}})
 		}
 		return r.modified(c.name)
 	}

@@ -135,7 +135,9 @@ func appendCell(b []byte, c any) []byte {
 
 // NameColumn is the column that names the object.
 func NameColumn() Column {
-	return Column{Name: "Name", Type: "string", Format: "name", Description: "Name of the object, unique within its namespace."}
+	return Column{
+		Name: "Name", Type: "string", Format: "name", Description: "Name of the object, unique within its namespace.",
+	}
 }
 
 // Default is the definition for kinds that have none of their own: name and age.

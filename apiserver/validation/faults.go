@@ -28,9 +28,9 @@ const (
 //	}
 //	return f.Causes()
 //
-// What is between the braces must find the same in each pass. Methods that are named after a fault (Required, Forbidden,
-// Invalid) add it; those that are named after a part of an object (Labels, CoreMeta, Amount) look at that part, and add
-// whatever is wrong with it at a path. The zero value is ready to use, by one goroutine.
+// What is between the braces must find the same in each pass. Methods that are named after a fault (Required,
+// Forbidden, Invalid) add it; those that are named after a part of an object (Labels, CoreMeta, Amount) look at that
+// part, and add whatever is wrong with it at a path. The zero value is ready to use, by one goroutine.
 type Faults struct {
 	list []apierrors.Cause
 	seen map[apierrors.Cause]struct{}

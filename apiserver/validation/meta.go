@@ -238,8 +238,8 @@ func (f *Faults) noNewFinalizers(p *Path, new, old []string) {
 	}
 }
 
-// CoreMeta checks the metadata of an object of the core group, or of another that takes its rules, against its old metadata
-// unless it is new.
+// CoreMeta checks the metadata of an object of the core group, or of another that takes its rules, against its old
+// metadata unless it is new.
 func (f *Faults) CoreMeta(m, old *metav1.ObjectMeta, namespaced bool, name NameFunc) {
 	if old != nil {
 		f.ObjectMetaUpdate(m, old)

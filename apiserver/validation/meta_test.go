@@ -16,14 +16,16 @@ func TestCoreMeta(t *testing.T) {
 		meta *metav1.ObjectMeta
 		want []string
 	}{
-		"a generated name":       {&metav1.ObjectMeta{Name: "a-x", GenerateName: "a-"}, nil},
-		"a prefix that is wrong": {&metav1.ObjectMeta{GenerateName: "A-"}, []string{"Invalid metadata.generateName", "Required metadata.name"}},
+		"a generated name": {&metav1.ObjectMeta{Name: "a-x", GenerateName: "a-"}, nil},
+		"a prefix that is wrong": {&metav1.ObjectMeta{GenerateName: "A-"},
+			[]string{"Invalid metadata.generateName", "Required metadata.name"}},
 		"two controllers": {&metav1.ObjectMeta{Name: "a", OwnerReferences: []*metav1.OwnerReference{
 			{ApiVersion: "v1", Kind: "K", Name: "a", Uid: "1", Controller: &yes},
 			{ApiVersion: "a/v1", Kind: "K", Name: "b", Uid: "2", Controller: &yes},
 		}}, []string{"Invalid metadata.ownerReferences"}},
 		"finalizers that contradict each other": {
-			&metav1.ObjectMeta{Name: "a", Finalizers: []string{"orphan", "foregroundDeletion"}}, []string{"Invalid metadata.finalizers"},
+			&metav1.ObjectMeta{Name: "a", Finalizers: []string{"orphan", "foregroundDeletion"}},
+			[]string{"Invalid metadata.finalizers"},
 		},
 	} {
 		f := &validation.Faults{}

@@ -20,11 +20,14 @@ func TestOptions(t *testing.T) {
 		got  []apierrors.Cause
 		want []string
 	}{
-		{"delete options", validation.DeleteOptions(&metav1.DeleteOptions{PropagationPolicy: &policy, OrphanDependents: &orphan, DryRun: []string{"Some"}}),
+		{"delete options", validation.DeleteOptions(&metav1.DeleteOptions{PropagationPolicy: &policy,
+			OrphanDependents: &orphan, DryRun: []string{"Some"}}),
 			[]string{"Invalid propagationPolicy", "NotSupported propagationPolicy", "NotSupported dryRun"}},
-		{"write options", validation.WriteOptions(object.WriteOptions{FieldManager: strings.Repeat("a", 129), FieldValidation: "x", DryRun: []string{""}}),
+		{"write options", validation.WriteOptions(object.WriteOptions{FieldManager: strings.Repeat("a", 129),
+			FieldValidation: "x", DryRun: []string{""}}),
 			[]string{"TooLong fieldManager", "NotSupported dryRun", "NotSupported fieldValidation"}},
-		{"good write options", validation.WriteOptions(object.WriteOptions{FieldManager: "kubectl-create", FieldValidation: "Strict", DryRun: []string{"All"}}), nil},
+		{"good write options", validation.WriteOptions(object.WriteOptions{FieldManager: "kubectl-create",
+			FieldValidation: "Strict", DryRun: []string{"All"}}), nil},
 	} {
 		kindtest.Judge(t, c.name, c.got, c.want...)
 	}

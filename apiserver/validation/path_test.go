@@ -15,7 +15,8 @@ func TestPathsReadAsInKubernetes(t *testing.T) {
 	}{
 		{f.Root("spec"), field.NewPath("spec")},
 		{f.Root(""), field.NewPath("")},
-		{f.Root("spec").Child("containers").Index(2).Child("name"), field.NewPath("spec").Child("containers").Index(2).Child("name")},
+		{f.Root("spec").Child("containers").Index(2).Child("name"),
+			field.NewPath("spec").Child("containers").Index(2).Child("name")},
 		{f.Root("data").Key("a.b/c"), field.NewPath("data").Key("a.b/c")},
 		{f.Root("data").Key("").Child("x"), field.NewPath("data").Key("").Child("x")},
 		{f.Root("data").Child(""), field.NewPath("data").Child("")},

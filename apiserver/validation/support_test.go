@@ -23,10 +23,12 @@ import (
 func things(t *testing.T) protoreflect.MessageDescriptor {
 	t.Helper()
 	n := int32(0)
-	field := func(name string, kind descriptorpb.FieldDescriptorProto_Type, of string, mods ...func(*descriptorpb.FieldDescriptorProto)) *descriptorpb.FieldDescriptorProto {
+	field := func(name string, kind descriptorpb.FieldDescriptorProto_Type, of string,
+		mods ...func(*descriptorpb.FieldDescriptorProto)) *descriptorpb.FieldDescriptorProto {
 		n++
 		f := &descriptorpb.FieldDescriptorProto{
-			Name: &name, Number: proto.Int32(n), Type: kind.Enum(), Label: descriptorpb.FieldDescriptorProto_LABEL_OPTIONAL.Enum(),
+			Name: &name, Number: proto.Int32(n), Type: kind.Enum(),
+			Label:   descriptorpb.FieldDescriptorProto_LABEL_OPTIONAL.Enum(),
 			Options: &descriptorpb.FieldOptions{},
 		}
 		if of != "" {
@@ -56,12 +58,16 @@ func things(t *testing.T) protoreflect.MessageDescriptor {
 		Name: proto.String("test.proto"), Package: proto.String("test"), Syntax: proto.String("proto3"),
 		MessageType: []*descriptorpb.DescriptorProto{
 			{Name: proto.String("Thing"), Field: []*descriptorpb.FieldDescriptorProto{
-				field("plain", str, ""), field("kept", str, "", stored), field("no", str, "", refused), field("count", num, "", refused),
+				field("plain", str, ""), field("kept", str, "", stored), field("no", str, "", refused),
+				field("count", num, "", refused),
 				field("flag", flag, "", stored), field("names", str, "", repeated, refused), field("part", msg, "Part"),
-				field("parts", msg, "Part", repeated), field("in", msg, "Part", inlined), field("value", msg, "Empty", byValue, refused),
+				field("parts", msg, "Part", repeated), field("in", msg, "Part", inlined),
+				field("value", msg, "Empty", byValue, refused),
 				field("pointer", msg, "Empty", refused), field("self", msg, "Thing"), field("dull", msg, "Empty"),
 			}},
-			{Name: proto.String("Part"), Field: []*descriptorpb.FieldDescriptorProto{field("x", str, "", refused), field("y", str, "", stored), field("z", str, "")}},
+			{Name: proto.String("Part"),
+				Field: []*descriptorpb.FieldDescriptorProto{field("x", str, "", refused), field("y", str, "", stored),
+					field("z", str, "")}},
 			{Name: proto.String("Empty"), Field: []*descriptorpb.FieldDescriptorProto{field("e", str, "")}},
 		},
 	}
@@ -138,7 +144,8 @@ func TestSupportIsBounded(t *testing.T) {
 func TestSupportOfPods(t *testing.T) {
 	s := NewSupport()
 	pod := func(f func(*corev1.PodSpec)) *corev1.Pod {
-		p := &corev1.Pod{Metadata: &metav1.ObjectMeta{Name: "p"}, Spec: &corev1.PodSpec{Containers: []*corev1.Container{{Name: "c", Image: "host"}}}}
+		p := &corev1.Pod{Metadata: &metav1.ObjectMeta{Name: "p"},
+			Spec: &corev1.PodSpec{Containers: []*corev1.Container{{Name: "c", Image: "host"}}}}
 		f(p.Spec)
 		return p
 	}
@@ -165,7 +172,8 @@ func TestSupportOfPods(t *testing.T) {
 		for _, r := range refused {
 			names = append(names, r.Field)
 		}
-		if got := strings.Join(names, " "); got != c.refused && optionOf(t, "SecurityContext", "runAsUser") == optionsv1.Support_REFUSED {
+		if got := strings.Join(names, " "); got != c.refused &&
+			optionOf(t, "SecurityContext", "runAsUser") == optionsv1.Support_REFUSED {
 			t.Errorf("%s: refused %q, want %q", c.name, got, c.refused)
 		}
 	}
@@ -175,9 +183,10 @@ func TestSupportOfPods(t *testing.T) {
 // spec: OBJ-3, SCHED-5
 func TestPreferredNodeAffinityIsServed(t *testing.T) {
 	refused, stored := NewSupport().Unsupported(&corev1.Pod{Spec: &corev1.PodSpec{Affinity: &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
-		PreferredDuringSchedulingIgnoredDuringExecution: []*corev1.PreferredSchedulingTerm{{Weight: 1, Preference: &corev1.NodeSelectorTerm{
-			MatchExpressions: []*corev1.NodeSelectorRequirement{{Key: "zone", Operator: "Exists"}},
-		}}},
+		PreferredDuringSchedulingIgnoredDuringExecution: []*corev1.PreferredSchedulingTerm{{Weight: 1,
+			Preference: &corev1.NodeSelectorTerm{
+				MatchExpressions: []*corev1.NodeSelectorRequirement{{Key: "zone", Operator: "Exists"}},
+			}}},
 	}}}})
 	if len(refused)+len(stored) > 0 {
 		t.Errorf("refused %v, stored %v", refused, stored)
@@ -193,7 +202,8 @@ func TestSupportOfVolumes(t *testing.T) {
 			{Name: "b", VolumeSource: &corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
 			{Name: "c", VolumeSource: &corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}}},
 		},
-		Containers: []*corev1.Container{{VolumeMounts: []*corev1.VolumeMount{{Name: "a", MountPath: "/a"}}, VolumeDevices: []*corev1.VolumeDevice{{Name: "a"}}}},
+		Containers: []*corev1.Container{{VolumeMounts: []*corev1.VolumeMount{{Name: "a", MountPath: "/a"}},
+			VolumeDevices: []*corev1.VolumeDevice{{Name: "a"}}}},
 	}})
 	var names []string
 	for _, r := range refused {
@@ -211,16 +221,20 @@ func TestSupportOfVolumes(t *testing.T) {
 // spec: OBJ-3, SCHED-4, SCHED-5
 func TestInterPodAffinityIsServed(t *testing.T) {
 	term := &corev1.PodAffinityTerm{
-		LabelSelector: &metav1.LabelSelector{}, Namespaces: []string{"a"}, TopologyKey: "zone", NamespaceSelector: &metav1.LabelSelector{},
-		MatchLabelKeys: []string{"x"}, MismatchLabelKeys: []string{"y"},
+		LabelSelector: &metav1.LabelSelector{}, Namespaces: []string{"a"}, TopologyKey: "zone",
+		NamespaceSelector: &metav1.LabelSelector{},
+		MatchLabelKeys:    []string{"x"}, MismatchLabelKeys: []string{"y"},
 	}
-	required, preferred := []*corev1.PodAffinityTerm{term}, []*corev1.WeightedPodAffinityTerm{{Weight: 1, PodAffinityTerm: term}}
+	required, preferred := []*corev1.PodAffinityTerm{term},
+		[]*corev1.WeightedPodAffinityTerm{{Weight: 1, PodAffinityTerm: term}}
 	refused, stored := NewSupport().Unsupported(&corev1.Pod{Spec: &corev1.PodSpec{Affinity: &corev1.Affinity{
 		PodAffinity: &corev1.PodAffinity{
-			RequiredDuringSchedulingIgnoredDuringExecution: required, PreferredDuringSchedulingIgnoredDuringExecution: preferred,
+			RequiredDuringSchedulingIgnoredDuringExecution:  required,
+			PreferredDuringSchedulingIgnoredDuringExecution: preferred,
 		},
 		PodAntiAffinity: &corev1.PodAntiAffinity{
-			RequiredDuringSchedulingIgnoredDuringExecution: required, PreferredDuringSchedulingIgnoredDuringExecution: preferred,
+			RequiredDuringSchedulingIgnoredDuringExecution:  required,
+			PreferredDuringSchedulingIgnoredDuringExecution: preferred,
 		},
 	}}})
 	if len(refused)+len(stored) > 0 {
@@ -235,7 +249,8 @@ func TestQuickLookMissesNothing(t *testing.T) {
 		w := s.walk(p)
 		refused, stored := s.Unsupported(p)
 		if !slices.Equal(refused, w.refused.Causes()) || !slices.Equal(stored, w.stored) {
-			t.Errorf("%s: refused %v, want %v; stored %v, want %v", fd.FullName(), refused, w.refused.Causes(), stored, w.stored)
+			t.Errorf("%s: refused %v, want %v; stored %v, want %v", fd.FullName(), refused, w.refused.Causes(), stored,
+				w.stored)
 		}
 		reported += len(refused) + len(stored)
 	}
@@ -303,9 +318,11 @@ func something(m protoreflect.Message, fd protoreflect.FieldDescriptor) protoref
 func optionOf(t *testing.T, message, name string) optionsv1.Support {
 	t.Helper()
 	d := (&corev1.Pod{}).ProtoReflect().Descriptor().ParentFile()
-	for _, file := range []protoreflect.FileDescriptor{d, (&corev1.SecurityContext{}).ProtoReflect().Descriptor().ParentFile()} {
+	for _, file := range []protoreflect.FileDescriptor{d,
+		(&corev1.SecurityContext{}).ProtoReflect().Descriptor().ParentFile()} {
 		if m := file.Messages().ByName(protoreflect.Name(message)); m != nil {
-			s, _ := proto.GetExtension(m.Fields().ByName(protoreflect.Name(name)).Options(), optionsv1.E_Support).(optionsv1.Support)
+			s, _ := proto.GetExtension(m.Fields().ByName(protoreflect.Name(name)).Options(),
+				optionsv1.E_Support).(optionsv1.Support)
 			return s
 		}
 	}
@@ -317,8 +334,10 @@ func optionOf(t *testing.T, message, name string) optionsv1.Support {
 func TestWhatIsNotValidatedIsRefused(t *testing.T) {
 	volume := (&corev1.VolumeSource{}).ProtoReflect().Descriptor()
 	for _, name := range []protoreflect.Name{
-		"gcePersistentDisk", "awsElasticBlockStore", "gitRepo", "iscsi", "glusterfs", "rbd", "flexVolume", "cinder", "cephfs", "flocker", "fc",
-		"azureFile", "vsphereVolume", "quobyte", "azureDisk", "photonPersistentDisk", "portworxVolume", "scaleIO", "storageos", "ephemeral",
+		"gcePersistentDisk", "awsElasticBlockStore", "gitRepo", "iscsi", "glusterfs", "rbd", "flexVolume", "cinder",
+		"cephfs", "flocker", "fc",
+		"azureFile", "vsphereVolume", "quobyte", "azureDisk", "photonPersistentDisk", "portworxVolume", "scaleIO",
+		"storageos", "ephemeral",
 	} {
 		mustRefuse(t, volume, name, nil, "")
 	}
@@ -348,7 +367,8 @@ func TestWhatIsNotValidatedIsRefused(t *testing.T) {
 }
 
 // mustRefuse checks that a field, or the field above that leads to it, is refused.
-func mustRefuse(t *testing.T, d protoreflect.MessageDescriptor, name protoreflect.Name, above protoreflect.MessageDescriptor, aboveName protoreflect.Name) {
+func mustRefuse(t *testing.T, d protoreflect.MessageDescriptor, name protoreflect.Name,
+	above protoreflect.MessageDescriptor, aboveName protoreflect.Name) {
 	t.Helper()
 	refuses := func(d protoreflect.MessageDescriptor, name protoreflect.Name) bool {
 		fd := d.Fields().ByName(name)

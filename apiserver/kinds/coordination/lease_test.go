@@ -19,10 +19,13 @@ func TestValidateLease(t *testing.T) {
 		got  []apierrors.Cause
 		want []string
 	}{
-		{"lease", coordination.ValidateLease(&coordinationv1.Lease{Metadata: kindtest.Meta("l", "d"), Spec: &coordinationv1.LeaseSpec{
-			LeaseDurationSeconds: ptr(0), LeaseTransitions: ptr(-1), PreferredHolder: &holder,
-		}}), []string{"Invalid spec.leaseDurationSeconds", "Invalid spec.leaseTransitions", "Forbidden spec.preferredHolder"}},
-		{"lease without spec", coordination.ValidateLeaseUpdate(&coordinationv1.Lease{Metadata: kindtest.Meta("l", "d")}, &coordinationv1.Lease{Metadata: kindtest.Meta("l", "d")}), nil},
+		{"lease", coordination.ValidateLease(&coordinationv1.Lease{Metadata: kindtest.Meta("l", "d"),
+			Spec: &coordinationv1.LeaseSpec{
+				LeaseDurationSeconds: ptr(0), LeaseTransitions: ptr(-1), PreferredHolder: &holder,
+			}}), []string{"Invalid spec.leaseDurationSeconds", "Invalid spec.leaseTransitions",
+			"Forbidden spec.preferredHolder"}},
+		{"lease without spec", coordination.ValidateLeaseUpdate(&coordinationv1.Lease{Metadata: kindtest.Meta("l", "d")},
+			&coordinationv1.Lease{Metadata: kindtest.Meta("l", "d")}), nil},
 	} {
 		kindtest.Judge(t, c.name, c.got, c.want...)
 	}

@@ -32,16 +32,18 @@ func Event(define.Config) define.Definition {
 		TTL:      eventTTL,
 		Indexes:  []string{"involvedObject.uid"},
 		Fields: map[string]func(*corev1.Event) string{
-			"involvedObject.kind":            func(o *corev1.Event) string { return o.GetInvolvedObject().GetKind() },
-			"involvedObject.namespace":       func(o *corev1.Event) string { return o.GetInvolvedObject().GetNamespace() },
-			"involvedObject.name":            func(o *corev1.Event) string { return o.GetInvolvedObject().GetName() },
-			"involvedObject.uid":             func(o *corev1.Event) string { return o.GetInvolvedObject().GetUid() },
-			"involvedObject.apiVersion":      func(o *corev1.Event) string { return o.GetInvolvedObject().GetApiVersion() },
-			"involvedObject.resourceVersion": func(o *corev1.Event) string { return o.GetInvolvedObject().GetResourceVersion() },
-			"involvedObject.fieldPath":       func(o *corev1.Event) string { return o.GetInvolvedObject().GetFieldPath() },
-			"reason":                         (*corev1.Event).GetReason,
-			"reportingComponent":             (*corev1.Event).GetReportingComponent,
-			"type":                           (*corev1.Event).GetType,
+			"involvedObject.kind":       func(o *corev1.Event) string { return o.GetInvolvedObject().GetKind() },
+			"involvedObject.namespace":  func(o *corev1.Event) string { return o.GetInvolvedObject().GetNamespace() },
+			"involvedObject.name":       func(o *corev1.Event) string { return o.GetInvolvedObject().GetName() },
+			"involvedObject.uid":        func(o *corev1.Event) string { return o.GetInvolvedObject().GetUid() },
+			"involvedObject.apiVersion": func(o *corev1.Event) string { return o.GetInvolvedObject().GetApiVersion() },
+			"involvedObject.resourceVersion": func(o *corev1.Event) string {
+				return o.GetInvolvedObject().GetResourceVersion()
+			},
+			"involvedObject.fieldPath": func(o *corev1.Event) string { return o.GetInvolvedObject().GetFieldPath() },
+			"reason":                   (*corev1.Event).GetReason,
+			"reportingComponent":       (*corev1.Event).GetReportingComponent,
+			"type":                     (*corev1.Event).GetType,
 			"source": func(o *corev1.Event) string {
 				if c := o.GetSource().GetComponent(); c != "" {
 					return c
@@ -99,11 +101,12 @@ func ValidateEventUpdate(new, old *corev1.Event) []apierrors.Cause {
 }
 
 // CheckEvent checks what every event must be, in whichever group it was sent; controllerField is the name of its
-// reportingComponent there, while all other paths are those of core/v1, as in Kubernetes. An event lives in the namespace
-// of its object; events about cluster-scoped objects live in "default". Only events in the new style, with an eventTime,
-// are checked further.
+// reportingComponent there, while all other paths are those of core/v1, as in Kubernetes. An event lives in the
+// namespace of its object; events about cluster-scoped objects live in "default". Only events in the new style, with
+// an eventTime, are checked further.
 func CheckEvent(f *validation.Faults, e *corev1.Event, controllerField string) {
-	ns, about, timed := e.GetMetadata().GetNamespace(), e.GetInvolvedObject().GetNamespace(), !validation.IsZero(e.GetEventTime())
+	ns, about := e.GetMetadata().GetNamespace(), e.GetInvolvedObject().GetNamespace()
+	timed := !validation.IsZero(e.GetEventTime())
 	fits := ns == about
 	if about == "" {
 		fits = ns == "default" || ns == "" && !timed || ns == "kube-system" && timed
@@ -139,7 +142,8 @@ func CheckEvent(f *validation.Faults, e *corev1.Event, controllerField string) {
 	}
 }
 
-// EventTable shows events. It has no column for the name in the first place: what happened, when and to whom comes first.
+// EventTable shows events. It has no column for the name in the first place: what happened, when and to whom comes
+// first.
 type EventTable struct{}
 
 // Columns returns the columns.

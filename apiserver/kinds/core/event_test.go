@@ -17,11 +17,13 @@ func TestValidateEvent(t *testing.T) {
 		change func(*corev1.Event)
 		want   []string
 	}{
-		"good":               {func(*corev1.Event) {}, nil},
-		"names are free":     {func(e *corev1.Event) { e.Metadata.Name = "Pod_x.17A" }, nil},
-		"but parts of paths": {func(e *corev1.Event) { e.Metadata.Name = "a/b%" }, []string{"Invalid metadata.name", "Invalid metadata.name"}},
-		"of another place":   {func(e *corev1.Event) { e.InvolvedObject.Namespace = "other" }, []string{"Invalid involvedObject.namespace"}},
-		"of no namespace":    {func(e *corev1.Event) { e.InvolvedObject.Namespace = "" }, nil},
+		"good":           {func(*corev1.Event) {}, nil},
+		"names are free": {func(e *corev1.Event) { e.Metadata.Name = "Pod_x.17A" }, nil},
+		"but parts of paths": {func(e *corev1.Event) { e.Metadata.Name = "a/b%" },
+			[]string{"Invalid metadata.name", "Invalid metadata.name"}},
+		"of another place": {func(e *corev1.Event) { e.InvolvedObject.Namespace = "other" },
+			[]string{"Invalid involvedObject.namespace"}},
+		"of no namespace": {func(e *corev1.Event) { e.InvolvedObject.Namespace = "" }, nil},
 		"in the new style, with little else": {
 			func(e *corev1.Event) {
 				e.EventTime, e.Reason = &metav1.MicroTime{Seconds: 1}, strings.Repeat("x", 200)

@@ -26,9 +26,9 @@ const (
 	terminating = "Terminating"
 )
 
-// Namespace describes the kind. A namespace is deleted in two steps (NS-1): the deletion sets the mark and the phase, which keeps new
-// objects out; the namespace controller empties it and then takes its finalizer away, and with the last
-// finalizer the namespace goes.
+// Namespace describes the kind. A namespace is deleted in two steps (NS-1): the deletion sets the mark and the phase,
+// which keeps new objects out; the namespace controller empties it and then takes its finalizer away, and with the
+// last finalizer the namespace goes.
 func Namespace(c define.Config) define.Definition {
 	n := namespaces{c.Deps, c.Namespaced}
 	return define.Definition{Strategy: registry.Typed[*corev1.Namespace]{
@@ -112,7 +112,8 @@ func phase(o *corev1.Namespace) string {
 func restores(ctx context.Context, o *corev1.Namespace) error {
 	id, name := auth.From(ctx), o.GetMetadata().GetName()
 	if id.Component() && !builtin.Namespace(name) {
-		return apierrors.NewForbidden(corev1.NamespaceKind, name, "%s may only create the namespaces that every cluster has", id.Name)
+		return apierrors.NewForbidden(corev1.NamespaceKind, name,
+			"%s may only create the namespaces that every cluster has", id.Name)
 	}
 	return nil
 }
@@ -124,7 +125,9 @@ type namespaces struct {
 }
 
 // remove begins a deletion.
-func (n namespaces) remove(_ context.Context, live *corev1.Namespace, opts *metav1.DeleteOptions) (registry.Removal, error) {
+func (n namespaces) remove(
+	_ context.Context, live *corev1.Namespace, opts *metav1.DeleteOptions,
+) (registry.Removal, error) {
 	m := live.GetMetadata()
 	if err := precondition.Of(opts).Check(corev1.NamespaceKind, m); err != nil {
 		return registry.Removal{}, err
@@ -150,7 +153,8 @@ func (n namespaces) empty(ctx context.Context, _ *registry.Update, next, live *c
 		return nil
 	}
 	if live.GetMetadata().GetDeletionTimestamp() == nil {
-		return apierrors.NewConflict(corev1.NamespaceKind, name, "finalizers can only be removed once the namespace is being deleted")
+		return apierrors.NewConflict(corev1.NamespaceKind, name,
+			"finalizers can only be removed once the namespace is being deleted")
 	}
 	for _, kind := range n.kinds {
 		left, err := n.deps.Store.List(ctx, kind, store.ListOptions{Namespace: name, Limit: 1})

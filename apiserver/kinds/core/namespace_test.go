@@ -21,12 +21,14 @@ func TestValidateNamespace(t *testing.T) {
 
 	deleted := &metav1.ObjectMeta{Name: "n", DeletionTimestamp: &metav1.Time{Seconds: 1}}
 	kindtest.Judge(t, "active while it is deleted", core.ValidateNamespaceStatusUpdate(
-		&corev1.Namespace{Metadata: deleted, Status: &corev1.NamespaceStatus{Phase: "Active"}}, &corev1.Namespace{Metadata: deleted},
+		&corev1.Namespace{Metadata: deleted, Status: &corev1.NamespaceStatus{Phase: "Active"}},
+		&corev1.Namespace{Metadata: deleted},
 	), "Invalid status.Phase")
 
 	held := named("n")
 	held.Spec = &corev1.NamespaceSpec{Finalizers: []string{"x", "example.com/y", "kubernetes"}}
-	kindtest.Judge(t, "an unknown finalizer", core.ValidateNamespaceFinalizeUpdate(held, named("n")), "Invalid spec.finalizers[0]")
+	kindtest.Judge(t, "an unknown finalizer", core.ValidateNamespaceFinalizeUpdate(held, named("n")),
+		"Invalid spec.finalizers[0]")
 }
 
 func TestDefaultNamespace(t *testing.T) {

@@ -142,7 +142,8 @@ func (n nodes) authorize(ctx context.Context, u *registry.Update, next, live *co
 	if err := restricted(next.Metadata.GetLabels(), live.Metadata.GetLabels(), name, id); err != nil {
 		return err
 	}
-	if !proto.Equal(&corev1.NodeSpec{Taints: next.GetSpec().GetTaints()}, &corev1.NodeSpec{Taints: live.GetSpec().GetTaints()}) {
+	taints := func(n *corev1.Node) *corev1.NodeSpec { return &corev1.NodeSpec{Taints: n.GetSpec().GetTaints()} }
+	if !proto.Equal(taints(next), taints(live)) {
 		return apierrors.NewForbidden(corev1.NodeKind, name, "%s may not change taints", id.Name)
 	}
 	if id.Key != "" && nodekey.Of(live.Metadata) == "" {
@@ -159,14 +160,16 @@ func (n nodes) authorize(ctx context.Context, u *registry.Update, next, live *co
 	return nil
 }
 
-// warnOfEviction says of NoExecute taints that the node did not have before that they do only half of what they promise.
+// warnOfEviction says of NoExecute taints that the node did not have before that they do only half of what they
+// promise.
 func warnOfEviction(ctx context.Context, next, live []*corev1.Taint) {
 	for i, t := range next {
 		same := func(was *corev1.Taint) bool {
 			return was.GetKey() == t.GetKey() && was.GetValue() == t.GetValue() && was.GetEffect() == t.GetEffect()
 		}
 		if t.GetEffect() == "NoExecute" && !slices.ContainsFunc(live, same) {
-			warning.Add(ctx, fmt.Sprintf("spec.taints[%d].effect: NoExecute keeps new pods away; pods that run are not evicted in this version", i))
+			warning.Add(ctx, fmt.Sprintf("spec.taints[%d].effect: NoExecute keeps new pods away; "+
+				"pods that run are not evicted in this version", i))
 		}
 	}
 }
@@ -202,8 +205,8 @@ func (n nodes) unclaimed(ctx context.Context, name, key string) error {
 	return nil
 }
 
-// lease removes the node's Lease with the Node. A Lease that something holds, or that is not the Node's, stays. An agent
-// that registers anew makes another. spec: NODE-1
+// lease removes the node's Lease with the Node. A Lease that something holds, or that is not the Node's, stays. An
+// agent that registers anew makes another. spec: NODE-1
 func (n nodes) lease(ctx context.Context, o *corev1.Node) ([]store.Op, error) {
 	key := store.Key{Kind: coordinationv1.LeaseKind, Namespace: builtin.NodeLeases, Name: o.GetMetadata().GetName()}
 	l, err := n.deps.Store.Get(ctx, key, "")
@@ -311,7 +314,8 @@ func checkTaints(f *validation.Faults, p *validation.Path, list []*corev1.Taint)
 		if msgs := validation.WrongLabelValue(t.GetValue()); len(msgs) > 0 {
 			f.Invalid(at.Child("value"), t.GetValue(), validation.Joined(msgs))
 		}
-		f.RequiredOneOf(at.Child("effect"), t.GetEffect(), podspec.EffectNoSchedule, podspec.EffectPreferNoSchedule, podspec.EffectNoExecute)
+		f.RequiredOneOf(at.Child("effect"), t.GetEffect(),
+			podspec.EffectNoSchedule, podspec.EffectPreferNoSchedule, podspec.EffectNoExecute)
 		k := pair{t.GetKey(), t.GetEffect()}
 		if seen[k] {
 			e := field.Duplicate(nil, k.key+":"+k.effect)
@@ -395,8 +399,8 @@ func nodeTable() define.Columns[*corev1.Node] {
 		}
 	}
 	return define.Columns[*corev1.Node]{
-		define.Text("Status", "Whether the node is ready, and whether it takes pods.", func(o *corev1.Node) string { return nodeStatus(o) }),
-		define.Text("Roles", "Roles of the node.", func(o *corev1.Node) string { return nodeRoles(o) }),
+		define.Text("Status", "Whether the node is ready, and whether it takes pods.", nodeStatus),
+		define.Text("Roles", "Roles of the node.", nodeRoles),
 		define.Age[*corev1.Node](),
 		define.Text("Version", "Version of the node's agent.", func(o *corev1.Node) string {
 			return o.GetStatus().GetNodeInfo().GetKubeletVersion()
@@ -405,7 +409,8 @@ func nodeTable() define.Columns[*corev1.Node] {
 		define.Text("External-IP", "Address outside the cluster.", address("ExternalIP")).Wide(),
 		define.Text("OS-Image", "Operating system.", info((*corev1.NodeSystemInfo).GetOsImage)).Wide(),
 		define.Text("Kernel-Version", "Kernel.", info((*corev1.NodeSystemInfo).GetKernelVersion)).Wide(),
-		define.Text("Container-Runtime", "Runtime that runs containers.", info((*corev1.NodeSystemInfo).GetContainerRuntimeVersion)).Wide(),
+		define.Text("Container-Runtime", "Runtime that runs containers.",
+			info((*corev1.NodeSystemInfo).GetContainerRuntimeVersion)).Wide(),
 	}
 }
 

@@ -21,8 +21,8 @@ import (
 	metav1 "monoplane.dev/api/meta/v1"
 )
 
-// What was judged before another machine had the name, and left it again, is not stored: nothing in the store itself shows
-// that the machine was there.
+// What was judged before another machine had the name, and left it again, is not stored: nothing in the store itself
+// shows that the machine was there.
 //
 // spec: NODE-7
 func TestGuardsAgainstAnotherMachine(t *testing.T) {
@@ -35,7 +35,8 @@ func TestGuardsAgainstAnotherMachine(t *testing.T) {
 	strategy := core.Node(define.Config{Deps: deps}).Strategy
 	nodes := registry.New(deps, strategy)
 	machine := func(key string) context.Context {
-		return authn.WithUser(t.Context(), &authn.User{Name: authn.NodePrefix + "n1", Groups: []string{authn.NodesGroup}, UID: key})
+		return authn.WithUser(t.Context(),
+			&authn.User{Name: authn.NodePrefix + "n1", Groups: []string{authn.NodesGroup}, UID: key})
 	}
 	administrator := authn.WithUser(t.Context(), &authn.User{Name: authn.AdminName, Groups: []string{authn.AdminsGroup}})
 	n1 := func() *corev1.Node { return &corev1.Node{Metadata: &metav1.ObjectMeta{Name: "n1"}} }
@@ -57,7 +58,8 @@ func TestGuardsAgainstAnotherMachine(t *testing.T) {
 		return o
 	}
 	bound := func() object.Object {
-		p := &corev1.Pod{Metadata: &metav1.ObjectMeta{Namespace: "default", Name: "p"}, Spec: &corev1.PodSpec{NodeName: "n1"}}
+		p := &corev1.Pod{Metadata: &metav1.ObjectMeta{Namespace: "default", Name: "p"},
+			Spec: &corev1.PodSpec{NodeName: "n1"}}
 		nodekey.Set(p.Metadata, "theirs")
 		return p
 	}
@@ -120,7 +122,8 @@ func TestValidateNode(t *testing.T) {
 	kindtest.Judge(t, "bad", core.ValidateNode(node(func(n *corev1.Node) {
 		n.Metadata = kindtest.Meta("N", "default")
 		n.Spec.Taints = []*corev1.Taint{
-			{Key: "a", Effect: "NoSchedule"}, {Key: "a", Effect: "NoSchedule"}, {Key: "a b", Value: "c d"}, {Key: "b", Effect: "x"},
+			{Key: "a", Effect: "NoSchedule"}, {Key: "a", Effect: "NoSchedule"}, {Key: "a b", Value: "c d"},
+			{Key: "b", Effect: "x"},
 		}
 		n.Spec.PodCIDRs = []string{"x", "10.0.0.0/24"}
 		n.Status.Capacity = kindtest.Amounts("cpu", "-1", "pods", "1500m")
@@ -131,7 +134,8 @@ func TestValidateNode(t *testing.T) {
 		"NotSupported metadata.taints[3].effect", "Invalid status.capacity.cpu", "Invalid status.capacity.pods",
 		"Duplicate status.addresses[1]", "Invalid spec.podCIDRs[0]", "Invalid spec.podCIDRs",
 	)
-	kindtest.Judge(t, "cordoned", core.ValidateNodeUpdate(node(func(n *corev1.Node) { n.Spec.Unschedulable = true }), node(nil)))
+	kindtest.Judge(t, "cordoned",
+		core.ValidateNodeUpdate(node(func(n *corev1.Node) { n.Spec.Unschedulable = true }), node(nil)))
 	kindtest.Judge(t, "another machine", core.ValidateNodeUpdate(node(func(n *corev1.Node) {
 		n.Spec = &corev1.NodeSpec{ProviderID: "q", ExternalID: "e"}
 	}), node(nil)), "Forbidden spec.podCIDRs", "Forbidden spec.providerID", "Forbidden spec.externalID")
@@ -139,7 +143,8 @@ func TestValidateNode(t *testing.T) {
 
 func TestDefaultNode(t *testing.T) {
 	node := &corev1.Node{
-		Spec: &corev1.NodeSpec{PodCIDR: "10.0.0.0/24"}, Status: &corev1.NodeStatus{Capacity: kindtest.Amounts("cpu", "2000m")},
+		Spec:   &corev1.NodeSpec{PodCIDR: "10.0.0.0/24"},
+		Status: &corev1.NodeStatus{Capacity: kindtest.Amounts("cpu", "2000m")},
 	}
 	core.DefaultNode(node)
 	if kindtest.Show(node.Status.Allocatable) != "map[cpu:2]" || fmt.Sprint(node.Spec.PodCIDRs) != "[10.0.0.0/24]" {

@@ -53,40 +53,7 @@ func PersistentVolume(c define.Config) define.Definition {
 		Fields: map[string]func(*corev1.PersistentVolume) string{
 			"name": func(o *corev1.PersistentVolume) string { return o.GetMetadata().GetName() },
 		},
-		Table: define.Columns[*corev1.PersistentVolume]{
-			define.Text("Capacity", "Size.", func(o *corev1.PersistentVolume) string {
-				return sizeText(o.GetSpec().GetCapacity())
-			}),
-			define.Text("Access Modes", "Ways in which it can be mounted.", func(o *corev1.PersistentVolume) string {
-				return shortModes(o.GetSpec().GetAccessModes())
-			}),
-			define.Text("Reclaim Policy", "What becomes of the storage when its claim goes.", func(o *corev1.PersistentVolume) string {
-				return o.GetSpec().GetPersistentVolumeReclaimPolicy()
-			}),
-			define.Text("Status", "Whether it is free, bound or released.", func(o *corev1.PersistentVolume) string {
-				return storagePhase(o, o.GetStatus().GetPhase())
-			}),
-			define.Text("Claim", "Claim that has it.", func(o *corev1.PersistentVolume) string {
-				ref := o.GetSpec().GetClaimRef()
-				if ref == nil {
-					return ""
-				}
-				return ref.GetNamespace() + "/" + ref.GetName()
-			}),
-			define.Text("StorageClass", "Class that it belongs to.", func(o *corev1.PersistentVolume) string {
-				return storage.ClassOfVolume(o)
-			}),
-			define.Text("VolumeAttributesClass", "Class of changeable attributes.", func(o *corev1.PersistentVolume) string {
-				return define.OrUnset(o.GetSpec().GetVolumeAttributesClassName())
-			}),
-			define.Text("Reason", "Why it is in its phase.", func(o *corev1.PersistentVolume) string {
-				return o.GetStatus().GetReason()
-			}),
-			define.Age[*corev1.PersistentVolume](),
-			define.Text("VolumeMode", "Whether it holds files or is a device.", func(o *corev1.PersistentVolume) string {
-				return define.OrUnset(o.GetSpec().GetVolumeMode())
-			}).Wide(),
-		},
+		Table: volumeTable(),
 	}.Strategy()}
 }
 
@@ -117,8 +84,8 @@ func DefaultPersistentVolume(v *corev1.PersistentVolume) {
 	defaults.Set(&v.Status.Phase, phasePending)
 }
 
-// DefaultNewPersistentVolume is PersistentVolume plus what creation adds: protection and a fresh status. Call it when the
-// creation time is known.
+// DefaultNewPersistentVolume is PersistentVolume plus what creation adds: protection and a fresh status. Call it when
+// the creation time is known.
 func DefaultNewPersistentVolume(v *corev1.PersistentVolume) {
 	v.Status = nil
 	DefaultPersistentVolume(v)
@@ -126,8 +93,9 @@ func DefaultNewPersistentVolume(v *corev1.PersistentVolume) {
 	protect(v.Metadata, storage.VolumeProtection)
 }
 
-// keepVolumeProtection puts back the protection of a volume that is not being deleted, for clients that write the manifest it was
-// made of: without it the volume would go while its claim is bound. In Kubernetes a controller does so a moment later.
+// keepVolumeProtection puts back the protection of a volume that is not being deleted, for clients that write the
+// manifest it was made of: without it the volume would go while its claim is bound. In Kubernetes a controller does so
+// a moment later.
 func keepVolumeProtection(next, live *corev1.PersistentVolume) {
 	if live.GetMetadata().GetDeletionTimestamp() == nil {
 		protect(next.Metadata, storage.VolumeProtection)
@@ -146,15 +114,16 @@ func ValidatePersistentVolume(v *corev1.PersistentVolume) []apierrors.Cause {
 	return f.Causes()
 }
 
-// ValidatePersistentVolumeUpdate checks that a change of a volume is allowed: where its storage is, and how it is seen, stays;
-// so does its node affinity once it is there.
+// ValidatePersistentVolumeUpdate checks that a change of a volume is allowed: where its storage is, and how it is
+// seen, stays; so does its node affinity once it is there.
 func ValidatePersistentVolumeUpdate(new, old *corev1.PersistentVolume) []apierrors.Cause {
 	f := &validation.Faults{}
 	for f.Pass() {
 		checkPersistentVolume(f, new, old)
 		now, was := volumeSpecOf(new), volumeSpecOf(old)
 		if !sameSource(now.GetPersistentVolumeSource(), was.GetPersistentVolumeSource()) {
-			f.Forbidden(f.Root("spec").Child("persistentvolumesource"), "spec.persistentvolumesource is immutable after creation")
+			f.Forbidden(f.Root("spec").Child("persistentvolumesource"),
+				"spec.persistentvolumesource is immutable after creation")
 		}
 		validation.Fixed(f, f.Root("volumeMode"), now.VolumeMode, was.VolumeMode) // Kubernetes' path.
 		if was.GetNodeAffinity() != nil && !sameAffinity(now.GetNodeAffinity(), was.GetNodeAffinity()) {
@@ -164,7 +133,8 @@ func ValidatePersistentVolumeUpdate(new, old *corev1.PersistentVolume) []apierro
 	return f.Causes()
 }
 
-// ValidatePersistentVolumeStatusUpdate checks a change of a volume's status. Like Kubernetes it looks at the metadata alone.
+// ValidatePersistentVolumeStatusUpdate checks a change of a volume's status. Like Kubernetes it looks at the metadata
+// alone.
 func ValidatePersistentVolumeStatusUpdate(new, old *corev1.PersistentVolume) []apierrors.Cause {
 	f := &validation.Faults{}
 	for f.Pass() {
@@ -224,8 +194,8 @@ func checkCapacity(f *validation.Faults, p *validation.Path, s *corev1.Persisten
 	}
 }
 
-// checkVolumeAffinity checks the nodes that can reach a volume. Values that no label can have are tolerated if the volume
-// had such before.
+// checkVolumeAffinity checks the nodes that can reach a volume. Values that no label can have are tolerated if the
+// volume had such before.
 func checkVolumeAffinity(f *validation.Faults, p *validation.Path, a, old *corev1.VolumeNodeAffinity) {
 	if a.GetRequired() == nil {
 		f.Required(p.Child("required"), "must specify required node constraints")
@@ -256,9 +226,9 @@ func impossibleValue(a *corev1.VolumeNodeAffinity) bool {
 // checkPersistentSource checks that a volume has one source. Those that the support option refuses are only counted.
 func checkPersistentSource(f *validation.Faults, p *validation.Path, s *corev1.PersistentVolumeSpec) {
 	source := s.GetPersistentVolumeSource()
-	set := validation.SourcesSet(source, "hostPath", "gcePersistentDisk", "awsElasticBlockStore", "glusterfs", "flocker", "nfs", "rbd", "quobyte",
-		"cephfs", "iscsi", "cinder", "fc", "flexVolume", "azureFile", "vsphereVolume", "photonPersistentDisk", "portworxVolume",
-		"azureDisk", "scaleIO", "local", "storageos", "csi")
+	set := validation.SourcesSet(source, "hostPath", "gcePersistentDisk", "awsElasticBlockStore", "glusterfs", "flocker",
+		"nfs", "rbd", "quobyte", "cephfs", "iscsi", "cinder", "fc", "flexVolume", "azureFile", "vsphereVolume",
+		"photonPersistentDisk", "portworxVolume", "azureDisk", "scaleIO", "local", "storageos", "csi")
 	if len(set) == 0 {
 		f.Required(p, "must specify a volume type")
 		return
@@ -280,7 +250,8 @@ func checkPersistentSource(f *validation.Faults, p *validation.Path, s *corev1.P
 	case "csi":
 		checkPersistentCSI(f, at, source.GetCsi())
 	}
-	if h := source.GetHostPath(); h != nil && path.Clean(h.GetPath()) == "/" && s.GetPersistentVolumeReclaimPolicy() == "Recycle" {
+	recycle := s.GetPersistentVolumeReclaimPolicy() == "Recycle"
+	if h := source.GetHostPath(); h != nil && path.Clean(h.GetPath()) == "/" && recycle {
 		f.Forbidden(p.Child("persistentVolumeReclaimPolicy"), "may not be 'recycle' for a hostPath mount of '/'")
 	}
 }
@@ -306,7 +277,8 @@ func checkPersistentCSI(f *validation.Faults, p *validation.Path, c *corev1.CSIP
 
 // sameSource compares where two volumes have their storage. A secret for expansion may be added.
 func sameSource(new, old *corev1.PersistentVolumeSource) bool {
-	if new.GetCsi().GetControllerExpandSecretRef() != nil && old.GetCsi() != nil && old.GetCsi().GetControllerExpandSecretRef() == nil {
+	if new.GetCsi().GetControllerExpandSecretRef() != nil && old.GetCsi() != nil &&
+		old.GetCsi().GetControllerExpandSecretRef() == nil {
 		new = proto.CloneOf(new)
 		new.Csi.ControllerExpandSecretRef = nil
 	}
@@ -352,5 +324,42 @@ func rename(old, new []*corev1.NodeSelectorRequirement) {
 		if i < len(new) && new[i].GetKey() != "" && stableLabel(r.GetKey()) == new[i].GetKey() {
 			r.Key = new[i].GetKey()
 		}
+	}
+}
+
+// volumeTable is what kubectl get shows.
+func volumeTable() define.Columns[*corev1.PersistentVolume] {
+	return define.Columns[*corev1.PersistentVolume]{
+		define.Text("Capacity", "Size.", func(o *corev1.PersistentVolume) string {
+			return sizeText(o.GetSpec().GetCapacity())
+		}),
+		define.Text("Access Modes", "Ways in which it can be mounted.", func(o *corev1.PersistentVolume) string {
+			return shortModes(o.GetSpec().GetAccessModes())
+		}),
+		define.Text("Reclaim Policy", "What becomes of the storage when its claim goes.",
+			func(o *corev1.PersistentVolume) string {
+				return o.GetSpec().GetPersistentVolumeReclaimPolicy()
+			}),
+		define.Text("Status", "Whether it is free, bound or released.", func(o *corev1.PersistentVolume) string {
+			return storagePhase(o, o.GetStatus().GetPhase())
+		}),
+		define.Text("Claim", "Claim that has it.", func(o *corev1.PersistentVolume) string {
+			ref := o.GetSpec().GetClaimRef()
+			if ref == nil {
+				return ""
+			}
+			return ref.GetNamespace() + "/" + ref.GetName()
+		}),
+		define.Text("StorageClass", "Class that it belongs to.", storage.ClassOfVolume),
+		define.Text("VolumeAttributesClass", "Class of changeable attributes.", func(o *corev1.PersistentVolume) string {
+			return define.OrUnset(o.GetSpec().GetVolumeAttributesClassName())
+		}),
+		define.Text("Reason", "Why it is in its phase.", func(o *corev1.PersistentVolume) string {
+			return o.GetStatus().GetReason()
+		}),
+		define.Age[*corev1.PersistentVolume](),
+		define.Text("VolumeMode", "Whether it holds files or is a device.", func(o *corev1.PersistentVolume) string {
+			return define.OrUnset(o.GetSpec().GetVolumeMode())
+		}).Wide(),
 	}
 }

@@ -19,7 +19,8 @@ func reachable(key string) *corev1.VolumeNodeAffinity {
 func TestPersistentVolumes(t *testing.T) {
 	volume := func(change func(*corev1.PersistentVolumeSpec)) *corev1.PersistentVolume {
 		v := &corev1.PersistentVolume{Metadata: kindtest.Meta("v", ""), Spec: &corev1.PersistentVolumeSpec{
-			Capacity: kindtest.Amounts("storage", "1Gi"), AccessModes: []string{"ReadWriteOnce"}, NodeAffinity: reachable("beta.kubernetes.io/os"),
+			Capacity: kindtest.Amounts("storage", "1Gi"), AccessModes: []string{"ReadWriteOnce"},
+			NodeAffinity:           reachable("beta.kubernetes.io/os"),
 			PersistentVolumeSource: &corev1.PersistentVolumeSource{Local: &corev1.LocalVolumeSource{Path: "/mnt"}},
 		}}
 		core.DefaultPersistentVolume(v)
@@ -43,10 +44,13 @@ func TestPersistentVolumes(t *testing.T) {
 		}, []string{
 			"NotSupported spec.accessModes", "Forbidden spec.accessModes",
 		}},
-		{"sizes", func(s *corev1.PersistentVolumeSpec) { s.Capacity = kindtest.Amounts("storage", "0", "cpu", "-1") }, []string{
-			"NotSupported spec.capacity", "Invalid spec.capacity[cpu]", "Invalid spec.capacity[cpu]", "Invalid spec.capacity[storage]",
-		}},
-		{"local without nodes", func(s *corev1.PersistentVolumeSpec) { s.NodeAffinity = nil }, []string{"Required spec.nodeAffinity"}},
+		{"sizes", func(s *corev1.PersistentVolumeSpec) { s.Capacity = kindtest.Amounts("storage", "0", "cpu", "-1") },
+			[]string{
+				"NotSupported spec.capacity", "Invalid spec.capacity[cpu]", "Invalid spec.capacity[cpu]",
+				"Invalid spec.capacity[storage]",
+			}},
+		{"local without nodes", func(s *corev1.PersistentVolumeSpec) { s.NodeAffinity = nil },
+			[]string{"Required spec.nodeAffinity"}},
 		{"no terms", func(s *corev1.PersistentVolumeSpec) { s.NodeAffinity.Required.NodeSelectorTerms = nil }, []string{
 			"Required spec.nodeAffinity.required.nodeSelectorTerms",
 		}},
@@ -67,7 +71,8 @@ func TestPersistentVolumes(t *testing.T) {
 		}},
 		{"words", func(s *corev1.PersistentVolumeSpec) {
 			s.PersistentVolumeReclaimPolicy, s.StorageClassName, s.VolumeMode = "Burn", "A", ptr("Tape")
-		}, []string{"NotSupported spec.persistentVolumeReclaimPolicy", "Invalid spec.storageClassName", "NotSupported spec.volumeMode"}},
+		}, []string{"NotSupported spec.persistentVolumeReclaimPolicy", "Invalid spec.storageClassName",
+			"NotSupported spec.volumeMode"}},
 	} {
 		kindtest.Judge(t, c.name, core.ValidatePersistentVolume(volume(c.change)), c.want...)
 	}
@@ -77,12 +82,17 @@ func TestPersistentVolumes(t *testing.T) {
 		want     []string
 	}{
 		{"grown, claimed, classed", func(s *corev1.PersistentVolumeSpec) {
-			s.Capacity, s.ClaimRef, s.StorageClassName = kindtest.Amounts("storage", "2Gi"), &corev1.ObjectReference{Name: "c"}, "x"
+			s.Capacity, s.ClaimRef, s.StorageClassName = kindtest.Amounts("storage", "2Gi"), &corev1.ObjectReference{Name: "c"},
+				"x"
 		}, nil, nil},
-		{"moved", func(s *corev1.PersistentVolumeSpec) { s.PersistentVolumeSource.Local.Path = "/other" }, nil, []string{"Forbidden spec.persistentvolumesource"}},
-		{"another mode", func(s *corev1.PersistentVolumeSpec) { s.VolumeMode = ptr("Block") }, nil, []string{"Invalid volumeMode"}},
-		{"other nodes", func(s *corev1.PersistentVolumeSpec) { s.NodeAffinity = reachable("zone") }, nil, []string{"Invalid nodeAffinity"}},
-		{"label with its final name", func(s *corev1.PersistentVolumeSpec) { s.NodeAffinity = reachable("kubernetes.io/os") }, nil, nil},
+		{"moved", func(s *corev1.PersistentVolumeSpec) { s.PersistentVolumeSource.Local.Path = "/other" }, nil,
+			[]string{"Forbidden spec.persistentvolumesource"}},
+		{"another mode", func(s *corev1.PersistentVolumeSpec) { s.VolumeMode = ptr("Block") }, nil,
+			[]string{"Invalid volumeMode"}},
+		{"other nodes", func(s *corev1.PersistentVolumeSpec) { s.NodeAffinity = reachable("zone") }, nil,
+			[]string{"Invalid nodeAffinity"}},
+		{"label with its final name",
+			func(s *corev1.PersistentVolumeSpec) { s.NodeAffinity = reachable("kubernetes.io/os") }, nil, nil},
 		{"nodes later", nil, func(s *corev1.PersistentVolumeSpec) { s.NodeAffinity = nil }, nil},
 	} {
 		kindtest.Judge(t, c.name, core.ValidatePersistentVolumeUpdate(volume(c.new), volume(c.old)), c.want...)

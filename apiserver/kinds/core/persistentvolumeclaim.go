@@ -58,36 +58,7 @@ func PersistentVolumeClaim(c define.Config) define.Definition {
 		Fields: map[string]func(*corev1.PersistentVolumeClaim) string{
 			"name": func(o *corev1.PersistentVolumeClaim) string { return o.GetMetadata().GetName() },
 		},
-		Table: define.Columns[*corev1.PersistentVolumeClaim]{
-			define.Text("Status", "Whether the claim is bound.", func(o *corev1.PersistentVolumeClaim) string {
-				return storagePhase(o, o.GetStatus().GetPhase())
-			}),
-			define.Text("Volume", "Volume that is bound.", func(o *corev1.PersistentVolumeClaim) string {
-				return o.GetSpec().GetVolumeName()
-			}),
-			define.Text("Capacity", "Size of the volume.", func(o *corev1.PersistentVolumeClaim) string {
-				if o.GetSpec().GetVolumeName() == "" {
-					return ""
-				}
-				return sizeText(o.GetStatus().GetCapacity())
-			}),
-			define.Text("Access Modes", "Ways in which the volume can be mounted.", func(o *corev1.PersistentVolumeClaim) string {
-				if o.GetSpec().GetVolumeName() == "" {
-					return ""
-				}
-				return shortModes(o.GetStatus().GetAccessModes())
-			}),
-			define.Text("StorageClass", "Class of the volume.", func(o *corev1.PersistentVolumeClaim) string {
-				return storage.ClassOfClaim(o)
-			}),
-			define.Text("VolumeAttributesClass", "Class of changeable attributes.", func(o *corev1.PersistentVolumeClaim) string {
-				return define.OrUnset(o.GetSpec().GetVolumeAttributesClassName())
-			}),
-			define.Age[*corev1.PersistentVolumeClaim](),
-			define.Text("VolumeMode", "Whether the volume holds files or is a device.", func(o *corev1.PersistentVolumeClaim) string {
-				return define.OrUnset(o.GetSpec().GetVolumeMode())
-			}).Wide(),
-		},
+		Table: claimTable(),
 	}.Strategy()}
 }
 
@@ -95,8 +66,8 @@ type claims struct {
 	deps registry.Deps
 }
 
-// defaultClass gives a claim that names no class the default one. The classes are read as they are now, so that a class
-// counts from the moment that its creation was answered.
+// defaultClass gives a claim that names no class the default one. The classes are read as they are now, so that a
+// class counts from the moment that its creation was answered.
 func (c claims) defaultClass(ctx context.Context, o *corev1.PersistentVolumeClaim) error {
 	if storage.NamesClass(o) {
 		return nil
@@ -111,8 +82,8 @@ func (c claims) defaultClass(ctx context.Context, o *corev1.PersistentVolumeClai
 	return nil
 }
 
-// mayGrow refuses that a bound claim asks for more, unless its class allows it. One that is not bound may not change at
-// all, which validation says.
+// mayGrow refuses that a bound claim asks for more, unless its class allows it. One that is not bound may not change
+// at all, which validation says.
 func (c claims) mayGrow(ctx context.Context, _ *registry.Update, next, live *corev1.PersistentVolumeClaim) error {
 	if live.GetStatus().GetPhase() != "Bound" || !larger(next.GetSpec(), live.GetSpec()) {
 		return nil
@@ -131,8 +102,8 @@ func (c claims) mayGrow(ctx context.Context, _ *registry.Update, next, live *cor
 		"only dynamically provisioned pvc can be resized and the storageclass that provisions the pvc must support resize")
 }
 
-// larger says whether next asks for more storage than live; not if either amount cannot be read, which is for validation
-// to say.
+// larger says whether next asks for more storage than live; not if either amount cannot be read, which is for
+// validation to say.
 func larger(next, live *corev1.PersistentVolumeClaimSpec) bool {
 	now, errNow := value.Quantity(next.GetResources().GetRequests()["storage"])
 	was, errWas := value.Quantity(live.GetResources().GetRequests()["storage"])
@@ -177,9 +148,9 @@ func ValidatePersistentVolumeClaim(c *corev1.PersistentVolumeClaim) []apierrors.
 	return f.Causes()
 }
 
-// ValidatePersistentVolumeClaimUpdate checks that a change of a claim is allowed: its spec stays, but for the volume, which is
-// named once, a class where none was named, and the size of a bound claim. Whether the class lets the claim grow is
-// decided where it is stored.
+// ValidatePersistentVolumeClaimUpdate checks that a change of a claim is allowed: its spec stays, but for the volume,
+// which is named once, a class where none was named, and the size of a bound claim. Whether the class lets the claim
+// grow is decided where it is stored.
 func ValidatePersistentVolumeClaimUpdate(new, old *corev1.PersistentVolumeClaim) []apierrors.Cause {
 	f := &validation.Faults{}
 	for f.Pass() {
@@ -192,7 +163,8 @@ func ValidatePersistentVolumeClaimUpdate(new, old *corev1.PersistentVolumeClaim)
 				"spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims")
 		}
 		checkShrunk(f, f.Root("spec").Child("resources").Child("requests").Child(resources.Storage), new, old)
-		validation.Fixed(f, f.Root("volumeMode"), claimSpecOf(new).VolumeMode, claimSpecOf(old).VolumeMode) // Kubernetes' path.
+		// The path is Kubernetes'.
+		validation.Fixed(f, f.Root("volumeMode"), claimSpecOf(new).VolumeMode, claimSpecOf(old).VolumeMode)
 	}
 	return f.Causes()
 }
@@ -277,8 +249,8 @@ func checkSameAnnotation(f *validation.Faults, key string, new, old *metav1.Obje
 	}
 }
 
-// checkShrunk refuses a claim that asks for less than it did, unless it stays above the size of its volume: so a user takes
-// back a growth that was not possible.
+// checkShrunk refuses a claim that asks for less than it did, unless it stays above the size of its volume: so a user
+// takes back a growth that was not possible.
 func checkShrunk(f *validation.Faults, p *validation.Path, new, old *corev1.PersistentVolumeClaim) {
 	now, errNow := value.Quantity(new.GetSpec().GetResources().GetRequests()[resources.Storage])
 	was, errWas := value.Quantity(old.GetSpec().GetResources().GetRequests()[resources.Storage])
@@ -291,7 +263,8 @@ func checkShrunk(f *validation.Faults, p *validation.Path, new, old *corev1.Pers
 // checkResizes checks how far an expansion is. The faults name the whole map and the resource, as in Kubernetes.
 func checkResizes(f *validation.Faults, p *validation.Path, statuses map[string]string) {
 	known := []string{
-		"ControllerResizeInProgress", "ControllerResizeInfeasible", "NodeResizeInProgress", "NodeResizeInfeasible", "NodeResizePending",
+		"ControllerResizeInProgress", "ControllerResizeInfeasible",
+		"NodeResizeInProgress", "NodeResizeInfeasible", "NodeResizePending",
 	}
 	for _, name := range validation.Sorted(&validation.Few{}, statuses) {
 		checkClaimResource(f, p, name)
@@ -325,5 +298,40 @@ func checkAllocated(f *validation.Faults, p *validation.Path, text *metav1.Quant
 		f.InvalidValue(p, q.Value(), "must be a valid resource quantity")
 	case q.Sign() < 0:
 		f.Invalid(p, q.String(), "must be greater than or equal to 0")
+	}
+}
+
+// claimTable is what kubectl get shows.
+func claimTable() define.Columns[*corev1.PersistentVolumeClaim] {
+	return define.Columns[*corev1.PersistentVolumeClaim]{
+		define.Text("Status", "Whether the claim is bound.", func(o *corev1.PersistentVolumeClaim) string {
+			return storagePhase(o, o.GetStatus().GetPhase())
+		}),
+		define.Text("Volume", "Volume that is bound.", func(o *corev1.PersistentVolumeClaim) string {
+			return o.GetSpec().GetVolumeName()
+		}),
+		define.Text("Capacity", "Size of the volume.", func(o *corev1.PersistentVolumeClaim) string {
+			if o.GetSpec().GetVolumeName() == "" {
+				return ""
+			}
+			return sizeText(o.GetStatus().GetCapacity())
+		}),
+		define.Text("Access Modes", "Ways in which the volume can be mounted.",
+			func(o *corev1.PersistentVolumeClaim) string {
+				if o.GetSpec().GetVolumeName() == "" {
+					return ""
+				}
+				return shortModes(o.GetStatus().GetAccessModes())
+			}),
+		define.Text("StorageClass", "Class of the volume.", storage.ClassOfClaim),
+		define.Text("VolumeAttributesClass", "Class of changeable attributes.",
+			func(o *corev1.PersistentVolumeClaim) string {
+				return define.OrUnset(o.GetSpec().GetVolumeAttributesClassName())
+			}),
+		define.Age[*corev1.PersistentVolumeClaim](),
+		define.Text("VolumeMode", "Whether the volume holds files or is a device.",
+			func(o *corev1.PersistentVolumeClaim) string {
+				return define.OrUnset(o.GetSpec().GetVolumeMode())
+			}).Wide(),
 	}
 }

@@ -13,7 +13,8 @@ import (
 func TestPersistentVolumeClaims(t *testing.T) {
 	claim := func(change func(*corev1.PersistentVolumeClaim)) *corev1.PersistentVolumeClaim {
 		c := &corev1.PersistentVolumeClaim{Metadata: kindtest.Meta("c", "d"), Spec: &corev1.PersistentVolumeClaimSpec{
-			AccessModes: []string{"ReadWriteOnce"}, Resources: &corev1.VolumeResourceRequirements{Requests: kindtest.Amounts("storage", "5Gi")},
+			AccessModes: []string{"ReadWriteOnce"},
+			Resources:   &corev1.VolumeResourceRequirements{Requests: kindtest.Amounts("storage", "5Gi")},
 		}}
 		core.DefaultPersistentVolumeClaim(c)
 		if change != nil {
@@ -36,7 +37,8 @@ func TestPersistentVolumeClaims(t *testing.T) {
 		want   []string
 	}{
 		{"claim", nil, nil},
-		{"nothing", func(c *corev1.PersistentVolumeClaim) { c.Spec = nil }, []string{"Required spec.accessModes", "Required spec.resources[storage]"}},
+		{"nothing", func(c *corev1.PersistentVolumeClaim) { c.Spec = nil },
+			[]string{"Required spec.accessModes", "Required spec.resources[storage]"}},
 		{"empty", sized("0"), []string{"Invalid spec.resources[storage]"}},
 		{"not alone", func(c *corev1.PersistentVolumeClaim) {
 			c.Spec.AccessModes = []string{"ReadWriteOncePod", "ReadWriteMany"}
@@ -66,22 +68,27 @@ func TestPersistentVolumeClaims(t *testing.T) {
 		{"volume named", volume("v"), nil, nil},
 		{"another volume", volume("w"), volume("v"), []string{"Forbidden spec"}},
 		{"class named", class("a"), nil, nil},
-		{"class named otherwise than by the annotation", func(c *corev1.PersistentVolumeClaim) { annotated(c); class("b")(c) }, annotated, []string{"Forbidden spec"}},
+		{"class named otherwise than by the annotation",
+			func(c *corev1.PersistentVolumeClaim) { annotated(c); class("b")(c) }, annotated, []string{"Forbidden spec"}},
 		{"class moved from the annotation", class("old"), annotated, nil},
-		{"annotation changed", nil, annotated, []string{"Invalid metadata.annotations.volume.beta.kubernetes.io/storage-class"}},
+		{"annotation changed", nil, annotated,
+			[]string{"Invalid metadata.annotations.volume.beta.kubernetes.io/storage-class"}},
 		{"another class", class("a"), class("b"), []string{"Forbidden spec"}},
 		{"grown", sized("6Gi"), nil, []string{"Forbidden spec"}},
 		{"grown when bound", bound("6Gi"), bound("5Gi"), nil},
 		{"growth taken back", bound("4Gi"), bound("5Gi"), nil},
 		{"shrunk to what it has", bound("3Gi"), bound("5Gi"), []string{"Forbidden spec.resources.requests.storage"}},
-		{"other access", func(c *corev1.PersistentVolumeClaim) { c.Spec.AccessModes = []string{"ReadOnlyMany"} }, nil, []string{"Forbidden spec"}},
+		{"other access", func(c *corev1.PersistentVolumeClaim) { c.Spec.AccessModes = []string{"ReadOnlyMany"} }, nil,
+			[]string{"Forbidden spec"}},
 	} {
 		kindtest.Judge(t, c.name, core.ValidatePersistentVolumeClaimUpdate(claim(c.new), claim(c.old)), c.want...)
 	}
-	kindtest.Judge(t, "status", core.ValidatePersistentVolumeClaimStatusUpdate(claim(func(c *corev1.PersistentVolumeClaim) {
-		c.Status.Capacity, c.Status.AllocatedResources = kindtest.Amounts("storage", "-1"), kindtest.Amounts("cpu", "1", "storage", "-1")
-		c.Status.AllocatedResourceStatuses = map[string]string{"storage": "Done"}
-	}), claim(nil)), "Invalid status.capacity[storage]", "NotSupported status.allocatedResourceStatuses",
+	kindtest.Judge(t, "status",
+		core.ValidatePersistentVolumeClaimStatusUpdate(claim(func(c *corev1.PersistentVolumeClaim) {
+			c.Status.Capacity, c.Status.AllocatedResources = kindtest.Amounts("storage", "-1"),
+				kindtest.Amounts("cpu", "1", "storage", "-1")
+			c.Status.AllocatedResourceStatuses = map[string]string{"storage": "Done"}
+		}), claim(nil)), "Invalid status.capacity[storage]", "NotSupported status.allocatedResourceStatuses",
 		"NotSupported status.allocatedResources", "Invalid status.allocatedResources[storage]")
 }
 

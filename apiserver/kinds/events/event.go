@@ -56,8 +56,9 @@ func toCore(e *eventsv1.Event) *corev1.Event {
 	out := &corev1.Event{
 		Metadata: e.GetMetadata(), InvolvedObject: e.GetRegarding(), Related: e.GetRelated(),
 		Reason: e.GetReason(), Message: e.GetNote(), Type: e.GetType(), Action: e.GetAction(),
-		EventTime: e.GetEventTime(), ReportingComponent: e.GetReportingController(), ReportingInstance: e.GetReportingInstance(),
-		Source: e.GetDeprecatedSource(), FirstTimestamp: e.GetDeprecatedFirstTimestamp(),
+		EventTime: e.GetEventTime(), ReportingComponent: e.GetReportingController(),
+		ReportingInstance: e.GetReportingInstance(),
+		Source:            e.GetDeprecatedSource(), FirstTimestamp: e.GetDeprecatedFirstTimestamp(),
 		LastTimestamp: e.GetDeprecatedLastTimestamp(), Count: e.GetDeprecatedCount(),
 	}
 	if s := e.GetSeries(); s != nil {
@@ -70,8 +71,9 @@ func fromCore(e *corev1.Event) *eventsv1.Event {
 	out := &eventsv1.Event{
 		Metadata: e.GetMetadata(), Regarding: e.GetInvolvedObject(), Related: e.GetRelated(),
 		Reason: e.GetReason(), Note: e.GetMessage(), Type: e.GetType(), Action: e.GetAction(),
-		EventTime: e.GetEventTime(), ReportingController: e.GetReportingComponent(), ReportingInstance: e.GetReportingInstance(),
-		DeprecatedSource: e.GetSource(), DeprecatedFirstTimestamp: e.GetFirstTimestamp(),
+		EventTime: e.GetEventTime(), ReportingController: e.GetReportingComponent(),
+		ReportingInstance: e.GetReportingInstance(),
+		DeprecatedSource:  e.GetSource(), DeprecatedFirstTimestamp: e.GetFirstTimestamp(),
 		DeprecatedLastTimestamp: e.GetLastTimestamp(), DeprecatedCount: e.GetCount(),
 	}
 	if s := e.GetSeries(); s != nil {
@@ -150,7 +152,10 @@ func checkUnchanged(f *validation.Faults, now, was *corev1.Event) {
 		same  bool
 		shown any
 	}{
-		{"involvedObject", validation.Equal(now.GetInvolvedObject(), was.GetInvolvedObject()), now.GetInvolvedObject().GetName()},
+		{
+			"involvedObject", validation.Equal(now.GetInvolvedObject(), was.GetInvolvedObject()),
+			now.GetInvolvedObject().GetName(),
+		},
 		{"reason", now.GetReason() == was.GetReason(), now.GetReason()},
 		{"message", now.GetMessage() == was.GetMessage(), now.GetMessage()},
 		{"source", validation.Equal(now.GetSource(), was.GetSource()), now.GetSource().GetComponent()},
@@ -158,7 +163,10 @@ func checkUnchanged(f *validation.Faults, now, was *corev1.Event) {
 			"firstTimestamp", sameTime(now.GetFirstTimestamp(), was.GetFirstTimestamp()),
 			validation.ShownTime(now.GetFirstTimestamp()),
 		},
-		{"lastTimestamp", sameTime(now.GetLastTimestamp(), was.GetLastTimestamp()), validation.ShownTime(now.GetLastTimestamp())},
+		{
+			"lastTimestamp", sameTime(now.GetLastTimestamp(), was.GetLastTimestamp()),
+			validation.ShownTime(now.GetLastTimestamp()),
+		},
 		{"count", now.GetCount() == was.GetCount(), now.GetCount()},
 		{"type", now.GetType() == was.GetType(), now.GetType()},
 		{
@@ -166,7 +174,8 @@ func checkUnchanged(f *validation.Faults, now, was *corev1.Event) {
 		},
 		{"action", now.GetAction() == was.GetAction(), now.GetAction()},
 		{
-			"related", (now.GetRelated() == nil) == (was.GetRelated() == nil) && validation.Equal(now.GetRelated(), was.GetRelated()),
+			"related",
+			(now.GetRelated() == nil) == (was.GetRelated() == nil) && validation.Equal(now.GetRelated(), was.GetRelated()),
 			now.GetRelated().GetName(),
 		},
 		{"reportingController", now.GetReportingComponent() == was.GetReportingComponent(), now.GetReportingComponent()},

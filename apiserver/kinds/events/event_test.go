@@ -17,7 +17,8 @@ func TestValidateEvent(t *testing.T) {
 	moment := &metav1.MicroTime{Seconds: 1}
 	newStyle := func(f func(*eventsv1.Event)) *eventsv1.Event {
 		e := &eventsv1.Event{
-			Metadata: kindtest.Meta("e", "default"), Regarding: &corev1.ObjectReference{Namespace: "default"}, EventTime: moment, Type: "Normal",
+			Metadata: kindtest.Meta("e", "default"), Regarding: &corev1.ObjectReference{Namespace: "default"},
+			EventTime: moment, Type: "Normal",
 			ReportingController: "example.com/c", ReportingInstance: "i", Action: "a", Reason: "r",
 		}
 		f(e)
@@ -32,11 +33,14 @@ func TestValidateEvent(t *testing.T) {
 		{"bad new event", events.ValidateEvent(newStyle(func(e *eventsv1.Event) {
 			e.Type, e.DeprecatedCount, e.Series = "Odd", 1, &eventsv1.EventSeries{Count: 1}
 			e.DeprecatedSource = &corev1.EventSource{Host: "h"}
-		})), []string{"Invalid series.count", "Required series.lastObservedTime", "Invalid type", "Invalid count", "Invalid source"}},
+		})), []string{"Invalid series.count", "Required series.lastObservedTime", "Invalid type", "Invalid count",
+			"Invalid source"}},
 		{"series of a new event", events.ValidateEventUpdate(newStyle(func(e *eventsv1.Event) {
 			e.Series = &eventsv1.EventSeries{Count: 2, LastObservedTime: moment}
 		}), newStyle(func(*eventsv1.Event) {})), nil},
-		{"other change of a new event", events.ValidateEventUpdate(newStyle(func(e *eventsv1.Event) { e.Note, e.Reason = "n", "q" }), newStyle(func(*eventsv1.Event) {})),
+		{"other change of a new event",
+			events.ValidateEventUpdate(newStyle(func(e *eventsv1.Event) { e.Note, e.Reason = "n", "q" }),
+				newStyle(func(*eventsv1.Event) {})),
 			[]string{"Invalid reason", "Invalid message"}},
 	} {
 		kindtest.Judge(t, c.name, c.got, c.want...)

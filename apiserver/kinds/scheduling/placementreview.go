@@ -32,7 +32,9 @@ type placementReviews struct {
 }
 
 // Create serves PlacementReviews.Create.
-func (s *placementReviews) Create(ctx context.Context, req *schedulingv1.CreatePlacementReviewRequest) (*schedulingv1.PlacementReview, error) {
+func (s *placementReviews) Create(
+	ctx context.Context, req *schedulingv1.CreatePlacementReviewRequest,
+) (*schedulingv1.PlacementReview, error) {
 	review, opts := req.GetObject(), object.WriteOptions{
 		DryRun: req.GetDryRun(), FieldManager: req.GetFieldManager(), FieldValidation: req.GetFieldValidation(),
 	}
@@ -122,7 +124,8 @@ func (s *placementReviews) ask(
 	if s.scheduler == nil {
 		return nil, apierrors.New(apierrors.ServiceUnavailable, "this server has no connection to schedulers")
 	}
-	status, err := s.scheduler.Explain(ctx, &schedulingv1.ExplainCall{Pod: pod, Nodes: spec.GetNodes(), Limit: spec.GetLimit()})
+	ask := &schedulingv1.ExplainCall{Pod: pod, Nodes: spec.GetNodes(), Limit: spec.GetLimit()}
+	status, err := s.scheduler.Explain(ctx, ask)
 	if status != nil || err != nil {
 		return status, err
 	}
@@ -136,7 +139,8 @@ func (s *placementReviews) ask(
 // maxReviewNodes is how many nodes a placement review may name.
 const maxReviewNodes = 10_000
 
-// ValidatePlacementReview checks a question about a pod's place. The pod that it describes is checked as one that is created.
+// ValidatePlacementReview checks a question about a pod's place. The pod that it describes is checked as one that is
+// created.
 func ValidatePlacementReview(r *schedulingv1.PlacementReview) []apierrors.Cause {
 	f := &validation.Faults{}
 	for f.Pass() {

@@ -53,13 +53,11 @@ func PriorityClass(c define.Config) define.Definition {
 			define.Integer("Value", "Priority of the pods of the class.", func(o *schedulingv1.PriorityClass) int64 {
 				return int64(o.GetValue())
 			}),
-			define.Bool("Global-Default", "Whether pods that name no class get this one.", func(o *schedulingv1.PriorityClass) bool {
-				return o.GetGlobalDefault()
-			}),
+			define.Bool("Global-Default", "Whether pods that name no class get this one.",
+				(*schedulingv1.PriorityClass).GetGlobalDefault),
 			define.Age[*schedulingv1.PriorityClass](),
-			define.Text("PreemptionPolicy", "Whether the pods may displace others.", func(o *schedulingv1.PriorityClass) string {
-				return o.GetPreemptionPolicy()
-			}),
+			define.Text("PreemptionPolicy", "Whether the pods may displace others.",
+				(*schedulingv1.PriorityClass).GetPreemptionPolicy),
 		},
 	}.Strategy()}
 }
@@ -97,7 +95,8 @@ func SystemPriorityClasses() []*schedulingv1.PriorityClass {
 		},
 		{
 			Metadata: &metav1.ObjectMeta{Name: SystemClusterCritical}, Value: SystemClusterCriticalValue,
-			Description: "Used for system critical pods that must run in the cluster, but can be moved to another node if necessary.",
+			Description: "Used for system critical pods that must run in the cluster, " +
+				"but can be moved to another node if necessary.",
 		},
 	}
 }
@@ -163,7 +162,8 @@ func ValidatePriorityClass(c *schedulingv1.PriorityClass) []apierrors.Cause {
 	return f.Causes()
 }
 
-// ValidatePriorityClassUpdate checks that a change of a priority class is allowed: pods have its value and policy already.
+// ValidatePriorityClassUpdate checks that a change of a priority class is allowed: pods have its value and policy
+// already.
 func ValidatePriorityClassUpdate(new, old *schedulingv1.PriorityClass) []apierrors.Cause {
 	f := &validation.Faults{}
 	for f.Pass() {

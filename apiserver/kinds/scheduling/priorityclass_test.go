@@ -28,11 +28,14 @@ func TestPriorityClass(t *testing.T) {
 		{"systemic", func(*class) {}, ""},
 		{"system-node-critical", func(c *class) { c.Value = 2_000_001_000 }, ""},
 		{"system-cluster-critical", func(c *class) { c.Value = 2_000_000_000 }, ""},
-		{"too-high", func(c *class) { c.Value = 1_000_000_001 }, "Forbidden: maximum allowed value of a user defined priority is 1000000000"},
-		{"policy", func(c *class) { c.PreemptionPolicy = proto.String("Always") }, `Unsupported value: "Always": supported values: "PreemptLowerPriority", "Never"`},
+		{"too-high", func(c *class) { c.Value = 1_000_000_001 },
+			"Forbidden: maximum allowed value of a user defined priority is 1000000000"},
+		{"policy", func(c *class) { c.PreemptionPolicy = proto.String("Always") },
+			`Unsupported value: "Always": supported values: "PreemptLowerPriority", "Never"`},
 		{"empty-policy", func(c *class) { c.PreemptionPolicy = proto.String("") }, "Required value"},
 		{"system-mine", func(*class) {}, reserved + "system-mine is not a known system priority class"},
-		{"system-node-critical", func(c *class) { c.Value = 1 }, reserved + "value of system-node-critical PriorityClass must be 2000001000"},
+		{"system-node-critical", func(c *class) { c.Value = 1 },
+			reserved + "value of system-node-critical PriorityClass must be 2000001000"},
 		{"system-cluster-critical", func(c *class) { c.Value = 2_000_000_000; c.GlobalDefault = true },
 			reserved + "globalDefault of system-cluster-critical PriorityClass must be false"},
 		{"namespaced", func(c *class) { c.Metadata.Namespace = "default" }, "Forbidden: not allowed on this type"},
@@ -63,7 +66,8 @@ func TestPriorityClassUpdate(t *testing.T) {
 		{"value", func(c *class) { c.Value = 2 }, "value: Forbidden: may not be changed in an update."},
 		{"policy", func(c *class) { c.PreemptionPolicy = proto.String("PreemptLowerPriority") },
 			`preemptionPolicy: Invalid value: "PreemptLowerPriority": field is immutable`},
-		{"policy away", func(c *class) { c.PreemptionPolicy = nil }, `preemptionPolicy: Invalid value: null: field is immutable`},
+		{"policy away", func(c *class) { c.PreemptionPolicy = nil },
+			`preemptionPolicy: Invalid value: null: field is immutable`},
 	} {
 		old := &class{Metadata: kindtest.Meta("c", ""), Value: 1, PreemptionPolicy: proto.String("Never")}
 		next := old.Clone()

@@ -28,15 +28,10 @@ func StorageClass(define.Config) define.Definition {
 		Validate: ValidateStorageClass,
 		Main:     registry.TypedResource[*storagev1.StorageClass]{Validate: ValidateStorageClassUpdate},
 		Table: storageClassTable{define.Columns[*storagev1.StorageClass]{
-			define.Text("Provisioner", "Who makes volumes.", func(o *storagev1.StorageClass) string {
-				return o.GetProvisioner()
-			}),
-			define.Text("ReclaimPolicy", "What becomes of the storage when its claim goes.", func(o *storagev1.StorageClass) string {
-				return o.GetReclaimPolicy()
-			}),
-			define.Text("VolumeBindingMode", "When claims are bound.", func(o *storagev1.StorageClass) string {
-				return o.GetVolumeBindingMode()
-			}),
+			define.Text("Provisioner", "Who makes volumes.", (*storagev1.StorageClass).GetProvisioner),
+			define.Text("ReclaimPolicy", "What becomes of the storage when its claim goes.",
+				(*storagev1.StorageClass).GetReclaimPolicy),
+			define.Text("VolumeBindingMode", "When claims are bound.", (*storagev1.StorageClass).GetVolumeBindingMode),
 			define.Any("AllowVolumeExpansion", "Whether claims may ask for more.", func(o *storagev1.StorageClass) any {
 				return o.GetAllowVolumeExpansion()
 			}),

@@ -49,7 +49,8 @@ func Claims(ctx context.Context, s *store.Store, names []string, key string) ([]
 			claims[name] = &Claim{Node: name}
 		case other != key:
 			claims[name] = &Claim{
-				Node: name, Key: other, Simulated: strings.HasPrefix(n.GetStatus().GetNodeInfo().GetContainerRuntimeVersion(), simulated),
+				Node: name, Key: other,
+				Simulated: strings.HasPrefix(n.GetStatus().GetNodeInfo().GetContainerRuntimeVersion(), simulated),
 			}
 		default:
 			continue

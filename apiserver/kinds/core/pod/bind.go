@@ -32,7 +32,9 @@ import (
 // metadata and target say of uid and resourceVersion holds in that very transaction.
 func (p *Pods) bind(ctx context.Context, req *corev1.BindPodRequest) (*metav1.Status, error) {
 	b := req.GetObject()
-	opts := object.WriteOptions{DryRun: req.GetDryRun(), FieldManager: req.GetFieldManager(), FieldValidation: req.GetFieldValidation()}
+	opts := object.WriteOptions{
+		DryRun: req.GetDryRun(), FieldManager: req.GetFieldManager(), FieldValidation: req.GetFieldValidation(),
+	}
 	causes := append(validation.WriteOptions(opts), ValidateBinding(b)...)
 	if len(causes) > 0 {
 		return nil, apierrors.NewInvalid(corev1.BindingKind, b.GetMetadata().GetName(), causes)
@@ -111,7 +113,9 @@ func (p *Pods) meant(ctx context.Context, key store.Key, t *corev1.ObjectReferen
 }
 
 // bound judges one attempt.
-func (p *Pods) bound(ctx context.Context, key store.Key, o object.Object, b *corev1.Binding, opts object.WriteOptions) (*store.Txn, error) {
+func (p *Pods) bound(
+	ctx context.Context, key store.Key, o object.Object, b *corev1.Binding, opts object.WriteOptions,
+) (*store.Txn, error) {
 	live, _ := o.(*corev1.Pod)
 	if live == nil {
 		return nil, apierrors.NewNotFound(corev1.PodKind, key.Name)
@@ -196,8 +200,8 @@ func (p *Pods) assigned(live *corev1.Pod, b *corev1.Binding, node object.Object)
 	return &corev1.Pod{Metadata: m, Spec: spec, Status: status}
 }
 
-// binder is who the event says has bound a pod. The scheduler does that by the profile whose name the pod gives, which its other
-// events bear; anybody else is who it says it is.
+// binder is who the event says has bound a pod. The scheduler does that by the profile whose name the pod gives, which
+// its other events bear; anybody else is who it says it is.
 func binder(o *corev1.Pod, id auth.Identity, manager string) string {
 	switch {
 	case id.Class == auth.Scheduler:

@@ -67,9 +67,9 @@ func DefaultNew(p *corev1.Pod) {
 	}
 }
 
-// tolerateAbsence lets a pod outlive a short absence of its node (NODE-3): unless it has tolerations of its own for that, it gets
-// some for 300 s. Call it on update too, for clients that write the tolerations which they know; Kubernetes' admission
-// (DefaultTolerationSeconds) does so.
+// tolerateAbsence lets a pod outlive a short absence of its node (NODE-3): unless it has tolerations of its own for
+// that, it gets some for 300 s. Call it on update too, for clients that write the tolerations which they know;
+// Kubernetes' admission (DefaultTolerationSeconds) does so.
 func tolerateAbsence(s *corev1.PodSpec) {
 	tolerateTaint(s, taintNotReady)
 	tolerateTaint(s, taintUnreachable)

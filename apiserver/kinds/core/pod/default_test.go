@@ -32,7 +32,8 @@ func TestNewPod(t *testing.T) {
 			SchedulerName: "default-scheduler", EnableServiceLinks: ptr(true),
 			Tolerations: []*corev1.Toleration{
 				{Key: "node.kubernetes.io/not-ready", Operator: "Exists", Effect: "NoExecute", TolerationSeconds: ptr(int64(300))},
-				{Key: "node.kubernetes.io/unreachable", Operator: "Exists", Effect: "NoExecute", TolerationSeconds: ptr(int64(300))},
+				{Key: "node.kubernetes.io/unreachable", Operator: "Exists", Effect: "NoExecute",
+					TolerationSeconds: ptr(int64(300))},
 			},
 		},
 		Status: &corev1.PodStatus{Phase: "Pending", QosClass: "BestEffort"},
@@ -57,7 +58,8 @@ func TestOwnTolerationsStay(t *testing.T) {
 		{[]*corev1.Toleration{{Operator: "Exists"}}, 1},
 		{[]*corev1.Toleration{{Operator: "Exists", Effect: "NoExecute"}}, 1},
 		{[]*corev1.Toleration{{Operator: "Exists", Effect: "NoSchedule"}}, 3},
-		{[]*corev1.Toleration{{Key: "node.kubernetes.io/not-ready", Operator: "Exists", Effect: "NoExecute", TolerationSeconds: ptr(int64(0))}, nil}, 2},
+		{[]*corev1.Toleration{{Key: "node.kubernetes.io/not-ready", Operator: "Exists", Effect: "NoExecute",
+			TolerationSeconds: ptr(int64(0))}, nil}, 2},
 		{[]*corev1.Toleration{{Key: "other", Operator: "Exists"}}, 3},
 	} {
 		p := &corev1.Pod{Spec: &corev1.PodSpec{Tolerations: c.have}}
@@ -72,8 +74,10 @@ func TestOwnTolerationsStay(t *testing.T) {
 func TestPullPolicyFollowsTheTag(t *testing.T) {
 	digest := "@sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
 	for image, want := range map[string]string{
-		"host": "Always", "a:latest": "Always", "a:1": "IfNotPresent", "r.io:5000/a/b": "Always", "r.io:5000/a:1": "IfNotPresent",
-		"localhost/a": "Always", "a" + digest: "IfNotPresent", "a:latest" + digest: "Always", "": "IfNotPresent", "A": "IfNotPresent", "a b": "IfNotPresent",
+		"host": "Always", "a:latest": "Always", "a:1": "IfNotPresent", "r.io:5000/a/b": "Always",
+		"r.io:5000/a:1": "IfNotPresent",
+		"localhost/a":   "Always", "a" + digest: "IfNotPresent", "a:latest" + digest: "Always", "": "IfNotPresent",
+		"A": "IfNotPresent", "a b": "IfNotPresent",
 	} {
 		p := &corev1.Pod{Spec: &corev1.PodSpec{Containers: []*corev1.Container{{Image: image}}}}
 		pod.Default(p)
@@ -86,14 +90,17 @@ func TestPullPolicyFollowsTheTag(t *testing.T) {
 func TestResources(t *testing.T) {
 	p := &corev1.Pod{Spec: &corev1.PodSpec{
 		Containers: []*corev1.Container{
-			{Resources: &corev1.ResourceRequirements{Limits: kindtest.Amounts("cpu", "1000m", "memory", "0.5"), Requests: kindtest.Amounts("cpu", "0.0001")}},
+			{Resources: &corev1.ResourceRequirements{Limits: kindtest.Amounts("cpu", "1000m", "memory", "0.5"),
+				Requests: kindtest.Amounts("cpu", "0.0001")}},
 		},
-		InitContainers: []*corev1.Container{{RestartPolicy: ptr("Always"), Resources: &corev1.ResourceRequirements{Requests: kindtest.Amounts("cpu", "1")}}},
-		Resources:      &corev1.ResourceRequirements{Limits: kindtest.Amounts("cpu", "4", "memory", "1Gi")},
+		InitContainers: []*corev1.Container{{RestartPolicy: ptr("Always"),
+			Resources: &corev1.ResourceRequirements{Requests: kindtest.Amounts("cpu", "1")}}},
+		Resources: &corev1.ResourceRequirements{Limits: kindtest.Amounts("cpu", "4", "memory", "1Gi")},
 	}}
 	pod.Default(p)
 	r := p.Spec.Containers[0].Resources
-	if got := kindtest.Show(r.Limits) + kindtest.Show(r.Requests); got != "map[cpu:1 memory:500m]map[cpu:1m memory:500m]" {
+	if got := kindtest.Show(r.Limits) +
+		kindtest.Show(r.Requests); got != "map[cpu:1 memory:500m]map[cpu:1m memory:500m]" {
 		t.Errorf("container: %s", got)
 	}
 	if r.Limits["memory"] == r.Requests["memory"] {
@@ -108,9 +115,11 @@ func TestPodDetails(t *testing.T) {
 	p := &corev1.Pod{
 		Metadata: &metav1.ObjectMeta{Labels: map[string]string{"v": "1"}, CreationTimestamp: &metav1.Time{Seconds: 7}},
 		Spec: &corev1.PodSpec{
-			HostNetwork: true, TerminationGracePeriodSeconds: ptr(int64(-5)), ServiceAccount: "old", SchedulingGates: []*corev1.PodSchedulingGate{{Name: "g"}},
+			HostNetwork: true, TerminationGracePeriodSeconds: ptr(int64(-5)), ServiceAccount: "old",
+			SchedulingGates: []*corev1.PodSchedulingGate{{Name: "g"}},
 			Containers: []*corev1.Container{{
-				Ports: []*corev1.ContainerPort{{ContainerPort: 80}, nil}, Env: []*corev1.EnvVar{{ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{}}}, nil},
+				Ports:         []*corev1.ContainerPort{{ContainerPort: 80}, nil},
+				Env:           []*corev1.EnvVar{{ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{}}}, nil},
 				LivenessProbe: &corev1.Probe{Handler: &corev1.ProbeHandler{HttpGet: &corev1.HTTPGetAction{}}},
 				Lifecycle:     &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{HttpGet: &corev1.HTTPGetAction{}}},
 			}, nil},
@@ -118,7 +127,8 @@ func TestPodDetails(t *testing.T) {
 				{Name: "a"}, nil, {Name: "b", VolumeSource: &corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{}}},
 				{Name: "c", VolumeSource: &corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []*corev1.VolumeProjection{{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{}}, nil}}}},
 			},
-			TopologySpreadConstraints: []*corev1.TopologySpreadConstraint{{MatchLabelKeys: []string{"v", "w"}, LabelSelector: &metav1.LabelSelector{}}, nil},
+			TopologySpreadConstraints: []*corev1.TopologySpreadConstraint{{MatchLabelKeys: []string{"v", "w"},
+				LabelSelector: &metav1.LabelSelector{}}, nil},
 		},
 	}
 	pod.DefaultNew(p)
@@ -133,7 +143,8 @@ func TestPodDetails(t *testing.T) {
 		{"host port", c.Ports[0].HostPort, int32(80)},
 		{"protocol", c.Ports[0].Protocol, "TCP"},
 		{"field reference", c.Env[0].ValueFrom.FieldRef.ApiVersion, "v1"},
-		{"probe", fmt.Sprint(c.LivenessProbe.TimeoutSeconds, c.LivenessProbe.PeriodSeconds, c.LivenessProbe.SuccessThreshold, c.LivenessProbe.FailureThreshold), "1 10 1 3"},
+		{"probe", fmt.Sprint(c.LivenessProbe.TimeoutSeconds, c.LivenessProbe.PeriodSeconds, c.LivenessProbe.SuccessThreshold,
+			c.LivenessProbe.FailureThreshold), "1 10 1 3"},
 		{"probe path", c.LivenessProbe.Handler.HttpGet.Path + c.LivenessProbe.Handler.HttpGet.Scheme, "/HTTP"},
 		{"hook path", c.Lifecycle.PreStop.HttpGet.Path, "/"},
 		{"volume without a source", s.Volumes[0].VolumeSource.EmptyDir != nil, true},

@@ -23,8 +23,9 @@ import (
 )
 
 // forcedWarning is what a user sees who forces the deletion of a pod that may still run (CLI-1).
-const forcedWarning = "Immediate deletion does not wait for confirmation that the running resource has been terminated. " +
-	"The processes of pod %s may go on running on node %s for a while, or indefinitely if the node cannot be reached."
+const forcedWarning = "Immediate deletion does not wait for confirmation " +
+	"that the running resource has been terminated. The processes of pod %s may go on running on node %s for a while, " +
+	"or indefinitely if the node cannot be reached."
 
 // remove asks the rules and does what they decide.
 func (p *Pods) remove(ctx context.Context, live *corev1.Pod, opts *metav1.DeleteOptions) (registry.Removal, error) {

@@ -34,7 +34,8 @@ func (s *service) log(req *corev1.LogPodRequest, stream grpc.ServerStreamingServ
 	node := p.GetSpec().GetNodeName()
 	if node == "" {
 		return apierrors.New(apierrors.BadRequest,
-			"container %q in pod %q is waiting to start: the pod has not been assigned to a node", opts.Container, req.GetName())
+			"container %q in pod %q is waiting to start: the pod has not been assigned to a node",
+			opts.Container, req.GetName())
 	}
 	if s.logs == nil {
 		return apierrors.New(apierrors.ServiceUnavailable, "this server has no connection to the agents of nodes")
@@ -103,14 +104,16 @@ func container(p *corev1.Pod, name string) (string, error) {
 	}
 	if name != "" {
 		if !slices.Contains(all, name) {
-			return "", apierrors.New(apierrors.BadRequest, "container %s is not valid for pod %s", name, p.GetMetadata().GetName())
+			return "", apierrors.New(apierrors.BadRequest,
+				"container %s is not valid for pod %s", name, p.GetMetadata().GetName())
 		}
 		return name, nil
 	}
 	if len(main) == 1 {
 		return main[0], nil
 	}
-	text := "a container name must be specified for pod " + p.GetMetadata().GetName() + ", choose one of: [" + strings.Join(main, " ") + "]"
+	text := "a container name must be specified for pod " + p.GetMetadata().GetName() +
+		", choose one of: [" + strings.Join(main, " ") + "]"
 	if len(inits) > 0 {
 		text += " or one of the init containers: [" + strings.Join(inits, " ") + "]"
 	}

@@ -53,7 +53,9 @@ func (p *Pods) Strategy() *registry.Strategy {
 		Admit:      p.admit,
 		Validate:   p.validate,
 		Guards:     p.sameMachine,
-		Main:       registry.TypedResource[*corev1.Pod]{Apply: applyMain, Authorize: authorizeMain, Validate: ValidateUpdate},
+		Main: registry.TypedResource[*corev1.Pod]{
+			Apply: applyMain, Authorize: authorizeMain, Validate: ValidateUpdate,
+		},
 		Subresources: map[string]registry.TypedResource[*corev1.Pod]{
 			"status": {Apply: applyStatus, Authorize: p.authorizeStatus, Validate: ValidateStatusUpdate},
 			"resize": {Apply: applyResize, Validate: ValidateResize},
@@ -167,8 +169,8 @@ func authorizeMain(ctx context.Context, _ *registry.Update, next, live *corev1.P
 	return nil
 }
 
-// warnOfSeconds says of tolerations, unless the pod had them before, that nothing counts their seconds: pods that run are not evicted
-// from tainted nodes. Nobody is told so of the tolerations that every pod gets.
+// warnOfSeconds says of tolerations, unless the pod had them before, that nothing counts their seconds: pods that run
+// are not evicted from tainted nodes. Nobody is told so of the tolerations that every pod gets.
 func warnOfSeconds(ctx context.Context, next, live []*corev1.Toleration) {
 	for i, t := range next {
 		same := func(was *corev1.Toleration) bool { return proto.Equal(was, t) }

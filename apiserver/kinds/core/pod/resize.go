@@ -13,7 +13,8 @@ func applyResize(asked, live *corev1.Pod) *corev1.Pod {
 	Default(next)
 	next.Status = live.Status
 	was := live.GetSpec()
-	if len(next.Spec.Containers) != len(was.GetContainers()) || len(next.Spec.InitContainers) != len(was.GetInitContainers()) {
+	if len(next.Spec.Containers) != len(was.GetContainers()) ||
+		len(next.Spec.InitContainers) != len(was.GetInitContainers()) {
 		return next
 	}
 	spec := was.Shallow()

@@ -14,9 +14,9 @@ import (
 	metav1 "monoplane.dev/api/meta/v1"
 )
 
-// ValidateResize checks that a change of what containers ask for is allowed: the new pod is valid and of the same quality
-// of service, and only cpu and memory have other amounts (OBJ-10). Status is not looked at, but for what it says about
-// the node. The caller has put back everything else that the resize subresource does not change.
+// ValidateResize checks that a change of what containers ask for is allowed: the new pod is valid and of the same
+// quality of service, and only cpu and memory have other amounts (OBJ-10). Status is not looked at, but for what it
+// says about the node. The caller has put back everything else that the resize subresource does not change.
 func ValidateResize(new, old *corev1.Pod) []apierrors.Cause {
 	f := &validation.Faults{}
 	for f.Pass() {
@@ -37,10 +37,11 @@ func ValidateResize(new, old *corev1.Pod) []apierrors.Cause {
 		if !nodeResizes(old) {
 			v.Forbidden(p, "Pod running on node without support for resize")
 		}
-		app := v.resizable(p.Child("containers"), "containers", v.spec.GetContainers(), old.GetSpec().GetContainers())
-		init := v.resizable(p.Child("initContainers"), "initContainers", v.spec.GetInitContainers(), old.GetSpec().GetInitContainers())
+		was := old.GetSpec()
+		app := v.resizable(p.Child("containers"), "containers", v.spec.GetContainers(), was.GetContainers())
+		init := v.resizable(p.Child("initContainers"), "initContainers", v.spec.GetInitContainers(), was.GetInitContainers())
 		if app && init {
-			v.resizes(p, old.GetSpec())
+			v.resizes(p, was)
 		}
 	}
 	return f.Causes()

@@ -50,10 +50,13 @@ func TestPodResize(t *testing.T) {
 		{"more", burstable, func(p *corev1.Pod) { p.Spec.Containers[0].Resources = asks("3", "4") }, nil},
 		{"less", burstable, func(p *corev1.Pod) { p.Spec.Containers[0].Resources = asks("500m", "1") }, nil},
 		{"added", burstable, func(p *corev1.Pod) { p.Spec.Containers[1].Resources = asks("500m", "1") }, nil},
-		{"both of a guaranteed pod", guaranteed, func(p *corev1.Pod) { p.Spec.Containers[0].Resources = asks("2", "2") }, nil},
-		{"a guaranteed pod becomes burstable", guaranteed, func(p *corev1.Pod) { p.Spec.Containers[0].Resources = asks("1", "2") },
+		{"both of a guaranteed pod", guaranteed, func(p *corev1.Pod) { p.Spec.Containers[0].Resources = asks("2", "2") },
+			nil},
+		{"a guaranteed pod becomes burstable", guaranteed,
+			func(p *corev1.Pod) { p.Spec.Containers[0].Resources = asks("1", "2") },
 			[]string{"Invalid spec"}},
-		{"a pod that asked for nothing", nil, func(p *corev1.Pod) { p.Spec.Containers[0].Resources = asks("1", "2") }, []string{"Invalid spec"}},
+		{"a pod that asked for nothing", nil, func(p *corev1.Pod) { p.Spec.Containers[0].Resources = asks("1", "2") },
+			[]string{"Invalid spec"}},
 		{"requests above limits", burstable, func(p *corev1.Pod) { p.Spec.Containers[0].Resources = asks("3", "2") },
 			[]string{"Invalid spec.containers[0].resources.requests", "Invalid spec.containers[0].resources.requests"}},
 		{"limits removed", burstable, func(p *corev1.Pod) { p.Spec.Containers[0].Resources.Limits = nil },
@@ -67,29 +70,35 @@ func TestPodResize(t *testing.T) {
 			p.Spec.Containers[0].Resources.Requests["example.com/gpu"] = kindtest.Amounts("x", "1")["x"]
 		}, []string{"Forbidden spec"}},
 		{"the policy", burstable, func(p *corev1.Pod) {
-			p.Spec.Containers[0].ResizePolicy = []*corev1.ContainerResizePolicy{{ResourceName: "cpu", RestartPolicy: "NotRequired"}}
+			p.Spec.Containers[0].ResizePolicy = []*corev1.ContainerResizePolicy{{ResourceName: "cpu",
+				RestartPolicy: "NotRequired"}}
 		}, []string{"Forbidden spec"}},
 		{"a container more", burstable, func(p *corev1.Pod) {
 			p.Spec.Containers = append(p.Spec.Containers, &corev1.Container{Name: "e", Image: "i"})
 		}, []string{"Forbidden spec.containers"}},
-		{"another name", burstable, func(p *corev1.Pod) { p.Spec.Containers[1].Name = "other" }, []string{"Forbidden spec.containers[1].name"}},
+		{"another name", burstable, func(p *corev1.Pod) { p.Spec.Containers[1].Name = "other" },
+			[]string{"Forbidden spec.containers[1].name"}},
 		{"init container", sidecar, func(p *corev1.Pod) { p.Spec.InitContainers[0].Resources = asks("2", "4") }, nil},
 		{"init container that would restart", func(p *corev1.Pod) {
 			sidecar(p)
-			p.Spec.InitContainers[0].ResizePolicy = []*corev1.ContainerResizePolicy{{ResourceName: "cpu", RestartPolicy: "RestartContainer"}}
+			p.Spec.InitContainers[0].ResizePolicy = []*corev1.ContainerResizePolicy{{ResourceName: "cpu",
+				RestartPolicy: "RestartContainer"}}
 		}, func(p *corev1.Pod) { p.Spec.InitContainers[0].Resources = asks("2", "4") },
 			[]string{"Invalid spec.initContainers[0].resizePolicy[0].restartPolicy", "Forbidden spec.initContainers[0]"}},
 		{"other resources of an init container", sidecar, func(p *corev1.Pod) {
 			p.Spec.InitContainers[0].Resources.Limits["example.com/gpu"] = kindtest.Amounts("x", "1")["x"]
 			p.Spec.InitContainers[0].Resources.Requests["example.com/gpu"] = kindtest.Amounts("x", "1")["x"]
 		}, []string{"Forbidden spec.initContainers[0]"}},
-		{"runs on a node that says what it has", running(asks("1", "2")), func(p *corev1.Pod) { p.Spec.Containers[0].Resources = asks("3", "4") }, nil},
-		{"runs on a node that does not", running(nil), func(p *corev1.Pod) { p.Spec.Containers[0].Resources = asks("3", "4") }, []string{"Forbidden spec"}},
+		{"runs on a node that says what it has", running(asks("1", "2")),
+			func(p *corev1.Pod) { p.Spec.Containers[0].Resources = asks("3", "4") }, nil},
+		{"runs on a node that does not", running(nil),
+			func(p *corev1.Pod) { p.Spec.Containers[0].Resources = asks("3", "4") }, []string{"Forbidden spec"}},
 		{"mirror", func(p *corev1.Pod) {
 			burstable(p)
 			p.Metadata.Annotations, p.Spec.NodeName = map[string]string{"kubernetes.io/config.mirror": "x"}, "n"
 		}, func(p *corev1.Pod) { p.Spec.Containers[0].Resources = asks("3", "4") }, []string{"Forbidden "}},
-		{"windows", func(p *corev1.Pod) { p.Spec.Os = &corev1.PodOS{Name: "windows"} }, func(*corev1.Pod) {}, []string{"Forbidden "}},
+		{"windows", func(p *corev1.Pod) { p.Spec.Os = &corev1.PodOS{Name: "windows"} }, func(*corev1.Pod) {},
+			[]string{"Forbidden "}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			old := newPod()

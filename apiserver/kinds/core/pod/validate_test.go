@@ -57,7 +57,8 @@ func TestPod(t *testing.T) {
 			"Invalid metadata.managedFields[0].operation", "Invalid metadata.managedFields[0].fieldsType",
 			"Invalid metadata.managedFields[0].manager", "Invalid metadata.finalizers[0]",
 		}},
-		{"no names", func(p *corev1.Pod) { p.Metadata = nil }, []string{"Required metadata.name", "Required metadata.namespace"}},
+		{"no names", func(p *corev1.Pod) { p.Metadata = nil },
+			[]string{"Required metadata.name", "Required metadata.namespace"}},
 		{"no containers", in(func(s *spec) { s.Containers = nil }), []string{"Required spec.containers"}},
 		{"nil container", in(func(s *spec) { s.Containers = []*corev1.Container{nil} }), []string{
 			"Required spec.containers[0].name", "Required spec.containers[0].image",
@@ -67,14 +68,16 @@ func TestPod(t *testing.T) {
 		{"names are unique across lists", in(func(s *spec) {
 			s.Containers[1].Name = "c"
 			s.InitContainers = []*corev1.Container{{Name: "c", Image: "i"}, {Name: "i", Image: "i"}, {Name: "i", Image: "i"}}
-		}), []string{"Duplicate spec.containers[1].name", "Duplicate spec.initContainers[0].name", "Duplicate spec.initContainers[2].name"}},
+		}), []string{"Duplicate spec.containers[1].name", "Duplicate spec.initContainers[0].name",
+			"Duplicate spec.initContainers[2].name"}},
 		// spec: INIT-2, INIT-4
 		{"init containers have no probes, sidecars may", in(func(s *spec) {
 			probe := &corev1.Probe{Handler: &corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{"x"}}}}
 			hooks := &corev1.Lifecycle{}
 			s.InitContainers = []*corev1.Container{
 				{Name: "i", Image: "i", LivenessProbe: probe, ReadinessProbe: probe, StartupProbe: probe, Lifecycle: hooks},
-				{Name: "s", Image: "i", RestartPolicy: ptr("Always"), LivenessProbe: probe, ReadinessProbe: probe, StartupProbe: probe, Lifecycle: hooks},
+				{Name: "s", Image: "i", RestartPolicy: ptr("Always"), LivenessProbe: probe, ReadinessProbe: probe,
+					StartupProbe: probe, Lifecycle: hooks},
 			}
 		}), []string{
 			"Forbidden spec.initContainers[0].lifecycle", "Forbidden spec.initContainers[0].livenessProbe",
@@ -87,12 +90,14 @@ func TestPod(t *testing.T) {
 		{"image", first(func(c *corev1.Container) { c.Image = " host" }), []string{"Invalid spec.containers[0].image"}},
 		{"ports", first(func(c *corev1.Container) {
 			c.Ports = []*corev1.ContainerPort{
-				{Name: "http", ContainerPort: 80, HostPort: 1}, {Name: "http", ContainerPort: 70000, HostPort: -1}, {Name: "UPPER", Protocol: "tcp"},
+				{Name: "http", ContainerPort: 80, HostPort: 1}, {Name: "http", ContainerPort: 70000, HostPort: -1},
+				{Name: "UPPER", Protocol: "tcp"},
 				{ContainerPort: 5, HostPort: 1}, nil,
 			}
 		}), []string{
 			"Duplicate spec.containers[0].ports[1].name", "Invalid spec.containers[0].ports[1].containerPort",
-			"Invalid spec.containers[0].ports[1].hostPort", "Invalid spec.containers[0].ports[2].name", "Invalid spec.containers[0].ports[2].name",
+			"Invalid spec.containers[0].ports[1].hostPort", "Invalid spec.containers[0].ports[2].name",
+			"Invalid spec.containers[0].ports[2].name",
 			"Required spec.containers[0].ports[2].containerPort", "NotSupported spec.containers[0].ports[2].protocol",
 			"Required spec.containers[0].ports[4].containerPort", "Required spec.containers[0].ports[4].protocol",
 			"Duplicate spec.containers[0].ports[3].hostPort",
@@ -106,26 +111,31 @@ func TestPod(t *testing.T) {
 				return &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: path}}
 			}
 			c.Env = []*corev1.EnvVar{
-				{Name: ""}, {Name: "a=b"}, {Name: "ok", ValueFrom: field("status.podIP")}, {Name: "x", ValueFrom: field("status.phase")},
+				{Name: ""}, {Name: "a=b"}, {Name: "ok", ValueFrom: field("status.podIP")},
+				{Name: "x", ValueFrom: field("status.phase")},
 				{Name: "x", ValueFrom: field("spec.nonsense")}, {Name: "x", ValueFrom: field("metadata.labels['a b']")},
 				{Name: "x", ValueFrom: &corev1.EnvVarSource{}}, {Name: "x", Value: "v", ValueFrom: field("metadata.name")},
-				{Name: "x", ValueFrom: &corev1.EnvVarSource{ResourceFieldRef: &corev1.ResourceFieldSelector{Resource: "limits.cpu", Divisor: &metav1.Quantity{String_: "2"}}}},
+				{Name: "x", ValueFrom: &corev1.EnvVarSource{ResourceFieldRef: &corev1.ResourceFieldSelector{Resource: "limits.cpu",
+					Divisor: &metav1.Quantity{String_: "2"}}}},
 				{Name: "x", ValueFrom: &corev1.EnvVarSource{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{Key: "a b"}}},
 			}
 			c.EnvFrom = []*corev1.EnvFromSource{{Prefix: "a="}}
 		}), []string{
 			"Required spec.containers[0].env[0].name", "Invalid spec.containers[0].env[1].name",
 			"NotSupported spec.containers[0].env[3].valueFrom.fieldRef.fieldPath",
-			"Invalid spec.containers[0].env[4].valueFrom.fieldRef.fieldPath", "Invalid spec.containers[0].env[5].valueFrom.fieldRef",
+			"Invalid spec.containers[0].env[4].valueFrom.fieldRef.fieldPath",
+			"Invalid spec.containers[0].env[5].valueFrom.fieldRef",
 			"Invalid spec.containers[0].env[6].valueFrom", "Invalid spec.containers[0].env[7].valueFrom",
 			"Invalid spec.containers[0].env[8].valueFrom.resourceFieldRef.divisor",
-			"Invalid spec.containers[0].env[9].valueFrom.configMapKeyRef.name", "Invalid spec.containers[0].env[9].valueFrom.configMapKeyRef.key",
+			"Invalid spec.containers[0].env[9].valueFrom.configMapKeyRef.name",
+			"Invalid spec.containers[0].env[9].valueFrom.configMapKeyRef.key",
 			"Invalid spec.containers[0].envFrom[0].prefix", "Invalid spec.containers[0].envFrom",
 		}},
 		// spec: CTR-10
 		{"resources", first(func(c *corev1.Container) {
 			c.Resources = &corev1.ResourceRequirements{
-				Limits:   kindtest.Amounts("cpu", "1", "memory", "-1", "example.com/gpu", "1500m", "foo", "1", "hugepages-2Mi", "3Mi"),
+				Limits: kindtest.Amounts("cpu", "1", "memory", "-1", "example.com/gpu", "1500m", "foo", "1", "hugepages-2Mi",
+					"3Mi"),
 				Requests: kindtest.Amounts("cpu", "2", "example.com/x", "1", "ephemeral-storage", "lots"),
 			}
 		}), []string{
@@ -133,8 +143,10 @@ func TestPod(t *testing.T) {
 			"Invalid spec.containers[0].resources.limits[foo]", "Invalid spec.containers[0].resources.limits[hugepages-2Mi]",
 			"Invalid spec.containers[0].resources.limits[memory]", "Invalid spec.containers[0].resources.requests",
 			"Invalid spec.containers[0].resources.requests[ephemeral-storage]",
-			"Invalid spec.containers[0].resources.requests[example.com/gpu]", "Required spec.containers[0].resources.limits", "Invalid spec.containers[0].resources.requests[foo]",
-			"Invalid spec.containers[0].resources.requests[foo]", "Invalid spec.containers[0].resources.requests[hugepages-2Mi]",
+			"Invalid spec.containers[0].resources.requests[example.com/gpu]", "Required spec.containers[0].resources.limits",
+			"Invalid spec.containers[0].resources.requests[foo]",
+			"Invalid spec.containers[0].resources.requests[foo]",
+			"Invalid spec.containers[0].resources.requests[hugepages-2Mi]",
 			"Invalid spec.containers[0].resources.requests[memory]",
 		}},
 		// spec: PROBE-1, PROBE-2
@@ -148,17 +160,20 @@ func TestPod(t *testing.T) {
 			}}}
 		}), []string{
 			"Required spec.containers[0].livenessProbe", "Invalid spec.containers[0].livenessProbe.periodSeconds",
-			"Invalid spec.containers[0].livenessProbe.successThreshold", "Required spec.containers[0].readinessProbe.exec.command",
+			"Invalid spec.containers[0].livenessProbe.successThreshold",
+			"Required spec.containers[0].readinessProbe.exec.command",
 			"Forbidden spec.containers[0].readinessProbe.tcpSocket",
 			"Invalid spec.containers[0].readinessProbe.terminationGracePeriodSeconds",
 			"Invalid spec.containers[0].readinessProbe.terminationGracePeriodSeconds",
-			"Invalid spec.containers[0].startupProbe.httpGet.port", "Invalid spec.containers[0].startupProbe.httpGet.port", "NotSupported spec.containers[0].startupProbe.httpGet.scheme",
+			"Invalid spec.containers[0].startupProbe.httpGet.port", "Invalid spec.containers[0].startupProbe.httpGet.port",
+			"NotSupported spec.containers[0].startupProbe.httpGet.scheme",
 			"Invalid spec.containers[0].startupProbe.httpGet.httpHeaders",
 		}},
 		// spec: HOOK-1
 		{"hooks", first(func(c *corev1.Container) {
 			c.Lifecycle = &corev1.Lifecycle{
-				PostStart: &corev1.LifecycleHandler{}, PreStop: &corev1.LifecycleHandler{Sleep: &corev1.SleepAction{Seconds: 31}}, StopSignal: ptr("SIGUSR1"),
+				PostStart: &corev1.LifecycleHandler{}, PreStop: &corev1.LifecycleHandler{Sleep: &corev1.SleepAction{Seconds: 31}},
+				StopSignal: ptr("SIGUSR1"),
 			}
 		}), []string{
 			"Required spec.containers[0].lifecycle.postStart", "Invalid spec.containers[0].lifecycle.preStop.sleep",
@@ -167,13 +182,18 @@ func TestPod(t *testing.T) {
 		// spec: VOL-1
 		{"volumes", in(func(s *spec) {
 			s.Volumes = []*corev1.Volume{
-				{Name: "v", VolumeSource: &corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}, HostPath: &corev1.HostPathVolumeSource{Path: "/"}}},
-				{Name: "ok"}, {Name: "ok"}, {Name: "h", VolumeSource: &corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/a/../b", Type: ptr("Dir")}}},
-				{Name: "s", VolumeSource: &corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{DefaultMode: ptr(int32(0o1000)), Items: []*corev1.KeyToPath{{Path: "../x"}}}}},
+				{Name: "v", VolumeSource: &corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{},
+					HostPath: &corev1.HostPathVolumeSource{Path: "/"}}},
+				{Name: "ok"}, {Name: "ok"},
+				{Name: "h", VolumeSource: &corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/a/../b",
+					Type: ptr("Dir")}}},
+				{Name: "s", VolumeSource: &corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{DefaultMode: ptr(int32(0o1000)),
+					Items: []*corev1.KeyToPath{{Path: "../x"}}}}},
 				nil,
 			}
 			s.Containers[0].VolumeMounts = []*corev1.VolumeMount{
-				{Name: "ok", MountPath: "/a"}, {Name: "ok", MountPath: "/a", SubPath: "/x"}, {Name: "v", MountPropagation: ptr("Bidirectional")},
+				{Name: "ok", MountPath: "/a"}, {Name: "ok", MountPath: "/a", SubPath: "/x"},
+				{Name: "v", MountPropagation: ptr("Bidirectional")},
 			}
 		}), []string{
 			"Forbidden spec.volumes[0].hostPath", "Duplicate spec.volumes[2].name", "Invalid spec.volumes[3].hostPath.path",
@@ -188,12 +208,15 @@ func TestPod(t *testing.T) {
 			s.NodeSelector = map[string]string{"a b": "c"}
 			s.NodeName = "A"
 			s.SchedulingGates = []*corev1.PodSchedulingGate{{Name: "a b"}, {Name: "g"}, {Name: "g"}}
-			s.Tolerations = []*corev1.Toleration{{Operator: "Equal"}, {Key: "k", Operator: "Exists", Value: "v", Effect: "Later", TolerationSeconds: ptr(int64(1))}, {Key: "k", Operator: "Lt", Value: "1"}}
+			s.Tolerations = []*corev1.Toleration{{Operator: "Equal"},
+				{Key: "k", Operator: "Exists", Value: "v", Effect: "Later", TolerationSeconds: ptr(int64(1))},
+				{Key: "k", Operator: "Lt", Value: "1"}}
 			s.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
 				RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{},
 				PreferredDuringSchedulingIgnoredDuringExecution: []*corev1.PreferredSchedulingTerm{{Preference: &corev1.NodeSelectorTerm{
-					MatchExpressions: []*corev1.NodeSelectorRequirement{{Key: "k", Operator: "In"}, {Key: "k", Operator: "Exists", Values: []string{"v"}}, {Key: "k", Operator: "Gt"}, {Key: "k", Operator: "Is"}},
-					MatchFields:      []*corev1.NodeSelectorRequirement{{Key: "metadata.uid", Operator: "Exists"}},
+					MatchExpressions: []*corev1.NodeSelectorRequirement{{Key: "k", Operator: "In"},
+						{Key: "k", Operator: "Exists", Values: []string{"v"}}, {Key: "k", Operator: "Gt"}, {Key: "k", Operator: "Is"}},
+					MatchFields: []*corev1.NodeSelectorRequirement{{Key: "metadata.uid", Operator: "Exists"}},
 				}}},
 			}}
 		}), []string{
@@ -207,7 +230,8 @@ func TestPod(t *testing.T) {
 			"Invalid spec.affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution[0].preference.matchFields[0].operator",
 			"Invalid spec.affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution[0].preference.matchFields[0].key",
 			"Invalid spec.schedulingGates[0]", "Duplicate spec.schedulingGates[2]",
-			"Invalid spec.tolerations[0].operator", "Invalid spec.tolerations[1].effect", "Invalid spec.tolerations[1].operator",
+			"Invalid spec.tolerations[0].operator", "Invalid spec.tolerations[1].effect",
+			"Invalid spec.tolerations[1].operator",
 			"NotSupported spec.tolerations[1].effect", "NotSupported spec.tolerations[2].operator",
 			"Invalid spec.nodeName", "Forbidden spec.nodeName",
 		}},
@@ -223,7 +247,8 @@ func TestPod(t *testing.T) {
 			"Duplicate spec.topologySpreadConstraints[0].{topologyKey, whenUnsatisfiable}",
 			"Invalid spec.topologySpreadConstraints[0].minDomains", "Invalid spec.topologySpreadConstraints[0].minDomains",
 			"NotSupported spec.topologySpreadConstraints[0].nodeAffinityPolicy",
-			"Forbidden spec.topologySpreadConstraints[1].matchLabelKeys", "Required spec.topologySpreadConstraints[2].topologyKey",
+			"Forbidden spec.topologySpreadConstraints[1].matchLabelKeys",
+			"Required spec.topologySpreadConstraints[2].topologyKey",
 			"NotSupported spec.topologySpreadConstraints[2].whenUnsatisfiable",
 		}},
 		// spec: LIFE-8
@@ -231,29 +256,37 @@ func TestPod(t *testing.T) {
 			s.Hostname, s.Subdomain, s.ServiceAccountName, s.Os = "a.b", "A", "a_b", &corev1.PodOS{Name: "plan9"}
 			s.RuntimeClassName, s.DnsPolicy = ptr(""), "None"
 			s.HostAliases = []*corev1.HostAlias{{Ip: "1.2.3", Hostnames: []string{"a_b"}}}
-			s.DnsConfig = &corev1.PodDNSConfig{Nameservers: []string{"1.1.1.1", "01.1.1.1", "x", "::ffff:1.2.3.4"}, Searches: []string{"-"}, Options: []*corev1.PodDNSConfigOption{{}}}
+			s.DnsConfig = &corev1.PodDNSConfig{Nameservers: []string{"1.1.1.1", "01.1.1.1", "x", "::ffff:1.2.3.4"},
+				Searches: []string{"-"}, Options: []*corev1.PodDNSConfigOption{{}}}
 			s.ReadinessGates = []*corev1.PodReadinessGate{{ConditionType: "a b"}}
 		}), []string{
-			"Invalid spec.serviceAccountName", "Invalid spec.hostname", "Invalid spec.subdomain", "Invalid spec.runtimeClassName",
-			"Invalid spec.dnsConfig.nameservers", "Invalid spec.dnsConfig.nameservers[1]", "Invalid spec.dnsConfig.nameservers[2]",
+			"Invalid spec.serviceAccountName", "Invalid spec.hostname", "Invalid spec.subdomain",
+			"Invalid spec.runtimeClassName",
+			"Invalid spec.dnsConfig.nameservers", "Invalid spec.dnsConfig.nameservers[1]",
+			"Invalid spec.dnsConfig.nameservers[2]",
 			"Invalid spec.dnsConfig.nameservers[3]", "Invalid spec.dnsConfig.searches[0]", "Required spec.dnsConfig.options[0]",
-			"Invalid spec.hostAliases[0].ip", "Invalid spec.hostAliases[0].hostnames[0]", "Invalid spec.readinessGates[0].conditionType",
+			"Invalid spec.hostAliases[0].ip", "Invalid spec.hostAliases[0].hostnames[0]",
+			"Invalid spec.readinessGates[0].conditionType",
 			"NotSupported spec.os",
 		}},
 		// spec: SEC-1, USER-1
 		{"security", in(func(s *spec) {
 			s.HostUsers, s.HostPID, s.ShareProcessNamespace = ptr(false), true, ptr(true)
 			s.SecurityContext = &corev1.PodSecurityContext{
-				RunAsUser: ptr(int64(-1)), FsGroup: ptr(int64(1 << 40)), Sysctls: []*corev1.Sysctl{{Name: "A"}, {Name: "a"}, {Name: "a"}},
+				RunAsUser: ptr(int64(-1)), FsGroup: ptr(int64(1 << 40)),
+				Sysctls:        []*corev1.Sysctl{{Name: "A"}, {Name: "a"}, {Name: "a"}},
 				SeccompProfile: &corev1.SeccompProfile{Type: "Localhost"},
 			}
 			s.Containers[0].SecurityContext = &corev1.SecurityContext{
-				Privileged: ptr(true), AllowPrivilegeEscalation: ptr(false), ProcMount: ptr("x"), AppArmorProfile: &corev1.AppArmorProfile{},
+				Privileged: ptr(true), AllowPrivilegeEscalation: ptr(false), ProcMount: ptr("x"),
+				AppArmorProfile: &corev1.AppArmorProfile{},
 			}
 		}), []string{
 			"NotSupported spec.containers[0].securityContext.procMount", "Invalid spec.containers[0].securityContext",
-			"Required spec.containers[0].securityContext.appArmorProfile.type", "Invalid spec.securityContext.shareProcessNamespace",
-			"Invalid spec.securityContext.fsGroup", "Invalid spec.securityContext.runAsUser", "Invalid spec.securityContext.sysctls[0].name",
+			"Required spec.containers[0].securityContext.appArmorProfile.type",
+			"Invalid spec.securityContext.shareProcessNamespace",
+			"Invalid spec.securityContext.fsGroup", "Invalid spec.securityContext.runAsUser",
+			"Invalid spec.securityContext.sysctls[0].name",
 			"Duplicate spec.securityContext.sysctls[2].name", "Required spec.securityContext.seccompProfile.localhostProfile",
 			"Forbidden spec.HostPID",
 		}},
@@ -293,10 +326,13 @@ func TestMessagesAreThoseOfKubernetes(t *testing.T) {
 	p.Spec.RestartPolicy = "x"
 	pod.DefaultNew(p)
 	want := []apierrors.Cause{
-		{Type: "FieldValueInvalid", Field: "metadata.name", Message: `Invalid value: "Up": a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')`},
+		{Type: "FieldValueInvalid", Field: "metadata.name",
+			Message: `Invalid value: "Up": a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')`},
 		{Type: "FieldValueRequired", Field: "spec.containers[0].image", Message: "Required value"},
-		{Type: "FieldValueInvalid", Field: "spec.containers[0].ports[0].containerPort", Message: "Invalid value: 70000: must be between 1 and 65535, inclusive"},
-		{Type: "FieldValueNotSupported", Field: "spec.restartPolicy", Message: `Unsupported value: "x": supported values: "Always", "OnFailure", "Never"`},
+		{Type: "FieldValueInvalid", Field: "spec.containers[0].ports[0].containerPort",
+			Message: "Invalid value: 70000: must be between 1 and 65535, inclusive"},
+		{Type: "FieldValueNotSupported", Field: "spec.restartPolicy",
+			Message: `Unsupported value: "x": supported values: "Always", "OnFailure", "Never"`},
 	}
 	got := pod.Validate(p)
 	if fmt.Sprint(got) != fmt.Sprint(want) {
@@ -307,7 +343,8 @@ func TestMessagesAreThoseOfKubernetes(t *testing.T) {
 func TestFaultsAreBounded(t *testing.T) {
 	p := newPod()
 	for range 3000 {
-		p.Spec.Containers = append(p.Spec.Containers, &corev1.Container{Name: strings.Repeat("X", 5000) + fmt.Sprint(len(p.Spec.Containers))})
+		p.Spec.Containers = append(p.Spec.Containers,
+			&corev1.Container{Name: strings.Repeat("X", 5000) + fmt.Sprint(len(p.Spec.Containers))})
 	}
 	pod.DefaultNew(p)
 	causes := pod.Validate(p)
@@ -322,9 +359,11 @@ func TestFaultsAreBounded(t *testing.T) {
 }
 
 func TestQuantitiesThatTakeForeverAreRefused(t *testing.T) {
-	for _, q := range []string{"1e-99999999", "1e999999999999", "1E-2147483648", strings.Repeat("9", 1<<20), "0." + strings.Repeat("0", 1<<20) + "1"} {
+	for _, q := range []string{"1e-99999999", "1e999999999999", "1E-2147483648", strings.Repeat("9", 1<<20),
+		"0." + strings.Repeat("0", 1<<20) + "1"} {
 		p := newPod()
-		p.Spec.Containers[0].Resources = &corev1.ResourceRequirements{Limits: kindtest.Amounts("cpu", q, "hugepages-"+q, "1")}
+		p.Spec.Containers[0].Resources = &corev1.ResourceRequirements{Limits: kindtest.Amounts("cpu", q, "hugepages-"+q,
+			"1")}
 		pod.DefaultNew(p)
 		if len(pod.Validate(p)) == 0 {
 			t.Errorf("%.20s was accepted", q)
@@ -340,7 +379,8 @@ func TestValidateBinding(t *testing.T) {
 		want []string
 	}{
 		{"binding", pod.ValidateBinding(&corev1.Binding{Target: &corev1.ObjectReference{Kind: "Node", Name: "n"}}), nil},
-		{"bad binding", pod.ValidateBinding(&corev1.Binding{Target: &corev1.ObjectReference{Kind: "Pod"}}), []string{"Required target.name", "NotSupported target.kind"}},
+		{"bad binding", pod.ValidateBinding(&corev1.Binding{Target: &corev1.ObjectReference{Kind: "Pod"}}),
+			[]string{"Required target.name", "NotSupported target.kind"}},
 	} {
 		kindtest.Judge(t, c.name, c.got, c.want...)
 	}

@@ -121,7 +121,8 @@ func (v checks) gatedChanges(p *validation.Path, was *corev1.PodSpec) {
 	}
 	terms := requiredTerms(v.spec)
 	had := requiredTerms(was)
-	at := p.Child("affinity").Child("nodeAffinity").Child("requiredDuringSchedulingIgnoredDuringExecution").Child("nodeSelectorTerms")
+	at := p.Child("affinity").Child("nodeAffinity").
+		Child("requiredDuringSchedulingIgnoredDuringExecution").Child("nodeSelectorTerms")
 	switch {
 	case len(had) == 0:
 	case len(had) != len(terms):

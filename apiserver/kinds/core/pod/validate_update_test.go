@@ -40,7 +40,8 @@ func TestPodUpdate(t *testing.T) {
 			p.Metadata.Labels, p.Metadata.Annotations = map[string]string{"x": "y"}, map[string]string{"a": "b"}
 		}, nil},
 		{"image", nil, func(p *corev1.Pod) { p.Spec.Containers[1].Image = "other:1" }, nil},
-		{"image gone", nil, func(p *corev1.Pod) { p.Spec.Containers[1].Image = "" }, []string{"Required spec.containers[1].image"}},
+		{"image gone", nil, func(p *corev1.Pod) { p.Spec.Containers[1].Image = "" },
+			[]string{"Required spec.containers[1].image"}},
 		{"command", nil, func(p *corev1.Pod) { p.Spec.Containers[0].Command = []string{"x"} }, []string{"Forbidden spec"}},
 		{"several at once", nil, func(p *corev1.Pod) {
 			p.Spec.Containers[0].Command = []string{"x"}
@@ -60,18 +61,21 @@ func TestPodUpdate(t *testing.T) {
 		{"deadline sooner", func(p *corev1.Pod) { p.Spec.ActiveDeadlineSeconds = ptr(int64(5)) },
 			func(p *corev1.Pod) { p.Spec.ActiveDeadlineSeconds = ptr(int64(4)) }, nil},
 		{"deadline later", func(p *corev1.Pod) { p.Spec.ActiveDeadlineSeconds = ptr(int64(5)) },
-			func(p *corev1.Pod) { p.Spec.ActiveDeadlineSeconds = ptr(int64(6)) }, []string{"Invalid spec.activeDeadlineSeconds"}},
+			func(p *corev1.Pod) { p.Spec.ActiveDeadlineSeconds = ptr(int64(6)) },
+			[]string{"Invalid spec.activeDeadlineSeconds"}},
 		{"deadline gone", func(p *corev1.Pod) { p.Spec.ActiveDeadlineSeconds = ptr(int64(5)) },
 			func(p *corev1.Pod) { p.Spec.ActiveDeadlineSeconds = nil }, []string{"Invalid spec.activeDeadlineSeconds"}},
 		{"toleration more", nil, func(p *corev1.Pod) {
 			p.Spec.Tolerations = append(p.Spec.Tolerations, &corev1.Toleration{Key: "k", Operator: "Exists"})
 		}, nil},
 		{"toleration seconds", nil, func(p *corev1.Pod) { p.Spec.Tolerations[0].TolerationSeconds = ptr(int64(1)) }, nil},
-		{"toleration changed", nil, func(p *corev1.Pod) { p.Spec.Tolerations[0].Key = "k" }, []string{"Forbidden spec.tolerations"}},
+		{"toleration changed", nil, func(p *corev1.Pod) { p.Spec.Tolerations[0].Key = "k" },
+			[]string{"Forbidden spec.tolerations"}},
 		{"bad toleration added", nil, func(p *corev1.Pod) {
 			p.Spec.Tolerations = append(p.Spec.Tolerations, &corev1.Toleration{Key: "a b", Operator: "Exists"})
 		}, []string{"Invalid spec.tolerations[2].key"}},
-		{"gate removed", func(p *corev1.Pod) { p.Spec.SchedulingGates = gate }, func(p *corev1.Pod) { p.Spec.SchedulingGates = gate[1:] }, nil},
+		{"gate removed", func(p *corev1.Pod) { p.Spec.SchedulingGates = gate },
+			func(p *corev1.Pod) { p.Spec.SchedulingGates = gate[1:] }, nil},
 		{"gate added", func(p *corev1.Pod) { p.Spec.SchedulingGates = gate[1:] },
 			func(p *corev1.Pod) { p.Spec.SchedulingGates = gate }, []string{"Forbidden spec.schedulingGates[0].name"}},
 		{"node selector of a gated pod grows", func(p *corev1.Pod) {
@@ -80,7 +84,8 @@ func TestPodUpdate(t *testing.T) {
 		{"node selector of a gated pod changes", func(p *corev1.Pod) {
 			p.Spec.SchedulingGates, p.Spec.NodeSelector = gate, map[string]string{"a": "b"}
 		}, func(p *corev1.Pod) { p.Spec.NodeSelector["a"] = "d" }, []string{"Invalid spec.nodeSelector"}},
-		{"node selector of an ungated pod grows", nil, func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{"a": "b"} }, []string{"Forbidden spec"}},
+		{"node selector of an ungated pod grows", nil,
+			func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{"a": "b"} }, []string{"Forbidden spec"}},
 		{"affinity of a gated pod appears", func(p *corev1.Pod) { p.Spec.SchedulingGates = gate },
 			func(p *corev1.Pod) { p.Spec.Affinity = required(term(requirement("a", "b"))) }, nil},
 		{"affinity of a gated pod narrows", func(p *corev1.Pod) {
@@ -97,12 +102,14 @@ func TestPodUpdate(t *testing.T) {
 		{"resources spelled differently", func(p *corev1.Pod) {
 			p.Spec.Containers[0].Resources = &corev1.ResourceRequirements{Limits: kindtest.Amounts("cpu", "1")}
 		}, func(p *corev1.Pod) {
-			p.Spec.Containers[0].Resources = &corev1.ResourceRequirements{Limits: kindtest.Amounts("cpu", "1000m"), Requests: kindtest.Amounts("cpu", "1.0")}
+			p.Spec.Containers[0].Resources = &corev1.ResourceRequirements{Limits: kindtest.Amounts("cpu", "1000m"),
+				Requests: kindtest.Amounts("cpu", "1.0")}
 		}, nil},
 		{"resources changed", func(p *corev1.Pod) {
 			p.Spec.Containers[0].Resources = &corev1.ResourceRequirements{Limits: kindtest.Amounts("cpu", "1")}
 		}, func(p *corev1.Pod) {
-			p.Spec.Containers[0].Resources = &corev1.ResourceRequirements{Limits: kindtest.Amounts("cpu", "2"), Requests: kindtest.Amounts("cpu", "1")}
+			p.Spec.Containers[0].Resources = &corev1.ResourceRequirements{Limits: kindtest.Amounts("cpu", "2"),
+				Requests: kindtest.Amounts("cpu", "1")}
 		}, []string{"Forbidden spec"}},
 		// spec: OBJ-5
 		{"identity", nil, func(p *corev1.Pod) {
@@ -112,13 +119,15 @@ func TestPodUpdate(t *testing.T) {
 		// spec: DEL-6
 		{"finalizer on a deleted pod", func(p *corev1.Pod) {
 			p.Metadata.DeletionTimestamp, p.Metadata.Finalizers = &metav1.Time{Seconds: 5}, []string{"example.com/a"}
-		}, func(p *corev1.Pod) { p.Metadata.Finalizers = append(p.Metadata.Finalizers, "example.com/b") }, []string{"Forbidden metadata.finalizers"}},
+		}, func(p *corev1.Pod) { p.Metadata.Finalizers = append(p.Metadata.Finalizers, "example.com/b") },
+			[]string{"Forbidden metadata.finalizers"}},
 		{"finalizer removed from a deleted pod", func(p *corev1.Pod) {
 			p.Metadata.DeletionTimestamp, p.Metadata.Finalizers = &metav1.Time{Seconds: 5}, []string{"example.com/a"}
 		}, func(p *corev1.Pod) { p.Metadata.Finalizers = nil }, nil},
 		{"mirror annotation", nil, func(p *corev1.Pod) {
 			p.Metadata.Annotations = map[string]string{"kubernetes.io/config.mirror": "x"}
-		}, []string{"Invalid metadata.annotations[kubernetes.io/config.mirror]", "Forbidden metadata.annotations[kubernetes.io/config.mirror]"}},
+		}, []string{"Invalid metadata.annotations[kubernetes.io/config.mirror]",
+			"Forbidden metadata.annotations[kubernetes.io/config.mirror]"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			old := newPod()
@@ -160,9 +169,12 @@ func TestPhasesOnlyGoForward(t *testing.T) {
 		from, to string
 		ok       bool
 	}{
-		{"Pending", "Pending", true}, {"Pending", "Running", true}, {"Pending", "Failed", true}, {"Pending", "Succeeded", true},
-		{"Running", "Succeeded", true}, {"Running", "Failed", true}, {"Running", "Pending", false}, {"Succeeded", "Running", false},
-		{"Succeeded", "Failed", false}, {"Failed", "Succeeded", false}, {"Failed", "Failed", true}, {"Running", "Unknown", false},
+		{"Pending", "Pending", true}, {"Pending", "Running", true}, {"Pending", "Failed", true},
+		{"Pending", "Succeeded", true},
+		{"Running", "Succeeded", true}, {"Running", "Failed", true}, {"Running", "Pending", false},
+		{"Succeeded", "Running", false},
+		{"Succeeded", "Failed", false}, {"Failed", "Succeeded", false}, {"Failed", "Failed", true},
+		{"Running", "Unknown", false},
 		{"Running", "", false}, {"Running", "Odd", false}, {"Unknown", "Running", true}, {"", "Pending", true},
 	} {
 		old := newPod()
@@ -170,7 +182,8 @@ func TestPhasesOnlyGoForward(t *testing.T) {
 		old.Status.Phase = c.from
 		p := proto.CloneOf(old)
 		p.Status.Phase = c.to
-		if got := kindtest.Faults(pod.ValidateStatusUpdate(p, old)); (got == "") != c.ok || !c.ok && !strings.Contains(got, " status.phase\n") {
+		if got := kindtest.Faults(pod.ValidateStatusUpdate(p, old)); (got == "") != c.ok || !c.ok &&
+			!strings.Contains(got, " status.phase\n") {
 			t.Errorf("from %q to %q: %q", c.from, c.to, got)
 		}
 	}
@@ -189,7 +202,8 @@ func TestPodStatusUpdate(t *testing.T) {
 		{"conditions", nil, func(p *corev1.Pod) {
 			p.Status.Conditions = []*corev1.PodCondition{{Type: "Ready"}, {Type: "a b", ObservedGeneration: -1}}
 			p.Status.ObservedGeneration = -1
-		}, []string{"Invalid status.conditions[1].observedGeneration", "Invalid status.conditions[1].Type", "Invalid status.observedGeneration"}},
+		}, []string{"Invalid status.conditions[1].observedGeneration", "Invalid status.conditions[1].Type",
+			"Invalid status.observedGeneration"}},
 		{"addresses", nil, func(p *corev1.Pod) {
 			p.Status.PodIP, p.Status.PodIPs = "10.0.0.1", []*corev1.PodIP{{Ip: "10.0.0.1"}, {Ip: "10.0.0.2"}}
 			p.Status.HostIP, p.Status.HostIPs = "10.0.0.3", []*corev1.HostIP{{Ip: "x"}}

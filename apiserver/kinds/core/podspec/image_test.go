@@ -28,9 +28,12 @@ func TestSimpleImagesAgreeWithTheExpressions(t *testing.T) {
 		}
 	}
 	for _, image := range []string{
-		"", "host", "nginx:1.27", "nginx:latest", "nginx:", "registry.k8s.io/pause:3.10", "localhost:5000/a", "localhost:5000/a:latest", "A/b", "a//b",
-		"a@sha256:" + strings.Repeat("0", 64), strings.Repeat("0", 64), strings.Repeat("a", 64), strings.Repeat("a", 63), "localhost/" + strings.Repeat("a", 255),
-		strings.Repeat("a", 255), strings.Repeat("a", 256), "a:" + strings.Repeat("t", 128), "a:" + strings.Repeat("t", 129), "a/" + strings.Repeat("b", 253), "a.b/" + strings.Repeat("b", 252),
+		"", "host", "nginx:1.27", "nginx:latest", "nginx:", "registry.k8s.io/pause:3.10", "localhost:5000/a",
+		"localhost:5000/a:latest", "A/b", "a//b",
+		"a@sha256:" + strings.Repeat("0", 64), strings.Repeat("0", 64), strings.Repeat("a", 64), strings.Repeat("a", 63),
+		"localhost/" + strings.Repeat("a", 255),
+		strings.Repeat("a", 255), strings.Repeat("a", 256), "a:" + strings.Repeat("t", 128), "a:" + strings.Repeat("t", 129),
+		"a/" + strings.Repeat("b", 253), "a.b/" + strings.Repeat("b", 252),
 		strings.Repeat("a", 62) + ":b", "a:.b", "a:-b", "a:_b", "a:b\n", "a__b", "a--b", "a_-b", "a.b.c/d_e-f:G.h",
 	} {
 		try(image)

@@ -188,7 +188,8 @@ func (f *faults) tolerations(p *validation.Path, list []*corev1.Toleration) {
 			}
 		case validation.OpLt, validation.OpGt:
 			// Known to Kubernetes, and listed as supported there, but switched off in 1.36.
-			f.Add(at.Child("operator"), field.NotSupported(nil, op, []string{"Equal", validation.OpExists, validation.OpLt, validation.OpGt}))
+			known := []string{"Equal", validation.OpExists, validation.OpLt, validation.OpGt}
+			f.Add(at.Child("operator"), field.NotSupported(nil, op, known))
 		default:
 			f.OneOf(at.Child("operator"), op, "Equal", validation.OpExists)
 		}

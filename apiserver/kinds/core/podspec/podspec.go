@@ -1,9 +1,10 @@
-// Package podspec is what pods and the templates of pods have in common: the defaults of a pod's spec, and what is wrong
-// with one (spec: CTR, VOL, ENV, DOWN, SPREAD). Package pod adds what only a pod has: its status, its own metadata, and how it may change.
+// Package podspec is what pods and the templates of pods have in common: the defaults of a pod's spec, and what is
+// wrong with one (spec: CTR, VOL, ENV, DOWN, SPREAD). Package pod adds what only a pod has: its status, its own
+// metadata, and how it may change.
 //
-// Default fills in a spec that the caller owns, never fails, accepts nil parts and elements, and is idempotent. A Checker
-// expects a spec that has been through there. Like all of package validation it panics on nothing and looks at no other
-// object.
+// Default fills in a spec that the caller owns, never fails, accepts nil parts and elements, and is idempotent. A
+// Checker expects a spec that has been through there. Like all of package validation it panics on nothing and looks at
+// no other object.
 package podspec
 
 import (

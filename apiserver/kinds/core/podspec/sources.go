@@ -120,7 +120,9 @@ func (f *faults) projected(p *validation.Path, s *corev1.ProjectedVolumeSource) 
 	}
 }
 
-func (f *faults) projectedKeys(p *validation.Path, name string, items []*corev1.KeyToPath, take func(name, shown string)) {
+func (f *faults) projectedKeys(
+	p *validation.Path, name string, items []*corev1.KeyToPath, take func(name, shown string),
+) {
 	if name == "" {
 		f.Required(p.Child("name"), "")
 	}

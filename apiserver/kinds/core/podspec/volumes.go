@@ -33,8 +33,10 @@ func (v *Checker) volumeSource(p *validation.Path, s *corev1.VolumeSource) {
 			v.Forbidden(p.Child("emptyDir").Child("sizeLimit"), "SizeLimit field must be a valid resource quantity")
 		}
 	}
-	set := validation.SourcesSet(s, "emptyDir", "hostPath", "gitRepo", "gcePersistentDisk", "awsElasticBlockStore", "secret", "nfs", "iscsi",
-		"glusterfs", "flocker", "persistentVolumeClaim", "rbd", "cinder", "cephfs", "quobyte", "downwardAPI", "fc",
+	set := validation.SourcesSet(s, "emptyDir", "hostPath", "gitRepo", "gcePersistentDisk", "awsElasticBlockStore",
+		"secret",
+		"nfs", "iscsi", "glusterfs", "flocker", "persistentVolumeClaim", "rbd", "cinder", "cephfs", "quobyte", "downwardAPI",
+		"fc",
 		"flexVolume", "configMap", "azureFile", "vsphereVolume", "photonPersistentDisk", "portworxVolume",
 		"azureDisk", "storageos", "projected", "scaleIO", "csi", "ephemeral", "image")
 	if len(set) == 0 {

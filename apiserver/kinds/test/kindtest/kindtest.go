@@ -1,4 +1,5 @@
-// Package kindtest holds what the tests of many kinds need: short ways to write objects, and to say which faults are expected.
+// Package kindtest holds what the tests of many kinds need: short ways to write objects, and to say which faults are
+// expected.
 package kindtest
 
 import (

@@ -60,7 +60,8 @@ func TestDecide(t *testing.T) {
 			deletion.Decision{Outcome: deletion.Marked, Mark: deletion.Mark{Deadline: after(1), Grace: 1}, Begins: true}},
 		{"deadlines are whole seconds", running(), grace(5), start.Add(999 * time.Millisecond),
 			deletion.Decision{Outcome: deletion.Marked, Mark: deletion.Mark{Deadline: after(5), Grace: 5}, Begins: true}},
-		{"no grace in an old object", with(running(), func(p *deletion.Pod) { p.SpecGrace = nil }), deletion.Request{}, start,
+		{"no grace in an old object", with(running(), func(p *deletion.Pod) { p.SpecGrace = nil }), deletion.Request{},
+			start,
 			deletion.Decision{Outcome: deletion.Marked, Mark: deletion.Mark{Deadline: after(30), Grace: 30}, Begins: true}},
 
 		// spec: DEL-2
@@ -91,22 +92,26 @@ func TestDecide(t *testing.T) {
 
 		// spec: DEL-4
 		{"forced", running(), grace(0), start,
-			deletion.Decision{Outcome: deletion.Removed, Mark: deletion.Mark{Deadline: start}, Begins: true, Forced: true, Unconfirmed: true}},
+			deletion.Decision{Outcome: deletion.Removed, Mark: deletion.Mark{Deadline: start}, Begins: true, Forced: true,
+				Unconfirmed: true}},
 		{"forced while terminating", marked(30), grace(0), after(3),
-			deletion.Decision{Outcome: deletion.Removed, Mark: deletion.Mark{Deadline: after(3)}, Forced: true, Unconfirmed: true}},
+			deletion.Decision{Outcome: deletion.Removed, Mark: deletion.Mark{Deadline: after(3)}, Forced: true,
+				Unconfirmed: true}},
 		{"forced, but nothing ran", with(running(), unbound), grace(0), start,
 			deletion.Decision{Outcome: deletion.Removed, Mark: deletion.Mark{Deadline: start}, Begins: true, Forced: true}},
 
 		// spec: DEL-6
 		{"finalizers hold a forced pod", with(running(), held), grace(0), start,
-			deletion.Decision{Outcome: deletion.Marked, Mark: deletion.Mark{Deadline: start}, Begins: true, Forced: true, Unconfirmed: true}},
+			deletion.Decision{Outcome: deletion.Marked, Mark: deletion.Mark{Deadline: start}, Begins: true, Forced: true,
+				Unconfirmed: true}},
 		{"a held pod stays as it is", with(marked(0), held), deletion.Request{}, after(5),
 			deletion.Decision{Outcome: deletion.Unchanged, Mark: deletion.Mark{Deadline: start}}},
 		{"a passed deadline removes nothing", marked(30), deletion.Request{}, after(1e6),
 			deletion.Decision{Outcome: deletion.Unchanged, Mark: deletion.Mark{Deadline: after(30), Grace: 30}}},
 
 		// spec: DEL-14
-		{"0 in the spec is not force", with(running(), func(p *deletion.Pod) { p.SpecGrace = ptr(int64(0)) }), deletion.Request{}, start,
+		{"0 in the spec is not force", with(running(), func(p *deletion.Pod) { p.SpecGrace = ptr(int64(0)) }),
+			deletion.Request{}, start,
 			deletion.Decision{Outcome: deletion.Marked, Mark: deletion.Mark{Deadline: after(1), Grace: 1}, Begins: true}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
