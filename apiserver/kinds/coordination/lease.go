@@ -40,16 +40,6 @@ func Lease(define.Config) define.Definition {
 	}.Strategy()}
 }
 
-// ownLease lets an agent act on the lease of its own node only.
-func ownLease(ctx context.Context, o *coordinationv1.Lease) error {
-	id, m := auth.From(ctx), o.GetMetadata()
-	if id.Class == auth.Node && (m.GetNamespace() != builtin.NodeLeases || m.GetName() != id.Node) {
-		return apierrors.NewForbidden(coordinationv1.LeaseKind, m.GetName(),
-			"%s may only use lease %q in namespace %q", id.Name, id.Node, builtin.NodeLeases)
-	}
-	return nil
-}
-
 // DefaultLease fills in a lease.
 func DefaultLease(l *coordinationv1.Lease) {
 	defaults.Message(&l.Metadata)
@@ -98,4 +88,14 @@ func checkLeaseSpec(f *validation.Faults, p *validation.Path, s *coordinationv1.
 	if s.GetPreferredHolder() != "" && s.GetStrategy() == "" {
 		f.Forbidden(p.Child("preferredHolder"), "may only be specified if `strategy` is defined")
 	}
+}
+
+// ownLease lets an agent act on the lease of its own node only.
+func ownLease(ctx context.Context, o *coordinationv1.Lease) error {
+	id, m := auth.From(ctx), o.GetMetadata()
+	if id.Class == auth.Node && (m.GetNamespace() != builtin.NodeLeases || m.GetName() != id.Node) {
+		return apierrors.NewForbidden(coordinationv1.LeaseKind, m.GetName(),
+			"%s may only use lease %q in namespace %q", id.Name, id.Node, builtin.NodeLeases)
+	}
+	return nil
 }

@@ -56,17 +56,6 @@ func Event(define.Config) define.Definition {
 	}.Strategy()}
 }
 
-// shareEvent replaces what many events have alike.
-func shareEvent(pool *intern.Pool, o, _ *corev1.Event) {
-	o.Source = intern.Message(pool, o.Source)
-	o.Metadata.CreationTimestamp = intern.Message(pool, o.Metadata.CreationTimestamp)
-	o.FirstTimestamp, o.LastTimestamp = intern.Message(pool, o.FirstTimestamp), intern.Message(pool, o.LastTimestamp)
-	intern.Texts(pool, &o.Metadata.Namespace, &o.Type, &o.Reason, &o.Action, &o.ReportingComponent, &o.ReportingInstance)
-	if ref := o.InvolvedObject; ref != nil {
-		intern.Texts(pool, &ref.Kind, &ref.Namespace, &ref.ApiVersion, &ref.FieldPath)
-	}
-}
-
 // DefaultEvent fills in an event of core/v1.
 func DefaultEvent(e *corev1.Event) {
 	defaults.Message(&e.Metadata)
@@ -205,4 +194,15 @@ func reporter(e *corev1.Event) string {
 		return who
 	}
 	return who + ", " + where
+}
+
+// shareEvent replaces what many events have alike.
+func shareEvent(pool *intern.Pool, o, _ *corev1.Event) {
+	o.Source = intern.Message(pool, o.Source)
+	o.Metadata.CreationTimestamp = intern.Message(pool, o.Metadata.CreationTimestamp)
+	o.FirstTimestamp, o.LastTimestamp = intern.Message(pool, o.FirstTimestamp), intern.Message(pool, o.LastTimestamp)
+	intern.Texts(pool, &o.Metadata.Namespace, &o.Type, &o.Reason, &o.Action, &o.ReportingComponent, &o.ReportingInstance)
+	if ref := o.InvolvedObject; ref != nil {
+		intern.Texts(pool, &ref.Kind, &ref.Namespace, &ref.ApiVersion, &ref.FieldPath)
+	}
 }

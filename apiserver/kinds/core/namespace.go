@@ -92,12 +92,89 @@ func Namespace(c define.Config) define.Definition {
 	}.Strategy()}
 }
 
-// metadata returns what asked wants the metadata to be, under the name that it has.
-func metadata(asked, live object.Object) *metav1.ObjectMeta {
-	m := object.Clone(asked.GetMetadata())
-	defaults.Message(&m)
-	m.Name, m.Namespace = live.GetMetadata().GetName(), live.GetMetadata().GetNamespace()
-	return m
+// LabelNamespaceName is the label by which a namespace can be selected by its name.
+const LabelNamespaceName = "kubernetes.io/metadata.name"
+
+// FinalizerNamespace is what holds a namespace until its contents are gone (NS-1).
+const FinalizerNamespace = "kubernetes"
+
+// DefaultNamespace fills in a namespace; call it once its name is known, on create and on update.
+func DefaultNamespace(n *corev1.Namespace) {
+	defaults.Message(&n.Metadata)
+	if n.Metadata.Name != "" {
+		if n.Metadata.Labels == nil {
+			n.Metadata.Labels = map[string]string{}
+		}
+		n.Metadata.Labels[LabelNamespaceName] = n.Metadata.Name
+	}
+	defaults.Message(&n.Spec)
+	defaults.Message(&n.Status)
+	defaults.Set(&n.Status.Phase, "Active")
+}
+
+// DefaultNewNamespace is Namespace plus what creation adds: the finalizer and a fresh status.
+func DefaultNewNamespace(n *corev1.Namespace) {
+	n.Status = nil
+	DefaultNamespace(n)
+	for _, f := range n.Spec.Finalizers {
+		if f == FinalizerNamespace {
+			return
+		}
+	}
+	n.Spec.Finalizers = append(n.Spec.Finalizers, FinalizerNamespace)
+}
+
+// ValidateNamespace checks a namespace that is to be created.
+func ValidateNamespace(n *corev1.Namespace) []apierrors.Cause {
+	f := &validation.Faults{}
+	for f.Pass() {
+		f.CoreMeta(n.GetMetadata(), nil, false, validation.NameIsLabel)
+		for _, name := range n.GetSpec().GetFinalizers() {
+			f.Qualified(f.Root("spec").Child("finalizers"), name)
+			f.CoreFinalizer(f.Root("spec").Child("finalizers"), name)
+		}
+	}
+	return f.Causes()
+}
+
+// ValidateNamespaceUpdate checks that a change of a namespace is allowed. Spec and status have subresources of
+// their own and are not looked at.
+func ValidateNamespaceUpdate(new, old *corev1.Namespace) []apierrors.Cause {
+	f := &validation.Faults{}
+	for f.Pass() {
+		f.CoreMeta(new.GetMetadata(), old.GetMetadata(), false, validation.NameIsLabel)
+	}
+	return f.Causes()
+}
+
+// ValidateNamespaceStatusUpdate checks that a namespace is terminating exactly when it is being deleted (NS-1).
+func ValidateNamespaceStatusUpdate(new, old *corev1.Namespace) []apierrors.Cause {
+	f := &validation.Faults{}
+	for f.Pass() {
+		f.CoreMeta(new.GetMetadata(), old.GetMetadata(), false, validation.NameIsLabel)
+		p, phase := f.Root("status").Child("Phase"), new.GetStatus().GetPhase()
+		switch deleted := new.GetMetadata().GetDeletionTimestamp() != nil; {
+		case !deleted && phase != "Active":
+			f.Invalid(p, phase, "may only be 'Active' if `deletionTimestamp` is empty")
+		case deleted && phase != "Terminating":
+			f.Invalid(p, phase, "may only be 'Terminating' if `deletionTimestamp` is not empty")
+		}
+	}
+	return f.Causes()
+}
+
+// ValidateNamespaceFinalizeUpdate checks the finalizers that a write to the finalize subresource leaves.
+func ValidateNamespaceFinalizeUpdate(new, old *corev1.Namespace) []apierrors.Cause {
+	f := &validation.Faults{}
+	for f.Pass() {
+		f.CoreMeta(new.GetMetadata(), old.GetMetadata(), false, validation.NameIsLabel)
+		for i, name := range new.GetSpec().GetFinalizers() {
+			at := f.Root("spec").Child("finalizers").Index(i)
+			f.Qualified(at, name)
+			f.CoreFinalizer(at, name)
+		}
+	}
+	return f.Causes()
 }
 
 // phase is what the mark says: nobody else writes it.
@@ -185,89 +262,4 @@ func EnsureNamespaces(ctx context.Context, b object.Backend) error {
 		}
 	}
 	return nil
-}
-
-// LabelNamespaceName is the label by which a namespace can be selected by its name.
-const LabelNamespaceName = "kubernetes.io/metadata.name"
-
-// FinalizerNamespace is what holds a namespace until its contents are gone (NS-1).
-const FinalizerNamespace = "kubernetes"
-
-// DefaultNamespace fills in a namespace; call it once its name is known, on create and on update.
-func DefaultNamespace(n *corev1.Namespace) {
-	defaults.Message(&n.Metadata)
-	if n.Metadata.Name != "" {
-		if n.Metadata.Labels == nil {
-			n.Metadata.Labels = map[string]string{}
-		}
-		n.Metadata.Labels[LabelNamespaceName] = n.Metadata.Name
-	}
-	defaults.Message(&n.Spec)
-	defaults.Message(&n.Status)
-	defaults.Set(&n.Status.Phase, "Active")
-}
-
-// DefaultNewNamespace is Namespace plus what creation adds: the finalizer and a fresh status.
-func DefaultNewNamespace(n *corev1.Namespace) {
-	n.Status = nil
-	DefaultNamespace(n)
-	for _, f := range n.Spec.Finalizers {
-		if f == FinalizerNamespace {
-			return
-		}
-	}
-	n.Spec.Finalizers = append(n.Spec.Finalizers, FinalizerNamespace)
-}
-
-// ValidateNamespace checks a namespace that is to be created.
-func ValidateNamespace(n *corev1.Namespace) []apierrors.Cause {
-	f := &validation.Faults{}
-	for f.Pass() {
-		f.CoreMeta(n.GetMetadata(), nil, false, validation.NameIsLabel)
-		for _, name := range n.GetSpec().GetFinalizers() {
-			f.Qualified(f.Root("spec").Child("finalizers"), name)
-			f.CoreFinalizer(f.Root("spec").Child("finalizers"), name)
-		}
-	}
-	return f.Causes()
-}
-
-// ValidateNamespaceUpdate checks that a change of a namespace is allowed. Spec and status have subresources of
-// their own and are not looked at.
-func ValidateNamespaceUpdate(new, old *corev1.Namespace) []apierrors.Cause {
-	f := &validation.Faults{}
-	for f.Pass() {
-		f.CoreMeta(new.GetMetadata(), old.GetMetadata(), false, validation.NameIsLabel)
-	}
-	return f.Causes()
-}
-
-// ValidateNamespaceStatusUpdate checks that a namespace is terminating exactly when it is being deleted (NS-1).
-func ValidateNamespaceStatusUpdate(new, old *corev1.Namespace) []apierrors.Cause {
-	f := &validation.Faults{}
-	for f.Pass() {
-		f.CoreMeta(new.GetMetadata(), old.GetMetadata(), false, validation.NameIsLabel)
-		p, phase := f.Root("status").Child("Phase"), new.GetStatus().GetPhase()
-		switch deleted := new.GetMetadata().GetDeletionTimestamp() != nil; {
-		case !deleted && phase != "Active":
-			f.Invalid(p, phase, "may only be 'Active' if `deletionTimestamp` is empty")
-		case deleted && phase != "Terminating":
-			f.Invalid(p, phase, "may only be 'Terminating' if `deletionTimestamp` is not empty")
-		}
-	}
-	return f.Causes()
-}
-
-// ValidateNamespaceFinalizeUpdate checks the finalizers that a write to the finalize subresource leaves.
-func ValidateNamespaceFinalizeUpdate(new, old *corev1.Namespace) []apierrors.Cause {
-	f := &validation.Faults{}
-	for f.Pass() {
-		f.CoreMeta(new.GetMetadata(), old.GetMetadata(), false, validation.NameIsLabel)
-		for i, name := range new.GetSpec().GetFinalizers() {
-			at := f.Root("spec").Child("finalizers").Index(i)
-			f.Qualified(at, name)
-			f.CoreFinalizer(at, name)
-		}
-	}
-	return f.Causes()
 }

@@ -57,19 +57,6 @@ func PersistentVolume(c define.Config) define.Definition {
 	}.Strategy()}
 }
 
-// stampPhase notes when the phase changes, unless the writer says when it did.
-func stampPhase(now clock.PassiveClock, next, live *corev1.PersistentVolumeStatus) {
-	said, had := next.LastPhaseTransitionTime, live.GetLastPhaseTransitionTime()
-	switch {
-	case next.GetPhase() == live.GetPhase():
-		if said == nil {
-			next.LastPhaseTransitionTime = had
-		}
-	case said == nil || value.GoTime(said).Equal(value.GoTime(had)):
-		next.LastPhaseTransitionTime = value.Time(now.Now())
-	}
-}
-
 // DefaultPersistentVolume fills in a volume; call it on create, on update and on a status update.
 func DefaultPersistentVolume(v *corev1.PersistentVolume) {
 	defaults.Message(&v.Metadata)
@@ -361,5 +348,18 @@ func volumeTable() define.Columns[*corev1.PersistentVolume] {
 		define.Text("VolumeMode", "Whether it holds files or is a device.", func(o *corev1.PersistentVolume) string {
 			return define.OrUnset(o.GetSpec().GetVolumeMode())
 		}).Wide(),
+	}
+}
+
+// stampPhase notes when the phase changes, unless the writer says when it did.
+func stampPhase(now clock.PassiveClock, next, live *corev1.PersistentVolumeStatus) {
+	said, had := next.LastPhaseTransitionTime, live.GetLastPhaseTransitionTime()
+	switch {
+	case next.GetPhase() == live.GetPhase():
+		if said == nil {
+			next.LastPhaseTransitionTime = had
+		}
+	case said == nil || value.GoTime(said).Equal(value.GoTime(had)):
+		next.LastPhaseTransitionTime = value.Time(now.Now())
 	}
 }

@@ -62,54 +62,6 @@ func PersistentVolumeClaim(c define.Config) define.Definition {
 	}.Strategy()}
 }
 
-type claims struct {
-	deps registry.Deps
-}
-
-// defaultClass gives a claim that names no class the default one. The classes are read as they are now, so that a
-// class counts from the moment that its creation was answered.
-func (c claims) defaultClass(ctx context.Context, o *corev1.PersistentVolumeClaim) error {
-	if storage.NamesClass(o) {
-		return nil
-	}
-	all, err := c.deps.Store.List(ctx, storagev1.StorageClassKind, store.ListOptions{})
-	if err != nil {
-		return err
-	}
-	if name := storage.DefaultOf(all.Objects); name != "" {
-		o.Spec.StorageClassName = &name
-	}
-	return nil
-}
-
-// mayGrow refuses that a bound claim asks for more, unless its class allows it. One that is not bound may not change
-// at all, which validation says.
-func (c claims) mayGrow(ctx context.Context, _ *registry.Update, next, live *corev1.PersistentVolumeClaim) error {
-	if live.GetStatus().GetPhase() != "Bound" || !larger(next.GetSpec(), live.GetSpec()) {
-		return nil
-	}
-	if name := storage.ClassOfClaim(live); name != "" && name == storage.ClassOfClaim(next) {
-		class, err := c.deps.Store.Get(ctx, store.Key{Kind: storagev1.StorageClassKind, Name: name}, "")
-		if err != nil && !apierrors.Is(err, apierrors.NotFound) {
-			return err
-		}
-		if err == nil && class.(*storagev1.StorageClass).GetAllowVolumeExpansion() {
-			warning.Add(ctx, "spec.resources.requests.storage: kept but has no effect in this version: nothing expands volumes")
-			return nil
-		}
-	}
-	return apierrors.NewForbidden(corev1.PersistentVolumeClaimKind, live.GetMetadata().GetName(),
-		"only dynamically provisioned pvc can be resized and the storageclass that provisions the pvc must support resize")
-}
-
-// larger says whether next asks for more storage than live; not if either amount cannot be read, which is for
-// validation to say.
-func larger(next, live *corev1.PersistentVolumeClaimSpec) bool {
-	now, errNow := value.Quantity(next.GetResources().GetRequests()["storage"])
-	was, errWas := value.Quantity(live.GetResources().GetRequests()["storage"])
-	return errNow == nil && errWas == nil && now.Cmp(was) > 0
-}
-
 // DefaultPersistentVolumeClaim fills in a claim; call it on create, on update and on a status update.
 func DefaultPersistentVolumeClaim(c *corev1.PersistentVolumeClaim) {
 	defaults.Message(&c.Metadata)
@@ -334,4 +286,52 @@ func claimTable() define.Columns[*corev1.PersistentVolumeClaim] {
 				return define.OrUnset(o.GetSpec().GetVolumeMode())
 			}).Wide(),
 	}
+}
+
+type claims struct {
+	deps registry.Deps
+}
+
+// defaultClass gives a claim that names no class the default one. The classes are read as they are now, so that a
+// class counts from the moment that its creation was answered.
+func (c claims) defaultClass(ctx context.Context, o *corev1.PersistentVolumeClaim) error {
+	if storage.NamesClass(o) {
+		return nil
+	}
+	all, err := c.deps.Store.List(ctx, storagev1.StorageClassKind, store.ListOptions{})
+	if err != nil {
+		return err
+	}
+	if name := storage.DefaultOf(all.Objects); name != "" {
+		o.Spec.StorageClassName = &name
+	}
+	return nil
+}
+
+// mayGrow refuses that a bound claim asks for more, unless its class allows it. One that is not bound may not change
+// at all, which validation says.
+func (c claims) mayGrow(ctx context.Context, _ *registry.Update, next, live *corev1.PersistentVolumeClaim) error {
+	if live.GetStatus().GetPhase() != "Bound" || !larger(next.GetSpec(), live.GetSpec()) {
+		return nil
+	}
+	if name := storage.ClassOfClaim(live); name != "" && name == storage.ClassOfClaim(next) {
+		class, err := c.deps.Store.Get(ctx, store.Key{Kind: storagev1.StorageClassKind, Name: name}, "")
+		if err != nil && !apierrors.Is(err, apierrors.NotFound) {
+			return err
+		}
+		if err == nil && class.(*storagev1.StorageClass).GetAllowVolumeExpansion() {
+			warning.Add(ctx, "spec.resources.requests.storage: kept but has no effect in this version: nothing expands volumes")
+			return nil
+		}
+	}
+	return apierrors.NewForbidden(corev1.PersistentVolumeClaimKind, live.GetMetadata().GetName(),
+		"only dynamically provisioned pvc can be resized and the storageclass that provisions the pvc must support resize")
+}
+
+// larger says whether next asks for more storage than live; not if either amount cannot be read, which is for
+// validation to say.
+func larger(next, live *corev1.PersistentVolumeClaimSpec) bool {
+	now, errNow := value.Quantity(next.GetResources().GetRequests()["storage"])
+	was, errWas := value.Quantity(live.GetResources().GetRequests()["storage"])
+	return errNow == nil && errWas == nil && now.Cmp(was) > 0
 }

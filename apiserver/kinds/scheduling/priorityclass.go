@@ -62,59 +62,6 @@ func PriorityClass(c define.Config) define.Definition {
 	}.Strategy()}
 }
 
-// onlyDefault refuses a second global default, and returns the turn of a write that makes one. Live is the class that
-// next replaces, nil for a new one, which is refused even when the default has its name.
-func onlyDefault(ctx context.Context, s *store.Store, next, live *schedulingv1.PriorityClass) ([]store.Guard, error) {
-	if !next.GetGlobalDefault() {
-		return nil, nil
-	}
-	turn, err := s.Turn(ctx, defaultTurn)
-	if err != nil {
-		return nil, err
-	}
-	is, err := priority.Classes{Store: s}.NewestDefault(ctx)
-	switch {
-	case err != nil:
-		return nil, err
-	case is != nil && (live == nil || is.GetMetadata().GetName() != live.GetMetadata().GetName()):
-		return nil, apierrors.NewForbidden(schedulingv1.PriorityClassKind, next.GetMetadata().GetName(),
-			"PriorityClass %v is already marked as default. Only one default can exist", is.GetMetadata().GetName())
-	case live.GetGlobalDefault():
-		return nil, nil // it is one by an earlier turn
-	default:
-		return []store.Guard{turn}, nil
-	}
-}
-
-// SystemPriorityClasses exist from the start and cannot be deleted (PRIO-1).
-func SystemPriorityClasses() []*schedulingv1.PriorityClass {
-	return []*schedulingv1.PriorityClass{
-		{
-			Metadata: &metav1.ObjectMeta{Name: SystemNodeCritical}, Value: SystemNodeCriticalValue,
-			Description: "Used for system critical pods that must not be moved from their current node.",
-		},
-		{
-			Metadata: &metav1.ObjectMeta{Name: SystemClusterCritical}, Value: SystemClusterCriticalValue,
-			Description: "Used for system critical pods that must run in the cluster, " +
-				"but can be moved to another node if necessary.",
-		},
-	}
-}
-
-// EnsurePriorityClasses creates the system classes that are missing. It writes nothing when none is.
-func EnsurePriorityClasses(ctx context.Context, b object.Backend) error {
-	for _, class := range SystemPriorityClasses() {
-		_, err := b.Get(ctx, &metav1.GetRequest{Name: class.Metadata.Name})
-		if apierrors.Is(err, apierrors.NotFound) {
-			_, err = b.Create(ctx, "", class, object.WriteOptions{})
-		}
-		if err != nil && !apierrors.Is(err, apierrors.AlreadyExists) {
-			return err
-		}
-	}
-	return nil
-}
-
 // DefaultPriorityClass fills in a priority class.
 func DefaultPriorityClass(c *schedulingv1.PriorityClass) {
 	defaults.Message(&c.Metadata)
@@ -198,4 +145,57 @@ func wrongSystemClass(c *schedulingv1.PriorityClass) string {
 	default:
 		return ""
 	}
+}
+
+// onlyDefault refuses a second global default, and returns the turn of a write that makes one. Live is the class that
+// next replaces, nil for a new one, which is refused even when the default has its name.
+func onlyDefault(ctx context.Context, s *store.Store, next, live *schedulingv1.PriorityClass) ([]store.Guard, error) {
+	if !next.GetGlobalDefault() {
+		return nil, nil
+	}
+	turn, err := s.Turn(ctx, defaultTurn)
+	if err != nil {
+		return nil, err
+	}
+	is, err := priority.Classes{Store: s}.NewestDefault(ctx)
+	switch {
+	case err != nil:
+		return nil, err
+	case is != nil && (live == nil || is.GetMetadata().GetName() != live.GetMetadata().GetName()):
+		return nil, apierrors.NewForbidden(schedulingv1.PriorityClassKind, next.GetMetadata().GetName(),
+			"PriorityClass %v is already marked as default. Only one default can exist", is.GetMetadata().GetName())
+	case live.GetGlobalDefault():
+		return nil, nil // it is one by an earlier turn
+	default:
+		return []store.Guard{turn}, nil
+	}
+}
+
+// SystemPriorityClasses exist from the start and cannot be deleted (PRIO-1).
+func SystemPriorityClasses() []*schedulingv1.PriorityClass {
+	return []*schedulingv1.PriorityClass{
+		{
+			Metadata: &metav1.ObjectMeta{Name: SystemNodeCritical}, Value: SystemNodeCriticalValue,
+			Description: "Used for system critical pods that must not be moved from their current node.",
+		},
+		{
+			Metadata: &metav1.ObjectMeta{Name: SystemClusterCritical}, Value: SystemClusterCriticalValue,
+			Description: "Used for system critical pods that must run in the cluster, " +
+				"but can be moved to another node if necessary.",
+		},
+	}
+}
+
+// EnsurePriorityClasses creates the system classes that are missing. It writes nothing when none is.
+func EnsurePriorityClasses(ctx context.Context, b object.Backend) error {
+	for _, class := range SystemPriorityClasses() {
+		_, err := b.Get(ctx, &metav1.GetRequest{Name: class.Metadata.Name})
+		if apierrors.Is(err, apierrors.NotFound) {
+			_, err = b.Create(ctx, "", class, object.WriteOptions{})
+		}
+		if err != nil && !apierrors.Is(err, apierrors.AlreadyExists) {
+			return err
+		}
+	}
+	return nil
 }
