@@ -9,13 +9,15 @@ import (
 	"monoplane.dev/apierrors"
 	"monoplane.dev/apiserver/store"
 	"monoplane.dev/apiserver/table"
+	"monoplane.dev/apiserver/validation"
 	"monoplane.dev/object"
 	"monoplane.dev/object/intern"
 
 	metav1 "monoplane.dev/api/meta/v1"
 )
 
-// Typed describes a kind whose objects have type T. See Strategy for what the fields mean.
+// Typed describes a kind whose objects have type T. See Strategy for what the fields mean. Only Kind is required: what is
+// left out is as for any object, whose metadata is checked, whose name is a DNS subdomain, and all of which may change.
 type Typed[T object.Object] struct {
 	Kind            *object.Kind
 	RequireRevision bool
@@ -66,6 +68,14 @@ func (t Typed[T]) Strategy() *Strategy {
 			return next
 		}
 	}
+	if t.Validate == nil {
+		t.Validate = func(o T) []apierrors.Cause { return wrongMeta(t.Kind, o.GetMetadata(), nil) }
+	}
+	if t.Main.Validate == nil {
+		t.Main.Validate = func(next, live T) []apierrors.Cause {
+			return wrongMeta(t.Kind, next.GetMetadata(), live.GetMetadata())
+		}
+	}
 	s := &Strategy{
 		Kind: t.Kind, RequireRevision: t.RequireRevision, Indexes: t.Indexes, Table: t.Table,
 		ReadCached: t.ReadCached,
@@ -81,9 +91,7 @@ func (t Typed[T]) Strategy() *Strategy {
 	if t.Admit != nil {
 		s.Admit = func(ctx context.Context, o object.Object) error { return t.Admit(ctx, o.(T)) }
 	}
-	if t.Validate != nil {
-		s.Validate = func(o object.Object) []apierrors.Cause { return t.Validate(o.(T)) }
-	}
+	s.Validate = func(o object.Object) []apierrors.Cause { return t.Validate(o.(T)) }
 	if t.Guards != nil {
 		s.Guards = func(ctx context.Context, o object.Object) ([]store.Guard, error) { return t.Guards(ctx, o.(T)) }
 	}
@@ -139,4 +147,13 @@ func (t TypedResource[T]) resource(metadata bool) *Resource {
 		r.Validate = func(next, live object.Object) []apierrors.Cause { return t.Validate(next.(T), live.(T)) }
 	}
 	return r
+}
+
+// wrongMeta is the validation of a kind of which nothing but the metadata has rules; live is nil for a new object.
+func wrongMeta(kind *object.Kind, m, live *metav1.ObjectMeta) []apierrors.Cause {
+	f := &validation.Faults{}
+	for f.Pass() {
+		f.CoreMeta(m, live, kind.Namespaced, validation.NameIsSubdomain)
+	}
+	return f.Causes()
 }

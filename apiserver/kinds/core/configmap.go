@@ -8,7 +8,6 @@ import (
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 
 	"monoplane.dev/apierrors"
-	"monoplane.dev/apiserver/defaults"
 	"monoplane.dev/apiserver/kinds/define"
 	"monoplane.dev/apiserver/registry"
 	"monoplane.dev/apiserver/validation"
@@ -20,7 +19,6 @@ import (
 func ConfigMap(define.Config) define.Definition {
 	return define.Definition{Strategy: registry.Typed[*corev1.ConfigMap]{
 		Kind:     corev1.ConfigMapKind,
-		Default:  DefaultConfigMap,
 		Validate: ValidateConfigMap,
 		Main:     registry.TypedResource[*corev1.ConfigMap]{Validate: ValidateConfigMapUpdate},
 		Table: define.Columns[*corev1.ConfigMap]{
@@ -30,11 +28,6 @@ func ConfigMap(define.Config) define.Definition {
 			define.Age[*corev1.ConfigMap](),
 		},
 	}.Strategy()}
-}
-
-// DefaultConfigMap fills in a ConfigMap.
-func DefaultConfigMap(c *corev1.ConfigMap) {
-	defaults.Message(&c.Metadata)
 }
 
 // maxConfigMap is the most bytes that the values of a ConfigMap may have.
