@@ -16,8 +16,9 @@ import (
 	metav1 "monoplane.dev/api/meta/v1"
 )
 
-// Typed describes a kind whose objects have type T. See Strategy for what the fields mean. Only Kind is required: what is
-// left out is as for any object, whose metadata is checked, whose name is a DNS subdomain, and all of which may change.
+// Typed describes a kind whose objects have type T. See Strategy for what the fields mean. Only Kind is required: what
+// is left out is as for any object, whose metadata is checked, whose name is a DNS subdomain, and all of which may
+// change.
 type Typed[T object.Object] struct {
 	Kind            *object.Kind
 	RequireRevision bool

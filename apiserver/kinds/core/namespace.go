@@ -112,7 +112,7 @@ func DefaultNamespace(n *corev1.Namespace) {
 	defaults.Set(&n.Status.Phase, "Active")
 }
 
-// DefaultNewNamespace is Namespace plus what creation adds: the finalizer and a fresh status.
+// DefaultNewNamespace is DefaultNamespace plus what creation adds: the finalizer and a fresh status.
 func DefaultNewNamespace(n *corev1.Namespace) {
 	n.Status = nil
 	DefaultNamespace(n)

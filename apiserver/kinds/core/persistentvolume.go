@@ -71,8 +71,8 @@ func DefaultPersistentVolume(v *corev1.PersistentVolume) {
 	defaults.Set(&v.Status.Phase, phasePending)
 }
 
-// DefaultNewPersistentVolume is PersistentVolume plus what creation adds: protection and a fresh status. Call it when
-// the creation time is known.
+// DefaultNewPersistentVolume is DefaultPersistentVolume plus what creation adds: protection and a fresh status. Call
+// it when the creation time is known.
 func DefaultNewPersistentVolume(v *corev1.PersistentVolume) {
 	v.Status = nil
 	DefaultPersistentVolume(v)

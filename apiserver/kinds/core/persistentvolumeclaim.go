@@ -75,7 +75,8 @@ func DefaultPersistentVolumeClaim(c *corev1.PersistentVolumeClaim) {
 	defaults.Round(c.Status.AllocatedResources)
 }
 
-// DefaultNewPersistentVolumeClaim is PersistentVolumeClaim plus what creation adds: protection and a fresh status.
+// DefaultNewPersistentVolumeClaim is DefaultPersistentVolumeClaim plus what creation adds: protection and a fresh
+// status.
 func DefaultNewPersistentVolumeClaim(c *corev1.PersistentVolumeClaim) {
 	c.Status = nil
 	DefaultPersistentVolumeClaim(c)

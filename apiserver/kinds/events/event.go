@@ -95,9 +95,8 @@ func (t eventTable) Cells(o object.Object, now time.Time) []any {
 
 var _ table.Definition = eventTable{}
 
-// The paths of the faults are those of core/v1, as in Kubernetes, so that an event is checked as it is stored.
-
-// ValidateEvent checks an event of events.k8s.io/v1 that is to be created (OBJ-13).
+// ValidateEvent checks an event of events.k8s.io/v1 that is to be created (OBJ-13). The paths of the faults are those
+// of core/v1, as in Kubernetes, so that it is checked as it is stored.
 func ValidateEvent(e *eventsv1.Event) []apierrors.Cause {
 	f, x := &validation.Faults{}, toCore(e)
 	for f.Pass() {

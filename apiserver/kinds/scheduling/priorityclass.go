@@ -68,7 +68,7 @@ func DefaultPriorityClass(c *schedulingv1.PriorityClass) {
 	defaults.SetPtr(&c.PreemptionPolicy, "PreemptLowerPriority")
 }
 
-// DefaultNewPriorityClass is PriorityClass plus what creation adds: a generation, which never grows.
+// DefaultNewPriorityClass is DefaultPriorityClass plus what creation adds: a generation, which never grows.
 func DefaultNewPriorityClass(c *schedulingv1.PriorityClass) {
 	DefaultPriorityClass(c)
 	c.Metadata.Generation = 1

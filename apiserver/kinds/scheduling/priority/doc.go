@@ -5,5 +5,5 @@
 // frequent thing that a server does: the cache is asked, and what writes classes waits until the cache has them.
 // Another server of the same etcd knows a new class by its name at once, and anything else as soon as its cache does.
 //
-// It does not judge classes (package validation), and never changes a pod that exists.
+// It does not judge classes (package scheduling), and never changes a pod that exists.
 package priority
