@@ -35,7 +35,7 @@ func (m merger) mergeList(original, patch []any, f field) ([]any, error) {
 	for _, e := range patch {
 		p := e.(map[string]any)
 		if _, ok := p[f.mergeKey]; !ok {
-			return nil, noMergeKey(p, f.mergeKey)
+			return nil, noMergeKey(f.mergeKey)
 		}
 		i, ok := places.find(p, f.mergeKey)
 		if !ok {
@@ -89,7 +89,7 @@ func elementDirectives(original, patch []any, mergeKey string) (o, p []any, repl
 		switch d {
 		case "delete":
 			if _, ok := element[mergeKey]; !ok {
-				return nil, nil, false, noMergeKey(element, mergeKey)
+				return nil, nil, false, noMergeKey(mergeKey)
 			}
 			gone.add(element, mergeKey, 0)
 		case "replace":
@@ -97,15 +97,15 @@ func elementDirectives(original, patch []any, mergeKey string) (o, p []any, repl
 		case "merge":
 			return nil, nil, false, errors.New("merging lists cannot be specified in the patch")
 		default:
-			return nil, nil, false, fmt.Errorf("unknown patch type %v in %v", d, element)
+			return nil, nil, false, fmt.Errorf("unknown patch type %v", d)
 		}
 	}
 	original = slices.DeleteFunc(original, func(e any) bool { return gone.has(e, mergeKey) })
 	return original, plain, replace, nil
 }
 
-func noMergeKey(element map[string]any, mergeKey string) error {
-	return fmt.Errorf("map %v does not contain declared merge key: %s", element, mergeKey)
+func noMergeKey(mergeKey string) error {
+	return fmt.Errorf("a map does not contain declared merge key: %s", mergeKey)
 }
 
 // union returns the scalars of both lists, each once.
@@ -185,7 +185,7 @@ func agrees(changes, order []any, mergeKey string) error {
 		}
 		i, ok := places.find(e, mergeKey)
 		if !ok || i <= last {
-			return fmt.Errorf("the order in the patch list %v does not match the %s list %v", changes, setElementOrder, order)
+			return fmt.Errorf("the order in the patch list does not match the %s list", setElementOrder)
 		}
 		last = i
 	}

@@ -28,7 +28,7 @@ func (m merger) mergeMap(original, patch map[string]any, schema *Schema) (map[st
 		case "delete":
 			return map[string]any{}, nil
 		default:
-			return nil, fmt.Errorf("unknown patch type %v in %v", d, patch)
+			return nil, fmt.Errorf("unknown patch type %v", d)
 		}
 	}
 	if original == nil {

@@ -137,6 +137,9 @@ func atoi(text []byte) (int64, bool) {
 	return v, true
 }
 
+// base64Text is what bytes are in JSON.
+const base64Text = "a string of base64"
+
 // Bytes reads base64 text into *p; null makes it nil.
 func (d *Decoder) Bytes(p *[]byte) {
 	if d.Null() {
@@ -144,7 +147,7 @@ func (d *Decoder) Bytes(p *[]byte) {
 		return
 	}
 	if d.peek() != '"' {
-		d.mismatch("a string of base64")
+		d.mismatch(base64Text)
 		return
 	}
 	s, ok := d.scanString()
@@ -154,7 +157,7 @@ func (d *Decoder) Bytes(p *[]byte) {
 	b := make([]byte, base64.StdEncoding.DecodedLen(len(s)))
 	n, err := base64.StdEncoding.Decode(b, s)
 	if err != nil {
-		d.wrong("expected a string of base64: %v", err)
+		d.wrong("expected %s: %v", base64Text, err)
 		return
 	}
 	*p = b[:n:n]
