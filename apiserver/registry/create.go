@@ -51,7 +51,7 @@ func (r *Registry) Create(
 		}
 		err := r.insert(ctx, next, dryRun(opts.DryRun))
 		if err == nil {
-			return r.seen(next), nil
+			return r.seen(ctx, next), nil
 		}
 		if !generate || attempt == nameAttempts || !apierrors.Is(err, apierrors.AlreadyExists) {
 			return nil, err

@@ -76,7 +76,7 @@ func (r *Registry) DeleteCollection(ctx context.Context, req *metav1.DeleteColle
 			case err == nil:
 				results[i] = out
 			case apierrors.Is(err, apierrors.NotFound), r.succeeded(groupCtx, err, o):
-				results[i] = r.seen(o)
+				results[i] = r.seen(ctx, o)
 			default:
 				return err
 			}
@@ -142,7 +142,7 @@ func (r *Registry) delete(ctx context.Context, key store.Key, opts *metav1.Delet
 			return nil, err
 		}
 		r.warnOfDependents(ctx, last, stays)
-		return r.seen(last.Object), nil
+		return r.seen(ctx, last.Object), nil
 	}
 	if _, err := r.deps.Store.Mutate(ctx, key, decide); err != nil {
 		return nil, r.conflict(key.Name, err)
@@ -152,7 +152,7 @@ func (r *Registry) delete(ctx context.Context, key store.Key, opts *metav1.Delet
 	if last.Done != nil {
 		last.Done()
 	}
-	return r.seen(last.Object), nil
+	return r.seen(ctx, last.Object), nil
 }
 
 // dependents says how many objects of which kinds name o as their owner and do not go with it; empty for none, and

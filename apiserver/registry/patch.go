@@ -48,7 +48,7 @@ type typed interface {
 func (r *Registry) patched(
 	ctx context.Context, p *patch.Patch, live object.Object, req *metav1.PatchRequest,
 ) (object.Object, error) {
-	before, ok := r.seen(live).(typed)
+	before, ok := r.viewed(live).(typed)
 	if !ok {
 		return nil, apierrors.New(apierrors.InternalError, "objects of kind %s cannot be patched", r.kind.Kind)
 	}

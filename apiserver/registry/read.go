@@ -37,7 +37,7 @@ func (r *Registry) Get(ctx context.Context, req *metav1.GetRequest) (object.Obje
 			return nil, err
 		}
 	}
-	return r.seen(o), nil
+	return r.seen(ctx, o), nil
 }
 
 // renamed makes "not found" name the kind that the client asked for.
@@ -51,12 +51,12 @@ func (r *Registry) renamed(err error, name string) error {
 // List returns a consistent snapshot of the selected objects (OBJ-6).
 func (r *Registry) List(ctx context.Context, req *metav1.ListRequest) (object.Items, error) {
 	items, err := r.list(ctx, req)
-	if err != nil || r.view == nil {
+	if err != nil || r.asStored() {
 		return items, err
 	}
 	out := make([]object.Object, len(items.Objects))
 	for i, o := range items.Objects {
-		out[i] = r.seen(o)
+		out[i] = r.seen(ctx, o)
 	}
 	return object.Items{Meta: items.Meta, Objects: out}, nil
 }
@@ -110,19 +110,19 @@ func (r *Registry) Watch(
 			}
 			return err
 		}
-		if err := send(r.seenEvents(batch)); err != nil {
+		if err := send(r.seenEvents(ctx, batch)); err != nil {
 			return err
 		}
 	}
 }
 
-func (r *Registry) seenEvents(batch []object.Event) []object.Event {
-	if r.view == nil {
+func (r *Registry) seenEvents(ctx context.Context, batch []object.Event) []object.Event {
+	if r.asStored() {
 		return batch
 	}
 	out := make([]object.Event, len(batch))
 	for i, e := range batch {
-		e.Object = r.seen(e.Object)
+		e.Object = r.seen(ctx, e.Object)
 		out[i] = e
 	}
 	return out

@@ -114,8 +114,19 @@ func (r *Registry) settle(ctx context.Context) {
 	}
 }
 
-// seen turns what is stored into the kind that clients see.
-func (r *Registry) seen(o object.Object) object.Object {
+// asStored says that everybody sees objects as they are stored.
+func (r *Registry) asStored() bool { return r.view == nil && r.strategy.Show == nil }
+
+// seen turns what is stored into what the caller sees of it.
+func (r *Registry) seen(ctx context.Context, o object.Object) object.Object {
+	if r.strategy.Show != nil && o != nil {
+		o = r.strategy.Show(ctx, o)
+	}
+	return r.viewed(o)
+}
+
+// viewed turns what is stored into the kind that clients see.
+func (r *Registry) viewed(o object.Object) object.Object {
 	if r.view == nil || o == nil {
 		return o
 	}

@@ -36,6 +36,7 @@ type Typed[T object.Object] struct {
 	Takes        func(context.Context, T) ([]store.Op, error)
 	Held         func(T) bool
 	MayRead      func(context.Context, T) error
+	Show         func(context.Context, T) T
 	// Fields are the selectable fields.
 	Fields  map[string]func(T) string
 	Indexes []string
@@ -112,6 +113,9 @@ func (t Typed[T]) Strategy() *Strategy {
 	}
 	if t.MayRead != nil {
 		s.MayRead = func(ctx context.Context, o object.Object) error { return t.MayRead(ctx, o.(T)) }
+	}
+	if t.Show != nil {
+		s.Show = func(ctx context.Context, o object.Object) object.Object { return t.Show(ctx, o.(T)) }
 	}
 	if t.Fields != nil {
 		s.Field = func(o object.Object, name string) (string, bool) {
