@@ -28,6 +28,8 @@ type Clients struct {
 	PersistentVolumeClaims v1.PersistentVolumeClaimsClient
 	// Pods reads and writes objects of kind Pod of v1.
 	Pods v1.PodsClient
+	// Secrets reads and writes objects of kind Secret of v1.
+	Secrets v1.SecretsClient
 	// ServiceAccounts reads and writes objects of kind ServiceAccount of v1.
 	ServiceAccounts v1.ServiceAccountsClient
 	// Leases reads and writes objects of kind Lease of coordination.k8s.io/v1.
@@ -52,6 +54,7 @@ func New(conn grpc.ClientConnInterface) Clients {
 		PersistentVolumes:      v1.NewPersistentVolumesClient(conn),
 		PersistentVolumeClaims: v1.NewPersistentVolumeClaimsClient(conn),
 		Pods:                   v1.NewPodsClient(conn),
+		Secrets:                v1.NewSecretsClient(conn),
 		ServiceAccounts:        v1.NewServiceAccountsClient(conn),
 		Leases:                 v11.NewLeasesClient(conn),
 		EventsV1:               v12.NewEventsClient(conn),

@@ -2,6 +2,7 @@ package oracle
 
 import (
 	"context"
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -280,4 +281,69 @@ func TestDeleteOptionsAreJudgedAlike(t *testing.T) {
 		}
 		report(t, []string{k.String()}, compare(theirFaults(metavalidation.ValidateDeleteOptions(k)), ourFaults(validation.DeleteOptions(o))))
 	}
+}
+
+func TestSecretsAreJudgedAlike(t *testing.T) {
+	types := []string{
+		"Opaque", "example.com/x", "kubernetes.io/tls", "kubernetes.io/dockercfg", "kubernetes.io/dockerconfigjson", "kubernetes.io/basic-auth",
+		"kubernetes.io/ssh-auth", "kubernetes.io/service-account-token", "bootstrap.kubernetes.io/token",
+	}
+	keys := []string{"tls.crt", "tls.key", ".dockercfg", ".dockerconfigjson", "username", "password", "ssh-privatekey", "token-id"}
+	base := func(kind v1.SecretType) *v1.Secret {
+		return &v1.Secret{
+			ObjectMeta: metav1.ObjectMeta{Name: "c", Namespace: "default", ResourceVersion: "1"}, Immutable: ptr(true), Type: kind,
+			Data: map[string][]byte{"c": []byte("d")},
+		}
+	}
+	r := random(t)
+	bad := 0
+	for i := 0; i < *count && bad < 25; i++ {
+		kind := v1.SecretType(pick(r, types))
+		old, k := base(kind), base(kind)
+		old.Immutable = ptr(r.IntN(2) == 0)
+		what := append(alter(r, k, r.IntN(3), nil), string(kind))
+		for range r.IntN(4) {
+			if k.Data == nil {
+				k.Data = map[string][]byte{}
+			}
+			k.Data[pick(r, keys)] = []byte(pick(r, []string{"", "{}", `{"auths":{}}`, "null", "[]", "x"}))
+		}
+		if r.IntN(2) == 0 {
+			k.Annotations = map[string]string{"kubernetes.io/service-account.name": pick(r, []string{"", "default"})}
+		}
+		if r.IntN(20) == 0 && k.Data != nil {
+			k.Data["big"] = make([]byte, 1<<20)
+		}
+		if r.IntN(3) == 0 {
+			maps.Copy(old.Data, k.Data)
+		}
+		now, was := internal(t, k, &core.Secret{}), internal(t, old, &core.Secret{})
+		s, err := ours(k, &corev1.Secret{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		o, err := ours(old, &corev1.Secret{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ourcore.DefaultSecret(s)
+		ourcore.DefaultSecret(o)
+		if report(t, append(what, "create"), compare(redacted(theirFaults(corevalidation.ValidateSecret(now))), redacted(ourFaults(ourcore.ValidateSecret(s))))) ||
+			report(t, append(what, "update"), onlyMeta(compare(redacted(theirFaults(corevalidation.ValidateSecretUpdate(now, was))), redacted(ourFaults(ourcore.ValidateSecretUpdate(s, o)))))) {
+			bad++
+		}
+	}
+}
+
+// redacted makes what is said of credentials for registries the same: Kubernetes repeats what its decoder says, which may
+// quote from the secret.
+func redacted(faults map[fault]bool) map[fault]bool {
+	out := map[fault]bool{}
+	for f := range faults {
+		if strings.Contains(f.message, "<secret contents redacted>") {
+			f.message = "redacted"
+		}
+		out[f] = true
+	}
+	return out
 }

@@ -254,6 +254,12 @@ const Docs = "" +
 	"CreatePodRequest.fieldValidation\tWhat to do with unknown and duplicate JSON fields: \"Strict\", \"Warn\" (default) or \"Ignore\".\n" +
 	"CreatePodRequest.namespace\tNamespace of the object; empty takes the object's own.\n" +
 	"CreatePodRequest.object\tThe object; metadata.name or metadata.generateName is required.\n" +
+	"CreateSecretRequest\tCreateSecretRequest creates one object.\n" +
+	"CreateSecretRequest.dryRun\t\"All\" validates and admits but stores nothing.\n" +
+	"CreateSecretRequest.fieldManager\tName of the program that writes.\n" +
+	"CreateSecretRequest.fieldValidation\tWhat to do with unknown and duplicate JSON fields: \"Strict\", \"Warn\" (default) or \"Ignore\".\n" +
+	"CreateSecretRequest.namespace\tNamespace of the object; empty takes the object's own.\n" +
+	"CreateSecretRequest.object\tThe object; metadata.name or metadata.generateName is required.\n" +
 	"CreateServiceAccountRequest\tCreateServiceAccountRequest creates one object.\n" +
 	"CreateServiceAccountRequest.dryRun\t\"All\" validates and admits but stores nothing.\n" +
 	"CreateServiceAccountRequest.fieldManager\tName of the program that writes.\n" +
@@ -971,13 +977,28 @@ const Docs = "" +
 	"SeccompProfile\tSeccompProfile is a system call filter.\n" +
 	"SeccompProfile.localhostProfile\tFile of the profile on the node, for Localhost.\n" +
 	"SeccompProfile.type\t\"RuntimeDefault\", \"Localhost\" or \"Unconfined\".\n" +
+	"Secret\tSecret is a small amount of data that few may read, such as a password, a key or a token. Written by administrators.\n" +
+	"Secret.data\tBytes by key, base64 in JSON; up to 1 MiB (1048576 bytes) in all. Keys are letters, digits, \"-\", \"_\" and \".\".\n" +
+	"Secret.immutable\tData cannot be changed any more.\n" +
+	"Secret.metadata\tIdentity of the secret.\n" +
+	"Secret.stringData\tText by key, for those who write: it becomes part of data, in place of what is there, and is never returned.\n" +
+	"Secret.type\tWhat the data is for, and so which keys it must have: \"Opaque\" (default; any), \"kubernetes.io/tls\" (tls.crt and tls.key), \"kubernetes.io/dockerconfigjson\" (.dockerconfigjson), \"kubernetes.io/dockercfg\" (.dockercfg), \"kubernetes.io/basic-auth\" (username or password), \"kubernetes.io/ssh-auth\" (ssh-privatekey), \"kubernetes.io/service-account-token\" (annotation kubernetes.io/service-account.name), or another word. It cannot be changed.\n" +
 	"SecretEnvSource\tSecretEnvSource is a secret whose keys become variables.\n" +
 	"SecretEnvSource.localObjectReference\tThe secret.\n" +
 	"SecretEnvSource.optional\tGo on when it does not exist.\n" +
+	"SecretEvent\tSecretEvent is one change.\n" +
+	"SecretEvent.object\tThe object after the change, or as it was last when deleted. In a BOOKMARK only its resourceVersion and annotations are set.\n" +
+	"SecretEvent.status\tWith ERROR: what went wrong. The stream ends after it.\n" +
+	"SecretEvent.type\t\"ADDED\", \"MODIFIED\", \"DELETED\", \"BOOKMARK\" or \"ERROR\".\n" +
+	"SecretEvents\tSecretEvents is a batch of changes, oldest first.\n" +
+	"SecretEvents.events\tAt least one change.\n" +
 	"SecretKeySelector\tSecretKeySelector is a key of a secret.\n" +
 	"SecretKeySelector.key\tThe key.\n" +
 	"SecretKeySelector.localObjectReference\tThe secret.\n" +
 	"SecretKeySelector.optional\tGo on when it does not exist.\n" +
+	"SecretList\tSecretList is a list of secrets.\n" +
+	"SecretList.items\tThe secrets.\n" +
+	"SecretList.metadata\tRevision of the snapshot and the token to go on with.\n" +
 	"SecretProjection\tSecretProjection is keys of a secret in a projected volume.\n" +
 	"SecretProjection.items\tKeys to write, and where; all of them when empty.\n" +
 	"SecretProjection.localObjectReference\tThe secret.\n" +
@@ -1121,6 +1142,13 @@ const Docs = "" +
 	"UpdatePodRequest.name\tName of the object; empty takes the object's own.\n" +
 	"UpdatePodRequest.namespace\tNamespace of the object; empty takes the object's own.\n" +
 	"UpdatePodRequest.object\tThe object; with metadata.resourceVersion the write is a compare-and-swap.\n" +
+	"UpdateSecretRequest\tUpdateSecretRequest replaces one object.\n" +
+	"UpdateSecretRequest.dryRun\t\"All\" validates and admits but stores nothing.\n" +
+	"UpdateSecretRequest.fieldManager\tName of the program that writes.\n" +
+	"UpdateSecretRequest.fieldValidation\tWhat to do with unknown and duplicate JSON fields: \"Strict\", \"Warn\" (default) or \"Ignore\".\n" +
+	"UpdateSecretRequest.name\tName of the object; empty takes the object's own.\n" +
+	"UpdateSecretRequest.namespace\tNamespace of the object; empty takes the object's own.\n" +
+	"UpdateSecretRequest.object\tThe object; with metadata.resourceVersion the write is a compare-and-swap.\n" +
 	"UpdateServiceAccountRequest\tUpdateServiceAccountRequest replaces one object.\n" +
 	"UpdateServiceAccountRequest.dryRun\t\"All\" validates and admits but stores nothing.\n" +
 	"UpdateServiceAccountRequest.fieldManager\tName of the program that writes.\n" +

@@ -1,0 +1,199 @@
+package core
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"maps"
+
+	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
+
+	"monoplane.dev/apierrors"
+	"monoplane.dev/apiserver/auth"
+	"monoplane.dev/apiserver/defaults"
+	"monoplane.dev/apiserver/kinds/define"
+	"monoplane.dev/apiserver/registry"
+	"monoplane.dev/apiserver/validation"
+	"monoplane.dev/apiserver/warning"
+
+	corev1 "monoplane.dev/api/core/v1"
+	metav1 "monoplane.dev/api/meta/v1"
+)
+
+// Types of secrets that have rules.
+const (
+	secretOpaque           = "Opaque"
+	secretTLS              = "kubernetes.io/tls"
+	secretToken            = "kubernetes.io/service-account-token"
+	secretDockerConfig     = "kubernetes.io/dockercfg"
+	secretDockerConfigJSON = "kubernetes.io/dockerconfigjson"
+	secretBasicAuth        = "kubernetes.io/basic-auth"
+	secretSSHAuth          = "kubernetes.io/ssh-auth"
+)
+
+// Keys of the certificate and the private key in a secret of type secretTLS.
+const (
+	tlsCert = "tls.crt"
+	tlsKey  = "tls.key"
+)
+
+// annotationAccount names the service account of a secret with a token.
+const annotationAccount = "kubernetes.io/service-account.name"
+
+// maxSecret is the most bytes that the values of a secret may have.
+const maxSecret = 1 << 20
+
+// Secret describes the kind. Administrators alone see what secrets hold, and neither errors, warnings nor logs say
+// anything of it.
+func Secret(define.Config) define.Definition {
+	return define.Definition{Strategy: registry.Typed[*corev1.Secret]{
+		Kind:    corev1.SecretKind,
+		Default: DefaultSecret,
+		Admit: func(ctx context.Context, o *corev1.Secret) error {
+			warnOfKeyPair(ctx, o)
+			return nil
+		},
+		Validate: ValidateSecret,
+		Show:     showSecret,
+		Main: registry.TypedResource[*corev1.Secret]{
+			Authorize: func(ctx context.Context, _ *registry.Update, next, _ *corev1.Secret) error {
+				warnOfKeyPair(ctx, next)
+				return nil
+			},
+			Validate: ValidateSecretUpdate,
+		},
+		Fields: map[string]func(*corev1.Secret) string{"type": (*corev1.Secret).GetType},
+		Table: define.Columns[*corev1.Secret]{
+			define.Text("Type", "What the data is for.", (*corev1.Secret).GetType),
+			define.Any("Data", "Number of keys.", func(o *corev1.Secret) any { return int64(len(o.GetData())) }),
+			define.Age[*corev1.Secret](),
+		},
+	}.Strategy()}
+}
+
+// DefaultSecret fills in a secret, and makes stringData part of data.
+func DefaultSecret(s *corev1.Secret) {
+	defaults.Message(&s.Metadata)
+	defaults.Set(&s.Type, secretOpaque)
+	if len(s.StringData) > 0 && s.Data == nil {
+		s.Data = make(map[string][]byte, len(s.StringData))
+	}
+	for k, text := range s.StringData {
+		s.Data[k] = []byte(text)
+	}
+	s.StringData = nil
+}
+
+// warnOfKeyPair says that a certificate and a key do not belong together, which Kubernetes allows. It does not say why:
+// that would speak of what the secret holds.
+func warnOfKeyPair(ctx context.Context, s *corev1.Secret) {
+	if s.GetType() != secretTLS {
+		return
+	}
+	if _, err := tls.X509KeyPair(s.GetData()[tlsCert], s.GetData()[tlsKey]); err != nil {
+		warning.Add(ctx, "data: "+tlsCert+" and "+tlsKey+" are not a certificate and its private key")
+	}
+}
+
+// showSecret shows administrators everything, and anybody else who has a right to secrets, such as the controller that
+// empties namespaces, that there is one and what holds it. Annotations are data, too: kubectl apply keeps in one of
+// them what it has applied.
+func showSecret(ctx context.Context, s *corev1.Secret) *corev1.Secret {
+	if auth.From(ctx).Class == auth.Admin {
+		return s
+	}
+	m := s.GetMetadata()
+	return &corev1.Secret{Metadata: &metav1.ObjectMeta{
+		Namespace: m.GetNamespace(), Name: m.GetName(), Uid: m.GetUid(),
+		DeletionTimestamp: m.GetDeletionTimestamp(), Finalizers: m.GetFinalizers(),
+	}}
+}
+
+// ValidateSecret checks a secret that is to be created. What it finds wrong it tells without repeating a value.
+func ValidateSecret(s *corev1.Secret) []apierrors.Cause {
+	f := &validation.Faults{}
+	for f.Pass() {
+		checkSecret(f, s, nil)
+	}
+	return f.Causes()
+}
+
+// ValidateSecretUpdate checks that a change of a secret is allowed; an immutable one keeps its data.
+func ValidateSecretUpdate(new, old *corev1.Secret) []apierrors.Cause {
+	f := &validation.Faults{}
+	for f.Pass() {
+		checkSecret(f, new, old)
+		if new.GetType() != old.GetType() {
+			f.Invalid(f.Root("type"), new.GetType(), validation.Immutable)
+		}
+		if !old.GetImmutable() {
+			continue
+		}
+		const frozen = "field is immutable when `immutable` is set"
+		if !new.GetImmutable() {
+			f.Forbidden(f.Root("immutable"), frozen)
+		}
+		if !maps.EqualFunc(new.GetData(), old.GetData(), bytes.Equal) {
+			f.Forbidden(f.Root("data"), frozen)
+		}
+	}
+	return f.Causes()
+}
+
+func checkSecret(f *validation.Faults, s, old *corev1.Secret) {
+	f.CoreMeta(s.GetMetadata(), old.GetMetadata(), true, validation.NameIsSubdomain)
+	data, total := f.Root("data"), 0
+	for _, k := range validation.Sorted(&validation.Few{}, s.GetData()) {
+		f.Invalid(data.Key(k), k, utilvalidation.IsConfigMapKey(k)...)
+		total += len(s.GetData()[k])
+	}
+	if total > maxSecret {
+		f.TooLong(data, maxSecret)
+	}
+	has := func(key string) bool {
+		_, ok := s.GetData()[key]
+		return ok
+	}
+	need := func(key string) {
+		if !has(key) {
+			f.Required(data.Key(key), "")
+		}
+	}
+	switch s.GetType() {
+	case secretToken:
+		if s.GetMetadata().GetAnnotations()[annotationAccount] == "" {
+			f.Required(f.Root("metadata").Child("annotations").Key(annotationAccount), "")
+		}
+	case secretDockerConfig:
+		checkDockerConfig(f, data, s, ".dockercfg")
+	case secretDockerConfigJSON:
+		checkDockerConfig(f, data, s, ".dockerconfigjson")
+	case secretBasicAuth:
+		if !has("username") && !has("password") {
+			need("username")
+			need("password")
+		}
+	case secretSSHAuth:
+		if len(s.GetData()["ssh-privatekey"]) == 0 {
+			f.Required(data.Key("ssh-privatekey"), "")
+		}
+	case secretTLS:
+		need(tlsCert)
+		need(tlsKey)
+	}
+}
+
+// checkDockerConfig checks the credentials for registries below a key. What is wrong with the text is not said: a message
+// of the decoder quotes from it.
+func checkDockerConfig(f *validation.Faults, p *validation.Path, s *corev1.Secret, key string) {
+	text, ok := s.GetData()[key]
+	if !ok {
+		f.Required(p.Key(key), "")
+		return
+	}
+	var config map[string]any
+	if json.Unmarshal(text, &config) != nil {
+		f.Invalid(p.Key(key), "<secret contents redacted>", "must be a JSON object")
+	}
+}
