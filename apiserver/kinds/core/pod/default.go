@@ -32,6 +32,7 @@ func Default(p *corev1.Pod) {
 	}
 	podResources(s)
 	podspec.Default(s)
+	podspec.DefaultOfPod(s)
 	DefaultStatus(p.Status)
 }
 

@@ -52,6 +52,7 @@ func check(f *validation.Faults, p *corev1.Pod, whole bool) checks {
 	v.CheckAnnotations(f.Root("metadata").Child("annotations"), m.GetAnnotations())
 	if whole {
 		v.CheckSpec()
+		v.CheckTokens()
 	}
 	return v
 }

@@ -17,7 +17,7 @@ const (
 	defaultApiVersion               = "v1"
 )
 
-func defaultContainers(list []*corev1.Container, hostNetwork bool) {
+func defaultContainers(list []*corev1.Container) {
 	for _, c := range list {
 		if c == nil {
 			continue
@@ -25,7 +25,7 @@ func defaultContainers(list []*corev1.Container, hostNetwork bool) {
 		defaults.Set(&c.ImagePullPolicy, pullPolicy(c.Image))
 		defaults.Set(&c.TerminationMessagePath, defaultTerminationMessagePath)
 		defaults.Set(&c.TerminationMessagePolicy, defaultTerminationMessagePolicy)
-		defaultPorts(c.Ports, hostNetwork)
+		defaultPorts(c.Ports)
 		defaultEnv(c.Env)
 		c.Resources = defaultRequirements(c.Resources)
 		defaultProbe(c.LivenessProbe)
@@ -43,7 +43,7 @@ func defaultEphemeralContainer(e *corev1.EphemeralContainer) {
 	defaults.Set(&c.ImagePullPolicy, pullPolicy(c.Image))
 	defaults.Set(&c.TerminationMessagePath, defaultTerminationMessagePath)
 	defaults.Set(&c.TerminationMessagePolicy, defaultTerminationMessagePolicy)
-	defaultPorts(c.Ports, false)
+	defaultPorts(c.Ports)
 	defaultEnv(c.Env)
 	c.Resources = defaultRequirements(c.Resources)
 	defaultProbe(c.LivenessProbe)
@@ -52,14 +52,21 @@ func defaultEphemeralContainer(e *corev1.EphemeralContainer) {
 	defaultLifecycle(c.Lifecycle)
 }
 
-func defaultPorts(list []*corev1.ContainerPort, hostNetwork bool) {
+func defaultPorts(list []*corev1.ContainerPort) {
 	for _, p := range list {
-		if p == nil {
-			continue
+		if p != nil {
+			defaults.Set(&p.Protocol, defaultProtocol)
 		}
-		defaults.Set(&p.Protocol, defaultProtocol)
-		if hostNetwork {
-			defaults.Set(&p.HostPort, p.ContainerPort)
+	}
+}
+
+// defaultHostPorts gives ports that are the node's the number that they have in the container.
+func defaultHostPorts(list []*corev1.Container) {
+	for _, c := range list {
+		for _, p := range c.GetPorts() {
+			if p != nil {
+				defaults.Set(&p.HostPort, p.ContainerPort)
+			}
 		}
 	}
 }

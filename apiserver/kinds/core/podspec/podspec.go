@@ -92,8 +92,6 @@ func (v *Checker) identity(p *validation.Path) {
 	s := v.spec
 	if s.GetServiceAccountName() != "" {
 		v.Subdomain(p.Child("serviceAccountName"), s.GetServiceAccountName())
-	} else {
-		v.noTokens(p.Child("volumes"))
 	}
 	if s.GetHostname() != "" {
 		v.Label(p.Child("hostname"), s.GetHostname())
@@ -120,8 +118,12 @@ func (v *Checker) identity(p *validation.Path) {
 	v.Subdomain(at, s.GetHostnameOverride())
 }
 
-// noTokens refuses tokens of a service account where there is none.
-func (v *Checker) noTokens(p *validation.Path) {
+// CheckTokens refuses tokens of a service account where there is none. A template may leave it to its pods to have one.
+func (v *Checker) CheckTokens() {
+	if v.spec.GetServiceAccountName() != "" {
+		return
+	}
+	p := v.at.Child("volumes")
 	for i, vol := range v.spec.GetVolumes() {
 		for j, s := range vol.GetVolumeSource().GetProjected().GetSources() {
 			if s.GetServiceAccountToken() != nil {
