@@ -28,6 +28,8 @@ type Clients struct {
 	PersistentVolumeClaims v1.PersistentVolumeClaimsClient
 	// Pods reads and writes objects of kind Pod of v1.
 	Pods v1.PodsClient
+	// PodTemplates reads and writes objects of kind PodTemplate of v1.
+	PodTemplates v1.PodTemplatesClient
 	// Secrets reads and writes objects of kind Secret of v1.
 	Secrets v1.SecretsClient
 	// ServiceAccounts reads and writes objects of kind ServiceAccount of v1.
@@ -54,6 +56,7 @@ func New(conn grpc.ClientConnInterface) Clients {
 		PersistentVolumes:      v1.NewPersistentVolumesClient(conn),
 		PersistentVolumeClaims: v1.NewPersistentVolumeClaimsClient(conn),
 		Pods:                   v1.NewPodsClient(conn),
+		PodTemplates:           v1.NewPodTemplatesClient(conn),
 		Secrets:                v1.NewSecretsClient(conn),
 		ServiceAccounts:        v1.NewServiceAccountsClient(conn),
 		Leases:                 v11.NewLeasesClient(conn),

@@ -68,6 +68,13 @@ func All() []*service.Service {
 			Adapt:      func(b object.Backend) any { return v1.PodsBackend{Backend: b} },
 		},
 		{
+			Kind:       v1.PodTemplateKind,
+			Desc:       &v1.PodTemplates_ServiceDesc,
+			Descriptor: v1.File_monoplane_core_v1_podtemplate_service_proto.Services().Get(0),
+			Events:     service.EventsOf[*v1.PodTemplateEvents],
+			Adapt:      func(b object.Backend) any { return v1.PodTemplatesBackend{Backend: b} },
+		},
+		{
 			Kind:       v1.SecretKind,
 			Desc:       &v1.Secrets_ServiceDesc,
 			Descriptor: v1.File_monoplane_core_v1_secret_service_proto.Services().Get(0),

@@ -28,6 +28,7 @@ func allDefinitions(c define.Config) map[*object.Kind]define.Definition {
 		v1.PersistentVolumeKind:      core.PersistentVolume(c),
 		v1.PersistentVolumeClaimKind: core.PersistentVolumeClaim(c),
 		v1.PodKind:                   core.Pod(c),
+		v1.PodTemplateKind:           core.PodTemplate(c),
 		v1.SecretKind:                core.Secret(c),
 		v1.ServiceAccountKind:        core.ServiceAccount(c),
 		v11.LeaseKind:                coordination.Lease(c),

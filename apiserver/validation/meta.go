@@ -50,12 +50,13 @@ func (f *Faults) ObjectMeta(m *metav1.ObjectMeta, namespaced bool, name NameFunc
 func (f *Faults) freeMeta(m *metav1.ObjectMeta) {
 	p := f.Root("metadata")
 	f.Labels(p.Child("labels"), m.GetLabels())
-	f.annotations(p.Child("annotations"), m.GetAnnotations())
+	f.Annotations(p.Child("annotations"), m.GetAnnotations())
 	f.owners(p.Child("ownerReferences"), m.GetOwnerReferences())
 	f.managedFields(p.Child("managedFields"), m.GetManagedFields())
 }
 
-func (f *Faults) annotations(p *Path, set map[string]string) {
+// Annotations checks annotations.
+func (f *Faults) Annotations(p *Path, set map[string]string) {
 	var room Few
 	total := 0
 	for _, k := range Sorted(&room, set) {

@@ -35,7 +35,7 @@ func random(t *testing.T) *rand.Rand {
 func intended(diff string) bool {
 	return strings.Contains(diff, ".downwarAPI: ") || strings.Contains(diff, ".downwardAPI: Forbidden: may not specify more than 1") ||
 		// Kubernetes names the first init container, whichever it is.
-		strings.Contains(diff, "FieldValueDuplicate spec.initContainers[") && strings.Contains(diff, ".hostPort") ||
+		strings.Contains(diff, "FieldValueDuplicate ") && strings.Contains(diff, "spec.initContainers[") && strings.Contains(diff, ".hostPort") ||
 		// The time of the SchedulingGated condition: ours is the time of creation, which this test does not set.
 		strings.Contains(diff, ".status.conditions[0].lastTransitionTime")
 }

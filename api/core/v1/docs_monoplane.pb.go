@@ -254,6 +254,12 @@ const Docs = "" +
 	"CreatePodRequest.fieldValidation\tWhat to do with unknown and duplicate JSON fields: \"Strict\", \"Warn\" (default) or \"Ignore\".\n" +
 	"CreatePodRequest.namespace\tNamespace of the object; empty takes the object's own.\n" +
 	"CreatePodRequest.object\tThe object; metadata.name or metadata.generateName is required.\n" +
+	"CreatePodTemplateRequest\tCreatePodTemplateRequest creates one object.\n" +
+	"CreatePodTemplateRequest.dryRun\t\"All\" validates and admits but stores nothing.\n" +
+	"CreatePodTemplateRequest.fieldManager\tName of the program that writes.\n" +
+	"CreatePodTemplateRequest.fieldValidation\tWhat to do with unknown and duplicate JSON fields: \"Strict\", \"Warn\" (default) or \"Ignore\".\n" +
+	"CreatePodTemplateRequest.namespace\tNamespace of the object; empty takes the object's own.\n" +
+	"CreatePodTemplateRequest.object\tThe object; metadata.name or metadata.generateName is required.\n" +
 	"CreateSecretRequest\tCreateSecretRequest creates one object.\n" +
 	"CreateSecretRequest.dryRun\t\"All\" validates and admits but stores nothing.\n" +
 	"CreateSecretRequest.fieldManager\tName of the program that writes.\n" +
@@ -881,6 +887,21 @@ const Docs = "" +
 	"PodStatus.resourceClaimStatuses\tState of the device claims.\n" +
 	"PodStatus.resources\tPod-level requests and limits that are in force.\n" +
 	"PodStatus.startTime\tWhen the agent accepted the pod, before anything was pulled or started.\n" +
+	"PodTemplate\tPodTemplate is a description of pods that is kept for programs which make pods of it. Nothing in the server does.\n" +
+	"PodTemplate.metadata\tIdentity of the template. Its generation grows with every change of template.\n" +
+	"PodTemplate.template\tThe pods that are to be made. Written by users; all of it can be changed.\n" +
+	"PodTemplateEvent\tPodTemplateEvent is one change.\n" +
+	"PodTemplateEvent.object\tThe object after the change, or as it was last when deleted. In a BOOKMARK only its resourceVersion and annotations are set.\n" +
+	"PodTemplateEvent.status\tWith ERROR: what went wrong. The stream ends after it.\n" +
+	"PodTemplateEvent.type\t\"ADDED\", \"MODIFIED\", \"DELETED\", \"BOOKMARK\" or \"ERROR\".\n" +
+	"PodTemplateEvents\tPodTemplateEvents is a batch of changes, oldest first.\n" +
+	"PodTemplateEvents.events\tAt least one change.\n" +
+	"PodTemplateList\tPodTemplateList is a list of pod templates.\n" +
+	"PodTemplateList.items\tThe templates.\n" +
+	"PodTemplateList.metadata\tRevision of the snapshot and the token to go on with.\n" +
+	"PodTemplateSpec\tPodTemplateSpec describes pods that are made of it.\n" +
+	"PodTemplateSpec.metadata\tLabels, annotations and finalizers of the pods; the rest is up to who makes them.\n" +
+	"PodTemplateSpec.spec\tWhat the pods are to run.\n" +
 	"PortworxVolumeSource\tPortworxVolumeSource is a Portworx volume.\n" +
 	"PortworxVolumeSource.fsType\tFilesystem type.\n" +
 	"PortworxVolumeSource.readOnly\tMount it read-only.\n" +
@@ -1142,6 +1163,13 @@ const Docs = "" +
 	"UpdatePodRequest.name\tName of the object; empty takes the object's own.\n" +
 	"UpdatePodRequest.namespace\tNamespace of the object; empty takes the object's own.\n" +
 	"UpdatePodRequest.object\tThe object; with metadata.resourceVersion the write is a compare-and-swap.\n" +
+	"UpdatePodTemplateRequest\tUpdatePodTemplateRequest replaces one object.\n" +
+	"UpdatePodTemplateRequest.dryRun\t\"All\" validates and admits but stores nothing.\n" +
+	"UpdatePodTemplateRequest.fieldManager\tName of the program that writes.\n" +
+	"UpdatePodTemplateRequest.fieldValidation\tWhat to do with unknown and duplicate JSON fields: \"Strict\", \"Warn\" (default) or \"Ignore\".\n" +
+	"UpdatePodTemplateRequest.name\tName of the object; empty takes the object's own.\n" +
+	"UpdatePodTemplateRequest.namespace\tNamespace of the object; empty takes the object's own.\n" +
+	"UpdatePodTemplateRequest.object\tThe object; with metadata.resourceVersion the write is a compare-and-swap.\n" +
 	"UpdateSecretRequest\tUpdateSecretRequest replaces one object.\n" +
 	"UpdateSecretRequest.dryRun\t\"All\" validates and admits but stores nothing.\n" +
 	"UpdateSecretRequest.fieldManager\tName of the program that writes.\n" +

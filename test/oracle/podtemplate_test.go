@@ -1,0 +1,73 @@
+package oracle
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/kubernetes/pkg/api/legacyscheme"
+	"k8s.io/kubernetes/pkg/apis/core"
+	"k8s.io/kubernetes/pkg/registry/core/podtemplate"
+
+	corev1 "monoplane.dev/api/core/v1"
+	ourcore "monoplane.dev/apiserver/kinds/core"
+	"monoplane.dev/apiserver/validation"
+)
+
+// templateOf makes a template of a pod.
+func templateOf(p *v1.Pod) *v1.PodTemplate {
+	t := &v1.PodTemplate{ObjectMeta: meta("t"), Template: v1.PodTemplateSpec{Spec: p.Spec}}
+	t.ResourceVersion = "1"
+	t.Template.Labels, t.Template.Annotations = p.Labels, p.Annotations
+	return t
+}
+
+// spec: OBJ-3, OBJ-4
+func TestPodTemplatesAreJudgedAlike(t *testing.T) {
+	// An update may set SELinuxChangePolicy to what Monoplane does not know, if it was set before.
+	not := func(path string) bool { return !strings.HasSuffix(path, ".SELinuxChangePolicy") }
+	r := random(t)
+	bad := 0
+	for i := 0; i < *count && bad < 25; i++ {
+		base := rich
+		if r.IntN(4) == 0 {
+			base = minimal
+		}
+		old, k := templateOf(base()), templateOf(base())
+		what := append(alter(r, &k.ObjectMeta, r.IntN(2), nil), alter(r, &k.Template.Spec, r.IntN(4), not)...)
+		what = append(what, alter(r, &k.Template.ObjectMeta, r.IntN(2), nil)...)
+		now, was := internal(t, k, &core.PodTemplate{}), internal(t, old, &core.PodTemplate{})
+		created := podtemplate.Strategy.Validate(context.Background(), now)
+		updated := podtemplate.Strategy.ValidateUpdate(context.Background(), now, was)
+		mine, err := ours(k, &corev1.PodTemplate{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		before, err := ours(old, &corev1.PodTemplate{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ourcore.DefaultPodTemplate(mine)
+		ourcore.DefaultPodTemplate(before)
+		diff := compare(theirFaults(created), ourFaults(ourcore.ValidatePodTemplate(mine)))
+		if len(created) == 0 {
+			out := &v1.PodTemplate{}
+			if err := legacyscheme.Scheme.Convert(now, out, nil); err != nil {
+				t.Fatal(err)
+			}
+			want, err := ours(out, &corev1.PodTemplate{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !validation.Equal(want.Template.Spec, mine.Template.Spec) {
+				diff = append(diff, stored(t, want.Template.Spec, mine.Template.Spec)...)
+			}
+		}
+		keep(mine.Metadata, before.Metadata)
+		if report(t, append(what, "create"), diff) ||
+			report(t, append(what, "update"), onlyMeta(compare(theirFaults(updated), ourFaults(ourcore.ValidatePodTemplateUpdate(mine, before))))) {
+			bad++
+		}
+	}
+}
