@@ -26,8 +26,12 @@ func (d *Decoder) IntOrString(kind *int64, i *int32, s *string) {
 	}
 }
 
-// Raw reads any value into *p as text.
+// Raw reads any value into *p as text; null makes it nil.
 func (d *Decoder) Raw(p *[]byte) {
+	if d.Null() {
+		*p = nil
+		return
+	}
 	d.peek()
 	at := d.pos
 	d.skip()

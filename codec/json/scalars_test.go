@@ -208,3 +208,13 @@ func TestQuantitiesOfOtherForms(t *testing.T) {
 		t.Errorf("got %s", got)
 	}
 }
+
+// Null is no raw JSON, as in Kubernetes: it is nothing in protobuf, too.
+func TestRawNullIsNothing(t *testing.T) {
+	for text, want := range map[string]string{"null": "", " null ": "", "{}": "{}", `"null"`: `"null"`, "[null]": "[null]"} {
+		raw := []byte("old")
+		if err := decode(text, func(d *json.Decoder) { d.Raw(&raw) }); err != nil || string(raw) != want {
+			t.Errorf("%s: %q, %v", text, raw, err)
+		}
+	}
+}
