@@ -63,7 +63,9 @@ func (f *filler) fill(v reflect.Value, depth int) {
 		p.SetRawBytes([]byte(pick(f.rng, rawValues)))
 		return
 	case *runtime.RawExtension:
-		p.Raw = []byte(pick(f.rng, rawValues))
+		if f.set() {
+			p.Raw = []byte(pick(f.rng, rawValues))
+		}
 		return
 	}
 	f.fillKind(v, depth)

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	k8sapps "k8s.io/api/apps/v1"
 	k8scoordination "k8s.io/api/coordination/v1"
 	k8score "k8s.io/api/core/v1"
 	k8sevents "k8s.io/api/events/v1"
@@ -39,7 +40,7 @@ func upstream(t testing.TB) *runtime.Scheme {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
-		k8score.AddToScheme, k8scoordination.AddToScheme, k8sevents.AddToScheme, k8sscheduling.AddToScheme,
+		k8score.AddToScheme, k8sapps.AddToScheme, k8scoordination.AddToScheme, k8sevents.AddToScheme, k8sscheduling.AddToScheme,
 		k8sstorage.AddToScheme,
 	} {
 		must(t, add(scheme))

@@ -5,11 +5,12 @@ package clients
 
 import (
 	grpc "google.golang.org/grpc"
-	v11 "monoplane.dev/api/coordination/v1"
+	v11 "monoplane.dev/api/apps/v1"
+	v12 "monoplane.dev/api/coordination/v1"
 	v1 "monoplane.dev/api/core/v1"
-	v12 "monoplane.dev/api/events/v1"
-	v13 "monoplane.dev/api/scheduling/v1"
-	v14 "monoplane.dev/api/storage/v1"
+	v13 "monoplane.dev/api/events/v1"
+	v14 "monoplane.dev/api/scheduling/v1"
+	v15 "monoplane.dev/api/storage/v1"
 )
 
 // Clients holds the clients of all kinds.
@@ -34,16 +35,18 @@ type Clients struct {
 	Secrets v1.SecretsClient
 	// ServiceAccounts reads and writes objects of kind ServiceAccount of v1.
 	ServiceAccounts v1.ServiceAccountsClient
+	// ControllerRevisions reads and writes objects of kind ControllerRevision of apps/v1.
+	ControllerRevisions v11.ControllerRevisionsClient
 	// Leases reads and writes objects of kind Lease of coordination.k8s.io/v1.
-	Leases v11.LeasesClient
+	Leases v12.LeasesClient
 	// EventsV1 reads and writes objects of kind Event of events.k8s.io/v1.
-	EventsV1 v12.EventsClient
+	EventsV1 v13.EventsClient
 	// PriorityClasses reads and writes objects of kind PriorityClass of scheduling.k8s.io/v1.
-	PriorityClasses v13.PriorityClassesClient
+	PriorityClasses v14.PriorityClassesClient
 	// PlacementReviews answers questions about where pods can go.
-	PlacementReviews v13.PlacementReviewsClient
+	PlacementReviews v14.PlacementReviewsClient
 	// StorageClasses reads and writes objects of kind StorageClass of storage.k8s.io/v1.
-	StorageClasses v14.StorageClassesClient
+	StorageClasses v15.StorageClassesClient
 }
 
 // New returns the clients over conn.
@@ -59,10 +62,11 @@ func New(conn grpc.ClientConnInterface) Clients {
 		PodTemplates:           v1.NewPodTemplatesClient(conn),
 		Secrets:                v1.NewSecretsClient(conn),
 		ServiceAccounts:        v1.NewServiceAccountsClient(conn),
-		Leases:                 v11.NewLeasesClient(conn),
-		EventsV1:               v12.NewEventsClient(conn),
-		PriorityClasses:        v13.NewPriorityClassesClient(conn),
-		PlacementReviews:       v13.NewPlacementReviewsClient(conn),
-		StorageClasses:         v14.NewStorageClassesClient(conn),
+		ControllerRevisions:    v11.NewControllerRevisionsClient(conn),
+		Leases:                 v12.NewLeasesClient(conn),
+		EventsV1:               v13.NewEventsClient(conn),
+		PriorityClasses:        v14.NewPriorityClassesClient(conn),
+		PlacementReviews:       v14.NewPlacementReviewsClient(conn),
+		StorageClasses:         v15.NewStorageClassesClient(conn),
 	}
 }

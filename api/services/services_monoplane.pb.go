@@ -5,12 +5,13 @@ package services
 
 import (
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
-	v11 "monoplane.dev/api/coordination/v1"
+	v11 "monoplane.dev/api/apps/v1"
+	v12 "monoplane.dev/api/coordination/v1"
 	v1 "monoplane.dev/api/core/v1"
-	v12 "monoplane.dev/api/events/v1"
-	v15 "monoplane.dev/api/meta/v1"
-	v13 "monoplane.dev/api/scheduling/v1"
-	v14 "monoplane.dev/api/storage/v1"
+	v13 "monoplane.dev/api/events/v1"
+	v16 "monoplane.dev/api/meta/v1"
+	v14 "monoplane.dev/api/scheduling/v1"
+	v15 "monoplane.dev/api/storage/v1"
 	object "monoplane.dev/object"
 	service "monoplane.dev/object/service"
 )
@@ -89,38 +90,45 @@ func All() []*service.Service {
 			Adapt:      func(b object.Backend) any { return v1.ServiceAccountsBackend{Backend: b} },
 		},
 		{
-			Kind:       v11.LeaseKind,
-			Desc:       &v11.Leases_ServiceDesc,
-			Descriptor: v11.File_monoplane_coordination_v1_lease_service_proto.Services().Get(0),
-			Events:     service.EventsOf[*v11.LeaseEvents],
-			Adapt:      func(b object.Backend) any { return v11.LeasesBackend{Backend: b} },
+			Kind:       v11.ControllerRevisionKind,
+			Desc:       &v11.ControllerRevisions_ServiceDesc,
+			Descriptor: v11.File_monoplane_apps_v1_controllerrevision_service_proto.Services().Get(0),
+			Events:     service.EventsOf[*v11.ControllerRevisionEvents],
+			Adapt:      func(b object.Backend) any { return v11.ControllerRevisionsBackend{Backend: b} },
 		},
 		{
-			Kind:       v12.EventKind,
-			Desc:       &v12.Events_ServiceDesc,
-			Descriptor: v12.File_monoplane_events_v1_event_service_proto.Services().Get(0),
-			Events:     service.EventsOf[*v12.EventEvents],
-			Adapt:      func(b object.Backend) any { return v12.EventsBackend{Backend: b} },
+			Kind:       v12.LeaseKind,
+			Desc:       &v12.Leases_ServiceDesc,
+			Descriptor: v12.File_monoplane_coordination_v1_lease_service_proto.Services().Get(0),
+			Events:     service.EventsOf[*v12.LeaseEvents],
+			Adapt:      func(b object.Backend) any { return v12.LeasesBackend{Backend: b} },
 		},
 		{
-			Kind:       v13.PriorityClassKind,
-			Desc:       &v13.PriorityClasses_ServiceDesc,
-			Descriptor: v13.File_monoplane_scheduling_v1_priorityclass_service_proto.Services().Get(0),
-			Events:     service.EventsOf[*v13.PriorityClassEvents],
-			Adapt:      func(b object.Backend) any { return v13.PriorityClassesBackend{Backend: b} },
+			Kind:       v13.EventKind,
+			Desc:       &v13.Events_ServiceDesc,
+			Descriptor: v13.File_monoplane_events_v1_event_service_proto.Services().Get(0),
+			Events:     service.EventsOf[*v13.EventEvents],
+			Adapt:      func(b object.Backend) any { return v13.EventsBackend{Backend: b} },
 		},
 		{
-			Kind:       v13.PlacementReviewKind,
-			Desc:       &v13.PlacementReviews_ServiceDesc,
-			Descriptor: v13.File_monoplane_scheduling_v1_placementreview_service_proto.Services().Get(0),
-			Adapt:      func(b object.Backend) any { return v13.PlacementReviewsBackend{Backend: b} },
+			Kind:       v14.PriorityClassKind,
+			Desc:       &v14.PriorityClasses_ServiceDesc,
+			Descriptor: v14.File_monoplane_scheduling_v1_priorityclass_service_proto.Services().Get(0),
+			Events:     service.EventsOf[*v14.PriorityClassEvents],
+			Adapt:      func(b object.Backend) any { return v14.PriorityClassesBackend{Backend: b} },
 		},
 		{
-			Kind:       v14.StorageClassKind,
-			Desc:       &v14.StorageClasses_ServiceDesc,
-			Descriptor: v14.File_monoplane_storage_v1_storageclass_service_proto.Services().Get(0),
-			Events:     service.EventsOf[*v14.StorageClassEvents],
-			Adapt:      func(b object.Backend) any { return v14.StorageClassesBackend{Backend: b} },
+			Kind:       v14.PlacementReviewKind,
+			Desc:       &v14.PlacementReviews_ServiceDesc,
+			Descriptor: v14.File_monoplane_scheduling_v1_placementreview_service_proto.Services().Get(0),
+			Adapt:      func(b object.Backend) any { return v14.PlacementReviewsBackend{Backend: b} },
+		},
+		{
+			Kind:       v15.StorageClassKind,
+			Desc:       &v15.StorageClasses_ServiceDesc,
+			Descriptor: v15.File_monoplane_storage_v1_storageclass_service_proto.Services().Get(0),
+			Events:     service.EventsOf[*v15.StorageClassEvents],
+			Adapt:      func(b object.Backend) any { return v15.StorageClassesBackend{Backend: b} },
 		},
 	}
 }
@@ -128,11 +136,12 @@ func All() []*service.Service {
 // Docs returns what the .proto files say about the messages and fields of each protobuf package with kinds.
 func Docs() map[protoreflect.FullName]string {
 	return map[protoreflect.FullName]string{
-		"monoplane.meta.v1":         v15.Docs,
-		"monoplane.coordination.v1": v11.Docs,
+		"monoplane.meta.v1":         v16.Docs,
+		"monoplane.apps.v1":         v11.Docs,
+		"monoplane.coordination.v1": v12.Docs,
 		"monoplane.core.v1":         v1.Docs,
-		"monoplane.events.v1":       v12.Docs,
-		"monoplane.scheduling.v1":   v13.Docs,
-		"monoplane.storage.v1":      v14.Docs,
+		"monoplane.events.v1":       v13.Docs,
+		"monoplane.scheduling.v1":   v14.Docs,
+		"monoplane.storage.v1":      v15.Docs,
 	}
 }

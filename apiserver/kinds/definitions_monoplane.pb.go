@@ -3,11 +3,13 @@
 package kinds
 
 import (
-	v11 "monoplane.dev/api/coordination/v1"
+	v11 "monoplane.dev/api/apps/v1"
+	v12 "monoplane.dev/api/coordination/v1"
 	v1 "monoplane.dev/api/core/v1"
-	v12 "monoplane.dev/api/events/v1"
-	v13 "monoplane.dev/api/scheduling/v1"
-	v14 "monoplane.dev/api/storage/v1"
+	v13 "monoplane.dev/api/events/v1"
+	v14 "monoplane.dev/api/scheduling/v1"
+	v15 "monoplane.dev/api/storage/v1"
+	apps "monoplane.dev/apiserver/kinds/apps"
 	coordination "monoplane.dev/apiserver/kinds/coordination"
 	core "monoplane.dev/apiserver/kinds/core"
 	define "monoplane.dev/apiserver/kinds/define"
@@ -31,10 +33,11 @@ func allDefinitions(c define.Config) map[*object.Kind]define.Definition {
 		v1.PodTemplateKind:           core.PodTemplate(c),
 		v1.SecretKind:                core.Secret(c),
 		v1.ServiceAccountKind:        core.ServiceAccount(c),
-		v11.LeaseKind:                coordination.Lease(c),
-		v12.EventKind:                events.Event(c),
-		v13.PriorityClassKind:        scheduling.PriorityClass(c),
-		v13.PlacementReviewKind:      scheduling.PlacementReview(c),
-		v14.StorageClassKind:         storage.StorageClass(c),
+		v11.ControllerRevisionKind:   apps.ControllerRevision(c),
+		v12.LeaseKind:                coordination.Lease(c),
+		v13.EventKind:                events.Event(c),
+		v14.PriorityClassKind:        scheduling.PriorityClass(c),
+		v14.PlacementReviewKind:      scheduling.PlacementReview(c),
+		v15.StorageClassKind:         storage.StorageClass(c),
 	}
 }
