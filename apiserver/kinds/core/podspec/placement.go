@@ -164,7 +164,8 @@ const (
 	EffectNoExecute        = "NoExecute"
 )
 
-func (f *faults) tolerations(p *validation.Path, list []*corev1.Toleration) {
+// CheckTolerations checks tolerations at a path, and adds what is wrong to f.
+func CheckTolerations(f *validation.Faults, p *validation.Path, list []*corev1.Toleration) {
 	for i, t := range list {
 		at := p.Index(i)
 		op, value := t.GetOperator(), t.GetValue()

@@ -73,7 +73,7 @@ func (v *Checker) placement(p *validation.Path) {
 	v.affinity(p.Child("affinity"), s.GetAffinity())
 	v.schedulingGates(p.Child("schedulingGates"), s.GetSchedulingGates())
 	v.spread(p.Child("topologySpreadConstraints"), s.GetTopologySpreadConstraints())
-	v.tolerations(p.Child("tolerations"), s.GetTolerations())
+	CheckTolerations(v.Faults, p.Child("tolerations"), s.GetTolerations())
 	if s.GetNodeName() != "" {
 		v.Subdomain(p.Child("nodeName"), s.GetNodeName())
 	}
