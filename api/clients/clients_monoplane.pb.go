@@ -9,8 +9,9 @@ import (
 	v12 "monoplane.dev/api/coordination/v1"
 	v1 "monoplane.dev/api/core/v1"
 	v13 "monoplane.dev/api/events/v1"
-	v14 "monoplane.dev/api/scheduling/v1"
-	v15 "monoplane.dev/api/storage/v1"
+	v14 "monoplane.dev/api/node/v1"
+	v15 "monoplane.dev/api/scheduling/v1"
+	v16 "monoplane.dev/api/storage/v1"
 )
 
 // Clients holds the clients of all kinds.
@@ -41,12 +42,14 @@ type Clients struct {
 	Leases v12.LeasesClient
 	// EventsV1 reads and writes objects of kind Event of events.k8s.io/v1.
 	EventsV1 v13.EventsClient
+	// RuntimeClasses reads and writes objects of kind RuntimeClass of node.k8s.io/v1.
+	RuntimeClasses v14.RuntimeClassesClient
 	// PriorityClasses reads and writes objects of kind PriorityClass of scheduling.k8s.io/v1.
-	PriorityClasses v14.PriorityClassesClient
+	PriorityClasses v15.PriorityClassesClient
 	// PlacementReviews answers questions about where pods can go.
-	PlacementReviews v14.PlacementReviewsClient
+	PlacementReviews v15.PlacementReviewsClient
 	// StorageClasses reads and writes objects of kind StorageClass of storage.k8s.io/v1.
-	StorageClasses v15.StorageClassesClient
+	StorageClasses v16.StorageClassesClient
 }
 
 // New returns the clients over conn.
@@ -65,8 +68,9 @@ func New(conn grpc.ClientConnInterface) Clients {
 		ControllerRevisions:    v11.NewControllerRevisionsClient(conn),
 		Leases:                 v12.NewLeasesClient(conn),
 		EventsV1:               v13.NewEventsClient(conn),
-		PriorityClasses:        v14.NewPriorityClassesClient(conn),
-		PlacementReviews:       v14.NewPlacementReviewsClient(conn),
-		StorageClasses:         v15.NewStorageClassesClient(conn),
+		RuntimeClasses:         v14.NewRuntimeClassesClient(conn),
+		PriorityClasses:        v15.NewPriorityClassesClient(conn),
+		PlacementReviews:       v15.NewPlacementReviewsClient(conn),
+		StorageClasses:         v16.NewStorageClassesClient(conn),
 	}
 }

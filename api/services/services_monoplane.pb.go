@@ -9,9 +9,10 @@ import (
 	v12 "monoplane.dev/api/coordination/v1"
 	v1 "monoplane.dev/api/core/v1"
 	v13 "monoplane.dev/api/events/v1"
-	v16 "monoplane.dev/api/meta/v1"
-	v14 "monoplane.dev/api/scheduling/v1"
-	v15 "monoplane.dev/api/storage/v1"
+	v17 "monoplane.dev/api/meta/v1"
+	v14 "monoplane.dev/api/node/v1"
+	v15 "monoplane.dev/api/scheduling/v1"
+	v16 "monoplane.dev/api/storage/v1"
 	object "monoplane.dev/object"
 	service "monoplane.dev/object/service"
 )
@@ -111,24 +112,31 @@ func All() []*service.Service {
 			Adapt:      func(b object.Backend) any { return v13.EventsBackend{Backend: b} },
 		},
 		{
-			Kind:       v14.PriorityClassKind,
-			Desc:       &v14.PriorityClasses_ServiceDesc,
-			Descriptor: v14.File_monoplane_scheduling_v1_priorityclass_service_proto.Services().Get(0),
-			Events:     service.EventsOf[*v14.PriorityClassEvents],
-			Adapt:      func(b object.Backend) any { return v14.PriorityClassesBackend{Backend: b} },
+			Kind:       v14.RuntimeClassKind,
+			Desc:       &v14.RuntimeClasses_ServiceDesc,
+			Descriptor: v14.File_monoplane_node_v1_runtimeclass_service_proto.Services().Get(0),
+			Events:     service.EventsOf[*v14.RuntimeClassEvents],
+			Adapt:      func(b object.Backend) any { return v14.RuntimeClassesBackend{Backend: b} },
 		},
 		{
-			Kind:       v14.PlacementReviewKind,
-			Desc:       &v14.PlacementReviews_ServiceDesc,
-			Descriptor: v14.File_monoplane_scheduling_v1_placementreview_service_proto.Services().Get(0),
-			Adapt:      func(b object.Backend) any { return v14.PlacementReviewsBackend{Backend: b} },
+			Kind:       v15.PriorityClassKind,
+			Desc:       &v15.PriorityClasses_ServiceDesc,
+			Descriptor: v15.File_monoplane_scheduling_v1_priorityclass_service_proto.Services().Get(0),
+			Events:     service.EventsOf[*v15.PriorityClassEvents],
+			Adapt:      func(b object.Backend) any { return v15.PriorityClassesBackend{Backend: b} },
 		},
 		{
-			Kind:       v15.StorageClassKind,
-			Desc:       &v15.StorageClasses_ServiceDesc,
-			Descriptor: v15.File_monoplane_storage_v1_storageclass_service_proto.Services().Get(0),
-			Events:     service.EventsOf[*v15.StorageClassEvents],
-			Adapt:      func(b object.Backend) any { return v15.StorageClassesBackend{Backend: b} },
+			Kind:       v15.PlacementReviewKind,
+			Desc:       &v15.PlacementReviews_ServiceDesc,
+			Descriptor: v15.File_monoplane_scheduling_v1_placementreview_service_proto.Services().Get(0),
+			Adapt:      func(b object.Backend) any { return v15.PlacementReviewsBackend{Backend: b} },
+		},
+		{
+			Kind:       v16.StorageClassKind,
+			Desc:       &v16.StorageClasses_ServiceDesc,
+			Descriptor: v16.File_monoplane_storage_v1_storageclass_service_proto.Services().Get(0),
+			Events:     service.EventsOf[*v16.StorageClassEvents],
+			Adapt:      func(b object.Backend) any { return v16.StorageClassesBackend{Backend: b} },
 		},
 	}
 }
@@ -136,12 +144,13 @@ func All() []*service.Service {
 // Docs returns what the .proto files say about the messages and fields of each protobuf package with kinds.
 func Docs() map[protoreflect.FullName]string {
 	return map[protoreflect.FullName]string{
-		"monoplane.meta.v1":         v16.Docs,
+		"monoplane.meta.v1":         v17.Docs,
 		"monoplane.apps.v1":         v11.Docs,
 		"monoplane.coordination.v1": v12.Docs,
 		"monoplane.core.v1":         v1.Docs,
 		"monoplane.events.v1":       v13.Docs,
-		"monoplane.scheduling.v1":   v14.Docs,
-		"monoplane.storage.v1":      v15.Docs,
+		"monoplane.node.v1":         v14.Docs,
+		"monoplane.scheduling.v1":   v15.Docs,
+		"monoplane.storage.v1":      v16.Docs,
 	}
 }

@@ -7,13 +7,15 @@ import (
 	v12 "monoplane.dev/api/coordination/v1"
 	v1 "monoplane.dev/api/core/v1"
 	v13 "monoplane.dev/api/events/v1"
-	v14 "monoplane.dev/api/scheduling/v1"
-	v15 "monoplane.dev/api/storage/v1"
+	v14 "monoplane.dev/api/node/v1"
+	v15 "monoplane.dev/api/scheduling/v1"
+	v16 "monoplane.dev/api/storage/v1"
 	apps "monoplane.dev/apiserver/kinds/apps"
 	coordination "monoplane.dev/apiserver/kinds/coordination"
 	core "monoplane.dev/apiserver/kinds/core"
 	define "monoplane.dev/apiserver/kinds/define"
 	events "monoplane.dev/apiserver/kinds/events"
+	node "monoplane.dev/apiserver/kinds/node"
 	scheduling "monoplane.dev/apiserver/kinds/scheduling"
 	storage "monoplane.dev/apiserver/kinds/storage"
 	object "monoplane.dev/object"
@@ -36,8 +38,9 @@ func allDefinitions(c define.Config) map[*object.Kind]define.Definition {
 		v11.ControllerRevisionKind:   apps.ControllerRevision(c),
 		v12.LeaseKind:                coordination.Lease(c),
 		v13.EventKind:                events.Event(c),
-		v14.PriorityClassKind:        scheduling.PriorityClass(c),
-		v14.PlacementReviewKind:      scheduling.PlacementReview(c),
-		v15.StorageClassKind:         storage.StorageClass(c),
+		v14.RuntimeClassKind:         node.RuntimeClass(c),
+		v15.PriorityClassKind:        scheduling.PriorityClass(c),
+		v15.PlacementReviewKind:      scheduling.PlacementReview(c),
+		v16.StorageClassKind:         storage.StorageClass(c),
 	}
 }

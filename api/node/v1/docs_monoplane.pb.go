@@ -8,6 +8,11 @@ const Docs = "" +
 	"Call\tCall asks the agent for one stream.\n" +
 	"Call.id\tIdentifies the call; the first frame of Answer repeats it.\n" +
 	"Call.log\tStream a container's log.\n" +
+	"CreateRuntimeClassRequest\tCreateRuntimeClassRequest creates one object.\n" +
+	"CreateRuntimeClassRequest.dryRun\t\"All\" validates and admits but stores nothing.\n" +
+	"CreateRuntimeClassRequest.fieldManager\tName of the program that writes.\n" +
+	"CreateRuntimeClassRequest.fieldValidation\tWhat to do with unknown and duplicate JSON fields: \"Strict\", \"Warn\" (default) or \"Ignore\".\n" +
+	"CreateRuntimeClassRequest.object\tThe object; metadata.name or metadata.generateName is required.\n" +
 	"Frame\tFrame is a piece of an answer.\n" +
 	"Frame.callID\tIn the agent's first frame: the call that is answered.\n" +
 	"Frame.data\tBytes of the stream.\n" +
@@ -19,4 +24,29 @@ const Docs = "" +
 	"LogCall.namespace\tNamespace of the pod.\n" +
 	"LogCall.options\tWhat to stream.\n" +
 	"LogCall.pod\tName of the pod.\n" +
-	"LogCall.uid\tUID of the pod; a successor of the same name is not answered for.\n"
+	"LogCall.uid\tUID of the pod; a successor of the same name is not answered for.\n" +
+	"Overhead\tOverhead is what the runtime needs for each pod.\n" +
+	"Overhead.podFixed\tAmounts by resource name, such as cpu and memory. Pods of the class get them as spec.overhead.\n" +
+	"RuntimeClass\tRuntimeClass is a way to run pods that nodes are configured for, such as in virtual machines. Pods name one in spec.runtimeClassName; those that were made before a change keep what they were given. Written by administrators.\n" +
+	"RuntimeClass.handler\tName of the configuration of the container runtime on the nodes, a DNS label. The image \"host\" and pods that are only simulated know none. It cannot be changed.\n" +
+	"RuntimeClass.metadata\tIdentity of the class.\n" +
+	"RuntimeClass.overhead\tWhat a pod of the class needs beyond its containers; nothing when absent.\n" +
+	"RuntimeClass.scheduling\tWhich nodes can run pods of the class; all when absent.\n" +
+	"RuntimeClassEvent\tRuntimeClassEvent is one change.\n" +
+	"RuntimeClassEvent.object\tThe object after the change, or as it was last when deleted. In a BOOKMARK only its resourceVersion and annotations are set.\n" +
+	"RuntimeClassEvent.status\tWith ERROR: what went wrong. The stream ends after it.\n" +
+	"RuntimeClassEvent.type\t\"ADDED\", \"MODIFIED\", \"DELETED\", \"BOOKMARK\" or \"ERROR\".\n" +
+	"RuntimeClassEvents\tRuntimeClassEvents is a batch of changes, oldest first.\n" +
+	"RuntimeClassEvents.events\tAt least one change.\n" +
+	"RuntimeClassList\tRuntimeClassList is a list of runtime classes.\n" +
+	"RuntimeClassList.items\tThe classes.\n" +
+	"RuntimeClassList.metadata\tRevision of the snapshot and the token to go on with.\n" +
+	"Scheduling\tScheduling says where pods of a class can run.\n" +
+	"Scheduling.nodeSelector\tLabels that a node must have. Pods of the class get them in their own spec.nodeSelector, which may not contradict.\n" +
+	"Scheduling.tolerations\tTaints that pods of the class accept, besides those of their own.\n" +
+	"UpdateRuntimeClassRequest\tUpdateRuntimeClassRequest replaces one object.\n" +
+	"UpdateRuntimeClassRequest.dryRun\t\"All\" validates and admits but stores nothing.\n" +
+	"UpdateRuntimeClassRequest.fieldManager\tName of the program that writes.\n" +
+	"UpdateRuntimeClassRequest.fieldValidation\tWhat to do with unknown and duplicate JSON fields: \"Strict\", \"Warn\" (default) or \"Ignore\".\n" +
+	"UpdateRuntimeClassRequest.name\tName of the object; empty takes the object's own.\n" +
+	"UpdateRuntimeClassRequest.object\tThe object; with metadata.resourceVersion the write is a compare-and-swap.\n"
