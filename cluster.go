@@ -73,8 +73,8 @@ func (c *Cluster) GRPCAddress() string { return c.sockets.GRPC() }
 // Kubeconfig returns the path of the administrator's kubeconfig, which exists when there is a listener.
 func (c *Cluster) Kubeconfig() string { return filepath.Join(c.cfg.DataDir, datadir.Kubeconfig) }
 
-// Done is closed when the cluster has failed, when its pods have stopped (see StopPods) or when an administrator has asked
-// it to stop; Stop must still be called.
+// Done is closed when the cluster has failed, when its pods have stopped (see StopPods) or when an administrator has
+// asked it to stop; Stop must still be called.
 func (c *Cluster) Done() <-chan struct{} { return c.done }
 
 // finish closes Done. The first reason counts.
@@ -186,6 +186,6 @@ func (a administered) Snapshot(ctx context.Context, w io.Writer) error {
 func (c *Cluster) onStop(f func(context.Context) error) { c.closers = append(c.closers, f) }
 
 // ReleaseMemory gives back memory in which the process sees the database's file, some tens of megabytes after much has
-// been written. It is for times when little happens, and costs nothing but finding in the system's page cache what is needed
-// again.
+// been written. It is for times when little happens, and costs nothing but finding in the system's page cache what is
+// needed again.
 func (c *Cluster) ReleaseMemory(ctx context.Context) error { return c.store.ReleasePages(ctx) }

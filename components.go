@@ -52,7 +52,10 @@ func (c *Cluster) startComponents(ctx, running context.Context, p *parts) error 
 		}
 	}
 	if c.cfg.Runtime.Simulated() {
-		c.run(running, "watch of the nodes", func(ctx context.Context) error { return c.watchNodes(ctx, p.controller("simulatednodes")) })
+		c.run(running, "watch of the nodes", func(ctx context.Context) error {
+			return c.watchNodes(ctx,
+				p.controller("simulatednodes"))
+		})
 	}
 	c.checks = append(c.checks, check("shutdown", c.shutdown), check("nodes", c.nodesReady))
 	return nil

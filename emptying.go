@@ -8,12 +8,12 @@ import (
 	"time"
 )
 
-// ErrLeft says that a stop of the pods was cut short, by Stop or by who asked to leave them: those that run go on, and the
-// next start adopts them.
+// ErrLeft says that a stop of the pods was cut short, by Stop or by who asked to leave them: those that run go on, and
+// the next start adopts them.
 var ErrLeft = errors.New("the pods were left running")
 
-// emptying is the stop of all pods of a cluster. There is one at most; once begun it belongs to the cluster and goes on
-// without those who asked for it, until nothing runs or the cluster ends.
+// emptying is the stop of all pods of a cluster. There is one at most; once begun it belongs to the cluster and goes
+// on without those who asked for it, until nothing runs or the cluster ends.
 //
 //	not begun ──► begun: the pods are stopping, nothing is ready ──► done: the cluster is finished
 type emptying struct {
@@ -38,12 +38,12 @@ func (c *Cluster) Stopping() <-chan struct{} { return c.emptying.begun }
 
 // StopPods stops the processes of all pods, each with its pod's own grace period, and starts no more. The
 // objects stay: the next Start on the same directory runs the pods again by their restart policy. It returns
-// when nothing runs, or ctx ends; the stop, once begun, goes on without its caller, and Done is closed when it is over. Who
-// calls while it goes on waits for the same stop. Report, if not nil, is told the pods (namespace/name) that are waited
-// for: at once, then now and again, and none at the end.
+// when nothing runs, or ctx ends; the stop, once begun, goes on without its caller, and Done is closed when it is
+// over. Who calls while it goes on waits for the same stop. Report, if not nil, is told the pods (namespace/name) that
+// are waited for: at once, then now and again, and none at the end.
 //
-// It fails when some pods could not be stopped, which go on then, with ErrLeft when the stop is cut short, and with ctx's
-// error.
+// It fails when some pods could not be stopped, which go on then, with ErrLeft when the stop is cut short, and with
+// ctx's error.
 func (c *Cluster) StopPods(ctx context.Context, report func(pods []string)) error {
 	e := c.emptying
 	c.beginEmptying()

@@ -47,10 +47,11 @@ type Config struct {
 	// NodeName is the name of the node, by default the machine's; with several nodes a prefix of their names.
 	NodeName string
 	// NodeLabels are put on every node, such as topology.kubernetes.io/region, when it is first registered. Those that
-	// describe the machine (hostname, os, arch, zone, region, instance type) are kept up to date; other labels of a node that
-	// exists are left as they are, and none is removed, as with kubelet's --node-labels. spec: NODE-6
+	// describe the machine (hostname, os, arch, zone, region, instance type) are kept up to date; other labels of a node
+	// that exists are left as they are, and none is removed, as with kubelet's --node-labels. spec: NODE-6
 	NodeLabels map[string]string
-	// Zones spreads simulated nodes evenly over so many zones, topology.kubernetes.io/zone=zone-1 and so on; 0 for no zones.
+	// Zones spreads simulated nodes evenly over so many zones, topology.kubernetes.io/zone=zone-1 and so on; 0 for no
+	// zones.
 	Zones int
 	// EtcdEndpoints are the client URLs of an etcd cluster to use instead of the embedded one.
 	EtcdEndpoints []string

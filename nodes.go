@@ -79,13 +79,15 @@ func (c *Cluster) startAgent(ctx, running context.Context, p *parts, i int, name
 	})
 	// Many simulated nodes share the recorder of the first: each costs a queue.
 	if p.recorder == nil || !c.cfg.Runtime.Simulated() {
-		p.recorder = record.New(record.Config{Events: api.Events, Controller: "kubelet", Instance: name, Logger: c.cfg.Logger})
+		p.recorder = record.New(record.Config{Events: api.Events, Controller: "kubelet", Instance: name,
+			Logger: c.cfg.Logger})
 		c.run(running, "events of node "+name, p.recorder.Run)
 	}
 	cfg := nodeagent.Config{
 		StateDir: dir, NodeName: name, Client: api, NodeWatched: c.cfg.Runtime.Simulated(),
 		Runtime: runtimeapi.NewRuntimeServiceClient(conn), Images: runtimeapi.NewImageServiceClient(conn),
-		Labels: c.cfg.labelsOf(i), Version: c.cfg.Version, Recorder: p.recorder.As(name), Starting: p.starting, Logger: c.cfg.Logger,
+		Labels: c.cfg.labelsOf(i), Version: c.cfg.Version, Recorder: p.recorder.As(name), Starting: p.starting,
+		Logger: c.cfg.Logger,
 	}
 	if _, shared := c.cfg.Runtime.(criRuntime); shared {
 		cfg.Owner = p.machine.Owner // other clusters, or a kubelet, may have pods there
@@ -121,7 +123,8 @@ func (c *Cluster) watchNodes(ctx context.Context, api *client.Client) error {
 	return nodes.Run(ctx)
 }
 
-// makeNodeDir makes what a node keeps its pods and logs in, or refuses it. What pods themselves have written is theirs.
+// makeNodeDir makes what a node keeps its pods and logs in, or refuses it. What pods themselves have written is
+// theirs.
 func (c *Cluster) makeNodeDir(name string) error {
 	dir := c.dir
 	for _, part := range []string{"nodes", name} {

@@ -18,10 +18,10 @@ type RestoreOptions struct {
 	ConfirmOriginalDead bool
 }
 
-// RestoreSnapshot makes a data directory of a copy that was saved with admin.SaveSnapshot (package client/admin). The directory must not hold a
-// cluster; a damaged copy is refused and leaves nothing behind. The pods of the snapshot may still run where it was
-// taken, so that their node is refused at the start unless the options, or Config.ConfirmOriginalDead, say that they do
-// not.
+// RestoreSnapshot makes a data directory of a copy that was saved with admin.SaveSnapshot (package client/admin). The
+// directory must not hold a cluster; a damaged copy is refused and leaves nothing behind. The pods of the snapshot may
+// still run where it was taken, so that their node is refused at the start unless the options, or
+// Config.ConfirmOriginalDead, say that they do not.
 func RestoreSnapshot(dataDir string, r io.Reader, opts RestoreOptions) error {
 	dir, err := datadir.Make(dataDir)
 	if err != nil {

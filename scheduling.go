@@ -9,8 +9,8 @@ import (
 
 // SchedulerConfig configures the scheduler. The zero value is one profile, default-scheduler, with the usual plugins.
 type SchedulerConfig struct {
-	// File is the path of a KubeSchedulerConfiguration, in YAML or JSON. Start refuses a faulty one with all its faults, before it
-	// does anything else.
+	// File is the path of a KubeSchedulerConfiguration, in YAML or JSON. Start refuses a faulty one with all its faults,
+	// before it does anything else.
 	File string
 	// Text is the configuration itself; then File is only its name in faults.
 	Text []byte

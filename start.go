@@ -137,8 +137,9 @@ func (c *Cluster) openStore(ctx context.Context, p *parts) error {
 	}
 	g.Go(func() (err error) {
 		c.store, err = store.Open(ctx, store.Config{
-			Dir: filepath.Join(c.cfg.DataDir, datadir.Etcd), Endpoints: c.cfg.EtcdEndpoints, TLS: c.cfg.EtcdTLS, Resources: c.cfg.resources(),
-			Logger: c.cfg.Logger, Registerer: p.metrics, UnsafeNoFsync: c.cfg.UnsafeNoFsync,
+			Dir: filepath.Join(c.cfg.DataDir, datadir.Etcd), Endpoints: c.cfg.EtcdEndpoints, TLS: c.cfg.EtcdTLS,
+			Resources: c.cfg.resources(),
+			Logger:    c.cfg.Logger, Registerer: p.metrics, UnsafeNoFsync: c.cfg.UnsafeNoFsync,
 			OnMutation: c.cfg.onMutation,
 		})
 		return err
@@ -172,7 +173,8 @@ func (c *Cluster) claim(ctx context.Context, p *parts) error {
 	}
 	p.machine = key
 	for _, r := range refused {
-		c.refused = append(c.refused, fmt.Errorf("node %s is refused: %w, whose pods may still run; of the data directory %s: %s",
+		c.refused = append(c.refused, fmt.Errorf(
+			"node %s is refused: %w, whose pods may still run; of the data directory %s: %s",
 			r.Node, ErrNodeRefused, c.cfg.DataDir, r.Why))
 		c.refusedNodes = append(c.refusedNodes, r.Node)
 	}
@@ -199,12 +201,14 @@ func (c *Cluster) makeAPI(ctx context.Context, p *parts) error {
 	p.asking = schedulerstreams.New(schedulerstreams.Config{Logger: c.cfg.Logger})
 	var err error
 	p.api, err = apiserver.New(ctx, apiserver.Config{
-		Store: c.store, Logs: p.broker, Scheduler: p.asking, Controllers: controllers.Roles(), Logger: c.cfg.Logger, Registerer: p.metrics,
+		Store: c.store, Logs: p.broker, Scheduler: p.asking, Controllers: controllers.Roles(), Logger: c.cfg.Logger,
+		Registerer: p.metrics,
 	})
 	if err != nil {
 		return err
 	}
-	p.inproc = inproc.NewServer(append(p.api.UnaryInterceptors(), authn.Unary), append(p.api.StreamInterceptors(), authn.Stream))
+	p.inproc = inproc.NewServer(append(p.api.UnaryInterceptors(), authn.Unary),
+		append(p.api.StreamInterceptors(), authn.Stream))
 	c.onStop(func(context.Context) error { p.inproc.Stop(); return nil })
 	p.register = func(r grpc.ServiceRegistrar) {
 		p.api.Register(r)

@@ -29,7 +29,8 @@ const (
 	groupWrites  = 0o020
 	othersWrite  = 0o002
 	elsewhere    = "use another data directory (--data-dir)"
-	lookAndChown = "somebody else may have made what is in it: " + elsewhere + ", or, if you know all that is in it, chown -R %d %s"
+	lookAndChown = "somebody else may have made what is in it: " + elsewhere +
+		", or, if you know all that is in it, chown -R %d %s"
 )
 
 // checkDir refuses a directory in which others could put something.
@@ -57,7 +58,8 @@ func checkFile(path string, info fs.FileInfo) error {
 	case !info.Mode().IsRegular():
 		return &UnsafeError{path, "it is " + kind(info) + ", not a regular file", "move it away"}
 	case ok && st.Nlink > 1:
-		return &UnsafeError{path, fmt.Sprintf("it has %d names (hard links), and what is written here would be written there", st.Nlink),
+		return &UnsafeError{path, fmt.Sprintf(
+			"it has %d names (hard links), and what is written here would be written there", st.Nlink),
 			"remove the others, or replace it by a copy of itself"}
 	}
 	return checkWriters(path, info)
@@ -68,7 +70,8 @@ func checkPrivate(path string, info fs.FileInfo, want fs.FileMode) error {
 	if info.Mode().Perm()&0o077 == 0 {
 		return nil
 	}
-	return &UnsafeError{path, fmt.Sprintf("it holds secrets, and others can use it: its mode is %04o, not %04o", info.Mode().Perm(), want),
+	return &UnsafeError{path, fmt.Sprintf("it holds secrets, and others can use it: its mode is %04o, not %04o",
+		info.Mode().Perm(), want),
 		fmt.Sprintf("chmod %o %s", want, path)}
 }
 
@@ -78,21 +81,24 @@ func checkParent(path string, info fs.FileInfo, target string) error {
 		return &fs.PathError{Op: "open", Path: path, Err: syscall.ENOTDIR}
 	}
 	if uid := owner(info); !trusted(uid) {
-		return &UnsafeError{path, fmt.Sprintf("it belongs to %s, who could replace %s; it must belong to root or to %s, who runs this",
+		return &UnsafeError{path, fmt.Sprintf(
+			"it belongs to %s, who could replace %s; it must belong to root or to %s, who runs this",
 			userName(uid), target, userName(os.Geteuid())), elsewhere}
 	}
 	// In a sticky directory nobody can replace what is not theirs.
 	if info.Mode()&fs.ModeSticky != 0 || !writable(info) {
 		return nil
 	}
-	return &UnsafeError{path, fmt.Sprintf("its mode is %04o, so that others could replace %s", info.Mode().Perm(), target),
+	return &UnsafeError{path, fmt.Sprintf("its mode is %04o, so that others could replace %s", info.Mode().Perm(),
+		target),
 		fmt.Sprintf("chmod go-w %s, or %s", path, elsewhere)}
 }
 
 // checkLink refuses a symbolic link above the data directory that others could change.
 func checkLink(path string, info fs.FileInfo, target string) error {
 	if uid := owner(info); !trusted(uid) {
-		return &UnsafeError{path, fmt.Sprintf("it is a symbolic link of %s on the way to %s", userName(uid), target), elsewhere}
+		return &UnsafeError{path, fmt.Sprintf("it is a symbolic link of %s on the way to %s", userName(uid), target),
+			elsewhere}
 	}
 	return nil
 }
@@ -119,7 +125,8 @@ func linked(path string) error {
 	if err != nil {
 		target = "somewhere"
 	}
-	return &UnsafeError{path, fmt.Sprintf("it is a symbolic link (to %s), and links are not followed in a data directory", target),
+	return &UnsafeError{path, fmt.Sprintf("it is a symbolic link (to %s), and links are not followed in a data directory",
+		target),
 		"remove it, or put what it stands for in its place"}
 }
 

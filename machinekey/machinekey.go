@@ -1,10 +1,10 @@
 // Package machinekey keeps the key by which a node name belongs to one machine (spec: NODE-7), in the machine's data
 // directory, and notices when that directory is a copy (spec: SAFE-5).
 //
-// With the key the file says where it is: which file of the file system it is itself, and on which machine. Neither can
-// be carried along by cp -a, tar, rsync, a restored backup or snapshot, or a disk that is put into another machine, so
-// that the key of a copy is not taken for the machine's. A copy gets a key of its own. Moving the directory within its
-// file system, renaming it, and restarting the machine keep it what it is.
+// With the key the file says where it is: which file of the file system it is itself, and on which machine. Neither
+// can be carried along by cp -a, tar, rsync, a restored backup or snapshot, or a disk that is put into another
+// machine, so that the key of a copy is not taken for the machine's. A copy gets a key of its own. Moving the
+// directory within its file system, renaming it, and restarting the machine keep it what it is.
 //
 // What cannot be noticed is a copy of the whole file system, block by block, that is used on the same machine, or on
 // one whose machine-id and product UUID are the same (the latter is read by root only). Subvolumes of Btrfs, ZFS and

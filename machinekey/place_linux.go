@@ -20,7 +20,8 @@ const (
 func placeOf(f *os.File) (place, error) {
 	file, err := fileID(f)
 	return place{
-		File: file, Machine: hashOf("machine-id", "/etc/machine-id"), Product: hashOf("product-uuid", "/sys/class/dmi/id/product_uuid"),
+		File: file, Machine: hashOf("machine-id", "/etc/machine-id"), Product: hashOf("product-uuid",
+			"/sys/class/dmi/id/product_uuid"),
 	}, err
 }
 

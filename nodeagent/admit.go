@@ -27,8 +27,8 @@ func (a *Agent) admit(ctx context.Context, p *corev1.Pod) podstate.Input {
 	return podstate.Admission{}
 }
 
-// check decides whether the node, as given, takes the pod, and makes the pod a holder of its resources if it does. Nobody
-// is waited for meanwhile.
+// check decides whether the node, as given, takes the pod, and makes the pod a holder of its resources if it does.
+// Nobody is waited for meanwhile.
 func (a *Agent) check(p *corev1.Pod, node *corev1.Node) *admission.Refusal {
 	a.admitting.Lock()
 	defer a.admitting.Unlock()

@@ -104,8 +104,8 @@ func (a *Agent) Run(ctx context.Context) error {
 	return err
 }
 
-// appear meets the runtime, sees what there is, registers the node and makes workers for its pods. It returns what is to
-// feed them.
+// appear meets the runtime, sees what there is, registers the node and makes workers for its pods. It returns what is
+// to feed them.
 func (a *Agent) appear(ctx context.Context) (*cache.Cache[*corev1.Pod], error) {
 	if a.cfg.Starting != nil {
 		select {
@@ -230,8 +230,8 @@ func (a *Agent) podChanged(p *corev1.Pod) {
 	a.adopt(p, &local{})
 }
 
-// adopt makes a worker for a pod, given what runs of it here. What is unclear of that will be seen by the first look at
-// everything.
+// adopt makes a worker for a pod, given what runs of it here. What is unclear of that will be seen by the first look
+// at everything.
 func (a *Agent) adopt(p *corev1.Pod, l *local) {
 	if l.unclear != nil {
 		for i := range l.Sandboxes { // the pod keeps its addresses until they can be read

@@ -114,8 +114,8 @@ func (p *pulse) beatOnce() bool {
 	return true
 }
 
-// trouble tells the log of something that fails again and again: when it begins, once a minute while it lasts, and when
-// it is over.
+// trouble tells the log of something that fails again and again: when it begins, once a minute while it lasts, and
+// when it is over.
 type trouble struct {
 	what string
 	log  *slog.Logger
@@ -192,8 +192,8 @@ func (a *Agent) watchNode(ctx context.Context) error {
 }
 
 // heartbeat beats once: it looks at the Node, registers it again if it has vanished, renews the Lease, and writes the
-// status of the node if it is due or differs. What becomes of the Lease has no influence on the rest: its namespace may
-// be gone. It returns whether the status was written, and what went wrong.
+// status of the node if it is due or differs. What becomes of the Lease has no influence on the rest: its namespace
+// may be gone. It returns whether the status was written, and what went wrong.
 func (a *Agent) heartbeat(ctx context.Context, due bool) (wrote bool, leaseErr, err error) {
 	node, err := a.lookAtNode(ctx)
 	if apierrors.Is(err, apierrors.NotFound) {

@@ -22,9 +22,9 @@ import (
 )
 
 // Deadlines of calls. One to the runtime that makes or removes something gets runtimeTimeout, what brings up or takes
-// down a network sandboxTimeout, and a stop stopMargin on top of its grace period. A list gets listTimeout and the status
-// of one thing lookTimeout: a runtime answers these from memory. The runtime takes up a start within startTimeout or
-// never.
+// down a network sandboxTimeout, and a stop stopMargin on top of its grace period. A list gets listTimeout and the
+// status of one thing lookTimeout: a runtime answers these from memory. The runtime takes up a start within
+// startTimeout or never.
 const (
 	runtimeTimeout = 2 * time.Minute
 	sandboxTimeout = 4 * time.Minute
@@ -95,7 +95,8 @@ func (j job) podDir() string {
 func (j job) facts() criconfig.Facts {
 	m := &j.agent.cfg.Machine
 	return criconfig.Facts{
-		HostIPs: m.IPs, PodIPs: j.podIPs, NodeHostname: m.Hostname, Owner: j.agent.cfg.Owner, CgroupParent: j.agent.cgroupParent,
+		HostIPs: m.IPs, PodIPs: j.podIPs, NodeHostname: m.Hostname, Owner: j.agent.cfg.Owner,
+		CgroupParent: j.agent.cgroupParent,
 	}
 }
 

@@ -16,8 +16,8 @@ import (
 // leaseNamespace holds the Leases of all nodes.
 const leaseNamespace = builtin.NodeLeases
 
-// renewLease writes the time into the node's Lease, which it makes if need be. It takes a third of the time between two
-// beats at most.
+// renewLease writes the time into the node's Lease, which it makes if need be. It takes a third of the time between
+// two beats at most.
 func (a *Agent) renewLease(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, a.cfg.HeartbeatInterval/3)
 	defer cancel()

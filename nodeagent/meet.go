@@ -74,7 +74,8 @@ func (a *Agent) askRuntime(ctx context.Context) {
 func missing(s *runtimeapi.RuntimeStatus) string {
 	var all []string
 	for _, c := range s.GetConditions() {
-		if required := c.GetType() == runtimeapi.RuntimeReady || c.GetType() == runtimeapi.NetworkReady; required && !c.GetStatus() {
+		if required := c.GetType() == runtimeapi.RuntimeReady || c.GetType() == runtimeapi.NetworkReady; required &&
+			!c.GetStatus() {
 			all = append(all, fmt.Sprintf("%s=false (%s: %s)", c.GetType(), c.GetReason(), c.GetMessage()))
 		}
 	}

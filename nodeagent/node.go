@@ -27,8 +27,8 @@ const (
 	labelArch     = "kubernetes.io/arch"
 )
 
-// describesMachine reports whether a label says what the machine is or where. Those are kept up to date, as kubelet does;
-// others are given once, and are the users' after that.
+// describesMachine reports whether a label says what the machine is or where. Those are kept up to date, as kubelet
+// does; others are given once, and are the users' after that.
 func describesMachine(label string) bool {
 	switch label {
 	case labelHostname, labelOS, labelArch, "beta.kubernetes.io/os", "beta.kubernetes.io/arch",
@@ -41,8 +41,9 @@ func describesMachine(label string) bool {
 	}
 }
 
-// register makes the API know the node as it is now. It tries until it succeeds; ErrRefused when the API says that this
-// machine may not be the node. The Lease is left to the heartbeats: a node needs none to be back. spec: NODE-1, NODE-7
+// register makes the API know the node as it is now. It tries until it succeeds; ErrRefused when the API says that
+// this machine may not be the node. The Lease is left to the heartbeats: a node needs none to be back. spec: NODE-1,
+// NODE-7
 func (a *Agent) register(ctx context.Context) error {
 	return retry(ctx, func(ctx context.Context) error {
 		err := a.registerOnce(ctx)
@@ -235,7 +236,8 @@ func nodeImages(all []*runtimeapi.Image) []*corev1.ContainerImage {
 	for _, image := range all {
 		// Tags first, since pods name images by them. Sorted, so that a runtime that lists them in another order does
 		// not cause a write.
-		names := slices.Concat(slices.Sorted(slices.Values(image.GetRepoTags())), slices.Sorted(slices.Values(image.GetRepoDigests())))
+		names := slices.Concat(slices.Sorted(slices.Values(image.GetRepoTags())),
+			slices.Sorted(slices.Values(image.GetRepoDigests())))
 		if len(names) == 0 {
 			continue
 		}

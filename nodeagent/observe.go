@@ -49,9 +49,11 @@ type local struct {
 	unclear error
 }
 
-// listRuntime returns the containers and the sandboxes whose labels match. Containers are listed before sandboxes, so that a
-// container's sandbox is in the answer unless it is gone.
-func (a *Agent) listRuntime(ctx context.Context, labels map[string]string) ([]*runtimeapi.Container, []*runtimeapi.PodSandbox, error) {
+// listRuntime returns the containers and the sandboxes whose labels match. Containers are listed before sandboxes, so
+// that a container's sandbox is in the answer unless it is gone.
+func (a *Agent) listRuntime(
+	ctx context.Context, labels map[string]string,
+) ([]*runtimeapi.Container, []*runtimeapi.PodSandbox, error) {
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
 	containers, err := a.cfg.Runtime.ListContainers(ctx, &runtimeapi.ListContainersRequest{
@@ -87,7 +89,8 @@ func (a *Agent) observeAll(ctx context.Context, labels map[string]string) (map[s
 		}
 		e := entry(s.GetLabels())
 		box := podstate.Sandbox{
-			ID: s.GetId(), Attempt: s.GetMetadata().GetAttempt(), Ready: s.GetState() == runtimeapi.PodSandboxState_SANDBOX_READY,
+			ID: s.GetId(), Attempt: s.GetMetadata().GetAttempt(), Ready: s.GetState() ==
+				runtimeapi.PodSandboxState_SANDBOX_READY,
 		}
 		if box.Ready && e.unclear == nil { // only ready ones are asked for their addresses
 			got, err := a.sandbox(ctx, s.GetId())
@@ -133,10 +136,12 @@ func (a *Agent) observeAll(ctx context.Context, labels map[string]string) (map[s
 
 // overtaken reports whether a container has ended and a newer instance of the same one is in the list.
 func overtaken(c *runtimeapi.Container, all []*runtimeapi.Container) bool {
-	return c.GetState() == runtimeapi.ContainerState_CONTAINER_EXITED && slices.ContainsFunc(all, func(o *runtimeapi.Container) bool {
-		return o.GetLabels()[criconfig.LabelPodUID] == c.GetLabels()[criconfig.LabelPodUID] &&
-			o.GetMetadata().GetName() == c.GetMetadata().GetName() && o.GetMetadata().GetAttempt() > c.GetMetadata().GetAttempt()
-	})
+	return c.GetState() == runtimeapi.ContainerState_CONTAINER_EXITED &&
+		slices.ContainsFunc(all, func(o *runtimeapi.Container) bool {
+			return o.GetLabels()[criconfig.LabelPodUID] == c.GetLabels()[criconfig.LabelPodUID] &&
+				o.GetMetadata().GetName() == c.GetMetadata().GetName() &&
+				o.GetMetadata().GetAttempt() > c.GetMetadata().GetAttempt()
+		})
 }
 
 // listed returns what a list says of a container whose status cannot be read. How it ended is not known then, so it
@@ -182,7 +187,8 @@ func sandboxOf(s *runtimeapi.PodSandboxStatus) podstate.Sandbox {
 func (a *Agent) instance(ctx context.Context, id string, info func(map[string]string)) (podstate.Instance, error) {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
-	got, err := a.cfg.Runtime.ContainerStatus(ctx, &runtimeapi.ContainerStatusRequest{ContainerId: id, Verbose: info != nil})
+	got, err := a.cfg.Runtime.ContainerStatus(ctx, &runtimeapi.ContainerStatusRequest{ContainerId: id,
+		Verbose: info != nil})
 	if err != nil {
 		return podstate.Instance{}, err
 	}
@@ -208,7 +214,8 @@ func (a *Agent) instanceOf(s *runtimeapi.ContainerStatus) podstate.Instance {
 	case runtimeapi.ContainerState_CONTAINER_EXITED:
 		in.State, in.FinishedAt = podstate.Exited, unixNano(s.GetFinishedAt())
 		in.Ordered = a.inOrder.covers(in.FinishedAt)
-		in.ExitCode, in.Reason, in.Message = s.GetExitCode(), s.GetReason(), strings.ToValidUTF8(a.terminationMessage(s), "?")
+		in.ExitCode, in.Reason, in.Message = s.GetExitCode(), s.GetReason(),
+			strings.ToValidUTF8(a.terminationMessage(s), "?")
 	default: // unknown may well run
 		in.State = podstate.Running
 	}
@@ -244,7 +251,8 @@ func (a *Agent) terminationMessage(s *runtimeapi.ContainerStatus) string {
 		}
 	}
 	failed := s.GetExitCode() != 0 && s.GetMessage() == ""
-	if failed && s.GetAnnotations()[criconfig.AnnotationMessagePolicy] == "FallbackToLogsOnError" && a.ownFile(s.GetLogPath()) {
+	if failed && s.GetAnnotations()[criconfig.AnnotationMessagePolicy] == "FallbackToLogsOnError" &&
+		a.ownFile(s.GetLogPath()) {
 		return podlog.Last(s.GetLogPath(), maxLogLines, maxLogTail)
 	}
 	return s.GetMessage()

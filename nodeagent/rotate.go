@@ -26,7 +26,8 @@ func (a *Agent) rotateOnce(ctx context.Context) {
 			})
 		})
 		for _, in := range running {
-			err := podlog.Rotate(filepath.Join(dir, criconfig.LogName(in.Name, in.Attempt)), a.cfg.LogMaxSize, a.cfg.LogMaxFiles, now(),
+			err := podlog.Rotate(filepath.Join(dir, criconfig.LogName(in.Name, in.Attempt)), a.cfg.LogMaxSize,
+				a.cfg.LogMaxFiles, now(),
 				func() error {
 					ctx, cancel := context.WithTimeout(ctx, lookTimeout) // the others wait for it
 					defer cancel()
@@ -34,7 +35,8 @@ func (a *Agent) rotateOnce(ctx context.Context) {
 					return err
 				})
 			if err != nil && ctx.Err() == nil {
-				a.cfg.Logger.Warn("a log cannot be rotated", "pod", name(w.pod()), "uid", w.uid, "container", in.Name, "error", err)
+				a.cfg.Logger.Warn("a log cannot be rotated", "pod", name(w.pod()), "uid", w.uid, "container", in.Name, "error",
+					err)
 			}
 		}
 	}

@@ -47,8 +47,8 @@ func (a *Agent) watchRuntime(ctx context.Context) error {
 	}
 }
 
-// looker looks at everything in the runtime once in a while. Between two looks it is only a timer. A look may take long
-// when the runtime does not answer; nobody waits for it meanwhile.
+// looker looks at everything in the runtime once in a while. Between two looks it is only a timer. A look may take
+// long when the runtime does not answer; nobody waits for it meanwhile.
 //
 //	waiting ── timer ──► looking ──► waiting
 //	                       │ ▲
@@ -220,8 +220,8 @@ func (l *looker) ask(uid string) {
 	})
 }
 
-// unknown deals with something that runs here for a pod without a worker: it is stopped if the API, read live, does not
-// have the pod on this node.
+// unknown deals with something that runs here for a pod without a worker: it is stopped if the API, read live, does
+// not have the pod on this node.
 func (a *Agent) unknown(ctx context.Context, uid string) {
 	all, err := a.observeAll(ctx, map[string]string{criconfig.LabelPodUID: uid})
 	l := all[uid]

@@ -67,7 +67,9 @@ func outlast(ctx, wanted context.Context) (context.Context, context.CancelFunc) 
 }
 
 // pullImage sees to it that the image is there and returns what the runtime calls it.
-func (j job) pullImage(ctx context.Context, spec *corev1.Container, sandbox *runtimeapi.PodSandboxConfig) (ref, reason string, err error) {
+func (j job) pullImage(
+	ctx context.Context, spec *corev1.Container, sandbox *runtimeapi.PodSandboxConfig,
+) (ref, reason string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, pullTimeout)
 	defer cancel()
 	image := &runtimeapi.ImageSpec{Image: spec.GetImage(), UserSpecifiedImage: spec.GetImage()}
@@ -95,7 +97,8 @@ func (j job) pullImage(ctx context.Context, spec *corev1.Container, sandbox *run
 
 // createAndStart says in out what came of it.
 func (j job) createAndStart(
-	ctx context.Context, spec *corev1.Container, sandbox *runtimeapi.PodSandboxConfig, ref string, action podstate.StartContainer,
+	ctx context.Context, spec *corev1.Container, sandbox *runtimeapi.PodSandboxConfig, ref string,
+	action podstate.StartContainer,
 	out *podstate.ContainerRun,
 ) {
 	which := criconfig.Instance{Attempt: action.Attempt, Hash: podstate.Hash(spec), Delay: action.Delay}
@@ -115,7 +118,8 @@ func (j job) createAndStart(
 		return
 	}
 	known := podstate.Instance{
-		ID: id, Name: spec.GetName(), SandboxID: action.SandboxID, Attempt: action.Attempt, State: podstate.Created, Hash: which.Hash,
+		ID: id, Name: spec.GetName(), SandboxID: action.SandboxID, Attempt: action.Attempt, State: podstate.Created,
+		Hash: which.Hash,
 	}
 	expiry := now().Add(startTimeout)
 	start, cancel := context.WithDeadline(ctx, expiry)
@@ -141,7 +145,8 @@ func (j job) createAndStart(
 		out.Reason, out.Message = "RunContainerError", text(startErr)
 	case unclear(startErr):
 		out.Expiry = expiry
-		out.Reason, out.Message = "StartUnconfirmed", "the runtime has not said whether the container was started, and nothing is "+
+		out.Reason, out.Message = "StartUnconfirmed", "the runtime has not said whether the container was started, and "+
+			"nothing is "+
 			"started in its place until it is known to run or to be dead: "+text(startErr)
 	default:
 		out.Reason, out.Message = "RunContainerError", text(startErr)
@@ -165,8 +170,8 @@ func unclear(err error) bool {
 	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
 }
 
-// hopeless reports whether what failed will fail again whatever changes but the pod: the runtime calls what it is asked
-// for invalid, or the system calls a name too long. All else may be mended by somebody, and is tried again.
+// hopeless reports whether what failed will fail again whatever changes but the pod: the runtime calls what it is
+// asked for invalid, or the system calls a name too long. All else may be mended by somebody, and is tried again.
 func hopeless(err error) bool {
 	return status.Code(err) == codes.InvalidArgument || errors.Is(err, syscall.ENAMETOOLONG)
 }

@@ -25,8 +25,8 @@ var errEnded = errors.New("the agent has ended, so pods that run go on, for the 
 
 // StopPods stops the processes of all pods, each with its pod's own grace period, and starts no more. The API
 // objects stay, so that pods go on by their restartPolicy when an agent starts again. It returns when nothing
-// runs, or ctx ends; the stop, once begun, goes on without its caller, and the node is not Ready any more. Report, if not
-// nil, is called with the names of the pods that are waited for whenever they change, and with none at the end.
+// runs, or ctx ends; the stop, once begun, goes on without its caller, and the node is not Ready any more. Report, if
+// not nil, is called with the names of the pods that are waited for whenever they change, and with none at the end.
 //
 // It fails when the agent does not come to know its pods within half a minute, or ends before they have stopped: they
 // go on then. What is not confirmed dead when its grace period and the runtime's time after it are over is given up:

@@ -13,8 +13,8 @@ import (
 
 // stopNote is the file in StateDir that says when the node began to be emptied. What ended after that, and before the
 // next agent began, was ended by the node and not by a failure of its own: it restarts at once. No runtime tells that
-// of a container, and the API has no field for it. The file is there until an agent has come back and taken it up; one that
-// is lost costs a container its back-off, as after a crash. spec: design decision 13, CTR-3
+// of a container, and the API has no field for it. The file is there until an agent has come back and taken it up; one
+// that is lost costs a container its back-off, as after a crash. spec: design decision 13, CTR-3
 const stopNote = "stopped-at"
 
 // inOrder is the time in which what ended was ended by the node; empty when from is zero.
@@ -36,7 +36,8 @@ func (a *Agent) noteStop() {
 		err = dir.Write(stopNote, []byte(now().Format(time.RFC3339Nano)+"\n"))
 	}
 	if err != nil {
-		a.cfg.Logger.Warn("it cannot be noted that the node is being stopped; containers that restart may have to wait", "error", err)
+		a.cfg.Logger.Warn("it cannot be noted that the node is being stopped; containers that restart may have to wait",
+			"error", err)
 	}
 }
 

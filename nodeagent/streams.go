@@ -55,7 +55,8 @@ func (a *Agent) log(ctx context.Context, ask *nodev1.LogCall, send func([]byte) 
 	if err != nil {
 		return err
 	}
-	options := podlog.Options{Follow: o.GetFollow(), Timestamps: o.GetTimestamps(), Tail: -1, Limit: -1, Since: value.GoTime(o.GetSinceTime())}
+	options := podlog.Options{Follow: o.GetFollow(), Timestamps: o.GetTimestamps(), Tail: -1, Limit: -1,
+		Since: value.GoTime(o.GetSinceTime())}
 	if o.SinceSeconds != nil {
 		options.Since = now().Add(-time.Duration(o.GetSinceSeconds()) * time.Second)
 	}

@@ -22,8 +22,8 @@ func (e *StuckError) Error() string {
 // name. It says nothing about whether the node is ready for others, and is there only once it has been needed.
 const condKillFailed = "monoplane.dev/KillFailed"
 
-// Stuck returns the pods (namespace/name, sorted) of which something is not confirmed dead although its grace period is
-// over.
+// Stuck returns the pods (namespace/name, sorted) of which something is not confirmed dead although its grace period
+// is over.
 func (a *Agent) Stuck() []string {
 	a.mu.Lock()
 	defer a.mu.Unlock()

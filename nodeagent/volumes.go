@@ -16,5 +16,6 @@ func (j job) unmounted() string {
 	for _, v := range volumes {
 		names = append(names, v.GetName())
 	}
-	return fmt.Sprintf("unmounted volumes=[%s]: this version of Monoplane does not mount volumes", strings.Join(names, " "))
+	return fmt.Sprintf("unmounted volumes=[%s]: this version of Monoplane does not mount volumes",
+		strings.Join(names, " "))
 }

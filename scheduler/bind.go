@@ -13,12 +13,12 @@ import (
 	"monoplane.dev/scheduler/internal/queue"
 )
 
-// maxRepeats is how often a binding is repeated at once. A pod or node that changes more often than that is given up for
-// now, so that it does not hold a binder.
+// maxRepeats is how often a binding is repeated at once. A pod or node that changes more often than that is given up
+// for now, so that it does not hold a binder.
 const maxRepeats = 5
 
-// bind carries out a decision and ends the try. The binding holds only for the pod and the node as they were judged; when
-// the server has newer ones in which nothing has changed that the decision depends on, it is repeated with these.
+// bind carries out a decision and ends the try. The binding holds only for the pod and the node as they were judged;
+// when the server has newer ones in which nothing has changed that the decision depends on, it is repeated with these.
 //
 //	Bind --> bound
 //	 ^  |
@@ -63,9 +63,11 @@ func (s *Scheduler) bind(ctx context.Context, try *queue.Try, cycle *framework.C
 	try.Done()
 }
 
-// holds says whether a decision whose binding conflicted still holds: the pod or the node is newer than it was, but nothing
-// that the decision depends on has changed. It notes the newer node.
-func (s *Scheduler) holds(ctx context.Context, cycle *framework.CycleState, judged *framework.PodInfo, live *corev1.Pod) bool {
+// holds says whether a decision whose binding conflicted still holds: the pod or the node is newer than it was, but
+// nothing that the decision depends on has changed. It notes the newer node.
+func (s *Scheduler) holds(
+	ctx context.Context, cycle *framework.CycleState, judged *framework.PodInfo, live *corev1.Pod,
+) bool {
 	if s.roleOf(live) != pending || relevant(judged.Pod, live) {
 		return false
 	}
@@ -93,7 +95,8 @@ func (s *Scheduler) lost(try *queue.Try, cycle *framework.CycleState, node strin
 		s.cfg.Logger.Info("lost a race for a pod", "pod", try.Key.String(), "uid", try.UID, "node", node, "error", err)
 	} else {
 		s.cfg.Logger.Warn("cannot bind", "pod", try.Key.String(), "uid", try.UID, "node", node, "error", err)
-		s.profiles.of(try.Pod).events.Event(try.Pod, record.Warning, "FailedScheduling", "Binding", "binding rejected: "+err.Error())
+		s.profiles.of(try.Pod).events.Event(try.Pod, record.Warning, "FailedScheduling", "Binding",
+			"binding rejected: "+err.Error())
 	}
 	s.profiles.of(try.Pod).Unreserve(cycle, try.PodInfo, node)
 	s.state.Forget(try.PodInfo)
@@ -101,8 +104,8 @@ func (s *Scheduler) lost(try *queue.Try, cycle *framework.CycleState, node strin
 	s.freed(try, cycle)
 }
 
-// freed says that a pod which was assumed is forgotten: pods that were refused because of it must hear that its room and volumes
-// are free.
+// freed says that a pod which was assumed is forgotten: pods that were refused because of it must hear that its room
+// and volumes are free.
 func (s *Scheduler) freed(try *queue.Try, cycle *framework.CycleState) {
 	s.queue.Change(framework.Change{Event: framework.PodGone, OldPod: try.Pod})
 	if plan := cycle.VolumePlan(); plan != nil {
@@ -119,8 +122,8 @@ const (
 )
 
 // outcome asks the server what became of the pod after a binding failed. An unclear failure (a time-out, a lost
-// connection) may hide a success, and forgetting a pod that is bound would give its room away twice. It returns the pod
-// when it is pending and could be read.
+// connection) may hide a success, and forgetting a pod that is bound would give its room away twice. It returns the
+// pod when it is pending and could be read.
 func (s *Scheduler) outcome(ctx context.Context, try *queue.Try, err error) (*corev1.Pod, outcome) {
 	wait := 100 * time.Millisecond
 	for {
@@ -135,7 +138,8 @@ func (s *Scheduler) outcome(ctx context.Context, try *queue.Try, err error) (*co
 		case getErr == nil:
 			return pod, isPending
 		}
-		s.cfg.Logger.Warn("cannot read a pod after its binding failed", "pod", try.Key.String(), "uid", try.UID, "bind error", err, "error", getErr)
+		s.cfg.Logger.Warn("cannot read a pod after its binding failed", "pod", try.Key.String(), "uid", try.UID,
+			"bind error", err, "error", getErr)
 		t := time.NewTimer(wait)
 		select {
 		case <-t.C:

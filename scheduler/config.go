@@ -37,8 +37,8 @@ const DefaultName = "default-scheduler"
 type Config struct {
 	// Client acts as the identity system:scheduler.
 	Client *client.Client
-	// Profiles decide, each for the pods that name it in spec.schedulerName; none means DefaultProfile(Client). Their names differ.
-	// All pods are in one queue, which is sorted by the first one's QueueSort: all should have the same.
+	// Profiles decide, each for the pods that name it in spec.schedulerName; none means DefaultProfile(Client). Their
+	// names differ. All pods are in one queue, which is sorted by the first one's QueueSort: all should have the same.
 	Profiles []*framework.Profile
 	// Binders is how many bindings are under way at once; 64 by default. The store commits many together.
 	Binders int

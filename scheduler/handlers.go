@@ -51,8 +51,8 @@ func (s *Scheduler) podDeleted(p *corev1.Pod) {
 	s.podGone(p)
 }
 
-// podGone takes the end of a pod. Those that wait for its room are tried at once; all others have heard of it before, since a higher one
-// goes first.
+// podGone takes the end of a pod. Those that wait for its room are tried at once; all others have heard of it before,
+// since a higher one goes first.
 func (s *Scheduler) podGone(p *corev1.Pod) {
 	s.refuseWaiting(p.GetMetadata().GetUid(), podIsGone)
 	s.news.Tell(framework.Subject{Kind: framework.PodSubject, Key: cache.KeyOf(p)})
@@ -109,12 +109,14 @@ func (s *Scheduler) pod(old, p *corev1.Pod) {
 	}
 }
 
-// relevant says whether anything changed that a decision could depend on. The generation grows with the spec and with the
-// start of a deletion.
+// relevant says whether anything changed that a decision could depend on. The generation grows with the spec and with
+// the start of a deletion.
 func relevant(old, p *corev1.Pod) bool {
 	o, n := old.GetMetadata(), p.GetMetadata()
-	return o.GetGeneration() != n.GetGeneration() || (o.GetDeletionTimestamp() == nil) != (n.GetDeletionTimestamp() == nil) ||
-		!maps.Equal(o.GetLabels(), n.GetLabels()) || len(old.GetSpec().GetSchedulingGates()) != len(p.GetSpec().GetSchedulingGates())
+	return o.GetGeneration() != n.GetGeneration() || (o.GetDeletionTimestamp() == nil) !=
+		(n.GetDeletionTimestamp() == nil) ||
+		!maps.Equal(o.GetLabels(), n.GetLabels()) || len(old.GetSpec().GetSchedulingGates()) !=
+		len(p.GetSpec().GetSchedulingGates())
 }
 
 func (s *Scheduler) nodeAdded(n *corev1.Node) {
@@ -148,10 +150,12 @@ func nodeChange(old, n *corev1.Node) framework.Event {
 		e |= framework.NodeLabels
 	}
 	if old.GetSpec().GetUnschedulable() != n.GetSpec().GetUnschedulable() ||
-		!slices.EqualFunc(old.GetSpec().GetTaints(), n.GetSpec().GetTaints(), func(a, b *corev1.Taint) bool { return proto.Equal(a, b) }) {
+		!slices.EqualFunc(old.GetSpec().GetTaints(), n.GetSpec().GetTaints(),
+			func(a, b *corev1.Taint) bool { return proto.Equal(a, b) }) {
 		e |= framework.NodeTaints
 	}
-	if !framework.ParseResources(old.GetStatus().GetAllocatable()).Equal(framework.ParseResources(n.GetStatus().GetAllocatable())) {
+	if !framework.ParseResources(old.GetStatus().GetAllocatable()).Equal(
+		framework.ParseResources(n.GetStatus().GetAllocatable())) {
 		e |= framework.NodeAllocatable
 	}
 	return e

@@ -10,8 +10,8 @@ import (
 	"monoplane.dev/scheduler/internal/state"
 )
 
-// metrics are those that Kubernetes' scheduler has under the same names, as far as they apply, and what became of bindings
-// that conflicted.
+// metrics are those that Kubernetes' scheduler has under the same names, as far as they apply, and what became of
+// bindings that conflicted.
 type metrics struct {
 	attempts  *prometheus.CounterVec
 	decision  prometheus.Histogram
@@ -30,11 +30,13 @@ func newMetrics(r prometheus.Registerer, q *queue.Queue, s *state.State) (*metri
 			Subsystem: "scheduler", Name: "schedule_attempts_total", Help: "Attempts to schedule a pod, by result.",
 		}, []string{"result"}),
 		decision: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Subsystem: "scheduler", Name: "scheduling_algorithm_duration_seconds", Help: "Time that decisions take.", Buckets: buckets,
+			Subsystem: "scheduler", Name: "scheduling_algorithm_duration_seconds", Help: "Time that decisions take.",
+			Buckets: buckets,
 		}),
 		latency: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Subsystem: "scheduler", Name: "pod_scheduling_sli_duration_seconds",
-			Help: "Time from when a pod was ready to be tried to its binding.", Buckets: prometheus.ExponentialBuckets(0.001, 2, 16),
+			Help:    "Time from when a pod was ready to be tried to its binding.",
+			Buckets: prometheus.ExponentialBuckets(0.001, 2, 16),
 		}),
 		evaluated: prometheus.NewCounter(prometheus.CounterOpts{
 			Subsystem: "scheduler", Name: "nodes_evaluated_total", Help: "Nodes that decisions looked at.",
@@ -47,7 +49,8 @@ func newMetrics(r prometheus.Registerer, q *queue.Queue, s *state.State) (*metri
 			Subsystem: "scheduler", Name: "preemption_attempts_total", Help: "Pods that room was made for by preemption.",
 		}),
 		victims: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Subsystem: "scheduler", Name: "preemption_victims", Help: "Victims that a preemption chose.", Buckets: prometheus.ExponentialBuckets(1, 2, 7),
+			Subsystem: "scheduler", Name: "preemption_victims", Help: "Victims that a preemption chose.",
+			Buckets: prometheus.ExponentialBuckets(1, 2, 7),
 		}),
 	}
 	if r == nil {
@@ -55,7 +58,8 @@ func newMetrics(r prometheus.Registerer, q *queue.Queue, s *state.State) (*metri
 	}
 	gauge := func(place string, value func() int) prometheus.Collector {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Subsystem: "scheduler", Name: "pending_pods", Help: "Pods that wait, by queue.", ConstLabels: prometheus.Labels{"queue": place},
+			Subsystem: "scheduler", Name: "pending_pods", Help: "Pods that wait, by queue.",
+			ConstLabels: prometheus.Labels{"queue": place},
 		}, func() float64 { return float64(value()) })
 	}
 	for _, c := range []prometheus.Collector{

@@ -13,8 +13,8 @@ func (s *Scheduler) namespaceUpdated(old, n *corev1.Namespace) { s.namespace(old
 
 func (s *Scheduler) namespaceDeleted(n *corev1.Namespace) { s.namespace(n, nil) }
 
-// namespace takes a newer state of a namespace, whose labels terms of inter-pod affinity can choose; old is nil when it is new, n
-// when it is gone.
+// namespace takes a newer state of a namespace, whose labels terms of inter-pod affinity can choose; old is nil when
+// it is new, n when it is gone.
 func (s *Scheduler) namespace(old, n *corev1.Namespace) {
 	labels := n.GetMetadata().GetLabels()
 	if maps.Equal(old.GetMetadata().GetLabels(), labels) {

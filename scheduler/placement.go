@@ -58,11 +58,13 @@ func (t *told) sentence(nodes []*schedulingv1.PlacementNode, fit int32) string {
 		return t.explanation.Message
 	}
 	text := fmt.Sprintf("%d/%d nodes are available: ", fit, len(nodes))
-	if t.nominated != nil && slices.ContainsFunc(nodes[:fit], func(n *schedulingv1.PlacementNode) bool { return n.Name == t.nominated.Name }) {
+	if t.nominated != nil && slices.ContainsFunc(nodes[:fit],
+		func(n *schedulingv1.PlacementNode) bool { return n.Name == t.nominated.Name }) {
 		return text + "the pod would go to " + t.nominated.Name + ", where room is kept for it."
 	}
 	if int(fit) > t.explanation.Enough {
-		return text + fmt.Sprintf("the pod would go to the best of the first %d that the search meets.", t.explanation.Enough)
+		return text + fmt.Sprintf("the pod would go to the best of the first %d that the search meets.",
+			t.explanation.Enough)
 	}
 	best := 1
 	for best < int(fit) && nodes[best].GetTotal() == nodes[0].GetTotal() {
@@ -79,7 +81,8 @@ func (t *told) sentence(nodes []*schedulingv1.PlacementNode, fit int32) string {
 	for i := range names {
 		names[i] = nodes[i].Name
 	}
-	return text + "the pod would go to " + strings.Join(names[:best-1], ", ") + " or " + names[best-1] + ", which score alike."
+	return text + "the pod would go to " + strings.Join(names[:best-1], ", ") + " or " + names[best-1] +
+		", which score alike."
 }
 
 // preemption says what was done to make room for the pod, or would be.
@@ -121,7 +124,8 @@ func refusalOf(s *framework.Status) *schedulingv1.PlacementRefusal {
 	if s == nil {
 		return nil
 	}
-	return &schedulingv1.PlacementRefusal{Plugin: s.Plugin(), Reasons: s.Reasons(), Resolvable: s.Code() == framework.Unschedulable}
+	return &schedulingv1.PlacementRefusal{Plugin: s.Plugin(), Reasons: s.Reasons(),
+		Resolvable: s.Code() == framework.Unschedulable}
 }
 
 func queueOf(p *queue.Place) *schedulingv1.PlacementQueue {

@@ -15,9 +15,9 @@ import (
 	"monoplane.dev/scheduler/internal/queue"
 )
 
-// nominate carries out what preemption decided: from now on the room is kept for the pod, and the victims count as on their
-// way out. They are deleted off the decision loop; the pod waits in the queue until the last of them is gone. Nothing happens for a pod
-// that is gone.
+// nominate carries out what preemption decided: from now on the room is kept for the pod, and the victims count as on
+// their way out. They are deleted off the decision loop; the pod waits in the queue until the last of them is gone.
+// Nothing happens for a pod that is gone.
 func (s *Scheduler) nominate(ctx context.Context, try *queue.Try, n *framework.Nomination) {
 	pod := try.PodInfo
 	if n.Node == "" {
@@ -44,7 +44,8 @@ func (s *Scheduler) nominate(ctx context.Context, try *queue.Try, n *framework.N
 	}
 	s.preemptions.Go(func() {
 		if err := s.evict(ctx, pod, n); err != nil && ctx.Err() == nil {
-			s.cfg.Logger.Warn("cannot make room for a pod", "pod", pod.Key.String(), "uid", pod.UID, "node", n.Node, "error", err)
+			s.cfg.Logger.Warn("cannot make room for a pod", "pod", pod.Key.String(), "uid", pod.UID, "node", n.Node, "error",
+				err)
 			s.giveUp(pod, n)
 		}
 	})
@@ -92,17 +93,21 @@ func (s *Scheduler) evict(ctx context.Context, pod *framework.PodInfo, n *framew
 	return nil
 }
 
-// evictOne marks a victim as one of preemption and deletes it gracefully (spec: PREEMPT-2). One that is on its way out is left alone.
-func (s *Scheduler) evictOne(ctx context.Context, pod *framework.PodInfo, node string, victim *framework.PodInfo) error {
+// evictOne marks a victim as one of preemption and deletes it gracefully (spec: PREEMPT-2). One that is on its way out
+// is left alone.
+func (s *Scheduler) evictOne(
+	ctx context.Context, pod *framework.PodInfo, node string, victim *framework.PodInfo,
+) error {
 	if victim.Pod.GetMetadata().GetDeletionTimestamp() != nil {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, evictTimeout)
 	defer cancel()
-	_, err := podstatus.Write(ctx, s.cfg.Client.Pods, fieldManager, victim.Pod, func(now *corev1.Pod, st *corev1.PodStatus) bool {
-		podstatus.SetCondition(st, disrupted(pod, now))
-		return true
-	})
+	_, err := podstatus.Write(ctx, s.cfg.Client.Pods, fieldManager, victim.Pod,
+		func(now *corev1.Pod, st *corev1.PodStatus) bool {
+			podstatus.SetCondition(st, disrupted(pod, now))
+			return true
+		})
 	if err != nil {
 		return s.unlessGone(ctx, victim, "mark it", err)
 	}
@@ -124,7 +129,8 @@ func (s *Scheduler) unlessGone(ctx context.Context, victim *framework.PodInfo, w
 		return nil
 	}
 	if apierrors.Is(err, apierrors.Conflict) { // another pod has its name, or somebody writes it all the time
-		live, getErr := s.cfg.Client.Pods.Get(ctx, &metav1.GetRequest{Namespace: victim.Key.Namespace, Name: victim.Key.Name})
+		live, getErr := s.cfg.Client.Pods.Get(ctx, &metav1.GetRequest{Namespace: victim.Key.Namespace,
+			Name: victim.Key.Name})
 		if apierrors.Is(getErr, apierrors.NotFound) || getErr == nil && live.GetMetadata().GetUid() != victim.UID {
 			return nil
 		}

@@ -7,8 +7,8 @@ import (
 	"monoplane.dev/scheduler/internal/queue"
 )
 
-// prepare waits for Permit plugins and runs PreBind. Both may take minutes, so that no binder is held meanwhile. When it returns
-// false the try has ended.
+// prepare waits for Permit plugins and runs PreBind. Both may take minutes, so that no binder is held meanwhile. When
+// it returns false the try has ended.
 func (s *Scheduler) prepare(ctx context.Context, try *queue.Try, cycle *framework.CycleState, node string) bool {
 	status := cycle.Waiting().Wait(ctx)
 	s.waiting.Delete(try.UID)

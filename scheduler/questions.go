@@ -20,8 +20,8 @@ const (
 	maxQuestions = 16
 	// questionTimeout is how long a question waits for its turn.
 	questionTimeout = 5 * time.Second
-	// questionShare: while pods wait to be tried, a question is followed by so many times the time that it took without another, so
-	// that questions take a tenth of the time at most.
+	// questionShare: while pods wait to be tried, a question is followed by so many times the time that it took without
+	// another, so that questions take a tenth of the time at most.
 	questionShare = 9
 	// frameSize is the most bytes of an answer that are sent at once.
 	frameSize = 256 << 10
@@ -52,8 +52,8 @@ type told struct {
 //	server --call--> ask --waiting--> decision loop: between two decisions, or when it has nothing to do
 //	       <-frames-- (status)  <--told--
 //
-// What it guarantees: at most maxQuestions wait; a question whose caller has gone is dropped; questions never take more than
-// a tenth of the time while pods wait to be tried.
+// What it guarantees: at most maxQuestions wait; a question whose caller has gone is dropped; questions never take
+// more than a tenth of the time while pods wait to be tried.
 type questions struct {
 	waiting chan *question
 	// next is when the decision loop may answer again although pods wait. It belongs to the loop.
@@ -108,9 +108,12 @@ func (s *Scheduler) answer(ctx context.Context, call *schedulingv1.SchedulerCall
 	return nil
 }
 
-// Explain says what the scheduler thinks of the nodes for a pod. It waits for the decision loop, which must run. Errors:
-// TooManyRequests, Timeout (the loop had no time), NotFound (no profile for the pod), InternalError (a plugin failed).
-func (s *Scheduler) Explain(ctx context.Context, ask *schedulingv1.ExplainCall) (*schedulingv1.PlacementReviewStatus, error) {
+// Explain says what the scheduler thinks of the nodes for a pod. It waits for the decision loop, which must run.
+// Errors: TooManyRequests, Timeout (the loop had no time), NotFound (no profile for the pod), InternalError (a plugin
+// failed).
+func (s *Scheduler) Explain(
+	ctx context.Context, ask *schedulingv1.ExplainCall,
+) (*schedulingv1.PlacementReviewStatus, error) {
 	pod := ask.GetPod()
 	if s.profiles.of(pod) == nil {
 		return nil, apierrors.New(apierrors.NotFound, "this scheduler has no profile %q", pod.GetSpec().GetSchedulerName())
@@ -178,7 +181,8 @@ func (s *Scheduler) know(pod *framework.PodInfo, snapshot *framework.Snapshot) (
 	t.explanation, t.err = profile.Explain(pod, snapshot)
 	var panicked *framework.PanicError
 	if errors.As(t.err, &panicked) {
-		s.cfg.Logger.Error("cannot explain", "pod", pod.Key.String(), "uid", pod.UID, "error", t.err, "stack", string(panicked.Stack))
+		s.cfg.Logger.Error("cannot explain", "pod", pod.Key.String(), "uid", pod.UID, "error", t.err, "stack",
+			string(panicked.Stack))
 	}
 	return t
 }

@@ -13,8 +13,8 @@ import (
 	"monoplane.dev/scheduler/framework"
 )
 
-// reporter writes PodScheduled=False to pods that fit nowhere (spec: SCHED-6), and the node on which room is made for them (spec:
-// PREEMPT-2), off the decision loop. Of several reports about one pod only the newest is written.
+// reporter writes PodScheduled=False to pods that fit nowhere (spec: SCHED-6), and the node on which room is made for
+// them (spec: PREEMPT-2), off the decision loop. Of several reports about one pod only the newest is written.
 type reporter struct {
 	pods   corev1.PodsClient
 	logger *slog.Logger
@@ -42,7 +42,8 @@ const fieldManager = "scheduler"
 const reportWorkers = 4
 
 func newReporter(pods corev1.PodsClient, logger *slog.Logger) *reporter {
-	return &reporter{pods: pods, logger: logger, todo: map[string]report{}, writing: map[string]struct{}{}, signal: make(chan struct{}, reportWorkers)}
+	return &reporter{pods: pods, logger: logger, todo: map[string]report{}, writing: map[string]struct{}{},
+		signal: make(chan struct{}, reportWorkers)}
 }
 
 // unschedulable notes why a pod fits nowhere.
@@ -152,7 +153,8 @@ func (r *reporter) write(ctx context.Context, p report) {
 		}
 		return true
 	})
-	if err != nil && !apierrors.Is(err, apierrors.NotFound) && !apierrors.Is(err, apierrors.Conflict) && ctx.Err() == nil {
+	if err != nil && !apierrors.Is(err, apierrors.NotFound) && !apierrors.Is(err, apierrors.Conflict) &&
+		ctx.Err() == nil {
 		// The next try will report again.
 		r.logger.Warn("cannot write why a pod is unschedulable", "pod", p.pod.Key.String(), "uid", p.pod.UID, "error", err)
 	}

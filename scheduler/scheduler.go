@@ -64,7 +64,8 @@ func New(cfg Config) (*Scheduler, error) {
 		state: state.New(), news: framework.NewNews(), questions: newQuestions(),
 	}
 	s.queue = queue.New(queue.Config{
-		Less: cfg.Profiles[0].Less, PreEnqueue: s.profiles.preEnqueue, Interest: s.profiles.interest, Helps: s.profiles.helps,
+		Less: cfg.Profiles[0].Less, PreEnqueue: s.profiles.preEnqueue, Interest: s.profiles.interest,
+		Helps:          s.profiles.helps,
 		InitialBackoff: cfg.InitialBackoff, MaxBackoff: cfg.MaxBackoff, MaxWait: cfg.MaxWait,
 	})
 	s.reporter = newReporter(cfg.Client.Pods, cfg.Logger)
@@ -102,7 +103,8 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	}
 	g.Go(func() error { return s.reporter.run(ctx) })
 	g.Go(func() error {
-		err := errors.Join(s.storage.classes.WaitForSync(ctx), s.storage.volumes.WaitForSync(ctx), s.storage.claims.WaitForSync(ctx),
+		err := errors.Join(s.storage.classes.WaitForSync(ctx), s.storage.volumes.WaitForSync(ctx),
+			s.storage.claims.WaitForSync(ctx),
 			s.nodes.WaitForSync(ctx), s.namespaces.WaitForSync(ctx), s.pods.WaitForSync(ctx))
 		if err != nil {
 			return err
@@ -173,8 +175,8 @@ func (s *Scheduler) decide(ctx context.Context) error {
 	}
 }
 
-// sleep waits for something new in the queue, or for a question, which it answers; next is when there will be something new at
-// the latest, 0 for never.
+// sleep waits for something new in the queue, or for a question, which it answers; next is when there will be
+// something new at the latest, 0 for never.
 func (s *Scheduler) sleep(ctx context.Context, next time.Duration, snapshot *framework.Snapshot) error {
 	var alarm <-chan time.Time
 	if next > 0 {
@@ -211,8 +213,8 @@ func (s *Scheduler) refused(ctx context.Context, try *queue.Try, d framework.Dec
 	try.Unschedulable(d.Diagnosis.Plugins())
 }
 
-// reserve counts the pod on its node and runs Reserve and Permit. With ok false the try has ended; ready says that the binding
-// need not wait for anything.
+// reserve counts the pod on its node and runs Reserve and Permit. With ok false the try has ended; ready says that the
+// binding need not wait for anything.
 func (s *Scheduler) reserve(try *queue.Try, cycle *framework.CycleState, node string) (ready, ok bool) {
 	if !s.state.Assume(try.PodInfo, node) {
 		try.Done() // the watch has seen it bound meanwhile

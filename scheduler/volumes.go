@@ -25,9 +25,12 @@ type storageCaches struct {
 func (s *Scheduler) newStorageCaches() storageCaches {
 	api, logger := s.cfg.Client, s.cfg.Logger
 	c := storageCaches{
-		claims:  cache.New(cache.Config[*corev1.PersistentVolumeClaim]{Source: cache.Watch(api.PersistentVolumeClaims.Watch), Logger: logger}),
-		volumes: cache.New(cache.Config[*corev1.PersistentVolume]{Source: cache.Watch(api.PersistentVolumes.Watch), Logger: logger}),
-		classes: cache.New(cache.Config[*storagev1.StorageClass]{Source: cache.Watch(api.StorageClasses.Watch), Logger: logger}),
+		claims: cache.New(cache.Config[*corev1.PersistentVolumeClaim]{Source: cache.Watch(api.PersistentVolumeClaims.Watch),
+			Logger: logger}),
+		volumes: cache.New(cache.Config[*corev1.PersistentVolume]{Source: cache.Watch(api.PersistentVolumes.Watch),
+			Logger: logger}),
+		classes: cache.New(cache.Config[*storagev1.StorageClass]{Source: cache.Watch(api.StorageClasses.Watch),
+			Logger: logger}),
 	}
 	c.claims.AddHandler(cache.Handler[*corev1.PersistentVolumeClaim]{
 		OnAdd: func(o *corev1.PersistentVolumeClaim) { s.claim(nil, o) }, OnUpdate: s.claim,

@@ -35,9 +35,9 @@ type Server struct {
 // New returns the service for a cluster.
 func New(c Cluster) *Server { return &Server{cluster: c} }
 
-// Stop stops the pods, then begins the stop of the whole cluster, which is left to whoever waits for Done, so that this call
-// can end first. A stop that has begun goes on when the caller goes; another caller joins it, and may leave the pods after
-// all.
+// Stop stops the pods, then begins the stop of the whole cluster, which is left to whoever waits for Done, so that
+// this call can end first. A stop that has begun goes on when the caller goes; another caller joins it, and may leave
+// the pods after all.
 func (s *Server) Stop(req *adminv1.StopRequest, stream grpc.ServerStreamingServer[adminv1.StopProgress]) error {
 	if req.GetLeavePods() {
 		s.cluster.End()

@@ -42,7 +42,8 @@ func TestOf(t *testing.T) {
 	} {
 		id := Of(&authn.User{Name: x.name, Groups: x.groups, UID: "key"})
 		if id.Class != x.want || id.Component() != x.component {
-			t.Errorf("%q in %q is %d, a component: %t; want %d, %t", x.name, x.groups, id.Class, id.Component(), x.want, x.component)
+			t.Errorf("%q in %q is %d, a component: %t; want %d, %t", x.name, x.groups, id.Class, id.Component(), x.want,
+				x.component)
 		}
 		if isNode := x.want == Node; (id.Node == "n1") != isNode || (id.Key == "key") != isNode {
 			t.Errorf("%q in %q is the node %q with key %q", x.name, x.groups, id.Node, id.Key)
@@ -53,9 +54,11 @@ func TestOf(t *testing.T) {
 	}
 }
 
-// A controller has what it declares and what every component has; one that nobody has declared may look at most things.
+// A controller has what it declares and what every component has; one that nobody has declared may look at most
+// things.
 func TestControllersHaveWhatTheyDeclare(t *testing.T) {
-	z := NewAuthorizer([]rights.Role{{Name: "known", Grants: []rights.Grant{{Verbs: "get delete", Resources: "pods nodes/status"}}}})
+	z := NewAuthorizer([]rights.Role{{Name: "known", Grants: []rights.Grant{{Verbs: "get delete",
+		Resources: "pods nodes/status"}}}})
 	known, other := controllerNamed("known"), controllerNamed("known2")
 	for _, x := range []struct {
 		a            Attributes
@@ -175,7 +178,8 @@ var requests = []struct {
 	user authn.User
 	a    Attributes
 }{
-	{"an administrator creates a pod", authn.User{Name: "a", Groups: []string{authn.AuthenticatedGroup, authn.AdminsGroup}},
+	{"an administrator creates a pod", authn.User{Name: "a", Groups: []string{authn.AuthenticatedGroup,
+		authn.AdminsGroup}},
 		Attributes{Verb: "create", Resource: "pods", Namespaced: true}},
 	{"the scheduler binds", authn.User{Name: authn.SchedulerName},
 		Attributes{Verb: "create", Resource: "pods", Subresource: "binding", Namespaced: true}},

@@ -12,7 +12,8 @@ import (
 
 // Config says whom an Authenticator believes.
 type Config struct {
-	// ClientCAs returns the authorities that sign the certificates of clients, as they are now; nil refuses all certificates.
+	// ClientCAs returns the authorities that sign the certificates of clients, as they are now; nil refuses all
+	// certificates.
 	ClientCAs func() *x509.CertPool
 	// Tokens are the bearer tokens; nil refuses all tokens.
 	Tokens *Tokens

@@ -9,8 +9,8 @@ import (
 	"monoplane.dev/codec"
 )
 
-// Authenticate returns a request with its user in the context, or answers 401 with a Status and returns nil. Who asks to act
-// as somebody else gets 403. It comes before everything.
+// Authenticate returns a request with its user in the context, or answers 401 with a Status and returns nil. Who asks
+// to act as somebody else gets 403. It comes before everything.
 func (a *Authenticator) Authenticate(w http.ResponseWriter, r *http.Request) *http.Request {
 	u, err := a.user(r.TLS, r.Header.Values("Authorization"))
 	if err == nil && u == nil && !a.isOpen(r.URL.Path) {
@@ -39,8 +39,8 @@ func (a *Authenticator) Authenticate(w http.ResponseWriter, r *http.Request) *ht
 	return r
 }
 
-// discoveryType is in what clients accept who ask for the list of resources. They show an error's text to their user when it
-// is one, and "unknown" for a Status, which they cannot read there.
+// discoveryType is in what clients accept who ask for the list of resources. They show an error's text to their user
+// when it is one, and "unknown" for a Status, which they cannot read there.
 const discoveryType = "g=apidiscovery.k8s.io"
 
 func refuse(w http.ResponseWriter, r *http.Request, e *apierrors.Error) {

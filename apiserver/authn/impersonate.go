@@ -13,9 +13,9 @@ import (
 // impersonatePrefix begins the names of the headers by which a client asks to act as somebody else.
 const impersonatePrefix = "impersonate-"
 
-// Impersonates refuses a request of u, nil for an unknown client, whose headers or metadata ask to act as somebody else:
-// nobody may, as long as there are no roles that could allow it. To ignore the wish would do the request with the rights of
-// u, which are mostly more (spec: OBJ-16). Errors: Forbidden.
+// Impersonates refuses a request of u, nil for an unknown client, whose headers or metadata ask to act as somebody
+// else: nobody may, as long as there are no roles that could allow it. To ignore the wish would do the request with
+// the rights of u, which are mostly more (spec: OBJ-16). Errors: Forbidden.
 func Impersonates(u *User, headers map[string][]string) error {
 	for name := range headers {
 		if isImpersonation(name) {

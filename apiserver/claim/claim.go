@@ -41,8 +41,9 @@ type Refusal struct {
 
 // errNothingToConfirm is the answer to OriginalDead where no other machine is in the way. A confirmation that stays in
 // a script would be one for every copy that is made of the directory later.
-var errNothingToConfirm = errors.New("there is no other machine whose death could be confirmed: the node names of this data " +
-	"directory are its own; start without the confirmation")
+var errNothingToConfirm = errors.New(
+	"there is no other machine whose death could be confirmed: the node names of this data " +
+		"directory are its own; start without the confirmation")
 
 // Names claims the names. It returns the machine's key, which changes when pods are taken over, and the names that are
 // refused.

@@ -27,8 +27,8 @@ type Conn struct {
 	received atomic.Int64
 	refusals atomic.Int32
 
-	// Guarded by the listener's mutex: since when the connection is counted, its place among the unauthenticated ones (nil
-	// for others), and the timer that ends it there.
+	// Guarded by the listener's mutex: since when the connection is counted, its place among the unauthenticated ones
+	// (nil for others), and the timer that ends it there.
 	since   time.Time
 	counted bool
 	place   *list.Element
@@ -37,7 +37,8 @@ type Conn struct {
 
 func newConn(l *Listener, raw net.Conn) *Conn {
 	return &Conn{
-		Conn: raw, listener: l, address: addressOf(raw.RemoteAddr()), known: make(chan struct{}), closed: make(chan struct{}),
+		Conn: raw, listener: l, address: addressOf(raw.RemoteAddr()), known: make(chan struct{}),
+		closed: make(chan struct{}),
 	}
 }
 
@@ -70,8 +71,8 @@ func (c *Conn) Refused() {
 	}
 }
 
-// Read reads. What an unauthenticated client sends beyond its bytes is left in the kernel until it is authenticated, which
-// happens elsewhere, with what has been read.
+// Read reads. What an unauthenticated client sends beyond its bytes is left in the kernel until it is authenticated,
+// which happens elsewhere, with what has been read.
 func (c *Conn) Read(b []byte) (int, error) {
 	if c.authenticated.Load() {
 		return c.Conn.Read(b)
@@ -102,8 +103,8 @@ func (c *Conn) Close() error {
 	return c.closeErr
 }
 
-// silent says whether nothing has come yet. What the kernel has counts, too: on a busy machine the one who reads it may be
-// late.
+// silent says whether nothing has come yet. What the kernel has counts, too: on a busy machine the one who reads it
+// may be late.
 func (c *Conn) silent() bool {
 	if c.received.Load() > 0 {
 		return false

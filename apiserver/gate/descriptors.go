@@ -22,7 +22,8 @@ func ProcessLimits() (Limits, error) {
 		return Limits{}, fmt.Errorf("cannot tell how many files may be open: %w", err)
 	}
 	if limit.Cur < minDescriptors {
-		return Limits{}, fmt.Errorf("this process may open %d files only; it needs %d (ulimit -n)", limit.Cur, minDescriptors)
+		return Limits{}, fmt.Errorf("this process may open %d files only; it needs %d (ulimit -n)", limit.Cur,
+			minDescriptors)
 	}
 	return Limits{MaxConnections: int(min(maxConnections, limit.Cur/4))}, nil
 }

@@ -23,8 +23,8 @@ const (
 	minPing = 10 * time.Second
 )
 
-// ServerOptions are for a gRPC server on a Listener. Authenticate judges each call by its headers, before anything else is
-// done for it. A server that takes connections of unknown clients needs ForUnknown, too.
+// ServerOptions are for a gRPC server on a Listener. Authenticate judges each call by its headers, before anything
+// else is done for it. A server that takes connections of unknown clients needs ForUnknown, too.
 func ServerOptions(authenticate tap.ServerInHandle) []grpc.ServerOption {
 	return []grpc.ServerOption{
 		grpc.Creds(handshaken{}),
@@ -32,7 +32,8 @@ func ServerOptions(authenticate tap.ServerInHandle) []grpc.ServerOption {
 		grpc.MaxHeaderListSize(MaxHeaderBytes),
 		grpc.MaxConcurrentStreams(MaxStreams),
 		grpc.ConnectionTimeout(OpeningTimeout),
-		grpc.KeepaliveParams(keepalive.ServerParameters{Time: ProbeAfter, Timeout: ProbeTimeout, MaxConnectionIdle: IdleTimeout}),
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: ProbeAfter, Timeout: ProbeTimeout,
+			MaxConnectionIdle: IdleTimeout}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: minPing, PermitWithoutStream: true}),
 	}
 }
@@ -59,7 +60,8 @@ func (handshaken) ServerHandshake(c net.Conn) (net.Conn, credentials.AuthInfo, e
 	if state.NegotiatedProtocol != "h2" {
 		return nil, nil, fmt.Errorf("gate: gRPC needs HTTP/2, and the client has negotiated %q", state.NegotiatedProtocol)
 	}
-	info := credentials.TLSInfo{State: state, CommonAuthInfo: credentials.CommonAuthInfo{SecurityLevel: credentials.PrivacyAndIntegrity}}
+	info := credentials.TLSInfo{State: state, CommonAuthInfo: credentials.CommonAuthInfo{
+		SecurityLevel: credentials.PrivacyAndIntegrity}}
 	return c, AuthInfo{TLSInfo: info, Conn: below}, nil
 }
 

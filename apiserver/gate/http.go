@@ -29,7 +29,8 @@ func From(ctx context.Context) *Conn {
 	return c
 }
 
-// Anonymous prepares an answer over HTTP to a client that has not shown who it is: it is the last one of the connection.
+// Anonymous prepares an answer over HTTP to a client that has not shown who it is: it is the last one of the
+// connection.
 func Anonymous(ctx context.Context, header http.Header) {
 	if c := From(ctx); !c.IsAuthenticated() {
 		header.Set("Connection", "close")

@@ -20,11 +20,12 @@ const (
 type Limits struct {
 	// MaxConnections is how many connections there may be; 4096 by default.
 	MaxConnections int
-	// MaxPerAddress is how many of them one remote address may have; half of them by default. An address is an IPv4 address or
-	// an IPv6 network of 64 bits. Loopback addresses have no bound of their own, because all local clients share them.
+	// MaxPerAddress is how many of them one remote address may have; half of them by default. An address is an IPv4
+	// address or an IPv6 network of 64 bits. Loopback addresses have no bound of their own, because all local clients
+	// share them.
 	MaxPerAddress int
-	// MaxUnauthenticated is how many of all connections may be of clients that have not shown who they are; half of them, 256
-	// at most, by default.
+	// MaxUnauthenticated is how many of all connections may be of clients that have not shown who they are; half of them,
+	// 256 at most, by default.
 	MaxUnauthenticated int
 	// MaxUnauthenticatedPerAddress is how many of those one remote address may have; a quarter of them by default.
 	MaxUnauthenticatedPerAddress int
@@ -32,7 +33,8 @@ type Limits struct {
 	HandshakeTimeout time.Duration
 	// Lifetime is how long a connection may last whose client does not show who it is; 15 s by default.
 	Lifetime time.Duration
-	// Patience is how long an unauthenticated connection lasts at least when newer ones need its place; 500 ms by default.
+	// Patience is how long an unauthenticated connection lasts at least when newer ones need its place; 500 ms by
+	// default.
 	Patience time.Duration
 	// Silence is Patience for connections on which nothing has come at all; 50 ms by default.
 	Silence time.Duration

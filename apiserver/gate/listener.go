@@ -122,7 +122,8 @@ func (l *Listener) Close() error {
 	return err
 }
 
-// The pauses after an error of accept: they grow from the first to the last, and the error is told at most once in quietFor.
+// The pauses after an error of accept: they grow from the first to the last, and the error is told at most once in
+// quietFor.
 const (
 	firstPause = 5 * time.Millisecond
 	lastPause  = time.Second
@@ -176,8 +177,8 @@ func (l *Listener) handshake(c *Conn) {
 	defer cancel()
 	conn := tls.Server(c, l.cfg.TLS)
 	if err := conn.HandshakeContext(ctx); err != nil {
-		// What a client alone can bring about (a port scan, a health check over TCP, a certificate that it does not trust) is no
-		// news for the operator.
+		// What a client alone can bring about (a port scan, a health check over TCP, a certificate that it does not trust)
+		// is no news for the operator.
 		l.cfg.Logger.Debug("no TLS handshake", "peer", c.RemoteAddr().String(), "error", err)
 		var wrong tls.RecordHeaderError
 		if errors.As(err, &wrong) && wrong.Conn != nil && isHTTP(wrong.RecordHeader) {

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// admit waits until there is room for a connection, and counts it. It is false when the connection has to go: the listener
-// is closed, or the connection's own address has too many.
+// admit waits until there is room for a connection, and counts it. It is false when the connection has to go: the
+// listener is closed, or the connection's own address has too many.
 func (l *Listener) admit(c *Conn) bool {
 	for {
 		l.mu.Lock()
@@ -54,8 +54,8 @@ const (
 	full
 )
 
-// room says whether there is room for c. When it is crowded it returns the connection that can make room, or, if there is
-// none, how long to wait for one (0: until something changes).
+// room says whether there is room for c. When it is crowded it returns the connection that can make room, or, if there
+// is none, how long to wait for one (0: until something changes).
 func (l *Listener) room(c *Conn) (room, *Conn, time.Duration) {
 	limits := l.cfg.Limits
 	if c.address.IsValid() {
@@ -76,8 +76,8 @@ func (l *Listener) room(c *Conn) (room, *Conn, time.Duration) {
 	return crowded, victim, wait
 }
 
-// oldest returns the unauthenticated connection that is first to make room: the oldest on which nothing has come, or else
-// the oldest, if they have had their time; otherwise how long that takes, 0 when there is none.
+// oldest returns the unauthenticated connection that is first to make room: the oldest on which nothing has come, or
+// else the oldest, if they have had their time; otherwise how long that takes, 0 when there is none.
 func (l *Listener) oldest(of func(*Conn) bool) (victim *Conn, wait time.Duration) {
 	now := time.Now()
 	sooner := func(left time.Duration) {

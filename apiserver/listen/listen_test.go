@@ -35,7 +35,8 @@ func TestOpen(t *testing.T) {
 	if err := other.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := listen.Open(t.Context(), free, s.REST()); err == nil || !strings.Contains(err.Error(), "cannot listen on "+s.REST()) {
+	if _, err := listen.Open(t.Context(), free, s.REST()); err == nil ||
+		!strings.Contains(err.Error(), "cannot listen on "+s.REST()) {
 		t.Errorf("a taken port: %v", err)
 	}
 	again, err := listen.Open(t.Context(), "", free)

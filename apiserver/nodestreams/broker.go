@@ -94,7 +94,8 @@ func (b *Broker) mayServe(ctx context.Context, node string) (registered bool, er
 	}
 	key, registered, err := b.machine(ctx, node)
 	if err == nil && key != "" && key != u.UID {
-		err = apierrors.New(apierrors.Forbidden, "%s may not serve node %q: the name belongs to another machine", u.Name, node)
+		err = apierrors.New(apierrors.Forbidden, "%s may not serve node %q: the name belongs to another machine", u.Name,
+			node)
 	}
 	return registered, err
 }

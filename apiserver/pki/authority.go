@@ -91,7 +91,8 @@ func authorityTemplate(subject pkix.Name, now time.Time) *x509.Certificate {
 	return &x509.Certificate{
 		Subject:   subject,
 		NotBefore: now.Add(-backdate), NotAfter: now.Add(caLife),
-		KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageCRLSign, BasicConstraintsValid: true, IsCA: true, MaxPathLenZero: true,
+		KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageCRLSign, BasicConstraintsValid: true, IsCA: true,
+		MaxPathLenZero: true,
 	}
 }
 
@@ -109,7 +110,9 @@ func (a *authority) signItself(template *x509.Certificate) error {
 }
 
 // client makes a client certificate for key, or for a new key when that is nil.
-func (a *authority) client(name string, groups []string, now time.Time, ttl time.Duration, key *ecdsa.PrivateKey) (Identity, error) {
+func (a *authority) client(
+	name string, groups []string, now time.Time, ttl time.Duration, key *ecdsa.PrivateKey,
+) (Identity, error) {
 	if key == nil {
 		var err error
 		if key, err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader); err != nil {

@@ -159,9 +159,9 @@ func (b *Bundle) isDue() bool {
 // renewEvery is the time between two looks at the certificates, of which the shortest-lived in a file has a year.
 const renewEvery = time.Hour
 
-// KeepRenewed renews the authority's and the administrator's certificates in their files when a third of their lives is left,
-// until ctx ends, and returns its error. Each time it calls write, for what is made of them elsewhere, such as the
-// kubeconfig; until write succeeds it is called again. What goes wrong is logged, and tried again in an hour.
+// KeepRenewed renews the authority's and the administrator's certificates in their files when a third of their lives
+// is left, until ctx ends, and returns its error. Each time it calls write, for what is made of them elsewhere, such
+// as the kubeconfig; until write succeeds it is called again. What goes wrong is logged, and tried again in an hour.
 func (b *Bundle) KeepRenewed(ctx context.Context, write func() error) error {
 	tick := time.NewTicker(renewEvery)
 	defer tick.Stop()

@@ -1,8 +1,9 @@
-// Package schedulerstreams is the server's side of the SchedulerStreams service: it asks a scheduler what it thinks of the
-// nodes for a pod, over streams that the scheduler opened. The mechanism and its guarantees are those of package streams.
+// Package schedulerstreams is the server's side of the SchedulerStreams service: it asks a scheduler what it thinks of
+// the nodes for a pod, over streams that the scheduler opened. The mechanism and its guarantees are those of package
+// streams.
 //
-// Guarantees besides: only the identity system:scheduler listens and answers. Several schedulers can be connected, each
-// with scheduler names of its own.
+// Guarantees besides: only the identity system:scheduler listens and answers. Several schedulers can be connected,
+// each with scheduler names of its own.
 //
 // The Broker does not authorize the user who asks, nor does it look at the pod.
 package schedulerstreams
@@ -61,10 +62,12 @@ func New(cfg Config) *Broker {
 	})}
 }
 
-// Explain asks the scheduler that the pod of the call chose. It returns nil when other schedulers are connected but not
-// that one. Errors: what the scheduler says, ServiceUnavailable when none is connected or it goes away, Timeout when it
-// does not answer, TooManyRequests.
-func (b *Broker) Explain(ctx context.Context, ask *schedulingv1.ExplainCall) (*schedulingv1.PlacementReviewStatus, error) {
+// Explain asks the scheduler that the pod of the call chose. It returns nil when other schedulers are connected but
+// not that one. Errors: what the scheduler says, ServiceUnavailable when none is connected or it goes away, Timeout
+// when it does not answer, TooManyRequests.
+func (b *Broker) Explain(
+	ctx context.Context, ask *schedulingv1.ExplainCall,
+) (*schedulingv1.PlacementReviewStatus, error) {
 	name := ask.GetPod().GetSpec().GetSchedulerName()
 	switch named, anybody := b.streams.Listening(name); {
 	case !anybody:

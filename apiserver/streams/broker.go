@@ -19,8 +19,8 @@ type Config struct {
 	Who func(name string) string
 	// Absent is added to the message that a component is not connected.
 	Absent string
-	// MayServe refuses an identity that may not listen and answer for a name. It is asked again for each call, since a name
-	// may get another owner while somebody listens. No lock is held meanwhile.
+	// MayServe refuses an identity that may not listen and answer for a name. It is asked again for each call, since a
+	// name may get another owner while somebody listens. No lock is held meanwhile.
 	MayServe func(ctx context.Context, name string) error
 	// AnswerTimeout is how long a component may take to begin its answer; 10 s when zero.
 	AnswerTimeout time.Duration
@@ -76,8 +76,8 @@ type frame struct {
 
 // Do asks the component of that name. Ask makes the call with its id. It calls take with each piece of the answer, in
 // order, on the caller's goroutine, and returns when the answer ends, ctx ends, or take fails.
-// Errors: what the component says (such as NotFound or BadRequest), ServiceUnavailable when it is not connected or goes
-// away, Timeout when it does not answer, TooManyRequests.
+// Errors: what the component says (such as NotFound or BadRequest), ServiceUnavailable when it is not connected or
+// goes away, Timeout when it does not answer, TooManyRequests.
 func (b *Broker[C]) Do(ctx context.Context, name string, ask func(id string) C, take func([]byte) error) error {
 	answer := time.NewTimer(b.cfg.AnswerTimeout)
 	defer answer.Stop()
@@ -171,7 +171,9 @@ func (b *Broker[C]) listener(ctx context.Context, name string) (*listener[C], er
 }
 
 // open registers a call and hands it to the listener, until the time is up: a listener may have ceased to read.
-func (b *Broker[C]) open(ctx context.Context, name string, ask func(id string) C, timeUp <-chan time.Time) (*call, string, error) {
+func (b *Broker[C]) open(
+	ctx context.Context, name string, ask func(id string) C, timeUp <-chan time.Time,
+) (*call, string, error) {
 	id := rand.Text()
 	c := &call{name: name, frames: make(chan frame), gone: make(chan struct{}), began: make(chan struct{})}
 	l, err := b.listener(ctx, name)
@@ -182,7 +184,8 @@ func (b *Broker[C]) open(ctx context.Context, name string, ask func(id string) C
 	b.mu.Lock()
 	if b.busy[name] >= b.cfg.MaxCalls {
 		b.mu.Unlock()
-		return nil, "", apierrors.New(apierrors.TooManyRequests, "%s serves %d calls already", b.cfg.Who(name), b.cfg.MaxCalls)
+		return nil, "", apierrors.New(apierrors.TooManyRequests, "%s serves %d calls already", b.cfg.Who(name),
+			b.cfg.MaxCalls)
 	}
 	c.ended = l.ended
 	b.calls[id] = c

@@ -83,8 +83,8 @@ func (b *Broker[C]) unregister(names []string, l *listener[C]) {
 	}
 }
 
-// Answer serves the stream on which a component answers one call. Data frames are handed to the caller one at a time; the
-// stream is read on a goroutine of its own, so that a caller who leaves ends the stream at once.
+// Answer serves the stream on which a component answers one call. Data frames are handed to the caller one at a time;
+// the stream is read on a goroutine of its own, so that a caller who leaves ends the stream at once.
 func (b *Broker[C]) Answer(stream grpc.BidiStreamingServer[nodev1.Frame, nodev1.Frame]) error {
 	first, err := stream.Recv()
 	if err != nil {

@@ -1,6 +1,6 @@
 // Package streams is the mechanism by which the API server asks a component something over streams that the component
-// opened, so that the server dials nobody and a component needs no open port. Packages nodestreams and schedulerstreams
-// are its services.
+// opened, so that the server dials nobody and a component needs no open port. Packages nodestreams and
+// schedulerstreams are its services.
 //
 //	caller                         Broker                      component
 //	                                | <------- Listen(names) ------- |
@@ -9,10 +9,10 @@
 //	        <------- take(data) --- | <------- Frame{data} --------- |
 //	        <------- nil or error - | <------- EOF or error -------- |
 //
-// Guarantees: a name has one listener, the newest; a call is answered at most once, and only by who may serve its name;
-// call ids cannot be guessed; a slow reader slows its own stream only (nothing is buffered beyond one frame); when either
-// side goes away the other is told at once.
+// Guarantees: a name has one listener, the newest; a call is answered at most once, and only by who may serve its
+// name; call ids cannot be guessed; a slow reader slows its own stream only (nothing is buffered beyond one frame);
+// when either side goes away the other is told at once.
 //
-// The Broker does not authorize the user who asks, and keeps nothing across a restart: components listen again, callers
-// ask again. The side of the component is package client/calls.
+// The Broker does not authorize the user who asks, and keeps nothing across a restart: components listen again,
+// callers ask again. The side of the component is package client/calls.
 package streams

@@ -1,6 +1,7 @@
 // Package admin acts as the administrator of the cluster that runs on a data directory of this machine: it stops the
 // server, saves a snapshot, and asks where a pod can go. It finds the server by the kubeconfig in the directory, and
-// makes sure by the directory's lock that this is the server which runs there, not that of which the directory is a copy.
+// makes sure by the directory's lock that this is the server which runs there, not that of which the directory is a
+// copy.
 package admin
 
 import (
@@ -72,8 +73,8 @@ func dial(ctx context.Context, dataDir string) (*client.Client, error) {
 // returns when it has let go of the directory. With leavePods the pods go on and the next start adopts them, also when
 // they are being stopped already. Report, if not nil, is told the pods that are waited for.
 //
-// The server goes on stopping when ctx ends, once it was asked to; another Stop joins the same stop. The error of pods that
-// could not be stopped comes when the server has ended.
+// The server goes on stopping when ctx ends, once it was asked to; another Stop joins the same stop. The error of pods
+// that could not be stopped comes when the server has ended.
 func Stop(ctx context.Context, dataDir string, leavePods bool, report func(pods []string)) error {
 	c, err := dial(ctx, dataDir)
 	if err != nil {

@@ -11,6 +11,6 @@
 //
 // Objects are shared with the server: they must not be changed.
 //
-// What it does not do: it is not a proof that something does not exist. "Unknown to my cache" is never a reason to delete
-// anything; ask the server.
+// What it does not do: it is not a proof that something does not exist. "Unknown to my cache" is never a reason to
+// delete anything; ask the server.
 package cache

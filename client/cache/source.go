@@ -17,7 +17,8 @@ type Event[T object.Object] struct {
 }
 
 // Source starts a watch and returns a function that waits for the next batch. The watch ends with ctx.
-type Source[T object.Object] func(ctx context.Context, req *metav1.WatchRequest) (next func() ([]Event[T], error), err error)
+type Source[T object.Object] func(ctx context.Context, req *metav1.WatchRequest) (next func() ([]Event[T], error),
+	err error)
 
 // event is what generated watch events, such as corev1.PodEvent, have in common.
 type event[T any] interface {

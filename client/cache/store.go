@@ -6,8 +6,8 @@ import (
 	"strconv"
 )
 
-// WaitFor waits until the cache reflects the given resourceVersion, or ctx ends. With the resourceVersion that a write of
-// this kind returned, what follows reads that write. An empty one does not wait.
+// WaitFor waits until the cache reflects the given resourceVersion, or ctx ends. With the resourceVersion that a write
+// of this kind returned, what follows reads that write. An empty one does not wait.
 func (c *Cache[T]) WaitFor(ctx context.Context, resourceVersion string) error {
 	if resourceVersion == "" {
 		return nil

@@ -28,7 +28,8 @@ type Config[C Call] struct {
 	// Listen opens the stream of calls and returns its Recv.
 	Listen func(ctx context.Context) (func() (C, error), error)
 	// Answer opens the stream of an answer.
-	Answer func(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[nodev1.Frame, nodev1.Frame], error)
+	Answer func(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[nodev1.Frame, nodev1.Frame],
+		error)
 	// Do answers a call, by calls of send. Its error is passed on to the caller.
 	Do func(ctx context.Context, call C, send func(data []byte) error) error
 	// Spawn runs f on a goroutine of its own, with a context that ends with the component, or not at all once that has

@@ -1,8 +1,8 @@
 // Package record writes events: short notes about what happened to an object, which `kubectl describe` shows.
 //
-// An event that repeats (same object, type, reason and note) becomes a series: one object whose count grows and which is
-// written at most once in ten seconds. Events about one object are limited to a burst of 25 and one more each 30 s, so
-// that a failing loop cannot flood the store.
+// An event that repeats (same object, type, reason and note) becomes a series: one object whose count grows and which
+// is written at most once in ten seconds. Events about one object are limited to a burst of 25 and one more each 30 s,
+// so that a failing loop cannot flood the store.
 //
 // Events are best effort: recording never blocks the caller, and what does not fit the queue, or cannot be written, is
 // dropped and counted.
@@ -121,7 +121,8 @@ func (r *Recorder) EventFor(regarding *corev1.ObjectReference, kind, reason, act
 	if len(note) > maxNote {
 		note = strings.ToValidUTF8(note[:maxNote-3], "") + "..."
 	}
-	e := entry{instance: r.instance, regarding: regarding, kind: kind, reason: reason, action: action, note: note, at: time.Now()}
+	e := entry{instance: r.instance, regarding: regarding, kind: kind, reason: reason, action: action, note: note,
+		at: time.Now()}
 	select {
 	case r.queue <- e:
 	default:
@@ -221,15 +222,16 @@ func (r *Recorder) create(ctx context.Context, s *series, e entry) {
 		if goesWithNamespace(err) {
 			level = slog.LevelDebug
 		}
-		r.cfg.Logger.Log(ctx, level, "cannot write an event", "reason", e.reason, "object", e.regarding.GetName(), "error", err)
+		r.cfg.Logger.Log(ctx, level, "cannot write an event", "reason", e.reason, "object", e.regarding.GetName(), "error",
+			err)
 		return
 	}
 	s.namespace, s.name = namespace, o.GetMetadata().GetName()
 	s.count, s.writtenCount, s.seen, s.written = 1, 1, e.at, e.at
 }
 
-// goesWithNamespace says that an event could not be written because its namespace is being deleted, or gone: a matter of
-// course for what happens to the namespace's last objects.
+// goesWithNamespace says that an event could not be written because its namespace is being deleted, or gone: a matter
+// of course for what happens to the namespace's last objects.
 func goesWithNamespace(err error) bool {
 	if apierrors.Is(err, apierrors.NotFound) {
 		return true

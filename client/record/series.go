@@ -41,11 +41,12 @@ func newSeriesTable() *seriesTable {
 	return &seriesTable{series: map[seriesKey]*series{}, buckets: map[string]*bucket{}}
 }
 
-// find returns the series that e belongs to, a new one if need be, or limited when there are too many about the object.
-// Repeats are never limited.
+// find returns the series that e belongs to, a new one if need be, or limited when there are too many about the
+// object. Repeats are never limited.
 func (t *seriesTable) find(e entry) (s *series, limited bool) {
 	k := seriesKey{
-		e.instance, e.regarding.GetUid(), e.regarding.GetNamespace() + "/" + e.regarding.GetName(), e.regarding.GetFieldPath(),
+		e.instance, e.regarding.GetUid(), e.regarding.GetNamespace() + "/" + e.regarding.GetName(),
+		e.regarding.GetFieldPath(),
 		e.kind, e.reason, e.note,
 	}
 	if s, ok := t.series[k]; ok && e.at.Sub(s.seen) < seriesEnd {

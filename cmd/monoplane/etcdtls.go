@@ -16,7 +16,8 @@ type etcdTLS struct {
 }
 
 func (f *etcdTLS) add(flags *pflag.FlagSet) {
-	flags.StringVar(&f.ca, "etcd-cafile", "", "certificates that the external etcd's is checked with (default: the system's)")
+	flags.StringVar(&f.ca, "etcd-cafile", "",
+		"certificates that the external etcd's is checked with (default: the system's)")
 	flags.StringVar(&f.cert, "etcd-certfile", "", "client certificate for the external etcd")
 	flags.StringVar(&f.key, "etcd-keyfile", "", "key of the client certificate")
 }

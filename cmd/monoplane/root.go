@@ -36,12 +36,13 @@ YAML file given with --config (data-dir: /path). A flag wins over a variable, a 
 	}
 	root.SetOut(stdout)
 	root.SetErr(stderr)
-	root.AddCommand(newUpCommand(), newDownCommand(), newKubeconfigCommand(), newSnapshotCommand(), newWhyCommand(), newVersionCommand())
+	root.AddCommand(newUpCommand(), newDownCommand(), newKubeconfigCommand(), newSnapshotCommand(), newWhyCommand(),
+		newVersionCommand())
 	return root
 }
 
-// help is what a command does that only groups others. With it, cobra refuses an unknown subcommand instead of printing
-// the help and succeeding.
+// help is what a command does that only groups others. With it, cobra refuses an unknown subcommand instead of
+// printing the help and succeeding.
 func help(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 
 func newVersionCommand() *cobra.Command {

@@ -158,7 +158,8 @@ func (r running) stopPods(ctx context.Context, hint string) {
 // stopPatience is how long the end of the server may take, beyond what it allows itself.
 const stopPatience = 30 * time.Second
 
-// stop ends the cluster. What does not end is left behind: the process ends anyway, as in a crash, which loses nothing.
+// stop ends the cluster. What does not end is left behind: the process ends anyway, as in a crash, which loses
+// nothing.
 func (r running) stop(ctx context.Context) error {
 	stopped := make(chan error, 1)
 	go func() { stopped <- r.cluster.Stop(context.WithoutCancel(ctx)) }()

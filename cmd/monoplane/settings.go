@@ -46,7 +46,8 @@ func applyEnvironment(flags *pflag.FlagSet, lookup func(string) (string, bool)) 
 			return
 		}
 		if momentary(f) {
-			errs = append(errs, fmt.Errorf("environment variable %s: --%s is for the command line only", variable(f.Name), f.Name))
+			errs = append(errs, fmt.Errorf("environment variable %s: --%s is for the command line only", variable(f.Name),
+				f.Name))
 			return
 		}
 		if err := flags.Set(f.Name, value); err != nil {
@@ -127,8 +128,9 @@ const confirmation = "confirm-original-dead"
 // addConfirmation adds --confirm-original-dead. It is true at the moment at which somebody says so, so that nothing
 // that outlives the moment may say it.
 func addConfirmation(flags *pflag.FlagSet, confirmed *bool) {
-	flags.BoolVar(confirmed, confirmation, false, "where the data come from, no server and no pod of this cluster runs any more, nor will again: "+
-		"the copy takes over the node, and runs its pods. Said of one start, on the command line only")
+	flags.BoolVar(confirmed, confirmation, false,
+		"where the data come from, no server and no pod of this cluster runs any more, nor will again: "+
+			"the copy takes over the node, and runs its pods. Said of one start, on the command line only")
 }
 
 // momentary reports whether a flag may not be set by what outlives the command.

@@ -40,21 +40,32 @@ func (o *upOptions) add(flags *pflag.FlagSet) {
 	o.dataDir = addDataDir(flags)
 	flags.StringVar(&o.listen, "listen", "127.0.0.1:6443", "address of the REST API; port 0 picks a free one")
 	flags.StringVar(&o.grpcListen, "grpc-listen", "127.0.0.1:6444", "address of the gRPC API; port 0 picks a free one")
-	flags.StringVar(&o.runtime, "runtime", "host", `what runs the pods: "host" (real processes) or "fake" (none; for tests of controllers)`)
-	flags.StringVar(&o.runtimeEndpoint, "runtime-endpoint", "", "socket of a CRI runtime to use instead, such as unix:///run/containerd/containerd.sock")
+	flags.StringVar(&o.runtime, "runtime", "host",
+		`what runs the pods: "host" (real processes) or "fake" (none; for tests of controllers)`)
+	flags.StringVar(&o.runtimeEndpoint, "runtime-endpoint", "",
+		"socket of a CRI runtime to use instead, such as unix:///run/containerd/containerd.sock")
 	flags.IntVar(&o.nodes, "nodes", 1, "number of nodes; more than one only with --runtime=fake")
-	flags.StringVar(&o.nodeName, "node-name", "", "name of the node (default: this machine's name); with --nodes a prefix")
+	flags.StringVar(&o.nodeName, "node-name", "",
+		"name of the node (default: this machine's name); with --nodes a prefix")
 	flags.StringToStringVar(&o.nodeLabels, "node-labels", nil,
-		"labels for the node when it is first registered, such as topology.kubernetes.io/zone=a,disk=ssd. Zone, region and instance type are kept up to date")
-	flags.IntVar(&o.zones, "zones", 0, "spread simulated nodes over so many zones, topology.kubernetes.io/zone=zone-1 and so on")
-	flags.StringSliceVar(&o.etcdEndpoints, "etcd-endpoints", nil, "URLs of an external etcd cluster to use instead of the embedded one")
+		"labels for the node when it is first registered, such as topology.kubernetes.io/zone=a,disk=ssd. Zone, region "+
+			"and instance type are kept up to date")
+	flags.IntVar(&o.zones, "zones", 0,
+		"spread simulated nodes over so many zones, topology.kubernetes.io/zone=zone-1 and so on")
+	flags.StringSliceVar(&o.etcdEndpoints, "etcd-endpoints", nil,
+		"URLs of an external etcd cluster to use instead of the embedded one")
 	o.etcdTLS.add(flags)
-	flags.IntVar(&o.podGCThreshold, "terminated-pod-gc-threshold", podgc.DefaultThreshold, "how many ended pods are kept; above that the oldest are deleted. 0 for all")
-	flags.IntVar(&o.maxEvents, "max-events", 10_000, "how many events are kept, for an hour at most; above that the oldest are deleted. 0 for any number")
-	flags.StringVar(&o.schedulerConfig, "scheduler-config", "", "file with a KubeSchedulerConfiguration: profiles, plugins and their arguments")
-	flags.BoolVar(&o.unsafeNoFsync, "unsafe-no-fsync", false, "do not wait for the disk: faster, and a crash of the machine may lose data. For throwaway clusters")
+	flags.IntVar(&o.podGCThreshold, "terminated-pod-gc-threshold", podgc.DefaultThreshold,
+		"how many ended pods are kept; above that the oldest are deleted. 0 for all")
+	flags.IntVar(&o.maxEvents, "max-events", 10_000,
+		"how many events are kept, for an hour at most; above that the oldest are deleted. 0 for any number")
+	flags.StringVar(&o.schedulerConfig, "scheduler-config", "",
+		"file with a KubeSchedulerConfiguration: profiles, plugins and their arguments")
+	flags.BoolVar(&o.unsafeNoFsync, "unsafe-no-fsync", false,
+		"do not wait for the disk: faster, and a crash of the machine may lose data. For throwaway clusters")
 	addConfirmation(flags, &o.originalDead)
-	flags.StringVar(&o.logLevel, "log-level", "warn", `what is logged to stderr: "debug", "info", "warn" or "error"; the audit always is`)
+	flags.StringVar(&o.logLevel, "log-level", "warn",
+		`what is logged to stderr: "debug", "info", "warn" or "error"; the audit always is`)
 }
 
 // config checks the options and turns them into a cluster's configuration.
@@ -132,8 +143,10 @@ same data directory adopts pods that still run.
 A data directory that was copied, or restored from a snapshot, does not get the node: the pods may
 still run where the data come from. The API serves, and nothing is started or stopped. Once the
 original is dead with all its pods, --confirm-original-dead takes the node over.`,
-		Example: "  monoplane up\n  monoplane up --data-dir ~/clusters/one --listen 127.0.0.1:0 --grpc-listen 127.0.0.1:0\n  monoplane up --runtime fake --nodes 100 --zones 3",
-		Args:    cobra.NoArgs,
+		Example: "  monoplane up\n" +
+			"  monoplane up --data-dir ~/clusters/one --listen 127.0.0.1:0 --grpc-listen 127.0.0.1:0\n" +
+			"  monoplane up --runtime fake --nodes 100 --zones 3",
+		Args: cobra.NoArgs,
 	}
 	var o upOptions
 	o.add(cmd.Flags())
@@ -152,7 +165,8 @@ original is dead with all its pods, --confirm-original-dead takes the node over.
 func example(r monoplane.Runtime) string {
 	switch r {
 	case monoplane.HostRuntime():
-		return "  kubectl run hello --image=host --command -- sh -c 'while date; do sleep 1; done'\n  kubectl logs -f hello\n"
+		return "  kubectl run hello --image=host --command -- sh -c 'while date; do sleep 1; done'\n" +
+			"  kubectl logs -f hello\n"
 	default:
 		return "  kubectl run hello --image=busybox --command -- sleep 600\n  kubectl get pods -w\n"
 	}
@@ -177,8 +191,11 @@ func greetRefused(w io.Writer, c *monoplane.Cluster) {
 	fmt.Fprintf(w, "  kubeconfig  %s\n\n", c.Kubeconfig())
 	fmt.Fprintf(w, "%v.\n\n", c.Refused())
 	fmt.Fprintln(w, "Nothing is started or stopped on it, so that no pod runs twice. Choose:")
-	fmt.Fprintln(w, "  The original goes on, or may come back: use this one to look at the data only, and stop it with Ctrl-C.")
-	fmt.Fprintf(w, "  The original is dead with all its pods: stop this one, then: monoplane up --%s (with its other flags)\n", confirmation)
-	fmt.Fprintf(w, "  The pods are not wanted here: kubectl delete node %s, wait until they are gone, then start again.\n\n", nodes)
+	fmt.Fprintln(w,
+		"  The original goes on, or may come back: use this one to look at the data only, and stop it with Ctrl-C.")
+	fmt.Fprintf(w, "  The original is dead with all its pods: stop this one, then: monoplane up --%s (with its other "+
+		"flags)\n", confirmation)
+	fmt.Fprintf(w,
+		"  The pods are not wanted here: kubectl delete node %s, wait until they are gone, then start again.\n\n", nodes)
 	fmt.Fprintln(w, "Ctrl-C stops the server.")
 }

@@ -30,7 +30,8 @@ not created.`,
 		Args: cobra.MaximumNArgs(1),
 	}
 	dir := addDataDir(cmd.Flags())
-	namespace := cmd.Flags().StringP("namespace", "n", "", `namespace of the pod (default "default", or that of the pod in the file)`)
+	namespace := cmd.Flags().StringP("namespace", "n", "",
+		`namespace of the pod (default "default", or that of the pod in the file)`)
 	output := cmd.Flags().StringP("output", "o", "table", "table, json or yaml")
 	file := cmd.Flags().StringP("filename", "f", "", "file that describes the pod; - for the standard input")
 	bindSettings(cmd)
@@ -58,7 +59,9 @@ not created.`,
 	return cmd
 }
 
-func askWhy(ctx context.Context, dir, namespace string, spec *schedulingv1.PlacementReviewSpec) (*schedulingv1.PlacementReview, error) {
+func askWhy(
+	ctx context.Context, dir, namespace string, spec *schedulingv1.PlacementReviewSpec,
+) (*schedulingv1.PlacementReview, error) {
 	return admin.ReviewPlacement(ctx, dir, &schedulingv1.PlacementReview{
 		Metadata: &metav1.ObjectMeta{Namespace: namespace}, Spec: spec,
 	})

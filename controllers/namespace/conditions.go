@@ -34,7 +34,8 @@ func conditions(r *remains) []*corev1.NamespaceCondition {
 		}
 		slices.Sort(texts)
 		failure.Status, failure.Reason = "True", "ContentDeletionFailed"
-		failure.Message = fmt.Sprintf("Failed to delete all resource types, %d remaining: %s", len(texts), strings.Join(texts, ", "))
+		failure.Message = fmt.Sprintf("Failed to delete all resource types, %d remaining: %s", len(texts),
+			strings.Join(texts, ", "))
 	}
 	content := &corev1.NamespaceCondition{
 		Type: "NamespaceContentRemaining", Status: "False",
@@ -79,14 +80,18 @@ func (c *Controller) report(ctx context.Context, ns *corev1.Namespace, r *remain
 	changed := false
 	for _, want := range conditions(r) {
 		want.LastTransitionTime = value.Time(time.Now())
-		i := slices.IndexFunc(n.Status.Conditions, func(h *corev1.NamespaceCondition) bool { return h.GetType() == want.GetType() })
+		i := slices.IndexFunc(n.Status.Conditions, func(h *corev1.NamespaceCondition) bool {
+			return h.GetType() ==
+				want.GetType()
+		})
 		if i < 0 {
 			n.Status.Conditions = append(n.Status.Conditions, want)
 			changed = true
 			continue
 		}
 		have := n.Status.Conditions[i]
-		if have.GetStatus() == want.GetStatus() && have.GetReason() == want.GetReason() && have.GetMessage() == want.GetMessage() {
+		if have.GetStatus() == want.GetStatus() && have.GetReason() == want.GetReason() &&
+			have.GetMessage() == want.GetMessage() {
 			continue
 		}
 		if have.GetStatus() == want.GetStatus() {

@@ -8,8 +8,8 @@
 // What it guarantees: the finalizer is removed only after linearizable lists have shown that nothing is left; since
 // the server creates nothing in a terminating namespace, nothing can appear afterwards.
 //
-// The namespaces that every cluster has cannot be deleted; one that goes all the same, because its deletion had begun under an older
-// version, is made again.
+// The namespaces that every cluster has cannot be deleted; one that goes all the same, because its deletion had begun
+// under an older version, is made again.
 //
 // What it does not do: it never forces a deletion and never touches finalizers of the objects inside.
 package namespace

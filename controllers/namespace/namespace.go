@@ -146,8 +146,8 @@ func (c *Controller) reconcile(ctx context.Context, name string) (time.Duration,
 	return 0, c.finalize(ctx, ns)
 }
 
-// restore makes a builtin namespace that is gone again. The server refuses to delete it, but its deletion may have begun before: under an
-// older version, or by somebody at the store. It does nothing for others.
+// restore makes a builtin namespace that is gone again. The server refuses to delete it, but its deletion may have
+// begun before: under an older version, or by somebody at the store. It does nothing for others.
 func (c *Controller) restore(ctx context.Context, name string) error {
 	if !builtin.Namespace(name) {
 		return nil

@@ -15,7 +15,9 @@ import (
 )
 
 // bind writes both sides of a binding, as far as they are not written.
-func (c *Controller) bind(ctx context.Context, v *corev1.PersistentVolume, o *corev1.PersistentVolumeClaim) (err error) {
+func (c *Controller) bind(
+	ctx context.Context, v *corev1.PersistentVolume, o *corev1.PersistentVolumeClaim,
+) (err error) {
 	began := !storage.IsBound(o)
 	defer func() {
 		if began || err != nil {
@@ -73,8 +75,8 @@ func (c *Controller) readVolume(ctx context.Context, name string) (*corev1.Persi
 	return v, nil
 }
 
-// ownWrites bounds the wait for the cache to have what was written. Choices are made from the cache: without it a volume would be
-// chosen twice, and the second write fail.
+// ownWrites bounds the wait for the cache to have what was written. Choices are made from the cache: without it a
+// volume would be chosen twice, and the second write fail.
 const ownWrites = 5 * time.Second
 
 func (c *Controller) writeVolume(ctx context.Context, v *corev1.PersistentVolume) (*corev1.PersistentVolume, error) {
@@ -85,7 +87,9 @@ func (c *Controller) writeVolume(ctx context.Context, v *corev1.PersistentVolume
 	return next, c.seen(ctx, c.volumes.WaitFor, next)
 }
 
-func (c *Controller) writeClaim(ctx context.Context, o *corev1.PersistentVolumeClaim) (*corev1.PersistentVolumeClaim, error) {
+func (c *Controller) writeClaim(
+	ctx context.Context, o *corev1.PersistentVolumeClaim,
+) (*corev1.PersistentVolumeClaim, error) {
 	next, err := c.cfg.Client.PersistentVolumeClaims.Update(ctx, &corev1.UpdatePersistentVolumeClaimRequest{Object: o})
 	if err != nil {
 		return nil, fmt.Errorf("write the claim: %w", err)
@@ -100,7 +104,9 @@ func (c *Controller) seen(ctx context.Context, wait func(context.Context, string
 }
 
 // volumePhase writes the phase of a volume, if it is another one, and returns the volume as it is then.
-func (c *Controller) volumePhase(ctx context.Context, v *corev1.PersistentVolume, phase, message string) (*corev1.PersistentVolume, error) {
+func (c *Controller) volumePhase(
+	ctx context.Context, v *corev1.PersistentVolume, phase, message string,
+) (*corev1.PersistentVolume, error) {
 	if v.GetStatus().GetPhase() == phase {
 		return v, nil
 	}
@@ -117,7 +123,8 @@ func (c *Controller) volumePhase(ctx context.Context, v *corev1.PersistentVolume
 }
 
 // claimStatus writes the status of a claim, if it is another one, with what its volume, which may be nil, has.
-func (c *Controller) claimStatus(ctx context.Context, o *corev1.PersistentVolumeClaim, phase string, v *corev1.PersistentVolume,
+func (c *Controller) claimStatus(ctx context.Context, o *corev1.PersistentVolumeClaim, phase string,
+	v *corev1.PersistentVolume,
 ) (*corev1.PersistentVolumeClaim, error) {
 	s := object.Clone(o).GetStatus()
 	if s == nil {
@@ -136,12 +143,14 @@ func (c *Controller) claimStatus(ctx context.Context, o *corev1.PersistentVolume
 		}
 	}
 	s.Phase = phase
-	if was.GetPhase() == phase && slices.Equal(was.GetAccessModes(), s.GetAccessModes()) && len(was.GetCapacity()) == len(s.GetCapacity()) {
+	if was.GetPhase() == phase && slices.Equal(was.GetAccessModes(), s.GetAccessModes()) &&
+		len(was.GetCapacity()) == len(s.GetCapacity()) {
 		return o, nil
 	}
 	next := object.Clone(o)
 	next.Status = s
-	next, err := c.cfg.Client.PersistentVolumeClaims.UpdateStatus(ctx, &corev1.UpdatePersistentVolumeClaimRequest{Object: next})
+	next, err := c.cfg.Client.PersistentVolumeClaims.UpdateStatus(ctx,
+		&corev1.UpdatePersistentVolumeClaimRequest{Object: next})
 	if err != nil {
 		return nil, fmt.Errorf("write the claim's status: %w", err)
 	}

@@ -80,14 +80,15 @@ func (c *Controller) unboundClaim(ctx context.Context, o *corev1.PersistentVolum
 	case name != "":
 		return c.provision(ctx, o, class)
 	default:
-		c.events.Event(o, record.Normal, "FailedBinding", "Binding", "no persistent volumes available for this claim and no storage class is set")
+		c.events.Event(o, record.Normal, "FailedBinding", "Binding",
+			"no persistent volumes available for this claim and no storage class is set")
 	}
 	_, err = c.claimStatus(ctx, o, pending, nil)
 	return err
 }
 
-// class returns a class, nil when there is none. Classes are watched apart from claims: one that is not known here is asked for, lest a
-// claim that should wait for its first consumer be bound because it was seen before its class.
+// class returns a class, nil when there is none. Classes are watched apart from claims: one that is not known here is
+// asked for, lest a claim that should wait for its first consumer be bound because it was seen before its class.
 func (c *Controller) class(ctx context.Context, name string) (*storagev1.StorageClass, error) {
 	if name == "" {
 		return nil, nil
@@ -105,8 +106,9 @@ func (c *Controller) class(ctx context.Context, name string) (*storagev1.Storage
 	return class, nil
 }
 
-// match returns the best volume for a claim: one that is meant for it; of the others that with the fewest access modes, and among those
-// the smallest. When the claim waits for a consumer, only a volume that is meant for it: the scheduler chooses.
+// match returns the best volume for a claim: one that is meant for it; of the others that with the fewest access
+// modes, and among those the smallest. When the claim waits for a consumer, only a volume that is meant for it: the
+// scheduler chooses.
 func (c *Controller) match(o *corev1.PersistentVolumeClaim, waits bool) *corev1.PersistentVolume {
 	wish := storage.NewWish(o)
 	var best *corev1.PersistentVolume
@@ -149,11 +151,13 @@ func (c *Controller) waitsFor(o *corev1.PersistentVolumeClaim) {
 	slices.Sort(pods)
 	switch len(pods) {
 	case 0:
-		c.events.Event(o, record.Normal, "WaitForFirstConsumer", "Binding", "waiting for first consumer to be created before binding")
+		c.events.Event(o, record.Normal, "WaitForFirstConsumer", "Binding",
+			"waiting for first consumer to be created before binding")
 	case 1:
 		c.events.Event(o, record.Normal, "WaitForPodScheduled", "Binding", "waiting for pod "+pods[0]+" to be scheduled")
 	default:
-		c.events.Event(o, record.Normal, "WaitForPodScheduled", "Binding", "waiting for pods "+strings.Join(pods, ",")+" to be scheduled")
+		c.events.Event(o, record.Normal, "WaitForPodScheduled", "Binding",
+			"waiting for pods "+strings.Join(pods, ",")+" to be scheduled")
 	}
 }
 
@@ -168,7 +172,8 @@ func (c *Controller) requested(ctx context.Context, o *corev1.PersistentVolumeCl
 	case storage.Meant(v, o):
 		return c.bind(ctx, v, o)
 	case v.GetSpec().GetClaimRef() != nil:
-		c.events.Event(o, record.Warning, "FailedBinding", "Binding", fmt.Sprintf("volume %q already bound to a different claim.", v.GetMetadata().GetName()))
+		c.events.Event(o, record.Warning, "FailedBinding", "Binding",
+			fmt.Sprintf("volume %q already bound to a different claim.", v.GetMetadata().GetName()))
 	default:
 		why := mismatch(v, o)
 		if why == "" {

@@ -6,7 +6,8 @@ type metrics struct{ operations *prometheus.CounterVec }
 
 func newMetrics(r prometheus.Registerer) (*metrics, error) {
 	m := &metrics{operations: prometheus.NewCounterVec(prometheus.CounterOpts{
-		Subsystem: "pv_controller", Name: "operations_total", Help: "Bindings, provisionings and deletions of volumes, by result.",
+		Subsystem: "pv_controller", Name: "operations_total",
+		Help: "Bindings, provisionings and deletions of volumes, by result.",
 	}, []string{"operation", "result"})}
 	if r == nil {
 		return m, nil

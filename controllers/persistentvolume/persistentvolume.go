@@ -89,7 +89,8 @@ func (c *Controller) Ready() error {
 func (c *Controller) Run(ctx context.Context) error {
 	c.watch()
 	// One worker: two would choose the same volume all the time, and what it costs is a few small writes.
-	c.queue = loop.New(loop.Config[item]{Name: "persistentvolume", Reconcile: c.reconcile, Workers: 1, Logger: c.cfg.Logger})
+	c.queue = loop.New(loop.Config[item]{Name: "persistentvolume", Reconcile: c.reconcile, Workers: 1,
+		Logger: c.cfg.Logger})
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return c.events.Run(ctx) })
 	g.Go(func() error { return c.claims.Run(ctx) })
@@ -99,7 +100,8 @@ func (c *Controller) Run(ctx context.Context) error {
 	g.Go(func() error {
 		stop := context.AfterFunc(ctx, c.queue.Stop)
 		defer stop()
-		err := errors.Join(c.volumes.WaitForSync(ctx), c.classes.WaitForSync(ctx), c.pods.WaitForSync(ctx), c.claims.WaitForSync(ctx))
+		err := errors.Join(c.volumes.WaitForSync(ctx), c.classes.WaitForSync(ctx), c.pods.WaitForSync(ctx),
+			c.claims.WaitForSync(ctx))
 		if err != nil {
 			return err
 		}
@@ -116,6 +118,6 @@ func (c *Controller) reconcile(ctx context.Context, i item) (time.Duration, erro
 	return c.claim(ctx, i.key)
 }
 
-// lookAgain is when something is looked at again that depends on an object which the server has and the cache does not: if that came
-// and goes while the watch is lost, nobody tells.
+// lookAgain is when something is looked at again that depends on an object which the server has and the cache does
+// not: if that came and goes while the watch is lost, nobody tells.
 const lookAgain = 10 * time.Second

@@ -13,9 +13,11 @@ import (
 	"monoplane.dev/object/storage"
 )
 
-// unprotectClaim lets a claim that is to be deleted go once no pod uses it. Pods without a node do not: the scheduler places
-// none whose claim is being deleted.
-func (c *Controller) unprotectClaim(ctx context.Context, o *corev1.PersistentVolumeClaim) (again time.Duration, err error) {
+// unprotectClaim lets a claim that is to be deleted go once no pod uses it. Pods without a node do not: the scheduler
+// places none whose claim is being deleted.
+func (c *Controller) unprotectClaim(
+	ctx context.Context, o *corev1.PersistentVolumeClaim,
+) (again time.Duration, err error) {
 	if !slices.Contains(o.GetMetadata().GetFinalizers(), storage.ClaimProtection) {
 		return 0, nil
 	}
@@ -61,7 +63,8 @@ func (c *Controller) used(ctx context.Context, o *corev1.PersistentVolumeClaim) 
 // unprotectVolume lets a volume that is to be deleted go once it is not bound.
 func (c *Controller) unprotectVolume(ctx context.Context, v *corev1.PersistentVolume) error {
 	m := v.GetMetadata()
-	if m.GetDeletionTimestamp() == nil || v.GetStatus().GetPhase() == bound || !slices.Contains(m.GetFinalizers(), storage.VolumeProtection) {
+	if m.GetDeletionTimestamp() == nil || v.GetStatus().GetPhase() == bound ||
+		!slices.Contains(m.GetFinalizers(), storage.VolumeProtection) {
 		return nil
 	}
 	next := object.Clone(v)

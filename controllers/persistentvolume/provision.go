@@ -25,7 +25,9 @@ const LocalProvisioner = "monoplane.dev/local"
 const pathParameter = "path"
 
 // provision has a volume made for a claim: by us, or by the provisioner that its class names.
-func (c *Controller) provision(ctx context.Context, o *corev1.PersistentVolumeClaim, class *storagev1.StorageClass) error {
+func (c *Controller) provision(
+	ctx context.Context, o *corev1.PersistentVolumeClaim, class *storagev1.StorageClass,
+) error {
 	by := class.GetProvisioner()
 	switch {
 	case class == nil:
@@ -41,7 +43,8 @@ func (c *Controller) provision(ctx context.Context, o *corev1.PersistentVolumeCl
 			return c.provisionLocal(ctx, o, class)
 		}
 		c.events.Event(o, record.Normal, "ExternalProvisioning", "Provisioning", fmt.Sprintf(
-			"Waiting for a volume to be created either by the external provisioner '%s' or manually by the system administrator. "+
+			"Waiting for a volume to be created either by the external provisioner '%s' or manually by the system "+
+				"administrator. "+
 				"If volume creation is delayed, please verify that the provisioner is running and correctly registered.", by))
 	}
 	_, err := c.claimStatus(ctx, o, pending, nil)
@@ -53,7 +56,9 @@ func (c *Controller) cannotProvision(o *corev1.PersistentVolumeClaim, why string
 }
 
 // nameProvisioner says on a claim who is to make its volume: external provisioners wait for that.
-func (c *Controller) nameProvisioner(ctx context.Context, o *corev1.PersistentVolumeClaim, by string) (*corev1.PersistentVolumeClaim, error) {
+func (c *Controller) nameProvisioner(
+	ctx context.Context, o *corev1.PersistentVolumeClaim, by string,
+) (*corev1.PersistentVolumeClaim, error) {
 	a := o.GetMetadata().GetAnnotations()
 	if a[storage.Provisioner] == by && a[storage.BetaProvisioner] == by {
 		return o, nil
@@ -70,7 +75,9 @@ type refusal string
 func (r refusal) Error() string { return string(r) }
 
 // provisionLocal makes a local volume for a claim and binds it.
-func (c *Controller) provisionLocal(ctx context.Context, o *corev1.PersistentVolumeClaim, class *storagev1.StorageClass) error {
+func (c *Controller) provisionLocal(
+	ctx context.Context, o *corev1.PersistentVolumeClaim, class *storagev1.StorageClass,
+) error {
 	v, err := c.localVolume(ctx, o, class)
 	if err == nil {
 		v, err = c.create(ctx, v, o)
@@ -78,7 +85,8 @@ func (c *Controller) provisionLocal(ctx context.Context, o *corev1.PersistentVol
 	var refused refusal
 	if errors.As(err, &refused) {
 		c.metrics.done("provision", err)
-		c.cannotProvision(o, fmt.Sprintf("Failed to provision volume with StorageClass %q: %s", class.GetMetadata().GetName(), refused))
+		c.cannotProvision(o, fmt.Sprintf("Failed to provision volume with StorageClass %q: %s",
+			class.GetMetadata().GetName(), refused))
 		if storage.Has(o, storage.SelectedNode) {
 			next := object.Clone(o)
 			delete(next.Metadata.Annotations, storage.SelectedNode)
@@ -95,10 +103,13 @@ func (c *Controller) provisionLocal(ctx context.Context, o *corev1.PersistentVol
 }
 
 // localVolume returns the volume to make, or the refusal.
-func (c *Controller) localVolume(ctx context.Context, o *corev1.PersistentVolumeClaim, class *storagev1.StorageClass) (*corev1.PersistentVolume, error) {
+func (c *Controller) localVolume(
+	ctx context.Context, o *corev1.PersistentVolumeClaim, class *storagev1.StorageClass,
+) (*corev1.PersistentVolume, error) {
 	name := o.GetMetadata().GetAnnotations()[storage.SelectedNode]
 	if name == "" {
-		return nil, refusal("a local volume is made on the node of the pod that uses it: the class must have volumeBindingMode WaitForFirstConsumer")
+		return nil, refusal("a local volume is made on the node of the pod that uses it: the class must have " +
+			"volumeBindingMode WaitForFirstConsumer")
 	}
 	if why := unfit(o, class); why != "" {
 		return nil, refusal(why)
@@ -121,16 +132,19 @@ func (c *Controller) localVolume(ctx context.Context, o *corev1.PersistentVolume
 			storage.BoundByController: "yes", storage.ProvisionedBy: LocalProvisioner,
 		}},
 		Spec: &corev1.PersistentVolumeSpec{
-			Capacity:                      map[string]*metav1.Quantity{"storage": value.NewQuantity(storage.Asked(o))},
-			PersistentVolumeSource:        &corev1.PersistentVolumeSource{Local: &corev1.LocalVolumeSource{Path: c.directory(class, volume)}},
+			Capacity: map[string]*metav1.Quantity{"storage": value.NewQuantity(storage.Asked(o))},
+			PersistentVolumeSource: &corev1.PersistentVolumeSource{Local: &corev1.LocalVolumeSource{
+				Path: c.directory(class, volume)}},
 			AccessModes:                   o.GetSpec().GetAccessModes(),
 			ClaimRef:                      storage.Reference(o),
 			PersistentVolumeReclaimPolicy: cmp.Or(class.GetReclaimPolicy(), "Delete"),
 			StorageClassName:              storage.ClassOfClaim(o),
 			MountOptions:                  class.GetMountOptions(),
-			NodeAffinity: &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []*corev1.NodeSelectorTerm{{
-				MatchExpressions: []*corev1.NodeSelectorRequirement{{Key: storage.HostnameLabel, Operator: "In", Values: []string{host}}},
-			}}}},
+			NodeAffinity: &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{
+				NodeSelectorTerms: []*corev1.NodeSelectorTerm{{
+					MatchExpressions: []*corev1.NodeSelectorRequirement{{Key: storage.HostnameLabel, Operator: "In",
+						Values: []string{host}}},
+				}}}},
 		},
 	}
 	if mode != "" {
@@ -168,7 +182,9 @@ func unfit(o *corev1.PersistentVolumeClaim, class *storagev1.StorageClass) strin
 }
 
 // create makes the volume, unless an earlier try did.
-func (c *Controller) create(ctx context.Context, v *corev1.PersistentVolume, o *corev1.PersistentVolumeClaim) (*corev1.PersistentVolume, error) {
+func (c *Controller) create(
+	ctx context.Context, v *corev1.PersistentVolume, o *corev1.PersistentVolumeClaim,
+) (*corev1.PersistentVolume, error) {
 	made, err := c.cfg.Client.PersistentVolumes.Create(ctx, &corev1.CreatePersistentVolumeRequest{Object: v})
 	name := v.GetMetadata().GetName()
 	if apierrors.Is(err, apierrors.AlreadyExists) {

@@ -36,19 +36,22 @@ func (c *Controller) deleteVolume(ctx context.Context, v *corev1.PersistentVolum
 	by := v.GetMetadata().GetAnnotations()[storage.ProvisionedBy]
 	switch {
 	case by == LocalProvisioner:
-	case by != "" && !strings.HasPrefix(by, "kubernetes.io/"), by == "" && v.GetSpec().GetPersistentVolumeSource().GetCsi() != nil:
+	case by != "" && !strings.HasPrefix(by, "kubernetes.io/"), by == "" &&
+		v.GetSpec().GetPersistentVolumeSource().GetCsi() != nil:
 		return v, nil
 	default:
 		return c.fail(ctx, v, "VolumeFailedDelete",
-			fmt.Sprintf("error getting deleter volume plugin for volume %q: no deletable volume plugin matched", v.GetMetadata().GetName()))
+			fmt.Sprintf("error getting deleter volume plugin for volume %q: no deletable volume plugin matched",
+				v.GetMetadata().GetName()))
 	}
 	m := v.GetMetadata()
 	if m.GetDeletionTimestamp() != nil {
 		return v, nil
 	}
 	_, err := c.cfg.Client.PersistentVolumes.Delete(ctx, &metav1.DeleteRequest{
-		Name:    m.GetName(),
-		Options: &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{Uid: &m.Uid, ResourceVersion: &m.ResourceVersion}},
+		Name: m.GetName(),
+		Options: &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{Uid: &m.Uid,
+			ResourceVersion: &m.ResourceVersion}},
 	})
 	if apierrors.Is(err, apierrors.NotFound) {
 		return nil, nil
@@ -57,12 +60,15 @@ func (c *Controller) deleteVolume(ctx context.Context, v *corev1.PersistentVolum
 	if err != nil {
 		return nil, fmt.Errorf("delete volume %s: %w", m.GetName(), err)
 	}
-	c.cfg.Logger.Info("deleted a volume whose claim is gone", "volume", m.GetName(), "uid", m.GetUid(), "claim", claimOf(v).String())
+	c.cfg.Logger.Info("deleted a volume whose claim is gone", "volume", m.GetName(), "uid", m.GetUid(), "claim",
+		claimOf(v).String())
 	return nil, nil
 }
 
 // fail marks a volume as Failed and says why, once.
-func (c *Controller) fail(ctx context.Context, v *corev1.PersistentVolume, reason, message string) (*corev1.PersistentVolume, error) {
+func (c *Controller) fail(
+	ctx context.Context, v *corev1.PersistentVolume, reason, message string,
+) (*corev1.PersistentVolume, error) {
 	if v.GetStatus().GetPhase() == failed {
 		return v, nil
 	}

@@ -63,7 +63,9 @@ func (c *Controller) halfBound(v *corev1.PersistentVolume, o *corev1.PersistentV
 		return
 	}
 	c.events.Event(v, record.Warning, "VolumeMismatch", "Binding",
-		fmt.Sprintf("Cannot bind PersistentVolume to requested PersistentVolumeClaim %q due to incompatible volumeMode.", o.GetMetadata().GetName()))
+		fmt.Sprintf("Cannot bind PersistentVolume to requested PersistentVolumeClaim %q due to incompatible volumeMode.",
+			o.GetMetadata().GetName()))
 	c.events.Event(o, record.Warning, "VolumeMismatch", "Binding",
-		fmt.Sprintf("Cannot bind PersistentVolume %q to requested PersistentVolumeClaim due to incompatible volumeMode.", v.GetMetadata().GetName()))
+		fmt.Sprintf("Cannot bind PersistentVolume %q to requested PersistentVolumeClaim due to incompatible volumeMode.",
+			v.GetMetadata().GetName()))
 }

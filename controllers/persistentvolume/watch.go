@@ -36,7 +36,8 @@ func (c *Controller) watch() {
 			return []string{claimOf(v).String()}
 		}},
 	})
-	c.classes = cache.New(cache.Config[*storagev1.StorageClass]{Source: cache.Watch(api.StorageClasses.Watch), Logger: logger})
+	c.classes = cache.New(cache.Config[*storagev1.StorageClass]{Source: cache.Watch(api.StorageClasses.Watch),
+		Logger: logger})
 	c.pods = cache.New(cache.Config[*corev1.Pod]{
 		Source: cache.Watch(api.Pods.Watch), Logger: logger,
 		Indexes: map[string]func(*corev1.Pod) []string{byClaim: func(p *corev1.Pod) []string {
@@ -48,7 +49,8 @@ func (c *Controller) watch() {
 		}},
 	})
 	c.claims.AddHandler(cache.Handler[*corev1.PersistentVolumeClaim]{
-		OnAdd: c.claimChanged, OnUpdate: func(_, o *corev1.PersistentVolumeClaim) { c.claimChanged(o) }, OnDelete: c.claimChanged,
+		OnAdd: c.claimChanged, OnUpdate: func(_, o *corev1.PersistentVolumeClaim) { c.claimChanged(o) },
+		OnDelete: c.claimChanged,
 	})
 	c.volumes.AddHandler(cache.Handler[*corev1.PersistentVolume]{
 		OnAdd: c.volumeChanged, OnDelete: c.volumeChanged,

@@ -6,10 +6,10 @@
 //	terminated   Succeeded or Failed, beyond the threshold       GC-4
 //
 // What it guarantees: nothing is removed because a cache does not know something. Before each removal the pod, and
-// for orphans the node, is read live; the writes carry the pod's uid, so a successor of the same name is never touched; the
-// server checks in the removing transaction that the node is still absent. A pod that is not terminal is first marked
-// Failed, orphans with the condition DisruptionTarget.
+// for orphans the node, is read live; the writes carry the pod's uid, so a successor of the same name is never
+// touched; the server checks in the removing transaction that the node is still absent. A pod that is not terminal is
+// first marked Failed, orphans with the condition DisruptionTarget.
 //
-// What it does not do: it does not judge whether a node is healthy. A node that is merely silent keeps its pods until it
-// returns or its Node object is deleted.
+// What it does not do: it does not judge whether a node is healthy. A node that is merely silent keeps its pods until
+// it returns or its Node object is deleted.
 package podgc

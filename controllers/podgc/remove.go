@@ -33,7 +33,8 @@ func (c *Controller) reconcile(ctx context.Context, i item) (time.Duration, erro
 	switch {
 	case err == nil:
 		c.metrics.removed.WithLabelValues(i.key.Namespace, string(i.reason)).Inc()
-		c.cfg.Logger.Info("removed a pod", "pod", i.key.String(), "uid", i.uid, "node", pod.GetSpec().GetNodeName(), "reason", string(i.reason))
+		c.cfg.Logger.Info("removed a pod", "pod", i.key.String(), "uid", i.uid, "node", pod.GetSpec().GetNodeName(),
+			"reason", string(i.reason))
 		return 0, nil
 	case apierrors.Is(err, apierrors.NotFound):
 		return 0, nil // somebody else did

@@ -99,8 +99,10 @@ func evicted(p *corev1.Pod) bool {
 	return p.GetStatus().GetPhase() == phase.Failed && p.GetStatus().GetReason() == "Evicted"
 }
 
-// finished says whether the pod is terminal and its forced deletion has been accepted, so that only finalizers hold it.
+// finished says whether the pod is terminal and its forced deletion has been accepted, so that only finalizers hold
+// it.
 func finished(p *corev1.Pod) bool {
 	m := p.GetMetadata()
-	return phase.Terminal(p) && terminating(p) && m.DeletionGracePeriodSeconds != nil && m.GetDeletionGracePeriodSeconds() == 0
+	return phase.Terminal(p) && terminating(p) && m.DeletionGracePeriodSeconds != nil &&
+		m.GetDeletionGracePeriodSeconds() == 0
 }

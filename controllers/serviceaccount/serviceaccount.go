@@ -63,7 +63,8 @@ func (c *Controller) Run(ctx context.Context) error {
 		Source: cache.Watch(c.cfg.Client.Namespaces.Watch), Logger: c.cfg.Logger,
 	})
 	accounts := cache.New(cache.Config[*corev1.ServiceAccount]{
-		Source: cache.Watch(c.cfg.Client.ServiceAccounts.Watch), FieldSelector: "metadata.name=" + Name, Logger: c.cfg.Logger,
+		Source: cache.Watch(c.cfg.Client.ServiceAccounts.Watch), FieldSelector: "metadata.name=" +
+			Name, Logger: c.cfg.Logger,
 	})
 	queue := loop.New(loop.Config[string]{
 		Name: "serviceaccount", Logger: c.cfg.Logger,

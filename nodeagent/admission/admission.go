@@ -38,7 +38,8 @@ func operatingSystem(pod *corev1.Pod, node *corev1.Node, _ []*corev1.Pod) *Refus
 }
 
 func affinity(pod *corev1.Pod, node *corev1.Node, _ []*corev1.Pod) *Refusal {
-	refused := &Refusal{"NodeAffinity", "Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector"}
+	refused := &Refusal{"NodeAffinity",
+		"Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector"}
 	if !nodeselector.OfPod(pod.GetSpec()).Matches(node) {
 		return refused
 	}

@@ -12,7 +12,8 @@ import (
 
 func resources(pod *corev1.Pod, node *corev1.Node, others []*corev1.Pod) *Refusal {
 	allocatable := node.GetStatus().GetAllocatable()
-	if most, err := value.Quantity(allocatable["pods"]); err == nil && allocatable["pods"] != nil && int64(len(others))+1 > most.Value() {
+	if most, err := value.Quantity(allocatable["pods"]); err == nil && allocatable["pods"] != nil &&
+		int64(len(others))+1 > most.Value() {
 		return &Refusal{"OutOfpods", fmt.Sprintf(
 			"Node didn't have enough resource: pods, requested: 1, used: %d, capacity: %d", len(others), most.Value())}
 	}

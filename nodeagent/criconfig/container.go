@@ -10,7 +10,9 @@ import (
 
 // Container returns the configuration of one instance of container c of pod p. podDir is the pod's directory
 // (with the logs), empty for none. The error, which names the field, is the user's to mend.
-func Container(p *corev1.Pod, c *corev1.Container, in Instance, imageRef, podDir string, f Facts) (*runtimeapi.ContainerConfig, error) {
+func Container(
+	p *corev1.Pod, c *corev1.Container, in Instance, imageRef, podDir string, f Facts,
+) (*runtimeapi.ContainerConfig, error) {
 	e, err := env(p, c, f)
 	if err != nil {
 		return nil, err

@@ -127,9 +127,9 @@ func sandboxAnnotations(p *corev1.Pod) map[string]string {
 const maxFileName = 255
 
 // PodDir returns the name of the pod's directory below the directory of all pods' logs, in the form that
-// log collectors know: NAMESPACE_NAME_UID. Where that would be longer than a file's name may be, the pod's name is cut and
-// ends with a hash of the whole. All other names stay as they always were: the directories of pods that run are found
-// by them.
+// log collectors know: NAMESPACE_NAME_UID. Where that would be longer than a file's name may be, the pod's name is cut
+// and ends with a hash of the whole. All other names stay as they always were: the directories of pods that run are
+// found by them.
 func PodDir(namespace, name, uid string) string {
 	dir := strings.Join([]string{namespace, name, uid}, "_")
 	if len(dir) <= maxFileName {
@@ -144,7 +144,8 @@ func PodDir(namespace, name, uid string) string {
 	return strings.Join([]string{namespace, name[:cut] + hash, uid}, "_")
 }
 
-// LogName returns the path of an instance's log file within the pod's directory. A container's name has 63 bytes at most.
+// LogName returns the path of an instance's log file within the pod's directory. A container's name has 63 bytes at
+// most.
 func LogName(container string, attempt uint32) string {
 	return container + "/" + strconv.FormatUint(uint64(attempt), 10) + ".log"
 }

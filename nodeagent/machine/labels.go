@@ -37,7 +37,8 @@ func CheckLabels(labels map[string]string) error {
 		}
 		if reserved(k) {
 			errs = append(errs, fmt.Errorf(
-				"node label %q: in the namespaces kubernetes.io and k8s.io a node can be given only %s, and what is in %s", k, strings.Join(kubeletLabels, ", "), strings.Join(kubeletNamespaces, " or ")))
+				"node label %q: in the namespaces kubernetes.io and k8s.io a node can be given only %s, and what is in %s", k,
+				strings.Join(kubeletLabels, ", "), strings.Join(kubeletNamespaces, " or ")))
 		}
 	}
 	return errors.Join(errs...)

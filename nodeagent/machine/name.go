@@ -15,7 +15,8 @@ func NodeName(hostname func() (string, error)) (string, error) {
 	}
 	name = strings.ToLower(strings.TrimSpace(name))
 	if problems := validation.IsDNS1123Subdomain(name); len(problems) > 0 {
-		return "", fmt.Errorf("the machine's name %q cannot name a node (%s); give another with --node-name", name, problems[0])
+		return "", fmt.Errorf("the machine's name %q cannot name a node (%s); give another with --node-name", name,
+			problems[0])
 	}
 	return name, nil
 }

@@ -254,13 +254,14 @@ func tailStart(f *os.File, n int64) (int64, error) {
 // read.
 func Last(path string, lines, most int64) string {
 	var text []byte
-	err := Read(context.Background(), path, Options{Tail: lines, Limit: -1}, func() bool { return false }, func(b []byte) error {
-		text = append(text, b...)
-		if int64(len(text)) > most {
-			text = bytes.Clone(text[int64(len(text))-most:])
-		}
-		return nil
-	})
+	err := Read(context.Background(), path, Options{Tail: lines, Limit: -1}, func() bool { return false },
+		func(b []byte) error {
+			text = append(text, b...)
+			if int64(len(text)) > most {
+				text = bytes.Clone(text[int64(len(text))-most:])
+			}
+			return nil
+		})
 	if err != nil {
 		return ""
 	}

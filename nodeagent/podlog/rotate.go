@@ -44,8 +44,8 @@ func Rotate(path string, size int64, keep int, now time.Time, reopen func() erro
 	return nil
 }
 
-// Files returns the files of the log at path: itself, if it is there, and those that were moved aside, the oldest first.
-// The path is taken as it is; a pattern would give brackets in a directory's name a meaning.
+// Files returns the files of the log at path: itself, if it is there, and those that were moved aside, the oldest
+// first. The path is taken as it is; a pattern would give brackets in a directory's name a meaning.
 func Files(path string) ([]string, error) {
 	dir, name := filepath.Split(path)
 	entries, err := os.ReadDir(filepath.Clean(dir))

@@ -186,7 +186,8 @@ func (m *Machine) containerRun(in ContainerRun) {
 	m.do(Note{Warning: true, Reason: "Failed", Message: "Error: " + in.Message})
 	if c.State == Exited && c.ID == in.Instance.ID {
 		c.Reason, c.Message = in.Instance.Reason, in.Instance.Message // an event may have said less
-		c.start.done()                                                // it counts as a run: policy and back-off of restarts apply
+		// it counts as a run: policy and back-off of restarts apply
+		c.start.done()
 		return
 	}
 	if c.start.failures > 0 && in.Reason == "ErrImagePull" {

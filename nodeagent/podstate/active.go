@@ -47,7 +47,8 @@ func (m *Machine) planSandbox() {
 		// Its processes are gone with the sandbox, and the policy forbids to run them again.
 		for i := range m.containers {
 			if c := &m.containers[i]; m.kind(i) == app && c.State == None {
-				m.end = ending{reason: "SandboxLost", grace: -1, message: "the pod's sandbox was lost before all containers had started"}
+				m.end = ending{reason: "SandboxLost", grace: -1,
+					message: "the pod's sandbox was lost before all containers had started"}
 			}
 		}
 		m.advance(Stopping)
@@ -143,11 +144,12 @@ func (m *Machine) noteBackoff(i int) {
 	c.noted = c.Attempt + 1
 	meta := m.pod.GetMetadata()
 	m.do(Note{Warning: true, Reason: "BackOff", Message: fmt.Sprintf(
-		"Back-off restarting failed container %s in pod %s_%s(%s)", c.Name, meta.GetName(), meta.GetNamespace(), meta.GetUid())})
+		"Back-off restarting failed container %s in pod %s_%s(%s)", c.Name, meta.GetName(), meta.GetNamespace(),
+		meta.GetUid())})
 }
 
-// replaceChanged stops running containers whose image has changed; they start again with the new one. It reports whether
-// there are any.
+// replaceChanged stops running containers whose image has changed; they start again with the new one. It reports
+// whether there are any.
 func (m *Machine) replaceChanged() bool {
 	any := false
 	for i := range m.containers {

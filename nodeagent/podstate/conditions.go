@@ -103,16 +103,18 @@ func (m *Machine) gates(s *corev1.PodStatus) string {
 	for _, g := range m.pod.GetSpec().GetReadinessGates() {
 		switch c := condition(s, g.GetConditionType()); {
 		case c == nil:
-			missing = append(missing, fmt.Sprintf("corresponding condition of pod readiness gate %q does not exist.", g.GetConditionType()))
+			missing = append(missing, fmt.Sprintf("corresponding condition of pod readiness gate %q does not exist.",
+				g.GetConditionType()))
 		case c.GetStatus() != "True":
-			missing = append(missing, fmt.Sprintf("the status of pod readiness gate %q is not \"True\", but %s", g.GetConditionType(), c.GetStatus()))
+			missing = append(missing, fmt.Sprintf("the status of pod readiness gate %q is not \"True\", but %s",
+				g.GetConditionType(), c.GetStatus()))
 		}
 	}
 	return strings.Join(missing, ", ")
 }
 
-// setCondition sets one condition; its transition time changes only with its status. The list is the caller's own, what
-// is in it is not.
+// setCondition sets one condition; its transition time changes only with its status. The list is the caller's own,
+// what is in it is not.
 func (m *Machine) setCondition(s *corev1.PodStatus, kind, status, reason, message string) {
 	generation := m.pod.GetMetadata().GetGeneration()
 	i := slices.IndexFunc(s.Conditions, func(c *corev1.PodCondition) bool { return c.GetType() == kind })

@@ -79,8 +79,8 @@ func (m *Machine) changed(i int) bool {
 }
 
 // restarts reports whether container i, which has exited, is to run again, back-off aside: by policy, or with a new
-// definition. That does not bring back a container which the API knows to have ended and which stays ended by policy: the
-// server would refuse to hear of it ever after. spec: CTR-2, INIT-1, INIT-4
+// definition. That does not bring back a container which the API knows to have ended and which stays ended by policy:
+// the server would refuse to hear of it ever after. spec: CTR-2, INIT-1, INIT-4
 func (m *Machine) restarts(i int) bool {
 	c, spec := &m.containers[i], m.spec(i)
 	if m.changed(i) && !m.told(i) {
@@ -150,11 +150,12 @@ func (m *Machine) backoff(i int) time.Duration {
 	return m.earned(i)
 }
 
-// earned returns the delay that the runs of an instance and its predecessors have led to: none after the first run, after
-// a run of more than RestartReset, or when the definition has changed. spec: CTR-3
+// earned returns the delay that the runs of an instance and its predecessors have led to: none after the first run,
+// after a run of more than RestartReset, or when the definition has changed. spec: CTR-3
 func (m *Machine) earned(i int) time.Duration {
 	c := &m.containers[i]
-	if c.State != Exited || m.changed(i) || c.FinishedAt.Sub(c.StartedAt) > m.host.Policy.RestartReset && !c.StartedAt.IsZero() {
+	if c.State != Exited || m.changed(i) || c.FinishedAt.Sub(c.StartedAt) > m.host.Policy.RestartReset &&
+		!c.StartedAt.IsZero() {
 		return 0
 	}
 	return c.Delay

@@ -26,13 +26,13 @@
 // after an observation that nothing of the pod is left (LIFE-10); a stop always gives the whole grace period
 // unless a shorter one was asked for (TERM-1, TERM-3, DEL-10), and what is stopped at all is stopped through
 // CRI calls that return when the processes are gone (TERM-4); a pod is taken for vanished only after a live
-// read said so (DEL-9); a failed action is tried again, with back-off, for as long as it takes, unless the runtime calls
-// a sandbox, or a container that never ran, invalid: then the pod fails.
+// read said so (DEL-9); a failed action is tried again, with back-off, for as long as it takes, unless the runtime
+// calls a sandbox, or a container that never ran, invalid: then the pod fails.
 //
-// An unclear outcome is not a failure: no container is started while another instance of it may run or may yet start. What
-// may run is stopped with its grace before it is removed. What is not confirmed dead when its grace and StopMargin are
-// over makes the pod stuck: that is said in an event (FailedKillPod) and in the condition monoplane.dev/KillFailed, while
-// the phase stays, and it is tried on.
+// An unclear outcome is not a failure: no container is started while another instance of it may run or may yet start.
+// What may run is stopped with its grace before it is removed. What is not confirmed dead when its grace and
+// StopMargin are over makes the pod stuck: that is said in an event (FailedKillPod) and in the condition
+// monoplane.dev/KillFailed, while the phase stays, and it is tried on.
 //
 // Times that the runtime or the API stated are tied to the process's own time when they are learned (anchor), so that
 // setting the clock afterwards moves neither a back-off nor a deadline.

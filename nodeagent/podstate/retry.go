@@ -2,7 +2,8 @@ package podstate
 
 import "time"
 
-// retry keeps one kind of action to one at a time and spaces it out while it fails. It is small: a pod has ten of them.
+// retry keeps one kind of action to one at a time and spaces it out while it fails. It is small: a pod has ten of
+// them.
 type retry struct {
 	until    *time.Time // not before, nil for at once
 	busy     bool       // asked for and not answered

@@ -168,7 +168,8 @@ func (m *Machine) missed(i int) bool {
 }
 
 // waiting says what container i, which does not run, waits for; nil when it has ended and does not wait. One that is
-// replaced by a new definition is never said to have ended: what has ended may not come back where the policy is Never.
+// replaced by a new definition is never said to have ended: what has ended may not come back where the policy is
+// Never.
 func (m *Machine) waiting(i int) *corev1.ContainerStateWaiting {
 	c := &m.containers[i]
 	if c.State == Exited && (m.life != Active || m.kind(i) == initial && m.initialized || !m.restarts(i)) {

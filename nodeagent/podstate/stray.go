@@ -70,7 +70,8 @@ func (m *Machine) reportStray(in *Instance) {
 		return
 	}
 	m.do(Note{Warning: true, Reason: "DuplicateContainer", Message: fmt.Sprintf(
-		"Container %s (attempt %d, %s) runs beside attempt %d; stopping it", in.Name, in.Attempt, m.fullID(in.ID), m.containers[i].Attempt)})
+		"Container %s (attempt %d, %s) runs beside attempt %d; stopping it", in.Name, in.Attempt, m.fullID(in.ID),
+		m.containers[i].Attempt)})
 }
 
 func (m *Machine) strayByID(id string) *stray {
@@ -126,7 +127,8 @@ func (m *Machine) seeStray(s *stray, in Instance, whole bool) {
 	}
 }
 
-// settleStrays sees to it, while the pod is active, that strays come to an end. It reports whether any is being stopped.
+// settleStrays sees to it, while the pod is active, that strays come to an end. It reports whether any is being
+// stopped.
 func (m *Machine) settleStrays() bool {
 	stops := false
 	kept := m.strays[:0]
@@ -175,7 +177,8 @@ func (m *Machine) expire() {
 	}
 }
 
-// endStray stops a stray with the grace period and has it removed if it never ran; it reports whether it may still run.
+// endStray stops a stray with the grace period and has it removed if it never ran; it reports whether it may still
+// run.
 func (m *Machine) endStray(s *stray, grace time.Duration) bool {
 	switch s.step {
 	case unseen:

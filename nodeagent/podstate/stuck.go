@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// ongoing is a stop under way: of the whole pod, of what is left of a lost sandbox, or of containers that must not run.
+// ongoing is a stop under way: of the whole pod, of what is left of a lost sandbox, or of containers that must not
+// run.
 type ongoing struct {
 	// end is when the grace period of the whole pod ends; zero while single containers are stopped.
 	end time.Time
@@ -20,8 +21,8 @@ type ongoing struct {
 // stuckAgain is the time between two events about one pod that is stuck.
 const stuckAgain = 5 * time.Minute
 
-// Stuck says why something of the pod is not confirmed dead although its grace period, and what a runtime may need after
-// it, is over; empty when that is not so. It is tried on.
+// Stuck says why something of the pod is not confirmed dead although its grace period, and what a runtime may need
+// after it, is over; empty when that is not so. It is tried on.
 func (m *Machine) Stuck() string {
 	if m.stop == nil || m.stop.tell.IsZero() {
 		return ""
@@ -70,7 +71,8 @@ func (m *Machine) watchStop() {
 	}
 	s.tell = m.now.Add(stuckAgain)
 	m.due(s.tell)
-	m.do(Note{Warning: true, Reason: "FailedKillPod", Message: fmt.Sprintf("error killing pod: not confirmed dead: %s", m.Stuck())})
+	m.do(Note{Warning: true, Reason: "FailedKillPod", Message: fmt.Sprintf("error killing pod: not confirmed dead: %s",
+		m.Stuck())})
 }
 
 func later(a, b time.Time) time.Time {

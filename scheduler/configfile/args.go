@@ -10,9 +10,10 @@ import (
 	"monoplane.dev/scheduler/framework"
 )
 
-// Factory makes a plugin. It is called once when a configuration is read, to check it, with a client that reaches no server, and
-// once for each scheduler that starts; it should do no more than make the plugin, and refuse bad arguments. Errors that begin with
-// the field, such as "args.limit: -1 is negative", are reported with its line; joined errors one by one.
+// Factory makes a plugin. It is called once when a configuration is read, to check it, with a client that reaches no
+// server, and once for each scheduler that starts; it should do no more than make the plugin, and refuse bad
+// arguments. Errors that begin with the field, such as "args.limit: -1 is negative", are reported with its line;
+// joined errors one by one.
 type Factory func(args *Args, c *client.Client) (framework.Plugin, error)
 
 // Registry holds factories by the names of their plugins.
@@ -30,8 +31,8 @@ type Args struct {
 	read bool
 }
 
-// Decode reads the arguments into a struct by the json names of its fields, strictly, and leaves alone what is not set. The
-// apiVersion and kind that may stand there are not for the plugin. The error should be returned as it is.
+// Decode reads the arguments into a struct by the json names of its fields, strictly, and leaves alone what is not
+// set. The apiVersion and kind that may stand there are not for the plugin. The error should be returned as it is.
 func (a *Args) Decode(into any) error {
 	a.read = true
 	if a.node == nil {

@@ -28,8 +28,8 @@ type Config struct {
 	external Registry
 }
 
-// Parse reads a configuration. file is its name in faults; plugins are those that it may name besides the scheduler's own. The
-// error is of type Faults, except when plugins is faulty itself.
+// Parse reads a configuration. file is its name in faults; plugins are those that it may name besides the scheduler's
+// own. The error is of type Faults, except when plugins is faulty itself.
 func Parse(file string, text []byte, plugins Registry) (*Config, error) {
 	registry := inTree()
 	for name, f := range plugins {
@@ -117,7 +117,8 @@ func (c *Config) check() {
 	c.InitialBackoff = r.backoff("podInitialBackoffSeconds", d.PodInitialBackoffSeconds, 1)
 	c.MaxBackoff = r.backoff("podMaxBackoffSeconds", d.PodMaxBackoffSeconds, 10)
 	if c.MaxBackoff < c.InitialBackoff {
-		r.add("podMaxBackoffSeconds", "is %v, expected no less than podInitialBackoffSeconds, %v", c.MaxBackoff, c.InitialBackoff)
+		r.add("podMaxBackoffSeconds", "is %v, expected no less than podInitialBackoffSeconds, %v", c.MaxBackoff,
+			c.InitialBackoff)
 	}
 	if len(d.Profiles) == 0 {
 		d.Profiles = make([]profileShape, 1)
@@ -174,7 +175,8 @@ func (c *Config) build(cl *client.Client) []*framework.Profile {
 			first = b
 		case b.sorter != "" && first.sorter != "" && (b.sorter != first.sorter || !same(b.sorterArgs, first.sorterArgs)):
 			// There is one queue.
-			b.add(b.path+".plugins.queueSort", "is %s, expected %s with the same args: all profiles share one queue", b.sorter, first.sorter)
+			b.add(b.path+".plugins.queueSort", "is %s, expected %s with the same args: all profiles share one queue", b.sorter,
+				first.sorter)
 		}
 	}
 	return list

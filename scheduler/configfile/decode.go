@@ -9,7 +9,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// decode reads n into v by the json names of v's fields. Null is as good as absent, as it is for Kubernetes, but not in a list.
+// decode reads n into v by the json names of v's fields. Null is as good as absent, as it is for Kubernetes, but not
+// in a list.
 func (r *report) decode(n *yaml.Node, path string, v reflect.Value) {
 	if n.Kind == yaml.AliasNode {
 		r.at(n.Line, path, "is an alias, which is not accepted; write it out")

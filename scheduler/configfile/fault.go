@@ -100,7 +100,8 @@ func child(n *yaml.Node, step string) (*yaml.Node, int) {
 	return nil, 0
 }
 
-// leaves returns the errors that were joined in err. What wraps joined errors has something to say itself, and stays whole.
+// leaves returns the errors that were joined in err. What wraps joined errors has something to say itself, and stays
+// whole.
 func leaves(err error) []error {
 	joined, ok := err.(interface{ Unwrap() []error })
 	if !ok {

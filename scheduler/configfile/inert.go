@@ -2,7 +2,8 @@ package configfile
 
 import "slices"
 
-// inert reports what is set but has no effect here. The defaults that tools write are accepted, and leaderElect: false.
+// inert reports what is set but has no effect here. The defaults that tools write are accepted, and leaderElect:
+// false.
 func (r *report) inert(d *document) {
 	const alone = "each cluster has one scheduler"
 	l := &d.LeaderElection

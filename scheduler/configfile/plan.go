@@ -63,8 +63,8 @@ func find(list []place, name string) *place {
 	return nil
 }
 
-// everywhere returns the plugins of multiPoint: the defaults that are not disabled, each replaced in its place when it is enabled
-// anew, and then the others.
+// everywhere returns the plugins of multiPoint: the defaults that are not disabled, each replaced in its place when it
+// is enabled anew, and then the others.
 func everywhere(base []pluginEntry, set *pluginSet, path string) []place {
 	own := set.placed(path)
 	var list []place
@@ -86,8 +86,9 @@ func everywhere(base []pluginEntry, set *pluginSet, path string) []place {
 	return list
 }
 
-// here returns the plugins of one point in their order: those that it enables itself although multiPoint does, in its own order,
-// the others of multiPoint, and then the other ones of its own. implemented says whether a plugin has the point at all.
+// here returns the plugins of one point in their order: those that it enables itself although multiPoint does, in its
+// own order, the others of multiPoint, and then the other ones of its own. implemented says whether a plugin has the
+// point at all.
 func here(multi []place, s pointSet, path string, implemented func(name string) bool) []place {
 	own := s.set.placed(path)
 	var overrides, inherited, others []place

@@ -52,7 +52,8 @@ func (b *builder) build() *framework.Profile {
 	for _, s := range b.shape.Plugins.points() {
 		list := b.atPoint(multi, s)
 		for _, p := range list {
-			b.enabled = append(b.enabled, framework.Enabled{Plugin: b.plugins[p.Name], Weight: int64(p.Weight), Points: s.point})
+			b.enabled = append(b.enabled, framework.Enabled{Plugin: b.plugins[p.Name], Weight: int64(p.Weight),
+				Points: s.point})
 		}
 		if s.point == framework.AtQueueSort && len(list) > 0 {
 			b.sorter = list[0].Name
@@ -141,7 +142,8 @@ func (b *builder) checkSet(path string, s *pluginSet, weighs bool) {
 // known reports a plugin that does not exist.
 func (b *builder) known(path, name string) {
 	if _, ok := b.registry[name]; !ok {
-		b.add(path+".name", "unknown plugin %q; known are %s", name, strings.Join(slices.Sorted(maps.Keys(b.registry)), ", "))
+		b.add(path+".name", "unknown plugin %q; known are %s", name, strings.Join(slices.Sorted(maps.Keys(b.registry)),
+			", "))
 	}
 }
 
@@ -184,7 +186,8 @@ func (b *builder) makePlugins(multi []place) {
 		for _, p := range s.set.placed(b.path + ".plugins." + s.name) {
 			b.makePlugin(p.Name, p.path)
 			if pl := b.plugins[p.Name]; pl != nil && framework.Implemented(pl)&s.point == 0 {
-				b.add(p.path+".name", "plugin %s does not implement %s; it implements %s", p.Name, s.point, framework.Implemented(pl))
+				b.add(p.path+".name", "plugin %s does not implement %s; it implements %s", p.Name, s.point,
+					framework.Implemented(pl))
 			}
 		}
 	}

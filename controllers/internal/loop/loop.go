@@ -1,4 +1,5 @@
-// Package loop runs what controllers have in common: a rate-limited work queue of keys and workers that reconcile them.
+// Package loop runs what controllers have in common: a rate-limited work queue of keys and workers that reconcile
+// them.
 //
 // A key is never worked on by two workers at once; keys added meanwhile are worked on again. A failed key comes
 // back after a delay that doubles each time.

@@ -47,8 +47,8 @@ func Host(dir string, logger *slog.Logger) (grpc.ClientConnInterface, func() err
 	return conn, func() error { stop(); return r.Close() }, nil
 }
 
-// Fake makes a runtime that simulates the pods of a node, with addresses of a range. It takes up what ran when it was closed the last
-// time, which is kept in dir.
+// Fake makes a runtime that simulates the pods of a node, with addresses of a range. It takes up what ran when it was
+// closed the last time, which is kept in dir.
 func Fake(node, dir string, pods netip.Prefix, logger *slog.Logger) (grpc.ClientConnInterface, func() error) {
 	r := fake.New(fake.Config{PodCIDR: pods})
 	if err := restoreFake(r, dir); err != nil {

@@ -21,7 +21,8 @@ const criTimeout = 5 * time.Second
 func Remote(ctx context.Context, endpoint string) (*grpc.ClientConn, error) {
 	u, err := url.Parse(endpoint)
 	if err != nil || u.Scheme != "unix" || u.Host != "" || u.Path == "" {
-		return nil, fmt.Errorf("runtime endpoint %q: must be a unix socket such as unix:///run/containerd/containerd.sock", endpoint)
+		return nil, fmt.Errorf("runtime endpoint %q: must be a unix socket such as unix:///run/containerd/containerd.sock",
+			endpoint)
 	}
 	conn, err := grpc.NewClient(u.String(), grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(16<<20)))
@@ -37,7 +38,8 @@ func Remote(ctx context.Context, endpoint string) (*grpc.ClientConn, error) {
 	_ = conn.Close() // the version's error says more
 	why := status.Convert(err)
 	if why.Code() == codes.Unimplemented {
-		return nil, fmt.Errorf("runtime endpoint %q does not serve CRI v1: %s (for containerd, see disabled_plugins in its config.toml)", endpoint, why.Message())
+		return nil, fmt.Errorf("runtime endpoint %q does not serve CRI v1: %s (for containerd, see disabled_plugins in "+
+			"its config.toml)", endpoint, why.Message())
 	}
 	return nil, fmt.Errorf("runtime endpoint %q does not answer: %s", endpoint, why.Message())
 }

@@ -33,7 +33,9 @@ type container struct {
 }
 
 // CreateContainer implements runtimeapi.RuntimeServiceServer.
-func (r *Runtime) CreateContainer(_ context.Context, req *runtimeapi.CreateContainerRequest) (*runtimeapi.CreateContainerResponse, error) {
+func (r *Runtime) CreateContainer(
+	_ context.Context, req *runtimeapi.CreateContainerRequest,
+) (*runtimeapi.CreateContainerResponse, error) {
 	cfg := req.GetConfig()
 	if err := r.fault("CreateContainer", cfg.GetMetadata().GetName()); err != nil {
 		return nil, err
@@ -77,7 +79,9 @@ func (r *Runtime) CreateContainer(_ context.Context, req *runtimeapi.CreateConta
 }
 
 // StartContainer implements runtimeapi.RuntimeServiceServer.
-func (r *Runtime) StartContainer(_ context.Context, req *runtimeapi.StartContainerRequest) (*runtimeapi.StartContainerResponse, error) {
+func (r *Runtime) StartContainer(
+	_ context.Context, req *runtimeapi.StartContainerRequest,
+) (*runtimeapi.StartContainerResponse, error) {
 	if err := r.fault("StartContainer", req.GetContainerId()); err != nil {
 		return nil, err
 	}
@@ -102,7 +106,8 @@ func (r *Runtime) StartContainer(_ context.Context, req *runtimeapi.StartContain
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !c.sandbox.ready || r.containers[c.id] != c {
-		return nil, status.Errorf(codes.FailedPrecondition, "container %q was removed, or its sandbox stopped, while it started", c.id)
+		return nil, status.Errorf(codes.FailedPrecondition,
+			"container %q was removed, or its sandbox stopped, while it started", c.id)
 	}
 	c.starting = false
 	c.state, c.started = runtimeapi.ContainerState_CONTAINER_RUNNING, time.Now()
@@ -153,7 +158,9 @@ func writeLog(c *container, line string) error {
 
 // RemoveContainer implements runtimeapi.RuntimeServiceServer: it kills and forgets the container. Removing
 // one that does not exist succeeds.
-func (r *Runtime) RemoveContainer(_ context.Context, req *runtimeapi.RemoveContainerRequest) (*runtimeapi.RemoveContainerResponse, error) {
+func (r *Runtime) RemoveContainer(
+	_ context.Context, req *runtimeapi.RemoveContainerRequest,
+) (*runtimeapi.RemoveContainerResponse, error) {
 	if err := r.fault("RemoveContainer", req.GetContainerId()); err != nil {
 		return nil, err
 	}
@@ -171,12 +178,16 @@ func (r *Runtime) RemoveContainer(_ context.Context, req *runtimeapi.RemoveConta
 }
 
 // ReopenContainerLog implements runtimeapi.RuntimeServiceServer; a fake container has no open log file.
-func (r *Runtime) ReopenContainerLog(context.Context, *runtimeapi.ReopenContainerLogRequest) (*runtimeapi.ReopenContainerLogResponse, error) {
+func (r *Runtime) ReopenContainerLog(
+	context.Context, *runtimeapi.ReopenContainerLogRequest,
+) (*runtimeapi.ReopenContainerLogResponse, error) {
 	return &runtimeapi.ReopenContainerLogResponse{}, nil
 }
 
 // ContainerStatus implements runtimeapi.RuntimeServiceServer.
-func (r *Runtime) ContainerStatus(_ context.Context, req *runtimeapi.ContainerStatusRequest) (*runtimeapi.ContainerStatusResponse, error) {
+func (r *Runtime) ContainerStatus(
+	_ context.Context, req *runtimeapi.ContainerStatusRequest,
+) (*runtimeapi.ContainerStatusResponse, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	c := r.containers[req.GetContainerId()]
@@ -187,7 +198,9 @@ func (r *Runtime) ContainerStatus(_ context.Context, req *runtimeapi.ContainerSt
 }
 
 // ListContainers implements runtimeapi.RuntimeServiceServer.
-func (r *Runtime) ListContainers(_ context.Context, req *runtimeapi.ListContainersRequest) (*runtimeapi.ListContainersResponse, error) {
+func (r *Runtime) ListContainers(
+	_ context.Context, req *runtimeapi.ListContainersRequest,
+) (*runtimeapi.ListContainersResponse, error) {
 	f := req.GetFilter()
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -25,7 +25,9 @@ type subscriber struct {
 
 // GetContainerEvents implements runtimeapi.RuntimeServiceServer. A stream that falls too far behind ends with
 // ResourceExhausted; the client lists everything and asks again.
-func (r *Runtime) GetContainerEvents(_ *runtimeapi.GetEventsRequest, stream grpc.ServerStreamingServer[runtimeapi.ContainerEventResponse]) error {
+func (r *Runtime) GetContainerEvents(
+	_ *runtimeapi.GetEventsRequest, stream grpc.ServerStreamingServer[runtimeapi.ContainerEventResponse],
+) error {
 	if r.cfg.MuteEvents {
 		return status.Error(codes.Unimplemented, "this runtime sends no container events")
 	}

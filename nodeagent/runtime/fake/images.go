@@ -11,7 +11,9 @@ import (
 )
 
 // ImageStatus implements runtimeapi.ImageServiceServer: every image but those named "missing..." is there.
-func (r *Runtime) ImageStatus(_ context.Context, req *runtimeapi.ImageStatusRequest) (*runtimeapi.ImageStatusResponse, error) {
+func (r *Runtime) ImageStatus(
+	_ context.Context, req *runtimeapi.ImageStatusRequest,
+) (*runtimeapi.ImageStatusResponse, error) {
 	name := req.GetImage().GetImage()
 	if strings.HasPrefix(name, "missing") {
 		return &runtimeapi.ImageStatusResponse{}, nil
@@ -21,7 +23,9 @@ func (r *Runtime) ImageStatus(_ context.Context, req *runtimeapi.ImageStatusRequ
 
 // PullImage implements runtimeapi.ImageServiceServer: it fails as the annotation pull-error of the pod says,
 // and for images named "missing...".
-func (r *Runtime) PullImage(_ context.Context, req *runtimeapi.PullImageRequest) (*runtimeapi.PullImageResponse, error) {
+func (r *Runtime) PullImage(
+	_ context.Context, req *runtimeapi.PullImageRequest,
+) (*runtimeapi.PullImageResponse, error) {
 	name := req.GetImage().GetImage()
 	if err := r.fault("PullImage", name); err != nil {
 		return nil, err
@@ -41,11 +45,15 @@ func (r *Runtime) ListImages(context.Context, *runtimeapi.ListImagesRequest) (*r
 }
 
 // RemoveImage implements runtimeapi.ImageServiceServer; nothing is stored.
-func (r *Runtime) RemoveImage(context.Context, *runtimeapi.RemoveImageRequest) (*runtimeapi.RemoveImageResponse, error) {
+func (r *Runtime) RemoveImage(
+	context.Context, *runtimeapi.RemoveImageRequest,
+) (*runtimeapi.RemoveImageResponse, error) {
 	return &runtimeapi.RemoveImageResponse{}, nil
 }
 
 // ImageFsInfo implements runtimeapi.ImageServiceServer; nothing is stored.
-func (r *Runtime) ImageFsInfo(context.Context, *runtimeapi.ImageFsInfoRequest) (*runtimeapi.ImageFsInfoResponse, error) {
+func (r *Runtime) ImageFsInfo(
+	context.Context, *runtimeapi.ImageFsInfoRequest,
+) (*runtimeapi.ImageFsInfoResponse, error) {
 	return &runtimeapi.ImageFsInfoResponse{}, nil
 }

@@ -29,7 +29,9 @@ type sandbox struct {
 func newID() string { return strings.ToLower(rand.Text()) }
 
 // RunPodSandbox implements runtimeapi.RuntimeServiceServer.
-func (r *Runtime) RunPodSandbox(_ context.Context, req *runtimeapi.RunPodSandboxRequest) (*runtimeapi.RunPodSandboxResponse, error) {
+func (r *Runtime) RunPodSandbox(
+	_ context.Context, req *runtimeapi.RunPodSandboxRequest,
+) (*runtimeapi.RunPodSandboxResponse, error) {
 	cfg := req.GetConfig()
 	if err := r.fault("RunPodSandbox", cfg.GetMetadata().GetUid()); err != nil {
 		return nil, err
@@ -55,7 +57,9 @@ func (r *Runtime) RunPodSandbox(_ context.Context, req *runtimeapi.RunPodSandbox
 
 // StopPodSandbox implements runtimeapi.RuntimeServiceServer: it kills what runs in the sandbox. Stopping one
 // that does not exist succeeds.
-func (r *Runtime) StopPodSandbox(_ context.Context, req *runtimeapi.StopPodSandboxRequest) (*runtimeapi.StopPodSandboxResponse, error) {
+func (r *Runtime) StopPodSandbox(
+	_ context.Context, req *runtimeapi.StopPodSandboxRequest,
+) (*runtimeapi.StopPodSandboxResponse, error) {
 	if err := r.fault("StopPodSandbox", req.GetPodSandboxId()); err != nil {
 		return nil, err
 	}
@@ -80,7 +84,9 @@ func (r *Runtime) stopSandbox(s *sandbox) {
 
 // RemovePodSandbox implements runtimeapi.RuntimeServiceServer: it stops and forgets the sandbox and its
 // containers. Removing one that does not exist succeeds.
-func (r *Runtime) RemovePodSandbox(_ context.Context, req *runtimeapi.RemovePodSandboxRequest) (*runtimeapi.RemovePodSandboxResponse, error) {
+func (r *Runtime) RemovePodSandbox(
+	_ context.Context, req *runtimeapi.RemovePodSandboxRequest,
+) (*runtimeapi.RemovePodSandboxResponse, error) {
 	if err := r.fault("RemovePodSandbox", req.GetPodSandboxId()); err != nil {
 		return nil, err
 	}
@@ -101,7 +107,9 @@ func (r *Runtime) RemovePodSandbox(_ context.Context, req *runtimeapi.RemovePodS
 }
 
 // PodSandboxStatus implements runtimeapi.RuntimeServiceServer.
-func (r *Runtime) PodSandboxStatus(_ context.Context, req *runtimeapi.PodSandboxStatusRequest) (*runtimeapi.PodSandboxStatusResponse, error) {
+func (r *Runtime) PodSandboxStatus(
+	_ context.Context, req *runtimeapi.PodSandboxStatusRequest,
+) (*runtimeapi.PodSandboxStatusResponse, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	s := r.sandboxes[req.GetPodSandboxId()]
@@ -114,7 +122,9 @@ func (r *Runtime) PodSandboxStatus(_ context.Context, req *runtimeapi.PodSandbox
 }
 
 // ListPodSandbox implements runtimeapi.RuntimeServiceServer.
-func (r *Runtime) ListPodSandbox(_ context.Context, req *runtimeapi.ListPodSandboxRequest) (*runtimeapi.ListPodSandboxResponse, error) {
+func (r *Runtime) ListPodSandbox(
+	_ context.Context, req *runtimeapi.ListPodSandboxRequest,
+) (*runtimeapi.ListPodSandboxResponse, error) {
 	f := req.GetFilter()
 	r.mu.Lock()
 	defer r.mu.Unlock()

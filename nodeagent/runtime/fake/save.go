@@ -41,13 +41,15 @@ func (r *Runtime) Save(w io.Writer) error {
 	defer r.mu.Unlock()
 	all := saved{LastIP: r.lastIP}
 	for _, s := range r.sandboxes {
-		box := savedSandbox{ID: s.id, IP: s.ip, Created: s.created, Ready: s.ready, Config: s.packed, Annotations: s.annotations}
+		box := savedSandbox{ID: s.id, IP: s.ip, Created: s.created, Ready: s.ready, Config: s.packed,
+			Annotations: s.annotations}
 		for _, c := range s.containers {
 			if c.exit != nil {
 				c.exit.Stop()
 			}
 			box.Containers = append(box.Containers, savedContainer{
-				ID: c.id, State: c.state, Created: c.created, Started: c.started, Finished: c.finished, Code: c.code, Config: c.packed,
+				ID: c.id, State: c.state, Created: c.created, Started: c.started, Finished: c.finished, Code: c.code,
+				Config: c.packed,
 			})
 		}
 		all.Sandboxes = append(all.Sandboxes, box)

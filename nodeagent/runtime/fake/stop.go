@@ -15,9 +15,11 @@ const (
 
 // StopContainer implements runtimeapi.RuntimeServiceServer: TERM, then KILL after the timeout. It returns once
 // the container has exited. Calls may overlap: TERM is sent once and the earliest KILL wins (spec TERM-3).
-// Stopping a container that does not exist, or does not run, succeeds and changes nothing: one that was only created may
-// be started afterwards, as with other runtimes.
-func (r *Runtime) StopContainer(ctx context.Context, req *runtimeapi.StopContainerRequest) (*runtimeapi.StopContainerResponse, error) {
+// Stopping a container that does not exist, or does not run, succeeds and changes nothing: one that was only created
+// may be started afterwards, as with other runtimes.
+func (r *Runtime) StopContainer(
+	ctx context.Context, req *runtimeapi.StopContainerRequest,
+) (*runtimeapi.StopContainerResponse, error) {
 	if err := r.fault("StopContainer", req.GetContainerId()); err != nil {
 		return nil, err
 	}

@@ -185,7 +185,8 @@ func (r *Runtime) reapShim(sb *sandbox) bool {
 		if err != nil || p.PID == 0 || is.Start != p.Start || is.PPID != os.Getpid() {
 			return true
 		}
-		if got, err := syscall.Wait4(p.PID, nil, syscall.WNOHANG, nil); got == p.PID || err != nil && !errors.Is(err, syscall.EINTR) {
+		if got, err := syscall.Wait4(p.PID, nil, syscall.WNOHANG, nil); got == p.PID || err != nil &&
+			!errors.Is(err, syscall.EINTR) {
 			return true
 		}
 		if !r.nap(&pause) {

@@ -15,13 +15,15 @@ import (
 	"monoplane.dev/nodeagent/runtime/host/wire"
 )
 
-// A claim is a file, named after a pod's uid, that whoever runs the pod on this machine holds locked. The runtime takes
-// it before it makes the sandbox, and the shim inherits it, so that the lock lasts as long as the shim. What the file
-// says lasts longer: until the sandbox is gone. A claim that is not locked and of this boot is that of a shim that was
-// killed, and whoever wants the pod looks first whether anything of it is left, by the marker that the file names.
+// A claim is a file, named after a pod's uid, that whoever runs the pod on this machine holds locked. The runtime
+// takes it before it makes the sandbox, and the shim inherits it, so that the lock lasts as long as the shim. What the
+// file says lasts longer: until the sandbox is gone. A claim that is not locked and of this boot is that of a shim
+// that was killed, and whoever wants the pod looks first whether anything of it is left, by the marker that the file
+// names.
 //
 // Without a directory for claims a runtime looks at the processes of the machine before each sandbox. Claims are seen
-// by runtimes of one user in one mount namespace; the survey sees other mount namespaces too, as far as /proc shows them.
+// by runtimes of one user in one mount namespace; the survey sees other mount namespaces too, as far as /proc shows
+// them.
 
 // defaultClaimDir is the same for every program of a user. It is on a file system that a reboot clears, or at least of
 // a name that no other user can take from root.
@@ -105,7 +107,8 @@ func (r *Runtime) claimName(sb *sandbox) string {
 }
 
 func (r *Runtime) claimOf(sb *sandbox) *claimRecord {
-	return &claimRecord{bootID: r.bootID, sandbox: sb.id, dir: sb.dir, shim: sb.shim, marker: sb.rec.marker, unified: sb.rec.group.Unified}
+	return &claimRecord{bootID: r.bootID, sandbox: sb.id, dir: sb.dir, shim: sb.shim, marker: sb.rec.marker,
+		unified: sb.rec.group.Unified}
 }
 
 // claim takes the pod's uid for a sandbox, or says who has it. The file is nil when there are no claims.
@@ -178,7 +181,8 @@ func lockClaim(name string) (f *os.File, held bool, err error) {
 // takeOver makes a claim that nobody holds the sandbox's own, if nothing is left of the sandbox that had it.
 func (r *Runtime) takeOver(old *claimRecord, sb *sandbox, f *os.File) error {
 	if old.bootID == r.bootID && old.marker != 0 {
-		left, err := other{sandbox: old.sandbox, marker: old.marker, shim: old.shim, group: sys.Cgroup{Unified: old.unified}}.left()
+		left, err := other{sandbox: old.sandbox, marker: old.marker, shim: old.shim,
+			group: sys.Cgroup{Unified: old.unified}}.left()
 		if err != nil {
 			return unavailable("the processes of this machine cannot be listed: %v", err)
 		}
@@ -199,10 +203,12 @@ func (r *Runtime) takeOver(old *claimRecord, sb *sandbox, f *os.File) error {
 func (r *Runtime) conflict(sb *sandbox, sandbox, dir, what string) error {
 	m := sb.rec.config.GetMetadata()
 	if filepath.Dir(dir) == filepath.Join(r.dir, podsDir) {
-		return wrongState("sandbox %s of pod %s/%s (uid %s) has not ended yet: %s", sandbox, m.GetNamespace(), m.GetName(), m.GetUid(), what)
+		return wrongState("sandbox %s of pod %s/%s (uid %s) has not ended yet: %s", sandbox, m.GetNamespace(), m.GetName(),
+			m.GetUid(), what)
 	}
 	return wrongState("pod %s/%s (uid %s) runs on this machine already, in sandbox %s of %s: %s. "+
-		"Stop it there; if its directory is gone, end these processes", m.GetNamespace(), m.GetName(), m.GetUid(), sandbox, dir, what)
+		"Stop it there; if its directory is gone, end these processes", m.GetNamespace(), m.GetName(), m.GetUid(), sandbox,
+		dir, what)
 }
 
 // unclaim removes the claim of a sandbox that is gone, unless it is another's by now.

@@ -26,7 +26,9 @@ const maxMessage = 4 << 10
 // Exited, an event does, or RemoveContainer has succeeded.
 //
 // spec: SAFE-4
-func (r *Runtime) StartContainer(ctx context.Context, req *runtimeapi.StartContainerRequest) (*runtimeapi.StartContainerResponse, error) {
+func (r *Runtime) StartContainer(
+	ctx context.Context, req *runtimeapi.StartContainerRequest,
+) (*runtimeapi.StartContainerResponse, error) {
 	ctx, cancel := r.bounded(ctx)
 	defer cancel()
 	r.mu.RLock()
@@ -73,7 +75,9 @@ func (r *Runtime) StartContainer(ctx context.Context, req *runtimeapi.StartConta
 // can bring the deadline forward, never back (TERM-3).
 //
 // spec: SAFE-6
-func (r *Runtime) StopContainer(ctx context.Context, req *runtimeapi.StopContainerRequest) (*runtimeapi.StopContainerResponse, error) {
+func (r *Runtime) StopContainer(
+	ctx context.Context, req *runtimeapi.StopContainerRequest,
+) (*runtimeapi.StopContainerResponse, error) {
 	r.mu.RLock()
 	c := r.containers[req.GetContainerId()]
 	r.mu.RUnlock()
@@ -187,7 +191,9 @@ func (r *Runtime) askToForget(ctx context.Context, c *container) error {
 }
 
 // ReopenContainerLog makes the shim open the log's path anew, after the agent has renamed the old file.
-func (r *Runtime) ReopenContainerLog(ctx context.Context, req *runtimeapi.ReopenContainerLogRequest) (*runtimeapi.ReopenContainerLogResponse, error) {
+func (r *Runtime) ReopenContainerLog(
+	ctx context.Context, req *runtimeapi.ReopenContainerLogRequest,
+) (*runtimeapi.ReopenContainerLogResponse, error) {
 	r.mu.RLock()
 	c := r.containers[req.GetContainerId()]
 	r.mu.RUnlock()
@@ -211,7 +217,9 @@ func (r *Runtime) ReopenContainerLog(ctx context.Context, req *runtimeapi.Reopen
 }
 
 // UpdateContainerResources changes the limits of a container as far as its cgroups reach.
-func (r *Runtime) UpdateContainerResources(_ context.Context, req *runtimeapi.UpdateContainerResourcesRequest) (*runtimeapi.UpdateContainerResourcesResponse, error) {
+func (r *Runtime) UpdateContainerResources(
+	_ context.Context, req *runtimeapi.UpdateContainerResourcesRequest,
+) (*runtimeapi.UpdateContainerResourcesResponse, error) {
 	r.mu.RLock()
 	c := r.containers[req.GetContainerId()]
 	r.mu.RUnlock()

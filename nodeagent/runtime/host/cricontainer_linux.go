@@ -19,7 +19,9 @@ import (
 
 // CreateContainer records a container; nothing of it runs. Asked again with the same configuration before it was
 // started, it returns the same container.
-func (r *Runtime) CreateContainer(_ context.Context, req *runtimeapi.CreateContainerRequest) (*runtimeapi.CreateContainerResponse, error) {
+func (r *Runtime) CreateContainer(
+	_ context.Context, req *runtimeapi.CreateContainerRequest,
+) (*runtimeapi.CreateContainerResponse, error) {
 	config := req.GetConfig()
 	if err := checkContainer(config); err != nil {
 		return nil, err
@@ -37,7 +39,8 @@ func (r *Runtime) CreateContainer(_ context.Context, req *runtimeapi.CreateConta
 		return &runtimeapi.CreateContainerResponse{ContainerId: id}, err
 	}
 	id, _ = newID()
-	c := sb.newContainer(id, &containerRecord{config: proto.Clone(config).(*runtimeapi.ContainerConfig), createdAt: now()})
+	c := sb.newContainer(id, &containerRecord{config: proto.Clone(config).(*runtimeapi.ContainerConfig),
+		createdAt: now()})
 	if len(c.startRequest().Encode()) > wire.MaxFrame/2 {
 		return nil, badRequest("command and environment are larger than %d MiB", wire.MaxFrame/2>>20)
 	}
@@ -90,7 +93,8 @@ func (r *Runtime) makeContainer(c *container) error {
 			return errors.Join(err, group.Remove())
 		}
 	}
-	err = publish(filepath.Dir(c.dir), c.id, func(draft string) error { return c.rec.save(filepath.Join(draft, configName)) })
+	err = publish(filepath.Dir(c.dir), c.id,
+		func(draft string) error { return c.rec.save(filepath.Join(draft, configName)) })
 	if err != nil {
 		return errors.Join(err, group.Remove())
 	}
@@ -99,7 +103,9 @@ func (r *Runtime) makeContainer(c *container) error {
 
 // RemoveContainer removes a container, and kills it first if it runs. Once it has succeeded the container can never be
 // started any more, whatever was asked before. It takes StopMargin at most. Removing what does not exist is no error.
-func (r *Runtime) RemoveContainer(ctx context.Context, req *runtimeapi.RemoveContainerRequest) (*runtimeapi.RemoveContainerResponse, error) {
+func (r *Runtime) RemoveContainer(
+	ctx context.Context, req *runtimeapi.RemoveContainerRequest,
+) (*runtimeapi.RemoveContainerResponse, error) {
 	r.mu.RLock()
 	c := r.containers[req.GetContainerId()]
 	r.mu.RUnlock()
@@ -135,7 +141,9 @@ func (r *Runtime) RemoveContainer(ctx context.Context, req *runtimeapi.RemoveCon
 }
 
 // ContainerStatus implements CRI. What was asked for and is not done is in the info under "warnings", verbose or not.
-func (r *Runtime) ContainerStatus(_ context.Context, req *runtimeapi.ContainerStatusRequest) (*runtimeapi.ContainerStatusResponse, error) {
+func (r *Runtime) ContainerStatus(
+	_ context.Context, req *runtimeapi.ContainerStatusRequest,
+) (*runtimeapi.ContainerStatusResponse, error) {
 	r.mu.RLock()
 	c := r.containers[req.GetContainerId()]
 	if c == nil {
@@ -151,7 +159,9 @@ func (r *Runtime) ContainerStatus(_ context.Context, req *runtimeapi.ContainerSt
 }
 
 // ListContainers implements CRI.
-func (r *Runtime) ListContainers(_ context.Context, req *runtimeapi.ListContainersRequest) (*runtimeapi.ListContainersResponse, error) {
+func (r *Runtime) ListContainers(
+	_ context.Context, req *runtimeapi.ListContainersRequest,
+) (*runtimeapi.ListContainersResponse, error) {
 	f := req.GetFilter()
 	resp := &runtimeapi.ListContainersResponse{}
 	r.mu.RLock()
@@ -166,7 +176,8 @@ func (r *Runtime) ListContainers(_ context.Context, req *runtimeapi.ListContaine
 		st := c.statusLocked()
 		resp.Containers = append(resp.Containers, &runtimeapi.Container{
 			Id: c.id, PodSandboxId: c.sb.id, Metadata: st.GetMetadata(), Image: st.GetImage(), ImageRef: st.GetImageRef(),
-			ImageId: st.GetImageId(), State: st.GetState(), CreatedAt: st.GetCreatedAt(), Labels: st.GetLabels(), Annotations: st.GetAnnotations(),
+			ImageId: st.GetImageId(), State: st.GetState(), CreatedAt: st.GetCreatedAt(), Labels: st.GetLabels(),
+			Annotations: st.GetAnnotations(),
 		})
 	}
 	slices.SortFunc(resp.Containers, func(a, b *runtimeapi.Container) int {

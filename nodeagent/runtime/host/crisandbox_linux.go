@@ -20,7 +20,9 @@ import (
 
 // RunPodSandbox makes a sandbox and starts its shim. Asked again for metadata whose sandbox is ready, it returns that
 // one; while one that is not ready has the metadata, it refuses.
-func (r *Runtime) RunPodSandbox(ctx context.Context, req *runtimeapi.RunPodSandboxRequest) (*runtimeapi.RunPodSandboxResponse, error) {
+func (r *Runtime) RunPodSandbox(
+	ctx context.Context, req *runtimeapi.RunPodSandboxRequest,
+) (*runtimeapi.RunPodSandboxResponse, error) {
 	config := req.GetConfig()
 	if err := checkSandbox(config); err != nil {
 		return nil, err
@@ -84,7 +86,8 @@ func (r *Runtime) reserve(ctx context.Context, name podName) (id string, err err
 					continue
 				}
 				if !sb.readyLocked() {
-					return "", taken("sandbox %s of this pod and attempt exists and is not ready: remove it or use another attempt", sb.id)
+					return "", taken("sandbox %s of this pod and attempt exists and is not ready: remove it or use another attempt",
+						sb.id)
 				}
 				return sb.id, nil
 			}
@@ -137,7 +140,9 @@ func (r *Runtime) makeSandbox(sb *sandbox) error {
 // stopped is no error.
 //
 // spec: SAFE-6
-func (r *Runtime) StopPodSandbox(ctx context.Context, req *runtimeapi.StopPodSandboxRequest) (*runtimeapi.StopPodSandboxResponse, error) {
+func (r *Runtime) StopPodSandbox(
+	ctx context.Context, req *runtimeapi.StopPodSandboxRequest,
+) (*runtimeapi.StopPodSandboxResponse, error) {
 	r.mu.RLock()
 	sb := r.sandboxes[req.GetPodSandboxId()]
 	r.mu.RUnlock()
@@ -222,7 +227,9 @@ func (r *Runtime) askToEnd(ctx context.Context, sb *sandbox) error {
 
 // RemovePodSandbox stops the sandbox if needed and removes it with its containers. Removing what does not exist is no
 // error.
-func (r *Runtime) RemovePodSandbox(ctx context.Context, req *runtimeapi.RemovePodSandboxRequest) (*runtimeapi.RemovePodSandboxResponse, error) {
+func (r *Runtime) RemovePodSandbox(
+	ctx context.Context, req *runtimeapi.RemovePodSandboxRequest,
+) (*runtimeapi.RemovePodSandboxResponse, error) {
 	r.mu.RLock()
 	sb := r.sandboxes[req.GetPodSandboxId()]
 	r.mu.RUnlock()
@@ -268,7 +275,9 @@ func (r *Runtime) removeGroup(ctx context.Context, sb *sandbox) error {
 }
 
 // PodSandboxStatus implements CRI. A host pod has the node's network, so there is no address of its own to report.
-func (r *Runtime) PodSandboxStatus(_ context.Context, req *runtimeapi.PodSandboxStatusRequest) (*runtimeapi.PodSandboxStatusResponse, error) {
+func (r *Runtime) PodSandboxStatus(
+	_ context.Context, req *runtimeapi.PodSandboxStatusRequest,
+) (*runtimeapi.PodSandboxStatusResponse, error) {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	sb := r.sandboxes[req.GetPodSandboxId()]
@@ -286,7 +295,9 @@ func (r *Runtime) PodSandboxStatus(_ context.Context, req *runtimeapi.PodSandbox
 }
 
 // ListPodSandbox implements CRI.
-func (r *Runtime) ListPodSandbox(_ context.Context, req *runtimeapi.ListPodSandboxRequest) (*runtimeapi.ListPodSandboxResponse, error) {
+func (r *Runtime) ListPodSandbox(
+	_ context.Context, req *runtimeapi.ListPodSandboxRequest,
+) (*runtimeapi.ListPodSandboxResponse, error) {
 	f := req.GetFilter()
 	resp := &runtimeapi.ListPodSandboxResponse{}
 	r.mu.RLock()

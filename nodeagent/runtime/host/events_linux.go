@@ -22,7 +22,9 @@ type subscriber struct {
 
 // GetContainerEvents streams what happens to containers and sandboxes. A client that falls too far behind gets
 // ResourceExhausted: it lists everything and subscribes again.
-func (r *Runtime) GetContainerEvents(_ *runtimeapi.GetEventsRequest, stream grpc.ServerStreamingServer[runtimeapi.ContainerEventResponse]) error {
+func (r *Runtime) GetContainerEvents(
+	_ *runtimeapi.GetEventsRequest, stream grpc.ServerStreamingServer[runtimeapi.ContainerEventResponse],
+) error {
 	s := &subscriber{queue: make(chan *runtimeapi.ContainerEventResponse, maxQueued), slow: make(chan struct{})}
 	r.mu.Lock()
 	r.subscribers[s] = struct{}{}

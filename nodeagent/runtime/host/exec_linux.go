@@ -22,7 +22,9 @@ const (
 
 // ExecSync runs a command in a running container. A timeout kills its process group and is the error
 // DeadlineExceeded.
-func (r *Runtime) ExecSync(ctx context.Context, req *runtimeapi.ExecSyncRequest) (*runtimeapi.ExecSyncResponse, error) {
+func (r *Runtime) ExecSync(
+	ctx context.Context, req *runtimeapi.ExecSyncRequest,
+) (*runtimeapi.ExecSyncResponse, error) {
 	r.mu.RLock()
 	c := r.containers[req.GetContainerId()]
 	r.mu.RUnlock()

@@ -17,8 +17,8 @@ import (
 //	  │
 //	  └──grace and half a margin──► the shim is asked for a sign of life
 //	        ├─ it gives one, and process 1 lives: it cannot be killed; that is reported, and asked again later
-//	        └─ else ──► condemned: the container is killed; the others get their stop signal and what they have of grace;
-//	                    then shim and cgroup are killed, and the sandbox is buried
+//	        └─ else ──► condemned: the container is killed; the others get their stop signal and what they have of
+//	                    grace; then shim and cgroup are killed, and the sandbox is buried
 //
 // Half a margin later the stop returns what it knows.
 
@@ -110,8 +110,8 @@ func (r *Runtime) alive(sb *sandbox, patience time.Duration) bool {
 }
 
 // signalDeaf sends the stop signal in the place of a shim that gives no sign of life from soon after it was asked to
-// stop the container, when one that is well is done mostly, to half a margin. The shim may send the signal once more, if
-// it ever goes on.
+// stop the container, when one that is well is done mostly, to half a margin. The shim may send the signal once more,
+// if it ever goes on.
 func (r *Runtime) signalDeaf(c *container) {
 	if !r.alive(c.sb, r.bounds.margin*3/8) {
 		r.signalFirst(c)
@@ -129,7 +129,8 @@ func (r *Runtime) signalFirst(c *container) {
 		return
 	}
 	sig, _ := stopSignal(c.rec.config.GetStopSignal()) // Checked when the container was created.
-	r.log.Warn("a shim does not answer; the stop signal is sent without it", "sandbox", c.sb.id, "container", c.id, "pid", first.PID)
+	r.log.Warn("a shim does not answer; the stop signal is sent without it", "sandbox", c.sb.id, "container", c.id, "pid",
+		first.PID)
 	_ = sys.Signal(first, sig)
 	if now, err := sys.Stat(first.PID); err == nil && now.State == 'T' {
 		_ = sys.Signal(first, unix.SIGCONT)
@@ -175,7 +176,8 @@ func (r *Runtime) stuck(sb *sandbox) error {
 		what = "not known yet"
 	}
 	if condemned {
-		return unavailable("sandbox %s has not ended yet, because its shim does not answer and what is left of it could not be killed so far; left: %s", sb.id, what)
+		return unavailable("sandbox %s has not ended yet, because its shim does not answer and what is left of it could "+
+			"not be killed so far; left: %s", sb.id, what)
 	}
 	return unavailable("sandbox %s has not ended yet; left: %s", sb.id, what)
 }

@@ -18,7 +18,8 @@ type Runtime struct {
 
 // New says that real processes need Linux.
 func New(Config) (*Runtime, error) {
-	return nil, errors.New(`runtime "host" needs Linux (it relies on subreapers, pidfds and /proc); use the fake runtime here`)
+	return nil, errors.New(
+		`runtime "host" needs Linux (it relies on subreapers, pidfds and /proc); use the fake runtime here`)
 }
 
 // Close does nothing.

@@ -16,15 +16,19 @@ func imageOf(spec *runtimeapi.ImageSpec) string {
 
 func noSuchImage(name string) error {
 	return failed("image %q cannot be used: the host runtime knows only the image %q, the node's own filesystem; "+
-		"for container images start monoplane with --runtime-endpoint and the socket of containerd or CRI-O", name, ImageName)
+		"for container images start monoplane with --runtime-endpoint and the socket of containerd or CRI-O", name,
+		ImageName)
 }
 
 func hostImage() *runtimeapi.Image {
-	return &runtimeapi.Image{Id: ImageName, RepoTags: []string{ImageName + ":latest"}, Spec: &runtimeapi.ImageSpec{Image: ImageName}}
+	return &runtimeapi.Image{Id: ImageName, RepoTags: []string{ImageName + ":latest"},
+		Spec: &runtimeapi.ImageSpec{Image: ImageName}}
 }
 
 // ListImages implements CRI.
-func (r *Runtime) ListImages(_ context.Context, req *runtimeapi.ListImagesRequest) (*runtimeapi.ListImagesResponse, error) {
+func (r *Runtime) ListImages(
+	_ context.Context, req *runtimeapi.ListImagesRequest,
+) (*runtimeapi.ListImagesResponse, error) {
 	if f := req.GetFilter().GetImage(); f.GetImage() != "" && imageOf(f) != ImageName {
 		return &runtimeapi.ListImagesResponse{}, nil
 	}
@@ -32,7 +36,9 @@ func (r *Runtime) ListImages(_ context.Context, req *runtimeapi.ListImagesReques
 }
 
 // ImageStatus implements CRI. Images other than "host" are absent, which is no error.
-func (r *Runtime) ImageStatus(_ context.Context, req *runtimeapi.ImageStatusRequest) (*runtimeapi.ImageStatusResponse, error) {
+func (r *Runtime) ImageStatus(
+	_ context.Context, req *runtimeapi.ImageStatusRequest,
+) (*runtimeapi.ImageStatusResponse, error) {
 	if imageOf(req.GetImage()) != ImageName {
 		return &runtimeapi.ImageStatusResponse{}, nil
 	}
@@ -40,7 +46,9 @@ func (r *Runtime) ImageStatus(_ context.Context, req *runtimeapi.ImageStatusRequ
 }
 
 // PullImage implements CRI. There is nothing to pull, from anywhere.
-func (r *Runtime) PullImage(_ context.Context, req *runtimeapi.PullImageRequest) (*runtimeapi.PullImageResponse, error) {
+func (r *Runtime) PullImage(
+	_ context.Context, req *runtimeapi.PullImageRequest,
+) (*runtimeapi.PullImageResponse, error) {
 	if name := imageOf(req.GetImage()); name != ImageName {
 		return nil, noSuchImage(name)
 	}
@@ -48,12 +56,16 @@ func (r *Runtime) PullImage(_ context.Context, req *runtimeapi.PullImageRequest)
 }
 
 // RemoveImage implements CRI. The image "host" cannot be removed; asking for it changes nothing.
-func (r *Runtime) RemoveImage(context.Context, *runtimeapi.RemoveImageRequest) (*runtimeapi.RemoveImageResponse, error) {
+func (r *Runtime) RemoveImage(
+	context.Context, *runtimeapi.RemoveImageRequest,
+) (*runtimeapi.RemoveImageResponse, error) {
 	return &runtimeapi.RemoveImageResponse{}, nil
 }
 
 // ImageFsInfo implements CRI. Images take no room.
-func (r *Runtime) ImageFsInfo(context.Context, *runtimeapi.ImageFsInfoRequest) (*runtimeapi.ImageFsInfoResponse, error) {
+func (r *Runtime) ImageFsInfo(
+	context.Context, *runtimeapi.ImageFsInfoRequest,
+) (*runtimeapi.ImageFsInfoResponse, error) {
 	return &runtimeapi.ImageFsInfoResponse{ImageFilesystems: []*runtimeapi.FilesystemUsage{{
 		Timestamp: now(), FsId: &runtimeapi.FilesystemIdentifier{Mountpoint: r.dir},
 		UsedBytes: &runtimeapi.UInt64Value{}, InodesUsed: &runtimeapi.UInt64Value{},

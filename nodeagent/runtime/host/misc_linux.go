@@ -8,7 +8,8 @@ import (
 
 // Version implements CRI.
 func (r *Runtime) Version(context.Context, *runtimeapi.VersionRequest) (*runtimeapi.VersionResponse, error) {
-	return &runtimeapi.VersionResponse{Version: "0.1.0", RuntimeName: "host", RuntimeVersion: "1", RuntimeApiVersion: "v1"}, nil
+	return &runtimeapi.VersionResponse{Version: "0.1.0", RuntimeName: "host", RuntimeVersion: "1",
+		RuntimeApiVersion: "v1"}, nil
 }
 
 // Status implements CRI. The runtime is ready from New to Close; the network is the node's, and so always ready.
@@ -27,12 +28,17 @@ func (r *Runtime) Status(context.Context, *runtimeapi.StatusRequest) (*runtimeap
 }
 
 // RuntimeConfig implements CRI.
-func (r *Runtime) RuntimeConfig(context.Context, *runtimeapi.RuntimeConfigRequest) (*runtimeapi.RuntimeConfigResponse, error) {
-	return &runtimeapi.RuntimeConfigResponse{Linux: &runtimeapi.LinuxRuntimeConfiguration{CgroupDriver: runtimeapi.CgroupDriver_CGROUPFS}}, nil
+func (r *Runtime) RuntimeConfig(
+	context.Context, *runtimeapi.RuntimeConfigRequest,
+) (*runtimeapi.RuntimeConfigResponse, error) {
+	return &runtimeapi.RuntimeConfigResponse{Linux: &runtimeapi.LinuxRuntimeConfiguration{
+		CgroupDriver: runtimeapi.CgroupDriver_CGROUPFS}}, nil
 }
 
 // UpdateRuntimeConfig implements CRI. There are no pod addresses to configure.
-func (r *Runtime) UpdateRuntimeConfig(context.Context, *runtimeapi.UpdateRuntimeConfigRequest) (*runtimeapi.UpdateRuntimeConfigResponse, error) {
+func (r *Runtime) UpdateRuntimeConfig(
+	context.Context, *runtimeapi.UpdateRuntimeConfigRequest,
+) (*runtimeapi.UpdateRuntimeConfigResponse, error) {
 	return &runtimeapi.UpdateRuntimeConfigResponse{}, nil
 }
 
@@ -47,6 +53,8 @@ func (r *Runtime) Attach(context.Context, *runtimeapi.AttachRequest) (*runtimeap
 }
 
 // PortForward is not there yet. The ports of host pods are the node's own and need no forwarding on the node.
-func (r *Runtime) PortForward(context.Context, *runtimeapi.PortForwardRequest) (*runtimeapi.PortForwardResponse, error) {
+func (r *Runtime) PortForward(
+	context.Context, *runtimeapi.PortForwardRequest,
+) (*runtimeapi.PortForwardResponse, error) {
 	return nil, unimplemented("the host runtime does not support port-forward yet: its pods use the node's own ports")
 }

@@ -41,7 +41,8 @@ func (r *Runtime) isCopy(sb *sandbox) (bool, error) {
 // disown takes a copied sandbox in as one that is over, without anything that could touch what the original runs.
 func (r *Runtime) disown(sb *sandbox, list []*container) {
 	r.noteOther(other{
-		uid: sb.rec.config.GetMetadata().GetUid(), sandbox: sb.id, marker: sb.rec.marker, group: sb.rec.group, dir: "the directory that this one is a copy of",
+		uid: sb.rec.config.GetMetadata().GetUid(), sandbox: sb.id, marker: sb.rec.marker, group: sb.rec.group,
+		dir: "the directory that this one is a copy of",
 	})
 	sb.rec.marker, sb.rec.group = 0, sys.Cgroup{}
 	r.mu.Lock()
@@ -88,8 +89,9 @@ func lockHolders(dir string) ([]sys.Proc, error) {
 	return out, nil
 }
 
-// shims lists the shims of this user on this machine, and what may be one: a program names itself as it likes. Those of
-// other users are left alone, because what a shim is asked for is in files of its own: a FIFO there would be waited for.
+// shims lists the shims of this user on this machine, and what may be one: a program names itself as it likes. Those
+// of other users are left alone, because what a shim is asked for is in files of its own: a FIFO there would be waited
+// for.
 func shims() ([]sys.Proc, error) {
 	all, err := sys.Processes()
 	if err != nil {

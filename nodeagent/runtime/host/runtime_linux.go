@@ -87,7 +87,8 @@ func New(cfg Config) (*Runtime, error) {
 		r.claims = defaultClaimDir()
 	}
 	if err := openClaimDir(r.claims); err != nil {
-		r.log.Warn("pods cannot be claimed; each sandbox looks for its pod among the processes of the machine instead", "error", err)
+		r.log.Warn("pods cannot be claimed; each sandbox looks for its pod among the processes of the machine instead",
+			"error", err)
 		r.claims = ""
 	}
 	r.start(r.firstSurvey)

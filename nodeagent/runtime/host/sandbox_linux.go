@@ -74,7 +74,8 @@ func nameOf(m *runtimeapi.PodSandboxMetadata) podName {
 func (r *Runtime) newSandbox(id string, rec *sandboxRecord) *sandbox {
 	return &sandbox{
 		id: id, dir: filepath.Join(r.dir, podsDir, id), rec: rec,
-		containers: map[string]*container{}, changed: make(chan struct{}), gone: make(chan struct{}), atOnce: make(chan struct{}),
+		containers: map[string]*container{}, changed: make(chan struct{}), gone: make(chan struct{}),
+		atOnce: make(chan struct{}),
 	}
 }
 

@@ -167,7 +167,8 @@ func (s *shimConn) write(frame []byte, fds []int) error {
 		return nil
 	}
 	s.conn.Close() // Half a frame may be out; the reader ends.
-	if errors.Is(err, net.ErrClosed) || errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, io.EOF) {
+	if errors.Is(err, net.ErrClosed) || errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET) ||
+		errors.Is(err, io.EOF) {
 		return errConnLost
 	}
 	return errors.Join(errConnLost, err)

@@ -84,7 +84,8 @@ func checkMounts(config *runtimeapi.ContainerConfig) error {
 			continue
 		}
 		if filepath.Clean(m.GetHostPath()) != filepath.Clean(m.GetContainerPath()) {
-			return badRequest("the host runtime cannot show %q at %q: its containers see the node's own filesystem", m.GetHostPath(), m.GetContainerPath())
+			return badRequest("the host runtime cannot show %q at %q: its containers see the node's own filesystem",
+				m.GetHostPath(), m.GetContainerPath())
 		}
 		if m.GetReadonly() {
 			return badRequest("the host runtime cannot make %q read-only", m.GetHostPath())
@@ -100,7 +101,8 @@ func messagePath(config *runtimeapi.ContainerConfig) string {
 	return defaultMessagePath
 }
 
-// unhonoured lists what the pod asks for explicitly and this runtime does not do, though the container runs without it.
+// unhonoured lists what the pod asks for explicitly and this runtime does not do, though the container runs without
+// it.
 func (c *container) unhonoured() []string {
 	var out []string
 	if fields := c.sb.rec.config.GetAnnotations()[hostnameAnnotation]; fields != "" {
@@ -108,8 +110,9 @@ func (c *container) unhonoured() []string {
 			"only HOSTNAME in their environment is the pod's")
 	}
 	if path := messagePath(c.rec.config); path != defaultMessagePath {
-		out = append(out, fmt.Sprintf("terminationMessagePath: a container of image %s sees the node's own %q, which is not read; "+
-			"what it writes to the file named by $%s is its termination message", ImageName, path, messageVariable))
+		out = append(out, fmt.Sprintf(
+			"terminationMessagePath: a container of image %s sees the node's own %q, which is not read; "+
+				"what it writes to the file named by $%s is its termination message", ImageName, path, messageVariable))
 	}
 	return out
 }

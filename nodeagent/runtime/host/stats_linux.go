@@ -10,7 +10,9 @@ import (
 )
 
 // ContainerStats implements CRI. What the cgroups do not tell is absent.
-func (r *Runtime) ContainerStats(_ context.Context, req *runtimeapi.ContainerStatsRequest) (*runtimeapi.ContainerStatsResponse, error) {
+func (r *Runtime) ContainerStats(
+	_ context.Context, req *runtimeapi.ContainerStatsRequest,
+) (*runtimeapi.ContainerStatsResponse, error) {
 	r.mu.RLock()
 	c := r.containers[req.GetContainerId()]
 	r.mu.RUnlock()
@@ -21,13 +23,16 @@ func (r *Runtime) ContainerStats(_ context.Context, req *runtimeapi.ContainerSta
 }
 
 // ListContainerStats implements CRI, for containers that run.
-func (r *Runtime) ListContainerStats(_ context.Context, req *runtimeapi.ListContainerStatsRequest) (*runtimeapi.ListContainerStatsResponse, error) {
+func (r *Runtime) ListContainerStats(
+	_ context.Context, req *runtimeapi.ListContainerStatsRequest,
+) (*runtimeapi.ListContainerStatsResponse, error) {
 	f := req.GetFilter()
 	r.mu.RLock()
 	var list []*container
 	for _, c := range r.containers {
 		if c.state.Phase != wire.Running || f.GetId() != "" && f.GetId() != c.id ||
-			f.GetPodSandboxId() != "" && f.GetPodSandboxId() != c.sb.id || !labelsMatch(c.rec.config.GetLabels(), f.GetLabelSelector()) {
+			f.GetPodSandboxId() != "" && f.GetPodSandboxId() != c.sb.id ||
+			!labelsMatch(c.rec.config.GetLabels(), f.GetLabelSelector()) {
 			continue
 		}
 		list = append(list, c)
@@ -51,7 +56,8 @@ func (c *container) stats() *runtimeapi.ContainerStats {
 		s.Cpu = &runtimeapi.CpuUsage{Timestamp: at, UsageCoreNanoSeconds: &runtimeapi.UInt64Value{Value: uint64(u.CPUNanos)}}
 	}
 	if u.MemoryBytes >= 0 {
-		s.Memory = &runtimeapi.MemoryUsage{Timestamp: at, WorkingSetBytes: &runtimeapi.UInt64Value{Value: uint64(u.MemoryBytes)}}
+		s.Memory = &runtimeapi.MemoryUsage{Timestamp: at,
+			WorkingSetBytes: &runtimeapi.UInt64Value{Value: uint64(u.MemoryBytes)}}
 	}
 	return s
 }

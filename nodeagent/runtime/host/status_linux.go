@@ -31,7 +31,8 @@ func (sb *sandbox) statusLocked() *runtimeapi.PodSandboxStatus {
 		Linux: &runtimeapi.LinuxPodSandboxStatus{Namespaces: &runtimeapi.Namespace{Options: &runtimeapi.NamespaceOption{
 			Network: runtimeapi.NamespaceMode_NODE, Pid: runtimeapi.NamespaceMode_NODE, Ipc: runtimeapi.NamespaceMode_NODE,
 		}}},
-		Labels: maps.Clone(config.GetLabels()), Annotations: maps.Clone(config.GetAnnotations()), RuntimeHandler: sb.rec.handler,
+		Labels: maps.Clone(config.GetLabels()), Annotations: maps.Clone(config.GetAnnotations()),
+		RuntimeHandler: sb.rec.handler,
 	}
 }
 
@@ -56,8 +57,9 @@ func (c *container) statusLocked() *runtimeapi.ContainerStatus {
 	config := c.rec.config
 	st := &runtimeapi.ContainerStatus{
 		Id: c.id, Metadata: proto.Clone(config.GetMetadata()).(*runtimeapi.ContainerMetadata), State: c.stateLocked(),
-		CreatedAt: c.rec.createdAt, Image: proto.Clone(config.GetImage()).(*runtimeapi.ImageSpec), ImageRef: ImageName, ImageId: ImageName,
-		Labels: maps.Clone(config.GetLabels()), Annotations: maps.Clone(config.GetAnnotations()),
+		CreatedAt: c.rec.createdAt, Image: proto.Clone(config.GetImage()).(*runtimeapi.ImageSpec), ImageRef: ImageName,
+		ImageId: ImageName,
+		Labels:  maps.Clone(config.GetLabels()), Annotations: maps.Clone(config.GetAnnotations()),
 		LogPath: c.logPath(), StopSignal: config.GetStopSignal(),
 	}
 	if c.state.Phase != wire.Created {

@@ -91,7 +91,8 @@ func (r *Runtime) survey() error {
 			continue
 		}
 		r.noteOther(other{
-			uid: rec.config.GetMetadata().GetUid(), sandbox: filepath.Base(dir), dir: dir, shim: p, marker: rec.marker, group: rec.group,
+			uid: rec.config.GetMetadata().GetUid(), sandbox: filepath.Base(dir), dir: dir, shim: p, marker: rec.marker,
+			group: rec.group,
 		})
 	}
 	return nil
@@ -109,7 +110,8 @@ func (r *Runtime) firstSurvey() {
 			return
 		}
 	}
-	r.log.Error("the processes of this machine cannot be listed; a pod that another directory runs is seen by its claim only", "error", err)
+	r.log.Error("the processes of this machine cannot be listed; a pod that another directory runs is seen by its "+
+		"claim only", "error", err)
 }
 
 // runsElsewhere refuses a pod of which something is known to run elsewhere. Who is found gone is forgotten.

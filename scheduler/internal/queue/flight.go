@@ -14,8 +14,8 @@ type Try struct {
 	framework.QueuedPod
 }
 
-// Pop takes the first pod that is ready to be tried. When there is none it returns nil and how long it is until one may be;
-// zero when only Wake can tell.
+// Pop takes the first pod that is ready to be tried. When there is none it returns nil and how long it is until one
+// may be; zero when only Wake can tell.
 func (q *Queue) Pop() (try *Try, next time.Duration) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -112,8 +112,8 @@ func (t *Try) Done() {
 	}
 }
 
-// Retry ends a try that failed for a reason that is not the pod's: a lost race, an unreachable server. The pod comes back after its
-// back-off.
+// Retry ends a try that failed for a reason that is not the pod's: a lost race, an unreachable server. The pod comes
+// back after its back-off.
 func (t *Try) Retry() {
 	q := t.queue
 	q.mu.Lock()
@@ -127,8 +127,8 @@ func (t *Try) Retry() {
 	q.retry(t.item)
 }
 
-// Unschedulable ends a try that found no node. The pod waits until a change helps one of the plugins that refused; if one
-// has happened since the pod was popped, it comes back after its back-off.
+// Unschedulable ends a try that found no node. The pod waits until a change helps one of the plugins that refused; if
+// one has happened since the pod was popped, it comes back after its back-off.
 func (t *Try) Unschedulable(refusedBy []string) {
 	q := t.queue
 	q.mu.Lock()

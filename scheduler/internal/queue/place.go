@@ -12,7 +12,8 @@ type Place struct {
 	State string
 	// Attempts is how often it was popped.
 	Attempts int
-	// LastFailure is when the last try failed, NextTry when the pod leaves its place at the latest; zero when there is no such time.
+	// LastFailure is when the last try failed, NextTry when the pod leaves its place at the latest; zero when there is no
+	// such time.
 	LastFailure, NextTry time.Time
 	// WaitsFor are the plugins that refused the last try, of an unschedulable pod. The slice must not be changed.
 	WaitsFor []string

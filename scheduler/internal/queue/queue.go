@@ -230,8 +230,8 @@ func (q *Queue) retry(i *item) {
 	q.signal()
 }
 
-// window is what the ends of back-offs are rounded up to, so that pods that failed at about the same time come back together, and
-// then the one of the highest priority is tried first.
+// window is what the ends of back-offs are rounded up to, so that pods that failed at about the same time come back
+// together, and then the one of the highest priority is tried first.
 const window = 100 * time.Millisecond
 
 // roundUp keeps the monotonic reading, which Truncate takes away: whoever sets the clock back does not delay anybody.
@@ -259,8 +259,8 @@ func (q *Queue) Len() (active, backoff, unschedulable, gated int) {
 	return len(q.active.items), len(q.backoff.items), len(q.waiting.items), len(q.gated)
 }
 
-// Hurry lets the pod of that uid be tried at once, without the rest of its back-off: room has been made for it. One that is being tried
-// is tried once more after that.
+// Hurry lets the pod of that uid be tried at once, without the rest of its back-off: room has been made for it. One
+// that is being tried is tried once more after that.
 func (q *Queue) Hurry(key cache.Key, uid string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

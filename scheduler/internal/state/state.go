@@ -1,5 +1,5 @@
-// Package state is the scheduler's picture of the cluster: the nodes with their pods, those that are only assumed to be
-// there included (spec: SCHED-3), and the room that is kept on nodes for pods that wait (spec: PREEMPT-2).
+// Package state is the scheduler's picture of the cluster: the nodes with their pods, those that are only assumed to
+// be there included (spec: SCHED-3), and the room that is kept on nodes for pods that wait (spec: PREEMPT-2).
 //
 //	  Assume            the binding is seen (SetPod)
 //	-----------> assumed -----------------------> confirmed
@@ -8,8 +8,9 @@
 //	                v                                 v
 //	              gone                              gone
 //
-// What it guarantees: a pod counts on exactly one node; an assumed pod counts until its binding is seen or has failed, so
-// that two decisions never give away the same room; Update brings a snapshot up to date at the cost of what has changed.
+// What it guarantees: a pod counts on exactly one node; an assumed pod counts until its binding is seen or has failed,
+// so that two decisions never give away the same room; Update brings a snapshot up to date at the cost of what has
+// changed.
 package state
 
 import (
@@ -30,8 +31,8 @@ type State struct {
 
 	namespaces namespaces
 	volumes    volumes
-	// nominated are the nominations by uid, moved the uids whose nomination the snapshot may not know yet. A nominated pod that is
-	// assumed takes its room as such.
+	// nominated are the nominations by uid, moved the uids whose nomination the snapshot may not know yet. A nominated
+	// pod that is assumed takes its room as such.
 	nominated map[string]nomination
 	moved     map[string]struct{}
 }
@@ -45,9 +46,10 @@ type entry struct {
 // New returns an empty picture.
 func New() *State {
 	return &State{
-		nodes: map[string]*framework.NodeInfo{}, pods: map[string]*entry{}, dirty: map[string]struct{}{}, namespaces: namespaces{},
-		volumes:   newVolumes(),
-		nominated: map[string]nomination{}, moved: map[string]struct{}{},
+		nodes: map[string]*framework.NodeInfo{}, pods: map[string]*entry{}, dirty: map[string]struct{}{},
+		namespaces: namespaces{},
+		volumes:    newVolumes(),
+		nominated:  map[string]nomination{}, moved: map[string]struct{}{},
 	}
 }
 
@@ -63,8 +65,8 @@ func (s *State) SetNode(n *corev1.Node) {
 	s.set(framework.NewNodeInfo(name, n))
 }
 
-// RenewNode takes a newer state of a node in which nothing has changed that could make a pod fit, so that decisions name the
-// newest revision and know the node's images.
+// RenewNode takes a newer state of a node in which nothing has changed that could make a pod fit, so that decisions
+// name the newest revision and know the node's images.
 func (s *State) RenewNode(n *corev1.Node) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -154,8 +156,8 @@ func (s *State) Forget(p *framework.PodInfo) {
 	}
 }
 
-// RemovePod forgets a pod that was deleted or has ended. It returns whether there is more room now: the pod was counted, or room was
-// kept for it.
+// RemovePod forgets a pod that was deleted or has ended. It returns whether there is more room now: the pod was
+// counted, or room was kept for it.
 func (s *State) RemovePod(uid string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

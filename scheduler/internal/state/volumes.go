@@ -41,7 +41,8 @@ func newVolumes() volumes {
 	return volumes{
 		claims: map[cache.Key]*framework.ClaimInfo{}, volumes: map[string]*framework.VolumeInfo{},
 		taken: map[string]taken{}, placed: map[cache.Key]placed{},
-		dirtyClaims: map[cache.Key]struct{}{}, dirtyVolumes: map[string]struct{}{}, classes: map[string]*storagev1.StorageClass{},
+		dirtyClaims: map[cache.Key]struct{}{}, dirtyVolumes: map[string]struct{}{},
+		classes: map[string]*storagev1.StorageClass{},
 	}
 }
 
@@ -84,8 +85,8 @@ func (s *State) SetVolume(name string, i *framework.VolumeInfo) {
 	v.dirtyVolumes[name] = struct{}{}
 }
 
-// AssumeVolumes counts what is planned for a pod, by its uid, which is assumed, as done. A claim or volume that is assumed for another pod, which uses the
-// same claim, stays assumed for that.
+// AssumeVolumes counts what is planned for a pod, by its uid, which is assumed, as done. A claim or volume that is
+// assumed for another pod, which uses the same claim, stays assumed for that.
 func (s *State) AssumeVolumes(pod string, p *framework.VolumePlan) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -1,8 +1,11 @@
-// Package balancedallocation prefers nodes on which the pod evens out how much of each resource is requested (spec: SCHED-5,
-// NodeResourcesBalancedAllocation), so that no node runs out of memory with most of its cpu left, or the other way round.
+// Package balancedallocation prefers nodes on which the pod evens out how much of each resource is requested (spec:
+// SCHED-5, NodeResourcesBalancedAllocation), so that no node runs out of memory with most of its cpu left, or the
+// other way round.
 //
-// The balance of a node is 100 * (1 - standard deviation) of the fractions of its resources that are requested, 50 to 100. What
-// counts is how the pod changes it: 75 is no change, 100 the best improvement, 50 the worst damage. Unlike NodeResourcesFit it
+// The balance of a node is 100 * (1 - standard deviation) of the fractions of its resources that are requested, 50 to
+//  100. What counts is how the pod changes it: 75 is no change, 100 the best improvement, 50 the worst damage. Unlike
+//     NodeResourcesFit it
+//
 // takes requests as they are: a container without any counts nothing.
 package balancedallocation
 
@@ -50,7 +53,8 @@ func New(args Args) (*Plugin, error) {
 	if len(p.resources) == 0 {
 		p.resources = []string{framework.CPU, framework.Memory}
 	}
-	p.usual = len(p.resources) == 2 && slices.Contains(p.resources, framework.CPU) && slices.Contains(p.resources, framework.Memory)
+	p.usual = len(p.resources) == 2 && slices.Contains(p.resources, framework.CPU) &&
+		slices.Contains(p.resources, framework.Memory)
 	return p, nil
 }
 
@@ -89,13 +93,14 @@ func usual(pod *framework.PodInfo, node *framework.NodeInfo) (with, without int6
 	if have.MilliCPU == 0 || have.Memory == 0 {
 		return framework.MaxScore, framework.MaxScore
 	}
-	with = rate(math.Abs(fraction(used.MilliCPU, need.MilliCPU, have.MilliCPU)-fraction(used.Memory, need.Memory, have.Memory)) / 2)
+	with = rate(math.Abs(fraction(used.MilliCPU, need.MilliCPU, have.MilliCPU)-fraction(used.Memory, need.Memory,
+		have.Memory)) / 2)
 	without = rate(math.Abs(fraction(used.MilliCPU, 0, have.MilliCPU)-fraction(used.Memory, 0, have.Memory)) / 2)
 	return with, without
 }
 
-// balance rates the node with or without the pod. Resources that the node lacks do not count, nor those other than cpu, memory and
-// ephemeral storage for which the pod does not ask.
+// balance rates the node with or without the pod. Resources that the node lacks do not count, nor those other than
+// cpu, memory and ephemeral storage for which the pod does not ask.
 func (p *Plugin) balance(pod *framework.PodInfo, node *framework.NodeInfo, with bool) int64 {
 	fractions := make([]float64, 0, 8) // on the stack
 	for _, name := range p.resources {

@@ -24,7 +24,9 @@ var _ framework.Bind = (*Plugin)(nil)
 func (*Plugin) Name() string { return Name }
 
 // Bind binds the pod to the node if both are as they were judged.
-func (p *Plugin) Bind(ctx context.Context, state *framework.CycleState, pod *framework.PodInfo, node string) *framework.Status {
+func (p *Plugin) Bind(
+	ctx context.Context, state *framework.CycleState, pod *framework.PodInfo, node string,
+) *framework.Status {
 	_, err := p.pods.Bind(ctx, &corev1.BindPodRequest{
 		Namespace: pod.Key.Namespace,
 		Name:      pod.Key.Name,

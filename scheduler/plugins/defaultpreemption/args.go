@@ -26,7 +26,8 @@ func (a Args) Validate() error {
 		errs = append(errs, fmt.Errorf("args.minCandidateNodesAbsolute: %d is negative", n))
 	}
 	if a.MinCandidateNodesPercentage == 0 && a.MinCandidateNodesAbsolute == 0 {
-		errs = append(errs, errors.New("args.minCandidateNodesPercentage: must not be 0 together with minCandidateNodesAbsolute"))
+		errs = append(errs, errors.New(
+			"args.minCandidateNodesPercentage: must not be 0 together with minCandidateNodesAbsolute"))
 	}
 	return errors.Join(errs...)
 }

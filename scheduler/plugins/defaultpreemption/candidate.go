@@ -18,7 +18,8 @@ type candidate struct {
 	since time.Time
 }
 
-// offset makes every priority positive, so that of several victims with negative ones fewer are better (spec: PREEMPT-1).
+// offset makes every priority positive, so that of several victims with negative ones fewer are better (spec:
+// PREEMPT-1).
 const offset = 1 << 31
 
 func (c *candidate) add(p *framework.PodInfo, breaks bool) {
@@ -33,8 +34,9 @@ func (c *candidate) add(p *framework.PodInfo, breaks bool) {
 	}
 }
 
-// better says whether the victims of c are a smaller loss: fewer broken budgets, then a lower highest priority, a smaller sum of
-// priorities, fewer victims, and last a later start of the one of the highest priority that started first.
+// better says whether the victims of c are a smaller loss: fewer broken budgets, then a lower highest priority, a
+// smaller sum of priorities, fewer victims, and last a later start of the one of the highest priority that started
+// first.
 func (c *candidate) better(o *candidate) bool {
 	return cmp.Or(
 		cmp.Compare(c.broken, o.broken),

@@ -1,12 +1,13 @@
-// Package defaultpreemption makes room for a pod that fits nowhere at the cost of pods of lower priority (spec: PREEMPT-1 to
-// PREEMPT-4). It picks the node and the victims; the scheduler deletes them and keeps the room.
+// Package defaultpreemption makes room for a pod that fits nowhere at the cost of pods of lower priority (spec:
+// PREEMPT-1 to PREEMPT-4). It picks the node and the victims; the scheduler deletes them and keeps the room.
 //
-// What it guarantees: victims have a lower priority than the pod; without them, and with everything else as it is, the pod fits; putting
-// any one of them back would make it not fit. No other node's pods are touched. A pod whose victims are still on their way out
-// preempts no more.
+// What it guarantees: victims have a lower priority than the pod; without them, and with everything else as it is, the
+// pod fits; putting any one of them back would make it not fit. No other node's pods are touched. A pod whose victims
+// are still on their way out preempts no more.
 //
-// How a node is judged: all pods of lower priority are taken away; if the pod fits then, they are put back one by one, as far as
-// it still fits, those first whose removal would break a disruption budget, and among them the important ones first.
+// How a node is judged: all pods of lower priority are taken away; if the pod fits then, they are put back one by one,
+// as far as it still fits, those first whose removal would break a disruption budget, and among them the important
+// ones first.
 package defaultpreemption
 
 import (
@@ -49,7 +50,8 @@ var _ framework.PostFilter = (*Plugin)(nil)
 func (*Plugin) Name() string { return Name }
 
 // PostFilter nominates the best node for the pod, or says why there is none.
-func (p *Plugin) PostFilter(state *framework.CycleState, pod *framework.PodInfo, snapshot *framework.Snapshot, d *framework.Diagnosis,
+func (p *Plugin) PostFilter(state *framework.CycleState, pod *framework.PodInfo, snapshot *framework.Snapshot,
+	d *framework.Diagnosis,
 ) (*framework.Nomination, *framework.Status) {
 	switch {
 	case d.Nodes == 0:
@@ -59,7 +61,8 @@ func (p *Plugin) PostFilter(state *framework.CycleState, pod *framework.PodInfo,
 	case leaving(pod, snapshot.NominatedNode(pod.UID), d.Curable):
 		return nil, p.waiting
 	}
-	s := search{pod: pod, budgets: snapshot.Budgets(), limit: p.args.candidates(len(d.Curable)), reasons: map[string]int{}}
+	s := search{pod: pod, budgets: snapshot.Budgets(), limit: p.args.candidates(len(d.Curable)),
+		reasons: map[string]int{}}
 	if trial := state.Trial(); trial != nil && snapshot.HasBelow(pod.Priority) {
 		s.run(trial, d.Curable)
 	} else {
@@ -71,8 +74,8 @@ func (p *Plugin) PostFilter(state *framework.CycleState, pod *framework.PodInfo,
 	return &framework.Nomination{Node: s.best.node.Name, Victims: s.victims(state.Trial())}, nil
 }
 
-// leaving says whether victims of the pod are still on the node that was nominated for it. One that no removal can cure any more
-// does not hold the pod back.
+// leaving says whether victims of the pod are still on the node that was nominated for it. One that no removal can
+// cure any more does not hold the pod back.
 func leaving(pod *framework.PodInfo, nominated *framework.NodeInfo, curable []*framework.NodeInfo) bool {
 	if nominated == nil || !nominated.HasBelow(pod.Priority) {
 		return false

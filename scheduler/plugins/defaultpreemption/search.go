@@ -26,8 +26,8 @@ type search struct {
 	broken []bool
 }
 
-// run tries nodes, in the order in which the decision went round them, so that not always the same ones are tried. It does not end
-// before there is a candidate that breaks no budget, if there is any (spec: PREEMPT-3).
+// run tries nodes, in the order in which the decision went round them, so that not always the same ones are tried. It
+// does not end before there is a candidate that breaks no budget, if there is any (spec: PREEMPT-3).
 func (s *search) run(t *framework.Trial, nodes []*framework.NodeInfo) {
 	for _, n := range nodes {
 		if s.found > 0 && s.found >= s.limit && s.best.broken == 0 {
@@ -57,8 +57,8 @@ func (s *search) take(about any) {
 	}
 }
 
-// about returns the candidate that a node is, or the status that refuses it also without all pods of lower priority. What was found out
-// for a pod of the same template holds as long as there are no budgets, which are not the node's.
+// about returns the candidate that a node is, or the status that refuses it also without all pods of lower priority.
+// What was found out for a pod of the same template holds as long as there are no budgets, which are not the node's.
 func (s *search) about(t *framework.Trial, n *framework.NodeInfo) any {
 	if len(s.budgets) > 0 {
 		return s.judge(t, n, nil)

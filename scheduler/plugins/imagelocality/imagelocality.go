@@ -1,7 +1,9 @@
-// Package imagelocality prefers nodes that have the pod's images already (spec: SCHED-5), the more of their bytes the better.
+// Package imagelocality prefers nodes that have the pod's images already (spec: SCHED-5), the more of their bytes the
+// better.
 //
-// An image counts its size times the share of the nodes that have it: an image that only one node has must not draw all its pods
-// there. Sums up to 23 MiB are worth nothing, since they are pulled soon; 1000 MiB for each container are worth all.
+// An image counts its size times the share of the nodes that have it: an image that only one node has must not draw
+// all its pods there. Sums up to 23 MiB are worth nothing, since they are pulled soon; 1000 MiB for each container are
+// worth all.
 package imagelocality
 
 import (
@@ -51,7 +53,9 @@ type spread struct {
 }
 
 // PreFilter looks up how many nodes have the pod's images; later it would see the nodes that fit only.
-func (p *Plugin) PreFilter(state *framework.CycleState, pod *framework.PodInfo, snapshot *framework.Snapshot) (*framework.PreFilterResult, *framework.Status) {
+func (p *Plugin) PreFilter(
+	state *framework.CycleState, pod *framework.PodInfo, snapshot *framework.Snapshot,
+) (*framework.PreFilterResult, *framework.Status) {
 	if !snapshot.HasImages() {
 		return nil, p.skip
 	}
@@ -89,7 +93,9 @@ func normalized(image string) string {
 }
 
 // PreScore skips pods whose images no node has.
-func (p *Plugin) PreScore(state *framework.CycleState, _ *framework.PodInfo, _ []*framework.NodeInfo) *framework.Status {
+func (p *Plugin) PreScore(
+	state *framework.CycleState, _ *framework.PodInfo, _ []*framework.NodeInfo,
+) *framework.Status {
 	if state.Read(wantedKey{}) == nil {
 		return p.skip
 	}

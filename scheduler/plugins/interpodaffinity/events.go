@@ -60,8 +60,8 @@ func sameTerms(a *framework.PodAffinity, old, p *corev1.Pod) bool {
 	return true
 }
 
-// leaves says whether a pod that went was in the way: by the anti-affinity of either, or since a pod that wants to be near to its own
-// kind may go anywhere once the last of them is gone.
+// leaves says whether a pod that went was in the way: by the anti-affinity of either, or since a pod that wants to be
+// near to its own kind may go anywhere once the last of them is gone.
 func leaves(pod *framework.PodInfo, c *framework.Change) bool {
 	a := pod.Affinity
 	return repels(a, c.OldPod) || repels(c.OldAffinity(), pod.Pod) || attracts(a, c.OldPod) && attracts(a, pod.Pod)

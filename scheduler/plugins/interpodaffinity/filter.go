@@ -10,8 +10,8 @@ type (
 
 // filter is what judging nodes needs.
 type filter struct {
-	// affinity counts the pods that all terms of the pod's affinity select, once for each term; antiAffinity those that a term of its
-	// anti-affinity selects.
+	// affinity counts the pods that all terms of the pod's affinity select, once for each term; antiAffinity those that a
+	// term of its anti-affinity selects.
 	affinity, antiAffinity []count
 	// first says that the pod is the first of a group that wants to be together; own that it would be one of the group.
 	first, own bool
@@ -27,7 +27,9 @@ type count struct {
 }
 
 // PreFilter finds out how many pods there are in each domain that attract or repel the pod.
-func (p *Plugin) PreFilter(state *framework.CycleState, pod *framework.PodInfo, snapshot *framework.Snapshot) (*framework.PreFilterResult, *framework.Status) {
+func (p *Plugin) PreFilter(
+	state *framework.CycleState, pod *framework.PodInfo, snapshot *framework.Snapshot,
+) (*framework.PreFilterResult, *framework.Status) {
 	var f filter
 	f.existing = existing(f.existing, snapshot, framework.RequiredAntiAffinity, pod, 1)
 	if len(f.existing) == 0 && !pod.Affinity.Chooses() && !snapshot.KeepsApart() {
@@ -46,8 +48,8 @@ func (p *Plugin) PreFilter(state *framework.CycleState, pod *framework.PodInfo, 
 	return nil, nil
 }
 
-// nearest returns nodes such that all others are far from the pods of the affinity: the fewest that a term leaves. It returns nil when
-// these are many, or none.
+// nearest returns nodes such that all others are far from the pods of the affinity: the fewest that a term leaves. It
+// returns nil when these are many, or none.
 func (f *filter) nearest(snapshot *framework.Snapshot) (nodes []*framework.NodeInfo) {
 	if f.first {
 		return nil // every node with the labels will do
@@ -89,9 +91,11 @@ func alone(list []count) bool {
 	return true
 }
 
-// Filter refuses nodes that are far from the pods of the pod's affinity, near to those of its anti-affinity, or near to pods whose
-// anti-affinity is against it.
-func (p *Plugin) Filter(state *framework.CycleState, pod *framework.PodInfo, node *framework.NodeInfo) *framework.Status {
+// Filter refuses nodes that are far from the pods of the pod's affinity, near to those of its anti-affinity, or near
+// to pods whose anti-affinity is against it.
+func (p *Plugin) Filter(
+	state *framework.CycleState, pod *framework.PodInfo, node *framework.NodeInfo,
+) *framework.Status {
 	f, ok := state.Read(filterKey{}).(*filter)
 	if !ok {
 		return nil

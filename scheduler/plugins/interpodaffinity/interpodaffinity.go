@@ -1,12 +1,12 @@
-// Package interpodaffinity places pods near to or away from other pods, where near is a domain that a node label makes (spec:
-// SCHED-4, SCHED-5). It honors the terms of the pod that is placed and those of the pods that are there already: their required
-// anti-affinity refuses nodes, too, and what they prefer rates nodes.
+// Package interpodaffinity places pods near to or away from other pods, where near is a domain that a node label makes
+// (spec: SCHED-4, SCHED-5). It honors the terms of the pod that is placed and those of the pods that are there
+// already: their required anti-affinity refuses nodes, too, and what they prefer rates nodes.
 //
-// What it guarantees: the first pod of a group that wants to be near to its own kind may go to any node that has the labels. Pods that
-// are about to go count as long as they are there.
+// What it guarantees: the first pod of a group that wants to be near to its own kind may go to any node that has the
+// labels. Pods that are about to go count as long as they are there.
 //
-// What makes it fast: the snapshot keeps the counts of the pods that a term selects, and the weights of the terms in use, by domain and
-// up to date as pods come and go. A decision looks at each distinct term once, and at no pod.
+// What makes it fast: the snapshot keeps the counts of the pods that a term selects, and the weights of the terms in
+// use, by domain and up to date as pods come and go. A decision looks at each distinct term once, and at no pod.
 //
 // What it does not do: it does not enforce anything on pods that have a node already.
 package interpodaffinity
@@ -22,8 +22,8 @@ const Name = "InterPodAffinity"
 
 // Args are the plugin's arguments.
 type Args struct {
-	// HardPodAffinityWeight is what a required term of affinity of a pod that is there adds to the nodes near to it, for the pods that
-	// it selects: 0 to 100, 1 when nil.
+	// HardPodAffinityWeight is what a required term of affinity of a pod that is there adds to the nodes near to it, for
+	// the pods that it selects: 0 to 100, 1 when nil.
 	HardPodAffinityWeight *int32
 	// IgnorePreferredTermsOfExistingPods leaves pods that prefer nothing themselves without scores.
 	IgnorePreferredTermsOfExistingPods bool
@@ -52,7 +52,8 @@ func New(args Args) (*Plugin, error) {
 		skip:           framework.NewStatus(framework.Skip, Name),
 		far:            framework.NewStatus(framework.Unresolvable, Name, "node(s) didn't match pod affinity rules"),
 		near:           framework.NewStatus(framework.Unschedulable, Name, "node(s) didn't match pod anti-affinity rules"),
-		repelled:       framework.NewStatus(framework.Unschedulable, Name, "node(s) didn't satisfy existing pods anti-affinity rules"),
+		repelled: framework.NewStatus(framework.Unschedulable, Name,
+			"node(s) didn't satisfy existing pods anti-affinity rules"),
 	}, nil
 }
 

@@ -7,7 +7,9 @@ import (
 )
 
 // PreScore adds up, by domain, the weights of what the pod prefers and of the terms of pods that are there.
-func (p *Plugin) PreScore(state *framework.CycleState, pod *framework.PodInfo, _ []*framework.NodeInfo) *framework.Status {
+func (p *Plugin) PreScore(
+	state *framework.CycleState, pod *framework.PodInfo, _ []*framework.NodeInfo,
+) *framework.Status {
 	if p.ignoreExisting && !pod.Affinity.Prefers() {
 		return p.skip
 	}

@@ -27,7 +27,8 @@ func (s supposed) alone(list []count, node *framework.NodeInfo) bool {
 	for i := range list {
 		c := &list[i]
 		d := c.topology.Find(node)
-		if d == framework.NoDomain && !c.sums.None() || d != framework.NoDomain && (!c.sums.NoneBut(d) || s.domain(c, d) > 0) {
+		if d == framework.NoDomain && !c.sums.None() || d != framework.NoDomain &&
+			(!c.sums.NoneBut(d) || s.domain(c, d) > 0) {
 			return false
 		}
 	}

@@ -40,7 +40,9 @@ func weigh(list []weights, w weights) []weights {
 }
 
 // existing adds to the list the terms of one kind, of pods that are there, that select the pod.
-func existing(list []weights, snapshot *framework.Snapshot, kind framework.TermKind, pod *framework.PodInfo, by int64) []weights {
+func existing(
+	list []weights, snapshot *framework.Snapshot, kind framework.TermKind, pod *framework.PodInfo, by int64,
+) []weights {
 	snapshot.Terms(kind, pod.Pod, func(t *framework.Term) {
 		topology, sums := snapshot.TermSums(t)
 		list = weigh(list, weights{topology: topology, sums: sums, by: by})

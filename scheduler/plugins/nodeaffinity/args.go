@@ -14,7 +14,8 @@ func (a Args) validate() error {
 	var errs []error
 	if s := a.AddedAffinity.GetRequiredDuringSchedulingIgnoredDuringExecution(); s != nil {
 		for i, t := range s.GetNodeSelectorTerms() {
-			errs = append(errs, wrongTerm(fmt.Sprintf("%srequiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms[%d]", at, i), t))
+			errs = append(errs, wrongTerm(fmt.Sprintf("%srequiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms[%d]",
+				at, i), t))
 		}
 	}
 	for i, t := range a.AddedAffinity.GetPreferredDuringSchedulingIgnoredDuringExecution() {

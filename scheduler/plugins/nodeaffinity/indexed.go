@@ -5,8 +5,8 @@ import (
 	"monoplane.dev/scheduler/framework"
 )
 
-// Chosen is what a pod requires of nodes of one snapshot: each requirement on a label is judged once for each value of the label.
-// It is valid for one decision.
+// Chosen is what a pod requires of nodes of one snapshot: each requirement on a label is judged once for each value of
+// the label. It is valid for one decision.
 type Chosen struct {
 	labels []*framework.LabelTest
 	// any says that there is no required affinity.

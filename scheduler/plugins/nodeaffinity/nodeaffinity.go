@@ -1,8 +1,9 @@
-// Package nodeaffinity chooses nodes by their labels and names: it refuses those that spec.nodeSelector or the required node
-// affinity do not select (spec: SCHED-4), and prefers those that the preferred node affinity selects (spec: SCHED-5).
+// Package nodeaffinity chooses nodes by their labels and names: it refuses those that spec.nodeSelector or the
+// required node affinity do not select (spec: SCHED-4), and prefers those that the preferred node affinity selects
+// (spec: SCHED-5).
 //
-// It guarantees that a requirement that cannot be read, such as Gt without a number, selects no node, and that selectors are
-// read once per decision.
+// It guarantees that a requirement that cannot be read, such as Gt without a number, selects no node, and that
+// selectors are read once per decision.
 package nodeaffinity
 
 import (
@@ -69,7 +70,9 @@ type requiredKey struct{}
 type choice struct{ own, added *Chosen }
 
 // PreFilter skips pods that select no nodes, and restricts the nodes when the pod names them.
-func (p *Plugin) PreFilter(state *framework.CycleState, pod *framework.PodInfo, snapshot *framework.Snapshot) (*framework.PreFilterResult, *framework.Status) {
+func (p *Plugin) PreFilter(
+	state *framework.CycleState, pod *framework.PodInfo, snapshot *framework.Snapshot,
+) (*framework.PreFilterResult, *framework.Status) {
 	own := nodeselector.OfPod(pod.Pod.GetSpec())
 	if !own.Chooses() && p.required == nil {
 		return nil, p.skip
@@ -90,7 +93,9 @@ func (p *Plugin) PreFilter(state *framework.CycleState, pod *framework.PodInfo, 
 }
 
 // Filter refuses nodes that are not selected.
-func (p *Plugin) Filter(state *framework.CycleState, _ *framework.PodInfo, node *framework.NodeInfo) *framework.Status {
+func (p *Plugin) Filter(
+	state *framework.CycleState, _ *framework.PodInfo, node *framework.NodeInfo,
+) *framework.Status {
 	c, _ := state.Read(requiredKey{}).(*choice)
 	switch {
 	case c == nil:

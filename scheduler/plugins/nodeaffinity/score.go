@@ -31,7 +31,9 @@ type chosenPreference struct {
 }
 
 // PreScore skips pods for which no node is preferred.
-func (p *Plugin) PreScore(state *framework.CycleState, pod *framework.PodInfo, _ []*framework.NodeInfo) *framework.Status {
+func (p *Plugin) PreScore(
+	state *framework.CycleState, pod *framework.PodInfo, _ []*framework.NodeInfo,
+) *framework.Status {
 	own := readPreferences(pod.Pod.GetSpec().GetAffinity().GetNodeAffinity())
 	if len(own) == 0 && len(p.preferred) == 0 {
 		return p.skip

@@ -32,7 +32,9 @@ func (*Plugin) Name() string { return Name }
 func (*Plugin) NodeLocal() bool { return true }
 
 // PreFilter skips pods that name no node.
-func (p *Plugin) PreFilter(_ *framework.CycleState, pod *framework.PodInfo, _ *framework.Snapshot) (*framework.PreFilterResult, *framework.Status) {
+func (p *Plugin) PreFilter(
+	_ *framework.CycleState, pod *framework.PodInfo, _ *framework.Snapshot,
+) (*framework.PreFilterResult, *framework.Status) {
 	if pod.Pod.GetSpec().GetNodeName() == "" {
 		return nil, p.skip
 	}

@@ -15,8 +15,9 @@ type Plugin struct{ skip, refused *framework.Status }
 // New returns the plugin.
 func New() *Plugin {
 	return &Plugin{
-		skip:    framework.NewStatus(framework.Skip, Name),
-		refused: framework.NewStatus(framework.Unschedulable, Name, "node(s) didn't have free ports for the requested pod ports"),
+		skip: framework.NewStatus(framework.Skip, Name),
+		refused: framework.NewStatus(framework.Unschedulable, Name,
+			"node(s) didn't have free ports for the requested pod ports"),
 	}
 }
 
@@ -34,7 +35,9 @@ func (*Plugin) Name() string { return Name }
 func (*Plugin) NodeLocal() bool { return true }
 
 // PreFilter skips pods without host ports.
-func (p *Plugin) PreFilter(_ *framework.CycleState, pod *framework.PodInfo, _ *framework.Snapshot) (*framework.PreFilterResult, *framework.Status) {
+func (p *Plugin) PreFilter(
+	_ *framework.CycleState, pod *framework.PodInfo, _ *framework.Snapshot,
+) (*framework.PreFilterResult, *framework.Status) {
 	if len(pod.Ports) == 0 {
 		return nil, p.skip
 	}

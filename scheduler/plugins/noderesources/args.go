@@ -10,8 +10,8 @@ import (
 
 // FitArgs configure the plugin. The zero value is Kubernetes' default: LeastAllocated over cpu and memory.
 type FitArgs struct {
-	// IgnoredResources and IgnoredResourceGroups (what stands before the slash) name extended resources that are not filtered by,
-	// since somebody else sees to them.
+	// IgnoredResources and IgnoredResourceGroups (what stands before the slash) name extended resources that are not
+	// filtered by, since somebody else sees to them.
 	IgnoredResources, IgnoredResourceGroups []string
 	// ScoringStrategy says how nodes are rated; nil is the default.
 	ScoringStrategy *ScoringStrategy
@@ -66,7 +66,8 @@ func (a FitArgs) validate() error {
 	}
 	for i, group := range a.IgnoredResourceGroups {
 		if group == "" || strings.Contains(group, "/") {
-			errs = append(errs, fmt.Errorf("args.ignoredResourceGroups[%d]: %q is not what stands before the slash of a resource's name", i, group))
+			errs = append(errs, fmt.Errorf(
+				"args.ignoredResourceGroups[%d]: %q is not what stands before the slash of a resource's name", i, group))
 		}
 	}
 	if a.ScoringStrategy != nil {
@@ -81,12 +82,14 @@ func (s *ScoringStrategy) validate() error {
 	switch s.Type {
 	case LeastAllocated, MostAllocated:
 		if len(s.Shape) > 0 {
-			errs = append(errs, fmt.Errorf("%srequestedToCapacityRatio.shape: is for type %s only", at, RequestedToCapacityRatio))
+			errs = append(errs, fmt.Errorf("%srequestedToCapacityRatio.shape: is for type %s only", at,
+				RequestedToCapacityRatio))
 		}
 	case RequestedToCapacityRatio:
 		errs = append(errs, wrongShape(at+"requestedToCapacityRatio.shape", s.Shape))
 	default:
-		errs = append(errs, fmt.Errorf("%stype: %q is none of %s, %s, %s", at, s.Type, LeastAllocated, MostAllocated, RequestedToCapacityRatio))
+		errs = append(errs, fmt.Errorf("%stype: %q is none of %s, %s, %s", at, s.Type, LeastAllocated, MostAllocated,
+			RequestedToCapacityRatio))
 	}
 	seen := map[string]bool{}
 	for i, r := range s.Resources {
@@ -116,7 +119,8 @@ func wrongShape(path string, shape []Point) error {
 			errs = append(errs, fmt.Errorf("%s.utilization: %d is not within 0..%d", at, p.Utilization, maxUtilization))
 		}
 		if i > 0 && p.Utilization <= shape[i-1].Utilization {
-			errs = append(errs, fmt.Errorf("%s.utilization: %d is not more than the %d before it", at, p.Utilization, shape[i-1].Utilization))
+			errs = append(errs, fmt.Errorf("%s.utilization: %d is not more than the %d before it", at, p.Utilization,
+				shape[i-1].Utilization))
 		}
 		if p.Score < 0 || p.Score > maxPointScore {
 			errs = append(errs, fmt.Errorf("%s.score: %d is not within 0..%d", at, p.Score, maxPointScore))

@@ -1,6 +1,6 @@
-// Package noderesources refuses nodes without room for the pod's effective requests (spec: SCHED-4, INIT-3), and rates the
-// others by how much of them would be used (spec: SCHED-5, NodeResourcesFit): the least used ones first, unless it is
-// configured otherwise.
+// Package noderesources refuses nodes without room for the pod's effective requests (spec: SCHED-4, INIT-3), and rates
+// the others by how much of them would be used (spec: SCHED-5, NodeResourcesFit): the least used ones first, unless it
+// is configured otherwise.
 //
 // Room is what the node declares allocatable minus the requests of all its pods, those assumed there included. What
 // pods really use plays no part.
@@ -27,12 +27,13 @@ const (
 	lackCombinations
 )
 
-var reasonOrder = [...]string{"Too many pods", "Insufficient cpu", "Insufficient memory", "Insufficient ephemeral-storage"}
+var reasonOrder = [...]string{"Too many pods", "Insufficient cpu", "Insufficient memory",
+	"Insufficient ephemeral-storage"}
 
 // Plugin implements Filter and Score.
 type Plugin struct {
-	// refused and never hold a status for each combination of the bits above: refused when the room is taken, never when the
-	// node is too small even when empty.
+	// refused and never hold a status for each combination of the bits above: refused when the room is taken, never when
+	// the node is too small even when empty.
 	refused, never [lackCombinations]*framework.Status
 	// rating is nil for the default strategy.
 	rating *rating
@@ -169,8 +170,8 @@ func usual(pod *framework.PodInfo, node *framework.NodeInfo) int64 {
 // maxExact is the largest capacity that can be multiplied by MaxScore.
 const maxExact = math.MaxInt64 / (framework.MaxScore + 1)
 
-// left returns the whole per cents of the capacity that are left. Multiplying by the share is quicker than dividing, and mostly
-// exact; where it is not, it is one off.
+// left returns the whole per cents of the capacity that are left. Multiplying by the share is quicker than dividing,
+// and mostly exact; where it is not, it is one off.
 func left(capacity, used, need int64, share float64) int64 {
 	free := capacity - used
 	if free < need {
@@ -209,8 +210,8 @@ func (p *Plugin) Helps(pod *framework.PodInfo, c *framework.Change) bool {
 	}
 }
 
-// shrunk says whether a pod asks for less of anything than before. Most changes of pods, such as the start of a deletion, are about
-// something else.
+// shrunk says whether a pod asks for less of anything than before. Most changes of pods, such as the start of a
+// deletion, are about something else.
 func shrunk(old, now *corev1.PodSpec) bool {
 	was, is := framework.PodRequests(old), framework.PodRequests(now)
 	less := is.MilliCPU < was.MilliCPU || is.Memory < was.Memory || is.EphemeralStorage < was.EphemeralStorage

@@ -48,12 +48,13 @@ func isUsual(list []Resource) bool {
 	return a == framework.CPU && b == framework.Memory || a == framework.Memory && b == framework.CPU
 }
 
-// score is the weighted mean over the resources that the node has. Resources other than cpu, memory and ephemeral storage matter
-// to pods that ask for them only.
+// score is the weighted mean over the resources that the node has. Resources other than cpu, memory and ephemeral
+// storage matter to pods that ask for them only.
 func (r *rating) score(pod *framework.PodInfo, node *framework.NodeInfo) int64 {
 	var sum, weights int64
 	for _, res := range r.resources {
-		capacity, used, need := node.Allocatable.Amount(res.Name), node.Counted.Amount(res.Name), pod.Counted.Amount(res.Name)
+		capacity, used, need := node.Allocatable.Amount(res.Name), node.Counted.Amount(res.Name),
+			pod.Counted.Amount(res.Name)
 		if capacity <= 0 || need == 0 && !framework.IsBasic(res.Name) {
 			continue
 		}
@@ -81,8 +82,8 @@ func leastAllocated(used, capacity int64) int64 { return percent(capacity-used, 
 
 func mostAllocated(used, capacity int64) int64 { return percent(used, capacity) }
 
-// percent returns how many whole per cents part is of all, which must be more than 0 and not less than part. The product may need
-// more than 64 bits.
+// percent returns how many whole per cents part is of all, which must be more than 0 and not less than part. The
+// product may need more than 64 bits.
 func percent(part, all int64) int64 {
 	hi, lo := bits.Mul64(uint64(part), 100) //nolint:gosec // not negative
 	q, _ := bits.Div64(hi, lo, uint64(all)) //nolint:gosec // positive

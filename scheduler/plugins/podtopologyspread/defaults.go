@@ -7,8 +7,8 @@ import (
 	"monoplane.dev/scheduler/framework"
 )
 
-// defaults are the constraints of pods that have none themselves and belong to a Service or workload (spec: SPREAD-4). Which pods
-// count is not in them: it follows from what each pod belongs to.
+// defaults are the constraints of pods that have none themselves and belong to a Service or workload (spec: SPREAD-4).
+// Which pods count is not in them: it follows from what each pod belongs to.
 type defaults struct {
 	hard, soft []framework.SpreadConstraint
 	// lenient says that nodes which lack the label of one constraint are rated by the others.
@@ -39,7 +39,9 @@ func listDefaults(list []*corev1.TopologySpreadConstraint) defaults {
 }
 
 // constraints returns those of one kind for a pod; none when it belongs to nothing.
-func (d *defaults) constraints(pod *framework.PodInfo, snapshot *framework.Snapshot, hard bool) []*framework.SpreadConstraint {
+func (d *defaults) constraints(
+	pod *framework.PodInfo, snapshot *framework.Snapshot, hard bool,
+) []*framework.SpreadConstraint {
 	from := d.soft
 	if hard {
 		from = d.hard
@@ -65,8 +67,8 @@ func (d *defaults) constraints(pod *framework.PodInfo, snapshot *framework.Snaps
 	return list
 }
 
-// helps says whether a change can help a pod that hard ones refuse. Which pods count is not known without a snapshot, so that any of
-// the pod's namespace may.
+// helps says whether a change can help a pod that hard ones refuse. Which pods count is not known without a snapshot,
+// so that any of the pod's namespace may.
 func (d *defaults) helps(pod *framework.PodInfo, c *framework.Change) bool {
 	switch c.Event {
 	case framework.PodAssigned:
@@ -92,5 +94,6 @@ func mayCount(pod *framework.PodInfo, other *corev1.Pod) bool {
 
 // otherwiseCounted says whether one of the states of a pod may count and the other may not.
 func otherwiseCounted(was, is *corev1.Pod) bool {
-	return is.GetMetadata().GetDeletionTimestamp() != nil || !maps.Equal(was.GetMetadata().GetLabels(), is.GetMetadata().GetLabels())
+	return is.GetMetadata().GetDeletionTimestamp() != nil || !maps.Equal(was.GetMetadata().GetLabels(),
+		is.GetMetadata().GetLabels())
 }

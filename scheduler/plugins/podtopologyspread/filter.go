@@ -9,7 +9,9 @@ type (
 )
 
 // PreFilter counts the pods in each domain of the hard constraints.
-func (p *Plugin) PreFilter(state *framework.CycleState, pod *framework.PodInfo, snapshot *framework.Snapshot) (*framework.PreFilterResult, *framework.Status) {
+func (p *Plugin) PreFilter(
+	state *framework.CycleState, pod *framework.PodInfo, snapshot *framework.Snapshot,
+) (*framework.PreFilterResult, *framework.Status) {
 	hard := p.constraints(pod, snapshot, true)
 	if len(hard) == 0 {
 		return nil, p.skip
@@ -25,7 +27,9 @@ func (p *Plugin) PreFilter(state *framework.CycleState, pod *framework.PodInfo, 
 }
 
 // Filter refuses a node when its domain would be more than maxSkew ahead of the emptiest one.
-func (p *Plugin) Filter(state *framework.CycleState, _ *framework.PodInfo, node *framework.NodeInfo) *framework.Status {
+func (p *Plugin) Filter(
+	state *framework.CycleState, _ *framework.PodInfo, node *framework.NodeInfo,
+) *framework.Status {
 	all, _ := state.Read(filterKey{}).([]tally)
 	w := state.WhatIf()
 	for i := range all {

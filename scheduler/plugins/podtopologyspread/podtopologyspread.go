@@ -1,9 +1,10 @@
-// Package podtopologyspread spreads pods evenly over the domains that a node label makes, such as zones (spec: SPREAD-1 to
-// SPREAD-5). Hard constraints refuse the nodes on which a domain would get too far ahead of the emptiest one; soft ones rate
-// nodes. Pods without constraints that belong to a Service or workload have those that the plugin is configured with.
+// Package podtopologyspread spreads pods evenly over the domains that a node label makes, such as zones (spec:
+// SPREAD-1 to SPREAD-5). Hard constraints refuse the nodes on which a domain would get too far ahead of the emptiest
+// one; soft ones rate nodes. Pods without constraints that belong to a Service or workload have those that the plugin
+// is configured with.
 //
-// What makes it fast: the snapshot keeps the count of matching pods for each node, and their sums by domain, up to date as pods
-// come and go. A decision adds up by itself only when some nodes do not count for the pod.
+// What makes it fast: the snapshot keeps the count of matching pods for each node, and their sums by domain, up to
+// date as pods come and go. A decision adds up by itself only when some nodes do not count for the pod.
 package podtopologyspread
 
 import (
@@ -61,7 +62,9 @@ var (
 func (*Plugin) Name() string { return Name }
 
 // constraints returns the hard or the soft ones; those by default only if the pod has none of either kind itself.
-func (p *Plugin) constraints(pod *framework.PodInfo, snapshot *framework.Snapshot, hard bool) []*framework.SpreadConstraint {
+func (p *Plugin) constraints(
+	pod *framework.PodInfo, snapshot *framework.Snapshot, hard bool,
+) []*framework.SpreadConstraint {
 	if len(pod.Spread) == 0 {
 		return p.defaults.constraints(pod, snapshot, hard)
 	}

@@ -16,13 +16,16 @@ type scores struct {
 }
 
 // PreScore counts the pods in each domain of the soft constraints.
-func (p *Plugin) PreScore(state *framework.CycleState, pod *framework.PodInfo, nodes []*framework.NodeInfo) *framework.Status {
+func (p *Plugin) PreScore(
+	state *framework.CycleState, pod *framework.PodInfo, nodes []*framework.NodeInfo,
+) *framework.Status {
 	soft := p.constraints(pod, state.Snapshot(), false)
 	if len(soft) == 0 {
 		return p.skip
 	}
 	lenient := len(pod.Spread) == 0 && p.defaults.lenient
-	s := &scores{tallies: tallies(pod, soft, state.Snapshot(), lenient), weights: make([]float64, len(soft)), lenient: lenient}
+	s := &scores{tallies: tallies(pod, soft, state.Snapshot(), lenient), weights: make([]float64, len(soft)),
+		lenient: lenient}
 	for i := range s.tallies {
 		s.weights[i] = math.Log(float64(s.size(&s.tallies[i], nodes) + 2))
 	}
@@ -30,8 +33,8 @@ func (p *Plugin) PreScore(state *framework.CycleState, pod *framework.PodInfo, n
 	return nil
 }
 
-// size is in how many domains of a constraint the nodes are that fit and are rated. Those without its label are one more, as
-// Kubernetes counts them.
+// size is in how many domains of a constraint the nodes are that fit and are rated. Those without its label are one
+// more, as Kubernetes counts them.
 func (s *scores) size(t *tally, nodes []*framework.NodeInfo) int {
 	seen := make([]bool, t.topology.Domains()+1) // the first is for nodes without the label
 	size := 0
@@ -91,7 +94,9 @@ func (s *scores) pods(t *tally, n *framework.NodeInfo) int {
 }
 
 // NormalizeScore gives the emptiest node the best score, and a node that lacks a label none.
-func (*Plugin) NormalizeScore(state *framework.CycleState, _ *framework.PodInfo, nodes []*framework.NodeInfo, costs []int64) {
+func (*Plugin) NormalizeScore(
+	state *framework.CycleState, _ *framework.PodInfo, nodes []*framework.NodeInfo, costs []int64,
+) {
 	s := state.Read(scoreKey{}).(*scores)
 	least, most := int64(math.MaxInt64), int64(0)
 	for i, n := range nodes {

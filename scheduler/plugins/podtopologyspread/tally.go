@@ -24,7 +24,9 @@ type tally struct {
 }
 
 // supposed returns how many more pods there would be in a node's domain, and the smallest sum of a domain then.
-func (t *tally) supposed(w *framework.WhatIf, n framework.Namespaces, node *framework.NodeInfo, d int) (more, least int) {
+func (t *tally) supposed(
+	w *framework.WhatIf, n framework.Namespaces, node *framework.NodeInfo, d int,
+) (more, least int) {
 	more = w.More(t.Pods, n)
 	if more == 0 || d == framework.NoDomain || t.counts != nil && !t.counts(node) {
 		return 0, t.least
@@ -67,9 +69,12 @@ func (t *tally) domain(d int) int {
 	}
 }
 
-// tallies counts the pods for the constraints of one kind. A node counts when it has the labels of all of them, or only that of the
-// constraint if they are lenient, and when the pod's node affinity and tolerations allow it, as far as a constraint honors these.
-func tallies(pod *framework.PodInfo, list []*framework.SpreadConstraint, snapshot *framework.Snapshot, lenient bool) []tally {
+// tallies counts the pods for the constraints of one kind. A node counts when it has the labels of all of them, or
+// only that of the constraint if they are lenient, and when the pod's node affinity and tolerations allow it, as far
+// as a constraint honors these.
+func tallies(
+	pod *framework.PodInfo, list []*framework.SpreadConstraint, snapshot *framework.Snapshot, lenient bool,
+) []tally {
 	all := make([]tally, len(list))
 	for i, c := range list {
 		t := snapshot.Topology(c.Key)

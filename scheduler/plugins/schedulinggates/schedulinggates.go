@@ -1,4 +1,5 @@
-// Package schedulinggates keeps pods with scheduling gates out of the queue until the last gate is removed (spec: SCHED-2).
+// Package schedulinggates keeps pods with scheduling gates out of the queue until the last gate is removed (spec:
+// SCHED-2).
 package schedulinggates
 
 import "monoplane.dev/scheduler/framework"
@@ -11,7 +12,8 @@ type Plugin struct{ gated *framework.Status }
 
 // New returns the plugin.
 func New() *Plugin {
-	return &Plugin{framework.NewStatus(framework.Unresolvable, Name, "Scheduling is blocked due to non-empty scheduling gates")}
+	return &Plugin{framework.NewStatus(framework.Unresolvable, Name,
+		"Scheduling is blocked due to non-empty scheduling gates")}
 }
 
 var _ framework.PreEnqueue = (*Plugin)(nil)

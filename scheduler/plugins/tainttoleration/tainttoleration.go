@@ -85,7 +85,9 @@ func tolerates(l *corev1.Toleration, t *corev1.Taint) bool {
 }
 
 // PreScore skips the plugin when no node has a taint to avoid.
-func (p *Plugin) PreScore(_ *framework.CycleState, _ *framework.PodInfo, nodes []*framework.NodeInfo) *framework.Status {
+func (p *Plugin) PreScore(
+	_ *framework.CycleState, _ *framework.PodInfo, nodes []*framework.NodeInfo,
+) *framework.Status {
 	for _, n := range nodes {
 		if n.Avoid {
 			return nil

@@ -15,7 +15,8 @@ type stateKey struct{}
 
 // wanted is what the volumes of a pod ask of nodes.
 type wanted struct {
-	// bound are the volumes of bound claims, nil for one that does not exist. Those that all nodes can reach are left out.
+	// bound are the volumes of bound claims, nil for one that does not exist. Those that all nodes can reach are left
+	// out.
 	bound []*framework.VolumeInfo
 	// open are the claims that wait for a consumer, the smallest first.
 	open    []open
@@ -28,14 +29,14 @@ type wanted struct {
 type open struct {
 	*framework.ClaimInfo
 	class *storagev1.StorageClass
-	// meant is the volume that is set aside for the claim, nil for none; anywhere are those that it may take, of those that are not
-	// tied to hostnames.
+	// meant is the volume that is set aside for the claim, nil for none; anywhere are those that it may take, of those
+	// that are not tied to hostnames.
 	meant    *framework.VolumeInfo
 	anywhere []*framework.VolumeInfo
 }
 
-// PreFilter refuses pods whose claims are not there, or should be bound by now, and skips pods whose volumes are bound and can be
-// reached from everywhere.
+// PreFilter refuses pods whose claims are not there, or should be bound by now, and skips pods whose volumes are bound
+// and can be reached from everywhere.
 func (p *Plugin) PreFilter(state *framework.CycleState, pod *framework.PodInfo, snapshot *framework.Snapshot,
 ) (*framework.PreFilterResult, *framework.Status) {
 	if len(pod.Claims) == 0 {
@@ -87,7 +88,8 @@ func unusable(c *framework.ClaimInfo, name string) string {
 	case c == nil:
 		return fmt.Sprintf("persistentvolumeclaim %q not found", name)
 	case c.Claim.GetStatus().GetPhase() == "Lost":
-		return fmt.Sprintf("persistentvolumeclaim %q bound to non-existent persistentvolume %q", name, c.Claim.GetSpec().GetVolumeName())
+		return fmt.Sprintf("persistentvolumeclaim %q bound to non-existent persistentvolume %q", name,
+			c.Claim.GetSpec().GetVolumeName())
 	case c.Claim.GetMetadata().GetDeletionTimestamp() != nil:
 		return fmt.Sprintf("persistentvolumeclaim %q is being deleted", name)
 	}
@@ -117,7 +119,9 @@ func (o *open) mayTake(v *framework.VolumeInfo) bool {
 }
 
 // Filter refuses nodes on which the pod cannot have all of its volumes.
-func (p *Plugin) Filter(state *framework.CycleState, _ *framework.PodInfo, node *framework.NodeInfo) *framework.Status {
+func (p *Plugin) Filter(
+	state *framework.CycleState, _ *framework.PodInfo, node *framework.NodeInfo,
+) *framework.Status {
 	w, _ := state.Read(stateKey{}).(*wanted)
 	bound, none := reachable, 0
 	for _, v := range w.bound {
@@ -189,7 +193,8 @@ func mayProvision(class *storagev1.StorageClass, node *corev1.Node) bool {
 		return false
 	}
 	terms := class.GetAllowedTopologies()
-	return len(terms) == 0 || slices.ContainsFunc(terms, func(t *corev1.TopologySelectorTerm) bool { return within(t, node) })
+	return len(terms) == 0 || slices.ContainsFunc(terms,
+		func(t *corev1.TopologySelectorTerm) bool { return within(t, node) })
 }
 
 // within says whether a node is in the topology that a term names; an empty term names none.

@@ -25,7 +25,9 @@ func (p *Plugin) PreFlight(state *framework.CycleState, _ *framework.PodInfo, _ 
 }
 
 // PreBind writes what Reserve planned, and waits until the claims are bound.
-func (p *Plugin) PreBind(ctx context.Context, state *framework.CycleState, pod *framework.PodInfo, _ string) *framework.Status {
+func (p *Plugin) PreBind(
+	ctx context.Context, state *framework.CycleState, pod *framework.PodInfo, _ string,
+) *framework.Status {
 	ctx, cancel := context.WithTimeout(ctx, p.timeout)
 	defer cancel()
 	b := binding{client: p.client, plan: state.VolumePlan(), pod: pod, node: state.Picked()}
@@ -108,7 +110,8 @@ func (b *binding) place(ctx context.Context, c *framework.ClaimInfo) error {
 	}
 	next := object.Clone(o)
 	storage.Annotate(next, storage.SelectedNode, b.plan.Node)
-	if _, err := b.client.PersistentVolumeClaims.Update(ctx, &corev1.UpdatePersistentVolumeClaimRequest{Object: next}); err != nil {
+	if _, err := b.client.PersistentVolumeClaims.Update(ctx,
+		&corev1.UpdatePersistentVolumeClaimRequest{Object: next}); err != nil {
 		return fmt.Errorf("select the node of claim %s: %w", c.Key, err)
 	}
 	return nil
@@ -144,7 +147,8 @@ func (b *binding) volume(ctx context.Context, name string) (*corev1.PersistentVo
 	return v, nil
 }
 
-// subjects are the objects that a change may come from which ends the wait. A volume that is being made is told of by its claim.
+// subjects are the objects that a change may come from which ends the wait. A volume that is being made is told of by
+// its claim.
 func (b *binding) subjects() []framework.Subject {
 	list := []framework.Subject{{Kind: framework.PodSubject, Key: b.pod.Key}}
 	for _, c := range b.plan.Bind {
@@ -180,7 +184,8 @@ func (b *binding) wait(ctx context.Context, wake <-chan struct{}) error {
 
 func (b *binding) check(ctx context.Context) (done bool, err error) {
 	p, err := b.client.Pods.Get(ctx, &metav1.GetRequest{Namespace: b.pod.Key.Namespace, Name: b.pod.Key.Name})
-	if apierrors.Is(err, apierrors.NotFound) || err == nil && (p.GetMetadata().GetUid() != b.pod.UID || p.GetMetadata().GetDeletionTimestamp() != nil) {
+	if apierrors.Is(err, apierrors.NotFound) || err == nil && (p.GetMetadata().GetUid() != b.pod.UID ||
+		p.GetMetadata().GetDeletionTimestamp() != nil) {
 		return false, errors.New("pod does not exist any more")
 	}
 	if err != nil {

@@ -1,17 +1,18 @@
-// Package volumebinding finds nodes on which a pod can have its volumes (spec: SCHED-4, ATT-2): those that the pod's bound volumes can be
-// reached from, whatever their type, and on which each claim that waits for its first consumer finds a free volume or may have one
-// made. For the node that is picked it has the volumes bound before the pod is.
+// Package volumebinding finds nodes on which a pod can have its volumes (spec: SCHED-4, ATT-2): those that the pod's
+// bound volumes can be reached from, whatever their type, and on which each claim that waits for its first consumer
+// finds a free volume or may have one made. For the node that is picked it has the volumes bound before the pod is.
 //
 //	PreFilter, Filter, Reserve: decide on the snapshot --> PreBind: write the choice --> the binding controller binds
 //	                                                              |  wait until all claims are bound
 //	                                                              v
 //	                                                      the pod is bound
 //
-// What it guarantees: two pods do not choose one volume, since what Reserve plans counts for later decisions; the server's
-// compare-and-swap decides about everything else. PreBind writes only what still holds on the server, and lets no pod pass whose claims
-// are not bound to volumes that its node can reach.
+// What it guarantees: two pods do not choose one volume, since what Reserve plans counts for later decisions; the
+// server's compare-and-swap decides about everything else. PreBind writes only what still holds on the server, and
+// lets no pod pass whose claims are not bound to volumes that its node can reach.
 //
-// What it does not do: it does not score nodes by the sizes of volumes, nor count the capacity of those that make them.
+// What it does not do: it does not score nodes by the sizes of volumes, nor count the capacity of those that make
+// them.
 package volumebinding
 
 import (
@@ -116,7 +117,8 @@ func (*Plugin) Events() framework.Event {
 // Helps says whether a change can help.
 func (*Plugin) Helps(pod *framework.PodInfo, c *framework.Change) bool {
 	switch c.Event {
-	case framework.VolumesFreed: // the classes of the pod's claims are not at hand, so that any volume may be one that they want
+	// the classes of the pod's claims are not at hand, so that any volume may be one that they want
+	case framework.VolumesFreed:
 		return len(c.Freed.Bind) > 0 || slices.ContainsFunc(c.Freed.Provision, func(o *framework.ClaimInfo) bool {
 			return o.Key.Namespace == pod.Key.Namespace && slices.Contains(pod.Claims, o.Key.Name)
 		})

@@ -1,6 +1,6 @@
-// Package volumerestrictions keeps a claim with the access mode ReadWriteOncePod to one pod: no node fits while another pod uses
-// it (spec: SCHED-4). Preemption may take it from a pod of lower priority. The disks of removed cloud drivers are not looked at: no
-// pod can name them.
+// Package volumerestrictions keeps a claim with the access mode ReadWriteOncePod to one pod: no node fits while
+// another pod uses it (spec: SCHED-4). Preemption may take it from a pod of lower priority. The disks of removed cloud
+// drivers are not looked at: no pod can name them.
 package volumerestrictions
 
 import (
@@ -52,7 +52,8 @@ func (p *Plugin) PreFilter(state *framework.CycleState, pod *framework.PodInfo, 
 		k := cache.Key{Namespace: pod.Key.Namespace, Name: name}
 		c := snapshot.Volumes().Claim(k)
 		if c == nil {
-			return nil, framework.NewStatus(framework.Unresolvable, Name, fmt.Sprintf("persistentvolumeclaim %q not found", name))
+			return nil, framework.NewStatus(framework.Unresolvable, Name, fmt.Sprintf("persistentvolumeclaim %q not found",
+				name))
 		}
 		if c.OncePod {
 			e.names = append(e.names, name)
@@ -100,11 +101,13 @@ func (*Plugin) Events() framework.Event {
 func (*Plugin) Helps(pod *framework.PodInfo, c *framework.Change) bool {
 	switch c.Event {
 	case framework.PodGone:
-		return c.OldPod.GetMetadata().GetNamespace() == pod.Key.Namespace && slices.ContainsFunc(storage.ClaimNames(c.OldPod), func(name string) bool {
-			return slices.Contains(pod.Claims, name)
-		})
+		return c.OldPod.GetMetadata().GetNamespace() == pod.Key.Namespace &&
+			slices.ContainsFunc(storage.ClaimNames(c.OldPod), func(name string) bool {
+				return slices.Contains(pod.Claims, name)
+			})
 	case framework.ClaimChanged:
-		return c.OldClaim == nil && cache.KeyOf(c.Claim).Namespace == pod.Key.Namespace && slices.Contains(pod.Claims, cache.KeyOf(c.Claim).Name)
+		return c.OldClaim == nil && cache.KeyOf(c.Claim).Namespace == pod.Key.Namespace &&
+			slices.Contains(pod.Claims, cache.KeyOf(c.Claim).Name)
 	default: // a node came, or one whose pods counted as users went
 		return true
 	}

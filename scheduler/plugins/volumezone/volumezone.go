@@ -1,5 +1,5 @@
-// Package volumezone keeps pods in the zone and region that the labels of their bound volumes name (spec: SCHED-4). Volumes of today
-// have a node affinity instead; see volumebinding.
+// Package volumezone keeps pods in the zone and region that the labels of their bound volumes name (spec: SCHED-4).
+// Volumes of today have a node affinity instead; see volumebinding.
 package volumezone
 
 import (
@@ -126,7 +126,9 @@ func placesOf(v *corev1.PersistentVolume) []place {
 }
 
 // Filter refuses nodes of another zone or region. A node without any such label fits: the cluster has no zones.
-func (p *Plugin) Filter(state *framework.CycleState, _ *framework.PodInfo, node *framework.NodeInfo) *framework.Status {
+func (p *Plugin) Filter(
+	state *framework.CycleState, _ *framework.PodInfo, node *framework.NodeInfo,
+) *framework.Status {
 	labels := node.Node.GetMetadata().GetLabels()
 	if !zoned(labels) {
 		return nil
@@ -156,7 +158,8 @@ func zoned(labels map[string]string) bool {
 
 // Events are the changes that can help.
 func (*Plugin) Events() framework.Event {
-	return framework.NodeAdded | framework.NodeLabels | framework.ClaimChanged | framework.VolumeChanged | framework.ClassChanged
+	return framework.NodeAdded | framework.NodeLabels | framework.ClaimChanged | framework.VolumeChanged |
+		framework.ClassChanged
 }
 
 // Helps says whether a change can help.

@@ -10,8 +10,9 @@ import (
 	"monoplane.dev/scheduler/test/objects"
 )
 
-// What is kept about nodes for the pods of a template changes nothing: on a snapshot that changes all the time, decisions about pods
-// of the same few templates are what they are on a snapshot that was made at once and knows nothing yet.
+// What is kept about nodes for the pods of a template changes nothing: on a snapshot that changes all the time,
+// decisions about pods of the same few templates are what they are on a snapshot that was made at once and knows
+// nothing yet.
 //
 // spec: SCHED-7
 func TestKeptAnswersHold(t *testing.T) {

@@ -71,8 +71,8 @@ func allScores() map[string]weighted {
 	}
 }
 
-// explain judges every node with the named filters, and those that fit with the named scores. Names that the naive scheduler does
-// not know are left out.
+// explain judges every node with the named filters, and those that fit with the named scores. Names that the naive
+// scheduler does not know are left out.
 func (c *Cluster) explain(pod *corev1.Pod, filters, scores []string) map[string]*verdict {
 	verdicts := map[string]*verdict{}
 	var fit []*corev1.Node
@@ -124,7 +124,8 @@ func (c *Cluster) on(node *corev1.Node) []*corev1.Pod {
 	return pods
 }
 
-// normalise makes the largest score 100, or with turned the smallest; all nodes without a score are the best when turned.
+// normalise makes the largest score 100, or with turned the smallest; all nodes without a score are the best when
+// turned.
 func normalise(scores []int64, turned bool) []int64 {
 	largest := int64(0)
 	for _, s := range scores {

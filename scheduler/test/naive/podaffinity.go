@@ -7,7 +7,8 @@ import (
 	metav1 "monoplane.dev/api/meta/v1"
 )
 
-// Inter-pod affinity after Kubernetes' documentation (Assigning Pods to Nodes, and the API reference of PodAffinityTerm).
+// Inter-pod affinity after Kubernetes' documentation (Assigning Pods to Nodes, and the API reference of
+// PodAffinityTerm).
 
 func near(pod *corev1.Pod) []*corev1.PodAffinityTerm {
 	return pod.Spec.GetAffinity().GetPodAffinity().GetRequiredDuringSchedulingIgnoredDuringExecution()
@@ -27,11 +28,12 @@ func (c *Cluster) inNamespaces(owner *corev1.Pod, t *corev1.PodAffinityTerm, nam
 	if len(t.Namespaces) == 0 && t.NamespaceSelector == nil {
 		return namespace == owner.Metadata.Namespace
 	}
-	return slices.Contains(t.Namespaces, namespace) || t.NamespaceSelector != nil && selected(t.NamespaceSelector, c.namespaces[namespace])
+	return slices.Contains(t.Namespaces, namespace) || t.NamespaceSelector != nil &&
+		selected(t.NamespaceSelector, c.namespaces[namespace])
 }
 
-// inLabels: no selector selects nothing. The keys of matchLabelKeys must have the owner's values, those of mismatchLabelKeys must
-// not; keys that the owner lacks play no part.
+// inLabels: no selector selects nothing. The keys of matchLabelKeys must have the owner's values, those of
+// mismatchLabelKeys must not; keys that the owner lacks play no part.
 func inLabels(owner *corev1.Pod, t *corev1.PodAffinityTerm, labels map[string]string) bool {
 	if t.LabelSelector == nil || !selected(t.LabelSelector, labels) {
 		return false
@@ -113,8 +115,8 @@ func podAffinity(c *Cluster, pod *corev1.Pod, node *corev1.Node) (hopeless bool,
 	return false, reasons
 }
 
-// attracted: for each term there must be a pod, that all terms are about, in the node's domain. A pod that all of its own terms are
-// about may go to any node with the labels as long as there is no such pod in any domain.
+// attracted: for each term there must be a pod, that all terms are about, in the node's domain. A pod that all of its
+// own terms are about may go to any node with the labels as long as there is no such pod in any domain.
 func (c *Cluster) attracted(pod *corev1.Pod, node *corev1.Node) bool {
 	terms := near(pod)
 	all, any := true, false
@@ -134,8 +136,9 @@ func (c *Cluster) attracted(pod *corev1.Pod, node *corev1.Node) bool {
 	return all || !any && c.meansAll(pod, terms, pod)
 }
 
-// podAffinityScore adds up, for each pod in the node's domain, the weights of the terms of the new pod that are about it and of its
-// terms that are about the new pod; its required terms of affinity count 1. Then the least becomes 0 and the most 100.
+// podAffinityScore adds up, for each pod in the node's domain, the weights of the terms of the new pod that are about
+// it and of its terms that are about the new pod; its required terms of affinity count 1. Then the least becomes 0 and
+// the most 100.
 //
 // spec: SCHED-5
 func podAffinityScore(c *Cluster, pod *corev1.Pod, fit []*corev1.Node) []int64 {

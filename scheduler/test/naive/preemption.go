@@ -11,8 +11,8 @@ import (
 	"monoplane.dev/object"
 )
 
-// plea is a pod that may need room that others take, in a cluster as plain lists: PREEMPT-1, PREEMPT-3 and PREEMPT-4 once more, written
-// without a look at the plugin.
+// plea is a pod that may need room that others take, in a cluster as plain lists: PREEMPT-1, PREEMPT-3 and PREEMPT-4
+// once more, written without a look at the plugin.
 type plea struct {
 	*Cluster
 	pod *corev1.Pod
@@ -42,8 +42,8 @@ type sacrifice struct {
 	broken  int
 }
 
-// refusal is why the pod does not fit on the node once the pods of these uids are gone; nil when it fits. It must fit beside the pods of
-// the same or higher priority that room is kept for on this node, and without them.
+// refusal is why the pod does not fit on the node once the pods of these uids are gone; nil when it fits. It must fit
+// beside the pods of the same or higher priority that room is kept for on this node, and without them.
 func (n *plea) refusal(node *corev1.Node, gone map[string]bool) *refusal {
 	without := &Cluster{nodes: n.nodes, namespaces: n.namespaces}
 	for _, p := range n.pods {

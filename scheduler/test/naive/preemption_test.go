@@ -77,7 +77,8 @@ func (n *plea) snapshot() *framework.Snapshot {
 	var budgets []*framework.Budget
 	for _, b := range n.budgets {
 		budgets = append(budgets, &framework.Budget{
-			Namespace: b.namespace, Selector: labels.SelectorFromSet(labels.Set{b.key: b.value}), Allowed: int32(b.allowed), //nolint:gosec // small
+			Namespace: b.namespace, Selector: labels.SelectorFromSet(labels.Set{b.key: b.value}),
+			Allowed:   int32(b.allowed), //nolint:gosec // small
 			Disrupted: map[string]struct{}{b.disrupted: {}},
 		})
 	}
@@ -85,9 +86,9 @@ func (n *plea) snapshot() *framework.Snapshot {
 	return s
 }
 
-// The plugin and the naive preemption agree on random clusters, with room kept for other pods and with budgets: where room is made, at
-// whose cost, and what is said when none can be made. Victims have a lower priority, are on the node, are enough, and each is needed. One
-// case is repeated with -seed.
+// The plugin and the naive preemption agree on random clusters, with room kept for other pods and with budgets: where
+// room is made, at whose cost, and what is said when none can be made. Victims have a lower priority, are on the node,
+// are enough, and each is needed. One case is repeated with -seed.
 //
 // spec: PREEMPT-1, PREEMPT-3, PREEMPT-4
 func TestPreemptionAgainstNaive(t *testing.T) {
@@ -100,7 +101,8 @@ func TestPreemptionAgainstNaive(t *testing.T) {
 	for seed := first; seed < last; seed++ {
 		d := NewDice(uint64(seed)) //nolint:gosec // not negative
 		n := d.plea(r.filters)
-		got := r.profile.Schedule(&framework.CycleState{}, framework.NewPodInfo(n.pod), n.snapshot(), framework.NewSearcher(1))
+		got := r.profile.Schedule(&framework.CycleState{}, framework.NewPodInfo(n.pod), n.snapshot(),
+			framework.NewSearcher(1))
 		if got.Err != nil {
 			t.Fatalf("seed %d: %v", seed, got.Err)
 		}

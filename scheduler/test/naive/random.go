@@ -93,7 +93,8 @@ var images = []struct {
 
 // image is the name of an image as pods give it.
 func (d Dice) image() string {
-	return pick(d, "web", "web:latest", "reg:5000/db", "reg:5000/db@sha256:0123", "reg:5000/db:v1", "small:v1", "huge:v1", "nowhere:v1")
+	return pick(d, "web", "web:latest", "reg:5000/db", "reg:5000/db@sha256:0123", "reg:5000/db:v1", "small:v1", "huge:v1",
+		"nowhere:v1")
 }
 
 func (d Dice) container(name string) *corev1.Container {
@@ -117,7 +118,8 @@ func (d Dice) container(name string) *corev1.Container {
 	c.Resources.Requests = objects.Quantities(requests...)
 	if d.one(4) {
 		c.Ports = []*corev1.ContainerPort{{
-			HostPort: pick(d, int32(0), 80, 81), Protocol: pick(d, "", "TCP", "UDP"), HostIP: pick(d, "", "0.0.0.0", "10.0.0.1", "10.0.0.2"),
+			HostPort: pick(d, int32(0), 80, 81), Protocol: pick(d, "", "TCP", "UDP"),
+			HostIP: pick(d, "", "0.0.0.0", "10.0.0.1", "10.0.0.2"),
 		}}
 	}
 	return c
@@ -308,7 +310,8 @@ func (d Dice) groups() []group {
 		if d.one(3) {
 			labels["version"] = pick(d, "1", "2")
 		}
-		list = append(list, group{namespace: pick(d, "ns", "ns", "other"), selector: &metav1.LabelSelector{MatchLabels: labels}})
+		list = append(list, group{namespace: pick(d, "ns", "ns", "other"),
+			selector: &metav1.LabelSelector{MatchLabels: labels}})
 	}
 	for _, namespace := range []string{"ns", "other"} {
 		for _, kind := range []string{"ReplicaSet", "StatefulSet"} {
@@ -326,8 +329,9 @@ func (d Dice) own(p *corev1.Pod) {
 	for i := range d.IntN(3) {
 		controls := i == controller
 		p.Metadata.OwnerReferences = append(p.Metadata.OwnerReferences, &metav1.OwnerReference{
-			ApiVersion: pick(d, "apps/v1", "apps/v1", "apps/v1", "example.com/v1"), Kind: pick(d, "ReplicaSet", "StatefulSet", "ReplicaSet", "Job"),
-			Name: pick(d, "web", "web", "db"), Controller: &controls,
+			ApiVersion: pick(d, "apps/v1", "apps/v1", "apps/v1", "example.com/v1"),
+			Kind:       pick(d, "ReplicaSet", "StatefulSet", "ReplicaSet", "Job"),
+			Name:       pick(d, "web", "web", "db"), Controller: &controls,
 		})
 	}
 }

@@ -60,7 +60,8 @@ func (d Dice) podTerm() *corev1.PodAffinityTerm {
 		t.Namespaces = pick(d, []string{"ns"}, []string{"other"}, []string{"other", "ns"})
 	}
 	if d.one(4) {
-		t.NamespaceSelector = pick(d, &metav1.LabelSelector{}, &metav1.LabelSelector{MatchLabels: map[string]string{"team": "1"}}, d.selector())
+		t.NamespaceSelector = pick(d, &metav1.LabelSelector{},
+			&metav1.LabelSelector{MatchLabels: map[string]string{"team": "1"}}, d.selector())
 	}
 	if d.one(5) {
 		t.MatchLabelKeys = []string{pick(d, "version", "gone")}

@@ -9,20 +9,23 @@ import (
 	"monoplane.dev/scheduler/test/objects"
 )
 
-// storage makes volumes, claims that are bound to some or wait for a consumer, classes, and has the pods of the cluster use some.
+// storage makes volumes, claims that are bound to some or wait for a consumer, classes, and has the pods of the
+// cluster use some.
 func (d Dice) storage() *storage {
 	s := &storage{Cluster: d.Cluster()}
 	late := "WaitForFirstConsumer"
 	for _, name := range []string{"static", "made", "zonal"} {
-		c := &storagev1.StorageClass{Metadata: &metav1.ObjectMeta{Name: name}, Provisioner: "example.com/p", VolumeBindingMode: &late}
+		c := &storagev1.StorageClass{Metadata: &metav1.ObjectMeta{Name: name}, Provisioner: "example.com/p",
+			VolumeBindingMode: &late}
 		switch name {
 		case "static":
 			c.Provisioner = "kubernetes.io/no-provisioner"
 		case "zonal":
 			for range 1 + d.IntN(2) {
-				c.AllowedTopologies = append(c.AllowedTopologies, &corev1.TopologySelectorTerm{MatchLabelExpressions: []*corev1.TopologySelectorLabelRequirement{
-					{Key: pick(d, zoneKey, "rack"), Values: []string{pick(d, "a", "1"), pick(d, "b", "2")}},
-				}})
+				c.AllowedTopologies = append(c.AllowedTopologies,
+					&corev1.TopologySelectorTerm{MatchLabelExpressions: []*corev1.TopologySelectorLabelRequirement{
+						{Key: pick(d, zoneKey, "rack"), Values: []string{pick(d, "a", "1"), pick(d, "b", "2")}},
+					}})
 			}
 		}
 		s.classes = append(s.classes, c)
@@ -61,9 +64,10 @@ func (d Dice) storage() *storage {
 func (s *storage) use(d Dice, p *corev1.Pod) {
 	for i, c := range s.claims {
 		if c.Metadata.Namespace == p.Metadata.Namespace && d.one(2) {
-			p.Spec.Volumes = append(p.Spec.Volumes, &corev1.Volume{Name: fmt.Sprint("claim", i), VolumeSource: &corev1.VolumeSource{
-				PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: c.Metadata.Name},
-			}})
+			p.Spec.Volumes = append(p.Spec.Volumes, &corev1.Volume{Name: fmt.Sprint("claim", i),
+				VolumeSource: &corev1.VolumeSource{
+					PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: c.Metadata.Name},
+				}})
 		}
 	}
 }
@@ -72,8 +76,9 @@ func (d Dice) volume(name string) *corev1.PersistentVolume {
 	v := &corev1.PersistentVolume{
 		Metadata: &metav1.ObjectMeta{Name: name, Uid: name, Labels: map[string]string{"disk": pick(d, "ssd", "hdd")}},
 		Spec: &corev1.PersistentVolumeSpec{
-			Capacity: objects.Quantities("storage=" + pick(d, "1Gi", "2Gi", "5Gi")), StorageClassName: pick(d, "static", "static", "made", "zonal"),
-			AccessModes: pick(d, []string{"ReadWriteOnce"}, []string{"ReadWriteOnce", "ReadWriteOncePod"}),
+			Capacity:         objects.Quantities("storage=" + pick(d, "1Gi", "2Gi", "5Gi")),
+			StorageClassName: pick(d, "static", "static", "made", "zonal"),
+			AccessModes:      pick(d, []string{"ReadWriteOnce"}, []string{"ReadWriteOnce", "ReadWriteOncePod"}),
 		},
 		Status: &corev1.PersistentVolumeStatus{Phase: pick(d, "Available", "Available", "Available", "Released", "")},
 	}
@@ -86,7 +91,8 @@ func (d Dice) volume(name string) *corev1.PersistentVolume {
 			t := &corev1.NodeSelectorTerm{}
 			for range 1 + d.IntN(2) {
 				t.MatchExpressions = append(t.MatchExpressions, pick(d,
-					&corev1.NodeSelectorRequirement{Key: hostKey, Operator: "In", Values: []string{pick(d, "n0", "n1", "n2"), pick(d, "n1", "n3", "shared")}},
+					&corev1.NodeSelectorRequirement{Key: hostKey, Operator: "In", Values: []string{pick(d, "n0", "n1", "n2"),
+						pick(d, "n1", "n3", "shared")}},
 					&corev1.NodeSelectorRequirement{Key: zoneKey, Operator: "In", Values: []string{pick(d, "a", "b")}},
 				))
 			}
@@ -102,7 +108,8 @@ func (d Dice) claim(name, namespace string) *corev1.PersistentVolumeClaim {
 	c := &corev1.PersistentVolumeClaim{
 		Metadata: &metav1.ObjectMeta{Namespace: namespace, Name: name, Uid: name, Annotations: map[string]string{}},
 		Spec: &corev1.PersistentVolumeClaimSpec{
-			Resources:        &corev1.VolumeResourceRequirements{Requests: objects.Quantities("storage=" + pick(d, "1Gi", "1100Mi", "2Gi"))},
+			Resources: &corev1.VolumeResourceRequirements{Requests: objects.Quantities("storage=" +
+				pick(d, "1Gi", "1100Mi", "2Gi"))},
 			StorageClassName: &class, AccessModes: []string{pick(d, "ReadWriteOnce", "ReadWriteOnce", "ReadWriteOncePod")},
 		},
 		Status: &corev1.PersistentVolumeClaimStatus{Phase: "Pending"},

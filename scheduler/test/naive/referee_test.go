@@ -36,8 +36,8 @@ func (r *referee) agree(s *framework.Snapshot, pod *corev1.Pod, want map[string]
 	return sameTotals(e)
 }
 
-// sameRefusal compares the first refusals. A PreFilter plugin comes before all filters: a node that it leaves out, by refusing the pod
-// for all nodes or by choosing others, must be one that the node affinity refuses.
+// sameRefusal compares the first refusals. A PreFilter plugin comes before all filters: a node that it leaves out, by
+// refusing the pod for all nodes or by choosing others, must be one that the node affinity refuses.
 func sameRefusal(s *framework.Status, refusals []refusal) string {
 	if (s == nil) != (len(refusals) == 0) {
 		return "only one of them says that the pod fits"
@@ -53,14 +53,15 @@ func sameRefusal(s *framework.Status, refusals []refusal) string {
 		return ""
 	}
 	first, reasons := refusals[0], slices.Sorted(slices.Values(s.Reasons()))
-	if s.Plugin() != first.plugin || !slices.Equal(reasons, first.reasons) || (s.Code() == framework.Unresolvable) != first.hopeless {
+	if s.Plugin() != first.plugin || !slices.Equal(reasons, first.reasons) ||
+		(s.Code() == framework.Unresolvable) != first.hopeless {
 		return "they refuse it differently"
 	}
 	return ""
 }
 
-// sameScores compares one plugin's scores of all nodes. When only one of the two has an opinion on the pod, the scores must not tell
-// nodes apart.
+// sameScores compares one plugin's scores of all nodes. When only one of the two has an opinion on the pod, the scores
+// must not tell nodes apart.
 func sameScores(plugin string, e framework.Explanation, want map[string]*verdict) *dispute {
 	profile, naive := map[string]int64{}, map[string]int64{}
 	for _, n := range e.Nodes {

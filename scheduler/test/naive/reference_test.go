@@ -14,12 +14,13 @@ import (
 
 var onlySeed = flag.Int("seed", -1, "the one cluster of the comparison with the naive scheduler to look at")
 
-// referee compares what the default profile and the naive scheduler say. Plugins that the profile does not have are left out, so
-// that each is compared as soon as it is enabled.
+// referee compares what the default profile and the naive scheduler say. Plugins that the profile does not have are
+// left out, so that each is compared as soon as it is enabled.
 type referee struct {
 	profile         *framework.Profile
 	filters, scores []string
-	// refused counts by plugin the nodes that it was the first to refuse; differed the cases in which its scores were not all the same.
+	// refused counts by plugin the nodes that it was the first to refuse; differed the cases in which its scores were not
+	// all the same.
 	refused, differed map[string]int
 	// pods and nodes that the two agreed about, and nodes that fit.
 	cases, nodes, fit int
@@ -43,9 +44,9 @@ func newReferee(t testing.TB) *referee {
 	return r
 }
 
-// The default profile and the naive scheduler agree on random pods and clusters: which nodes fit, which plugin is the first to refuse
-// the others and why, each plugin's normalised score and the sum. A snapshot that came about by many changes is explained as one made
-// at once. One cluster is repeated with -seed.
+// The default profile and the naive scheduler agree on random pods and clusters: which nodes fit, which plugin is the
+// first to refuse the others and why, each plugin's normalised score and the sum. A snapshot that came about by many
+// changes is explained as one made at once. One cluster is repeated with -seed.
 //
 // spec: SCHED-4, SCHED-5, SPREAD-1, SPREAD-2, SPREAD-3
 func TestAgainstNaive(t *testing.T) {

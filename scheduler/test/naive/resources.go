@@ -33,8 +33,8 @@ func (a amounts) add(b amounts) {
 }
 
 // requests is what a pod needs at once (spec: INIT-3). With counted, a container that says nothing about cpu or memory
-// counts as 100m and 200Mi, as it does where nodes are compared by what is left, unless the pod as a whole requests something and
-// that resource is requested somewhere.
+// counts as 100m and 200Mi, as it does where nodes are compared by what is left, unless the pod as a whole requests
+// something and that resource is requested somewhere.
 func requests(pod *corev1.Pod, counted bool) amounts {
 	said := amounts{}
 	if counted && len(pod.Spec.Resources.GetRequests()) > 0 {
@@ -124,8 +124,8 @@ func leastAllocated(c *Cluster, pod *corev1.Pod, fit []*corev1.Node) []int64 {
 	return scores
 }
 
-// balanced says how far the pod makes the shares of cpu and memory in use more equal, 75 being no difference. There is no
-// opinion on pods that request neither.
+// balanced says how far the pod makes the shares of cpu and memory in use more equal, 75 being no difference. There is
+// no opinion on pods that request neither.
 func balanced(c *Cluster, pod *corev1.Pod, fit []*corev1.Node) []int64 {
 	need := requests(pod, false)
 	if need["cpu"] == 0 && need["memory"] == 0 {
@@ -151,8 +151,8 @@ func balance(used, have amounts) int64 {
 	return int64((1 - math.Abs(cpu-memory)/2) * 100)
 }
 
-// imageScore prefers nodes that have the images of the pod's containers and image volumes, by their sizes; an image counts for the
-// share of all nodes that have it, lest all pods go to the one node that has it.
+// imageScore prefers nodes that have the images of the pod's containers and image volumes, by their sizes; an image
+// counts for the share of all nodes that have it, lest all pods go to the one node that has it.
 func imageScore(c *Cluster, pod *corev1.Pod, fit []*corev1.Node) []int64 {
 	const least = 23 << 20
 	most := int64(0)

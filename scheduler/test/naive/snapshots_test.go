@@ -27,8 +27,9 @@ func (c *Cluster) snapshot() *framework.Snapshot {
 	return s
 }
 
-// history brings a snapshot to the same cluster by random changes: nodes and pods come in other states first, go and come again, pods
-// are assumed elsewhere, strangers pass through. look is called with the snapshot at some points of the way.
+// history brings a snapshot to the same cluster by random changes: nodes and pods come in other states first, go and
+// come again, pods are assumed elsewhere, strangers pass through. look is called with the snapshot at some points of
+// the way.
 func (c *Cluster) history(d Dice, look func(*framework.Snapshot)) *framework.Snapshot {
 	s, snapshot := state.New(), framework.NewSnapshot()
 	var scripts [][]func()
@@ -41,7 +42,8 @@ func (c *Cluster) history(d Dice, look func(*framework.Snapshot)) *framework.Sna
 	for _, name := range slices.Sorted(maps.Keys(c.namespaces)) {
 		other := d.namespaceLabels()
 		scripts = append(scripts, []func(){
-			func() { s.SetNamespace(name, other) }, func() { s.SetNamespace(name, nil) }, func() { s.SetNamespace(name, c.namespaces[name]) },
+			func() { s.SetNamespace(name, other) }, func() { s.SetNamespace(name, nil) },
+			func() { s.SetNamespace(name, c.namespaces[name]) },
 		})
 	}
 	for i := range d.IntN(3) {

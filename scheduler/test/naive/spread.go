@@ -36,8 +36,8 @@ func included(c *corev1.TopologySpreadConstraint, pod *corev1.Pod, node *corev1.
 	return c.NodeTaintsPolicy == nil || *c.NodeTaintsPolicy == "Ignore" || toleratesHard(pod, node)
 }
 
-// counts says whether the constraint of the pod selects these labels. Values of matchLabelKeys are those of the pod; keys
-// that it lacks play no part. A selector that is absent or empty selects nothing.
+// counts says whether the constraint of the pod selects these labels. Values of matchLabelKeys are those of the pod;
+// keys that it lacks play no part. A selector that is absent or empty selects nothing.
 func counts(c *corev1.TopologySpreadConstraint, pod *corev1.Pod, labels map[string]string) bool {
 	if c.LabelSelector == nil {
 		return false
@@ -85,8 +85,8 @@ func (c *Cluster) matching(con *corev1.TopologySpreadConstraint, pod *corev1.Pod
 	return n
 }
 
-// domains counts the pods that the constraint selects by the value of its key, on the nodes that have the keys of all constraints of
-// its kind.
+// domains counts the pods that the constraint selects by the value of its key, on the nodes that have the keys of all
+// constraints of its kind.
 func (c *Cluster) domains(con *corev1.TopologySpreadConstraint, pod *corev1.Pod) map[string]int64 {
 	counts := map[string]int64{}
 	for _, node := range c.nodes {
@@ -253,8 +253,8 @@ func (n *defaults) given(pod *corev1.Pod) (*corev1.Pod, bool) {
 	return p, true
 }
 
-// systemScore is spreadScore with System's constraints: a node that lacks the label of one is rated by the other, and the nodes
-// without a zone are one more domain (spec: SPREAD-3).
+// systemScore is spreadScore with System's constraints: a node that lacks the label of one is rated by the other, and
+// the nodes without a zone are one more domain (spec: SPREAD-3).
 func systemScore(c *Cluster, pod *corev1.Pod, fit []*corev1.Node) []int64 {
 	scores := make([]int64, len(fit))
 	least, most := int64(math.MaxInt64), int64(0)

@@ -17,8 +17,8 @@ import (
 	"monoplane.dev/scheduler/test/objects"
 )
 
-// The profile and the naive scheduler agree on random pods and clusters with Services and workloads, and with random constraints by
-// default, in both ways of defaulting. One cluster is repeated with -seed.
+// The profile and the naive scheduler agree on random pods and clusters with Services and workloads, and with random
+// constraints by default, in both ways of defaulting. One cluster is repeated with -seed.
 //
 // spec: SPREAD-3, SPREAD-4
 func TestDefaultsAgainstNaive(t *testing.T) {
@@ -68,7 +68,8 @@ func TestDefaultsAgainstNaive(t *testing.T) {
 			want, gets := n.explain(r, c, p)
 			for i, s := range []*framework.Snapshot{atOnce, grown} {
 				if about := r.agree(s, p, want); about != nil {
-					t.Fatalf("seed %d, snapshot %d: node %s: %s\npod %s\n%+v\n%v", seed, i, about.node, about.about, p.AppendJSON(nil), n.groups, n.list)
+					t.Fatalf("seed %d, snapshot %d: node %s: %s\npod %s\n%+v\n%v", seed, i, about.node, about.about,
+						p.AppendJSON(nil), n.groups, n.list)
 				}
 			}
 			n.count(counts, way, p, gets, want)
@@ -76,8 +77,10 @@ func TestDefaultsAgainstNaive(t *testing.T) {
 	}
 	if *onlySeed < 0 {
 		counts.Floors(t, map[string]int{
-			"System: given": 400, "List: given": 400, "System: scores differ": 150, "List: scores differ": 50, "List: refused": 300,
-			"System: several groups": 150, "List: several groups": 150, "of a workload": 150, "own constraints": 250, "belongs to nothing": 1000,
+			"System: given": 400, "List: given": 400, "System: scores differ": 150, "List: scores differ": 50,
+			"List: refused":          300,
+			"System: several groups": 150, "List: several groups": 150, "of a workload": 150, "own constraints": 250,
+			"belongs to nothing": 1000,
 		})
 	}
 }
@@ -85,7 +88,8 @@ func TestDefaultsAgainstNaive(t *testing.T) {
 // listing is the default profile with these constraints by default.
 func listing(t *testing.T, list []*corev1.TopologySpreadConstraint) *framework.Profile {
 	t.Helper()
-	p, err := podtopologyspread.NewWith(podtopologyspread.Args{DefaultingType: podtopologyspread.List, DefaultConstraints: list})
+	p, err := podtopologyspread.NewWith(podtopologyspread.Args{DefaultingType: podtopologyspread.List,
+		DefaultConstraints: list})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -105,7 +109,8 @@ func (n *defaults) framework(t *testing.T) []*framework.Group {
 	var list []*framework.Group
 	for _, g := range n.groups {
 		list = append(list, &framework.Group{
-			Namespace: g.namespace, Selector: selector(t, g.selector), Service: g.kind == "", APIVersion: "apps/v1", Kind: g.kind, Name: g.name,
+			Namespace: g.namespace, Selector: selector(t, g.selector), Service: g.kind == "", APIVersion: "apps/v1",
+			Kind: g.kind, Name: g.name,
 		})
 	}
 	return list

@@ -11,7 +11,8 @@ import (
 	"monoplane.dev/scheduler/test/objects"
 )
 
-// worked is the cluster of the worked example of 001: node-a and node-b in zone1, node-x and node-y in zone2, with 2, 1, 0 and 4 pods.
+// worked is the cluster of the worked example of 001: node-a and node-b in zone1, node-x and node-y in zone2, with 2,
+// 1, 0 and 4 pods.
 func worked() *Cluster {
 	c := &Cluster{}
 	for _, n := range []struct {
@@ -36,7 +37,8 @@ func spreading(t *testing.T, constraints ...string) *corev1.Pod {
 	p := objects.Pod("p")
 	p.Metadata.Uid, p.Metadata.Labels = "p", map[string]string{"foo": ""}
 	for _, text := range constraints {
-		c := &corev1.TopologySpreadConstraint{LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"foo": ""}}}
+		c := &corev1.TopologySpreadConstraint{LabelSelector: &metav1.LabelSelector{
+			MatchLabels: map[string]string{"foo": ""}}}
 		if _, err := fmt.Sscan(text, &c.TopologyKey, &c.MaxSkew, &c.WhenUnsatisfiable); err != nil {
 			t.Fatalf("%q: %v", text, err)
 		}
@@ -66,8 +68,9 @@ func TestWorkedExampleCounts(t *testing.T) {
 	}
 }
 
-// Which nodes of the worked example fit, and their scores, worked out by hand: for the filter matching + 1 - minimum against maxSkew,
-// for the score the counts times ln(2+2) for the zones and ln(4+2) for the nodes, that is 7.74, 5.95, 5.55 and 12.71.
+// Which nodes of the worked example fit, and their scores, worked out by hand: for the filter matching + 1 - minimum
+// against maxSkew, for the score the counts times ln(2+2) for the zones and ln(4+2) for the nodes, that is 7.74, 5.95,
+// 5.55 and 12.71.
 //
 // spec: SPREAD-2, SPREAD-3
 func TestWorkedExample(t *testing.T) {

@@ -36,7 +36,8 @@ type judge struct {
 
 func (*judge) Name() string { return "Judge" }
 
-func (j *judge) PostFilter(state *framework.CycleState, _ *framework.PodInfo, s *framework.Snapshot, _ *framework.Diagnosis,
+func (j *judge) PostFilter(state *framework.CycleState, _ *framework.PodInfo, s *framework.Snapshot,
+	_ *framework.Diagnosis,
 ) (*framework.Nomination, *framework.Status) {
 	if t := state.Trial(); t != nil { // nil when the pod was refused for all nodes
 		j.closed.open = true
@@ -45,9 +46,9 @@ func (j *judge) PostFilter(state *framework.CycleState, _ *framework.PodInfo, s 
 	return nil, j.closed.refused
 }
 
-// What a trial says of a node without some of its pods is what the default filters say of it when these pods are really gone, and those
-// that room is kept for are really there, or not there. So it is when pods come back one by one, and nothing of one trial is left in
-// the next.
+// What a trial says of a node without some of its pods is what the default filters say of it when these pods are
+// really gone, and those that room is kept for are really there, or not there. So it is when pods come back one by
+// one, and nothing of one trial is left in the next.
 //
 // spec: PREEMPT-1, PREEMPT-2
 func TestTrialJudgesAsReality(t *testing.T) {
@@ -66,7 +67,8 @@ func TestTrialJudgesAsReality(t *testing.T) {
 			for range 6 {
 				node := s.Nodes()[d.IntN(len(s.Nodes()))]
 				if about := (reality{n, r.profile, counts}).check(d, trial, node); about != "" {
-					t.Fatalf("seed %d: node %s: %s\n%s", seed, node.Name, about, n.story(framework.Decision{Diagnosis: &framework.Diagnosis{}}, nil))
+					t.Fatalf("seed %d: node %s: %s\n%s", seed, node.Name, about,
+						n.story(framework.Decision{Diagnosis: &framework.Diagnosis{}}, nil))
 				}
 			}
 		}}
@@ -80,7 +82,8 @@ func TestTrialJudgesAsReality(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := profile.Schedule(&framework.CycleState{}, framework.NewPodInfo(n.pod), n.snapshot(), framework.NewSearcher(1)); got.Err != nil {
+		if got := profile.Schedule(&framework.CycleState{}, framework.NewPodInfo(n.pod), n.snapshot(),
+			framework.NewSearcher(1)); got.Err != nil {
 			t.Fatalf("seed %d: %v", seed, got.Err)
 		}
 	}
@@ -119,7 +122,8 @@ func (r reality) check(d Dice, trial *framework.Trial, node *framework.NodeInfo)
 		delete(gone, uid)
 		back := trial.Return(p)
 		if back != (r.refusal(node.Name, gone) == nil) {
-			return fmt.Sprintf("%s came back: %t, without %v: %s", uid, back, slices.Sorted(maps.Keys(gone)), r.refusal(node.Name, gone).Message())
+			return fmt.Sprintf("%s came back: %t, without %v: %s", uid, back, slices.Sorted(maps.Keys(gone)),
+				r.refusal(node.Name, gone).Message())
 		}
 		if back {
 			r.counts["came back"]++
@@ -148,13 +152,16 @@ func (r reality) same(got *framework.Status, node string, gone map[string]*frame
 	if (got == nil) != (want == nil) {
 		return fmt.Sprintf("without %v: %q, really %q", slices.Sorted(maps.Keys(gone)), got.Message(), want.Message())
 	}
-	if leftOut := "node(s) didn't satisfy plugin(s) [NodeAffinity]"; got.Message() != want.Message() && want.Message() != leftOut {
-		return fmt.Sprintf("without %v it is refused for %q, really for %q", slices.Sorted(maps.Keys(gone)), got.Message(), want.Message())
+	if leftOut := "node(s) didn't satisfy plugin(s) [NodeAffinity]"; got.Message() != want.Message() &&
+		want.Message() != leftOut {
+		return fmt.Sprintf("without %v it is refused for %q, really for %q", slices.Sorted(maps.Keys(gone)), got.Message(),
+			want.Message())
 	}
 	return ""
 }
 
-// refusal is what the profile says of a cluster in which the pods are gone: first with the pods that room is kept for, then without.
+// refusal is what the profile says of a cluster in which the pods are gone: first with the pods that room is kept for,
+// then without.
 func (r reality) refusal(node string, gone map[string]*framework.PodInfo) *framework.Status {
 	without := &Cluster{nodes: r.nodes, namespaces: r.namespaces}
 	for _, p := range r.pods {

@@ -10,8 +10,8 @@ import (
 	storagev1 "monoplane.dev/api/storage/v1"
 )
 
-// storage is what the volumes of pods depend on, as plain lists, and what is said about volumes in SCHED-4 and ATT-2 once more, without
-// a look at the plugins.
+// storage is what the volumes of pods depend on, as plain lists, and what is said about volumes in SCHED-4 and ATT-2
+// once more, without a look at the plugins.
 type storage struct {
 	*Cluster
 	claims  []*corev1.PersistentVolumeClaim
@@ -23,7 +23,8 @@ func (s *storage) claimsOf(pod *corev1.Pod) []*corev1.PersistentVolumeClaim {
 	var list []*corev1.PersistentVolumeClaim
 	for _, v := range pod.Spec.Volumes {
 		for _, c := range s.claims {
-			if c.Metadata.Namespace == pod.Metadata.Namespace && c.Metadata.Name == v.VolumeSource.GetPersistentVolumeClaim().GetClaimName() {
+			if c.Metadata.Namespace == pod.Metadata.Namespace &&
+				c.Metadata.Name == v.VolumeSource.GetPersistentVolumeClaim().GetClaimName() {
 				list = append(list, c)
 			}
 		}
@@ -94,11 +95,13 @@ func (s *storage) find(c *corev1.PersistentVolumeClaim, node *corev1.Node, taken
 	var meant, best *corev1.PersistentVolume
 	for _, v := range s.volumes {
 		size := bytesOf(v.Spec.Capacity["storage"])
-		if selected || v.Spec.StorageClassName != *c.Spec.StorageClassName || size < bytesOf(c.Spec.Resources.Requests["storage"]) {
+		if selected || v.Spec.StorageClassName != *c.Spec.StorageClassName ||
+			size < bytesOf(c.Spec.Resources.Requests["storage"]) {
 			continue
 		}
 		if ref := v.Spec.ClaimRef; ref != nil {
-			if ref.Namespace == c.Metadata.Namespace && ref.Name == c.Metadata.Name && (ref.Uid == "" || ref.Uid == c.Metadata.Uid) {
+			if ref.Namespace == c.Metadata.Namespace && ref.Name == c.Metadata.Name &&
+				(ref.Uid == "" || ref.Uid == c.Metadata.Uid) {
 				meant = v
 			}
 			continue
@@ -168,7 +171,8 @@ func (s *storage) oncePod(pod *corev1.Pod, _ *corev1.Node) []string {
 	for _, c := range s.claimsOf(pod) {
 		for _, other := range s.pods {
 			if slices.Contains(c.Spec.AccessModes, "ReadWriteOncePod") && slices.Contains(s.claimsOf(other), c) {
-				return []string{"node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by another pod"}
+				return []string{"node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already " +
+					"in-use by another pod"}
 			}
 		}
 	}

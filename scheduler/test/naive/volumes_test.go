@@ -75,7 +75,8 @@ func (s *storage) grown(d Dice) *framework.Snapshot {
 		plan := &framework.VolumePlan{Node: pick(d, "n0", "n1")}
 		for _, v := range s.volumes {
 			if d.one(3) {
-				plan.Bind = append(plan.Bind, framework.VolumeChoice{Volume: volumebinding.Volume(v), Claim: framework.NewClaimInfo(c)})
+				plan.Bind = append(plan.Bind, framework.VolumeChoice{Volume: volumebinding.Volume(v),
+					Claim: framework.NewClaimInfo(c)})
 			}
 		}
 		plan.Provision = append(plan.Provision, framework.NewClaimInfo(c))
@@ -131,7 +132,8 @@ func TestVolumesAgainstNaive(t *testing.T) {
 						}
 						want := tc.naive(pod, node)
 						if !slices.Equal(got, want) {
-							t.Fatalf("seed %d, snapshot %d: %s says %q of %s, want %q\npod %s", seed, which, tc.plugin.Name(), got, node.Metadata.Name, want, pod.AppendJSON(nil))
+							t.Fatalf("seed %d, snapshot %d: %s says %q of %s, want %q\npod %s", seed, which, tc.plugin.Name(), got,
+								node.Metadata.Name, want, pod.AppendJSON(nil))
 						}
 						if len(want) == 0 {
 							fit++
@@ -186,10 +188,14 @@ func TestVolumesRefusePods(t *testing.T) {
 			c.Status.Phase, c.Spec.VolumeName = "Lost", "v"
 		},
 			`persistentvolumeclaim "c" bound to non-existent persistentvolume "v"`},
-		{func(_ *storage, c *corev1.PersistentVolumeClaim) { c.Spec.StorageClassName = &now }, "pod has unbound immediate PersistentVolumeClaims"},
-		{func(_ *storage, c *corev1.PersistentVolumeClaim) { c.Spec.StorageClassName = &none }, "pod has unbound immediate PersistentVolumeClaims"},
-		{func(_ *storage, c *corev1.PersistentVolumeClaim) { c.Spec.VolumeName = "v" }, "pod has unbound immediate PersistentVolumeClaims"},
-		{func(s *storage, _ *corev1.PersistentVolumeClaim) { s.classes = nil }, "pod has unbound immediate PersistentVolumeClaims"},
+		{func(_ *storage, c *corev1.PersistentVolumeClaim) { c.Spec.StorageClassName = &now },
+			"pod has unbound immediate PersistentVolumeClaims"},
+		{func(_ *storage, c *corev1.PersistentVolumeClaim) { c.Spec.StorageClassName = &none },
+			"pod has unbound immediate PersistentVolumeClaims"},
+		{func(_ *storage, c *corev1.PersistentVolumeClaim) { c.Spec.VolumeName = "v" },
+			"pod has unbound immediate PersistentVolumeClaims"},
+		{func(s *storage, _ *corev1.PersistentVolumeClaim) { s.classes = nil },
+			"pod has unbound immediate PersistentVolumeClaims"},
 		{func(_ *storage, c *corev1.PersistentVolumeClaim) {
 			c.Spec.VolumeName, c.Metadata.Annotations["pv.kubernetes.io/bind-completed"] = "gone", "yes"
 		}, `persistentvolume "gone" not found`},
@@ -197,7 +203,8 @@ func TestVolumesRefusePods(t *testing.T) {
 		s := base()
 		tc.change(s, s.claims[0])
 		pod := objects.Pod("p")
-		pod.Spec.Volumes = []*corev1.Volume{{VolumeSource: &corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "c"}}}}
+		pod.Spec.Volumes = []*corev1.Volume{{VolumeSource: &corev1.VolumeSource{
+			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "c"}}}}
 		e, err := newReferee(t).profile.Explain(framework.NewPodInfo(object.Clone(pod)), s.whole())
 		if err != nil {
 			t.Fatal(err)

@@ -1,5 +1,5 @@
-// Package scenario plays scenario files, which say in plain words what happens to nodes, pods and volumes, and what has
-// come of it. A file holds one command a line; what "show" prints stands below it, indented.
+// Package scenario plays scenario files, which say in plain words what happens to nodes, pods and volumes, and what
+// has come of it. A file holds one command a line; what "show" prints stands below it, indented.
 //
 //	node NAME [cpu=N] [memory=N] [pods=N] [RESOURCE=N] [label:K=V] [taint:K=V:EFFECT] [cordoned]
 //	pod NAME [cpu=N] [memory=N] [RESOURCE=N] [init:cpu=N] [sidecar:cpu=N] [priority:N]
@@ -271,5 +271,8 @@ func (w *player) describePod(p *corev1.Pod, words []string) {
 			}
 		}
 	}
-	slices.SortFunc(p.Spec.Tolerations, func(a, b *corev1.Toleration) int { return strings.Compare(a.GetKey(), b.GetKey()) })
+	slices.SortFunc(p.Spec.Tolerations, func(a, b *corev1.Toleration) int {
+		return strings.Compare(a.GetKey(),
+			b.GetKey())
+	})
 }

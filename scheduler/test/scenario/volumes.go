@@ -24,7 +24,8 @@ func (w *player) storage(words []string) {
 	switch words[0] {
 	case "sc":
 		late := "Immediate"
-		c := &storagev1.StorageClass{Metadata: &metav1.ObjectMeta{Name: name}, Provisioner: "kubernetes.io/no-provisioner", VolumeBindingMode: &late}
+		c := &storagev1.StorageClass{Metadata: &metav1.ObjectMeta{Name: name}, Provisioner: "kubernetes.io/no-provisioner",
+			VolumeBindingMode: &late}
 		for _, word := range words[2:] {
 			kind, rest, _ := strings.Cut(word, ":")
 			switch kind {
@@ -44,10 +45,12 @@ func (w *player) storage(words []string) {
 		w.must(w.c.StorageClasses.Create(ctx, &storagev1.CreateStorageClassRequest{Object: c}))
 	case "pv":
 		v := &corev1.PersistentVolume{
-			Metadata: &metav1.ObjectMeta{Name: name, Labels: map[string]string{}, Finalizers: []string{"kubernetes.io/pv-protection"}},
+			Metadata: &metav1.ObjectMeta{Name: name, Labels: map[string]string{},
+				Finalizers: []string{"kubernetes.io/pv-protection"}},
 			Spec: &corev1.PersistentVolumeSpec{
 				PersistentVolumeReclaimPolicy: "Retain",
-				PersistentVolumeSource:        &corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/" + name}},
+				PersistentVolumeSource: &corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/" +
+					name}},
 			},
 		}
 		w.describeVolume(v, words[2:])
@@ -56,7 +59,8 @@ func (w *player) storage(words []string) {
 		class := ""
 		c := &corev1.PersistentVolumeClaim{
 			Metadata: &metav1.ObjectMeta{Namespace: "ns", Name: name, Finalizers: []string{"kubernetes.io/pvc-protection"}},
-			Spec:     &corev1.PersistentVolumeClaimSpec{StorageClassName: &class, Resources: &corev1.VolumeResourceRequirements{}},
+			Spec: &corev1.PersistentVolumeClaimSpec{StorageClassName: &class,
+				Resources: &corev1.VolumeResourceRequirements{}},
 		}
 		for _, word := range words[2:] {
 			kind, rest, _ := strings.Cut(word, ":")
@@ -71,7 +75,8 @@ func (w *player) storage(words []string) {
 				c.Spec.AccessModes = append(c.Spec.AccessModes, w.accessMode(word))
 			}
 		}
-		w.must(w.c.PersistentVolumeClaims.Create(ctx, &corev1.CreatePersistentVolumeClaimRequest{Namespace: "ns", Object: c}))
+		w.must(w.c.PersistentVolumeClaims.Create(ctx, &corev1.CreatePersistentVolumeClaimRequest{Namespace: "ns",
+			Object: c}))
 	case "delete-sc":
 		w.must(w.c.StorageClasses.Delete(ctx, &metav1.DeleteRequest{Name: name}))
 	case "delete-pv":
@@ -93,9 +98,11 @@ func (w *player) describeVolume(v *corev1.PersistentVolume, words []string) {
 		case kind == "label":
 			v.Metadata.Labels[key] = value
 		case kind == "on":
-			v.Spec.NodeAffinity = &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []*corev1.NodeSelectorTerm{{
-				MatchExpressions: []*corev1.NodeSelectorRequirement{{Key: key, Operator: "In", Values: strings.Split(value, ",")}},
-			}}}}
+			v.Spec.NodeAffinity = &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{
+				NodeSelectorTerms: []*corev1.NodeSelectorTerm{{
+					MatchExpressions: []*corev1.NodeSelectorRequirement{{Key: key, Operator: "In",
+						Values: strings.Split(value, ",")}},
+				}}}}
 		case kind == "for":
 			v.Spec.ClaimRef = &corev1.ObjectReference{Namespace: "ns", Name: rest}
 		default:
@@ -113,7 +120,8 @@ func (w *player) accessMode(word string) string {
 	return m
 }
 
-// showClaims says which volumes the claims have. Names that the provisioner makes up are left out, since they tell nothing.
+// showClaims says which volumes the claims have. Names that the provisioner makes up are left out, since they tell
+// nothing.
 func (w *player) showClaims(out *bytes.Buffer) {
 	ctx := context.Background()
 	l, err := w.c.PersistentVolumeClaims.List(ctx, &metav1.ListRequest{})

@@ -27,8 +27,8 @@ const (
 	cpuset = "cpuset"
 )
 
-// Discover looks at what is mounted and writable. parent is a path inside each hierarchy; empty means the group of this
-// process.
+// Discover looks at what is mounted and writable. parent is a path inside each hierarchy; empty means the group of
+// this process.
 func Discover(parent string) *Manager {
 	m := &Manager{v1: map[string]string{}}
 	mounts, err := readMounts("/proc/self/mountinfo")

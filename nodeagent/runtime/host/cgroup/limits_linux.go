@@ -53,7 +53,8 @@ func (l Limits) settings() []setting {
 		out = append(out, setting{"the pids limit", pids, []fileValue{{"pids.max", n}}, []fileValue{{"pids.max", n}}})
 	}
 	if l.CPUs != "" {
-		out = append(out, setting{"the cpu set", cpuset, []fileValue{{"cpuset.cpus", l.CPUs}}, []fileValue{{"cpuset.cpus", l.CPUs}}})
+		out = append(out, setting{"the cpu set", cpuset, []fileValue{{"cpuset.cpus", l.CPUs}},
+			[]fileValue{{"cpuset.cpus", l.CPUs}}})
 	}
 	return append(out, l.share()...)
 }
@@ -142,7 +143,8 @@ func enable(parent, pod, controller string) error {
 			continue
 		}
 		if err := writeAll(dir, []fileValue{{"cgroup.subtree_control", "+" + controller}}); err != nil {
-			return fmt.Errorf("%w (a group that holds processes cannot hand controllers down; another cgroup parent can be configured)", err)
+			return fmt.Errorf(
+				"%w (a group that holds processes cannot hand controllers down; another cgroup parent can be configured)", err)
 		}
 	}
 	return nil

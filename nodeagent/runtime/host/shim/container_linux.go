@@ -38,7 +38,8 @@ type container struct {
 func (c *container) recordLocked() wire.Container {
 	rec := c.rec
 	if c.log != nil && c.log.Dropped() > 0 {
-		rec.Warnings = append(rec.Warnings[:len(rec.Warnings):len(rec.Warnings)], "output was lost: the log file could not be written")
+		rec.Warnings = append(rec.Warnings[:len(rec.Warnings):len(rec.Warnings)],
+			"output was lost: the log file could not be written")
 	}
 	return rec
 }
@@ -159,7 +160,8 @@ func (p *pod) launch(c *container) error {
 	defer errs.write.Close()
 	c.outputs = []*os.File{out.read, errs.read}
 
-	pid, err := p.fork(c, cmd, [2]*os.File{out.write, errs.write}, &child{c: c, first: true, ended: func(ws syscall.WaitStatus) { p.firstEnded(c, ws) }})
+	pid, err := p.fork(c, cmd, [2]*os.File{out.write, errs.write}, &child{c: c, first: true,
+		ended: func(ws syscall.WaitStatus) { p.firstEnded(c, ws) }})
 	if err != nil {
 		out.read.Close()
 		errs.read.Close()

@@ -24,7 +24,8 @@ func prepare() error {
 	closeInherited()
 	syscall.Umask(0o022)
 	// Handled signals go back to their default in a child; ignored ones, which nohup for instance leaves, do not.
-	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP, syscall.SIGINT, syscall.SIGTERM, syscall.SIGQUIT, syscall.SIGPIPE)
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP, syscall.SIGINT, syscall.SIGTERM, syscall.SIGQUIT,
+		syscall.SIGPIPE)
 	resetSignals()
 	if err := setName(Argv0); err != nil {
 		return err

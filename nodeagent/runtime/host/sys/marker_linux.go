@@ -80,8 +80,8 @@ func MarkerOf(pid int) (Marker, error) {
 }
 
 // Marked lists the processes, zombies excepted, that carry the pod's marker or, if they carry none, have variable
-// ("NAME=value") in the environment that they were started with; pod 0 stands for a pod whose marker is not known. With
-// an error the list is what was found all the same.
+// ("NAME=value") in the environment that they were started with; pod 0 stands for a pod whose marker is not known.
+// With an error the list is what was found all the same.
 func Marked(pod Marker, variable string) ([]Proc, error) {
 	all, err := Processes()
 	if err != nil {

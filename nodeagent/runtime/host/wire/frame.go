@@ -2,7 +2,8 @@ package wire
 
 import "io"
 
-// MaxFrame bounds a frame. Environment and arguments of a container are the largest content; Linux limits them to 6 MiB.
+// MaxFrame bounds a frame. Environment and arguments of a container are the largest content; Linux limits them to 6
+// MiB.
 const MaxFrame = 8 << 20
 
 const frameHeader = 9
