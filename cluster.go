@@ -16,7 +16,7 @@ import (
 	"monoplane.dev/apiserver/rest"
 	"monoplane.dev/apiserver/store"
 	"monoplane.dev/client"
-	"monoplane.dev/datadir"
+	"monoplane.dev/internal/datadir"
 	"monoplane.dev/nodeagent"
 )
 

@@ -7,9 +7,9 @@ import (
 	"path/filepath"
 
 	"monoplane.dev/apiserver/store"
-	"monoplane.dev/datadir"
-	"monoplane.dev/dirlock"
-	"monoplane.dev/machinekey"
+	"monoplane.dev/internal/datadir"
+	"monoplane.dev/internal/dirlock"
+	"monoplane.dev/internal/machinekey"
 )
 
 // RestoreOptions say how a snapshot is restored.

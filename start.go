@@ -30,9 +30,9 @@ import (
 	"monoplane.dev/client/inproc"
 	"monoplane.dev/client/record"
 	"monoplane.dev/controllers"
-	"monoplane.dev/datadir"
-	"monoplane.dev/dirlock"
-	"monoplane.dev/machinekey"
+	"monoplane.dev/internal/datadir"
+	"monoplane.dev/internal/dirlock"
+	"monoplane.dev/internal/machinekey"
 	"monoplane.dev/object"
 )
 

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"monoplane.dev/datadir"
+	"monoplane.dev/internal/datadir"
 )
 
 // stopNote is the file in StateDir that says when the node began to be emptied. What ended after that, and before the

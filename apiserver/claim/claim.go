@@ -14,8 +14,8 @@ import (
 	"monoplane.dev/apierrors"
 	"monoplane.dev/apiserver/kinds/core/nodekey"
 	"monoplane.dev/apiserver/store"
-	"monoplane.dev/datadir"
-	"monoplane.dev/machinekey"
+	"monoplane.dev/internal/datadir"
+	"monoplane.dev/internal/machinekey"
 )
 
 // Config says who asks for which names.

@@ -12,7 +12,7 @@ import (
 	"math/big"
 	"time"
 
-	"monoplane.dev/datadir"
+	"monoplane.dev/internal/datadir"
 )
 
 // authority signs certificates.

@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"monoplane.dev/datadir"
+	"monoplane.dev/internal/datadir"
 )
 
 const (

@@ -14,7 +14,7 @@ import (
 	"strings"
 	"syscall"
 
-	"monoplane.dev/datadir"
+	"monoplane.dev/internal/datadir"
 )
 
 // damaged says that a file cannot be used, and what to do.

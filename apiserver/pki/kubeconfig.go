@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"monoplane.dev/datadir"
+	"monoplane.dev/internal/datadir"
 )
 
 // Context is the name of the cluster, the user and the context in the kubeconfig.

@@ -9,8 +9,8 @@ import (
 	"monoplane.dev/apierrors"
 	"monoplane.dev/apiserver/store"
 	"monoplane.dev/apiserver/table"
+	"monoplane.dev/internal/intern"
 	"monoplane.dev/object"
-	"monoplane.dev/object/intern"
 
 	metav1 "monoplane.dev/api/meta/v1"
 )

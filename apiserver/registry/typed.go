@@ -10,8 +10,8 @@ import (
 	"monoplane.dev/apiserver/store"
 	"monoplane.dev/apiserver/table"
 	"monoplane.dev/apiserver/validation"
+	"monoplane.dev/internal/intern"
 	"monoplane.dev/object"
-	"monoplane.dev/object/intern"
 
 	metav1 "monoplane.dev/api/meta/v1"
 )

@@ -5,7 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"monoplane.dev/dirlock"
+	"monoplane.dev/internal/dirlock"
 	"os"
 	"path/filepath"
 	"slices"

@@ -17,8 +17,8 @@ import (
 	"monoplane.dev/apierrors"
 	"monoplane.dev/apiserver/store/cache"
 	"monoplane.dev/apiserver/store/etcd"
+	"monoplane.dev/internal/intern"
 	"monoplane.dev/object"
-	"monoplane.dev/object/intern"
 )
 
 // Watcher delivers the changes of one kind. See cache.Watcher.

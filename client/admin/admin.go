@@ -19,8 +19,8 @@ import (
 
 	adminv1 "monoplane.dev/api/admin/v1"
 	"monoplane.dev/client"
-	"monoplane.dev/datadir"
-	"monoplane.dev/dirlock"
+	"monoplane.dev/internal/datadir"
+	"monoplane.dev/internal/dirlock"
 )
 
 // dialTimeout bounds the search for a running server.

@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"monoplane.dev/datadir"
+	"monoplane.dev/internal/datadir"
 )
 
 func newKubeconfigCommand() *cobra.Command {

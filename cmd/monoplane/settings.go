@@ -14,7 +14,7 @@ import (
 	"github.com/spf13/pflag"
 	"sigs.k8s.io/yaml"
 
-	"monoplane.dev/datadir"
+	"monoplane.dev/internal/datadir"
 )
 
 // bindSettings makes every flag of cmd settable by a MONOPLANE_* variable and by a --config file, before the

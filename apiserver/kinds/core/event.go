@@ -12,8 +12,8 @@ import (
 	"monoplane.dev/apiserver/table"
 	"monoplane.dev/apiserver/validation"
 	"monoplane.dev/codec/value"
+	"monoplane.dev/internal/intern"
 	"monoplane.dev/object"
-	"monoplane.dev/object/intern"
 
 	corev1 "monoplane.dev/api/core/v1"
 	metav1 "monoplane.dev/api/meta/v1"

@@ -24,8 +24,8 @@ import (
 
 	"github.com/tidwall/btree"
 
+	"monoplane.dev/internal/footprint"
 	"monoplane.dev/object"
-	"monoplane.dev/object/footprint"
 )
 
 // Item is one object as it is stored. It never changes.

@@ -23,7 +23,7 @@ import (
 	"go.etcd.io/etcd/server/v3/features"
 	"go.etcd.io/etcd/server/v3/storage/wal"
 
-	"monoplane.dev/dirlock"
+	"monoplane.dev/internal/dirlock"
 )
 
 // Config says how the embedded server runs. Dir is required.

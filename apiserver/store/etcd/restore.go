@@ -19,7 +19,7 @@ import (
 	"go.etcd.io/etcd/server/v3/storage/mvcc"
 	"go.etcd.io/etcd/server/v3/storage/schema"
 
-	"monoplane.dev/dirlock"
+	"monoplane.dev/internal/dirlock"
 )
 
 const (

@@ -15,7 +15,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"monoplane.dev/client/inproc"
-	"monoplane.dev/datadir"
+	"monoplane.dev/internal/datadir"
 	"monoplane.dev/nodeagent/runtime/fake"
 	"monoplane.dev/nodeagent/runtime/host"
 )

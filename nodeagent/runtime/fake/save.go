@@ -9,7 +9,7 @@ import (
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"monoplane.dev/object/intern"
+	"monoplane.dev/internal/intern"
 )
 
 // saved is what runs, in the form in which it outlives the process.

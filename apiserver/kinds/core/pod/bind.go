@@ -18,8 +18,8 @@ import (
 	"monoplane.dev/apiserver/store"
 	"monoplane.dev/apiserver/validation"
 	"monoplane.dev/codec/value"
+	"monoplane.dev/internal/intern"
 	"monoplane.dev/object"
-	"monoplane.dev/object/intern"
 	"monoplane.dev/rules/phase"
 	"monoplane.dev/rules/precondition"
 

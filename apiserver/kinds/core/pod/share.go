@@ -1,7 +1,7 @@
 package pod
 
 import (
-	"monoplane.dev/object/intern"
+	"monoplane.dev/internal/intern"
 
 	corev1 "monoplane.dev/api/core/v1"
 	metav1 "monoplane.dev/api/meta/v1"

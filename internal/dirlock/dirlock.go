@@ -1,6 +1,6 @@
 // Package dirlock lets one process at a time use a directory. The lock is a kernel lock on a file in it: it
 // ends with the process, however that ends, and is not inherited by the programs that it runs. Directory and file must
-// be safe in the sense of package datadir.
+// be safe in the sense of package internal/datadir.
 package dirlock
 
 import (
@@ -14,7 +14,7 @@ import (
 	"syscall"
 	"time"
 
-	"monoplane.dev/datadir"
+	"monoplane.dev/internal/datadir"
 )
 
 // Name is the file whose lock says that the directory is in use. It holds the owner's process id.

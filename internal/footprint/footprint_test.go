@@ -8,8 +8,8 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"monoplane.dev/internal/footprint"
 	"monoplane.dev/object"
-	"monoplane.dev/object/footprint"
 
 	corev1 "monoplane.dev/api/core/v1"
 	metav1 "monoplane.dev/api/meta/v1"

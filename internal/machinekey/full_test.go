@@ -6,7 +6,7 @@ import (
 	"syscall"
 	"testing"
 
-	"monoplane.dev/datadir"
+	"monoplane.dev/internal/datadir"
 )
 
 // A disk that takes nothing more just when the key is made does not leave half a key: the next start makes one.

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"monoplane.dev/datadir"
+	"monoplane.dev/internal/datadir"
 )
 
 // A lock that somebody has made a link of is refused, and what it leads to stays as it is.

@@ -21,7 +21,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"monoplane.dev/datadir"
+	"monoplane.dev/internal/datadir"
 )
 
 // Name is the file that holds the key.

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"monoplane.dev/datadir"
+	"monoplane.dev/internal/datadir"
 )
 
 func ensure(t *testing.T, path string) (Key, bool) {
