@@ -28,7 +28,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation"
 
-	"monoplane.dev/nodeagent/machine"
+	"monoplane.dev/nodeagent/hostinfo"
 	"monoplane.dev/scheduler/configfile"
 )
 
@@ -100,7 +100,7 @@ func (cfg Config) complete() (Config, error) {
 		errs = append(errs, fmt.Errorf("%d nodes need the fake runtime: real pods run on one node per machine", cfg.Nodes))
 	}
 	if cfg.NodeName == "" {
-		name, err := machine.NodeName(os.Hostname)
+		name, err := hostinfo.NodeName(os.Hostname)
 		if err != nil {
 			errs = append(errs, err)
 		}
@@ -108,7 +108,7 @@ func (cfg Config) complete() (Config, error) {
 	} else if problems := validation.IsDNS1123Subdomain(cfg.NodeName); len(problems) > 0 {
 		errs = append(errs, fmt.Errorf("%q cannot name a node: %s", cfg.NodeName, problems[0]))
 	}
-	errs = append(errs, machine.CheckLabels(cfg.NodeLabels), cfg.checkZones())
+	errs = append(errs, hostinfo.CheckLabels(cfg.NodeLabels), cfg.checkZones())
 	if cfg.MaxEvents == 0 {
 		cfg.MaxEvents = 10_000
 	}

@@ -14,7 +14,7 @@ import (
 	"monoplane.dev/client/cache"
 	"monoplane.dev/client/record"
 	"monoplane.dev/nodeagent"
-	"monoplane.dev/nodeagent/machine"
+	"monoplane.dev/nodeagent/hostinfo"
 )
 
 // nodeNames returns the names of the nodes: NodeName itself, or NodeName-0, NodeName-1 and so on.
@@ -31,18 +31,18 @@ func (cfg Config) nodeNames() []string {
 
 // checkZones returns what is wrong with spreading the nodes over zones.
 func (cfg Config) checkZones() error {
-	switch _, given := cfg.NodeLabels[machine.ZoneLabel]; {
+	switch _, given := cfg.NodeLabels[hostinfo.ZoneLabel]; {
 	case cfg.Zones == 0:
 		return nil
 	case cfg.Zones < 0:
 		return fmt.Errorf("the number of zones is %d; it must be 0 or more", cfg.Zones)
 	case !cfg.Runtime.Simulated():
 		return fmt.Errorf("%d zones need the fake runtime: one machine is in one zone, which the node label %s gives",
-			cfg.Zones, machine.ZoneLabel)
+			cfg.Zones, hostinfo.ZoneLabel)
 	case cfg.Zones > cfg.Nodes:
 		return fmt.Errorf("%d zones need as many nodes at least; there are %d", cfg.Zones, max(0, cfg.Nodes))
 	case given:
-		return fmt.Errorf("either zones or the node label %s", machine.ZoneLabel)
+		return fmt.Errorf("either zones or the node label %s", hostinfo.ZoneLabel)
 	default:
 		return nil
 	}
@@ -57,7 +57,7 @@ func (cfg Config) labelsOf(i int) map[string]string {
 	if labels == nil {
 		labels = make(map[string]string, 1)
 	}
-	labels[machine.ZoneLabel] = fmt.Sprintf("zone-%d", i%cfg.Zones+1)
+	labels[hostinfo.ZoneLabel] = fmt.Sprintf("zone-%d", i%cfg.Zones+1)
 	return labels
 }
 
@@ -94,7 +94,7 @@ func (c *Cluster) startAgent(ctx, running context.Context, p *parts, i int, name
 	}
 	if c.cfg.Runtime.Simulated() {
 		cfg.Simulated, cfg.NoStreams = true, true // there are no logs
-		cfg.Machine = machine.Simulated(name, i)
+		cfg.Machine = hostinfo.Simulated(name, i)
 	} else {
 		cfg.PodLogDir = filepath.Join(dir, "logs")
 		cfg.DataDir = c.cfg.DataDir

@@ -10,7 +10,7 @@ import (
 	corev1 "monoplane.dev/api/core/v1"
 	"monoplane.dev/client"
 	"monoplane.dev/client/record"
-	"monoplane.dev/nodeagent/machine"
+	"monoplane.dev/nodeagent/hostinfo"
 	"monoplane.dev/nodeagent/podstate"
 )
 
@@ -38,7 +38,7 @@ type Config struct {
 	// stopped restarts without back-off; nothing is noted when it is empty.
 	StateDir string
 	// Machine describes the machine; read from the system when its Capacity is nil.
-	Machine machine.Facts
+	Machine hostinfo.Facts
 	// Labels are given to the node when it is first registered. Those that describe the machine, such as
 	// topology.kubernetes.io/zone, are kept up to date, as kubelet does. spec: NODE-6
 	Labels map[string]string
@@ -91,7 +91,7 @@ func (c *Config) complete() error {
 		c.DataDir = c.PodLogDir
 	}
 	if c.Machine.Capacity == nil {
-		c.Machine = machine.Read(c.DataDir)
+		c.Machine = hostinfo.Read(c.DataDir)
 	}
 	if c.Policy == (podstate.Policy{}) {
 		c.Policy = podstate.DefaultPolicy()

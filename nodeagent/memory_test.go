@@ -16,7 +16,7 @@ import (
 	"monoplane.dev/apiserver/test/apitest"
 	"monoplane.dev/client/inproc"
 	"monoplane.dev/nodeagent"
-	"monoplane.dev/nodeagent/machine"
+	"monoplane.dev/nodeagent/hostinfo"
 	"monoplane.dev/nodeagent/runtime/fake"
 )
 
@@ -36,7 +36,7 @@ func BenchmarkIdle(b *testing.B) {
 			runtimeapi.RegisterImageServiceServer(cri, rt)
 			name := fmt.Sprintf("node-%d", i)
 			a, err := nodeagent.New(nodeagent.Config{
-				NodeName: name, Client: api.Agent(name), NoStreams: true, NodeWatched: true, Simulated: true, Machine: machine.Simulated(name, i),
+				NodeName: name, Client: api.Agent(name), NoStreams: true, NodeWatched: true, Simulated: true, Machine: hostinfo.Simulated(name, i),
 				Runtime: runtimeapi.NewRuntimeServiceClient(cri.Conn()), Images: runtimeapi.NewImageServiceClient(cri.Conn()),
 			})
 			if err != nil {

@@ -17,7 +17,7 @@ import (
 	"monoplane.dev/apierrors"
 	"monoplane.dev/codec/value"
 	"monoplane.dev/codec/wire"
-	"monoplane.dev/nodeagent/machine"
+	"monoplane.dev/nodeagent/hostinfo"
 )
 
 // Labels that every node has. spec: NODE-6
@@ -252,9 +252,9 @@ func nodeImages(all []*runtimeapi.Image) []*corev1.ContainerImage {
 }
 
 func (a *Agent) nodeConditions(s *corev1.NodeStatus) {
-	var p machine.Pressure
+	var p hostinfo.Pressure
 	if !a.cfg.Simulated {
-		p = machine.ReadPressure(a.cfg.DataDir)
+		p = hostinfo.ReadPressure(a.cfg.DataDir)
 	}
 	unready := a.Unready()
 	for _, c := range []struct {

@@ -23,7 +23,7 @@ import (
 	"monoplane.dev/client"
 	"monoplane.dev/client/inproc"
 	"monoplane.dev/nodeagent"
-	"monoplane.dev/nodeagent/machine"
+	"monoplane.dev/nodeagent/hostinfo"
 	"monoplane.dev/nodeagent/runtime/fake"
 )
 
@@ -80,7 +80,7 @@ func inWorld(t *testing.T, f func(w *world)) {
 		w.c = w.api.Admin()
 		conn := w.cri.Conn()
 		w.cfg = nodeagent.Config{
-			NodeName: nodeName, Client: w.api.Agent(nodeName), NoStreams: true, Simulated: true, Machine: machine.Simulated(nodeName, 1),
+			NodeName: nodeName, Client: w.api.Agent(nodeName), NoStreams: true, Simulated: true, Machine: hostinfo.Simulated(nodeName, 1),
 			Runtime: runtimeapi.NewRuntimeServiceClient(conn), Images: runtimeapi.NewImageServiceClient(conn),
 		}
 		defer w.cri.Stop()

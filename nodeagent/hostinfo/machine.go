@@ -1,9 +1,9 @@
-// Package machine says what the machine is that a node agent runs on: its capacity, its identity, its
+// Package hostinfo says what the machine is that a node agent runs on: its capacity, its identity, its
 // addresses, and whether it runs out of something. It reads files of the kernel and asks nobody.
 //
 // What cannot be read is left out or zero; nothing here fails. On systems other than Linux only what the Go
 // runtime knows is reported. It does not measure pods.
-package machine
+package hostinfo
 
 import (
 	"net"

@@ -1,4 +1,4 @@
-package machine_test
+package hostinfo_test
 
 import (
 	"net"
@@ -6,12 +6,12 @@ import (
 	"testing"
 
 	"monoplane.dev/codec/value"
-	"monoplane.dev/nodeagent/machine"
+	"monoplane.dev/nodeagent/hostinfo"
 )
 
 // spec: NODE-1
 func TestRead(t *testing.T) {
-	f := machine.Read(t.TempDir())
+	f := hostinfo.Read(t.TempDir())
 	resources := []string{"cpu", "pods"}
 	if runtime.GOOS == "linux" {
 		resources = append(resources, "memory", "ephemeral-storage")
@@ -27,8 +27,8 @@ func TestRead(t *testing.T) {
 	if len(f.IPs) == 0 || net.ParseIP(f.IPs[0]) == nil {
 		t.Errorf("addresses: %v", f.IPs)
 	}
-	machine.ReadPressure(t.TempDir())
-	if machine.ReadPressure("/none").Disk {
+	hostinfo.ReadPressure(t.TempDir())
+	if hostinfo.ReadPressure("/none").Disk {
 		t.Error("a directory that does not exist is under pressure")
 	}
 }
@@ -36,7 +36,7 @@ func TestRead(t *testing.T) {
 func TestSimulated(t *testing.T) {
 	seen := map[string]bool{}
 	for n := range 5000 {
-		ip := machine.Simulated("x", n).IPs[0]
+		ip := hostinfo.Simulated("x", n).IPs[0]
 		if seen[ip] || net.ParseIP(ip) == nil {
 			t.Fatalf("node %d has address %s", n, ip)
 		}
