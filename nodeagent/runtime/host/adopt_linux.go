@@ -13,8 +13,8 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"monoplane.dev/nodeagent/runtime/host/shim"
+	"monoplane.dev/nodeagent/runtime/host/shimwire"
 	"monoplane.dev/nodeagent/runtime/host/sys"
-	"monoplane.dev/nodeagent/runtime/host/wire"
 )
 
 // recover loads every sandbox of the directory and finds out what has become of it. One that does not answer, or whose
@@ -219,10 +219,10 @@ func (r *Runtime) connect(sb *sandbox) error {
 		return err
 	}
 	conn := newShimConn(u, r.bounds.send)
-	go conn.read(func(rec wire.Container) { r.noteEvent(sb, rec) })
+	go conn.read(func(rec shimwire.Container) { r.noteEvent(sb, rec) })
 	ctx, cancel := context.WithTimeout(r.closing, r.bounds.hello)
 	defer cancel()
-	h, err := conn.hello(ctx, wire.Hello, nil)
+	h, err := conn.hello(ctx, shimwire.Hello, nil)
 	if err == nil && (h.SandboxID != sb.id || h.BootID != r.bootID) {
 		err = errors.New("the shim belongs to another sandbox")
 	}

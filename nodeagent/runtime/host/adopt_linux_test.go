@@ -11,8 +11,8 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"monoplane.dev/nodeagent/runtime/host/shim"
+	"monoplane.dev/nodeagent/runtime/host/shimwire"
 	"monoplane.dev/nodeagent/runtime/host/sys"
-	"monoplane.dev/nodeagent/runtime/host/wire"
 )
 
 func (n *node) sandboxState(id string) runtimeapi.PodSandboxState {
@@ -42,7 +42,7 @@ func TestAdoption(t *testing.T) {
 	state := filepath.Join(n.dir, podsDir, sb, shim.Containers, goes)
 	eventually(t, "the exit is recorded", func() bool {
 		rec, err := loadState(state)
-		return err == nil && rec.Phase == wire.Exited
+		return err == nil && rec.Phase == shimwire.Exited
 	})
 	n.open()
 	if st := n.status(goes); st.GetState() != runtimeapi.ContainerState_CONTAINER_EXITED || st.GetExitCode() != 9 {

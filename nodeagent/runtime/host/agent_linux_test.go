@@ -17,7 +17,7 @@ import (
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"monoplane.dev/nodeagent/runtime/host/wire"
+	"monoplane.dev/nodeagent/runtime/host/shimwire"
 )
 
 // agentHelper is an agent that runs pods as fast as it can until it is killed. Every container appends its ID to the
@@ -179,16 +179,16 @@ func checkAcked(t *testing.T, n *node, acked map[string]string) {
 		}
 		s := c.state
 		switch {
-		case what == "started" && s.Phase < wire.Running:
+		case what == "started" && s.Phase < shimwire.Running:
 			t.Errorf("%s was started; phase %d", id, s.Phase)
-		case what == "stopped" && s.Phase != wire.Exited:
+		case what == "stopped" && s.Phase != shimwire.Exited:
 			t.Errorf("%s was stopped; phase %d", id, s.Phase)
-		case s.Phase == wire.Running && !alive(int(s.PID)):
+		case s.Phase == shimwire.Running && !alive(int(s.PID)):
 			fresh, err := loadState(c.dir)
-			if err != nil || fresh.Phase != wire.Exited {
+			if err != nil || fresh.Phase != shimwire.Exited {
 				continue // Its end is under way.
 			}
-		case s.Reason == wire.ReasonUnknown:
+		case s.Reason == shimwire.ReasonUnknown:
 			t.Errorf("%s has lost its exit code", id)
 		}
 	}

@@ -10,8 +10,8 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"monoplane.dev/nodeagent/runtime/host/shim"
+	"monoplane.dev/nodeagent/runtime/host/shimwire"
 	"monoplane.dev/nodeagent/runtime/host/sys"
-	"monoplane.dev/nodeagent/runtime/host/wire"
 )
 
 const killSignal = syscall.SIGKILL
@@ -25,10 +25,10 @@ func (r *Runtime) bury(sb *sandbox) {
 	list := sb.listLocked()
 	r.mu.Unlock()
 
-	code := int64(wire.CodeUnknown)
+	code := int64(shimwire.CodeUnknown)
 	message := "the machine was restarted"
 	if sb.rec.bootID == r.bootID {
-		code, message = wire.CodeShimLost, "the shim of the pod ended unexpectedly; what it had started was killed"
+		code, message = shimwire.CodeShimLost, "the shim of the pod ended unexpectedly; what it had started was killed"
 		if !r.reapShim(sb) || !orderly && !r.clear(sb, list, true) {
 			return // Closing; the next New goes on.
 		}
@@ -70,20 +70,20 @@ func (r *Runtime) conclude(c *container, code int64, message string) bool {
 	}
 	if err != nil {
 		r.log.Error("a container's journal cannot be read", "container", c.id, "error", err)
-		state = wire.Container{ID: c.id, Phase: wire.Starting} // It may have run, so it must not be started.
+		state = shimwire.Container{ID: c.id, Phase: shimwire.Starting} // It may have run, so it must not be started.
 	}
 	if state.Phase < known.Phase {
 		state = known
 	}
-	if state.Phase != wire.Created && state.Phase != wire.Exited {
-		state.ID, state.Phase = c.id, wire.Exited
-		state.ExitCode, state.Reason, state.Message = code, wire.ReasonUnknown, message
+	if state.Phase != shimwire.Created && state.Phase != shimwire.Exited {
+		state.ID, state.Phase = c.id, shimwire.Exited
+		state.ExitCode, state.Reason, state.Message = code, shimwire.ReasonUnknown, message
 		state.FinishedAt = now()
 		if state.StartedAt == 0 {
 			state.StartedAt = state.FinishedAt
 		}
 	}
-	if state.Phase == wire.Exited {
+	if state.Phase == shimwire.Exited {
 		r.recordExit(c, state)
 	}
 	r.mu.Lock()
@@ -92,12 +92,12 @@ func (r *Runtime) conclude(c *container, code int64, message string) bool {
 }
 
 // recordExit writes the end of a container whose shim cannot any more, unless it is there already.
-func (r *Runtime) recordExit(c *container, state wire.Container) {
-	if last, err := loadState(c.dir); err == nil && last.Phase == wire.Exited {
+func (r *Runtime) recordExit(c *container, state shimwire.Container) {
+	if last, err := loadState(c.dir); err == nil && last.Phase == shimwire.Exited {
 		return
 	}
 	journal := filepath.Join(c.dir, shim.StateName)
-	err := wire.Append(journal, state.Encode(), true)
+	err := shimwire.Append(journal, state.Encode(), true)
 	if err == nil {
 		return
 	}
@@ -105,7 +105,7 @@ func (r *Runtime) recordExit(c *container, state wire.Container) {
 	r.start(func() {
 		pause := r.bounds.retry
 		for r.nap(&pause) {
-			if err := wire.Append(journal, state.Encode(), true); err == nil || os.IsNotExist(err) {
+			if err := shimwire.Append(journal, state.Encode(), true); err == nil || os.IsNotExist(err) {
 				return
 			}
 		}

@@ -11,8 +11,8 @@ import (
 	"strconv"
 	"syscall"
 
+	"monoplane.dev/nodeagent/runtime/host/shimwire"
 	"monoplane.dev/nodeagent/runtime/host/sys"
-	"monoplane.dev/nodeagent/runtime/host/wire"
 )
 
 // A claim is a file, named after a pod's uid, that whoever runs the pod on this machine holds locked. The runtime
@@ -63,7 +63,7 @@ type claimRecord struct {
 }
 
 func (c *claimRecord) encode() []byte {
-	var e wire.Encoder
+	var e shimwire.Encoder
 	e.String(1, c.bootID)
 	e.String(2, c.sandbox)
 	e.String(3, c.dir)
@@ -77,11 +77,11 @@ func (c *claimRecord) encode() []byte {
 // loadClaim returns what the file says; nothing, when nothing whole is in it yet.
 func loadClaim(name string) (*claimRecord, error) {
 	c := &claimRecord{}
-	b, err := wire.Last(name)
+	b, err := shimwire.Last(name)
 	if err != nil {
 		return nil, err
 	}
-	return c, wire.Decode(b, func(f wire.Field) {
+	return c, shimwire.Decode(b, func(f shimwire.Field) {
 		switch f.Tag {
 		case 1:
 			c.bootID = f.Text()
@@ -193,7 +193,7 @@ func (r *Runtime) takeOver(old *claimRecord, sb *sandbox, f *os.File) error {
 	if err := f.Truncate(0); err != nil {
 		return unavailable("the pod cannot be claimed: %v", err)
 	}
-	if err := wire.Append(f.Name(), r.claimOf(sb).encode(), false); err != nil {
+	if err := shimwire.Append(f.Name(), r.claimOf(sb).encode(), false); err != nil {
 		return unavailable("the pod cannot be claimed: %v", err)
 	}
 	return nil

@@ -11,8 +11,8 @@ import (
 	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"monoplane.dev/nodeagent/runtime/host/shimwire"
 	"monoplane.dev/nodeagent/runtime/host/sys"
-	"monoplane.dev/nodeagent/runtime/host/wire"
 )
 
 // maxMessage bounds a termination message, in bytes (CTR-1).
@@ -39,8 +39,8 @@ func (r *Runtime) StartContainer(
 	}
 	state, ready := c.state, c.sb.readyLocked()
 	r.mu.RUnlock()
-	if state.Phase == wire.Exited {
-		if state.Reason == wire.ReasonStartError {
+	if state.Phase == shimwire.Exited {
+		if state.Reason == shimwire.ReasonStartError {
 			return nil, failed("%s", state.Message)
 		}
 		return &runtimeapi.StartContainerResponse{}, nil
@@ -62,7 +62,7 @@ func (r *Runtime) StartContainer(
 		return nil, callError(context.DeadlineExceeded)
 	}
 	call.Expiry = sys.BootTime() + int64(left)
-	rec, err := conn.container(ctx, wire.Start, call.Encode())
+	rec, err := conn.container(ctx, shimwire.Start, call.Encode())
 	if err != nil {
 		return nil, callError(err)
 	}
@@ -121,7 +121,7 @@ func (r *Runtime) askToStop(ctx context.Context, c *container, timeout time.Dura
 		r.mu.RLock()
 		phase := c.state.Phase
 		r.mu.RUnlock()
-		if phase == wire.Exited {
+		if phase == shimwire.Exited {
 			return nil
 		}
 		conn, err := r.shimOf(ctx, c.sb)
@@ -135,13 +135,13 @@ func (r *Runtime) askToStop(ctx context.Context, c *container, timeout time.Dura
 		if timeout > 0 {
 			left = max(time.Until(deadline), 1)
 		}
-		req := wire.StopRequest{ContainerID: c.id, Timeout: int64(left)}
-		rec, err := conn.container(ctx, wire.Stop, req.Encode())
+		req := shimwire.StopRequest{ContainerID: c.id, Timeout: int64(left)}
+		rec, err := conn.container(ctx, shimwire.Stop, req.Encode())
 		switch {
 		case err == nil:
 			r.noteEvent(c.sb, rec)
 			return nil
-		case phase == wire.Created && !errors.Is(err, errConnLost) && ctx.Err() == nil:
+		case phase == shimwire.Created && !errors.Is(err, errConnLost) && ctx.Err() == nil:
 			return nil // The shim does not know it: it was never started.
 		case !errors.Is(err, errConnLost):
 			return err
@@ -178,8 +178,8 @@ func (r *Runtime) askToForget(ctx context.Context, c *container) error {
 		if conn == nil || err != nil {
 			return err // nil when the sandbox is gone.
 		}
-		req := wire.ContainerRequest{ContainerID: c.id}
-		if _, err = conn.container(ctx, wire.Forget, req.Encode()); !errors.Is(err, errConnLost) {
+		req := shimwire.ContainerRequest{ContainerID: c.id}
+		if _, err = conn.container(ctx, shimwire.Forget, req.Encode()); !errors.Is(err, errConnLost) {
 			return err
 		}
 		select { // Nobody knows whether it was heard: ask again.
@@ -209,8 +209,8 @@ func (r *Runtime) ReopenContainerLog(
 	if conn == nil {
 		return nil, wrongState("container %s is not running", c.id)
 	}
-	body := wire.ContainerRequest{ContainerID: c.id}
-	if _, err := conn.container(ctx, wire.Reopen, body.Encode()); err != nil {
+	body := shimwire.ContainerRequest{ContainerID: c.id}
+	if _, err := conn.container(ctx, shimwire.Reopen, body.Encode()); err != nil {
 		return nil, callError(err)
 	}
 	return &runtimeapi.ReopenContainerLogResponse{}, nil
@@ -268,7 +268,7 @@ func callError(err error) error {
 		return unavailable("%v", err)
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return status.FromContextError(err).Err()
-	case errors.Is(err, wire.ErrTooLarge):
+	case errors.Is(err, shimwire.ErrTooLarge):
 		return badRequest("%v", err)
 	}
 	if _, ok := status.FromError(err); ok {

@@ -14,7 +14,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"monoplane.dev/nodeagent/runtime/host/shim"
-	"monoplane.dev/nodeagent/runtime/host/wire"
+	"monoplane.dev/nodeagent/runtime/host/shimwire"
 )
 
 // CreateContainer records a container; nothing of it runs. Asked again with the same configuration before it was
@@ -41,8 +41,8 @@ func (r *Runtime) CreateContainer(
 	id, _ = newID()
 	c := sb.newContainer(id, &containerRecord{config: proto.Clone(config).(*runtimeapi.ContainerConfig),
 		createdAt: now()})
-	if len(c.startRequest().Encode()) > wire.MaxFrame/2 {
-		return nil, badRequest("command and environment are larger than %d MiB", wire.MaxFrame/2>>20)
+	if len(c.startRequest().Encode()) > shimwire.MaxFrame/2 {
+		return nil, badRequest("command and environment are larger than %d MiB", shimwire.MaxFrame/2>>20)
 	}
 	if err := r.makeContainer(c); err != nil {
 		return nil, makingFailed("container", err)

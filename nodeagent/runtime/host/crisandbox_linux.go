@@ -14,8 +14,8 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"monoplane.dev/nodeagent/runtime/host/shim"
+	"monoplane.dev/nodeagent/runtime/host/shimwire"
 	"monoplane.dev/nodeagent/runtime/host/sys"
-	"monoplane.dev/nodeagent/runtime/host/wire"
 )
 
 // RunPodSandbox makes a sandbox and starts its shim. Asked again for metadata whose sandbox is ready, it returns that
@@ -209,7 +209,7 @@ func (r *Runtime) askToEnd(ctx context.Context, sb *sandbox) error {
 		if conn == nil {
 			break
 		}
-		if _, err = conn.call(ctx, wire.Shutdown, nil); err == nil {
+		if _, err = conn.call(ctx, shimwire.Shutdown, nil); err == nil {
 			r.mu.Lock()
 			sb.orderly = true
 			r.mu.Unlock()

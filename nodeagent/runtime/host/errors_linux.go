@@ -7,7 +7,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"monoplane.dev/nodeagent/runtime/host/wire"
+	"monoplane.dev/nodeagent/runtime/host/shimwire"
 )
 
 // CRI knows errors by their gRPC code, and this package by these functions only.
@@ -46,7 +46,7 @@ func timedOut(format string, args ...any) error {
 
 // makingFailed is the error of files that could not be made. What can never succeed is the caller's to mend.
 func makingFailed(what string, err error) error {
-	if errors.Is(err, syscall.ENAMETOOLONG) || errors.Is(err, syscall.EINVAL) || errors.Is(err, wire.ErrTooLarge) {
+	if errors.Is(err, syscall.ENAMETOOLONG) || errors.Is(err, syscall.EINVAL) || errors.Is(err, shimwire.ErrTooLarge) {
 		return badRequest("cannot make the %s: %v", what, err)
 	}
 	return failed("cannot make the %s: %v", what, err)

@@ -7,7 +7,7 @@ import (
 	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"monoplane.dev/nodeagent/runtime/host/wire"
+	"monoplane.dev/nodeagent/runtime/host/shimwire"
 )
 
 // maxQueued is how many events may wait for a client of GetContainerEvents.
@@ -81,7 +81,7 @@ func (r *Runtime) publish(sb *sandbox, id string, t runtimeapi.ContainerEventTyp
 }
 
 // noteEvent takes in what a shim says of a container.
-func (r *Runtime) noteEvent(sb *sandbox, rec wire.Container) {
+func (r *Runtime) noteEvent(sb *sandbox, rec shimwire.Container) {
 	r.mu.Lock()
 	c := r.containers[rec.ID]
 	news := c != nil && c.sb == sb && c.mergeLocked(rec)
@@ -90,9 +90,9 @@ func (r *Runtime) noteEvent(sb *sandbox, rec wire.Container) {
 		return
 	}
 	switch rec.Phase {
-	case wire.Running:
+	case shimwire.Running:
 		r.publish(sb, rec.ID, runtimeapi.ContainerEventType_CONTAINER_STARTED_EVENT)
-	case wire.Exited:
+	case shimwire.Exited:
 		r.publish(sb, rec.ID, runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT)
 	}
 }

@@ -9,7 +9,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"monoplane.dev/nodeagent/runtime/host/shim"
-	"monoplane.dev/nodeagent/runtime/host/wire"
+	"monoplane.dev/nodeagent/runtime/host/shimwire"
 )
 
 const (
@@ -45,7 +45,7 @@ func (r *Runtime) ExecSync(
 		return nil, unavailable("the shim cannot be reached: %v", err)
 	}
 	conn := newShimConn(u, r.bounds.send)
-	go conn.read(func(wire.Container) {})
+	go conn.read(func(shimwire.Container) {})
 	defer func() {
 		conn.conn.Close()
 		<-conn.done
@@ -59,10 +59,10 @@ func (r *Runtime) ExecSync(
 		stdout.finish(0)
 		return nil, failed("%v", err)
 	}
-	call := wire.ExecRequest{ContainerID: c.id, Args: req.GetCmd(), Timeout: int64(seconds(req.GetTimeout()))}
-	b, err := conn.call(ctx, wire.Exec, call.Encode(), stdout.theirs, stderr.theirs)
+	call := shimwire.ExecRequest{ContainerID: c.id, Args: req.GetCmd(), Timeout: int64(seconds(req.GetTimeout()))}
+	b, err := conn.call(ctx, shimwire.Exec, call.Encode(), stdout.theirs, stderr.theirs)
 	out, errs := stdout.finish(execDrain), stderr.finish(execDrain)
-	var reply wire.ExecReply
+	var reply shimwire.ExecReply
 	if err == nil {
 		err = reply.Decode(b)
 	}

@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"monoplane.dev/nodeagent/runtime/host/shim"
+	"monoplane.dev/nodeagent/runtime/host/shimwire"
 	"monoplane.dev/nodeagent/runtime/host/sys"
-	"monoplane.dev/nodeagent/runtime/host/wire"
 )
 
 // A stop that was asked for happens whether the shim answers or not, and whether the caller stays or not:
@@ -98,7 +98,7 @@ func (r *Runtime) alive(sb *sandbox, patience time.Duration) bool {
 		if err != nil || conn == nil {
 			return false
 		}
-		if _, err := conn.hello(ctx, wire.Hello, nil); err == nil {
+		if _, err := conn.hello(ctx, shimwire.Hello, nil); err == nil {
 			return true
 		}
 		select {
@@ -140,7 +140,7 @@ func (r *Runtime) signalFirst(c *container) {
 // firstLocked is process 1 of a container that may run.
 func (c *container) firstLocked() (sys.Proc, bool) {
 	p := sys.Proc{PID: int(c.state.PID), Start: uint64(c.state.Born)}
-	return p, p.PID > 0 && p.Start > 0 && c.state.Phase != wire.Created && c.state.Phase != wire.Exited
+	return p, p.PID > 0 && p.Start > 0 && c.state.Phase != shimwire.Created && c.state.Phase != shimwire.Exited
 }
 
 // membersOf lists what is known to live of a container, from outside its shim.

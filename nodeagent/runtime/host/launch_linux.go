@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"monoplane.dev/nodeagent/runtime/host/shim"
+	"monoplane.dev/nodeagent/runtime/host/shimwire"
 	"monoplane.dev/nodeagent/runtime/host/sys"
-	"monoplane.dev/nodeagent/runtime/host/wire"
 )
 
 // self is the program that shims execute. Unlike a path it stays the same program when the file is replaced.
@@ -71,13 +71,13 @@ func (r *Runtime) launch(ctx context.Context, sb *sandbox, claim *os.File) (conn
 		return nil, true, fmt.Errorf("cannot start a shim: %w", err)
 	}
 	if sb.shim, err = sys.Stat(proc.Pid); err == nil && claim != nil {
-		err = wire.Append(r.claimName(sb), r.claimOf(sb).encode(), false)
+		err = shimwire.Append(r.claimName(sb), r.claimOf(sb).encode(), false)
 	}
 	conn = newShimConn(ours, r.bounds.send)
-	go conn.read(func(rec wire.Container) { r.noteEvent(sb, rec) })
+	go conn.read(func(rec shimwire.Container) { r.noteEvent(sb, rec) })
 	if err == nil {
-		init := wire.InitRequest{SandboxID: sb.id, BootID: r.bootID, Marker: uint64(sb.rec.marker)}
-		_, err = conn.hello(ctx, wire.Init, init.Encode())
+		init := shimwire.InitRequest{SandboxID: sb.id, BootID: r.bootID, Marker: uint64(sb.rec.marker)}
+		_, err = conn.hello(ctx, shimwire.Init, init.Encode())
 	}
 	if err != nil {
 		conn.conn.Close()

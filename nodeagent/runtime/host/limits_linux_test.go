@@ -15,8 +15,8 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"monoplane.dev/nodeagent/runtime/host/shim"
+	"monoplane.dev/nodeagent/runtime/host/shimwire"
 	"monoplane.dev/nodeagent/runtime/host/sys"
-	"monoplane.dev/nodeagent/runtime/host/wire"
 )
 
 // What can never succeed is the caller's to mend, and says so.
@@ -63,7 +63,7 @@ func TestNamesThatAreTooLong(t *testing.T) {
 	if status.Code(err) != codes.InvalidArgument {
 		t.Errorf("5 MB of environment: %v", err)
 	}
-	if code := status.Code(makingFailed("x", wire.ErrTooLarge)); code != codes.InvalidArgument {
+	if code := status.Code(makingFailed("x", shimwire.ErrTooLarge)); code != codes.InvalidArgument {
 		t.Errorf("%s", code)
 	}
 }
@@ -213,7 +213,7 @@ func TestFullDisk(t *testing.T) {
 	}
 	eventually(t, "the exit is recorded", func() bool {
 		rec, err := loadState(filepath.Join(n.dir, podsDir, sb, shim.Containers, id))
-		return err == nil && rec.Phase == wire.Exited && rec.ExitCode == 7
+		return err == nil && rec.Phase == shimwire.Exited && rec.ExitCode == 7
 	})
 }
 

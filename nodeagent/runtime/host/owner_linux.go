@@ -7,8 +7,8 @@ import (
 	"syscall"
 
 	"monoplane.dev/nodeagent/runtime/host/shim"
+	"monoplane.dev/nodeagent/runtime/host/shimwire"
 	"monoplane.dev/nodeagent/runtime/host/sys"
-	"monoplane.dev/nodeagent/runtime/host/wire"
 )
 
 // place is what a copy of a directory cannot carry: where it lies. A directory that is renamed keeps it.
@@ -51,11 +51,11 @@ func (r *Runtime) disown(sb *sandbox, list []*container) {
 	close(sb.gone)
 	for _, c := range list {
 		c.rec.group = sys.Cgroup{}
-		if c.state.Phase == wire.Created || c.state.Phase == wire.Exited {
+		if c.state.Phase == shimwire.Created || c.state.Phase == shimwire.Exited {
 			continue
 		}
-		c.mergeLocked(wire.Container{
-			ID: c.id, Phase: wire.Exited, ExitCode: wire.CodeUnknown, Reason: wire.ReasonUnknown,
+		c.mergeLocked(shimwire.Container{
+			ID: c.id, Phase: shimwire.Exited, ExitCode: shimwire.CodeUnknown, Reason: shimwire.ReasonUnknown,
 			Message:   "the runtime's directory is a copy: what ran is not this runtime's",
 			StartedAt: c.state.StartedAt, FinishedAt: now(),
 		})

@@ -11,8 +11,8 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"monoplane.dev/nodeagent/runtime/host/shim"
+	"monoplane.dev/nodeagent/runtime/host/shimwire"
 	"monoplane.dev/nodeagent/runtime/host/sys"
-	"monoplane.dev/nodeagent/runtime/host/wire"
 )
 
 // Names below the runtime's directory; the package comment draws the tree.
@@ -44,7 +44,7 @@ func (r *sandboxRecord) save(name string) error {
 	if err != nil {
 		return err
 	}
-	var e wire.Encoder
+	var e shimwire.Encoder
 	e.String(1, string(config))
 	e.Int(2, r.createdAt)
 	e.String(3, r.bootID)
@@ -54,13 +54,13 @@ func (r *sandboxRecord) save(name string) error {
 	e.String(7, r.handler)
 	e.Int(8, r.place.device)
 	e.Int(9, r.place.inode)
-	return wire.Append(name, e.Bytes(), false)
+	return shimwire.Append(name, e.Bytes(), false)
 }
 
 func loadSandbox(name string) (*sandboxRecord, error) {
 	r := &sandboxRecord{config: &runtimeapi.PodSandboxConfig{}}
 	var config []byte
-	err := loadRecord(name, func(f wire.Field) {
+	err := loadRecord(name, func(f shimwire.Field) {
 		switch f.Tag {
 		case 1:
 			config = f.Value
@@ -101,19 +101,19 @@ func (r *containerRecord) save(name string) error {
 	if err != nil {
 		return err
 	}
-	var e wire.Encoder
+	var e shimwire.Encoder
 	e.String(1, string(config))
 	e.Int(2, r.createdAt)
 	e.String(3, r.group.Unified)
 	e.Strings(4, r.group.V1)
 	e.Strings(5, r.warnings)
-	return wire.Append(name, e.Bytes(), false)
+	return shimwire.Append(name, e.Bytes(), false)
 }
 
 func loadContainer(name string) (*containerRecord, error) {
 	r := &containerRecord{config: &runtimeapi.ContainerConfig{}}
 	var config []byte
-	err := loadRecord(name, func(f wire.Field) {
+	err := loadRecord(name, func(f shimwire.Field) {
 		switch f.Tag {
 		case 1:
 			config = f.Value
@@ -133,21 +133,21 @@ func loadContainer(name string) (*containerRecord, error) {
 	return r, err
 }
 
-func loadRecord(name string, each func(wire.Field)) error {
-	b, err := wire.Last(name)
+func loadRecord(name string, each func(shimwire.Field)) error {
+	b, err := shimwire.Last(name)
 	if err != nil {
 		return err
 	}
 	if b == nil {
 		return fmt.Errorf("%s holds no whole record", name)
 	}
-	return wire.Decode(b, each)
+	return shimwire.Decode(b, each)
 }
 
 // loadState reads what the shim has recorded of a container; the phase is Created when it was never told to start it.
-func loadState(dir string) (wire.Container, error) {
-	var rec wire.Container
-	b, err := wire.Last(filepath.Join(dir, shim.StateName))
+func loadState(dir string) (shimwire.Container, error) {
+	var rec shimwire.Container
+	b, err := shimwire.Last(filepath.Join(dir, shim.StateName))
 	if err == nil && b != nil {
 		err = rec.Decode(b)
 	}
@@ -156,8 +156,8 @@ func loadState(dir string) (wire.Container, error) {
 
 // loadShim reads which process the shim of a sandbox is.
 func loadShim(dir string) (sys.Proc, bool) {
-	b, err := wire.Last(filepath.Join(dir, shim.RecordName))
-	var h wire.HelloReply
+	b, err := shimwire.Last(filepath.Join(dir, shim.RecordName))
+	var h shimwire.HelloReply
 	if err != nil || b == nil || h.Decode(b) != nil {
 		return sys.Proc{}, false
 	}

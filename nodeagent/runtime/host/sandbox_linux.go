@@ -11,8 +11,8 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"monoplane.dev/nodeagent/runtime/host/shim"
+	"monoplane.dev/nodeagent/runtime/host/shimwire"
 	"monoplane.dev/nodeagent/runtime/host/sys"
-	"monoplane.dev/nodeagent/runtime/host/wire"
 )
 
 // sandbox is one pod sandbox.
@@ -51,7 +51,7 @@ type container struct {
 	sb  *sandbox
 	rec *containerRecord
 	// state is the newest that is known; its phase only grows. Guarded by Runtime.mu.
-	state wire.Container
+	state shimwire.Container
 	// exited is closed when state.Phase is Exited.
 	exited chan struct{}
 
@@ -84,7 +84,7 @@ func (sb *sandbox) isGone() bool { return isClosed(sb.gone) }
 func (sb *sandbox) newContainer(id string, rec *containerRecord) *container {
 	return &container{
 		id: id, sb: sb, rec: rec, dir: filepath.Join(sb.dir, shim.Containers, id),
-		state: wire.Container{ID: id}, exited: make(chan struct{}), poke: make(chan struct{}, 1),
+		state: shimwire.Container{ID: id}, exited: make(chan struct{}), poke: make(chan struct{}, 1),
 	}
 }
 
@@ -117,13 +117,13 @@ func (r *Runtime) shimOf(ctx context.Context, sb *sandbox) (*shimConn, error) {
 }
 
 // mergeLocked takes in what a shim or a journal says of a container and tells whether that is news.
-func (c *container) mergeLocked(rec wire.Container) bool {
-	if rec.Phase < c.state.Phase || c.state.Phase == wire.Exited { // Late or twice.
+func (c *container) mergeLocked(rec shimwire.Container) bool {
+	if rec.Phase < c.state.Phase || c.state.Phase == shimwire.Exited { // Late or twice.
 		return false
 	}
 	news := rec.Phase > c.state.Phase
 	c.state = rec
-	if rec.Phase == wire.Exited {
+	if rec.Phase == shimwire.Exited {
 		close(c.exited)
 	}
 	return news

@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"monoplane.dev/nodeagent/runtime/host/wire"
+	"monoplane.dev/nodeagent/runtime/host/shimwire"
 )
 
 // errConnLost says that the connection to a shim broke: the call may have been carried out, or not.
@@ -82,14 +82,14 @@ func dialShim(dir, name string) (*net.UnixConn, error) {
 }
 
 // read delivers answers and events until the connection is lost.
-func (s *shimConn) read(event func(wire.Container)) {
+func (s *shimConn) read(event func(shimwire.Container)) {
 	for {
-		f, err := wire.ReadFrame(s.conn)
+		f, err := shimwire.ReadFrame(s.conn)
 		if err != nil {
 			break
 		}
-		if f.Type == wire.Event {
-			var rec wire.Container
+		if f.Type == shimwire.Event {
+			var rec shimwire.Container
 			if rec.Decode(f.Body) == nil {
 				event(rec)
 			}
@@ -111,9 +111,9 @@ func (s *shimConn) read(event func(wire.Container)) {
 }
 
 // call sends a request and waits for its answer. Descriptors, if any, travel with it.
-func (s *shimConn) call(ctx context.Context, t wire.Type, body []byte, fds ...int) ([]byte, error) {
-	if len(body) > wire.MaxFrame-64 {
-		return nil, wire.ErrTooLarge
+func (s *shimConn) call(ctx context.Context, t shimwire.Type, body []byte, fds ...int) ([]byte, error) {
+	if len(body) > shimwire.MaxFrame-64 {
+		return nil, shimwire.ErrTooLarge
 	}
 	answer := make(chan []byte, 1)
 	s.mu.Lock()
@@ -125,7 +125,7 @@ func (s *shimConn) call(ctx context.Context, t wire.Type, body []byte, fds ...in
 	id := s.last
 	s.waiting[id] = answer
 	s.mu.Unlock()
-	err := s.write(wire.AppendFrame(nil, wire.Frame{Call: id, Type: t, Body: body}), fds)
+	err := s.write(shimwire.AppendFrame(nil, shimwire.Frame{Call: id, Type: t, Body: body}), fds)
 	if err == nil {
 		select {
 		case b := <-answer:
@@ -175,8 +175,8 @@ func (s *shimConn) write(frame []byte, fds []int) error {
 }
 
 // container makes a call that is answered by a container.
-func (s *shimConn) container(ctx context.Context, t wire.Type, body []byte) (wire.Container, error) {
-	var rec wire.Container
+func (s *shimConn) container(ctx context.Context, t shimwire.Type, body []byte) (shimwire.Container, error) {
+	var rec shimwire.Container
 	b, err := s.call(ctx, t, body)
 	if err == nil {
 		err = rec.Decode(b)
@@ -188,8 +188,8 @@ func (s *shimConn) container(ctx context.Context, t wire.Type, body []byte) (wir
 }
 
 // hello asks the shim who it is, or tells a new one.
-func (s *shimConn) hello(ctx context.Context, t wire.Type, body []byte) (*wire.HelloReply, error) {
-	var h wire.HelloReply
+func (s *shimConn) hello(ctx context.Context, t shimwire.Type, body []byte) (*shimwire.HelloReply, error) {
+	var h shimwire.HelloReply
 	b, err := s.call(ctx, t, body)
 	if err == nil {
 		err = h.Decode(b)

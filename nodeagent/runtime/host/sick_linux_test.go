@@ -16,8 +16,8 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"monoplane.dev/nodeagent/runtime/host/shim"
+	"monoplane.dev/nodeagent/runtime/host/shimwire"
 	"monoplane.dev/nodeagent/runtime/host/sys"
-	"monoplane.dev/nodeagent/runtime/host/wire"
 )
 
 const never = time.Hour
@@ -81,7 +81,7 @@ func TestQueuedStartsExpire(t *testing.T) {
 	send(t, shimPID, syscall.SIGCONT)
 	for i, id := range ids {
 		st := n.wait(id)
-		if st.GetExitCode() != wire.CodeNotStarted || st.GetReason() != wire.ReasonStartError || !strings.Contains(st.GetMessage(), "too late") {
+		if st.GetExitCode() != shimwire.CodeNotStarted || st.GetReason() != shimwire.ReasonStartError || !strings.Contains(st.GetMessage(), "too late") {
 			t.Errorf("status %v", st)
 		}
 		if exists(files[i]) {
@@ -93,7 +93,7 @@ func TestQueuedStartsExpire(t *testing.T) {
 	}
 	n.reopen()
 	for _, id := range ids {
-		if st := n.status(id); st.GetReason() != wire.ReasonStartError {
+		if st := n.status(id); st.GetReason() != shimwire.ReasonStartError {
 			t.Errorf("after a restart: %v", st)
 		}
 	}
@@ -392,7 +392,7 @@ func TestCallsToAStoppedShim(t *testing.T) {
 	}
 	send(t, shimPID, syscall.SIGCONT)
 	for _, id := range ids {
-		if err := n.start(id); err != nil && n.wait(id).GetReason() != wire.ReasonStartError {
+		if err := n.start(id); err != nil && n.wait(id).GetReason() != shimwire.ReasonStartError {
 			t.Errorf("%v, %v", err, n.status(id))
 		}
 	}
@@ -512,7 +512,7 @@ func TestFIFOs(t *testing.T) {
 	if err := n.start(id); err == nil {
 		t.Error("a container logs into a FIFO")
 	}
-	if st := n.wait(id); st.GetReason() != wire.ReasonStartError {
+	if st := n.wait(id); st.GetReason() != shimwire.ReasonStartError {
 		t.Errorf("status %v", st)
 	}
 	if left := filepath.Join(n.dir, podsDir, sb, shim.LogName); exists(left) {

@@ -11,7 +11,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"monoplane.dev/nodeagent/runtime/host/cgroup"
-	"monoplane.dev/nodeagent/runtime/host/wire"
+	"monoplane.dev/nodeagent/runtime/host/shimwire"
 )
 
 const (
@@ -139,10 +139,10 @@ func (c *container) logPath() string {
 }
 
 // startRequest says all that the shim needs to know.
-func (c *container) startRequest() *wire.StartRequest {
+func (c *container) startRequest() *shimwire.StartRequest {
 	config := c.rec.config
 	sig, _ := stopSignal(config.GetStopSignal()) // Checked when the container was created.
-	req := &wire.StartRequest{
+	req := &shimwire.StartRequest{
 		ContainerID: c.id,
 		Args:        append(append([]string{}, config.GetCommand()...), config.GetArgs()...),
 		Env:         c.environment(),

@@ -6,7 +6,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"monoplane.dev/nodeagent/runtime/host/cgroup"
-	"monoplane.dev/nodeagent/runtime/host/wire"
+	"monoplane.dev/nodeagent/runtime/host/shimwire"
 )
 
 // ContainerStats implements CRI. What the cgroups do not tell is absent.
@@ -30,7 +30,7 @@ func (r *Runtime) ListContainerStats(
 	r.mu.RLock()
 	var list []*container
 	for _, c := range r.containers {
-		if c.state.Phase != wire.Running || f.GetId() != "" && f.GetId() != c.id ||
+		if c.state.Phase != shimwire.Running || f.GetId() != "" && f.GetId() != c.id ||
 			f.GetPodSandboxId() != "" && f.GetPodSandboxId() != c.sb.id ||
 			!labelsMatch(c.rec.config.GetLabels(), f.GetLabelSelector()) {
 			continue

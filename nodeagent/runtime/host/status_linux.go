@@ -9,7 +9,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"monoplane.dev/nodeagent/runtime/host/wire"
+	"monoplane.dev/nodeagent/runtime/host/shimwire"
 )
 
 // What is handed out is always a copy: callers of an in-process connection may keep it.
@@ -45,9 +45,9 @@ func (sb *sandbox) listLocked() []*container {
 
 func (c *container) stateLocked() runtimeapi.ContainerState {
 	switch c.state.Phase {
-	case wire.Created:
+	case shimwire.Created:
 		return runtimeapi.ContainerState_CONTAINER_CREATED
-	case wire.Exited:
+	case shimwire.Exited:
 		return runtimeapi.ContainerState_CONTAINER_EXITED
 	}
 	return runtimeapi.ContainerState_CONTAINER_RUNNING
@@ -62,10 +62,10 @@ func (c *container) statusLocked() *runtimeapi.ContainerStatus {
 		Labels:  maps.Clone(config.GetLabels()), Annotations: maps.Clone(config.GetAnnotations()),
 		LogPath: c.logPath(), StopSignal: config.GetStopSignal(),
 	}
-	if c.state.Phase != wire.Created {
+	if c.state.Phase != shimwire.Created {
 		st.StartedAt = c.state.StartedAt
 	}
-	if c.state.Phase == wire.Exited {
+	if c.state.Phase == shimwire.Exited {
 		st.FinishedAt, st.ExitCode = c.state.FinishedAt, int32(c.state.ExitCode)
 		st.Reason, st.Message = c.state.Reason, c.state.Message
 		if st.Reason == "" {
@@ -90,7 +90,7 @@ func (c *container) infoLocked() map[string]string {
 		b, _ := json.Marshal(w) // Strings always marshal.
 		info["warnings"] = string(b)
 	}
-	if c.state.PID > 0 && c.state.Phase < wire.Exited {
+	if c.state.PID > 0 && c.state.Phase < shimwire.Exited {
 		b, _ := json.Marshal(c.state.PID)
 		info["pid"] = string(b)
 	}

@@ -8,13 +8,13 @@ import (
 	"time"
 
 	"monoplane.dev/nodeagent/runtime/host/crilog"
+	"monoplane.dev/nodeagent/runtime/host/shimwire"
 	"monoplane.dev/nodeagent/runtime/host/sys"
-	"monoplane.dev/nodeagent/runtime/host/wire"
 )
 
 // container is one container that was asked to start. Package wire draws its phases.
 type container struct {
-	req    wire.StartRequest
+	req    shimwire.StartRequest
 	group  sys.Cgroup
 	marker sys.Marker
 
@@ -28,14 +28,14 @@ type container struct {
 	sweep sync.Once
 
 	// Guarded by pod.mu.
-	rec      wire.Container
+	rec      shimwire.Container
 	deadline time.Time // When everything is killed; zero while no stop was asked for.
 	timer    *time.Timer
 	signaled bool
 	asker    <-chan struct{} // Closed when the runtime that asked for the stop is gone.
 }
 
-func (c *container) recordLocked() wire.Container {
+func (c *container) recordLocked() shimwire.Container {
 	rec := c.rec
 	if c.log != nil && c.log.Dropped() > 0 {
 		rec.Warnings = append(rec.Warnings[:len(rec.Warnings):len(rec.Warnings)],
@@ -49,7 +49,7 @@ func (c *container) journal() string {
 }
 
 // start starts the container that req describes, unless its ID was ever started: then it returns what became of it.
-func (p *pod) start(req *wire.StartRequest) (wire.Container, error) {
+func (p *pod) start(req *shimwire.StartRequest) (shimwire.Container, error) {
 	p.mu.Lock()
 	if c, ok := p.containers[req.ContainerID]; ok {
 		p.mu.Unlock()
@@ -58,7 +58,7 @@ func (p *pod) start(req *wire.StartRequest) (wire.Container, error) {
 	}
 	if err := p.mayStartLocked(req.ContainerID); err != nil {
 		p.mu.Unlock()
-		return wire.Container{}, err
+		return shimwire.Container{}, err
 	}
 	p.started++
 	c := &container{
@@ -68,13 +68,13 @@ func (p *pod) start(req *wire.StartRequest) (wire.Container, error) {
 		begun:  make(chan struct{}),
 		dead:   make(chan struct{}),
 		done:   make(chan struct{}),
-		rec:    wire.Container{ID: req.ContainerID, Phase: wire.Starting},
+		rec:    shimwire.Container{ID: req.ContainerID, Phase: shimwire.Starting},
 	}
 	p.containers[req.ContainerID] = c
 	intent := c.rec
 	p.mu.Unlock()
 
-	err := wire.Append(c.journal(), intent.Encode(), false)
+	err := shimwire.Append(c.journal(), intent.Encode(), false)
 	if err == nil {
 		err = p.launch(c)
 	}
@@ -109,11 +109,11 @@ func (p *pod) mayStartLocked(id string) error {
 }
 
 // outcome answers a start that has begun.
-func (p *pod) outcome(c *container) (wire.Container, error) {
+func (p *pod) outcome(c *container) (shimwire.Container, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if c.rec.Reason == wire.ReasonStartError {
-		return wire.Container{}, errors.New(c.rec.Message)
+	if c.rec.Reason == shimwire.ReasonStartError {
+		return shimwire.Container{}, errors.New(c.rec.Message)
 	}
 	return c.recordLocked(), nil
 }
@@ -125,12 +125,12 @@ func (p *pod) startFailed(c *container, err error) {
 	_ = c.group.Remove()
 	now := time.Now().UnixNano()
 	p.mu.Lock()
-	c.rec.Phase, c.rec.ExitCode = wire.Exited, wire.CodeNotStarted
-	c.rec.Reason, c.rec.Message = wire.ReasonStartError, err.Error()
+	c.rec.Phase, c.rec.ExitCode = shimwire.Exited, shimwire.CodeNotStarted
+	c.rec.Reason, c.rec.Message = shimwire.ReasonStartError, err.Error()
 	c.rec.StartedAt, c.rec.FinishedAt = now, now
 	rec := c.rec
 	p.mu.Unlock()
-	if err := wire.Append(c.journal(), rec.Encode(), false); err != nil {
+	if err := shimwire.Append(c.journal(), rec.Encode(), false); err != nil {
 		complain("a failed start could not be recorded", err)
 		go keepTrying(c.journal(), rec)
 	}
@@ -178,13 +178,13 @@ func (p *pod) launch(c *container) error {
 	born := bornOf(pid)
 	p.mu.Lock()
 	c.rec.PID, c.rec.Born, c.rec.StartedAt = int64(pid), born, now
-	if c.rec.Phase == wire.Starting {
-		c.rec.Phase = wire.Running
+	if c.rec.Phase == shimwire.Starting {
+		c.rec.Phase = shimwire.Running
 	}
 	rec := c.rec
-	rec.Phase = wire.Running
+	rec.Phase = shimwire.Running
 	p.mu.Unlock()
-	if err := wire.Append(c.journal(), rec.Encode(), false); err != nil {
+	if err := shimwire.Append(c.journal(), rec.Encode(), false); err != nil {
 		complain("a start could not be recorded", err) // The intent is, which is what matters.
 	}
 	return nil
@@ -209,7 +209,7 @@ func bornOf(pid int) int64 {
 // firstEnded notes how process 1 ended and begins the end of the rest.
 func (p *pod) firstEnded(c *container, ws syscall.WaitStatus) {
 	p.mu.Lock()
-	c.rec.Phase = wire.Ending
+	c.rec.Phase = shimwire.Ending
 	c.rec.FinishedAt = time.Now().UnixNano()
 	if ws.Signaled() {
 		c.rec.Signal = int64(ws.Signal())
@@ -242,7 +242,7 @@ func (p *pod) forget(id string) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if c, ok := p.containers[id]; ok {
-		if c.rec.Phase != wire.Exited {
+		if c.rec.Phase != shimwire.Exited {
 			return errors.New("the container is running")
 		}
 		delete(p.containers, id)

@@ -6,8 +6,8 @@ import (
 	"syscall"
 	"time"
 
+	"monoplane.dev/nodeagent/runtime/host/shimwire"
 	"monoplane.dev/nodeagent/runtime/host/sys"
-	"monoplane.dev/nodeagent/runtime/host/wire"
 )
 
 const (
@@ -26,7 +26,7 @@ func (p *pod) stop(c *container, timeout time.Duration, asker <-chan struct{}) {
 	<-c.begun
 	p.mu.Lock()
 	deadline := time.Now().Add(max(timeout, 0))
-	if c.rec.Phase == wire.Running {
+	if c.rec.Phase == shimwire.Running {
 		if asker != c.asker && isClosed(c.asker) {
 			c.deadline, c.signaled = time.Time{}, false
 		}
@@ -130,7 +130,7 @@ func (p *pod) members(c *container) (list []sys.Proc, sure bool) {
 	kids, err := sys.Children(os.Getpid())
 	live := 0
 	for _, other := range p.containers {
-		if other.rec.Phase != wire.Exited {
+		if other.rec.Phase != shimwire.Exited {
 			live++
 		}
 	}
@@ -189,13 +189,13 @@ func (p *pod) finish(c *container) {
 		c.timer.Stop()
 	}
 	if oom && c.rec.Signal == int64(syscall.SIGKILL) {
-		c.rec.Reason = wire.ReasonOOMKilled
+		c.rec.Reason = shimwire.ReasonOOMKilled
 	}
 	rec := c.recordLocked()
-	rec.Phase = wire.Exited
+	rec.Phase = shimwire.Exited
 	p.mu.Unlock()
 	_ = c.log.Close()
-	if err := wire.Append(c.journal(), rec.Encode(), true); err != nil {
+	if err := shimwire.Append(c.journal(), rec.Encode(), true); err != nil {
 		complain("an exit could not be recorded", err)
 		rec.Warnings = append(rec.Warnings, "the exit could not be written to the disk: "+err.Error())
 		go keepTrying(c.journal(), rec)
@@ -208,10 +208,10 @@ func (p *pod) finish(c *container) {
 }
 
 // keepTrying records an exit as soon as the disk lets it. Until then the shim's memory has it.
-func keepTrying(journal string, rec wire.Container) {
+func keepTrying(journal string, rec shimwire.Container) {
 	for {
 		time.Sleep(retryJournal)
-		err := wire.Append(journal, rec.Encode(), true)
+		err := shimwire.Append(journal, rec.Encode(), true)
 		if err == nil || os.IsNotExist(err) {
 			return
 		}

@@ -6,13 +6,13 @@ import (
 	"syscall"
 	"time"
 
-	"monoplane.dev/nodeagent/runtime/host/wire"
+	"monoplane.dev/nodeagent/runtime/host/shimwire"
 )
 
 // exec runs one more process in a running container: same user, environment, directory and cgroups. It is over when
 // that process ends, at the timeout or when the caller goes away; in the latter cases its process group is killed.
 // What it leaves behind belongs to the container.
-func (p *pod) exec(req *wire.ExecRequest, outputs [2]*os.File, gone <-chan struct{}) wire.ExecReply {
+func (p *pod) exec(req *shimwire.ExecRequest, outputs [2]*os.File, gone <-chan struct{}) shimwire.ExecReply {
 	c, err := p.find(req.ContainerID)
 	if err == nil {
 		<-c.begun
@@ -23,13 +23,13 @@ func (p *pod) exec(req *wire.ExecRequest, outputs [2]*os.File, gone <-chan struc
 		cmd, err = resolve(req.Args, c.req.Env, c.req.Dir)
 	}
 	if err != nil {
-		return wire.ExecReply{Error: err.Error()}
+		return shimwire.ExecReply{Error: err.Error()}
 	}
 	ended := make(chan syscall.WaitStatus, 1)
 	ch := &child{c: c, ended: func(ws syscall.WaitStatus) { ended <- ws }}
 	pid, err := p.fork(c, cmd, outputs, ch)
 	if err != nil {
-		return wire.ExecReply{Error: cmd.explain(err).Error()}
+		return shimwire.ExecReply{Error: cmd.explain(err).Error()}
 	}
 	for _, f := range outputs {
 		f.Close()
@@ -52,7 +52,7 @@ func (p *pod) exec(req *wire.ExecRequest, outputs [2]*os.File, gone <-chan struc
 			if ws.Signaled() {
 				code = 128 + int64(ws.Signal())
 			}
-			return wire.ExecReply{ExitCode: code, TimedOut: timedOut}
+			return shimwire.ExecReply{ExitCode: code, TimedOut: timedOut}
 		case <-limit:
 			timedOut, limit = true, nil
 		case <-gone:

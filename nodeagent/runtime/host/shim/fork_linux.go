@@ -6,8 +6,8 @@ import (
 	"strconv"
 	"syscall"
 
+	"monoplane.dev/nodeagent/runtime/host/shimwire"
 	"monoplane.dev/nodeagent/runtime/host/sys"
-	"monoplane.dev/nodeagent/runtime/host/wire"
 )
 
 // fork starts cmd in the container's cgroups, session of its own, and enters it among the children. It runs on the
@@ -89,7 +89,7 @@ func (p *pod) score(c *container, pid int) {
 	}
 }
 
-func credential(req *wire.StartRequest) *syscall.Credential {
+func credential(req *shimwire.StartRequest) *syscall.Credential {
 	if !req.SetUser {
 		return nil
 	}
@@ -126,7 +126,7 @@ type pipe struct{ read, write *os.File }
 
 // newPipe makes a pipe whose reading end does not block a thread, and whose writing end the container's user may open
 // by its name in /dev.
-func newPipe(req *wire.StartRequest) (pipe, error) {
+func newPipe(req *shimwire.StartRequest) (pipe, error) {
 	var fd [2]int
 	if err := syscall.Pipe2(fd[:], syscall.O_CLOEXEC); err != nil {
 		return pipe{}, os.NewSyscallError("pipe2", err)

@@ -5,14 +5,14 @@ import (
 	"os"
 	"time"
 
-	"monoplane.dev/nodeagent/runtime/host/wire"
+	"monoplane.dev/nodeagent/runtime/host/shimwire"
 )
 
 // lastWords is how long a shim that is done tries to say so.
 const lastWords = time.Second
 
 // handle answers one call.
-func (p *pod) handle(cn *conn, f wire.Frame, fds []int) {
+func (p *pod) handle(cn *conn, f shimwire.Frame, fds []int) {
 	files := make([]*os.File, 0, len(fds))
 	for _, fd := range fds {
 		files = append(files, os.NewFile(uintptr(fd), "passed"))
@@ -21,49 +21,49 @@ func (p *pod) handle(cn *conn, f wire.Frame, fds []int) {
 	for _, file := range files {
 		file.Close()
 	}
-	reply := wire.Frame{Call: f.Call, Type: wire.Reply, Body: body}
-	if f.Type != wire.Shutdown {
+	reply := shimwire.Frame{Call: f.Call, Type: shimwire.Reply, Body: body}
+	if f.Type != shimwire.Shutdown {
 		cn.post(reply)
 		return
 	}
 	// The last words: written here, because the process ends with them. Nobody has to listen.
 	_ = cn.file.SetWriteDeadline(time.Now().Add(lastWords))
-	_, _ = cn.file.Write(wire.AppendFrame(nil, reply))
+	_, _ = cn.file.Write(shimwire.AppendFrame(nil, reply))
 	os.Exit(0)
 }
 
-func (p *pod) answer(cn *conn, f wire.Frame, files []*os.File) []byte {
+func (p *pod) answer(cn *conn, f shimwire.Frame, files []*os.File) []byte {
 	switch f.Type {
-	case wire.Init:
-		var req wire.InitRequest
+	case shimwire.Init:
+		var req shimwire.InitRequest
 		err := req.Decode(f.Body)
 		if err == nil {
 			err = p.init(&req)
 		}
 		return p.hello(err)
-	case wire.Hello:
+	case shimwire.Hello:
 		return p.hello(nil)
-	case wire.Start:
-		var req wire.StartRequest
+	case shimwire.Start:
+		var req shimwire.StartRequest
 		if err := req.Decode(f.Body); err != nil {
 			return failure(err)
 		}
 		rec, err := p.start(&req)
 		return record(rec, err)
-	case wire.Stop:
+	case shimwire.Stop:
 		return p.answerStop(cn, f.Body)
-	case wire.Reopen:
+	case shimwire.Reopen:
 		return p.simple(f.Body, p.reopen)
-	case wire.Forget:
+	case shimwire.Forget:
 		return p.simple(f.Body, p.forget)
-	case wire.Exec:
-		var req wire.ExecRequest
-		reply := wire.ExecReply{Error: "two descriptors are needed"}
+	case shimwire.Exec:
+		var req shimwire.ExecRequest
+		reply := shimwire.ExecReply{Error: "two descriptors are needed"}
 		if err := req.Decode(f.Body); err == nil && len(files) == 2 {
 			reply = p.exec(&req, [2]*os.File{files[0], files[1]}, cn.gone)
 		}
 		return reply.Encode()
-	case wire.Shutdown:
+	case shimwire.Shutdown:
 		p.shutdown()
 		return nil
 	}
@@ -81,7 +81,7 @@ func (p *pod) hello(err error) []byte {
 }
 
 func (p *pod) answerStop(cn *conn, body []byte) []byte {
-	var req wire.StopRequest
+	var req shimwire.StopRequest
 	if err := req.Decode(body); err != nil {
 		return failure(err)
 	}
@@ -96,15 +96,15 @@ func (p *pod) answerStop(cn *conn, body []byte) []byte {
 }
 
 func (p *pod) simple(body []byte, do func(id string) error) []byte {
-	var req wire.ContainerRequest
+	var req shimwire.ContainerRequest
 	err := req.Decode(body)
 	if err == nil {
 		err = do(req.ContainerID)
 	}
-	return record(wire.Container{ID: req.ContainerID}, err)
+	return record(shimwire.Container{ID: req.ContainerID}, err)
 }
 
-func record(rec wire.Container, err error) []byte {
+func record(rec shimwire.Container, err error) []byte {
 	if err != nil {
 		return failure(err)
 	}
@@ -112,6 +112,6 @@ func record(rec wire.Container, err error) []byte {
 }
 
 func failure(err error) []byte {
-	c := wire.Container{Error: err.Error()}
+	c := shimwire.Container{Error: err.Error()}
 	return c.Encode()
 }

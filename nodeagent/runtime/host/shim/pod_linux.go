@@ -6,14 +6,14 @@ import (
 	"sync/atomic"
 	"syscall"
 
+	"monoplane.dev/nodeagent/runtime/host/shimwire"
 	"monoplane.dev/nodeagent/runtime/host/sys"
-	"monoplane.dev/nodeagent/runtime/host/wire"
 )
 
 // Names inside the pod's directory, which is the shim's working directory.
 const (
 	SocketName = "sock" // Where later runtimes connect.
-	RecordName = "shim" // A wire.HelloReply with pid and start time, as a journal.
+	RecordName = "shim" // A shimwire.HelloReply with pid and start time, as a journal.
 	LogName    = "shim.log"
 	StateName  = "state" // A container's journal, in containers/ID.
 	Containers = "containers"
@@ -91,7 +91,7 @@ func (p *pod) onMain(f func()) {
 }
 
 // init takes the first call and makes the pod known to runtimes to come.
-func (p *pod) init(req *wire.InitRequest) error {
+func (p *pod) init(req *shimwire.InitRequest) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.id, p.bootID, p.marker = req.SandboxID, req.BootID, sys.Marker(req.Marker)
@@ -99,7 +99,7 @@ func (p *pod) init(req *wire.InitRequest) error {
 	if err := sys.SetMarker(p.marker); err != nil {
 		complain("processes of this pod cannot be marked", err)
 	}
-	err := wire.Append(RecordName, p.helloLocked().Encode(), false)
+	err := shimwire.Append(RecordName, p.helloLocked().Encode(), false)
 	if err == nil {
 		err = p.listen()
 	}
@@ -109,8 +109,8 @@ func (p *pod) init(req *wire.InitRequest) error {
 	return err
 }
 
-func (p *pod) helloLocked() *wire.HelloReply {
-	h := &wire.HelloReply{Version: wire.Version, SandboxID: p.id, BootID: p.bootID, PID: int64(os.Getpid()), Born: p.born}
+func (p *pod) helloLocked() *shimwire.HelloReply {
+	h := &shimwire.HelloReply{Version: shimwire.Version, SandboxID: p.id, BootID: p.bootID, PID: int64(os.Getpid()), Born: p.born}
 	for _, c := range p.containers {
 		h.Containers = append(h.Containers, c.recordLocked())
 	}
@@ -123,7 +123,7 @@ func (p *pod) broadcast(c *container) {
 	rec := c.recordLocked()
 	body := rec.Encode()
 	for cn := range p.conns {
-		cn.post(wire.Frame{Type: wire.Event, Body: body})
+		cn.post(shimwire.Frame{Type: shimwire.Event, Body: body})
 	}
 	p.mu.Unlock()
 }

@@ -6,7 +6,7 @@ import (
 	"syscall"
 	"time"
 
-	"monoplane.dev/nodeagent/runtime/host/wire"
+	"monoplane.dev/nodeagent/runtime/host/shimwire"
 )
 
 const (
@@ -118,9 +118,9 @@ func (cn *conn) Read(b []byte) (int, error) {
 var errEnd = errors.New("the connection has ended")
 
 // post queues a frame. It never waits: a runtime that does not read is cut off.
-func (cn *conn) post(f wire.Frame) {
+func (cn *conn) post(f shimwire.Frame) {
 	select {
-	case cn.out <- wire.AppendFrame(nil, f):
+	case cn.out <- shimwire.AppendFrame(nil, f):
 	default:
 		cn.hangUp()
 	}
@@ -152,7 +152,7 @@ func (p *pod) serve(cn *conn) {
 	p.conns[cn] = struct{}{}
 	p.mu.Unlock()
 	for {
-		f, err := wire.ReadFrame(cn)
+		f, err := shimwire.ReadFrame(cn)
 		if err != nil {
 			break
 		}

@@ -1,4 +1,4 @@
-package wire
+package shimwire
 
 // Phase is how far a container has come.
 //

@@ -1,4 +1,4 @@
-package wire
+package shimwire
 
 // Version is the newest dialect that this code speaks. A shim tells its own in HelloReply.
 const Version = 2

@@ -1,4 +1,4 @@
-// Package wire is the language between the runtime and its shims, and the format of the shim's records on disk.
+// Package shimwire is the language between the runtime and its shims, and the format of the shim's records on disk.
 //
 // A frame is a 4-byte little-endian length, a 4-byte call number, one byte of type, and a body. The runtime numbers
 // its calls; the shim answers each with a frame of the same number, in any order, and sends events under number 0.
@@ -10,4 +10,4 @@
 // record, all that a crash can leave, is ignored.
 //
 // The package imports little, for the reason given in package sys.
-package wire
+package shimwire
