@@ -12,8 +12,8 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 
 	"monoplane.dev/apierrors"
-	"monoplane.dev/apiserver/store/cache"
 	"monoplane.dev/apiserver/store/etcd"
+	"monoplane.dev/apiserver/store/watchcache"
 )
 
 // Commit runs one transaction and returns the revision at which it happened. Reads of the newest state and Mutate see
@@ -51,7 +51,7 @@ type step struct {
 	value  []byte // nil deletes
 	writer uint64
 	// same is the stored object when the operation changes nothing.
-	same *cache.Item
+	same *watchcache.Item
 }
 
 // name is the key below the kind's prefix.
@@ -182,7 +182,7 @@ func tooLarge(size int) error {
 }
 
 // unchanged returns the stored object if the operation would write the same content again.
-func (a *attempt) unchanged(st *step) *cache.Item {
+func (a *attempt) unchanged(st *step) *watchcache.Item {
 	item := st.kind.cache.Get(st.name())
 	if item == nil || item.Revision != st.op.Expect || item.Size != len(st.value) {
 		return nil

@@ -3,7 +3,7 @@ package store
 import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 
-	"monoplane.dev/apiserver/store/cache"
+	"monoplane.dev/apiserver/store/watchcache"
 )
 
 // conflict finds the comparison that failed in what was found; nil when all hold by now. Operations come before guards:
@@ -60,7 +60,7 @@ func (s *Store) conflictAt(key Key, k *kind, kv *mvccpb.KeyValue, guard bool) er
 }
 
 // share returns the object of kv, from the cache if it has the same.
-func (k *kind) share(key string, kv *mvccpb.KeyValue) (*cache.Item, error) {
+func (k *kind) share(key string, kv *mvccpb.KeyValue) (*watchcache.Item, error) {
 	if item := k.cache.Get(key); item != nil && item.Revision == kv.ModRevision {
 		return item, nil
 	}

@@ -15,7 +15,7 @@ import (
 	corev1 "monoplane.dev/api/core/v1"
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/apierrors"
-	"monoplane.dev/apiserver/store/cache"
+	"monoplane.dev/apiserver/store/watchcache"
 	"monoplane.dev/object"
 )
 
@@ -138,7 +138,7 @@ func contractTooManyObjects(t *testing.T, s *Store) {
 	if _, err := s.Commit(t.Context(), Txn{Ops: []Op{{Key: keyOf(event(1)), Object: event(1), Expect: stale.Revision}}}); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.evictBatch(t.Context(), k, []*cache.Item{stale}); err != nil {
+	if err := s.evictBatch(t.Context(), k, []*watchcache.Item{stale}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := s.Get(t.Context(), keyOf(event(1)), ""); err != nil {

@@ -8,7 +8,7 @@ import (
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 
-	"monoplane.dev/apiserver/store/cache"
+	"monoplane.dev/apiserver/store/watchcache"
 )
 
 const (
@@ -38,7 +38,7 @@ func (s *Store) evict(ctx context.Context) {
 }
 
 // evictBatch deletes those of items that have not been written since.
-func (s *Store) evictBatch(ctx context.Context, k *kind, items []*cache.Item) error {
+func (s *Store) evictBatch(ctx context.Context, k *kind, items []*watchcache.Item) error {
 	ctx, cancel := context.WithTimeout(ctx, evictTimeout)
 	defer cancel()
 	req := &etcdserverpb.TxnRequest{}

@@ -9,8 +9,8 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 
 	"monoplane.dev/apierrors"
-	"monoplane.dev/apiserver/store/cache"
 	"monoplane.dev/apiserver/store/etcd"
+	"monoplane.dev/apiserver/store/watchcache"
 )
 
 const (
@@ -82,7 +82,7 @@ func (s *Store) follow(ctx context.Context) error {
 // applyBatch puts the changes of b into the caches. The order between kinds does not matter, because nobody is
 // told of a revision before all are done.
 func (s *Store) applyBatch(b etcd.Batch) error {
-	changes := map[*kind][]cache.Change{}
+	changes := map[*kind][]watchcache.Change{}
 	applied := s.progress.Revision()
 	for _, ev := range b.Events {
 		if ev.Kv.ModRevision <= applied {
@@ -93,7 +93,7 @@ func (s *Store) applyBatch(b etcd.Batch) error {
 		if k == nil {
 			continue
 		}
-		ch := cache.Change{Key: key, Revision: ev.Kv.ModRevision}
+		ch := watchcache.Change{Key: key, Revision: ev.Kv.ModRevision}
 		if ev.Type == mvccpb.Event_PUT {
 			item, err := s.item(k, key, ev.Kv)
 			if err != nil {
@@ -148,10 +148,10 @@ func (s *Store) await(ctx context.Context, revision int64) error {
 }
 
 // item returns the object of a put: the very one that was written when we wrote it, otherwise a decoded one.
-func (s *Store) item(k *kind, key string, kv *mvccpb.KeyValue) (*cache.Item, error) {
+func (s *Store) item(k *kind, key string, kv *mvccpb.KeyValue) (*watchcache.Item, error) {
 	o := s.take(writerOf(kv.Value), kv.ModRevision)
 	if o == nil {
 		return k.decode(key, kv.Value, kv.ModRevision)
 	}
-	return &cache.Item{Key: key, Object: o, Revision: kv.ModRevision, Size: len(kv.Value)}, nil
+	return &watchcache.Item{Key: key, Object: o, Revision: kv.ModRevision, Size: len(kv.Value)}, nil
 }

@@ -13,8 +13,8 @@ import (
 
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/apierrors"
-	"monoplane.dev/apiserver/store/cache"
 	"monoplane.dev/apiserver/store/etcd"
+	"monoplane.dev/apiserver/store/watchcache"
 	"monoplane.dev/object"
 )
 
@@ -54,8 +54,8 @@ func (s *Store) List(ctx context.Context, kind *object.Kind, opts ListOptions) (
 	if err != nil {
 		return object.Items{}, err
 	}
-	req := cache.ListOptions{
-		Selection: cache.Selection{Namespace: opts.Namespace, Label: opts.Label, Field: opts.Field}, Limit: opts.Limit,
+	req := watchcache.ListOptions{
+		Selection: watchcache.Selection{Namespace: opts.Namespace, Label: opts.Label, Field: opts.Field}, Limit: opts.Limit,
 	}
 	if err := s.listRevision(ctx, kind, opts, &req); err != nil {
 		return object.Items{}, err
@@ -78,7 +78,7 @@ func (s *Store) List(ctx context.Context, kind *object.Kind, opts ListOptions) (
 }
 
 // listRevision works out which revision is wanted, and waits until it is there.
-func (s *Store) listRevision(ctx context.Context, kind *object.Kind, opts ListOptions, req *cache.ListOptions) error {
+func (s *Store) listRevision(ctx context.Context, kind *object.Kind, opts ListOptions, req *watchcache.ListOptions) error {
 	match, rv := opts.ResourceVersionMatch, opts.ResourceVersion
 	bad := func(format string, args ...any) error { return apierrors.New(apierrors.BadRequest, format, args...) }
 	switch {
@@ -113,9 +113,9 @@ func (s *Store) listRevision(ctx context.Context, kind *object.Kind, opts ListOp
 }
 
 // listAt reads a revision that is no longer in memory from etcd.
-func (s *Store) listAt(ctx context.Context, k *kind, opts cache.ListOptions) (cache.Page, error) {
-	old := cache.New(cache.Config{Kind: k.res.Kind, Field: k.res.Field})
-	var items []*cache.Item
+func (s *Store) listAt(ctx context.Context, k *kind, opts watchcache.ListOptions) (watchcache.Page, error) {
+	old := watchcache.New(watchcache.Config{Kind: k.res.Kind, Field: k.res.Field})
+	var items []*watchcache.Item
 	prefix := k.prefix
 	if opts.Namespace != "" {
 		prefix += opts.Namespace + "/"
@@ -132,10 +132,10 @@ func (s *Store) listAt(ctx context.Context, k *kind, opts cache.ListOptions) (ca
 	})
 	switch {
 	case errors.Is(err, etcd.ErrCompacted):
-		return cache.Page{}, apierrors.New(apierrors.Expired,
+		return watchcache.Page{}, apierrors.New(apierrors.Expired,
 			"The resourceVersion %d is too old to display a consistent list; start a new list", opts.Exact)
 	case err != nil:
-		return cache.Page{}, s.readError(err)
+		return watchcache.Page{}, s.readError(err)
 	}
 	// The same code that lists the present lists the past.
 	old.Replace(items, opts.Exact, nil)

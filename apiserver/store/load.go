@@ -12,8 +12,8 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	"golang.org/x/sync/errgroup"
 
-	"monoplane.dev/apiserver/store/cache"
 	"monoplane.dev/apiserver/store/etcd"
+	"monoplane.dev/apiserver/store/watchcache"
 )
 
 // dataVersion is the format in which this binary writes. It grows when an older binary could no longer read
@@ -73,9 +73,9 @@ func (s *Store) load(ctx context.Context, why error) error {
 	// Pages are decoded in parallel and put together in their order.
 	type decoded struct {
 		page  int
-		items map[*kind][]*cache.Item
+		items map[*kind][]*watchcache.Item
 	}
-	results := map[int]map[*kind][]*cache.Item{}
+	results := map[int]map[*kind][]*watchcache.Item{}
 	out := make(chan decoded)
 	collected := make(chan struct{})
 	go func() {
@@ -110,7 +110,7 @@ func (s *Store) load(ctx context.Context, why error) error {
 	}
 	s.arriving.Store(revision)
 	for _, k := range s.kinds {
-		var items []*cache.Item
+		var items []*watchcache.Item
 		for page := range n {
 			items = append(items, results[page][k]...)
 		}
@@ -121,8 +121,8 @@ func (s *Store) load(ctx context.Context, why error) error {
 	return nil
 }
 
-func (s *Store) decodePage(kvs []*mvccpb.KeyValue) (map[*kind][]*cache.Item, error) {
-	items := map[*kind][]*cache.Item{}
+func (s *Store) decodePage(kvs []*mvccpb.KeyValue) (map[*kind][]*watchcache.Item, error) {
+	items := map[*kind][]*watchcache.Item{}
 	for _, kv := range kvs {
 		k, key := s.lookup(string(kv.Key))
 		if k == nil {

@@ -6,7 +6,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"monoplane.dev/apiserver/store/cache"
+	"monoplane.dev/apiserver/store/watchcache"
 )
 
 // metrics are the store's figures. All methods work on nil, for stores that are not measured.
@@ -53,15 +53,15 @@ func newMetrics(s *Store) (*metrics, error) {
 
 func kindMetrics(k *kind) []prometheus.Collector {
 	labels := prometheus.Labels{"kind": k.res.Kind.Resource()}
-	gauge := func(name, help string, f func(cache.Stats) float64) prometheus.Collector {
+	gauge := func(name, help string, f func(watchcache.Stats) float64) prometheus.Collector {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help, ConstLabels: labels},
 			func() float64 { return f(k.cache.Stats()) })
 	}
 	return []prometheus.Collector{
-		gauge("monoplane_store_objects", "Objects stored.", func(s cache.Stats) float64 { return float64(s.Objects) }),
-		gauge("monoplane_store_watchers", "Open watches.", func(s cache.Stats) float64 { return float64(s.Watchers) }),
+		gauge("monoplane_store_objects", "Objects stored.", func(s watchcache.Stats) float64 { return float64(s.Objects) }),
+		gauge("monoplane_store_watchers", "Open watches.", func(s watchcache.Stats) float64 { return float64(s.Watchers) }),
 		gauge("monoplane_store_history_events", "Changes from which a watch may resume.",
-			func(s cache.Stats) float64 { return float64(s.HistoryEvents) }),
+			func(s watchcache.Stats) float64 { return float64(s.HistoryEvents) }),
 		prometheus.NewCounterFunc(prometheus.CounterOpts{
 			Name: "monoplane_store_slow_watchers_total", Help: "Watches cut off because they were too slow.", ConstLabels: labels,
 		}, func() float64 { return float64(k.cache.Stats().CutOff) }),

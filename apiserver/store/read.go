@@ -8,8 +8,8 @@ import (
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 
 	"monoplane.dev/apierrors"
-	"monoplane.dev/apiserver/store/cache"
 	"monoplane.dev/apiserver/store/etcd"
+	"monoplane.dev/apiserver/store/watchcache"
 	"monoplane.dev/object"
 )
 
@@ -109,8 +109,8 @@ func (s *Store) Watch(ctx context.Context, kind *object.Kind, opts WatchOptions)
 	if err != nil {
 		return nil, err
 	}
-	return k.cache.Watch(cache.WatchOptions{
-		Selection: cache.Selection{Namespace: opts.Namespace, Label: opts.Label, Field: opts.Field},
+	return k.cache.Watch(watchcache.WatchOptions{
+		Selection: watchcache.Selection{Namespace: opts.Namespace, Label: opts.Label, Field: opts.Field},
 		From:      from, Initial: from == 0 || opts.SendInitialEvents,
 		Bookmarks: opts.AllowBookmarks, InitialEnd: opts.SendInitialEvents,
 	})

@@ -15,17 +15,17 @@ import (
 	"go.uber.org/zap"
 
 	"monoplane.dev/apierrors"
-	"monoplane.dev/apiserver/store/cache"
 	"monoplane.dev/apiserver/store/etcd"
+	"monoplane.dev/apiserver/store/watchcache"
 	"monoplane.dev/internal/intern"
 	"monoplane.dev/object"
 )
 
-// Watcher delivers the changes of one kind. See cache.Watcher.
-type Watcher = cache.Watcher
+// Watcher delivers the changes of one kind. See watchcache.Watcher.
+type Watcher = watchcache.Watcher
 
 // ErrStopped is what a watcher's Next returns after Stop.
-var ErrStopped = cache.ErrStopped
+var ErrStopped = watchcache.ErrStopped
 
 // maxTxns is how many transactions are on their way to etcd at a time, others wait; maxLag is how many revisions the
 // caches may be behind what has been acknowledged. It fills etcd's batches, and together they are less than what etcd
@@ -45,7 +45,7 @@ type Store struct {
 	pool     *intern.Pool
 	kinds    map[string]*kind // by key prefix
 	byKind   map[*object.Kind]*kind
-	progress *cache.Progress
+	progress *watchcache.Progress
 	// arriving is the newest revision of which a cache may already have its part.
 	arriving atomic.Int64
 	metrics  *metrics
@@ -81,7 +81,7 @@ type Store struct {
 type kind struct {
 	res    Resource
 	prefix string
-	cache  *cache.Cache
+	cache  *watchcache.Cache
 	table  *crc32.Table
 	pool   *intern.Pool
 }
@@ -111,7 +111,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	defer cancel()
 	s := &Store{
 		cfg: cfg, lg: cfg.Logger, table: crc32.MakeTable(crc32.Castagnoli), pool: &intern.Pool{}, kinds: map[string]*kind{},
-		byKind: map[*object.Kind]*kind{}, progress: cache.NewProgress(), pending: map[uint64]*pendingWrite{},
+		byKind: map[*object.Kind]*kind{}, progress: watchcache.NewProgress(), pending: map[uint64]*pendingWrite{},
 		slots: make(chan struct{}, maxTxns),
 	}
 	s.running.ctx, s.running.cancel = context.WithCancel(context.Background())
@@ -149,7 +149,7 @@ func (s *Store) addKinds() error {
 				return fmt.Errorf("store: index %s of %s is not a selectable field", field, res.Kind.Resource())
 			}
 		}
-		k.cache = cache.New(cache.Config{
+		k.cache = watchcache.New(watchcache.Config{
 			Kind: res.Kind, Field: res.Field, Indexes: res.Indexes,
 			HistoryEvents: s.cfg.HistoryEvents, HistoryBytes: s.cfg.HistoryBytes, WatchBuffer: s.cfg.WatchBuffer,
 			BookmarkInterval: s.cfg.BookmarkInterval, Progress: s.progress, Mutated: s.cfg.OnMutation,

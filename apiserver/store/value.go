@@ -12,7 +12,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	metav1 "monoplane.dev/api/meta/v1"
-	"monoplane.dev/apiserver/store/cache"
+	"monoplane.dev/apiserver/store/watchcache"
 	"monoplane.dev/codec/wire"
 	"monoplane.dev/object"
 )
@@ -118,7 +118,7 @@ func verifyValue(table *crc32.Table) func(key, value []byte) error {
 }
 
 // decode returns the object in value.
-func (k *kind) decode(key string, value []byte, revision int64) (*cache.Item, error) {
+func (k *kind) decode(key string, value []byte, revision int64) (*watchcache.Item, error) {
 	payload, err := check([]byte(k.prefix+key), value, k.table)
 	if err != nil {
 		return nil, err
@@ -129,7 +129,7 @@ func (k *kind) decode(key string, value []byte, revision int64) (*cache.Item, er
 	}
 	setRevision(o, revision)
 	k.intern(o, nil)
-	return &cache.Item{Key: key, Object: o, Revision: revision, Size: len(value)}, nil
+	return &watchcache.Item{Key: key, Object: o, Revision: revision, Size: len(value)}, nil
 }
 
 // setRevision writes o's resourceVersion. o must not be shared yet.

@@ -1,4 +1,4 @@
-// Package cache keeps all objects of a kind in memory, with the recent changes, and serves gets, lists at a
+// Package watchcache keeps all objects of a kind in memory, with the recent changes, and serves gets, lists at a
 // revision and any number of watchers from there. It is fed with changes in the order of their revisions and
 // knows nothing of where they come from.
 //
@@ -16,7 +16,7 @@
 // which is also the history that watches resume from, and one for each value of an indexed field (or each
 // object) that somebody watches, so that a thousand agents, each watching the pods of its own node, cost
 // nothing when the pod of another node changes.
-package cache
+package watchcache
 
 import (
 	"sync"
