@@ -12,7 +12,7 @@ import (
 	nodev1 "monoplane.dev/api/node/v1"
 	"monoplane.dev/apierrors"
 	"monoplane.dev/apiserver/authn"
-	"monoplane.dev/apiserver/streams"
+	"monoplane.dev/apiserver/calls"
 )
 
 // Config says how a Broker behaves. The zero value is usable.
@@ -33,13 +33,13 @@ type Broker struct {
 	nodev1.UnimplementedNodeStreamsServer
 
 	machine func(ctx context.Context, node string) (key string, registered bool, err error)
-	streams *streams.Broker[*nodev1.Call]
+	streams *calls.Broker[*nodev1.Call]
 }
 
 // New returns a Broker that nobody listens to yet.
 func New(cfg Config) *Broker {
 	b := &Broker{machine: cfg.Machine}
-	b.streams = streams.New[*nodev1.Call](streams.Config{
+	b.streams = calls.New[*nodev1.Call](calls.Config{
 		Who:    func(node string) string { return fmt.Sprintf("the agent of node %q", node) },
 		Absent: " (simulated nodes serve no logs)",
 		MayServe: func(ctx context.Context, node string) error {

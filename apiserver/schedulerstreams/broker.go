@@ -21,7 +21,7 @@ import (
 	schedulingv1 "monoplane.dev/api/scheduling/v1"
 	"monoplane.dev/apierrors"
 	"monoplane.dev/apiserver/authn"
-	"monoplane.dev/apiserver/streams"
+	"monoplane.dev/apiserver/calls"
 )
 
 const (
@@ -47,7 +47,7 @@ type Config struct {
 type Broker struct {
 	schedulingv1.UnimplementedSchedulerStreamsServer
 
-	streams *streams.Broker[*schedulingv1.SchedulerCall]
+	streams *calls.Broker[*schedulingv1.SchedulerCall]
 }
 
 // New returns a Broker that nobody listens to yet.
@@ -55,7 +55,7 @@ func New(cfg Config) *Broker {
 	if cfg.MaxCalls <= 0 {
 		cfg.MaxCalls = 64
 	}
-	return &Broker{streams: streams.New[*schedulingv1.SchedulerCall](streams.Config{
+	return &Broker{streams: calls.New[*schedulingv1.SchedulerCall](calls.Config{
 		Who:           func(name string) string { return fmt.Sprintf("the scheduler %q", name) },
 		MayServe:      mayServe,
 		AnswerTimeout: cfg.AnswerTimeout, MaxCalls: cfg.MaxCalls, Logger: cfg.Logger,

@@ -1,4 +1,4 @@
-// Package streams is the mechanism by which the API server asks a component something over streams that the component
+// Package calls is the mechanism by which the API server asks a component something over streams that the component
 // opened, so that the server dials nobody and a component needs no open port. Packages nodestreams and
 // schedulerstreams are its services.
 //
@@ -15,4 +15,4 @@
 //
 // The Broker does not authorize the user who asks, and keeps nothing across a restart: components listen again,
 // callers ask again. The side of the component is package client/calls.
-package streams
+package calls
