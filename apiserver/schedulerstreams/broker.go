@@ -1,6 +1,6 @@
 // Package schedulerstreams is the server's side of the SchedulerStreams service: it asks a scheduler what it thinks of
 // the nodes for a pod, over streams that the scheduler opened. The mechanism and its guarantees are those of package
-// streams.
+// calls.
 //
 // Guarantees besides: only the identity system:scheduler listens and answers. Several schedulers can be connected,
 // each with scheduler names of its own.
