@@ -138,8 +138,8 @@ func (c *Cluster) openStore(ctx context.Context, p *parts) error {
 	g.Go(func() (err error) {
 		c.store, err = store.Open(ctx, store.Config{
 			Dir: filepath.Join(c.cfg.DataDir, datadir.Etcd), Endpoints: c.cfg.EtcdEndpoints, TLS: c.cfg.EtcdTLS,
-			Resources: c.cfg.resources(),
-			Logger:    c.cfg.Logger, Registerer: p.metrics, UnsafeNoFsync: c.cfg.UnsafeNoFsync,
+			Collections: c.cfg.collections(),
+			Logger:      c.cfg.Logger, Registerer: p.metrics, UnsafeNoFsync: c.cfg.UnsafeNoFsync,
 			OnMutation: c.cfg.onMutation,
 		})
 		return err
@@ -181,9 +181,9 @@ func (c *Cluster) claim(ctx context.Context, p *parts) error {
 	return nil
 }
 
-// resources returns what is stored, with the bounds that cfg sets.
-func (cfg Config) resources() []store.Resource {
-	list := apiserver.Resources()
+// collections returns what is stored, with the bounds that cfg sets.
+func (cfg Config) collections() []store.Collection {
+	list := apiserver.Collections()
 	for i := range list {
 		if list[i].Kind == corev1.EventKind {
 			list[i].Max = max(cfg.MaxEvents, 0)

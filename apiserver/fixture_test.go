@@ -65,7 +65,7 @@ func fsync(t testing.TB) func(*apiserver.Config) {
 
 func open(t testing.TB, unsafe bool) *store.Store {
 	t.Helper()
-	cfg := store.Config{Dir: t.TempDir(), Resources: apiserver.Resources(), UnsafeNoFsync: unsafe}
+	cfg := store.Config{Dir: t.TempDir(), Collections: apiserver.Collections(), UnsafeNoFsync: unsafe}
 	if unsafe {
 		cfg.OnMutation = func(err error) { t.Error(err) }
 	}
@@ -117,7 +117,7 @@ type client struct {
 // startTwo returns two servers on one external etcd. Every other client of the first is one of the second.
 func startTwo(t testing.TB) *cluster {
 	t.Helper()
-	cfg := store.Config{Endpoints: []string{etcdtest.Start(t)}, Resources: apiserver.Resources(), OnMutation: func(err error) { t.Error(err) }}
+	cfg := store.Config{Endpoints: []string{etcdtest.Start(t)}, Collections: apiserver.Collections(), OnMutation: func(err error) { t.Error(err) }}
 	clock := testclock.NewFakeClock(epoch)
 	one := func() *cluster {
 		s := openWith(t, cfg)

@@ -41,7 +41,7 @@ type LogStreamer = define.LogStreamer
 
 // Config is what New needs.
 type Config struct {
-	// Store holds the objects; it must know Resources. Required.
+	// Store holds the objects; it must know Collections. Required.
 	Store *store.Store
 	// Logs reaches the agents for the logs of containers; nil refuses such requests.
 	Logs LogStreamer
@@ -70,8 +70,8 @@ type Server struct {
 	metrics  *metrics
 }
 
-// Resources is what the store must be opened with.
-func Resources() []store.Resource { return kinds.Resources() }
+// Collections is what the store must be opened with.
+func Collections() []store.Collection { return kinds.Collections() }
 
 // New returns the services and makes sure that the system namespaces (OBJ-14) and priority classes (PRIO-1) exist.
 func New(ctx context.Context, cfg Config) (*Server, error) {

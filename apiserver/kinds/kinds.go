@@ -77,11 +77,11 @@ func strategies() []*registry.Strategy {
 	return out
 }
 
-// Resources tells the store about everything that it has to keep.
-func Resources() []store.Resource {
-	var out []store.Resource
+// Collections tells the store about everything that it has to keep.
+func Collections() []store.Collection {
+	var out []store.Collection
 	for _, s := range strategies() {
-		out = append(out, store.Resource{Kind: s.Kind, Field: s.Field, Indexes: s.Indexes, TTL: s.TTL, Share: s.Share})
+		out = append(out, store.Collection{Kind: s.Kind, Field: s.Field, Indexes: s.Indexes, TTL: s.TTL, Share: s.Share})
 	}
 	return out
 }

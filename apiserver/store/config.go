@@ -12,8 +12,8 @@ import (
 	"monoplane.dev/object"
 )
 
-// Resource tells the store about one kind.
-type Resource struct {
+// Collection tells the store about one kind.
+type Collection struct {
 	Kind *object.Kind
 	// Field returns the value of a selectable field; ok is false for any other field. metadata.name and
 	// metadata.namespace are built in. Nil when there are no further ones.
@@ -32,7 +32,7 @@ type Resource struct {
 	Share func(pool *intern.Pool, o, live object.Object)
 }
 
-// Config says where the data is and what is stored. Only Resources and one of Dir and Endpoints are required.
+// Config says where the data is and what is stored. Only Collections and one of Dir and Endpoints are required.
 type Config struct {
 	// Dir is the data directory of the embedded etcd. It is created with mode 0700.
 	Dir string
@@ -40,8 +40,8 @@ type Config struct {
 	Endpoints []string
 	// TLS is for Endpoints.
 	TLS *tls.Config
-	// Resources are the kinds that can be stored.
-	Resources []Resource
+	// Collections are the kinds that can be stored.
+	Collections []Collection
 	// Logger defaults to one that discards.
 	Logger *slog.Logger
 	// Registerer takes the store's metrics; nil for none.

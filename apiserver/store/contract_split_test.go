@@ -171,9 +171,9 @@ func TestBoundedKind(t *testing.T) {
 		const n = 350
 		cfg := testConfig(dir)
 		for most := 250; most > 0; most -= 150 {
-			for i := range cfg.Resources {
-				if cfg.Resources[i].Kind == corev1.EventKind {
-					cfg.Resources[i].Max = most
+			for i := range cfg.Collections {
+				if cfg.Collections[i].Kind == corev1.EventKind {
+					cfg.Collections[i].Max = most
 				}
 			}
 			s := open(t, cfg)

@@ -79,7 +79,7 @@ type Store struct {
 
 // kind is one kind of the store.
 type kind struct {
-	res    Resource
+	res    Collection
 	prefix string
 	cache  *watchcache.Cache
 	table  *crc32.Table
@@ -92,7 +92,7 @@ func (k *kind) intern(o, live object.Object) {
 	}
 }
 
-// Parts returns what objects share; see Resource.Share.
+// Parts returns what objects share; see Collection.Share.
 func (s *Store) Parts() *intern.Pool { return s.pool }
 
 // Share lets o, which is about to be written and which nobody else has seen, share equal parts with what is stored.
@@ -139,7 +139,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 }
 
 func (s *Store) addKinds() error {
-	for _, res := range s.cfg.Resources {
+	for _, res := range s.cfg.Collections {
 		k := &kind{res: res, prefix: kindPrefix(res.Kind), table: s.table, pool: s.pool}
 		if s.kinds[k.prefix] != nil {
 			return fmt.Errorf("store: kind %s is given twice", res.Kind.Resource())

@@ -24,8 +24,8 @@ func TestMain(m *testing.M) {
 }
 
 // resources are what the tests store.
-func resources() []Resource {
-	return []Resource{
+func resources() []Collection {
+	return []Collection{
 		{
 			Kind: corev1.PodKind,
 			Field: func(o object.Object, name string) (string, bool) {
@@ -51,7 +51,7 @@ func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
 func testConfig(dir string) Config {
 	return Config{
-		Dir: dir, Resources: resources(), Logger: quiet(), UnsafeNoFsync: true, OnMutation: func(err error) { panic(err) },
+		Dir: dir, Collections: resources(), Logger: quiet(), UnsafeNoFsync: true, OnMutation: func(err error) { panic(err) },
 	}
 }
 

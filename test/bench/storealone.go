@@ -22,7 +22,7 @@ func newStoreAlone(ctx context.Context, e *env) (*storeAlone, error) {
 	if err != nil {
 		return nil, err
 	}
-	s, err := store.Open(ctx, store.Config{Dir: dir, Resources: apiserver.Resources()})
+	s, err := store.Open(ctx, store.Config{Dir: dir, Collections: apiserver.Collections()})
 	if err != nil {
 		return nil, err
 	}

@@ -92,8 +92,8 @@ func Example() (s *Server, stop func()) {
 
 func open(cfg Config) (*Server, error) {
 	ctx := context.Background()
-	if cfg.Store.Resources == nil {
-		cfg.Store.Resources = apiserver.Resources()
+	if cfg.Store.Collections == nil {
+		cfg.Store.Collections = apiserver.Collections()
 	}
 	if cfg.API.Controllers == nil {
 		cfg.API.Controllers = controllers.Roles()
