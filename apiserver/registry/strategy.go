@@ -38,7 +38,7 @@ type Strategy struct {
 	Guards func(ctx context.Context, o object.Object) ([]store.Guard, error)
 
 	// Resources are the ways to update the object: "" for the object itself, and subresources.
-	Resources map[string]*Resource
+	Resources map[string]*UpdateRules
 	// Protected refuses the deletion of objects that nobody may delete, whatever the options: the system's own.
 	Protected func(o object.Object) error
 	// Delete decides on a deletion; without it finalizers hold, and otherwise the object goes.
@@ -71,8 +71,8 @@ type Strategy struct {
 	Table table.Definition
 }
 
-// Resource is one way to update an object.
-type Resource struct {
+// UpdateRules are those of one way to update an object.
+type UpdateRules struct {
 	// Apply returns a new object: live as the update that asked describes leaves it, with defaults. Neither is
 	// changed; what the result does not change it may share with live, but not with asked. Metadata is merged by
 	// the registry.

@@ -29,8 +29,8 @@ type Typed[T object.Object] struct {
 	Validate            func(T) []apierrors.Cause
 	Guards              func(context.Context, T) ([]store.Guard, error)
 	// Main is the object's own resource; its Apply defaults to taking everything that is asked, with Default.
-	Main         TypedResource[T]
-	Subresources map[string]TypedResource[T]
+	Main         TypedUpdateRules[T]
+	Subresources map[string]TypedUpdateRules[T]
 	Protected    func(T) error
 	Delete       func(context.Context, T, *metav1.DeleteOptions) (Removal, error)
 	Takes        func(context.Context, T) ([]store.Op, error)
@@ -48,8 +48,8 @@ type Typed[T object.Object] struct {
 	Share func(pool *intern.Pool, o, live T)
 }
 
-// TypedResource is a Resource of objects of type T.
-type TypedResource[T object.Object] struct {
+// TypedUpdateRules are UpdateRules for objects of type T.
+type TypedUpdateRules[T object.Object] struct {
 	Apply     func(asked, live T) T
 	Authorize func(ctx context.Context, u *Update, next, live T) error
 	Validate  func(next, live T) []apierrors.Cause
@@ -81,7 +81,7 @@ func (t Typed[T]) Strategy() *Strategy {
 	s := &Strategy{
 		Kind: t.Kind, RequireRevision: t.RequireRevision, Indexes: t.Indexes, Table: t.Table,
 		ReadCached: t.ReadCached,
-		Resources:  map[string]*Resource{"": t.Main.resource(true)},
+		Resources:  map[string]*UpdateRules{"": t.Main.resource(true)},
 	}
 	for name, r := range t.Subresources {
 		s.Resources[name] = r.resource(false)
@@ -138,8 +138,8 @@ func (t Typed[T]) Strategy() *Strategy {
 	return s
 }
 
-func (t TypedResource[T]) resource(metadata bool) *Resource {
-	r := &Resource{
+func (t TypedUpdateRules[T]) resource(metadata bool) *UpdateRules {
+	r := &UpdateRules{
 		Metadata: metadata,
 		Apply:    func(asked, live object.Object) object.Object { return t.Apply(asked.(T), live.(T)) },
 	}

@@ -80,7 +80,7 @@ func (r *Registry) update(ctx context.Context, c change) (object.Object, error) 
 
 // decide judges one attempt: it returns the transaction that turns live into next.
 func (r *Registry) decide(
-	ctx context.Context, key store.Key, resource *Resource, c change, live object.Object, next *object.Object,
+	ctx context.Context, key store.Key, resource *UpdateRules, c change, live object.Object, next *object.Object,
 ) (*store.Txn, error) {
 	asked, err := c.ask(live)
 	if err != nil {
@@ -116,7 +116,7 @@ func (r *Registry) decide(
 }
 
 // validateUpdate lists every bad field of an update, in terms of the kind that the client sees.
-func (r *Registry) validateUpdate(resource *Resource, next, live object.Object) []apierrors.Cause {
+func (r *Registry) validateUpdate(resource *UpdateRules, next, live object.Object) []apierrors.Cause {
 	switch {
 	case resource.Metadata && r.view != nil && r.view.ValidateUpdate != nil:
 		return r.view.ValidateUpdate(r.view.Out(next), r.view.Out(live))

@@ -23,7 +23,7 @@ func ControllerRevision(define.Config) define.Definition {
 		Kind:     appsv1.ControllerRevisionKind,
 		Default:  DefaultControllerRevision,
 		Validate: ValidateControllerRevision,
-		Main:     registry.TypedResource[*appsv1.ControllerRevision]{Validate: ValidateControllerRevisionUpdate},
+		Main:     registry.TypedUpdateRules[*appsv1.ControllerRevision]{Validate: ValidateControllerRevisionUpdate},
 		Table: define.Columns[*appsv1.ControllerRevision]{
 			define.Text("Controller", "The controller whose state it is.", controllerOf),
 			define.Any("Revision", "Place among the revisions of the controller.", func(o *appsv1.ControllerRevision) any {

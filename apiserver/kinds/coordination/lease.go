@@ -25,7 +25,7 @@ func Lease(define.Config) define.Definition {
 		Admit:           ownLease,
 		Validate:        ValidateLease,
 		MayRead:         ownLease,
-		Main: registry.TypedResource[*coordinationv1.Lease]{
+		Main: registry.TypedUpdateRules[*coordinationv1.Lease]{
 			Authorize: func(ctx context.Context, _ *registry.Update, _, live *coordinationv1.Lease) error {
 				return ownLease(ctx, live)
 			},

@@ -20,7 +20,7 @@ func ConfigMap(define.Config) define.Definition {
 	return define.Definition{Strategy: registry.Typed[*corev1.ConfigMap]{
 		Kind:     corev1.ConfigMapKind,
 		Validate: ValidateConfigMap,
-		Main:     registry.TypedResource[*corev1.ConfigMap]{Validate: ValidateConfigMapUpdate},
+		Main:     registry.TypedUpdateRules[*corev1.ConfigMap]{Validate: ValidateConfigMapUpdate},
 		Table: define.Columns[*corev1.ConfigMap]{
 			define.Text("Data", "Number of keys.", func(o *corev1.ConfigMap) string {
 				return strconv.Itoa(len(o.GetData()) + len(o.GetBinaryData()))

@@ -28,7 +28,7 @@ func Event(define.Config) define.Definition {
 		Kind:     corev1.EventKind,
 		Default:  DefaultEvent,
 		Validate: ValidateEvent,
-		Main:     registry.TypedResource[*corev1.Event]{Validate: ValidateEventUpdate},
+		Main:     registry.TypedUpdateRules[*corev1.Event]{Validate: ValidateEventUpdate},
 		TTL:      eventTTL,
 		Indexes:  []string{"involvedObject.uid"},
 		Fields: map[string]func(*corev1.Event) string{

@@ -37,7 +37,7 @@ func Namespace(c define.Config) define.Definition {
 		DefaultNew: DefaultNewNamespace,
 		Admit:      restores,
 		Validate:   ValidateNamespace,
-		Main: registry.TypedResource[*corev1.Namespace]{
+		Main: registry.TypedUpdateRules[*corev1.Namespace]{
 			Apply: func(asked, live *corev1.Namespace) *corev1.Namespace {
 				next := &corev1.Namespace{Metadata: metadata(asked, live)}
 				DefaultNamespace(next)
@@ -46,7 +46,7 @@ func Namespace(c define.Config) define.Definition {
 			},
 			Validate: ValidateNamespaceUpdate,
 		},
-		Subresources: map[string]registry.TypedResource[*corev1.Namespace]{
+		Subresources: map[string]registry.TypedUpdateRules[*corev1.Namespace]{
 			"status": {
 				Apply: func(asked, live *corev1.Namespace) *corev1.Namespace {
 					status := object.Clone(asked.GetStatus())

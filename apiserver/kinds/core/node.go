@@ -48,7 +48,7 @@ func Node(c define.Config) define.Definition {
 		MayRead: func(ctx context.Context, o *corev1.Node) error {
 			return auth.OwnNode(auth.From(ctx), o.GetMetadata().GetName(), `nodes "`+o.GetMetadata().GetName()+`"`)
 		},
-		Main: registry.TypedResource[*corev1.Node]{
+		Main: registry.TypedUpdateRules[*corev1.Node]{
 			Apply: func(asked, live *corev1.Node) *corev1.Node {
 				next := &corev1.Node{Metadata: metadata(asked, live), Spec: object.Clone(asked.GetSpec())}
 				DefaultNode(next)
@@ -58,7 +58,7 @@ func Node(c define.Config) define.Definition {
 			Authorize: n.authorize,
 			Validate:  ValidateNodeUpdate,
 		},
-		Subresources: map[string]registry.TypedResource[*corev1.Node]{
+		Subresources: map[string]registry.TypedUpdateRules[*corev1.Node]{
 			"status": {
 				Apply: func(asked, live *corev1.Node) *corev1.Node {
 					next := &corev1.Node{Status: object.Clone(asked.GetStatus())}

@@ -28,7 +28,7 @@ func PersistentVolume(c define.Config) define.Definition {
 		Default:    DefaultPersistentVolume,
 		DefaultNew: DefaultNewPersistentVolume,
 		Validate:   ValidatePersistentVolume,
-		Main: registry.TypedResource[*corev1.PersistentVolume]{
+		Main: registry.TypedUpdateRules[*corev1.PersistentVolume]{
 			Apply: func(asked, live *corev1.PersistentVolume) *corev1.PersistentVolume {
 				next := &corev1.PersistentVolume{Metadata: metadata(asked, live), Spec: object.Clone(asked.GetSpec())}
 				DefaultPersistentVolume(next)
@@ -38,7 +38,7 @@ func PersistentVolume(c define.Config) define.Definition {
 			},
 			Validate: ValidatePersistentVolumeUpdate,
 		},
-		Subresources: map[string]registry.TypedResource[*corev1.PersistentVolume]{
+		Subresources: map[string]registry.TypedUpdateRules[*corev1.PersistentVolume]{
 			"status": {
 				Apply: func(asked, live *corev1.PersistentVolume) *corev1.PersistentVolume {
 					next := &corev1.PersistentVolume{Status: object.Clone(asked.GetStatus())}

@@ -33,7 +33,7 @@ func PersistentVolumeClaim(c define.Config) define.Definition {
 		DefaultNew: DefaultNewPersistentVolumeClaim,
 		Admit:      own.defaultClass,
 		Validate:   ValidatePersistentVolumeClaim,
-		Main: registry.TypedResource[*corev1.PersistentVolumeClaim]{
+		Main: registry.TypedUpdateRules[*corev1.PersistentVolumeClaim]{
 			Apply: func(asked, live *corev1.PersistentVolumeClaim) *corev1.PersistentVolumeClaim {
 				next := &corev1.PersistentVolumeClaim{Metadata: metadata(asked, live), Spec: object.Clone(asked.GetSpec())}
 				DefaultPersistentVolumeClaim(next)
@@ -44,7 +44,7 @@ func PersistentVolumeClaim(c define.Config) define.Definition {
 			Authorize: own.mayGrow,
 			Validate:  ValidatePersistentVolumeClaimUpdate,
 		},
-		Subresources: map[string]registry.TypedResource[*corev1.PersistentVolumeClaim]{
+		Subresources: map[string]registry.TypedUpdateRules[*corev1.PersistentVolumeClaim]{
 			"status": {
 				Apply: func(asked, live *corev1.PersistentVolumeClaim) *corev1.PersistentVolumeClaim {
 					next := &corev1.PersistentVolumeClaim{Status: object.Clone(asked.GetStatus())}

@@ -23,7 +23,7 @@ func PodTemplate(define.Config) define.Definition {
 		Spec:     func(o *corev1.PodTemplate) proto.Message { return o.GetTemplate() },
 		Default:  DefaultPodTemplate,
 		Validate: ValidatePodTemplate,
-		Main:     registry.TypedResource[*corev1.PodTemplate]{Validate: ValidatePodTemplateUpdate},
+		Main:     registry.TypedUpdateRules[*corev1.PodTemplate]{Validate: ValidatePodTemplateUpdate},
 		Table: define.Columns[*corev1.PodTemplate]{
 			define.Text("Containers", "Names of the containers.", func(o *corev1.PodTemplate) string {
 				return ofContainers(o, (*corev1.Container).GetName)

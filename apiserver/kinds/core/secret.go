@@ -56,7 +56,7 @@ func Secret(define.Config) define.Definition {
 		},
 		Validate: ValidateSecret,
 		Show:     showSecret,
-		Main: registry.TypedResource[*corev1.Secret]{
+		Main: registry.TypedUpdateRules[*corev1.Secret]{
 			Authorize: func(ctx context.Context, _ *registry.Update, next, _ *corev1.Secret) error {
 				warnOfKeyPair(ctx, next)
 				return nil

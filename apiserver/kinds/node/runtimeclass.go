@@ -20,7 +20,7 @@ func RuntimeClass(define.Config) define.Definition {
 		RequireRevision: true,
 		Default:         DefaultRuntimeClass,
 		Validate:        ValidateRuntimeClass,
-		Main:            registry.TypedResource[*nodev1.RuntimeClass]{Validate: ValidateRuntimeClassUpdate},
+		Main:            registry.TypedUpdateRules[*nodev1.RuntimeClass]{Validate: ValidateRuntimeClassUpdate},
 		ReadCached:      true,
 		Table: define.Columns[*nodev1.RuntimeClass]{
 			define.Text("Handler", "Name of the configuration of the runtime.", (*nodev1.RuntimeClass).GetHandler),

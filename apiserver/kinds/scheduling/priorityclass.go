@@ -41,7 +41,7 @@ func PriorityClass(c define.Config) define.Definition {
 			}
 			return nil
 		},
-		Main: registry.TypedResource[*schedulingv1.PriorityClass]{
+		Main: registry.TypedUpdateRules[*schedulingv1.PriorityClass]{
 			Authorize: func(ctx context.Context, u *registry.Update, next, live *schedulingv1.PriorityClass) (err error) {
 				u.Guards, err = onlyDefault(ctx, c.Deps.Store, next, live)
 				return err

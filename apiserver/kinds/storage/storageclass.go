@@ -26,7 +26,7 @@ func StorageClass(define.Config) define.Definition {
 		Kind:     storagev1.StorageClassKind,
 		Default:  DefaultStorageClass,
 		Validate: ValidateStorageClass,
-		Main:     registry.TypedResource[*storagev1.StorageClass]{Validate: ValidateStorageClassUpdate},
+		Main:     registry.TypedUpdateRules[*storagev1.StorageClass]{Validate: ValidateStorageClassUpdate},
 		Table: storageClassTable{define.Columns[*storagev1.StorageClass]{
 			define.Text("Provisioner", "Who makes volumes.", (*storagev1.StorageClass).GetProvisioner),
 			define.Text("ReclaimPolicy", "What becomes of the storage when its claim goes.",

@@ -53,10 +53,10 @@ func (p *Pods) Strategy() *registry.Strategy {
 		Admit:      p.admit,
 		Validate:   p.validate,
 		Guards:     p.sameMachine,
-		Main: registry.TypedResource[*corev1.Pod]{
+		Main: registry.TypedUpdateRules[*corev1.Pod]{
 			Apply: applyMain, Authorize: authorizeMain, Validate: ValidateUpdate,
 		},
-		Subresources: map[string]registry.TypedResource[*corev1.Pod]{
+		Subresources: map[string]registry.TypedUpdateRules[*corev1.Pod]{
 			"status": {Apply: applyStatus, Authorize: p.authorizeStatus, Validate: ValidateStatusUpdate},
 			"resize": {Apply: applyResize, Validate: ValidateResize},
 		},
