@@ -87,7 +87,7 @@ func newFit(args *Args, _ *client.Client) (framework.Plugin, error) {
 			if r.Weight == 0 {
 				r.Weight = 1 // as Kubernetes takes it
 			}
-			f.ScoringStrategy.Resources = append(f.ScoringStrategy.Resources, noderesources.Resource(r))
+			f.ScoringStrategy.Resources = append(f.ScoringStrategy.Resources, noderesources.WeightedResource(r))
 		}
 		if s.RequestedToCapacityRatio != nil {
 			for _, p := range s.RequestedToCapacityRatio.Shape {

@@ -34,13 +34,13 @@ const (
 type ScoringStrategy struct {
 	Type StrategyType
 	// Resources are those that count; cpu and memory, equally, when there are none.
-	Resources []Resource
+	Resources []WeightedResource
 	// Shape is the curve of RequestedToCapacityRatio, straight between its points and level outside.
 	Shape []Point
 }
 
-// Resource is a resource with its weight, 1 to 100.
-type Resource struct {
+// WeightedResource is a resource with its weight, 1 to 100.
+type WeightedResource struct {
 	Name   string
 	Weight int64
 }
@@ -54,7 +54,9 @@ const (
 	maxPointScore  = 10
 )
 
-func defaultResources() []Resource { return []Resource{{framework.CPU, 1}, {framework.Memory, 1}} }
+func defaultResources() []WeightedResource {
+	return []WeightedResource{{framework.CPU, 1}, {framework.Memory, 1}}
+}
 
 // validate lists everything that is wrong, each with the name of its field.
 func (a FitArgs) validate() error {

@@ -52,7 +52,7 @@ func plugin(t testing.TB, args FitArgs) *Plugin {
 func strategy(t StrategyType, resources string, shape ...Point) FitArgs {
 	s := &ScoringStrategy{Type: t, Shape: shape}
 	for _, text := range strings.Fields(resources) {
-		var r Resource
+		var r WeightedResource
 		name, weight, _ := strings.Cut(text, ":")
 		r.Name = name
 		if _, err := fmt.Sscan(weight, &r.Weight); err != nil {
@@ -274,7 +274,7 @@ func TestBadArgs(t *testing.T) {
 func TestArgsAreCopied(t *testing.T) {
 	args := strategy(MostAllocated, "cpu:1")
 	p := plugin(t, args)
-	args.ScoringStrategy.Resources[0] = Resource{"memory", 1}
+	args.ScoringStrategy.Resources[0] = WeightedResource{"memory", 1}
 	if got := p.Score(nil, pod("p", "cpu=1"), node("cpu=4 memory=1Ti", "")); got != 25 {
 		t.Errorf("score %d after the arguments changed", got)
 	}

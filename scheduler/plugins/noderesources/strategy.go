@@ -9,7 +9,7 @@ import (
 
 // rating rates nodes by any strategy but the default one, which has a shorter way (see usual).
 type rating struct {
-	resources []Resource
+	resources []WeightedResource
 	// one rates one resource by what would be used of it, which is never more than the capacity.
 	one func(used, capacity int64) int64
 	// zeroIsSilent leaves resources that are rated 0 out of the mean, and rounds it, as RequestedToCapacityRatio does.
@@ -40,7 +40,7 @@ func newRating(s *ScoringStrategy) *rating {
 }
 
 // isUsual says whether the resources are cpu and memory, equally.
-func isUsual(list []Resource) bool {
+func isUsual(list []WeightedResource) bool {
 	if len(list) != 2 || list[0].Weight != list[1].Weight {
 		return false
 	}
