@@ -46,7 +46,7 @@ func (a *Agent) holders(uid string) []*corev1.Pod {
 		if w.uid == uid {
 			continue
 		}
-		w.look(func(m *podstate.Machine) {
+		w.look(func(m *podstate.StateMachine) {
 			if (w.holds || m.Life() == podstate.Active || m.Life() == podstate.Stopping) && !m.Empty() {
 				out = append(out, m.Pod())
 			}

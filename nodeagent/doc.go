@@ -1,7 +1,7 @@
 // Package nodeagent runs the pods that are bound to one node. It learns of them from the API, runs them through
 // a CRI runtime, and writes their status; it registers the node and keeps its Lease fresh.
 //
-//	API ── watch ──► pods ──► worker per pod: podstate.Machine ──► CRI runtime
+//	API ── watch ──► pods ──► worker per pod: podstate.StateMachine ──► CRI runtime
 //	 ▲                              │     ▲                            │
 //	 └──── status, deletion ────────┘     └──── container events ──────┘
 //

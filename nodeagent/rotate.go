@@ -16,7 +16,7 @@ func (a *Agent) rotateOnce(ctx context.Context) {
 	for _, w := range a.list() {
 		var dir string
 		var running []podstate.Instance
-		w.look(func(m *podstate.Machine) {
+		w.look(func(m *podstate.StateMachine) {
 			meta := m.Pod().GetMetadata()
 			dir = filepath.Join(a.cfg.PodLogDir, criconfig.PodDir(meta.GetNamespace(), meta.GetName(), w.uid))
 			m.EachInstance(func(in podstate.Instance) {

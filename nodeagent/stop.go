@@ -117,7 +117,7 @@ const flushTimeout = 2 * time.Second
 func (a *Agent) anyUnwritten() bool {
 	unwritten := false
 	for _, w := range a.list() {
-		w.look(func(m *podstate.Machine) { unwritten = unwritten || m.Unwritten() })
+		w.look(func(m *podstate.StateMachine) { unwritten = unwritten || m.Unwritten() })
 	}
 	return unwritten
 }
@@ -125,7 +125,7 @@ func (a *Agent) anyUnwritten() bool {
 // running returns the names of the pods of which something may run, sorted, and those among them that are stuck.
 func (a *Agent) running() (all, stuck []string) {
 	for _, w := range a.list() {
-		w.look(func(m *podstate.Machine) {
+		w.look(func(m *podstate.StateMachine) {
 			if m.Empty() {
 				return
 			}

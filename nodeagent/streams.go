@@ -74,7 +74,7 @@ func (a *Agent) log(ctx context.Context, ask *nodev1.LogCall, send func([]byte) 
 	}
 	running := func() bool {
 		on := false
-		w.look(func(m *podstate.Machine) {
+		w.look(func(m *podstate.StateMachine) {
 			in, _, ok := m.Instance(o.GetContainer())
 			on = ok && in.Attempt == attempt && in.State == podstate.Running
 		})
@@ -91,7 +91,7 @@ func (a *Agent) logPath(w *worker, container string, previous bool) (path string
 		ok     bool
 		waits  string
 	)
-	w.look(func(m *podstate.Machine) {
+	w.look(func(m *podstate.StateMachine) {
 		in, before, ok = m.Instance(container)
 		waits = m.Waiting(container)
 	})

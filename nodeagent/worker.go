@@ -16,7 +16,7 @@ type worker struct {
 	uid   string
 
 	mu sync.Mutex // guards what follows
-	m  *podstate.Machine
+	m  *podstate.StateMachine
 	// timer is nil while the machine does not ask to be woken.
 	timer *time.Timer
 	// cancelStart says that what is being started is no longer wanted, nil when there is nothing.
@@ -145,7 +145,7 @@ func (w *worker) pod() *corev1.Pod {
 }
 
 // look calls f with the machine, which f must neither change nor keep.
-func (w *worker) look(f func(m *podstate.Machine)) {
+func (w *worker) look(f func(m *podstate.StateMachine)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	f(w.m)
@@ -159,6 +159,6 @@ func name(p *corev1.Pod) string {
 // restarting reports whether the named container has ended and is to run again.
 func (w *worker) restarting(container string) bool {
 	on := false
-	w.look(func(m *podstate.Machine) { on = m.Restarting(container) })
+	w.look(func(m *podstate.StateMachine) { on = m.Restarting(container) })
 	return on
 }

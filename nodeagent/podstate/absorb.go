@@ -9,7 +9,7 @@ import (
 )
 
 // absorb takes a fact into the state.
-func (m *Machine) absorb(in Input) {
+func (m *StateMachine) absorb(in Input) {
 	p := &m.host.Policy
 	switch in := in.(type) {
 	case Start, Tick:
@@ -59,14 +59,14 @@ func (m *Machine) absorb(in Input) {
 }
 
 // take replaces the API object by a newer one.
-func (m *Machine) take(p *corev1.Pod) {
+func (m *StateMachine) take(p *corev1.Pod) {
 	if p != nil && newer(m.pod, p) {
 		m.pod = p
 	}
 }
 
 // answered handles the answer to a write.
-func (m *Machine) answered(r *retry, o Outcome, p *corev1.Pod) {
+func (m *StateMachine) answered(r *retry, o Outcome, p *corev1.Pod) {
 	switch o {
 	case OK:
 		r.done()
@@ -79,7 +79,7 @@ func (m *Machine) answered(r *retry, o Outcome, p *corev1.Pod) {
 	}
 }
 
-func (m *Machine) lookedUp(in LookedUp) {
+func (m *StateMachine) lookedUp(in LookedUp) {
 	switch in.Outcome {
 	case OK:
 		m.look.done()
@@ -93,7 +93,7 @@ func (m *Machine) lookedUp(in LookedUp) {
 	}
 }
 
-func (m *Machine) podDeleted(in PodDeleted) {
+func (m *StateMachine) podDeleted(in PodDeleted) {
 	p := &m.host.Policy
 	switch in.Outcome {
 	case OK:
@@ -111,7 +111,7 @@ func (m *Machine) podDeleted(in PodDeleted) {
 	}
 }
 
-func (m *Machine) admitted(in Admission) {
+func (m *StateMachine) admitted(in Admission) {
 	if in.Undecided {
 		m.admit.failed(m.now, m.host.Policy.APIDelay, m.host.Policy.APIDelayMax)
 		return
@@ -130,7 +130,7 @@ func (m *Machine) admitted(in Admission) {
 	m.do(Note{Warning: true, Reason: in.Reason, Message: in.Message})
 }
 
-func (m *Machine) sandboxRun(in SandboxRun) {
+func (m *StateMachine) sandboxRun(in SandboxRun) {
 	if in.Err != "" {
 		m.run.failed(m.now, m.host.Policy.RuntimeDelay, m.host.Policy.RuntimeDelayMax)
 		note := Note{Warning: true, Reason: "FailedCreatePodSandBox", Message: "Failed to create pod sandbox: " + in.Err}
@@ -152,7 +152,7 @@ func (m *Machine) sandboxRun(in SandboxRun) {
 	m.initialized = len(m.pod.GetSpec().GetInitContainers()) == 0
 }
 
-func (m *Machine) containerRun(in ContainerRun) {
+func (m *StateMachine) containerRun(in ContainerRun) {
 	p := &m.host.Policy
 	c := &m.containers[in.Index]
 	m.starting = -1
@@ -197,7 +197,7 @@ func (m *Machine) containerRun(in ContainerRun) {
 	c.start.failed(m.now, p.PullDelay, p.PullDelayMax)
 }
 
-func (m *Machine) containerStopped(in ContainerStopped) {
+func (m *StateMachine) containerStopped(in ContainerStopped) {
 	c := m.byID(in.ID)
 	if c == nil {
 		return
@@ -227,13 +227,13 @@ func (m *Machine) containerStopped(in ContainerStopped) {
 }
 
 // fail makes the pod fail, once nothing of it runs.
-func (m *Machine) fail(reason, message string) {
+func (m *StateMachine) fail(reason, message string) {
 	if m.end.reason == "" {
 		m.end = ending{reason: reason, message: message, grace: -1}
 	}
 }
 
-func (m *Machine) sandboxStopped(in SandboxStopped) {
+func (m *StateMachine) sandboxStopped(in SandboxStopped) {
 	if in.Err != "" {
 		m.stopBox.failed(m.now, m.host.Policy.RuntimeDelay, m.host.Policy.RuntimeDelayMax)
 		m.stopFailed("sandbox", in.Err)
@@ -247,7 +247,7 @@ func (m *Machine) sandboxStopped(in SandboxStopped) {
 	}
 }
 
-func (m *Machine) containerRemoved(in ContainerRemoved) {
+func (m *StateMachine) containerRemoved(in ContainerRemoved) {
 	if in.Err != "" {
 		m.bury.failed(m.now, m.host.Policy.RuntimeDelay, m.host.Policy.RuntimeDelayMax)
 		m.stopFailed("removal of container "+in.ID, in.Err)

@@ -6,7 +6,7 @@ import (
 	corev1 "monoplane.dev/api/core/v1"
 )
 
-// Action is something that a Machine wants done. Every action but Wake, Note, CancelStart and Forget is
+// Action is something that a StateMachine wants done. Every action but Wake, Note, CancelStart and Forget is
 // answered by exactly one input, and is not asked for again before that.
 type Action interface{ action() }
 
@@ -63,7 +63,7 @@ type RemoveContainer struct {
 // Remove removes the pod's sandboxes, containers, logs and directories; answered by Removed.
 type Remove struct{ Sandboxes []string }
 
-// WriteStatus writes the status of Pod, which is a copy that the Machine gives away; answered by StatusWritten.
+// WriteStatus writes the status of Pod, which is a copy that the StateMachine gives away; answered by StatusWritten.
 type WriteStatus struct{ Pod *corev1.Pod }
 
 // Lookup reads the object by a linearizable read; answered by LookedUp.
@@ -83,7 +83,7 @@ type Note struct {
 	Reason, Message string
 }
 
-// Forget says that the Machine has nothing left to do and nothing of the pod is left here.
+// Forget says that the StateMachine has nothing left to do and nothing of the pod is left here.
 type Forget struct{}
 
 func (Admit) action()           {}

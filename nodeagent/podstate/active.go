@@ -6,7 +6,7 @@ import (
 )
 
 // sandbox returns the pod's current sandbox, nil for none.
-func (m *Machine) sandbox() *box {
+func (m *StateMachine) sandbox() *box {
 	if len(m.sandboxes) == 0 {
 		return nil
 	}
@@ -14,13 +14,13 @@ func (m *Machine) sandbox() *box {
 }
 
 // ready reports whether containers can be started.
-func (m *Machine) ready() bool {
+func (m *StateMachine) ready() bool {
 	s := m.sandbox()
 	return s != nil && s.Ready
 }
 
 // planActive keeps a sandbox and the containers in it running.
-func (m *Machine) planActive() {
+func (m *StateMachine) planActive() {
 	m.removeDead()
 	if !m.ready() {
 		m.observeNow()
@@ -39,7 +39,7 @@ func (m *Machine) planActive() {
 }
 
 // planSandbox makes a sandbox, once nothing of an earlier one is left.
-func (m *Machine) planSandbox() {
+func (m *StateMachine) planSandbox() {
 	if m.run.busy || !m.halt() {
 		return
 	}
@@ -66,7 +66,7 @@ func (m *Machine) planSandbox() {
 	m.do(RunSandbox{Attempt: attempt})
 }
 
-func (m *Machine) anyRan() bool {
+func (m *StateMachine) anyRan() bool {
 	for i := range m.containers {
 		if m.kind(i) == app && m.containers[i].State != None {
 			return true
@@ -76,7 +76,7 @@ func (m *Machine) anyRan() bool {
 }
 
 // planContainers starts at most one container: the first in order that is due. spec: INIT-1, INIT-4
-func (m *Machine) planContainers() {
+func (m *StateMachine) planContainers() {
 	for i := range m.containers {
 		c := &m.containers[i]
 		switch m.kind(i) {
@@ -108,7 +108,7 @@ func (m *Machine) planContainers() {
 }
 
 // start starts container i unless it has to wait; it reports whether it did.
-func (m *Machine) start(i int) bool {
+func (m *StateMachine) start(i int) bool {
 	c := &m.containers[i]
 	if c.State == Exited {
 		if end := m.backoffEnd(i); m.now.Before(end) {
@@ -136,7 +136,7 @@ func (m *Machine) start(i int) bool {
 }
 
 // noteBackoff tells once per instance that its restart has to wait.
-func (m *Machine) noteBackoff(i int) {
+func (m *StateMachine) noteBackoff(i int) {
 	c := &m.containers[i]
 	if c.noted == c.Attempt+1 {
 		return
@@ -150,7 +150,7 @@ func (m *Machine) noteBackoff(i int) {
 
 // replaceChanged stops running containers whose image has changed; they start again with the new one. It reports
 // whether there are any.
-func (m *Machine) replaceChanged() bool {
+func (m *StateMachine) replaceChanged() bool {
 	any := false
 	for i := range m.containers {
 		if c := &m.containers[i]; c.State == Running && m.changed(i) {
@@ -164,7 +164,7 @@ func (m *Machine) replaceChanged() bool {
 }
 
 // discard has a dead container removed, once.
-func (m *Machine) discard(id string, index int, attempt uint32) {
+func (m *StateMachine) discard(id string, index int, attempt uint32) {
 	if id == "" {
 		return
 	}
@@ -174,13 +174,13 @@ func (m *Machine) discard(id string, index int, attempt uint32) {
 }
 
 // isDiscarded reports whether a container is to be removed.
-func (m *Machine) isDiscarded(id string) bool {
+func (m *StateMachine) isDiscarded(id string) bool {
 	return slices.ContainsFunc(m.dead, func(r remains) bool { return r.id == id })
 }
 
 // spare takes back that a container is to be removed, since it runs: it gets its grace first. What the runtime is
 // removing already cannot be taken back.
-func (m *Machine) spare(id string) {
+func (m *StateMachine) spare(id string) {
 	if m.bury.busy && len(m.dead) > 0 && m.dead[0].id == id {
 		return
 	}
@@ -188,7 +188,7 @@ func (m *Machine) spare(id string) {
 }
 
 // removeDead removes dead containers that are not needed, one at a time.
-func (m *Machine) removeDead() {
+func (m *StateMachine) removeDead() {
 	if len(m.dead) > 0 && m.may(&m.bury) {
 		m.bury.busy = true
 		d := m.dead[0]
@@ -197,16 +197,16 @@ func (m *Machine) removeDead() {
 }
 
 // observeNow asks for an observation that something called for.
-func (m *Machine) observeNow() {
+func (m *StateMachine) observeNow() {
 	if (m.observeAgain || m.observeLater && m.idle()) && m.may(&m.observe) {
 		m.askObserve()
 	}
 }
 
 // idle reports whether nothing is being started.
-func (m *Machine) idle() bool { return m.starting < 0 && !m.run.busy }
+func (m *StateMachine) idle() bool { return m.starting < 0 && !m.run.busy }
 
-func (m *Machine) askObserve() {
+func (m *StateMachine) askObserve() {
 	m.observe.busy, m.observeAgain, m.observeLater = true, false, false
 	m.observeWhole = m.idle()
 	m.expire()

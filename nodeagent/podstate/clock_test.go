@@ -59,7 +59,7 @@ func TestBackoffWhenTheClockIsSet(t *testing.T) {
 // reading does not depend on the clock.
 func TestAnchor(t *testing.T) {
 	now := time.Now()
-	m := &Machine{now: now}
+	m := &StateMachine{now: now}
 	past := now.Round(0).Add(-time.Minute)
 	got := m.anchor(past)
 	if !got.Round(0).Equal(past) || got.Round(0).Unix() != past.Unix() {

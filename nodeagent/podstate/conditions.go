@@ -23,7 +23,7 @@ const (
 
 // conditions brings the agent's conditions in s up to date; phase and container statuses are already set.
 // spec: LIFE-3, LIFE-4, LIFE-12
-func (m *Machine) conditions(s *corev1.PodStatus) {
+func (m *StateMachine) conditions(s *corev1.PodStatus) {
 	set := func(kind string, on bool, reason, message string) {
 		status := "False"
 		if on {
@@ -73,7 +73,7 @@ func (m *Machine) conditions(s *corev1.PodStatus) {
 }
 
 // counted returns the statuses of the containers whose readiness is the pod's: sidecars' too. spec: INIT-4
-func (m *Machine) counted(s *corev1.PodStatus) []*corev1.ContainerStatus {
+func (m *StateMachine) counted(s *corev1.PodStatus) []*corev1.ContainerStatus {
 	var out []*corev1.ContainerStatus
 	for i, c := range s.GetInitContainerStatuses() {
 		if m.kind(i) == sidecar {
@@ -98,7 +98,7 @@ func names(what string, statuses []*corev1.ContainerStatus) string {
 }
 
 // gates says which readiness gates are not True; empty when all are. spec: LIFE-4
-func (m *Machine) gates(s *corev1.PodStatus) string {
+func (m *StateMachine) gates(s *corev1.PodStatus) string {
 	var missing []string
 	for _, g := range m.pod.GetSpec().GetReadinessGates() {
 		switch c := condition(s, g.GetConditionType()); {
@@ -115,7 +115,7 @@ func (m *Machine) gates(s *corev1.PodStatus) string {
 
 // setCondition sets one condition; its transition time changes only with its status. The list is the caller's own,
 // what is in it is not.
-func (m *Machine) setCondition(s *corev1.PodStatus, kind, status, reason, message string) {
+func (m *StateMachine) setCondition(s *corev1.PodStatus, kind, status, reason, message string) {
 	generation := m.pod.GetMetadata().GetGeneration()
 	i := slices.IndexFunc(s.Conditions, func(c *corev1.PodCondition) bool { return c.GetType() == kind })
 	switch {

@@ -54,7 +54,7 @@ const (
 	sidecar
 )
 
-func (m *Machine) kind(i int) kind {
+func (m *StateMachine) kind(i int) kind {
 	if i >= len(m.pod.GetSpec().GetInitContainers()) {
 		return app
 	}
@@ -73,7 +73,7 @@ func Hash(c *corev1.Container) string {
 }
 
 // changed reports whether the definition is no longer that of the instance.
-func (m *Machine) changed(i int) bool {
+func (m *StateMachine) changed(i int) bool {
 	c := &m.containers[i]
 	return c.State != None && c.Hash != "" && m.kind(i) != initial && c.Hash != Hash(m.spec(i))
 }
@@ -81,7 +81,7 @@ func (m *Machine) changed(i int) bool {
 // restarts reports whether container i, which has exited, is to run again, back-off aside: by policy, or with a new
 // definition. That does not bring back a container which the API knows to have ended and which stays ended by policy:
 // the server would refuse to hear of it ever after. spec: CTR-2, INIT-1, INIT-4
-func (m *Machine) restarts(i int) bool {
+func (m *StateMachine) restarts(i int) bool {
 	c, spec := &m.containers[i], m.spec(i)
 	if m.changed(i) && !m.told(i) {
 		return true
@@ -109,13 +109,13 @@ func (m *Machine) restarts(i int) bool {
 }
 
 // told reports whether the API knows, or may know, that the instance has ended.
-func (m *Machine) told(i int) bool {
+func (m *StateMachine) told(i int) bool {
 	c := &m.containers[i]
 	return c.told == c.Attempt+1 || m.saysEnded(m.pod.GetStatus(), i)
 }
 
 // saysEnded reports whether a status says that the instance of container i has ended.
-func (m *Machine) saysEnded(s *corev1.PodStatus, i int) bool {
+func (m *StateMachine) saysEnded(s *corev1.PodStatus, i int) bool {
 	id, name := m.fullID(m.containers[i].ID), m.spec(i).GetName()
 	for _, list := range [...][]*corev1.ContainerStatus{s.GetInitContainerStatuses(), s.GetContainerStatuses()} {
 		for _, known := range list {
@@ -143,7 +143,7 @@ func rule(rules []*corev1.ContainerRestartRule, code int32) string {
 }
 
 // backoff returns the delay that an exited instance leaves: none when the node ended it. spec: CTR-3
-func (m *Machine) backoff(i int) time.Duration {
+func (m *StateMachine) backoff(i int) time.Duration {
 	if m.containers[i].Ordered {
 		return 0
 	}
@@ -152,7 +152,7 @@ func (m *Machine) backoff(i int) time.Duration {
 
 // earned returns the delay that the runs of an instance and its predecessors have led to: none after the first run,
 // after a run of more than RestartReset, or when the definition has changed. spec: CTR-3
-func (m *Machine) earned(i int) time.Duration {
+func (m *StateMachine) earned(i int) time.Duration {
 	c := &m.containers[i]
 	if c.State != Exited || m.changed(i) || c.FinishedAt.Sub(c.StartedAt) > m.host.Policy.RestartReset &&
 		!c.StartedAt.IsZero() {
@@ -162,12 +162,12 @@ func (m *Machine) earned(i int) time.Duration {
 }
 
 // backoffEnd returns when container i may run again.
-func (m *Machine) backoffEnd(i int) time.Time {
+func (m *StateMachine) backoffEnd(i int) time.Time {
 	return m.containers[i].FinishedAt.Add(m.backoff(i))
 }
 
 // nextDelay returns the delay that goes with the next instance of container i.
-func (m *Machine) nextDelay(i int) time.Duration {
+func (m *StateMachine) nextDelay(i int) time.Duration {
 	p := &m.host.Policy
 	switch c := &m.containers[i]; {
 	case c.State != Exited:
@@ -190,7 +190,7 @@ func (c *container) nextAttempt() uint32 {
 }
 
 // finished reports whether no container is to run or run again. spec: LIFE-1
-func (m *Machine) finished() bool {
+func (m *StateMachine) finished() bool {
 	if len(m.containers) == 0 {
 		return false
 	}
@@ -212,7 +212,7 @@ func (m *Machine) finished() bool {
 }
 
 // here reports whether the instance is in the pod's current sandbox.
-func (m *Machine) here(c *container) bool {
+func (m *StateMachine) here(c *container) bool {
 	s := m.sandbox()
 	return s == nil || c.SandboxID == "" || c.SandboxID == s.ID
 }

@@ -37,6 +37,6 @@
 // Times that the runtime or the API stated are tied to the process's own time when they are learned (anchor), so that
 // setting the clock afterwards moves neither a back-off nor a deadline.
 //
-// It does not know CRI or gRPC, admit pods (it asks), or keep anything across a restart: a Machine made from a
+// It does not know CRI or gRPC, admit pods (it asks), or keep anything across a restart: a StateMachine made from a
 // fresh observation and the API object goes on where the old one was.
 package podstate

@@ -7,7 +7,7 @@ import (
 )
 
 // planStopped waits, with nothing left of the pod but records, until the records may go.
-func (m *Machine) planStopped() {
+func (m *StateMachine) planStopped() {
 	if !m.confirmed && !m.halt() {
 		return // something was seen after all
 	}
@@ -21,7 +21,7 @@ func (m *Machine) planStopped() {
 }
 
 // planRemoving frees what the pod holds on the node, then lets the object go. spec: DEL-7
-func (m *Machine) planRemoving() {
+func (m *StateMachine) planRemoving() {
 	if !m.removed {
 		if !m.bury.busy && m.may(&m.remove) {
 			m.remove.busy = true
@@ -46,7 +46,7 @@ func (m *Machine) planRemoving() {
 }
 
 // lookUp reads the object again when it seems to be gone or when what is known of it is stale.
-func (m *Machine) lookUp() {
+func (m *StateMachine) lookUp() {
 	if m.absent && !m.vanished && m.may(&m.look) {
 		m.look.busy = true
 		m.do(Lookup{})
@@ -55,7 +55,7 @@ func (m *Machine) lookUp() {
 
 // report writes the status when it differs from what the API has. Changes that users wait for are written at
 // once, others are gathered for a moment: a pod whose containers start quickly costs one write.
-func (m *Machine) report() {
+func (m *StateMachine) report() {
 	if m.vanished || m.absent || m.life == Admitting || phase.Terminal(m.pod) {
 		return
 	}
@@ -90,7 +90,7 @@ func (m *Machine) report() {
 
 // gather returns how long a change that can wait does wait for more. While a pod stops the end is near, and is
 // written at once.
-func (m *Machine) gather() time.Duration {
+func (m *StateMachine) gather() time.Duration {
 	if m.life == Stopping {
 		return 10 * m.host.Policy.Coalesce
 	}

@@ -12,7 +12,7 @@ import (
 //	        └───────────────────────── something runs after all ◄──────────────────────┘
 //
 // spec: TERM-1, TERM-4, INIT-5
-func (m *Machine) halt() bool {
+func (m *StateMachine) halt() bool {
 	m.removeDead()
 	idle := m.idle()
 	if m.confirmed && idle {
@@ -39,7 +39,7 @@ func (m *Machine) halt() bool {
 }
 
 // stopContainers asks for the stops that are due and reports whether something may still run.
-func (m *Machine) stopContainers(grace time.Duration) bool {
+func (m *StateMachine) stopContainers(grace time.Duration) bool {
 	running := false
 	for i := range m.strays {
 		running = m.endStray(&m.strays[i], grace) || running
@@ -71,7 +71,7 @@ func (m *Machine) stopContainers(grace time.Duration) bool {
 
 // stopOne stops a container with the grace period, or shortens a stop in flight; it reports whether the
 // container may still run. A stop that failed is begun anew with the whole period (DEL-10). spec: TERM-3
-func (m *Machine) stopOne(c *container, grace time.Duration) bool {
+func (m *StateMachine) stopOne(c *container, grace time.Duration) bool {
 	if c.State != Running && c.State != Created {
 		return c.stops > 0
 	}
@@ -107,7 +107,7 @@ func seconds(d time.Duration) time.Duration {
 
 // stopSandboxes stops sandboxes that are not known to be stopped, ready or not (one whose supervisor died may
 // have left processes); it reports whether there are any.
-func (m *Machine) stopSandboxes() bool {
+func (m *StateMachine) stopSandboxes() bool {
 	for i := range m.sandboxes {
 		if s := &m.sandboxes[i]; !s.stopped {
 			if m.may(&m.stopBox) {
@@ -121,7 +121,7 @@ func (m *Machine) stopSandboxes() bool {
 }
 
 // grace returns the grace period that holds now. spec: DEL-1, DEL-9, LIFE-6
-func (m *Machine) grace() time.Duration {
+func (m *StateMachine) grace() time.Duration {
 	if m.vanished {
 		return m.host.Policy.VanishedGrace
 	}

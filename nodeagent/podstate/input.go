@@ -6,7 +6,7 @@ import (
 	corev1 "monoplane.dev/api/core/v1"
 )
 
-// Input is a fact that a Machine is told.
+// Input is a fact that a StateMachine is told.
 type Input interface{ input() }
 
 // Outcome says what became of a call to the API.
@@ -25,13 +25,13 @@ const (
 	Missing
 )
 
-// Start has nothing new to say; it makes a new Machine begin.
+// Start has nothing new to say; it makes a new StateMachine begin.
 type Start struct{}
 
 // Tick says that the time of the last Wake has come.
 type Tick struct{}
 
-// Changed brings the API object as it is now. An older one than the Machine has is ignored.
+// Changed brings the API object as it is now. An older one than the StateMachine has is ignored.
 type Changed struct{ Pod *corev1.Pod }
 
 // Absent says that a list or watch no longer shows the pod. It is believed only after a Lookup.

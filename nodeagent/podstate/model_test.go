@@ -13,10 +13,10 @@ import (
 	metav1 "monoplane.dev/api/meta/v1"
 )
 
-// model is the world around one Machine, as simple as it can be: an API object and a runtime.
+// model is the world around one StateMachine, as simple as it can be: an API object and a runtime.
 type model struct {
 	host  *Host
-	m     *Machine
+	m     *StateMachine
 	now   time.Time
 	began time.Time
 	wake  time.Time

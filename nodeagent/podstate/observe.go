@@ -20,7 +20,7 @@ const (
 )
 
 // observed takes the answer to Observe, or what the runtime told by itself.
-func (m *Machine) observed(in Observed) {
+func (m *StateMachine) observed(in Observed) {
 	if !in.Asked {
 		m.see(in.Seen, false)
 		return
@@ -39,7 +39,7 @@ func (m *Machine) observed(in Observed) {
 
 // see takes an observation into the state. A whole one shows everything that the runtime has of the pod at a
 // moment when nothing was being started, so what is missing from it is gone.
-func (m *Machine) see(seen Observation, whole bool) {
+func (m *StateMachine) see(seen Observation, whole bool) {
 	if m.removed {
 		return
 	}
@@ -63,7 +63,7 @@ func (m *Machine) see(seen Observation, whole bool) {
 
 // seeSandbox takes a sandbox in. One that is new and not the newest is believed only in a whole observation:
 // it may have been removed.
-func (m *Machine) seeSandbox(s Sandbox, whole bool) {
+func (m *StateMachine) seeSandbox(s Sandbox, whole bool) {
 	at := len(m.sandboxes)
 	for i := range m.sandboxes {
 		b := &m.sandboxes[i]
@@ -95,7 +95,7 @@ func (m *Machine) seeSandbox(s Sandbox, whole bool) {
 }
 
 // seeInstance takes an instance in: it is the one we know, a newer one, or one that is left over.
-func (m *Machine) seeInstance(in Instance, whole bool) {
+func (m *StateMachine) seeInstance(in Instance, whole bool) {
 	if in.State == Running {
 		m.spare(in.ID)
 	}
@@ -130,7 +130,7 @@ func (m *Machine) seeInstance(in Instance, whole bool) {
 }
 
 // adopt makes an instance of which nothing was known the newest one of its container if its turn has come.
-func (m *Machine) adopt(in Instance) bool {
+func (m *StateMachine) adopt(in Instance) bool {
 	i := m.index(in.Name)
 	if i < 0 || in.State == Created {
 		return false
@@ -152,7 +152,7 @@ func (m *Machine) adopt(in Instance) bool {
 
 // disagree deals with a container that has ended as far as we know and runs as far as the runtime shows. A look that
 // began before the end says that once; who says it twice is believed.
-func (m *Machine) disagree(c *container, in Instance) {
+func (m *StateMachine) disagree(c *container, in Instance) {
 	if c.doubts++; c.doubts > 1 {
 		c.Instance, c.doubts = in, 0
 		return
@@ -162,7 +162,7 @@ func (m *Machine) disagree(c *container, in Instance) {
 }
 
 // merge takes in what an instance that we know has come to. States only grow.
-func (m *Machine) merge(c *container, in Instance) {
+func (m *StateMachine) merge(c *container, in Instance) {
 	if in.State <= c.State {
 		if in.State == Running && c.StartedAt.IsZero() {
 			c.StartedAt = m.anchor(in.StartedAt)
@@ -189,7 +189,7 @@ func (m *Machine) merge(c *container, in Instance) {
 }
 
 // supersede makes in the newest instance of container i. Stops in flight are those of the old one.
-func (m *Machine) supersede(i int, in Instance) {
+func (m *StateMachine) supersede(i int, in Instance) {
 	c := &m.containers[i]
 	old := container{Instance: c.Instance, stop: c.stop, stops: c.stops, termAt: c.termAt, killAt: c.killAt}
 	c.Instance = in
@@ -207,7 +207,7 @@ func (m *Machine) supersede(i int, in Instance) {
 }
 
 // discardLast has the container of the instance before the newest one removed. What is known of it stays.
-func (m *Machine) discardLast(c *container) {
+func (m *StateMachine) discardLast(c *container) {
 	if c.last != nil && !c.lastRemoved {
 		c.lastRemoved = true
 		m.discard(c.last.ID, m.index(c.Name), c.last.Attempt)
@@ -215,7 +215,7 @@ func (m *Machine) discardLast(c *container) {
 }
 
 // seeMissing ends what a whole observation does not show.
-func (m *Machine) seeMissing(seen Observation) {
+func (m *StateMachine) seeMissing(seen Observation) {
 	shown := make(map[string]bool, len(seen.Sandboxes)+len(seen.Instances))
 	for _, s := range seen.Sandboxes {
 		shown[s.ID] = true
@@ -245,7 +245,7 @@ func (m *Machine) seeMissing(seen Observation) {
 }
 
 // lose ends an instance whose record is gone.
-func (m *Machine) lose(in *Instance) {
+func (m *StateMachine) lose(in *Instance) {
 	if in.State == Exited {
 		return
 	}
@@ -254,7 +254,7 @@ func (m *Machine) lose(in *Instance) {
 }
 
 // byID returns the container or stray whose newest instance has the id.
-func (m *Machine) byID(id string) *container {
+func (m *StateMachine) byID(id string) *container {
 	if id == "" {
 		return nil
 	}
@@ -270,7 +270,7 @@ func (m *Machine) byID(id string) *container {
 }
 
 // lastWithID returns the container whose previous instance has the id.
-func (m *Machine) lastWithID(id string) *container {
+func (m *StateMachine) lastWithID(id string) *container {
 	for i := range m.containers {
 		if c := &m.containers[i]; c.last != nil && c.last.ID == id {
 			return c

@@ -18,7 +18,7 @@ type stop struct {
 	term, kill time.Time
 }
 
-// chaos runs a Machine in a world where everything may fail, come late or happen by itself, and checks what
+// chaos runs a StateMachine in a world where everything may fail, come late or happen by itself, and checks what
 // must hold whatever happens.
 type chaos struct {
 	*model

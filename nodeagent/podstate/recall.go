@@ -10,7 +10,7 @@ import (
 
 // recall completes what the runtime shows, after a restart of the agent or the machine, by what the API
 // object remembers: counts go on, exit codes are kept, and a container that the runtime has lost has ended.
-func (m *Machine) recall() {
+func (m *StateMachine) recall() {
 	status := m.pod.GetStatus()
 	known := make(map[string]*corev1.ContainerStatus)
 	for _, s := range status.GetInitContainerStatuses() {
@@ -32,7 +32,7 @@ func (m *Machine) recall() {
 	}
 }
 
-func (m *Machine) recallContainer(c *container, s *corev1.ContainerStatus) {
+func (m *StateMachine) recallContainer(c *container, s *corev1.ContainerStatus) {
 	if s == nil {
 		return
 	}

@@ -15,7 +15,7 @@ import (
 // status returns the status that the API should have. What other programs own in it is kept. spec: LIFE-9
 //
 // It shares with the pod what has not changed.
-func (m *Machine) status() *corev1.PodStatus {
+func (m *StateMachine) status() *corev1.PodStatus {
 	s := m.pod.GetStatus().Shallow()
 	if s == nil {
 		s = &corev1.PodStatus{}
@@ -48,12 +48,12 @@ func (m *Machine) status() *corev1.PodStatus {
 }
 
 // ends reports whether the terminal phase may be written: nothing is left, and nothing will run. spec: LIFE-10
-func (m *Machine) ends() bool {
+func (m *StateMachine) ends() bool {
 	return m.life >= Stopped && m.confirmed && m.final()
 }
 
 // phase returns the phase; old is what the API has. spec: LIFE-1, LIFE-5
-func (m *Machine) phase(old string, ends bool) string {
+func (m *StateMachine) phase(old string, ends bool) string {
 	if ends {
 		if m.end.reason != "" {
 			return phase.Failed
@@ -79,7 +79,7 @@ func (m *Machine) phase(old string, ends bool) string {
 	return phase.Running
 }
 
-func (m *Machine) addresses(s *corev1.PodStatus) {
+func (m *StateMachine) addresses(s *corev1.PodStatus) {
 	if len(m.host.IPs) > 0 {
 		s.HostIP, s.HostIPs = m.host.IPs[0], make([]*corev1.HostIP, len(m.host.IPs))
 		for i, ip := range m.host.IPs {
@@ -98,7 +98,7 @@ func (m *Machine) addresses(s *corev1.PodStatus) {
 
 // PodIPs returns the pod's addresses: the sandbox's, or the node's when the pod shares its network (NET-1).
 // There are none without a ready sandbox.
-func (m *Machine) PodIPs() []string {
+func (m *StateMachine) PodIPs() []string {
 	box := m.sandbox()
 	switch {
 	case box == nil || !box.Ready:
@@ -111,7 +111,7 @@ func (m *Machine) PodIPs() []string {
 }
 
 // containerStatus returns the status of container i. spec: CTR-1, CTR-4
-func (m *Machine) containerStatus(i int, ends bool) *corev1.ContainerStatus {
+func (m *StateMachine) containerStatus(i int, ends bool) *corev1.ContainerStatus {
 	c, spec := &m.containers[i], m.spec(i)
 	s := &corev1.ContainerStatus{
 		Name: spec.GetName(), Image: spec.GetImage(), RestartCount: int32(c.floor),
@@ -154,7 +154,7 @@ func (m *Machine) containerStatus(i int, ends bool) *corev1.ContainerStatus {
 // missed reports whether container i, which never ran, counts as failed when the pod ends, as with kubelets: an app
 // container once the pod has initialized, and an init container unless it and those after it were still waiting for
 // their turn. The first init container's turn has come with the pod.
-func (m *Machine) missed(i int) bool {
+func (m *StateMachine) missed(i int) bool {
 	inits := len(m.pod.GetSpec().GetInitContainers())
 	if i >= inits {
 		return m.initialized
@@ -170,7 +170,7 @@ func (m *Machine) missed(i int) bool {
 // waiting says what container i, which does not run, waits for; nil when it has ended and does not wait. One that is
 // replaced by a new definition is never said to have ended: what has ended may not come back where the policy is
 // Never.
-func (m *Machine) waiting(i int) *corev1.ContainerStateWaiting {
+func (m *StateMachine) waiting(i int) *corev1.ContainerStateWaiting {
 	c := &m.containers[i]
 	if c.State == Exited && (m.life != Active || m.kind(i) == initial && m.initialized || !m.restarts(i)) {
 		return nil
@@ -192,7 +192,7 @@ func (m *Machine) waiting(i int) *corev1.ContainerStateWaiting {
 	}
 }
 
-func (m *Machine) terminated(in *Instance) *corev1.ContainerStateTerminated {
+func (m *StateMachine) terminated(in *Instance) *corev1.ContainerStateTerminated {
 	t := &corev1.ContainerStateTerminated{
 		ExitCode: in.ExitCode, Signal: in.Signal, Reason: in.Reason, Message: in.Message,
 		StartedAt: apiTime(in.StartedAt), FinishedAt: apiTime(in.FinishedAt), ContainerID: m.fullID(in.ID),
@@ -208,7 +208,7 @@ func (m *Machine) terminated(in *Instance) *corev1.ContainerStateTerminated {
 }
 
 // fullID returns an id as the API states it, such as "host://0123".
-func (m *Machine) fullID(id string) string {
+func (m *StateMachine) fullID(id string) string {
 	if id == "" {
 		return ""
 	}
@@ -219,7 +219,7 @@ func (m *Machine) fullID(id string) string {
 func same(a, b *corev1.PodStatus) bool { return wire.Equal(a, b) }
 
 // urgent reports whether want differs from what the API has in a way that somebody may wait for.
-func (m *Machine) urgent(want *corev1.PodStatus) bool {
+func (m *StateMachine) urgent(want *corev1.PodStatus) bool {
 	have := m.pod.GetStatus()
 	changed := want.GetPhase() != have.GetPhase() || hasTrue(want, "Ready") != hasTrue(have, "Ready")
 	// While the pod stops there is more to come, soon.

@@ -42,7 +42,7 @@ const (
 )
 
 // doubt takes in that it is not known what becomes of an instance that was to be started.
-func (m *Machine) doubt(in Instance, expiry time.Time) {
+func (m *StateMachine) doubt(in Instance, expiry time.Time) {
 	if in.ID == "" {
 		m.strays = append(m.strays, stray{container: container{Instance: in}, step: unseen})
 		return
@@ -54,7 +54,7 @@ func (m *Machine) doubt(in Instance, expiry time.Time) {
 }
 
 // addStray takes in an instance of which nothing was known and which is nobody's newest.
-func (m *Machine) addStray(in Instance) {
+func (m *StateMachine) addStray(in Instance) {
 	if in.State == Created {
 		m.doubt(in, m.now)
 		return
@@ -64,7 +64,7 @@ func (m *Machine) addStray(in Instance) {
 }
 
 // reportStray tells the user that an instance runs that should not.
-func (m *Machine) reportStray(in *Instance) {
+func (m *StateMachine) reportStray(in *Instance) {
 	i := m.index(in.Name)
 	if in.State != Running || i < 0 {
 		return
@@ -74,7 +74,7 @@ func (m *Machine) reportStray(in *Instance) {
 		m.containers[i].Attempt)})
 }
 
-func (m *Machine) strayByID(id string) *stray {
+func (m *StateMachine) strayByID(id string) *stray {
 	for i := range m.strays {
 		if m.strays[i].ID == id {
 			return &m.strays[i]
@@ -84,7 +84,7 @@ func (m *Machine) strayByID(id string) *stray {
 }
 
 // dropStray forgets a stray that does not exist any more.
-func (m *Machine) dropStray(id string) {
+func (m *StateMachine) dropStray(id string) {
 	m.strays = slices.DeleteFunc(m.strays, func(s stray) bool { return s.ID == id })
 	if len(m.strays) == 0 {
 		m.strays = nil
@@ -92,7 +92,7 @@ func (m *Machine) dropStray(id string) {
 }
 
 // seeStray takes in what the runtime shows of a stray.
-func (m *Machine) seeStray(s *stray, in Instance, whole bool) {
+func (m *StateMachine) seeStray(s *stray, in Instance, whole bool) {
 	switch {
 	case in.State == Created:
 		if whole && s.step == expired {
@@ -129,7 +129,7 @@ func (m *Machine) seeStray(s *stray, in Instance, whole bool) {
 
 // settleStrays sees to it, while the pod is active, that strays come to an end. It reports whether any is being
 // stopped.
-func (m *Machine) settleStrays() bool {
+func (m *StateMachine) settleStrays() bool {
 	stops := false
 	kept := m.strays[:0]
 	for i := range m.strays {
@@ -154,7 +154,7 @@ func (m *Machine) settleStrays() bool {
 }
 
 // lookFor asks for a look at a stray when it is time: at once, with back-off, and when its start expires.
-func (m *Machine) lookFor(s *stray) {
+func (m *StateMachine) lookFor(s *stray) {
 	switch {
 	case s.step == unseen, s.step == uncertain && !m.now.Before(s.expiry):
 		m.observeAgain = true
@@ -169,7 +169,7 @@ func (m *Machine) lookFor(s *stray) {
 }
 
 // expire notes for which strays the look that is being asked for is the last one.
-func (m *Machine) expire() {
+func (m *StateMachine) expire() {
 	for i := range m.strays {
 		if s := &m.strays[i]; s.step == uncertain && !m.now.Before(s.expiry) {
 			s.step = expired
@@ -179,7 +179,7 @@ func (m *Machine) expire() {
 
 // endStray stops a stray with the grace period and has it removed if it never ran; it reports whether it may still
 // run.
-func (m *Machine) endStray(s *stray, grace time.Duration) bool {
+func (m *StateMachine) endStray(s *stray, grace time.Duration) bool {
 	switch s.step {
 	case unseen:
 		m.observeAgain = true // nothing is known that could be stopped
@@ -194,7 +194,7 @@ func (m *Machine) endStray(s *stray, grace time.Duration) bool {
 }
 
 // strayStopped takes in that the stop of a stray that had not been seen to run was answered without an error.
-func (m *Machine) strayStopped(s *stray, in Instance) {
+func (m *StateMachine) strayStopped(s *stray, in Instance) {
 	switch {
 	case in.ID == "":
 		m.dropStray(s.ID) // the runtime does not have it
@@ -208,7 +208,7 @@ func (m *Machine) strayStopped(s *stray, in Instance) {
 }
 
 // discardStray has a stray removed. Its log stays if an instance of the same attempt has it too.
-func (m *Machine) discardStray(s *stray) {
+func (m *StateMachine) discardStray(s *stray) {
 	i := m.index(s.Name)
 	if i >= 0 {
 		c := &m.containers[i]

@@ -23,7 +23,7 @@ const stuckAgain = 5 * time.Minute
 
 // Stuck says why something of the pod is not confirmed dead although its grace period, and what a runtime may need
 // after it, is over; empty when that is not so. It is tried on.
-func (m *Machine) Stuck() string {
+func (m *StateMachine) Stuck() string {
 	if m.stop == nil || m.stop.tell.IsZero() {
 		return ""
 	}
@@ -34,14 +34,14 @@ func (m *Machine) Stuck() string {
 }
 
 // beginStop notes that something is being stopped from now on, with a grace period.
-func (m *Machine) beginStop(grace time.Duration) {
+func (m *StateMachine) beginStop(grace time.Duration) {
 	if m.stop == nil {
 		m.stop = &ongoing{overdue: m.now.Add(max(grace, m.host.Policy.MinGrace) + m.host.Policy.StopMargin)}
 	}
 }
 
 // limitStop notes when the grace period of the whole pod ends; it only becomes shorter.
-func (m *Machine) limitStop(grace time.Duration) {
+func (m *StateMachine) limitStop(grace time.Duration) {
 	m.beginStop(grace)
 	end := m.now.Add(max(grace, m.host.Policy.MinGrace))
 	if m.stop.end.IsZero() || end.Before(m.stop.end) {
@@ -53,14 +53,14 @@ func (m *Machine) limitStop(grace time.Duration) {
 }
 
 // stopFailed keeps the reason why something could not be stopped.
-func (m *Machine) stopFailed(what, err string) {
+func (m *StateMachine) stopFailed(what, err string) {
 	if m.stop != nil {
 		m.stop.why = what + ": " + err
 	}
 }
 
 // watchStop tells when a stop is overdue, and again once in a while.
-func (m *Machine) watchStop() {
+func (m *StateMachine) watchStop() {
 	s := m.stop
 	if s == nil {
 		return

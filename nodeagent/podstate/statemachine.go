@@ -28,8 +28,8 @@ func (l Life) String() string {
 	return [...]string{"admitting", "active", "stopping", "stopped", "removing", "gone"}[l]
 }
 
-// Machine is the state of one pod on this node. It is not safe for concurrent use. Use New.
-type Machine struct {
+// StateMachine is the state of one pod on this node. It is not safe for concurrent use. Use New.
+type StateMachine struct {
 	host *Host
 	// pod is the newest API object that was seen. Invariant: its uid never changes; it is never written.
 	pod *corev1.Pod
@@ -93,9 +93,9 @@ type ending struct {
 
 // New returns the machine of a pod that is bound to this node, given all that the runtime shows of it.
 // The first input should be Start.
-func New(host *Host, pod *corev1.Pod, seen Observation, now time.Time) *Machine {
+func New(host *Host, pod *corev1.Pod, seen Observation, now time.Time) *StateMachine {
 	spec := pod.GetSpec()
-	m := &Machine{
+	m := &StateMachine{
 		host: host, pod: pod, now: now, starting: -1,
 		containers:  make([]container, len(spec.GetInitContainers())+len(spec.GetContainers())),
 		initialized: len(spec.GetInitContainers()) == 0,
@@ -112,23 +112,23 @@ func New(host *Host, pod *corev1.Pod, seen Observation, now time.Time) *Machine 
 }
 
 // Life returns how far the pod has come.
-func (m *Machine) Life() Life { return m.life }
+func (m *StateMachine) Life() Life { return m.life }
 
 // Pod returns the newest API object. It must not be changed.
-func (m *Machine) Pod() *corev1.Pod { return m.pod }
+func (m *StateMachine) Pod() *corev1.Pod { return m.pod }
 
 // Vanished reports whether the object is known to be gone although the agent did not delete it.
-func (m *Machine) Vanished() bool { return m.vanished }
+func (m *StateMachine) Vanished() bool { return m.vanished }
 
 // Empty reports whether nothing of the pod runs here and nothing is about to.
-func (m *Machine) Empty() bool { return m.life >= Stopped }
+func (m *StateMachine) Empty() bool { return m.life >= Stopped }
 
 // Unwritten reports whether the API has yet to learn something of the pod's status.
-func (m *Machine) Unwritten() bool { return m.write.busy || !m.dirty.IsZero() }
+func (m *StateMachine) Unwritten() bool { return m.write.busy || !m.dirty.IsZero() }
 
 // Instance returns the newest instance of the named container and the one before it. ok is false when the
 // container was never started.
-func (m *Machine) Instance(name string) (newest Instance, before *Instance, ok bool) {
+func (m *StateMachine) Instance(name string) (newest Instance, before *Instance, ok bool) {
 	for i := range m.containers {
 		if m.spec(i).GetName() == name {
 			c := &m.containers[i]
@@ -139,14 +139,14 @@ func (m *Machine) Instance(name string) (newest Instance, before *Instance, ok b
 }
 
 // Restarting reports whether the named container has ended and waits to run again.
-func (m *Machine) Restarting(name string) bool {
+func (m *StateMachine) Restarting(name string) bool {
 	i := m.index(name)
 	return i >= 0 && m.containers[i].State == Exited && m.waiting(i) != nil
 }
 
 // Waiting returns why the named container has not been started yet, in the word that the status has for it; empty when
 // it has been, or never will be.
-func (m *Machine) Waiting(name string) string {
+func (m *StateMachine) Waiting(name string) string {
 	i := m.index(name)
 	if i < 0 || m.containers[i].State != None || m.ends() {
 		return ""
@@ -155,7 +155,7 @@ func (m *Machine) Waiting(name string) string {
 }
 
 // EachInstance calls f with the newest instance of every container that was started.
-func (m *Machine) EachInstance(f func(Instance)) {
+func (m *StateMachine) EachInstance(f func(Instance)) {
 	for i := range m.containers {
 		if c := &m.containers[i]; c.State != None {
 			f(c.Instance)
@@ -164,7 +164,7 @@ func (m *Machine) EachInstance(f func(Instance)) {
 }
 
 // Step takes a fact and returns what to do, in order. Time must not go back between steps.
-func (m *Machine) Step(now time.Time, in Input) []Action {
+func (m *StateMachine) Step(now time.Time, in Input) []Action {
 	m.now, m.out, m.next = now, nil, time.Time{}
 	if m.life == Gone {
 		return nil
@@ -192,17 +192,17 @@ func (m *Machine) Step(now time.Time, in Input) []Action {
 	return out
 }
 
-func (m *Machine) do(a Action) { m.out = append(m.out, a) }
+func (m *StateMachine) do(a Action) { m.out = append(m.out, a) }
 
 // due notes that something is to be done at t.
-func (m *Machine) due(t time.Time) {
+func (m *StateMachine) due(t time.Time) {
 	if m.next.IsZero() || t.Before(m.next) {
 		m.next = t
 	}
 }
 
 // may reports whether an action may be asked for now, and sees to it that a later time is not missed.
-func (m *Machine) may(r *retry) bool {
+func (m *StateMachine) may(r *retry) bool {
 	if !r.busy && r.waits(m.now) {
 		m.due(*r.until)
 	}
@@ -210,14 +210,14 @@ func (m *Machine) may(r *retry) bool {
 }
 
 // advance moves life on; it never moves back.
-func (m *Machine) advance(l Life) {
+func (m *StateMachine) advance(l Life) {
 	if l > m.life {
 		m.life = l
 	}
 }
 
 // judge looks for reasons to stop the pod.
-func (m *Machine) judge() {
+func (m *StateMachine) judge() {
 	m.done = m.done || m.finished()
 	if m.life >= Stopping {
 		return
@@ -239,12 +239,12 @@ func (m *Machine) judge() {
 }
 
 // final reports whether the pod is to reach a terminal phase: it never runs again.
-func (m *Machine) final() bool {
+func (m *StateMachine) final() bool {
 	return m.deleting() || m.end.reason != "" || phase.Terminal(m.pod) || m.done
 }
 
 // deadline returns when activeDeadlineSeconds ends. spec: LIFE-6
-func (m *Machine) deadline() (time.Time, bool) {
+func (m *StateMachine) deadline() (time.Time, bool) {
 	s := m.pod.GetSpec()
 	if s == nil || s.ActiveDeadlineSeconds == nil || m.began.IsZero() || m.life == Admitting {
 		return time.Time{}, false
@@ -252,10 +252,10 @@ func (m *Machine) deadline() (time.Time, bool) {
 	return m.began.Add(time.Duration(s.GetActiveDeadlineSeconds()) * time.Second), true
 }
 
-func (m *Machine) deleting() bool { return m.pod.GetMetadata().GetDeletionTimestamp() != nil }
+func (m *StateMachine) deleting() bool { return m.pod.GetMetadata().GetDeletionTimestamp() != nil }
 
 // plan asks for what the current life needs.
-func (m *Machine) plan() {
+func (m *StateMachine) plan() {
 	switch m.life {
 	case Admitting:
 		if m.may(&m.admit) {
@@ -285,7 +285,7 @@ func newer(a, b *corev1.Pod) bool {
 }
 
 // spec returns the definition of container i.
-func (m *Machine) spec(i int) *corev1.Container { return ContainerAt(m.pod, i) }
+func (m *StateMachine) spec(i int) *corev1.Container { return ContainerAt(m.pod, i) }
 
 // ContainerAt returns the container of a pod by its place among the init containers, then the containers.
 func ContainerAt(p *corev1.Pod, i int) *corev1.Container {
@@ -297,7 +297,7 @@ func ContainerAt(p *corev1.Pod, i int) *corev1.Container {
 }
 
 // index returns the place of the named container, -1 when the spec has none.
-func (m *Machine) index(name string) int {
+func (m *StateMachine) index(name string) int {
 	named := func(c *corev1.Container) bool { return c.GetName() == name }
 	inits := m.pod.GetSpec().GetInitContainers()
 	if i := slices.IndexFunc(inits, named); i >= 0 {
@@ -312,7 +312,7 @@ func (m *Machine) index(name string) int {
 // NewVanished returns the machine of something that runs here for a pod that the API, read live, does not have
 // on this node. It stops what was seen, with the short grace of a vanished pod, removes it, and ends.
 // spec: NODE-2, DEL-9
-func NewVanished(host *Host, meta *metav1.ObjectMeta, seen Observation, now time.Time) *Machine {
+func NewVanished(host *Host, meta *metav1.ObjectMeta, seen Observation, now time.Time) *StateMachine {
 	m := New(host, &corev1.Pod{Metadata: meta, Spec: &corev1.PodSpec{}, Status: &corev1.PodStatus{}}, seen, now)
 	m.vanished = true
 	return m
