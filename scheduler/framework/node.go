@@ -7,6 +7,7 @@ import (
 
 	corev1 "monoplane.dev/api/core/v1"
 	"monoplane.dev/rules/hostports"
+	"monoplane.dev/rules/taints"
 )
 
 // NodeInfo is a node with the sums over its pods. It is immutable: With... return a new one. A plugin may keep one for
@@ -93,7 +94,7 @@ func (n *NodeInfo) WithNode(node *corev1.Node) *NodeInfo {
 	c.images = newNodeImages(node.GetStatus().GetImages(), n.images)
 	c.CPUShare, c.MemoryShare = share(c.Allocatable.MilliCPU), share(c.Allocatable.Memory)
 	c.Taints, c.Unschedulable = node.GetSpec().GetTaints(), node.GetSpec().GetUnschedulable()
-	c.Avoid = slices.ContainsFunc(c.Taints, func(t *corev1.Taint) bool { return t.GetEffect() == "PreferNoSchedule" })
+	c.Avoid = slices.ContainsFunc(c.Taints, func(t *corev1.Taint) bool { return t.GetEffect() == taints.PreferNoSchedule })
 	return &c
 }
 

@@ -17,7 +17,6 @@ import (
 	"monoplane.dev/apiserver/auth"
 	"monoplane.dev/apiserver/defaults"
 	"monoplane.dev/apiserver/kinds/core/nodekey"
-	"monoplane.dev/apiserver/kinds/core/podspec"
 	"monoplane.dev/apiserver/kinds/define"
 	"monoplane.dev/apiserver/registry"
 	"monoplane.dev/apiserver/store"
@@ -25,6 +24,7 @@ import (
 	"monoplane.dev/apiserver/warning"
 	"monoplane.dev/object"
 	"monoplane.dev/object/builtin"
+	"monoplane.dev/rules/taints"
 
 	coordinationv1 "monoplane.dev/api/coordination/v1"
 	corev1 "monoplane.dev/api/core/v1"
@@ -158,7 +158,7 @@ func checkTaints(f *validation.Faults, p *validation.Path, list []*corev1.Taint)
 			f.Invalid(at.Child("value"), t.GetValue(), validation.Joined(msgs))
 		}
 		f.RequiredOneOf(at.Child("effect"), t.GetEffect(),
-			podspec.EffectNoSchedule, podspec.EffectPreferNoSchedule, podspec.EffectNoExecute)
+			taints.NoSchedule, taints.PreferNoSchedule, taints.NoExecute)
 		k := pair{t.GetKey(), t.GetEffect()}
 		if seen[k] {
 			e := field.Duplicate(nil, k.key+":"+k.effect)

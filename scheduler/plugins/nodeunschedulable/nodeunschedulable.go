@@ -4,8 +4,8 @@ package nodeunschedulable
 
 import (
 	corev1 "monoplane.dev/api/core/v1"
+	"monoplane.dev/rules/taints"
 	"monoplane.dev/scheduler/framework"
-	"monoplane.dev/scheduler/plugins/tainttoleration"
 )
 
 // Name is the plugin's name.
@@ -21,7 +21,7 @@ type Plugin struct {
 func New() *Plugin {
 	return &Plugin{
 		refused: framework.NewStatus(framework.Unresolvable, Name, "node(s) were unschedulable"),
-		taint:   &corev1.Taint{Key: "node.kubernetes.io/unschedulable", Effect: tainttoleration.NoSchedule},
+		taint:   &corev1.Taint{Key: "node.kubernetes.io/unschedulable", Effect: taints.NoSchedule},
 	}
 }
 
@@ -46,7 +46,7 @@ func (p *Plugin) Filter(_ *framework.CycleState, pod *framework.PodInfo, node *f
 }
 
 func (p *Plugin) tolerated(pod *framework.PodInfo) bool {
-	return tainttoleration.Tolerated(pod.Pod.GetSpec().GetTolerations(), p.taint)
+	return taints.Tolerated(pod.Pod.GetSpec().GetTolerations(), p.taint)
 }
 
 // Events are the changes that can help.

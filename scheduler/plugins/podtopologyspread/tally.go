@@ -4,9 +4,9 @@ import (
 	"math"
 
 	"monoplane.dev/rules/nodeselector"
+	"monoplane.dev/rules/taints"
 	"monoplane.dev/scheduler/framework"
 	"monoplane.dev/scheduler/plugins/nodeaffinity"
-	"monoplane.dev/scheduler/plugins/tainttoleration"
 )
 
 // tally is how many pods there are in each domain of a constraint.
@@ -146,5 +146,5 @@ func (t *tally) includes(pod *framework.PodInfo, chosen *nodeaffinity.Chosen, n 
 	if t.HonorAffinity && !chosen.Matches(n) {
 		return false
 	}
-	return !t.HonorTaints || tainttoleration.Untolerated(n.Taints, pod.Pod.GetSpec().GetTolerations()) == nil
+	return !t.HonorTaints || taints.Untolerated(n.Taints, pod.Pod.GetSpec().GetTolerations()) == nil
 }

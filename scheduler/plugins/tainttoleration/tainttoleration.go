@@ -3,19 +3,12 @@
 package tainttoleration
 
 import (
-	corev1 "monoplane.dev/api/core/v1"
+	"monoplane.dev/rules/taints"
 	"monoplane.dev/scheduler/framework"
 )
 
 // Name is the plugin's name.
 const Name = "TaintToleration"
-
-// The effects of taints.
-const (
-	NoSchedule       = "NoSchedule"
-	PreferNoSchedule = "PreferNoSchedule"
-	NoExecute        = "NoExecute"
-)
 
 // Plugin implements Filter, PreScore, Score and NormalizeScore.
 type Plugin struct{ skip, refused *framework.Status }
@@ -44,44 +37,10 @@ func (*Plugin) NodeLocal() bool { return true }
 
 // Filter refuses nodes with an untolerated NoSchedule or NoExecute taint.
 func (p *Plugin) Filter(_ *framework.CycleState, pod *framework.PodInfo, node *framework.NodeInfo) *framework.Status {
-	if len(node.Taints) > 0 && Untolerated(node.Taints, pod.Pod.GetSpec().GetTolerations()) != nil {
+	if len(node.Taints) > 0 && taints.Untolerated(node.Taints, pod.Pod.GetSpec().GetTolerations()) != nil {
 		return p.refused
 	}
 	return nil
-}
-
-// Untolerated returns the first taint that keeps the pod from a node, nil when there is none.
-func Untolerated(taints []*corev1.Taint, tolerations []*corev1.Toleration) *corev1.Taint {
-	for _, t := range taints {
-		if t.GetEffect() != PreferNoSchedule && !Tolerated(tolerations, t) {
-			return t
-		}
-	}
-	return nil
-}
-
-// Tolerated says whether any of the tolerations tolerates the taint.
-func Tolerated(tolerations []*corev1.Toleration, t *corev1.Taint) bool {
-	for _, l := range tolerations {
-		if tolerates(l, t) {
-			return true
-		}
-	}
-	return false
-}
-
-func tolerates(l *corev1.Toleration, t *corev1.Taint) bool {
-	if l.GetEffect() != "" && l.GetEffect() != t.GetEffect() || l.GetKey() != "" && l.GetKey() != t.GetKey() {
-		return false
-	}
-	switch l.GetOperator() {
-	case "", "Equal":
-		return l.GetKey() != "" && l.GetValue() == t.GetValue()
-	case "Exists":
-		return true
-	default:
-		return false
-	}
 }
 
 // PreScore skips the plugin when no node has a taint to avoid.
@@ -100,7 +59,7 @@ func (p *Plugin) PreScore(
 func (*Plugin) Score(_ *framework.CycleState, pod *framework.PodInfo, node *framework.NodeInfo) int64 {
 	n := int64(0)
 	for _, t := range node.Taints {
-		if t.GetEffect() == PreferNoSchedule && !Tolerated(pod.Pod.GetSpec().GetTolerations(), t) {
+		if t.GetEffect() == taints.PreferNoSchedule && !taints.Tolerated(pod.Pod.GetSpec().GetTolerations(), t) {
 			n++
 		}
 	}
@@ -127,5 +86,5 @@ func (*Plugin) Events() framework.Event { return framework.NodeAdded | framework
 
 // Helps says whether a change can help.
 func (*Plugin) Helps(pod *framework.PodInfo, c *framework.Change) bool {
-	return Untolerated(c.Node.GetSpec().GetTaints(), pod.Pod.GetSpec().GetTolerations()) == nil
+	return taints.Untolerated(c.Node.GetSpec().GetTaints(), pod.Pod.GetSpec().GetTolerations()) == nil
 }

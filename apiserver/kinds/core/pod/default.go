@@ -5,6 +5,7 @@ import (
 	"monoplane.dev/apiserver/kinds/core/podspec"
 	"monoplane.dev/rules/phase"
 	"monoplane.dev/rules/qos"
+	"monoplane.dev/rules/taints"
 
 	corev1 "monoplane.dev/api/core/v1"
 	metav1 "monoplane.dev/api/meta/v1"
@@ -78,20 +79,20 @@ func tolerateAbsence(s *corev1.PodSpec) {
 
 // toleratesAbsence says whether a toleration is one of those that tolerateAbsence adds.
 func toleratesAbsence(t *corev1.Toleration) bool {
-	return (t.GetKey() == taintNotReady || t.GetKey() == taintUnreachable) && t.GetEffect() == "NoExecute" &&
+	return (t.GetKey() == taintNotReady || t.GetKey() == taintUnreachable) && t.GetEffect() == taints.NoExecute &&
 		t.TolerationSeconds != nil && *t.TolerationSeconds == notReadySeconds
 }
 
 // tolerateTaint adds a toleration of a taint unless the pod has one.
 func tolerateTaint(s *corev1.PodSpec, taint string) {
 	for _, t := range s.Tolerations {
-		if (t.GetKey() == taint || t.GetKey() == "") && (t.GetEffect() == "NoExecute" || t.GetEffect() == "") {
+		if (t.GetKey() == taint || t.GetKey() == "") && (t.GetEffect() == taints.NoExecute || t.GetEffect() == "") {
 			return
 		}
 	}
 	seconds := int64(notReadySeconds)
 	s.Tolerations = append(s.Tolerations, &corev1.Toleration{
-		Key: taint, Operator: "Exists", Effect: "NoExecute", TolerationSeconds: &seconds,
+		Key: taint, Operator: "Exists", Effect: taints.NoExecute, TolerationSeconds: &seconds,
 	})
 }
 

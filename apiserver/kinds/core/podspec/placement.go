@@ -6,6 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"monoplane.dev/apiserver/validation"
+	"monoplane.dev/rules/taints"
 
 	corev1 "monoplane.dev/api/core/v1"
 	metav1 "monoplane.dev/api/meta/v1"
@@ -157,13 +158,6 @@ func (f *faults) spread(p *validation.Path, constraints []*corev1.TopologySpread
 	}
 }
 
-// What a taint does to pods that do not tolerate it.
-const (
-	EffectNoSchedule       = "NoSchedule"
-	EffectPreferNoSchedule = "PreferNoSchedule"
-	EffectNoExecute        = "NoExecute"
-)
-
 // CheckTolerations checks tolerations at a path, and adds what is wrong to f.
 func CheckTolerations(f *validation.Faults, p *validation.Path, list []*corev1.Toleration) {
 	for i, t := range list {
@@ -175,7 +169,7 @@ func CheckTolerations(f *validation.Faults, p *validation.Path, list []*corev1.T
 			f.Invalid(at.Child("operator"), op,
 				"operator must be Exists when `key` is empty, which means \"match all values and all keys\"")
 		}
-		if t != nil && t.TolerationSeconds != nil && t.GetEffect() != EffectNoExecute {
+		if t != nil && t.TolerationSeconds != nil && t.GetEffect() != taints.NoExecute {
 			f.Invalid(at.Child("effect"), t.GetEffect(), "effect must be 'NoExecute' when `tolerationSeconds` is set")
 		}
 		switch op {
@@ -195,7 +189,7 @@ func CheckTolerations(f *validation.Faults, p *validation.Path, list []*corev1.T
 			f.OneOf(at.Child("operator"), op, "Equal", validation.OpExists)
 		}
 		if t.GetEffect() != "" {
-			f.OneOf(at.Child("effect"), t.GetEffect(), EffectNoSchedule, EffectPreferNoSchedule, EffectNoExecute)
+			f.OneOf(at.Child("effect"), t.GetEffect(), taints.NoSchedule, taints.PreferNoSchedule, taints.NoExecute)
 		}
 	}
 }

@@ -1,0 +1,61 @@
+package oracle
+
+import (
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	helper "k8s.io/component-helpers/scheduling/corev1"
+	"k8s.io/klog/v2"
+
+	corev1 "monoplane.dev/api/core/v1"
+	"monoplane.dev/rules/taints"
+)
+
+// Kubernetes' comparisons with numbers, which are not in all versions, are off, as they are there by default.
+//
+// spec: SCHED-4
+func TestPodsTolerateTheSameTaints(t *testing.T) {
+	r := random(t)
+	keys, values := []string{"a", "b"}, []string{"", "1", "2"}
+	effects := []v1.TaintEffect{taints.NoSchedule, taints.NoExecute, taints.PreferNoSchedule}
+	kept := 0
+	for range *count {
+		k, node := minimal(), &v1.Node{}
+		for range r.IntN(3) {
+			node.Spec.Taints = append(node.Spec.Taints, v1.Taint{
+				Key: pick(r, keys), Value: pick(r, values), Effect: pick(r, effects),
+			})
+		}
+		for range r.IntN(4) {
+			k.Spec.Tolerations = append(k.Spec.Tolerations, v1.Toleration{
+				Key: pick(r, append(keys, "")), Value: pick(r, values), Effect: pick(r, append(effects, "")),
+				Operator: pick(r, []v1.TolerationOperator{"", "Equal", "Exists", "Lt", "Gt", "exists"}),
+			})
+		}
+		n, err := ours(node, &corev1.Node{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		list := n.GetSpec().GetTaints()
+		hard := func(t *v1.Taint) bool { return t.Effect != v1.TaintEffectPreferNoSchedule }
+		log, there, tolerations := klog.Background(), node.Spec.Taints, k.Spec.Tolerations
+		want, found := helper.FindMatchingUntoleratedTaint(log, there, tolerations, hard, false)
+		got := taints.Untolerated(list, ourPod(t, k).Spec.Tolerations)
+		first := v1.Taint{Key: got.GetKey(), Value: got.GetValue(), Effect: v1.TaintEffect(got.GetEffect())}
+		if (got != nil) != found || first != want {
+			t.Fatalf("taints %v\ntolerations %v\nin the way: %v for Kubernetes, %v for Monoplane", there, tolerations, want, got)
+		}
+		for i := range there {
+			want := helper.TolerationsTolerateTaint(log, tolerations, &there[i], false)
+			if got := taints.Tolerated(ourPod(t, k).Spec.Tolerations, list[i]); got != want {
+				t.Fatalf("taint %v\ntolerations %v: %v for Kubernetes, %v for Monoplane", there[i], tolerations, want, got)
+			}
+		}
+		if found {
+			kept++
+		}
+	}
+	if kept < *count/20 || kept > *count*19/20 {
+		t.Errorf("%d of %d were kept away", kept, *count)
+	}
+}
