@@ -3,6 +3,8 @@ package podstate
 import (
 	"fmt"
 	"time"
+
+	"monoplane.dev/rules/grace"
 )
 
 // halt stops all that runs and reports whether a full observation has confirmed that nothing is left:
@@ -125,21 +127,16 @@ func (m *StateMachine) grace() time.Duration {
 	if m.vanished {
 		return m.host.Policy.VanishedGrace
 	}
-	grace := 30 * time.Second
-	if s := m.pod.GetSpec(); s != nil && s.TerminationGracePeriodSeconds != nil {
-		grace = period(s.GetTerminationGracePeriodSeconds())
+	seconds := int64(grace.Default)
+	if s := m.pod.GetSpec(); s != nil {
+		seconds = grace.Own(s.TerminationGracePeriodSeconds)
 	}
 	if meta := m.pod.GetMetadata(); m.deleting() && meta.DeletionGracePeriodSeconds != nil {
-		grace = period(meta.GetDeletionGracePeriodSeconds())
+		seconds = grace.Asked(meta.GetDeletionGracePeriodSeconds())
 	}
+	period := grace.Duration(seconds)
 	if m.end.grace >= 0 {
-		grace = min(grace, m.end.grace)
+		period = min(period, m.end.grace)
 	}
-	return grace
-}
-
-// period returns a number of seconds as a duration, within reason.
-func period(seconds int64) time.Duration {
-	const most = 10 * 365 * 24 * 3600
-	return time.Duration(max(0, min(seconds, most))) * time.Second
+	return period
 }

@@ -2,21 +2,19 @@ package podspec
 
 import (
 	"monoplane.dev/apiserver/defaults"
+	"monoplane.dev/rules/grace"
 
 	corev1 "monoplane.dev/api/core/v1"
 )
 
-const (
-	gracePeriod   = 30
-	schedulerName = "default-scheduler"
-)
+const schedulerName = "default-scheduler"
 
 // Default fills in the spec of a pod or of a template; call it on create and on update. DefaultOfPod is for pods alone.
 func Default(s *corev1.PodSpec) {
 	defaults.Set(&s.DnsPolicy, "ClusterFirst")
 	defaults.Set(&s.RestartPolicy, "Always")
 	defaults.Set(&s.SchedulerName, schedulerName)
-	defaults.SetPtr(&s.TerminationGracePeriodSeconds, gracePeriod)
+	defaults.SetPtr(&s.TerminationGracePeriodSeconds, grace.Default)
 	if s.SecurityContext == nil {
 		// kubectl debug relies on it.
 		s.SecurityContext = &corev1.PodSecurityContext{}
@@ -39,8 +37,7 @@ func Default(s *corev1.PodSpec) {
 // DefaultOfPod fills in, after Default, what templates leave to the pods that are made of them.
 func DefaultOfPod(s *corev1.PodSpec) {
 	if *s.TerminationGracePeriodSeconds < 0 {
-		// DEL-1: a negative period counts as 1.
-		*s.TerminationGracePeriodSeconds = 1
+		*s.TerminationGracePeriodSeconds = grace.Asked(*s.TerminationGracePeriodSeconds)
 	}
 	defaults.SetPtr(&s.EnableServiceLinks, true)
 	if s.HostNetwork {

@@ -2,6 +2,8 @@ package deletion
 
 import (
 	"time"
+
+	"monoplane.dev/rules/grace"
 )
 
 // Decide says what a request to delete a pod does. The error is a *Refusal.
@@ -35,18 +37,16 @@ func decide(p Pod, req Request, now time.Time) Decision {
 
 // begin handles the first request (DEL-1, DEL-3, DEL-4).
 func begin(p Pod, req Request, now time.Time) Decision {
-	grace := int64(0)
+	period := int64(0)
 	switch {
 	case p.Node == "" || p.Terminal:
 		// Nothing runs that would need time.
 	case req.Grace != nil:
-		grace = *req.Grace
-	case p.SpecGrace != nil:
-		grace = max(*p.SpecGrace, 1)
+		period = grace.Asked(*req.Grace)
 	default:
-		grace = DefaultGrace
+		period = grace.Own(p.SpecGrace)
 	}
-	d := end(p, Mark{Deadline: deadline(now, clamp(grace)), Grace: clamp(grace)})
+	d := end(p, Mark{Deadline: deadline(now, period), Grace: period})
 	d.Begins = true
 	return d
 }
@@ -63,14 +63,14 @@ func goOn(p Pod, req Request, now time.Time) Decision {
 		}
 		return d
 	}
-	if req.Grace == nil || clamp(*req.Grace) >= old.Grace {
+	if req.Grace == nil || grace.Asked(*req.Grace) >= old.Grace {
 		return Decision{Outcome: Unchanged, Mark: old}
 	}
-	grace := clamp(*req.Grace)
-	m := Mark{Deadline: old.Deadline.Add(seconds(grace - old.Grace)), Grace: grace}
+	period := grace.Asked(*req.Grace)
+	m := Mark{Deadline: deadline(old.Deadline, period-old.Grace), Grace: period}
 	if m.Deadline.Before(now) {
 		m.Deadline = now
-		m.Grace = min(grace, 1)
+		m.Grace = min(period, 1)
 	}
 	return end(p, m)
 }
@@ -83,21 +83,4 @@ func end(p Pod, m Mark) Decision {
 	return Decision{Outcome: Marked, Mark: m}
 }
 
-// DefaultGrace is the period of a pod whose spec has none, in seconds. Defaulting sets the spec's, so that
-// this matters only for pods that were stored without it.
-const DefaultGrace = 30
-
-// maxGrace keeps deadlines within what a time.Duration can hold: 100 years, in seconds.
-const maxGrace = 100 * 365 * 24 * 60 * 60
-
-// clamp brings a period into range; a negative one counts as 1 (DEL-1).
-func clamp(grace int64) int64 {
-	if grace < 0 {
-		return 1
-	}
-	return min(grace, maxGrace)
-}
-
-func seconds(n int64) time.Duration { return time.Duration(n) * time.Second }
-
-func deadline(now time.Time, grace int64) time.Time { return now.Add(seconds(grace)) }
+func deadline(now time.Time, seconds int64) time.Time { return now.Add(grace.Duration(seconds)) }
