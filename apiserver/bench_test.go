@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"monoplane.dev/apiserver/store"
+	"monoplane.dev/apiserver/test/apitest"
 
 	corev1 "monoplane.dev/api/core/v1"
 	metav1 "monoplane.dev/api/meta/v1"
@@ -28,7 +29,7 @@ func benchPod(name string) *corev1.Pod {
 func BenchmarkCreate(b *testing.B) {
 	for _, clients := range []int{1, 64} {
 		b.Run(fmt.Sprintf("clients=%d", clients), func(b *testing.B) {
-			c := start(b, fsync(b))
+			c := startWith(b, apitest.Config{Durable: true})
 			admin := c.admin()
 			full := clone(c.createPod(benchPod("template")))
 			const round = 256
@@ -92,7 +93,7 @@ func BenchmarkGet(b *testing.B) {
 
 // BenchmarkBind measures create and bind: the two transactions that a scheduled pod costs.
 func BenchmarkBind(b *testing.B) {
-	c := start(b, fsync(b))
+	c := startWith(b, apitest.Config{Durable: true})
 	c.register("n1")
 	for n := 0; b.Loop(); n++ {
 		p := c.createPod(benchPod(fmt.Sprintf("pod-%d", n)))

@@ -17,8 +17,8 @@ import (
 	"monoplane.dev/apiserver/authn"
 	"monoplane.dev/apiserver/store"
 	"monoplane.dev/apiserver/store/test/etcdtest"
+	"monoplane.dev/apiserver/test/apitest"
 	"monoplane.dev/client/inproc"
-	"monoplane.dev/controllers"
 
 	corev1 "monoplane.dev/api/core/v1"
 	metav1 "monoplane.dev/api/meta/v1"
@@ -32,6 +32,8 @@ type cluster struct {
 	clock  *testclock.FakeClock
 	log    *logBuffer
 	store  *store.Store
+	// conn connects somebody.
+	conn func(u *authn.User, opts ...inproc.Option) grpc.ClientConnInterface
 
 	// second is another server of the same etcd, which every other client calls; nil for none.
 	second  *cluster
@@ -58,53 +60,20 @@ func (l *logBuffer) String() string {
 
 var epoch = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-// fsync makes start use a store that keeps its promises over a power cut, which is slower.
-func fsync(t testing.TB) func(*apiserver.Config) {
-	return func(cfg *apiserver.Config) { cfg.Store = open(t, false) }
-}
-
-func open(t testing.TB, unsafe bool) *store.Store {
-	t.Helper()
-	cfg := store.Config{Dir: t.TempDir(), Collections: apiserver.Collections(), UnsafeNoFsync: unsafe}
-	if unsafe {
-		cfg.OnMutation = func(err error) { t.Error(err) }
-	}
-	return openWith(t, cfg)
-}
-
-func openWith(t testing.TB, cfg store.Config) *store.Store {
-	t.Helper()
-	s, err := store.Open(context.Background(), cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return s
-}
-
 func start(t testing.TB, change ...func(*apiserver.Config)) *cluster {
 	t.Helper()
-	ctx := context.Background()
+	return startWith(t, apitest.Config{}, change...)
+}
+
+func startWith(t testing.TB, cfg apitest.Config, change ...func(*apiserver.Config)) *cluster {
+	t.Helper()
 	c := &cluster{t: t, clock: testclock.NewFakeClock(epoch), log: &logBuffer{}}
-	cfg := apiserver.Config{Controllers: controllers.Roles(), Clock: c.clock, Logger: slog.New(slog.NewTextHandler(c.log, nil))}
+	cfg.API.Clock, cfg.API.Logger = c.clock, slog.New(slog.NewTextHandler(c.log, nil))
 	for _, f := range change {
-		f(&cfg)
+		f(&cfg.API)
 	}
-	if cfg.Store == nil {
-		cfg.Store = open(t, true)
-	}
-	c.store = cfg.Store
-	api, err := apiserver.New(ctx, cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c.api = api
-	c.server = inproc.NewServer(api.UnaryInterceptors(), api.StreamInterceptors())
-	api.Register(c.server)
+	s := apitest.StartWith(t, cfg)
+	c.api, c.server, c.store, c.conn = s.API, s.Inproc, s.Store, s.Conn
 	return c
 }
 
@@ -117,11 +86,10 @@ type client struct {
 // startTwo returns two servers on one external etcd. Every other client of the first is one of the second.
 func startTwo(t testing.TB) *cluster {
 	t.Helper()
-	cfg := store.Config{Endpoints: []string{etcdtest.Start(t)}, Collections: apiserver.Collections(), OnMutation: func(err error) { t.Error(err) }}
+	cfg := apitest.Config{Store: store.Config{Endpoints: []string{etcdtest.Start(t)}}}
 	clock := testclock.NewFakeClock(epoch)
 	one := func() *cluster {
-		s := openWith(t, cfg)
-		c := start(t, func(a *apiserver.Config) { a.Store, a.Clock = s, clock })
+		c := startWith(t, cfg, func(a *apiserver.Config) { a.Clock = clock })
 		c.clock = clock
 		return c
 	}
@@ -134,12 +102,7 @@ func (c *cluster) as(u *authn.User) client {
 	if c.second != nil && c.clients.Add(1)%2 == 0 {
 		return c.second.as(u)
 	}
-	conn := c.server.Conn(inproc.WithContext(func(ctx context.Context) context.Context {
-		if u == nil {
-			return ctx
-		}
-		return authn.WithUser(ctx, u)
-	}))
+	conn := c.conn(u)
 	return client{clients.New(conn), conn}
 }
 

@@ -28,7 +28,7 @@ func reviewServer(t testing.TB) (as func(name string, groups ...string) *client.
 	t.Helper()
 	broker := schedulerstreams.New(schedulerstreams.Config{})
 	s := apitest.StartWith(t, apitest.Config{API: apiserver.Config{Scheduler: broker}})
-	schedulingv1.RegisterSchedulerStreamsServer(s, broker)
+	schedulingv1.RegisterSchedulerStreamsServer(s.Inproc, broker)
 	return s.As
 }
 

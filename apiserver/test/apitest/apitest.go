@@ -33,7 +33,8 @@ import (
 type Config struct {
 	// Store is how the store is opened. Its directory and its resources have defaults.
 	Store store.Config
-	// API is how the services are made. The store is the one above.
+	// API is how the services are made. With a store, they use that, which whoever opened it closes; then the above does
+	// not count.
 	API apiserver.Config
 	// Durable has the store keep its promises over a power cut and not look for mutations. Benchmarks want that.
 	Durable bool
@@ -45,7 +46,10 @@ type Server struct {
 	API   *apiserver.Server
 	Store *store.Store
 
-	inproc *inproc.Server
+	// Inproc has the services, and takes further ones.
+	Inproc *inproc.Server
+
+	owned bool // the store
 	*faults
 }
 
@@ -99,38 +103,43 @@ func open(cfg Config) (*Server, error) {
 		cfg.API.Controllers = controllers.Roles()
 	}
 	cfg.Store.UnsafeNoFsync = !cfg.Durable
+	owned := cfg.API.Store == nil
 	var err error
-	if cfg.API.Store, err = store.Open(ctx, cfg.Store); err != nil {
-		return nil, err
+	if owned {
+		if cfg.API.Store, err = store.Open(ctx, cfg.Store); err != nil {
+			return nil, err
+		}
 	}
-	s := &Server{Store: cfg.API.Store, faults: newFaults(cfg.API.Store)}
+	s := &Server{Store: cfg.API.Store, owned: owned, faults: newFaults(cfg.API.Store)}
 	if s.API, err = apiserver.New(ctx, cfg.API); err != nil {
-		return nil, errors.Join(err, s.Store.Close())
+		return nil, errors.Join(err, s.closeStore())
 	}
-	s.inproc = inproc.NewServer(append(s.API.UnaryInterceptors(), s.unary), append(s.API.StreamInterceptors(), s.stream))
-	s.API.Register(s.inproc)
+	s.Inproc = inproc.NewServer(append(s.API.UnaryInterceptors(), s.unary), append(s.API.StreamInterceptors(), s.stream))
+	s.API.Register(s.Inproc)
 	return s, nil
 }
 
 func (s *Server) stop() error {
-	s.inproc.Stop()
+	s.Inproc.Stop()
+	return s.closeStore()
+}
+
+func (s *Server) closeStore() error {
+	if !s.owned {
+		return nil
+	}
 	return s.Store.Close()
 }
 
 // Stop stops the server before the test ends, which tells what went wrong while it did.
 func (s *Server) Stop() { _ = s.stop() }
 
-// RegisterService adds a service to those of the API.
-func (s *Server) RegisterService(desc *grpc.ServiceDesc, impl any) {
-	s.inproc.RegisterService(desc, impl)
-}
-
 // Conn returns a connection of a user; of nobody for nil, or of whom an option says.
 func (s *Server) Conn(u *authn.User, opts ...inproc.Option) grpc.ClientConnInterface {
 	if u != nil {
 		opts = append(opts, inproc.WithContext(func(ctx context.Context) context.Context { return authn.WithUser(ctx, u) }))
 	}
-	return s.inproc.Conn(opts...)
+	return s.Inproc.Conn(opts...)
 }
 
 // As returns clients of a user.
