@@ -85,7 +85,7 @@ func TestRandomObjectsNeverPanic(t *testing.T) {
 			continue
 		}
 		t.Run(s.Kind.Resource(), func(t *testing.T) {
-			for range 300 {
+			for range 60 {
 				o, old := randomObject(r, s.Kind), randomObject(r, s.Kind)
 				support.Unsupported(o)
 				judge(d, o, old)

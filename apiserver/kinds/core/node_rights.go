@@ -1,0 +1,186 @@
+package core
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"google.golang.org/protobuf/proto"
+	"k8s.io/apimachinery/pkg/fields"
+
+	"monoplane.dev/apierrors"
+	"monoplane.dev/apiserver/auth"
+	"monoplane.dev/apiserver/kinds/core/nodekey"
+	"monoplane.dev/apiserver/registry"
+	"monoplane.dev/apiserver/store"
+	"monoplane.dev/apiserver/warning"
+	"monoplane.dev/object/builtin"
+
+	coordinationv1 "monoplane.dev/api/coordination/v1"
+	corev1 "monoplane.dev/api/core/v1"
+	metav1 "monoplane.dev/api/meta/v1"
+)
+
+// restrictedLabels are for administrators: an agent may not give them to its node.
+const restrictedLabels = "node-restriction.kubernetes.io/"
+
+// nodes is what nodes ask of the other objects of the server: who may make, take and change one, and what goes with
+// it.
+type nodes struct {
+	deps registry.Deps
+}
+
+// admit lets an agent register its own node, for its machine.
+func (n nodes) admit(ctx context.Context, o *corev1.Node) error {
+	id, name := auth.From(ctx), o.GetMetadata().GetName()
+	warnOfEviction(ctx, o.GetSpec().GetTaints(), nil)
+	if id.Class != auth.Node {
+		nodekey.Set(o.Metadata, "")
+		return nil
+	}
+	if err := auth.OwnNode(id, name, `nodes "`+name+`"`); err != nil {
+		return err
+	}
+	if err := restricted(o.Metadata.GetLabels(), nil, name, id); err != nil {
+		return err
+	}
+	nodekey.Set(o.Metadata, id.Key)
+	return nil
+}
+
+// free refuses a machine a new node under the name of another one (NODE-7). A pod is bound to a node that is there,
+// and a node becomes a machine's in turn. So when there is no node after the turn has been read, no pod can get
+// another machine's key before the turn ends, and all that have one are found.
+func (n nodes) free(ctx context.Context, o *corev1.Node) ([]store.Guard, error) {
+	id, name := auth.From(ctx), o.GetMetadata().GetName()
+	if id.Class != auth.Node {
+		return nil, nil
+	}
+	turn, err := nodekey.Turn(ctx, n.deps.Store, name)
+	if err != nil {
+		return nil, err
+	}
+	_, absent := n.deps.Store.Get(ctx, store.Key{Kind: corev1.NodeKind, Name: name}, "")
+	if absent != nil && !apierrors.Is(absent, apierrors.NotFound) {
+		return nil, absent
+	}
+	if err := n.unclaimed(ctx, name, id.Key); err != nil {
+		return nil, err
+	}
+	if absent == nil {
+		return nil, apierrors.NewAlreadyExists(corev1.NodeKind, name)
+	}
+	return []store.Guard{turn}, nil
+}
+
+// authorize keeps a node with its machine, and an agent from what is for administrators. A node that an
+// administrator made belongs to nobody until its first agent comes. While it is there as it was read, it is nobody
+// else's, and no pod can get another machine's key.
+func (n nodes) authorize(ctx context.Context, u *registry.Update, next, live *corev1.Node) error {
+	id, name := auth.From(ctx), live.GetMetadata().GetName()
+	nodekey.Keep(next.Metadata, live.Metadata)
+	warnOfEviction(ctx, next.GetSpec().GetTaints(), live.GetSpec().GetTaints())
+	if id.Class != auth.Node {
+		return nil
+	}
+	if err := sameMachine(id, live); err != nil {
+		return err
+	}
+	if err := restricted(next.Metadata.GetLabels(), live.Metadata.GetLabels(), name, id); err != nil {
+		return err
+	}
+	taints := func(n *corev1.Node) *corev1.NodeSpec { return &corev1.NodeSpec{Taints: n.GetSpec().GetTaints()} }
+	if !proto.Equal(taints(next), taints(live)) {
+		return apierrors.NewForbidden(corev1.NodeKind, name, "%s may not change taints", id.Name)
+	}
+	if id.Key != "" && nodekey.Of(live.Metadata) == "" {
+		turn, err := nodekey.Turn(ctx, n.deps.Store, name)
+		if err != nil {
+			return err
+		}
+		u.Guards = append(u.Guards, turn)
+		if err := n.unclaimed(ctx, name, id.Key); err != nil {
+			return err
+		}
+		nodekey.Set(next.Metadata, id.Key)
+	}
+	return nil
+}
+
+// warnOfEviction says of NoExecute taints that the node did not have before that they do only half of what they
+// promise.
+func warnOfEviction(ctx context.Context, next, live []*corev1.Taint) {
+	for i, t := range next {
+		same := func(was *corev1.Taint) bool {
+			return was.GetKey() == t.GetKey() && was.GetValue() == t.GetValue() && was.GetEffect() == t.GetEffect()
+		}
+		if t.GetEffect() == "NoExecute" && !slices.ContainsFunc(live, same) {
+			warning.Add(ctx, fmt.Sprintf("spec.taints[%d].effect: NoExecute keeps new pods away; "+
+				"pods that run are not evicted in this version", i))
+		}
+	}
+}
+
+// sameMachine refuses an agent that is not the registered machine's.
+func sameMachine(id auth.Identity, live *corev1.Node) error {
+	name := live.GetMetadata().GetName()
+	if err := auth.OwnNode(id, name, `nodes "`+name+`"`); err != nil {
+		return err
+	}
+	if key := nodekey.Of(live.GetMetadata()); id.Class == auth.Node && key != "" && key != id.Key {
+		return apierrors.NewForbidden(corev1.NodeKind, name,
+			"the name belongs to another machine; delete the node to give it up, and wait until no pod is bound to it")
+	}
+	return nil
+}
+
+// unclaimed refuses a name while pods are bound to it that ran on another machine.
+func (n nodes) unclaimed(ctx context.Context, name, key string) error {
+	bound, err := n.deps.Store.List(ctx, corev1.PodKind, store.ListOptions{
+		Field: fields.OneTermEqualSelector("spec.nodeName", name),
+	})
+	if err != nil {
+		return err
+	}
+	for _, p := range bound.Objects {
+		if k := nodekey.Of(p.GetMetadata()); k != "" && k != key {
+			return apierrors.NewForbidden(corev1.NodeKind, name,
+				"the name belonged to another machine, and pod %s/%s is still bound to it",
+				p.GetMetadata().GetNamespace(), p.GetMetadata().GetName())
+		}
+	}
+	return nil
+}
+
+// lease removes the node's Lease with the Node. A Lease that something holds, or that is not the Node's, stays. An
+// agent that registers anew makes another. spec: NODE-1
+func (n nodes) lease(ctx context.Context, o *corev1.Node) ([]store.Op, error) {
+	key := store.Key{Kind: coordinationv1.LeaseKind, Namespace: builtin.NodeLeases, Name: o.GetMetadata().GetName()}
+	l, err := n.deps.Store.Get(ctx, key, "")
+	if apierrors.Is(err, apierrors.NotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	m := l.GetMetadata()
+	owned := slices.ContainsFunc(m.GetOwnerReferences(), func(r *metav1.OwnerReference) bool {
+		return r.GetKind() == corev1.NodeKind.Kind && r.GetName() == key.Name
+	})
+	if !owned || len(m.GetFinalizers()) > 0 {
+		return nil, nil
+	}
+	revision, err := strconv.ParseInt(m.GetResourceVersion(), 10, 64)
+	return []store.Op{{Key: key, Expect: revision}}, err
+}
+
+func restricted(next, live map[string]string, name string, id auth.Identity) error {
+	for k, v := range next {
+		if old, ok := live[k]; strings.HasPrefix(k, restrictedLabels) && (!ok || old != v) {
+			return apierrors.NewForbidden(corev1.NodeKind, name, "%s may not set label %q", id.Name, k)
+		}
+	}
+	return nil
+}
