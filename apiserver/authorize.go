@@ -9,7 +9,9 @@ import (
 	"monoplane.dev/apiserver/auth"
 )
 
-func (s *Server) authorizeUnary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+func (s *Server) authorizeUnary(
+	ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler,
+) (any, error) {
 	if err := s.authorize(ctx, info.FullMethod, req); err != nil {
 		return nil, err
 	}
@@ -17,7 +19,9 @@ func (s *Server) authorizeUnary(ctx context.Context, req any, info *grpc.UnarySe
 }
 
 // authorizeStream judges a stream when its first message, the request, has been read.
-func (s *Server) authorizeStream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+func (s *Server) authorizeStream(
+	srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler,
+) error {
 	if info.IsClientStream {
 		// The request says nothing about resources.
 		if err := s.authorize(stream.Context(), info.FullMethod, nil); err != nil {

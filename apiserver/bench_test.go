@@ -85,7 +85,8 @@ func BenchmarkGet(b *testing.B) {
 	admin := c.admin()
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := admin.Pods.Get(context.Background(), &metav1.GetRequest{Namespace: "default", Name: "web"}); err != nil {
+		if _, err := admin.Pods.Get(context.Background(),
+			&metav1.GetRequest{Namespace: "default", Name: "web"}); err != nil {
 			b.Fatal(err)
 		}
 	}

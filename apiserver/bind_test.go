@@ -59,12 +59,16 @@ func TestBindPreconditions(t *testing.T) {
 	}{
 		{"another node of the name", condition{nodeUID: "other"},
 			`nodes "n1": Precondition failed: UID in precondition: other, UID in object meta: ` + node.Uid},
-		{"another node of the name, at the right revision", condition{nodeUID: "other", nodeRevision: node.ResourceVersion}, "UID in precondition"},
-		{"an older node", condition{nodeRevision: old.ResourceVersion}, `nodes "n1": Precondition failed: ResourceVersion in precondition: ` +
-			old.ResourceVersion + ", ResourceVersion in object meta: " + node.ResourceVersion},
-		{"an older node of the right uid", condition{nodeUID: node.Uid, nodeRevision: old.ResourceVersion}, "ResourceVersion in precondition"},
-		{"an older pod", condition{podRevision: before.Metadata.ResourceVersion}, `pods "web": Precondition failed: ResourceVersion in precondition: ` +
-			before.Metadata.ResourceVersion + ", ResourceVersion in object meta: " + revision},
+		{"another node of the name, at the right revision", condition{nodeUID: "other", nodeRevision: node.ResourceVersion},
+			"UID in precondition"},
+		{"an older node", condition{nodeRevision: old.ResourceVersion},
+			`nodes "n1": Precondition failed: ResourceVersion in precondition: ` +
+				old.ResourceVersion + ", ResourceVersion in object meta: " + node.ResourceVersion},
+		{"an older node of the right uid", condition{nodeUID: node.Uid, nodeRevision: old.ResourceVersion},
+			"ResourceVersion in precondition"},
+		{"an older pod", condition{podRevision: before.Metadata.ResourceVersion},
+			`pods "web": Precondition failed: ResourceVersion in precondition: ` +
+				before.Metadata.ResourceVersion + ", ResourceVersion in object meta: " + revision},
 		{"a right pod and an older node", condition{podRevision: revision, nodeRevision: old.ResourceVersion}, `nodes "n1"`},
 		{"a revision that is none", condition{nodeRevision: "x"}, `nodes "n1"`},
 	} {

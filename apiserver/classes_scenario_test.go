@@ -17,8 +17,8 @@ import (
 
 var rewrite = flag.Bool("rewrite", false, "write what happened into the scenario file")
 
-// What 002 says of classes, as a script for the server: one command a line; what it prints stands below it, indented. Run the test with
-// -rewrite to write down what happens now, and read the difference.
+// What 002 says of classes, as a script for the server: one command a line; what it prints stands below it, indented.
+// Run the test with -rewrite to write down what happens now, and read the difference.
 //
 //	class NAME value=N [policy=Never] [default]
 //	delete-class NAME

@@ -23,7 +23,8 @@ func TestGracefulDeletion(t *testing.T) {
 	p := c.boundPod("web", "n1")
 
 	begun := must(deletePod(t, c.admin(), p, nil, false))(t)
-	if m := begun.Metadata; m.GetDeletionGracePeriodSeconds() != 30 || !value.GoTime(m.DeletionTimestamp).Equal(epoch.Add(30*time.Second)) || m.Generation != 2 {
+	if m := begun.Metadata; m.GetDeletionGracePeriodSeconds() != 30 ||
+		!value.GoTime(m.DeletionTimestamp).Equal(epoch.Add(30*time.Second)) || m.Generation != 2 {
 		t.Fatalf("begun: %v", m)
 	}
 	longer := must(deletePod(t, c.admin(), p, ptr(int64(60)), false))(t)
@@ -32,7 +33,8 @@ func TestGracefulDeletion(t *testing.T) {
 	}
 	c.clock.Step(4 * time.Second)
 	shorter := must(deletePod(t, c.admin(), p, ptr(int64(10)), false))(t)
-	if m := shorter.Metadata; m.GetDeletionGracePeriodSeconds() != 10 || !value.GoTime(m.DeletionTimestamp).Equal(epoch.Add(10*time.Second)) || m.Generation != 2 {
+	if m := shorter.Metadata; m.GetDeletionGracePeriodSeconds() != 10 ||
+		!value.GoTime(m.DeletionTimestamp).Equal(epoch.Add(10*time.Second)) || m.Generation != 2 {
 		t.Errorf("shortened: %v", m)
 	}
 	c.clock.Step(time.Hour)
@@ -74,7 +76,8 @@ func TestForcedDeletion(t *testing.T) {
 	if w := header.Get("warning"); len(w) != 1 || !strings.Contains(w[0], "may go on running") {
 		t.Errorf("warnings %v", w)
 	}
-	for _, want := range []string{"audit=forced-deletion", "user=" + authn.AdminName, "pod=default/web", "uid=" + p.Metadata.Uid, "node=n1"} {
+	for _, want := range []string{"audit=forced-deletion", "user=" + authn.AdminName, "pod=default/web",
+		"uid=" + p.Metadata.Uid, "node=n1"} {
 		if !strings.Contains(c.log.String(), want) {
 			t.Errorf("audit line lacks %q: %s", want, c.log.String())
 		}
@@ -105,7 +108,8 @@ func TestFinalizersAndPreconditions(t *testing.T) {
 	}
 	next := clone(must(c.getPod("web"))(t))
 	next.Metadata.Finalizers = append(next.Metadata.Finalizers, "example.com/late")
-	if _, err := c.admin().Pods.Update(ctx(t), &corev1.UpdatePodRequest{Object: next}); !apierrors.Is(err, apierrors.Invalid) {
+	if _, err := c.admin().Pods.Update(ctx(t), &corev1.UpdatePodRequest{Object: next}); !apierrors.Is(err,
+		apierrors.Invalid) {
 		t.Errorf("a finalizer was added to a terminating pod: %v", err)
 	}
 	must(c.admin().Pods.Patch(ctx(t), &metav1.PatchRequest{Namespace: "default", Name: "web",
@@ -210,7 +214,8 @@ func TestDeleteCollection(t *testing.T) {
 			}
 		}
 	}
-	out := must(c.admin().Pods.DeleteCollection(ctx(t), &metav1.DeleteCollectionRequest{Namespace: "default", LabelSelector: "app=x"}))(t)
+	out := must(c.admin().Pods.DeleteCollection(ctx(t),
+		&metav1.DeleteCollectionRequest{Namespace: "default", LabelSelector: "app=x"}))(t)
 	if len(out.Items) != 2 {
 		t.Errorf("answered with %d", len(out.Items))
 	}

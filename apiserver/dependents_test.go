@@ -12,12 +12,12 @@ import (
 	metav1 "monoplane.dev/api/meta/v1"
 )
 
-// Nothing collects what a deleted object owned, so whoever deletes an owner is told what stays; who deletes anything else, or wants the
-// dependents to stay, is told nothing.
-// spec: OBJ-12
+// Nothing collects what a deleted object owned, so whoever deletes an owner is told what stays; who deletes anything
+// else, or wants the dependents to stay, is told nothing. spec: OBJ-12
 func TestDeletedOwnersHaveDependents(t *testing.T) {
 	c := start(t)
-	pods, maps := corev1.NewPodsClient(c.server.Conn(inproc.PassValues())), corev1.NewConfigMapsClient(c.server.Conn(inproc.PassValues()))
+	pods, maps := corev1.NewPodsClient(c.server.Conn(inproc.PassValues())),
+		corev1.NewConfigMapsClient(c.server.Conn(inproc.PassValues()))
 	owned := func(name string, owner *corev1.Pod) *metav1.ObjectMeta {
 		return &metav1.ObjectMeta{Name: name, Namespace: "default", OwnerReferences: []*metav1.OwnerReference{
 			{ApiVersion: "v1", Kind: "Pod", Name: owner.Metadata.Name, Uid: owner.Metadata.Uid},
@@ -30,7 +30,8 @@ func TestDeletedOwnersHaveDependents(t *testing.T) {
 		p.Metadata = owned(name, owner)
 		c.createPod(p)
 	}
-	must(c.admin().ConfigMaps.Create(ctx(t), &corev1.CreateConfigMapRequest{Object: &corev1.ConfigMap{Metadata: owned("c", owner)}}))(t)
+	must(c.admin().ConfigMaps.Create(ctx(t),
+		&corev1.CreateConfigMapRequest{Object: &corev1.ConfigMap{Metadata: owned("c", owner)}}))(t)
 	must(maps.List(authn.WithUser(ctx(t), adminUser()), &metav1.ListRequest{}))(t) // the caches know it now
 
 	told := func(req *metav1.DeleteRequest) []string {
@@ -52,7 +53,8 @@ func TestDeletedOwnersHaveDependents(t *testing.T) {
 		{&metav1.DeleteRequest{Name: "owner", DryRun: all, Options: &metav1.DeleteOptions{OrphanDependents: ptr(true)}}, ""},
 		{&metav1.DeleteRequest{Name: "single", PropagationPolicy: ptr("Background")}, ""},
 		{&metav1.DeleteRequest{Name: "a", PropagationPolicy: ptr("Background")}, ""},
-		{&metav1.DeleteRequest{Name: "owner", PropagationPolicy: ptr("Background")}, strings.Replace(want, "2 pods", "1 pods", 1)},
+		{&metav1.DeleteRequest{Name: "owner", PropagationPolicy: ptr("Background")},
+			strings.Replace(want, "2 pods", "1 pods", 1)},
 	} {
 		got := strings.Join(told(x.req), "; ")
 		if got != x.want {
@@ -70,7 +72,8 @@ func TestDeletedOwnersHaveDependents(t *testing.T) {
 	c.createPod(p)
 	must(pods.List(authn.WithUser(ctx(t), adminUser()), &metav1.ListRequest{}))(t)
 	collected, warnings := warning.WithCollector(authn.WithUser(ctx(t), adminUser()))
-	must(pods.DeleteCollection(collected, &metav1.DeleteCollectionRequest{Namespace: "default", FieldSelector: "metadata.name=owner"}))(t)
+	must(pods.DeleteCollection(collected,
+		&metav1.DeleteCollectionRequest{Namespace: "default", FieldSelector: "metadata.name=owner"}))(t)
 	if texts := warnings.Texts(); len(texts) != 1 || !strings.Contains(texts[0], `"owner" is the owner of 1 pods`) {
 		t.Errorf("%q", texts)
 	}

@@ -47,10 +47,12 @@ func (f *failing) Watch(_ *metav1.WatchRequest, s grpc.ServerStreamingServer[cor
 func (c *cluster) overWire(api *apiserver.Server, s corev1.PodsServer) corev1.PodsClient {
 	c.t.Helper()
 	identify := func(ctx context.Context) context.Context { return authn.WithUser(ctx, adminUser()) }
-	unary := append([]grpc.UnaryServerInterceptor{func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, h grpc.UnaryHandler) (any, error) {
+	unary := append([]grpc.UnaryServerInterceptor{func(ctx context.Context, req any, _ *grpc.UnaryServerInfo,
+		h grpc.UnaryHandler) (any, error) {
 		return h(identify(ctx), req)
 	}}, api.UnaryInterceptors()...)
-	stream := append([]grpc.StreamServerInterceptor{func(srv any, ss grpc.ServerStream, _ *grpc.StreamServerInfo, h grpc.StreamHandler) error {
+	stream := append([]grpc.StreamServerInterceptor{func(srv any, ss grpc.ServerStream, _ *grpc.StreamServerInfo,
+		h grpc.StreamHandler) error {
 		return h(srv, &identified{ss, identify(ss.Context())})
 	}}, api.StreamInterceptors()...)
 	server := grpc.NewServer(grpc.ChainUnaryInterceptor(unary...), grpc.ChainStreamInterceptor(stream...))
@@ -107,8 +109,11 @@ func TestErrorsOverGRPC(t *testing.T) {
 		{apierrors.New(apierrors.Expired, "x"), codes.OutOfRange, apierrors.Expired, 410},
 		{apierrors.New(apierrors.RequestEntityTooLarge, "x"), codes.ResourceExhausted, apierrors.RequestEntityTooLarge, 413},
 		{apierrors.New(apierrors.UnsupportedMediaType, "x"), codes.InvalidArgument, apierrors.UnsupportedMediaType, 415},
-		{apierrors.NewInvalid(corev1.PodKind, "p", []apierrors.Cause{{Type: "FieldValueInvalid", Field: "spec", Message: "x"}}), codes.InvalidArgument, apierrors.Invalid, 422},
-		{apierrors.New(apierrors.TooManyRequests, "x").WithRetryAfter(7), codes.ResourceExhausted, apierrors.TooManyRequests, 429},
+		{apierrors.NewInvalid(corev1.PodKind, "p",
+			[]apierrors.Cause{{Type: "FieldValueInvalid", Field: "spec", Message: "x"}}), codes.InvalidArgument,
+			apierrors.Invalid, 422},
+		{apierrors.New(apierrors.TooManyRequests, "x").WithRetryAfter(7), codes.ResourceExhausted, apierrors.TooManyRequests,
+			429},
 		{apierrors.NewInternal(errors.New("secret")), codes.Internal, apierrors.InternalError, 500},
 		{errors.New("secret"), codes.Internal, apierrors.InternalError, 500},
 		{fmt.Errorf("secret: %w", errors.ErrUnsupported), codes.Internal, apierrors.InternalError, 500},
@@ -129,7 +134,8 @@ func TestErrorsOverGRPC(t *testing.T) {
 				t.Errorf("the client was told: %v", got)
 			}
 			var api *apierrors.Error
-			if errors.As(x.err, &api) && api.Status().GetDetails().GetRetryAfterSeconds() != s.GetDetails().GetRetryAfterSeconds() {
+			if errors.As(x.err, &api) &&
+				api.Status().GetDetails().GetRetryAfterSeconds() != s.GetDetails().GetRetryAfterSeconds() {
 				t.Errorf("%v: details were lost: %v", x.err, s)
 			}
 		}
@@ -159,7 +165,8 @@ func TestPanicsAndWarningsOverGRPC(t *testing.T) {
 	c := start(t)
 	pods := c.overWire(c.api, f)
 	f.fail = func(context.Context) error { panic("boom") }
-	if _, err := pods.Get(ctx(t), &metav1.GetRequest{}); status.Code(err) != codes.Internal || strings.Contains(err.Error(), "boom") {
+	if _, err := pods.Get(ctx(t), &metav1.GetRequest{}); status.Code(err) != codes.Internal ||
+		strings.Contains(err.Error(), "boom") {
 		t.Errorf("unary: %v", err)
 	}
 	w := must(pods.Watch(ctx(t), &metav1.WatchRequest{}))(t)
@@ -174,7 +181,8 @@ func TestPanicsAndWarningsOverGRPC(t *testing.T) {
 		return apierrors.NewNotFound(corev1.PodKind, "p")
 	}
 	var header metadata.MD
-	if _, err := pods.Get(ctx(t), &metav1.GetRequest{}, grpc.Header(&header)); !apierrors.Is(err, apierrors.NotFound) || header.Get("warning")[0] != "mind this" {
+	if _, err := pods.Get(ctx(t), &metav1.GetRequest{}, grpc.Header(&header)); !apierrors.Is(err, apierrors.NotFound) ||
+		header.Get("warning")[0] != "mind this" {
 		t.Errorf("%v, %v", header, err)
 	}
 }

@@ -25,7 +25,8 @@ func TestEventUpdatesHaveRulesOfTheirOwn(t *testing.T) {
 		FirstTimestamp: value.Time(epoch), LastTimestamp: value.Time(epoch),
 	}}))(t)
 	must(admin.EventsV1.Create(ctx(t), &eventsv1.CreateEventRequest{Namespace: "default", Object: &eventsv1.Event{
-		Metadata: &metav1.ObjectMeta{Name: "new.1"}, Reason: "Tested", Note: "all is well", Type: "Normal", Action: "Testing",
+		Metadata: &metav1.ObjectMeta{Name: "new.1"}, Reason: "Tested", Note: "all is well", Type: "Normal",
+		Action:    "Testing",
 		EventTime: value.MicroTime(epoch), ReportingController: "example.com/tester", ReportingInstance: "t-1",
 		Regarding: &corev1.ObjectReference{Kind: "Pod", Namespace: "default", Name: "web", Uid: "u1"},
 	}}))(t)

@@ -20,7 +20,8 @@ type history struct {
 }
 
 func (h *history) check() {
-	// What wanted the revision before made the one that it was answered with; others may just have found it, and fit as well.
+	// What wanted the revision before made the one that it was answered with; others may just have found it, and fit as
+	// well.
 	slices.SortStableFunc(h.acked, func(a, b done) int { return int(b2i(a.wanted == "") - b2i(b.wanted == "")) })
 	live := map[string]*corev1.Pod{} // by name
 	gone := map[string]bool{}        // by uid
@@ -125,7 +126,8 @@ func (h *history) everythingAcknowledgedHappened(used map[int]bool) {
 
 func (h *history) created(d done, now *corev1.Pod) string {
 	m := now.Metadata
-	if d.kind != "create" || m.DeletionTimestamp != nil || m.Generation != 1 || now.Status.Phase != "Pending" || now.Spec.NodeName != "" {
+	if d.kind != "create" || m.DeletionTimestamp != nil || m.Generation != 1 || now.Status.Phase != "Pending" ||
+		now.Spec.NodeName != "" {
 		return "a pod begins unbound, pending and unmarked"
 	}
 	return ""
@@ -156,12 +158,14 @@ func (h *history) modified(d done, was, now *corev1.Pod) string {
 		return "OBJ-5: generation grows with the start of a deletion, and no update here changes the spec"
 	}
 	switch {
-	case !bound && !maps.Equal(w.Annotations, n.Annotations) && (d.key == "" || n.Annotations[d.key] == "" || w.Annotations[d.key] != ""):
+	case !bound && !maps.Equal(w.Annotations, n.Annotations) &&
+		(d.key == "" || n.Annotations[d.key] == "" || w.Annotations[d.key] != ""):
 		return "another operation annotated"
 	case !slices.Equal(w.Finalizers, n.Finalizers) && d.kind != "hold" && d.kind != "release":
 		return "another operation changed the finalizers"
 	}
-	if changed := !timeOf(n.DeletionTimestamp).Equal(timeOf(w.DeletionTimestamp)) || n.GetDeletionGracePeriodSeconds() != w.GetDeletionGracePeriodSeconds(); changed || marks {
+	if changed := !timeOf(n.DeletionTimestamp).Equal(timeOf(w.DeletionTimestamp)) ||
+		n.GetDeletionGracePeriodSeconds() != w.GetDeletionGracePeriodSeconds(); changed || marks {
 		return h.remarked(d, was, now)
 	}
 	if now.Status.Phase != was.Status.Phase {

@@ -19,17 +19,20 @@ func TestBind(t *testing.T) {
 	if err := c.bind(p, "n9"); !apierrors.Is(err, apierrors.NotFound) {
 		t.Errorf("bound to a node that does not exist: %v", err)
 	}
-	if err := c.bind(&corev1.Pod{Metadata: &metav1.ObjectMeta{Namespace: "default", Name: "web", Uid: "other"}}, "n1"); !apierrors.Is(err, apierrors.Conflict) {
+	if err := c.bind(&corev1.Pod{Metadata: &metav1.ObjectMeta{Namespace: "default", Name: "web", Uid: "other"}},
+		"n1"); !apierrors.Is(err, apierrors.Conflict) {
 		t.Errorf("another uid: %v", err)
 	}
-	if err := c.bind(&corev1.Pod{Metadata: &metav1.ObjectMeta{Namespace: "default", Name: "web"}}, "n1"); !apierrors.Is(err, apierrors.Forbidden) {
+	if err := c.bind(&corev1.Pod{Metadata: &metav1.ObjectMeta{Namespace: "default", Name: "web"}},
+		"n1"); !apierrors.Is(err, apierrors.Forbidden) {
 		t.Errorf("the scheduler must name the uid: %v", err)
 	}
 	if err := c.bind(p, "n1"); err != nil {
 		t.Fatal(err)
 	}
 	bound := must(c.getPod("web"))(t)
-	if bound.Spec.NodeName != "n1" || bound.Status.Conditions[0].Type != "PodScheduled" || bound.Status.Conditions[0].Status != "True" {
+	if bound.Spec.NodeName != "n1" || bound.Status.Conditions[0].Type != "PodScheduled" ||
+		bound.Status.Conditions[0].Status != "True" {
 		t.Errorf("bound: %v", bound)
 	}
 	if err := c.bind(p, "n1"); !apierrors.Is(err, apierrors.Conflict) {
@@ -38,11 +41,13 @@ func TestBind(t *testing.T) {
 	events := must(c.admin().Events.List(ctx(t), &metav1.ListRequest{Namespace: "default",
 		FieldSelector: "involvedObject.uid=" + p.Metadata.Uid + ",reason=Scheduled"}))(t)
 	if len(events.Items) != 1 || events.Items[0].Message != "Successfully assigned default/web to n1" ||
-		events.Items[0].ReportingComponent != "default-scheduler" || events.Items[0].Metadata.ResourceVersion != bound.Metadata.ResourceVersion {
+		events.Items[0].ReportingComponent != "default-scheduler" ||
+		events.Items[0].Metadata.ResourceVersion != bound.Metadata.ResourceVersion {
 		t.Errorf("event of the same transaction: %v", events.Items)
 	}
 
-	// Whoever the scheduler says it is, the event bears the name of the profile that the pod chose; others have their own.
+	// Whoever the scheduler says it is, the event bears the name of the profile that the pod chose; others have their
+	// own.
 	for name, x := range map[string]struct {
 		by                               client
 		pod                              *corev1.Pod
@@ -93,7 +98,8 @@ func TestWhoMayWriteStatus(t *testing.T) {
 	c.register("n1")
 	c.register("n2")
 	p := c.boundPod("web", "n1")
-	for name, by := range map[string]client{"agent of another node": c.agent("n2"), "admin": c.admin(), "controller": c.controller("nodelifecycle")} {
+	for name, by := range map[string]client{"agent of another node": c.agent("n2"), "admin": c.admin(),
+		"controller": c.controller("nodelifecycle")} {
 		if _, err := setPhase(t, by, p, "Failed"); !apierrors.Is(err, apierrors.Forbidden) {
 			t.Errorf("%s ended a bound pod: %v", name, err)
 		}
@@ -121,7 +127,8 @@ func TestWhoMayWriteStatus(t *testing.T) {
 	if err := patch(`{"metadata":{"uid":"` + p.Metadata.Uid + `"},"status":{"phase":"Running"}}`); err != nil {
 		t.Error(err)
 	}
-	if err := patch(`{"metadata":{"uid":"` + p.Metadata.Uid + `"},"status":{"phase":"Pending"}}`); !apierrors.Is(err, apierrors.Invalid) {
+	if err := patch(`{"metadata":{"uid":"` + p.Metadata.Uid + `"},"status":{"phase":"Pending"}}`); !apierrors.Is(err,
+		apierrors.Invalid) {
 		t.Errorf("a phase went back: %v", err)
 	}
 	ended := must(setPhase(t, c.agent("n1"), p, "Failed"))(t)
@@ -137,18 +144,22 @@ func TestNodeNamesBelongToMachines(t *testing.T) {
 	c := start(t)
 	c.register("n1") // by key-n1
 	thief := c.as(agentUser("n1", "stolen"))
-	if _, err := thief.Nodes.Create(ctx(t), &corev1.CreateNodeRequest{Object: newNode("n1")}); !apierrors.Is(err, apierrors.AlreadyExists) {
+	if _, err := thief.Nodes.Create(ctx(t), &corev1.CreateNodeRequest{Object: newNode("n1")}); !apierrors.Is(err,
+		apierrors.AlreadyExists) {
 		t.Errorf("registered twice: %v", err)
 	}
-	if _, err := thief.Nodes.UpdateStatus(ctx(t), &corev1.UpdateNodeRequest{Object: newNode("n1")}); !apierrors.Is(err, apierrors.Forbidden) {
+	if _, err := thief.Nodes.UpdateStatus(ctx(t), &corev1.UpdateNodeRequest{Object: newNode("n1")}); !apierrors.Is(err,
+		apierrors.Forbidden) {
 		t.Errorf("another machine wrote the node: %v", err)
 	}
-	if _, err := c.agent("n2").Nodes.Create(ctx(t), &corev1.CreateNodeRequest{Object: newNode("n1")}); !apierrors.Is(err, apierrors.Forbidden) {
+	if _, err := c.agent("n2").Nodes.Create(ctx(t), &corev1.CreateNodeRequest{Object: newNode("n1")}); !apierrors.Is(err,
+		apierrors.Forbidden) {
 		t.Errorf("an agent registered another node: %v", err)
 	}
 	p := c.boundPod("web", "n1")
 	must(c.admin().Nodes.Delete(ctx(t), &metav1.DeleteRequest{Name: "n1"}))(t)
-	if _, err := thief.Nodes.Create(ctx(t), &corev1.CreateNodeRequest{Object: newNode("n1")}); !apierrors.Is(err, apierrors.Forbidden) {
+	if _, err := thief.Nodes.Create(ctx(t), &corev1.CreateNodeRequest{Object: newNode("n1")}); !apierrors.Is(err,
+		apierrors.Forbidden) {
 		t.Errorf("a pod is still bound to the name: %v", err)
 	}
 	if _, err := setPhase(t, thief, p, "Running"); !apierrors.Is(err, apierrors.Forbidden) {
@@ -161,7 +172,8 @@ func TestNodeNamesBelongToMachines(t *testing.T) {
 	next := clone(must(c.admin().Nodes.Get(ctx(t), &metav1.GetRequest{Name: "n1"}))(t))
 	next.Metadata.Annotations = map[string]string{"monoplane.dev/machine-key": "stolen"}
 	must(c.admin().Nodes.Update(ctx(t), &corev1.UpdateNodeRequest{Object: next}))(t)
-	if _, err := thief.Nodes.UpdateStatus(ctx(t), &corev1.UpdateNodeRequest{Object: newNode("n1")}); !apierrors.Is(err, apierrors.Forbidden) {
+	if _, err := thief.Nodes.UpdateStatus(ctx(t), &corev1.UpdateNodeRequest{Object: newNode("n1")}); !apierrors.Is(err,
+		apierrors.Forbidden) {
 		t.Errorf("the record was forged: %v", err)
 	}
 	// Once nothing is bound any more the name is free.
@@ -197,9 +209,11 @@ func TestLeastPrivilege(t *testing.T) {
 		{"nobody", list(c.as(nil), ""), apierrors.Unauthorized},
 		{"anonymous", list(c.as(&authn.User{Name: authn.AnonymousName}), ""), apierrors.Unauthorized},
 		{"unknown user", list(c.as(&authn.User{Name: "jane"}), ""), apierrors.Forbidden},
-		{"a node name without the group", list(c.as(&authn.User{Name: "system:node:n2"}), "spec.nodeName=n2"), apierrors.Forbidden},
+		{"a node name without the group", list(c.as(&authn.User{Name: "system:node:n2"}), "spec.nodeName=n2"),
+			apierrors.Forbidden},
 		{"a controller in the admins' group", func() error {
-			_, err := c.as(&authn.User{Name: "system:controller:x", Groups: []string{authn.AdminsGroup}}).Nodes.Delete(ctx(t), &metav1.DeleteRequest{Name: "n1"})
+			_, err := c.as(&authn.User{Name: "system:controller:x", Groups: []string{authn.AdminsGroup}}).Nodes.Delete(ctx(t),
+				&metav1.DeleteRequest{Name: "n1"})
 			return err
 		}(), apierrors.Forbidden},
 		{"an agent lists all pods", list(agent, ""), apierrors.Forbidden},

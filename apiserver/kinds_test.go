@@ -23,16 +23,19 @@ func TestNamespaces(t *testing.T) {
 	}
 	p := newPod("web")
 	p.Metadata.Namespace = "team"
-	if _, err := c.admin().Pods.Create(ctx(t), &corev1.CreatePodRequest{Object: p}); !apierrors.Is(err, apierrors.NotFound) {
+	if _, err := c.admin().Pods.Create(ctx(t), &corev1.CreatePodRequest{Object: p}); !apierrors.Is(err,
+		apierrors.NotFound) {
 		t.Errorf("missing namespace: %v", err)
 	}
-	must(c.admin().Namespaces.Create(ctx(t), &corev1.CreateNamespaceRequest{Object: &corev1.Namespace{Metadata: &metav1.ObjectMeta{Name: "team"}}}))(t)
+	must(c.admin().Namespaces.Create(ctx(t),
+		&corev1.CreateNamespaceRequest{Object: &corev1.Namespace{Metadata: &metav1.ObjectMeta{Name: "team"}}}))(t)
 	c.register("n1")
 	p = c.createPod(p)
 	if err := c.bind(p, "n1"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.admin().Namespaces.Delete(ctx(t), &metav1.DeleteRequest{Name: "default"}); !apierrors.Is(err, apierrors.Forbidden) {
+	if _, err := c.admin().Namespaces.Delete(ctx(t), &metav1.DeleteRequest{Name: "default"}); !apierrors.Is(err,
+		apierrors.Forbidden) {
 		t.Errorf("default deleted: %v", err)
 	}
 	team := must(c.admin().Namespaces.Delete(ctx(t), &metav1.DeleteRequest{Name: "team"}))(t)
@@ -41,7 +44,8 @@ func TestNamespaces(t *testing.T) {
 	}
 	q := newPod("late")
 	q.Metadata.Namespace = "team"
-	if _, err := c.admin().Pods.Create(ctx(t), &corev1.CreatePodRequest{Object: q}); !apierrors.Is(err, apierrors.Forbidden) {
+	if _, err := c.admin().Pods.Create(ctx(t), &corev1.CreatePodRequest{Object: q}); !apierrors.Is(err,
+		apierrors.Forbidden) {
 		t.Errorf("created in a terminating namespace: %v", err)
 	}
 	ns := c.controller("namespace")
@@ -61,7 +65,8 @@ func TestNamespaces(t *testing.T) {
 	if err := finalize(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.admin().Namespaces.Get(ctx(t), &metav1.GetRequest{Name: "team"}); !apierrors.Is(err, apierrors.NotFound) {
+	if _, err := c.admin().Namespaces.Get(ctx(t), &metav1.GetRequest{Name: "team"}); !apierrors.Is(err,
+		apierrors.NotFound) {
 		t.Errorf("still there: %v", err)
 	}
 }
@@ -77,25 +82,30 @@ func TestEventsInTwoGroups(t *testing.T) {
 		Regarding: &corev1.ObjectReference{Kind: "Pod", Namespace: "default", Name: "web", Uid: "u1"},
 	}}))(t)
 	core := must(admin.Events.Get(ctx(t), &metav1.GetRequest{Namespace: "default", Name: "web.1"}))(t)
-	if core.Message != "all is well" || core.InvolvedObject.Name != "web" || core.ReportingComponent != "example.com/tester" || core.Metadata.Uid != made.Metadata.Uid {
+	if core.Message != "all is well" || core.InvolvedObject.Name != "web" ||
+		core.ReportingComponent != "example.com/tester" || core.Metadata.Uid != made.Metadata.Uid {
 		t.Errorf("as core/v1: %v", core)
 	}
 	patched := must(admin.EventsV1.Patch(ctx(t), &metav1.PatchRequest{Namespace: "default", Name: "web.1",
-		PatchType: "application/merge-patch+json", Patch: []byte(`{"series":{"count":2,"lastObservedTime":"2026-03-01T12:00:01.000000Z"}}`)}))(t)
+		PatchType: "application/merge-patch+json",
+		Patch:     []byte(`{"series":{"count":2,"lastObservedTime":"2026-03-01T12:00:01.000000Z"}}`)}))(t)
 	if patched.Series.GetCount() != 2 || patched.Note != "all is well" {
 		t.Errorf("patched: %v", patched)
 	}
-	for _, selector := range []string{"regarding.name=web", "reason=Tested", "reportingController=example.com/tester", "metadata.name=web.1"} {
+	for _, selector := range []string{"regarding.name=web", "reason=Tested", "reportingController=example.com/tester",
+		"metadata.name=web.1"} {
 		if l := must(admin.EventsV1.List(ctx(t), &metav1.ListRequest{FieldSelector: selector}))(t); len(l.Items) != 1 {
 			t.Errorf("%s selects %d", selector, len(l.Items))
 		}
 	}
-	for _, selector := range []string{"involvedObject.kind=Pod,involvedObject.namespace=default", "source=example.com/tester", "type!=Warning"} {
+	for _, selector := range []string{"involvedObject.kind=Pod,involvedObject.namespace=default",
+		"source=example.com/tester", "type!=Warning"} {
 		if l := must(admin.Events.List(ctx(t), &metav1.ListRequest{FieldSelector: selector}))(t); len(l.Items) != 1 {
 			t.Errorf("%s selects %d", selector, len(l.Items))
 		}
 	}
-	if _, err := admin.Events.List(ctx(t), &metav1.ListRequest{FieldSelector: "spec.nodeName=x"}); !apierrors.Is(err, apierrors.BadRequest) {
+	if _, err := admin.Events.List(ctx(t), &metav1.ListRequest{FieldSelector: "spec.nodeName=x"}); !apierrors.Is(err,
+		apierrors.BadRequest) {
 		t.Errorf("unknown field: %v", err)
 	}
 }
@@ -103,10 +113,12 @@ func TestEventsInTwoGroups(t *testing.T) {
 // spec: OBJ-2
 func TestLeasesRefuseUnseenUpdates(t *testing.T) {
 	c := start(t)
-	l := must(c.agent("n1").Leases.Create(ctx(t), &coordinationv1.CreateLeaseRequest{Namespace: "kube-node-lease", Object: &coordinationv1.Lease{
-		Metadata: &metav1.ObjectMeta{Name: "n1"},
-		Spec:     &coordinationv1.LeaseSpec{HolderIdentity: ptr("n1"), LeaseDurationSeconds: ptr(int32(40)), RenewTime: value.MicroTime(epoch)},
-	}}))(t)
+	l := must(c.agent("n1").Leases.Create(ctx(t),
+		&coordinationv1.CreateLeaseRequest{Namespace: "kube-node-lease", Object: &coordinationv1.Lease{
+			Metadata: &metav1.ObjectMeta{Name: "n1"},
+			Spec: &coordinationv1.LeaseSpec{HolderIdentity: ptr("n1"), LeaseDurationSeconds: ptr(int32(40)),
+				RenewTime: value.MicroTime(epoch)},
+		}}))(t)
 	next := clone(l)
 	next.Spec.RenewTime = value.MicroTime(epoch.Add(10 * time.Second))
 	renewed := must(c.agent("n1").Leases.Update(ctx(t), &coordinationv1.UpdateLeaseRequest{Object: next}))(t)
@@ -115,10 +127,12 @@ func TestLeasesRefuseUnseenUpdates(t *testing.T) {
 	}
 	unseen := clone(next)
 	unseen.Metadata.ResourceVersion = ""
-	if _, err := c.agent("n1").Leases.Update(ctx(t), &coordinationv1.UpdateLeaseRequest{Object: unseen}); !apierrors.Is(err, apierrors.Invalid) {
+	if _, err := c.agent("n1").Leases.Update(ctx(t),
+		&coordinationv1.UpdateLeaseRequest{Object: unseen}); !apierrors.Is(err, apierrors.Invalid) {
 		t.Errorf("unconditional update: %v", err)
 	}
-	if _, err := c.agent("n1").Leases.Update(ctx(t), &coordinationv1.UpdateLeaseRequest{Object: next}); !apierrors.Is(err, apierrors.Conflict) {
+	if _, err := c.agent("n1").Leases.Update(ctx(t), &coordinationv1.UpdateLeaseRequest{Object: next}); !apierrors.Is(err,
+		apierrors.Conflict) {
 		t.Errorf("stale update: %v", err)
 	}
 }
@@ -145,7 +159,8 @@ func TestListAndWatch(t *testing.T) {
 		t.Errorf("events %v", got)
 	}
 	for _, bad := range []*metav1.WatchRequest{
-		{SendInitialEvents: ptr(true)}, {ResourceVersionMatch: "NotOlderThan"}, {FieldSelector: "spec.foo=1"}, {LabelSelector: "a in"},
+		{SendInitialEvents: ptr(true)}, {ResourceVersionMatch: "NotOlderThan"}, {FieldSelector: "spec.foo=1"},
+		{LabelSelector: "a in"},
 	} {
 		s := must(c.admin().Pods.Watch(wctx, bad))(t)
 		if _, err := s.Recv(); err == nil || apierrors.Is(err, apierrors.InternalError) {

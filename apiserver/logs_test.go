@@ -58,7 +58,8 @@ func TestLogs(t *testing.T) {
 	if err != nil || out != "one\ntwo\n" {
 		t.Fatalf("%q, %v", out, err)
 	}
-	if l.node != "n1" || l.call.Uid != p.Metadata.Uid || l.call.Options.Container != "main" || l.call.Options.GetTailLines() != 5 || l.call.Options.SinceTime == nil {
+	if l.node != "n1" || l.call.Uid != p.Metadata.Uid || l.call.Options.Container != "main" ||
+		l.call.Options.GetTailLines() != 5 || l.call.Options.SinceTime == nil {
 		t.Errorf("asked %s for %v", l.node, l.call)
 	}
 	for _, x := range []struct {
@@ -72,7 +73,8 @@ func TestLogs(t *testing.T) {
 		{&corev1.LogPodRequest{Name: "web", TailLines: ptr(int64(-1))}, apierrors.Invalid},
 		{&corev1.LogPodRequest{Name: "web", LimitBytes: ptr(int64(0))}, apierrors.Invalid},
 		{&corev1.LogPodRequest{Name: "web", SinceSeconds: ptr(int64(0))}, apierrors.Invalid},
-		{&corev1.LogPodRequest{Name: "web", SinceSeconds: ptr(int64(1)), SinceTime: "2026-03-01T11:00:00Z"}, apierrors.Invalid},
+		{&corev1.LogPodRequest{Name: "web", SinceSeconds: ptr(int64(1)), SinceTime: "2026-03-01T11:00:00Z"},
+			apierrors.Invalid},
 		{&corev1.LogPodRequest{Name: "web", SinceTime: "yesterday"}, apierrors.Invalid},
 		{&corev1.LogPodRequest{Name: "web", Stream: ptr("Both")}, apierrors.Invalid},
 	} {

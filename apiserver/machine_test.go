@@ -23,7 +23,8 @@ import (
 //
 // A failing run prints its seed (-rapid.seed).
 //
-// spec: DEL-1, DEL-2, DEL-3, DEL-4, DEL-5, DEL-6, DEL-7, DEL-8, DEL-11, DEL-13, DEL-14, LIFE-2, LIFE-10, GC-1, GC-2, SAFE-2
+// spec: DEL-1, DEL-2, DEL-3, DEL-4, DEL-5, DEL-6, DEL-7, DEL-8, DEL-11, DEL-13, DEL-14, LIFE-2, LIFE-10, GC-1, GC-2,
+// SAFE-2
 func TestDeletionUnderConcurrency(t *testing.T) { deletionUnderConcurrency(t, start(t), 100) }
 
 // The same with every other request at another server of the same etcd. It takes longer, and so is done less often.
@@ -118,7 +119,8 @@ func (m *machine) run(programs [][]operation) {
 	for _, n := range []string{"n1", "n2"} {
 		m.do(operation{kind: "node-register", node: n}, 0, 0)
 	}
-	pods := must(admin.Pods.Watch(ctx(m.t), &metav1.WatchRequest{Namespace: m.namespace, ResourceVersion: ns.Metadata.ResourceVersion}))(m.t)
+	pods := must(admin.Pods.Watch(ctx(m.t),
+		&metav1.WatchRequest{Namespace: m.namespace, ResourceVersion: ns.Metadata.ResourceVersion}))(m.t)
 	nodes := must(admin.Nodes.Watch(ctx(m.t), &metav1.WatchRequest{}))(m.t)
 	must(nodes.Header())(m.t) // it begins with the nodes as they are when it is accepted
 
@@ -324,7 +326,8 @@ func (m *machine) patch(op operation, d *done, doc string) error {
 	p, err := m.admin().Pods.Patch(ctx(m.t), &metav1.PatchRequest{Namespace: m.namespace, Name: op.pod,
 		PatchType: "application/merge-patch+json", Patch: []byte(doc)})
 	d.answer(p)
-	d.gone = op.kind == "release" && err == nil && p.Metadata.DeletionTimestamp != nil && p.Metadata.GetDeletionGracePeriodSeconds() == 0
+	d.gone = op.kind == "release" && err == nil && p.Metadata.DeletionTimestamp != nil &&
+		p.Metadata.GetDeletionGracePeriodSeconds() == 0
 	return err
 }
 
@@ -344,7 +347,8 @@ func (m *machine) finish() {
 		m.do(operation{kind: "delete", pod: name, by: "user", uid: "none", rv: "current"}, 99, 2)
 		if p := m.look(name); p != nil && p.Spec.NodeName != "" {
 			m.do(operation{kind: "phase", pod: name, by: p.Spec.NodeName, phase: "Succeeded", uid: "current"}, 99, 3)
-			m.do(operation{kind: "delete", pod: name, by: p.Spec.NodeName, grace: ptr(int64(0)), uid: "current", rv: "current"}, 99, 4)
+			m.do(operation{kind: "delete", pod: name, by: p.Spec.NodeName, grace: ptr(int64(0)), uid: "current", rv: "current"},
+				99, 4)
 		}
 		if p := m.look(name); p != nil {
 			m.rt.Errorf("a deletion that never ends: %v", p)

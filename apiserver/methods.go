@@ -30,8 +30,12 @@ func methods(services []kinds.Service) map[string]*method {
 		nodev1.NodeStreams_Listen_FullMethodName: {attributes: auth.Attributes{Verb: "listen", Resource: "nodestreams"}},
 		nodev1.NodeStreams_Answer_FullMethodName: {attributes: auth.Attributes{Verb: "answer", Resource: "nodestreams"}},
 
-		schedulingv1.SchedulerStreams_Listen_FullMethodName: {attributes: auth.Attributes{Verb: "listen", Resource: "schedulerstreams"}},
-		schedulingv1.SchedulerStreams_Answer_FullMethodName: {attributes: auth.Attributes{Verb: "answer", Resource: "schedulerstreams"}},
+		schedulingv1.SchedulerStreams_Listen_FullMethodName: {
+			attributes: auth.Attributes{Verb: "listen", Resource: "schedulerstreams"},
+		},
+		schedulingv1.SchedulerStreams_Answer_FullMethodName: {
+			attributes: auth.Attributes{Verb: "answer", Resource: "schedulerstreams"},
+		},
 	}
 	for _, svc := range services {
 		d := descriptor(svc.Kind)

@@ -17,9 +17,10 @@ import (
 func newLease(node *corev1.Node) *coordinationv1.Lease {
 	m := node.GetMetadata()
 	return &coordinationv1.Lease{
-		Metadata: &metav1.ObjectMeta{Namespace: "kube-node-lease", Name: m.GetName(), OwnerReferences: []*metav1.OwnerReference{
-			{ApiVersion: "v1", Kind: "Node", Name: m.GetName(), Uid: m.GetUid()},
-		}},
+		Metadata: &metav1.ObjectMeta{Namespace: "kube-node-lease", Name: m.GetName(),
+			OwnerReferences: []*metav1.OwnerReference{
+				{ApiVersion: "v1", Kind: "Node", Name: m.GetName(), Uid: m.GetUid()},
+			}},
 		Spec: &coordinationv1.LeaseSpec{HolderIdentity: ptr(m.GetName())},
 	}
 }
@@ -34,8 +35,8 @@ func (c *cluster) hasLease(name string) bool {
 	return err == nil
 }
 
-// A node's Lease goes with the Node, at the same revision, whichever way the Node goes, and while it is being renewed. The
-// Lease of another, or one that something holds, stays. spec: NODE-1, NODE-4
+// A node's Lease goes with the Node, at the same revision, whichever way the Node goes, and while it is being renewed.
+// The Lease of another, or one that something holds, stays. spec: NODE-1, NODE-4
 func TestLeaseGoesWithItsNode(t *testing.T) {
 	c := start(t)
 	admin := c.admin()
@@ -115,8 +116,10 @@ func TestLeaseGoesWithItsNode(t *testing.T) {
 		if c.hasLease("watched") {
 			t.Fatal("the lease is still there")
 		}
-		nodes := must(admin.Nodes.Watch(ctx(t), &metav1.WatchRequest{ResourceVersion: since, FieldSelector: "metadata.name=watched"}))(t)
-		leases := must(admin.Leases.Watch(ctx(t), &metav1.WatchRequest{ResourceVersion: since, FieldSelector: "metadata.name=watched"}))(t)
+		nodes := must(admin.Nodes.Watch(ctx(t),
+			&metav1.WatchRequest{ResourceVersion: since, FieldSelector: "metadata.name=watched"}))(t)
+		leases := must(admin.Leases.Watch(ctx(t),
+			&metav1.WatchRequest{ResourceVersion: since, FieldSelector: "metadata.name=watched"}))(t)
 		node, lease := must(nodes.Recv())(t).Events, must(leases.Recv())(t).Events
 		if len(lease) == 1 && lease[0].Type == "ADDED" {
 			lease = append(lease, must(leases.Recv())(t).Events...)
@@ -132,7 +135,8 @@ func TestLeaseGoesWithItsNode(t *testing.T) {
 		agent := c.agent("n1")
 		for range 20 {
 			n := c.node("n1")
-			l := must(agent.Leases.Create(ctx(t), &coordinationv1.CreateLeaseRequest{Namespace: "kube-node-lease", Object: newLease(n)}))(t)
+			l := must(agent.Leases.Create(ctx(t),
+				&coordinationv1.CreateLeaseRequest{Namespace: "kube-node-lease", Object: newLease(n)}))(t)
 			var renewals sync.WaitGroup
 			renewals.Go(func() {
 				var err error

@@ -14,9 +14,10 @@ import (
 	corev1 "monoplane.dev/api/core/v1"
 )
 
-// mayNodeRead lets an agent read what the pods of its node need, and nothing else of that kind: their ConfigMaps, their
-// service accounts, their claims and the volumes of those. Pods that were bound to another machine of the same name are not
-// its own (spec: NODE-7, OBJ-15). The name decides, before anything is read, so that an agent learns nothing of others.
+// mayNodeRead lets an agent read what the pods of its node need, and nothing else of that kind: their ConfigMaps,
+// their service accounts, their claims and the volumes of those. Pods that were bound to another machine of the same
+// name are not its own (spec: NODE-7, OBJ-15). The name decides, before anything is read, so that an agent learns
+// nothing of others.
 func (s *Server) mayNodeRead(ctx context.Context, id auth.Identity, a auth.Attributes) error {
 	var needs func(*corev1.Pod) bool
 	switch {
@@ -63,8 +64,8 @@ func (s *Server) usesVolume(ctx context.Context, p *corev1.Pod, volume string) b
 	return false
 }
 
-// usesConfigMap says whether a pod refers to a ConfigMap of its namespace: in a variable, in all variables of a container, or
-// in a volume.
+// usesConfigMap says whether a pod refers to a ConfigMap of its namespace: in a variable, in all variables of a
+// container, or in a volume.
 func usesConfigMap(spec *corev1.PodSpec, name string) bool {
 	is := func(ref *corev1.LocalObjectReference) bool { return ref.GetName() == name }
 	inContainer := func(env []*corev1.EnvVar, from []*corev1.EnvFromSource) bool {

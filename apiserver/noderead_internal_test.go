@@ -17,7 +17,8 @@ func TestUsesConfigMap(t *testing.T) {
 		}}}
 	}
 	from := func(name string) []*corev1.EnvFromSource {
-		return []*corev1.EnvFromSource{{SecretRef: &corev1.SecretEnvSource{}}, {ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: ref(name)}}}
+		return []*corev1.EnvFromSource{{SecretRef: &corev1.SecretEnvSource{}},
+			{ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: ref(name)}}}
 	}
 	spec := &corev1.PodSpec{
 		InitContainers: []*corev1.Container{{Env: env("init-env"), EnvFrom: from("init-from")}},

@@ -15,7 +15,8 @@ import (
 	metav1 "monoplane.dev/api/meta/v1"
 )
 
-// An agent reads what the pods of its node refer to, and nothing else; whether there is anything else it does not learn.
+// An agent reads what the pods of its node refer to, and nothing else; whether there is anything else it does not
+// learn.
 //
 // spec: OBJ-15, NODE-7
 func TestNodesReadWhatTheirPodsNeed(t *testing.T) {
@@ -33,7 +34,8 @@ func TestNodesReadWhatTheirPodsNeed(t *testing.T) {
 		claim := newClaim(name)
 		claim.Spec.VolumeName = "volume-" + name
 		c.claim(claim)
-		must(c.admin().PersistentVolumes.Create(ctx(t), &corev1.CreatePersistentVolumeRequest{Object: newVolume("volume-" + name)}))(t)
+		must(c.admin().PersistentVolumes.Create(ctx(t),
+			&corev1.CreatePersistentVolumeRequest{Object: newVolume("volume-" + name)}))(t)
 	}
 	for name, node := range map[string]string{"mine": "n1", "others": "n2"} {
 		p := newPod("pod-" + name)
@@ -76,10 +78,12 @@ func TestNodesReadWhatTheirPodsNeed(t *testing.T) {
 			t.Errorf("%s for another machine of the same name: %v", what, err)
 		}
 	}
-	if _, err := agent.ConfigMaps.Get(ctx(t), &metav1.GetRequest{Namespace: "kube-system", Name: "mine"}); !apierrors.Is(err, apierrors.Forbidden) {
+	if _, err := agent.ConfigMaps.Get(ctx(t),
+		&metav1.GetRequest{Namespace: "kube-system", Name: "mine"}); !apierrors.Is(err, apierrors.Forbidden) {
 		t.Errorf("the same name in another namespace: %v", err)
 	}
-	if _, err := agent.ConfigMaps.List(ctx(t), &metav1.ListRequest{Namespace: "default"}); !apierrors.Is(err, apierrors.Forbidden) {
+	if _, err := agent.ConfigMaps.List(ctx(t), &metav1.ListRequest{Namespace: "default"}); !apierrors.Is(err,
+		apierrors.Forbidden) {
 		t.Errorf("a list: %v", err)
 	}
 	if _, err := agent.PersistentVolumes.List(ctx(t), &metav1.ListRequest{}); !apierrors.Is(err, apierrors.Forbidden) {
@@ -105,7 +109,8 @@ func TestMonitoring(t *testing.T) {
 		{"monitoring", monitoring, ""},
 		{"somebody", &authn.User{Name: "jane"}, apierrors.Forbidden},
 		{"an agent", agentUser("n1", "k"), apierrors.Forbidden},
-		{"an agent in the group", &authn.User{Name: "system:node:n1", Groups: []string{authn.NodesGroup, authn.MonitoringGroup}}, apierrors.Forbidden},
+		{"an agent in the group", &authn.User{Name: "system:node:n1",
+			Groups: []string{authn.NodesGroup, authn.MonitoringGroup}}, apierrors.Forbidden},
 		{"a controller", &authn.User{Name: authn.ControllerPrefix + "podgc"}, apierrors.Forbidden},
 		{"the scheduler", &authn.User{Name: authn.SchedulerName}, apierrors.Forbidden},
 	} {
@@ -126,7 +131,8 @@ func TestMonitoring(t *testing.T) {
 		}
 	}
 	for _, verb := range []string{"post", "delete", ""} {
-		if err := c.api.AuthorizePath(authn.WithUser(ctx(t), monitoring), verb, "/metrics"); !apierrors.Is(err, apierrors.Forbidden) {
+		if err := c.api.AuthorizePath(authn.WithUser(ctx(t), monitoring), verb, "/metrics"); !apierrors.Is(err,
+			apierrors.Forbidden) {
 			t.Errorf("%s: %v", verb, err)
 		}
 	}
@@ -142,7 +148,8 @@ func (c *cluster) referTo(pod, configMap string) {
 	must(c.store.Mutate(ctx(c.t), key, func(live object.Object) (*store.Txn, error) {
 		next := clone(live.(*corev1.Pod))
 		next.Spec.Containers[0].Env = []*corev1.EnvVar{{Name: "A", ValueFrom: &corev1.EnvVarSource{
-			ConfigMapKeyRef: &corev1.ConfigMapKeySelector{LocalObjectReference: &corev1.LocalObjectReference{Name: configMap}, Key: "a"},
+			ConfigMapKeyRef: &corev1.ConfigMapKeySelector{LocalObjectReference: &corev1.LocalObjectReference{Name: configMap},
+				Key: "a"},
 		}}}
 		return &store.Txn{Ops: []store.Op{{Key: key, Object: next}}}, nil
 	}))(c.t)

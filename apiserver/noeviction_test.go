@@ -13,12 +13,12 @@ import (
 	metav1 "monoplane.dev/api/meta/v1"
 )
 
-// Nothing evicts pods from tainted nodes yet, so whoever asks for that is told, once: with a taint, and with the seconds of a toleration
-// other than those that every pod gets.
-// spec: OBJ-4
+// Nothing evicts pods from tainted nodes yet, so whoever asks for that is told, once: with a taint, and with the
+// seconds of a toleration other than those that every pod gets. spec: OBJ-4
 func TestEvictionIsWarnedAbout(t *testing.T) {
 	c := start(t)
-	pods, nodes := corev1.NewPodsClient(c.server.Conn(inproc.PassValues())), corev1.NewNodesClient(c.server.Conn(inproc.PassValues()))
+	pods, nodes := corev1.NewPodsClient(c.server.Conn(inproc.PassValues())),
+		corev1.NewNodesClient(c.server.Conn(inproc.PassValues()))
 	told := func(what string, do func(ctx context.Context) error, want ...string) {
 		t.Helper()
 		collected, warnings := warning.WithCollector(authn.WithUser(ctx(t), adminUser()))
@@ -43,7 +43,8 @@ func TestEvictionIsWarnedAbout(t *testing.T) {
 	told("a plain pod", create("plain"))
 	told("for ever", create("ever", &corev1.Toleration{Key: "team", Operator: "Exists"}))
 	told("what every pod gets", create("same", seconds("node.kubernetes.io/unreachable", 300)))
-	told("a time", create("time", &corev1.Toleration{Key: "team", Operator: "Exists"}, seconds("node.kubernetes.io/unreachable", 5)),
+	told("a time", create("time", &corev1.Toleration{Key: "team", Operator: "Exists"},
+		seconds("node.kubernetes.io/unreachable", 5)),
 		"spec.tolerations[1"+ignored)
 	told("the same again", func(ctx context.Context) error {
 		p := clone(must(c.getPod("time"))(t))
@@ -66,7 +67,8 @@ func TestEvictionIsWarnedAbout(t *testing.T) {
 	}
 	soft, hard := &corev1.Taint{Key: "team", Effect: "NoSchedule"}, &corev1.Taint{Key: "team", Effect: "NoExecute"}
 	told("NoSchedule", taint(soft))
-	told("NoExecute", taint(soft, hard), "spec.taints[1].effect: NoExecute keeps new pods away; pods that run are not evicted in this version")
+	told("NoExecute", taint(soft, hard),
+		"spec.taints[1].effect: NoExecute keeps new pods away; pods that run are not evicted in this version")
 	told("NoExecute still", taint(hard, soft))
 	told("none", taint())
 }

@@ -19,7 +19,9 @@ import (
 
 // observeUnary is the outermost interceptor: it counts and times, turns panics and unknown errors into
 // Internal, and sends warnings.
-func (s *Server) observeUnary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (answer any, err error) {
+func (s *Server) observeUnary(
+	ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler,
+) (answer any, err error) {
 	start := time.Now()
 	m, _ := s.lookup(info.FullMethod)
 	var own *warning.Collector
@@ -44,7 +46,9 @@ func (s *Server) observeUnary(ctx context.Context, req any, info *grpc.UnaryServ
 }
 
 // observeStream is observeUnary for streams. Their duration is counted like any other; a watch is long.
-func (s *Server) observeStream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) (err error) {
+func (s *Server) observeStream(
+	srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler,
+) (err error) {
 	start := time.Now()
 	m, _ := s.lookup(info.FullMethod)
 	defer func() {

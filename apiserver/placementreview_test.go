@@ -18,7 +18,8 @@ import (
 // explainer stands for the schedulers: it knows the default one, and says nothing of others.
 type explainer struct{ asked []*schedulingv1.ExplainCall }
 
-func (e *explainer) Explain(_ context.Context, ask *schedulingv1.ExplainCall) (*schedulingv1.PlacementReviewStatus, error) {
+func (e *explainer) Explain(_ context.Context, ask *schedulingv1.ExplainCall) (*schedulingv1.PlacementReviewStatus,
+	error) {
 	e.asked = append(e.asked, ask)
 	if ask.GetPod().GetSpec().GetSchedulerName() != "default-scheduler" {
 		return nil, nil
@@ -26,7 +27,8 @@ func (e *explainer) Explain(_ context.Context, ask *schedulingv1.ExplainCall) (*
 	return &schedulingv1.PlacementReviewStatus{Message: "asked about " + ask.GetPod().GetMetadata().GetName()}, nil
 }
 
-func (c client) review(t testing.TB, spec *schedulingv1.PlacementReviewSpec) (*schedulingv1.PlacementReviewStatus, error) {
+func (c client) review(t testing.TB, spec *schedulingv1.PlacementReviewSpec) (*schedulingv1.PlacementReviewStatus,
+	error) {
 	r, err := c.PlacementReviews.Create(ctx(t), &schedulingv1.CreatePlacementReviewRequest{
 		Namespace: "default", Object: &schedulingv1.PlacementReview{Spec: spec},
 	})
@@ -65,7 +67,8 @@ func TestPlacementReview(t *testing.T) {
 			t.Errorf("%s: %v, %v", name, st, err)
 		}
 	}
-	if _, err := c.admin().review(t, &schedulingv1.PlacementReviewSpec{PodName: "nobody"}); !apierrors.Is(err, apierrors.NotFound) {
+	if _, err := c.admin().review(t, &schedulingv1.PlacementReviewSpec{PodName: "nobody"}); !apierrors.Is(err,
+		apierrors.NotFound) {
 		t.Errorf("a pod that is not there: %v", err)
 	}
 }
@@ -78,13 +81,16 @@ func TestReviewImaginedPod(t *testing.T) {
 	pod := newPod("")
 	pod.Spec.PriorityClassName = "system-node-critical"
 	pod.Metadata.Namespace = ""
-	if _, err := c.admin().review(t, &schedulingv1.PlacementReviewSpec{Pod: pod, Nodes: []string{"a"}, Limit: 3}); err != nil {
+	if _, err := c.admin().review(t,
+		&schedulingv1.PlacementReviewSpec{Pod: pod, Nodes: []string{"a"}, Limit: 3}); err != nil {
 		t.Fatal(err)
 	}
 	ask := e.asked[0]
 	got := ask.GetPod()
-	if got.GetSpec().GetPriority() != 2_000_001_000 || got.GetSpec().GetSchedulerName() != "default-scheduler" || got.GetMetadata().GetUid() == "" ||
-		!strings.HasPrefix(got.GetMetadata().GetName(), "pod-") || got.GetMetadata().GetNamespace() != "default" || got.GetStatus().GetPhase() != "Pending" {
+	if got.GetSpec().GetPriority() != 2_000_001_000 || got.GetSpec().GetSchedulerName() != "default-scheduler" ||
+		got.GetMetadata().GetUid() == "" ||
+		!strings.HasPrefix(got.GetMetadata().GetName(), "pod-") || got.GetMetadata().GetNamespace() != "default" ||
+		got.GetStatus().GetPhase() != "Pending" {
 		t.Errorf("the scheduler was asked about %v", got)
 	}
 	if len(ask.GetNodes()) != 1 || ask.GetLimit() != 3 {
@@ -98,10 +104,12 @@ func TestReviewImaginedPod(t *testing.T) {
 	owned := schedulingv1.NewPlacementReviewsClient(c.server.Conn(inproc.WithContext(func(ctx context.Context) context.Context {
 		return object.WithOwned(authn.WithUser(ctx, adminUser()))
 	})))
-	answer, err := owned.Create(ctx(t), &schedulingv1.CreatePlacementReviewRequest{Namespace: "default", Object: &schedulingv1.PlacementReview{
-		Spec: &schedulingv1.PlacementReviewSpec{Pod: newPod("given")},
-	}})
-	if err != nil || answer.GetSpec().GetPod().GetSpec().GetSchedulerName() != "" || answer.GetStatus().GetMessage() != "asked about given" {
+	answer, err := owned.Create(ctx(t),
+		&schedulingv1.CreatePlacementReviewRequest{Namespace: "default", Object: &schedulingv1.PlacementReview{
+			Spec: &schedulingv1.PlacementReviewSpec{Pod: newPod("given")},
+		}})
+	if err != nil || answer.GetSpec().GetPod().GetSpec().GetSchedulerName() != "" ||
+		answer.GetStatus().GetMessage() != "asked about given" {
 		t.Errorf("given away: %v, %v", answer, err)
 	}
 
@@ -114,19 +122,22 @@ func TestReviewImaginedPod(t *testing.T) {
 	}
 	unknown := newPod("classy")
 	unknown.Spec.PriorityClassName = "nope"
-	if _, err := c.admin().review(t, &schedulingv1.PlacementReviewSpec{Pod: unknown}); !apierrors.Is(err, apierrors.Forbidden) {
+	if _, err := c.admin().review(t, &schedulingv1.PlacementReviewSpec{Pod: unknown}); !apierrors.Is(err,
+		apierrors.Forbidden) {
 		t.Errorf("a pod of an unknown class: %v", err)
 	}
 	elsewhere := newPod("x")
 	elsewhere.Metadata.Namespace = "kube-system"
-	if _, err := c.admin().review(t, &schedulingv1.PlacementReviewSpec{Pod: elsewhere}); !apierrors.Is(err, apierrors.BadRequest) {
+	if _, err := c.admin().review(t, &schedulingv1.PlacementReviewSpec{Pod: elsewhere}); !apierrors.Is(err,
+		apierrors.BadRequest) {
 		t.Errorf("a pod of another namespace: %v", err)
 	}
 	if after := must(c.store.Revision(ctx(t)))(t); after != before {
 		t.Errorf("the store went from %d to %d", before, after)
 	}
 	c.createPod(newPod("taken"))
-	if _, err := c.admin().review(t, &schedulingv1.PlacementReviewSpec{Pod: newPod("taken")}); !apierrors.Is(err, apierrors.AlreadyExists) {
+	if _, err := c.admin().review(t, &schedulingv1.PlacementReviewSpec{Pod: newPod("taken")}); !apierrors.Is(err,
+		apierrors.AlreadyExists) {
 		t.Errorf("a pod that is there: %v", err)
 	}
 }
@@ -152,7 +163,8 @@ func TestReviewIsValidated(t *testing.T) {
 		}
 	}
 	reviews := c.admin().PlacementReviews
-	object := &schedulingv1.PlacementReview{Metadata: &metav1.ObjectMeta{Namespace: "other"}, Spec: &schedulingv1.PlacementReviewSpec{PodName: "a"}}
+	object := &schedulingv1.PlacementReview{Metadata: &metav1.ObjectMeta{Namespace: "other"},
+		Spec: &schedulingv1.PlacementReviewSpec{PodName: "a"}}
 	for _, namespace := range []string{"default", ""} {
 		req := &schedulingv1.CreatePlacementReviewRequest{Namespace: namespace, Object: object}
 		if namespace == "" {
@@ -170,7 +182,8 @@ func TestReviewPermissions(t *testing.T) {
 	c.createPod(newPod("p"))
 	spec := &schedulingv1.PlacementReviewSpec{PodName: "p"}
 	for name, as := range map[string]client{
-		"a node": c.agent("n1"), "the scheduler": c.scheduler(), "a controller": c.controller("x"), "podgc": c.controller("podgc"),
+		"a node": c.agent("n1"), "the scheduler": c.scheduler(), "a controller": c.controller("x"),
+		"podgc":  c.controller("podgc"),
 		"a user": c.as(&authn.User{Name: "jane"}),
 	} {
 		if _, err := as.review(t, spec); !apierrors.Is(err, apierrors.Forbidden) {

@@ -23,7 +23,8 @@ func TestCreate(t *testing.T) {
 	c := start(t)
 	p := c.createPod(newPod("web"))
 	m := p.Metadata
-	if len(m.Uid) != 36 || m.ResourceVersion == "" || m.Generation != 1 || !value.GoTime(m.CreationTimestamp).Equal(epoch) {
+	if len(m.Uid) != 36 || m.ResourceVersion == "" || m.Generation != 1 ||
+		!value.GoTime(m.CreationTimestamp).Equal(epoch) {
 		t.Errorf("metadata %v", m)
 	}
 	if p.Status.Phase != "Pending" || p.Status.QosClass != "BestEffort" {
@@ -37,7 +38,8 @@ func TestCreate(t *testing.T) {
 	bad.Spec.Containers[0].Name = "A B"
 	bad.Spec.RestartPolicy = "Sometimes"
 	_, err = c.admin().Pods.Create(ctx(t), &corev1.CreatePodRequest{Object: bad})
-	if got := len(apierrors.From(err).Status().GetDetails().GetCauses()); !apierrors.Is(err, apierrors.Invalid) || got < 3 {
+	if got := len(apierrors.From(err).Status().GetDetails().GetCauses()); !apierrors.Is(err, apierrors.Invalid) ||
+		got < 3 {
 		t.Errorf("every bad field is named, got %d: %v", got, err)
 	}
 	other := newPod("x")
@@ -110,7 +112,8 @@ func TestGenerateNameCollides(t *testing.T) {
 	for _, dryRun := range [][]string{{"All"}, nil} {
 		name, reads, err := create(3*once, dryRun...)
 		if err != nil || !strings.HasPrefix(name, "job-") || name == taken || reads != 4*once {
-			t.Errorf("dry run %v: three names are taken: %q after %d random reads, one attempt makes %d: %v", dryRun, name, reads, once, err)
+			t.Errorf("dry run %v: three names are taken: %q after %d random reads, one attempt makes %d: %v", dryRun, name,
+				reads, once, err)
 		}
 	}
 	list := must(c.admin().Pods.List(ctx(t), &metav1.ListRequest{Namespace: "default"}))(t)
@@ -131,7 +134,8 @@ func TestDryRun(t *testing.T) {
 		t.Fatalf("stored: %v", err)
 	}
 	live := c.createPod(newPod("web"))
-	if _, err := c.admin().Pods.Create(ctx(t), &corev1.CreatePodRequest{Object: newPod("web"), DryRun: all}); !apierrors.Is(err, apierrors.AlreadyExists) {
+	if _, err := c.admin().Pods.Create(ctx(t),
+		&corev1.CreatePodRequest{Object: newPod("web"), DryRun: all}); !apierrors.Is(err, apierrors.AlreadyExists) {
 		t.Errorf("taken name: %v", err)
 	}
 	must(c.admin().Pods.Patch(ctx(t), &metav1.PatchRequest{Namespace: "default", Name: "web", DryRun: all,
@@ -195,14 +199,16 @@ func TestPatch(t *testing.T) {
 			PatchType: "application/" + typ + "+json", Patch: []byte(doc), FieldValidation: validation})
 	}
 	out := must(patch("strategic-merge-patch", `{"spec":{"containers":[{"name":"main","image":"new"}]}}`, ""))(t)
-	if out.Spec.Containers[0].Image != "new" || out.Spec.Containers[0].Command[0] != "sleep" || out.Metadata.Generation != 2 {
+	if out.Spec.Containers[0].Image != "new" || out.Spec.Containers[0].Command[0] != "sleep" ||
+		out.Metadata.Generation != 2 {
 		t.Errorf("strategic: %v", out)
 	}
 	out = must(patch("json-patch", `[{"op":"add","path":"/metadata/labels","value":{"a":"b"}}]`, ""))(t)
 	if out.Metadata.Labels["a"] != "b" {
 		t.Errorf("json: %v", out)
 	}
-	if _, err := patch("merge-patch", `{"metadata":{"resourceVersion":"`+p.Metadata.ResourceVersion+`"}}`, ""); !apierrors.Is(err, apierrors.Conflict) {
+	if _, err := patch("merge-patch", `{"metadata":{"resourceVersion":"`+p.Metadata.ResourceVersion+`"}}`,
+		""); !apierrors.Is(err, apierrors.Conflict) {
 		t.Errorf("stale resourceVersion in the patch: %v", err)
 	}
 	if _, err := patch("merge-patch", `{"spec":{"foo":1}}`, "Strict"); !apierrors.Is(err, apierrors.Invalid) {
@@ -259,14 +265,15 @@ func TestCreateOfOneTemplate(t *testing.T) {
 	}
 }
 
-// Who writes a pod as it was once described leaves out what the server has added, which is put back as in Kubernetes: no change at all.
-// spec: OBJ-10, PRIO-2, NODE-3
+// Who writes a pod as it was once described leaves out what the server has added, which is put back as in Kubernetes:
+// no change at all. spec: OBJ-10, PRIO-2, NODE-3
 func TestUpdatePutsDefaultsBack(t *testing.T) {
 	c := start(t)
 	for name, tolerations := range map[string][]*corev1.Toleration{
 		"none": nil,
-		"one":  {{Key: "node.kubernetes.io/unreachable", Operator: "Exists", Effect: "NoExecute", TolerationSeconds: ptr(int64(7))}},
-		"all":  {{Operator: "Exists"}},
+		"one": {{Key: "node.kubernetes.io/unreachable", Operator: "Exists", Effect: "NoExecute",
+			TolerationSeconds: ptr(int64(7))}},
+		"all": {{Operator: "Exists"}},
 	} {
 		described := newPod(name)
 		described.Spec.ServiceAccountName = "default"
@@ -281,7 +288,8 @@ func TestUpdatePutsDefaultsBack(t *testing.T) {
 			Patch: []byte(`[{"op": "add", "path": "/spec/tolerations", "value": [{"key": "own", "operator": "Exists"}]}]`),
 		})
 		if name == "none" {
-			if err != nil || len(patched.GetSpec().GetTolerations()) != 3 || *patched.Spec.Tolerations[2].TolerationSeconds != 300 {
+			if err != nil || len(patched.GetSpec().GetTolerations()) != 3 ||
+				*patched.Spec.Tolerations[2].TolerationSeconds != 300 {
 				t.Errorf("%s: %v, %v", name, patched.GetSpec().GetTolerations(), err)
 			}
 		} else if name == "all" && !apierrors.Is(err, apierrors.Invalid) {

@@ -82,7 +82,8 @@ func TestPodsGetTheirPriority(t *testing.T) {
 		x{"zero for a class", state("high", ptr(int32(0)), nil), fmt.Sprintf(wrongValue, 0, 1000)},
 		x{"a value without a class", state("", ptr(int32(5)), nil), fmt.Sprintf(wrongValue, 5, 0)},
 		x{"another policy", state("high", nil, ptr("Never")), fmt.Sprintf(wrongPolicy, "Never", "PreemptLowerPriority")},
-		x{"a policy without a class", state("", nil, ptr("Never")), fmt.Sprintf(wrongPolicy, "Never", "PreemptLowerPriority")},
+		x{"a policy without a class", state("", nil, ptr("Never")),
+			fmt.Sprintf(wrongPolicy, "Never", "PreemptLowerPriority")},
 	)
 	must(createClass(t, admin, defaultClass("usual", 50)))(t)
 	cases("with-default", "usual 50 PreemptLowerPriority",
@@ -119,7 +120,8 @@ func TestPodsKeepTheirPriority(t *testing.T) {
 		p.Spec.Priority, p.Spec.PreemptionPolicy = nil, nil
 		p.Metadata.Labels = map[string]string{"a": "b"}
 	}), "", "")
-	if got := must(c.getPod("usual"))(t); showPriority(got) != "usual 50 PreemptLowerPriority" || got.Metadata.Labels["a"] != "b" {
+	if got := must(c.getPod("usual"))(t); showPriority(got) != "usual 50 PreemptLowerPriority" ||
+		got.Metadata.Labels["a"] != "b" {
 		t.Errorf("updated: %v", got)
 	}
 	const frozen = "pod updates may not change fields"

@@ -106,8 +106,10 @@ func TestPriorityClassRules(t *testing.T) {
 	}{
 		{"description", func(n *schedulingv1.PriorityClass) { n.Description = "important" }, "", ""},
 		{"labels", func(n *schedulingv1.PriorityClass) { n.Metadata.Labels = map[string]string{"a": "b"} }, "", ""},
-		{"value", func(n *schedulingv1.PriorityClass) { n.Value = 5 }, apierrors.Invalid, "value: Forbidden: may not be changed in an update."},
-		{"policy", func(n *schedulingv1.PriorityClass) { n.PreemptionPolicy = ptr("Never") }, apierrors.Invalid, "preemptionPolicy"},
+		{"value", func(n *schedulingv1.PriorityClass) { n.Value = 5 }, apierrors.Invalid,
+			"value: Forbidden: may not be changed in an update."},
+		{"policy", func(n *schedulingv1.PriorityClass) { n.PreemptionPolicy = ptr("Never") }, apierrors.Invalid,
+			"preemptionPolicy"},
 	} {
 		t.Run(x.name, func(t *testing.T) {
 			next := clone(class)
@@ -128,7 +130,8 @@ func TestOneGlobalDefault(t *testing.T) {
 	admin := c.admin()
 	const taken = "PriorityClass base is already marked as default. Only one default can exist"
 	base := must(createClass(t, admin, defaultClass("base", 10)))(t)
-	refused(t, second(createClass(t, admin, defaultClass("other", 5))), apierrors.Forbidden, `"other" is forbidden: `+taken)
+	refused(t, second(createClass(t, admin, defaultClass("other", 5))), apierrors.Forbidden,
+		`"other" is forbidden: `+taken)
 	refused(t, second(createClass(t, admin, defaultClass("base", 10))), apierrors.Forbidden, taken)
 	other := must(createClass(t, admin, newClass("other", 5)))(t)
 	patch := func(name, doc string) error {
@@ -144,10 +147,12 @@ func TestOneGlobalDefault(t *testing.T) {
 	refused(t, patch("base", `{"description":"usual"}`), "", "")
 	refused(t, patch("base", `{"globalDefault":false}`), "", "")
 	refused(t, patch("other", `{"globalDefault":true}`), "", "")
-	refused(t, patch("base", `{"globalDefault":true}`), apierrors.Forbidden, "PriorityClass other is already marked as default")
+	refused(t, patch("base", `{"globalDefault":true}`), apierrors.Forbidden,
+		"PriorityClass other is already marked as default")
 	refused(t, deleteClass(t, admin, "other"), "", "")
 	refused(t, patch("base", `{"globalDefault":true}`), "", "")
-	if got := must(admin.PriorityClasses.Get(ctx(t), &metav1.GetRequest{Name: "base"}))(t); got.Metadata.Generation != base.Metadata.Generation {
+	if got := must(admin.PriorityClasses.Get(ctx(t),
+		&metav1.GetRequest{Name: "base"}))(t); got.Metadata.Generation != base.Metadata.Generation {
 		t.Errorf("generation %d", got.Metadata.Generation)
 	}
 }
@@ -188,7 +193,8 @@ func oneGlobalDefault(t *testing.T, c *cluster) {
 		})
 	}
 	clients.Wait()
-	w := must(c.store.Watch(ctx(t), schedulingv1.PriorityClassKind, store.WatchOptions{ResourceVersion: fmt.Sprint(from)}))(t)
+	w := must(c.store.Watch(ctx(t), schedulingv1.PriorityClassKind,
+		store.WatchOptions{ResourceVersion: fmt.Sprint(from)}))(t)
 	defer w.Stop()
 	last := createdLast(t, c.admin())
 	defaults := map[string]bool{}

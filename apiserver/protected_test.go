@@ -9,8 +9,8 @@ import (
 	metav1 "monoplane.dev/api/meta/v1"
 )
 
-// What the server makes for itself nobody may delete: one by one, as a collection, or as a dry run, with whatever options.
-// spec: OBJ-14, PRIO-1
+// What the server makes for itself nobody may delete: one by one, as a collection, or as a dry run, with whatever
+// options. spec: OBJ-14, PRIO-1
 func TestSystemObjectsCannotBeDeleted(t *testing.T) {
 	c := start(t)
 	admin := c.admin()
@@ -73,7 +73,8 @@ func TestSystemObjectsCannotBeDeleted(t *testing.T) {
 			} {
 				refused(t, x.by.delete(req), apierrors.Forbidden, text)
 			}
-			refused(t, x.by.collection(&metav1.DeleteCollectionRequest{FieldSelector: "metadata.name=" + name}), apierrors.Forbidden, text)
+			refused(t, x.by.collection(&metav1.DeleteCollectionRequest{FieldSelector: "metadata.name=" + name}),
+				apierrors.Forbidden, text)
 		}
 		// A collection is refused before anything of it is deleted.
 		refused(t, x.createOther("a-user"), "", "")

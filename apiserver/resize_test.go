@@ -26,7 +26,8 @@ func TestResize(t *testing.T) {
 
 	asked := proto.CloneOf(p)
 	asked.Spec.Containers[0].Resources = cpu("2")
-	if _, err := c.admin().Pods.Update(ctx(t), &corev1.UpdatePodRequest{Object: asked}); !apierrors.Is(err, apierrors.Invalid) {
+	if _, err := c.admin().Pods.Update(ctx(t), &corev1.UpdatePodRequest{Object: asked}); !apierrors.Is(err,
+		apierrors.Invalid) {
 		t.Errorf("an update of the resources: %v", err)
 	}
 	asked.Spec.Containers[0].Image = "other"
@@ -42,7 +43,8 @@ func TestResize(t *testing.T) {
 	if !proto.Equal(out, want) || out.Metadata.ResourceVersion == p.Metadata.ResourceVersion {
 		t.Errorf("resized:\n%v\nwant:\n%v", out, want)
 	}
-	if _, err := c.admin().Pods.UpdateResize(ctx(t), &corev1.UpdatePodRequest{Object: asked}); !apierrors.Is(err, apierrors.Conflict) {
+	if _, err := c.admin().Pods.UpdateResize(ctx(t), &corev1.UpdatePodRequest{Object: asked}); !apierrors.Is(err,
+		apierrors.Conflict) {
 		t.Errorf("a stale resourceVersion: %v", err)
 	}
 
@@ -54,10 +56,12 @@ func TestResize(t *testing.T) {
 	if out, err = patch(c.admin(), three); err != nil || cpuOf(out) != "3" || out.Metadata.Generation != 3 {
 		t.Errorf("patched: %v, %v", out, err)
 	}
-	if _, err := patch(c.admin(), `{"spec":{"containers":[{"name":"new","image":"i"}]}}`); !apierrors.Is(err, apierrors.Invalid) {
+	if _, err := patch(c.admin(), `{"spec":{"containers":[{"name":"new","image":"i"}]}}`); !apierrors.Is(err,
+		apierrors.Invalid) {
 		t.Errorf("a new container: %v", err)
 	}
-	for name, by := range map[string]client{"agent": c.agent("n1"), "scheduler": c.scheduler(), "podgc": c.controller("podgc")} {
+	for name, by := range map[string]client{"agent": c.agent("n1"), "scheduler": c.scheduler(),
+		"podgc": c.controller("podgc")} {
 		if _, err := patch(by, three); !apierrors.Is(err, apierrors.Forbidden) {
 			t.Errorf("%s: %v", name, err)
 		}

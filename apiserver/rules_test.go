@@ -35,8 +35,8 @@ func many(t *testing.T, workers int, f func(r *rand.Rand, worker int)) {
 	running.Wait()
 }
 
-// history returns what became of the objects of some kinds since a revision, in order. Each kind must have had an object
-// named "last" created after all else.
+// history returns what became of the objects of some kinds since a revision, in order. Each kind must have had an
+// object named "last" created after all else.
 func (c *cluster) history(from int64, kinds ...*object.Kind) []object.Event {
 	c.t.Helper()
 	var events []object.Event
@@ -58,9 +58,9 @@ func (c *cluster) history(from int64, kinds ...*object.Kind) []object.Event {
 
 const machineKey = "monoplane.dev/machine-key"
 
-// Machines register under one name, with nodes that they make or that an administrator made, while pods are bound to the
-// name, made there, and deleted, and nodes are deleted. At no revision do the node and the pods of the name belong to two
-// machines.
+// Machines register under one name, with nodes that they make or that an administrator made, while pods are bound to
+// the name, made there, and deleted, and nodes are deleted. At no revision do the node and the pods of the name belong
+// to two machines.
 //
 // spec: NODE-7
 func TestNodeNamesUnderConcurrency(t *testing.T) {
@@ -131,8 +131,8 @@ func oneMachine(machines map[string]string) bool {
 	return true
 }
 
-// Schedulers bind the same pods to nodes that come and go. A pod is bound once, as one of them was told and no other, to a
-// node that is there.
+// Schedulers bind the same pods to nodes that come and go. A pod is bound once, as one of them was told and no other,
+// to a node that is there.
 //
 // spec: LIFE-2, SCHED-3
 func TestBindingUnderConcurrency(t *testing.T) {
@@ -200,8 +200,8 @@ func TestBindingUnderConcurrency(t *testing.T) {
 	})
 }
 
-// Clients create objects in a namespace while it is deleted, emptied and let go, again and again. Nothing is created in a
-// namespace that is being deleted or gone, and it goes empty.
+// Clients create objects in a namespace while it is deleted, emptied and let go, again and again. Nothing is created
+// in a namespace that is being deleted or gone, and it goes empty.
 //
 // spec: OBJ-14, NS-1
 func TestNamespacesUnderConcurrency(t *testing.T) {
@@ -274,14 +274,16 @@ func TestNamespacesUnderConcurrency(t *testing.T) {
 	})
 }
 
-// A namespace that was deleted and made again takes objects at once, also at a server whose cache still has the deletion.
+// A namespace that was deleted and made again takes objects at once, also at a server whose cache still has the
+// deletion.
 //
 // spec: OBJ-14
 func TestNamespaceThatCameBack(t *testing.T) {
 	onAnyServers(t, func(t *testing.T, c *cluster) {
 		key := &metav1.ObjectMeta{Name: "again"}
 		for range 20 {
-			must(c.admin().Namespaces.Create(ctx(t), &corev1.CreateNamespaceRequest{Object: &corev1.Namespace{Metadata: key}}))(t)
+			must(c.admin().Namespaces.Create(ctx(t),
+				&corev1.CreateNamespaceRequest{Object: &corev1.Namespace{Metadata: key}}))(t)
 			made := must(c.admin().ConfigMaps.Create(ctx(t), &corev1.CreateConfigMapRequest{Object: &corev1.ConfigMap{
 				Metadata: &metav1.ObjectMeta{Namespace: "again", Name: "c"}}}))(t)
 			ns := must(c.admin().Namespaces.Delete(ctx(t), &metav1.DeleteRequest{Name: "again"}))(t)

@@ -16,28 +16,34 @@ import (
 	metav1 "monoplane.dev/api/meta/v1"
 )
 
-// FuzzSelectors lists pods by any selectors, in any namespace, at once and in pages. What is refused is refused as a bad
-// request, and exactly what cannot be parsed or names a field that pods cannot be selected by. What is accepted selects
-// the pods that a look at each of them finds, and printed again it selects the same.
+// FuzzSelectors lists pods by any selectors, in any namespace, at once and in pages. What is refused is refused as a
+// bad request, and exactly what cannot be parsed or names a field that pods cannot be selected by. What is accepted
+// selects the pods that a look at each of them finds, and printed again it selects the same.
 //
 // spec: OBJ-6
 func FuzzSelectors(f *testing.F) {
 	for _, label := range []string{
 		"", "app", "!app", "app=web", "app==web", "app = web , tier", "app!=web", "app in (web, db),tier notin (front)",
 		"app in ()", "app=", "app in (,web)", "size>2", "size<10", "size>-1", "example.com/app=web", "in in (in)", "notin",
-		"app=web,app!=web", "app in (web", "app=web=db", "=", ",", "!", "!!", "app in", "size>x", "Ä=ö", "a/b/c", "\x00", "-=1",
+		"app=web,app!=web", "app in (web", "app=web=db", "=", ",", "!", "!!", "app in", "size>x", "Ä=ö", "a/b/c", "\x00",
+		"-=1",
 		"app=" + strings.Repeat("x", 64), strings.Repeat("a,", 5000) + "a", strings.Repeat("(", 5000),
 		"app in (" + strings.Repeat("web,", 5000) + ")",
 	} {
 		f.Add("", label, "")
 	}
 	for _, field := range []string{
-		"metadata.name=a", "metadata.name==a", "metadata.name!=a", "metadata.name=", "metadata.name!=", "metadata.name=a,metadata.name=b",
+		"metadata.name=a", "metadata.name==a", "metadata.name!=a", "metadata.name=", "metadata.name!=",
+		"metadata.name=a,metadata.name=b",
 		"metadata.namespace=default", "metadata.namespace!=default", "metadata.namespace=", "metadata.namespace=x/a",
-		"metadata.name=a,metadata.namespace=default", "spec.nodeName=n1", "spec.nodeName=", "spec.nodeName!=n1", "spec.nodeName=n1,spec.nodeName=n2",
-		"spec.nodeName!=n1,spec.nodeName=n1", "status.phase=Pending,spec.hostNetwork=false", "spec.schedulerName=default-scheduler,",
-		",,", "=", "!=", "a", "spec.foo=1", "spec.nodeName", "spec.nodeName=a=b", `spec.nodeName=a\=b`, `spec.nodeName=a\,b`, `spec.nodeName=\\`,
-		`spec.nodeName=\`, `spec.nodeName=\x`, "spec.nodeName=\xff", "spec.nodeName=n1/", " spec.nodeName=n1", "spec.nodeName= n1", "\x00=",
+		"metadata.name=a,metadata.namespace=default", "spec.nodeName=n1", "spec.nodeName=", "spec.nodeName!=n1",
+		"spec.nodeName=n1,spec.nodeName=n2",
+		"spec.nodeName!=n1,spec.nodeName=n1", "status.phase=Pending,spec.hostNetwork=false",
+		"spec.schedulerName=default-scheduler,",
+		",,", "=", "!=", "a", "spec.foo=1", "spec.nodeName", "spec.nodeName=a=b", `spec.nodeName=a\=b`, `spec.nodeName=a\,b`,
+		`spec.nodeName=\\`,
+		`spec.nodeName=\`, `spec.nodeName=\x`, "spec.nodeName=\xff", "spec.nodeName=n1/", " spec.nodeName=n1",
+		"spec.nodeName= n1", "\x00=",
 		"spec.nodeName=n1/default/", strings.Repeat("spec.nodeName=n1,", 5000), strings.Repeat(`\`, 5000),
 	} {
 		f.Add("default", "", field)
@@ -105,7 +111,8 @@ func selectable(f *testing.F) (*cluster, []*corev1.Pod) {
 					f.Fatal(err)
 				}
 			}
-			pods = append(pods, must(c.admin().Pods.Get(ctx(f), &metav1.GetRequest{Namespace: namespace, Name: p.Metadata.Name}))(f))
+			pods = append(pods, must(c.admin().Pods.Get(ctx(f),
+				&metav1.GetRequest{Namespace: namespace, Name: p.Metadata.Name}))(f))
 		}
 	}
 	return c, pods
@@ -184,7 +191,8 @@ func fits(r labels.Requirement, v string, has bool) bool {
 	case selection.GreaterThan, selection.LessThan:
 		bound, _ := strconv.ParseInt(r.Values().List()[0], 10, 64)
 		n, err := strconv.ParseInt(v, 10, 64)
-		return has && err == nil && (r.Operator() == selection.GreaterThan && n > bound || r.Operator() == selection.LessThan && n < bound)
+		return has && err == nil &&
+			(r.Operator() == selection.GreaterThan && n > bound || r.Operator() == selection.LessThan && n < bound)
 	default:
 		return false
 	}

@@ -29,15 +29,17 @@ func newVolume(name string) *corev1.PersistentVolume {
 }
 
 func newClaim(name string) *corev1.PersistentVolumeClaim {
-	return &corev1.PersistentVolumeClaim{Metadata: &metav1.ObjectMeta{Name: name, Namespace: "default"}, Spec: &corev1.PersistentVolumeClaimSpec{
-		AccessModes: []string{"ReadWriteOnce"}, Resources: &corev1.VolumeResourceRequirements{Requests: gigabytes("1")},
-	}}
+	return &corev1.PersistentVolumeClaim{Metadata: &metav1.ObjectMeta{Name: name, Namespace: "default"},
+		Spec: &corev1.PersistentVolumeClaimSpec{
+			AccessModes: []string{"ReadWriteOnce"}, Resources: &corev1.VolumeResourceRequirements{Requests: gigabytes("1")},
+		}}
 }
 
 // class creates a class, which is the default one if the annotation is given.
 func (c *cluster) class(name, annotation string, expands bool) *storagev1.StorageClass {
 	c.t.Helper()
-	class := &storagev1.StorageClass{Metadata: &metav1.ObjectMeta{Name: name}, Provisioner: "example.com/p", AllowVolumeExpansion: &expands}
+	class := &storagev1.StorageClass{Metadata: &metav1.ObjectMeta{Name: name}, Provisioner: "example.com/p",
+		AllowVolumeExpansion: &expands}
 	if annotation != "" {
 		class.Metadata.Annotations = map[string]string{annotation: "true"}
 	}
@@ -46,7 +48,8 @@ func (c *cluster) class(name, annotation string, expands bool) *storagev1.Storag
 
 func (c *cluster) claim(o *corev1.PersistentVolumeClaim) *corev1.PersistentVolumeClaim {
 	c.t.Helper()
-	return must(c.admin().PersistentVolumeClaims.Create(ctx(c.t), &corev1.CreatePersistentVolumeClaimRequest{Object: o}))(c.t)
+	return must(c.admin().PersistentVolumeClaims.Create(ctx(c.t),
+		&corev1.CreatePersistentVolumeClaimRequest{Object: o}))(c.t)
 }
 
 // spec: OBJ-5, DEL-6
@@ -56,8 +59,10 @@ func TestPersistentVolumes(t *testing.T) {
 	asked := newVolume("v")
 	asked.Status = &corev1.PersistentVolumeStatus{Phase: "Bound"}
 	v := must(admin.PersistentVolumes.Create(ctx(t), &corev1.CreatePersistentVolumeRequest{Object: asked}))(t)
-	if v.Spec.PersistentVolumeReclaimPolicy != "Retain" || v.Spec.GetVolumeMode() != "Filesystem" || v.Status.Phase != "Pending" ||
-		!value.GoTime(v.Status.LastPhaseTransitionTime).Equal(epoch) || len(v.Metadata.Finalizers) != 1 || v.Metadata.Finalizers[0] != "kubernetes.io/pv-protection" {
+	if v.Spec.PersistentVolumeReclaimPolicy != "Retain" || v.Spec.GetVolumeMode() != "Filesystem" ||
+		v.Status.Phase != "Pending" ||
+		!value.GoTime(v.Status.LastPhaseTransitionTime).Equal(epoch) || len(v.Metadata.Finalizers) != 1 ||
+		v.Metadata.Finalizers[0] != "kubernetes.io/pv-protection" {
 		t.Fatalf("created: %v", v)
 	}
 
@@ -65,7 +70,8 @@ func TestPersistentVolumes(t *testing.T) {
 	next := clone(v)
 	next.Status.Phase, next.Spec.StorageClassName = "Available", "ignored"
 	v = must(controller.PersistentVolumes.UpdateStatus(ctx(t), &corev1.UpdatePersistentVolumeRequest{Object: next}))(t)
-	if v.Status.Phase != "Available" || v.Spec.StorageClassName != "" || !value.GoTime(v.Status.LastPhaseTransitionTime).Equal(epoch.Add(time.Minute)) {
+	if v.Status.Phase != "Available" || v.Spec.StorageClassName != "" ||
+		!value.GoTime(v.Status.LastPhaseTransitionTime).Equal(epoch.Add(time.Minute)) {
 		t.Errorf("status: %v", v)
 	}
 	c.clock.Step(time.Minute)
@@ -85,7 +91,8 @@ func TestPersistentVolumes(t *testing.T) {
 	}
 	moved := clone(v)
 	moved.Spec.PersistentVolumeSource.HostPath.Path = "/other"
-	if _, err := admin.PersistentVolumes.Update(ctx(t), &corev1.UpdatePersistentVolumeRequest{Object: moved}); !apierrors.Is(err, apierrors.Invalid) {
+	if _, err := admin.PersistentVolumes.Update(ctx(t),
+		&corev1.UpdatePersistentVolumeRequest{Object: moved}); !apierrors.Is(err, apierrors.Invalid) {
 		t.Errorf("moved: %v", err)
 	}
 
@@ -100,7 +107,8 @@ func TestPersistentVolumes(t *testing.T) {
 	released := clone(marked)
 	released.Metadata.Finalizers = nil
 	must(controller.PersistentVolumes.Update(ctx(t), &corev1.UpdatePersistentVolumeRequest{Object: released}))(t)
-	if _, err := admin.PersistentVolumes.Get(ctx(t), &metav1.GetRequest{Name: "v"}); !apierrors.Is(err, apierrors.NotFound) {
+	if _, err := admin.PersistentVolumes.Get(ctx(t), &metav1.GetRequest{Name: "v"}); !apierrors.Is(err,
+		apierrors.NotFound) {
 		t.Errorf("still there: %v", err)
 	}
 }
@@ -112,31 +120,37 @@ func TestPersistentVolumeClaims(t *testing.T) {
 	c.class("fixed", "", false)
 	c.class("elastic", "", true)
 	var told metadata.MD
-	update := func(o *corev1.PersistentVolumeClaim, change func(*corev1.PersistentVolumeClaim)) (*corev1.PersistentVolumeClaim, error) {
+	update := func(o *corev1.PersistentVolumeClaim,
+		change func(*corev1.PersistentVolumeClaim)) (*corev1.PersistentVolumeClaim, error) {
 		next := clone(o)
 		change(next)
 		told = nil
-		return admin.PersistentVolumeClaims.Update(ctx(t), &corev1.UpdatePersistentVolumeClaimRequest{Object: next}, grpc.Header(&told))
+		return admin.PersistentVolumeClaims.Update(ctx(t), &corev1.UpdatePersistentVolumeClaimRequest{Object: next},
+			grpc.Header(&told))
 	}
 	grow := func(o *corev1.PersistentVolumeClaim) { o.Spec.Resources.Requests = gigabytes("2") }
 	for _, class := range []string{"fixed", "elastic", "missing", ""} {
 		o := newClaim("claim-" + class + "x")
 		o.Spec.StorageClassName = &class
 		p := c.claim(o)
-		if p.Spec.GetVolumeMode() != "Filesystem" || p.Status.Phase != "Pending" || strings.Join(p.Metadata.Finalizers, " ") != "kubernetes.io/pvc-protection" {
+		if p.Spec.GetVolumeMode() != "Filesystem" || p.Status.Phase != "Pending" ||
+			strings.Join(p.Metadata.Finalizers, " ") != "kubernetes.io/pvc-protection" {
 			t.Fatalf("created: %v", p)
 		}
 		if _, err := update(p, grow); !apierrors.Is(err, apierrors.Invalid) {
 			t.Errorf("%q: a claim that is not bound grows: %v", class, err)
 		}
 		p = must(update(p, func(o *corev1.PersistentVolumeClaim) { o.Spec.VolumeName = "v" }))(t)
-		if _, err := update(p, func(o *corev1.PersistentVolumeClaim) { o.Spec.VolumeName = "w" }); !apierrors.Is(err, apierrors.Invalid) {
+		if _, err := update(p, func(o *corev1.PersistentVolumeClaim) { o.Spec.VolumeName = "w" }); !apierrors.Is(err,
+			apierrors.Invalid) {
 			t.Errorf("%q: bound to another volume: %v", class, err)
 		}
 		next := clone(p)
-		next.Status = &corev1.PersistentVolumeClaimStatus{Phase: "Bound", Capacity: gigabytes("1"), AccessModes: []string{"ReadWriteOnce"}}
+		next.Status = &corev1.PersistentVolumeClaimStatus{Phase: "Bound", Capacity: gigabytes("1"),
+			AccessModes: []string{"ReadWriteOnce"}}
 		next.Spec.VolumeName = "ignored"
-		p = must(controller.PersistentVolumeClaims.UpdateStatus(ctx(t), &corev1.UpdatePersistentVolumeClaimRequest{Object: next}))(t)
+		p = must(controller.PersistentVolumeClaims.UpdateStatus(ctx(t),
+			&corev1.UpdatePersistentVolumeClaimRequest{Object: next}))(t)
 		if p.Status.Phase != "Bound" || p.Spec.VolumeName != "v" {
 			t.Errorf("%q: status: %v", class, p)
 		}
@@ -148,7 +162,8 @@ func TestPersistentVolumeClaims(t *testing.T) {
 			if got := told.Get("warning"); !slices.Equal(got, []string{want}) {
 				t.Errorf("%q: told %q", class, got)
 			}
-		case class != "elastic" && (!apierrors.Is(err, apierrors.Forbidden) || !strings.Contains(err.Error(), "must support resize")):
+		case class != "elastic" &&
+			(!apierrors.Is(err, apierrors.Forbidden) || !strings.Contains(err.Error(), "must support resize")):
 			t.Errorf("%q: grown: %v", class, err)
 		}
 	}
@@ -156,11 +171,13 @@ func TestPersistentVolumeClaims(t *testing.T) {
 	if len(all.Items) != 4 {
 		t.Fatalf("%d claims", len(all.Items))
 	}
-	if l := must(admin.PersistentVolumeClaims.List(ctx(t), &metav1.ListRequest{FieldSelector: "name=claim-x"}))(t); len(l.Items) != 1 {
+	if l := must(admin.PersistentVolumeClaims.List(ctx(t),
+		&metav1.ListRequest{FieldSelector: "name=claim-x"}))(t); len(l.Items) != 1 {
 		t.Errorf("%d claims of that name", len(l.Items))
 	}
 	must(admin.PersistentVolumeClaims.DeleteCollection(ctx(t), &metav1.DeleteCollectionRequest{Namespace: "default"}))(t)
-	for _, p := range must(admin.PersistentVolumeClaims.List(ctx(t), &metav1.ListRequest{Namespace: "default"}))(t).Items {
+	for _, p := range must(admin.PersistentVolumeClaims.List(ctx(t),
+		&metav1.ListRequest{Namespace: "default"}))(t).Items {
 		if p.Metadata.DeletionTimestamp == nil {
 			t.Errorf("not deleted: %v", p.Metadata)
 		}
@@ -174,7 +191,8 @@ func TestPersistentVolumeClaims(t *testing.T) {
 }
 
 func TestDefaultStorageClass(t *testing.T) {
-	const annotation, beta = "storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class"
+	const annotation, beta = "storageclass.kubernetes.io/is-default-class",
+		"storageclass.beta.kubernetes.io/is-default-class"
 	c := start(t)
 	class := func(name string, change func(*corev1.PersistentVolumeClaim)) string {
 		o := newClaim(name)
@@ -205,14 +223,16 @@ func TestDefaultStorageClass(t *testing.T) {
 	c.clock.Step(time.Second)
 	c.class("young", annotation, false)
 	want("newest", class("d", nil), "young")
-	want("no class is wanted", class("e", func(o *corev1.PersistentVolumeClaim) { o.Spec.StorageClassName = ptr("") }), "")
+	want("no class is wanted", class("e", func(o *corev1.PersistentVolumeClaim) { o.Spec.StorageClassName = ptr("") }),
+		"")
 	want("named", class("f", func(o *corev1.PersistentVolumeClaim) { o.Spec.StorageClassName = ptr("plain") }), "plain")
 	want("named in the old way", class("g", func(o *corev1.PersistentVolumeClaim) {
 		o.Metadata.Annotations = map[string]string{"volume.beta.kubernetes.io/storage-class": "plain"}
 	}), "none")
 	next := clone(made)
 	next.Provisioner = "example.com/other"
-	if _, err := c.admin().StorageClasses.Update(ctx(t), &storagev1.UpdateStorageClassRequest{Object: next}); !apierrors.Is(err, apierrors.Invalid) {
+	if _, err := c.admin().StorageClasses.Update(ctx(t),
+		&storagev1.UpdateStorageClassRequest{Object: next}); !apierrors.Is(err, apierrors.Invalid) {
 		t.Errorf("another provisioner: %v", err)
 	}
 	must(c.admin().StorageClasses.Delete(ctx(t), &metav1.DeleteRequest{Name: "young"}))(t)
@@ -222,16 +242,18 @@ func TestDefaultStorageClass(t *testing.T) {
 // Components see and write what their work needs, and no more.
 func TestWhoMayUseStorage(t *testing.T) {
 	c := start(t)
-	v := must(c.admin().PersistentVolumes.Create(ctx(t), &corev1.CreatePersistentVolumeRequest{Object: newVolume("v")}))(t)
+	v := must(c.admin().PersistentVolumes.Create(ctx(t),
+		&corev1.CreatePersistentVolumeRequest{Object: newVolume("v")}))(t)
 	p := c.claim(newClaim("p"))
 	c.class("s", "", false)
 	for name, who := range map[string]struct {
 		client                                       client
 		list, write, writeStatus, makeVolume, classy bool
 	}{
-		"scheduler":  {client: c.scheduler(), list: true, write: true, classy: true},
-		"controller": {client: c.controller("persistentvolume"), list: true, write: true, writeStatus: true, makeVolume: true, classy: true},
-		"agent":      {client: c.agent("n1")},
+		"scheduler": {client: c.scheduler(), list: true, write: true, classy: true},
+		"controller": {client: c.controller("persistentvolume"), list: true, write: true, writeStatus: true,
+			makeVolume: true, classy: true},
+		"agent": {client: c.agent("n1")},
 	} {
 		s := who.client
 		check := func(what string, allowed bool, err error) {
@@ -262,7 +284,8 @@ func TestWhoMayUseStorage(t *testing.T) {
 		q.Metadata.ResourceVersion = ""
 		_, err = s.PersistentVolumeClaims.UpdateStatus(ctx(t), &corev1.UpdatePersistentVolumeClaimRequest{Object: q})
 		check("write a claim's status", who.writeStatus, err)
-		_, err = s.PersistentVolumes.Create(ctx(t), &corev1.CreatePersistentVolumeRequest{Object: newVolume("made-by-" + name)})
+		_, err = s.PersistentVolumes.Create(ctx(t),
+			&corev1.CreatePersistentVolumeRequest{Object: newVolume("made-by-" + name)})
 		check("create a volume", who.makeVolume, err)
 		_, err = s.PersistentVolumeClaims.Delete(ctx(t), &metav1.DeleteRequest{Namespace: "default", Name: "p"})
 		check("delete a claim", false, err)
@@ -279,12 +302,14 @@ func TestPodsWithClaims(t *testing.T) {
 	p.Spec.Containers[0].VolumeMounts = []*corev1.VolumeMount{{Name: "data", MountPath: "/data"}}
 	var header metadata.MD
 	must(c.admin().Pods.Create(ctx(t), &corev1.CreatePodRequest{Object: p}, grpc.Header(&header)))(t)
-	if w := strings.Join(header.Get("warning"), "\n"); !strings.Contains(w, "spec.volumes[0].persistentVolumeClaim: the claim takes part in scheduling, but is not mounted") {
+	if w := strings.Join(header.Get("warning"), "\n"); !strings.Contains(w,
+		"spec.volumes[0].persistentVolumeClaim: the claim takes part in scheduling, but is not mounted") {
 		t.Errorf("header %v", header)
 	}
 	q := newPod("empty")
 	q.Spec.Volumes = []*corev1.Volume{{Name: "data"}}
-	if _, err := c.admin().Pods.Create(ctx(t), &corev1.CreatePodRequest{Object: q}); !apierrors.Is(err, apierrors.Invalid) ||
+	if _, err := c.admin().Pods.Create(ctx(t), &corev1.CreatePodRequest{Object: q}); !apierrors.Is(err,
+		apierrors.Invalid) ||
 		!strings.Contains(err.Error(), "spec.volumes[0].emptyDir: Forbidden: not supported") {
 		t.Errorf("an empty directory: %v", err)
 	}
