@@ -17,6 +17,7 @@ import (
 	"monoplane.dev/apiserver/store"
 	"monoplane.dev/apiserver/warning"
 	"monoplane.dev/object/builtin"
+	"monoplane.dev/rules/taints"
 
 	coordinationv1 "monoplane.dev/api/coordination/v1"
 	corev1 "monoplane.dev/api/core/v1"
@@ -116,7 +117,7 @@ func warnOfEviction(ctx context.Context, next, live []*corev1.Taint) {
 		same := func(was *corev1.Taint) bool {
 			return was.GetKey() == t.GetKey() && was.GetValue() == t.GetValue() && was.GetEffect() == t.GetEffect()
 		}
-		if t.GetEffect() == "NoExecute" && !slices.ContainsFunc(live, same) {
+		if t.GetEffect() == taints.NoExecute && !slices.ContainsFunc(live, same) {
 			warning.Add(ctx, fmt.Sprintf("spec.taints[%d].effect: NoExecute keeps new pods away; "+
 				"pods that run are not evicted in this version", i))
 		}
