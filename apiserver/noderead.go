@@ -15,9 +15,9 @@ import (
 )
 
 // mayNodeRead lets an agent read what the pods of its node need, and nothing else of that kind: their ConfigMaps,
-// their service accounts, their claims and the volumes of those. Pods that were bound to another machine of the same
-// name are not its own (spec: NODE-7, OBJ-15). The name decides, before anything is read, so that an agent learns
-// nothing of others.
+// their service accounts, their runtime classes, their claims and the volumes of those. Pods that were bound to
+// another machine of the same name are not its own (spec: NODE-7, OBJ-15). The name decides, before anything is read,
+// so that an agent learns nothing of others.
 func (s *Server) mayNodeRead(ctx context.Context, id auth.Identity, a auth.Attributes) error {
 	var needs func(*corev1.Pod) bool
 	switch {
@@ -29,6 +29,10 @@ func (s *Server) mayNodeRead(ctx context.Context, id auth.Identity, a auth.Attri
 		needs = func(p *corev1.Pod) bool { return p.GetSpec().GetServiceAccountName() == a.Name }
 	case a.Resource == "persistentvolumeclaims":
 		needs = func(p *corev1.Pod) bool { return slices.Contains(storage.ClaimNames(p), a.Name) }
+	case a.Resource == "runtimeclasses":
+		needs = func(p *corev1.Pod) bool {
+			return p.GetSpec().RuntimeClassName != nil && p.GetSpec().GetRuntimeClassName() == a.Name
+		}
 	case a.Resource == "persistentvolumes":
 		needs = func(p *corev1.Pod) bool { return s.usesVolume(ctx, p, a.Name) }
 	default:

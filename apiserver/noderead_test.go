@@ -13,6 +13,7 @@ import (
 
 	corev1 "monoplane.dev/api/core/v1"
 	metav1 "monoplane.dev/api/meta/v1"
+	nodev1 "monoplane.dev/api/node/v1"
 )
 
 // An agent reads what the pods of its node refer to, and nothing else; whether there is anything else it does not
@@ -31,6 +32,7 @@ func TestNodesReadWhatTheirPodsNeed(t *testing.T) {
 		must(c.admin().ServiceAccounts.Create(ctx(t), &corev1.CreateServiceAccountRequest{
 			Object: &corev1.ServiceAccount{Metadata: &metav1.ObjectMeta{Namespace: "default", Name: name}},
 		}))(t)
+		must(c.admin().RuntimeClasses.Create(ctx(t), &nodev1.CreateRuntimeClassRequest{Object: newRuntimeClass(name, "handler")}))(t)
 		claim := newClaim(name)
 		claim.Spec.VolumeName = "volume-" + name
 		c.claim(claim)
@@ -39,7 +41,7 @@ func TestNodesReadWhatTheirPodsNeed(t *testing.T) {
 	}
 	for name, node := range map[string]string{"mine": "n1", "others": "n2"} {
 		p := newPod("pod-" + name)
-		p.Spec.ServiceAccountName = name
+		p.Spec.ServiceAccountName, p.Spec.RuntimeClassName = name, ptr(name)
 		p.Spec.Volumes = []*corev1.Volume{{Name: "v", VolumeSource: &corev1.VolumeSource{
 			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: name},
 		}}}
@@ -60,12 +62,14 @@ func TestNodesReadWhatTheirPodsNeed(t *testing.T) {
 			_, err = by.ServiceAccounts.Get(ctx(t), req)
 		case "persistentvolumeclaims":
 			_, err = by.PersistentVolumeClaims.Get(ctx(t), req)
+		case "runtimeclasses":
+			_, err = by.RuntimeClasses.Get(ctx(t), &metav1.GetRequest{Name: name})
 		case "persistentvolumes":
 			_, err = by.PersistentVolumes.Get(ctx(t), &metav1.GetRequest{Name: "volume-" + name})
 		}
 		return err
 	}
-	for _, what := range []string{"configmaps", "serviceaccounts", "persistentvolumeclaims", "persistentvolumes"} {
+	for _, what := range []string{"configmaps", "serviceaccounts", "persistentvolumeclaims", "persistentvolumes", "runtimeclasses"} {
 		if err := get(agent, what, "mine"); err != nil {
 			t.Errorf("%s of its pod: %v", what, err)
 		}

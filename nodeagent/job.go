@@ -3,6 +3,7 @@ package nodeagent
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -114,8 +115,12 @@ func (j job) runSandbox(ctx, wanted context.Context, action podstate.RunSandbox)
 			return podstate.SandboxRun{Err: err.Error(), Invalid: hopeless(err)}
 		}
 	}
+	handler, err := j.handler(ctx)
+	if err != nil {
+		return podstate.SandboxRun{Err: text(err)}
+	}
 	cfg := criconfig.Sandbox(j.pod, action.Attempt, j.agent.cfg.PodLogDir, j.facts())
-	run, err := j.agent.cfg.Runtime.RunPodSandbox(ctx, &runtimeapi.RunPodSandboxRequest{Config: cfg})
+	run, err := j.agent.cfg.Runtime.RunPodSandbox(ctx, &runtimeapi.RunPodSandboxRequest{Config: cfg, RuntimeHandler: handler})
 	if err != nil {
 		return podstate.SandboxRun{Err: text(err), Invalid: hopeless(err)}
 	}
@@ -124,6 +129,21 @@ func (j job) runSandbox(ctx, wanted context.Context, action podstate.RunSandbox)
 		return podstate.SandboxRun{Err: text(err)}
 	}
 	return podstate.SandboxRun{Sandbox: box}
+}
+
+// handler returns the runtime's name for how the pod is to be run; empty for the usual way.
+func (j job) handler(ctx context.Context) (string, error) {
+	name := j.pod.GetSpec().GetRuntimeClassName()
+	if name == "" {
+		return "", nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
+	defer cancel()
+	class, err := j.agent.cfg.Client.RuntimeClasses.Get(ctx, &metav1.GetRequest{Name: name})
+	if err != nil {
+		return "", fmt.Errorf("get runtime class %q: %w", name, err)
+	}
+	return class.GetHandler(), nil
 }
 
 func (j job) stopContainer(ctx context.Context, action podstate.StopContainer) podstate.Input {

@@ -40,6 +40,7 @@ var table = [...]row{
 		{Verbs: "get", Resources: "configmaps serviceaccounts"},       // (own)
 		{Verbs: "get", Resources: "persistentvolumes"},                // (own)
 		{Verbs: "get", Resources: "persistentvolumeclaims"},           // (own)
+		{Verbs: "get", Resources: "runtimeclasses"},                   // (own)
 		{Verbs: "listen answer", Resources: "nodestreams"},            // (own)
 	}},
 	Scheduler: {name: authn.SchedulerName, component: true, grants: []rights.Grant{

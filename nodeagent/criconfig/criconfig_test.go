@@ -238,3 +238,31 @@ func TestPodDir(t *testing.T) {
 		}
 	}
 }
+
+// What a pod of a runtime class needs in all, and its overhead, goes into its sandbox. spec: LIFE-8
+func TestSandboxOfARuntimeClassKnowsItsSize(t *testing.T) {
+	list := func(cpu, memory string) map[string]*metav1.Quantity {
+		return map[string]*metav1.Quantity{"cpu": {String_: cpu}, "memory": {String_: memory}}
+	}
+	p := &corev1.Pod{Metadata: &metav1.ObjectMeta{Name: "p", Namespace: "default", Uid: "u"}, Spec: &corev1.PodSpec{
+		Containers: []*corev1.Container{
+			{Resources: &corev1.ResourceRequirements{Requests: list("250m", "1Mi"), Limits: list("1", "64Mi")}},
+			{Resources: &corev1.ResourceRequirements{Requests: list("250m", "1Mi"), Limits: list("1", "64Mi")}},
+		},
+		Overhead: list("500m", "16Mi"),
+	}}
+	if linux := criconfig.Sandbox(p, 0, "", criconfig.Facts{}).GetLinux(); linux.Resources != nil || linux.Overhead != nil {
+		t.Errorf("without a class: %v", linux)
+	}
+	class := "vm"
+	p.Spec.RuntimeClassName = &class
+	linux := criconfig.Sandbox(p, 0, "", criconfig.Facts{}).GetLinux()
+	for name, x := range map[string]struct {
+		got                   *runtimeapi.LinuxContainerResources
+		shares, quota, memory int64
+	}{"containers": {linux.GetResources(), 512, 200000, 128 << 20}, "overhead": {linux.GetOverhead(), 512, 50000, 16 << 20}} {
+		if g := x.got; g.GetCpuShares() != x.shares || g.GetCpuQuota() != x.quota || g.GetCpuPeriod() != 100000 || g.GetMemoryLimitInBytes() != x.memory {
+			t.Errorf("%s: %v", name, g)
+		}
+	}
+}

@@ -28,6 +28,9 @@ func Sandbox(p *corev1.Pod, attempt uint32, logDir string, f Facts) *runtimeapi.
 	if !p.GetSpec().GetHostNetwork() {
 		cfg.Hostname = hostname(p, f) // on the node's network it is the node's, which runtimes refuse to set
 	}
+	if p.GetSpec().GetRuntimeClassName() != "" {
+		cfg.Linux.Resources, cfg.Linux.Overhead = podResources(p.GetSpec())
+	}
 	if logDir != "" {
 		cfg.LogDirectory = filepath.Join(logDir, PodDir(meta.GetNamespace(), meta.GetName(), meta.GetUid()))
 	}

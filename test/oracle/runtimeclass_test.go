@@ -2,17 +2,29 @@ package oracle
 
 import (
 	"context"
+	"math/rand/v2"
+	"strings"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/client-go/informers"
+	k8sfake "k8s.io/client-go/kubernetes/fake"
+	"k8s.io/kubernetes/pkg/api/legacyscheme"
+	"k8s.io/kubernetes/pkg/apis/core"
 	"k8s.io/kubernetes/pkg/apis/node"
 	_ "k8s.io/kubernetes/pkg/apis/node/install"
 	"k8s.io/kubernetes/pkg/registry/node/runtimeclass"
+	admissionplugin "k8s.io/kubernetes/plugin/pkg/admission/runtimeclass"
 
+	corev1 "monoplane.dev/api/core/v1"
 	on "monoplane.dev/api/node/v1"
+	"monoplane.dev/apiserver/kinds/core/pod"
 	ournode "monoplane.dev/apiserver/kinds/node"
+	"monoplane.dev/apiserver/validation"
 )
 
 func runtimeClass() *nodev1.RuntimeClass {
@@ -31,6 +43,12 @@ func TestRuntimeClassesAreJudgedAlike(t *testing.T) {
 	for i := 0; i < *count && bad < 25; i++ {
 		old, k := runtimeClass(), runtimeClass()
 		what := alter(r, k, 1+r.IntN(3), nil)
+		if k.Overhead != nil { // Monoplane rounds the amounts of classes as both sides round those of pods.
+			for name, q := range k.Overhead.PodFixed {
+				q.RoundUp(resource.Milli)
+				k.Overhead.PodFixed[name] = q
+			}
+		}
 		now, was := internal(t, k, &node.RuntimeClass{}), internal(t, old, &node.RuntimeClass{})
 		o, err := ours(k, &on.RuntimeClass{})
 		if err != nil {
@@ -48,4 +66,89 @@ func TestRuntimeClassesAreJudgedAlike(t *testing.T) {
 			bad++
 		}
 	}
+}
+
+// A pod gets of its class, or is refused because of it, what Kubernetes' admission gives it. spec: LIFE-8
+func TestRuntimeClassesGivePodsTheSame(t *testing.T) {
+	r := random(t)
+	given, refused := 0, 0
+	for range min(*count, 1000) {
+		class := runtimeClass()
+		what := alter(r, class, r.IntN(3), func(path string) bool { return !strings.Contains(path, "Name") })
+		if r.IntN(3) == 0 && class.Scheduling != nil {
+			class.Scheduling.Tolerations = append(class.Scheduling.Tolerations, tolerationsOf(r)...)
+		}
+		p := minimal()
+		p.Spec.RuntimeClassName = ptr("vm")
+		p.Spec.NodeSelector = pick(r, []map[string]string{nil, {"a": "b"}, {"vm": "yes"}, {"vm": "no"}, {"": "1"}})
+		p.Spec.Tolerations = tolerationsOf(r)
+		if r.IntN(3) == 0 {
+			p.Spec.Overhead = amounts("cpu", pick(r, []string{"250m", "0.25", "1"}), "memory", "64Mi")
+		}
+		in := internal(t, p, &core.Pod{})
+		attrs := admission.NewAttributesRecord(in, nil, core.Kind("Pod").WithVersion("v1"), in.Namespace, in.Name,
+			core.Resource("pods").WithVersion("v1"), "", admission.Create, nil, false, nil)
+		plugin := admissionplugin.NewRuntimeClass()
+		client := k8sfake.NewClientset(class)
+		plugin.SetExternalKubeClientSet(client)
+		factory := informers.NewSharedInformerFactory(client, 0)
+		plugin.SetExternalKubeInformerFactory(factory)
+		if err := factory.Node().V1().RuntimeClasses().Informer().GetStore().Add(class); err != nil {
+			t.Fatal(err)
+		}
+		err := plugin.Admit(context.Background(), attrs, nil)
+		if err == nil {
+			err = plugin.Validate(context.Background(), attrs, nil)
+		}
+
+		mine, convertErr := ours(p, &corev1.Pod{})
+		if convertErr != nil {
+			t.Fatal(convertErr)
+		}
+		c, convertErr := ours(class, &on.RuntimeClass{})
+		if convertErr != nil {
+			t.Fatal(convertErr)
+		}
+		myErr := pod.ApplyRuntimeClass(mine, c)
+		if (err == nil) != (myErr == nil) {
+			t.Fatalf("after %v: %v by Kubernetes, %v by Monoplane\n%v\n%v", what, err, myErr, class, p.Spec)
+		}
+		if err != nil {
+			refused++
+			continue
+		}
+		given++
+		out := &v1.Pod{}
+		if err := legacyscheme.Scheme.Convert(in, out, nil); err != nil {
+			t.Fatal(err)
+		}
+		want := ourPod(t, out).Spec
+		for _, part := range []func(*corev1.PodSpec) *corev1.PodSpec{
+			func(s *corev1.PodSpec) *corev1.PodSpec { return &corev1.PodSpec{NodeSelector: s.NodeSelector} },
+			func(s *corev1.PodSpec) *corev1.PodSpec { return &corev1.PodSpec{Tolerations: s.Tolerations} },
+			func(s *corev1.PodSpec) *corev1.PodSpec { return &corev1.PodSpec{Overhead: s.Overhead} },
+		} {
+			if theirs, my := part(want), part(mine.Spec); !validation.Equal(theirs, my) {
+				t.Fatalf("after %v: %v by Kubernetes, %v by Monoplane\n%v\n%v", what, theirs, my, class, p.Spec)
+			}
+		}
+	}
+	if given == 0 || refused == 0 {
+		t.Errorf("%d given, %d refused", given, refused)
+	}
+}
+
+func tolerationsOf(r *rand.Rand) []v1.Toleration {
+	var list []v1.Toleration
+	for range r.IntN(4) {
+		x := v1.Toleration{
+			Key: pick(r, []string{"", "vm", "a"}), Operator: pick(r, []v1.TolerationOperator{"", "Equal", "Exists"}),
+			Value: pick(r, []string{"", "b"}), Effect: pick(r, []v1.TaintEffect{"", "NoSchedule", "NoExecute"}),
+		}
+		if x.Effect == "NoExecute" && r.IntN(2) == 0 {
+			x.TolerationSeconds = ptr(int64(r.IntN(3)))
+		}
+		list = append(list, x)
+	}
+	return list
 }

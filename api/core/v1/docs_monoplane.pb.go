@@ -843,7 +843,7 @@ const Docs = "" +
 	"PodSpec.nodeName\tThe node the pod is bound to. Written once, by a Binding; a user may set it at creation to skip the scheduler.\n" +
 	"PodSpec.nodeSelector\tLabels that a node must have for the pod to be placed on it.\n" +
 	"PodSpec.os\tOperating system the pod needs.\n" +
-	"PodSpec.overhead\tResources that the runtime itself needs for the pod, by resource name.\n" +
+	"PodSpec.overhead\tResources that the runtime itself needs for the pod, by resource name, which count as requested. The server takes them from the runtime class; they cannot be chosen.\n" +
 	"PodSpec.preemptionPolicy\tWhether the pod may displace pods of lower priority: \"PreemptLowerPriority\" (default) or \"Never\". The server takes it from the class.\n" +
 	"PodSpec.priority\tThe pod's priority; the server takes it from the class, 0 without one. It cannot be chosen.\n" +
 	"PodSpec.priorityClassName\tName of the priority class that gives the pod its priority; the server fills in the global default when empty.\n" +
@@ -851,7 +851,7 @@ const Docs = "" +
 	"PodSpec.resourceClaims\tClaims for devices that the containers refer to.\n" +
 	"PodSpec.resources\tRequests and limits for the pod as a whole.\n" +
 	"PodSpec.restartPolicy\tWhen an exited container is started again: \"Always\" (default), \"OnFailure\" or \"Never\".\n" +
-	"PodSpec.runtimeClassName\tName of the runtime class that runs the pod.\n" +
+	"PodSpec.runtimeClassName\tName of the runtime class that runs the pod; the node's usual way when absent. The class must exist. Runtimes that do not know its handler, such as those of image \"host\" and of simulated nodes, do not start the pod, and say so in an event.\n" +
 	"PodSpec.schedulerName\tThe scheduler that places the pod; \"default-scheduler\" when empty.\n" +
 	"PodSpec.schedulingGates\tWhile any is present the scheduler does not look at the pod. They can only be removed.\n" +
 	"PodSpec.schedulingGroup\tThe group of pods this one is scheduled with.\n" +

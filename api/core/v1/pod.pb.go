@@ -151,14 +151,17 @@ type PodSpec struct {
 	ShareProcessNamespace *bool `protobuf:"varint,27,opt,name=shareProcessNamespace,proto3,oneof" json:"shareProcessNamespace,omitempty"`
 	// Extra conditions that must be True before the pod is Ready (LIFE-4).
 	ReadinessGates []*PodReadinessGate `protobuf:"bytes,28,rep,name=readinessGates,proto3" json:"readinessGates,omitempty"`
-	// Name of the runtime class that runs the pod.
+	// Name of the runtime class that runs the pod; the node's usual way when absent. The class must exist. Runtimes that do
+	// not know its handler, such as those of image "host" and of simulated nodes, do not start the pod, and say so in an
+	// event.
 	RuntimeClassName *string `protobuf:"bytes,29,opt,name=runtimeClassName,proto3,oneof" json:"runtimeClassName,omitempty"`
 	// Whether services are announced in environment variables; true when absent. There are none to announce yet.
 	EnableServiceLinks *bool `protobuf:"varint,30,opt,name=enableServiceLinks,proto3,oneof" json:"enableServiceLinks,omitempty"`
 	// Whether the pod may displace pods of lower priority: "PreemptLowerPriority" (default) or "Never". The server takes
 	// it from the class.
 	PreemptionPolicy *string `protobuf:"bytes,31,opt,name=preemptionPolicy,proto3,oneof" json:"preemptionPolicy,omitempty"`
-	// Resources that the runtime itself needs for the pod, by resource name.
+	// Resources that the runtime itself needs for the pod, by resource name, which count as requested. The server takes them
+	// from the runtime class; they cannot be chosen.
 	Overhead map[string]*v1.Quantity `protobuf:"bytes,32,rep,name=overhead,proto3" json:"overhead,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// How matching pods are spread over zones, hosts and other domains.
 	TopologySpreadConstraints []*TopologySpreadConstraint `protobuf:"bytes,33,rep,name=topologySpreadConstraints,proto3" json:"topologySpreadConstraints,omitempty"`
@@ -1501,7 +1504,7 @@ const file_monoplane_core_v1_pod_proto_rawDesc = "" +
 	"\x03log\x12\x03Log\"\rPodLogOptionsZ\xa5\x02\n" +
 	"\x06Delete\x12\x9a\x02Delete begins a graceful deletion, shortens one, or with a grace of 0 forces it (spec: DEL-1 to DEL-6). Codes: NotFound, Aborted with reason Conflict (a precondition does not hold), PermissionDenied (the identity may not force; DEL-8). The answer is the pod as the deletion left it.Z\xda\x01\n" +
 	"\x04Bind\x12\xd1\x01Bind assigns the pod to a node, once (spec: SCHED-3, DEL-11). Codes: NotFound (pod or node), Aborted with reason Conflict (already bound, terminating or gated; pod or node with another uid or resourceVersion).Z\xc9\x01\n" +
-	"\x03Log\x12\xc1\x01Log streams a container's log as plain text. Codes: NotFound (pod or container), InvalidArgument (the container has not started, or bad options), Unavailable (the node's agent is out of reach).h\x01\"\xfe\x17\n" +
+	"\x03Log\x12\xc1\x01Log streams a container's log as plain text. Codes: NotFound (pod or container), InvalidArgument (the container has not started, or bad options), Unavailable (the node's agent is out of reach).h\x01\"\xf2\x17\n" +
 	"\aPodSpec\x12Q\n" +
 	"\avolumes\x18\x01 \x03(\v2\x19.monoplane.core.v1.VolumeB\x1c\xa2\x94#\x10merge,retainKeys\xaa\x94#\x04nameR\avolumes\x12S\n" +
 	"\n" +
@@ -1533,11 +1536,11 @@ const file_monoplane_core_v1_pod_proto_rawDesc = "" +
 	"\bpriority\x18\x19 \x01(\x05H\x03R\bpriority\x88\x01\x01\x12C\n" +
 	"\tdnsConfig\x18\x1a \x01(\v2\x1f.monoplane.core.v1.PodDNSConfigB\x04\x98\x94#\x03R\tdnsConfig\x129\n" +
 	"\x15shareProcessNamespace\x18\x1b \x01(\bH\x04R\x15shareProcessNamespace\x88\x01\x01\x12K\n" +
-	"\x0ereadinessGates\x18\x1c \x03(\v2#.monoplane.core.v1.PodReadinessGateR\x0ereadinessGates\x125\n" +
-	"\x10runtimeClassName\x18\x1d \x01(\tB\x04\x98\x94#\x03H\x05R\x10runtimeClassName\x88\x01\x01\x123\n" +
+	"\x0ereadinessGates\x18\x1c \x03(\v2#.monoplane.core.v1.PodReadinessGateR\x0ereadinessGates\x12/\n" +
+	"\x10runtimeClassName\x18\x1d \x01(\tH\x05R\x10runtimeClassName\x88\x01\x01\x123\n" +
 	"\x12enableServiceLinks\x18\x1e \x01(\bH\x06R\x12enableServiceLinks\x88\x01\x01\x12/\n" +
-	"\x10preemptionPolicy\x18\x1f \x01(\tH\aR\x10preemptionPolicy\x88\x01\x01\x12J\n" +
-	"\boverhead\x18  \x03(\v2(.monoplane.core.v1.PodSpec.OverheadEntryB\x04\x98\x94#\x03R\boverhead\x12\x83\x01\n" +
+	"\x10preemptionPolicy\x18\x1f \x01(\tH\aR\x10preemptionPolicy\x88\x01\x01\x12D\n" +
+	"\boverhead\x18  \x03(\v2(.monoplane.core.v1.PodSpec.OverheadEntryR\boverhead\x12\x83\x01\n" +
 	"\x19topologySpreadConstraints\x18! \x03(\v2+.monoplane.core.v1.TopologySpreadConstraintB\x18\xa2\x94#\x05merge\xaa\x94#\vtopologyKeyR\x19topologySpreadConstraints\x12n\n" +
 	"\x13ephemeralContainers\x18\" \x03(\v2%.monoplane.core.v1.EphemeralContainerB\x15\x98\x94#\x03\xa2\x94#\x05merge\xaa\x94#\x04nameR\x13ephemeralContainers\x127\n" +
 	"\x11setHostnameAsFQDN\x18# \x01(\bB\x04\x98\x94#\x03H\bR\x11setHostnameAsFQDN\x88\x01\x01\x12(\n" +

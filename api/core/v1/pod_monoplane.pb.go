@@ -713,12 +713,6 @@ func (x *PodSpec) SetsLimited() bool {
 	if x.DnsConfig != nil {
 		return true
 	}
-	if x.RuntimeClassName != nil && *x.RuntimeClassName != "" {
-		return true
-	}
-	if len(x.Overhead) > 0 {
-		return true
-	}
 	if len(x.EphemeralContainers) > 0 {
 		return true
 	}

@@ -27,6 +27,9 @@ func (r *Runtime) RunPodSandbox(
 	if err := checkSandbox(config); err != nil {
 		return nil, err
 	}
+	if h := req.GetRuntimeHandler(); h != "" {
+		return nil, wrongState("no runtime handler %q is configured: the host runtime has none", h)
+	}
 	name := nameOf(config.GetMetadata())
 	id, err := r.reserve(ctx, name)
 	if id != "" || err != nil {

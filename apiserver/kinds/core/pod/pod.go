@@ -103,6 +103,9 @@ func (p *Pods) admit(ctx context.Context, o *corev1.Pod) error {
 	if err := p.prioritize(ctx, o); err != nil {
 		return err
 	}
+	if err := p.class(ctx, o); err != nil {
+		return err
+	}
 	warnOfSeconds(ctx, o.Spec.Tolerations, nil)
 	for _, c := range o.Status.Conditions { // SchedulingGated
 		c.LastTransitionTime, c.ObservedGeneration = o.Metadata.CreationTimestamp, o.Metadata.Generation
