@@ -45,7 +45,10 @@ spec:
 `,
 	"namespace":      "apiVersion: v1\nkind: Namespace\nmetadata: {name: ${NS}-other, labels: {a: b}}\n",
 	"configmap":      "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: ${NS}}\ndata: {a: b}\n",
+	"secret":         "apiVersion: v1\nkind: Secret\nmetadata: {name: ${NS}}\nstringData: {a: b}\n",
+	"podtemplate":    "apiVersion: v1\nkind: PodTemplate\nmetadata: {name: ${NS}}\ntemplate: {spec: {containers: [{name: c, image: i}]}}\n",
 	"serviceaccount": "apiVersion: v1\nkind: ServiceAccount\nmetadata: {name: ${NS}}\n",
+	"runtimeclass":   "apiVersion: node.k8s.io/v1\nkind: RuntimeClass\nmetadata: {name: ${NS}}\nhandler: h\n",
 	"priorityclass":  "apiVersion: scheduling.k8s.io/v1\nkind: PriorityClass\nmetadata: {name: ${NS}}\nvalue: 5\n",
 	"storageclass":   "apiVersion: storage.k8s.io/v1\nkind: StorageClass\nmetadata: {name: ${NS}}\nprovisioner: example.com/none\n",
 	"persistentvolumeclaim": `
@@ -76,7 +79,8 @@ func TestManifestsAreAppliedAgain(t *testing.T) {
 			k := c.kubectl(t, ns)
 			manifest := strings.ReplaceAll(manifest, "${NS}", ns)
 			edited := strings.Replace(manifest, "metadata: {", "metadata: {annotations: {made: twice}, ", 1)
-			const state = "get -f - -o 'jsonpath={.items[0].spec}{.items[0].metadata.finalizers}{.items[0].value}{.items[0].preemptionPolicy}{.items[0].provisioner}{.items[0].reclaimPolicy}'"
+			const state = "get -f - -o 'jsonpath={.items[0].spec}{.items[0].metadata.finalizers}{.items[0].value}{.items[0].preemptionPolicy}{.items[0].provisioner}{.items[0].reclaimPolicy}" +
+				"{.items[0].data}{.items[0].type}{.items[0].template}{.items[0].handler}'"
 			const revision = "get -f - -o jsonpath={.items[0].metadata.resourceVersion}"
 			k.tour(t, []step{{line: "apply -f -", stdin: manifest, want: []string{` created$`}}})
 			made, code := k.run(t, manifest, words(state)...)
@@ -94,7 +98,7 @@ func TestManifestsAreAppliedAgain(t *testing.T) {
 				{line: "get -f - -o 'jsonpath={.items[0].metadata.annotations.made} {.items[0].metadata.labels.by}'", stdin: manifest, want: []string{`^twice hand$`}},
 			})
 			k.tour(t, []step{{line: "replace -f -", stdin: manifest, want: []string{` replaced$`}}})
-			if now, _ := k.run(t, manifest, words(state)...); now != made || now == "" && name != "configmap" && name != "serviceaccount" {
+			if now, _ := k.run(t, manifest, words(state)...); now != made || now == "" && name != "serviceaccount" {
 				t.Errorf("what was filled in has changed:\n%s\nwas\n%s", now, made)
 			}
 			k.tour(t, []step{{line: "delete --wait=false -f -", stdin: manifest, want: []string{` deleted`}}})

@@ -10,7 +10,9 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
+	appsv1 "monoplane.dev/api/apps/v1"
 	corev1 "monoplane.dev/api/core/v1"
+	nodev1 "monoplane.dev/api/node/v1"
 	optionsv1 "monoplane.dev/api/options/v1"
 	schedulingv1 "monoplane.dev/api/scheduling/v1"
 	storagev1 "monoplane.dev/api/storage/v1"
@@ -34,6 +36,15 @@ var explained = map[string]string{
 	"ConfigMap.immutable":               "validation refuses changes",
 	"ConfigMap.data":                    "for those who read the ConfigMap",
 	"ConfigMap.binaryData":              "for those who read the ConfigMap",
+	"Secret.data":                       "for those who read the Secret",
+	"Secret.stringData":                 "the server makes it part of data",
+	"Secret.type":                       "validation knows which keys it needs",
+	"Secret.immutable":                  "validation refuses changes",
+	"PodTemplate.template":              "for programs that make pods of it",
+	"ControllerRevision.data":           "for the controller that wrote it",
+	"ControllerRevision.revision":       "for the controller that wrote it",
+	"RuntimeClass.overhead":             "the server gives it to pods",
+	"RuntimeClass.scheduling":           "the server gives it to pods",
 	"ObjectReference.kind":              "of a volume's claimRef: only claims can be meant",
 	"ObjectReference.apiVersion":        "of a volume's claimRef: only claims can be meant",
 	"ObjectReference.fieldPath":         "of a volume's claimRef: for information, in Kubernetes too",
@@ -53,6 +64,7 @@ func TestNoFieldIsSilent(t *testing.T) {
 	for _, m := range []proto.Message{
 		&corev1.Pod{}, &corev1.Node{}, &corev1.Namespace{}, &corev1.ConfigMap{}, &corev1.ServiceAccount{}, &corev1.PersistentVolume{},
 		&corev1.PersistentVolumeClaim{}, &storagev1.StorageClass{}, &schedulingv1.PriorityClass{},
+		&corev1.Secret{}, &corev1.PodTemplate{}, &appsv1.ControllerRevision{}, &nodev1.RuntimeClass{},
 	} {
 		eachField(m.ProtoReflect().Descriptor(), true, seen, func(fd protoreflect.FieldDescriptor) (below bool) {
 			name := string(fd.ContainingMessage().Name()) + "." + string(fd.Name())
