@@ -82,6 +82,7 @@ type Embedded struct {
 	lg   *slog.Logger
 	// acknowledged is the newest revision that a caller of Txn has been told.
 	acknowledged atomic.Int64
+	batch        *batch
 	// limit is callLimit.
 	limit time.Duration
 
@@ -106,7 +107,9 @@ func Start(ctx context.Context, cfg Config) (*Embedded, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &Embedded{lock: lock, fail: newFailure(), lg: cfg.Logger, closed: make(chan struct{}), limit: callLimit}
+	e := &Embedded{
+		lock: lock, fail: newFailure(), lg: cfg.Logger, closed: make(chan struct{}), batch: newBatch(), limit: callLimit,
+	}
 	sc, err := serverConfig(cfg, newZap(cfg.Logger, e.fail))
 	if err == nil {
 		err = checkRestored(cfg.Dir)
@@ -156,6 +159,7 @@ func serverConfig(cfg Config, lg *zap.Logger) (config.ServerConfig, error) {
 		SnapshotCatchUpEntries:            catchUpEntries,
 		MaxSnapFiles:                      snapFiles,
 		MaxWALFiles:                       walFiles,
+		BackendBatchInterval:              batchInterval,
 		BackendFreelistType:               bbolt.FreelistMapType,
 		QuotaBackendBytes:                 quota,
 		MaxTxnOps:                         128,
@@ -266,6 +270,7 @@ func (e *Embedded) start(ctx context.Context, sc config.ServerConfig) error {
 	case <-e.srv.ReadyNotify():
 		quieten(e.srv)
 		go e.watchStop()
+		go e.writeBatches()
 		return nil
 	case <-e.fail.done:
 		return e.fail.err
@@ -396,6 +401,7 @@ func (e *Embedded) Txn(ctx context.Context, req *etcdserverpb.TxnRequest) (*etcd
 	resp, err := call(ctx, e, func(ctx context.Context) (*etcdserverpb.TxnResponse, error) { return e.srv.Txn(ctx, req) })
 	if err == nil {
 		e.acknowledge(resp.Header.Revision)
+		e.batch.add(req)
 	}
 	return resp, err
 }
