@@ -71,7 +71,8 @@ func waitFor(ctx context.Context, c *client.Client, name string, done func(*core
 	if _, err := stream.Header(); err != nil { // the watch begins with the state as it is when it is accepted
 		return err
 	}
-	if _, err := c.Pods.Get(ctx, &metav1.GetRequest{Namespace: "default", Name: name}); apierrors.Is(err, apierrors.NotFound) && done(nil) {
+	if _, err := c.Pods.Get(ctx, &metav1.GetRequest{Namespace: "default", Name: name}); apierrors.Is(err,
+		apierrors.NotFound) && done(nil) {
 		return nil
 	}
 	for {
@@ -97,7 +98,8 @@ func gone(p *corev1.Pod) bool { return p == nil }
 
 func remove(t *testing.T, c *client.Client, name string, grace *int64) *corev1.Pod {
 	t.Helper()
-	p, err := c.Pods.Delete(t.Context(), &metav1.DeleteRequest{Namespace: "default", Name: name, GracePeriodSeconds: grace})
+	p, err := c.Pods.Delete(t.Context(), &metav1.DeleteRequest{Namespace: "default", Name: name,
+		GracePeriodSeconds: grace})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -142,7 +144,8 @@ func TestClusterInVirtualTime(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if p.GetMetadata().GetUid() != calm.GetMetadata().GetUid() || !running(p) || p.GetMetadata().GetDeletionTimestamp() != nil {
+		if p.GetMetadata().GetUid() != calm.GetMetadata().GetUid() || !running(p) ||
+			p.GetMetadata().GetDeletionTimestamp() != nil {
 			t.Errorf("the pod that nobody deleted is %v", p)
 		}
 	})
@@ -152,7 +155,8 @@ func TestClusterInVirtualTime(t *testing.T) {
 // orphan binds a pod to a node, deletes the node and waits until PodGC has removed the pod.
 func orphan(t *testing.T, c *client.Client) {
 	t.Helper()
-	_, err := c.Nodes.Create(t.Context(), &corev1.CreateNodeRequest{Object: &corev1.Node{Metadata: &metav1.ObjectMeta{Name: "lost"}}})
+	_, err := c.Nodes.Create(t.Context(),
+		&corev1.CreateNodeRequest{Object: &corev1.Node{Metadata: &metav1.ObjectMeta{Name: "lost"}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -166,7 +170,8 @@ func orphan(t *testing.T, c *client.Client) {
 	failed := false
 	err = waitFor(t.Context(), c, "orphan", func(p *corev1.Pod) bool {
 		for _, cond := range p.GetStatus().GetConditions() {
-			failed = failed || p.GetStatus().GetPhase() == "Failed" && cond.GetType() == "DisruptionTarget" && cond.GetReason() == "DeletionByPodGC"
+			failed = failed || p.GetStatus().GetPhase() == "Failed" && cond.GetType() == "DisruptionTarget" &&
+				cond.GetReason() == "DeletionByPodGC"
 		}
 		return gone(p)
 	})
@@ -204,7 +209,8 @@ func TestFiftyClusters(t *testing.T) {
 				return err
 			}
 			name := fmt.Sprintf("pod-%d", i)
-			if _, err := c.Client().Pods.Create(t.Context(), &corev1.CreatePodRequest{Namespace: "default", Object: newPod(name)}); err != nil {
+			if _, err := c.Client().Pods.Create(t.Context(), &corev1.CreatePodRequest{Namespace: "default",
+				Object: newPod(name)}); err != nil {
 				return err
 			}
 			if err := waitFor(t.Context(), c.Client(), name, running); err != nil {

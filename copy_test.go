@@ -44,7 +44,8 @@ func TestCopyOnTheSameEtcd(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := c.WaitReady(t.Context()); !errors.Is(err, monoplane.ErrNodeRefused) || !strings.Contains(err.Error(), why) {
+		if err := c.WaitReady(t.Context()); !errors.Is(err, monoplane.ErrNodeRefused) ||
+			!strings.Contains(err.Error(), why) {
 			t.Errorf("%v, want ErrNodeRefused because %s", err, why)
 		}
 		if _, err := c.Client().Pods.List(t.Context(), &metav1.ListRequest{Namespace: "default"}); err != nil {

@@ -41,8 +41,8 @@ func stopCall(ctx context.Context, c *monoplane.Cluster, leave bool) (told []str
 	}
 }
 
-// A stop that its caller leaves goes on: the cluster is not ready from its beginning on, others can wait for it, and it
-// ends by itself when the pods of all nodes have stopped. spec: design decision 13
+// A stop that its caller leaves goes on: the cluster is not ready from its beginning on, others can wait for it, and
+// it ends by itself when the pods of all nodes have stopped. spec: design decision 13
 func TestStopBelongsToTheCluster(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := start(t, monoplane.Config{Nodes: 3})
@@ -60,14 +60,16 @@ func TestStopBelongsToTheCluster(t *testing.T) {
 		default:
 			t.Error("it does not say that it is stopping")
 		}
-		if err := c.Ready(t.Context()); err == nil || !strings.Contains(err.Error(), "shutdown: the pods are being stopped") {
+		if err := c.Ready(t.Context()); err == nil || !strings.Contains(err.Error(),
+			"shutdown: the pods are being stopped") {
 			t.Errorf("readiness: %v", err)
 		}
 		var waiters sync.WaitGroup
 		for range 3 {
 			waiters.Go(func() {
 				var last, most int
-				if err := c.StopPods(t.Context(), func(pods []string) { last, most = len(pods), max(most, len(pods)) }); err != nil {
+				err := c.StopPods(t.Context(), func(pods []string) { last, most = len(pods), max(most, len(pods)) })
+				if err != nil {
 					t.Errorf("a waiter: %v", err)
 				}
 				if last != 0 || most != 3 {

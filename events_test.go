@@ -61,7 +61,8 @@ type eventStream struct {
 func watchEvents(t *testing.T, c *http.Client, address, revision string) *eventStream {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	req, err := http.NewRequestWithContext(ctx, "GET", "https://"+address+"/api/v1/events?watch=true&resourceVersion="+revision, nil)
+	req, err := http.NewRequestWithContext(ctx, "GET",
+		"https://"+address+"/api/v1/events?watch=true&resourceVersion="+revision, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,7 +91,8 @@ func TestTooManyEvents(t *testing.T) {
 	const n, most = 500, 100
 	dir := t.TempDir()
 	cluster := start(t, monoplane.Config{
-		DataDir: dir, Runtime: monoplane.FakeRuntime(), Nodes: -1, Listen: "127.0.0.1:0", MaxEvents: most, UnsafeNoFsync: true,
+		DataDir: dir, Runtime: monoplane.FakeRuntime(), Nodes: -1, Listen: "127.0.0.1:0", MaxEvents: most,
+		UnsafeNoFsync: true,
 	})
 	events := cluster.Client().Events
 	list, err := events.List(t.Context(), &metav1.ListRequest{})
@@ -155,7 +157,10 @@ func TestTooManyEvents(t *testing.T) {
 	if list, err = events.List(t.Context(), &metav1.ListRequest{}); err != nil || len(list.GetItems()) != most {
 		t.Errorf("%d events are left, %v", len(list.GetItems()), err)
 	}
-	if slices.ContainsFunc(list.GetItems(), func(e *corev1.Event) bool { return slices.Contains(gone, e.GetMetadata().GetName()) }) {
+	if slices.ContainsFunc(list.GetItems(), func(e *corev1.Event) bool {
+		return slices.Contains(gone,
+			e.GetMetadata().GetName())
+	}) {
 		t.Error("a deleted event is listed")
 	}
 }

@@ -44,10 +44,11 @@ func TestExternalEtcd(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	created, err := first.Client().Pods.Create(t.Context(), &corev1.CreatePodRequest{Namespace: "default", Object: &corev1.Pod{
-		Metadata: &metav1.ObjectMeta{Name: "kept"},
-		Spec:     &corev1.PodSpec{Containers: []*corev1.Container{{Name: "main", Image: "busybox"}}},
-	}})
+	created, err := first.Client().Pods.Create(t.Context(), &corev1.CreatePodRequest{Namespace: "default",
+		Object: &corev1.Pod{
+			Metadata: &metav1.ObjectMeta{Name: "kept"},
+			Spec:     &corev1.PodSpec{Containers: []*corev1.Container{{Name: "main", Image: "busybox"}}},
+		}})
 	if err != nil {
 		t.Error(err)
 	}

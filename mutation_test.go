@@ -17,8 +17,8 @@ import (
 	"monoplane.dev/object"
 )
 
-// That the clusters of this package's tests find nothing means something: a change of an object that the store holds is
-// found out.
+// That the clusters of this package's tests find nothing means something: a change of an object that the store holds
+// is found out.
 func TestMutationsAreFoundOut(t *testing.T) {
 	var found []string
 	c, err := monoplane.Start(t.Context(), monoplane.Config{
@@ -30,7 +30,8 @@ func TestMutationsAreFoundOut(t *testing.T) {
 	api := c.SharedClient()
 	// Nobody else reads config maps, so that this is no data race.
 	_, err = api.ConfigMaps.Create(t.Context(), &corev1.CreateConfigMapRequest{
-		Namespace: "default", Object: &corev1.ConfigMap{Metadata: &metav1.ObjectMeta{Name: "victim"}, Data: map[string]string{"a": "1"}},
+		Namespace: "default", Object: &corev1.ConfigMap{Metadata: &metav1.ObjectMeta{Name: "victim"},
+			Data: map[string]string{"a": "1"}},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -146,8 +147,8 @@ func TestMemoryIsWhatWasWritten(t *testing.T) {
 	}()
 
 	r.do("POST", "/api/v1/namespaces", plain, `{"metadata":{"name":"team"}}`)
-	const pod = `{"metadata":{"name":%q,"labels":{"app":"web"}},"spec":{"containers":[{"name":"main","image":"host","command":["sleep","1"],
-		"resources":{"requests":{"cpu":"100m"},"limits":{"memory":"64Mi"}}}]}}`
+	const pod = `{"metadata":{"name":%q,"labels":{"app":"web"}},"spec":{"containers":[{
+		"name":"main","image":"host","command":["sleep","1"],"resources":{"requests":{"cpu":"100m"},"limits":{"memory":"64Mi"}}}]}}`
 	for _, name := range []string{"a", "b", "c"} {
 		r.do("POST", "/api/v1/namespaces/default/pods", plain, fmt.Sprintf(pod, name))
 		r.do("POST", "/api/v1/namespaces/team/pods", plain, fmt.Sprintf(pod, name))
@@ -160,17 +161,23 @@ func TestMemoryIsWhatWasWritten(t *testing.T) {
 	const a, b = "/api/v1/namespaces/default/pods/a", "/api/v1/namespaces/default/pods/b"
 	r.do("PUT", b, plain, strings.Replace(r.do("GET", b, plain, ""), `"app":"web"`, `"app":"db"`, 1))
 	r.do("PATCH", a, merge, `{"metadata":{"labels":{"x":"1"},"annotations":{"y":"2"}}}`)
-	r.do("PATCH", a, strategic, `{"spec":{"containers":[{"name":"main","image":"host"}]},"metadata":{"finalizers":["example.com/f"]}}`)
+	r.do("PATCH", a, strategic,
+		`{"spec":{"containers":[{"name":"main","image":"host"}]},"metadata":{"finalizers":["example.com/f"]}}`)
 	r.do("PATCH", a, list, `[{"op":"add","path":"/metadata/labels/z","value":"3"}]`)
 	r.do("PATCH", a+"/status", strategic, `{"status":{"conditions":[{"type":"example.com/c","status":"True"}]}}`)
-	r.do("PATCH", "/api/v1/nodes/node-0", strategic, `{"metadata":{"labels":{"disk":"ssd"}},"spec":{"taints":[{"key":"k","effect":"NoSchedule"}]}}`)
-	r.do("POST", "/api/v1/namespaces/default/configmaps", plain, `{"metadata":{"name":"settings"},"data":{"color":"red"}}`)
+	r.do("PATCH", "/api/v1/nodes/node-0", strategic,
+		`{"metadata":{"labels":{"disk":"ssd"}},"spec":{"taints":[{"key":"k","effect":"NoSchedule"}]}}`)
+	r.do("POST", "/api/v1/namespaces/default/configmaps", plain,
+		`{"metadata":{"name":"settings"},"data":{"color":"red"}}`)
 	r.do("PATCH", "/api/v1/namespaces/default/configmaps/settings", merge, `{"data":{"color":"blue"}}`)
-	r.do("POST", "/apis/coordination.k8s.io/v1/namespaces/default/leases", plain, `{"metadata":{"name":"l"},"spec":{"holderIdentity":"me"}}`)
-	r.do("POST", "/apis/events.k8s.io/v1/namespaces/default/events", plain, `{"metadata":{"name":"e"},"eventTime":"2026-03-01T12:00:00.000000Z",
+	r.do("POST", "/apis/coordination.k8s.io/v1/namespaces/default/leases", plain,
+		`{"metadata":{"name":"l"},"spec":{"holderIdentity":"me"}}`)
+	r.do("POST", "/apis/events.k8s.io/v1/namespaces/default/events", plain, `{
+		"metadata":{"name":"e"},"eventTime":"2026-03-01T12:00:00.000000Z",
 		"reportingController":"example.com/t","reportingInstance":"t","action":"Testing","reason":"Tested","type":"Normal",
 		"regarding":{"kind":"Pod","namespace":"default","name":"a"}}`)
-	r.do("PATCH", "/apis/events.k8s.io/v1/namespaces/default/events/e", merge, `{"series":{"count":2,"lastObservedTime":"2026-03-01T12:00:01.000000Z"}}`)
+	r.do("PATCH", "/apis/events.k8s.io/v1/namespaces/default/events/e", merge,
+		`{"series":{"count":2,"lastObservedTime":"2026-03-01T12:00:01.000000Z"}}`)
 	r.do("PATCH", "/api/v1/namespaces/default/events/e", merge, `{"message":"twice"}`)
 	r.do("DELETE", a, plain, `{}`) // its finalizer keeps it
 	r.do("DELETE", b, plain, `{}`)

@@ -50,7 +50,8 @@ func TestSimulatedNodesReportAsThemselves(t *testing.T) {
 			started++
 			want := strings.Replace(e.GetInvolvedObject().GetName(), "p", "node-", 1)
 			if e.GetReportingInstance() != want || e.GetSource().GetHost() != "" && e.GetSource().GetHost() != want {
-				t.Errorf("%s is reported by %q, host %q", e.GetMetadata().GetName(), e.GetReportingInstance(), e.GetSource().GetHost())
+				t.Errorf("%s is reported by %q, host %q", e.GetMetadata().GetName(), e.GetReportingInstance(),
+					e.GetSource().GetHost())
 			}
 		}
 		if started != nodes {
@@ -68,7 +69,8 @@ func TestNodeLabels(t *testing.T) {
 		for i, zone := range []string{"zone-1", "zone-2", "zone-3", "zone-1", "zone-2"} {
 			labels := getNode(t, c.Client(), fmt.Sprint("node-", i)).GetMetadata().GetLabels()
 			for k, want := range map[string]string{
-				"disk": "ssd", "topology.kubernetes.io/region": "r", "topology.kubernetes.io/zone": zone, "kubernetes.io/os": "linux",
+				"disk": "ssd", "topology.kubernetes.io/region": "r", "topology.kubernetes.io/zone": zone,
+				"kubernetes.io/os":       "linux",
 				"kubernetes.io/hostname": fmt.Sprint("node-", i),
 			} {
 				if labels[k] != want {
@@ -84,14 +86,16 @@ func TestNodeLabels(t *testing.T) {
 		{monoplane.Config{NodeLabels: map[string]string{"a b": "c"}}, `node label "a b": the key is not valid`},
 		{monoplane.Config{NodeLabels: map[string]string{"": "c"}}, `node label "": the key is not valid`},
 		{monoplane.Config{NodeLabels: map[string]string{"a": "b c"}}, `node label "a": the value "b c" is not valid`},
-		{monoplane.Config{NodeLabels: map[string]string{"kubernetes.io/a": "b"}}, `node label "kubernetes.io/a": in the namespaces`},
+		{monoplane.Config{NodeLabels: map[string]string{"kubernetes.io/a": "b"}},
+			`node label "kubernetes.io/a": in the namespaces`},
 		{monoplane.Config{NodeLabels: map[string]string{"x.k8s.io/a": "b"}}, `node label "x.k8s.io/a": in the namespaces`},
 		{monoplane.Config{NodeLabels: map[string]string{"node-role.kubernetes.io/a": "b"}}, `in the namespaces`},
 		{monoplane.Config{NodeLabels: map[string]string{"node-restriction.kubernetes.io/a": "b"}}, `in the namespaces`},
 		{monoplane.Config{Nodes: 3, Zones: -1}, "the number of zones is -1"},
 		{monoplane.Config{Nodes: 3, Zones: 4}, "4 zones need as many nodes at least; there are 3"},
 		{monoplane.Config{Zones: 1, Runtime: monoplane.HostRuntime()}, "1 zones need the fake runtime"},
-		{monoplane.Config{Nodes: 3, Zones: 3, NodeLabels: map[string]string{"topology.kubernetes.io/zone": "a"}}, "either zones or"},
+		{monoplane.Config{Nodes: 3, Zones: 3, NodeLabels: map[string]string{"topology.kubernetes.io/zone": "a"}},
+			"either zones or"},
 	} {
 		tc.cfg.DataDir = t.TempDir()
 		if tc.cfg.Runtime == nil {
@@ -108,8 +112,8 @@ func TestNodeLabels(t *testing.T) {
 }
 
 // When Nodes are deleted, their live agents register again at once, each has a Lease of its new Node, and the pods go
-// on. The namespace of the Leases is not needed for that, and nobody changes what the store holds in place, which the end
-// of the cluster finds out. spec: NODE-1, NODE-7
+// on. The namespace of the Leases is not needed for that, and nobody changes what the store holds in place, which the
+// end of the cluster finds out. spec: NODE-1, NODE-7
 func TestDeletedNodesAreRegisteredAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const nodes = 3

@@ -116,12 +116,14 @@ func TestFaultySchedulerConfig(t *testing.T) {
 		cfg  monoplane.SchedulerConfig
 		want []string
 	}{
-		{monoplane.SchedulerConfig{File: file}, []string{file + ":3: parallelism: is 0", file + ":4: profile: unknown field"}},
+		{monoplane.SchedulerConfig{File: file}, []string{file + ":3: parallelism: is 0", file +
+			":4: profile: unknown field"}},
 		{monoplane.SchedulerConfig{Text: []byte{}}, []string{"scheduler configuration:1: is empty"}},
 		{monoplane.SchedulerConfig{File: file + ".gone"}, []string{file + ".gone"}},
 	} {
 		data := filepath.Join(dir, "data")
-		c, err := monoplane.Start(t.Context(), monoplane.Config{DataDir: data, Runtime: monoplane.FakeRuntime(), Scheduler: tc.cfg})
+		c, err := monoplane.Start(t.Context(), monoplane.Config{DataDir: data, Runtime: monoplane.FakeRuntime(),
+			Scheduler: tc.cfg})
 		if err == nil {
 			t.Fatal("started", c.Stop(t.Context()))
 		}

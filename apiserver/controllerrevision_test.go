@@ -13,7 +13,8 @@ func TestControllerRevisionsKeepTheirState(t *testing.T) {
 	revisions := appsv1.NewControllerRevisionsClient(start(t).admin().conn)
 	create := func(name, data string, n int64) (*appsv1.ControllerRevision, error) {
 		return revisions.Create(ctx(t), &appsv1.CreateControllerRevisionRequest{Object: &appsv1.ControllerRevision{
-			Metadata: &metav1.ObjectMeta{Namespace: "default", Name: name}, Data: &metav1.RawExtension{Raw: []byte(data)}, Revision: n,
+			Metadata: &metav1.ObjectMeta{Namespace: "default", Name: name}, Data: &metav1.RawExtension{Raw: []byte(data)},
+			Revision: n,
 		}})
 	}
 	for name, bad := range map[string]struct {
@@ -28,7 +29,8 @@ func TestControllerRevisionsKeepTheirState(t *testing.T) {
 	}
 	const data = `{"spec": {"n": 9007199254740993, "a": "<b>"}, "b": [1, null]}`
 	made := must(create("r1", data, 1))(t)
-	if got := must(revisions.Get(ctx(t), &metav1.GetRequest{Namespace: "default", Name: "r1"}))(t); string(got.Data.Raw) != data || got.Revision != 1 {
+	if got := must(revisions.Get(ctx(t), &metav1.GetRequest{Namespace: "default", Name: "r1"}))(t); string(
+		got.Data.Raw) != data || got.Revision != 1 {
 		t.Errorf("stored: %v", got)
 	}
 
@@ -69,7 +71,8 @@ func TestControllerRevisionsKeepTheirState(t *testing.T) {
 			Namespace: "default", Name: "r1", PatchType: "application/" + kind + "+json", Patch: []byte(text),
 		})
 	}
-	if o, err := patch("strategic-merge-patch", `{"revision":5,"metadata":{"annotations":{"a":"b"}}}`); err != nil || o.Revision != 5 {
+	if o, err := patch("strategic-merge-patch", `{"revision":5,"metadata":{"annotations":{"a":"b"}}}`); err != nil ||
+		o.Revision != 5 {
 		t.Errorf("patched: %v, %v", o, err)
 	}
 	if _, err := patch("merge-patch", `{"data":{"b":[]}}`); !apierrors.Is(err, apierrors.Invalid) {

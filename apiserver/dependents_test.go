@@ -42,7 +42,8 @@ func TestDeletedOwnersHaveDependents(t *testing.T) {
 		return warnings.Texts()
 	}
 	all := []string{"All"}
-	const want = `pods "owner" is the owner of 1 configmaps, 2 pods, which stay: dependents are not deleted with their owner in this version`
+	const want = `pods "owner" is the owner of 1 configmaps, 2 pods, which stay: dependents are not deleted with ` +
+		`their owner in this version`
 	for _, x := range []struct {
 		req  *metav1.DeleteRequest
 		want string

@@ -134,7 +134,8 @@ func ctx(t testing.TB) context.Context {
 func newPod(name string) *corev1.Pod {
 	return &corev1.Pod{
 		Metadata: &metav1.ObjectMeta{Name: name, Namespace: "default"},
-		Spec:     &corev1.PodSpec{Containers: []*corev1.Container{{Name: "main", Image: "host", Command: []string{"sleep", "1"}}}},
+		Spec: &corev1.PodSpec{Containers: []*corev1.Container{{Name: "main", Image: "host",
+			Command: []string{"sleep", "1"}}}},
 	}
 }
 
@@ -201,5 +202,6 @@ func deletePod(t testing.TB, by client, p *corev1.Pod, grace *int64, uid bool) (
 	if uid {
 		opts.Preconditions = &metav1.Preconditions{Uid: ptr(p.Metadata.Uid)}
 	}
-	return by.Pods.Delete(ctx(t), &metav1.DeleteRequest{Namespace: p.Metadata.Namespace, Name: p.Metadata.Name, Options: opts})
+	return by.Pods.Delete(ctx(t), &metav1.DeleteRequest{Namespace: p.Metadata.Namespace, Name: p.Metadata.Name,
+		Options: opts})
 }

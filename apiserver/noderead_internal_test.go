@@ -27,11 +27,13 @@ func TestUsesConfigMap(t *testing.T) {
 			EphemeralContainerCommon: &corev1.EphemeralContainerCommon{Env: env("eph-env"), EnvFrom: from("eph-from")},
 		}},
 		Volumes: []*corev1.Volume{
-			{Name: "a", VolumeSource: &corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: ref("volume")}}},
-			{Name: "b", VolumeSource: &corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []*corev1.VolumeProjection{
-				{Secret: &corev1.SecretProjection{LocalObjectReference: ref("secret")}},
-				{ConfigMap: &corev1.ConfigMapProjection{LocalObjectReference: ref("projected")}},
-			}}}},
+			{Name: "a", VolumeSource: &corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
+				LocalObjectReference: ref("volume")}}},
+			{Name: "b", VolumeSource: &corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{
+				Sources: []*corev1.VolumeProjection{
+					{Secret: &corev1.SecretProjection{LocalObjectReference: ref("secret")}},
+					{ConfigMap: &corev1.ConfigMapProjection{LocalObjectReference: ref("projected")}},
+				}}}},
 		},
 	}
 	for _, name := range []string{"init-env", "init-from", "env", "from", "eph-env", "eph-from", "volume", "projected"} {

@@ -32,7 +32,8 @@ func TestNodesReadWhatTheirPodsNeed(t *testing.T) {
 		must(c.admin().ServiceAccounts.Create(ctx(t), &corev1.CreateServiceAccountRequest{
 			Object: &corev1.ServiceAccount{Metadata: &metav1.ObjectMeta{Namespace: "default", Name: name}},
 		}))(t)
-		must(c.admin().RuntimeClasses.Create(ctx(t), &nodev1.CreateRuntimeClassRequest{Object: newRuntimeClass(name, "handler")}))(t)
+		must(c.admin().RuntimeClasses.Create(ctx(t), &nodev1.CreateRuntimeClassRequest{Object: newRuntimeClass(name,
+			"handler")}))(t)
 		claim := newClaim(name)
 		claim.Spec.VolumeName = "volume-" + name
 		c.claim(claim)
@@ -69,7 +70,8 @@ func TestNodesReadWhatTheirPodsNeed(t *testing.T) {
 		}
 		return err
 	}
-	for _, what := range []string{"configmaps", "serviceaccounts", "persistentvolumeclaims", "persistentvolumes", "runtimeclasses"} {
+	for _, what := range []string{"configmaps", "serviceaccounts", "persistentvolumeclaims", "persistentvolumes",
+		"runtimeclasses"} {
 		if err := get(agent, what, "mine"); err != nil {
 			t.Errorf("%s of its pod: %v", what, err)
 		}

@@ -101,9 +101,10 @@ func TestReviewImaginedPod(t *testing.T) {
 	}
 
 	// What comes over the network may be changed, but the answer repeats the question.
-	owned := schedulingv1.NewPlacementReviewsClient(c.server.Conn(inproc.WithContext(func(ctx context.Context) context.Context {
-		return object.WithOwned(authn.WithUser(ctx, adminUser()))
-	})))
+	owned := schedulingv1.NewPlacementReviewsClient(
+		c.server.Conn(inproc.WithContext(func(ctx context.Context) context.Context {
+			return object.WithOwned(authn.WithUser(ctx, adminUser()))
+		})))
 	answer, err := owned.Create(ctx(t),
 		&schedulingv1.CreatePlacementReviewRequest{Namespace: "default", Object: &schedulingv1.PlacementReview{
 			Spec: &schedulingv1.PlacementReviewSpec{Pod: newPod("given")},

@@ -172,7 +172,8 @@ func TestUpdate(t *testing.T) {
 	if second.Metadata.Generation != 2 || second.Metadata.Labels != nil {
 		t.Errorf("last write wins, and the image is spec: %v", second.Metadata)
 	}
-	if _, err := change(func(p *corev1.Pod) { p.Metadata.ResourceVersion = ""; p.Metadata.Uid = "other" }); !apierrors.Is(err, apierrors.Conflict) {
+	if _, err := change(func(p *corev1.Pod) { p.Metadata.ResourceVersion = ""; p.Metadata.Uid = "other" }); !apierrors.Is(
+		err, apierrors.Conflict) {
 		t.Errorf("another uid: %v", err)
 	}
 	if _, err := change(func(p *corev1.Pod) {
@@ -181,7 +182,8 @@ func TestUpdate(t *testing.T) {
 	}); !apierrors.Is(err, apierrors.Invalid) {
 		t.Errorf("spec is immutable: %v", err)
 	}
-	if _, err := change(func(p *corev1.Pod) { p.Metadata.CreationTimestamp = value.Time(epoch.Add(time.Hour)) }); err == nil {
+	_, err := change(func(p *corev1.Pod) { p.Metadata.CreationTimestamp = value.Time(epoch.Add(time.Hour)) })
+	if err == nil {
 		t.Error("creationTimestamp changed")
 	}
 	third := must(setPhase(t, c.admin(), second, "Running"))(t)

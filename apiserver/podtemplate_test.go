@@ -39,7 +39,8 @@ func TestPodTemplatesAreFilledInAsFarAsTemplatesAre(t *testing.T) {
 	}
 	refused := newPodTemplate("t")
 	refused.Template.Spec.HostAliases = []*corev1.HostAlias{{Ip: "1.2.3.4"}}
-	if _, err := templates.Create(ctx(t), &corev1.CreatePodTemplateRequest{Object: refused}); !apierrors.Is(err, apierrors.Invalid) ||
+	if _, err := templates.Create(ctx(t), &corev1.CreatePodTemplateRequest{Object: refused}); !apierrors.Is(err,
+		apierrors.Invalid) ||
 		!strings.Contains(err.Error(), "template.spec.hostAliases: Forbidden: not supported by this version of Monoplane") {
 		t.Errorf("what pods may not have is not refused: %v", err)
 	}
@@ -48,11 +49,13 @@ func TestPodTemplatesAreFilledInAsFarAsTemplatesAre(t *testing.T) {
 	asked.Template.Spec.Containers[0].Ports[0].HostPort = 80 // as hostNetwork wants it
 	made := must(templates.Create(ctx(t), &corev1.CreatePodTemplateRequest{Object: asked}))(t)
 	s, c := made.Template.Spec, made.Template.Spec.Containers[0]
-	if s.RestartPolicy != "Always" || s.GetTerminationGracePeriodSeconds() != 30 || c.ImagePullPolicy != "Always" || c.Ports[0].Protocol != "TCP" ||
+	if s.RestartPolicy != "Always" || s.GetTerminationGracePeriodSeconds() != 30 || c.ImagePullPolicy != "Always" ||
+		c.Ports[0].Protocol != "TCP" ||
 		c.Resources.Limits["cpu"].String_ != "1" {
 		t.Errorf("not filled in: %v", made)
 	}
-	if s.EnableServiceLinks != nil || c.Resources.Requests != nil || s.ServiceAccountName != "" || s.Tolerations != nil || s.Priority != nil {
+	if s.EnableServiceLinks != nil || c.Resources.Requests != nil || s.ServiceAccountName != "" || s.Tolerations != nil ||
+		s.Priority != nil {
 		t.Errorf("what pods get of it is in the template already: %v", made)
 	}
 	if made.Metadata.Generation != 1 {
@@ -75,7 +78,8 @@ func TestPodTemplatesAreFilledInAsFarAsTemplatesAre(t *testing.T) {
 	}
 	patched := must(templates.Patch(ctx(t), &metav1.PatchRequest{
 		Namespace: "default", Name: "t", PatchType: "application/strategic-merge-patch+json",
-		Patch: []byte(`{"template":{"spec":{"containers":[{"name":"c","image":"nginx:2"},{"name":"d","image":"busybox"}]}}}`),
+		Patch: []byte(
+			`{"template":{"spec":{"containers":[{"name":"c","image":"nginx:2"},{"name":"d","image":"busybox"}]}}}`),
 	}))(t)
 	if cs := patched.Template.Spec.Containers; len(cs) != 2 || patched.Metadata.Generation != 3 {
 		t.Errorf("patched: %v", patched)

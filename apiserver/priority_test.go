@@ -40,7 +40,8 @@ func TestPodsGetTheirPriority(t *testing.T) {
 	}
 	const wrongValue = `pods "p" is forbidden: the integer value of priority (%d) must not be provided in pod spec; ` +
 		`priority admission controller computed %d from the given PriorityClass name`
-	const wrongPolicy = `pods "p" is forbidden: the string value of PreemptionPolicy (%s) must not be provided in pod spec; ` +
+	const wrongPolicy = `pods "p" is forbidden: the string value of PreemptionPolicy (%s) must not be provided in pod ` +
+		`spec; ` +
 		`priority admission controller computed %s from the given PriorityClass name`
 	type x = struct {
 		name string

@@ -95,7 +95,8 @@ func TestPriorityClassRules(t *testing.T) {
 	refused(t, second(createClass(t, admin, newClass("more", 1_000_000_001))), apierrors.Invalid,
 		"value: Forbidden: maximum allowed value of a user defined priority is 1000000000")
 	refused(t, second(createClass(t, admin, newClass("system-mine", 1))), apierrors.Invalid,
-		"priority class names with 'system-' prefix are reserved for system use only. error: system-mine is not a known system priority class")
+		"priority class names with 'system-' prefix are reserved for system use only. error: system-mine is not a known "+
+			"system priority class")
 
 	class := must(createClass(t, admin, newClass("high", 1000)))(t)
 	for _, x := range []struct {

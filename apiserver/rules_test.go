@@ -51,7 +51,8 @@ func (c *cluster) history(from int64, kinds ...*object.Kind) []object.Event {
 		}
 	}
 	slices.SortStableFunc(events, func(a, b object.Event) int {
-		return int(revision(a.Object.GetMetadata().GetResourceVersion()) - revision(b.Object.GetMetadata().GetResourceVersion()))
+		return int(revision(a.Object.GetMetadata().GetResourceVersion()) - revision(
+			b.Object.GetMetadata().GetResourceVersion()))
 	})
 	return events
 }

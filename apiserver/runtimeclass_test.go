@@ -27,13 +27,17 @@ func TestRuntimeClasses(t *testing.T) {
 		t.Errorf("created: %v", made)
 	}
 	for name, bad := range map[string]*nodev1.RuntimeClass{
-		"no handler":     newRuntimeClass("bad", ""),
-		"no label":       newRuntimeClass("bad", "Kata_1"),
-		"namespaced":     {Metadata: &metav1.ObjectMeta{Name: "bad", Namespace: "default"}, Handler: "h"},
-		"odd overhead":   {Metadata: &metav1.ObjectMeta{Name: "bad"}, Handler: "h", Overhead: &nodev1.Overhead{PodFixed: map[string]*metav1.Quantity{"x": {String_: "1"}}}},
-		"two of a taint": {Metadata: &metav1.ObjectMeta{Name: "bad"}, Handler: "h", Scheduling: &nodev1.Scheduling{Tolerations: []*corev1.Toleration{{Key: "a", Operator: "Exists"}, {Key: "a", Operator: "Exists"}}}},
+		"no handler": newRuntimeClass("bad", ""),
+		"no label":   newRuntimeClass("bad", "Kata_1"),
+		"namespaced": {Metadata: &metav1.ObjectMeta{Name: "bad", Namespace: "default"}, Handler: "h"},
+		"odd overhead": {Metadata: &metav1.ObjectMeta{Name: "bad"}, Handler: "h",
+			Overhead: &nodev1.Overhead{PodFixed: map[string]*metav1.Quantity{"x": {String_: "1"}}}},
+		"two of a taint": {Metadata: &metav1.ObjectMeta{Name: "bad"}, Handler: "h",
+			Scheduling: &nodev1.Scheduling{Tolerations: []*corev1.Toleration{{Key: "a", Operator: "Exists"},
+				{Key: "a", Operator: "Exists"}}}},
 	} {
-		if o, err := classes.Create(ctx(t), &nodev1.CreateRuntimeClassRequest{Object: bad}); !apierrors.Is(err, apierrors.Invalid) {
+		if o, err := classes.Create(ctx(t), &nodev1.CreateRuntimeClassRequest{Object: bad}); !apierrors.Is(err,
+			apierrors.Invalid) {
 			t.Errorf("%s: %v, %v", name, o, err)
 		}
 	}
@@ -45,12 +49,14 @@ func TestRuntimeClasses(t *testing.T) {
 	}
 	next = clone(made)
 	next.Handler = "other"
-	if _, err := classes.Update(ctx(t), &nodev1.UpdateRuntimeClassRequest{Object: next}); !apierrors.Is(err, apierrors.Invalid) {
+	if _, err := classes.Update(ctx(t), &nodev1.UpdateRuntimeClassRequest{Object: next}); !apierrors.Is(err,
+		apierrors.Invalid) {
 		t.Errorf("the handler may change: %v", err)
 	}
 	next = clone(made)
 	next.Metadata.ResourceVersion = ""
-	if _, err := classes.Update(ctx(t), &nodev1.UpdateRuntimeClassRequest{Object: next}); !apierrors.Is(err, apierrors.Invalid) {
+	if _, err := classes.Update(ctx(t), &nodev1.UpdateRuntimeClassRequest{Object: next}); !apierrors.Is(err,
+		apierrors.Invalid) {
 		t.Errorf("updated unseen: %v", err)
 	}
 }
@@ -59,10 +65,12 @@ func TestRuntimeClasses(t *testing.T) {
 func TestPodsGetWhatTheirRuntimeClassSays(t *testing.T) {
 	c := start(t)
 	class := newRuntimeClass("vm", "kata")
-	class.Overhead = &nodev1.Overhead{PodFixed: map[string]*metav1.Quantity{"cpu": {String_: "250m"}, "memory": {String_: "64Mi"}}}
+	class.Overhead = &nodev1.Overhead{PodFixed: map[string]*metav1.Quantity{"cpu": {String_: "250m"},
+		"memory": {String_: "64Mi"}}}
 	class.Scheduling = &nodev1.Scheduling{
 		NodeSelector: map[string]string{"vm": "yes"},
-		Tolerations:  []*corev1.Toleration{{Key: "vm", Operator: "Exists"}, {Key: "node.kubernetes.io/not-ready", Operator: "Exists"}},
+		Tolerations: []*corev1.Toleration{{Key: "vm", Operator: "Exists"},
+			{Key: "node.kubernetes.io/not-ready", Operator: "Exists"}},
 	}
 	classes := c.admin().RuntimeClasses
 	for _, o := range []*nodev1.RuntimeClass{class, newRuntimeClass("plain", "runc")} {
@@ -97,10 +105,12 @@ func TestPodsGetWhatTheirRuntimeClassSays(t *testing.T) {
 		tolerated = append(tolerated, fmt.Sprint(x.Key, x.Effect, x.GetTolerationSeconds()))
 	}
 	// The class tolerates one of the two absences for ever, and so covers what every pod gets.
-	if got := strings.Join(tolerated, " "); got != "node.kubernetes.io/unreachableNoExecute300 vm0 node.kubernetes.io/not-ready0" {
+	got := strings.Join(tolerated, " ")
+	if got != "node.kubernetes.io/unreachableNoExecute300 vm0 node.kubernetes.io/not-ready0" {
 		t.Errorf("tolerations: %s", got)
 	}
-	if p := c.createPod(in("plain")); p.Spec.Overhead != nil || p.Spec.NodeSelector != nil || len(p.Spec.Tolerations) != 2 {
+	if p := c.createPod(in("plain")); p.Spec.Overhead != nil || p.Spec.NodeSelector != nil ||
+		len(p.Spec.Tolerations) != 2 {
 		t.Errorf("a class that says nothing: %v", p.Spec)
 	}
 	same := in("vm", overhead("0.25", "65536Ki"), selects("vm", "yes"))
@@ -109,14 +119,20 @@ func TestPodsGetWhatTheirRuntimeClassSays(t *testing.T) {
 	}
 
 	for why, p := range map[string]*corev1.Pod{
-		`there is no runtime class "none"`:            in("none"),
-		"no runtime class gives it to the pod":        in("plain", overhead("1", "1")),
-		`but the overhead of runtime class "vm"`:      in("vm", overhead("250m", "65Mi")),
-		`run on nodes with "yes"`:                     in("vm", selects("vm", "no")),
-		"no runtime class gives it to the pod, again": func() *corev1.Pod { p := newPod("p"); overhead("1", "1")(p.Spec); return p }(),
+		`there is no runtime class "none"`:       in("none"),
+		"no runtime class gives it to the pod":   in("plain", overhead("1", "1")),
+		`but the overhead of runtime class "vm"`: in("vm", overhead("250m", "65Mi")),
+		`run on nodes with "yes"`:                in("vm", selects("vm", "no")),
+		"no runtime class gives it to the pod, again": func() *corev1.Pod {
+			p := newPod("p")
+			overhead("1",
+				"1")(p.Spec)
+			return p
+		}(),
 	} {
 		why, _, _ = strings.Cut(why, ", again")
-		if _, err := c.admin().Pods.Create(ctx(t), &corev1.CreatePodRequest{Object: p}); !apierrors.Is(err, apierrors.Forbidden) || !strings.Contains(err.Error(), why) {
+		if _, err := c.admin().Pods.Create(ctx(t), &corev1.CreatePodRequest{Object: p}); !apierrors.Is(err,
+			apierrors.Forbidden) || !strings.Contains(err.Error(), why) {
 			t.Errorf("%s: %v", why, err)
 		}
 	}
@@ -136,7 +152,8 @@ func TestPodsGetWhatTheirRuntimeClassSays(t *testing.T) {
 	must(classes.Delete(ctx(t), &metav1.DeleteRequest{Name: "vm"}))(t)
 	gone := in("vm")
 	gone.Metadata.Name = "gone"
-	if _, err := c.admin().Pods.Create(ctx(t), &corev1.CreatePodRequest{Object: gone}); !apierrors.Is(err, apierrors.Forbidden) {
+	if _, err := c.admin().Pods.Create(ctx(t), &corev1.CreatePodRequest{Object: gone}); !apierrors.Is(err,
+		apierrors.Forbidden) {
 		t.Errorf("of a class that is gone: %v", err)
 	}
 }

@@ -52,7 +52,8 @@ func TestSecretsTakeTextAndKeepBytes(t *testing.T) {
 		Namespace: "default", Name: "s", PatchType: "application/merge-patch+json",
 		Patch: []byte(`{"stringData":{"a":"5"},"data":{"b":null}}`),
 	}))(t)
-	if want := map[string][]byte{"a": []byte("5"), "c": []byte("4")}; !maps.EqualFunc(patched.Data, want, bytes.Equal) || patched.StringData != nil {
+	if want := map[string][]byte{"a": []byte("5"), "c": []byte("4")}; !maps.EqualFunc(patched.Data, want, bytes.Equal) ||
+		patched.StringData != nil {
 		t.Errorf("patched: %v", patched)
 	}
 	patched.StringData = map[string]string{"d": "6"}
@@ -86,7 +87,8 @@ func TestSecretsAreSelectedByType(t *testing.T) {
 		s.Type = kind
 		must(secrets.Create(ctx(t), &corev1.CreateSecretRequest{Object: s}))(t)
 	}
-	for selector, want := range map[string][]string{"type=Opaque": {"s0", "s1"}, "type!=Opaque": {"s2", "s3"}, "type=example.com/x": {"s2"}} {
+	for selector, want := range map[string][]string{"type=Opaque": {"s0", "s1"}, "type!=Opaque": {"s2", "s3"},
+		"type=example.com/x": {"s2"}} {
 		var names []string
 		for _, s := range must(secrets.List(ctx(t), &metav1.ListRequest{FieldSelector: selector}))(t).Items {
 			names = append(names, s.Metadata.Name)
@@ -95,7 +97,8 @@ func TestSecretsAreSelectedByType(t *testing.T) {
 			t.Errorf("%s: %v, want %v", selector, names, want)
 		}
 	}
-	if _, err := secrets.List(ctx(t), &metav1.ListRequest{FieldSelector: "data=x"}); !apierrors.Is(err, apierrors.BadRequest) {
+	if _, err := secrets.List(ctx(t), &metav1.ListRequest{FieldSelector: "data=x"}); !apierrors.Is(err,
+		apierrors.BadRequest) {
 		t.Errorf("selected by data: %v", err)
 	}
 }
@@ -141,7 +144,10 @@ func TestSecretsAreForAdministrators(t *testing.T) {
 			},
 		}
 		if name != "namespace" {
-			attempts["list"] = func() (proto.Message, error) { return secrets.List(ctx(t), &metav1.ListRequest{Namespace: "default"}) }
+			attempts["list"] = func() (proto.Message, error) {
+				return secrets.List(ctx(t),
+					&metav1.ListRequest{Namespace: "default"})
+			}
 			attempts["delete"] = func() (proto.Message, error) {
 				return secrets.Delete(ctx(t), &metav1.DeleteRequest{Namespace: "default", Name: "s"})
 			}
@@ -211,7 +217,8 @@ func TestSecretValuesAreNotRepeated(t *testing.T) {
 			t.Errorf("%s: nothing is wrong", name)
 		}
 	}
-	for _, s := range []*corev1.Secret{odd, docker, docker2, keyPair(canary, canary), keyPair("-----BEGIN "+canary+"-----\n-----END "+canary+"-----", canary)} {
+	for _, s := range []*corev1.Secret{odd, docker, docker2, keyPair(canary, canary),
+		keyPair("-----BEGIN "+canary+"-----\n-----END "+canary+"-----", canary)} {
 		try(s.Metadata.Name, func(opts ...grpc.CallOption) error {
 			_, err := secrets.Create(ctx(t), &corev1.CreateSecretRequest{Object: s}, opts...)
 			return err
@@ -247,10 +254,12 @@ func TestSecretValuesAreNotRepeated(t *testing.T) {
 
 func TestKeyPairsThatAreNoneAreWarnedOf(t *testing.T) {
 	key := must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
-	cert := must(x509.CreateCertificate(rand.Reader, &x509.Certificate{SerialNumber: big.NewInt(1)}, &x509.Certificate{SerialNumber: big.NewInt(1)}, key.Public(), key))(t)
+	cert := must(x509.CreateCertificate(rand.Reader, &x509.Certificate{SerialNumber: big.NewInt(1)},
+		&x509.Certificate{SerialNumber: big.NewInt(1)}, key.Public(), key))(t)
 	good := newSecret("pair", map[string]string{
 		"tls.crt": string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert})),
-		"tls.key": string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: must(x509.MarshalPKCS8PrivateKey(key))(t)})),
+		"tls.key": string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY",
+			Bytes: must(x509.MarshalPKCS8PrivateKey(key))(t)})),
 	})
 	good.Type = "kubernetes.io/tls"
 	secrets := start(t).admin().secrets()

@@ -26,7 +26,8 @@ func FuzzDecodeObject(f *testing.F) {
 			f.Add(uint8(i), mutate(rng, text))
 		}
 	}
-	for _, text := range []string{"", "null", "{", `{"kind":"Pod","kind":1}`, `{"items":[null,{}]}`, "{\"\xff\":1,\"\xfe\":1}"} {
+	for _, text := range []string{"", "null", "{", `{"kind":"Pod","kind":1}`, `{"items":[null,{}]}`,
+		"{\"\xff\":1,\"\xfe\":1}"} {
 		f.Add(uint8(1), []byte(text))
 	}
 	f.Fuzz(func(t *testing.T, i uint8, text []byte) {

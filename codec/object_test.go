@@ -20,7 +20,8 @@ import (
 )
 
 func allKinds() []*object.Kind {
-	return slices.Concat(corev1.Kinds(), coordinationv1.Kinds(), eventsv1.Kinds(), schedulingv1.Kinds(), storagev1.Kinds())
+	return slices.Concat(corev1.Kinds(), coordinationv1.Kinds(), eventsv1.Kinds(), schedulingv1.Kinds(),
+		storagev1.Kinds())
 }
 
 // spec: OBJ-1
@@ -38,7 +39,8 @@ func TestObjectsCarryTheirKind(t *testing.T) {
 		t.Errorf("an empty body: got %s", got)
 	}
 	list := corev1.PodKind.NewList(&metav1.ListMeta{ResourceVersion: "7"}, nil)
-	if got := string(codec.AppendObject(nil, list)); got != `{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"7"},"items":[]}` {
+	got := string(codec.AppendObject(nil, list))
+	if got != `{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"7"},"items":[]}` {
 		t.Errorf("got %s", got)
 	}
 }
@@ -46,11 +48,13 @@ func TestObjectsCarryTheirKind(t *testing.T) {
 // spec: OBJ-3
 func TestAnotherKindIsRefused(t *testing.T) {
 	for text, want := range map[string]string{
-		`{}`:                                    `ok`,
-		`{"kind":"Pod","apiVersion":"v1"}`:      `ok`,
-		`{"spec":{},"kind":"Pod"}`:              `ok`,
-		`{"kind":"Node","apiVersion":"v1"}`:     `the body is of kind "Node" in version "v1", expected kind "Pod" in version "v1"`,
-		`{"kind":"Pod","apiVersion":"apps/v1"}`: `the body is of kind "Pod" in version "apps/v1", expected kind "Pod" in version "v1"`,
+		`{}`:                               `ok`,
+		`{"kind":"Pod","apiVersion":"v1"}`: `ok`,
+		`{"spec":{},"kind":"Pod"}`:         `ok`,
+		`{"kind":"Node","apiVersion":"v1"}`: `the body is of kind "Node" in version "v1", expected kind "Pod" in ` +
+			`version "v1"`,
+		`{"kind":"Pod","apiVersion":"apps/v1"}`: `the body is of kind "Pod" in version "apps/v1", expected kind "Pod" in ` +
+			`version "v1"`,
 	} {
 		_, err := codec.DecodeObject([]byte(text), new(corev1.Pod))
 		var kindError *codec.KindError
@@ -72,7 +76,8 @@ func TestOptionsBelongToEveryGroup(t *testing.T) {
 		`{"kind":"DeleteOptions","apiVersion":"coordination.k8s.io/v1","propagationPolicy":"Background"}`,
 	} {
 		options := new(metav1.DeleteOptions)
-		if strict, err := codec.DecodeObject([]byte(text), options); err != nil || len(strict) > 0 || options.GetPropagationPolicy() != "Background" {
+		if strict, err := codec.DecodeObject([]byte(text), options); err != nil || len(strict) > 0 ||
+			options.GetPropagationPolicy() != "Background" {
 			t.Errorf("%s: %v %v %v", text, options, strict, err)
 		}
 	}
@@ -109,7 +114,8 @@ func TestKindsAreConsistent(t *testing.T) {
 		}
 		list := kind.NewList(&metav1.ListMeta{ResourceVersion: "1"}, []object.Object{o})
 		version, name = list.TypeMeta()
-		if list.Len() != 1 || list.At(0) != o || list.GetMetadata().GetResourceVersion() != "1" || name != kind.Kind+"List" || version != kind.APIVersion() {
+		if list.Len() != 1 || list.At(0) != o || list.GetMetadata().GetResourceVersion() != "1" ||
+			name != kind.Kind+"List" || version != kind.APIVersion() {
 			t.Errorf("%s: list %v", kind.Kind, list)
 		}
 	}

@@ -41,7 +41,8 @@ func upstream(t testing.TB) *runtime.Scheme {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
-		k8score.AddToScheme, k8sapps.AddToScheme, k8scoordination.AddToScheme, k8sevents.AddToScheme, k8sscheduling.AddToScheme,
+		k8score.AddToScheme, k8sapps.AddToScheme, k8scoordination.AddToScheme, k8sevents.AddToScheme,
+		k8sscheduling.AddToScheme,
 		k8snode.AddToScheme, k8sstorage.AddToScheme,
 	} {
 		must(t, add(scheme))

@@ -250,7 +250,8 @@ func fillMessage(rng *rand.Rand, m protoreflect.Message, depth int) {
 		case f.IsMap():
 			entries := m.Mutable(f).Map()
 			for range 1 + rng.IntN(3) {
-				entries.Set(protoreflect.ValueOfString(pick(rng, words)).MapKey(), randomValue(rng, f.MapValue(), entries.NewValue(), depth))
+				entries.Set(protoreflect.ValueOfString(pick(rng, words)).MapKey(),
+					randomValue(rng, f.MapValue(), entries.NewValue(), depth))
 			}
 		default:
 			m.Set(f, randomValue(rng, f, m.NewField(f), depth))
@@ -258,7 +259,9 @@ func fillMessage(rng *rand.Rand, m protoreflect.Message, depth int) {
 	}
 }
 
-func randomValue(rng *rand.Rand, f protoreflect.FieldDescriptor, empty protoreflect.Value, depth int) protoreflect.Value {
+func randomValue(
+	rng *rand.Rand, f protoreflect.FieldDescriptor, empty protoreflect.Value, depth int,
+) protoreflect.Value {
 	switch f.Kind() {
 	case protoreflect.MessageKind:
 		fillMessage(rng, empty.Message(), depth+1)

@@ -86,7 +86,8 @@ func differs(text []byte, err error) bool {
 func withoutNulls(t *testing.T, text []byte) string {
 	t.Helper()
 	lines := strings.Split(strings.ReplaceAll(sorted(t, text), "[\n]", "null"), "\n")
-	return strings.Join(slices.DeleteFunc(lines, func(line string) bool { return strings.HasSuffix(line, ": null,") }), "\n")
+	return strings.Join(slices.DeleteFunc(lines, func(line string) bool { return strings.HasSuffix(line, ": null,") }),
+		"\n")
 }
 
 // spec: OBJ-3

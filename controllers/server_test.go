@@ -84,7 +84,8 @@ func bind(t *testing.T, as func(string, ...string) *client.Client, p *corev1.Pod
 	m := p.GetMetadata()
 	_, err := as(authn.SchedulerName).Pods.Bind(t.Context(), &corev1.BindPodRequest{
 		Namespace: m.GetNamespace(), Name: m.GetName(),
-		Object: &corev1.Binding{Metadata: &metav1.ObjectMeta{Uid: m.GetUid()}, Target: &corev1.ObjectReference{Kind: "Node", Name: node}},
+		Object: &corev1.Binding{Metadata: &metav1.ObjectMeta{Uid: m.GetUid()},
+			Target: &corev1.ObjectReference{Kind: "Node", Name: node}},
 	})
 	must(t, err)
 }
@@ -155,7 +156,8 @@ func TestNamespace(t *testing.T) {
 	sa, err := serviceaccount.New(serviceaccount.Config{Client: as(authn.ControllerPrefix + "serviceaccount")})
 	must(t, err)
 	run(t, ns, sa)
-	_, err = admin.Namespaces.Create(t.Context(), &corev1.CreateNamespaceRequest{Object: &corev1.Namespace{Metadata: &metav1.ObjectMeta{Name: "ns"}}})
+	_, err = admin.Namespaces.Create(t.Context(),
+		&corev1.CreateNamespaceRequest{Object: &corev1.Namespace{Metadata: &metav1.ObjectMeta{Name: "ns"}}})
 	must(t, err)
 	node(t, as, "n1")
 	pod := createPod(t, admin, "ns", "a")
@@ -193,8 +195,8 @@ func TestNamespace(t *testing.T) {
 	must(t, err)
 }
 
-// A builtin namespace whose deletion has begun, as older versions allowed, goes and comes back, and the heartbeats that are kept in it
-// are missing no longer than that.
+// A builtin namespace whose deletion has begun, as older versions allowed, goes and comes back, and the heartbeats
+// that are kept in it are missing no longer than that.
 // spec: OBJ-14
 func TestBuiltinNamespacesComeBack(t *testing.T) {
 	server := apitest.Start(t)
@@ -213,7 +215,8 @@ func TestBuiltinNamespacesComeBack(t *testing.T) {
 	}}})
 	must(t, err)
 	c := as(authn.ControllerPrefix + "namespace")
-	_, err = c.Namespaces.Create(t.Context(), &corev1.CreateNamespaceRequest{Object: &corev1.Namespace{Metadata: &metav1.ObjectMeta{Name: "x"}}})
+	_, err = c.Namespaces.Create(t.Context(),
+		&corev1.CreateNamespaceRequest{Object: &corev1.Namespace{Metadata: &metav1.ObjectMeta{Name: "x"}}})
 	if !apierrors.Is(err, apierrors.Forbidden) {
 		t.Errorf("the namespace controller makes any namespace: %v", err)
 	}

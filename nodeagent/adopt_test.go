@@ -35,12 +35,14 @@ func TestAdoption(t *testing.T) {
 			t.Errorf("the status of a pod that ran on changed:\n%v\n%v", before, after)
 		}
 		w.expect("a", "START main/0 @0s")
-		if s := w.phase("b", "Failed").GetStatus().GetContainerStatuses()[0].GetState().GetTerminated(); s.GetExitCode() != 4 ||
+		s := w.phase("b", "Failed").GetStatus().GetContainerStatuses()[0].GetState().GetTerminated()
+		if s.GetExitCode() != 4 ||
 			s.GetFinishedAt().GetSeconds() != w.began.Add(20*time.Second).Unix() {
 			t.Errorf("b: %v", s)
 		}
 		w.expect("c", "START main/0 @0s", "EXIT main/0 @20s", "START main/1 @1m0.5s")
-		if s := w.get("c").GetStatus().GetContainerStatuses()[0]; s.GetRestartCount() != 1 || s.GetLastState().GetTerminated().GetExitCode() != 5 {
+		if s := w.get("c").GetStatus().GetContainerStatuses()[0]; s.GetRestartCount() != 1 ||
+			s.GetLastState().GetTerminated().GetExitCode() != 5 {
 			t.Errorf("c: %v", s)
 		}
 	})
@@ -67,7 +69,8 @@ func TestReturn(t *testing.T) {
 		w.expect("gone", "START main/0 @0s", "TERM main/0 @500ms")
 		<-w.agent.Ready()
 		w.settle()
-		w.expect("gone", "START main/0 @0s", "TERM main/0 @500ms", "KILL main/0 @2.5s", "EXIT main/0 @2.5s", "START main/0 @2.5s")
+		w.expect("gone", "START main/0 @0s", "TERM main/0 @500ms", "KILL main/0 @2.5s", "EXIT main/0 @2.5s",
+			"START main/0 @2.5s")
 		w.expect("stays", "START main/0 @0s")
 	})
 }
@@ -136,7 +139,8 @@ func TestReboot(t *testing.T) {
 		w.start()
 		w.settle()
 		p := w.phase("a", "Running")
-		if c := p.GetStatus().GetContainerStatuses()[0]; c.GetRestartCount() != 1 || c.GetLastState().GetTerminated().GetExitCode() != 137 {
+		if c := p.GetStatus().GetContainerStatuses()[0]; c.GetRestartCount() != 1 ||
+			c.GetLastState().GetTerminated().GetExitCode() != 137 {
 			t.Errorf("a: %v", c)
 		}
 		if c := cond(p, "PodReadyToStartContainers"); c.GetStatus() != "True" {
@@ -161,10 +165,12 @@ func TestLostRecords(t *testing.T) {
 		w.start()
 		w.settle()
 		c := w.phase("a", "Running").GetStatus().GetContainerStatuses()[0]
-		if c.GetRestartCount() != 1 || c.GetLastState().GetTerminated().GetReason() != "ContainerStatusUnknown" || c.GetLastState().GetTerminated().GetExitCode() != 137 {
+		if c.GetRestartCount() != 1 || c.GetLastState().GetTerminated().GetReason() != "ContainerStatusUnknown" ||
+			c.GetLastState().GetTerminated().GetExitCode() != 137 {
 			t.Errorf("a: %v", c)
 		}
-		if c := w.phase("b", "Failed").GetStatus().GetContainerStatuses()[0]; c.GetState().GetTerminated().GetReason() != "ContainerStatusUnknown" {
+		c = w.phase("b", "Failed").GetStatus().GetContainerStatuses()[0]
+		if c.GetState().GetTerminated().GetReason() != "ContainerStatusUnknown" {
 			t.Errorf("b: %v", c)
 		}
 	})
@@ -203,8 +209,8 @@ func TestWithoutEvents(t *testing.T) {
 	})
 }
 
-// Between two looks one container of a pod has come to run and another has ended. Whatever their ids are, the second look
-// tells the pod apart from what the first one saw of it.
+// Between two looks one container of a pod has come to run and another has ended. Whatever their ids are, the second
+// look tells the pod apart from what the first one saw of it.
 func TestTwoChangesBetweenLooks(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.swap(fake.Config{MuteEvents: true})
@@ -233,13 +239,15 @@ func TestNode(t *testing.T) {
 		w.cfg.Labels = map[string]string{"topology.kubernetes.io/zone": "z1"}
 		w.start()
 		n := w.node()
-		for k, want := range map[string]string{"kubernetes.io/hostname": nodeName, "kubernetes.io/os": n.GetStatus().GetNodeInfo().GetOperatingSystem(),
+		for k, want := range map[string]string{"kubernetes.io/hostname": nodeName,
+			"kubernetes.io/os":   n.GetStatus().GetNodeInfo().GetOperatingSystem(),
 			"kubernetes.io/arch": n.GetStatus().GetNodeInfo().GetArchitecture(), "topology.kubernetes.io/zone": "z1"} {
 			if got := n.GetMetadata().GetLabels()[k]; got != want {
 				t.Errorf("label %s is %q, want %q", k, got, want)
 			}
 		}
-		for kind, want := range map[string]string{"Ready": "True", "MemoryPressure": "False", "DiskPressure": "False", "PIDPressure": "False"} {
+		for kind, want := range map[string]string{"Ready": "True", "MemoryPressure": "False", "DiskPressure": "False",
+			"PIDPressure": "False"} {
 			found := false
 			for _, c := range n.GetStatus().GetConditions() {
 				found = found || c.GetType() == kind && c.GetStatus() == want
@@ -281,7 +289,8 @@ func TestNode(t *testing.T) {
 // after that. None is removed. spec: NODE-6
 func TestLabelsOverStarts(t *testing.T) {
 	inWorld(t, func(w *world) {
-		w.cfg.Labels = map[string]string{"topology.kubernetes.io/zone": "z1", "topology.kubernetes.io/region": "r1", "disk": "ssd", "size": "l"}
+		w.cfg.Labels = map[string]string{"topology.kubernetes.io/zone": "z1", "topology.kubernetes.io/region": "r1",
+			"disk": "ssd", "size": "l"}
 		w.start()
 		w.setLabel("disk", "hdd")
 		w.setLabel("mine", "yes")
@@ -294,7 +303,8 @@ func TestLabelsOverStarts(t *testing.T) {
 		time.Sleep(2 * beat)
 		got := w.node().GetMetadata().GetLabels()
 		for k, want := range map[string]string{
-			"topology.kubernetes.io/zone": "z2", "topology.kubernetes.io/region": "r1", "disk": "hdd", "mine": "yes", "size": "", "new": "",
+			"topology.kubernetes.io/zone": "z2", "topology.kubernetes.io/region": "r1", "disk": "hdd", "mine": "yes",
+			"size": "", "new": "",
 			"kubernetes.io/os": w.node().GetStatus().GetNodeInfo().GetOperatingSystem(),
 		} {
 			if got[k] != want {
@@ -385,7 +395,8 @@ func TestAdmission(t *testing.T) {
 		w.start()
 		cpu := func(q string) podOption {
 			return edit(func(p *corev1.Pod) {
-				p.Spec.Containers[0].Resources = &corev1.ResourceRequirements{Requests: map[string]*metav1.Quantity{"cpu": {String_: q}}}
+				p.Spec.Containers[0].Resources = &corev1.ResourceRequirements{Requests: map[string]*metav1.Quantity{
+					"cpu": {String_: q}}}
 			})
 		}
 		w.create("most", cpu("30"))
@@ -402,7 +413,8 @@ func TestAdmission(t *testing.T) {
 		if len(phases) != 2 || phases["Running"] != "" || phases["Failed"] != "OutOfcpu" {
 			t.Errorf("one of two pods fits: %v", phases)
 		}
-		if s := w.phase("label", "Failed").GetStatus(); s.GetReason() != "NodeAffinity" || len(s.GetContainerStatuses()) != 0 {
+		if s := w.phase("label", "Failed").GetStatus(); s.GetReason() != "NodeAffinity" ||
+			len(s.GetContainerStatuses()) != 0 {
 			t.Errorf("label: %v", s)
 		}
 		if s := w.phase("os", "Failed").GetStatus(); s.GetReason() != "PodOSNotSupported" {
@@ -429,9 +441,11 @@ func TestAdmission(t *testing.T) {
 func TestInitContainers(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.start()
-		w.create("a", annotated("exit-after.one", "2s", "exit-after.two", "3s", "stop-after.main", "4s", "stop-after.side", "1s"), edit(func(p *corev1.Pod) {
+		w.create("a", annotated("exit-after.one", "2s", "exit-after.two", "3s", "stop-after.main", "4s", "stop-after.side",
+			"1s"), edit(func(p *corev1.Pod) {
 			p.Spec.InitContainers = []*corev1.Container{
-				{Name: "one", Image: "host"}, {Name: "side", Image: "host", RestartPolicy: proto.String("Always")}, {Name: "two", Image: "host"},
+				{Name: "one", Image: "host"}, {Name: "side", Image: "host", RestartPolicy: proto.String("Always")},
+				{Name: "two", Image: "host"},
 			}
 		}))
 		time.Sleep(time.Second)
@@ -452,7 +466,8 @@ func TestInitContainers(t *testing.T) {
 		w.settle()
 		w.delete("a", -1)
 		time.Sleep(20 * time.Second)
-		w.expect("a", "START one/0 @0s", "EXIT one/0 @2s", "START side/0 @2s", "START two/0 @2s", "EXIT two/0 @5s", "START main/0 @5s",
+		w.expect("a", "START one/0 @0s", "EXIT one/0 @2s", "START side/0 @2s", "START two/0 @2s", "EXIT two/0 @5s",
+			"START main/0 @5s",
 			"TERM main/0 @10.5s", "EXIT main/0 @14.5s", "TERM side/0 @14.5s", "EXIT side/0 @15.5s")
 		if w.get("a") != nil {
 			t.Error("a is still there")
@@ -464,16 +479,18 @@ func TestInitContainers(t *testing.T) {
 func TestInitFails(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.start()
-		w.create("never", restart("Never"), annotated("exit-after.one", "1s", "exit-code.one", "1"), edit(func(p *corev1.Pod) {
-			p.Spec.InitContainers = []*corev1.Container{{Name: "one", Image: "host"}}
-		}))
+		w.create("never", restart("Never"), annotated("exit-after.one", "1s", "exit-code.one", "1"),
+			edit(func(p *corev1.Pod) {
+				p.Spec.InitContainers = []*corev1.Container{{Name: "one", Image: "host"}}
+			}))
 		w.create("always", annotated("exit-after.one", "1s", "exit-code.one", "1"), edit(func(p *corev1.Pod) {
 			p.Spec.InitContainers = []*corev1.Container{{Name: "one", Image: "host"}}
 		}))
 		time.Sleep(5 * time.Second)
 		w.phase("never", "Failed")
 		p := w.phase("always", "Pending")
-		if c := p.GetStatus().GetInitContainerStatuses()[0]; c.GetState().GetWaiting().GetReason() != "CrashLoopBackOff" || c.GetRestartCount() != 1 {
+		if c := p.GetStatus().GetInitContainerStatuses()[0]; c.GetState().GetWaiting().GetReason() != "CrashLoopBackOff" ||
+			c.GetRestartCount() != 1 {
 			t.Errorf("one: %v", c)
 		}
 	})

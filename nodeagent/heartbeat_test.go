@@ -69,8 +69,8 @@ func (w *world) nodeUID() string {
 	return n.GetMetadata().GetUid()
 }
 
-// A live agent sees at once that its Node has been deleted, whether it watches the Node itself or is told, and registers
-// again; its pods go on, and its Lease belongs to the new Node. spec: NODE-7
+// A live agent sees at once that its Node has been deleted, whether it watches the Node itself or is told, and
+// registers again; its pods go on, and its Lease belongs to the new Node. spec: NODE-7
 func TestDeletedNodeIsRegisteredAtOnce(t *testing.T) {
 	for _, watched := range []bool{false, true} {
 		t.Run(fmt.Sprint("watched by the caller ", watched), func(t *testing.T) {
@@ -156,10 +156,16 @@ func TestReadyNodeHasItsLease(t *testing.T) {
 // so at a level that is seen, and not with every beat. spec: NODE-1, NODE-7
 func TestLeaseCannotBeWritten(t *testing.T) {
 	for name, fail := range map[string]func(ctx context.Context) error{
-		"its namespace is gone": func(context.Context) error { return apierrors.NewNotFound(corev1.NamespaceKind, "kube-node-lease") },
-		"it is refused":         func(context.Context) error { return apierrors.NewForbidden(coordinationv1.LeaseKind, nodeName, "no") },
-		"it always conflicts":   func(context.Context) error { return apierrors.New(apierrors.Conflict, "lost") },
-		"nobody answers":        func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() },
+		"its namespace is gone": func(context.Context) error {
+			return apierrors.NewNotFound(corev1.NamespaceKind,
+				"kube-node-lease")
+		},
+		"it is refused": func(context.Context) error {
+			return apierrors.NewForbidden(coordinationv1.LeaseKind,
+				nodeName, "no")
+		},
+		"it always conflicts": func(context.Context) error { return apierrors.New(apierrors.Conflict, "lost") },
+		"nobody answers":      func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, func(w *world) {
@@ -221,7 +227,8 @@ func TestLeaseIsMadeAgain(t *testing.T) {
 		out := w.logged(slog.LevelWarn)
 		w.start()
 		time.Sleep(beat)
-		if _, err := w.c.Leases.Delete(w.t.Context(), &metav1.DeleteRequest{Namespace: "kube-node-lease", Name: nodeName}); err != nil {
+		if _, err := w.c.Leases.Delete(w.t.Context(), &metav1.DeleteRequest{Namespace: "kube-node-lease",
+			Name: nodeName}); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(beat)
@@ -231,7 +238,8 @@ func TestLeaseIsMadeAgain(t *testing.T) {
 		}
 		l = l.Clone()
 		l.Spec.RenewTime = nil
-		if _, err := w.c.Leases.Update(w.t.Context(), &coordinationv1.UpdateLeaseRequest{Namespace: "kube-node-lease", Name: nodeName, Object: l}); err != nil {
+		if _, err := w.c.Leases.Update(w.t.Context(), &coordinationv1.UpdateLeaseRequest{Namespace: "kube-node-lease",
+			Name: nodeName, Object: l}); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(beat)
@@ -253,7 +261,8 @@ func TestLeaseIsNotChangedInPlace(t *testing.T) {
 		before := proto.CloneOf(held)
 		w.deleteNode()
 		time.Sleep(2 * beat)
-		if l := w.lease(); l.GetMetadata().GetOwnerReferences()[0].GetUid() == before.GetMetadata().GetOwnerReferences()[0].GetUid() {
+		l := w.lease()
+		if l.GetMetadata().GetOwnerReferences()[0].GetUid() == before.GetMetadata().GetOwnerReferences()[0].GetUid() {
 			t.Fatal("the lease still belongs to the node that is gone")
 		}
 		if !proto.Equal(before, held) {

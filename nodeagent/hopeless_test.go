@@ -53,7 +53,8 @@ func TestLongNames(t *testing.T) {
 	})
 }
 
-// What can never succeed ends the pod with a reason, and the pod can be deleted; what somebody may mend is tried again.
+// What can never succeed ends the pod with a reason, and the pod can be deleted; what somebody may mend is tried
+// again.
 func TestHopeless(t *testing.T) {
 	for _, c := range []struct {
 		name          string
@@ -106,7 +107,8 @@ func TestInvalidAfterItRan(t *testing.T) {
 		w.setFault(fails("CreateContainer", codes.InvalidArgument))
 		time.Sleep(time.Hour)
 		p := w.phase("a", "Running")
-		if wait := p.GetStatus().GetContainerStatuses()[0].GetState().GetWaiting(); wait.GetReason() != "CreateContainerError" {
+		wait := p.GetStatus().GetContainerStatuses()[0].GetState().GetWaiting()
+		if wait.GetReason() != "CreateContainerError" {
 			t.Errorf("status: %v", p.GetStatus())
 		}
 		w.setFault(nil)

@@ -120,7 +120,8 @@ func (j job) runSandbox(ctx, wanted context.Context, action podstate.RunSandbox)
 		return podstate.SandboxRun{Err: text(err)}
 	}
 	cfg := criconfig.Sandbox(j.pod, action.Attempt, j.agent.cfg.PodLogDir, j.facts())
-	run, err := j.agent.cfg.Runtime.RunPodSandbox(ctx, &runtimeapi.RunPodSandboxRequest{Config: cfg, RuntimeHandler: handler})
+	run, err := j.agent.cfg.Runtime.RunPodSandbox(ctx, &runtimeapi.RunPodSandboxRequest{Config: cfg,
+		RuntimeHandler: handler})
 	if err != nil {
 		return podstate.SandboxRun{Err: text(err), Invalid: hopeless(err)}
 	}

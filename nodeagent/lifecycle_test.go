@@ -16,15 +16,19 @@ func TestRuns(t *testing.T) {
 		p := w.phase("a", "Running")
 		s := p.GetStatus()
 		c := s.GetContainerStatuses()[0]
-		if !c.GetReady() || !c.GetStarted() || c.GetState().GetRunning().GetStartedAt() == nil || c.GetContainerID()[:7] != "fake://" {
+		if !c.GetReady() || !c.GetStarted() || c.GetState().GetRunning().GetStartedAt() == nil ||
+			c.GetContainerID()[:7] != "fake://" {
 			t.Errorf("container status: %v", c)
 		}
-		for _, kind := range []string{"PodScheduled", "PodReadyToStartContainers", "Initialized", "ContainersReady", "Ready"} {
-			if got := cond(p, kind); got.GetStatus() != "True" || got.GetLastTransitionTime() == nil || got.GetObservedGeneration() != 1 {
+		for _, kind := range []string{"PodScheduled", "PodReadyToStartContainers", "Initialized", "ContainersReady",
+			"Ready"} {
+			if got := cond(p, kind); got.GetStatus() != "True" || got.GetLastTransitionTime() == nil ||
+				got.GetObservedGeneration() != 1 {
 				t.Errorf("%s: %v", kind, got)
 			}
 		}
-		if s.GetPodIP() == "" || s.GetHostIP() == "" || s.GetStartTime() == nil || s.GetQosClass() != "BestEffort" || s.GetObservedGeneration() != 1 {
+		if s.GetPodIP() == "" || s.GetHostIP() == "" || s.GetStartTime() == nil || s.GetQosClass() != "BestEffort" ||
+			s.GetObservedGeneration() != 1 {
 			t.Errorf("status: %v", s)
 		}
 		if n := w.api.Calls(corev1.Pods_UpdateStatus_FullMethodName); n != 1 {

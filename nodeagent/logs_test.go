@@ -94,7 +94,8 @@ func TestLogs(t *testing.T) {
 		if got, _ := s.log(p, &corev1.PodLogOptions{Container: "main"}); got != "hello\n" {
 			t.Errorf("got %q", got)
 		}
-		if _, f := s.log(p, &corev1.PodLogOptions{Container: "main", Previous: true}); f.GetReason() != string(apierrors.BadRequest) ||
+		_, f := s.log(p, &corev1.PodLogOptions{Container: "main", Previous: true})
+		if f.GetReason() != string(apierrors.BadRequest) ||
 			f.GetError() != `previous terminated container "main" in pod "a" not found` {
 			t.Errorf("previous: %v", f)
 		}
@@ -104,7 +105,8 @@ func TestLogs(t *testing.T) {
 		time.Sleep(10 * time.Second) // the second run has ended, the third is waited for
 		dirOf := filepath.Join(dir, criconfig.PodDir("default", "a", p.GetMetadata().GetUid()))
 		line := func(n int, text string) {
-			err := os.WriteFile(filepath.Join(dirOf, criconfig.LogName("main", uint32(n))), fmt.Appendf(nil, "2026-01-01T00:00:00Z stdout F %s\n", text), 0o600)
+			err := os.WriteFile(filepath.Join(dirOf, criconfig.LogName("main", uint32(n))),
+				fmt.Appendf(nil, "2026-01-01T00:00:00Z stdout F %s\n", text), 0o600)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -154,7 +156,8 @@ func TestLogOfWaitingContainer(t *testing.T) {
 		} {
 			w.settle()
 			o := &corev1.PodLogOptions{Container: x.container}
-			want := fmt.Sprintf("container %q in pod %q is waiting to start: %s", x.container, x.p.GetMetadata().GetName(), x.want)
+			want := fmt.Sprintf("container %q in pod %q is waiting to start: %s", x.container, x.p.GetMetadata().GetName(),
+				x.want)
 			if _, f := s.log(x.p, o); f.GetReason() != string(apierrors.BadRequest) || f.GetError() != want {
 				t.Errorf("%v, want %s", f, want)
 			}
@@ -168,7 +171,8 @@ func TestLogOfWaitingContainer(t *testing.T) {
 		p := w.create("failed", twice, restart("Never"), annotated("exit-after.first", "1s", "exit-code.first", "1"))
 		time.Sleep(10 * time.Second)
 		w.phase("failed", "Failed")
-		if _, f := s.log(p, &corev1.PodLogOptions{Container: "main"}); f.GetError() != `container "main" in pod "failed" has never been started` {
+		_, f := s.log(p, &corev1.PodLogOptions{Container: "main"})
+		if f.GetError() != `container "main" in pod "failed" has never been started` {
 			t.Errorf("after the pod's end: %v", f)
 		}
 		w.kill()
@@ -206,7 +210,8 @@ func TestTerminationMessage(t *testing.T) {
 		link := w.create("link", restart("Never"), path, annotated("exit-after", "5s"))
 		w.settle()
 		message := func(p *corev1.Pod) string {
-			return filepath.Join(dir, criconfig.PodDir("default", p.GetMetadata().GetName(), p.GetMetadata().GetUid()), criconfig.MessageName("main", 0))
+			return filepath.Join(dir, criconfig.PodDir("default", p.GetMetadata().GetName(), p.GetMetadata().GetUid()),
+				criconfig.MessageName("main", 0))
 		}
 		if info, err := os.Stat(message(file)); err != nil || info.Mode().Perm() != 0o666 {
 			t.Errorf("the message file: %v, %v; any user of the image must be able to write it", info.Mode(), err)
@@ -221,7 +226,8 @@ func TestTerminationMessage(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(10 * time.Second)
-		for name, want := range map[string]string{"file": strings.Repeat("x", 4096), "log": "the end\n", "none": "", "link": ""} {
+		for name, want := range map[string]string{"file": strings.Repeat("x", 4096), "log": "the end\n", "none": "",
+			"link": ""} {
 			if got := w.get(name).GetStatus().GetContainerStatuses()[0].GetState().GetTerminated().GetMessage(); got != want {
 				t.Errorf("%s: %q", name, got)
 			}
@@ -235,7 +241,9 @@ func TestFilesCannotBeMade(t *testing.T) {
 	dir := t.TempDir()
 	inWorld(t, func(w *world) {
 		withLogs(w, dir)
-		p := w.create("a", edit(func(p *corev1.Pod) { p.Spec.Containers[0].TerminationMessagePath = "/dev/termination-log" }))
+		p := w.create("a", edit(func(p *corev1.Pod) {
+			p.Spec.Containers[0].TerminationMessagePath = "/dev/termination-log"
+		}))
 		podDir := filepath.Join(dir, criconfig.PodDir("default", "a", p.GetMetadata().GetUid()))
 		inTheWay := filepath.Join(podDir, criconfig.MessageName("main", 0), "x")
 		if err := os.MkdirAll(inTheWay, 0o700); err != nil {

@@ -36,7 +36,8 @@ func BenchmarkIdle(b *testing.B) {
 			runtimeapi.RegisterImageServiceServer(cri, rt)
 			name := fmt.Sprintf("node-%d", i)
 			a, err := nodeagent.New(nodeagent.Config{
-				NodeName: name, Client: api.Agent(name), NoStreams: true, NodeWatched: true, Simulated: true, Machine: hostinfo.Simulated(name, i),
+				NodeName: name, Client: api.Agent(name), NoStreams: true, NodeWatched: true, Simulated: true,
+				Machine: hostinfo.Simulated(name, i),
 				Runtime: runtimeapi.NewRuntimeServiceClient(cri.Conn()), Images: runtimeapi.NewImageServiceClient(cri.Conn()),
 			})
 			if err != nil {
@@ -51,8 +52,9 @@ func BenchmarkIdle(b *testing.B) {
 			_, err := c.Pods.Create(ctx, &corev1.CreatePodRequest{Namespace: "default", Object: &corev1.Pod{
 				Metadata: &metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprintf("pod-%d", i), Generation: 1},
 				Spec: &corev1.PodSpec{
-					NodeName: fmt.Sprintf("node-%d", i%nodes), RestartPolicy: "Always", TerminationGracePeriodSeconds: proto.Int64(30),
-					Containers: []*corev1.Container{{Name: "main", Image: "host"}},
+					NodeName: fmt.Sprintf("node-%d", i%nodes), RestartPolicy: "Always",
+					TerminationGracePeriodSeconds: proto.Int64(30),
+					Containers:                    []*corev1.Container{{Name: "main", Image: "host"}},
 				},
 				Status: &corev1.PodStatus{Phase: "Pending"},
 			}})

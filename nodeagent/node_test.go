@@ -35,7 +35,9 @@ type gallery struct {
 	held   time.Duration // the longest time that it was waited for
 }
 
-func (g *gallery) ListImages(ctx context.Context, _ *runtimeapi.ListImagesRequest) (*runtimeapi.ListImagesResponse, error) {
+func (g *gallery) ListImages(
+	ctx context.Context, _ *runtimeapi.ListImagesRequest,
+) (*runtimeapi.ListImagesResponse, error) {
 	g.mu.Lock()
 	g.asked++
 	images, down, slow := g.images, g.down, g.slow
@@ -262,7 +264,8 @@ func TestImagesAreReportedAgain(t *testing.T) {
 		lost := 0
 		w.api.React(func(_ context.Context, method string, req any) error {
 			up, ok := req.(*corev1.UpdateNodeRequest)
-			if ok && method == corev1.Nodes_UpdateStatus_FullMethodName && len(up.GetObject().GetStatus().GetImages()) > 0 && lost < 1 {
+			if ok && method == corev1.Nodes_UpdateStatus_FullMethodName && len(up.GetObject().GetStatus().GetImages()) > 0 &&
+				lost < 1 {
 				lost++
 				return apierrors.New(apierrors.Conflict, "somebody else wrote")
 			}

@@ -26,10 +26,12 @@ func TestBackoff(t *testing.T) {
 		p = w.phase("a", "Running")
 		c := p.GetStatus().GetContainerStatuses()[0]
 		wait := c.GetState().GetWaiting()
-		if wait.GetReason() != "CrashLoopBackOff" || !strings.HasPrefix(wait.GetMessage(), "back-off 10s restarting failed container=main pod=a_default(") {
+		if wait.GetReason() != "CrashLoopBackOff" || !strings.HasPrefix(wait.GetMessage(),
+			"back-off 10s restarting failed container=main pod=a_default(") {
 			t.Errorf("waiting: %v", c)
 		}
-		if c.GetReady() || cond(p, "Ready").GetStatus() != "False" || cond(p, "Ready").GetMessage() != "containers with unready status: [main]" {
+		if c.GetReady() || cond(p, "Ready").GetStatus() != "False" ||
+			cond(p, "Ready").GetMessage() != "containers with unready status: [main]" {
 			t.Errorf("ready: %v", p.GetStatus())
 		}
 		time.Sleep(30 * time.Minute)
@@ -114,10 +116,12 @@ func TestPolicies(t *testing.T) {
 func TestManyContainers(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.start()
-		w.create("a", restart("Never"), containers("x", "y"), annotated("exit-after.x", "1s", "exit-after.y", "5s", "exit-code.x", "7"))
+		w.create("a", restart("Never"), containers("x", "y"), annotated("exit-after.x", "1s", "exit-after.y", "5s",
+			"exit-code.x", "7"))
 		time.Sleep(3 * time.Second)
 		p := w.phase("a", "Running")
-		if cs := p.GetStatus().GetContainerStatuses(); cs[0].GetState().GetTerminated().GetExitCode() != 7 || cs[1].GetState().GetRunning() == nil {
+		if cs := p.GetStatus().GetContainerStatuses(); cs[0].GetState().GetTerminated().GetExitCode() != 7 ||
+			cs[1].GetState().GetRunning() == nil {
 			t.Errorf("status: %v", cs)
 		}
 		time.Sleep(3 * time.Second)
@@ -157,14 +161,17 @@ func TestStartErrors(t *testing.T) {
 		if r := c.GetState().GetWaiting().GetReason(); r != "RunContainerError" && r != "CrashLoopBackOff" {
 			t.Errorf("command: %v", c)
 		}
-		if last := c.GetLastState().GetTerminated(); last.GetReason() != "StartError" || last.GetExitCode() != 128 || last.GetMessage() != "no such file" {
+		if last := c.GetLastState().GetTerminated(); last.GetReason() != "StartError" || last.GetExitCode() != 128 ||
+			last.GetMessage() != "no such file" {
 			t.Errorf("command: %v", c)
 		}
-		if c := w.phase("once", "Failed").GetStatus().GetContainerStatuses()[0]; c.GetState().GetTerminated().GetReason() != "StartError" {
+		c = w.phase("once", "Failed").GetStatus().GetContainerStatuses()[0]
+		if c.GetState().GetTerminated().GetReason() != "StartError" {
 			t.Errorf("once: %v", c)
 		}
 		time.Sleep(15 * time.Second)
-		if got := waiting("image"); got.GetReason() != "ImagePullBackOff" || !strings.Contains(got.GetMessage(), `Back-off pulling image "missing:1"`) {
+		if got := waiting("image"); got.GetReason() != "ImagePullBackOff" ||
+			!strings.Contains(got.GetMessage(), `Back-off pulling image "missing:1"`) {
 			t.Errorf("image: %v", got)
 		}
 	})
@@ -178,19 +185,21 @@ func TestNewImage(t *testing.T) {
 		w.settle()
 		p := proto.CloneOf(w.get("a"))
 		p.Spec.Containers[0].Image = "other"
-		if _, err := w.c.Pods.Update(w.t.Context(), &corev1.UpdatePodRequest{Namespace: "default", Name: "a", Object: p}); err != nil {
+		if _, err := w.c.Pods.Update(w.t.Context(), &corev1.UpdatePodRequest{Namespace: "default", Name: "a",
+			Object: p}); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(5 * time.Second)
 		w.expect("a", "START main/0 @0s", "TERM main/0 @500ms", "EXIT main/0 @2.5s", "START main/1 @2.5s")
-		if c := w.phase("a", "Running").GetStatus().GetContainerStatuses()[0]; c.GetImage() != "other" || c.GetRestartCount() != 1 {
+		if c := w.phase("a", "Running").GetStatus().GetContainerStatuses()[0]; c.GetImage() != "other" ||
+			c.GetRestartCount() != 1 {
 			t.Errorf("status: %v", c)
 		}
 	})
 }
 
-// A new image does not bring back a container that has ended and stays so by policy: the server would refuse every later
-// status. spec: OBJ-10, CTR-2
+// A new image does not bring back a container that has ended and stays so by policy: the server would refuse every
+// later status. spec: OBJ-10, CTR-2
 func TestNewImageOfEndedContainer(t *testing.T) {
 	for policy, wantRun := range map[string]bool{"Never": false, "Always": true} {
 		t.Run(policy, func(t *testing.T) {
@@ -200,7 +209,8 @@ func TestNewImageOfEndedContainer(t *testing.T) {
 				time.Sleep(1500 * time.Millisecond)
 				p := proto.CloneOf(w.phase("a", "Running"))
 				p.Spec.Containers[0].Image = "other"
-				if _, err := w.c.Pods.Update(w.t.Context(), &corev1.UpdatePodRequest{Namespace: "default", Name: "a", Object: p}); err != nil {
+				if _, err := w.c.Pods.Update(w.t.Context(), &corev1.UpdatePodRequest{Namespace: "default", Name: "a",
+					Object: p}); err != nil {
 					t.Fatal(err)
 				}
 				time.Sleep(500 * time.Millisecond)
@@ -240,7 +250,8 @@ func TestDeadContainersAreRemoved(t *testing.T) {
 func TestActiveDeadline(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.start()
-		w.create("a", annotated("ignore-term", "true"), edit(func(p *corev1.Pod) { p.Spec.ActiveDeadlineSeconds = proto.Int64(10) }))
+		w.create("a", annotated("ignore-term", "true"),
+			edit(func(p *corev1.Pod) { p.Spec.ActiveDeadlineSeconds = proto.Int64(10) }))
 		time.Sleep(20 * time.Second)
 		w.phase("a", "Running")
 		time.Sleep(21 * time.Second)
@@ -260,12 +271,14 @@ func TestReadinessGates(t *testing.T) {
 		}))
 		w.settle()
 		p := w.phase("a", "Running")
-		if cond(p, "ContainersReady").GetStatus() != "True" || cond(p, "Ready").GetStatus() != "False" || cond(p, "Ready").GetReason() != "ReadinessGatesNotReady" {
+		if cond(p, "ContainersReady").GetStatus() != "True" || cond(p, "Ready").GetStatus() != "False" ||
+			cond(p, "Ready").GetReason() != "ReadinessGatesNotReady" {
 			t.Errorf("conditions: %v", p.GetStatus().GetConditions())
 		}
 		p = proto.CloneOf(p)
 		p.Status.Conditions = append(p.Status.Conditions, &corev1.PodCondition{Type: "example.com/x", Status: "True"})
-		if _, err := w.c.Pods.UpdateStatus(w.t.Context(), &corev1.UpdatePodRequest{Namespace: "default", Name: "a", Object: p}); err != nil {
+		if _, err := w.c.Pods.UpdateStatus(w.t.Context(), &corev1.UpdatePodRequest{Namespace: "default", Name: "a",
+			Object: p}); err != nil {
 			t.Fatal(err)
 		}
 		w.settle()

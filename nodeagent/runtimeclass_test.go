@@ -25,7 +25,9 @@ type configured struct {
 }
 
 // RunPodSandbox implements runtimeapi.RuntimeServiceServer.
-func (r *configured) RunPodSandbox(ctx context.Context, req *runtimeapi.RunPodSandboxRequest) (*runtimeapi.RunPodSandboxResponse, error) {
+func (r *configured) RunPodSandbox(
+	ctx context.Context, req *runtimeapi.RunPodSandboxRequest,
+) (*runtimeapi.RunPodSandboxResponse, error) {
 	r.asked.Store(req.GetRuntimeHandler())
 	return r.Runtime.RunPodSandbox(ctx, &runtimeapi.RunPodSandboxRequest{Config: req.GetConfig()})
 }
@@ -39,7 +41,8 @@ func TestRuntimeClassNamesTheHandler(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, func(w *world) {
 				class := &nodev1.RuntimeClass{Metadata: &metav1.ObjectMeta{Name: "vm"}, Handler: "kata"}
-				if _, err := w.c.RuntimeClasses.Create(w.t.Context(), &nodev1.CreateRuntimeClassRequest{Object: class}); err != nil {
+				_, err := w.c.RuntimeClasses.Create(w.t.Context(), &nodev1.CreateRuntimeClassRequest{Object: class})
+				if err != nil {
 					t.Fatal(err)
 				}
 				rt := &configured{Runtime: w.rt}
@@ -71,7 +74,8 @@ func TestRuntimeClassNamesTheHandler(t *testing.T) {
 					w.t.Fatal(err)
 				}
 				if !slices.ContainsFunc(events.Items, func(e *corev1.Event) bool {
-					return e.Reason == "FailedCreatePodSandBox" && e.Type == "Warning" && strings.Contains(e.Message, `no runtime handler "kata" is configured`)
+					return e.Reason == "FailedCreatePodSandBox" && e.Type == "Warning" &&
+						strings.Contains(e.Message, `no runtime handler "kata" is configured`)
 				}) {
 					w.t.Errorf("events %v", events.Items)
 				}

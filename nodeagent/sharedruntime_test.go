@@ -36,16 +36,21 @@ func (m *moody) Status(ctx context.Context, req *runtimeapi.StatusRequest) (*run
 		return nil, m.down
 	}
 	if m.no != nil {
-		return &runtimeapi.StatusResponse{Status: &runtimeapi.RuntimeStatus{Conditions: []*runtimeapi.RuntimeCondition{m.no}}}, nil
+		return &runtimeapi.StatusResponse{Status: &runtimeapi.RuntimeStatus{
+			Conditions: []*runtimeapi.RuntimeCondition{m.no}}}, nil
 	}
 	return m.Runtime.Status(ctx, req)
 }
 
-func (m *moody) RuntimeConfig(context.Context, *runtimeapi.RuntimeConfigRequest) (*runtimeapi.RuntimeConfigResponse, error) {
+func (m *moody) RuntimeConfig(
+	context.Context, *runtimeapi.RuntimeConfigRequest,
+) (*runtimeapi.RuntimeConfigResponse, error) {
 	return &runtimeapi.RuntimeConfigResponse{Linux: &runtimeapi.LinuxRuntimeConfiguration{CgroupDriver: m.driver}}, nil
 }
 
-func (m *moody) RunPodSandbox(ctx context.Context, req *runtimeapi.RunPodSandboxRequest) (*runtimeapi.RunPodSandboxResponse, error) {
+func (m *moody) RunPodSandbox(
+	ctx context.Context, req *runtimeapi.RunPodSandboxRequest,
+) (*runtimeapi.RunPodSandboxResponse, error) {
 	m.mu.Lock()
 	m.box = req.GetConfig()
 	m.mu.Unlock()
@@ -131,7 +136,8 @@ func TestRuntimeIsShared(t *testing.T) {
 	inWorld(t, func(w *world) {
 		run := func(uid, owner string) {
 			t.Helper()
-			labels := map[string]string{criconfig.LabelPodUID: uid, criconfig.LabelPodName: uid, criconfig.LabelPodNamespace: "default"}
+			labels := map[string]string{criconfig.LabelPodUID: uid, criconfig.LabelPodName: uid,
+				criconfig.LabelPodNamespace: "default"}
 			if owner != "" {
 				labels[criconfig.LabelOwner] = owner
 			}
@@ -145,13 +151,15 @@ func TestRuntimeIsShared(t *testing.T) {
 			c, err := w.cfg.Runtime.CreateContainer(w.t.Context(), &runtimeapi.CreateContainerRequest{
 				PodSandboxId: s.GetPodSandboxId(), SandboxConfig: box,
 				Config: &runtimeapi.ContainerConfig{
-					Metadata: &runtimeapi.ContainerMetadata{Name: "main"}, Labels: labels, Image: &runtimeapi.ImageSpec{Image: "host"},
+					Metadata: &runtimeapi.ContainerMetadata{Name: "main"}, Labels: labels,
+					Image: &runtimeapi.ImageSpec{Image: "host"},
 				},
 			})
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := w.cfg.Runtime.StartContainer(w.t.Context(), &runtimeapi.StartContainerRequest{ContainerId: c.GetContainerId()}); err != nil {
+			if _, err := w.cfg.Runtime.StartContainer(w.t.Context(),
+				&runtimeapi.StartContainerRequest{ContainerId: c.GetContainerId()}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -195,10 +203,13 @@ func TestRuntimeIsShared(t *testing.T) {
 func TestImageNames(t *testing.T) {
 	digest := "@sha256:" + strings.Repeat("0a", 32)
 	for name, want := range map[string]string{
-		"host": "", "busybox": "", "busybox:1.36": "", "library/busybox:Latest_1": "", "localhost/a/b_c-d.e:1": "", "Registry.example/x": "",
-		"localhost:5000/x": "", "[::1]:5000/x:1": "", "x" + digest: "", "x:1" + digest: "",
-		"localhost/NONE:1": "InvalidImageName", "NONE": "InvalidImageName", "a//b": "InvalidImageName", "a:": "InvalidImageName",
-		"no such image": "InvalidImageName", "x@sha256:12": "InvalidImageName", "-x": "InvalidImageName", "x:" + strings.Repeat("t", 129): "InvalidImageName",
+		"host": "", "busybox": "", "busybox:1.36": "", "library/busybox:Latest_1": "", "localhost/a/b_c-d.e:1": "",
+		"Registry.example/x": "",
+		"localhost:5000/x":   "", "[::1]:5000/x:1": "", "x" + digest: "", "x:1" + digest: "",
+		"localhost/NONE:1": "InvalidImageName", "NONE": "InvalidImageName", "a//b": "InvalidImageName",
+		"a:":            "InvalidImageName",
+		"no such image": "InvalidImageName", "x@sha256:12": "InvalidImageName", "-x": "InvalidImageName", "x:" +
+			strings.Repeat("t", 129): "InvalidImageName",
 	} {
 		inWorld(t, func(w *world) {
 			w.start()

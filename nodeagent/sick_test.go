@@ -77,7 +77,9 @@ func (s *sick) podOf(id string) string {
 	return box.GetStatus().GetMetadata().GetName()
 }
 
-func (s *sick) StartContainer(ctx context.Context, req *runtimeapi.StartContainerRequest) (*runtimeapi.StartContainerResponse, error) {
+func (s *sick) StartContainer(
+	ctx context.Context, req *runtimeapi.StartContainerRequest,
+) (*runtimeapi.StartContainerResponse, error) {
 	s.mu.Lock()
 	hangs, after := s.starts != "" && s.podOf(req.GetContainerId()) == s.starts, s.startsAfter
 	s.mu.Unlock()
@@ -91,35 +93,45 @@ func (s *sick) StartContainer(ctx context.Context, req *runtimeapi.StartContaine
 	return nil, status.FromContextError(ctx.Err()).Err()
 }
 
-func (s *sick) StopContainer(ctx context.Context, req *runtimeapi.StopContainerRequest) (*runtimeapi.StopContainerResponse, error) {
+func (s *sick) StopContainer(
+	ctx context.Context, req *runtimeapi.StopContainerRequest,
+) (*runtimeapi.StopContainerResponse, error) {
 	if err := s.hang(ctx, req.GetContainerId(), func() string { return s.stops }); err != nil {
 		return nil, err
 	}
 	return s.Runtime.StopContainer(ctx, req)
 }
 
-func (s *sick) StopPodSandbox(ctx context.Context, req *runtimeapi.StopPodSandboxRequest) (*runtimeapi.StopPodSandboxResponse, error) {
+func (s *sick) StopPodSandbox(
+	ctx context.Context, req *runtimeapi.StopPodSandboxRequest,
+) (*runtimeapi.StopPodSandboxResponse, error) {
 	if err := s.hang(ctx, req.GetPodSandboxId(), func() string { return s.stops }); err != nil {
 		return nil, err
 	}
 	return s.Runtime.StopPodSandbox(ctx, req)
 }
 
-func (s *sick) RemoveContainer(ctx context.Context, req *runtimeapi.RemoveContainerRequest) (*runtimeapi.RemoveContainerResponse, error) {
+func (s *sick) RemoveContainer(
+	ctx context.Context, req *runtimeapi.RemoveContainerRequest,
+) (*runtimeapi.RemoveContainerResponse, error) {
 	if err := s.hang(ctx, req.GetContainerId(), func() string { return s.stops }); err != nil {
 		return nil, err
 	}
 	return s.Runtime.RemoveContainer(ctx, req)
 }
 
-func (s *sick) ContainerStatus(ctx context.Context, req *runtimeapi.ContainerStatusRequest) (*runtimeapi.ContainerStatusResponse, error) {
+func (s *sick) ContainerStatus(
+	ctx context.Context, req *runtimeapi.ContainerStatusRequest,
+) (*runtimeapi.ContainerStatusResponse, error) {
 	if err := s.hang(ctx, req.GetContainerId(), func() string { return s.looks }); err != nil {
 		return nil, err
 	}
 	return s.Runtime.ContainerStatus(ctx, req)
 }
 
-func (s *sick) PodSandboxStatus(ctx context.Context, req *runtimeapi.PodSandboxStatusRequest) (*runtimeapi.PodSandboxStatusResponse, error) {
+func (s *sick) PodSandboxStatus(
+	ctx context.Context, req *runtimeapi.PodSandboxStatusRequest,
+) (*runtimeapi.PodSandboxStatusResponse, error) {
 	if err := s.hang(ctx, req.GetPodSandboxId(), func() string { return s.looks }); err != nil {
 		return nil, err
 	}
@@ -201,7 +213,8 @@ func TestStartIsLost(t *testing.T) {
 		w.create("a")
 		time.Sleep(10 * time.Second)
 		c := w.phase("a", "Pending").GetStatus().GetContainerStatuses()[0]
-		if wait := c.GetState().GetWaiting(); wait.GetReason() != "StartUnconfirmed" || !strings.Contains(wait.GetMessage(), "nothing is started in its place") {
+		if wait := c.GetState().GetWaiting(); wait.GetReason() != "StartUnconfirmed" ||
+			!strings.Contains(wait.GetMessage(), "nothing is started in its place") {
 			t.Errorf("the pod says %v", c)
 		}
 		time.Sleep(2 * time.Minute)
@@ -216,7 +229,9 @@ type losing struct {
 	lost *bool
 }
 
-func (l *losing) StartContainer(ctx context.Context, req *runtimeapi.StartContainerRequest) (*runtimeapi.StartContainerResponse, error) {
+func (l *losing) StartContainer(
+	ctx context.Context, req *runtimeapi.StartContainerRequest,
+) (*runtimeapi.StartContainerResponse, error) {
 	if *l.lost {
 		return l.sick.StartContainer(ctx, req)
 	}
@@ -267,7 +282,8 @@ func TestStopIsNotAnswered(t *testing.T) {
 		if c := cond(p, "monoplane.dev/KillFailed"); c.GetStatus() != "True" || c.GetReason() != "FailedKillPod" {
 			t.Errorf("the pod says %v", p.GetStatus().GetConditions())
 		}
-		if c := w.nodeCond("monoplane.dev/KillFailed"); c.GetStatus() != "True" || !strings.Contains(c.GetMessage(), "default/a") {
+		if c := w.nodeCond("monoplane.dev/KillFailed"); c.GetStatus() != "True" ||
+			!strings.Contains(c.GetMessage(), "default/a") {
 			t.Errorf("the node says %v", c)
 		}
 		if c := w.nodeCond("Ready"); c.GetStatus() != "True" {
@@ -358,7 +374,8 @@ func TestReturnWithStuckPod(t *testing.T) {
 		if c := w.nodeCond("Ready"); c.GetStatus() != "True" {
 			t.Errorf("the node says %v", c)
 		}
-		if c := w.nodeCond("monoplane.dev/KillFailed"); c.GetStatus() != "True" || !strings.Contains(c.GetMessage(), "default/gone") {
+		if c := w.nodeCond("monoplane.dev/KillFailed"); c.GetStatus() != "True" ||
+			!strings.Contains(c.GetMessage(), "default/gone") {
 			t.Errorf("the node says %v", c)
 		}
 		s.set(func(s *sick) { s.stops = "" })
@@ -470,12 +487,13 @@ func TestUnknownPodsDoNotHoldUpLooks(t *testing.T) {
 			}
 			return nil
 		})
-		_, err := w.cfg.Runtime.RunPodSandbox(w.t.Context(), &runtimeapi.RunPodSandboxRequest{Config: &runtimeapi.PodSandboxConfig{
-			Metadata: &runtimeapi.PodSandboxMetadata{Name: "lost", Namespace: "default", Uid: "lost"},
-			Labels: map[string]string{
-				criconfig.LabelPodUID: "lost", criconfig.LabelPodName: "lost", criconfig.LabelPodNamespace: "default",
-			},
-		}})
+		_, err := w.cfg.Runtime.RunPodSandbox(w.t.Context(),
+			&runtimeapi.RunPodSandboxRequest{Config: &runtimeapi.PodSandboxConfig{
+				Metadata: &runtimeapi.PodSandboxMetadata{Name: "lost", Namespace: "default", Uid: "lost"},
+				Labels: map[string]string{
+					criconfig.LabelPodUID: "lost", criconfig.LabelPodName: "lost", criconfig.LabelPodNamespace: "default",
+				},
+			}})
 		if err != nil {
 			t.Fatal(err)
 		}

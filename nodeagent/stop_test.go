@@ -31,8 +31,8 @@ func (w *world) readyCondition() string {
 	return ""
 }
 
-// A stop, once begun, goes on without its caller. The node is not Ready from then on, who asks again waits for the same
-// stop, and the next start is as any other. spec: design decision 13, NODE-1
+// A stop, once begun, goes on without its caller. The node is not Ready from then on, who asks again waits for the
+// same stop, and the next start is as any other. spec: design decision 13, NODE-1
 func TestStopGoesOnWithoutItsCaller(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.start()
@@ -53,7 +53,10 @@ func TestStopGoesOnWithoutItsCaller(t *testing.T) {
 		}
 		time.Sleep(4 * time.Second)
 		var said []string
-		if err := w.agent.StopPods(w.t.Context(), func(waiting []string) { said = append(said, strings.Join(waiting, " ")) }); err != nil {
+		if err := w.agent.StopPods(w.t.Context(), func(waiting []string) {
+			said = append(said,
+				strings.Join(waiting, " "))
+		}); err != nil {
 			t.Fatal(err)
 		}
 		if want := []string{"default/long", ""}; !slices.Equal(said, want) {
@@ -77,8 +80,8 @@ func TestStopGoesOnWithoutItsCaller(t *testing.T) {
 	})
 }
 
-// A stop of the node is no failure of its containers: after the next start they run at once, however often that happens,
-// and what they have earned by failures of their own stays as it was. spec: design decision 13, CTR-3
+// A stop of the node is no failure of its containers: after the next start they run at once, however often that
+// happens, and what they have earned by failures of their own stays as it was. spec: design decision 13, CTR-3
 func TestStopIsNoFailure(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.cfg.StateDir = t.TempDir()
@@ -98,7 +101,8 @@ func TestStopIsNoFailure(t *testing.T) {
 		}
 		steady := func(from int) []string { return w.signals("steady")[from:] }
 		want := []string{
-			"START main/0 @0s", "TERM main/0 @40s", "EXIT main/0 @40s", "START main/1 @41s", "TERM main/1 @41.5s", "EXIT main/1 @41.5s",
+			"START main/0 @0s", "TERM main/0 @40s", "EXIT main/0 @40s", "START main/1 @41s", "TERM main/1 @41.5s",
+			"EXIT main/1 @41.5s",
 			"START main/2 @42.5s", "TERM main/2 @43s", "EXIT main/2 @43s", "START main/3 @44s",
 		}
 		if got := steady(0); !slices.Equal(got, want) {
@@ -138,7 +142,8 @@ func TestFailuresAfterAStop(t *testing.T) {
 		w.start()
 		time.Sleep(time.Minute)
 		w.expect("a", "START main/0 @0s", "EXIT main/0 @5s", "START main/1 @5s", "EXIT main/1 @10s",
-			"START main/2 @20s", "TERM main/2 @22s", "EXIT main/2 @24s", "START main/3 @33s", "EXIT main/3 @38s", "START main/4 @58s",
+			"START main/2 @20s", "TERM main/2 @22s", "EXIT main/2 @24s", "START main/3 @33s", "EXIT main/3 @38s",
+			"START main/4 @58s",
 			"EXIT main/4 @1m3s")
 	})
 }
@@ -154,11 +159,14 @@ func TestStopWhileComingBack(t *testing.T) {
 		took  time.Duration
 		said  string
 	}{
-		"not yet registered":          {func(m string) error { return failing(m, "/monoplane.core.v1.Nodes/", down) }, nil, 0, 3 * time.Second, ""},
-		"the API does not answer":     {func(string) error { return down }, nil, 1, 30 * time.Second, "could not be read"},
-		"the pods cannot be read":     {func(m string) error { return failing(m, "/monoplane.core.v1.Pods/List", down) }, nil, 1, 30 * time.Second, "could not be read"},
-		"the runtime does not answer": {func(string) error { return nil }, errors.New("no"), 1, 30 * time.Second, "could not be read"},
-		"all is well":                 {func(string) error { return nil }, nil, 0, 3 * time.Second, ""},
+		"not yet registered": {func(m string) error { return failing(m, "/monoplane.core.v1.Nodes/", down) }, nil,
+			0, 3 * time.Second, ""},
+		"the API does not answer": {func(string) error { return down }, nil, 1, 30 * time.Second, "could not be read"},
+		"the pods cannot be read": {func(m string) error { return failing(m, "/monoplane.core.v1.Pods/List", down) },
+			nil, 1, 30 * time.Second, "could not be read"},
+		"the runtime does not answer": {func(string) error { return nil }, errors.New("no"), 1, 30 * time.Second,
+			"could not be read"},
+		"all is well": {func(string) error { return nil }, nil, 0, 3 * time.Second, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, func(w *world) {

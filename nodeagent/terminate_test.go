@@ -65,7 +65,8 @@ func TestForced(t *testing.T) {
 		w.delete("b", 0)
 		w.create("a") // the successor runs at once; it is another pod
 		time.Sleep(5 * time.Second)
-		w.expect("a", "START main/0 @0s", "START main/0 @10.5s", "TERM main/0 @10.5s", "KILL main/0 @12.5s", "EXIT main/0 @12.5s")
+		w.expect("a", "START main/0 @0s", "START main/0 @10.5s", "TERM main/0 @10.5s", "KILL main/0 @12.5s",
+			"EXIT main/0 @12.5s")
 		w.expect("b", "START main/0 @0s", "TERM main/0 @500ms", "KILL main/0 @12.5s", "EXIT main/0 @12.5s")
 		w.phase("a", "Running")
 		if n := w.runs(); n != 1 {
@@ -168,7 +169,8 @@ func TestFinalizer(t *testing.T) {
 		}
 		p = proto.CloneOf(p)
 		p.Metadata.Finalizers = nil
-		if _, err := w.c.Pods.Update(w.t.Context(), &corev1.UpdatePodRequest{Namespace: "default", Name: "a", Object: p}); err != nil {
+		if _, err := w.c.Pods.Update(w.t.Context(), &corev1.UpdatePodRequest{Namespace: "default", Name: "a",
+			Object: p}); err != nil {
 			t.Fatal(err)
 		}
 		w.settle()
@@ -247,7 +249,10 @@ func TestStopPods(t *testing.T) {
 		w.create("onfailure", restart("OnFailure"), annotated("stop-after", "1s", "stop-code", "0"))
 		w.settle()
 		var said []string
-		if err := w.agent.StopPods(w.t.Context(), func(waiting []string) { said = append(said, strings.Join(waiting, " ")) }); err != nil {
+		if err := w.agent.StopPods(w.t.Context(), func(waiting []string) {
+			said = append(said,
+				strings.Join(waiting, " "))
+		}); err != nil {
 			t.Fatal(err)
 		}
 		want := "default/always default/never default/onfailure|default/always default/never|default/never|"

@@ -41,7 +41,8 @@ func TestVolumes(t *testing.T) {
 				if err != nil {
 					w.t.Fatal(err)
 				}
-				const want = "Unable to attach or mount volumes: unmounted volumes=[data]: this version of Monoplane does not mount volumes"
+				const want = "Unable to attach or mount volumes: unmounted volumes=[data]: this version of Monoplane does not " +
+					"mount volumes"
 				if !slices.ContainsFunc(events.Items, func(e *corev1.Event) bool {
 					return e.Reason == "FailedMount" && e.Type == "Warning" && e.Message == want
 				}) {

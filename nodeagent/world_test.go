@@ -80,7 +80,8 @@ func inWorld(t *testing.T, f func(w *world)) {
 		w.c = w.api.Admin()
 		conn := w.cri.Conn()
 		w.cfg = nodeagent.Config{
-			NodeName: nodeName, Client: w.api.Agent(nodeName), NoStreams: true, Simulated: true, Machine: hostinfo.Simulated(nodeName, 1),
+			NodeName: nodeName, Client: w.api.Agent(nodeName), NoStreams: true, Simulated: true,
+			Machine: hostinfo.Simulated(nodeName, 1),
 			Runtime: runtimeapi.NewRuntimeServiceClient(conn), Images: runtimeapi.NewImageServiceClient(conn),
 		}
 		defer w.cri.Stop()
@@ -235,7 +236,8 @@ func (w *world) signals(pod string) []string {
 	var out []string
 	for _, e := range w.journal {
 		if e.Pod == pod {
-			out = append(out, fmt.Sprintf("%s %s/%d @%s", e.What, e.Container, e.Attempt, e.Time.Sub(w.began).Round(100*time.Millisecond)))
+			out = append(out, fmt.Sprintf("%s %s/%d @%s", e.What, e.Container, e.Attempt,
+				e.Time.Sub(w.began).Round(100*time.Millisecond)))
 		}
 	}
 	return out
@@ -269,9 +271,10 @@ func (w *world) expect(pod string, want ...string) {
 // runs returns how many containers run.
 func (w *world) runs() int {
 	w.t.Helper()
-	l, err := w.cfg.Runtime.ListContainers(w.t.Context(), &runtimeapi.ListContainersRequest{Filter: &runtimeapi.ContainerFilter{
-		State: &runtimeapi.ContainerStateValue{State: runtimeapi.ContainerState_CONTAINER_RUNNING},
-	}})
+	l, err := w.cfg.Runtime.ListContainers(w.t.Context(),
+		&runtimeapi.ListContainersRequest{Filter: &runtimeapi.ContainerFilter{
+			State: &runtimeapi.ContainerStateValue{State: runtimeapi.ContainerState_CONTAINER_RUNNING},
+		}})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -321,7 +324,8 @@ func (w *world) node() *corev1.Node {
 
 func (w *world) deleteNode() {
 	w.t.Helper()
-	if _, err := w.c.Nodes.Delete(w.t.Context(), &metav1.DeleteRequest{Name: nodeName, Options: &metav1.DeleteOptions{}}); err != nil {
+	if _, err := w.c.Nodes.Delete(w.t.Context(), &metav1.DeleteRequest{Name: nodeName,
+		Options: &metav1.DeleteOptions{}}); err != nil {
 		w.t.Fatal(err)
 	}
 }

@@ -53,8 +53,8 @@ func (c *benchCluster) remove(p placed) {
 	c.snapshot.Set(p.node, c.snapshot.Node(p.node).WithoutPod(p.uid))
 }
 
-// allocations returns how many allocations a decision takes, the least of several measurements: the race detector empties pools at
-// random, and what text is made with comes from one.
+// allocations returns how many allocations a decision takes, the least of several measurements: the race detector
+// empties pools at random, and what text is made with comes from one.
 func (c *benchCluster) allocations(pod *framework.PodInfo) int {
 	least := math.Inf(1)
 	for range 5 {
@@ -69,14 +69,15 @@ type placed struct{ uid, node string }
 // replica is a pod of one template, which pods of one template share as they do on the server.
 func (*benchCluster) replica(uid string, priority int32, spec *corev1.PodSpec) *framework.PodInfo {
 	p := framework.NewPodInfo(&corev1.Pod{
-		Metadata: &metav1.ObjectMeta{Namespace: "default", Name: uid, Uid: uid, Labels: map[string]string{"app": "web"}}, Spec: spec,
+		Metadata: &metav1.ObjectMeta{Namespace: "default", Name: uid, Uid: uid, Labels: map[string]string{"app": "web"}},
+		Spec:     spec,
 	})
 	p.Priority = priority
 	return p
 }
 
-// report adds to a benchmark its rate, and how often all nodes could have been looked at in the time of one round: the machine's speed
-// is in both, so that runs on different machines compare.
+// report adds to a benchmark its rate, and how often all nodes could have been looked at in the time of one round: the
+// machine's speed is in both, so that runs on different machines compare.
 func (c *benchCluster) report(b *testing.B, unit string) {
 	b.Helper()
 	scan, sum := time.Duration(math.MaxInt64), int64(0)
@@ -103,8 +104,8 @@ func (c *benchCluster) fill(each int) *corev1.PodSpec {
 	return spec
 }
 
-// stream puts three pods of a kind on each node, or one on every second where no node may have two, and returns what places
-// one more and takes away the oldest one.
+// stream puts three pods of a kind on each node, or one on every second where no node may have two, and returns what
+// places one more and takes away the oldest one.
 func (c *benchCluster) stream(k decisionKind) func() {
 	spec := k.spec()
 	count := 3 * c.nodes

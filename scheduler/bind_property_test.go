@@ -21,11 +21,12 @@ import (
 	"monoplane.dev/scheduler/test/scenario"
 )
 
-// Whatever happens to pods and nodes between decisions and bindings, no binding puts a pod where it does not fit at that
-// very revision. The history of the server is replayed to see it. In the end every pod that fits somewhere is bound.
+// Whatever happens to pods and nodes between decisions and bindings, no binding puts a pod where it does not fit at
+// that very revision. The history of the server is replayed to see it. In the end every pod that fits somewhere is
+// bound.
 //
-// Only the size of bound pods is left alone, except that they shrink: a node that a resize has overcommitted is not the
-// binding's doing.
+// Only the size of bound pods is left alone, except that they shrink: a node that a resize has overcommitted is not
+// the binding's doing.
 //
 // spec: SCHED-3
 func TestBindingsNeverOvercommit(t *testing.T) { neverOvercommit(t, false) }
@@ -140,10 +141,12 @@ func (c *chaos) step() {
 			p.Spec.Priority, p.Spec.TerminationGracePeriodSeconds = &priority, &grace
 			scenario.Classify(c, c.c, p)
 		}
-		if _, err := c.c.Pods.Create(context.Background(), &corev1.CreatePodRequest{Namespace: "ns", Object: p}); err != nil {
+		_, err := c.c.Pods.Create(context.Background(), &corev1.CreatePodRequest{Namespace: "ns", Object: p})
+		if err != nil {
 			c.tolerate(err)
 			zero := int64(0)
-			_, err := c.c.Pods.Delete(context.Background(), &metav1.DeleteRequest{Namespace: "ns", Name: name, GracePeriodSeconds: &zero})
+			_, err := c.c.Pods.Delete(context.Background(), &metav1.DeleteRequest{Namespace: "ns", Name: name,
+				GracePeriodSeconds: &zero})
 			c.tolerate(err)
 		}
 	}
@@ -151,7 +154,8 @@ func (c *chaos) step() {
 
 // tolerate accepts what happens to writers who race.
 func (c *chaos) tolerate(err error) {
-	if err != nil && !apierrors.Is(err, apierrors.NotFound) && !apierrors.Is(err, apierrors.Conflict) && !apierrors.Is(err, apierrors.AlreadyExists) {
+	if err != nil && !apierrors.Is(err, apierrors.NotFound) && !apierrors.Is(err, apierrors.Conflict) &&
+		!apierrors.Is(err, apierrors.AlreadyExists) {
 		c.Error(err)
 	}
 }
@@ -203,7 +207,8 @@ func (c *chaos) mutateNode(name string) {
 	n = object.Clone(n)
 	switch c.roll(8) {
 	case 0:
-		n.Status.Allocatable = quantities(fmt.Sprintf("cpu=%d", 1+c.roll(8)), "memory=8Gi", fmt.Sprintf("pods=%d", 2+c.roll(8)))
+		n.Status.Allocatable = quantities(fmt.Sprintf("cpu=%d", 1+c.roll(8)), "memory=8Gi",
+			fmt.Sprintf("pods=%d", 2+c.roll(8)))
 		_, err = c.c.Nodes.UpdateStatus(ctx, &corev1.UpdateNodeRequest{Object: n})
 	case 1:
 		n.Spec.Unschedulable = !n.Spec.Unschedulable
@@ -316,9 +321,10 @@ func (h *history) replay(t *testing.T) int {
 }
 
 func preempted(p *corev1.Pod) bool {
-	return p.GetMetadata().GetDeletionTimestamp() != nil && slices.ContainsFunc(p.GetStatus().GetConditions(), func(c *corev1.PodCondition) bool {
-		return c.GetType() == "DisruptionTarget" && c.GetReason() == "PreemptionByScheduler"
-	})
+	return p.GetMetadata().GetDeletionTimestamp() != nil && slices.ContainsFunc(p.GetStatus().GetConditions(),
+		func(c *corev1.PodCondition) bool {
+			return c.GetType() == "DisruptionTarget" && c.GetReason() == "PreemptionByScheduler"
+		})
 }
 
 // refuses says why a pod, which is not counted, does not fit on a node; "" when it does.

@@ -29,7 +29,8 @@ func (w *world) changeNode(name string, change func(*corev1.Node)) {
 func (w *world) heartbeat(name string) {
 	w.Helper()
 	w.changeNode(name, func(n *corev1.Node) {
-		n.Status.Conditions = []*corev1.NodeCondition{{Type: "Ready", Status: "True", Message: "after " + n.Metadata.ResourceVersion}}
+		n.Status.Conditions = []*corev1.NodeCondition{{Type: "Ready", Status: "True", Message: "after " +
+			n.Metadata.ResourceVersion}}
 	})
 }
 
@@ -204,8 +205,10 @@ func TestRepeatsAreBounded(t *testing.T) {
 			t.Errorf("on %q after %d bindings, want 6 that fail", at, w.calls().binds)
 		}
 		time.Sleep(2 * time.Second)
-		if at := w.nodeOf("a"); at != "n1" || w.calls().binds != 7 || w.conflicts("repeated") != 5 || w.conflicts("lost") != 1 {
-			t.Errorf("on %q after %d bindings, %v repeated, %v lost", at, w.calls().binds, w.conflicts("repeated"), w.conflicts("lost"))
+		if at := w.nodeOf("a"); at != "n1" || w.calls().binds != 7 || w.conflicts("repeated") != 5 ||
+			w.conflicts("lost") != 1 {
+			t.Errorf("on %q after %d bindings, %v repeated, %v lost", at, w.calls().binds, w.conflicts("repeated"),
+				w.conflicts("lost"))
 		}
 	})
 }

@@ -16,7 +16,8 @@ import (
 	"monoplane.dev/scheduler"
 )
 
-// hooked is a connection that does something before its first binding, and counts the bindings. Only one pod may be bound.
+// hooked is a connection that does something before its first binding, and counts the bindings. Only one pod may be
+// bound.
 type hooked struct {
 	grpc.ClientConnInterface
 	before func()

@@ -19,7 +19,8 @@ func spread(key, unsatisfiable string, skew int32) *corev1.TopologySpreadConstra
 
 // near returns a term about pods labelled app=web.
 func near(key string) *corev1.PodAffinityTerm {
-	return &corev1.PodAffinityTerm{TopologyKey: key, LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}}
+	return &corev1.PodAffinityTerm{TopologyKey: key,
+		LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}}
 }
 
 // decisionKind is a kind of pods to decide about.
@@ -61,7 +62,8 @@ func decisionKinds() []decisionKind {
 			s.TopologySpreadConstraints = []*corev1.TopologySpreadConstraint{spread("zone", "DoNotSchedule", 5)}
 		}},
 		{"hard host spread", 12, func(s *corev1.PodSpec) {
-			s.TopologySpreadConstraints = []*corev1.TopologySpreadConstraint{spread("kubernetes.io/hostname", "DoNotSchedule", 5)}
+			s.TopologySpreadConstraints = []*corev1.TopologySpreadConstraint{spread("kubernetes.io/hostname", "DoNotSchedule",
+				5)}
 		}},
 		{"soft zone and host spread", 15, func(s *corev1.PodSpec) {
 			s.TopologySpreadConstraints = []*corev1.TopologySpreadConstraint{
@@ -69,24 +71,26 @@ func decisionKinds() []decisionKind {
 			}
 		}},
 		{"required node affinity", 20, func(s *corev1.PodSpec) {
-			s.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
-				NodeSelectorTerms: []*corev1.NodeSelectorTerm{{MatchExpressions: []*corev1.NodeSelectorRequirement{
-					{Key: "zone", Operator: "In", Values: []string{"z1", "z2", "z3"}},
-				}}},
-			}}}
+			s.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
+				RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
+					NodeSelectorTerms: []*corev1.NodeSelectorTerm{{MatchExpressions: []*corev1.NodeSelectorRequirement{
+						{Key: "zone", Operator: "In", Values: []string{"z1", "z2", "z3"}},
+					}}},
+				}}}
 		}},
 		{"preferred node affinity", 16, func(s *corev1.PodSpec) {
 			s.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
-				PreferredDuringSchedulingIgnoredDuringExecution: []*corev1.PreferredSchedulingTerm{{Weight: 1, Preference: &corev1.NodeSelectorTerm{
-					MatchExpressions: []*corev1.NodeSelectorRequirement{{Key: "zone", Operator: "In", Values: []string{"z1", "z2"}}},
-				}}},
+				PreferredDuringSchedulingIgnoredDuringExecution: []*corev1.PreferredSchedulingTerm{{Weight: 1,
+					Preference: &corev1.NodeSelectorTerm{
+						MatchExpressions: []*corev1.NodeSelectorRequirement{{Key: "zone", Operator: "In", Values: []string{"z1", "z2"}}},
+					}}},
 			}}
 		}},
 	}
 }
 
-// BenchmarkDecisions is the scheduling core alone: a new pod is judged and counted on its node, and the oldest one leaves, with
-// three pods a node all the time; with one on every second node where no node may have two.
+// BenchmarkDecisions is the scheduling core alone: a new pod is judged and counted on its node, and the oldest one
+// leaves, with three pods a node all the time; with one on every second node where no node may have two.
 func BenchmarkDecisions(b *testing.B) {
 	for _, k := range decisionKinds() {
 		for _, nodes := range []int{1000, 5000, 15000} {

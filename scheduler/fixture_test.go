@@ -134,7 +134,8 @@ func (w *world) addPod(p *corev1.Pod) *corev1.Pod {
 func (w *world) force(name string) {
 	w.Helper()
 	zero := int64(0)
-	w.must(w.c.Pods.Delete(context.Background(), &metav1.DeleteRequest{Namespace: "ns", Name: name, GracePeriodSeconds: &zero}))
+	w.must(w.c.Pods.Delete(context.Background(), &metav1.DeleteRequest{Namespace: "ns", Name: name,
+		GracePeriodSeconds: &zero}))
 }
 
 // pod returns the pod as it is when everything has settled; nil when it is gone.

@@ -11,13 +11,15 @@ import (
 	"monoplane.dev/scheduler/framework"
 )
 
-// refuser refuses pods named "never" and counts how often it is asked about them. It says nothing about events, so that any
-// wakes them.
+// refuser refuses pods named "never" and counts how often it is asked about them. It says nothing about events, so
+// that any wakes them.
 type refuser struct{ asked atomic.Int64 }
 
 func (*refuser) Name() string { return "Refuser" }
 
-func (r *refuser) PreFilter(_ *framework.CycleState, pod *framework.PodInfo, _ *framework.Snapshot) (*framework.PreFilterResult, *framework.Status) {
+func (r *refuser) PreFilter(
+	_ *framework.CycleState, pod *framework.PodInfo, _ *framework.Snapshot,
+) (*framework.PreFilterResult, *framework.Status) {
 	if pod.Key.Name != "never" {
 		return nil, nil
 	}
@@ -30,7 +32,8 @@ func (r *refuser) PreFilter(_ *framework.CycleState, pod *framework.PodInfo, _ *
 func TestImagesReachTheState(t *testing.T) {
 	inWorld(t, scheduler.Config{}, func(w *world) {
 		r := &refuser{}
-		profile, err := framework.NewProfile("second", 0, append(scheduler.DefaultPlugins(w.c), framework.Enabled{Plugin: r})...)
+		profile, err := framework.NewProfile("second", 0, append(scheduler.DefaultPlugins(w.c),
+			framework.Enabled{Plugin: r})...)
 		w.must(nil, err)
 		defer w.start(scheduler.Config{Profiles: []*framework.Profile{profile}})()
 		nodes := []string{"n1", "n2", "n3"}

@@ -24,7 +24,9 @@ func (b bomb) at(point string, pod *framework.PodInfo) {
 	}
 }
 
-func (b bomb) PreFilter(_ *framework.CycleState, p *framework.PodInfo, _ *framework.Snapshot) (*framework.PreFilterResult, *framework.Status) {
+func (b bomb) PreFilter(
+	_ *framework.CycleState, p *framework.PodInfo, _ *framework.Snapshot,
+) (*framework.PreFilterResult, *framework.Status) {
 	b.at("PreFilter", p)
 	return nil, nil
 }
@@ -65,12 +67,13 @@ func (b bomb) PostBind(_ context.Context, _ *framework.CycleState, p *framework.
 	b.at("PostBind", p)
 }
 
-// A plugin that panics fails the pod's cycle with an event, and nothing else: others are scheduled, and the pod when it panics no
-// more. spec: SCHED-1
+// A plugin that panics fails the pod's cycle with an event, and nothing else: others are scheduled, and the pod when
+// it panics no more. spec: SCHED-1
 func TestPanics(t *testing.T) {
 	var off atomic.Bool
 	profile := func(c *client.Client) *framework.Profile {
-		p, err := framework.NewProfile(scheduler.DefaultName, 0, append(scheduler.DefaultPlugins(c), framework.Enabled{Plugin: bomb{&off}})...)
+		p, err := framework.NewProfile(scheduler.DefaultName, 0, append(scheduler.DefaultPlugins(c),
+			framework.Enabled{Plugin: bomb{&off}})...)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -24,12 +24,15 @@ type gang struct {
 }
 
 func newGang() *gang {
-	return &gang{waiting: map[string][]*framework.Waiting{}, wait: framework.NewStatus(framework.Wait, "Gang", "waits for the others")}
+	return &gang{waiting: map[string][]*framework.Waiting{}, wait: framework.NewStatus(framework.Wait, "Gang",
+		"waits for the others")}
 }
 
 func (*gang) Name() string { return "Gang" }
 
-func (g *gang) Permit(state *framework.CycleState, pod *framework.PodInfo, _ string) (*framework.Status, time.Duration) {
+func (g *gang) Permit(
+	state *framework.CycleState, pod *framework.PodInfo, _ string,
+) (*framework.Status, time.Duration) {
 	size := pod.Pod.GetMetadata().GetLabels()["gang"]
 	if size == "" {
 		return nil, 0
@@ -95,8 +98,8 @@ func (w *world) told(pod, message string) bool {
 	})
 }
 
-// Pods that a Permit plugin delays hold their room, but nobody up: neither other pods nor, more of them than there are binders, each
-// other.
+// Pods that a Permit plugin delays hold their room, but nobody up: neither other pods nor, more of them than there are
+// binders, each other.
 // spec: SCHED-1
 func TestPermitWaits(t *testing.T) {
 	withGang(t, func(w *world, _ *gang) {

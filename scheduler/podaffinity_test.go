@@ -13,8 +13,8 @@ import (
 	"monoplane.dev/scheduler/test/objects"
 )
 
-// A pod that waits for one in a namespace with a label is placed when the namespace gets it, and a later one may not follow when the
-// namespace has lost it.
+// A pod that waits for one in a namespace with a label is placed when the namespace gets it, and a later one may not
+// follow when the namespace has lost it.
 //
 // spec: SCHED-2, SCHED-4
 func TestNamespaceLabels(t *testing.T) {

@@ -38,8 +38,9 @@ func until(t testing.TB, c *client.Client, name, what string, wanted func(p *cor
 	}
 }
 
-// The whole way through the real server with the rights that the scheduler has: a class gives the priority, the victim is marked and
-// deleted gracefully, the node is nominated, and the pod takes the room when the node's agent has ended the victim.
+// The whole way through the real server with the rights that the scheduler has: a class gives the priority, the victim
+// is marked and deleted gracefully, the node is nominated, and the pod takes the room when the node's agent has ended
+// the victim.
 //
 // spec: PRIO-2, PREEMPT-1, PREEMPT-2, PREEMPT-4
 func TestRealServerPreemption(t *testing.T) {
@@ -48,9 +49,10 @@ func TestRealServerPreemption(t *testing.T) {
 	r.register("4")
 	runScheduler(t, scheduler.Config{Client: r.as(authn.SchedulerName), Seed: 1, InitialBackoff: 10 * time.Millisecond})
 	admin := r.admin()
-	r.must(admin.PriorityClasses.Create(t.Context(), &schedulingv1.CreatePriorityClassRequest{Object: &schedulingv1.PriorityClass{
-		Metadata: &metav1.ObjectMeta{Name: "high"}, Value: 1000,
-	}}))
+	r.must(admin.PriorityClasses.Create(t.Context(),
+		&schedulingv1.CreatePriorityClassRequest{Object: &schedulingv1.PriorityClass{
+			Metadata: &metav1.ObjectMeta{Name: "high"}, Value: 1000,
+		}}))
 	create := func(name, class string) *corev1.Pod {
 		p := realPod(name)
 		p.Spec.PriorityClassName = class
@@ -62,7 +64,8 @@ func TestRealServerPreemption(t *testing.T) {
 	create("low", "")
 	await(t, admin, 1)
 	high := create("high", "high")
-	low := until(t, admin, "low", "terminating", func(p *corev1.Pod) bool { return p.GetMetadata().GetDeletionTimestamp() != nil })
+	low := until(t, admin, "low", "terminating",
+		func(p *corev1.Pod) bool { return p.GetMetadata().GetDeletionTimestamp() != nil })
 	if !slices.ContainsFunc(low.GetStatus().GetConditions(), func(c *corev1.PodCondition) bool {
 		return c.GetType() == "DisruptionTarget" && c.GetStatus() == "True" && c.GetReason() == "PreemptionByScheduler"
 	}) {
@@ -73,7 +76,8 @@ func TestRealServerPreemption(t *testing.T) {
 	}
 	until(t, admin, "high", "nominated", func(p *corev1.Pod) bool { return p.GetStatus().GetNominatedNodeName() == "n1" })
 	told := func() string {
-		w, err := admin.Events.Watch(t.Context(), &metav1.WatchRequest{Namespace: "default", FieldSelector: "involvedObject.name=low"})
+		w, err := admin.Events.Watch(t.Context(), &metav1.WatchRequest{Namespace: "default",
+			FieldSelector: "involvedObject.name=low"})
 		r.must(nil, err)
 		for {
 			batch, err := w.Recv()

@@ -31,7 +31,8 @@ func on(node string, p *corev1.Pod) *corev1.Pod {
 	return p
 }
 
-// full has nodes of two cpus, each with two pods of one, which are of priority 1 on the first node, 2 on the second and so on.
+// full has nodes of two cpus, each with two pods of one, which are of priority 1 on the first node, 2 on the second
+// and so on.
 func (w *world) full(nodes int) {
 	w.Helper()
 	for i := range nodes {
@@ -92,7 +93,9 @@ func TestVictims(t *testing.T) {
 			if d.GetOptions().GetPreconditions().GetUid() != v.Metadata.Uid || d.GetOptions().GracePeriodSeconds != nil {
 				t.Errorf("deleted by %v", d)
 			}
-			i := slices.IndexFunc(v.Status.Conditions, func(c *corev1.PodCondition) bool { return c.Type == "DisruptionTarget" })
+			i := slices.IndexFunc(v.Status.Conditions, func(c *corev1.PodCondition) bool {
+				return c.Type == "DisruptionTarget"
+			})
 			if i < 0 {
 				t.Fatalf("%s has conditions %v", d.GetName(), v.Status.Conditions)
 			}
@@ -160,8 +163,8 @@ func TestPreemptsOnce(t *testing.T) {
 	})
 }
 
-// Victims count as on their way out from the decision on, not only once their deletion is seen: a server that is slow to delete them
-// does not make the pod preempt on another node too, where others would even be cheaper.
+// Victims count as on their way out from the decision on, not only once their deletion is seen: a server that is slow
+// to delete them does not make the pod preempt on another node too, where others would even be cheaper.
 // spec: PREEMPT-4
 func TestVictimsCountBeforeTheyAreDeleted(t *testing.T) {
 	inWorld(t, scheduler.Config{}, func(w *world) {
@@ -192,7 +195,8 @@ func TestVictimsCountBeforeTheyAreDeleted(t *testing.T) {
 		open.Spec.Unschedulable = false
 		w.must(w.c.Nodes.Update(context.Background(), &corev1.UpdateNodeRequest{Object: open}))
 		time.Sleep(2 * time.Second) // virtual
-		if got := reason(w.pod("new")); !strings.Contains(got, "not eligible due to a terminating pod on the nominated node.") {
+		if got := reason(w.pod("new")); !strings.Contains(got,
+			"not eligible due to a terminating pod on the nominated node.") {
 			t.Errorf("it was not tried again, or preempted again: %q", got)
 		}
 		if got := w.terminating(); got != "" || w.nominated("new") != "n1" || slow.Load() != 1 {
@@ -242,7 +246,8 @@ func TestEvictionFails(t *testing.T) {
 	}
 }
 
-// Pods that could not be evicted are nobody's victims any more: a later preemption on the node counts its own ones only.
+// Pods that could not be evicted are nobody's victims any more: a later preemption on the node counts its own ones
+// only.
 // spec: PREEMPT-2, PREEMPT-4
 func TestVictimsAreSpared(t *testing.T) {
 	inWorld(t, scheduler.Config{InitialBackoff: time.Minute, MaxBackoff: time.Minute}, func(w *world) {
@@ -341,7 +346,8 @@ func TestVictimIsReplaced(t *testing.T) {
 	}
 }
 
-// A scheduler that starts while victims end knows from the pod's status on which node room is made: it keeps the room, and makes no more.
+// A scheduler that starts while victims end knows from the pod's status on which node room is made: it keeps the room,
+// and makes no more.
 // spec: PREEMPT-2, PREEMPT-4
 func TestRestartWhileVictimsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -377,8 +383,8 @@ func TestRestartWhileVictimsEnd(t *testing.T) {
 	})
 }
 
-// The room stays free for the pod while it waits for its back-off: others of lower or the same priority do not take it, a higher one does.
-// Then the nomination is cleared.
+// The room stays free for the pod while it waits for its back-off: others of lower or the same priority do not take
+// it, a higher one does. Then the nomination is cleared.
 //
 // spec: PREEMPT-2
 func TestRoomIsHeld(t *testing.T) {
@@ -454,16 +460,18 @@ func TestRoomIsGivenBack(t *testing.T) {
 // With disablePreemption nobody is preempted.
 // spec: PREEMPT-3
 func TestDisabledPreemption(t *testing.T) {
-	profiles := profilesOf(t, "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\ndisablePreemption: true\n")
-	inWorldWith(t, func(c *client.Client) scheduler.Config { return scheduler.Config{Profiles: profiles(c)} }, func(w *world) {
-		w.full(1)
-		w.addPod(ranked("new", 10, "2"))
-		time.Sleep(10 * time.Minute) // virtual
-		if got := w.terminating(); got != "" || w.nominated("new") != "" {
-			t.Errorf("terminating: %q, nominated to %q", got, w.nominated("new"))
-		}
-		if got := reason(w.pod("new")); got != "Unschedulable: 0/1 nodes are available: 1 Insufficient cpu." {
-			t.Errorf("it says %q", got)
-		}
-	})
+	profiles := profilesOf(t,
+		"apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\ndisablePreemption: true\n")
+	inWorldWith(t, func(c *client.Client) scheduler.Config { return scheduler.Config{Profiles: profiles(c)} },
+		func(w *world) {
+			w.full(1)
+			w.addPod(ranked("new", 10, "2"))
+			time.Sleep(10 * time.Minute) // virtual
+			if got := w.terminating(); got != "" || w.nominated("new") != "" {
+				t.Errorf("terminating: %q, nominated to %q", got, w.nominated("new"))
+			}
+			if got := reason(w.pod("new")); got != "Unschedulable: 0/1 nodes are available: 1 Insufficient cpu." {
+				t.Errorf("it says %q", got)
+			}
+		})
 }

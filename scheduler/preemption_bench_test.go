@@ -7,8 +7,9 @@ import (
 	corev1 "monoplane.dev/api/core/v1"
 )
 
-// BenchmarkPreemption is the core alone on nodes that are full of pods of low priority: a pod of high priority preempts,
-// the victim goes, and the pod takes its place on the nominated node; an older one leaves its place to a pod of low priority.
+// BenchmarkPreemption is the core alone on nodes that are full of pods of low priority: a pod of high priority
+// preempts, the victim goes, and the pod takes its place on the nominated node; an older one leaves its place to a pod
+// of low priority.
 func BenchmarkPreemption(b *testing.B) {
 	for _, nodes := range []int{1000, 5000, 15000} {
 		b.Run(fmt.Sprint(nodes, " nodes"), func(b *testing.B) {

@@ -49,8 +49,8 @@ func profilesOf(t *testing.T, text string) func(c *client.Client) []*framework.P
 	}
 }
 
-// Pods choose their profile by spec.schedulerName; pods of other schedulers are left alone. All share one queue, one view of the
-// nodes, and events bear the name of the profile.
+// Pods choose their profile by spec.schedulerName; pods of other schedulers are left alone. All share one queue, one
+// view of the nodes, and events bear the name of the profile.
 //
 // spec: SCHED-1
 func TestPodsChooseProfiles(t *testing.T) {

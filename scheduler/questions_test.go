@@ -45,7 +45,8 @@ func TestExplain(t *testing.T) {
 			t.Errorf("imagined: %v", imagined)
 		}
 		last := imagined.GetNodes()[2]
-		if last.GetName() != "n3" || last.GetRefusedBy().GetPlugin() != "TaintToleration" || last.GetRefusedBy().GetResolvable() || last.Total != nil {
+		if last.GetName() != "n3" || last.GetRefusedBy().GetPlugin() != "TaintToleration" ||
+			last.GetRefusedBy().GetResolvable() || last.Total != nil {
 			t.Errorf("the last node: %v", last)
 		}
 		sum := int64(0)
@@ -58,7 +59,8 @@ func TestExplain(t *testing.T) {
 
 		w.addPod(newPod("first", "cpu=1"))
 		first := w.pod("first")
-		if st := w.explain(first); st.GetHolds()[0].GetReason() != "Binding" || !strings.Contains(st.GetMessage(), first.GetSpec().GetNodeName()) {
+		if st := w.explain(first); st.GetHolds()[0].GetReason() != "Binding" ||
+			!strings.Contains(st.GetMessage(), first.GetSpec().GetNodeName()) {
 			t.Errorf("bound: %v", st)
 		}
 		if st := w.explain(newPod("next", "cpu=1")); st.GetNodes()[0].GetName() == first.GetSpec().GetNodeName() ||
@@ -71,7 +73,8 @@ func TestExplain(t *testing.T) {
 		if "Unschedulable: "+big.GetMessage() != reason(w.pod("big")) || big.GetFitCount() != 0 {
 			t.Errorf("big: %q, but its condition says %q", big.GetMessage(), reason(w.pod("big")))
 		}
-		if q := big.GetQueue(); q.GetState() != "Unschedulable" || q.GetAttempts() != 1 || !slices.Contains(q.GetWaitsFor(), "NodeResourcesFit") ||
+		if q := big.GetQueue(); q.GetState() != "Unschedulable" || q.GetAttempts() != 1 ||
+			!slices.Contains(q.GetWaitsFor(), "NodeResourcesFit") ||
 			q.GetNextTry() == nil {
 			t.Errorf("its queue: %v", q)
 		}
@@ -80,12 +83,15 @@ func TestExplain(t *testing.T) {
 		gated.Spec.SchedulingGates = []*corev1.PodSchedulingGate{{Name: "a"}, {Name: "b"}}
 		w.addPod(gated)
 		st := w.explain(w.pod("gated"))
-		if st.GetHolds()[0].GetReason() != "SchedulingGated" || st.GetQueue().GetState() != "Gated" || st.GetFitCount() != 2 ||
-			!strings.HasPrefix(st.GetMessage(), "Scheduling is blocked due to non-empty scheduling gates (a, b); otherwise: 2/3 nodes") {
+		if st.GetHolds()[0].GetReason() != "SchedulingGated" || st.GetQueue().GetState() != "Gated" ||
+			st.GetFitCount() != 2 ||
+			!strings.HasPrefix(st.GetMessage(),
+				"Scheduling is blocked due to non-empty scheduling gates (a, b); otherwise: 2/3 nodes") {
 			t.Errorf("gated: %v", st)
 		}
 
-		some, err := w.s.Explain(context.Background(), &schedulingv1.ExplainCall{Pod: newPod("x"), Nodes: []string{"n3", "nowhere", "n1", "nowhere"}})
+		some, err := w.s.Explain(context.Background(), &schedulingv1.ExplainCall{Pod: newPod("x"),
+			Nodes: []string{"n3", "nowhere", "n1", "nowhere"}})
 		w.must(nil, err)
 		var names []string
 		for _, n := range some.GetNodes() {
@@ -101,7 +107,8 @@ func TestExplain(t *testing.T) {
 		}
 		other := newPod("x")
 		other.Spec.SchedulerName = "other"
-		if _, err := w.s.Explain(context.Background(), &schedulingv1.ExplainCall{Pod: other}); !apierrors.Is(err, apierrors.NotFound) {
+		if _, err := w.s.Explain(context.Background(), &schedulingv1.ExplainCall{Pod: other}); !apierrors.Is(err,
+			apierrors.NotFound) {
 			t.Errorf("another scheduler's: %v", err)
 		}
 	})
@@ -116,7 +123,8 @@ func TestExplainPreemption(t *testing.T) {
 		w.addPod(victim)
 		synctest.Wait()
 		high := ranked("high", 10, "2")
-		if p := w.explain(high).GetPreemption(); p.GetBegun() || p.GetNodeName() != "n1" || !slices.Equal(p.GetVictims(), []string{"ns/victim"}) {
+		if p := w.explain(high).GetPreemption(); p.GetBegun() || p.GetNodeName() != "n1" ||
+			!slices.Equal(p.GetVictims(), []string{"ns/victim"}) {
 			t.Errorf("before: %v", p)
 		}
 		if w.pod("victim").GetMetadata().GetDeletionTimestamp() != nil {
@@ -124,7 +132,8 @@ func TestExplainPreemption(t *testing.T) {
 		}
 		w.addPod(high)
 		st := w.explain(w.pod("high"))
-		if p := st.GetPreemption(); !p.GetBegun() || p.GetNodeName() != "n1" || !slices.Equal(p.GetVictims(), []string{"ns/victim"}) {
+		if p := st.GetPreemption(); !p.GetBegun() || p.GetNodeName() != "n1" ||
+			!slices.Equal(p.GetVictims(), []string{"ns/victim"}) {
 			t.Errorf("meanwhile: %v", st)
 		}
 	})
@@ -150,7 +159,8 @@ func inSlowWorld(t *testing.T, f func(w *world, free chan struct{})) {
 	var free chan struct{}
 	inWorldWith(t, func(c *client.Client) scheduler.Config {
 		free = make(chan struct{})
-		p, err := framework.NewProfile(scheduler.DefaultName, 0, append(scheduler.DefaultPlugins(c), framework.Enabled{Plugin: slow{free}})...)
+		p, err := framework.NewProfile(scheduler.DefaultName, 0, append(scheduler.DefaultPlugins(c),
+			framework.Enabled{Plugin: slow{free}})...)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -161,8 +171,8 @@ func inSlowWorld(t *testing.T, f func(w *world, free chan struct{})) {
 	})
 }
 
-// While the loop is held, a bounded number of questions wait, those whose caller has gone are dropped, and the others are told when
-// it takes too long.
+// While the loop is held, a bounded number of questions wait, those whose caller has gone are dropped, and the others
+// are told when it takes too long.
 func TestQuestionsAreBounded(t *testing.T) {
 	inSlowWorld(t, func(w *world, free chan struct{}) {
 		w.addPod(newPod("block"))
@@ -181,7 +191,8 @@ func TestQuestionsAreBounded(t *testing.T) {
 			}()
 		}
 		synctest.Wait()
-		if _, err := w.s.Explain(context.Background(), &schedulingv1.ExplainCall{Pod: newPod("x")}); !apierrors.Is(err, apierrors.TooManyRequests) {
+		if _, err := w.s.Explain(context.Background(), &schedulingv1.ExplainCall{Pod: newPod("x")}); !apierrors.Is(err,
+			apierrors.TooManyRequests) {
 			t.Errorf("one too many: %v", err)
 		}
 		began := time.Now()
@@ -197,7 +208,8 @@ func TestQuestionsAreBounded(t *testing.T) {
 		began = time.Now()
 		close(free)
 		synctest.Wait()
-		if _, err := w.s.Explain(context.Background(), &schedulingv1.ExplainCall{Pod: newPod("slow")}); err != nil || time.Since(began) > 10*time.Millisecond {
+		if _, err := w.s.Explain(context.Background(), &schedulingv1.ExplainCall{Pod: newPod("slow")}); err != nil ||
+			time.Since(began) > 10*time.Millisecond {
 			t.Errorf("afterwards: %v after %s: questions that nobody waits for were answered", err, time.Since(began))
 		}
 	})
@@ -239,7 +251,8 @@ func TestQuestionsDoNotStarvePods(t *testing.T) {
 func TestPanicInQuestion(t *testing.T) {
 	var off atomic.Bool
 	inWorldWith(t, func(c *client.Client) scheduler.Config {
-		p, err := framework.NewProfile(scheduler.DefaultName, 0, append(scheduler.DefaultPlugins(c), framework.Enabled{Plugin: bomb{&off}})...)
+		p, err := framework.NewProfile(scheduler.DefaultName, 0, append(scheduler.DefaultPlugins(c),
+			framework.Enabled{Plugin: bomb{&off}})...)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -263,11 +276,12 @@ func TestPanicInQuestion(t *testing.T) {
 	})
 }
 
-// taken makes of a random pod one that the server takes: it has nothing yet of which overhead could come, nor resources of
-// whole pods, nor images as volumes; and nobody gets more of an extended resource than requested.
+// taken makes of a random pod one that the server takes: it has nothing yet of which overhead could come, nor
+// resources of whole pods, nor images as volumes; and nobody gets more of an extended resource than requested.
 func taken(p *corev1.Pod) {
 	p.Spec.Overhead, p.Spec.Resources = nil, nil
-	p.Spec.Volumes = slices.DeleteFunc(p.Spec.Volumes, func(v *corev1.Volume) bool { return v.GetVolumeSource().GetImage() != nil })
+	p.Spec.Volumes = slices.DeleteFunc(p.Spec.Volumes,
+		func(v *corev1.Volume) bool { return v.GetVolumeSource().GetImage() != nil })
 	for _, c := range slices.Concat(p.Spec.InitContainers, p.Spec.Containers) {
 		for _, port := range c.Ports {
 			port.ContainerPort = max(port.HostPort, 1)
@@ -283,8 +297,8 @@ func taken(p *corev1.Pod) {
 	}
 }
 
-// What a review says about an imagined pod is what happens to it once it is created: it goes to one of the best nodes, or is refused
-// with the same words, and the same pods go for it.
+// What a review says about an imagined pod is what happens to it once it is created: it goes to one of the best nodes,
+// or is refused with the same words, and the same pods go for it.
 //
 // spec: SCHED-6
 func TestReviewIsWhatHappens(t *testing.T) {
@@ -345,9 +359,12 @@ func TestReviewIsWhatHappens(t *testing.T) {
 				return
 			}
 			fit++
-			at := slices.IndexFunc(said.GetNodes(), func(n *schedulingv1.PlacementNode) bool { return n.GetName() == got.GetSpec().GetNodeName() })
+			at := slices.IndexFunc(said.GetNodes(), func(n *schedulingv1.PlacementNode) bool {
+				return n.GetName() == got.GetSpec().GetNodeName()
+			})
 			if at < 0 || !said.GetNodes()[at].GetFits() || said.GetNodes()[at].GetTotal() != said.GetNodes()[0].GetTotal() {
-				t.Errorf("seed %d: said %q, but it went to %q (%s)", seed, said.GetMessage(), got.GetSpec().GetNodeName(), reason(got))
+				t.Errorf("seed %d: said %q, but it went to %q (%s)", seed, said.GetMessage(), got.GetSpec().GetNodeName(),
+					reason(got))
 			}
 		})
 	}

@@ -33,7 +33,9 @@ func reviewServer(t testing.TB) (as func(name string, groups ...string) *client.
 }
 
 // review asks about a pod until the scheduler is connected.
-func review(t testing.TB, c *client.Client, spec *schedulingv1.PlacementReviewSpec) (*schedulingv1.PlacementReviewStatus, error) {
+func review(
+	t testing.TB, c *client.Client, spec *schedulingv1.PlacementReviewSpec,
+) (*schedulingv1.PlacementReviewStatus, error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
@@ -47,7 +49,8 @@ func review(t testing.TB, c *client.Client, spec *schedulingv1.PlacementReviewSp
 	}
 }
 
-// Two schedulers with names of their own are asked over the server, by many at once; one that has stopped is not there any more.
+// Two schedulers with names of their own are asked over the server, by many at once; one that has stopped is not there
+// any more.
 func TestReviewOverServer(t *testing.T) {
 	as := reviewServer(t)
 	registerNode(t, as, "n1")
@@ -58,7 +61,8 @@ func TestReviewOverServer(t *testing.T) {
 	if _, err := admin.Pods.Create(t.Context(), &corev1.CreatePodRequest{Object: big}); err != nil {
 		t.Fatal(err)
 	}
-	const want = "0/1 nodes are available: 1 Insufficient cpu. preemption: 0/1 nodes are available: 1 Preemption is not helpful for scheduling."
+	const want = "0/1 nodes are available: 1 Insufficient cpu. preemption: 0/1 nodes are available: 1 Preemption is " +
+		"not helpful for scheduling."
 	var askers sync.WaitGroup
 	for i := range 8 {
 		askers.Go(func() {
@@ -99,7 +103,8 @@ func FuzzReview(f *testing.F) {
 	}
 	f.Add([]byte(`{"spec":{"podName":"x"}}`))
 	f.Add([]byte(`{"spec":{"pod":{}}}`))
-	f.Add([]byte(`{"spec":{"pod":{"spec":{"containers":[{"name":"c","image":"i"}],"schedulingGates":[{"name":"a/b"}]}},"nodes":["n1"],"limit":1}}`))
+	f.Add([]byte(`{"spec":{"pod":{"spec":{"containers":[{"name":"c","image":"i"}],` +
+		`"schedulingGates":[{"name":"a/b"}]}},"nodes":["n1"],"limit":1}}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		r := &schedulingv1.PlacementReview{}
 		if _, err := codec.DecodeObject(text, r); err != nil {

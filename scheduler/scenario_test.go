@@ -12,9 +12,9 @@ import (
 
 var rewrite = flag.Bool("rewrite", false, "write what happened into the scenario files")
 
-// What happens in the scenario files is what they say: package scenario has their language. Nodes start their pods at once, and
-// let them end when their grace is over; the controller of claims and volumes runs, too. Run the test with -rewrite to write down
-// what happens now, and read the difference.
+// What happens in the scenario files is what they say: package scenario has their language. Nodes start their pods at
+// once, and let them end when their grace is over; the controller of claims and volumes runs, too. Run the test with
+// -rewrite to write down what happens now, and read the difference.
 //
 // spec: SCHED-2, SCHED-4, SCHED-6, SPREAD-5, PRIO-3, PREEMPT-1, PREEMPT-2, PREEMPT-3, PREEMPT-4, ATT-2
 func TestScenarios(t *testing.T) {

@@ -144,7 +144,8 @@ func TestFailedSchedulingEvent(t *testing.T) {
 			w.Fatalf("%d events", len(l.GetItems()))
 		}
 		e := l.GetItems()[0]
-		if e.GetReason() != "FailedScheduling" || e.GetType() != "Warning" || e.GetReportingComponent() != "default-scheduler" ||
+		if e.GetReason() != "FailedScheduling" || e.GetType() != "Warning" ||
+			e.GetReportingComponent() != "default-scheduler" ||
 			e.GetSeries().GetCount() < 12 || e.GetInvolvedObject().GetName() != "a" {
 			w.Errorf("got %v", e)
 		}
@@ -218,7 +219,8 @@ func TestNeverOvercommits(t *testing.T) {
 						w.force(name)
 						delete(live, name)
 					default:
-						w.addPod(newPod(name, fmt.Sprintf("cpu=%dm", 100*(1+rng.IntN(20))), fmt.Sprintf("memory=%dMi", 64*(1+rng.IntN(20)))))
+						w.addPod(newPod(name, fmt.Sprintf("cpu=%dm", 100*(1+rng.IntN(20))),
+							fmt.Sprintf("memory=%dMi", 64*(1+rng.IntN(20)))))
 						live[name] = true
 					}
 					if i%5 == 0 {

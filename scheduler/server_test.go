@@ -48,7 +48,8 @@ func realPod(name string) *corev1.Pod {
 	return &corev1.Pod{
 		Metadata: &metav1.ObjectMeta{Namespace: "default", Name: name},
 		Spec: &corev1.PodSpec{Containers: []*corev1.Container{{
-			Name: "main", Image: "host", Resources: &corev1.ResourceRequirements{Requests: quantities("cpu=10m", "memory=16Mi")},
+			Name: "main", Image: "host", Resources: &corev1.ResourceRequirements{Requests: quantities("cpu=10m",
+				"memory=16Mi")},
 		}}},
 	}
 }
@@ -115,11 +116,13 @@ func TestRealServer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const want = "Unschedulable: 0/2 nodes are available: 2 Insufficient cpu. preemption: 0/2 nodes are available: 2 Preemption is not helpful for scheduling."
+	const want = "Unschedulable: 0/2 nodes are available: 2 Insufficient cpu. preemption: 0/2 nodes are available: 2 " +
+		"Preemption is not helpful for scheduling."
 	if got := reason(batch.GetEvents()[0].GetObject()); got != want {
 		t.Errorf("condition %q", got)
 	}
-	events, err := admin.Events.Watch(t.Context(), &metav1.WatchRequest{Namespace: "default", FieldSelector: "involvedObject.name=big"})
+	events, err := admin.Events.Watch(t.Context(), &metav1.WatchRequest{Namespace: "default",
+		FieldSelector: "involvedObject.name=big"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -128,13 +131,14 @@ func TestRealServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	e := told.GetEvents()[0].GetObject()
-	if e.GetReason() != "FailedScheduling" || "Unschedulable: "+e.GetMessage() != want || e.GetReportingComponent() != "default-scheduler" {
+	if e.GetReason() != "FailedScheduling" || "Unschedulable: "+e.GetMessage() != want ||
+		e.GetReportingComponent() != "default-scheduler" {
 		t.Errorf("event %v", e)
 	}
 }
 
-// What users read about a pod names the profile that the pod chose, whoever wrote it: the scheduler why the pod waits, the server that
-// it has been bound.
+// What users read about a pod names the profile that the pod chose, whoever wrote it: the scheduler why the pod waits,
+// the server that it has been bound.
 // spec: SCHED-1, SCHED-6
 func TestEventsNameTheProfile(t *testing.T) {
 	as := apitest.Start(t).As
@@ -194,7 +198,8 @@ func BenchmarkCreateToBound(b *testing.B) {
 		for c := range creators {
 			wg.Go(func() {
 				for i := c; i < pods; i += creators {
-					if _, err := admin.Pods.Create(b.Context(), &corev1.CreatePodRequest{Object: realPod(fmt.Sprint("p", i))}); err != nil {
+					_, err := admin.Pods.Create(b.Context(), &corev1.CreatePodRequest{Object: realPod(fmt.Sprint("p", i))})
+					if err != nil {
 						b.Error(err)
 					}
 				}

@@ -27,7 +27,9 @@ type witness struct {
 
 func (*witness) Name() string { return "Witness" }
 
-func (w *witness) PreFilter(_ *framework.CycleState, pod *framework.PodInfo, _ *framework.Snapshot) (*framework.PreFilterResult, *framework.Status) {
+func (w *witness) PreFilter(
+	_ *framework.CycleState, pod *framework.PodInfo, _ *framework.Snapshot,
+) (*framework.PreFilterResult, *framework.Status) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.tries[pod.UID] = append(w.tries[pod.UID], time.Now())
@@ -42,11 +44,12 @@ const (
 
 // Pods of random priorities and sizes come and end, some of which may preempt and some not. What is guaranteed:
 //
-//   - Once nothing comes any more and victims have ended, no pod waits that fits on a node; nor one that may preempt and would fit on
-//     a node without the lower ones. It does not take the five minutes after which everything is tried again.
+//   - Once nothing comes any more and victims have ended, no pod waits that fits on a node; nor one that may preempt
+//     and would fit on a node without the lower ones. It does not take the five minutes after which everything is
+//     tried again.
 //   - A pod that waits is tried at least every five minutes.
-//   - When a pod gets room that would have done for a waiting one of higher priority, that one has been tried just before: it is
-//     passed by only during its back-off.
+//   - When a pod gets room that would have done for a waiting one of higher priority, that one has been tried just
+//     before: it is passed by only during its back-off.
 //
 // spec: SCHED-2, PRIO-3, PREEMPT-2
 func TestNobodyStarves(t *testing.T) {
@@ -79,7 +82,8 @@ func TestNobodyStarves(t *testing.T) {
 			})
 		})
 	}
-	counts.Floors(t, map[string]int{"bound": 12 * n, "preempted": 3 * n, "wait": n, "tried again": 80 * n, "passed by": n / 12})
+	counts.Floors(t, map[string]int{"bound": 12 * n, "preempted": 3 * n, "wait": n, "tried again": 80 * n,
+		"passed by": n / 12})
 }
 
 // life is what pods come and end.
@@ -106,7 +110,8 @@ func (l *life) run() {
 				p.Spec.PreemptionPolicy = &[]string{"Never"}[0]
 			}
 			l.addPod(p)
-		} else if p, err := l.c.Pods.Get(ctx, &metav1.GetRequest{Namespace: "ns", Name: fmt.Sprint("p", l.rng.IntN(l.pods+1))}); err == nil {
+		} else if p, err := l.c.Pods.Get(ctx, &metav1.GetRequest{Namespace: "ns",
+			Name: fmt.Sprint("p", l.rng.IntN(l.pods+1))}); err == nil {
 			if p.GetSpec().GetNodeName() == "" {
 				l.force(p.GetMetadata().GetName())
 			} else {
@@ -152,7 +157,8 @@ func (h *history) above(priority int32) *history {
 	return c
 }
 
-// checkTried says of all that wait whether they were tried often enough, and returns how many of their tries were seen.
+// checkTried says of all that wait whether they were tried often enough, and returns how many of their tries were
+// seen.
 func (w *world) checkTried(seen *witness) (tries int) {
 	w.Helper()
 	list, err := w.c.Pods.List(context.Background(), &metav1.ListRequest{})
@@ -173,8 +179,8 @@ func (w *world) checkTried(seen *witness) (tries int) {
 	return tries
 }
 
-// checkOrder replays the history to see whether pods that got room took it from a higher one. It returns how often a higher one was passed
-// by during its back-off.
+// checkOrder replays the history to see whether pods that got room took it from a higher one. It returns how often a
+// higher one was passed by during its back-off.
 func (h *history) checkOrder(t *testing.T, seen *witness) (passed int) {
 	t.Helper()
 	for _, c := range h.changes {
@@ -202,7 +208,8 @@ func (h *history) passedBy(t *testing.T, seen *witness, p *corev1.Pod, n *corev1
 	tries := seen.tries[p.GetMetadata().GetUid()]
 	decided := tries[len(tries)-1] // it was bound after that
 	for name, higher := range h.pods {
-		if higher.GetSpec().GetNodeName() != "" || higher.GetSpec().GetPriority() <= p.GetSpec().GetPriority() || h.refuses(n, higher) != "" {
+		if higher.GetSpec().GetNodeName() != "" || higher.GetSpec().GetPriority() <= p.GetSpec().GetPriority() ||
+			h.refuses(n, higher) != "" {
 			continue
 		}
 		before := time.Unix(higher.GetMetadata().GetCreationTimestamp().GetSeconds(), 0)
@@ -212,7 +219,8 @@ func (h *history) passedBy(t *testing.T, seen *witness, p *corev1.Pod, n *corev1
 			}
 		}
 		if decided.Sub(before) > shortBackoff+time.Second {
-			t.Errorf("%s got room at %v that would have done for %s, which was tried at %v", p.GetMetadata().GetName(), decided, name, before)
+			t.Errorf("%s got room at %v that would have done for %s, which was tried at %v", p.GetMetadata().GetName(), decided,
+				name, before)
 		}
 		passed++
 	}

@@ -10,7 +10,8 @@ import (
 	"monoplane.dev/scheduler/framework"
 )
 
-// More templates than answers are kept for, one pod of each at a time, and profiles that differ: nothing is taken for another's.
+// More templates than answers are kept for, one pod of each at a time, and profiles that differ: nothing is taken for
+// another's.
 func TestManyTemplates(t *testing.T) {
 	c := newBenchCluster(t, 50, "cpu=4", "memory=32Gi", "pods=110")
 	rng := rand.New(rand.NewPCG(1, 1))

@@ -25,13 +25,15 @@ func volumeKinds() []volumeKind {
 	return []volumeKind{{"bound claims", 12, true}, {"WaitForFirstConsumer", 12, false}}
 }
 
-// claims gives the cluster three claims for each node and a volume on its disk for each; it returns the specs of the pods that use them.
+// claims gives the cluster three claims for each node and a volume on its disk for each; it returns the specs of the
+// pods that use them.
 func (c *benchCluster) claims(k volumeKind) []*corev1.PodSpec {
 	c.snapshot.SetClass("disks", lateClass("disks", "kubernetes.io/no-provisioner").Object)
 	var specs []*corev1.PodSpec
 	for i := range 3 * c.nodes {
 		name := fmt.Sprint("c", i)
-		v, o := localVolume(name, "disks", fmt.Sprint("n", i%c.nodes)).Object, claimOf("default", name, "disks", "ReadWriteOnce").Object
+		v, o := localVolume(name, "disks", fmt.Sprint("n", i%c.nodes)).Object,
+			claimOf("default", name, "disks", "ReadWriteOnce").Object
 		v.Metadata.Uid, o.Metadata.Uid, v.Status = name, name, &corev1.PersistentVolumeStatus{Phase: "Available"}
 		if k.bound {
 			v.Spec.ClaimRef, v.Status.Phase, o.Spec.VolumeName = storage.Reference(o), "Bound", name

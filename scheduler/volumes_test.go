@@ -64,15 +64,17 @@ func localVolume(name, class, host string) *corev1.CreatePersistentVolumeRequest
 			Capacity: quantities("storage=1Gi"), AccessModes: []string{"ReadWriteOnce"}, StorageClassName: class,
 			PersistentVolumeReclaimPolicy: "Retain",
 			PersistentVolumeSource:        &corev1.PersistentVolumeSource{Local: &corev1.LocalVolumeSource{Path: "/" + name}},
-			NodeAffinity: &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []*corev1.NodeSelectorTerm{{
-				MatchExpressions: []*corev1.NodeSelectorRequirement{{Key: "kubernetes.io/hostname", Operator: "In", Values: []string{host}}},
-			}}}},
+			NodeAffinity: &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{
+				NodeSelectorTerms: []*corev1.NodeSelectorTerm{{
+					MatchExpressions: []*corev1.NodeSelectorRequirement{{Key: "kubernetes.io/hostname", Operator: "In",
+						Values: []string{host}}},
+				}}}},
 		},
 	}}
 }
 
-// The whole way through the real server, each with its own identity: a pod has its volume made on its node, another takes a static one, and
-// of two that want a volume for themselves one waits.
+// The whole way through the real server, each with its own identity: a pod has its volume made on its node, another
+// takes a static one, and of two that want a volume for themselves one waits.
 // spec: SCHED-4, ATT-2
 func TestVolumesOnRealServer(t *testing.T) {
 	as := apitest.Start(t).As
@@ -101,17 +103,20 @@ func TestVolumesOnRealServer(t *testing.T) {
 	v, err := admin.PersistentVolumes.Get(ctx, &metav1.GetRequest{Name: made.GetSpec().GetVolumeName()})
 	ok(v, err)
 	host := v.GetSpec().GetNodeAffinity().GetRequired().GetNodeSelectorTerms()[0].GetMatchExpressions()[0].GetValues()[0]
-	if host != nodes["a"] || nodes["b"] != "n2" || made.GetMetadata().GetAnnotations()["volume.kubernetes.io/selected-node"] != nodes["a"] {
+	if host != nodes["a"] || nodes["b"] != "n2" ||
+		made.GetMetadata().GetAnnotations()["volume.kubernetes.io/selected-node"] != nodes["a"] {
 		t.Errorf("pods are on %v, the volume on %s", nodes, host)
 	}
 	second, err := admin.Pods.Create(ctx, &corev1.CreatePodRequest{Object: objects.Use(realPod("c"), "made")})
 	ok(second, err)
-	w, err := admin.Pods.Watch(ctx, &metav1.WatchRequest{FieldSelector: "metadata.name=c", ResourceVersion: second.GetMetadata().GetResourceVersion()})
+	w, err := admin.Pods.Watch(ctx, &metav1.WatchRequest{FieldSelector: "metadata.name=c",
+		ResourceVersion: second.GetMetadata().GetResourceVersion()})
 	ok(w, err)
 	batch, err := w.Recv()
 	ok(batch, err)
 	// The volume keeps the other node away; on this one the pod that has the claim is in the way, and is as important.
-	const want = "Unschedulable: 0/2 nodes are available: 2 node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already " +
+	const want = "Unschedulable: 0/2 nodes are available: 2 node(s) unavailable due to PersistentVolumeClaim with " +
+		"ReadWriteOncePod access mode already " +
 		"in-use by another pod. preemption: 0/2 nodes are available: 2 No preemption victims found for incoming pod."
 	if got := reason(batch.GetEvents()[0].GetObject()); got != want {
 		t.Errorf("condition %q", got)
@@ -127,8 +132,8 @@ func TestVolumesOnRealServer(t *testing.T) {
 	}
 }
 
-// Whatever fails on the way: every pod that is bound has its claims bound to volumes of its node, no volume is taken twice, and when
-// all is quiet as many pods run as there are volumes.
+// Whatever fails on the way: every pod that is bound has its claims bound to volumes of its node, no volume is taken
+// twice, and when all is quiet as many pods run as there are volumes.
 // spec: SCHED-3, SCHED-4, ATT-2
 func TestVolumesUnderChaos(t *testing.T) {
 	const seeds, pods, volumes = 12, 8, 6
@@ -216,7 +221,8 @@ func (w *world) checkVolumes(seed, want int) {
 			owner[volume] = name
 			pv, err := w.c.PersistentVolumes.Get(ctx, &metav1.GetRequest{Name: volume})
 			w.must(nil, err)
-			host := pv.GetSpec().GetNodeAffinity().GetRequired().GetNodeSelectorTerms()[0].GetMatchExpressions()[0].GetValues()[0]
+			term := pv.GetSpec().GetNodeAffinity().GetRequired().GetNodeSelectorTerms()[0]
+			host := term.GetMatchExpressions()[0].GetValues()[0]
 			if host != node {
 				w.Errorf("seed %d: pod %s is on %s, its volume %s on %s", seed, p.GetMetadata().GetName(), node, volume, host)
 			}

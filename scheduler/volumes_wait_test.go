@@ -100,7 +100,8 @@ func TestVolumeWaitFails(t *testing.T) {
 		began := time.Now()
 		w.must(w.c.PersistentVolumeClaims.Delete(context.Background(), &metav1.DeleteRequest{Namespace: "ns", Name: "c"}))
 		synctest.Wait()
-		if !w.told("p", `running PreBind plugin "VolumeBinding": binding volumes: persistentvolumeclaim "c" is being deleted`) || time.Since(began) != 0 {
+		if !w.told("p", `running PreBind plugin "VolumeBinding": binding volumes: persistentvolumeclaim "c" is being `+
+			`deleted`) || time.Since(began) != 0 {
 			t.Errorf("it is not told after %v", time.Since(began))
 		}
 	})
@@ -109,9 +110,11 @@ func TestVolumeWaitFails(t *testing.T) {
 		began := time.Now()
 		o := object.Clone(w.claim("c")) // the provisioner cannot make it there
 		delete(o.Metadata.Annotations, storage.SelectedNode)
-		w.must(w.c.PersistentVolumeClaims.Update(context.Background(), &corev1.UpdatePersistentVolumeClaimRequest{Object: o}))
+		w.must(w.c.PersistentVolumeClaims.Update(context.Background(),
+			&corev1.UpdatePersistentVolumeClaimRequest{Object: o}))
 		synctest.Wait()
-		if !w.told("p", `running PreBind plugin "VolumeBinding": binding volumes: provisioning failed for PVC "c"`) || time.Since(began) != 0 {
+		if !w.told("p", `running PreBind plugin "VolumeBinding": binding volumes: provisioning failed for PVC "c"`) ||
+			time.Since(began) != 0 {
 			t.Errorf("it is not told after %v", time.Since(began))
 		}
 	})
@@ -137,8 +140,8 @@ func TestVolumeWaitWithoutWatch(t *testing.T) {
 	})
 }
 
-// A volume that was chosen for a pod which fails to be bound is free for another that was refused meanwhile, without the five minutes after
-// which everybody is tried again.
+// A volume that was chosen for a pod which fails to be bound is free for another that was refused meanwhile, without
+// the five minutes after which everybody is tried again.
 // spec: SCHED-3, SCHED-6
 func TestFailedBindingFreesVolumes(t *testing.T) {
 	inWorld(t, scheduler.Config{}, func(w *world) {
@@ -153,7 +156,8 @@ func TestFailedBindingFreesVolumes(t *testing.T) {
 		synctest.Wait()
 		var once atomic.Bool
 		w.server.React(func(_ context.Context, _ string, req any) error {
-			if r, ok := req.(*corev1.UpdatePersistentVolumeRequest); !ok || r.GetObject().GetSpec().GetClaimRef() == nil || once.Swap(true) {
+			if r, ok := req.(*corev1.UpdatePersistentVolumeRequest); !ok || r.GetObject().GetSpec().GetClaimRef() == nil ||
+				once.Swap(true) {
 				return nil
 			}
 			time.Sleep(3 * time.Second) // virtual: the other pod is refused meanwhile, and this one deleted
@@ -161,7 +165,8 @@ func TestFailedBindingFreesVolumes(t *testing.T) {
 		})
 		w.addPod(objects.Use(newPod("a"), "one"))
 		w.addPod(objects.Use(newPod("b"), "two"))
-		const want = "Unschedulable: 0/1 nodes are available: 1 node(s) didn't find available persistent volumes to bind. preemption: " +
+		const want = "Unschedulable: 0/1 nodes are available: 1 node(s) didn't find available persistent volumes to " +
+			"bind. preemption: " +
 			"0/1 nodes are available: 1 Preemption is not helpful for scheduling."
 		if got := reason(w.pod("b")); got != want {
 			t.Fatalf("the other pod: %q", got)

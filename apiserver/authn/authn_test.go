@@ -114,15 +114,19 @@ func attempts(t *testing.T, w *world) []attempt {
 	}
 	bearer := []string{"Bearer " + token}
 	return []attempt{
-		{name: "certificate", cert: node, user: "system:node:n1", groups: []string{authn.NodesGroup, authn.AuthenticatedGroup}},
-		{name: "token", headers: bearer, user: authn.AdminName, groups: []string{authn.AdminsGroup, authn.AuthenticatedGroup}},
+		{name: "certificate", cert: node, user: "system:node:n1", groups: []string{authn.NodesGroup,
+			authn.AuthenticatedGroup}},
+		{name: "token", headers: bearer, user: authn.AdminName, groups: []string{authn.AdminsGroup,
+			authn.AuthenticatedGroup}},
 		{name: "scheme in lower case", headers: []string{"bearer " + token}, user: authn.AdminName},
 		{name: "token decides over certificate", cert: node, headers: bearer, user: authn.AdminName},
 		{name: "nothing", refusal: "no client certificate and no bearer token"},
-		{name: "unknown authority", cert: issue(t, w.foreign, authn.AdminName, []string{authn.AdminsGroup}, hour), refusal: "unknown authority"},
+		{name: "unknown authority", cert: issue(t, w.foreign, authn.AdminName, []string{authn.AdminsGroup}, hour),
+			refusal: "unknown authority"},
 		{name: "server certificate as client", cert: server, refusal: "not meant for clients"},
 		{name: "wrong token", headers: []string{"Bearer wrong"}, refusal: "invalid bearer token"},
-		{name: "wrong token with good certificate", cert: node, headers: []string{"Bearer wrong"}, refusal: "invalid bearer token"},
+		{name: "wrong token with good certificate", cert: node, headers: []string{"Bearer wrong"},
+			refusal: "invalid bearer token"},
 		{name: "empty token", headers: []string{"Bearer "}, refusal: "Bearer TOKEN"},
 		{name: "no scheme", headers: []string{token}, refusal: "Bearer TOKEN"},
 		{name: "basic", headers: []string{"Basic YTpi"}, refusal: "Bearer TOKEN"},
@@ -169,7 +173,8 @@ func TestHTTP(t *testing.T) {
 	for _, a := range attempts(t, w) {
 		code, body := get(a.cert, "/api/v1/pods", a.headers)
 		if a.refusal != "" {
-			if code != 401 || !strings.Contains(body, a.refusal) || !strings.Contains(body, `"reason":"Unauthorized"`) || seen != nil {
+			if code != 401 || !strings.Contains(body, a.refusal) || !strings.Contains(body, `"reason":"Unauthorized"`) ||
+				seen != nil {
 				t.Errorf("%s: %d %s (user %v), want 401 with %q", a.name, code, body, seen, a.refusal)
 			}
 			// Credentials that are wrong are wrong everywhere.
@@ -187,7 +192,8 @@ func TestHTTP(t *testing.T) {
 		"/": false, "/livezx": false, "/api": false, "/metrics": false, "/apis/version": false, "/versions": false,
 	} {
 		code, _ := get(nil, path, nil)
-		if open && (code != 200 || seen.Name != authn.AnonymousName || !slices.Equal(seen.Groups, []string{authn.UnauthenticatedGroup})) {
+		if open && (code != 200 || seen.Name != authn.AnonymousName ||
+			!slices.Equal(seen.Groups, []string{authn.UnauthenticatedGroup})) {
 			t.Errorf("%s without credentials: %d as %+v", path, code, seen)
 		}
 		if !open && code != 401 {
@@ -237,7 +243,9 @@ func (e echo) Watch(_ *healthv1.HealthCheckRequest, s healthv1.Health_WatchServe
 	return s.Send(&healthv1.HealthCheckResponse{})
 }
 
-func serve(t *testing.T, w *world, auth *authn.Authenticator, impl healthv1.HealthServer) func(*tls.Certificate) healthv1.HealthClient {
+func serve(
+	t *testing.T, w *world, auth *authn.Authenticator, impl healthv1.HealthServer,
+) func(*tls.Certificate) healthv1.HealthClient {
 	t.Helper()
 	listener := bufconn.Listen(1 << 16)
 	server := grpc.NewServer(grpc.Creds(credentials.NewTLS(w.own.ServerTLS())),
@@ -266,7 +274,8 @@ func TestGRPC(t *testing.T) {
 		}
 	}}
 	// Nothing is open here, so that the health service stands for any other.
-	closed := authn.New(authn.Config{ClientCAs: w.own.ClientCAs, Tokens: tokensOf(w), Now: w.time, OpenMethods: []string{}})
+	closed := authn.New(authn.Config{ClientCAs: w.own.ClientCAs, Tokens: tokensOf(w), Now: w.time,
+		OpenMethods: []string{}})
 	dial := serve(t, w, closed, impl)
 	for _, a := range attempts(t, w) {
 		for _, call := range []struct {
@@ -292,7 +301,8 @@ func TestGRPC(t *testing.T) {
 				ctx = metadata.AppendToOutgoingContext(ctx, "authorization", h)
 			}
 			// What a client says about itself elsewhere is worth nothing.
-			ctx = metadata.AppendToOutgoingContext(ctx, "user", authn.AdminName, "x-remote-user", authn.AdminName, "x-remote-group", authn.AdminsGroup)
+			ctx = metadata.AppendToOutgoingContext(ctx, "user", authn.AdminName, "x-remote-user", authn.AdminName,
+				"x-remote-group", authn.AdminsGroup)
 			err := call.do(ctx, dial(a.cert))
 			switch {
 			case a.refusal != "":
@@ -322,7 +332,8 @@ func TestImpersonation(t *testing.T) {
 	impl := echo{seen: func(context.Context) { t.Error("the service was reached") }}
 	grpcClient := serve(t, w, w.auth, impl)(admin)
 	for _, tc := range []struct{ header, value, want string }{
-		{"Impersonate-User", "bob", `users "bob" is forbidden: User "monoplane:admin" cannot impersonate resource "users" in API group "" at the cluster scope`},
+		{"Impersonate-User", "bob", `users "bob" is forbidden: User "monoplane:admin" cannot impersonate resource ` +
+			`"users" in API group "" at the cluster scope`},
 		{"IMPERSONATE-USER", "bob", `users "bob" is forbidden`},
 		{"Impersonate-User", authn.AdminName, `users "monoplane:admin" is forbidden`},
 		{"Impersonate-User", "", `users "" is forbidden`},
@@ -349,7 +360,8 @@ func TestImpersonation(t *testing.T) {
 				t.Fatal(err)
 			}
 			var st struct{ Kind, Reason, Message string }
-			if err := json.Unmarshal(body, &st); err != nil || res.StatusCode != 403 || st.Kind != "Status" || st.Reason != "Forbidden" ||
+			if err := json.Unmarshal(body, &st); err != nil || res.StatusCode != 403 || st.Kind != "Status" ||
+				st.Reason != "Forbidden" ||
 				!strings.Contains(strings.ToLower(st.Message), strings.ToLower(tc.want)) {
 				t.Errorf("%s over %s: %d %s, want 403 and %s", tc.header, res.Proto, res.StatusCode, body, tc.want)
 			}
@@ -358,11 +370,17 @@ func TestImpersonation(t *testing.T) {
 		_, err := grpcClient.Check(ctx, &healthv1.HealthCheckRequest{})
 		if strings.Contains(tc.header, "%") {
 			// gRPC's client knows no such metadata, and calls nobody.
-		} else if !apierrors.Is(err, apierrors.Forbidden) || !strings.Contains(strings.ToLower(err.Error()), strings.ToLower(tc.want)) {
+		} else if !apierrors.Is(err, apierrors.Forbidden) || !strings.Contains(strings.ToLower(err.Error()),
+			strings.ToLower(tc.want)) {
 			t.Errorf("%s over gRPC: %v, want %s", tc.header, err, tc.want)
 		}
-		inside := metadata.NewIncomingContext(authn.WithUser(t.Context(), &authn.User{Name: authn.AdminName}), metadata.Pairs(tc.header, tc.value))
-		_, err = authn.Unary(inside, nil, nil, func(context.Context, any) (any, error) { t.Error("reached"); return nil, nil })
+		inside := metadata.NewIncomingContext(authn.WithUser(t.Context(), &authn.User{Name: authn.AdminName}),
+			metadata.Pairs(tc.header, tc.value))
+		_, err = authn.Unary(inside, nil, nil, func(context.Context, any) (any, error) {
+			t.Error("reached")
+			return nil,
+				nil
+		})
 		if !apierrors.Is(err, apierrors.Forbidden) {
 			t.Errorf("%s in-process: %v", tc.header, err)
 		}
@@ -409,7 +427,8 @@ func TestZeroConfigRefusesAll(t *testing.T) {
 		r := httptest.NewRequest(http.MethodGet, "/api", nil)
 		prepare(r)
 		rec := httptest.NewRecorder()
-		behind(a, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("handler reached") })).ServeHTTP(rec, r)
+		behind(a, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("handler reached") })).ServeHTTP(rec,
+			r)
 		if rec.Code != 401 {
 			t.Errorf("code %d", rec.Code)
 		}

@@ -197,8 +197,8 @@ func TestTimes(t *testing.T) {
 	})
 }
 
-// Whoever does nothing makes room for those who come later, at once; others have had a little time first. Authenticated
-// clients stay, however many come.
+// Whoever does nothing makes room for those who come later, at once; others have had a little time first.
+// Authenticated clients stay, however many come.
 func TestRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, gate.Limits{MaxConnections: 100, MaxUnauthenticated: 4})
@@ -521,12 +521,13 @@ func TestPlainHTTP(t *testing.T) {
 // Over HTTP an answer to a client that has not shown who it is says that it is the last one of the connection.
 func TestAnonymousOverHTTP(t *testing.T) {
 	l, _ := listenTCP(t, gate.Limits{})
-	server := &http.Server{ConnContext: gate.ConnContext, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == "/known" {
-			gate.From(r.Context()).Authenticated()
-		}
-		gate.Anonymous(r.Context(), w.Header())
-	})}
+	server := &http.Server{ConnContext: gate.ConnContext,
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/known" {
+				gate.From(r.Context()).Authenticated()
+			}
+			gate.Anonymous(r.Context(), w.Header())
+		})}
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(l) }()
 	t.Cleanup(func() {
@@ -570,8 +571,9 @@ func TestAnonymousOverHTTP(t *testing.T) {
 // What a client has sent and nobody has read yet counts as said: the silent one makes room, though it is younger.
 func TestSilentOnASocket(t *testing.T) {
 	// No handshake reads, and no time matters but that of the silent.
-	l, _ := listenTCP(t, gate.Limits{MaxUnauthenticated: 2, Patience: time.Hour, HandshakeTimeout: time.Hour, Lifetime: time.Hour,
-		Silence: time.Millisecond})
+	l, _ := listenTCP(t, gate.Limits{MaxUnauthenticated: 2, Patience: time.Hour, HandshakeTimeout: time.Hour,
+		Lifetime: time.Hour,
+		Silence:  time.Millisecond})
 	said := dialTCP(t, l)
 	if _, err := said.Write([]byte{22}); err != nil {
 		t.Fatal(err)

@@ -88,7 +88,8 @@ func TestRefusedCallsAreForgotten(t *testing.T) {
 func TestServerOptions(t *testing.T) {
 	dial := serveGRPC(t, func(ctx context.Context, _ *tap.Info) (context.Context, error) {
 		p, _ := peer.FromContext(ctx)
-		if info, ok := p.AuthInfo.(gate.AuthInfo); !ok || info.Conn.IsAuthenticated() || info.State.NegotiatedProtocol != "h2" {
+		if info, ok := p.AuthInfo.(gate.AuthInfo); !ok || info.Conn.IsAuthenticated() ||
+			info.State.NegotiatedProtocol != "h2" {
 			t.Errorf("the peer is %+v", p)
 		} else {
 			info.Conn.Authenticated()

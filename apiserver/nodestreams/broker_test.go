@@ -129,7 +129,8 @@ func TestAgentsError(t *testing.T) {
 		defer cancel()
 		next := r.listen(ctx, "a")
 		for said, want := range map[string]apierrors.Reason{
-			"NotFound": apierrors.NotFound, "BadRequest": apierrors.BadRequest, "Forbidden": apierrors.InternalError, "": apierrors.InternalError,
+			"NotFound": apierrors.NotFound, "BadRequest": apierrors.BadRequest, "Forbidden": apierrors.InternalError,
+			"": apierrors.InternalError,
 		} {
 			got := r.ask(ctx, "a")
 			call, err := next()
@@ -287,8 +288,9 @@ func TestIdentity(t *testing.T) {
 		ctx, cancel := context.WithCancel(r.t.Context())
 		defer cancel()
 		for name, c := range map[string]nodev1.NodeStreamsClient{
-			"another node": r.node("b"), "an admin": r.as(authn.AdminName, authn.AdminsGroup), "a node without its group": r.as(authn.NodePrefix + "a"),
-			"nobody": nodev1.NewNodeStreamsClient(r.s.Conn()),
+			"another node": r.node("b"), "an admin": r.as(authn.AdminName, authn.AdminsGroup),
+			"a node without its group": r.as(authn.NodePrefix + "a"),
+			"nobody":                   nodev1.NewNodeStreamsClient(r.s.Conn()),
 		} {
 			stream, err := c.Listen(ctx, &nodev1.ListenRequest{Node: "a"})
 			if err == nil {
@@ -333,7 +335,8 @@ func TestMachine(t *testing.T) {
 	inRig(t, nodestreams.Config{Machine: owner}, func(r *rig) {
 		as := func(node, key string) nodev1.NodeStreamsClient {
 			return nodev1.NewNodeStreamsClient(r.s.Conn(inproc.WithContext(func(ctx context.Context) context.Context {
-				return authn.WithUser(ctx, &authn.User{Name: authn.NodePrefix + node, Groups: []string{authn.NodesGroup}, UID: key})
+				return authn.WithUser(ctx, &authn.User{Name: authn.NodePrefix + node, Groups: []string{authn.NodesGroup},
+					UID: key})
 			})))
 		}
 		listen := func(ctx context.Context, node, key string) (func() (*nodev1.Call, error), error) {
@@ -352,7 +355,8 @@ func TestMachine(t *testing.T) {
 			node, key string
 			want      apierrors.Reason
 		}{
-			{"n", "", apierrors.Forbidden}, {"n", "key-2", apierrors.Forbidden}, {"none", "key-1", apierrors.ServiceUnavailable},
+			{"n", "", apierrors.Forbidden}, {"n", "key-2", apierrors.Forbidden},
+			{"none", "key-1", apierrors.ServiceUnavailable},
 			{"free", "key-9", ""}, {"n", "key-1", ""},
 		} {
 			next, err := listen(ctx, tc.node, tc.key)

@@ -33,7 +33,8 @@ func (p *Patch) checkOperations() error {
 		}
 	}
 	if copies > maxCopies {
-		return apierrors.New(apierrors.RequestEntityTooLarge, "the allowed maximum of copy operations in a JSON patch is %d", maxCopies)
+		return apierrors.New(apierrors.RequestEntityTooLarge, "the allowed maximum of copy operations in a JSON patch is %d",
+			maxCopies)
 	}
 	return nil
 }

@@ -159,7 +159,9 @@ func genSpec(t *rapid.T, isPatch bool) map[string]any {
 }
 
 // genList draws a list of objects with distinct merge keys, in a patch with directives.
-func genList(t *rapid.T, into map[string]any, name, key string, isPatch bool, element func(*rapid.T, bool) map[string]any) {
+func genList(
+	t *rapid.T, into map[string]any, name, key string, isPatch bool, element func(*rapid.T, bool) map[string]any,
+) {
 	keys := rapid.SliceOfNDistinct(rapid.SampledFrom(letters), 0, 4, rapid.ID).Draw(t, name)
 	ordered := isPatch && rapid.Bool().Draw(t, name+"Ordered")
 	if ordered {
@@ -193,7 +195,8 @@ func genContainer(t *rapid.T, isPatch bool) map[string]any {
 	})
 	ports := []any{}
 	for _, p := range rapid.SliceOfNDistinct(rapid.IntRange(80, 83), 0, 3, rapid.ID).Draw(t, "ports") {
-		ports = append(ports, map[string]any{"containerPort": p, "protocol": rapid.SampledFrom([]string{"TCP", "UDP"}).Draw(t, "protocol")})
+		ports = append(ports, map[string]any{"containerPort": p,
+			"protocol": rapid.SampledFrom([]string{"TCP", "UDP"}).Draw(t, "protocol")})
 	}
 	c["ports"] = ports
 	if isPatch && rapid.Bool().Draw(t, "nullImage") {

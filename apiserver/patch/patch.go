@@ -48,11 +48,13 @@ func Parse(t Type, body []byte) (*Patch, error) {
 	switch t {
 	case JSON, Merge, Strategic:
 	case Apply:
-		return nil, apierrors.New(apierrors.UnsupportedMediaType, "server-side apply (%s) is not supported by this version; "+
-			"use one of: %s, %s, %s", t, JSON, Merge, Strategic)
+		return nil, apierrors.New(apierrors.UnsupportedMediaType,
+			"server-side apply (%s) is not supported by this version; "+
+				"use one of: %s, %s, %s", t, JSON, Merge, Strategic)
 	default:
 		return nil, apierrors.New(apierrors.UnsupportedMediaType,
-			"the body of the request was in an unknown format - accepted media types include: %s, %s, %s", JSON, Merge, Strategic)
+			"the body of the request was in an unknown format - accepted media types include: %s, %s, %s", JSON, Merge,
+			Strategic)
 	}
 	if len(body) > MaxBytes {
 		return nil, apierrors.New(apierrors.RequestEntityTooLarge, "the patch is larger than %d bytes", MaxBytes)

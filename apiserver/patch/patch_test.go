@@ -40,10 +40,15 @@ func TestApply(t *testing.T) {
 	for _, c := range []struct {
 		name, typ, doc, patch, want string
 	}{
-		{"json patch", "json", `{"a":[1,2]}`, `[{"op":"add","path":"/a/-","value":3},{"op":"test","path":"/a/0","value":1},{"op":"remove","path":"/a/1"}]`, `{"a":[1,3]}`},
-		{"json patch copies", "json", `{"a":1}`, `[{"op":"copy","from":"/a","path":"/b"},{"op":"move","from":"/a","path":"/c"}]`, `{"b":1,"c":1}`},
-		{"merge patch", "merge", `{"a":{"b":1,"c":2},"d":[1]}`, `{"a":{"b":null,"e":{"f":null}},"d":[2]}`, `{"a":{"c":2,"e":{}},"d":[2]}`},
-		{"labels merge", "strategic", `{"metadata":{"labels":{"a":"1","b":"2"}}}`, `{"metadata":{"labels":{"a":null,"c":"3"}}}`, `{"metadata":{"labels":{"b":"2","c":"3"}}}`},
+		{"json patch", "json", `{"a":[1,2]}`,
+			`[{"op":"add","path":"/a/-","value":3},{"op":"test","path":"/a/0","value":1},{"op":"remove","path":"/a/1"}]`,
+			`{"a":[1,3]}`},
+		{"json patch copies", "json", `{"a":1}`,
+			`[{"op":"copy","from":"/a","path":"/b"},{"op":"move","from":"/a","path":"/c"}]`, `{"b":1,"c":1}`},
+		{"merge patch", "merge", `{"a":{"b":1,"c":2},"d":[1]}`, `{"a":{"b":null,"e":{"f":null}},"d":[2]}`,
+			`{"a":{"c":2,"e":{}},"d":[2]}`},
+		{"labels merge", "strategic", `{"metadata":{"labels":{"a":"1","b":"2"}}}`,
+			`{"metadata":{"labels":{"a":null,"c":"3"}}}`, `{"metadata":{"labels":{"b":"2","c":"3"}}}`},
 		{"containers merge by name", "strategic",
 			`{"spec":{"containers":[{"name":"a","image":"x"},{"name":"b","image":"y"}]}}`,
 			`{"spec":{"containers":[{"name":"b","image":"z"}]}}`,
@@ -52,22 +57,28 @@ func TestApply(t *testing.T) {
 			`{"spec":{"containers":[{"name":"a"},{"name":"b"}]}}`, `{"spec":{"containers":[{"name":"a","$patch":"delete"}]}}`,
 			`{"spec":{"containers":[{"name":"b"}]}}`},
 		{"a list is replaced", "strategic",
-			`{"spec":{"containers":[{"name":"a"},{"name":"b"}]}}`, `{"spec":{"containers":[{"name":"c"},{"$patch":"replace"}]}}`,
+			`{"spec":{"containers":[{"name":"a"},{"name":"b"}]}}`,
+			`{"spec":{"containers":[{"name":"c"},{"$patch":"replace"}]}}`,
 			`{"spec":{"containers":[{"name":"c"}]}}`},
 		{"an object is replaced", "strategic",
 			`{"spec":{"nodeSelector":{"a":"1"}}}`, `{"spec":{"nodeSelector":{"$patch":"replace","b":"2"}}}`,
 			`{"spec":{"nodeSelector":{"b":"2"}}}`},
 		{"an object is emptied", "strategic",
-			`{"spec":{"nodeSelector":{"a":"1"}}}`, `{"spec":{"nodeSelector":{"$patch":"delete"}}}`, `{"spec":{"nodeSelector":{}}}`},
+			`{"spec":{"nodeSelector":{"a":"1"}}}`, `{"spec":{"nodeSelector":{"$patch":"delete"}}}`,
+			`{"spec":{"nodeSelector":{}}}`},
 		{"lists without a strategy are replaced", "strategic",
-			`{"spec":{"tolerations":[{"key":"a"}]}}`, `{"spec":{"tolerations":[{"key":"b"}]}}`, `{"spec":{"tolerations":[{"key":"b"}]}}`},
+			`{"spec":{"tolerations":[{"key":"a"}]}}`, `{"spec":{"tolerations":[{"key":"b"}]}}`,
+			`{"spec":{"tolerations":[{"key":"b"}]}}`},
 		{"finalizers are a set", "strategic",
-			`{"metadata":{"finalizers":["a","b"]}}`, `{"metadata":{"finalizers":["b","c"]}}`, `{"metadata":{"finalizers":["a","b","c"]}}`},
+			`{"metadata":{"finalizers":["a","b"]}}`, `{"metadata":{"finalizers":["b","c"]}}`,
+			`{"metadata":{"finalizers":["a","b","c"]}}`},
 		{"deletion from a set", "strategic",
-			`{"metadata":{"finalizers":["a","b"]}}`, `{"metadata":{"$deleteFromPrimitiveList/finalizers":["a"]}}`, `{"metadata":{"finalizers":["b"]}}`},
+			`{"metadata":{"finalizers":["a","b"]}}`, `{"metadata":{"$deleteFromPrimitiveList/finalizers":["a"]}}`,
+			`{"metadata":{"finalizers":["b"]}}`},
 		{"element order", "strategic",
 			`{"spec":{"containers":[{"name":"a"},{"name":"server"},{"name":"b"}]}}`,
-			`{"spec":{"$setElementOrder/containers":[{"name":"b"},{"name":"c"},{"name":"a"}],"containers":[{"name":"c","image":"x"}]}}`,
+			`{"spec":{"$setElementOrder/containers":[{"name":"b"},{"name":"c"},{"name":"a"}],"containers":[{"name":"c",` +
+				`"image":"x"}]}}`,
 			`{"spec":{"containers":[{"name":"server"},{"name":"b"},{"name":"c","image":"x"},{"name":"a"}]}}`},
 		{"retained keys", "strategic",
 			`{"spec":{"volumes":[{"name":"v","emptyDir":{}}]}}`,
@@ -165,7 +176,8 @@ func TestCarriesAndDuplicates(t *testing.T) {
 // A patch may be applied again after a lost race: applying must not use it up.
 func TestApplyTwice(t *testing.T) {
 	p, err := patch.Parse(patch.Strategic, []byte(
-		`{"metadata":{"$deleteFromPrimitiveList/finalizers":["a"]},"spec":{"$setElementOrder/containers":[{"name":"b"},{"name":"a"}]}}`))
+		`{"metadata":{"$deleteFromPrimitiveList/finalizers":["a"]},"spec":{"$setElementOrder/containers":[{"name":"b"},`+
+			`{"name":"a"}]}}`))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -181,12 +193,15 @@ func TestApplyTwice(t *testing.T) {
 }
 
 func FuzzPatch(f *testing.F) {
-	doc := `{"metadata":{"labels":{"a":"1"},"finalizers":["a"]},"spec":{"containers":[{"name":"a","ports":[{"containerPort":80}]}],"volumes":[null]}}`
+	doc := `{"metadata":{"labels":{"a":"1"},"finalizers":["a"]},"spec":{"containers":[{"name":"a",` +
+		`"ports":[{"containerPort":80}]}],"volumes":[null]}}`
 	f.Add("json", `[{"op":"add","path":"/spec/containers/-","value":{"name":"b"}}]`)
 	f.Add("json", `[{"op":"test","path":"/spec/volumes/0","value":null},{"op":"replace","path":"","value":null}]`)
 	f.Add("merge", `{"spec":{"containers":null}}`)
-	f.Add("strategic", `{"spec":{"$setElementOrder/containers":[{"name":"b"}],"containers":[{"name":"b","$patch":"delete"}]}}`)
-	f.Add("strategic", `{"metadata":{"$retainKeys":["labels"],"labels":{"$patch":"replace"}},"$deleteFromPrimitiveList/x":[1]}`)
+	f.Add("strategic",
+		`{"spec":{"$setElementOrder/containers":[{"name":"b"}],"containers":[{"name":"b","$patch":"delete"}]}}`)
+	f.Add("strategic",
+		`{"metadata":{"$retainKeys":["labels"],"labels":{"$patch":"replace"}},"$deleteFromPrimitiveList/x":[1]}`)
 	f.Fuzz(func(t *testing.T, typ, change string) {
 		p, err := patch.Parse(patch.Type("application/"+typ+"-patch+json"), []byte(change))
 		if typ == "strategic" {

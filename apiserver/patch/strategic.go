@@ -165,7 +165,8 @@ func dropDirectives(v any) (kept any, ok bool) {
 			return nil, false
 		}
 		for name, f := range v {
-			if name == directive || name == retainKeys || strings.HasPrefix(name, setElementOrder) || strings.HasPrefix(name, deleteFromList) {
+			if name == directive || name == retainKeys || strings.HasPrefix(name, setElementOrder) ||
+				strings.HasPrefix(name, deleteFromList) {
 				delete(v, name)
 				continue
 			}

@@ -4,10 +4,10 @@
 // (KeepRenewed), for the keys that they have.
 //
 // Guarantees: the directory has mode 0700 and secret files 0600, and looser ones are refused, as are links and what
-// belongs to another user (see package internal/datadir); files appear whole or not at all, also after a crash; damaged,
-// foreign or expired files are refused with one line that names the file and the remedy, and are never replaced on
-// their own, because every kubeconfig depends on them. Several processes may call Ensure on one directory at the same
-// time.
+// belongs to another user (see package internal/datadir); files appear whole or not at all, also after a crash;
+// damaged, foreign or expired files are refused with one line that names the file and the remedy, and are never
+// replaced on their own, because every kubeconfig depends on them. Several processes may call Ensure on one directory
+// at the same time.
 //
 // Files: ca.crt, ca.key, admin.crt, admin.key (PEM), admin.token (text).
 //

@@ -49,7 +49,8 @@ func TestEnsureMakesFilesThatOnlyTheOwnerReads(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "pki")
 	ensure(t, dir, Options{})
 	want := map[string]fs.FileMode{
-		".": 0o700, "ca.crt": 0o600, "ca.key": 0o600, "admin.crt": 0o600, "admin.key": 0o600, "admin.token": 0o600, ".lock": 0o600,
+		".": 0o700, "ca.crt": 0o600, "ca.key": 0o600, "admin.crt": 0o600, "admin.key": 0o600, "admin.token": 0o600,
+		".lock": 0o600,
 	}
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -75,7 +76,8 @@ func TestEnsureKeepsWhatItMade(t *testing.T) {
 		t.Fatal(err)
 	}
 	a, b := ensure(t, dir, Options{}), ensure(t, dir, Options{})
-	if string(a.CA()) != string(b.CA()) || string(a.Admin().Key) != string(b.Admin().Key) || a.AdminToken() != b.AdminToken() {
+	if string(a.CA()) != string(b.CA()) || string(a.Admin().Key) != string(b.Admin().Key) ||
+		a.AdminToken() != b.AdminToken() {
 		t.Error("a second start made new secrets")
 	}
 	if len(a.AdminToken()) < 64 {
@@ -100,7 +102,8 @@ func TestConcurrentStartsAgree(t *testing.T) {
 	}
 	wg.Wait()
 	for _, b := range bundles {
-		if b == nil || string(b.CA()) != string(bundles[0].CA()) || string(b.Admin().Cert) != string(bundles[0].Admin().Cert) ||
+		if b == nil || string(b.CA()) != string(bundles[0].CA()) ||
+			string(b.Admin().Cert) != string(bundles[0].Admin().Cert) ||
 			b.AdminToken() != bundles[0].AdminToken() {
 			t.Fatal("concurrent starts made different secrets")
 		}
@@ -227,7 +230,8 @@ func handshake(t *testing.T, b *Bundle, now time.Time, name string) (*x509.Certi
 	go func() { _ = tls.Server(s, b.ServerTLS()).Handshake() }()
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(b.CA())
-	client := tls.Client(c, &tls.Config{RootCAs: roots, ServerName: name, Time: func() time.Time { return now }, NextProtos: []string{"h2"}})
+	client := tls.Client(c, &tls.Config{RootCAs: roots, ServerName: name, Time: func() time.Time { return now },
+		NextProtos: []string{"h2"}})
 	if err := client.Handshake(); err != nil {
 		return nil, err
 	}
@@ -236,7 +240,8 @@ func handshake(t *testing.T, b *Bundle, now time.Time, name string) (*x509.Certi
 
 func TestServerCertificateIsRenewedWhileRunning(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	b := ensure(t, filepath.Join(t.TempDir(), "pki"), Options{Now: func() time.Time { return now }, Names: []string{"api.example.com", "10.1.2.3"}})
+	b := ensure(t, filepath.Join(t.TempDir(), "pki"), Options{Now: func() time.Time { return now },
+		Names: []string{"api.example.com", "10.1.2.3"}})
 	var serials []string
 	for range 3 {
 		c, err := handshake(t, b, now, "api.example.com")
@@ -348,7 +353,8 @@ func TestKeepRenewed(t *testing.T) {
 			t.Error(err)
 		}
 		// The next start goes on with what is there.
-		if again := ensure(t, dir, Options{}); string(again.CA()) != string(b.CA()) || string(again.Admin().Cert) != string(b.Admin().Cert) {
+		if again := ensure(t, dir, Options{}); string(again.CA()) != string(b.CA()) ||
+			string(again.Admin().Cert) != string(b.Admin().Cert) {
 			t.Error("the next start made others")
 		}
 	})
@@ -370,13 +376,16 @@ func TestIssue(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := leaf(t, id.Cert)
-	if c.Subject.CommonName != "system:node:n1" || len(c.Subject.Organization) != 1 || !c.NotAfter.Equal(now.Add(time.Hour)) {
+	if c.Subject.CommonName != "system:node:n1" || len(c.Subject.Organization) != 1 ||
+		!c.NotAfter.Equal(now.Add(time.Hour)) {
 		t.Errorf("subject %v, until %v", c.Subject, c.NotAfter)
 	}
-	if _, err := c.Verify(x509.VerifyOptions{Roots: b.ClientCAs(), CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}); err != nil {
+	if _, err := c.Verify(x509.VerifyOptions{Roots: b.ClientCAs(), CurrentTime: now,
+		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}); err != nil {
 		t.Error(err)
 	}
-	if _, err := c.Verify(x509.VerifyOptions{Roots: b.ClientCAs(), CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}); err == nil {
+	if _, err := c.Verify(x509.VerifyOptions{Roots: b.ClientCAs(), CurrentTime: now,
+		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}); err == nil {
 		t.Error("a client certificate can be used by a server")
 	}
 	if _, err := tls.X509KeyPair(id.Cert, id.Key); err != nil {
@@ -432,7 +441,8 @@ func TestKubeconfig(t *testing.T) {
 		t.Fatal(err)
 	}
 	if config.CurrentContext != "monoplane" || config.Clusters[0].Cluster.Server != "https://127.0.0.1:6443" ||
-		string(config.Clusters[0].Cluster.CA) != string(b.CA()) || string(config.Users[0].User.Key) != string(b.Admin().Key) {
+		string(config.Clusters[0].Cluster.CA) != string(b.CA()) ||
+		string(config.Users[0].User.Key) != string(b.Admin().Key) {
 		t.Errorf("unexpected kubeconfig: %+v", config)
 	}
 	if _, err := tls.X509KeyPair(config.Users[0].User.Cert, config.Users[0].User.Key); err != nil {
@@ -471,7 +481,8 @@ func TestForeignFiles(t *testing.T) {
 			if err := os.Lchown(p, 54321, 54321); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := Ensure(dir, Options{}); !errors.As(err, &unsafe) || unsafe.Path != p || !strings.Contains(err.Error(), "54321") {
+			if _, err := Ensure(dir, Options{}); !errors.As(err, &unsafe) || unsafe.Path != p ||
+				!strings.Contains(err.Error(), "54321") {
 				t.Errorf("%s belongs to another user: %v", p, err)
 			}
 			if err := os.Lchown(p, 0, 0); err != nil {

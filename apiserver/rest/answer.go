@@ -17,7 +17,8 @@ import (
 	metav1 "monoplane.dev/api/meta/v1"
 )
 
-var errUnknownMessage = errors.New("rest: a service answered with a message that is neither an object, a list nor a Status")
+var errUnknownMessage = errors.New(
+	"rest: a service answered with a message that is neither an object, a list nor a Status")
 
 // ContentType is that of the answer, whatever it is.
 func (ex *exchange) ContentType(any) string {
@@ -31,8 +32,8 @@ func (ex *exchange) ContentType(any) string {
 	}
 }
 
-// Marshal encodes what the gateway has: the one message of a call, or what it makes of a stream's messages and its end (see
-// stream.go). The bytes are good until the next call.
+// Marshal encodes what the gateway has: the one message of a call, or what it makes of a stream's messages and its end
+// (see stream.go). The bytes are good until the next call.
 func (ex *exchange) Marshal(v any) ([]byte, error) {
 	switch v := v.(type) {
 	case proto.Message:

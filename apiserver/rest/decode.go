@@ -17,8 +17,8 @@ import (
 	metav1 "monoplane.dev/api/meta/v1"
 )
 
-// NewDecoder returns what reads a body into what the gateway wants filled: a *[]byte for a patch, else a message. An error
-// of io.EOF says that there is no body where there need not be one.
+// NewDecoder returns what reads a body into what the gateway wants filled: a *[]byte for a patch, else a message. An
+// error of io.EOF says that there is no body where there need not be one.
 func (ex *exchange) NewDecoder(r io.Reader) runtime.Decoder {
 	return runtime.DecoderFunc(func(v any) error {
 		if patch, ok := v.(*[]byte); ok {
@@ -112,7 +112,8 @@ func decodeError(o codec.Typed, err error) error {
 	case errors.As(err, &decided):
 		return err
 	case errors.As(err, &wrongKind) && wrongKind.Kind == wrongKind.WantKind:
-		return apierrors.New(apierrors.BadRequest, "the API version in the data (%s) does not match the expected API version (%s)",
+		return apierrors.New(apierrors.BadRequest,
+			"the API version in the data (%s) does not match the expected API version (%s)",
 			wrongKind.APIVersion, wrongKind.WantAPIVersion)
 	case errors.As(err, &wrongKind):
 		_, foundVersion, ok := strings.Cut(wrongKind.APIVersion, "/")
@@ -123,9 +124,11 @@ func decodeError(o codec.Typed, err error) error {
 			wrongKind.Kind, foundVersion, kind, wrongKind.WantKind)
 	case errors.As(err, &inJSON) && len(inJSON.Types) == 0:
 		return apierrors.New(apierrors.BadRequest,
-			"the object provided is unrecognized (must be of type %s): couldn't get version/kind; json parse error: %v", kind, err)
+			"the object provided is unrecognized (must be of type %s): couldn't get version/kind; json parse error: %v", kind,
+			err)
 	case errors.As(err, &inJSON):
-		return apierrors.New(apierrors.BadRequest, "%s in version %q cannot be handled as a %s: %v", kind, version, kind, err)
+		return apierrors.New(apierrors.BadRequest, "%s in version %q cannot be handled as a %s: %v", kind, version, kind,
+			err)
 	default:
 		return apierrors.New(apierrors.BadRequest, "the object provided is unrecognized (must be of type %s): %v", kind, err)
 	}

@@ -96,7 +96,8 @@ func (r *route) groupVersion() (group, version string) {
 
 // serveIndex lists the paths that are not objects.
 func (h *Handler) serveIndex(w http.ResponseWriter, r *http.Request) {
-	paths := append([]string{"/healthz", "/livez", "/readyz", "/version", openapi.V2Path, openapi.Root}, h.discovery.Paths()...)
+	paths := append([]string{"/healthz", "/livez", "/readyz", "/version", openapi.V2Path, openapi.Root},
+		h.discovery.Paths()...)
 	if h.cfg.Metrics != nil {
 		paths = append(paths, "/metrics")
 	}

@@ -18,21 +18,27 @@ func TestDiscovery(t *testing.T) {
 	f := newFront(t)
 	f.want(f.do("GET", "/api", ""), 200, `"kind":"APIVersions","versions":["v1"]`)
 	f.want(f.do("GET", "/api/", ""), 200, `"kind":"APIVersions"`)
-	f.want(f.do("GET", "/apis", ""), 200, `"name":"coordination.k8s.io"`, `"preferredVersion":{"groupVersion":"events.k8s.io/v1","version":"v1"}`)
-	f.want(f.do("GET", "/apis/coordination.k8s.io", ""), 200, `"kind":"APIGroup","apiVersion":"v1","name":"coordination.k8s.io"`)
-	f.want(f.do("GET", "/apis/coordination.k8s.io/v1", ""), 200, `"groupVersion":"coordination.k8s.io/v1"`, `{"name":"leases","singularName":"lease","namespaced":true,"kind":"Lease"`)
+	f.want(f.do("GET", "/apis", ""), 200, `"name":"coordination.k8s.io"`,
+		`"preferredVersion":{"groupVersion":"events.k8s.io/v1","version":"v1"}`)
+	f.want(f.do("GET", "/apis/coordination.k8s.io", ""), 200,
+		`"kind":"APIGroup","apiVersion":"v1","name":"coordination.k8s.io"`)
+	f.want(f.do("GET", "/apis/coordination.k8s.io/v1", ""), 200, `"groupVersion":"coordination.k8s.io/v1"`,
+		`{"name":"leases","singularName":"lease","namespaced":true,"kind":"Lease"`)
 	f.want(f.do("GET", "/api/v1", ""), 200, `"groupVersion":"v1"`,
-		`{"name":"pods","singularName":"pod","namespaced":true,"kind":"Pod","verbs":["create","delete","deletecollection","get","list","patch","update","watch"],"shortNames":["po"],"categories":["all"]}`,
+		`{"name":"pods","singularName":"pod","namespaced":true,"kind":"Pod","verbs":["create","delete",`+
+			`"deletecollection","get","list","patch","update","watch"],"shortNames":["po"],"categories":["all"]}`,
 		`{"name":"pods/log","singularName":"","namespaced":true,"kind":"Pod","verbs":["get"]}`,
 		`{"name":"pods/binding","singularName":"","namespaced":true,"kind":"Binding","verbs":["create"]}`)
 
 	for _, path := range []string{"/api", "/apis"} {
-		a := f.want(f.do("GET", path, "", "Accept", aggregated+",application/json;q=0.9"), 200, `"kind":"APIGroupDiscoveryList","apiVersion":"apidiscovery.k8s.io/v2"`)
+		a := f.want(f.do("GET", path, "", "Accept", aggregated+",application/json;q=0.9"), 200,
+			`"kind":"APIGroupDiscoveryList","apiVersion":"apidiscovery.k8s.io/v2"`)
 		if got := a.header.Get("Content-Type"); got != aggregated {
 			t.Errorf("Content-Type %q", got)
 		}
 		etag := a.header.Get("Etag")
-		if b := f.do("GET", path, "", "Accept", aggregated, "If-None-Match", etag); b.code != http.StatusNotModified || b.body != "" {
+		if b := f.do("GET", path, "", "Accept", aggregated, "If-None-Match", etag); b.code != http.StatusNotModified ||
+			b.body != "" {
 			t.Errorf("%d %q", b.code, b.body)
 		}
 		if b := f.do("GET", path, "", "If-None-Match", etag); b.code != 200 {
@@ -40,7 +46,8 @@ func TestDiscovery(t *testing.T) {
 		}
 	}
 	f.want(f.do("GET", "/api", "", "Accept", aggregated), 200,
-		`{"resource":"pods","responseKind":{"group":"","version":"v1","kind":"Pod"},"scope":"Namespaced","singularResource":"pod"`,
+		`{"resource":"pods","responseKind":{"group":"","version":"v1","kind":"Pod"},"scope":"Namespaced",`+
+			`"singularResource":"pod"`,
 		`{"subresource":"status","responseKind":{"group":"","version":"v1","kind":"Pod"},"verbs":["get","patch","update"]}`)
 }
 
@@ -99,7 +106,8 @@ func TestOpenAPI(t *testing.T) {
 	// kubectl falls back to v2 for what cannot be patched. What it reads there is a message.
 	f.want(f.do("GET", "/openapi/v2", ""), 200, `"swagger":"2.0"`, `"paths":{}`)
 	a := f.do("GET", "/openapi/v2", "", "Accept", "application/com.github.proto-openapi.spec.v2@v1.0+protobuf")
-	if !strings.HasPrefix(a.body, "\n\x032.0\x12") || !strings.HasSuffix(a.body, "B\x00") || !strings.Contains(a.body, "\n\tMonoplane\x12") {
+	if !strings.HasPrefix(a.body, "\n\x032.0\x12") || !strings.HasSuffix(a.body, "B\x00") ||
+		!strings.Contains(a.body, "\n\tMonoplane\x12") {
 		t.Errorf("v2: %q", a.body)
 	}
 	if got := a.header.Get("Content-Type"); got != "application/com.github.proto-openapi.spec.v2.v1.0+protobuf" {

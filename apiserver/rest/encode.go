@@ -38,7 +38,9 @@ func (h *Handler) jsonBody(o object.Object, deleted bool) []byte {
 func encodeJSON(b []byte, o object.Object) []byte { return o.AppendJSON(b) }
 
 // appendProtobuf appends the Kubernetes protobuf of an object, or of its metadata.
-func (h *Handler) appendProtobuf(b []byte, o object.Object, form negotiate.Form, deleted, stored bool) ([]byte, error) {
+func (h *Handler) appendProtobuf(
+	b []byte, o object.Object, form negotiate.Form, deleted, stored bool,
+) ([]byte, error) {
 	if form == negotiate.Metadata {
 		return codec.AppendProtobuf(b, &metav1.PartialObjectMetadata{Metadata: o.GetMetadata()})
 	}

@@ -70,7 +70,8 @@ func requireUser(ctx context.Context) error {
 
 func (h *Handler) notAllowed(w http.ResponseWriter, r *http.Request, allow string) {
 	w.Header().Set("Allow", allow)
-	h.writeError(w, r, apierrors.New(apierrors.MethodNotAllowed, "the server does not allow this method on the requested resource"))
+	h.writeError(w, r, apierrors.New(apierrors.MethodNotAllowed,
+		"the server does not allow this method on the requested resource"))
 }
 
 func notAcceptable(rt *route) error {
@@ -78,7 +79,8 @@ func notAcceptable(rt *route) error {
 	if rt.stream == nil {
 		list = append(list, negotiate.TypeYAML)
 	}
-	return apierrors.New(apierrors.NotAcceptable, "only the following media types are accepted: %s", strings.Join(list, ", "))
+	return apierrors.New(apierrors.NotAcceptable, "only the following media types are accepted: %s",
+		strings.Join(list, ", "))
 }
 
 func unsupportedMediaType(rt *route, got string) error {
@@ -89,7 +91,8 @@ func unsupportedMediaType(rt *route, got string) error {
 		}
 	}
 	return apierrors.New(apierrors.UnsupportedMediaType,
-		"the body of the request was in an unknown format (%q) - accepted media types include: %s", got, strings.Join(list, ", "))
+		"the body of the request was in an unknown format (%q) - accepted media types include: %s", got,
+		strings.Join(list, ", "))
 }
 
 func tooLarge() error {

@@ -14,8 +14,8 @@ import (
 	"monoplane.dev/apiserver/warning"
 )
 
-// exchange is one request and its answer. To the gateway it is the Marshaler, the one of the forms that were negotiated: it
-// decodes the body (decode.go) and encodes what the service answers (answer.go, stream.go).
+// exchange is one request and its answer. To the gateway it is the Marshaler, the one of the forms that were
+// negotiated: it decodes the body (decode.go) and encodes what the service answers (answer.go, stream.go).
 type exchange struct {
 	h     *Handler
 	r     *http.Request
@@ -40,8 +40,8 @@ type exchange struct {
 
 var _ runtime.Marshaler = (*exchange)(nil)
 
-// context bounds the request in time and puts in place what the service looks for. How long a watch lasts is decided by the
-// service (registry.Watch), for gRPC as for REST.
+// context bounds the request in time and puts in place what the service looks for. How long a watch lasts is decided
+// by the service (registry.Watch), for gRPC as for REST.
 func (ex *exchange) context(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, ex.warnings = warning.WithCollector(ctx)
 	ex.w.warnings = ex.warnings

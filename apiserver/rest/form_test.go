@@ -42,22 +42,30 @@ func golden(t *testing.T, a answer, want string) {
 // spec: OBJ-15
 func TestGoldenAnswers(t *testing.T) {
 	f := newFront(t)
-	golden(t, f.createPod("a"), `{"kind":"Pod","apiVersion":"v1","metadata":{"name":"a","namespace":"default","uid":"UID",`+
-		`"resourceVersion":"REVISION","generation":1,"creationTimestamp":"TIME"},"spec":{"containers":[{"name":"c","image":"host","resources":{},`+
-		`"terminationMessagePath":"/dev/termination-log","imagePullPolicy":"Always","terminationMessagePolicy":"File"}],"restartPolicy":"Always",`+
-		`"terminationGracePeriodSeconds":30,"dnsPolicy":"ClusterFirst","serviceAccountName":"default","serviceAccount":"default",`+
-		`"securityContext":{},"schedulerName":"default-scheduler",`+
-		`"tolerations":[{"key":"node.kubernetes.io/not-ready","operator":"Exists","effect":"NoExecute","tolerationSeconds":300},`+
-		`{"key":"node.kubernetes.io/unreachable","operator":"Exists","effect":"NoExecute","tolerationSeconds":300}],`+
-		`"priority":0,"enableServiceLinks":true,"preemptionPolicy":"PreemptLowerPriority"},"status":{"phase":"Pending","qosClass":"BestEffort"}}`)
+	golden(t, f.createPod("a"),
+		`{"kind":"Pod","apiVersion":"v1","metadata":{"name":"a","namespace":"default","uid":"UID",`+
+			`"resourceVersion":"REVISION","generation":1,"creationTimestamp":"TIME"},"spec":{"containers":[{"name":"c",`+
+			`"image":"host","resources":{},`+
+			`"terminationMessagePath":"/dev/termination-log","imagePullPolicy":"Always","terminationMessagePolicy":"File"}],`+
+			`"restartPolicy":"Always",`+
+			`"terminationGracePeriodSeconds":30,"dnsPolicy":"ClusterFirst","serviceAccountName":"default",`+
+			`"serviceAccount":"default",`+
+			`"securityContext":{},"schedulerName":"default-scheduler",`+
+			`"tolerations":[{"key":"node.kubernetes.io/not-ready","operator":"Exists","effect":"NoExecute",`+
+			`"tolerationSeconds":300},`+
+			`{"key":"node.kubernetes.io/unreachable","operator":"Exists","effect":"NoExecute","tolerationSeconds":300}],`+
+			`"priority":0,"enableServiceLinks":true,"preemptionPolicy":"PreemptLowerPriority"},"status":{"phase":"Pending",`+
+			`"qosClass":"BestEffort"}}`)
 	golden(t, f.do("GET", pods+"/b", ""), `{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure",`+
 		`"message":"pods \"b\" not found","reason":"NotFound","details":{"name":"b","kind":"pods"},"code":404}`)
 	golden(t, f.do("GET", "/api/v1/namespaces/other/pods", ""),
 		`{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"REVISION"},"items":[]}`)
 	golden(t, f.do("GET", "/api/v1/namespaces/other/pods", "", "Accept", asMetadata),
-		`{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/v1","metadata":{"resourceVersion":"REVISION"},"items":[]}`)
-	golden(t, f.do("POST", pods, pod, "Content-Type", "application/json"), `{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure",`+
-		`"message":"pods \"a\" already exists","reason":"AlreadyExists","details":{"name":"a","kind":"pods"},"code":409}`)
+		`{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/v1","metadata":{"resourceVersion":"REVISION"},`+
+			`"items":[]}`)
+	golden(t, f.do("POST", pods, pod, "Content-Type", "application/json"),
+		`{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure",`+
+			`"message":"pods \"a\" already exists","reason":"AlreadyExists","details":{"name":"a","kind":"pods"},"code":409}`)
 }
 
 // Bodies may be JSON, YAML and Kubernetes protobuf, with or without a kind; answers may be all three too.
@@ -73,8 +81,10 @@ func TestBodiesAndAnswers(t *testing.T) {
 		t.Fatal(err)
 	}
 	bodies := map[string]string{
-		"application/json":                    `{"metadata":{"name":"p"},"spec":{"containers":[{"name":"c","image":"host"}]}}`,
-		"application/yaml":                    "kind: Pod\napiVersion: v1\nmetadata: {name: p}\nspec:\n  containers:\n  - {name: c, image: host}\n",
+		"application/json": `{"metadata":{"name":"p"},"spec":{"containers":[{"name":"c",` +
+			`"image":"host"}]}}`,
+		"application/yaml": "kind: Pod\napiVersion: v1\nmetadata: {name: p}\nspec:\n  containers:\n" +
+			"  - {name: c, image: host}\n",
 		"application/vnd.kubernetes.protobuf": string(binary),
 	}
 	for in, body := range bodies {
@@ -125,17 +135,21 @@ func TestListForms(t *testing.T) {
 	_ = k8scorev1.AddToScheme(s)
 	a := f.do("GET", pods, "", "Accept", "application/vnd.kubernetes.protobuf")
 	o, _, err := protobuf.NewSerializer(s, s).Decode([]byte(a.body), nil, nil)
-	if l, ok := o.(*k8scorev1.PodList); err != nil || !ok || len(l.Items) != 2 || l.Items[1].Name != "b" || l.ResourceVersion != newest {
+	if l, ok := o.(*k8scorev1.PodList); err != nil || !ok || len(l.Items) != 2 || l.Items[1].Name != "b" ||
+		l.ResourceVersion != newest {
 		t.Errorf("protobuf list: %v, %v", o, err)
 	}
-	a = f.do("GET", pods, "", "Accept", "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1")
+	a = f.do("GET", pods, "", "Accept",
+		"application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1")
 	var partial metav1.PartialObjectMetadataList
-	if err := codec.DecodeProtobuf([]byte(a.body), &partial); err != nil || len(partial.Items) != 2 || partial.Items[1].GetMetadata().GetName() != "b" {
+	if err := codec.DecodeProtobuf([]byte(a.body), &partial); err != nil || len(partial.Items) != 2 ||
+		partial.Items[1].GetMetadata().GetName() != "b" {
 		t.Errorf("metadata in protobuf: %v, %v", &partial, err)
 	}
 	f.want(f.do("GET", pods, "", "Accept", asMetadata), 200, `"kind":"PartialObjectMetadataList"`,
 		`{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":{"name":"b"`)
-	f.want(f.do("GET", pods+"/a", "", "Accept", asMetadata), 200, `{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":{"name":"a"`)
+	f.want(f.do("GET", pods+"/a", "", "Accept", asMetadata), 200,
+		`{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":{"name":"a"`)
 	f.want(f.do("GET", pods, "", "Accept", "application/yaml"), 200, "kind: PodList\n", "    name: b\n")
 }
 
@@ -150,7 +164,8 @@ func TestTables(t *testing.T) {
 		{"?includeObject=Object", `"object":{"kind":"Pod","apiVersion":"v1"`, "Partial"},
 	} {
 		for _, path := range []string{pods, pods + "/a"} {
-			a := f.want(f.do("GET", path+tt.query, "", "Accept", asTable), 200, `{"kind":"Table","apiVersion":"meta.k8s.io/v1","metadata":{"resourceVersion":"`+newest+`"}`,
+			a := f.want(f.do("GET", path+tt.query, "", "Accept", asTable), 200,
+				`{"kind":"Table","apiVersion":"meta.k8s.io/v1","metadata":{"resourceVersion":"`+newest+`"}`,
 				`"rows":[{"cells":["a",`, tt.want)
 			if strings.Contains(a.body, tt.lacks) {
 				t.Errorf("%s%s has %s: %s", path, tt.query, tt.lacks, a.body)
@@ -198,7 +213,8 @@ func TestLongLists(t *testing.T) {
 		}
 		var l corev1.PodList
 		a = f.want(f.do("GET", pods, "", "Accept", "application/vnd.kubernetes.protobuf"), 200)
-		if err := codec.DecodeProtobuf([]byte(a.body), &l); err != nil || len(l.Items) != 3000 || !proto.Equal(l.Items[2999], s.list[2999]) {
+		if err := codec.DecodeProtobuf([]byte(a.body), &l); err != nil || len(l.Items) != 3000 ||
+			!proto.Equal(l.Items[2999], s.list[2999]) {
 			t.Errorf("protobuf: %d items, %v", len(l.Items), err)
 		}
 		if rows := f.do("GET", pods, "", "Accept", asTable).object(t)["rows"].([]any); len(rows) != 3000 {
@@ -210,7 +226,8 @@ func TestLongLists(t *testing.T) {
 // The object of a DELETED event may differ from what others see at its revision.
 func TestDeletedIsEncodedApart(t *testing.T) {
 	at := func(phase string) *corev1.Pod {
-		return &corev1.Pod{Metadata: &metav1.ObjectMeta{Name: "a", Uid: "u", ResourceVersion: "7"}, Status: &corev1.PodStatus{Phase: phase}}
+		return &corev1.Pod{Metadata: &metav1.ObjectMeta{Name: "a", Uid: "u", ResourceVersion: "7"},
+			Status: &corev1.PodStatus{Phase: phase}}
 	}
 	s := &scripted{list: []object.Object{at("Running")}}
 	s.watch = func(_ context.Context, accept func() error, send func([]object.Event) error) error {
@@ -228,17 +245,20 @@ func TestYAML(t *testing.T) {
 	post := func(body, query string) answer {
 		return f.do(http.MethodPost, pods+query, body, "Content-Type", "application/yaml")
 	}
-	f.want(post("metadata: {name: x}\nspec: {a: 1, a: 2}\n", "?fieldValidation=Strict"), 400, "strict decoding error", "already set in map")
+	f.want(post("metadata: {name: x}\nspec: {a: 1, a: 2}\n", "?fieldValidation=Strict"), 400, "strict decoding error",
+		"already set in map")
 	f.want(post("metadata: {name: x\n", ""), 400, "error converting YAML to JSON")
 	f.want(post("metadata: {name: x}\nspec: {activeDeadlineSeconds: .nan}\n", ""), 400, "cannot express")
 	f.want(post("metadata: {name: x}\nspec: {? [1] : 2}\n", ""), 400)
 	bomb := "a: &a " + strings.Repeat("x", 100000) + "\nb: [" + strings.Repeat("*a,", 1000) + "*a]\n"
 	f.want(post(bomb, ""), 400, "too large once its aliases are expanded")
 	f.want(post(strings.Repeat("# comment\n", 110000), ""), 413, "limit for YAML")
-	if a := f.want(post(strings.Repeat("a:\n", 1000), "?fieldValidation=Strict"), 400); strings.Count(a.body, "already set") != 100 {
+	if a := f.want(post(strings.Repeat("a:\n", 1000), "?fieldValidation=Strict"), 400); strings.Count(a.body,
+		"already set") != 100 {
 		t.Errorf("%d reports", strings.Count(a.body, "already set"))
 	}
 	f.want(post("metadata: {name: 1.5e3, labels: {on: yes, 1: 2}}\n", ""), 400, "metadata.name")
-	f.want(post("metadata: {name: good, labels: {a: \"yes\", 1: \"2\"}}\nspec: {hostNetwork: yes, activeDeadlineSeconds: 5, containers: [{name: c, image: host}]}\n", ""), 201,
+	f.want(post("metadata: {name: good, labels: {a: \"yes\", 1: \"2\"}}\n"+
+		"spec: {hostNetwork: yes, activeDeadlineSeconds: 5, containers: [{name: c, image: host}]}\n", ""), 201,
 		`"labels":{"1":"2","a":"yes"}`, `"hostNetwork":true`)
 }

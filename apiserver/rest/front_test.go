@@ -132,7 +132,8 @@ func (f *front) want(a answer, code int, texts ...string) answer {
 	return a
 }
 
-const pod = `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a","namespace":"default"},"spec":{"containers":[{"name":"c","image":"host"}]}}`
+const pod = `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a","namespace":"default"},` +
+	`"spec":{"containers":[{"name":"c","image":"host"}]}}`
 
 func (f *front) createPod(name string) answer {
 	f.t.Helper()

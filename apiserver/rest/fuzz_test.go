@@ -24,7 +24,8 @@ func FuzzRequest(f *testing.F) {
 	f.Add("PATCH", pods+"/a", "force=true", asTable, "application/merge-patch+json", `{"a":null}`)
 	f.Add("DELETE", pods+"/a", "gracePeriodSeconds=x", "", "", `{"preconditions":{}}`)
 	f.Add("GET", "/openapi/v3/api/v1", "hash=%", "a/b;q=", "", "")
-	f.Add("PUT", "/api/v1/namespaces/x/finalize", "%zz=;", "application/vnd.kubernetes.protobuf", "application/vnd.kubernetes.protobuf", "k8s\x00\x0a\x02")
+	f.Add("PUT", "/api/v1/namespaces/x/finalize", "%zz=;", "application/vnd.kubernetes.protobuf",
+		"application/vnd.kubernetes.protobuf", "k8s\x00\x0a\x02")
 	f.Add("GET", "/readyz/../x", "verbose&exclude=etcd", "", "", "")
 	f.Add("GET", "/apis//v1", "", "", "", "")
 	f.Fuzz(func(t *testing.T, method, path, query, accept, contentType, body string) {

@@ -19,8 +19,9 @@ import (
 	"monoplane.dev/apiserver/warning"
 )
 
-// This file is the gateway: it does for any method of any kind what protoc-gen-grpc-gateway writes anew for each of them,
-// with the same run time. A kind costs no generated code, and a rule can only be served by the method that it belongs to.
+// This file is the gateway: it does for any method of any kind what protoc-gen-grpc-gateway writes anew for each of
+// them, with the same run time. A kind costs no generated code, and a rule can only be served by the method that it
+// belongs to.
 
 // newMux returns what the run time of the gateway asks for: who answers errors. It routes nothing (see router).
 func (h *Handler) newMux() *runtime.ServeMux {
@@ -75,7 +76,9 @@ func (r *route) callStream(ctx context.Context, ex *exchange, req proto.Message)
 }
 
 // open returns a stream that the service has accepted.
-func (r *route) open(ctx context.Context, conn grpc.ClientConnInterface, req proto.Message) (grpc.ClientStream, error) {
+func (r *route) open(
+	ctx context.Context, conn grpc.ClientConnInterface, req proto.Message,
+) (grpc.ClientStream, error) {
 	stream, err := conn.NewStream(ctx, r.stream, r.rpc)
 	if err != nil {
 		return nil, err
@@ -158,8 +161,8 @@ func (h *Handler) failed(
 	ex.fail(err)
 }
 
-// streamFailed is where the gateway reports that a stream has broken off. What it returns is encoded as the last words of
-// the stream. A stream whose own context has ended is over for the client, too, and needs none.
+// streamFailed is where the gateway reports that a stream has broken off. What it returns is encoded as the last words
+// of the stream. A stream whose own context has ended is over for the client, too, and needs none.
 func streamFailed(ctx context.Context, err error) *status.Status {
 	if ctx.Err() != nil {
 		return status.FromContextError(context.Canceled)

@@ -124,9 +124,9 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.serveDocuments(w, r)
 }
 
-// deepen gives the goroutine at once the stack that a request needs. HTTP/2 starts a goroutine for each, with a small stack
-// that would be moved to one of twice the size, several times, on the way down: a quarter of the front's own time for a GET.
-// Together with what is in use room makes it 16 KiB, the largest stack that Go's runtime keeps ready.
+// deepen gives the goroutine at once the stack that a request needs. HTTP/2 starts a goroutine for each, with a small
+// stack that would be moved to one of twice the size, several times, on the way down: a quarter of the front's own
+// time for a GET. Together with what is in use room makes it 16 KiB, the largest stack that Go's runtime keeps ready.
 //
 //go:noinline
 func deepen(i int) byte {

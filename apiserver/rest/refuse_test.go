@@ -37,37 +37,60 @@ func TestRefusals(t *testing.T) {
 		code                     int
 		reason, message          string
 	}{
-		{name: "unknown path", method: "GET", path: "/nothing", code: 404, reason: "NotFound", message: "could not find the requested resource"},
+		{name: "unknown path", method: "GET", path: "/nothing", code: 404, reason: "NotFound",
+			message: "could not find the requested resource"},
 		{name: "unknown resource", method: "GET", path: "/api/v1/services", code: 404, reason: "NotFound"},
 		{name: "unknown group", method: "GET", path: "/apis/example.com/v1", code: 404, reason: "NotFound"},
-		{name: "missing object", method: "GET", path: pods + "/b", code: 404, reason: "NotFound", message: `pods "b" not found`},
+		{name: "missing object", method: "GET", path: pods + "/b", code: 404, reason: "NotFound",
+			message: `pods "b" not found`},
 		{name: "empty name", method: "DELETE", path: pods + "/", code: 404, reason: "NotFound"},
 		{name: "empty namespace", method: "GET", path: "/api/v1/namespaces//pods", code: 404, reason: "NotFound"},
 		{name: "wrong method", method: "PUT", path: pods, body: pod, code: 405, reason: "MethodNotAllowed"},
-		{name: "wrong method on a document", method: "POST", path: "/apis", body: "{}", code: 405, reason: "MethodNotAllowed"},
-		{name: "unacceptable", method: "GET", path: pods, headers: []string{"Accept", "text/html"}, code: 406, reason: "NotAcceptable"},
-		{name: "yaml watch", method: "GET", path: pods + "?watch=true", headers: []string{"Accept", "application/yaml"}, code: 406, reason: "NotAcceptable"},
-		{name: "form", method: "POST", path: pods, body: pod, headers: []string{"Content-Type", "application/x-www-form-urlencoded"}, code: 415, reason: "UnsupportedMediaType"},
-		{name: "patch as json", method: "PATCH", path: pods + "/a", body: "{}", headers: []string{"Content-Type", "application/json"}, code: 415, reason: "UnsupportedMediaType"},
-		{name: "malformed", method: "POST", path: pods, body: `{"kind":`, code: 400, reason: "BadRequest", message: "json parse error"},
+		{name: "wrong method on a document", method: "POST", path: "/apis", body: "{}", code: 405,
+			reason: "MethodNotAllowed"},
+		{name: "unacceptable", method: "GET", path: pods, headers: []string{"Accept", "text/html"}, code: 406,
+			reason: "NotAcceptable"},
+		{name: "yaml watch", method: "GET", path: pods + "?watch=true", headers: []string{"Accept", "application/yaml"},
+			code: 406, reason: "NotAcceptable"},
+		{name: "form", method: "POST", path: pods, body: pod, headers: []string{"Content-Type",
+			"application/x-www-form-urlencoded"}, code: 415, reason: "UnsupportedMediaType"},
+		{name: "patch as json", method: "PATCH", path: pods + "/a", body: "{}",
+			headers: []string{"Content-Type", "application/json"}, code: 415, reason: "UnsupportedMediaType"},
+		{name: "malformed", method: "POST", path: pods, body: `{"kind":`, code: 400, reason: "BadRequest",
+			message: "json parse error"},
 		{name: "not an object", method: "POST", path: pods, body: `[1]`, code: 400, reason: "BadRequest"},
 		{name: "empty", method: "POST", path: pods, code: 400, reason: "BadRequest"},
-		{name: "wrong type", method: "POST", path: pods, body: `{"spec":{"containers":"x"}}`, code: 400, reason: "BadRequest", message: `Pod in version "v1" cannot be handled as a Pod: spec.containers`},
-		{name: "wrong kind", method: "POST", path: pods, body: `{"apiVersion":"v1","kind":"Node"}`, code: 400, reason: "BadRequest", message: `Node in version "v1" cannot be handled as a Pod`},
-		{name: "wrong version", method: "POST", path: pods, body: `{"apiVersion":"v2","kind":"Pod"}`, code: 400, reason: "BadRequest", message: "the API version in the data (v2) does not match the expected API version (v1)"},
-		{name: "strict", method: "POST", path: pods + "?fieldValidation=Strict", body: `{"spec":{"foo":1,"x":2}}`, code: 400, reason: "BadRequest", message: `Pod in version "v1" cannot be handled as a Pod: strict decoding error: unknown field "spec.foo", unknown field "spec.x"`},
-		{name: "strict duplicate", method: "POST", path: pods + "?fieldValidation=Strict", body: `{"kind":"Pod","metadata":{"name":"x","name":"y"}}`, code: 400, reason: "BadRequest", message: `duplicate field "metadata.name"`},
-		{name: "unknown validation", method: "POST", path: pods + "?fieldValidation=Maybe", body: pod, code: 422, reason: "Invalid", message: "fieldValidation"},
-		{name: "too deep", method: "POST", path: pods, body: deep, code: 400, reason: "BadRequest", message: "nested deeper"},
-		{name: "too deep for yaml", method: "POST", path: pods, body: strings.Repeat("[", 100000), headers: []string{"Content-Type", "application/yaml"}, code: 400, reason: "BadRequest"},
-		{name: "too large", method: "POST", path: pods, body: strings.Repeat(" ", rest.MaxBody+1), code: 413, reason: "RequestEntityTooLarge"},
-		{name: "not protobuf", method: "POST", path: pods, body: pod, headers: []string{"Content-Type", "application/vnd.kubernetes.protobuf"}, code: 400, reason: "BadRequest"},
+		{name: "wrong type", method: "POST", path: pods, body: `{"spec":{"containers":"x"}}`, code: 400,
+			reason: "BadRequest", message: `Pod in version "v1" cannot be handled as a Pod: spec.containers`},
+		{name: "wrong kind", method: "POST", path: pods, body: `{"apiVersion":"v1","kind":"Node"}`, code: 400,
+			reason: "BadRequest", message: `Node in version "v1" cannot be handled as a Pod`},
+		{name: "wrong version", method: "POST", path: pods, body: `{"apiVersion":"v2","kind":"Pod"}`, code: 400,
+			reason: "BadRequest", message: "the API version in the data (v2) does not match the expected API version (v1)"},
+		{name: "strict", method: "POST", path: pods + "?fieldValidation=Strict", body: `{"spec":{"foo":1,"x":2}}`, code: 400,
+			reason: "BadRequest", message: `Pod in version "v1" cannot be handled as a Pod: strict decoding error: unknown ` +
+				`field "spec.foo", unknown field "spec.x"`},
+		{name: "strict duplicate", method: "POST", path: pods + "?fieldValidation=Strict",
+			body: `{"kind":"Pod","metadata":{"name":"x","name":"y"}}`, code: 400, reason: "BadRequest",
+			message: `duplicate field "metadata.name"`},
+		{name: "unknown validation", method: "POST", path: pods + "?fieldValidation=Maybe", body: pod, code: 422,
+			reason: "Invalid", message: "fieldValidation"},
+		{name: "too deep", method: "POST", path: pods, body: deep, code: 400, reason: "BadRequest",
+			message: "nested deeper"},
+		{name: "too deep for yaml", method: "POST", path: pods, body: strings.Repeat("[", 100000),
+			headers: []string{"Content-Type", "application/yaml"}, code: 400, reason: "BadRequest"},
+		{name: "too large", method: "POST", path: pods, body: strings.Repeat(" ", rest.MaxBody+1), code: 413,
+			reason: "RequestEntityTooLarge"},
+		{name: "not protobuf", method: "POST", path: pods, body: pod, headers: []string{"Content-Type",
+			"application/vnd.kubernetes.protobuf"}, code: 400, reason: "BadRequest"},
 		{name: "malformed query", method: "GET", path: pods + "?limit=%zz", code: 400, reason: "BadRequest"},
 		{name: "not a number", method: "GET", path: pods + "?limit=many", code: 400, reason: "BadRequest", message: "limit"},
 		{name: "bad selector", method: "GET", path: pods + "?labelSelector=%21%21", code: 400, reason: "BadRequest"},
-		{name: "bad include", method: "GET", path: pods + "?includeObject=All", headers: []string{"Accept", "application/json;as=Table;v=v1;g=meta.k8s.io"}, code: 400, reason: "BadRequest"},
-		{name: "empty patch", method: "PATCH", path: pods + "/a", headers: []string{"Content-Type", "application/merge-patch+json"}, code: 400, reason: "BadRequest"},
-		{name: "options of another kind", method: "DELETE", path: pods + "/a", body: `{"kind":"Pod"}`, code: 400, reason: "BadRequest"},
+		{name: "bad include", method: "GET", path: pods + "?includeObject=All",
+			headers: []string{"Accept", "application/json;as=Table;v=v1;g=meta.k8s.io"}, code: 400, reason: "BadRequest"},
+		{name: "empty patch", method: "PATCH", path: pods + "/a", headers: []string{"Content-Type",
+			"application/merge-patch+json"}, code: 400, reason: "BadRequest"},
+		{name: "options of another kind", method: "DELETE", path: pods + "/a", body: `{"kind":"Pod"}`, code: 400,
+			reason: "BadRequest"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -133,8 +156,8 @@ func TestFieldValidationWarns(t *testing.T) {
 	}
 }
 
-// Options of a deletion with a field that does not exist are accepted, whatever fieldValidation says, and warned about:
-// a misspelt precondition would otherwise be none.
+// Options of a deletion with a field that does not exist are accepted, whatever fieldValidation says, and warned
+// about: a misspelt precondition would otherwise be none.
 //
 // spec: OBJ-3, DEL-5
 func TestDeleteOptionsWarn(t *testing.T) {
@@ -149,7 +172,8 @@ func TestDeleteOptionsWarn(t *testing.T) {
 		{"yaml", pods + "/a", "gracePeriod: 0", "application/yaml", []string{unknown}},
 		{"strict", pods + "/a?fieldValidation=Strict", `{"gracePeriod":0}`, "application/json", []string{unknown}},
 		{"ignore", pods + "/a?fieldValidation=Ignore", `{"gracePeriod":0}`, "application/json", []string{unknown}},
-		{"nested", pods + "/a", `{"preconditions":{"name":"x"}}`, "application/json", []string{`299 - "unknown field \"preconditions.name\""`}},
+		{"nested", pods + "/a", `{"preconditions":{"name":"x"}}`, "application/json",
+			[]string{`299 - "unknown field \"preconditions.name\""`}},
 		{"twice", pods + "/a", `{"gracePeriodSeconds":1,"gracePeriodSeconds":0}`, "application/json", []string{twice}},
 		{"known", pods + "/a", `{"kind":"DeleteOptions","apiVersion":"v1","gracePeriodSeconds":0}`, "application/json", nil},
 		{"none", pods + "/a", "", "application/json", nil},
@@ -171,7 +195,8 @@ func TestWarningsFromTheService(t *testing.T) {
 	f.createPod("a")
 	f.api.React(func(ctx context.Context, _ string, _ any) error {
 		warning.Add(ctx, `mind the "gap"`)
-		return grpc.SetHeader(ctx, metadata.Pairs(warning.MetadataKey, "over the wire", warning.MetadataKey, `mind the "gap"`))
+		return grpc.SetHeader(ctx, metadata.Pairs(warning.MetadataKey, "over the wire", warning.MetadataKey,
+			`mind the "gap"`))
 	})
 	a := f.want(f.do("GET", pods+"/a", ""), 200)
 	if got := strings.Join(a.header["Warning"], "|"); got != `299 - "mind the \"gap\""|299 - "over the wire"` {
@@ -193,7 +218,8 @@ func TestQueryCannotOverride(t *testing.T) {
 	var got any
 	f.api.React(func(_ context.Context, _ string, req any) error { got = req; return nil })
 	f.do("GET", "/api/v1/pods?namespace=x&limit=5&limit=6&unknown=1&labelSelector=a%3Db", "")
-	if r, ok := got.(*metav1.ListRequest); !ok || r.GetNamespace() != "" || r.GetLimit() != 5 || r.GetLabelSelector() != "a=b" {
+	if r, ok := got.(*metav1.ListRequest); !ok || r.GetNamespace() != "" || r.GetLimit() != 5 ||
+		r.GetLabelSelector() != "a=b" {
 		t.Errorf("list: %v", got)
 	}
 	f.do("DELETE", pods+"/a?name=b&namespace=y&options.gracePeriodSeconds=0&gracePeriodSeconds=7&dryRun=All&dryRun=x",
@@ -203,13 +229,15 @@ func TestQueryCannotOverride(t *testing.T) {
 		r.GetOptions().GetPreconditions().GetUid() != "u" {
 		t.Errorf("delete: %v", got)
 	}
-	f.do("PATCH", pods+"/a?patchType=x&force=1&patch=aGk%3D&fieldManager=m", "{}", "Content-Type", "application/merge-patch+json; charset=utf-8")
+	f.do("PATCH", pods+"/a?patchType=x&force=1&patch=aGk%3D&fieldManager=m", "{}", "Content-Type",
+		"application/merge-patch+json; charset=utf-8")
 	if r, ok := got.(*metav1.PatchRequest); !ok || r.GetPatchType() != "application/merge-patch+json" || !r.GetForce() ||
 		string(r.GetPatch()) != "{}" || r.GetFieldManager() != "m" {
 		t.Errorf("patch: %v", got)
 	}
 	f.do("PATCH", pods+"/a", "- x", "Content-Type", "application/apply-patch+yaml")
-	if r, ok := got.(*metav1.PatchRequest); !ok || r.GetPatchType() != "application/apply-patch+yaml" || string(r.GetPatch()) != "- x" {
+	if r, ok := got.(*metav1.PatchRequest); !ok || r.GetPatchType() != "application/apply-patch+yaml" ||
+		string(r.GetPatch()) != "- x" {
 		t.Errorf("apply: %v", got)
 	}
 	f.do("POST", pods+"?object.metadata.name=evil&dryRun=All&fieldManager=m", pod)

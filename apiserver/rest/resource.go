@@ -38,7 +38,8 @@ func (h *Handler) serveResource(w http.ResponseWriter, r *http.Request, routes m
 	ex.end()
 }
 
-// negotiate chooses the route and the forms of body and answer. It returns nil and no error when the method is not allowed.
+// negotiate chooses the route and the forms of body and answer. It returns nil and no error when the method is not
+// allowed.
 func (h *Handler) negotiate(w http.ResponseWriter, r *http.Request, routes map[string]*route) (*exchange, error) {
 	rt := routes[r.Method]
 	if rt == nil {

@@ -35,8 +35,8 @@ type route struct {
 	namespaced            bool
 	// input and output are the messages of the method.
 	input, output protoreflect.MessageType
-	// body is the field of the request that the HTTP body fills, nil for none; object its message, nil for a patch, which is
-	// bytes of the type that patchType takes.
+	// body is the field of the request that the HTTP body fills, nil for none; object its message, nil for a patch, which
+	// is bytes of the type that patchType takes.
 	body, patchType protoreflect.FieldDescriptor
 	object          protoreflect.MessageType
 	// stream describes an answer that is a stream, nil for others; logs is set when it is one of plain text.
@@ -48,8 +48,9 @@ type route struct {
 	watch *route
 }
 
-// routesOf makes the routes of a service: one for each rule of each of its methods. The rules are in the descriptor, while
-// servers register and answer what is in grpc.ServiceDesc: a method that only one of the two knows is refused, by its name.
+// routesOf makes the routes of a service: one for each rule of each of its methods. The rules are in the descriptor,
+// while servers register and answer what is in grpc.ServiceDesc: a method that only one of the two knows is refused,
+// by its name.
 func routesOf(s *service.Service) ([]*route, error) {
 	streams := make(map[string]*grpc.StreamDesc, len(s.Desc.Streams))
 	for i := range s.Desc.Streams {

@@ -34,7 +34,9 @@ func (r *recorder) Invoke(_ context.Context, method string, args, _ any, _ ...gr
 	return errRecorded
 }
 
-func (r *recorder) NewStream(_ context.Context, _ *grpc.StreamDesc, method string, _ ...grpc.CallOption) (grpc.ClientStream, error) {
+func (r *recorder) NewStream(
+	_ context.Context, _ *grpc.StreamDesc, method string, _ ...grpc.CallOption,
+) (grpc.ClientStream, error) {
 	r.method = method
 	return nil, errRecorded
 }
@@ -44,7 +46,8 @@ func (r *recorder) NewStream(_ context.Context, _ *grpc.StreamDesc, method strin
 // spec: OBJ-15
 func TestBindings(t *testing.T) {
 	conn := &recorder{}
-	h, err := rest.New(rest.Config{Conn: conn, Authenticate: asAdmin, Version: "1.36.3", Logger: slog.New(slog.DiscardHandler)})
+	h, err := rest.New(rest.Config{Conn: conn, Authenticate: asAdmin, Version: "1.36.3",
+		Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,10 +71,12 @@ func TestBindings(t *testing.T) {
 				if conn.method != want {
 					t.Errorf("%s %s reached %q, want %q", method, path, conn.method, want)
 				}
-				if r, ok := conn.req.(interface{ GetNamespace() string }); ok && strings.Contains(path, "{namespace}") && r.GetNamespace() != "ns1" {
+				if r, ok := conn.req.(interface{ GetNamespace() string }); ok && strings.Contains(path, "{namespace}") &&
+					r.GetNamespace() != "ns1" {
 					t.Errorf("%s %s: namespace %q", method, path, r.GetNamespace())
 				}
-				if r, ok := conn.req.(interface{ GetName() string }); ok && strings.Contains(path, "{name}") && r.GetName() != "n1" {
+				if r, ok := conn.req.(interface{ GetName() string }); ok && strings.Contains(path, "{name}") &&
+					r.GetName() != "n1" {
 					t.Errorf("%s %s: name %q", method, path, r.GetName())
 				}
 				n++
@@ -93,15 +98,19 @@ func TestMethodsArePairedByName(t *testing.T) {
 		change     func(*grpc.ServiceDesc)
 	}{
 		{"missing", full + ".Delete is in the .proto, but is not served", func(d *grpc.ServiceDesc) {
-			d.Methods = slices.DeleteFunc(slices.Clone(d.Methods), func(m grpc.MethodDesc) bool { return m.MethodName == "Delete" })
+			d.Methods = slices.DeleteFunc(slices.Clone(d.Methods),
+				func(m grpc.MethodDesc) bool { return m.MethodName == "Delete" })
 		}},
-		{"missing stream", full + ".Watch is in the .proto, but is not served", func(d *grpc.ServiceDesc) { d.Streams = nil }},
+		{"missing stream", full + ".Watch is in the .proto, but is not served",
+			func(d *grpc.ServiceDesc) { d.Streams = nil }},
 		{"extra", full + ".Undo is served, but its .proto has no such method", func(d *grpc.ServiceDesc) {
 			d.Methods = append(slices.Clone(d.Methods), grpc.MethodDesc{MethodName: "Undo"})
 		}},
 		{"renamed", full + ".Remove is served, but its .proto has no such method", func(d *grpc.ServiceDesc) {
 			d.Methods = slices.Clone(d.Methods)
-			d.Methods[slices.IndexFunc(d.Methods, func(m grpc.MethodDesc) bool { return m.MethodName == "Delete" })].MethodName = "Remove"
+			d.Methods[slices.IndexFunc(d.Methods, func(m grpc.MethodDesc) bool {
+				return m.MethodName == "Delete"
+			})].MethodName = "Remove"
 		}},
 		{"another shape", full + ".Watch: only its answer may be a stream", func(d *grpc.ServiceDesc) {
 			d.Streams = nil

@@ -55,7 +55,9 @@ func (p podsOf) Log(req *corev1.LogPodRequest, stream grpc.ServerStreamingServer
 	return p.s.logs(req, func(text string) { _ = stream.Send(&httpbody.HttpBody{Data: []byte(text)}) })
 }
 
-func (s *scripted) Watch(ctx context.Context, req *metav1.WatchRequest, accept func() error, send func([]object.Event) error) error {
+func (s *scripted) Watch(
+	ctx context.Context, req *metav1.WatchRequest, accept func() error, send func([]object.Event) error,
+) error {
 	s.watched = req
 	return s.watch(ctx, accept, send)
 }
@@ -85,7 +87,8 @@ func TestLogs(t *testing.T) {
 		return nil
 	}}
 	f := s.front(t)
-	w := f.watch(t, pods+"/a/log?container=c&follow=true&tailLines=5&timestamps=false&insecureSkipTLSVerifyBackend=true", "application/json, */*")
+	w := f.watch(t, pods+"/a/log?container=c&follow=true&tailLines=5&timestamps=false&insecureSkipTLSVerifyBackend=true",
+		"application/json, */*")
 	if w.res.StatusCode != 200 || w.res.Header.Get("Content-Type") != "text/plain" {
 		t.Fatalf("%d %v", w.res.StatusCode, w.res.Header)
 	}

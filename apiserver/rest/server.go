@@ -11,8 +11,8 @@ import (
 	"monoplane.dev/apiserver/gate"
 )
 
-// NewServer returns a server for the front: HTTP/1.1 and HTTP/2, with the bounds of package gate on what one connection can
-// take, on a listener of that package.
+// NewServer returns a server for the front: HTTP/1.1 and HTTP/2, with the bounds of package gate on what one
+// connection can take, on a listener of that package.
 // There is no bound on the length of an answer, because watches have none; clients that stall are cut off by
 // the front, dead connections are found by HTTP/2 pings (a timeout of each write as well would cost a timer each).
 // What net/http has to say goes to logger. The caller serves, and shuts down: call Handler.Close first, so that

@@ -108,7 +108,8 @@ func TestNewServer(t *testing.T) {
 	if a := f.do("GET", "/", ""); a.body != "HTTP/1.1" {
 		t.Errorf("protocol %s", a.body)
 	}
-	if a := f.do("GET", "/", "", "X-Large", strings.Repeat("x", 300<<10)); a.code != http.StatusRequestHeaderFieldsTooLarge {
+	a := f.do("GET", "/", "", "X-Large", strings.Repeat("x", 300<<10))
+	if a.code != http.StatusRequestHeaderFieldsTooLarge {
 		t.Errorf("code %d for a large header", a.code)
 	}
 }

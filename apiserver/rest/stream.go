@@ -23,8 +23,8 @@ type stream struct {
 	frames, scratch []byte
 }
 
-// accept is called by the gateway without a message when the service has accepted a stream, and with each of its messages.
-// The header is sent at once, before there is anything to send.
+// accept is called by the gateway without a message when the service has accepted a stream, and with each of its
+// messages. The header is sent at once, before there is anything to send.
 func (ex *exchange) accept(_ context.Context, w http.ResponseWriter, m proto.Message) error {
 	if m != nil {
 		return nil
@@ -37,8 +37,8 @@ func (ex *exchange) accept(_ context.Context, w http.ResponseWriter, m proto.Mes
 // Delimiter is what the gateway writes after each message of a stream: frames have their ends in themselves.
 func (ex *exchange) Delimiter() []byte { return nil }
 
-// encodeEvents encodes one message of a watch, the events of which are many frames. (The messages of a log are text, which
-// the gateway writes as it is.)
+// encodeEvents encodes one message of a watch, the events of which are many frames. (The messages of a log are text,
+// which the gateway writes as it is.)
 func (ex *exchange) encodeEvents(v any) (b []byte, err error) {
 	m, ok := v.(proto.Message)
 	if !ok || ex.route.service.Events == nil {
@@ -59,8 +59,8 @@ func (ex *exchange) encodeEvents(v any) (b []byte, err error) {
 	return b, err
 }
 
-// encodeEnd encodes why a watch breaks off, if the client has to know: the end of a stream that may simply be opened again
-// needs no words, and those of a log would be taken for its text.
+// encodeEnd encodes why a watch breaks off, if the client has to know: the end of a stream that may simply be opened
+// again needs no words, and those of a log would be taken for its text.
 func (ex *exchange) encodeEnd(v proto.Message) ([]byte, error) {
 	p, _ := v.(*spb.Status)
 	if ex.route.logs || codes.Code(p.GetCode()) == codes.Canceled {

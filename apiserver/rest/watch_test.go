@@ -99,7 +99,8 @@ func TestWatch(t *testing.T) {
 		if w.res.StatusCode != 200 || w.res.Header.Get("Content-Type") != "application/json" {
 			t.Fatalf("%s: %d %v", path, w.res.StatusCode, w.res.Header)
 		}
-		if e := w.next(); e.Type != "ADDED" || e.Object.Kind != "Pod" || e.Object.APIVersion != "v1" || e.Object.Metadata.Name != "a" {
+		if e := w.next(); e.Type != "ADDED" || e.Object.Kind != "Pod" || e.Object.APIVersion != "v1" ||
+			e.Object.Metadata.Name != "a" {
 			t.Errorf("%s: first event %+v", path, e)
 		}
 		w.cancel()
@@ -145,7 +146,8 @@ func TestWatchInitialEvents(t *testing.T) {
 		e.Object.APIVersion != "meta.k8s.io/v1" || e.Object.Spec != nil || e.Object.Metadata.Name != "a" {
 		t.Errorf("event %+v", e)
 	}
-	if e := w.next(); e.Object.Kind != "PartialObjectMetadata" || e.Object.Metadata.Annotations[object.InitialEventsEnd] != "true" {
+	if e := w.next(); e.Object.Kind != "PartialObjectMetadata" ||
+		e.Object.Metadata.Annotations[object.InitialEventsEnd] != "true" {
 		t.Errorf("event %+v", e)
 	}
 	w = f.watch(t, pods+query, asTable)
@@ -153,7 +155,8 @@ func TestWatchInitialEvents(t *testing.T) {
 		e.Object.Rows[0].Cells[0] != "a" || e.Object.Rows[0].Object.Kind != "PartialObjectMetadata" {
 		t.Errorf("event %+v", e)
 	}
-	if e := w.next(); e.Object.Kind != "Table" || e.Object.ColumnDefinitions != nil || e.Object.Metadata.ResourceVersion == "" {
+	if e := w.next(); e.Object.Kind != "Table" || e.Object.ColumnDefinitions != nil ||
+		e.Object.Metadata.ResourceVersion == "" {
 		t.Errorf("event %+v", e)
 	}
 }
@@ -162,7 +165,8 @@ func TestWatchInitialEvents(t *testing.T) {
 func TestWatchProtobuf(t *testing.T) {
 	f := newFront(t)
 	f.createPod("a")
-	w := f.watch(t, pods+"?watch=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true", "application/vnd.kubernetes.protobuf,application/json")
+	w := f.watch(t, pods+"?watch=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true",
+		"application/vnd.kubernetes.protobuf,application/json")
 	if got := w.res.Header.Get("Content-Type"); got != "application/vnd.kubernetes.protobuf;stream=watch" {
 		t.Errorf("Content-Type %q", got)
 	}
@@ -181,7 +185,8 @@ func TestWatchProtobuf(t *testing.T) {
 		if err := codec.DecodeProtobuf(event.Object.Raw, p); err != nil {
 			t.Fatal(err)
 		}
-		if want == object.Added && (p.GetMetadata().GetName() != "a" || p.GetSpec().GetContainers()[0].GetImage() != "host") {
+		if want == object.Added && (p.GetMetadata().GetName() != "a" ||
+			p.GetSpec().GetContainers()[0].GetImage() != "host") {
 			t.Errorf("pod %v", p)
 		}
 	}
@@ -218,7 +223,8 @@ func TestWatchEndsWithAnErrorEvent(t *testing.T) {
 	for _, accept := range []string{"application/json", "application/vnd.kubernetes.protobuf"} {
 		b := &scripted{watch: func(_ context.Context, accept func() error, send func([]object.Event) error) error {
 			_ = accept()
-			_ = send([]object.Event{{Type: object.Bookmark, Object: &corev1.Pod{Metadata: &metav1.ObjectMeta{ResourceVersion: "7"}}}})
+			_ = send([]object.Event{{Type: object.Bookmark,
+				Object: &corev1.Pod{Metadata: &metav1.ObjectMeta{ResourceVersion: "7"}}}})
 			return apierrors.New(apierrors.Expired, "too old resource version: 1 (7)")
 		}}
 		f := b.front(t)
@@ -235,7 +241,8 @@ func TestWatchEndsWithAnErrorEvent(t *testing.T) {
 	}
 }
 
-// How long a watch lasts is for the service to say: the front passes on what the client asks for, and ends nothing by itself.
+// How long a watch lasts is for the service to say: the front passes on what the client asks for, and ends nothing by
+// itself.
 //
 // spec: OBJ-7
 func TestWatchTimeoutIsTheServices(t *testing.T) {
@@ -287,8 +294,10 @@ func TestWatchesLeaveNothingBehind(t *testing.T) {
 // A client that does not read is cut off, so that it holds no resources.
 func TestStalledWatcherIsCutOff(t *testing.T) {
 	ended := make(chan error, 1)
-	big := &corev1.Pod{Metadata: &metav1.ObjectMeta{Name: "a", ResourceVersion: "7", Annotations: map[string]string{"x": strings.Repeat("x", 1<<20)}}}
-	b := &scripted{stall: 50 * time.Millisecond, watch: func(_ context.Context, accept func() error, send func([]object.Event) error) error {
+	big := &corev1.Pod{Metadata: &metav1.ObjectMeta{Name: "a", ResourceVersion: "7",
+		Annotations: map[string]string{"x": strings.Repeat("x", 1<<20)}}}
+	b := &scripted{stall: 50 * time.Millisecond, watch: func(_ context.Context, accept func() error,
+		send func([]object.Event) error) error {
 		_ = accept()
 		for {
 			if err := send([]object.Event{{Type: object.Added, Object: big}}); err != nil {

@@ -24,8 +24,8 @@ type writer struct {
 	// stall is how long one write may take; guard ends it.
 	stall time.Duration
 	guard *time.Timer
-	// gone is set when the client does not take any more. What is written after that goes nowhere: there is nobody to tell,
-	// but the service of a stream, which cancel ends.
+	// gone is set when the client does not take any more. What is written after that goes nowhere: there is nobody to
+	// tell, but the service of a stream, which cancel ends.
 	gone   bool
 	cancel context.CancelFunc
 }

@@ -33,7 +33,8 @@ const (
 // The result is bounded like a body, since aliases let a small document stand for a huge one.
 func yamlToJSON(data []byte) (text []byte, duplicates []string, err error) {
 	if len(data) > maxYAML {
-		return nil, nil, apierrors.New(apierrors.RequestEntityTooLarge, "Request entity too large: limit for YAML is %d", maxYAML)
+		return nil, nil, apierrors.New(apierrors.RequestEntityTooLarge, "Request entity too large: limit for YAML is %d",
+			maxYAML)
 	}
 	var v any
 	if err := yaml.UnmarshalStrict(data, &v); err != nil {

@@ -88,7 +88,8 @@ type result struct {
 func (r *rig) ask(ctx context.Context, scheduler, pod string) <-chan result {
 	out := make(chan result, 1)
 	go func() {
-		st, err := r.b.Explain(ctx, &schedulingv1.ExplainCall{Pod: &corev1.Pod{Spec: &corev1.PodSpec{SchedulerName: scheduler, Hostname: pod}}})
+		st, err := r.b.Explain(ctx, &schedulingv1.ExplainCall{
+			Pod: &corev1.Pod{Spec: &corev1.PodSpec{SchedulerName: scheduler, Hostname: pod}}})
 		out <- result{st, err}
 	}()
 	return out
@@ -97,7 +98,8 @@ func (r *rig) ask(ctx context.Context, scheduler, pod string) <-chan result {
 // Questions go to the scheduler that the pod chose, several at once.
 func TestExplain(t *testing.T) {
 	inRig(t, func(r *rig, ctx context.Context) {
-		if res := <-r.ask(ctx, "a", "p"); !apierrors.Is(res.err, apierrors.ServiceUnavailable) || !strings.Contains(res.err.Error(), "no scheduler is connected") {
+		if res := <-r.ask(ctx, "a", "p"); !apierrors.Is(res.err, apierrors.ServiceUnavailable) ||
+			!strings.Contains(res.err.Error(), "no scheduler is connected") {
 			t.Errorf("nobody listens: %v", res.err)
 		}
 		one, two := r.listen(ctx, "a", "b"), r.listen(ctx, "c")
@@ -147,7 +149,8 @@ func TestExplainWhileConnecting(t *testing.T) {
 	}
 	for range 1000 {
 		ctx, cancel := context.WithCancel(t.Context())
-		stream, err := r.as(authn.SchedulerName).Listen(ctx, &schedulingv1.ListenSchedulerRequest{SchedulerNames: []string{"a"}})
+		stream, err := r.as(authn.SchedulerName).Listen(ctx,
+			&schedulingv1.ListenSchedulerRequest{SchedulerNames: []string{"a"}})
 		if err == nil {
 			_, err = stream.Header()
 		}

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// waitLimit ends waits for the store itself: for the caches to arrive at a revision, and for a transaction's turn. It is
-// far more than either takes while etcd works, and callers may have set less.
+// waitLimit ends waits for the store itself: for the caches to arrive at a revision, and for a transaction's turn. It
+// is far more than either takes while etcd works, and callers may have set less.
 const waitLimit = time.Minute
 
 // running is what goes on in the background until the store is closed.

@@ -33,7 +33,8 @@ func benchPod(name string) *corev1.Pod {
 			}},
 		},
 		Status: &corev1.PodStatus{Phase: "Pending", QosClass: "BestEffort", Conditions: []*corev1.PodCondition{
-			{Type: "PodScheduled", Status: "True"}, {Type: "Ready", Status: "False", Reason: "ContainersNotReady", Message: strings.Repeat("m", 200)},
+			{Type: "PodScheduled", Status: "True"}, {Type: "Ready", Status: "False", Reason: "ContainersNotReady",
+				Message: strings.Repeat("m", 200)},
 		}},
 	}
 	return p

@@ -6,8 +6,8 @@ import (
 	"monoplane.dev/apiserver/store/watchcache"
 )
 
-// conflict finds the comparison that failed in what was found; nil when all hold by now. Operations come before guards:
-// an operation on a newer object is to be decided again, and then meets the guard anyway.
+// conflict finds the comparison that failed in what was found; nil when all hold by now. Operations come before
+// guards: an operation on a newer object is to be decided again, and then meets the guard anyway.
 func (a *attempt) conflict(found map[string]*mvccpb.KeyValue) error {
 	for i := range a.steps {
 		st := &a.steps[i]

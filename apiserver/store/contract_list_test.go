@@ -154,7 +154,8 @@ func contractListRevisions(t *testing.T, s *Store) {
 		t.Errorf("an old page: %v", old)
 	}
 	wantNames(t, list(t, s, ListOptions{Continue: old.Meta.Continue}), "default/b")
-	wantNames(t, list(t, s, ListOptions{ResourceVersion: itoa(r2 + 1), ResourceVersionMatch: "Exact"}), "default/a", "default/b")
+	wantNames(t, list(t, s, ListOptions{ResourceVersion: itoa(r2 + 1), ResourceVersionMatch: "Exact"}), "default/a",
+		"default/b")
 	wantNames(t, list(t, s, ListOptions{ResourceVersion: itoa(r1), ResourceVersionMatch: "NotOlderThan"}), "default/b")
 	wantNames(t, list(t, s, ListOptions{ResourceVersion: itoa(r1)}), "default/b")
 	wantNames(t, list(t, s, ListOptions{ResourceVersion: "0"}), "default/b")
@@ -174,7 +175,8 @@ func contractListRevisions(t *testing.T, s *Store) {
 		{ListOptions{Continue: token{"nodes", 1, "a"}.String()}, apierrors.BadRequest},
 		{ListOptions{Continue: old.Meta.Continue, Namespace: "other"}, apierrors.BadRequest},
 		{ListOptions{Continue: old.Meta.Continue, ResourceVersion: "1"}, apierrors.BadRequest},
-		{ListOptions{Continue: old.Meta.Continue, ResourceVersion: "0", ResourceVersionMatch: "NotOlderThan"}, apierrors.BadRequest},
+		{ListOptions{Continue: old.Meta.Continue, ResourceVersion: "0", ResourceVersionMatch: "NotOlderThan"},
+			apierrors.BadRequest},
 		{ListOptions{Limit: -1}, apierrors.BadRequest},
 	} {
 		_, err := s.List(t.Context(), corev1.PodKind, c.opts)

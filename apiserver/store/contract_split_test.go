@@ -21,7 +21,9 @@ import (
 
 // resumeEverywhere breaks a watch that has seen all, from revision start on, off after each event: resumed there it
 // must deliver exactly the rest, or say that it cannot. It returns how often it could and could not.
-func resumeEverywhere(t *testing.T, s *Store, kind *object.Kind, start int64, all []object.Event) (exact, expired int) {
+func resumeEverywhere(
+	t *testing.T, s *Store, kind *object.Kind, start int64, all []object.Event,
+) (exact, expired int) {
 	t.Helper()
 	want := describe(all)
 	from := start
@@ -69,7 +71,8 @@ func contractManyDeletions(t *testing.T, s *Store) {
 		t.Fatal(err)
 	}
 	all := watch(t, s, WatchOptions{ResourceVersion: itoa(start)})
-	node := watch(t, s, WatchOptions{ResourceVersion: itoa(start), Field: fields.OneTermEqualSelector("spec.nodeName", "n1")})
+	node := watch(t, s, WatchOptions{ResourceVersion: itoa(start), Field: fields.OneTermEqualSelector("spec.nodeName",
+		"n1")})
 	relabel(t, s, podKey("default", "p00"), "last")
 	prefix := s.byKind[corev1.PodKind].prefix + "default/"
 	_, err = s.client.Txn(t.Context(), &etcdserverpb.TxnRequest{Success: []*etcdserverpb.RequestOp{{
@@ -135,7 +138,8 @@ func contractTooManyObjects(t *testing.T, s *Store) {
 	}
 	// One that is written while it is about to be deleted stays.
 	stale := k.cache.Oldest(most)[0]
-	if _, err := s.Commit(t.Context(), Txn{Ops: []Op{{Key: keyOf(event(1)), Object: event(1), Expect: stale.Revision}}}); err != nil {
+	if _, err := s.Commit(t.Context(),
+		Txn{Ops: []Op{{Key: keyOf(event(1)), Object: event(1), Expect: stale.Revision}}}); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.evictBatch(t.Context(), k, []*watchcache.Item{stale}); err != nil {

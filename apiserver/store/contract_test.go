@@ -70,7 +70,8 @@ func contractCreate(t *testing.T, s *Store) {
 // spec: OBJ-2
 func contractCAS(t *testing.T, s *Store) {
 	rev := create(t, s, pod("default", "a"))
-	c := wantConflict(t, second(s.Commit(t.Context(), Txn{Ops: []Op{{Key: podKey("default", "a"), Object: pod("default", "a")}}})))
+	c := wantConflict(t, second(s.Commit(t.Context(),
+		Txn{Ops: []Op{{Key: podKey("default", "a"), Object: pod("default", "a")}}})))
 	if c.Live == nil || c.Live.GetMetadata().GetResourceVersion() != itoa(rev) || c.Guard {
 		t.Errorf("conflict %+v", c)
 	}
@@ -96,13 +97,15 @@ func contractGuards(t *testing.T, s *Store) {
 	ns := &corev1.Namespace{Metadata: &metav1.ObjectMeta{Name: "default"}}
 	nsKey := keyOf(ns)
 	try := func(g Guard) error {
-		return second(s.Commit(t.Context(), Txn{Ops: []Op{{Key: podKey("default", "a"), Object: pod("default", "a")}}, Guards: []Guard{g}}))
+		return second(s.Commit(t.Context(), Txn{Ops: []Op{{Key: podKey("default", "a"), Object: pod("default", "a")}},
+			Guards: []Guard{g}}))
 	}
 	if c := wantConflict(t, try(Guard{Key: nsKey, Condition: Present})); !c.Guard || c.Live != nil || c.Key != nsKey {
 		t.Errorf("conflict %+v", c)
 	}
 	rev := create(t, s, ns)
-	if c := wantConflict(t, try(Guard{Key: nsKey, Condition: Absent})); !c.Guard || !sameNamespace(c.Live, ns) || revOf(c.Live) != itoa(rev) {
+	if c := wantConflict(t, try(Guard{Key: nsKey, Condition: Absent})); !c.Guard || !sameNamespace(c.Live, ns) ||
+		revOf(c.Live) != itoa(rev) {
 		t.Errorf("conflict %+v", c)
 	}
 	wantConflict(t, try(Guard{Key: nsKey, Condition: AtRevision, Revision: rev + 1}))
@@ -125,8 +128,9 @@ func contractUnchanged(t *testing.T, s *Store) {
 	if now, _ := s.Revision(t.Context()); now != rev {
 		t.Errorf("the store is at revision %d, was at %d", now, rev)
 	}
-	wantConflict(t, second(s.Commit(t.Context(), Txn{Ops: []Op{{Key: podKey("default", "a"), Object: pod("default", "a"), Expect: rev}},
-		Guards: []Guard{{Key: Key{corev1.NodeKind, "", "n"}, Condition: Present}}})))
+	wantConflict(t, second(s.Commit(t.Context(),
+		Txn{Ops: []Op{{Key: podKey("default", "a"), Object: pod("default", "a"), Expect: rev}},
+			Guards: []Guard{{Key: Key{corev1.NodeKind, "", "n"}, Condition: Present}}})))
 }
 
 // spec: OBJ-2

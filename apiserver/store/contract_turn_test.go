@@ -28,7 +28,8 @@ func take(t testing.TB, s *Store, name string) {
 // spec: OBJ-2
 func contractTurns(t *testing.T, s *Store) {
 	create := func(name string, g Guard) error {
-		return second(s.Commit(t.Context(), Txn{Ops: []Op{{Key: podKey("default", name), Object: pod("default", name)}}, Guards: []Guard{g}}))
+		return second(s.Commit(t.Context(), Txn{Ops: []Op{{Key: podKey("default", name), Object: pod("default", name)}},
+			Guards: []Guard{g}}))
 	}
 	turn := func(name string) Guard {
 		t.Helper()
@@ -43,7 +44,8 @@ func contractTurns(t *testing.T, s *Store) {
 		t.Fatal(err)
 	}
 	for name, g := range map[string]Guard{"once more": first, "since": late} {
-		if c := wantConflict(t, create("b", g)); !c.Guard || c.Live != nil || c.Error() != "turn pods/a has been taken by another write" {
+		if c := wantConflict(t, create("b", g)); !c.Guard || c.Live != nil ||
+			c.Error() != "turn pods/a has been taken by another write" {
 			t.Errorf("%s: conflict %+v: %v", name, c, c)
 		}
 	}
@@ -62,7 +64,8 @@ func contractTurns(t *testing.T, s *Store) {
 	// The turn alone.
 	take(t, s, "pods/a")
 	take(t, s, "pods/a")
-	if err := second(s.Commit(t.Context(), Txn{Guards: []Guard{{Key: podKey("default", "a"), Condition: Present}}})); err == nil ||
+	if err := second(s.Commit(t.Context(),
+		Txn{Guards: []Guard{{Key: podKey("default", "a"), Condition: Present}}})); err == nil ||
 		errors.As(err, new(*ConflictError)) {
 		t.Errorf("a transaction that writes nothing: %v", err)
 	}
@@ -82,8 +85,8 @@ func contractTurns(t *testing.T, s *Store) {
 	}
 }
 
-// Writers on two servers add pods as long as there are fewer than three, which each of them counts in its turn, and others
-// delete them. There are never more than three.
+// Writers on two servers add pods as long as there are fewer than three, which each of them counts in its turn, and
+// others delete them. There are never more than three.
 //
 // spec: OBJ-2
 func TestTurnsOfTwoStores(t *testing.T) {

@@ -120,8 +120,9 @@ func contractSelectorTransitions(t *testing.T, s *Store) {
 	start, _ := s.Revision(t.Context())
 	key := podKey("default", "a")
 	opts := map[string]WatchOptions{
-		"label":           {Label: labels.SelectorFromSet(labels.Set{"v": "yes"})},
-		"label+name":      {Label: labels.SelectorFromSet(labels.Set{"v": "yes"}), Field: fields.OneTermEqualSelector("metadata.name", "a"), Namespace: "default"},
+		"label": {Label: labels.SelectorFromSet(labels.Set{"v": "yes"})},
+		"label+name": {Label: labels.SelectorFromSet(labels.Set{"v": "yes"}),
+			Field: fields.OneTermEqualSelector("metadata.name", "a"), Namespace: "default"},
 		"label+namespace": {Label: labels.SelectorFromSet(labels.Set{"v": "yes"}), Namespace: "default"},
 	}
 	live := map[string]*Watcher{}

@@ -143,17 +143,18 @@ func relabel2(t testing.TB, s *Store, key Key) {
 func contractBadTransactions(t *testing.T, s *Store) {
 	p := pod("default", "a")
 	for name, txn := range map[string]Txn{
-		"empty":           {},
-		"two of a kind":   {Ops: []Op{{Key: podKey("default", "a"), Object: p}, {Key: podKey("default", "b"), Object: p}}},
-		"no name":         {Ops: []Op{{Key: podKey("default", ""), Object: p}}},
-		"no namespace":    {Ops: []Op{{Key: podKey("", "a"), Object: p}}},
-		"namespace":       {Ops: []Op{{Key: Key{corev1.NodeKind, "default", "a"}}}},
-		"slash":           {Ops: []Op{{Key: podKey("default", "a/b"), Object: p}}},
-		"slash in space":  {Ops: []Op{{Key: podKey("a/b", "a"), Object: p}}},
-		"other kind":      {Ops: []Op{{Key: Key{corev1.NodeKind, "", "a"}, Object: p}}},
-		"unknown kind":    {Ops: []Op{{Key: Key{corev1.ServiceAccountKind, "default", "a"}}}},
-		"no kind":         {Ops: []Op{{Key: Key{nil, "default", "a"}}}},
-		"guard of nobody": {Ops: []Op{{Key: podKey("default", "a"), Object: p}}, Guards: []Guard{{Key: Key{nil, "", "x"}, Condition: Present}}},
+		"empty":          {},
+		"two of a kind":  {Ops: []Op{{Key: podKey("default", "a"), Object: p}, {Key: podKey("default", "b"), Object: p}}},
+		"no name":        {Ops: []Op{{Key: podKey("default", ""), Object: p}}},
+		"no namespace":   {Ops: []Op{{Key: podKey("", "a"), Object: p}}},
+		"namespace":      {Ops: []Op{{Key: Key{corev1.NodeKind, "default", "a"}}}},
+		"slash":          {Ops: []Op{{Key: podKey("default", "a/b"), Object: p}}},
+		"slash in space": {Ops: []Op{{Key: podKey("a/b", "a"), Object: p}}},
+		"other kind":     {Ops: []Op{{Key: Key{corev1.NodeKind, "", "a"}, Object: p}}},
+		"unknown kind":   {Ops: []Op{{Key: Key{corev1.ServiceAccountKind, "default", "a"}}}},
+		"no kind":        {Ops: []Op{{Key: Key{nil, "default", "a"}}}},
+		"guard of nobody": {Ops: []Op{{Key: podKey("default", "a"), Object: p}},
+			Guards: []Guard{{Key: Key{nil, "", "x"}, Condition: Present}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := s.Commit(t.Context(), txn)

@@ -13,8 +13,8 @@ type Dependents struct {
 	Count int
 }
 
-// Dependents returns which kinds have objects that name the owner with this uid and are not being deleted, sorted by resource. It asks the
-// caches, which may be a little behind, and costs a look-up for each kind.
+// Dependents returns which kinds have objects that name the owner with this uid and are not being deleted, sorted by
+// resource. It asks the caches, which may be a little behind, and costs a look-up for each kind.
 func (s *Store) Dependents(uid string) []Dependents {
 	var found []Dependents
 	for kind, k := range s.byKind {

@@ -17,7 +17,8 @@ type mark struct {
 	bytes    int64
 }
 
-// housekeep keeps kinds within their bounds, compacts etcd's history and drops what the caches no longer need, until ctx ends.
+// housekeep keeps kinds within their bounds, compacts etcd's history and drops what the caches no longer need, until
+// ctx ends.
 func (s *Store) housekeep(ctx context.Context) {
 	const marksInInterval = 10
 	tick := time.NewTicker(time.Second)
@@ -59,7 +60,8 @@ func (s *Store) mark() mark {
 	return mark{s.progress.Revision(), time.Now(), total}
 }
 
-// compactLarge cuts the history when much has been written since the first of marks, and returns the marks to go on with.
+// compactLarge cuts the history when much has been written since the first of marks, and returns the marks to go on
+// with.
 func (s *Store) compactLarge(ctx context.Context, marks []mark, now mark) []mark {
 	if marks[len(marks)-1].bytes != now.bytes {
 		marks = append(marks, now)
@@ -103,11 +105,12 @@ func (s *Store) compact(ctx context.Context, revision int64) {
 	}
 	s.compacted.Store(revision)
 	s.metrics.compacted()
-	s.lg.LogAttrs(ctx, slog.LevelDebug, "compacted", slog.Int64("revision", revision), slog.Duration("took", time.Since(start)))
+	s.lg.LogAttrs(ctx, slog.LevelDebug, "compacted", slog.Int64("revision", revision),
+		slog.Duration("took", time.Since(start)))
 }
 
-// ReleasePages gives back the memory in which this process sees the embedded database's file. It is for times when little
-// happens: what is needed again is found in the system's page cache.
+// ReleasePages gives back the memory in which this process sees the embedded database's file. It is for times when
+// little happens: what is needed again is found in the system's page cache.
 func (s *Store) ReleasePages(ctx context.Context) error { return s.client.ReleasePages(ctx) }
 
 // Snapshot writes a consistent copy of all data to w while the store goes on. Restore makes a data directory of it.

@@ -20,8 +20,8 @@ func liveHeap() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// Hundreds of updates and deletions of objects of 0.9 MB leave no more in memory than the history may keep and what etcd
-// needs: the watch history, etcd's log and its database are each bounded in bytes.
+// Hundreds of updates and deletions of objects of 0.9 MB leave no more in memory than the history may keep and what
+// etcd needs: the watch history, etcd's log and its database are each bounded in bytes.
 func TestLargeWritesLeaveLittleBehind(t *testing.T) {
 	cfg := testConfig(t.TempDir())
 	cfg.OnMutation = nil

@@ -78,7 +78,9 @@ func (s *Store) List(ctx context.Context, kind *object.Kind, opts ListOptions) (
 }
 
 // listRevision works out which revision is wanted, and waits until it is there.
-func (s *Store) listRevision(ctx context.Context, kind *object.Kind, opts ListOptions, req *watchcache.ListOptions) error {
+func (s *Store) listRevision(
+	ctx context.Context, kind *object.Kind, opts ListOptions, req *watchcache.ListOptions,
+) error {
 	match, rv := opts.ResourceVersionMatch, opts.ResourceVersion
 	bad := func(format string, args ...any) error { return apierrors.New(apierrors.BadRequest, format, args...) }
 	switch {

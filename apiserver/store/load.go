@@ -147,7 +147,9 @@ func (s *Store) lookup(key string) (*kind, string) {
 }
 
 // readAll reads all keys with prefix at revision (0 for the newest) in pages.
-func (s *Store) readAll(ctx context.Context, prefix string, revision int64, page func([]*mvccpb.KeyValue) error) (int64, error) {
+func (s *Store) readAll(
+	ctx context.Context, prefix string, revision int64, page func([]*mvccpb.KeyValue) error,
+) (int64, error) {
 	from := prefix
 	for {
 		resp, err := s.client.Range(ctx, &etcdserverpb.RangeRequest{

@@ -63,7 +63,8 @@ func kindMetrics(k *kind) []prometheus.Collector {
 		gauge("monoplane_store_history_events", "Changes from which a watch may resume.",
 			func(s watchcache.Stats) float64 { return float64(s.HistoryEvents) }),
 		prometheus.NewCounterFunc(prometheus.CounterOpts{
-			Name: "monoplane_store_slow_watchers_total", Help: "Watches cut off because they were too slow.", ConstLabels: labels,
+			Name: "monoplane_store_slow_watchers_total", Help: "Watches cut off because they were too slow.",
+			ConstLabels: labels,
 		}, func() float64 { return float64(k.cache.Stats().CutOff) }),
 	}
 }

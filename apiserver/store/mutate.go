@@ -20,7 +20,9 @@ const otherRaces = 20
 // Mutate returns the object as it is after the write, nil when it was deleted or does not exist. It returns a
 // *ConflictError when a guard on presence or absence failed; a turn, a guard on a revision, or an operation on another
 // object, that has lost a race is decided again, some twenty times.
-func (s *Store) Mutate(ctx context.Context, key Key, decide func(live object.Object) (*Txn, error)) (object.Object, error) {
+func (s *Store) Mutate(
+	ctx context.Context, key Key, decide func(live object.Object) (*Txn, error),
+) (object.Object, error) {
 	k, err := s.kindOf(key)
 	if err != nil {
 		return nil, err

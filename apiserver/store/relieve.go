@@ -61,7 +61,8 @@ func (s *Store) makeRoom(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.lg.LogAttrs(ctx, slog.LevelWarn, "the database is full; compacting and defragmenting it", slog.Int64("revision", revision))
+	s.lg.LogAttrs(ctx, slog.LevelWarn, "the database is full; compacting and defragmenting it",
+		slog.Int64("revision", revision))
 	if err := s.client.Relieve(ctx, revision); err != nil {
 		return err
 	}

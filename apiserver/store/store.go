@@ -29,8 +29,8 @@ var ErrStopped = watchcache.ErrStopped
 
 // maxTxns is how many transactions are on their way to etcd at a time, others wait; maxLag is how many revisions the
 // caches may be behind what has been acknowledged. It fills etcd's batches, and together they are less than what etcd
-// keeps for a watcher before it makes that one read everything again, every 100 ms: however many writers there are, the
-// feed stays close behind.
+// keeps for a watcher before it makes that one read everything again, every 100 ms: however many writers there are,
+// the feed stays close behind.
 const (
 	maxTxns = 80
 	maxLag  = 32

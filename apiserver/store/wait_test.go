@@ -103,8 +103,8 @@ func writeEvent(ctx context.Context, s *Store, name string) error {
 	return err
 }
 
-// While a lease is being made, whoever needs it waits for it as long as he likes, others do not; one is made for all, and
-// none is lost because the first who asked has given up.
+// While a lease is being made, whoever needs it waits for it as long as he likes, others do not; one is made for all,
+// and none is lost because the first who asked has given up.
 func TestSlowLease(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
@@ -128,7 +128,8 @@ func TestSlowLease(t *testing.T) {
 			}()
 			synctest.Wait() // the first is the first
 		}
-		if _, err := s.Commit(t.Context(), Txn{Ops: []Op{{Key: podKey("default", "p"), Object: pod("default", "p")}}}); err != nil {
+		if _, err := s.Commit(t.Context(),
+			Txn{Ops: []Op{{Key: podKey("default", "p"), Object: pod("default", "p")}}}); err != nil {
 			t.Error(err) // it needs no lease
 		}
 		for range n / 2 {

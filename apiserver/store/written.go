@@ -3,8 +3,8 @@ package store
 import "sync"
 
 const (
-	// logged is how many of the last writes etcd keeps in memory, about; logBytes is how large they may be together before
-	// it is made to drop them. Writes of usual size never are.
+	// logged is how many of the last writes etcd keeps in memory, about; logBytes is how large they may be together
+	// before it is made to drop them. Writes of usual size never are.
 	logged   = 100
 	logBytes = 8 << 20
 	// databaseBytes is how much may be written before etcd's history is compacted to half of that, whatever its age: the

@@ -22,15 +22,16 @@ func TestTable(t *testing.T) {
 	b = append(b, ',')
 	b = table.AppendRow(b, nil, nil)
 	b = table.AppendTail(b)
-	want := `{"kind":"Table","apiVersion":"meta.k8s.io/v1","metadata":{"resourceVersion":"7","continue":"c"},"columnDefinitions":[` +
+	want := `{"kind":"Table","apiVersion":"meta.k8s.io/v1","metadata":{"resourceVersion":"7","continue":"c"},` +
+		`"columnDefinitions":[` +
 		`{"name":"Name","type":"string","format":"name","description":"The \"name\".","priority":0},` +
 		`{"name":"Nominated","type":"string","format":"","description":"","priority":1}],"rows":[` +
 		`{"cells":["a",1,2,3,true,null,"1.5"],"object":{"x":1}},{"cells":[],"object":null}]}`
 	if string(b) != want || !json.Valid(b) {
 		t.Errorf("got  %s\nwant %s", b, want)
 	}
-	if got := string(table.AppendTail(table.AppendHead(nil, &metav1.ListMeta{}, nil))); got !=
-		`{"kind":"Table","apiVersion":"meta.k8s.io/v1","metadata":{},"columnDefinitions":null,"rows":[]}` {
+	got := string(table.AppendTail(table.AppendHead(nil, &metav1.ListMeta{}, nil)))
+	if got != `{"kind":"Table","apiVersion":"meta.k8s.io/v1","metadata":{},"columnDefinitions":null,"rows":[]}` {
 		t.Errorf("without columns: %s", got)
 	}
 }
@@ -48,7 +49,8 @@ func TestDefault(t *testing.T) {
 
 func TestParseInclude(t *testing.T) {
 	for s, want := range map[string]table.Include{
-		"": table.IncludeMetadata, "Metadata": table.IncludeMetadata, "None": table.IncludeNone, "Object": table.IncludeObject,
+		"": table.IncludeMetadata, "Metadata": table.IncludeMetadata, "None": table.IncludeNone,
+		"Object": table.IncludeObject,
 	} {
 		if got, ok := table.ParseInclude(s); !ok || got != want {
 			t.Errorf("%q: %v, %v", s, got, ok)

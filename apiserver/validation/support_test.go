@@ -161,10 +161,14 @@ func TestSupportOfPods(t *testing.T) {
 		{"root by number", pod(func(s *corev1.PodSpec) {
 			s.SecurityContext = &corev1.PodSecurityContext{RunAsUser: &root}
 			s.Containers[0].SecurityContext = &corev1.SecurityContext{RunAsUser: &root, AllowPrivilegeEscalation: &no}
-		}), "spec.containers[0].securityContext.runAsUser spec.containers[0].securityContext.allowPrivilegeEscalation spec.securityContext.runAsUser"},
+		}), "spec.containers[0].securityContext.runAsUser spec.containers[0].securityContext.allowPrivilegeEscalation " +
+			"spec.securityContext.runAsUser"},
 		{"user namespace", pod(func(s *corev1.PodSpec) { s.HostUsers = &no }), "spec.hostUsers"},
 		{"the node's users", pod(func(s *corev1.PodSpec) { s.HostUsers = &yes }), ""},
-		{"no privileges", pod(func(s *corev1.PodSpec) { s.Containers[0].SecurityContext = &corev1.SecurityContext{Privileged: &no} }), ""},
+		{"no privileges", pod(func(s *corev1.PodSpec) {
+			s.Containers[0].SecurityContext = &corev1.SecurityContext{
+				Privileged: &no}
+		}), ""},
 		{"priority 0", pod(func(s *corev1.PodSpec) { s.Priority = new(int32) }), ""},
 	} {
 		refused, _ := s.Unsupported(c.pod)
@@ -182,12 +186,13 @@ func TestSupportOfPods(t *testing.T) {
 // Preferred node affinity counts in the scheduler's scores, so that nobody is warned about it.
 // spec: OBJ-3, SCHED-5
 func TestPreferredNodeAffinityIsServed(t *testing.T) {
-	refused, stored := NewSupport().Unsupported(&corev1.Pod{Spec: &corev1.PodSpec{Affinity: &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
-		PreferredDuringSchedulingIgnoredDuringExecution: []*corev1.PreferredSchedulingTerm{{Weight: 1,
-			Preference: &corev1.NodeSelectorTerm{
-				MatchExpressions: []*corev1.NodeSelectorRequirement{{Key: "zone", Operator: "Exists"}},
-			}}},
-	}}}})
+	refused, stored := NewSupport().Unsupported(
+		&corev1.Pod{Spec: &corev1.PodSpec{Affinity: &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
+			PreferredDuringSchedulingIgnoredDuringExecution: []*corev1.PreferredSchedulingTerm{{Weight: 1,
+				Preference: &corev1.NodeSelectorTerm{
+					MatchExpressions: []*corev1.NodeSelectorRequirement{{Key: "zone", Operator: "Exists"}},
+				}}},
+		}}}})
 	if len(refused)+len(stored) > 0 {
 		t.Errorf("refused %v, stored %v", refused, stored)
 	}
@@ -198,7 +203,8 @@ func TestPreferredNodeAffinityIsServed(t *testing.T) {
 func TestSupportOfVolumes(t *testing.T) {
 	refused, stored := NewSupport().Unsupported(&corev1.Pod{Spec: &corev1.PodSpec{
 		Volumes: []*corev1.Volume{
-			{Name: "a", VolumeSource: &corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "c"}}},
+			{Name: "a", VolumeSource: &corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{
+				ClaimName: "c"}}},
 			{Name: "b", VolumeSource: &corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
 			{Name: "c", VolumeSource: &corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}}},
 		},
@@ -212,7 +218,8 @@ func TestSupportOfVolumes(t *testing.T) {
 	if got := strings.Join(names, " "); got != "spec.volumes[1].emptyDir spec.volumes[2].ephemeral" {
 		t.Errorf("refused %s", got)
 	}
-	if want := "spec.volumes[0].persistentVolumeClaim: the claim takes part in scheduling, but is not mounted in this version"; !slices.Equal(stored, []string{want}) {
+	if want := "spec.volumes[0].persistentVolumeClaim: the claim takes part in scheduling, but is not mounted in this " +
+		"version"; !slices.Equal(stored, []string{want}) {
 		t.Errorf("warnings %q", stored)
 	}
 }

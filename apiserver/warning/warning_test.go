@@ -24,7 +24,8 @@ func TestCollectorKeepsDistinctTextsInOrder(t *testing.T) {
 
 func TestTextsFitHeaders(t *testing.T) {
 	for _, s := range []string{
-		"plain", "with \"quotes\" and \\", "\x00\x7f\u0085", "a\r\nSet-Cookie: x", "\xff\xfe", strings.Repeat("ä", 5000), "日本語",
+		"plain", "with \"quotes\" and \\", "\x00\x7f\u0085", "a\r\nSet-Cookie: x", "\xff\xfe", strings.Repeat("ä", 5000),
+		"日本語",
 	} {
 		ctx, c := warning.WithCollector(t.Context())
 		warning.Add(ctx, s)

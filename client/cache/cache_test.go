@@ -42,9 +42,11 @@ func inWorld(t *testing.T, f func(w *world)) {
 		w.c = w.server.Admin()
 		w.server.Namespaces(t, "ns")
 		w.pods = cache.New(cache.Config[*corev1.Pod]{
-			Source:  cache.Watch(w.c.Pods.Watch),
-			Indexes: map[string]func(*corev1.Pod) []string{"node": func(p *corev1.Pod) []string { return []string{p.GetSpec().GetNodeName()} }},
-			Seed:    1,
+			Source: cache.Watch(w.c.Pods.Watch),
+			Indexes: map[string]func(*corev1.Pod) []string{"node": func(p *corev1.Pod) []string {
+				return []string{p.GetSpec().GetNodeName()}
+			}},
+			Seed: 1,
 		})
 		if w.pods.HasSynced() {
 			t.Error("synced before it ran")
@@ -104,7 +106,8 @@ func (w *world) create(name, node string, labels map[string]string) *corev1.Pod 
 func (w *world) force(name string) {
 	w.t.Helper()
 	zero := int64(0)
-	if _, err := w.c.Pods.Delete(w.t.Context(), &metav1.DeleteRequest{Namespace: "ns", Name: name, GracePeriodSeconds: &zero}); err != nil {
+	if _, err := w.c.Pods.Delete(w.t.Context(), &metav1.DeleteRequest{Namespace: "ns", Name: name,
+		GracePeriodSeconds: &zero}); err != nil {
 		w.t.Fatal(err)
 	}
 }

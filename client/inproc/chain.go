@@ -43,7 +43,9 @@ func chainStream(all []grpc.StreamServerInterceptor) grpc.StreamServerIntercepto
 }
 
 // nextStream is nextUnary for streams.
-func nextStream(all []grpc.StreamServerInterceptor, info *grpc.StreamServerInfo, h grpc.StreamHandler) grpc.StreamHandler {
+func nextStream(
+	all []grpc.StreamServerInterceptor, info *grpc.StreamServerInfo, h grpc.StreamHandler,
+) grpc.StreamHandler {
 	if len(all) == 0 {
 		return h
 	}

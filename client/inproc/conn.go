@@ -63,7 +63,9 @@ func (c *conn) Invoke(ctx context.Context, method string, args, reply any, opts 
 }
 
 // call runs a unary handler on this goroutine.
-func (c *conn) call(ctx context.Context, t *transport, impl any, h grpc.MethodHandler, req proto.Message) (res any, err error) {
+func (c *conn) call(
+	ctx context.Context, t *transport, impl any, h grpc.MethodHandler, req proto.Message,
+) (res any, err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			res, err = nil, c.server.panicked(t.method, v)
@@ -78,7 +80,9 @@ func (c *conn) call(ctx context.Context, t *transport, impl any, h grpc.MethodHa
 }
 
 // callDetached runs a unary handler on a goroutine of its own and waits for it or for the context.
-func (c *conn) callDetached(ctx context.Context, t *transport, impl any, h grpc.MethodHandler, req proto.Message) (any, error) {
+func (c *conn) callDetached(
+	ctx context.Context, t *transport, impl any, h grpc.MethodHandler, req proto.Message,
+) (any, error) {
 	type result struct {
 		res any
 		err error

@@ -25,8 +25,9 @@ type callerKey struct{}
 // echo is a service with every kind of method.
 type echo struct {
 	grpc_testing.UnimplementedTestServiceServer
-	unary     func(context.Context, *grpc_testing.SimpleRequest) (*grpc_testing.SimpleResponse, error)
-	down      func(*grpc_testing.StreamingOutputCallRequest, grpc.ServerStreamingServer[grpc_testing.StreamingOutputCallResponse]) error
+	unary func(context.Context, *grpc_testing.SimpleRequest) (*grpc_testing.SimpleResponse, error)
+	down  func(*grpc_testing.StreamingOutputCallRequest,
+		grpc.ServerStreamingServer[grpc_testing.StreamingOutputCallResponse]) error
 	leftValue any
 }
 
@@ -45,7 +46,9 @@ func (e *echo) UnaryCall(ctx context.Context, r *grpc_testing.SimpleRequest) (*g
 	return &grpc_testing.SimpleResponse{Username: r.GetResponseStatus().GetMessage(), Payload: r.GetPayload()}, nil
 }
 
-func (e *echo) StreamingInputCall(s grpc.ClientStreamingServer[grpc_testing.StreamingInputCallRequest, grpc_testing.StreamingInputCallResponse]) error {
+func (e *echo) StreamingInputCall(
+	s grpc.ClientStreamingServer[grpc_testing.StreamingInputCallRequest, grpc_testing.StreamingInputCallResponse],
+) error {
 	n := 0
 	for {
 		m, err := s.Recv()
@@ -59,12 +62,15 @@ func (e *echo) StreamingInputCall(s grpc.ClientStreamingServer[grpc_testing.Stre
 	}
 }
 
-func (e *echo) StreamingOutputCall(r *grpc_testing.StreamingOutputCallRequest, s grpc.ServerStreamingServer[grpc_testing.StreamingOutputCallResponse]) error {
+func (e *echo) StreamingOutputCall(
+	r *grpc_testing.StreamingOutputCallRequest, s grpc.ServerStreamingServer[grpc_testing.StreamingOutputCallResponse],
+) error {
 	if e.down != nil {
 		return e.down(r, s)
 	}
 	for _, p := range r.GetResponseParameters() {
-		err := s.Send(&grpc_testing.StreamingOutputCallResponse{Payload: &grpc_testing.Payload{Body: make([]byte, p.GetSize())}})
+		err := s.Send(&grpc_testing.StreamingOutputCallResponse{Payload: &grpc_testing.Payload{Body: make([]byte,
+			p.GetSize())}})
 		if err != nil {
 			return err
 		}
@@ -73,7 +79,9 @@ func (e *echo) StreamingOutputCall(r *grpc_testing.StreamingOutputCallRequest, s
 	return nil
 }
 
-func (e *echo) FullDuplexCall(s grpc.BidiStreamingServer[grpc_testing.StreamingOutputCallRequest, grpc_testing.StreamingOutputCallResponse]) error {
+func (e *echo) FullDuplexCall(
+	s grpc.BidiStreamingServer[grpc_testing.StreamingOutputCallRequest, grpc_testing.StreamingOutputCallResponse],
+) error {
 	if err := s.SendHeader(metadata.Pairs("hello", "there")); err != nil {
 		return err
 	}

@@ -59,7 +59,10 @@ func TestContextOptions(t *testing.T) {
 	s := newServer(t, e)
 	ctx := context.WithValue(t.Context(), callerKey{}, "caller")
 	ctx = metadata.NewIncomingContext(ctx, metadata.Pairs("of", "the outer call"))
-	with := inproc.WithContext(func(ctx context.Context) context.Context { return context.WithValue(ctx, key{}, "owner") })
+	with := inproc.WithContext(func(ctx context.Context) context.Context {
+		return context.WithValue(ctx, key{},
+			"owner")
+	})
 	for _, tc := range []struct {
 		opts []inproc.Option
 		want []any
@@ -94,7 +97,8 @@ func TestInterceptorsChain(t *testing.T) {
 			return h(srv, ss)
 		}
 	}
-	s := inproc.NewServer([]grpc.UnaryServerInterceptor{u("1"), u("2"), u("3")}, []grpc.StreamServerInterceptor{st("4"), st("5")})
+	s := inproc.NewServer([]grpc.UnaryServerInterceptor{u("1"), u("2"), u("3")},
+		[]grpc.StreamServerInterceptor{st("4"), st("5")})
 	defer s.Stop()
 	grpc_testing.RegisterTestServiceServer(s, &echo{})
 	c := grpc_testing.NewTestServiceClient(s.Conn())
@@ -108,7 +112,8 @@ func TestInterceptorsChain(t *testing.T) {
 	if _, err := str.Recv(); !errors.Is(err, io.EOF) {
 		t.Fatal(err)
 	}
-	const un, out = grpc_testing.TestService_UnaryCall_FullMethodName, grpc_testing.TestService_StreamingOutputCall_FullMethodName
+	const un, out = grpc_testing.TestService_UnaryCall_FullMethodName,
+		grpc_testing.TestService_StreamingOutputCall_FullMethodName
 	want := []string{"1" + un, "2" + un, "3" + un, "4" + out, "5" + out}
 	if len(order) != len(want) {
 		t.Fatalf("order %v", order)
@@ -125,7 +130,8 @@ func TestPanicsDoNotCross(t *testing.T) {
 		unary: func(context.Context, *grpc_testing.SimpleRequest) (*grpc_testing.SimpleResponse, error) {
 			panic("secret")
 		},
-		down: func(*grpc_testing.StreamingOutputCallRequest, grpc.ServerStreamingServer[grpc_testing.StreamingOutputCallResponse]) error {
+		down: func(*grpc_testing.StreamingOutputCallRequest,
+			grpc.ServerStreamingServer[grpc_testing.StreamingOutputCallResponse]) error {
 			panic("secret")
 		},
 	}
@@ -155,7 +161,8 @@ func TestBackPressureAndAbandonedStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var sent atomic.Int32
 		var ended atomic.Bool
-		e := &echo{down: func(_ *grpc_testing.StreamingOutputCallRequest, s grpc.ServerStreamingServer[grpc_testing.StreamingOutputCallResponse]) error {
+		e := &echo{down: func(_ *grpc_testing.StreamingOutputCallRequest,
+			s grpc.ServerStreamingServer[grpc_testing.StreamingOutputCallResponse]) error {
 			defer ended.Store(true)
 			for {
 				if err := s.Send(&grpc_testing.StreamingOutputCallResponse{}); err != nil {
@@ -232,7 +239,8 @@ func TestDetached(t *testing.T) {
 // A stream takes one goroutine, also when its handler bounds it in time: there may be thousands.
 func TestStreamTakesOneGoroutine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e := &echo{down: func(_ *grpc_testing.StreamingOutputCallRequest, s grpc.ServerStreamingServer[grpc_testing.StreamingOutputCallResponse]) error {
+		e := &echo{down: func(_ *grpc_testing.StreamingOutputCallRequest,
+			s grpc.ServerStreamingServer[grpc_testing.StreamingOutputCallResponse]) error {
 			ctx, cancel := context.WithTimeout(s.Context(), time.Hour)
 			defer cancel()
 			<-ctx.Done()

@@ -30,8 +30,8 @@ type Server struct {
 	streams sync.WaitGroup
 }
 
-// service is an implementation with its description. A service has so few methods that looking through them is as quick
-// as a map, which each of a thousand simulated nodes' servers would have for itself.
+// service is an implementation with its description. A service has so few methods that looking through them is as
+// quick as a map, which each of a thousand simulated nodes' servers would have for itself.
 type service struct {
 	impl any
 	desc *grpc.ServiceDesc

@@ -32,7 +32,9 @@ type stream struct {
 
 // NewStream begins a streaming call. As with any gRPC client the caller must end ctx, or receive until there is an
 // error.
-func (c *conn) NewStream(ctx context.Context, desc *grpc.StreamDesc, method string, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+func (c *conn) NewStream(
+	ctx context.Context, desc *grpc.StreamDesc, method string, opts ...grpc.CallOption,
+) (grpc.ClientStream, error) {
 	if ctx.Err() != nil {
 		return nil, contextError(ctx)
 	}

@@ -54,7 +54,8 @@ func TestErrorsCross(t *testing.T) {
 	}{
 		{"status", status.Error(codes.Aborted, "no"), codes.Aborted, apierrors.Conflict},
 		{"api error", apierrors.NewNotFound(&object.Kind{Plural: "pods"}, "a"), codes.NotFound, apierrors.NotFound},
-		{"wrapped api error", fmt.Errorf("while: %w", apierrors.New(apierrors.Invalid, "bad")), codes.InvalidArgument, apierrors.Invalid},
+		{"wrapped api error", fmt.Errorf("while: %w", apierrors.New(apierrors.Invalid, "bad")), codes.InvalidArgument,
+			apierrors.Invalid},
 		{"internal", apierrors.NewInternal(secret), codes.Internal, apierrors.InternalError},
 		{"bare", errors.New("odd"), codes.Unknown, apierrors.InternalError},
 		{"canceled", context.Canceled, codes.Canceled, apierrors.InternalError},
@@ -65,7 +66,8 @@ func TestErrorsCross(t *testing.T) {
 			e.unary = func(context.Context, *grpc_testing.SimpleRequest) (*grpc_testing.SimpleResponse, error) {
 				return nil, tc.err
 			}
-			e.down = func(*grpc_testing.StreamingOutputCallRequest, grpc.ServerStreamingServer[grpc_testing.StreamingOutputCallResponse]) error {
+			e.down = func(*grpc_testing.StreamingOutputCallRequest,
+				grpc.ServerStreamingServer[grpc_testing.StreamingOutputCallResponse]) error {
 				return tc.err
 			}
 			_, err := c.UnaryCall(t.Context(), &grpc_testing.SimpleRequest{})
@@ -115,7 +117,8 @@ func TestClientStream(t *testing.T) {
 			t.Fatal(err)
 		}
 		for range 100 {
-			if err := s.Send(&grpc_testing.StreamingInputCallRequest{Payload: &grpc_testing.Payload{Body: make([]byte, 3)}}); err != nil {
+			if err := s.Send(&grpc_testing.StreamingInputCallRequest{Payload: &grpc_testing.Payload{Body: make([]byte,
+				3)}}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -196,7 +199,8 @@ func TestContextEnds(t *testing.T) {
 			return nil, ctx.Err()
 		}
 		gone := make(chan error, 1)
-		e.down = func(_ *grpc_testing.StreamingOutputCallRequest, s grpc.ServerStreamingServer[grpc_testing.StreamingOutputCallResponse]) error {
+		e.down = func(_ *grpc_testing.StreamingOutputCallRequest,
+			s grpc.ServerStreamingServer[grpc_testing.StreamingOutputCallResponse]) error {
 			for {
 				if err := s.Send(&grpc_testing.StreamingOutputCallResponse{}); err != nil {
 					gone <- s.Context().Err()

@@ -37,7 +37,8 @@ func TestWrite(t *testing.T) {
 		"another one":  {between: say, writes: 2, message: "other"},
 		"others write": {between: say, always: true, writes: 5, reason: apierrors.Conflict, message: "other"},
 		"deleted":      {between: remove, writes: 1, reason: apierrors.NotFound},
-		"replaced": {writes: 1, reason: apierrors.NotFound, between: func(t *testing.T, pods corev1.PodsClient, p *corev1.Pod) {
+		"replaced": {writes: 1, reason: apierrors.NotFound, between: func(t *testing.T, pods corev1.PodsClient,
+			p *corev1.Pod) {
 			t.Helper()
 			remove(t, pods, p)
 			create(t, pods)
@@ -49,7 +50,8 @@ func TestWrite(t *testing.T) {
 			p := create(t, pods)
 			before, writes := proto.Clone(p), 0
 			server.React(func(_ context.Context, method string, req any) error {
-				if u, ok := req.(*corev1.UpdatePodRequest); ok && method == corev1.Pods_UpdateStatus_FullMethodName && u.GetFieldManager() == "test" {
+				if u, ok := req.(*corev1.UpdatePodRequest); ok && method == corev1.Pods_UpdateStatus_FullMethodName &&
+					u.GetFieldManager() == "test" {
 					if writes++; x.between != nil && (x.always || writes == 1) {
 						x.between(t, pods, p)
 					}
@@ -71,7 +73,8 @@ func TestWrite(t *testing.T) {
 				t.Fatal(err)
 			}
 			marked := podstatus.Condition(live.GetStatus(), "Marked").GetStatus() == "True"
-			if live.GetStatus().GetMessage() != x.message || marked != (x.reason == "") || x.reason == "" && !proto.Equal(out, live) {
+			if live.GetStatus().GetMessage() != x.message || marked != (x.reason == "") || x.reason == "" &&
+				!proto.Equal(out, live) {
 				t.Errorf("got %v, stored %v", out, live)
 			}
 		})
@@ -100,7 +103,8 @@ func TestWriteNothing(t *testing.T) {
 func TestSetCondition(t *testing.T) {
 	at := func(s int64) *metav1.Time { return value.Time(time.Unix(s, 0)) }
 	first := &corev1.PodStatus{Conditions: make([]*corev1.PodCondition, 0, 4)}
-	first.Conditions = append(first.Conditions, &corev1.PodCondition{Type: "A", Status: "True", Message: "old", LastTransitionTime: at(1)})
+	first.Conditions = append(first.Conditions, &corev1.PodCondition{Type: "A", Status: "True", Message: "old",
+		LastTransitionTime: at(1)})
 	shared := &corev1.PodStatus{Conditions: first.Conditions}
 	for _, x := range []struct {
 		kind, status string
@@ -108,9 +112,11 @@ func TestSetCondition(t *testing.T) {
 		n            int
 	}{{"A", "True", at(1), 1}, {"A", "False", at(2), 1}, {"B", "True", at(2), 2}} {
 		s := shared.Shallow()
-		podstatus.SetCondition(s, &corev1.PodCondition{Type: x.kind, Status: x.status, Message: "new", LastTransitionTime: at(2)})
+		podstatus.SetCondition(s, &corev1.PodCondition{Type: x.kind, Status: x.status, Message: "new",
+			LastTransitionTime: at(2)})
 		c := podstatus.Condition(s, x.kind)
-		if len(s.Conditions) != x.n || c.GetMessage() != "new" || c.GetStatus() != x.status || !proto.Equal(c.GetLastTransitionTime(), x.since) {
+		if len(s.Conditions) != x.n || c.GetMessage() != "new" || c.GetStatus() != x.status ||
+			!proto.Equal(c.GetLastTransitionTime(), x.since) {
 			t.Errorf("%s=%s: %v", x.kind, x.status, s.Conditions)
 		}
 		if len(shared.Conditions) != 1 || shared.Conditions[0].GetMessage() != "old" || shared.Conditions[:2][1] != nil {
@@ -135,8 +141,10 @@ func create(t *testing.T, pods corev1.PodsClient) *corev1.Pod {
 func say(t *testing.T, pods corev1.PodsClient, p *corev1.Pod) {
 	t.Helper()
 	p = object.Clone(p)
-	p.Metadata.ResourceVersion, p.Status = "", &corev1.PodStatus{Phase: "Pending", Message: "other", Reason: rand.Text()} // each write changes something
-	if _, err := pods.UpdateStatus(t.Context(), &corev1.UpdatePodRequest{Namespace: "default", Name: "a", Object: p}); err != nil {
+	// each write changes something
+	p.Metadata.ResourceVersion, p.Status = "", &corev1.PodStatus{Phase: "Pending", Message: "other", Reason: rand.Text()}
+	if _, err := pods.UpdateStatus(t.Context(), &corev1.UpdatePodRequest{Namespace: "default", Name: "a",
+		Object: p}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -144,7 +152,8 @@ func say(t *testing.T, pods corev1.PodsClient, p *corev1.Pod) {
 func remove(t *testing.T, pods corev1.PodsClient, p *corev1.Pod) {
 	t.Helper()
 	zero := int64(0)
-	_, err := pods.Delete(t.Context(), &metav1.DeleteRequest{Namespace: "default", Name: p.GetMetadata().GetName(), GracePeriodSeconds: &zero})
+	_, err := pods.Delete(t.Context(), &metav1.DeleteRequest{Namespace: "default", Name: p.GetMetadata().GetName(),
+		GracePeriodSeconds: &zero})
 	if err != nil {
 		t.Fatal(err)
 	}

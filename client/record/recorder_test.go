@@ -62,7 +62,8 @@ func TestSeries(t *testing.T) {
 			t.Fatalf("%d events", len(got))
 		}
 		a := got[0]
-		if a.GetSeries().GetCount() != 100 || a.GetInvolvedObject().GetUid() != "uid-a" || a.GetReportingComponent() != "tester" {
+		if a.GetSeries().GetCount() != 100 || a.GetInvolvedObject().GetUid() != "uid-a" ||
+			a.GetReportingComponent() != "tester" {
 			t.Errorf("got %v", a)
 		}
 		if got[1].GetSeries() != nil {

@@ -29,12 +29,14 @@ func TestConfirmationIsNotASetting(t *testing.T) {
 	for _, command := range [][]string{{"up", "--runtime", "fake"}, {"snapshot", "restore", file}} {
 		args := append(command, "--data-dir", filepath.Join(dir, "data"))
 		var stdout, stderr bytes.Buffer
-		if code := run(t.Context(), append(args, "--config", file), &stdout, &stderr); code != 1 || !strings.Contains(stderr.String(), "for the command line only") {
+		if code := run(t.Context(), append(args, "--config", file), &stdout, &stderr); code != 1 ||
+			!strings.Contains(stderr.String(), "for the command line only") {
 			t.Errorf("%v with a file: code %d, %s", command, code, &stderr)
 		}
 		t.Setenv("MONOPLANE_CONFIRM_ORIGINAL_DEAD", "true")
 		stderr.Reset()
-		if code := run(t.Context(), args, &stdout, &stderr); code != 1 || !strings.Contains(stderr.String(), "for the command line only") {
+		if code := run(t.Context(), args, &stdout, &stderr); code != 1 ||
+			!strings.Contains(stderr.String(), "for the command line only") {
 			t.Errorf("%v with a variable: code %d, %s", command, code, &stderr)
 		}
 		if err := os.Unsetenv("MONOPLANE_CONFIRM_ORIGINAL_DEAD"); err != nil {

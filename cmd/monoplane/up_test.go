@@ -94,7 +94,8 @@ func TestEtcdTLSFiles(t *testing.T) {
 		{[]string{"--etcd-cafile", none}, "--etcd-cafile: open " + none},
 		{[]string{"--etcd-cafile", bad}, "--etcd-cafile: " + bad + " holds no PEM certificate"},
 		{[]string{"--etcd-certfile", bad}, "--etcd-certfile and --etcd-keyfile belong together"},
-		{[]string{"--etcd-certfile", bad, "--etcd-keyfile", bad}, "--etcd-certfile, --etcd-keyfile: tls: failed to find any PEM data"},
+		{[]string{"--etcd-certfile", bad, "--etcd-keyfile", bad},
+			"--etcd-certfile, --etcd-keyfile: tls: failed to find any PEM data"},
 	} {
 		if _, _, err := upConfig(t, c.args...); err == nil || !strings.HasPrefix(err.Error(), c.want) {
 			t.Errorf("%v: %v, want %s", c.args, err, c.want)
@@ -105,7 +106,8 @@ func TestEtcdTLSFiles(t *testing.T) {
 // Labels are given as a list, by a variable, and in the file as a list or a mapping.
 func TestNodeLabels(t *testing.T) {
 	want := map[string]string{"disk": "ssd", "topology.kubernetes.io/zone": "a", "empty": ""}
-	cfg, _, err := upConfig(t, "--node-labels=disk=ssd,topology.kubernetes.io/zone=a", "--node-labels", "empty=", "--zones=2")
+	cfg, _, err := upConfig(t, "--node-labels=disk=ssd,topology.kubernetes.io/zone=a", "--node-labels", "empty=",
+		"--zones=2")
 	if err != nil || !maps.Equal(cfg.NodeLabels, want) || cfg.Zones != 2 {
 		t.Errorf("by flags: %v, %d zones, %v", cfg.NodeLabels, cfg.Zones, err)
 	}

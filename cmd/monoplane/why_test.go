@@ -16,8 +16,9 @@ func TestShowWhy(t *testing.T) {
 	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	total := int64(173)
 	review := &schedulingv1.PlacementReview{Status: &schedulingv1.PlacementReviewStatus{
-		Message:    "1/2 nodes are available.",
-		Queue:      &schedulingv1.PlacementQueue{State: "Unschedulable", Attempts: 2, LastFailure: value.MicroTime(at), WaitsFor: []string{"A", "B"}},
+		Message: "1/2 nodes are available.",
+		Queue: &schedulingv1.PlacementQueue{State: "Unschedulable", Attempts: 2, LastFailure: value.MicroTime(at),
+			WaitsFor: []string{"A", "B"}},
 		Preemption: &schedulingv1.PlacementPreemption{NodeName: "n2", Victims: []string{"ns/v"}},
 		Nodes: []*schedulingv1.PlacementNode{
 			{Name: "n1", Fits: true, Total: &total, Scores: []*schedulingv1.PlacementScore{
@@ -61,7 +62,8 @@ func TestWhyRefuses(t *testing.T) {
 		"no cluster has run on":                     {"why", "p", "--data-dir", t.TempDir()},
 	} {
 		var stdout, stderr bytes.Buffer
-		if code := run(t.Context(), args, &stdout, &stderr); code != 1 || stdout.Len() > 0 || !strings.Contains(stderr.String(), want) {
+		if code := run(t.Context(), args, &stdout, &stderr); code != 1 || stdout.Len() > 0 ||
+			!strings.Contains(stderr.String(), want) {
 			t.Errorf("%v: code %d, stdout %q, stderr %q", args, code, &stdout, &stderr)
 		}
 	}

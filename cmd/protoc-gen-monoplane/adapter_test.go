@@ -41,22 +41,29 @@ func (r *recorder) List(_ context.Context, req *metav1.ListRequest) (object.Item
 	return object.Items{Meta: &metav1.ListMeta{ResourceVersion: "9"}, Objects: []object.Object{r.obj}}, r.err
 }
 
-func (r *recorder) Watch(_ context.Context, _ *metav1.WatchRequest, accept func() error, send func([]object.Event) error) error {
+func (r *recorder) Watch(
+	_ context.Context, _ *metav1.WatchRequest, accept func() error, send func([]object.Event) error,
+) error {
 	if err := accept(); err != nil {
 		return err
 	}
-	if err := send([]object.Event{{Type: object.Added, Object: r.obj}, {Type: object.Bookmark, Object: r.obj}}); err != nil {
+	err := send([]object.Event{{Type: object.Added, Object: r.obj}, {Type: object.Bookmark, Object: r.obj}})
+	if err != nil {
 		return err
 	}
 	return send([]object.Event{{Type: object.Error, Status: &metav1.Status{Reason: "Expired"}}})
 }
 
-func (r *recorder) Create(_ context.Context, namespace string, o object.Object, opts object.WriteOptions) (object.Object, error) {
+func (r *recorder) Create(
+	_ context.Context, namespace string, o object.Object, opts object.WriteOptions,
+) (object.Object, error) {
 	r.note("create %s/%s %v", namespace, o.GetMetadata().GetName(), opts)
 	return r.obj, r.err
 }
 
-func (r *recorder) Update(_ context.Context, namespace, name, sub string, o object.Object, opts object.WriteOptions) (object.Object, error) {
+func (r *recorder) Update(
+	_ context.Context, namespace, name, sub string, o object.Object, opts object.WriteOptions,
+) (object.Object, error) {
 	r.note("update %s/%s %q %s %v", namespace, name, sub, o.GetMetadata().GetName(), opts)
 	return r.obj, r.err
 }
@@ -101,7 +108,8 @@ func TestAdapterPassesEveryStandardCall(t *testing.T) {
 		}
 	}
 	check(pods.Get(ctx, &metav1.GetRequest{Namespace: "n", Name: "p"}))
-	check(pods.Create(ctx, &corev1.CreatePodRequest{Namespace: "n", Object: pod, DryRun: []string{"All"}, FieldManager: "m", FieldValidation: "Strict"}))
+	check(pods.Create(ctx, &corev1.CreatePodRequest{Namespace: "n", Object: pod, DryRun: []string{"All"},
+		FieldManager: "m", FieldValidation: "Strict"}))
 	check(pods.Update(ctx, &corev1.UpdatePodRequest{Namespace: "n", Name: "p", Object: pod}))
 	check(pods.UpdateStatus(ctx, &corev1.UpdatePodRequest{Namespace: "n", Name: "p"}))
 	check(pods.Patch(ctx, &metav1.PatchRequest{Namespace: "n", Name: "p"}))
@@ -118,7 +126,8 @@ func TestAdapterPassesEveryStandardCall(t *testing.T) {
 		}
 	}
 	want := []string{
-		"get n/p", "create n/p {[All] m Strict}", `update n/p "" p {[]  }`, `update n/p "status"  {[]  }`, `patch n/p ""`, `patch n/p "status"`,
+		"get n/p", "create n/p {[All] m Strict}", `update n/p "" p {[]  }`, `update n/p "status"  {[]  }`, `patch n/p ""`,
+		`patch n/p "status"`,
 		"delete n/p", "list n", "deletecollection n",
 	}
 	if !slices.Equal(r.calls, want) {
@@ -127,15 +136,18 @@ func TestAdapterPassesEveryStandardCall(t *testing.T) {
 	if _, err := namespaces.Finalize(ctx, &corev1.UpdateNamespaceRequest{Name: "x"}); err != nil {
 		t.Error(err)
 	}
-	if got := namespaces.(corev1.NamespacesBackend).Backend.(*recorder).calls; !slices.Equal(got, []string{`update /x "finalize"  {[]  }`}) {
+	if got := namespaces.(corev1.NamespacesBackend).Backend.(*recorder).calls; !slices.Equal(got,
+		[]string{`update /x "finalize"  {[]  }`}) {
 		t.Errorf("got %q", got)
 	}
 }
 
 func TestAdapterAnswersADeletionWithAStatus(t *testing.T) {
-	leases := coordinationv1.LeasesBackend{Backend: &recorder{obj: &coordinationv1.Lease{Metadata: &metav1.ObjectMeta{Uid: "u"}}}}
+	leases := coordinationv1.LeasesBackend{Backend: &recorder{obj: &coordinationv1.Lease{
+		Metadata: &metav1.ObjectMeta{Uid: "u"}}}}
 	got, err := leases.Delete(context.Background(), &metav1.DeleteRequest{Name: "a"})
-	want := &metav1.Status{Status: "Success", Details: &metav1.StatusDetails{Name: "a", Group: "coordination.k8s.io", Kind: "leases", Uid: "u"}}
+	want := &metav1.Status{Status: "Success", Details: &metav1.StatusDetails{Name: "a", Group: "coordination.k8s.io",
+		Kind: "leases", Uid: "u"}}
 	if err != nil || !proto.Equal(got, want) {
 		t.Errorf("got %v, %v", got, err)
 	}
@@ -151,7 +163,8 @@ func TestAdapterPassesErrorsOn(t *testing.T) {
 		t.Errorf("got %v, %v", got, err)
 	}
 	pods.Backend = &recorder{obj: new(corev1.Node)}
-	if got, err := pods.Get(context.Background(), nil); got != nil || err == nil || err.Error() != "backend answered with *corev1.Node instead of *corev1.Pod" {
+	if got, err := pods.Get(context.Background(), nil); got != nil || err == nil ||
+		err.Error() != "backend answered with *corev1.Node instead of *corev1.Pod" {
 		t.Errorf("got %v, %v", got, err)
 	}
 	if got, err := pods.List(context.Background(), nil); got != nil || err == nil {
@@ -170,7 +183,8 @@ func TestAdapterStreamsBatches(t *testing.T) {
 		t.Fatalf("got %d headers, %v", s.headers, s.sent)
 	}
 	first, failure := s.sent[0].GetEvents()[0], s.sent[1].GetEvents()[0]
-	if first.GetType() != "ADDED" || first.GetObject() != pod || failure.GetStatus().GetReason() != "Expired" || failure.GetObject() != nil {
+	if first.GetType() != "ADDED" || first.GetObject() != pod || failure.GetStatus().GetReason() != "Expired" ||
+		failure.GetObject() != nil {
 		t.Errorf("got %v", s.sent)
 	}
 }

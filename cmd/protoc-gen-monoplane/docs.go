@@ -35,9 +35,11 @@ func generateDocs(p *protogen.Plugin, pkg *goPackage) {
 	}
 	pkg.documented = true
 	slices.Sort(lines)
-	g := p.NewGeneratedFile(path.Join(path.Dir(pkg.first.GeneratedFilenamePrefix), "docs_monoplane.pb.go"), pkg.first.GoImportPath)
+	g := p.NewGeneratedFile(path.Join(path.Dir(pkg.first.GeneratedFilenamePrefix), "docs_monoplane.pb.go"),
+		pkg.first.GoImportPath)
 	header(g, pkg.first)
-	g.P("// Docs describes the messages of this package and their fields, in the words of the .proto files: a line for each,")
+	g.P("// Docs describes the messages of this package and their fields, in the words of the .proto files: a line " +
+		"for each,")
 	g.P("// in order, of its name, a tab and the text. It costs nothing until it is read.")
 	g.P(`const Docs = "" +`)
 	for i, line := range lines {

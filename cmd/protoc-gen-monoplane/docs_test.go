@@ -61,7 +61,8 @@ func TestCommentsBecomeDocs(t *testing.T) {
 
 // A package without comments gets no file.
 func TestNoCommentsNoDocs(t *testing.T) {
-	files, err := run([]*descriptorpb.FieldDescriptorProto{field("a", 1, descriptorpb.FieldDescriptorProto_TYPE_STRING)}, nil)
+	files, err := run([]*descriptorpb.FieldDescriptorProto{field("a", 1, descriptorpb.FieldDescriptorProto_TYPE_STRING)},
+		nil)
 	if err != nil {
 		t.Fatal(err)
 	}

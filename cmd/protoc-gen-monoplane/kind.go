@@ -43,7 +43,9 @@ func (pkg *goPackage) generate(p *protogen.Plugin) {
 }
 
 // generateKind writes what a message that carries apiVersion and kind needs besides its codec.
-func generateKind(g *protogen.GeneratedFile, file *protogen.File, m *protogen.Message, k *optionsv1.Kind, pkg *goPackage) error {
+func generateKind(
+	g *protogen.GeneratedFile, file *protogen.File, m *protogen.Message, k *optionsv1.Kind, pkg *goPackage,
+) error {
 	g.P("// TypeMeta returns the apiVersion and kind that JSON and protobuf bodies carry.")
 	g.P("func (x *", m.GoIdent, ") TypeMeta() (apiVersion, kind string) {")
 	g.P("return ", strconv.Quote(apiVersion(k)), ", ", strconv.Quote(k.GetKind()))
@@ -58,7 +60,9 @@ func generateKind(g *protogen.GeneratedFile, file *protogen.File, m *protogen.Me
 	return nil
 }
 
-func generateObject(g *protogen.GeneratedFile, file *protogen.File, m *protogen.Message, k *optionsv1.Kind, pkg *goPackage) error {
+func generateObject(
+	g *protogen.GeneratedFile, file *protogen.File, m *protogen.Message, k *optionsv1.Kind, pkg *goPackage,
+) error {
 	object := g.QualifiedGoIdent(objectPath.Ident("Object"))
 	kind := g.QualifiedGoIdent(objectPath.Ident("Kind"))
 	name := m.GoIdent.GoName + "Kind"

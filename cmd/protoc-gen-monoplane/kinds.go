@@ -74,7 +74,8 @@ func (s served) can(verb string) bool {
 
 // hasStatus says whether the status is written on its own.
 func (s served) hasStatus() bool {
-	return slices.ContainsFunc(s.GetSubresources(), func(r *optionsv1.Subresource) bool { return r.GetName() == "status" })
+	return slices.ContainsFunc(s.GetSubresources(),
+		func(r *optionsv1.Subresource) bool { return r.GetName() == "status" })
 }
 
 // messageOf returns a message of the package of file, nil when there is none of that name.

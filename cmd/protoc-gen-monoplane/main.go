@@ -8,8 +8,8 @@
 // options in monoplane/options/v1, beside the messages:
 //
 //   - AppendJSON and DecodeJSON for every message: the Kubernetes JSON form, without reflection, on top of
-//     package codec/json. And Shallow, a copy of one level. The requests and answers of services have neither: they are
-//     never JSON, nor part of an object.
+//     package codec/json. And Shallow, a copy of one level. The requests and answers of services have neither: they
+//     are never JSON, nor part of an object.
 //   - SetShallow, which fills a message with such a copy, and Clone, a deep copy, for every message.
 //   - AppendProtobuf for every message: its protobuf form, without reflection, on top of package codec/wire.
 //   - SetsLimited for messages with fields that are not fully supported.

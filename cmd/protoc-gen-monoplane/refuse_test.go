@@ -15,12 +15,16 @@ import (
 )
 
 // run runs the plugin on a file with one message and returns the files written.
-func run(fields []*descriptorpb.FieldDescriptorProto, options *descriptorpb.MessageOptions, nested ...*descriptorpb.DescriptorProto) (map[string]string, error) {
+func run(
+	fields []*descriptorpb.FieldDescriptorProto, options *descriptorpb.MessageOptions,
+	nested ...*descriptorpb.DescriptorProto,
+) (map[string]string, error) {
 	file := &descriptorpb.FileDescriptorProto{
 		Name: proto.String("x/v1/x.proto"), Package: proto.String("x.v1"), Syntax: proto.String("proto3"),
-		Dependency:  []string{"monoplane/options/v1/options.proto", "google/protobuf/descriptor.proto"},
-		Options:     &descriptorpb.FileOptions{GoPackage: proto.String("monoplane.dev/api/x/v1;xv1")},
-		MessageType: []*descriptorpb.DescriptorProto{{Name: proto.String("X"), Field: fields, NestedType: nested, Options: options}},
+		Dependency: []string{"monoplane/options/v1/options.proto", "google/protobuf/descriptor.proto"},
+		Options:    &descriptorpb.FileOptions{GoPackage: proto.String("monoplane.dev/api/x/v1;xv1")},
+		MessageType: []*descriptorpb.DescriptorProto{{Name: proto.String("X"), Field: fields, NestedType: nested,
+			Options: options}},
 	}
 	for _, f := range fields {
 		if f.GetProto3Optional() {
@@ -56,7 +60,8 @@ func pass(file *descriptorpb.FileDescriptorProto, generate func(*protogen.Plugin
 
 func field(name string, number int32, kind descriptorpb.FieldDescriptorProto_Type) *descriptorpb.FieldDescriptorProto {
 	return &descriptorpb.FieldDescriptorProto{
-		Name: &name, JsonName: &name, Number: &number, Type: &kind, Label: descriptorpb.FieldDescriptorProto_LABEL_OPTIONAL.Enum(),
+		Name: &name, JsonName: &name, Number: &number, Type: &kind,
+		Label: descriptorpb.FieldDescriptorProto_LABEL_OPTIONAL.Enum(),
 	}
 }
 
@@ -107,8 +112,10 @@ func TestMapsWithoutJSONAreRefused(t *testing.T) {
 		key, value descriptorpb.FieldDescriptorProto_Type
 		want       string
 	}{
-		{descriptorpb.FieldDescriptorProto_TYPE_INT32, descriptorpb.FieldDescriptorProto_TYPE_STRING, "x.v1.X.m: map keys must be strings"},
-		{descriptorpb.FieldDescriptorProto_TYPE_STRING, descriptorpb.FieldDescriptorProto_TYPE_INT64, "x.v1.X.m: collections of int64 are not supported"},
+		{descriptorpb.FieldDescriptorProto_TYPE_INT32, descriptorpb.FieldDescriptorProto_TYPE_STRING,
+			"x.v1.X.m: map keys must be strings"},
+		{descriptorpb.FieldDescriptorProto_TYPE_STRING, descriptorpb.FieldDescriptorProto_TYPE_INT64,
+			"x.v1.X.m: collections of int64 are not supported"},
 	} {
 		m := field("m", 1, descriptorpb.FieldDescriptorProto_TYPE_MESSAGE)
 		m.Label = descriptorpb.FieldDescriptorProto_LABEL_REPEATED.Enum()
@@ -148,7 +155,8 @@ func TestEmptyMessages(t *testing.T) {
 		t.Fatal(err)
 	}
 	text := written["monoplane.dev/api/x/v1/x_monoplane.pb.go"]
-	if !strings.Contains(text, "func (x *X) AppendJSON(") || !strings.Contains(text, "func (x *X) DecodeJSON(") || len(written) != 1 {
+	if !strings.Contains(text, "func (x *X) AppendJSON(") || !strings.Contains(text, "func (x *X) DecodeJSON(") ||
+		len(written) != 1 {
 		t.Errorf("got %v", written)
 	}
 }

@@ -79,7 +79,8 @@ func generateServices(p *protogen.Plugin, entries []entry, packages []*goPackage
 		if e.can("watch") {
 			g.P("Events: ", servicePath.Ident("EventsOf"), "[*", e.ident(e.GetKind()+"Events"), "],")
 		}
-		g.P("Adapt: func(b ", objectPath.Ident("Backend"), ") any { return ", e.ident(e.service+"Backend"), "{Backend: b} },")
+		g.P("Adapt: func(b ", objectPath.Ident("Backend"), ") any { return ", e.ident(e.service+"Backend"),
+			"{Backend: b} },")
 		g.P("},")
 	}
 	g.P("}")
@@ -146,7 +147,8 @@ func generateDefinitions(p *protogen.Plugin, entries []entry) {
 	g.P()
 	g.P("package kinds")
 	g.P()
-	g.P("// allDefinitions returns the definitions of all kinds. A function that is missing here is to be written: it describes")
+	g.P("// allDefinitions returns the definitions of all kinds. A function that is missing here is to be written: it " +
+		"describes")
 	g.P("// the kind of its name.")
 	g.P("func allDefinitions(c ", config, ") map[*", objectPath.Ident("Kind"), "]", definition, " {")
 	g.P("return map[*", objectPath.Ident("Kind"), "]", definition, "{")

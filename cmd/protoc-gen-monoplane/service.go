@@ -104,7 +104,8 @@ func (a *service) list(m *protogen.Method) error {
 		return fmt.Errorf("%s: must return the list of %s", m.Desc.FullName(), a.kind.GoIdent.GoName)
 	}
 	a.unary(m,
-		"meta, items, err := "+a.ident("Listed")+"[*"+a.g.QualifiedGoIdent(a.kind.GoIdent)+"](s.Backend."+m.GoName+"(ctx, req))",
+		"meta, items, err := "+a.ident("Listed")+"[*"+a.g.QualifiedGoIdent(
+			a.kind.GoIdent)+"](s.Backend."+m.GoName+"(ctx, req))",
 		"if err != nil {", "return nil, err", "}",
 		"return &"+a.g.QualifiedGoIdent(m.Output.GoIdent)+"{Metadata: meta, Items: items}, nil")
 	return nil

@@ -49,7 +49,8 @@ const (
 	httpBodyProto = "google/api/httpbody.proto"
 )
 
-const sharedCodes = "Codes that any method can return: Unauthenticated and PermissionDenied (identity), InvalidArgument " +
+const sharedCodes = "Codes that any method can return: Unauthenticated and PermissionDenied (identity), " +
+	"InvalidArgument " +
 	"(malformed request; do not retry), Unavailable (server starting or stopping; retry), DeadlineExceeded, " +
 	"ResourceExhausted (object or request too large, or too many requests)."
 
@@ -96,18 +97,21 @@ func (s *serviceProto) collect() error {
 		updated = updated || sub.GetBody() == "" && sub.GetOptions() == ""
 	}
 	s.add("get", rpc{"Get returns one object. Codes: NotFound.", "Get", metaPackage + "GetRequest", name, reads})
-	s.add("list", rpc{"List returns a consistent snapshot. Codes: OutOfRange with reason Expired (the revision was compacted; " +
-		"list again from the start).", "List", metaPackage + "ListRequest", name + "List", s.collections("get", "")})
-	s.add("watch", rpc{"Watch streams changes in batches, in order, without loss. Codes: OutOfRange with reason Expired (list, " +
-		"then watch again), Aborted (the client was too slow; resume from the last revision it saw).",
-		"Watch", metaPackage + "WatchRequest", "stream " + name + "Events", s.collections("get", "/watch")})
+	s.add("list",
+		rpc{"List returns a consistent snapshot. Codes: OutOfRange with reason Expired (the revision was compacted; " +
+			"list again from the start).", "List", metaPackage + "ListRequest", name + "List", s.collections("get", "")})
+	s.add("watch",
+		rpc{"Watch streams changes in batches, in order, without loss. Codes: OutOfRange with reason Expired (list, " +
+			"then watch again), Aborted (the client was too slow; resume from the last revision it saw).",
+			"Watch", metaPackage + "WatchRequest", "stream " + name + "Events", s.collections("get", "/watch")})
 	codes := "AlreadyExists (the name is taken), InvalidArgument with reason Invalid (every bad field is listed)"
 	if k.GetNamespaced() {
 		codes += ", NotFound or PermissionDenied (namespace missing or terminating)"
 	}
 	s.add("create", rpc{"Create stores a new object. Codes: " + codes + s.codes("Create") + ".",
 		"Create", create, name, []binding{s.collection("post", "", "object")}})
-	s.add("update", rpc{"Update replaces an object" + excepted + ". Codes: NotFound, Aborted with reason Conflict (stale " +
+	s.add("update", rpc{"Update replaces an object" + excepted +
+		". Codes: NotFound, Aborted with reason Conflict (stale " +
 		"resourceVersion; read again), InvalidArgument with reason Invalid" + s.codes("Update") + ".",
 		"Update", update, name, []binding{s.item("put", "", "object")}})
 	s.add("patch", rpc{"Patch changes an object" + excepted + ", by a patch document. Codes: as Update.",
@@ -131,10 +135,13 @@ func (s *serviceProto) part(sub *optionsv1.Subresource, update string) {
 	if sub.GetSpec() != "" {
 		spec = " (spec: " + sub.GetSpec() + ")"
 	}
-	s.rpcs = append(s.rpcs, rpc{"Update" + suffix + " replaces " + sub.GetWrites() + " and nothing else" + spec + ". Codes: as Update.",
+	s.rpcs = append(s.rpcs, rpc{"Update" + suffix + " replaces " + sub.GetWrites() + " and nothing else" + spec +
+		". Codes: as Update.",
 		"Update" + suffix, update, s.kind.GetKind(), []binding{s.item("put", sub.GetName(), "object")}})
-	s.rpcs = append(s.rpcs, rpc{"Patch" + suffix + " changes " + sub.GetWrites() + ", and nothing else, by a patch document. Codes: as Update.",
-		"Patch" + suffix, metaPackage + "PatchRequest", s.kind.GetKind(), []binding{s.item("patch", sub.GetName(), "patch")}})
+	s.rpcs = append(s.rpcs, rpc{"Patch" + suffix + " changes " + sub.GetWrites() +
+		", and nothing else, by a patch document. Codes: as Update.",
+		"Patch" + suffix, metaPackage + "PatchRequest", s.kind.GetKind(),
+		[]binding{s.item("patch", sub.GetName(), "patch")}})
 }
 
 func (s *serviceProto) deletions() {
@@ -143,11 +150,14 @@ func (s *serviceProto) deletions() {
 	if !k.GetDeleteReturnsObject() {
 		answer, said = metaPackage+"Status", ""
 	}
-	s.add("delete", rpc{"Delete removes an object, or marks it when finalizers hold it. Codes: NotFound, Aborted with reason " +
-		"Conflict (a precondition does not hold)" + s.codes("Delete") + "." + said,
-		"Delete", metaPackage + "DeleteRequest", answer, []binding{s.item("delete", "", "options")}})
-	s.add("deletecollection", rpc{"DeleteCollection deletes every selected object, each as Delete does, and returns them.",
-		"DeleteCollection", metaPackage + "DeleteCollectionRequest", k.GetKind() + "List", []binding{s.collection("delete", "", "options")}})
+	s.add("delete",
+		rpc{"Delete removes an object, or marks it when finalizers hold it. Codes: NotFound, Aborted with reason " +
+			"Conflict (a precondition does not hold)" + s.codes("Delete") + "." + said,
+			"Delete", metaPackage + "DeleteRequest", answer, []binding{s.item("delete", "", "options")}})
+	s.add("deletecollection", rpc{
+		"DeleteCollection deletes every selected object, each as Delete does, and returns them.",
+		"DeleteCollection", metaPackage + "DeleteCollectionRequest", k.GetKind() + "List",
+		[]binding{s.collection("delete", "", "options")}})
 }
 
 // action adds the method of an action, or of a part that is only replaced, and its request.
@@ -194,7 +204,8 @@ func (s *serviceProto) action(sub *optionsv1.Subresource, update string) error {
 			}, fields...),
 		})
 	default:
-		s.rpcs = append(s.rpcs, rpc{text, sub.GetMethod(), update, k.GetKind(), []binding{s.item("put", sub.GetName(), "object")}})
+		s.rpcs = append(s.rpcs, rpc{text, sub.GetMethod(), update, k.GetKind(),
+			[]binding{s.item("put", sub.GetName(), "object")}})
 	}
 	return nil
 }
@@ -224,7 +235,8 @@ func optionFields(options *protogen.Message) ([]recordField, error) {
 var writeFields = []recordField{
 	{`"All" validates and admits but stores nothing.`, "repeated string dryRun"},
 	{"Name of the program that writes.", "string fieldManager"},
-	{`What to do with unknown and duplicate JSON fields: "Strict", "Warn" (default) or "Ignore".`, "string fieldValidation"},
+	{`What to do with unknown and duplicate JSON fields: "Strict", "Warn" (default) or "Ignore".`,
+		"string fieldValidation"},
 }
 
 // requests adds the requests and events of the standard methods.
@@ -361,7 +373,8 @@ func (s *serviceProto) text() string {
 	if does == "" {
 		does = "reads and writes objects of kind " + k.GetKind()
 	}
-	b.WriteString("// Code generated by protoc-gen-monoplane from " + k.file.Desc.Path() + ". DO NOT EDIT.\n\nsyntax = \"proto3\";\n\n")
+	b.WriteString("// Code generated by protoc-gen-monoplane from " + k.file.Desc.Path() +
+		". DO NOT EDIT.\n\nsyntax = \"proto3\";\n\n")
 	fmt.Fprintf(&b, "package %s;\n\n", k.file.Desc.Package())
 	var imports []string
 	for path := range s.imports {

@@ -34,7 +34,8 @@ func thing(verbs []string, subresources ...*optionsv1.Subresource) *optionsv1.Ki
 // The files in proto/ show what all verbs become; this is what few become.
 func TestServiceHasTheVerbsOfItsKind(t *testing.T) {
 	written, err := firstPass(&optionsv1.Kind{
-		Group: "x.io", Version: "v1", Kind: "Policy", Plural: "policies", Singular: "policy", Verbs: []string{"list", "create"},
+		Group: "x.io", Version: "v1", Kind: "Policy", Plural: "policies", Singular: "policy",
+		Verbs: []string{"list", "create"},
 		Docs: []*optionsv1.MethodDoc{
 			{Method: "Create", Codes: "NotFound (its thing)"},
 			{Method: "List", Text: "List returns what is there."},
@@ -105,7 +106,8 @@ func TestSubresourcesBecomeMethods(t *testing.T) {
 	for _, want := range []string{
 		"      additional_bindings {get: \"/apis/x.io/v1/namespaces/{namespace}/things/{name}/status\"}\n",
 		"  // Update replaces an object, its status excepted.",
-		"  // UpdateStatus replaces the status and nothing else. Codes: as Update.\n  rpc UpdateStatus(UpdateThingRequest) returns (Thing) {\n",
+		"  // UpdateStatus replaces the status and nothing else. Codes: as Update.\n" +
+			"  rpc UpdateStatus(UpdateThingRequest) returns (Thing) {\n",
 		"      patch: \"/apis/x.io/v1/namespaces/{namespace}/things/{name}/status\"\n      body: \"patch\"\n",
 	} {
 		if !strings.Contains(text, want) {
@@ -137,7 +139,8 @@ func TestKindsThatCannotBeServedAreRefused(t *testing.T) {
 	}
 	list := field("list", 1, descriptorpb.FieldDescriptorProto_TYPE_STRING)
 	list.Label = descriptorpb.FieldDescriptorProto_LABEL_REPEATED.Enum()
-	options := &descriptorpb.DescriptorProto{Name: proto.String("Options"), Field: []*descriptorpb.FieldDescriptorProto{list}}
+	options := &descriptorpb.DescriptorProto{Name: proto.String("Options"),
+		Field: []*descriptorpb.FieldDescriptorProto{list}}
 	for _, test := range []struct {
 		kind *optionsv1.Kind
 		want string

@@ -21,7 +21,8 @@ func generateShallow(g *protogen.GeneratedFile, m *protogen.Message) {
 // carry state that must not be copied, and reflection takes ten times as long.
 func generateSetShallow(g *protogen.GeneratedFile, m *protogen.Message) {
 	name, message := m.GoIdent.GoName, g.QualifiedGoIdent(protoPath.Ident("Message"))
-	g.P("// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It")
+	g.P("// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in " +
+		"x. It")
 	g.P("// returns false, and changes nothing, when m is of another type.")
 	g.P("func (x *", name, ") SetShallow(m ", message, ") bool {")
 	g.P("from, ok := m.(*", name, ")")

@@ -13,8 +13,9 @@ import (
 // A shallow copy is equal, its fields are its own, and what they point to is not.
 func TestShallow(t *testing.T) {
 	p := &corev1.Pod{
-		Metadata: &metav1.ObjectMeta{Name: "a", Labels: map[string]string{"k": "v"}, DeletionGracePeriodSeconds: proto.Int64(3)},
-		Spec:     &corev1.PodSpec{Containers: []*corev1.Container{{Name: "c"}}, Priority: proto.Int32(0)},
+		Metadata: &metav1.ObjectMeta{Name: "a", Labels: map[string]string{"k": "v"},
+			DeletionGracePeriodSeconds: proto.Int64(3)},
+		Spec: &corev1.PodSpec{Containers: []*corev1.Container{{Name: "c"}}, Priority: proto.Int32(0)},
 	}
 	m := p.GetMetadata().Shallow()
 	if !proto.Equal(m, p.GetMetadata()) || m == p.GetMetadata() {

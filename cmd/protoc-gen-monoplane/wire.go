@@ -20,7 +20,8 @@ func generateWire(g *protogen.GeneratedFile, m *protogen.Message) error {
 	fields := slices.Clone(m.Fields)
 	slices.SortFunc(fields, func(a, b *protogen.Field) int { return int(a.Desc.Number() - b.Desc.Number()) })
 	for _, f := range fields {
-		if f.Desc.IsList() && !f.Desc.IsPacked() && f.Desc.Kind() != protoreflect.StringKind && f.Desc.Kind() != protoreflect.MessageKind {
+		if f.Desc.IsList() && !f.Desc.IsPacked() && f.Desc.Kind() != protoreflect.StringKind &&
+			f.Desc.Kind() != protoreflect.MessageKind {
 			return fmt.Errorf("%s: lists of numbers must be packed", f.Desc.FullName())
 		}
 		if oneof(f) {

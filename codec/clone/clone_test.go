@@ -110,9 +110,11 @@ func TestCloneNil(t *testing.T) {
 	if c, ok := none.CloneMessage().(*corev1.Pod); !ok || c != nil {
 		t.Errorf("clone of nil: %v", c)
 	}
-	s := &corev1.PodSpec{Containers: []*corev1.Container{nil}, InitContainers: []*corev1.Container{}, NodeSelector: map[string]string{}}
+	s := &corev1.PodSpec{Containers: []*corev1.Container{nil}, InitContainers: []*corev1.Container{},
+		NodeSelector: map[string]string{}}
 	want, got := proto.CloneOf(s), s.Clone()
-	if !reflect.DeepEqual(got.Containers, want.Containers) || (got.InitContainers == nil) != (want.InitContainers == nil) ||
+	if !reflect.DeepEqual(got.Containers, want.Containers) ||
+		(got.InitContainers == nil) != (want.InitContainers == nil) ||
 		(got.NodeSelector == nil) != (want.NodeSelector == nil) {
 		t.Errorf("got %+v, want %+v", got, want)
 	}

@@ -1,5 +1,5 @@
-// Package grpccodec is gRPC's protobuf codec with the generated encoder of our messages, which takes a third of the time
-// of package proto. What is on the wire is the same.
+// Package grpccodec is gRPC's protobuf codec with the generated encoder of our messages, which takes a third of the
+// time of package proto. What is on the wire is the same.
 //
 //	grpc.NewServer(grpc.ForceServerCodecV2(grpccodec.Codec{}))
 package grpccodec

@@ -20,7 +20,8 @@ func TestSpeaksLikeTheStandardCodec(t *testing.T) {
 	if ours.Name() != standard.Name() {
 		t.Errorf("name %q, want %q", ours.Name(), standard.Name())
 	}
-	large := &corev1.Pod{Metadata: &metav1.ObjectMeta{Annotations: map[string]string{"a": string(bytes.Repeat([]byte("x"), 2<<20))}}}
+	large := &corev1.Pod{Metadata: &metav1.ObjectMeta{Annotations: map[string]string{
+		"a": string(bytes.Repeat([]byte("x"), 2<<20))}}}
 	for _, m := range []proto.Message{
 		&corev1.Pod{},
 		&corev1.Pod{Metadata: &metav1.ObjectMeta{Name: "p", Labels: map[string]string{"a": "b"}}},
@@ -28,7 +29,8 @@ func TestSpeaksLikeTheStandardCodec(t *testing.T) {
 		&corev1.Pod{Metadata: &metav1.ObjectMeta{Name: "q"}},
 		&grpc_health_v1.HealthCheckRequest{Service: "not ours"},
 	} {
-		for name, pair := range map[string][2]encoding.CodecV2{"read by us": {standard, ours}, "written by us": {ours, standard}} {
+		for name, pair := range map[string][2]encoding.CodecV2{"read by us": {standard, ours},
+			"written by us": {ours, standard}} {
 			data, err := pair[0].Marshal(m)
 			if err != nil {
 				t.Fatal(err)

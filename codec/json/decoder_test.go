@@ -26,16 +26,20 @@ func decodeValue(data []byte, v json.Value) (strict []string, err error) {
 // spec: OBJ-3
 func TestUnknownAndDuplicateFieldsAreReportedByPath(t *testing.T) {
 	for text, want := range map[string][]string{
-		`{"spec":{"foo":1}}`:                                                 {`unknown field "spec.foo"`},
-		`{"spec":{"nodeName":"a","nodeName":"b"}}`:                           {`duplicate field "spec.nodeName"`},
-		`{"spec":{"containers":[{"imagee":"x"},{"name":"a","name":"b"}]}}`:   {`unknown field "spec.containers[0].imagee"`, `duplicate field "spec.containers[1].name"`},
+		`{"spec":{"foo":1}}`:                       {`unknown field "spec.foo"`},
+		`{"spec":{"nodeName":"a","nodeName":"b"}}`: {`duplicate field "spec.nodeName"`},
+		`{"spec":{"containers":[{"imagee":"x"},{"name":"a","name":"b"}]}}`: {`unknown field "spec.containers[0].imagee"`,
+			`duplicate field "spec.containers[1].name"`},
 		`{"metadata":{"labels":{"a":"1","b":"2","a":"3"}}}`:                  {`duplicate field "metadata.labels.a"`},
 		`{"spec":{"volumes":[{"name":"v","hostPath":{"path":"/","x":{}}}]}}`: {`unknown field "spec.volumes[0].hostPath.x"`},
-		`{"spec":{"volumes":[{"volumeSource":{}}]}}`:                         {`unknown field "spec.volumes[0].volumeSource"`},
-		`{"Spec":{},"kind":"Pod","kind":"Pod"}`:                              {`unknown field "Spec"`, `duplicate field "kind"`},
-		`{"x":{"x":[1,{"y":2}]},"x":null,"x":1}`:                             {`unknown field "x"`},
-		`{"sp\u0065c":{"a\"b":1}}`:                                           {`unknown field "spec.a\"b"`},
-		`{"spec":{"overhead":{"cpu":"1","cpu":"2"}},"metadata":{"m":null}}`:  {`duplicate field "spec.overhead.cpu"`, `unknown field "metadata.m"`},
+		`{"spec":{"volumes":[{"volumeSource":{}}]}}`: {
+			`unknown field "spec.volumes[0].volumeSource"`},
+		`{"Spec":{},"kind":"Pod","kind":"Pod"}`: {`unknown field "Spec"`,
+			`duplicate field "kind"`},
+		`{"x":{"x":[1,{"y":2}]},"x":null,"x":1}`: {`unknown field "x"`},
+		`{"sp\u0065c":{"a\"b":1}}`:               {`unknown field "spec.a\"b"`},
+		`{"spec":{"overhead":{"cpu":"1","cpu":"2"}},"metadata":{"m":null}}`: {`duplicate field "spec.overhead.cpu"`,
+			`unknown field "metadata.m"`},
 	} {
 		pod := new(corev1.Pod)
 		strict, err := decodeValue([]byte(text), pod)
@@ -48,7 +52,8 @@ func TestUnknownAndDuplicateFieldsAreReportedByPath(t *testing.T) {
 // The later of two values wins, and objects given twice are merged.
 func TestDuplicateFieldsTakeTheLaterValue(t *testing.T) {
 	pod := new(corev1.Pod)
-	const text = `{"spec":{"nodeName":"a","hostname":"h"},"spec":{"nodeName":"b","containers":[{},{}],"containers":[{"name":"c"}]},
+	const text = `{"spec":{"nodeName":"a","hostname":"h"},
+		"spec":{"nodeName":"b","containers":[{},{}],"containers":[{"name":"c"}]},
 		"metadata":{"labels":{"a":"1","b":"1"},"labels":{"b":"2"},"labels":null,"annotations":{"a":"1"},"annotations":{"b":"1"}}}`
 	if _, err := decodeValue([]byte(text), pod); err != nil {
 		t.Fatal(err)
@@ -85,7 +90,8 @@ func TestEveryValueOfTheWrongTypeIsReported(t *testing.T) {
 	if !slices.Equal(e.Types, want) {
 		t.Errorf("got  %v\nwant %v", e.Types, want)
 	}
-	if got := e.Error(); !strings.HasPrefix(got, "metadata.name: expected a string, found a number; metadata.labels.a: ") {
+	if got := e.Error(); !strings.HasPrefix(got,
+		"metadata.name: expected a string, found a number; metadata.labels.a: ") {
 		t.Errorf("got %s", got)
 	}
 }
@@ -93,13 +99,15 @@ func TestEveryValueOfTheWrongTypeIsReported(t *testing.T) {
 // spec: OBJ-3
 func TestBadSyntaxIsLocated(t *testing.T) {
 	for text, want := range map[string]string{
-		``:                                 "line 1, column 1: unexpected end of JSON input, expected a value",
-		`{`:                                "line 1, column 2: unexpected end of JSON input, expected a field name",
-		"{\n  \"spec\": {,}}":              "line 2, column 12: unexpected character ',', expected a field name",
-		`{"spec":{"nodeName":"a",}}`:       "line 1, column 25: unexpected character '}', expected a field name",
-		`{"spec":{"nodeName" "a"}}`:        "line 1, column 21: unexpected character '\"', expected ':' after a field name",
-		`{"spec":{"nodeName":"a" "b":1}}`:  "line 1, column 25: unexpected character '\"', expected ',' or '}' after a field",
-		`{"spec":{"containers":[{} {}]}}`:  "line 1, column 27: unexpected character '{', expected ',' or ']' after an element",
+		``:                           "line 1, column 1: unexpected end of JSON input, expected a value",
+		`{`:                          "line 1, column 2: unexpected end of JSON input, expected a field name",
+		"{\n  \"spec\": {,}}":        "line 2, column 12: unexpected character ',', expected a field name",
+		`{"spec":{"nodeName":"a",}}`: "line 1, column 25: unexpected character '}', expected a field name",
+		`{"spec":{"nodeName" "a"}}`:  "line 1, column 21: unexpected character '\"', expected ':' after a field name",
+		`{"spec":{"nodeName":"a" "b":1}}`: "line 1, column 25: unexpected character '\"', expected ',' or '}' after a " +
+			"field",
+		`{"spec":{"containers":[{} {}]}}`: "line 1, column 27: unexpected character '{', expected ',' or ']' after an " +
+			"element",
 		`{"spec":{"containers":[{},]}}`:    "line 1, column 27: unexpected character ']', expected a value",
 		`{"spec":nul}`:                     "line 1, column 9: unexpected character 'n', expected a value",
 		`{"spec":{"nodeName":"a`:           "line 1, column 23: unexpected end of JSON input in a string",
@@ -123,8 +131,8 @@ func TestBadSyntaxIsLocated(t *testing.T) {
 // Null is no value, wherever it stands.
 func TestNullIsAcceptedEverywhere(t *testing.T) {
 	pod := new(corev1.Pod)
-	const text = `{"apiVersion":null,"kind":null,"metadata":{"name":null,"generation":null,"creationTimestamp":null,"deletionGracePeriodSeconds":null,
-		"labels":null,"annotations":{"a":null},"ownerReferences":[null],"finalizers":[null],"managedFields":[{"fieldsV1":null}]},
+	const text = `{"apiVersion":null,"kind":null,
+		"metadata":{"name":null,"generation":null,"creationTimestamp":null,"deletionGracePeriodSeconds":null,"labels":null,"annotations":{"a":null},"ownerReferences":[null],"finalizers":[null],"managedFields":[{"fieldsV1":null}]},
 		"spec":{"hostNetwork":null,"priority":null,"overhead":{"cpu":null},"volumes":[{"hostPath":null}],"securityContext":{"supplementalGroups":[null]},
 		"containers":[{"livenessProbe":{"httpGet":{"port":null}},"resources":null,"command":null,"env":[{"valueFrom":{"resourceFieldRef":{"divisor":null}}}]}]},"status":null}`
 	if strict, err := decodeValue([]byte(text), pod); err != nil || len(strict) > 0 {
@@ -141,7 +149,8 @@ func TestNullIsAcceptedEverywhere(t *testing.T) {
 			SecurityContext: &corev1.PodSecurityContext{SupplementalGroups: []int64{0}},
 			Containers: []*corev1.Container{{
 				LivenessProbe: &corev1.Probe{Handler: &corev1.ProbeHandler{HttpGet: &corev1.HTTPGetAction{}}},
-				Env:           []*corev1.EnvVar{{ValueFrom: &corev1.EnvVarSource{ResourceFieldRef: &corev1.ResourceFieldSelector{}}}},
+				Env: []*corev1.EnvVar{
+					{ValueFrom: &corev1.EnvVarSource{ResourceFieldRef: &corev1.ResourceFieldSelector{}}}},
 			}},
 		},
 	}
@@ -167,11 +176,13 @@ func TestReportsAreBounded(t *testing.T) {
 // A long name is not repeated in the report of every field below it.
 func TestPathsAreBounded(t *testing.T) {
 	name := strings.Repeat("x", 1_000_000)
-	text := `{"metadata":{"labels":{"` + name + `":1}},"` + name + `":1,"spec":{"nodeSelector":{"` + name + `":"a","` + name + `":"b"}}}`
+	text := `{"metadata":{"labels":{"` + name + `":1}},"` + name + `":1,"spec":{"nodeSelector":{"` + name + `":"a","` +
+		name + `":"b"}}}`
 	d := json.NewDecoder([]byte(text))
 	new(corev1.Pod).DecodeJSON(d)
 	want := []string{`unknown field "..."`, `duplicate field "spec.nodeSelector..."`}
-	if err := d.Err(); !slices.Equal(d.Strict(), want) || err == nil || err.Error() != "metadata.labels...: expected a string, found a number" {
+	if err := d.Err(); !slices.Equal(d.Strict(), want) || err == nil ||
+		err.Error() != "metadata.labels...: expected a string, found a number" {
 		t.Errorf("got %.200q, %.200v", d.Strict(), err)
 	}
 }
@@ -192,7 +203,8 @@ func TestNestingIsLimited(t *testing.T) {
 
 // What is decoded does not refer to the input, which callers reuse.
 func TestDecodedValuesAreIndependentOfTheInput(t *testing.T) {
-	text := []byte(`{"metadata":{"name":"a-name","labels":{"k":"v"},"managedFields":[{"fieldsV1":{"f:x":{}}}]},"spec":{"overhead":{"cpu":"100m"}}}`)
+	text := []byte(`{"metadata":{"name":"a-name","labels":{"k":"v"},"managedFields":[{"fieldsV1":{"f:x":{}}}]},` +
+		`"spec":{"overhead":{"cpu":"100m"}}}`)
 	pod := new(corev1.Pod)
 	if _, err := decodeValue(text, pod); err != nil {
 		t.Fatal(err)
@@ -213,11 +225,14 @@ func TestNilIsWrittenAsEmpty(t *testing.T) {
 		t.Errorf("got %s", got)
 	}
 	list := &corev1.PodList{Items: []*corev1.Pod{nil}}
-	if got := string(list.AppendJSON(nil)); got != `{"metadata":{},"items":[{"metadata":{},"spec":{"containers":null},"status":{}}]}` {
+	got := string(list.AppendJSON(nil))
+	if got != `{"metadata":{},"items":[{"metadata":{},"spec":{"containers":null},"status":{}}]}` {
 		t.Errorf("got %s", got)
 	}
-	pod = &corev1.Pod{Spec: &corev1.PodSpec{Containers: []*corev1.Container{}, EphemeralContainers: []*corev1.EphemeralContainer{{}}}}
-	if got := string(pod.Spec.AppendJSON(nil)); got != `{"containers":[],"ephemeralContainers":[{"name":"","resources":{}}]}` {
+	pod = &corev1.Pod{Spec: &corev1.PodSpec{Containers: []*corev1.Container{},
+		EphemeralContainers: []*corev1.EphemeralContainer{{}}}}
+	got = string(pod.Spec.AppendJSON(nil))
+	if got != `{"containers":[],"ephemeralContainers":[{"name":"","resources":{}}]}` {
 		t.Errorf("got %s", got)
 	}
 }

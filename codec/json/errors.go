@@ -131,8 +131,8 @@ func (d *Decoder) mismatch(expected string) {
 	if d.failed {
 		return
 	}
-	// Values are repeated where a number, or text of some form, is expected: in a place for any text, such as a Secret, it
-	// may be a secret that is written without quotes.
+	// Values are repeated where a number, or text of some form, is expected: in a place for any text, such as a Secret,
+	// it may be a secret that is written without quotes.
 	text, anyText := d.data[at:d.pos], expected == "a string" || expected == base64Text
 	if !anyText && (found == "a number" || found == "a string" && strings.HasPrefix(expected, "a string ")) {
 		found = "the " + found[2:] + " " + short(text)

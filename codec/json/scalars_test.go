@@ -49,7 +49,8 @@ func TestIntegersArePlainDigits(t *testing.T) {
 		}
 	}
 	for text, want := range map[string]int64{
-		"9223372036854775807": 1<<63 - 1, "-9223372036854775808": -1 << 63, "999999999999999999": 999999999999999999, "1000000000000000000": 1e18,
+		"9223372036854775807": 1<<63 - 1, "-9223372036854775808": -1 << 63, "999999999999999999": 999999999999999999,
+		"1000000000000000000": 1e18,
 	} {
 		var v int64
 		if err := decode(text, func(d *json.Decoder) { d.Int64(&v) }); err != nil || v != want {
@@ -88,7 +89,8 @@ func TestTimesAreThoseOfKubernetes(t *testing.T) {
 		if got := json.AppendMicroTime(nil, seconds, nanos); string(got) != string(want) {
 			t.Fatalf("%v: got %s, want %s", at, got, want)
 		}
-		if err := decode(string(want), func(d *json.Decoder) { d.MicroTime(&s, &n) }); err != nil || s != seconds || n != nanos/1000*1000 {
+		if err := decode(string(want), func(d *json.Decoder) { d.MicroTime(&s, &n) }); err != nil || s != seconds ||
+			n != nanos/1000*1000 {
 			t.Fatalf("%s: got %d.%d, %v", want, s, n, err)
 		}
 	}
@@ -96,11 +98,16 @@ func TestTimesAreThoseOfKubernetes(t *testing.T) {
 
 func TestTimesFromText(t *testing.T) {
 	texts := []string{
-		"2026-03-04T05:06:07Z", "2026-03-04T05:06:07.5Z", "2026-03-04T05:06:07.123456Z", "2026-03-04T05:06:07+02:00", "2026-03-04T05:06:07.123456-11:30",
-		"2026-02-29T00:00:00Z", "2024-02-29T00:00:00Z", "2000-02-29T23:59:59Z", "1900-02-29T00:00:00Z", "2026-13-01T00:00:00Z", "2026-00-01T00:00:00Z",
-		"2026-01-32T00:00:00Z", "2026-01-00T00:00:00Z", "2026-04-31T00:00:00Z", "2026-01-01T24:00:00Z", "2026-01-01T00:60:00Z", "2026-01-01T00:00:60Z",
-		"2026-03-04 05:06:07Z", "2026-03-04T05:06:07", "2026-03-04T05:06:07z", "", "x", "2026-3-4T5:6:7Z", "0000-01-01T00:00:00Z", "0001-01-01T00:00:00Z",
-		"2026-03-04T05:06:07.1234567Z", "2026-03-04T05:06:07.12345Z", "2O26-03-04T05:06:07Z", "2026-03-04T05:06:07.12345xZ", "2026-03-04T05:06:0:Z",
+		"2026-03-04T05:06:07Z", "2026-03-04T05:06:07.5Z", "2026-03-04T05:06:07.123456Z", "2026-03-04T05:06:07+02:00",
+		"2026-03-04T05:06:07.123456-11:30",
+		"2026-02-29T00:00:00Z", "2024-02-29T00:00:00Z", "2000-02-29T23:59:59Z", "1900-02-29T00:00:00Z",
+		"2026-13-01T00:00:00Z", "2026-00-01T00:00:00Z",
+		"2026-01-32T00:00:00Z", "2026-01-00T00:00:00Z", "2026-04-31T00:00:00Z", "2026-01-01T24:00:00Z",
+		"2026-01-01T00:60:00Z", "2026-01-01T00:00:60Z",
+		"2026-03-04 05:06:07Z", "2026-03-04T05:06:07", "2026-03-04T05:06:07z", "", "x", "2026-3-4T5:6:7Z",
+		"0000-01-01T00:00:00Z", "0001-01-01T00:00:00Z",
+		"2026-03-04T05:06:07.1234567Z", "2026-03-04T05:06:07.12345Z", "2O26-03-04T05:06:07Z", "2026-03-04T05:06:07.12345xZ",
+		"2026-03-04T05:06:0:Z",
 	}
 	for _, text := range texts {
 		text = `"` + text + `"`
@@ -115,7 +122,8 @@ func TestTimesFromText(t *testing.T) {
 		var m k8smeta.MicroTime
 		wantErr = m.UnmarshalJSON([]byte(text))
 		err = decode(text, func(d *json.Decoder) { d.MicroTime(&s, &n) })
-		if (err != nil) != (wantErr != nil) || (err == nil && !json.ZeroTime(s, n) && (s != m.Unix() || int(n) != m.Nanosecond())) {
+		if (err != nil) != (wantErr != nil) || (err == nil && !json.ZeroTime(s, n) &&
+			(s != m.Unix() || int(n) != m.Nanosecond())) {
 			t.Errorf("%s: got %d.%d, %v; Kubernetes has %v, %v", text, s, n, err, m, wantErr)
 		}
 	}
@@ -132,7 +140,8 @@ func TestTimesThatAreNoTime(t *testing.T) {
 	var s int64
 	var n int32
 	const epoch = `"1970-01-01T00:00:00Z"`
-	if err := decode(epoch, func(d *json.Decoder) { d.Time(&s, &n) }); err != nil || string(json.AppendTime(nil, s, n)) != epoch {
+	if err := decode(epoch, func(d *json.Decoder) { d.Time(&s, &n) }); err != nil ||
+		string(json.AppendTime(nil, s, n)) != epoch {
 		t.Errorf("the epoch became %d.%d: %v", s, n, err)
 	}
 	for _, seconds := range []int64{-1 << 63, 1<<63 - 1, 1 << 40, -1 << 40} {
@@ -148,7 +157,8 @@ func TestQuantitiesAreThoseOfKubernetes(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	rng := rand.New(rand.NewPCG(seed, 0))
-	suffixes := []string{"", "m", "k", "M", "G", "T", "P", "E", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei", "n", "u", "e3", "E-2", "K", "mi", "x", " "}
+	suffixes := []string{"", "m", "k", "M", "G", "T", "P", "E", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei", "n", "u", "e3", "E-2",
+		"K", "mi", "x", " "}
 	for range 20000 {
 		text := fmt.Sprint(rng.Uint64() >> rng.IntN(64))
 		if rng.IntN(4) == 0 {
@@ -162,7 +172,8 @@ func TestQuantitiesAreThoseOfKubernetes(t *testing.T) {
 		}
 		checkQuantity(t, text+suffixes[rng.IntN(len(suffixes))])
 	}
-	for _, text := range []string{"", "0", "00", "1", "1000", "1000m", "1024Mi", "8Gi", "999999999G", "999999999Gi", "1000000000Gi", " 5 ", "."} {
+	for _, text := range []string{"", "0", "00", "1", "1000", "1000m", "1024Mi", "8Gi", "999999999G", "999999999Gi",
+		"1000000000Gi", " 5 ", "."} {
 		checkQuantity(t, text)
 	}
 }
@@ -188,7 +199,8 @@ func checkQuantity(t *testing.T, text string) {
 func TestQuantitiesOfOtherForms(t *testing.T) {
 	for text, want := range map[string]string{
 		"1": "1", "1000": "1k", "-5": "-5", "1.5": "1500m", "1e3": "1e3", "null": "", `"2Gi"`: "2Gi",
-		"1e100": "error", "1e-100": "error", "1e99": "1e99", "10000000000000000000001e99999999": "error", `"` + strings.Repeat("7", 65) + `"`: "error",
+		"1e100": "error", "1e-100": "error", "1e99": "1e99", "10000000000000000000001e99999999": "error", `"` +
+			strings.Repeat("7", 65) + `"`: "error",
 		"true": "error", "{}": "error", `"1\u0030"`: "error", `""`: "error", `"x"`: "error",
 	} {
 		var got string
@@ -201,7 +213,8 @@ func TestQuantitiesOfOtherForms(t *testing.T) {
 			t.Errorf("%s: got %q, want %q", text, got, want)
 		}
 	}
-	if got := string(json.AppendQuantity(nil, "10000000000000000000001e99999999")); got != `"10000000000000000000001e99999999"` {
+	got := string(json.AppendQuantity(nil, "10000000000000000000001e99999999"))
+	if got != `"10000000000000000000001e99999999"` {
 		t.Errorf("got %s", got)
 	}
 	if got := string(json.AppendQuantity(nil, "<nonsense>")); got != `"\u003cnonsense\u003e"` {
@@ -211,7 +224,8 @@ func TestQuantitiesOfOtherForms(t *testing.T) {
 
 // Null is no raw JSON, as in Kubernetes: it is nothing in protobuf, too.
 func TestRawNullIsNothing(t *testing.T) {
-	for text, want := range map[string]string{"null": "", " null ": "", "{}": "{}", `"null"`: `"null"`, "[null]": "[null]"} {
+	for text, want := range map[string]string{"null": "", " null ": "", "{}": "{}", `"null"`: `"null"`,
+		"[null]": "[null]"} {
 		raw := []byte("old")
 		if err := decode(text, func(d *json.Decoder) { d.Raw(&raw) }); err != nil || string(raw) != want {
 			t.Errorf("%s: %q, %v", text, raw, err)

@@ -11,7 +11,8 @@ import (
 )
 
 var stringSeeds = []string{
-	"", "plain", "exactly8", "a\"b", `back\slash`, "<tag> & more", "\x00\x01\b\f\n\r\t\x1f\x7f", "über", "日本語 \u2028\u2029", "😀", "\xff", "ok\xc3",
+	"", "plain", "exactly8", "a\"b", `back\slash`, "<tag> & more", "\x00\x01\b\f\n\r\t\x1f\x7f", "über",
+	"日本語 \u2028\u2029", "😀", "\xff", "ok\xc3",
 	"\xed\xa0\x80", strings.Repeat("long ", 100), "1234567\"", "12345678\"", "1234567\x80", "\\u2028",
 }
 
@@ -54,7 +55,8 @@ func FuzzString(f *testing.F) {
 // Raw JSON is written as encoding/json writes a json.RawMessage, and what is not JSON as null.
 func FuzzRaw(f *testing.F) {
 	for _, s := range []string{
-		"", "{}", ` { "a" : [ 1 , "x y" ] } `, `"<&>` + "\u2028" + `"`, `"\"<\\"`, "[", "nul", "1 2", "-0.5e+10", `"\ud800"`, "[[[[]]]]", "\"\xff\"",
+		"", "{}", ` { "a" : [ 1 , "x y" ] } `, `"<&>` + "\u2028" + `"`, `"\"<\\"`, "[", "nul", "1 2", "-0.5e+10", `"\ud800"`,
+		"[[[[]]]]", "\"\xff\"",
 		`{"a":1,"a":2}`, "01", "1.", "1e", "-", "\u00a0", `"` + "\x01" + `"`, "truefalse",
 	} {
 		f.Add([]byte(s))

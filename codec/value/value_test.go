@@ -16,7 +16,8 @@ func TestTimesKeepTheirPrecision(t *testing.T) {
 	if got := value.GoTime(value.Time(at)); !got.Equal(at.Truncate(time.Second)) || got.Location() != time.UTC {
 		t.Errorf("got %v", got)
 	}
-	if got := value.GoMicroTime(value.MicroTime(at)); !got.Equal(at.Truncate(time.Microsecond)) || got.Location() != time.UTC {
+	if got := value.GoMicroTime(value.MicroTime(at)); !got.Equal(at.Truncate(time.Microsecond)) ||
+		got.Location() != time.UTC {
 		t.Errorf("got %v", got)
 	}
 	before := time.Date(1960, 1, 1, 0, 0, 0, 999999999, time.UTC)
@@ -29,7 +30,8 @@ func TestNoTime(t *testing.T) {
 	if value.Time(time.Time{}) != nil || value.MicroTime(time.Time{}) != nil {
 		t.Error("the zero time is something")
 	}
-	if !value.GoTime(nil).IsZero() || !value.GoTime(new(metav1.Time)).IsZero() || !value.GoMicroTime(nil).IsZero() || !value.GoMicroTime(new(metav1.MicroTime)).IsZero() {
+	if !value.GoTime(nil).IsZero() || !value.GoTime(new(metav1.Time)).IsZero() || !value.GoMicroTime(nil).IsZero() ||
+		!value.GoMicroTime(new(metav1.MicroTime)).IsZero() {
 		t.Error("nothing is a time")
 	}
 	epoch := time.Unix(0, 0)

@@ -48,7 +48,8 @@ func Append(b []byte, m proto.Message) ([]byte, error) {
 // buffers are what Equal compares in.
 var buffers = sync.Pool{New: func() any { return new([2][]byte) }}
 
-// Equal says whether two messages have equal encodings, as proto.Equal does in ten times the time. Nil equals nil only.
+// Equal says whether two messages have equal encodings, as proto.Equal does in ten times the time. Nil equals nil
+// only.
 func Equal[M proto.Message](a, b M) bool {
 	if av, bv := a.ProtoReflect().IsValid(), b.ProtoReflect().IsValid(); !av || !bv {
 		return av == bv

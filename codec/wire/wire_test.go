@@ -76,7 +76,8 @@ func TestEqualIsThatOfProto(t *testing.T) {
 
 func TestAppendOddities(t *testing.T) {
 	odd := &corev1.PodSpec{
-		Containers:   []*corev1.Container{nil, {Resources: &corev1.ResourceRequirements{Limits: map[string]*metav1.Quantity{"cpu": nil, "": {}}}}},
+		Containers: []*corev1.Container{nil,
+			{Resources: &corev1.ResourceRequirements{Limits: map[string]*metav1.Quantity{"cpu": nil, "": {}}}}},
 		NodeSelector: map[string]string{"": "", "b": "c"},
 	}
 	want, err := proto.MarshalOptions{Deterministic: true}.Marshal(odd)
@@ -111,11 +112,13 @@ func TestAppendOddities(t *testing.T) {
 
 func BenchmarkAppend(b *testing.B) {
 	p := &corev1.Pod{
-		Metadata: &metav1.ObjectMeta{Name: "web-0", Namespace: "default", Uid: "6cf0a1a8-5d2c-4b44-9a45-0b3f2f1d1b3a", Labels: map[string]string{"app": "web", "tier": "front"}},
+		Metadata: &metav1.ObjectMeta{Name: "web-0", Namespace: "default", Uid: "6cf0a1a8-5d2c-4b44-9a45-0b3f2f1d1b3a",
+			Labels: map[string]string{"app": "web", "tier": "front"}},
 		Spec: &corev1.PodSpec{
 			Containers: []*corev1.Container{{
 				Name: "main", Image: "host", Command: []string{"/bin/sh", "-c"}, Args: []string{"exec sleep 1000000"},
-				Env:   []*corev1.EnvVar{{Name: "MODE", Value: "bench"}, {Name: "LEVEL", Value: "info"}, {Name: "PORT", Value: "8080"}},
+				Env: []*corev1.EnvVar{{Name: "MODE", Value: "bench"}, {Name: "LEVEL", Value: "info"},
+					{Name: "PORT", Value: "8080"}},
 				Ports: []*corev1.ContainerPort{{Name: "http", ContainerPort: 8080, Protocol: "TCP"}},
 			}},
 			Tolerations: []*corev1.Toleration{{Key: "node.kubernetes.io/not-ready"}, {Key: "node.kubernetes.io/unreachable"}},

@@ -99,9 +99,10 @@ func TestEmptiesInOrderAndGracefully(t *testing.T) {
 		w.must(w.c.ConfigMaps.Create(w.Context(), &corev1.CreateConfigMapRequest{Namespace: "ns", Object: &corev1.ConfigMap{
 			Metadata: &metav1.ObjectMeta{Name: "cm"},
 		}}))
-		w.must(w.c.ConfigMaps.Create(w.Context(), &corev1.CreateConfigMapRequest{Namespace: "other", Object: &corev1.ConfigMap{
-			Metadata: &metav1.ObjectMeta{Name: "cm"},
-		}}))
+		w.must(w.c.ConfigMaps.Create(w.Context(), &corev1.CreateConfigMapRequest{Namespace: "other",
+			Object: &corev1.ConfigMap{
+				Metadata: &metav1.ObjectMeta{Name: "cm"},
+			}}))
 		w.deleteNamespace()
 		time.Sleep(time.Hour) // the pod's node is out of reach
 		p, err := w.c.Pods.Get(w.Context(), &metav1.GetRequest{Namespace: "ns", Name: "a"})
@@ -110,7 +111,8 @@ func TestEmptiesInOrderAndGracefully(t *testing.T) {
 			w.Errorf("the pod is %v", p.GetMetadata())
 		}
 		w.must(w.c.ConfigMaps.Get(w.Context(), &metav1.GetRequest{Namespace: "ns", Name: "cm"}))
-		if got := w.condition("NamespaceContentRemaining"); got != "True SomeResourcesRemain: Some resources are remaining: pods. has 1 resource instances" {
+		got := w.condition("NamespaceContentRemaining")
+		if got != "True SomeResourcesRemain: Some resources are remaining: pods. has 1 resource instances" {
 			w.Errorf("condition %q", got)
 		}
 		// The node's agent finishes the pod; everything else follows within seconds.
@@ -120,7 +122,8 @@ func TestEmptiesInOrderAndGracefully(t *testing.T) {
 		if ns := w.namespace(); ns != nil {
 			w.Errorf("still there: %v", ns)
 		}
-		if _, err := w.c.ConfigMaps.Get(w.Context(), &metav1.GetRequest{Namespace: "ns", Name: "cm"}); !apierrors.Is(err, apierrors.NotFound) {
+		if _, err := w.c.ConfigMaps.Get(w.Context(), &metav1.GetRequest{Namespace: "ns", Name: "cm"}); !apierrors.Is(err,
+			apierrors.NotFound) {
 			w.Errorf("the config map: %v", err)
 		}
 		w.must(w.c.ConfigMaps.Get(w.Context(), &metav1.GetRequest{Namespace: "other", Name: "cm"}))
@@ -180,7 +183,8 @@ func TestFailuresAreReportedAndRetried(t *testing.T) {
 		w.deleteNamespace()
 		time.Sleep(time.Minute)
 		got := w.condition("NamespaceDeletionContentFailure")
-		if !strings.HasPrefix(got, "True ContentDeletionFailed: Failed to delete all resource types, 1 remaining: ") || !strings.Contains(got, "tired") {
+		if !strings.HasPrefix(got, "True ContentDeletionFailed: Failed to delete all resource types, 1 remaining: ") ||
+			!strings.Contains(got, "tired") {
 			w.Errorf("condition %q", got)
 		}
 		w.server.React(nil)

@@ -19,8 +19,8 @@ import (
 
 var onlySeed = flag.Int("seed", -1, "the one history to look at")
 
-// Whatever users, the scheduler and failing calls do at the same time: no claim is ever in two hands, no volume either, a claim
-// never changes its volume, and when all is quiet both halves agree.
+// Whatever users, the scheduler and failing calls do at the same time: no claim is ever in two hands, no volume
+// either, a claim never changes its volume, and when all is quiet both halves agree.
 func TestChaos(t *testing.T) {
 	first, last := 0, 40
 	if *onlySeed >= 0 {
@@ -29,7 +29,8 @@ func TestChaos(t *testing.T) {
 	bound := 0
 	for seed := first; seed < last; seed++ {
 		inWorld(t, func(w *world) {
-			h := &history{world: w, rng: rand.New(rand.NewPCG(uint64(seed), 3)), seed: seed, took: map[string]string{}} //nolint:gosec // not negative
+			h := &history{world: w, rng: rand.New(rand.NewPCG(uint64(seed), 3)), seed: seed,
+				took: map[string]string{}} //nolint:gosec // not negative
 			h.run()
 			bound += len(h.took)
 		})

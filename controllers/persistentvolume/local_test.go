@@ -13,7 +13,8 @@ import (
 	"monoplane.dev/object/storage"
 )
 
-// A claim that waits for its first consumer is left alone, also when a volume would do, until the scheduler says where to.
+// A claim that waits for its first consumer is left alone, also when a volume would do, until the scheduler says where
+// to.
 func TestWaits(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.addClass(newClass("late", storage.NoProvisioner, storage.WaitForFirstConsumer))
@@ -72,11 +73,13 @@ func TestLocal(t *testing.T) {
 			t.Errorf("path %s", got)
 		}
 		term := v.GetSpec().GetNodeAffinity().GetRequired().GetNodeSelectorTerms()[0].GetMatchExpressions()[0]
-		if term.GetKey() != "kubernetes.io/hostname" || term.GetOperator() != "In" || strings.Join(term.GetValues(), " ") != "host-n1" {
+		if term.GetKey() != "kubernetes.io/hostname" || term.GetOperator() != "In" ||
+			strings.Join(term.GetValues(), " ") != "host-n1" {
 			t.Errorf("node affinity %v", term)
 		}
 		if s := v.GetSpec(); s.GetPersistentVolumeReclaimPolicy() != "Delete" || s.GetStorageClassName() != "local" ||
-			s.GetCapacity()["storage"].GetString_() != "1Gi" || v.GetMetadata().GetAnnotations()[storage.ProvisionedBy] != "monoplane.dev/local" {
+			s.GetCapacity()["storage"].GetString_() != "1Gi" ||
+			v.GetMetadata().GetAnnotations()[storage.ProvisionedBy] != "monoplane.dev/local" {
 			t.Errorf("made %v", v)
 		}
 		w.told("c", "ProvisioningSucceeded", "Successfully provisioned volume "+name+" using monoplane.dev/local")
@@ -99,12 +102,17 @@ func TestLocalRefuses(t *testing.T) {
 		claim *corev1.PersistentVolumeClaim
 		want  string
 	}{
-		{"no such node", none, newClaim("c", "1Gi", "RWO", "local", selected("gone")), `Failed to get target node: node "gone" not found`},
-		{"no such host", none, newClaim("c", "1Gi", "RWO", "local", selected("bare")), `node "bare" has no label kubernetes.io/hostname`},
-		{"many nodes", none, newClaim("c", "1Gi", "RWX", "local", selected("n1")), "a local volume is on one node: it has no access mode ReadWriteMany"},
-		{"block", none, newClaim("c", "1Gi", "RWO", "local", selected("n1"), func(o *corev1.PersistentVolumeClaim) { o.Spec.VolumeMode = &block }),
+		{"no such node", none, newClaim("c", "1Gi", "RWO", "local", selected("gone")),
+			`Failed to get target node: node "gone" not found`},
+		{"no such host", none, newClaim("c", "1Gi", "RWO", "local", selected("bare")),
+			`node "bare" has no label kubernetes.io/hostname`},
+		{"many nodes", none, newClaim("c", "1Gi", "RWX", "local", selected("n1")),
+			"a local volume is on one node: it has no access mode ReadWriteMany"},
+		{"block", none, newClaim("c", "1Gi", "RWO", "local", selected("n1"),
+			func(o *corev1.PersistentVolumeClaim) { o.Spec.VolumeMode = &block }),
 			"a local volume is a directory: it has no volumeMode Block"},
-		{"selector", none, newClaim("c", "1Gi", "RWO", "local", selected("n1"), func(o *corev1.PersistentVolumeClaim) { o.Spec.Selector = &metav1.LabelSelector{} }),
+		{"selector", none, newClaim("c", "1Gi", "RWO", "local", selected("n1"),
+			func(o *corev1.PersistentVolumeClaim) { o.Spec.Selector = &metav1.LabelSelector{} }),
 			"claim.spec.selector is not supported"},
 		{"relative", path("a/b"), newClaim("c", "1Gi", "RWO", "local", selected("n1")),
 			`parameter path: "a/b" is not the clean absolute path of a directory`},
@@ -112,13 +120,16 @@ func TestLocalRefuses(t *testing.T) {
 			`parameter path: "/a/../b" is not the clean absolute path of a directory`},
 		{"unknown parameter", func(o *storagev1.StorageClass) { o.Parameters = map[string]string{"size": "1"} },
 			newClaim("c", "1Gi", "RWO", "local", selected("n1")), `unknown parameter "size"`},
-		{"immediate", func(o *storagev1.StorageClass) { *o.VolumeBindingMode = "Immediate" }, newClaim("c", "1Gi", "RWO", "local"),
-			"a local volume is made on the node of the pod that uses it: the class must have volumeBindingMode WaitForFirstConsumer"},
+		{"immediate", func(o *storagev1.StorageClass) { *o.VolumeBindingMode = "Immediate" },
+			newClaim("c", "1Gi", "RWO", "local"),
+			"a local volume is made on the node of the pod that uses it: the class must have volumeBindingMode " +
+				"WaitForFirstConsumer"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			inWorld(t, func(w *world) {
 				w.addNode("n1")
-				_, err := w.c.Nodes.Create(w.Context(), &corev1.CreateNodeRequest{Object: &corev1.Node{Metadata: &metav1.ObjectMeta{Name: "bare"}}})
+				_, err := w.c.Nodes.Create(w.Context(),
+					&corev1.CreateNodeRequest{Object: &corev1.Node{Metadata: &metav1.ObjectMeta{Name: "bare"}}})
 				w.must(err)
 				w.addClass(newClass("local", "monoplane.dev/local", storage.WaitForFirstConsumer, tc.class))
 				w.addClaim(tc.claim)

@@ -39,27 +39,35 @@ func TestMatch(t *testing.T) {
 		{"the class of the old annotation", newClaim("c", "1Gi", "RWO", "slow", func(o *corev1.PersistentVolumeClaim) {
 			o.Metadata.Annotations = map[string]string{storage.BetaClass: "fast"}
 		}), []*corev1.PersistentVolume{newVolume("a", "1Gi", "RWO", "slow"), newVolume("b", "5Gi", "RWO", "fast")}, "b"},
-		{"the volume mode", newClaim("c", "1Gi", "RWO", "", func(o *corev1.PersistentVolumeClaim) { o.Spec.VolumeMode = &block }),
+		{"the volume mode", newClaim("c", "1Gi", "RWO", "",
+			func(o *corev1.PersistentVolumeClaim) { o.Spec.VolumeMode = &block }),
 			[]*corev1.PersistentVolume{
-				newVolume("a", "1Gi", "RWO", ""), newVolume("b", "5Gi", "RWO", "", func(v *corev1.PersistentVolume) { v.Spec.VolumeMode = &block }),
+				newVolume("a", "1Gi", "RWO", ""), newVolume("b", "5Gi", "RWO", "",
+					func(v *corev1.PersistentVolume) { v.Spec.VolumeMode = &block }),
 			}, "b"},
 		{"files when nothing is said", newClaim("c", "1Gi", "RWO", ""), []*corev1.PersistentVolume{
 			newVolume("b", "5Gi", "RWO", "", func(v *corev1.PersistentVolume) { v.Spec.VolumeMode = &files }),
 		}, "b"},
 		{"the selector", newClaim("c", "1Gi", "RWO", "", func(o *corev1.PersistentVolumeClaim) {
-			o.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"k": "v"}, MatchExpressions: []*metav1.LabelSelectorRequirement{
-				{Key: "x", Operator: "NotIn", Values: []string{"1"}},
-			}}
+			o.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"k": "v"},
+				MatchExpressions: []*metav1.LabelSelectorRequirement{
+					{Key: "x", Operator: "NotIn", Values: []string{"1"}},
+				}}
 		}), []*corev1.PersistentVolume{
 			newVolume("a", "1Gi", "RWO", ""),
-			newVolume("b", "5Gi", "RWO", "", func(v *corev1.PersistentVolume) { v.Metadata.Labels = map[string]string{"k": "v"} }),
-			newVolume("c", "2Gi", "RWO", "", func(v *corev1.PersistentVolume) { v.Metadata.Labels = map[string]string{"k": "v", "x": "1"} }),
+			newVolume("b", "5Gi", "RWO", "",
+				func(v *corev1.PersistentVolume) { v.Metadata.Labels = map[string]string{"k": "v"} }),
+			newVolume("c", "2Gi", "RWO", "", func(v *corev1.PersistentVolume) {
+				v.Metadata.Labels = map[string]string{"k": "v",
+					"x": "1"}
+			}),
 		}, "b"},
 		{"one that is set aside for it", newClaim("c", "1Gi", "RWO", ""), []*corev1.PersistentVolume{
 			newVolume("a", "1Gi", "RWO", ""), newVolume("b", "5Gi", "RWO", "", claimed("ns", "c", "")),
 		}, "b"},
 		{"none that is set aside for another", newClaim("c", "1Gi", "RWO", ""), []*corev1.PersistentVolume{
-			newVolume("a", "1Gi", "RWO", "", claimed("ns", "other", "")), newVolume("b", "1Gi", "RWO", "", claimed("other", "c", "")),
+			newVolume("a", "1Gi", "RWO", "", claimed("ns", "other", "")), newVolume("b", "1Gi", "RWO", "",
+				claimed("other", "c", "")),
 		}, ""},
 		{"none that was bound to a claim of the same name", newClaim("c", "1Gi", "RWO", ""), []*corev1.PersistentVolume{
 			newVolume("a", "1Gi", "RWO", "", claimed("ns", "c", "another-uid")),
@@ -67,16 +75,18 @@ func TestMatch(t *testing.T) {
 		{"the one that it names", newClaim("c", "1Gi", "RWO", "", naming("b")), []*corev1.PersistentVolume{
 			newVolume("a", "1Gi", "RWO", ""), newVolume("b", "5Gi", "RWO", ""),
 		}, "b"},
-		{"none if the one that it names is too small", newClaim("c", "8Gi", "RWO", "", naming("b")), []*corev1.PersistentVolume{
-			newVolume("a", "9Gi", "RWO", ""), newVolume("b", "5Gi", "RWO", ""),
-		}, ""},
+		{"none if the one that it names is too small", newClaim("c", "8Gi", "RWO", "", naming("b")),
+			[]*corev1.PersistentVolume{
+				newVolume("a", "9Gi", "RWO", ""), newVolume("b", "5Gi", "RWO", ""),
+			}, ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			inWorld(t, func(w *world) {
 				for _, v := range tc.volumes {
 					w.addVolume(v)
 				}
-				w.wantsVolume(tc.volumes[0].Metadata.Name, map[bool]string{true: "Available", false: "Released"}[tc.volumes[0].Spec.ClaimRef.GetUid() == ""])
+				w.wantsVolume(tc.volumes[0].Metadata.Name, map[bool]string{true: "Available",
+					false: "Released"}[tc.volumes[0].Spec.ClaimRef.GetUid() == ""])
 				o := w.addClaim(tc.claim)
 				if tc.want == "" {
 					if w.claim("c").GetStatus().GetPhase() != "Pending" {
@@ -85,10 +95,12 @@ func TestMatch(t *testing.T) {
 					return
 				}
 				w.wants("c", "Bound "+tc.want+": Bound")
-				if ref := w.volume(tc.want).GetSpec().GetClaimRef(); ref.GetUid() != o.GetMetadata().GetUid() || ref.GetNamespace() != "ns" || ref.GetName() != "c" {
+				if ref := w.volume(tc.want).GetSpec().GetClaimRef(); ref.GetUid() != o.GetMetadata().GetUid() ||
+					ref.GetNamespace() != "ns" || ref.GetName() != "c" {
 					t.Errorf("the volume is bound to %v", ref)
 				}
-				if s := w.claim("c").GetStatus(); s.GetCapacity()["storage"].GetString_() != w.volume(tc.want).GetSpec().GetCapacity()["storage"].GetString_() {
+				s := w.claim("c").GetStatus()
+				if s.GetCapacity()["storage"].GetString_() != w.volume(tc.want).GetSpec().GetCapacity()["storage"].GetString_() {
 					t.Errorf("the claim says %v", s)
 				}
 			})
@@ -124,9 +136,11 @@ func TestAnnotations(t *testing.T) {
 			c, v          bool
 		}{{"free", "a", true, true}, {"aside", "b", true, false}, {"naming", "c", false, true}} {
 			w.wants(tc.claim, "Bound "+tc.volume+": Bound")
-			if !storage.Has(w.claim(tc.claim), storage.BindCompleted) || storage.Has(w.claim(tc.claim), storage.BoundByController) != tc.c ||
+			if !storage.Has(w.claim(tc.claim), storage.BindCompleted) ||
+				storage.Has(w.claim(tc.claim), storage.BoundByController) != tc.c ||
 				storage.Has(w.volume(tc.volume), storage.BoundByController) != tc.v {
-				t.Errorf("%s: claim %v, volume %v", tc.claim, w.claim(tc.claim).Metadata.Annotations, w.volume(tc.volume).Metadata.Annotations)
+				t.Errorf("%s: claim %v, volume %v", tc.claim, w.claim(tc.claim).Metadata.Annotations,
+					w.volume(tc.volume).Metadata.Annotations)
 			}
 		}
 	})
@@ -152,11 +166,14 @@ func TestPending(t *testing.T) {
 		w.told("none", "FailedBinding", "no persistent volumes available for this claim and no storage class is set")
 		w.told("gone", "ProvisioningFailed", `storageclass.storage.k8s.io "gone" not found`)
 		w.told("static", "ProvisioningFailed", "no volume plugin matched name: kubernetes.io/no-provisioner")
-		w.told("ext", "ExternalProvisioning", "Waiting for a volume to be created either by the external provisioner 'example.com/disk' or manually "+
-			"by the system administrator. If volume creation is delayed, please verify that the provisioner is running and correctly registered.")
+		w.told("ext", "ExternalProvisioning",
+			"Waiting for a volume to be created either by the external provisioner 'example.com/disk' or manually "+
+				"by the system administrator. If volume creation is delayed, please verify that the provisioner is running and "+
+				"correctly registered.")
 		w.told("taken", "FailedBinding", `volume "small" already bound to a different claim.`)
 		w.told("tiny", "VolumeMismatch", `Cannot bind to requested volume "tiny": requested PV is too small`)
-		if a := w.claim("ext").GetMetadata().GetAnnotations(); a[storage.Provisioner] != "example.com/disk" || a[storage.BetaProvisioner] != "example.com/disk" {
+		if a := w.claim("ext").GetMetadata().GetAnnotations(); a[storage.Provisioner] != "example.com/disk" ||
+			a[storage.BetaProvisioner] != "example.com/disk" {
 			t.Errorf("external provisioners are told %v", a)
 		}
 		for _, c := range []string{"", "gone", "static", "ext"} {
@@ -210,11 +227,15 @@ func TestReclaim(t *testing.T) {
 		{"recycle", newVolume("v", "1Gi", "RWO", "", policy("Recycle")), "Failed",
 			[2]string{"VolumeFailedRecycle", "No recycler plugin found for the volume!"}},
 		{"delete, made by a user", newVolume("v", "1Gi", "RWO", "", policy("Delete")), "Failed",
-			[2]string{"VolumeFailedDelete", `error getting deleter volume plugin for volume "v": no deletable volume plugin matched`}},
-		{"delete, made by us", newVolume("v", "1Gi", "RWO", "", policy("Delete"), madeBy("monoplane.dev/local")), "gone", [2]string{}},
-		{"delete, made by another", newVolume("v", "1Gi", "RWO", "", policy("Delete"), madeBy("example.com/disk")), "Released", [2]string{}},
+			[2]string{"VolumeFailedDelete",
+				`error getting deleter volume plugin for volume "v": no deletable volume plugin matched`}},
+		{"delete, made by us", newVolume("v", "1Gi", "RWO", "", policy("Delete"), madeBy("monoplane.dev/local")), "gone",
+			[2]string{}},
+		{"delete, made by another", newVolume("v", "1Gi", "RWO", "", policy("Delete"), madeBy("example.com/disk")),
+			"Released", [2]string{}},
 		{"delete, csi", newVolume("v", "1Gi", "RWO", "", policy("Delete"), func(v *corev1.PersistentVolume) {
-			v.Spec.PersistentVolumeSource = &corev1.PersistentVolumeSource{Csi: &corev1.CSIPersistentVolumeSource{Driver: "d", VolumeHandle: "h"}}
+			v.Spec.PersistentVolumeSource = &corev1.PersistentVolumeSource{Csi: &corev1.CSIPersistentVolumeSource{Driver: "d",
+				VolumeHandle: "h"}}
 		}), "Released", [2]string{}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -250,7 +271,8 @@ func TestLost(t *testing.T) {
 		w.addClaim(newClaim("c", "1Gi", "RWO", ""))
 		w.wants("c", "Bound v: Bound")
 		w.deleteVolume("v")
-		w.setVolume("v", func(v *corev1.PersistentVolume) { v.Metadata.Finalizers = nil }) // by force: it protects a volume in use
+		// by force: it protects a volume in use
+		w.setVolume("v", func(v *corev1.PersistentVolume) { v.Metadata.Finalizers = nil })
 		w.wants("c", "Lost v: gone")
 		w.told("c", "ClaimLost", "Bound claim has lost its PersistentVolume. Data on the volume is lost!")
 		w.addVolume(newVolume("other", "1Gi", "RWO", ""))
@@ -267,7 +289,8 @@ func TestLost(t *testing.T) {
 		w.told("two", "ClaimMisbound", "Two claims are bound to the same volume, this one is bound incorrectly")
 		w.wants("one", "Bound mis: Bound")
 
-		w.addClaim(newClaim("nameless", "1Gi", "RWO", "", func(o *corev1.PersistentVolumeClaim) { storage.Annotate(o, storage.BindCompleted, "yes") }))
+		w.addClaim(newClaim("nameless", "1Gi", "RWO", "",
+			func(o *corev1.PersistentVolumeClaim) { storage.Annotate(o, storage.BindCompleted, "yes") }))
 		w.wants("nameless", "Lost")
 		w.told("nameless", "ClaimLost", "Bound claim has lost reference to PersistentVolume. Data on the volume is lost!")
 		w.wantsVolume("other", "Available")
@@ -294,7 +317,8 @@ func TestHalfBound(t *testing.T) {
 		if ref := w.volume("u").GetSpec().GetClaimRef(); ref.GetName() != "c" || ref.GetUid() != "" {
 			t.Errorf("what the user wrote became %v", ref)
 		}
-		w.addVolume(newVolume("made", "1Gi", "RWO", "x", claimed("ns", "c", o.Metadata.Uid), policy("Delete"), madeBy("monoplane.dev/local")))
+		w.addVolume(newVolume("made", "1Gi", "RWO", "x", claimed("ns", "c", o.Metadata.Uid), policy("Delete"),
+			madeBy("monoplane.dev/local")))
 		w.wantsVolume("made", "gone")
 		w.setVolume("v", func(v *corev1.PersistentVolume) { v.Spec.ClaimRef = nil })
 		w.wants("c", "Bound v: Bound")

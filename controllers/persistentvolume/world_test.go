@@ -46,7 +46,8 @@ func inWorld(t *testing.T, f func(w *world)) {
 
 func (w *world) start() (stop func()) {
 	w.Helper()
-	c, err := persistentvolume.New(persistentvolume.Config{Client: w.server.Controller("persistentvolume"), Registerer: w.registry, Directory: "/volumes"})
+	c, err := persistentvolume.New(persistentvolume.Config{Client: w.server.Controller("persistentvolume"),
+		Registerer: w.registry, Directory: "/volumes"})
 	w.must(err)
 	if c.Ready() == nil {
 		w.Error("ready before it ran")
@@ -76,9 +77,11 @@ func newVolume(name, size, modes, class string, change ...func(*corev1.Persisten
 	v := &corev1.PersistentVolume{
 		Metadata: &metav1.ObjectMeta{Name: name, Finalizers: []string{"kubernetes.io/pv-protection"}},
 		Spec: &corev1.PersistentVolumeSpec{
-			Capacity: map[string]*metav1.Quantity{"storage": {String_: size}}, AccessModes: strings.Fields(long(modes)), StorageClassName: class,
+			Capacity: map[string]*metav1.Quantity{"storage": {String_: size}}, AccessModes: strings.Fields(long(modes)),
+			StorageClassName:              class,
 			PersistentVolumeReclaimPolicy: "Retain",
-			PersistentVolumeSource:        &corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/" + name}},
+			PersistentVolumeSource: &corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/" +
+				name}},
 		},
 	}
 	for _, f := range change {
@@ -87,7 +90,9 @@ func newVolume(name, size, modes, class string, change ...func(*corev1.Persisten
 	return v
 }
 
-func newClaim(name, size, modes, class string, change ...func(*corev1.PersistentVolumeClaim)) *corev1.PersistentVolumeClaim {
+func newClaim(
+	name, size, modes, class string, change ...func(*corev1.PersistentVolumeClaim),
+) *corev1.PersistentVolumeClaim {
 	o := &corev1.PersistentVolumeClaim{
 		Metadata: &metav1.ObjectMeta{Namespace: "ns", Name: name, Finalizers: []string{"kubernetes.io/pvc-protection"}},
 		Spec: &corev1.PersistentVolumeClaimSpec{
@@ -109,7 +114,8 @@ func long(modes string) string {
 }
 
 func newClass(name, provisioner, mode string, change ...func(*storagev1.StorageClass)) *storagev1.StorageClass {
-	o := &storagev1.StorageClass{Metadata: &metav1.ObjectMeta{Name: name}, Provisioner: provisioner, VolumeBindingMode: &mode}
+	o := &storagev1.StorageClass{Metadata: &metav1.ObjectMeta{Name: name}, Provisioner: provisioner,
+		VolumeBindingMode: &mode}
 	for _, f := range change {
 		f(o)
 	}
@@ -124,7 +130,8 @@ func (w *world) addVolume(v *corev1.PersistentVolume) {
 
 func (w *world) addClaim(o *corev1.PersistentVolumeClaim) *corev1.PersistentVolumeClaim {
 	w.Helper()
-	o, err := w.c.PersistentVolumeClaims.Create(context.Background(), &corev1.CreatePersistentVolumeClaimRequest{Namespace: "ns", Object: o})
+	o, err := w.c.PersistentVolumeClaims.Create(context.Background(),
+		&corev1.CreatePersistentVolumeClaimRequest{Namespace: "ns", Object: o})
 	w.must(err)
 	return o
 }
@@ -147,9 +154,10 @@ func (w *world) addPod(name, node, claim string) {
 	w.Helper()
 	_, err := w.c.Pods.Create(context.Background(), &corev1.CreatePodRequest{Namespace: "ns", Object: &corev1.Pod{
 		Metadata: &metav1.ObjectMeta{Namespace: "ns", Name: name},
-		Spec: &corev1.PodSpec{NodeName: node, Containers: []*corev1.Container{{Name: "main", Image: "host"}}, Volumes: []*corev1.Volume{{Name: "v", VolumeSource: &corev1.VolumeSource{
-			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim},
-		}}}},
+		Spec: &corev1.PodSpec{NodeName: node, Containers: []*corev1.Container{{Name: "main", Image: "host"}},
+			Volumes: []*corev1.Volume{{Name: "v", VolumeSource: &corev1.VolumeSource{
+				PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim},
+			}}}},
 	}})
 	w.must(err)
 }
@@ -200,7 +208,8 @@ func (w *world) setClaim(name string, change func(*corev1.PersistentVolumeClaim)
 	w.Helper()
 	o := object.Clone(w.claim(name))
 	change(o)
-	_, err := w.c.PersistentVolumeClaims.Update(context.Background(), &corev1.UpdatePersistentVolumeClaimRequest{Object: o})
+	_, err := w.c.PersistentVolumeClaims.Update(context.Background(),
+		&corev1.UpdatePersistentVolumeClaimRequest{Object: o})
 	w.must(err)
 }
 

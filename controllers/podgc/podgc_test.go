@@ -265,7 +265,8 @@ func TestSuccessorIsSafe(t *testing.T) {
 			if method == corev1.Nodes_Get_FullMethodName && !swapped {
 				swapped = true // the pod is replaced between the decision and the removal
 				zero := int64(0)
-				if _, err := w.c.Pods.Delete(w.Context(), &metav1.DeleteRequest{Namespace: "ns", Name: "a", GracePeriodSeconds: &zero}); err != nil {
+				if _, err := w.c.Pods.Delete(w.Context(), &metav1.DeleteRequest{Namespace: "ns", Name: "a",
+					GracePeriodSeconds: &zero}); err != nil {
 					w.Error(err)
 				}
 				w.pod("a", "n2", "Running")

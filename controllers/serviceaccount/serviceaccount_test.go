@@ -54,7 +54,8 @@ func TestDefaultAccounts(t *testing.T) {
 			t.Error("a new namespace has none")
 		}
 		remove := func() {
-			if _, err := c.ServiceAccounts.Delete(t.Context(), &metav1.DeleteRequest{Namespace: "after", Name: "default"}); err != nil {
+			if _, err := c.ServiceAccounts.Delete(t.Context(), &metav1.DeleteRequest{Namespace: "after",
+				Name: "default"}); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -14,7 +14,8 @@ import (
 func unsafe(t *testing.T, err error, path, problem string) {
 	t.Helper()
 	var u *UnsafeError
-	if !errors.As(err, &u) || u.Path != path || !strings.Contains(u.Problem, problem) || u.Remedy == "" || strings.Contains(err.Error(), "\n") {
+	if !errors.As(err, &u) || u.Path != path || !strings.Contains(u.Problem, problem) || u.Remedy == "" ||
+		strings.Contains(err.Error(), "\n") {
 		t.Errorf("%v: want one line that refuses %s because %s, with a remedy", err, path, problem)
 	}
 }
@@ -133,7 +134,8 @@ func TestFilesThatAreNotPlain(t *testing.T) {
 		problem string
 	}{
 		{"a symbolic link", func(t *testing.T, path, victim string) { must(t, os.Symlink(victim, path)) }, "symbolic link"},
-		{"a link that leads nowhere", func(t *testing.T, path, _ string) { must(t, os.Symlink("none", path)) }, "symbolic link"},
+		{"a link that leads nowhere", func(t *testing.T, path, _ string) { must(t, os.Symlink("none", path)) },
+			"symbolic link"},
 		{"a hard link", func(t *testing.T, path, victim string) { must(t, os.Link(victim, path)) }, "2 names"},
 		{"a pipe", func(t *testing.T, path, _ string) { must(t, syscall.Mkfifo(path, 0o600)) }, "pipe"},
 		{"a directory", func(t *testing.T, path, _ string) { must(t, os.Mkdir(path, 0o700)) }, "directory"},

@@ -10,7 +10,8 @@ import (
 	"testing"
 )
 
-// A process that was killed while it made a child leaves the lock to the child for a moment. That is not another owner.
+// A process that was killed while it made a child leaves the lock to the child for a moment. That is not another
+// owner.
 func TestLockOfADeadProcess(t *testing.T) {
 	dead := exec.Command("true")
 	if err := dead.Run(); err != nil {

@@ -88,7 +88,8 @@ func TestSharedPartsAreNotCounted(t *testing.T) {
 		}
 	}
 	text := strings.Repeat("x", 1000)
-	o := &corev1.Pod{Status: &corev1.PodStatus{Message: text, Conditions: []*corev1.PodCondition{{Type: "Ready", Message: text}}}}
+	o := &corev1.Pod{Status: &corev1.PodStatus{Message: text,
+		Conditions: []*corev1.PodCondition{{Type: "Ready", Message: text}}}}
 	same := &corev1.Pod{Status: &corev1.PodStatus{Message: text, Conditions: o.Status.Conditions}}
 	if n := m.Beside(o, same); n > 600 {
 		t.Errorf("%d bytes beside a state with the same texts", n)
@@ -107,8 +108,9 @@ func TestSharedPartsAreNotCounted(t *testing.T) {
 
 func BenchmarkBeside(b *testing.B) {
 	p := &corev1.Pod{
-		Metadata: &metav1.ObjectMeta{Namespace: "default", Name: "a", Uid: "u", Labels: map[string]string{"a": "b", "c": "d"}},
-		Spec:     &corev1.PodSpec{NodeName: "n", Containers: []*corev1.Container{{Name: "a", Image: "host"}}},
+		Metadata: &metav1.ObjectMeta{Namespace: "default", Name: "a", Uid: "u",
+			Labels: map[string]string{"a": "b", "c": "d"}},
+		Spec: &corev1.PodSpec{NodeName: "n", Containers: []*corev1.Container{{Name: "a", Image: "host"}}},
 		Status: &corev1.PodStatus{Phase: "Running", Conditions: []*corev1.PodCondition{
 			{Type: "Ready", Status: "True"}, {Type: "PodScheduled", Status: "True"}, {Type: "Initialized", Status: "True"},
 		}},

@@ -14,7 +14,8 @@ import (
 func container(name string) *corev1.Container {
 	return &corev1.Container{
 		Name: name, Image: "host", Env: []*corev1.EnvVar{{Name: "A", Value: "b"}},
-		Resources: &corev1.ResourceRequirements{Requests: map[string]*metav1.Quantity{"cpu": {String_: "1"}, "memory": {String_: "1Gi"}}},
+		Resources: &corev1.ResourceRequirements{Requests: map[string]*metav1.Quantity{"cpu": {String_: "1"},
+			"memory": {String_: "1Gi"}}},
 	}
 }
 
@@ -25,7 +26,8 @@ func TestEqualPartsAreShared(t *testing.T) {
 		t.Errorf("%p %p %p", a, b, c)
 	}
 	// The same bytes mean something else in another message.
-	if s, n := Message(&p, &metav1.Quantity{String_: "x"}), Message(&p, &corev1.PodIP{Ip: "x"}); s.GetString_() != "x" || n.GetIp() != "x" {
+	if s, n := Message(&p, &metav1.Quantity{String_: "x"}), Message(&p, &corev1.PodIP{Ip: "x"}); s.GetString_() != "x" ||
+		n.GetIp() != "x" {
 		t.Error("messages of different types were mixed up")
 	}
 	if Message(&p, (*corev1.Affinity)(nil)) != nil {

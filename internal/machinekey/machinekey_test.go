@@ -67,7 +67,8 @@ func TestCopies(t *testing.T) {
 		}
 		c.copy(t, from, to)
 		copied, fresh := ensure(t, to)
-		if !fresh || copied.Value == first.Value || copied.Owner == first.Owner || !strings.Contains(copied.Copied, "copied") {
+		if !fresh || copied.Value == first.Value || copied.Owner == first.Owner ||
+			!strings.Contains(copied.Copied, "copied") {
 			t.Errorf("%s: the copy has %+v, fresh %v; the original %+v", c.tool, copied, fresh, first)
 		}
 		if again, fresh := ensure(t, to); fresh || again != copied {
@@ -137,7 +138,8 @@ func TestDamage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	texts := []string{"\n", "ABCDEFG", "ABCDEFGHIJKLMNOPQRSTUVWXYZ\n", "\x00\x00", "{}", "[]", `{"key":"x"}`, strings.Repeat("x", 2<<20)}
+	texts := []string{"\n", "ABCDEFG", "ABCDEFGHIJKLMNOPQRSTUVWXYZ\n", "\x00\x00", "{}", "[]", `{"key":"x"}`,
+		strings.Repeat("x", 2<<20)}
 	for n := range len(whole) - 1 {
 		texts = append(texts, string(whole[:n]))
 	}

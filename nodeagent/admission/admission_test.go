@@ -22,7 +22,8 @@ func container(pairs ...string) *corev1.Container {
 }
 
 func pod(edit ...func(*corev1.Pod)) *corev1.Pod {
-	p := &corev1.Pod{Metadata: &metav1.ObjectMeta{Namespace: "ns", Name: "p"}, Spec: &corev1.PodSpec{Containers: []*corev1.Container{container()}}}
+	p := &corev1.Pod{Metadata: &metav1.ObjectMeta{Namespace: "ns", Name: "p"},
+		Spec: &corev1.PodSpec{Containers: []*corev1.Container{container()}}}
 	for _, e := range edit {
 		e(p)
 	}
@@ -56,7 +57,8 @@ func TestCheck(t *testing.T) {
 	node := &corev1.Node{
 		Metadata: &metav1.ObjectMeta{Name: "n", Labels: map[string]string{"zone": "a", "size": "5"}},
 		Status: &corev1.NodeStatus{
-			Allocatable: quantities("cpu", "2", "memory", "1Gi", "pods", "3"), NodeInfo: &corev1.NodeSystemInfo{OperatingSystem: "linux"},
+			Allocatable: quantities("cpu", "2", "memory", "1Gi", "pods", "3"),
+			NodeInfo:    &corev1.NodeSystemInfo{OperatingSystem: "linux"},
 		},
 	}
 	one := pod(asks("cpu", "1500m"), port(80, "", "TCP"), port(443, "10.0.0.1", "TCP"))
@@ -66,18 +68,21 @@ func TestCheck(t *testing.T) {
 		reason  string
 		message string
 	}{
-		"plain":      {pod: pod()},
-		"fits":       {pod: pod(asks("cpu", "500m", "memory", "1Gi")), others: []*corev1.Pod{one}},
-		"zero":       {pod: pod(asks("example.com/gpu", "0")), others: []*corev1.Pod{one}},
-		"cpu":        {pod: pod(asks("cpu", "501m")), others: []*corev1.Pod{one}, reason: "OutOfcpu", message: "requested: 501m, used: 1500m, capacity: 2"},
-		"memory":     {pod: pod(asks("memory", "2Gi")), reason: "OutOfmemory"},
-		"unknown":    {pod: pod(asks("example.com/gpu", "1")), reason: "OutOfexample.com/gpu"},
-		"pods":       {pod: pod(), others: []*corev1.Pod{one, one, one}, reason: "OutOfpods"},
-		"port":       {pod: pod(port(80, "", "")), others: []*corev1.Pod{one}, reason: "NodePorts", message: "TCP 80 is used by ns/p"},
-		"port ip":    {pod: pod(port(443, "10.0.0.2", "TCP")), others: []*corev1.Pod{one}},
-		"port any":   {pod: pod(port(443, "0.0.0.0", "TCP")), others: []*corev1.Pod{one}, reason: "NodePorts"},
-		"port udp":   {pod: pod(port(80, "", "UDP")), others: []*corev1.Pod{one}},
-		"selector":   {pod: pod(func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{"zone": "b"} }), reason: "NodeAffinity"},
+		"plain": {pod: pod()},
+		"fits":  {pod: pod(asks("cpu", "500m", "memory", "1Gi")), others: []*corev1.Pod{one}},
+		"zero":  {pod: pod(asks("example.com/gpu", "0")), others: []*corev1.Pod{one}},
+		"cpu": {pod: pod(asks("cpu", "501m")), others: []*corev1.Pod{one}, reason: "OutOfcpu",
+			message: "requested: 501m, used: 1500m, capacity: 2"},
+		"memory":  {pod: pod(asks("memory", "2Gi")), reason: "OutOfmemory"},
+		"unknown": {pod: pod(asks("example.com/gpu", "1")), reason: "OutOfexample.com/gpu"},
+		"pods":    {pod: pod(), others: []*corev1.Pod{one, one, one}, reason: "OutOfpods"},
+		"port": {pod: pod(port(80, "", "")), others: []*corev1.Pod{one}, reason: "NodePorts",
+			message: "TCP 80 is used by ns/p"},
+		"port ip":  {pod: pod(port(443, "10.0.0.2", "TCP")), others: []*corev1.Pod{one}},
+		"port any": {pod: pod(port(443, "0.0.0.0", "TCP")), others: []*corev1.Pod{one}, reason: "NodePorts"},
+		"port udp": {pod: pod(port(80, "", "UDP")), others: []*corev1.Pod{one}},
+		"selector": {pod: pod(func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{"zone": "b"} }),
+			reason: "NodeAffinity"},
 		"selected":   {pod: pod(func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{"zone": "a"} })},
 		"in":         {pod: pod(needs("zone", "In", "a", "b"))},
 		"not in":     {pod: pod(needs("zone", "NotIn", "a")), reason: "NodeAffinity"},
@@ -86,7 +91,8 @@ func TestCheck(t *testing.T) {
 		"gt":         {pod: pod(needs("size", "Gt", "4"))},
 		"lt":         {pod: pod(needs("size", "Lt", "4")), reason: "NodeAffinity"},
 		"bad op":     {pod: pod(needs("size", "Like", "4")), reason: "NodeAffinity"},
-		"os":         {pod: pod(func(p *corev1.Pod) { p.Spec.Os = &corev1.PodOS{Name: "windows"} }), reason: "PodOSNotSupported"},
+		"os": {pod: pod(func(p *corev1.Pod) { p.Spec.Os = &corev1.PodOS{Name: "windows"} }),
+			reason: "PodOSNotSupported"},
 		"init": {pod: pod(asks("cpu", "1"), func(p *corev1.Pod) {
 			p.Spec.InitContainers = []*corev1.Container{container("cpu", "2")}
 		})},

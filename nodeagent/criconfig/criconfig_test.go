@@ -44,14 +44,16 @@ func pod(env ...*corev1.EnvVar) *corev1.Pod {
 }
 
 func field(name, path string) *corev1.EnvVar {
-	return &corev1.EnvVar{Name: name, ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: path}}}
+	return &corev1.EnvVar{Name: name,
+		ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: path}}}
 }
 
 var facts = criconfig.Facts{HostIPs: []string{"1.1.1.1", "::1"}, PodIPs: []string{"2.2.2.2"}, NodeHostname: "machine"}
 
 func container(t *testing.T, p *corev1.Pod) *runtimeapi.ContainerConfig {
 	t.Helper()
-	c, err := criconfig.Container(p, p.Spec.Containers[0], criconfig.Instance{Attempt: 3, Hash: "h", Delay: 20 * time.Second}, "ref", "/logs/ns_p_u", facts)
+	c, err := criconfig.Container(p, p.Spec.Containers[0], criconfig.Instance{Attempt: 3, Hash: "h",
+		Delay: 20 * time.Second}, "ref", "/logs/ns_p_u", facts)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,7 +63,8 @@ func container(t *testing.T, p *corev1.Pod) *runtimeapi.ContainerConfig {
 // spec: CTR-7, DOWN-1
 func TestContainer(t *testing.T) {
 	c := container(t, pod(
-		&corev1.EnvVar{Name: "X", Value: "1"}, &corev1.EnvVar{Name: "Y", Value: "<$(X)$(Z)>"}, &corev1.EnvVar{Name: "Z", Value: "late"},
+		&corev1.EnvVar{Name: "X", Value: "1"}, &corev1.EnvVar{Name: "Y", Value: "<$(X)$(Z)>"},
+		&corev1.EnvVar{Name: "Z", Value: "late"},
 		&corev1.EnvVar{Name: "X", Value: "2"},
 		field("NAME", "metadata.name"), field("NS", "metadata.namespace"), field("UID", "metadata.uid"),
 		field("L", "metadata.labels['l']"), field("A", "metadata.annotations['a']"), field("NONE", "metadata.labels['x']"),
@@ -72,17 +75,21 @@ func TestContainer(t *testing.T) {
 	for _, kv := range c.GetEnvs() {
 		env = append(env, kv.GetKey()+"="+string(kv.GetValue()))
 	}
-	want := "HOSTNAME=p X=2 Y=<1$(Z)> Z=late NAME=p NS=ns UID=u L=1 A=2 NONE= NODE=n SA=sa HOSTIP=1.1.1.1 HOSTIPS=1.1.1.1,::1 PODIP=2.2.2.2 PODIPS=2.2.2.2"
+	want := "HOSTNAME=p X=2 Y=<1$(Z)> Z=late NAME=p NS=ns UID=u L=1 A=2 NONE= NODE=n SA=sa HOSTIP=1.1.1.1 " +
+		"HOSTIPS=1.1.1.1,::1 PODIP=2.2.2.2 PODIPS=2.2.2.2"
 	if got := strings.Join(env, " "); got != want {
 		t.Errorf("environment\n %s\nwant\n %s", got, want)
 	}
-	if !slices.Equal(c.GetCommand(), []string{"echo", "2"}) || !slices.Equal(c.GetArgs(), []string{"<1$(Z)>"}) || c.GetWorkingDir() != "/tmp" {
+	if !slices.Equal(c.GetCommand(), []string{"echo", "2"}) || !slices.Equal(c.GetArgs(), []string{"<1$(Z)>"}) ||
+		c.GetWorkingDir() != "/tmp" {
 		t.Errorf("command: %v", c)
 	}
-	if c.GetLogPath() != "c/3.log" || c.GetMounts()[0].GetHostPath() != "/logs/ns_p_u/c/3.termination" || c.GetImage().GetImage() != "ref" {
+	if c.GetLogPath() != "c/3.log" || c.GetMounts()[0].GetHostPath() != "/logs/ns_p_u/c/3.termination" ||
+		c.GetImage().GetImage() != "ref" {
 		t.Errorf("paths: %v", c)
 	}
-	if in := criconfig.ParseInstance(c.GetAnnotations()); in.Attempt != 3 || in.Hash != "h" || in.Delay != 20*time.Second {
+	if in := criconfig.ParseInstance(c.GetAnnotations()); in.Attempt != 3 || in.Hash != "h" ||
+		in.Delay != 20*time.Second {
 		t.Errorf("instance: %+v", in)
 	}
 	if c.GetLabels()[criconfig.LabelContainerName] != "c" || c.GetLabels()[criconfig.LabelPodUID] != "u" {
@@ -190,7 +197,8 @@ func TestResources(t *testing.T) {
 	} {
 		p := pod()
 		r := &corev1.ResourceRequirements{Limits: map[string]*metav1.Quantity{}, Requests: map[string]*metav1.Quantity{}}
-		for m, kv := range map[*map[string]*metav1.Quantity][2]string{&r.Requests: {"cpu", c.request}, &r.Limits: {"cpu", c.limit}} {
+		for m, kv := range map[*map[string]*metav1.Quantity][2]string{&r.Requests: {"cpu", c.request},
+			&r.Limits: {"cpu", c.limit}} {
 			if kv[1] != "" {
 				(*m)[kv[0]] = &metav1.Quantity{String_: kv[1]}
 			}
@@ -207,7 +215,8 @@ func TestResources(t *testing.T) {
 	}
 }
 
-// A file's name has 255 bytes at most: longer names of directories are cut and carry a hash, all others are as they were.
+// A file's name has 255 bytes at most: longer names of directories are cut and carry a hash, all others are as they
+// were.
 func TestPodDir(t *testing.T) {
 	uid := "0a9f9d4e-5a3f-4a57-8a51-0123456789ab"
 	ns := strings.Repeat("n", 63)
@@ -251,7 +260,8 @@ func TestSandboxOfARuntimeClassKnowsItsSize(t *testing.T) {
 		},
 		Overhead: list("500m", "16Mi"),
 	}}
-	if linux := criconfig.Sandbox(p, 0, "", criconfig.Facts{}).GetLinux(); linux.Resources != nil || linux.Overhead != nil {
+	if linux := criconfig.Sandbox(p, 0, "", criconfig.Facts{}).GetLinux(); linux.Resources != nil ||
+		linux.Overhead != nil {
 		t.Errorf("without a class: %v", linux)
 	}
 	class := "vm"
@@ -260,8 +270,10 @@ func TestSandboxOfARuntimeClassKnowsItsSize(t *testing.T) {
 	for name, x := range map[string]struct {
 		got                   *runtimeapi.LinuxContainerResources
 		shares, quota, memory int64
-	}{"containers": {linux.GetResources(), 512, 200000, 128 << 20}, "overhead": {linux.GetOverhead(), 512, 50000, 16 << 20}} {
-		if g := x.got; g.GetCpuShares() != x.shares || g.GetCpuQuota() != x.quota || g.GetCpuPeriod() != 100000 || g.GetMemoryLimitInBytes() != x.memory {
+	}{"containers": {linux.GetResources(), 512, 200000, 128 << 20}, "overhead": {linux.GetOverhead(), 512, 50000,
+		16 << 20}} {
+		if g := x.got; g.GetCpuShares() != x.shares || g.GetCpuQuota() != x.quota || g.GetCpuPeriod() != 100000 ||
+			g.GetMemoryLimitInBytes() != x.memory {
 			t.Errorf("%s: %v", name, g)
 		}
 	}

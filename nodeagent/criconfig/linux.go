@@ -76,8 +76,8 @@ func cgroup(request, limit, memory int64) *runtimeapi.LinuxContainerResources {
 	return r
 }
 
-// podResources returns what the containers of a pod need together, and its overhead. Runtimes that put pods into virtual
-// machines make them as large.
+// podResources returns what the containers of a pod need together, and its overhead. Runtimes that put pods into
+// virtual machines make them as large.
 func podResources(spec *corev1.PodSpec) (all, overhead *runtimeapi.LinuxContainerResources) {
 	requests, limits := podlevel.ContainerRequests(spec), podlevel.ContainerLimits(spec)
 	request, _ := requests.Get(podlevel.CPU)

@@ -41,15 +41,16 @@ func TestRead(t *testing.T) {
 		edit func(*Options)
 		want string
 	}{
-		"all":        {func(*Options) {}, "one\ntwo\nthree\n\nfive\n"},
-		"tail":       {func(o *Options) { o.Tail = 2 }, "\nfive\n"},
-		"tail 0":     {func(o *Options) { o.Tail = 0 }, ""},
-		"tail many":  {func(o *Options) { o.Tail = 100 }, "one\ntwo\nthree\n\nfive\n"},
-		"limit":      {func(o *Options) { o.Limit = 6 }, "one\ntw"},
-		"limit 0":    {func(o *Options) { o.Limit = 0 }, ""},
-		"stderr":     {func(o *Options) { o.Stream = "stderr" }, "two\n"},
-		"since":      {func(o *Options) { o.Since = time.Date(2026, 1, 1, 0, 0, 4, 0, time.UTC) }, "\nfive\n"},
-		"timestamps": {func(o *Options) { o.Timestamps, o.Tail = true, 4 }, "2026-01-01T00:00:03Z three\n2026-01-01T00:00:04Z \n2026-01-01T00:00:05Z five\n"},
+		"all":       {func(*Options) {}, "one\ntwo\nthree\n\nfive\n"},
+		"tail":      {func(o *Options) { o.Tail = 2 }, "\nfive\n"},
+		"tail 0":    {func(o *Options) { o.Tail = 0 }, ""},
+		"tail many": {func(o *Options) { o.Tail = 100 }, "one\ntwo\nthree\n\nfive\n"},
+		"limit":     {func(o *Options) { o.Limit = 6 }, "one\ntw"},
+		"limit 0":   {func(o *Options) { o.Limit = 0 }, ""},
+		"stderr":    {func(o *Options) { o.Stream = "stderr" }, "two\n"},
+		"since":     {func(o *Options) { o.Since = time.Date(2026, 1, 1, 0, 0, 4, 0, time.UTC) }, "\nfive\n"},
+		"timestamps": {func(o *Options) { o.Timestamps, o.Tail = true, 4 },
+			"2026-01-01T00:00:03Z three\n2026-01-01T00:00:04Z \n2026-01-01T00:00:05Z five\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := all
@@ -118,7 +119,8 @@ func TestReadEnds(t *testing.T) {
 	path := write(t, sample)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	err := Read(ctx, path, Options{Follow: true, Tail: -1, Limit: -1}, func() bool { return true }, func([]byte) error { return nil })
+	err := Read(ctx, path, Options{Follow: true, Tail: -1, Limit: -1}, func() bool { return true },
+		func([]byte) error { return nil })
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
 	}
@@ -127,7 +129,8 @@ func TestReadEnds(t *testing.T) {
 	if !errors.Is(err, full) {
 		t.Errorf("got %v", err)
 	}
-	if err := Read(t.Context(), filepath.Join(t.TempDir(), "none"), Options{Tail: 5, Limit: -1}, never, func([]byte) error { return nil }); err != nil {
+	if err := Read(t.Context(), filepath.Join(t.TempDir(), "none"), Options{Tail: 5, Limit: -1}, never,
+		func([]byte) error { return nil }); err != nil {
 		t.Errorf("a missing file: %v", err)
 	}
 }

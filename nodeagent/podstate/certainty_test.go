@@ -88,7 +88,8 @@ func TestInstanceBeforeRuns(t *testing.T) {
 	warned := false
 	for _, a := range w.last {
 		n, ok := a.(Note)
-		warned = warned || ok && n.Warning && n.Reason == "DuplicateContainer" && strings.Contains(n.Message, "main (attempt 0, test://c1)")
+		warned = warned || ok && n.Warning && n.Reason == "DuplicateContainer" &&
+			strings.Contains(n.Message, "main (attempt 0, test://c1)")
 	}
 	if !warned {
 		t.Errorf("no event: %v", w.last)
@@ -151,7 +152,8 @@ func TestStuckCondition(t *testing.T) {
 	w.pass(2 * time.Second)
 	s := status()
 	c := condition(s, condKillFailed)
-	if w.m.Stuck() == "" || c.GetStatus() != "True" || c.GetReason() != "FailedKillPod" || c.GetMessage() == "" || s.GetPhase() != phase.Running {
+	if w.m.Stuck() == "" || c.GetStatus() != "True" || c.GetReason() != "FailedKillPod" || c.GetMessage() == "" ||
+		s.GetPhase() != phase.Running {
 		t.Errorf("stuck: %q, condition %v, phase %s", w.m.Stuck(), c, s.GetPhase())
 	}
 	w.step(ContainerStopped{ID: stop.ID, Instance: w.exit(stop.ID, 137)})
@@ -165,7 +167,8 @@ func TestStuckCondition(t *testing.T) {
 	}
 }
 
-// An agent that was killed after it made the sandbox and before it wrote a status goes on with the pod, and reports it.
+// An agent that was killed after it made the sandbox and before it wrote a status goes on with the pod, and reports
+// it.
 func TestRestartBeforeTheFirstStatus(t *testing.T) {
 	w := newModel("Always", 30, []string{"main"}, nil)
 	w.agentStarts()
@@ -175,7 +178,8 @@ func TestRestartBeforeTheFirstStatus(t *testing.T) {
 	w.agentStarts()
 	a := must[StartContainer](t, w, nil)
 	w.step(ContainerRun{Index: a.Index, Instance: w.startContainer(a)})
-	if s := must[WriteStatus](t, w, nil).Pod.GetStatus(); s.GetPhase() != phase.Running || s.GetStartTime().GetSeconds() != w.now.Unix() {
+	if s := must[WriteStatus](t, w, nil).Pod.GetStatus(); s.GetPhase() != phase.Running ||
+		s.GetStartTime().GetSeconds() != w.now.Unix() {
 		t.Errorf("status: %v", s)
 	}
 }

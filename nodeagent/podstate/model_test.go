@@ -183,7 +183,8 @@ func (w *model) takeUp(in *Instance) bool {
 
 // haunt makes the runtime run something that nobody asked for.
 func (w *model) haunt(name, sandbox string, attempt uint32) {
-	in := Instance{ID: w.id(), Name: name, SandboxID: sandbox, Attempt: attempt, State: Running, StartedAt: w.now, Image: "host"}
+	in := Instance{ID: w.id(), Name: name, SandboxID: sandbox, Attempt: attempt, State: Running, StartedAt: w.now,
+		Image: "host"}
 	w.instances = append(w.instances, in)
 	w.ghosts[in.ID] = false
 }

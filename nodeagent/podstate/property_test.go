@@ -55,14 +55,16 @@ func (c *chaos) check() {
 		case StopSandbox:
 			for _, in := range c.instances {
 				if in.SandboxID == a.ID && in.State == Running && !c.hidden(in.ID) {
-					c.t.Fatalf("the sandbox is stopped while %s/%d runs: it is killed without its grace (TERM-1)", in.Name, in.Attempt)
+					c.t.Fatalf("the sandbox is stopped while %s/%d runs: it is killed without its grace (TERM-1)", in.Name,
+						in.Attempt)
 				}
 			}
 		case WriteStatus:
 			c.checkStatus(a)
 		case DeletePod:
 			if !phase.Terminal(c.pod) || len(c.boxes)+len(c.instances) > 0 {
-				c.t.Fatalf("the object is deleted in phase %s with %d sandboxes left (DEL-7)", c.pod.GetStatus().GetPhase(), len(c.boxes))
+				c.t.Fatalf("the object is deleted in phase %s with %d sandboxes left (DEL-7)", c.pod.GetStatus().GetPhase(),
+					len(c.boxes))
 			}
 		case Forget:
 			if len(c.boxes)+len(c.instances) > 0 {
@@ -71,7 +73,8 @@ func (c *chaos) check() {
 			c.dead = true
 		case StartContainer:
 			for _, in := range c.instances {
-				if in.Name == ContainerAt(c.m.pod, a.Index).GetName() && (in.State == Running && !c.hidden(in.ID) || c.mayStart(&in)) {
+				if in.Name == ContainerAt(c.m.pod, a.Index).GetName() && (in.State == Running && !c.hidden(in.ID) ||
+					c.mayStart(&in)) {
 					c.t.Fatalf("%s/%d is started although %s/%d is %s and may run", in.Name, a.Attempt, in.Name, in.Attempt, in.State)
 				}
 			}
@@ -163,7 +166,8 @@ func (c *chaos) checkStatus(a WriteStatus) {
 	}
 	for _, cond := range a.Pod.GetStatus().GetConditions() {
 		old := condition(c.m.pod.GetStatus(), cond.GetType())
-		if old != nil && old.GetStatus() == cond.GetStatus() && !proto.Equal(old.GetLastTransitionTime(), cond.GetLastTransitionTime()) {
+		if old != nil && old.GetStatus() == cond.GetStatus() && !proto.Equal(old.GetLastTransitionTime(),
+			cond.GetLastTransitionTime()) {
 			c.t.Fatalf("the transition time of %s changed without its status (LIFE-3)", cond.GetType())
 		}
 	}
@@ -267,7 +271,8 @@ func (c *chaos) answerStart(a StartContainer, fail bool) {
 				c.exit(in.ID, 1)
 			}
 			in.State = Created
-			c.step(ContainerRun{Index: a.Index, Instance: in, Expiry: c.expiry(), Reason: "StartUnconfirmed", Message: "timeout"})
+			c.step(ContainerRun{Index: a.Index, Instance: in, Expiry: c.expiry(), Reason: "StartUnconfirmed",
+				Message: "timeout"})
 		case 4: // it was not answered, and it will be taken up before it expires, or never
 			expiry := c.expiry()
 			c.step(ContainerRun{
@@ -309,7 +314,8 @@ func TestInvariants(t *testing.T) {
 			inits = []string{"one", "side*"}
 		}
 		policy := rapid.SampledFrom([]string{"Always", "OnFailure", "Never"}).Draw(t, "policy")
-		c := &chaos{model: newModel(policy, int64(rapid.IntRange(0, 40).Draw(t, "grace")), []string{"a", "b"}, inits), t: t, kills: map[string]*stop{}}
+		c := &chaos{model: newModel(policy, int64(rapid.IntRange(0, 40).Draw(t, "grace")), []string{"a", "b"}, inits), t: t,
+			kills: map[string]*stop{}}
 		c.agentStarts()
 		c.check()
 		t.Repeat(map[string]func(*rapid.T){
@@ -504,7 +510,8 @@ func (c *chaos) finish(t *rapid.T) {
 		}
 		c.pass(10 * time.Second)
 	}
-	t.Fatalf("the deletion never ends (DEL-13): life %s, pending %v, %d sandboxes\n%+v", c.m.Life(), c.pending, len(c.boxes), summary(c.m.pod.GetStatus()))
+	t.Fatalf("the deletion never ends (DEL-13): life %s, pending %v, %d sandboxes\n%+v", c.m.Life(), c.pending,
+		len(c.boxes), summary(c.m.pod.GetStatus()))
 }
 
 // A status that is not changed is not written again, and stays the same.

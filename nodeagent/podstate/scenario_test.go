@@ -156,7 +156,8 @@ func (w *model) answers(t *testing.T, words []string, o map[string]string) bool 
 			t.Fatal(err)
 		}
 		expiry := w.now.Add(d)
-		w.step(ContainerRun{Index: a.Index, Instance: w.queue(a, expiry), Expiry: expiry, Reason: "StartUnconfirmed", Message: "timeout"})
+		w.step(ContainerRun{Index: a.Index, Instance: w.queue(a, expiry), Expiry: expiry, Reason: "StartUnconfirmed",
+			Message: "timeout"})
 	case "invalid":
 		if a, ok := take[RunSandbox](w, nil); ok {
 			w.step(SandboxRun{Err: fmt.Sprintf("sandbox %d: %s", a.Attempt, text), Invalid: true})

@@ -1,5 +1,5 @@
-// Package builtin names the namespaces that every cluster has. The server makes them and lets nobody delete them, and the namespace
-// controller makes again what is missing all the same (spec: OBJ-14).
+// Package builtin names the namespaces that every cluster has. The server makes them and lets nobody delete them, and
+// the namespace controller makes again what is missing all the same (spec: OBJ-14).
 package builtin
 
 import "slices"

@@ -9,8 +9,8 @@ import (
 	metav1 "monoplane.dev/api/meta/v1"
 )
 
-// The functions below serve the standard methods of any kind from a backend. The generated adapters (corev1.PodsBackend)
-// call them with their own types, which gRPC wants.
+// The functions below serve the standard methods of any kind from a backend. The generated adapters
+// (corev1.PodsBackend) call them with their own types, which gRPC wants.
 
 // writeRequest is what the requests for creations and updates have in common.
 type writeRequest[O any] interface {
@@ -54,7 +54,9 @@ func Listed[O object.Object](found object.Items, err error) (*metav1.ListMeta, [
 }
 
 // Create serves the method Create.
-func Create[O object.Object](ctx context.Context, b object.Backend, kind *object.Kind, req writeRequest[O]) (O, error) {
+func Create[O object.Object](
+	ctx context.Context, b object.Backend, kind *object.Kind, req writeRequest[O],
+) (O, error) {
 	return Typed[O](b.Create(ctx, namespaceOf(req), given(kind, req), options(req)))
 }
 

@@ -1,6 +1,7 @@
 // Package storage is what PersistentVolumes, PersistentVolumeClaims and StorageClasses say to those who bind them: the
-// annotations that the binding controller and the scheduler agree on, which class an object belongs to, and whether a volume can
-// be bound to a claim. The controller and the scheduler must answer these alike, or they would undo each other's work.
+// annotations that the binding controller and the scheduler agree on, which class an object belongs to, and whether a
+// volume can be bound to a claim. The controller and the scheduler must answer these alike, or they would undo each
+// other's work.
 //
 // What it guarantees: its functions look at their arguments and nothing else, and change nothing.
 package storage
@@ -15,7 +16,8 @@ const (
 	SelectedNode = "volume.kubernetes.io/selected-node"
 	// ProvisionedBy names who made the volume.
 	ProvisionedBy = "pv.kubernetes.io/provisioned-by"
-	// Provisioner names who is to make a volume for the claim; BetaProvisioner is its old name, which provisioners still read.
+	// Provisioner names who is to make a volume for the claim; BetaProvisioner is its old name, which provisioners still
+	// read.
 	Provisioner     = "volume.kubernetes.io/storage-provisioner"
 	BetaProvisioner = "volume.beta.kubernetes.io/storage-provisioner"
 	// BetaClass is the old way to name the class, and wins over the field.

@@ -73,8 +73,8 @@ func (w *Wish) Holds(v *corev1.PersistentVolume, size resource.Quantity) bool {
 	return v.GetMetadata().GetDeletionTimestamp() == nil && size.Cmp(w.Size) >= 0 && SameMode(v, w.Claim)
 }
 
-// Free says whether the volume, which Holds, is one that is left to anybody with such a wish. Its class is not looked at, nor the nodes
-// that can reach it.
+// Free says whether the volume, which Holds, is one that is left to anybody with such a wish. Its class is not looked
+// at, nor the nodes that can reach it.
 func (w *Wish) Free(v *corev1.PersistentVolume) bool {
 	return v.GetSpec().GetClaimRef() == nil && v.GetStatus().GetPhase() == "Available" && HasModes(v, w.Claim) &&
 		(w.selector == nil || w.selector.Matches(labels.Set(v.GetMetadata().GetLabels())))

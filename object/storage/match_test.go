@@ -12,8 +12,8 @@ func size(s string) map[string]*metav1.Quantity {
 	return map[string]*metav1.Quantity{"storage": {String_: s}}
 }
 
-// What a claim for 2Gi, ReadWriteOnce, of volumes labelled disk=ssd may take of what is left to anybody, and what it may take if a volume
-// is set aside for it.
+// What a claim for 2Gi, ReadWriteOnce, of volumes labelled disk=ssd may take of what is left to anybody, and what it
+// may take if a volume is set aside for it.
 func TestWish(t *testing.T) {
 	type pv = *corev1.PersistentVolume
 	wish := storage.NewWish(&corev1.PersistentVolumeClaim{

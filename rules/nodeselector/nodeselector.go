@@ -21,7 +21,8 @@ var anyNode = &Required{}
 
 // OfPod reads what the pod requires.
 func OfPod(spec *corev1.PodSpec) *Required {
-	labels, s := spec.GetNodeSelector(), spec.GetAffinity().GetNodeAffinity().GetRequiredDuringSchedulingIgnoredDuringExecution()
+	labels := spec.GetNodeSelector()
+	s := spec.GetAffinity().GetNodeAffinity().GetRequiredDuringSchedulingIgnoredDuringExecution()
 	if len(labels) == 0 && s == nil {
 		return anyNode
 	}

@@ -52,16 +52,19 @@ func pod(labels map[string]string, s *corev1.NodeSelector) *corev1.PodSpec {
 
 // spec: SCHED-4, LIFE-12
 func TestMatches(t *testing.T) {
-	node := &corev1.Node{Metadata: &metav1.ObjectMeta{Name: "n", Labels: map[string]string{"zone": "a", "size": "5", "empty": ""}}}
+	node := &corev1.Node{Metadata: &metav1.ObjectMeta{Name: "n", Labels: map[string]string{"zone": "a", "size": "5",
+		"empty": ""}}}
 	for text, want := range map[string]bool{
 		"": false, "zone In a,b": true, "zone In b": false, "zone In": false, "other In a": false,
 		"zone NotIn b": true, "zone NotIn a": false, "other NotIn a": true, "zone NotIn": false,
 		"zone Exists": true, "empty Exists": true, "other Exists": false, "zone Exists a": false,
 		"zone DoesNotExist": false, "other DoesNotExist": true, "other DoesNotExist a": false,
-		"size Gt 4": true, "size Gt 5": false, "size Lt 6": true, "size Lt 5": false, "size Gt -1": true, "size Gt 4.5": false, "size Gt 1,2": false,
+		"size Gt 4": true, "size Gt 5": false, "size Lt 6": true, "size Lt 5": false, "size Gt -1": true,
+		"size Gt 4.5": false, "size Gt 1,2": false,
 		"zone Gt 4": false, "other Lt 4": false, "zone Like a": false, "zone in a": false,
-		"metadata.name In n": true, "metadata.name In m": false, "metadata.name NotIn m": true, "metadata.name NotIn n": false,
-		"metadata.name In n,m": false, "metadata.name Exists": false, "metadata.uid In n": false,
+		"metadata.name In n": true, "metadata.name In m": false, "metadata.name NotIn m": true,
+		"metadata.name NotIn n": false,
+		"metadata.name In n,m":  false, "metadata.name Exists": false, "metadata.uid In n": false,
 		"zone In a;size Gt 4;metadata.name In n": true, "zone In a;size Gt 5": false, "zone In a;metadata.name In m": false,
 	} {
 		for what, r := range map[string]*nodeselector.Required{
@@ -104,8 +107,10 @@ func TestNames(t *testing.T) {
 		terms []string
 		want  string
 	}{
-		{[]string{"zone In a"}, "any"}, {[]string{"metadata.name NotIn a"}, "any"}, {[]string{"metadata.name In a", "zone In a"}, "any"},
-		{[]string{"metadata.name In a", "metadata.name In b;zone In a"}, "a b"}, {[]string{"metadata.name In a;metadata.name In b"}, ""},
+		{[]string{"zone In a"}, "any"}, {[]string{"metadata.name NotIn a"}, "any"},
+		{[]string{"metadata.name In a", "zone In a"}, "any"},
+		{[]string{"metadata.name In a", "metadata.name In b;zone In a"}, "a b"},
+		{[]string{"metadata.name In a;metadata.name In b"}, ""},
 	} {
 		names := nodeselector.Of(selector(c.terms...)).Names()
 		got := strings.Join(slices.Sorted(maps.Keys(names)), " ")

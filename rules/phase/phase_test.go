@@ -10,7 +10,8 @@ import (
 
 // spec: LIFE-10
 func TestTerminal(t *testing.T) {
-	for name, want := range map[string]bool{"": false, "Pending": false, "Running": false, "Unknown": false, "Succeeded": true, "Failed": true, "failed": false} {
+	for name, want := range map[string]bool{"": false, "Pending": false, "Running": false, "Unknown": false,
+		"Succeeded": true, "Failed": true, "failed": false} {
 		if got := phase.Terminal(&corev1.Pod{Status: &corev1.PodStatus{Phase: name}}); got != want {
 			t.Errorf("%q: %v", name, got)
 		}

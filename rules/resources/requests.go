@@ -47,7 +47,9 @@ func limitsOf(c *corev1.Container) map[string]*metav1.Quantity { return c.GetRes
 
 // together adds up what the containers have at most at any time: app containers and sidecars run together; each plain
 // init container runs with the sidecars before it.
-func together(total List, spec *corev1.PodSpec, of func(*corev1.Container) map[string]*metav1.Quantity, absent List) List {
+func together(
+	total List, spec *corev1.PodSpec, of func(*corev1.Container) map[string]*metav1.Quantity, absent List,
+) List {
 	for _, c := range spec.GetContainers() {
 		total = total.container(of(c), absent)
 	}

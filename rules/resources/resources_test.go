@@ -11,7 +11,8 @@ import (
 
 func TestCanonical(t *testing.T) {
 	for text, want := range map[string]string{
-		"1": "1", "0": "0", "500m": "500m", "1000m": "1", "1024Ki": "1Mi", "2000": "2k", "0.0001": "1m", "": "0", "nonsense": "nonsense", "64Mi": "64Mi", "1e99999999": "1e99999999",
+		"1": "1", "0": "0", "500m": "500m", "1000m": "1", "1024Ki": "1Mi", "2000": "2k", "0.0001": "1m", "": "0",
+		"nonsense": "nonsense", "64Mi": "64Mi", "1e99999999": "1e99999999",
 	} {
 		if got := resources.Canonical(text); got != want {
 			t.Errorf("%q: %q, want %q", text, got, want)
@@ -57,13 +58,16 @@ func TestContainerRequests(t *testing.T) {
 		want      string
 	}{
 		{"nothing", nil, cs{nil, {}}, ""},
-		{"apps add up", nil, cs{asks("cpu=1 memory=1Mi"), asks("ephemeral-storage=1 cpu=2"), nil}, "cpu=3 ephemeral-storage=1 memory=1Mi"},
+		{"apps add up", nil, cs{asks("cpu=1 memory=1Mi"), asks("ephemeral-storage=1 cpu=2"), nil},
+			"cpu=3 ephemeral-storage=1 memory=1Mi"},
 		{"the highest init container", cs{asks("cpu=5"), asks("cpu=4")}, cs{asks("cpu=1")}, "cpu=5"},
-		{"for each resource", cs{asks("cpu=5 memory=1"), asks("cpu=4 memory=2")}, cs{asks("cpu=1 memory=2")}, "cpu=5 memory=2"},
+		{"for each resource", cs{asks("cpu=5 memory=1"), asks("cpu=4 memory=2")}, cs{asks("cpu=1 memory=2")},
+			"cpu=5 memory=2"},
 		{"sidecars run with the apps", cs{sidecar("cpu=2")}, cs{asks("cpu=1")}, "cpu=3"},
 		{"and with later init containers", cs{sidecar("cpu=2"), asks("cpu=5")}, cs{asks("cpu=1")}, "cpu=7"},
 		{"but not with earlier ones", cs{asks("cpu=5"), sidecar("cpu=2")}, cs{asks("cpu=1")}, "cpu=5"},
-		{"several sidecars", cs{sidecar("cpu=1"), sidecar("cpu=2"), asks("cpu=5"), sidecar("cpu=4")}, cs{asks("cpu=1")}, "cpu=8"},
+		{"several sidecars", cs{sidecar("cpu=1"), sidecar("cpu=2"), asks("cpu=5"), sidecar("cpu=4")}, cs{asks("cpu=1")},
+			"cpu=8"},
 		{"zero is said", nil, cs{asks("cpu=0")}, "cpu=0"},
 		{"unreadable amounts count as absent", nil, cs{asks("cpu=1"), asks("cpu=lots memory=lots")}, "cpu=1"},
 		{"fractions are not rounded before they are added", nil, cs{asks("memory=500m"), asks("memory=500m")}, "memory=1"},
@@ -96,13 +100,20 @@ func TestRequests(t *testing.T) {
 		spec *corev1.PodSpec
 		want string
 	}{
-		{"overhead is added", &corev1.PodSpec{Containers: apps, Overhead: amounts("cpu=10m example.com/y=2")}, "cpu=1010m example.com/x=1 example.com/y=2 memory=5"},
-		{"the pod as a whole wins", &corev1.PodSpec{Containers: apps, Resources: whole("cpu=4")}, "cpu=4 example.com/x=1 memory=5"},
-		{"with less, too", &corev1.PodSpec{Containers: apps, Resources: whole("cpu=0 hugepages-2Mi=4Mi")}, "cpu=0 example.com/x=1 hugepages-2Mi=4Mi memory=5"},
-		{"with cpu, memory and huge pages only", &corev1.PodSpec{Containers: apps, Resources: whole("example.com/x=9 ephemeral-storage=9")}, "cpu=1 example.com/x=1 memory=5"},
-		{"its limits do not count", &corev1.PodSpec{Containers: apps, Resources: whole("")}, "cpu=1 example.com/x=1 memory=5"},
-		{"an unreadable one is absent", &corev1.PodSpec{Containers: apps, Resources: whole("cpu=lots")}, "cpu=1 example.com/x=1 memory=5"},
-		{"and overhead is added to it", &corev1.PodSpec{Containers: apps, Resources: whole("cpu=4"), Overhead: amounts("cpu=1")}, "cpu=5 example.com/x=1 memory=5"},
+		{"overhead is added", &corev1.PodSpec{Containers: apps, Overhead: amounts("cpu=10m example.com/y=2")},
+			"cpu=1010m example.com/x=1 example.com/y=2 memory=5"},
+		{"the pod as a whole wins", &corev1.PodSpec{Containers: apps, Resources: whole("cpu=4")},
+			"cpu=4 example.com/x=1 memory=5"},
+		{"with less, too", &corev1.PodSpec{Containers: apps, Resources: whole("cpu=0 hugepages-2Mi=4Mi")},
+			"cpu=0 example.com/x=1 hugepages-2Mi=4Mi memory=5"},
+		{"with cpu, memory and huge pages only", &corev1.PodSpec{Containers: apps,
+			Resources: whole("example.com/x=9 ephemeral-storage=9")}, "cpu=1 example.com/x=1 memory=5"},
+		{"its limits do not count", &corev1.PodSpec{Containers: apps, Resources: whole("")},
+			"cpu=1 example.com/x=1 memory=5"},
+		{"an unreadable one is absent", &corev1.PodSpec{Containers: apps, Resources: whole("cpu=lots")},
+			"cpu=1 example.com/x=1 memory=5"},
+		{"and overhead is added to it", &corev1.PodSpec{Containers: apps, Resources: whole("cpu=4"),
+			Overhead: amounts("cpu=1")}, "cpu=5 example.com/x=1 memory=5"},
 	} {
 		if got := show(resources.Requests(c.spec)); got != c.want {
 			t.Errorf("%s: %s, want %s", c.name, got, c.want)
@@ -112,7 +123,8 @@ func TestRequests(t *testing.T) {
 
 func TestAppendRequests(t *testing.T) {
 	spec := &corev1.PodSpec{
-		Containers: []*corev1.Container{asks("cpu=0"), asks("memory=1"), {}}, InitContainers: []*corev1.Container{sidecar("")},
+		Containers:     []*corev1.Container{asks("cpu=0"), asks("memory=1"), {}},
+		InitContainers: []*corev1.Container{sidecar("")},
 	}
 	room := resources.Requests(spec)
 	absent := resources.ListOf(amounts("cpu=100m example.com/x=1"))
@@ -139,7 +151,8 @@ func TestSumsShareNothing(t *testing.T) {
 }
 
 func TestForWhole(t *testing.T) {
-	for text, want := range map[string]bool{"": false, "cpu=0": true, "memory=1": true, "hugepages-2Mi=2Mi": true, "example.com/x=1": false} {
+	for text, want := range map[string]bool{"": false, "cpu=0": true, "memory=1": true, "hugepages-2Mi=2Mi": true,
+		"example.com/x=1": false} {
 		spec := &corev1.PodSpec{Resources: &corev1.ResourceRequirements{Requests: amounts(text), Limits: amounts("cpu=1")}}
 		if got := resources.ForWhole(spec); got != want {
 			t.Errorf("%q: %v", text, got)
@@ -149,13 +162,15 @@ func TestForWhole(t *testing.T) {
 
 func TestNames(t *testing.T) {
 	for name, want := range map[string]string{
-		"cpu": "native overcommit pods", "hugepages-2Mi": "native pods huge", "example.com/gpu": "", "kubernetes.io/x": "native overcommit", "ephemeral-storage": "native overcommit",
+		"cpu": "native overcommit pods", "hugepages-2Mi": "native pods huge", "example.com/gpu": "",
+		"kubernetes.io/x": "native overcommit", "ephemeral-storage": "native overcommit",
 	} {
 		var got []string
 		for _, k := range []struct {
 			word string
 			is   bool
-		}{{"native", resources.IsNative(name)}, {"overcommit", resources.CanOvercommit(name)}, {"pods", resources.ForPods(name)}, {"huge", resources.IsHugePages(name)}} {
+		}{{"native", resources.IsNative(name)}, {"overcommit", resources.CanOvercommit(name)},
+			{"pods", resources.ForPods(name)}, {"huge", resources.IsHugePages(name)}} {
 			if k.is {
 				got = append(got, k.word)
 			}

@@ -8,7 +8,8 @@ import (
 
 const head = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
 
-// Every fault of a file is reported, each with its line, its path, and what was expected. Lines count from that after the head.
+// Every fault of a file is reported, each with its line, its path, and what was expected. Lines count from that after
+// the head.
 // spec: SCHED-1, PREEMPT-3
 func TestFaults(t *testing.T) {
 	for name, tc := range map[string]struct{ text, want string }{
@@ -25,7 +26,8 @@ func TestFaults(t *testing.T) {
 			"2: parallelism: is there already, on line 3\n4: profiles[0].schedulerName: is there already, on line 6",
 		},
 		"numbers": {
-			"parallelism: 0\npercentageOfNodesToScore: 101\npodInitialBackoffSeconds: 20\nprofiles:\n- percentageOfNodesToScore: -1\n",
+			"parallelism: 0\npercentageOfNodesToScore: 101\npodInitialBackoffSeconds: 20\nprofiles:\n" +
+				"- percentageOfNodesToScore: -1\n",
 			`1: parallelism: is 0, expected 1 or more
 2: percentageOfNodesToScore: is 101, expected 0 (adaptive) to 100
 0: podMaxBackoffSeconds: is 10s, expected no less than podInitialBackoffSeconds, 20s
@@ -38,7 +40,8 @@ func TestFaults(t *testing.T) {
 3: percentageOfNodesToScore: is 1.5, expected a whole number`,
 		},
 		"without effect": {
-			"leaderElection:\n  leaderElect: true\n  resourceName: mine\nclientConnection:\n  qps: 51\nextenders:\n- urlPrefix: x\n" +
+			"leaderElection:\n  leaderElect: true\n  resourceName: mine\nclientConnection:\n  qps: 51\nextenders:\n" +
+				"- urlPrefix: x\n" +
 				"profiles:\n- plugins:\n    placementScore: {enabled: [{name: x}]}\n",
 			`2: leaderElection.leaderElect: true has no effect here: each cluster has one scheduler; leave it out
 3: leaderElection.resourceName: mine has no effect here
@@ -53,8 +56,10 @@ func TestFaults(t *testing.T) {
 5: profiles[3].schedulerName: is empty, expected a name`,
 		},
 		"plugins": {
-			"profiles:\n- plugins:\n    multiPoint:\n      enabled:\n      - name: Nope\n    filter:\n      disabled:\n      - name: Noper\n" +
-				"    score:\n      enabled:\n      - name: NodeAffinity\n        weight: -1\n      - name: NodeAffinity\n      - name: NodePorts\n",
+			"profiles:\n- plugins:\n    multiPoint:\n      enabled:\n      - name: Nope\n    filter:\n      disabled:\n" +
+				"      - name: Noper\n" +
+				"    score:\n      enabled:\n      - name: NodeAffinity\n        weight: -1\n      - name: NodeAffinity\n" +
+				"      - name: NodePorts\n",
 			`5: profiles[0].plugins.multiPoint.enabled[0].name: unknown plugin "Nope"; known are DefaultBinder,
 8: profiles[0].plugins.filter.disabled[0].name: unknown plugin "Noper"; known are DefaultBinder,
 12: profiles[0].plugins.score.enabled[0].weight: is -1, expected 1 or more
@@ -63,7 +68,8 @@ func TestFaults(t *testing.T) {
 		},
 		"weights": {
 			"profiles:\n- plugins:\n    multiPoint:\n      enabled: [{name: NodePorts, weight: 2}]\n" +
-				"    filter:\n      enabled: [{name: NodeAffinity, weight: 2}]\n    score:\n      disabled:\n      - {name: NodeAffinity, weight: 1}\n",
+				"    filter:\n      enabled: [{name: NodeAffinity, weight: 2}]\n    score:\n      disabled:\n" +
+				"      - {name: NodeAffinity, weight: 1}\n",
 			`4: profiles[0].plugins.multiPoint.enabled[0].weight: has no effect here: plugin NodePorts does not score
 6: profiles[0].plugins.filter.enabled[0].weight: has no effect here: weights are for score and multiPoint
 9: profiles[0].plugins.score.disabled[0].weight: has no effect here: the plugin is disabled`,
@@ -73,7 +79,8 @@ func TestFaults(t *testing.T) {
 			"2: profiles[0].plugins: no QueueSort plugin is enabled\n2: profiles[0].plugins: no Bind plugin is enabled",
 		},
 		"halves": {
-			"profiles:\n- plugins:\n    preFilter:\n      disabled: [{name: NodeAffinity}]\n    preScore:\n      disabled: [{name: NodeAffinity}]\n",
+			"profiles:\n- plugins:\n    preFilter:\n      disabled: [{name: NodeAffinity}]\n    preScore:\n" +
+				"      disabled: [{name: NodeAffinity}]\n",
 			`2: profiles[0].plugins: plugin NodeAffinity is enabled at Filter but not at PreFilter, which comes before it
 2: profiles[0].plugins: plugin NodeAffinity is enabled at Score but not at PreScore, which comes before it`,
 		},
@@ -82,10 +89,13 @@ func TestFaults(t *testing.T) {
 			"5: profiles[0].plugins.postFilter.enabled[0]: DefaultPreemption is enabled although disablePreemption is true",
 		},
 		"args": {
-			"profiles:\n- pluginConfig:\n  - name: NodeResourcesFit\n    args:\n      kind: FitArgs\n      apiVersion: kubescheduler.config.k8s.io/v1beta3\n" +
+			"profiles:\n- pluginConfig:\n  - name: NodeResourcesFit\n    args:\n      kind: FitArgs\n" +
+				"      apiVersion: kubescheduler.config.k8s.io/v1beta3\n" +
 				"  - name: NodeResourcesFit\n  - name: NodePorts\n    args: {a: b}\n  - name: Nope\n" +
-				"  - name: DefaultPreemption\n    args:\n      minCandidateNodesPercentage: 101\n      minCandidateNodesAbsolute: -1\n" +
-				"  - name: NodeAffinity\n    args:\n      addedAffinity:\n        requiredDuringSchedulingIgnoredDuringExecution:\n" +
+				"  - name: DefaultPreemption\n    args:\n      minCandidateNodesPercentage: 101\n" +
+				"      minCandidateNodesAbsolute: -1\n" +
+				"  - name: NodeAffinity\n    args:\n      addedAffinity:\n" +
+				"        requiredDuringSchedulingIgnoredDuringExecution:\n" +
 				"          nodeSelectorTerms:\n          - matchExpressions:\n            - key: a\n              operator: Inn\n",
 			`5: profiles[0].pluginConfig[0].args.kind: is "FitArgs", expected NodeResourcesFitArgs
 6: profiles[0].pluginConfig[0].args.apiVersion: is "kubescheduler.config.k8s.io/v1beta3", expected kubescheduler.config.k8s.io/v1
@@ -98,24 +108,29 @@ func TestFaults(t *testing.T) {
 				`matchExpressions[0].operator: "Inn" is none of In,`,
 		},
 		"args of volumes": {
-			"profiles:\n- pluginConfig:\n  - name: VolumeBinding\n    args:\n      bindTimeoutSeconds: -1\n      shape: [{utilization: 0, score: 1}]\n",
+			"profiles:\n- pluginConfig:\n  - name: VolumeBinding\n    args:\n      bindTimeoutSeconds: -1\n" +
+				"      shape: [{utilization: 0, score: 1}]\n",
 			`5: profiles[0].pluginConfig[0].args.bindTimeoutSeconds: -1 is negative
 6: profiles[0].pluginConfig[0].args.shape: nodes are not scored by their storage`,
 		},
 		"args of resources": {
-			"profiles:\n- pluginConfig:\n  - name: NodeResourcesFit\n    args:\n      scoringStrategy:\n        type: Best\n        resources:\n        - name: cpu\n" +
-				"          weight: 101\n          wait: 3\n  - name: NodeResourcesBalancedAllocation\n    args:\n      resources:\n      - name: cpu\n        weight: 2\n",
+			"profiles:\n- pluginConfig:\n  - name: NodeResourcesFit\n    args:\n      scoringStrategy:\n        type: Best\n" +
+				"        resources:\n        - name: cpu\n" +
+				"          weight: 101\n          wait: 3\n  - name: NodeResourcesBalancedAllocation\n    args:\n" +
+				"      resources:\n      - name: cpu\n        weight: 2\n",
 			`10: profiles[0].pluginConfig[0].args.scoringStrategy.resources[0].wait: unknown field; known are name, weight
 15: profiles[0].pluginConfig[1].args.resources[0].weight: is 2, must be 1`,
 		},
 		"args of NodeResourcesFit": {
-			"profiles:\n- pluginConfig:\n  - name: NodeResourcesFit\n    args:\n      scoringStrategy:\n        type: Best\n        resources:\n        - name: cpu\n" +
+			"profiles:\n- pluginConfig:\n  - name: NodeResourcesFit\n    args:\n      scoringStrategy:\n        type: Best\n" +
+				"        resources:\n        - name: cpu\n" +
 				"          weight: 101\n",
 			`6: profiles[0].pluginConfig[0].args.scoringStrategy.type: "Best" is none of LeastAllocated,
 9: profiles[0].pluginConfig[0].args.scoringStrategy.resources[0].weight: 101 is not within 1..100`,
 		},
 		"args of PodTopologySpread": {
-			"profiles:\n- pluginConfig:\n  - name: PodTopologySpread\n    args:\n      defaultConstraints:\n      - maxSkew: 0\n        topologyKey: a b\n" +
+			"profiles:\n- pluginConfig:\n  - name: PodTopologySpread\n    args:\n      defaultConstraints:\n" +
+				"      - maxSkew: 0\n        topologyKey: a b\n" +
 				"        whenUnsatisfiable: Never\n        labelSelector: {}\n",
 			`6: profiles[0].pluginConfig[0].args.defaultConstraints[0].maxSkew: 0 is not more than 0
 7: profiles[0].pluginConfig[0].args.defaultConstraints[0].topologyKey: "a b" is not the name of a label
@@ -124,7 +139,8 @@ func TestFaults(t *testing.T) {
 4: profiles[0].pluginConfig[0].args.defaultingType: must be List when there are defaultConstraints`,
 		},
 		"more args of PodTopologySpread": {
-			"profiles:\n- pluginConfig:\n  - name: PodTopologySpread\n    args:\n      defaultingType: List\n      defaultConstraints:\n" +
+			"profiles:\n- pluginConfig:\n  - name: PodTopologySpread\n    args:\n      defaultingType: List\n" +
+				"      defaultConstraints:\n" +
 				"      - {maxSkew: 1, topologyKey: a, whenUnsatisfiable: ScheduleAnyway, minDomains: 2}\n" +
 				"      - {maxSkew: 1, topologyKey: a, whenUnsatisfiable: DoNotSchedule, minDomains: 0}\n" +
 				"      - {maxSkew: 1, topologyKey: a, whenUnsatisfiable: ScheduleAnyway, nodeAffinityPolicy: Honour}\n" +
@@ -142,7 +158,8 @@ func TestFaults(t *testing.T) {
 12: profiles[0].pluginConfig[0].args.defaultConstraints[5].whenUnsatisfiable: "" is neither`,
 		},
 		"fields of PodTopologySpread": {
-			"profiles:\n- pluginConfig:\n  - name: PodTopologySpread\n    args:\n      defaultConstraints:\n      - maxskew: 1\n      defaultType: List\n",
+			"profiles:\n- pluginConfig:\n  - name: PodTopologySpread\n    args:\n      defaultConstraints:\n" +
+				"      - maxskew: 1\n      defaultType: List\n",
 			`6: profiles[0].pluginConfig[0].args.defaultConstraints[0].maxskew: unknown field; known are
 7: profiles[0].pluginConfig[0].args.defaultType: unknown field; known are defaultConstraints, defaultingType`,
 		},
@@ -155,9 +172,10 @@ func TestFaults(t *testing.T) {
 			"5: profiles[0].pluginConfig[0].args.hardPodAffinityWeight: ",
 		},
 		"two documents": {"---\nkind: Other\n", "1: a second document, expected one KubeSchedulerConfiguration"},
-		"an alias":      {"leaderElection: &a {}\nclientConnection: *a\n", "2: clientConnection: is an alias, which is not accepted"},
-		"a hole":        {"profiles:\n-\n", "2: profiles[0]: is empty, expected a value"},
-		"not YAML":      {"profiles: [\n", "1: is neither YAML nor JSON: did not find expected node content"},
+		"an alias": {"leaderElection: &a {}\nclientConnection: *a\n",
+			"2: clientConnection: is an alias, which is not accepted"},
+		"a hole":   {"profiles:\n-\n", "2: profiles[0]: is empty, expected a value"},
+		"not YAML": {"profiles: [\n", "1: is neither YAML nor JSON: did not find expected node content"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := Parse("f.yaml", []byte(head+tc.text), nil)
@@ -185,7 +203,8 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// mentions says whether a fault begins with "line: path: text", where lines count from that after the head and 0 is the first of all.
+// mentions says whether a fault begins with "line: path: text", where lines count from that after the head and 0 is
+// the first of all.
 func mentions(faults Faults, want string) bool {
 	for _, f := range faults {
 		f.File, f.Line = "", f.Line-2
@@ -205,8 +224,11 @@ func TestFaultyHeads(t *testing.T) {
 		"# nothing\n":                      "f:1: is empty, expected a KubeSchedulerConfiguration",
 		"- a\n":                            "f:1: is a list, expected a KubeSchedulerConfiguration",
 		"kind: KubeSchedulerConfiguration": `f:1: apiVersion: is "", expected kubescheduler.config.k8s.io/v1`,
-		"\napiVersion: kubescheduler.config.k8s.io/v1\nkind: Pod": `f:3: kind: is "Pod", expected KubeSchedulerConfiguration`,
-		strings.ReplaceAll(head, "/v1", "/v1beta3"):               `f:1: apiVersion: is "kubescheduler.config.k8s.io/v1beta3", expected kubescheduler.config.k8s.io/v1`,
+		"\napiVersion: kubescheduler.config.k8s.io/v1\nkind: Pod": `f:3: kind: is "Pod", expected ` +
+			`KubeSchedulerConfiguration`,
+		strings.ReplaceAll(head, "/v1",
+			"/v1beta3"): `f:1: apiVersion: is "kubescheduler.config.k8s.io/v1beta3", expected ` +
+			`kubescheduler.config.k8s.io/v1`,
 	} {
 		if _, err := Parse("f", []byte(text), nil); err == nil || err.Error() != want {
 			t.Errorf("%q: %v, want %s", text, err, want)
@@ -217,8 +239,10 @@ func TestFaultyHeads(t *testing.T) {
 // Whatever a file holds, the answer is a configuration or faults, never a panic.
 func FuzzParse(f *testing.F) {
 	f.Add(head)
-	f.Add(head + "profiles: [{schedulerName: a, plugins: {score: {enabled: [{name: NodeAffinity, weight: 3}]}}, pluginConfig: [{name: NodeAffinity, args: {}}]}]")
-	f.Add(`{"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration", "profiles": [null, {"x": {1: 2}}]}`)
+	f.Add(head + "profiles: [{schedulerName: a, plugins: {score: {enabled: [{name: NodeAffinity, weight: 3}]}}, " +
+		"pluginConfig: [{name: NodeAffinity, args: {}}]}]")
+	f.Add(`{"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration", "profiles": [null, ` +
+		`{"x": {1: 2}}]}`)
 	f.Fuzz(func(t *testing.T, text string) {
 		c, err := Parse("f", []byte(text), nil)
 		if (c == nil) == (err == nil) {

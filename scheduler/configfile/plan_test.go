@@ -73,8 +73,10 @@ func TestPlans(t *testing.T) {
 		{few + "]}", framework.AtBind, "DefaultBinder"},
 		{few + ", {name: B}, {name: A, weight: 4}]}", framework.AtScore, "B=1 A=4"},
 		// What a point enables itself comes first when multiPoint has it too, last when not.
-		{few + ", {name: NodePorts}, {name: A}]}, filter: {enabled: [{name: B}, {name: A}]}", framework.AtFilter, "A NodePorts B"},
-		{few + ", {name: A}, {name: B, weight: 2}]}, score: {enabled: [{name: B, weight: 9}]}", framework.AtScore, "B=9 A=1"},
+		{few + ", {name: NodePorts}, {name: A}]}, filter: {enabled: [{name: B}, {name: A}]}", framework.AtFilter,
+			"A NodePorts B"},
+		{few + ", {name: A}, {name: B, weight: 2}]}, score: {enabled: [{name: B, weight: 9}]}", framework.AtScore,
+			"B=9 A=1"},
 		{few + ", {name: B, weight: 2}]}, score: {enabled: [{name: B}]}", framework.AtScore, "B=1"},
 		// Disabled at one point, it stays at the others.
 		{few + ", {name: A}, {name: B}]}, score: {disabled: [{name: A}]}", framework.AtScore, "B=1"},
@@ -85,9 +87,12 @@ func TestPlans(t *testing.T) {
 		// Disabled and enabled again, it goes to the end.
 		{few + ", {name: A}, {name: B}]}, filter: {disabled: [{name: A}], enabled: [{name: A}]}", framework.AtFilter, "B A"},
 		// Enabled anew in multiPoint, a default keeps its place.
-		{"multiPoint: {enabled: [{name: A}, {name: TaintToleration, weight: 8}], disabled: [{name: NodeName}, {name: PodTopologySpread}]}", framework.AtFilter,
-			"NodeUnschedulable TaintToleration NodeAffinity NodePorts NodeResourcesFit VolumeRestrictions VolumeBinding VolumeZone InterPodAffinity A"},
-		{"multiPoint: {enabled: [{name: NodeUnschedulable}], disabled: [{name: '*'}]}, queueSort: {enabled: [{name: PrioritySort}]}, " +
+		{"multiPoint: {enabled: [{name: A}, {name: TaintToleration, weight: 8}], disabled: [{name: NodeName}, {name: " +
+			"PodTopologySpread}]}", framework.AtFilter,
+			"NodeUnschedulable TaintToleration NodeAffinity NodePorts NodeResourcesFit VolumeRestrictions VolumeBinding " +
+				"VolumeZone InterPodAffinity A"},
+		{"multiPoint: {enabled: [{name: NodeUnschedulable}], disabled: [{name: '*'}]}, queueSort: {enabled: [{name: " +
+			"PrioritySort}]}, " +
 			"bind: {enabled: [{name: DefaultBinder}]}",
 			framework.AtFilter, "NodeUnschedulable"},
 	} {
@@ -111,7 +116,8 @@ func TestDefaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	list, err := c.Profiles(client.New(nil))
-	if err != nil || len(list) != 1 || list[0].Name() != "default-scheduler" || c.InitialBackoff.Seconds() != 1 || c.MaxBackoff.Seconds() != 10 {
+	if err != nil || len(list) != 1 || list[0].Name() != "default-scheduler" || c.InitialBackoff.Seconds() != 1 ||
+		c.MaxBackoff.Seconds() != 10 {
 		t.Errorf("%v, %v, %v, %v", list, c.InitialBackoff, c.MaxBackoff, err)
 	}
 }
@@ -166,8 +172,10 @@ func TestOwnPlugins(t *testing.T) {
 			t.Errorf("%s: limit %d", args, got)
 		}
 	}
-	_, err := Parse("f", []byte(head+enable+"  pluginConfig:\n  - name: A\n    args:\n      limit: -1\n  - name: B\n    args: {limit: x}"), owns())
-	const want = "f:6: profiles[0].pluginConfig[0]: and I do not like it\nf:8: profiles[0].pluginConfig[0].args.limit: -1 is negative\n" +
+	_, err := Parse("f", []byte(
+		head+enable+"  pluginConfig:\n  - name: A\n    args:\n      limit: -1\n  - name: B\n    args: {limit: x}"), owns())
+	const want = "f:6: profiles[0].pluginConfig[0]: and I do not like it\n" +
+		"f:8: profiles[0].pluginConfig[0].args.limit: -1 is negative\n" +
 		"f:10: profiles[0].pluginConfig[1].args.limit: is the string \"x\", expected a whole number of at most 64 bits"
 	if err == nil || err.Error() != want {
 		t.Errorf("%v", err)
@@ -199,8 +207,10 @@ func TestOneQueueSort(t *testing.T) {
 	for _, tc := range []struct{ first, second, want string }{
 		{"", "", ""},
 		{queue, queue, ""},
-		{queue + ", pluginConfig: [{name: S, args: {limit: 1}}]", queue + ", pluginConfig: [{name: S, args: {limit: 1}}]", ""},
-		{queue + ", pluginConfig: [{name: S, args: {limit: 1}}]", queue + ", pluginConfig: [{name: S, args: {limit: 2}}]", "is S, expected S with the same args"},
+		{queue + ", pluginConfig: [{name: S, args: {limit: 1}}]", queue + ", pluginConfig: [{name: S, args: {limit: 1}}]",
+			""},
+		{queue + ", pluginConfig: [{name: S, args: {limit: 1}}]", queue + ", pluginConfig: [{name: S, args: {limit: 2}}]",
+			"is S, expected S with the same args"},
 		{queue, queue + ", pluginConfig: [{name: S, args: {limit: 2}}]", "is S, expected S with the same args"},
 		{queue, "plugins: {}", "profiles[1].plugins.queueSort: is PrioritySort, expected S"},
 		{"plugins: {queueSort: {enabled: [{name: S}]}}", "plugins: {}", "both sort the queue"},

@@ -16,11 +16,14 @@ import (
 //
 // spec: SPREAD-4
 func TestSpreadDefaults(t *testing.T) {
-	const hard = "defaultConstraints: [{maxSkew: 1, topologyKey: zone, whenUnsatisfiable: DoNotSchedule, minDomains: 1, nodeTaintsPolicy: Honor}]"
+	const hard = "defaultConstraints: [{maxSkew: 1, topologyKey: zone, whenUnsatisfiable: DoNotSchedule, minDomains: " +
+		"1, nodeTaintsPolicy: Honor}]"
 	s := framework.NewSnapshot()
 	s.Set("a", framework.NewNodeInfo("a", &corev1.Node{Metadata: &metav1.ObjectMeta{Name: "a"}}))
-	s.SetGroups([]*framework.Group{{Namespace: "ns", Service: true, Selector: labels.SelectorFromSet(labels.Set{"app": "web"})}})
-	p := framework.NewPodInfo(&corev1.Pod{Metadata: &metav1.ObjectMeta{Namespace: "ns", Labels: map[string]string{"app": "web"}}})
+	s.SetGroups([]*framework.Group{{Namespace: "ns", Service: true,
+		Selector: labels.SelectorFromSet(labels.Set{"app": "web"})}})
+	p := framework.NewPodInfo(&corev1.Pod{Metadata: &metav1.ObjectMeta{Namespace: "ns",
+		Labels: map[string]string{"app": "web"}}})
 	for args, want := range map[string]struct{ filters, scores bool }{
 		"":                              {false, true},
 		"defaultingType: System":        {false, true},

@@ -68,5 +68,6 @@ func affinityOf(p *corev1.Pod) *PodAffinity {
 
 func newPodTerm(p *corev1.Pod, t *corev1.PodAffinityTerm, weight int64) PodTerm {
 	q := newTermQuery(p.GetMetadata(), t)
-	return PodTerm{Key: t.GetTopologyKey(), Pods: q, Weight: weight, text: strings.Join([]string{t.GetTopologyKey(), q.text}, " ")}
+	return PodTerm{Key: t.GetTopologyKey(), Pods: q, Weight: weight,
+		text: strings.Join([]string{t.GetTopologyKey(), q.text}, " ")}
 }

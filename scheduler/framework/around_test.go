@@ -10,8 +10,8 @@ import (
 	metav1 "monoplane.dev/api/meta/v1"
 )
 
-// inZones are three nodes in each of as many zones, numbered across the zones, and one node without. Each pod is on the node that has
-// its name.
+// inZones are three nodes in each of as many zones, numbered across the zones, and one node without. Each pod is on
+// the node that has its name.
 func inZones(zones int, pods ...*PodInfo) *Snapshot {
 	s := NewSnapshot()
 	for i := range 3*zones + 1 {
@@ -39,7 +39,8 @@ func appPod(name, app string) *PodInfo {
 
 // The nodes around some pods are those of their domains, whole, as long as they are few.
 func TestNodesAround(t *testing.T) {
-	s := inZones(4, appPod("n1", "web"), appPod("n5", "web"), appPod("n2", "db"), appPod("n3", "db"), appPod("n12", "lost"))
+	s := inZones(4, appPod("n1", "web"), appPod("n5", "web"), appPod("n2", "db"), appPod("n3", "db"),
+		appPod("n12", "lost"))
 	zone := s.Topology("zone")
 	for _, c := range []struct {
 		app   string
@@ -54,7 +55,8 @@ func TestNodesAround(t *testing.T) {
 		{"lost", 9, "", true},
 		{"nobody", 0, "", true},
 	} {
-		q := newTermQuery(&metav1.ObjectMeta{}, &corev1.PodAffinityTerm{TopologyKey: "zone", LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": c.app}}})
+		q := newTermQuery(&metav1.ObjectMeta{}, &corev1.PodAffinityTerm{TopologyKey: "zone",
+			LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": c.app}}})
 		for range 2 { // lists are kept
 			list, ok := s.NodesAround(zone, s.Counter(q).Sums(zone), c.limit)
 			var names []string

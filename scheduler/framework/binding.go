@@ -23,7 +23,8 @@ func (c *CycleState) Picked() *corev1.Node {
 func NewBinding(state *CycleState, pod *PodInfo, node string) *corev1.Binding {
 	b := &corev1.Binding{
 		Metadata: &metav1.ObjectMeta{
-			Namespace: pod.Key.Namespace, Name: pod.Key.Name, Uid: pod.UID, ResourceVersion: pod.Pod.GetMetadata().GetResourceVersion(),
+			Namespace: pod.Key.Namespace, Name: pod.Key.Name, Uid: pod.UID,
+			ResourceVersion: pod.Pod.GetMetadata().GetResourceVersion(),
 		},
 		Target: &corev1.ObjectReference{Kind: "Node", Name: node},
 	}

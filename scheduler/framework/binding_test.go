@@ -9,7 +9,8 @@ import (
 
 // A binding names the pod and the node as they were judged, and never another node. spec: SCHED-3
 func TestNewBinding(t *testing.T) {
-	pod := NewPodInfo(&corev1.Pod{Metadata: &metav1.ObjectMeta{Namespace: "ns", Name: "a", Uid: "p", ResourceVersion: "7"}})
+	pod := NewPodInfo(&corev1.Pod{Metadata: &metav1.ObjectMeta{Namespace: "ns", Name: "a", Uid: "p",
+		ResourceVersion: "7"}})
 	node := &corev1.Node{Metadata: &metav1.ObjectMeta{Name: "n1", Uid: "n", ResourceVersion: "8"}}
 	var state CycleState
 	if b := NewBinding(&state, pod, "n1"); b.Target.Uid != "" || b.Target.ResourceVersion != "" || b.Target.Name != "n1" {

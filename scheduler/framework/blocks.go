@@ -1,8 +1,8 @@
 package framework
 
-// blocks is the memory of a snapshot's nodes: they lie one after the other in the order in which decisions go round them, so that
-// the processor fetches the next ones while a filter looks at one. With each node somewhere else a decision about 5 000 nodes mostly
-// waits for memory, and takes twice as long.
+// blocks is the memory of a snapshot's nodes: they lie one after the other in the order in which decisions go round
+// them, so that the processor fetches the next ones while a filter looks at one. With each node somewhere else a
+// decision about 5 000 nodes mostly waits for memory, and takes twice as long.
 type blocks struct {
 	// places are the memory of nodes that a newer state is written over, by their places.
 	places []*[blockSize]NodeInfo

@@ -26,7 +26,8 @@ func (s *Snapshot) Budgets() []*Budget { return s.budgets }
 // About says whether the budget is about a pod, which has not been counted as disrupted yet.
 func (b *Budget) About(p *corev1.Pod) bool {
 	m := p.GetMetadata()
-	if m.GetNamespace() != b.Namespace || len(m.GetLabels()) == 0 || b.Selector.Empty() || !b.Selector.Matches(labels.Set(m.GetLabels())) {
+	if m.GetNamespace() != b.Namespace || len(m.GetLabels()) == 0 || b.Selector.Empty() ||
+		!b.Selector.Matches(labels.Set(m.GetLabels())) {
 		return false
 	}
 	_, counted := b.Disrupted[m.GetName()]

@@ -1,7 +1,7 @@
 package framework
 
-// Counter counts, for each node of a snapshot, the pods that a query selects. It is kept up to date with the pods, so that a
-// decision costs nothing for those that are there, and valid for one decision.
+// Counter counts, for each node of a snapshot, the pods that a query selects. It is kept up to date with the pods, so
+// that a decision costs nothing for those that are there, and valid for one decision.
 type Counter struct {
 	query      *PodQuery
 	namespaces Namespaces

@@ -14,11 +14,12 @@ type Diagnosis struct {
 	PreFilter *Status
 	// PostFilter is what PostFilter plugins add.
 	PostFilter string
-	// Curable are the nodes that would fit, maybe, if pods were removed from them. The slice is valid during the decision.
+	// Curable are the nodes that would fit, maybe, if pods were removed from them. The slice is valid during the
+	// decision.
 	Curable []*NodeInfo
 
-	// byStatus counts nodes by the status that refused them. Plugins reuse statuses, so these are few. The last one, which
-	// mostly is the next one too, is counted apart.
+	// byStatus counts nodes by the status that refused them. Plugins reuse statuses, so these are few. The last one,
+	// which mostly is the next one too, is counted apart.
 	byStatus map[*Status]int
 	last     *Status
 	lasts    int

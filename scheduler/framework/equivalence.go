@@ -6,8 +6,8 @@ import (
 	corev1 "monoplane.dev/api/core/v1"
 )
 
-// NodeLocal is for Filter plugins whose answer depends on nothing but the pod's spec and the node, its pods included. Pods of one
-// template are judged alike by them, so that an answer is kept and given again until the node changes.
+// NodeLocal is for Filter plugins whose answer depends on nothing but the pod's spec and the node, its pods included.
+// Pods of one template are judged alike by them, so that an answer is kept and given again until the node changes.
 type NodeLocal interface {
 	Filter
 	// NodeLocal says whether that is so, as the plugin is configured.
@@ -20,7 +20,8 @@ const maxTemplates = 16
 // answers are those of the node-local filters for the pods of one template, by the places of nodes.
 type answers struct {
 	profile *Profile
-	// spec is that of the pod that asked last: pods of one template mostly share theirs. sum identifies all that are equal.
+	// spec is that of the pod that asked last: pods of one template mostly share theirs. sum identifies all that are
+	// equal.
 	spec *corev1.PodSpec
 	sum  [sha256.Size]byte
 	// used is when they were asked for last.
@@ -91,7 +92,8 @@ func (t *templates) find(p *Profile, spec *corev1.PodSpec) *answers {
 	return nil
 }
 
-// startLocal returns the filters that a decision starts with and that are node-local, as bits; those left out count as such.
+// startLocal returns the filters that a decision starts with and that are node-local, as bits; those left out count as
+// such.
 func (p *Profile) startLocal(skip uint64) (local uint64) {
 	for i, f := range p.filters {
 		l, ok := f.(NodeLocal)

@@ -22,8 +22,8 @@ const (
 	NodeGone
 	// NamespaceLabels is about a namespace that came, went or has other labels.
 	NamespaceLabels
-	// ClaimChanged, VolumeChanged and ClassChanged are about PersistentVolumeClaims, PersistentVolumes and StorageClasses that came or
-	// changed.
+	// ClaimChanged, VolumeChanged and ClassChanged are about PersistentVolumeClaims, PersistentVolumes and StorageClasses
+	// that came or changed.
 	ClaimChanged
 	VolumeChanged
 	ClassChanged
@@ -43,7 +43,8 @@ type Change struct {
 	Pod, OldPod *corev1.Pod
 	// Namespace and OldNamespace are set with events about namespaces, as for nodes.
 	Namespace, OldNamespace *corev1.Namespace
-	// Claim, Volume and Class are set with events about them; the old state is nil when it came, or when it is not known what changed.
+	// Claim, Volume and Class are set with events about them; the old state is nil when it came, or when it is not known
+	// what changed.
 	Claim, OldClaim   *corev1.PersistentVolumeClaim
 	Volume, OldVolume *corev1.PersistentVolume
 	Class, OldClass   *storagev1.StorageClass
@@ -55,7 +56,8 @@ type Change struct {
 	worked      bool
 }
 
-// OldAffinity returns the inter-pod affinity of OldPod; nil when it has none. It must not be called from two goroutines at once.
+// OldAffinity returns the inter-pod affinity of OldPod; nil when it has none. It must not be called from two
+// goroutines at once.
 func (c *Change) OldAffinity() *PodAffinity {
 	if !c.worked {
 		c.oldAffinity, c.worked = affinityOf(c.OldPod), true
@@ -63,8 +65,8 @@ func (c *Change) OldAffinity() *PodAffinity {
 	return c.oldAffinity
 }
 
-// Enqueue is for plugins that refuse pods: it says which changes could end the refusal. A plugin without it is asked again at any
-// change.
+// Enqueue is for plugins that refuse pods: it says which changes could end the refusal. A plugin without it is asked
+// again at any change.
 type Enqueue interface {
 	Plugin
 	// Events are the kinds of changes to look at.

@@ -19,8 +19,8 @@ type NodeExplanation struct {
 	Name string
 	// Refused says which plugin refuses the node and why; nil when the pod fits.
 	Refused *Status
-	// Scores are those of the Score plugins, in their order, for a node that fits. A plugin that has nothing to say about the
-	// pod has none. Total is their weighted sum.
+	// Scores are those of the Score plugins, in their order, for a node that fits. A plugin that has nothing to say about
+	// the pod has none. Total is their weighted sum.
 	Scores []PluginScore
 	Total  int64
 }
@@ -93,7 +93,9 @@ func (p *Profile) Explain(pod *PodInfo, snapshot *Snapshot) (e Explanation, err 
 }
 
 // explainRefusal asks the PostFilter plugins what they would do for a pod that fits nowhere.
-func (p *Profile) explainRefusal(e *Explanation, state *CycleState, pod *PodInfo, snapshot *Snapshot, d *Diagnosis) error {
+func (p *Profile) explainRefusal(
+	e *Explanation, state *CycleState, pod *PodInfo, snapshot *Snapshot, d *Diagnosis,
+) error {
 	r := p.refuse(state, pod, snapshot, d)
 	if r.Err != nil {
 		return r.Err

@@ -12,8 +12,8 @@ type finder struct {
 	// enough is how many nodes that fit are looked for.
 	enough int
 
-	// kept are the answers of the filters local, which come first, by the places of nodes; nil when there are none. An answer
-	// is good for a node of its version.
+	// kept are the answers of the filters local, which come first, by the places of nodes; nil when there are none. An
+	// answer is good for a node of its version.
 	kept     []kept
 	versions []uint64
 	local    uint64

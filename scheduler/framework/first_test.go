@@ -38,12 +38,13 @@ func (h host) Filter(_ *CycleState, _ *PodInfo, n *NodeInfo) *Status {
 	return h.no
 }
 
-// Nodes that a plugin wants looked at first are the only ones that are looked at when one of them fits. It changes no decision and no
-// message.
+// Nodes that a plugin wants looked at first are the only ones that are looked at when one of them fits. It changes no
+// decision and no message.
 func TestFirstNodes(t *testing.T) {
 	s := NewSnapshot()
 	for i := range 40 {
-		n := &corev1.Node{Metadata: &metav1.ObjectMeta{Name: fmt.Sprint("n", i), Labels: map[string]string{"host": fmt.Sprint("h", i/2)}}}
+		n := &corev1.Node{Metadata: &metav1.ObjectMeta{Name: fmt.Sprint("n", i),
+			Labels: map[string]string{"host": fmt.Sprint("h", i/2)}}}
 		s.Set(n.Metadata.Name, NewNodeInfo(n.Metadata.Name, n))
 	}
 	search := NewSearcher(1)
@@ -71,7 +72,8 @@ func TestFirstNodes(t *testing.T) {
 			t.Errorf("%s: asked about %v, and the search goes on at %d after 7", c.hosts, asked, search.next)
 		}
 		without, _ := decide(false)
-		if fits := slices.Contains(strings.Fields(c.want), with.Node); fits != (c.want != "") || (with.Node == "") != (without.Node == "") {
+		if fits := slices.Contains(strings.Fields(c.want), with.Node); fits != (c.want != "") ||
+			(with.Node == "") != (without.Node == "") {
 			t.Errorf("%s: on %q, without being told on %q, want one of %q", c.hosts, with.Node, without.Node, c.want)
 		}
 		if with.Node == "" && with.Diagnosis.Message() != without.Diagnosis.Message() {

@@ -47,7 +47,8 @@ func TestPodRequests(t *testing.T) {
 			Resources{MilliCPU: 2110, Memory: 1 << 20, EphemeralStorage: 5, Scalar: map[string]int64{"example.com/x": 3}},
 		},
 		"fractions are rounded up once": {
-			&corev1.PodSpec{Containers: cs{container("cpu=100u memory=500m"), container("cpu=100u memory=500m"), container("memory=1m")}},
+			&corev1.PodSpec{Containers: cs{container("cpu=100u memory=500m"), container("cpu=100u memory=500m"),
+				container("memory=1m")}},
 			Resources{MilliCPU: 1, Memory: 2},
 		},
 		"absurd": {
@@ -73,12 +74,14 @@ func TestCounted(t *testing.T) {
 		spec        *corev1.PodSpec
 		cpu, memory int64
 	}{
-		"all said":           {&corev1.PodSpec{Containers: cs{container("cpu=0 memory=1")}}, 0, 1},
-		"nothing said":       {&corev1.PodSpec{Containers: cs{container(""), container("cpu=1")}}, 1100, 400 << 20},
-		"sidecars":           {&corev1.PodSpec{Containers: cs{container("cpu=1 memory=1")}, InitContainers: cs{sidecar("")}}, 1100, 200<<20 + 1},
-		"the pod said it":    {&corev1.PodSpec{Containers: cs{container("")}, Resources: whole("cpu=1 memory=2")}, 1000, 2},
-		"the pod said cpu":   {&corev1.PodSpec{Containers: cs{container("")}, Resources: whole("cpu=1")}, 1000, 200 << 20},
-		"a container memory": {&corev1.PodSpec{Containers: cs{container("memory=1"), container("")}, Resources: whole("cpu=1")}, 1000, 1},
+		"all said":     {&corev1.PodSpec{Containers: cs{container("cpu=0 memory=1")}}, 0, 1},
+		"nothing said": {&corev1.PodSpec{Containers: cs{container(""), container("cpu=1")}}, 1100, 400 << 20},
+		"sidecars": {&corev1.PodSpec{Containers: cs{container("cpu=1 memory=1")}, InitContainers: cs{sidecar("")}},
+			1100, 200<<20 + 1},
+		"the pod said it":  {&corev1.PodSpec{Containers: cs{container("")}, Resources: whole("cpu=1 memory=2")}, 1000, 2},
+		"the pod said cpu": {&corev1.PodSpec{Containers: cs{container("")}, Resources: whole("cpu=1")}, 1000, 200 << 20},
+		"a container memory": {&corev1.PodSpec{Containers: cs{container("memory=1"), container("")},
+			Resources: whole("cpu=1")}, 1000, 1},
 	} {
 		i := NewPodInfo(&corev1.Pod{Spec: tc.spec})
 		if i.Counted.MilliCPU != tc.cpu || i.Counted.Memory != tc.memory {
@@ -196,7 +199,8 @@ func TestDiagnosisMessage(t *testing.T) {
 	}
 	d.Refused(NewStatus(Unschedulable, "F", "Insufficient cpu", "Insufficient memory"))
 	d.PostFilter = "preemption: nothing."
-	const want = "0/4 nodes are available: 1 Insufficient memory, 1 node(s) had untolerated taint(s), 3 Insufficient cpu. preemption: nothing."
+	const want = "0/4 nodes are available: 1 Insufficient memory, 1 node(s) had untolerated taint(s), 3 Insufficient " +
+		"cpu. preemption: nothing."
 	if got := d.Message(); got != want {
 		t.Errorf("got %q", got)
 	}

@@ -10,12 +10,13 @@ import (
 	corev1 "monoplane.dev/api/core/v1"
 )
 
-// Group is what pods belong to together: a Service, a ReplicaSet, a StatefulSet or a ReplicationController (spec: SPREAD-4). None of
-// these kinds is served yet, so that no snapshot of a scheduler has any; they will be set from there.
+// Group is what pods belong to together: a Service, a ReplicaSet, a StatefulSet or a ReplicationController (spec:
+// SPREAD-4). None of these kinds is served yet, so that no snapshot of a scheduler has any; they will be set from
+// there.
 type Group struct {
 	Namespace string
-	// Selector says which pods of the namespace it is about. A Service without one has no pods, and is no group. Invariant: it is
-	// not nil.
+	// Selector says which pods of the namespace it is about. A Service without one has no pods, and is no group.
+	// Invariant: it is not nil.
 	Selector labels.Selector
 	// Service says that the selected pods belong to it. To a workload belongs the pod that has it for its controller.
 	Service bool
@@ -94,8 +95,8 @@ func (s *Snapshot) Groups(pod *corev1.Pod) []*Group {
 	return list
 }
 
-// NewGroupQuery returns the query of the pods that all the groups, which are of one namespace, select; nil when they require nothing.
-// Pods that are about to go do not count. Groups in another order make an equal query.
+// NewGroupQuery returns the query of the pods that all the groups, which are of one namespace, select; nil when they
+// require nothing. Pods that are about to go do not count. Groups in another order make an equal query.
 func NewGroupQuery(namespace string, list []*Group) *PodQuery {
 	var all []labels.Requirement
 	for _, g := range list {

@@ -9,8 +9,8 @@ import (
 	metav1 "monoplane.dev/api/meta/v1"
 )
 
-// The groups of a pod in any order make the same query, which is also that of a constraint of the pod's own that asks for the same, so
-// that all count once.
+// The groups of a pod in any order make the same query, which is also that of a constraint of the pod's own that asks
+// for the same, so that all count once.
 //
 // spec: SPREAD-4
 func TestGroupQuery(t *testing.T) {
@@ -50,7 +50,8 @@ func TestGroupQuery(t *testing.T) {
 // Looking for the groups of a pod that belongs to none takes no memory.
 func TestNoGroupsNoAllocation(t *testing.T) {
 	s := NewSnapshot()
-	p := &corev1.Pod{Metadata: &metav1.ObjectMeta{Namespace: "ns", Labels: map[string]string{"app": "web", "version": "1"}}}
+	p := &corev1.Pod{Metadata: &metav1.ObjectMeta{Namespace: "ns", Labels: map[string]string{"app": "web",
+		"version": "1"}}}
 	for range 2 {
 		if n := testing.AllocsPerRun(20, func() {
 			if len(s.Groups(p)) > 0 {

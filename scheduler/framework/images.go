@@ -2,8 +2,8 @@ package framework
 
 import corev1 "monoplane.dev/api/core/v1"
 
-// nodeImages are the images on a node: their sizes by each of their names. It is immutable, and shared by the states of a node
-// between which they stay the same.
+// nodeImages are the images on a node: their sizes by each of their names. It is immutable, and shared by the states
+// of a node between which they stay the same.
 type nodeImages struct {
 	sizes map[string]int64
 	// reported is what the node said, in its order, to know it again.

@@ -86,7 +86,8 @@ func TestSameImagesAreShared(t *testing.T) {
 	}
 	for what, other := range map[string]*corev1.Node{
 		"a size": withImages(image(1, "a", "b"), image(3, "c")), "a name": withImages(image(1, "a", "b"), image(2, "d")),
-		"one more": withImages(image(1, "a", "b"), image(2, "c", "d")), "one less": withImages(image(1, "a", "b")), "none": withImages(),
+		"one more": withImages(image(1, "a", "b"), image(2, "c", "d")), "one less": withImages(image(1, "a", "b")),
+		"none": withImages(),
 	} {
 		if n.Renewed(other).images == n.images {
 			t.Errorf("%s was not seen", what)

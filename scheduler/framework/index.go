@@ -5,8 +5,8 @@ import (
 )
 
 const (
-	// maxCounters bounds the counters of a snapshot: with more selectors than that in use, the one that has not been asked for
-	// the longest is counted anew.
+	// maxCounters bounds the counters of a snapshot: with more selectors than that in use, the one that has not been
+	// asked for the longest is counted anew.
 	maxCounters = 512
 	// maxTopologies bounds the labels that nodes are divided by.
 	maxTopologies = 64

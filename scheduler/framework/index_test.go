@@ -26,7 +26,8 @@ func TestPodQuery(t *testing.T) {
 		return p
 	}
 	expr := func(key, op string, values ...string) *metav1.LabelSelector {
-		return &metav1.LabelSelector{MatchExpressions: []*metav1.LabelSelectorRequirement{{Key: key, Operator: op, Values: values}}}
+		return &metav1.LabelSelector{MatchExpressions: []*metav1.LabelSelectorRequirement{{Key: key, Operator: op,
+			Values: values}}}
 	}
 	web := map[string]string{"app": "web", "hash": "1"}
 	for name, c := range map[string]struct {
@@ -34,21 +35,27 @@ func TestPodQuery(t *testing.T) {
 		pod    *corev1.Pod
 		counts bool
 	}{
-		"matches":             {NewPodQuery("a", labelled(map[string]string{"app": "web"}), nil), pod("a", false, web), true},
-		"other namespace":     {NewPodQuery("a", labelled(map[string]string{"app": "web"}), nil), pod("b", false, web), false},
-		"terminating":         {NewPodQuery("a", labelled(map[string]string{"app": "web"}), nil), pod("a", true, web), false},
-		"other value":         {NewPodQuery("a", labelled(map[string]string{"app": "db"}), nil), pod("a", false, web), false},
-		"more matches":        {NewPodQuery("a", labelled(map[string]string{"app": "web"}), map[string]string{"hash": "1"}), pod("a", false, web), true},
-		"more does not match": {NewPodQuery("a", labelled(map[string]string{"app": "web"}), map[string]string{"hash": "2"}), pod("a", false, web), false},
-		"only more":           {NewPodQuery("a", labelled(nil), map[string]string{"hash": "1"}), pod("a", false, web), true},
-		"nil":                 {NewPodQuery("a", nil, nil), pod("a", false, web), false},
-		"nil and more":        {NewPodQuery("a", nil, map[string]string{"hash": "1"}), pod("a", false, web), false},
-		"empty":               {NewPodQuery("a", labelled(nil), nil), pod("a", false, web), false},
-		"In":                  {NewPodQuery("a", expr("app", "In", "db", "web"), nil), pod("a", false, web), true},
-		"NotIn":               {NewPodQuery("a", expr("app", "NotIn", "db", "web"), nil), pod("a", false, web), false},
-		"Exists":              {NewPodQuery("a", expr("app", "Exists"), nil), pod("a", false, web), true},
-		"DoesNotExist":        {NewPodQuery("a", expr("tier", "DoesNotExist"), nil), pod("a", false, web), true},
-		"unknown operator":    {NewPodQuery("a", expr("app", "Odd"), nil), pod("a", false, web), false},
+		"matches": {NewPodQuery("a", labelled(map[string]string{"app": "web"}), nil), pod("a", false, web),
+			true},
+		"other namespace": {NewPodQuery("a", labelled(map[string]string{"app": "web"}), nil), pod("b", false, web),
+			false},
+		"terminating": {NewPodQuery("a", labelled(map[string]string{"app": "web"}), nil), pod("a", true, web),
+			false},
+		"other value": {NewPodQuery("a", labelled(map[string]string{"app": "db"}), nil), pod("a", false, web),
+			false},
+		"more matches": {NewPodQuery("a", labelled(map[string]string{"app": "web"}), map[string]string{"hash": "1"}),
+			pod("a", false, web), true},
+		"more does not match": {NewPodQuery("a", labelled(map[string]string{"app": "web"}), map[string]string{"hash": "2"}),
+			pod("a", false, web), false},
+		"only more":        {NewPodQuery("a", labelled(nil), map[string]string{"hash": "1"}), pod("a", false, web), true},
+		"nil":              {NewPodQuery("a", nil, nil), pod("a", false, web), false},
+		"nil and more":     {NewPodQuery("a", nil, map[string]string{"hash": "1"}), pod("a", false, web), false},
+		"empty":            {NewPodQuery("a", labelled(nil), nil), pod("a", false, web), false},
+		"In":               {NewPodQuery("a", expr("app", "In", "db", "web"), nil), pod("a", false, web), true},
+		"NotIn":            {NewPodQuery("a", expr("app", "NotIn", "db", "web"), nil), pod("a", false, web), false},
+		"Exists":           {NewPodQuery("a", expr("app", "Exists"), nil), pod("a", false, web), true},
+		"DoesNotExist":     {NewPodQuery("a", expr("tier", "DoesNotExist"), nil), pod("a", false, web), true},
+		"unknown operator": {NewPodQuery("a", expr("app", "Odd"), nil), pod("a", false, web), false},
 	} {
 		if got := c.query.Counts(c.pod, nil); got != c.counts {
 			t.Errorf("%s: %v", name, got)
@@ -66,7 +73,8 @@ func TestIndexAgainstCounting(t *testing.T) {
 	rng := rand.New(rand.NewPCG(seed, 0))
 	keys := []string{"zone", "host", "rack"}
 	queries := []*PodQuery{
-		NewPodQuery("a", labelled(map[string]string{"app": "x"}), nil), NewPodQuery("a", labelled(map[string]string{"app": "y"}), nil),
+		NewPodQuery("a", labelled(map[string]string{"app": "x"}), nil),
+		NewPodQuery("a", labelled(map[string]string{"app": "y"}), nil),
 		NewPodQuery("b", labelled(map[string]string{"app": "x"}), nil), NewPodQuery("a", nil, nil),
 	}
 	w := walk{s: NewSnapshot(), rng: rng}
@@ -180,7 +188,8 @@ func TestCountersAreBounded(t *testing.T) {
 	s := NewSnapshot()
 	n := NewNodeInfo("n", &corev1.Node{})
 	for i := range 3 {
-		n = n.WithPod(NewPodInfo(&corev1.Pod{Metadata: &metav1.ObjectMeta{Uid: fmt.Sprint(i), Namespace: "a", Labels: map[string]string{"i": fmt.Sprint(i)}}}))
+		n = n.WithPod(NewPodInfo(&corev1.Pod{Metadata: &metav1.ObjectMeta{Uid: fmt.Sprint(i), Namespace: "a",
+			Labels: map[string]string{"i": fmt.Sprint(i)}}}))
 	}
 	s.Set("n", n)
 	for round := range 2 {

@@ -1,7 +1,7 @@
 package framework
 
-// LabelTest judges nodes by one of their labels. It is asked once for each value of the label that it meets, and not once for each
-// node: nodes are many and far apart in memory, values are few. It is valid for one decision.
+// LabelTest judges nodes by one of their labels. It is asked once for each value of the label that it meets, and not
+// once for each node: nodes are many and far apart in memory, values are few. It is valid for one decision.
 type LabelTest struct {
 	topology *Topology
 	test     func(value string, has bool) bool

@@ -9,8 +9,9 @@ import (
 
 // News wakes up the plugins that wait in PreBind for changes of objects.
 //
-// What it guarantees: a change that the scheduler hears of after About was called is not missed. What it does not: the watch may lag,
-// or be lost for a while. Who waits asks the server what has happened, when it is woken up and now and then besides.
+// What it guarantees: a change that the scheduler hears of after About was called is not missed. What it does not: the
+// watch may lag, or be lost for a while. Who waits asks the server what has happened, when it is woken up and now and
+// then besides.
 type News struct {
 	mu      sync.Mutex
 	waiting map[Subject][]chan struct{}
@@ -35,8 +36,8 @@ const (
 // NewNews returns news that nobody waits for.
 func NewNews() *News { return &News{waiting: map[Subject][]chan struct{}{}} }
 
-// About returns a channel that gets a value when there is news about any of the subjects, until stop is called, once. Without news, which
-// is nil, it never gets one.
+// About returns a channel that gets a value when there is news about any of the subjects, until stop is called, once.
+// Without news, which is nil, it never gets one.
 func (n *News) About(subjects ...Subject) (wake <-chan struct{}, stop func()) {
 	if n == nil {
 		return nil, func() {}

@@ -7,10 +7,12 @@ import (
 	"monoplane.dev/scheduler/framework"
 )
 
-// Whoever waits for an object hears of it, whoever does not wait for it does not, and several changes are one reason to look.
+// Whoever waits for an object hears of it, whoever does not wait for it does not, and several changes are one reason
+// to look.
 func TestNews(t *testing.T) {
 	key := cache.Key{Namespace: "ns", Name: "a"}
-	pod, claim := framework.Subject{Kind: framework.PodSubject, Key: key}, framework.Subject{Kind: framework.ClaimSubject, Key: key}
+	pod, claim := framework.Subject{Kind: framework.PodSubject, Key: key},
+		framework.Subject{Kind: framework.ClaimSubject, Key: key}
 	n := framework.NewNews()
 	both, stopBoth := n.About(pod, claim)
 	only, stopOnly := n.About(pod)

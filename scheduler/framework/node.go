@@ -37,8 +37,8 @@ type NodeInfo struct {
 	// Requested is the sum over all pods, assumed ones included; Counted is the same as scores count it.
 	Requested Resources
 	Counted   Resources
-	// CPUShare and MemoryShare are MaxScore divided by the allocatable amount, 0 when there is none: scores multiply by them, since
-	// a division for each node is most of what a decision would cost.
+	// CPUShare and MemoryShare are MaxScore divided by the allocatable amount, 0 when there is none: scores multiply by
+	// them, since a division for each node is most of what a decision would cost.
 	CPUShare, MemoryShare float64
 	// Ports are the host ports in use.
 	Ports []hostports.Port
@@ -66,8 +66,8 @@ func (n *NodeInfo) lasting() *NodeInfo {
 	return &c
 }
 
-// Place returns the node's index in the Nodes of the snapshot that it, or the state that it was made from, is in; ok is false
-// when it is in none.
+// Place returns the node's index in the Nodes of the snapshot that it, or the state that it was made from, is in; ok
+// is false when it is in none.
 func (n *NodeInfo) Place() (i int, ok bool) { return int(n.place), n.place != nowhere }
 
 func (n *NodeInfo) comparePlace(place int32) int { return cmp.Compare(n.place, place) }
@@ -94,12 +94,14 @@ func (n *NodeInfo) WithNode(node *corev1.Node) *NodeInfo {
 	c.images = newNodeImages(node.GetStatus().GetImages(), n.images)
 	c.CPUShare, c.MemoryShare = share(c.Allocatable.MilliCPU), share(c.Allocatable.Memory)
 	c.Taints, c.Unschedulable = node.GetSpec().GetTaints(), node.GetSpec().GetUnschedulable()
-	c.Avoid = slices.ContainsFunc(c.Taints, func(t *corev1.Taint) bool { return t.GetEffect() == taints.PreferNoSchedule })
+	c.Avoid = slices.ContainsFunc(c.Taints, func(t *corev1.Taint) bool {
+		return t.GetEffect() == taints.PreferNoSchedule
+	})
 	return &c
 }
 
-// Renewed returns the same pods on a newer state of the node, in which nothing has changed that WithNode works out, but for the
-// images.
+// Renewed returns the same pods on a newer state of the node, in which nothing has changed that WithNode works out,
+// but for the images.
 func (n *NodeInfo) Renewed(node *corev1.Node) *NodeInfo {
 	c := *n
 	c.Node = node
@@ -169,5 +171,6 @@ func (n *NodeInfo) WithPodUpdated(p *PodInfo) *NodeInfo {
 
 // sameDemand says whether two states of a pod take the same of a node, so that sums stay as they are.
 func sameDemand(a, b *PodInfo) bool {
-	return a.Requests.Equal(b.Requests) && a.Counted.Equal(b.Counted) && slices.Equal(a.Ports, b.Ports) && a.Priority == b.Priority
+	return a.Requests.Equal(b.Requests) && a.Counted.Equal(b.Counted) && slices.Equal(a.Ports, b.Ports) &&
+		a.Priority == b.Priority
 }

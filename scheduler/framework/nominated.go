@@ -1,7 +1,7 @@
 package framework
 
-// SetNominated keeps room on a node for the pod of that uid; no node takes that back. The node's own list says so, too: see
-// NodeInfo.WithNominated. It must not be called during a decision.
+// SetNominated keeps room on a node for the pod of that uid; no node takes that back. The node's own list says so,
+// too: see NodeInfo.WithNominated. It must not be called during a decision.
 func (s *Snapshot) SetNominated(uid, node string) {
 	if node == "" {
 		delete(s.nominated, uid)
@@ -13,8 +13,8 @@ func (s *Snapshot) SetNominated(uid, node string) {
 // NominatedNode returns the node that room is kept on for the pod of that uid; nil when there is none.
 func (s *Snapshot) NominatedNode(uid string) *NodeInfo { return s.Node(s.nominated[uid]) }
 
-// KeepsApart says whether room is kept on any node for a pod with required anti-affinity, which has a say about its neighbours
-// although no node counts it yet.
+// KeepsApart says whether room is kept on any node for a pod with required anti-affinity, which has a say about its
+// neighbours although no node counts it yet.
 func (s *Snapshot) KeepsApart() bool { return s.apart > 0 }
 
 // apartIndex is how many of the pods that room is kept for have required anti-affinity.

@@ -33,7 +33,8 @@ type QueuedPod struct {
 	Attempts int
 }
 
-// PreFilter runs once per decision. It can refuse the pod for all nodes, restrict the nodes, or skip the plugin's Filter.
+// PreFilter runs once per decision. It can refuse the pod for all nodes, restrict the nodes, or skip the plugin's
+// Filter.
 type PreFilter interface {
 	Plugin
 	PreFilter(state *CycleState, pod *PodInfo, snapshot *Snapshot) (*PreFilterResult, *Status)
@@ -43,8 +44,9 @@ type PreFilter interface {
 type PreFilterResult struct {
 	// NodeNames are the only nodes that can fit. The others are not looked at, and counted as refused by the plugin.
 	NodeNames map[string]struct{}
-	// First are nodes that are looked at before all others, unless nil or too many to look at all of them. The plugin knows that its
-	// Filter refuses the others, and leaves it to that to say why: they are looked at when none of the first fits. It is not changed.
+	// First are nodes that are looked at before all others, unless nil or too many to look at all of them. The plugin
+	// knows that its Filter refuses the others, and leaves it to that to say why: they are looked at when none of the
+	// first fits. It is not changed.
 	First []*NodeInfo
 }
 
@@ -55,15 +57,15 @@ type Filter interface {
 	Filter(state *CycleState, pod *PodInfo, node *NodeInfo) *Status
 }
 
-// PostFilter runs when no node fits. It may nominate a node that will fit later (preemption); its message is appended to what
-// the user reads. Without a Nomination the one that the pod may have stays.
+// PostFilter runs when no node fits. It may nominate a node that will fit later (preemption); its message is appended
+// to what the user reads. Without a Nomination the one that the pod may have stays.
 type PostFilter interface {
 	Plugin
 	PostFilter(state *CycleState, pod *PodInfo, snapshot *Snapshot, d *Diagnosis) (*Nomination, *Status)
 }
 
-// Nomination is the node on which room is made for a pod. The scheduler carries it out: it keeps the room for the pod, and deletes
-// the victims gracefully.
+// Nomination is the node on which room is made for a pod. The scheduler carries it out: it keeps the room for the pod,
+// and deletes the victims gracefully.
 type Nomination struct {
 	// Node will fit once the Victims are gone. Without one, the nomination that the pod has is taken away.
 	Node string
@@ -99,8 +101,8 @@ type Reserve interface {
 	Unreserve(state *CycleState, pod *PodInfo, node string)
 }
 
-// Permit can approve, refuse or delay the binding. With Wait the pod waits, at most for timeout, until the plugin says more: see
-// Waiting.
+// Permit can approve, refuse or delay the binding. With Wait the pod waits, at most for timeout, until the plugin says
+// more: see Waiting.
 type Permit interface {
 	Plugin
 	Permit(state *CycleState, pod *PodInfo, node string) (status *Status, timeout time.Duration)
@@ -112,8 +114,8 @@ type PreBind interface {
 	PreBind(ctx context.Context, state *CycleState, pod *PodInfo, node string) *Status
 }
 
-// PreFlight is for PreBind plugins that have nothing to do for most pods: with Skip PreBind is left out. It runs on the decision
-// loop, and must not do I/O.
+// PreFlight is for PreBind plugins that have nothing to do for most pods: with Skip PreBind is left out. It runs on
+// the decision loop, and must not do I/O.
 type PreFlight interface {
 	PreBind
 	PreFlight(state *CycleState, pod *PodInfo, node string) *Status
@@ -149,8 +151,8 @@ type CycleState struct {
 // NewCycleState returns the state of a decision on a snapshot. Schedule and Explain do as much for their own.
 func NewCycleState(s *Snapshot) *CycleState { return &CycleState{snapshot: s} }
 
-// Snapshot returns what the decision is made on. It is for the calls on the decision loop, up to Permit and PreFlight: the next decision
-// changes it, so that it panics from PreBind on.
+// Snapshot returns what the decision is made on. It is for the calls on the decision loop, up to Permit and PreFlight:
+// the next decision changes it, so that it panics from PreBind on.
 func (c *CycleState) Snapshot() *Snapshot {
 	if c.over {
 		panic("the snapshot is asked for from PreBind on, when the next decision changes it: " +

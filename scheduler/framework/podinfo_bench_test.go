@@ -11,7 +11,8 @@ import (
 func BenchmarkNewPodInfo(b *testing.B) {
 	one := &corev1.PodSpec{Containers: []*corev1.Container{container("cpu=100m memory=128Mi")}}
 	many := &corev1.PodSpec{
-		Containers:     []*corev1.Container{container("cpu=100m memory=128Mi"), container("cpu=250m memory=64Mi example.com/gpu=1")},
+		Containers: []*corev1.Container{container("cpu=100m memory=128Mi"),
+			container("cpu=250m memory=64Mi example.com/gpu=1")},
 		InitContainers: []*corev1.Container{sidecar("cpu=50m memory=32Mi"), container("cpu=1 memory=1Gi")},
 		Overhead:       list("cpu=10m memory=16Mi"),
 	}

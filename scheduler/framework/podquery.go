@@ -25,9 +25,9 @@ type PodQuery struct {
 	text string
 }
 
-// NewPodQuery returns the query of a spread constraint, which leaves out pods that are about to go. A nil or empty selector counts
-// nothing (spec: SPREAD-2). Requirements that do not parse, which the server has refused, count nothing either. More are labels that
-// are required besides.
+// NewPodQuery returns the query of a spread constraint, which leaves out pods that are about to go. A nil or empty
+// selector counts nothing (spec: SPREAD-2). Requirements that do not parse, which the server has refused, count
+// nothing either. More are labels that are required besides.
 func NewPodQuery(namespace string, s *metav1.LabelSelector, more map[string]string) *PodQuery {
 	q := &PodQuery{namespaces: []string{namespace}, selector: labels.Nothing()}
 	if s != nil {
@@ -39,8 +39,8 @@ func NewPodQuery(namespace string, s *metav1.LabelSelector, more map[string]stri
 	return q
 }
 
-// newTermQuery returns the query of a term of a pod's inter-pod affinity. Pods that are about to go count as long as they are there. An
-// empty selector selects every pod, none selects nothing.
+// newTermQuery returns the query of a term of a pod's inter-pod affinity. Pods that are about to go count as long as
+// they are there. An empty selector selects every pod, none selects nothing.
 func newTermQuery(pod *metav1.ObjectMeta, t *corev1.PodAffinityTerm) *PodQuery {
 	q := &PodQuery{namespaces: t.GetNamespaces(), selector: termSelector(pod, t), leaving: true}
 	if s := t.GetNamespaceSelector(); s != nil {
@@ -92,7 +92,8 @@ func (q *PodQuery) Counts(p *corev1.Pod, n Namespaces) bool {
 		return true
 	}
 	m := p.GetMetadata()
-	return q.In(m.GetNamespace(), n[m.GetNamespace()]) && (q.leaving || m.GetDeletionTimestamp() == nil) && q.Selects(m.GetLabels())
+	return q.In(m.GetNamespace(), n[m.GetNamespace()]) && (q.leaving || m.GetDeletionTimestamp() == nil) &&
+		q.Selects(m.GetLabels())
 }
 
 // MayCount says whether the pod counts when its namespace has the right labels.
@@ -117,7 +118,8 @@ func (q *PodQuery) In(namespace string, namespaceLabels map[string]string) bool 
 			return false
 		}
 	}
-	return q.all != nil || slices.Contains(q.namespaces, namespace) || q.byLabels != nil && q.byLabels.Matches(labels.Set(namespaceLabels))
+	return q.all != nil || slices.Contains(q.namespaces, namespace) || q.byLabels != nil &&
+		q.byLabels.Matches(labels.Set(namespaceLabels))
 }
 
 // choosesNamespaces says whether the labels of namespaces matter.

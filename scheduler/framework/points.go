@@ -42,7 +42,8 @@ func (p Points) String() string {
 
 // Implemented returns the points that a plugin implements.
 func Implemented(p Plugin) Points {
-	return at[PreEnqueue](p, AtPreEnqueue) | at[QueueSort](p, AtQueueSort) | at[PreFilter](p, AtPreFilter) | at[Filter](p, AtFilter) |
+	return at[PreEnqueue](p, AtPreEnqueue) | at[QueueSort](p, AtQueueSort) | at[PreFilter](p, AtPreFilter) |
+		at[Filter](p, AtFilter) |
 		at[PostFilter](p, AtPostFilter) | at[PreScore](p, AtPreScore) | at[Score](p, AtScore) | at[Reserve](p, AtReserve) |
 		at[Permit](p, AtPermit) | at[PreBind](p, AtPreBind) | at[Bind](p, AtBind) | at[PostBind](p, AtPostBind)
 }
@@ -54,8 +55,8 @@ func at[T Plugin](p Plugin, point Points) Points {
 	return 0
 }
 
-// wholePairs refuses a plugin that would filter or score without what its PreFilter or PreScore works out: it would let every
-// node pass, or rate all alike, and nobody would see why.
+// wholePairs refuses a plugin that would filter or score without what its PreFilter or PreScore works out: it would
+// let every node pass, or rate all alike, and nobody would see why.
 func wholePairs(profile string, p Plugin, enabled Points) (errs []error) {
 	for _, pair := range [...]struct{ before, after Points }{{AtPreFilter, AtFilter}, {AtPreScore, AtScore}} {
 		if enabled&pair.after != 0 && enabled&pair.before == 0 && Implemented(p)&pair.before != 0 {

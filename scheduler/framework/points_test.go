@@ -50,12 +50,17 @@ func TestBadPoints(t *testing.T) {
 	a := &spy{name: "a", log: &log}
 	const whole = AtPostBind<<1 - 1
 	for want, plugins := range map[string][]Enabled{
-		"plugin a is enabled twice":                                                 {{Plugin: a, Points: whole}, {Plugin: a, Points: AtScore}},
-		"plugin nothing does not implement Filter, Bind":                            {{Plugin: a}, {Plugin: nothing{}, Points: AtFilter | AtBind}},
-		"plugin a is enabled at Filter but not at PreFilter, which comes before it": {{Plugin: a, Points: whole &^ AtPreFilter}},
-		"plugin a is enabled at Score but not at PreScore, which comes before it":   {{Plugin: a, Points: whole &^ AtPreScore}},
-		"no Bind plugin is enabled":                                                 {{Plugin: a, Points: whole &^ AtBind}},
-		"no QueueSort plugin is enabled":                                            {{Plugin: a, Points: whole &^ AtQueueSort}},
+		"plugin a is enabled twice": {{Plugin: a, Points: whole},
+			{Plugin: a, Points: AtScore}},
+		"plugin nothing does not implement Filter, Bind": {{Plugin: a},
+			{Plugin: nothing{}, Points: AtFilter | AtBind}},
+		"plugin a is enabled at Filter but not at PreFilter, which comes before it": {{Plugin: a,
+			Points: whole &^ AtPreFilter}},
+		"plugin a is enabled at Score but not at PreScore, which comes before it": {{Plugin: a,
+			Points: whole &^ AtPreScore}},
+		"no Bind plugin is enabled": {{Plugin: a, Points: whole &^ AtBind}},
+		"no QueueSort plugin is enabled": {{Plugin: a,
+			Points: whole &^ AtQueueSort}},
 	} {
 		_, err := NewProfile("x", 0, plugins...)
 		if err == nil || !strings.Contains(err.Error(), want) {

@@ -15,8 +15,8 @@ import (
 type Enabled struct {
 	Plugin Plugin
 	Weight int64
-	// Points are where the plugin takes part; 0 means at all the extension points that it implements. A plugin may be enabled
-	// several times, at different points: its place among the others can differ from point to point.
+	// Points are where the plugin takes part; 0 means at all the extension points that it implements. A plugin may be
+	// enabled several times, at different points: its place among the others can differ from point to point.
 	Points Points
 }
 
@@ -55,7 +55,8 @@ type weighted struct {
 // NewProfile sorts plugins into their extension points.
 func NewProfile(name string, percentageOfNodesToScore int, plugins ...Enabled) (*Profile, error) {
 	if percentageOfNodesToScore < 0 || percentageOfNodesToScore > 100 {
-		return nil, fmt.Errorf("profile %s: percentageOfNodesToScore %d is not within 0..100", name, percentageOfNodesToScore)
+		return nil, fmt.Errorf("profile %s: percentageOfNodesToScore %d is not within 0..100", name,
+			percentageOfNodesToScore)
 	}
 	p := &Profile{name: name, enqueue: map[string]Enqueue{}, search: searchConfig{percentage: percentageOfNodesToScore}}
 	at := map[string]Points{}
@@ -168,8 +169,8 @@ func (p *Profile) PreEnqueue(pod *PodInfo) *Status {
 	return nil
 }
 
-// Interest returns the kinds of changes that the named plugins want to look at. Without plugins, a pod was refused because
-// there was no node at all.
+// Interest returns the kinds of changes that the named plugins want to look at. Without plugins, a pod was refused
+// because there was no node at all.
 func (p *Profile) Interest(plugins []string) Event {
 	if len(plugins) == 0 {
 		return NodeAdded

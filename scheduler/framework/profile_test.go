@@ -83,8 +83,9 @@ func TestExtensionPoints(t *testing.T) {
 			map[string]*Status{"PreFilter": skip, "PreScore": skip}, "PreFilter PreScore -> ?",
 		},
 		"one node fits": {map[string]*Status{"Filter y": no}, "PreFilter Filter x Filter y -> x"},
-		"none fits":     {map[string]*Status{"Filter x": no, "Filter y": no}, "PreFilter Filter x Filter y PostFilter -> 0/2 nodes are available: 2 no."},
-		"PreFilter":     {map[string]*Status{"PreFilter": no}, "PreFilter PostFilter -> 0/2 nodes are available: no."},
+		"none fits": {map[string]*Status{"Filter x": no, "Filter y": no},
+			"PreFilter Filter x Filter y PostFilter -> 0/2 nodes are available: 2 no."},
+		"PreFilter": {map[string]*Status{"PreFilter": no}, "PreFilter PostFilter -> 0/2 nodes are available: no."},
 		"PostFilter": {
 			map[string]*Status{"PreFilter": no, "PostFilter": NewStatus(Unschedulable, "p", "sorry")},
 			"PreFilter PostFilter -> 0/2 nodes are available: no. sorry",
@@ -116,17 +117,19 @@ func TestExtensionPoints(t *testing.T) {
 	}
 }
 
-// Nodes that PreFilter leaves out are not looked at, but counted, and whoever waits for the plugin is woken by what it waits for.
+// Nodes that PreFilter leaves out are not looked at, but counted, and whoever waits for the plugin is woken by what it
+// waits for.
 // spec: SCHED-1, SCHED-6
 func TestPreFilterNarrows(t *testing.T) {
 	for name, tc := range map[string]struct {
 		a, b []string
 		want string
 	}{
-		"one plugin":   {[]string{"y", "gone"}, nil, "a.Filter y b.Filter y -> y"},
-		"two plugins":  {[]string{"x", "y"}, []string{"y", "z"}, "a.Filter y b.Filter y -> y"},
-		"none is left": {[]string{"x"}, []string{"y"}, "-> 0/2 nodes are available: 2 node(s) didn't satisfy plugin(s) [a b]."},
-		"none exists":  {[]string{"gone"}, nil, "-> 0/2 nodes are available: 2 node(s) didn't satisfy plugin(s) [a]."},
+		"one plugin":  {[]string{"y", "gone"}, nil, "a.Filter y b.Filter y -> y"},
+		"two plugins": {[]string{"x", "y"}, []string{"y", "z"}, "a.Filter y b.Filter y -> y"},
+		"none is left": {[]string{"x"}, []string{"y"},
+			"-> 0/2 nodes are available: 2 node(s) didn't satisfy plugin(s) [a b]."},
+		"none exists": {[]string{"gone"}, nil, "-> 0/2 nodes are available: 2 node(s) didn't satisfy plugin(s) [a]."},
 		"the others refuse": {
 			[]string{"x"}, nil, "a.Filter x -> 0/2 nodes are available: 1 no, 1 node(s) didn't satisfy plugin(s) [a].",
 		},

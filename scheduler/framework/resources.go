@@ -92,8 +92,8 @@ func (r Resources) Add(o Resources) Resources {
 	return r
 }
 
-// IsBasic says whether a resource is one that every pod uses, whether it asks for it or not. The others, extended ones and huge
-// pages, are used by those that ask for them only.
+// IsBasic says whether a resource is one that every pod uses, whether it asks for it or not. The others, extended ones
+// and huge pages, are used by those that ask for them only.
 func IsBasic(name string) bool { return name == CPU || name == Memory || name == EphemeralStorage }
 
 // Amount returns the amount of a resource, cpu in thousandths.
@@ -112,7 +112,8 @@ func (r *Resources) Amount(name string) int64 {
 
 // Equal says whether both are the same amounts.
 func (r Resources) Equal(o Resources) bool {
-	return r.MilliCPU == o.MilliCPU && r.Memory == o.Memory && r.EphemeralStorage == o.EphemeralStorage && maps.Equal(r.Scalar, o.Scalar)
+	return r.MilliCPU == o.MilliCPU && r.Memory == o.Memory && r.EphemeralStorage == o.EphemeralStorage &&
+		maps.Equal(r.Scalar, o.Scalar)
 }
 
 // Max returns the larger amount of each resource.

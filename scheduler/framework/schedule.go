@@ -21,7 +21,8 @@ func (c searchConfig) enough(all int) int {
 	return min(all, max(all*percentage/100, minFeasible))
 }
 
-// Schedule picks a node for the pod. It changes nothing but state and the searcher. A plugin that panics fails the decision.
+// Schedule picks a node for the pod. It changes nothing but state and the searcher. A plugin that panics fails the
+// decision.
 func (p *Profile) Schedule(state *CycleState, pod *PodInfo, snapshot *Snapshot, search *Searcher) (decision Decision) {
 	defer func() {
 		state.trial = nil // its scratch space must not outlive the decision
@@ -52,7 +53,8 @@ func (p *Profile) Schedule(state *CycleState, pod *PodInfo, snapshot *Snapshot, 
 		search.next = 0
 	}
 	state.trial = &Trial{profile: p, state: state, pod: pod, skip: skipFilter}
-	if n := snapshot.NominatedNode(pod.UID); n != nil && only.leftOut(n.Name) == nil && p.fits(state, pod, n, skipFilter) == nil {
+	if n := snapshot.NominatedNode(pod.UID); n != nil && only.leftOut(n.Name) == nil &&
+		p.fits(state, pod, n, skipFilter) == nil {
 		return Decision{Node: n.Name, Evaluated: 1, Feasible: 1} // room was made for it there
 	}
 	if only == nil && len(state.first) > 0 && len(state.first) <= p.search.enough(len(all)) {
@@ -60,7 +62,8 @@ func (p *Profile) Schedule(state *CycleState, pod *PodInfo, snapshot *Snapshot, 
 			return r
 		}
 	}
-	find := finder{profile: p, state: state, pod: pod, nodes: nodes, skip: skipFilter, enough: p.search.enough(len(nodes))}
+	find := finder{profile: p, state: state, pod: pod, nodes: nodes, skip: skipFilter,
+		enough: p.search.enough(len(nodes))}
 	if only == nil {
 		find.recall(snapshot)
 	}
@@ -81,13 +84,14 @@ func (p *Profile) Schedule(state *CycleState, pod *PodInfo, snapshot *Snapshot, 
 	return Decision{Node: node, Evaluated: evaluated, Feasible: len(feasible)}
 }
 
-// amongFirst looks at the nodes that a PreFilter plugin wants looked at first; ok is false when none of them fits. They are so few that a
-// search among all nodes would find all of them that fit.
+// amongFirst looks at the nodes that a PreFilter plugin wants looked at first; ok is false when none of them fits.
+// They are so few that a search among all nodes would find all of them that fit.
 func (p *Profile) amongFirst(state *CycleState, pod *PodInfo, skip uint64, search *Searcher) (r Decision, ok bool) {
 	next := search.next
 	defer func() { search.next = next }() // the others go on where they were
 	search.next = 0
-	find := finder{profile: p, state: state, pod: pod, nodes: state.first, skip: skip, some: true, enough: len(state.first)}
+	find := finder{profile: p, state: state, pod: pod, nodes: state.first, skip: skip, some: true,
+		enough: len(state.first)}
 	find.recall(state.snapshot)
 	evaluated, s := p.findFeasible(&find, search, NewDiagnosis(len(state.first)))
 	if s != nil {
@@ -104,7 +108,9 @@ func (p *Profile) amongFirst(state *CycleState, pod *PodInfo, skip uint64, searc
 }
 
 // preFilter returns the nodes that can fit and, as a set of bits, the Filter plugins to leave out.
-func (p *Profile) preFilter(state *CycleState, pod *PodInfo, snapshot *Snapshot) (only *candidates, skip uint64, refused *Status) {
+func (p *Profile) preFilter(
+	state *CycleState, pod *PodInfo, snapshot *Snapshot,
+) (only *candidates, skip uint64, refused *Status) {
 	state.snapshot = snapshot
 	if p.foreign {
 		snapshot.last()
@@ -166,8 +172,8 @@ func (p *Profile) findFeasible(find *finder, search *Searcher, d *Diagnosis) (ev
 	return evaluated, nil
 }
 
-// fits runs all Filter plugins on one node; nil means that it fits. Room that is kept for pods of at least the same priority counts as
-// taken. The node must fit without them, too: they may land elsewhere (spec: PREEMPT-2).
+// fits runs all Filter plugins on one node; nil means that it fits. Room that is kept for pods of at least the same
+// priority counts as taken. The node must fit without them, too: they may land elsewhere (spec: PREEMPT-2).
 func (p *Profile) fits(state *CycleState, pod *PodInfo, node *NodeInfo, skip uint64) *Status {
 	if len(node.Nominated) > 0 && slices.ContainsFunc(node.Nominated, state.trial.keeps) {
 		state.trial.Begin(node, func(*PodInfo) bool { return false })
@@ -242,7 +248,9 @@ func (p *Profile) best(state *CycleState, pod *PodInfo, nodes []*NodeInfo, searc
 }
 
 // score hands each plugin's normalised scores of the nodes to take. scores is scratch space.
-func (p *Profile) score(state *CycleState, pod *PodInfo, nodes []*NodeInfo, scores []int64, take func(w weighted, scores []int64)) *Status {
+func (p *Profile) score(
+	state *CycleState, pod *PodInfo, nodes []*NodeInfo, scores []int64, take func(w weighted, scores []int64),
+) *Status {
 	var skipped map[string]bool
 	for _, pl := range p.preScores {
 		s := pl.PreScore(state, pod, nodes)

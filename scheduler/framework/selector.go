@@ -49,8 +49,9 @@ func selectorOf(s *metav1.LabelSelector, more map[string]string) labels.Selector
 	return r.selector()
 }
 
-// termSelector returns which pods a term is about. The server writes matchLabelKeys and mismatchLabelKeys into the selector as it
-// creates the pod, with the values that the pod has then; those that it has not written are required with the present ones.
+// termSelector returns which pods a term is about. The server writes matchLabelKeys and mismatchLabelKeys into the
+// selector as it creates the pod, with the values that the pod has then; those that it has not written are required
+// with the present ones.
 func termSelector(pod *metav1.ObjectMeta, t *corev1.PodAffinityTerm) labels.Selector {
 	s := t.GetLabelSelector()
 	if s == nil {

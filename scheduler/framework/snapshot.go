@@ -56,8 +56,8 @@ func (s *Snapshot) Node(name string) *NodeInfo {
 	return s.nodes[i]
 }
 
-// Set brings one node up to date; nil removes it. It keeps a copy, which knows its place. It must not be called during a
-// decision.
+// Set brings one node up to date; nil removes it. It keeps a copy, which knows its place. It must not be called during
+// a decision.
 func (s *Snapshot) Set(name string, n *NodeInfo) {
 	i, ok := s.byName[name]
 	switch {
@@ -197,8 +197,9 @@ func (s *Snapshot) newVersion(n *NodeInfo) uint64 {
 	return s.version
 }
 
-// changedPods returns the pods of a node that went or are in an older state, and those that came or are in a newer one. Most changes
-// are one pod that comes or goes, or a newer state of one, so that the pods that stayed are told by their place.
+// changedPods returns the pods of a node that went or are in an older state, and those that came or are in a newer
+// one. Most changes are one pod that comes or goes, or a newer state of one, so that the pods that stayed are told by
+// their place.
 func changedPods(was, now []*PodInfo) (went, came []*PodInfo) {
 	for len(was) > 0 && len(now) > 0 && was[0] == now[0] {
 		was, now = was[1:], now[1:]

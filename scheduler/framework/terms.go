@@ -22,7 +22,8 @@ const (
 // maxTermSums bounds the terms whose sums are kept, which are as long as there are domains.
 const maxTermSums = 512
 
-// Term is a term that pods of the snapshot have, of any number of pods that have the same. It is valid for one decision.
+// Term is a term that pods of the snapshot have, of any number of pods that have the same. It is valid for one
+// decision.
 type Term struct {
 	*PodTerm
 	// pods is how many have it.
@@ -44,8 +45,8 @@ type termIndex struct {
 	index *index
 }
 
-// termPlace is where a term is filed: under a namespace, "" for terms that choose namespaces by their labels, and a label that
-// pods must have to be selected; no key for terms that require none.
+// termPlace is where a term is filed: under a namespace, "" for terms that choose namespaces by their labels, and a
+// label that pods must have to be selected; no key for terms that require none.
 type termPlace struct{ namespace, key, value string }
 
 // places returns where a term is filed. A pod looks at each of these at most once.
@@ -96,7 +97,8 @@ func (x *termIndex) move(n *NodeInfo, a *PodAffinity, by int) {
 	if a == nil {
 		return
 	}
-	for kind, list := range [termKinds][]PodTerm{RequiredAffinity: a.Affinity, RequiredAntiAffinity: a.AntiAffinity, PreferredAffinity: a.Preferred} {
+	for kind, list := range [termKinds][]PodTerm{RequiredAffinity: a.Affinity, RequiredAntiAffinity: a.AntiAffinity,
+		PreferredAffinity: a.Preferred} {
 		for i := range list {
 			t := x.use(TermKind(kind), &list[i], by)
 			t.move(n, x.index.topologies[t.Key], list[i].Weight*int64(by))
@@ -168,7 +170,8 @@ func (s *Snapshot) Terms(kind TermKind, pod *corev1.Pod, visit func(*Term)) {
 	}
 }
 
-// TermSums returns the division of the nodes by the term's key and the weights of a term in each domain, which must not be changed.
+// TermSums returns the division of the nodes by the term's key and the weights of a term in each domain, which must
+// not be changed.
 func (s *Snapshot) TermSums(t *Term) (*Topology, []int64) {
 	topology := s.Topology(t.Key)
 	if t.sums != nil && t.topology == topology {

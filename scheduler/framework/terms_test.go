@@ -84,11 +84,14 @@ func (r *termTest) pod() *PodInfo {
 		var near corev1.PodAffinity
 		var apart corev1.PodAntiAffinity
 		for range r.IntN(3) {
-			near.RequiredDuringSchedulingIgnoredDuringExecution = append(near.RequiredDuringSchedulingIgnoredDuringExecution, r.term())
-			apart.RequiredDuringSchedulingIgnoredDuringExecution = append(apart.RequiredDuringSchedulingIgnoredDuringExecution, r.term())
+			near.RequiredDuringSchedulingIgnoredDuringExecution = append(near.RequiredDuringSchedulingIgnoredDuringExecution,
+				r.term())
+			apart.RequiredDuringSchedulingIgnoredDuringExecution = append(apart.RequiredDuringSchedulingIgnoredDuringExecution,
+				r.term())
 			near.PreferredDuringSchedulingIgnoredDuringExecution = append(near.PreferredDuringSchedulingIgnoredDuringExecution,
 				&corev1.WeightedPodAffinityTerm{Weight: 1 + r.Int32N(3), PodAffinityTerm: r.term()})
-			apart.PreferredDuringSchedulingIgnoredDuringExecution = append(apart.PreferredDuringSchedulingIgnoredDuringExecution,
+			apart.PreferredDuringSchedulingIgnoredDuringExecution = append(
+				apart.PreferredDuringSchedulingIgnoredDuringExecution,
 				&corev1.WeightedPodAffinityTerm{Weight: 1 + r.Int32N(3), PodAffinityTerm: r.term()})
 		}
 		p.Spec.Affinity = &corev1.Affinity{PodAffinity: &near, PodAntiAffinity: &apart}
@@ -171,13 +174,15 @@ func TestTermSumsAreBounded(t *testing.T) {
 	s := NewSnapshot()
 	n := NewNodeInfo("n", &corev1.Node{Metadata: &metav1.ObjectMeta{Labels: map[string]string{"zone": "1"}}})
 	for i := range maxTermSums + 10 {
-		n = n.WithPod(NewPodInfo(&corev1.Pod{Metadata: &metav1.ObjectMeta{Uid: fmt.Sprint(i), Namespace: "a"}, Spec: &corev1.PodSpec{
-			Affinity: &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{
-				RequiredDuringSchedulingIgnoredDuringExecution: []*corev1.PodAffinityTerm{{TopologyKey: "zone", LabelSelector: &metav1.LabelSelector{
-					MatchExpressions: []*metav1.LabelSelectorRequirement{{Key: fmt.Sprint(i), Operator: "DoesNotExist"}},
-				}}},
-			}},
-		}}))
+		n = n.WithPod(NewPodInfo(&corev1.Pod{Metadata: &metav1.ObjectMeta{Uid: fmt.Sprint(i), Namespace: "a"},
+			Spec: &corev1.PodSpec{
+				Affinity: &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{
+					RequiredDuringSchedulingIgnoredDuringExecution: []*corev1.PodAffinityTerm{{TopologyKey: "zone",
+						LabelSelector: &metav1.LabelSelector{
+							MatchExpressions: []*metav1.LabelSelectorRequirement{{Key: fmt.Sprint(i), Operator: "DoesNotExist"}},
+						}}},
+				}},
+			}}))
 	}
 	s.Set("n", n)
 	for range 2 {

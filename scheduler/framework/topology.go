@@ -44,7 +44,8 @@ func (t *Topology) Without() int { return t.without }
 // Of returns the domain of the i-th node of the snapshot.
 func (t *Topology) Of(i int) int { return int(t.of[i]) }
 
-// Find returns the domain of a node; NoDomain when it lacks the label, or has a value that no node of the snapshot has.
+// Find returns the domain of a node; NoDomain when it lacks the label, or has a value that no node of the snapshot
+// has.
 func (t *Topology) Find(n *NodeInfo) int {
 	if i, ok := n.Place(); ok {
 		return int(t.of[i]) // without a look at its labels, which are far away
@@ -74,8 +75,8 @@ func (s *Snapshot) NodesWith(key, value string) []*NodeInfo {
 	return s.members(t)[d]
 }
 
-// NodesAround returns the nodes of the domains of t, a topology of the snapshot, that have any of the pods that are summed up; ok is false
-// when there are more than a number of them. The slice must not be changed.
+// NodesAround returns the nodes of the domains of t, a topology of the snapshot, that have any of the pods that are
+// summed up; ok is false when there are more than a number of them. The slice must not be changed.
 func (s *Snapshot) NodesAround(t *Topology, pods *Sums, limit int) (list []*NodeInfo, ok bool) {
 	members, one, all := s.members(t), NoDomain, 0
 	for d, sum := range pods.sums {

@@ -29,11 +29,13 @@ type Reach interface{ Matches(node *corev1.Node) bool }
 // NewVolumeInfo works out what decisions need of v. reach is nil when all nodes can reach it.
 func NewVolumeInfo(v *corev1.PersistentVolume, reach Reach) *VolumeInfo {
 	return &VolumeInfo{
-		Volume: v, Name: v.GetMetadata().GetName(), Class: storage.ClassOfVolume(v), Size: storage.Size(v), Reach: reach, hosts: hostsOf(v),
+		Volume: v, Name: v.GetMetadata().GetName(), Class: storage.ClassOfVolume(v), Size: storage.Size(v), Reach: reach,
+		hosts: hostsOf(v),
 	}
 }
 
-// Nodes returns the nodes of a snapshot among which are all that can reach the volume; nil when that cannot be told by their hostnames.
+// Nodes returns the nodes of a snapshot among which are all that can reach the volume; nil when that cannot be told by
+// their hostnames.
 func (v *VolumeInfo) Nodes(s *Snapshot) []*NodeInfo {
 	if v.hosts == nil {
 		return nil
@@ -52,7 +54,8 @@ func (v *VolumeInfo) For(c *ClaimInfo) *VolumeInfo {
 	return &n
 }
 
-// Reaches says whether a node can reach the volume (spec: ATT-2). Most volumes of nodes' disks are refused by the hostname, which is cheap.
+// Reaches says whether a node can reach the volume (spec: ATT-2). Most volumes of nodes' disks are refused by the
+// hostname, which is cheap.
 func (v *VolumeInfo) Reaches(node *corev1.Node) bool {
 	if v.Reach == nil {
 		return true
@@ -156,7 +159,8 @@ func (v *Volumes) Users(k cache.Key) int { return v.users[k] }
 // Meant returns the volumes that name a claim, by its key, the smallest first. The slice must not be changed.
 func (v *Volumes) Meant(k cache.Key) []*VolumeInfo { return v.meant[k] }
 
-// Anywhere returns the free volumes of a class that are not tied to hostnames, the smallest first. The slice must not be changed.
+// Anywhere returns the free volumes of a class that are not tied to hostnames, the smallest first. The slice must not
+// be changed.
 func (v *Volumes) Anywhere(class string) []*VolumeInfo {
 	if s := v.shelves[class]; s != nil {
 		return s.anywhere
@@ -164,7 +168,8 @@ func (v *Volumes) Anywhere(class string) []*VolumeInfo {
 	return nil
 }
 
-// OnHost returns the free volumes of a class that are tied to a hostname, the smallest first. The slice must not be changed.
+// OnHost returns the free volumes of a class that are tied to a hostname, the smallest first. The slice must not be
+// changed.
 func (v *Volumes) OnHost(class, host string) []*VolumeInfo {
 	if s := v.shelves[class]; s != nil {
 		return s.onHost[host]
@@ -286,7 +291,8 @@ type VolumeChoice struct {
 
 type volumePlanKey struct{}
 
-// PlanVolumes notes what must become of volumes: from Reserve on it counts as done for later decisions, until the binding fails.
+// PlanVolumes notes what must become of volumes: from Reserve on it counts as done for later decisions, until the
+// binding fails.
 func (c *CycleState) PlanVolumes(p *VolumePlan) { c.Write(volumePlanKey{}, p) }
 
 // VolumePlan returns what must become of volumes; nil when nothing must.

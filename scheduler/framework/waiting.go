@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Waiting is a pod that has its node, but whose binding a Permit plugin delays. A plugin that answers Wait keeps it, and says
-// later what it thinks, from any goroutine:
+// Waiting is a pod that has its node, but whose binding a Permit plugin delays. A plugin that answers Wait keeps it,
+// and says later what it thinks, from any goroutine:
 //
 //	func (p *Plugin) Permit(state *CycleState, pod *PodInfo, node string) (*Status, time.Duration) {
 //		p.keep(pod, state.Waiting()) // and somewhere else: waiting.Allow(Name), or waiting.Refuse(status)
@@ -48,8 +48,8 @@ func (w *Waiting) Allow(plugin string) {
 	w.signal()
 }
 
-// Refuse ends the wait: the pod gives its place up, and waits for changes that help the plugin that the status names. A later refusal
-// changes nothing.
+// Refuse ends the wait: the pod gives its place up, and waits for changes that help the plugin that the status names.
+// A later refusal changes nothing.
 func (w *Waiting) Refuse(s *Status) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -76,8 +76,8 @@ func (w *Waiting) hold(plugin string, timeout time.Duration) {
 	}
 }
 
-// Wait returns nil when all plugins have allowed the pod, or why it is refused: by a plugin, because one let its time pass, or because
-// ctx has ended.
+// Wait returns nil when all plugins have allowed the pod, or why it is refused: by a plugin, because one let its time
+// pass, or because ctx has ended.
 func (w *Waiting) Wait(ctx context.Context) *Status {
 	for {
 		plugin, next, s := w.state()
@@ -88,7 +88,8 @@ func (w *Waiting) Wait(ctx context.Context) *Status {
 		select {
 		case <-w.changed:
 		case <-timer.C:
-			w.Refuse(NewStatus(Unschedulable, plugin, fmt.Sprintf("rejected due to timeout after waiting %v at plugin %v", next.after, plugin)))
+			w.Refuse(NewStatus(Unschedulable, plugin, fmt.Sprintf("rejected due to timeout after waiting %v at plugin %v",
+				next.after, plugin)))
 		case <-ctx.Done():
 			timer.Stop()
 			return AsError(plugin, ctx.Err())

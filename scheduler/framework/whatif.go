@@ -6,9 +6,9 @@ import (
 	"monoplane.dev/rules/hostports"
 )
 
-// WhatIf is how the node that a Filter is asked about differs from what the snapshot has: pods came to it or are gone from it. All
-// other nodes are as they are. What a plugin reads from the node has the difference in it; what it counted over several nodes it
-// corrects by this.
+// WhatIf is how the node that a Filter is asked about differs from what the snapshot has: pods came to it or are gone
+// from it. All other nodes are as they are. What a plugin reads from the node has the difference in it; what it
+// counted over several nodes it corrects by this.
 type WhatIf struct{ came, gone []*PodInfo }
 
 // WhatIf returns the difference; nil when there is none. It is valid until the Filter that asks returns.
@@ -46,7 +46,8 @@ func (w *WhatIf) Each(visit func(p *PodInfo, by int64)) {
 	}
 }
 
-// Trial judges nodes as they would be without some of their pods. It belongs to a decision, and tries one node after the other:
+// Trial judges nodes as they would be without some of their pods. It belongs to a decision, and tries one node after
+// the other:
 //
 //	t := state.Trial()
 //	t.Begin(node, func(p *PodInfo) bool { return p.Priority < pod.Priority })
@@ -60,8 +61,8 @@ type Trial struct {
 
 	node   NodeInfo
 	whatIf WhatIf
-	// answers are those for the pods of the same template, versions those of the nodes by place; nil when what is found out about a
-	// node does not hold for the next pod.
+	// answers are those for the pods of the same template, versions those of the nodes by place; nil when what is found
+	// out about a node does not hold for the next pod.
 	answers  *answers
 	versions []uint64
 	// pods, ports, gone and came are scratch space.
@@ -182,7 +183,8 @@ func (t *Trial) take(was mark) {
 	n.Requested, n.pods, n.Ports = was.requested, n.pods[:was.pods], n.Ports[:was.ports]
 }
 
-// Recall returns what was noted about a node for an earlier pod of the same template, and still holds; nil if there is nothing.
+// Recall returns what was noted about a node for an earlier pod of the same template, and still holds; nil if there is
+// nothing.
 func (t *Trial) Recall(n *NodeInfo) any {
 	i, ok := n.Place()
 	if !ok || t.answers == nil || i >= len(t.answers.notes) || t.versions[i] == 0 {
@@ -194,8 +196,8 @@ func (t *Trial) Recall(n *NodeInfo) any {
 	return nil
 }
 
-// Note keeps what was found out about a node of the snapshot, with nothing but the node and the pod's spec in it, until the node
-// changes. It does nothing when other things than these matter to the filters.
+// Note keeps what was found out about a node of the snapshot, with nothing but the node and the pod's spec in it,
+// until the node changes. It does nothing when other things than these matter to the filters.
 func (t *Trial) Note(n *NodeInfo, about any) {
 	i, ok := n.Place()
 	if !ok || t.answers == nil || t.versions[i] == 0 {

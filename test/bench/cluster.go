@@ -25,7 +25,8 @@ func startCluster(ctx context.Context, e *env, nodes int) (*cluster, error) {
 		return nil, err
 	}
 	c, err := monoplane.Start(ctx, monoplane.Config{
-		DataDir: dir, Listen: "127.0.0.1:0", GRPCListen: "127.0.0.1:0", Runtime: monoplane.FakeRuntime(), Nodes: nodes, NodeName: "node",
+		DataDir: dir, Listen: "127.0.0.1:0", GRPCListen: "127.0.0.1:0", Runtime: monoplane.FakeRuntime(), Nodes: nodes,
+		NodeName: "node",
 	})
 	if err != nil {
 		return nil, err

@@ -89,11 +89,14 @@ func benchCreate(ctx context.Context, e *env) (err error) {
 }
 
 // grpc creates n pods in a round.
-func (b *creates) grpc(ctx context.Context, by *client.Client, name string, clients, n int) func(int) (float64, error) {
+func (b *creates) grpc(
+	ctx context.Context, by *client.Client, name string, clients, n int,
+) func(int) (float64, error) {
 	return func(round int) (float64, error) {
 		prefix := fmt.Sprintf("g-%s-%d-%d", name, clients, round)
 		return drive(ctx, clients, n, func(ctx context.Context, _, i int) error {
-			_, err := by.Pods.Create(ctx, &corev1.CreatePodRequest{Namespace: "default", Object: pod(podName(prefix, i), "none")})
+			_, err := by.Pods.Create(ctx, &corev1.CreatePodRequest{Namespace: "default",
+				Object: pod(podName(prefix, i), "none")})
 			return err
 		})
 	}

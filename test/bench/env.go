@@ -45,7 +45,8 @@ type row struct {
 }
 
 func (e *env) header() {
-	fmt.Printf("%-52s %14s  %-26s %8s %6s  %-14s\n", "measure", "Monoplane", "limit in this run", "ratio", "cpu", "target")
+	fmt.Printf("%-52s %14s  %-26s %8s %6s  %-14s\n", "measure", "Monoplane", "limit in this run", "ratio", "cpu",
+		"target")
 	fmt.Println(strings.Repeat("-", 129))
 }
 

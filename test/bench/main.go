@@ -47,11 +47,14 @@ func main() {
 }
 
 func run() error {
-	only := flag.String("run", "", "run only the groups that match this expression: start, memory, create, read, watch, schedule, run")
-	rows := flag.String("rows", "", "of the group schedule, only the kinds of pods that match this expression, such as preemption")
+	only := flag.String("run", "",
+		"run only the groups that match this expression: start, memory, create, read, watch, schedule, run")
+	rows := flag.String("rows", "",
+		"of the group schedule, only the kinds of pods that match this expression, such as preemption")
 	quick := flag.Bool("quick", false, "small sizes, to see that everything works; the figures mean little")
 	binary := flag.String("monoplane", "../bin/monoplane", "the binary to measure")
-	profile := flag.String("cpuprofile", "", "write a processor profile of the groups that run in this process to this file")
+	profile := flag.String("cpuprofile", "",
+		"write a processor profile of the groups that run in this process to this file")
 	flag.Parse()
 	pattern, err := regexp.Compile(*only)
 	if err != nil {
@@ -81,7 +84,8 @@ func run() error {
 		defer pprof.StopCPUProfile()
 	}
 	e := &env{dir: dir, quick: *quick, binary: *binary, kinds: kinds}
-	fmt.Printf("%s, %d CPUs, %s/%s, %s\n\n", processor(), runtime.NumCPU(), runtime.GOOS, runtime.GOARCH, time.Now().Format(time.DateOnly))
+	fmt.Printf("%s, %d CPUs, %s/%s, %s\n\n", processor(), runtime.NumCPU(), runtime.GOOS, runtime.GOARCH,
+		time.Now().Format(time.DateOnly))
 	e.header()
 	for _, b := range benches() {
 		if !pattern.MatchString(b.name) {

@@ -46,7 +46,8 @@ func benchMemory(ctx context.Context, e *env) error {
 	if err = errors.Join(err, p.stop()); err != nil {
 		return err
 	}
-	e.print(row{name: fmt.Sprintf("memory, %d running pods, %d nodes", pods, nodes), measured: fmt.Sprintf("%.0f MB", mb), target: "<= 250 MB", met: mb <= 250})
+	e.print(row{name: fmt.Sprintf("memory, %d running pods, %d nodes", pods, nodes), measured: fmt.Sprintf("%.0f MB", mb),
+		target: "<= 250 MB", met: mb <= 250})
 
 	if p, err = startProcess(ctx, e, dir, args...); err != nil {
 		return err
@@ -55,7 +56,8 @@ func benchMemory(ctx context.Context, e *env) error {
 	if err = errors.Join(err, p.stop()); err != nil {
 		return err
 	}
-	e.print(row{name: "  the same after a restart", measured: fmt.Sprintf("%.0f MB", mb), target: "<= 250 MB", met: mb <= 250})
+	e.print(row{name: "  the same after a restart", measured: fmt.Sprintf("%.0f MB", mb), target: "<= 250 MB",
+		met: mb <= 250})
 	return nil
 }
 
@@ -93,7 +95,8 @@ func runPods(ctx context.Context, p *process, n int) error {
 		return err
 	}
 	initial := true
-	stream, err := c.Pods.Watch(ctx, &metav1.WatchRequest{Namespace: "default", SendInitialEvents: &initial, ResourceVersionMatch: "NotOlderThan", AllowWatchBookmarks: true})
+	stream, err := c.Pods.Watch(ctx, &metav1.WatchRequest{Namespace: "default", SendInitialEvents: &initial,
+		ResourceVersionMatch: "NotOlderThan", AllowWatchBookmarks: true})
 	if err != nil {
 		return err
 	}

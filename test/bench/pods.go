@@ -10,7 +10,8 @@ import (
 
 // note makes the pods as large as the ones that the targets were set with: 2.1 KB of JSON once the server has
 // filled them in.
-const note = "One of many small pods. Its owner writes down here what whoever is on call wants to know about it: what " +
+const note = "One of many small pods. Its owner writes down here what whoever is on call wants to know about it: " +
+	"what " +
 	"it does, whom to ask, which dashboards to look at, and what may be done to it at night. Pods in real clusters " +
 	"carry such notes, or a copy of the configuration that they were last applied from, and are no smaller than this " +
 	"one: the longer half of an object is often what no program but the one that wrote it ever reads."

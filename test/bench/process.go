@@ -23,7 +23,8 @@ type process struct {
 
 // startProcess runs the binary on dir and waits until it says that it is ready.
 func startProcess(ctx context.Context, e *env, dir string, args ...string) (*process, error) {
-	args = append([]string{"up", "--data-dir", dir, "--listen", "127.0.0.1:0", "--grpc-listen", "127.0.0.1:0", "--node-name", "node"}, args...)
+	args = append([]string{"up", "--data-dir", dir, "--listen", "127.0.0.1:0", "--grpc-listen", "127.0.0.1:0",
+		"--node-name", "node"}, args...)
 	cmd := exec.CommandContext(ctx, e.binary, args...)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()

@@ -15,7 +15,8 @@ import (
 // fill creates n pods that nobody schedules.
 func fill(ctx context.Context, c *cluster, prefix string, n int) error {
 	_, err := drive(ctx, 64, n, func(ctx context.Context, _, i int) error {
-		_, err := c.Client().Pods.Create(ctx, &corev1.CreatePodRequest{Namespace: "default", Object: pod(podName(prefix, i), "none")})
+		_, err := c.Client().Pods.Create(ctx, &corev1.CreatePodRequest{Namespace: "default",
+			Object: pod(podName(prefix, i), "none")})
 		return err
 	})
 	return err
@@ -74,8 +75,10 @@ func benchRead(ctx context.Context, e *env) (err error) {
 		return err
 	}
 	e.print(row{
-		name: fmt.Sprintf("list %d pods (%.1f MB), REST", pods, float64(len(list))/1e6), measured: fmt.Sprintf("%.0f ms", p.got*1e3),
-		limit: fmt.Sprintf("static %.0f ms", p.limit*1e3), ratio: p.ratio, cpu: p.cpu, target: "<= 1.80", met: p.ratio <= 1.8,
+		name:     fmt.Sprintf("list %d pods (%.1f MB), REST", pods, float64(len(list))/1e6),
+		measured: fmt.Sprintf("%.0f ms", p.got*1e3),
+		limit:    fmt.Sprintf("static %.0f ms", p.limit*1e3), ratio: p.ratio, cpu: p.cpu, target: "<= 1.80",
+		met: p.ratio <= 1.8,
 	})
 	p, err = paired(25, func(int) (float64, error) {
 		begin := time.Now()

@@ -18,8 +18,9 @@ import (
 	"monoplane.dev/codec"
 )
 
-// benchSchedule measures the way from create to bound, through the whole API, fsync on. The nodes are objects without agents, as in
-// other schedulers' benchmarks, but for the rows that say so. A pod is two transactions, so that half of raw is the limit.
+// benchSchedule measures the way from create to bound, through the whole API, fsync on. The nodes are objects without
+// agents, as in other schedulers' benchmarks, but for the rows that say so. A pod is two transactions, so that half of
+// raw is the limit.
 func benchSchedule(ctx context.Context, e *env) error {
 	for _, nodes := range []int{1000, 5000} {
 		if err := scheduleOnObjects(ctx, e, e.size(nodes)); err != nil {
@@ -197,7 +198,8 @@ func (s *scheduling) create(ctx context.Context, k podKind, i int) error {
 	return err
 }
 
-// prepare creates the pods that are there before, and waits until they have their places, or have been told that there is none.
+// prepare creates the pods that are there before, and waits until they have their places, or have been told that there
+// is none.
 func (s *scheduling) prepare(ctx context.Context, k podKind) error {
 	if k.there == 0 {
 		return nil
@@ -289,7 +291,8 @@ func (s *scheduling) clear(ctx context.Context) error {
 		}
 		_, err = drive(ctx, 64, len(items), func(ctx context.Context, _, i int) error {
 			_, err := s.SharedClient().Pods.Delete(ctx, &metav1.DeleteRequest{
-				Namespace: "default", Name: items[i].GetMetadata().GetName(), Options: &metav1.DeleteOptions{GracePeriodSeconds: &zero},
+				Namespace: "default", Name: items[i].GetMetadata().GetName(),
+				Options: &metav1.DeleteOptions{GracePeriodSeconds: &zero},
 			})
 			return ignoreGone(err)
 		})
@@ -302,7 +305,8 @@ func (s *scheduling) clear(ctx context.Context) error {
 // enders is how many pods endVictims ends at a time: nodes do that side by side.
 const enders = 16
 
-// endVictims does for nodes without agents what an agent would do at the end of a pod: it deletes pods that are being deleted.
+// endVictims does for nodes without agents what an agent would do at the end of a pod: it deletes pods that are being
+// deleted.
 func (s *scheduling) endVictims(ctx context.Context) error {
 	stream, err := s.SharedClient().Pods.Watch(ctx, &metav1.WatchRequest{Namespace: "default"})
 	if err != nil {

@@ -15,8 +15,8 @@ type podKind struct {
 	pods, target int
 	// change makes pods from plain ones; nil for plain.
 	change func(*corev1.PodSpec)
-	// there are pods that are created first, changed by before: in a quick run fewer, unless there is one for each node. Those that
-	// wait never get a node.
+	// there are pods that are created first, changed by before: in a quick run fewer, unless there is one for each node.
+	// Those that wait never get a node.
 	there   int
 	perNode bool
 	waits   bool
@@ -36,7 +36,8 @@ const hostname = "kubernetes.io/hostname"
 // nodeObject is a node of a cluster in ten zones.
 func nodeObject(i int) *corev1.Node {
 	room := map[string]*metav1.Quantity{
-		"cpu": {String_: "64"}, "memory": {String_: "256Gi"}, "pods": {String_: "110"}, "ephemeral-storage": {String_: "1Ti"},
+		"cpu": {String_: "64"}, "memory": {String_: "256Gi"}, "pods": {String_: "110"},
+		"ephemeral-storage": {String_: "1Ti"},
 	}
 	name := fmt.Sprint("node-", i)
 	return &corev1.Node{
@@ -68,23 +69,27 @@ func podKinds() []podKind {
 		{name: "plain", pods: 3000, target: 2000},
 		{name: "hard spread", pods: 2000, target: 1800, change: spread("zone", "DoNotSchedule")},
 		{name: "soft spread", pods: 2000, change: spread("zone", "ScheduleAnyway")},
-		{name: "required affinity", pods: 900, target: 1400, change: affine(&corev1.Affinity{PodAffinity: &corev1.PodAffinity{
-			RequiredDuringSchedulingIgnoredDuringExecution: []*corev1.PodAffinityTerm{term("zone")},
-		}})},
-		{name: "required anti-affinity", pods: 900, target: 1600, change: affine(&corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{
-			RequiredDuringSchedulingIgnoredDuringExecution: []*corev1.PodAffinityTerm{term(hostname)},
-		}})},
+		{name: "required affinity", pods: 900, target: 1400,
+			change: affine(&corev1.Affinity{PodAffinity: &corev1.PodAffinity{
+				RequiredDuringSchedulingIgnoredDuringExecution: []*corev1.PodAffinityTerm{term("zone")},
+			}})},
+		{name: "required anti-affinity", pods: 900, target: 1600,
+			change: affine(&corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{
+				RequiredDuringSchedulingIgnoredDuringExecution: []*corev1.PodAffinityTerm{term(hostname)},
+			}})},
 		{name: "preferred affinity", pods: 2000, change: affine(&corev1.Affinity{PodAffinity: &corev1.PodAffinity{
 			PreferredDuringSchedulingIgnoredDuringExecution: weighted,
 		}})},
-		{name: "preferred anti-affinity", pods: 2000, change: affine(&corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{
-			PreferredDuringSchedulingIgnoredDuringExecution: weighted,
-		}})},
+		{name: "preferred anti-affinity", pods: 2000,
+			change: affine(&corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{
+				PreferredDuringSchedulingIgnoredDuringExecution: weighted,
+			}})},
 		{name: "node affinity", pods: 2000, change: affine(&corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
 			RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: required},
 		}})},
 		{name: "mixed churn", pods: 2000, there: 1000, churn: true},
-		{name: "10 000 unschedulable wait", pods: 2000, there: 10_000, waits: true, before: func(p *corev1.Pod) { ask(p.Spec, "1000") }},
+		{name: "10 000 unschedulable wait", pods: 2000, there: 10_000, waits: true,
+			before: func(p *corev1.Pod) { ask(p.Spec, "1000") }},
 		{name: "10 000 gated wait", pods: 2000, there: 10_000, waits: true, before: func(p *corev1.Pod) {
 			p.Spec.SchedulingGates = []*corev1.PodSchedulingGate{{Name: "example.com/later"}}
 		}},

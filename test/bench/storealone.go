@@ -11,7 +11,8 @@ import (
 )
 
 // storeAlone is the store of a cluster with nothing in front of it: no copies, no defaults, no validation, nobody who
-// watches. It shows how much of a create is the store's: encoding, the guard on the namespace, and the feed of the cache.
+// watches. It shows how much of a create is the store's: encoding, the guard on the namespace, and the feed of the
+// cache.
 type storeAlone struct {
 	*store.Store
 	guard store.Guard

@@ -72,7 +72,8 @@ func restFanout(ctx context.Context, e *env, c *cluster, from string, watchers, 
 	if err != nil {
 		return err
 	}
-	e.atLeast(fmt.Sprintf("watch fan-out, %d watchers, REST (%.1f KB)", watchers, float64(len(stream))/float64(events)/1e3), p, "static", 0.6)
+	e.atLeast(fmt.Sprintf("watch fan-out, %d watchers, REST (%.1f KB)", watchers,
+		float64(len(stream))/float64(events)/1e3), p, "static", 0.6)
 	return nil
 }
 

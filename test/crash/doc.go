@@ -3,15 +3,15 @@
 //
 // The faults: SIGKILL of the server at random points, of a shim, or of a container's process; SIGSTOP of each of
 // them, for a moment, for longer than every deadline, or for ever; containers that stop their own shim; a disk that is
-// slow or fails; answers between agent and shim that are late, lost, or given twice; an exhausted descriptor table; the
-// deletion of everything that the server makes for itself; Ctrl-C and SIGTERM; a copy of the data directory that is
-// started beside the original.
+// slow or fails; answers between agent and shim that are late, lost, or given twice; an exhausted descriptor table;
+// the deletion of everything that the server makes for itself; Ctrl-C and SIGTERM; a copy of the data directory that
+// is started beside the original.
 //
 // The pods are real processes: this package's test binary itself. Each holds a lock named after its pod's uid and
 // container, so that the kernel notices a second instance, whoever has started it, and writes down by the boot clock
 // when it began, was told to stop and was last alive. What is checked: no second instance; every acknowledged write is
-// there; no phase goes back; no grace is cut short; nobody is stopped without need; no process outlives its pod, or its
-// terminal phase; every deletion ends once the faults are over, and then no process is left.
+// there; no phase goes back; no grace is cut short; nobody is stopped without need; no process outlives its pod, or
+// its terminal phase; every deletion ends once the faults are over, and then no process is left.
 //
 // A short run is among the other tests; `make crash` runs hundreds of rounds, or hours. These settings are read from
 // the environment:
@@ -22,6 +22,6 @@
 //	MONOPLANE_CRASH_KINDS     kinds of faults: a list with commas; names with a minus are left out (all)
 //	MONOPLANE_CRASH_KEEP      file for the journal of a run that failed
 //
-// What needs root or a kernel with FUSE is left out without, which the test says. A process of its own, the guard, ends
-// and removes everything that a run has made, however the run ends.
+// What needs root or a kernel with FUSE is left out without, which the test says. A process of its own, the guard,
+// ends and removes everything that a run has made, however the run ends.
 package crash

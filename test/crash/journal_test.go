@@ -214,8 +214,9 @@ func TestJudge(t *testing.T) {
 		"unwanted":         {fate{}, []entry{at(started, a, 0), at(stopped, a, 1)}, map[process]bool{a: true}, false},
 		"restarted":        {deleting, []entry{at(started, a, 0), at(started, b, 1)}, map[process]bool{b: true}, false},
 		"another instance": {fate{}, []entry{at(started, a, 0), at(overlapped, b, 1)}, map[process]bool{a: true}, false},
-		"another, sick":    {fate{sick: true}, []entry{at(started, a, 0), at(overlapped, b, 1)}, map[process]bool{a: true}, false},
-		"same pid":         {deleting, []entry{at(started, a, 0)}, map[process]bool{{a.PID, 9}: true}, false},
+		"another, sick": {fate{sick: true}, []entry{at(started, a, 0), at(overlapped, b, 1)}, map[process]bool{a: true},
+			false},
+		"same pid": {deleting, []entry{at(started, a, 0)}, map[process]bool{{a.PID, 9}: true}, false},
 	} {
 		j := newJudge(&history{pods: map[string]*fate{"u": &tc.fate}})
 		var err error

@@ -155,8 +155,8 @@ func (r *run) remove(ctx context.Context, c *client.Client, p *corev1.Pod) error
 	return err
 }
 
-// forceAll deletes the forced pods just before a crash, so that nobody is left who knows them: their processes are found
-// by the next agent.
+// forceAll deletes the forced pods just before a crash, so that nobody is left who knows them: their processes are
+// found by the next agent.
 func (r *run) forceAll(ctx context.Context, c *client.Client) {
 	ctx, cancel := context.WithTimeout(ctx, time.Second) // the server may be stopped
 	defer cancel()

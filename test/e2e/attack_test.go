@@ -90,7 +90,8 @@ func attack(ctx context.Context, address string, reads bool, settings ...http2.S
 func (a *attacker) open(stream uint32, path string, fields int, more ...hpack.HeaderField) error {
 	a.block.Reset()
 	for _, f := range append([]hpack.HeaderField{
-		{Name: ":method", Value: "POST"}, {Name: ":scheme", Value: "https"}, {Name: ":authority", Value: "x"}, {Name: ":path", Value: path},
+		{Name: ":method", Value: "POST"}, {Name: ":scheme", Value: "https"}, {Name: ":authority", Value: "x"},
+		{Name: ":path", Value: path},
 		{Name: "content-type", Value: "application/grpc"}, {Name: "te", Value: "trailers"}, {Name: "a", Value: ""},
 	}, more...) {
 		if err := a.hpack.WriteField(f); err != nil {
@@ -103,7 +104,8 @@ func (a *attacker) open(stream uint32, path string, fields int, more ...hpack.He
 		piece := a.block.Next(16 << 10)
 		var err error
 		if first {
-			err = a.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, BlockFragment: piece, EndHeaders: a.block.Len() == 0})
+			err = a.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, BlockFragment: piece,
+				EndHeaders: a.block.Len() == 0})
 		} else {
 			err = a.framer.WriteContinuation(stream, a.block.Len() == 0, piece)
 		}
@@ -151,7 +153,8 @@ func TestUnauthenticatedMemory(t *testing.T) {
 			}, false},
 			{"headers that never end", 20, func(a *attacker) error {
 				a.block.Reset()
-				if err := a.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: []byte{0x40, 1, 'a', 0}}); err != nil {
+				if err := a.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: 1,
+					BlockFragment: []byte{0x40, 1, 'a', 0}}); err != nil {
 					return err
 				}
 				for range 600 {
@@ -228,8 +231,8 @@ func TestUnauthenticatedMemory(t *testing.T) {
 	}
 }
 
-// flood keeps connections to address open that never show who they are, until ctx ends: as soon as the server closes one,
-// another comes.
+// flood keeps connections to address open that never show who they are, until ctx ends: as soon as the server closes
+// one, another comes.
 func flood(ctx context.Context, wg *sync.WaitGroup, address string, connections int, opened *atomic.Int64) {
 	dialer := net.Dialer{}
 	for i := range connections {
@@ -257,8 +260,8 @@ func flood(ctx context.Context, wg *sync.WaitGroup, address string, connections 
 	}
 }
 
-// Nobody without credentials can use up the file descriptors: the server goes on, with few of them, and its clients, its
-// store and its pods do too.
+// Nobody without credentials can use up the file descriptors: the server goes on, with few of them, and its clients,
+// its store and its pods do too.
 //
 // spec: OBJ-15
 func TestDescriptors(t *testing.T) {

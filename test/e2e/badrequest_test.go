@@ -45,9 +45,11 @@ func TestBadRequests(t *testing.T) {
 		{name: "number as text", method: "POST", contentType: jsonType,
 			body: pod(`"name":"x"`, container+`,"terminationGracePeriodSeconds":"5"`),
 			code: 400, reason: "BadRequest", message: `spec\.terminationGracePeriodSeconds`},
-		{name: "unknown field", method: "POST", path: "?fieldValidation=Strict", contentType: jsonType, body: pod(`"name":"x"`, container+`,"foo":1`),
+		{name: "unknown field", method: "POST", path: "?fieldValidation=Strict", contentType: jsonType,
+			body: pod(`"name":"x"`, container+`,"foo":1`),
 			code: 400, reason: "BadRequest", message: `strict decoding error: unknown field "spec\.foo"`},
-		{name: "duplicate field", method: "POST", path: "?fieldValidation=Strict", contentType: jsonType, body: pod(`"name":"x","name":"y"`, container),
+		{name: "duplicate field", method: "POST", path: "?fieldValidation=Strict", contentType: jsonType,
+			body: pod(`"name":"x","name":"y"`, container),
 			code: 400, reason: "BadRequest", message: `duplicate field "metadata\.name"`},
 		{name: "three bad values", method: "POST", contentType: jsonType,
 			body: pod(`"name":"Bad_Name"`, `"restartPolicy":"Sometimes","containers":[{"name":"main","image":""}]`),
@@ -56,33 +58,48 @@ func TestBadRequests(t *testing.T) {
 			body: pod(`"name":"x"`, container+`,"hostUsers":false`),
 			code: 422, reason: "Invalid", fields: []string{"spec.hostUsers"}},
 		{name: "not JSON", method: "POST", contentType: jsonType, body: `{"apiVersion`, code: 400, reason: "BadRequest"},
-		{name: "another kind", method: "POST", contentType: jsonType, body: `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"x"}}`, code: 400, reason: "BadRequest"},
+		{name: "another kind", method: "POST", contentType: jsonType,
+			body: `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"x"}}`, code: 400, reason: "BadRequest"},
 		{name: "nothing", method: "POST", contentType: jsonType, code: 400, reason: "BadRequest"},
-		{name: "4 MiB", method: "POST", contentType: jsonType, body: pod(`"name":"x","annotations":{"a":"`+strings.Repeat("x", 4<<20)+`"}`, container),
+		{name: "4 MiB", method: "POST", contentType: jsonType,
+			body: pod(`"name":"x","annotations":{"a":"`+strings.Repeat("x", 4<<20)+`"}`, container),
 			code: 413, reason: "RequestEntityTooLarge"},
-		{name: "2 MiB", method: "POST", contentType: jsonType, body: pod(`"name":"x"`, `"containers":[{"name":"main","image":"host","args":["`+strings.Repeat("x", 2<<20)+`"]}]`),
+		{name: "2 MiB", method: "POST", contentType: jsonType, body: pod(`"name":"x"`,
+			`"containers":[{"name":"main","image":"host","args":["`+strings.Repeat("x", 2<<20)+`"]}]`),
 			code: 413, reason: "RequestEntityTooLarge"},
-		{name: "deep arrays", method: "POST", contentType: jsonType, body: strings.Repeat("[", 1<<20), code: 400, reason: "BadRequest"},
+		{name: "deep arrays", method: "POST", contentType: jsonType, body: strings.Repeat("[", 1<<20), code: 400,
+			reason: "BadRequest"},
 		{name: "deep unknown field", method: "POST", contentType: jsonType,
-			body: pod(`"name":"x"`, `"foo":`+strings.Repeat(`{"a":`, 300_000)+"1"+strings.Repeat("}", 300_000)), code: 400, reason: "BadRequest"},
-		{name: "deep YAML", method: "POST", contentType: "application/yaml", body: strings.Repeat("[", 100_000), code: 400, reason: "BadRequest"},
-		{name: "protobuf that is none", method: "POST", contentType: "application/vnd.kubernetes.protobuf", body: "k8s\x00junk", code: 400, reason: "BadRequest"},
+			body: pod(`"name":"x"`, `"foo":`+strings.Repeat(`{"a":`, 300_000)+"1"+strings.Repeat("}", 300_000)), code: 400,
+			reason: "BadRequest"},
+		{name: "deep YAML", method: "POST", contentType: "application/yaml", body: strings.Repeat("[", 100_000), code: 400,
+			reason: "BadRequest"},
+		{name: "protobuf that is none", method: "POST", contentType: "application/vnd.kubernetes.protobuf",
+			body: "k8s\x00junk", code: 400, reason: "BadRequest"},
 		{name: "name taken", method: "POST", contentType: jsonType, body: pod(`"name":"taken"`, container),
 			code: 409, reason: "AlreadyExists", message: `pods "taken" already exists`},
 		{name: "stale resourceVersion", method: "PATCH", path: "/taken", contentType: mergePatch,
-			body: `{"metadata":{"resourceVersion":"1","labels":{"a":"b"}}}`, code: 409, reason: "Conflict", message: `the object has been modified`},
-		{name: "another uid", method: "DELETE", path: "/taken", contentType: jsonType, body: `{"preconditions":{"uid":"7a3f1c80-0000-4000-8000-000000000000"}}`,
+			body: `{"metadata":{"resourceVersion":"1","labels":{"a":"b"}}}`, code: 409, reason: "Conflict",
+			message: `the object has been modified`},
+		{name: "another uid", method: "DELETE", path: "/taken", contentType: jsonType,
+			body: `{"preconditions":{"uid":"7a3f1c80-0000-4000-8000-000000000000"}}`,
 			code: 409, reason: "Conflict", message: `UID in precondition`},
-		{name: "another resourceVersion", method: "DELETE", path: "/taken", contentType: jsonType, body: `{"preconditions":{"resourceVersion":"1"}}`,
+		{name: "another resourceVersion", method: "DELETE", path: "/taken", contentType: jsonType,
+			body: `{"preconditions":{"resourceVersion":"1"}}`,
 			code: 409, reason: "Conflict"},
-		{name: "delete options of another type", method: "DELETE", path: "/taken", contentType: jsonType, body: `{"gracePeriodSeconds":"soon"}`, code: 400, reason: "BadRequest"},
-		{name: "patch of an unknown type", method: "PATCH", path: "/taken", contentType: "application/x-patch", body: `{}`, code: 415, reason: "UnsupportedMediaType"},
-		{name: "patch of a name", method: "PATCH", path: "/taken", contentType: mergePatch, body: `{"metadata":{"name":"other"}}`, code: 400, reason: "BadRequest"},
+		{name: "delete options of another type", method: "DELETE", path: "/taken", contentType: jsonType,
+			body: `{"gracePeriodSeconds":"soon"}`, code: 400, reason: "BadRequest"},
+		{name: "patch of an unknown type", method: "PATCH", path: "/taken", contentType: "application/x-patch", body: `{}`,
+			code: 415, reason: "UnsupportedMediaType"},
+		{name: "patch of a name", method: "PATCH", path: "/taken", contentType: mergePatch,
+			body: `{"metadata":{"name":"other"}}`, code: 400, reason: "BadRequest"},
 		{name: "JSON patch whose test fails", method: "PATCH", path: "/taken", contentType: "application/json-patch+json",
 			body: `[{"op":"test","path":"/metadata/name","value":"x"}]`, code: 422, reason: "Invalid"},
-		{name: "a missing pod", method: "GET", path: "/none", code: 404, reason: "NotFound", message: `pods "none" not found`},
+		{name: "a missing pod", method: "GET", path: "/none", code: 404, reason: "NotFound",
+			message: `pods "none" not found`},
 		{name: "a missing subresource", method: "GET", path: "/taken/nothing", code: 404, reason: "NotFound"},
-		{name: "a method that is not there", method: "PUT", contentType: jsonType, body: `{}`, code: 405, reason: "MethodNotAllowed"},
+		{name: "a method that is not there", method: "PUT", contentType: jsonType, body: `{}`, code: 405,
+			reason: "MethodNotAllowed"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			got := send(t, admin, tc.method, c.url+"/api/v1/namespaces/"+ns+"/pods"+tc.path, tc.contentType, tc.body)
@@ -102,7 +119,8 @@ func TestBadRequests(t *testing.T) {
 		})
 	}
 	list, err := p.List(t.Context(), metav1.ListOptions{})
-	if err != nil || len(list.Items) != 1 || list.Items[0].UID != taken.UID || list.Items[0].DeletionTimestamp != nil || len(list.Items[0].Labels) != 1 {
+	if err != nil || len(list.Items) != 1 || list.Items[0].UID != taken.UID || list.Items[0].DeletionTimestamp != nil ||
+		len(list.Items[0].Labels) != 1 {
 		t.Errorf("the requests changed something: %+v, %v", list.Items, err)
 	}
 	if got := send(t, admin, "GET", c.url+"/readyz", "", ""); got.code != http.StatusOK {
@@ -154,12 +172,16 @@ func TestBadManifests(t *testing.T) {
 	const good = "  containers: [{name: main, image: host}]\n"
 	k.tour(t, []step{
 		{line: "apply -f -", code: 1, stdin: pod(good + "  restartPolcy: Never\n"), want: []string{
-			`^Error from server \(BadRequest\): error when creating "STDIN": .*strict decoding error: unknown field "spec\.restartPolcy"$`}},
-		{line: "apply -f -", code: 1, stdin: pod("  containers: many\n"), want: []string{`^Error from server \(BadRequest\).*spec\.containers`}},
-		{line: "create -f -", code: 1, stdin: pod("  restartPolicy: Sometimes\n  containers: [{name: Main, image: ''}]\n"), want: []string{
-			`^The Pod "p" is invalid: *$`, `^\* spec\.restartPolicy: Unsupported value: "Sometimes": supported values: "Always", "OnFailure", "Never"$`,
-			`^\* spec\.containers\[0\]\.name: Invalid value: "Main"`, `^\* spec\.containers\[0\]\.image: Required value$`,
-		}},
+			`^Error from server \(BadRequest\): error when creating "STDIN": .*strict decoding error: unknown field ` +
+				`"spec\.restartPolcy"$`}},
+		{line: "apply -f -", code: 1, stdin: pod("  containers: many\n"),
+			want: []string{`^Error from server \(BadRequest\).*spec\.containers`}},
+		{line: "create -f -", code: 1, stdin: pod("  restartPolicy: Sometimes\n  containers: [{name: Main, image: ''}]\n"),
+			want: []string{
+				`^The Pod "p" is invalid: *$`, `^\* spec\.restartPolicy: Unsupported value: "Sometimes": supported values: ` +
+					`"Always", "OnFailure", "Never"$`,
+				`^\* spec\.containers\[0\]\.name: Invalid value: "Main"`, `^\* spec\.containers\[0\]\.image: Required value$`,
+			}},
 		{line: "create -f - -n missing", code: 1, stdin: pod(good), want: []string{`namespaces "missing" not found`}},
 		{line: "delete pod none", code: 1, want: []string{`^Error from server \(NotFound\): pods "none" not found$`}},
 		{line: "get pods", want: []string{`No resources found`}},
@@ -211,7 +233,8 @@ func TestIdentities(t *testing.T) {
 		if err := os.WriteFile(path, data, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		newKubectl(t, path, "default").tour(t, []step{{line: "get pods", code: 1, want: []string{`(?i)certificate|unauthorized|logged in`}}})
+		newKubectl(t, path, "default").tour(t,
+			[]step{{line: "get pods", code: 1, want: []string{`(?i)certificate|unauthorized|logged in`}}})
 	})
 	t.Run("none", func(t *testing.T) {
 		client := c.httpAs(t, nil)
@@ -229,7 +252,8 @@ func TestIdentities(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got := send(t, c.httpAs(t, nil), "GET", c.url+"/api/v1/nodes", "", "", "Authorization", "Bearer "+strings.TrimSpace(string(token)))
+		got := send(t, c.httpAs(t, nil), "GET", c.url+"/api/v1/nodes", "", "", "Authorization",
+			"Bearer "+strings.TrimSpace(string(token)))
 		if got.code != http.StatusOK {
 			t.Errorf("%d %s", got.code, got.body)
 		}
@@ -261,8 +285,10 @@ func TestAgentOfAnotherNode(t *testing.T) {
 		{"force delete from another node", "intruder", "DELETE", "", "application/json", force},
 		{"force delete of a pod that is not being deleted", pod.Spec.NodeName, "DELETE", "", "application/json", force},
 		{"force delete without a uid", pod.Spec.NodeName, "DELETE", "", "application/json", `{"gracePeriodSeconds":0}`},
-		{"status from another node", "intruder", "PATCH", "/status", "application/merge-patch+json", `{"status":{"phase":"Failed"}}`},
-		{"change of the pod", pod.Spec.NodeName, "PATCH", "", "application/merge-patch+json", `{"metadata":{"labels":{"a":"b"}}}`},
+		{"status from another node", "intruder", "PATCH", "/status", "application/merge-patch+json",
+			`{"status":{"phase":"Failed"}}`},
+		{"change of the pod", pod.Spec.NodeName, "PATCH", "", "application/merge-patch+json",
+			`{"metadata":{"labels":{"a":"b"}}}`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			got := send(t, as(tc.node), tc.method, url+tc.path, tc.contentType, tc.body)

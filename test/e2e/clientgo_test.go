@@ -29,7 +29,8 @@ import (
 
 func configMap(name, value string) *corev1.ConfigMap {
 	return &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"value": value}}, Data: map[string]string{"k": value},
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"value": value}},
+		Data:       map[string]string{"k": value},
 	}
 }
 
@@ -74,7 +75,8 @@ func TestTypedClients(t *testing.T) {
 			if err != nil || updated.Labels["stale"] != "yes" || updated.Status.Phase != corev1.PodRunning {
 				t.Errorf("unconditional update: %+v, %v", updated, err)
 			}
-			patched, err := p.Patch(ctx, "a", types.StrategicMergePatchType, []byte(`{"metadata":{"labels":{"stale":null}}}`), metav1.PatchOptions{})
+			patched, err := p.Patch(ctx, "a", types.StrategicMergePatchType, []byte(`{"metadata":{"labels":{"stale":null}}}`),
+				metav1.PatchOptions{})
 			if err != nil || patched.Labels["stale"] != "" {
 				t.Errorf("patch: %v, %v", patched, err)
 			}
@@ -160,14 +162,16 @@ func TestPages(t *testing.T) {
 	}
 	for selector, want := range map[metav1.ListOptions]int{
 		{LabelSelector: "value=3"}: 1, {LabelSelector: "value in (1,2),value!=2"}: 1, {LabelSelector: "!value"}: 0,
-		{LabelSelector: "value notin (late)"}: 5, {FieldSelector: "metadata.name=m4"}: 1, {FieldSelector: "metadata.name!=m4,metadata.name!=m3"}: 5,
+		{LabelSelector: "value notin (late)"}: 5, {FieldSelector: "metadata.name=m4"}: 1,
+		{FieldSelector: "metadata.name!=m4,metadata.name!=m3"}: 5,
 	} {
 		list, err := maps.List(ctx, selector)
 		if err != nil || len(list.Items) != want {
 			t.Errorf("%+v: %d items, %v; want %d", selector, len(list.Items), err, want)
 		}
 	}
-	for _, bad := range []metav1.ListOptions{{Continue: "junk"}, {LabelSelector: "a=b=c"}, {FieldSelector: "data.k=1"}, {ResourceVersion: "abc"}} {
+	for _, bad := range []metav1.ListOptions{{Continue: "junk"}, {LabelSelector: "a=b=c"}, {FieldSelector: "data.k=1"},
+		{ResourceVersion: "abc"}} {
 		if _, err := maps.List(ctx, bad); !apierrors.IsBadRequest(err) {
 			t.Errorf("%+v: %v, want BadRequest", bad, err)
 		}
@@ -189,7 +193,8 @@ func TestRevisionInTheFuture(t *testing.T) {
 			t.Fatal(err)
 		}
 		err := apierrors.FromObject(&status)
-		if got.code != http.StatusGatewayTimeout || !apierrors.IsTimeout(err) || !apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge) {
+		if got.code != http.StatusGatewayTimeout || !apierrors.IsTimeout(err) ||
+			!apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge) {
 			t.Errorf("%s: %d %s, want 504 with cause ResourceVersionTooLarge", query, got.code, got.body)
 		}
 	}
@@ -221,7 +226,8 @@ func TestDynamicAndMetadataClients(t *testing.T) {
 	}
 	object["apiVersion"], object["kind"] = "v1", "Pod"
 	delete(object, "status")
-	created, err := dyn.Resource(gvr).Namespace(ns).Create(ctx, &unstructured.Unstructured{Object: object}, metav1.CreateOptions{})
+	created, err := dyn.Resource(gvr).Namespace(ns).Create(ctx, &unstructured.Unstructured{Object: object},
+		metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -282,7 +288,8 @@ func TestInformer(t *testing.T) {
 	seen := &requests{}
 	config := c.config(t)
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { seen.next = next; return seen })
-	factory := informers.NewSharedInformerFactoryWithOptions(kubernetes.NewForConfigOrDie(config), 0, informers.WithNamespace(ns))
+	factory := informers.NewSharedInformerFactoryWithOptions(kubernetes.NewForConfigOrDie(config), 0,
+		informers.WithNamespace(ns))
 	informer := factory.Core().V1().Pods().Informer()
 	log := make(chan string, 1000)
 	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{

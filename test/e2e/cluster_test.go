@@ -208,7 +208,8 @@ func (c *cluster) removePods() error {
 			names = append(names, p.Namespace+"/"+p.Name)
 			if len(p.Finalizers) > 0 {
 				// Conflicts are tried again at the next look.
-				_, _ = pods(p.Namespace).Patch(ctx, p.Name, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
+				_, _ = pods(p.Namespace).Patch(ctx, p.Name, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`),
+					metav1.PatchOptions{})
 			}
 			_ = pods(p.Namespace).Delete(ctx, p.Name, metav1.DeleteOptions{GracePeriodSeconds: &one}) // The next look tells.
 		}
@@ -253,7 +254,8 @@ func (c *cluster) namespace(t *testing.T) string {
 	t.Helper()
 	client := c.client(t).CoreV1().Namespaces()
 	name := fmt.Sprintf("e2e-%d", namespaces.Add(1))
-	_, err := client.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+	_, err := client.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}},
+		metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -25,8 +25,8 @@ type containerd struct {
 	exited chan struct{}
 }
 
-// containerdConfig is what containerd 1.6 and later understand. Images are copied, not overlaid, so that any file system
-// will do, and the first program of a sandbox is an image that the test has made.
+// containerdConfig is what containerd 1.6 and later understand. Images are copied, not overlaid, so that any file
+// system will do, and the first program of a sandbox is an image that the test has made.
 const containerdConfig = `version = 2
 root = "DIR/root"
 state = "DIR/state"
@@ -52,7 +52,8 @@ const bridgeConfig = `{"cniVersion": "0.4.0", "name": "BRIDGE", "plugins": [{"ty
 // podRange is a range for examples, which no machine of ours is in.
 const podRange = "198.51.100.0/24"
 
-// newContainerd starts a containerd with the images of the tests. Its end fails the test if something still runs in it.
+// newContainerd starts a containerd with the images of the tests. Its end fails the test if something still runs in
+// it.
 func newContainerd(t *testing.T) *containerd {
 	t.Helper()
 	for _, program := range []string{"containerd", "ctr", "runc", "ip", "/bin/busybox", "/usr/lib/cni/bridge"} {
@@ -66,7 +67,8 @@ func newContainerd(t *testing.T) *containerd {
 	write := func(name, text string) {
 		t.Helper()
 		path := filepath.Join(dir, name)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(fill.Replace(text)), 0o600)); err != nil {
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(fill.Replace(text)),
+			0o600)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -170,7 +172,8 @@ func shims(dir string) []int {
 	for _, path := range commands {
 		command, _ := os.ReadFile(path) // A process that has ended has none.
 		pid, err := strconv.Atoi(strings.Split(path, "/")[2])
-		if err == nil && strings.Contains(string(command), "containerd-shim") && strings.Contains(string(command), dir+"/sock") {
+		if err == nil && strings.Contains(string(command), "containerd-shim") &&
+			strings.Contains(string(command), dir+"/sock") {
 			pids = append(pids, pid)
 		}
 	}

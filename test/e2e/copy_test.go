@@ -92,7 +92,8 @@ func TestCopiedDirectory(t *testing.T) {
 
 		for _, runtime := range []string{"host", "fake"} {
 			d := startCopy(t, dir, "--node-name", "node", "--runtime", runtime)
-			if out := d.stdout.String(); !strings.Contains(out, "copied") || !strings.Contains(out, confirmation) || strings.Contains(out, "ready") {
+			if out := d.stdout.String(); !strings.Contains(out, "copied") || !strings.Contains(out, confirmation) ||
+				strings.Contains(out, "ready") {
 				t.Errorf("copied %s, the server says:\n%s", name, out)
 			}
 			if got := send(t, d.http(t), "GET", d.url+"/readyz", "", ""); got.code == 200 {
@@ -110,7 +111,8 @@ func TestCopiedDirectory(t *testing.T) {
 			one(t, b, "after the copy made "+name+" has run with the runtime "+runtime)
 		}
 	}
-	if p := look(t, pods, "counted"); p.Status.Phase != corev1.PodRunning || p.DeletionTimestamp != nil || p.Status.ContainerStatuses[0].RestartCount != 0 {
+	if p := look(t, pods, "counted"); p.Status.Phase != corev1.PodRunning || p.DeletionTimestamp != nil ||
+		p.Status.ContainerStatuses[0].RestartCount != 0 {
 		t.Errorf("the original's pod: %+v", p.Status)
 	}
 }

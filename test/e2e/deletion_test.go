@@ -113,7 +113,8 @@ func TestForce(t *testing.T) {
 	gone(t, pid)
 	p.untilPhase(t, "forced", corev1.PodRunning)
 	eventually(t, "audit line", func() (bool, string) {
-		return strings.Contains(c.stderr.String(), "audit=forced-deletion user=monoplane:admin pod="+ns+"/forced"), c.stderr.tail(5)
+		return strings.Contains(c.stderr.String(), "audit=forced-deletion user=monoplane:admin pod="+ns+"/forced"),
+			c.stderr.tail(5)
 	})
 }
 
@@ -146,7 +147,8 @@ func TestFinalizerHoldsTheObject(t *testing.T) {
 	p.untilPhase(t, "held", corev1.PodFailed)
 	// As in Kubernetes, the column shows how a terminal pod ended even while its object is held.
 	k.tour(t, []step{{line: "get pods", want: []string{`^held +0/1 +Error`}}})
-	_, err := p.Patch(t.Context(), "held", types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
+	_, err := p.Patch(t.Context(), "held", types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`),
+		metav1.PatchOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -51,7 +51,8 @@ func TestGRPC(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := cl.Pods.Create(ctx, &corev1.CreatePodRequest{Namespace: ns, Object: want}); !apierrors.Is(err, apierrors.AlreadyExists) {
+	if _, err := cl.Pods.Create(ctx, &corev1.CreatePodRequest{Namespace: ns, Object: want}); !apierrors.Is(err,
+		apierrors.AlreadyExists) {
 		t.Errorf("create again: %v", err)
 	}
 	_, err = cl.Pods.Create(ctx, &corev1.CreatePodRequest{Namespace: ns, Object: &corev1.Pod{
@@ -60,11 +61,13 @@ func TestGRPC(t *testing.T) {
 	if !apierrors.Is(err, apierrors.Invalid) {
 		t.Errorf("an invalid pod: %v", err)
 	}
-	if _, err := cl.Pods.Get(ctx, &metav1.GetRequest{Namespace: ns, Name: "none"}); !apierrors.Is(err, apierrors.NotFound) {
+	if _, err := cl.Pods.Get(ctx, &metav1.GetRequest{Namespace: ns, Name: "none"}); !apierrors.Is(err,
+		apierrors.NotFound) {
 		t.Errorf("a missing pod: %v", err)
 	}
 
-	stream, err := cl.Pods.Watch(ctx, &metav1.WatchRequest{Namespace: ns, ResourceVersion: pod.GetMetadata().GetResourceVersion()})
+	stream, err := cl.Pods.Watch(ctx, &metav1.WatchRequest{Namespace: ns,
+		ResourceVersion: pod.GetMetadata().GetResourceVersion()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -128,18 +131,21 @@ func TestGRPCReflectionAndHealth(t *testing.T) {
 		return resp
 	}
 	var names []string
-	list := ask(&reflectionpb.ServerReflectionRequest{MessageRequest: &reflectionpb.ServerReflectionRequest_ListServices{}})
+	list := ask(&reflectionpb.ServerReflectionRequest{
+		MessageRequest: &reflectionpb.ServerReflectionRequest_ListServices{}})
 	for _, s := range list.GetListServicesResponse().GetService() {
 		names = append(names, s.GetName())
 	}
-	for _, want := range []string{corev1.Pods_ServiceDesc.ServiceName, corev1.Nodes_ServiceDesc.ServiceName, "grpc.health.v1.Health"} {
+	for _, want := range []string{corev1.Pods_ServiceDesc.ServiceName, corev1.Nodes_ServiceDesc.ServiceName,
+		"grpc.health.v1.Health"} {
 		if !slices.Contains(names, want) {
 			t.Errorf("reflection lists %v, not %s", names, want)
 		}
 	}
-	file := ask(&reflectionpb.ServerReflectionRequest{MessageRequest: &reflectionpb.ServerReflectionRequest_FileContainingSymbol{
-		FileContainingSymbol: corev1.Pods_ServiceDesc.ServiceName,
-	}})
+	file := ask(&reflectionpb.ServerReflectionRequest{
+		MessageRequest: &reflectionpb.ServerReflectionRequest_FileContainingSymbol{
+			FileContainingSymbol: corev1.Pods_ServiceDesc.ServiceName,
+		}})
 	if len(file.GetFileDescriptorResponse().GetFileDescriptorProto()) == 0 {
 		t.Errorf("reflection does not describe the pods service: %v", file)
 	}

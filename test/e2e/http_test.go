@@ -159,11 +159,13 @@ func TestWhoMayReadMetrics(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		err = stream.Send(&reflectionpb.ServerReflectionRequest{MessageRequest: &reflectionpb.ServerReflectionRequest_ListServices{}})
+		err = stream.Send(&reflectionpb.ServerReflectionRequest{
+			MessageRequest: &reflectionpb.ServerReflectionRequest_ListServices{}})
 		if err == nil || errors.Is(err, io.EOF) {
 			_, err = stream.Recv()
 		}
-		if denied := status.Code(err) == codes.PermissionDenied; denied != (tc.want == http.StatusForbidden) || err != nil && !denied {
+		if denied := status.Code(err) == codes.PermissionDenied; denied != (tc.want == http.StatusForbidden) ||
+			err != nil && !denied {
 			t.Errorf("reflection for %s: %v", tc.name, err)
 		}
 	}
@@ -208,7 +210,8 @@ func TestCurlForceIsWarned(t *testing.T) {
 	ns := c.namespace(t)
 	c.pods(t, ns).run(t, sleeper("f"))
 	got := send(t, c.http(t), "DELETE", c.url+"/api/v1/namespaces/"+ns+"/pods/f?gracePeriodSeconds=0", "", "")
-	if got.code != http.StatusOK || !strings.HasPrefix(got.warning, `299 - "`) || !strings.Contains(got.warning, "may go on running") {
+	if got.code != http.StatusOK || !strings.HasPrefix(got.warning, `299 - "`) ||
+		!strings.Contains(got.warning, "may go on running") {
 		t.Errorf("%d, warning %q", got.code, got.warning)
 	}
 	if !bytes.Contains([]byte(got.body), []byte(`"deletionGracePeriodSeconds":0`)) {

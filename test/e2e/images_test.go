@@ -59,7 +59,8 @@ func writeImages(path string) error {
 	if err != nil {
 		return err
 	}
-	files := []entry{{name: "bin/", mode: 0o755}, {name: "etc/", mode: 0o755}, {name: "tmp/", mode: 0o1777}, {name: "bin/busybox", mode: 0o755, data: busybox}}
+	files := []entry{{name: "bin/", mode: 0o755}, {name: "etc/", mode: 0o755}, {name: "tmp/", mode: 0o1777},
+		{name: "bin/busybox", mode: 0o755, data: busybox}}
 	for _, name := range applets {
 		files = append(files, entry{name: "bin/" + name, mode: 0o777, link: "busybox"})
 	}
@@ -79,8 +80,9 @@ func writeImages(path string) error {
 	archive := []entry{{name: "layer.tar", mode: 0o644, data: layer}}
 	var list []manifest
 	for name, c := range map[string]config{
-		boxImage:  {Cmd: []string{"sleep", "2147483647"}},
-		userImage: {User: "1000:1000", WorkingDir: "/tmp", Cmd: []string{"sh", "-c", "id; pwd; echo last words >/dev/termination-log; exit 5"}},
+		boxImage: {Cmd: []string{"sleep", "2147483647"}},
+		userImage: {User: "1000:1000", WorkingDir: "/tmp", Cmd: []string{"sh", "-c",
+			"id; pwd; echo last words >/dev/termination-log; exit 5"}},
 	} {
 		c.Env = []string{"PATH=/bin"}
 		text, err := json.Marshal(map[string]any{

@@ -17,7 +17,8 @@ func TestImpersonation(t *testing.T) {
 	k := c.kubectl(t, ns)
 	k.tour(t, []step{
 		{line: "--as=bob delete namespace " + ns, code: 1, want: []string{
-			`^Error from server \(Forbidden\): users "bob" is forbidden: User "monoplane:admin" cannot impersonate resource "users"`,
+			`^Error from server \(Forbidden\): users "bob" is forbidden: User "monoplane:admin" cannot impersonate resource ` +
+				`"users"`,
 		}},
 		{line: "--as=bob --as-group=system:masters get pods", code: 1, want: []string{`users "bob" is forbidden`}},
 		{line: "--as=bob --as-uid=1 get pods", code: 1, want: []string{`users "bob" is forbidden`}},

@@ -15,7 +15,8 @@ func TestDependentsStay(t *testing.T) {
 	uid := k.ok(t, "get configmap owner -o jsonpath={.metadata.uid}")
 	dependent := fmt.Sprintf("apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: dependent\n"+
 		"  ownerReferences: [{apiVersion: v1, kind: ConfigMap, name: owner, uid: %s}]\n", uid)
-	const warning = `^Warning: configmaps "owner" is the owner of 1 configmaps, which stay: dependents are not deleted with their owner`
+	const warning = `^Warning: configmaps "owner" is the owner of 1 configmaps, which stay: dependents are not ` +
+		`deleted with their owner`
 	k.tour(t, []step{
 		{line: "apply -f -", stdin: dependent, want: []string{` created$`}},
 		{line: "get configmaps", want: []string{`^dependent `}},

@@ -11,7 +11,8 @@ func TestPriorityClasses(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, "--runtime", "fake")
 	k := c.kubectl(t, "default")
-	const pod = "apiVersion: v1\nkind: Pod\nmetadata: {name: NAME}\nspec:\n  priorityClassName: CLASS\n  containers: [{name: c, image: nginx}]\n"
+	const pod = "apiVersion: v1\nkind: Pod\nmetadata: {name: NAME}\nspec:\n  priorityClassName: CLASS\n" +
+		"  containers: [{name: c, image: nginx}]\n"
 	classed := func(name, class string) string { return strings.NewReplacer("NAME", name, "CLASS", class).Replace(pod) }
 	const show = "-o 'jsonpath={.spec.priorityClassName} {.spec.priority} {.spec.preemptionPolicy}'"
 	k.tour(t, []step{
@@ -20,21 +21,27 @@ func TestPriorityClasses(t *testing.T) {
 			`^system-cluster-critical +2000000000 +false +\d+s +PreemptLowerPriority$`,
 			`^system-node-critical +2000001000 +false +\d+s +PreemptLowerPriority$`,
 		}},
-		{line: "api-resources --api-group=scheduling.k8s.io", want: []string{`^priorityclasses +pc +scheduling\.k8s\.io/v1 +false +PriorityClass$`}},
-		{line: "explain priorityclass.value", want: []string{`^FIELD: value <integer>`, `Priority of the pods of the class`}},
+		{line: "api-resources --api-group=scheduling.k8s.io",
+			want: []string{`^priorityclasses +pc +scheduling\.k8s\.io/v1 +false +PriorityClass$`}},
+		{line: "explain priorityclass.value", want: []string{`^FIELD: value <integer>`,
+			`Priority of the pods of the class`}},
 		{line: "create priorityclass high --value=1000 --description=important --preemption-policy=Never", want: []string{
 			`^priorityclass\.scheduling\.k8s\.io/high created$`,
 		}},
 		{line: "get pc high", want: []string{`^high +1000 +false +\d+s +Never$`}},
 		{line: "describe pc high", want: []string{
-			`^Name: +high$`, `^Value: +1000$`, `^GlobalDefault: +false$`, `^PreemptionPolicy: +Never$`, `^Description: +important$`,
+			`^Name: +high$`, `^Value: +1000$`, `^GlobalDefault: +false$`, `^PreemptionPolicy: +Never$`,
+			`^Description: +important$`,
 		}},
-		{line: "get pc --field-selector metadata.name=high -o name", want: []string{`^priorityclass\.scheduling\.k8s\.io/high$`}},
+		{line: "get pc --field-selector metadata.name=high -o name",
+			want: []string{`^priorityclass\.scheduling\.k8s\.io/high$`}},
 		{line: "create priorityclass higher --value=1000000001", code: 1, want: []string{
 			`value: Forbidden: maximum allowed value of a user defined priority is 1000000000`,
 		}},
-		{line: `patch pc high --type=merge -p '{"value":5}'`, code: 1, want: []string{`value: Forbidden: may not be changed in an update\.`}},
-		{line: `patch pc high --type=merge -p '{"description":"vital"}'`, want: []string{`^priorityclass\.scheduling\.k8s\.io/high patched$`}},
+		{line: `patch pc high --type=merge -p '{"value":5}'`, code: 1,
+			want: []string{`value: Forbidden: may not be changed in an update\.`}},
+		{line: `patch pc high --type=merge -p '{"description":"vital"}'`,
+			want: []string{`^priorityclass\.scheduling\.k8s\.io/high patched$`}},
 
 		{line: "apply -f -", stdin: classed("urgent", "high"), want: []string{`^pod/urgent created$`}},
 		{line: "apply -f -", stdin: classed("urgent", "high"), want: []string{`^pod/urgent unchanged$`}},

@@ -72,7 +72,10 @@ func (c *capture) tail(n int, without ...string) string {
 func (c *capture) waitFor(t *testing.T, pattern string) {
 	t.Helper()
 	re := regexp.MustCompile(pattern)
-	eventually(t, "output like "+pattern, func() (bool, string) { return re.MatchString(c.String()), "got:\n" + c.String() })
+	eventually(t, "output like "+pattern, func() (bool, string) {
+		return re.MatchString(c.String()), "got:\n" +
+			c.String()
+	})
 }
 
 // alive says whether a process runs; a zombie does not.

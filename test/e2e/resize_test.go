@@ -22,16 +22,19 @@ func TestResize(t *testing.T) {
 	c := shared(t)
 	k := c.kubectl(t, c.namespace(t))
 	resize := func(cpu string) string {
-		return `patch pod greedy --subresource resize -p '{"spec":{"containers":[{"name":"main","image":"other","resources":{"requests":{"cpu":"` + cpu + `"}}}]}}'`
+		return `patch pod greedy --subresource resize -p ` +
+			`'{"spec":{"containers":[{"name":"main","image":"other","resources":{"requests":{"cpu":"` + cpu + `"}}}]}}'`
 	}
 	k.tour(t, []step{{line: "apply -f -", stdin: greedy, want: []string{`^pod/greedy created$`}}})
 	k.until(t, "describe pod greedy", `FailedScheduling .*Insufficient cpu`)
 	k.tour(t, []step{
 		{line: resize("1m"), want: []string{`^pod/greedy patched$`}},
 		{line: "wait --for=condition=Ready pod/greedy --timeout=40s", want: []string{`^pod/greedy condition met$`}},
-		{line: "get pod greedy -o 'jsonpath={.spec.containers[0].resources.requests.cpu} {.spec.containers[0].image}'", want: []string{`^1m host$`}},
+		{line: "get pod greedy -o 'jsonpath={.spec.containers[0].resources.requests.cpu} {.spec.containers[0].image}'",
+			want: []string{`^1m host$`}},
 		{line: "get pod greedy --subresource resize -o name", want: []string{`^pod/greedy$`}},
-		{line: resize("2m"), code: 1, want: []string{`The Pod "greedy" is invalid: spec: Forbidden: Pod running on node without support for resize`}},
+		{line: resize("2m"), code: 1, want: []string{
+			`The Pod "greedy" is invalid: spec: Forbidden: Pod running on node without support for resize`}},
 		{line: "delete pod greedy --now", want: []string{`deleted`}},
 	})
 }

@@ -31,7 +31,8 @@ func TestExitCodes(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			pod := p.untilPhase(t, tc.name, tc.phase)
 			ended := pod.Status.ContainerStatuses[0].State.Terminated
-			if ended == nil || ended.ExitCode != tc.code || ended.Reason != tc.reason || ended.StartedAt.IsZero() || ended.FinishedAt.IsZero() {
+			if ended == nil || ended.ExitCode != tc.code || ended.Reason != tc.reason || ended.StartedAt.IsZero() ||
+				ended.FinishedAt.IsZero() {
 				t.Errorf("terminated: %+v, want code %d, reason %s", ended, tc.code, tc.reason)
 			}
 			k.tour(t, []step{
@@ -61,9 +62,11 @@ func TestRestarts(t *testing.T) {
 	p.create(t, withRestart(podOf("loops", "echo again; exit 1"), corev1.RestartPolicyAlways))
 
 	pod := p.until(t, "always", "runs again", func(p *corev1.Pod) bool {
-		return len(p.Status.ContainerStatuses) == 1 && p.Status.ContainerStatuses[0].RestartCount == 1 && p.Status.ContainerStatuses[0].State.Running != nil
+		return len(p.Status.ContainerStatuses) == 1 && p.Status.ContainerStatuses[0].RestartCount == 1 &&
+			p.Status.ContainerStatuses[0].State.Running != nil
 	})
-	if last := pod.Status.ContainerStatuses[0].LastTerminationState.Terminated; last == nil || last.ExitCode != 3 || last.Reason != "Error" {
+	if last := pod.Status.ContainerStatuses[0].LastTerminationState.Terminated; last == nil || last.ExitCode != 3 ||
+		last.Reason != "Error" {
 		t.Errorf("last state: %+v, want exit code 3", last)
 	}
 	k.until(t, "logs always", `^second\n$`)
@@ -77,7 +80,8 @@ func TestRestarts(t *testing.T) {
 
 	p.until(t, "loops", "backs off", func(p *corev1.Pod) bool {
 		s := p.Status.ContainerStatuses
-		return len(s) == 1 && s[0].RestartCount == 1 && s[0].State.Waiting != nil && s[0].State.Waiting.Reason == "CrashLoopBackOff"
+		return len(s) == 1 && s[0].RestartCount == 1 && s[0].State.Waiting != nil &&
+			s[0].State.Waiting.Reason == "CrashLoopBackOff"
 	})
 	k.tour(t, []step{
 		{line: "get pod loops", want: []string{`^loops +0/1 +CrashLoopBackOff +1 \(\d+s ago\)`}},
@@ -129,14 +133,16 @@ func TestEnvironmentAndTwoContainers(t *testing.T) {
 	pod.Spec.Containers[0].WorkingDir = "/usr"
 	pod.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "BASE", Value: "dark"}, {Name: "COLOR", Value: "$(BASE) red"}}
 	pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{
-		Name: "side", Image: "host", Command: []string{"/bin/sh", "-c"}, Args: []string{"echo from side; echo to stderr >&2"},
+		Name: "side", Image: "host", Command: []string{"/bin/sh", "-c"},
+		Args: []string{"echo from side; echo to stderr >&2"},
 	})
 	p.create(t, pod)
 	p.untilPhase(t, "two", corev1.PodSucceeded)
 	k.tour(t, []step{
 		{line: "logs two -c main", want: []string{`^color is dark red, I am two$`, `^/usr$`}},
 		{line: "logs two -c side", want: []string{`^from side$`, `^to stderr$`}},
-		{line: "logs two --all-containers --prefix", want: []string{`^\[pod/two/main\] color`, `^\[pod/two/side\] from side$`}},
+		{line: "logs two --all-containers --prefix", want: []string{`^\[pod/two/main\] color`,
+			`^\[pod/two/side\] from side$`}},
 		{line: "get pod two", want: []string{`^two +0/2 +Completed`}},
 	})
 }

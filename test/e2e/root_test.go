@@ -40,8 +40,8 @@ func TestRootDiskTooSmall(t *testing.T) {
 	refused(t, monoplane(t, nil, upArgs(filepath.Join(disk, "data"), "--runtime", "fake")...), "no space left on device")
 }
 
-// A disk that fills up while the cluster runs: the server refuses what it cannot keep and ends, saying why, and after room
-// is made every acknowledged write is there.
+// A disk that fills up while the cluster runs: the server refuses what it cannot keep and ends, saying why, and after
+// room is made every acknowledged write is there.
 // spec: DEL-13
 func TestRootDiskFull(t *testing.T) {
 	disk := smallDisk(t, 64)
@@ -69,7 +69,8 @@ func TestRootDiskFull(t *testing.T) {
 	if code := c.waitExit(t); code != 1 {
 		t.Errorf("the server gave up with exit code %d, want 1", code)
 	}
-	if last := c.stderr.tail(1); !strings.HasPrefix(last, "monoplane: ") || !strings.Contains(last, "no space left on device") {
+	if last := c.stderr.tail(1); !strings.HasPrefix(last, "monoplane: ") ||
+		!strings.Contains(last, "no space left on device") {
 		t.Errorf("its last line is %q", last)
 	}
 	if strings.Contains(c.stderr.String(), "goroutine ") {

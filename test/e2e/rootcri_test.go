@@ -99,11 +99,13 @@ func (c onContainerd) node(t *testing.T) {
 // A container has its own host name, processes and files, and cannot change the node's kernel.
 // spec: NET-1
 func (c onContainerd) isolation(t *testing.T) {
-	p := boxed("isolation", `exec 2>&1; hostname; echo $$; ls /bin/bash; cd /proc/sys/kernel; v=$(cat panic); echo $v >panic || echo cannot`)
+	p := boxed("isolation",
+		`exec 2>&1; hostname; echo $$; ls /bin/bash; cd /proc/sys/kernel; v=$(cat panic); echo $v >panic || echo cannot`)
 	c.create(t, p)
 	c.untilPhase(t, p.Name, corev1.PodSucceeded)
 	got := c.logs(t, p.Name)
-	if !strings.HasPrefix(got, "isolation\n1\nls: /bin/bash: No such file") || !strings.HasSuffix(got, "Read-only file system\ncannot\n") {
+	if !strings.HasPrefix(got, "isolation\n1\nls: /bin/bash: No such file") ||
+		!strings.HasSuffix(got, "Read-only file system\ncannot\n") {
 		t.Errorf("it printed %q", got)
 	}
 }
@@ -149,7 +151,8 @@ func (c onContainerd) user(t *testing.T) {
 	c.create(t, p)
 	s := c.untilPhase(t, p.Name, corev1.PodFailed).Status.ContainerStatuses[0]
 	end := s.State.Terminated
-	if end == nil || end.ExitCode != 5 || end.Message != "last words\n" || s.Image != userImage || !strings.HasPrefix(s.ImageID, "sha256:") {
+	if end == nil || end.ExitCode != 5 || end.Message != "last words\n" || s.Image != userImage ||
+		!strings.HasPrefix(s.ImageID, "sha256:") {
 		t.Errorf("status: %+v", s)
 	}
 	if got := c.logs(t, p.Name); got != "uid=1000 gid=1000 groups=1000\n/tmp\n" {
@@ -159,7 +162,8 @@ func (c onContainerd) user(t *testing.T) {
 
 // spec: DEL-1, DEL-7, LIFE-5, TERM-1, TERM-2
 func (c onContainerd) grace(t *testing.T) {
-	stubborn, polite := c.run(t, withGrace(boxed("stubborn", stubbornBox), 3)), c.run(t, withGrace(boxed("polite", politeBox), 600))
+	stubborn, polite := c.run(t, withGrace(boxed("stubborn", stubbornBox), 3)),
+		c.run(t, withGrace(boxed("polite", politeBox), 600))
 	pid, phases, politePhases := c.runtime.pid(t, stubborn), c.phases(t, stubborn), c.phases(t, polite)
 	began := time.Now()
 	c.delete(t, "stubborn", -1)
@@ -234,7 +238,8 @@ func (c onContainerd) images(t *testing.T) {
 	waits("name", "InvalidImageName", "localhost/UPPER:1")
 	waits("absent", "ErrImagePull", "connection refused")
 	end := c.untilPhase(t, "command", corev1.PodFailed).Status.ContainerStatuses[0].State.Terminated
-	if end == nil || end.Reason != "StartError" || end.ExitCode != 128 || !strings.Contains(end.Message, "/no/such/program") {
+	if end == nil || end.Reason != "StartError" || end.ExitCode != 128 ||
+		!strings.Contains(end.Message, "/no/such/program") {
 		t.Errorf("a command that does not exist: %+v", end)
 	}
 	waits("absent", "ImagePullBackOff", nobody)
@@ -261,7 +266,8 @@ func (c onContainerd) memory(t *testing.T) {
 // spec: INIT-1, INIT-4, NET-1
 func (c onContainerd) sidecar(t *testing.T) {
 	p := boxed("sidecar", `until wget -q -O - http://127.0.0.1:8080/hostname; do sleep 0.05; done`)
-	first, side := boxed("", `echo first`).Spec.Containers[0], boxed("", `exec httpd -f -p 8080 -h /etc`).Spec.Containers[0]
+	first, side := boxed("", `echo first`).Spec.Containers[0],
+		boxed("", `exec httpd -f -p 8080 -h /etc`).Spec.Containers[0]
 	always := corev1.ContainerRestartPolicyAlways
 	first.Name, side.Name, side.RestartPolicy = "first", "side", &always
 	p.Spec.InitContainers = []corev1.Container{first, side}
@@ -270,7 +276,8 @@ func (c onContainerd) sidecar(t *testing.T) {
 	if log := c.logs(t, "sidecar"); !strings.HasSuffix(log, "sidecar\n") {
 		t.Errorf("the container printed %q", log)
 	}
-	if len(got) != 2 || got[0].State.Terminated == nil || got[0].State.Terminated.ExitCode != 0 || got[1].State.Terminated == nil {
+	if len(got) != 2 || got[0].State.Terminated == nil || got[0].State.Terminated.ExitCode != 0 ||
+		got[1].State.Terminated == nil {
 		t.Errorf("init containers: %+v", got)
 	}
 }

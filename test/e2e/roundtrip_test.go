@@ -5,9 +5,9 @@ import (
 	"testing"
 )
 
-// Manifests that leave out what the server fills in, one for each kind that users write. ${NS} is the test's namespace. The pods wait for
-// a node, and state their service account: Kubernetes too refuses to replace a pod by a manifest without the node or the account
-// that it has got.
+// Manifests that leave out what the server fills in, one for each kind that users write. ${NS} is the test's
+// namespace. The pods wait for a node, and state their service account: Kubernetes too refuses to replace a pod by a
+// manifest without the node or the account that it has got.
 var roundTrips = map[string]string{
 	"pod": `
 apiVersion: v1
@@ -43,14 +43,16 @@ spec:
   priorityClassName: system-node-critical
   containers: [{name: main, image: host, command: ["true"]}]
 `,
-	"namespace":      "apiVersion: v1\nkind: Namespace\nmetadata: {name: ${NS}-other, labels: {a: b}}\n",
-	"configmap":      "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: ${NS}}\ndata: {a: b}\n",
-	"secret":         "apiVersion: v1\nkind: Secret\nmetadata: {name: ${NS}}\nstringData: {a: b}\n",
-	"podtemplate":    "apiVersion: v1\nkind: PodTemplate\nmetadata: {name: ${NS}}\ntemplate: {spec: {containers: [{name: c, image: i}]}}\n",
+	"namespace": "apiVersion: v1\nkind: Namespace\nmetadata: {name: ${NS}-other, labels: {a: b}}\n",
+	"configmap": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: ${NS}}\ndata: {a: b}\n",
+	"secret":    "apiVersion: v1\nkind: Secret\nmetadata: {name: ${NS}}\nstringData: {a: b}\n",
+	"podtemplate": "apiVersion: v1\nkind: PodTemplate\nmetadata: {name: ${NS}}\n" +
+		"template: {spec: {containers: [{name: c, image: i}]}}\n",
 	"serviceaccount": "apiVersion: v1\nkind: ServiceAccount\nmetadata: {name: ${NS}}\n",
 	"runtimeclass":   "apiVersion: node.k8s.io/v1\nkind: RuntimeClass\nmetadata: {name: ${NS}}\nhandler: h\n",
 	"priorityclass":  "apiVersion: scheduling.k8s.io/v1\nkind: PriorityClass\nmetadata: {name: ${NS}}\nvalue: 5\n",
-	"storageclass":   "apiVersion: storage.k8s.io/v1\nkind: StorageClass\nmetadata: {name: ${NS}}\nprovisioner: example.com/none\n",
+	"storageclass": "apiVersion: storage.k8s.io/v1\nkind: StorageClass\nmetadata: {name: ${NS}}\n" +
+		"provisioner: example.com/none\n",
 	"persistentvolumeclaim": `
 apiVersion: v1
 kind: PersistentVolumeClaim
@@ -67,8 +69,8 @@ spec: {storageClassName: ${NS}-none, accessModes: [ReadWriteOnce], capacity: {st
 	"lease": "apiVersion: coordination.k8s.io/v1\nkind: Lease\nmetadata: {name: ${NS}}\nspec: {holderIdentity: me}\n",
 }
 
-// What the server has filled in is not in the manifest that made an object, and never a reason to refuse it when it is applied again,
-// or replaced: the defaults stay, or are put back.
+// What the server has filled in is not in the manifest that made an object, and never a reason to refuse it when it is
+// applied again, or replaced: the defaults stay, or are put back.
 // spec: OBJ-9, OBJ-10, CLI-2
 func TestManifestsAreAppliedAgain(t *testing.T) {
 	t.Parallel()
@@ -79,7 +81,8 @@ func TestManifestsAreAppliedAgain(t *testing.T) {
 			k := c.kubectl(t, ns)
 			manifest := strings.ReplaceAll(manifest, "${NS}", ns)
 			edited := strings.Replace(manifest, "metadata: {", "metadata: {annotations: {made: twice}, ", 1)
-			const state = "get -f - -o 'jsonpath={.items[0].spec}{.items[0].metadata.finalizers}{.items[0].value}{.items[0].preemptionPolicy}{.items[0].provisioner}{.items[0].reclaimPolicy}" +
+			const state = "get -f - -o " +
+				"'jsonpath={.items[0].spec}{.items[0].metadata.finalizers}{.items[0].value}{.items[0].preemptionPolicy}{.items[0].provisioner}{.items[0].reclaimPolicy}" +
 				"{.items[0].data}{.items[0].type}{.items[0].template}{.items[0].handler}'"
 			const revision = "get -f - -o jsonpath={.items[0].metadata.resourceVersion}"
 			k.tour(t, []step{{line: "apply -f -", stdin: manifest, want: []string{` created$`}}})
@@ -95,7 +98,8 @@ func TestManifestsAreAppliedAgain(t *testing.T) {
 			}
 			k.tour(t, []step{
 				{line: "apply -f -", stdin: edited, want: []string{` configured$`}},
-				{line: "get -f - -o 'jsonpath={.items[0].metadata.annotations.made} {.items[0].metadata.labels.by}'", stdin: manifest, want: []string{`^twice hand$`}},
+				{line: "get -f - -o 'jsonpath={.items[0].metadata.annotations.made} {.items[0].metadata.labels.by}'",
+					stdin: manifest, want: []string{`^twice hand$`}},
 			})
 			k.tour(t, []step{{line: "replace -f -", stdin: manifest, want: []string{` replaced$`}}})
 			if now, _ := k.run(t, manifest, words(state)...); now != made || now == "" && name != "serviceaccount" {

@@ -101,27 +101,40 @@ func TestBadSettings(t *testing.T) {
 		{name: "bad number", args: upArgs(dir, "--nodes", "many"), want: []string{`"many"`, "--nodes"}},
 		{name: "bad runtime", args: upArgs(dir, "--runtime", "docker"), want: []string{`"docker"`, `"host" or "fake"`}},
 		{name: "bad log level", args: upArgs(dir, "--log-level", "loud"), want: []string{"--log-level", `"loud"`}},
-		{name: "nodes on the host runtime", args: upArgs(dir, "--nodes", "3"), want: []string{"3 nodes need the fake runtime"}},
+		{name: "nodes on the host runtime", args: upArgs(dir, "--nodes", "3"),
+			want: []string{"3 nodes need the fake runtime"}},
 		{name: "bad address", args: []string{"up", "--data-dir", dir, "--listen", "nowhere"}, want: []string{"nowhere"}},
 		{name: "bad node name", args: upArgs(dir, "--node-name", "Bad_Name"), want: []string{"Bad_Name"}},
-		{name: "reserved node label", args: upArgs(dir, "--node-labels", "kubernetes.io/a=b"), want: []string{`"kubernetes.io/a"`, "kubernetes.io/hostname"}},
-		{name: "node label that is no pair", args: upArgs(dir, "--node-labels", "ssd"), want: []string{"--node-labels", "ssd"}},
-		{name: "zones on the host runtime", args: upArgs(dir, "--zones", "3"), want: []string{"3 zones need the fake runtime"}},
-		{name: "bad runtime endpoint", args: upArgs(dir, "--runtime-endpoint", "unix://"+parent+"/none.sock"), want: []string{"none.sock"}},
-		{name: "unknown key in the file", args: upArgs(dir, "--config", file("unknown.yaml", "lisen: x\n")), want: []string{"unknown.yaml", `unknown setting "lisen"`, "listen"}},
+		{name: "reserved node label", args: upArgs(dir, "--node-labels", "kubernetes.io/a=b"),
+			want: []string{`"kubernetes.io/a"`, "kubernetes.io/hostname"}},
+		{name: "node label that is no pair", args: upArgs(dir, "--node-labels", "ssd"),
+			want: []string{"--node-labels", "ssd"}},
+		{name: "zones on the host runtime", args: upArgs(dir, "--zones", "3"),
+			want: []string{"3 zones need the fake runtime"}},
+		{name: "bad runtime endpoint", args: upArgs(dir, "--runtime-endpoint", "unix://"+parent+"/none.sock"),
+			want: []string{"none.sock"}},
+		{name: "unknown key in the file", args: upArgs(dir, "--config", file("unknown.yaml", "lisen: x\n")),
+			want: []string{"unknown.yaml", `unknown setting "lisen"`, "listen"}},
 		{name: "file that is no YAML", args: upArgs(dir, "--config", file("junk.yaml", "{{{")), want: []string{"junk.yaml"}},
-		{name: "file that is missing", args: upArgs(dir, "--config", filepath.Join(parent, "none.yaml")), want: []string{"none.yaml"}},
-		{name: "bad variable", env: []string{"MONOPLANE_NODES=many"}, args: upArgs(dir), want: []string{"MONOPLANE_NODES", `"many"`}},
-		{name: "scheduler's file that is missing", args: upArgs(dir, "--scheduler-config", filepath.Join(parent, "none.yaml")), want: []string{"none.yaml"}},
+		{name: "file that is missing", args: upArgs(dir, "--config", filepath.Join(parent, "none.yaml")),
+			want: []string{"none.yaml"}},
+		{name: "bad variable", env: []string{"MONOPLANE_NODES=many"}, args: upArgs(dir),
+			want: []string{"MONOPLANE_NODES", `"many"`}},
+		{name: "scheduler's file that is missing", args: upArgs(dir, "--scheduler-config",
+			filepath.Join(parent, "none.yaml")), want: []string{"none.yaml"}},
 		{
 			name: "scheduler's file with faults", // spec: SCHED-1
 			args: upArgs(dir, "--scheduler-config", file("scheduler.yaml", faultyScheduler)),
-			want: []string{"scheduler.yaml:4: ", "profiles[0].plugins.score.enabled[0].name", `"Lottery"`, "scheduler.yaml:5: ", "percentageOfNodes"},
+			want: []string{"scheduler.yaml:4: ", "profiles[0].plugins.score.enabled[0].name", `"Lottery"`, "scheduler.yaml:5: ",
+				"percentageOfNodes"},
 		},
-		{name: "data directory that is a file", args: upArgs(file("file", "")), want: []string{filepath.Join(parent, "file")}},
+		{name: "data directory that is a file", args: upArgs(file("file", "")),
+			want: []string{filepath.Join(parent, "file")}},
 		{name: "down without a cluster", args: []string{"down", "--data-dir", dir}, want: []string{dir}},
-		{name: "snapshot without a cluster", args: []string{"snapshot", "save", filepath.Join(parent, "s.db"), "--data-dir", dir}, want: []string{dir}},
-		{name: "restore of junk", args: []string{"snapshot", "restore", file("junk.db", "junk"), "--data-dir", dir + "-restored"}, want: []string{"snapshot"}},
+		{name: "snapshot without a cluster", args: []string{"snapshot", "save", filepath.Join(parent, "s.db"), "--data-dir",
+			dir}, want: []string{dir}},
+		{name: "restore of junk", args: []string{"snapshot", "restore", file("junk.db", "junk"), "--data-dir", dir +
+			"-restored"}, want: []string{"snapshot"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			refused(t, monoplane(t, tc.env, tc.args...), tc.want...)
@@ -142,7 +155,8 @@ func TestSettings(t *testing.T) {
 	if err != nil || len(nodes.Items) != 2 || nodes.Items[0].Name != "from-flag-0" {
 		t.Errorf("nodes: %v, %v", nodes, err)
 	}
-	for _, args := range [][]string{{"--help"}, {"up", "--help"}, {"down", "--help"}, {"snapshot", "save", "--help"}, {"version"}} {
+	for _, args := range [][]string{{"--help"}, {"up", "--help"}, {"down", "--help"}, {"snapshot", "save", "--help"},
+		{"version"}} {
 		if r := monoplane(t, nil, args...); r.code != 0 || r.stdout == "" || r.stderr != "" {
 			t.Errorf("monoplane %s: %+v", strings.Join(args, " "), r)
 		}
@@ -241,7 +255,8 @@ func TestDamagedData(t *testing.T) {
 	healthy := newCluster(t, "--runtime", "fake")
 	maps := healthy.client(t).CoreV1().ConfigMaps("default")
 	for i := range 20 {
-		if _, err := maps.Create(t.Context(), configMap(fmt.Sprintf("m%d", i), strings.Repeat("v", 50)), metav1.CreateOptions{}); err != nil {
+		if _, err := maps.Create(t.Context(), configMap(fmt.Sprintf("m%d", i), strings.Repeat("v", 50)),
+			metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -73,12 +73,14 @@ func TestDownIsInterrupted(t *testing.T) {
 		if err := down.proc.Signal(os.Interrupt); err != nil {
 			t.Fatal(err)
 		}
-		if code := down.waitExit(t); code != 1 || !strings.Contains(down.stderr.String(), "the server goes on stopping its pods") {
+		if code := down.waitExit(t); code != 1 || !strings.Contains(down.stderr.String(),
+			"the server goes on stopping its pods") {
 			t.Errorf("down ended with %d: %s", code, down.stderr)
 		}
 	}
 	c.stdout.waitFor(t, `Stopping pods default/waits \(asked for by monoplane down; Ctrl-C leaves them running\)`)
-	if got := send(t, c.http(t), "GET", c.url+"/readyz", "", ""); got.code != 500 || !strings.Contains(got.body, "[-]shutdown failed") {
+	if got := send(t, c.http(t), "GET", c.url+"/readyz", "", ""); got.code != 500 ||
+		!strings.Contains(got.body, "[-]shutdown failed") {
 		t.Errorf("readyz: %d %s", got.code, got.body)
 	}
 	if got := send(t, c.http(t), "GET", c.url+"/livez", "", ""); got.code != 200 {
@@ -117,8 +119,8 @@ func TestDownIsInterrupted(t *testing.T) {
 	next.pods(t, "default").untilPhase(t, "waits", corev1.PodRunning)
 }
 
-// However early `down` is killed, the server either runs its pods and is ready, or stops and ends: it never says that it is
-// ready while it runs nothing.
+// However early `down` is killed, the server either runs its pods and is ready, or stops and ends: it never says that
+// it is ready while it runs nothing.
 func TestDownIsKilledEarly(t *testing.T) {
 	t.Parallel()
 	seed := uint64(time.Now().UnixNano())
@@ -182,7 +184,8 @@ func TestLeavingPodsDuringAStop(t *testing.T) {
 	if code := down.waitExit(t); code != 1 || strings.Contains(down.stdout.String(), "has stopped") {
 		t.Errorf("who waited ended with %d: %s%s", code, down.stdout, down.stderr)
 	}
-	if code := c.waitExit(t); code != 0 || !alive(pid) || !strings.Contains(c.stdout.String(), "Leaving the pods running") {
+	if code := c.waitExit(t); code != 0 || !alive(pid) || !strings.Contains(c.stdout.String(),
+		"Leaving the pods running") {
 		t.Errorf("the server ended with %d, pod alive: %v\n%s", code, alive(pid), c.stdout)
 	}
 	c = startIn(t, c.dir)
@@ -200,8 +203,8 @@ func TestLeavingPodsDuringAStop(t *testing.T) {
 	startIn(t, c.dir) // Its end removes the pod.
 }
 
-// Ctrl-C ends a start at every stage of it, whether the pods of an earlier run are known by then or not, and the next start
-// goes as any other.
+// Ctrl-C ends a start at every stage of it, whether the pods of an earlier run are known by then or not, and the next
+// start goes as any other.
 func TestInterruptWhileStarting(t *testing.T) {
 	t.Parallel()
 	seed := uint64(time.Now().UnixNano())
@@ -210,7 +213,8 @@ func TestInterruptWhileStarting(t *testing.T) {
 	dir, b := shortDir(t), newBox(t)
 	c := startIn(t, dir)
 	p := c.pods(t, "default")
-	p.run(t, withRestart(podOf("polite", b.sh(`trap 'exit 0' TERM; echo $$ >BOX/pid; while :; do sleep 0.05; done`)), corev1.RestartPolicyAlways))
+	p.run(t, withRestart(podOf("polite", b.sh(`trap 'exit 0' TERM; echo $$ >BOX/pid; while :; do sleep 0.05; done`)),
+		corev1.RestartPolicyAlways))
 	c.signal(t, syscall.SIGTERM)
 	c.waitExit(t)
 	codes := map[int]int{}
@@ -221,7 +225,8 @@ func TestInterruptWhileStarting(t *testing.T) {
 		code := up.waitExit(t)
 		codes[code]++
 		err := up.stderr.String()
-		if code > 1 || strings.Contains(err, "goroutine ") || code == 1 && up.stderr.tail(1) != "monoplane: stopped before it was ready" {
+		if code > 1 || strings.Contains(err, "goroutine ") || code == 1 &&
+			up.stderr.tail(1) != "monoplane: stopped before it was ready" {
 			t.Errorf("it ended with %d: %s%s", code, up.stdout, err)
 		}
 		if strings.Contains(err, "level=") {

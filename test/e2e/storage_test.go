@@ -43,10 +43,12 @@ func TestStorage(t *testing.T) {
 	k := c.kubectl(t, c.namespace(t))
 	k.tour(t, []step{
 		{line: "apply -f -", stdin: storageManifest, want: []string{
-			`^storageclass.storage.k8s.io/local created$`, `^Warning: spec.hostPath: kept but has no effect`, `^persistentvolume/disk created$`,
+			`^storageclass.storage.k8s.io/local created$`, `^Warning: spec.hostPath: kept but has no effect`,
+			`^persistentvolume/disk created$`,
 			`^persistentvolumeclaim/data created$`,
 		}},
-		{line: "apply -f -", stdin: storageManifest, want: []string{`^storageclass.storage.k8s.io/local unchanged$`, `^persistentvolume/disk unchanged$`, `^persistentvolumeclaim/data unchanged$`}},
+		{line: "apply -f -", stdin: storageManifest, want: []string{`^storageclass.storage.k8s.io/local unchanged$`,
+			`^persistentvolume/disk unchanged$`, `^persistentvolumeclaim/data unchanged$`}},
 		{line: "get sc", want: []string{
 			`^NAME +PROVISIONER +RECLAIMPOLICY +VOLUMEBINDINGMODE +ALLOWVOLUMEEXPANSION +AGE$`,
 			`^local \(default\) +kubernetes.io/no-provisioner +Delete +WaitForFirstConsumer +false +\d+s$`,
@@ -60,14 +62,18 @@ func TestStorage(t *testing.T) {
 			`^data +Pending +local +<unset> +\d+s +Filesystem$`,
 		}},
 		{line: "describe sc local", want: []string{`^IsDefaultClass: +Yes$`, `^VolumeBindingMode: +WaitForFirstConsumer$`}},
-		{line: "describe pv disk", want: []string{`^Finalizers: +\[kubernetes.io/pv-protection\]$`, `^Access Modes: +RWO,RWX$`, `Path: +/tmp`}},
-		{line: "describe pvc data", want: []string{`^StorageClass: +local$`, `^Finalizers: +\[kubernetes.io/pvc-protection\]$`, `^Status: +Pending$`}},
+		{line: "describe pv disk", want: []string{`^Finalizers: +\[kubernetes.io/pv-protection\]$`,
+			`^Access Modes: +RWO,RWX$`, `Path: +/tmp`}},
+		{line: "describe pvc data", want: []string{`^StorageClass: +local$`,
+			`^Finalizers: +\[kubernetes.io/pvc-protection\]$`, `^Status: +Pending$`}},
 		{line: "explain pv.spec.local", want: []string{`needs nodeAffinity`}},
 		{line: `patch pvc data -p '{"spec":{"resources":{"requests":{"storage":"2Gi"}}}}'`, code: 1, want: []string{
-			`spec: Forbidden: spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims`,
+			`spec: Forbidden: spec is immutable after creation except resources.requests and volumeAttributesClassName for ` +
+				`bound claims`,
 		}},
 		{line: "apply -f -", stdin: claimingPod, want: []string{
-			`^Warning: spec.volumes\[0\].persistentVolumeClaim: the claim takes part in scheduling, but is not mounted in this version$`, `^pod/user created$`,
+			`^Warning: spec.volumes\[0\].persistentVolumeClaim: the claim takes part in scheduling, but is not mounted in ` +
+				`this version$`, `^pod/user created$`,
 		}},
 	})
 	k.until(t, "describe pod user", `(?s)FailedMount.*does not mount volumes`)

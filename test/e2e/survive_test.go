@@ -30,11 +30,13 @@ func TestKillAndAdopt(t *testing.T) {
 	p := first.pods(t, "default")
 	runs, ends, stops := newBox(t), newBox(t), newBox(t)
 	before := p.run(t, withRestart(podOf("runs", runs.sh(counts)), corev1.RestartPolicyAlways))
-	p.run(t, podOf("ends", ends.sh(`echo $$ >BOX/pid; while [ ! -e BOX/go ]; do sleep 0.05; done; echo last words; exit 42`)))
+	p.run(t, podOf("ends", ends.sh(
+		`echo $$ >BOX/pid; while [ ! -e BOX/go ]; do sleep 0.05; done; echo last words; exit 42`)))
 	stopping := p.run(t, withGrace(podOf("stops", stops.sh(stubborn)), 4))
 	vanishes := newBox(t)
 	p.run(t, withGrace(podOf("vanishes", vanishes.sh(stubborn)), 600))
-	runsPid, endsPid, stopsPid, vanishesPid := runs.pid(t, "pid"), ends.pid(t, "pid"), stops.pid(t, "pid"), vanishes.pid(t, "pid")
+	runsPid, endsPid, stopsPid, vanishesPid := runs.pid(t, "pid"), ends.pid(t, "pid"), stops.pid(t, "pid"),
+		vanishes.pid(t, "pid")
 	eventually(t, "first lines", func() (bool, string) { return strings.Contains(p.logs(t, "runs"), "line 5\n"), "" })
 	began := time.Now()
 	p.delete(t, "stops", -1)
@@ -80,7 +82,8 @@ func TestKillAndAdopt(t *testing.T) {
 		t.Fatalf("adopted pod: %+v, %v", after, err)
 	}
 	was, is := before.Status.ContainerStatuses[0], after.Status.ContainerStatuses[0]
-	if is.ContainerID != was.ContainerID || is.RestartCount != 0 || !is.State.Running.StartedAt.Equal(&was.State.Running.StartedAt) {
+	if is.ContainerID != was.ContainerID || is.RestartCount != 0 ||
+		!is.State.Running.StartedAt.Equal(&was.State.Running.StartedAt) {
 		t.Errorf("container before %+v, after %+v", was, is)
 	}
 	if !alive(runsPid) || runs.pid(t, "pid") != runsPid {
@@ -111,7 +114,8 @@ func TestInterrupt(t *testing.T) {
 	b := newBox(t)
 	p := c.pods(t, "default")
 	p.run(t, withRestart(withGrace(podOf("polite", b.sh(
-		`trap 'sleep 1; echo bye >>BOX/bye; exit 0' TERM; echo $$ >BOX/pid; while :; do sleep 0.05; done`)), 30), corev1.RestartPolicyAlways))
+		`trap 'sleep 1; echo bye >>BOX/bye; exit 0' TERM; echo $$ >BOX/pid; while :; do sleep 0.05; done`)), 30),
+		corev1.RestartPolicyAlways))
 	pid := b.pid(t, "pid")
 	c.signal(t, os.Interrupt)
 	if code := c.waitExit(t); code != 0 {
@@ -180,7 +184,8 @@ func TestTerminateAndDown(t *testing.T) {
 
 	c = startIn(t, c.dir)
 	r := monoplane(t, nil, "down", "--data-dir", c.dir)
-	if r.code != 0 || r.stderr != "" || !regexp.MustCompile(`(?s)Stopping pods default/stays.*Monoplane has stopped\.`).MatchString(r.stdout) {
+	if r.code != 0 || r.stderr != "" ||
+		!regexp.MustCompile(`(?s)Stopping pods default/stays.*Monoplane has stopped\.`).MatchString(r.stdout) {
 		t.Errorf("down: %+v", r)
 	}
 	if code := c.waitExit(t); code != 0 || alive(pid) {
@@ -198,7 +203,8 @@ func TestSnapshot(t *testing.T) {
 		t.Fatal(err)
 	}
 	file := filepath.Join(t.TempDir(), "backup.db")
-	if r := monoplane(t, nil, "snapshot", "save", file, "--data-dir", c.dir); r.code != 0 || !strings.HasPrefix(r.stdout, "Saved ") {
+	if r := monoplane(t, nil, "snapshot", "save", file, "--data-dir", c.dir); r.code != 0 ||
+		!strings.HasPrefix(r.stdout, "Saved ") {
 		t.Fatalf("save: %+v", r)
 	}
 	if _, err := maps.Create(t.Context(), configMap("later", "v"), metav1.CreateOptions{}); err != nil {
@@ -206,7 +212,8 @@ func TestSnapshot(t *testing.T) {
 	}
 
 	dir := shortDir(t)
-	if r := monoplane(t, nil, "snapshot", "restore", file, "--data-dir", dir); r.code != 0 || !strings.HasPrefix(r.stdout, "Restored ") {
+	if r := monoplane(t, nil, "snapshot", "restore", file, "--data-dir", dir); r.code != 0 ||
+		!strings.HasPrefix(r.stdout, "Restored ") {
 		t.Fatalf("restore: %+v", r)
 	}
 	refused(t, monoplane(t, nil, "snapshot", "restore", file, "--data-dir", dir), dir)

@@ -22,7 +22,8 @@ func TestTour(t *testing.T) {
 		{line: "apply -f " + hello, want: []string{`^pod/hello unchanged$`}},
 		{line: "get pods", want: []string{`^NAME +READY +STATUS +RESTARTS +AGE$`, `^hello +1/1 +Running +0 +\d+s$`}},
 		{line: "get pods -o wide", want: []string{
-			`^NAME +READY +STATUS +RESTARTS +AGE +IP +NODE +NOMINATED NODE +READINESS GATES$`, `^hello +1/1 +Running .*<none> +<none>$`,
+			`^NAME +READY +STATUS +RESTARTS +AGE +IP +NODE +NOMINATED NODE +READINESS GATES$`,
+			`^hello +1/1 +Running .*<none> +<none>$`,
 		}},
 		{line: "get pods -A", want: []string{`^NAMESPACE +NAME`, k.namespace + ` +hello +1/1`}},
 		{line: "get pods --show-labels -l app=hello", want: []string{`app=hello`}},
@@ -35,7 +36,8 @@ func TestTour(t *testing.T) {
 		}},
 		{line: "get pod hello -o json", want: []string{`"kind": "Pod"`, `"phase": "Running"`}},
 		{line: "get pods -o name", want: []string{`^pod/hello$`}},
-		{line: "get pods -o 'jsonpath={.items[*].status.containerStatuses[0].state.running.startedAt}'", want: []string{`^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$`}},
+		{line: "get pods -o 'jsonpath={.items[*].status.containerStatuses[0].state.running.startedAt}'",
+			want: []string{`^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$`}},
 		{line: "get pods -o custom-columns=N:.metadata.name", want: []string{`^N$`, `^hello$`}},
 		{line: "describe pod hello", want: []string{
 			`^Name: +hello$`, `^Status: +Running$`, `Container ID: +host://`, `State: +Running`, `Ready: +True`,
@@ -46,10 +48,14 @@ func TestTour(t *testing.T) {
 		{line: "label pod hello tier=web", want: []string{`^pod/hello labeled$`}},
 		{line: "label pod hello tier=db", want: []string{`overwrite`}, code: 1},
 		{line: "annotate pod hello note=one", want: []string{`^pod/hello annotated$`}},
-		{line: `patch pod hello --type=merge -p '{"metadata":{"labels":{"merge":"1"}}}'`, want: []string{`^pod/hello patched$`}},
-		{line: `patch pod hello --type=json -p '[{"op":"add","path":"/metadata/labels/json","value":"1"}]'`, want: []string{`^pod/hello patched$`}},
-		{line: `patch pod hello --type=strategic -p '{"metadata":{"labels":{"strategic":"1"}}}'`, want: []string{`^pod/hello patched$`}},
-		{line: `patch pod hello -p '{"metadata":{"labels":{"strategic":"1"}}}'`, want: []string{`^pod/hello patched \(no change\)$`}},
+		{line: `patch pod hello --type=merge -p '{"metadata":{"labels":{"merge":"1"}}}'`,
+			want: []string{`^pod/hello patched$`}},
+		{line: `patch pod hello --type=json -p '[{"op":"add","path":"/metadata/labels/json","value":"1"}]'`,
+			want: []string{`^pod/hello patched$`}},
+		{line: `patch pod hello --type=strategic -p '{"metadata":{"labels":{"strategic":"1"}}}'`,
+			want: []string{`^pod/hello patched$`}},
+		{line: `patch pod hello -p '{"metadata":{"labels":{"strategic":"1"}}}'`,
+			want: []string{`^pod/hello patched \(no change\)$`}},
 		{line: `patch pod hello -p '{"spec":{"containers":[{"name":"main","workingDir":"/"}]}}'`, code: 1, want: []string{
 			`The Pod "hello" is invalid: spec: Forbidden: pod updates may not change fields`,
 		}},
@@ -60,7 +66,8 @@ func TestTour(t *testing.T) {
 		{line: "get pods", want: []string{`^hello +1/1 +Running`}},
 		{line: "get pod ghost", want: []string{`^Error from server \(NotFound\): pods "ghost" not found$`}, code: 1},
 		{line: "logs hello --tail=1", want: []string{`^hello \d+ from hello\n$`}},
-		{line: "logs hello --timestamps --tail=1", want: []string{`^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d+Z hello \d+ from hello$`}},
+		{line: "logs hello --timestamps --tail=1",
+			want: []string{`^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d+Z hello \d+ from hello$`}},
 		{line: "logs hello --limit-bytes=3", want: []string{`^hel$`}},
 		{line: "logs hello -c nope", want: []string{`container nope is not valid for pod hello`}, code: 1},
 	})
@@ -69,7 +76,8 @@ func TestTour(t *testing.T) {
 	followed.waitFor(t, `hello 2 from hello`)
 	waited, waitEnd := k.background(t, "wait --for=delete pod/hello --timeout=40s")
 	// The process gets its TERM, says goodbye and exits: the grace of 30 s is an upper bound.
-	k.tour(t, []step{{line: "delete pod hello", want: []string{`^pod "hello" deleted from ` + k.namespace + ` namespace$`}}})
+	k.tour(t, []step{{line: "delete pod hello", want: []string{`^pod "hello" deleted from ` + k.namespace +
+		` namespace$`}}})
 	<-followEnd
 	<-waitEnd
 	if !strings.Contains(followed.String(), "goodbye from hello") {
@@ -89,14 +97,17 @@ func TestChangesFromFiles(t *testing.T) {
 	k := c.kubectl(t, c.namespace(t))
 	k.tour(t, []step{
 		{line: "create configmap settings --from-literal=color=red", want: []string{`^configmap/settings created$`}},
-		{line: "create configmap settings --from-literal=color=red", want: []string{`^error: failed to create configmap: configmaps "settings" already exists$`}, code: 1},
+		{line: "create configmap settings --from-literal=color=red",
+			want: []string{`^error: failed to create configmap: configmaps "settings" already exists$`}, code: 1},
 		{line: "get configmap settings -o 'jsonpath={.data.color}'", want: []string{`^red$`}},
 		{line: "create serviceaccount robot", want: []string{`^serviceaccount/robot created$`}},
-		{line: "get cm,sa", want: []string{`^configmap/settings +1 `, `^serviceaccount/robot +0 `, `^serviceaccount/default `}},
+		{line: "get cm,sa", want: []string{`^configmap/settings +1 `, `^serviceaccount/robot +0 `,
+			`^serviceaccount/default `}},
 	})
 	manifest := k.ok(t, "get configmap settings -o yaml")
 	k.tour(t, []step{
-		{line: "replace -f -", stdin: strings.Replace(manifest, "red", "green", 1), want: []string{`^configmap/settings replaced$`}},
+		{line: "replace -f -", stdin: strings.Replace(manifest, "red", "green", 1),
+			want: []string{`^configmap/settings replaced$`}},
 		{line: "replace -f -", stdin: strings.Replace(manifest, "red", "blue", 1), code: 1, want: []string{ // spec: OBJ-2
 			`^Error from server \(Conflict\): .*the object has been modified`,
 		}},
@@ -108,10 +119,12 @@ func TestChangesFromFiles(t *testing.T) {
 		{line: "edit configmap settings", want: []string{`^configmap/settings edited$`}},
 		{line: "get configmap settings -o 'jsonpath={.data.color}'", want: []string{`^yellow$`}},
 		{line: "edit configmap settings", want: []string{`^Edit cancelled, no changes made\.$`}},
-		{line: "diff -f -", stdin: "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: settings}\ndata: {color: pink}\n", code: 1, want: []string{
-			`^-  color: yellow$`, `^\+  color: pink$`,
-		}},
-		{line: "delete cm/settings sa/robot", want: []string{`^configmap "settings" deleted`, `^serviceaccount "robot" deleted`}},
+		{line: "diff -f -", stdin: "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: settings}\ndata: {color: pink}\n",
+			code: 1, want: []string{
+				`^-  color: yellow$`, `^\+  color: pink$`,
+			}},
+		{line: "delete cm/settings sa/robot", want: []string{`^configmap "settings" deleted`,
+			`^serviceaccount "robot" deleted`}},
 	})
 }
 
@@ -122,22 +135,29 @@ func TestAboutTheServer(t *testing.T) {
 	k := c.kubectl(t, "default")
 	k.tour(t, []step{
 		{line: "version", want: []string{`^Client Version: v1\.36`, `^Server Version: v1\.36\.3\+monoplane$`}},
-		{line: "api-versions", want: []string{`^v1$`, `^coordination\.k8s\.io/v1$`, `^events\.k8s\.io/v1$`, `^scheduling\.k8s\.io/v1$`}},
+		{line: "api-versions", want: []string{`^v1$`, `^coordination\.k8s\.io/v1$`, `^events\.k8s\.io/v1$`,
+			`^scheduling\.k8s\.io/v1$`}},
 		{line: "api-resources", want: []string{
 			`^pods +po +v1 +true +Pod$`, `^nodes +no +v1 +false +Node$`, `^namespaces +ns +v1 +false +Namespace$`,
 			`^configmaps +cm +v1 +true +ConfigMap$`, `^leases +coordination\.k8s\.io/v1 +true +Lease$`,
 		}},
-		{line: "api-resources --namespaced=false -o name", want: []string{`^namespaces$`, `^nodes$`, `^priorityclasses\.scheduling\.k8s\.io$`}},
-		{line: "explain pod.spec", want: []string{`^FIELD: spec <PodSpec>$`, `terminationGracePeriodSeconds\s+<integer>`, `containers\s+<\[\]Container>`,
+		{line: "api-resources --namespaced=false -o name", want: []string{`^namespaces$`, `^nodes$`,
+			`^priorityclasses\.scheduling\.k8s\.io$`}},
+		{line: "explain pod.spec", want: []string{`^FIELD: spec <PodSpec>$`, `terminationGracePeriodSeconds\s+<integer>`,
+			`containers\s+<\[\]Container>`,
 			`The containers; at least one\.`}},
-		{line: "explain pod.spec.containers.command", want: []string{`FIELD: command <\[\]string>`, `Program and first arguments`}},
+		{line: "explain pod.spec.containers.command", want: []string{`FIELD: command <\[\]string>`,
+			`Program and first arguments`}},
 		{line: "explain pod --recursive", want: []string{`^      limits\s+<map\[string\]Quantity>$`}},
 		{line: "get --raw /version", want: []string{`"gitVersion": "v1\.36\.3\+monoplane"`}},
 		{line: "get --raw /readyz", want: []string{`^ok$`}},
 		{line: "get --raw /api/v1/namespaces/default", want: []string{`"kind":"Namespace"`}},
-		{line: "get ns", want: []string{`^default +Active`, `^kube-system +Active`, `^kube-public +Active`, `^kube-node-lease +Active`}}, // spec: OBJ-14
+		// spec: OBJ-14
+		{line: "get ns", want: []string{`^default +Active`, `^kube-system +Active`, `^kube-public +Active`,
+			`^kube-node-lease +Active`}},
 		{line: "delete ns kube-node-lease default", code: 1, want: []string{ // spec: OBJ-14
-			`namespaces "kube-node-lease" is forbidden: this namespace may not be deleted$`, `namespaces "default" is forbidden`,
+			`namespaces "kube-node-lease" is forbidden: this namespace may not be deleted$`,
+			`namespaces "default" is forbidden`,
 		}},
 		{line: "delete ns kube-public --dry-run=server", code: 1, want: []string{`namespaces "kube-public" is forbidden`}},
 		{line: "delete --raw /api/v1/namespaces", code: 1, want: []string{`namespaces "default" is forbidden`}},
@@ -179,7 +199,8 @@ func TestNodeCommands(t *testing.T) {
 	k.tour(t, []step{
 		{line: "taint nodes alpha team-", want: []string{`^node/alpha untainted$`}},
 		{line: "taint nodes alpha team=red:NoExecute --dry-run=server", want: []string{
-			`^Warning: spec\.taints\[0\]\.effect: NoExecute keeps new pods away; pods that run are not evicted in this version$`,
+			`^Warning: spec\.taints\[0\]\.effect: NoExecute keeps new pods away; pods that run are not evicted in this ` +
+				`version$`,
 		}},
 		{line: "wait --for=condition=Ready pod/waits --timeout=40s", want: []string{`condition met`}},
 		{line: "describe node alpha", want: []string{`default +waits`, `^Non-terminated Pods: +\(1 in total\)$`}},
@@ -198,7 +219,8 @@ func TestNamespaceWithPods(t *testing.T) {
 		{line: "create configmap c"},
 	})
 	p := c.pods(t, "e2e-doomed")
-	p.run(t, withGrace(podOf("polite", b.sh(`trap 'echo bye >BOX/bye; exit 0' TERM; echo $$ >BOX/pid; while :; do sleep 0.1; done`)), 20))
+	p.run(t, withGrace(podOf("polite",
+		b.sh(`trap 'echo bye >BOX/bye; exit 0' TERM; echo $$ >BOX/pid; while :; do sleep 0.1; done`)), 20))
 	pid := b.pid(t, "pid")
 	k.tour(t, []step{
 		{line: "delete ns e2e-doomed", want: []string{`^namespace "e2e-doomed" deleted$`}},

@@ -13,7 +13,8 @@ import (
 // why runs `monoplane why` and returns what it prints.
 func (c *cluster) why(t *testing.T, stdin string, args ...string) (output string, code int) {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), binary(t, "monoplane"), append([]string{"why", "--data-dir", c.dir}, args...)...)
+	cmd := exec.CommandContext(t.Context(), binary(t, "monoplane"), append([]string{"why", "--data-dir", c.dir},
+		args...)...)
 	cmd.Env = environment()
 	cmd.Stdin = strings.NewReader(stdin)
 	var out bytes.Buffer
@@ -24,7 +25,8 @@ func (c *cluster) why(t *testing.T, stdin string, args ...string) (output string
 	return out.String(), cmd.ProcessState.ExitCode()
 }
 
-// Why a pod is pending, with kubectl and with our own command, in the words of its event. Its own cluster, because it taints nodes.
+// Why a pod is pending, with kubectl and with our own command, in the words of its event. Its own cluster, because it
+// taints nodes.
 // spec: SCHED-6, CLI-2
 func TestWhy(t *testing.T) {
 	t.Parallel()
@@ -56,7 +58,8 @@ spec:
 		t.Errorf("why says, with code %d,\n%s\nthe event says\n%s", code, first, sentence)
 	}
 	for _, want := range []string{
-		`(?m)^Queue: Unschedulable, tried (once|\d+ times), last at .*; refused by NodeAffinity, NodeResourcesFit, TaintToleration$`,
+		`(?m)^Queue: Unschedulable, tried (once|\d+ times), last at .*; refused by NodeAffinity, NodeResourcesFit, ` +
+			`TaintToleration$`,
 		`(?m)^NODE +FITS +SCORE +WHY$`,
 		`(?m)^\S+ +no +- +NodeResourcesFit: Insufficient cpu$`,
 		`(?m)^\S+ +no +- +NodeAffinity: node\(s\) didn't match Pod's node affinity/selector$`,
@@ -82,12 +85,14 @@ spec:
 
 	k.tour(t, []step{
 		{line: "create -f - -o yaml", stdin: review + "{podName: big}\n", want: []string{
-			`^  message: '0/3 nodes are available: `, `^  fitCount: 0$`, `^      plugin: NodeResourcesFit$`, `^    state: Unschedulable$`,
+			`^  message: '0/3 nodes are available: `, `^  fitCount: 0$`, `^      plugin: NodeResourcesFit$`,
+			`^    state: Unschedulable$`,
 		}},
 		{line: "create -f - -o yaml", stdin: review + "{podName: big, limit: 1}\n", want: []string{`^  nodeCount: 3$`}},
 		{line: "create -f - -o jsonpath={.status.nodes[0].fits}", want: []string{`^true$`},
 			stdin: review + "{pod: {spec: {containers: [{name: c, image: nginx}]}}}\n"},
-		{line: "create -f -", stdin: review + "{podName: big, also: 1}\n", code: 1, want: []string{`unknown field "spec\.also"`}},
+		{line: "create -f -", stdin: review + "{podName: big, also: 1}\n", code: 1,
+			want: []string{`unknown field "spec\.also"`}},
 		{line: "create -f -", stdin: review + "{}\n", code: 1, want: []string{`either podName or pod must be given`}},
 		{line: "create -f -", code: 1, want: []string{`spec\.containers\[0\]\.name: Required value`},
 			stdin: review + "{pod: {metadata: {name: x}, spec: {containers: [{image: nginx}]}}}\n"},

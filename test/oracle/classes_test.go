@@ -30,9 +30,11 @@ func TestClaimsAndVolumesNameTheSameClass(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		names, class, of := volume.PersistentVolumeClaimHasClass(k), volume.GetPersistentVolumeClaimClass(k), volume.GetPersistentVolumeClass(kv)
+		names, class, of := volume.PersistentVolumeClaimHasClass(k), volume.GetPersistentVolumeClaimClass(k),
+			volume.GetPersistentVolumeClass(kv)
 		if storage.NamesClass(c) != names || storage.ClassOfClaim(c) != class {
-			t.Fatalf("%v names a class: %v %q for Kubernetes, %v %q for Monoplane", c, names, class, storage.NamesClass(c), storage.ClassOfClaim(c))
+			t.Fatalf("%v names a class: %v %q for Kubernetes, %v %q for Monoplane", c, names, class, storage.NamesClass(c),
+				storage.ClassOfClaim(c))
 		}
 		if got := storage.ClassOfVolume(v); got != of {
 			t.Fatalf("class of %v: %q for Kubernetes, %q for Monoplane", v, of, got)

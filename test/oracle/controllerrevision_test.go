@@ -45,8 +45,10 @@ func TestControllerRevisionsAreJudgedAlike(t *testing.T) {
 			t.Fatal(err)
 		}
 		ourapps.DefaultControllerRevision(o)
-		created := compare(theirFaults(appsvalidation.ValidateControllerRevisionCreate(now)), ourFaults(ourapps.ValidateControllerRevision(o)))
-		updated := compare(theirFaults(appsvalidation.ValidateControllerRevisionUpdate(now, was)), ourFaults(ourapps.ValidateControllerRevisionUpdate(o, before)))
+		created := compare(theirFaults(appsvalidation.ValidateControllerRevisionCreate(now)),
+			ourFaults(ourapps.ValidateControllerRevision(o)))
+		updated := compare(theirFaults(appsvalidation.ValidateControllerRevisionUpdate(now, was)),
+			ourFaults(ourapps.ValidateControllerRevisionUpdate(o, before)))
 		if report(t, append(what, "create"), created) || report(t, append(what, "update"), onlyMeta(updated)) {
 			bad++
 		}

@@ -33,7 +33,8 @@ import (
 func TestNodesAreJudgedAlike(t *testing.T) {
 	base := func() *v1.Node {
 		n := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", ResourceVersion: "1", Labels: map[string]string{"a": "b"}}}
-		n.Spec = v1.NodeSpec{PodCIDRs: []string{"10.0.0.0/24", "fd00::/64"}, ProviderID: "p", Taints: []v1.Taint{{Key: "a", Effect: "NoSchedule"}, {Key: "b", Value: "c", Effect: "NoExecute"}}}
+		n.Spec = v1.NodeSpec{PodCIDRs: []string{"10.0.0.0/24", "fd00::/64"}, ProviderID: "p",
+			Taints: []v1.Taint{{Key: "a", Effect: "NoSchedule"}, {Key: "b", Value: "c", Effect: "NoExecute"}}}
 		n.Status.Capacity = amounts("cpu", "2", "memory", "4Gi", "pods", "110", "example.com/gpu", "1")
 		n.Status.Addresses = []v1.NodeAddress{{Type: "InternalIP", Address: "10.0.0.1"}, {Type: "Hostname", Address: "n"}}
 		n.Status.DeclaredFeatures = []string{"A", "B/c"}
@@ -44,7 +45,8 @@ func TestNodesAreJudgedAlike(t *testing.T) {
 	bad := 0
 	for i := 0; i < *count && bad < 25; i++ {
 		old, k := base(), base()
-		what := append(alter(r, &k.ObjectMeta, r.IntN(2), nil), append(alter(r, &k.Spec, r.IntN(3), skip), alter(r, &k.Status, r.IntN(3), skip)...)...)
+		what := append(alter(r, &k.ObjectMeta, r.IntN(2), nil), append(alter(r, &k.Spec, r.IntN(3), skip),
+			alter(r, &k.Status, r.IntN(3), skip)...)...)
 		now, was := internal(t, k, &core.Node{}), internal(t, old, &core.Node{})
 		created := node.Strategy.Validate(context.Background(), now)
 		updated := node.Strategy.ValidateUpdate(context.Background(), now, was)
@@ -67,7 +69,8 @@ func TestNodesAreJudgedAlike(t *testing.T) {
 			}
 		}
 		keep(n.Metadata, o.Metadata)
-		if report(t, append(what, "create"), left) || report(t, append(what, "update"), compare(theirFaults(updated), ourFaults(ourcore.ValidateNodeUpdate(n, o)))) {
+		if report(t, append(what, "create"), left) || report(t, append(what, "update"),
+			compare(theirFaults(updated), ourFaults(ourcore.ValidateNodeUpdate(n, o)))) {
 			bad++
 		}
 	}
@@ -98,8 +101,10 @@ func TestConfigMapsAreJudgedAlike(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if report(t, append(what, "create"), compare(theirFaults(corevalidation.ValidateConfigMap(now)), ourFaults(ourcore.ValidateConfigMap(m)))) ||
-			report(t, append(what, "update"), compare(theirFaults(corevalidation.ValidateConfigMapUpdate(now, was)), ourFaults(ourcore.ValidateConfigMapUpdate(m, o)))) {
+		if report(t, append(what, "create"), compare(theirFaults(corevalidation.ValidateConfigMap(now)),
+			ourFaults(ourcore.ValidateConfigMap(m)))) ||
+			report(t, append(what, "update"), compare(theirFaults(corevalidation.ValidateConfigMapUpdate(now, was)),
+				ourFaults(ourcore.ValidateConfigMapUpdate(m, o)))) {
 			bad++
 		}
 	}
@@ -108,8 +113,9 @@ func TestConfigMapsAreJudgedAlike(t *testing.T) {
 func TestNamespacesAreJudgedAlike(t *testing.T) {
 	base := func() *v1.Namespace {
 		return &v1.Namespace{
-			ObjectMeta: metav1.ObjectMeta{Name: "n", ResourceVersion: "1"}, Spec: v1.NamespaceSpec{Finalizers: []v1.FinalizerName{"kubernetes"}},
-			Status: v1.NamespaceStatus{Phase: "Active"},
+			ObjectMeta: metav1.ObjectMeta{Name: "n", ResourceVersion: "1"},
+			Spec:       v1.NamespaceSpec{Finalizers: []v1.FinalizerName{"kubernetes"}},
+			Status:     v1.NamespaceStatus{Phase: "Active"},
 		}
 	}
 	r := random(t)
@@ -137,10 +143,16 @@ func TestNamespacesAreJudgedAlike(t *testing.T) {
 		}
 		ourcore.DefaultNamespace(n)
 		ourcore.DefaultNamespace(o)
-		if report(t, append(what, "create"), compare(theirFaults(corevalidation.ValidateNamespace(now)), ourFaults(ourcore.ValidateNamespace(n)))) ||
-			report(t, append(what, "update"), onlyMeta(compare(theirFaults(corevalidation.ValidateNamespaceUpdate(now, was)), ourFaults(ourcore.ValidateNamespaceUpdate(n, o))))) ||
-			report(t, append(what, "status"), onlyMeta(compare(theirFaults(corevalidation.ValidateNamespaceStatusUpdate(now, was)), ourFaults(ourcore.ValidateNamespaceStatusUpdate(n, o))))) ||
-			report(t, append(what, "finalize"), onlyMeta(compare(theirFaults(corevalidation.ValidateNamespaceFinalizeUpdate(now, was)), ourFaults(ourcore.ValidateNamespaceFinalizeUpdate(n, o))))) {
+		if report(t, append(what, "create"), compare(theirFaults(corevalidation.ValidateNamespace(now)),
+			ourFaults(ourcore.ValidateNamespace(n)))) ||
+			report(t, append(what, "update"), onlyMeta(compare(theirFaults(corevalidation.ValidateNamespaceUpdate(now, was)),
+				ourFaults(ourcore.ValidateNamespaceUpdate(n, o))))) ||
+			report(t, append(what, "status"),
+				onlyMeta(compare(theirFaults(corevalidation.ValidateNamespaceStatusUpdate(now, was)),
+					ourFaults(ourcore.ValidateNamespaceStatusUpdate(n, o))))) ||
+			report(t, append(what, "finalize"),
+				onlyMeta(compare(theirFaults(corevalidation.ValidateNamespaceFinalizeUpdate(now, was)),
+					ourFaults(ourcore.ValidateNamespaceFinalizeUpdate(n, o))))) {
 			bad++
 		}
 	}
@@ -162,14 +174,16 @@ func TestLeasesAreJudgedAlike(t *testing.T) {
 	base := func() *coordv1.Lease {
 		return &coordv1.Lease{
 			ObjectMeta: metav1.ObjectMeta{Name: "l", Namespace: "default", ResourceVersion: "1"},
-			Spec:       coordv1.LeaseSpec{LeaseDurationSeconds: ptr(int32(5)), LeaseTransitions: ptr(int32(0)), Strategy: ptr(coordv1.OldestEmulationVersion), PreferredHolder: ptr("a")},
+			Spec: coordv1.LeaseSpec{LeaseDurationSeconds: ptr(int32(5)), LeaseTransitions: ptr(int32(0)),
+				Strategy: ptr(coordv1.OldestEmulationVersion), PreferredHolder: ptr("a")},
 		}
 	}
 	r := random(t)
 	bad := 0
 	for i := 0; i < *count && bad < 25; i++ {
 		old, k := base(), base()
-		what := append(alter(r, &k.ObjectMeta, r.IntN(2), nil), alter(r, &k.Spec, r.IntN(3), func(path string) bool { return !strings.Contains(path, "Time") })...)
+		what := append(alter(r, &k.ObjectMeta, r.IntN(2), nil), alter(r, &k.Spec, r.IntN(3),
+			func(path string) bool { return !strings.Contains(path, "Time") })...)
 		now, was := internal(t, k, &coordination.Lease{}), internal(t, old, &coordination.Lease{})
 		l, err := ours(k, &oc.Lease{})
 		if err != nil {
@@ -179,8 +193,10 @@ func TestLeasesAreJudgedAlike(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if report(t, append(what, "create"), compare(theirFaults(coordvalidation.ValidateLease(now)), ourFaults(ourcoordination.ValidateLease(l)))) ||
-			report(t, append(what, "update"), onlyMeta(compare(theirFaults(coordvalidation.ValidateLeaseUpdate(now, was)), ourFaults(ourcoordination.ValidateLeaseUpdate(l, o))))) {
+		if report(t, append(what, "create"), compare(theirFaults(coordvalidation.ValidateLease(now)),
+			ourFaults(ourcoordination.ValidateLease(l)))) ||
+			report(t, append(what, "update"), onlyMeta(compare(theirFaults(coordvalidation.ValidateLeaseUpdate(now, was)),
+				ourFaults(ourcoordination.ValidateLeaseUpdate(l, o))))) {
 			bad++
 		}
 	}
@@ -189,8 +205,9 @@ func TestLeasesAreJudgedAlike(t *testing.T) {
 func TestEventsAreJudgedAlike(t *testing.T) {
 	base := func(newStyle bool) *v1.Event {
 		e := &v1.Event{
-			ObjectMeta: metav1.ObjectMeta{Name: "e", Namespace: "default"}, InvolvedObject: v1.ObjectReference{Namespace: "default", Name: "p", Kind: "Pod"},
-			Reason: "R", Message: "m", Type: "Normal",
+			ObjectMeta:     metav1.ObjectMeta{Name: "e", Namespace: "default"},
+			InvolvedObject: v1.ObjectReference{Namespace: "default", Name: "p", Kind: "Pod"},
+			Reason:         "R", Message: "m", Type: "Normal",
 		}
 		if newStyle {
 			e.EventTime = metav1.MicroTime{Time: time.Unix(1000, 5000)}
@@ -222,7 +239,8 @@ func TestEventsOfTheNewGroupAreJudgedAlike(t *testing.T) {
 	base := func(newStyle bool) *eventsv1.Event {
 		e := &eventsv1.Event{
 			ObjectMeta: metav1.ObjectMeta{Name: "e", Namespace: "default", ResourceVersion: "1"},
-			Regarding:  v1.ObjectReference{Namespace: "default", Name: "p", Kind: "Pod"}, Reason: "R", Note: "m", Type: "Normal",
+			Regarding:  v1.ObjectReference{Namespace: "default", Name: "p", Kind: "Pod"}, Reason: "R", Note: "m",
+			Type: "Normal",
 		}
 		if newStyle {
 			e.EventTime = metav1.MicroTime{Time: time.Unix(1000, 5000)}
@@ -253,8 +271,10 @@ func TestEventsOfTheNewGroupAreJudgedAlike(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		created := onlyMeta(compare(theirFaults(corevalidation.ValidateEventCreate(now, group)), ourFaults(ourevents.ValidateEvent(e))))
-		updated := onlyMeta(compare(theirFaults(corevalidation.ValidateEventUpdate(now, was, group)), ourFaults(ourevents.ValidateEventUpdate(e, o))))
+		created := onlyMeta(compare(theirFaults(corevalidation.ValidateEventCreate(now, group)),
+			ourFaults(ourevents.ValidateEvent(e))))
+		updated := onlyMeta(compare(theirFaults(corevalidation.ValidateEventUpdate(now, was, group)),
+			ourFaults(ourevents.ValidateEventUpdate(e, o))))
 		if report(t, append(what, "create"), created) || report(t, append(what, "update"), updated) {
 			bad++
 		}
@@ -279,19 +299,23 @@ func TestDeleteOptionsAreJudgedAlike(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		report(t, []string{k.String()}, compare(theirFaults(metavalidation.ValidateDeleteOptions(k)), ourFaults(validation.DeleteOptions(o))))
+		report(t, []string{k.String()}, compare(theirFaults(metavalidation.ValidateDeleteOptions(k)),
+			ourFaults(validation.DeleteOptions(o))))
 	}
 }
 
 func TestSecretsAreJudgedAlike(t *testing.T) {
 	types := []string{
-		"Opaque", "example.com/x", "kubernetes.io/tls", "kubernetes.io/dockercfg", "kubernetes.io/dockerconfigjson", "kubernetes.io/basic-auth",
+		"Opaque", "example.com/x", "kubernetes.io/tls", "kubernetes.io/dockercfg", "kubernetes.io/dockerconfigjson",
+		"kubernetes.io/basic-auth",
 		"kubernetes.io/ssh-auth", "kubernetes.io/service-account-token", "bootstrap.kubernetes.io/token",
 	}
-	keys := []string{"tls.crt", "tls.key", ".dockercfg", ".dockerconfigjson", "username", "password", "ssh-privatekey", "token-id"}
+	keys := []string{"tls.crt", "tls.key", ".dockercfg", ".dockerconfigjson", "username", "password", "ssh-privatekey",
+		"token-id"}
 	base := func(kind v1.SecretType) *v1.Secret {
 		return &v1.Secret{
-			ObjectMeta: metav1.ObjectMeta{Name: "c", Namespace: "default", ResourceVersion: "1"}, Immutable: ptr(true), Type: kind,
+			ObjectMeta: metav1.ObjectMeta{Name: "c", Namespace: "default", ResourceVersion: "1"}, Immutable: ptr(true),
+			Type: kind,
 			Data: map[string][]byte{"c": []byte("d")},
 		}
 	}
@@ -328,15 +352,18 @@ func TestSecretsAreJudgedAlike(t *testing.T) {
 		}
 		ourcore.DefaultSecret(s)
 		ourcore.DefaultSecret(o)
-		if report(t, append(what, "create"), compare(redacted(theirFaults(corevalidation.ValidateSecret(now))), redacted(ourFaults(ourcore.ValidateSecret(s))))) ||
-			report(t, append(what, "update"), onlyMeta(compare(redacted(theirFaults(corevalidation.ValidateSecretUpdate(now, was))), redacted(ourFaults(ourcore.ValidateSecretUpdate(s, o)))))) {
+		if report(t, append(what, "create"), compare(redacted(theirFaults(corevalidation.ValidateSecret(now))),
+			redacted(ourFaults(ourcore.ValidateSecret(s))))) ||
+			report(t, append(what, "update"),
+				onlyMeta(compare(redacted(theirFaults(corevalidation.ValidateSecretUpdate(now, was))),
+					redacted(ourFaults(ourcore.ValidateSecretUpdate(s, o)))))) {
 			bad++
 		}
 	}
 }
 
-// redacted makes what is said of credentials for registries the same: Kubernetes repeats what its decoder says, which may
-// quote from the secret.
+// redacted makes what is said of credentials for registries the same: Kubernetes repeats what its decoder says, which
+// may quote from the secret.
 func redacted(faults map[fault]bool) map[fault]bool {
 	out := map[fault]bool{}
 	for f := range faults {

@@ -30,23 +30,33 @@ var skipped = []string{
 }
 
 var words = []string{
-	"", "a", "A", "a-b", "-a", "a-", "a_b", "a.b", "a..b", "a/b", "/a", "a/b/c", "..", "../a", "..a", "a/../b", " a", "a b", "é", "0", "1", "-1", "00",
-	"example.com/x", "kubernetes.io/x", "metadata.name", "metadata.labels['a']", "metadata.labels['']", "metadata.annotations['A.b/C']", "spec.host",
-	"status.podIP", "status.phase", "spec.nodeName['x']", "limits.cpu", "requests.memory", "limits.hugepages-2Mi", "v1", "v2", "TCP", "SCTP", "tcp",
-	"Always", "IfNotPresent", "Never", "OnFailure", "None", "Default", "ClusterFirst", "File", "HTTP", "HTTPS", "In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt", "Equal",
-	"NoSchedule", "NoExecute", "PreferNoSchedule", "DoNotSchedule", "ScheduleAnyway", "Honor", "Ignore", "Localhost", "RuntimeDefault", "Unconfined", "linux",
-	"Bidirectional", "HostToContainer", "Enabled", "Disabled", "IfPossible", "Memory", "Directory", "empty", "host", "config", "claim", "app", "second", "init", "side", "http",
-	"10.0.0.1", "::1", "1.2.3", "010.0.0.1", "::ffff:1.2.3.4", "net.core.somaxconn", "kernel.shmmax", "net/core/x", "latest", "a:latest", "a:1", "a@sha256:x", "r.io:5000/a",
-	"Restart", "RestartAllContainers", "NotRequired", "RestartContainer", "cpu", "memory", "PreemptLowerPriority", "Merge", "Strict", "Recursive", "MountOption", "Unmasked",
+	"", "a", "A", "a-b", "-a", "a-", "a_b", "a.b", "a..b", "a/b", "/a", "a/b/c", "..", "../a", "..a", "a/../b", " a",
+	"a b", "é", "0", "1", "-1", "00",
+	"example.com/x", "kubernetes.io/x", "metadata.name", "metadata.labels['a']", "metadata.labels['']",
+	"metadata.annotations['A.b/C']", "spec.host",
+	"status.podIP", "status.phase", "spec.nodeName['x']", "limits.cpu", "requests.memory", "limits.hugepages-2Mi", "v1",
+	"v2", "TCP", "SCTP", "tcp",
+	"Always", "IfNotPresent", "Never", "OnFailure", "None", "Default", "ClusterFirst", "File", "HTTP", "HTTPS", "In",
+	"NotIn", "Exists", "DoesNotExist", "Gt", "Lt", "Equal",
+	"NoSchedule", "NoExecute", "PreferNoSchedule", "DoNotSchedule", "ScheduleAnyway", "Honor", "Ignore", "Localhost",
+	"RuntimeDefault", "Unconfined", "linux",
+	"Bidirectional", "HostToContainer", "Enabled", "Disabled", "IfPossible", "Memory", "Directory", "empty", "host",
+	"config", "claim", "app", "second", "init", "side", "http",
+	"10.0.0.1", "::1", "1.2.3", "010.0.0.1", "::ffff:1.2.3.4", "net.core.somaxconn", "kernel.shmmax", "net/core/x",
+	"latest", "a:latest", "a:1", "a@sha256:x", "r.io:5000/a",
+	"Restart", "RestartAllContainers", "NotRequired", "RestartContainer", "cpu", "memory", "PreemptLowerPriority",
+	"Merge", "Strict", "Recursive", "MountOption", "Unmasked",
 	strings.Repeat("a", 63), strings.Repeat("a", 64), strings.Repeat("a.", 126) + "a", strings.Repeat("a", 254),
 }
 
-var numbers = []int64{-1, 0, 1, 2, 5, 30, 80, 100, 101, 0o777, 0o1000, 65535, 65536, 1 << 31, -1 << 31, 1<<31 - 1, 600, 599}
+var numbers = []int64{-1, 0, 1, 2, 5, 30, 80, 100, 101, 0o777, 0o1000, 65535, 65536, 1 << 31, -1 << 31, 1<<31 - 1, 600,
+	599}
 
 var quantities = []string{"0", "1", "-1", "100m", "1.5", "0.0001", "1Gi", "3", "2Mi", "3Mi", "4Mi", "10", "1e3", "8"}
 
 var resourceNames = []string{
-	"cpu", "memory", "ephemeral-storage", "storage", "pods", "example.com/gpu", "hugepages-2Mi", "hugepages-x", "hugepages-", "requests.cpu", "foo", "kubernetes.io/x", "requests.example.com/x", "bad name", "",
+	"cpu", "memory", "ephemeral-storage", "storage", "pods", "example.com/gpu", "hugepages-2Mi", "hugepages-x",
+	"hugepages-", "requests.cpu", "foo", "kubernetes.io/x", "requests.example.com/x", "bad name", "",
 }
 
 // a change is one thing that can be altered in an object.

@@ -12,12 +12,14 @@ import (
 	"monoplane.dev/rules/nodeselector"
 )
 
-// choices are requirements, some of which cannot be read. Values that no label can have are left out: the server lets none pass.
+// choices are requirements, some of which cannot be read. Values that no label can have are left out: the server lets
+// none pass.
 func choices(r *rand.Rand, keys []string) []v1.NodeSelectorRequirement {
 	var all []v1.NodeSelectorRequirement
 	for range r.IntN(3) {
 		q := v1.NodeSelectorRequirement{
-			Key: pick(r, keys), Operator: v1.NodeSelectorOperator(pick(r, []string{"In", "In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt", "Like", ""})),
+			Key: pick(r, keys), Operator: v1.NodeSelectorOperator(pick(r, []string{"In", "In", "NotIn", "Exists",
+				"DoesNotExist", "Gt", "Lt", "Like", ""})),
 		}
 		for range r.IntN(3) {
 			q.Values = append(q.Values, pick(r, []string{"a", "b", "1", "2", "3", "n1", "n2", ""}))
@@ -57,7 +59,8 @@ func TestPodsChooseTheSameNodes(t *testing.T) {
 		}
 		want, _ := nodeaffinity.GetRequiredNodeAffinity(k).Match(node) // what cannot be read does not match
 		if got := nodeselector.OfPod(ourPod(t, k).Spec).Matches(n); got != want {
-			t.Fatalf("pod %v\nnode %s %v\nmatches: %v for Kubernetes, %v for Monoplane", k.Spec, node.Name, node.Labels, want, got)
+			t.Fatalf("pod %v\nnode %s %v\nmatches: %v for Kubernetes, %v for Monoplane", k.Spec, node.Name, node.Labels, want,
+				got)
 		}
 		if want {
 			matched++

@@ -33,9 +33,11 @@ func random(t *testing.T) *rand.Rand {
 
 // intended says whether a difference is meant, because Kubernetes' path is wrong and ours is right.
 func intended(diff string) bool {
-	return strings.Contains(diff, ".downwarAPI: ") || strings.Contains(diff, ".downwardAPI: Forbidden: may not specify more than 1") ||
+	return strings.Contains(diff, ".downwarAPI: ") ||
+		strings.Contains(diff, ".downwardAPI: Forbidden: may not specify more than 1") ||
 		// Kubernetes names the first init container, whichever it is.
-		strings.Contains(diff, "FieldValueDuplicate ") && strings.Contains(diff, "spec.initContainers[") && strings.Contains(diff, ".hostPort") ||
+		strings.Contains(diff, "FieldValueDuplicate ") && strings.Contains(diff, "spec.initContainers[") &&
+			strings.Contains(diff, ".hostPort") ||
 		// Which values Kubernetes lists depends on that of the pod before. Monoplane's pods have none: the field is refused.
 		strings.Contains(diff, ".seLinuxChangePolicy: Unsupported value: ") ||
 		// The time of the SchedulingGated condition: ours is the time of creation, which this test does not set.

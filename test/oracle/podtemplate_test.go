@@ -66,7 +66,8 @@ func TestPodTemplatesAreJudgedAlike(t *testing.T) {
 		}
 		keep(mine.Metadata, before.Metadata)
 		if report(t, append(what, "create"), diff) ||
-			report(t, append(what, "update"), onlyMeta(compare(theirFaults(updated), ourFaults(ourcore.ValidatePodTemplateUpdate(mine, before))))) {
+			report(t, append(what, "update"), onlyMeta(compare(theirFaults(updated),
+				ourFaults(ourcore.ValidatePodTemplateUpdate(mine, before))))) {
 			bad++
 		}
 	}

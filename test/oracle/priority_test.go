@@ -29,9 +29,11 @@ import (
 func TestPriorityClassesAreJudgedAlike(t *testing.T) {
 	base := func(r *rand.Rand) *schedulingv1.PriorityClass {
 		c := &schedulingv1.PriorityClass{
-			ObjectMeta:  metav1.ObjectMeta{Name: pick(r, []string{"high", "system-node-critical", "system-cluster-critical", "system-x", "System"})},
+			ObjectMeta: metav1.ObjectMeta{Name: pick(r, []string{"high", "system-node-critical", "system-cluster-critical",
+				"system-x", "System"})},
 			Value:       pick(r, []int32{0, -5, 1_000_000_000, 1_000_000_001, 2_000_000_000, 2_000_001_000}),
-			Description: "d", GlobalDefault: r.IntN(3) == 0, PreemptionPolicy: ptr(pick(r, []v1.PreemptionPolicy{"Never", "PreemptLowerPriority"})),
+			Description: "d", GlobalDefault: r.IntN(3) == 0, PreemptionPolicy: ptr(pick(r,
+				[]v1.PreemptionPolicy{"Never", "PreemptLowerPriority"})),
 		}
 		c.ResourceVersion = "1"
 		return c
@@ -54,8 +56,11 @@ func TestPriorityClassesAreJudgedAlike(t *testing.T) {
 		ourscheduling.DefaultPriorityClass(c)
 		ourscheduling.DefaultPriorityClass(o)
 		what = append(what, fmt.Sprintf("%s %d", k.Name, k.Value))
-		if report(t, append(what, "create"), compare(theirFaults(schedulingvalidation.ValidatePriorityClass(now)), ourFaults(ourscheduling.ValidatePriorityClass(c)))) ||
-			report(t, append(what, "update"), onlyMeta(compare(theirFaults(schedulingvalidation.ValidatePriorityClassUpdate(now, was)), ourFaults(ourscheduling.ValidatePriorityClassUpdate(c, o))))) {
+		if report(t, append(what, "create"), compare(theirFaults(schedulingvalidation.ValidatePriorityClass(now)),
+			ourFaults(ourscheduling.ValidatePriorityClass(c)))) ||
+			report(t, append(what, "update"),
+				onlyMeta(compare(theirFaults(schedulingvalidation.ValidatePriorityClassUpdate(now, was)),
+					ourFaults(ourscheduling.ValidatePriorityClassUpdate(c, o))))) {
 			bad++
 		}
 	}

@@ -28,9 +28,12 @@ func TestPodsNeedTheSame(t *testing.T) {
 			ours   resources.List
 		}{
 			{"requests", helper.PodRequests(k, helper.PodResourcesOptions{}), resources.Requests(spec)},
-			{"with assumed ones", helper.PodRequests(k, helper.PodResourcesOptions{NonMissingContainerRequests: absent}), resources.AppendRequests(nil, spec, assumed)},
-			{"of containers", helper.AggregateContainerRequests(k, helper.PodResourcesOptions{}), resources.ContainerRequests(spec)},
-			{"limits of containers", helper.AggregateContainerLimits(k, helper.PodResourcesOptions{}), resources.ContainerLimits(spec)},
+			{"with assumed ones", helper.PodRequests(k, helper.PodResourcesOptions{NonMissingContainerRequests: absent}),
+				resources.AppendRequests(nil, spec, assumed)},
+			{"of containers", helper.AggregateContainerRequests(k, helper.PodResourcesOptions{}),
+				resources.ContainerRequests(spec)},
+			{"limits of containers", helper.AggregateContainerLimits(k, helper.PodResourcesOptions{}),
+				resources.ContainerLimits(spec)},
 		} {
 			same := len(c.theirs) == len(c.ours)
 			for _, a := range c.ours {
@@ -47,7 +50,8 @@ func TestPodsNeedTheSame(t *testing.T) {
 	}
 }
 
-// The scheduler's sums, in whole units, are those of Kubernetes as long as they fit into 64 bits; beyond, ours are the largest number.
+// The scheduler's sums, in whole units, are those of Kubernetes as long as they fit into 64 bits; beyond, ours are the
+// largest number.
 // spec: INIT-3, SCHED-4
 func TestSchedulersCountTheSame(t *testing.T) {
 	r := random(t)

@@ -21,7 +21,8 @@ func asks(r *rand.Rand) v1.ResourceList {
 	l := v1.ResourceList{}
 	for range r.IntN(4) {
 		name := pick(r, []string{"cpu", "cpu", "memory", "memory", "hugepages-2Mi", "example.com/gpu", "ephemeral-storage"})
-		l[v1.ResourceName(name)] = resource.MustParse(pick(r, []string{"0", "1", "1", "2", "100m", "1Gi", "2Mi", "0.5", "7E", "8E"}))
+		l[v1.ResourceName(name)] = resource.MustParse(pick(r, []string{"0", "1", "1", "2", "100m", "1Gi", "2Mi", "0.5", "7E",
+			"8E"}))
 	}
 	return l
 }

@@ -60,8 +60,10 @@ func TestRuntimeClassesAreJudgedAlike(t *testing.T) {
 		}
 		ournode.DefaultRuntimeClass(o)
 		ournode.DefaultRuntimeClass(before)
-		created := compare(theirFaults(runtimeclass.Strategy.Validate(context.Background(), now)), ourFaults(ournode.ValidateRuntimeClass(o)))
-		updated := compare(theirFaults(runtimeclass.Strategy.ValidateUpdate(context.Background(), now, was)), ourFaults(ournode.ValidateRuntimeClassUpdate(o, before)))
+		created := compare(theirFaults(runtimeclass.Strategy.Validate(context.Background(), now)),
+			ourFaults(ournode.ValidateRuntimeClass(o)))
+		updated := compare(theirFaults(runtimeclass.Strategy.ValidateUpdate(context.Background(), now, was)),
+			ourFaults(ournode.ValidateRuntimeClassUpdate(o, before)))
 		if report(t, append(what, "create"), created) || report(t, append(what, "update"), onlyMeta(updated)) {
 			bad++
 		}

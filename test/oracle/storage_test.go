@@ -25,8 +25,10 @@ import (
 
 // storageWords are what the fields of storage know, beside words.
 var storageWords = []string{
-	"ReadWriteOnce", "ReadOnlyMany", "ReadWriteMany", "ReadWriteOncePod", "Block", "Filesystem", "Retain", "Delete", "Recycle",
-	"Immediate", "WaitForFirstConsumer", "fast", "slow", "NodeResizePending", "beta.kubernetes.io/os", "kubernetes.io/os", "/", "",
+	"ReadWriteOnce", "ReadOnlyMany", "ReadWriteMany", "ReadWriteOncePod", "Block", "Filesystem", "Retain", "Delete",
+	"Recycle",
+	"Immediate", "WaitForFirstConsumer", "fast", "slow", "NodeResizePending", "beta.kubernetes.io/os", "kubernetes.io/os",
+	"/", "",
 }
 
 // otherMode replaces an access mode by a word that storage knows, sometimes.
@@ -48,12 +50,16 @@ func unsupported(path string) bool {
 
 func localVolume() *v1.PersistentVolume {
 	return &v1.PersistentVolume{
-		ObjectMeta: metav1.ObjectMeta{Name: "v", ResourceVersion: "1", Annotations: map[string]string{"a": "b"}, Finalizers: []string{"kubernetes.io/pv-protection"}},
+		ObjectMeta: metav1.ObjectMeta{Name: "v", ResourceVersion: "1", Annotations: map[string]string{"a": "b"},
+			Finalizers: []string{"kubernetes.io/pv-protection"}},
 		Spec: v1.PersistentVolumeSpec{
-			Capacity: amounts("storage", "1Gi"), AccessModes: []v1.PersistentVolumeAccessMode{"ReadWriteOnce", "ReadOnlyMany"}, StorageClassName: "fast",
-			PersistentVolumeSource: v1.PersistentVolumeSource{Local: &v1.LocalVolumeSource{Path: "/mnt/a"}}, MountOptions: []string{"ro"},
+			Capacity: amounts("storage", "1Gi"), AccessModes: []v1.PersistentVolumeAccessMode{"ReadWriteOnce", "ReadOnlyMany"},
+			StorageClassName:       "fast",
+			PersistentVolumeSource: v1.PersistentVolumeSource{Local: &v1.LocalVolumeSource{Path: "/mnt/a"}},
+			MountOptions:           []string{"ro"},
 			NodeAffinity: &v1.VolumeNodeAffinity{Required: &v1.NodeSelector{NodeSelectorTerms: []v1.NodeSelectorTerm{{
-				MatchExpressions: []v1.NodeSelectorRequirement{{Key: "beta.kubernetes.io/os", Operator: "In", Values: []string{"linux"}}},
+				MatchExpressions: []v1.NodeSelectorRequirement{{Key: "beta.kubernetes.io/os", Operator: "In",
+					Values: []string{"linux"}}},
 			}}}},
 			ClaimRef: &v1.ObjectReference{Namespace: "default", Name: "c"},
 		},
@@ -64,8 +70,10 @@ func localVolume() *v1.PersistentVolume {
 func volumes() []*v1.PersistentVolume {
 	var all []*v1.PersistentVolume
 	for _, s := range []v1.PersistentVolumeSource{
-		{Local: &v1.LocalVolumeSource{Path: "/mnt/a"}}, {HostPath: &v1.HostPathVolumeSource{Path: "/"}}, {NFS: &v1.NFSVolumeSource{Server: "s", Path: "/p"}},
-		{CSI: &v1.CSIPersistentVolumeSource{Driver: "d.example.com", VolumeHandle: "h", NodePublishSecretRef: &v1.SecretReference{Name: "s", Namespace: "n"}}},
+		{Local: &v1.LocalVolumeSource{Path: "/mnt/a"}}, {HostPath: &v1.HostPathVolumeSource{Path: "/"}},
+		{NFS: &v1.NFSVolumeSource{Server: "s", Path: "/p"}},
+		{CSI: &v1.CSIPersistentVolumeSource{Driver: "d.example.com", VolumeHandle: "h",
+			NodePublishSecretRef: &v1.SecretReference{Name: "s", Namespace: "n"}}},
 	} {
 		v := localVolume()
 		v.Spec.PersistentVolumeSource = s
@@ -119,14 +127,17 @@ func TestPersistentVolumesAreJudgedAlike(t *testing.T) {
 		ourcore.DefaultPersistentVolume(v)
 		ourcore.DefaultPersistentVolume(o)
 		keep(v.Metadata, o.Metadata)
-		if report(t, append(what, "create"), plain(compare(theirFaults(created), ourFaults(ourcore.ValidatePersistentVolume(v))))) ||
-			report(t, append(what, "update"), onlyMeta(plain(compare(theirFaults(updated), ourFaults(ourcore.ValidatePersistentVolumeUpdate(v, o)))))) {
+		if report(t, append(what, "create"), plain(compare(theirFaults(created),
+			ourFaults(ourcore.ValidatePersistentVolume(v))))) ||
+			report(t, append(what, "update"),
+				onlyMeta(plain(compare(theirFaults(updated), ourFaults(ourcore.ValidatePersistentVolumeUpdate(v, o)))))) {
 			bad++
 		}
 	}
 }
 
-// plain leaves out faults whose message in Kubernetes repeats a whole structure, where ours of the same field is shorter.
+// plain leaves out faults whose message in Kubernetes repeats a whole structure, where ours of the same field is
+// shorter.
 func plain(diff []string) []string {
 	mine := map[string]bool{}
 	key := func(d string) string {
@@ -152,10 +163,12 @@ func plain(diff []string) []string {
 func TestPersistentVolumeClaimsAreJudgedAlike(t *testing.T) {
 	base := func() *v1.PersistentVolumeClaim {
 		return &v1.PersistentVolumeClaim{
-			ObjectMeta: metav1.ObjectMeta{Name: "c", Namespace: "default", ResourceVersion: "1", Finalizers: []string{"kubernetes.io/pvc-protection"}},
+			ObjectMeta: metav1.ObjectMeta{Name: "c", Namespace: "default", ResourceVersion: "1",
+				Finalizers: []string{"kubernetes.io/pvc-protection"}},
 			Spec: v1.PersistentVolumeClaimSpec{
 				AccessModes: []v1.PersistentVolumeAccessMode{"ReadWriteOnce", "ReadWriteMany"}, StorageClassName: ptr("fast"),
-				Resources: v1.VolumeResourceRequirements{Requests: amounts("storage", "5")}, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}},
+				Resources: v1.VolumeResourceRequirements{Requests: amounts("storage", "5")},
+				Selector:  &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}},
 			},
 			Status: v1.PersistentVolumeClaimStatus{Phase: "Pending", Capacity: amounts("storage", "2")},
 		}
@@ -175,7 +188,8 @@ func TestPersistentVolumeClaimsAreJudgedAlike(t *testing.T) {
 			old.Annotations = map[string]string{beta: "fast"}
 		}
 		k := old.DeepCopy()
-		what := append(alter(r, &k.Spec, r.IntN(3), func(p string) bool { return !unsupported(p) }), alter(r, &k.ObjectMeta, r.IntN(2), nil)...)
+		what := append(alter(r, &k.Spec, r.IntN(3), func(p string) bool { return !unsupported(p) }),
+			alter(r, &k.ObjectMeta, r.IntN(2), nil)...)
 		otherMode(r, k.Spec.AccessModes)
 		switch r.IntN(8) {
 		case 0:
@@ -203,8 +217,10 @@ func TestPersistentVolumeClaimsAreJudgedAlike(t *testing.T) {
 		ourcore.DefaultPersistentVolumeClaim(c)
 		ourcore.DefaultPersistentVolumeClaim(o)
 		keep(c.Metadata, o.Metadata)
-		if report(t, append(what, "create"), compare(theirFaults(created), ourFaults(ourcore.ValidatePersistentVolumeClaim(c)))) ||
-			report(t, append(what, "update"), plain(compare(theirFaults(updated), ourFaults(ourcore.ValidatePersistentVolumeClaimUpdate(c, o))))) {
+		if report(t, append(what, "create"), compare(theirFaults(created),
+			ourFaults(ourcore.ValidatePersistentVolumeClaim(c)))) ||
+			report(t, append(what, "update"), plain(compare(theirFaults(updated),
+				ourFaults(ourcore.ValidatePersistentVolumeClaimUpdate(c, o))))) {
 			bad++
 		}
 	}
@@ -217,13 +233,18 @@ func TestPersistentVolumeClaimStatusesAreJudgedAlike(t *testing.T) {
 		old := &v1.PersistentVolumeClaim{
 			ObjectMeta: metav1.ObjectMeta{Name: "c", Namespace: "default", ResourceVersion: "1"},
 			Spec:       v1.PersistentVolumeClaimSpec{AccessModes: []v1.PersistentVolumeAccessMode{"ReadWriteOnce"}},
-			Status:     v1.PersistentVolumeClaimStatus{Phase: "Bound", Capacity: amounts("storage", "2"), AllocatedResources: amounts("storage", "3")},
+			Status: v1.PersistentVolumeClaimStatus{Phase: "Bound", Capacity: amounts("storage", "2"),
+				AllocatedResources: amounts("storage", "3")},
 		}
 		k := old.DeepCopy()
-		what := alter(r, &k.Status, 1+r.IntN(3), func(p string) bool { return !strings.Contains(p, "Modify") && !strings.Contains(p, "VolumeAttributes") })
+		what := alter(r, &k.Status, 1+r.IntN(3), func(p string) bool {
+			return !strings.Contains(p, "Modify") &&
+				!strings.Contains(p, "VolumeAttributes")
+		})
 		if r.IntN(2) == 0 {
 			k.Status.AllocatedResourceStatuses = map[v1.ResourceName]v1.ClaimResourceStatus{
-				v1.ResourceName(pick(r, resourceNames)): v1.ClaimResourceStatus(pick(r, []string{"ControllerResizeInProgress", "NodeResizePending", "NodeResizeInfeasible", "x", ""})),
+				v1.ResourceName(pick(r, resourceNames)): v1.ClaimResourceStatus(pick(r,
+					[]string{"ControllerResizeInProgress", "NodeResizePending", "NodeResizeInfeasible", "x", ""})),
 			}
 		}
 		now, was := internal(t, k, &core.PersistentVolumeClaim{}), internal(t, old, &core.PersistentVolumeClaim{})
@@ -246,9 +267,11 @@ func TestPersistentVolumeClaimStatusesAreJudgedAlike(t *testing.T) {
 func TestStorageClassesAreJudgedAlike(t *testing.T) {
 	base := func() *k8sstorage.StorageClass {
 		return &k8sstorage.StorageClass{
-			ObjectMeta: metav1.ObjectMeta{Name: "s", ResourceVersion: "1"}, Provisioner: "example.com/p", Parameters: map[string]string{"a": "b"},
+			ObjectMeta: metav1.ObjectMeta{Name: "s", ResourceVersion: "1"}, Provisioner: "example.com/p",
+			Parameters: map[string]string{"a": "b"},
 			AllowedTopologies: []v1.TopologySelectorTerm{
-				{MatchLabelExpressions: []v1.TopologySelectorLabelRequirement{{Key: "zone", Values: []string{"a", "b"}}, {Key: "rack", Values: []string{"c"}}}},
+				{MatchLabelExpressions: []v1.TopologySelectorLabelRequirement{{Key: "zone", Values: []string{"a", "b"}},
+					{Key: "rack", Values: []string{"c"}}}},
 				{MatchLabelExpressions: []v1.TopologySelectorLabelRequirement{{Key: "zone", Values: []string{"c"}}}},
 			},
 		}
@@ -266,7 +289,8 @@ func TestStorageClassesAreJudgedAlike(t *testing.T) {
 		case 2:
 			k.Parameters["big"] = strings.Repeat("x", 256<<10)
 		case 3:
-			old.VolumeBindingMode, k.VolumeBindingMode = ptr(k8sstorage.VolumeBindingWaitForFirstConsumer), ptr(k8sstorage.VolumeBindingImmediate)
+			old.VolumeBindingMode, k.VolumeBindingMode = ptr(k8sstorage.VolumeBindingWaitForFirstConsumer),
+				ptr(k8sstorage.VolumeBindingImmediate)
 		case 4:
 			terms := k.AllowedTopologies
 			if len(terms) > 0 {
@@ -275,7 +299,8 @@ func TestStorageClassesAreJudgedAlike(t *testing.T) {
 		}
 		now, was := internal(t, k, &storage.StorageClass{}), internal(t, old, &storage.StorageClass{})
 		created := storagevalidation.ValidateStorageClass(now)
-		updated := append(storagevalidation.ValidateStorageClass(now), storagevalidation.ValidateStorageClassUpdate(now, was)...)
+		updated := append(storagevalidation.ValidateStorageClass(now), storagevalidation.ValidateStorageClassUpdate(now,
+			was)...)
 		c, err := ours(k, &storagev1.StorageClass{})
 		if err != nil {
 			t.Fatal(err)
@@ -288,7 +313,8 @@ func TestStorageClassesAreJudgedAlike(t *testing.T) {
 		ourstorage.DefaultStorageClass(o)
 		keep(c.Metadata, o.Metadata)
 		if report(t, append(what, "create"), compare(theirFaults(created), ourFaults(ourstorage.ValidateStorageClass(c)))) ||
-			report(t, append(what, "update"), compare(theirFaults(updated), ourFaults(ourstorage.ValidateStorageClassUpdate(c, o)))) {
+			report(t, append(what, "update"), compare(theirFaults(updated),
+				ourFaults(ourstorage.ValidateStorageClassUpdate(c, o)))) {
 			bad++
 		}
 	}

@@ -43,7 +43,8 @@ func TestPodsTolerateTheSameTaints(t *testing.T) {
 		got := taints.Untolerated(list, ourPod(t, k).Spec.Tolerations)
 		first := v1.Taint{Key: got.GetKey(), Value: got.GetValue(), Effect: v1.TaintEffect(got.GetEffect())}
 		if (got != nil) != found || first != want {
-			t.Fatalf("taints %v\ntolerations %v\nin the way: %v for Kubernetes, %v for Monoplane", there, tolerations, want, got)
+			t.Fatalf("taints %v\ntolerations %v\nin the way: %v for Kubernetes, %v for Monoplane", there, tolerations, want,
+				got)
 		}
 		for i := range there {
 			want := helper.TolerationsTolerateTaint(log, tolerations, &there[i], false)

@@ -82,7 +82,8 @@ func TestPodResizesAreJudgedAlike(t *testing.T) {
 		old := storedPod(t, r.IntN(3) == 0)
 		old.Spec.Resources = nil // Monoplane refuses them.
 		if r.IntN(3) == 0 {
-			old.Status.ContainerStatuses = []v1.ContainerStatus{{Name: "app", State: v1.ContainerState{Running: &v1.ContainerStateRunning{}}}}
+			old.Status.ContainerStatuses = []v1.ContainerStatus{{Name: "app",
+				State: v1.ContainerState{Running: &v1.ContainerStateRunning{}}}}
 			if r.IntN(2) == 0 {
 				old.Status.ContainerStatuses[0].Resources = &v1.ResourceRequirements{}
 			}
@@ -123,17 +124,21 @@ func TestPodStatusUpdatesAreJudgedAlike(t *testing.T) {
 		old := storedPod(t, false)
 		old.Spec.NodeName = "n"
 		old.Status.Phase = v1.PodRunning
-		old.Status.Conditions = []v1.PodCondition{{Type: v1.PodReady, Status: v1.ConditionTrue}, {Type: "example.com/g", Status: v1.ConditionTrue}}
+		old.Status.Conditions = []v1.PodCondition{{Type: v1.PodReady, Status: v1.ConditionTrue},
+			{Type: "example.com/g", Status: v1.ConditionTrue}}
 		ended := func(name string, code int32) v1.ContainerStatus {
-			return v1.ContainerStatus{Name: name, State: v1.ContainerState{Terminated: &v1.ContainerStateTerminated{ExitCode: code}}}
+			return v1.ContainerStatus{Name: name,
+				State: v1.ContainerState{Terminated: &v1.ContainerStateTerminated{ExitCode: code}}}
 		}
 		old.Status.ContainerStatuses = []v1.ContainerStatus{ended("app", 1), ended("second", 0)}
 		old.Status.InitContainerStatuses = []v1.ContainerStatus{ended("init", 0), ended("side", 2)}
 		old.Status.EphemeralContainerStatuses = []v1.ContainerStatus{ended("e", 0)}
 		old.Status.PodIP, old.Status.PodIPs = "10.0.0.1", []v1.PodIP{{IP: "10.0.0.1"}, {IP: "::1"}}
 		old.Status.HostIP, old.Status.HostIPs = "10.0.0.2", []v1.HostIP{{IP: "10.0.0.2"}}
-		old.Status.ContainerStatuses[0].User = &v1.ContainerUser{Linux: &v1.LinuxContainerUser{UID: 1, SupplementalGroups: []int64{1}}}
-		old.Status.ContainerStatuses[0].AllocatedResourcesStatus = []v1.ResourceStatus{{Name: "cpu", Resources: []v1.ResourceHealth{{ResourceID: "a", Health: "Healthy", Message: ptr("m")}}}}
+		old.Status.ContainerStatuses[0].User = &v1.ContainerUser{Linux: &v1.LinuxContainerUser{UID: 1,
+			SupplementalGroups: []int64{1}}}
+		old.Status.ContainerStatuses[0].AllocatedResourcesStatus = []v1.ResourceStatus{{Name: "cpu",
+			Resources: []v1.ResourceHealth{{ResourceID: "a", Health: "Healthy", Message: ptr("m")}}}}
 
 		k := old.DeepCopy()
 		what := alter(r, &k.Status, 1+r.IntN(4), func(path string) bool {

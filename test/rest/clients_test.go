@@ -61,12 +61,14 @@ func TestTypedClient(t *testing.T) {
 			if _, err := pods.Update(ctx, created, metav1.UpdateOptions{}); !apierrors.IsConflict(err) {
 				t.Errorf("stale update: %v", err)
 			}
-			patched, err := pods.Patch(ctx, "a", types.MergePatchType, []byte(`{"metadata":{"labels":{"x":null}}}`), metav1.PatchOptions{})
+			patched, err := pods.Patch(ctx, "a", types.MergePatchType, []byte(`{"metadata":{"labels":{"x":null}}}`),
+				metav1.PatchOptions{})
 			if _, ok := patched.Labels["x"]; err != nil || ok {
 				t.Errorf("patch: %v, %v", patched, err)
 			}
 			patched.Status.Phase = corev1.PodRunning
-			if got, err := pods.UpdateStatus(ctx, patched, metav1.UpdateOptions{}); err != nil || got.Status.Phase != corev1.PodRunning {
+			if got, err := pods.UpdateStatus(ctx, patched, metav1.UpdateOptions{}); err != nil ||
+				got.Status.Phase != corev1.PodRunning {
 				t.Errorf("status: %v, %v", got, err)
 			}
 			list, err := pods.List(ctx, metav1.ListOptions{LabelSelector: "app=a", Limit: 10})
@@ -74,7 +76,8 @@ func TestTypedClient(t *testing.T) {
 				t.Errorf("list: %v, %v", list, err)
 			}
 			zero := int64(0)
-			if err := pods.Delete(ctx, "a", metav1.DeleteOptions{GracePeriodSeconds: &zero, Preconditions: metav1.NewUIDPreconditions("other")}); !apierrors.IsConflict(err) {
+			if err := pods.Delete(ctx, "a", metav1.DeleteOptions{GracePeriodSeconds: &zero,
+				Preconditions: metav1.NewUIDPreconditions("other")}); !apierrors.IsConflict(err) {
 				t.Errorf("delete with another uid: %v", err)
 			}
 			if err := pods.Delete(ctx, "a", *metav1.NewPreconditionDeleteOptions(string(created.UID))); err != nil {
@@ -147,7 +150,8 @@ func TestInformers(t *testing.T) {
 	}
 	expect("add after")
 	zero := int64(0)
-	if err := client.CoreV1().Pods("default").Delete(ctx, "before", metav1.DeleteOptions{GracePeriodSeconds: &zero}); err != nil {
+	if err := client.CoreV1().Pods("default").Delete(ctx, "before",
+		metav1.DeleteOptions{GracePeriodSeconds: &zero}); err != nil {
 		t.Fatal(err)
 	}
 	expect("delete")
@@ -162,7 +166,8 @@ func TestDynamicAndMetadataClients(t *testing.T) {
 	o := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": "m"}, "data": map[string]any{"a": "b"},
 	}}
-	if got, err := maps.Create(ctx, o, metav1.CreateOptions{}); err != nil || got.GetKind() != "ConfigMap" || got.GetUID() == "" {
+	if got, err := maps.Create(ctx, o, metav1.CreateOptions{}); err != nil || got.GetKind() != "ConfigMap" ||
+		got.GetUID() == "" {
 		t.Fatalf("create: %v, %v", got, err)
 	}
 	list, err := maps.List(ctx, metav1.ListOptions{})
@@ -207,7 +212,8 @@ func TestDiscoveryClient(t *testing.T) {
 		i := slices.IndexFunc(resources, func(l *metav1.APIResourceList) bool { return l.GroupVersion == "v1" })
 		j := slices.IndexFunc(resources[i].APIResources, func(r metav1.APIResource) bool { return r.Name == "pods" })
 		r := resources[i].APIResources[j]
-		if r.Kind != "Pod" || !r.Namespaced || r.SingularName != "pod" || !slices.Contains(r.ShortNames, "po") || len(r.Verbs) != 8 {
+		if r.Kind != "Pod" || !r.Namespaced || r.SingularName != "pod" || !slices.Contains(r.ShortNames, "po") ||
+			len(r.Verbs) != 8 {
 			t.Errorf("legacy %v: pods %+v", legacy, r)
 		}
 		v, err := c.ServerVersion()
@@ -237,7 +243,8 @@ func TestErrorsOnTheClient(t *testing.T) {
 	}
 	big := pod("big")
 	big.Annotations = map[string]string{"x": string(make([]byte, 4<<20))}
-	if _, err = client.CoreV1().Pods("default").Create(t.Context(), big, metav1.CreateOptions{}); !apierrors.IsRequestEntityTooLargeError(err) {
+	if _, err = client.CoreV1().Pods("default").Create(t.Context(), big,
+		metav1.CreateOptions{}); !apierrors.IsRequestEntityTooLargeError(err) {
 		t.Errorf("large body: %v", err)
 	}
 }

@@ -76,7 +76,8 @@ func TestKubectl(t *testing.T) {
 	k.want(k.run(true, "", "create", "configmap", "m", "--from-literal=a=b"), "configmap/m created")
 	k.want(k.run(true, manifest, "apply", "-f", "-"), "pod/hello created")
 	k.want(k.run(true, manifest, "apply", "-f", "-"), "pod/hello unchanged")
-	k.want(k.run(true, strings.Replace(manifest, "image: host", "image: other", 1), "apply", "-f", "-"), "pod/hello configured")
+	k.want(k.run(true, strings.Replace(manifest, "image: host", "image: other", 1), "apply", "-f", "-"),
+		"pod/hello configured")
 	k.want(k.run(false, manifest, "create", "-f", "-"), "AlreadyExists")
 	k.want(k.run(false, strings.Replace(manifest, "containers", "contaners", 1), "create", "-f", "-"),
 		`strict decoding error: unknown field "spec.contaners"`)
@@ -93,7 +94,8 @@ func TestKubectl(t *testing.T) {
 	k.want(k.run(false, "", "get", "deployments"), "the server doesn't have a resource type")
 	k.want(k.run(false, "", "get", "pod", "absent"), `pods "absent" not found`)
 	k.want(k.run(true, "", "get", "--raw", "/livez?verbose"), "livez check passed")
-	k.want(k.run(true, "", "wait", "--for=jsonpath={.spec.containers[0].image}=other", "pod/hello", "--timeout=10s"), "condition met")
+	k.want(k.run(true, "", "wait", "--for=jsonpath={.spec.containers[0].image}=other", "pod/hello", "--timeout=10s"),
+		"condition met")
 	k.want(k.run(true, "", "delete", "configmap", "m"), `configmap "m" deleted`)
 	k.want(k.run(true, "", "delete", "pod", "hello", "--force", "--grace-period=0"), `pod "hello" force deleted`)
 }
@@ -113,7 +115,8 @@ func TestKubectlApplyMergesByKey(t *testing.T) {
 		return nil
 	})
 	// The server refuses it, as kube-apiserver does, after it has seen the patch.
-	k.want(k.run(false, strings.Replace(manifest, "{name: A, value: one}", "{name: B, value: two}", 1), "apply", "-f", "-"),
+	k.want(k.run(false, strings.Replace(manifest, "{name: A, value: one}", "{name: B, value: two}", 1), "apply", "-f",
+		"-"),
 		"pod updates may not change fields")
 	p := <-patches
 	if p.GetPatchType() != "application/strategic-merge-patch+json" {

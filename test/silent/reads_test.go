@@ -26,7 +26,8 @@ type listed struct {
 // list returns the packages of the patterns and all that they need.
 func list(t *testing.T, root string, patterns ...string) []listed {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "go", append([]string{"list", "-deps", "-export", "-json=ImportPath,Dir,Export,GoFiles,DepOnly"}, patterns...)...)
+	cmd := exec.CommandContext(t.Context(), "go", append([]string{"list", "-deps", "-export",
+		"-json=ImportPath,Dir,Export,GoFiles,DepOnly"}, patterns...)...)
 	cmd.Dir, cmd.Stderr = root, os.Stderr
 	out, err := cmd.Output()
 	if err != nil {
@@ -54,7 +55,10 @@ func reads(t *testing.T, root string, patterns ...string) map[string]bool {
 	for _, p := range packages {
 		exports[p.ImportPath] = p.Export
 	}
-	imports := importer.ForCompiler(fset, "gc", func(path string) (io.ReadCloser, error) { return os.Open(exports[path]) })
+	imports := importer.ForCompiler(fset, "gc", func(path string) (io.ReadCloser,
+		error) {
+		return os.Open(exports[path])
+	})
 	found := map[string]bool{}
 	for _, p := range packages {
 		if p.DepOnly {

@@ -1,5 +1,6 @@
-// Package silent_test checks the promise of SCOPE.md that no field is ignored in silence: a field of an object that users write is refused,
-// answered with a warning, read by a component, or explained here. What a component does with what it reads is for its own tests.
+// Package silent_test checks the promise of SCOPE.md that no field is ignored in silence: a field of an object that
+// users write is refused, answered with a warning, read by a component, or explained here. What a component does with
+// what it reads is for its own tests.
 package silent_test
 
 import (
@@ -18,8 +19,8 @@ import (
 	storagev1 "monoplane.dev/api/storage/v1"
 )
 
-// explained says, for fields that no component reads, why they are not ignored. Leases and events are not looked at: they are
-// notes of programs for each other, which the server keeps.
+// explained says, for fields that no component reads, why they are not ignored. Leases and events are not looked at:
+// they are notes of programs for each other, which the server keeps.
 var explained = map[string]string{
 	"ContainerPort.name":                "a name for others to refer to, which none do yet",
 	"ObjectFieldSelector.apiVersion":    "validation knows one version",
@@ -54,7 +55,8 @@ var explained = map[string]string{
 }
 
 // acting are the packages whose reading of a field is an effect. In those of the server most reading is bookkeeping.
-var acting = []string{"./nodeagent/...", "./scheduler/...", "./controllers/...", "./object/...", "./rules/...", "./apiserver/kinds/scheduling/priority"}
+var acting = []string{"./nodeagent/...", "./scheduler/...", "./controllers/...", "./object/...", "./rules/...",
+	"./apiserver/kinds/scheduling/priority"}
 
 // spec: OBJ-4
 func TestNoFieldIsSilent(t *testing.T) {
@@ -62,7 +64,8 @@ func TestNoFieldIsSilent(t *testing.T) {
 	left := maps.Clone(explained)
 	seen := map[protoreflect.FullName]bool{}
 	for _, m := range []proto.Message{
-		&corev1.Pod{}, &corev1.Node{}, &corev1.Namespace{}, &corev1.ConfigMap{}, &corev1.ServiceAccount{}, &corev1.PersistentVolume{},
+		&corev1.Pod{}, &corev1.Node{}, &corev1.Namespace{}, &corev1.ConfigMap{}, &corev1.ServiceAccount{},
+		&corev1.PersistentVolume{},
 		&corev1.PersistentVolumeClaim{}, &storagev1.StorageClass{}, &schedulingv1.PriorityClass{},
 		&corev1.Secret{}, &corev1.PodTemplate{}, &appsv1.ControllerRevision{}, &nodev1.RuntimeClass{},
 	} {
@@ -88,9 +91,13 @@ func TestNoFieldIsSilent(t *testing.T) {
 	}
 }
 
-// eachField calls f once for each field in or below a message that is served in full, and goes on below where f says so. Of an object
-// itself, metadata and status are left out: the one is the same for all kinds, and users do not write the other.
-func eachField(d protoreflect.MessageDescriptor, object bool, seen map[protoreflect.FullName]bool, f func(protoreflect.FieldDescriptor) bool) {
+// eachField calls f once for each field in or below a message that is served in full, and goes on below where f says
+// so. Of an object itself, metadata and status are left out: the one is the same for all kinds, and users do not write
+// the other.
+func eachField(
+	d protoreflect.MessageDescriptor, object bool, seen map[protoreflect.FullName]bool,
+	f func(protoreflect.FieldDescriptor) bool,
+) {
 	if seen[d.FullName()] {
 		return
 	}

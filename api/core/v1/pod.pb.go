@@ -151,17 +151,17 @@ type PodSpec struct {
 	ShareProcessNamespace *bool `protobuf:"varint,27,opt,name=shareProcessNamespace,proto3,oneof" json:"shareProcessNamespace,omitempty"`
 	// Extra conditions that must be True before the pod is Ready (LIFE-4).
 	ReadinessGates []*PodReadinessGate `protobuf:"bytes,28,rep,name=readinessGates,proto3" json:"readinessGates,omitempty"`
-	// Name of the runtime class that runs the pod; the node's usual way when absent. The class must exist. Runtimes that do
-	// not know its handler, such as those of image "host" and of simulated nodes, do not start the pod, and say so in an
-	// event.
+	// Name of the runtime class that runs the pod; the node's usual way when absent. The class must exist. Runtimes that
+	// do not know its handler, such as those of image "host" and of simulated nodes, do not start the pod, and say so in
+	// an event.
 	RuntimeClassName *string `protobuf:"bytes,29,opt,name=runtimeClassName,proto3,oneof" json:"runtimeClassName,omitempty"`
 	// Whether services are announced in environment variables; true when absent. There are none to announce yet.
 	EnableServiceLinks *bool `protobuf:"varint,30,opt,name=enableServiceLinks,proto3,oneof" json:"enableServiceLinks,omitempty"`
 	// Whether the pod may displace pods of lower priority: "PreemptLowerPriority" (default) or "Never". The server takes
 	// it from the class.
 	PreemptionPolicy *string `protobuf:"bytes,31,opt,name=preemptionPolicy,proto3,oneof" json:"preemptionPolicy,omitempty"`
-	// Resources that the runtime itself needs for the pod, by resource name, which count as requested. The server takes them
-	// from the runtime class; they cannot be chosen.
+	// Resources that the runtime itself needs for the pod, by resource name, which count as requested. The server takes
+	// them from the runtime class; they cannot be chosen.
 	Overhead map[string]*v1.Quantity `protobuf:"bytes,32,rep,name=overhead,proto3" json:"overhead,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// How matching pods are spread over zones, hosts and other domains.
 	TopologySpreadConstraints []*TopologySpreadConstraint `protobuf:"bytes,33,rep,name=topologySpreadConstraints,proto3" json:"topologySpreadConstraints,omitempty"`

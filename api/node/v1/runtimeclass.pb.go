@@ -30,8 +30,8 @@ type RuntimeClass struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Identity of the class.
 	Metadata *v1.ObjectMeta `protobuf:"bytes,1,opt,name=metadata,proto3" json:"metadata,omitempty"`
-	// Name of the configuration of the container runtime on the nodes, a DNS label. The image "host" and pods that are only
-	// simulated know none. It cannot be changed.
+	// Name of the configuration of the container runtime on the nodes, a DNS label. The image "host" and pods that are
+	// only simulated know none. It cannot be changed.
 	Handler string `protobuf:"bytes,2,opt,name=handler,proto3" json:"handler,omitempty"`
 	// What a pod of the class needs beyond its containers; nothing when absent.
 	Overhead *Overhead `protobuf:"bytes,3,opt,name=overhead,proto3" json:"overhead,omitempty"`

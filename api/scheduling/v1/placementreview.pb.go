@@ -24,8 +24,8 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// PlacementReview asks the scheduler what it thinks of every node for a pod, and why the pod waits. It is answered when it
-// is created, and never stored.
+// PlacementReview asks the scheduler what it thinks of every node for a pod, and why the pod waits. It is answered
+// when it is created, and never stored.
 type PlacementReview struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The namespace is that of the pod. A name has no meaning.
@@ -168,8 +168,8 @@ type PlacementReviewStatus struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The scheduler that the pod chose by spec.schedulerName.
 	SchedulerName string `protobuf:"bytes,1,opt,name=schedulerName,proto3" json:"schedulerName,omitempty"`
-	// The answer in one sentence: why the pod fits nowhere, in the words of the event FailedScheduling, where it would go,
-	// or what else holds it.
+	// The answer in one sentence: why the pod fits nowhere, in the words of the event FailedScheduling, where it would
+	// go, or what else holds it.
 	Message string `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
 	// What holds the pod back, or has settled its place, other than the nodes; the most important first.
 	Holds []*PlacementHold `protobuf:"bytes,3,rep,name=holds,proto3" json:"holds,omitempty"`
@@ -341,8 +341,8 @@ func (x *PlacementHold) GetMessage() string {
 // PlacementQueue is the place of a pod in the scheduler's queue.
 type PlacementQueue struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// "Active" (about to be tried), "BackingOff" (not before a time), "Unschedulable" (until something changes that helps),
-	// "Gated" or "InFlight" (is being tried).
+	// "Active" (about to be tried), "BackingOff" (not before a time), "Unschedulable" (until something changes that
+	// helps), "Gated" or "InFlight" (is being tried).
 	State string `protobuf:"bytes,1,opt,name=state,proto3" json:"state,omitempty"`
 	// How often it was tried.
 	Attempts int32 `protobuf:"varint,2,opt,name=attempts,proto3" json:"attempts,omitempty"`

@@ -28,12 +28,12 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// SchedulerStreams carries what the API server asks of schedulers. As with NodeStreams, the scheduler dials the server: it
-// listens for calls on one stream and answers each call on a stream of its own.
+// SchedulerStreams carries what the API server asks of schedulers. As with NodeStreams, the scheduler dials the
+// server: it listens for calls on one stream and answers each call on a stream of its own.
 type SchedulerStreamsClient interface {
 	// Listen delivers the calls for the pods of some scheduler names until the stream ends. Only the identity
-	// system:scheduler may listen; a newer Listen for one of the names ends the older one with Aborted.
-	// Codes: InvalidArgument (no names), PermissionDenied (another identity), Aborted (replaced; do not reconnect at once),
+	// system:scheduler may listen; a newer Listen for one of the names ends the older one with Aborted. Codes:
+	// InvalidArgument (no names), PermissionDenied (another identity), Aborted (replaced; do not reconnect at once),
 	// Unavailable (reconnect with back-off).
 	Listen(ctx context.Context, in *ListenSchedulerRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[SchedulerCall], error)
 	// Answer carries the data of one call. The first frame the scheduler sends names the call.
@@ -85,12 +85,12 @@ type SchedulerStreams_AnswerClient = grpc.BidiStreamingClient[v1.Frame, v1.Frame
 // All implementations must embed UnimplementedSchedulerStreamsServer
 // for forward compatibility.
 //
-// SchedulerStreams carries what the API server asks of schedulers. As with NodeStreams, the scheduler dials the server: it
-// listens for calls on one stream and answers each call on a stream of its own.
+// SchedulerStreams carries what the API server asks of schedulers. As with NodeStreams, the scheduler dials the
+// server: it listens for calls on one stream and answers each call on a stream of its own.
 type SchedulerStreamsServer interface {
 	// Listen delivers the calls for the pods of some scheduler names until the stream ends. Only the identity
-	// system:scheduler may listen; a newer Listen for one of the names ends the older one with Aborted.
-	// Codes: InvalidArgument (no names), PermissionDenied (another identity), Aborted (replaced; do not reconnect at once),
+	// system:scheduler may listen; a newer Listen for one of the names ends the older one with Aborted. Codes:
+	// InvalidArgument (no names), PermissionDenied (another identity), Aborted (replaced; do not reconnect at once),
 	// Unavailable (reconnect with back-off).
 	Listen(*ListenSchedulerRequest, grpc.ServerStreamingServer[SchedulerCall]) error
 	// Answer carries the data of one call. The first frame the scheduler sends names the call.

@@ -26,7 +26,8 @@ import (
 //
 // spec: NODE-7
 func TestGuardsAgainstAnotherMachine(t *testing.T) {
-	s, err := store.Open(t.Context(), store.Config{Dir: t.TempDir(), Collections: kinds.Collections(), UnsafeNoFsync: true})
+	s, err := store.Open(t.Context(), store.Config{Dir: t.TempDir(), Collections: kinds.Collections(),
+		UnsafeNoFsync: true})
 	if err != nil {
 		t.Fatal(err)
 	}

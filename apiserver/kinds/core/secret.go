@@ -85,8 +85,8 @@ func DefaultSecret(s *corev1.Secret) {
 	s.StringData = nil
 }
 
-// warnOfKeyPair says that a certificate and a key do not belong together, which Kubernetes allows. It does not say why:
-// that would speak of what the secret holds.
+// warnOfKeyPair says that a certificate and a key do not belong together, which Kubernetes allows. It does not say
+// why: that would speak of what the secret holds.
 func warnOfKeyPair(ctx context.Context, s *corev1.Secret) {
 	if s.GetType() != secretTLS {
 		return
@@ -184,8 +184,8 @@ func checkSecret(f *validation.Faults, s, old *corev1.Secret) {
 	}
 }
 
-// checkDockerConfig checks the credentials for registries below a key. What is wrong with the text is not said: a message
-// of the decoder quotes from it.
+// checkDockerConfig checks the credentials for registries below a key. What is wrong with the text is not said: a
+// message of the decoder quotes from it.
 func checkDockerConfig(f *validation.Faults, p *validation.Path, s *corev1.Secret, key string) {
 	text, ok := s.GetData()[key]
 	if !ok {

@@ -35,7 +35,8 @@ func TestOnce(t *testing.T) {
 	for range 8 {
 		wg.Go(func() {
 			for i := range 200 {
-				if got := string(c.Get(pod(fmt.Sprint("u", i), i+1), 0, false, counting(&made, 3))); got != fmt.Sprint("u", i, "...") {
+				if got := string(c.Get(pod(fmt.Sprint("u", i), i+1), 0, false, counting(&made, 3))); got != fmt.Sprint("u", i,
+					"...") {
 					t.Errorf("body %q", got)
 				}
 			}

@@ -14,9 +14,12 @@ import (
 // spec: CLI-2
 func TestVersionsAndForeignKinds(t *testing.T) {
 	d, err := discovery.New([]discovery.Resource{
-		{Group: "apps", Version: "v1", Name: "sets", Singular: "set", Namespaced: true, Kind: "Set", KindGroup: "apps", KindVersion: "v1", Verbs: []string{"get"}},
-		{Group: "apps", Version: "v1", Name: "sets/scale", Namespaced: true, Kind: "Scale", KindGroup: "autoscaling", KindVersion: "v1", Verbs: []string{"get"}},
-		{Group: "apps", Version: "v1beta1", Name: "sets", Singular: "set", Kind: "Set", KindGroup: "apps", KindVersion: "v1beta1", Verbs: []string{"get"}},
+		{Group: "apps", Version: "v1", Name: "sets", Singular: "set", Namespaced: true, Kind: "Set", KindGroup: "apps",
+			KindVersion: "v1", Verbs: []string{"get"}},
+		{Group: "apps", Version: "v1", Name: "sets/scale", Namespaced: true, Kind: "Scale", KindGroup: "autoscaling",
+			KindVersion: "v1", Verbs: []string{"get"}},
+		{Group: "apps", Version: "v1beta1", Name: "sets", Singular: "set", Kind: "Set", KindGroup: "apps",
+			KindVersion: "v1beta1", Verbs: []string{"get"}},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -36,7 +39,8 @@ func TestVersionsAndForeignKinds(t *testing.T) {
 		}
 		return v
 	}
-	if v := get("/apis/apps", "")["preferredVersion"]; !reflect.DeepEqual(v, map[string]any{"groupVersion": "apps/v1", "version": "v1"}) {
+	if v := get("/apis/apps", "")["preferredVersion"]; !reflect.DeepEqual(v,
+		map[string]any{"groupVersion": "apps/v1", "version": "v1"}) {
 		t.Errorf("preferred %v", v)
 	}
 	scale := get("/apis/apps/v1", "")["resources"].([]any)[1].(map[string]any)
@@ -50,7 +54,8 @@ func TestVersionsAndForeignKinds(t *testing.T) {
 	}
 	set := first[0].(map[string]any)
 	sub := set["subresources"].([]any)[0].(map[string]any)
-	if set["scope"] != "Namespaced" || sub["subresource"] != "scale" || sub["responseKind"].(map[string]any)["group"] != "autoscaling" {
+	if set["scope"] != "Namespaced" || sub["subresource"] != "scale" ||
+		sub["responseKind"].(map[string]any)["group"] != "autoscaling" {
 		t.Errorf("set %v", set)
 	}
 	if other := versions[1].(map[string]any)["resources"].([]any)[0].(map[string]any); other["scope"] != "Cluster" {

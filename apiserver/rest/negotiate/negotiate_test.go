@@ -31,9 +31,11 @@ func TestAccept(t *testing.T) {
 			want: negotiate.Output{Encoding: negotiate.Protobuf}},
 		{name: "two headers", accept: []string{"text/html", "application/yaml"},
 			want: negotiate.Output{Encoding: negotiate.YAML}},
-		{name: "kubectl get", accept: []string{asTable + ",application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json"},
+		{name: "kubectl get", accept: []string{asTable +
+			",application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json"},
 			want: negotiate.Output{Form: negotiate.Table}},
-		{name: "unknown version falls back", accept: []string{"application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json"}},
+		{name: "unknown version falls back",
+			accept: []string{"application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json"}},
 		{name: "metadata client", accept: []string{asMeta + ",application/json"},
 			want: negotiate.Output{Encoding: negotiate.Protobuf, Form: negotiate.Metadata}},
 		{name: "metadata list", accept: []string{"application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"},
@@ -46,7 +48,8 @@ func TestAccept(t *testing.T) {
 		{name: "weight 0 refuses", accept: []string{"application/json;q=0"}, refuse: true},
 		{name: "bad weight refuses", accept: []string{"application/json;q=x"}, refuse: true},
 		{name: "unknown type", accept: []string{"text/plain"}, refuse: true},
-		{name: "no table in protobuf", accept: []string{"application/vnd.kubernetes.protobuf;as=Table;v=v1;g=meta.k8s.io"}, refuse: true},
+		{name: "no table in protobuf", accept: []string{"application/vnd.kubernetes.protobuf;as=Table;v=v1;g=meta.k8s.io"},
+			refuse: true},
 		{name: "unknown form", accept: []string{"application/json;as=Picture;v=v1;g=meta.k8s.io"}, refuse: true},
 		{name: "no yaml stream", accept: []string{"application/yaml"}, stream: true, refuse: true},
 	}
@@ -69,7 +72,8 @@ func TestBody(t *testing.T) {
 			t.Errorf("Body(%q) = %v, %v", header, got, ok)
 		}
 	}
-	for _, header := range []string{"text/plain", "application/x-www-form-urlencoded", ";", "application/json,application/yaml"} {
+	for _, header := range []string{"text/plain", "application/x-www-form-urlencoded", ";",
+		"application/json,application/yaml"} {
 		if _, ok := negotiate.Body(header); ok && header != ";" {
 			t.Errorf("Body(%q) was accepted", header)
 		}

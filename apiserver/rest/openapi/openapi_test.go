@@ -135,7 +135,8 @@ func TestDescriptions(t *testing.T) {
 		}
 	}
 	// A field of a message refers to its schema beside the description, and so keeps both.
-	if p := core["monoplane.core.v1.Pod"].Properties["spec"]; len(p.AllOf) != 1 || p.AllOf[0].Ref != "#/components/schemas/monoplane.core.v1.PodSpec" {
+	if p := core["monoplane.core.v1.Pod"].Properties["spec"]; len(p.AllOf) != 1 ||
+		p.AllOf[0].Ref != "#/components/schemas/monoplane.core.v1.PodSpec" {
 		t.Errorf("spec: %+v", p)
 	}
 }

@@ -7,8 +7,9 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// V2Path is the path of the document of OpenAPI v2. It describes nothing. It is there because kubectl asks for it when the one
-// of v3 does not say that a kind can be patched, and creates nothing of such a kind (a PlacementReview, a Binding) without it.
+// V2Path is the path of the document of OpenAPI v2. It describes nothing. It is there because kubectl asks for it when
+// the one of v3 does not say that a kind can be patched, and creates nothing of such a kind (a PlacementReview, a
+// Binding) without it.
 const V2Path = "/openapi/v2"
 
 // v2Accepted is what kubectl accepts, v2Protobuf what it then gets: the first is no valid type in a header.

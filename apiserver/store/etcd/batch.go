@@ -7,10 +7,10 @@ import (
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 )
 
-// etcd applies transactions to a batch in memory, which it writes to its database from time to time; until then they are
-// in the log on the disk. It looks ten times a second whether there is anything to write, which is a fifth of what an
-// idle cluster wakes for. So it looks once a second instead, and what is written in between is bounded in bytes, which
-// etcd does not do: several hundred large objects a second would otherwise all be kept.
+// etcd applies transactions to a batch in memory, which it writes to its database from time to time; until then they
+// are in the log on the disk. It looks ten times a second whether there is anything to write, which is a fifth of what
+// an idle cluster wakes for. So it looks once a second instead, and what is written in between is bounded in bytes,
+// which etcd does not do: several hundred large objects a second would otherwise all be kept.
 const (
 	batchInterval = time.Second
 	batchBytes    = 2 << 20

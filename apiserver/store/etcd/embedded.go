@@ -53,7 +53,8 @@ const (
 	quietTick     = time.Second
 
 	// snapshotCount entries are replayed at most when the server starts. catchUpEntries stay in memory, beside up to
-	// logEntries newer ones: they are meant for slow followers, of which there are none, and 0 would be the default of 5 000.
+	// logEntries newer ones: they are meant for slow followers, of which there are none, and 0 would be the default of 5
+	// 000.
 	snapshotCount   = 1000
 	catchUpEntries  = 1
 	logEntries      = 100
@@ -225,7 +226,8 @@ func checkDir(sc config.ServerConfig, verify func(key, value []byte) error) erro
 	case err != nil:
 		return err
 	case ws.last < ds.index:
-		return fmt.Errorf("the log in %s ends at entry %d but the database has seen entry %d: acknowledged writes are missing",
+		return fmt.Errorf(
+			"the log in %s ends at entry %d but the database has seen entry %d: acknowledged writes are missing",
 			sc.WALDir(), ws.last, ds.index)
 	case ds.index < ws.snapshot:
 		return fmt.Errorf("the database %s ends at entry %d but the log only begins after entry %d",
@@ -339,14 +341,16 @@ func (e *Embedded) stop(f func(), giveUp <-chan struct{}) error {
 }
 
 // call runs f in a goroutine of its own, which is abandoned when ctx ends or the server fails: etcd's goroutine that
-// failed may hold locks for ever, and so may a disk that does not answer. A result that comes then is closed if it can be.
-// The outcome is unknown when a call ends with ErrTimeout.
+// failed may hold locks for ever, and so may a disk that does not answer. A result that comes then is closed if it can
+// be. The outcome is unknown when a call ends with ErrTimeout.
 func call[T any](ctx context.Context, e *Embedded, f func(context.Context) (T, error)) (T, error) {
 	return callFor(ctx, e, e.limit, f)
 }
 
 // callFor is call with another limit.
-func callFor[T any](caller context.Context, e *Embedded, limit time.Duration, f func(context.Context) (T, error)) (T, error) {
+func callFor[T any](
+	caller context.Context, e *Embedded, limit time.Duration, f func(context.Context) (T, error),
+) (T, error) {
 	ctx, cancel := context.WithTimeout(caller, limit)
 	defer cancel()
 	type result struct {

@@ -64,13 +64,14 @@ func TestStartAndClose(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := Start(ctx, Config{Dir: t.TempDir(), Logger: slog.New(slog.DiscardHandler)}); !errors.Is(err, context.Canceled) {
+	if _, err := Start(ctx, Config{Dir: t.TempDir(), Logger: slog.New(slog.DiscardHandler)}); !errors.Is(err,
+		context.Canceled) {
 		t.Errorf("started although canceled: %v", err)
 	}
 }
 
-// A very first start that is interrupted anywhere does not keep the next one from making what is missing: also when the log
-// was made, but nothing written to it. A database that has been written to is not given up for that.
+// A very first start that is interrupted anywhere does not keep the next one from making what is missing: also when
+// the log was made, but nothing written to it. A database that has been written to is not given up for that.
 func TestFirstStartIsInterrupted(t *testing.T) {
 	for name, tc := range map[string]struct {
 		log      bool
@@ -220,7 +221,8 @@ func TestLog(t *testing.T) {
 	lg := newZap(slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug})), newFailure())
 	lg.With(zap.Int("a", 1)).Info("hello", zap.String("b", "x y"))
 	lg.Debug("hidden")
-	if s := out.String(); !strings.Contains(s, `level=DEBUG msg=hello component=etcd`) || !strings.Contains(s, `b="x y"`) ||
+	if s := out.String(); !strings.Contains(s, `level=DEBUG msg=hello component=etcd`) ||
+		!strings.Contains(s, `b="x y"`) ||
 		!strings.Contains(s, "a=1") || strings.Contains(s, "hidden") {
 		t.Error(s)
 	}

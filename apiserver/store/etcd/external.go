@@ -105,7 +105,10 @@ func (e *External) Grant(ctx context.Context, ttl int64) (int64, error) {
 
 // Compact discards the history before revision.
 func (e *External) Compact(ctx context.Context, revision int64) error {
-	_, err := ask(ctx, func(ctx context.Context) (*clientv3.CompactResponse, error) { return e.cli.Compact(ctx, revision) })
+	_, err := ask(ctx, func(ctx context.Context) (*clientv3.CompactResponse,
+		error) {
+		return e.cli.Compact(ctx, revision)
+	})
 	return err
 }
 

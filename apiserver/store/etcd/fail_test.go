@@ -99,8 +99,8 @@ func TestFailsWithLocksHeld(t *testing.T) {
 	defer e.using.Unlock()
 }
 
-// A disk that does not answer keeps nobody waiting who has set no end: calls are given up, and say that their outcome is
-// unknown.
+// A disk that does not answer keeps nobody waiting who has set no end: calls are given up, and say that their outcome
+// is unknown.
 func TestCallsEnd(t *testing.T) {
 	e := start(t, Config{Dir: t.TempDir(), UnsafeNoFsync: true})
 	if _, err := put(t.Context(), e, "k", nil); err != nil {

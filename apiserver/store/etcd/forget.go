@@ -9,9 +9,9 @@ import (
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 )
 
-// ForgetLog makes etcd drop the newest entries of its log from memory, where they stay until a hundred more have come: a
-// hundred megabytes when the last hundred writes were of a megabyte each. They are on the disk. It is done by as many
-// entries that change nothing.
+// ForgetLog makes etcd drop the newest entries of its log from memory, where they stay until a hundred more have come:
+// a hundred megabytes when the last hundred writes were of a megabyte each. They are on the disk. It is done by as
+// many entries that change nothing.
 func (e *Embedded) ForgetLog(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	for range logEntries + 1 {

@@ -12,8 +12,8 @@ import (
 )
 
 // newZap returns a logger for etcd that writes to lg, and stops the calling goroutine, rather than the
-// process, when etcd wants to end it. etcd tells everything it does at its level Info, and warns of things that do not concern us, so both
-// are our Debug.
+// process, when etcd wants to end it. etcd tells everything it does at its level Info, and warns of things that do not
+// concern us, so both are our Debug.
 func newZap(lg *slog.Logger, f *failure) *zap.Logger {
 	hook := fatalHook{f}
 	return zap.New(slogCore{lg: lg.With("component", "etcd")}, zap.WithFatalHook(hook), zap.WithPanicHook(hook))

@@ -18,8 +18,8 @@ func (e *Embedded) ReleasePages(ctx context.Context) error {
 	return e.pinned(ctx, func() error { return releasePages(e.srv.Cfg.BackendPath()) })
 }
 
-// pinned calls f while the database is mapped where it is. Otherwise it may be mapped elsewhere at any moment, when it is
-// defragmented or closed, and memory of others come to lie at its old address.
+// pinned calls f while the database is mapped where it is. Otherwise it may be mapped elsewhere at any moment, when it
+// is defragmented or closed, and memory of others come to lie at its old address.
 func (e *Embedded) pinned(ctx context.Context, f func() error) error {
 	_, err := call(ctx, e, func(context.Context) (struct{}, error) {
 		// A transaction that reads keeps the mapping.
@@ -32,8 +32,8 @@ func (e *Embedded) pinned(ctx context.Context, f func() error) error {
 
 var errMaps = errors.New("/proc/self/maps is not understood")
 
-// releasePages does so for the file with this path. Its mappings must not change meanwhile: the pages of what else lies at
-// their addresses would be lost.
+// releasePages does so for the file with this path. Its mappings must not change meanwhile: the pages of what else
+// lies at their addresses would be lost.
 func releasePages(path string) error {
 	path, err := filepath.Abs(path)
 	if err != nil {
@@ -68,8 +68,8 @@ type mapping struct {
 	path       string
 }
 
-// parseMapping reads "address-address permissions offset device inode   path", where the path may be missing and may have
-// spaces.
+// parseMapping reads "address-address permissions offset device inode   path", where the path may be missing and may
+// have spaces.
 func parseMapping(line string) (mapping, error) {
 	var fields [5]string
 	rest := strings.TrimSuffix(line, "\n")

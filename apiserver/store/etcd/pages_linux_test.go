@@ -61,8 +61,8 @@ func TestReleasePages(t *testing.T) {
 	}
 }
 
-// The pages of a database are released while it is written and defragmented, which maps it anew: nothing is lost, nobody
-// waits for ever, and it is mapped where it was as long as its addresses are being used.
+// The pages of a database are released while it is written and defragmented, which maps it anew: nothing is lost,
+// nobody waits for ever, and it is mapped where it was as long as its addresses are being used.
 func TestReleasePagesOfADatabaseThatMoves(t *testing.T) {
 	e := start(t, Config{Dir: t.TempDir(), UnsafeNoFsync: true})
 	value := bytes.Repeat([]byte("x"), 100<<10)
@@ -154,15 +154,19 @@ func TestReleasePagesOfADatabaseThatMoves(t *testing.T) {
 
 func TestParseMapping(t *testing.T) {
 	for line, want := range map[string]mapping{
-		"7f0000001000-7f0000003000 r--s 00000000 fd:01 1234                       /a/b c/db\n": {0x7f0000001000, 0x7f0000003000, true, "/a/b c/db"},
-		"c000000000-c000400000 rw-p 00000000 00:00 0 \n":                                       {0xc000000000, 0xc000400000, false, ""},
-		"1000-2000 r--p 00000000 fd:01 7 /a\\012b\n":                                           {0x1000, 0x2000, false, "/a\nb"},
+		"7f0000001000-7f0000003000 r--s 00000000 fd:01 1234                       /a/b c/db\n": {0x7f0000001000,
+			0x7f0000003000, true, "/a/b c/db"},
+		"c000000000-c000400000 rw-p 00000000 00:00 0 \n": {0xc000000000, 0xc000400000,
+			false, ""},
+		"1000-2000 r--p 00000000 fd:01 7 /a\\012b\n": {0x1000, 0x2000, false,
+			"/a\nb"},
 	} {
 		if m, err := parseMapping(line); err != nil || m != want {
 			t.Errorf("%q: %+v, %v, want %+v", line, m, err, want)
 		}
 	}
-	for _, line := range []string{"", "x", "1000 r--s 0 0 0 /a", "2000-1000 r--s 0 0 0 /a", "1000-2000 r 0 0 0 /a", "zz-yy r--s 0 0 0 /a"} {
+	for _, line := range []string{"", "x", "1000 r--s 0 0 0 /a", "2000-1000 r--s 0 0 0 /a", "1000-2000 r 0 0 0 /a",
+		"zz-yy r--s 0 0 0 /a"} {
 		if m, err := parseMapping(line); err == nil {
 			t.Errorf("%q is read as %+v", line, m)
 		}

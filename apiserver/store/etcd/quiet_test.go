@@ -11,8 +11,8 @@ import (
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 )
 
-// startSoon starts a server in a synctest bubble, where disks take no time, and fails unless it is elected within the few ticks
-// that this takes, and writes and reads without waiting for one more.
+// startSoon starts a server in a synctest bubble, where disks take no time, and fails unless it is elected within the
+// few ticks that this takes, and writes and reads without waiting for one more.
 func startSoon(t *testing.T, dir string) *Embedded {
 	t.Helper()
 	began := time.Now()
@@ -25,7 +25,8 @@ func startSoon(t *testing.T, dir string) *Embedded {
 		t.Fatal(err)
 	}
 	// It is linearizable, so that etcd asks raft how far the log is.
-	if resp, err := e.Range(t.Context(), &etcdserverpb.RangeRequest{Key: []byte("k")}); err != nil || len(resp.GetKvs()) != 1 {
+	if resp, err := e.Range(t.Context(), &etcdserverpb.RangeRequest{Key: []byte("k")}); err != nil ||
+		len(resp.GetKvs()) != 1 {
 		t.Fatal(resp, err)
 	}
 	if d := time.Since(began); d > 0 {
@@ -41,8 +42,8 @@ func closeServer(t *testing.T, e *Embedded) {
 	}
 }
 
-// Nobody waits for the slow clock, however the server comes to its log: by itself, by replaying all of it, by replaying what is
-// newer than a snapshot, or by Restore.
+// Nobody waits for the slow clock, however the server comes to its log: by itself, by replaying all of it, by
+// replaying what is newer than a snapshot, or by Restore.
 func TestElection(t *testing.T) {
 	dir, restored := t.TempDir(), t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
@@ -92,7 +93,8 @@ func TestQuiet(t *testing.T) {
 	})
 }
 
-// wakeUps returns how often goroutines of this process have been scheduled, about: the runtime counts every eighth time.
+// wakeUps returns how often goroutines of this process have been scheduled, about: the runtime counts every eighth
+// time.
 func wakeUps() uint64 {
 	const counted = 8
 	latencies := []metrics.Sample{{Name: "/sched/latencies:seconds"}}
@@ -104,7 +106,8 @@ func wakeUps() uint64 {
 	return n * counted
 }
 
-// Leases end when they should, also when the server was started anew meanwhile, which gives them their whole time again.
+// Leases end when they should, also when the server was started anew meanwhile, which gives them their whole time
+// again.
 // spec: OBJ-13
 func TestLeasesEnd(t *testing.T) {
 	dir := t.TempDir()

@@ -6,10 +6,10 @@
 // exactly once and in order, or gets an error; a watcher that does not keep up is cut off and never delays the
 // others. Objects are shared, never copied, and must not be changed by anyone.
 //
-// One revision can delete many objects, as when a lease expires, and a watcher that gets their events one by one may go
-// away among them. The last of these events alone carries their revision, the others the one before, so that who
-// has a revision has seen all of it. Who comes back with the revision before may have seen some of them, and is told to
-// list again (Expired); who comes from further back sees them all.
+// One revision can delete many objects, as when a lease expires, and a watcher that gets their events one by one may
+// go away among them. The last of these events alone carries their revision, the others the one before, so that who
+// has a revision has seen all of it. Who comes back with the revision before may have seen some of them, and is told
+// to list again (Expired); who comes from further back sees them all.
 //
 // Two structures carry this. Objects are in copy-on-write B-trees, so that a list takes an O(1) copy and walks it
 // outside all locks. Changes are appended to logs which watchers read by position: one for the whole kind,
@@ -70,7 +70,8 @@ type Config struct {
 	// Progress is shared by all kinds of a store.
 	Progress *Progress
 	// Mutated is told of objects that somebody has changed after they were stored: when one is replaced or deleted, at
-	// changes of others, and by CheckMutations. It must not call the cache. Nil looks for none; it costs time and is for tests.
+	// changes of others, and by CheckMutations. It must not call the cache. Nil looks for none; it costs time and is for
+	// tests.
 	Mutated func(error)
 }
 
@@ -121,7 +122,8 @@ func New(cfg Config) *Cache {
 		cfg.Progress = NewProgress()
 	}
 	return &Cache{
-		cfg: cfg, log: newTopic(cfg.HistoryBytes), topics: map[topicKey]*topic{}, indexes: make([]btree.Map[string, *Item], len(cfg.Indexes)),
+		cfg: cfg, log: newTopic(cfg.HistoryBytes), topics: map[topicKey]*topic{},
+		indexes: make([]btree.Map[string, *Item], len(cfg.Indexes)),
 	}
 }
 

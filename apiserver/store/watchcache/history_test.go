@@ -35,7 +35,8 @@ func (f *feeder) put(o object.Object) {
 			size += len(k) + len(v) + 6
 		}
 	}
-	f.c.Apply([]Change{{Key: key, Revision: f.revision, Item: &Item{Key: key, Object: o, Revision: f.revision, Size: size}}})
+	f.c.Apply([]Change{{Key: key, Revision: f.revision, Item: &Item{Key: key, Object: o, Revision: f.revision,
+		Size: size}}})
 }
 
 func (f *feeder) remove(key string) {
@@ -125,7 +126,8 @@ func TestHistoryIsBoundedInBytes(t *testing.T) {
 			}
 			play(f, look)
 			held := liveHeap() - before
-			t.Logf("%d changes of %d are kept, counted as %d bytes, in %d", f.c.log.end-f.c.log.start, f.c.log.end, f.c.log.bytes, held)
+			t.Logf("%d changes of %d are kept, counted as %d bytes, in %d", f.c.log.end-f.c.log.start, f.c.log.end,
+				f.c.log.bytes, held)
 			if counted := f.c.Stats().HistoryBytes; counted > bound {
 				t.Errorf("%d bytes are counted", counted)
 			}
@@ -140,8 +142,8 @@ func TestHistoryIsBoundedInBytes(t *testing.T) {
 	}
 }
 
-// A watcher never gets, and while it is slow to send never holds, more than a piece and one object, wherever its events
-// come from: the objects there are, earlier changes, or what happens.
+// A watcher never gets, and while it is slow to send never holds, more than a piece and one object, wherever its
+// events come from: the objects there are, earlier changes, or what happens.
 func TestBatchesAreBoundedInBytes(t *testing.T) {
 	f := newFeeder(Config{Kind: corev1.ConfigMapKind})
 	start := f.revision

@@ -403,7 +403,8 @@ func TestModel(t *testing.T) {
 			rapid.Check(t, func(t *rapid.T) {
 				x := newMachine(history)
 				t.Repeat(map[string]func(*rapid.T){
-					"": x.Check, "Write": x.Write, "Sweep": x.Sweep, "Resume": x.Resume, "List": x.List, "Watch": x.Watch, "Read": x.Read, "Stop": x.Stop,
+					"": x.Check, "Write": x.Write, "Sweep": x.Sweep, "Resume": x.Resume, "List": x.List, "Watch": x.Watch,
+					"Read": x.Read, "Stop": x.Stop,
 				})
 			})
 		})

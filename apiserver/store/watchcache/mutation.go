@@ -14,8 +14,8 @@ import (
 // record is the content of an object when it was stored.
 type record struct{ content []byte }
 
-// examinedAtOnce is how many items are looked at for every run of changes, beside those that are replaced: enough to come
-// round in the small clusters of tests, and little in large ones.
+// examinedAtOnce is how many items are looked at for every run of changes, beside those that are replaced: enough to
+// come round in the small clusters of tests, and little in large ones.
 const examinedAtOnce = 4
 
 func content(o object.Object) []byte {
@@ -33,8 +33,8 @@ func (c *Cache) note(item *Item) {
 	}
 }
 
-// examine reports an item that somebody has changed after it was stored, once for every change. The cache is locked, and
-// one goroutine at a time does that.
+// examine reports an item that somebody has changed after it was stored, once for every change. The cache is locked,
+// and one goroutine at a time does that.
 func (c *Cache) examine(item *Item) {
 	if c.cfg.Mutated == nil || item == nil {
 		return

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// owners counts, for each uid, how many objects of the kind name it as an owner and are not being deleted themselves. Objects without
-// owners cost nothing.
+// owners counts, for each uid, how many objects of the kind name it as an owner and are not being deleted themselves.
+// Objects without owners cost nothing.
 type owners map[string]int
 
 // replace notes that prev has become cur; either may be nil.

@@ -20,7 +20,8 @@ func TestDependents(t *testing.T) {
 	random := func(key string) *Item {
 		p := &corev1.Pod{Metadata: &metav1.ObjectMeta{Name: key}}
 		for range r.IntN(4) {
-			p.Metadata.OwnerReferences = append(p.Metadata.OwnerReferences, &metav1.OwnerReference{Uid: fmt.Sprint("u", r.IntN(4))})
+			p.Metadata.OwnerReferences = append(p.Metadata.OwnerReferences,
+				&metav1.OwnerReference{Uid: fmt.Sprint("u", r.IntN(4))})
 		}
 		if r.IntN(4) == 0 {
 			p.Metadata.DeletionTimestamp = &metav1.Time{Seconds: 1}

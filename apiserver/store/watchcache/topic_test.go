@@ -25,7 +25,8 @@ func TestReadPartsAreDropped(t *testing.T) {
 		c.Apply([]Change{{Key: "ns/p", Revision: revision, Item: &Item{Key: "ns/p", Object: o, Revision: revision}}})
 	}
 	watch := func() *Watcher {
-		w, err := c.Watch(WatchOptions{Selection: Selection{Field: fields.OneTermEqualSelector("spec.nodeName", "n1")}, From: revision})
+		w, err := c.Watch(WatchOptions{Selection: Selection{Field: fields.OneTermEqualSelector("spec.nodeName", "n1")},
+			From: revision})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -84,7 +84,8 @@ func (c *Cache) Watch(opts WatchOptions) (*Watcher, error) {
 	}
 	if !opts.Initial && c.log.splitAfter(opts.From) {
 		return nil, apierrors.New(apierrors.Expired,
-			"the next resource version after %d deleted several objects, and it is not known which of them have been seen", opts.From)
+			"the next resource version after %d deleted several objects, and it is not known which of them have been seen",
+			opts.From)
 	}
 	w.t, w.topicKey = c.log, f.part
 	if f.part != nil {
@@ -332,5 +333,6 @@ func (w *Watcher) cutOff(lag int64, lost bool) {
 		w.err = apierrors.New(apierrors.Expired, text+"the oldest of them are no longer kept", lag)
 		return
 	}
-	w.err = apierrors.New(apierrors.TooManyRequests, text+"watch again from the last resourceVersion", lag).WithRetryAfter(1)
+	w.err = apierrors.New(apierrors.TooManyRequests, text+"watch again from the last resourceVersion",
+		lag).WithRetryAfter(1)
 }

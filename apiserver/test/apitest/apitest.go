@@ -1,10 +1,10 @@
 // Package apitest runs the real API server for tests, in the same process and without listeners: the services and all
 // their rules over a store with an etcd of its own that does not wait for the disk.
 //
-// What it guarantees: a client sees what it would see of a cluster, its identity and the rights that go with it included.
-// When somebody changes an object in place that the store holds, the test fails, at the next change of that kind or at
-// the end. A server starts in ten milliseconds, works inside a testing/synctest bubble, and leaves nothing behind when the
-// test has ended: in a bubble, the end of the bubble shows that.
+// What it guarantees: a client sees what it would see of a cluster, its identity and the rights that go with it
+// included. When somebody changes an object in place that the store holds, the test fails, at the next change of that
+// kind or at the end. A server starts in ten milliseconds, works inside a testing/synctest bubble, and leaves nothing
+// behind when the test has ended: in a bubble, the end of the bubble shows that.
 //
 // Tests put faults between clients and server: React makes calls fail or wait, or looks at them, After does so with
 // their answers, Cut ends watches, and Expire makes them start over. They come behind authorization, where the

@@ -27,7 +27,8 @@ func settings(name string) *corev1.CreateConfigMapRequest {
 	}}
 }
 
-// Calls fail, wait and lose their answers as the test says, and are counted; those that are not allowed never come so far.
+// Calls fail, wait and lose their answers as the test says, and are counted; those that are not allowed never come so
+// far.
 func TestCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := apitest.Start(t)
@@ -70,7 +71,8 @@ func TestCalls(t *testing.T) {
 		if !apierrors.Is(err, apierrors.ServiceUnavailable) || !there("lost") {
 			t.Errorf("got %v", err)
 		}
-		if _, err := s.Scheduler().ConfigMaps.Create(t.Context(), settings("forbidden")); !apierrors.Is(err, apierrors.Forbidden) {
+		if _, err := s.Scheduler().ConfigMaps.Create(t.Context(), settings("forbidden")); !apierrors.Is(err,
+			apierrors.Forbidden) {
 			t.Errorf("the scheduler: %v", err)
 		}
 		if n := s.Calls(corev1.ConfigMaps_Create_FullMethodName); n != 3 {
@@ -187,7 +189,8 @@ func TestServersOnOneStore(t *testing.T) {
 		if _, err := first.Admin().ConfigMaps.Get(t.Context(), get); err != nil {
 			t.Error(err)
 		}
-		if _, err := first.Store.Get(t.Context(), store.Key{Kind: corev1.ConfigMapKind, Namespace: "default", Name: "a"}, ""); err != nil {
+		if _, err := first.Store.Get(t.Context(), store.Key{Kind: corev1.ConfigMapKind, Namespace: "default", Name: "a"},
+			""); err != nil {
 			t.Error(err)
 		}
 	})

@@ -29,17 +29,17 @@ func newFaults(s *store.Store) *faults {
 	return &faults{store: s, calls: map[string]int{}, streams: map[*context.CancelCauseFunc]struct{}{}}
 }
 
-// React calls f before every call with the full name of the method, such as corev1.Pods_Bind_FullMethodName, and the request,
-// which f must not change. When f returns an error the call fails with it; until f returns, the call waits. A call
-// that f makes itself passes f, too. Nil removes f.
+// React calls f before every call with the full name of the method, such as corev1.Pods_Bind_FullMethodName, and the
+// request, which f must not change. When f returns an error the call fails with it; until f returns, the call waits. A
+// call that f makes itself passes f, too. Nil removes f.
 func (f *faults) React(react func(ctx context.Context, method string, req any) error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.react = react
 }
 
-// After calls f after every call that has succeeded and is no stream, with its answer. When f returns an error, the caller gets
-// that, and the answer is lost, while what the call did has happened. Nil removes f.
+// After calls f after every call that has succeeded and is no stream, with its answer. When f returns an error, the
+// caller gets that, and the answer is lost, while what the call did has happened. Nil removes f.
 func (f *faults) After(after func(ctx context.Context, method string, req, answer any) error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -89,7 +89,9 @@ func (f *faults) before(ctx context.Context, method string, req any) error {
 	return react(ctx, method, req)
 }
 
-func (f *faults) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+func (f *faults) unary(
+	ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler,
+) (any, error) {
 	if err := f.before(ctx, info.FullMethod, req); err != nil {
 		return nil, err
 	}

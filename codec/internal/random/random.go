@@ -24,7 +24,8 @@ func Each(f func(m proto.Message)) int {
 	n := 0
 	protoregistry.GlobalTypes.RangeMessages(func(mt protoreflect.MessageType) bool {
 		name := string(mt.Descriptor().FullName())
-		if !strings.HasPrefix(name, "monoplane.") || strings.HasPrefix(name, "monoplane.options.") || mt.Descriptor().IsMapEntry() {
+		if !strings.HasPrefix(name, "monoplane.") || strings.HasPrefix(name, "monoplane.options.") ||
+			mt.Descriptor().IsMapEntry() {
 			return true
 		}
 		n++

@@ -18,11 +18,15 @@ type broken struct {
 	runtimeapi.UnimplementedImageServiceServer
 }
 
-func (broken) StopContainer(context.Context, *runtimeapi.StopContainerRequest) (*runtimeapi.StopContainerResponse, error) {
+func (broken) StopContainer(
+	context.Context, *runtimeapi.StopContainerRequest,
+) (*runtimeapi.StopContainerResponse, error) {
 	panic("out of order")
 }
 
-func (broken) GetContainerEvents(*runtimeapi.GetEventsRequest, runtimeapi.RuntimeService_GetContainerEventsServer) error {
+func (broken) GetContainerEvents(
+	*runtimeapi.GetEventsRequest, runtimeapi.RuntimeService_GetContainerEventsServer,
+) error {
 	panic("out of order, too")
 }
 
@@ -45,7 +49,8 @@ func TestRuntimePanics(t *testing.T) {
 	}
 	stop()
 	for _, want := range []string{
-		`level=ERROR`, `method=/runtime.v1.RuntimeService/StopContainer`, `panic="out of order"`, `panic="out of order, too"`, "broken.StopContainer",
+		`level=ERROR`, `method=/runtime.v1.RuntimeService/StopContainer`, `panic="out of order"`,
+		`panic="out of order, too"`, "broken.StopContainer",
 		"panic_test.go:",
 	} {
 		if !strings.Contains(log.String(), want) {

@@ -54,12 +54,16 @@ func TestRuntimeEndpoint(t *testing.T) {
 		"unix://" + nothing[1:]: "must be a unix socket such as unix:///",
 	} {
 		err := open(endpoint)
-		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), endpoint) || strings.Contains(err.Error(), "\n") {
+		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), endpoint) ||
+			strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s: %v, want %q", endpoint, err, want)
 		}
 	}
 	// A path may hold what a URL writes with percent signs.
-	path := serveSocket(t, "a b%41", func(s *grpc.Server) { runtimeapi.RegisterRuntimeServiceServer(s, fake.New(fake.Config{})) })
+	path := serveSocket(t, "a b%41", func(s *grpc.Server) {
+		runtimeapi.RegisterRuntimeServiceServer(s,
+			fake.New(fake.Config{}))
+	})
 	if err := open("unix://" + strings.ReplaceAll(strings.ReplaceAll(path, "%", "%25"), " ", "%20")); err != nil {
 		t.Error(err)
 	}

@@ -56,14 +56,16 @@ func (r *rig) run(annotations ...string) (sandbox, container string) {
 	}
 	ctx := r.t.Context()
 	s, err := r.c.RunPodSandbox(ctx, &runtimeapi.RunPodSandboxRequest{Config: &runtimeapi.PodSandboxConfig{
-		Metadata: &runtimeapi.PodSandboxMetadata{Name: "p", Namespace: "ns", Uid: "u"}, Labels: map[string]string{"l": "1"}, Annotations: m,
+		Metadata: &runtimeapi.PodSandboxMetadata{Name: "p", Namespace: "ns", Uid: "u"}, Labels: map[string]string{"l": "1"},
+		Annotations: m,
 	}})
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	c, err := r.c.CreateContainer(ctx, &runtimeapi.CreateContainerRequest{PodSandboxId: s.GetPodSandboxId(), Config: &runtimeapi.ContainerConfig{
-		Metadata: &runtimeapi.ContainerMetadata{Name: "c"}, Image: &runtimeapi.ImageSpec{Image: "x"},
-	}})
+	c, err := r.c.CreateContainer(ctx, &runtimeapi.CreateContainerRequest{PodSandboxId: s.GetPodSandboxId(),
+		Config: &runtimeapi.ContainerConfig{
+			Metadata: &runtimeapi.ContainerMetadata{Name: "c"}, Image: &runtimeapi.ImageSpec{Image: "x"},
+		}})
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -105,7 +107,8 @@ func TestExits(t *testing.T) {
 	inRig(t, func(r *rig) {
 		_, id := r.run("exit-after", "5s", "exit-code.c", "3", "exit-code", "9")
 		time.Sleep(6 * time.Second)
-		if s := r.state(id); s.GetState() != runtimeapi.ContainerState_CONTAINER_EXITED || s.GetExitCode() != 3 || s.GetReason() != "Error" {
+		if s := r.state(id); s.GetState() != runtimeapi.ContainerState_CONTAINER_EXITED || s.GetExitCode() != 3 ||
+			s.GetReason() != "Error" {
 			t.Errorf("status: %v", s)
 		}
 		r.expect("START@0s EXIT@5s")
@@ -187,7 +190,8 @@ func TestEvents(t *testing.T) {
 			runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT,
 		} {
 			ev, err := stream.Recv()
-			if err != nil || ev.GetContainerEventType() != want || ev.GetPodSandboxStatus().GetMetadata().GetUid() != "u" || len(ev.GetContainersStatuses()) != 1 {
+			if err != nil || ev.GetContainerEventType() != want || ev.GetPodSandboxStatus().GetMetadata().GetUid() != "u" ||
+				len(ev.GetContainersStatuses()) != 1 {
 				t.Errorf("got %v, %v, want %v", ev, err, want)
 			}
 		}
@@ -202,7 +206,8 @@ func TestFilters(t *testing.T) {
 	inRig(t, func(r *rig) {
 		box, _ := r.run()
 		for want, f := range map[*runtimeapi.PodSandboxFilter]int{
-			nil: 1, {Id: box}: 1, {Id: "other"}: 0, {LabelSelector: map[string]string{"l": "1"}}: 1, {LabelSelector: map[string]string{"l": "2"}}: 0,
+			nil: 1, {Id: box}: 1, {Id: "other"}: 0, {LabelSelector: map[string]string{"l": "1"}}: 1,
+			{LabelSelector: map[string]string{"l": "2"}}:                                                  0,
 			{State: &runtimeapi.PodSandboxStateValue{State: runtimeapi.PodSandboxState_SANDBOX_NOTREADY}}: 0,
 		} {
 			l, err := r.c.ListPodSandbox(r.t.Context(), &runtimeapi.ListPodSandboxRequest{Filter: want})
@@ -215,7 +220,8 @@ func TestFilters(t *testing.T) {
 
 func TestFault(t *testing.T) {
 	rt := fake.New(fake.Config{Fault: func(method, _ string) error { return errors.New(method + " fails") }})
-	if _, err := rt.StopContainer(t.Context(), &runtimeapi.StopContainerRequest{}); err == nil || err.Error() != "StopContainer fails" {
+	if _, err := rt.StopContainer(t.Context(), &runtimeapi.StopContainerRequest{}); err == nil ||
+		err.Error() != "StopContainer fails" {
 		t.Errorf("got %v", err)
 	}
 }
@@ -248,7 +254,8 @@ func TestSaveAndRestore(t *testing.T) {
 			t.Errorf("container: %v, was %v", status(), before)
 		}
 		list, err := next.ListPodSandbox(t.Context(), &runtimeapi.ListPodSandboxRequest{})
-		if err != nil || len(list.GetItems()) != 1 || list.GetItems()[0].GetId() != box || list.GetItems()[0].GetLabels()["l"] != "1" {
+		if err != nil || len(list.GetItems()) != 1 || list.GetItems()[0].GetId() != box ||
+			list.GetItems()[0].GetLabels()["l"] != "1" {
 			t.Errorf("sandboxes: %v, %v", list, err)
 		}
 		time.Sleep(5 * time.Second)

@@ -40,7 +40,8 @@ func (r *Runtime) RunPodSandbox(
 		return nil, status.Error(codes.InvalidArgument, "a sandbox needs metadata with a uid")
 	}
 	if h := req.GetRuntimeHandler(); h != "" {
-		return nil, status.Errorf(codes.FailedPrecondition, "no runtime handler %q is configured: a simulated runtime has none", h)
+		return nil, status.Errorf(codes.FailedPrecondition,
+			"no runtime handler %q is configured: a simulated runtime has none", h)
 	}
 	if text := cfg.GetAnnotations()[Prefix+"sandbox-error"]; text != "" {
 		return nil, status.Error(codes.Unknown, text)

@@ -29,7 +29,8 @@ func TestAdoption(t *testing.T) {
 	n := newNode(t)
 	sb := n.sandbox("adopted")
 	gate := filepath.Join(n.dir, "gate")
-	goes := n.run(sb, containerConfig("goes", "/bin/sh", "-c", "echo before; while [ ! -e "+gate+" ]; do sleep 0.02; done; echo while away; exit 9"))
+	goes := n.run(sb, containerConfig("goes", "/bin/sh", "-c",
+		"echo before; while [ ! -e "+gate+" ]; do sleep 0.02; done; echo while away; exit 9"))
 	stays := n.run(sb, containerConfig("stays", "sleep", "1000"))
 	unstarted := n.create(sb, containerConfig("unstarted", "sleep", "1000"))
 	pid := n.pid(stays)
@@ -51,7 +52,8 @@ func TestAdoption(t *testing.T) {
 	if got := n.logText(goes); got != "stdout F before\nstdout F while away\n" {
 		t.Errorf("log %q", got)
 	}
-	if st := n.status(stays); st.GetState() != runtimeapi.ContainerState_CONTAINER_RUNNING || n.pid(stays) != pid || !alive(pid) {
+	if st := n.status(stays); st.GetState() != runtimeapi.ContainerState_CONTAINER_RUNNING || n.pid(stays) != pid ||
+		!alive(pid) {
 		t.Errorf("status %v", st)
 	}
 	if n.sandboxState(sb) != runtimeapi.PodSandboxState_SANDBOX_READY {

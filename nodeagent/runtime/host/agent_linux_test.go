@@ -26,7 +26,8 @@ func agentHelper() int {
 	seed, _ := strconv.ParseInt(os.Getenv("SEED"), 10, 64)
 	rnd := rand.New(rand.NewSource(seed))
 	dir := os.Getenv("DIR")
-	r, err := New(Config{Dir: dir, ClaimDir: os.Getenv("CLAIMS"), Logger: slog.New(slog.NewTextHandler(os.Stderr, nil)), NoCgroups: rnd.Intn(2) == 0})
+	r, err := New(Config{Dir: dir, ClaimDir: os.Getenv("CLAIMS"), Logger: slog.New(slog.NewTextHandler(os.Stderr, nil)),
+		NoCgroups: rnd.Intn(2) == 0})
 	if err != nil {
 		fmt.Println("error", err)
 		return 1
@@ -35,7 +36,8 @@ func agentHelper() int {
 	ctx := context.Background()
 	n := &node{dir: dir, logs: os.Getenv("LOGS")}
 	for i := 0; ; i++ {
-		sb, err := r.RunPodSandbox(ctx, &runtimeapi.RunPodSandboxRequest{Config: sandboxConfig(n, fmt.Sprintf("p%d-%d", seed, i))})
+		sb, err := r.RunPodSandbox(ctx, &runtimeapi.RunPodSandboxRequest{Config: sandboxConfig(n,
+			fmt.Sprintf("p%d-%d", seed, i))})
 		if err != nil {
 			fmt.Println("error", err)
 			return 1
@@ -48,7 +50,8 @@ func agentHelper() int {
 			} else {
 				script += "exec sleep 1000"
 			}
-			c, err := r.CreateContainer(ctx, &runtimeapi.CreateContainerRequest{PodSandboxId: sb.GetPodSandboxId(), Config: containerConfig(fmt.Sprintf("c%d", j), "/bin/sh", "-c", script)})
+			c, err := r.CreateContainer(ctx, &runtimeapi.CreateContainerRequest{PodSandboxId: sb.GetPodSandboxId(),
+				Config: containerConfig(fmt.Sprintf("c%d", j), "/bin/sh", "-c", script)})
 			if err != nil {
 				fmt.Println("error", err)
 				return 1
@@ -129,7 +132,8 @@ func TestAgentIsKilled(t *testing.T) {
 func runAgent(t *testing.T, n *node, starts string, rnd *rand.Rand) map[string]string {
 	t.Helper()
 	cmd := exec.Command(testBinary(t))
-	cmd.Env = append(os.Environ(), helperVariable+"=agent", "DIR="+n.dir, "LOGS="+n.logs, "CLAIMS="+n.cfg.ClaimDir, "STARTS="+starts, fmt.Sprint("SEED=", rnd.Int63()))
+	cmd.Env = append(os.Environ(), helperVariable+"=agent", "DIR="+n.dir, "LOGS="+n.logs, "CLAIMS="+n.cfg.ClaimDir,
+		"STARTS="+starts, fmt.Sprint("SEED=", rnd.Int63()))
 	cmd.Stderr = testLog{t}
 	out, err := cmd.StdoutPipe()
 	if err != nil {

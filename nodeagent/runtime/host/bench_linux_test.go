@@ -33,7 +33,8 @@ func BenchmarkPod(b *testing.B) {
 			b.Fatal(err)
 		}
 		t1 := time.Now()
-		c, err := n.CreateContainer(b.Context(), &runtimeapi.CreateContainerRequest{PodSandboxId: sb.GetPodSandboxId(), Config: containerConfig(name, program)})
+		c, err := n.CreateContainer(b.Context(), &runtimeapi.CreateContainerRequest{PodSandboxId: sb.GetPodSandboxId(),
+			Config: containerConfig(name, program)})
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -46,7 +47,8 @@ func BenchmarkPod(b *testing.B) {
 		b.StopTimer()
 		anon = rssAnon(b, n.shimPID(sb.GetPodSandboxId()))
 		n.wait(c.GetContainerId())
-		if _, err := n.RemovePodSandbox(b.Context(), &runtimeapi.RemovePodSandboxRequest{PodSandboxId: sb.GetPodSandboxId()}); err != nil {
+		if _, err := n.RemovePodSandbox(b.Context(),
+			&runtimeapi.RemovePodSandboxRequest{PodSandboxId: sb.GetPodSandboxId()}); err != nil {
 			b.Fatal(err)
 		}
 		b.StartTimer()

@@ -107,7 +107,8 @@ func TestCopyOfALiveDirectory(t *testing.T) {
 			if m.sandboxState(sb) != runtimeapi.PodSandboxState_SANDBOX_NOTREADY {
 				t.Error("the copy has adopted the sandbox")
 			}
-			if st := m.status(id); st.GetState() != runtimeapi.ContainerState_CONTAINER_EXITED || st.GetExitCode() != 255 || !strings.Contains(st.GetMessage(), "copy") {
+			if st := m.status(id); st.GetState() != runtimeapi.ContainerState_CONTAINER_EXITED || st.GetExitCode() != 255 ||
+				!strings.Contains(st.GetMessage(), "copy") {
 				t.Errorf("status %v", st)
 			}
 			if st := m.status(done); st.GetExitCode() != 6 {
@@ -117,7 +118,8 @@ func TestCopyOfALiveDirectory(t *testing.T) {
 				t.Error("the copy has started a container of the original")
 			}
 			m.refused("pod", shimPID)
-			if _, err := m.UpdateContainerResources(t.Context(), &runtimeapi.UpdateContainerResourcesRequest{ContainerId: id}); err == nil {
+			if _, err := m.UpdateContainerResources(t.Context(),
+				&runtimeapi.UpdateContainerResourcesRequest{ContainerId: id}); err == nil {
 				t.Error("the copy changes limits of the original")
 			}
 			for _, c := range []string{id, unstarted} {
@@ -179,12 +181,14 @@ func TestTwoDirectoriesOnePod(t *testing.T) {
 			winner.reopen()
 			loser.refused(name, winner.shimPID(id))
 		}
-		if _, err := winner.RemovePodSandbox(t.Context(), &runtimeapi.RemovePodSandboxRequest{PodSandboxId: id}); err != nil {
+		_, err := winner.RemovePodSandbox(t.Context(), &runtimeapi.RemovePodSandboxRequest{PodSandboxId: id})
+		if err != nil {
 			t.Fatal(err)
 		}
 		if id, err := loser.trySandbox(name); err != nil {
 			t.Error(err)
-		} else if _, err := loser.RemovePodSandbox(t.Context(), &runtimeapi.RemovePodSandboxRequest{PodSandboxId: id}); err != nil {
+		} else if _, err := loser.RemovePodSandbox(t.Context(),
+			&runtimeapi.RemovePodSandboxRequest{PodSandboxId: id}); err != nil {
 			t.Error(err)
 		}
 	}
@@ -244,7 +248,8 @@ func TestMovedDirectory(t *testing.T) {
 	n := newNode(t)
 	sb := n.sandbox("pod")
 	ready := filepath.Join(t.TempDir(), "ready")
-	id := n.run(sb, containerConfig("c", "/bin/sh", "-c", `trap 'exit 3' TERM; echo $$ > `+ready+`; while :; do sleep 0.02; done`))
+	id := n.run(sb, containerConfig("c", "/bin/sh", "-c",
+		`trap 'exit 3' TERM; echo $$ > `+ready+`; while :; do sleep 0.02; done`))
 	pid := readPID(t, ready)
 	if err := n.Close(); err != nil {
 		t.Fatal(err)
@@ -312,7 +317,8 @@ func TestDamagedCopy(t *testing.T) {
 		m := n.second(dir, func(c *Config) {
 			c.bounds.settle, c.bounds.margin, c.bounds.retry = 50*time.Millisecond, 200*time.Millisecond, 50*time.Millisecond
 		})
-		if st := n.status(id); st.GetState() != runtimeapi.ContainerState_CONTAINER_RUNNING || !alive(n.pid(id)) || !alive(n.shimPID(sb)) {
+		if st := n.status(id); st.GetState() != runtimeapi.ContainerState_CONTAINER_RUNNING || !alive(n.pid(id)) ||
+			!alive(n.shimPID(sb)) {
 			t.Errorf("status %v", st)
 		}
 		_, err := m.RemovePodSandbox(t.Context(), &runtimeapi.RemovePodSandboxRequest{PodSandboxId: sb})
@@ -382,7 +388,8 @@ func TestForeignShim(t *testing.T) {
 	}
 	cmd := exec.Command(filepath.Join(dir, shim.Argv0), "1000")
 	cmd.Dir = dir
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}, Pdeathsig: syscall.SIGKILL}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody},
+		Pdeathsig: syscall.SIGKILL}
 	if err := cmd.Start(); err != nil {
 		t.Skip("no process of another user: ", err)
 	}

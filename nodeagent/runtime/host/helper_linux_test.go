@@ -50,7 +50,8 @@ func newNode(t testing.TB, change ...func(*Config)) *node {
 	t.Helper()
 	dir := t.TempDir()
 	n := &node{t: t, dir: filepath.Join(dir, "runtime"), logs: filepath.Join(dir, "logs")}
-	n.cfg = Config{Dir: n.dir, ClaimDir: filepath.Join(dir, "claims"), Logger: slog.New(slog.NewTextHandler(testLog{t}, nil))}
+	n.cfg = Config{Dir: n.dir, ClaimDir: filepath.Join(dir, "claims"),
+		Logger: slog.New(slog.NewTextHandler(testLog{t}, nil))}
 	for _, f := range change {
 		f(&n.cfg)
 	}
@@ -156,7 +157,8 @@ func zombies() []int {
 
 func sandboxConfig(n *node, name string) *runtimeapi.PodSandboxConfig {
 	return &runtimeapi.PodSandboxConfig{
-		Metadata:     &runtimeapi.PodSandboxMetadata{Name: name, Namespace: "default", Uid: fmt.Sprint("uid-", os.Getpid(), "-", name)},
+		Metadata: &runtimeapi.PodSandboxMetadata{Name: name, Namespace: "default",
+			Uid: fmt.Sprint("uid-", os.Getpid(), "-", name)},
 		Hostname:     name,
 		LogDirectory: filepath.Join(n.logs, name),
 		Labels:       map[string]string{"app": name},
@@ -184,7 +186,8 @@ func (n *node) sandbox(name string) string {
 
 func (n *node) create(sandbox string, config *runtimeapi.ContainerConfig) string {
 	n.t.Helper()
-	resp, err := n.CreateContainer(n.t.Context(), &runtimeapi.CreateContainerRequest{PodSandboxId: sandbox, Config: config})
+	resp, err := n.CreateContainer(n.t.Context(), &runtimeapi.CreateContainerRequest{PodSandboxId: sandbox,
+		Config: config})
 	if err != nil {
 		n.t.Fatal(err)
 	}
@@ -233,7 +236,9 @@ func (n *node) status(id string) *runtimeapi.ContainerStatus {
 // wait returns the status of a container once it has exited.
 func (n *node) wait(id string) *runtimeapi.ContainerStatus {
 	n.t.Helper()
-	eventually(n.t, "the container exits", func() bool { return n.status(id).GetState() == runtimeapi.ContainerState_CONTAINER_EXITED })
+	eventually(n.t, "the container exits", func() bool {
+		return n.status(id).GetState() == runtimeapi.ContainerState_CONTAINER_EXITED
+	})
 	return n.status(id)
 }
 

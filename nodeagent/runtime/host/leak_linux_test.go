@@ -146,7 +146,8 @@ func TestUnprivileged(t *testing.T) {
 	if err := os.Chown(tmp, uid, gid); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(bin, "-test.short", "-test.v", "-test.skip", "TestUnprivileged|TestShimDoesNotAnswer|TestThousandsOfLines")
+	cmd := exec.Command(bin, "-test.short", "-test.v", "-test.skip",
+		"TestUnprivileged|TestShimDoesNotAnswer|TestThousandsOfLines")
 	cmd.Dir = tmp
 	cmd.Env = []string{"TMPDIR=" + tmp, "PATH=" + os.Getenv("PATH"), "HOME=" + tmp}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}}

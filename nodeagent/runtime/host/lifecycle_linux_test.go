@@ -61,10 +61,11 @@ func TestStartErrors(t *testing.T) {
 		"not-in-path": {[]string{"no-such-program"}, "", `command "no-such-program" not found in PATH`},
 		"not-exec":    {[]string{write("plain", "x", 0o644)}, "", "permission denied"},
 		"directory":   {[]string{dir}, "", "permission denied"},
-		"interpreter": {[]string{write("script", "#!/no/such/interpreter\n", 0o755)}, "", "the interpreter that it names does not"},
-		"garbage":     {[]string{write("garbage", "\x00\x01\x02", 0o755)}, "", "neither a program"},
-		"workdir":     {[]string{"/bin/true"}, "/no/such/dir", `working directory "/no/such/dir" does not exist`},
-		"relative":    {[]string{"./missing"}, dir, `command "./missing" does not exist`},
+		"interpreter": {[]string{write("script", "#!/no/such/interpreter\n", 0o755)}, "",
+			"the interpreter that it names does not"},
+		"garbage":  {[]string{write("garbage", "\x00\x01\x02", 0o755)}, "", "neither a program"},
+		"workdir":  {[]string{"/bin/true"}, "/no/such/dir", `working directory "/no/such/dir" does not exist`},
+		"relative": {[]string{"./missing"}, dir, `command "./missing" does not exist`},
 	} {
 		config := containerConfig(name, c.command...)
 		config.WorkingDir = c.dir
@@ -76,7 +77,8 @@ func TestStartErrors(t *testing.T) {
 			}
 		}
 		st := n.status(id)
-		if st.GetState() != runtimeapi.ContainerState_CONTAINER_EXITED || st.GetExitCode() != 128 || st.GetReason() != "StartError" ||
+		if st.GetState() != runtimeapi.ContainerState_CONTAINER_EXITED || st.GetExitCode() != 128 ||
+			st.GetReason() != "StartError" ||
 			!strings.Contains(st.GetMessage(), c.want) {
 			t.Errorf("%s: status %v", name, st)
 		}
@@ -99,7 +101,8 @@ func TestRefusals(t *testing.T) {
 			c.Mounts = []*runtimeapi.Mount{{HostPath: "/a", ContainerPath: "/b"}}
 		}, "cannot show"},
 		"read-only": {func(c *runtimeapi.ContainerConfig) {
-			c.Linux = &runtimeapi.LinuxContainerConfig{SecurityContext: &runtimeapi.LinuxContainerSecurityContext{ReadonlyRootfs: true}}
+			c.Linux = &runtimeapi.LinuxContainerConfig{SecurityContext: &runtimeapi.LinuxContainerSecurityContext{
+				ReadonlyRootfs: true}}
 		}, "read-only"},
 		"no name": {func(c *runtimeapi.ContainerConfig) { c.Metadata = nil }, "name"},
 	} {
@@ -110,10 +113,12 @@ func TestRefusals(t *testing.T) {
 			t.Errorf("%s: %v; want %q", name, err, c.want)
 		}
 	}
-	if _, err := n.CreateContainer(t.Context(), &runtimeapi.CreateContainerRequest{PodSandboxId: "none", Config: ok()}); status.Code(err) != codes.NotFound {
+	if _, err := n.CreateContainer(t.Context(), &runtimeapi.CreateContainerRequest{PodSandboxId: "none",
+		Config: ok()}); status.Code(err) != codes.NotFound {
 		t.Errorf("unknown sandbox: %v", err)
 	}
-	if _, err := n.RunPodSandbox(t.Context(), &runtimeapi.RunPodSandboxRequest{}); status.Code(err) != codes.InvalidArgument {
+	_, err := n.RunPodSandbox(t.Context(), &runtimeapi.RunPodSandboxRequest{})
+	if status.Code(err) != codes.InvalidArgument {
 		t.Errorf("empty sandbox: %v", err)
 	}
 	list, err := n.ListContainers(t.Context(), &runtimeapi.ListContainersRequest{})
@@ -144,7 +149,8 @@ func TestIdempotence(t *testing.T) {
 		return string(b)
 	}
 	eventually(t, "process 1 has started", func() bool { return count() != "" })
-	if _, err := n.CreateContainer(t.Context(), &runtimeapi.CreateContainerRequest{PodSandboxId: sb, Config: config}); status.Code(err) != codes.AlreadyExists {
+	if _, err := n.CreateContainer(t.Context(), &runtimeapi.CreateContainerRequest{PodSandboxId: sb,
+		Config: config}); status.Code(err) != codes.AlreadyExists {
 		t.Errorf("a running container's name is free: %v", err)
 	}
 	n.stop(id, 0)
@@ -162,7 +168,8 @@ func TestIdempotence(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if _, err := n.RunPodSandbox(t.Context(), &runtimeapi.RunPodSandboxRequest{Config: sandboxConfig(n, "twice")}); status.Code(err) != codes.AlreadyExists {
+	if _, err := n.RunPodSandbox(t.Context(), &runtimeapi.RunPodSandboxRequest{Config: sandboxConfig(n,
+		"twice")}); status.Code(err) != codes.AlreadyExists {
 		t.Errorf("a stopped sandbox's name is free: %v", err)
 	}
 	next := sandboxConfig(n, "twice")
@@ -177,7 +184,8 @@ func ignoreSignal(t *testing.T, sig uintptr) {
 	t.Helper()
 	set := func(handler byte) {
 		action := [32]byte{handler}
-		if _, _, e := syscall.RawSyscall6(syscall.SYS_RT_SIGACTION, sig, uintptr(unsafe.Pointer(&action)), 0, 8, 0, 0); e != 0 {
+		if _, _, e := syscall.RawSyscall6(syscall.SYS_RT_SIGACTION, sig, uintptr(unsafe.Pointer(&action)), 0, 8, 0,
+			0); e != 0 {
 			t.Fatal(e)
 		}
 	}
@@ -190,7 +198,9 @@ func TestProcessSurroundings(t *testing.T) {
 	t.Setenv("MONOPLANE_SECRET", "must not be passed on")
 	ignoreSignal(t, 32)
 	n := newNode(t)
-	config := containerConfig("env", "sh", "-c", `echo "$FOO $HOSTNAME $PWD $MONOPLANE_SECRET"; cat; ls -l /proc/self/fd | wc -l; umask; ps -o sid= -p $$ | tr -d ' '; echo $$; grep -E 'SigIgn|SigBlk' /proc/self/status; echo done > "$MONOPLANE_TERMINATION_LOG"`)
+	config := containerConfig("env", "sh", "-c",
+		`echo "$FOO $HOSTNAME $PWD $MONOPLANE_SECRET"; cat; ls -l /proc/self/fd | wc -l; umask; ps -o sid= -p $$ | tr -d `+
+			`' '; echo $$; grep -E 'SigIgn|SigBlk' /proc/self/status; echo done > "$MONOPLANE_TERMINATION_LOG"`)
 	config.Envs = []*runtimeapi.KeyValue{{Key: "FOO", Value: []byte("bar")}}
 	config.WorkingDir = "/usr"
 	id := n.run(n.sandbox("env"), config)
@@ -233,7 +243,8 @@ func TestListsAndStatus(t *testing.T) {
 		"sandbox": {&runtimeapi.ContainerFilter{PodSandboxId: a}, ca},
 		"id":      {&runtimeapi.ContainerFilter{Id: cb}, cb},
 		"labels":  {&runtimeapi.ContainerFilter{LabelSelector: map[string]string{"container": "two"}}, cb},
-		"running": {&runtimeapi.ContainerFilter{State: &runtimeapi.ContainerStateValue{State: runtimeapi.ContainerState_CONTAINER_RUNNING}}, ca},
+		"running": {&runtimeapi.ContainerFilter{State: &runtimeapi.ContainerStateValue{
+			State: runtimeapi.ContainerState_CONTAINER_RUNNING}}, ca},
 	} {
 		resp, err := n.ListContainers(t.Context(), &runtimeapi.ListContainersRequest{Filter: c.filter})
 		if err != nil || len(resp.GetContainers()) != 1 || resp.GetContainers()[0].GetId() != c.want {
@@ -254,7 +265,8 @@ func TestListsAndStatus(t *testing.T) {
 	if err := n.start(ca); err != nil {
 		t.Errorf("starting what has exited: %v", err)
 	}
-	if _, err := n.ContainerStatus(t.Context(), &runtimeapi.ContainerStatusRequest{ContainerId: "none"}); status.Code(err) != codes.NotFound {
+	if _, err := n.ContainerStatus(t.Context(), &runtimeapi.ContainerStatusRequest{ContainerId: "none"}); status.Code(
+		err) != codes.NotFound {
 		t.Errorf("unknown container: %v", err)
 	}
 }

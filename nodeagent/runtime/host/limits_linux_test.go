@@ -87,11 +87,13 @@ func TestLargeRecord(t *testing.T) {
 func setFiles(t *testing.T, pid int, limit uint64) (before uint64) {
 	t.Helper()
 	var old syscall.Rlimit
-	if _, _, e := syscall.RawSyscall6(syscall.SYS_PRLIMIT64, uintptr(pid), syscall.RLIMIT_NOFILE, 0, uintptr(unsafe.Pointer(&old)), 0, 0); e != 0 {
+	if _, _, e := syscall.RawSyscall6(syscall.SYS_PRLIMIT64, uintptr(pid), syscall.RLIMIT_NOFILE, 0,
+		uintptr(unsafe.Pointer(&old)), 0, 0); e != 0 {
 		t.Fatal(e)
 	}
 	set := syscall.Rlimit{Cur: limit, Max: old.Max}
-	if _, _, e := syscall.RawSyscall6(syscall.SYS_PRLIMIT64, uintptr(pid), syscall.RLIMIT_NOFILE, uintptr(unsafe.Pointer(&set)), 0, 0, 0); e != 0 {
+	if _, _, e := syscall.RawSyscall6(syscall.SYS_PRLIMIT64, uintptr(pid), syscall.RLIMIT_NOFILE,
+		uintptr(unsafe.Pointer(&set)), 0, 0, 0); e != 0 {
 		t.Fatal(e)
 	}
 	return old.Cur
@@ -189,7 +191,8 @@ func TestFullDisk(t *testing.T) {
 	n.dir, n.logs = n.cfg.Dir, filepath.Join(disk, "logs")
 	gate := filepath.Join(t.TempDir(), "gate")
 	sb := n.sandbox("full")
-	id := n.run(sb, containerConfig("c", "/bin/sh", "-c", "while [ ! -e "+gate+" ]; do sleep 0.02; done; head -c 3000000 /dev/zero; exit 7"))
+	id := n.run(sb, containerConfig("c", "/bin/sh", "-c",
+		"while [ ! -e "+gate+" ]; do sleep 0.02; done; head -c 3000000 /dev/zero; exit 7"))
 	ballast := filepath.Join(disk, "ballast")
 	if err := os.WriteFile(ballast, bytes.Repeat([]byte("x"), 2<<20), 0o600); err == nil {
 		t.Fatal("the disk is not full")
@@ -229,7 +232,8 @@ func TestUnhonouredFields(t *testing.T) {
 	c := containerConfig("c", "/bin/sh", "-c", `echo bye > "$MONOPLANE_TERMINATION_LOG"`)
 	c.Annotations = map[string]string{messagePathAnnotation: "/tmp/said"}
 	before := exists(defaultMessagePath)
-	for name, config := range map[string]*runtimeapi.ContainerConfig{"asks": c, "plain": containerConfig("c", "/bin/true")} {
+	for name, config := range map[string]*runtimeapi.ContainerConfig{"asks": c,
+		"plain": containerConfig("c", "/bin/true")} {
 		sb := resp.GetPodSandboxId()
 		if name == "plain" {
 			sb = n.sandbox("plain")

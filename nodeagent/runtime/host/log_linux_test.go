@@ -85,7 +85,8 @@ func TestRotation(t *testing.T) {
 func TestNoLog(t *testing.T) {
 	n := newNode(t)
 	sb := n.sandbox("nolog")
-	config := containerConfig("silent", "/bin/sh", "-c", "i=0; while [ $i -lt 20000 ]; do echo 1234567890; i=$((i+1)); done")
+	config := containerConfig("silent", "/bin/sh", "-c",
+		"i=0; while [ $i -lt 20000 ]; do echo 1234567890; i=$((i+1)); done")
 	config.LogPath = ""
 	if st := n.wait(n.run(sb, config)); st.GetExitCode() != 0 {
 		t.Errorf("status %v", st)

@@ -53,8 +53,8 @@ func pausedAtFork(t *testing.T, shimPID int, ready chan<- struct{}, paused func(
 }
 
 // A shim that is paused between its last look at the clock and the fork starts the container late. That is harmless,
-// because nobody has said meanwhile that it would not: the start stays unknown, then it is seen to run, once, and a stop
-// ends it.
+// because nobody has said meanwhile that it would not: the start stays unknown, then it is seen to run, once, and a
+// stop ends it.
 //
 // spec: SAFE-4
 func TestPauseBetweenClockAndFork(t *testing.T) {
@@ -119,7 +119,9 @@ func TestPauseBetweenClockAndFork(t *testing.T) {
 				return
 			}
 			pid := readPID(t, file)
-			eventually(t, "it is seen to run", func() bool { return n.status(id).GetState() == runtimeapi.ContainerState_CONTAINER_RUNNING })
+			eventually(t, "it is seen to run", func() bool {
+				return n.status(id).GetState() == runtimeapi.ContainerState_CONTAINER_RUNNING
+			})
 			n.stop(id, 10)
 			if alive(pid) {
 				t.Error("it is alive")

@@ -34,7 +34,8 @@ func (n *node) warnings(id string) string {
 func TestUnenforcedLimitsAreTold(t *testing.T) {
 	n := newNode(t, func(c *Config) { c.NoCgroups = true })
 	id := n.run(n.sandbox("free"), limited(containerConfig("c", "sleep", "1000"), 64<<20))
-	for _, want := range []string{"the memory limit is not enforced", "the cpu limit is not enforced", "the pids limit is not enforced"} {
+	for _, want := range []string{"the memory limit is not enforced", "the cpu limit is not enforced",
+		"the pids limit is not enforced"} {
 		if w := n.warnings(id); !strings.Contains(w, want) {
 			t.Errorf("warnings %s; want %q", w, want)
 		}
@@ -54,7 +55,8 @@ func TestUnenforcedLimitsAreTold(t *testing.T) {
 func TestMemoryLimit(t *testing.T) {
 	n := newNode(t)
 	sb := n.sandbox("oom")
-	hog := n.create(sb, limited(containerConfig("hog", "/bin/sh", "-c", `x=0123456789abcdef; while :; do x="$x$x"; done`), 16<<20))
+	hog := n.create(sb, limited(containerConfig("hog", "/bin/sh", "-c", `x=0123456789abcdef; while :; do x="$x$x"; done`),
+		16<<20))
 	if w := n.warnings(hog); strings.Contains(w, "memory") {
 		t.Skip("no memory controller here: ", w)
 	}
@@ -108,8 +110,10 @@ func TestStats(t *testing.T) {
 	}
 	id := n.shell("busy", "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done; exec sleep 1000")
 	eventually(t, "cpu time is counted", func() bool {
-		resp, err := n.ListContainerStats(t.Context(), &runtimeapi.ListContainerStatsRequest{Filter: &runtimeapi.ContainerStatsFilter{Id: id}})
-		return err == nil && len(resp.GetStats()) == 1 && resp.GetStats()[0].GetCpu().GetUsageCoreNanoSeconds().GetValue() > 10_000_000 &&
+		resp, err := n.ListContainerStats(t.Context(),
+			&runtimeapi.ListContainerStatsRequest{Filter: &runtimeapi.ContainerStatsFilter{Id: id}})
+		return err == nil && len(resp.GetStats()) == 1 &&
+			resp.GetStats()[0].GetCpu().GetUsageCoreNanoSeconds().GetValue() > 10_000_000 &&
 			resp.GetStats()[0].GetMemory().GetWorkingSetBytes().GetValue() > 0
 	})
 	if cgroup.Stats(n.containers[id].rec.group).CPUNanos <= 0 {
@@ -126,10 +130,12 @@ func TestExecSync(t *testing.T) {
 		return n.ExecSync(t.Context(), &runtimeapi.ExecSyncRequest{ContainerId: id, Cmd: cmd, Timeout: timeout})
 	}
 	resp, err := exec(10, "sh", "-c", "echo $FOO; echo oops >&2; exit 3")
-	if err != nil || string(resp.GetStdout()) != "bar\n" || string(resp.GetStderr()) != "oops\n" || resp.GetExitCode() != 3 {
+	if err != nil || string(resp.GetStdout()) != "bar\n" || string(resp.GetStderr()) != "oops\n" ||
+		resp.GetExitCode() != 3 {
 		t.Errorf("%v %v", resp, err)
 	}
-	if resp, err = exec(0, "sh", "-c", "head -c 3000000 /dev/zero"); err != nil || len(resp.GetStdout()) != maxExecOutput {
+	if resp, err = exec(0, "sh", "-c", "head -c 3000000 /dev/zero"); err != nil ||
+		len(resp.GetStdout()) != maxExecOutput {
 		t.Errorf("%d bytes, %v", len(resp.GetStdout()), err)
 	}
 	if _, err = exec(0, "no-such-program"); err == nil || !strings.Contains(err.Error(), "not found in PATH") {

@@ -81,7 +81,8 @@ func TestQueuedStartsExpire(t *testing.T) {
 	send(t, shimPID, syscall.SIGCONT)
 	for i, id := range ids {
 		st := n.wait(id)
-		if st.GetExitCode() != shimwire.CodeNotStarted || st.GetReason() != shimwire.ReasonStartError || !strings.Contains(st.GetMessage(), "too late") {
+		if st.GetExitCode() != shimwire.CodeNotStarted || st.GetReason() != shimwire.ReasonStartError ||
+			!strings.Contains(st.GetMessage(), "too late") {
 			t.Errorf("status %v", st)
 		}
 		if exists(files[i]) {
@@ -157,7 +158,8 @@ func TestStartWithoutItsCaller(t *testing.T) {
 func TestContainerStopsItsShim(t *testing.T) {
 	n := newNode(t, short(20*time.Second, 20*time.Millisecond))
 	ready := filepath.Join(n.dir, "ready")
-	id := n.shell("saboteur", `trap 'sleep 0.1; echo tidied; exit 3' TERM; kill -STOP $PPID; echo $$ > `+ready+`; while :; do sleep 0.02; done`)
+	id := n.shell("saboteur",
+		`trap 'sleep 0.1; echo tidied; exit 3' TERM; kill -STOP $PPID; echo $$ > `+ready+`; while :; do sleep 0.02; done`)
 	readPID(t, ready)
 	n.stop(id, 30)
 	if st := n.status(id); st.GetExitCode() != 3 || !strings.Contains(n.logText(id), "tidied") {
@@ -179,7 +181,8 @@ func TestContainerStopsItsShim(t *testing.T) {
 func TestContainerStopsItsShimAgainAndAgain(t *testing.T) {
 	n := newNode(t, short(2*time.Second, 10*time.Millisecond))
 	ready := filepath.Join(n.dir, "ready")
-	id := n.shell("saboteur", `trap '' TERM; shim=$PPID; (while :; do kill -STOP $shim || exit; done) & echo $$ > `+ready+`; while :; do sleep 0.02; done`)
+	id := n.shell("saboteur", `trap '' TERM; shim=$PPID; (while :; do kill -STOP $shim || exit; done) & echo $$ > `+ready+
+		`; while :; do sleep 0.02; done`)
 	pid, shimPID := readPID(t, ready), n.shimPID(n.containers[id].sb.id)
 	begin := time.Now()
 	_, err := n.StopContainer(t.Context(), &runtimeapi.StopContainerRequest{ContainerId: id, Timeout: 1})
@@ -202,14 +205,16 @@ func TestStopWithoutShim(t *testing.T) {
 		sb := n.sandbox("deaf")
 		tidy := func(name string) (string, string) {
 			file := filepath.Join(n.dir, name)
-			id := n.run(sb, containerConfig(name, "/bin/sh", "-c", `trap 'echo tidied > `+file+`; exit 0' TERM; echo > `+file+`.ready; while :; do sleep 0.02; done`))
+			id := n.run(sb, containerConfig(name, "/bin/sh", "-c",
+				`trap 'echo tidied > `+file+`; exit 0' TERM; echo > `+file+`.ready; while :; do sleep 0.02; done`))
 			eventually(t, "it is ready", func() bool { return exists(file + ".ready") })
 			return id, file
 		}
 		first, firstFile := tidy("first")
 		other, otherFile := tidy("other")
 		stubborn := filepath.Join(n.dir, "stubborn")
-		n.run(sb, containerConfig("stubborn", "/bin/sh", "-c", `trap '' TERM; echo $$ > `+stubborn+`; while :; do sleep 0.05; done`))
+		n.run(sb, containerConfig("stubborn", "/bin/sh", "-c",
+			`trap '' TERM; echo $$ > `+stubborn+`; while :; do sleep 0.05; done`))
 		stubbornPID := readPID(t, stubborn)
 		shimPID := n.shimPID(sb)
 		send(t, shimPID, syscall.SIGSTOP)
@@ -315,7 +320,8 @@ func TestUnkillable(t *testing.T) {
 			if n.sandboxState(sb) != runtimeapi.PodSandboxState_SANDBOX_NOTREADY {
 				t.Error("the sandbox is ready")
 			}
-			if _, err := n.RunPodSandbox(ctx, &runtimeapi.RunPodSandboxRequest{Config: nextAttempt(n, "frozen")}); status.Code(err) != codes.FailedPrecondition {
+			if _, err := n.RunPodSandbox(ctx, &runtimeapi.RunPodSandboxRequest{Config: nextAttempt(n, "frozen")}); status.Code(
+				err) != codes.FailedPrecondition {
 				t.Errorf("a second sandbox of the pod: %v", err)
 			}
 			n.stop(n.shell("healthy", "exec sleep 1000"), 10)
@@ -356,7 +362,8 @@ func TestManyAttemptsToReachAShim(t *testing.T) {
 	for range 2 {
 		n.reopen()
 	}
-	if _, err := n.ExecSync(t.Context(), &runtimeapi.ExecSyncRequest{ContainerId: id, Cmd: []string{"true"}, Timeout: 1}); err == nil {
+	if _, err := n.ExecSync(t.Context(), &runtimeapi.ExecSyncRequest{ContainerId: id, Cmd: []string{"true"},
+		Timeout: 1}); err == nil {
 		t.Error("a stopped shim has executed something")
 	}
 	if st := n.status(id); st.GetState() != runtimeapi.ContainerState_CONTAINER_RUNNING || !alive(pid) {
@@ -413,7 +420,8 @@ func TestLaunchIsCutOff(t *testing.T) {
 		resp, err := n.RunPodSandbox(ctx, &runtimeapi.RunPodSandboxRequest{Config: config})
 		cancel()
 		if err == nil {
-			if _, err := n.RemovePodSandbox(t.Context(), &runtimeapi.RemovePodSandboxRequest{PodSandboxId: resp.GetPodSandboxId()}); err != nil {
+			if _, err := n.RemovePodSandbox(t.Context(),
+				&runtimeapi.RemovePodSandboxRequest{PodSandboxId: resp.GetPodSandboxId()}); err != nil {
 				t.Error(err)
 			}
 		}

@@ -127,7 +127,8 @@ func TestStopOutlivesItsCaller(t *testing.T) {
 func TestStopSignal(t *testing.T) {
 	n := newNode(t)
 	ready := filepath.Join(n.dir, "ready")
-	config := containerConfig("c", "/bin/sh", "-c", `trap 'exit 5' USR1; trap 'exit 6' TERM; echo $$ > `+ready+`; while :; do sleep 0.02; done`)
+	config := containerConfig("c", "/bin/sh", "-c",
+		`trap 'exit 5' USR1; trap 'exit 6' TERM; echo $$ > `+ready+`; while :; do sleep 0.02; done`)
 	config.StopSignal = runtimeapi.Signal_SIGUSR1
 	id := n.run(n.sandbox("usr1"), config)
 	readPID(t, ready)

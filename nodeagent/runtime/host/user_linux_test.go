@@ -10,8 +10,11 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-func withSecurity(config *runtimeapi.ContainerConfig, sec *runtimeapi.LinuxContainerSecurityContext, oom int64) *runtimeapi.ContainerConfig {
-	config.Linux = &runtimeapi.LinuxContainerConfig{SecurityContext: sec, Resources: &runtimeapi.LinuxContainerResources{OomScoreAdj: oom}}
+func withSecurity(
+	config *runtimeapi.ContainerConfig, sec *runtimeapi.LinuxContainerSecurityContext, oom int64,
+) *runtimeapi.ContainerConfig {
+	config.Linux = &runtimeapi.LinuxContainerConfig{SecurityContext: sec,
+		Resources: &runtimeapi.LinuxContainerResources{OomScoreAdj: oom}}
 	return config
 }
 
@@ -28,7 +31,8 @@ func TestOOMScore(t *testing.T) {
 		t.Fatal(err)
 	}
 	id = n.run(sb, containerConfig("plain", "sleep", "1000"))
-	if b, err = os.ReadFile("/proc/" + strconv.Itoa(n.pid(id)) + "/oom_score_adj"); err != nil || string(b) != string(ours) {
+	if b, err = os.ReadFile("/proc/" + strconv.Itoa(n.pid(id)) + "/oom_score_adj"); err != nil ||
+		string(b) != string(ours) {
 		t.Errorf("score %q %v; want that of the node agent, %q", b, err, ours)
 	}
 }
@@ -43,12 +47,15 @@ func TestRunAsUser(t *testing.T) {
 	if uid == int64(os.Geteuid()) {
 		uid = 0 // Nobody may not become root.
 	}
-	config := withSecurity(containerConfig("c", "/bin/sh", "-c", "id -u; id -g; id -G; echo again > /dev/stdout"), &runtimeapi.LinuxContainerSecurityContext{
-		RunAsUser: &runtimeapi.Int64Value{Value: uid}, RunAsGroup: &runtimeapi.Int64Value{Value: 1234}, SupplementalGroups: []int64{77},
-	}, 0)
+	config := withSecurity(containerConfig("c", "/bin/sh", "-c", "id -u; id -g; id -G; echo again > /dev/stdout"),
+		&runtimeapi.LinuxContainerSecurityContext{
+			RunAsUser: &runtimeapi.Int64Value{Value: uid}, RunAsGroup: &runtimeapi.Int64Value{Value: 1234},
+			SupplementalGroups: []int64{77},
+		}, 0)
 	sb := n.sandbox("user")
 	if os.Geteuid() != 0 {
-		if _, err := n.CreateContainer(t.Context(), &runtimeapi.CreateContainerRequest{PodSandboxId: sb, Config: config}); err == nil {
+		if _, err := n.CreateContainer(t.Context(), &runtimeapi.CreateContainerRequest{PodSandboxId: sb,
+			Config: config}); err == nil {
 			t.Error("an unprivileged runtime agreed to run as another user")
 		}
 		return

@@ -35,7 +35,8 @@ func TestFind(t *testing.T) {
 	expect("a", "1", "InFlight", 1, 0)
 	try.Unschedulable([]string{"fit"})
 	expect("a", "1", "Unschedulable", 1, MaxWait)
-	if p, _ := r.Find(cache.Key{Namespace: "ns", Name: "a"}, "1"); len(p.WaitsFor) != 1 || p.WaitsFor[0] != "fit" || p.LastFailure != r.now {
+	if p, _ := r.Find(cache.Key{Namespace: "ns", Name: "a"}, "1"); len(p.WaitsFor) != 1 || p.WaitsFor[0] != "fit" ||
+		p.LastFailure != r.now {
 		t.Errorf("waits: %+v", p)
 	}
 	r.Activate(cache.Key{Namespace: "ns", Name: "a"}, "1")

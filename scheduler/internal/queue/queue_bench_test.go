@@ -9,8 +9,8 @@ import (
 	"monoplane.dev/scheduler/plugins/schedulinggates"
 )
 
-// BenchmarkWaiting is what a pod costs the queue, from Add to Done, while 10 000 others wait that it does not concern: gated
-// ones, or ones that were refused, each of which is asked whether the change that comes with every pod helps.
+// BenchmarkWaiting is what a pod costs the queue, from Add to Done, while 10 000 others wait that it does not concern:
+// gated ones, or ones that were refused, each of which is asked whether the change that comes with every pod helps.
 func BenchmarkWaiting(b *testing.B) {
 	const others = 10_000
 	for _, kind := range []string{"none", "gated", "unschedulable"} {

@@ -57,8 +57,8 @@ func pod(name, uid string, priority int32, gates ...string) *framework.PodInfo {
 	return framework.NewPodInfo(p)
 }
 
-// A back-off is a span of time: its end keeps the monotonic reading of the clock, so that setting the clock back by an hour does not make
-// the pod wait an hour longer.
+// A back-off is a span of time: its end keeps the monotonic reading of the clock, so that setting the clock back by an
+// hour does not make the pod wait an hour longer.
 // spec: SCHED-2
 func TestBackoffIgnoresTheWallClock(t *testing.T) {
 	r := newRig(t)
@@ -70,7 +70,8 @@ func TestBackoffIgnoresTheWallClock(t *testing.T) {
 	if ready == ready.Round(0) { //nolint:staticcheck // == compares the monotonic reading too, which Round takes away
 		t.Errorf("the back-off ends at %v, a time of the wall clock", ready)
 	}
-	if wait := ready.Sub(r.now); wait < InitialBackoff || wait >= InitialBackoff+window || ready.Nanosecond()%int(window) != 0 {
+	if wait := ready.Sub(r.now); wait < InitialBackoff || wait >= InitialBackoff+window ||
+		ready.Nanosecond()%int(window) != 0 {
 		t.Errorf("it lasts %v, until %v", wait, ready)
 	}
 }

@@ -120,8 +120,8 @@ func TestDoom(t *testing.T) {
 	}
 }
 
-// Whatever happens in whatever order, a pod takes room exactly once: as a pod where it is assumed or bound, else where it is nominated.
-// The snapshot, updated step by step, says the same as the state.
+// Whatever happens in whatever order, a pod takes room exactly once: as a pod where it is assumed or bound, else where
+// it is nominated. The snapshot, updated step by step, says the same as the state.
 //
 // spec: PREEMPT-2, SCHED-3
 func TestRoomIsKeptOnce(t *testing.T) {

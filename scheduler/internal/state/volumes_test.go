@@ -12,12 +12,14 @@ import (
 	"monoplane.dev/scheduler/internal/state"
 )
 
-// What a decision planned for a pod's volumes counts for the next one, until the watch shows it or the pod is forgotten.
+// What a decision planned for a pod's volumes counts for the next one, until the watch shows it or the pod is
+// forgotten.
 // spec: SCHED-3
 func TestAssumedVolumes(t *testing.T) {
 	class := "c"
 	claim := &corev1.PersistentVolumeClaim{
-		Metadata: &metav1.ObjectMeta{Namespace: "ns", Name: "claim", Uid: "claim"}, Spec: &corev1.PersistentVolumeClaimSpec{StorageClassName: &class},
+		Metadata: &metav1.ObjectMeta{Namespace: "ns", Name: "claim", Uid: "claim"},
+		Spec:     &corev1.PersistentVolumeClaimSpec{StorageClassName: &class},
 	}
 	volume := &corev1.PersistentVolume{
 		Metadata: &metav1.ObjectMeta{Name: "v", Uid: "v"}, Spec: &corev1.PersistentVolumeSpec{StorageClassName: class},
@@ -65,11 +67,13 @@ func TestAssumedVolumes(t *testing.T) {
 			s.Assume(pod, "n1")
 			c := snapshot.Volumes().Claim(key)
 			s.AssumeVolumes("p", &framework.VolumePlan{
-				Node: "n1", Bind: []framework.VolumeChoice{{Volume: snapshot.Volumes().Volume("v"), Claim: c}}, Provision: []*framework.ClaimInfo{c},
+				Node: "n1", Bind: []framework.VolumeChoice{{Volume: snapshot.Volumes().Volume("v"), Claim: c}},
+				Provision: []*framework.ClaimInfo{c},
 			})
 			tc.then(s)
 			s.Update(snapshot)
-			if taken := len(snapshot.Volumes().Anywhere(class)) == 0; taken != tc.taken || len(snapshot.Volumes().Meant(key)) == 1 != tc.taken {
+			if taken := len(snapshot.Volumes().Anywhere(class)) == 0; taken != tc.taken ||
+				len(snapshot.Volumes().Meant(key)) == 1 != tc.taken {
 				t.Errorf("taken: %v", taken)
 			}
 			if got := snapshot.Volumes().Claim(key).SelectedNode; got != tc.node {

@@ -31,7 +31,8 @@ func pod(uid, requests string) *framework.PodInfo {
 
 // node has the resources and one pod that requests used.
 func node(allocatable, used string) *framework.NodeInfo {
-	return framework.NewNodeInfo("n", &corev1.Node{Status: &corev1.NodeStatus{Allocatable: quantities(allocatable)}}).WithPod(pod("used", used))
+	return framework.NewNodeInfo("n",
+		&corev1.Node{Status: &corev1.NodeStatus{Allocatable: quantities(allocatable)}}).WithPod(pod("used", used))
 }
 
 func plugin(t testing.TB, resources ...string) *Plugin {
@@ -60,14 +61,18 @@ func TestScore(t *testing.T) {
 		{"others without requests count nothing", "", "cpu=1 memory=1", "cpu=2 memory=2", "", 75},
 		{"no memory", "", "cpu=3", "cpu=4", "cpu=1", 75},
 		{"nothing", "", "cpu=3", "", "", 75},
-		{"three", "cpu memory ephemeral-storage", "cpu=2 memory=4 ephemeral-storage=9", "cpu=10 memory=10 ephemeral-storage=10", "", 60}, // .2, .4, .9 deviate .294
-		{"three, one of which the node lacks", "cpu memory ephemeral-storage", "cpu=3 memory=5 ephemeral-storage=1", "cpu=4 memory=10", "", 68},
+		// .2, .4, .9 deviate .294
+		{"three", "cpu memory ephemeral-storage", "cpu=2 memory=4 ephemeral-storage=9",
+			"cpu=10 memory=10 ephemeral-storage=10", "", 60},
+		{"three, one of which the node lacks", "cpu memory ephemeral-storage", "cpu=3 memory=5 ephemeral-storage=1",
+			"cpu=4 memory=10", "", 68},
 		{"extended", "cpu x.io/y", "cpu=1 x.io/y=1", "cpu=4 x.io/y=4", "x.io/y=2", 75},         // .25 and .75 after 0 and .5
 		{"extended, better", "cpu x.io/y", "cpu=2 x.io/y=1", "cpu=4 x.io/y=4", "x.io/y=1", 81}, // 100 after 87
 		{"extended, not asked for", "cpu memory x.io/y", "cpu=3 memory=5", "cpu=4 memory=10 x.io/y=4", "x.io/y=4", 68},
 		{"one", "cpu", "cpu=1", "cpu=4", "", 75},
 	} {
-		if got := plugin(t, strings.Fields(tc.resources)...).Score(nil, pod("p", tc.pod), node(tc.have, tc.used)); got != tc.want {
+		if got := plugin(t, strings.Fields(tc.resources)...).Score(nil, pod("p", tc.pod),
+			node(tc.have, tc.used)); got != tc.want {
 			t.Errorf("%s: %d, want %d", tc.name, got, tc.want)
 		}
 	}
@@ -78,8 +83,10 @@ func TestPreScore(t *testing.T) {
 		resources, pod string
 		want           framework.Code
 	}{
-		{"", "", framework.Skip}, {"", "cpu=0 memory=0", framework.Skip}, {"", "ephemeral-storage=5 x.io/y=1", framework.Skip},
-		{"", "cpu=1m", framework.Success}, {"", "memory=1", framework.Success}, {"cpu x.io/y", "x.io/y=1", framework.Success},
+		{"", "", framework.Skip}, {"", "cpu=0 memory=0", framework.Skip}, {"", "ephemeral-storage=5 x.io/y=1",
+			framework.Skip},
+		{"", "cpu=1m", framework.Success}, {"", "memory=1", framework.Success},
+		{"cpu x.io/y", "x.io/y=1", framework.Success},
 		{"cpu x.io/y", "memory=1", framework.Skip},
 	} {
 		if got := plugin(t, strings.Fields(tc.resources)...).PreScore(nil, pod("p", tc.pod), nil).Code(); got != tc.want {
@@ -88,8 +95,8 @@ func TestPreScore(t *testing.T) {
 	}
 }
 
-// Random amounts up to the largest: scores are within 50..100, the short way is the long one, and the order of the resources does not
-// matter.
+// Random amounts up to the largest: scores are within 50..100, the short way is the long one, and the order of the
+// resources does not matter.
 func TestScoreProperties(t *testing.T) {
 	short, turned := plugin(t), plugin(t, "memory", "cpu")
 	long := plugin(t)

@@ -10,7 +10,8 @@ import (
 
 // victim is a pod that started at a second; never when 0.
 func victim(priority int32, start int64) *framework.PodInfo {
-	p := &corev1.Pod{Metadata: &metav1.ObjectMeta{Name: "v"}, Spec: &corev1.PodSpec{Priority: &priority}, Status: &corev1.PodStatus{}}
+	p := &corev1.Pod{Metadata: &metav1.ObjectMeta{Name: "v"}, Spec: &corev1.PodSpec{Priority: &priority},
+		Status: &corev1.PodStatus{}}
 	if start > 0 {
 		p.Status.StartTime = &metav1.Time{Seconds: start}
 	}
@@ -35,15 +36,19 @@ func TestBetter(t *testing.T) {
 	}{
 		{"fewer broken budgets, at any price", costs(0, victim(100, 1), victim(100, 1)), costs(1, victim(-5, 1))},
 		{"one broken is fewer than two", costs(1, victim(9, 1), victim(9, 1)), costs(2, victim(1, 1), victim(1, 1))},
-		{"lower highest priority, with a larger sum", costs(0, victim(5, 1), victim(5, 1), victim(5, 1)), costs(0, victim(6, 1))},
+		{"lower highest priority, with a larger sum", costs(0, victim(5, 1), victim(5, 1), victim(5, 1)),
+			costs(0, victim(6, 1))},
 		{"negative is lower", costs(0, victim(-6, 1)), costs(0, victim(-5, 1))},
 		{"smaller sum", costs(0, victim(5, 1), victim(1, 1)), costs(0, victim(5, 1), victim(2, 1))},
 		{"fewer of the same negative priority", costs(0, victim(-5, 1)), costs(0, victim(-5, 9), victim(-5, 9))},
-		{"the others are counted before they are weighed", costs(0, victim(5, 1)), costs(0, victim(5, 9), victim(-2_000_000_000, 9))},
-		{"sums do not overflow", costs(0, victim(highest, 1)), costs(0, victim(highest, 1), victim(highest, 1), victim(highest, 1))},
+		{"the others are counted before they are weighed", costs(0, victim(5, 1)),
+			costs(0, victim(5, 9), victim(-2_000_000_000, 9))},
+		{"sums do not overflow", costs(0, victim(highest, 1)), costs(0, victim(highest, 1), victim(highest, 1),
+			victim(highest, 1))},
 		{"fewer victims, the sums being equal", costs(0, victim(5, 1)), costs(0, victim(5, 9), victim(lowest, 9))},
 		{"later start", costs(0, victim(5, 2)), costs(0, victim(5, 1))},
-		{"of the earliest of the highest priority", costs(0, victim(5, 2), victim(5, 3), victim(1, 1)), costs(0, victim(5, 1), victim(5, 9), victim(1, 9))},
+		{"of the earliest of the highest priority", costs(0, victim(5, 2), victim(5, 3), victim(1, 1)),
+			costs(0, victim(5, 1), victim(5, 9), victim(1, 9))},
 		{"not started is the latest", costs(0, victim(5, 0)), costs(0, victim(5, 1<<33))},
 	} {
 		if !x.better.better(x.worse) || x.worse.better(x.better) {

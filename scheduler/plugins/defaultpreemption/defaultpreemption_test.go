@@ -40,7 +40,8 @@ func profile(t *testing.T, args defaultpreemption.Args) *framework.Profile {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := framework.NewProfile("test", 0, framework.Enabled{Plugin: prioritysort.Plugin{}}, framework.Enabled{Plugin: affinity},
+	p, err := framework.NewProfile("test", 0, framework.Enabled{Plugin: prioritysort.Plugin{}},
+		framework.Enabled{Plugin: affinity},
 		framework.Enabled{Plugin: fit}, framework.Enabled{Plugin: preemption}, framework.Enabled{Plugin: nowhere{}})
 	if err != nil {
 		t.Fatal(err)
@@ -48,7 +49,8 @@ func profile(t *testing.T, args defaultpreemption.Args) *framework.Profile {
 	return p
 }
 
-// pod reads "name priority cpu [word...]", where the words are app=VALUE, started=SECOND, doomed, preempted, deleted, never, only=NODE.
+// pod reads "name priority cpu [word...]", where the words are app=VALUE, started=SECOND, doomed, preempted, deleted,
+// never, only=NODE.
 func pod(t *testing.T, line string) *framework.PodInfo {
 	t.Helper()
 	var priority int32
@@ -79,7 +81,8 @@ func pod(t *testing.T, line string) *framework.PodInfo {
 		case "preempted", "deleted":
 			p.Metadata.DeletionTimestamp = &metav1.Time{Seconds: 1}
 			if k == "preempted" {
-				p.Status.Conditions = []*corev1.PodCondition{{Type: "DisruptionTarget", Status: "True", Reason: "PreemptionByScheduler"}}
+				p.Status.Conditions = []*corev1.PodCondition{{Type: "DisruptionTarget", Status: "True",
+					Reason: "PreemptionByScheduler"}}
 			}
 		case "never":
 			p.Spec.PreemptionPolicy = &[]string{"Never"}[0]
@@ -100,7 +103,8 @@ func cluster(t *testing.T, nodes ...string) *framework.Snapshot {
 		name := fmt.Sprint("n", i+1)
 		n := framework.NewNodeInfo(name, &corev1.Node{
 			Metadata: &metav1.ObjectMeta{Name: name, Labels: map[string]string{"name": name}}, Spec: &corev1.NodeSpec{},
-			Status: &corev1.NodeStatus{Allocatable: map[string]*metav1.Quantity{"cpu": {String_: "4"}, "pods": {String_: "10"}}},
+			Status: &corev1.NodeStatus{Allocatable: map[string]*metav1.Quantity{"cpu": {String_: "4"},
+				"pods": {String_: "10"}}},
 		})
 		for line := range strings.SplitSeq(pods, ";") {
 			if strings.TrimSpace(line) != "" {
@@ -132,7 +136,8 @@ func outcome(d framework.Decision) string {
 // budget is about the pods of an app.
 func budget(app string, allowed int32, disrupted ...string) *framework.Budget {
 	b := &framework.Budget{
-		Namespace: "ns", Selector: labels.SelectorFromSet(labels.Set{"app": app}), Allowed: allowed, Disrupted: map[string]struct{}{},
+		Namespace: "ns", Selector: labels.SelectorFromSet(labels.Set{"app": app}), Allowed: allowed,
+		Disrupted: map[string]struct{}{},
 	}
 	for _, name := range disrupted {
 		b.Disrupted[name] = struct{}{}
@@ -165,7 +170,8 @@ func TestOutcomes(t *testing.T) {
 			"each node for its own reason", "new 5 3 only=n1", []string{"a 5 2; b 4 2", "c 0 4"}, nil,
 			fmt.Sprintf(inVain, 2, "1 Insufficient cpu, 1 "+useless),
 		},
-		{"all three reasons", "new 5 3", []string{"a 5 4", "b 5 2; c 0 2"}, nil, fmt.Sprintf(inVain, 2, "1 Insufficient cpu, 1 "+none)},
+		{"all three reasons", "new 5 3", []string{"a 5 4", "b 5 2; c 0 2"}, nil,
+			fmt.Sprintf(inVain, 2, "1 Insufficient cpu, 1 "+none)},
 		{"never", "new 5 1 never", []string{"a 0 4"}, nil, "preemption: not eligible due to preemptionPolicy=Never."},
 		{"a victim that would not preempt itself", "new 5 1", []string{"a 4 4 never"}, nil, "n1: a"},
 		{"the more important is put back first", "new 9 2", []string{"a 1 2; b 2 2"}, nil, "n1: a"},
@@ -173,13 +179,16 @@ func TestOutcomes(t *testing.T) {
 		{"as many as fit, not only the first", "new 9 2", []string{"a 3 2; b 2 1; c 1 1"}, nil, "n1: b c"},
 		{"a small one comes back after a big one could not", "new 9 3", []string{"a 3 3; b 2 1"}, nil, "n1: a"},
 		{"victims by importance", "new 9 4", []string{"a 1 1; b 3 1; c 2 1; d 3 1 started=5"}, nil, "n1: d b c a"},
-		{"a budget protects the less important", "new 9 2", []string{"a 1 2 app=x; b 2 2"}, []*framework.Budget{budget("x", 0)}, "n1: b"},
-		{"a budget that allows one", "new 9 2", []string{"a 1 2 app=x; b 2 2"}, []*framework.Budget{budget("x", 1)}, "n1: a"},
+		{"a budget protects the less important", "new 9 2", []string{"a 1 2 app=x; b 2 2"},
+			[]*framework.Budget{budget("x", 0)}, "n1: b"},
+		{"a budget that allows one", "new 9 2", []string{"a 1 2 app=x; b 2 2"}, []*framework.Budget{budget("x", 1)},
+			"n1: a"},
 		{
 			"what a budget allows goes to the important first", "new 9 2", []string{"a 1 2 app=x; b 2 2 app=x"},
 			[]*framework.Budget{budget("x", 1)}, "n1: b",
 		},
-		{"one that is counted already", "new 9 2", []string{"a 1 2 app=x; b 2 2"}, []*framework.Budget{budget("x", 0, "a")}, "n1: a"},
+		{"one that is counted already", "new 9 2", []string{"a 1 2 app=x; b 2 2"}, []*framework.Budget{budget("x", 0, "a")},
+			"n1: a"},
 		{"budgets of others", "new 9 2", []string{"a 1 2; b 2 2"}, []*framework.Budget{budget("x", 0)}, "n1: a"},
 		{
 			"an empty selector is about none", "new 9 2", []string{"a 1 2 app=x; b 2 2"},
@@ -190,7 +199,8 @@ func TestOutcomes(t *testing.T) {
 			[]*framework.Budget{{Namespace: "else", Selector: labels.SelectorFromSet(labels.Set{"app": "x"})}}, "n1: a",
 		},
 		{"budgets are best effort", "new 9 2", []string{"a 1 4 app=x"}, []*framework.Budget{budget("x", 0)}, "n1: a"},
-		{"a node that breaks no budget", "new 9 2", []string{"a 1 4 app=x", "b 8 4"}, []*framework.Budget{budget("x", 0)}, "n2: b"},
+		{"a node that breaks no budget", "new 9 2", []string{"a 1 4 app=x", "b 8 4"}, []*framework.Budget{budget("x", 0)},
+			"n2: b"},
 		{"the node with the lower victims", "new 9 2", []string{"a 2 4", "b 1 4", "c 3 4"}, nil, "n2: b"},
 		{"with fewer negative ones", "new 9 4", []string{"a -5 2; b -5 2", "c -5 4"}, nil, "n2: c"},
 	} {
@@ -234,7 +244,8 @@ func TestWaitsForVictims(t *testing.T) {
 	}
 }
 
-// The search ends when there are enough candidates, but not before there is one, nor before there is one that breaks no budget.
+// The search ends when there are enough candidates, but not before there is one, nor before there is one that breaks
+// no budget.
 // spec: PREEMPT-3
 func TestEnoughCandidates(t *testing.T) {
 	protected, cheaper := "a 1 4 app=x", "b 2 4"
@@ -246,9 +257,12 @@ func TestEnoughCandidates(t *testing.T) {
 	}{
 		{"one is enough", defaultpreemption.Args{MinCandidateNodesAbsolute: 1}, []string{"a 3 4", cheaper}, "n1: a"},
 		{"two are better", defaultpreemption.Args{MinCandidateNodesAbsolute: 2}, []string{"a 3 4", cheaper}, "n2: b"},
-		{"a share that is less than one", defaultpreemption.Args{MinCandidateNodesPercentage: 1}, []string{"a 3 4", cheaper}, "n1: a"},
-		{"not one that breaks a budget", defaultpreemption.Args{MinCandidateNodesAbsolute: 1}, []string{protected, cheaper}, "n2: b"},
-		{"unless there are no others", defaultpreemption.Args{MinCandidateNodesAbsolute: 1}, []string{protected, "c 9 4"}, "n1: a"},
+		{"a share that is less than one", defaultpreemption.Args{MinCandidateNodesPercentage: 1}, []string{"a 3 4", cheaper},
+			"n1: a"},
+		{"not one that breaks a budget", defaultpreemption.Args{MinCandidateNodesAbsolute: 1}, []string{protected, cheaper},
+			"n2: b"},
+		{"unless there are no others", defaultpreemption.Args{MinCandidateNodesAbsolute: 1}, []string{protected, "c 9 4"},
+			"n1: a"},
 	} {
 		s := cluster(t, x.nodes...)
 		s.SetBudgets([]*framework.Budget{budget("x", 0)})

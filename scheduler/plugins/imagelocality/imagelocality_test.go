@@ -18,7 +18,8 @@ func podOf(images string) *framework.PodInfo {
 		if i, ok := strings.CutPrefix(image, "init:"); ok {
 			spec.InitContainers = append(spec.InitContainers, &corev1.Container{Image: i})
 		} else if i, ok := strings.CutPrefix(image, "volume:"); ok {
-			spec.Volumes = append(spec.Volumes, &corev1.Volume{VolumeSource: &corev1.VolumeSource{Image: &corev1.ImageVolumeSource{Reference: i}}})
+			spec.Volumes = append(spec.Volumes,
+				&corev1.Volume{VolumeSource: &corev1.VolumeSource{Image: &corev1.ImageVolumeSource{Reference: i}}})
 		} else {
 			spec.Containers = append(spec.Containers, &corev1.Container{Image: image})
 		}
@@ -35,7 +36,8 @@ func node(name, images string) *framework.NodeInfo {
 		if _, err := fmt.Sscan(size, &s); err != nil {
 			panic(err)
 		}
-		n.Status.Images = append(n.Status.Images, &corev1.ContainerImage{Names: strings.Split(names, ","), SizeBytes: s * mib})
+		n.Status.Images = append(n.Status.Images, &corev1.ContainerImage{Names: strings.Split(names, ","),
+			SizeBytes: s * mib})
 	}
 	return framework.NewNodeInfo(name, n)
 }
@@ -60,10 +62,12 @@ func scores(t testing.TB, pod *framework.PodInfo, nodes ...*framework.NodeInfo) 
 	return got
 }
 
-// The figures are worked out by hand: 100 * (sum - 23) / (1000 * containers - 23), sizes in MiB times the share of nodes.
+// The figures are worked out by hand: 100 * (sum - 23) / (1000 * containers - 23), sizes in MiB times the share of
+// nodes.
 // spec: SCHED-5
 func TestScore(t *testing.T) {
-	one, two := "r.io/40:latest,r.io/40:v1=40 r.io/300:latest=300 r.io/2000:latest=2000", "r.io/250:latest=250 r.io/10:v1=10"
+	one, two := "r.io/40:latest,r.io/40:v1=40 r.io/300:latest=300 r.io/2000:latest=2000",
+		"r.io/250:latest=250 r.io/10:v1=10"
 	for _, tc := range []struct{ name, pod, one, two, want string }{
 		{"unknown", "r.io/none", one, two, "[]"},
 		{"no images anywhere", "r.io/40", "", "", "[]"},
@@ -77,7 +81,8 @@ func TestScore(t *testing.T) {
 		{"another tag", "r.io/300:v2 r.io/250", one, two, "[0 5]"},
 		{"init containers count, and share the most", "init:r.io/300 r.io/40", one, two, "[7 0]"},
 		{"the same image twice", "r.io/300 r.io/300", one, two, "[14 0]"},
-		{"a volume adds, without a container's share of the most", "r.io/40 volume:r.io/300", one, two, "[15 0]"}, // 170 of 1000
+		// 170 of 1000
+		{"a volume adds, without a container's share of the most", "r.io/40 volume:r.io/300", one, two, "[15 0]"},
 		{"sizes differ", "a", "a:latest=300", "a:latest=500", "[28 48]"},
 	} {
 		if got := fmt.Sprint(scores(t, podOf(tc.pod), node("n1", tc.one), node("n2", tc.two))); got != tc.want {
@@ -88,8 +93,9 @@ func TestScore(t *testing.T) {
 
 func TestNormalized(t *testing.T) {
 	for image, want := range map[string]string{
-		"root": "root:latest", "root:tag": "root:tag", "gcr.io:5000/root": "gcr.io:5000/root:latest", "gcr.io:5000/a/root:1": "gcr.io:5000/a/root:1",
-		"root@sha256:abc": "root@sha256:abc", "gcr.io/root@sha256:abc": "gcr.io/root@sha256:abc", "": ":latest",
+		"root": "root:latest", "root:tag": "root:tag", "gcr.io:5000/root": "gcr.io:5000/root:latest",
+		"gcr.io:5000/a/root:1": "gcr.io:5000/a/root:1",
+		"root@sha256:abc":      "root@sha256:abc", "gcr.io/root@sha256:abc": "gcr.io/root@sha256:abc", "": ":latest",
 	} {
 		if got := normalized(image); got != want {
 			t.Errorf("%q: %q, want %q", image, got, want)
@@ -111,7 +117,8 @@ func TestScoreProperties(t *testing.T) {
 		}
 		var nodes []*framework.NodeInfo
 		for i := range 1 + rng.IntN(6) {
-			nodes = append(nodes, node(fmt.Sprint("n", i), strings.ReplaceAll(images("i%d:latest="), "= ", fmt.Sprintf("=%d ", rng.IntN(3000)))))
+			nodes = append(nodes, node(fmt.Sprint("n", i), strings.ReplaceAll(images("i%d:latest="), "= ",
+				fmt.Sprintf("=%d ", rng.IntN(3000)))))
 		}
 		pod := podOf("i0 " + images("i%d") + images("init:i%d") + images("volume:i%d"))
 		got := scores(t, pod, nodes...)

@@ -24,7 +24,8 @@ func newPlugin(t testing.TB, args Args) *Plugin {
 type wish func(*corev1.Affinity)
 
 func term(key, app string) *corev1.PodAffinityTerm {
-	return &corev1.PodAffinityTerm{TopologyKey: key, LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": app}}}
+	return &corev1.PodAffinityTerm{TopologyKey: key,
+		LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": app}}}
 }
 
 func near(key, app string) wish {
@@ -54,7 +55,8 @@ func prefer(weight int32, key, app string) wish {
 func pod(app string, wishes ...wish) *framework.PodInfo {
 	p := &corev1.Pod{
 		Metadata: &metav1.ObjectMeta{Namespace: "default", Name: app, Uid: app, Labels: map[string]string{"app": app}},
-		Spec:     &corev1.PodSpec{Affinity: &corev1.Affinity{PodAffinity: &corev1.PodAffinity{}, PodAntiAffinity: &corev1.PodAntiAffinity{}}},
+		Spec: &corev1.PodSpec{Affinity: &corev1.Affinity{PodAffinity: &corev1.PodAffinity{},
+			PodAntiAffinity: &corev1.PodAntiAffinity{}}},
 	}
 	for _, w := range wishes {
 		w(p.Spec.Affinity)
@@ -89,23 +91,33 @@ func TestFilter(t *testing.T) {
 		pod  *framework.PodInfo
 		want string
 	}{
-		"no wishes":                      {on{"a1": {pod("web")}}, pod("db"), "skip"},
-		"only preferences":               {on{"a1": {pod("web")}}, pod("db", prefer(1, "zone", "web")), "skip"},
-		"near":                           {on{"a1": {pod("web")}}, pod("db", near("zone", "web")), "a1 a2 b1(far) c1(far)"},
-		"near by host":                   {on{"a1": {pod("web")}}, pod("db", near("host", "web")), "a1 a2(far) b1(far) c1(far)"},
-		"near to nobody":                 {nil, pod("db", near("zone", "web")), "a1(far) a2(far) b1(far) c1(far)"},
-		"first of its kind":              {nil, pod("web", near("zone", "web")), "a1 a2 b1 c1(far)"},
-		"second of its kind":             {on{"b1": {pod("web")}}, pod("web", near("zone", "web")), "a1(far) a2(far) b1 c1(far)"},
-		"the first has no label":         {on{"c1": {pod("web")}}, pod("web", near("zone", "web")), "a1 a2 b1 c1(far)"},
-		"two terms, no pod for both":     {on{"a1": {pod("web"), pod("db")}}, pod("x", near("zone", "web"), near("zone", "db")), "a1(far) a2(far) b1(far) c1(far)"},
-		"two keys":                       {on{"a1": {pod("web")}}, pod("x", near("zone", "web"), near("host", "web")), "a1 a2(far) b1(far) c1(far)"},
-		"one key only where it is":       {on{"c1": {pod("web")}}, pod("web", near("zone", "web"), near("host", "web")), "a1(far) a2(far) b1(far) c1(far)"},
-		"apart":                          {on{"a1": {pod("web")}}, pod("db", apart("zone", "web")), "a1(near) a2(near) b1 c1"},
-		"apart from either":              {on{"a1": {pod("web")}, "b1": {pod("x")}}, pod("db", apart("host", "web"), apart("zone", "x")), "a1(near) a2 b1(near) c1"},
-		"repelled":                       {on{"a1": {pod("web", apart("zone", "db"))}}, pod("db"), "a1(repelled) a2(repelled) b1 c1"},
+		"no wishes":        {on{"a1": {pod("web")}}, pod("db"), "skip"},
+		"only preferences": {on{"a1": {pod("web")}}, pod("db", prefer(1, "zone", "web")), "skip"},
+		"near":             {on{"a1": {pod("web")}}, pod("db", near("zone", "web")), "a1 a2 b1(far) c1(far)"},
+		"near by host": {on{"a1": {pod("web")}}, pod("db", near("host", "web")),
+			"a1 a2(far) b1(far) c1(far)"},
+		"near to nobody":    {nil, pod("db", near("zone", "web")), "a1(far) a2(far) b1(far) c1(far)"},
+		"first of its kind": {nil, pod("web", near("zone", "web")), "a1 a2 b1 c1(far)"},
+		"second of its kind": {on{"b1": {pod("web")}}, pod("web", near("zone", "web")),
+			"a1(far) a2(far) b1 c1(far)"},
+		"the first has no label": {on{"c1": {pod("web")}}, pod("web", near("zone", "web")), "a1 a2 b1 c1(far)"},
+		"two terms, no pod for both": {on{"a1": {pod("web"), pod("db")}},
+			pod("x", near("zone", "web"), near("zone", "db")), "a1(far) a2(far) b1(far) c1(far)"},
+		"two keys": {on{"a1": {pod("web")}}, pod("x", near("zone", "web"), near("host", "web")),
+			"a1 a2(far) b1(far) c1(far)"},
+		"one key only where it is": {on{"c1": {pod("web")}}, pod("web", near("zone", "web"), near("host", "web")),
+			"a1(far) a2(far) b1(far) c1(far)"},
+		"apart": {on{"a1": {pod("web")}}, pod("db", apart("zone", "web")),
+			"a1(near) a2(near) b1 c1"},
+		"apart from either": {on{"a1": {pod("web")}, "b1": {pod("x")}},
+			pod("db", apart("host", "web"), apart("zone", "x")), "a1(near) a2 b1(near) c1"},
+		"repelled": {on{"a1": {pod("web", apart("zone", "db"))}}, pod("db"),
+			"a1(repelled) a2(repelled) b1 c1"},
 		"repelled, though not this kind": {on{"a1": {pod("web", apart("zone", "db"))}}, pod("x"), "skip"},
-		"apart before repelled":          {on{"a1": {pod("web", apart("host", "web"))}}, pod("web", apart("host", "web")), "a1(near) a2 b1 c1"},
-		"far before near":                {on{"a1": {pod("web")}}, pod("db", near("zone", "y"), apart("zone", "web")), "a1(far) a2(far) b1(far) c1(far)"},
+		"apart before repelled": {on{"a1": {pod("web", apart("host", "web"))}}, pod("web", apart("host", "web")),
+			"a1(near) a2 b1 c1"},
+		"far before near": {on{"a1": {pod("web")}}, pod("db", near("zone", "y"), apart("zone", "web")),
+			"a1(far) a2(far) b1(far) c1(far)"},
 	} {
 		if got := fitting(p, c.pod, cluster(c.pods)); got != c.want {
 			t.Errorf("%s: %s, want %s", name, got, c.want)
@@ -113,8 +125,8 @@ func TestFilter(t *testing.T) {
 	}
 }
 
-// Pods that room is kept for matter as far as their anti-affinity may be against the pod: others must not cost it the answers that are
-// kept for its template.
+// Pods that room is kept for matter as far as their anti-affinity may be against the pod: others must not cost it the
+// answers that are kept for its template.
 // spec: SCHED-7
 func TestSkipBesideNominated(t *testing.T) {
 	p, s := newPlugin(t, Args{}), cluster(nil)
@@ -147,7 +159,8 @@ func fitting(p *Plugin, pod *framework.PodInfo, s *framework.Snapshot) string {
 	}
 	var words []string
 	for _, n := range s.Nodes() {
-		words = append(words, n.Name+map[*framework.Status]string{nil: "", p.far: "(far)", p.near: "(near)", p.repelled: "(repelled)"}[p.Filter(state, pod, n)])
+		words = append(words, n.Name+map[*framework.Status]string{nil: "", p.far: "(far)", p.near: "(near)",
+			p.repelled: "(repelled)"}[p.Filter(state, pod, n)])
 	}
 	return strings.Join(words, " ")
 }
@@ -175,22 +188,27 @@ func TestScore(t *testing.T) {
 		pod  *framework.PodInfo
 		want string
 	}{
-		"nobody prefers":      {Args{}, on{"a1": {pod("web")}}, pod("db"), "skip"},
-		"no such pod":         {Args{}, nil, pod("db", prefer(5, "zone", "web")), "skip"},
-		"prefers":             {Args{}, on{"a1": {pod("web")}}, pod("db", prefer(5, "zone", "web")), "100 100 0 0"},
-		"prefers not":         {Args{}, on{"a1": {pod("web")}}, pod("db", prefer(-5, "host", "web")), "0 100 100 100"},
-		"by weight and count": {Args{}, on{"a1": {pod("web")}, "b1": {pod("web"), pod("web2")}}, pod("db", prefer(50, "zone", "web"), prefer(25, "host", "web2")), "66 66 100 0"},
-		"is preferred":        {Args{}, on{"a1": {pod("web", prefer(3, "host", "db"))}}, pod("db"), "100 0 0 0"},
-		"is preferred not":    {Args{}, on{"a1": {pod("web", prefer(-3, "zone", "db"))}}, pod("db"), "0 0 100 100"},
-		"is required":         {Args{}, on{"b1": {pod("web", near("host", "db"))}}, pod("db"), "0 0 100 0"},
-		"weight of required":  {Args{HardPodAffinityWeight: &ten}, on{"a1": {pod("web", near("host", "db"))}, "b1": {pod("web", prefer(20, "host", "db"))}}, pod("db"), "50 0 100 0"},
-		"required without":    {Args{HardPodAffinityWeight: &zero}, on{"b1": {pod("web", near("host", "db"))}}, pod("db"), "skip"},
-		"ignored":             {Args{IgnorePreferredTermsOfExistingPods: true}, on{"a1": {pod("web", prefer(3, "host", "db"))}}, pod("db"), "skip"},
+		"nobody prefers": {Args{}, on{"a1": {pod("web")}}, pod("db"), "skip"},
+		"no such pod":    {Args{}, nil, pod("db", prefer(5, "zone", "web")), "skip"},
+		"prefers":        {Args{}, on{"a1": {pod("web")}}, pod("db", prefer(5, "zone", "web")), "100 100 0 0"},
+		"prefers not":    {Args{}, on{"a1": {pod("web")}}, pod("db", prefer(-5, "host", "web")), "0 100 100 100"},
+		"by weight and count": {Args{}, on{"a1": {pod("web")}, "b1": {pod("web"), pod("web2")}},
+			pod("db", prefer(50, "zone", "web"), prefer(25, "host", "web2")), "66 66 100 0"},
+		"is preferred":     {Args{}, on{"a1": {pod("web", prefer(3, "host", "db"))}}, pod("db"), "100 0 0 0"},
+		"is preferred not": {Args{}, on{"a1": {pod("web", prefer(-3, "zone", "db"))}}, pod("db"), "0 0 100 100"},
+		"is required":      {Args{}, on{"b1": {pod("web", near("host", "db"))}}, pod("db"), "0 0 100 0"},
+		"weight of required": {Args{HardPodAffinityWeight: &ten}, on{"a1": {pod("web", near("host", "db"))},
+			"b1": {pod("web", prefer(20, "host", "db"))}}, pod("db"), "50 0 100 0"},
+		"required without": {Args{HardPodAffinityWeight: &zero}, on{"b1": {pod("web", near("host", "db"))}}, pod("db"),
+			"skip"},
+		"ignored": {Args{IgnorePreferredTermsOfExistingPods: true},
+			on{"a1": {pod("web", prefer(3, "host", "db"))}}, pod("db"), "skip"},
 		"not ignored": {
 			Args{IgnorePreferredTermsOfExistingPods: true}, on{"a1": {pod("web", prefer(3, "host", "db"))}, "a2": {pod("x")}},
 			pod("db", prefer(6, "host", "x")), "50 100 0 0",
 		},
-		"all alike": {Args{}, on{"a1": {pod("web")}, "b1": {pod("x", prefer(-1, "zone", "db"))}}, pod("db", prefer(-1, "zone", "web"), prefer(-1, "host", "none")), "0 0 0 100"},
+		"all alike": {Args{}, on{"a1": {pod("web")}, "b1": {pod("x", prefer(-1, "zone", "db"))}},
+			pod("db", prefer(-1, "zone", "web"), prefer(-1, "host", "none")), "0 0 0 100"},
 	} {
 		p, s := newPlugin(t, c.args), cluster(c.pods)
 		state := framework.NewCycleState(s)
@@ -213,7 +231,8 @@ func TestScore(t *testing.T) {
 
 func TestArgs(t *testing.T) {
 	for _, w := range []int32{-1, 101} {
-		if _, err := New(Args{HardPodAffinityWeight: &w}); err == nil || !strings.Contains(err.Error(), "args.hardPodAffinityWeight: ") {
+		if _, err := New(Args{HardPodAffinityWeight: &w}); err == nil ||
+			!strings.Contains(err.Error(), "args.hardPodAffinityWeight: ") {
 			t.Errorf("weight %d: %v", w, err)
 		}
 	}
@@ -229,7 +248,8 @@ func TestManyDomains(t *testing.T) {
 		s, want := framework.NewSnapshot(), make([]int64, hosts)
 		for i := range hosts {
 			name := fmt.Sprint("n", i)
-			n := framework.NewNodeInfo(name, &corev1.Node{Metadata: &metav1.ObjectMeta{Name: name, Labels: map[string]string{"host": name}}})
+			n := framework.NewNodeInfo(name, &corev1.Node{Metadata: &metav1.ObjectMeta{Name: name,
+				Labels: map[string]string{"host": name}}})
 			for range rng.IntN(4) {
 				switch rng.IntN(4) {
 				case 0:

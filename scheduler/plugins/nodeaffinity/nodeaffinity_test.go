@@ -106,14 +106,19 @@ func TestRequirements(t *testing.T) {
 		{"disk In ssd", true}, {"disk In hdd,ssd", true}, {"disk In hdd", false}, {"none In ssd", false}, {"disk In", false},
 		{"disk NotIn hdd", true}, {"disk NotIn hdd,ssd", false}, {"none NotIn ssd", true}, {"disk NotIn", false},
 		{"disk Exists", true}, {"empty Exists", true}, {"none Exists", false}, {"disk Exists ssd", false},
-		{"none DoesNotExist", true}, {"disk DoesNotExist", false}, {"empty DoesNotExist", false}, {"none DoesNotExist ssd", false},
-		{"rank Gt 4", true}, {"rank Gt 5", false}, {"rank Gt -1", true}, {"none Gt 0", false}, {"words Gt 0", false}, {"empty Gt 0", false},
-		{"rank Gt", false}, {"rank Gt four", false}, {"rank Gt 1,2", false}, {"rank Gt 4.5", false}, {"rank Gt 9223372036854775808", false},
-		{"rank Lt 6", true}, {"rank Lt 5", false}, {"rank Lt -1", false}, {"none Lt 9", false}, {"words Lt 9", false}, {"empty Lt 9", false},
+		{"none DoesNotExist", true}, {"disk DoesNotExist", false}, {"empty DoesNotExist", false},
+		{"none DoesNotExist ssd", false},
+		{"rank Gt 4", true}, {"rank Gt 5", false}, {"rank Gt -1", true}, {"none Gt 0", false}, {"words Gt 0", false},
+		{"empty Gt 0", false},
+		{"rank Gt", false}, {"rank Gt four", false}, {"rank Gt 1,2", false}, {"rank Gt 4.5", false},
+		{"rank Gt 9223372036854775808", false},
+		{"rank Lt 6", true}, {"rank Lt 5", false}, {"rank Lt -1", false}, {"none Lt 9", false}, {"words Lt 9", false},
+		{"empty Lt 9", false},
 		{"rank Lt", false}, {"rank Lt six", false}, {"rank Lt 6,7", false}, {"rank Lt -9223372036854775809", false},
 		{"disk Like ssd", false},
 		{"disk In ssd; rank Gt 4", true}, {"disk In ssd; rank Gt 5", false}, {"disk In ssd; rank Gt five", false},
-		{"| metadata.name In n1", true}, {"| metadata.name In n2", false}, {"| metadata.name NotIn n2", true}, {"| metadata.name NotIn n1", false},
+		{"| metadata.name In n1", true}, {"| metadata.name In n2", false}, {"| metadata.name NotIn n2", true},
+		{"| metadata.name NotIn n1", false},
 		{"disk In ssd | metadata.name In n1", true}, {"disk In hdd | metadata.name In n1", false},
 		{"| metadata.name Exists", false}, {"| metadata.name Gt 1", false}, {"| spec.unschedulable NotIn true", false},
 		{"", false}, // a term without requirements matches nothing
@@ -139,7 +144,8 @@ func TestRequirements(t *testing.T) {
 			}
 		}
 	}
-	for want, labels := range map[bool]map[string]string{true: {"disk": "ssd", "empty": ""}, false: {"disk": "ssd", "none": ""}} {
+	for want, labels := range map[bool]map[string]string{true: {"disk": "ssd", "empty": ""},
+		false: {"disk": "ssd", "none": ""}} {
 		if matches(podWith(requiring("rank Exists"), labels), node(n)) != want {
 			t.Errorf("node selector %v: not %v", labels, want)
 		}
@@ -157,24 +163,27 @@ func TestPreFilter(t *testing.T) {
 		selector   map[string]string
 		want       string
 	}{
-		"nothing":                  {want: "Skip: "},
-		"preferences only":         {own: preferring("1: a Exists"), want: "Skip: "},
-		"added":                    {added: requiring("a Exists"), want: "Success: all"},
-		"added preferences":        {added: preferring("1: a Exists"), want: "Skip: "},
-		"selector":                 {selector: map[string]string{"a": "b"}, want: "Success: all"},
-		"labels":                   {own: requiring("a Exists"), want: "Success: all"},
-		"no term":                  {own: requiring(), want: "Success: all"},
-		"a name":                   {own: requiring("| metadata.name In x"), want: "Success: x"},
-		"a name and labels":        {own: requiring("a Exists | metadata.name In x"), want: "Success: x"},
-		"names of terms add up":    {own: requiring("| metadata.name In x", "| metadata.name In y"), want: "Success: x y"},
-		"a term without a name":    {own: requiring("| metadata.name In x", "a Exists"), want: "Success: all"},
-		"NotIn names none":         {own: requiring("| metadata.name NotIn x"), want: "Success: all"},
-		"In and NotIn":             {own: requiring("| metadata.name In x; metadata.name NotIn y"), want: "Success: x"},
-		"within a term all hold":   {own: requiring("| metadata.name In x,y; metadata.name In y,z"), want: "Success: y"},
-		"a conflict":               {own: requiring("| metadata.name In x; metadata.name In y"), want: conflict},
-		"a conflict of three":      {own: requiring("| metadata.name In x; metadata.name In y; metadata.name In x"), want: conflict},
-		"a conflict and a name":    {own: requiring("| metadata.name In x; metadata.name In y", "| metadata.name In z"), want: "Success: z"},
-		"a conflict in every term": {own: requiring("| metadata.name In x; metadata.name In y", "| metadata.name In y; metadata.name In z"), want: conflict},
+		"nothing":                {want: "Skip: "},
+		"preferences only":       {own: preferring("1: a Exists"), want: "Skip: "},
+		"added":                  {added: requiring("a Exists"), want: "Success: all"},
+		"added preferences":      {added: preferring("1: a Exists"), want: "Skip: "},
+		"selector":               {selector: map[string]string{"a": "b"}, want: "Success: all"},
+		"labels":                 {own: requiring("a Exists"), want: "Success: all"},
+		"no term":                {own: requiring(), want: "Success: all"},
+		"a name":                 {own: requiring("| metadata.name In x"), want: "Success: x"},
+		"a name and labels":      {own: requiring("a Exists | metadata.name In x"), want: "Success: x"},
+		"names of terms add up":  {own: requiring("| metadata.name In x", "| metadata.name In y"), want: "Success: x y"},
+		"a term without a name":  {own: requiring("| metadata.name In x", "a Exists"), want: "Success: all"},
+		"NotIn names none":       {own: requiring("| metadata.name NotIn x"), want: "Success: all"},
+		"In and NotIn":           {own: requiring("| metadata.name In x; metadata.name NotIn y"), want: "Success: x"},
+		"within a term all hold": {own: requiring("| metadata.name In x,y; metadata.name In y,z"), want: "Success: y"},
+		"a conflict":             {own: requiring("| metadata.name In x; metadata.name In y"), want: conflict},
+		"a conflict of three": {own: requiring("| metadata.name In x; metadata.name In y; metadata.name In x"),
+			want: conflict},
+		"a conflict and a name": {own: requiring("| metadata.name In x; metadata.name In y", "| metadata.name In z"),
+			want: "Success: z"},
+		"a conflict in every term": {own: requiring("| metadata.name In x; metadata.name In y",
+			"| metadata.name In y; metadata.name In z"), want: conflict},
 	} {
 		var state framework.CycleState
 		r, s := plugin(t, tc.added).PreFilter(&state, podWith(tc.own, tc.selector), framework.NewSnapshot())
@@ -232,8 +241,10 @@ func TestHelps(t *testing.T) {
 		want     bool
 	}{
 		{"", "n a=4 zone=here", true}, {"", "n a=3 zone=here", false}, {"", "n a=4 zone=there", false}, {"", "n", false},
-		{"n a=3 zone=here", "n a=4 zone=here", true}, {"n a=4 zone=there", "n a=4 zone=here", true}, {"n", "n a=4 zone=here", true},
-		{"n a=4 zone=here", "n a=5 zone=here", false}, {"n a=4 zone=here", "n a=3 zone=here", false}, {"n a=1 zone=here", "n a=2 zone=here", false},
+		{"n a=3 zone=here", "n a=4 zone=here", true}, {"n a=4 zone=there", "n a=4 zone=here", true},
+		{"n", "n a=4 zone=here", true},
+		{"n a=4 zone=here", "n a=5 zone=here", false}, {"n a=4 zone=here", "n a=3 zone=here", false},
+		{"n a=1 zone=here", "n a=2 zone=here", false},
 	} {
 		c := &framework.Change{Event: framework.NodeAdded, Node: node(tc.now).Node}
 		if tc.old != "" {
@@ -275,18 +286,19 @@ func TestScore(t *testing.T) {
 		added, own *corev1.NodeAffinity
 		want       string
 	}{
-		"none":               {want: "[] []"},
-		"required only":      {own: requiring("a Exists"), want: "[] []"},
-		"one":                {own: preferring("7: a In 1"), want: "[7 7 0] [100 100 0]"},
-		"sums":               {own: preferring("2: a Exists", "5: b Gt 1"), want: "[2 7 0] [28 100 0]"},
-		"a name":             {own: preferring("1: a Exists", "3: | metadata.name In n3"), want: "[1 1 3] [33 33 100]"},
-		"nothing matches":    {own: preferring("9: c Exists"), want: "[0 0 0] [0 0 0]"},
-		"an empty term":      {own: preferring("9:", "1: a Exists; b DoesNotExist"), want: "[1 0 0] [100 0 0]"},
-		"unreadable":         {own: preferring("9: b Gt two", "4: b Lt 3"), want: "[0 4 0] [0 100 0]"},
-		"only unreadable":    {own: preferring("9: b Gt two"), want: "[] []"},
-		"added":              {added: preferring("3: b Exists"), want: "[0 3 0] [0 100 0]"},
-		"added and own":      {added: preferring("3: b Exists"), own: preferring("1: a Exists"), want: "[1 4 0] [25 100 0]"},
-		"added of the other": {added: requiring("a Exists"), own: preferring("100: a DoesNotExist"), want: "[0 0 100] [0 0 100]"},
+		"none":            {want: "[] []"},
+		"required only":   {own: requiring("a Exists"), want: "[] []"},
+		"one":             {own: preferring("7: a In 1"), want: "[7 7 0] [100 100 0]"},
+		"sums":            {own: preferring("2: a Exists", "5: b Gt 1"), want: "[2 7 0] [28 100 0]"},
+		"a name":          {own: preferring("1: a Exists", "3: | metadata.name In n3"), want: "[1 1 3] [33 33 100]"},
+		"nothing matches": {own: preferring("9: c Exists"), want: "[0 0 0] [0 0 0]"},
+		"an empty term":   {own: preferring("9:", "1: a Exists; b DoesNotExist"), want: "[1 0 0] [100 0 0]"},
+		"unreadable":      {own: preferring("9: b Gt two", "4: b Lt 3"), want: "[0 4 0] [0 100 0]"},
+		"only unreadable": {own: preferring("9: b Gt two"), want: "[] []"},
+		"added":           {added: preferring("3: b Exists"), want: "[0 3 0] [0 100 0]"},
+		"added and own":   {added: preferring("3: b Exists"), own: preferring("1: a Exists"), want: "[1 4 0] [25 100 0]"},
+		"added of the other": {added: requiring("a Exists"), own: preferring("100: a DoesNotExist"),
+			want: "[0 0 100] [0 0 100]"},
 	} {
 		raw, normal := scores(t, plugin(t, tc.added), podWith(tc.own, nil), nodes)
 		if got := fmt.Sprint(raw, " ", normal); got != tc.want {
@@ -339,7 +351,8 @@ func TestScoreProperties(t *testing.T) {
 func TestNoAllocation(t *testing.T) {
 	p, n := plugin(t, requiring("a Exists")), node("n a=1 b=2")
 	a := requiring("b Gt 1 | metadata.name In n")
-	a.PreferredDuringSchedulingIgnoredDuringExecution = preferring("5: a In 1").PreferredDuringSchedulingIgnoredDuringExecution
+	a.PreferredDuringSchedulingIgnoredDuringExecution = preferring(
+		"5: a In 1").PreferredDuringSchedulingIgnoredDuringExecution
 	pod := podWith(a, map[string]string{"a": "1"})
 	snapshot := framework.NewSnapshot()
 	snapshot.Set("n", n)
@@ -372,15 +385,24 @@ func TestBadArgs(t *testing.T) {
 	const req = "args.addedAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms"
 	const pref = "args.addedAffinity.preferredDuringSchedulingIgnoredDuringExecution"
 	for want, a := range map[string]*corev1.NodeAffinity{
-		req + `[1].matchExpressions[0].values: ["x"] is not one whole number, as Gt needs`:                                                     requiring("a Exists", "a Gt x"),
-		req + `[0].matchExpressions[1].operator: "Like" is none of In, NotIn, Exists, DoesNotExist, Gt, Lt`:                                    requiring("a Exists; b Like x"),
-		req + `[0].matchExpressions[0].values: must not be empty for In`:                                                                       requiring("a In"),
-		req + `[0].matchExpressions[0].values: must be empty for Exists`:                                                                       requiring("a Exists x"),
-		req + `[0].matchFields[0].key: "metadata.uid" is not metadata.name`:                                                                    requiring("| metadata.uid In x"),
-		req + `[0].matchFields[0].operator: "Exists" is neither In nor NotIn`:                                                                  requiring("| metadata.name Exists"),
-		req + `[0].matchFields[0].values: must have one element`:                                                                               requiring("| metadata.name In x,y"),
-		pref + `[0].weight: 0 is not within 1..100`:                                                                                            preferring("0: a Exists"),
-		pref + `[0].weight: 101 is not within 1..100` + "\n" + pref + `[0].preference.matchExpressions[0].values: must not be empty for NotIn`: preferring("101: a NotIn"),
+		req + `[1].matchExpressions[0].values: ["x"] is not one whole number, as Gt needs`: requiring(
+			"a Exists", "a Gt x"),
+		req + `[0].matchExpressions[1].operator: "Like" is none of In, NotIn, Exists, DoesNotExist, Gt, Lt`: requiring(
+			"a Exists; b Like x"),
+		req + `[0].matchExpressions[0].values: must not be empty for In`: requiring(
+			"a In"),
+		req + `[0].matchExpressions[0].values: must be empty for Exists`: requiring(
+			"a Exists x"),
+		req + `[0].matchFields[0].key: "metadata.uid" is not metadata.name`: requiring(
+			"| metadata.uid In x"),
+		req + `[0].matchFields[0].operator: "Exists" is neither In nor NotIn`: requiring(
+			"| metadata.name Exists"),
+		req + `[0].matchFields[0].values: must have one element`: requiring(
+			"| metadata.name In x,y"),
+		pref + `[0].weight: 0 is not within 1..100`: preferring(
+			"0: a Exists"),
+		pref + `[0].weight: 101 is not within 1..100` + "\n" + pref +
+			`[0].preference.matchExpressions[0].values: must not be empty for NotIn`: preferring("101: a NotIn"),
 	} {
 		if _, err := New(Args{AddedAffinity: a}); err == nil || err.Error() != want {
 			t.Errorf("got  %v\nwant %s", err, want)

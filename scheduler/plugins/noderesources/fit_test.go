@@ -33,7 +33,8 @@ func pod(uid, requests string) *framework.PodInfo {
 
 // node has the resources and, unless used is empty, one pod that requests used.
 func node(allocatable, used string) *framework.NodeInfo {
-	n := framework.NewNodeInfo("n", &corev1.Node{Status: &corev1.NodeStatus{Allocatable: quantities("pods=10 " + allocatable)}})
+	n := framework.NewNodeInfo("n", &corev1.Node{Status: &corev1.NodeStatus{Allocatable: quantities("pods=10 " +
+		allocatable)}})
 	if used != "" {
 		n = n.WithPod(pod("used", used))
 	}
@@ -85,29 +86,47 @@ func TestScore(t *testing.T) {
 		{"least, no request counts as 100m and 200Mi", FitArgs{}, "", "cpu=1 memory=1000Mi", "", 85},
 		{"least, a node without memory", FitArgs{}, "cpu=3", "cpu=4", "", 25},
 		{"least, a node without anything", FitArgs{}, "", "", "", 0},
-		{"least, storage", strategy(LeastAllocated, "ephemeral-storage:1 cpu:1"), "cpu=1", "cpu=2 ephemeral-storage=10", "cpu=0 ephemeral-storage=4", 55},
+		{"least, storage", strategy(LeastAllocated, "ephemeral-storage:1 cpu:1"), "cpu=1", "cpu=2 ephemeral-storage=10",
+			"cpu=0 ephemeral-storage=4", 55},
 
 		{"most", strategy(MostAllocated, ""), "cpu=3 memory=5000", "cpu=4 memory=10000", "", 62},
 		{"most, weighted", strategy(MostAllocated, "cpu:1 memory:2"), "cpu=3 memory=5000", "cpu=4 memory=10000", "", 58},
-		{"most, beside others", strategy(MostAllocated, ""), "cpu=3 memory=5000", "cpu=6 memory=10000", "cpu=1 memory=1000", 63},
-		{"most, more than there is", strategy(MostAllocated, ""), "cpu=3 memory=5000", "cpu=4 memory=10000", "cpu=2 memory=1000", 80},
-		{"most, extended", strategy(MostAllocated, "cpu:1 "+gpu+":3"), "cpu=1 memory=1 " + gpu + "=1", "cpu=10 " + gpu + "=4", "cpu=1 " + gpu + "=2", 61}, // 20 and 75
-		{"most, extended, not asked for", strategy(MostAllocated, "cpu:1 "+gpu+":3"), "cpu=1", "cpu=10 " + gpu + "=4", "cpu=1 " + gpu + "=2", 20},
-		{"most, extended, the node has none", strategy(MostAllocated, "cpu:1 "+gpu+":3"), "cpu=1 " + gpu + "=1", "cpu=10", "cpu=1", 20},
+		{"most, beside others", strategy(MostAllocated, ""), "cpu=3 memory=5000", "cpu=6 memory=10000", "cpu=1 memory=1000",
+			63},
+		{"most, more than there is", strategy(MostAllocated, ""), "cpu=3 memory=5000", "cpu=4 memory=10000",
+			"cpu=2 memory=1000", 80},
+		// 20 and 75
+		{"most, extended", strategy(MostAllocated, "cpu:1 "+gpu+":3"), "cpu=1 memory=1 " + gpu + "=1", "cpu=10 " + gpu +
+			"=4", "cpu=1 " + gpu + "=2", 61},
+		{"most, extended, not asked for", strategy(MostAllocated, "cpu:1 "+gpu+":3"), "cpu=1", "cpu=10 " + gpu +
+			"=4", "cpu=1 " + gpu + "=2", 20},
+		{"most, extended, the node has none", strategy(MostAllocated, "cpu:1 "+gpu+":3"), "cpu=1 " + gpu +
+			"=1", "cpu=10", "cpu=1", 20},
 		{"most, pods are not a resource", strategy(MostAllocated, "cpu:1 pods:3"), "cpu=1", "cpu=10", "cpu=1", 20},
 
-		{"ratio, falling", strategy(RequestedToCapacityRatio, "", falling...), "cpu=3 memory=5000", "cpu=4 memory=10000", "", 38}, // 25 and 50, rounded
-		{"ratio, rising", strategy(RequestedToCapacityRatio, "", rising...), "cpu=3 memory=5000", "cpu=4 memory=10000", "", 63},
-		{"ratio, more than there is", strategy(RequestedToCapacityRatio, "cpu:1", rising...), "cpu=3", "cpu=4", "cpu=2", 100},
-		{"ratio, left of the points", strategy(RequestedToCapacityRatio, "cpu:1", Point{20, 2}, Point{80, 8}), "cpu=1", "cpu=10", "", 20},
-		{"ratio, on the first", strategy(RequestedToCapacityRatio, "cpu:1", Point{20, 3}, Point{80, 8}), "cpu=2", "cpu=10", "", 30},
-		{"ratio, between", strategy(RequestedToCapacityRatio, "cpu:1", Point{20, 2}, Point{60, 10}, Point{80, 0}), "cpu=5", "cpu=10", "", 80},
-		{"ratio, falling again", strategy(RequestedToCapacityRatio, "cpu:1", Point{20, 2}, Point{60, 10}, Point{80, 0}), "cpu=7", "cpu=10", "", 50},
-		{"ratio, right of the points", strategy(RequestedToCapacityRatio, "cpu:1", Point{20, 2}, Point{60, 10}, Point{80, 7}), "cpu=9", "cpu=10", "", 70},
+		// 25 and 50, rounded
+		{"ratio, falling", strategy(RequestedToCapacityRatio, "", falling...), "cpu=3 memory=5000", "cpu=4 memory=10000", "",
+			38},
+		{"ratio, rising", strategy(RequestedToCapacityRatio, "", rising...), "cpu=3 memory=5000", "cpu=4 memory=10000", "",
+			63},
+		{"ratio, more than there is", strategy(RequestedToCapacityRatio, "cpu:1", rising...), "cpu=3", "cpu=4", "cpu=2",
+			100},
+		{"ratio, left of the points", strategy(RequestedToCapacityRatio, "cpu:1", Point{20, 2}, Point{80, 8}), "cpu=1",
+			"cpu=10", "", 20},
+		{"ratio, on the first", strategy(RequestedToCapacityRatio, "cpu:1", Point{20, 3}, Point{80, 8}), "cpu=2", "cpu=10",
+			"", 30},
+		{"ratio, between", strategy(RequestedToCapacityRatio, "cpu:1", Point{20, 2}, Point{60, 10}, Point{80, 0}), "cpu=5",
+			"cpu=10", "", 80},
+		{"ratio, falling again", strategy(RequestedToCapacityRatio, "cpu:1", Point{20, 2}, Point{60, 10}, Point{80, 0}),
+			"cpu=7", "cpu=10", "", 50},
+		{"ratio, right of the points", strategy(RequestedToCapacityRatio, "cpu:1", Point{20, 2}, Point{60, 10},
+			Point{80, 7}), "cpu=9", "cpu=10", "", 70},
 		{"ratio, one point", strategy(RequestedToCapacityRatio, "cpu:1", Point{50, 4}), "cpu=9", "cpu=10", "", 40},
-		{"ratio, 0 does not count", strategy(RequestedToCapacityRatio, "", Point{50, 0}, Point{100, 10}), "cpu=3 memory=5000", "cpu=4 memory=10000", "", 50},
+		{"ratio, 0 does not count", strategy(RequestedToCapacityRatio, "", Point{50, 0}, Point{100, 10}),
+			"cpu=3 memory=5000", "cpu=4 memory=10000", "", 50},
 		// 3 of 8 is 37 %, 9 of 12 is 75 %.
-		{"ratio, extended", strategy(RequestedToCapacityRatio, gpu+":3 "+bar+":5", rising...), gpu + "=2 " + bar + "=2", gpu + "=8 " + bar + "=12", gpu + "=1 " + bar + "=7", 61},
+		{"ratio, extended", strategy(RequestedToCapacityRatio, gpu+":3 "+bar+":5", rising...), gpu + "=2 " + bar +
+			"=2", gpu + "=8 " + bar + "=12", gpu + "=1 " + bar + "=7", 61},
 	} {
 		if got := plugin(t, tc.args).Score(nil, pod("p", tc.pod), node(tc.have, tc.used)); got != tc.want {
 			t.Errorf("%s: %d, want %d", tc.name, got, tc.want)
@@ -120,8 +139,8 @@ func share(part, all int64) int64 {
 	return new(big.Int).Div(new(big.Int).Mul(big.NewInt(part), big.NewInt(100)), big.NewInt(all)).Int64()
 }
 
-// Random amounts up to the largest: the short way of the default strategy is the long one, scores stay within bounds, and the
-// single resource is the plain formula.
+// Random amounts up to the largest: the short way of the default strategy is the long one, scores stay within bounds,
+// and the single resource is the plain formula.
 // spec: SCHED-5
 func TestScoreProperties(t *testing.T) {
 	short := plugin(t, FitArgs{})
@@ -149,7 +168,8 @@ func TestScoreProperties(t *testing.T) {
 		}
 		shape := []Point{{rng.Int64N(50), rng.Int64N(11)}, {50 + rng.Int64N(51), rng.Int64N(11)}}
 		ratio := plugin(t, strategy(RequestedToCapacityRatio, "memory:3 x.io/y:100 cpu:1", shape...))
-		for _, s := range []int64{got, long.score(p, n), ratio.Score(nil, p, n), cpuMost.Score(nil, p, n), cpuLeast.Score(nil, p, n)} {
+		for _, s := range []int64{got, long.score(p, n), ratio.Score(nil, p, n), cpuMost.Score(nil, p, n),
+			cpuLeast.Score(nil, p, n)} {
 			if s < 0 || s > framework.MaxScore {
 				t.Fatalf("seed %d: a score of %d", seed, s)
 			}
@@ -183,7 +203,8 @@ func amountsAreExact(n *framework.NodeInfo, p *framework.PodInfo) bool {
 
 // spec: SCHED-4
 func TestIgnoredResources(t *testing.T) {
-	args := FitArgs{IgnoredResources: []string{"a.io/x", "cpu"}, IgnoredResourceGroups: []string{"b.io", "kubernetes.io", "hugepages-2Mi"}}
+	args := FitArgs{IgnoredResources: []string{"a.io/x", "cpu"}, IgnoredResourceGroups: []string{"b.io", "kubernetes.io",
+		"hugepages-2Mi"}}
 	for requests, want := range map[string]string{
 		"a.io/x=1":                     "",
 		"a.io/y=1":                     "Insufficient a.io/y",
@@ -212,8 +233,10 @@ func TestFilter(t *testing.T) {
 		{"cpu=1", "cpu=1", "cpu=1m", "Unschedulable: Insufficient cpu"},
 		{"cpu=2", "cpu=1", "", "Unresolvable: Insufficient cpu"},
 		{"", "cpu=1", "cpu=5", "Success: "},
-		{"cpu=1 memory=5 a.io/x=3", "cpu=1 memory=6 a.io/x=2", "memory=2", "Unresolvable: Insufficient memory, Insufficient a.io/x"},
-		{"a.io/x=1 a.io/w=1", "a.io/x=1 a.io/w=1", "a.io/x=1 a.io/w=1", "Unschedulable: Insufficient a.io/w, Insufficient a.io/x"},
+		{"cpu=1 memory=5 a.io/x=3", "cpu=1 memory=6 a.io/x=2", "memory=2",
+			"Unresolvable: Insufficient memory, Insufficient a.io/x"},
+		{"a.io/x=1 a.io/w=1", "a.io/x=1 a.io/w=1", "a.io/x=1 a.io/w=1",
+			"Unschedulable: Insufficient a.io/w, Insufficient a.io/x"},
 		{"", "pods=0", "", "Unresolvable: Too many pods"},
 		{"cpu=1", "pods=1 cpu=1", "cpu=1", "Unschedulable: Too many pods, Insufficient cpu"},
 	} {
@@ -246,23 +269,40 @@ func TestNoAllocation(t *testing.T) {
 func TestBadArgs(t *testing.T) {
 	const at = "args.scoringStrategy."
 	for want, args := range map[string]FitArgs{
-		at + "resources[0].weight: 0 is not within 1..100":                                                         strategy(LeastAllocated, "cpu:0"),
-		at + "resources[1].weight: 101 is not within 1..100":                                                       strategy(LeastAllocated, "cpu:1 memory:101"),
-		at + "resources[0].name: must not be empty":                                                                strategy(LeastAllocated, ":1"),
-		at + `resources[1].name: "cpu" is listed twice`:                                                            strategy(MostAllocated, "cpu:1 cpu:2"),
-		at + `type: "Best" is none of LeastAllocated, MostAllocated, RequestedToCapacityRatio`:                     strategy("Best", ""),
-		at + `type: "" is none of LeastAllocated, MostAllocated, RequestedToCapacityRatio`:                         strategy("", ""),
-		at + "requestedToCapacityRatio.shape: is for type RequestedToCapacityRatio only":                           strategy(LeastAllocated, "", Point{0, 0}),
-		at + "requestedToCapacityRatio.shape: at least one point is needed":                                        strategy(RequestedToCapacityRatio, ""),
-		at + "requestedToCapacityRatio.shape[1].utilization: 10 is not more than the 10 before it":                 strategy(RequestedToCapacityRatio, "", Point{10, 0}, Point{10, 5}),
-		at + "requestedToCapacityRatio.shape[2].utilization: 5 is not more than the 20 before it":                  strategy(RequestedToCapacityRatio, "", Point{10, 0}, Point{20, 5}, Point{5, 5}),
-		at + "requestedToCapacityRatio.shape[0].utilization: -1 is not within 0..100":                              strategy(RequestedToCapacityRatio, "", Point{-1, 0}),
-		at + "requestedToCapacityRatio.shape[0].utilization: 101 is not within 0..100":                             strategy(RequestedToCapacityRatio, "", Point{101, 0}),
-		at + "requestedToCapacityRatio.shape[0].score: 11 is not within 0..10":                                     strategy(RequestedToCapacityRatio, "", Point{0, 11}),
-		at + "requestedToCapacityRatio.shape[0].score: -1 is not within 0..10":                                     strategy(RequestedToCapacityRatio, "", Point{0, -1}),
-		"args.ignoredResources[1]: must not be empty":                                                              {IgnoredResources: []string{"a.io/x", ""}},
-		`args.ignoredResourceGroups[0]: "a.io/x" is not what stands before the slash of a resource's name`:         {IgnoredResourceGroups: []string{"a.io/x"}},
-		at + "resources[0].weight: -1 is not within 1..100\n" + at + "resources[1].weight: 0 is not within 1..100": strategy(MostAllocated, "cpu:-1 memory:0"),
+		at + "resources[0].weight: 0 is not within 1..100": strategy(
+			LeastAllocated, "cpu:0"),
+		at + "resources[1].weight: 101 is not within 1..100": strategy(
+			LeastAllocated, "cpu:1 memory:101"),
+		at + "resources[0].name: must not be empty": strategy(
+			LeastAllocated, ":1"),
+		at + `resources[1].name: "cpu" is listed twice`: strategy(
+			MostAllocated, "cpu:1 cpu:2"),
+		at + `type: "Best" is none of LeastAllocated, MostAllocated, RequestedToCapacityRatio`: strategy(
+			"Best", ""),
+		at + `type: "" is none of LeastAllocated, MostAllocated, RequestedToCapacityRatio`: strategy(
+			"", ""),
+		at + "requestedToCapacityRatio.shape: is for type RequestedToCapacityRatio only": strategy(
+			LeastAllocated, "", Point{0, 0}),
+		at + "requestedToCapacityRatio.shape: at least one point is needed": strategy(
+			RequestedToCapacityRatio, ""),
+		at + "requestedToCapacityRatio.shape[1].utilization: 10 is not more than the 10 before it": strategy(
+			RequestedToCapacityRatio, "", Point{10, 0}, Point{10, 5}),
+		at + "requestedToCapacityRatio.shape[2].utilization: 5 is not more than the 20 before it": strategy(
+			RequestedToCapacityRatio, "", Point{10, 0}, Point{20, 5}, Point{5, 5}),
+		at + "requestedToCapacityRatio.shape[0].utilization: -1 is not within 0..100": strategy(
+			RequestedToCapacityRatio, "", Point{-1, 0}),
+		at + "requestedToCapacityRatio.shape[0].utilization: 101 is not within 0..100": strategy(
+			RequestedToCapacityRatio, "", Point{101, 0}),
+		at + "requestedToCapacityRatio.shape[0].score: 11 is not within 0..10": strategy(
+			RequestedToCapacityRatio, "", Point{0, 11}),
+		at + "requestedToCapacityRatio.shape[0].score: -1 is not within 0..10": strategy(
+			RequestedToCapacityRatio, "", Point{0, -1}),
+		"args.ignoredResources[1]: must not be empty": {
+			IgnoredResources: []string{"a.io/x", ""}},
+		`args.ignoredResourceGroups[0]: "a.io/x" is not what stands before the slash of a resource's name`: {
+			IgnoredResourceGroups: []string{"a.io/x"}},
+		at + "resources[0].weight: -1 is not within 1..100\n" + at +
+			"resources[1].weight: 0 is not within 1..100": strategy(MostAllocated, "cpu:-1 memory:0"),
 	} {
 		if _, err := New(args); err == nil || err.Error() != want {
 			t.Errorf("got  %v\nwant %s", err, want)

@@ -17,7 +17,8 @@ func cluster(t *testing.T, lines ...string) *framework.Snapshot {
 	for _, l := range lines {
 		what, pods, _ := strings.Cut(l, ":")
 		words := strings.Fields(what)
-		n := &corev1.Node{Metadata: &metav1.ObjectMeta{Name: words[0], Labels: map[string]string{}}, Spec: &corev1.NodeSpec{}}
+		n := &corev1.Node{Metadata: &metav1.ObjectMeta{Name: words[0], Labels: map[string]string{}},
+			Spec: &corev1.NodeSpec{}}
 		for _, w := range words[1:] {
 			k, v, _ := strings.Cut(w, "=")
 			if k == "taint" {
@@ -33,8 +34,9 @@ func cluster(t *testing.T, lines ...string) *framework.Snapshot {
 		}
 		for i := range count {
 			info = info.WithPod(framework.NewPodInfo(&corev1.Pod{
-				Metadata: &metav1.ObjectMeta{Namespace: "default", Uid: fmt.Sprint(words[0], i), Labels: map[string]string{"app": "web"}},
-				Spec:     &corev1.PodSpec{NodeName: words[0]},
+				Metadata: &metav1.ObjectMeta{Namespace: "default", Uid: fmt.Sprint(words[0], i),
+					Labels: map[string]string{"app": "web"}},
+				Spec: &corev1.PodSpec{NodeName: words[0]},
 			}))
 		}
 		s.Set(words[0], info)
@@ -115,22 +117,31 @@ func TestFilter(t *testing.T) {
 			[]string{"1 zone=A host=1:2", "2 zone=A host=2:1", "3 zone=B host=3:2"}, pod(nil, soft("zone", 1), hard("host", 1)),
 			"1(uneven) 2 3(uneven)",
 		},
-		"a pod that does not match itself": {zones, pod(func(p *corev1.Pod) { p.Metadata.Labels = nil }, hard("zone", 1)), "1 2 3 4"},
-		"other namespace":                  {zones, pod(func(p *corev1.Pod) { p.Metadata.Namespace = "x" }, hard("zone", 1)), "1 2 3 4"},
-		"nil selector":                     {zones, pod(nil, hard("zone", 1, func(c *constraint) { c.LabelSelector = nil })), "1 2 3 4"},
-		"empty selector":                   {zones, pod(nil, hard("zone", 1, func(c *constraint) { c.LabelSelector = &metav1.LabelSelector{} })), "1 2 3 4"},
-		"label missing":                    {append(zones, "5 host=5"), pod(nil, hard("zone", 1)), "1(uneven) 2(uneven) 3 4 5(unlabelled)"},
+		"a pod that does not match itself": {zones, pod(func(p *corev1.Pod) { p.Metadata.Labels = nil }, hard("zone", 1)),
+			"1 2 3 4"},
+		"other namespace": {zones, pod(func(p *corev1.Pod) { p.Metadata.Namespace = "x" }, hard("zone", 1)),
+			"1 2 3 4"},
+		"nil selector": {zones, pod(nil, hard("zone", 1, func(c *constraint) { c.LabelSelector = nil })),
+			"1 2 3 4"},
+		"empty selector": {zones,
+			pod(nil, hard("zone", 1, func(c *constraint) { c.LabelSelector = &metav1.LabelSelector{} })), "1 2 3 4"},
+		"label missing": {append(zones, "5 host=5"), pod(nil, hard("zone", 1)),
+			"1(uneven) 2(uneven) 3 4 5(unlabelled)"},
 		"a node without one label does not count for the other": {
 			[]string{"1 zone=A host=1:1", "2 zone=B:0", "3 zone=C host=3:1"}, pod(nil, hard("zone", 1), hard("host", 1)),
 			"1 2(unlabelled) 3",
 		},
-		"too few domains":    {zones, pod(nil, hard("zone", 2, minDomains(3))), "1(uneven) 2(uneven) 3 4"},
-		"enough domains":     {zones, pod(nil, hard("zone", 2, minDomains(2))), "1 2 3 4"},
-		"affinity honored":   {zones, pod(only("A"), hard("zone", 1)), "1 2 3 4"}, // zone B, which NodeAffinity refuses, does not hold zone A back
-		"affinity ignored":   {zones, pod(only("B"), hard("host", 1, policy("Ignore", "Ignore"))), "1(uneven) 2(uneven) 3(uneven) 4"},
+		"too few domains": {zones, pod(nil, hard("zone", 2, minDomains(3))), "1(uneven) 2(uneven) 3 4"},
+		"enough domains":  {zones, pod(nil, hard("zone", 2, minDomains(2))), "1 2 3 4"},
+		// zone B, which NodeAffinity refuses, does not hold zone A back
+		"affinity honored": {zones, pod(only("A"), hard("zone", 1)), "1 2 3 4"},
+		"affinity ignored": {zones, pod(only("B"), hard("host", 1, policy("Ignore", "Ignore"))),
+			"1(uneven) 2(uneven) 3(uneven) 4"},
 		"affinity restricts": {zones, pod(only("A"), hard("host", 1)), "1 2 3 4"},
-		"taints ignored":     {append(zones, "5 zone=C host=5 taint=x"), pod(nil, hard("zone", 1)), "1(uneven) 2(uneven) 3(uneven) 4(uneven) 5"},
-		"taints honored":     {append(zones, "5 zone=C host=5 taint=x"), pod(nil, hard("zone", 1, policy("Honor", "Honor"))), "1(uneven) 2(uneven) 3 4 5"},
+		"taints ignored": {append(zones, "5 zone=C host=5 taint=x"), pod(nil, hard("zone", 1)),
+			"1(uneven) 2(uneven) 3(uneven) 4(uneven) 5"},
+		"taints honored": {append(zones, "5 zone=C host=5 taint=x"), pod(nil, hard("zone", 1, policy("Honor", "Honor"))),
+			"1(uneven) 2(uneven) 3 4 5"},
 		"taints tolerated": {append(zones, "5 zone=C host=5 taint=x"), pod(func(p *corev1.Pod) {
 			p.Spec.Tolerations = []*corev1.Toleration{{Operator: "Exists"}}
 		}, hard("zone", 1, policy("Honor", "Honor"))), "1(uneven) 2(uneven) 3(uneven) 4(uneven) 5"},
@@ -169,25 +180,37 @@ func TestHelps(t *testing.T) {
 		change framework.Change
 		want   bool
 	}{
-		"one of them comes":                {waiting, framework.Change{Event: framework.PodAssigned, Pod: with("web", false)}, true},
-		"another comes":                    {waiting, framework.Change{Event: framework.PodAssigned, Pod: with("db", false)}, false},
-		"one of them goes":                 {waiting, framework.Change{Event: framework.PodGone, OldPod: with("web", false)}, true},
-		"another goes":                     {waiting, framework.Change{Event: framework.PodGone, OldPod: with("db", false)}, false},
-		"one of them is about to go":       {waiting, framework.Change{Event: framework.PodShrunk, OldPod: with("web", false), Pod: with("web", true)}, true},
-		"one that was about to go is gone": {waiting, framework.Change{Event: framework.PodGone, OldPod: with("web", true)}, false},
-		"one becomes one of them":          {waiting, framework.Change{Event: framework.PodShrunk, OldPod: with("db", false), Pod: with("web", false)}, true},
-		"one of them asks for less":        {waiting, framework.Change{Event: framework.PodShrunk, OldPod: with("web", false), Pod: with("web", false)}, false},
-		"a node in a zone":                 {waiting, framework.Change{Event: framework.NodeAdded, Node: node("A")}, true},
-		"a node without":                   {waiting, framework.Change{Event: framework.NodeAdded, Node: node("")}, false},
-		"a node moves":                     {waiting, framework.Change{Event: framework.NodeLabels, OldNode: node("A"), Node: node("")}, true},
-		"other labels of a node":           {waiting, framework.Change{Event: framework.NodeLabels, OldNode: node(""), Node: node("")}, false},
-		"a node is gone":                   {waiting, framework.Change{Event: framework.NodeGone, OldNode: node("A")}, true},
-		"taints":                           {waiting, framework.Change{Event: framework.NodeTaints, OldNode: node("A"), Node: node("A")}, false},
+		"one of them comes": {waiting, framework.Change{Event: framework.PodAssigned,
+			Pod: with("web", false)}, true},
+		"another comes": {waiting, framework.Change{Event: framework.PodAssigned, Pod: with("db", false)},
+			false},
+		"one of them goes": {waiting, framework.Change{Event: framework.PodGone, OldPod: with("web", false)},
+			true},
+		"another goes": {waiting, framework.Change{Event: framework.PodGone, OldPod: with("db", false)},
+			false},
+		"one of them is about to go": {waiting, framework.Change{Event: framework.PodShrunk,
+			OldPod: with("web", false), Pod: with("web", true)}, true},
+		"one that was about to go is gone": {waiting, framework.Change{Event: framework.PodGone, OldPod: with("web", true)},
+			false},
+		"one becomes one of them": {waiting, framework.Change{Event: framework.PodShrunk, OldPod: with("db", false),
+			Pod: with("web", false)}, true},
+		"one of them asks for less": {waiting, framework.Change{Event: framework.PodShrunk,
+			OldPod: with("web", false), Pod: with("web", false)}, false},
+		"a node in a zone": {waiting, framework.Change{Event: framework.NodeAdded, Node: node("A")}, true},
+		"a node without":   {waiting, framework.Change{Event: framework.NodeAdded, Node: node("")}, false},
+		"a node moves": {waiting, framework.Change{Event: framework.NodeLabels, OldNode: node("A"),
+			Node: node("")}, true},
+		"other labels of a node": {waiting, framework.Change{Event: framework.NodeLabels, OldNode: node(""),
+			Node: node("")}, false},
+		"a node is gone": {waiting, framework.Change{Event: framework.NodeGone, OldNode: node("A")}, true},
+		"taints": {waiting, framework.Change{Event: framework.NodeTaints, OldNode: node("A"),
+			Node: node("A")}, false},
 		"taints that count": {
 			pod(nil, hard("zone", 1, func(c *constraint) { c.NodeTaintsPolicy = &honors })),
 			framework.Change{Event: framework.NodeTaints, OldNode: node("A"), Node: node("A")}, true,
 		},
-		"only soft ones": {pod(nil, soft("zone", 1)), framework.Change{Event: framework.PodGone, OldPod: with("web", false)}, false},
+		"only soft ones": {pod(nil, soft("zone", 1)), framework.Change{Event: framework.PodGone, OldPod: with("web", false)},
+			false},
 	} {
 		if got := New().Helps(c.pod, &c.change); got != c.want || New().Events()&c.change.Event == 0 {
 			t.Errorf("%s: %v", name, got)
@@ -224,12 +247,14 @@ func TestScore(t *testing.T) {
 		"skew flattens": {[]string{"1 zone=A:3", "2 zone=B:1"}, pod(nil, soft("zone", 5)), "[62 100]"},
 		// Hosts are counted one by one whatever their label says: ln(4): 4 and 1.
 		"hosts of one name": {
-			[]string{"1 kubernetes.io/hostname=x:3", "2 kubernetes.io/hostname=x:1"}, pod(nil, soft("kubernetes.io/hostname", 1)), "[25 100]",
+			[]string{"1 kubernetes.io/hostname=x:3", "2 kubernetes.io/hostname=x:1"},
+			pod(nil, soft("kubernetes.io/hostname", 1)), "[25 100]",
 		},
 		"label missing": {[]string{"1 zone=A:3", "2 zone=B:1", "3:0"}, pod(nil, soft("zone", 1)), "[25 100 0]"},
 		"both": {
 			// Zones 2 of ln(4), hosts 3 of ln(5): 3*1.386+2*1.609 = 7.38, 3*1.386+1.609 = 5.77, 1.386+1.609 = 3.0: 7, 6, 3.
-			[]string{"1 zone=A host=1:2", "2 zone=A host=2:1", "3 zone=B host=3:1"}, pod(nil, soft("zone", 1), soft("host", 1)), "[42 57 100]",
+			[]string{"1 zone=A host=1:2", "2 zone=A host=2:1", "3 zone=B host=3:1"}, pod(nil, soft("zone", 1), soft("host", 1)),
+			"[42 57 100]",
 		},
 		"pods on nodes that the pod does not select": {
 			[]string{"1 zone=A:1", "2 zone=B:1"}, pod(only("A"), soft("zone", 1)), "[0 100]",

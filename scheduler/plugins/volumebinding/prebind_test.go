@@ -47,9 +47,11 @@ func newCluster(t *testing.T) *cluster {
 	k.v.Status = &corev1.PersistentVolumeStatus{Phase: "Available"}
 	k.v, err = api.PersistentVolumes.UpdateStatus(ctx, &corev1.UpdatePersistentVolumeRequest{Object: k.v})
 	must()
-	k.c, err = api.PersistentVolumeClaims.Create(ctx, &corev1.CreatePersistentVolumeClaimRequest{Namespace: "ns", Object: claim("c", "1Gi", "")})
+	k.c, err = api.PersistentVolumeClaims.Create(ctx, &corev1.CreatePersistentVolumeClaimRequest{Namespace: "ns",
+		Object: claim("c", "1Gi", "")})
 	must()
-	k.m, err = api.PersistentVolumeClaims.Create(ctx, &corev1.CreatePersistentVolumeClaimRequest{Namespace: "ns", Object: claim("m", "1Gi", "")})
+	k.m, err = api.PersistentVolumeClaims.Create(ctx, &corev1.CreatePersistentVolumeClaimRequest{Namespace: "ns",
+		Object: claim("m", "1Gi", "")})
 	must()
 	k.pod, err = api.Pods.Create(ctx, &corev1.CreatePodRequest{Namespace: "ns", Object: using("c", "m").Pod})
 	must()
@@ -59,7 +61,8 @@ func newCluster(t *testing.T) *cluster {
 // plan is the cycle of the decision.
 func (k *cluster) plan() *framework.CycleState {
 	cycle := framework.NewCycleState(framework.NewSnapshot())
-	cycle.Pick(&corev1.Node{Metadata: &metav1.ObjectMeta{Name: "n1", Labels: map[string]string{storage.HostnameLabel: "n1"}}})
+	cycle.Pick(&corev1.Node{Metadata: &metav1.ObjectMeta{Name: "n1",
+		Labels: map[string]string{storage.HostnameLabel: "n1"}}})
 	cycle.PlanVolumes(&framework.VolumePlan{
 		Node: "n1", Bind: []framework.VolumeChoice{{Volume: Volume(k.v), Claim: framework.NewClaimInfo(k.c)}},
 		Provision: []*framework.ClaimInfo{framework.NewClaimInfo(k.m)},
@@ -73,9 +76,11 @@ func (k *cluster) setVolume(change func(v *corev1.PersistentVolume)) {
 	if err == nil {
 		v = object.Clone(v)
 		change(v)
-		if _, err = k.api.PersistentVolumes.Update(context.Background(), &corev1.UpdatePersistentVolumeRequest{Object: v}); err == nil {
+		if _, err = k.api.PersistentVolumes.Update(context.Background(),
+			&corev1.UpdatePersistentVolumeRequest{Object: v}); err == nil {
 			v.Metadata.ResourceVersion = ""
-			_, err = k.api.PersistentVolumes.UpdateStatus(context.Background(), &corev1.UpdatePersistentVolumeRequest{Object: v})
+			_, err = k.api.PersistentVolumes.UpdateStatus(context.Background(),
+				&corev1.UpdatePersistentVolumeRequest{Object: v})
 		}
 	}
 	if err != nil {
@@ -89,7 +94,8 @@ func (k *cluster) setClaim(name string, change func(c *corev1.PersistentVolumeCl
 	if err == nil {
 		o = object.Clone(o)
 		change(o)
-		_, err = k.api.PersistentVolumeClaims.Update(context.Background(), &corev1.UpdatePersistentVolumeClaimRequest{Object: o})
+		_, err = k.api.PersistentVolumeClaims.Update(context.Background(),
+			&corev1.UpdatePersistentVolumeClaimRequest{Object: o})
 	}
 	if err != nil {
 		k.Fatal(err)
@@ -108,9 +114,11 @@ func (k *cluster) delete(what string) {
 		_, err = k.api.PersistentVolumes.Delete(context.Background(), &metav1.DeleteRequest{Name: "v"})
 	case "p":
 		zero := int64(0)
-		_, err = k.api.Pods.Delete(context.Background(), &metav1.DeleteRequest{Namespace: "ns", Name: "p", GracePeriodSeconds: &zero})
+		_, err = k.api.Pods.Delete(context.Background(), &metav1.DeleteRequest{Namespace: "ns", Name: "p",
+			GracePeriodSeconds: &zero})
 	default:
-		_, err = k.api.PersistentVolumeClaims.Delete(context.Background(), &metav1.DeleteRequest{Namespace: "ns", Name: what})
+		_, err = k.api.PersistentVolumeClaims.Delete(context.Background(),
+			&metav1.DeleteRequest{Namespace: "ns", Name: what})
 	}
 	if err != nil {
 		k.Fatal(err)
@@ -132,7 +140,8 @@ func (k *cluster) gone(what string) {
 		if err != nil {
 			k.Fatal(err)
 		}
-		if v, err := k.api.PersistentVolumes.Get(context.Background(), &metav1.GetRequest{Name: "v"}); !apierrors.Is(err, apierrors.NotFound) {
+		if v, err := k.api.PersistentVolumes.Get(context.Background(), &metav1.GetRequest{Name: "v"}); !apierrors.Is(err,
+			apierrors.NotFound) {
 			k.Fatalf("there is still %v, %v", v, err)
 		}
 	case "p":
@@ -158,7 +167,8 @@ func TestPreBindLooksFirst(t *testing.T) {
 		k.gone(name)
 		o := claim(name, "1Gi", "")
 		o.Metadata.Uid = "another"
-		_, err := k.api.PersistentVolumeClaims.Create(context.Background(), &corev1.CreatePersistentVolumeClaimRequest{Namespace: "ns", Object: o})
+		_, err := k.api.PersistentVolumeClaims.Create(context.Background(),
+			&corev1.CreatePersistentVolumeClaimRequest{Namespace: "ns", Object: o})
 		if err != nil {
 			k.Fatal(err)
 		}
@@ -171,10 +181,13 @@ func TestPreBindLooksFirst(t *testing.T) {
 		{"the volume is another's", func(k *cluster) {
 			k.setVolume(func(v pv) { v.Spec.ClaimRef = &corev1.ObjectReference{Namespace: "ns", Name: "x", Uid: "x"} })
 		}, "volume v is not what it was"},
-		{"the volume is not available", func(k *cluster) { k.setVolume(func(v pv) { v.Status.Phase = "Failed" }) }, "volume v is not what it was"},
-		{"the volume is smaller", func(k *cluster) { k.setVolume(func(v pv) { v.Spec.Capacity = size("1Mi") }) }, "volume v is not what it was"},
+		{"the volume is not available", func(k *cluster) { k.setVolume(func(v pv) { v.Status.Phase = "Failed" }) },
+			"volume v is not what it was"},
+		{"the volume is smaller", func(k *cluster) { k.setVolume(func(v pv) { v.Spec.Capacity = size("1Mi") }) },
+			"volume v is not what it was"},
 		{"the volume is gone", func(k *cluster) { k.gone("v") }, `persistentvolume "v" not found`},
-		{"the claim took another", func(k *cluster) { k.setClaim("c", bound("w")) }, `claim ns/c is bound to volume "w" meanwhile`},
+		{"the claim took another", func(k *cluster) { k.setClaim("c", bound("w")) },
+			`claim ns/c is bound to volume "w" meanwhile`},
 		{"the claim is gone", func(k *cluster) { k.gone("c") }, `persistentvolumeclaim "c" not found`},
 		{"the claim is another", func(k *cluster) { again(k, "c") }, "claim ns/c is another one"},
 		{"the other claim is another", func(k *cluster) { again(k, "m") }, "claim ns/m is another one"},
@@ -186,7 +199,8 @@ func TestPreBindLooksFirst(t *testing.T) {
 		}, "the volume of claim ns/m is being made on node n2"},
 		{"the volume was made elsewhere", func(k *cluster) {
 			k.gone("v")
-			_, err := k.api.PersistentVolumes.Create(context.Background(), &corev1.CreatePersistentVolumeRequest{Object: volume("v", "1Gi", "n2")})
+			_, err := k.api.PersistentVolumes.Create(context.Background(),
+				&corev1.CreatePersistentVolumeRequest{Object: volume("v", "1Gi", "n2")})
 			if err != nil {
 				k.Fatal(err)
 			}
@@ -198,7 +212,8 @@ func TestPreBindLooksFirst(t *testing.T) {
 			k.gone("p")
 			p := using("c", "m").Pod
 			p.Metadata.Uid = "another"
-			if _, err := k.api.Pods.Create(context.Background(), &corev1.CreatePodRequest{Namespace: "ns", Object: p}); err != nil {
+			_, err := k.api.Pods.Create(context.Background(), &corev1.CreatePodRequest{Namespace: "ns", Object: p})
+			if err != nil {
 				k.Fatal(err)
 			}
 		}, "pod does not exist any more"},
@@ -209,7 +224,8 @@ func TestPreBindLooksFirst(t *testing.T) {
 				tc.change(k)
 				before, _ := k.api.PersistentVolumes.Get(context.Background(), &metav1.GetRequest{Name: "v"})
 				began := time.Now()
-				got := newPlugin(t, k.server.Scheduler()).PreBind(context.Background(), k.plan(), framework.NewPodInfo(k.pod), "n1")
+				got := newPlugin(t, k.server.Scheduler()).PreBind(context.Background(), k.plan(), framework.NewPodInfo(k.pod),
+					"n1")
 				want := `running PreBind plugin "VolumeBinding": binding volumes: ` + tc.want
 				if got.Code() != framework.Error || got.Message() != want || time.Since(began) != 0 {
 					t.Errorf("%v %q after %v, want %q", got.Code(), got.Message(), time.Since(began), want)
@@ -231,12 +247,14 @@ func TestPreBindWaits(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			k := newCluster(t)
 			made := volume("made", "1Gi", "n1")
-			if _, err := k.api.PersistentVolumes.Create(context.Background(), &corev1.CreatePersistentVolumeRequest{Object: made}); err != nil {
+			if _, err := k.api.PersistentVolumes.Create(context.Background(),
+				&corev1.CreatePersistentVolumeRequest{Object: made}); err != nil {
 				t.Fatal(err)
 			}
 			done := make(chan *framework.Status, 1)
 			go func() {
-				done <- newPlugin(t, k.server.Scheduler()).PreBind(context.Background(), k.plan(), framework.NewPodInfo(k.pod), "n1")
+				done <- newPlugin(t, k.server.Scheduler()).PreBind(context.Background(), k.plan(), framework.NewPodInfo(k.pod),
+					"n1")
 			}()
 			for _, name := range order {
 				time.Sleep(2 * patience) // virtual; nobody tells it of changes here

@@ -38,9 +38,10 @@ func volume(name, size_ string, hosts ...string) *corev1.PersistentVolume {
 		Status: &corev1.PersistentVolumeStatus{Phase: "Available"},
 	}
 	if len(hosts) > 0 {
-		v.Spec.NodeAffinity = &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []*corev1.NodeSelectorTerm{{
-			MatchExpressions: []*corev1.NodeSelectorRequirement{{Key: storage.HostnameLabel, Operator: "In", Values: hosts}},
-		}}}}
+		v.Spec.NodeAffinity = &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{
+			NodeSelectorTerms: []*corev1.NodeSelectorTerm{{
+				MatchExpressions: []*corev1.NodeSelectorRequirement{{Key: storage.HostnameLabel, Operator: "In", Values: hosts}},
+			}}}}
 	}
 	return v
 }
@@ -64,7 +65,8 @@ func claim(name, size_, volume string) *corev1.PersistentVolumeClaim {
 
 func class(provisioner string) *storagev1.StorageClass {
 	mode := storage.WaitForFirstConsumer
-	return &storagev1.StorageClass{Metadata: &metav1.ObjectMeta{Name: "late"}, Provisioner: provisioner, VolumeBindingMode: &mode}
+	return &storagev1.StorageClass{Metadata: &metav1.ObjectMeta{Name: "late"}, Provisioner: provisioner,
+		VolumeBindingMode: &mode}
 }
 
 func using(claims ...string) *framework.PodInfo {
@@ -81,7 +83,9 @@ func using(claims ...string) *framework.PodInfo {
 }
 
 // snapshotOf has the nodes n1 and n2.
-func snapshotOf(c *storagev1.StorageClass, claims []*corev1.PersistentVolumeClaim, volumes []*corev1.PersistentVolume) *framework.Snapshot {
+func snapshotOf(
+	c *storagev1.StorageClass, claims []*corev1.PersistentVolumeClaim, volumes []*corev1.PersistentVolume,
+) *framework.Snapshot {
 	s := framework.NewSnapshot()
 	for _, name := range []string{"n1", "n2"} {
 		m := &metav1.ObjectMeta{Name: name, Labels: map[string]string{storage.HostnameLabel: name}}
@@ -97,7 +101,8 @@ func snapshotOf(c *storagev1.StorageClass, claims []*corev1.PersistentVolumeClai
 	return s
 }
 
-// What is said of the node n1, and what Reserve plans there: "claim=volume", or "claim" for one whose volume is to be made.
+// What is said of the node n1, and what Reserve plans there: "claim=volume", or "claim" for one whose volume is to be
+// made.
 // spec: SCHED-4, ATT-2
 func TestNode(t *testing.T) {
 	const (
@@ -127,7 +132,8 @@ func TestNode(t *testing.T) {
 		preFlies bool
 	}{
 		{"no claims", "", nil, nil, "skip", "", true},
-		{"bound, reached from everywhere", "", claims{claim("c", "1Gi", "v")}, volumes{volume("v", "1Gi")}, "skip", "", true},
+		{"bound, reached from everywhere", "", claims{claim("c", "1Gi", "v")}, volumes{volume("v", "1Gi")}, "skip", "",
+			true},
 		{"bound, reached", "", claims{claim("c", "1Gi", "v")}, volumes{volume("v", "1Gi", "n1")}, "", "", true},
 		{"bound, not reached", "", claims{claim("c", "1Gi", "v")}, volumes{volume("v", "1Gi", "n2")}, conflict, "", false},
 		{"bound to nothing", "", claims{claim("c", "1Gi", "v")}, nil, gone, "", false},
@@ -135,20 +141,28 @@ func TestNode(t *testing.T) {
 		{"open, only a released one", "", claims{claim("c", "1Gi", "")}, volumes{released}, none, "", false},
 		{"open, on another node", "", claims{claim("c", "1Gi", "")}, volumes{volume("v", "1Gi", "n2")}, none, "", false},
 		{"the smallest that fits", "", claims{claim("c", "2Gi", "")},
-			volumes{volume("a", "5Gi"), volume("b", "3Gi", "n1", "n2"), volume("d", "1Gi", "n1"), volume("e", "2Gi", "n2")}, "", "c=b", false},
-		{"rather set aside than small", "", claims{claim("c", "1Gi", "")}, volumes{volume("a", "1Gi"), aside}, "", "c=aside", false},
-		{"not of another class, set aside or not", "", claims{claim("c", "1Gi", "")}, volumes{alien, volume("a", "1Gi")}, "", "c=a", false},
-		{"bound to nothing, and not reached", "", claims{claim("b", "1Gi", "x"), claim("c", "1Gi", "v")}, volumes{volume("v", "1Gi", "n2")}, gone, "", false},
+			volumes{volume("a", "5Gi"), volume("b", "3Gi", "n1", "n2"), volume("d", "1Gi", "n1"), volume("e", "2Gi", "n2")}, "",
+			"c=b", false},
+		{"rather set aside than small", "", claims{claim("c", "1Gi", "")}, volumes{volume("a", "1Gi"), aside}, "", "c=aside",
+			false},
+		{"not of another class, set aside or not", "", claims{claim("c", "1Gi", "")}, volumes{alien, volume("a", "1Gi")}, "",
+			"c=a", false},
+		{"bound to nothing, and not reached", "", claims{claim("b", "1Gi", "x"), claim("c", "1Gi", "v")},
+			volumes{volume("v", "1Gi", "n2")}, gone, "", false},
 		{"not what is set aside for another", "", claims{claim("other", "1Gi", "")}, volumes{aside}, none, "", false},
-		{"each its own", "", claims{claim("c", "1Gi", ""), claim("d", "1Gi", "")}, volumes{volume("a", "1Gi"), volume("b", "2Gi", "n1")}, "", "c=a d=b", false},
-		{"one is not enough for two", "", claims{claim("c", "1Gi", ""), claim("d", "1Gi", "")}, volumes{volume("a", "1Gi")}, none, "", false},
+		{"each its own", "", claims{claim("c", "1Gi", ""), claim("d", "1Gi", "")},
+			volumes{volume("a", "1Gi"), volume("b", "2Gi", "n1")}, "", "c=a d=b", false},
+		{"one is not enough for two", "", claims{claim("c", "1Gi", ""), claim("d", "1Gi", "")}, volumes{volume("a", "1Gi")},
+			none, "", false},
 		{"the smaller claim chooses first", "", claims{claim("c", "2Gi", ""), claim("d", "1Gi", "")},
 			volumes{volume("a", "2Gi"), volume("b", "3Gi")}, "", "c=b d=a", false},
 		{"not reached, and nothing there", "", claims{claim("b", "1Gi", "v"), claim("c", "1Gi", "")},
 			volumes{volume("v", "1Gi", "n2")}, conflict + ", " + none, "", false},
-		{"bound to nothing, and nothing there", "", claims{claim("b", "1Gi", "v"), claim("c", "1Gi", "")}, nil, none + ", " + gone, "", false},
+		{"bound to nothing, and nothing there", "", claims{claim("b", "1Gi", "v"), claim("c", "1Gi", "")}, nil, none + ", " +
+			gone, "", false},
 		{"made", "example.com/p", claims{claim("c", "1Gi", "")}, nil, "", "c", false},
-		{"rather taken than made", "example.com/p", claims{claim("c", "1Gi", ""), claim("d", "1Gi", "")}, volumes{volume("a", "1Gi")}, "", "c=a d", false},
+		{"rather taken than made", "example.com/p", claims{claim("c", "1Gi", ""), claim("d", "1Gi", "")},
+			volumes{volume("a", "1Gi")}, "", "c=a d", false},
 		{"made on another node", "example.com/p", claims{on2}, volumes{volume("a", "1Gi")}, none, "", false},
 		{"being made here", "example.com/p", claims{on1}, volumes{volume("a", "1Gi")}, "", "c", false},
 	} {
@@ -168,7 +182,8 @@ func TestNode(t *testing.T) {
 			}
 			if status.Code() != framework.Skip {
 				status = p.Filter(cycle, pod, s.Node("n1"))
-				if got := strings.Join(status.Reasons(), ", "); got != tc.want || tc.want != "" && status.Code() != framework.Unresolvable {
+				if got := strings.Join(status.Reasons(), ", "); got != tc.want || tc.want != "" &&
+					status.Code() != framework.Unresolvable {
 					t.Fatalf("%v %q, want %q", status.Code(), got, tc.want)
 				}
 			}
@@ -219,17 +234,22 @@ func TestHelps(t *testing.T) {
 		change framework.Change
 		want   bool
 	}{
-		"the claim changes":       {framework.Change{Event: framework.ClaimChanged, Claim: there.Claim}, true},
-		"another claim changes":   {framework.Change{Event: framework.ClaimChanged, Claim: other.Claim}, false},
-		"one elsewhere changes":   {framework.Change{Event: framework.ClaimChanged, Claim: elsewhere}, false},
-		"a volume changes":        {framework.Change{Event: framework.VolumeChanged, Volume: volume("v", "1Gi")}, true},
-		"a class comes":           {framework.Change{Event: framework.ClassChanged, Class: class("")}, true},
-		"a class as before":       {framework.Change{Event: framework.ClassChanged, Class: class(""), OldClass: class("")}, false},
-		"a class allows more":     {framework.Change{Event: framework.ClassChanged, Class: class(""), OldClass: allowed}, true},
-		"a node comes":            {framework.Change{Event: framework.NodeAdded, Node: &corev1.Node{}}, true},
-		"a volume is free again":  {framework.Change{Event: framework.VolumesFreed, Freed: &framework.VolumePlan{Bind: []framework.VolumeChoice{{Claim: other}}}}, true},
-		"its claim is open again": {framework.Change{Event: framework.VolumesFreed, Freed: &framework.VolumePlan{Provision: []*framework.ClaimInfo{other, there}}}, true},
-		"another claim is":        {framework.Change{Event: framework.VolumesFreed, Freed: &framework.VolumePlan{Provision: []*framework.ClaimInfo{other}}}, false},
+		"the claim changes":     {framework.Change{Event: framework.ClaimChanged, Claim: there.Claim}, true},
+		"another claim changes": {framework.Change{Event: framework.ClaimChanged, Claim: other.Claim}, false},
+		"one elsewhere changes": {framework.Change{Event: framework.ClaimChanged, Claim: elsewhere}, false},
+		"a volume changes":      {framework.Change{Event: framework.VolumeChanged, Volume: volume("v", "1Gi")}, true},
+		"a class comes":         {framework.Change{Event: framework.ClassChanged, Class: class("")}, true},
+		"a class as before": {framework.Change{Event: framework.ClassChanged, Class: class(""), OldClass: class("")},
+			false},
+		"a class allows more": {framework.Change{Event: framework.ClassChanged, Class: class(""), OldClass: allowed},
+			true},
+		"a node comes": {framework.Change{Event: framework.NodeAdded, Node: &corev1.Node{}}, true},
+		"a volume is free again": {framework.Change{Event: framework.VolumesFreed,
+			Freed: &framework.VolumePlan{Bind: []framework.VolumeChoice{{Claim: other}}}}, true},
+		"its claim is open again": {framework.Change{Event: framework.VolumesFreed,
+			Freed: &framework.VolumePlan{Provision: []*framework.ClaimInfo{other, there}}}, true},
+		"another claim is": {framework.Change{Event: framework.VolumesFreed,
+			Freed: &framework.VolumePlan{Provision: []*framework.ClaimInfo{other}}}, false},
 		"one in another namespace is": {framework.Change{Event: framework.VolumesFreed, Freed: &framework.VolumePlan{
 			Provision: []*framework.ClaimInfo{framework.NewClaimInfo(elsewhere)},
 		}}, false},

@@ -10,7 +10,8 @@ import (
 )
 
 func using(namespace, name string, claims ...string) *corev1.Pod {
-	p := &corev1.Pod{Metadata: &metav1.ObjectMeta{Namespace: namespace, Name: name, Uid: namespace + name}, Spec: &corev1.PodSpec{}}
+	p := &corev1.Pod{Metadata: &metav1.ObjectMeta{Namespace: namespace, Name: name, Uid: namespace + name},
+		Spec: &corev1.PodSpec{}}
 	for _, c := range claims {
 		p.Spec.Volumes = append(p.Spec.Volumes, &corev1.Volume{VolumeSource: &corev1.VolumeSource{
 			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: c},
@@ -21,14 +22,16 @@ func using(namespace, name string, claims ...string) *corev1.Pod {
 
 func claim(name, mode string) *corev1.PersistentVolumeClaim {
 	return &corev1.PersistentVolumeClaim{
-		Metadata: &metav1.ObjectMeta{Namespace: "ns", Name: name}, Spec: &corev1.PersistentVolumeClaimSpec{AccessModes: []string{mode}},
+		Metadata: &metav1.ObjectMeta{Namespace: "ns", Name: name},
+		Spec:     &corev1.PersistentVolumeClaimSpec{AccessModes: []string{mode}},
 	}
 }
 
 // Who may have a claim for itself, or not.
 // spec: SCHED-4
 func TestOncePod(t *testing.T) {
-	const inUse = "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by another pod"
+	const inUse = "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use " +
+		"by another pod"
 	for _, tc := range []struct {
 		name  string
 		pod   *corev1.Pod
@@ -40,13 +43,16 @@ func TestOncePod(t *testing.T) {
 		{"a claim of many", using("ns", "p", "many"), []*corev1.Pod{using("ns", "q", "many")}, framework.Skip, ""},
 		{"unused", using("ns", "p", "once"), nil, framework.Success, ""},
 		{"used", using("ns", "p", "once"), []*corev1.Pod{using("ns", "q", "once")}, framework.Success, inUse},
-		{"used, among others", using("ns", "p", "many", "once"), []*corev1.Pod{using("ns", "q", "many", "once")}, framework.Success, inUse},
-		{"used under the name, elsewhere", using("ns", "p", "once"), []*corev1.Pod{using("other", "q", "once")}, framework.Success, ""},
+		{"used, among others", using("ns", "p", "many", "once"), []*corev1.Pod{using("ns", "q", "many", "once")},
+			framework.Success, inUse},
+		{"used under the name, elsewhere", using("ns", "p", "once"), []*corev1.Pod{using("other", "q", "once")},
+			framework.Success, ""},
 		{"unknown", using("ns", "p", "none"), nil, framework.Unresolvable, `persistentvolumeclaim "none" not found`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			s := framework.NewSnapshot()
-			for _, c := range []*corev1.PersistentVolumeClaim{claim("many", "ReadWriteMany"), claim("once", "ReadWriteOncePod")} {
+			for _, c := range []*corev1.PersistentVolumeClaim{claim("many", "ReadWriteMany"),
+				claim("once", "ReadWriteOncePod")} {
 				s.SetClaim(cache.KeyOf(c), framework.NewClaimInfo(c))
 			}
 			empty, full := framework.NewNodeInfo("empty", &corev1.Node{}), framework.NewNodeInfo("full", &corev1.Node{})
@@ -84,13 +90,17 @@ func TestHelps(t *testing.T) {
 		change framework.Change
 		want   bool
 	}{
-		"a user goes":           {framework.Change{Event: framework.PodGone, OldPod: using("ns", "q", "many", "once")}, true},
-		"another pod goes":      {framework.Change{Event: framework.PodGone, OldPod: using("ns", "q", "many")}, false},
-		"one elsewhere goes":    {framework.Change{Event: framework.PodGone, OldPod: using("other", "q", "once")}, false},
-		"the claim comes":       {framework.Change{Event: framework.ClaimChanged, Claim: claim("once", "ReadWriteOncePod")}, true},
-		"another comes":         {framework.Change{Event: framework.ClaimChanged, Claim: claim("many", "ReadWriteOncePod")}, false},
-		"the claim is as usual": {framework.Change{Event: framework.ClaimChanged, Claim: claim("once", ""), OldClaim: claim("once", "")}, false},
-		"a node comes":          {framework.Change{Event: framework.NodeAdded, Node: &corev1.Node{}}, true},
+		"a user goes": {framework.Change{Event: framework.PodGone, OldPod: using("ns", "q", "many", "once")},
+			true},
+		"another pod goes":   {framework.Change{Event: framework.PodGone, OldPod: using("ns", "q", "many")}, false},
+		"one elsewhere goes": {framework.Change{Event: framework.PodGone, OldPod: using("other", "q", "once")}, false},
+		"the claim comes": {framework.Change{Event: framework.ClaimChanged, Claim: claim("once", "ReadWriteOncePod")},
+			true},
+		"another comes": {framework.Change{Event: framework.ClaimChanged, Claim: claim("many", "ReadWriteOncePod")},
+			false},
+		"the claim is as usual": {framework.Change{Event: framework.ClaimChanged, Claim: claim("once", ""),
+			OldClaim: claim("once", "")}, false},
+		"a node comes": {framework.Change{Event: framework.NodeAdded, Node: &corev1.Node{}}, true},
 	} {
 		if got := New().Helps(pod, &tc.change); got != tc.want || New().Events()&tc.change.Event == 0 {
 			t.Errorf("%s: %v", name, got)

@@ -33,7 +33,8 @@ func volume(text string) *corev1.PersistentVolume {
 
 func claim(name, class, volume string) *corev1.PersistentVolumeClaim {
 	return &corev1.PersistentVolumeClaim{
-		Metadata: &metav1.ObjectMeta{Namespace: "ns", Name: name}, Spec: &corev1.PersistentVolumeClaimSpec{StorageClassName: &class, VolumeName: volume},
+		Metadata: &metav1.ObjectMeta{Namespace: "ns", Name: name},
+		Spec:     &corev1.PersistentVolumeClaimSpec{StorageClassName: &class, VolumeName: volume},
 	}
 }
 
@@ -43,11 +44,12 @@ func class(name, mode string) *storagev1.StorageClass {
 
 // using is a pod with the claim c.
 func using() *framework.PodInfo {
-	return framework.NewPodInfo(&corev1.Pod{Metadata: &metav1.ObjectMeta{Namespace: "ns", Name: "p"}, Spec: &corev1.PodSpec{
-		Volumes: []*corev1.Volume{{VolumeSource: &corev1.VolumeSource{
-			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "c"},
-		}}},
-	}})
+	return framework.NewPodInfo(&corev1.Pod{Metadata: &metav1.ObjectMeta{Namespace: "ns", Name: "p"},
+		Spec: &corev1.PodSpec{
+			Volumes: []*corev1.Volume{{VolumeSource: &corev1.VolumeSource{
+				PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "c"},
+			}}},
+		}})
 }
 
 // Which nodes are where the labels of a volume say.
@@ -85,7 +87,8 @@ func TestFilter(t *testing.T) {
 			continue
 		}
 		n := framework.NewNodeInfo("n", &corev1.Node{Metadata: &metav1.ObjectMeta{Labels: labels(tc.node)}})
-		if got := p.Filter(cycle, using(), n); got.Message() != tc.want || tc.want != "" && got.Code() != framework.Unresolvable {
+		if got := p.Filter(cycle, using(), n); got.Message() != tc.want || tc.want != "" &&
+			got.Code() != framework.Unresolvable {
 			t.Errorf("volume %q, node %q: %v %q, want %q", tc.volume, tc.node, got.Code(), got.Message(), tc.want)
 		}
 	}
@@ -109,7 +112,8 @@ func TestUnbound(t *testing.T) {
 		s.SetClass("now", class("now", "Immediate"))
 		s.SetClass("late", class("late", "WaitForFirstConsumer"))
 		_, status := New().PreFilter(framework.NewCycleState(s), using(), s)
-		if status.Message() != tc.want || status.Code() != map[bool]framework.Code{true: framework.Skip, false: framework.Unresolvable}[tc.want == ""] {
+		if status.Message() != tc.want || status.Code() != map[bool]framework.Code{true: framework.Skip,
+			false: framework.Unresolvable}[tc.want == ""] {
 			t.Errorf("%v %q, want %q", status.Code(), status.Message(), tc.want)
 		}
 	}
@@ -122,16 +126,22 @@ func TestHelps(t *testing.T) {
 		change framework.Change
 		want   bool
 	}{
-		"the claim changes":      {framework.Change{Event: framework.ClaimChanged, Claim: claim("c", "", ""), OldClaim: claim("c", "", "")}, true},
-		"another claim changes":  {framework.Change{Event: framework.ClaimChanged, Claim: claim("d", "", "")}, false},
-		"a volume comes":         {framework.Change{Event: framework.VolumeChanged, Volume: volume("")}, true},
-		"a volume changes zone":  {framework.Change{Event: framework.VolumeChanged, Volume: volume(zone + "=a"), OldVolume: volume(zone + "=b")}, true},
-		"a volume loses it":      {framework.Change{Event: framework.VolumeChanged, Volume: volume(""), OldVolume: volume(zone + "=b")}, true},
-		"a volume changes":       {framework.Change{Event: framework.VolumeChanged, Volume: volume(zone + "=a;x=1"), OldVolume: volume(zone + "=a")}, false},
-		"a late class comes":     {framework.Change{Event: framework.ClassChanged, Class: class("late", "WaitForFirstConsumer")}, true},
-		"another class comes":    {framework.Change{Event: framework.ClassChanged, Class: class("now", "Immediate")}, false},
-		"a node has new labels":  {framework.Change{Event: framework.NodeLabels, Node: &corev1.Node{}}, true},
-		"a late class as before": {framework.Change{Event: framework.ClassChanged, Class: class("late", "WaitForFirstConsumer"), OldClass: class("late", "")}, false},
+		"the claim changes": {framework.Change{Event: framework.ClaimChanged, Claim: claim("c", "", ""),
+			OldClaim: claim("c", "", "")}, true},
+		"another claim changes": {framework.Change{Event: framework.ClaimChanged, Claim: claim("d", "", "")}, false},
+		"a volume comes":        {framework.Change{Event: framework.VolumeChanged, Volume: volume("")}, true},
+		"a volume changes zone": {framework.Change{Event: framework.VolumeChanged, Volume: volume(zone + "=a"),
+			OldVolume: volume(zone + "=b")}, true},
+		"a volume loses it": {framework.Change{Event: framework.VolumeChanged, Volume: volume(""),
+			OldVolume: volume(zone + "=b")}, true},
+		"a volume changes": {framework.Change{Event: framework.VolumeChanged, Volume: volume(zone + "=a;x=1"),
+			OldVolume: volume(zone + "=a")}, false},
+		"a late class comes": {framework.Change{Event: framework.ClassChanged,
+			Class: class("late", "WaitForFirstConsumer")}, true},
+		"another class comes":   {framework.Change{Event: framework.ClassChanged, Class: class("now", "Immediate")}, false},
+		"a node has new labels": {framework.Change{Event: framework.NodeLabels, Node: &corev1.Node{}}, true},
+		"a late class as before": {framework.Change{Event: framework.ClassChanged,
+			Class: class("late", "WaitForFirstConsumer"), OldClass: class("late", "")}, false},
 	} {
 		if got := New().Helps(using(), &tc.change); got != tc.want || New().Events()&tc.change.Event == 0 {
 			t.Errorf("%s: %v", name, got)

@@ -189,7 +189,8 @@ func (w *player) describePod(p *corev1.Pod, words []string) {
 		switch kind {
 		case "init", "sidecar":
 			c := &corev1.Container{
-				Name: fmt.Sprint(kind, len(p.Spec.InitContainers)), Image: "host", Resources: &corev1.ResourceRequirements{Requests: objects.Quantities(rest)},
+				Name: fmt.Sprint(kind, len(p.Spec.InitContainers)), Image: "host",
+				Resources: &corev1.ResourceRequirements{Requests: objects.Quantities(rest)},
 			}
 			if kind == "sidecar" {
 				always := "Always"

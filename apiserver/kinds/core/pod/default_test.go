@@ -125,7 +125,8 @@ func TestPodDetails(t *testing.T) {
 			}, nil},
 			Volumes: []*corev1.Volume{
 				{Name: "a"}, nil, {Name: "b", VolumeSource: &corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{}}},
-				{Name: "c", VolumeSource: &corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []*corev1.VolumeProjection{{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{}}, nil}}}},
+				{Name: "c", VolumeSource: &corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{
+					Sources: []*corev1.VolumeProjection{{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{}}, nil}}}},
 			},
 			TopologySpreadConstraints: []*corev1.TopologySpreadConstraint{{MatchLabelKeys: []string{"v", "w"},
 				LabelSelector: &metav1.LabelSelector{}}, nil},

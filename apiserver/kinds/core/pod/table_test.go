@@ -32,7 +32,8 @@ func cells(t *testing.T, doc string) []any {
 func TestStatusColumn(t *testing.T) {
 	two := `"spec":{"containers":[{"name":"a"},{"name":"b"}]}`
 	inits := `"spec":{"initContainers":[{"name":"i"},{"name":"j"}],"containers":[{"name":"a"}]}`
-	sidecar := `"spec":{"initContainers":[{"name":"s","restartPolicy":"Always"},{"name":"j"}],"containers":[{"name":"a"}]}`
+	sidecar := `"spec":{"initContainers":[{"name":"s","restartPolicy":"Always"},{"name":"j"}],` +
+		`"containers":[{"name":"a"}]}`
 	deleted := `"metadata":{"deletionTimestamp":"2026-03-01T12:00:30Z"}`
 	running := `{"name":"a","ready":true,"state":{"running":{}}}`
 	for _, c := range []struct {
@@ -40,43 +41,68 @@ func TestStatusColumn(t *testing.T) {
 		ready, status, restarts string
 	}{
 		{"new", `{` + two + `,"status":{"phase":"Pending"}}`, "0/2", "Pending", "0"},
-		{"gated", `{` + two + `,"status":{"phase":"Pending","conditions":[{"type":"PodScheduled","status":"False","reason":"SchedulingGated"}]}}`, "0/2", "SchedulingGated", "0"},
-		{"creating", `{` + two + `,"status":{"phase":"Pending","containerStatuses":[{"name":"a","state":{"waiting":{"reason":"ContainerCreating"}}}]}}`, "0/2", "ContainerCreating", "0"},
+		{"gated", `{` + two + `,"status":{"phase":"Pending","conditions":[{"type":"PodScheduled","status":"False",` +
+			`"reason":"SchedulingGated"}]}}`, "0/2", "SchedulingGated", "0"},
+		{"creating", `{` + two + `,"status":{"phase":"Pending","containerStatuses":[{"name":"a",` +
+			`"state":{"waiting":{"reason":"ContainerCreating"}}}]}}`, "0/2", "ContainerCreating", "0"},
 		{"running", `{` + two + `,"status":{"phase":"Running","containerStatuses":[` + running +
 			`,{"name":"b","ready":true,"state":{"running":{}}}]}}`, "2/2", "Running", "0"},
-		{"restarted", `{` + two + `,"status":{"phase":"Running","containerStatuses":[{"name":"a","ready":true,"restartCount":3,"state":{"running":{}},"lastState":{"terminated":{"finishedAt":"2026-03-01T11:55:00Z"}}}]}}`, "1/2", "Running", "3 (5m ago)"},
-		{"crashing", `{` + two + `,"status":{"phase":"Running","containerStatuses":[{"name":"a","restartCount":1,"state":{"waiting":{"reason":"CrashLoopBackOff"}}}]}}`, "0/2", "CrashLoopBackOff", "1"},
+		{"restarted", `{` + two + `,"status":{"phase":"Running","containerStatuses":[{"name":"a","ready":true,` +
+			`"restartCount":3,"state":{"running":{}},"lastState":{"terminated":{"finishedAt":"2026-03-01T11:55:00Z"}}}]}}`,
+			"1/2", "Running", "3 (5m ago)"},
+		{"crashing", `{` + two + `,"status":{"phase":"Running","containerStatuses":[{"name":"a","restartCount":1,` +
+			`"state":{"waiting":{"reason":"CrashLoopBackOff"}}}]}}`, "0/2", "CrashLoopBackOff", "1"},
 		{"the first container has the last word",
-			`{` + two + `,"status":{"phase":"Running","containerStatuses":[{"name":"a","state":{"waiting":{"reason":"ErrImagePull"}}},{"name":"b","state":{"waiting":{"reason":"CrashLoopBackOff"}}}]}}`, "0/2", "ErrImagePull", "0"},
-		{"completed", `{` + two + `,"status":{"phase":"Succeeded","containerStatuses":[{"name":"a","state":{"terminated":{"reason":"Completed"}}}]}}`, "0/2", "Completed", "0"},
+			`{` + two + `,"status":{"phase":"Running","containerStatuses":[{"name":"a",` +
+				`"state":{"waiting":{"reason":"ErrImagePull"}}},{"name":"b","state":{"waiting":{"reason":"CrashLoopBackOff"}}}]}}`,
+			"0/2", "ErrImagePull", "0"},
+		{"completed", `{` + two + `,"status":{"phase":"Succeeded","containerStatuses":[{"name":"a",` +
+			`"state":{"terminated":{"reason":"Completed"}}}]}}`, "0/2", "Completed", "0"},
 		{"half completed, ready", `{` + two +
-			`,"status":{"phase":"Running","conditions":[{"type":"Ready","status":"True"}],"containerStatuses":[{"name":"a","state":{"terminated":{"reason":"Completed"}}},{"name":"b","ready":true,"state":{"running":{}}}]}}`, "1/2", "Running", "0"},
+			`,"status":{"phase":"Running","conditions":[{"type":"Ready","status":"True"}],"containerStatuses":[{"name":"a",` +
+			`"state":{"terminated":{"reason":"Completed"}}},{"name":"b","ready":true,"state":{"running":{}}}]}}`, "1/2",
+			"Running", "0"},
 		{"half completed, not ready",
-			`{` + two + `,"status":{"phase":"Running","containerStatuses":[{"name":"a","state":{"terminated":{"reason":"Completed"}}},{"name":"b","ready":true,"state":{"running":{}}}]}}`, "1/2", "NotReady", "0"},
-		{"exit code", `{` + two + `,"status":{"phase":"Failed","containerStatuses":[{"name":"a","state":{"terminated":{"exitCode":3}}}]}}`, "0/2", "ExitCode:3", "0"},
-		{"signal", `{` + two + `,"status":{"phase":"Failed","containerStatuses":[{"name":"a","state":{"terminated":{"signal":9,"exitCode":137}}}]}}`, "0/2", "Signal:9", "0"},
-		{"error", `{` + two + `,"status":{"phase":"Failed","containerStatuses":[{"name":"a","state":{"terminated":{"reason":"Error","exitCode":1}}}]}}`, "0/2", "Error", "0"},
+			`{` + two + `,"status":{"phase":"Running","containerStatuses":[{"name":"a",` +
+				`"state":{"terminated":{"reason":"Completed"}}},{"name":"b","ready":true,"state":{"running":{}}}]}}`, "1/2",
+			"NotReady", "0"},
+		{"exit code", `{` + two + `,"status":{"phase":"Failed","containerStatuses":[{"name":"a",` +
+			`"state":{"terminated":{"exitCode":3}}}]}}`, "0/2", "ExitCode:3", "0"},
+		{"signal", `{` + two + `,"status":{"phase":"Failed","containerStatuses":[{"name":"a",` +
+			`"state":{"terminated":{"signal":9,"exitCode":137}}}]}}`, "0/2", "Signal:9", "0"},
+		{"error", `{` + two + `,"status":{"phase":"Failed","containerStatuses":[{"name":"a",` +
+			`"state":{"terminated":{"reason":"Error","exitCode":1}}}]}}`, "0/2", "Error", "0"},
 		{"evicted", `{` + two + `,"status":{"phase":"Failed","reason":"Evicted"}}`, "0/2", "Evicted", "0"},
-		{"init", `{` + inits + `,"status":{"phase":"Pending","initContainerStatuses":[{"name":"i","state":{"terminated":{"exitCode":0}}},{"name":"j","state":{"running":{}}}]}}`, "0/1", "Init:1/2", "0"},
+		{"init", `{` + inits + `,"status":{"phase":"Pending","initContainerStatuses":[{"name":"i",` +
+			`"state":{"terminated":{"exitCode":0}}},{"name":"j","state":{"running":{}}}]}}`, "0/1", "Init:1/2", "0"},
 		{"init begins", `{` + inits +
-			`,"status":{"phase":"Pending","initContainerStatuses":[{"name":"i","state":{"waiting":{"reason":"PodInitializing"}}}]}}`, "0/1", "Init:0/2", "0"},
+			`,"status":{"phase":"Pending","initContainerStatuses":[{"name":"i",` +
+			`"state":{"waiting":{"reason":"PodInitializing"}}}]}}`, "0/1", "Init:0/2", "0"},
 		{"init error", `{` + inits +
-			`,"status":{"phase":"Pending","initContainerStatuses":[{"name":"i","restartCount":2,"state":{"terminated":{"exitCode":1,"reason":"Error"}}}]}}`, "0/1", "Init:Error", "2"},
+			`,"status":{"phase":"Pending","initContainerStatuses":[{"name":"i","restartCount":2,` +
+			`"state":{"terminated":{"exitCode":1,"reason":"Error"}}}]}}`, "0/1", "Init:Error", "2"},
 		{"init exit code", `{` + inits +
 			`,"status":{"phase":"Pending","initContainerStatuses":[{"name":"i","state":{"terminated":{"exitCode":4}}}]}}`,
 			"0/1", "Init:ExitCode:4", "0"},
 		{"init signal", `{` + inits +
-			`,"status":{"phase":"Pending","initContainerStatuses":[{"name":"i","state":{"terminated":{"exitCode":137,"signal":9}}}]}}`, "0/1", "Init:Signal:9", "0"},
+			`,"status":{"phase":"Pending","initContainerStatuses":[{"name":"i","state":{"terminated":{"exitCode":137,` +
+			`"signal":9}}}]}}`, "0/1", "Init:Signal:9", "0"},
 		{"init crashing", `{` + inits +
-			`,"status":{"phase":"Pending","initContainerStatuses":[{"name":"i","state":{"waiting":{"reason":"CrashLoopBackOff"}}}]}}`, "0/1", "Init:CrashLoopBackOff", "0"},
+			`,"status":{"phase":"Pending","initContainerStatuses":[{"name":"i",` +
+			`"state":{"waiting":{"reason":"CrashLoopBackOff"}}}]}}`, "0/1", "Init:CrashLoopBackOff", "0"},
 		{"init restarts are forgotten",
-			`{` + inits + `,"status":{"phase":"Running","initContainerStatuses":[{"name":"i","restartCount":5,"state":{"terminated":{"exitCode":0}}},{"name":"j","state":{"terminated":{"exitCode":0}}}],"containerStatuses":[` + running + `]}}`, "1/1", "Running", "0"},
+			`{` + inits + `,"status":{"phase":"Running","initContainerStatuses":[{"name":"i","restartCount":5,` +
+				`"state":{"terminated":{"exitCode":0}}},{"name":"j","state":{"terminated":{"exitCode":0}}}],` +
+				`"containerStatuses":[` + running + `]}}`, "1/1", "Running", "0"},
 		{"sidecar", `{` + sidecar +
-			`,"status":{"phase":"Running","initContainerStatuses":[{"name":"s","ready":true,"started":true,"restartCount":4,"state":{"running":{}}},{"name":"j","state":{"terminated":{"exitCode":0}}}],"containerStatuses":[` + running + `]}}`, "2/2", "Running", "4"},
+			`,"status":{"phase":"Running","initContainerStatuses":[{"name":"s","ready":true,"started":true,"restartCount":4,` +
+			`"state":{"running":{}}},{"name":"j","state":{"terminated":{"exitCode":0}}}],"containerStatuses":[` + running +
+			`]}}`, "2/2", "Running", "4"},
 		{"terminating", `{` + deleted + `,` + two + `,"status":{"phase":"Running","containerStatuses":[` + running + `]}}`,
 			"1/2", "Terminating", "0"},
 		{"terminating, but ended", `{` + deleted + `,` + two + `,"status":{"phase":"Succeeded"}}`, "0/2", "Succeeded", "0"},
-		{"lost", `{` + two + `,"status":{"phase":"Running","conditions":[{"type":"Ready","status":"False","reason":"NodeLost"}]}}`, "0/2", "NodeLost", "0"},
+		{"lost", `{` + two + `,"status":{"phase":"Running","conditions":[{"type":"Ready","status":"False",` +
+			`"reason":"NodeLost"}]}}`, "0/2", "NodeLost", "0"},
 		{"lost and terminating", `{` + deleted + `,` + two + `,"status":{"phase":"Running","reason":"NodeLost"}}`, "0/2",
 			"NodeLost", "0"},
 	} {

@@ -85,7 +85,8 @@ func TestPod(t *testing.T) {
 		}},
 		// spec: INIT-6
 		{"ephemeral containers come later", in(func(s *spec) {
-			s.EphemeralContainers = []*corev1.EphemeralContainer{{EphemeralContainerCommon: &corev1.EphemeralContainerCommon{Name: "e", Image: "i"}, TargetContainerName: "c"}}
+			s.EphemeralContainers = []*corev1.EphemeralContainer{
+				{EphemeralContainerCommon: &corev1.EphemeralContainerCommon{Name: "e", Image: "i"}, TargetContainerName: "c"}}
 		}), []string{"Forbidden spec.ephemeralContainers"}},
 		{"image", first(func(c *corev1.Container) { c.Image = " host" }), []string{"Invalid spec.containers[0].image"}},
 		{"ports", first(func(c *corev1.Container) {
@@ -213,18 +214,20 @@ func TestPod(t *testing.T) {
 				{Key: "k", Operator: "Lt", Value: "1"}}
 			s.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
 				RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{},
-				PreferredDuringSchedulingIgnoredDuringExecution: []*corev1.PreferredSchedulingTerm{{Preference: &corev1.NodeSelectorTerm{
-					MatchExpressions: []*corev1.NodeSelectorRequirement{{Key: "k", Operator: "In"},
-						{Key: "k", Operator: "Exists", Values: []string{"v"}}, {Key: "k", Operator: "Gt"}, {Key: "k", Operator: "Is"}},
-					MatchFields: []*corev1.NodeSelectorRequirement{{Key: "metadata.uid", Operator: "Exists"}},
-				}}},
+				PreferredDuringSchedulingIgnoredDuringExecution: []*corev1.PreferredSchedulingTerm{
+					{Preference: &corev1.NodeSelectorTerm{
+						MatchExpressions: []*corev1.NodeSelectorRequirement{{Key: "k", Operator: "In"},
+							{Key: "k", Operator: "Exists", Values: []string{"v"}}, {Key: "k", Operator: "Gt"}, {Key: "k", Operator: "Is"}},
+						MatchFields: []*corev1.NodeSelectorRequirement{{Key: "metadata.uid", Operator: "Exists"}},
+					}}},
 			}}
 		}), []string{
 			"Invalid spec.nodeSelector",
 			"Required spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms",
 			"Invalid spec.affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution[0].weight",
 			"Required spec.affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution[0].preference.matchExpressions[0].values",
-			"Forbidden spec.affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution[0].preference.matchExpressions[1].values",
+			"Forbidden " +
+				"spec.affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution[0].preference.matchExpressions[1].values",
 			"Required spec.affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution[0].preference.matchExpressions[2].values",
 			"Invalid spec.affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution[0].preference.matchExpressions[3].operator",
 			"Invalid spec.affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution[0].preference.matchFields[0].operator",
@@ -327,7 +330,9 @@ func TestMessagesAreThoseOfKubernetes(t *testing.T) {
 	pod.DefaultNew(p)
 	want := []apierrors.Cause{
 		{Type: "FieldValueInvalid", Field: "metadata.name",
-			Message: `Invalid value: "Up": a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')`},
+			Message: `Invalid value: "Up": a lowercase RFC 1123 subdomain must consist of lower case alphanumeric ` +
+				`characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used ` +
+				`for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')`},
 		{Type: "FieldValueRequired", Field: "spec.containers[0].image", Message: "Required value"},
 		{Type: "FieldValueInvalid", Field: "spec.containers[0].ports[0].containerPort",
 			Message: "Invalid value: 70000: must be between 1 and 65535, inclusive"},

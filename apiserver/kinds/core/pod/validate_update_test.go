@@ -97,7 +97,8 @@ func TestPodUpdate(t *testing.T) {
 			p.Spec.Affinity = required(term(requirement("a", "b")), term(requirement("c", "d")))
 		}, []string{"Invalid spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms"}},
 		{"pod affinity of a gated pod", func(p *corev1.Pod) { p.Spec.SchedulingGates = gate }, func(p *corev1.Pod) {
-			p.Spec.Affinity = &corev1.Affinity{PodAffinity: &corev1.PodAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []*corev1.PodAffinityTerm{{TopologyKey: "z"}}}}
+			p.Spec.Affinity = &corev1.Affinity{PodAffinity: &corev1.PodAffinity{
+				RequiredDuringSchedulingIgnoredDuringExecution: []*corev1.PodAffinityTerm{{TopologyKey: "z"}}}}
 		}, []string{"Forbidden spec"}},
 		{"resources spelled differently", func(p *corev1.Pod) {
 			p.Spec.Containers[0].Resources = &corev1.ResourceRequirements{Limits: kindtest.Amounts("cpu", "1")}

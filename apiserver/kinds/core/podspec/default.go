@@ -9,7 +9,8 @@ import (
 
 const schedulerName = "default-scheduler"
 
-// Default fills in the spec of a pod or of a template; call it on create and on update. DefaultOfPod is for pods alone.
+// Default fills in the spec of a pod or of a template; call it on create and on update. DefaultOfPod is for pods
+// alone.
 func Default(s *corev1.PodSpec) {
 	defaults.Set(&s.DnsPolicy, "ClusterFirst")
 	defaults.Set(&s.RestartPolicy, "Always")

@@ -118,7 +118,8 @@ func (v *Checker) identity(p *validation.Path) {
 	v.Subdomain(at, s.GetHostnameOverride())
 }
 
-// CheckTokens refuses tokens of a service account where there is none. A template may leave it to its pods to have one.
+// CheckTokens refuses tokens of a service account where there is none. A template may leave it to its pods to have
+// one.
 func (v *Checker) CheckTokens() {
 	if v.spec.GetServiceAccountName() != "" {
 		return

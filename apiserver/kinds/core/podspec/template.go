@@ -7,8 +7,8 @@ import (
 	corev1 "monoplane.dev/api/core/v1"
 )
 
-// DefaultTemplate fills in a template of pods; call it on create and on update. What pods get beyond Default is left to the
-// pods that are made of it.
+// DefaultTemplate fills in a template of pods; call it on create and on update. What pods get beyond Default is left
+// to the pods that are made of it.
 func DefaultTemplate(t *corev1.PodTemplateSpec) {
 	defaults.Message(&t.Metadata)
 	defaults.Message(&t.Spec)

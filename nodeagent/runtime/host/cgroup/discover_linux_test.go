@@ -40,7 +40,8 @@ func TestReadProc(t *testing.T) {
 	mounts, err := readMounts(write("mountinfo", "22 27 0:21 / /proc rw shared:1 - proc proc rw\n"+
 		"30 25 0:26 / /sys/fs/cgroup/cpu,cpuacct rw shared:9 - cgroup cgroup rw,cpu,cpuacct\n"+
 		"31 25 0:27 /x /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw,nsdelegate\nnonsense\n"))
-	if err != nil || len(mounts) != 2 || !mounts[0].controllers[cpu] || mounts[0].unified || !mounts[1].unified || mounts[1].root != "/x" {
+	if err != nil || len(mounts) != 2 || !mounts[0].controllers[cpu] || mounts[0].unified || !mounts[1].unified ||
+		mounts[1].root != "/x" {
 		t.Errorf("%+v %v", mounts, err)
 	}
 	own, err := readOwn(write("cgroup", "9:name=systemd:/\n4:cpu,cpuacct:/a:b\n0::/u\n"))
@@ -56,7 +57,8 @@ func TestNoGroups(t *testing.T) {
 	if shim, err := m.MakePod(pod); shim != "" || err != nil {
 		t.Errorf("%q %v", shim, err)
 	}
-	g, warnings, err := m.MakeContainer(pod, "c", Limits{MemoryBytes: 1, CPUQuota: 1, PIDs: 1, CPUs: "0", CPUShares: 1024})
+	g, warnings, err := m.MakeContainer(pod, "c", Limits{MemoryBytes: 1, CPUQuota: 1, PIDs: 1, CPUs: "0",
+		CPUShares: 1024})
 	if err != nil || g.Unified != "" || len(g.V1) != 0 || len(warnings) != 4 {
 		t.Errorf("%+v %q %v", g, warnings, err)
 	}

@@ -67,7 +67,8 @@ func TestLines(t *testing.T) {
 	} {
 		for how, r := range map[string]io.Reader{
 			"at once": strings.NewReader(c.in), "by bytes": iotest.OneByteReader(strings.NewReader(c.in)),
-			"by halves": iotest.HalfReader(strings.NewReader(c.in)), "with the end": iotest.DataErrReader(strings.NewReader(c.in)),
+			"by halves":    iotest.HalfReader(strings.NewReader(c.in)),
+			"with the end": iotest.DataErrReader(strings.NewReader(c.in)),
 		} {
 			if got := copyAll(t, r); fmt.Sprint(got) != fmt.Sprint(c.want) {
 				t.Errorf("%s, %s: %d entries %.60q, want %d", name, how, len(got), got, len(c.want))

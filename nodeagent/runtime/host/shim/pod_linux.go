@@ -110,7 +110,8 @@ func (p *pod) init(req *shimwire.InitRequest) error {
 }
 
 func (p *pod) helloLocked() *shimwire.HelloReply {
-	h := &shimwire.HelloReply{Version: shimwire.Version, SandboxID: p.id, BootID: p.bootID, PID: int64(os.Getpid()), Born: p.born}
+	h := &shimwire.HelloReply{Version: shimwire.Version, SandboxID: p.id, BootID: p.bootID, PID: int64(os.Getpid()),
+		Born: p.born}
 	for _, c := range p.containers {
 		h.Containers = append(h.Containers, c.recordLocked())
 	}

@@ -26,7 +26,8 @@ func TestRoundTrip(t *testing.T) {
 		&HelloReply{Version: 1, SandboxID: "s", BootID: "b", PID: 7, Born: 8, Containers: []Container{c, {}}, Error: "e"},
 		&StartRequest{
 			ContainerID: "c", Args: []string{"a", "", "b"}, Env: []string{"A=1"}, Dir: "/", LogPath: "/l", StopSignal: 10,
-			OOMScoreAdj: -998, SetOOMScoreAdj: true, SetUser: true, UID: 1, GID: 0, Groups: []int64{0, 5}, Unified: "/u", V1: []string{"/v"},
+			OOMScoreAdj: -998, SetOOMScoreAdj: true, SetUser: true, UID: 1, GID: 0, Groups: []int64{0, 5}, Unified: "/u",
+			V1: []string{"/v"},
 		},
 		&StopRequest{ContainerID: "c", Timeout: 1<<63 - 1},
 		&ContainerRequest{ContainerID: "c"},

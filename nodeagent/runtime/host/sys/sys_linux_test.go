@@ -65,7 +65,8 @@ func TestStatAndDescent(t *testing.T) {
 			t.Errorf("%s: %v %v", name, kids, err)
 		}
 	}
-	if d, err := Descendants([]int{os.Getpid()}); err != nil || !slices.ContainsFunc(d, func(x Proc) bool { return x.PID == p.PID }) {
+	if d, err := Descendants([]int{os.Getpid()}); err != nil || !slices.ContainsFunc(d,
+		func(x Proc) bool { return x.PID == p.PID }) {
 		t.Errorf("descendants %v", d)
 	}
 	if _, err := Stat(1 << 30); !os.IsNotExist(err) {
@@ -106,7 +107,8 @@ func markerOf(t *testing.T, pid int) Marker {
 
 func TestMarkers(t *testing.T) {
 	m := NewMarker(1<<64 - 1)
-	if m.Pod() != m || m.Container(1).Pod() != m || m.Container(1) == m.Container(2) || m.Container(0) == m || m>>63 != 0 {
+	if m.Pod() != m || m.Container(1).Pod() != m || m.Container(1) == m.Container(2) || m.Container(0) == m ||
+		m>>63 != 0 {
 		t.Errorf("%x %x", m, m.Container(1))
 	}
 	if markerOf(t, os.Getpid()) != 0 {
