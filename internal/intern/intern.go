@@ -6,7 +6,7 @@
 // Parts are equal when their deterministic protobuf encodings are. All functions are safe for concurrent use.
 //
 //	spec.Containers = ...               // owned by the caller, not yet seen by anybody else
-//	intern.Each(pool, spec.Containers)  // now shared, and never to be changed
+//	intern.Each(pool, spec.Containers, nil)  // now shared, and never to be changed
 package intern
 
 import (
@@ -71,8 +71,12 @@ func Compound[T proto.Message](p *Pool, m T, share func(*Pool, T)) T {
 	return p.get(kind, out, m).(T)
 }
 
-// Each replaces the elements of a slice that the caller owns.
-func Each[T proto.Message](p *Pool, s []T) {
+// Each replaces the elements of a slice that the caller owns. If it is the very slice that an object in use has, which is
+// given as used, it has been through here, and others read it: it stays as it is.
+func Each[T proto.Message](p *Pool, s, used []T) {
+	if len(s) > 0 && len(used) > 0 && &s[0] == &used[0] {
+		return
+	}
 	for i := range s {
 		s[i] = Message(p, s[i])
 	}

@@ -34,7 +34,7 @@ func TestEqualPartsAreShared(t *testing.T) {
 		t.Error("nil became something")
 	}
 	s := []*corev1.Container{container("a"), container("d")}
-	if Each(&p, s); s[0] != a || s[1].GetName() != "d" {
+	if Each(&p, s, nil); s[0] != a || s[1].GetName() != "d" {
 		t.Errorf("slice: %v", s)
 	}
 }
@@ -46,7 +46,7 @@ func TestCompound(t *testing.T) {
 	calls := 0
 	share := func(p *Pool, s *corev1.PodSpec) {
 		calls++
-		Each(p, s.Containers)
+		Each(p, s.Containers, nil)
 	}
 	a := Compound(&p, spec(), share)
 	if b := Compound(&p, spec(), share); a != b || calls != 1 {

@@ -12,10 +12,10 @@ import (
 func share(pool *intern.Pool, o, live *corev1.Pod) {
 	shareMeta(pool, o.Metadata)
 	if s := o.GetSpec(); s != nil && (live == nil || s != live.GetSpec()) {
-		o.Spec = intern.Compound(pool, s, shareSpec)
+		o.Spec = intern.Compound(pool, s, func(pool *intern.Pool, s *corev1.PodSpec) { shareSpec(pool, s, live.GetSpec()) })
 	}
 	if s := o.GetStatus(); s != nil && (live == nil || s != live.GetStatus()) {
-		shareStatus(pool, s)
+		shareStatus(pool, s, live.GetStatus())
 	}
 }
 
@@ -25,21 +25,21 @@ func shareMeta(pool *intern.Pool, m *metav1.ObjectMeta) {
 	m.CreationTimestamp = intern.Message(pool, m.CreationTimestamp)
 }
 
-func shareSpec(pool *intern.Pool, s *corev1.PodSpec) {
-	intern.Each(pool, s.InitContainers)
-	intern.Each(pool, s.Containers)
-	intern.Each(pool, s.Volumes)
-	intern.Each(pool, s.Tolerations)
-	intern.Each(pool, s.TopologySpreadConstraints)
+func shareSpec(pool *intern.Pool, s, live *corev1.PodSpec) {
+	intern.Each(pool, s.InitContainers, live.GetInitContainers())
+	intern.Each(pool, s.Containers, live.GetContainers())
+	intern.Each(pool, s.Volumes, live.GetVolumes())
+	intern.Each(pool, s.Tolerations, live.GetTolerations())
+	intern.Each(pool, s.TopologySpreadConstraints, live.GetTopologySpreadConstraints())
 	intern.Texts(pool, &s.PriorityClassName)
 	s.NodeSelector = intern.Map(pool, s.NodeSelector)
 	s.Affinity = intern.Message(pool, s.Affinity)
 	s.SecurityContext = intern.Message(pool, s.SecurityContext)
 }
 
-func shareStatus(pool *intern.Pool, s *corev1.PodStatus) {
-	intern.Each(pool, s.Conditions)
-	intern.Each(pool, s.HostIPs)
+func shareStatus(pool *intern.Pool, s, live *corev1.PodStatus) {
+	intern.Each(pool, s.Conditions, live.GetConditions())
+	intern.Each(pool, s.HostIPs, live.GetHostIPs())
 	s.StartTime = intern.Message(pool, s.StartTime)
 	intern.Texts(pool, &s.Phase, &s.QosClass, &s.HostIP)
 	for _, c := range s.ContainerStatuses {
