@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -22,8 +23,10 @@ func up(ctx context.Context, cfg monoplane.Config, stdout io.Writer) error {
 	tuning, tuned := context.WithCancel(ctx)
 	defer tuned()
 	var serving atomic.Pointer[monoplane.Cluster]
+	var started sync.Once
 	go tuneGC(tuning, func(ctx context.Context) {
 		if c := serving.Load(); c != nil {
+			started.Do(releaseProgram)
 			_ = c.ReleaseMemory(ctx) // it stays where it is
 		}
 	})
