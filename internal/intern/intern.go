@@ -71,8 +71,8 @@ func Compound[T proto.Message](p *Pool, m T, share func(*Pool, T)) T {
 	return p.get(kind, out, m).(T)
 }
 
-// Each replaces the elements of a slice that the caller owns. If it is the very slice that an object in use has, which is
-// given as used, it has been through here, and others read it: it stays as it is.
+// Each replaces the elements of a slice that the caller owns. If it is the very slice that an object in use has, which
+// is given as used, it has been through here, and others read it: it stays as it is.
 func Each[T proto.Message](p *Pool, s, used []T) {
 	if len(s) > 0 && len(used) > 0 && &s[0] == &used[0] {
 		return

@@ -9,8 +9,8 @@ import (
 	metav1 "monoplane.dev/api/meta/v1"
 )
 
-// A resize shares with the live pod all that it does not change. What the pool has in its place by now is not put there:
-// others are reading the live pod.
+// A resize shares with the live pod all that it does not change. What the pool has in its place by now is not put
+// there: others are reading the live pod.
 func TestSharedPartsStayOfResizedPods(t *testing.T) {
 	made := func() *corev1.Pod {
 		p := &corev1.Pod{Metadata: &metav1.ObjectMeta{Name: "p"}, Spec: &corev1.PodSpec{
