@@ -22,6 +22,8 @@ import (
 	"k8s.io/client-go/openapi3"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
+
+	"monoplane.dev/api/services"
 )
 
 func pod(name string) *corev1.Pod {
@@ -199,6 +201,10 @@ func TestDynamicAndMetadataClients(t *testing.T) {
 // spec: CLI-2
 func TestDiscoveryClient(t *testing.T) {
 	s := newServer(t)
+	served := map[string]bool{}
+	for _, svc := range services.All() {
+		served[svc.Kind.APIVersion()] = true
+	}
 	for _, legacy := range []bool{false, true} {
 		c := discovery.NewDiscoveryClientForConfigOrDie(s.config)
 		c.UseLegacyDiscovery = legacy
@@ -206,7 +212,7 @@ func TestDiscoveryClient(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(groups) != 6 {
+		if len(groups) != len(served) {
 			t.Errorf("legacy %v: %d groups", legacy, len(groups))
 		}
 		i := slices.IndexFunc(resources, func(l *metav1.APIResourceList) bool { return l.GroupVersion == "v1" })
@@ -221,7 +227,7 @@ func TestDiscoveryClient(t *testing.T) {
 			t.Errorf("version %v, %v", v, err)
 		}
 		gvs, err := openapi3.NewRoot(c.OpenAPIV3()).GroupVersions()
-		if err != nil || len(gvs) != 6 {
+		if err != nil || len(gvs) != len(served) {
 			t.Errorf("OpenAPI %v, %v", gvs, err)
 		}
 		if _, err := openapi3.NewRoot(c.OpenAPIV3()).GVSpec(corev1.SchemeGroupVersion); err != nil {
