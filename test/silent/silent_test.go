@@ -11,16 +11,15 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
-	appsv1 "monoplane.dev/api/apps/v1"
-	corev1 "monoplane.dev/api/core/v1"
-	nodev1 "monoplane.dev/api/node/v1"
 	optionsv1 "monoplane.dev/api/options/v1"
-	schedulingv1 "monoplane.dev/api/scheduling/v1"
-	storagev1 "monoplane.dev/api/storage/v1"
+	"monoplane.dev/api/services"
 )
 
-// explained says, for fields that no component reads, why they are not ignored. Leases and events are not looked at:
-// they are notes of programs for each other, which the server keeps.
+// notes are the kinds that are not looked at: notes of programs for each other, which the server keeps, and a question
+// that it answers.
+var notes = map[string]bool{"Event": true, "Lease": true, "PlacementReview": true}
+
+// explained says, for fields that no component reads, why they are not ignored.
 var explained = map[string]string{
 	"ContainerPort.name":                "a name for others to refer to, which none do yet",
 	"ObjectFieldSelector.apiVersion":    "validation knows one version",
@@ -63,12 +62,11 @@ func TestNoFieldIsSilent(t *testing.T) {
 	read := reads(t, "../..", acting...)
 	left := maps.Clone(explained)
 	seen := map[protoreflect.FullName]bool{}
-	for _, m := range []proto.Message{
-		&corev1.Pod{}, &corev1.Node{}, &corev1.Namespace{}, &corev1.ConfigMap{}, &corev1.ServiceAccount{},
-		&corev1.PersistentVolume{},
-		&corev1.PersistentVolumeClaim{}, &storagev1.StorageClass{}, &schedulingv1.PriorityClass{},
-		&corev1.Secret{}, &corev1.PodTemplate{}, &appsv1.ControllerRevision{}, &nodev1.RuntimeClass{},
-	} {
+	for _, svc := range services.All() {
+		if notes[svc.Kind.Kind] {
+			continue
+		}
+		m := svc.Kind.New()
 		eachField(m.ProtoReflect().Descriptor(), true, seen, func(fd protoreflect.FieldDescriptor) (below bool) {
 			name := string(fd.ContainingMessage().Name()) + "." + string(fd.Name())
 			leaf := fd.Message() == nil || fd.IsMap() || fd.Message().Fields().Len() == 0
