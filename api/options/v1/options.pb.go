@@ -594,14 +594,6 @@ var file_monoplane_options_v1_options_proto_extTypes = []protoimpl.ExtensionInfo
 	},
 	{
 		ExtendedType:  (*descriptorpb.FieldOptions)(nil),
-		ExtensionType: (*bool)(nil),
-		Field:         72006,
-		Name:          "monoplane.options.v1.immutable",
-		Tag:           "varint,72006,opt,name=immutable",
-		Filename:      "monoplane/options/v1/options.proto",
-	},
-	{
-		ExtendedType:  (*descriptorpb.FieldOptions)(nil),
 		ExtensionType: (*Zero)(nil),
 		Field:         72007,
 		Name:          "monoplane.options.v1.zero",
@@ -648,14 +640,10 @@ var (
 	//
 	// optional string patchMergeKey = 72005;
 	E_PatchMergeKey = &file_monoplane_options_v1_options_proto_extTypes[4]
-	// The field cannot change after creation.
-	//
-	// optional bool immutable = 72006;
-	E_Immutable = &file_monoplane_options_v1_options_proto_extTypes[5]
 	// What the zero value asks for; nothing when absent.
 	//
 	// optional monoplane.options.v1.Zero zero = 72007;
-	E_Zero = &file_monoplane_options_v1_options_proto_extTypes[6]
+	E_Zero = &file_monoplane_options_v1_options_proto_extTypes[5]
 )
 
 // Extension fields to descriptorpb.MessageOptions.
@@ -663,11 +651,11 @@ var (
 	// Special JSON form of the message.
 	//
 	// optional monoplane.options.v1.Scalar scalar = 72101;
-	E_Scalar = &file_monoplane_options_v1_options_proto_extTypes[7]
+	E_Scalar = &file_monoplane_options_v1_options_proto_extTypes[6]
 	// Makes the message an API kind.
 	//
 	// optional monoplane.options.v1.Kind kind = 72102;
-	E_Kind = &file_monoplane_options_v1_options_proto_extTypes[8]
+	E_Kind = &file_monoplane_options_v1_options_proto_extTypes[7]
 )
 
 var File_monoplane_options_v1_options_proto protoreflect.FileDescriptor
@@ -734,8 +722,7 @@ const file_monoplane_options_v1_options_proto_rawDesc = "" +
 	"\x06always\x12\x1d.google.protobuf.FieldOptions\x18²\x04 \x01(\bR\x06always:X\n" +
 	"\asupport\x12\x1d.google.protobuf.FieldOptions\x18ò\x04 \x01(\x0e2\x1d.monoplane.options.v1.SupportR\asupport:E\n" +
 	"\rpatchStrategy\x12\x1d.google.protobuf.FieldOptions\x18Ĳ\x04 \x01(\tR\rpatchStrategy:E\n" +
-	"\rpatchMergeKey\x12\x1d.google.protobuf.FieldOptions\x18Ų\x04 \x01(\tR\rpatchMergeKey:=\n" +
-	"\timmutable\x12\x1d.google.protobuf.FieldOptions\x18Ʋ\x04 \x01(\bR\timmutable:O\n" +
+	"\rpatchMergeKey\x12\x1d.google.protobuf.FieldOptions\x18Ų\x04 \x01(\tR\rpatchMergeKey:O\n" +
 	"\x04zero\x12\x1d.google.protobuf.FieldOptions\x18ǲ\x04 \x01(\x0e2\x1a.monoplane.options.v1.ZeroR\x04zero:W\n" +
 	"\x06scalar\x12\x1f.google.protobuf.MessageOptions\x18\xa5\xb3\x04 \x01(\x0e2\x1c.monoplane.options.v1.ScalarR\x06scalar:Q\n" +
 	"\x04kind\x12\x1f.google.protobuf.MessageOptions\x18\xa6\xb3\x04 \x01(\v2\x1a.monoplane.options.v1.KindR\x04kindB(Z&monoplane.dev/api/options/v1;optionsv1b\x06proto3"
@@ -772,18 +759,17 @@ var file_monoplane_options_v1_options_proto_depIdxs = []int32{
 	6,  // 4: monoplane.options.v1.support:extendee -> google.protobuf.FieldOptions
 	6,  // 5: monoplane.options.v1.patchStrategy:extendee -> google.protobuf.FieldOptions
 	6,  // 6: monoplane.options.v1.patchMergeKey:extendee -> google.protobuf.FieldOptions
-	6,  // 7: monoplane.options.v1.immutable:extendee -> google.protobuf.FieldOptions
-	6,  // 8: monoplane.options.v1.zero:extendee -> google.protobuf.FieldOptions
-	7,  // 9: monoplane.options.v1.scalar:extendee -> google.protobuf.MessageOptions
-	7,  // 10: monoplane.options.v1.kind:extendee -> google.protobuf.MessageOptions
-	0,  // 11: monoplane.options.v1.support:type_name -> monoplane.options.v1.Support
-	1,  // 12: monoplane.options.v1.zero:type_name -> monoplane.options.v1.Zero
-	2,  // 13: monoplane.options.v1.scalar:type_name -> monoplane.options.v1.Scalar
-	3,  // 14: monoplane.options.v1.kind:type_name -> monoplane.options.v1.Kind
-	15, // [15:15] is the sub-list for method output_type
-	15, // [15:15] is the sub-list for method input_type
-	11, // [11:15] is the sub-list for extension type_name
-	2,  // [2:11] is the sub-list for extension extendee
+	6,  // 7: monoplane.options.v1.zero:extendee -> google.protobuf.FieldOptions
+	7,  // 8: monoplane.options.v1.scalar:extendee -> google.protobuf.MessageOptions
+	7,  // 9: monoplane.options.v1.kind:extendee -> google.protobuf.MessageOptions
+	0,  // 10: monoplane.options.v1.support:type_name -> monoplane.options.v1.Support
+	1,  // 11: monoplane.options.v1.zero:type_name -> monoplane.options.v1.Zero
+	2,  // 12: monoplane.options.v1.scalar:type_name -> monoplane.options.v1.Scalar
+	3,  // 13: monoplane.options.v1.kind:type_name -> monoplane.options.v1.Kind
+	14, // [14:14] is the sub-list for method output_type
+	14, // [14:14] is the sub-list for method input_type
+	10, // [10:14] is the sub-list for extension type_name
+	2,  // [2:10] is the sub-list for extension extendee
 	0,  // [0:2] is the sub-list for field type_name
 }
 
@@ -799,7 +785,7 @@ func file_monoplane_options_v1_options_proto_init() {
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_monoplane_options_v1_options_proto_rawDesc), len(file_monoplane_options_v1_options_proto_rawDesc)),
 			NumEnums:      3,
 			NumMessages:   3,
-			NumExtensions: 9,
+			NumExtensions: 8,
 			NumServices:   0,
 		},
 		GoTypes:           file_monoplane_options_v1_options_proto_goTypes,
