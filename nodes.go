@@ -96,7 +96,7 @@ func (c *Cluster) startAgent(ctx, running context.Context, p *parts, i int, name
 		cfg.Simulated, cfg.NoStreams = true, true // there are no logs
 		cfg.Machine = hostinfo.Simulated(name, i)
 	} else {
-		cfg.PodLogDir = filepath.Join(dir, "logs")
+		cfg.PodLogDir, cfg.PodsDir = filepath.Join(dir, "logs"), filepath.Join(dir, "pods-data")
 		cfg.DataDir = c.cfg.DataDir
 	}
 	agent, err := nodeagent.New(cfg)

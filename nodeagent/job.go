@@ -93,6 +93,14 @@ func (j job) podDir() string {
 	return filepath.Join(j.agent.cfg.PodLogDir, criconfig.PodDir(meta.GetNamespace(), meta.GetName(), meta.GetUid()))
 }
 
+// homeDir returns the directory of what the agent keeps for the pod besides its logs; empty on a simulated machine.
+func (j job) homeDir() string {
+	if j.agent.cfg.PodsDir == "" {
+		return ""
+	}
+	return filepath.Join(j.agent.cfg.PodsDir, uidOf(j.pod))
+}
+
 func (j job) facts() criconfig.Facts {
 	m := &j.agent.cfg.Machine
 	return criconfig.Facts{
@@ -210,7 +218,10 @@ func (j job) remove(ctx context.Context, action podstate.Remove) error {
 			return err
 		}
 	}
-	if dir := j.podDir(); dir != "" {
+	for _, dir := range []string{j.homeDir(), j.podDir()} {
+		if dir == "" {
+			continue
+		}
 		if err := os.RemoveAll(dir); err != nil && !errors.Is(err, syscall.ENAMETOOLONG) { // such a one was never made
 			return err
 		}
