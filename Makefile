@@ -54,14 +54,18 @@ verify: $(BIN)/buf $(BIN)/golangci-lint $(BIN)/deadcode plugins ## Check generat
 	tools/verify
 
 .PHONY: test
-test: build kubectl ## Run all tests that need no privileges (race detector on)
+test: build kubectl act ## Run all tests that need no privileges (race detector on)
 	go test -race -timeout 20m ./...
 	cd test && go test -timeout 20m ./...
 
 .PHONY: test-root
-test-root: build ## Run the tests that need root (cgroups, other users, full disks, containerd); `make deps` first
+test-root: build act ## Run the tests that need root (cgroups, other users, full disks, containerd); `make deps` first
 	go test -tags rootonly -timeout 15m -run Root ./...
 	cd test && go test -tags rootonly -timeout 15m -run Root ./e2e ./crash
+
+.PHONY: act
+act: # The process of the tests' scenarios of pods
+	@cd test && CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o $(BIN)/act ./lifecycle/act
 
 .PHONY: deps
 deps: ## Install the Debian packages that test-root needs

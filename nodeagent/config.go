@@ -32,8 +32,8 @@ type Config struct {
 	// PodLogDir is where the runtime writes the logs of all pods, one directory per pod (see criconfig.PodDir).
 	// Empty for runtimes without logs.
 	PodLogDir string
-	// PodsDir has one directory for each pod, named by its uid, with all that the agent keeps for it but its logs: volumes
-	// and files that containers see. Only simulated machines need none.
+	// PodsDir has one directory for each pod, named by its uid, with all that the agent keeps for it but its logs:
+	// volumes and files that containers see. Only simulated machines need none.
 	PodsDir string
 	// DataDir is a directory on the file system that pods use, for capacity and disk pressure; PodLogDir when empty.
 	DataDir string

@@ -1,0 +1,139 @@
+package e2e_test
+
+import (
+	"bufio"
+	"context"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clientcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+
+	"monoplane.dev/test/lifecycle"
+)
+
+// TestLifecycle plays the lifecycle scenarios with processes of this machine; package lifecycle plays them in virtual
+// time.
+func TestLifecycle(t *testing.T) {
+	program := binary(t, "act")
+	c := shared(t)
+	on := c.scenes(t, c.namespace(t))
+	all, err := lifecycle.All("host")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range all {
+		t.Run(s.Name, func(t *testing.T) {
+			t.Parallel()
+			journal := newJournal(t)
+			on.play(t, s, s.Real("host", program, journal), journal)
+		})
+	}
+}
+
+// newJournal makes the file in which processes of any user leave their marks.
+func newJournal(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	path := filepath.Join(dir, "journal")
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// play creates the pod of a scenario, collects what is seen of it, and plays the script.
+func (p scenes) play(t *testing.T, s *lifecycle.Scenario, pod *corev1.Pod, journal string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	pod.Name = s.Name
+	seen := &lifecycle.History{}
+	w, err := p.Watch(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + pod.Name})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Stop()
+	go func() {
+		for e := range w.ResultChan() {
+			if now, is := e.Object.(*corev1.Pod); is {
+				seen.Saw(now)
+			}
+			if e.Type == "DELETED" {
+				seen.Saw(nil)
+			}
+		}
+	}()
+	go readMarks(ctx, journal, seen)
+	p.create(t, pod)
+	if err := s.Run(ctx, onePod{p, pod.Name}, seen); err != nil {
+		t.Error(err)
+	}
+	if err := p.Delete(t.Context(), pod.Name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+		t.Error(err)
+	}
+}
+
+// readMarks shows the marks in a journal as they come, until ctx ends.
+func readMarks(ctx context.Context, journal string, seen *lifecycle.History) {
+	f, err := os.Open(journal)
+	if err != nil {
+		panic(err) // the test has made it
+	}
+	defer func() { _ = f.Close() }()
+	r, line := bufio.NewReader(f), ""
+	for ctx.Err() == nil {
+		part, err := r.ReadString('\n')
+		if line += part; err != nil {
+			time.Sleep(10 * time.Millisecond) // processes write it; nothing tells
+			continue
+		}
+		words := strings.Fields(line)
+		nanos, _ := strconv.ParseInt(words[0], 10, 64)
+		seen.Marked(lifecycle.Mark{Time: time.Unix(0, nanos), Container: words[1], What: words[2]})
+		line = ""
+	}
+}
+
+// scenes are the pods of a namespace in which scenarios are played.
+type scenes struct {
+	pods
+
+	events clientcorev1.EventInterface
+}
+
+func (c *cluster) scenes(t *testing.T, namespace string) scenes {
+	t.Helper()
+	return scenes{c.pods(t, namespace), c.client(t).CoreV1().Events(namespace)}
+}
+
+// onePod is a scenario's view of a cluster.
+type onePod struct {
+	scenes
+
+	name string
+}
+
+// Events implements lifecycle.Driver.
+func (p onePod) Events(ctx context.Context) ([]string, error) {
+	list, err := p.events.List(ctx, metav1.ListOptions{FieldSelector: "involvedObject.name=" + p.name})
+	if err != nil {
+		return nil, err
+	}
+	var out []string
+	for _, e := range list.Items {
+		out = append(out, e.Reason)
+	}
+	return out, nil
+}
+
+// Delete implements lifecycle.Driver.
+func (p onePod) Delete(ctx context.Context, graceSeconds *int64) error {
+	return p.PodInterface.Delete(ctx, p.name, metav1.DeleteOptions{GracePeriodSeconds: graceSeconds})
+}

@@ -1,0 +1,48 @@
+// Package lifecycle tells what becomes of a pod on its node as scenarios that a person can read: a manifest, what
+// happens to it, and what must be seen. The same files run on the runtime `fake` in virtual time (this package's test),
+// and on `host` and containerd with real processes (package e2e).
+//
+// A file of testdata is
+//
+//	# INIT-1: what it shows, the identifier of the specification first.
+//	runtimes: fake host containerd        where it runs; everywhere when the line is missing
+//	-- pod --
+//	a manifest, whose containers have the command [act] and say in their args what they do
+//	-- script --
+//	what happens, one step a line; the pod has been created when it begins
+//	-- expect --
+//	what must have been seen at its end, one statement a line
+//
+// What a container does (program act, and its imitation on `fake`):
+//
+//	run 2s            it runs that long, and for ever without it
+//	exit 3            then it ends with this code (0)
+//	term 1s 4         on TERM it ends after 1 s with code 4; without it, at once with code 143
+//	term ignore       nothing but KILL ends it
+//	healthy 1s 3s     `act check`, the command of an exec probe, succeeds from 1 s to 3 s after the start; to the end
+//	                  without the second time; all the time without the line
+//
+// A probe or hook runs `act check` or `act hook NAME [run 2s] [exit 1]`, which leaves the marks NAME and NAME-END.
+//
+// Steps:
+//
+//	until CONTAINER MARK [N]       the container has left the mark (for the N-th time)
+//	until phase PHASE              the API has said so; likewise:
+//	until condition TYPE STATUS
+//	until state CONTAINER WORD     running, or the reason that it waits for or ended with
+//	until restarts CONTAINER N
+//	until gone                     the object was removed
+//	delete [SECONDS]               kubectl delete pod [--grace-period]
+//	pass 2s                        time goes by
+//
+// Statements:
+//
+//	marks CONTAINER: START TERM END(0)    exactly these marks, in this order
+//	order: a.END(0) b.START               the first of these came before the second, and so on
+//	phases: Pending Running Succeeded     the API said these in this order, but for some, and the last one last
+//	condition Ready: False True False     likewise
+//	exit CONTAINER: 143 Error             how the newest instance ended, as the status says
+//	restarts CONTAINER: 1
+//	events: Unhealthy Killing             events with these reasons were recorded
+//	apart: a.TERM b.TERM >= 1s            the time between two marks
+package lifecycle

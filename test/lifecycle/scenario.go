@@ -1,0 +1,107 @@
+package lifecycle
+
+import (
+	"bytes"
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+)
+
+//go:embed testdata/*.txt
+var files embed.FS
+
+// Scenario is one file.
+type Scenario struct {
+	// Name is the file's, Title its first line.
+	Name, Title string
+	// Pod is the manifest.
+	Pod *corev1.Pod
+	// acts are what the containers do, by name.
+	acts map[string]act
+
+	runtimes       []string
+	script, expect []string
+}
+
+// All returns the scenarios for a runtime, by name.
+func All(runtime string) ([]*Scenario, error) {
+	names, err := fs.Glob(files, "testdata/*.txt")
+	if err != nil {
+		return nil, err
+	}
+	var out []*Scenario
+	for _, name := range names {
+		text, err := files.ReadFile(name)
+		if err != nil {
+			return nil, err
+		}
+		s, err := parse(strings.TrimSuffix(path.Base(name), ".txt"), text)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+		if len(s.runtimes) == 0 || slices.Contains(s.runtimes, runtime) {
+			out = append(out, s)
+		}
+	}
+	return out, nil
+}
+
+func parse(name string, text []byte) (*Scenario, error) {
+	s := &Scenario{Name: name, Pod: &corev1.Pod{}, acts: make(map[string]act)}
+	head, rest, ok := bytes.Cut(text, []byte("\n-- pod --\n"))
+	manifest, rest, ok2 := bytes.Cut(rest, []byte("\n-- script --\n"))
+	script, expect, ok3 := bytes.Cut(rest, []byte("-- expect --\n"))
+	if !ok || !ok2 || !ok3 {
+		return nil, errors.New("the parts are: pod, script, expect")
+	}
+	for _, line := range lines(head) {
+		if list, is := strings.CutPrefix(line, "runtimes:"); is {
+			s.runtimes = strings.Fields(list)
+		} else {
+			s.Title = strings.TrimSpace(s.Title + " " + strings.TrimPrefix(line, "# "))
+		}
+	}
+	if err := yaml.UnmarshalStrict(manifest, s.Pod); err != nil {
+		return nil, err
+	}
+	for _, c := range s.containers() {
+		a, err := parseAct(c.Args)
+		if err != nil {
+			return nil, fmt.Errorf("container %s: %w", c.Name, err)
+		}
+		s.acts[c.Name] = a
+	}
+	s.script, s.expect = lines(script), lines(expect)
+	if s.Title == "" || len(s.expect) == 0 {
+		return nil, errors.New("a title and expectations are missing")
+	}
+	return s, nil
+}
+
+// containers returns pointers to all containers of the manifest.
+func (s *Scenario) containers() []*corev1.Container {
+	var out []*corev1.Container
+	for _, list := range [][]corev1.Container{s.Pod.Spec.InitContainers, s.Pod.Spec.Containers} {
+		for i := range list {
+			out = append(out, &list[i])
+		}
+	}
+	return out
+}
+
+func lines(text []byte) []string {
+	var out []string
+	for line := range strings.SplitSeq(string(text), "\n") {
+		if line = strings.TrimSpace(line); line != "" {
+			out = append(out, line)
+		}
+	}
+	return out
+}
