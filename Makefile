@@ -90,6 +90,11 @@ crash: build ## Kill, pause and starve everything while pods come and go (ROUNDS
 	  MONOPLANE_CRASH_SEED=$${SEED:-0} MONOPLANE_CRASH_KINDS=$${KINDS:-} \
 	  go test -count=1 -timeout 24h -v -run '^TestCrash$$' ./crash
 
+.PHONY: kills
+kills: build act ## Play scenarios of pods while the server is killed at random moments (COUNT=300 SEED=random)
+	cd test && go test -count=1 -timeout 24h -v -run '^TestLifecycleUnderKills$$' ./e2e -kills $${COUNT:-300} \
+	  -killseed $${SEED:-0}
+
 .PHONY: clean
 clean: ## Remove what was built
 	rm -rf $(BIN)

@@ -28,6 +28,7 @@ type Scenario struct {
 
 	runtimes       []string
 	script, expect []string
+	disturbed      bool
 }
 
 // All returns the scenarios for a runtime, by name.
@@ -83,6 +84,23 @@ func parse(name string, text []byte) (*Scenario, error) {
 		return nil, errors.New("a title and expectations are missing")
 	}
 	return s, nil
+}
+
+// Disturbed returns the scenario with those of its statements that hold also when the server dies on the way and comes
+// back: it may tell twice, and sends its signals and runs its hooks anew, but it starts nothing twice. The last that was
+// seen of a pod that is gone need not be the last that was said of it.
+func (s *Scenario) Disturbed() *Scenario {
+	out := *s
+	out.disturbed, out.expect = true, nil
+	goes := slices.Contains(s.script, "until gone")
+	for _, line := range s.expect {
+		what, _, _ := strings.Cut(line, ":")
+		switch word := strings.Fields(what)[0]; {
+		case word == "marks" || word == "order", !goes && (word == "phases" || word == "exit" || word == "restarts"):
+			out.expect = append(out.expect, line)
+		}
+	}
+	return &out
 }
 
 // containers returns pointers to all containers of the manifest.
