@@ -150,13 +150,20 @@ func TestMonitoring(t *testing.T) {
 // referTo stores a pod with a variable that comes from a ConfigMap.
 func (c *cluster) referTo(pod, configMap string) {
 	c.t.Helper()
-	key := store.Key{Kind: corev1.PodKind, Namespace: "default", Name: pod}
-	must(c.store.Mutate(ctx(c.t), key, func(live object.Object) (*store.Txn, error) {
-		next := clone(live.(*corev1.Pod))
-		next.Spec.Containers[0].Env = []*corev1.EnvVar{{Name: "A", ValueFrom: &corev1.EnvVarSource{
+	c.change(store.Key{Kind: corev1.PodKind, Namespace: "default", Name: pod}, func(o object.Object) {
+		o.(*corev1.Pod).Spec.Containers[0].Env = []*corev1.EnvVar{{Name: "A", ValueFrom: &corev1.EnvVarSource{
 			ConfigMapKeyRef: &corev1.ConfigMapKeySelector{LocalObjectReference: &corev1.LocalObjectReference{Name: configMap},
 				Key: "a"},
 		}}}
+	})
+}
+
+// change stores an object with something that the server does not take from clients.
+func (c *cluster) change(key store.Key, edit func(object.Object)) {
+	c.t.Helper()
+	must(c.store.Mutate(ctx(c.t), key, func(live object.Object) (*store.Txn, error) {
+		next := object.Clone(live)
+		edit(next)
 		return &store.Txn{Ops: []store.Op{{Key: key, Object: next}}}, nil
 	}))(c.t)
 }

@@ -44,8 +44,8 @@ const annotationAccount = "kubernetes.io/service-account.name"
 // maxSecret is the most bytes that the values of a secret may have.
 const maxSecret = 1 << 20
 
-// Secret describes the kind. Administrators alone see what secrets hold, and neither errors, warnings nor logs say
-// anything of it.
+// Secret describes the kind. Administrators see what secrets hold, and so do agents of those that the pods of their
+// node use; neither errors, warnings nor logs say anything of it.
 func Secret(define.Config) define.Definition {
 	return define.Definition{Strategy: registry.Typed[*corev1.Secret]{
 		Kind:    corev1.SecretKind,
@@ -96,11 +96,11 @@ func warnOfKeyPair(ctx context.Context, s *corev1.Secret) {
 	}
 }
 
-// showSecret shows administrators everything, and anybody else who has a right to secrets, such as the controller that
-// empties namespaces, that there is one and what holds it. Annotations are data, too: kubectl apply keeps in one of
-// them what it has applied.
+// showSecret shows everything to administrators and to agents, whom the authorizer lets ask only for what the pods of
+// their node use. Anybody else who has a right to secrets, such as the controller that empties namespaces, sees that
+// there is one and what holds it. Annotations are data, too: kubectl apply keeps in one of them what it has applied.
 func showSecret(ctx context.Context, s *corev1.Secret) *corev1.Secret {
-	if auth.From(ctx).Class == auth.Admin {
+	if c := auth.From(ctx).Class; c == auth.Admin || c == auth.Node {
 		return s
 	}
 	m := s.GetMetadata()

@@ -54,8 +54,10 @@ func DefaultStatus(s *corev1.PodStatus) {
 func DefaultNew(p *corev1.Pod) {
 	Default(p)
 	s := p.Spec
-	defaults.Set(&s.ServiceAccountName, serviceAccount)
-	s.ServiceAccount = s.ServiceAccountName
+	if !isMirror(p) { // a node gives no identity to a pod that it has made
+		defaults.Set(&s.ServiceAccountName, serviceAccount)
+		s.ServiceAccount = s.ServiceAccountName
+	}
 	tolerateAbsence(s)
 	labelKeys(p)
 	p.Metadata.Generation = 1

@@ -23,6 +23,7 @@ import (
 	"monoplane.dev/apiserver/warning"
 	"monoplane.dev/codec/value"
 	"monoplane.dev/object"
+	"monoplane.dev/rules/podrefs"
 
 	corev1 "monoplane.dev/api/core/v1"
 	metav1 "monoplane.dev/api/meta/v1"
@@ -94,6 +95,10 @@ func (p *Pods) admit(ctx context.Context, o *corev1.Pod) error {
 		// A mirror pod may go without a graceful deletion (DEL-8), so nobody else may make one.
 		return apierrors.NewForbidden(corev1.PodKind, o.Metadata.GetName(),
 			"only the agent of a node may create mirror pods (annotation %s)", mirrorAnnotation)
+	case mirror && podrefs.Any(o.Spec) != "":
+		// A node reads what its pods refer to, and would choose for itself what that is.
+		return apierrors.NewForbidden(corev1.PodKind, o.Metadata.GetName(),
+			"node %q can not create pods that reference %s", id.Node, podrefs.Any(o.Spec))
 	}
 	key, err := p.machine(ctx, o.Spec.NodeName)
 	if err != nil {
