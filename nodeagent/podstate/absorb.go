@@ -38,6 +38,8 @@ func (m *StateMachine) absorb(in Input) {
 		m.containerRun(in)
 	case ContainerStopped:
 		m.containerStopped(in)
+	case Probed:
+		m.probed(in)
 	case SandboxStopped:
 		m.sandboxStopped(in)
 	case ContainerRemoved:

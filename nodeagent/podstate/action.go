@@ -44,6 +44,16 @@ type StopContainer struct {
 	Timeout time.Duration
 }
 
+// Probe makes one attempt of a probe; answered by Probed.
+type Probe struct {
+	// Index is the container's place, as in StartContainer.
+	Index int
+	// ID is the instance's.
+	ID string
+	// Kind is the probe's.
+	Kind ProbeKind
+}
+
 // StopSandbox ends a sandbox and all that is left in it; answered by SandboxStopped.
 type StopSandbox struct{ ID string }
 
@@ -91,6 +101,7 @@ func (RunSandbox) action()      {}
 func (StartContainer) action()  {}
 func (CancelStart) action()     {}
 func (StopContainer) action()   {}
+func (Probe) action()           {}
 func (StopSandbox) action()     {}
 func (Observe) action()         {}
 func (RemoveContainer) action() {}

@@ -29,6 +29,7 @@ func (m *StateMachine) planActive() {
 	}
 	stops := m.settleStrays()
 	stops = m.replaceChanged() || stops
+	stops = m.endFailed() || stops
 	if !stops {
 		m.stop = nil
 	}
@@ -90,6 +91,9 @@ func (m *StateMachine) planContainers() {
 			return // the later ones wait for it
 		case sidecar:
 			if c.State == Running {
+				if !m.initialized && !m.started(i) {
+					return // the next one waits for its startup probe
+				}
 				continue
 			}
 			if m.start(i) || !m.initialized && (c.State == None || !m.here(c)) {
@@ -154,10 +158,7 @@ func (m *StateMachine) replaceChanged() bool {
 	any := false
 	for i := range m.containers {
 		if c := &m.containers[i]; c.State == Running && m.changed(i) {
-			if c.stops == 0 && c.stop.failures == 0 {
-				m.do(Note{Reason: "Killing", Message: fmt.Sprintf("Container %s definition changed, will be restarted", c.Name)})
-			}
-			any = m.stopOne(c, m.grace())
+			any = m.stopOne(c, m.grace(), fmt.Sprintf("Container %s definition changed, will be restarted", c.Name))
 		}
 	}
 	return any

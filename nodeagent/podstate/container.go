@@ -26,6 +26,9 @@ type container struct {
 	// told is 1 + the attempt whose end was written to the API; 0 for none.
 	told uint32
 
+	// care is for what the instance has besides a process, nil for nothing.
+	care *care
+
 	// start spaces out failing starts; waiting says why the last one failed.
 	start            retry
 	waiting, message string
@@ -83,7 +86,7 @@ func (m *StateMachine) changed(i int) bool {
 // the server would refuse to hear of it ever after. spec: CTR-2, INIT-1, INIT-4
 func (m *StateMachine) restarts(i int) bool {
 	c, spec := &m.containers[i], m.spec(i)
-	if m.changed(i) && !m.told(i) {
+	if (m.changed(i) || m.ailed(i)) && !m.told(i) {
 		return true
 	}
 	switch rule(spec.GetRestartPolicyRules(), c.ExitCode) {
@@ -93,11 +96,7 @@ func (m *StateMachine) restarts(i int) bool {
 	default:
 		return false
 	}
-	policy := m.pod.GetSpec().GetRestartPolicy()
-	if spec.RestartPolicy != nil {
-		policy = spec.GetRestartPolicy()
-	}
-	switch policy {
+	switch m.policy(i) {
 	case "Never":
 		return false
 	case "OnFailure":
@@ -106,6 +105,14 @@ func (m *StateMachine) restarts(i int) bool {
 		// An init container that has succeeded is done; Always means OnFailure for it.
 		return m.kind(i) != initial || c.ExitCode != 0
 	}
+}
+
+// policy returns the restart policy that holds for container i: its own, or the pod's. spec: CTR-2
+func (m *StateMachine) policy(i int) string {
+	if spec := m.spec(i); spec.RestartPolicy != nil {
+		return spec.GetRestartPolicy()
+	}
+	return m.pod.GetSpec().GetRestartPolicy()
 }
 
 // told reports whether the API knows, or may know, that the instance has ended.

@@ -1,7 +1,6 @@
 package podstate
 
 import (
-	"fmt"
 	"time"
 
 	"monoplane.dev/rules/grace"
@@ -48,7 +47,7 @@ func (m *StateMachine) stopContainers(grace time.Duration) bool {
 	}
 	for i := range m.containers {
 		if m.kind(i) != sidecar {
-			running = m.stopOne(&m.containers[i], grace) || running
+			running = m.stopOne(&m.containers[i], grace, "") || running
 		}
 	}
 	over := !m.now.Before(m.stop.end)
@@ -60,9 +59,9 @@ func (m *StateMachine) stopContainers(grace time.Duration) bool {
 		}
 		switch {
 		case over:
-			m.stopOne(c, m.host.Policy.MinGrace)
+			m.stopOne(c, m.host.Policy.MinGrace, "")
 		case !running && m.starting < 0:
-			m.stopOne(c, m.stop.end.Sub(m.now))
+			m.stopOne(c, m.stop.end.Sub(m.now), "")
 		default:
 			m.due(m.stop.end)
 		}
@@ -72,8 +71,9 @@ func (m *StateMachine) stopContainers(grace time.Duration) bool {
 }
 
 // stopOne stops a container with the grace period, or shortens a stop in flight; it reports whether the
-// container may still run. A stop that failed is begun anew with the whole period (DEL-10). spec: TERM-3
-func (m *StateMachine) stopOne(c *container, grace time.Duration) bool {
+// container may still run. A stop that failed is begun anew with the whole period (DEL-10). Why says to the user what
+// the stop is for; empty when there is nothing to say but that it is stopped. spec: TERM-3
+func (m *StateMachine) stopOne(c *container, grace time.Duration, why string) bool {
 	if c.State != Running && c.State != Created {
 		return c.stops > 0
 	}
@@ -85,7 +85,10 @@ func (m *StateMachine) stopOne(c *container, grace time.Duration) bool {
 		}
 		c.termAt, c.killAt = m.now, m.now.Add(max(grace, least))
 		if c.stop.failures == 0 {
-			m.do(Note{Reason: "Killing", Message: fmt.Sprintf("Stopping container %s", c.Name)})
+			if why == "" {
+				why = "Stopping container " + c.Name
+			}
+			m.do(Note{Reason: "Killing", Message: why})
 		}
 	} else {
 		kill := m.now.Add(grace)

@@ -109,6 +109,20 @@ type ContainerStopped struct {
 	Err string
 }
 
+// Probed answers Probe.
+type Probed struct {
+	// Index, ID and Kind are those of the Probe.
+	Index int
+	// ID is the instance's.
+	ID string
+	// Kind is the probe's.
+	Kind ProbeKind
+	// Result is what the attempt came to.
+	Result ProbeResult
+	// Message says why it did not succeed; with a success it is a warning.
+	Message string
+}
+
 // SandboxStopped answers StopSandbox.
 type SandboxStopped struct{ ID, Err string }
 
@@ -149,6 +163,7 @@ func (Admission) input()        {}
 func (SandboxRun) input()       {}
 func (ContainerRun) input()     {}
 func (ContainerStopped) input() {}
+func (Probed) input()           {}
 func (SandboxStopped) input()   {}
 func (ContainerRemoved) input() {}
 func (Removed) input()          {}

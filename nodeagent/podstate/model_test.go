@@ -68,6 +68,18 @@ func newModel(policy string, grace int64, containers []string, inits []string) *
 	return w
 }
 
+// container returns the definition of the named container.
+func (w *model) container(name string) *corev1.Container {
+	for _, list := range [][]*corev1.Container{w.pod.Spec.InitContainers, w.pod.Spec.Containers} {
+		for _, c := range list {
+			if c.GetName() == name {
+				return c
+			}
+		}
+	}
+	return nil
+}
+
 // agentStarts makes a new machine from what there is, as a restarted agent does.
 func (w *model) agentStarts() {
 	w.pending, w.wake, w.cancelled = nil, time.Time{}, false

@@ -32,6 +32,50 @@ type chaos struct {
 	looks   int // observations since time has passed
 	// shown is what the runtime has shown in the past, for observations that come late or twice.
 	shown []Observation
+	// failed holds the instances of which a liveness or startup probe was answered with a failure, passed those of which
+	// a probe was answered with a success, by kind.
+	failed map[string]bool
+	passed [probeKinds]map[string]bool
+	// over holds the instances whose startup probe has an end that this agent knows.
+	over map[string]bool
+}
+
+// probeGrace is the grace period of the probes that have their own.
+const probeGrace = 5 * time.Second
+
+// newChaos returns a world whose pods have probes as drawn.
+func newChaos(t *rapid.T) *chaos {
+	var inits []string
+	if rapid.Bool().Draw(t, "inits") {
+		inits = []string{"one", "side*"}
+	}
+	policy := rapid.SampledFrom([]string{"Always", "OnFailure", "Never"}).Draw(t, "policy")
+	c := &chaos{model: newModel(policy, int64(rapid.IntRange(0, 40).Draw(t, "grace")), []string{"a", "b"}, inits), t: t,
+		kills: map[string]*stop{}, failed: map[string]bool{}, over: map[string]bool{}}
+	for kind := range c.passed {
+		c.passed[kind] = map[string]bool{}
+	}
+	probe := func(what string) *corev1.Probe {
+		if !rapid.Bool().Draw(t, what) {
+			return nil
+		}
+		p := &corev1.Probe{
+			InitialDelaySeconds: int32(rapid.IntRange(0, 3).Draw(t, "delay")),
+			PeriodSeconds:       int32(rapid.IntRange(1, 20).Draw(t, "period")),
+			SuccessThreshold:    int32(rapid.IntRange(0, 2).Draw(t, "success")),
+			FailureThreshold:    int32(rapid.IntRange(0, 3).Draw(t, "failure")),
+		}
+		if rapid.Bool().Draw(t, "own grace") {
+			p.TerminationGracePeriodSeconds = proto.Int64(int64(probeGrace / time.Second))
+		}
+		return p
+	}
+	for _, name := range []string{"a", "side"} {
+		if d := c.container(name); d != nil && rapid.Bool().Draw(t, "probes") {
+			d.StartupProbe, d.LivenessProbe, d.ReadinessProbe = probe("startup"), probe("liveness"), probe("readiness")
+		}
+	}
+	return c
 }
 
 // grace is the period that holds for the pod now, by the rules and not by the code under test.
@@ -78,6 +122,8 @@ func (c *chaos) check() {
 					c.t.Fatalf("%s/%d is started although %s/%d is %s and may run", in.Name, a.Attempt, in.Name, in.Attempt, in.State)
 				}
 			}
+		case Probe:
+			c.checkProbe(a)
 		case RemoveContainer:
 			if known := c.m.byID(a.ID); known != nil && known.State == Running {
 				c.t.Fatalf("%s/%d is removed, so killed, while it runs (TERM-1)", known.Name, known.Attempt)
@@ -90,6 +136,53 @@ func (c *chaos) check() {
 	}
 	c.last = nil
 	c.checkOne()
+}
+
+// checkProbe fails when an attempt is asked for that must not be. spec: PROBE-3, PROBE-4
+func (c *chaos) checkProbe(a Probe) {
+	name := ContainerAt(c.m.pod, a.Index).GetName()
+	if a.Kind != ReadinessProbe && c.m.Life() != Active {
+		c.t.Fatalf("the %s probe of %s goes on while the pod stops", a.Kind, name)
+	}
+	if a.Kind == StartupProbe && c.over[a.ID] {
+		c.t.Fatalf("the startup probe of %s goes on although it has passed", name)
+	}
+	if a.Kind != StartupProbe && c.container(name).StartupProbe != nil && !c.passed[StartupProbe][a.ID] {
+		c.t.Fatalf("the %s probe of %s begins before its startup probe has passed", a.Kind, name)
+	}
+	n := 0
+	for _, p := range c.pending {
+		if p == Action(a) {
+			n++
+		}
+	}
+	if n > 1 {
+		c.t.Fatalf("the %s probe of %s is asked for twice at a time", a.Kind, name)
+	}
+}
+
+// answerProbe answers an attempt, or loses the answer, or gives it twice.
+func (c *chaos) answerProbe(a Probe, fail bool) {
+	in := Probed{Index: a.Index, ID: a.ID, Kind: a.Kind, Result: ProbeSuccess}
+	switch {
+	case fail && rapid.IntRange(0, 4).Draw(c.t, "lost") == 0:
+		return
+	case fail:
+		in.Result = rapid.SampledFrom([]ProbeResult{ProbeFailure, ProbeFailure, ProbeUnknown}).Draw(c.t, "result")
+	}
+	switch in.Result {
+	case ProbeSuccess:
+		c.passed[a.Kind][a.ID] = true
+		enough := c.container(ContainerAt(c.m.pod, a.Index).GetName()).StartupProbe.GetSuccessThreshold() < 2
+		c.over[a.ID] = c.over[a.ID] || a.Kind == StartupProbe && enough
+	case ProbeFailure:
+		c.failed[a.ID] = c.failed[a.ID] || a.Kind != ReadinessProbe
+	}
+	c.step(in)
+	if rapid.IntRange(0, 4).Draw(c.t, "twice") == 0 {
+		c.check()
+		c.step(in)
+	}
 }
 
 // checkOne fails when two instances of one container run.
@@ -116,7 +209,7 @@ func (c *chaos) checkStop(a StopContainer) {
 	at := c.now.Add(a.Timeout)
 	s := c.kills[a.ID]
 	if s == nil || !c.inFlight(a.ID) {
-		if a.Timeout < c.grace() && !c.sidecar(a.Name) {
+		if a.Timeout < c.grace() && !c.sidecar(a.Name) && (!c.failed[a.ID] || a.Timeout < probeGrace) {
 			c.t.Fatalf("stop of %s after %s, its grace is %s (TERM-1, DEL-10)", a.Name, a.Timeout, c.grace())
 		}
 		c.kills[a.ID] = &stop{term: c.now, kill: at}
@@ -164,12 +257,29 @@ func (c *chaos) checkStatus(a WriteStatus) {
 	if a.Pod.GetMetadata().GetUid() != "u" {
 		c.t.Fatal("the uid is missing (DEL-11)")
 	}
+	for _, list := range [][]*corev1.ContainerStatus{a.Pod.GetStatus().GetInitContainerStatuses(),
+		a.Pod.GetStatus().GetContainerStatuses()} {
+		for _, s := range list {
+			c.checkReady(s)
+		}
+	}
 	for _, cond := range a.Pod.GetStatus().GetConditions() {
 		old := condition(c.m.pod.GetStatus(), cond.GetType())
 		if old != nil && old.GetStatus() == cond.GetStatus() && !proto.Equal(old.GetLastTransitionTime(),
 			cond.GetLastTransitionTime()) {
 			c.t.Fatalf("the transition time of %s changed without its status (LIFE-3)", cond.GetType())
 		}
+	}
+}
+
+// checkReady fails when a container is said to be ready, or started, without a probe having said so. spec: PROBE-3
+func (c *chaos) checkReady(s *corev1.ContainerStatus) {
+	id, d := bareID(s.GetContainerID()), c.container(s.GetName())
+	if d.StartupProbe != nil && s.GetStarted() && !c.passed[StartupProbe][id] {
+		c.t.Fatalf("%s has started, by its status, before its startup probe has passed", s.GetName())
+	}
+	if d.ReadinessProbe != nil && s.GetReady() && !c.passed[ReadinessProbe][id] {
+		c.t.Fatalf("%s is ready before its readiness probe has passed", s.GetName())
 	}
 }
 
@@ -204,6 +314,8 @@ func (c *chaos) answer(i int, fail bool) {
 		c.answerStart(a, fail)
 	case StopContainer:
 		c.answerStop(a, fail)
+	case Probe:
+		c.answerProbe(a, fail)
 	case StopSandbox:
 		if !fail {
 			c.stopSandbox(a.ID)
@@ -306,16 +418,10 @@ func (c *chaos) answerStop(a StopContainer, fail bool) {
 	c.step(ContainerStopped{ID: a.ID, Instance: c.exit(a.ID, code)})
 }
 
-// spec: LIFE-1, LIFE-3, LIFE-10, TERM-1, TERM-3, DEL-7, DEL-10, DEL-11, DEL-13
+// spec: LIFE-1, LIFE-3, LIFE-10, PROBE-3, PROBE-4, TERM-1, TERM-3, DEL-7, DEL-10, DEL-11, DEL-13
 func TestInvariants(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		var inits []string
-		if rapid.Bool().Draw(t, "inits") {
-			inits = []string{"one", "side*"}
-		}
-		policy := rapid.SampledFrom([]string{"Always", "OnFailure", "Never"}).Draw(t, "policy")
-		c := &chaos{model: newModel(policy, int64(rapid.IntRange(0, 40).Draw(t, "grace")), []string{"a", "b"}, inits), t: t,
-			kills: map[string]*stop{}}
+		c := newChaos(t)
 		c.agentStarts()
 		c.check()
 		t.Repeat(map[string]func(*rapid.T){
@@ -356,7 +462,7 @@ func TestInvariants(t *testing.T) {
 						c.queue(a, c.now.Add(2*time.Minute))
 					}
 				}
-				c.kills, c.shown = map[string]*stop{}, nil
+				c.kills, c.shown, c.over = map[string]*stop{}, nil, map[string]bool{}
 				for id := range c.ghosts {
 					c.ghosts[id] = true
 				}

@@ -22,6 +22,7 @@ func (m *StateMachine) recall() {
 	for i := range m.containers {
 		m.recallContainer(&m.containers[i], known[m.spec(i).GetName()])
 	}
+	m.recallCare(known)
 	for i := range m.containers {
 		if m.kind(i) == app && m.containers[i].State != None {
 			m.initialized = true // INIT-7: init containers are not run again

@@ -20,7 +20,7 @@ var rewrite = flag.Bool("rewrite", false, "write what the machine does into the 
 // testdata/README.md for what can happen.
 //
 // spec: LIFE-1, LIFE-5, LIFE-6, LIFE-10, LIFE-12, CTR-3, CTR-4, TERM-1, TERM-2, TERM-3, DEL-7, DEL-9, DEL-10, INIT-1,
-// INIT-4, INIT-5
+// INIT-4, INIT-5, PROBE-2, PROBE-3, PROBE-4
 func TestScenarios(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txt")
 	if err != nil || len(files) == 0 {
@@ -112,6 +112,7 @@ func happen(t *testing.T, w *model, words []string) *model {
 			n := number(t, o["deadline"])
 			w.pod.Spec.ActiveDeadlineSeconds = &n
 		}
+		w.define(t, o)
 		w.agentStarts()
 		return w
 	}
@@ -119,6 +120,57 @@ func happen(t *testing.T, w *model, words []string) *model {
 		t.Fatalf("nobody knows what %q means", strings.Join(words, " "))
 	}
 	return w
+}
+
+// define adds to the spec what the options say of single containers: NAME/KEY:VALUE/KEY:VALUE,NAME...
+func (w *model) define(t *testing.T, o map[string]string) {
+	t.Helper()
+	for key, text := range o {
+		for _, entry := range list(text) {
+			words := strings.Split(entry, "/")
+			values := make(map[string]string)
+			for _, v := range words[1:] {
+				k, value, _ := strings.Cut(v, ":")
+				values[k] = value
+			}
+			w.defineOne(t, key, w.container(words[0]), values)
+		}
+	}
+}
+
+func (w *model) defineOne(t *testing.T, key string, c *corev1.Container, values map[string]string) {
+	t.Helper()
+	switch key {
+	case "startup":
+		c.StartupProbe = probeOf(t, values)
+	case "readiness":
+		c.ReadinessProbe = probeOf(t, values)
+	case "liveness":
+		c.LivenessProbe = probeOf(t, values)
+	}
+}
+
+func probeOf(t *testing.T, values map[string]string) *corev1.Probe {
+	t.Helper()
+	p := &corev1.Probe{PeriodSeconds: 10, TimeoutSeconds: 1, SuccessThreshold: 1, FailureThreshold: 3}
+	for key, value := range values {
+		n := number(t, value)
+		switch key {
+		case "delay":
+			p.InitialDelaySeconds = int32(n)
+		case "period":
+			p.PeriodSeconds = int32(n)
+		case "success":
+			p.SuccessThreshold = int32(n)
+		case "failure":
+			p.FailureThreshold = int32(n)
+		case "grace":
+			p.TerminationGracePeriodSeconds = &n
+		default:
+			t.Fatalf("a probe has no %s", key)
+		}
+	}
+	return p
 }
 
 // answers makes an action come to its end.
@@ -174,6 +226,12 @@ func (w *model) answers(t *testing.T, words []string, o map[string]string) bool 
 	case "stop-fails":
 		a := must(t, w, func(a StopContainer) bool { return a.Name == words[1] })
 		w.step(ContainerStopped{ID: a.ID, Err: "busy"})
+	case "probe":
+		a := must(t, w, func(a Probe) bool {
+			return ContainerAt(w.pod, a.Index).GetName() == words[1] && strings.EqualFold(a.Kind.String(), words[2])
+		})
+		w.step(Probed{Index: a.Index, ID: a.ID, Kind: a.Kind, Result: results[words[3]],
+			Message: strings.Join(words[4:], " ")})
 	case "sandbox-stopped":
 		a := must[StopSandbox](t, w, nil)
 		w.stopSandbox(a.ID)
@@ -213,6 +271,8 @@ func (w *model) answers(t *testing.T, words []string, o map[string]string) bool 
 	}
 	return true
 }
+
+var results = map[string]ProbeResult{"passes": ProbeSuccess, "fails": ProbeFailure, "errs": ProbeUnknown}
 
 // facts makes something happen by itself.
 func (w *model) facts(t *testing.T, words []string, o map[string]string) bool {
@@ -297,6 +357,8 @@ func (w *model) describe(a Action) string {
 		return "cancel the pull"
 	case StopContainer:
 		return fmt.Sprintf("stop %s, KILL after %s", a.Name, a.Timeout)
+	case Probe:
+		return fmt.Sprintf("probe %s of %s", strings.ToLower(a.Kind.String()), ContainerAt(w.m.pod, a.Index).GetName())
 	case StopSandbox:
 		return "stop sandbox " + a.ID
 	case Observe:
@@ -336,7 +398,7 @@ func summary(s *corev1.PodStatus) string {
 			parts = append(parts, "ready="+c.GetStatus())
 		}
 	}
-	for _, list := range [][]*corev1.ContainerStatus{s.GetInitContainerStatuses(), s.GetContainerStatuses()} {
+	for i, list := range [][]*corev1.ContainerStatus{s.GetInitContainerStatuses(), s.GetContainerStatuses()} {
 		for _, c := range list {
 			state := "running"
 			if x := c.GetState().GetWaiting(); x != nil {
@@ -344,6 +406,13 @@ func summary(s *corev1.PodStatus) string {
 			}
 			if x := c.GetState().GetTerminated(); x != nil {
 				state = fmt.Sprintf("%s(%d)", x.GetReason(), x.GetExitCode())
+			}
+			switch {
+			case state != "running":
+			case !c.GetStarted():
+				state = "starting"
+			case !c.GetReady() && i > 0:
+				state = "unready"
 			}
 			parts = append(parts, fmt.Sprintf("%s:%s/%d", c.GetName(), state, c.GetRestartCount()))
 		}

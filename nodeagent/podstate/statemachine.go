@@ -172,11 +172,15 @@ func (m *StateMachine) Step(now time.Time, in Input) []Action {
 	m.absorb(in)
 	for {
 		before := m.life
+		m.tend()
 		m.judge()
 		m.plan()
 		if m.life == before {
 			break
 		}
+	}
+	if m.life == Active || m.life == Stopping {
+		m.planProbes()
 	}
 	if m.life != Gone {
 		m.watchStop()

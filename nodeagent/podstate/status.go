@@ -129,8 +129,7 @@ func (m *StateMachine) containerStatus(i int, ends bool) *corev1.ContainerStatus
 	switch c.State {
 	case Running:
 		s.State.Running = &corev1.ContainerStateRunning{StartedAt: apiTime(c.StartedAt)}
-		// There are no probes yet, so what runs has started and is ready (PROBE-3: no probe means success).
-		s.Started, s.Ready = proto.Bool(true), m.kind(i) != initial
+		s.Started, s.Ready = proto.Bool(m.started(i)), m.kind(i) != initial && m.isReady(i)
 	case Exited:
 		s.Ready = m.kind(i) == initial && c.ExitCode == 0
 		wait := m.waiting(i)
@@ -183,7 +182,7 @@ func (m *StateMachine) waiting(i int) *corev1.ContainerStateWaiting {
 			m.backoff(i), m.spec(i).GetName(), meta.GetName(), meta.GetNamespace(), meta.GetUid())}
 	case c.waiting != "":
 		return &corev1.ContainerStateWaiting{Reason: c.waiting, Message: c.message}
-	case c.State == Exited && !m.changed(i):
+	case c.State == Exited && !m.changed(i) && !m.ailed(i):
 		return nil // it is about to run again
 	case m.initialized && len(m.pod.GetSpec().GetInitContainers()) == 0 || m.initialized && m.kind(i) == app:
 		return &corev1.ContainerStateWaiting{Reason: "ContainerCreating"}

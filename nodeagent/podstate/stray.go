@@ -190,7 +190,7 @@ func (m *StateMachine) endStray(s *stray, grace time.Duration) bool {
 	if s.State == Created && m.isDiscarded(s.ID) {
 		return true // until it is removed
 	}
-	return m.stopOne(&s.container, grace)
+	return m.stopOne(&s.container, grace, "")
 }
 
 // strayStopped takes in that the stop of a stray that had not been seen to run was answered without an error.

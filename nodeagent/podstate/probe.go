@@ -1,0 +1,189 @@
+package podstate
+
+import (
+	"fmt"
+	"time"
+
+	corev1 "monoplane.dev/api/core/v1"
+)
+
+// ProbeKind says what a probe is for.
+type ProbeKind uint8
+
+// The kinds of probes.
+const (
+	// StartupProbe holds the others back until it has succeeded; its failure ends the container.
+	StartupProbe ProbeKind = iota
+	// ReadinessProbe says whether the container is ready.
+	ReadinessProbe
+	// LivenessProbe ends the container by its failure.
+	LivenessProbe
+
+	probeKinds
+)
+
+// String returns the kind's name as events have it.
+func (k ProbeKind) String() string { return [...]string{"Startup", "Readiness", "Liveness"}[k] }
+
+// Of returns the container's probe of the kind, nil for none.
+func (k ProbeKind) Of(c *corev1.Container) *corev1.Probe {
+	switch k {
+	case StartupProbe:
+		return c.GetStartupProbe()
+	case ReadinessProbe:
+		return c.GetReadinessProbe()
+	default:
+		return c.GetLivenessProbe()
+	}
+}
+
+// ProbeResult is what one attempt of a probe came to.
+type ProbeResult uint8
+
+// The results of an attempt.
+const (
+	// ProbeUnknown means that the attempt could not be made, or its result is not known: nothing follows from it.
+	ProbeUnknown ProbeResult = iota
+	// ProbeSuccess means that the container answered as it should.
+	ProbeSuccess
+	// ProbeFailure means that it did not.
+	ProbeFailure
+)
+
+// probe is one probe of one running instance of a container.
+//
+//	  held ────────────────────► waiting ◄────────────────────┐ not enough in a row: the verdict stays
+//	until initialDelaySeconds      │                          │
+//	after the start, and until     │ a period after           │ Unknown: not counted
+//	the startup probe has passed   ▼ the last attempt         │
+//	                             asked ─────────────────► answered
+//	                                                          │ successThreshold or failureThreshold in a row
+//	                                                          ▼
+//	                                                       verdict ──► waiting
+//	                                                          │ of a startup probe, or Failure of a liveness probe
+//	                                                          ▼
+//	                                                        over
+//
+// A verdict holds until there is another one. Before the first one a readiness probe counts as failed and a liveness
+// probe as passed.
+type probe struct {
+	// due is when the next attempt is to be made; zero before the first.
+	due time.Time
+	// verdict is Unknown before there is one.
+	verdict ProbeResult
+	// last is the result of the last attempt that had one, row how often it came in a row.
+	last ProbeResult
+	row  int32
+	// asked: an attempt has not been answered.
+	asked bool
+}
+
+// over reports whether there will be no more attempts with this instance.
+func (p *probe) over(kind ProbeKind) bool {
+	return kind == StartupProbe && p.verdict != ProbeUnknown || kind == LivenessProbe && p.verdict == ProbeFailure
+}
+
+// planProbes asks for the attempts that are due. One that would be due soon goes along, so that the probes of a pod
+// come to share their wake-ups.
+func (m *StateMachine) planProbes() {
+	soon := false
+	m.eachProbe(func(i int, p *probe, _ ProbeKind, spec *corev1.Probe) {
+		soon = soon || !m.now.Before(m.containers[i].dueProbe(p, spec))
+	})
+	m.eachProbe(func(i int, p *probe, kind ProbeKind, spec *corev1.Probe) {
+		c := &m.containers[i]
+		period := time.Duration(orElse(spec.GetPeriodSeconds(), 10)) * time.Second
+		at := c.dueProbe(p, spec)
+		if soon && !p.due.IsZero() {
+			at = at.Add(-period / 10)
+		}
+		if m.now.Before(at) {
+			m.due(c.dueProbe(p, spec))
+			return
+		}
+		p.asked, p.due = true, m.now.Add(period)
+		m.do(Probe{Index: i, ID: c.ID, Kind: kind})
+	})
+}
+
+// dueProbe returns when the next attempt is to be made.
+func (c *container) dueProbe(p *probe, spec *corev1.Probe) time.Time {
+	if p.due.IsZero() {
+		return c.StartedAt.Add(time.Duration(spec.GetInitialDelaySeconds()) * time.Second)
+	}
+	return p.due
+}
+
+// eachProbe calls f with every probe of which an attempt may be made: none of a container that is ended because one has
+// failed, and while a container is being stopped only those of readiness. spec: PROBE-3, PROBE-4
+func (m *StateMachine) eachProbe(f func(i int, p *probe, kind ProbeKind, spec *corev1.Probe)) {
+	for i := range m.containers {
+		k := m.containers[i].care
+		if k == nil || m.containers[i].State != Running || k.doom != spared {
+			continue
+		}
+		started := m.started(i)
+		for kind := range probeKinds {
+			p, spec := &k.probes[kind], kind.Of(m.spec(i))
+			ending := m.life != Active || m.containers[i].stops > 0
+			if spec == nil || p.asked || p.over(kind) || started != (kind != StartupProbe) ||
+				ending && kind != ReadinessProbe {
+				continue
+			}
+			f(i, p, kind, spec)
+		}
+	}
+}
+
+// probed takes in what an attempt came to. An instance that is no longer the newest, or has ended, is none of its
+// business. spec: PROBE-2, PROBE-3
+func (m *StateMachine) probed(in Probed) {
+	c := m.cared(in.Index, in.ID)
+	if c == nil || in.Kind >= probeKinds || !c.care.probes[in.Kind].asked {
+		return
+	}
+	p, spec := &c.care.probes[in.Kind], in.Kind.Of(m.spec(in.Index))
+	p.asked = false
+	if c.State != Running || m.life != Active && in.Kind != ReadinessProbe {
+		return
+	}
+	switch in.Result {
+	case ProbeUnknown:
+		m.do(Note{Warning: true, Reason: "Unhealthy", Message: fmt.Sprintf(
+			"%s probe errored and resulted in unknown state: %s", in.Kind, in.Message)})
+		return
+	case ProbeSuccess:
+		if in.Message != "" {
+			m.do(Note{Warning: true, Reason: "ProbeWarning", Message: fmt.Sprintf("%s probe warning: %s", in.Kind, in.Message)})
+		}
+	case ProbeFailure:
+		m.do(Note{Warning: true, Reason: "Unhealthy", Message: fmt.Sprintf("%s probe failed: %s", in.Kind, in.Message)})
+	}
+	if in.Result != p.last {
+		p.last, p.row = in.Result, 0
+	}
+	enough := orElse(spec.GetSuccessThreshold(), 1)
+	if in.Result == ProbeFailure {
+		enough = orElse(spec.GetFailureThreshold(), 3)
+	}
+	if p.row = min(p.row+1, enough); p.row < enough {
+		return
+	}
+	p.verdict = in.Result
+	if in.Result == ProbeFailure && c.care.doom == spared {
+		switch in.Kind {
+		case StartupProbe:
+			c.care.doom = failedStartup
+		case LivenessProbe:
+			c.care.doom = failedLiveness
+		}
+	}
+}
+
+// orElse returns n, or what is meant when it is not given.
+func orElse(n, missing int32) int32 {
+	if n > 0 {
+		return n
+	}
+	return missing
+}
