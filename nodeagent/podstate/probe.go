@@ -114,8 +114,8 @@ func (c *container) dueProbe(p *probe, spec *corev1.Probe) time.Time {
 	return p.due
 }
 
-// eachProbe calls f with every probe of which an attempt may be made: none of a container that is ended because one has
-// failed, and while a container is being stopped only those of readiness. spec: PROBE-3, PROBE-4
+// eachProbe calls f with every probe of which an attempt may be made: none of a container that is ended because one
+// has failed, and while a container is being stopped only those of readiness. spec: PROBE-3, PROBE-4
 func (m *StateMachine) eachProbe(f func(i int, p *probe, kind ProbeKind, spec *corev1.Probe)) {
 	for i := range m.containers {
 		k := m.containers[i].care

@@ -21,7 +21,6 @@ var notes = map[string]bool{"Event": true, "Lease": true, "PlacementReview": tru
 
 // explained says, for fields that no component reads, why they are not ignored.
 var explained = map[string]string{
-	"ContainerPort.name":                "a name for others to refer to, which none do yet",
 	"ObjectFieldSelector.apiVersion":    "validation knows one version",
 	"Container.volumeMounts":            "needs a volume, which is refused or answered with a warning",
 	"Container.volumeDevices":           "needs a volume, which is refused or answered with a warning",

@@ -2032,7 +2032,7 @@ var File_monoplane_core_v1_container_proto protoreflect.FileDescriptor
 
 const file_monoplane_core_v1_container_proto_rawDesc = "" +
 	"\n" +
-	"!monoplane/core/v1/container.proto\x12\x11monoplane.core.v1\x1a\x1dmonoplane/core/v1/probe.proto\x1a!monoplane/core/v1/reference.proto\x1a monoplane/core/v1/security.proto\x1a\x1emonoplane/meta/v1/values.proto\x1a\"monoplane/options/v1/options.proto\"\xb0\v\n" +
+	"!monoplane/core/v1/container.proto\x12\x11monoplane.core.v1\x1a\x1dmonoplane/core/v1/probe.proto\x1a!monoplane/core/v1/reference.proto\x1a monoplane/core/v1/security.proto\x1a\x1emonoplane/meta/v1/values.proto\x1a\"monoplane/options/v1/options.proto\"\x9e\v\n" +
 	"\tContainer\x12\x18\n" +
 	"\x04name\x18\x01 \x01(\tB\x04\x90\x94#\x01R\x04name\x12\x14\n" +
 	"\x05image\x18\x02 \x01(\tR\x05image\x12\x18\n" +
@@ -2044,10 +2044,10 @@ const file_monoplane_core_v1_container_proto_rawDesc = "" +
 	"\x05ports\x18\x06 \x03(\v2 .monoplane.core.v1.ContainerPortB\x1a\xa2\x94#\x05merge\xaa\x94#\rcontainerPortR\x05ports\x12>\n" +
 	"\x03env\x18\a \x03(\v2\x19.monoplane.core.v1.EnvVarB\x11\xa2\x94#\x05merge\xaa\x94#\x04nameR\x03env\x12K\n" +
 	"\tresources\x18\b \x01(\v2'.monoplane.core.v1.ResourceRequirementsB\x04\x90\x94#\x01R\tresources\x12Z\n" +
-	"\fvolumeMounts\x18\t \x03(\v2\x1e.monoplane.core.v1.VolumeMountB\x16\xa2\x94#\x05merge\xaa\x94#\tmountPathR\fvolumeMounts\x12D\n" +
+	"\fvolumeMounts\x18\t \x03(\v2\x1e.monoplane.core.v1.VolumeMountB\x16\xa2\x94#\x05merge\xaa\x94#\tmountPathR\fvolumeMounts\x12>\n" +
 	"\rlivenessProbe\x18\n" +
-	" \x01(\v2\x18.monoplane.core.v1.ProbeB\x04\x98\x94#\x03R\rlivenessProbe\x12F\n" +
-	"\x0ereadinessProbe\x18\v \x01(\v2\x18.monoplane.core.v1.ProbeB\x04\x98\x94#\x03R\x0ereadinessProbe\x12@\n" +
+	" \x01(\v2\x18.monoplane.core.v1.ProbeR\rlivenessProbe\x12@\n" +
+	"\x0ereadinessProbe\x18\v \x01(\v2\x18.monoplane.core.v1.ProbeR\x0ereadinessProbe\x12@\n" +
 	"\tlifecycle\x18\f \x01(\v2\x1c.monoplane.core.v1.LifecycleB\x04\x98\x94#\x03R\tlifecycle\x126\n" +
 	"\x16terminationMessagePath\x18\r \x01(\tR\x16terminationMessagePath\x12(\n" +
 	"\x0fimagePullPolicy\x18\x0e \x01(\tR\x0fimagePullPolicy\x12L\n" +
@@ -2058,8 +2058,8 @@ const file_monoplane_core_v1_container_proto_rawDesc = "" +
 	"\aenvFrom\x18\x13 \x03(\v2 .monoplane.core.v1.EnvFromSourceB\x04\x98\x94#\x03R\aenvFrom\x12:\n" +
 	"\x18terminationMessagePolicy\x18\x14 \x01(\tR\x18terminationMessagePolicy\x12^\n" +
 	"\rvolumeDevices\x18\x15 \x03(\v2\x1f.monoplane.core.v1.VolumeDeviceB\x17\xa2\x94#\x05merge\xaa\x94#\n" +
-	"devicePathR\rvolumeDevices\x12B\n" +
-	"\fstartupProbe\x18\x16 \x01(\v2\x18.monoplane.core.v1.ProbeB\x04\x98\x94#\x03R\fstartupProbe\x12R\n" +
+	"devicePathR\rvolumeDevices\x12<\n" +
+	"\fstartupProbe\x18\x16 \x01(\v2\x18.monoplane.core.v1.ProbeR\fstartupProbe\x12R\n" +
 	"\fresizePolicy\x18\x17 \x03(\v2(.monoplane.core.v1.ContainerResizePolicyB\x04\x98\x94#\x02R\fresizePolicy\x12)\n" +
 	"\rrestartPolicy\x18\x18 \x01(\tH\x00R\rrestartPolicy\x88\x01\x01\x12]\n" +
 	"\x12restartPolicyRules\x18\x19 \x03(\v2'.monoplane.core.v1.ContainerRestartRuleB\x04\x98\x94#\x03R\x12restartPolicyRulesB\x10\n" +

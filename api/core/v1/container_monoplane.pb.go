@@ -353,12 +353,6 @@ func (x *Container) SetsLimited() bool {
 	if x.Resources.SetsLimited() {
 		return true
 	}
-	if x.LivenessProbe != nil {
-		return true
-	}
-	if x.ReadinessProbe != nil {
-		return true
-	}
 	if x.Lifecycle != nil {
 		return true
 	}
@@ -375,9 +369,6 @@ func (x *Container) SetsLimited() bool {
 		return true
 	}
 	if len(x.EnvFrom) > 0 {
-		return true
-	}
-	if x.StartupProbe != nil {
 		return true
 	}
 	if len(x.ResizePolicy) > 0 {

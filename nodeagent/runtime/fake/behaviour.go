@@ -13,6 +13,8 @@ const Prefix = "fake.monoplane.dev/"
 type behaviour struct {
 	annotations map[string]string
 	container   string
+	// command is what is executed in it, its words joined by "-"; empty for the container itself.
+	command string
 }
 
 func (c *container) behaviour() behaviour {
@@ -25,6 +27,11 @@ func (c *container) behaviour() behaviour {
 }
 
 func (b behaviour) text(key string) string {
+	if b.command != "" {
+		if v, ok := b.annotations[Prefix+key+"."+b.command]; ok {
+			return v
+		}
+	}
 	if v, ok := b.annotations[Prefix+key+"."+b.container]; ok {
 		return v
 	}

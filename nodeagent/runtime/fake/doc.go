@@ -21,7 +21,16 @@
 //	fake.monoplane.dev/sandbox-error: text RunPodSandbox fails (no suffix)
 //	fake.monoplane.dev/log: text           one line that is written to the container's log file at start
 //
+// Commands that are executed in a container (ExecSync), such as those of probes and hooks, end as annotations say,
+// too. Their suffix is the container's NAME or the command itself, its words joined by "-":
+//
+//	fake.monoplane.dev/exec-delay: 2s          a command takes that long (no time)
+//	fake.monoplane.dev/exec-code: "3"          it exits with this code (0)
+//	fake.monoplane.dev/exec-fails-until: 20s   it exits with 1 until so long after the container's start
+//	fake.monoplane.dev/exec-fails-after: 1m    it exits with 1 from so long after the container's start on
+//	fake.monoplane.dev/exec-output: text       what it writes when it fails
+//
 // What runs survives its process by Save and Restore. After a crash it is gone, as after a reboot of the machine.
 //
-// It does not isolate, execute (ExecSync is refused) or measure.
+// It does not isolate, execute what a command says, or measure.
 package fake

@@ -29,7 +29,7 @@ type Config struct {
 type Entry struct {
 	// Time says when.
 	Time time.Time
-	// What is "START", "TERM", "KILL" or "EXIT".
+	// What is "START", "TERM", "KILL", "EXIT" or "EXEC" with a command.
 	What string
 	// Namespace, Pod, UID and Container say who; Attempt counts the container's starts from 0.
 	Namespace, Pod, UID, Container string
