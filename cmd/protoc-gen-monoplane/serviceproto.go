@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -131,7 +132,7 @@ func (s *serviceProto) collect() error {
 
 // part adds the methods of a part of the object.
 func (s *serviceProto) part(sub *optionsv1.Subresource, update string) {
-	suffix, spec := strings.ToUpper(sub.GetName()[:1])+sub.GetName()[1:], ""
+	suffix, spec := cmp.Or(sub.GetTitle(), strings.ToUpper(sub.GetName()[:1])+sub.GetName()[1:]), ""
 	if sub.GetSpec() != "" {
 		spec = " (spec: " + sub.GetSpec() + ")"
 	}

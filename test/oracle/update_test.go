@@ -116,6 +116,71 @@ func TestPodResizesAreJudgedAlike(t *testing.T) {
 	}
 }
 
+// spec: INIT-6
+func TestEphemeralContainersAreJudgedAlike(t *testing.T) {
+	r := random(t)
+	ephemeral := ourpod.New(registry.Deps{}, nil, nil).Strategy().Resources["ephemeralcontainers"]
+	// Any container can be one for debugging, but for some of its fields.
+	like := func(c v1.Container, name string) v1.EphemeralContainer {
+		e := v1.EphemeralContainer{EphemeralContainerCommon: v1.EphemeralContainerCommon(c), TargetContainerName: "app"}
+		e.Name, e.Ports, e.LivenessProbe, e.ReadinessProbe, e.StartupProbe, e.Lifecycle = name, nil, nil, nil, nil, nil
+		e.Resources, e.ResizePolicy, e.RestartPolicy = v1.ResourceRequirements{}, nil, nil
+		e.RestartPolicyRules = nil
+		for i := range e.VolumeMounts {
+			e.VolumeMounts[i].SubPath, e.VolumeMounts[i].SubPathExpr = "", ""
+		}
+		return e
+	}
+	bad, alike := 0, 0
+	for i := 0; i < *count && bad < 25; i++ {
+		old := storedPod(t, r.IntN(3) == 0)
+		if r.IntN(3) > 0 {
+			old.Spec.EphemeralContainers = []v1.EphemeralContainer{like(old.DeepCopy().Spec.Containers[0], "debug")}
+		}
+		if r.IntN(20) == 0 {
+			old.Annotations[v1.MirrorPodAnnotationKey] = "x"
+		}
+		k := old.DeepCopy()
+		if r.IntN(3) > 0 {
+			k.Spec.EphemeralContainers = append(k.Spec.EphemeralContainers,
+				like(k.DeepCopy().Spec.Containers[r.IntN(2)], "more"))
+		}
+		what := alter(r, k, r.IntN(4), func(path string) bool {
+			return strings.Contains(path, ".EphemeralContainers") || strings.HasPrefix(path, ".Spec") && r.IntN(20) == 0
+		})
+		now, was := internal(t, k, &core.Pod{}), internal(t, old, &core.Pod{})
+		pod.EphemeralContainersStrategy.PrepareForUpdate(context.Background(), now, was)
+		errs := pod.EphemeralContainersStrategy.ValidateUpdate(context.Background(), now, was)
+		for _, e := range errs {
+			// Kubernetes goes on with what has changed, and writes an empty path as [].
+			e.Detail, _, _ = strings.Cut(e.Detail, "\n")
+			e.Field = strings.TrimPrefix(e.Field, "[]")
+		}
+		p, o := ourPod(t, k), ourPod(t, old)
+		next := ephemeral.Apply(p, o).(*corev1.Pod)
+		keep(next.Metadata, o.Metadata)
+		if report(t, what, compare(theirFaults(errs), ourFaults(ourpod.ValidateEphemeral(next, o)))) {
+			bad++
+			continue
+		}
+		if len(errs) > 0 {
+			continue
+		}
+		alike++
+		out := &v1.Pod{}
+		if err := legacyscheme.Scheme.Convert(now, out, nil); err != nil {
+			t.Fatal(err)
+		}
+		if want := ourPod(t, out); !validation.Equal(next.Spec, want.Spec) {
+			t.Errorf("after %v:\nstored %v\nwant   %v", what, next.Spec.EphemeralContainers, want.Spec.EphemeralContainers)
+			bad++
+		}
+	}
+	if alike < *count/20 {
+		t.Errorf("only %d of %d changes were valid", alike, *count)
+	}
+}
+
 // spec: LIFE-3, QOS-1
 func TestPodStatusUpdatesAreJudgedAlike(t *testing.T) {
 	r := random(t)

@@ -599,9 +599,9 @@ const file_monoplane_core_v1_pod_service_proto_rawDesc = "" +
 	"\n" +
 	"_tailLinesB\r\n" +
 	"\v_limitBytesB\t\n" +
-	"\a_stream2\xfa\x0f\n" +
-	"\x04Pods\x12\xdc\x01\n" +
-	"\x03Get\x12\x1d.monoplane.meta.v1.GetRequest\x1a\x16.monoplane.core.v1.Pod\"\x9d\x01\x82\xd3\xe4\x93\x02\x96\x01Z3\x121/api/v1/namespaces/{namespace}/pods/{name}/statusZ3\x121/api/v1/namespaces/{namespace}/pods/{name}/resize\x12*/api/v1/namespaces/{namespace}/pods/{name}\x12\x7f\n" +
+	"\a_stream2\x8c\x13\n" +
+	"\x04Pods\x12\x9e\x02\n" +
+	"\x03Get\x12\x1d.monoplane.meta.v1.GetRequest\x1a\x16.monoplane.core.v1.Pod\"\xdf\x01\x82\xd3\xe4\x93\x02\xd8\x01Z3\x121/api/v1/namespaces/{namespace}/pods/{name}/statusZ3\x121/api/v1/namespaces/{namespace}/pods/{name}/resizeZ@\x12>/api/v1/namespaces/{namespace}/pods/{name}/ephemeralcontainers\x12*/api/v1/namespaces/{namespace}/pods/{name}\x12\x7f\n" +
 	"\x04List\x12\x1e.monoplane.meta.v1.ListRequest\x1a\x1a.monoplane.core.v1.PodList\";\x82\xd3\xe4\x93\x025Z\x0e\x12\f/api/v1/pods\x12#/api/v1/namespaces/{namespace}/pods\x12\x91\x01\n" +
 	"\x05Watch\x12\x1f.monoplane.meta.v1.WatchRequest\x1a\x1c.monoplane.core.v1.PodEvents\"G\x82\xd3\xe4\x93\x02AZ\x14\x12\x12/api/v1/watch/pods\x12)/api/v1/watch/namespaces/{namespace}/pods0\x01\x12z\n" +
 	"\x06Create\x12#.monoplane.core.v1.CreatePodRequest\x1a\x16.monoplane.core.v1.Pod\"3\x82\xd3\xe4\x93\x02-:\x06object\"#/api/v1/namespaces/{namespace}/pods\x12\x81\x01\n" +
@@ -610,7 +610,9 @@ const file_monoplane_core_v1_pod_service_proto_rawDesc = "" +
 	"\fUpdateStatus\x12#.monoplane.core.v1.UpdatePodRequest\x1a\x16.monoplane.core.v1.Pod\"A\x82\xd3\xe4\x93\x02;:\x06object\x1a1/api/v1/namespaces/{namespace}/pods/{name}/status\x12\x88\x01\n" +
 	"\vPatchStatus\x12\x1f.monoplane.meta.v1.PatchRequest\x1a\x16.monoplane.core.v1.Pod\"@\x82\xd3\xe4\x93\x02::\x05patch21/api/v1/namespaces/{namespace}/pods/{name}/status\x12\x8e\x01\n" +
 	"\fUpdateResize\x12#.monoplane.core.v1.UpdatePodRequest\x1a\x16.monoplane.core.v1.Pod\"A\x82\xd3\xe4\x93\x02;:\x06object\x1a1/api/v1/namespaces/{namespace}/pods/{name}/resize\x12\x88\x01\n" +
-	"\vPatchResize\x12\x1f.monoplane.meta.v1.PatchRequest\x1a\x16.monoplane.core.v1.Pod\"@\x82\xd3\xe4\x93\x02::\x05patch21/api/v1/namespaces/{namespace}/pods/{name}/resize\x12\x7f\n" +
+	"\vPatchResize\x12\x1f.monoplane.meta.v1.PatchRequest\x1a\x16.monoplane.core.v1.Pod\"@\x82\xd3\xe4\x93\x02::\x05patch21/api/v1/namespaces/{namespace}/pods/{name}/resize\x12\xa8\x01\n" +
+	"\x19UpdateEphemeralContainers\x12#.monoplane.core.v1.UpdatePodRequest\x1a\x16.monoplane.core.v1.Pod\"N\x82\xd3\xe4\x93\x02H:\x06object\x1a>/api/v1/namespaces/{namespace}/pods/{name}/ephemeralcontainers\x12\xa2\x01\n" +
+	"\x18PatchEphemeralContainers\x12\x1f.monoplane.meta.v1.PatchRequest\x1a\x16.monoplane.core.v1.Pod\"M\x82\xd3\xe4\x93\x02G:\x05patch2>/api/v1/namespaces/{namespace}/pods/{name}/ephemeralcontainers\x12\x7f\n" +
 	"\x06Delete\x12 .monoplane.meta.v1.DeleteRequest\x1a\x16.monoplane.core.v1.Pod\";\x82\xd3\xe4\x93\x025:\aoptions**/api/v1/namespaces/{namespace}/pods/{name}\x12\x90\x01\n" +
 	"\x10DeleteCollection\x12*.monoplane.meta.v1.DeleteCollectionRequest\x1a\x1a.monoplane.core.v1.PodList\"4\x82\xd3\xe4\x93\x02.:\aoptions*#/api/v1/namespaces/{namespace}/pods\x12\xbb\x01\n" +
 	"\x04Bind\x12!.monoplane.core.v1.BindPodRequest\x1a\x19.monoplane.meta.v1.Status\"u\x82\xd3\xe4\x93\x02o:\x06objectZ1:\x06object\"'/api/v1/namespaces/{namespace}/bindings\"2/api/v1/namespaces/{namespace}/pods/{name}/binding\x12w\n" +
@@ -665,26 +667,30 @@ var file_monoplane_core_v1_pod_service_proto_depIdxs = []int32{
 	12, // 13: monoplane.core.v1.Pods.PatchStatus:input_type -> monoplane.meta.v1.PatchRequest
 	1,  // 14: monoplane.core.v1.Pods.UpdateResize:input_type -> monoplane.core.v1.UpdatePodRequest
 	12, // 15: monoplane.core.v1.Pods.PatchResize:input_type -> monoplane.meta.v1.PatchRequest
-	13, // 16: monoplane.core.v1.Pods.Delete:input_type -> monoplane.meta.v1.DeleteRequest
-	14, // 17: monoplane.core.v1.Pods.DeleteCollection:input_type -> monoplane.meta.v1.DeleteCollectionRequest
-	4,  // 18: monoplane.core.v1.Pods.Bind:input_type -> monoplane.core.v1.BindPodRequest
-	5,  // 19: monoplane.core.v1.Pods.Log:input_type -> monoplane.core.v1.LogPodRequest
-	6,  // 20: monoplane.core.v1.Pods.Get:output_type -> monoplane.core.v1.Pod
-	15, // 21: monoplane.core.v1.Pods.List:output_type -> monoplane.core.v1.PodList
-	3,  // 22: monoplane.core.v1.Pods.Watch:output_type -> monoplane.core.v1.PodEvents
-	6,  // 23: monoplane.core.v1.Pods.Create:output_type -> monoplane.core.v1.Pod
-	6,  // 24: monoplane.core.v1.Pods.Update:output_type -> monoplane.core.v1.Pod
-	6,  // 25: monoplane.core.v1.Pods.Patch:output_type -> monoplane.core.v1.Pod
-	6,  // 26: monoplane.core.v1.Pods.UpdateStatus:output_type -> monoplane.core.v1.Pod
-	6,  // 27: monoplane.core.v1.Pods.PatchStatus:output_type -> monoplane.core.v1.Pod
-	6,  // 28: monoplane.core.v1.Pods.UpdateResize:output_type -> monoplane.core.v1.Pod
-	6,  // 29: monoplane.core.v1.Pods.PatchResize:output_type -> monoplane.core.v1.Pod
-	6,  // 30: monoplane.core.v1.Pods.Delete:output_type -> monoplane.core.v1.Pod
-	15, // 31: monoplane.core.v1.Pods.DeleteCollection:output_type -> monoplane.core.v1.PodList
-	7,  // 32: monoplane.core.v1.Pods.Bind:output_type -> monoplane.meta.v1.Status
-	16, // 33: monoplane.core.v1.Pods.Log:output_type -> google.api.HttpBody
-	20, // [20:34] is the sub-list for method output_type
-	6,  // [6:20] is the sub-list for method input_type
+	1,  // 16: monoplane.core.v1.Pods.UpdateEphemeralContainers:input_type -> monoplane.core.v1.UpdatePodRequest
+	12, // 17: monoplane.core.v1.Pods.PatchEphemeralContainers:input_type -> monoplane.meta.v1.PatchRequest
+	13, // 18: monoplane.core.v1.Pods.Delete:input_type -> monoplane.meta.v1.DeleteRequest
+	14, // 19: monoplane.core.v1.Pods.DeleteCollection:input_type -> monoplane.meta.v1.DeleteCollectionRequest
+	4,  // 20: monoplane.core.v1.Pods.Bind:input_type -> monoplane.core.v1.BindPodRequest
+	5,  // 21: monoplane.core.v1.Pods.Log:input_type -> monoplane.core.v1.LogPodRequest
+	6,  // 22: monoplane.core.v1.Pods.Get:output_type -> monoplane.core.v1.Pod
+	15, // 23: monoplane.core.v1.Pods.List:output_type -> monoplane.core.v1.PodList
+	3,  // 24: monoplane.core.v1.Pods.Watch:output_type -> monoplane.core.v1.PodEvents
+	6,  // 25: monoplane.core.v1.Pods.Create:output_type -> monoplane.core.v1.Pod
+	6,  // 26: monoplane.core.v1.Pods.Update:output_type -> monoplane.core.v1.Pod
+	6,  // 27: monoplane.core.v1.Pods.Patch:output_type -> monoplane.core.v1.Pod
+	6,  // 28: monoplane.core.v1.Pods.UpdateStatus:output_type -> monoplane.core.v1.Pod
+	6,  // 29: monoplane.core.v1.Pods.PatchStatus:output_type -> monoplane.core.v1.Pod
+	6,  // 30: monoplane.core.v1.Pods.UpdateResize:output_type -> monoplane.core.v1.Pod
+	6,  // 31: monoplane.core.v1.Pods.PatchResize:output_type -> monoplane.core.v1.Pod
+	6,  // 32: monoplane.core.v1.Pods.UpdateEphemeralContainers:output_type -> monoplane.core.v1.Pod
+	6,  // 33: monoplane.core.v1.Pods.PatchEphemeralContainers:output_type -> monoplane.core.v1.Pod
+	6,  // 34: monoplane.core.v1.Pods.Delete:output_type -> monoplane.core.v1.Pod
+	15, // 35: monoplane.core.v1.Pods.DeleteCollection:output_type -> monoplane.core.v1.PodList
+	7,  // 36: monoplane.core.v1.Pods.Bind:output_type -> monoplane.meta.v1.Status
+	16, // 37: monoplane.core.v1.Pods.Log:output_type -> google.api.HttpBody
+	22, // [22:38] is the sub-list for method output_type
+	6,  // [6:22] is the sub-list for method input_type
 	6,  // [6:6] is the sub-list for extension type_name
 	6,  // [6:6] is the sub-list for extension extendee
 	0,  // [0:6] is the sub-list for field type_name

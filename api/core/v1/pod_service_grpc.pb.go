@@ -23,20 +23,22 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	Pods_Get_FullMethodName              = "/monoplane.core.v1.Pods/Get"
-	Pods_List_FullMethodName             = "/monoplane.core.v1.Pods/List"
-	Pods_Watch_FullMethodName            = "/monoplane.core.v1.Pods/Watch"
-	Pods_Create_FullMethodName           = "/monoplane.core.v1.Pods/Create"
-	Pods_Update_FullMethodName           = "/monoplane.core.v1.Pods/Update"
-	Pods_Patch_FullMethodName            = "/monoplane.core.v1.Pods/Patch"
-	Pods_UpdateStatus_FullMethodName     = "/monoplane.core.v1.Pods/UpdateStatus"
-	Pods_PatchStatus_FullMethodName      = "/monoplane.core.v1.Pods/PatchStatus"
-	Pods_UpdateResize_FullMethodName     = "/monoplane.core.v1.Pods/UpdateResize"
-	Pods_PatchResize_FullMethodName      = "/monoplane.core.v1.Pods/PatchResize"
-	Pods_Delete_FullMethodName           = "/monoplane.core.v1.Pods/Delete"
-	Pods_DeleteCollection_FullMethodName = "/monoplane.core.v1.Pods/DeleteCollection"
-	Pods_Bind_FullMethodName             = "/monoplane.core.v1.Pods/Bind"
-	Pods_Log_FullMethodName              = "/monoplane.core.v1.Pods/Log"
+	Pods_Get_FullMethodName                       = "/monoplane.core.v1.Pods/Get"
+	Pods_List_FullMethodName                      = "/monoplane.core.v1.Pods/List"
+	Pods_Watch_FullMethodName                     = "/monoplane.core.v1.Pods/Watch"
+	Pods_Create_FullMethodName                    = "/monoplane.core.v1.Pods/Create"
+	Pods_Update_FullMethodName                    = "/monoplane.core.v1.Pods/Update"
+	Pods_Patch_FullMethodName                     = "/monoplane.core.v1.Pods/Patch"
+	Pods_UpdateStatus_FullMethodName              = "/monoplane.core.v1.Pods/UpdateStatus"
+	Pods_PatchStatus_FullMethodName               = "/monoplane.core.v1.Pods/PatchStatus"
+	Pods_UpdateResize_FullMethodName              = "/monoplane.core.v1.Pods/UpdateResize"
+	Pods_PatchResize_FullMethodName               = "/monoplane.core.v1.Pods/PatchResize"
+	Pods_UpdateEphemeralContainers_FullMethodName = "/monoplane.core.v1.Pods/UpdateEphemeralContainers"
+	Pods_PatchEphemeralContainers_FullMethodName  = "/monoplane.core.v1.Pods/PatchEphemeralContainers"
+	Pods_Delete_FullMethodName                    = "/monoplane.core.v1.Pods/Delete"
+	Pods_DeleteCollection_FullMethodName          = "/monoplane.core.v1.Pods/DeleteCollection"
+	Pods_Bind_FullMethodName                      = "/monoplane.core.v1.Pods/Bind"
+	Pods_Log_FullMethodName                       = "/monoplane.core.v1.Pods/Log"
 )
 
 // PodsClient is the client API for Pods service.
@@ -75,6 +77,11 @@ type PodsClient interface {
 	// PatchResize changes the cpu and memory that the pod's containers ask for, and nothing else, by a patch document.
 	// Codes: as Update.
 	PatchResize(ctx context.Context, in *v1.PatchRequest, opts ...grpc.CallOption) (*Pod, error)
+	// UpdateEphemeralContainers replaces the containers for debugging and nothing else (spec: INIT-6). Codes: as Update.
+	UpdateEphemeralContainers(ctx context.Context, in *UpdatePodRequest, opts ...grpc.CallOption) (*Pod, error)
+	// PatchEphemeralContainers changes the containers for debugging, and nothing else, by a patch document. Codes: as
+	// Update.
+	PatchEphemeralContainers(ctx context.Context, in *v1.PatchRequest, opts ...grpc.CallOption) (*Pod, error)
 	// Delete begins a graceful deletion, shortens one, or with a grace of 0 forces it (spec: DEL-1 to DEL-6). Codes:
 	// NotFound, Aborted with reason Conflict (a precondition does not hold), PermissionDenied (the identity may not
 	// force; DEL-8). The answer is the pod as the deletion left it.
@@ -206,6 +213,26 @@ func (c *podsClient) PatchResize(ctx context.Context, in *v1.PatchRequest, opts 
 	return out, nil
 }
 
+func (c *podsClient) UpdateEphemeralContainers(ctx context.Context, in *UpdatePodRequest, opts ...grpc.CallOption) (*Pod, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(Pod)
+	err := c.cc.Invoke(ctx, Pods_UpdateEphemeralContainers_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *podsClient) PatchEphemeralContainers(ctx context.Context, in *v1.PatchRequest, opts ...grpc.CallOption) (*Pod, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(Pod)
+	err := c.cc.Invoke(ctx, Pods_PatchEphemeralContainers_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *podsClient) Delete(ctx context.Context, in *v1.DeleteRequest, opts ...grpc.CallOption) (*Pod, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(Pod)
@@ -291,6 +318,11 @@ type PodsServer interface {
 	// PatchResize changes the cpu and memory that the pod's containers ask for, and nothing else, by a patch document.
 	// Codes: as Update.
 	PatchResize(context.Context, *v1.PatchRequest) (*Pod, error)
+	// UpdateEphemeralContainers replaces the containers for debugging and nothing else (spec: INIT-6). Codes: as Update.
+	UpdateEphemeralContainers(context.Context, *UpdatePodRequest) (*Pod, error)
+	// PatchEphemeralContainers changes the containers for debugging, and nothing else, by a patch document. Codes: as
+	// Update.
+	PatchEphemeralContainers(context.Context, *v1.PatchRequest) (*Pod, error)
 	// Delete begins a graceful deletion, shortens one, or with a grace of 0 forces it (spec: DEL-1 to DEL-6). Codes:
 	// NotFound, Aborted with reason Conflict (a precondition does not hold), PermissionDenied (the identity may not
 	// force; DEL-8). The answer is the pod as the deletion left it.
@@ -342,6 +374,12 @@ func (UnimplementedPodsServer) UpdateResize(context.Context, *UpdatePodRequest) 
 }
 func (UnimplementedPodsServer) PatchResize(context.Context, *v1.PatchRequest) (*Pod, error) {
 	return nil, status.Error(codes.Unimplemented, "method PatchResize not implemented")
+}
+func (UnimplementedPodsServer) UpdateEphemeralContainers(context.Context, *UpdatePodRequest) (*Pod, error) {
+	return nil, status.Error(codes.Unimplemented, "method UpdateEphemeralContainers not implemented")
+}
+func (UnimplementedPodsServer) PatchEphemeralContainers(context.Context, *v1.PatchRequest) (*Pod, error) {
+	return nil, status.Error(codes.Unimplemented, "method PatchEphemeralContainers not implemented")
 }
 func (UnimplementedPodsServer) Delete(context.Context, *v1.DeleteRequest) (*Pod, error) {
 	return nil, status.Error(codes.Unimplemented, "method Delete not implemented")
@@ -549,6 +587,42 @@ func _Pods_PatchResize_Handler(srv interface{}, ctx context.Context, dec func(in
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Pods_UpdateEphemeralContainers_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(UpdatePodRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(PodsServer).UpdateEphemeralContainers(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Pods_UpdateEphemeralContainers_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(PodsServer).UpdateEphemeralContainers(ctx, req.(*UpdatePodRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Pods_PatchEphemeralContainers_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(v1.PatchRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(PodsServer).PatchEphemeralContainers(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Pods_PatchEphemeralContainers_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(PodsServer).PatchEphemeralContainers(ctx, req.(*v1.PatchRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Pods_Delete_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(v1.DeleteRequest)
 	if err := dec(in); err != nil {
@@ -656,6 +730,14 @@ var Pods_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "PatchResize",
 			Handler:    _Pods_PatchResize_Handler,
+		},
+		{
+			MethodName: "UpdateEphemeralContainers",
+			Handler:    _Pods_UpdateEphemeralContainers_Handler,
+		},
+		{
+			MethodName: "PatchEphemeralContainers",
+			Handler:    _Pods_PatchEphemeralContainers_Handler,
 		},
 		{
 			MethodName: "Delete",

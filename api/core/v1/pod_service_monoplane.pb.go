@@ -566,6 +566,16 @@ func (s PodsBackend) PatchResize(ctx context.Context, req *v1.PatchRequest) (*Po
 	return service.Typed[*Pod](s.Backend.Patch(ctx, "resize", req))
 }
 
+// UpdateEphemeralContainers serves Pods.UpdateEphemeralContainers.
+func (s PodsBackend) UpdateEphemeralContainers(ctx context.Context, req *UpdatePodRequest) (*Pod, error) {
+	return service.Update(ctx, s.Backend, PodKind, "ephemeralcontainers", req)
+}
+
+// PatchEphemeralContainers serves Pods.PatchEphemeralContainers.
+func (s PodsBackend) PatchEphemeralContainers(ctx context.Context, req *v1.PatchRequest) (*Pod, error) {
+	return service.Typed[*Pod](s.Backend.Patch(ctx, "ephemeralcontainers", req))
+}
+
 // Delete serves Pods.Delete.
 func (s PodsBackend) Delete(ctx context.Context, req *v1.DeleteRequest) (*Pod, error) {
 	return service.Typed[*Pod](s.Backend.Delete(ctx, req))

@@ -409,7 +409,9 @@ type Subresource struct {
 	// What is written: "the status", as in "UpdateStatus replaces the status and nothing else".
 	Writes string `protobuf:"bytes,5,opt,name=writes,proto3" json:"writes,omitempty"`
 	// Rules that a reader can look up, such as "OBJ-10".
-	Spec          string `protobuf:"bytes,6,opt,name=spec,proto3" json:"spec,omitempty"`
+	Spec string `protobuf:"bytes,6,opt,name=spec,proto3" json:"spec,omitempty"`
+	// How the name is written in methods, such as "EphemeralContainers"; with its first letter in upper case when absent.
+	Title         string `protobuf:"bytes,7,opt,name=title,proto3" json:"title,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -482,6 +484,13 @@ func (x *Subresource) GetWrites() string {
 func (x *Subresource) GetSpec() string {
 	if x != nil {
 		return x.Spec
+	}
+	return ""
+}
+
+func (x *Subresource) GetTitle() string {
+	if x != nil {
+		return x.Title
 	}
 	return ""
 }
@@ -686,14 +695,15 @@ const file_monoplane_options_v1_options_proto_rawDesc = "" +
 	"\x13deleteReturnsObject\x18\r \x01(\bR\x13deleteReturnsObject\x12\x16\n" +
 	"\x06goName\x18\x0e \x01(\tR\x06goName\x12\x12\n" +
 	"\x04view\x18\x10 \x01(\bR\x04view\x120\n" +
-	"\x13namespaceInRequests\x18\x0f \x01(\bR\x13namespaceInRequests\"\x93\x01\n" +
+	"\x13namespaceInRequests\x18\x0f \x01(\bR\x13namespaceInRequests\"\xa9\x01\n" +
 	"\vSubresource\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06method\x18\x02 \x01(\tR\x06method\x12\x12\n" +
 	"\x04body\x18\x03 \x01(\tR\x04body\x12\x18\n" +
 	"\aoptions\x18\x04 \x01(\tR\aoptions\x12\x16\n" +
 	"\x06writes\x18\x05 \x01(\tR\x06writes\x12\x12\n" +
-	"\x04spec\x18\x06 \x01(\tR\x04spec\"M\n" +
+	"\x04spec\x18\x06 \x01(\tR\x04spec\x12\x14\n" +
+	"\x05title\x18\a \x01(\tR\x05title\"M\n" +
 	"\tMethodDoc\x12\x16\n" +
 	"\x06method\x18\x01 \x01(\tR\x06method\x12\x12\n" +
 	"\x04text\x18\x02 \x01(\tR\x04text\x12\x14\n" +

@@ -60,6 +60,8 @@ func (p *Pods) Strategy() *registry.Strategy {
 		Subresources: map[string]registry.TypedUpdateRules[*corev1.Pod]{
 			"status": {Apply: applyStatus, Authorize: p.authorizeStatus, Validate: ValidateStatusUpdate},
 			"resize": {Apply: applyResize, Validate: ValidateResize},
+
+			"ephemeralcontainers": {Apply: applyEphemeral, Validate: ValidateEphemeral},
 		},
 		Delete:  p.remove,
 		MayRead: mayRead,
