@@ -34,11 +34,16 @@ func (s *Server) authorizeStream(
 
 // authorizedStream authorizes the first message that its handler reads. Handlers of server streams read their
 // request before they do anything else, because the generated code does it for them.
+//
+// An agent's watch of what its pods use is judged again before everything that it is sent: a watch may last for hours,
+// and the right to it ends with the pod.
 type authorizedStream struct {
 	grpc.ServerStream
 	server *Server
 	method string
 	done   bool
+	// again is the request, when it is judged again; else nil.
+	again any
 }
 
 // RecvMsg reads a message.
@@ -50,7 +55,29 @@ func (a *authorizedStream) RecvMsg(m any) error {
 		return nil
 	}
 	a.done = true
-	return a.server.authorize(a.Context(), a.method, m)
+	if err := a.server.authorize(a.Context(), a.method, m); err != nil {
+		return err
+	}
+	if auth.From(a.Context()).Class == auth.Node && a.server.passing(a.method) {
+		a.again = m
+	}
+	return nil
+}
+
+// SendMsg writes a message.
+func (a *authorizedStream) SendMsg(m any) error {
+	if a.again != nil {
+		if err := a.server.authorize(a.Context(), a.method, a.again); err != nil {
+			return err
+		}
+	}
+	return a.ServerStream.SendMsg(m)
+}
+
+// passing says whether an agent has a right to what a method reads only as long as a pod of its node refers to it.
+func (s *Server) passing(full string) bool {
+	m, _ := s.lookup(full)
+	return m.attributes.Group == "" && (m.attributes.Resource == "configmaps" || m.attributes.Resource == "secrets")
 }
 
 func (s *Server) authorize(ctx context.Context, full string, req any) error {

@@ -21,8 +21,8 @@ import (
 // Pods that were bound to another machine of the same name are not its own (spec: NODE-7, OBJ-15). The name decides,
 // before anything is read, so that an agent learns nothing of others.
 //
-// A watch is judged when it begins, as in Kubernetes, and goes on until the server ends it; who begins it anew is
-// judged anew.
+// In Kubernetes a watch is judged when it begins and goes on for up to an hour. Here it is judged again whenever there
+// is something to send (authorizedStream), so that nothing is sent that the agent may not read any more.
 func (s *Server) mayNodeRead(ctx context.Context, id auth.Identity, a auth.Attributes) error {
 	if a.Subresource != "" {
 		return nil

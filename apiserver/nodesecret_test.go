@@ -169,6 +169,41 @@ func TestNodesReadTheContentOfTheirPods(t *testing.T) {
 	}
 }
 
+// A watch ends with the right to it: what an object became after the last pod was gone is not sent.
+//
+// spec: OBJ-15
+func TestWatchesOfAgentsEndWithTheirPods(t *testing.T) {
+	c := start(t)
+	c.register("n1")
+	s := must(c.admin().Secrets.Create(ctx(t), &corev1.CreateSecretRequest{Object: newSecret("s", nil)}))(t)
+	p := newPod("web")
+	p.Spec.ImagePullSecrets = []*corev1.LocalObjectReference{{Name: "s"}}
+	p = c.createPod(p)
+	if err := c.bind(p, "n1"); err != nil {
+		t.Fatal(err)
+	}
+	yes := true
+	w := must(c.agent("n1").Secrets.Watch(ctx(t), &metav1.WatchRequest{Namespace: "default",
+		FieldSelector: "metadata.name=s", SendInitialEvents: &yes, ResourceVersionMatch: "NotOlderThan"}))(t)
+	if got := must(w.Recv())(t); len(got.Events) != 1 {
+		t.Fatalf("got %v", got)
+	}
+	change := func(value string) {
+		s = clone(s)
+		s.Data = map[string][]byte{"k": []byte(value)}
+		s = must(c.admin().Secrets.Update(ctx(t), &corev1.UpdateSecretRequest{Object: s}))(t)
+	}
+	change("allowed")
+	if got := must(w.Recv())(t); !strings.Contains(got.String(), "allowed") {
+		t.Fatalf("got %v", got)
+	}
+	must(deletePod(t, c.admin(), p, ptr(int64(0)), true))(t)
+	change(canary)
+	if got, err := w.Recv(); !apierrors.Is(err, apierrors.Forbidden) {
+		t.Errorf("got %v, %v; want Forbidden", got, err)
+	}
+}
+
 // A Secret with which a volume is mounted, in whatever namespace, is read on the node of a pod that uses the volume. A
 // claim that only names the volume of another gives no right.
 //
