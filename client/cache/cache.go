@@ -43,6 +43,9 @@ type Config[T object.Object] struct {
 	Seed uint64
 	// Logger is told about lost watches; nil discards.
 	Logger *slog.Logger
+	// OnLost is told, on the cache's goroutine, why a watch has ended, each time before it is tried again; nil tells
+	// nobody. That a server ends a watch once in a while is io.EOF.
+	OnLost func(err error)
 }
 
 // Handler is told about changes. Functions may be nil. They run on the cache's goroutine and must not block.
@@ -52,6 +55,8 @@ type Handler[T object.Object] struct {
 	// OnDelete gets the last state known: the one that the deletion event carried, or the one in the cache when the
 	// event was missed.
 	OnDelete func(o T)
+	// OnSync is called once, when the first complete state has been handled.
+	OnSync func()
 }
 
 // Cache is the copy. Run feeds it; all other methods may be called at any time from any goroutine.
@@ -106,6 +111,9 @@ func (c *Cache[T]) AddHandler(h Handler[T]) {
 		for _, o := range c.List("", nil) {
 			h.OnAdd(o)
 		}
+	}
+	if h.OnSync != nil && c.HasSynced() {
+		h.OnSync()
 	}
 	c.handlers = append(c.handlers, h)
 }

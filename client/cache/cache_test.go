@@ -34,6 +34,9 @@ type world struct {
 	mu   sync.Mutex
 	seen map[cache.Key]*corev1.Pod // what the handlers were told
 	log  []string
+	lost []error // why watches were lost
+	// syncs counts how often the handlers were told of the first complete state.
+	syncs int
 }
 
 func inWorld(t *testing.T, f func(w *world)) {
@@ -46,7 +49,8 @@ func inWorld(t *testing.T, f func(w *world)) {
 			Indexes: map[string]func(*corev1.Pod) []string{"node": func(p *corev1.Pod) []string {
 				return []string{p.GetSpec().GetNodeName()}
 			}},
-			Seed: 1,
+			Seed:   1,
+			OnLost: func(err error) { w.lost = append(w.lost, err) },
 		})
 		if w.pods.HasSynced() {
 			t.Error("synced before it ran")
@@ -69,6 +73,11 @@ func inWorld(t *testing.T, f func(w *world)) {
 				}
 				w.seen[cache.KeyOf(p)] = p
 				w.log = append(w.log, "update "+p.GetMetadata().GetName())
+			},
+			OnSync: func() {
+				w.mu.Lock()
+				defer w.mu.Unlock()
+				w.syncs++
 			},
 			OnDelete: func(p *corev1.Pod) {
 				w.mu.Lock()
@@ -163,10 +172,10 @@ func TestFollows(t *testing.T) {
 		if got := w.pods.List("other", nil); len(got) != 0 {
 			t.Errorf("%d pods in another namespace", len(got))
 		}
-		n := 0
-		w.pods.AddHandler(cache.Handler[*corev1.Pod]{OnAdd: func(*corev1.Pod) { n++ }})
-		if n != 2 {
-			t.Errorf("a late handler was told of %d pods", n)
+		n, synced := 0, 0
+		w.pods.AddHandler(cache.Handler[*corev1.Pod]{OnAdd: func(*corev1.Pod) { n++ }, OnSync: func() { synced = n }})
+		if n != 2 || synced != 2 {
+			t.Errorf("a late handler was told of %d pods, and that there are %d", n, synced)
 		}
 		w.force("a")
 		w.settle()
@@ -212,6 +221,12 @@ func TestResume(t *testing.T) {
 		want := []string{"add a", "add b", "delete a", "add a"}
 		if fmt.Sprint(w.log) != fmt.Sprint(want) {
 			t.Errorf("handlers saw %v, want %v", w.log, want)
+		}
+		if w.syncs != 1 {
+			t.Errorf("synced %d times", w.syncs)
+		}
+		if len(w.lost) < 2 || !apierrors.Is(w.lost[1], apierrors.ServiceUnavailable) {
+			t.Errorf("watches were lost by %v", w.lost)
 		}
 	})
 }

@@ -34,6 +34,9 @@ func (c *Cache[T]) Run(ctx context.Context) error {
 		if !errors.Is(err, io.EOF) { // a server ends every watch once in a while
 			c.cfg.Logger.Info("watch lost", "kind", c.kind(), "error", err)
 		}
+		if c.cfg.OnLost != nil {
+			c.cfg.OnLost(err)
+		}
 		if time.Since(began) > c.cfg.MaxBackoff {
 			wait = c.cfg.MinBackoff // it worked for a while
 		}
@@ -153,6 +156,11 @@ func (c *Cache[T]) apply(e Event[T], initial map[Key]T) (map[Key]T, error) {
 	c.setRevision(rev)
 	if !c.HasSynced() {
 		close(c.synced)
+		for _, h := range c.handlers {
+			if h.OnSync != nil {
+				h.OnSync()
+			}
+		}
 	}
 	return initial, nil
 }
