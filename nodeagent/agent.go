@@ -11,6 +11,7 @@ import (
 	coordinationv1 "monoplane.dev/api/coordination/v1"
 	corev1 "monoplane.dev/api/core/v1"
 	"monoplane.dev/client/cache"
+	"monoplane.dev/nodeagent/objects"
 	"monoplane.dev/nodeagent/podstate"
 )
 
@@ -28,6 +29,8 @@ type Agent struct {
 	host         *podstate.Host
 	cgroupParent string
 	inOrder      inOrder
+	// objects are the ConfigMaps and Secrets that the pods use.
+	objects *objects.Tracker
 
 	mu sync.Mutex
 	// ctx is for the actions of workers, nil before Run; cancel ends it. Invariant: once closed, nothing is spawned.
@@ -64,10 +67,12 @@ func New(cfg Config) (*Agent, error) {
 	if err := cfg.complete(); err != nil {
 		return nil, err
 	}
-	return &Agent{
+	a := &Agent{
 		cfg: cfg, ready: make(chan struct{}), apiSlots: make(chan struct{}, 16), workers: make(map[string]*worker),
 		stopping: make(chan struct{}), known: make(chan struct{}), ended: make(chan struct{}),
-	}, nil
+	}
+	a.objects = objects.New(objects.Config{Client: cfg.Client, Spawn: a.spawn, OnChange: a.contentChanged})
+	return a, nil
 }
 
 // Ready is closed once the node is registered and the agent knows its pods.

@@ -34,7 +34,9 @@ func (w *worker) post(in podstate.Input) {
 		return
 	}
 	life, stuck := w.m.Life(), w.m.Stuck()
-	for _, action := range w.m.Step(time.Now(), in) {
+	actions := w.m.Step(time.Now(), in)
+	w.track(in, life)
+	for _, action := range actions {
 		w.handle(action)
 	}
 	if w.m.Life() != life {

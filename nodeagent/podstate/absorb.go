@@ -28,6 +28,8 @@ func (m *StateMachine) absorb(in Input) {
 		}
 	case Poke:
 		m.observeAgain = true
+	case ContentChanged:
+		m.contentChanged()
 	case Observed:
 		m.observed(in)
 	case Admission:
@@ -135,6 +137,7 @@ func (m *StateMachine) admitted(in Admission) {
 func (m *StateMachine) sandboxRun(in SandboxRun) {
 	if in.Err != "" {
 		m.run.failed(m.now, m.host.Policy.RuntimeDelay, m.host.Policy.RuntimeDelayMax)
+		m.unlessRenewed(&m.run)
 		note := Note{Warning: true, Reason: "FailedCreatePodSandBox", Message: "Failed to create pod sandbox: " + in.Err}
 		if in.Unmounted {
 			note.Reason, note.Message = "FailedMount", "Unable to attach or mount volumes: "+in.Err
@@ -181,9 +184,13 @@ func (m *StateMachine) containerRun(in ContainerRun) {
 	if in.Instance.State == Created && c.ID == in.Instance.ID && in.Instance.ID != "" {
 		return // an event has told meanwhile that it runs
 	}
+	again := pulled(c.waiting)
 	c.waiting, c.message = in.Reason, in.Message
 	if in.Invalid && c.State == None && c.floor == 0 {
 		m.fail(in.Reason, fmt.Sprintf("container %s can never be created: %s", m.spec(in.Index).GetName(), in.Message))
+	}
+	if pulling(in.Reason) {
+		in.Message = in.Reason // why it failed has been told
 	}
 	m.do(Note{Warning: true, Reason: "Failed", Message: "Error: " + in.Message})
 	if c.State == Exited && c.ID == in.Instance.ID {
@@ -192,11 +199,14 @@ func (m *StateMachine) containerRun(in ContainerRun) {
 		c.start.done()
 		return
 	}
-	if c.start.failures > 0 && in.Reason == "ErrImagePull" {
-		c.waiting = "ImagePullBackOff"
-		c.message = fmt.Sprintf("Back-off pulling image %q: ErrImagePull: %s", m.spec(in.Index).GetImage(), in.Message)
+	if again && pulled(in.Reason) {
+		m.backOffPull(in.Index)
 	}
 	c.start.failed(m.now, p.PullDelay, p.PullDelayMax)
+	if in.Reason == "CreateContainerConfigError" {
+		c.start.failures = 0 // nothing was asked of anybody: to look again is cheap
+	}
+	m.unlessRenewed(&c.start)
 }
 
 func (m *StateMachine) containerStopped(in ContainerStopped) {

@@ -59,7 +59,7 @@ func (m *StateMachine) planSandbox() {
 		return
 	}
 	m.run.busy = true
-	m.confirmed, m.observeWhole = false, false
+	m.confirmed, m.observeWhole, m.renewed = false, false, false
 	attempt := uint32(0)
 	if s := m.sandbox(); s != nil {
 		attempt = s.Attempt + 1
@@ -134,7 +134,7 @@ func (m *StateMachine) start(i int) bool {
 	}
 	c.start.busy = true
 	m.starting, m.startCancelled, m.delay = i, false, m.nextDelay(i)
-	m.confirmed, m.observeWhole = false, false
+	m.confirmed, m.observeWhole, m.renewed = false, false, false
 	m.do(StartContainer{Index: i, Attempt: c.nextAttempt(), SandboxID: m.sandbox().ID, Delay: m.delay})
 	return true
 }

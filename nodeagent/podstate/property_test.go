@@ -498,6 +498,12 @@ func TestInvariants(t *testing.T) {
 				}
 				c.step(Poke{})
 			},
+			"content": func(t *rapid.T) {
+				if c.dead {
+					return
+				}
+				c.step(ContentChanged{})
+			},
 		})
 		c.finish(t)
 	})

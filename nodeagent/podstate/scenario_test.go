@@ -304,6 +304,8 @@ func (w *model) facts(t *testing.T, words []string, o map[string]string) bool {
 		w.change(func(p *corev1.Pod) { p.Spec.Containers[0].Image = words[1] })
 	case "absent":
 		w.step(Absent{})
+	case "content-changes":
+		w.step(ContentChanged{})
 	case "node-stops":
 		w.step(NodeStopping{})
 	case "evict":

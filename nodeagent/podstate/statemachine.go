@@ -66,6 +66,8 @@ type StateMachine struct {
 	delay time.Duration
 	// startCancelled: CancelStart was said for what is being started.
 	startCancelled bool
+	// renewed: the content that the pod refers to has changed since a sandbox or container was last asked for.
+	renewed bool
 	// initialized: every init container has done its part in the current sandbox (INIT-7: it stays so).
 	initialized bool
 
