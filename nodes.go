@@ -97,6 +97,7 @@ func (c *Cluster) startAgent(ctx, running context.Context, p *parts, i int, name
 		cfg.Machine = hostinfo.Simulated(name, i)
 	} else {
 		cfg.PodLogDir, cfg.PodsDir = filepath.Join(dir, "logs"), filepath.Join(dir, "pods-data")
+		cfg.SeccompDir = filepath.Join(dir, "seccomp")
 		cfg.DataDir = c.cfg.DataDir
 	}
 	agent, err := nodeagent.New(cfg)

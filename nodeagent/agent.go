@@ -11,6 +11,7 @@ import (
 	coordinationv1 "monoplane.dev/api/coordination/v1"
 	corev1 "monoplane.dev/api/core/v1"
 	"monoplane.dev/client/cache"
+	"monoplane.dev/nodeagent/criconfig"
 	"monoplane.dev/nodeagent/objects"
 	"monoplane.dev/nodeagent/podstate"
 )
@@ -25,9 +26,10 @@ type Agent struct {
 	// apiSlots bounds the concurrent writes to the API.
 	apiSlots chan struct{}
 
-	// inOrder, host and cgroupParent are set before the first worker is made and never change.
+	// inOrder, host, cgroupParent and criNode are set before the first worker is made and never change.
 	host         *podstate.Host
 	cgroupParent string
+	criNode      criconfig.Node
 	inOrder      inOrder
 	// objects are the ConfigMaps and Secrets that the pods use.
 	objects *objects.Tracker

@@ -35,6 +35,9 @@ type Config struct {
 	// PodsDir has one directory for each pod, named by its uid, with all that the agent keeps for it but its logs:
 	// volumes and files that containers see. Only simulated machines need none.
 	PodsDir string
+	// SeccompDir is the directory of the profiles that pods name by seccompProfile.localhostProfile. There are none when
+	// it is empty.
+	SeccompDir string
 	// DataDir is a directory on the file system that pods use, for capacity and disk pressure; PodLogDir when empty.
 	DataDir string
 	// StateDir is a directory of this agent's own, in which it notes that the node was stopped in order, so that what it

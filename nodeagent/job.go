@@ -107,7 +107,7 @@ func (j job) facts() criconfig.Facts {
 	m := &j.agent.cfg.Machine
 	return criconfig.Facts{
 		HostIPs: m.IPs, PodIPs: j.podIPs, NodeHostname: m.Hostname, Owner: j.agent.cfg.Owner,
-		CgroupParent: j.agent.cgroupParent,
+		CgroupParent: j.agent.cgroupParent, Node: &j.agent.criNode,
 	}
 }
 
@@ -129,7 +129,10 @@ func (j job) runSandbox(ctx, wanted context.Context, action podstate.RunSandbox)
 	if err != nil {
 		return podstate.SandboxRun{Err: text(err)}
 	}
-	cfg := criconfig.Sandbox(j.pod, action.Attempt, j.agent.cfg.PodLogDir, j.facts())
+	cfg, err := criconfig.Sandbox(j.pod, action.Attempt, j.agent.cfg.PodLogDir, j.facts())
+	if err != nil {
+		return podstate.SandboxRun{Err: text(err)}
+	}
 	run, err := j.agent.cfg.Runtime.RunPodSandbox(ctx, &runtimeapi.RunPodSandboxRequest{Config: cfg,
 		RuntimeHandler: handler})
 	if err != nil {

@@ -35,6 +35,7 @@ func (a *Agent) meetRuntime(ctx context.Context) error {
 	if err == nil && c.GetLinux().GetCgroupDriver() == runtimeapi.CgroupDriver_SYSTEMD {
 		a.cgroupParent = podSlice
 	}
+	a.criNode = a.nodeFacts()
 	a.askRuntime(ctx)
 	return ctx.Err()
 }

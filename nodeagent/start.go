@@ -32,8 +32,11 @@ var imageName = regexp.MustCompile(`^(([a-zA-Z0-9.-]+|\[[0-9a-fA-F:]+\])(:[0-9]+
 func (j job) startContainer(ctx, wanted context.Context, action podstate.StartContainer) podstate.Input {
 	spec := podstate.ContainerAt(j.pod, action.Index)
 	out := podstate.ContainerRun{Index: action.Index}
-	sandbox := criconfig.Sandbox(j.pod, 0, j.agent.cfg.PodLogDir, j.facts())
-
+	sandbox, err := criconfig.Sandbox(j.pod, 0, j.agent.cfg.PodLogDir, j.facts())
+	if err != nil {
+		out.Reason, out.Message = "CreateContainerConfigError", text(err)
+		return out
+	}
 	ref, reason, err := j.pullImage(wanted, spec, sandbox)
 	if err != nil {
 		out.Reason, out.Message = reason, text(err)
@@ -102,7 +105,12 @@ func (j job) createAndStart(
 	out *podstate.ContainerRun,
 ) {
 	which := criconfig.Instance{Attempt: action.Attempt, Hash: podstate.Hash(spec), Delay: action.Delay}
-	cfg, err := criconfig.Container(j.pod, spec, which, ref, j.podDir(), j.facts())
+	facts, err := j.containerFacts(ctx, spec, ref)
+	if err != nil {
+		out.Reason, out.Message = "CreateContainerConfigError", text(err)
+		return
+	}
+	cfg, err := criconfig.Container(j.pod, spec, which, ref, j.podDir(), facts)
 	if err == nil {
 		err = j.makeFiles(spec, action.Attempt)
 	}

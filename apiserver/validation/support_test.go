@@ -368,8 +368,6 @@ func TestWhatIsNotValidatedIsRefused(t *testing.T) {
 	mustRefuse(t, projection, "clusterTrustBundle", volume, "projected")
 	mustRefuse(t, projection, "podCertificate", volume, "projected")
 	mustRefuse(t, (&corev1.ResourceRequirements{}).ProtoReflect().Descriptor(), "claims", nil, "")
-	mustRefuse(t, (&corev1.SecurityContext{}).ProtoReflect().Descriptor(), "windowsOptions", nil, "")
-	mustRefuse(t, (&corev1.PodSecurityContext{}).ProtoReflect().Descriptor(), "windowsOptions", nil, "")
 	mustRefuse(t, (&corev1.NodeSpec{}).ProtoReflect().Descriptor(), "configSource", nil, "")
 }
 

@@ -2,6 +2,7 @@ package criconfig
 
 import (
 	"path/filepath"
+	"strings"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
@@ -17,6 +18,10 @@ func Container(
 	if err != nil {
 		return nil, err
 	}
+	restrictions, err := security(p, c, f)
+	if err != nil {
+		return nil, err
+	}
 	cfg := &runtimeapi.ContainerConfig{
 		Metadata:    &runtimeapi.ContainerMetadata{Name: c.GetName(), Attempt: in.Attempt},
 		Image:       &runtimeapi.ImageSpec{Image: imageRef, UserSpecifiedImage: c.GetImage()},
@@ -26,12 +31,11 @@ func Container(
 		Envs:        e.vars,
 		Labels:      containerLabels(p, f.Owner, c.GetName()),
 		Annotations: containerAnnotations(c, in),
-		Linux: &runtimeapi.LinuxContainerConfig{
-			Resources: resources(c),
-			SecurityContext: &runtimeapi.LinuxContainerSecurityContext{
-				NamespaceOptions: namespaces(p), MaskedPaths: maskedPaths(), ReadonlyPaths: readonlyPaths(),
-			},
-		},
+		Stdin:       c.GetStdin(),
+		StdinOnce:   c.GetStdinOnce(),
+		Tty:         c.GetTty(),
+		StopSignal:  stopSignal(c.GetLifecycle().GetStopSignal()),
+		Linux:       &runtimeapi.LinuxContainerConfig{Resources: resources(c), SecurityContext: restrictions},
 	}
 	if podDir != "" {
 		cfg.LogPath = LogName(c.GetName(), in.Attempt)
@@ -42,6 +46,16 @@ func Container(
 		}
 	}
 	return cfg, nil
+}
+
+// stopSignal returns the runtime's word for a signal such as "SIGUSR1", which is the same but for the signs of those
+// that are counted from others. Anything else leaves it to the image, and to the runtime.
+func stopSignal(name string) runtimeapi.Signal {
+	if name == "" {
+		return runtimeapi.Signal_RUNTIME_DEFAULT
+	}
+	name = strings.NewReplacer("+", "PLUS", "-", "MINUS").Replace(name)
+	return runtimeapi.Signal(runtimeapi.Signal_value[name])
 }
 
 func expandAll(list []string, e *environment) []string {

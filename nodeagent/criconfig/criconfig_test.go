@@ -97,9 +97,20 @@ func TestContainer(t *testing.T) {
 	}
 }
 
+func sandbox(
+	t *testing.T, p *corev1.Pod, attempt uint32, logDir string, f criconfig.Facts,
+) *runtimeapi.PodSandboxConfig {
+	t.Helper()
+	s, err := criconfig.Sandbox(p, attempt, logDir, f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
 func TestSandbox(t *testing.T) {
 	p := pod()
-	s := criconfig.Sandbox(p, 2, "/logs", facts)
+	s := sandbox(t, p, 2, "/logs", facts)
 	if s.GetLogDirectory() != "/logs/ns_p_u" || s.GetMetadata().GetAttempt() != 2 || s.GetHostname() != "p" {
 		t.Errorf("sandbox: %v", s)
 	}
@@ -111,7 +122,7 @@ func TestSandbox(t *testing.T) {
 	}
 	p.Spec.HostNetwork = true
 	// The host name is the node's then: runc refuses to set it.
-	if s := criconfig.Sandbox(p, 0, "", facts); s.GetHostname() != "" || s.GetLogDirectory() != "" ||
+	if s := sandbox(t, p, 0, "", facts); s.GetHostname() != "" || s.GetLogDirectory() != "" ||
 		s.GetLinux().GetSecurityContext().GetNamespaceOptions().GetNetwork() != runtimeapi.NamespaceMode_NODE {
 		t.Errorf("sandbox: %v", s)
 	}
@@ -119,7 +130,7 @@ func TestSandbox(t *testing.T) {
 		t.Errorf("HOSTNAME on the node's network: %v", e)
 	}
 	p.Spec.HostNetwork, p.Metadata.Name = false, strings.Repeat("a", 62)+".b"
-	if s := criconfig.Sandbox(p, 0, "", facts); s.GetHostname() != strings.Repeat("a", 62) {
+	if s := sandbox(t, p, 0, "", facts); s.GetHostname() != strings.Repeat("a", 62) {
 		t.Errorf("host name %q", s.GetHostname())
 	}
 }
@@ -135,14 +146,14 @@ func TestHostnameFields(t *testing.T) {
 		"subdomain,setHostnameAsFQDN": {Subdomain: "abc", SetHostnameAsFQDN: &yes},
 	} {
 		p := &corev1.Pod{Metadata: &metav1.ObjectMeta{Name: "p"}, Spec: spec}
-		if got := criconfig.Sandbox(p, 0, "", facts).GetAnnotations()[criconfig.AnnotationHostnameFields]; got != want {
+		if got := sandbox(t, p, 0, "", facts).GetAnnotations()[criconfig.AnnotationHostnameFields]; got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
 		if len(p.GetMetadata().GetAnnotations()) > 0 {
 			t.Error("the pod was changed")
 		}
 		spec.HostNetwork = true // Then they mean nothing.
-		if got := criconfig.Sandbox(p, 0, "", facts).GetAnnotations(); len(got) > 0 {
+		if got := sandbox(t, p, 0, "", facts).GetAnnotations(); len(got) > 0 {
 			t.Errorf("on the node's network: %v", got)
 		}
 	}
@@ -152,7 +163,7 @@ func TestSharedRuntime(t *testing.T) {
 	p, f := pod(), facts
 	p.Metadata.Labels[criconfig.LabelOwner] = "forged"
 	f.Owner, f.CgroupParent = "me", "some.slice"
-	s := criconfig.Sandbox(p, 0, "", f)
+	s := sandbox(t, p, 0, "", f)
 	if s.GetLabels()[criconfig.LabelOwner] != "me" || s.GetLinux().GetCgroupParent() != "some.slice" {
 		t.Errorf("sandbox: %v", s)
 	}
@@ -260,13 +271,13 @@ func TestSandboxOfARuntimeClassKnowsItsSize(t *testing.T) {
 		},
 		Overhead: list("500m", "16Mi"),
 	}}
-	if linux := criconfig.Sandbox(p, 0, "", criconfig.Facts{}).GetLinux(); linux.Resources != nil ||
+	if linux := sandbox(t, p, 0, "", criconfig.Facts{}).GetLinux(); linux.Resources != nil ||
 		linux.Overhead != nil {
 		t.Errorf("without a class: %v", linux)
 	}
 	class := "vm"
 	p.Spec.RuntimeClassName = &class
-	linux := criconfig.Sandbox(p, 0, "", criconfig.Facts{}).GetLinux()
+	linux := sandbox(t, p, 0, "", criconfig.Facts{}).GetLinux()
 	for name, x := range map[string]struct {
 		got                   *runtimeapi.LinuxContainerResources
 		shares, quota, memory int64

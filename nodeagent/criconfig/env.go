@@ -19,6 +19,12 @@ type Facts struct {
 	Owner string
 	// CgroupParent is the cgroup below which pods run; empty leaves it to the runtime.
 	CgroupParent string
+	// Node is what holds for all pods of the node; nothing is known of it when it is nil.
+	Node *Node
+	// ImageUser is who the container's image says that its processes are.
+	ImageUser ImageUser
+	// TargetID is the container whose processes an ephemeral container sees; empty for none.
+	TargetID string
 }
 
 // environment is an ordered list of variables in which a later one of a name replaces an earlier.

@@ -10,7 +10,7 @@ import (
 )
 
 // namespaces says which of the kernel's namespaces the pod shares with the node.
-func namespaces(p *corev1.Pod) *runtimeapi.NamespaceOption {
+func namespaces(p *corev1.Pod, _ Facts) *runtimeapi.NamespaceOption {
 	s := p.GetSpec()
 	// A process namespace is each container's own unless the pod says otherwise.
 	o := &runtimeapi.NamespaceOption{Pid: runtimeapi.NamespaceMode_CONTAINER}

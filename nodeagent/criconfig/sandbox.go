@@ -10,9 +10,13 @@ import (
 )
 
 // Sandbox returns the configuration of the pod's sandbox. logDir is the directory of all pods' logs, empty for
-// none.
-func Sandbox(p *corev1.Pod, attempt uint32, logDir string, f Facts) *runtimeapi.PodSandboxConfig {
+// none. The error, which names the field, is the user's to mend.
+func Sandbox(p *corev1.Pod, attempt uint32, logDir string, f Facts) (*runtimeapi.PodSandboxConfig, error) {
 	meta := p.GetMetadata()
+	restrictions, err := sandboxSecurity(p, f)
+	if err != nil {
+		return nil, err
+	}
 	cfg := &runtimeapi.PodSandboxConfig{
 		Metadata: &runtimeapi.PodSandboxMetadata{
 			Name: meta.GetName(), Namespace: meta.GetNamespace(), Uid: meta.GetUid(), Attempt: attempt,
@@ -22,7 +26,8 @@ func Sandbox(p *corev1.Pod, attempt uint32, logDir string, f Facts) *runtimeapi.
 		Annotations:  sandboxAnnotations(p),
 		Linux: &runtimeapi.LinuxPodSandboxConfig{
 			CgroupParent:    f.CgroupParent,
-			SecurityContext: &runtimeapi.LinuxSandboxSecurityContext{NamespaceOptions: namespaces(p)},
+			SecurityContext: restrictions,
+			Sysctls:         sysctls(p.GetSpec().GetSecurityContext()),
 		},
 	}
 	if !p.GetSpec().GetHostNetwork() {
@@ -34,7 +39,19 @@ func Sandbox(p *corev1.Pod, attempt uint32, logDir string, f Facts) *runtimeapi.
 	if logDir != "" {
 		cfg.LogDirectory = filepath.Join(logDir, PodDir(meta.GetNamespace(), meta.GetName(), meta.GetUid()))
 	}
-	return cfg
+	return cfg, nil
+}
+
+// sysctls returns the kernel parameters of the pod's namespaces, the last one of a name.
+func sysctls(s *corev1.PodSecurityContext) map[string]string {
+	if len(s.GetSysctls()) == 0 {
+		return nil
+	}
+	all := make(map[string]string, len(s.GetSysctls()))
+	for _, c := range s.GetSysctls() {
+		all[c.GetName()] = c.GetValue()
+	}
+	return all
 }
 
 // hostname returns the pod's host name: what the spec says, else its name cut to what a host name may be;

@@ -23,6 +23,20 @@ func minimal() *v1.Pod {
 	return &v1.Pod{ObjectMeta: meta("p"), Spec: v1.PodSpec{Containers: []v1.Container{{Name: "c", Image: "host"}}}}
 }
 
+// ofWindows is a valid pod for nodes of Windows, whose containers run on the host.
+func ofWindows() *v1.Pod {
+	p := minimal()
+	options := func(user string) *v1.WindowsSecurityContextOptions {
+		return &v1.WindowsSecurityContextOptions{HostProcess: ptr(true), RunAsUserName: &user,
+			GMSACredentialSpecName: ptr("a.b"), GMSACredentialSpec: ptr("{}")}
+	}
+	p.Spec.OS, p.Spec.HostNetwork = &v1.PodOS{Name: "windows"}, true
+	p.Spec.SecurityContext = &v1.PodSecurityContext{WindowsOptions: options("user")}
+	p.Spec.Containers = append(p.Spec.Containers, v1.Container{Name: "d", Image: "host",
+		SecurityContext: &v1.SecurityContext{WindowsOptions: options(`NT AUTHORITY\SYSTEM`)}})
+	return p
+}
+
 // rich is a valid pod that sets nearly every field that validation knows.
 func rich() *v1.Pod {
 	p := &v1.Pod{ObjectMeta: meta("rich")}

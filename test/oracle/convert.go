@@ -13,7 +13,7 @@
 //   - Values of more than 2 KiB are shortened, after 1000 faults no more are listed, equal ones are listed
 //     once, and quantities with exponents of three digits or more are refused.
 //   - What the support option refuses is not looked into (skipped in mutate_test.go): device claims,
-//     scheduling groups, Windows, the volume drivers that Kubernetes removed, generic ephemeral volumes,
+//     scheduling groups, the volume drivers that Kubernetes removed, generic ephemeral volumes,
 //     trust bundles and pod certificates. So is the old annotation with tolerations in JSON.
 //   - An update without a resourceVersion is fine: the server fills it in (OBJ-2).
 package oracle

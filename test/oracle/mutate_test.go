@@ -17,11 +17,11 @@ import (
 // refuses as a whole (its validation does not look into them) or drops, and those that Kubernetes itself
 // drops in 1.36.
 var skipped = []string{
-	// Refused by the support option: devices, groups, Windows, removed volume drivers.
-	".ResourceClaims", ".Claims", ".SchedulingGroup", ".WindowsOptions", ".GCEPersistentDisk", ".AWSElasticBlockStore",
+	// Refused by the support option: devices, groups, removed volume drivers.
+	".ResourceClaims", ".Claims", ".SchedulingGroup", ".GCEPersistentDisk", ".AWSElasticBlockStore",
 	".GitRepo", ".ISCSI", ".Glusterfs", ".RBD", ".FlexVolume", ".Cinder", ".CephFS", ".Flocker", ".FC", ".AzureFile",
 	".VsphereVolume", ".Quobyte", ".AzureDisk", ".PhotonPersistentDisk", ".PortworxVolume", ".ScaleIO", ".StorageOS",
-	".Ephemeral", ".ClusterTrustBundle", ".PodCertificate", ".SELinuxOptions",
+	".Ephemeral", ".ClusterTrustBundle", ".PodCertificate",
 	// Dropped by Kubernetes because its feature is off.
 	".StopSignal",
 	// Written by the server alone.
@@ -39,7 +39,7 @@ var words = []string{
 	"Always", "IfNotPresent", "Never", "OnFailure", "None", "Default", "ClusterFirst", "File", "HTTP", "HTTPS", "In",
 	"NotIn", "Exists", "DoesNotExist", "Gt", "Lt", "Equal",
 	"NoSchedule", "NoExecute", "PreferNoSchedule", "DoNotSchedule", "ScheduleAnyway", "Honor", "Ignore", "Localhost",
-	"RuntimeDefault", "Unconfined", "linux",
+	"RuntimeDefault", "Unconfined", "linux", "windows", `D\u`, `a.b\u v`, `.\.`, `D\`, `a\b\c`,
 	"Bidirectional", "HostToContainer", "Enabled", "Disabled", "IfPossible", "Memory", "Directory", "empty", "host",
 	"config", "claim", "app", "second", "init", "side", "http",
 	"10.0.0.1", "::1", "1.2.3", "010.0.0.1", "::ffff:1.2.3.4", "net.core.somaxconn", "kernel.shmmax", "net/core/x",

@@ -95,7 +95,7 @@ func report(t *testing.T, what []string, diff []string) bool {
 
 // spec: OBJ-3, OBJ-4, INIT-2, SPREAD-1, QOS-1
 func TestPodsAreJudgedAlike(t *testing.T) {
-	for _, base := range []func() *v1.Pod{minimal, rich} {
+	for _, base := range []func() *v1.Pod{minimal, rich, ofWindows} {
 		if _, errs := created(t, base()); len(errs) > 0 {
 			t.Fatalf("the base is not valid: %v", errs)
 		}
@@ -105,8 +105,11 @@ func TestPodsAreJudgedAlike(t *testing.T) {
 	bad := 0
 	for i := 0; i < *count && bad < 25; i++ {
 		base := rich
-		if r.IntN(4) == 0 {
+		switch r.IntN(5) {
+		case 0:
 			base = minimal
+		case 1:
+			base = ofWindows
 		}
 		k := base()
 		what := alter(r, k, 1+r.IntN(4), nil)

@@ -356,18 +356,6 @@ func (x *Container) SetsLimited() bool {
 	if x.Lifecycle != nil {
 		return true
 	}
-	if x.SecurityContext.SetsLimited() {
-		return true
-	}
-	if x.Stdin {
-		return true
-	}
-	if x.StdinOnce {
-		return true
-	}
-	if x.Tty {
-		return true
-	}
 	if len(x.EnvFrom) > 0 {
 		return true
 	}
@@ -2621,9 +2609,6 @@ func (x *EphemeralContainerCommon) SetsLimited() bool {
 		}
 	}
 	if x.Resources.SetsLimited() {
-		return true
-	}
-	if x.SecurityContext.SetsLimited() {
 		return true
 	}
 	return false

@@ -690,9 +690,6 @@ func (x *PodSpec) SetsLimited() bool {
 			return true
 		}
 	}
-	if x.SecurityContext.SetsLimited() {
-		return true
-	}
 	if len(x.ImagePullSecrets) > 0 {
 		return true
 	}

@@ -698,24 +698,24 @@ const file_monoplane_core_v1_security_proto_rawDesc = "" +
 	"\x11_localhostProfile\"4\n" +
 	"\fCapabilities\x12\x10\n" +
 	"\x03add\x18\x01 \x03(\tR\x03add\x12\x12\n" +
-	"\x04drop\x18\x02 \x03(\tR\x04drop\"\xd7\a\n" +
-	"\x12PodSecurityContext\x12O\n" +
-	"\x0eseLinuxOptions\x18\x01 \x01(\v2!.monoplane.core.v1.SELinuxOptionsB\x04\x98\x94#\x03R\x0eseLinuxOptions\x12+\n" +
-	"\trunAsUser\x18\x02 \x01(\x03B\b\x98\x94#\x03\xb8\x94#\x01H\x00R\trunAsUser\x88\x01\x01\x12-\n" +
-	"\frunAsNonRoot\x18\x03 \x01(\bB\x04\x98\x94#\x03H\x01R\frunAsNonRoot\x88\x01\x01\x124\n" +
-	"\x12supplementalGroups\x18\x04 \x03(\x03B\x04\x98\x94#\x03R\x12supplementalGroups\x12'\n" +
-	"\afsGroup\x18\x05 \x01(\x03B\b\x98\x94#\x03\xb8\x94#\x01H\x02R\afsGroup\x88\x01\x01\x12-\n" +
+	"\x04drop\x18\x02 \x03(\tR\x04drop\"\x8f\a\n" +
+	"\x12PodSecurityContext\x12I\n" +
+	"\x0eseLinuxOptions\x18\x01 \x01(\v2!.monoplane.core.v1.SELinuxOptionsR\x0eseLinuxOptions\x12'\n" +
+	"\trunAsUser\x18\x02 \x01(\x03B\x04\xb8\x94#\x01H\x00R\trunAsUser\x88\x01\x01\x12'\n" +
+	"\frunAsNonRoot\x18\x03 \x01(\bH\x01R\frunAsNonRoot\x88\x01\x01\x12.\n" +
+	"\x12supplementalGroups\x18\x04 \x03(\x03R\x12supplementalGroups\x12#\n" +
+	"\afsGroup\x18\x05 \x01(\x03B\x04\xb8\x94#\x01H\x02R\afsGroup\x88\x01\x01\x12)\n" +
 	"\n" +
-	"runAsGroup\x18\x06 \x01(\x03B\b\x98\x94#\x03\xb8\x94#\x01H\x03R\n" +
-	"runAsGroup\x88\x01\x01\x129\n" +
-	"\asysctls\x18\a \x03(\v2\x19.monoplane.core.v1.SysctlB\x04\x98\x94#\x03R\asysctls\x12^\n" +
-	"\x0ewindowsOptions\x18\b \x01(\v20.monoplane.core.v1.WindowsSecurityContextOptionsB\x04\x98\x94#\x03R\x0ewindowsOptions\x12;\n" +
-	"\x13fsGroupChangePolicy\x18\t \x01(\tB\x04\x98\x94#\x03H\x04R\x13fsGroupChangePolicy\x88\x01\x01\x12O\n" +
+	"runAsGroup\x18\x06 \x01(\x03B\x04\xb8\x94#\x01H\x03R\n" +
+	"runAsGroup\x88\x01\x01\x123\n" +
+	"\asysctls\x18\a \x03(\v2\x19.monoplane.core.v1.SysctlR\asysctls\x12X\n" +
+	"\x0ewindowsOptions\x18\b \x01(\v20.monoplane.core.v1.WindowsSecurityContextOptionsR\x0ewindowsOptions\x125\n" +
+	"\x13fsGroupChangePolicy\x18\t \x01(\tH\x04R\x13fsGroupChangePolicy\x88\x01\x01\x12I\n" +
 	"\x0eseccompProfile\x18\n" +
-	" \x01(\v2!.monoplane.core.v1.SeccompProfileB\x04\x98\x94#\x03R\x0eseccompProfile\x12R\n" +
-	"\x0fappArmorProfile\x18\v \x01(\v2\".monoplane.core.v1.AppArmorProfileB\x04\x98\x94#\x03R\x0fappArmorProfile\x12E\n" +
-	"\x18supplementalGroupsPolicy\x18\f \x01(\tB\x04\x98\x94#\x03H\x05R\x18supplementalGroupsPolicy\x88\x01\x01\x12;\n" +
-	"\x13seLinuxChangePolicy\x18\r \x01(\tB\x04\x98\x94#\x03H\x06R\x13seLinuxChangePolicy\x88\x01\x01B\f\n" +
+	" \x01(\v2!.monoplane.core.v1.SeccompProfileR\x0eseccompProfile\x12L\n" +
+	"\x0fappArmorProfile\x18\v \x01(\v2\".monoplane.core.v1.AppArmorProfileR\x0fappArmorProfile\x12?\n" +
+	"\x18supplementalGroupsPolicy\x18\f \x01(\tH\x05R\x18supplementalGroupsPolicy\x88\x01\x01\x125\n" +
+	"\x13seLinuxChangePolicy\x18\r \x01(\tH\x06R\x13seLinuxChangePolicy\x88\x01\x01B\f\n" +
 	"\n" +
 	"_runAsUserB\x0f\n" +
 	"\r_runAsNonRootB\n" +
@@ -733,25 +733,25 @@ const file_monoplane_core_v1_security_proto_rawDesc = "" +
 	"\x0eSeccompProfile\x12\x18\n" +
 	"\x04type\x18\x01 \x01(\tB\x04\x90\x94#\x01R\x04type\x12/\n" +
 	"\x10localhostProfile\x18\x02 \x01(\tH\x00R\x10localhostProfile\x88\x01\x01B\x13\n" +
-	"\x11_localhostProfile\"\xa2\a\n" +
-	"\x0fSecurityContext\x12I\n" +
-	"\fcapabilities\x18\x01 \x01(\v2\x1f.monoplane.core.v1.CapabilitiesB\x04\x98\x94#\x03R\fcapabilities\x12)\n" +
+	"\x11_localhostProfile\"\xe0\x06\n" +
+	"\x0fSecurityContext\x12C\n" +
+	"\fcapabilities\x18\x01 \x01(\v2\x1f.monoplane.core.v1.CapabilitiesR\fcapabilities\x12#\n" +
 	"\n" +
-	"privileged\x18\x02 \x01(\bB\x04\x98\x94#\x03H\x00R\n" +
-	"privileged\x88\x01\x01\x12O\n" +
-	"\x0eseLinuxOptions\x18\x03 \x01(\v2!.monoplane.core.v1.SELinuxOptionsB\x04\x98\x94#\x03R\x0eseLinuxOptions\x12+\n" +
-	"\trunAsUser\x18\x04 \x01(\x03B\b\x98\x94#\x03\xb8\x94#\x01H\x01R\trunAsUser\x88\x01\x01\x12-\n" +
-	"\frunAsNonRoot\x18\x05 \x01(\bB\x04\x98\x94#\x03H\x02R\frunAsNonRoot\x88\x01\x01\x12A\n" +
-	"\x16readOnlyRootFilesystem\x18\x06 \x01(\bB\x04\x98\x94#\x03H\x03R\x16readOnlyRootFilesystem\x88\x01\x01\x12I\n" +
-	"\x18allowPrivilegeEscalation\x18\a \x01(\bB\b\x98\x94#\x03\xb8\x94#\x01H\x04R\x18allowPrivilegeEscalation\x88\x01\x01\x12-\n" +
+	"privileged\x18\x02 \x01(\bH\x00R\n" +
+	"privileged\x88\x01\x01\x12I\n" +
+	"\x0eseLinuxOptions\x18\x03 \x01(\v2!.monoplane.core.v1.SELinuxOptionsR\x0eseLinuxOptions\x12'\n" +
+	"\trunAsUser\x18\x04 \x01(\x03B\x04\xb8\x94#\x01H\x01R\trunAsUser\x88\x01\x01\x12'\n" +
+	"\frunAsNonRoot\x18\x05 \x01(\bH\x02R\frunAsNonRoot\x88\x01\x01\x12;\n" +
+	"\x16readOnlyRootFilesystem\x18\x06 \x01(\bH\x03R\x16readOnlyRootFilesystem\x88\x01\x01\x12E\n" +
+	"\x18allowPrivilegeEscalation\x18\a \x01(\bB\x04\xb8\x94#\x01H\x04R\x18allowPrivilegeEscalation\x88\x01\x01\x12)\n" +
 	"\n" +
-	"runAsGroup\x18\b \x01(\x03B\b\x98\x94#\x03\xb8\x94#\x01H\x05R\n" +
-	"runAsGroup\x88\x01\x01\x12'\n" +
-	"\tprocMount\x18\t \x01(\tB\x04\x98\x94#\x03H\x06R\tprocMount\x88\x01\x01\x12^\n" +
+	"runAsGroup\x18\b \x01(\x03B\x04\xb8\x94#\x01H\x05R\n" +
+	"runAsGroup\x88\x01\x01\x12!\n" +
+	"\tprocMount\x18\t \x01(\tH\x06R\tprocMount\x88\x01\x01\x12X\n" +
 	"\x0ewindowsOptions\x18\n" +
-	" \x01(\v20.monoplane.core.v1.WindowsSecurityContextOptionsB\x04\x98\x94#\x03R\x0ewindowsOptions\x12O\n" +
-	"\x0eseccompProfile\x18\v \x01(\v2!.monoplane.core.v1.SeccompProfileB\x04\x98\x94#\x03R\x0eseccompProfile\x12R\n" +
-	"\x0fappArmorProfile\x18\f \x01(\v2\".monoplane.core.v1.AppArmorProfileB\x04\x98\x94#\x03R\x0fappArmorProfileB\r\n" +
+	" \x01(\v20.monoplane.core.v1.WindowsSecurityContextOptionsR\x0ewindowsOptions\x12I\n" +
+	"\x0eseccompProfile\x18\v \x01(\v2!.monoplane.core.v1.SeccompProfileR\x0eseccompProfile\x12L\n" +
+	"\x0fappArmorProfile\x18\f \x01(\v2\".monoplane.core.v1.AppArmorProfileR\x0fappArmorProfileB\r\n" +
 	"\v_privilegedB\f\n" +
 	"\n" +
 	"_runAsUserB\x0f\n" +

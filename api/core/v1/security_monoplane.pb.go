@@ -416,54 +416,6 @@ func (x *PodSecurityContext) CloneTo(c *PodSecurityContext) {
 // CloneMessage is Clone for those who do not know the type.
 func (x *PodSecurityContext) CloneMessage() proto.Message { return x.Clone() }
 
-// SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. A zero
-// value that is given explicitly counts where it asks for something.
-func (x *PodSecurityContext) SetsLimited() bool {
-	if x == nil {
-		return false
-	}
-	if x.SeLinuxOptions != nil {
-		return true
-	}
-	if x.RunAsUser != nil {
-		return true
-	}
-	if x.RunAsNonRoot != nil && *x.RunAsNonRoot {
-		return true
-	}
-	if len(x.SupplementalGroups) > 0 {
-		return true
-	}
-	if x.FsGroup != nil {
-		return true
-	}
-	if x.RunAsGroup != nil {
-		return true
-	}
-	if len(x.Sysctls) > 0 {
-		return true
-	}
-	if x.WindowsOptions != nil {
-		return true
-	}
-	if x.FsGroupChangePolicy != nil && *x.FsGroupChangePolicy != "" {
-		return true
-	}
-	if x.SeccompProfile != nil {
-		return true
-	}
-	if x.AppArmorProfile != nil {
-		return true
-	}
-	if x.SupplementalGroupsPolicy != nil && *x.SupplementalGroupsPolicy != "" {
-		return true
-	}
-	if x.SeLinuxChangePolicy != nil && *x.SeLinuxChangePolicy != "" {
-		return true
-	}
-	return false
-}
-
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *PodSecurityContext) AppendProtobuf(e *wire.Encoder) {
 	if x == nil {
@@ -947,51 +899,6 @@ func (x *SecurityContext) CloneTo(c *SecurityContext) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *SecurityContext) CloneMessage() proto.Message { return x.Clone() }
-
-// SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. A zero
-// value that is given explicitly counts where it asks for something.
-func (x *SecurityContext) SetsLimited() bool {
-	if x == nil {
-		return false
-	}
-	if x.Capabilities != nil {
-		return true
-	}
-	if x.Privileged != nil && *x.Privileged {
-		return true
-	}
-	if x.SeLinuxOptions != nil {
-		return true
-	}
-	if x.RunAsUser != nil {
-		return true
-	}
-	if x.RunAsNonRoot != nil && *x.RunAsNonRoot {
-		return true
-	}
-	if x.ReadOnlyRootFilesystem != nil && *x.ReadOnlyRootFilesystem {
-		return true
-	}
-	if x.AllowPrivilegeEscalation != nil {
-		return true
-	}
-	if x.RunAsGroup != nil {
-		return true
-	}
-	if x.ProcMount != nil && *x.ProcMount != "" {
-		return true
-	}
-	if x.WindowsOptions != nil {
-		return true
-	}
-	if x.SeccompProfile != nil {
-		return true
-	}
-	if x.AppArmorProfile != nil {
-		return true
-	}
-	return false
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *SecurityContext) AppendProtobuf(e *wire.Encoder) {

@@ -62,7 +62,8 @@ func (v *Checker) CheckSpec() {
 	if len(s.GetOverhead()) > 0 {
 		v.Requirements(p.Child("overhead"), &corev1.ResourceRequirements{Limits: s.GetOverhead()}, validation.OfContainer)
 	}
-	v.operatingSystem(p.Child("os"))
+	v.operatingSystem(p)
+	v.hostProcess(p)
 	v.fileKeyVolumes()
 }
 
@@ -133,18 +134,4 @@ func (v *Checker) CheckTokens() {
 			}
 		}
 	}
-}
-
-// operatingSystem checks spec.os. Monoplane's nodes run Linux; what only Windows knows is refused by its
-// support option.
-func (v *Checker) operatingSystem(p *validation.Path) {
-	os := v.spec.GetOs()
-	if os == nil {
-		return
-	}
-	if os.GetName() == "" {
-		v.Required(p.Child("name"), "")
-		return
-	}
-	v.OneOf(p, os.GetName(), osLinux, osWindows)
 }

@@ -18,8 +18,7 @@ const (
 	osWindows = "windows"
 )
 
-// podSecurity checks the security context of the pod (SEC-1). Windows options are refused by their
-// support option.
+// podSecurity checks the security context of the pod (SEC-1).
 func (v *Checker) podSecurity(p *validation.Path) {
 	sc := v.spec.GetSecurityContext()
 	if v.spec.GetShareProcessNamespace() && v.spec.GetHostPID() {
@@ -40,6 +39,7 @@ func (v *Checker) podSecurity(p *validation.Path) {
 	v.appArmor(p.Child("appArmorProfile"), sc.GetAppArmorProfile())
 	v.optionalOneOf(p.Child("supplementalGroupsPolicy"), sc.SupplementalGroupsPolicy, "Merge", "Strict")
 	v.optionalOneOf(p.Child("seLinuxChangePolicy"), sc.SeLinuxChangePolicy, "Recursive")
+	v.windowsOptions(p.Child("windowsOptions"), sc.GetWindowsOptions())
 }
 
 func (f *faults) optionalOneOf(p *validation.Path, value *string, supported ...string) {
@@ -77,6 +77,7 @@ func (v *Checker) securityContext(p *validation.Path, sc *corev1.SecurityContext
 			}
 		}
 	}
+	v.windowsOptions(p.Child("windowsOptions"), sc.GetWindowsOptions())
 	v.appArmor(p.Child("appArmorProfile"), sc.GetAppArmorProfile())
 }
 
