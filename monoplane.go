@@ -50,6 +50,8 @@ type Config struct {
 	// describe the machine (hostname, os, arch, zone, region, instance type) are kept up to date; other labels of a node
 	// that exists are left as they are, and none is removed, as with kubelet's --node-labels. spec: NODE-6
 	NodeLabels map[string]string
+	// Machine says what the agent does for the machine that its pods run on. Simulated nodes have none.
+	Machine MachineConfig
 	// Zones spreads simulated nodes evenly over so many zones, topology.kubernetes.io/zone=zone-1 and so on; 0 for no
 	// zones.
 	Zones int
@@ -109,6 +111,7 @@ func (cfg Config) complete() (Config, error) {
 		errs = append(errs, fmt.Errorf("%q cannot name a node: %s", cfg.NodeName, problems[0]))
 	}
 	errs = append(errs, hostinfo.CheckLabels(cfg.NodeLabels), cfg.checkZones())
+	errs = append(errs, cfg.checkMachine())
 	if cfg.MaxEvents == 0 {
 		cfg.MaxEvents = 10_000
 	}

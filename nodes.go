@@ -99,6 +99,7 @@ func (c *Cluster) startAgent(ctx, running context.Context, p *parts, i int, name
 		cfg.PodLogDir, cfg.PodsDir = filepath.Join(dir, "logs"), filepath.Join(dir, "pods-data")
 		cfg.SeccompDir = filepath.Join(dir, "seccomp")
 		cfg.DataDir = c.cfg.DataDir
+		c.cfg.Machine.apply(&cfg, dir)
 	}
 	agent, err := nodeagent.New(cfg)
 	if err != nil {
@@ -135,6 +136,9 @@ func (c *Cluster) makeNodeDir(name string) error {
 		}
 	}
 	if _, err := dir.Make("logs"); err != nil {
+		return err
+	}
+	if _, err := dir.Make("manifests"); err != nil { // who writes there starts pods
 		return err
 	}
 	pods, err := dir.Make("pods")

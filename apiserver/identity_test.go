@@ -186,6 +186,7 @@ func TestNodeNamesBelongToMachines(t *testing.T) {
 func TestLeastPrivilege(t *testing.T) {
 	c := start(t)
 	c.register("n1")
+	c.register("n2")
 	c.boundPod("web", "n1")
 	agent := c.agent("n2")
 	list := func(by client, selector string) error {
@@ -199,6 +200,21 @@ func TestLeastPrivilege(t *testing.T) {
 	lease := func(by client, name string) error {
 		_, err := by.Leases.Create(ctx(t), &coordinationv1.CreateLeaseRequest{Namespace: "kube-node-lease",
 			Object: &coordinationv1.Lease{Metadata: &metav1.ObjectMeta{Name: name}}})
+		return err
+	}
+	mirror := func(edit func(*corev1.Pod)) error {
+		n, err := agent.Nodes.Get(ctx(t), &metav1.GetRequest{Name: "n2"})
+		if err != nil {
+			return err
+		}
+		p := newPod("mirror")
+		p.Spec.NodeName = "n2"
+		p.Metadata.Annotations = map[string]string{"kubernetes.io/config.mirror": "x"}
+		p.Metadata.OwnerReferences = []*metav1.OwnerReference{{
+			ApiVersion: "v1", Kind: "Node", Name: "n2", Uid: n.GetMetadata().GetUid(), Controller: ptr(true),
+		}}
+		edit(p)
+		_, err = agent.Pods.Create(ctx(t), &corev1.CreatePodRequest{Object: p})
 		return err
 	}
 	for _, x := range []struct {
@@ -229,13 +245,23 @@ func TestLeastPrivilege(t *testing.T) {
 			_, err := agent.Pods.Create(ctx(t), &corev1.CreatePodRequest{Object: p})
 			return err
 		}(), apierrors.Forbidden},
-		{"an agent creates a mirror pod", func() error {
-			p := newPod("mirror")
-			p.Spec.NodeName = "n2"
-			p.Metadata.Annotations = map[string]string{"kubernetes.io/config.mirror": "x"}
-			_, err := agent.Pods.Create(ctx(t), &corev1.CreatePodRequest{Object: p})
-			return err
-		}(), ""},
+		{"an agent creates a mirror pod", mirror(func(*corev1.Pod) {}), ""},
+		{"an agent creates a mirror pod of nobody", mirror(func(p *corev1.Pod) {
+			p.Metadata.Name, p.Metadata.OwnerReferences = "m2", nil
+		}), apierrors.Forbidden},
+		{"an agent creates a mirror pod of another machine's node", mirror(func(p *corev1.Pod) {
+			p.Metadata.Name, p.Metadata.OwnerReferences[0].Uid = "m3", "other"
+		}), apierrors.Forbidden},
+		{"an agent creates a mirror pod that holds up its node's deletion", mirror(func(p *corev1.Pod) {
+			p.Metadata.Name, p.Metadata.OwnerReferences[0].BlockOwnerDeletion = "m4", ptr(true)
+		}), apierrors.Forbidden},
+		{"an agent creates a mirror pod on another node", mirror(func(p *corev1.Pod) {
+			p.Metadata.Name, p.Spec.NodeName = "m5", "n1"
+		}), apierrors.Forbidden},
+		{"an agent creates a mirror pod with a secret", mirror(func(p *corev1.Pod) {
+			p.Metadata.Name, p.Spec.Volumes = "m6", []*corev1.Volume{{Name: "v", VolumeSource: &corev1.VolumeSource{
+				Secret: &corev1.SecretVolumeSource{SecretName: "s"}}}}
+		}), apierrors.Forbidden},
 		{"an administrator creates a mirror pod", func() error {
 			p := newPod("fake")
 			p.Spec.NodeName = "n2"

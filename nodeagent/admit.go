@@ -12,9 +12,13 @@ import (
 
 // admit decides about one pod at a time, so that two cannot take the same room. The node as last seen may be stale: a
 // refusal is decided anew on the node as it is, and not before that can be read. spec: LIFE-12
-func (a *Agent) admit(ctx context.Context, p *corev1.Pod) podstate.Input {
-	refused := a.check(p, a.nodeNow())
-	if refused != nil {
+func (a *Agent) admit(ctx context.Context, p *corev1.Pod, static bool) podstate.Input {
+	seen := a.nodeNow()
+	if seen == nil {
+		seen = a.nodeObject() // a static pod need not wait for the API
+	}
+	refused := a.check(p, seen)
+	if refused != nil && !static {
 		node, err := a.readNode(ctx)
 		if err != nil {
 			return podstate.Admission{Undecided: true}

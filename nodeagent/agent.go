@@ -14,6 +14,7 @@ import (
 	"monoplane.dev/nodeagent/criconfig"
 	"monoplane.dev/nodeagent/objects"
 	"monoplane.dev/nodeagent/podstate"
+	"monoplane.dev/rules/staticpod"
 )
 
 // ErrRefused means that the API does not accept this machine as the node. The agent has stopped its pods.
@@ -33,6 +34,7 @@ type Agent struct {
 	inOrder      inOrder
 	// objects are the ConfigMaps and Secrets that the pods use.
 	objects *objects.Tracker
+	static  *staticPods
 
 	mu sync.Mutex
 	// ctx is for the actions of workers, nil before Run; cancel ends it. Invariant: once closed, nothing is spawned.
@@ -74,6 +76,7 @@ func New(cfg Config) (*Agent, error) {
 		stopping: make(chan struct{}), known: make(chan struct{}), ended: make(chan struct{}),
 	}
 	a.objects = objects.New(objects.Config{Client: cfg.Client, Spawn: a.spawn, OnChange: a.contentChanged})
+	a.static = newStaticPods(a)
 	return a, nil
 }
 
@@ -166,6 +169,9 @@ func (a *Agent) work(ctx context.Context, pods *cache.Cache[*corev1.Pod]) error 
 	if !a.cfg.NoStreams {
 		g.Go(func() error { return a.serveStreams(ctx) })
 	}
+	if a.static.watcher != nil {
+		g.Go(func() error { return a.static.run(ctx) })
+	}
 	if a.cfg.PodLogDir != "" {
 		g.Go(func() error { return a.rotateLogs(ctx) })
 	}
@@ -183,7 +189,11 @@ func (a *Agent) follow(ctx context.Context, pods *cache.Cache[*corev1.Pod]) erro
 	if err := pods.WaitForSync(ctx); err != nil {
 		return err
 	}
+	a.static.missing(pods)
 	for _, w := range a.list() {
+		if w.static != nil {
+			continue // the API has its mirror only
+		}
 		p := w.pod()
 		if have, ok := pods.Get(p.GetMetadata().GetNamespace(), p.GetMetadata().GetName()); !ok || uidOf(have) != w.uid {
 			w.post(podstate.Absent{})
@@ -208,6 +218,9 @@ func (a *Agent) startPods(seen *returned) *cache.Cache[*corev1.Pod] {
 		OnAdd:    a.podChanged,
 		OnUpdate: func(_, p *corev1.Pod) { a.podChanged(p) },
 		OnDelete: func(p *corev1.Pod) {
+			if staticpod.IsMirror(p.GetMetadata()) {
+				a.static.mirrorGone(p)
+			}
 			if w := a.worker(uidOf(p)); w != nil {
 				w.post(podstate.Absent{})
 			}
@@ -232,6 +245,10 @@ func (a *Agent) adoptAll(seen *returned) {
 func (a *Agent) podChanged(p *corev1.Pod) {
 	if w := a.worker(uidOf(p)); w != nil {
 		w.post(podstate.Changed{Pod: p})
+		return
+	}
+	if staticpod.IsMirror(p.GetMetadata()) {
+		a.static.mirrorSeen(p)
 		return
 	}
 	a.adopt(p, &local{})
@@ -285,9 +302,12 @@ func (a *Agent) list() []*worker {
 // forget drops a worker that has nothing left to do.
 func (a *Agent) forget(w *worker) {
 	a.mu.Lock()
-	defer a.mu.Unlock()
 	if a.workers[w.uid] == w {
 		delete(a.workers, w.uid)
+	}
+	a.mu.Unlock()
+	if w.static != nil {
+		a.static.gone(w)
 	}
 }
 

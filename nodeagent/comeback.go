@@ -8,6 +8,7 @@ import (
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/apierrors"
 	"monoplane.dev/nodeagent/podstate"
+	"monoplane.dev/rules/staticpod"
 )
 
 // returned is what the agent finds when it comes back.
@@ -30,6 +31,7 @@ func (a *Agent) comeBack(ctx context.Context) (*returned, error) {
 	if err != nil {
 		return nil, err
 	}
+	a.static.begin(ctx, found)
 	var pods *corev1.PodList
 	err = retry(ctx, func(ctx context.Context) (err error) {
 		// No resourceVersion: the read is linearizable.
@@ -46,7 +48,14 @@ func (a *Agent) comeBack(ctx context.Context) (*returned, error) {
 	for _, p := range pods.GetItems() {
 		bound[uidOf(p)] = true
 	}
-	out := &returned{pods: pods.GetItems(), local: make(map[string]*local, len(found))}
+	out := &returned{local: make(map[string]*local, len(found))}
+	for _, p := range pods.GetItems() {
+		if staticpod.IsMirror(p.GetMetadata()) {
+			a.static.mirrorSeen(p)
+			continue
+		}
+		out.pods = append(out.pods, p)
+	}
 	var gone []*worker
 	for uid, l := range found {
 		if bound[uid] {

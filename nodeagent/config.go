@@ -3,6 +3,7 @@ package nodeagent
 import (
 	"errors"
 	"log/slog"
+	"net/http"
 	"time"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -45,6 +46,16 @@ type Config struct {
 	StateDir string
 	// Machine describes the machine; read from the system when its Capacity is nil.
 	Machine hostinfo.Facts
+	// ManifestDir is a directory with the manifests of static pods, or one such file; it need not exist. ManifestURL
+	// answers with a manifest when it is asked with ManifestHeader. Both may be empty. spec: STATIC-1
+	ManifestDir, ManifestURL string
+	// ManifestHeader may be nil.
+	ManifestHeader http.Header
+	// ManifestClient asks the URL; http.DefaultClient when nil.
+	ManifestClient *http.Client
+	// CompletePod gives a static pod the defaults of the API and checks it by its rules. Required where there are
+	// manifests.
+	CompletePod func(*corev1.Pod) error
 	// Labels are given to the node when it is first registered. Those that describe the machine, such as
 	// topology.kubernetes.io/zone, are kept up to date, as kubelet does. spec: NODE-6
 	Labels map[string]string
@@ -92,6 +103,8 @@ func (c *Config) complete() error {
 		return errors.New("nodeagent: Client is missing")
 	case c.Runtime == nil || c.Images == nil:
 		return errors.New("nodeagent: Runtime or Images is missing")
+	case c.CompletePod == nil && (c.ManifestDir != "" || c.ManifestURL != ""):
+		return errors.New("nodeagent: CompletePod is missing")
 	}
 	if c.DataDir == "" {
 		c.DataDir = c.PodLogDir

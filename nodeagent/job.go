@@ -42,12 +42,13 @@ type job struct {
 	agent  *Agent
 	pod    *corev1.Pod
 	podIPs []string
+	static *staticPod // nil for a pod of the API
 }
 
 func (j job) do(ctx context.Context, action podstate.Action) podstate.Input {
 	switch action := action.(type) {
 	case podstate.Admit:
-		return j.agent.admit(ctx, j.pod)
+		return j.agent.admit(ctx, j.pod, j.static != nil)
 	case podstate.StopContainer:
 		return j.stopContainer(ctx, action)
 	case podstate.Probe:
@@ -248,6 +249,9 @@ func (a *Agent) call(ctx context.Context, f func(ctx context.Context) error) err
 }
 
 func (j job) writeStatus(ctx context.Context, p *corev1.Pod) podstate.Input {
+	if j.static != nil {
+		return j.agent.static.written(j.static, p)
+	}
 	var now *corev1.Pod
 	err := j.agent.call(ctx, func(ctx context.Context) (err error) {
 		now, err = j.agent.cfg.Client.Pods.UpdateStatus(ctx, &corev1.UpdatePodRequest{
@@ -268,6 +272,9 @@ func (j job) writeStatus(ctx context.Context, p *corev1.Pod) podstate.Input {
 
 // lookup asks the API, by a linearizable read, whether the pod is still this node's. spec: DEL-9
 func (j job) lookup(ctx context.Context) podstate.Input {
+	if j.static != nil {
+		return j.agent.static.lookup(j.static, uidOf(j.pod))
+	}
 	var now *corev1.Pod
 	err := j.agent.call(ctx, func(ctx context.Context) (err error) {
 		meta := j.pod.GetMetadata()
@@ -287,6 +294,9 @@ func (j job) lookup(ctx context.Context) podstate.Input {
 
 // deletePod completes a graceful deletion. spec: DEL-7, DEL-11
 func (j job) deletePod(ctx context.Context) podstate.Input {
+	if j.static != nil {
+		return podstate.PodDeleted{}
+	}
 	meta := j.pod.GetMetadata()
 	err := j.agent.call(ctx, func(ctx context.Context) error {
 		_, err := j.agent.cfg.Client.Pods.Delete(ctx, &metav1.DeleteRequest{

@@ -225,7 +225,7 @@ func (l *looker) ask(uid string) {
 func (a *Agent) unknown(ctx context.Context, uid string) {
 	all, err := a.observeAll(ctx, map[string]string{criconfig.LabelPodUID: uid})
 	l := all[uid]
-	if err != nil || l == nil || a.worker(uid) != nil {
+	if err != nil || l == nil || a.worker(uid) != nil || a.static.holds(uid) {
 		return // gone, or known by now; else the next look will try again
 	}
 	var p *corev1.Pod

@@ -48,6 +48,9 @@ func (a *Agent) serve(ctx context.Context, call *nodev1.Call, send func([]byte) 
 func (a *Agent) log(ctx context.Context, ask *nodev1.LogCall, send func([]byte) error) error {
 	w := a.worker(ask.GetUid())
 	if w == nil {
+		w = a.static.ofMirror(ask.GetUid())
+	}
+	if w == nil {
 		return apierrors.NewNotFound(corev1.PodKind, ask.GetPod())
 	}
 	o := ask.GetOptions()

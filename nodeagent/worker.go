@@ -14,6 +14,8 @@ import (
 type worker struct {
 	agent *Agent
 	uid   string
+	// static is the static pod that this is the worker of, nil for a pod of the API. It never changes.
+	static *staticPod
 
 	mu sync.Mutex // guards what follows
 	m  *podstate.StateMachine
@@ -93,7 +95,7 @@ func (w *worker) start(do func(ctx, wanted context.Context) podstate.Input) {
 
 // job takes along what an action needs of the state. The caller holds the lock.
 func (w *worker) job() job {
-	return job{agent: w.agent, pod: w.m.Pod(), podIPs: w.m.PodIPs()}
+	return job{agent: w.agent, pod: w.m.Pod(), podIPs: w.m.PodIPs(), static: w.static}
 }
 
 // wakeAt sets the timer. The caller holds the lock.

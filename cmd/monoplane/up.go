@@ -34,6 +34,7 @@ type upOptions struct {
 	schedulerConfig string
 	logLevel        string
 	originalDead    bool
+	machine         machineOptions
 }
 
 func (o *upOptions) add(flags *pflag.FlagSet) {
@@ -50,6 +51,7 @@ func (o *upOptions) add(flags *pflag.FlagSet) {
 	flags.StringToStringVar(&o.nodeLabels, "node-labels", nil,
 		"labels for the node when it is first registered, such as topology.kubernetes.io/zone=a,disk=ssd. Zone, region "+
 			"and instance type are kept up to date")
+	o.machine.add(flags)
 	flags.IntVar(&o.zones, "zones", 0,
 		"spread simulated nodes over so many zones, topology.kubernetes.io/zone=zone-1 and so on")
 	flags.StringSliceVar(&o.etcdEndpoints, "etcd-endpoints", nil,
@@ -82,8 +84,13 @@ func (o *upOptions) config(stderr io.Writer) (monoplane.Config, error) {
 	if err != nil {
 		return monoplane.Config{}, err
 	}
+	machine, err := o.machine.config()
+	if err != nil {
+		return monoplane.Config{}, err
+	}
 	cfg := monoplane.Config{
 		DataDir:       dir,
+		Machine:       machine,
 		Listen:        o.listen,
 		GRPCListen:    o.grpcListen,
 		Nodes:         o.nodes,

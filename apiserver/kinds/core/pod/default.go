@@ -5,6 +5,7 @@ import (
 	"monoplane.dev/apiserver/kinds/core/podspec"
 	"monoplane.dev/rules/phase"
 	"monoplane.dev/rules/qos"
+	"monoplane.dev/rules/staticpod"
 	"monoplane.dev/rules/taints"
 
 	corev1 "monoplane.dev/api/core/v1"
@@ -54,7 +55,7 @@ func DefaultStatus(s *corev1.PodStatus) {
 func DefaultNew(p *corev1.Pod) {
 	Default(p)
 	s := p.Spec
-	if !isMirror(p) { // a node gives no identity to a pod that it has made
+	if !staticpod.IsMirror(p.Metadata) { // a static pod runs as nobody that the API knows
 		defaults.Set(&s.ServiceAccountName, serviceAccount)
 		s.ServiceAccount = s.ServiceAccountName
 	}

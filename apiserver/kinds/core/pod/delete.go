@@ -17,6 +17,7 @@ import (
 	"monoplane.dev/codec/value"
 	"monoplane.dev/rules/phase"
 	"monoplane.dev/rules/precondition"
+	"monoplane.dev/rules/staticpod"
 
 	corev1 "monoplane.dev/api/core/v1"
 	metav1 "monoplane.dev/api/meta/v1"
@@ -77,7 +78,7 @@ func view(o *corev1.Pod) deletion.Pod {
 		Node: o.GetSpec().GetNodeName(), NodeKey: nodekey.Of(m),
 		Terminal:   phase.Terminal(o),
 		NodeLost:   lost.GetStatus() == "True" && lost.GetReason() == "DeletionByPodGC",
-		Mirror:     isMirror(o),
+		Mirror:     staticpod.IsMirror(m),
 		Finalizers: len(m.GetFinalizers()) > 0,
 	}
 	if o.GetSpec() != nil {

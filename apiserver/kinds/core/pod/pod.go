@@ -23,14 +23,10 @@ import (
 	"monoplane.dev/apiserver/warning"
 	"monoplane.dev/codec/value"
 	"monoplane.dev/object"
-	"monoplane.dev/rules/podrefs"
 
 	corev1 "monoplane.dev/api/core/v1"
 	metav1 "monoplane.dev/api/meta/v1"
 )
-
-// mirrorAnnotation marks the mirror of a static pod (STATIC-1).
-const mirrorAnnotation = "kubernetes.io/config.mirror"
 
 // Pods makes the strategy and the service of pods.
 type Pods struct {
@@ -87,20 +83,8 @@ func (p *Pods) validate(o *corev1.Pod) []apierrors.Cause {
 
 // admit readies a new pod: nothing has happened to it yet.
 func (p *Pods) admit(ctx context.Context, o *corev1.Pod) error {
-	id := auth.From(ctx)
-	mirror := isMirror(o)
-	switch {
-	case id.Class == auth.Node && (!mirror || o.Spec.NodeName != id.Node):
-		return apierrors.NewForbidden(corev1.PodKind, o.Metadata.GetName(),
-			"%s may only create mirror pods that are bound to its own node", id.Name)
-	case mirror && id.Class != auth.Node:
-		// A mirror pod may go without a graceful deletion (DEL-8), so nobody else may make one.
-		return apierrors.NewForbidden(corev1.PodKind, o.Metadata.GetName(),
-			"only the agent of a node may create mirror pods (annotation %s)", mirrorAnnotation)
-	case mirror && podrefs.Any(o.Spec) != "":
-		// A node reads what its pods refer to, and would choose for itself what that is.
-		return apierrors.NewForbidden(corev1.PodKind, o.Metadata.GetName(),
-			"node %q can not create pods that reference %s", id.Node, podrefs.Any(o.Spec))
+	if err := p.admitMirror(ctx, o); err != nil {
+		return err
 	}
 	key, err := p.machine(ctx, o.Spec.NodeName)
 	if err != nil {
@@ -195,11 +179,6 @@ func warnOfSeconds(ctx context.Context, next, live []*corev1.Toleration) {
 // mayRead shows an agent the pods of its own node only.
 func mayRead(ctx context.Context, o *corev1.Pod) error {
 	return auth.OwnNode(auth.From(ctx), o.GetSpec().GetNodeName(), `pods "`+o.GetMetadata().GetName()+`"`)
-}
-
-func isMirror(o *corev1.Pod) bool {
-	_, ok := o.GetMetadata().GetAnnotations()[mirrorAnnotation]
-	return ok
 }
 
 func condition(o *corev1.Pod, name string) *corev1.PodCondition {
