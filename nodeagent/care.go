@@ -2,24 +2,39 @@ package nodeagent
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	corev1 "monoplane.dev/api/core/v1"
+	"monoplane.dev/nodeagent/hook"
 	"monoplane.dev/nodeagent/podstate"
 	"monoplane.dev/nodeagent/probe"
 )
+
+// runProbe makes one attempt of a probe beside what else the worker does. The caller holds the lock.
+func (w *worker) runProbe(action podstate.Probe) {
+	job := w.job()
+	w.agent.spawn(func(ctx context.Context) {
+		in := job.probe(ctx, action)
+		if ctx.Err() == nil { // else it was the agent that ended
+			w.post(in)
+		}
+	})
+}
 
 // probe makes one attempt of a probe. spec: PROBE-1
 func (j job) probe(ctx context.Context, action podstate.Probe) podstate.Input {
 	spec := podstate.ContainerAt(j.pod, action.Index)
 	p := action.Kind.Of(spec)
-	if j.agent.cfg.Simulated {
-		p = simulatedProbe(p)
+	h := p.GetHandler()
+	if command := simulatedCommand(j.agent.cfg.Simulated, h.GetHttpGet(), h.GetTcpSocket(), h.GetGrpc()); command != nil {
+		p = p.Shallow()
+		p.Handler = &corev1.ProbeHandler{Exec: command}
 	}
 	result, message := probe.Run(ctx, p, j.target(spec, action.ID))
-	out := podstate.Probed{Index: action.Index, ID: action.ID, Kind: action.Kind, Message: message}
+	out := podstate.Probed{Probe: action, Message: message}
 	switch result {
 	case probe.Success:
 		out.Result = podstate.ProbeSuccess
@@ -29,6 +44,57 @@ func (j job) probe(ctx context.Context, action podstate.Probe) podstate.Input {
 		out.Result = podstate.ProbeUnknown
 	}
 	return out
+}
+
+// hookKey names a hook that runs.
+type hookKey struct {
+	id   string
+	kind podstate.HookKind
+}
+
+// runHook begins a hook, which ends by itself, with its time, or by CancelHook. The caller holds the lock.
+func (w *worker) runHook(action podstate.RunHook) {
+	job, key := w.job(), hookKey{action.ID, action.Kind}
+	ctx, cancel := context.WithCancel(w.agent.context())
+	if w.hooks == nil {
+		w.hooks = make(map[hookKey]context.CancelFunc)
+	}
+	w.hooks[key] = cancel
+	w.agent.spawn(func(agent context.Context) {
+		err := job.hook(ctx, action)
+		cancel()
+		if agent.Err() != nil {
+			return // it was the agent that ended
+		}
+		w.mu.Lock()
+		delete(w.hooks, key)
+		if len(w.hooks) == 0 {
+			w.hooks = nil
+		}
+		w.mu.Unlock()
+		w.post(podstate.HookRun{Index: action.Index, ID: action.ID, Kind: action.Kind, Failed: err != nil})
+	})
+}
+
+// hook runs a hook to its end. What went wrong is for the log: it may say what not everybody may know who can read
+// events. spec: HOOK-1
+func (j job) hook(ctx context.Context, action podstate.RunHook) error {
+	limited := ctx
+	if action.Timeout > 0 {
+		var cancel context.CancelFunc
+		limited, cancel = context.WithTimeout(ctx, action.Timeout)
+		defer cancel()
+	}
+	spec := podstate.ContainerAt(j.pod, action.Index)
+	handler := action.Kind.Of(spec)
+	if command := simulatedCommand(j.agent.cfg.Simulated, handler.GetHttpGet(), nil, nil); command != nil {
+		handler = &corev1.LifecycleHandler{Exec: command}
+	}
+	err := hook.Run(limited, handler, j.target(spec, action.ID))
+	if err != nil {
+		j.warn(ctx, "a hook of a container has failed", fmt.Errorf("container %s: %w", spec.GetName(), err))
+	}
+	return err
 }
 
 // target returns what probes and hooks of one instance of a container need to reach it.
@@ -47,21 +113,22 @@ func (j job) target(spec *corev1.Container, id string) probe.Target {
 	return t
 }
 
-// simulatedProbe returns a probe for a machine that does not exist, so that there is no network either: the runtime
-// decides what comes of it, as of a command that is called as the mechanism is.
-func simulatedProbe(p *corev1.Probe) *corev1.Probe {
-	command := ""
-	switch h := p.GetHandler(); {
-	case h.GetHttpGet() != nil:
-		command = "httpGet"
-	case h.GetTcpSocket() != nil:
-		command = "tcpSocket"
-	case h.GetGrpc() != nil:
-		command = "grpc"
+// simulatedCommand returns a command to execute in place of what needs a network: on a machine that does not exist
+// there is none, and the runtime decides what comes of a command that is called as the mechanism is. It returns nil
+// for what needs no network, and on machines that exist.
+func simulatedCommand(
+	simulated bool, http *corev1.HTTPGetAction, tcp *corev1.TCPSocketAction, grpc *corev1.GRPCAction,
+) *corev1.ExecAction {
+	switch {
+	case !simulated:
+		return nil
+	case http != nil:
+		return &corev1.ExecAction{Command: []string{"httpGet"}}
+	case tcp != nil:
+		return &corev1.ExecAction{Command: []string{"tcpSocket"}}
+	case grpc != nil:
+		return &corev1.ExecAction{Command: []string{"grpc"}}
 	default:
-		return p
+		return nil
 	}
-	p = p.Shallow()
-	p.Handler = &corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{command}}}
-	return p
 }

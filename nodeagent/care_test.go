@@ -134,3 +134,105 @@ func TestProbeTimesOut(t *testing.T) {
 		w.phase("slow", "Failed")
 	})
 }
+
+// hooked gives the first container hooks that execute a command each.
+func hooked(postStart, preStop string) podOption {
+	return edit(func(p *corev1.Pod) {
+		l := &corev1.Lifecycle{}
+		if postStart != "" {
+			l.PostStart = &corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: []string{postStart}}}
+		}
+		if preStop != "" {
+			l.PreStop = &corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: []string{preStop}}}
+		}
+		p.Spec.Containers[0].Lifecycle = l
+	})
+}
+
+// spec: HOOK-1, HOOK-2, TERM-1
+func TestHooks(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.start()
+		w.create("a", containers("main", "other"), hooked("hello", "bye"), grace(10),
+			annotated("exec-delay.hello", "5s", "exec-delay.bye", "4s", "ignore-term", "true"))
+		time.Sleep(4 * time.Second)
+		if c := w.phase("a", "Pending").GetStatus().GetContainerStatuses()[0]; c.GetStarted() ||
+			c.GetState().GetWaiting().GetReason() != "ContainerCreating" {
+			t.Errorf("before postStart has ended: %v", c)
+		}
+		time.Sleep(2 * time.Second)
+		w.phase("a", "Running")
+		w.delete("a", -1)
+		time.Sleep(11 * time.Second)
+		if w.get("a") != nil {
+			t.Error("it is still there")
+		}
+		w.expect("a", "START main/0 @0s", "EXEC hello main/0 @0s", "START other/0 @5s", "EXEC bye main/0 @6s",
+			"TERM other/0 @6s", "TERM main/0 @10s", "KILL main/0 @16s", "EXIT main/0 @16s", "KILL other/0 @16s",
+			"EXIT other/0 @16s")
+		w.empty()
+	})
+}
+
+// spec: HOOK-1
+func TestHooksFail(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.start()
+		w.create("bad", hooked("hello", ""), annotated("exec-code.hello", "3"), restart("Never"))
+		w.create("hangs", hooked("hello", "bye"), annotated("exec-delay", "1000h"), grace(5))
+		time.Sleep(time.Hour)
+		c := w.phase("bad", "Failed").GetStatus().GetContainerStatuses()[0]
+		if c.GetState().GetTerminated().GetExitCode() != 143 {
+			t.Errorf("status: %v", c)
+		}
+		w.phase("hangs", "Pending")
+		w.delete("hangs", -1)
+		time.Sleep(8 * time.Second)
+		if w.get("hangs") != nil {
+			t.Error("hooks that hang hold up the deletion")
+		}
+		w.expect("hangs", "START main/0 @0s", "EXEC hello main/0 @0s", "EXEC bye main/0 @1h0m0s", "TERM main/0 @1h0m5s",
+			"EXIT main/0 @1h0m5s")
+	})
+}
+
+// spec: HOOK-1: the runtime of a machine that does not exist answers for the network; sleep needs none.
+func TestHooksWithoutExec(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.start()
+		w.create("a", edit(func(p *corev1.Pod) {
+			p.Spec.Containers[0].Lifecycle = &corev1.Lifecycle{
+				PostStart: &corev1.LifecycleHandler{HttpGet: &corev1.HTTPGetAction{Port: &metav1.IntOrString{IntVal: 80}}},
+				PreStop:   &corev1.LifecycleHandler{Sleep: &corev1.SleepAction{Seconds: 3}},
+			}
+		}))
+		w.settle()
+		w.phase("a", "Running")
+		w.delete("a", -1)
+		time.Sleep(4 * time.Second)
+		w.expect("a", "START main/0 @0s", "EXEC httpGet main/0 @0s", "TERM main/0 @3.5s", "EXIT main/0 @3.5s")
+	})
+}
+
+// An agent that is killed while hooks run leaves nothing behind and goes on with the pod. spec: DEL-10, HOOK-1
+func TestHooksWhenTheAgentRestarts(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.start()
+		w.create("a", hooked("hello", "bye"), annotated("exec-delay", "10s"), grace(20))
+		time.Sleep(5 * time.Second)
+		w.kill()
+		w.start()
+		time.Sleep(11 * time.Second)
+		w.phase("a", "Running")
+		w.delete("a", -1)
+		time.Sleep(4 * time.Second)
+		w.kill()
+		w.start()
+		time.Sleep(11 * time.Second)
+		w.expect("a", "START main/0 @0s", "EXEC hello main/0 @0s", "EXEC hello main/0 @5s", "EXEC bye main/0 @16s",
+			"EXEC bye main/0 @20s", "TERM main/0 @30s", "EXIT main/0 @30s")
+		if w.get("a") != nil {
+			t.Error("it is still there")
+		}
+	})
+}

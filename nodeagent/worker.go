@@ -23,6 +23,8 @@ type worker struct {
 	timer *time.Timer
 	// cancelStart says that what is being started is no longer wanted, nil when there is nothing.
 	cancelStart context.CancelFunc
+	// hooks ends what runs as hooks of containers, nil for nothing.
+	hooks map[hookKey]context.CancelFunc
 	// holds: the pod was admitted, even if the machine has not been told yet.
 	holds  bool
 	closed bool
@@ -60,6 +62,16 @@ func (w *worker) handle(action podstate.Action) {
 	case podstate.CancelStart:
 		if w.cancelStart != nil {
 			w.cancelStart()
+		}
+	case podstate.Probe:
+		w.runProbe(action)
+	case podstate.RunHook:
+		w.runHook(action)
+	case podstate.CancelHook:
+		for key, cancel := range w.hooks {
+			if key.id == action.ID {
+				cancel()
+			}
 		}
 	case podstate.Note:
 		w.agent.note(w.m.Pod(), action)

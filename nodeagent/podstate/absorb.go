@@ -42,6 +42,8 @@ func (m *StateMachine) absorb(in Input) {
 		m.containerStopped(in)
 	case Probed:
 		m.probed(in)
+	case HookRun:
+		m.hookRun(in)
 	case SandboxStopped:
 		m.sandboxStopped(in)
 	case ContainerRemoved:

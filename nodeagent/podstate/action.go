@@ -6,8 +6,8 @@ import (
 	corev1 "monoplane.dev/api/core/v1"
 )
 
-// Action is something that a StateMachine wants done. Every action but Wake, Note, CancelStart and Forget is
-// answered by exactly one input, and is not asked for again before that.
+// Action is something that a StateMachine wants done. Every action but Wake, Note, CancelStart, CancelHook and Forget
+// is answered by exactly one input, and is not asked for again before that.
 type Action interface{ action() }
 
 // Admit asks whether the pod may run on this node; answered by Admission.
@@ -52,6 +52,26 @@ type Probe struct {
 	ID string
 	// Kind is the probe's.
 	Kind ProbeKind
+	// Attempt tells the attempts with one instance apart.
+	Attempt uint32
+}
+
+// RunHook runs a hook; answered by HookRun.
+type RunHook struct {
+	// Index is the container's place, as in StartContainer.
+	Index int
+	// ID is the instance's.
+	ID string
+	// Kind is the hook's.
+	Kind HookKind
+	// Timeout is how long anybody may wait for it; 0 for as long as the instance runs.
+	Timeout time.Duration
+}
+
+// CancelHook gives up the hooks of an instance. They are answered all the same.
+type CancelHook struct {
+	// ID is the instance's.
+	ID string
 }
 
 // StopSandbox ends a sandbox and all that is left in it; answered by SandboxStopped.
@@ -102,6 +122,8 @@ func (StartContainer) action()  {}
 func (CancelStart) action()     {}
 func (StopContainer) action()   {}
 func (Probe) action()           {}
+func (RunHook) action()         {}
+func (CancelHook) action()      {}
 func (StopSandbox) action()     {}
 func (Observe) action()         {}
 func (RemoveContainer) action() {}

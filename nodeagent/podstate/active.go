@@ -34,7 +34,8 @@ func (m *StateMachine) planActive() {
 		m.stop = nil
 	}
 	m.observeNow()
-	if m.starting < 0 && len(m.strays) == 0 {
+	m.planHooks()
+	if m.starting < 0 && len(m.strays) == 0 && !m.anyPosting() {
 		m.planContainers()
 	}
 }

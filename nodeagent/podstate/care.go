@@ -8,14 +8,20 @@ import (
 	"monoplane.dev/rules/grace"
 )
 
-// care is what the newest instance of a container needs besides a process: its probes. A container without any has
-// none.
+// care is what the newest instance of a container needs besides a process: its hooks and its probes. A container
+// without any has none.
 type care struct {
 	// id is the instance's. What was asked about an earlier one changes nothing.
 	id string
 	// doom says why the instance is ended although its pod goes on.
-	doom   doom
-	probes [probeKinds]probe
+	doom doom
+	// post and pre are the hooks postStart and preStop.
+	post, pre hook
+	// term is when TERM follows at the latest, from when preStop is begun until it does.
+	term time.Time
+	// announced: the user was told that the instance is being stopped.
+	announced bool
+	probes    [probeKinds]probe
 }
 
 // doom is why an instance has to end.
@@ -25,23 +31,37 @@ const (
 	spared doom = iota
 	failedStartup
 	failedLiveness
+	failedPostStart
 )
 
-// needsCare reports whether a definition has probes. Plain init containers have none. spec: INIT-2
-func (m *StateMachine) needsCare(i int) bool {
+// newCare returns what an instance of container i needs that has just been started, nil for nothing. Plain init
+// containers need nothing. spec: INIT-2
+func (m *StateMachine) newCare(i int) *care {
 	spec := m.spec(i)
-	return (spec.LivenessProbe != nil || spec.ReadinessProbe != nil || spec.StartupProbe != nil) && m.kind(i) != initial
+	post, pre := PostStart.Of(spec) != nil, PreStop.Of(spec) != nil
+	if m.kind(i) == initial || !post && !pre && spec.LivenessProbe == nil && spec.ReadinessProbe == nil &&
+		spec.StartupProbe == nil {
+		return nil
+	}
+	k := &care{id: m.containers[i].ID}
+	if post {
+		k.post = hookDue
+	}
+	if pre {
+		k.pre = hookDue
+	}
+	return k
 }
 
-// tend takes up the care of instances that run.
+// tend takes up the care of instances that run and ends that of those which have ended.
 func (m *StateMachine) tend() {
 	for i := range m.containers {
 		c := &m.containers[i]
+		if k := c.care; k != nil && (c.State != Running || k.id != c.ID) {
+			m.endHooks(k)
+		}
 		if c.State == Running && (c.care == nil || c.care.id != c.ID) {
-			c.care = nil
-			if m.needsCare(i) {
-				c.care = &care{id: c.ID}
-			}
+			c.care = m.newCare(i)
 		}
 	}
 }
@@ -56,6 +76,7 @@ func (m *StateMachine) recallCare(known map[string]*corev1.ContainerStatus) {
 		if c.care == nil || s.GetState().GetRunning() == nil || s.GetContainerID() != m.fullID(c.ID) {
 			continue
 		}
+		c.care.post = hookOver // or it would not be said to run
 		if s.GetStarted() {
 			c.care.probes[StartupProbe].verdict = ProbeSuccess
 		}
@@ -73,11 +94,15 @@ func (m *StateMachine) cared(i int, id string) *container {
 	return &m.containers[i]
 }
 
-// started reports whether container i runs and its startup probe, if it has one, has passed. spec: PROBE-3
+// started reports whether container i counts as running and its startup probe, if it has one, has passed.
+// spec: PROBE-3, HOOK-2
 func (m *StateMachine) started(i int) bool {
 	c := &m.containers[i]
 	if c.State != Running || c.care == nil {
 		return c.State == Running
+	}
+	if m.posting(i) {
+		return false
 	}
 	return m.spec(i).StartupProbe == nil || c.care.probes[StartupProbe].verdict == ProbeSuccess
 }
@@ -105,6 +130,9 @@ func (m *StateMachine) endFailed() bool {
 // spec: PROBE-2, PROBE-3
 func (m *StateMachine) sentence(i int) (why string, period time.Duration) {
 	c, spec := &m.containers[i], m.spec(i)
+	if c.care.doom == failedPostStart {
+		return "FailedPostStartHook", m.grace()
+	}
 	probe, name := spec.GetLivenessProbe(), "liveness"
 	if c.care.doom == failedStartup {
 		probe, name = spec.GetStartupProbe(), "startup"
@@ -126,5 +154,6 @@ func (m *StateMachine) sentence(i int) (why string, period time.Duration) {
 // it runs again all the same, as with kubelets.
 func (m *StateMachine) ailed(i int) bool {
 	c := &m.containers[i]
-	return c.care != nil && c.care.id == c.ID && c.care.doom != spared && c.ExitCode == 0 && m.policy(i) == "OnFailure"
+	return c.care != nil && c.care.id == c.ID && (c.care.doom == failedStartup || c.care.doom == failedLiveness) &&
+		c.ExitCode == 0 && m.policy(i) == "OnFailure"
 }

@@ -51,7 +51,8 @@ func (m *StateMachine) stopContainers(grace time.Duration) bool {
 		}
 	}
 	over := !m.now.Before(m.stop.end)
-	// Sidecars serve the others: they stop after them, the last one first, or all at once when the period is over.
+	// Sidecars serve the others: they stop after them, the last one first, or all at once when the period is over. Their
+	// hooks do not wait for that.
 	for i := len(m.containers) - 1; i >= 0; i-- {
 		c := &m.containers[i]
 		if m.kind(i) != sidecar || c.State != Running && c.stops == 0 {
@@ -59,10 +60,14 @@ func (m *StateMachine) stopContainers(grace time.Duration) bool {
 		}
 		switch {
 		case over:
+			m.waitNoLonger(c)
 			m.stopOne(c, m.host.Policy.MinGrace, "")
 		case !running && m.starting < 0:
 			m.stopOne(c, m.stop.end.Sub(m.now), "")
 		default:
+			if c.stops == 0 {
+				m.preStop(c, m.stop.end.Sub(m.now), "")
+			}
 			m.due(m.stop.end)
 		}
 		running = true
@@ -83,13 +88,17 @@ func (m *StateMachine) stopOne(c *container, grace time.Duration, why string) bo
 		if !m.may(&c.stop) {
 			return true
 		}
-		c.termAt, c.killAt = m.now, m.now.Add(max(grace, least))
-		if c.stop.failures == 0 {
-			if why == "" {
-				why = "Stopping container " + c.Name
-			}
-			m.do(Note{Reason: "Killing", Message: why})
+		left, now := m.preStop(c, grace, why)
+		if !now {
+			return true
 		}
+		if c.stop.failures == 0 && (c.care == nil || !c.care.announced) {
+			m.sayKilling(c, why)
+		}
+		if c.care != nil {
+			c.care.term = time.Time{} // a stop that fails is begun anew with the whole period
+		}
+		c.termAt, c.killAt = m.now, m.now.Add(max(left, least))
 	} else {
 		kill := m.now.Add(grace)
 		if earliest := c.termAt.Add(least); kill.Before(earliest) {
@@ -103,6 +112,13 @@ func (m *StateMachine) stopOne(c *container, grace time.Duration, why string) bo
 	c.stops++
 	m.do(StopContainer{ID: c.ID, Name: c.Name, Timeout: seconds(c.killAt.Sub(m.now))})
 	return true
+}
+
+func (m *StateMachine) sayKilling(c *container, why string) {
+	if why == "" {
+		why = "Stopping container " + c.Name
+	}
+	m.do(Note{Reason: "Killing", Message: why})
 }
 
 // seconds rounds up to whole seconds, which is what CRI knows: a process never gets less than its grace.
@@ -123,6 +139,14 @@ func (m *StateMachine) stopSandboxes() bool {
 		}
 	}
 	return m.stopBox.busy
+}
+
+// noGrace reports whether the pod asks for no grace period: a 0 in its spec, which counts as the least there is,
+// unless a longer one came with its deletion. spec: DEL-14, HOOK-2
+func (m *StateMachine) noGrace() bool {
+	s := m.pod.GetSpec()
+	return s != nil && s.TerminationGracePeriodSeconds != nil && s.GetTerminationGracePeriodSeconds() == 0 &&
+		m.grace() <= time.Second
 }
 
 // grace returns the grace period that holds now. spec: DEL-1, DEL-9, LIFE-6

@@ -111,16 +111,24 @@ type ContainerStopped struct {
 
 // Probed answers Probe.
 type Probed struct {
-	// Index, ID and Kind are those of the Probe.
-	Index int
-	// ID is the instance's.
-	ID string
-	// Kind is the probe's.
-	Kind ProbeKind
+	// Probe is what is answered.
+	Probe
 	// Result is what the attempt came to.
 	Result ProbeResult
 	// Message says why it did not succeed; with a success it is a warning.
 	Message string
+}
+
+// HookRun answers RunHook.
+type HookRun struct {
+	// Index, ID and Kind are those of RunHook.
+	Index int
+	// ID is the instance's.
+	ID string
+	// Kind is the hook's.
+	Kind HookKind
+	// Failed says that it has not ended well.
+	Failed bool
 }
 
 // SandboxStopped answers StopSandbox.
@@ -164,6 +172,7 @@ func (SandboxRun) input()       {}
 func (ContainerRun) input()     {}
 func (ContainerStopped) input() {}
 func (Probed) input()           {}
+func (HookRun) input()          {}
 func (SandboxStopped) input()   {}
 func (ContainerRemoved) input() {}
 func (Removed) input()          {}

@@ -96,7 +96,7 @@ func (w *model) step(in Input) {
 			w.wake = a.At
 		case CancelStart:
 			w.cancelled = true
-		case Note, Forget:
+		case Note, Forget, CancelHook:
 		case Observe:
 			w.asked = w.seen()
 			w.pending = append(w.pending, a)

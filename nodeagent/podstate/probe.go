@@ -74,7 +74,9 @@ type probe struct {
 	// last is the result of the last attempt that had one, row how often it came in a row.
 	last ProbeResult
 	row  int32
-	// asked: an attempt has not been answered.
+	// attempt counts the attempts that were asked for.
+	attempt uint32
+	// asked: the last one has not been answered.
 	asked bool
 }
 
@@ -102,7 +104,8 @@ func (m *StateMachine) planProbes() {
 			return
 		}
 		p.asked, p.due = true, m.now.Add(period)
-		m.do(Probe{Index: i, ID: c.ID, Kind: kind})
+		p.attempt++
+		m.do(Probe{Index: i, ID: c.ID, Kind: kind, Attempt: p.attempt})
 	})
 }
 
@@ -126,7 +129,7 @@ func (m *StateMachine) eachProbe(f func(i int, p *probe, kind ProbeKind, spec *c
 		for kind := range probeKinds {
 			p, spec := &k.probes[kind], kind.Of(m.spec(i))
 			ending := m.life != Active || m.containers[i].stops > 0
-			if spec == nil || p.asked || p.over(kind) || started != (kind != StartupProbe) ||
+			if spec == nil || m.posting(i) || p.asked || p.over(kind) || started != (kind != StartupProbe) ||
 				ending && kind != ReadinessProbe {
 				continue
 			}
@@ -139,10 +142,13 @@ func (m *StateMachine) eachProbe(f func(i int, p *probe, kind ProbeKind, spec *c
 // business. spec: PROBE-2, PROBE-3
 func (m *StateMachine) probed(in Probed) {
 	c := m.cared(in.Index, in.ID)
-	if c == nil || in.Kind >= probeKinds || !c.care.probes[in.Kind].asked {
+	if c == nil || in.Kind >= probeKinds {
 		return
 	}
 	p, spec := &c.care.probes[in.Kind], in.Kind.Of(m.spec(in.Index))
+	if !p.asked || p.attempt != in.Attempt {
+		return
+	}
 	p.asked = false
 	if c.State != Running || m.life != Active && in.Kind != ReadinessProbe {
 		return

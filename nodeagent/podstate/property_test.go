@@ -38,6 +38,9 @@ type chaos struct {
 	passed [probeKinds]map[string]bool
 	// over holds the instances whose startup probe has an end that this agent knows.
 	over map[string]bool
+	// posted holds the instances whose postStart hook has ended well, hooked those whose preStop hook was asked for.
+	posted map[string]bool
+	hooked map[string]*hooking
 }
 
 // probeGrace is the grace period of the probes that have their own.
@@ -51,7 +54,8 @@ func newChaos(t *rapid.T) *chaos {
 	}
 	policy := rapid.SampledFrom([]string{"Always", "OnFailure", "Never"}).Draw(t, "policy")
 	c := &chaos{model: newModel(policy, int64(rapid.IntRange(0, 40).Draw(t, "grace")), []string{"a", "b"}, inits), t: t,
-		kills: map[string]*stop{}, failed: map[string]bool{}, over: map[string]bool{}}
+		kills: map[string]*stop{}, failed: map[string]bool{}, over: map[string]bool{},
+		posted: map[string]bool{}, hooked: map[string]*hooking{}}
 	for kind := range c.passed {
 		c.passed[kind] = map[string]bool{}
 	}
@@ -74,6 +78,12 @@ func newChaos(t *rapid.T) *chaos {
 		if d := c.container(name); d != nil && rapid.Bool().Draw(t, "probes") {
 			d.StartupProbe, d.LivenessProbe, d.ReadinessProbe = probe("startup"), probe("liveness"), probe("readiness")
 		}
+		if d := c.container(name); d != nil && rapid.Bool().Draw(t, "hooks") {
+			d.Lifecycle = &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{}}
+			if rapid.Bool().Draw(t, "postStart") {
+				d.Lifecycle.PostStart = &corev1.LifecycleHandler{}
+			}
+		}
 	}
 	return c
 }
@@ -92,6 +102,7 @@ func (c *chaos) grace() time.Duration {
 
 // check looks at what the machine asked for since the last check.
 func (c *chaos) check() {
+	c.shortenHooks()
 	for _, a := range c.last {
 		switch a := a.(type) {
 		case StopContainer:
@@ -116,6 +127,7 @@ func (c *chaos) check() {
 			}
 			c.dead = true
 		case StartContainer:
+			c.checkPosted()
 			for _, in := range c.instances {
 				if in.Name == ContainerAt(c.m.pod, a.Index).GetName() && (in.State == Running && !c.hidden(in.ID) ||
 					c.mayStart(&in)) {
@@ -124,6 +136,11 @@ func (c *chaos) check() {
 			}
 		case Probe:
 			c.checkProbe(a)
+		case RunHook:
+			if a.Kind == PreStop {
+				c.hooked[a.ID] = &hooking{term: c.now.Add(a.Timeout - 2*time.Second)}
+				delete(c.kills, a.ID) // what was asked for before it was seen to run is over
+			}
 		case RemoveContainer:
 			if known := c.m.byID(a.ID); known != nil && known.State == Running {
 				c.t.Fatalf("%s/%d is removed, so killed, while it runs (TERM-1)", known.Name, known.Attempt)
@@ -136,6 +153,66 @@ func (c *chaos) check() {
 	}
 	c.last = nil
 	c.checkOne()
+}
+
+// hooking is a preStop hook that was asked for: whether it has been answered, and when TERM may follow although it has
+// not.
+type hooking struct {
+	term     time.Time
+	answered bool
+}
+
+// shortenHooks takes in the grace period that holds now: a hook is not waited for any longer.
+func (c *chaos) shortenHooks() {
+	period := c.m.grace()
+	for id, h := range c.hooked {
+		limit := period
+		if c.failed[id] {
+			limit = min(limit, probeGrace)
+		}
+		if end := c.now.Add(limit); end.Before(h.term) {
+			h.term = end
+		}
+	}
+}
+
+// checkHook fails when a container is told to end without its preStop hook, or before that has ended or the grace
+// period is over. spec: HOOK-1, HOOK-2
+func (c *chaos) checkHook(a StopContainer) {
+	d, h := c.container(a.Name), c.hooked[a.ID]
+	switch {
+	case h != nil && !h.answered && c.now.Before(h.term):
+		c.t.Fatalf("%s is told to end %s before its hook has to be over", a.Name, h.term.Sub(c.now))
+	case h == nil && PreStop.Of(d) != nil && c.m.strayByID(a.ID) == nil && !c.sidecar(a.Name) && !c.m.Vanished() &&
+		c.m.pod.GetSpec().GetTerminationGracePeriodSeconds() > 0:
+		c.t.Fatalf("%s is told to end without its hook", a.Name)
+	}
+}
+
+// checkPosted fails when an instance runs whose postStart hook has not ended: nothing is started beside it.
+func (c *chaos) checkPosted() {
+	for i := range c.m.containers {
+		if in := &c.m.containers[i]; in.State == Running && PostStart.Of(c.m.spec(i)) != nil && !c.posted[in.ID] {
+			c.t.Fatalf("something is started before the postStart hook of %s has ended", in.Name)
+		}
+	}
+}
+
+// answerHook answers a hook, or never does, or twice.
+func (c *chaos) answerHook(a RunHook, fail bool) {
+	if fail && rapid.IntRange(0, 2).Draw(c.t, "lost") == 0 {
+		return
+	}
+	if h := c.hooked[a.ID]; h != nil && a.Kind == PreStop {
+		h.answered = true
+	}
+	c.posted[a.ID] = c.posted[a.ID] || a.Kind == PostStart && !fail
+	in := HookRun{Index: a.Index, ID: a.ID, Kind: a.Kind, Failed: fail}
+	c.step(in)
+	if rapid.IntRange(0, 4).Draw(c.t, "twice") == 0 {
+		c.check()
+		c.step(in)
+	}
 }
 
 // checkProbe fails when an attempt is asked for that must not be. spec: PROBE-3, PROBE-4
@@ -152,7 +229,7 @@ func (c *chaos) checkProbe(a Probe) {
 	}
 	n := 0
 	for _, p := range c.pending {
-		if p == Action(a) {
+		if p, ok := p.(Probe); ok && p.ID == a.ID && p.Kind == a.Kind {
 			n++
 		}
 	}
@@ -163,7 +240,7 @@ func (c *chaos) checkProbe(a Probe) {
 
 // answerProbe answers an attempt, or loses the answer, or gives it twice.
 func (c *chaos) answerProbe(a Probe, fail bool) {
-	in := Probed{Index: a.Index, ID: a.ID, Kind: a.Kind, Result: ProbeSuccess}
+	in := Probed{Probe: a, Result: ProbeSuccess}
 	switch {
 	case fail && rapid.IntRange(0, 4).Draw(c.t, "lost") == 0:
 		return
@@ -209,7 +286,12 @@ func (c *chaos) checkStop(a StopContainer) {
 	at := c.now.Add(a.Timeout)
 	s := c.kills[a.ID]
 	if s == nil || !c.inFlight(a.ID) {
-		if a.Timeout < c.grace() && !c.sidecar(a.Name) && (!c.failed[a.ID] || a.Timeout < probeGrace) {
+		c.checkHook(a)
+		left := c.grace()
+		if h := c.hooked[a.ID]; h != nil && s == nil {
+			left = max(2*time.Second, min(left, h.term.Sub(c.now)))
+		}
+		if a.Timeout < left && !c.sidecar(a.Name) && (!c.failed[a.ID] || a.Timeout < probeGrace) {
 			c.t.Fatalf("stop of %s after %s, its grace is %s (TERM-1, DEL-10)", a.Name, a.Timeout, c.grace())
 		}
 		c.kills[a.ID] = &stop{term: c.now, kill: at}
@@ -278,6 +360,9 @@ func (c *chaos) checkReady(s *corev1.ContainerStatus) {
 	if d.StartupProbe != nil && s.GetStarted() && !c.passed[StartupProbe][id] {
 		c.t.Fatalf("%s has started, by its status, before its startup probe has passed", s.GetName())
 	}
+	if PostStart.Of(d) != nil && (s.GetState().GetRunning() != nil || s.GetStarted()) && !c.posted[id] {
+		c.t.Fatalf("%s is said to run before its postStart hook has ended well (HOOK-2)", s.GetName())
+	}
 	if d.ReadinessProbe != nil && s.GetReady() && !c.passed[ReadinessProbe][id] {
 		c.t.Fatalf("%s is ready before its readiness probe has passed", s.GetName())
 	}
@@ -316,6 +401,8 @@ func (c *chaos) answer(i int, fail bool) {
 		c.answerStop(a, fail)
 	case Probe:
 		c.answerProbe(a, fail)
+	case RunHook:
+		c.answerHook(a, fail)
 	case StopSandbox:
 		if !fail {
 			c.stopSandbox(a.ID)
@@ -418,7 +505,7 @@ func (c *chaos) answerStop(a StopContainer, fail bool) {
 	c.step(ContainerStopped{ID: a.ID, Instance: c.exit(a.ID, code)})
 }
 
-// spec: LIFE-1, LIFE-3, LIFE-10, PROBE-3, PROBE-4, TERM-1, TERM-3, DEL-7, DEL-10, DEL-11, DEL-13
+// spec: LIFE-1, LIFE-3, LIFE-10, PROBE-3, PROBE-4, HOOK-1, HOOK-2, TERM-1, TERM-3, DEL-7, DEL-10, DEL-11, DEL-13
 func TestInvariants(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := newChaos(t)
@@ -462,7 +549,7 @@ func TestInvariants(t *testing.T) {
 						c.queue(a, c.now.Add(2*time.Minute))
 					}
 				}
-				c.kills, c.shown, c.over = map[string]*stop{}, nil, map[string]bool{}
+				c.kills, c.shown, c.over, c.hooked = map[string]*stop{}, nil, map[string]bool{}, map[string]*hooking{}
 				for id := range c.ghosts {
 					c.ghosts[id] = true
 				}

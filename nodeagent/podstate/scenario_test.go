@@ -20,7 +20,7 @@ var rewrite = flag.Bool("rewrite", false, "write what the machine does into the 
 // testdata/README.md for what can happen.
 //
 // spec: LIFE-1, LIFE-5, LIFE-6, LIFE-10, LIFE-12, CTR-3, CTR-4, TERM-1, TERM-2, TERM-3, DEL-7, DEL-9, DEL-10, INIT-1,
-// INIT-4, INIT-5, PROBE-2, PROBE-3, PROBE-4
+// INIT-4, INIT-5, PROBE-2, PROBE-3, PROBE-4, HOOK-1, HOOK-2
 func TestScenarios(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txt")
 	if err != nil || len(files) == 0 {
@@ -147,6 +147,15 @@ func (w *model) defineOne(t *testing.T, key string, c *corev1.Container, values 
 		c.ReadinessProbe = probeOf(t, values)
 	case "liveness":
 		c.LivenessProbe = probeOf(t, values)
+	case "poststart", "prestop":
+		if c.Lifecycle == nil {
+			c.Lifecycle = &corev1.Lifecycle{}
+		}
+		if key == "poststart" {
+			c.Lifecycle.PostStart = &corev1.LifecycleHandler{}
+		} else {
+			c.Lifecycle.PreStop = &corev1.LifecycleHandler{}
+		}
 	}
 }
 
@@ -230,8 +239,12 @@ func (w *model) answers(t *testing.T, words []string, o map[string]string) bool 
 		a := must(t, w, func(a Probe) bool {
 			return ContainerAt(w.pod, a.Index).GetName() == words[1] && strings.EqualFold(a.Kind.String(), words[2])
 		})
-		w.step(Probed{Index: a.Index, ID: a.ID, Kind: a.Kind, Result: results[words[3]],
-			Message: strings.Join(words[4:], " ")})
+		w.step(Probed{Probe: a, Result: results[words[3]], Message: strings.Join(words[4:], " ")})
+	case "hook":
+		a := must(t, w, func(a RunHook) bool {
+			return ContainerAt(w.pod, a.Index).GetName() == words[1] && hooks[a.Kind] == words[2]
+		})
+		w.step(HookRun{Index: a.Index, ID: a.ID, Kind: a.Kind, Failed: words[3] == "fails"})
 	case "sandbox-stopped":
 		a := must[StopSandbox](t, w, nil)
 		w.stopSandbox(a.ID)
@@ -271,6 +284,8 @@ func (w *model) answers(t *testing.T, words []string, o map[string]string) bool 
 	}
 	return true
 }
+
+var hooks = map[HookKind]string{PostStart: "postStart", PreStop: "preStop"}
 
 var results = map[string]ProbeResult{"passes": ProbeSuccess, "fails": ProbeFailure, "errs": ProbeUnknown}
 
@@ -361,6 +376,14 @@ func (w *model) describe(a Action) string {
 		return fmt.Sprintf("stop %s, KILL after %s", a.Name, a.Timeout)
 	case Probe:
 		return fmt.Sprintf("probe %s of %s", strings.ToLower(a.Kind.String()), ContainerAt(w.m.pod, a.Index).GetName())
+	case RunHook:
+		s := fmt.Sprintf("run %s of %s", hooks[a.Kind], ContainerAt(w.m.pod, a.Index).GetName())
+		if a.Timeout > 0 {
+			s += fmt.Sprintf(" for at most %s", a.Timeout)
+		}
+		return s
+	case CancelHook:
+		return "cancel the hooks of " + a.ID
 	case StopSandbox:
 		return "stop sandbox " + a.ID
 	case Observe:

@@ -72,7 +72,7 @@ func (m *StateMachine) phase(old string, ends bool) string {
 		return phase.Pending
 	}
 	for i := range m.containers {
-		if m.kind(i) == app && m.containers[i].State == None {
+		if c := &m.containers[i]; m.kind(i) == app && (c.State == None || m.posting(i) && c.last == nil) {
 			return phase.Pending
 		}
 	}
@@ -126,11 +126,13 @@ func (m *StateMachine) containerStatus(i int, ends bool) *corev1.ContainerStatus
 	if c.last != nil {
 		s.LastState.Terminated = m.terminated(c.last)
 	}
-	switch c.State {
-	case Running:
+	switch {
+	case m.posting(i):
+		s.State.Waiting = m.waiting(i)
+	case c.State == Running:
 		s.State.Running = &corev1.ContainerStateRunning{StartedAt: apiTime(c.StartedAt)}
 		s.Started, s.Ready = proto.Bool(m.started(i)), m.kind(i) != initial && m.isReady(i)
-	case Exited:
+	case c.State == Exited:
 		s.Ready = m.kind(i) == initial && c.ExitCode == 0
 		wait := m.waiting(i)
 		if ends || wait == nil {

@@ -2032,7 +2032,7 @@ var File_monoplane_core_v1_container_proto protoreflect.FileDescriptor
 
 const file_monoplane_core_v1_container_proto_rawDesc = "" +
 	"\n" +
-	"!monoplane/core/v1/container.proto\x12\x11monoplane.core.v1\x1a\x1dmonoplane/core/v1/probe.proto\x1a!monoplane/core/v1/reference.proto\x1a monoplane/core/v1/security.proto\x1a\x1emonoplane/meta/v1/values.proto\x1a\"monoplane/options/v1/options.proto\"\x8c\v\n" +
+	"!monoplane/core/v1/container.proto\x12\x11monoplane.core.v1\x1a\x1dmonoplane/core/v1/probe.proto\x1a!monoplane/core/v1/reference.proto\x1a monoplane/core/v1/security.proto\x1a\x1emonoplane/meta/v1/values.proto\x1a\"monoplane/options/v1/options.proto\"\x86\v\n" +
 	"\tContainer\x12\x18\n" +
 	"\x04name\x18\x01 \x01(\tB\x04\x90\x94#\x01R\x04name\x12\x14\n" +
 	"\x05image\x18\x02 \x01(\tR\x05image\x12\x18\n" +
@@ -2047,8 +2047,8 @@ const file_monoplane_core_v1_container_proto_rawDesc = "" +
 	"\fvolumeMounts\x18\t \x03(\v2\x1e.monoplane.core.v1.VolumeMountB\x16\xa2\x94#\x05merge\xaa\x94#\tmountPathR\fvolumeMounts\x12>\n" +
 	"\rlivenessProbe\x18\n" +
 	" \x01(\v2\x18.monoplane.core.v1.ProbeR\rlivenessProbe\x12@\n" +
-	"\x0ereadinessProbe\x18\v \x01(\v2\x18.monoplane.core.v1.ProbeR\x0ereadinessProbe\x12@\n" +
-	"\tlifecycle\x18\f \x01(\v2\x1c.monoplane.core.v1.LifecycleB\x04\x98\x94#\x03R\tlifecycle\x126\n" +
+	"\x0ereadinessProbe\x18\v \x01(\v2\x18.monoplane.core.v1.ProbeR\x0ereadinessProbe\x12:\n" +
+	"\tlifecycle\x18\f \x01(\v2\x1c.monoplane.core.v1.LifecycleR\tlifecycle\x126\n" +
 	"\x16terminationMessagePath\x18\r \x01(\tR\x16terminationMessagePath\x12(\n" +
 	"\x0fimagePullPolicy\x18\x0e \x01(\tR\x0fimagePullPolicy\x12L\n" +
 	"\x0fsecurityContext\x18\x0f \x01(\v2\".monoplane.core.v1.SecurityContextR\x0fsecurityContext\x12\x14\n" +

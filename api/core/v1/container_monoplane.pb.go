@@ -353,9 +353,6 @@ func (x *Container) SetsLimited() bool {
 	if x.Resources.SetsLimited() {
 		return true
 	}
-	if x.Lifecycle != nil {
-		return true
-	}
 	if len(x.EnvFrom) > 0 {
 		return true
 	}
