@@ -264,10 +264,15 @@ func TestMirrorPodsReferToNothing(t *testing.T) {
 	c := start(t)
 	c.register("n1")
 	must(c.admin().Secrets.Create(ctx(t), &corev1.CreateSecretRequest{Object: newSecret("s", nil)}))(t)
+	node := must(c.admin().Nodes.Get(ctx(t), &metav1.GetRequest{Name: "n1"}))(t)
+	yes := true
+	owner := &metav1.OwnerReference{ApiVersion: "v1", Kind: "Node", Name: "n1", Uid: node.GetMetadata().GetUid(),
+		Controller: &yes}
 	mirror := func(name string, edit func(*corev1.PodSpec)) (*corev1.Pod, error) {
 		p := newPod(name)
 		p.Spec.NodeName = "n1"
 		p.Metadata.Annotations = map[string]string{"kubernetes.io/config.mirror": "x"}
+		p.Metadata.OwnerReferences = []*metav1.OwnerReference{owner}
 		edit(p.Spec)
 		return c.agent("n1").Pods.Create(ctx(t), &corev1.CreatePodRequest{Object: p})
 	}
@@ -282,7 +287,7 @@ func TestMirrorPodsReferToNothing(t *testing.T) {
 		},
 	} {
 		if _, err := mirror("bad", edit); !apierrors.Is(err, apierrors.Forbidden) ||
-			!strings.Contains(err.Error(), `node "n1" can not create pods that reference `+what) {
+			!strings.Contains(err.Error(), "may not create pods that refer to "+what) {
 			t.Errorf("a mirror pod with %s: %v", what, err)
 		}
 	}
