@@ -14,6 +14,7 @@ import (
 	"monoplane.dev/nodeagent/criconfig"
 	"monoplane.dev/nodeagent/objects"
 	"monoplane.dev/nodeagent/podstate"
+	"monoplane.dev/nodeagent/volumes"
 	"monoplane.dev/rules/staticpod"
 )
 
@@ -35,6 +36,8 @@ type Agent struct {
 	// objects are the ConfigMaps and Secrets that the pods use.
 	objects *objects.Tracker
 	static  *staticPods
+	// volumes is nil on a simulated machine.
+	volumes *volumes.Manager
 
 	mu sync.Mutex
 	// ctx is for the actions of workers, nil before Run; cancel ends it. Invariant: once closed, nothing is spawned.
@@ -77,6 +80,7 @@ func New(cfg Config) (*Agent, error) {
 	}
 	a.objects = objects.New(objects.Config{Client: cfg.Client, Spawn: a.spawn, OnChange: a.contentChanged})
 	a.static = newStaticPods(a)
+	a.volumes = a.newVolumes()
 	return a, nil
 }
 
@@ -175,6 +179,9 @@ func (a *Agent) work(ctx context.Context, pods *cache.Cache[*corev1.Pod]) error 
 	if a.cfg.PodLogDir != "" {
 		g.Go(func() error { return a.rotateLogs(ctx) })
 	}
+	if a.volumes != nil {
+		g.Go(func() error { return a.watchLimits(ctx) })
+	}
 	// On this goroutine, since a process may hold a thousand agents.
 	beats := a.startPulse(ctx, func(err error) { g.Go(func() error { return err }) })
 	err := pods.Run(ctx)
@@ -199,6 +206,7 @@ func (a *Agent) follow(ctx context.Context, pods *cache.Cache[*corev1.Pod]) erro
 			w.post(podstate.Absent{})
 		}
 	}
+	a.comeBackToVolumes()
 	a.dropStopNote()
 	a.firstLease(ctx)
 	close(a.ready)
@@ -215,8 +223,13 @@ func (a *Agent) startPods(seen *returned) *cache.Cache[*corev1.Pod] {
 		Logger:        a.cfg.Logger,
 	})
 	pods.AddHandler(cache.Handler[*corev1.Pod]{
-		OnAdd:    a.podChanged,
-		OnUpdate: func(_, p *corev1.Pod) { a.podChanged(p) },
+		OnAdd: a.podChanged,
+		OnUpdate: func(was, p *corev1.Pod) {
+			a.podChanged(p)
+			if refreshed(was, p) {
+				a.refreshVolumes(uidOf(p))
+			}
+		},
 		OnDelete: func(p *corev1.Pod) {
 			if staticpod.IsMirror(p.GetMetadata()) {
 				a.static.mirrorGone(p)
@@ -340,6 +353,9 @@ func (a *Agent) close() {
 	a.cancel()
 	for _, w := range workers {
 		w.close()
+	}
+	if a.volumes != nil {
+		a.volumes.Close()
 	}
 	a.wg.Wait()
 }

@@ -112,8 +112,8 @@ func (j job) facts() criconfig.Facts {
 
 // runSandbox makes a sandbox; it is given up a while after the context wanted has ended.
 func (j job) runSandbox(ctx, wanted context.Context, action podstate.RunSandbox) podstate.Input {
-	if why := j.unmounted(); why != "" {
-		return podstate.SandboxRun{Err: why, Unmounted: true}
+	if err := j.setUpVolumes(wanted); err != nil {
+		return podstate.SandboxRun{Err: text(err), Unmounted: true}
 	}
 	ctx, done := outlast(ctx, wanted)
 	defer done()
@@ -222,10 +222,10 @@ func (j job) remove(ctx context.Context, action podstate.Remove) error {
 			return err
 		}
 	}
-	for _, dir := range []string{j.homeDir(), j.podDir()} {
-		if dir == "" {
-			continue
-		}
+	if err := j.takeVolumesDown(ctx); err != nil {
+		return err
+	}
+	if dir := j.podDir(); dir != "" {
 		if err := os.RemoveAll(dir); err != nil && !errors.Is(err, syscall.ENAMETOOLONG) { // such a one was never made
 			return err
 		}

@@ -114,6 +114,9 @@ func (j job) createAndStart(
 	if err == nil {
 		err = j.makeFiles(spec, action.Attempt)
 	}
+	if err == nil {
+		err = j.mountVolumes(ctx, spec, cfg)
+	}
 	if err != nil {
 		out.Reason, out.Message, out.Invalid = "CreateContainerConfigError", text(err), hopeless(err)
 		return

@@ -1,21 +1,187 @@
 package nodeagent
 
 import (
-	"fmt"
-	"strings"
+	"context"
+	"errors"
+	"maps"
+	"os"
+	"time"
+
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	corev1 "monoplane.dev/api/core/v1"
+	"monoplane.dev/client/record"
+	"monoplane.dev/nodeagent/objects"
+	"monoplane.dev/nodeagent/podstate"
+	"monoplane.dev/nodeagent/volumes"
+	"monoplane.dev/rules/resources"
 )
 
-// unmounted says which volumes of the pod are missing: this version mounts none. A pod that has any is held before its
-// sandbox, since to run it without its data could do harm. On a simulated machine there is nothing to mount.
-func (j job) unmounted() string {
-	volumes := j.pod.GetSpec().GetVolumes()
-	if len(volumes) == 0 || j.agent.cfg.Simulated {
-		return ""
+// newVolumes returns what sees to the volumes of pods; nil on a simulated machine, where there is nothing to mount.
+func (a *Agent) newVolumes() *volumes.Manager {
+	if a.cfg.Simulated || a.cfg.PodsDir == "" {
+		return nil
 	}
-	names := make([]string, 0, len(volumes))
-	for _, v := range volumes {
-		names = append(names, v.GetName())
-	}
-	return fmt.Sprintf("unmounted volumes=[%s]: this version of Monoplane does not mount volumes",
-		strings.Join(names, " "))
+	return volumes.New(volumes.Config{
+		Dir: a.cfg.PodsDir, Objects: objects.Direct(a.cfg.Client), Logger: a.cfg.Logger,
+		Allocatable: func() resources.List { return resources.ListOf(a.nodeNow().GetStatus().GetAllocatable()) },
+		Due:         func(uid string) { a.refreshVolumes(uid) },
+	})
 }
+
+// setUpVolumes brings the pod's volumes to the node. A pod that has any is held until all of them are there, since to
+// run it without its data could do harm.
+func (j job) setUpVolumes(ctx context.Context) error {
+	switch {
+	case len(j.pod.GetSpec().GetVolumes()) == 0 || j.agent.cfg.Simulated:
+		return nil
+	case j.agent.volumes == nil:
+		return errors.New("the agent has no directory for the volumes of pods: its PodsDir is not set")
+	}
+	return j.agent.volumes.SetUp(ctx, j.pod)
+}
+
+// mountVolumes adds what a container is given of the pod's volumes to its configuration.
+func (j job) mountVolumes(ctx context.Context, c *corev1.Container, cfg *runtimeapi.ContainerConfig) error {
+	if j.agent.volumes == nil {
+		return nil
+	}
+	given, err := j.agent.volumes.Mounts(ctx, volumes.Starting{
+		Pod: j.pod, Container: c,
+		Lookup: func(name string) (string, bool) {
+			for _, v := range cfg.GetEnvs() {
+				if v.GetKey() == name {
+					return string(v.GetValue()), true
+				}
+			}
+			return "", false
+		},
+		RecursiveReadOnly: func() bool { return j.makesReadOnly(ctx) },
+	})
+	if err != nil {
+		return err
+	}
+	cfg.Mounts = append(given.Mounts, cfg.Mounts...)
+	cfg.Devices = append(given.Devices, cfg.Devices...)
+	return nil
+}
+
+// makesReadOnly reports whether the runtime can make mounts read-only with all that is mounted below them.
+func (j job) makesReadOnly(ctx context.Context) bool {
+	handler, err := j.handler(ctx)
+	if err != nil {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	defer cancel()
+	says, err := j.agent.cfg.Runtime.Status(ctx, &runtimeapi.StatusRequest{})
+	if err != nil {
+		return false
+	}
+	for _, h := range says.GetRuntimeHandlers() {
+		if h.GetName() == handler {
+			return h.GetFeatures().GetRecursiveReadOnlyMounts()
+		}
+	}
+	return false
+}
+
+// takeVolumesDown takes away what the agent made for the pod but its logs.
+func (j job) takeVolumesDown(ctx context.Context) error {
+	if j.agent.volumes != nil {
+		return j.agent.volumes.TearDown(ctx, uidOf(j.pod))
+	}
+	if dir := j.homeDir(); dir != "" {
+		return os.RemoveAll(dir)
+	}
+	return nil
+}
+
+// refreshVolumes brings the volumes of pods up to date with what they were written from.
+func (a *Agent) refreshVolumes(uids ...string) {
+	if a.volumes == nil {
+		return
+	}
+	for _, uid := range uids {
+		w := a.worker(uid)
+		if w == nil {
+			continue
+		}
+		a.spawn(func(ctx context.Context) {
+			p := w.pod()
+			if err := a.volumes.Refresh(ctx, p); err != nil && ctx.Err() == nil {
+				a.cfg.Recorder.Event(p, record.Warning, "FailedMount", "Running", err.Error())
+			}
+		})
+	}
+}
+
+// refreshed reports whether a change of the pod's object changes what its volumes show.
+func refreshed(was, now *corev1.Pod) bool {
+	old, meta := was.GetMetadata(), now.GetMetadata()
+	return len(now.GetSpec().GetVolumes()) > 0 && (!maps.Equal(old.GetLabels(), meta.GetLabels()) ||
+		!maps.Equal(old.GetAnnotations(), meta.GetAnnotations()))
+}
+
+// comeBackToVolumes brings the volumes of all pods up to date, which may have missed changes while there was no agent,
+// and takes away what pods have left that ended meanwhile.
+func (a *Agent) comeBackToVolumes() {
+	if a.volumes == nil {
+		return
+	}
+	for _, w := range a.list() {
+		if len(w.pod().GetSpec().GetVolumes()) > 0 {
+			a.refreshVolumes(w.uid)
+		}
+	}
+	entries, err := os.ReadDir(a.cfg.PodsDir)
+	if err != nil {
+		return // nothing was ever made there
+	}
+	for _, entry := range entries {
+		uid := entry.Name()
+		if !entry.IsDir() || a.worker(uid) != nil {
+			continue
+		}
+		a.spawn(func(ctx context.Context) { a.takeOrphanDown(ctx, uid) })
+	}
+}
+
+// takeOrphanDown takes away what a pod that is gone has left, for as long as it takes.
+func (a *Agent) takeOrphanDown(ctx context.Context, uid string) {
+	const most = 5 * time.Minute
+	for wait := time.Second; a.worker(uid) == nil; wait = min(2*wait, most) {
+		err := a.volumes.TearDown(ctx, uid)
+		if err == nil || ctx.Err() != nil {
+			return
+		}
+		a.cfg.Logger.Warn("what a pod that is gone had on the node cannot be removed", "uid", uid, "error", err)
+		if !sleep(ctx, wait) {
+			return
+		}
+	}
+}
+
+// limitInterval is the time between two looks at how much is in volumes with a limit.
+const limitInterval = 10 * time.Second
+
+// watchLimits evicts pods of which a volume on disk has grown beyond its limit.
+func (a *Agent) watchLimits(ctx context.Context) error {
+	for sleep(ctx, limitInterval) {
+		for _, w := range a.list() {
+			if p := w.pod(); volumes.Limited(p) {
+				over, err := a.volumes.OverLimit(ctx, p)
+				if over != "" {
+					w.post(podstate.Evict{Reason: "Evicted", Message: over, Grace: evictionGrace})
+				}
+				if err != nil && ctx.Err() == nil {
+					a.cfg.Logger.Warn("the volumes of a pod cannot be measured", "pod", name(p), "uid", w.uid, "error", err)
+				}
+			}
+		}
+	}
+	return ctx.Err()
+}
+
+// evictionGrace is all the time that a pod has which has taken more than it may: a second, as Kubernetes gives.
+const evictionGrace = time.Second

@@ -142,7 +142,7 @@ func (m *StateMachine) sandboxRun(in SandboxRun) {
 		m.unlessRenewed(&m.run)
 		note := Note{Warning: true, Reason: "FailedCreatePodSandBox", Message: "Failed to create pod sandbox: " + in.Err}
 		if in.Unmounted {
-			note.Reason, note.Message = "FailedMount", "Unable to attach or mount volumes: "+in.Err
+			note.Reason, note.Message = "FailedMount", in.Err
 		}
 		m.do(note)
 		if in.Invalid && !m.anyRan() {

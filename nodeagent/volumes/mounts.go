@@ -133,8 +133,8 @@ func (s Starting) recursive(at *corev1.VolumeMount) (bool, error) {
 	case !at.GetReadOnly():
 		return false, fmt.Errorf("volume %q requested recursive read-only mode, but it is not read-only", at.GetName())
 	case at.GetMountPropagation() != "" && at.GetMountPropagation() != "None":
-		return false, fmt.Errorf("volume %q requested recursive read-only mode, but it is not compatible with propagation %q",
-			at.GetName(), at.GetMountPropagation())
+		return false, fmt.Errorf("volume %q requested recursive read-only mode, but it is not compatible with "+
+			"propagation %q", at.GetName(), at.GetMountPropagation())
 	}
 	can := s.RecursiveReadOnly != nil && s.RecursiveReadOnly()
 	if how == "Enabled" && !can {

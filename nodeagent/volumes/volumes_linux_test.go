@@ -259,7 +259,8 @@ func TestMissing(t *testing.T) {
 		{
 			&corev1.Volume{Name: "x", VolumeSource: &corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{
 				Sources: []*corev1.VolumeProjection{
-					{ClusterTrustBundle: &corev1.ClusterTrustBundleProjection{}}, {PodCertificate: &corev1.PodCertificateProjection{}},
+					{ClusterTrustBundle: &corev1.ClusterTrustBundleProjection{}},
+					{PodCertificate: &corev1.PodCertificateProjection{}},
 				},
 			}}},
 			`MountVolume.SetUp failed for volume "x" : [the source clusterTrustBundle is not supported: the server has no ` +

@@ -76,7 +76,7 @@ func TestStorage(t *testing.T) {
 				`this version$`, `^pod/user created$`,
 		}},
 	})
-	k.until(t, "describe pod user", `(?s)FailedMount.*does not mount volumes`)
+	k.until(t, "describe pod user", `(?s)FailedMount.*no volume plugin matched`)
 	k.until(t, "get pvc data", `(?m)^data +Bound +disk +1Gi +RWO,RWX +local `)
 	k.until(t, "get pv disk", `(?m)^disk +1Gi +RWO,RWX +Retain +Bound +[^ ]*/data +local `)
 	k.tour(t, []step{

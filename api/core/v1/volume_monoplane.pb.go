@@ -1181,12 +1181,6 @@ func (x *VolumeSource) SetsLimited() bool {
 	if x == nil {
 		return false
 	}
-	if x.HostPath != nil {
-		return true
-	}
-	if x.EmptyDir != nil {
-		return true
-	}
 	if x.GcePersistentDisk != nil {
 		return true
 	}
@@ -1194,9 +1188,6 @@ func (x *VolumeSource) SetsLimited() bool {
 		return true
 	}
 	if x.GitRepo != nil {
-		return true
-	}
-	if x.Secret != nil {
 		return true
 	}
 	if x.Nfs != nil {
@@ -1226,16 +1217,10 @@ func (x *VolumeSource) SetsLimited() bool {
 	if x.Flocker != nil {
 		return true
 	}
-	if x.DownwardAPI != nil {
-		return true
-	}
 	if x.Fc != nil {
 		return true
 	}
 	if x.AzureFile != nil {
-		return true
-	}
-	if x.ConfigMap != nil {
 		return true
 	}
 	if x.VsphereVolume != nil {
@@ -1256,7 +1241,7 @@ func (x *VolumeSource) SetsLimited() bool {
 	if x.ScaleIO != nil {
 		return true
 	}
-	if x.Projected != nil {
+	if x.Projected.SetsLimited() {
 		return true
 	}
 	if x.Storageos != nil {
@@ -5408,6 +5393,20 @@ func (x *ProjectedVolumeSource) CloneTo(c *ProjectedVolumeSource) {
 // CloneMessage is Clone for those who do not know the type.
 func (x *ProjectedVolumeSource) CloneMessage() proto.Message { return x.Clone() }
 
+// SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. A zero
+// value that is given explicitly counts where it asks for something.
+func (x *ProjectedVolumeSource) SetsLimited() bool {
+	if x == nil {
+		return false
+	}
+	for _, v := range x.Sources {
+		if v.SetsLimited() {
+			return true
+		}
+	}
+	return false
+}
+
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *ProjectedVolumeSource) AppendProtobuf(e *wire.Encoder) {
 	if x == nil {
@@ -6725,6 +6724,21 @@ func (x *VolumeProjection) CloneTo(c *VolumeProjection) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *VolumeProjection) CloneMessage() proto.Message { return x.Clone() }
+
+// SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. A zero
+// value that is given explicitly counts where it asks for something.
+func (x *VolumeProjection) SetsLimited() bool {
+	if x == nil {
+		return false
+	}
+	if x.ClusterTrustBundle != nil {
+		return true
+	}
+	if x.PodCertificate != nil {
+		return true
+	}
+	return false
+}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *VolumeProjection) AppendProtobuf(e *wire.Encoder) {
