@@ -24,4 +24,5 @@ func (a *Agent) contentChanged(uids []string) {
 			w.post(podstate.ContentChanged{})
 		}
 	}
+	a.refreshVolumes(uids...)
 }

@@ -11,7 +11,6 @@ import (
 
 	corev1 "monoplane.dev/api/core/v1"
 	"monoplane.dev/client/record"
-	"monoplane.dev/nodeagent/objects"
 	"monoplane.dev/nodeagent/podstate"
 	"monoplane.dev/nodeagent/volumes"
 	"monoplane.dev/rules/resources"
@@ -23,7 +22,7 @@ func (a *Agent) newVolumes() *volumes.Manager {
 		return nil
 	}
 	return volumes.New(volumes.Config{
-		Dir: a.cfg.PodsDir, Objects: objects.Direct(a.cfg.Client), Logger: a.cfg.Logger,
+		Dir: a.cfg.PodsDir, Objects: a.objects, Logger: a.cfg.Logger,
 		Allocatable: func() resources.List { return resources.ListOf(a.nodeNow().GetStatus().GetAllocatable()) },
 		Due:         func(uid string) { a.refreshVolumes(uid) },
 	})
