@@ -153,6 +153,20 @@ func (w *reflective) scalar(m protoreflect.Message) {
 		} else {
 			w.WriteString(strconv.FormatInt(get("intVal").Int(), 10))
 		}
+	case optionsv1.Scalar_STRINGS:
+		list := get("items").List()
+		if list.Len() == 0 {
+			w.WriteString("null")
+			return
+		}
+		w.WriteByte('[')
+		for i := range list.Len() {
+			if i > 0 {
+				w.WriteByte(',')
+			}
+			w.text(list.Get(i).String())
+		}
+		w.WriteByte(']')
 	default:
 		raw := m.Get(m.Descriptor().Fields().ByNumber(m.Descriptor().Fields().Get(0).Number())).Bytes()
 		if len(raw) == 0 {

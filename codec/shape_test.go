@@ -166,6 +166,11 @@ func (s *shape) field(m protoreflect.MessageDescriptor, typ reflect.Type, f refl
 	case d.IsList():
 		elem = elem.Elem()
 	}
+	if value.Kind() == protoreflect.MessageKind && scalarOf(value.Message()) == optionsv1.Scalar_STRINGS {
+		check("kind", elem.Kind(), reflect.Slice) // a list of its own, which protobuf's maps cannot have as a value
+		s.message(value.Message(), elem)
+		return
+	}
 	check("kind", value.Kind(), protoKind(elem))
 	if value.Kind() == protoreflect.MessageKind && elem.Kind() == reflect.Struct {
 		s.message(value.Message(), elem)

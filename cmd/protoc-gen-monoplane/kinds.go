@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"google.golang.org/protobuf/compiler/protogen"
+	"google.golang.org/protobuf/reflect/protoreflect"
 
 	optionsv1 "monoplane.dev/api/options/v1"
 )
@@ -78,14 +79,16 @@ func (s served) hasStatus() bool {
 		func(r *optionsv1.Subresource) bool { return r.GetName() == "status" })
 }
 
-// messageOf returns a message of the package of file, nil when there is none of that name.
+// messageOf returns a message of the package of file, or of the package that stands before its name; nil when there is
+// none of that name.
 func messageOf(p *protogen.Plugin, file *protogen.File, name string) *protogen.Message {
+	full := protoreflect.FullName(name)
+	if full.Parent() == "" {
+		full = file.Desc.Package().Append(full.Name())
+	}
 	for _, f := range p.Files {
-		if f.Desc.Package() != file.Desc.Package() {
-			continue
-		}
 		for _, m := range f.Messages {
-			if string(m.Desc.Name()) == name {
+			if m.Desc.FullName() == full {
 				return m
 			}
 		}

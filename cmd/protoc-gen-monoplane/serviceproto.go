@@ -176,12 +176,16 @@ func (s *serviceProto) action(sub *optionsv1.Subresource, update string) error {
 			return fmt.Errorf("there is no message %s", sub.GetBody())
 		}
 		paths := []binding{s.item("post", sub.GetName(), "object")}
-		if own := kindOf(body); own.GetPlural() != "" {
+		if own := kindOf(body); own.GetPlural() != "" && own.GetGroup() == k.GetGroup() {
 			paths = append(paths, binding{"post", s.prefix("") + s.scope() + "/" + own.GetPlural(), "object"})
 		}
-		s.imports[body.Desc.ParentFile().Path()], s.imports[statusProto] = true, true
-		s.rpcs = append(s.rpcs, rpc{text, sub.GetMethod(), request, metaPackage + "Status", paths})
-		what := strings.ToLower(sub.GetBody())
+		answer := sub.GetBody()
+		if !sub.GetReturnsBody() {
+			answer, s.imports[statusProto] = metaPackage+"Status", true
+		}
+		s.imports[body.Desc.ParentFile().Path()] = true
+		s.rpcs = append(s.rpcs, rpc{text, sub.GetMethod(), request, answer, paths})
+		what := strings.ToLower(string(body.Desc.Name()))
 		s.records = append(s.records, record{summaryOf(body, request), request, append([]recordField{
 			s.namespace("Namespace of the " + k.GetSingular() + "."),
 			{"Name of the " + k.GetSingular() + "; empty takes it from the " + what + "'s metadata.", "string name"},

@@ -116,10 +116,12 @@ func TestSubresourcesBecomeMethods(t *testing.T) {
 	}
 }
 
-// Messages that methods take in place of the object are no kinds to be served, even if they have a plural.
+// Messages that methods take in place of the object are no kinds to be served, even if they have a plural. One of the
+// same group has a path of its own besides.
 func TestBodiesAreNotServed(t *testing.T) {
 	options := new(descriptorpb.MessageOptions)
-	proto.SetExtension(options, optionsv1.E_Kind, &optionsv1.Kind{Version: "v1", Kind: "Order", Plural: "orders"})
+	proto.SetExtension(options, optionsv1.E_Kind,
+		&optionsv1.Kind{Group: "x.io", Version: "v1", Kind: "Order", Plural: "orders"})
 	k := thing(nil, &optionsv1.Subresource{Name: "order", Method: "Order", Body: "Order"})
 	k.Docs = []*optionsv1.MethodDoc{{Method: "Order", Text: "Order orders it."}}
 	written, err := firstPass(k, &descriptorpb.DescriptorProto{Name: proto.String("Order"), Options: options})
@@ -128,6 +130,25 @@ func TestBodiesAreNotServed(t *testing.T) {
 	}
 	const path = "        post: \"/apis/x.io/v1/namespaces/{namespace}/orders\"\n"
 	if text := written["x/v1/thing_service.proto"]; len(written) != 1 || !strings.Contains(text, path) {
+		t.Errorf("wrote %d files:\n%s", len(written), text)
+	}
+}
+
+// A method may take, and return, a message of another group, which has a path of its own nowhere.
+func TestBodiesOfOtherGroups(t *testing.T) {
+	options := new(descriptorpb.MessageOptions)
+	proto.SetExtension(options, optionsv1.E_Kind,
+		&optionsv1.Kind{Group: "y.io", Version: "v1", Kind: "Order", Plural: "orders"})
+	k := thing(nil, &optionsv1.Subresource{Name: "order", Method: "Order", Body: "x.v1.Order", ReturnsBody: true})
+	k.Docs = []*optionsv1.MethodDoc{{Method: "Order", Text: "Order orders it."}}
+	written, err := firstPass(k, &descriptorpb.DescriptorProto{Name: proto.String("Order"), Options: options})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const method = "  rpc Order(OrderThingRequest) returns (x.v1.Order) {\n    option (google.api.http) = {\n" +
+		"      post: \"/apis/x.io/v1/namespaces/{namespace}/things/{name}/order\"\n      body: \"object\"\n    };\n"
+	if text := written["x/v1/thing_service.proto"]; len(written) != 1 || !strings.Contains(text, method) ||
+		!strings.Contains(text, "  x.v1.Order object = 3;\n") {
 		t.Errorf("wrote %d files:\n%s", len(written), text)
 	}
 }

@@ -156,6 +156,14 @@ func AppendStrings(b []byte, list []string) []byte {
 	return append(b, ']')
 }
 
+// AppendStringsOrNull appends a list of strings that is the value of something; an empty one is null.
+func AppendStringsOrNull(b []byte, list []string) []byte {
+	if len(list) == 0 {
+		return append(b, "null"...)
+	}
+	return AppendStrings(b, list)
+}
+
 // AppendInts appends a list of integers.
 func AppendInts[T int32 | int64](b []byte, list []T) []byte {
 	b = append(b, '[')

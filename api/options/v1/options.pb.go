@@ -155,6 +155,8 @@ const (
 	Scalar_FIELDS_V1 Scalar = 6
 	// Any JSON value, kept as bytes.
 	Scalar_RAW_EXTENSION Scalar = 7
+	// A JSON array of strings: the only field of the message.
+	Scalar_STRINGS Scalar = 8
 )
 
 // Enum value maps for Scalar.
@@ -168,6 +170,7 @@ var (
 		5: "INT_OR_STRING",
 		6: "FIELDS_V1",
 		7: "RAW_EXTENSION",
+		8: "STRINGS",
 	}
 	Scalar_value = map[string]int32{
 		"SCALAR_UNSPECIFIED": 0,
@@ -178,6 +181,7 @@ var (
 		"INT_OR_STRING":      5,
 		"FIELDS_V1":          6,
 		"RAW_EXTENSION":      7,
+		"STRINGS":            8,
 	}
 )
 
@@ -401,8 +405,8 @@ type Subresource struct {
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// The only method, such as "Bind"; absent for a pair that updates and patches.
 	Method string `protobuf:"bytes,2,opt,name=method,proto3" json:"method,omitempty"`
-	// Message that the method takes in place of the object, such as "Binding", from the same package. When it is a kind
-	// with a plural, the path of that kind is served too.
+	// Message that the method takes in place of the object, such as "Binding", from the same package, or with the name
+	// of its package before it. When it is a kind of the same group with a plural, the path of that kind is served too.
 	Body string `protobuf:"bytes,3,opt,name=body,proto3" json:"body,omitempty"`
 	// Message with the options of a stream of text, such as "PodLogOptions", from the same package.
 	Options string `protobuf:"bytes,4,opt,name=options,proto3" json:"options,omitempty"`
@@ -411,7 +415,9 @@ type Subresource struct {
 	// Rules that a reader can look up, such as "OBJ-10".
 	Spec string `protobuf:"bytes,6,opt,name=spec,proto3" json:"spec,omitempty"`
 	// How the name is written in methods, such as "EphemeralContainers"; with its first letter in upper case when absent.
-	Title         string `protobuf:"bytes,7,opt,name=title,proto3" json:"title,omitempty"`
+	Title string `protobuf:"bytes,7,opt,name=title,proto3" json:"title,omitempty"`
+	// The method answers with the message that it takes, filled in; without this with a Status.
+	ReturnsBody   bool `protobuf:"varint,8,opt,name=returnsBody,proto3" json:"returnsBody,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -493,6 +499,13 @@ func (x *Subresource) GetTitle() string {
 		return x.Title
 	}
 	return ""
+}
+
+func (x *Subresource) GetReturnsBody() bool {
+	if x != nil {
+		return x.ReturnsBody
+	}
+	return false
 }
 
 // MethodDoc is what is special about the comment of one method.
@@ -695,7 +708,7 @@ const file_monoplane_options_v1_options_proto_rawDesc = "" +
 	"\x13deleteReturnsObject\x18\r \x01(\bR\x13deleteReturnsObject\x12\x16\n" +
 	"\x06goName\x18\x0e \x01(\tR\x06goName\x12\x12\n" +
 	"\x04view\x18\x10 \x01(\bR\x04view\x120\n" +
-	"\x13namespaceInRequests\x18\x0f \x01(\bR\x13namespaceInRequests\"\xa9\x01\n" +
+	"\x13namespaceInRequests\x18\x0f \x01(\bR\x13namespaceInRequests\"\xcb\x01\n" +
 	"\vSubresource\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06method\x18\x02 \x01(\tR\x06method\x12\x12\n" +
@@ -703,7 +716,8 @@ const file_monoplane_options_v1_options_proto_rawDesc = "" +
 	"\aoptions\x18\x04 \x01(\tR\aoptions\x12\x16\n" +
 	"\x06writes\x18\x05 \x01(\tR\x06writes\x12\x12\n" +
 	"\x04spec\x18\x06 \x01(\tR\x04spec\x12\x14\n" +
-	"\x05title\x18\a \x01(\tR\x05title\"M\n" +
+	"\x05title\x18\a \x01(\tR\x05title\x12 \n" +
+	"\vreturnsBody\x18\b \x01(\bR\vreturnsBody\"M\n" +
 	"\tMethodDoc\x12\x16\n" +
 	"\x06method\x18\x01 \x01(\tR\x06method\x12\x12\n" +
 	"\x04text\x18\x02 \x01(\tR\x04text\x12\x14\n" +
@@ -717,7 +731,7 @@ const file_monoplane_options_v1_options_proto_rawDesc = "" +
 	"\x04Zero\x12\x14\n" +
 	"\x10ZERO_UNSPECIFIED\x10\x00\x12\r\n" +
 	"\tZERO_ASKS\x10\x01\x12\x10\n" +
-	"\fZERO_REFUSED\x10\x02*\x8b\x01\n" +
+	"\fZERO_REFUSED\x10\x02*\x98\x01\n" +
 	"\x06Scalar\x12\x16\n" +
 	"\x12SCALAR_UNSPECIFIED\x10\x00\x12\b\n" +
 	"\x04TIME\x10\x01\x12\x0e\n" +
@@ -727,7 +741,8 @@ const file_monoplane_options_v1_options_proto_rawDesc = "" +
 	"\bQUANTITY\x10\x04\x12\x11\n" +
 	"\rINT_OR_STRING\x10\x05\x12\r\n" +
 	"\tFIELDS_V1\x10\x06\x12\x11\n" +
-	"\rRAW_EXTENSION\x10\a:7\n" +
+	"\rRAW_EXTENSION\x10\a\x12\v\n" +
+	"\aSTRINGS\x10\b:7\n" +
 	"\x06inline\x12\x1d.google.protobuf.FieldOptions\x18\xc1\xb2\x04 \x01(\bR\x06inline:7\n" +
 	"\x06always\x12\x1d.google.protobuf.FieldOptions\x18²\x04 \x01(\bR\x06always:X\n" +
 	"\asupport\x12\x1d.google.protobuf.FieldOptions\x18ò\x04 \x01(\x0e2\x1d.monoplane.options.v1.SupportR\asupport:E\n" +

@@ -124,6 +124,8 @@ func scalarForm(d protoreflect.MessageDescriptor) map[string]any {
 		}}
 	case optionsv1.Scalar_FIELDS_V1, optionsv1.Scalar_RAW_EXTENSION:
 		return map[string]any{"type": "object"}
+	case optionsv1.Scalar_STRINGS:
+		return map[string]any{"type": "array", "items": map[string]any{"type": "string"}}
 	default:
 		return nil
 	}
