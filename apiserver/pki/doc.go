@@ -9,7 +9,7 @@
 // replaced on their own, because every kubeconfig depends on them. Several processes may call Ensure on one directory
 // at the same time.
 //
-// Files: ca.crt, ca.key, admin.crt, admin.key (PEM), admin.token (text).
+// Files: ca.crt, ca.key, admin.crt, admin.key (PEM), admin.token (text), token.keys (PEM, see TokenKeys).
 //
 // It does not decide whom a certificate or token stands for; see package authn.
 package pki
