@@ -2,6 +2,7 @@ package monoplane
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -26,6 +27,7 @@ import (
 	"monoplane.dev/apiserver/rest"
 	"monoplane.dev/apiserver/schedulerstreams"
 	"monoplane.dev/apiserver/store"
+	"monoplane.dev/apiserver/tokens"
 	"monoplane.dev/client"
 	"monoplane.dev/client/inproc"
 	"monoplane.dev/client/record"
@@ -58,8 +60,12 @@ const startingNodes = 64
 type parts struct {
 	metrics *prometheus.Registry
 	bundle  *pki.Bundle // nil without listeners
-	api     *apiserver.Server
-	broker  *nodestreams.Broker
+	// tokenKeys sign the tokens of service accounts, which tokens issues and bearers knows.
+	tokenKeys *pki.TokenKeys
+	tokens    *tokens.Authority
+	bearers   *authn.Bearers
+	api       *apiserver.Server
+	broker    *nodestreams.Broker
 	// asking reaches the schedulers.
 	asking *schedulerstreams.Broker
 	inproc *inproc.Server
@@ -104,6 +110,7 @@ func (c *Cluster) start(ctx context.Context) error {
 	c.components = cancel
 	c.group, running = errgroup.WithContext(running)
 	c.running = running
+	c.run(running, "keys of tokens", p.tokenKeys.KeepRotated)
 	if err := c.startComponents(ctx, running, p); err != nil {
 		return err
 	}
@@ -127,14 +134,17 @@ func (c *Cluster) openStore(ctx context.Context, p *parts) error {
 	}
 	var g errgroup.Group
 	g.Go(func() error { return c.identify(p) })
-	if c.sockets.Any() {
-		g.Go(func() (err error) {
-			p.bundle, err = pki.Ensure(filepath.Join(c.cfg.DataDir, "pki"), pki.Options{
-				Names: c.sockets.Names(), Logger: c.cfg.Logger,
-			})
-			return err
-		})
-	}
+	g.Go(func() (err error) {
+		path := filepath.Join(c.cfg.DataDir, "pki")
+		if c.sockets.Any() {
+			p.bundle, err = pki.Ensure(path, pki.Options{Names: c.sockets.Names(), Logger: c.cfg.Logger})
+			if err != nil {
+				return err
+			}
+		}
+		p.tokenKeys, err = pki.EnsureTokenKeys(path, pki.Options{Logger: c.cfg.Logger})
+		return err
+	})
 	g.Go(func() (err error) {
 		c.store, err = store.Open(ctx, store.Config{
 			Dir: filepath.Join(c.cfg.DataDir, datadir.Etcd), Endpoints: c.cfg.EtcdEndpoints, TLS: c.cfg.EtcdTLS,
@@ -199,9 +209,16 @@ func (c *Cluster) makeAPI(ctx context.Context, p *parts) error {
 		Logger:  c.cfg.Logger,
 	})
 	p.asking = schedulerstreams.New(schedulerstreams.Config{Logger: c.cfg.Logger})
+	issuer := tokens.New(tokens.Config{Keys: p.tokenKeys, Objects: c.store, Rand: rand.Reader})
+	p.bearers = &authn.Bearers{Tokens: authn.NewTokens(), Accounts: issuer}
+	if p.bundle != nil {
+		p.bearers.Tokens.Add(p.bundle.AdminToken(), authn.User{Name: authn.AdminName, Groups: []string{authn.AdminsGroup}})
+	}
+	p.tokens = issuer
 	var err error
 	p.api, err = apiserver.New(ctx, apiserver.Config{
 		Store: c.store, Logs: p.broker, Scheduler: p.asking, Controllers: controllers.Roles(), Logger: c.cfg.Logger,
+		Tokens: issuer, Bearers: p.bearers,
 		Registerer: p.metrics,
 	})
 	if err != nil {
@@ -237,11 +254,11 @@ func (c *Cluster) serve(ctx, running context.Context, p *parts) error {
 		return nil
 	}
 	server, err := c.sockets.Serve(ctx, listen.Config{
-		Bundle: p.bundle, Kubeconfig: c.Kubeconfig(), Register: p.register, Logger: c.cfg.Logger,
+		Bundle: p.bundle, Bearers: p.bearers, Kubeconfig: c.Kubeconfig(), Register: p.register, Logger: c.cfg.Logger,
 		Unary: p.api.UnaryInterceptors(), Stream: p.api.StreamInterceptors(),
 		REST: rest.Config{
-			Conn:  p.inproc.Conn(inproc.PassValues(), inproc.WithContext(object.WithOwned)),
-			Table: p.api.Table, AuthorizePath: p.api.AuthorizePath,
+			Conn:   p.inproc.Conn(inproc.PassValues(), inproc.WithContext(object.WithOwned)),
+			OpenID: p.tokens, Table: p.api.Table, AuthorizePath: p.api.AuthorizePath,
 			Metrics: promhttp.HandlerFor(p.metrics, promhttp.HandlerOpts{}),
 			Live:    c.checks[:1], Ready: c.checks,
 		},

@@ -50,6 +50,8 @@ func methods(services []kinds.Service) map[string]*method {
 	bind.Verb, bind.Subresource = "create", "binding"
 	log := &out[corev1.Pods_Log_FullMethodName].attributes
 	log.Verb, log.Subresource = "get", "log"
+	token := &out[corev1.ServiceAccounts_CreateToken_FullMethodName].attributes
+	token.Verb, token.Subresource = "create", "token"
 	return out
 }
 

@@ -22,6 +22,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"monoplane.dev/apiserver/auth"
+	"monoplane.dev/apiserver/authn"
 	"monoplane.dev/apiserver/kinds"
 	"monoplane.dev/apiserver/kinds/core"
 	"monoplane.dev/apiserver/kinds/define"
@@ -29,6 +30,7 @@ import (
 	"monoplane.dev/apiserver/registry"
 	"monoplane.dev/apiserver/store"
 	"monoplane.dev/apiserver/table"
+	"monoplane.dev/apiserver/tokens"
 	"monoplane.dev/object"
 	"monoplane.dev/rules/rights"
 
@@ -47,6 +49,10 @@ type Config struct {
 	Logs LogStreamer
 	// Scheduler explains where pods can go; nil refuses such requests.
 	Scheduler define.Explainer
+	// Tokens issues the tokens of service accounts; nil refuses such requests.
+	Tokens *tokens.Authority
+	// Bearers tells whose a bearer token is; nil knows none.
+	Bearers *authn.Bearers
 	// Controllers is what the controllers may do that are known by name; others have the rights of any controller.
 	Controllers []rights.Role
 	// Clock defaults to the real one.
@@ -84,6 +90,7 @@ func New(ctx context.Context, cfg Config) (*Server, error) {
 		services: kinds.All(define.Config{
 			Deps:  registry.Deps{Store: cfg.Store, Clock: cfg.Clock, Rand: cfg.Rand},
 			Audit: auth.NewAudit(cfg.Logger), Rights: authz, Logs: cfg.Logs, Scheduler: cfg.Scheduler,
+			Tokens: cfg.Tokens, Bearers: cfg.Bearers,
 		}),
 	}
 	s.methods = methods(s.services)

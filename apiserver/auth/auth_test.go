@@ -132,15 +132,16 @@ func TestOnlyPodGCCollects(t *testing.T) {
 // What the table and the controllers name is there: a grant of what is misspelled would be none.
 func TestGrantsNameWhatIsServed(t *testing.T) {
 	served := map[right]bool{
-		{rights.Collect, "pods", ""}:         true,
-		{"get", MetricsPath, ""}:             true,
-		{"get", ReflectionPath, ""}:          true,
-		{"listen", "nodestreams", ""}:        true,
-		{"answer", "nodestreams", ""}:        true,
-		{"listen", "schedulerstreams", ""}:   true,
-		{"answer", "schedulerstreams", ""}:   true,
-		{"create", "pods", "binding"}:        true,
-		{"update", "namespaces", "finalize"}: true,
+		{rights.Collect, "pods", ""}:           true,
+		{"get", MetricsPath, ""}:               true,
+		{"get", ReflectionPath, ""}:            true,
+		{"listen", "nodestreams", ""}:          true,
+		{"answer", "nodestreams", ""}:          true,
+		{"listen", "schedulerstreams", ""}:     true,
+		{"answer", "schedulerstreams", ""}:     true,
+		{"create", "pods", "binding"}:          true,
+		{"create", "serviceaccounts", "token"}: true,
+		{"update", "namespaces", "finalize"}:   true,
 	}
 	for _, s := range services.All() {
 		for _, m := range s.Methods() {
@@ -168,6 +169,7 @@ func TestGrantsNameWhatIsServed(t *testing.T) {
 		check(table[class].name+table[class].prefix+table[class].group, table[class].grants)
 	}
 	check("every component", components)
+	check("everybody", everybody)
 	for _, c := range controllers.Roles() {
 		check(c.Name, c.Grants)
 	}

@@ -38,14 +38,14 @@ type Authorizer struct {
 func NewAuthorizer(controllers []rights.Role) *Authorizer {
 	z := &Authorizer{controllers: make(map[string]set, len(controllers))}
 	for class := range table {
-		grants := table[class].grants
+		grants := slices.Concat(table[class].grants, everybody)
 		if table[class].component {
 			grants = slices.Concat(grants, components)
 		}
 		z.classes[class] = setOf(grants...)
 	}
 	for _, c := range controllers {
-		z.controllers[authn.ControllerPrefix+c.Name] = setOf(slices.Concat(c.Grants, components)...)
+		z.controllers[authn.ControllerPrefix+c.Name] = setOf(slices.Concat(c.Grants, components, everybody)...)
 	}
 	return z
 }

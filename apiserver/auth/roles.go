@@ -42,6 +42,7 @@ var table = [...]row{
 		{Verbs: "get", Resources: "persistentvolumes"},                // (own)
 		{Verbs: "get", Resources: "persistentvolumeclaims"},           // (own)
 		{Verbs: "get", Resources: "runtimeclasses"},                   // (own)
+		{Verbs: "create", Resources: "serviceaccounts/token"},         // (own)
 		{Verbs: "listen answer", Resources: "nodestreams"},            // (own)
 	}},
 	Scheduler: {name: authn.SchedulerName, component: true, grants: []rights.Grant{
@@ -64,6 +65,9 @@ var table = [...]row{
 	}},
 	User: {},
 }
+
+// everybody is what everybody may do who has shown credentials.
+var everybody = []rights.Grant{{Verbs: "create", Resources: "selfsubjectreviews"}}
 
 // components is what every component may do.
 var components = []rights.Grant{

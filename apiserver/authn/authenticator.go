@@ -1,6 +1,7 @@
 package authn
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"strings"
@@ -15,8 +16,8 @@ type Config struct {
 	// ClientCAs returns the authorities that sign the certificates of clients, as they are now; nil refuses all
 	// certificates.
 	ClientCAs func() *x509.CertPool
-	// Tokens are the bearer tokens; nil refuses all tokens.
-	Tokens *Tokens
+	// Bearers are the bearer tokens; nil refuses all tokens.
+	Bearers *Bearers
 	// Now is the clock; time.Now when nil.
 	Now func() time.Time
 	// OpenPaths are URL paths that need no credentials; DefaultOpenPaths when nil. A path covers those
@@ -36,11 +37,11 @@ func DefaultOpenMethods() []string {
 
 // Authenticator tells who makes a request. Make one with New. It is safe for concurrent use.
 type Authenticator struct {
-	cas    func() *x509.CertPool
-	tokens *Tokens
-	now    func() time.Time
-	paths  []string
-	open   map[string]bool
+	cas     func() *x509.CertPool
+	bearers *Bearers
+	now     func() time.Time
+	paths   []string
+	open    map[string]bool
 
 	mu sync.RWMutex
 	// verified has what is known of certificates by their DER form: to look one up costs less than its digest.
@@ -50,7 +51,7 @@ type Authenticator struct {
 // New returns an Authenticator.
 func New(cfg Config) *Authenticator {
 	a := &Authenticator{
-		cas: cfg.ClientCAs, tokens: cfg.Tokens, now: cfg.Now, paths: cfg.OpenPaths,
+		cas: cfg.ClientCAs, bearers: cfg.Bearers, now: cfg.Now, paths: cfg.OpenPaths,
 		open: map[string]bool{}, verified: map[string]verified{},
 	}
 	if a.now == nil {
@@ -71,12 +72,14 @@ func New(cfg Config) *Authenticator {
 
 // user returns who presents these credentials: nil without an error when there are none. An authorization
 // header decides alone; without one the certificate does.
-func (a *Authenticator) user(state *tls.ConnectionState, authorization []string) (*User, error) {
+func (a *Authenticator) user(
+	ctx context.Context, state *tls.ConnectionState, authorization []string,
+) (*User, error) {
 	switch {
 	case len(authorization) > 1:
 		return nil, unauthorized("more than one authorization header")
 	case len(authorization) == 1:
-		return a.bearer(authorization[0])
+		return a.bearer(ctx, authorization[0])
 	case state != nil && len(state.PeerCertificates) > 0:
 		return a.certificate(state.PeerCertificates)
 	}
@@ -92,15 +95,16 @@ func (a *Authenticator) Known(state *tls.ConnectionState) bool {
 	return err == nil
 }
 
-func (a *Authenticator) bearer(header string) (*User, error) {
+func (a *Authenticator) bearer(ctx context.Context, header string) (*User, error) {
 	scheme, token, ok := strings.Cut(strings.TrimSpace(header), " ")
 	if !ok || !strings.EqualFold(scheme, "Bearer") {
 		return nil, unauthorized("the authorization header must be of the form \"Bearer TOKEN\"")
 	}
-	if u := a.tokens.user(strings.TrimSpace(token)); u != nil {
-		return u, nil
+	u, _, err := a.bearers.User(ctx, strings.TrimSpace(token), nil)
+	if err != nil {
+		return nil, refusal(err)
 	}
-	return nil, unauthorized("invalid bearer token")
+	return u, nil
 }
 
 func unauthorized(format string, args ...any) error {

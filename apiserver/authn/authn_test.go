@@ -57,7 +57,7 @@ func newWorld(t *testing.T) *world {
 	tokens := authn.NewTokens()
 	tokens.Add(token, authn.User{Name: authn.AdminName, Groups: []string{authn.AdminsGroup}})
 	tokens.Add("", authn.User{Name: "nobody"})
-	w.auth = authn.New(authn.Config{ClientCAs: w.own.ClientCAs, Tokens: tokens, Now: w.time})
+	w.auth = authn.New(authn.Config{ClientCAs: w.own.ClientCAs, Bearers: &authn.Bearers{Tokens: tokens}, Now: w.time})
 	return w
 }
 
@@ -274,7 +274,8 @@ func TestGRPC(t *testing.T) {
 		}
 	}}
 	// Nothing is open here, so that the health service stands for any other.
-	closed := authn.New(authn.Config{ClientCAs: w.own.ClientCAs, Tokens: tokensOf(w), Now: w.time,
+	closed := authn.New(authn.Config{ClientCAs: w.own.ClientCAs, Bearers: &authn.Bearers{Tokens: tokensOf(w)},
+		Now:         w.time,
 		OpenMethods: []string{}})
 	dial := serve(t, w, closed, impl)
 	for _, a := range attempts(t, w) {

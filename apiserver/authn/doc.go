@@ -1,6 +1,6 @@
 // Package authn finds out who makes a request: from the client certificate of the TLS connection or from a
-// bearer token, for gRPC (Tap) and for HTTP (Middleware) alike. The identity then travels in the
-// context only (WithUser, UserFrom).
+// bearer token, of a user or of a service account, for gRPC (Tap) and for HTTP (Middleware) alike. The identity then
+// travels in the context only (WithUser, UserFrom).
 //
 // Guarantees: credentials that are given and wrong are refused with 401 and the reason, they never become
 // an anonymous request; without credentials only the open paths are served, as user system:anonymous. The

@@ -29,7 +29,7 @@ func (a *Authenticator) Tap(ctx context.Context, info *tap.Info) (context.Contex
 		}
 	}
 	header := info.Header[authorizationKey]
-	u, err := a.user(state, header)
+	u, err := a.user(ctx, state, header)
 	switch {
 	case err != nil:
 	case u != nil:

@@ -12,7 +12,7 @@ import (
 // Authenticate returns a request with its user in the context, or answers 401 with a Status and returns nil. Who asks
 // to act as somebody else gets 403. It comes before everything.
 func (a *Authenticator) Authenticate(w http.ResponseWriter, r *http.Request) *http.Request {
-	u, err := a.user(r.TLS, r.Header.Values("Authorization"))
+	u, err := a.user(r.Context(), r.TLS, r.Header.Values("Authorization"))
 	if err == nil && u == nil && !a.isOpen(r.URL.Path) {
 		err = unauthorized("no client certificate and no bearer token")
 	}

@@ -4,13 +4,15 @@ package kinds
 
 import (
 	v11 "monoplane.dev/api/apps/v1"
-	v12 "monoplane.dev/api/coordination/v1"
+	v12 "monoplane.dev/api/authentication/v1"
+	v13 "monoplane.dev/api/coordination/v1"
 	v1 "monoplane.dev/api/core/v1"
-	v13 "monoplane.dev/api/events/v1"
-	v14 "monoplane.dev/api/node/v1"
-	v15 "monoplane.dev/api/scheduling/v1"
-	v16 "monoplane.dev/api/storage/v1"
+	v14 "monoplane.dev/api/events/v1"
+	v15 "monoplane.dev/api/node/v1"
+	v16 "monoplane.dev/api/scheduling/v1"
+	v17 "monoplane.dev/api/storage/v1"
 	apps "monoplane.dev/apiserver/kinds/apps"
+	authentication "monoplane.dev/apiserver/kinds/authentication"
 	coordination "monoplane.dev/apiserver/kinds/coordination"
 	core "monoplane.dev/apiserver/kinds/core"
 	define "monoplane.dev/apiserver/kinds/define"
@@ -36,11 +38,13 @@ func allDefinitions(c define.Config) map[*object.Kind]define.Definition {
 		v1.SecretKind:                core.Secret(c),
 		v1.ServiceAccountKind:        core.ServiceAccount(c),
 		v11.ControllerRevisionKind:   apps.ControllerRevision(c),
-		v12.LeaseKind:                coordination.Lease(c),
-		v13.EventKind:                events.Event(c),
-		v14.RuntimeClassKind:         node.RuntimeClass(c),
-		v15.PriorityClassKind:        scheduling.PriorityClass(c),
-		v15.PlacementReviewKind:      scheduling.PlacementReview(c),
-		v16.StorageClassKind:         storage.StorageClass(c),
+		v12.SelfSubjectReviewKind:    authentication.SelfSubjectReview(c),
+		v12.TokenReviewKind:          authentication.TokenReview(c),
+		v13.LeaseKind:                coordination.Lease(c),
+		v14.EventKind:                events.Event(c),
+		v15.RuntimeClassKind:         node.RuntimeClass(c),
+		v16.PriorityClassKind:        scheduling.PriorityClass(c),
+		v16.PlacementReviewKind:      scheduling.PlacementReview(c),
+		v17.StorageClassKind:         storage.StorageClass(c),
 	}
 }

@@ -96,8 +96,10 @@ func (s *Sockets) Close() error {
 
 // Config says what is served.
 type Config struct {
-	// Bundle has the certificates and the administrator's token.
+	// Bundle has the certificates.
 	Bundle *pki.Bundle
+	// Bearers are the bearer tokens.
+	Bearers *authn.Bearers
 	// Kubeconfig is the path of the file that gives the administrator access.
 	Kubeconfig string
 	// REST is the front, without who authenticates, its version, and its logger.
@@ -120,15 +122,13 @@ type Server struct {
 
 // Serve writes the kubeconfig and serves until Shutdown.
 func (s *Sockets) Serve(ctx context.Context, cfg Config) (*Server, error) {
-	tokens := authn.NewTokens()
-	tokens.Add(cfg.Bundle.AdminToken(), authn.User{Name: authn.AdminName, Groups: []string{authn.AdminsGroup}})
 	limits, err := gate.ProcessLimits()
 	if err != nil {
 		return nil, err
 	}
 	server := &Server{
 		cfg: cfg, limits: limits, at: pki.Endpoints{GRPC: s.GRPC()},
-		auth: authn.New(authn.Config{ClientCAs: cfg.Bundle.ClientCAs, Tokens: tokens}),
+		auth: authn.New(authn.Config{ClientCAs: cfg.Bundle.ClientCAs, Bearers: cfg.Bearers}),
 	}
 	if s.rest != nil {
 		server.at.REST = "https://" + s.REST()

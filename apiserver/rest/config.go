@@ -31,6 +31,8 @@ type Config struct {
 	Metrics http.Handler
 	// AuthorizePath judges requests for /metrics; nil lets nobody read it.
 	AuthorizePath func(ctx context.Context, verb, path string) error
+	// OpenID tells how to verify tokens of service accounts; nil leaves that out.
+	OpenID OpenID
 	// Live and Ready are the checks of /livez and /readyz, in the order in which they are reported. /healthz
 	// runs those of Live.
 	Live, Ready []Check
@@ -50,6 +52,14 @@ type Config struct {
 	// MaxInFlight bounds the requests, streams excepted, that are served at once; 600 when 0. Further ones get
 	// 429.
 	MaxInFlight int
+}
+
+// OpenID has the documents by which others verify tokens of service accounts; a *tokens.Authority is such.
+type OpenID interface {
+	// Configuration returns the OpenID configuration for clients that know the server by base.
+	Configuration(base string) ([]byte, error)
+	// Keys returns the JSON Web Key Set.
+	Keys() ([]byte, error)
 }
 
 // Check is one health check.

@@ -9,6 +9,7 @@ import (
 
 	"monoplane.dev/apiserver/rest/discovery"
 	"monoplane.dev/apiserver/rest/openapi"
+	"monoplane.dev/apiserver/tokens"
 	"monoplane.dev/object"
 )
 
@@ -100,6 +101,9 @@ func (h *Handler) serveIndex(w http.ResponseWriter, r *http.Request) {
 		h.discovery.Paths()...)
 	if h.cfg.Metrics != nil {
 		paths = append(paths, "/metrics")
+	}
+	if h.cfg.OpenID != nil {
+		paths = append(paths, tokens.ConfigurationPath, tokens.KeysPath)
 	}
 	slices.Sort(paths)
 	b, err := json.MarshalIndent(map[string][]string{"paths": paths}, "", "  ")

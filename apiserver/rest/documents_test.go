@@ -94,8 +94,12 @@ func TestOpenAPI(t *testing.T) {
 				t.Errorf("%s: PATCH has kind %v, fieldValidation %v", path, op.GVK, validates)
 			}
 		}
-		if patches == 0 && gv != "apis/scheduling.monoplane.dev/v1" { // which has a kind that can be created only
-			t.Errorf("%s has no PATCH", gv)
+		switch gv {
+		case "apis/scheduling.monoplane.dev/v1", "apis/authentication.k8s.io/v1": // questions, which are created only
+		default:
+			if patches == 0 {
+				t.Errorf("%s has no PATCH", gv)
+			}
 		}
 		for _, ref := range references(a.body) {
 			if doc.Components.Schemas[ref] == nil {

@@ -19,6 +19,7 @@ import (
 	"monoplane.dev/apiserver/rest/discovery"
 	"monoplane.dev/apiserver/rest/openapi"
 	"monoplane.dev/apiserver/table"
+	"monoplane.dev/apiserver/tokens"
 	"monoplane.dev/object"
 )
 
@@ -199,6 +200,16 @@ func (h *Handler) serveDocuments(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		serve = func() { h.cfg.Metrics.ServeHTTP(w, r) }
+	case path == tokens.ConfigurationPath && h.cfg.OpenID != nil:
+		serve = func() {
+			body, err := h.cfg.OpenID.Configuration("https://" + r.Host)
+			h.serveOpenID(w, r, "application/json", body, err)
+		}
+	case path == tokens.KeysPath && h.cfg.OpenID != nil:
+		serve = func() {
+			body, err := h.cfg.OpenID.Keys()
+			h.serveOpenID(w, r, tokens.KeysType, body, err)
+		}
 	case path == "":
 		serve = func() { h.serveIndex(w, r) }
 	default:
@@ -210,6 +221,15 @@ func (h *Handler) serveDocuments(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	serve()
+}
+
+// serveOpenID answers with a document for those who verify tokens.
+func (h *Handler) serveOpenID(w http.ResponseWriter, r *http.Request, contentType string, body []byte, err error) {
+	if err != nil {
+		h.writeError(w, r, err)
+		return
+	}
+	h.serveBytes(w, r, contentType, body)
 }
 
 func (h *Handler) authorizePath(r *http.Request) error {

@@ -15,9 +15,11 @@ import (
 	"monoplane.dev/api/services"
 )
 
-// notes are the kinds that are not looked at: notes of programs for each other, which the server keeps, and a question
+// notes are the kinds that are not looked at: notes of programs for each other, which the server keeps, and questions
 // that it answers.
-var notes = map[string]bool{"Event": true, "Lease": true, "PlacementReview": true}
+var notes = map[string]bool{
+	"Event": true, "Lease": true, "PlacementReview": true, "TokenReview": true, "SelfSubjectReview": true,
+}
 
 // explained says, for fields that no component reads, why they are not ignored.
 var explained = map[string]string{

@@ -272,6 +272,13 @@ const Docs = "" +
 	"CreateServiceAccountRequest.fieldValidation\tWhat to do with unknown and duplicate JSON fields: \"Strict\", \"Warn\" (default) or \"Ignore\".\n" +
 	"CreateServiceAccountRequest.namespace\tNamespace of the object; empty takes the object's own.\n" +
 	"CreateServiceAccountRequest.object\tThe object; metadata.name or metadata.generateName is required.\n" +
+	"CreateTokenServiceAccountRequest\tCreateTokenServiceAccountRequest asks for a token of a service account. It is the body of subresource token of ServiceAccount, and the answer is the request with what was granted. It is never stored.\n" +
+	"CreateTokenServiceAccountRequest.dryRun\t\"All\" validates and admits but stores nothing.\n" +
+	"CreateTokenServiceAccountRequest.fieldManager\tName of the program that writes.\n" +
+	"CreateTokenServiceAccountRequest.fieldValidation\tWhat to do with unknown and duplicate JSON fields: \"Strict\", \"Warn\" (default) or \"Ignore\".\n" +
+	"CreateTokenServiceAccountRequest.name\tName of the serviceaccount; empty takes it from the tokenrequest's metadata.\n" +
+	"CreateTokenServiceAccountRequest.namespace\tNamespace of the serviceaccount.\n" +
+	"CreateTokenServiceAccountRequest.object\tThe tokenrequest.\n" +
 	"DaemonEndpoint\tDaemonEndpoint is a port of the agent.\n" +
 	"DaemonEndpoint.Port\tPort number; upstream spells it with a capital.\n" +
 	"DownwardAPIProjection\tDownwardAPIProjection is fields of the pod in a projected volume.\n" +

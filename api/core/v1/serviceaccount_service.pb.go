@@ -12,6 +12,7 @@ import (
 	_ "google.golang.org/genproto/googleapis/api/annotations"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
+	v11 "monoplane.dev/api/authentication/v1"
 	v1 "monoplane.dev/api/meta/v1"
 	reflect "reflect"
 	sync "sync"
@@ -309,11 +310,103 @@ func (x *ServiceAccountEvents) GetEvents() []*ServiceAccountEvent {
 	return nil
 }
 
+// CreateTokenServiceAccountRequest asks for a token of a service account. It is the body of subresource token of
+// ServiceAccount, and the answer is the request with what was granted. It is never stored.
+type CreateTokenServiceAccountRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Namespace of the serviceaccount.
+	Namespace string `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	// Name of the serviceaccount; empty takes it from the tokenrequest's metadata.
+	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	// The tokenrequest.
+	Object *v11.TokenRequest `protobuf:"bytes,3,opt,name=object,proto3" json:"object,omitempty"`
+	// "All" validates and admits but stores nothing.
+	DryRun []string `protobuf:"bytes,4,rep,name=dryRun,proto3" json:"dryRun,omitempty"`
+	// Name of the program that writes.
+	FieldManager string `protobuf:"bytes,5,opt,name=fieldManager,proto3" json:"fieldManager,omitempty"`
+	// What to do with unknown and duplicate JSON fields: "Strict", "Warn" (default) or "Ignore".
+	FieldValidation string `protobuf:"bytes,6,opt,name=fieldValidation,proto3" json:"fieldValidation,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
+}
+
+func (x *CreateTokenServiceAccountRequest) Reset() {
+	*x = CreateTokenServiceAccountRequest{}
+	mi := &file_monoplane_core_v1_serviceaccount_service_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CreateTokenServiceAccountRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CreateTokenServiceAccountRequest) ProtoMessage() {}
+
+func (x *CreateTokenServiceAccountRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_monoplane_core_v1_serviceaccount_service_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CreateTokenServiceAccountRequest.ProtoReflect.Descriptor instead.
+func (*CreateTokenServiceAccountRequest) Descriptor() ([]byte, []int) {
+	return file_monoplane_core_v1_serviceaccount_service_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *CreateTokenServiceAccountRequest) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *CreateTokenServiceAccountRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *CreateTokenServiceAccountRequest) GetObject() *v11.TokenRequest {
+	if x != nil {
+		return x.Object
+	}
+	return nil
+}
+
+func (x *CreateTokenServiceAccountRequest) GetDryRun() []string {
+	if x != nil {
+		return x.DryRun
+	}
+	return nil
+}
+
+func (x *CreateTokenServiceAccountRequest) GetFieldManager() string {
+	if x != nil {
+		return x.FieldManager
+	}
+	return ""
+}
+
+func (x *CreateTokenServiceAccountRequest) GetFieldValidation() string {
+	if x != nil {
+		return x.FieldValidation
+	}
+	return ""
+}
+
 var File_monoplane_core_v1_serviceaccount_service_proto protoreflect.FileDescriptor
 
 const file_monoplane_core_v1_serviceaccount_service_proto_rawDesc = "" +
 	"\n" +
-	".monoplane/core/v1/serviceaccount_service.proto\x12\x11monoplane.core.v1\x1a\x1cgoogle/api/annotations.proto\x1a&monoplane/core/v1/serviceaccount.proto\x1a\x1fmonoplane/meta/v1/request.proto\x1a\x1emonoplane/meta/v1/status.proto\"\xdc\x01\n" +
+	".monoplane/core/v1/serviceaccount_service.proto\x12\x11monoplane.core.v1\x1a\x1cgoogle/api/annotations.proto\x1a.monoplane/authentication/v1/tokenrequest.proto\x1a&monoplane/core/v1/serviceaccount.proto\x1a\x1fmonoplane/meta/v1/request.proto\x1a\x1emonoplane/meta/v1/status.proto\"\xdc\x01\n" +
 	"\x1bCreateServiceAccountRequest\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x129\n" +
 	"\x06object\x18\x02 \x01(\v2!.monoplane.core.v1.ServiceAccountR\x06object\x12\x16\n" +
@@ -332,8 +425,14 @@ const file_monoplane_core_v1_serviceaccount_service_proto_rawDesc = "" +
 	"\x06object\x18\x02 \x01(\v2!.monoplane.core.v1.ServiceAccountR\x06object\x121\n" +
 	"\x06status\x18\x03 \x01(\v2\x19.monoplane.meta.v1.StatusR\x06status\"V\n" +
 	"\x14ServiceAccountEvents\x12>\n" +
-	"\x06events\x18\x01 \x03(\v2&.monoplane.core.v1.ServiceAccountEventR\x06events2\x82\n" +
-	"\n" +
+	"\x06events\x18\x01 \x03(\v2&.monoplane.core.v1.ServiceAccountEventR\x06events\"\xfd\x01\n" +
+	" CreateTokenServiceAccountRequest\x12\x1c\n" +
+	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12A\n" +
+	"\x06object\x18\x03 \x01(\v2).monoplane.authentication.v1.TokenRequestR\x06object\x12\x16\n" +
+	"\x06dryRun\x18\x04 \x03(\tR\x06dryRun\x12\"\n" +
+	"\ffieldManager\x18\x05 \x01(\tR\ffieldManager\x12(\n" +
+	"\x0ffieldValidation\x18\x06 \x01(\tR\x0ffieldValidation2\xbf\v\n" +
 	"\x0fServiceAccounts\x12\x86\x01\n" +
 	"\x03Get\x12\x1d.monoplane.meta.v1.GetRequest\x1a!.monoplane.core.v1.ServiceAccount\"=\x82\xd3\xe4\x93\x027\x125/api/v1/namespaces/{namespace}/serviceaccounts/{name}\x12\xa0\x01\n" +
 	"\x04List\x12\x1e.monoplane.meta.v1.ListRequest\x1a%.monoplane.core.v1.ServiceAccountList\"Q\x82\xd3\xe4\x93\x02KZ\x19\x12\x17/api/v1/serviceaccounts\x12./api/v1/namespaces/{namespace}/serviceaccounts\x12\xb2\x01\n" +
@@ -342,7 +441,8 @@ const file_monoplane_core_v1_serviceaccount_service_proto_rawDesc = "" +
 	"\x06Update\x12..monoplane.core.v1.UpdateServiceAccountRequest\x1a!.monoplane.core.v1.ServiceAccount\"E\x82\xd3\xe4\x93\x02?:\x06object\x1a5/api/v1/namespaces/{namespace}/serviceaccounts/{name}\x12\x91\x01\n" +
 	"\x05Patch\x12\x1f.monoplane.meta.v1.PatchRequest\x1a!.monoplane.core.v1.ServiceAccount\"D\x82\xd3\xe4\x93\x02>:\x05patch25/api/v1/namespaces/{namespace}/serviceaccounts/{name}\x12\x8d\x01\n" +
 	"\x06Delete\x12 .monoplane.meta.v1.DeleteRequest\x1a\x19.monoplane.meta.v1.Status\"F\x82\xd3\xe4\x93\x02@:\aoptions*5/api/v1/namespaces/{namespace}/serviceaccounts/{name}\x12\xa6\x01\n" +
-	"\x10DeleteCollection\x12*.monoplane.meta.v1.DeleteCollectionRequest\x1a%.monoplane.core.v1.ServiceAccountList\"?\x82\xd3\xe4\x93\x029:\aoptions*./api/v1/namespaces/{namespace}/serviceaccountsB\"Z monoplane.dev/api/core/v1;corev1b\x06proto3"
+	"\x10DeleteCollection\x12*.monoplane.meta.v1.DeleteCollectionRequest\x1a%.monoplane.core.v1.ServiceAccountList\"?\x82\xd3\xe4\x93\x029:\aoptions*./api/v1/namespaces/{namespace}/serviceaccounts\x12\xba\x01\n" +
+	"\vCreateToken\x123.monoplane.core.v1.CreateTokenServiceAccountRequest\x1a).monoplane.authentication.v1.TokenRequest\"K\x82\xd3\xe4\x93\x02E:\x06object\";/api/v1/namespaces/{namespace}/serviceaccounts/{name}/tokenB\"Z monoplane.dev/api/core/v1;corev1b\x06proto3"
 
 var (
 	file_monoplane_core_v1_serviceaccount_service_proto_rawDescOnce sync.Once
@@ -356,49 +456,54 @@ func file_monoplane_core_v1_serviceaccount_service_proto_rawDescGZIP() []byte {
 	return file_monoplane_core_v1_serviceaccount_service_proto_rawDescData
 }
 
-var file_monoplane_core_v1_serviceaccount_service_proto_msgTypes = make([]protoimpl.MessageInfo, 4)
+var file_monoplane_core_v1_serviceaccount_service_proto_msgTypes = make([]protoimpl.MessageInfo, 5)
 var file_monoplane_core_v1_serviceaccount_service_proto_goTypes = []any{
-	(*CreateServiceAccountRequest)(nil), // 0: monoplane.core.v1.CreateServiceAccountRequest
-	(*UpdateServiceAccountRequest)(nil), // 1: monoplane.core.v1.UpdateServiceAccountRequest
-	(*ServiceAccountEvent)(nil),         // 2: monoplane.core.v1.ServiceAccountEvent
-	(*ServiceAccountEvents)(nil),        // 3: monoplane.core.v1.ServiceAccountEvents
-	(*ServiceAccount)(nil),              // 4: monoplane.core.v1.ServiceAccount
-	(*v1.Status)(nil),                   // 5: monoplane.meta.v1.Status
-	(*v1.GetRequest)(nil),               // 6: monoplane.meta.v1.GetRequest
-	(*v1.ListRequest)(nil),              // 7: monoplane.meta.v1.ListRequest
-	(*v1.WatchRequest)(nil),             // 8: monoplane.meta.v1.WatchRequest
-	(*v1.PatchRequest)(nil),             // 9: monoplane.meta.v1.PatchRequest
-	(*v1.DeleteRequest)(nil),            // 10: monoplane.meta.v1.DeleteRequest
-	(*v1.DeleteCollectionRequest)(nil),  // 11: monoplane.meta.v1.DeleteCollectionRequest
-	(*ServiceAccountList)(nil),          // 12: monoplane.core.v1.ServiceAccountList
+	(*CreateServiceAccountRequest)(nil),      // 0: monoplane.core.v1.CreateServiceAccountRequest
+	(*UpdateServiceAccountRequest)(nil),      // 1: monoplane.core.v1.UpdateServiceAccountRequest
+	(*ServiceAccountEvent)(nil),              // 2: monoplane.core.v1.ServiceAccountEvent
+	(*ServiceAccountEvents)(nil),             // 3: monoplane.core.v1.ServiceAccountEvents
+	(*CreateTokenServiceAccountRequest)(nil), // 4: monoplane.core.v1.CreateTokenServiceAccountRequest
+	(*ServiceAccount)(nil),                   // 5: monoplane.core.v1.ServiceAccount
+	(*v1.Status)(nil),                        // 6: monoplane.meta.v1.Status
+	(*v11.TokenRequest)(nil),                 // 7: monoplane.authentication.v1.TokenRequest
+	(*v1.GetRequest)(nil),                    // 8: monoplane.meta.v1.GetRequest
+	(*v1.ListRequest)(nil),                   // 9: monoplane.meta.v1.ListRequest
+	(*v1.WatchRequest)(nil),                  // 10: monoplane.meta.v1.WatchRequest
+	(*v1.PatchRequest)(nil),                  // 11: monoplane.meta.v1.PatchRequest
+	(*v1.DeleteRequest)(nil),                 // 12: monoplane.meta.v1.DeleteRequest
+	(*v1.DeleteCollectionRequest)(nil),       // 13: monoplane.meta.v1.DeleteCollectionRequest
+	(*ServiceAccountList)(nil),               // 14: monoplane.core.v1.ServiceAccountList
 }
 var file_monoplane_core_v1_serviceaccount_service_proto_depIdxs = []int32{
-	4,  // 0: monoplane.core.v1.CreateServiceAccountRequest.object:type_name -> monoplane.core.v1.ServiceAccount
-	4,  // 1: monoplane.core.v1.UpdateServiceAccountRequest.object:type_name -> monoplane.core.v1.ServiceAccount
-	4,  // 2: monoplane.core.v1.ServiceAccountEvent.object:type_name -> monoplane.core.v1.ServiceAccount
-	5,  // 3: monoplane.core.v1.ServiceAccountEvent.status:type_name -> monoplane.meta.v1.Status
+	5,  // 0: monoplane.core.v1.CreateServiceAccountRequest.object:type_name -> monoplane.core.v1.ServiceAccount
+	5,  // 1: monoplane.core.v1.UpdateServiceAccountRequest.object:type_name -> monoplane.core.v1.ServiceAccount
+	5,  // 2: monoplane.core.v1.ServiceAccountEvent.object:type_name -> monoplane.core.v1.ServiceAccount
+	6,  // 3: monoplane.core.v1.ServiceAccountEvent.status:type_name -> monoplane.meta.v1.Status
 	2,  // 4: monoplane.core.v1.ServiceAccountEvents.events:type_name -> monoplane.core.v1.ServiceAccountEvent
-	6,  // 5: monoplane.core.v1.ServiceAccounts.Get:input_type -> monoplane.meta.v1.GetRequest
-	7,  // 6: monoplane.core.v1.ServiceAccounts.List:input_type -> monoplane.meta.v1.ListRequest
-	8,  // 7: monoplane.core.v1.ServiceAccounts.Watch:input_type -> monoplane.meta.v1.WatchRequest
-	0,  // 8: monoplane.core.v1.ServiceAccounts.Create:input_type -> monoplane.core.v1.CreateServiceAccountRequest
-	1,  // 9: monoplane.core.v1.ServiceAccounts.Update:input_type -> monoplane.core.v1.UpdateServiceAccountRequest
-	9,  // 10: monoplane.core.v1.ServiceAccounts.Patch:input_type -> monoplane.meta.v1.PatchRequest
-	10, // 11: monoplane.core.v1.ServiceAccounts.Delete:input_type -> monoplane.meta.v1.DeleteRequest
-	11, // 12: monoplane.core.v1.ServiceAccounts.DeleteCollection:input_type -> monoplane.meta.v1.DeleteCollectionRequest
-	4,  // 13: monoplane.core.v1.ServiceAccounts.Get:output_type -> monoplane.core.v1.ServiceAccount
-	12, // 14: monoplane.core.v1.ServiceAccounts.List:output_type -> monoplane.core.v1.ServiceAccountList
-	3,  // 15: monoplane.core.v1.ServiceAccounts.Watch:output_type -> monoplane.core.v1.ServiceAccountEvents
-	4,  // 16: monoplane.core.v1.ServiceAccounts.Create:output_type -> monoplane.core.v1.ServiceAccount
-	4,  // 17: monoplane.core.v1.ServiceAccounts.Update:output_type -> monoplane.core.v1.ServiceAccount
-	4,  // 18: monoplane.core.v1.ServiceAccounts.Patch:output_type -> monoplane.core.v1.ServiceAccount
-	5,  // 19: monoplane.core.v1.ServiceAccounts.Delete:output_type -> monoplane.meta.v1.Status
-	12, // 20: monoplane.core.v1.ServiceAccounts.DeleteCollection:output_type -> monoplane.core.v1.ServiceAccountList
-	13, // [13:21] is the sub-list for method output_type
-	5,  // [5:13] is the sub-list for method input_type
-	5,  // [5:5] is the sub-list for extension type_name
-	5,  // [5:5] is the sub-list for extension extendee
-	0,  // [0:5] is the sub-list for field type_name
+	7,  // 5: monoplane.core.v1.CreateTokenServiceAccountRequest.object:type_name -> monoplane.authentication.v1.TokenRequest
+	8,  // 6: monoplane.core.v1.ServiceAccounts.Get:input_type -> monoplane.meta.v1.GetRequest
+	9,  // 7: monoplane.core.v1.ServiceAccounts.List:input_type -> monoplane.meta.v1.ListRequest
+	10, // 8: monoplane.core.v1.ServiceAccounts.Watch:input_type -> monoplane.meta.v1.WatchRequest
+	0,  // 9: monoplane.core.v1.ServiceAccounts.Create:input_type -> monoplane.core.v1.CreateServiceAccountRequest
+	1,  // 10: monoplane.core.v1.ServiceAccounts.Update:input_type -> monoplane.core.v1.UpdateServiceAccountRequest
+	11, // 11: monoplane.core.v1.ServiceAccounts.Patch:input_type -> monoplane.meta.v1.PatchRequest
+	12, // 12: monoplane.core.v1.ServiceAccounts.Delete:input_type -> monoplane.meta.v1.DeleteRequest
+	13, // 13: monoplane.core.v1.ServiceAccounts.DeleteCollection:input_type -> monoplane.meta.v1.DeleteCollectionRequest
+	4,  // 14: monoplane.core.v1.ServiceAccounts.CreateToken:input_type -> monoplane.core.v1.CreateTokenServiceAccountRequest
+	5,  // 15: monoplane.core.v1.ServiceAccounts.Get:output_type -> monoplane.core.v1.ServiceAccount
+	14, // 16: monoplane.core.v1.ServiceAccounts.List:output_type -> monoplane.core.v1.ServiceAccountList
+	3,  // 17: monoplane.core.v1.ServiceAccounts.Watch:output_type -> monoplane.core.v1.ServiceAccountEvents
+	5,  // 18: monoplane.core.v1.ServiceAccounts.Create:output_type -> monoplane.core.v1.ServiceAccount
+	5,  // 19: monoplane.core.v1.ServiceAccounts.Update:output_type -> monoplane.core.v1.ServiceAccount
+	5,  // 20: monoplane.core.v1.ServiceAccounts.Patch:output_type -> monoplane.core.v1.ServiceAccount
+	6,  // 21: monoplane.core.v1.ServiceAccounts.Delete:output_type -> monoplane.meta.v1.Status
+	14, // 22: monoplane.core.v1.ServiceAccounts.DeleteCollection:output_type -> monoplane.core.v1.ServiceAccountList
+	7,  // 23: monoplane.core.v1.ServiceAccounts.CreateToken:output_type -> monoplane.authentication.v1.TokenRequest
+	15, // [15:24] is the sub-list for method output_type
+	6,  // [6:15] is the sub-list for method input_type
+	6,  // [6:6] is the sub-list for extension type_name
+	6,  // [6:6] is the sub-list for extension extendee
+	0,  // [0:6] is the sub-list for field type_name
 }
 
 func init() { file_monoplane_core_v1_serviceaccount_service_proto_init() }
@@ -413,7 +518,7 @@ func file_monoplane_core_v1_serviceaccount_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_monoplane_core_v1_serviceaccount_service_proto_rawDesc), len(file_monoplane_core_v1_serviceaccount_service_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   4,
+			NumMessages:   5,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

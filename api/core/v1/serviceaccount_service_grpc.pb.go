@@ -13,6 +13,7 @@ import (
 	grpc "google.golang.org/grpc"
 	codes "google.golang.org/grpc/codes"
 	status "google.golang.org/grpc/status"
+	v11 "monoplane.dev/api/authentication/v1"
 	v1 "monoplane.dev/api/meta/v1"
 )
 
@@ -30,6 +31,7 @@ const (
 	ServiceAccounts_Patch_FullMethodName            = "/monoplane.core.v1.ServiceAccounts/Patch"
 	ServiceAccounts_Delete_FullMethodName           = "/monoplane.core.v1.ServiceAccounts/Delete"
 	ServiceAccounts_DeleteCollection_FullMethodName = "/monoplane.core.v1.ServiceAccounts/DeleteCollection"
+	ServiceAccounts_CreateToken_FullMethodName      = "/monoplane.core.v1.ServiceAccounts/CreateToken"
 )
 
 // ServiceAccountsClient is the client API for ServiceAccounts service.
@@ -64,6 +66,12 @@ type ServiceAccountsClient interface {
 	Delete(ctx context.Context, in *v1.DeleteRequest, opts ...grpc.CallOption) (*v1.Status, error)
 	// DeleteCollection deletes every selected object, each as Delete does, and returns them.
 	DeleteCollection(ctx context.Context, in *v1.DeleteCollectionRequest, opts ...grpc.CallOption) (*ServiceAccountList, error)
+	// CreateToken issues a token of the service account, and stores nothing. An agent gets tokens for the pods of its
+	// own node only, and bound to them. Codes: NotFound (the service account, or the object that the token should be
+	// bound to), InvalidArgument with reason Invalid (every bad field is listed) or BadRequest (a token cannot be bound
+	// to that), Aborted with reason Conflict (the account or the object has another uid), Unavailable (the server has no
+	// key to sign with).
+	CreateToken(ctx context.Context, in *CreateTokenServiceAccountRequest, opts ...grpc.CallOption) (*v11.TokenRequest, error)
 }
 
 type serviceAccountsClient struct {
@@ -163,6 +171,16 @@ func (c *serviceAccountsClient) DeleteCollection(ctx context.Context, in *v1.Del
 	return out, nil
 }
 
+func (c *serviceAccountsClient) CreateToken(ctx context.Context, in *CreateTokenServiceAccountRequest, opts ...grpc.CallOption) (*v11.TokenRequest, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(v11.TokenRequest)
+	err := c.cc.Invoke(ctx, ServiceAccounts_CreateToken_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // ServiceAccountsServer is the server API for ServiceAccounts service.
 // All implementations must embed UnimplementedServiceAccountsServer
 // for forward compatibility.
@@ -195,6 +213,12 @@ type ServiceAccountsServer interface {
 	Delete(context.Context, *v1.DeleteRequest) (*v1.Status, error)
 	// DeleteCollection deletes every selected object, each as Delete does, and returns them.
 	DeleteCollection(context.Context, *v1.DeleteCollectionRequest) (*ServiceAccountList, error)
+	// CreateToken issues a token of the service account, and stores nothing. An agent gets tokens for the pods of its
+	// own node only, and bound to them. Codes: NotFound (the service account, or the object that the token should be
+	// bound to), InvalidArgument with reason Invalid (every bad field is listed) or BadRequest (a token cannot be bound
+	// to that), Aborted with reason Conflict (the account or the object has another uid), Unavailable (the server has no
+	// key to sign with).
+	CreateToken(context.Context, *CreateTokenServiceAccountRequest) (*v11.TokenRequest, error)
 	mustEmbedUnimplementedServiceAccountsServer()
 }
 
@@ -228,6 +252,9 @@ func (UnimplementedServiceAccountsServer) Delete(context.Context, *v1.DeleteRequ
 }
 func (UnimplementedServiceAccountsServer) DeleteCollection(context.Context, *v1.DeleteCollectionRequest) (*ServiceAccountList, error) {
 	return nil, status.Error(codes.Unimplemented, "method DeleteCollection not implemented")
+}
+func (UnimplementedServiceAccountsServer) CreateToken(context.Context, *CreateTokenServiceAccountRequest) (*v11.TokenRequest, error) {
+	return nil, status.Error(codes.Unimplemented, "method CreateToken not implemented")
 }
 func (UnimplementedServiceAccountsServer) mustEmbedUnimplementedServiceAccountsServer() {}
 func (UnimplementedServiceAccountsServer) testEmbeddedByValue()                         {}
@@ -387,6 +414,24 @@ func _ServiceAccounts_DeleteCollection_Handler(srv interface{}, ctx context.Cont
 	return interceptor(ctx, in, info, handler)
 }
 
+func _ServiceAccounts_CreateToken_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(CreateTokenServiceAccountRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ServiceAccountsServer).CreateToken(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ServiceAccounts_CreateToken_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ServiceAccountsServer).CreateToken(ctx, req.(*CreateTokenServiceAccountRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // ServiceAccounts_ServiceDesc is the grpc.ServiceDesc for ServiceAccounts service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -421,6 +466,10 @@ var ServiceAccounts_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "DeleteCollection",
 			Handler:    _ServiceAccounts_DeleteCollection_Handler,
+		},
+		{
+			MethodName: "CreateToken",
+			Handler:    _ServiceAccounts_CreateToken_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

@@ -312,6 +312,79 @@ func (x *ServiceAccountEvents) AppendProtobuf(e *wire.Encoder) {
 	e.Raw(x.unknownFields)
 }
 
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *CreateTokenServiceAccountRequest) SetShallow(m proto.Message) bool {
+	from, ok := m.(*CreateTokenServiceAccountRequest)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(CreateTokenServiceAccountRequest)
+	}
+	x.Namespace = from.Namespace
+	x.Name = from.Name
+	x.Object = from.Object
+	x.DryRun = from.DryRun
+	x.FieldManager = from.FieldManager
+	x.FieldValidation = from.FieldValidation
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// Clone returns a deep copy of x.
+func (x *CreateTokenServiceAccountRequest) Clone() *CreateTokenServiceAccountRequest {
+	if x == nil {
+		return nil
+	}
+	c := new(CreateTokenServiceAccountRequest)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *CreateTokenServiceAccountRequest) CloneTo(c *CreateTokenServiceAccountRequest) {
+	if x == nil {
+		return
+	}
+	c.Namespace = x.Namespace
+	c.Name = x.Name
+	c.Object = x.Object.Clone()
+	c.DryRun = clone.List(x.DryRun)
+	c.FieldManager = x.FieldManager
+	c.FieldValidation = x.FieldValidation
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *CreateTokenServiceAccountRequest) CloneMessage() proto.Message { return x.Clone() }
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *CreateTokenServiceAccountRequest) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.Namespace != "" {
+		e.String(1, x.Namespace)
+	}
+	if x.Name != "" {
+		e.String(2, x.Name)
+	}
+	if x.Object != nil {
+		at := e.Begin(3)
+		x.Object.AppendProtobuf(e)
+		e.End(at)
+	}
+	e.Strings(4, x.DryRun)
+	if x.FieldManager != "" {
+		e.String(5, x.FieldManager)
+	}
+	if x.FieldValidation != "" {
+		e.String(6, x.FieldValidation)
+	}
+	e.Raw(x.unknownFields)
+}
+
 // ServiceAccountsBackend serves the standard methods of ServiceAccounts from a backend. The others stay unimplemented.
 type ServiceAccountsBackend struct {
 	UnimplementedServiceAccountsServer

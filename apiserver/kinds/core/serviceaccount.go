@@ -3,19 +3,28 @@ package core
 import (
 	"monoplane.dev/apiserver/kinds/define"
 	"monoplane.dev/apiserver/registry"
+	"monoplane.dev/object"
 
 	corev1 "monoplane.dev/api/core/v1"
 )
 
 // ServiceAccount describes the kind, of which only the metadata has rules.
-func ServiceAccount(define.Config) define.Definition {
-	return define.Definition{Strategy: registry.Typed[*corev1.ServiceAccount]{
-		Kind: corev1.ServiceAccountKind,
-		Table: define.Columns[*corev1.ServiceAccount]{
-			define.Any("Secrets", "Number of secrets.", func(o *corev1.ServiceAccount) any {
-				return len(o.GetSecrets())
-			}),
-			define.Age[*corev1.ServiceAccount](),
+func ServiceAccount(c define.Config) define.Definition {
+	return define.Definition{
+		Strategy: registry.Typed[*corev1.ServiceAccount]{
+			Kind: corev1.ServiceAccountKind,
+			Table: define.Columns[*corev1.ServiceAccount]{
+				define.Any("Secrets", "Number of secrets.", func(o *corev1.ServiceAccount) any {
+					return len(o.GetSecrets())
+				}),
+				define.Age[*corev1.ServiceAccount](),
+			},
+		}.Strategy(),
+		Server: func(b object.Backend, _ func(*object.Kind) object.Backend) any {
+			return &serviceAccounts{
+				ServiceAccountsBackend: corev1.ServiceAccountsBackend{Backend: b},
+				tokens:                 c.Tokens, store: c.Deps.Store, clock: c.Deps.Clock,
+			}
 		},
-	}.Strategy()}
+	}
 }

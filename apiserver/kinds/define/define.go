@@ -6,7 +6,9 @@ import (
 	"context"
 
 	"monoplane.dev/apiserver/auth"
+	"monoplane.dev/apiserver/authn"
 	"monoplane.dev/apiserver/registry"
+	"monoplane.dev/apiserver/tokens"
 	"monoplane.dev/object"
 
 	nodev1 "monoplane.dev/api/node/v1"
@@ -25,6 +27,10 @@ type Config struct {
 	Logs LogStreamer
 	// Scheduler explains where pods can go; nil for none.
 	Scheduler Explainer
+	// Tokens issues the tokens of service accounts; nil for none.
+	Tokens *tokens.Authority
+	// Bearers tells whose a bearer token is; nil knows none.
+	Bearers *authn.Bearers
 	// Namespaced are the kinds that are stored in namespaces. Package kinds fills it in.
 	Namespaced []*object.Kind
 }

@@ -13,6 +13,9 @@ package apitest
 
 import (
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
 	"errors"
 	"os"
 	"testing"
@@ -24,6 +27,7 @@ import (
 	"monoplane.dev/apiserver"
 	"monoplane.dev/apiserver/authn"
 	"monoplane.dev/apiserver/store"
+	"monoplane.dev/apiserver/tokens"
 	"monoplane.dev/client"
 	"monoplane.dev/client/inproc"
 	"monoplane.dev/controllers"
@@ -48,6 +52,8 @@ type Server struct {
 
 	// Inproc has the services, and takes further ones.
 	Inproc *inproc.Server
+	// Bearers knows the tokens that the server issues.
+	Bearers *authn.Bearers
 
 	owned bool // the store
 	*faults
@@ -111,12 +117,34 @@ func open(cfg Config) (*Server, error) {
 		}
 	}
 	s := &Server{Store: cfg.API.Store, owned: owned, faults: newFaults(cfg.API.Store)}
+	if cfg.API.Tokens == nil {
+		if cfg.API.Tokens, err = issuer(cfg.API); err != nil {
+			return nil, errors.Join(err, s.closeStore())
+		}
+		cfg.API.Bearers = &authn.Bearers{Accounts: cfg.API.Tokens}
+	}
+	s.Bearers = cfg.API.Bearers
 	if s.API, err = apiserver.New(ctx, cfg.API); err != nil {
 		return nil, errors.Join(err, s.closeStore())
 	}
 	s.Inproc = inproc.NewServer(append(s.API.UnaryInterceptors(), s.unary), append(s.API.StreamInterceptors(), s.stream))
 	s.API.Register(s.Inproc)
 	return s, nil
+}
+
+// key is the only key of tokens.
+type key struct{ *ecdsa.PrivateKey }
+
+func (k key) Signing() *ecdsa.PrivateKey    { return k.PrivateKey }
+func (k key) Verifying() []*ecdsa.PublicKey { return []*ecdsa.PublicKey{&k.PublicKey} }
+
+// issuer issues tokens with a key of its own.
+func issuer(api apiserver.Config) (*tokens.Authority, error) {
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, err
+	}
+	return tokens.New(tokens.Config{Keys: key{private}, Objects: api.Store, Clock: api.Clock, Rand: rand.Reader}), nil
 }
 
 func (s *Server) stop() error {
