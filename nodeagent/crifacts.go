@@ -1,24 +1,33 @@
 package nodeagent
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"io"
+	"os"
 	"path/filepath"
+	"syscall"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	corev1 "monoplane.dev/api/core/v1"
 	"monoplane.dev/nodeagent/criconfig"
+	"monoplane.dev/nodeagent/resolvconf"
 )
 
 // nodeFacts returns what the configuration of all pods here has in common.
 func (a *Agent) nodeFacts() criconfig.Node {
-	n := criconfig.Node{SeccompDir: a.cfg.SeccompDir}
+	n := criconfig.Node{SeccompDir: a.cfg.SeccompDir, ClusterDomain: clusterDomain}
 	if !a.cfg.Simulated {
 		n.MaskedPaths = throttles()
 	}
 	return n
 }
+
+// clusterDomain is the domain of the names of pods and services.
+const clusterDomain = "cluster.local"
 
 // throttles returns the counters by which a container could find out what else this machine is busy with.
 func throttles() []string {
@@ -33,8 +42,69 @@ func (j job) containerFacts(ctx context.Context, c *corev1.Container, ref string
 	if f.ImageUser, err = j.imageUser(ctx, ref); err != nil {
 		return f, err
 	}
-	f.TargetID, err = j.targetOf(ctx, c.GetName())
+	if f.TargetID, err = j.targetOf(ctx, c.GetName()); err != nil {
+		return f, err
+	}
+	f.HostsFile, err = j.hostsFile(f)
 	return f, err
+}
+
+// sandboxConfig returns the configuration of the pod's sandbox, and what of the pod's wishes for resolving names had to
+// be left out, in sentences.
+func (j job) sandboxConfig(attempt uint32) (config *runtimeapi.PodSandboxConfig, left []string, err error) {
+	f, err := j.sandboxFacts()
+	if err != nil {
+		return nil, nil, err
+	}
+	_, left = criconfig.DNS(j.pod, f)
+	config, err = criconfig.Sandbox(j.pod, attempt, j.agent.cfg.PodLogDir, f)
+	return config, left, err
+}
+
+// sandboxFacts returns what the configuration of the sandbox needs to know.
+func (j job) sandboxFacts() (criconfig.Facts, error) {
+	f := j.facts()
+	if j.agent.cfg.Simulated || j.pod.GetSpec().GetDnsPolicy() == "None" {
+		return f, nil
+	}
+	var err error
+	f.Resolver, err = resolvconf.Read(resolvconf.System, resolvconf.Upstream)
+	return f, err
+}
+
+// hostsFile brings the pod's hosts file up to date and returns its path; empty when the pod has none.
+func (j job) hostsFile(f criconfig.Facts) (string, error) {
+	dir := j.homeDir()
+	if dir == "" || len(f.PodIPs) == 0 && !j.pod.GetSpec().GetHostNetwork() {
+		return "", nil
+	}
+	var ofNode []byte
+	if j.pod.GetSpec().GetHostNetwork() {
+		var err error
+		if ofNode, err = os.ReadFile(criconfig.HostsPath); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return "", err
+		}
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return "", err
+	}
+	path := filepath.Join(dir, "etc-hosts")
+	return path, rewrite(path, criconfig.Hosts(j.pod, f, ofNode))
+}
+
+// rewrite gives a file its text, in place: running containers have this very file. A link that somebody has put there
+// is not followed, nor a pipe waited for.
+func rewrite(path string, text []byte) error {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0o600)
+	if err != nil {
+		return err
+	}
+	have := make([]byte, len(text)+1)
+	if n, err := f.ReadAt(have, 0); errors.Is(err, io.EOF) && bytes.Equal(have[:n], text) {
+		return f.Close()
+	}
+	_, err = f.WriteAt(text, 0)
+	return errors.Join(err, f.Truncate(int64(len(text))), f.Chmod(0o644), f.Close())
 }
 
 // targetOf returns the container whose processes an ephemeral container is to see; empty for other containers, and for

@@ -17,6 +17,7 @@ import (
 	corev1 "monoplane.dev/api/core/v1"
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/apierrors"
+	"monoplane.dev/client/record"
 	"monoplane.dev/nodeagent/criconfig"
 	"monoplane.dev/nodeagent/podlog"
 	"monoplane.dev/nodeagent/podstate"
@@ -128,9 +129,12 @@ func (j job) runSandbox(ctx, wanted context.Context, action podstate.RunSandbox)
 	if err != nil {
 		return podstate.SandboxRun{Err: text(err)}
 	}
-	cfg, err := criconfig.Sandbox(j.pod, action.Attempt, j.agent.cfg.PodLogDir, j.facts())
+	cfg, left, err := j.sandboxConfig(action.Attempt)
 	if err != nil {
 		return podstate.SandboxRun{Err: text(err)}
+	}
+	for _, what := range left {
+		j.agent.cfg.Recorder.Event(j.pod, record.Warning, "DNSConfigForming", "Starting", what)
 	}
 	run, err := j.agent.cfg.Runtime.RunPodSandbox(ctx, &runtimeapi.RunPodSandboxRequest{Config: cfg,
 		RuntimeHandler: handler})

@@ -32,7 +32,7 @@ var imageName = regexp.MustCompile(`^(([a-zA-Z0-9.-]+|\[[0-9a-fA-F:]+\])(:[0-9]+
 func (j job) startContainer(ctx, wanted context.Context, action podstate.StartContainer) podstate.Input {
 	spec := podstate.ContainerAt(j.pod, action.Index)
 	out := podstate.ContainerRun{Index: action.Index}
-	sandbox, err := criconfig.Sandbox(j.pod, 0, j.agent.cfg.PodLogDir, j.facts())
+	sandbox, _, err := j.sandboxConfig(0)
 	if err != nil {
 		out.Reason, out.Message = "CreateContainerConfigError", text(err)
 		return out

@@ -45,6 +45,11 @@ func Container(
 			})
 		}
 	}
+	if f.HostsFile != "" && !mountsHosts(c) {
+		cfg.Mounts = append(cfg.Mounts, &runtimeapi.Mount{
+			ContainerPath: HostsPath, HostPath: f.HostsFile, SelinuxRelabel: true,
+		})
+	}
 	return cfg, nil
 }
 

@@ -7,6 +7,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	corev1 "monoplane.dev/api/core/v1"
+	"monoplane.dev/nodeagent/resolvconf"
 )
 
 // Facts are what a pod cannot know by itself.
@@ -21,6 +22,10 @@ type Facts struct {
 	CgroupParent string
 	// Node is what holds for all pods of the node; nothing is known of it when it is nil.
 	Node *Node
+	// Resolver is how the node resolves names.
+	Resolver resolvconf.Config
+	// HostsFile is the pod's hosts file on the node; empty for none.
+	HostsFile string
 	// ImageUser is who the container's image says that its processes are.
 	ImageUser ImageUser
 	// TargetID is the container whose processes an ephemeral container sees; empty for none.

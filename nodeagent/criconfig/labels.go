@@ -22,8 +22,8 @@ const (
 )
 
 // AnnotationHostnameFields is on the sandboxes of pods that ask for a host name of their own instead of taking the
-// default one: the names of the fields that do, separated by commas. A runtime whose pods share the node's host name
-// has to say that it does not honour them.
+// default one, or for other ways to find those of others: the names of the fields that do, separated by commas. A
+// runtime whose pods share the node's names has to say that it does not honour them.
 const AnnotationHostnameFields = "monoplane.dev/hostname-fields"
 
 // Annotations on containers.

@@ -2,7 +2,6 @@ package criconfig
 
 import (
 	"path/filepath"
-	"strings"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
@@ -17,10 +16,12 @@ func Sandbox(p *corev1.Pod, attempt uint32, logDir string, f Facts) (*runtimeapi
 	if err != nil {
 		return nil, err
 	}
+	dns, _ := DNS(p, f)
 	cfg := &runtimeapi.PodSandboxConfig{
 		Metadata: &runtimeapi.PodSandboxMetadata{
 			Name: meta.GetName(), Namespace: meta.GetNamespace(), Uid: meta.GetUid(), Attempt: attempt,
 		},
+		DnsConfig:    dns,
 		PortMappings: ports(p),
 		Labels:       sandboxLabels(p, f.Owner),
 		Annotations:  sandboxAnnotations(p),
@@ -32,6 +33,9 @@ func Sandbox(p *corev1.Pod, attempt uint32, logDir string, f Facts) (*runtimeapi
 	}
 	if !p.GetSpec().GetHostNetwork() {
 		cfg.Hostname = hostname(p, f) // on the node's network it is the node's, which runtimes refuse to set
+		if err := checkHostname(cfg.Hostname); err != nil {
+			return nil, err
+		}
 	}
 	if p.GetSpec().GetRuntimeClassName() != "" {
 		cfg.Linux.Resources, cfg.Linux.Overhead = podResources(p.GetSpec())
@@ -52,68 +56,4 @@ func sysctls(s *corev1.PodSecurityContext) map[string]string {
 		all[c.GetName()] = c.GetValue()
 	}
 	return all
-}
-
-// hostname returns the pod's host name: what the spec says, else its name cut to what a host name may be;
-// the node's own for pods on the node's network. spec: NET-1
-func hostname(p *corev1.Pod, f Facts) string {
-	const most = 63
-	spec := p.GetSpec()
-	name := p.GetMetadata().GetName()
-	switch {
-	case spec.GetHostname() != "":
-		name = spec.GetHostname()
-	case spec.GetHostNetwork() && f.NodeHostname != "":
-		return f.NodeHostname
-	}
-	if len(name) > most {
-		name = name[:most]
-		for len(name) > 0 && (name[len(name)-1] == '-' || name[len(name)-1] == '.') {
-			name = name[:len(name)-1]
-		}
-	}
-	return name
-}
-
-// hostnameFields lists the fields that ask for a host name. On the node's network they mean nothing, as in Kubernetes.
-func hostnameFields(p *corev1.Pod) string {
-	spec := p.GetSpec()
-	if spec.GetHostNetwork() {
-		return ""
-	}
-	var out []string
-	if spec.GetHostname() != "" {
-		out = append(out, "hostname")
-	}
-	if spec.GetSubdomain() != "" {
-		out = append(out, "subdomain")
-	}
-	if spec.GetSetHostnameAsFQDN() {
-		out = append(out, "setHostnameAsFQDN")
-	}
-	return strings.Join(out, ",")
-}
-
-func ports(p *corev1.Pod) []*runtimeapi.PortMapping {
-	var out []*runtimeapi.PortMapping
-	for _, c := range p.GetSpec().GetContainers() {
-		for _, port := range c.GetPorts() {
-			out = append(out, &runtimeapi.PortMapping{
-				Protocol: protocol(port.GetProtocol()), ContainerPort: port.GetContainerPort(),
-				HostPort: port.GetHostPort(), HostIp: port.GetHostIP(),
-			})
-		}
-	}
-	return out
-}
-
-func protocol(name string) runtimeapi.Protocol {
-	switch name {
-	case "UDP":
-		return runtimeapi.Protocol_UDP
-	case "SCTP":
-		return runtimeapi.Protocol_SCTP
-	default:
-		return runtimeapi.Protocol_TCP
-	}
 }

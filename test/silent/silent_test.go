@@ -24,9 +24,13 @@ var notes = map[string]bool{
 // explained says, for fields that no component reads, why they are not ignored.
 var explained = map[string]string{
 	"ObjectFieldSelector.apiVersion":                       "validation knows one version",
-	"Container.volumeMounts":                               "needs a volume, which is refused or answered with a warning",
+	"VolumeMount.name":                                     "needs a volume, which is refused or answered with a warning",
+	"VolumeMount.readOnly":                                 "needs a volume, which is refused or answered with a warning",
+	"VolumeMount.subPath":                                  "needs a volume, which is refused or answered with a warning",
+	"VolumeMount.mountPropagation":                         "needs a volume, which is refused or answered with a warning",
+	"VolumeMount.subPathExpr":                              "needs a volume, which is refused or answered with a warning",
+	"VolumeMount.recursiveReadOnly":                        "needs a volume, which is refused or answered with a warning",
 	"Container.volumeDevices":                              "needs a volume, which is refused or answered with a warning",
-	"PodSpec.dnsPolicy":                                    "without a cluster DNS all that is accepted means the node's resolver",
 	"PodSpec.serviceAccount":                               "kept equal to serviceAccountName",
 	"PodSpec.enableServiceLinks":                           "there are no services to announce",
 	"WindowsSecurityContextOptions.gmsaCredentialSpecName": "no node runs Windows: agents refuse such pods",

@@ -769,9 +769,9 @@ const Docs = "" +
 	"PodCondition.status\t\"True\", \"False\" or \"Unknown\".\n" +
 	"PodCondition.type\tWhich aspect, such as \"Ready\".\n" +
 	"PodDNSConfig\tPodDNSConfig is resolver settings of a pod.\n" +
-	"PodDNSConfig.nameservers\tAddresses of name servers, before those of the policy.\n" +
-	"PodDNSConfig.options\tResolver options.\n" +
-	"PodDNSConfig.searches\tSearch domains, before those of the policy.\n" +
+	"PodDNSConfig.nameservers\tAddresses of name servers, after those of the policy; of all, three are used.\n" +
+	"PodDNSConfig.options\tResolver options; one replaces one of the policy with the same name.\n" +
+	"PodDNSConfig.searches\tSearch domains, after those of the policy.\n" +
 	"PodDNSConfigOption\tPodDNSConfigOption is one resolver option.\n" +
 	"PodDNSConfigOption.name\tName, such as \"ndots\".\n" +
 	"PodDNSConfigOption.value\tValue; absent for options without one.\n" +
@@ -843,7 +843,7 @@ const Docs = "" +
 	"PodSpec.hostNetwork\tThe pod shares the node's network. Pods of image \"host\" always do.\n" +
 	"PodSpec.hostPID\tThe pod sees the node's processes. Pods of image \"host\" always do.\n" +
 	"PodSpec.hostUsers\tFalse asks for a user namespace of its own, which is refused here; absent or true shares the node's.\n" +
-	"PodSpec.hostname\tValue of HOSTNAME in the containers; the pod's name when empty.\n" +
+	"PodSpec.hostname\tHost name of the containers, and value of HOSTNAME; the pod's name when empty.\n" +
 	"PodSpec.hostnameOverride\tHostname that replaces the one made from the pod's name.\n" +
 	"PodSpec.imagePullSecrets\tSecrets with registry credentials for the images.\n" +
 	"PodSpec.initContainers\tContainers that run before the others, one after another, each to success.\n" +
@@ -867,7 +867,7 @@ const Docs = "" +
 	"PodSpec.serviceAccountName\tThe service account the pod acts as; \"default\" when empty.\n" +
 	"PodSpec.setHostnameAsFQDN\tThe containers' hostname is the fully qualified name.\n" +
 	"PodSpec.shareProcessNamespace\tThe containers see each other's processes. Containers of image \"host\" always do.\n" +
-	"PodSpec.subdomain\tSubdomain under which the hostname is qualified.\n" +
+	"PodSpec.subdomain\tSubdomain under which the hostname is qualified: HOSTNAME.SUBDOMAIN.NAMESPACE.svc.cluster.local. The containers' hosts file has that name.\n" +
 	"PodSpec.terminationGracePeriodSeconds\tSeconds from the stop signal to the kill when the pod is deleted; 30 when absent. A 0 counts as 1 for a pod that runs.\n" +
 	"PodSpec.tolerations\tTaints that the pod accepts. Only additions are allowed later.\n" +
 	"PodSpec.topologySpreadConstraints\tHow matching pods are spread over zones, hosts and other domains.\n" +

@@ -125,9 +125,10 @@ type PodSpec struct {
 	SecurityContext *PodSecurityContext `protobuf:"bytes,14,opt,name=securityContext,proto3" json:"securityContext,omitempty"`
 	// Secrets with registry credentials for the images.
 	ImagePullSecrets []*LocalObjectReference `protobuf:"bytes,15,rep,name=imagePullSecrets,proto3" json:"imagePullSecrets,omitempty"`
-	// Value of HOSTNAME in the containers; the pod's name when empty.
+	// Host name of the containers, and value of HOSTNAME; the pod's name when empty.
 	Hostname string `protobuf:"bytes,16,opt,name=hostname,proto3" json:"hostname,omitempty"`
-	// Subdomain under which the hostname is qualified.
+	// Subdomain under which the hostname is qualified: HOSTNAME.SUBDOMAIN.NAMESPACE.svc.cluster.local. The containers'
+	// hosts file has that name.
 	Subdomain string `protobuf:"bytes,17,opt,name=subdomain,proto3" json:"subdomain,omitempty"`
 	// Rules that attract the pod to nodes or pods, or keep it away.
 	Affinity *Affinity `protobuf:"bytes,18,opt,name=affinity,proto3" json:"affinity,omitempty"`
@@ -165,8 +166,7 @@ type PodSpec struct {
 	Overhead map[string]*v1.Quantity `protobuf:"bytes,32,rep,name=overhead,proto3" json:"overhead,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// How matching pods are spread over zones, hosts and other domains.
 	TopologySpreadConstraints []*TopologySpreadConstraint `protobuf:"bytes,33,rep,name=topologySpreadConstraints,proto3" json:"topologySpreadConstraints,omitempty"`
-	// Containers added to a running pod for debugging. A pod is created without any; subresource ephemeralcontainers
-	// adds them, and nothing changes or removes them.
+	// Containers added to a running pod for debugging, through their own subresource.
 	EphemeralContainers []*EphemeralContainer `protobuf:"bytes,34,rep,name=ephemeralContainers,proto3" json:"ephemeralContainers,omitempty"`
 	// The containers' hostname is the fully qualified name.
 	SetHostnameAsFQDN *bool `protobuf:"varint,35,opt,name=setHostnameAsFQDN,proto3,oneof" json:"setHostnameAsFQDN,omitempty"`
@@ -1061,11 +1061,11 @@ func (x *PodCondition) GetObservedGeneration() int64 {
 // PodDNSConfig is resolver settings of a pod.
 type PodDNSConfig struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Addresses of name servers, before those of the policy.
+	// Addresses of name servers, after those of the policy; of all, three are used.
 	Nameservers []string `protobuf:"bytes,1,rep,name=nameservers,proto3" json:"nameservers,omitempty"`
-	// Search domains, before those of the policy.
+	// Search domains, after those of the policy.
 	Searches []string `protobuf:"bytes,2,rep,name=searches,proto3" json:"searches,omitempty"`
-	// Resolver options.
+	// Resolver options; one replaces one of the policy with the same name.
 	Options       []*PodDNSConfigOption `protobuf:"bytes,3,rep,name=options,proto3" json:"options,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1493,20 +1493,19 @@ var File_monoplane_core_v1_pod_proto protoreflect.FileDescriptor
 
 const file_monoplane_core_v1_pod_proto_rawDesc = "" +
 	"\n" +
-	"\x1bmonoplane/core/v1/pod.proto\x12\x11monoplane.core.v1\x1a!monoplane/core/v1/container.proto\x1a!monoplane/core/v1/placement.proto\x1a!monoplane/core/v1/reference.proto\x1a monoplane/core/v1/security.proto\x1a\x1emonoplane/core/v1/volume.proto\x1a\x1emonoplane/meta/v1/object.proto\x1a\x1emonoplane/meta/v1/values.proto\x1a\"monoplane/options/v1/options.proto\"\x97\t\n" +
+	"\x1bmonoplane/core/v1/pod.proto\x12\x11monoplane.core.v1\x1a!monoplane/core/v1/container.proto\x1a!monoplane/core/v1/placement.proto\x1a!monoplane/core/v1/reference.proto\x1a monoplane/core/v1/security.proto\x1a\x1emonoplane/core/v1/volume.proto\x1a\x1emonoplane/meta/v1/object.proto\x1a\x1emonoplane/meta/v1/values.proto\x1a\"monoplane/options/v1/options.proto\"\xc5\b\n" +
 	"\x03Pod\x12?\n" +
 	"\bmetadata\x18\x01 \x01(\v2\x1d.monoplane.meta.v1.ObjectMetaB\x04\x90\x94#\x01R\bmetadata\x124\n" +
 	"\x04spec\x18\x02 \x01(\v2\x1a.monoplane.core.v1.PodSpecB\x04\x90\x94#\x01R\x04spec\x12:\n" +
-	"\x06status\x18\x03 \x01(\v2\x1c.monoplane.core.v1.PodStatusB\x04\x90\x94#\x01R\x06status:\xdc\a\xb2\x9a#\xd7\a\x12\x02v1\x1a\x03Pod\"\x04pods*\x03pod2\x02po8\x01B\x03allR\x14\n" +
+	"\x06status\x18\x03 \x01(\v2\x1c.monoplane.core.v1.PodStatusB\x04\x90\x94#\x01R\x06status:\x8a\a\xb2\x9a#\x85\a\x12\x02v1\x1a\x03Pod\"\x04pods*\x03pod2\x02po8\x01B\x03allR\x14\n" +
 	"\x06status*\n" +
 	"the statusRF\n" +
-	"\x06resize*4the cpu and memory that the pod's containers ask for2\x06OBJ-10RP\n" +
-	"\x13ephemeralcontainers*\x1cthe containers for debugging2\x06INIT-6:\x13EphemeralContainersR\x18\n" +
+	"\x06resize*4the cpu and memory that the pod's containers ask for2\x06OBJ-10R\x18\n" +
 	"\abinding\x12\x04Bind\x1a\aBindingR\x19\n" +
 	"\x03log\x12\x03Log\"\rPodLogOptionsZ\xa5\x02\n" +
 	"\x06Delete\x12\x9a\x02Delete begins a graceful deletion, shortens one, or with a grace of 0 forces it (spec: DEL-1 to DEL-6). Codes: NotFound, Aborted with reason Conflict (a precondition does not hold), PermissionDenied (the identity may not force; DEL-8). The answer is the pod as the deletion left it.Z\xda\x01\n" +
 	"\x04Bind\x12\xd1\x01Bind assigns the pod to a node, once (spec: SCHED-3, DEL-11). Codes: NotFound (pod or node), Aborted with reason Conflict (already bound, terminating or gated; pod or node with another uid or resourceVersion).Z\xc9\x01\n" +
-	"\x03Log\x12\xc1\x01Log streams a container's log as plain text. Codes: NotFound (pod or container), InvalidArgument (the container has not started, or bad options), Unavailable (the node's agent is out of reach).h\x01\"\xf2\x17\n" +
+	"\x03Log\x12\xc1\x01Log streams a container's log as plain text. Codes: NotFound (pod or container), InvalidArgument (the container has not started, or bad options), Unavailable (the node's agent is out of reach).h\x01\"\xd6\x17\n" +
 	"\aPodSpec\x12Q\n" +
 	"\avolumes\x18\x01 \x03(\v2\x19.monoplane.core.v1.VolumeB\x1c\xa2\x94#\x10merge,retainKeys\xaa\x94#\x04nameR\avolumes\x12S\n" +
 	"\n" +
@@ -1526,17 +1525,17 @@ const file_monoplane_core_v1_pod_proto_rawDesc = "" +
 	"\ahostIPC\x18\r \x01(\bR\ahostIPC\x12O\n" +
 	"\x0fsecurityContext\x18\x0e \x01(\v2%.monoplane.core.v1.PodSecurityContextR\x0fsecurityContext\x12j\n" +
 	"\x10imagePullSecrets\x18\x0f \x03(\v2'.monoplane.core.v1.LocalObjectReferenceB\x15\x98\x94#\x02\xa2\x94#\x05merge\xaa\x94#\x04nameR\x10imagePullSecrets\x12\x1a\n" +
-	"\bhostname\x18\x10 \x01(\tR\bhostname\x12\"\n" +
-	"\tsubdomain\x18\x11 \x01(\tB\x04\x98\x94#\x03R\tsubdomain\x127\n" +
+	"\bhostname\x18\x10 \x01(\tR\bhostname\x12\x1c\n" +
+	"\tsubdomain\x18\x11 \x01(\tR\tsubdomain\x127\n" +
 	"\baffinity\x18\x12 \x01(\v2\x1b.monoplane.core.v1.AffinityR\baffinity\x12$\n" +
 	"\rschedulerName\x18\x13 \x01(\tR\rschedulerName\x12W\n" +
 	"\x0einitContainers\x18\x14 \x03(\v2\x1c.monoplane.core.v1.ContainerB\x11\xa2\x94#\x05merge\xaa\x94#\x04nameR\x0einitContainers\x12M\n" +
 	"\x1cautomountServiceAccountToken\x18\x15 \x01(\bB\x04\x98\x94#\x02H\x02R\x1cautomountServiceAccountToken\x88\x01\x01\x12?\n" +
-	"\vtolerations\x18\x16 \x03(\v2\x1d.monoplane.core.v1.TolerationR\vtolerations\x12S\n" +
-	"\vhostAliases\x18\x17 \x03(\v2\x1c.monoplane.core.v1.HostAliasB\x13\x98\x94#\x03\xa2\x94#\x05merge\xaa\x94#\x02ipR\vhostAliases\x12,\n" +
+	"\vtolerations\x18\x16 \x03(\v2\x1d.monoplane.core.v1.TolerationR\vtolerations\x12O\n" +
+	"\vhostAliases\x18\x17 \x03(\v2\x1c.monoplane.core.v1.HostAliasB\x0f\xa2\x94#\x05merge\xaa\x94#\x02ipR\vhostAliases\x12,\n" +
 	"\x11priorityClassName\x18\x18 \x01(\tR\x11priorityClassName\x12\x1f\n" +
-	"\bpriority\x18\x19 \x01(\x05H\x03R\bpriority\x88\x01\x01\x12C\n" +
-	"\tdnsConfig\x18\x1a \x01(\v2\x1f.monoplane.core.v1.PodDNSConfigB\x04\x98\x94#\x03R\tdnsConfig\x129\n" +
+	"\bpriority\x18\x19 \x01(\x05H\x03R\bpriority\x88\x01\x01\x12=\n" +
+	"\tdnsConfig\x18\x1a \x01(\v2\x1f.monoplane.core.v1.PodDNSConfigR\tdnsConfig\x129\n" +
 	"\x15shareProcessNamespace\x18\x1b \x01(\bH\x04R\x15shareProcessNamespace\x88\x01\x01\x12K\n" +
 	"\x0ereadinessGates\x18\x1c \x03(\v2#.monoplane.core.v1.PodReadinessGateR\x0ereadinessGates\x12/\n" +
 	"\x10runtimeClassName\x18\x1d \x01(\tH\x05R\x10runtimeClassName\x88\x01\x01\x123\n" +
@@ -1544,14 +1543,14 @@ const file_monoplane_core_v1_pod_proto_rawDesc = "" +
 	"\x10preemptionPolicy\x18\x1f \x01(\tH\aR\x10preemptionPolicy\x88\x01\x01\x12D\n" +
 	"\boverhead\x18  \x03(\v2(.monoplane.core.v1.PodSpec.OverheadEntryR\boverhead\x12\x83\x01\n" +
 	"\x19topologySpreadConstraints\x18! \x03(\v2+.monoplane.core.v1.TopologySpreadConstraintB\x18\xa2\x94#\x05merge\xaa\x94#\vtopologyKeyR\x19topologySpreadConstraints\x12n\n" +
-	"\x13ephemeralContainers\x18\" \x03(\v2%.monoplane.core.v1.EphemeralContainerB\x15\x98\x94#\x02\xa2\x94#\x05merge\xaa\x94#\x04nameR\x13ephemeralContainers\x127\n" +
-	"\x11setHostnameAsFQDN\x18# \x01(\bB\x04\x98\x94#\x03H\bR\x11setHostnameAsFQDN\x88\x01\x01\x12(\n" +
+	"\x13ephemeralContainers\x18\" \x03(\v2%.monoplane.core.v1.EphemeralContainerB\x15\x98\x94#\x03\xa2\x94#\x05merge\xaa\x94#\x04nameR\x13ephemeralContainers\x121\n" +
+	"\x11setHostnameAsFQDN\x18# \x01(\bH\bR\x11setHostnameAsFQDN\x88\x01\x01\x12(\n" +
 	"\x02os\x18$ \x01(\v2\x18.monoplane.core.v1.PodOSR\x02os\x12'\n" +
 	"\thostUsers\x18% \x01(\bB\x04\xb8\x94#\x02H\tR\thostUsers\x88\x01\x01\x12a\n" +
 	"\x0fschedulingGates\x18& \x03(\v2$.monoplane.core.v1.PodSchedulingGateB\x11\xa2\x94#\x05merge\xaa\x94#\x04nameR\x0fschedulingGates\x12m\n" +
 	"\x0eresourceClaims\x18' \x03(\v2#.monoplane.core.v1.PodResourceClaimB \x98\x94#\x03\xa2\x94#\x10merge,retainKeys\xaa\x94#\x04nameR\x0eresourceClaims\x12K\n" +
-	"\tresources\x18( \x01(\v2'.monoplane.core.v1.ResourceRequirementsB\x04\x98\x94#\x03R\tresources\x125\n" +
-	"\x10hostnameOverride\x18) \x01(\tB\x04\x98\x94#\x03H\n" +
+	"\tresources\x18( \x01(\v2'.monoplane.core.v1.ResourceRequirementsB\x04\x98\x94#\x03R\tresources\x12/\n" +
+	"\x10hostnameOverride\x18) \x01(\tH\n" +
 	"R\x10hostnameOverride\x88\x01\x01\x12U\n" +
 	"\x0fschedulingGroup\x18+ \x01(\v2%.monoplane.core.v1.PodSchedulingGroupB\x04\x98\x94#\x03R\x0fschedulingGroup\x1a?\n" +
 	"\x11NodeSelectorEntry\x12\x10\n" +

@@ -693,9 +693,6 @@ func (x *PodSpec) SetsLimited() bool {
 	if len(x.ImagePullSecrets) > 0 {
 		return true
 	}
-	if x.Subdomain != "" {
-		return true
-	}
 	for _, v := range x.InitContainers {
 		if v.SetsLimited() {
 			return true
@@ -704,16 +701,7 @@ func (x *PodSpec) SetsLimited() bool {
 	if x.AutomountServiceAccountToken != nil && *x.AutomountServiceAccountToken {
 		return true
 	}
-	if len(x.HostAliases) > 0 {
-		return true
-	}
-	if x.DnsConfig != nil {
-		return true
-	}
 	if len(x.EphemeralContainers) > 0 {
-		return true
-	}
-	if x.SetHostnameAsFQDN != nil && *x.SetHostnameAsFQDN {
 		return true
 	}
 	if x.HostUsers != nil && !*x.HostUsers {
@@ -723,9 +711,6 @@ func (x *PodSpec) SetsLimited() bool {
 		return true
 	}
 	if x.Resources != nil {
-		return true
-	}
-	if x.HostnameOverride != nil && *x.HostnameOverride != "" {
 		return true
 	}
 	if x.SchedulingGroup != nil {

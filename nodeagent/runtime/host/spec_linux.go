@@ -25,8 +25,10 @@ const (
 	// messagePathAnnotation is where kubelets put terminationMessagePath.
 	messagePathAnnotation = "io.kubernetes.container.terminationMessagePath"
 	defaultMessagePath    = "/dev/termination-log"
-	// hostnameAnnotation is where the agent names the fields of a pod that ask for a host name.
+	// hostnameAnnotation is where the agent names the fields of a pod that ask for names.
 	hostnameAnnotation = "monoplane.dev/hostname-fields"
+	// hostsPath is where the agent mounts a file with the pod's names. A container here sees the node's own.
+	hostsPath = "/etc/hosts"
 )
 
 func checkSandbox(config *runtimeapi.PodSandboxConfig) error {
@@ -80,7 +82,7 @@ func checkContainer(config *runtimeapi.ContainerConfig) error {
 
 func checkMounts(config *runtimeapi.ContainerConfig) error {
 	for _, m := range config.GetMounts() {
-		if m.GetContainerPath() == messagePath(config) {
+		if m.GetContainerPath() == messagePath(config) || m.GetContainerPath() == hostsPath {
 			continue
 		}
 		if filepath.Clean(m.GetHostPath()) != filepath.Clean(m.GetContainerPath()) {
@@ -106,8 +108,8 @@ func messagePath(config *runtimeapi.ContainerConfig) string {
 func (c *container) unhonoured() []string {
 	var out []string
 	if fields := c.sb.rec.config.GetAnnotations()[hostnameAnnotation]; fields != "" {
-		out = append(out, fields+": not set, because containers of image "+ImageName+" share the node's host name; "+
-			"only HOSTNAME in their environment is the pod's")
+		out = append(out, fields+": not set, because containers of image "+ImageName+" share the node's host name and what it "+
+			"knows of others; only HOSTNAME in their environment is the pod's")
 	}
 	if path := messagePath(c.rec.config); path != defaultMessagePath {
 		out = append(out, fmt.Sprintf(
