@@ -236,3 +236,43 @@ func TestHooksWhenTheAgentRestarts(t *testing.T) {
 		}
 	})
 }
+
+// spec: CTR-2, CTR-3
+func TestRestartRules(t *testing.T) {
+	rules := func(policy, action string) podOption {
+		return edit(func(p *corev1.Pod) {
+			p.Spec.Containers[0].RestartPolicy = &policy
+			p.Spec.Containers[0].RestartPolicyRules = []*corev1.ContainerRestartRule{{
+				Action:    action,
+				ExitCodes: &corev1.ContainerRestartRuleOnExitCodes{Operator: "In", Values: []int32{42}},
+			}}
+		})
+	}
+	inWorld(t, func(w *world) {
+		w.start()
+		ends := annotated("exit-after.main", "1s", "exit-code.main", "42")
+		w.create("one", containers("main", "other"), restart("Never"), rules("Never", "Restart"), ends)
+		w.create("all", containers("main", "other"), restart("Never"), rules("Never", "RestartAllContainers"), ends,
+			annotated("exit-after.first", "0s"), edit(func(p *corev1.Pod) {
+				p.Spec.InitContainers = []*corev1.Container{{Name: "first", Image: "host"}}
+			}))
+		time.Sleep(11500 * time.Millisecond)
+		w.expect("one", "START main/0 @0s", "START other/0 @0s", "EXIT main/0 @1s", "START main/1 @1s", "EXIT main/1 @2s")
+		w.expect("all", "START first/0 @0s", "EXIT first/0 @0s", "START main/0 @0s", "START other/0 @0s",
+			"EXIT main/0 @1s", "TERM other/0 @1s", "EXIT other/0 @1s",
+			"START first/1 @1s", "EXIT first/1 @1s", "START main/1 @1s", "START other/1 @1s",
+			"EXIT main/1 @2s", "TERM other/1 @2s", "EXIT other/1 @2s")
+		s := w.phase("all", "Running")
+		if c := cond(s, "AllContainersRestarting"); c.GetStatus() != "True" ||
+			c.GetReason() != "RestartAllContainersStarted" {
+			t.Errorf("condition: %v", c)
+		}
+		if c := cond(s, "Initialized"); c.GetStatus() != "True" {
+			t.Errorf("condition: %v", c)
+		}
+		w.delete("all", 0)
+		w.delete("one", 0)
+		w.settle()
+		w.empty()
+	})
+}

@@ -68,6 +68,7 @@ func (m *StateMachine) absorb(in Input) {
 func (m *StateMachine) take(p *corev1.Pod) {
 	if p != nil && newer(m.pod, p) {
 		m.pod = p
+		m.meetEphemeral()
 	}
 }
 
@@ -156,6 +157,7 @@ func (m *StateMachine) sandboxRun(in SandboxRun) {
 		c := &m.containers[i]
 		c.start, c.waiting, c.message = retry{}, "", ""
 	}
+	m.resetting, m.again = false, false // they all start anew
 	m.initialized = len(m.pod.GetSpec().GetInitContainers()) == 0
 }
 

@@ -30,6 +30,8 @@ type StartContainer struct {
 	// Delay is the back-off that is in force after this instance ends; it is kept with the instance so that
 	// a restarted agent goes on with it.
 	Delay time.Duration
+	// TargetID is the container whose processes an ephemeral one is to see; empty for none, or one that does not run.
+	TargetID string
 }
 
 // CancelStart gives up an image pull in progress. What was asked for is still answered.

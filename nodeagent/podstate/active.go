@@ -28,6 +28,10 @@ func (m *StateMachine) planActive() {
 		return
 	}
 	stops := m.settleStrays()
+	if m.planReset() {
+		m.observeNow()
+		return
+	}
 	stops = m.replaceChanged() || stops
 	stops = m.endFailed() || stops
 	if !stops {
@@ -79,6 +83,9 @@ func (m *StateMachine) anyRan() bool {
 
 // planContainers starts at most one container: the first in order that is due. spec: INIT-1, INIT-4
 func (m *StateMachine) planContainers() {
+	if m.planEphemeral() {
+		return
+	}
 	for i := range m.containers {
 		c := &m.containers[i]
 		switch m.kind(i) {
@@ -100,6 +107,7 @@ func (m *StateMachine) planContainers() {
 			if m.start(i) || !m.initialized && (c.State == None || !m.here(c)) {
 				return
 			}
+		case ephemeral:
 		case app:
 			m.initialized = true
 			if c.State == Running || c.State == Exited && !m.restarts(i) {
@@ -136,7 +144,8 @@ func (m *StateMachine) start(i int) bool {
 	c.start.busy = true
 	m.starting, m.startCancelled, m.delay = i, false, m.nextDelay(i)
 	m.confirmed, m.observeWhole, m.renewed = false, false, false
-	m.do(StartContainer{Index: i, Attempt: c.nextAttempt(), SandboxID: m.sandbox().ID, Delay: m.delay})
+	m.do(StartContainer{Index: i, Attempt: c.nextAttempt(), SandboxID: m.sandbox().ID, Delay: m.delay,
+		TargetID: m.target(i)})
 	return true
 }
 

@@ -16,6 +16,8 @@ const (
 	condInitialized     = "Initialized"
 	condContainersReady = "ContainersReady"
 	condReady           = "Ready"
+	// condRestarting is there only once a restart rule has restarted all containers.
+	condRestarting = "AllContainersRestarting"
 	// condKillFailed is True while something of the pod is not confirmed dead after its grace period. It is there only
 	// once that has happened.
 	condKillFailed = "monoplane.dev/KillFailed"
@@ -40,7 +42,7 @@ func (m *StateMachine) conditions(s *corev1.PodStatus) {
 	case phase.Failed:
 		over = "PodFailed"
 	}
-	if over == "PodCompleted" || m.initialized {
+	if over == "PodCompleted" || m.initialized || m.again {
 		set(condInitialized, true, strings.TrimSuffix(over, "PodFailed"), "")
 	} else {
 		set(condInitialized, false, "ContainersNotInitialized", names("incomplete", s.GetInitContainerStatuses()))
@@ -64,6 +66,11 @@ func (m *StateMachine) conditions(s *corev1.PodStatus) {
 	set(condReady, ready, reason, message)
 	if condition(s, condScheduled) == nil {
 		set(condScheduled, true, "", "")
+	}
+	if m.resetting && over == "" {
+		set(condRestarting, true, "RestartAllContainersStarted", "container exited with restart policy rule")
+	} else if condition(s, condRestarting) != nil {
+		set(condRestarting, false, over, "")
 	}
 	if why := m.Stuck(); why != "" {
 		set(condKillFailed, true, "FailedKillPod", "not confirmed dead: "+why)

@@ -16,8 +16,9 @@ type container struct {
 	// last is the newest dead instance before it, nil for none; lastRemoved says that its container is not kept.
 	last        *Instance
 	lastRemoved bool
-	// floor is the attempt number of the next start when there is no instance.
-	floor uint32
+	// floor is the attempt number of the next start when there is no instance, carried the back-off that goes with it.
+	floor   uint32
+	carried time.Duration
 
 	// doubts counts the looks in a row that showed the container running although it has ended.
 	doubts int
@@ -48,16 +49,20 @@ type remains struct {
 	attempt uint32
 }
 
-// kind tells init containers, sidecars and the others apart.
+// kind tells init containers, sidecars, ephemeral containers and the others, which are the app's, apart.
 type kind uint8
 
 const (
 	app kind = iota
 	initial
 	sidecar
+	ephemeral
 )
 
 func (m *StateMachine) kind(i int) kind {
+	if i >= len(m.containers)-len(m.ephemerals) {
+		return ephemeral
+	}
 	if i >= len(m.pod.GetSpec().GetInitContainers()) {
 		return app
 	}
@@ -86,15 +91,15 @@ func (m *StateMachine) changed(i int) bool {
 // the server would refuse to hear of it ever after. spec: CTR-2, INIT-1, INIT-4
 func (m *StateMachine) restarts(i int) bool {
 	c, spec := &m.containers[i], m.spec(i)
+	if m.kind(i) == ephemeral {
+		return false // INIT-6
+	}
 	if (m.changed(i) || m.ailed(i)) && !m.told(i) {
 		return true
 	}
 	switch rule(spec.GetRestartPolicyRules(), c.ExitCode) {
-	case "Restart":
+	case "Restart", restartAll:
 		return true
-	case "":
-	default:
-		return false
 	}
 	switch m.policy(i) {
 	case "Never":
@@ -178,7 +183,7 @@ func (m *StateMachine) nextDelay(i int) time.Duration {
 	p := &m.host.Policy
 	switch c := &m.containers[i]; {
 	case c.State != Exited:
-		return 0
+		return c.carried
 	case c.Ordered:
 		return m.earned(i) // it does not count
 	}
@@ -198,7 +203,7 @@ func (c *container) nextAttempt() uint32 {
 
 // finished reports whether no container is to run or run again. spec: LIFE-1
 func (m *StateMachine) finished() bool {
-	if len(m.containers) == 0 {
+	if len(m.containers) == 0 || m.resetting {
 		return false
 	}
 	for i := range m.containers {

@@ -22,8 +22,9 @@
 //	   │ └─ start failed: retried with back-off
 //	   └─ start not answered: see stray; nothing more is started until it is known to run or can no longer start
 //
-// What a running instance has besides its process is its care: a probe and a hook are machines of their own (see there).
-// A container whose postStart hook has not ended is not said to run.
+// What a running instance has besides its process is its care: a probe and a hook are machines of their own (see
+// there). A container whose postStart hook has not ended is not said to run. A restart rule may bring all containers
+// back to (none); ephemeral ones run once.
 //
 // Guarantees: a life never goes back and a phase never moves back (LIFE-1); a terminal phase is asked for only
 // after an observation that nothing of the pod is left (LIFE-10); a stop always gives the whole grace period

@@ -45,8 +45,13 @@ func (m *StateMachine) stopContainers(grace time.Duration) bool {
 	for i := range m.strays {
 		running = m.endStray(&m.strays[i], grace) || running
 	}
+	debugged := false // sidecars do not wait for ephemeral containers
 	for i := range m.containers {
-		if m.kind(i) != sidecar {
+		switch m.kind(i) {
+		case sidecar:
+		case ephemeral:
+			debugged = m.stopOne(&m.containers[i], grace, "") || debugged
+		default:
 			running = m.stopOne(&m.containers[i], grace, "") || running
 		}
 	}
@@ -72,7 +77,7 @@ func (m *StateMachine) stopContainers(grace time.Duration) bool {
 		}
 		running = true
 	}
-	return running
+	return running || debugged
 }
 
 // stopOne stops a container with the grace period, or shortens a stop in flight; it reports whether the

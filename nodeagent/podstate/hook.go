@@ -76,8 +76,8 @@ func (m *StateMachine) anyPosting() bool {
 	return false
 }
 
-// preStop runs the container's preStop hook, once for an instance, and reports whether TERM may follow now, and what is
-// left of the grace period for it. There is no hook without a period. spec: HOOK-1, HOOK-2
+// preStop runs the container's preStop hook, once for an instance, and reports whether TERM may follow now, and what
+// is left of the grace period for it. There is no hook without a period. spec: HOOK-1, HOOK-2
 func (m *StateMachine) preStop(c *container, period time.Duration, why string) (left time.Duration, now bool) {
 	k := c.care
 	if k == nil || c.State != Running {

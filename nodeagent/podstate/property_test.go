@@ -3,6 +3,7 @@ package podstate
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -78,6 +79,14 @@ func newChaos(t *rapid.T) *chaos {
 		if d := c.container(name); d != nil && rapid.Bool().Draw(t, "probes") {
 			d.StartupProbe, d.LivenessProbe, d.ReadinessProbe = probe("startup"), probe("liveness"), probe("readiness")
 		}
+		if d := c.container(name); d != nil && rapid.IntRange(0, 2).Draw(t, "rules") == 0 {
+			d.RestartPolicyRules = []*corev1.ContainerRestartRule{{
+				Action: rapid.SampledFrom([]string{"Restart", restartAll}).Draw(t, "action"),
+				ExitCodes: &corev1.ContainerRestartRuleOnExitCodes{
+					Operator: rapid.SampledFrom([]string{"In", "NotIn"}).Draw(t, "operator"), Values: []int32{1},
+				},
+			}}
+		}
 		if d := c.container(name); d != nil && rapid.Bool().Draw(t, "hooks") {
 			d.Lifecycle = &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{}}
 			if rapid.Bool().Draw(t, "postStart") {
@@ -90,6 +99,9 @@ func newChaos(t *rapid.T) *chaos {
 
 // grace is the period that holds for the pod now, by the rules and not by the code under test.
 func (c *chaos) grace() time.Duration {
+	if c.m.resetting && c.m.Life() == Active { // all are being restarted: nothing is left of them
+		return 2 * time.Second
+	}
 	if c.m.Vanished() {
 		return 2 * time.Second
 	}
@@ -128,6 +140,8 @@ func (c *chaos) check() {
 			c.dead = true
 		case StartContainer:
 			c.checkPosted()
+			c.checkDebug(a)
+			c.checkInits(a)
 			for _, in := range c.instances {
 				if in.Name == ContainerAt(c.m.pod, a.Index).GetName() && (in.State == Running && !c.hidden(in.ID) ||
 					c.mayStart(&in)) {
@@ -165,6 +179,9 @@ type hooking struct {
 // shortenHooks takes in the grace period that holds now: a hook is not waited for any longer.
 func (c *chaos) shortenHooks() {
 	period := c.m.grace()
+	if c.m.resetting {
+		period = 0
+	}
 	for id, h := range c.hooked {
 		limit := period
 		if c.failed[id] {
@@ -180,11 +197,11 @@ func (c *chaos) shortenHooks() {
 // period is over. spec: HOOK-1, HOOK-2
 func (c *chaos) checkHook(a StopContainer) {
 	d, h := c.container(a.Name), c.hooked[a.ID]
+	none := c.m.resetting || c.m.Vanished() || c.m.pod.GetSpec().GetTerminationGracePeriodSeconds() == 0
 	switch {
 	case h != nil && !h.answered && c.now.Before(h.term):
 		c.t.Fatalf("%s is told to end %s before its hook has to be over", a.Name, h.term.Sub(c.now))
-	case h == nil && PreStop.Of(d) != nil && c.m.strayByID(a.ID) == nil && !c.sidecar(a.Name) && !c.m.Vanished() &&
-		c.m.pod.GetSpec().GetTerminationGracePeriodSeconds() > 0:
+	case h == nil && !none && PreStop.Of(d) != nil && c.m.strayByID(a.ID) == nil && !c.sidecar(a.Name):
 		c.t.Fatalf("%s is told to end without its hook", a.Name)
 	}
 }
@@ -505,7 +522,8 @@ func (c *chaos) answerStop(a StopContainer, fail bool) {
 	c.step(ContainerStopped{ID: a.ID, Instance: c.exit(a.ID, code)})
 }
 
-// spec: LIFE-1, LIFE-3, LIFE-10, PROBE-3, PROBE-4, HOOK-1, HOOK-2, TERM-1, TERM-3, DEL-7, DEL-10, DEL-11, DEL-13
+// spec: LIFE-1, LIFE-3, LIFE-10, CTR-2, INIT-1, INIT-6, PROBE-3, PROBE-4, HOOK-1, HOOK-2, TERM-1, TERM-3, DEL-7, DEL-10,
+// DEL-11, DEL-13
 func TestInvariants(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := newChaos(t)
@@ -567,6 +585,7 @@ func TestInvariants(t *testing.T) {
 				}
 			},
 			"ghost":  c.appears,
+			"debug":  c.debugs,
 			"remind": c.reminds,
 			"looks around": func(t *rapid.T) { // while something is being started, many times
 				c.t = t
@@ -611,6 +630,52 @@ func (c *chaos) appears(t *rapid.T) {
 		c.step(Observed{Seen: c.seen()})
 	} else {
 		c.step(Poke{})
+	}
+}
+
+// debugs adds an ephemeral container.
+func (c *chaos) debugs(t *rapid.T) {
+	c.t = t
+	n := len(c.pod.GetSpec().GetEphemeralContainers())
+	if c.dead || c.gone || n > 1 || rapid.IntRange(0, 5).Draw(t, "seldom") > 0 {
+		return
+	}
+	c.change(func(p *corev1.Pod) {
+		p.Spec.EphemeralContainers = append(p.Spec.EphemeralContainers, &corev1.EphemeralContainer{
+			EphemeralContainerCommon: &corev1.EphemeralContainerCommon{Name: fmt.Sprintf("debug-%d", n), Image: "host"},
+			TargetContainerName:      "a",
+		})
+	})
+}
+
+// checkDebug fails when an ephemeral container is started that has run before. spec: INIT-6
+func (c *chaos) checkDebug(a StartContainer) {
+	name := ContainerAt(c.m.pod, a.Index).GetName()
+	if !strings.HasPrefix(name, "debug-") {
+		return
+	}
+	for _, in := range c.instances {
+		if in.Name == name && in.State != Created {
+			c.t.Fatalf("%s is started again", name)
+		}
+	}
+}
+
+// checkInits fails when an app container is started before the newest instance of the init container has succeeded.
+// spec: INIT-1
+func (c *chaos) checkInits(a StartContainer) {
+	if name := ContainerAt(c.m.pod, a.Index).GetName(); name != "a" && name != "b" {
+		return
+	}
+	var newest *Instance
+	for i := range c.instances {
+		in := &c.instances[i]
+		if in.Name == "one" && in.State != Created && (newest == nil || in.Attempt > newest.Attempt) {
+			newest = in
+		}
+	}
+	if newest != nil && (newest.State != Exited || newest.ExitCode != 0) {
+		c.t.Fatalf("something is started while one/%d is %s(%d)", newest.Attempt, newest.State, newest.ExitCode)
 	}
 }
 

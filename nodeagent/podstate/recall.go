@@ -19,6 +19,9 @@ func (m *StateMachine) recall() {
 	for _, s := range status.GetContainerStatuses() {
 		known[s.GetName()] = s
 	}
+	for _, s := range status.GetEphemeralContainerStatuses() {
+		known[s.GetName()] = s
+	}
 	for i := range m.containers {
 		m.recallContainer(&m.containers[i], known[m.spec(i).GetName()])
 	}
@@ -28,14 +31,31 @@ func (m *StateMachine) recall() {
 			m.initialized = true // INIT-7: init containers are not run again
 		}
 	}
-	if s := m.sandbox(); s != nil && s.Ready && hasTrue(status, "Initialized") {
-		m.initialized = true
+	if s := m.sandbox(); s != nil && s.Ready && hasTrue(status, condInitialized) {
+		m.again = !m.initsDone()
+		m.initialized = !m.again
 	}
+}
+
+// initsDone reports whether every init container has done its part.
+func (m *StateMachine) initsDone() bool {
+	for i := range m.containers {
+		c := &m.containers[i]
+		if m.kind(i) == initial && (c.State != Exited || c.ExitCode != 0) || m.kind(i) == sidecar && c.State == None {
+			return false
+		}
+	}
+	return true
 }
 
 func (m *StateMachine) recallContainer(c *container, s *corev1.ContainerStatus) {
 	if s == nil {
 		return
+	}
+	if c.State == Exited && c.Attempt < uint32(max(0, s.GetRestartCount())) {
+		// The runtime has only what was there before.
+		before := c.Instance
+		c.last, c.lastRemoved, c.Instance = &before, false, Instance{}
 	}
 	if t := s.GetLastState().GetTerminated(); t != nil && c.last == nil {
 		last := recalled(s, t)

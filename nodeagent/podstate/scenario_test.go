@@ -20,7 +20,7 @@ var rewrite = flag.Bool("rewrite", false, "write what the machine does into the 
 // testdata/README.md for what can happen.
 //
 // spec: LIFE-1, LIFE-5, LIFE-6, LIFE-10, LIFE-12, CTR-3, CTR-4, TERM-1, TERM-2, TERM-3, DEL-7, DEL-9, DEL-10, INIT-1,
-// INIT-4, INIT-5, PROBE-2, PROBE-3, PROBE-4, HOOK-1, HOOK-2
+// INIT-4, INIT-5, INIT-6, CTR-2, PROBE-2, PROBE-3, PROBE-4, HOOK-1, HOOK-2
 func TestScenarios(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txt")
 	if err != nil || len(files) == 0 {
@@ -147,6 +147,15 @@ func (w *model) defineOne(t *testing.T, key string, c *corev1.Container, values 
 		c.ReadinessProbe = probeOf(t, values)
 	case "liveness":
 		c.LivenessProbe = probeOf(t, values)
+	case "own":
+		policy := values["policy"]
+		c.RestartPolicy = &policy
+	case "rules":
+		for op, v := range values {
+			code, action, _ := strings.Cut(v, ":")
+			c.RestartPolicyRules = append(c.RestartPolicyRules, &corev1.ContainerRestartRule{Action: action,
+				ExitCodes: &corev1.ContainerRestartRuleOnExitCodes{Operator: op, Values: []int32{int32(number(t, code))}}})
+		}
 	case "poststart", "prestop":
 		if c.Lifecycle == nil {
 			c.Lifecycle = &corev1.Lifecycle{}
@@ -315,6 +324,13 @@ func (w *model) facts(t *testing.T, words []string, o map[string]string) bool {
 		w.step(Observed{Seen: w.seen()})
 	case "delete":
 		w.markDeleted(number(t, o["grace"]))
+	case "debug":
+		w.change(func(p *corev1.Pod) {
+			p.Spec.EphemeralContainers = append(p.Spec.EphemeralContainers, &corev1.EphemeralContainer{
+				EphemeralContainerCommon: &corev1.EphemeralContainerCommon{Name: words[1], Image: "host"},
+				TargetContainerName:      o["target"],
+			})
+		})
 	case "image":
 		w.change(func(p *corev1.Pod) { p.Spec.Containers[0].Image = words[1] })
 	case "absent":
@@ -366,6 +382,9 @@ func (w *model) describe(a Action) string {
 		return fmt.Sprintf("run sandbox %d", a.Attempt)
 	case StartContainer:
 		s := fmt.Sprintf("start %s/%d", ContainerAt(w.m.pod, a.Index).GetName(), a.Attempt)
+		if a.TargetID != "" {
+			s += " for " + a.TargetID
+		}
 		if a.Delay > 0 {
 			s += fmt.Sprintf(" (back-off afterwards %s)", a.Delay)
 		}
@@ -419,11 +438,15 @@ func summary(s *corev1.PodStatus) string {
 		parts = append(parts, s.GetReason())
 	}
 	for _, c := range s.GetConditions() {
-		if c.GetType() == "Ready" {
+		switch c.GetType() {
+		case condReady:
 			parts = append(parts, "ready="+c.GetStatus())
+		case condRestarting:
+			parts = append(parts, "restarting="+c.GetStatus())
 		}
 	}
-	for i, list := range [][]*corev1.ContainerStatus{s.GetInitContainerStatuses(), s.GetContainerStatuses()} {
+	for i, list := range [][]*corev1.ContainerStatus{s.GetInitContainerStatuses(), s.GetContainerStatuses(),
+		s.GetEphemeralContainerStatuses()} {
 		for _, c := range list {
 			state := "running"
 			if x := c.GetState().GetWaiting(); x != nil {
@@ -433,7 +456,7 @@ func summary(s *corev1.PodStatus) string {
 				state = fmt.Sprintf("%s(%d)", x.GetReason(), x.GetExitCode())
 			}
 			switch {
-			case state != "running":
+			case state != "running" || i == 2:
 			case !c.GetStarted():
 				state = "starting"
 			case !c.GetReady() && i > 0:

@@ -1,7 +1,6 @@
 package podstate
 
 import (
-	"slices"
 	"strconv"
 	"time"
 
@@ -55,7 +54,9 @@ type StateMachine struct {
 	began time.Time
 
 	sandboxes  []box       // by attempt; the last one is the pod's
-	containers []container // init containers, then containers, as in the spec
+	containers []container // init containers, containers, ephemeral containers, as in the spec
+	// ephemerals are the definitions of the last ones of these.
+	ephemerals []*corev1.Container
 	// strays are containers that are nobody's newest instance; see there.
 	strays []stray
 	dead   []remains
@@ -68,6 +69,10 @@ type StateMachine struct {
 	startCancelled bool
 	// renewed: the content that the pod refers to has changed since a sandbox or container was last asked for.
 	renewed bool
+	// resetting: all containers are being restarted.
+	resetting bool
+	// again: the pod had initialized before its init containers ran again in the same sandbox.
+	again bool
 	// initialized: every init container has done its part in the current sandbox (INIT-7: it stays so).
 	initialized bool
 
@@ -103,6 +108,7 @@ func New(host *Host, pod *corev1.Pod, seen Observation, now time.Time) *StateMac
 		initialized: len(spec.GetInitContainers()) == 0,
 		end:         ending{grace: -1},
 	}
+	m.meetEphemeral()
 	m.see(seen, true)
 	m.recall()
 	if t := pod.GetStatus().GetStartTime(); t != nil {
@@ -291,26 +297,19 @@ func newer(a, b *corev1.Pod) bool {
 }
 
 // spec returns the definition of container i.
-func (m *StateMachine) spec(i int) *corev1.Container { return ContainerAt(m.pod, i) }
-
-// ContainerAt returns the container of a pod by its place among the init containers, then the containers.
-func ContainerAt(p *corev1.Pod, i int) *corev1.Container {
-	inits := p.GetSpec().GetInitContainers()
-	if i < len(inits) {
-		return inits[i]
+func (m *StateMachine) spec(i int) *corev1.Container {
+	if e := i - (len(m.containers) - len(m.ephemerals)); e >= 0 {
+		return m.ephemerals[e]
 	}
-	return p.GetSpec().GetContainers()[i-len(inits)]
+	return ContainerAt(m.pod, i)
 }
 
 // index returns the place of the named container, -1 when the spec has none.
 func (m *StateMachine) index(name string) int {
-	named := func(c *corev1.Container) bool { return c.GetName() == name }
-	inits := m.pod.GetSpec().GetInitContainers()
-	if i := slices.IndexFunc(inits, named); i >= 0 {
-		return i
-	}
-	if i := slices.IndexFunc(m.pod.GetSpec().GetContainers(), named); i >= 0 {
-		return len(inits) + i
+	for i := range m.containers {
+		if m.spec(i).GetName() == name {
+			return i
+		}
 	}
 	return -1
 }

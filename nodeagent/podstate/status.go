@@ -33,14 +33,20 @@ func (m *StateMachine) status() *corev1.PodStatus {
 	s.QosClass = qos.Of(m.pod)
 	m.addresses(s)
 	if !m.refused {
-		inits := len(m.pod.GetSpec().GetInitContainers())
+		inits, others := len(m.pod.GetSpec().GetInitContainers()), len(m.containers)-len(m.ephemerals)
 		all := make([]*corev1.ContainerStatus, len(m.containers))
 		for i := range m.containers {
 			all[i] = m.containerStatus(i, ends)
 		}
-		s.InitContainerStatuses, s.ContainerStatuses = all[:inits:inits], all[inits:]
+		s.InitContainerStatuses, s.ContainerStatuses = all[:inits:inits], all[inits:others:others]
 		if inits == 0 {
 			s.InitContainerStatuses = nil
+		}
+		if others < len(all) {
+			s.EphemeralContainerStatuses = all[others:]
+			for _, e := range all[others:] {
+				e.Started, e.Ready = nil, false // which nobody waits for
+			}
 		}
 	}
 	m.conditions(s)
@@ -158,7 +164,7 @@ func (m *StateMachine) containerStatus(i int, ends bool) *corev1.ContainerStatus
 func (m *StateMachine) missed(i int) bool {
 	inits := len(m.pod.GetSpec().GetInitContainers())
 	if i >= inits {
-		return m.initialized
+		return m.initialized && m.kind(i) == app
 	}
 	for k := i; k < inits; k++ {
 		if m.containers[k].State != None {

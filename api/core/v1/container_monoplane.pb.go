@@ -359,9 +359,6 @@ func (x *Container) SetsLimited() bool {
 	if len(x.ResizePolicy) > 0 {
 		return true
 	}
-	if len(x.RestartPolicyRules) > 0 {
-		return true
-	}
 	return false
 }
 
