@@ -12,8 +12,8 @@ import (
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	corev1 "monoplane.dev/api/core/v1"
 	"monoplane.dev/nodeagent/criconfig"
+	"monoplane.dev/nodeagent/podstate"
 	"monoplane.dev/nodeagent/resolvconf"
 )
 
@@ -36,13 +36,16 @@ func throttles() []string {
 }
 
 // containerFacts returns what the configuration of a container needs to know. Ref is what the runtime calls its image.
-func (j job) containerFacts(ctx context.Context, c *corev1.Container, ref string) (criconfig.Facts, error) {
+func (j job) containerFacts(
+	ctx context.Context, action podstate.StartContainer, ref string,
+) (criconfig.Facts, error) {
 	f := j.facts()
+	f.TargetID = action.TargetID // spec: INIT-6
+	if name := podstate.TargetAt(j.pod, action.Index); name != "" && f.TargetID == "" {
+		return f, fmt.Errorf("the target container %q does not run", name)
+	}
 	var err error
 	if f.ImageUser, err = j.imageUser(ctx, ref); err != nil {
-		return f, err
-	}
-	if f.TargetID, err = j.targetOf(ctx, c.GetName()); err != nil {
 		return f, err
 	}
 	f.HostsFile, err = j.hostsFile(f)
@@ -105,37 +108,6 @@ func rewrite(path string, text []byte) error {
 	}
 	_, err = f.WriteAt(text, 0)
 	return errors.Join(err, f.Truncate(int64(len(text))), f.Chmod(0o644), f.Close())
-}
-
-// targetOf returns the container whose processes an ephemeral container is to see; empty for other containers, and for
-// those that name none.
-func (j job) targetOf(ctx context.Context, container string) (string, error) {
-	of := ""
-	for _, e := range j.pod.GetSpec().GetEphemeralContainers() {
-		if e.GetEphemeralContainerCommon().GetName() == container {
-			of = e.GetTargetContainerName()
-		}
-	}
-	if of == "" {
-		return "", nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, listTimeout)
-	defer cancel()
-	got, err := j.agent.cfg.Runtime.ListContainers(ctx, &runtimeapi.ListContainersRequest{
-		Filter: &runtimeapi.ContainerFilter{
-			State: &runtimeapi.ContainerStateValue{State: runtimeapi.ContainerState_CONTAINER_RUNNING},
-			LabelSelector: map[string]string{
-				criconfig.LabelPodUID: uidOf(j.pod), criconfig.LabelContainerName: of,
-			},
-		},
-	})
-	if err != nil {
-		return "", err
-	}
-	if len(got.GetContainers()) == 0 {
-		return "", fmt.Errorf("the target container %q of ephemeral container %q does not run", of, container)
-	}
-	return got.GetContainers()[0].GetId(), nil
 }
 
 // imageUser returns who an image says that its processes are.

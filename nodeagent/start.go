@@ -105,15 +105,12 @@ func (j job) createAndStart(
 	out *podstate.ContainerRun,
 ) {
 	which := criconfig.Instance{Attempt: action.Attempt, Hash: podstate.Hash(spec), Delay: action.Delay}
-	facts, err := j.containerFacts(ctx, spec, ref)
+	facts, err := j.containerFacts(ctx, action, ref)
 	if err != nil {
 		out.Reason, out.Message = "CreateContainerConfigError", text(err)
 		return
 	}
 	cfg, err := criconfig.Container(j.pod, spec, which, ref, j.podDir(), facts)
-	if err == nil {
-		err = j.aim(cfg, action)
-	}
 	if err == nil {
 		err = j.makeFiles(spec, action.Attempt)
 	}
@@ -166,20 +163,6 @@ func (j job) createAndStart(
 		out.Reason, out.Message = "RunContainerError", text(startErr)
 	}
 	out.Instance = known
-}
-
-// aim lets an ephemeral container see the processes of the container that it is for. spec: INIT-6
-func (j job) aim(cfg *runtimeapi.ContainerConfig, action podstate.StartContainer) error {
-	name := podstate.TargetAt(j.pod, action.Index)
-	switch {
-	case name == "":
-		return nil
-	case action.TargetID == "":
-		return fmt.Errorf("the target container %q does not run", name)
-	}
-	o := cfg.GetLinux().GetSecurityContext().GetNamespaceOptions()
-	o.Pid, o.TargetId = runtimeapi.NamespaceMode_TARGET, action.TargetID
-	return nil
 }
 
 func (j job) createContainer(ctx context.Context, req *runtimeapi.CreateContainerRequest) (id string, err error) {
