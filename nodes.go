@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"net/netip"
 	"path/filepath"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -99,6 +100,7 @@ func (c *Cluster) startAgent(ctx, running context.Context, p *parts, i int, name
 		cfg.PodLogDir, cfg.PodsDir = filepath.Join(dir, "logs"), filepath.Join(dir, "pods-data")
 		cfg.SeccompDir = filepath.Join(dir, "seccomp")
 		cfg.DataDir = c.cfg.DataDir
+		cfg.APIServer, _ = netip.ParseAddrPort(c.Address()) // not valid without a listener
 		c.cfg.Machine.apply(&cfg, dir)
 	}
 	agent, err := nodeagent.New(cfg)

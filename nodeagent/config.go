@@ -4,6 +4,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"net/netip"
 	"time"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -41,6 +42,9 @@ type Config struct {
 	SeccompDir string
 	// DataDir is a directory on the file system that pods use, for capacity and disk pressure; PodLogDir when empty.
 	DataDir string
+	// APIServer is the address at which the API server listens, for the variables by which pods find it. They have none
+	// when it is not valid.
+	APIServer netip.AddrPort
 	// StateDir is a directory of this agent's own, in which it notes that the node was stopped in order, so that what it
 	// stopped restarts without back-off; nothing is noted when it is empty.
 	StateDir string

@@ -1,6 +1,20 @@
 package nodeagent
 
-import "monoplane.dev/nodeagent/podstate"
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"syscall"
+
+	corev1 "monoplane.dev/api/core/v1"
+	"monoplane.dev/nodeagent/criconfig"
+	"monoplane.dev/nodeagent/podstate"
+	"monoplane.dev/nodeagent/volumes"
+	"monoplane.dev/rules/resources"
+)
 
 // track keeps it known which ConfigMaps and Secrets the pod uses: before anything of it is started, and until nothing
 // of it will run again. Life is how far the pod had come before a step. The caller holds the lock.
@@ -25,4 +39,58 @@ func (a *Agent) contentChanged(uids []string) {
 		}
 	}
 	a.refreshVolumes(uids...)
+}
+
+// content returns where the variables of the pod's containers come from.
+func (j job) content(ctx context.Context) criconfig.Content {
+	namespace := j.pod.GetMetadata().GetNamespace()
+	return criconfig.Content{
+		ConfigMap: func(name string) (*corev1.ConfigMap, error) {
+			return j.agent.objects.ConfigMap(ctx, namespace, name)
+		},
+		Secret: func(name string) (*corev1.Secret, error) { return j.agent.objects.Secret(ctx, namespace, name) },
+		File:   j.volumeFile,
+		Allocatable: func() resources.List {
+			return resources.ListOf(j.agent.nodeNow().GetStatus().GetAllocatable())
+		},
+		API: j.agent.cfg.APIServer,
+	}
+}
+
+// maxVariables is the most that a file of variables may hold.
+const maxVariables = 1 << 20
+
+// volumeFile reads a file of an emptyDir volume of the pod. Containers may have put anything there: links that lead
+// out of the volume are not followed, and what is no file is not waited for.
+func (j job) volumeFile(volume, path string) ([]byte, error) {
+	if j.homeDir() == "" {
+		return nil, fs.ErrNotExist
+	}
+	dir, err := os.OpenRoot(volumes.EmptyDir(j.homeDir(), volume))
+	if err != nil {
+		return nil, hidePath(err)
+	}
+	defer dir.Close()
+	f, err := dir.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, hidePath(err)
+	}
+	defer f.Close()
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("%q is not a regular file", path)
+	}
+	text, err := io.ReadAll(io.LimitReader(f, maxVariables+1))
+	if err == nil && len(text) > maxVariables {
+		err = fmt.Errorf("%q has more than %d bytes", path, maxVariables)
+	}
+	return text, hidePath(err)
+}
+
+// hidePath leaves out of an error where on the machine the file is: users know it by its path in the volume.
+func hidePath(err error) error {
+	var at *fs.PathError
+	if errors.As(err, &at) {
+		return at.Err
+	}
+	return err
 }

@@ -44,6 +44,7 @@ func (j job) containerFacts(
 	if name := podstate.TargetAt(j.pod, action.Index); name != "" && f.TargetID == "" {
 		return f, fmt.Errorf("the target container %q does not run", name)
 	}
+	f.Content = j.content(ctx)
 	var err error
 	if f.ImageUser, err = j.imageUser(ctx, ref); err != nil {
 		return f, err

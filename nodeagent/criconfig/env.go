@@ -1,13 +1,13 @@
 package criconfig
 
 import (
-	"fmt"
 	"strings"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	corev1 "monoplane.dev/api/core/v1"
 	"monoplane.dev/nodeagent/resolvconf"
+	"monoplane.dev/rules/downward"
 )
 
 // Facts are what a pod cannot know by itself.
@@ -30,16 +30,30 @@ type Facts struct {
 	ImageUser ImageUser
 	// TargetID is the container whose processes an ephemeral container sees; empty for none.
 	TargetID string
+	// Content is what variables are made of besides the pod.
+	Content Content
 }
 
 // environment is an ordered list of variables in which a later one of a name replaces an earlier.
+//
+// Invariant: the first is HOSTNAME. $(HOSTNAME) does not see it, as in Kubernetes, unless the pod has one of its own.
 type environment struct {
 	vars  []*runtimeapi.KeyValue
 	index map[string]int
 }
 
+const hostnameVar = "HOSTNAME"
+
+func newEnvironment(hostname string, size int) *environment {
+	e := &environment{vars: make([]*runtimeapi.KeyValue, 0, 1+size), index: make(map[string]int, size)}
+	e.vars = append(e.vars, &runtimeapi.KeyValue{Key: hostnameVar, Value: []byte(hostname)})
+	return e
+}
+
 func (e *environment) set(name, v string) {
-	if i, ok := e.index[name]; ok {
+	i, ok := e.index[name]
+	if ok || name == hostnameVar {
+		e.index[name] = i
 		e.vars[i].Value = []byte(v)
 		return
 	}
@@ -55,53 +69,38 @@ func (e *environment) lookup(name string) (string, bool) {
 	return string(e.vars[i].Value), true
 }
 
-// env returns the container's environment: HOSTNAME, then env in order, each entry seeing those before it.
+// env returns the container's environment: HOSTNAME and where the API is, then what envFrom brings, then env in order,
+// each entry seeing what came before it. Errors are in Kubernetes' words, since users look for these.
 // spec: CTR-7, DOWN-1
 func env(p *corev1.Pod, c *corev1.Container, f Facts) (*environment, error) {
-	e := &environment{index: make(map[string]int, 1+len(c.GetEnv()))}
-	if len(c.GetEnvFrom()) > 0 {
-		return nil, fmt.Errorf("container %q: envFrom is not supported by this agent", c.GetName())
-	}
-	e.set("HOSTNAME", hostname(p, f))
-	for _, v := range c.GetEnv() {
-		text, err := envValue(p, v, f, e)
-		if err != nil {
-			return nil, fmt.Errorf("container %q: env %q: %w", c.GetName(), v.GetName(), err)
+	e := newEnvironment(hostname(p, f), len(c.GetEnv()))
+	f.setAPI(p, e)
+	from := &values{p: p, c: c, f: f}
+	for _, source := range c.GetEnvFrom() {
+		if err := from.all(source, e); err != nil {
+			return nil, err
 		}
-		e.set(v.GetName(), text)
+	}
+	for _, v := range c.GetEnv() {
+		text, ok := Expand(v.GetValue(), e.lookup), true
+		if v.GetValue() == "" && v.GetValueFrom() != nil {
+			var err error
+			if text, ok, err = from.one(v.GetValueFrom()); err != nil {
+				return nil, err
+			}
+		}
+		if ok {
+			e.set(v.GetName(), text)
+		}
 	}
 	return e, nil
 }
 
-func envValue(p *corev1.Pod, v *corev1.EnvVar, f Facts, e *environment) (string, error) {
-	from := v.GetValueFrom()
-	switch {
-	case from == nil:
-		return Expand(v.GetValue(), e.lookup), nil
-	case from.GetFieldRef() != nil:
-		return podField(p, from.GetFieldRef().GetFieldPath(), f)
-	default:
-		return "", fmt.Errorf("this source of valueFrom is not supported by this agent")
-	}
-}
-
 // podField returns a field of the pod by its path. spec: DOWN-1
 func podField(p *corev1.Pod, path string, f Facts) (string, error) {
-	meta, spec := p.GetMetadata(), p.GetSpec()
-	if key, ok := subscript(path, "metadata.labels"); ok {
-		return meta.GetLabels()[key], nil
-	}
-	if key, ok := subscript(path, "metadata.annotations"); ok {
-		return meta.GetAnnotations()[key], nil
-	}
+	spec := p.GetSpec()
 	switch path {
-	case "metadata.name":
-		return meta.GetName(), nil
-	case "metadata.namespace":
-		return meta.GetNamespace(), nil
-	case "metadata.uid":
-		return meta.GetUid(), nil
-	case "spec.nodeName":
+	case "spec.nodeName", "spec.host":
 		return spec.GetNodeName(), nil
 	case "spec.serviceAccountName":
 		return spec.GetServiceAccountName(), nil
@@ -114,17 +113,8 @@ func podField(p *corev1.Pod, path string, f Facts) (string, error) {
 	case "status.podIPs":
 		return strings.Join(f.PodIPs, ","), nil
 	default:
-		return "", fmt.Errorf("fieldPath %q is not a field that can be used", path)
+		return downward.Field(p.GetMetadata(), path)
 	}
-}
-
-// subscript takes apart a path like metadata.labels['key'].
-func subscript(path, of string) (key string, ok bool) {
-	rest, ok := strings.CutPrefix(path, of+"['")
-	if !ok {
-		return "", false
-	}
-	return strings.CutSuffix(rest, "']")
 }
 
 func first(list []string) string {

@@ -3,7 +3,7 @@ package criconfig
 import "strings"
 
 // Expand replaces $(NAME) by what lookup returns for NAME. A name that lookup does not know stays as it is
-// written, and $$ stands for one $, so that $$(NAME) is never replaced. spec: CTR-7
+// written, as does a $( that is not closed, and $$ stands for one $, so that $$(NAME) is never replaced. spec: CTR-7
 func Expand(s string, lookup func(name string) (string, bool)) string {
 	first := strings.IndexByte(s, '$')
 	if first < 0 {
@@ -11,6 +11,7 @@ func Expand(s string, lookup func(name string) (string, bool)) string {
 	}
 	var out strings.Builder
 	out.Grow(len(s))
+	closed := true // it is not known that there is no further )
 	for rest := s; ; {
 		i := strings.IndexByte(rest, '$')
 		if i < 0 || i+1 == len(rest) {
@@ -24,10 +25,14 @@ func Expand(s string, lookup func(name string) (string, bool)) string {
 			out.WriteByte('$')
 			rest = rest[2:]
 		case '(':
-			end := strings.IndexByte(rest, ')')
-			if end < 0 {
-				out.WriteString(rest)
-				return out.String()
+			end := -1
+			if closed {
+				end = strings.IndexByte(rest, ')')
+			}
+			if closed = end >= 0; !closed {
+				out.WriteString("$(")
+				rest = rest[2:]
+				continue
 			}
 			if v, ok := lookup(rest[2:end]); ok {
 				out.WriteString(v)

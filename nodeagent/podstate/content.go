@@ -1,7 +1,7 @@
 package podstate
 
-// ContentChanged says that a ConfigMap or Secret to which the pod refers is there now, or has changed. What failed, and
-// may have failed for want of it, is tried again at once.
+// ContentChanged says that a ConfigMap or Secret to which the pod refers is there now, or has changed. What failed,
+// and may have failed for want of it, is tried again at once.
 type ContentChanged struct{}
 
 func (ContentChanged) input() {}

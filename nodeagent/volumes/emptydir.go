@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -17,7 +18,14 @@ import (
 // emptyDir is a new directory on disk, in memory or of huge pages, that lives as long as the pod.
 type emptyDir struct{ m *Manager }
 
-func (emptyDir) name() string                   { return "kubernetes.io~empty-dir" }
+const emptyDirName = "kubernetes.io~empty-dir"
+
+// EmptyDir returns where an emptyDir volume of a pod is, given the pod's directory.
+func EmptyDir(home, volume string) string {
+	return filepath.Join(home, volumesDir, emptyDirName, volume)
+}
+
+func (emptyDir) name() string                   { return emptyDirName }
 func (emptyDir) is(v *corev1.VolumeSource) bool { return v.GetEmptyDir() != nil }
 
 func (e emptyDir) setUp(_ context.Context, v *volume) (place, error) {

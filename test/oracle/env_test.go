@@ -1,0 +1,416 @@
+package oracle
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/util/sets"
+	podapi "k8s.io/kubernetes/pkg/api/pod"
+	"k8s.io/kubernetes/pkg/api/v1/pod"
+	k8sresource "k8s.io/kubernetes/pkg/api/v1/resource"
+	"k8s.io/kubernetes/pkg/apis/core"
+	"k8s.io/kubernetes/pkg/fieldpath"
+	envutil "k8s.io/kubernetes/pkg/kubelet/util/env"
+	"k8s.io/kubernetes/third_party/forked/golang/expansion"
+
+	corev1 "monoplane.dev/api/core/v1"
+	metav1 "monoplane.dev/api/meta/v1"
+	"monoplane.dev/apierrors"
+	"monoplane.dev/nodeagent/criconfig"
+	"monoplane.dev/rules/podrefs"
+	"monoplane.dev/rules/resources"
+)
+
+// The objects of the namespace, as Kubernetes has them.
+var (
+	configMaps = map[string]map[string]string{
+		"c1": {"A": "1", "B": "$(A)", "x.y": "dot"}, "c2": {"A": "other", "C": "$$(A) $(B", "D": ""},
+	}
+	secrets = map[string]map[string]string{"s1": {"A": "s", "E": "\xff$(A)"}, "s2": {"B": "t"}}
+	givable = map[string]string{"cpu": "7500m", "memory": "30Gi", "ephemeral-storage": "123456789"}
+)
+
+// speaking returns a pod with containers whose variables come from everywhere.
+func speaking(r *rand.Rand) *v1.Pod {
+	k := minimal()
+	k.UID, k.Spec.NodeName, k.Spec.ServiceAccountName = "u", "n", "sa"
+	k.Labels = map[string]string{"l": "$(A)", "m": "a\"\n\té"}
+	k.Annotations = map[string]string{"an": "x"}
+	if r.IntN(3) == 0 {
+		k.Spec.Resources = &v1.ResourceRequirements{Limits: some(r)}
+	}
+	container := func(name string) v1.Container {
+		c := v1.Container{Name: name, Resources: v1.ResourceRequirements{Limits: some(r), Requests: some(r)}}
+		for range r.IntN(3) {
+			c.EnvFrom = append(c.EnvFrom, source(r))
+		}
+		for range r.IntN(8) {
+			c.Env = append(c.Env, variable(r))
+		}
+		for range r.IntN(3) {
+			c.Command, c.Args = append(c.Command, text(r)), append(c.Args, text(r))
+		}
+		return c
+	}
+	k.Spec.Containers = []v1.Container{container("c"), container("d")}
+	k.Spec.InitContainers = []v1.Container{container("i")}
+	return k
+}
+
+func some(r *rand.Rand) v1.ResourceList {
+	l := v1.ResourceList{}
+	for _, name := range []v1.ResourceName{"cpu", "memory", "ephemeral-storage", "hugepages-2Mi"} {
+		if r.IntN(3) == 0 {
+			l[name] = resource.MustParse(pick(r, []string{"0", "1", "1m", "1500m", "1Gi", "3G", "1000001"}))
+		}
+	}
+	return l
+}
+
+func text(r *rand.Rand) string {
+	var b strings.Builder
+	for range r.IntN(6) {
+		b.WriteString(pick(r, []string{"$(A)", "$(B)", "$(none)", "$$(A)", "$", "$$", "(", ")", "x", "$(", "$(P_A)", " "}))
+	}
+	return b.String()
+}
+
+func source(r *rand.Rand) v1.EnvFromSource {
+	s := v1.EnvFromSource{Prefix: pick(r, []string{"", "", "P_"})}
+	name, optional := v1.LocalObjectReference{Name: pick(r, []string{"c1", "c2", "s1", "s2", "none"})}, maybe(r, r.IntN(2) == 0)
+	if strings.HasPrefix(name.Name, "s") {
+		s.SecretRef = &v1.SecretEnvSource{LocalObjectReference: name, Optional: optional}
+	} else {
+		s.ConfigMapRef = &v1.ConfigMapEnvSource{LocalObjectReference: name, Optional: optional}
+	}
+	return s
+}
+
+func variable(r *rand.Rand) v1.EnvVar {
+	e := v1.EnvVar{Name: pick(r, []string{"A", "B", "C", "D", "E", "P_A", "F"})}
+	optional := maybe(r, r.IntN(3) > 0)
+	key := pick(r, []string{"A", "B", "D", "E", "none"})
+	switch r.IntN(5) {
+	case 0:
+		e.ValueFrom = &v1.EnvVarSource{FieldRef: &v1.ObjectFieldSelector{APIVersion: "v1", FieldPath: pick(r, []string{
+			"metadata.name", "metadata.namespace", "metadata.uid", "metadata.labels['l']", "metadata.labels['none']",
+			"metadata.annotations['an']", "metadata.labels", "metadata.annotations", "metadata.name['x']", "spec.none",
+		})}}
+	case 1:
+		e.ValueFrom = &v1.EnvVarSource{ResourceFieldRef: &v1.ResourceFieldSelector{
+			ContainerName: pick(r, []string{"", "", "c", "d", "i", "none"}),
+			Resource: pick(r, []string{"limits.cpu", "limits.memory", "limits.ephemeral-storage", "requests.cpu",
+				"requests.memory", "requests.ephemeral-storage", "limits.hugepages-2Mi", "requests.hugepages-2Mi",
+				"limits.none", "cpu"}),
+			Divisor: pick(r, []resource.Quantity{{}, resource.MustParse("1"), resource.MustParse("1m"),
+				resource.MustParse("1Ki"), resource.MustParse("1M")}),
+		}}
+	case 2:
+		e.ValueFrom = &v1.EnvVarSource{ConfigMapKeyRef: &v1.ConfigMapKeySelector{
+			LocalObjectReference: v1.LocalObjectReference{Name: pick(r, []string{"c1", "c2", "none"})}, Key: key,
+			Optional: optional}}
+	case 3:
+		e.ValueFrom = &v1.EnvVarSource{SecretKeyRef: &v1.SecretKeySelector{
+			LocalObjectReference: v1.LocalObjectReference{Name: pick(r, []string{"s1", "s2", "none"})}, Key: key,
+			Optional: optional}}
+	default:
+		e.Value = text(r)
+	}
+	return e
+}
+
+// reference composes a container's environment of Kubernetes' own parts, in the order of its kubelet, whose function
+// for that is not exported.
+func reference(k *v1.Pod, c *v1.Container) (map[string]string, error) {
+	env := map[string]string{}
+	object := func(of map[string]map[string]string, kind, name string, optional *bool) (map[string]string, bool, error) {
+		data, ok := of[name]
+		if !ok && (optional == nil || !*optional) {
+			return nil, false, fmt.Errorf("%s %q not found", kind, name)
+		}
+		return data, ok, nil
+	}
+	for _, f := range c.EnvFrom {
+		var data map[string]string
+		var err error
+		switch {
+		case f.ConfigMapRef != nil:
+			data, _, err = object(configMaps, "configmap", f.ConfigMapRef.Name, f.ConfigMapRef.Optional)
+		case f.SecretRef != nil:
+			data, _, err = object(secrets, "secret", f.SecretRef.Name, f.SecretRef.Optional)
+		}
+		if err != nil {
+			return nil, err
+		}
+		for key, v := range data {
+			env[f.Prefix+key] = v
+		}
+	}
+	expand := expansion.MappingFuncFor(env)
+	for _, e := range c.Env {
+		value := e.Value
+		if from := e.ValueFrom; value != "" {
+			value = expansion.Expand(value, expand)
+		} else if from != nil {
+			var err error
+			ok := true
+			switch {
+			case from.FieldRef != nil:
+				value, err = fieldpath.ExtractFieldPathAsString(k, from.FieldRef.FieldPath)
+			case from.ResourceFieldRef != nil:
+				value, err = amountOf(k, c, from.ResourceFieldRef)
+			case from.ConfigMapKeyRef != nil:
+				ref := from.ConfigMapKeyRef
+				value, ok, err = entry(object, configMaps, "configmap", "ConfigMap", ref.Name, ref.Key, ref.Optional)
+			case from.SecretKeyRef != nil:
+				ref := from.SecretKeyRef
+				value, ok, err = entry(object, secrets, "secret", "Secret", ref.Name, ref.Key, ref.Optional)
+			}
+			if err != nil {
+				return nil, err
+			}
+			if !ok {
+				continue
+			}
+		}
+		env[e.Name] = value
+	}
+	return env, nil
+}
+
+func entry(
+	object func(map[string]map[string]string, string, string, *bool) (map[string]string, bool, error),
+	of map[string]map[string]string, kind, named, name, key string, optional *bool,
+) (string, bool, error) {
+	data, ok, err := object(of, kind, name, optional)
+	if err != nil || !ok {
+		return "", false, err
+	}
+	v, ok := data[key]
+	if !ok && (optional == nil || !*optional) {
+		return "", false, fmt.Errorf("couldn't find key %v in %s %v/%v", key, named, "default", name)
+	}
+	return v, ok, nil
+}
+
+func amountOf(k *v1.Pod, c *v1.Container, s *v1.ResourceFieldSelector) (string, error) {
+	allocatable := amounts("cpu", givable["cpu"], "memory", givable["memory"], "ephemeral-storage", givable["ephemeral-storage"])
+	if k.Spec.Resources != nil {
+		for _, name := range []v1.ResourceName{"cpu", "memory"} {
+			if q, ok := k.Spec.Resources.Limits[name]; ok && !q.IsZero() {
+				allocatable[name] = q
+			}
+		}
+	}
+	k, c = k.DeepCopy(), c.DeepCopy()
+	for i := range k.Spec.Containers {
+		k8sresource.MergeContainerResourceLimits(&k.Spec.Containers[i], allocatable)
+	}
+	k8sresource.MergeContainerResourceLimits(c, allocatable)
+	if s.ContainerName == "" {
+		return k8sresource.ExtractContainerResourceValue(s, c)
+	}
+	return k8sresource.ExtractResourceValueByContainerName(s, k, s.ContainerName)
+}
+
+// content is the namespace and the node as Monoplane sees them.
+func content() criconfig.Content {
+	return criconfig.Content{
+		ConfigMap: func(name string) (*corev1.ConfigMap, error) {
+			if data, ok := configMaps[name]; ok {
+				return &corev1.ConfigMap{Data: data}, nil
+			}
+			return nil, apierrors.NewNotFound(corev1.ConfigMapKind, name)
+		},
+		Secret: func(name string) (*corev1.Secret, error) {
+			data, ok := secrets[name]
+			if !ok {
+				return nil, apierrors.NewNotFound(corev1.SecretKind, name)
+			}
+			s := &corev1.Secret{Data: map[string][]byte{}}
+			for key, v := range data {
+				s.Data[key] = []byte(v)
+			}
+			return s, nil
+		},
+		Allocatable: func() resources.List {
+			m := map[string]*metav1.Quantity{}
+			for name, q := range givable {
+				m[name] = &metav1.Quantity{String_: q}
+			}
+			return resources.ListOf(m)
+		},
+	}
+}
+
+// Environment, command and arguments of containers are those that Kubernetes gives, and so is what is said to be
+// wrong.
+//
+// spec: CTR-7, DOWN-1
+func TestEnvironmentsAreTheSame(t *testing.T) {
+	r := random(t)
+	failed := 0
+	for range *count {
+		k := speaking(r)
+		ours := ourPod(t, k)
+		c, mine := &k.Spec.Containers[0], ours.Spec.Containers[0]
+		if r.IntN(3) == 0 {
+			c, mine = &k.Spec.InitContainers[0], ours.Spec.InitContainers[0]
+		}
+		want, wrong := reference(k, c)
+		cfg, err := criconfig.Container(ours, mine, criconfig.Instance{}, "", "", criconfig.Facts{Content: content()})
+		if wrong != nil || err != nil {
+			failed++
+			if err == nil || wrong == nil || err.Error() != wrong.Error() {
+				t.Fatalf("%v\nKubernetes says %v, Monoplane %v", c, wrong, err)
+			}
+			continue
+		}
+		got := map[string]string{}
+		for _, v := range cfg.GetEnvs() {
+			if v.GetKey() != "HOSTNAME" {
+				got[v.GetKey()] = string(v.GetValue())
+			}
+		}
+		if !maps.Equal(got, want) {
+			t.Fatalf("%v\nKubernetes gives %q\nMonoplane %q", c, want, got)
+		}
+		expand := expansion.MappingFuncFor(want)
+		for _, x := range []struct{ theirs, ours []string }{{c.Command, cfg.GetCommand()}, {c.Args, cfg.GetArgs()}} {
+			for i, s := range x.theirs {
+				if want := expansion.Expand(s, expand); x.ours[i] != want {
+					t.Fatalf("%q with %q is %q for Kubernetes, %q for Monoplane", s, got, want, x.ours[i])
+				}
+			}
+		}
+	}
+	if failed < *count/20 || failed > *count*19/20 {
+		t.Errorf("%d of %d were wrong", failed, *count)
+	}
+}
+
+// Files of variables say the same. A file that is missing is the one difference: the documentation of Kubernetes calls
+// that optional with its key, its kubelet does not.
+//
+// spec: CTR-7
+func TestFilesOfVariablesSayTheSame(t *testing.T) {
+	r := random(t)
+	path := filepath.Join(t.TempDir(), "env")
+	failed, found := 0, 0
+	for range *count {
+		var b strings.Builder
+		for range r.IntN(5) {
+			b.WriteString(pick(r, []string{"A='1'", "KEY='two\nlines'", "KEY=''", " KEY='x' # y", "A=''", "# KEY='no'", "\t", ""}))
+			for range r.IntN(3) {
+				b.WriteString(pick(r, []string{"A", "KEY", "=", "'", " ", "\n", "\r", "#", "é", "\t"}))
+			}
+			b.WriteString("\n")
+		}
+		file := []byte(b.String())
+		if err := os.WriteFile(path, file, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		want, wrong := envutil.ParseEnv(path, "KEY")
+		p := ourPod(t, minimal())
+		p.Spec.Containers[0].Env = []*corev1.EnvVar{{Name: "V", ValueFrom: &corev1.EnvVarSource{
+			FileKeyRef: &corev1.FileKeySelector{VolumeName: "v", Path: "env", Key: "KEY", Optional: ptr(true)}}}}
+		facts := criconfig.Facts{Content: criconfig.Content{File: func(string, string) ([]byte, error) { return file, nil }}}
+		cfg, err := criconfig.Container(p, p.Spec.Containers[0], criconfig.Instance{}, "", "", facts)
+		got := ""
+		for _, v := range cfg.GetEnvs() {
+			if v.GetKey() == "V" {
+				got = string(v.GetValue())
+			}
+		}
+		if got != want || (err == nil) != (wrong == nil) {
+			t.Fatalf("%q says %q, %v for Kubernetes, %q, %v for Monoplane", file, want, wrong, got, err)
+		}
+		switch {
+		case err != nil:
+			failed++
+		case got != "":
+			found++
+		}
+	}
+	if failed < *count/20 || found < *count/20 {
+		t.Errorf("of %d, %d were wrong and %d found", *count, failed, found)
+	}
+}
+
+// Pods refer to the same objects.
+//
+// spec: OBJ-15
+func TestPodsReferToTheSameObjects(t *testing.T) {
+	r := random(t)
+	for range *count {
+		k := speaking(r)
+		for range r.IntN(3) {
+			k.Spec.ImagePullSecrets = append(k.Spec.ImagePullSecrets, v1.LocalObjectReference{Name: pick(r, []string{"", "s3"})})
+		}
+		if r.IntN(3) == 0 {
+			k.Spec.EphemeralContainers = []v1.EphemeralContainer{{EphemeralContainerCommon: v1.EphemeralContainerCommon{
+				EnvFrom: []v1.EnvFromSource{source(r)}, Env: []v1.EnvVar{variable(r)}}}}
+		}
+		for range r.IntN(4) {
+			k.Spec.Volumes = append(k.Spec.Volumes, v1.Volume{Name: "v", VolumeSource: referring(r)})
+		}
+		theirs := map[string]sets.Set[string]{"configmaps": {}, "secrets": {}}
+		note := func(kind string) pod.Visitor {
+			return func(name string) bool { theirs[kind].Insert(name); return true }
+		}
+		pod.VisitPodConfigmapNames(k, note("configmaps"))
+		spec := ourPod(t, k).GetSpec()
+		pod.VisitPodSecretNames(k, note("secrets"))
+		if r.IntN(2) == 0 { // most of what a pod refers to hides what comes after
+			k.Spec.ServiceAccountName, k.Spec.ImagePullSecrets = "", nil
+			k.Spec.Containers, k.Spec.InitContainers, k.Spec.EphemeralContainers = minimal().Spec.Containers, nil, nil
+		}
+		_, want, err := podapi.HasAPIObjectReference(internal(t, k, &core.Pod{}))
+		if got := podrefs.Any(ourPod(t, k).GetSpec()); err != nil || got != want {
+			t.Fatalf("%v\nrefers to %q for Kubernetes (%v), to %q for Monoplane", k.Spec, want, err, got)
+		}
+		for kind, got := range map[string][]string{
+			"configmaps": slices.Compact(slices.Sorted(podrefs.ConfigMaps(spec))),
+			"secrets":    slices.Compact(slices.Sorted(podrefs.Secrets(spec))),
+		} {
+			if want := sets.List(theirs[kind]); !slices.Equal(got, want) {
+				t.Fatalf("%v\nrefers to the %s %v for Kubernetes, %v for Monoplane", k.Spec, kind, want, got)
+			}
+		}
+	}
+}
+
+// referring returns a volume's source that may refer to something.
+func referring(r *rand.Rand) v1.VolumeSource {
+	name := pick(r, []string{"", "v1", "v2"})
+	local := &v1.LocalObjectReference{Name: name}
+	return pick(r, []v1.VolumeSource{
+		{ConfigMap: &v1.ConfigMapVolumeSource{LocalObjectReference: *local}},
+		{Secret: &v1.SecretVolumeSource{SecretName: name}},
+		{Projected: &v1.ProjectedVolumeSource{Sources: []v1.VolumeProjection{
+			{ConfigMap: &v1.ConfigMapProjection{LocalObjectReference: *local}},
+			{Secret: &v1.SecretProjection{LocalObjectReference: *local}},
+			{DownwardAPI: &v1.DownwardAPIProjection{}},
+		}}},
+		{CSI: &v1.CSIVolumeSource{NodePublishSecretRef: local}}, {CSI: &v1.CSIVolumeSource{}},
+		{AzureFile: &v1.AzureFileVolumeSource{SecretName: name}}, {CephFS: &v1.CephFSVolumeSource{SecretRef: local}},
+		{Cinder: &v1.CinderVolumeSource{SecretRef: local}}, {FlexVolume: &v1.FlexVolumeSource{SecretRef: local}},
+		{ISCSI: &v1.ISCSIVolumeSource{SecretRef: local}}, {RBD: &v1.RBDVolumeSource{SecretRef: local}},
+		{ScaleIO: &v1.ScaleIOVolumeSource{SecretRef: local}}, {StorageOS: &v1.StorageOSVolumeSource{}},
+		{EmptyDir: &v1.EmptyDirVolumeSource{}}, {HostPath: &v1.HostPathVolumeSource{}},
+		{Projected: &v1.ProjectedVolumeSource{Sources: []v1.VolumeProjection{pick(r, []v1.VolumeProjection{
+			{DownwardAPI: &v1.DownwardAPIProjection{}}, {ServiceAccountToken: &v1.ServiceAccountTokenProjection{}},
+			{ClusterTrustBundle: &v1.ClusterTrustBundleProjection{}}, {PodCertificate: &v1.PodCertificateProjection{}},
+		})}}},
+		{PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{}}, {Glusterfs: &v1.GlusterfsVolumeSource{}},
+		{Ephemeral: &v1.EphemeralVolumeSource{}},
+	})
+}
