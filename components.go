@@ -34,9 +34,13 @@ func (c *Cluster) startComponents(ctx, running context.Context, p *parts) error 
 	if err := start("scheduler", part, err); err != nil {
 		return err
 	}
+	var rootCA func() []byte
+	if p.bundle != nil {
+		rootCA = p.bundle.CA
+	}
 	for _, d := range controllers.All() {
 		part, err := d.New(controller.Env{
-			Client: p.controller(d.Name), Logger: c.cfg.Logger, Registerer: p.metrics,
+			Client: p.controller(d.Name), Logger: c.cfg.Logger, Registerer: p.metrics, RootCA: rootCA,
 			Settings: controller.Settings{TerminatedPodGCThreshold: c.cfg.TerminatedPodGCThreshold},
 		})
 		if err := start(d.Name, part, err); err != nil {

@@ -7,6 +7,7 @@ import (
 	"monoplane.dev/controllers/namespace"
 	"monoplane.dev/controllers/persistentvolume"
 	"monoplane.dev/controllers/podgc"
+	"monoplane.dev/controllers/rootca"
 	"monoplane.dev/controllers/serviceaccount"
 	"monoplane.dev/rules/rights"
 )
@@ -18,6 +19,7 @@ func All() []controller.Declaration {
 		namespace.Declare(),
 		serviceaccount.Declare(),
 		persistentvolume.Declare(),
+		rootca.Declare(),
 	}
 }
 

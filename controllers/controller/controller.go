@@ -40,6 +40,9 @@ type Env struct {
 	Logger *slog.Logger
 	// Registerer takes the metrics.
 	Registerer prometheus.Registerer
+	// RootCA returns the certificate of the authority that the API server's is signed by, PEM, as it is now; nil for a
+	// server without listeners.
+	RootCA func() []byte
 	// Settings are the same for all controllers; each reads its own.
 	Settings Settings
 }
