@@ -177,6 +177,17 @@ func (r *Runtime) discard(sb *sandbox) {
 	close(sb.gone)
 }
 
+// noteShim takes in what a shim can do.
+func (r *Runtime) noteShim(sb *sandbox, h *shimwire.HelloReply) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	sb.version, sb.noView = h.Version, h.NoView
+	if h.Version < shimwire.Views {
+		sb.noView = "the pod was started by an older version of monoplane, whose shim can make no view of the filesystem " +
+			"and cannot take privileges away: delete the pod, and create it anew"
+	}
+}
+
 // follow watches over a connection: when it is lost, the sandbox is tended.
 func (r *Runtime) follow(sb *sandbox, conn *shimConn) {
 	r.mu.Lock()
@@ -234,6 +245,7 @@ func (r *Runtime) connect(sb *sandbox) error {
 	for _, rec := range h.Containers {
 		r.noteEvent(sb, rec)
 	}
+	r.noteShim(sb, h)
 	r.follow(sb, conn)
 	return nil
 }

@@ -55,7 +55,14 @@ func (r *Runtime) StartContainer(
 	if conn == nil {
 		return nil, wrongState("sandbox %s has ended", c.sb.id)
 	}
-	call := c.startRequest()
+	call, err := c.startRequest()
+	if err != nil {
+		return nil, err
+	}
+	if err := r.suits(c.sb, call); err != nil {
+		return nil, err
+	}
+	makeHostPaths(call.Mounts)
 	deadline, _ := ctx.Deadline()
 	left := time.Until(deadline)
 	if left <= 0 {
@@ -68,6 +75,16 @@ func (r *Runtime) StartContainer(
 	}
 	r.noteEvent(c.sb, rec)
 	return &runtimeapi.StartContainerResponse{}, nil
+}
+
+// suits refuses a container whose shim would ignore what it needs, because it is an older program.
+func (r *Runtime) suits(sb *sandbox, req *shimwire.StartRequest) error {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	if sb.version >= shimwire.Views || req.IsViewOptional() && !req.IsConfined() {
+		return nil
+	}
+	return wrongState("%s", sb.noView)
 }
 
 // StopContainer sends the stop signal, and KILL to everything left after the timeout. It returns when nothing is left,

@@ -41,7 +41,11 @@ func (r *Runtime) CreateContainer(
 	id, _ = newID()
 	c := sb.newContainer(id, &containerRecord{config: proto.Clone(config).(*runtimeapi.ContainerConfig),
 		createdAt: now()})
-	if len(c.startRequest().Encode()) > shimwire.MaxFrame/2 {
+	start, err := c.startRequest()
+	if err != nil {
+		return nil, err
+	}
+	if len(start.Encode()) > shimwire.MaxFrame/2 {
 		return nil, badRequest("command and environment are larger than %d MiB", shimwire.MaxFrame/2>>20)
 	}
 	if err := r.makeContainer(c); err != nil {
@@ -81,13 +85,16 @@ func (r *Runtime) twin(sb *sandbox, config *runtimeapi.ContainerConfig) (id stri
 
 // makeContainer makes the container's cgroups and files.
 func (r *Runtime) makeContainer(c *container) error {
+	r.mu.RLock()
+	noView := c.sb.noView
+	r.mu.RUnlock()
 	res := c.rec.config.GetLinux().GetResources()
 	lim, warnings := limits(res)
 	group, unenforced, err := r.cgroups.MakeContainer(c.sb.rec.group, c.id, lim)
 	if err != nil {
 		return err
 	}
-	c.rec.group, c.rec.warnings = group, slices.Concat(warnings, unenforced, c.unhonoured())
+	c.rec.group, c.rec.warnings = group, slices.Concat(warnings, unenforced, c.unhonoured(noView))
 	if log := c.logPath(); log != "" {
 		if err := os.MkdirAll(filepath.Dir(log), 0o755); err != nil {
 			return errors.Join(err, group.Remove())
@@ -151,6 +158,9 @@ func (r *Runtime) ContainerStatus(
 		return nil, notFound("container", req.GetContainerId())
 	}
 	resp := &runtimeapi.ContainerStatusResponse{Status: c.statusLocked(), Info: c.infoLocked()}
+	for _, m := range c.rec.config.GetMounts() {
+		resp.Status.Mounts = append(resp.Status.Mounts, proto.Clone(m).(*runtimeapi.Mount))
+	}
 	r.mu.RUnlock()
 	if resp.Status.State == runtimeapi.ContainerState_CONTAINER_EXITED && resp.Status.Message == "" {
 		resp.Status.Message = c.message()

@@ -134,6 +134,9 @@ func (r *Runtime) makeSandbox(sb *sandbox) error {
 		if err := os.Mkdir(filepath.Join(draft, shim.Containers), 0o700); err != nil {
 			return err
 		}
+		if err := writeFiles(draft, sb.rec.config); err != nil {
+			return err
+		}
 		return sb.rec.save(filepath.Join(draft, sandboxName))
 	})
 }

@@ -1,5 +1,6 @@
 // Package host is a CRI runtime whose only image is named "host": the machine's own filesystem. Its containers are
-// real processes in their own sessions, started without any privilege.
+// real processes in their own sessions. It needs no privilege: what it does with those that it has, and without them,
+// is said below.
 //
 // # How it works
 //
@@ -12,6 +13,8 @@
 //	lock                         held by the one Runtime that uses the directory
 //	pods/ID/                     one sandbox, mode 0700, named before its shim starts
 //	pods/ID/sandbox              what RunPodSandbox was asked for, the boot it belongs to, and where it lies
+//	pods/ID/hostname             /etc/hostname of its containers, if it has a name of its own
+//	pods/ID/resolv.conf          /etc/resolv.conf of its containers, if it was given a DNS configuration
 //	pods/ID/lock                 held by the shim for as long as it lives
 //	pods/ID/sock                 the shim's socket
 //	pods/ID/shim                 the shim's pid and start time, for when it no longer answers
@@ -54,17 +57,57 @@
 //   - Exit codes and logs survive the death of this program; when the shim itself dies, or the machine restarts, what
 //     it had not recorded is reported as exit code 137 or 255 with reason ContainerStatusUnknown, never guessed as 0.
 //
+// # What a container sees
+//
+// The machine's root, over which lie the pod's own things, in a mount namespace of the container (package view): its
+// mounts at their container_path, /etc/hostname and /etc/resolv.conf where the sandbox has a host name or a DNS
+// configuration of its own, and what the agent mounts at /etc/hosts and at the termination message path. The pod has
+// a UTS namespace with its host name. Network, processes and users are the machine's, so that the processes of a pod
+// see each other. What is run by ExecSync sees what its container sees.
+//
+// A path that the machine lacks appears in the container only: see package view. A directory of the machine in which
+// that happens, /dev for /dev/termination-log, shows the entries that it had when the container started.
+//
+// Root makes these namespaces directly. Without root each shim lives in a user namespace that has this one user, in
+// which it may mount. In it the files of other users seem to belong to nobody, and programs with the set-user-ID bit,
+// such as sudo, gain nothing. Where neither is allowed, containers run without what they did not ask for themselves,
+// the host name, the files in /etc and the termination message, and say so in their warnings. A container that has any
+// other mount, or a read-only root, fails to start, with a message that names the remedy.
+//
+// A container whose mounts are where they are on the machine anyway, and that needs nothing else of this, is started
+// by a fork alone. Any other is started by way of a process that sets it up and then becomes its process 1.
+//
+// # Users and privileges
+//
+// A container that asks for nothing has what this process has: as root all of its capabilities, without root none. To
+// drop capabilities takes them away for good, from what it executes too; to drop ALL and add some leaves those. What
+// this process lacks cannot be added. no_new_privs, read-only root and seccomp work with and without root. The default
+// seccomp profile refuses what administers the machine (package seccomp), a Localhost profile is a file in OCI's
+// format; both let only calls of the machine's own word size through. An AppArmor profile must be loaded; the default
+// is what the machine's rules say. Refused by name are: users and groups that need root, capabilities beyond this
+// process's, sysctls, devices, users of its own (hostUsers: false), mounts of images, and a terminal. The masked and
+// read-only paths that CRI lists for /proc and /sys are not applied: the container sees those of the machine.
+//
+// # What neighbours are promised
+//
+// A container inherits no descriptor, no environment and no signal setting of this process or of its shim, only
+// PATH, HOSTNAME, MONOPLANE_SANDBOX_ID, MONOPLANE_CONTAINER_ID and MONOPLANE_TERMINATION_LOG beside its own variables.
+// The directory of the runtime has mode 0700. Processes of the same user can signal each other, trace each other if
+// they have the same privileges, and read each other's files, as anywhere: to keep pods apart from the agent and from
+// each other, run them as different users. A container that stops, traces or kills its shim ends with its pod.
+//
 // # Differences from a container runtime
 //
-// Pods share the node's network, its filesystem and its users: there are no namespaces. A mount is possible only where
-// host path and container path are the same; the one exception is the termination message file, whose path is in the
-// container's environment as MONOPLANE_TERMINATION_LOG. The runtime makes no file at the termination message path
-// itself; a process of root that writes to /dev/termination-log makes one in the node's own /dev, and nobody reads it.
-// Neither has a pod a host name of its own: HOSTNAME in the environment is all of it. Resource limits are enforced as
-// far as writable cgroups reach. What a pod asks for explicitly and does not get is listed, as a JSON array, under
-// "warnings" in the info of ContainerStatus. Without a cgroup2, a process that has both left its parent and changed
-// its marker (see package sys) can be missed only if the shim is killed; a process that forks faster than it can be
-// killed delays the end of its container but is never reported gone.
+// Pods share the node's network, its processes and its users. Standard input, if asked for, stays open and silent, as
+// long as nobody can attach to it. The file of the termination message is named by MONOPLANE_TERMINATION_LOG in the
+// environment too. Resource limits are enforced as far as writable cgroups reach. What a pod asks for explicitly and
+// does not get is listed, as a JSON array, under "warnings" in the info of ContainerStatus. Without a cgroup2, a
+// process that has both left its parent and changed its marker (see package sys) can be missed only if the shim is
+// killed; a process that forks faster than it can be killed delays the end of its container but is never reported gone.
+//
+// A missing host_path is made, as a directory, as other runtimes do.
+//
+// A shim of an older version goes on under a newer runtime. A container that it cannot give what it needs is refused.
 //
 // Exec, Attach and PortForward are not there yet; ExecSync is.
 package host

@@ -184,6 +184,18 @@ func (n *node) sandbox(name string) string {
 	return resp.GetPodSandboxId()
 }
 
+// plainSandbox makes a sandbox whose containers need nothing but a fork.
+func (n *node) plainSandbox(name string) string {
+	n.t.Helper()
+	config := sandboxConfig(n, name)
+	config.Hostname = ""
+	resp, err := n.RunPodSandbox(n.t.Context(), &runtimeapi.RunPodSandboxRequest{Config: config})
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	return resp.GetPodSandboxId()
+}
+
 func (n *node) create(sandbox string, config *runtimeapi.ContainerConfig) string {
 	n.t.Helper()
 	resp, err := n.CreateContainer(n.t.Context(), &runtimeapi.CreateContainerRequest{PodSandboxId: sandbox,
@@ -231,6 +243,12 @@ func (n *node) status(id string) *runtimeapi.ContainerStatus {
 		n.t.Fatal(err)
 	}
 	return resp.GetStatus()
+}
+
+func (n *node) sandboxOf(id string) *sandbox {
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	return n.sandboxes[id]
 }
 
 // wait returns the status of a container once it has exited.
@@ -308,6 +326,8 @@ func TestMain(m *testing.M) {
 		os.Exit(m.Run())
 	case "daemon":
 		os.Exit(daemonHelper())
+	case "confined":
+		os.Exit(confinedHelper())
 	case "agent":
 		os.Exit(agentHelper())
 	}

@@ -14,6 +14,7 @@ import (
 	"monoplane.dev/nodeagent/runtime/host/shim"
 	"monoplane.dev/nodeagent/runtime/host/shimwire"
 	"monoplane.dev/nodeagent/runtime/host/sys"
+	"monoplane.dev/nodeagent/runtime/host/view"
 )
 
 // self is the program that shims execute. Unlike a path it stays the same program when the file is replaced.
@@ -59,7 +60,7 @@ func (r *Runtime) launch(ctx context.Context, sb *sandbox, claim *os.File) (conn
 	if claimed == nil {
 		claimed = null
 	}
-	proc, err := r.spawn(sb, &os.ProcAttr{
+	proc, noView, err := r.spawn(sb, &os.ProcAttr{
 		Dir: sb.dir,
 		// Little memory is worth more than speed to a process that mostly waits.
 		Env:   []string{"GOMAXPROCS=1", "GOGC=25", "GOMEMLIMIT=24MiB", "GOTRACEBACK=single"},
@@ -76,8 +77,12 @@ func (r *Runtime) launch(ctx context.Context, sb *sandbox, claim *os.File) (conn
 	conn = newShimConn(ours, r.bounds.send)
 	go conn.read(func(rec shimwire.Container) { r.noteEvent(sb, rec) })
 	if err == nil {
-		init := shimwire.InitRequest{SandboxID: sb.id, BootID: r.bootID, Marker: uint64(sb.rec.marker)}
-		_, err = conn.hello(ctx, shimwire.Init, init.Encode())
+		init := shimwire.InitRequest{SandboxID: sb.id, BootID: r.bootID, Marker: uint64(sb.rec.marker),
+			Hostname: ownHostname(sb.rec.config), NoView: noView}
+		var h *shimwire.HelloReply
+		if h, err = conn.hello(ctx, shimwire.Init, init.Encode()); err == nil {
+			r.noteShim(sb, h)
+		}
 	}
 	if err != nil {
 		conn.conn.Close()
@@ -106,25 +111,45 @@ func (r *Runtime) endUnborn(proc *os.Process) bool {
 	}
 }
 
-// spawn starts the process, inside the shim's cgroup if that is possible.
-func (r *Runtime) spawn(sb *sandbox, attr *os.ProcAttr) (*os.Process, error) {
+// spawn starts the process, inside the shim's cgroup if that is possible, and in a user namespace of its own if it
+// needs one to make views. NoView tells why it got none where it needs one.
+func (r *Runtime) spawn(sb *sandbox, attr *os.ProcAttr) (proc *os.Process, noView string, err error) {
 	const most = 512 // For ps to show; a client's names may be of any length.
 	name := sb.rec.config.GetMetadata().GetNamespace() + "/" + sb.rec.config.GetMetadata().GetName()
 	argv := []string{shim.Argv0, name[:min(len(name), most)]}
 	dir, err := r.cgroups.MakePod(sb.rec.group)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
-	if dir == "" {
-		return os.StartProcess(self, argv, attr)
+	if dir != "" {
+		f, err := os.Open(dir)
+		if err != nil {
+			return nil, "", err
+		}
+		defer f.Close()
+		attr.Sys.UseCgroupFD, attr.Sys.CgroupFD = true, int(f.Fd())
 	}
-	f, err := os.Open(dir)
-	if err != nil {
-		return nil, err
+	if os.Geteuid() != 0 {
+		plain := *attr.Sys
+		ownUserNamespace(attr.Sys)
+		if proc, err = os.StartProcess(self, argv, attr); err == nil {
+			return proc, "", nil
+		}
+		noView = fmt.Sprintf("no user namespace can be made: %v; %s", err, view.Remedy)
+		attr.Sys = &plain
 	}
-	defer f.Close()
-	attr.Sys.UseCgroupFD, attr.Sys.CgroupFD = true, int(f.Fd())
-	return os.StartProcess(self, argv, attr)
+	proc, err = os.StartProcess(self, argv, attr)
+	return proc, noView, err
+}
+
+// ownUserNamespace gives a process a user namespace in which this user, and nobody else, exists, and in it what is
+// needed to mount. Nothing outside of it becomes possible by that.
+func ownUserNamespace(attr *syscall.SysProcAttr) {
+	uid, gid := os.Geteuid(), os.Getegid()
+	attr.Cloneflags |= syscall.CLONE_NEWUSER
+	attr.UidMappings = []syscall.SysProcIDMap{{ContainerID: uid, HostID: uid, Size: 1}}
+	attr.GidMappings = []syscall.SysProcIDMap{{ContainerID: gid, HostID: gid, Size: 1}}
+	attr.AmbientCaps = shim.ViewCaps()
 }
 
 // tail returns the end of a small file.

@@ -97,13 +97,18 @@ func TestRefusals(t *testing.T) {
 		"no command": {func(c *runtimeapi.ContainerConfig) { c.Command = nil }, "no command"},
 		"tty":        {func(c *runtimeapi.ContainerConfig) { c.Tty = true }, "tty"},
 		"log path":   {func(c *runtimeapi.ContainerConfig) { c.LogPath = "../../etc/x" }, "log_path"},
-		"mount": {func(c *runtimeapi.ContainerConfig) {
-			c.Mounts = []*runtimeapi.Mount{{HostPath: "/a", ContainerPath: "/b"}}
-		}, "cannot show"},
-		"read-only": {func(c *runtimeapi.ContainerConfig) {
-			c.Linux = &runtimeapi.LinuxContainerConfig{SecurityContext: &runtimeapi.LinuxContainerSecurityContext{
-				ReadonlyRootfs: true}}
-		}, "read-only"},
+		"mount at the root": {func(c *runtimeapi.ContainerConfig) {
+			c.Mounts = []*runtimeapi.Mount{{HostPath: "/tmp", ContainerPath: "/tmp/.."}}
+		}, "cannot mount"},
+		"mount of nothing": {func(c *runtimeapi.ContainerConfig) {
+			c.Mounts = []*runtimeapi.Mount{{ContainerPath: "/x"}}
+		}, "no host_path"},
+		"mount of an image": {func(c *runtimeapi.ContainerConfig) {
+			c.Mounts = []*runtimeapi.Mount{{ContainerPath: "/x", Image: &runtimeapi.ImageSpec{Image: "nginx"}}}
+		}, "no images to mount"},
+		"recursively read-only, half": {func(c *runtimeapi.ContainerConfig) {
+			c.Mounts = []*runtimeapi.Mount{{HostPath: "/tmp", ContainerPath: "/x", RecursiveReadOnly: true}}
+		}, "recursive_read_only needs"},
 		"no name": {func(c *runtimeapi.ContainerConfig) { c.Metadata = nil }, "name"},
 	} {
 		config := ok()

@@ -225,12 +225,19 @@ func TestUnhonouredFields(t *testing.T) {
 	n := newNode(t)
 	config := sandboxConfig(n, "named")
 	config.Annotations = map[string]string{hostnameAnnotation: "hostname,subdomain"}
+	config.Hostname = strings.Repeat("x", maxHostname+1)
 	resp, err := n.RunPodSandbox(t.Context(), &runtimeapi.RunPodSandboxRequest{Config: config})
 	if err != nil {
 		t.Fatal(err)
 	}
+	sb := n.sandboxOf(resp.GetPodSandboxId())
+	n.mu.Lock()
+	sb.noView = "no namespace can be made" // As its shim would have told.
+	n.mu.Unlock()
 	c := containerConfig("c", "/bin/sh", "-c", `echo bye > "$MONOPLANE_TERMINATION_LOG"`)
 	c.Annotations = map[string]string{messagePathAnnotation: "/tmp/said"}
+	withSecurity(c, &runtimeapi.LinuxContainerSecurityContext{
+		SelinuxOptions: &runtimeapi.SELinuxOption{Type: "container_t"}}, 0)
 	before := exists(defaultMessagePath)
 	for name, config := range map[string]*runtimeapi.ContainerConfig{"asks": c,
 		"plain": containerConfig("c", "/bin/true")} {
@@ -240,12 +247,9 @@ func TestUnhonouredFields(t *testing.T) {
 		}
 		id := n.run(sb, config)
 		n.wait(id)
-		got, err := n.ContainerStatus(t.Context(), &runtimeapi.ContainerStatusRequest{ContainerId: id})
-		if err != nil {
-			t.Fatal(err)
-		}
-		warnings := got.GetInfo()["warnings"]
-		for _, want := range []string{"hostname,subdomain: not set", "terminationMessagePath", messageVariable} {
+		warnings := n.warnings(id)
+		for _, want := range []string{"hostname,subdomain: not set", "terminationMessagePath", messageVariable,
+			"hostname: not set, because it has 65 characters", "seLinuxOptions"} {
 			if strings.Contains(warnings, want) != (name == "asks") {
 				t.Errorf("%s: warnings %s", name, warnings)
 			}

@@ -22,6 +22,8 @@ const (
 	sandboxName = "sandbox"
 	configName  = "config"
 	messageName = "termination-log"
+	resolvName  = "resolv.conf"
+	nameName    = "hostname"
 	// draftPrefix marks a directory that is being made or removed: nothing of it runs.
 	draftPrefix = ".draft-"
 )

@@ -38,6 +38,8 @@ type sandbox struct {
 	orderly    bool          // The shim has said that nothing is left.
 	condemned  bool          // The shim did not end it in time: it is ended without it.
 	trouble    string        // What could not be killed so far.
+	version    int64         // The dialect of its shim; 0 as long as it is not known.
+	noView     string        // Why its containers can have no view, if it is known that they cannot.
 	atOnce     chan struct{} // Closed when nobody's grace counts any more.
 	conn       *shimConn     // The latest connection; nil while there is none.
 	changed    chan struct{} // Closed and replaced when conn changes.

@@ -2,7 +2,6 @@ package host
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -45,55 +44,29 @@ func checkSandbox(config *runtimeapi.PodSandboxConfig) error {
 
 // checkContainer refuses what this runtime cannot do and what would matter to whoever asked for it.
 func checkContainer(config *runtimeapi.ContainerConfig) error {
-	sec := config.GetLinux().GetSecurityContext()
-	caps := sec.GetCapabilities()
 	switch {
 	case config.GetMetadata().GetName() == "":
 		return badRequest("a container needs metadata with a name")
 	case imageOf(config.GetImage()) != ImageName:
 		return noSuchImage(imageOf(config.GetImage()))
-	case config.GetTty() || config.GetStdin():
-		return badRequest("the host runtime does not support stdin and tty")
+	case config.GetTty():
+		return badRequest("the host runtime does not support tty: its containers have no terminal")
 	case len(config.GetCommand()) == 0 && len(config.GetArgs()) == 0:
 		return badRequest(`no command: image "host" has no default one`)
 	case len(config.GetDevices()) > 0 || len(config.GetCDIDevices()) > 0:
 		return badRequest("the host runtime cannot add devices: its containers see those of the node")
-	case sec.GetReadonlyRootfs():
-		return badRequest("the host runtime cannot make the filesystem of the node read-only")
-	case sec.GetNoNewPrivs():
-		return badRequest("the host runtime cannot forbid privilege escalation")
-	case len(caps.GetAddCapabilities())+len(caps.GetDropCapabilities())+len(caps.GetAddAmbientCapabilities()) > 0:
-		return badRequest("the host runtime cannot change capabilities")
-	case sec.GetRunAsUsername() != "":
-		return badRequest("the host runtime takes users by number only")
 	case strings.Contains(config.GetLogPath(), "..") || filepath.IsAbs(config.GetLogPath()):
 		return badRequest("log_path %q is not inside the log directory", config.GetLogPath())
 	case config.GetWorkingDir() != "" && !filepath.IsAbs(config.GetWorkingDir()):
 		return badRequest("working_dir %q is not an absolute path", config.GetWorkingDir())
 	}
-	if uid := sec.GetRunAsUser(); uid != nil && int(uid.GetValue()) != os.Geteuid() && os.Geteuid() != 0 {
-		return badRequest("run_as_user %d needs root; monoplane runs as user %d", uid.GetValue(), os.Geteuid())
-	}
 	if _, err := stopSignal(config.GetStopSignal()); err != nil {
 		return err
 	}
-	return checkMounts(config)
-}
-
-func checkMounts(config *runtimeapi.ContainerConfig) error {
-	for _, m := range config.GetMounts() {
-		if m.GetContainerPath() == messagePath(config) || m.GetContainerPath() == hostsPath {
-			continue
-		}
-		if filepath.Clean(m.GetHostPath()) != filepath.Clean(m.GetContainerPath()) {
-			return badRequest("the host runtime cannot show %q at %q: its containers see the node's own filesystem",
-				m.GetHostPath(), m.GetContainerPath())
-		}
-		if m.GetReadonly() {
-			return badRequest("the host runtime cannot make %q read-only", m.GetHostPath())
-		}
+	if err := security(config, &shimwire.StartRequest{}); err != nil {
+		return err
 	}
-	return nil
+	return checkMounts(config)
 }
 
 func messagePath(config *runtimeapi.ContainerConfig) string {
@@ -105,18 +78,21 @@ func messagePath(config *runtimeapi.ContainerConfig) string {
 
 // unhonoured lists what the pod asks for explicitly and this runtime does not do, though the container runs without
 // it.
-func (c *container) unhonoured() []string {
+func (c *container) unhonoured(noView string) []string {
 	var out []string
-	if fields := c.sb.rec.config.GetAnnotations()[hostnameAnnotation]; fields != "" {
-		out = append(out, fields+": not set, because containers of image "+ImageName+" share the node's host name and what it "+
-			"knows of others; only HOSTNAME in their environment is the pod's")
+	if fields := c.sb.rec.config.GetAnnotations()[hostnameAnnotation]; fields != "" && noView != "" {
+		out = append(out, fields+": not set, so that containers of image "+ImageName+" have the node's host name, and only "+
+			"HOSTNAME in their environment is the pod's: "+noView)
 	}
-	if path := messagePath(c.rec.config); path != defaultMessagePath {
+	if path := messagePath(c.rec.config); path != defaultMessagePath && c.messageFile() == c.ownMessageFile() {
 		out = append(out, fmt.Sprintf(
-			"terminationMessagePath: a container of image %s sees the node's own %q, which is not read; "+
-				"what it writes to the file named by $%s is its termination message", ImageName, path, messageVariable))
+			"terminationMessagePath: nothing is mounted at %q; what a container of image %s writes to the file named by $%s "+
+				"is its termination message", path, ImageName, messageVariable))
 	}
-	return out
+	if n := len(c.sb.rec.config.GetHostname()); n > maxHostname {
+		out = append(out, fmt.Sprintf("hostname: not set, because it has %d characters; Linux takes %d", n, maxHostname))
+	}
+	return append(out, unappliedSecurity(c.rec.config.GetLinux().GetSecurityContext())...)
 }
 
 // messageFile is the file behind MONOPLANE_TERMINATION_LOG: what the agent mounts at the termination message path,
@@ -141,7 +117,7 @@ func (c *container) logPath() string {
 }
 
 // startRequest says all that the shim needs to know.
-func (c *container) startRequest() *shimwire.StartRequest {
+func (c *container) startRequest() (*shimwire.StartRequest, error) {
 	config := c.rec.config
 	sig, _ := stopSignal(config.GetStopSignal()) // Checked when the container was created.
 	req := &shimwire.StartRequest{
@@ -151,6 +127,8 @@ func (c *container) startRequest() *shimwire.StartRequest {
 		Dir:         config.GetWorkingDir(),
 		LogPath:     c.logPath(),
 		StopSignal:  int64(sig),
+		Stdin:       config.GetStdin(),
+		Mounts:      c.mounts(),
 		Unified:     c.rec.group.Unified,
 		V1:          c.rec.group.V1,
 	}
@@ -160,13 +138,7 @@ func (c *container) startRequest() *shimwire.StartRequest {
 	if res := config.GetLinux().GetResources(); res != nil {
 		req.SetOOMScoreAdj, req.OOMScoreAdj = true, res.GetOomScoreAdj()
 	}
-	sec := config.GetLinux().GetSecurityContext()
-	if (sec.GetRunAsUser() != nil || sec.GetRunAsGroup() != nil) && os.Geteuid() == 0 {
-		req.SetUser = true
-		req.UID, req.GID = sec.GetRunAsUser().GetValue(), sec.GetRunAsGroup().GetValue()
-		req.Groups = sec.GetSupplementalGroups()
-	}
-	return req
+	return req, security(config, req)
 }
 
 // environment is what the container asked for, and what every container has. The environment of monoplane itself,

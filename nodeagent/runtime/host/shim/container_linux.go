@@ -3,6 +3,7 @@ package shim
 import (
 	"errors"
 	"os"
+	"strconv"
 	"sync"
 	"syscall"
 	"time"
@@ -19,7 +20,9 @@ type container struct {
 	marker sys.Marker
 
 	log     *crilog.Log
+	input   *os.File   // The end of its standard input that nobody writes to; nil when that is /dev/null.
 	outputs []*os.File // The ends of the pipes that are read from.
+	view    *os.File   // Its mount namespace; nil when it has that of the machine.
 	copies  sync.WaitGroup
 
 	begun chan struct{} // Closed when the start has succeeded or failed, and that is recorded.
@@ -86,15 +89,6 @@ func (p *pod) start(req *shimwire.StartRequest) (shimwire.Container, error) {
 	return p.outcome(c)
 }
 
-// expired refuses a start that nobody waits for any more (SAFE-4).
-func (c *container) expired() error {
-	if late := sys.BootTime() - c.req.Expiry; c.req.Expiry != 0 && late >= 0 {
-		return errors.New("the start came too late: it had to happen until " + time.Duration(late).String() +
-			" ago, and what it was for may have changed since")
-	}
-	return nil
-}
-
 func (p *pod) mayStartLocked(id string) error {
 	if p.closing {
 		return errors.New("the sandbox is being stopped")
@@ -140,32 +134,19 @@ func (p *pod) startFailed(c *container, err error) {
 
 // launch opens the log and starts process 1.
 func (p *pod) launch(c *container) error {
-	cmd, err := resolve(c.req.Args, c.req.Env, c.req.Dir)
-	if err != nil {
-		return err
-	}
+	var err error
 	if c.log, err = crilog.Open(c.req.LogPath); err != nil {
 		return errors.New("cannot open the log file: " + err.Error())
 	}
-	out, err := newPipe(&c.req)
+	std, err := c.openStd()
 	if err != nil {
 		return err
 	}
-	defer out.write.Close()
-	errs, err := newPipe(&c.req)
+	pid, err := p.bear(c, std)
+	std.close()
 	if err != nil {
-		out.read.Close()
+		c.closeStd()
 		return err
-	}
-	defer errs.write.Close()
-	c.outputs = []*os.File{out.read, errs.read}
-
-	pid, err := p.fork(c, cmd, [2]*os.File{out.write, errs.write}, &child{c: c, first: true,
-		ended: func(ws syscall.WaitStatus) { p.firstEnded(c, ws) }})
-	if err != nil {
-		out.read.Close()
-		errs.read.Close()
-		return cmd.explain(err)
 	}
 	for i, stream := range []string{"stdout", "stderr"} {
 		c.copies.Add(1)
@@ -178,6 +159,13 @@ func (p *pod) launch(c *container) error {
 	born := bornOf(pid)
 	p.mu.Lock()
 	c.rec.PID, c.rec.Born, c.rec.StartedAt = int64(pid), born, now
+	if end := c.rec.FinishedAt; end != 0 {
+		c.rec.StartedAt = min(now, end) // It was over before the clock was read.
+	}
+	if c.req.HasView() && p.children[pid] != nil {
+		// While the child is not reaped its pid is its own. If it has ended, nobody will ask for its view.
+		c.view, _ = os.Open("/proc/" + strconv.Itoa(pid) + "/ns/mnt")
+	}
 	if c.rec.Phase == shimwire.Starting {
 		c.rec.Phase = shimwire.Running
 	}

@@ -177,9 +177,7 @@ func (p *pod) finish(c *container) {
 		_ = f.SetReadDeadline(cut)
 	}
 	c.copies.Wait()
-	for _, f := range c.outputs {
-		_ = f.Close()
-	}
+	c.closeStd()
 	oom := c.group.OOMKills() > 0
 	if err := c.group.Remove(); err != nil {
 		complain("cannot remove the container's cgroup", err)

@@ -20,4 +20,7 @@ func init() {
 	if len(os.Args) > 0 && os.Args[0] == Argv0 {
 		os.Exit(run())
 	}
+	if len(os.Args) > 0 && os.Args[0] == SetupArgv0 {
+		os.Exit(setUp())
+	}
 }

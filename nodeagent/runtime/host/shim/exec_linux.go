@@ -18,18 +18,19 @@ func (p *pod) exec(req *shimwire.ExecRequest, outputs [2]*os.File, gone <-chan s
 		<-c.begun
 		err = c.running()
 	}
-	var cmd *command
-	if err == nil {
-		cmd, err = resolve(req.Args, c.req.Env, c.req.Dir)
+	if err != nil {
+		return shimwire.ExecReply{Error: err.Error()}
 	}
+	null, err := os.Open("/dev/null")
 	if err != nil {
 		return shimwire.ExecReply{Error: err.Error()}
 	}
 	ended := make(chan syscall.WaitStatus, 1)
-	ch := &child{c: c, ended: func(ws syscall.WaitStatus) { ended <- ws }}
-	pid, err := p.fork(c, cmd, outputs, ch)
+	ch := &child{c: c}
+	pid, err := p.bearExec(c, req, std{null, outputs[0], outputs[1]}, ch, func(ws syscall.WaitStatus) { ended <- ws })
+	null.Close()
 	if err != nil {
-		return shimwire.ExecReply{Error: cmd.explain(err).Error()}
+		return shimwire.ExecReply{Error: err.Error()}
 	}
 	for _, f := range outputs {
 		f.Close()
@@ -60,6 +61,29 @@ func (p *pod) exec(req *shimwire.ExecRequest, outputs [2]*os.File, gone <-chan s
 		}
 		p.killGroup(pid, ch)
 	}
+}
+
+// bearExec starts the process of an Exec in the container's view, with the container's privileges.
+func (p *pod) bearExec(
+	c *container, req *shimwire.ExecRequest, std std, ch *child, ended func(syscall.WaitStatus),
+) (int, error) {
+	if !c.req.IsPlain() {
+		limit := time.Now().Add(setupTime)
+		if req.Timeout > 0 && req.Timeout < int64(setupTime) {
+			limit = time.Now().Add(time.Duration(req.Timeout))
+		}
+		return p.setUp(c, req.Args, std, ch, limit, ended)
+	}
+	cmd, err := resolve(req.Args, c.req.Env, c.req.Dir)
+	if err != nil {
+		return 0, err
+	}
+	ch.ended = ended
+	pid, err := p.fork(c, cmd.program(&c.req, std), ch)
+	if err != nil {
+		return 0, cmd.explain(err)
+	}
+	return pid, nil
 }
 
 func (c *container) running() error {

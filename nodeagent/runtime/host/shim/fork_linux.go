@@ -10,19 +10,26 @@ import (
 	"monoplane.dev/nodeagent/runtime/host/sys"
 )
 
-// fork starts cmd in the container's cgroups, session of its own, and enters it among the children. It runs on the
-// main thread and is over when the new process has executed its command, or failed to.
-func (p *pod) fork(c *container, cmd *command, outputs [2]*os.File, ch *child) (pid int, err error) {
-	null, err := os.Open("/dev/null")
-	if err != nil {
-		return 0, err
-	}
-	defer null.Close()
+// program is what a fork executes.
+type program struct {
+	path  string
+	args  []string
+	env   []string
+	dir   string
+	files []uintptr
+	cred  *syscall.Credential
+	caps  []uintptr // What a process that is not of root's keeps, for the sake of the mounts.
+}
+
+// fork starts a program in the container's cgroups, in a session of its own, and enters it among the children. It
+// runs on the main thread and is over when the new process has executed the program, or failed to.
+func (p *pod) fork(c *container, what *program, ch *child) (pid int, err error) {
 	attr := &syscall.ProcAttr{
-		Dir:   c.req.Dir,
-		Env:   c.req.Env,
-		Files: []uintptr{null.Fd(), outputs[0].Fd(), outputs[1].Fd()},
-		Sys:   &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL, Credential: credential(&c.req)},
+		Dir:   what.dir,
+		Env:   what.env,
+		Files: what.files,
+		Sys: &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL, Credential: what.cred,
+			AmbientCaps: what.caps},
 	}
 	if c.group.Unified != "" {
 		dir, err := os.Open(c.group.Unified)
@@ -42,7 +49,7 @@ func (p *pod) fork(c *container, cmd *command, outputs [2]*os.File, ch *child) (
 		// The last moment at which the answer is certain. A shim that is paused from here on forks late all the same,
 		// which is why nobody but this shim may say that a container has expired: a clock alone proves nothing.
 		if ch.first {
-			if err = c.expired(); err != nil {
+			if err = expired(c.req.Expiry); err != nil {
 				return
 			}
 		}
@@ -50,7 +57,7 @@ func (p *pod) fork(c *container, cmd *command, outputs [2]*os.File, ch *child) (
 			return
 		}
 		restore := p.dress(c)
-		pid, err = syscall.ForkExec(cmd.path, cmd.args, attr)
+		pid, err = syscall.ForkExec(what.path, what.args, attr)
 		restore()
 		leaveV1(c.group.V1)
 		if err == nil {
@@ -120,20 +127,4 @@ func leaveV1(dirs []string) {
 			}
 		}
 	}
-}
-
-type pipe struct{ read, write *os.File }
-
-// newPipe makes a pipe whose reading end does not block a thread, and whose writing end the container's user may open
-// by its name in /dev.
-func newPipe(req *shimwire.StartRequest) (pipe, error) {
-	var fd [2]int
-	if err := syscall.Pipe2(fd[:], syscall.O_CLOEXEC); err != nil {
-		return pipe{}, os.NewSyscallError("pipe2", err)
-	}
-	if req.SetUser {
-		_ = syscall.Fchown(fd[1], int(req.UID), int(req.GID))
-	}
-	_ = syscall.SetNonblock(fd[0], true)
-	return pipe{read: os.NewFile(uintptr(fd[0]), "output"), write: os.NewFile(uintptr(fd[1]), "output")}, nil
 }

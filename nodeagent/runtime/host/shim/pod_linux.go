@@ -29,6 +29,8 @@ type pod struct {
 	defaultScore int  // oom_score_adj of containers that ask for none.
 	anyScore     bool // The shim may lower scores.
 
+	noView string // Why no view can be made; empty as long as none was refused. Set by init, then guarded by mu.
+
 	// main runs what must happen on the main thread: forks, because a child's parent-death signal is tied to the
 	// thread that forked it, and only the main one lasts as long as the process.
 	main chan func()
@@ -92,10 +94,18 @@ func (p *pod) onMain(f func()) {
 
 // init takes the first call and makes the pod known to runtimes to come.
 func (p *pod) init(req *shimwire.InitRequest) error {
+	noView := req.NoView
+	p.onMain(func() {
+		if noView == "" {
+			noView = ownHostname(req.Hostname)
+		}
+		dropAmbient()
+	})
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.id, p.bootID, p.marker = req.SandboxID, req.BootID, sys.Marker(req.Marker)
 	p.defaultScore, p.anyScore = protect()
+	p.noView = noView
 	if err := sys.SetMarker(p.marker); err != nil {
 		complain("processes of this pod cannot be marked", err)
 	}
@@ -111,7 +121,7 @@ func (p *pod) init(req *shimwire.InitRequest) error {
 
 func (p *pod) helloLocked() *shimwire.HelloReply {
 	h := &shimwire.HelloReply{Version: shimwire.Version, SandboxID: p.id, BootID: p.bootID, PID: int64(os.Getpid()),
-		Born: p.born}
+		Born: p.born, NoView: p.noView}
 	for _, c := range p.containers {
 		h.Containers = append(h.Containers, c.recordLocked())
 	}

@@ -8,6 +8,7 @@ import (
 	"unsafe"
 
 	"monoplane.dev/nodeagent/runtime/host/sys"
+	"monoplane.dev/nodeagent/runtime/host/view"
 )
 
 const (
@@ -74,6 +75,33 @@ func protect() (inherited int, privileged bool) {
 	inherited, _ = oomScoreAdj()
 	privileged = setOOMScoreAdj("self", shimOOMScoreAdj) == nil
 	return inherited, privileged
+}
+
+// ownHostname gives the main thread, and so all that it forks, a UTS namespace with the pod's host name. It returns
+// why that is not possible: then namespaces of other kinds are not either.
+func ownHostname(name string) string {
+	err := syscall.Unshare(syscall.CLONE_NEWUTS)
+	if err == nil && name != "" {
+		err = syscall.Sethostname([]byte(name))
+	}
+	if err != nil {
+		return "no namespace can be made: " + err.Error() + "; " + view.Remedy
+	}
+	return ""
+}
+
+// dropAmbient keeps the capabilities that the shim has in a user namespace of its own from what it forks.
+func dropAmbient() {
+	var c capSets
+	if syscall.Geteuid() == 0 || c.call(syscall.SYS_CAPGET) != nil {
+		return
+	}
+	_, _, _ = syscall.RawSyscall6(syscall.SYS_PRCTL, prCapAmbient, ambientClear, 0, 0, 0, 0)
+	have := permitted()
+	c.set(have, 0)
+	if err := c.call(syscall.SYS_CAPSET); err != nil {
+		complain("inheritable capabilities cannot be cleared", err)
+	}
 }
 
 func oomScoreAdj() (int, error) {

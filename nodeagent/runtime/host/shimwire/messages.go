@@ -1,13 +1,21 @@
 package shimwire
 
 // Version is the newest dialect that this code speaks. A shim tells its own in HelloReply.
-const Version = 2
+const Version = 3
+
+// Views is the first version whose shims know mounts and security settings. An older one would ignore them.
+const Views = 3
 
 // InitRequest tells a new shim which pod it is for. Its working directory is already the pod's.
 type InitRequest struct {
 	SandboxID string
 	BootID    string
 	Marker    uint64
+
+	// Hostname is the pod's; empty leaves it that of the machine.
+	Hostname string
+	// NoView tells why the shim was started without the privileges that a view needs; empty when it has them.
+	NoView string
 }
 
 // Encode returns the body.
@@ -16,6 +24,8 @@ func (m *InitRequest) Encode() []byte {
 	e.String(1, m.SandboxID)
 	e.String(2, m.BootID)
 	e.Int(3, int64(m.Marker))
+	e.String(4, m.Hostname)
+	e.String(5, m.NoView)
 	return e.Bytes()
 }
 
@@ -29,6 +39,10 @@ func (m *InitRequest) Decode(body []byte) error {
 			m.BootID = f.Text()
 		case 3:
 			m.Marker = uint64(f.Number())
+		case 4:
+			m.Hostname = f.Text()
+		case 5:
+			m.NoView = f.Text()
 		}
 	})
 }
@@ -42,6 +56,7 @@ type HelloReply struct {
 	Born       int64 // The start time of PID in clock ticks since boot.
 	Containers []Container
 	Error      string // Why Init failed.
+	NoView     string // Why the pod has no host name of its own, nor can its containers have a view of their own.
 }
 
 // Encode returns the body.
@@ -56,6 +71,7 @@ func (m *HelloReply) Encode() []byte {
 	}
 	e.String(6, m.Error)
 	e.Int(7, m.Born)
+	e.String(8, m.NoView)
 	return e.Bytes()
 }
 
@@ -82,6 +98,8 @@ func (m *HelloReply) Decode(body []byte) error {
 			m.Error = f.Text()
 		case 7:
 			m.Born = f.Number()
+		case 8:
+			m.NoView = f.Text()
 		}
 	})
 	if err == nil {
@@ -113,6 +131,42 @@ type StartRequest struct {
 	// shim that comes to the fork later refuses the container for good. 0 means never. A shim of version 1 does not
 	// know it.
 	Expiry int64
+
+	// Stdin gives the container an input that stays open and silent, instead of one that is at its end.
+	Stdin bool
+
+	// All below needs a Views shim.
+	Mounts       []Mount // In the order in which they are made.
+	ReadOnlyRoot bool    // All that is not one of Mounts cannot be written to.
+	NoNewPrivs   bool
+	SetCaps      bool // Caps is all that the container has or can get, and Ambient what a user other than root keeps.
+	Caps         int64
+	Ambient      int64
+	Seccomp      string // A classic BPF program, as the kernel takes it.
+	AppArmor     string // The profile that the command changes to.
+}
+
+// IsPlain tells whether the container needs nothing of what a Views shim offers.
+func (m *StartRequest) IsPlain() bool {
+	return len(m.Mounts) == 0 && !m.ReadOnlyRoot && !m.IsConfined()
+}
+
+// IsConfined tells whether the processes of the container are to have fewer privileges than their user has.
+func (m *StartRequest) IsConfined() bool {
+	return m.NoNewPrivs || m.SetCaps || m.Seccomp != "" || m.AppArmor != ""
+}
+
+// HasView tells whether the container is to have a mount namespace of its own.
+func (m *StartRequest) HasView() bool { return len(m.Mounts) > 0 || m.ReadOnlyRoot }
+
+// IsViewOptional tells whether the container runs all the same where it cannot have a view.
+func (m *StartRequest) IsViewOptional() bool {
+	for _, mt := range m.Mounts {
+		if !mt.Optional {
+			return false
+		}
+	}
+	return !m.ReadOnlyRoot
 }
 
 // Encode returns the body.
@@ -133,12 +187,24 @@ func (m *StartRequest) Encode() []byte {
 	e.String(13, m.Unified)
 	e.Strings(14, m.V1)
 	e.Int(15, m.Expiry)
+	for i := range m.Mounts {
+		e.put(16, string(m.Mounts[i].Encode()))
+	}
+	e.Bool(17, m.ReadOnlyRoot)
+	e.Bool(18, m.NoNewPrivs)
+	e.Bool(19, m.SetCaps)
+	e.Int(20, m.Caps)
+	e.Int(21, m.Ambient)
+	e.String(22, m.Seccomp)
+	e.String(23, m.AppArmor)
+	e.Bool(24, m.Stdin)
 	return e.Bytes()
 }
 
 // Decode reads the body.
 func (m *StartRequest) Decode(body []byte) error {
-	return Decode(body, func(f Field) {
+	var bad error
+	err := Decode(body, func(f Field) {
 		switch f.Tag {
 		case 1:
 			m.ContainerID = f.Text()
@@ -170,8 +236,34 @@ func (m *StartRequest) Decode(body []byte) error {
 			m.V1 = append(m.V1, f.Text())
 		case 15:
 			m.Expiry = f.Number()
+		case 16:
+			var mt Mount
+			if err := mt.Decode(f.Value); err != nil {
+				bad = err
+			}
+			m.Mounts = append(m.Mounts, mt)
+		case 17:
+			m.ReadOnlyRoot = f.Number() != 0
+		case 18:
+			m.NoNewPrivs = f.Number() != 0
+		case 19:
+			m.SetCaps = f.Number() != 0
+		case 20:
+			m.Caps = f.Number()
+		case 21:
+			m.Ambient = f.Number()
+		case 22:
+			m.Seccomp = f.Text()
+		case 23:
+			m.AppArmor = f.Text()
+		case 24:
+			m.Stdin = f.Number() != 0
 		}
 	})
+	if err == nil {
+		err = bad
+	}
+	return err
 }
 
 // StopRequest asks for a container's end: its stop signal at once, KILL to all that is left after Timeout.

@@ -22,13 +22,18 @@ func TestRoundTrip(t *testing.T) {
 	}
 	for _, m := range []message{
 		&c,
-		&InitRequest{SandboxID: "s", BootID: "b", Marker: 1<<63 - 1},
-		&HelloReply{Version: 1, SandboxID: "s", BootID: "b", PID: 7, Born: 8, Containers: []Container{c, {}}, Error: "e"},
+		&InitRequest{SandboxID: "s", BootID: "b", Marker: 1<<63 - 1, Hostname: "h", NoView: "n"},
+		&HelloReply{Version: 1, SandboxID: "s", BootID: "b", PID: 7, Born: 8, Containers: []Container{c, {}}, Error: "e",
+			NoView: "n"},
 		&StartRequest{
 			ContainerID: "c", Args: []string{"a", "", "b"}, Env: []string{"A=1"}, Dir: "/", LogPath: "/l", StopSignal: 10,
 			OOMScoreAdj: -998, SetOOMScoreAdj: true, SetUser: true, UID: 1, GID: 0, Groups: []int64{0, 5}, Unified: "/u",
-			V1: []string{"/v"},
+			V1: []string{"/v"}, Expiry: 9, Stdin: true, ReadOnlyRoot: true, NoNewPrivs: true, SetCaps: true, Caps: 1 << 40,
+			Ambient: 4, Seccomp: "\x00\xff", AppArmor: "p",
+			Mounts: []Mount{{HostPath: "/h", ContainerPath: "/c", ReadOnly: true, Recursive: true,
+				Propagation: Bidirectional, Optional: true}, {}},
 		},
+		&SetupRequest{Start: []byte("s"), Args: []string{"", "a"}, Parent: 7, Join: true},
 		&StopRequest{ContainerID: "c", Timeout: 1<<63 - 1},
 		&ContainerRequest{ContainerID: "c"},
 		&ExecRequest{ContainerID: "c", Args: []string{"a"}, Timeout: -1},

@@ -1,0 +1,142 @@
+package host
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"monoplane.dev/nodeagent/runtime/host/shimwire"
+)
+
+// Files that belong to the pod rather than to the machine.
+const (
+	hostsPath    = "/etc/hosts"
+	hostnamePath = "/etc/hostname"
+	resolvPath   = "/etc/resolv.conf"
+)
+
+func checkMounts(config *runtimeapi.ContainerConfig) error {
+	for _, m := range config.GetMounts() {
+		path := m.GetContainerPath()
+		switch {
+		case m.GetImage().GetImage() != "":
+			return badRequest("the host runtime has no images to mount at %q", path)
+		case m.GetHostPath() == "":
+			return badRequest("the mount at %q has no host_path", path)
+		case path == "":
+			return badRequest("the mount of %q has no container_path", m.GetHostPath())
+		case filepath.Join("/", path) == "/":
+			return badRequest("the host runtime cannot mount %q at /: its containers have the machine's root",
+				m.GetHostPath())
+		case len(m.GetUidMappings())+len(m.GetGidMappings()) > 0:
+			return badRequest("the host runtime cannot map the owners of %q: its pods have the machine's users",
+				m.GetHostPath())
+		case m.GetRecursiveReadOnly() && (!m.GetReadonly() || propagation(m) != shimwire.Private):
+			return badRequest("the mount at %q: recursive_read_only needs readonly and private propagation", path)
+		}
+	}
+	return nil
+}
+
+func propagation(m *runtimeapi.Mount) shimwire.Propagation {
+	switch m.GetPropagation() {
+	case runtimeapi.MountPropagation_PROPAGATION_HOST_TO_CONTAINER:
+		return shimwire.FromHost
+	case runtimeapi.MountPropagation_PROPAGATION_BIDIRECTIONAL:
+		return shimwire.Bidirectional
+	}
+	return shimwire.Private
+}
+
+// mounts lists what the container is to see at paths of its own: what was asked for and, unless that takes their
+// place, the files of the pod. It is empty when all of it is where it is anyhow.
+func (c *container) mounts() []shimwire.Mount {
+	var out []shimwire.Mount
+	at := map[string]bool{}
+	needed := c.rec.config.GetLinux().GetSecurityContext().GetReadonlyRootfs()
+	for _, m := range c.rec.config.GetMounts() {
+		path := filepath.Join("/", m.GetContainerPath())
+		at[path] = true
+		mt := shimwire.Mount{
+			HostPath: m.GetHostPath(), ContainerPath: path, ReadOnly: m.GetReadonly(), Recursive: m.GetRecursiveReadOnly(),
+			Propagation: propagation(m), Optional: path == hostsPath || path == filepath.Join("/", messagePath(c.rec.config)),
+		}
+		out = append(out, mt)
+		needed = needed || mt.ReadOnly || mt.Propagation != shimwire.Private || filepath.Clean(m.GetHostPath()) != path
+	}
+	for _, own := range [][2]string{{hostnamePath, nameName}, {resolvPath, resolvName}} {
+		path, file := own[0], filepath.Join(c.sb.dir, own[1])
+		if _, err := os.Lstat(file); err != nil || at[path] {
+			continue
+		}
+		out = append(out, shimwire.Mount{HostPath: file, ContainerPath: path, Optional: true})
+		needed = true
+	}
+	if !needed {
+		return nil
+	}
+	return out
+}
+
+// makeHostPaths makes directories that are to be mounted and are missing, as other container runtimes do. Where that
+// fails the start does, with the mount that it fails for.
+func makeHostPaths(mounts []shimwire.Mount) {
+	for _, m := range mounts {
+		if _, err := os.Stat(m.HostPath); errors.Is(err, os.ErrNotExist) {
+			_ = os.MkdirAll(m.HostPath, 0o755)
+		}
+	}
+}
+
+// ownHostname is the name that the pod has instead of the machine's; empty when it has that.
+func ownHostname(config *runtimeapi.PodSandboxConfig) string {
+	name := config.GetHostname()
+	if machine, err := os.Hostname(); err == nil && machine == name || len(name) > maxHostname {
+		return ""
+	}
+	return name
+}
+
+// maxHostname is how long a host name may be on Linux.
+const maxHostname = 64
+
+// writeFiles writes the files that a sandbox has instead of the machine's.
+func writeFiles(dir string, config *runtimeapi.PodSandboxConfig) error {
+	files := map[string]string{resolvName: resolvConf(config.GetDnsConfig())}
+	if name := ownHostname(config); name != "" {
+		files[nameName] = name + "\n"
+	}
+	for name, content := range files {
+		if content == "" {
+			continue
+		}
+		path := filepath.Join(dir, name)
+		err := os.WriteFile(path, []byte(content), 0o644)
+		if err == nil {
+			err = os.Chmod(path, 0o644) // Whatever the umask: users other than this one are to read it.
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// resolvConf is empty when the machine's configuration is to be used.
+func resolvConf(dns *runtimeapi.DNSConfig) string {
+	var b strings.Builder
+	if len(dns.GetSearches()) > 0 {
+		fmt.Fprintf(&b, "search %s\n", strings.Join(dns.GetSearches(), " "))
+	}
+	for _, s := range dns.GetServers() {
+		fmt.Fprintf(&b, "nameserver %s\n", s)
+	}
+	if len(dns.GetOptions()) > 0 {
+		fmt.Fprintf(&b, "options %s\n", strings.Join(dns.GetOptions(), " "))
+	}
+	return b.String()
+}
