@@ -2,8 +2,8 @@ package seccomp
 
 import "slices"
 
-// denied are the calls that the default profile refuses, by the capability that lets a container have them all the same;
-// "" stands for none. They administer the machine, reach into other processes' kernel objects, or have been the way
+// denied are the calls that the default profile refuses, by the capability that lets a container have them after
+// all; "" stands for none. They administer the machine, reach into other processes' kernel objects, or have been the way
 // into the kernel so often that container runtimes agree on refusing them.
 func denied() map[string][]string {
 	return map[string][]string{
@@ -32,8 +32,8 @@ func denied() map[string][]string {
 const newNamespaces = 0x7e020000
 
 // Default compiles the default profile of a container that was given the named capabilities beyond what is usual;
-// "ALL" stands for all. It allows what it does not name: the image is the machine's own filesystem, with programs that no
-// list of allowed calls knows.
+// "ALL" stands for all. It allows what it does not name: the image is the machine's own filesystem, with programs
+// that no list of allowed calls knows.
 func Default(capabilities []string) (string, error) {
 	numbers, err := readTable()
 	if err != nil {
