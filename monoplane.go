@@ -52,6 +52,9 @@ type Config struct {
 	NodeLabels map[string]string
 	// Machine says what the agent does for the machine that its pods run on. Simulated nodes have none.
 	Machine MachineConfig
+	// MemoryQoS has the memory that containers request reserved, and slows them down before they reach their limit, where
+	// the machine has cgroup2 and the runtime can.
+	MemoryQoS bool
 	// Zones spreads simulated nodes evenly over so many zones, topology.kubernetes.io/zone=zone-1 and so on; 0 for no
 	// zones.
 	Zones int

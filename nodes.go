@@ -98,7 +98,7 @@ func (c *Cluster) startAgent(ctx, running context.Context, p *parts, i int, name
 		cfg.Machine = hostinfo.Simulated(name, i)
 	} else {
 		cfg.PodLogDir, cfg.PodsDir = filepath.Join(dir, "logs"), filepath.Join(dir, "pods-data")
-		cfg.SeccompDir = filepath.Join(dir, "seccomp")
+		cfg.SeccompDir, cfg.MemoryQoS = filepath.Join(dir, "seccomp"), c.cfg.MemoryQoS
 		cfg.DataDir = c.cfg.DataDir
 		cfg.APIServer, _ = netip.ParseAddrPort(c.Address()) // not valid without a listener
 		c.cfg.Machine.apply(&cfg, dir)

@@ -40,6 +40,8 @@ type Config struct {
 	// SeccompDir is the directory of the profiles that pods name by seccompProfile.localhostProfile. There are none when
 	// it is empty.
 	SeccompDir string
+	// MemoryQoS asks for memory to be reserved and throttled by class where the machine has cgroup2 (QOS-3).
+	MemoryQoS bool
 	// DataDir is a directory on the file system that pods use, for capacity and disk pressure; PodLogDir when empty.
 	DataDir string
 	// APIServer is the address at which the API server listens, for the variables by which pods find it. They have none

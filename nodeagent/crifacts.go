@@ -8,10 +8,14 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"syscall"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	metav1 "monoplane.dev/api/meta/v1"
+	"monoplane.dev/codec/value"
 	"monoplane.dev/nodeagent/criconfig"
 	"monoplane.dev/nodeagent/podstate"
 	"monoplane.dev/nodeagent/resolvconf"
@@ -19,11 +23,62 @@ import (
 
 // nodeFacts returns what the configuration of all pods here has in common.
 func (a *Agent) nodeFacts() criconfig.Node {
-	n := criconfig.Node{SeccompDir: a.cfg.SeccompDir, ClusterDomain: clusterDomain}
+	n := criconfig.Node{
+		SeccompDir: a.cfg.SeccompDir, ClusterDomain: clusterDomain, Memory: bytesOf(a.cfg.Machine.Capacity["memory"]),
+		MemoryQoS: a.cfg.MemoryQoS, PageSize: int64(os.Getpagesize()),
+	}
+	n.AllocatableMemory = n.Memory
 	if !a.cfg.Simulated {
-		n.MaskedPaths = throttles()
+		n.MaskedPaths, n.HugePages, n.CgroupV2 = throttles(), hugePageSizes(), cgroupV2()
+		n.Swap = swaps(n.CgroupV2)
 	}
 	return n
+}
+
+func bytesOf(q *metav1.Quantity) int64 {
+	n, err := value.Quantity(q)
+	if err != nil {
+		return 0
+	}
+	return n.Value()
+}
+
+// hugePageSizes returns the sizes of huge pages that this machine has.
+func hugePageSizes() []string {
+	dirs, _ := filepath.Glob("/sys/kernel/mm/hugepages/hugepages-*kB") // the pattern is well-formed
+	var out []string
+	for _, dir := range dirs {
+		text := strings.TrimSuffix(strings.TrimPrefix(filepath.Base(dir), "hugepages-"), "kB")
+		if kib, err := strconv.ParseInt(text, 10, 64); err == nil {
+			out = append(out, criconfig.HugePageName(kib<<10))
+		}
+	}
+	return out
+}
+
+// cgroups is where they are mounted.
+const cgroups = "/sys/fs/cgroup"
+
+// cgroupV2 reports whether this machine has the unified hierarchy of cgroups alone.
+func cgroupV2() bool {
+	_, err := os.Stat(filepath.Join(cgroups, "cgroup.controllers"))
+	return err == nil
+}
+
+// swaps reports whether this machine has swap space, and cgroups that can keep containers off it.
+func swaps(v2 bool) bool {
+	const heading = 1
+	areas, err := os.ReadFile("/proc/swaps")
+	if err != nil || bytes.Count(areas, []byte{'\n'}) <= heading {
+		return false
+	}
+	setting := filepath.Join(cgroups, "memory", "memory.memsw.limit_in_bytes")
+	if v2 {
+		own, _ := os.ReadFile("/proc/self/cgroup") // the root has no such setting
+		setting = filepath.Join(cgroups, strings.TrimSpace(strings.TrimPrefix(string(own), "0::")), "memory.swap.max")
+	}
+	_, err = os.Stat(setting)
+	return err == nil
 }
 
 // clusterDomain is the domain of the names of pods and services.

@@ -25,6 +25,7 @@ type upOptions struct {
 	nodes           int
 	nodeName        string
 	nodeLabels      map[string]string
+	memoryQoS       bool
 	zones           int
 	etcdEndpoints   []string
 	etcdTLS         etcdTLS
@@ -52,6 +53,8 @@ func (o *upOptions) add(flags *pflag.FlagSet) {
 		"labels for the node when it is first registered, such as topology.kubernetes.io/zone=a,disk=ssd. Zone, region "+
 			"and instance type are kept up to date")
 	o.machine.add(flags)
+	flags.BoolVar(&o.memoryQoS, "memory-qos", false,
+		"reserve the memory that containers request, and slow them down before they reach their limit; needs cgroup2")
 	flags.IntVar(&o.zones, "zones", 0,
 		"spread simulated nodes over so many zones, topology.kubernetes.io/zone=zone-1 and so on")
 	flags.StringSliceVar(&o.etcdEndpoints, "etcd-endpoints", nil,
@@ -97,6 +100,7 @@ func (o *upOptions) config(stderr io.Writer) (monoplane.Config, error) {
 		NodeName:      o.nodeName,
 		NodeLabels:    o.nodeLabels,
 		Zones:         o.zones,
+		MemoryQoS:     o.memoryQoS,
 		EtcdEndpoints: o.etcdEndpoints,
 		EtcdTLS:       etcdTLS,
 		UnsafeNoFsync: o.unsafeNoFsync,

@@ -35,7 +35,7 @@ func Container(
 		StdinOnce:   c.GetStdinOnce(),
 		Tty:         c.GetTty(),
 		StopSignal:  stopSignal(c.GetLifecycle().GetStopSignal()),
-		Linux:       &runtimeapi.LinuxContainerConfig{Resources: resources(c), SecurityContext: restrictions},
+		Linux:       &runtimeapi.LinuxContainerConfig{Resources: Resources(p, c, f), SecurityContext: restrictions},
 	}
 	if podDir != "" {
 		cfg.LogPath = LogName(c.GetName(), in.Attempt)

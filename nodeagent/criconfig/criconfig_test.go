@@ -247,8 +247,8 @@ func TestPodDir(t *testing.T) {
 	}
 }
 
-// What a pod of a runtime class needs in all, and its overhead, goes into its sandbox. spec: LIFE-8
-func TestSandboxOfARuntimeClassKnowsItsSize(t *testing.T) {
+// What a pod needs in all, and its overhead, goes into its sandbox. spec: LIFE-8
+func TestSandboxKnowsItsSize(t *testing.T) {
 	list := func(cpu, memory string) map[string]*metav1.Quantity {
 		return map[string]*metav1.Quantity{"cpu": {String_: cpu}, "memory": {String_: memory}}
 	}
@@ -257,14 +257,11 @@ func TestSandboxOfARuntimeClassKnowsItsSize(t *testing.T) {
 			{Resources: &corev1.ResourceRequirements{Requests: list("250m", "1Mi"), Limits: list("1", "64Mi")}},
 			{Resources: &corev1.ResourceRequirements{Requests: list("250m", "1Mi"), Limits: list("1", "64Mi")}},
 		},
-		Overhead: list("500m", "16Mi"),
 	}}
-	if linux := sandbox(t, p, 0, "", criconfig.Facts{}).GetLinux(); linux.Resources != nil ||
-		linux.Overhead != nil {
-		t.Errorf("without a class: %v", linux)
+	if linux := sandbox(t, p, 0, "", criconfig.Facts{}).GetLinux(); linux.Overhead != nil {
+		t.Errorf("without overhead: %v", linux)
 	}
-	class := "vm"
-	p.Spec.RuntimeClassName = &class
+	p.Spec.Overhead = list("500m", "16Mi")
 	linux := sandbox(t, p, 0, "", criconfig.Facts{}).GetLinux()
 	for name, x := range map[string]struct {
 		got                   *runtimeapi.LinuxContainerResources
@@ -275,5 +272,10 @@ func TestSandboxOfARuntimeClassKnowsItsSize(t *testing.T) {
 			g.GetMemoryLimitInBytes() != x.memory {
 			t.Errorf("%s: %v", name, g)
 		}
+	}
+	p.Spec.Resources = &corev1.ResourceRequirements{Requests: list("2", "1Gi"), Limits: list("4", "2Gi")}
+	if g := sandbox(t, p, 0, "", criconfig.Facts{}).GetLinux().GetResources(); g.GetCpuShares() != 2048 ||
+		g.GetCpuQuota() != 400000 || g.GetMemoryLimitInBytes() != 2<<30 {
+		t.Errorf("for the pod as a whole: %v", g)
 	}
 }

@@ -8,6 +8,18 @@ type Node struct {
 	SeccompDir string
 	// MaskedPaths are files of this machine's kernel that containers must not see, besides those of every machine.
 	MaskedPaths []string
+	// Memory is how many bytes of memory the machine has, AllocatableMemory how many pods may have together.
+	Memory, AllocatableMemory int64
+	// HugePages are the sizes of huge pages that the machine has, in the kernel's words, such as "2MB".
+	HugePages []string
+	// CgroupV2 says that the machine has the unified hierarchy of cgroups alone.
+	CgroupV2 bool
+	// Swap says that the machine has swap space, and that its cgroups can keep containers off it.
+	Swap bool
+	// MemoryQoS asks for memory to be reserved and throttled by class, where cgroups can (QOS-3).
+	MemoryQoS bool
+	// PageSize is the size of a page of memory.
+	PageSize int64
 }
 
 // node returns what is known of the node, which is nothing in some tests.

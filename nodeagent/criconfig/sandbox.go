@@ -29,6 +29,8 @@ func Sandbox(p *corev1.Pod, attempt uint32, logDir string, f Facts) (*runtimeapi
 			CgroupParent:    f.CgroupParent,
 			SecurityContext: restrictions,
 			Sysctls:         sysctls(p.GetSpec().GetSecurityContext()),
+			Resources:       sandboxResources(p.GetSpec()),
+			Overhead:        overhead(p.GetSpec()),
 		},
 	}
 	if !p.GetSpec().GetHostNetwork() {
@@ -36,9 +38,6 @@ func Sandbox(p *corev1.Pod, attempt uint32, logDir string, f Facts) (*runtimeapi
 		if err := checkHostname(cfg.Hostname); err != nil {
 			return nil, err
 		}
-	}
-	if p.GetSpec().GetRuntimeClassName() != "" {
-		cfg.Linux.Resources, cfg.Linux.Overhead = podResources(p.GetSpec())
 	}
 	if logDir != "" {
 		cfg.LogDirectory = filepath.Join(logDir, PodDir(meta.GetNamespace(), meta.GetName(), meta.GetUid()))

@@ -14,12 +14,28 @@ func Requests(spec *corev1.PodSpec) List { return AppendRequests(nil, spec, nil)
 // taken to request that much of it.
 func AppendRequests(room List, spec *corev1.PodSpec, absent List) List {
 	total := together(room[:0], spec, requestsOf, absent)
-	for name, text := range spec.GetResources().GetRequests() {
+	return total.whole(spec.GetResources().GetRequests()).addAll(spec.GetOverhead())
+}
+
+// RequestsForItself is Requests without the overhead.
+func RequestsForItself(spec *corev1.PodSpec) List {
+	return ContainerRequests(spec).whole(spec.GetResources().GetRequests())
+}
+
+// LimitsForItself returns what the containers of a pod may use together, but for resources that are limited for the pod
+// as a whole. A container without a limit does not count: see whether all have one before these are enforced (INIT-8).
+func LimitsForItself(spec *corev1.PodSpec) List {
+	return ContainerLimits(spec).whole(spec.GetResources().GetLimits())
+}
+
+// whole puts what is said for the pod as a whole in place of what was added up.
+func (l List) whole(says map[string]*metav1.Quantity) List {
+	for name, text := range says {
 		if ForPods(name) {
-			total = total.put(name, text)
+			l = l.put(name, text)
 		}
 	}
-	return total.addAll(spec.GetOverhead())
+	return l
 }
 
 // ForWhole says whether resources are requested for the pod as a whole.

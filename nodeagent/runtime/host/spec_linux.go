@@ -26,8 +26,6 @@ const (
 	defaultMessagePath    = "/dev/termination-log"
 	// hostnameAnnotation is where the agent names the fields of a pod that ask for names.
 	hostnameAnnotation = "monoplane.dev/hostname-fields"
-	// hostsPath is where the agent mounts a file with the pod's names. A container here sees the node's own.
-	hostsPath = "/etc/hosts"
 )
 
 func checkSandbox(config *runtimeapi.PodSandboxConfig) error {

@@ -1,0 +1,137 @@
+package oracle
+
+import (
+	"slices"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	kubeletconfig "k8s.io/kubernetes/pkg/kubelet/apis/config"
+	"k8s.io/kubernetes/pkg/kubelet/cm"
+	"k8s.io/kubernetes/pkg/kubelet/qos"
+
+	"monoplane.dev/nodeagent/criconfig"
+)
+
+// named gives the containers of a pod names of their own, and the pod what may make it critical.
+func named(k *v1.Pod, critical bool) *v1.Pod {
+	for i := range k.Spec.Containers {
+		k.Spec.Containers[i].Name = "app" + string(rune('0'+i))
+	}
+	for i := range k.Spec.InitContainers {
+		k.Spec.InitContainers[i].Name = "init" + string(rune('0'+i))
+	}
+	if critical {
+		k.Spec.PriorityClassName, k.Spec.Priority = "system-node-critical", ptr(int32(2_000_001_000))
+	}
+	return k
+}
+
+// tooLarge reports whether Kubernetes' sums run over for a pod.
+func tooLarge(k *v1.Pod) bool {
+	lists := []v1.ResourceList{k.Spec.Overhead}
+	for _, c := range slices.Concat(k.Spec.InitContainers, k.Spec.Containers) {
+		lists = append(lists, c.Resources.Requests, c.Resources.Limits)
+	}
+	if whole := k.Spec.Resources; whole != nil {
+		lists = append(lists, whole.Requests, whole.Limits)
+	}
+	for _, l := range lists {
+		for _, q := range l {
+			if q.Value() > 1<<40 {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// The kernel kills the containers of pods in the same order. spec: QOS-3
+func TestOOMScoresAreTheSame(t *testing.T) {
+	r := random(t)
+	seen := map[int64]bool{}
+	for range *count {
+		k := named(asking(r), r.IntN(20) == 0)
+		p := ourPod(t, k)
+		memory := pick(r, []int64{1 << 20, 4 << 30, 64 << 30})
+		f := criconfig.Facts{Node: &criconfig.Node{Memory: memory}}
+		ours := slices.Concat(p.GetSpec().GetInitContainers(), p.GetSpec().GetContainers())
+		for i, c := range slices.Concat(k.Spec.InitContainers, k.Spec.Containers) {
+			want, got := int64(qos.GetContainerOOMScoreAdjust(k, &c, memory)), criconfig.Resources(p, ours[i], f).GetOomScoreAdj()
+			if want != got {
+				t.Fatalf("pod %+v\ncontainer %s: %d by Kubernetes, %d by Monoplane", k.Spec, c.Name, want, got)
+			}
+			seen[got] = true
+		}
+	}
+	if len(seen) < 5 {
+		t.Errorf("only the scores %v were compared", seen)
+	}
+}
+
+// afterSidecar reports whether an init container follows a sidecar. Kubernetes takes it to have the sidecar's limits
+// when it asks whether all containers have any; here it has to have its own (INIT-8).
+func afterSidecar(k *v1.Pod) bool {
+	return slices.ContainsFunc(k.Spec.InitContainers[:max(0, len(k.Spec.InitContainers)-1)], func(c v1.Container) bool {
+		return c.RestartPolicy != nil && *c.RestartPolicy == v1.ContainerRestartPolicyAlways
+	})
+}
+
+// The cgroups of pods are limited alike, and share processors alike. spec: INIT-8, QOS-3
+func TestCgroupsOfPodsAreLimitedAlike(t *testing.T) {
+	r := random(t)
+	limited := 0
+	for range *count {
+		k := named(asking(r), false)
+		if tooLarge(k) || afterSidecar(k) {
+			continue
+		}
+		want := cm.ResourceConfigForPod(k, true, cm.QuotaPeriod, false, kubeletconfig.NoneMemoryReservationPolicy)
+		got := criconfig.PodResources(ourPod(t, k), criconfig.Facts{Node: &criconfig.Node{HugePages: []string{"2MB"}}})
+		same := int64(*want.CPUShares) == got.GetCpuShares() && deref(want.CPUQuota) == got.GetCpuQuota() &&
+			deref(want.Memory) == got.GetMemoryLimitInBytes()
+		for _, h := range got.GetHugepageLimits() {
+			same = same && want.HugePageLimit[2<<20] == int64(h.GetLimit())
+		}
+		if !same {
+			t.Fatalf("pod %+v\nKubernetes shares %d quota %d memory %d huge pages %v\nMonoplane  %v", k.Spec,
+				*want.CPUShares, deref(want.CPUQuota), deref(want.Memory), want.HugePageLimit, got)
+		}
+		if got.GetCpuQuota()+got.GetMemoryLimitInBytes() > 0 {
+			limited++
+		}
+	}
+	if limited < *count/50 {
+		t.Errorf("only %d pods had limits", limited)
+	}
+}
+
+func deref(n *int64) int64 {
+	if n == nil {
+		return 0
+	}
+	return *n
+}
+
+// spec: CTR-10
+func TestProcessorsAreSharedAlike(t *testing.T) {
+	r := random(t)
+	for range *count {
+		k := minimal()
+		k.Spec.Containers[0].Resources = requirements(r)
+		if tooLarge(k) {
+			continue
+		}
+		c := &k.Spec.Containers[0].Resources
+		request, ok := c.Requests[v1.ResourceCPU]
+		if !ok {
+			request = c.Limits[v1.ResourceCPU]
+		}
+		p := ourPod(t, k)
+		got := criconfig.Resources(p, p.GetSpec().GetContainers()[0], criconfig.Facts{})
+		shares, quota := int64(cm.MilliCPUToShares(request.MilliValue())), cm.MilliCPUToQuota(c.Limits.Cpu().MilliValue(),
+			cm.QuotaPeriod)
+		if got.GetCpuShares() != shares || got.GetCpuQuota() != quota {
+			t.Fatalf("%+v\nKubernetes %d %d\nMonoplane  %v", c, shares, quota, got)
+		}
+	}
+}
