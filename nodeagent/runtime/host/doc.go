@@ -53,7 +53,9 @@
 //     directory that is moved within its filesystem is the same one. After a backup was restored in the place of the
 //     original while that was in use, what it had started runs on, and its pods are refused until an operator has
 //     ended the processes that the error names.
-//   - A process that is stopped gets SIGCONT after its stop signal, as systemd does it, so that it can use its grace.
+//   - A process that is stopped gets SIGCONT after its stop signal, as systemd does it, so that it can use its grace; so
+//     does one whose cgroup2 is frozen. What is to be killed is taken out of a frozen group of cgroup v1, in which it
+//     could not die.
 //   - Exit codes and logs survive the death of this program; when the shim itself dies, or the machine restarts, what
 //     it had not recorded is reported as exit code 137 or 255 with reason ContainerStatusUnknown, never guessed as 0.
 //
@@ -103,7 +105,8 @@
 // environment too. Resource limits are enforced as far as writable cgroups reach. What a pod asks for explicitly and
 // does not get is listed, as a JSON array, under "warnings" in the info of ContainerStatus. Without a cgroup2, a
 // process that has both left its parent and changed its marker (see package sys) can be missed only if the shim is
-// killed; a process that forks faster than it can be killed delays the end of its container but is never reported gone.
+// killed; a process that forks faster than it can be killed delays the end of its container but is never reported
+// gone.
 //
 // A missing host_path is made, as a directory, as other runtimes do.
 //

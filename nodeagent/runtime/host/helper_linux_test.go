@@ -326,6 +326,8 @@ func TestMain(m *testing.M) {
 		os.Exit(m.Run())
 	case "daemon":
 		os.Exit(daemonHelper())
+	case "tracer":
+		os.Exit(tracerHelper())
 	case "confined":
 		os.Exit(confinedHelper())
 	case "agent":

@@ -3,8 +3,8 @@ package seccomp
 import "slices"
 
 // denied are the calls that the default profile refuses, by the capability that lets a container have them after
-// all; "" stands for none. They administer the machine, reach into other processes' kernel objects, or have been the way
-// into the kernel so often that container runtimes agree on refusing them.
+// all; "" stands for none. They administer the machine, reach into other processes' kernel objects, or have been the
+// way into the kernel so often that container runtimes agree on refusing them.
 func denied() map[string][]string {
 	return map[string][]string{
 		"": {"add_key", "keyctl", "request_key", "userfaultfd", "io_uring_setup", "io_uring_enter", "io_uring_register",

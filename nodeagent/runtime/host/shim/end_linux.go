@@ -71,9 +71,12 @@ func (p *pod) signalFirstLocked(c *container, sig syscall.Signal) {
 	}
 }
 
-// wakeFirstLocked lets process 1 go on if it is stopped, because the stop signal waits until it does: it would be
+// wakeFirstLocked lets process 1 go on if it is stopped or frozen, because the stop signal waits until it does: it would be
 // killed at the end of a grace that it has not seen.
 func (p *pod) wakeFirstLocked(c *container) {
+	if err := c.group.Thaw(); err != nil {
+		complain("the container's cgroup cannot be thawed", err)
+	}
 	if now, err := sys.Stat(int(c.rec.PID)); err == nil && now.State == 'T' {
 		p.signalFirstLocked(c, syscall.SIGCONT)
 	}

@@ -28,7 +28,19 @@ func Signal(p Proc, sig syscall.Signal) error {
 	if _, _, e = syscall.RawSyscall6(sysPidfdSendSignal, fd, uintptr(sig), 0, 0, 0, 0); e != 0 {
 		return e
 	}
+	freeToDie(p.PID, sig)
 	return nil
+}
+
+// freeToDie lets a process that was killed come to its end if it is frozen. It may wait for something else as well:
+// whoever kills looks whether it is gone.
+func freeToDie(pid int, sig syscall.Signal) {
+	if sig != syscall.SIGKILL {
+		return
+	}
+	if now, err := Stat(pid); err == nil && now.State == 'D' {
+		_ = unfreeze(pid)
+	}
 }
 
 // signalByPID serves kernels before 5.3, where a microsecond between check and signal remains.
@@ -36,7 +48,11 @@ func signalByPID(p Proc, sig syscall.Signal) error {
 	if now, err := Stat(p.PID); err != nil || now.Start != p.Start {
 		return syscall.ESRCH
 	}
-	return syscall.Kill(p.PID, sig)
+	if err := syscall.Kill(p.PID, sig); err != nil {
+		return err
+	}
+	freeToDie(p.PID, sig)
+	return nil
 }
 
 // Pause is how long to wait between looks at something that ends by itself: short at first, then doubling to 100 ms.
