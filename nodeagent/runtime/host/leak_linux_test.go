@@ -84,31 +84,104 @@ func TestNothingLeaks(t *testing.T) {
 	goleak.VerifyNone(t, ignore)
 }
 
-// What monoplane has open by mistake without close-on-exec reaches neither shim nor container.
-func TestInheritedDescriptors(t *testing.T) {
+// What a container is given is what the package comment says and no more, in process 1 and in what is run by ExecSync
+// (hooks and probes are), whether a fork is enough for it or not: no descriptor of this process, not even one that was
+// opened by mistake without close-on-exec, no variable, no ignored signal, no raised limit.
+func TestNothingIsInherited(t *testing.T) {
 	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer syscall.Close(fd)
-	n := newNode(t)
-	sb := n.sandbox("fds")
-	id := n.run(sb, containerConfig("c", "sleep", "1000"))
-	for _, pid := range []int{n.shimPID(sb), n.pid(id)} {
-		for _, f := range openFiles(t, pid) {
-			if i, _, _ := strings.Cut(f, " "); i == strconv.Itoa(fd) && strings.Contains(f, "socket:") && pid == n.pid(id) {
-				t.Errorf("process %d has %s", pid, f)
-			}
-		}
-	}
-	ours, err := os.Readlink("/proc/self/fd/" + strconv.Itoa(fd))
+	ignoreSignal(t, 32)
+	t.Setenv("MONOPLANE_SECRET", "key")
+	t.Setenv("LD_LIBRARY_PATH", "/nowhere")
+	// The shell has nothing open while ls, which has the directory open, counts.
+	const text = `ls /proc/self/fd
+tr '\0' '\n' < /proc/$$/environ | cut -d= -f1 | sort | xargs; umask; ulimit -n; grep -E 'SigIgn|SigBlk' /proc/$$/status |
+tr -d '\t'`
+	limit, err := exec.Command("/bin/sh", "-c", "ulimit -n").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, f := range openFiles(t, n.shimPID(sb)) {
-		if strings.HasSuffix(f, ours) {
-			t.Errorf("the shim has %s", f)
+	want := "0\n1\n2\n3\nHOSTNAME MINE MONOPLANE_CONTAINER_ID MONOPLANE_SANDBOX_ID MONOPLANE_TERMINATION_LOG PATH\n" +
+		"0022\n" + string(limit) + "SigBlk:0000000000000000\nSigIgn:0000000000000000\n"
+	n := newNode(t)
+	for name, sb := range map[string]string{"fork": n.plainSandbox("fork"), "setup": n.sandbox("setup")} {
+		config := script("c", text+"; exec sleep 1000")
+		config.Envs = []*runtimeapi.KeyValue{{Key: "MINE", Value: []byte("x")}}
+		id := n.run(sb, config)
+		var got string
+		eventually(t, "process 1 has written", func() bool {
+			got = strings.ReplaceAll(n.logText(id), "stdout F ", "")
+			return strings.Contains(got, "SigIgn")
+		})
+		if got != want {
+			t.Errorf("%s: process 1 has\n%s\nwant\n%s", name, got, want)
 		}
+		run, err := n.ExecSync(t.Context(), &runtimeapi.ExecSyncRequest{ContainerId: id, Cmd: []string{"/bin/sh", "-c", text}})
+		if err != nil || string(run.GetStdout()) != want {
+			t.Errorf("%s: what is run in it has\n%s\nwant\n%s %v", name, run, want, err)
+		}
+		kinds := map[string]bool{"0 /dev/null": true, "1 pipe": true, "2 pipe": true}
+		for _, f := range openFiles(t, n.pid(id)) {
+			if kind, _, _ := strings.Cut(f, ":"); !kinds[kind] {
+				t.Errorf("%s: process 1 has %s", name, f)
+			}
+		}
+		ours, err := os.Readlink("/proc/self/fd/" + strconv.Itoa(fd))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range openFiles(t, n.shimPID(sb)) {
+			if strings.HasSuffix(f, ours) {
+				t.Errorf("the shim has %s", f)
+			}
+		}
+	}
+}
+
+// Other users than this one cannot read anything in the runtime's directory, whatever mode the files in it have, but
+// what is mounted for them.
+func TestDirectoryIsClosedToOthers(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root runs containers as other users")
+	}
+	n := newNode(t)
+	for dir := n.dir; dir != "/"; dir = filepath.Dir(dir) { // Above it all is open.
+		st, err := os.Stat(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if dir == n.dir {
+			if st.Mode().Perm() != 0o700 {
+				t.Errorf("the directory has mode %v", st.Mode())
+			}
+			continue
+		}
+		if st.Mode().Perm()&0o001 == 0 {
+			if err := os.Chmod(dir, st.Mode().Perm()|0o011); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	sb := n.sandbox("closed")
+	secret := filepath.Join(n.dir, "key")
+	if err := os.WriteFile(secret, []byte("key"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	text := "cat " + secret + " " + n.dir + "/pods/" + sb + "/sandbox 2>&1 | grep -c 'Permission denied'; ls " + n.dir +
+		" 2>&1 | grep -o 'Permission denied'; cat /etc/hostname"
+	other := &runtimeapi.LinuxContainerSecurityContext{RunAsUser: &runtimeapi.Int64Value{Value: 65534}}
+	id := n.run(sb, withSecurity(script("c", text+"; exec sleep 1000"), other, 0))
+	var got string
+	eventually(t, "process 1 has written", func() bool {
+		got = strings.ReplaceAll(n.logText(id), "stdout F ", "")
+		return strings.Count(got, "\n") == 3
+	})
+	run, err := n.ExecSync(t.Context(), &runtimeapi.ExecSyncRequest{ContainerId: id, Cmd: []string{"/bin/sh", "-c", text}})
+	if want := "2\nPermission denied\nclosed\n"; got != want || err != nil || string(run.GetStdout()) != want {
+		t.Errorf("process 1: %q, exec: %v %v; want %q", got, run, err, want)
 	}
 }
 

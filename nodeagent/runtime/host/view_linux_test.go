@@ -12,9 +12,12 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"monoplane.dev/nodeagent/runtime/host/seccomp"
+	"monoplane.dev/nodeagent/runtime/host/shimwire"
 	"monoplane.dev/nodeagent/runtime/host/view"
 )
 
@@ -411,4 +414,34 @@ func confinedHelper() int {
 	}
 	fmt.Fprintln(os.Stderr, err)
 	return 1
+}
+
+// The shim of an older version knows nothing of views: its pods go on under this runtime, and what they cannot have is
+// refused by name, never left out without a word.
+func TestOlderShim(t *testing.T) {
+	n := newNode(t)
+	config := sandboxConfig(n, "older")
+	config.Annotations = map[string]string{hostnameAnnotation: "hostname"}
+	resp, err := n.RunPodSandbox(t.Context(), &runtimeapi.RunPodSandboxRequest{Config: config})
+	if err != nil {
+		t.Fatal(err)
+	}
+	sb := resp.GetPodSandboxId()
+	n.noteShim(n.sandboxOf(sb), &shimwire.HelloReply{Version: shimwire.Views - 1})
+	id := n.run(sb, script("plain", "exit 3", mount("/etc/hosts", hostsPath)))
+	if st := n.wait(id); st.GetExitCode() != 3 {
+		t.Errorf("%v", st)
+	}
+	if w := n.warnings(id); !strings.Contains(w, "hostname: not set") || !strings.Contains(w, "older version") {
+		t.Errorf("warnings %s", w)
+	}
+	for name, config := range map[string]*runtimeapi.ContainerConfig{
+		"view":   script("view", "true", mount("/etc", "/monoplane-x")),
+		"rights": withSecurity(script("rights", "true"), &runtimeapi.LinuxContainerSecurityContext{NoNewPrivs: true}, 0),
+	} {
+		id := n.create(sb, config)
+		if err := n.start(id); status.Code(err) != codes.FailedPrecondition || !strings.Contains(err.Error(), "older version") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
 }
