@@ -46,6 +46,10 @@ func TestFrozenCgroup(t *testing.T) {
 		t.Errorf("%v", st)
 	}
 	id, pid = freeze("stubborn", "")
+	if got, err := n.ExecSync(t.Context(), &runtimeapi.ExecSyncRequest{ContainerId: id, Cmd: []string{"true"}}); err != nil ||
+		got.GetExitCode() != 0 {
+		t.Errorf("exec in a frozen container: %v %v", got, err)
+	}
 	n.stop(id, 0)
 	if st := n.status(id); st.GetExitCode() != 137 || alive(pid) {
 		t.Errorf("%v", st)

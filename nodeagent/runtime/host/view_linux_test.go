@@ -8,7 +8,9 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -18,6 +20,7 @@ import (
 
 	"monoplane.dev/nodeagent/runtime/host/seccomp"
 	"monoplane.dev/nodeagent/runtime/host/shimwire"
+	"monoplane.dev/nodeagent/runtime/host/sys"
 	"monoplane.dev/nodeagent/runtime/host/view"
 )
 
@@ -443,5 +446,163 @@ func TestOlderShim(t *testing.T) {
 		if err := n.start(id); status.Code(err) != codes.FailedPrecondition || !strings.Contains(err.Error(), "older version") {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// sharedTmpfs mounts a tmpfs that shares what is mounted in it with its copies.
+func sharedTmpfs(t *testing.T) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "shared")
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	mountTmpfs(t, dir)
+	if err := unix.Mount("", dir, "", unix.MS_SHARED, ""); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// mountTmpfs mounts a tmpfs until the end of the test, and skips the test if this user cannot.
+func mountTmpfs(t *testing.T, dir string) {
+	t.Helper()
+	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=1m"); err != nil {
+		t.Skip("nothing can be mounted: ", err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// What is mounted later is seen on the other side as the propagation says, and only so.
+func TestPropagation(t *testing.T) {
+	src := sharedTmpfs(t)
+	for _, sub := range []string{"host", "container", "early"} {
+		if err := os.Mkdir(filepath.Join(src, sub), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	mountTmpfs(t, filepath.Join(src, "early"))
+	if err := os.WriteFile(filepath.Join(src, "early", "f"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	n := newNode(t)
+	sb := n.sandbox("propagation")
+	ids := map[runtimeapi.MountPropagation]string{}
+	for p, name := range runtimeapi.MountPropagation_name {
+		m := mount(src, "/monoplane-x")
+		m.Propagation = runtimeapi.MountPropagation(p)
+		ids[m.GetPropagation()] = n.run(sb, script(strings.ToLower(name), "exec sleep 1000", m))
+	}
+	mountTmpfs(t, filepath.Join(src, "host"))
+	if err := os.WriteFile(filepath.Join(src, "host", "later"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	run := func(id, text string) string {
+		t.Helper()
+		got, err := n.ExecSync(t.Context(), &runtimeapi.ExecSyncRequest{ContainerId: id, Cmd: []string{"/bin/sh", "-c", text}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(got.GetStdout()) + string(got.GetStderr())
+	}
+	for p, id := range ids {
+		want := "f\nlater\n"
+		if p == runtimeapi.MountPropagation_PROPAGATION_PRIVATE {
+			want = "f\n"
+		}
+		if got := run(id, "ls /monoplane-x/early /monoplane-x/host | grep -v : | grep ."); got != want {
+			t.Errorf("%v: the container sees %q, want %q", p, got, want)
+		}
+	}
+	inner := filepath.Join(src, "container")
+	for _, p := range []runtimeapi.MountPropagation{runtimeapi.MountPropagation_PROPAGATION_HOST_TO_CONTAINER,
+		runtimeapi.MountPropagation_PROPAGATION_BIDIRECTIONAL} {
+		run(ids[p], "mount -t tmpfs tmpfs /monoplane-x/container && touch /monoplane-x/container/"+p.String())
+		want := p == runtimeapi.MountPropagation_PROPAGATION_BIDIRECTIONAL
+		if got := exists(filepath.Join(inner, p.String())); got != want {
+			t.Errorf("%v: what the container mounts is seen by the machine: %v", p, got)
+		}
+		if want {
+			if err := unix.Unmount(inner, unix.MNT_DETACH); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
+
+// A read-only mount covers what is mounted below it only if it is asked to.
+func TestRecursiveReadOnly(t *testing.T) {
+	src := t.TempDir()
+	inner := filepath.Join(src, "inner")
+	if err := os.Mkdir(inner, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	mountTmpfs(t, inner)
+	n := newNode(t)
+	sb := n.sandbox("recursive")
+	for name, want := range map[string]string{"plain": "f\n", "recursive": ""} {
+		m := mount(src, "/monoplane-x")
+		m.Readonly, m.RecursiveReadOnly = true, name == "recursive"
+		got := n.output(n.run(sb, script(name,
+			"cd /monoplane-x; touch outer inner/f 2>/dev/null; ls inner; rm -f inner/f 2>/dev/null; ls | grep outer", m)))
+		if got != want {
+			t.Errorf("%s: %q, want %q", name, got, want)
+		}
+	}
+}
+
+// A setup that hangs, here because it is stopped, ends with the expiry of its start, and its process with it.
+//
+// spec: SAFE-4, SAFE-6
+func TestExpiryOfASetup(t *testing.T) {
+	n := newNode(t)
+	sb := n.sandbox("hanging")
+	n.needViews(sb)
+	shimPID := n.shimPID(sb)
+	crowd := t.TempDir() // To mount something in here takes long enough to be caught at it.
+	for i := range 2000 {
+		if err := os.WriteFile(filepath.Join(crowd, strconv.Itoa(i)), nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for within, attempt := time.Second, uint32(0); ; within, attempt = 2*within, attempt+1 {
+		config := script("c", "exec sleep 1000", mount("/etc", crowd+"/x"))
+		config.Metadata.Attempt = attempt
+		id := n.create(sb, config)
+		started := make(chan struct{})
+		go func() {
+			defer close(started)
+			_ = n.startWithin(id, within)
+		}()
+		caught := 0
+		eventually(t, "the container is being set up", func() bool {
+			kids, _ := sys.Children(shimPID)
+			for _, pid := range kids {
+				if p, err := sys.Stat(pid); err != nil || p.Name != filepath.Base(self) || p.Zombie {
+					continue
+				}
+				send(t, pid, syscall.SIGSTOP)
+				if p, err := sys.Stat(pid); err == nil && p.Name == filepath.Base(self) {
+					caught = pid
+				} else {
+					send(t, pid, syscall.SIGCONT)
+				}
+				return true
+			}
+			return isClosed(started)
+		})
+		<-started
+		if caught == 0 { // It was faster.
+			n.stop(id, 0)
+			continue
+		}
+		st := n.wait(id)
+		if st.GetReason() != "StartError" || !strings.Contains(st.GetMessage(), "in time") || alive(caught) {
+			t.Errorf("%v", st)
+		}
+		return
 	}
 }

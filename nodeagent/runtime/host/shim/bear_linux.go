@@ -30,13 +30,6 @@ const (
 // ViewCaps are the capabilities that a shim without root needs in a user namespace of its own.
 func ViewCaps() []uintptr { return []uintptr{capSetPCap, capSysChroot, capSysPtrace, capSysAdmin} }
 
-// viewless tells why this shim can make no view; empty as long as it is not known to be refused.
-func (p *pod) viewless() string {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.noView
-}
-
 // errRefused says that this shim can make no view.
 type errRefused string
 
@@ -46,8 +39,8 @@ func (e errRefused) Error() string { return string(e) }
 // do without is left out where views are refused.
 func (p *pod) bear(c *container, std std) (pid int, err error) {
 	for {
-		if no := p.viewless(); c.req.HasView() && no != "" {
-			err = errRefused(no)
+		if c.req.HasView() && p.noView != "" {
+			err = errRefused(p.noView)
 		} else {
 			pid, err = p.bearOnce(c, std)
 		}
@@ -56,9 +49,6 @@ func (p *pod) bear(c *container, std std) (pid int, err error) {
 			return pid, err
 		}
 		p.mu.Lock()
-		if p.noView == "" {
-			p.noView = string(refused)
-		}
 		c.rec.Warnings = append(c.rec.Warnings, withoutView(&c.req)+string(refused))
 		p.mu.Unlock()
 		c.req.Mounts = nil
@@ -121,7 +111,7 @@ func (p *pod) setUp(
 		env:   []string{"GOMAXPROCS=1", "GOGC=off", "GOTRACEBACK=single"},
 		files: append(std.fds(), theirs.Fd()),
 	}
-	if syscall.Geteuid() != 0 && p.viewless() == "" {
+	if syscall.Geteuid() != 0 && p.noView == "" {
 		what.caps = ViewCaps()
 	}
 	if !ch.first && c.view != nil {

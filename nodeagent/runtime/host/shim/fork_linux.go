@@ -31,6 +31,12 @@ func (p *pod) fork(c *container, what *program, ch *child) (pid int, err error) 
 		Sys: &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL, Credential: what.cred,
 			AmbientCaps: what.caps},
 	}
+	if !ch.first {
+		// A fork into a frozen group would not return, and with it the shim.
+		if err := c.group.Thaw(); err != nil {
+			complain("the container's cgroup cannot be thawed", err)
+		}
+	}
 	if c.group.Unified != "" {
 		dir, err := os.Open(c.group.Unified)
 		if err != nil {

@@ -29,7 +29,7 @@ type pod struct {
 	defaultScore int  // oom_score_adj of containers that ask for none.
 	anyScore     bool // The shim may lower scores.
 
-	noView string // Why no view can be made; empty as long as none was refused. Set by init, then guarded by mu.
+	noView string // Why no view can be made; empty where that is not known to be so. Set by init.
 
 	// main runs what must happen on the main thread: forks, because a child's parent-death signal is tied to the
 	// thread that forked it, and only the main one lasts as long as the process.
