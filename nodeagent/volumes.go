@@ -10,7 +10,9 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	corev1 "monoplane.dev/api/core/v1"
+	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/client/record"
+	"monoplane.dev/nodeagent/criconfig"
 	"monoplane.dev/nodeagent/podstate"
 	"monoplane.dev/nodeagent/volumes"
 	"monoplane.dev/rules/resources"
@@ -25,7 +27,37 @@ func (a *Agent) newVolumes() *volumes.Manager {
 		Dir: a.cfg.PodsDir, Objects: a.objects, Logger: a.cfg.Logger,
 		Allocatable: func() resources.List { return resources.ListOf(a.nodeNow().GetStatus().GetAllocatable()) },
 		Due:         func(uid string) { a.refreshVolumes(uid) },
+		Claims:      claims{a}, Node: a.nodeNow, Pull: a.pullForVolume,
 	})
+}
+
+// claims reads the claims of pods, and what they are bound to, from the API.
+type claims struct{ a *Agent }
+
+// Claim implements volumes.Claims.
+func (c claims) Claim(ctx context.Context, namespace, name string) (*corev1.PersistentVolumeClaim, error) {
+	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
+	defer cancel()
+	return c.a.cfg.Client.PersistentVolumeClaims.Get(ctx, &metav1.GetRequest{Namespace: namespace, Name: name})
+}
+
+// Volume implements volumes.Claims.
+func (c claims) Volume(ctx context.Context, name string) (*corev1.PersistentVolume, error) {
+	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
+	defer cancel()
+	return c.a.cfg.Client.PersistentVolumes.Get(ctx, &metav1.GetRequest{Name: name})
+}
+
+// pullForVolume has the runtime pull an image whose files are a volume, as if a container ran it.
+func (a *Agent) pullForVolume(ctx context.Context, p *corev1.Pod, image, policy string) (string, error) {
+	j := job{agent: a, pod: p}
+	spec := &corev1.Container{Image: image, ImagePullPolicy: policy}
+	sandbox, err := criconfig.Sandbox(p, 0, a.cfg.PodLogDir, j.facts())
+	if err != nil {
+		return "", err
+	}
+	ref, _, err := j.pullImage(ctx, spec, sandbox)
+	return ref, err
 }
 
 // setUpVolumes brings the pod's volumes to the node. A pod that has any is held until all of them are there, since to

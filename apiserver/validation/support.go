@@ -15,7 +15,6 @@ import (
 const (
 	refusedText = "not supported by this version of Monoplane"
 	storedText  = ": kept but has no effect in this version"
-	claimText   = ": the claim takes part in scheduling, but is not mounted in this version"
 )
 
 // Support checks objects against the support option of their fields (design decision 1): what Monoplane
@@ -45,13 +44,8 @@ type planned struct {
 	// zero says what the field's zero value asks for.
 	zero   optionsv1.Zero
 	inline bool
-	// warning is said of a field that is only kept.
-	warning string
-	below   *plan
+	below  *plan
 }
-
-// claimVolume is the one field that is only kept and has an effect all the same.
-const claimVolume protoreflect.FullName = "monoplane.core.v1.VolumeSource.persistentVolumeClaim"
 
 // limited is what the generator gives messages that have fields which are not fully supported.
 type limited interface{ SetsLimited() bool }
@@ -111,7 +105,7 @@ func (w *walker) message(m protoreflect.Message, p *plan, path *Path) {
 			continue
 		case optionsv1.Support_STORED:
 			if isSet(f.fd, v) && len(w.stored) < maxWarnings {
-				w.stored = append(w.stored, at.String()+f.warning)
+				w.stored = append(w.stored, at.String()+storedText)
 			}
 			continue
 		}
@@ -173,10 +167,6 @@ func (s *Support) build(d protoreflect.MessageDescriptor) *plan {
 	for i := range d.Fields().Len() {
 		fd := d.Fields().Get(i)
 		f := planned{fd: fd, inline: inline(fd)}
-		f.warning = storedText
-		if fd.FullName() == claimVolume {
-			f.warning = claimText
-		}
 		f.support, _ = proto.GetExtension(fd.Options(), optionsv1.E_Support).(optionsv1.Support)
 		f.zero, _ = proto.GetExtension(fd.Options(), optionsv1.E_Zero).(optionsv1.Zero)
 		if f.zero == optionsv1.Zero_ZERO_REFUSED || f.support == optionsv1.Support_REFUSED ||

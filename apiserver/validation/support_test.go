@@ -198,7 +198,7 @@ func TestPreferredNodeAffinityIsServed(t *testing.T) {
 	}
 }
 
-// A claim counts in scheduling, and the warning says how far; what no driver can make is refused by its name.
+// What agents mount is taken without a warning, and what nobody makes yet is refused by its name.
 // spec: OBJ-3
 func TestSupportOfVolumes(t *testing.T) {
 	refused, stored := NewSupport().Unsupported(&corev1.Pod{Spec: &corev1.PodSpec{
@@ -218,8 +218,7 @@ func TestSupportOfVolumes(t *testing.T) {
 	if got := strings.Join(names, " "); got != "spec.volumes[2].ephemeral" {
 		t.Errorf("refused %s", got)
 	}
-	if want := "spec.volumes[0].persistentVolumeClaim: the claim takes part in scheduling, but is not mounted in this " +
-		"version"; !slices.Equal(stored, []string{want}) {
+	if len(stored) > 0 {
 		t.Errorf("warnings %q", stored)
 	}
 }

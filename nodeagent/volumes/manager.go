@@ -43,6 +43,12 @@ type Config struct {
 	Objects Source
 	// Tokens are for volumes with tokens; nil when the server issues none.
 	Tokens Tokens
+	// Claims are read for volumes that outlive their pods.
+	Claims Claims
+	// Pull makes the runtime pull an image by a policy, and returns what the runtime calls it.
+	Pull func(ctx context.Context, p *corev1.Pod, image, policy string) (ref string, err error)
+	// Node is this node as last seen, nil when it was not.
+	Node func() *corev1.Node
 	// Allocatable is what pods of the node can have.
 	Allocatable func() resources.List
 	// Due is called, on a goroutine of its own, when Refresh is to be called for a pod because a token nears its end.
@@ -55,6 +61,8 @@ type Config struct {
 type Manager struct {
 	cfg     Config
 	plugins []plugin
+	// exclusive is held while it is decided whether a pod may have a claim that one pod alone may use.
+	exclusive sync.Mutex
 
 	mu sync.Mutex // guards what follows
 	// turns has, by uid, the pods whose volumes are being worked on.
@@ -77,9 +85,13 @@ func New(cfg Config) *Manager {
 	if cfg.Allocatable == nil {
 		cfg.Allocatable = func() resources.List { return nil }
 	}
+	if cfg.Node == nil {
+		cfg.Node = func() *corev1.Node { return nil }
+	}
 	m := &Manager{cfg: cfg, turns: make(map[string]*turn)}
 	m.plugins = []plugin{
 		emptyDir{m}, hostPath{}, m.configMaps(), m.secrets(), m.downward(), m.projected(),
+		claimed{m}, nfs{}, image{m},
 	}
 	return m
 }
@@ -189,6 +201,9 @@ func containersOf(p *corev1.Pod) []mounter {
 func (m *Manager) SetUp(ctx context.Context, p *corev1.Pod) error {
 	if len(p.GetSpec().GetVolumes()) == 0 {
 		return nil
+	}
+	if err := m.pull(ctx, p); err != nil {
+		return err
 	}
 	uid := p.GetMetadata().GetUid()
 	return m.alone(ctx, uid, "setting up its volumes", func(ctx context.Context) error { return m.setUp(ctx, p) })

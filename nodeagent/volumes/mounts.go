@@ -76,7 +76,10 @@ func (m *Manager) mounts(s Starting, home string) (Container, error) {
 		if err != nil {
 			return Container{}, err
 		}
-		if sub != "" {
+		switch {
+		case from.Image != "":
+			made.HostPath, made.Image, made.ImageSubPath = "", &runtimeapi.ImageSpec{Image: from.Image}, sub
+		case sub != "":
 			where := filepath.Join(home, subpathsDir, at.GetName(), c.GetName(), strconv.Itoa(i))
 			made.HostPath, err = prepare(from, sub, where)
 			if err != nil {

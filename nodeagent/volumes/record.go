@@ -27,6 +27,10 @@ type place struct {
 	Plugin string `json:"plugin,omitempty"`
 	// Path is what containers mount, or the device that they get; empty for an image.
 	Path string `json:"path,omitempty"`
+	// Image is what the runtime calls the image whose files are the volume.
+	Image string `json:"image,omitempty"`
+	// Claim is the uid of the claim that it is bound to.
+	Claim string `json:"claim,omitempty"`
 	// ReadOnly: containers may not write to it whatever they ask for.
 	ReadOnly bool `json:"readOnly,omitempty"`
 	// Written: only the agent writes to it, so that nothing in it is put there by a container.

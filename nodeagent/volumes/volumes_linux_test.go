@@ -33,6 +33,9 @@ type node struct {
 	mu         sync.Mutex
 	configMaps map[string]*corev1.ConfigMap
 	secrets    map[string]*corev1.Secret
+	claims     map[string]*corev1.PersistentVolumeClaim
+	pvs        map[string]*corev1.PersistentVolume
+	images     map[string]string
 	tokens     int
 	lifetime   time.Duration
 	due        []string
@@ -53,11 +56,21 @@ func newNodeIn(t *testing.T, dir string) *node {
 }
 
 func (n *node) manager() *volumes.Manager {
-	m := volumes.New(volumes.Config{Dir: n.dir, Objects: n, Tokens: n, Due: func(uid string) {
-		n.mu.Lock()
-		defer n.mu.Unlock()
-		n.due = append(n.due, uid)
-	}})
+	m := volumes.New(volumes.Config{
+		Dir: n.dir, Objects: n, Tokens: n, Claims: n,
+		Node: func() *corev1.Node { return &corev1.Node{} },
+		Pull: func(_ context.Context, _ *corev1.Pod, image, policy string) (string, error) {
+			if ref := n.images[image]; ref != "" {
+				return ref, nil
+			}
+			return "", fmt.Errorf("there is none (%s)", policy)
+		},
+		Due: func(uid string) {
+			n.mu.Lock()
+			defer n.mu.Unlock()
+			n.due = append(n.due, uid)
+		},
+	})
 	n.t.Cleanup(m.Close)
 	return m
 }

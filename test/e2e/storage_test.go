@@ -16,7 +16,7 @@ spec:
   capacity: {storage: 1Gi}
   accessModes: [ReadWriteOnce, ReadWriteMany]
   storageClassName: local
-  hostPath: {path: /tmp}
+  hostPath: {path: /there/is/none, type: Directory}
 ---
 apiVersion: v1
 kind: PersistentVolumeClaim
@@ -43,8 +43,7 @@ func TestStorage(t *testing.T) {
 	k := c.kubectl(t, c.namespace(t))
 	k.tour(t, []step{
 		{line: "apply -f -", stdin: storageManifest, want: []string{
-			`^storageclass.storage.k8s.io/local created$`, `^Warning: spec.hostPath: kept but has no effect`,
-			`^persistentvolume/disk created$`,
+			`^storageclass.storage.k8s.io/local created$`, `^persistentvolume/disk created$`,
 			`^persistentvolumeclaim/data created$`,
 		}},
 		{line: "apply -f -", stdin: storageManifest, want: []string{`^storageclass.storage.k8s.io/local unchanged$`,
@@ -63,7 +62,7 @@ func TestStorage(t *testing.T) {
 		}},
 		{line: "describe sc local", want: []string{`^IsDefaultClass: +Yes$`, `^VolumeBindingMode: +WaitForFirstConsumer$`}},
 		{line: "describe pv disk", want: []string{`^Finalizers: +\[kubernetes.io/pv-protection\]$`,
-			`^Access Modes: +RWO,RWX$`, `Path: +/tmp`}},
+			`^Access Modes: +RWO,RWX$`, `Path: +/there/is/none`}},
 		{line: "describe pvc data", want: []string{`^StorageClass: +local$`,
 			`^Finalizers: +\[kubernetes.io/pvc-protection\]$`, `^Status: +Pending$`}},
 		{line: "explain pv.spec.local", want: []string{`needs nodeAffinity`}},
@@ -71,12 +70,10 @@ func TestStorage(t *testing.T) {
 			`spec: Forbidden: spec is immutable after creation except resources.requests and volumeAttributesClassName for ` +
 				`bound claims`,
 		}},
-		{line: "apply -f -", stdin: claimingPod, want: []string{
-			`^Warning: spec.volumes\[0\].persistentVolumeClaim: the claim takes part in scheduling, but is not mounted in ` +
-				`this version$`, `^pod/user created$`,
-		}},
+		{line: "apply -f -", stdin: claimingPod, want: []string{`^pod/user created$`}},
 	})
-	k.until(t, "describe pod user", `(?s)FailedMount.*no volume plugin matched`)
+	k.until(t, "describe pod user", `FailedMount.*"v" : hostPath type check failed: /there/is/none is not a `+
+		`directory`)
 	k.until(t, "get pvc data", `(?m)^data +Bound +disk +1Gi +RWO,RWX +local `)
 	k.until(t, "get pv disk", `(?m)^disk +1Gi +RWO,RWX +Retain +Bound +[^ ]*/data +local `)
 	k.tour(t, []step{

@@ -693,7 +693,7 @@ const Docs = "" +
 	"PersistentVolumeList\tPersistentVolumeList is a list of volumes.\n" +
 	"PersistentVolumeList.items\tThe volumes.\n" +
 	"PersistentVolumeList.metadata\tRevision of the snapshot and the token to go on with.\n" +
-	"PersistentVolumeSource\tPersistentVolumeSource says where the storage of a volume is; exactly one member. Nothing is mounted yet, which is why the members that are kept are answered with a warning.\n" +
+	"PersistentVolumeSource\tPersistentVolumeSource says where the storage of a volume is; exactly one member.\n" +
 	"PersistentVolumeSource.awsElasticBlockStore\tA disk of AWS.\n" +
 	"PersistentVolumeSource.azureDisk\tAn Azure disk.\n" +
 	"PersistentVolumeSource.azureFile\tAn Azure file share.\n" +
@@ -1244,7 +1244,7 @@ const Docs = "" +
 	"VolumeSource.image\tThe files of an image.\n" +
 	"VolumeSource.iscsi\tAn iSCSI disk.\n" +
 	"VolumeSource.nfs\tA directory of an NFS server.\n" +
-	"VolumeSource.persistentVolumeClaim\tThe volume bound to a claim. The claim takes part in scheduling; nothing is mounted yet, and agents hold the pod unless their runtime is simulated.\n" +
+	"VolumeSource.persistentVolumeClaim\tThe volume bound to a claim. The claim takes part in scheduling.\n" +
 	"VolumeSource.photonPersistentDisk\tA Photon disk.\n" +
 	"VolumeSource.portworxVolume\tA Portworx volume.\n" +
 	"VolumeSource.projected\tSeveral sources in one directory.\n" +

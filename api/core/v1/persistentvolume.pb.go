@@ -404,15 +404,15 @@ const file_monoplane_core_v1_persistentvolume_proto_rawDesc = "" +
 	"the statush\x01\"\xb6\x01\n" +
 	"\x14PersistentVolumeList\x12=\n" +
 	"\bmetadata\x18\x01 \x01(\v2\x1b.monoplane.meta.v1.ListMetaB\x04\x90\x94#\x01R\bmetadata\x12?\n" +
-	"\x05items\x18\x02 \x03(\v2#.monoplane.core.v1.PersistentVolumeB\x04\x90\x94#\x01R\x05items:\x1e\xb2\x9a#\x1a\x12\x02v1\x1a\x14PersistentVolumeList\"\x90\x06\n" +
+	"\x05items\x18\x02 \x03(\v2#.monoplane.core.v1.PersistentVolumeB\x04\x90\x94#\x01R\x05items:\x1e\xb2\x9a#\x1a\x12\x02v1\x1a\x14PersistentVolumeList\"\x8a\x06\n" +
 	"\x14PersistentVolumeSpec\x12Q\n" +
 	"\bcapacity\x18\x01 \x03(\v25.monoplane.core.v1.PersistentVolumeSpec.CapacityEntryR\bcapacity\x12g\n" +
 	"\x16persistentVolumeSource\x18\x02 \x01(\v2).monoplane.core.v1.PersistentVolumeSourceB\x04\x88\x94#\x01R\x16persistentVolumeSource\x12 \n" +
 	"\vaccessModes\x18\x03 \x03(\tR\vaccessModes\x12>\n" +
 	"\bclaimRef\x18\x04 \x01(\v2\".monoplane.core.v1.ObjectReferenceR\bclaimRef\x12D\n" +
 	"\x1dpersistentVolumeReclaimPolicy\x18\x05 \x01(\tR\x1dpersistentVolumeReclaimPolicy\x12*\n" +
-	"\x10storageClassName\x18\x06 \x01(\tR\x10storageClassName\x12(\n" +
-	"\fmountOptions\x18\a \x03(\tB\x04\x98\x94#\x02R\fmountOptions\x12#\n" +
+	"\x10storageClassName\x18\x06 \x01(\tR\x10storageClassName\x12\"\n" +
+	"\fmountOptions\x18\a \x03(\tR\fmountOptions\x12#\n" +
 	"\n" +
 	"volumeMode\x18\b \x01(\tH\x00R\n" +
 	"volumeMode\x88\x01\x01\x12I\n" +

@@ -870,9 +870,6 @@ func (x *PersistentVolumeSpec) SetsLimited() bool {
 	if x.PersistentVolumeSource.SetsLimited() {
 		return true
 	}
-	if len(x.MountOptions) > 0 {
-		return true
-	}
 	if x.VolumeAttributesClassName != nil && *x.VolumeAttributesClassName != "" {
 		return true
 	}

@@ -441,13 +441,7 @@ func (x *PersistentVolumeSource) SetsLimited() bool {
 	if x.AwsElasticBlockStore != nil {
 		return true
 	}
-	if x.HostPath != nil {
-		return true
-	}
 	if x.Glusterfs != nil {
-		return true
-	}
-	if x.Nfs != nil {
 		return true
 	}
 	if x.Rbd != nil {
@@ -490,9 +484,6 @@ func (x *PersistentVolumeSource) SetsLimited() bool {
 		return true
 	}
 	if x.ScaleIO != nil {
-		return true
-	}
-	if x.Local != nil {
 		return true
 	}
 	if x.Storageos != nil {

@@ -166,7 +166,8 @@ type PodSpec struct {
 	Overhead map[string]*v1.Quantity `protobuf:"bytes,32,rep,name=overhead,proto3" json:"overhead,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// How matching pods are spread over zones, hosts and other domains.
 	TopologySpreadConstraints []*TopologySpreadConstraint `protobuf:"bytes,33,rep,name=topologySpreadConstraints,proto3" json:"topologySpreadConstraints,omitempty"`
-	// Containers added to a running pod for debugging, through their own subresource.
+	// Containers added to a running pod for debugging. A pod is created without any; subresource ephemeralcontainers
+	// adds them, and nothing changes or removes them.
 	EphemeralContainers []*EphemeralContainer `protobuf:"bytes,34,rep,name=ephemeralContainers,proto3" json:"ephemeralContainers,omitempty"`
 	// The containers' hostname is the fully qualified name.
 	SetHostnameAsFQDN *bool `protobuf:"varint,35,opt,name=setHostnameAsFQDN,proto3,oneof" json:"setHostnameAsFQDN,omitempty"`
@@ -1493,14 +1494,15 @@ var File_monoplane_core_v1_pod_proto protoreflect.FileDescriptor
 
 const file_monoplane_core_v1_pod_proto_rawDesc = "" +
 	"\n" +
-	"\x1bmonoplane/core/v1/pod.proto\x12\x11monoplane.core.v1\x1a!monoplane/core/v1/container.proto\x1a!monoplane/core/v1/placement.proto\x1a!monoplane/core/v1/reference.proto\x1a monoplane/core/v1/security.proto\x1a\x1emonoplane/core/v1/volume.proto\x1a\x1emonoplane/meta/v1/object.proto\x1a\x1emonoplane/meta/v1/values.proto\x1a\"monoplane/options/v1/options.proto\"\xc5\b\n" +
+	"\x1bmonoplane/core/v1/pod.proto\x12\x11monoplane.core.v1\x1a!monoplane/core/v1/container.proto\x1a!monoplane/core/v1/placement.proto\x1a!monoplane/core/v1/reference.proto\x1a monoplane/core/v1/security.proto\x1a\x1emonoplane/core/v1/volume.proto\x1a\x1emonoplane/meta/v1/object.proto\x1a\x1emonoplane/meta/v1/values.proto\x1a\"monoplane/options/v1/options.proto\"\x97\t\n" +
 	"\x03Pod\x12?\n" +
 	"\bmetadata\x18\x01 \x01(\v2\x1d.monoplane.meta.v1.ObjectMetaB\x04\x90\x94#\x01R\bmetadata\x124\n" +
 	"\x04spec\x18\x02 \x01(\v2\x1a.monoplane.core.v1.PodSpecB\x04\x90\x94#\x01R\x04spec\x12:\n" +
-	"\x06status\x18\x03 \x01(\v2\x1c.monoplane.core.v1.PodStatusB\x04\x90\x94#\x01R\x06status:\x8a\a\xb2\x9a#\x85\a\x12\x02v1\x1a\x03Pod\"\x04pods*\x03pod2\x02po8\x01B\x03allR\x14\n" +
+	"\x06status\x18\x03 \x01(\v2\x1c.monoplane.core.v1.PodStatusB\x04\x90\x94#\x01R\x06status:\xdc\a\xb2\x9a#\xd7\a\x12\x02v1\x1a\x03Pod\"\x04pods*\x03pod2\x02po8\x01B\x03allR\x14\n" +
 	"\x06status*\n" +
 	"the statusRF\n" +
-	"\x06resize*4the cpu and memory that the pod's containers ask for2\x06OBJ-10R\x18\n" +
+	"\x06resize*4the cpu and memory that the pod's containers ask for2\x06OBJ-10RP\n" +
+	"\x13ephemeralcontainers*\x1cthe containers for debugging2\x06INIT-6:\x13EphemeralContainersR\x18\n" +
 	"\abinding\x12\x04Bind\x1a\aBindingR\x19\n" +
 	"\x03log\x12\x03Log\"\rPodLogOptionsZ\xa5\x02\n" +
 	"\x06Delete\x12\x9a\x02Delete begins a graceful deletion, shortens one, or with a grace of 0 forces it (spec: DEL-1 to DEL-6). Codes: NotFound, Aborted with reason Conflict (a precondition does not hold), PermissionDenied (the identity may not force; DEL-8). The answer is the pod as the deletion left it.Z\xda\x01\n" +
@@ -1543,7 +1545,7 @@ const file_monoplane_core_v1_pod_proto_rawDesc = "" +
 	"\x10preemptionPolicy\x18\x1f \x01(\tH\aR\x10preemptionPolicy\x88\x01\x01\x12D\n" +
 	"\boverhead\x18  \x03(\v2(.monoplane.core.v1.PodSpec.OverheadEntryR\boverhead\x12\x83\x01\n" +
 	"\x19topologySpreadConstraints\x18! \x03(\v2+.monoplane.core.v1.TopologySpreadConstraintB\x18\xa2\x94#\x05merge\xaa\x94#\vtopologyKeyR\x19topologySpreadConstraints\x12n\n" +
-	"\x13ephemeralContainers\x18\" \x03(\v2%.monoplane.core.v1.EphemeralContainerB\x15\x98\x94#\x03\xa2\x94#\x05merge\xaa\x94#\x04nameR\x13ephemeralContainers\x121\n" +
+	"\x13ephemeralContainers\x18\" \x03(\v2%.monoplane.core.v1.EphemeralContainerB\x15\x98\x94#\x02\xa2\x94#\x05merge\xaa\x94#\x04nameR\x13ephemeralContainers\x121\n" +
 	"\x11setHostnameAsFQDN\x18# \x01(\bH\bR\x11setHostnameAsFQDN\x88\x01\x01\x12(\n" +
 	"\x02os\x18$ \x01(\v2\x18.monoplane.core.v1.PodOSR\x02os\x12'\n" +
 	"\thostUsers\x18% \x01(\bB\x04\xb8\x94#\x02H\tR\thostUsers\x88\x01\x01\x12a\n" +

@@ -99,8 +99,7 @@ type VolumeSource struct {
 	Iscsi *ISCSIVolumeSource `protobuf:"bytes,8,opt,name=iscsi,proto3" json:"iscsi,omitempty"`
 	// A Gluster volume.
 	Glusterfs *GlusterfsVolumeSource `protobuf:"bytes,9,opt,name=glusterfs,proto3" json:"glusterfs,omitempty"`
-	// The volume bound to a claim. The claim takes part in scheduling; nothing is mounted yet, and agents hold the
-	// pod unless their runtime is simulated.
+	// The volume bound to a claim. The claim takes part in scheduling.
 	PersistentVolumeClaim *PersistentVolumeClaimVolumeSource `protobuf:"bytes,10,opt,name=persistentVolumeClaim,proto3" json:"persistentVolumeClaim,omitempty"`
 	// A Ceph block device.
 	Rbd *RBDVolumeSource `protobuf:"bytes,11,opt,name=rbd,proto3" json:"rbd,omitempty"`
@@ -3563,19 +3562,19 @@ const file_monoplane_core_v1_volume_proto_rawDesc = "" +
 	"\x1emonoplane/core/v1/volume.proto\x12\x11monoplane.core.v1\x1a!monoplane/core/v1/reference.proto\x1a\x1emonoplane/meta/v1/object.proto\x1a monoplane/meta/v1/selector.proto\x1a\x1emonoplane/meta/v1/values.proto\x1a\"monoplane/options/v1/options.proto\"m\n" +
 	"\x06Volume\x12\x18\n" +
 	"\x04name\x18\x01 \x01(\tB\x04\x90\x94#\x01R\x04name\x12I\n" +
-	"\fvolumeSource\x18\x02 \x01(\v2\x1f.monoplane.core.v1.VolumeSourceB\x04\x88\x94#\x01R\fvolumeSource\"\x8d\x12\n" +
+	"\fvolumeSource\x18\x02 \x01(\v2\x1f.monoplane.core.v1.VolumeSourceB\x04\x88\x94#\x01R\fvolumeSource\"\xfb\x11\n" +
 	"\fVolumeSource\x12C\n" +
 	"\bhostPath\x18\x01 \x01(\v2'.monoplane.core.v1.HostPathVolumeSourceR\bhostPath\x12C\n" +
 	"\bemptyDir\x18\x02 \x01(\v2'.monoplane.core.v1.EmptyDirVolumeSourceR\bemptyDir\x12d\n" +
 	"\x11gcePersistentDisk\x18\x03 \x01(\v20.monoplane.core.v1.GCEPersistentDiskVolumeSourceB\x04\x98\x94#\x03R\x11gcePersistentDisk\x12m\n" +
 	"\x14awsElasticBlockStore\x18\x04 \x01(\v23.monoplane.core.v1.AWSElasticBlockStoreVolumeSourceB\x04\x98\x94#\x03R\x14awsElasticBlockStore\x12F\n" +
 	"\agitRepo\x18\x05 \x01(\v2&.monoplane.core.v1.GitRepoVolumeSourceB\x04\x98\x94#\x03R\agitRepo\x12=\n" +
-	"\x06secret\x18\x06 \x01(\v2%.monoplane.core.v1.SecretVolumeSourceR\x06secret\x12:\n" +
-	"\x03nfs\x18\a \x01(\v2\".monoplane.core.v1.NFSVolumeSourceB\x04\x98\x94#\x03R\x03nfs\x12@\n" +
+	"\x06secret\x18\x06 \x01(\v2%.monoplane.core.v1.SecretVolumeSourceR\x06secret\x124\n" +
+	"\x03nfs\x18\a \x01(\v2\".monoplane.core.v1.NFSVolumeSourceR\x03nfs\x12@\n" +
 	"\x05iscsi\x18\b \x01(\v2$.monoplane.core.v1.ISCSIVolumeSourceB\x04\x98\x94#\x03R\x05iscsi\x12L\n" +
-	"\tglusterfs\x18\t \x01(\v2(.monoplane.core.v1.GlusterfsVolumeSourceB\x04\x98\x94#\x03R\tglusterfs\x12p\n" +
+	"\tglusterfs\x18\t \x01(\v2(.monoplane.core.v1.GlusterfsVolumeSourceB\x04\x98\x94#\x03R\tglusterfs\x12j\n" +
 	"\x15persistentVolumeClaim\x18\n" +
-	" \x01(\v24.monoplane.core.v1.PersistentVolumeClaimVolumeSourceB\x04\x98\x94#\x02R\x15persistentVolumeClaim\x12:\n" +
+	" \x01(\v24.monoplane.core.v1.PersistentVolumeClaimVolumeSourceR\x15persistentVolumeClaim\x12:\n" +
 	"\x03rbd\x18\v \x01(\v2\".monoplane.core.v1.RBDVolumeSourceB\x04\x98\x94#\x03R\x03rbd\x12I\n" +
 	"\n" +
 	"flexVolume\x18\f \x01(\v2#.monoplane.core.v1.FlexVolumeSourceB\x04\x98\x94#\x03R\n" +
@@ -3596,8 +3595,8 @@ const file_monoplane_core_v1_volume_proto_rawDesc = "" +
 	"\tprojected\x18\x1a \x01(\v2(.monoplane.core.v1.ProjectedVolumeSourceR\tprojected\x12L\n" +
 	"\tstorageos\x18\x1b \x01(\v2(.monoplane.core.v1.StorageOSVolumeSourceB\x04\x98\x94#\x03R\tstorageos\x12:\n" +
 	"\x03csi\x18\x1c \x01(\v2\".monoplane.core.v1.CSIVolumeSourceB\x04\x98\x94#\x03R\x03csi\x12L\n" +
-	"\tephemeral\x18\x1d \x01(\v2(.monoplane.core.v1.EphemeralVolumeSourceB\x04\x98\x94#\x03R\tephemeral\x12@\n" +
-	"\x05image\x18\x1e \x01(\v2$.monoplane.core.v1.ImageVolumeSourceB\x04\x98\x94#\x03R\x05image\"\x96\x01\n" +
+	"\tephemeral\x18\x1d \x01(\v2(.monoplane.core.v1.EphemeralVolumeSourceB\x04\x98\x94#\x03R\tephemeral\x12:\n" +
+	"\x05image\x18\x1e \x01(\v2$.monoplane.core.v1.ImageVolumeSourceR\x05image\"\x96\x01\n" +
 	" AWSElasticBlockStoreVolumeSource\x12 \n" +
 	"\bvolumeID\x18\x01 \x01(\tB\x04\x90\x94#\x01R\bvolumeID\x12\x16\n" +
 	"\x06fsType\x18\x02 \x01(\tR\x06fsType\x12\x1c\n" +

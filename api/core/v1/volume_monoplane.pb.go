@@ -1190,16 +1190,10 @@ func (x *VolumeSource) SetsLimited() bool {
 	if x.GitRepo != nil {
 		return true
 	}
-	if x.Nfs != nil {
-		return true
-	}
 	if x.Iscsi != nil {
 		return true
 	}
 	if x.Glusterfs != nil {
-		return true
-	}
-	if x.PersistentVolumeClaim != nil {
 		return true
 	}
 	if x.Rbd != nil {
@@ -1251,9 +1245,6 @@ func (x *VolumeSource) SetsLimited() bool {
 		return true
 	}
 	if x.Ephemeral != nil {
-		return true
-	}
-	if x.Image != nil {
 		return true
 	}
 	return false
