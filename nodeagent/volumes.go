@@ -138,8 +138,16 @@ func (a *Agent) refreshVolumes(uids ...string) {
 		if w == nil {
 			continue
 		}
+		var p *corev1.Pod
+		w.look(func(m *podstate.StateMachine) {
+			if !m.Empty() && len(m.Pod().GetSpec().GetVolumes()) > 0 {
+				p = m.Pod()
+			}
+		})
+		if p == nil {
+			continue
+		}
 		a.spawn(func(ctx context.Context) {
-			p := w.pod()
 			if err := a.volumes.Refresh(ctx, p); err != nil && ctx.Err() == nil {
 				a.cfg.Recorder.Event(p, record.Warning, "FailedMount", "Running", err.Error())
 			}
@@ -161,9 +169,7 @@ func (a *Agent) comeBackToVolumes() {
 		return
 	}
 	for _, w := range a.list() {
-		if len(w.pod().GetSpec().GetVolumes()) > 0 {
-			a.refreshVolumes(w.uid)
-		}
+		a.refreshVolumes(w.uid)
 	}
 	entries, err := os.ReadDir(a.cfg.PodsDir)
 	if err != nil {

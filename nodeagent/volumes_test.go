@@ -3,11 +3,13 @@ package nodeagent_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -100,6 +102,16 @@ func (w *world) createConfigMap(name, key, text string) {
 	}
 }
 
+func (w *world) updateConfigMap(name, key, text string) {
+	w.t.Helper()
+	_, err := w.c.ConfigMaps.Update(w.t.Context(), &corev1.UpdateConfigMapRequest{Object: &corev1.ConfigMap{
+		Metadata: &metav1.ObjectMeta{Namespace: "default", Name: name}, Data: map[string]string{key: text},
+	}})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
 func (w *world) home(p *corev1.Pod) string {
 	return filepath.Join(w.cfg.PodsDir, p.GetMetadata().GetUid())
 }
@@ -132,14 +144,40 @@ func TestPodWaitsForItsVolumes(t *testing.T) {
 			w.t.Error("a pod that was held cannot be deleted")
 		}
 		w.createConfigMap("y", "k", "v")
-		time.Sleep(30 * time.Second)
 		w.settle()
 		w.phase("a", "Running")
-		w.reads(w.mounted("/x")+"/k", "v")
+		at := w.mounted("/x") + "/k"
+		w.reads(at, "v")
+		w.updateConfigMap("y", "k", "w")
+		w.settle()
+		w.reads(at, "w")
 		w.delete("a", -1)
 		w.settle()
 		if w.get("a") != nil || !missing(w.home(a)) {
 			w.t.Error("the pod or its directory is still there")
+		}
+	})
+}
+
+// A change reaches all pods of a node within two seconds.
+func TestChangeReachesAHundredPods(t *testing.T) {
+	inRealWorld(t, func(w *world) {
+		w.start()
+		w.createConfigMap("y", "k", "v")
+		var homes []string
+		for i := range 100 {
+			homes = append(homes, w.home(w.create(fmt.Sprint("p", i), with(fromConfigMap("x", "y")))))
+		}
+		w.settle()
+		w.settle()
+		if n := w.runs(); n != 100 {
+			w.t.Fatalf("%d containers run", n)
+		}
+		w.updateConfigMap("y", "k", "w")
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		for _, home := range homes {
+			w.reads(filepath.Join(home, "volumes/kubernetes.io~configmap/x/k"), "w")
 		}
 	})
 }

@@ -8,6 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"slices"
+	"strings"
 
 	corev1 "monoplane.dev/api/core/v1"
 	"monoplane.dev/apierrors"
@@ -214,27 +216,21 @@ func FSGroup(p *corev1.Pod) *int64 {
 func every(p *corev1.Pod) []*corev1.Container {
 	spec := p.GetSpec()
 	all := make([]*corev1.Container, 0, len(spec.GetInitContainers())+len(spec.GetContainers()))
-	return append(append(all, spec.GetInitContainers()...), spec.GetContainers()...)
+	return append(append(all, spec.GetContainers()...), spec.GetInitContainers()...)
 }
 
-// join words several errors as Kubernetes does.
+// join words several errors as Kubernetes does: each once.
 func join(all []error) error {
-	if len(all) == 1 {
+	var texts []string
+	for _, err := range all {
+		if !slices.Contains(texts, err.Error()) {
+			texts = append(texts, err.Error())
+		}
+	}
+	if len(texts) == 1 {
 		return all[0]
 	}
-	text := "["
-	said := make(map[string]bool, len(all))
-	for _, err := range all {
-		if said[err.Error()] {
-			continue
-		}
-		if len(said) > 0 {
-			text += ", "
-		}
-		said[err.Error()] = true
-		text += err.Error()
-	}
-	return errors.New(text + "]")
+	return errors.New("[" + strings.Join(texts, ", ") + "]")
 }
 
 // clean returns a path in a volume in its shortest form.
