@@ -15,6 +15,7 @@ import (
 	"monoplane.dev/nodeagent/criconfig"
 	"monoplane.dev/nodeagent/podstate"
 	"monoplane.dev/nodeagent/volumes"
+	"monoplane.dev/rules/phase"
 	"monoplane.dev/rules/resources"
 )
 
@@ -126,6 +127,23 @@ func (j job) takeVolumesDown(ctx context.Context) error {
 		return os.RemoveAll(dir)
 	}
 	return nil
+}
+
+// endVolumes takes the volumes of a pod away that has ended for good, though its object stays: another pod may be
+// waiting for what they hold. What cannot be taken away now is when the object goes. The caller holds the lock.
+func (w *worker) endVolumes() {
+	p := w.m.Pod()
+	if w.volumesEnded || w.agent.volumes == nil || w.m.Life() != podstate.Stopped ||
+		len(p.GetSpec().GetVolumes()) == 0 || !phase.Terminal(p) {
+		return
+	}
+	w.volumesEnded = true
+	j := w.job()
+	w.agent.spawn(func(ctx context.Context) {
+		if err := j.takeVolumesDown(ctx); err != nil {
+			j.warn(ctx, "the volumes of a pod that has ended cannot be taken away", err)
+		}
+	})
 }
 
 // refreshVolumes brings the volumes of pods up to date with what they were written from.

@@ -250,6 +250,31 @@ func TestVolumesFollowThePod(t *testing.T) {
 	})
 }
 
+// The volumes of a pod that has ended go while its object stays.
+func TestVolumesEndWithThePod(t *testing.T) {
+	inRealWorld(t, func(w *world) {
+		w.start()
+		w.createConfigMap("y", "k", "v")
+		a := w.create("a", with(fromConfigMap("x", "y")), restart("Never"), annotated("exit-after", "5s"))
+		w.settle()
+		if missing(w.home(a)) {
+			w.t.Error("the running pod has no directory")
+		}
+		time.Sleep(5 * time.Second)
+		w.settle()
+		w.phase("a", "Succeeded")
+		if !missing(w.home(a)) {
+			w.t.Error("the directory of the pod that has ended is still there")
+		}
+		w.updateConfigMap("y", "k", "w")
+		w.delete("a", -1)
+		w.settle()
+		if w.get("a") != nil || !missing(w.home(a)) {
+			w.t.Error("the pod or its directory is still there")
+		}
+	})
+}
+
 // spec: VOL-1
 func TestFullVolumeEvictsItsPod(t *testing.T) {
 	inRealWorld(t, func(w *world) {

@@ -26,8 +26,10 @@ type worker struct {
 	// hooks ends what runs as hooks of containers, nil for nothing.
 	hooks map[hookKey]context.CancelFunc
 	// holds: the pod was admitted, even if the machine has not been told yet.
-	holds  bool
-	closed bool
+	holds bool
+	// volumesEnded: the volumes of a pod that has ended were taken away, or that was tried.
+	volumesEnded bool
+	closed       bool
 }
 
 // post tells the machine a fact and sees to what it wants done.
@@ -43,6 +45,7 @@ func (w *worker) post(in podstate.Input) {
 	for _, action := range actions {
 		w.handle(action)
 	}
+	w.endVolumes()
 	if w.m.Life() != life {
 		w.agent.cfg.Logger.Debug("pod moves on", "pod", name(w.m.Pod()), "uid", w.uid, "life", w.m.Life().String())
 	}

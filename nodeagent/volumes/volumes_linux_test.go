@@ -37,6 +37,7 @@ type node struct {
 	pvs        map[string]*corev1.PersistentVolume
 	images     map[string]string
 	tokens     int
+	fail       error
 	lifetime   time.Duration
 	due        []string
 }
@@ -96,6 +97,9 @@ func (n *node) Secret(_ context.Context, namespace, name string) (*corev1.Secret
 func (n *node) Token(_ context.Context, p *corev1.Pod, audience string, seconds int64) (string, time.Time, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	if n.fail != nil {
+		return "", time.Time{}, n.fail
+	}
 	n.tokens++
 	return fmt.Sprintf("%s:%s:%d:%d", p.Metadata.Name, audience, seconds, n.tokens), time.Now().Add(n.lifetime), nil
 }
