@@ -45,11 +45,7 @@ var explained = map[string]string{
 	"NodeSpec.providerID":                                  "for information, in Kubernetes too",
 	"Taint.timeAdded":                                      "for information",
 	"ConfigMap.immutable":                                  "validation refuses changes",
-	"ConfigMap.data":                                       "for those who read the ConfigMap",
-	"ConfigMap.binaryData":                                 "for those who read the ConfigMap",
-	"Secret.data":                                          "for those who read the Secret",
 	"Secret.stringData":                                    "the server makes it part of data",
-	"Secret.type":                                          "validation knows which keys it needs",
 	"Secret.immutable":                                     "validation refuses changes",
 	"PodTemplate.template":                                 "for programs that make pods of it",
 	"ControllerRevision.data":                              "for the controller that wrote it",
@@ -62,6 +58,7 @@ var explained = map[string]string{
 	"VolumeResourceRequirements.limits":                    "not enforced, in Kubernetes too",
 	"StorageClass.allowVolumeExpansion":                    "the server lets claims ask for more, and warns that they do not get it",
 	"PriorityClass.description":                            "for people",
+	"Quantity.string":                                      "package codec/value reads it for all",
 }
 
 // acting are the packages whose reading of a field is an effect. In those of the server most reading is bookkeeping.

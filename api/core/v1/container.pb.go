@@ -2032,7 +2032,8 @@ var File_monoplane_core_v1_container_proto protoreflect.FileDescriptor
 
 const file_monoplane_core_v1_container_proto_rawDesc = "" +
 	"\n" +
-	"!monoplane/core/v1/container.proto\x12\x11monoplane.core.v1\x1a\x1dmonoplane/core/v1/probe.proto\x1a!monoplane/core/v1/reference.proto\x1a monoplane/core/v1/security.proto\x1a\x1emonoplane/meta/v1/values.proto\x1a\"monoplane/options/v1/options.proto\"\x80\v\n" +
+	"!monoplane/core/v1/container.proto\x12\x11monoplane.core.v1\x1a\x1dmonoplane/core/v1/probe.proto\x1a!monoplane/core/v1/reference.proto\x1a monoplane/core/v1/security.proto\x1a\x1emonoplane/meta/v1/values.proto\x1a\"monoplane/options/v1/options.proto\"\xfa\n" +
+	"\n" +
 	"\tContainer\x12\x18\n" +
 	"\x04name\x18\x01 \x01(\tB\x04\x90\x94#\x01R\x04name\x12\x14\n" +
 	"\x05image\x18\x02 \x01(\tR\x05image\x12\x18\n" +
@@ -2054,8 +2055,8 @@ const file_monoplane_core_v1_container_proto_rawDesc = "" +
 	"\x0fsecurityContext\x18\x0f \x01(\v2\".monoplane.core.v1.SecurityContextR\x0fsecurityContext\x12\x14\n" +
 	"\x05stdin\x18\x10 \x01(\bR\x05stdin\x12\x1c\n" +
 	"\tstdinOnce\x18\x11 \x01(\bR\tstdinOnce\x12\x10\n" +
-	"\x03tty\x18\x12 \x01(\bR\x03tty\x12@\n" +
-	"\aenvFrom\x18\x13 \x03(\v2 .monoplane.core.v1.EnvFromSourceB\x04\x98\x94#\x03R\aenvFrom\x12:\n" +
+	"\x03tty\x18\x12 \x01(\bR\x03tty\x12:\n" +
+	"\aenvFrom\x18\x13 \x03(\v2 .monoplane.core.v1.EnvFromSourceR\aenvFrom\x12:\n" +
 	"\x18terminationMessagePolicy\x18\x14 \x01(\tR\x18terminationMessagePolicy\x12^\n" +
 	"\rvolumeDevices\x18\x15 \x03(\v2\x1f.monoplane.core.v1.VolumeDeviceB\x17\xa2\x94#\x05merge\xaa\x94#\n" +
 	"devicePathR\rvolumeDevices\x12<\n" +

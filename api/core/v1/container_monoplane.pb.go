@@ -345,15 +345,7 @@ func (x *Container) SetsLimited() bool {
 	if x == nil {
 		return false
 	}
-	for _, v := range x.Env {
-		if v.SetsLimited() {
-			return true
-		}
-	}
 	if x.Resources.SetsLimited() {
-		return true
-	}
-	if len(x.EnvFrom) > 0 {
 		return true
 	}
 	if len(x.ResizePolicy) > 0 {
@@ -2596,11 +2588,6 @@ func (x *EphemeralContainerCommon) CloneMessage() proto.Message { return x.Clone
 func (x *EphemeralContainerCommon) SetsLimited() bool {
 	if x == nil {
 		return false
-	}
-	for _, v := range x.Env {
-		if v.SetsLimited() {
-			return true
-		}
 	}
 	if x.Resources.SetsLimited() {
 		return true

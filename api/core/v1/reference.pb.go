@@ -894,14 +894,14 @@ const file_monoplane_core_v1_reference_proto_rawDesc = "" +
 	"\x06EnvVar\x12\x18\n" +
 	"\x04name\x18\x01 \x01(\tB\x04\x90\x94#\x01R\x04name\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value\x12=\n" +
-	"\tvalueFrom\x18\x03 \x01(\v2\x1f.monoplane.core.v1.EnvVarSourceR\tvalueFrom\"\xa1\x03\n" +
+	"\tvalueFrom\x18\x03 \x01(\v2\x1f.monoplane.core.v1.EnvVarSourceR\tvalueFrom\"\x89\x03\n" +
 	"\fEnvVarSource\x12B\n" +
-	"\bfieldRef\x18\x01 \x01(\v2&.monoplane.core.v1.ObjectFieldSelectorR\bfieldRef\x12Z\n" +
-	"\x10resourceFieldRef\x18\x02 \x01(\v2(.monoplane.core.v1.ResourceFieldSelectorB\x04\x98\x94#\x03R\x10resourceFieldRef\x12W\n" +
-	"\x0fconfigMapKeyRef\x18\x03 \x01(\v2'.monoplane.core.v1.ConfigMapKeySelectorB\x04\x98\x94#\x03R\x0fconfigMapKeyRef\x12N\n" +
-	"\fsecretKeyRef\x18\x04 \x01(\v2$.monoplane.core.v1.SecretKeySelectorB\x04\x98\x94#\x03R\fsecretKeyRef\x12H\n" +
+	"\bfieldRef\x18\x01 \x01(\v2&.monoplane.core.v1.ObjectFieldSelectorR\bfieldRef\x12T\n" +
+	"\x10resourceFieldRef\x18\x02 \x01(\v2(.monoplane.core.v1.ResourceFieldSelectorR\x10resourceFieldRef\x12Q\n" +
+	"\x0fconfigMapKeyRef\x18\x03 \x01(\v2'.monoplane.core.v1.ConfigMapKeySelectorR\x0fconfigMapKeyRef\x12H\n" +
+	"\fsecretKeyRef\x18\x04 \x01(\v2$.monoplane.core.v1.SecretKeySelectorR\fsecretKeyRef\x12B\n" +
 	"\n" +
-	"fileKeyRef\x18\x05 \x01(\v2\".monoplane.core.v1.FileKeySelectorB\x04\x98\x94#\x03R\n" +
+	"fileKeyRef\x18\x05 \x01(\v2\".monoplane.core.v1.FileKeySelectorR\n" +
 	"fileKeyRef\"\x97\x01\n" +
 	"\x0fFileKeySelector\x12$\n" +
 	"\n" +

@@ -464,18 +464,6 @@ func (x *EnvVar) CloneTo(c *EnvVar) {
 // CloneMessage is Clone for those who do not know the type.
 func (x *EnvVar) CloneMessage() proto.Message { return x.Clone() }
 
-// SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. A zero
-// value that is given explicitly counts where it asks for something.
-func (x *EnvVar) SetsLimited() bool {
-	if x == nil {
-		return false
-	}
-	if x.ValueFrom.SetsLimited() {
-		return true
-	}
-	return false
-}
-
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *EnvVar) AppendProtobuf(e *wire.Encoder) {
 	if x == nil {
@@ -642,27 +630,6 @@ func (x *EnvVarSource) CloneTo(c *EnvVarSource) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *EnvVarSource) CloneMessage() proto.Message { return x.Clone() }
-
-// SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. A zero
-// value that is given explicitly counts where it asks for something.
-func (x *EnvVarSource) SetsLimited() bool {
-	if x == nil {
-		return false
-	}
-	if x.ResourceFieldRef != nil {
-		return true
-	}
-	if x.ConfigMapKeyRef != nil {
-		return true
-	}
-	if x.SecretKeyRef != nil {
-		return true
-	}
-	if x.FileKeyRef != nil {
-		return true
-	}
-	return false
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *EnvVarSource) AppendProtobuf(e *wire.Encoder) {
