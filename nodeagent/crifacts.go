@@ -108,8 +108,8 @@ func (j job) containerFacts(
 	return f, err
 }
 
-// sandboxConfig returns the configuration of the pod's sandbox, and what of the pod's wishes for resolving names had to
-// be left out, in sentences.
+// sandboxConfig returns the configuration of the pod's sandbox, and what of the pod's wishes for resolving names had
+// to be left out, in sentences.
 func (j job) sandboxConfig(attempt uint32) (config *runtimeapi.PodSandboxConfig, left []string, err error) {
 	f, err := j.sandboxFacts()
 	if err != nil {

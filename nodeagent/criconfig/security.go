@@ -73,7 +73,9 @@ func security(p *corev1.Pod, c *corev1.Container, f Facts) (*runtimeapi.LinuxCon
 	if f.TargetID != "" && out.NamespaceOptions.Pid == runtimeapi.NamespaceMode_CONTAINER {
 		out.NamespaceOptions.Pid, out.NamespaceOptions.TargetId = runtimeapi.NamespaceMode_TARGET, f.TargetID
 	}
-	if out.RunAsUser == nil {
+	if out.RunAsUser == nil && out.RunAsGroup != nil {
+		// Runtimes take a group with a user only. Without a group the user is left to them: to name it, as kubelets do,
+		// would make them forget the group that the image has for it.
 		out.RunAsUser, out.RunAsUsername = number(f.ImageUser.UID), f.ImageUser.Name
 	}
 	if s.GetProcMount() != "Unmasked" {

@@ -111,8 +111,8 @@ func TestAppArmorAnnotation(t *testing.T) {
 	}
 }
 
-// The user of the image is passed on, unless somebody asks for another one; where root is forbidden, the container is
-// refused in the words of Kubernetes. spec: SEC-1
+// The user of the image is passed on with a group that is asked for, unless somebody asks for another one; where root
+// is forbidden, the container is refused in the words of Kubernetes. spec: SEC-1
 func TestUserOfTheImage(t *testing.T) {
 	number := func(n int64) criconfig.ImageUser { return criconfig.ImageUser{UID: &n} }
 	for _, c := range []struct {
@@ -140,7 +140,8 @@ func TestUserOfTheImage(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			p := pod()
 			p.Spec.SecurityContext = &corev1.PodSecurityContext{RunAsNonRoot: &c.nonRoot}
-			p.Spec.Containers[0].SecurityContext = &corev1.SecurityContext{RunAsUser: c.asked}
+			p.Spec.Containers[0].SecurityContext = &corev1.SecurityContext{RunAsUser: c.asked,
+				RunAsGroup: proto.Int64(5)}
 			got, err := criconfig.Container(p, p.Spec.Containers[0], criconfig.Instance{}, "", "",
 				criconfig.Facts{ImageUser: c.image})
 			if c.fail != "" {
@@ -163,6 +164,17 @@ func TestUserOfTheImage(t *testing.T) {
 				t.Errorf("runs as %q, want %q", user, c.want)
 			}
 		})
+	}
+}
+
+// An image's user may come with a group, which is theirs to know.
+func TestUserOfTheImageIsLeftToTheRuntime(t *testing.T) {
+	uid := int64(7)
+	for _, user := range []criconfig.ImageUser{{UID: &uid}, {Name: "web"}} {
+		if got := secured(t, nil, nil, criconfig.Facts{ImageUser: user}); got.GetRunAsUser() != nil ||
+			got.GetRunAsUsername() != "" {
+			t.Errorf("%+v: %v", user, got)
+		}
 	}
 }
 

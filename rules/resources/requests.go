@@ -22,8 +22,9 @@ func RequestsForItself(spec *corev1.PodSpec) List {
 	return ContainerRequests(spec).whole(spec.GetResources().GetRequests())
 }
 
-// LimitsForItself returns what the containers of a pod may use together, but for resources that are limited for the pod
-// as a whole. A container without a limit does not count: see whether all have one before these are enforced (INIT-8).
+// LimitsForItself returns what the containers of a pod may use together, but for resources that are limited for the
+// pod as a whole. A container without a limit does not count: see whether all have one before these are enforced
+// (INIT-8).
 func LimitsForItself(spec *corev1.PodSpec) List {
 	return ContainerLimits(spec).whole(spec.GetResources().GetLimits())
 }

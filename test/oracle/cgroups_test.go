@@ -56,7 +56,8 @@ func TestOOMScoresAreTheSame(t *testing.T) {
 		f := criconfig.Facts{Node: &criconfig.Node{Memory: memory}}
 		ours := slices.Concat(p.GetSpec().GetInitContainers(), p.GetSpec().GetContainers())
 		for i, c := range slices.Concat(k.Spec.InitContainers, k.Spec.Containers) {
-			want, got := int64(qos.GetContainerOOMScoreAdjust(k, &c, memory)), criconfig.Resources(p, ours[i], f).GetOomScoreAdj()
+			want := int64(qos.GetContainerOOMScoreAdjust(k, &c, memory))
+			got := criconfig.Resources(p, ours[i], f).GetOomScoreAdj()
 			if want != got {
 				t.Fatalf("pod %+v\ncontainer %s: %d by Kubernetes, %d by Monoplane", k.Spec, c.Name, want, got)
 			}
