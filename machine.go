@@ -6,9 +6,12 @@ import (
 	"net/http"
 	"net/url"
 	"path/filepath"
+	"reflect"
 
 	"monoplane.dev/apiserver/kinds/core/pod"
 	"monoplane.dev/nodeagent"
+	"monoplane.dev/nodeagent/eviction"
+	"monoplane.dev/nodeagent/gc"
 )
 
 // MachineConfig says what an agent does for its machine. The zero value is a good default.
@@ -20,26 +23,43 @@ type MachineConfig struct {
 	ManifestURL string
 	// ManifestHeader may be nil.
 	ManifestHeader http.Header
-}
 
-// given reports whether anything is set.
-func (m *MachineConfig) given() bool {
-	return m.ManifestPath != "" || m.ManifestURL != "" || len(m.ManifestHeader) > 0
+	// SystemReserved and KubeReserved are amounts, by resource (cpu, memory, ephemeral-storage, pid), that pods may not
+	// use: the node has so much less to allocate.
+	SystemReserved, KubeReserved map[string]string
+	// MaxPods is how many pods the node takes, 110 by default; PodsPerCore bounds it further when positive.
+	MaxPods, PodsPerCore int
+	// Eviction says when the machine has too little left of something, and what happens then. spec: QOS-2
+	Eviction eviction.Settings
+	// ImageGC says when images that nobody uses are removed.
+	ImageGC gc.Policy
 }
 
 // checkMachine returns what is wrong with Machine.
 func (cfg Config) checkMachine() error {
 	m := &cfg.Machine
-	if cfg.Runtime.Simulated() && m.given() {
-		return errors.New("simulated nodes have no machine, so that nothing can be said of it: no static pods")
-	}
-	if m.ManifestURL == "" {
+	if cfg.Runtime.Simulated() {
+		if !reflect.ValueOf(*m).IsZero() {
+			return errors.New("simulated nodes have no machine, so that nothing can be said of it")
+		}
 		return nil
 	}
-	if u, err := url.Parse(m.ManifestURL); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return fmt.Errorf("the manifest URL %q is not an http or https URL", m.ManifestURL)
+	var errs []error
+	if u, err := url.Parse(m.ManifestURL); m.ManifestURL != "" &&
+		(err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https") {
+		errs = append(errs, fmt.Errorf("the manifest URL %q is not an http or https URL", m.ManifestURL))
 	}
-	return nil
+	if m.MaxPods < 0 || m.PodsPerCore < 0 {
+		errs = append(errs, fmt.Errorf("the most pods are %d, and %d for each cpu; neither may be negative", m.MaxPods,
+			m.PodsPerCore))
+	}
+	if p := m.ImageGC.Complete(); p.High < 0 || p.High > 100 || p.Low < 0 || p.Low > p.High {
+		errs = append(errs, fmt.Errorf("images are removed from %d %% down to %d %% of their disk; both must be from 0 to "+
+			"100, and the second not above the first", p.High, p.Low))
+	}
+	_, err := m.Eviction.Thresholds()
+	return errors.Join(append(errs, err, nodeagent.CheckReserved(m.SystemReserved),
+		nodeagent.CheckReserved(m.KubeReserved))...)
 }
 
 // apply sets what it says for the agent whose directory is dir.
@@ -49,4 +69,7 @@ func (m *MachineConfig) apply(cfg *nodeagent.Config, dir string) {
 		cfg.ManifestDir = filepath.Join(dir, "manifests")
 	}
 	cfg.CompletePod = pod.Complete
+	cfg.SystemReserved, cfg.KubeReserved = m.SystemReserved, m.KubeReserved
+	cfg.MaxPods, cfg.PodsPerCore = m.MaxPods, m.PodsPerCore
+	cfg.Eviction, cfg.ImageGC = m.Eviction, m.ImageGC
 }

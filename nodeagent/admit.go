@@ -11,48 +11,74 @@ import (
 )
 
 // admit decides about one pod at a time, so that two cannot take the same room. The node as last seen may be stale: a
-// refusal is decided anew on the node as it is, and not before that can be read. spec: LIFE-12
+// refusal is decided anew on the node as it is, and not before that can be read; a static pod, which needs no server,
+// has to make do with what is known. spec: LIFE-12
 func (a *Agent) admit(ctx context.Context, p *corev1.Pod, static bool) podstate.Input {
 	seen := a.nodeNow()
 	if seen == nil {
-		seen = a.nodeObject() // a static pod need not wait for the API
+		seen = a.nodeObject()
 	}
-	refused := a.check(p, seen)
-	if refused != nil && !static {
+	d := a.check(p, seen, static)
+	if d.Refused != nil && !static {
 		node, err := a.readNode(ctx)
 		if err != nil {
 			return podstate.Admission{Undecided: true}
 		}
-		refused = a.check(p, node)
+		d = a.check(p, node, static)
 	}
-	if refused != nil {
-		return podstate.Admission{Reason: refused.Reason, Message: refused.Message}
+	switch {
+	case d.Refused != nil:
+		return podstate.Admission{Reason: d.Refused.Reason, Message: d.Refused.Message}
+	case d.Wait:
+		a.preempt(p, d.Preempt)
+		return podstate.Admission{Undecided: true}
 	}
 	return podstate.Admission{}
 }
 
+// preempt stops pods to make room for one on which the system depends.
+func (a *Agent) preempt(p *corev1.Pod, victims []*corev1.Pod) {
+	const message = "Preempted in order to admit critical pod"
+	for _, v := range victims {
+		w := a.worker(uidOf(v))
+		if w == nil {
+			continue
+		}
+		a.cfg.Logger.Info("stopping a pod to make room for a critical one", "pod", name(v), "critical", name(p))
+		a.cfg.Recorder.Event(v, record.Warning, "Preempting", "Preempting", message)
+		w.post(podstate.Evict{
+			Reason: "Preempting", Message: message, Grace: -1,
+			Disruption: "Pod was preempted by Kubelet to accommodate a critical pod.",
+		})
+	}
+}
+
 // check decides whether the node, as given, takes the pod, and makes the pod a holder of its resources if it does.
 // Nobody is waited for meanwhile.
-func (a *Agent) check(p *corev1.Pod, node *corev1.Node) *admission.Refusal {
+func (a *Agent) check(p *corev1.Pod, node *corev1.Node, static bool) admission.Decision {
 	a.admitting.Lock()
 	defer a.admitting.Unlock()
-	refused := admission.Check(p, node, a.holders(uidOf(p)))
-	if w := a.worker(uidOf(p)); w != nil && refused == nil {
+	d := admission.Decide(admission.Request{
+		Pod: p, Static: static, Node: node, Others: a.holders(uidOf(p)), Pressure: a.pressing(),
+	})
+	if w := a.worker(uidOf(p)); w != nil && d.Refused == nil && !d.Wait {
 		w.hold()
 	}
-	return refused
+	return d
 }
 
 // holders returns the pods, other than uid, that hold resources of the node.
-func (a *Agent) holders(uid string) []*corev1.Pod {
-	var out []*corev1.Pod
+func (a *Agent) holders(uid string) []admission.Holder {
+	var out []admission.Holder
 	for _, w := range a.list() {
 		if w.uid == uid {
 			continue
 		}
 		w.look(func(m *podstate.StateMachine) {
 			if (w.holds || m.Life() == podstate.Active || m.Life() == podstate.Stopping) && !m.Empty() {
-				out = append(out, m.Pod())
+				out = append(out, admission.Holder{
+					Pod: m.Pod(), Static: w.static != nil, Leaving: m.Life() >= podstate.Stopping,
+				})
 			}
 		})
 	}

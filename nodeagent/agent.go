@@ -35,9 +35,10 @@ type Agent struct {
 	inOrder      inOrder
 	// objects are the ConfigMaps and Secrets that the pods use.
 	objects *objects.Tracker
-	static  *staticPods
 	// volumes is nil on a simulated machine.
 	volumes *volumes.Manager
+	static  *staticPods
+	guard   *guard // nil on a simulated machine
 
 	mu sync.Mutex
 	// ctx is for the actions of workers, nil before Run; cancel ends it. Invariant: once closed, nothing is spawned.
@@ -79,8 +80,8 @@ func New(cfg Config) (*Agent, error) {
 		stopping: make(chan struct{}), known: make(chan struct{}), ended: make(chan struct{}),
 	}
 	a.objects = objects.New(objects.Config{Client: cfg.Client, Spawn: a.spawn, OnChange: a.contentChanged})
-	a.static = newStaticPods(a)
 	a.volumes = a.newVolumes()
+	a.static, a.guard = newStaticPods(a), newGuard(a)
 	return a, nil
 }
 
@@ -172,6 +173,9 @@ func (a *Agent) work(ctx context.Context, pods *cache.Cache[*corev1.Pod]) error 
 	}
 	if !a.cfg.NoStreams {
 		g.Go(func() error { return a.serveStreams(ctx) })
+	}
+	if a.guard != nil {
+		g.Go(func() error { return a.guard.run(ctx) })
 	}
 	if a.static.watcher != nil {
 		g.Go(func() error { return a.static.run(ctx) })

@@ -1,6 +1,7 @@
 package nodeagent
 
 import (
+	"context"
 	"errors"
 	"log/slog"
 	"net/http"
@@ -12,6 +13,8 @@ import (
 	corev1 "monoplane.dev/api/core/v1"
 	"monoplane.dev/client"
 	"monoplane.dev/client/record"
+	"monoplane.dev/nodeagent/eviction"
+	"monoplane.dev/nodeagent/gc"
 	"monoplane.dev/nodeagent/hostinfo"
 	"monoplane.dev/nodeagent/podstate"
 )
@@ -62,6 +65,17 @@ type Config struct {
 	// CompletePod gives a static pod the defaults of the API and checks it by its rules. Required where there are
 	// manifests.
 	CompletePod func(*corev1.Pod) error
+	// SystemReserved and KubeReserved are kept from pods, by resource, such as cpu: 500m. Nothing is enforced: the node
+	// has less to allocate.
+	SystemReserved, KubeReserved map[string]string
+	// MaxPods is how many pods the node takes; what Machine says when zero. PodsPerCore bounds it further when positive.
+	MaxPods, PodsPerCore int
+	// Eviction says when the machine has too little left, and what happens then. spec: QOS-2
+	Eviction eviction.Settings
+	// ImageGC says when images that nobody uses go.
+	ImageGC gc.Policy
+	// Readings says what the machine has left; it is measured when nil, unless the machine is Simulated.
+	Readings func(context.Context) eviction.Readings
 	// Labels are given to the node when it is first registered. Those that describe the machine, such as
 	// topology.kubernetes.io/zone, are kept up to date, as kubelet does. spec: NODE-6
 	Labels map[string]string
@@ -99,6 +113,8 @@ type Config struct {
 
 	// Logger defaults to none.
 	Logger *slog.Logger
+
+	thresholds []eviction.Threshold // what Eviction says
 }
 
 func (c *Config) complete() error {
@@ -117,6 +133,9 @@ func (c *Config) complete() error {
 	}
 	if c.Machine.Capacity == nil {
 		c.Machine = hostinfo.Read(c.DataDir)
+	}
+	if err := c.completeCapacity(); err != nil {
+		return err
 	}
 	if c.Policy == (podstate.Policy{}) {
 		c.Policy = podstate.DefaultPolicy()

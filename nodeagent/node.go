@@ -17,7 +17,7 @@ import (
 	"monoplane.dev/apierrors"
 	"monoplane.dev/codec/value"
 	"monoplane.dev/codec/wire"
-	"monoplane.dev/nodeagent/hostinfo"
+	"monoplane.dev/nodeagent/eviction"
 )
 
 // Labels that every node has. spec: NODE-6
@@ -179,7 +179,7 @@ func (a *Agent) nodeStatus(old *corev1.NodeStatus) *corev1.NodeStatus {
 		s = &corev1.NodeStatus{}
 	}
 	m := &a.cfg.Machine
-	s.Capacity, s.Allocatable = copyQuantities(m.Capacity), copyQuantities(m.Capacity)
+	s.Capacity, s.Allocatable = copyQuantities(m.Capacity), a.cfg.allocatable()
 	s.NodeInfo = m.Info.Clone()
 	s.Addresses = nil
 	for _, ip := range m.IPs {
@@ -252,10 +252,8 @@ func nodeImages(all []*runtimeapi.Image) []*corev1.ContainerImage {
 }
 
 func (a *Agent) nodeConditions(s *corev1.NodeStatus) {
-	var p hostinfo.Pressure
-	if !a.cfg.Simulated {
-		p = hostinfo.ReadPressure(a.cfg.DataDir)
-	}
+	pressing := a.pressing()
+	is := func(condition string) bool { return slices.Contains(pressing, condition) }
 	unready := a.Unready()
 	for _, c := range []struct {
 		kind        string
@@ -263,11 +261,11 @@ func (a *Agent) nodeConditions(s *corev1.NodeStatus) {
 		yes, no     string
 		yesMsg, msg string
 	}{
-		{"MemoryPressure", p.Memory, "KubeletHasInsufficientMemory", "KubeletHasSufficientMemory",
+		{eviction.MemoryPressure, is(eviction.MemoryPressure), "KubeletHasInsufficientMemory", "KubeletHasSufficientMemory",
 			"the node has little memory available", "the node has sufficient memory available"},
-		{"DiskPressure", p.Disk, "KubeletHasDiskPressure", "KubeletHasNoDiskPressure",
+		{eviction.DiskPressure, is(eviction.DiskPressure), "KubeletHasDiskPressure", "KubeletHasNoDiskPressure",
 			"the node has little disk space available", "the node has no disk pressure"},
-		{"PIDPressure", p.PIDs, "KubeletHasInsufficientPID", "KubeletHasSufficientPID",
+		{eviction.PIDPressure, is(eviction.PIDPressure), "KubeletHasInsufficientPID", "KubeletHasSufficientPID",
 			"the node has few process ids available", "the node has sufficient process ids available"},
 		{"Ready", unready == "", "KubeletReady", "KubeletNotReady", "the agent posts that it is ready", unready},
 	} {

@@ -1,12 +1,17 @@
 package main
 
 import (
+	"fmt"
 	"net/http"
 	"path/filepath"
+	"strings"
+	"time"
 
 	"github.com/spf13/pflag"
 
 	"monoplane.dev"
+	"monoplane.dev/nodeagent/eviction"
+	"monoplane.dev/nodeagent/gc"
 )
 
 // machineOptions are the flags about the machine that pods run on.
@@ -14,6 +19,14 @@ type machineOptions struct {
 	manifestPath   string
 	manifestURL    string
 	manifestHeader map[string]string
+
+	systemReserved, kubeReserved map[string]string
+	maxPods, podsPerCore         int
+
+	evictionHard, evictionSoft, softGrace, minimumReclaim []string
+	evictionMaxGrace                                      int
+	pressureTransition                                    time.Duration
+	images                                                gc.Policy
 }
 
 func (o *machineOptions) add(flags *pflag.FlagSet) {
@@ -23,10 +36,75 @@ func (o *machineOptions) add(flags *pflag.FlagSet) {
 		"URL of a manifest with static pods, a Pod or a PodList; it is asked every 20 s")
 	flags.StringToStringVar(&o.manifestHeader, "manifest-url-header", nil,
 		"headers for the requests to --manifest-url, such as Authorization=...")
+	flags.StringToStringVar(&o.systemReserved, "system-reserved", nil,
+		"what pods may not use, such as cpu=500m,memory=1Gi, because the system needs it")
+	flags.StringToStringVar(&o.kubeReserved, "kube-reserved", nil,
+		"what pods may not use because this program and the container runtime need it")
+	flags.IntVar(&o.maxPods, "max-pods", 110, "how many pods the node takes")
+	flags.IntVar(&o.podsPerCore, "pods-per-core", 0, "how many pods the node takes for each cpu; 0 for any number")
+	flags.StringSliceVar(&o.evictionHard, "eviction-hard", nil, "pods are evicted at once when less is left, such as "+
+		"memory.available<200Mi,nodefs.available<5%; 0 switches one off (default: "+defaultHard()+")")
+	flags.StringSliceVar(&o.evictionSoft, "eviction-soft", nil,
+		"pods are evicted when less is left for the time of --eviction-soft-grace-period")
+	flags.StringSliceVar(&o.softGrace, "eviction-soft-grace-period", nil,
+		"how long, for each signal of --eviction-soft, such as memory.available=90s")
+	flags.IntVar(&o.evictionMaxGrace, "eviction-max-pod-grace-period", 0,
+		"the most seconds that a pod gets to stop at a soft threshold")
+	flags.StringSliceVar(&o.minimumReclaim, "eviction-minimum-reclaim", nil,
+		"how much more must become free before pods are no longer evicted, such as memory.available=100Mi")
+	flags.DurationVar(&o.pressureTransition, "eviction-pressure-transition-period", eviction.DefaultTransition,
+		"how long the node says that it is under pressure after the last time it was")
+	flags.IntVar(&o.images.High, "image-gc-high-threshold", 85,
+		"percentage of the images' disk from which images that nobody uses are removed; 100 for never")
+	flags.IntVar(&o.images.Low, "image-gc-low-threshold", 80, "percentage that is aimed at then")
+	flags.DurationVar(&o.images.MinAge, "minimum-image-ttl-duration", 2*time.Minute,
+		"how long an image stays after it came or was used last")
+	flags.DurationVar(&o.images.MaxAge, "maximum-image-ttl-duration", 0,
+		"how long an image that nobody uses may stay; 0 for ever")
+}
+
+// defaultHard words the default of --eviction-hard.
+func defaultHard() string {
+	var out []string
+	defaults := eviction.DefaultHard()
+	for _, s := range []eviction.Signal{eviction.Memory, eviction.NodeFS, eviction.NodeFSInodes, eviction.ImageFS,
+		eviction.ImageFSInodes} {
+		out = append(out, string(s)+"<"+defaults[string(s)])
+	}
+	return strings.Join(out, ",")
+}
+
+// pairs reads settings such as memory.available<100Mi, as kubelet writes them, or memory.available=100Mi. Nil for
+// none.
+func pairs(flag string, list []string) (map[string]string, error) {
+	if len(list) == 0 {
+		return nil, nil
+	}
+	out := make(map[string]string, len(list))
+	for _, text := range list {
+		name, value, ok := strings.Cut(text, "<")
+		if !ok {
+			name, value, ok = strings.Cut(text, "=")
+		}
+		if !ok {
+			return nil, fmt.Errorf("--%s: %q is not of the form memory.available<100Mi", flag, text)
+		}
+		out[name] = value
+	}
+	return out, nil
 }
 
 func (o *machineOptions) config() (monoplane.MachineConfig, error) {
-	m := monoplane.MachineConfig{ManifestURL: o.manifestURL}
+	m := monoplane.MachineConfig{
+		ManifestURL: o.manifestURL, SystemReserved: o.systemReserved, KubeReserved: o.kubeReserved,
+		PodsPerCore: o.podsPerCore, ImageGC: o.images,
+	}
+	if o.maxPods != 110 {
+		m.MaxPods = o.maxPods
+	}
+	if o.images == (gc.Policy{High: 85, Low: 80, MinAge: 2 * time.Minute}) {
+		m.ImageGC = gc.Policy{}
+	}
 	if o.manifestPath != "" {
 		path, err := filepath.Abs(o.manifestPath)
 		if err != nil {
@@ -39,6 +117,24 @@ func (o *machineOptions) config() (monoplane.MachineConfig, error) {
 			m.ManifestHeader = http.Header{}
 		}
 		m.ManifestHeader.Set(k, v)
+	}
+	m.Eviction.MaxGrace = time.Duration(o.evictionMaxGrace) * time.Second
+	if o.pressureTransition != eviction.DefaultTransition {
+		m.Eviction.Transition = o.pressureTransition
+	}
+	for _, of := range []struct {
+		flag string
+		list []string
+		to   *map[string]string
+	}{
+		{"eviction-hard", o.evictionHard, &m.Eviction.Hard}, {"eviction-soft", o.evictionSoft, &m.Eviction.Soft},
+		{"eviction-soft-grace-period", o.softGrace, &m.Eviction.SoftGrace},
+		{"eviction-minimum-reclaim", o.minimumReclaim, &m.Eviction.MinimumReclaim},
+	} {
+		var err error
+		if *of.to, err = pairs(of.flag, of.list); err != nil {
+			return m, err
+		}
 	}
 	return m, nil
 }

@@ -72,7 +72,7 @@ func TestCheck(t *testing.T) {
 		"fits":  {pod: pod(asks("cpu", "500m", "memory", "1Gi")), others: []*corev1.Pod{one}},
 		"zero":  {pod: pod(asks("example.com/gpu", "0")), others: []*corev1.Pod{one}},
 		"cpu": {pod: pod(asks("cpu", "501m")), others: []*corev1.Pod{one}, reason: "OutOfcpu",
-			message: "requested: 501m, used: 1500m, capacity: 2"},
+			message: "requested: 501, used: 1500, capacity: 2000"},
 		"memory":  {pod: pod(asks("memory", "2Gi")), reason: "OutOfmemory"},
 		"unknown": {pod: pod(asks("example.com/gpu", "1")), reason: "OutOfexample.com/gpu"},
 		"pods":    {pod: pod(), others: []*corev1.Pod{one, one, one}, reason: "OutOfpods"},
@@ -102,15 +102,19 @@ func TestCheck(t *testing.T) {
 		"another as a whole": {pod: pod(asks("cpu", "1")), others: []*corev1.Pod{pod(func(p *corev1.Pod) {
 			p.Spec.Resources = &corev1.ResourceRequirements{Requests: quantities("cpu", "1")}
 			p.Spec.Overhead = quantities("cpu", "1m")
-		})}, reason: "OutOfcpu", message: "requested: 1, used: 1001m, capacity: 2"},
+		})}, reason: "OutOfcpu", message: "requested: 1000, used: 1001, capacity: 2000"},
 		"init with sidecar": {pod: pod(asks("cpu", "1"), func(p *corev1.Pod) {
 			side := container("cpu", "500m")
 			side.RestartPolicy = &always
 			p.Spec.InitContainers = []*corev1.Container{side, container("cpu", "1600m")}
-		}), reason: "OutOfcpu", message: "requested: 2100m"},
+		}), reason: "OutOfcpu", message: "requested: 2100"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := admission.Check(c.pod, node, c.others)
+			var others []admission.Holder
+			for _, o := range c.others {
+				others = append(others, admission.Holder{Pod: o})
+			}
+			got := admission.Decide(admission.Request{Pod: c.pod, Node: node, Others: others}).Refused
 			switch {
 			case got == nil && c.reason != "":
 				t.Errorf("admitted, want %s", c.reason)

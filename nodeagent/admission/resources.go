@@ -5,41 +5,80 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/resource"
 
-	corev1 "monoplane.dev/api/core/v1"
-	"monoplane.dev/codec/value"
 	rules "monoplane.dev/rules/resources"
 )
 
-func resources(pod *corev1.Pod, node *corev1.Node, others []*corev1.Pod) *Refusal {
-	allocatable := node.GetStatus().GetAllocatable()
-	if most, err := value.Quantity(allocatable["pods"]); err == nil && allocatable["pods"] != nil &&
-		int64(len(others))+1 > most.Value() {
-		return &Refusal{"OutOfpods", fmt.Sprintf(
-			"Node didn't have enough resource: pods, requested: 1, used: %d, capacity: %d", len(others), most.Value())}
+// shortage is a resource of which the node has not enough. Amounts are in thousandths of a cpu, and else in units.
+type shortage struct {
+	resource             string
+	asked, used, present int64
+}
+
+// missing returns how much must become free.
+func (s shortage) missing() int64 { return s.asked - (s.present - s.used) }
+
+func (s shortage) refusal() *Refusal {
+	return &Refusal{"OutOf" + s.resource, fmt.Sprintf(
+		"Node didn't have enough resource: %s, requested: %d, used: %d, capacity: %d", s.resource, s.asked, s.used,
+		s.present)}
+}
+
+const (
+	resourcePods = "pods"
+	resourceCPU  = "cpu"
+)
+
+// amount returns a quantity as shortages have it.
+func amount(name string, q resource.Quantity) int64 {
+	if name == resourceCPU {
+		return q.MilliValue()
 	}
-	held := make([]rules.List, len(others))
-	for i, o := range others {
-		held[i] = rules.Requests(o.GetSpec())
+	return q.Value()
+}
+
+// requestOf returns how much of a resource a pod asks for.
+func requestOf(l rules.List, name string) int64 {
+	if name == resourcePods {
+		return 1
 	}
-	capacities := rules.ListOf(allocatable)
-	for _, asked := range rules.Requests(pod.GetSpec()) {
-		if asked.Quantity.IsZero() {
+	q, _ := l.Get(name)
+	return amount(name, q)
+}
+
+// lacking returns what the node has not enough of for the pod.
+func lacking(r *Request) []shortage {
+	present := rules.ListOf(r.Node.GetStatus().GetAllocatable())
+	var out []shortage
+	if most, ok := present.Get(resourcePods); ok && int64(len(r.Others))+1 > most.Value() {
+		out = append(out, shortage{resourcePods, 1, int64(len(r.Others)), most.Value()})
+	}
+	held := make([]rules.List, len(r.Others))
+	for i, o := range r.Others {
+		held[i] = rules.Requests(o.Pod.GetSpec())
+	}
+	for _, asked := range rules.Requests(r.Pod.GetSpec()) {
+		s := shortage{resource: asked.Name, asked: amount(asked.Name, asked.Quantity)}
+		if s.asked == 0 {
 			continue
 		}
-		var used resource.Quantity
 		for _, l := range held {
-			if q, ok := l.Get(asked.Name); ok {
-				used.Add(q)
-			}
+			s.used += requestOf(l, s.resource)
 		}
-		capacity, _ := capacities.Get(asked.Name)
-		sum := asked.Quantity.DeepCopy()
-		sum.Add(used)
-		if sum.Cmp(capacity) > 0 {
-			return &Refusal{"OutOf" + asked.Name, fmt.Sprintf(
-				"Node didn't have enough resource: %s, requested: %s, used: %s, capacity: %s",
-				asked.Name, asked.Quantity.String(), used.String(), capacity.String())}
+		if have, ok := present.Get(s.resource); ok {
+			s.present = amount(s.resource, have)
+		}
+		if s.missing() > 0 {
+			out = append(out, s)
 		}
 	}
-	return nil
+	return out
+}
+
+// preemptable reports whether a pod may have to go for another.
+func preemptable(r *Request, o Holder) bool {
+	if Critical(r.Pod, r.Static) && !Critical(o.Pod, o.Static) {
+		return true
+	}
+	a, b := r.Pod.GetSpec(), o.Pod.GetSpec()
+	return a.GetPriority() > b.GetPriority() && a.Priority != nil && b.Priority != nil
 }

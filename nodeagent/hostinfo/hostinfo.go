@@ -104,29 +104,3 @@ func addresses() []string {
 		return []string{"127.0.0.1"}
 	}
 }
-
-// Pressure says what a machine runs out of.
-type Pressure struct {
-	// Memory: less than 100 MiB is available. Disk: less than a tenth is free. PIDs: less than a tenth is free.
-	Memory, Disk, PIDs bool
-}
-
-const (
-	memoryFloor = 100 << 20
-	tenth       = 10
-)
-
-// ReadPressure returns the state of this machine; dir is as for Read.
-func ReadPressure(dir string) Pressure {
-	var p Pressure
-	if free := memoryAvailable(); free > 0 {
-		p.Memory = free < memoryFloor
-	}
-	if total, free := disk(dir); total > 0 {
-		p.Disk = free < total/tenth
-	}
-	if limit, used := pids(); limit > 0 {
-		p.PIDs = limit-used < limit/tenth
-	}
-	return p
-}

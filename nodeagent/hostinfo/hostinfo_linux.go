@@ -79,6 +79,18 @@ func disk(dir string) (total, free int64) {
 	return int64(s.Blocks) * s.Bsize, int64(s.Bavail) * s.Bsize
 }
 
+func roomOf(dir string) Room {
+	var s unix.Statfs_t
+	var at unix.Stat_t
+	if dir == "" || unix.Statfs(dir, &s) != nil || unix.Stat(dir, &at) != nil {
+		return Room{}
+	}
+	return Room{
+		Size: int64(s.Blocks) * s.Bsize, Available: int64(s.Bavail) * s.Bsize, Inodes: int64(s.Files),
+		InodesFree: int64(s.Ffree), Device: at.Dev,
+	}
+}
+
 // pids returns how many tasks the kernel allows and how many there are.
 func pids() (limit, used int64) {
 	limit, err := strconv.ParseInt(line("/proc/sys/kernel/pid_max"), 10, 64)

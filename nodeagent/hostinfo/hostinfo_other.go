@@ -19,4 +19,5 @@ func osImage() string                 { return "" }
 func memoryTotal() int64              { return 0 }
 func memoryAvailable() int64          { return 0 }
 func disk(string) (total, free int64) { return 0, 0 }
+func roomOf(string) Room              { return Room{} }
 func pids() (limit, used int64)       { return 0, 0 }

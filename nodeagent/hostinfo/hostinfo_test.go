@@ -27,9 +27,17 @@ func TestRead(t *testing.T) {
 	if len(f.IPs) == 0 || net.ParseIP(f.IPs[0]) == nil {
 		t.Errorf("addresses: %v", f.IPs)
 	}
-	hostinfo.ReadPressure(t.TempDir())
-	if hostinfo.ReadPressure("/none").Disk {
-		t.Error("a directory that does not exist is under pressure")
+	if runtime.GOOS == "linux" {
+		total, available := hostinfo.Memory()
+		limit, used := hostinfo.PIDs()
+		room := hostinfo.RoomOf(t.TempDir())
+		if total < available || available <= 0 || limit < used || used <= 0 || room.Size < room.Available ||
+			room.Inodes < room.InodesFree || room.Device == 0 {
+			t.Errorf("memory %d of %d, pids %d of %d, disk %+v", available, total, used, limit, room)
+		}
+	}
+	if hostinfo.RoomOf("/none") != (hostinfo.Room{}) {
+		t.Error("a directory that does not exist has room")
 	}
 }
 

@@ -24,7 +24,7 @@ func (m *StateMachine) absorb(in Input) {
 		m.nodeStops = true
 	case Evict:
 		if m.life < Stopped && m.end.reason == "" {
-			m.end = ending{reason: in.Reason, message: in.Message, grace: in.Grace}
+			m.end = ending{reason: in.Reason, message: in.Message, grace: in.Grace, disruption: in.Disruption}
 		}
 	case Poke:
 		m.observeAgain = true

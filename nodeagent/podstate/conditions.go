@@ -21,6 +21,8 @@ const (
 	// condKillFailed is True while something of the pod is not confirmed dead after its grace period. It is there only
 	// once that has happened.
 	condKillFailed = "monoplane.dev/KillFailed"
+	// condDisruption is True on a pod that the node stops for reasons that are not the pod's. spec: DISR-4, DISR-6
+	condDisruption = "DisruptionTarget"
 )
 
 // conditions brings the agent's conditions in s up to date; phase and container statuses are already set.
@@ -71,6 +73,9 @@ func (m *StateMachine) conditions(s *corev1.PodStatus) {
 		set(condRestarting, true, "RestartAllContainersStarted", "container exited with restart policy rule")
 	} else if condition(s, condRestarting) != nil {
 		set(condRestarting, false, over, "")
+	}
+	if m.end.disruption != "" {
+		set(condDisruption, true, "TerminationByKubelet", m.end.disruption)
 	}
 	if why := m.Stuck(); why != "" {
 		set(condKillFailed, true, "FailedKillPod", "not confirmed dead: "+why)

@@ -47,6 +47,9 @@ type Evict struct {
 	Reason, Message string
 	// Grace limits the pod's own grace period; none when negative.
 	Grace time.Duration
+	// Disruption is the message of the condition DisruptionTarget, which says that the pod could not help it. Empty when
+	// the pod goes for its own excess. spec: DISR-4, DISR-6
+	Disruption string
 }
 
 // Poke says that the runtime may show something new.

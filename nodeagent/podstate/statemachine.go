@@ -96,6 +96,7 @@ type StateMachine struct {
 type ending struct {
 	reason, message string
 	grace           time.Duration // limit of the grace period, negative for none
+	disruption      string        // message of the condition DisruptionTarget, empty for none
 }
 
 // New returns the machine of a pod that is bound to this node, given all that the runtime shows of it.

@@ -1,0 +1,58 @@
+package main
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"monoplane.dev"
+	"monoplane.dev/nodeagent/eviction"
+)
+
+// spec: STATIC-1, QOS-2
+func TestMachineFlags(t *testing.T) {
+	cfg, _, err := upConfig(t, "--eviction-hard=memory.available<1Gi,nodefs.available<5%",
+		"--eviction-soft=pid.available=10%", "--eviction-soft-grace-period=pid.available=1m",
+		"--eviction-max-pod-grace-period=9", "--system-reserved=cpu=500m", "--max-pods=5",
+		"--manifest-url=https://h/x", "--manifest-url-header=A=b")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := monoplane.MachineConfig{
+		ManifestURL: "https://h/x", ManifestHeader: map[string][]string{"A": {"b"}}, MaxPods: 5,
+		SystemReserved: map[string]string{"cpu": "500m"},
+		Eviction: eviction.Settings{
+			Hard: map[string]string{"memory.available": "1Gi", "nodefs.available": "5%"},
+			Soft: map[string]string{"pid.available": "10%"}, SoftGrace: map[string]string{"pid.available": "1m"},
+			MaxGrace: 9 * time.Second,
+		},
+	}
+	if !reflect.DeepEqual(cfg.Machine, want) {
+		t.Errorf("got  %+v\nwant %+v", cfg.Machine, want)
+	}
+	if cfg, _, err = upConfig(t); err != nil || !reflect.DeepEqual(cfg.Machine, monoplane.MachineConfig{}) {
+		t.Errorf("without flags: %+v, %v", cfg.Machine, err)
+	}
+	if _, _, err = upConfig(t, "--eviction-hard=memory.available"); err == nil ||
+		!strings.Contains(err.Error(), "--eviction-hard") {
+		t.Errorf("no amount: %v", err)
+	}
+	for text, m := range map[string]monoplane.MachineConfig{
+		"is not an http":  {ManifestURL: "x"},
+		"cannot be":       {KubeReserved: map[string]string{"gpu": "1"}},
+		"may be negative": {MaxPods: -1},
+		"is no signal":    {Eviction: eviction.Settings{Hard: map[string]string{"x": "1"}}},
+	} {
+		_, err := monoplane.Start(t.Context(), monoplane.Config{DataDir: t.TempDir(), Machine: m})
+		if err == nil || !strings.Contains(err.Error(), text) {
+			t.Errorf("%v, want %q", err, text)
+		}
+	}
+	_, err = monoplane.Start(t.Context(), monoplane.Config{
+		DataDir: t.TempDir(), Runtime: monoplane.FakeRuntime(), Machine: monoplane.MachineConfig{MaxPods: 1},
+	})
+	if err == nil || !strings.Contains(err.Error(), "simulated nodes have no machine") {
+		t.Errorf("simulated: %v", err)
+	}
+}

@@ -1,0 +1,123 @@
+// Package gc decides what a node can do without: images that nobody uses while their disk fills up, and logs of pods
+// that are gone. It has no clock and does nothing itself.
+//
+// An image is in use while any container is made of it. Pinned images, such as that of the sandboxes, always are. What
+// has been here, or in use, less than a minimum age ago stays: a pod may be about to start. What was used longest ago
+// goes first.
+package gc
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// Policy says when images go. Shares are in percent of the file system.
+type Policy struct {
+	// High is the share in use from which images are removed, 85 by default, 100 for never; Low the share that is then
+	// aimed at, 80 by default.
+	High, Low int
+	// MinAge is how long an image stays after it came, or was used last; 2 min by default.
+	MinAge time.Duration
+	// MaxAge is how long an image that nobody uses may stay; 0 for ever.
+	MaxAge time.Duration
+}
+
+// Complete returns p with defaults in place of what is zero.
+func (p Policy) Complete() Policy {
+	if p.High == 0 {
+		p.High = 85
+	}
+	if p.Low == 0 {
+		p.Low = min(80, p.High)
+	}
+	if p.MinAge == 0 {
+		p.MinAge = 2 * time.Minute
+	}
+	return p
+}
+
+// ToFree returns how many bytes are to be freed of a file system; 0 while it is not full enough.
+func (p Policy) ToFree(size, available int64) int64 {
+	if size <= 0 || p.High >= 100 || (size-available)*100 < size*int64(p.High) {
+		return 0
+	}
+	return max(0, size*int64(100-p.Low)/100-available)
+}
+
+// Images remembers when images came and were in use. The zero value knows none.
+type Images struct {
+	seen map[string]*record // by id
+}
+
+type record struct {
+	came, used time.Time // used is zero for one that was never
+	size       int64
+	kept       bool // in use now, or pinned
+}
+
+// Observe takes in which images there are, and which containers.
+func (g *Images) Observe(now time.Time, images []*runtimeapi.Image, containers []*runtimeapi.Container) {
+	inUse := make(map[string]bool)
+	for _, c := range containers {
+		for _, ref := range []string{c.GetImageRef(), c.GetImage().GetImage(), c.GetImageId()} {
+			inUse[ref] = true
+		}
+	}
+	before := g.seen
+	g.seen = make(map[string]*record, len(images))
+	for _, image := range images {
+		id := image.GetId()
+		r := before[id]
+		if r == nil {
+			r = &record{came: now}
+		}
+		r.size = int64(image.GetSize())
+		names := slices.Concat([]string{id}, image.GetRepoTags(), image.GetRepoDigests())
+		used := slices.ContainsFunc(names, func(name string) bool { return name != "" && inUse[name] })
+		if used {
+			r.used = now
+		}
+		r.kept = used || image.GetPinned()
+		g.seen[id] = r
+	}
+}
+
+// Unused returns the images that can go, first those that were used longest ago, until toFree bytes are gathered; all
+// of them when toFree is negative. What is older than the policy's maximum goes in any case.
+func (g *Images) Unused(now time.Time, p Policy, toFree int64) []string {
+	type candidate struct {
+		id string
+		*record
+	}
+	var all []candidate
+	for id, r := range g.seen {
+		if !r.kept && now.Sub(r.latest()) >= p.MinAge {
+			all = append(all, candidate{id, r})
+		}
+	}
+	slices.SortFunc(all, func(a, b candidate) int {
+		return cmp.Or(a.used.Compare(b.used), a.came.Compare(b.came), cmp.Compare(a.id, b.id))
+	})
+	var out []string
+	var freed int64
+	for _, c := range all {
+		old := p.MaxAge > 0 && now.Sub(c.latest()) >= p.MaxAge
+		if toFree >= 0 && freed >= toFree && !old {
+			continue
+		}
+		out = append(out, c.id)
+		freed += c.size
+	}
+	return out
+}
+
+// latest is when the image was needed last, as far as anybody knows.
+func (r *record) latest() time.Time {
+	if r.used.After(r.came) {
+		return r.used
+	}
+	return r.came
+}

@@ -1,0 +1,57 @@
+package gc_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"monoplane.dev/nodeagent/gc"
+)
+
+func image(id string, size uint64, tags ...string) *runtimeapi.Image {
+	return &runtimeapi.Image{Id: id, Size: size, RepoTags: tags}
+}
+
+func TestImages(t *testing.T) {
+	p := gc.Policy{}.Complete()
+	var g gc.Images
+	start := time.Unix(1000, 0)
+	at := func(d time.Duration) time.Time { return start.Add(d) }
+	all := []*runtimeapi.Image{image("a", 10, "reg/a:1"), image("b", 20), image("c", 30), {Id: "pause", Pinned: true}}
+	byTag := &runtimeapi.Container{Image: &runtimeapi.ImageSpec{Image: "reg/a:1"}}
+	byID := &runtimeapi.Container{ImageRef: "b"}
+	g.Observe(at(0), all, []*runtimeapi.Container{byTag, byID})
+	expect := func(now time.Time, free int64, want ...string) {
+		t.Helper()
+		if got := g.Unused(now, p, free); !slices.Equal(got, want) {
+			t.Errorf("after %s, to free %d: %v, want %v", now.Sub(start), free, got, want)
+		}
+	}
+	expect(at(time.Minute), -1) // too young
+	expect(at(2*time.Minute), -1, "c")
+	g.Observe(at(3*time.Minute), all, []*runtimeapi.Container{byID})
+	expect(at(4*time.Minute), -1, "c", "a") // a was in use 4 minutes ago
+	expect(at(4*time.Minute), 30, "c")
+	expect(at(4*time.Minute), 31, "c", "a")
+	expect(at(4*time.Minute), 0)
+	g.Observe(at(5*time.Minute), all[1:], nil)
+	expect(at(5*time.Minute-time.Second), -1, "c") // b was seen in use less than 2 minutes ago
+	p.MaxAge = 3 * time.Minute
+	expect(at(6*time.Minute), 0, "c", "b")
+}
+
+func TestToFree(t *testing.T) {
+	p := gc.Policy{}.Complete()
+	for _, x := range []struct{ size, available, want int64 }{
+		{100, 16, 0}, {100, 15, 5}, {100, 0, 20}, {0, 0, 0},
+	} {
+		if got := p.ToFree(x.size, x.available); got != x.want {
+			t.Errorf("%d of %d: %d, want %d", x.available, x.size, got, x.want)
+		}
+	}
+	if got := (gc.Policy{High: 100}).Complete().ToFree(100, 0); got != 0 {
+		t.Errorf("switched off: %d", got)
+	}
+}

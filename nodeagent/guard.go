@@ -1,0 +1,337 @@
+package nodeagent
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	corev1 "monoplane.dev/api/core/v1"
+	"monoplane.dev/client/record"
+	"monoplane.dev/nodeagent/admission"
+	"monoplane.dev/nodeagent/eviction"
+	"monoplane.dev/nodeagent/gc"
+	"monoplane.dev/nodeagent/hostinfo"
+	"monoplane.dev/nodeagent/podstate"
+	"monoplane.dev/nodeagent/usage"
+)
+
+// guard keeps the machine from running out of what everything on it needs: it looks at the machine every guardPeriod,
+// says in the node's conditions what is short, and makes room, first by what nobody needs, then by evicting one pod at
+// a time. Pods are measured only when one must go, or has a limit of local storage. spec: QOS-2
+type guard struct {
+	agent    *Agent
+	pressure *eviction.Pressure
+	images   gc.Images
+	// leaving is the pod that was evicted last, until it is gone or evictionWait is over.
+	leaving *worker
+	since   time.Time
+	// cleaned is when images were looked at last; imageDir is where they are.
+	cleaned  time.Time
+	imageDir string
+	// measured says when pods were measured last, and took how long that took.
+	measured time.Time
+	took     time.Duration
+
+	mu         sync.Mutex
+	conditions []string
+}
+
+// The times of the guard.
+const (
+	guardPeriod  = 10 * time.Second
+	imagePeriod  = 5 * time.Minute
+	evictionWait = 30 * time.Second
+	// patienceOfMeasuring: measuring what pods store takes at most one part in so many of the time.
+	patienceOfMeasuring = 20
+)
+
+func newGuard(a *Agent) *guard {
+	if a.cfg.Simulated && a.cfg.Readings == nil {
+		return nil
+	}
+	return &guard{agent: a, pressure: eviction.NewPressure(a.cfg.thresholds, a.cfg.Eviction.Transition)}
+}
+
+// pressing returns the conditions that say what the node runs out of.
+func (a *Agent) pressing() []string {
+	if a.guard == nil {
+		return nil
+	}
+	a.guard.mu.Lock()
+	defer a.guard.mu.Unlock()
+	return a.guard.conditions
+}
+
+// run looks until ctx ends.
+func (g *guard) run(ctx context.Context) error {
+	tick := time.NewTicker(guardPeriod)
+	defer tick.Stop()
+	for {
+		g.look(ctx)
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+func (g *guard) look(ctx context.Context) {
+	readings := g.read(ctx)
+	verdict := g.pressure.Observe(now(), readings)
+	g.mu.Lock()
+	changed := !slices.Equal(g.conditions, verdict.Conditions)
+	g.conditions = verdict.Conditions
+	g.mu.Unlock()
+	if changed {
+		g.agent.cfg.Logger.Warn("what the node runs out of has changed", "conditions", verdict.Conditions)
+		g.agent.LookAtNode()
+	}
+	if now().Sub(g.cleaned) >= imagePeriod {
+		g.cleaned = now()
+		g.collectImages(ctx)
+		g.agent.removeOrphanLogs(ctx)
+	}
+	if g.leaves() || g.evictGreedy(ctx) || len(verdict.Act) == 0 {
+		return
+	}
+	g.reclaim(ctx, verdict.Act[0], readings)
+}
+
+// leaves reports whether the pod that was evicted last may still make room.
+func (g *guard) leaves() bool {
+	if g.leaving != nil && (now().Sub(g.since) >= evictionWait || !g.leaving.waitedFor()) {
+		g.leaving = nil
+	}
+	return g.leaving != nil
+}
+
+// reclaim makes room: by what nobody needs where that helps, else by evicting a pod.
+func (g *guard) reclaim(ctx context.Context, t eviction.Threshold, readings eviction.Readings) {
+	a := g.agent
+	a.nodeEvent(record.Warning, "EvictionThresholdMet", "Attempting to reclaim "+t.Signal.Resource())
+	if strings.HasPrefix(string(t.Signal), "nodefs") || strings.HasPrefix(string(t.Signal), "imagefs") {
+		g.removeImages(ctx, -1)
+		if readings = g.read(ctx); g.pressure.Relieved(readings) {
+			return
+		}
+	}
+	pods := g.measure(ctx, func(*corev1.Pod) bool { return true }, t.Signal.Resource() != "memory")
+	victim := eviction.First(t.Signal, pods)
+	if victim == nil {
+		a.cfg.Logger.Warn("the machine runs out of something, and no pod may be evicted", "signal", string(t.Signal))
+		return
+	}
+	grace := time.Second // hard thresholds leave no time
+	if !t.Hard() {
+		grace = max(a.cfg.Eviction.MaxGrace, time.Second)
+	}
+	message := eviction.Message(t, readings, victim)
+	g.evict(victim.Pod, podstate.Evict{Reason: eviction.Reason, Message: message, Grace: grace, Disruption: message})
+}
+
+// evictGreedy evicts the pods that exceed their own limits of local storage, and reports whether there were any.
+func (g *guard) evictGreedy(ctx context.Context) bool {
+	if now().Sub(g.measured) < patienceOfMeasuring*g.took {
+		return false
+	}
+	began := time.Now()
+	pods := g.measure(ctx, func(p *corev1.Pod) bool { return eviction.LimitsStorage(p.GetSpec()) }, true)
+	g.measured, g.took = now(), time.Since(began)
+	evicted := false
+	for i := range pods {
+		if message := eviction.Excess(&pods[i]); message != "" && !pods[i].Critical {
+			g.evict(pods[i].Pod, podstate.Evict{Reason: eviction.Reason, Message: message, Grace: time.Second})
+			evicted = true
+		}
+	}
+	return evicted
+}
+
+func (g *guard) evict(p *corev1.Pod, why podstate.Evict) {
+	w := g.agent.worker(uidOf(p))
+	if w == nil {
+		return
+	}
+	g.agent.cfg.Logger.Warn("evicting a pod", "pod", name(p), "uid", w.uid, "reason", why.Message)
+	g.agent.cfg.Recorder.Event(p, record.Warning, eviction.Reason, "Evicting", why.Message)
+	g.leaving, g.since = w, now()
+	w.post(why)
+}
+
+// measure returns what the pods use that run here and that which wants. Disk is measured on demand only.
+func (g *guard) measure(ctx context.Context, which func(*corev1.Pod) bool, disk bool) []eviction.Pod {
+	a := g.agent
+	var out []eviction.Pod
+	for _, w := range a.list() {
+		w.look(func(m *podstate.StateMachine) {
+			if m.Life() == podstate.Active && !m.Empty() && which(m.Pod()) {
+				out = append(out, eviction.Pod{Pod: m.Pod(), Critical: admission.Critical(m.Pod(), w.static != nil)})
+			}
+		})
+	}
+	if len(out) == 0 {
+		return nil
+	}
+	all, err := a.usage(ctx)
+	if err != nil {
+		a.cfg.Logger.Warn("the runtime does not say what pods use", "error", err)
+	}
+	for i := range out {
+		p := &out[i]
+		p.Containers = make(map[string]eviction.Usage)
+		if u := all[uidOf(p.Pod)]; u != nil {
+			p.Measured, p.Usage.Processes = true, u.Processes
+			for c, used := range u.Containers {
+				p.Containers[c] = eviction.Usage{Memory: used.Memory, Disk: used.Layer, Inodes: used.LayerInodes}
+			}
+		}
+		if disk {
+			a.measureDisk(ctx, p)
+		}
+		for _, u := range p.Containers {
+			p.Usage.Memory += u.Memory
+			p.Usage.Disk += u.Disk
+			p.Usage.Inodes += u.Inodes
+		}
+	}
+	return out
+}
+
+// usage asks the runtime what the agent's pods use, by uid.
+func (a *Agent) usage(ctx context.Context) (map[string]*usage.Pod, error) {
+	return usage.Pods(ctx, a.cfg.Runtime, a.owns)
+}
+
+// read returns what the machine has.
+func (g *guard) read(ctx context.Context) eviction.Readings {
+	a := g.agent
+	if a.cfg.Readings != nil {
+		return a.cfg.Readings(ctx)
+	}
+	r := eviction.Readings{}
+	total, available := hostinfo.Memory()
+	if total > 0 {
+		r[eviction.Memory] = eviction.Reading{Available: available, Capacity: total}
+		g.readAllocatable(ctx, r)
+	}
+	node := hostinfo.RoomOf(a.cfg.DataDir)
+	readRoom(r, node, eviction.NodeFS, eviction.NodeFSInodes)
+	if images := hostinfo.RoomOf(g.imageDir); images.Device != node.Device {
+		readRoom(r, images, eviction.ImageFS, eviction.ImageFSInodes)
+	}
+	if limit, used := hostinfo.PIDs(); limit > 0 {
+		r[eviction.PIDs] = eviction.Reading{Available: limit - used, Capacity: limit}
+	}
+	return r
+}
+
+func readRoom(r eviction.Readings, room hostinfo.Room, bytes, inodes eviction.Signal) {
+	if room.Size > 0 {
+		r[bytes] = eviction.Reading{Available: room.Available, Capacity: room.Size}
+	}
+	if room.Inodes > 0 { // some file systems make them as needed
+		r[inodes] = eviction.Reading{Available: room.InodesFree, Capacity: room.Inodes}
+	}
+}
+
+// readAllocatable adds what is left of the memory that pods may use. Pods are measured only when the machine as a
+// whole uses so much that they could have come near it.
+func (g *guard) readAllocatable(ctx context.Context, r eviction.Readings) {
+	a := g.agent
+	all := r[eviction.Memory]
+	limit := all.Capacity - a.cfg.reserved("memory")
+	if limit <= 0 || limit == all.Capacity || all.Available > limit/patienceOfMeasuring {
+		return
+	}
+	pods, err := a.usage(ctx)
+	if err != nil {
+		return
+	}
+	var used int64
+	for _, p := range pods {
+		for _, c := range p.Containers {
+			used += c.Memory
+		}
+	}
+	r[eviction.AllocatableMemory] = eviction.Reading{Available: limit - used, Capacity: limit}
+}
+
+// collectImages removes images that nobody uses when their disk fills up.
+func (g *guard) collectImages(ctx context.Context) {
+	a := g.agent
+	asked, cancel := context.WithTimeout(ctx, listTimeout)
+	defer cancel()
+	info, err := a.cfg.Images.ImageFsInfo(asked, &runtimeapi.ImageFsInfoRequest{})
+	if err != nil {
+		return // not every runtime says
+	}
+	for _, f := range info.GetImageFilesystems() {
+		g.imageDir = f.GetFsId().GetMountpoint()
+	}
+	p := a.cfg.ImageGC
+	room := hostinfo.RoomOf(g.imageDir)
+	free := p.ToFree(room.Size, room.Available)
+	if !g.observeImages(ctx) {
+		return
+	}
+	if free > 0 || p.MaxAge > 0 {
+		freed := g.removeUnused(ctx, free)
+		if freed == 0 && free > 0 && a.hasImages(ctx) {
+			a.nodeEvent(record.Warning, "ImageGCFailed",
+				"the disk of the images fills up, and there is no image that nobody uses")
+		}
+	}
+}
+
+// hasImages reports whether the runtime keeps images that take room at all.
+func (a *Agent) hasImages(ctx context.Context) bool {
+	images, err := a.listImages(ctx)
+	return err == nil && slices.ContainsFunc(images, func(i *corev1.ContainerImage) bool { return i.GetSizeBytes() > 0 })
+}
+
+// removeImages removes images that nobody uses; all of them when bytes is negative.
+func (g *guard) removeImages(ctx context.Context, bytes int64) {
+	if g.observeImages(ctx) {
+		g.removeUnused(ctx, bytes)
+	}
+}
+
+// observeImages looks at which images there are, and which are in use.
+func (g *guard) observeImages(ctx context.Context) bool {
+	a := g.agent
+	ctx, cancel := context.WithTimeout(ctx, listTimeout)
+	defer cancel()
+	images, err := a.cfg.Images.ListImages(ctx, &runtimeapi.ListImagesRequest{})
+	if err != nil {
+		return false
+	}
+	// Of all users of the runtime, not only this agent's.
+	containers, err := a.cfg.Runtime.ListContainers(ctx, &runtimeapi.ListContainersRequest{})
+	if err != nil {
+		return false
+	}
+	g.images.Observe(now(), images.GetImages(), containers.GetContainers())
+	return true
+}
+
+// removeUnused removes images and returns how many went.
+func (g *guard) removeUnused(ctx context.Context, bytes int64) (gone int) {
+	a := g.agent
+	for _, id := range g.images.Unused(now(), a.cfg.ImageGC, bytes) {
+		call, cancel := context.WithTimeout(ctx, runtimeTimeout)
+		_, err := a.cfg.Images.RemoveImage(call, &runtimeapi.RemoveImageRequest{Image: &runtimeapi.ImageSpec{Image: id}})
+		cancel()
+		if err != nil {
+			a.cfg.Logger.Warn("an image that nobody uses cannot be removed", "image", id, "error", err)
+			continue
+		}
+		a.cfg.Logger.Info("removed an image that nobody used", "image", id)
+		gone++
+	}
+	return gone
+}

@@ -1,0 +1,141 @@
+// Package usage measures what pods use: CPU, memory and processes as the runtime tells, and the local storage that
+// their logs, volumes and writable layers take.
+//
+// It measures when it is asked and remembers nothing. What cannot be read is left out, and counts as nothing. A walk
+// over a directory stays on its file system and follows no links.
+package usage
+
+import (
+	"context"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"monoplane.dev/nodeagent/criconfig"
+)
+
+// Pod is what a pod uses.
+type Pod struct {
+	// Namespace and Name are the pod's.
+	Namespace, Name string
+	// Containers are those that run, by name.
+	Containers map[string]Container
+	// Processes is 0 where the runtime does not tell.
+	Processes int64
+}
+
+// Container is what a container uses.
+type Container struct {
+	// At is when the runtime measured.
+	At time.Time
+	// CPU is the time used since the container started. NanoCores is the rate of it as the runtime sees it, 0 where it
+	// does not tell.
+	CPU       time.Duration
+	NanoCores int64
+	// Memory is the working set in bytes.
+	Memory int64
+	// Layer is what the writable layer takes in bytes, LayerInodes in files.
+	Layer, LayerInodes int64
+}
+
+// timeout bounds one call to the runtime.
+const timeout = 30 * time.Second
+
+// Runtime is what is asked of a runtime.
+type Runtime interface {
+	runtimeapi.RuntimeServiceClient
+}
+
+// Pods measures all pods whose labels owns accepts, by uid.
+func Pods(
+	ctx context.Context, runtime Runtime, owns func(labels map[string]string) bool,
+) (map[string]*Pod, error) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	list, err := runtime.ListContainerStats(ctx, &runtimeapi.ListContainerStatsRequest{})
+	if err != nil {
+		return nil, err
+	}
+	out := make(map[string]*Pod)
+	for _, s := range list.GetStats() {
+		labels := s.GetAttributes().GetLabels()
+		if !owns(labels) {
+			continue
+		}
+		uid := labels[criconfig.LabelPodUID]
+		if out[uid] == nil {
+			out[uid] = &Pod{
+				Namespace: labels[criconfig.LabelPodNamespace], Name: labels[criconfig.LabelPodName],
+				Containers: map[string]Container{},
+			}
+		}
+		out[uid].Containers[s.GetAttributes().GetMetadata().GetName()] = containerOf(s)
+	}
+	// Only some runtimes count processes.
+	boxes, err := runtime.ListPodSandboxStats(ctx, &runtimeapi.ListPodSandboxStatsRequest{})
+	if err == nil {
+		for _, s := range boxes.GetStats() {
+			if p := out[s.GetAttributes().GetLabels()[criconfig.LabelPodUID]]; p != nil {
+				p.Processes = int64(s.GetLinux().GetProcess().GetProcessCount().GetValue())
+			}
+		}
+	}
+	return out, nil
+}
+
+func containerOf(s *runtimeapi.ContainerStats) Container {
+	c := Container{
+		CPU:         time.Duration(s.GetCpu().GetUsageCoreNanoSeconds().GetValue()),
+		NanoCores:   int64(s.GetCpu().GetUsageNanoCores().GetValue()),
+		Memory:      int64(s.GetMemory().GetWorkingSetBytes().GetValue()),
+		Layer:       int64(s.GetWritableLayer().GetUsedBytes().GetValue()),
+		LayerInodes: int64(s.GetWritableLayer().GetInodesUsed().GetValue()),
+	}
+	if at := max(s.GetCpu().GetTimestamp(), s.GetMemory().GetTimestamp()); at > 0 {
+		c.At = time.Unix(0, at)
+	}
+	return c
+}
+
+// Disk returns what the files in a directory take, in bytes, and how many there are. One that does not exist takes
+// nothing. A file with several names counts as often.
+func Disk(ctx context.Context, dir string) (bytes, inodes int64) {
+	device, ok := deviceOf(dir)
+	if dir == "" || !ok {
+		return 0, 0
+	}
+	_ = filepath.WalkDir(dir, func(_ string, e fs.DirEntry, err error) error {
+		if ctx.Err() != nil {
+			return fs.SkipAll
+		}
+		if err != nil {
+			return nil //nolint:nilerr // what cannot be read, or has gone, counts as nothing
+		}
+		info, err := e.Info()
+		if err != nil {
+			return nil //nolint:nilerr // as above
+		}
+		on, used := blocks(info)
+		if on != device {
+			if e.IsDir() {
+				return fs.SkipDir
+			}
+			return nil
+		}
+		bytes, inodes = bytes+used, inodes+1
+		return nil
+	})
+	return bytes, inodes
+}
+
+func deviceOf(dir string) (uint64, bool) {
+	info, err := os.Lstat(dir)
+	if err != nil {
+		return 0, false
+	}
+	device, _ := blocks(info)
+	return device, true
+}
