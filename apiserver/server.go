@@ -47,6 +47,8 @@ type Config struct {
 	Store *store.Store
 	// Logs reaches the agents for the logs of containers; nil refuses such requests.
 	Logs LogStreamer
+	// Usage reaches the agents for what their nodes use; nil: nobody tells.
+	Usage define.UsageSource
 	// Scheduler explains where pods can go; nil refuses such requests.
 	Scheduler define.Explainer
 	// Tokens issues the tokens of service accounts; nil refuses such requests.
@@ -89,7 +91,7 @@ func New(ctx context.Context, cfg Config) (*Server, error) {
 		store: cfg.Store, log: cfg.Logger, tables: kinds.Tables(), authz: authz,
 		services: kinds.All(define.Config{
 			Deps:  registry.Deps{Store: cfg.Store, Clock: cfg.Clock, Rand: cfg.Rand},
-			Audit: auth.NewAudit(cfg.Logger), Rights: authz, Logs: cfg.Logs, Scheduler: cfg.Scheduler,
+			Audit: auth.NewAudit(cfg.Logger), Rights: authz, Logs: cfg.Logs, Usage: cfg.Usage, Scheduler: cfg.Scheduler,
 			Tokens: cfg.Tokens, Bearers: cfg.Bearers,
 		}),
 	}

@@ -15,6 +15,7 @@ import (
 	k8smeta "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	k8smetrics "k8s.io/metrics/pkg/apis/metrics/v1beta1"
 
 	"monoplane.dev/api/services"
 	"monoplane.dev/codec"
@@ -45,7 +46,7 @@ func upstream(t testing.TB) *runtime.Scheme {
 	for _, add := range []func(*runtime.Scheme) error{
 		k8score.AddToScheme, k8sapps.AddToScheme, k8scoordination.AddToScheme, k8sevents.AddToScheme,
 		k8sscheduling.AddToScheme,
-		k8sauthentication.AddToScheme, k8snode.AddToScheme, k8sstorage.AddToScheme,
+		k8sauthentication.AddToScheme, k8snode.AddToScheme, k8sstorage.AddToScheme, k8smetrics.AddToScheme,
 	} {
 		must(t, add(scheme))
 	}

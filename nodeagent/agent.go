@@ -39,6 +39,7 @@ type Agent struct {
 	volumes *volumes.Manager
 	static  *staticPods
 	guard   *guard // nil on a simulated machine
+	sampler sampler
 
 	mu sync.Mutex
 	// ctx is for the actions of workers, nil before Run; cancel ends it. Invariant: once closed, nothing is spawned.

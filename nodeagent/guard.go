@@ -66,8 +66,13 @@ func (a *Agent) pressing() []string {
 	return a.guard.conditions
 }
 
-// run looks until ctx ends.
+// run looks from when the agent is ready until ctx ends.
 func (g *guard) run(ctx context.Context) error {
+	select {
+	case <-g.agent.ready:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 	tick := time.NewTicker(guardPeriod)
 	defer tick.Stop()
 	for {

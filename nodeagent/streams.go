@@ -33,6 +33,9 @@ func (a *Agent) serveStreams(ctx context.Context) error {
 }
 
 func (a *Agent) serve(ctx context.Context, call *nodev1.Call, send func([]byte) error) error {
+	if call.GetUsage() != nil {
+		return a.reportUsage(ctx, send)
+	}
 	ask := call.GetLog()
 	if ask == nil {
 		return apierrors.New(apierrors.MethodNotAllowed, "this agent does not know what is asked of it")

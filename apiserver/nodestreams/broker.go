@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
 
 	nodev1 "monoplane.dev/api/node/v1"
 	"monoplane.dev/apierrors"
@@ -60,6 +61,25 @@ func (b *Broker) Logs(ctx context.Context, node string, ask *nodev1.LogCall, sen
 	return b.streams.Do(ctx, node, func(id string) *nodev1.Call {
 		return &nodev1.Call{Id: id, Request: &nodev1.Call_Log{Log: ask}}
 	}, send)
+}
+
+// Usage asks the agent of node what the node and its pods use. Errors: as for Logs.
+func (b *Broker) Usage(ctx context.Context, node string) (*nodev1.UsageReport, error) {
+	var data []byte
+	err := b.streams.Do(ctx, node, func(id string) *nodev1.Call {
+		return &nodev1.Call{Id: id, Request: &nodev1.Call_Usage{Usage: &nodev1.UsageCall{}}}
+	}, func(piece []byte) error {
+		data = append(data, piece...)
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	report := &nodev1.UsageReport{}
+	if err := proto.Unmarshal(data, report); err != nil {
+		return nil, apierrors.NewInternal(fmt.Errorf("the agent of node %q has answered nonsense: %w", node, err))
+	}
+	return report, nil
 }
 
 // Listen implements nodev1.NodeStreamsServer.

@@ -2,7 +2,10 @@
 
 package hostinfo
 
-import "os"
+import (
+	"os"
+	"time"
+)
 
 func machineID() string {
 	name, err := os.Hostname()
@@ -19,5 +22,6 @@ func osImage() string                 { return "" }
 func memoryTotal() int64              { return 0 }
 func memoryAvailable() int64          { return 0 }
 func disk(string) (total, free int64) { return 0, 0 }
+func cpuTime() time.Duration          { return 0 }
 func roomOf(string) Room              { return Room{} }
 func pids() (limit, used int64)       { return 0, 0 }

@@ -8,6 +8,10 @@ const Docs = "" +
 	"Call\tCall asks the agent for one stream.\n" +
 	"Call.id\tIdentifies the call; the first frame of Answer repeats it.\n" +
 	"Call.log\tStream a container's log.\n" +
+	"Call.usage\tSay what the node and its pods use.\n" +
+	"ContainerUsage\tContainerUsage is what a container uses.\n" +
+	"ContainerUsage.name\tName of the container.\n" +
+	"ContainerUsage.usage\tWhat it uses.\n" +
 	"CreateRuntimeClassRequest\tCreateRuntimeClassRequest creates one object.\n" +
 	"CreateRuntimeClassRequest.dryRun\t\"All\" validates and admits but stores nothing.\n" +
 	"CreateRuntimeClassRequest.fieldManager\tName of the program that writes.\n" +
@@ -27,6 +31,10 @@ const Docs = "" +
 	"LogCall.uid\tUID of the pod; a successor of the same name is not answered for.\n" +
 	"Overhead\tOverhead is what the runtime needs for each pod.\n" +
 	"Overhead.podFixed\tAmounts by resource name, such as cpu and memory. Pods of the class get them as spec.overhead.\n" +
+	"PodUsage\tPodUsage is what a pod uses.\n" +
+	"PodUsage.containers\tIts containers that run.\n" +
+	"PodUsage.name\tName of the pod.\n" +
+	"PodUsage.namespace\tNamespace of the pod.\n" +
 	"RuntimeClass\tRuntimeClass is a way to run pods that nodes are configured for, such as in virtual machines. Pods name one in spec.runtimeClassName; those that were made before a change keep what they were given. Written by administrators.\n" +
 	"RuntimeClass.handler\tName of the configuration of the container runtime on the nodes, a DNS label. The image \"host\" and pods that are only simulated know none. It cannot be changed.\n" +
 	"RuntimeClass.metadata\tIdentity of the class.\n" +
@@ -49,4 +57,13 @@ const Docs = "" +
 	"UpdateRuntimeClassRequest.fieldManager\tName of the program that writes.\n" +
 	"UpdateRuntimeClassRequest.fieldValidation\tWhat to do with unknown and duplicate JSON fields: \"Strict\", \"Warn\" (default) or \"Ignore\".\n" +
 	"UpdateRuntimeClassRequest.name\tName of the object; empty takes the object's own.\n" +
-	"UpdateRuntimeClassRequest.object\tThe object; with metadata.resourceVersion the write is a compare-and-swap.\n"
+	"UpdateRuntimeClassRequest.object\tThe object; with metadata.resourceVersion the write is a compare-and-swap.\n" +
+	"Usage\tUsage is so much cpu and memory.\n" +
+	"Usage.memory\tThe working set, in bytes.\n" +
+	"Usage.nanoCores\tThousand-millionths of a cpu.\n" +
+	"UsageCall\tUsageCall asks what the node and its pods use. The bytes of the answer are a UsageReport.\n" +
+	"UsageReport\tUsageReport is what a node and its pods use.\n" +
+	"UsageReport.node\tThe node as a whole.\n" +
+	"UsageReport.pods\tThe pods of which something runs.\n" +
+	"UsageReport.time\tWhen it was measured, in nanoseconds since 1970.\n" +
+	"UsageReport.window\tThe time over which cpu is averaged, in nanoseconds.\n"

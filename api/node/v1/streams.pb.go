@@ -78,6 +78,7 @@ type Call struct {
 	// Types that are valid to be assigned to Request:
 	//
 	//	*Call_Log
+	//	*Call_Usage
 	Request       isCall_Request `protobuf_oneof:"request"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -136,6 +137,15 @@ func (x *Call) GetLog() *LogCall {
 	return nil
 }
 
+func (x *Call) GetUsage() *UsageCall {
+	if x != nil {
+		if x, ok := x.Request.(*Call_Usage); ok {
+			return x.Usage
+		}
+	}
+	return nil
+}
+
 type isCall_Request interface {
 	isCall_Request()
 }
@@ -145,7 +155,298 @@ type Call_Log struct {
 	Log *LogCall `protobuf:"bytes,2,opt,name=log,proto3,oneof"`
 }
 
+type Call_Usage struct {
+	// Say what the node and its pods use.
+	Usage *UsageCall `protobuf:"bytes,3,opt,name=usage,proto3,oneof"`
+}
+
 func (*Call_Log) isCall_Request() {}
+
+func (*Call_Usage) isCall_Request() {}
+
+// UsageCall asks what the node and its pods use. The bytes of the answer are a UsageReport.
+type UsageCall struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UsageCall) Reset() {
+	*x = UsageCall{}
+	mi := &file_monoplane_node_v1_streams_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UsageCall) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UsageCall) ProtoMessage() {}
+
+func (x *UsageCall) ProtoReflect() protoreflect.Message {
+	mi := &file_monoplane_node_v1_streams_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UsageCall.ProtoReflect.Descriptor instead.
+func (*UsageCall) Descriptor() ([]byte, []int) {
+	return file_monoplane_node_v1_streams_proto_rawDescGZIP(), []int{2}
+}
+
+// UsageReport is what a node and its pods use.
+type UsageReport struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// When it was measured, in nanoseconds since 1970.
+	Time int64 `protobuf:"varint,1,opt,name=time,proto3" json:"time,omitempty"`
+	// The time over which cpu is averaged, in nanoseconds.
+	Window int64 `protobuf:"varint,2,opt,name=window,proto3" json:"window,omitempty"`
+	// The node as a whole.
+	Node *Usage `protobuf:"bytes,3,opt,name=node,proto3" json:"node,omitempty"`
+	// The pods of which something runs.
+	Pods          []*PodUsage `protobuf:"bytes,4,rep,name=pods,proto3" json:"pods,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UsageReport) Reset() {
+	*x = UsageReport{}
+	mi := &file_monoplane_node_v1_streams_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UsageReport) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UsageReport) ProtoMessage() {}
+
+func (x *UsageReport) ProtoReflect() protoreflect.Message {
+	mi := &file_monoplane_node_v1_streams_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UsageReport.ProtoReflect.Descriptor instead.
+func (*UsageReport) Descriptor() ([]byte, []int) {
+	return file_monoplane_node_v1_streams_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *UsageReport) GetTime() int64 {
+	if x != nil {
+		return x.Time
+	}
+	return 0
+}
+
+func (x *UsageReport) GetWindow() int64 {
+	if x != nil {
+		return x.Window
+	}
+	return 0
+}
+
+func (x *UsageReport) GetNode() *Usage {
+	if x != nil {
+		return x.Node
+	}
+	return nil
+}
+
+func (x *UsageReport) GetPods() []*PodUsage {
+	if x != nil {
+		return x.Pods
+	}
+	return nil
+}
+
+// Usage is so much cpu and memory.
+type Usage struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Thousand-millionths of a cpu.
+	NanoCores int64 `protobuf:"varint,1,opt,name=nanoCores,proto3" json:"nanoCores,omitempty"`
+	// The working set, in bytes.
+	Memory        int64 `protobuf:"varint,2,opt,name=memory,proto3" json:"memory,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Usage) Reset() {
+	*x = Usage{}
+	mi := &file_monoplane_node_v1_streams_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Usage) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Usage) ProtoMessage() {}
+
+func (x *Usage) ProtoReflect() protoreflect.Message {
+	mi := &file_monoplane_node_v1_streams_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Usage.ProtoReflect.Descriptor instead.
+func (*Usage) Descriptor() ([]byte, []int) {
+	return file_monoplane_node_v1_streams_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *Usage) GetNanoCores() int64 {
+	if x != nil {
+		return x.NanoCores
+	}
+	return 0
+}
+
+func (x *Usage) GetMemory() int64 {
+	if x != nil {
+		return x.Memory
+	}
+	return 0
+}
+
+// PodUsage is what a pod uses.
+type PodUsage struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Namespace of the pod.
+	Namespace string `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	// Name of the pod.
+	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	// Its containers that run.
+	Containers    []*ContainerUsage `protobuf:"bytes,3,rep,name=containers,proto3" json:"containers,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PodUsage) Reset() {
+	*x = PodUsage{}
+	mi := &file_monoplane_node_v1_streams_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PodUsage) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PodUsage) ProtoMessage() {}
+
+func (x *PodUsage) ProtoReflect() protoreflect.Message {
+	mi := &file_monoplane_node_v1_streams_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PodUsage.ProtoReflect.Descriptor instead.
+func (*PodUsage) Descriptor() ([]byte, []int) {
+	return file_monoplane_node_v1_streams_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *PodUsage) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *PodUsage) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *PodUsage) GetContainers() []*ContainerUsage {
+	if x != nil {
+		return x.Containers
+	}
+	return nil
+}
+
+// ContainerUsage is what a container uses.
+type ContainerUsage struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Name of the container.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// What it uses.
+	Usage         *Usage `protobuf:"bytes,2,opt,name=usage,proto3" json:"usage,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ContainerUsage) Reset() {
+	*x = ContainerUsage{}
+	mi := &file_monoplane_node_v1_streams_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ContainerUsage) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ContainerUsage) ProtoMessage() {}
+
+func (x *ContainerUsage) ProtoReflect() protoreflect.Message {
+	mi := &file_monoplane_node_v1_streams_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ContainerUsage.ProtoReflect.Descriptor instead.
+func (*ContainerUsage) Descriptor() ([]byte, []int) {
+	return file_monoplane_node_v1_streams_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *ContainerUsage) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *ContainerUsage) GetUsage() *Usage {
+	if x != nil {
+		return x.Usage
+	}
+	return nil
+}
 
 // LogCall asks for a container's log.
 type LogCall struct {
@@ -164,7 +465,7 @@ type LogCall struct {
 
 func (x *LogCall) Reset() {
 	*x = LogCall{}
-	mi := &file_monoplane_node_v1_streams_proto_msgTypes[2]
+	mi := &file_monoplane_node_v1_streams_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -176,7 +477,7 @@ func (x *LogCall) String() string {
 func (*LogCall) ProtoMessage() {}
 
 func (x *LogCall) ProtoReflect() protoreflect.Message {
-	mi := &file_monoplane_node_v1_streams_proto_msgTypes[2]
+	mi := &file_monoplane_node_v1_streams_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -189,7 +490,7 @@ func (x *LogCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogCall.ProtoReflect.Descriptor instead.
 func (*LogCall) Descriptor() ([]byte, []int) {
-	return file_monoplane_node_v1_streams_proto_rawDescGZIP(), []int{2}
+	return file_monoplane_node_v1_streams_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *LogCall) GetNamespace() string {
@@ -237,7 +538,7 @@ type Frame struct {
 
 func (x *Frame) Reset() {
 	*x = Frame{}
-	mi := &file_monoplane_node_v1_streams_proto_msgTypes[3]
+	mi := &file_monoplane_node_v1_streams_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -249,7 +550,7 @@ func (x *Frame) String() string {
 func (*Frame) ProtoMessage() {}
 
 func (x *Frame) ProtoReflect() protoreflect.Message {
-	mi := &file_monoplane_node_v1_streams_proto_msgTypes[3]
+	mi := &file_monoplane_node_v1_streams_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -262,7 +563,7 @@ func (x *Frame) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Frame.ProtoReflect.Descriptor instead.
 func (*Frame) Descriptor() ([]byte, []int) {
-	return file_monoplane_node_v1_streams_proto_rawDescGZIP(), []int{3}
+	return file_monoplane_node_v1_streams_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Frame) GetCallID() string {
@@ -299,11 +600,30 @@ const file_monoplane_node_v1_streams_proto_rawDesc = "" +
 	"\n" +
 	"\x1fmonoplane/node/v1/streams.proto\x12\x11monoplane.node.v1\x1a\x1bmonoplane/core/v1/log.proto\"#\n" +
 	"\rListenRequest\x12\x12\n" +
-	"\x04node\x18\x01 \x01(\tR\x04node\"Q\n" +
+	"\x04node\x18\x01 \x01(\tR\x04node\"\x87\x01\n" +
 	"\x04Call\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12.\n" +
-	"\x03log\x18\x02 \x01(\v2\x1a.monoplane.node.v1.LogCallH\x00R\x03logB\t\n" +
-	"\arequest\"\x87\x01\n" +
+	"\x03log\x18\x02 \x01(\v2\x1a.monoplane.node.v1.LogCallH\x00R\x03log\x124\n" +
+	"\x05usage\x18\x03 \x01(\v2\x1c.monoplane.node.v1.UsageCallH\x00R\x05usageB\t\n" +
+	"\arequest\"\v\n" +
+	"\tUsageCall\"\x98\x01\n" +
+	"\vUsageReport\x12\x12\n" +
+	"\x04time\x18\x01 \x01(\x03R\x04time\x12\x16\n" +
+	"\x06window\x18\x02 \x01(\x03R\x06window\x12,\n" +
+	"\x04node\x18\x03 \x01(\v2\x18.monoplane.node.v1.UsageR\x04node\x12/\n" +
+	"\x04pods\x18\x04 \x03(\v2\x1b.monoplane.node.v1.PodUsageR\x04pods\"=\n" +
+	"\x05Usage\x12\x1c\n" +
+	"\tnanoCores\x18\x01 \x01(\x03R\tnanoCores\x12\x16\n" +
+	"\x06memory\x18\x02 \x01(\x03R\x06memory\"\x7f\n" +
+	"\bPodUsage\x12\x1c\n" +
+	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12A\n" +
+	"\n" +
+	"containers\x18\x03 \x03(\v2!.monoplane.node.v1.ContainerUsageR\n" +
+	"containers\"T\n" +
+	"\x0eContainerUsage\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12.\n" +
+	"\x05usage\x18\x02 \x01(\v2\x18.monoplane.node.v1.UsageR\x05usage\"\x87\x01\n" +
 	"\aLogCall\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x10\n" +
 	"\x03pod\x18\x02 \x01(\tR\x03pod\x12\x10\n" +
@@ -330,26 +650,36 @@ func file_monoplane_node_v1_streams_proto_rawDescGZIP() []byte {
 	return file_monoplane_node_v1_streams_proto_rawDescData
 }
 
-var file_monoplane_node_v1_streams_proto_msgTypes = make([]protoimpl.MessageInfo, 4)
+var file_monoplane_node_v1_streams_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
 var file_monoplane_node_v1_streams_proto_goTypes = []any{
 	(*ListenRequest)(nil),    // 0: monoplane.node.v1.ListenRequest
 	(*Call)(nil),             // 1: monoplane.node.v1.Call
-	(*LogCall)(nil),          // 2: monoplane.node.v1.LogCall
-	(*Frame)(nil),            // 3: monoplane.node.v1.Frame
-	(*v1.PodLogOptions)(nil), // 4: monoplane.core.v1.PodLogOptions
+	(*UsageCall)(nil),        // 2: monoplane.node.v1.UsageCall
+	(*UsageReport)(nil),      // 3: monoplane.node.v1.UsageReport
+	(*Usage)(nil),            // 4: monoplane.node.v1.Usage
+	(*PodUsage)(nil),         // 5: monoplane.node.v1.PodUsage
+	(*ContainerUsage)(nil),   // 6: monoplane.node.v1.ContainerUsage
+	(*LogCall)(nil),          // 7: monoplane.node.v1.LogCall
+	(*Frame)(nil),            // 8: monoplane.node.v1.Frame
+	(*v1.PodLogOptions)(nil), // 9: monoplane.core.v1.PodLogOptions
 }
 var file_monoplane_node_v1_streams_proto_depIdxs = []int32{
-	2, // 0: monoplane.node.v1.Call.log:type_name -> monoplane.node.v1.LogCall
-	4, // 1: monoplane.node.v1.LogCall.options:type_name -> monoplane.core.v1.PodLogOptions
-	0, // 2: monoplane.node.v1.NodeStreams.Listen:input_type -> monoplane.node.v1.ListenRequest
-	3, // 3: monoplane.node.v1.NodeStreams.Answer:input_type -> monoplane.node.v1.Frame
-	1, // 4: monoplane.node.v1.NodeStreams.Listen:output_type -> monoplane.node.v1.Call
-	3, // 5: monoplane.node.v1.NodeStreams.Answer:output_type -> monoplane.node.v1.Frame
-	4, // [4:6] is the sub-list for method output_type
-	2, // [2:4] is the sub-list for method input_type
-	2, // [2:2] is the sub-list for extension type_name
-	2, // [2:2] is the sub-list for extension extendee
-	0, // [0:2] is the sub-list for field type_name
+	7, // 0: monoplane.node.v1.Call.log:type_name -> monoplane.node.v1.LogCall
+	2, // 1: monoplane.node.v1.Call.usage:type_name -> monoplane.node.v1.UsageCall
+	4, // 2: monoplane.node.v1.UsageReport.node:type_name -> monoplane.node.v1.Usage
+	5, // 3: monoplane.node.v1.UsageReport.pods:type_name -> monoplane.node.v1.PodUsage
+	6, // 4: monoplane.node.v1.PodUsage.containers:type_name -> monoplane.node.v1.ContainerUsage
+	4, // 5: monoplane.node.v1.ContainerUsage.usage:type_name -> monoplane.node.v1.Usage
+	9, // 6: monoplane.node.v1.LogCall.options:type_name -> monoplane.core.v1.PodLogOptions
+	0, // 7: monoplane.node.v1.NodeStreams.Listen:input_type -> monoplane.node.v1.ListenRequest
+	8, // 8: monoplane.node.v1.NodeStreams.Answer:input_type -> monoplane.node.v1.Frame
+	1, // 9: monoplane.node.v1.NodeStreams.Listen:output_type -> monoplane.node.v1.Call
+	8, // 10: monoplane.node.v1.NodeStreams.Answer:output_type -> monoplane.node.v1.Frame
+	9, // [9:11] is the sub-list for method output_type
+	7, // [7:9] is the sub-list for method input_type
+	7, // [7:7] is the sub-list for extension type_name
+	7, // [7:7] is the sub-list for extension extendee
+	0, // [0:7] is the sub-list for field type_name
 }
 
 func init() { file_monoplane_node_v1_streams_proto_init() }
@@ -359,6 +689,7 @@ func file_monoplane_node_v1_streams_proto_init() {
 	}
 	file_monoplane_node_v1_streams_proto_msgTypes[1].OneofWrappers = []any{
 		(*Call_Log)(nil),
+		(*Call_Usage)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -366,7 +697,7 @@ func file_monoplane_node_v1_streams_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_monoplane_node_v1_streams_proto_rawDesc), len(file_monoplane_node_v1_streams_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   4,
+			NumMessages:   9,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -91,6 +91,8 @@ func (x *Call) CloneTo(c *Call) {
 	switch o := x.Request.(type) {
 	case *Call_Log:
 		c.Request = &Call_Log{Log: o.Log.Clone()}
+	case *Call_Usage:
+		c.Request = &Call_Usage{Usage: o.Usage.Clone()}
 	}
 	c.unknownFields = clone.List(x.unknownFields)
 }
@@ -109,6 +111,281 @@ func (x *Call) AppendProtobuf(e *wire.Encoder) {
 	if o, ok := x.Request.(*Call_Log); ok {
 		at := e.Begin(2)
 		o.Log.AppendProtobuf(e)
+		e.End(at)
+	}
+	if o, ok := x.Request.(*Call_Usage); ok {
+		at := e.Begin(3)
+		o.Usage.AppendProtobuf(e)
+		e.End(at)
+	}
+	e.Raw(x.unknownFields)
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *UsageCall) SetShallow(m proto.Message) bool {
+	from, ok := m.(*UsageCall)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(UsageCall)
+	}
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// Clone returns a deep copy of x.
+func (x *UsageCall) Clone() *UsageCall {
+	if x == nil {
+		return nil
+	}
+	c := new(UsageCall)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *UsageCall) CloneTo(c *UsageCall) {
+	if x == nil {
+		return
+	}
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *UsageCall) CloneMessage() proto.Message { return x.Clone() }
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *UsageCall) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	e.Raw(x.unknownFields)
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *UsageReport) SetShallow(m proto.Message) bool {
+	from, ok := m.(*UsageReport)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(UsageReport)
+	}
+	x.Time = from.Time
+	x.Window = from.Window
+	x.Node = from.Node
+	x.Pods = from.Pods
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// Clone returns a deep copy of x.
+func (x *UsageReport) Clone() *UsageReport {
+	if x == nil {
+		return nil
+	}
+	c := new(UsageReport)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *UsageReport) CloneTo(c *UsageReport) {
+	if x == nil {
+		return
+	}
+	c.Time = x.Time
+	c.Window = x.Window
+	c.Node = x.Node.Clone()
+	c.Pods = clone.Messages(x.Pods)
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *UsageReport) CloneMessage() proto.Message { return x.Clone() }
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *UsageReport) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.Time != 0 {
+		e.Int(1, x.Time)
+	}
+	if x.Window != 0 {
+		e.Int(2, x.Window)
+	}
+	if x.Node != nil {
+		at := e.Begin(3)
+		x.Node.AppendProtobuf(e)
+		e.End(at)
+	}
+	wire.Messages(e, 4, x.Pods)
+	e.Raw(x.unknownFields)
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *Usage) SetShallow(m proto.Message) bool {
+	from, ok := m.(*Usage)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(Usage)
+	}
+	x.NanoCores = from.NanoCores
+	x.Memory = from.Memory
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// Clone returns a deep copy of x.
+func (x *Usage) Clone() *Usage {
+	if x == nil {
+		return nil
+	}
+	c := new(Usage)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *Usage) CloneTo(c *Usage) {
+	if x == nil {
+		return
+	}
+	c.NanoCores = x.NanoCores
+	c.Memory = x.Memory
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *Usage) CloneMessage() proto.Message { return x.Clone() }
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *Usage) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.NanoCores != 0 {
+		e.Int(1, x.NanoCores)
+	}
+	if x.Memory != 0 {
+		e.Int(2, x.Memory)
+	}
+	e.Raw(x.unknownFields)
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *PodUsage) SetShallow(m proto.Message) bool {
+	from, ok := m.(*PodUsage)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(PodUsage)
+	}
+	x.Namespace = from.Namespace
+	x.Name = from.Name
+	x.Containers = from.Containers
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// Clone returns a deep copy of x.
+func (x *PodUsage) Clone() *PodUsage {
+	if x == nil {
+		return nil
+	}
+	c := new(PodUsage)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *PodUsage) CloneTo(c *PodUsage) {
+	if x == nil {
+		return
+	}
+	c.Namespace = x.Namespace
+	c.Name = x.Name
+	c.Containers = clone.Messages(x.Containers)
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *PodUsage) CloneMessage() proto.Message { return x.Clone() }
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *PodUsage) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.Namespace != "" {
+		e.String(1, x.Namespace)
+	}
+	if x.Name != "" {
+		e.String(2, x.Name)
+	}
+	wire.Messages(e, 3, x.Containers)
+	e.Raw(x.unknownFields)
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *ContainerUsage) SetShallow(m proto.Message) bool {
+	from, ok := m.(*ContainerUsage)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(ContainerUsage)
+	}
+	x.Name = from.Name
+	x.Usage = from.Usage
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// Clone returns a deep copy of x.
+func (x *ContainerUsage) Clone() *ContainerUsage {
+	if x == nil {
+		return nil
+	}
+	c := new(ContainerUsage)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *ContainerUsage) CloneTo(c *ContainerUsage) {
+	if x == nil {
+		return
+	}
+	c.Name = x.Name
+	c.Usage = x.Usage.Clone()
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *ContainerUsage) CloneMessage() proto.Message { return x.Clone() }
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *ContainerUsage) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.Name != "" {
+		e.String(1, x.Name)
+	}
+	if x.Usage != nil {
+		at := e.Begin(2)
+		x.Usage.AppendProtobuf(e)
 		e.End(at)
 	}
 	e.Raw(x.unknownFields)

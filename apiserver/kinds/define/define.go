@@ -25,6 +25,8 @@ type Config struct {
 	Rights *auth.Authorizer
 	// Logs streams the logs of containers; nil for none.
 	Logs LogStreamer
+	// Usage says what nodes and their pods use; nil for nothing.
+	Usage UsageSource
 	// Scheduler explains where pods can go; nil for none.
 	Scheduler Explainer
 	// Tokens issues the tokens of service accounts; nil for none.
@@ -39,6 +41,11 @@ type Config struct {
 type LogStreamer interface {
 	// Logs calls send with each piece, in order, and returns when the log ends, ctx ends or send fails.
 	Logs(ctx context.Context, node string, call *nodev1.LogCall, send func([]byte) error) error
+}
+
+// UsageSource asks the agent of a node what the node and its pods use.
+type UsageSource interface {
+	Usage(ctx context.Context, node string) (*nodev1.UsageReport, error)
 }
 
 // Explainer asks a scheduler what it thinks of the nodes for a pod.

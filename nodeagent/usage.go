@@ -1,0 +1,116 @@
+package nodeagent
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	nodev1 "monoplane.dev/api/node/v1"
+	"monoplane.dev/nodeagent/hostinfo"
+	"monoplane.dev/nodeagent/usage"
+)
+
+// sampler measures what the node and its pods use when somebody asks, and not oftener than every usageAge: cpu is the
+// difference of two samples. Nothing is measured while nobody asks. The zero value is ready.
+type sampler struct {
+	mu     sync.Mutex // held while it measures
+	last   sample
+	report []byte
+}
+
+// sample is what was measured at one time.
+type sample struct {
+	at   time.Time
+	cpu  time.Duration
+	pods map[string]*usage.Pod
+}
+
+// The times of samples.
+const (
+	// usageAge is how old a report may be.
+	usageAge = 15 * time.Second
+	// leastWindow is the least time over which cpu is averaged; who asks first waits for it.
+	leastWindow = time.Second
+	// mostWindow is the age from which a sample says too little of the present.
+	mostWindow = 2 * time.Minute
+)
+
+// reportUsage answers with what the node and its pods use.
+func (a *Agent) reportUsage(ctx context.Context, send func([]byte) error) error {
+	data, err := a.sampler.get(ctx, a)
+	if err != nil {
+		return err
+	}
+	return send(data)
+}
+
+func (s *sampler) get(ctx context.Context, a *Agent) ([]byte, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	age := now().Sub(s.last.at)
+	if s.report != nil && age < usageAge {
+		return s.report, nil
+	}
+	if age > mostWindow {
+		first, err := a.sample(ctx)
+		if err != nil {
+			return nil, err
+		}
+		s.last = first
+		if !sleep(ctx, leastWindow) {
+			return nil, ctx.Err()
+		}
+	}
+	next, err := a.sample(ctx)
+	if err != nil {
+		return nil, err
+	}
+	total, available := hostinfo.Memory()
+	report := usageReport(s.last, next)
+	report.Node.Memory = total - available
+	if s.report, err = proto.Marshal(report); err != nil {
+		return nil, err
+	}
+	s.last = next
+	return s.report, nil
+}
+
+func (a *Agent) sample(ctx context.Context) (sample, error) {
+	pods, err := a.usage(ctx)
+	return sample{at: now(), cpu: hostinfo.CPUTime(), pods: pods}, err
+}
+
+// usageReport says what was used between two samples. A container that has started between them counts from its start.
+func usageReport(before, after sample) *nodev1.UsageReport {
+	window := max(after.at.Sub(before.at), time.Millisecond)
+	rate := func(cpu, window time.Duration) int64 { return max(0, int64(float64(cpu)/float64(window)*1e9)) }
+	out := &nodev1.UsageReport{
+		Time: after.at.UnixNano(), Window: int64(window), Node: &nodev1.Usage{NanoCores: rate(after.cpu-before.cpu, window)},
+	}
+	for _, uid := range slices.Sorted(maps.Keys(after.pods)) {
+		p := after.pods[uid]
+		was := before.pods[uid]
+		u := &nodev1.PodUsage{Namespace: p.Namespace, Name: p.Name}
+		for _, name := range slices.Sorted(maps.Keys(p.Containers)) {
+			c := p.Containers[name]
+			used, over := c.CPU, window
+			if was != nil {
+				if b, ok := was.Containers[name]; ok && b.CPU <= c.CPU { // less: it was restarted
+					used -= b.CPU
+					if d := c.At.Sub(b.At); d > 0 {
+						over = d
+					}
+				}
+			}
+			u.Containers = append(u.Containers, &nodev1.ContainerUsage{
+				Name: name, Usage: &nodev1.Usage{NanoCores: rate(used, over), Memory: c.Memory},
+			})
+		}
+		out.Pods = append(out.Pods, u)
+	}
+	return out
+}

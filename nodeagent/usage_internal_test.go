@@ -1,0 +1,45 @@
+package nodeagent
+
+import (
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	nodev1 "monoplane.dev/api/node/v1"
+	"monoplane.dev/nodeagent/usage"
+)
+
+// CPU is the difference of two samples; what has started, or started again, between them counts from its start.
+func TestUsageReport(t *testing.T) {
+	start := time.Unix(1000, 0)
+	at := func(d, cpu time.Duration) usage.Container {
+		return usage.Container{At: start.Add(d), CPU: cpu, Memory: 7}
+	}
+	pod := func(of map[string]usage.Container) map[string]*usage.Pod {
+		return map[string]*usage.Pod{"uid": {Namespace: "ns", Name: "p", Containers: of}}
+	}
+	got := usageReport(
+		sample{at: start, cpu: time.Minute, pods: pod(map[string]usage.Container{
+			"old": at(0, 10*time.Second), "again": at(0, time.Hour), "slow": at(-10*time.Second, 0),
+		})},
+		sample{at: start.Add(10 * time.Second), cpu: time.Minute + 15*time.Second, pods: pod(map[string]usage.Container{
+			"old": at(10*time.Second, 15*time.Second), "again": at(10*time.Second, time.Second),
+			"slow": at(10*time.Second, 10*time.Second), "new": at(10*time.Second, 2*time.Second),
+		})},
+	)
+	container := func(name string, nano int64) *nodev1.ContainerUsage {
+		return &nodev1.ContainerUsage{Name: name, Usage: &nodev1.Usage{NanoCores: nano, Memory: 7}}
+	}
+	want := &nodev1.UsageReport{
+		Time: start.Add(10 * time.Second).UnixNano(), Window: int64(10 * time.Second),
+		Node: &nodev1.Usage{NanoCores: 1_500_000_000},
+		Pods: []*nodev1.PodUsage{{Namespace: "ns", Name: "p", Containers: []*nodev1.ContainerUsage{
+			container("again", 100_000_000), container("new", 200_000_000), container("old", 500_000_000),
+			container("slow", 500_000_000),
+		}}},
+	}
+	if !proto.Equal(got, want) {
+		t.Errorf("got  %v\nwant %v", got, want)
+	}
+}
