@@ -6,13 +6,14 @@ package clients
 import (
 	grpc "google.golang.org/grpc"
 	v11 "monoplane.dev/api/apps/v1"
-	v12 "monoplane.dev/api/coordination/v1"
+	v12 "monoplane.dev/api/authentication/v1"
+	v13 "monoplane.dev/api/coordination/v1"
 	v1 "monoplane.dev/api/core/v1"
-	v13 "monoplane.dev/api/events/v1"
+	v14 "monoplane.dev/api/events/v1"
 	v1beta1 "monoplane.dev/api/metrics/v1beta1"
-	v14 "monoplane.dev/api/node/v1"
-	v15 "monoplane.dev/api/scheduling/v1"
-	v16 "monoplane.dev/api/storage/v1"
+	v15 "monoplane.dev/api/node/v1"
+	v16 "monoplane.dev/api/scheduling/v1"
+	v17 "monoplane.dev/api/storage/v1"
 )
 
 // Clients holds the clients of all kinds.
@@ -39,22 +40,26 @@ type Clients struct {
 	ServiceAccounts v1.ServiceAccountsClient
 	// ControllerRevisions reads and writes objects of kind ControllerRevision of apps/v1.
 	ControllerRevisions v11.ControllerRevisionsClient
+	// SelfSubjectReviews tells clients who they are.
+	SelfSubjectReviews v12.SelfSubjectReviewsClient
+	// TokenReviews tells whose a bearer token is.
+	TokenReviews v12.TokenReviewsClient
 	// Leases reads and writes objects of kind Lease of coordination.k8s.io/v1.
-	Leases v12.LeasesClient
+	Leases v13.LeasesClient
 	// EventsV1 reads and writes objects of kind Event of events.k8s.io/v1.
-	EventsV1 v13.EventsClient
+	EventsV1 v14.EventsClient
 	// NodeMetrics reads and writes objects of kind NodeMetrics of metrics.k8s.io/v1beta1.
 	NodeMetrics v1beta1.NodesClient
 	// PodMetrics reads and writes objects of kind PodMetrics of metrics.k8s.io/v1beta1.
 	PodMetrics v1beta1.PodsClient
 	// RuntimeClasses reads and writes objects of kind RuntimeClass of node.k8s.io/v1.
-	RuntimeClasses v14.RuntimeClassesClient
+	RuntimeClasses v15.RuntimeClassesClient
 	// PriorityClasses reads and writes objects of kind PriorityClass of scheduling.k8s.io/v1.
-	PriorityClasses v15.PriorityClassesClient
+	PriorityClasses v16.PriorityClassesClient
 	// PlacementReviews answers questions about where pods can go.
-	PlacementReviews v15.PlacementReviewsClient
+	PlacementReviews v16.PlacementReviewsClient
 	// StorageClasses reads and writes objects of kind StorageClass of storage.k8s.io/v1.
-	StorageClasses v16.StorageClassesClient
+	StorageClasses v17.StorageClassesClient
 }
 
 // New returns the clients over conn.
@@ -71,13 +76,15 @@ func New(conn grpc.ClientConnInterface) Clients {
 		Secrets:                v1.NewSecretsClient(conn),
 		ServiceAccounts:        v1.NewServiceAccountsClient(conn),
 		ControllerRevisions:    v11.NewControllerRevisionsClient(conn),
-		Leases:                 v12.NewLeasesClient(conn),
-		EventsV1:               v13.NewEventsClient(conn),
+		SelfSubjectReviews:     v12.NewSelfSubjectReviewsClient(conn),
+		TokenReviews:           v12.NewTokenReviewsClient(conn),
+		Leases:                 v13.NewLeasesClient(conn),
+		EventsV1:               v14.NewEventsClient(conn),
 		NodeMetrics:            v1beta1.NewNodesClient(conn),
 		PodMetrics:             v1beta1.NewPodsClient(conn),
-		RuntimeClasses:         v14.NewRuntimeClassesClient(conn),
-		PriorityClasses:        v15.NewPriorityClassesClient(conn),
-		PlacementReviews:       v15.NewPlacementReviewsClient(conn),
-		StorageClasses:         v16.NewStorageClassesClient(conn),
+		RuntimeClasses:         v15.NewRuntimeClassesClient(conn),
+		PriorityClasses:        v16.NewPriorityClassesClient(conn),
+		PlacementReviews:       v16.NewPlacementReviewsClient(conn),
+		StorageClasses:         v17.NewStorageClassesClient(conn),
 	}
 }

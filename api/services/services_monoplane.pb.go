@@ -6,14 +6,15 @@ package services
 import (
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	v11 "monoplane.dev/api/apps/v1"
-	v12 "monoplane.dev/api/coordination/v1"
+	v12 "monoplane.dev/api/authentication/v1"
+	v13 "monoplane.dev/api/coordination/v1"
 	v1 "monoplane.dev/api/core/v1"
-	v13 "monoplane.dev/api/events/v1"
-	v17 "monoplane.dev/api/meta/v1"
+	v14 "monoplane.dev/api/events/v1"
+	v18 "monoplane.dev/api/meta/v1"
 	v1beta1 "monoplane.dev/api/metrics/v1beta1"
-	v14 "monoplane.dev/api/node/v1"
-	v15 "monoplane.dev/api/scheduling/v1"
-	v16 "monoplane.dev/api/storage/v1"
+	v15 "monoplane.dev/api/node/v1"
+	v16 "monoplane.dev/api/scheduling/v1"
+	v17 "monoplane.dev/api/storage/v1"
 	object "monoplane.dev/object"
 	service "monoplane.dev/object/service"
 )
@@ -99,18 +100,30 @@ func All() []*service.Service {
 			Adapt:      func(b object.Backend) any { return v11.ControllerRevisionsBackend{Backend: b} },
 		},
 		{
-			Kind:       v12.LeaseKind,
-			Desc:       &v12.Leases_ServiceDesc,
-			Descriptor: v12.File_monoplane_coordination_v1_lease_service_proto.Services().Get(0),
-			Events:     service.EventsOf[*v12.LeaseEvents],
-			Adapt:      func(b object.Backend) any { return v12.LeasesBackend{Backend: b} },
+			Kind:       v12.SelfSubjectReviewKind,
+			Desc:       &v12.SelfSubjectReviews_ServiceDesc,
+			Descriptor: v12.File_monoplane_authentication_v1_selfsubjectreview_service_proto.Services().Get(0),
+			Adapt:      func(b object.Backend) any { return v12.SelfSubjectReviewsBackend{Backend: b} },
 		},
 		{
-			Kind:       v13.EventKind,
-			Desc:       &v13.Events_ServiceDesc,
-			Descriptor: v13.File_monoplane_events_v1_event_service_proto.Services().Get(0),
-			Events:     service.EventsOf[*v13.EventEvents],
-			Adapt:      func(b object.Backend) any { return v13.EventsBackend{Backend: b} },
+			Kind:       v12.TokenReviewKind,
+			Desc:       &v12.TokenReviews_ServiceDesc,
+			Descriptor: v12.File_monoplane_authentication_v1_tokenreview_service_proto.Services().Get(0),
+			Adapt:      func(b object.Backend) any { return v12.TokenReviewsBackend{Backend: b} },
+		},
+		{
+			Kind:       v13.LeaseKind,
+			Desc:       &v13.Leases_ServiceDesc,
+			Descriptor: v13.File_monoplane_coordination_v1_lease_service_proto.Services().Get(0),
+			Events:     service.EventsOf[*v13.LeaseEvents],
+			Adapt:      func(b object.Backend) any { return v13.LeasesBackend{Backend: b} },
+		},
+		{
+			Kind:       v14.EventKind,
+			Desc:       &v14.Events_ServiceDesc,
+			Descriptor: v14.File_monoplane_events_v1_event_service_proto.Services().Get(0),
+			Events:     service.EventsOf[*v14.EventEvents],
+			Adapt:      func(b object.Backend) any { return v14.EventsBackend{Backend: b} },
 		},
 		{
 			Kind:       v1beta1.NodeMetricsKind,
@@ -125,31 +138,31 @@ func All() []*service.Service {
 			Adapt:      func(b object.Backend) any { return v1beta1.PodsBackend{Backend: b} },
 		},
 		{
-			Kind:       v14.RuntimeClassKind,
-			Desc:       &v14.RuntimeClasses_ServiceDesc,
-			Descriptor: v14.File_monoplane_node_v1_runtimeclass_service_proto.Services().Get(0),
-			Events:     service.EventsOf[*v14.RuntimeClassEvents],
-			Adapt:      func(b object.Backend) any { return v14.RuntimeClassesBackend{Backend: b} },
+			Kind:       v15.RuntimeClassKind,
+			Desc:       &v15.RuntimeClasses_ServiceDesc,
+			Descriptor: v15.File_monoplane_node_v1_runtimeclass_service_proto.Services().Get(0),
+			Events:     service.EventsOf[*v15.RuntimeClassEvents],
+			Adapt:      func(b object.Backend) any { return v15.RuntimeClassesBackend{Backend: b} },
 		},
 		{
-			Kind:       v15.PriorityClassKind,
-			Desc:       &v15.PriorityClasses_ServiceDesc,
-			Descriptor: v15.File_monoplane_scheduling_v1_priorityclass_service_proto.Services().Get(0),
-			Events:     service.EventsOf[*v15.PriorityClassEvents],
-			Adapt:      func(b object.Backend) any { return v15.PriorityClassesBackend{Backend: b} },
+			Kind:       v16.PriorityClassKind,
+			Desc:       &v16.PriorityClasses_ServiceDesc,
+			Descriptor: v16.File_monoplane_scheduling_v1_priorityclass_service_proto.Services().Get(0),
+			Events:     service.EventsOf[*v16.PriorityClassEvents],
+			Adapt:      func(b object.Backend) any { return v16.PriorityClassesBackend{Backend: b} },
 		},
 		{
-			Kind:       v15.PlacementReviewKind,
-			Desc:       &v15.PlacementReviews_ServiceDesc,
-			Descriptor: v15.File_monoplane_scheduling_v1_placementreview_service_proto.Services().Get(0),
-			Adapt:      func(b object.Backend) any { return v15.PlacementReviewsBackend{Backend: b} },
+			Kind:       v16.PlacementReviewKind,
+			Desc:       &v16.PlacementReviews_ServiceDesc,
+			Descriptor: v16.File_monoplane_scheduling_v1_placementreview_service_proto.Services().Get(0),
+			Adapt:      func(b object.Backend) any { return v16.PlacementReviewsBackend{Backend: b} },
 		},
 		{
-			Kind:       v16.StorageClassKind,
-			Desc:       &v16.StorageClasses_ServiceDesc,
-			Descriptor: v16.File_monoplane_storage_v1_storageclass_service_proto.Services().Get(0),
-			Events:     service.EventsOf[*v16.StorageClassEvents],
-			Adapt:      func(b object.Backend) any { return v16.StorageClassesBackend{Backend: b} },
+			Kind:       v17.StorageClassKind,
+			Desc:       &v17.StorageClasses_ServiceDesc,
+			Descriptor: v17.File_monoplane_storage_v1_storageclass_service_proto.Services().Get(0),
+			Events:     service.EventsOf[*v17.StorageClassEvents],
+			Adapt:      func(b object.Backend) any { return v17.StorageClassesBackend{Backend: b} },
 		},
 	}
 }
@@ -157,14 +170,15 @@ func All() []*service.Service {
 // Docs returns what the .proto files say about the messages and fields of each protobuf package with kinds.
 func Docs() map[protoreflect.FullName]string {
 	return map[protoreflect.FullName]string{
-		"monoplane.meta.v1":         v17.Docs,
-		"monoplane.apps.v1":         v11.Docs,
-		"monoplane.coordination.v1": v12.Docs,
-		"monoplane.core.v1":         v1.Docs,
-		"monoplane.events.v1":       v13.Docs,
-		"monoplane.metrics.v1beta1": v1beta1.Docs,
-		"monoplane.node.v1":         v14.Docs,
-		"monoplane.scheduling.v1":   v15.Docs,
-		"monoplane.storage.v1":      v16.Docs,
+		"monoplane.meta.v1":           v18.Docs,
+		"monoplane.apps.v1":           v11.Docs,
+		"monoplane.authentication.v1": v12.Docs,
+		"monoplane.coordination.v1":   v13.Docs,
+		"monoplane.core.v1":           v1.Docs,
+		"monoplane.events.v1":         v14.Docs,
+		"monoplane.metrics.v1beta1":   v1beta1.Docs,
+		"monoplane.node.v1":           v15.Docs,
+		"monoplane.scheduling.v1":     v16.Docs,
+		"monoplane.storage.v1":        v17.Docs,
 	}
 }

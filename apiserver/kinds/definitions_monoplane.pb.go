@@ -8,6 +8,7 @@ import (
 	v13 "monoplane.dev/api/coordination/v1"
 	v1 "monoplane.dev/api/core/v1"
 	v14 "monoplane.dev/api/events/v1"
+	v1beta1 "monoplane.dev/api/metrics/v1beta1"
 	v15 "monoplane.dev/api/node/v1"
 	v16 "monoplane.dev/api/scheduling/v1"
 	v17 "monoplane.dev/api/storage/v1"
@@ -17,6 +18,7 @@ import (
 	core "monoplane.dev/apiserver/kinds/core"
 	define "monoplane.dev/apiserver/kinds/define"
 	events "monoplane.dev/apiserver/kinds/events"
+	metrics "monoplane.dev/apiserver/kinds/metrics"
 	node "monoplane.dev/apiserver/kinds/node"
 	scheduling "monoplane.dev/apiserver/kinds/scheduling"
 	storage "monoplane.dev/apiserver/kinds/storage"
@@ -42,6 +44,8 @@ func allDefinitions(c define.Config) map[*object.Kind]define.Definition {
 		v12.TokenReviewKind:          authentication.TokenReview(c),
 		v13.LeaseKind:                coordination.Lease(c),
 		v14.EventKind:                events.Event(c),
+		v1beta1.NodeMetricsKind:      metrics.NodeMetrics(c),
+		v1beta1.PodMetricsKind:       metrics.PodMetrics(c),
 		v15.RuntimeClassKind:         node.RuntimeClass(c),
 		v16.PriorityClassKind:        scheduling.PriorityClass(c),
 		v16.PlacementReviewKind:      scheduling.PlacementReview(c),

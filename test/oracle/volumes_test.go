@@ -51,7 +51,7 @@ func turned[T proto.Message](t *testing.T, from upstream, to T) T {
 	return out
 }
 
-func some(r *rand.Rand, from []string) string { return from[r.IntN(len(from))] }
+func oneOf(r *rand.Rand, from []string) string { return from[r.IntN(len(from))] }
 
 func someMode(r *rand.Rand) *int32 {
 	if r.IntN(2) == 0 {
@@ -63,7 +63,7 @@ func someMode(r *rand.Rand) *int32 {
 func someItems(r *rand.Rand) []v1.KeyToPath {
 	var items []v1.KeyToPath
 	for range r.IntN(4) {
-		items = append(items, v1.KeyToPath{Key: some(r, keys[:6]), Path: some(r, keys), Mode: someMode(r)})
+		items = append(items, v1.KeyToPath{Key: oneOf(r, keys[:6]), Path: oneOf(r, keys), Mode: someMode(r)})
 	}
 	return items
 }
@@ -71,7 +71,7 @@ func someItems(r *rand.Rand) []v1.KeyToPath {
 func someData(r *rand.Rand) map[string][]byte {
 	data := map[string][]byte{}
 	for range r.IntN(5) {
-		data[some(r, keys[:6])] = []byte(some(r, words))
+		data[oneOf(r, keys[:6])] = []byte(oneOf(r, words))
 	}
 	return data
 }
@@ -134,23 +134,23 @@ func TestDownwardFiles(t *testing.T) {
 	}
 	for range *count {
 		k := asking(r)
-		k.Name, k.UID = some(r, words), "u-1"
-		k.Labels, k.Annotations = map[string]string{"a": some(r, words)}, map[string]string{}
+		k.Name, k.UID = oneOf(r, words), "u-1"
+		k.Labels, k.Annotations = map[string]string{"a": oneOf(r, words)}, map[string]string{}
 		for range r.IntN(4) {
-			k.Annotations[some(r, []string{"a/b", "z", "c", "B"})] = some(r, words) + "\n\"" + some(r, words)
+			k.Annotations[oneOf(r, []string{"a/b", "z", "c", "B"})] = oneOf(r, words) + "\n\"" + oneOf(r, words)
 		}
 		var items []v1.DownwardAPIVolumeFile
 		for range r.IntN(3) {
-			item := v1.DownwardAPIVolumeFile{Path: some(r, keys), Mode: someMode(r)}
+			item := v1.DownwardAPIVolumeFile{Path: oneOf(r, keys), Mode: someMode(r)}
 			if r.IntN(2) == 0 {
-				item.FieldRef = &v1.ObjectFieldSelector{FieldPath: some(r, fields)}
+				item.FieldRef = &v1.ObjectFieldSelector{FieldPath: oneOf(r, fields)}
 			} else {
 				name := "none"
 				if all := slices.Concat(k.Spec.InitContainers, k.Spec.Containers); r.IntN(9) > 0 {
 					name = all[r.IntN(len(all))].Name
 				}
 				item.ResourceFieldRef = &v1.ResourceFieldSelector{
-					ContainerName: name, Resource: some(r, amountsOf), Divisor: apiresource.MustParse(some(r, divisors)),
+					ContainerName: name, Resource: oneOf(r, amountsOf), Divisor: apiresource.MustParse(oneOf(r, divisors)),
 				}
 			}
 			items = append(items, item)
@@ -208,7 +208,7 @@ func TestWritesOfVolumes(t *testing.T) {
 				from = keys[1:]
 			}
 			for range r.IntN(5) {
-				path, data, mode := some(r, from), []byte(some(r, words)), int32(0o400|r.IntN(0o400))
+				path, data, mode := oneOf(r, from), []byte(oneOf(r, words)), int32(0o400|r.IntN(0o400))
 				k[path] = volumeutil.FileProjection{Data: data, Mode: mode}
 				m[path] = payload.File{Data: data, Mode: mode}
 			}
