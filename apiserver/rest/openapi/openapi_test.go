@@ -109,7 +109,7 @@ func TestDescriptions(t *testing.T) {
 		"Pod":                            "Pod is a group of containers",
 		"Pod.kind":                       `such as "Pod"`,
 		"PodSpec.containers":             "at least one",
-		"PodSpec.dnsConfig":              "Not supported yet: setting it is refused.",
+		"PodSpec.schedulingGroup":        "Not supported yet: setting it is refused.",
 		"PodSpec.imagePullSecrets":       "Kept, but without effect yet.",
 		"EphemeralContainer.image":       "Image to run",
 		"PersistentVolumeSpec.local":     "needs nodeAffinity",
