@@ -16,6 +16,7 @@ import (
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	corev1 "monoplane.dev/api/core/v1"
 	"monoplane.dev/nodeagent/criconfig"
 	"monoplane.dev/nodeagent/podlog"
 	"monoplane.dev/nodeagent/podstate"
@@ -203,7 +204,7 @@ func (a *Agent) instanceOf(s *runtimeapi.ContainerStatus) podstate.Instance {
 	in := podstate.Instance{
 		ID: s.GetId(), Name: s.GetMetadata().GetName(), Attempt: s.GetMetadata().GetAttempt(),
 		StartedAt: unixNano(s.GetStartedAt()), Image: s.GetImage().GetImage(), ImageID: s.GetImageRef(),
-		Hash: kept.Hash, Delay: kept.Delay,
+		Hash: kept.Hash, Delay: kept.Delay, Facts: factsOf(s),
 	}
 	if user := s.GetImage().GetUserSpecifiedImage(); user != "" {
 		in.Image = user
@@ -220,6 +221,28 @@ func (a *Agent) instanceOf(s *runtimeapi.ContainerStatus) podstate.Instance {
 		in.State = podstate.Running
 	}
 	return in
+}
+
+// factsOf returns what a runtime says of a container for its status in the API; nil for nothing.
+func factsOf(s *runtimeapi.ContainerStatus) *podstate.Facts {
+	var f podstate.Facts
+	if signal := s.GetStopSignal(); signal != runtimeapi.Signal_RUNTIME_DEFAULT {
+		f.StopSignal = strings.NewReplacer("PLUS", "+", "MINUS", "-").Replace(signal.String())
+	}
+	if u := s.GetUser().GetLinux(); u != nil {
+		f.User = &corev1.ContainerUser{Linux: &corev1.LinuxContainerUser{
+			Uid: u.GetUid(), Gid: u.GetGid(), SupplementalGroups: u.GetSupplementalGroups(),
+		}}
+	}
+	for _, at := range s.GetMounts() {
+		if at.GetRecursiveReadOnly() {
+			f.RecursiveReadOnly = append(f.RecursiveReadOnly, at.GetContainerPath())
+		}
+	}
+	if f.StopSignal == "" && f.User == nil && f.RecursiveReadOnly == nil {
+		return nil
+	}
+	return &f
 }
 
 func unixNano(n int64) time.Time {

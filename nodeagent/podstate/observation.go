@@ -65,6 +65,8 @@ type Instance struct {
 	Ordered bool
 	// Delay is the back-off after this instance, as StartContainer said.
 	Delay time.Duration
+	// Facts are what else the runtime says; nil for nothing.
+	Facts *Facts
 }
 
 // Observation is what the runtime shows of a pod.

@@ -178,6 +178,9 @@ func (m *StateMachine) merge(c *container, in Instance) {
 	if in.SandboxID == "" {
 		in.SandboxID = c.SandboxID
 	}
+	if in.Facts == nil {
+		in.Facts = c.Facts
+	}
 	if !c.StartedAt.IsZero() {
 		in.StartedAt = c.StartedAt // tied to this process's time while it ran
 	}

@@ -129,6 +129,7 @@ func (m *StateMachine) containerStatus(i int, ends bool) *corev1.ContainerStatus
 			s.Image = c.Image
 		}
 	}
+	m.stateFacts(s, i)
 	if c.last != nil {
 		s.LastState.Terminated = m.terminated(c.last)
 	}
