@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	corev1 "monoplane.dev/api/core/v1"
 	metav1 "monoplane.dev/api/meta/v1"
 )
@@ -274,5 +276,41 @@ func TestRestartRules(t *testing.T) {
 		w.delete("one", 0)
 		w.settle()
 		w.empty()
+	})
+}
+
+// spec: INIT-6, LIFE-9
+func TestEphemeralContainers(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.start()
+		w.create("a", annotated("exit-after.shell", "5s", "exit-code.shell", "3", "create-error.bad", "no"))
+		w.settle()
+		p := w.phase("a", "Running")
+		p = proto.CloneOf(p)
+		for _, name := range []string{"bad", "shell"} {
+			p.Spec.EphemeralContainers = append(p.Spec.EphemeralContainers, &corev1.EphemeralContainer{
+				EphemeralContainerCommon: &corev1.EphemeralContainerCommon{Name: name, Image: "host"},
+				TargetContainerName:      "main",
+			})
+		}
+		_, err := w.c.Pods.UpdateEphemeralContainers(w.t.Context(), &corev1.UpdatePodRequest{
+			Namespace: "default", Name: "a", Object: p,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		s := w.phase("a", "Running").GetStatus()
+		if bad := s.GetEphemeralContainerStatuses()[0]; bad.GetState().GetWaiting().GetReason() != "CreateContainerError" {
+			t.Errorf("status: %v", bad)
+		}
+		if shell := s.GetEphemeralContainerStatuses()[1]; shell.GetState().GetTerminated().GetExitCode() != 3 ||
+			shell.Started != nil || shell.GetRestartCount() != 0 {
+			t.Errorf("status: %v", shell)
+		}
+		if got := cond(w.get("a"), "Ready").GetStatus(); got != "True" {
+			t.Errorf("ready: %s", got)
+		}
+		w.same(w.signals("a")[1:], "START shell/0 @500ms", "EXIT shell/0 @5.5s")
 	})
 }

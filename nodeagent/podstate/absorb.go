@@ -190,7 +190,7 @@ func (m *StateMachine) containerRun(in ContainerRun) {
 	}
 	again := pulled(c.waiting)
 	c.waiting, c.message = in.Reason, in.Message
-	if in.Invalid && c.State == None && c.floor == 0 {
+	if in.Invalid && c.State == None && c.floor == 0 && m.kind(in.Index) != ephemeral {
 		m.fail(in.Reason, fmt.Sprintf("container %s can never be created: %s", m.spec(in.Index).GetName(), in.Message))
 	}
 	if pulling(in.Reason) {

@@ -701,8 +701,10 @@ func (x *PodSpec) SetsLimited() bool {
 	if x.AutomountServiceAccountToken != nil && *x.AutomountServiceAccountToken {
 		return true
 	}
-	if len(x.EphemeralContainers) > 0 {
-		return true
+	for _, v := range x.EphemeralContainers {
+		if v.SetsLimited() {
+			return true
+		}
 	}
 	if x.HostUsers != nil && !*x.HostUsers {
 		return true
