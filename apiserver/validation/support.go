@@ -1,6 +1,7 @@
 package validation
 
 import (
+	"cmp"
 	"sync"
 
 	"google.golang.org/protobuf/proto"
@@ -15,6 +16,7 @@ import (
 const (
 	refusedText = "not supported by this version of Monoplane"
 	storedText  = ": kept but has no effect in this version"
+	driverText  = ": no node has a driver for it: pods that mount it wait, with the event FailedMount"
 )
 
 // Support checks objects against the support option of their fields (design decision 1): what Monoplane
@@ -44,8 +46,24 @@ type planned struct {
 	// zero says what the field's zero value asks for.
 	zero   optionsv1.Zero
 	inline bool
-	below  *plan
+	// warning is said of a field that is only kept.
+	warning string
+	below   *plan
 }
+
+// special are the warnings of fields that are only kept and have an effect all the same.
+var special = func() map[protoreflect.FullName]string {
+	const volume, persistent = "monoplane.core.v1.VolumeSource.", "monoplane.core.v1.PersistentVolumeSource."
+	texts := map[protoreflect.FullName]string{}
+	for _, driver := range []protoreflect.FullName{
+		"gcePersistentDisk", "awsElasticBlockStore", "gitRepo", "iscsi", "glusterfs", "rbd", "flexVolume", "cinder",
+		"cephfs", "flocker", "fc", "azureFile", "vsphereVolume", "quobyte", "azureDisk", "photonPersistentDisk",
+		"portworxVolume", "scaleIO", "storageos",
+	} {
+		texts[volume+driver], texts[persistent+driver] = driverText, driverText
+	}
+	return texts
+}()
 
 // limited is what the generator gives messages that have fields which are not fully supported.
 type limited interface{ SetsLimited() bool }
@@ -105,7 +123,7 @@ func (w *walker) message(m protoreflect.Message, p *plan, path *Path) {
 			continue
 		case optionsv1.Support_STORED:
 			if isSet(f.fd, v) && len(w.stored) < maxWarnings {
-				w.stored = append(w.stored, at.String()+storedText)
+				w.stored = append(w.stored, at.String()+f.warning)
 			}
 			continue
 		}
@@ -167,6 +185,7 @@ func (s *Support) build(d protoreflect.MessageDescriptor) *plan {
 	for i := range d.Fields().Len() {
 		fd := d.Fields().Get(i)
 		f := planned{fd: fd, inline: inline(fd)}
+		f.warning = cmp.Or(special[fd.FullName()], storedText)
 		f.support, _ = proto.GetExtension(fd.Options(), optionsv1.E_Support).(optionsv1.Support)
 		f.zero, _ = proto.GetExtension(fd.Options(), optionsv1.E_Zero).(optionsv1.Zero)
 		if f.zero == optionsv1.Zero_ZERO_REFUSED || f.support == optionsv1.Support_REFUSED ||

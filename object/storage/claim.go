@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -90,18 +91,35 @@ func quantity(list map[string]*metav1.Quantity) resource.Quantity {
 // ClaimNames returns the names of the claims that a pod uses, each once, in the order of its volumes.
 func ClaimNames(p *corev1.Pod) []string {
 	var names []string
-next:
 	for _, v := range p.GetSpec().GetVolumes() {
-		s := v.GetVolumeSource().GetPersistentVolumeClaim()
-		if s == nil {
-			continue
+		if name := ClaimOf(p, v); name != "" && !slices.Contains(names, name) {
+			names = append(names, name)
 		}
-		for _, known := range names {
-			if known == s.GetClaimName() {
-				continue next
-			}
-		}
-		names = append(names, s.GetClaimName())
 	}
 	return names
+}
+
+// ClaimOf returns the name of the claim that a volume of a pod uses, be it made for the pod; "" for none.
+func ClaimOf(p *corev1.Pod, v *corev1.Volume) string {
+	switch s := v.GetVolumeSource(); {
+	case s.GetPersistentVolumeClaim() != nil:
+		return s.GetPersistentVolumeClaim().GetClaimName()
+	case s.GetEphemeral() != nil:
+		return EphemeralClaim(p.GetMetadata().GetName(), v.GetName())
+	default:
+		return ""
+	}
+}
+
+// EphemeralClaim returns the name of the claim that is made for an ephemeral volume of a pod.
+func EphemeralClaim(pod, volume string) string { return pod + "-" + volume }
+
+// PodOf returns who the pod is that a claim was made for; nil for a claim that was made for none.
+func PodOf(c *corev1.PersistentVolumeClaim) *metav1.OwnerReference {
+	for _, o := range c.GetMetadata().GetOwnerReferences() {
+		if o.GetController() && o.GetKind() == "Pod" && o.GetApiVersion() == "v1" {
+			return o
+		}
+	}
+	return nil
 }

@@ -2,7 +2,7 @@
 // k8s.io/kubernetes), object by object: a table of single faults and seeded random mutations. Where
 // Monoplane means to differ, the test says so:
 //
-//   - Paths that are wrong in Kubernetes are right here: "downwarAPI", and the first init container in place
+//   - Paths that are wrong in Kubernetes are right here: "downwarAPI", "cephFS", and the first init container in place
 //     of the one with the conflicting host port (intended).
 //   - An update of a pod goes on after a container was added or removed, or its deadline is wrong, and lists
 //     further faults (within).
@@ -13,8 +13,7 @@
 //   - Values of more than 2 KiB are shortened, after 1000 faults no more are listed, equal ones are listed
 //     once, and quantities with exponents of three digits or more are refused.
 //   - What the support option refuses is not looked into (skipped in mutate_test.go): device claims,
-//     scheduling groups, the volume drivers that Kubernetes removed, generic ephemeral volumes,
-//     trust bundles and pod certificates. So is the old annotation with tolerations in JSON.
+//     scheduling groups, trust bundles and pod certificates. So is the old annotation with tolerations in JSON.
 //   - An update without a resourceVersion is fine: the server fills it in (OBJ-2).
 package oracle
 

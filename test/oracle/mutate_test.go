@@ -17,11 +17,8 @@ import (
 // refuses as a whole (its validation does not look into them) or drops, and those that Kubernetes itself
 // drops in 1.36.
 var skipped = []string{
-	// Refused by the support option: devices, groups, removed volume drivers.
-	".ResourceClaims", ".Claims", ".SchedulingGroup", ".GCEPersistentDisk", ".AWSElasticBlockStore",
-	".GitRepo", ".ISCSI", ".Glusterfs", ".RBD", ".FlexVolume", ".Cinder", ".CephFS", ".Flocker", ".FC", ".AzureFile",
-	".VsphereVolume", ".Quobyte", ".AzureDisk", ".PhotonPersistentDisk", ".PortworxVolume", ".ScaleIO", ".StorageOS",
-	".Ephemeral", ".ClusterTrustBundle", ".PodCertificate",
+	// Refused by the support option: devices, groups, certificates.
+	".ResourceClaims", ".Claims", ".SchedulingGroup", ".ClusterTrustBundle", ".PodCertificate",
 	// Dropped by Kubernetes because its feature is off.
 	".StopSignal",
 	// Written by the server alone.

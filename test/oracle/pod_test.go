@@ -35,6 +35,7 @@ func random(t *testing.T) *rand.Rand {
 func intended(diff string) bool {
 	return strings.Contains(diff, ".downwarAPI: ") ||
 		strings.Contains(diff, ".downwardAPI: Forbidden: may not specify more than 1") ||
+		strings.Contains(diff, ".cephFS: ") || strings.Contains(diff, ".cephfs: Forbidden: may not specify more than 1") ||
 		// Kubernetes names the first init container, whichever it is.
 		strings.Contains(diff, "FieldValueDuplicate ") && strings.Contains(diff, "spec.initContainers[") &&
 			strings.Contains(diff, ".hostPort") ||

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"google.golang.org/protobuf/proto"
 	v1 "k8s.io/api/core/v1"
 	k8sstorage "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,6 +18,7 @@ import (
 	"k8s.io/kubernetes/pkg/registry/core/persistentvolumeclaim"
 
 	ourcore "monoplane.dev/apiserver/kinds/core"
+	"monoplane.dev/apiserver/kinds/core/claimspec"
 	ourstorage "monoplane.dev/apiserver/kinds/storage"
 
 	corev1 "monoplane.dev/api/core/v1"
@@ -38,9 +40,10 @@ func otherMode(r *rand.Rand, modes []v1.PersistentVolumeAccessMode) {
 	}
 }
 
-// unsupported are the parts of storage that Monoplane refuses, which its validation does not look into.
+// unsupported are the parts of storage that Monoplane refuses, which its validation does not look into, and references
+// into other namespaces, which Kubernetes drops.
 func unsupported(path string) bool {
-	for _, s := range []string{"DataSource", "VolumeAttributesClassName", ".Status.", ".ModifyVolumeStatus"} {
+	for _, s := range []string{"DataSourceRef.Namespace", ".Status.", ".ModifyVolumeStatus"} {
 		if strings.Contains(path, s) {
 			return true
 		}
@@ -66,7 +69,7 @@ func localVolume() *v1.PersistentVolume {
 	}
 }
 
-// volumes are valid ones, of every source that is supported.
+// volumes are valid ones, of every source.
 func volumes() []*v1.PersistentVolume {
 	var all []*v1.PersistentVolume
 	for _, s := range []v1.PersistentVolumeSource{
@@ -79,18 +82,31 @@ func volumes() []*v1.PersistentVolume {
 		v.Spec.PersistentVolumeSource = s
 		all = append(all, v)
 	}
+	for _, s := range persistentDrivers() {
+		v := localVolume()
+		v.Spec.PersistentVolumeSource = s
+		all = append(all, v)
+	}
 	return all
 }
 
 func TestPersistentVolumesAreJudgedAlike(t *testing.T) {
+	withDriverWords(func() { comparePersistentVolumes(t) })
+}
+
+func comparePersistentVolumes(t *testing.T) {
+	t.Helper()
 	r := random(t)
 	only := func(path string) bool { return !unsupported(path) }
 	bad := 0
 	for i := 0; i < *count && bad < 25; i++ {
 		old := pick(r, volumes())
 		if r.IntN(4) == 0 {
-			old.Spec.NodeAffinity, old.Spec.Local, old.Spec.HostPath = nil, nil, &v1.HostPathVolumeSource{Path: "/a"}
-			old.Spec.CSI, old.Spec.NFS = nil, nil
+			old.Spec.NodeAffinity = nil
+			old.Spec.PersistentVolumeSource = v1.PersistentVolumeSource{HostPath: &v1.HostPathVolumeSource{Path: "/a"}}
+		}
+		if r.IntN(4) == 0 {
+			old.Spec.VolumeAttributesClassName = ptr("gold")
 		}
 		k := old.DeepCopy()
 		what := append(alter(r, &k.Spec, r.IntN(4), only), alter(r, &k.ObjectMeta, r.IntN(2), nil)...)
@@ -187,6 +203,16 @@ func TestPersistentVolumeClaimsAreJudgedAlike(t *testing.T) {
 		if r.IntN(4) == 0 {
 			old.Annotations = map[string]string{beta: "fast"}
 		}
+		if r.IntN(4) == 0 {
+			old.Spec.VolumeAttributesClassName = ptr("gold")
+			if r.IntN(2) == 0 {
+				old.Status.CurrentVolumeAttributesClassName = ptr("gold")
+			}
+		}
+		if r.IntN(4) == 0 {
+			old.Spec.DataSource = &v1.TypedLocalObjectReference{Kind: "PersistentVolumeClaim", Name: "c"}
+			old.Spec.DataSourceRef = &v1.TypedObjectReference{Kind: "PersistentVolumeClaim", Name: "c"}
+		}
 		k := old.DeepCopy()
 		what := append(alter(r, &k.Spec, r.IntN(3), func(p string) bool { return !unsupported(p) }),
 			alter(r, &k.ObjectMeta, r.IntN(2), nil)...)
@@ -202,9 +228,16 @@ func TestPersistentVolumeClaimsAreJudgedAlike(t *testing.T) {
 			k.Spec.Resources.Requests = amounts("storage", pick(r, quantities))
 		case 4:
 			k.Spec.VolumeName = pick(r, storageWords)
+		case 5:
+			k.Spec.DataSource = &v1.TypedLocalObjectReference{
+				APIGroup: pick(r, []*string{nil, ptr(""), ptr("snapshot.storage.k8s.io"), ptr("a b")}),
+				Kind:     pick(r, []string{"PersistentVolumeClaim", "VolumeSnapshot", "X"}), Name: "c"}
 		}
 		now, was := internal(t, k, &core.PersistentVolumeClaim{}), internal(t, old, &core.PersistentVolumeClaim{})
-		created := persistentvolumeclaim.Strategy.Validate(context.Background(), now.DeepCopy())
+		fresh := now.DeepCopy()
+		persistentvolumeclaim.Strategy.PrepareForCreate(context.Background(), fresh)
+		created := persistentvolumeclaim.Strategy.Validate(context.Background(), fresh)
+		persistentvolumeclaim.Strategy.PrepareForUpdate(context.Background(), now, was)
 		updated := persistentvolumeclaim.Strategy.ValidateUpdate(context.Background(), now, was)
 		c, err := ours(k, &corev1.PersistentVolumeClaim{})
 		if err != nil {
@@ -214,11 +247,14 @@ func TestPersistentVolumeClaimsAreJudgedAlike(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		ourcore.DefaultPersistentVolumeClaim(c)
+		made := proto.CloneOf(c)
+		ourcore.DefaultNewPersistentVolumeClaim(made)
 		ourcore.DefaultPersistentVolumeClaim(o)
+		ourcore.DefaultPersistentVolumeClaim(c)
+		claimspec.NormalizeDataSource(c.Spec, o.Spec)
 		keep(c.Metadata, o.Metadata)
 		if report(t, append(what, "create"), compare(theirFaults(created),
-			ourFaults(ourcore.ValidatePersistentVolumeClaim(c)))) ||
+			ourFaults(ourcore.ValidatePersistentVolumeClaim(made)))) ||
 			report(t, append(what, "update"), plain(compare(theirFaults(updated),
 				ourFaults(ourcore.ValidatePersistentVolumeClaimUpdate(c, o))))) {
 			bad++

@@ -418,7 +418,7 @@ const file_monoplane_core_v1_persistentvolume_proto_rawDesc = "" +
 	"volumeMode\x88\x01\x01\x12I\n" +
 	"\fnodeAffinity\x18\t \x01(\v2%.monoplane.core.v1.VolumeNodeAffinityR\fnodeAffinity\x12G\n" +
 	"\x19volumeAttributesClassName\x18\n" +
-	" \x01(\tB\x04\x98\x94#\x03H\x01R\x19volumeAttributesClassName\x88\x01\x01\x1aX\n" +
+	" \x01(\tB\x04\x98\x94#\x02H\x01R\x19volumeAttributesClassName\x88\x01\x01\x1aX\n" +
 	"\rCapacityEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x121\n" +
 	"\x05value\x18\x02 \x01(\v2\x1b.monoplane.meta.v1.QuantityR\x05value:\x028\x01B\r\n" +

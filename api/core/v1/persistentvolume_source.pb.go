@@ -22,7 +22,8 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// PersistentVolumeSource says where the storage of a volume is; exactly one member.
+// PersistentVolumeSource says where the storage of a volume is; exactly one member. Those that no node can mount are
+// kept and answered with a warning: pods that use them wait.
 type PersistentVolumeSource struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// A disk of Google Compute Engine.
@@ -1344,32 +1345,32 @@ var File_monoplane_core_v1_persistentvolume_source_proto protoreflect.FileDescri
 
 const file_monoplane_core_v1_persistentvolume_source_proto_rawDesc = "" +
 	"\n" +
-	"/monoplane/core/v1/persistentvolume_source.proto\x12\x11monoplane.core.v1\x1a!monoplane/core/v1/reference.proto\x1a\x1emonoplane/core/v1/volume.proto\x1a\"monoplane/options/v1/options.proto\"\x85\x0e\n" +
+	"/monoplane/core/v1/persistentvolume_source.proto\x12\x11monoplane.core.v1\x1a!monoplane/core/v1/reference.proto\x1a\x1emonoplane/core/v1/volume.proto\x1a\"monoplane/options/v1/options.proto\"\x97\x0e\n" +
 	"\x16PersistentVolumeSource\x12d\n" +
-	"\x11gcePersistentDisk\x18\x01 \x01(\v20.monoplane.core.v1.GCEPersistentDiskVolumeSourceB\x04\x98\x94#\x03R\x11gcePersistentDisk\x12m\n" +
-	"\x14awsElasticBlockStore\x18\x02 \x01(\v23.monoplane.core.v1.AWSElasticBlockStoreVolumeSourceB\x04\x98\x94#\x03R\x14awsElasticBlockStore\x12C\n" +
-	"\bhostPath\x18\x03 \x01(\v2'.monoplane.core.v1.HostPathVolumeSourceR\bhostPath\x12V\n" +
-	"\tglusterfs\x18\x04 \x01(\v22.monoplane.core.v1.GlusterfsPersistentVolumeSourceB\x04\x98\x94#\x03R\tglusterfs\x124\n" +
-	"\x03nfs\x18\x05 \x01(\v2\".monoplane.core.v1.NFSVolumeSourceR\x03nfs\x12D\n" +
-	"\x03rbd\x18\x06 \x01(\v2,.monoplane.core.v1.RBDPersistentVolumeSourceB\x04\x98\x94#\x03R\x03rbd\x12J\n" +
-	"\x05iscsi\x18\a \x01(\v2..monoplane.core.v1.ISCSIPersistentVolumeSourceB\x04\x98\x94#\x03R\x05iscsi\x12M\n" +
-	"\x06cinder\x18\b \x01(\v2/.monoplane.core.v1.CinderPersistentVolumeSourceB\x04\x98\x94#\x03R\x06cinder\x12M\n" +
-	"\x06cephfs\x18\t \x01(\v2/.monoplane.core.v1.CephFSPersistentVolumeSourceB\x04\x98\x94#\x03R\x06cephfs\x127\n" +
+	"\x11gcePersistentDisk\x18\x01 \x01(\v20.monoplane.core.v1.GCEPersistentDiskVolumeSourceB\x04\x98\x94#\x02R\x11gcePersistentDisk\x12m\n" +
+	"\x14awsElasticBlockStore\x18\x02 \x01(\v23.monoplane.core.v1.AWSElasticBlockStoreVolumeSourceB\x04\x98\x94#\x02R\x14awsElasticBlockStore\x12I\n" +
+	"\bhostPath\x18\x03 \x01(\v2'.monoplane.core.v1.HostPathVolumeSourceB\x04\x98\x94#\x02R\bhostPath\x12V\n" +
+	"\tglusterfs\x18\x04 \x01(\v22.monoplane.core.v1.GlusterfsPersistentVolumeSourceB\x04\x98\x94#\x02R\tglusterfs\x12:\n" +
+	"\x03nfs\x18\x05 \x01(\v2\".monoplane.core.v1.NFSVolumeSourceB\x04\x98\x94#\x02R\x03nfs\x12D\n" +
+	"\x03rbd\x18\x06 \x01(\v2,.monoplane.core.v1.RBDPersistentVolumeSourceB\x04\x98\x94#\x02R\x03rbd\x12J\n" +
+	"\x05iscsi\x18\a \x01(\v2..monoplane.core.v1.ISCSIPersistentVolumeSourceB\x04\x98\x94#\x02R\x05iscsi\x12M\n" +
+	"\x06cinder\x18\b \x01(\v2/.monoplane.core.v1.CinderPersistentVolumeSourceB\x04\x98\x94#\x02R\x06cinder\x12M\n" +
+	"\x06cephfs\x18\t \x01(\v2/.monoplane.core.v1.CephFSPersistentVolumeSourceB\x04\x98\x94#\x02R\x06cephfs\x127\n" +
 	"\x02fc\x18\n" +
-	" \x01(\v2!.monoplane.core.v1.FCVolumeSourceB\x04\x98\x94#\x03R\x02fc\x12F\n" +
-	"\aflocker\x18\v \x01(\v2&.monoplane.core.v1.FlockerVolumeSourceB\x04\x98\x94#\x03R\aflocker\x12S\n" +
+	" \x01(\v2!.monoplane.core.v1.FCVolumeSourceB\x04\x98\x94#\x02R\x02fc\x12F\n" +
+	"\aflocker\x18\v \x01(\v2&.monoplane.core.v1.FlockerVolumeSourceB\x04\x98\x94#\x02R\aflocker\x12S\n" +
 	"\n" +
-	"flexVolume\x18\f \x01(\v2-.monoplane.core.v1.FlexPersistentVolumeSourceB\x04\x98\x94#\x03R\n" +
+	"flexVolume\x18\f \x01(\v2-.monoplane.core.v1.FlexPersistentVolumeSourceB\x04\x98\x94#\x02R\n" +
 	"flexVolume\x12V\n" +
-	"\tazureFile\x18\r \x01(\v22.monoplane.core.v1.AzureFilePersistentVolumeSourceB\x04\x98\x94#\x03R\tazureFile\x12]\n" +
-	"\rvsphereVolume\x18\x0e \x01(\v21.monoplane.core.v1.VsphereVirtualDiskVolumeSourceB\x04\x98\x94#\x03R\rvsphereVolume\x12F\n" +
-	"\aquobyte\x18\x0f \x01(\v2&.monoplane.core.v1.QuobyteVolumeSourceB\x04\x98\x94#\x03R\aquobyte\x12L\n" +
-	"\tazureDisk\x18\x10 \x01(\v2(.monoplane.core.v1.AzureDiskVolumeSourceB\x04\x98\x94#\x03R\tazureDisk\x12m\n" +
-	"\x14photonPersistentDisk\x18\x11 \x01(\v23.monoplane.core.v1.PhotonPersistentDiskVolumeSourceB\x04\x98\x94#\x03R\x14photonPersistentDisk\x12U\n" +
-	"\x0eportworxVolume\x18\x12 \x01(\v2'.monoplane.core.v1.PortworxVolumeSourceB\x04\x98\x94#\x03R\x0eportworxVolume\x12P\n" +
-	"\ascaleIO\x18\x13 \x01(\v20.monoplane.core.v1.ScaleIOPersistentVolumeSourceB\x04\x98\x94#\x03R\ascaleIO\x12:\n" +
-	"\x05local\x18\x14 \x01(\v2$.monoplane.core.v1.LocalVolumeSourceR\x05local\x12V\n" +
-	"\tstorageos\x18\x15 \x01(\v22.monoplane.core.v1.StorageOSPersistentVolumeSourceB\x04\x98\x94#\x03R\tstorageos\x12D\n" +
+	"\tazureFile\x18\r \x01(\v22.monoplane.core.v1.AzureFilePersistentVolumeSourceB\x04\x98\x94#\x02R\tazureFile\x12]\n" +
+	"\rvsphereVolume\x18\x0e \x01(\v21.monoplane.core.v1.VsphereVirtualDiskVolumeSourceB\x04\x98\x94#\x02R\rvsphereVolume\x12F\n" +
+	"\aquobyte\x18\x0f \x01(\v2&.monoplane.core.v1.QuobyteVolumeSourceB\x04\x98\x94#\x02R\aquobyte\x12L\n" +
+	"\tazureDisk\x18\x10 \x01(\v2(.monoplane.core.v1.AzureDiskVolumeSourceB\x04\x98\x94#\x02R\tazureDisk\x12m\n" +
+	"\x14photonPersistentDisk\x18\x11 \x01(\v23.monoplane.core.v1.PhotonPersistentDiskVolumeSourceB\x04\x98\x94#\x02R\x14photonPersistentDisk\x12U\n" +
+	"\x0eportworxVolume\x18\x12 \x01(\v2'.monoplane.core.v1.PortworxVolumeSourceB\x04\x98\x94#\x02R\x0eportworxVolume\x12P\n" +
+	"\ascaleIO\x18\x13 \x01(\v20.monoplane.core.v1.ScaleIOPersistentVolumeSourceB\x04\x98\x94#\x02R\ascaleIO\x12@\n" +
+	"\x05local\x18\x14 \x01(\v2$.monoplane.core.v1.LocalVolumeSourceB\x04\x98\x94#\x02R\x05local\x12V\n" +
+	"\tstorageos\x18\x15 \x01(\v22.monoplane.core.v1.StorageOSPersistentVolumeSourceB\x04\x98\x94#\x02R\tstorageos\x12D\n" +
 	"\x03csi\x18\x16 \x01(\v2,.monoplane.core.v1.CSIPersistentVolumeSourceB\x04\x98\x94#\x02R\x03csi\"\xd0\x01\n" +
 	"\x1fAzureFilePersistentVolumeSource\x12$\n" +
 	"\n" +

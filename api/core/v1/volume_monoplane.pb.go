@@ -6532,6 +6532,18 @@ func (x *TypedObjectReference) CloneTo(c *TypedObjectReference) {
 // CloneMessage is Clone for those who do not know the type.
 func (x *TypedObjectReference) CloneMessage() proto.Message { return x.Clone() }
 
+// SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. A zero
+// value that is given explicitly counts where it asks for something.
+func (x *TypedObjectReference) SetsLimited() bool {
+	if x == nil {
+		return false
+	}
+	if x.Namespace != nil && *x.Namespace != "" {
+		return true
+	}
+	return false
+}
+
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *TypedObjectReference) AppendProtobuf(e *wire.Encoder) {
 	if x == nil {

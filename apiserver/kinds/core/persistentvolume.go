@@ -10,6 +10,8 @@ import (
 
 	"monoplane.dev/apierrors"
 	"monoplane.dev/apiserver/defaults"
+	"monoplane.dev/apiserver/kinds/core/claimspec"
+	"monoplane.dev/apiserver/kinds/core/podspec"
 	"monoplane.dev/apiserver/kinds/define"
 	"monoplane.dev/apiserver/registry"
 	"monoplane.dev/apiserver/validation"
@@ -63,9 +65,12 @@ func DefaultPersistentVolume(v *corev1.PersistentVolume) {
 	defaults.Message(&v.Spec)
 	defaults.Message(&v.Status)
 	defaults.Set(&v.Spec.PersistentVolumeReclaimPolicy, "Retain")
-	defaults.SetPtr(&v.Spec.VolumeMode, volumeModeFilesystem)
+	defaults.SetPtr(&v.Spec.VolumeMode, claimspec.Filesystem)
 	if h := v.Spec.PersistentVolumeSource.GetHostPath(); h != nil {
 		defaults.SetPtr(&h.Type, "")
+	}
+	if source := v.Spec.PersistentVolumeSource; source != nil {
+		podspec.DefaultPersistentDrivers(source)
 	}
 	defaults.Round(v.Spec.Capacity)
 	defaults.Set(&v.Status.Phase, phasePending)
@@ -116,6 +121,9 @@ func ValidatePersistentVolumeUpdate(new, old *corev1.PersistentVolume) []apierro
 		if was.GetNodeAffinity() != nil && !sameAffinity(now.GetNodeAffinity(), was.GetNodeAffinity()) {
 			f.Invalid(f.Root("nodeAffinity"), "", validation.Immutable+", except for updating from beta label to GA")
 		}
+		if was.VolumeAttributesClassName != nil && now.VolumeAttributesClassName == nil {
+			f.Forbidden(f.Root("spec").Child("volumeAttributesClassName"), "update from non-nil value to nil is forbidden")
+		}
 	}
 	return f.Causes()
 }
@@ -140,19 +148,19 @@ func volumeSpecOf(v *corev1.PersistentVolume) *corev1.PersistentVolumeSpec {
 
 func checkPersistentVolume(f *validation.Faults, v, old *corev1.PersistentVolume) {
 	f.CoreMeta(v.GetMetadata(), old.GetMetadata(), false, validation.NameIsSubdomain)
-	checkVolumeSpec(f, f.Root("spec"), v.GetSpec(), old.GetSpec())
-	source := v.GetSpec().GetPersistentVolumeSource()
-	if _, ok := v.GetMetadata().GetAnnotations()[mountOptionsAnnotation]; ok && source.GetNfs() == nil {
+	checkVolumeSpec(f, f.Root("spec"), v.GetMetadata().GetName(), v.GetSpec(), old.GetSpec())
+	_, options := v.GetMetadata().GetAnnotations()[mountOptionsAnnotation]
+	if options && !takesMountOptions(v.GetSpec().GetPersistentVolumeSource()) {
 		f.Forbidden(f.Root("metadata").Child("annotations").Child(mountOptionsAnnotation),
 			"may not specify mount options for this volume type")
 	}
 }
 
-func checkVolumeSpec(f *validation.Faults, p *validation.Path, s, old *corev1.PersistentVolumeSpec) {
+func checkVolumeSpec(f *validation.Faults, p *validation.Path, name string, s, old *corev1.PersistentVolumeSpec) {
 	if len(s.GetAccessModes()) == 0 {
 		f.Required(p.Child("accessModes"), "")
 	}
-	checkAccessModes(f, p.Child("accessModes"), s.GetAccessModes())
+	claimspec.CheckAccessModes(f, p.Child("accessModes"), s.GetAccessModes())
 	checkCapacity(f, p.Child("capacity"), s)
 	if policy := s.GetPersistentVolumeReclaimPolicy(); policy != "" {
 		f.OneOf(p.Child("persistentVolumeReclaimPolicy"), policy, "Delete", "Recycle", "Retain")
@@ -160,10 +168,26 @@ func checkVolumeSpec(f *validation.Faults, p *validation.Path, s, old *corev1.Pe
 	if a := s.GetNodeAffinity(); a != nil {
 		checkVolumeAffinity(f, p.Child("nodeAffinity"), a, old.GetNodeAffinity())
 	}
-	checkPersistentSource(f, p, s)
-	checkClassName(f, p.Child("storageClassName"), s.GetStorageClassName())
-	if s != nil {
-		checkVolumeMode(f, p.Child("volumeMode"), s.VolumeMode)
+	checkPersistentSource(f, p, name, s)
+	claimspec.CheckClassName(f, p.Child("storageClassName"), s.GetStorageClassName())
+	if s == nil {
+		return
+	}
+	claimspec.CheckVolumeMode(f, p.Child("volumeMode"), s.VolumeMode)
+	if s.VolumeAttributesClassName != nil {
+		checkAttributesClass(f, p, s)
+	}
+}
+
+// checkAttributesClass checks the class of changeable attributes, which only volumes of CSI drivers have.
+func checkAttributesClass(f *validation.Faults, p *validation.Path, s *corev1.PersistentVolumeSpec) {
+	at := p.Child("volumeAttributesClassName")
+	if s.GetVolumeAttributesClassName() == "" {
+		f.Required(at, "an empty string is disallowed")
+	}
+	claimspec.CheckClassName(f, at, s.GetVolumeAttributesClassName())
+	if s.GetPersistentVolumeSource().GetCsi() == nil {
+		f.Required(p.Child("csi"), "has to be specified when using volumeAttributesClassName")
 	}
 }
 
@@ -210,8 +234,8 @@ func impossibleValue(a *corev1.VolumeNodeAffinity) bool {
 	return false
 }
 
-// checkPersistentSource checks that a volume has one source. Those that the support option refuses are only counted.
-func checkPersistentSource(f *validation.Faults, p *validation.Path, s *corev1.PersistentVolumeSpec) {
+// checkPersistentSource checks that a volume has one source.
+func checkPersistentSource(f *validation.Faults, p *validation.Path, name string, s *corev1.PersistentVolumeSpec) {
 	source := s.GetPersistentVolumeSource()
 	set := validation.SourcesSet(source, "hostPath", "gcePersistentDisk", "awsElasticBlockStore", "glusterfs", "flocker",
 		"nfs", "rbd", "quobyte", "cephfs", "iscsi", "cinder", "fc", "flexVolume", "azureFile", "vsphereVolume",
@@ -220,8 +244,12 @@ func checkPersistentSource(f *validation.Faults, p *validation.Path, s *corev1.P
 		f.Required(p, "must specify a volume type")
 		return
 	}
-	for _, name := range set[1:] {
-		f.Forbidden(p.Child(name), "may not specify more than 1 volume type")
+	for _, other := range set[1:] {
+		if other == "flexVolume" { // which Kubernetes looks into in any case
+			checkPersistentDriver(f, p, other, name, source)
+			continue
+		}
+		f.Forbidden(p.Child(other), "may not specify more than 1 volume type")
 	}
 	at := p.Child(set[0])
 	switch set[0] {
@@ -236,6 +264,8 @@ func checkPersistentSource(f *validation.Faults, p *validation.Path, s *corev1.P
 		}
 	case "csi":
 		checkPersistentCSI(f, at, source.GetCsi())
+	default:
+		checkPersistentDriver(f, p, set[0], name, source)
 	}
 	recycle := s.GetPersistentVolumeReclaimPolicy() == "Recycle"
 	if h := source.GetHostPath(); h != nil && path.Clean(h.GetPath()) == "/" && recycle {

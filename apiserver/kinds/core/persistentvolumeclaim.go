@@ -9,6 +9,7 @@ import (
 
 	"monoplane.dev/apierrors"
 	"monoplane.dev/apiserver/defaults"
+	"monoplane.dev/apiserver/kinds/core/claimspec"
 	"monoplane.dev/apiserver/kinds/define"
 	"monoplane.dev/apiserver/registry"
 	"monoplane.dev/apiserver/store"
@@ -37,6 +38,7 @@ func PersistentVolumeClaim(c define.Config) define.Definition {
 			Apply: func(asked, live *corev1.PersistentVolumeClaim) *corev1.PersistentVolumeClaim {
 				next := &corev1.PersistentVolumeClaim{Metadata: metadata(asked, live), Spec: object.Clone(asked.GetSpec())}
 				DefaultPersistentVolumeClaim(next)
+				claimspec.NormalizeDataSource(next.Spec, live.GetSpec())
 				keepClaimProtection(next, live)
 				next.Status = live.Status
 				return next
@@ -67,9 +69,7 @@ func DefaultPersistentVolumeClaim(c *corev1.PersistentVolumeClaim) {
 	defaults.Message(&c.Metadata)
 	defaults.Message(&c.Spec)
 	defaults.Message(&c.Status)
-	defaults.SetPtr(&c.Spec.VolumeMode, volumeModeFilesystem)
-	defaults.Round(c.Spec.Resources.GetLimits())
-	defaults.Round(c.Spec.Resources.GetRequests())
+	claimspec.Default(c.Spec)
 	defaults.Set(&c.Status.Phase, phasePending)
 	defaults.Round(c.Status.Capacity)
 	defaults.Round(c.Status.AllocatedResources)
@@ -80,6 +80,7 @@ func DefaultPersistentVolumeClaim(c *corev1.PersistentVolumeClaim) {
 func DefaultNewPersistentVolumeClaim(c *corev1.PersistentVolumeClaim) {
 	c.Status = nil
 	DefaultPersistentVolumeClaim(c)
+	claimspec.NormalizeDataSource(c.Spec, nil)
 	protect(c.Metadata, storage.ClaimProtection)
 }
 
@@ -118,6 +119,7 @@ func ValidatePersistentVolumeClaimUpdate(new, old *corev1.PersistentVolumeClaim)
 		checkShrunk(f, f.Root("spec").Child("resources").Child("requests").Child(resources.Storage), new, old)
 		// The path is Kubernetes'.
 		validation.Fixed(f, f.Root("volumeMode"), claimSpecOf(new).VolumeMode, claimSpecOf(old).VolumeMode)
+		checkAttributesKept(f, f.Root("spec").Child("volumeAttributesClassName"), new, old)
 	}
 	return f.Causes()
 }
@@ -144,24 +146,7 @@ func ValidatePersistentVolumeClaimStatusUpdate(new, old *corev1.PersistentVolume
 
 func checkClaim(f *validation.Faults, c, old *corev1.PersistentVolumeClaim) {
 	f.CoreMeta(c.GetMetadata(), old.GetMetadata(), true, validation.NameIsSubdomain)
-	p, s := f.Root("spec"), c.GetSpec()
-	if len(s.GetAccessModes()) == 0 {
-		f.Required(p.Child("accessModes"), "at least 1 access mode is required")
-	}
-	f.LabelSelector(p.Child("selector"), s.GetSelector())
-	checkAccessModes(f, p.Child("accessModes"), s.GetAccessModes())
-	at := p.Child("resources").Key(resources.Storage)
-	if text, ok := s.GetResources().GetRequests()[resources.Storage]; !ok {
-		f.Required(at, "")
-	} else if q, err := value.Quantity(text); err != nil {
-		f.Invalid(at, text.GetString_(), err.Error())
-	} else if q.Sign() <= 0 {
-		f.Invalid(at, q.String(), "must be greater than zero")
-	}
-	checkClassName(f, p.Child("storageClassName"), s.GetStorageClassName())
-	if s != nil {
-		checkVolumeMode(f, p.Child("volumeMode"), s.VolumeMode)
-	}
+	claimspec.Check(f, f.Root("spec"), c.GetSpec(), old.GetSpec())
 }
 
 // claimSpecOf returns the spec of a claim, which is empty rather than nil.
@@ -185,6 +170,9 @@ func settled(new, old *corev1.PersistentVolumeClaim) *corev1.PersistentVolumeCla
 	if new.GetStatus().GetPhase() == claimBound && now.GetResources().GetRequests() != nil {
 		now.Resources.Requests[resources.Storage] = was.GetResources().GetRequests()[resources.Storage]
 	}
+	if new.GetStatus().GetPhase() == claimBound {
+		now.VolumeAttributesClassName = was.VolumeAttributesClassName
+	}
 	return now
 }
 
@@ -199,6 +187,20 @@ func namedByAnnotation(new, old *corev1.PersistentVolumeClaim) bool {
 func checkSameAnnotation(f *validation.Faults, key string, new, old *metav1.ObjectMeta) {
 	if now := new.GetAnnotations()[key]; now != old.GetAnnotations()[key] {
 		f.Invalid(f.Root("metadata").Child("annotations").Child(key), now, validation.Immutable)
+	}
+}
+
+// checkAttributesKept refuses to give up a class of attributes that a claim's volume has.
+func checkAttributesKept(f *validation.Faults, p *validation.Path, new, old *corev1.PersistentVolumeClaim) {
+	name, was := claimSpecOf(new).VolumeAttributesClassName, claimSpecOf(old).VolumeAttributesClassName
+	if old.GetStatus() == nil || old.Status.CurrentVolumeAttributesClassName == nil {
+		return
+	}
+	switch {
+	case name == nil && was != nil:
+		f.Forbidden(p, "update to nil is forbidden when status.currentVolumeAttributesClassName is not nil")
+	case name != nil && *name == "" && (was == nil || *was != ""):
+		f.Forbidden(p, "update to empty string is forbidden when status.currentVolumeAttributesClassName is not nil")
 	}
 }
 

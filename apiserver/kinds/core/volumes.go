@@ -7,7 +7,6 @@ import (
 	"monoplane.dev/apiserver/validation"
 	"monoplane.dev/codec/value"
 	"monoplane.dev/object"
-	"monoplane.dev/object/storage"
 	"monoplane.dev/rules/resources"
 
 	corev1 "monoplane.dev/api/core/v1"
@@ -43,27 +42,6 @@ func storagePhase(o object.Object, phase string) string {
 	return phase
 }
 
-// checkAccessModes checks ways to mount a volume: ReadWriteOncePod stands alone.
-func checkAccessModes(f *validation.Faults, p *validation.Path, modes []string) {
-	known := []string{"ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", storage.OncePod}
-	alone, shared := false, false
-	for _, m := range modes {
-		f.OneOf(p, m, known...)
-		alone = alone || m == storage.OncePod
-		shared = shared || m != storage.OncePod && slices.Contains(known, m)
-	}
-	if alone && shared {
-		f.Forbidden(p, "may not use ReadWriteOncePod with other access modes")
-	}
-}
-
-// checkVolumeMode checks how a volume is made visible. Nil is valid.
-func checkVolumeMode(f *validation.Faults, p *validation.Path, mode *string) {
-	if mode != nil {
-		f.OneOf(p, *mode, "Block", "Filesystem")
-	}
-}
-
 // checkSize checks an amount of storage, which may have to be more than nothing.
 func checkSize(f *validation.Faults, p *validation.Path, text *metav1.Quantity, positive bool) {
 	q, err := value.Quantity(text)
@@ -76,13 +54,6 @@ func checkSize(f *validation.Faults, p *validation.Path, text *metav1.Quantity, 
 	}
 	if positive && q.Sign() <= 0 {
 		f.Invalid(p, q.String(), "must be greater than zero")
-	}
-}
-
-// checkClassName checks the name of a storage class that an object refers to. Empty means none.
-func checkClassName(f *validation.Faults, p *validation.Path, name string) {
-	if name != "" {
-		f.Subdomain(p, name)
 	}
 }
 
@@ -99,10 +70,7 @@ func checkSecretRef(f *validation.Faults, p *validation.Path, ref *corev1.Secret
 	f.RequiredLabel(p.Child("namespace"), ref.GetNamespace())
 }
 
-const (
-	volumeModeFilesystem = "Filesystem"
-	phasePending         = "Pending"
-)
+const phasePending = "Pending"
 
 func protect(m *metav1.ObjectMeta, finalizer string) {
 	if !slices.Contains(m.Finalizers, finalizer) {

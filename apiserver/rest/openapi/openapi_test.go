@@ -113,7 +113,7 @@ func TestDescriptions(t *testing.T) {
 		"PodSpec.imagePullSecrets":       "Kept, but without effect yet.",
 		"EphemeralContainer.image":       "Image to run",
 		"PersistentVolumeSpec.local":     "needs nodeAffinity",
-		"PersistentVolumeSpec.rbd":       "Not supported yet: setting it is refused.",
+		"PersistentVolumeSpec.rbd":       "Kept, but without effect yet.",
 		"ResourceRequirements.limits":    "by resource name",
 		"ObjectMeta.deletionTimestamp":   "When its deletion is due",
 		"ContainerPort.containerPort":    ".",

@@ -43,6 +43,9 @@ func (p *Plugin) PreFilter(state *framework.CycleState, pod *framework.PodInfo, 
 		return nil, p.skip
 	}
 	all := snapshot.Volumes()
+	if why := notMade(pod, all); why != "" {
+		return nil, unresolvable(why)
+	}
 	for _, name := range pod.Claims {
 		if why := unusable(all.Claim(cache.Key{Namespace: pod.Key.Namespace, Name: name}), name); why != "" {
 			return nil, unresolvable(why)
@@ -80,6 +83,23 @@ func (p *Plugin) PreFilter(state *framework.CycleState, pod *framework.PodInfo, 
 		}
 	}
 	return nil, nil
+}
+
+// notMade says which of the claims that are to be made for the pod is not there yet, or is another's; "" for none.
+func notMade(pod *framework.PodInfo, all *framework.Volumes) string {
+	for _, v := range pod.Pod.GetSpec().GetVolumes() {
+		if v.GetVolumeSource().GetEphemeral() == nil {
+			continue
+		}
+		name := storage.ClaimOf(pod.Pod, v)
+		switch c := all.Claim(cache.Key{Namespace: pod.Key.Namespace, Name: name}); {
+		case c == nil:
+			return fmt.Sprintf("waiting for ephemeral volume controller to create the persistentvolumeclaim %q", name)
+		case storage.PodOf(c.Claim).GetUid() != pod.UID:
+			return fmt.Sprintf("PVC %s/%s was not created for pod %s (pod is not owner)", pod.Key.Namespace, name, pod.Key)
+		}
+	}
+	return ""
 }
 
 // unusable says why no pod can use a claim; "" when one can.

@@ -41,7 +41,7 @@ func checksOf(f *validation.Faults, p *corev1.Pod) checks {
 	if spec == nil {
 		spec = &corev1.PodSpec{}
 	}
-	return checks{podspec.NewChecker(f, f.Root("spec"), spec), spec}
+	return checks{podspec.NewChecker(f, f.Root("spec"), p.GetMetadata().GetName(), spec), spec}
 }
 
 // check checks what holds for a pod at any time, with its spec if it is to check the whole.
@@ -53,6 +53,8 @@ func check(f *validation.Faults, p *corev1.Pod, whole bool) checks {
 	if whole {
 		v.CheckSpec()
 		v.CheckTokens()
+	} else {
+		v.CheckClaimNames()
 	}
 	return v
 }

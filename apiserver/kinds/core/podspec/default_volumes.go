@@ -4,6 +4,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"monoplane.dev/apiserver/defaults"
+	"monoplane.dev/apiserver/kinds/core/claimspec"
 
 	corev1 "monoplane.dev/api/core/v1"
 )
@@ -35,6 +36,12 @@ func empty(s *corev1.VolumeSource) bool {
 }
 
 func defaultVolumeSource(s *corev1.VolumeSource) {
+	defaultDrivers(s)
+	if t := s.GetEphemeral().GetVolumeClaimTemplate(); t != nil {
+		defaults.Message(&t.Metadata)
+		defaults.Message(&t.Spec)
+		claimspec.Default(t.Spec)
+	}
 	if h := s.HostPath; h != nil {
 		defaults.SetPtr(&h.Type, "")
 	}

@@ -21,17 +21,20 @@ import (
 type Checker struct {
 	faults
 	// at is where the spec is.
-	at      *validation.Path
-	spec    *corev1.PodSpec
+	at   *validation.Path
+	spec *corev1.PodSpec
+	// pod is the name of the pod; empty in a template.
+	pod     string
 	volumes map[string]*corev1.VolumeSource
 }
 
 // faults has the checks of parts that need to know nothing of the rest of the spec.
 type faults struct{ *validation.Faults }
 
-// NewChecker returns what checks spec, which is not nil, at a path, and adds what is wrong to f. It is for one pass.
-func NewChecker(f *validation.Faults, at *validation.Path, spec *corev1.PodSpec) *Checker {
-	return &Checker{faults: faults{f}, at: at, spec: spec}
+// NewChecker returns what checks spec, which is not nil, of a pod at a path, and adds what is wrong to f. The name of
+// the pod is empty for a template. It is for one pass.
+func NewChecker(f *validation.Faults, at *validation.Path, pod string, spec *corev1.PodSpec) *Checker {
+	return &Checker{faults: faults{f}, at: at, pod: pod, spec: spec}
 }
 
 // CheckSpec checks the spec, as it is after Default.

@@ -14,7 +14,7 @@ func (v *Checker) checkVolumes(p *validation.Path) {
 	}
 	for i, vol := range v.spec.GetVolumes() {
 		at, before := p.Index(i), v.Count()
-		v.volumeSource(at, vol.GetVolumeSource())
+		v.volumeSource(at, vol.GetName(), vol.GetVolumeSource())
 		v.RequiredLabel(at.Child("name"), vol.GetName())
 		if _, ok := v.volumes[vol.GetName()]; ok {
 			v.Duplicate(at.Child("name"), vol.GetName())
@@ -25,13 +25,16 @@ func (v *Checker) checkVolumes(p *validation.Path) {
 	}
 }
 
-// volumeSource checks that a volume has one source. The drivers that Kubernetes itself removed, and those
-// that the support option refuses for now, are only counted.
-func (v *Checker) volumeSource(p *validation.Path, s *corev1.VolumeSource) {
+// volumeSource checks that a volume has one source.
+func (v *Checker) volumeSource(p *validation.Path, name string, s *corev1.VolumeSource) {
 	if e := s.GetEmptyDir(); e != nil && e.GetSizeLimit() != nil {
 		if q, err := value.Quantity(e.GetSizeLimit()); err != nil || q.Sign() < 0 {
 			v.Forbidden(p.Child("emptyDir").Child("sizeLimit"), "SizeLimit field must be a valid resource quantity")
 		}
+	}
+	if i := s.GetIscsi(); i != nil && i.InitiatorName != nil &&
+		len(name+":"+i.GetTargetPortal()) > validation.MaxPortalName {
+		v.Invalid(p.Child("name"), name, validation.PortalNameTooLong)
 	}
 	set := validation.SourcesSet(s, "emptyDir", "hostPath", "gitRepo", "gcePersistentDisk", "awsElasticBlockStore",
 		"secret",
@@ -43,8 +46,8 @@ func (v *Checker) volumeSource(p *validation.Path, s *corev1.VolumeSource) {
 		v.Required(p, "must specify a volume type")
 		return
 	}
-	for _, name := range set[1:] {
-		v.Forbidden(p.Child(name), "may not specify more than 1 volume type")
+	for _, other := range set[1:] {
+		v.Forbidden(p.Child(other), "may not specify more than 1 volume type")
 	}
 	at := p.Child(set[0])
 	switch set[0] {
@@ -81,5 +84,9 @@ func (v *Checker) volumeSource(p *validation.Path, s *corev1.VolumeSource) {
 			v.Required(at.Child("reference"), "")
 		}
 		v.pullPolicy(at.Child("pullPolicy"), s.GetImage().GetPullPolicy())
+	case "ephemeral":
+		v.ephemeralVolume(p, at, s.GetEphemeral().GetVolumeClaimTemplate(), name)
+	default:
+		v.driver(p, set[0], s)
 	}
 }
