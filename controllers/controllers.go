@@ -4,6 +4,7 @@ package controllers
 
 import (
 	"monoplane.dev/controllers/controller"
+	"monoplane.dev/controllers/ephemeralvolume"
 	"monoplane.dev/controllers/namespace"
 	"monoplane.dev/controllers/persistentvolume"
 	"monoplane.dev/controllers/podgc"
@@ -20,6 +21,7 @@ func All() []controller.Declaration {
 		serviceaccount.Declare(),
 		persistentvolume.Declare(),
 		rootca.Declare(),
+		ephemeralvolume.Declare(),
 	}
 }
 
