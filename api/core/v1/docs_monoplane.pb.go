@@ -272,6 +272,13 @@ const Docs = "" +
 	"CreateServiceAccountRequest.fieldValidation\tWhat to do with unknown and duplicate JSON fields: \"Strict\", \"Warn\" (default) or \"Ignore\".\n" +
 	"CreateServiceAccountRequest.namespace\tNamespace of the object; empty takes the object's own.\n" +
 	"CreateServiceAccountRequest.object\tThe object; metadata.name or metadata.generateName is required.\n" +
+	"CreateTokenServiceAccountRequest\tCreateTokenServiceAccountRequest asks for a token of a service account. It is the body of subresource token of ServiceAccount, and the answer is the request with what was granted. It is never stored.\n" +
+	"CreateTokenServiceAccountRequest.dryRun\t\"All\" validates and admits but stores nothing.\n" +
+	"CreateTokenServiceAccountRequest.fieldManager\tName of the program that writes.\n" +
+	"CreateTokenServiceAccountRequest.fieldValidation\tWhat to do with unknown and duplicate JSON fields: \"Strict\", \"Warn\" (default) or \"Ignore\".\n" +
+	"CreateTokenServiceAccountRequest.name\tName of the serviceaccount; empty takes it from the tokenrequest's metadata.\n" +
+	"CreateTokenServiceAccountRequest.namespace\tNamespace of the serviceaccount.\n" +
+	"CreateTokenServiceAccountRequest.object\tThe tokenrequest.\n" +
 	"DaemonEndpoint\tDaemonEndpoint is a port of the agent.\n" +
 	"DaemonEndpoint.Port\tPort number; upstream spells it with a capital.\n" +
 	"DownwardAPIProjection\tDownwardAPIProjection is fields of the pod in a projected volume.\n" +
@@ -762,9 +769,9 @@ const Docs = "" +
 	"PodCondition.status\t\"True\", \"False\" or \"Unknown\".\n" +
 	"PodCondition.type\tWhich aspect, such as \"Ready\".\n" +
 	"PodDNSConfig\tPodDNSConfig is resolver settings of a pod.\n" +
-	"PodDNSConfig.nameservers\tAddresses of name servers, before those of the policy.\n" +
-	"PodDNSConfig.options\tResolver options.\n" +
-	"PodDNSConfig.searches\tSearch domains, before those of the policy.\n" +
+	"PodDNSConfig.nameservers\tAddresses of name servers, after those of the policy; of all, three are used.\n" +
+	"PodDNSConfig.options\tResolver options; one replaces one of the policy with the same name.\n" +
+	"PodDNSConfig.searches\tSearch domains, after those of the policy.\n" +
 	"PodDNSConfigOption\tPodDNSConfigOption is one resolver option.\n" +
 	"PodDNSConfigOption.name\tName, such as \"ndots\".\n" +
 	"PodDNSConfigOption.value\tValue; absent for options without one.\n" +
@@ -836,7 +843,7 @@ const Docs = "" +
 	"PodSpec.hostNetwork\tThe pod shares the node's network. Pods of image \"host\" always do.\n" +
 	"PodSpec.hostPID\tThe pod sees the node's processes. Pods of image \"host\" always do.\n" +
 	"PodSpec.hostUsers\tFalse asks for a user namespace of its own, which is refused here; absent or true shares the node's.\n" +
-	"PodSpec.hostname\tValue of HOSTNAME in the containers; the pod's name when empty.\n" +
+	"PodSpec.hostname\tHost name of the containers, and value of HOSTNAME; the pod's name when empty.\n" +
 	"PodSpec.hostnameOverride\tHostname that replaces the one made from the pod's name.\n" +
 	"PodSpec.imagePullSecrets\tSecrets with registry credentials for the images.\n" +
 	"PodSpec.initContainers\tContainers that run before the others, one after another, each to success.\n" +
@@ -860,7 +867,7 @@ const Docs = "" +
 	"PodSpec.serviceAccountName\tThe service account the pod acts as; \"default\" when empty.\n" +
 	"PodSpec.setHostnameAsFQDN\tThe containers' hostname is the fully qualified name.\n" +
 	"PodSpec.shareProcessNamespace\tThe containers see each other's processes. Containers of image \"host\" always do.\n" +
-	"PodSpec.subdomain\tSubdomain under which the hostname is qualified.\n" +
+	"PodSpec.subdomain\tSubdomain under which the hostname is qualified: HOSTNAME.SUBDOMAIN.NAMESPACE.svc.cluster.local. The containers' hosts file has that name.\n" +
 	"PodSpec.terminationGracePeriodSeconds\tSeconds from the stop signal to the kill when the pod is deleted; 30 when absent. A 0 counts as 1 for a pod that runs.\n" +
 	"PodSpec.tolerations\tTaints that the pod accepts. Only additions are allowed later.\n" +
 	"PodSpec.topologySpreadConstraints\tHow matching pods are spread over zones, hosts and other domains.\n" +
@@ -1237,7 +1244,7 @@ const Docs = "" +
 	"VolumeSource.image\tThe files of an image.\n" +
 	"VolumeSource.iscsi\tAn iSCSI disk.\n" +
 	"VolumeSource.nfs\tA directory of an NFS server.\n" +
-	"VolumeSource.persistentVolumeClaim\tThe volume bound to a claim. The claim takes part in scheduling; nothing is mounted yet, and agents hold the pod unless their runtime is simulated.\n" +
+	"VolumeSource.persistentVolumeClaim\tThe volume bound to a claim. The claim takes part in scheduling.\n" +
 	"VolumeSource.photonPersistentDisk\tA Photon disk.\n" +
 	"VolumeSource.portworxVolume\tA Portworx volume.\n" +
 	"VolumeSource.projected\tSeveral sources in one directory.\n" +

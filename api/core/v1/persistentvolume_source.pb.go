@@ -1345,13 +1345,13 @@ var File_monoplane_core_v1_persistentvolume_source_proto protoreflect.FileDescri
 
 const file_monoplane_core_v1_persistentvolume_source_proto_rawDesc = "" +
 	"\n" +
-	"/monoplane/core/v1/persistentvolume_source.proto\x12\x11monoplane.core.v1\x1a!monoplane/core/v1/reference.proto\x1a\x1emonoplane/core/v1/volume.proto\x1a\"monoplane/options/v1/options.proto\"\x97\x0e\n" +
+	"/monoplane/core/v1/persistentvolume_source.proto\x12\x11monoplane.core.v1\x1a!monoplane/core/v1/reference.proto\x1a\x1emonoplane/core/v1/volume.proto\x1a\"monoplane/options/v1/options.proto\"\x85\x0e\n" +
 	"\x16PersistentVolumeSource\x12d\n" +
 	"\x11gcePersistentDisk\x18\x01 \x01(\v20.monoplane.core.v1.GCEPersistentDiskVolumeSourceB\x04\x98\x94#\x02R\x11gcePersistentDisk\x12m\n" +
-	"\x14awsElasticBlockStore\x18\x02 \x01(\v23.monoplane.core.v1.AWSElasticBlockStoreVolumeSourceB\x04\x98\x94#\x02R\x14awsElasticBlockStore\x12I\n" +
-	"\bhostPath\x18\x03 \x01(\v2'.monoplane.core.v1.HostPathVolumeSourceB\x04\x98\x94#\x02R\bhostPath\x12V\n" +
-	"\tglusterfs\x18\x04 \x01(\v22.monoplane.core.v1.GlusterfsPersistentVolumeSourceB\x04\x98\x94#\x02R\tglusterfs\x12:\n" +
-	"\x03nfs\x18\x05 \x01(\v2\".monoplane.core.v1.NFSVolumeSourceB\x04\x98\x94#\x02R\x03nfs\x12D\n" +
+	"\x14awsElasticBlockStore\x18\x02 \x01(\v23.monoplane.core.v1.AWSElasticBlockStoreVolumeSourceB\x04\x98\x94#\x02R\x14awsElasticBlockStore\x12C\n" +
+	"\bhostPath\x18\x03 \x01(\v2'.monoplane.core.v1.HostPathVolumeSourceR\bhostPath\x12V\n" +
+	"\tglusterfs\x18\x04 \x01(\v22.monoplane.core.v1.GlusterfsPersistentVolumeSourceB\x04\x98\x94#\x02R\tglusterfs\x124\n" +
+	"\x03nfs\x18\x05 \x01(\v2\".monoplane.core.v1.NFSVolumeSourceR\x03nfs\x12D\n" +
 	"\x03rbd\x18\x06 \x01(\v2,.monoplane.core.v1.RBDPersistentVolumeSourceB\x04\x98\x94#\x02R\x03rbd\x12J\n" +
 	"\x05iscsi\x18\a \x01(\v2..monoplane.core.v1.ISCSIPersistentVolumeSourceB\x04\x98\x94#\x02R\x05iscsi\x12M\n" +
 	"\x06cinder\x18\b \x01(\v2/.monoplane.core.v1.CinderPersistentVolumeSourceB\x04\x98\x94#\x02R\x06cinder\x12M\n" +
@@ -1368,8 +1368,8 @@ const file_monoplane_core_v1_persistentvolume_source_proto_rawDesc = "" +
 	"\tazureDisk\x18\x10 \x01(\v2(.monoplane.core.v1.AzureDiskVolumeSourceB\x04\x98\x94#\x02R\tazureDisk\x12m\n" +
 	"\x14photonPersistentDisk\x18\x11 \x01(\v23.monoplane.core.v1.PhotonPersistentDiskVolumeSourceB\x04\x98\x94#\x02R\x14photonPersistentDisk\x12U\n" +
 	"\x0eportworxVolume\x18\x12 \x01(\v2'.monoplane.core.v1.PortworxVolumeSourceB\x04\x98\x94#\x02R\x0eportworxVolume\x12P\n" +
-	"\ascaleIO\x18\x13 \x01(\v20.monoplane.core.v1.ScaleIOPersistentVolumeSourceB\x04\x98\x94#\x02R\ascaleIO\x12@\n" +
-	"\x05local\x18\x14 \x01(\v2$.monoplane.core.v1.LocalVolumeSourceB\x04\x98\x94#\x02R\x05local\x12V\n" +
+	"\ascaleIO\x18\x13 \x01(\v20.monoplane.core.v1.ScaleIOPersistentVolumeSourceB\x04\x98\x94#\x02R\ascaleIO\x12:\n" +
+	"\x05local\x18\x14 \x01(\v2$.monoplane.core.v1.LocalVolumeSourceR\x05local\x12V\n" +
 	"\tstorageos\x18\x15 \x01(\v22.monoplane.core.v1.StorageOSPersistentVolumeSourceB\x04\x98\x94#\x02R\tstorageos\x12D\n" +
 	"\x03csi\x18\x16 \x01(\v2,.monoplane.core.v1.CSIPersistentVolumeSourceB\x04\x98\x94#\x02R\x03csi\"\xd0\x01\n" +
 	"\x1fAzureFilePersistentVolumeSource\x12$\n" +

@@ -99,8 +99,7 @@ type VolumeSource struct {
 	Iscsi *ISCSIVolumeSource `protobuf:"bytes,8,opt,name=iscsi,proto3" json:"iscsi,omitempty"`
 	// A Gluster volume.
 	Glusterfs *GlusterfsVolumeSource `protobuf:"bytes,9,opt,name=glusterfs,proto3" json:"glusterfs,omitempty"`
-	// The volume bound to a claim. The claim takes part in scheduling; nothing is mounted yet, and agents hold the
-	// pod unless their runtime is simulated.
+	// The volume bound to a claim. The claim takes part in scheduling.
 	PersistentVolumeClaim *PersistentVolumeClaimVolumeSource `protobuf:"bytes,10,opt,name=persistentVolumeClaim,proto3" json:"persistentVolumeClaim,omitempty"`
 	// A Ceph block device.
 	Rbd *RBDVolumeSource `protobuf:"bytes,11,opt,name=rbd,proto3" json:"rbd,omitempty"`
@@ -3563,41 +3562,41 @@ const file_monoplane_core_v1_volume_proto_rawDesc = "" +
 	"\x1emonoplane/core/v1/volume.proto\x12\x11monoplane.core.v1\x1a!monoplane/core/v1/reference.proto\x1a\x1emonoplane/meta/v1/object.proto\x1a monoplane/meta/v1/selector.proto\x1a\x1emonoplane/meta/v1/values.proto\x1a\"monoplane/options/v1/options.proto\"m\n" +
 	"\x06Volume\x12\x18\n" +
 	"\x04name\x18\x01 \x01(\tB\x04\x90\x94#\x01R\x04name\x12I\n" +
-	"\fvolumeSource\x18\x02 \x01(\v2\x1f.monoplane.core.v1.VolumeSourceB\x04\x88\x94#\x01R\fvolumeSource\"\xb1\x12\n" +
-	"\fVolumeSource\x12I\n" +
-	"\bhostPath\x18\x01 \x01(\v2'.monoplane.core.v1.HostPathVolumeSourceB\x04\x98\x94#\x03R\bhostPath\x12I\n" +
-	"\bemptyDir\x18\x02 \x01(\v2'.monoplane.core.v1.EmptyDirVolumeSourceB\x04\x98\x94#\x03R\bemptyDir\x12d\n" +
+	"\fvolumeSource\x18\x02 \x01(\v2\x1f.monoplane.core.v1.VolumeSourceB\x04\x88\x94#\x01R\fvolumeSource\"\xf5\x11\n" +
+	"\fVolumeSource\x12C\n" +
+	"\bhostPath\x18\x01 \x01(\v2'.monoplane.core.v1.HostPathVolumeSourceR\bhostPath\x12C\n" +
+	"\bemptyDir\x18\x02 \x01(\v2'.monoplane.core.v1.EmptyDirVolumeSourceR\bemptyDir\x12d\n" +
 	"\x11gcePersistentDisk\x18\x03 \x01(\v20.monoplane.core.v1.GCEPersistentDiskVolumeSourceB\x04\x98\x94#\x02R\x11gcePersistentDisk\x12m\n" +
 	"\x14awsElasticBlockStore\x18\x04 \x01(\v23.monoplane.core.v1.AWSElasticBlockStoreVolumeSourceB\x04\x98\x94#\x02R\x14awsElasticBlockStore\x12F\n" +
-	"\agitRepo\x18\x05 \x01(\v2&.monoplane.core.v1.GitRepoVolumeSourceB\x04\x98\x94#\x02R\agitRepo\x12C\n" +
-	"\x06secret\x18\x06 \x01(\v2%.monoplane.core.v1.SecretVolumeSourceB\x04\x98\x94#\x03R\x06secret\x12:\n" +
-	"\x03nfs\x18\a \x01(\v2\".monoplane.core.v1.NFSVolumeSourceB\x04\x98\x94#\x03R\x03nfs\x12@\n" +
+	"\agitRepo\x18\x05 \x01(\v2&.monoplane.core.v1.GitRepoVolumeSourceB\x04\x98\x94#\x02R\agitRepo\x12=\n" +
+	"\x06secret\x18\x06 \x01(\v2%.monoplane.core.v1.SecretVolumeSourceR\x06secret\x124\n" +
+	"\x03nfs\x18\a \x01(\v2\".monoplane.core.v1.NFSVolumeSourceR\x03nfs\x12@\n" +
 	"\x05iscsi\x18\b \x01(\v2$.monoplane.core.v1.ISCSIVolumeSourceB\x04\x98\x94#\x02R\x05iscsi\x12L\n" +
-	"\tglusterfs\x18\t \x01(\v2(.monoplane.core.v1.GlusterfsVolumeSourceB\x04\x98\x94#\x02R\tglusterfs\x12p\n" +
+	"\tglusterfs\x18\t \x01(\v2(.monoplane.core.v1.GlusterfsVolumeSourceB\x04\x98\x94#\x02R\tglusterfs\x12j\n" +
 	"\x15persistentVolumeClaim\x18\n" +
-	" \x01(\v24.monoplane.core.v1.PersistentVolumeClaimVolumeSourceB\x04\x98\x94#\x02R\x15persistentVolumeClaim\x12:\n" +
+	" \x01(\v24.monoplane.core.v1.PersistentVolumeClaimVolumeSourceR\x15persistentVolumeClaim\x12:\n" +
 	"\x03rbd\x18\v \x01(\v2\".monoplane.core.v1.RBDVolumeSourceB\x04\x98\x94#\x02R\x03rbd\x12I\n" +
 	"\n" +
 	"flexVolume\x18\f \x01(\v2#.monoplane.core.v1.FlexVolumeSourceB\x04\x98\x94#\x02R\n" +
 	"flexVolume\x12C\n" +
 	"\x06cinder\x18\r \x01(\v2%.monoplane.core.v1.CinderVolumeSourceB\x04\x98\x94#\x02R\x06cinder\x12C\n" +
 	"\x06cephfs\x18\x0e \x01(\v2%.monoplane.core.v1.CephFSVolumeSourceB\x04\x98\x94#\x02R\x06cephfs\x12F\n" +
-	"\aflocker\x18\x0f \x01(\v2&.monoplane.core.v1.FlockerVolumeSourceB\x04\x98\x94#\x02R\aflocker\x12R\n" +
-	"\vdownwardAPI\x18\x10 \x01(\v2*.monoplane.core.v1.DownwardAPIVolumeSourceB\x04\x98\x94#\x03R\vdownwardAPI\x127\n" +
+	"\aflocker\x18\x0f \x01(\v2&.monoplane.core.v1.FlockerVolumeSourceB\x04\x98\x94#\x02R\aflocker\x12L\n" +
+	"\vdownwardAPI\x18\x10 \x01(\v2*.monoplane.core.v1.DownwardAPIVolumeSourceR\vdownwardAPI\x127\n" +
 	"\x02fc\x18\x11 \x01(\v2!.monoplane.core.v1.FCVolumeSourceB\x04\x98\x94#\x02R\x02fc\x12L\n" +
-	"\tazureFile\x18\x12 \x01(\v2(.monoplane.core.v1.AzureFileVolumeSourceB\x04\x98\x94#\x02R\tazureFile\x12L\n" +
-	"\tconfigMap\x18\x13 \x01(\v2(.monoplane.core.v1.ConfigMapVolumeSourceB\x04\x98\x94#\x03R\tconfigMap\x12]\n" +
+	"\tazureFile\x18\x12 \x01(\v2(.monoplane.core.v1.AzureFileVolumeSourceB\x04\x98\x94#\x02R\tazureFile\x12F\n" +
+	"\tconfigMap\x18\x13 \x01(\v2(.monoplane.core.v1.ConfigMapVolumeSourceR\tconfigMap\x12]\n" +
 	"\rvsphereVolume\x18\x14 \x01(\v21.monoplane.core.v1.VsphereVirtualDiskVolumeSourceB\x04\x98\x94#\x02R\rvsphereVolume\x12F\n" +
 	"\aquobyte\x18\x15 \x01(\v2&.monoplane.core.v1.QuobyteVolumeSourceB\x04\x98\x94#\x02R\aquobyte\x12L\n" +
 	"\tazureDisk\x18\x16 \x01(\v2(.monoplane.core.v1.AzureDiskVolumeSourceB\x04\x98\x94#\x02R\tazureDisk\x12m\n" +
 	"\x14photonPersistentDisk\x18\x17 \x01(\v23.monoplane.core.v1.PhotonPersistentDiskVolumeSourceB\x04\x98\x94#\x02R\x14photonPersistentDisk\x12U\n" +
 	"\x0eportworxVolume\x18\x18 \x01(\v2'.monoplane.core.v1.PortworxVolumeSourceB\x04\x98\x94#\x02R\x0eportworxVolume\x12F\n" +
-	"\ascaleIO\x18\x19 \x01(\v2&.monoplane.core.v1.ScaleIOVolumeSourceB\x04\x98\x94#\x02R\ascaleIO\x12L\n" +
-	"\tprojected\x18\x1a \x01(\v2(.monoplane.core.v1.ProjectedVolumeSourceB\x04\x98\x94#\x03R\tprojected\x12L\n" +
+	"\ascaleIO\x18\x19 \x01(\v2&.monoplane.core.v1.ScaleIOVolumeSourceB\x04\x98\x94#\x02R\ascaleIO\x12F\n" +
+	"\tprojected\x18\x1a \x01(\v2(.monoplane.core.v1.ProjectedVolumeSourceR\tprojected\x12L\n" +
 	"\tstorageos\x18\x1b \x01(\v2(.monoplane.core.v1.StorageOSVolumeSourceB\x04\x98\x94#\x02R\tstorageos\x12:\n" +
-	"\x03csi\x18\x1c \x01(\v2\".monoplane.core.v1.CSIVolumeSourceB\x04\x98\x94#\x03R\x03csi\x12L\n" +
-	"\tephemeral\x18\x1d \x01(\v2(.monoplane.core.v1.EphemeralVolumeSourceB\x04\x98\x94#\x02R\tephemeral\x12@\n" +
-	"\x05image\x18\x1e \x01(\v2$.monoplane.core.v1.ImageVolumeSourceB\x04\x98\x94#\x03R\x05image\"\x96\x01\n" +
+	"\x03csi\x18\x1c \x01(\v2\".monoplane.core.v1.CSIVolumeSourceB\x04\x98\x94#\x03R\x03csi\x12F\n" +
+	"\tephemeral\x18\x1d \x01(\v2(.monoplane.core.v1.EphemeralVolumeSourceR\tephemeral\x12:\n" +
+	"\x05image\x18\x1e \x01(\v2$.monoplane.core.v1.ImageVolumeSourceR\x05image\"\x96\x01\n" +
 	" AWSElasticBlockStoreVolumeSource\x12 \n" +
 	"\bvolumeID\x18\x01 \x01(\tB\x04\x90\x94#\x01R\bvolumeID\x12\x16\n" +
 	"\x06fsType\x18\x02 \x01(\tR\x06fsType\x12\x1c\n" +
@@ -3871,14 +3870,14 @@ const file_monoplane_core_v1_volume_proto_rawDesc = "" +
 	"\tnamespace\x18\x04 \x01(\tB\x04\x98\x94#\x03H\x01R\tnamespace\x88\x01\x01B\v\n" +
 	"\t_apiGroupB\f\n" +
 	"\n" +
-	"_namespace\"\xfb\x03\n" +
+	"_namespace\"\x87\x04\n" +
 	"\x10VolumeProjection\x12;\n" +
 	"\x06secret\x18\x01 \x01(\v2#.monoplane.core.v1.SecretProjectionR\x06secret\x12J\n" +
 	"\vdownwardAPI\x18\x02 \x01(\v2(.monoplane.core.v1.DownwardAPIProjectionR\vdownwardAPI\x12D\n" +
 	"\tconfigMap\x18\x03 \x01(\v2&.monoplane.core.v1.ConfigMapProjectionR\tconfigMap\x12b\n" +
-	"\x13serviceAccountToken\x18\x04 \x01(\v20.monoplane.core.v1.ServiceAccountTokenProjectionR\x13serviceAccountToken\x12_\n" +
-	"\x12clusterTrustBundle\x18\x05 \x01(\v2/.monoplane.core.v1.ClusterTrustBundleProjectionR\x12clusterTrustBundle\x12S\n" +
-	"\x0epodCertificate\x18\x06 \x01(\v2+.monoplane.core.v1.PodCertificateProjectionR\x0epodCertificate\"\xfa\x02\n" +
+	"\x13serviceAccountToken\x18\x04 \x01(\v20.monoplane.core.v1.ServiceAccountTokenProjectionR\x13serviceAccountToken\x12e\n" +
+	"\x12clusterTrustBundle\x18\x05 \x01(\v2/.monoplane.core.v1.ClusterTrustBundleProjectionB\x04\x98\x94#\x03R\x12clusterTrustBundle\x12Y\n" +
+	"\x0epodCertificate\x18\x06 \x01(\v2+.monoplane.core.v1.PodCertificateProjectionB\x04\x98\x94#\x03R\x0epodCertificate\"\xfa\x02\n" +
 	"\x1aVolumeResourceRequirements\x12Q\n" +
 	"\x06limits\x18\x01 \x03(\v29.monoplane.core.v1.VolumeResourceRequirements.LimitsEntryR\x06limits\x12W\n" +
 	"\brequests\x18\x02 \x03(\v2;.monoplane.core.v1.VolumeResourceRequirements.RequestsEntryR\brequests\x1aV\n" +

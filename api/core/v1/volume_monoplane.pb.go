@@ -1244,7 +1244,7 @@ func (x *VolumeSource) SetsLimited() bool {
 	if x.Csi != nil {
 		return true
 	}
-	if x.Ephemeral != nil {
+	if x.Ephemeral.SetsLimited() {
 		return true
 	}
 	return false
