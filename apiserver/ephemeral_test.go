@@ -71,13 +71,15 @@ func TestEphemeralContainers(t *testing.T) {
 	if out, err = patch(c.admin(), add); err != nil || len(out.Spec.EphemeralContainers) != 2 {
 		t.Errorf("patched: %v, %v", out, err)
 	}
+	bad := func(name, more string) string {
+		return `{"spec":{"ephemeralContainers":[{"name":"` + name + `",` + more + `}]}}`
+	}
 	for doc, why := range map[string]string{
-		`{"metadata":{"uid":"other"},"spec":{}}`: "UID in precondition: other",
-
-		`{"spec":{"ephemeralContainers":[{"name":"debug","image":"other"}]}}`:                        "may not be changed",
-		`{"spec":{"ephemeralContainers":[{"$patch":"delete","name":"debug"}]}}`:                      "may not be removed",
-		`{"spec":{"ephemeralContainers":[{"name":"x","image":"i","targetContainerName":"second"}]}}`: "targetContainerName: Not found",
-		`{"spec":{"ephemeralContainers":[{"name":"x","image":"i","ports":[{"containerPort":80}]}]}}`: "cannot be set for an Ephemeral Container",
+		`{"metadata":{"uid":"other"},"spec":{}}`:               "UID in precondition: other",
+		bad("debug", `"image":"other"`):                        "may not be changed",
+		bad("debug", `"$patch":"delete"`):                      "may not be removed",
+		bad("x", `"image":"i","targetContainerName":"se"`):     "targetContainerName: Not found",
+		bad("x", `"image":"i","ports":[{"containerPort":80}]`): "cannot be set for an Ephemeral Container",
 	} {
 		if _, err := patch(c.admin(), doc); err == nil || !strings.Contains(err.Error(), why) {
 			t.Errorf("%s: %v, want %s", doc, err, why)

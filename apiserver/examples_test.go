@@ -72,7 +72,8 @@ func TestPublishedExamples(t *testing.T) {
 		for _, cause := range apierrors.From(err).Status().GetDetails().GetCauses() {
 			field := cause.GetField()
 			fields = append(fields, field)
-			if !unserved[field[strings.LastIndexByte(field, '.')+1:]] || !strings.Contains(cause.GetMessage(), "not supported by this version") {
+			name := field[strings.LastIndexByte(field, '.')+1:]
+			if !unserved[name] || !strings.Contains(cause.GetMessage(), "not supported by this version") {
 				t.Errorf("%s: %s: %s", p.Metadata.Name, field, cause.GetMessage())
 			}
 		}

@@ -115,6 +115,84 @@ func TestFollow(t *testing.T) {
 	})
 }
 
+// A reader that is slower than the rotation reads all that is kept, and what was written to a file after it was moved
+// aside. spec: CTR-8
+func TestFollowIsOvertaken(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		path := filepath.Join(dir, "0.log")
+		add := func(file, line string) {
+			t.Helper()
+			f, err := os.OpenFile(file, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer f.Close()
+			if _, err := f.WriteString("2026-01-01T00:00:01Z stdout F " + line + "\n"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		rotate := func(keep int) {
+			t.Helper()
+			if err := Rotate(path, 1, keep, time.Now(), func() error { return nil }); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Nanosecond) // files moved aside are named by the time
+		}
+		add(path, "a")
+		var running atomic.Bool
+		running.Store(true)
+		var got strings.Builder
+		done := make(chan error, 1)
+		go func() {
+			done <- Read(t.Context(), path, Options{Follow: true, Tail: -1, Limit: -1}, running.Load,
+				func(b []byte) error { got.Write(b); return nil })
+		}()
+		synctest.Wait()
+		// Three rotations before the next look, and a line that the writer had still had for the first file.
+		for i, line := range []string{"b", "c", "d"} {
+			rotate(9)
+			if i == 0 {
+				files, err := Files(path)
+				if err != nil || len(files) != 1 {
+					t.Fatal(files, err)
+				}
+				add(files[0], "a2")
+			}
+			add(path, line)
+		}
+		time.Sleep(time.Second)
+		if want := "a\na2\nb\nc\nd\n"; got.String() != want {
+			t.Errorf("got %q, want %q", got.String(), want)
+		}
+		// The new file is there before the writer goes over to it.
+		rotate(9)
+		add(path, "f")
+		time.Sleep(pollInterval)
+		files, err := Files(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		add(files[len(files)-1], "e")
+		time.Sleep(time.Second)
+		if want := "a\na2\nb\nc\nd\ne\nf\n"; got.String() != want {
+			t.Errorf("got %q, want %q", got.String(), want)
+		}
+		// What is not kept cannot be read; the rest is.
+		for _, line := range []string{"g", "h", "i", "j"} {
+			rotate(3)
+			add(path, line)
+		}
+		running.Store(false)
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+		if want := "a\na2\nb\nc\nd\ne\nf\nh\ni\nj\n"; got.String() != want {
+			t.Errorf("got %q, want %q", got.String(), want)
+		}
+	})
+}
+
 func TestReadEnds(t *testing.T) {
 	path := write(t, sample)
 	ctx, cancel := context.WithCancel(t.Context())

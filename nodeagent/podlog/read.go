@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"syscall"
 	"time"
 )
@@ -40,15 +41,19 @@ const (
 func Read(ctx context.Context, path string, o Options, running func() bool, out func([]byte) error) error {
 	r := &reader{options: o, out: out, lineStart: true, left: o.Limit}
 	defer r.close()
-	tail := o.Tail
+	tail, at, settled := o.Tail, path, false
 	for {
 		ends := !o.Follow || !running() // before the read: what is written until then must be seen
 		if r.file == nil {
-			if err := r.open(path, tail); err != nil {
+			if err := r.open(at, tail); err != nil {
 				return err
 			}
-			if r.file != nil {
+			switch {
+			case r.file != nil:
 				tail = -1 // later files are read from their beginning
+			case at != path: // it has just been removed
+				at = path
+				continue
 			}
 		}
 		if err := r.drain(ctx); err != nil {
@@ -57,11 +62,18 @@ func Read(ctx context.Context, path string, o Options, running func() bool, out 
 			}
 			return err
 		}
-		if r.rotated(path) {
+		next, err := r.next(path)
+		switch {
+		case err != nil:
+			return err
+		case next != "" && (settled || next != path):
 			r.close()
+			at, settled = next, false
 			continue
-		}
-		if ends {
+		case next != "":
+			// The writer is about to go over to the new file, and may still have something for this one.
+			settled = true
+		case ends:
 			return nil
 		}
 		t := time.NewTimer(pollInterval)
@@ -206,17 +218,32 @@ func (r *reader) flush() error {
 	return nil
 }
 
-// rotated reports whether path is another file by now.
-func (r *reader) rotated(path string) bool {
+// next returns the file that the log goes on in after the one that is open: the next to be moved aside, or the one at
+// path. It is empty while the open one is the newest. When the open file has been removed in the meantime, the log
+// goes on with the oldest that is left.
+func (r *reader) next(path string) (string, error) {
 	if r.file == nil {
-		return false
+		return "", nil
 	}
 	have, err := r.file.Stat()
 	if err != nil {
-		return false
+		return "", err
 	}
-	now, err := os.Stat(path)
-	return err == nil && !os.SameFile(have, now)
+	if now, err := os.Stat(path); err != nil || os.SameFile(have, now) {
+		return "", nil //nolint:nilerr // while it is being moved aside there is none
+	}
+	files, err := Files(path)
+	if err != nil {
+		return "", err
+	}
+	aside := slices.DeleteFunc(files, func(name string) bool { return name == path })
+	order := append(aside, path)
+	for i, name := range aside {
+		if info, err := os.Stat(name); err == nil && os.SameFile(have, info) {
+			return order[i+1], nil
+		}
+	}
+	return order[0], nil
 }
 
 // tailStart returns where the last n lines of f begin; 0 for a negative n.
