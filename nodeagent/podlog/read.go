@@ -41,7 +41,7 @@ const (
 func Read(ctx context.Context, path string, o Options, running func() bool, out func([]byte) error) error {
 	r := &reader{options: o, out: out, lineStart: true, left: o.Limit}
 	defer r.close()
-	tail, at, settled := o.Tail, path, false
+	tail, at, settled, missing := o.Tail, path, false, 0
 	for {
 		ends := !o.Follow || !running() // before the read: what is written until then must be seen
 		if r.file == nil {
@@ -63,7 +63,13 @@ func Read(ctx context.Context, path string, o Options, running func() bool, out 
 			return err
 		}
 		next, err := r.next(path)
+		if missing++; !errors.Is(err, errMissing) {
+			missing = 0
+		}
 		switch {
+		case missing > 0 && (!ends || missing < patience):
+		case missing > 0:
+			return nil
 		case err != nil:
 			return err
 		case next != "" && (settled || next != path):
@@ -85,6 +91,12 @@ func Read(ctx context.Context, path string, o Options, running func() bool, out 
 		}
 	}
 }
+
+// errMissing says that there is no file at the log's path: it is being moved aside, or the container was removed, which
+// it must have been when it stays so for patience looks.
+var errMissing = errors.New("there is no log")
+
+const patience = 5
 
 var errLimit = errors.New("as many bytes as were asked for have been read")
 
@@ -229,19 +241,30 @@ func (r *reader) next(path string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if now, err := os.Stat(path); err != nil || os.SameFile(have, now) {
-		return "", nil //nolint:nilerr // while it is being moved aside there is none
+	now, err := os.Stat(path)
+	if err == nil && os.SameFile(have, now) {
+		return "", nil
 	}
+	gone := err != nil
 	files, err := Files(path)
 	if err != nil {
 		return "", err
 	}
-	aside := slices.DeleteFunc(files, func(name string) bool { return name == path })
-	order := append(aside, path)
-	for i, name := range aside {
-		if info, err := os.Stat(name); err == nil && os.SameFile(have, info) {
+	order := slices.DeleteFunc(files, func(name string) bool { return name == path })
+	if !gone {
+		order = append(order, path)
+	}
+	for i, name := range order {
+		if info, err := os.Stat(name); err != nil || !os.SameFile(have, info) {
+			continue
+		}
+		if i+1 < len(order) {
 			return order[i+1], nil
 		}
+		return "", errMissing
+	}
+	if gone {
+		return "", errMissing
 	}
 	return order[0], nil
 }
