@@ -4,10 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
 	"syscall"
 	"time"
 
@@ -20,12 +18,6 @@ import (
 	"monoplane.dev/nodeagent/criconfig"
 	"monoplane.dev/nodeagent/podstate"
 )
-
-// imageName is what an image reference looks like: a registry, a path in lower case, a tag, a digest. The runtime has
-// the last word.
-var imageName = regexp.MustCompile(`^(([a-zA-Z0-9.-]+|\[[0-9a-fA-F:]+\])(:[0-9]+)?/)?` +
-	`[a-z0-9]+((\.|_|__|-+|/)[a-z0-9]+)*` +
-	`(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(@[A-Za-z][A-Za-z0-9]*([+._-][A-Za-z][A-Za-z0-9]*)*:[0-9a-fA-F]{32,})?$`)
 
 // startContainer pulls, creates and starts. The pull is given up at once when the context wanted ends, the rest a
 // while later: a start that was given up half-way may run on unseen. spec: CTR-4, CTR-6
@@ -67,35 +59,6 @@ func outlast(ctx, wanted context.Context) (context.Context, context.CancelFunc) 
 			timer.Stop()
 		}
 	}
-}
-
-// pullImage sees to it that the image is there and returns what the runtime calls it.
-func (j job) pullImage(
-	ctx context.Context, spec *corev1.Container, sandbox *runtimeapi.PodSandboxConfig,
-) (ref, reason string, err error) {
-	ctx, cancel := context.WithTimeout(ctx, pullTimeout)
-	defer cancel()
-	image := &runtimeapi.ImageSpec{Image: spec.GetImage(), UserSpecifiedImage: spec.GetImage()}
-	if !imageName.MatchString(spec.GetImage()) {
-		return "", "InvalidImageName", fmt.Errorf("image name %q is not valid", spec.GetImage())
-	}
-	if policy := spec.GetImagePullPolicy(); policy != "Always" {
-		have, err := j.agent.cfg.Images.ImageStatus(ctx, &runtimeapi.ImageStatusRequest{Image: image})
-		if err != nil {
-			return "", "ImageInspectError", err
-		}
-		if have.GetImage().GetId() != "" {
-			return have.GetImage().GetId(), "", nil
-		}
-		if policy == "Never" {
-			return "", "ErrImageNeverPull", fmt.Errorf("image %q is not here and its pull policy is Never", spec.GetImage())
-		}
-	}
-	pulled, err := j.agent.cfg.Images.PullImage(ctx, &runtimeapi.PullImageRequest{Image: image, SandboxConfig: sandbox})
-	if err != nil {
-		return "", "ErrImagePull", err
-	}
-	return pulled.GetImageRef(), "", nil
 }
 
 // createAndStart says in out what came of it.

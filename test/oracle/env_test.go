@@ -1,6 +1,8 @@
 package oracle
 
 import (
+	"encoding/base64"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -17,14 +19,18 @@ import (
 	"k8s.io/kubernetes/pkg/api/v1/pod"
 	k8sresource "k8s.io/kubernetes/pkg/api/v1/resource"
 	"k8s.io/kubernetes/pkg/apis/core"
+	"k8s.io/kubernetes/pkg/credentialprovider"
+	pullsecrets "k8s.io/kubernetes/pkg/credentialprovider/secrets"
 	"k8s.io/kubernetes/pkg/fieldpath"
 	envutil "k8s.io/kubernetes/pkg/kubelet/util/env"
+	"k8s.io/kubernetes/pkg/util/parsers"
 	"k8s.io/kubernetes/third_party/forked/golang/expansion"
 
 	corev1 "monoplane.dev/api/core/v1"
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/apierrors"
 	"monoplane.dev/nodeagent/criconfig"
+	"monoplane.dev/nodeagent/pullsecret"
 	"monoplane.dev/rules/podrefs"
 	"monoplane.dev/rules/resources"
 )
@@ -45,10 +51,10 @@ func speaking(r *rand.Rand) *v1.Pod {
 	k.Labels = map[string]string{"l": "$(A)", "m": "a\"\n\té"}
 	k.Annotations = map[string]string{"an": "x"}
 	if r.IntN(3) == 0 {
-		k.Spec.Resources = &v1.ResourceRequirements{Limits: some(r)}
+		k.Spec.Resources = &v1.ResourceRequirements{Limits: certain(r)}
 	}
 	container := func(name string) v1.Container {
-		c := v1.Container{Name: name, Resources: v1.ResourceRequirements{Limits: some(r), Requests: some(r)}}
+		c := v1.Container{Name: name, Resources: v1.ResourceRequirements{Limits: certain(r), Requests: certain(r)}}
 		for range r.IntN(3) {
 			c.EnvFrom = append(c.EnvFrom, source(r))
 		}
@@ -65,7 +71,7 @@ func speaking(r *rand.Rand) *v1.Pod {
 	return k
 }
 
-func some(r *rand.Rand) v1.ResourceList {
+func certain(r *rand.Rand) v1.ResourceList {
 	l := v1.ResourceList{}
 	for _, name := range []v1.ResourceName{"cpu", "memory", "ephemeral-storage", "hugepages-2Mi"} {
 		if r.IntN(3) == 0 {
@@ -413,4 +419,102 @@ func referring(r *rand.Rand) v1.VolumeSource {
 		{PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{}}, {Glusterfs: &v1.GlusterfsVolumeSource{}},
 		{Ephemeral: &v1.EphemeralVolumeSource{}},
 	})
+}
+
+// Images are pulled with the same credentials, in the same order.
+//
+// spec: CTR-6
+func TestImagesArePulledWithTheSameCredentials(t *testing.T) {
+	r := random(t)
+	hosts := []string{"docker.io", "index.docker.io", "r.example.com", "a.r.example.com", "r.example.com:5000", "localhost",
+		"localhost:5000", "*.example.com", "*.r.example.com", "r.*.com", "team", "", "R.example.com"}
+	paths := []string{"", "/", "/v1/", "/v2/", "/team", "/team/", "/v1/team", "/team/app", "/x", "/library/x"}
+	some := 0
+	for range *count {
+		var theirs []v1.Secret
+		rings := &pullsecret.Keyring{}
+		for i := range 1 + r.IntN(3) {
+			auths := map[string]map[string]string{}
+			taken := map[string]bool{} // entries of a Secret that are for the same are in no order for Kubernetes
+			for range r.IntN(4) {
+				host, path := pick(r, hosts), pick(r, paths)
+				if key := host + strings.TrimSuffix(strings.TrimPrefix(strings.TrimPrefix(path, "/v1"), "/v2"), "/"); !taken[key] {
+					taken[key] = true
+					auths[pick(r, []string{"", "https://", "http://"})+host+path] = credential(r)
+				}
+			}
+			s := v1.Secret{ObjectMeta: meta(fmt.Sprint("s", i))}
+			var file any = map[string]any{"auths": auths}
+			s.Type = pick(r, []v1.SecretType{v1.SecretTypeDockerConfigJson, v1.SecretTypeDockercfg})
+			key := v1.DockerConfigJsonKey
+			if s.Type == v1.SecretTypeDockercfg {
+				file, key = auths, v1.DockerConfigKey
+			}
+			text, err := json.Marshal(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s.Data = map[string][]byte{key: text}
+			_, wrong := pullsecrets.MakeDockerKeyring([]v1.Secret{s}, credentialprovider.UnionDockerKeyring{})
+			mine, err := ours(&s, &corev1.Secret{})
+			if err == nil {
+				err = rings.Add(mine)
+			}
+			if (err == nil) != (wrong == nil) {
+				t.Fatalf("%s: %v for Kubernetes, %v for Monoplane", text, wrong, err)
+			}
+			if wrong == nil { // one that is wrong spoils all the others in Kubernetes
+				theirs = append(theirs, s)
+			}
+		}
+		keyring, err := pullsecrets.MakeDockerKeyring(theirs, credentialprovider.UnionDockerKeyring{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		image := pick(r, []string{"x", "x:1", "team/app", "docker.io/x", "index.docker.io/team/app", "r.example.com/team/app:2",
+			"a.r.example.com/x", "r.example.com:5000/team", "localhost/x", "localhost:5000/team/app", "r.other.com/x",
+			"x@sha256:" + strings.Repeat("0", 64), "r.example.com/x:1@sha256:" + strings.Repeat("0", 64)})
+		repository, _, _, err := parsers.ParseImageName(image)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := pullsecret.Repository(image); got != repository {
+			t.Fatalf("%s is in %q for Kubernetes, in %q for Monoplane", image, repository, got)
+		}
+		found, _ := keyring.Lookup(repository)
+		var want, got []string
+		for _, c := range found {
+			want = append(want, c.Username+":"+c.Password)
+		}
+		for _, c := range rings.Lookup(image) {
+			got = append(got, c.GetUsername()+":"+c.GetPassword())
+		}
+		if !slices.Equal(got, want) {
+			t.Fatalf("%v\n%s is pulled with %q by Kubernetes, with %q by Monoplane", theirs, image, want, got)
+		}
+		if len(want) > 0 {
+			some++
+		}
+	}
+	if some < *count/20 {
+		t.Errorf("%d of %d images had credentials", some, *count)
+	}
+}
+
+// credential returns what a Secret says of a registry.
+func credential(r *rand.Rand) map[string]string {
+	user := fmt.Sprint("u", r.IntN(1000))
+	switch r.IntN(8) {
+	case 0:
+		return map[string]string{"username": user, "auth": base64.StdEncoding.EncodeToString([]byte(user + "2:p:q"))}
+	case 1:
+		return map[string]string{"auth": base64.RawStdEncoding.EncodeToString([]byte(user + ":"))}
+	case 2:
+		if r.IntN(4) == 0 {
+			return map[string]string{"auth": pick(r, []string{"?", "bm9uZQ==", " ", "YTpi=", "YTpi\n"})}
+		}
+		return map[string]string{}
+	default:
+		return map[string]string{"username": user, "password": "p", "email": "e"}
+	}
 }
