@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	corev1 "monoplane.dev/api/core/v1"
+	"monoplane.dev/object/storage"
 	"monoplane.dev/rules/nodeselector"
 )
 
@@ -145,6 +146,11 @@ func (c claimed) bring(ctx context.Context, b *bound, at *place) error {
 	switch {
 	case from.GetLocal() != nil:
 		at.Path, at.Device = from.GetLocal().GetPath(), block
+		if !block && b.pv.GetMetadata().GetAnnotations()[storage.ProvisionedBy] == localProvisioner {
+			if err := makeLocal(at.Path); err != nil {
+				return err
+			}
+		}
 		if err := checkLocal(at.Path, block); err != nil || block || b.readOnly {
 			return err
 		}
@@ -161,6 +167,24 @@ func (c claimed) bring(ctx context.Context, b *bound, at *place) error {
 	default:
 		return fmt.Errorf("no volume plugin matched: %s", unsupported(from))
 	}
+}
+
+// localProvisioner is who makes volumes that are directories on a node, of which the directory is the agent's to make.
+const localProvisioner = "monoplane.dev/local"
+
+// makeLocal makes the directory of a new volume, which users of all containers may write to.
+func makeLocal(path string) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	err := os.Mkdir(path, 0o700)
+	if errors.Is(err, fs.ErrExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return os.Chmod(path, 0o777) // whatever the agent's umask
 }
 
 // checkLocal makes sure that a local volume is there, and is what its mode says.

@@ -125,6 +125,30 @@ func TestClaims(t *testing.T) {
 	n.tearDown(p)
 }
 
+// The directory of a volume that the server made is the agent's to make, with the first pod.
+func TestLocalVolumesThatTheServerMade(t *testing.T) {
+	n := newNode(t)
+	path := filepath.Join(t.TempDir(), "volumes", "pv")
+	_, v := n.bind(local(path))
+	v.Metadata.Annotations = map[string]string{"pv.kubernetes.io/provisioned-by": "monoplane.dev/local"}
+	p := pod(claim("v"))
+	n.setUp(p)
+	if mode := modeOf(t, path); mode != os.ModeDir|0o777 {
+		t.Errorf("mode %v", mode)
+	}
+	if err := os.Chmod(path, 0o750); err != nil {
+		t.Fatal(err)
+	}
+	n.setUp(p)
+	if mode := modeOf(t, path); mode != os.ModeDir|0o750 {
+		t.Errorf("mode %v after a second SetUp", mode)
+	}
+	n.tearDown(p)
+	if _, err := os.Stat(path); err != nil {
+		t.Errorf("it went with the pod: %v", err)
+	}
+}
+
 // A claim that one pod alone may use is refused to a second, until the first is gone.
 // spec: ATT-1
 func TestOnePodAlone(t *testing.T) {
