@@ -5,6 +5,7 @@ import (
 	"errors"
 	"maps"
 	"os"
+	"path/filepath"
 	"time"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -28,6 +29,8 @@ func (a *Agent) newVolumes() *volumes.Manager {
 		Dir: a.cfg.PodsDir, Objects: a.objects, Logger: a.cfg.Logger,
 		Allocatable: func() resources.List { return resources.ListOf(a.nodeNow().GetStatus().GetAllocatable()) },
 		Due:         func(uid string) { a.refreshVolumes(uid) },
+		RegistryDir: filepath.Join(filepath.Dir(a.cfg.PodsDir), "plugins_registry"),
+		PluginsDir:  filepath.Join(filepath.Dir(a.cfg.PodsDir), "plugins"),
 		Claims:      claims{a}, Node: a.nodeNow, Pull: a.pullForVolume,
 	})
 }

@@ -47,26 +47,29 @@ func (c claimed) setUp(ctx context.Context, v *volume) (place, error) {
 	}
 	at := place{ReadOnly: b.readOnly, Claim: b.claim.GetMetadata().GetUid()}
 	if slices.Contains(b.pv.GetSpec().GetAccessModes(), "ReadWriteOncePod") {
-		c.m.exclusive.Lock()
-		defer c.m.exclusive.Unlock()
-		if err := c.m.usedByAnother(v.home, at.Claim); err != nil {
+		if err := c.takeAlone(v, at); err != nil {
 			return place{}, err
-		}
-		// Until SetUp has written its record, this one tells the others.
-		rec, err := readRecord(v.home)
-		if err != nil {
-			return place{}, err
-		}
-		rec.began()
-		if _, ok := rec.Volumes[v.name]; !ok {
-			rec.Volumes[v.name] = at
-			if err := rec.write(v.home); err != nil {
-				return place{}, err
-			}
 		}
 	}
 	err = c.bring(ctx, b, &at)
 	return at, err
+}
+
+// takeAlone makes the pod the only one of the node that uses a claim.
+func (c claimed) takeAlone(v *volume, at place) error {
+	c.m.shared.Lock()
+	defer c.m.shared.Unlock()
+	err := c.m.eachOther(v.home, func(uid string, other place) error {
+		if other.Claim != at.Claim {
+			return nil
+		}
+		return fmt.Errorf("volume uses the ReadWriteOncePod access mode and is already in use by another pod of this node, "+
+			"with uid %s", uid)
+	})
+	if err != nil {
+		return err
+	}
+	return reserve(v, at)
 }
 
 // find reads the claim and its volume, and checks that the pod may use them here.
@@ -164,6 +167,8 @@ func (c claimed) bring(ctx context.Context, b *bound, at *place) error {
 		at.Path = filepath.Join(b.home, volumesDir, nfs{}.name(), b.pv.GetMetadata().GetName())
 		at.ReadOnly = at.ReadOnly || from.GetNfs().GetReadOnly()
 		return mountNFS(ctx, from.GetNfs(), at.Path, at.ReadOnly, b.pv.GetSpec().GetMountOptions())
+	case from.GetCsi() != nil:
+		return byDriver{c.m}.persistent(ctx, b, at)
 	default:
 		return fmt.Errorf("no volume plugin matched: %s", unsupported(from))
 	}
@@ -199,31 +204,6 @@ func checkLocal(path string, block bool) error {
 		return fmt.Errorf("path %q is not a block device, which volumeMode Block needs", path)
 	case !block && !info.IsDir():
 		return fmt.Errorf("path %q is not a directory: the agent neither formats devices nor mounts them", path)
-	}
-	return nil
-}
-
-// usedByAnother reports, as an error, that another pod of the node has a claim that one pod alone may use.
-func (m *Manager) usedByAnother(home, claim string) error {
-	pods, err := os.ReadDir(m.cfg.Dir)
-	if err != nil {
-		return err
-	}
-	for _, pod := range pods {
-		other := filepath.Join(m.cfg.Dir, pod.Name())
-		if other == home {
-			continue
-		}
-		rec, err := readRecord(other)
-		if err != nil {
-			return err
-		}
-		for _, at := range rec.Volumes {
-			if at.Claim == claim {
-				return fmt.Errorf("volume uses the ReadWriteOncePod access mode and is already in use by another pod of this "+
-					"node, with uid %s", pod.Name())
-			}
-		}
 	}
 	return nil
 }

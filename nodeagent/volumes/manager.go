@@ -43,6 +43,9 @@ type Config struct {
 	Objects Source
 	// Tokens are for volumes with tokens; nil when the server issues none.
 	Tokens Tokens
+	// RegistryDir is the directory in which drivers of the Container Storage Interface announce themselves, PluginsDir
+	// that for what pods share of their volumes.
+	RegistryDir, PluginsDir string
 	// Claims are read for volumes that outlive their pods.
 	Claims Claims
 	// Pull makes the runtime pull an image by a policy, and returns what the runtime calls it.
@@ -61,8 +64,8 @@ type Config struct {
 type Manager struct {
 	cfg     Config
 	plugins []plugin
-	// exclusive is held while it is decided whether a pod may have a claim that one pod alone may use.
-	exclusive sync.Mutex
+	// shared is held while it is decided by the records of all pods who may use a volume, or who is the last.
+	shared sync.Mutex
 
 	mu sync.Mutex // guards what follows
 	// turns has, by uid, the pods whose volumes are being worked on.
@@ -91,7 +94,7 @@ func New(cfg Config) *Manager {
 	m := &Manager{cfg: cfg, turns: make(map[string]*turn)}
 	m.plugins = []plugin{
 		emptyDir{m}, hostPath{}, m.configMaps(), m.secrets(), m.downward(), m.projected(),
-		claimed{m}, nfs{}, image{m},
+		claimed{m}, nfs{}, image{m}, byDriver{m},
 	}
 	return m
 }
@@ -230,7 +233,9 @@ func (m *Manager) setUp(ctx context.Context, p *corev1.Pod) error {
 			continue
 		}
 		at, err := by[i].setUp(ctx, v)
-		at.Plugin = by[i].name()
+		if at.Plugin == "" {
+			at.Plugin = by[i].name()
+		}
 		if err != nil {
 			wrong = append(wrong, fmt.Sprintf("MountVolume.SetUp failed for volume %q : %v", v.name, err))
 		}

@@ -36,7 +36,8 @@ func TestWhatHangsHoldsUpItsPodOnly(t *testing.T) {
 		defer m.Close()
 		began := time.Now()
 		err := m.SetUp(t.Context(), pod(configMap("v", "bad")))
-		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "setting up its volumes takes too long") {
+		if !errors.Is(err, context.DeadlineExceeded) ||
+			!strings.Contains(err.Error(), "setting up its volumes takes too long") {
 			t.Errorf("error %v", err)
 		}
 		if waited := time.Since(began); waited > 3*time.Minute {

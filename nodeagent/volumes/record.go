@@ -31,6 +31,8 @@ type place struct {
 	Image string `json:"image,omitempty"`
 	// Claim is the uid of the claim that it is bound to.
 	Claim string `json:"claim,omitempty"`
+	// Driven is what a driver is to release.
+	Driven *driven `json:"driven,omitempty"`
 	// ReadOnly: containers may not write to it whatever they ask for.
 	ReadOnly bool `json:"readOnly,omitempty"`
 	// Written: only the agent writes to it, so that nothing in it is put there by a container.
@@ -75,6 +77,45 @@ func (r *record) write(home string) error {
 		return errors.Join(err, os.Remove(next))
 	}
 	return os.Rename(next, filepath.Join(home, recordFile))
+}
+
+// reserve notes where a volume will be before anything is done about it, unless that is known already. Other pods see
+// it, and so does the agent that comes back.
+func reserve(v *volume, at place) error {
+	rec, err := readRecord(v.home)
+	if err != nil {
+		return err
+	}
+	rec.began()
+	if was, ok := rec.Volumes[v.name]; ok && (was.Driven != nil || at.Driven == nil) {
+		return nil
+	}
+	rec.Volumes[v.name] = at
+	return rec.write(v.home)
+}
+
+// eachOther calls f with each volume of all pods but one, until f fails.
+func (m *Manager) eachOther(home string, f func(uid string, at place) error) error {
+	pods, err := os.ReadDir(m.cfg.Dir)
+	if err != nil {
+		return err
+	}
+	for _, pod := range pods {
+		other := filepath.Join(m.cfg.Dir, pod.Name())
+		if other == home || !pod.IsDir() {
+			continue
+		}
+		rec, err := readRecord(other)
+		if err != nil {
+			return err
+		}
+		for _, at := range rec.Volumes {
+			if err := f(pod.Name(), at); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 func tooLong(err error) bool { return errors.Is(err, syscall.ENAMETOOLONG) }

@@ -1345,7 +1345,7 @@ var File_monoplane_core_v1_persistentvolume_source_proto protoreflect.FileDescri
 
 const file_monoplane_core_v1_persistentvolume_source_proto_rawDesc = "" +
 	"\n" +
-	"/monoplane/core/v1/persistentvolume_source.proto\x12\x11monoplane.core.v1\x1a!monoplane/core/v1/reference.proto\x1a\x1emonoplane/core/v1/volume.proto\x1a\"monoplane/options/v1/options.proto\"\x85\x0e\n" +
+	"/monoplane/core/v1/persistentvolume_source.proto\x12\x11monoplane.core.v1\x1a!monoplane/core/v1/reference.proto\x1a\x1emonoplane/core/v1/volume.proto\x1a\"monoplane/options/v1/options.proto\"\xff\r\n" +
 	"\x16PersistentVolumeSource\x12d\n" +
 	"\x11gcePersistentDisk\x18\x01 \x01(\v20.monoplane.core.v1.GCEPersistentDiskVolumeSourceB\x04\x98\x94#\x02R\x11gcePersistentDisk\x12m\n" +
 	"\x14awsElasticBlockStore\x18\x02 \x01(\v23.monoplane.core.v1.AWSElasticBlockStoreVolumeSourceB\x04\x98\x94#\x02R\x14awsElasticBlockStore\x12C\n" +
@@ -1370,8 +1370,8 @@ const file_monoplane_core_v1_persistentvolume_source_proto_rawDesc = "" +
 	"\x0eportworxVolume\x18\x12 \x01(\v2'.monoplane.core.v1.PortworxVolumeSourceB\x04\x98\x94#\x02R\x0eportworxVolume\x12P\n" +
 	"\ascaleIO\x18\x13 \x01(\v20.monoplane.core.v1.ScaleIOPersistentVolumeSourceB\x04\x98\x94#\x02R\ascaleIO\x12:\n" +
 	"\x05local\x18\x14 \x01(\v2$.monoplane.core.v1.LocalVolumeSourceR\x05local\x12V\n" +
-	"\tstorageos\x18\x15 \x01(\v22.monoplane.core.v1.StorageOSPersistentVolumeSourceB\x04\x98\x94#\x02R\tstorageos\x12D\n" +
-	"\x03csi\x18\x16 \x01(\v2,.monoplane.core.v1.CSIPersistentVolumeSourceB\x04\x98\x94#\x02R\x03csi\"\xd0\x01\n" +
+	"\tstorageos\x18\x15 \x01(\v22.monoplane.core.v1.StorageOSPersistentVolumeSourceB\x04\x98\x94#\x02R\tstorageos\x12>\n" +
+	"\x03csi\x18\x16 \x01(\v2,.monoplane.core.v1.CSIPersistentVolumeSourceR\x03csi\"\xd0\x01\n" +
 	"\x1fAzureFilePersistentVolumeSource\x12$\n" +
 	"\n" +
 	"secretName\x18\x01 \x01(\tB\x04\x90\x94#\x01R\n" +

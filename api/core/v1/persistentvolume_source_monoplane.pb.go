@@ -489,9 +489,6 @@ func (x *PersistentVolumeSource) SetsLimited() bool {
 	if x.Storageos != nil {
 		return true
 	}
-	if x.Csi != nil {
-		return true
-	}
 	return false
 }
 

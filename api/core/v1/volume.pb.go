@@ -3562,7 +3562,7 @@ const file_monoplane_core_v1_volume_proto_rawDesc = "" +
 	"\x1emonoplane/core/v1/volume.proto\x12\x11monoplane.core.v1\x1a!monoplane/core/v1/reference.proto\x1a\x1emonoplane/meta/v1/object.proto\x1a monoplane/meta/v1/selector.proto\x1a\x1emonoplane/meta/v1/values.proto\x1a\"monoplane/options/v1/options.proto\"m\n" +
 	"\x06Volume\x12\x18\n" +
 	"\x04name\x18\x01 \x01(\tB\x04\x90\x94#\x01R\x04name\x12I\n" +
-	"\fvolumeSource\x18\x02 \x01(\v2\x1f.monoplane.core.v1.VolumeSourceB\x04\x88\x94#\x01R\fvolumeSource\"\xf5\x11\n" +
+	"\fvolumeSource\x18\x02 \x01(\v2\x1f.monoplane.core.v1.VolumeSourceB\x04\x88\x94#\x01R\fvolumeSource\"\xef\x11\n" +
 	"\fVolumeSource\x12C\n" +
 	"\bhostPath\x18\x01 \x01(\v2'.monoplane.core.v1.HostPathVolumeSourceR\bhostPath\x12C\n" +
 	"\bemptyDir\x18\x02 \x01(\v2'.monoplane.core.v1.EmptyDirVolumeSourceR\bemptyDir\x12d\n" +
@@ -3593,8 +3593,8 @@ const file_monoplane_core_v1_volume_proto_rawDesc = "" +
 	"\x0eportworxVolume\x18\x18 \x01(\v2'.monoplane.core.v1.PortworxVolumeSourceB\x04\x98\x94#\x02R\x0eportworxVolume\x12F\n" +
 	"\ascaleIO\x18\x19 \x01(\v2&.monoplane.core.v1.ScaleIOVolumeSourceB\x04\x98\x94#\x02R\ascaleIO\x12F\n" +
 	"\tprojected\x18\x1a \x01(\v2(.monoplane.core.v1.ProjectedVolumeSourceR\tprojected\x12L\n" +
-	"\tstorageos\x18\x1b \x01(\v2(.monoplane.core.v1.StorageOSVolumeSourceB\x04\x98\x94#\x02R\tstorageos\x12:\n" +
-	"\x03csi\x18\x1c \x01(\v2\".monoplane.core.v1.CSIVolumeSourceB\x04\x98\x94#\x03R\x03csi\x12F\n" +
+	"\tstorageos\x18\x1b \x01(\v2(.monoplane.core.v1.StorageOSVolumeSourceB\x04\x98\x94#\x02R\tstorageos\x124\n" +
+	"\x03csi\x18\x1c \x01(\v2\".monoplane.core.v1.CSIVolumeSourceR\x03csi\x12F\n" +
 	"\tephemeral\x18\x1d \x01(\v2(.monoplane.core.v1.EphemeralVolumeSourceR\tephemeral\x12:\n" +
 	"\x05image\x18\x1e \x01(\v2$.monoplane.core.v1.ImageVolumeSourceR\x05image\"\x96\x01\n" +
 	" AWSElasticBlockStoreVolumeSource\x12 \n" +

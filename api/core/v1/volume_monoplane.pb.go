@@ -1241,9 +1241,6 @@ func (x *VolumeSource) SetsLimited() bool {
 	if x.Storageos != nil {
 		return true
 	}
-	if x.Csi != nil {
-		return true
-	}
 	if x.Ephemeral.SetsLimited() {
 		return true
 	}

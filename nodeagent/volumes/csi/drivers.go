@@ -1,0 +1,216 @@
+// Package csi speaks to the drivers of storage that run on a node: the node service of the Container Storage Interface,
+// over the sockets that drivers announce in the directory of registrations, as they do to Kubernetes' node agent.
+//
+//	<registry>/<name>.sock     the registration service of a driver: its name and where its own socket is
+//	SetUp:   NodeStageVolume (where the driver wants it), NodePublishVolume
+//	Release: NodeUnpublishVolume, NodeUnstageVolume with the last pod of the node
+//
+// Drivers are looked for when a volume needs one: there is no state, and a driver that was replaced is found. Every call
+// has an end. Nothing is attached by a controller: VolumeAttachments are not served.
+package csi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	spec "github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+	registration "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
+)
+
+// Drivers finds drivers. Registry is the directory in which they announce themselves.
+type Drivers struct{ Registry string }
+
+// How long a driver may take: to say who it is, and to do something.
+const (
+	askTimeout  = 5 * time.Second
+	workTimeout = 100 * time.Second
+)
+
+// Volume is what a driver is asked to make usable for a pod.
+type Volume struct {
+	// Driver is the driver's name, Handle its own name for the volume.
+	Driver, Handle string
+	// Staging is the directory for what pods of the node share, Target where the pod's volume is to be.
+	Staging, Target string
+	// ReadOnly, FSType, Options and Mode say how it is to be mounted.
+	ReadOnly bool
+	FSType   string
+	Options  []string
+	Mode     spec.VolumeCapability_AccessMode_Mode
+	// Context holds the volume's attributes and who the pod is.
+	Context map[string]string
+	// StageSecrets and PublishSecrets are the credentials.
+	StageSecrets, PublishSecrets map[string]string
+	// Ephemeral: the volume is made for the pod, and there is nothing to stage.
+	Ephemeral bool
+}
+
+// SetUp makes a volume usable at its Target. It can be called again.
+func (d Drivers) SetUp(ctx context.Context, v Volume) error {
+	return d.with(ctx, v.Driver, func(ctx context.Context, node spec.NodeClient) error {
+		how := &spec.VolumeCapability{
+			AccessMode: &spec.VolumeCapability_AccessMode{Mode: v.Mode},
+			AccessType: &spec.VolumeCapability_Mount{Mount: &spec.VolumeCapability_MountVolume{
+				FsType: v.FSType, MountFlags: v.Options,
+			}},
+		}
+		stages, err := stages(ctx, node)
+		if err != nil {
+			return err
+		}
+		request := &spec.NodePublishVolumeRequest{
+			VolumeId: v.Handle, TargetPath: v.Target, VolumeCapability: how, Readonly: v.ReadOnly, VolumeContext: v.Context,
+			Secrets: v.PublishSecrets,
+		}
+		if stages && !v.Ephemeral {
+			request.StagingTargetPath = v.Staging
+			if err := os.MkdirAll(v.Staging, 0o750); err != nil {
+				return err
+			}
+			_, err := node.NodeStageVolume(ctx, &spec.NodeStageVolumeRequest{
+				VolumeId: v.Handle, StagingTargetPath: v.Staging, VolumeCapability: how, VolumeContext: v.Context,
+				Secrets: v.StageSecrets,
+			})
+			if err != nil {
+				return said("NodeStageVolume", err)
+			}
+		}
+		if err := os.MkdirAll(filepath.Dir(v.Target), 0o750); err != nil { // the driver makes the target itself
+			return err
+		}
+		_, err = node.NodePublishVolume(ctx, request)
+		return said("NodePublishVolume", err)
+	})
+}
+
+// Release takes a volume away from a pod, and from the node as well when the pod was the last that used it.
+func (d Drivers) Release(ctx context.Context, v Volume, last bool) error {
+	return d.with(ctx, v.Driver, func(ctx context.Context, node spec.NodeClient) error {
+		_, err := node.NodeUnpublishVolume(ctx, &spec.NodeUnpublishVolumeRequest{
+			VolumeId: v.Handle, TargetPath: v.Target,
+		})
+		if err != nil && status.Code(err) != codes.NotFound {
+			return said("NodeUnpublishVolume", err)
+		}
+		if _, err := os.Lstat(v.Staging); v.Ephemeral || !last || errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		_, err = node.NodeUnstageVolume(ctx, &spec.NodeUnstageVolumeRequest{
+			VolumeId: v.Handle, StagingTargetPath: v.Staging,
+		})
+		if err != nil && status.Code(err) != codes.NotFound {
+			return said("NodeUnstageVolume", err)
+		}
+		return nil
+	})
+}
+
+// stages reports whether the driver wants volumes to be staged.
+func stages(ctx context.Context, node spec.NodeClient) (bool, error) {
+	can, err := node.NodeGetCapabilities(ctx, &spec.NodeGetCapabilitiesRequest{})
+	if err != nil {
+		return false, said("NodeGetCapabilities", err)
+	}
+	for _, c := range can.GetCapabilities() {
+		if c.GetRpc().GetType() == spec.NodeServiceCapability_RPC_STAGE_UNSTAGE_VOLUME {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// said says which call failed; nil stays nil.
+func said(call string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("rpc error from %s: code = %s: %s", call, status.Code(err), status.Convert(err).Message())
+}
+
+// with calls f with a connection to a driver.
+func (d Drivers) with(ctx context.Context, name string, f func(context.Context, spec.NodeClient) error) error {
+	endpoint, err := d.find(ctx, name)
+	if err != nil {
+		return err
+	}
+	conn, err := dial(endpoint)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	ctx, cancel := context.WithTimeout(ctx, workTimeout)
+	defer cancel()
+	return f(ctx, spec.NewNodeClient(conn))
+}
+
+func dial(socket string) (*grpc.ClientConn, error) {
+	return grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
+}
+
+// find returns the socket of a driver. Those that do not answer are passed over.
+func (d Drivers) find(ctx context.Context, name string) (string, error) {
+	missing := fmt.Errorf("driver name %s not found in the list of registered CSI drivers", name)
+	entries, err := os.ReadDir(d.Registry)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", err
+	}
+	for _, entry := range entries {
+		if entry.Type() != fs.ModeSocket || strings.HasPrefix(entry.Name(), ".") {
+			continue
+		}
+		endpoint, err := d.ask(ctx, filepath.Join(d.Registry, entry.Name()), name)
+		if err != nil {
+			missing = fmt.Errorf("%w (%s does not answer: %s)", missing, entry.Name(), status.Convert(err).Message())
+			continue
+		}
+		if endpoint != "" {
+			return endpoint, nil
+		}
+	}
+	return "", missing
+}
+
+// ask returns where the driver behind a registration is; empty when it is another.
+func (d Drivers) ask(ctx context.Context, socket, name string) (string, error) {
+	conn, err := dial(socket)
+	if err != nil {
+		return "", err
+	}
+	defer conn.Close()
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	client := registration.NewRegistrationClient(conn)
+	info, err := client.GetInfo(ctx, &registration.InfoRequest{})
+	if err != nil || info.GetType() != registration.CSIPlugin || info.GetName() != name {
+		return "", err
+	}
+	supported := false
+	for _, v := range info.GetSupportedVersions() {
+		supported = supported || strings.HasPrefix(strings.TrimPrefix(v, "v"), "1.")
+	}
+	told := &registration.RegistrationStatus{PluginRegistered: supported}
+	if !supported {
+		told.Error = "this agent speaks version 1 of the interface"
+	}
+	if _, err := client.NotifyRegistrationStatus(ctx, told); err != nil {
+		return "", err
+	}
+	if !supported {
+		return "", fmt.Errorf("the driver speaks versions %q, and none of 1.x", info.GetSupportedVersions())
+	}
+	endpoint := info.GetEndpoint()
+	if endpoint == "" {
+		endpoint = socket
+	}
+	return strings.TrimPrefix(endpoint, "unix://"), nil
+}

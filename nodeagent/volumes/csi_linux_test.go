@@ -1,0 +1,223 @@
+package volumes_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	spec "github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	registration "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
+
+	corev1 "monoplane.dev/api/core/v1"
+)
+
+// driver is a driver of storage whose volumes are directories.
+type driver struct {
+	spec.UnimplementedNodeServer
+	registration.UnimplementedRegistrationServer
+
+	mu     sync.Mutex
+	calls  []string
+	fail   error
+	hang   bool
+	server *grpc.Server
+}
+
+// runDriver starts a driver d.example.com that announces itself in dir.
+func runDriver(t *testing.T, dir string) *driver {
+	t.Helper()
+	d := &driver{server: grpc.NewServer()}
+	spec.RegisterNodeServer(d.server, d)
+	registration.RegisterRegistrationServer(d.server, d)
+	if err := os.MkdirAll(dir, 0o750); err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("unix", dir+"/d.sock")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan struct{})
+	go func() { defer close(ended); d.server.Serve(l) }()
+	t.Cleanup(func() { d.server.Stop(); <-ended })
+	return d
+}
+
+func (d *driver) GetInfo(context.Context, *registration.InfoRequest) (*registration.PluginInfo, error) {
+	return &registration.PluginInfo{Type: registration.CSIPlugin, Name: "d.example.com",
+		SupportedVersions: []string{"1.0.0"}}, nil
+}
+
+func (d *driver) NotifyRegistrationStatus(
+	context.Context, *registration.RegistrationStatus,
+) (*registration.RegistrationStatusResponse, error) {
+	return &registration.RegistrationStatusResponse{}, nil
+}
+
+func (d *driver) NodeGetCapabilities(
+	context.Context, *spec.NodeGetCapabilitiesRequest,
+) (*spec.NodeGetCapabilitiesResponse, error) {
+	return &spec.NodeGetCapabilitiesResponse{Capabilities: []*spec.NodeServiceCapability{{
+		Type: &spec.NodeServiceCapability_Rpc{Rpc: &spec.NodeServiceCapability_RPC{
+			Type: spec.NodeServiceCapability_RPC_STAGE_UNSTAGE_VOLUME,
+		}},
+	}}}, nil
+}
+
+// does notes a call, and fails or hangs as it is told.
+func (d *driver) does(ctx context.Context, format string, args ...any) error {
+	d.mu.Lock()
+	d.calls = append(d.calls, fmt.Sprintf(format, args...))
+	fail, hang := d.fail, d.hang
+	d.mu.Unlock()
+	if hang {
+		<-ctx.Done()
+	}
+	return fail
+}
+
+func (d *driver) NodeStageVolume(
+	ctx context.Context, r *spec.NodeStageVolumeRequest,
+) (*spec.NodeStageVolumeResponse, error) {
+	return &spec.NodeStageVolumeResponse{}, d.does(ctx, "stage %s %v", r.VolumeId, r.Secrets)
+}
+
+func (d *driver) NodePublishVolume(
+	ctx context.Context, r *spec.NodePublishVolumeRequest,
+) (*spec.NodePublishVolumeResponse, error) {
+	err := d.does(ctx, "publish %.4s to %s for %s staged %t secrets %v", r.VolumeId, filepath.Base(filepath.Dir(r.TargetPath)),
+		r.VolumeContext["csi.storage.k8s.io/pod.name"], r.StagingTargetPath != "", r.Secrets)
+	if err == nil {
+		err = os.MkdirAll(r.TargetPath, 0o755)
+	}
+	return &spec.NodePublishVolumeResponse{}, err
+}
+
+func (d *driver) NodeUnpublishVolume(
+	ctx context.Context, r *spec.NodeUnpublishVolumeRequest,
+) (*spec.NodeUnpublishVolumeResponse, error) {
+	err := d.does(ctx, "unpublish %.4s", r.VolumeId)
+	if err == nil {
+		err = os.RemoveAll(r.TargetPath)
+	}
+	return &spec.NodeUnpublishVolumeResponse{}, err
+}
+
+func (d *driver) NodeUnstageVolume(
+	ctx context.Context, r *spec.NodeUnstageVolumeRequest,
+) (*spec.NodeUnstageVolumeResponse, error) {
+	return &spec.NodeUnstageVolumeResponse{}, d.does(ctx, "unstage %s", r.VolumeId)
+}
+
+// did returns the calls since it was asked last.
+func (d *driver) did() string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	out := strings.Join(d.calls, "; ")
+	d.calls = nil
+	return out
+}
+
+func (d *driver) becomes(fail error, hang bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.fail, d.hang = fail, hang
+}
+
+func (d *driver) expect(t *testing.T, want string) {
+	t.Helper()
+	if got := d.did(); got != want {
+		t.Errorf("calls %s\nwant  %s", got, want)
+	}
+}
+
+func driven(name string) *corev1.Volume {
+	return &corev1.Volume{Name: name, VolumeSource: &corev1.VolumeSource{Csi: &corev1.CSIVolumeSource{
+		Driver: "d.example.com", NodePublishSecretRef: &corev1.LocalObjectReference{Name: "s"},
+	}}}
+}
+
+// A volume of a claim is staged once for the node and published for each pod; one made for the pod is published only.
+func TestVolumesOfDrivers(t *testing.T) {
+	n := newNode(t)
+	p := pod(driven("v"))
+	n.secrets["ns/s"] = &corev1.Secret{Data: map[string][]byte{"k": []byte("w")}}
+	n.failsWith(p, "driver name d.example.com not found in the list of registered CSI drivers")
+	d := runDriver(t, filepath.Join(filepath.Dir(n.dir), "registry"))
+	n.setUp(p)
+	d.expect(t, "publish csi- to v for a staged false secrets map[k:w]")
+	if got, want := n.given(p)["/v"], filepath.Join(n.dir, "uid-a/volumes/kubernetes.io~csi/v/mount"); got != want {
+		t.Errorf("it is mounted from %s, want %s", got, want)
+	}
+	if kept := n.read(filepath.Join(n.dir, "uid-a/volumes.json")); strings.Contains(kept, `"w"`) {
+		t.Errorf("a secret is written down: %s", kept)
+	}
+	n.Manager = n.manager() // the agent comes back
+	n.tearDown(p)
+	d.expect(t, "unpublish csi-")
+
+	n.bind(&corev1.PersistentVolumeSource{Csi: &corev1.CSIPersistentVolumeSource{
+		Driver: "d.example.com", VolumeHandle: "h", NodeStageSecretRef: &corev1.SecretReference{Namespace: "ns", Name: "s"},
+	}}, "ReadWriteMany")
+	first, second := pod(claim("v")), pod(claim("v"))
+	second.Metadata.Name, second.Metadata.Uid = "b", "uid-b"
+	n.setUp(first)
+	n.setUp(second)
+	d.expect(t, "stage h map[k:w]; publish h to pv for a staged true secrets map[]; "+
+		"stage h map[k:w]; publish h to pv for b staged true secrets map[]")
+	n.tearDown(first)
+	d.expect(t, "unpublish h")
+	n.tearDown(second)
+	d.expect(t, "unpublish h; unstage h")
+}
+
+// A driver that fails, hangs or is dead holds up the pods that use it and no others; what it was asked to do, it is
+// asked to undo.
+// spec: SAFE-6
+func TestSickDrivers(t *testing.T) {
+	n := newNode(t)
+	n.secrets["ns/s"] = &corev1.Secret{}
+	d := runDriver(t, filepath.Join(filepath.Dir(n.dir), "registry"))
+	p := pod(driven("v"))
+	d.becomes(status.Error(codes.Internal, "no disk"), false)
+	n.failsWith(p, "rpc error from NodePublishVolume: code = Internal: no disk")
+	d.did()
+	if err := n.TearDown(t.Context(), "uid-a"); err == nil || !strings.Contains(err.Error(), `volume "v": rpc error from `+
+		`NodeUnpublishVolume: code = Internal: no disk`) {
+		t.Errorf("error %v", err)
+	}
+	d.expect(t, "unpublish csi-")
+
+	d.becomes(nil, true)
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if err := n.SetUp(ctx, p); err == nil || !strings.Contains(err.Error(), "DeadlineExceeded") {
+		t.Errorf("error %v", err)
+	}
+	other := pod(emptyDir("v", &corev1.EmptyDirVolumeSource{}))
+	other.Metadata.Uid = "uid-b"
+	n.setUp(other)
+	if err := n.TearDown(t.Context(), "uid-b"); err != nil {
+		t.Error(err)
+	}
+	d.becomes(nil, false)
+	n.setUp(p)
+	d.server.Stop()
+	if err := n.TearDown(t.Context(), "uid-a"); err == nil {
+		t.Error("taken away without the driver")
+	}
+	if _, err := os.Stat(filepath.Join(n.dir, "uid-a/volumes.json")); errors.Is(err, os.ErrNotExist) {
+		t.Error("it is forgotten what the driver must release")
+	}
+	runDriver(t, filepath.Join(filepath.Dir(n.dir), "registry"))
+	n.tearDown(p)
+}
