@@ -67,6 +67,9 @@ type Agent struct {
 	// changed is closed, and made anew, when a worker has moved on; made by who waits.
 	changed chan struct{}
 
+	// users gives ranges of ids to pods.
+	users users
+
 	// admitting makes decisions about admission one at a time.
 	admitting sync.Mutex
 }

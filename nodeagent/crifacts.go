@@ -104,6 +104,9 @@ func (j job) containerFacts(
 	if f.ImageUser, err = j.imageUser(ctx, ref); err != nil {
 		return f, err
 	}
+	if f.FirstID, err = j.firstID(); err != nil {
+		return f, err
+	}
 	f.HostsFile, err = j.hostsFile(f)
 	return f, err
 }
@@ -123,10 +126,13 @@ func (j job) sandboxConfig(attempt uint32) (config *runtimeapi.PodSandboxConfig,
 // sandboxFacts returns what the configuration of the sandbox needs to know.
 func (j job) sandboxFacts() (criconfig.Facts, error) {
 	f := j.facts()
+	var err error
+	if f.FirstID, err = j.firstID(); err != nil {
+		return f, err
+	}
 	if j.agent.cfg.Simulated || j.pod.GetSpec().GetDnsPolicy() == "None" {
 		return f, nil
 	}
-	var err error
 	f.Resolver, err = resolvconf.Read(resolvconf.System, resolvconf.Upstream)
 	return f, err
 }

@@ -129,6 +129,9 @@ func (j job) runSandbox(ctx, wanted context.Context, action podstate.RunSandbox)
 	if err != nil {
 		return podstate.SandboxRun{Err: text(err)}
 	}
+	if err := j.canHaveUsers(handler); err != nil {
+		return podstate.SandboxRun{Err: text(err)}
+	}
 	cfg, left, err := j.sandboxConfig(action.Attempt)
 	if err != nil {
 		return podstate.SandboxRun{Err: text(err)}
@@ -234,6 +237,7 @@ func (j job) remove(ctx context.Context, action podstate.Remove) error {
 			return err
 		}
 	}
+	j.agent.users.release(uidOf(j.pod))
 	return nil
 }
 

@@ -55,7 +55,9 @@ func (a *Agent) askRuntime(ctx context.Context) {
 		return
 	}
 	unready := missing(got.GetStatus())
-	if err != nil {
+	if err == nil {
+		a.users.learn(got.GetRuntimeHandlers())
+	} else {
 		unready = "the container runtime does not answer: " + text(err)
 	}
 	a.mu.Lock()

@@ -26,6 +26,8 @@ type Facts struct {
 	Resolver resolvconf.Config
 	// HostsFile is the pod's hosts file on the node; empty for none.
 	HostsFile string
+	// FirstID is the first of the ids of a pod that wants users of its own.
+	FirstID uint32
 	// ImageUser is who the container's image says that its processes are.
 	ImageUser ImageUser
 	// TargetID is the container whose processes an ephemeral container sees; empty for none.

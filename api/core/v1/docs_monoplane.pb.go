@@ -842,7 +842,7 @@ const Docs = "" +
 	"PodSpec.hostIPC\tThe pod shares the node's IPC. Pods of image \"host\" always do.\n" +
 	"PodSpec.hostNetwork\tThe pod shares the node's network. Pods of image \"host\" always do.\n" +
 	"PodSpec.hostPID\tThe pod sees the node's processes. Pods of image \"host\" always do.\n" +
-	"PodSpec.hostUsers\tFalse asks for a user namespace of its own, which is refused here; absent or true shares the node's.\n" +
+	"PodSpec.hostUsers\tFalse gives the pod users of its own, 65536 of the node's ids that no other pod has; absent or true shares the node's. Runtimes that cannot do that, such as that of image \"host\", do not start the pod, and say so in an event.\n" +
 	"PodSpec.hostname\tHost name of the containers, and value of HOSTNAME; the pod's name when empty.\n" +
 	"PodSpec.hostnameOverride\tHostname that replaces the one made from the pod's name.\n" +
 	"PodSpec.imagePullSecrets\tSecrets with registry credentials for the images.\n" +

@@ -173,7 +173,8 @@ type PodSpec struct {
 	SetHostnameAsFQDN *bool `protobuf:"varint,35,opt,name=setHostnameAsFQDN,proto3,oneof" json:"setHostnameAsFQDN,omitempty"`
 	// Operating system the pod needs.
 	Os *PodOS `protobuf:"bytes,36,opt,name=os,proto3" json:"os,omitempty"`
-	// False asks for a user namespace of its own, which is refused here; absent or true shares the node's.
+	// False gives the pod users of its own, 65536 of the node's ids that no other pod has; absent or true shares the
+	// node's. Runtimes that cannot do that, such as that of image "host", do not start the pod, and say so in an event.
 	HostUsers *bool `protobuf:"varint,37,opt,name=hostUsers,proto3,oneof" json:"hostUsers,omitempty"`
 	// While any is present the scheduler does not look at the pod. They can only be removed.
 	SchedulingGates []*PodSchedulingGate `protobuf:"bytes,38,rep,name=schedulingGates,proto3" json:"schedulingGates,omitempty"`
@@ -1507,7 +1508,7 @@ const file_monoplane_core_v1_pod_proto_rawDesc = "" +
 	"\x03log\x12\x03Log\"\rPodLogOptionsZ\xa5\x02\n" +
 	"\x06Delete\x12\x9a\x02Delete begins a graceful deletion, shortens one, or with a grace of 0 forces it (spec: DEL-1 to DEL-6). Codes: NotFound, Aborted with reason Conflict (a precondition does not hold), PermissionDenied (the identity may not force; DEL-8). The answer is the pod as the deletion left it.Z\xda\x01\n" +
 	"\x04Bind\x12\xd1\x01Bind assigns the pod to a node, once (spec: SCHED-3, DEL-11). Codes: NotFound (pod or node), Aborted with reason Conflict (already bound, terminating or gated; pod or node with another uid or resourceVersion).Z\xc9\x01\n" +
-	"\x03Log\x12\xc1\x01Log streams a container's log as plain text. Codes: NotFound (pod or container), InvalidArgument (the container has not started, or bad options), Unavailable (the node's agent is out of reach).h\x01\"\xd2\x17\n" +
+	"\x03Log\x12\xc1\x01Log streams a container's log as plain text. Codes: NotFound (pod or container), InvalidArgument (the container has not started, or bad options), Unavailable (the node's agent is out of reach).h\x01\"\xcc\x17\n" +
 	"\aPodSpec\x12Q\n" +
 	"\avolumes\x18\x01 \x03(\v2\x19.monoplane.core.v1.VolumeB\x1c\xa2\x94#\x10merge,retainKeys\xaa\x94#\x04nameR\avolumes\x12S\n" +
 	"\n" +
@@ -1547,8 +1548,8 @@ const file_monoplane_core_v1_pod_proto_rawDesc = "" +
 	"\x19topologySpreadConstraints\x18! \x03(\v2+.monoplane.core.v1.TopologySpreadConstraintB\x18\xa2\x94#\x05merge\xaa\x94#\vtopologyKeyR\x19topologySpreadConstraints\x12j\n" +
 	"\x13ephemeralContainers\x18\" \x03(\v2%.monoplane.core.v1.EphemeralContainerB\x11\xa2\x94#\x05merge\xaa\x94#\x04nameR\x13ephemeralContainers\x121\n" +
 	"\x11setHostnameAsFQDN\x18# \x01(\bH\bR\x11setHostnameAsFQDN\x88\x01\x01\x12(\n" +
-	"\x02os\x18$ \x01(\v2\x18.monoplane.core.v1.PodOSR\x02os\x12'\n" +
-	"\thostUsers\x18% \x01(\bB\x04\xb8\x94#\x02H\tR\thostUsers\x88\x01\x01\x12a\n" +
+	"\x02os\x18$ \x01(\v2\x18.monoplane.core.v1.PodOSR\x02os\x12!\n" +
+	"\thostUsers\x18% \x01(\bH\tR\thostUsers\x88\x01\x01\x12a\n" +
 	"\x0fschedulingGates\x18& \x03(\v2$.monoplane.core.v1.PodSchedulingGateB\x11\xa2\x94#\x05merge\xaa\x94#\x04nameR\x0fschedulingGates\x12m\n" +
 	"\x0eresourceClaims\x18' \x03(\v2#.monoplane.core.v1.PodResourceClaimB \x98\x94#\x03\xa2\x94#\x10merge,retainKeys\xaa\x94#\x04nameR\x0eresourceClaims\x12K\n" +
 	"\tresources\x18( \x01(\v2'.monoplane.core.v1.ResourceRequirementsB\x04\x98\x94#\x03R\tresources\x12/\n" +

@@ -706,9 +706,6 @@ func (x *PodSpec) SetsLimited() bool {
 			return true
 		}
 	}
-	if x.HostUsers != nil && !*x.HostUsers {
-		return true
-	}
 	if len(x.ResourceClaims) > 0 {
 		return true
 	}
