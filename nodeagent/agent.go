@@ -13,6 +13,7 @@ import (
 	"monoplane.dev/client/cache"
 	"monoplane.dev/nodeagent/criconfig"
 	"monoplane.dev/nodeagent/objects"
+	"monoplane.dev/nodeagent/podcgroup"
 	"monoplane.dev/nodeagent/podstate"
 	"monoplane.dev/nodeagent/volumes"
 	"monoplane.dev/rules/staticpod"
@@ -28,11 +29,12 @@ type Agent struct {
 	// apiSlots bounds the concurrent writes to the API.
 	apiSlots chan struct{}
 
-	// inOrder, host, cgroupParent and criNode are set before the first worker is made and never change.
-	host         *podstate.Host
-	cgroupParent string
-	criNode      criconfig.Node
-	inOrder      inOrder
+	// inOrder, host, groups and criNode are set before the first worker is made and never change. There are no groups
+	// where it is not known how the runtime names them, or where it has its own.
+	host    *podstate.Host
+	groups  *podcgroup.Groups
+	criNode criconfig.Node
+	inOrder inOrder
 	// objects are the ConfigMaps and Secrets that the pods use.
 	objects *objects.Tracker
 	// volumes is nil on a simulated machine.

@@ -16,6 +16,7 @@ import (
 	"monoplane.dev/nodeagent/eviction"
 	"monoplane.dev/nodeagent/gc"
 	"monoplane.dev/nodeagent/hostinfo"
+	"monoplane.dev/nodeagent/podcgroup"
 	"monoplane.dev/nodeagent/podstate"
 )
 
@@ -43,6 +44,8 @@ type Config struct {
 	// SeccompDir is the directory of the profiles that pods name by seccompProfile.localhostProfile. There are none when
 	// it is empty.
 	SeccompDir string
+	// Cgroups returns the cgroups of pods, which systemd may manage; those of this machine when it is nil.
+	Cgroups func(systemd bool) *podcgroup.Groups
 	// MemoryQoS asks for memory to be reserved and throttled by class where the machine has cgroup2 (QOS-3).
 	MemoryQoS bool
 	// DataDir is a directory on the file system that pods use, for capacity and disk pressure; PodLogDir when empty.
@@ -136,6 +139,9 @@ func (c *Config) complete() error {
 	}
 	if err := c.completeCapacity(); err != nil {
 		return err
+	}
+	if c.Cgroups == nil {
+		c.Cgroups = podcgroup.OfMachine
 	}
 	if c.Policy == (podstate.Policy{}) {
 		c.Policy = podstate.DefaultPolicy()

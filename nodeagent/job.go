@@ -107,7 +107,7 @@ func (j job) facts() criconfig.Facts {
 	m := &j.agent.cfg.Machine
 	return criconfig.Facts{
 		HostIPs: m.IPs, PodIPs: j.podIPs, NodeHostname: m.Hostname, Owner: j.agent.cfg.Owner,
-		CgroupParent: j.agent.cgroupParent, Node: &j.agent.criNode,
+		CgroupParent: j.cgroupParent(), Node: &j.agent.criNode,
 	}
 }
 
@@ -139,11 +139,13 @@ func (j job) runSandbox(ctx, wanted context.Context, action podstate.RunSandbox)
 	for _, what := range left {
 		j.agent.cfg.Recorder.Event(j.pod, record.Warning, "DNSConfigForming", "Starting", what)
 	}
+	unlimited := j.prepareGroup()
 	run, err := j.agent.cfg.Runtime.RunPodSandbox(ctx, &runtimeapi.RunPodSandboxRequest{Config: cfg,
 		RuntimeHandler: handler})
 	if err != nil {
 		return podstate.SandboxRun{Err: text(err), Invalid: hopeless(err)}
 	}
+	j.settleGroup(ctx, unlimited)
 	box, err := j.agent.sandbox(ctx, run.GetPodSandboxId())
 	if err != nil {
 		return podstate.SandboxRun{Err: text(err)}
@@ -238,6 +240,7 @@ func (j job) remove(ctx context.Context, action podstate.Remove) error {
 		}
 	}
 	j.agent.users.release(uidOf(j.pod))
+	j.removeGroup(ctx)
 	return nil
 }
 

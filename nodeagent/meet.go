@@ -28,20 +28,11 @@ func (a *Agent) meetRuntime(ctx context.Context) error {
 		info.ContainerRuntimeVersion = fmt.Sprintf("%s://%s", v.GetRuntimeName(), v.GetRuntimeVersion())
 		info.KubeletVersion = a.cfg.Version
 	}
-	// Runtimes that do not know the call (containerd before 2.0) are left with their own default.
-	asked, cancel := context.WithTimeout(ctx, statusTimeout)
-	defer cancel()
-	c, err := a.cfg.Runtime.RuntimeConfig(asked, &runtimeapi.RuntimeConfigRequest{})
-	if err == nil && c.GetLinux().GetCgroupDriver() == runtimeapi.CgroupDriver_SYSTEMD {
-		a.cgroupParent = podSlice
-	}
+	a.groups = a.findGroups(ctx)
 	a.criNode = a.nodeFacts()
 	a.askRuntime(ctx)
 	return ctx.Err()
 }
-
-// podSlice is the cgroup of all pods where systemd manages cgroups: it takes only names of its own kind.
-const podSlice = "monoplane.slice"
 
 // statusTimeout bounds questions to the runtime that must not hold up a heartbeat.
 const statusTimeout = 3 * time.Second

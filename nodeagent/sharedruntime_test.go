@@ -2,6 +2,7 @@ package nodeagent_test
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -14,6 +15,7 @@ import (
 	corev1 "monoplane.dev/api/core/v1"
 	"monoplane.dev/client/inproc"
 	"monoplane.dev/nodeagent/criconfig"
+	"monoplane.dev/nodeagent/podcgroup"
 	"monoplane.dev/nodeagent/runtime/fake"
 )
 
@@ -110,18 +112,40 @@ func TestNodeIsAsReadyAsItsRuntime(t *testing.T) {
 	})
 }
 
-// Where systemd manages cgroups a runtime takes only a slice as the parent; elsewhere it has a default of its own.
+// Pods run in cgroups of their class; where systemd manages them, a runtime takes only slices. Once the sandbox is
+// there systemd is told what the pod may use. spec: QOS-3
 func TestCgroupParent(t *testing.T) {
 	for driver, want := range map[runtimeapi.CgroupDriver]string{
-		runtimeapi.CgroupDriver_SYSTEMD: "monoplane.slice", runtimeapi.CgroupDriver_CGROUPFS: "",
+		runtimeapi.CgroupDriver_SYSTEMD:  "monoplane-besteffort-podUID.slice",
+		runtimeapi.CgroupDriver_CGROUPFS: "/monoplane/besteffort/podUID",
 	} {
 		inWorld(t, func(w *world) {
 			m := makeMoody(w, driver)
+			var mu sync.Mutex
+			var told []string
+			w.cfg.Simulated, w.cfg.Cgroups = false, func(systemd bool) *podcgroup.Groups {
+				if !systemd {
+					return podcgroup.New(t.TempDir(), nil)
+				}
+				return podcgroup.New(t.TempDir(), func(_ context.Context, args ...string) error {
+					mu.Lock()
+					defer mu.Unlock()
+					told = append(told, args[2])
+					return nil
+				})
+			}
 			w.start()
-			w.create("a")
+			uid := w.create("a").GetMetadata().GetUid()
 			w.settle()
+			if driver == runtimeapi.CgroupDriver_SYSTEMD {
+				uid = strings.ReplaceAll(uid, "-", "_")
+			}
+			want := strings.ReplaceAll(want, "UID", uid)
 			if got := m.sandbox().GetLinux().GetCgroupParent(); got != want {
 				t.Errorf("%s: the parent is %q, want %q", driver, got, want)
+			}
+			if systemd := driver == runtimeapi.CgroupDriver_SYSTEMD; systemd != slices.Equal(told, []string{want}) {
+				t.Errorf("%s: systemd was told of %q", driver, told)
 			}
 			if m.sandbox().GetLabels()[criconfig.LabelOwner] != "" {
 				t.Errorf("labels: %v", m.sandbox().GetLabels())

@@ -65,6 +65,7 @@ func TestRootContainerd(t *testing.T) {
 			{"back-off", onContainerd.backoff},
 			{"images", onContainerd.images},
 			{"memory", onContainerd.memory},
+			{"the pod's limits", onContainerd.wholePod},
 			{"sidecar", onContainerd.sidecar},
 			{"sandbox", onContainerd.sandboxDies},
 		} {

@@ -3,10 +3,16 @@
 package e2e_test
 
 import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // has fails the test unless text has each of the lines.
@@ -22,8 +28,9 @@ func has(t *testing.T, text string, lines ...string) {
 // The processes of a container are who its security context says that they are, and can do no more than it says.
 // spec: SEC-1
 func (c onContainerd) security(t *testing.T) {
-	p := boxed("security", `id; exec 2>&1; echo x >/x || echo cannot; echo x >/proc/sys/net/ipv4/ip_unprivileged_port_start
-		cat /proc/sys/net/ipv4/ip_unprivileged_port_start; while read k v; do echo $k $v; done </proc/self/status`)
+	p := boxed("security", `id; exec 2>&1; echo x >/x || echo cannot; cd /proc/sys/net/ipv4
+		echo x >ip_unprivileged_port_start; cat ip_unprivileged_port_start
+		while read k v; do echo $k $v; done </proc/self/status`)
 	yes, no := true, false
 	user, group, owner := int64(1234), int64(2345), int64(3456)
 	p.Spec.SecurityContext = &corev1.PodSecurityContext{
@@ -63,7 +70,8 @@ func (c onContainerd) noRoot(t *testing.T) {
 // A container knows its pod, and whom else the pod names, and asks the name servers of the pod.
 // spec: LIFE-8, NET-1
 func (c onContainerd) names(t *testing.T) {
-	p := boxed("names", `hostname; echo $HOSTNAME; cat /etc/hosts /etc/resolv.conf; echo more >>/etc/hosts && echo written`)
+	p := boxed("names", `hostname; echo $HOSTNAME; cat /etc/hosts /etc/resolv.conf
+		echo more >>/etc/hosts && echo written`)
 	yes, two := true, "2"
 	p.Spec.Hostname, p.Spec.Subdomain, p.Spec.SetHostnameAsFQDN = "host-1", "sub", &yes
 	p.Spec.HostAliases = []corev1.HostAlias{{IP: "198.51.100.77", Hostnames: []string{"alias", "other.example.com"}}}
@@ -98,5 +106,70 @@ func (c onContainerd) sharedProcesses(t *testing.T) {
 		if got, want := c.logs(t, name), map[bool]string{true: "found\n", false: "alone\n"}[shared]; got != want {
 			t.Errorf("%s: it printed %q, want %q", name, got, want)
 		}
+	}
+}
+
+// The containers of a pod have its limits together, each of them alone too if it has none of its own, and its cgroup
+// goes with it. spec: INIT-8, QOS-1, QOS-3
+func (c onContainerd) wholePod(t *testing.T) {
+	p := boxed("whole", politeBox)
+	other := boxed("", politeBox).Spec.Containers[0]
+	other.Name = "other"
+	other.Resources.Limits = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("32Mi")}
+	p.Spec.Containers = append(p.Spec.Containers, other)
+	all := corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("64Mi"),
+		corev1.ResourceCPU: resource.MustParse("1")}
+	p.Spec.Resources = &corev1.ResourceRequirements{Requests: all, Limits: all}
+	p = c.run(t, p)
+	if p.Status.QOSClass != corev1.PodQOSGuaranteed {
+		t.Errorf("the class is %s", p.Status.QOSClass)
+	}
+	memory, cpu := "/sys/fs/cgroup/memory", "/sys/fs/cgroup/cpu"
+	files := map[string]string{"memory.limit_in_bytes": "67108864", "cpu.cfs_quota_us": "100000", "cpu.shares": "1024"}
+	if _, err := os.Stat("/sys/fs/cgroup/cgroup.controllers"); err == nil {
+		memory, cpu = "/sys/fs/cgroup", "/sys/fs/cgroup"
+		files = map[string]string{"memory.max": "67108864", "cpu.max": "100000 100000"}
+	}
+	group := "monoplane/pod" + string(p.UID)
+	for file, want := range files {
+		dir := cpu
+		if strings.HasPrefix(file, "memory") {
+			dir = memory
+		}
+		text, err := os.ReadFile(filepath.Join(dir, group, file))
+		if got := strings.TrimSpace(string(text)); err != nil || got != want {
+			t.Errorf("%s: %q, %v, want %s", file, got, err, want)
+		}
+	}
+	// Containers are in the pod's group: its own limits are theirs.
+	limits := map[string]bool{}
+	for file := range files {
+		if !strings.HasPrefix(file, "memory") {
+			continue
+		}
+		below, err := filepath.Glob(filepath.Join(memory, group, "*", file))
+		if err != nil || len(below) < 2 {
+			t.Errorf("groups of containers: %v, %v", below, err)
+		}
+		for _, path := range below {
+			text, err := os.ReadFile(path)
+			if err != nil {
+				t.Error(err)
+			}
+			limits[strings.TrimSpace(string(text))] = true
+		}
+	}
+	if !limits["67108864"] || !limits["33554432"] {
+		t.Errorf("limits of containers: %v", limits)
+	}
+	c.delete(t, p.Name, -1)
+	c.untilGone(t, p)
+	for _, dir := range []string{memory, cpu} {
+		if _, err := os.Stat(filepath.Join(dir, group)); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("the pod is gone, and its cgroup: %v", err)
+		}
+	}
+	if _, err := c.Get(t.Context(), p.Name, metav1.GetOptions{}); err == nil {
+		t.Error("the pod is still there")
 	}
 }

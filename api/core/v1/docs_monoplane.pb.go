@@ -856,7 +856,7 @@ const Docs = "" +
 	"PodSpec.priorityClassName\tName of the priority class that gives the pod its priority; the server fills in the global default when empty.\n" +
 	"PodSpec.readinessGates\tExtra conditions that must be True before the pod is Ready.\n" +
 	"PodSpec.resourceClaims\tClaims for devices that the containers refer to.\n" +
-	"PodSpec.resources\tRequests and limits for the pod as a whole.\n" +
+	"PodSpec.resources\tRequests and limits for the pod as a whole: of cpu, memory and huge pages. A container without a limit of its own has the pod's. Where the runtime has cgroups of its own, as that of image \"host\", the limits hold for each container and not for all together, and an event says so.\n" +
 	"PodSpec.restartPolicy\tWhen an exited container is started again: \"Always\" (default), \"OnFailure\" or \"Never\".\n" +
 	"PodSpec.runtimeClassName\tName of the runtime class that runs the pod; the node's usual way when absent. The class must exist. Runtimes that do not know its handler, such as those of image \"host\" and of simulated nodes, do not start the pod, and say so in an event.\n" +
 	"PodSpec.schedulerName\tThe scheduler that places the pod; \"default-scheduler\" when empty.\n" +

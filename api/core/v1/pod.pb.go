@@ -180,7 +180,9 @@ type PodSpec struct {
 	SchedulingGates []*PodSchedulingGate `protobuf:"bytes,38,rep,name=schedulingGates,proto3" json:"schedulingGates,omitempty"`
 	// Claims for devices that the containers refer to.
 	ResourceClaims []*PodResourceClaim `protobuf:"bytes,39,rep,name=resourceClaims,proto3" json:"resourceClaims,omitempty"`
-	// Requests and limits for the pod as a whole.
+	// Requests and limits for the pod as a whole: of cpu, memory and huge pages. A container without a limit of its own
+	// has the pod's. Where the runtime has cgroups of its own, as that of image "host", the limits hold for each container
+	// and not for all together, and an event says so.
 	Resources *ResourceRequirements `protobuf:"bytes,40,opt,name=resources,proto3" json:"resources,omitempty"`
 	// Hostname that replaces the one made from the pod's name.
 	HostnameOverride *string `protobuf:"bytes,41,opt,name=hostnameOverride,proto3,oneof" json:"hostnameOverride,omitempty"`
@@ -1508,7 +1510,7 @@ const file_monoplane_core_v1_pod_proto_rawDesc = "" +
 	"\x03log\x12\x03Log\"\rPodLogOptionsZ\xa5\x02\n" +
 	"\x06Delete\x12\x9a\x02Delete begins a graceful deletion, shortens one, or with a grace of 0 forces it (spec: DEL-1 to DEL-6). Codes: NotFound, Aborted with reason Conflict (a precondition does not hold), PermissionDenied (the identity may not force; DEL-8). The answer is the pod as the deletion left it.Z\xda\x01\n" +
 	"\x04Bind\x12\xd1\x01Bind assigns the pod to a node, once (spec: SCHED-3, DEL-11). Codes: NotFound (pod or node), Aborted with reason Conflict (already bound, terminating or gated; pod or node with another uid or resourceVersion).Z\xc9\x01\n" +
-	"\x03Log\x12\xc1\x01Log streams a container's log as plain text. Codes: NotFound (pod or container), InvalidArgument (the container has not started, or bad options), Unavailable (the node's agent is out of reach).h\x01\"\xcc\x17\n" +
+	"\x03Log\x12\xc1\x01Log streams a container's log as plain text. Codes: NotFound (pod or container), InvalidArgument (the container has not started, or bad options), Unavailable (the node's agent is out of reach).h\x01\"\xc6\x17\n" +
 	"\aPodSpec\x12Q\n" +
 	"\avolumes\x18\x01 \x03(\v2\x19.monoplane.core.v1.VolumeB\x1c\xa2\x94#\x10merge,retainKeys\xaa\x94#\x04nameR\avolumes\x12S\n" +
 	"\n" +
@@ -1551,8 +1553,8 @@ const file_monoplane_core_v1_pod_proto_rawDesc = "" +
 	"\x02os\x18$ \x01(\v2\x18.monoplane.core.v1.PodOSR\x02os\x12!\n" +
 	"\thostUsers\x18% \x01(\bH\tR\thostUsers\x88\x01\x01\x12a\n" +
 	"\x0fschedulingGates\x18& \x03(\v2$.monoplane.core.v1.PodSchedulingGateB\x11\xa2\x94#\x05merge\xaa\x94#\x04nameR\x0fschedulingGates\x12m\n" +
-	"\x0eresourceClaims\x18' \x03(\v2#.monoplane.core.v1.PodResourceClaimB \x98\x94#\x03\xa2\x94#\x10merge,retainKeys\xaa\x94#\x04nameR\x0eresourceClaims\x12K\n" +
-	"\tresources\x18( \x01(\v2'.monoplane.core.v1.ResourceRequirementsB\x04\x98\x94#\x03R\tresources\x12/\n" +
+	"\x0eresourceClaims\x18' \x03(\v2#.monoplane.core.v1.PodResourceClaimB \x98\x94#\x03\xa2\x94#\x10merge,retainKeys\xaa\x94#\x04nameR\x0eresourceClaims\x12E\n" +
+	"\tresources\x18( \x01(\v2'.monoplane.core.v1.ResourceRequirementsR\tresources\x12/\n" +
 	"\x10hostnameOverride\x18) \x01(\tH\n" +
 	"R\x10hostnameOverride\x88\x01\x01\x12U\n" +
 	"\x0fschedulingGroup\x18+ \x01(\v2%.monoplane.core.v1.PodSchedulingGroupB\x04\x98\x94#\x03R\x0fschedulingGroup\x1a?\n" +

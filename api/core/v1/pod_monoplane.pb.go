@@ -709,7 +709,7 @@ func (x *PodSpec) SetsLimited() bool {
 	if len(x.ResourceClaims) > 0 {
 		return true
 	}
-	if x.Resources != nil {
+	if x.Resources.SetsLimited() {
 		return true
 	}
 	if x.SchedulingGroup != nil {

@@ -27,12 +27,12 @@ func (r *Runtime) Status(context.Context, *runtimeapi.StatusRequest) (*runtimeap
 	}, nil
 }
 
-// RuntimeConfig implements CRI.
+// RuntimeConfig implements CRI. Nobody can choose the cgroups of pods: the runtime makes them where it may, in the way
+// that it finds.
 func (r *Runtime) RuntimeConfig(
 	context.Context, *runtimeapi.RuntimeConfigRequest,
 ) (*runtimeapi.RuntimeConfigResponse, error) {
-	return &runtimeapi.RuntimeConfigResponse{Linux: &runtimeapi.LinuxRuntimeConfiguration{
-		CgroupDriver: runtimeapi.CgroupDriver_CGROUPFS}}, nil
+	return &runtimeapi.RuntimeConfigResponse{}, nil
 }
 
 // UpdateRuntimeConfig implements CRI. There are no pod addresses to configure.
