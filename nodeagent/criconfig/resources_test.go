@@ -149,8 +149,8 @@ func TestPodResources(t *testing.T) {
 		want     string
 	}{
 		{"nothing", asking(nil, nil, asks("", "")), "memory=1", node, "shares=2"},
-		{"every container has limits", asking(nil, nil, asks("", "cpu=1 memory=10"), asks("cpu=500m", "cpu=1 memory=20")), "",
-			node, "memory=30 quota=200000 shares=512"},
+		{"every container has limits", asking(nil, nil, asks("", "cpu=1 memory=10"),
+			asks("cpu=500m", "cpu=1 memory=20")), "", node, "memory=30 quota=200000 shares=512"},
 		{"one has none", asking(nil, nil, asks("", "cpu=1 memory=10"), asks("cpu=500m", "cpu=1")), "", node,
 			"quota=200000 shares=512"},
 		{"a sidecar has none", asking(nil, asks("", ""), asks("cpu=500m", "cpu=1 memory=10")), "", node, "shares=512"},
