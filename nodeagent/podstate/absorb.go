@@ -218,7 +218,7 @@ func (m *StateMachine) containerStopped(in ContainerStopped) {
 	if c == nil {
 		return
 	}
-	c.stops--
+	c.stops = max(0, c.stops-1) // one that was lost from sight and seen again may have been stopped before
 	if c.stops == 0 {
 		c.termAt, c.killAt = time.Time{}, time.Time{}
 	}

@@ -27,22 +27,29 @@ func (m *StateMachine) recall() {
 	}
 	m.recallCare(known)
 	for i := range m.containers {
-		if m.kind(i) == app && m.containers[i].State != None {
-			m.initialized = true // INIT-7: init containers are not run again
+		if c := &m.containers[i]; m.kind(i) == app && c.State != None && m.here(c) {
+			m.initialized = true // INIT-7: init containers are not run again, but in a new sandbox (INIT-2)
 		}
 	}
 	if s := m.sandbox(); s != nil && s.Ready && hasTrue(status, condInitialized) {
-		m.again = !m.initsDone()
-		m.initialized = !m.again
+		m.initialized = m.initialized || m.initsDone()
+		m.again = !m.initialized && condition(status, condRestarting) != nil
 	}
 }
 
-// initsDone reports whether every init container has done its part.
+// initsDone reports whether every init container has done its part in the current sandbox.
 func (m *StateMachine) initsDone() bool {
 	for i := range m.containers {
 		c := &m.containers[i]
-		if m.kind(i) == initial && (c.State != Exited || c.ExitCode != 0) || m.kind(i) == sidecar && c.State == None {
-			return false
+		switch m.kind(i) {
+		case initial:
+			if c.State != Exited || c.ExitCode != 0 || !m.here(c) {
+				return false
+			}
+		case sidecar:
+			if c.State == None || !m.here(c) {
+				return false
+			}
 		}
 	}
 	return true
