@@ -183,3 +183,17 @@ func TestRestartBeforeTheFirstStatus(t *testing.T) {
 		t.Errorf("status: %v", s)
 	}
 }
+
+// A stop that is answered twice over is begun anew all the same, when it failed. spec: TERM-4, DEL-13
+func TestStopAnsweredTwice(t *testing.T) {
+	w := began(t, "Always")
+	w.markDeleted(5)
+	stop := must[StopContainer](t, w, nil)
+	for range 2 {
+		w.step(ContainerStopped{ID: stop.ID, Err: "busy"})
+	}
+	w.pass(2 * time.Second)
+	if again := must[StopContainer](t, w, nil); again.Timeout != 5*time.Second {
+		t.Errorf("asked for %+v", again)
+	}
+}
