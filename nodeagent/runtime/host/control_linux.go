@@ -62,7 +62,7 @@ func (r *Runtime) StartContainer(
 	if err := r.suits(c.sb, call); err != nil {
 		return nil, err
 	}
-	makeHostPaths(call.Mounts)
+	makeHostPaths(c.rec.config)
 	deadline, _ := ctx.Deadline()
 	left := time.Until(deadline)
 	if left <= 0 {

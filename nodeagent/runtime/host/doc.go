@@ -53,9 +53,9 @@
 //     directory that is moved within its filesystem is the same one. After a backup was restored in the place of the
 //     original while that was in use, what it had started runs on, and its pods are refused until an operator has
 //     ended the processes that the error names.
-//   - A process that is stopped gets SIGCONT after its stop signal, as systemd does it, so that it can use its grace; so
-//     does one whose cgroup2 is frozen. What is to be killed is taken out of a frozen group of cgroup v1, in which it
-//     could not die.
+//   - A process that is stopped gets SIGCONT after its stop signal, as systemd does it, so that it can use its grace,
+//     and one whose cgroup2 is frozen is thawed. What is to be killed is taken out of a frozen group of cgroup v1, in
+//     which it could not die.
 //   - Exit codes and logs survive the death of this program; when the shim itself dies, or the machine restarts, what
 //     it had not recorded is reported as exit code 137 or 255 with reason ContainerStatusUnknown, never guessed as 0.
 //
@@ -87,8 +87,9 @@
 // seccomp profile refuses what administers the machine (package seccomp), a Localhost profile is a file in OCI's
 // format; both let only calls of the machine's own word size through. An AppArmor profile must be loaded; the default
 // is what the machine's rules say. Refused by name are: users and groups that need root, capabilities beyond this
-// process's, sysctls, devices, users of its own (hostUsers: false), mounts of images, and a terminal. The masked and
-// read-only paths that CRI lists for /proc and /sys are not applied: the container sees those of the machine.
+// process's, sysctls, devices for reading only, users of its own (hostUsers: false), mounts of images, and a terminal.
+// The masked and read-only paths that CRI lists for /proc and /sys are not applied: the container sees those of the
+// machine.
 //
 // # What neighbours are promised
 //

@@ -46,8 +46,8 @@ func TestFrozenCgroup(t *testing.T) {
 		t.Errorf("%v", st)
 	}
 	id, pid = freeze("stubborn", "")
-	if got, err := n.ExecSync(t.Context(), &runtimeapi.ExecSyncRequest{ContainerId: id, Cmd: []string{"true"}}); err != nil ||
-		got.GetExitCode() != 0 {
+	got, err := n.ExecSync(t.Context(), &runtimeapi.ExecSyncRequest{ContainerId: id, Cmd: []string{"true"}})
+	if err != nil || got.GetExitCode() != 0 {
 		t.Errorf("exec in a frozen container: %v %v", got, err)
 	}
 	n.stop(id, 0)
@@ -289,15 +289,21 @@ func TestForkBomb(t *testing.T) {
 	if err := os.WriteFile(file, []byte("while :; do /bin/sh "+file+" & sleep 0.01; done\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	config := limited(script("c", "/bin/sh "+file+" 2>/dev/null"), 0)
+	config := limited(script("c", "/bin/sh "+file+" 2>/dev/null & exec sleep 1000"), 0)
 	config.Linux.Resources.CpuQuota = 0
 	id := n.run(sb, config)
 	if w := n.warnings(id); strings.Contains(w, "pids limit") {
 		t.Skip("no pids limit here: ", w)
 	}
-	eventually(t, "the bomb has gone off", func() bool {
-		all, _ := sys.Descendants([]int{n.pid(id)})
-		return len(all) > 30
+	group := n.containers[id].rec.group
+	eventually(t, "the bomb has met its limit", func() bool {
+		for _, dir := range append(group.V1, group.Unified) {
+			b, err := os.ReadFile(dir + "/pids.events")
+			if f := strings.Fields(string(b)); err == nil && len(f) > 1 && f[0] == "max" && f[1] != "0" {
+				return true
+			}
+		}
+		return false
 	})
 	n.stop(id, 0)
 	if out, err := exec.Command("pgrep", "-f", file).Output(); err == nil {

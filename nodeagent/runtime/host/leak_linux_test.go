@@ -98,8 +98,8 @@ func TestNothingIsInherited(t *testing.T) {
 	t.Setenv("LD_LIBRARY_PATH", "/nowhere")
 	// The shell has nothing open while ls, which has the directory open, counts.
 	const text = `ls /proc/self/fd
-tr '\0' '\n' < /proc/$$/environ | cut -d= -f1 | sort | xargs; umask; ulimit -n; grep -E 'SigIgn|SigBlk' /proc/$$/status |
-tr -d '\t'`
+tr '\0' '\n' < /proc/$$/environ | cut -d= -f1 | sort | xargs
+umask; ulimit -n; grep -E 'SigIgn|SigBlk' /proc/$$/status | tr -d '\t'`
 	limit, err := exec.Command("/bin/sh", "-c", "ulimit -n").Output()
 	if err != nil {
 		t.Fatal(err)
@@ -179,7 +179,8 @@ func TestDirectoryIsClosedToOthers(t *testing.T) {
 		got = strings.ReplaceAll(n.logText(id), "stdout F ", "")
 		return strings.Count(got, "\n") == 3
 	})
-	run, err := n.ExecSync(t.Context(), &runtimeapi.ExecSyncRequest{ContainerId: id, Cmd: []string{"/bin/sh", "-c", text}})
+	run, err := n.ExecSync(t.Context(), &runtimeapi.ExecSyncRequest{ContainerId: id,
+		Cmd: []string{"/bin/sh", "-c", text}})
 	if want := "2\nPermission denied\nclosed\n"; got != want || err != nil || string(run.GetStdout()) != want {
 		t.Errorf("process 1: %q, exec: %v %v; want %q", got, run, err, want)
 	}

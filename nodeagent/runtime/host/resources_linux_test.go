@@ -121,6 +121,26 @@ func TestStats(t *testing.T) {
 	}
 }
 
+// With a memory limit the memory controller tells more than the sum of pages.
+func TestMemoryStats(t *testing.T) {
+	n := newNode(t)
+	const limit = 64 << 20
+	id := n.run(n.sandbox("memory"), limited(containerConfig("c", "sleep", "1000"), limit))
+	if w := n.warnings(id); strings.Contains(w, "the memory limit") {
+		t.Skip("no memory controller here: ", w)
+	}
+	resp, err := n.ContainerStats(t.Context(), &runtimeapi.ContainerStatsRequest{ContainerId: id})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := resp.GetStats().GetMemory()
+	used, set, left := m.GetUsageBytes().GetValue(), m.GetWorkingSetBytes().GetValue(), m.GetAvailableBytes().GetValue()
+	if set == 0 || set > used || set+left != limit || m.GetRssBytes() == nil || m.GetPageFaults().GetValue() == 0 ||
+		m.GetMajorPageFaults() == nil || resp.GetStats().GetWritableLayer() == nil {
+		t.Errorf("%v", resp)
+	}
+}
+
 func TestExecSync(t *testing.T) {
 	n := newNode(t)
 	config := containerConfig("c", "sleep", "1000")

@@ -51,8 +51,8 @@ func checkContainer(config *runtimeapi.ContainerConfig) error {
 		return badRequest("the host runtime does not support tty: its containers have no terminal")
 	case len(config.GetCommand()) == 0 && len(config.GetArgs()) == 0:
 		return badRequest(`no command: image "host" has no default one`)
-	case len(config.GetDevices()) > 0 || len(config.GetCDIDevices()) > 0:
-		return badRequest("the host runtime cannot add devices: its containers see those of the node")
+	case len(config.GetCDIDevices()) > 0:
+		return badRequest("the host runtime does not know CDI devices: its containers see all devices of the node")
 	case strings.Contains(config.GetLogPath(), "..") || filepath.IsAbs(config.GetLogPath()):
 		return badRequest("log_path %q is not inside the log directory", config.GetLogPath())
 	case config.GetWorkingDir() != "" && !filepath.IsAbs(config.GetWorkingDir()):

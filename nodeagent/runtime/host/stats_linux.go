@@ -53,11 +53,22 @@ func (c *container) stats() *runtimeapi.ContainerStats {
 	at := now()
 	u := cgroup.Stats(c.rec.group)
 	if u.CPUNanos >= 0 {
-		s.Cpu = &runtimeapi.CpuUsage{Timestamp: at, UsageCoreNanoSeconds: &runtimeapi.UInt64Value{Value: uint64(u.CPUNanos)}}
+		s.Cpu = &runtimeapi.CpuUsage{Timestamp: at, UsageCoreNanoSeconds: known(u.CPUNanos)}
 	}
 	if u.MemoryBytes >= 0 {
-		s.Memory = &runtimeapi.MemoryUsage{Timestamp: at,
-			WorkingSetBytes: &runtimeapi.UInt64Value{Value: uint64(u.MemoryBytes)}}
+		s.Memory = &runtimeapi.MemoryUsage{Timestamp: at, UsageBytes: known(u.MemoryBytes),
+			WorkingSetBytes: known(u.WorkingSet), RssBytes: known(u.Anonymous), AvailableBytes: known(u.Available),
+			PageFaults: known(u.Faults), MajorPageFaults: known(u.MajorFaults)}
 	}
+	// What it writes, it writes to the machine's filesystem: there is no layer of its own.
+	s.WritableLayer = &runtimeapi.FilesystemUsage{Timestamp: at, UsedBytes: known(0), InodesUsed: known(0),
+		FsId: &runtimeapi.FilesystemIdentifier{Mountpoint: c.sb.dir}}
 	return s
+}
+
+func known(n int64) *runtimeapi.UInt64Value {
+	if n < 0 {
+		return nil
+	}
+	return &runtimeapi.UInt64Value{Value: uint64(n)}
 }

@@ -39,6 +39,16 @@ func checkMounts(config *runtimeapi.ContainerConfig) error {
 			return badRequest("the mount at %q: recursive_read_only needs readonly and private propagation", path)
 		}
 	}
+	for _, d := range config.GetDevices() {
+		switch {
+		case d.GetHostPath() == "" || !filepath.IsAbs(d.GetContainerPath()):
+			return badRequest("the device %q at %q needs a host_path, and a container_path that is absolute", d.GetHostPath(),
+				d.GetContainerPath())
+		case !strings.Contains(d.GetPermissions(), "r") || !strings.Contains(d.GetPermissions(), "w"):
+			return badRequest("the host runtime cannot restrict the device %q to %q: its containers may use the devices of "+
+				"the node as their user may", d.GetHostPath(), d.GetPermissions())
+		}
+	}
 	return nil
 }
 
@@ -68,6 +78,12 @@ func (c *container) mounts() []shimwire.Mount {
 		out = append(out, mt)
 		needed = needed || mt.ReadOnly || mt.Propagation != shimwire.Private || filepath.Clean(m.GetHostPath()) != path
 	}
+	for _, d := range c.rec.config.GetDevices() {
+		path := filepath.Clean(d.GetContainerPath())
+		at[path] = true
+		out = append(out, shimwire.Mount{HostPath: d.GetHostPath(), ContainerPath: path})
+		needed = needed || filepath.Clean(d.GetHostPath()) != path
+	}
 	for _, own := range [][2]string{{hostnamePath, nameName}, {resolvPath, resolvName}} {
 		path, file := own[0], filepath.Join(c.sb.dir, own[1])
 		if _, err := os.Lstat(file); err != nil || at[path] {
@@ -84,10 +100,10 @@ func (c *container) mounts() []shimwire.Mount {
 
 // makeHostPaths makes directories that are to be mounted and are missing, as other container runtimes do. Where that
 // fails the start does, with the mount that it fails for.
-func makeHostPaths(mounts []shimwire.Mount) {
-	for _, m := range mounts {
-		if _, err := os.Stat(m.HostPath); errors.Is(err, os.ErrNotExist) {
-			_ = os.MkdirAll(m.HostPath, 0o755)
+func makeHostPaths(config *runtimeapi.ContainerConfig) {
+	for _, m := range config.GetMounts() {
+		if _, err := os.Stat(m.GetHostPath()); errors.Is(err, os.ErrNotExist) {
+			_ = os.MkdirAll(m.GetHostPath(), 0o755)
 		}
 	}
 }

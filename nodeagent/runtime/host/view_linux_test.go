@@ -233,6 +233,29 @@ func TestMountsThatFail(t *testing.T) {
 	}
 }
 
+// A device is seen at its path, as the mounts are.
+func TestDevices(t *testing.T) {
+	n := newNode(t)
+	sb := n.sandbox("devices")
+	n.needViews(sb)
+	config := script("c",
+		"echo x > /dev/monoplane-null && head -c 2 /monoplane/zero | wc -c; test -c /monoplane/zero && echo device")
+	config.Devices = []*runtimeapi.Device{
+		{HostPath: "/dev/null", ContainerPath: "/dev/monoplane-null", Permissions: "rw"},
+		{HostPath: "/dev/zero", ContainerPath: "/monoplane/zero", Permissions: "mrw"}}
+	if got := n.output(n.run(sb, config)); got != "2\ndevice\n" {
+		t.Errorf("got %q", got)
+	}
+	for want, d := range map[string]*runtimeapi.Device{
+		"cannot restrict":   {HostPath: "/dev/null", ContainerPath: "/dev/x", Permissions: "r"},
+		"needs a host_path": {HostPath: "/dev/null", ContainerPath: "x", Permissions: "rw"},
+	} {
+		config := script("bad", "true")
+		config.Devices = []*runtimeapi.Device{d}
+		n.refuses(sb, config, want)
+	}
+}
+
 // What the pod has of its own: host name, /etc/hostname, /etc/resolv.conf, /etc/hosts, the termination message.
 //
 // spec: LIFE-8
@@ -443,7 +466,8 @@ func TestOlderShim(t *testing.T) {
 		"rights": withSecurity(script("rights", "true"), &runtimeapi.LinuxContainerSecurityContext{NoNewPrivs: true}, 0),
 	} {
 		id := n.create(sb, config)
-		if err := n.start(id); status.Code(err) != codes.FailedPrecondition || !strings.Contains(err.Error(), "older version") {
+		if err := n.start(id); status.Code(err) != codes.FailedPrecondition ||
+			!strings.Contains(err.Error(), "older version") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -9,35 +9,68 @@ import (
 	"monoplane.dev/nodeagent/runtime/host/sys"
 )
 
-// Usage is what a container has used. A negative number is not known.
+// Usage is what a container uses. A negative number is not known.
 type Usage struct {
-	CPUNanos    int64 // Since the container started.
-	MemoryBytes int64 // At the moment.
+	CPUNanos int64 // Since the container started.
+
+	// At the moment, in bytes: all of it, what the kernel cannot take back at once, what belongs to no file, and how
+	// much more the limit leaves.
+	MemoryBytes, WorkingSet, Anonymous, Available int64
+	// Since the container started.
+	Faults, MajorFaults int64
 }
 
 // Stats reads the usage of a group. Without a memory controller it adds up the resident pages of its processes.
 func Stats(g sys.Cgroup) Usage {
-	u := Usage{CPUNanos: -1, MemoryBytes: -1}
+	u := Usage{CPUNanos: -1, MemoryBytes: -1, WorkingSet: -1, Anonymous: -1, Available: -1, Faults: -1, MajorFaults: -1}
 	if g.Unified != "" {
-		if b, err := os.ReadFile(filepath.Join(g.Unified, "cpu.stat")); err == nil {
-			f := strings.Fields(string(b))
-			if len(f) > 1 && f[0] == "usage_usec" {
-				if n, err := strconv.ParseInt(f[1], 10, 64); err == nil {
-					u.CPUNanos = n * 1000
-				}
-			}
+		if usec := readFields(filepath.Join(g.Unified, "cpu.stat"))["usage_usec"]; usec > 0 {
+			u.CPUNanos = usec * 1000
 		}
-		u.MemoryBytes = readInt(filepath.Join(g.Unified, "memory.current"))
+		u.readMemory(g.Unified, "memory.current", "memory.max", "", "anon")
 	}
 	for _, d := range g.V1 {
-		if n := readInt(filepath.Join(d, "memory.usage_in_bytes")); n >= 0 {
-			u.MemoryBytes = n
-		}
+		u.readMemory(d, "memory.usage_in_bytes", "memory.limit_in_bytes", "total_", "rss")
 	}
 	if u.MemoryBytes < 0 && g.Unified != "" {
 		u.MemoryBytes = resident(filepath.Join(g.Unified, "cgroup.procs"))
+		u.WorkingSet = u.MemoryBytes
 	}
 	return u
+}
+
+// readMemory reads what the memory controller tells in dir, if it is there. Prefix is that of the fields of
+// memory.stat which count the groups below too.
+func (u *Usage) readMemory(dir, usage, limit, prefix, anonymous string) {
+	n := readInt(filepath.Join(dir, usage))
+	if n < 0 {
+		return
+	}
+	u.MemoryBytes, u.WorkingSet = n, n
+	if f := readFields(filepath.Join(dir, "memory.stat")); f != nil {
+		u.WorkingSet = max(n-f[prefix+"inactive_file"], 0)
+		u.Anonymous, u.Faults, u.MajorFaults = f[prefix+anonymous], f[prefix+"pgfault"], f[prefix+"pgmajfault"]
+	}
+	const unlimited = 1 << 60 // Version 1 says so with about the largest number there is.
+	if most := readInt(filepath.Join(dir, limit)); most >= 0 && most < unlimited {
+		u.Available = max(most-u.WorkingSet, 0)
+	}
+}
+
+// readFields reads a file of names and numbers; nil when it is not there.
+func readFields(name string) map[string]int64 {
+	b, err := os.ReadFile(name)
+	if err != nil {
+		return nil
+	}
+	out := map[string]int64{}
+	f := strings.Fields(string(b))
+	for i := 0; i+1 < len(f); i += 2 {
+		if n, err := strconv.ParseInt(f[i+1], 10, 64); err == nil {
+			out[f[i]] = n
+		}
+	}
+	return out
 }
 
 func readInt(name string) int64 {

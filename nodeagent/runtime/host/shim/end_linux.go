@@ -71,8 +71,8 @@ func (p *pod) signalFirstLocked(c *container, sig syscall.Signal) {
 	}
 }
 
-// wakeFirstLocked lets process 1 go on if it is stopped or frozen, because the stop signal waits until it does: it would be
-// killed at the end of a grace that it has not seen.
+// wakeFirstLocked lets process 1 go on if it is stopped or frozen, because the stop signal waits until it does: it
+// would be killed at the end of a grace that it has not seen.
 func (p *pod) wakeFirstLocked(c *container) {
 	if err := c.group.Thaw(); err != nil {
 		complain("the container's cgroup cannot be thawed", err)

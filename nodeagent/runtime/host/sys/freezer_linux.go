@@ -7,8 +7,9 @@ import (
 
 const freezer = "freezer"
 
-// unfreeze moves a process from a frozen group of the cgroup v1 freezer, in which even SIGKILL waits, to the top of that
-// hierarchy, where it runs. The group stays as it is: others may be in it. In cgroup2 a frozen process can be killed.
+// unfreeze moves a process from a frozen group of the cgroup v1 freezer, in which even SIGKILL waits, to the top of
+// that hierarchy, where it runs. The group stays as it is: others may be in it. In cgroup2 a frozen process can be
+// killed.
 func unfreeze(pid int) error {
 	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cgroup")
 	if err != nil {
