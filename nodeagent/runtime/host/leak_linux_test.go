@@ -119,7 +119,8 @@ umask; ulimit -n; grep -E 'SigIgn|SigBlk' /proc/$$/status | tr -d '\t'`
 		if got != want {
 			t.Errorf("%s: process 1 has\n%s\nwant\n%s", name, got, want)
 		}
-		run, err := n.ExecSync(t.Context(), &runtimeapi.ExecSyncRequest{ContainerId: id, Cmd: []string{"/bin/sh", "-c", text}})
+		run, err := n.ExecSync(t.Context(), &runtimeapi.ExecSyncRequest{ContainerId: id,
+			Cmd: []string{"/bin/sh", "-c", text}})
 		if err != nil || string(run.GetStdout()) != want {
 			t.Errorf("%s: what is run in it has\n%s\nwant\n%s %v", name, run, want, err)
 		}

@@ -526,7 +526,8 @@ func TestPropagation(t *testing.T) {
 	}
 	run := func(id, text string) string {
 		t.Helper()
-		got, err := n.ExecSync(t.Context(), &runtimeapi.ExecSyncRequest{ContainerId: id, Cmd: []string{"/bin/sh", "-c", text}})
+		got, err := n.ExecSync(t.Context(), &runtimeapi.ExecSyncRequest{ContainerId: id,
+			Cmd: []string{"/bin/sh", "-c", text}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -97,7 +97,7 @@ func (p *path) step(c string) (target string, err error) {
 	}
 	if st.Mode&syscall.S_IFMT == syscall.S_IFLNK {
 		defer syscall.Close(fd)
-		return readlink(fd)
+		return readlink(fd, "")
 	}
 	p.fds = append(p.fds, fd)
 	return "", nil
@@ -191,11 +191,11 @@ func (v *view) shadow(dir int, isRoot bool) (int, error) {
 	if err := syscall.Fstat(dir, &st); err != nil {
 		return -1, err
 	}
-	names, err := list(dir)
+	entries, err := list(dir)
 	if err != nil {
 		return -1, err
 	}
-	if len(names) > maxEntries {
+	if len(entries) > maxEntries {
 		return -1, errors.New("it has more than " + strconv.Itoa(maxEntries) + " entries; make the missing path on the " +
 			"machine, or choose another")
 	}
@@ -206,9 +206,9 @@ func (v *view) shadow(dir int, isRoot bool) (int, error) {
 	if err := attach(shadow, dir, ""); err != nil {
 		return -1, errors.New("the tmpfs cannot be mounted: " + err.Error())
 	}
-	for _, name := range names {
-		if err := reflect(dir, shadow, name); err != nil {
-			return -1, errors.New("its entry " + strconv.Quote(name) + " cannot be kept: " + err.Error())
+	for _, e := range entries {
+		if err := reflect(dir, shadow, e); err != nil {
+			return -1, errors.New("its entry " + strconv.Quote(e.Name()) + " cannot be kept: " + err.Error())
 		}
 	}
 	// An owner that this user namespace does not know cannot be given. It owns a directory in memory only.
@@ -222,54 +222,51 @@ func (v *view) shadow(dir int, isRoot bool) (int, error) {
 	return shadow, v.adopt(shadow)
 }
 
-func list(dir int) ([]string, error) {
+func list(dir int) ([]os.DirEntry, error) {
 	fd, err := syscall.Openat(dir, ".", syscall.O_RDONLY|syscall.O_DIRECTORY|syscall.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, errors.New("it cannot be listed: " + err.Error())
 	}
 	d := os.NewFile(uintptr(fd), "directory")
 	defer d.Close()
-	return d.Readdirnames(-1)
+	return d.ReadDir(-1)
 }
 
 // reflect shows an entry of a directory in the shadow. One that has gone meanwhile is left out.
-func reflect(dir, shadow int, name string) error {
-	fd, err := syscall.Openat(dir, name, oPath|syscall.O_NOFOLLOW|syscall.O_CLOEXEC, 0)
-	if errors.Is(err, syscall.ENOENT) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	defer syscall.Close(fd)
-	var st syscall.Stat_t
-	if err := syscall.Fstat(fd, &st); err != nil {
-		return err
-	}
-	switch st.Mode & syscall.S_IFMT {
-	case syscall.S_IFLNK:
-		target, err := readlink(fd)
+func reflect(dir, shadow int, e os.DirEntry) error {
+	name := e.Name()
+	if e.Type()&os.ModeSymlink != 0 {
+		target, err := readlink(dir, name)
 		if err != nil {
-			return err
+			return unlessGone(err)
 		}
 		return symlink(target, shadow, name)
-	case syscall.S_IFDIR:
+	}
+	tree, err := cloneTree(dir, name)
+	if err != nil {
+		return unlessGone(err)
+	}
+	defer syscall.Close(tree)
+	var st syscall.Stat_t
+	if err := syscall.Fstat(tree, &st); err != nil {
+		return err
+	}
+	if st.Mode&syscall.S_IFMT == syscall.S_IFDIR {
 		err = syscall.Mkdirat(shadow, name, 0o755)
-	default:
+	} else {
 		err = syscall.Mknodat(shadow, name, syscall.S_IFREG|0o644, 0)
 	}
 	if err != nil {
 		return err
 	}
-	tree, err := cloneTree(fd)
-	if errors.Is(err, syscall.ENOENT) || errors.Is(err, syscall.EINVAL) && st.Nlink == 0 {
+	return attach(tree, shadow, name)
+}
+
+func unlessGone(err error) error {
+	if errors.Is(err, syscall.ENOENT) {
 		return nil
 	}
-	if err != nil {
-		return err
-	}
-	defer syscall.Close(tree)
-	return attach(tree, shadow, name)
+	return err
 }
 
 // pivot makes a directory that is mounted on the root the root, and lets go of the old one.

@@ -16,7 +16,8 @@ const (
 )
 
 const (
-	atFDCWD         = -100
+	atNoFollow      = 0x100
+	atNoAutomount   = 0x800
 	atEmptyPath     = 0x1000
 	atRecursive     = 0x8000
 	openTreeClone   = 1
@@ -39,11 +40,12 @@ func errno(e syscall.Errno) error {
 	return nil
 }
 
-// cloneTree returns a copy of what is mounted at fd and below, attached nowhere.
-func cloneTree(fd int) (int, error) {
-	name := []byte{0}
-	tree, _, e := syscall.Syscall(sysOpenTree, uintptr(fd), uintptr(unsafe.Pointer(&name[0])),
-		openTreeClone|openTreeCloexec|atEmptyPath|atRecursive)
+// cloneTree returns a copy of what is mounted at name in dir and below, attached nowhere; at dir itself when name is
+// empty. It follows no link.
+func cloneTree(dir int, name string) (int, error) {
+	path := append([]byte(name), 0)
+	tree, _, e := syscall.Syscall(sysOpenTree, uintptr(dir), uintptr(unsafe.Pointer(&path[0])),
+		openTreeClone|openTreeCloexec|atEmptyPath|atRecursive|atNoFollow|atNoAutomount)
 	return int(tree), errno(e)
 }
 
@@ -93,10 +95,10 @@ func newTmpfs(options ...[2]string) (int, error) {
 	return int(mnt), errno(e)
 }
 
-// readlink reads the symbolic link that fd is.
-func readlink(fd int) (string, error) {
-	name, buf := []byte{0}, make([]byte, 4096)
-	n, _, e := syscall.Syscall6(syscall.SYS_READLINKAT, uintptr(fd), uintptr(unsafe.Pointer(&name[0])),
+// readlink reads the symbolic link that is name in dir, or dir itself when name is empty.
+func readlink(dir int, name string) (string, error) {
+	path, buf := append([]byte(name), 0), make([]byte, 4096)
+	n, _, e := syscall.Syscall6(syscall.SYS_READLINKAT, uintptr(dir), uintptr(unsafe.Pointer(&path[0])),
 		uintptr(unsafe.Pointer(&buf[0])), uintptr(len(buf)), 0, 0)
 	if e != 0 {
 		return "", e

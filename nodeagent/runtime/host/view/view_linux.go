@@ -150,7 +150,7 @@ func open(m shimwire.Mount) (*source, error) {
 	if err := checkPropagation(fd, m.Propagation); err != nil {
 		return nil, err
 	}
-	tree, err := cloneTree(fd)
+	tree, err := cloneTree(fd, "")
 	if err != nil {
 		return nil, refused("the host path cannot be bound", err)
 	}
