@@ -158,9 +158,6 @@ func (r *Runtime) ContainerStatus(
 		return nil, notFound("container", req.GetContainerId())
 	}
 	resp := &runtimeapi.ContainerStatusResponse{Status: c.statusLocked(), Info: c.infoLocked()}
-	for _, m := range c.rec.config.GetMounts() {
-		resp.Status.Mounts = append(resp.Status.Mounts, proto.Clone(m).(*runtimeapi.Mount))
-	}
 	r.mu.RUnlock()
 	if resp.Status.State == runtimeapi.ContainerState_CONTAINER_EXITED && resp.Status.Message == "" {
 		resp.Status.Message = c.message()
@@ -183,7 +180,7 @@ func (r *Runtime) ListContainers(
 			!labelsMatch(c.rec.config.GetLabels(), f.GetLabelSelector()) {
 			continue
 		}
-		st := c.statusLocked()
+		st := c.briefStatusLocked()
 		resp.Containers = append(resp.Containers, &runtimeapi.Container{
 			Id: c.id, PodSandboxId: c.sb.id, Metadata: st.GetMetadata(), Image: st.GetImage(), ImageRef: st.GetImageRef(),
 			ImageId: st.GetImageId(), State: st.GetState(), CreatedAt: st.GetCreatedAt(), Labels: st.GetLabels(),

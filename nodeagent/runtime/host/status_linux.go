@@ -53,7 +53,17 @@ func (c *container) stateLocked() runtimeapi.ContainerState {
 	return runtimeapi.ContainerState_CONTAINER_RUNNING
 }
 
+// statusLocked is all that is told of a container.
 func (c *container) statusLocked() *runtimeapi.ContainerStatus {
+	st := c.briefStatusLocked()
+	for _, m := range c.rec.config.GetMounts() {
+		st.Mounts = append(st.Mounts, proto.Clone(m).(*runtimeapi.Mount))
+	}
+	return st
+}
+
+// briefStatusLocked leaves out what a list has no place for.
+func (c *container) briefStatusLocked() *runtimeapi.ContainerStatus {
 	config := c.rec.config
 	st := &runtimeapi.ContainerStatus{
 		Id: c.id, Metadata: proto.Clone(config.GetMetadata()).(*runtimeapi.ContainerMetadata), State: c.stateLocked(),

@@ -297,9 +297,14 @@ func TestFilesOfThePod(t *testing.T) {
 	if now, err := os.Hostname(); err != nil || now != machine {
 		t.Errorf("the machine is called %q now", now)
 	}
-	if got, err := n.ContainerStatus(t.Context(), &runtimeapi.ContainerStatusRequest{ContainerId: id}); err != nil ||
-		len(got.GetStatus().GetMounts()) != 2 || n.warnings(id) != "" {
-		t.Errorf("%v %v %s", got, err, n.warnings(id))
+	// The agent finds the termination message by the mounts, which events tell too.
+	pod, err := n.PodSandboxStatus(t.Context(), &runtimeapi.PodSandboxStatusRequest{
+		PodSandboxId: resp.GetPodSandboxId()})
+	if err != nil || len(pod.GetContainersStatuses()[0].GetMounts()) != 2 || len(n.status(id).GetMounts()) != 2 {
+		t.Errorf("%v %v %v", pod, err, n.status(id))
+	}
+	if w := n.warnings(id); w != "" {
+		t.Errorf("warnings %s", w)
 	}
 }
 
