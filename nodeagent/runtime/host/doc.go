@@ -73,8 +73,8 @@
 // Root makes these namespaces directly. Without root each shim lives in a user namespace that has this one user, in
 // which it may mount. In it the files of other users seem to belong to nobody, and programs with the set-user-ID bit,
 // such as sudo, gain nothing. Where neither is allowed, containers run without what they did not ask for themselves,
-// the host name, the files in /etc and the termination message, and say so in their warnings. A container that has any
-// other mount, or a read-only root, fails to start, with a message that names the remedy.
+// the host name, the files in /etc and the termination message, which the first of a pod says in its warnings. One
+// that has any other mount, or a read-only root, fails to start, with a message that names the remedy.
 //
 // A container whose mounts are where they are on the machine anyway, and that needs nothing else of this, is started
 // by a fork alone. Any other is started by way of a process that sets it up and then becomes its process 1.

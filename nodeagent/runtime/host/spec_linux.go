@@ -82,7 +82,8 @@ func (c *container) unhonoured(noView string) []string {
 		out = append(out, fields+": not set, so that containers of image "+ImageName+" have the node's host name, and only "+
 			"HOSTNAME in their environment is the pod's: "+noView)
 	}
-	if path := messagePath(c.rec.config); path != defaultMessagePath && c.messageFile() == c.ownMessageFile() {
+	if path := messagePath(c.rec.config); path != defaultMessagePath &&
+		(noView != "" || c.messageFile() == c.ownMessageFile()) {
 		out = append(out, fmt.Sprintf(
 			"terminationMessagePath: nothing is mounted at %q; what a container of image %s writes to the file named by $%s "+
 				"is its termination message", path, ImageName, messageVariable))

@@ -404,6 +404,16 @@ func TestViewsAreRefused(t *testing.T) {
 		!strings.Contains(w, "max_user_namespaces") {
 		t.Errorf("warnings %s", w)
 	}
+	again := script("again", "true", mount(hosts, hostsPath))
+	if id = n.run(sb, again); n.warnings(id) != "" {
+		t.Errorf("said twice: %s", n.warnings(id))
+	}
+	restricted := withSecurity(script("restricted", rights), &runtimeapi.LinuxContainerSecurityContext{NoNewPrivs: true,
+		Seccomp:      &runtimeapi.SecurityProfile{},
+		Capabilities: &runtimeapi.Capability{DropCapabilities: []string{"ALL"}}}, 0)
+	if got := rightsOf(t, n.output(n.run(sb, restricted))); got["CapEff"] != capText(0) || got["NoNewPrivs"] != "1" {
+		t.Errorf("restricted: %v", got)
+	}
 	sealed := withSecurity(script("sealed", "true"), &runtimeapi.LinuxContainerSecurityContext{ReadonlyRootfs: true}, 0)
 	for _, config := range []*runtimeapi.ContainerConfig{script("needed", "true", mount(src, "/monoplane-x"),
 		mount(hosts, hostsPath)), sealed} {

@@ -49,7 +49,10 @@ func (p *pod) bear(c *container, std std) (pid int, err error) {
 			return pid, err
 		}
 		p.mu.Lock()
-		c.rec.Warnings = append(c.rec.Warnings, withoutView(&c.req)+string(refused))
+		if !p.toldNoView { // Once for a pod: every container of the node would say it, at each start.
+			c.rec.Warnings = append(c.rec.Warnings, withoutView(&c.req)+string(refused))
+			p.toldNoView = true
+		}
 		p.mu.Unlock()
 		c.req.Mounts = nil
 	}
@@ -123,6 +126,8 @@ func (p *pod) setUp(
 		return 0, err
 	}
 	theirs.Close()
+	// In a container whose namespace the shim may not open, that of a program which nobody may read, an Exec makes an
+	// equal one.
 	setup := shimwire.SetupRequest{Start: c.req.Encode(), Args: args, Parent: int64(os.Getpid()),
 		Join: !ch.first && c.view != nil}
 	answer, err := converse(ours, setup.Encode(), limit)

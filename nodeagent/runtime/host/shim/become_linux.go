@@ -213,7 +213,11 @@ func setRights(req *shimwire.StartRequest) error {
 			if uint64(req.Caps)>>c&1 != 0 {
 				continue
 			}
-			if err := prctl(prCapBoundDrop, uintptr(c)); err != nil && !errors.Is(err, syscall.EINVAL) {
+			err := prctl(prCapBoundDrop, uintptr(c))
+			if errors.Is(err, syscall.EPERM) && req.NoNewPrivs && syscall.Geteuid() != 0 {
+				break // Who keeps none, and can gain none, need not lose them.
+			}
+			if err != nil && !errors.Is(err, syscall.EINVAL) {
 				return errors.New("capability " + strconv.Itoa(c) + " cannot be dropped for good: " + err.Error() +
 					" (it needs root or an unprivileged user namespace)")
 			}

@@ -47,6 +47,7 @@ type pod struct {
 	started    uint64
 	closing    bool
 	conns      map[*conn]struct{}
+	toldNoView bool // A container has warned of what it has not got without a view.
 }
 
 // child is a process that this shim forked and has not reaped.
