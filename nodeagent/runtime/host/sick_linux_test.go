@@ -272,8 +272,8 @@ func TestStopSandboxWithoutShim(t *testing.T) {
 // hiddenVariable is set in a test process that does not see the freezer of cgroup v1.
 const hiddenVariable = "MONOPLANE_HOST_TEST_HIDDEN"
 
-// hideFreezer runs the test anew in a mount namespace from which it takes the freezer, so that nobody can take a process
-// out of a frozen group. It returns a way to the freezer for the test alone; "" when the test has run.
+// hideFreezer runs the test anew in a mount namespace from which it takes the freezer, so that nobody can take a
+// process out of a frozen group. It returns a way to the freezer for the test alone; "" when the test has run.
 func hideFreezer(t *testing.T) string {
 	t.Helper()
 	const top = "/sys/fs/cgroup/freezer"
