@@ -168,7 +168,7 @@ func (c claimed) bring(ctx context.Context, b *bound, at *place) error {
 		at.ReadOnly = at.ReadOnly || from.GetNfs().GetReadOnly()
 		return mountNFS(ctx, from.GetNfs(), at.Path, at.ReadOnly, b.pv.GetSpec().GetMountOptions())
 	case from.GetCsi() != nil:
-		return byDriver{c.m}.persistent(ctx, b, at)
+		return byDriver(c).persistent(ctx, b, at)
 	default:
 		return fmt.Errorf("no volume plugin matched: %s", unsupported(from))
 	}

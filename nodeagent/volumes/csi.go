@@ -3,6 +3,7 @@ package volumes
 import (
 	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -124,8 +125,7 @@ func (d byDriver) releaseAlone(ctx context.Context, home string, at place) error
 	}
 	if last && v.Staging != "" {
 		// What a driver leaves mounted there is not looked into: then the directories stay.
-		os.Remove(v.Staging)
-		os.Remove(filepath.Dir(v.Staging))
+		_ = errors.Join(os.Remove(v.Staging), os.Remove(filepath.Dir(v.Staging)))
 	}
 	return nil
 }

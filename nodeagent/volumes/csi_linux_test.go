@@ -94,8 +94,9 @@ func (d *driver) NodeStageVolume(
 func (d *driver) NodePublishVolume(
 	ctx context.Context, r *spec.NodePublishVolumeRequest,
 ) (*spec.NodePublishVolumeResponse, error) {
-	err := d.does(ctx, "publish %.4s to %s for %s staged %t secrets %v", r.VolumeId, filepath.Base(filepath.Dir(r.TargetPath)),
-		r.VolumeContext["csi.storage.k8s.io/pod.name"], r.StagingTargetPath != "", r.Secrets)
+	err := d.does(ctx, "publish %.4s to %s for %s staged %t secrets %v", r.VolumeId,
+		filepath.Base(filepath.Dir(r.TargetPath)), r.VolumeContext["csi.storage.k8s.io/pod.name"],
+		r.StagingTargetPath != "", r.Secrets)
 	if err == nil {
 		err = os.MkdirAll(r.TargetPath, 0o755)
 	}
@@ -191,8 +192,8 @@ func TestSickDrivers(t *testing.T) {
 	d.becomes(status.Error(codes.Internal, "no disk"), false)
 	n.failsWith(p, "rpc error from NodePublishVolume: code = Internal: no disk")
 	d.did()
-	if err := n.TearDown(t.Context(), "uid-a"); err == nil || !strings.Contains(err.Error(), `volume "v": rpc error from `+
-		`NodeUnpublishVolume: code = Internal: no disk`) {
+	if err := n.TearDown(t.Context(), "uid-a"); err == nil || !strings.Contains(err.Error(), `volume "v": rpc error `+
+		`from NodeUnpublishVolume: code = Internal: no disk`) {
 		t.Errorf("error %v", err)
 	}
 	d.expect(t, "unpublish csi-")

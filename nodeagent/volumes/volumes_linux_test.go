@@ -59,8 +59,9 @@ func newNodeIn(t *testing.T, dir string) *node {
 func (n *node) manager() *volumes.Manager {
 	m := volumes.New(volumes.Config{
 		Dir: n.dir, Objects: n, Tokens: n, Claims: n,
-		RegistryDir: filepath.Join(filepath.Dir(n.dir), "registry"), PluginsDir: filepath.Join(filepath.Dir(n.dir), "plugins"),
-		Node: func() *corev1.Node { return &corev1.Node{} },
+		RegistryDir: filepath.Join(filepath.Dir(n.dir), "registry"),
+		PluginsDir:  filepath.Join(filepath.Dir(n.dir), "plugins"),
+		Node:        func() *corev1.Node { return &corev1.Node{} },
 		Pull: func(_ context.Context, _ *corev1.Pod, image, policy string) (string, error) {
 			if ref := n.images[image]; ref != "" {
 				return ref, nil

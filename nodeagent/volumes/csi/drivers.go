@@ -1,12 +1,13 @@
-// Package csi speaks to the drivers of storage that run on a node: the node service of the Container Storage Interface,
-// over the sockets that drivers announce in the directory of registrations, as they do to Kubernetes' node agent.
+// Package csi speaks to the drivers of storage that run on a node: the node service of the Container Storage
+// Interface, over the sockets that drivers announce in the directory of registrations, as they do to Kubernetes' node
+// agent.
 //
 //	<registry>/<name>.sock     the registration service of a driver: its name and where its own socket is
 //	SetUp:   NodeStageVolume (where the driver wants it), NodePublishVolume
 //	Release: NodeUnpublishVolume, NodeUnstageVolume with the last pod of the node
 //
-// Drivers are looked for when a volume needs one: there is no state, and a driver that was replaced is found. Every call
-// has an end. Nothing is attached by a controller: VolumeAttachments are not served.
+// Drivers are looked for when a volume needs one: there is no state, and a driver that was replaced is found. Every
+// call has an end. Nothing is attached by a controller: VolumeAttachments are not served.
 package csi
 
 import (
