@@ -91,7 +91,7 @@ func TestLocal(t *testing.T) {
 
 // What no local volume can be is refused in words, and the scheduler may choose another node.
 func TestLocalRefuses(t *testing.T) {
-	block := "Block"
+	block, gold := "Block", "gold"
 	path := func(p string) func(*storagev1.StorageClass) {
 		return func(o *storagev1.StorageClass) { o.Parameters = map[string]string{"path": p} }
 	}
@@ -114,6 +114,13 @@ func TestLocalRefuses(t *testing.T) {
 		{"selector", none, newClaim("c", "1Gi", "RWO", "local", selected("n1"),
 			func(o *corev1.PersistentVolumeClaim) { o.Spec.Selector = &metav1.LabelSelector{} }),
 			"claim.spec.selector is not supported"},
+		{"a copy", none, newClaim("c", "1Gi", "RWO", "local", selected("n1"),
+			func(o *corev1.PersistentVolumeClaim) {
+				o.Spec.DataSource = &corev1.TypedLocalObjectReference{Kind: "PersistentVolumeClaim", Name: "d"}
+			}), "a local volume begins empty: it has no dataSource"},
+		{"attributes", none, newClaim("c", "1Gi", "RWO", "local", selected("n1"),
+			func(o *corev1.PersistentVolumeClaim) { o.Spec.VolumeAttributesClassName = &gold }),
+			"a local volume has no volumeAttributesClassName"},
 		{"relative", path("a/b"), newClaim("c", "1Gi", "RWO", "local", selected("n1")),
 			`parameter path: "a/b" is not the clean absolute path of a directory`},
 		{"backsteps", path("/a/../b"), newClaim("c", "1Gi", "RWO", "local", selected("n1")),

@@ -173,6 +173,12 @@ func unfit(o *corev1.PersistentVolumeClaim, class *storagev1.StorageClass) strin
 	if o.GetSpec().GetSelector() != nil {
 		return "claim.spec.selector is not supported"
 	}
+	if o.GetSpec().GetDataSource() != nil || o.GetSpec().GetDataSourceRef() != nil {
+		return "a local volume begins empty: it has no dataSource"
+	}
+	if o.GetSpec().GetVolumeAttributesClassName() != "" {
+		return "a local volume has no volumeAttributesClassName"
+	}
 	for _, m := range o.GetSpec().GetAccessModes() {
 		if m != "ReadWriteOnce" && m != storage.OncePod {
 			return "a local volume is on one node: it has no access mode " + m

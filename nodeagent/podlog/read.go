@@ -92,8 +92,8 @@ func Read(ctx context.Context, path string, o Options, running func() bool, out 
 	}
 }
 
-// errMissing says that there is no file at the log's path: it is being moved aside, or the container was removed, which
-// it must have been when it stays so for patience looks.
+// errMissing says that there is no file at the log's path: it is being moved aside, or the container was removed,
+// which it must have been when it stays so for patience looks.
 var errMissing = errors.New("there is no log")
 
 const patience = 5
