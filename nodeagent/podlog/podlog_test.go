@@ -162,6 +162,7 @@ func TestFollowIsOvertaken(t *testing.T) {
 			add(path, line)
 		}
 		time.Sleep(time.Second)
+		synctest.Wait()
 		if want := "a\na2\nb\nc\nd\n"; got.String() != want {
 			t.Errorf("got %q, want %q", got.String(), want)
 		}
@@ -175,6 +176,7 @@ func TestFollowIsOvertaken(t *testing.T) {
 		}
 		add(files[len(files)-1], "e")
 		time.Sleep(time.Second)
+		synctest.Wait()
 		if want := "a\na2\nb\nc\nd\ne\nf\n"; got.String() != want {
 			t.Errorf("got %q, want %q", got.String(), want)
 		}
