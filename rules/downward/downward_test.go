@@ -89,7 +89,9 @@ func TestNode(t *testing.T) {
 }
 
 func TestContainer(t *testing.T) {
-	spec := &corev1.PodSpec{Containers: []*corev1.Container{{Name: "c"}}, InitContainers: []*corev1.Container{{Name: "i"}}}
+	spec := &corev1.PodSpec{
+		Containers: []*corev1.Container{{Name: "c"}}, InitContainers: []*corev1.Container{{Name: "i"}},
+	}
 	for _, name := range []string{"c", "i"} {
 		if c, err := downward.Container(spec, name); err != nil || c.GetName() != name {
 			t.Errorf("%s: %v, %v", name, c, err)
