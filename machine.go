@@ -1,6 +1,7 @@
 package monoplane
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -8,10 +9,13 @@ import (
 	"path/filepath"
 	"reflect"
 
+	"golang.org/x/sync/errgroup"
+
 	"monoplane.dev/apiserver/kinds/core/pod"
 	"monoplane.dev/nodeagent"
 	"monoplane.dev/nodeagent/eviction"
 	"monoplane.dev/nodeagent/gc"
+	"monoplane.dev/nodeagent/shutdown"
 )
 
 // MachineConfig says what an agent does for its machine. The zero value is a good default.
@@ -33,6 +37,9 @@ type MachineConfig struct {
 	Eviction eviction.Settings
 	// ImageGC says when images that nobody uses are removed.
 	ImageGC gc.Policy
+
+	// Shutdown says how much time the pods have when the machine goes down, by priority; see Cluster.ShutDownNodes.
+	Shutdown shutdown.Plan
 }
 
 // checkMachine returns what is wrong with Machine.
@@ -58,7 +65,7 @@ func (cfg Config) checkMachine() error {
 			"100, and the second not above the first", p.High, p.Low))
 	}
 	_, err := m.Eviction.Thresholds()
-	return errors.Join(append(errs, err, nodeagent.CheckReserved(m.SystemReserved),
+	return errors.Join(append(errs, err, m.Shutdown.Check(), nodeagent.CheckReserved(m.SystemReserved),
 		nodeagent.CheckReserved(m.KubeReserved))...)
 }
 
@@ -71,5 +78,16 @@ func (m *MachineConfig) apply(cfg *nodeagent.Config, dir string) {
 	cfg.CompletePod = pod.Complete
 	cfg.SystemReserved, cfg.KubeReserved = m.SystemReserved, m.KubeReserved
 	cfg.MaxPods, cfg.PodsPerCore = m.MaxPods, m.PodsPerCore
-	cfg.Eviction, cfg.ImageGC = m.Eviction, m.ImageGC
+	cfg.Eviction, cfg.ImageGC, cfg.Shutdown = m.Eviction, m.ImageGC, m.Shutdown
+}
+
+// ShutDownNodes ends the pods for good because the machine is about to go down: in the order of their priority, within
+// the time that Machine.Shutdown gives. They fail with reason Terminated, and are not run again by the next start,
+// other than after StopPods. Without such a time nothing happens. The cluster goes on; Stop ends it.
+func (c *Cluster) ShutDownNodes(ctx context.Context) error {
+	g, ctx := errgroup.WithContext(ctx)
+	for _, a := range c.agents {
+		g.Go(func() error { return a.ShutDown(ctx) })
+	}
+	return g.Wait()
 }

@@ -8,12 +8,18 @@ import (
 	"monoplane.dev/client/record"
 	"monoplane.dev/nodeagent/admission"
 	"monoplane.dev/nodeagent/podstate"
+	"monoplane.dev/nodeagent/shutdown"
 )
 
 // admit decides about one pod at a time, so that two cannot take the same room. The node as last seen may be stale: a
 // refusal is decided anew on the node as it is, and not before that can be read; a static pod, which needs no server,
 // has to make do with what is known. spec: LIFE-12
 func (a *Agent) admit(ctx context.Context, p *corev1.Pod, static bool) podstate.Input {
+	if a.downNow() {
+		return podstate.Admission{
+			Reason: shutdown.RejectReason, Message: "Pod was rejected: " + shutdown.RejectMessage,
+		}
+	}
 	seen := a.nodeNow()
 	if seen == nil {
 		seen = a.nodeObject()

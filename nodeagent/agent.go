@@ -53,6 +53,8 @@ type Agent struct {
 	workers map[string]*worker
 	// emptying: the node is to be empty; no pod starts. Invariant: stopping is closed when it is set.
 	emptying bool
+	// goingDown: the machine is about to go down; no pod is admitted.
+	goingDown bool
 	// stuck holds, by uid, the pods of which something is not confirmed dead; nil for none.
 	stuck map[string]string
 	// node is the Node object as last seen.
@@ -99,7 +101,7 @@ func (a *Agent) Ready() <-chan struct{} { return a.ready }
 func (a *Agent) Unready() string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.emptying {
+	if a.emptying || a.goingDown {
 		return shuttingDown
 	}
 	return a.unready

@@ -3,6 +3,7 @@ package nodeagent
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"net/netip"
@@ -18,6 +19,7 @@ import (
 	"monoplane.dev/nodeagent/hostinfo"
 	"monoplane.dev/nodeagent/podcgroup"
 	"monoplane.dev/nodeagent/podstate"
+	"monoplane.dev/nodeagent/shutdown"
 )
 
 // Config says what an Agent works with. NodeName, Client, Runtime and Images are required; the rest has defaults.
@@ -77,6 +79,8 @@ type Config struct {
 	Eviction eviction.Settings
 	// ImageGC says when images that nobody uses go.
 	ImageGC gc.Policy
+	// Shutdown says how much time the pods have when the machine goes down (ShutDown); none when it is empty.
+	Shutdown shutdown.Plan
 	// Readings says what the machine has left; it is measured when nil, unless the machine is Simulated.
 	Readings func(context.Context) eviction.Readings
 	// Labels are given to the node when it is first registered. Those that describe the machine, such as
@@ -130,6 +134,9 @@ func (c *Config) complete() error {
 		return errors.New("nodeagent: Runtime or Images is missing")
 	case c.CompletePod == nil && (c.ManifestDir != "" || c.ManifestURL != ""):
 		return errors.New("nodeagent: CompletePod is missing")
+	}
+	if err := c.Shutdown.Check(); err != nil {
+		return fmt.Errorf("nodeagent: %w", err)
 	}
 	if c.DataDir == "" {
 		c.DataDir = c.PodLogDir

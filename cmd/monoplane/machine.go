@@ -12,6 +12,7 @@ import (
 	"monoplane.dev"
 	"monoplane.dev/nodeagent/eviction"
 	"monoplane.dev/nodeagent/gc"
+	"monoplane.dev/nodeagent/shutdown"
 )
 
 // machineOptions are the flags about the machine that pods run on.
@@ -27,6 +28,8 @@ type machineOptions struct {
 	evictionMaxGrace                                      int
 	pressureTransition                                    time.Duration
 	images                                                gc.Policy
+
+	shutdownGrace, shutdownCritical time.Duration
 }
 
 func (o *machineOptions) add(flags *pflag.FlagSet) {
@@ -61,6 +64,10 @@ func (o *machineOptions) add(flags *pflag.FlagSet) {
 		"how long an image stays after it came or was used last")
 	flags.DurationVar(&o.images.MaxAge, "maximum-image-ttl-duration", 0,
 		"how long an image that nobody uses may stay; 0 for ever")
+	flags.DurationVar(&o.shutdownGrace, "shutdown-grace-period", 0, "SIGTERM means that the machine goes down: its pods "+
+		"are ended for good within this time, by priority. Without it SIGTERM leaves them running")
+	flags.DurationVar(&o.shutdownCritical, "shutdown-grace-period-critical-pods", 0,
+		"the part of --shutdown-grace-period, its end, that critical pods have")
 }
 
 // defaultHard words the default of --eviction-hard.
@@ -118,6 +125,10 @@ func (o *machineOptions) config() (monoplane.MachineConfig, error) {
 		}
 		m.ManifestHeader.Set(k, v)
 	}
+	var err error
+	if m.Shutdown, err = shutdown.Split(o.shutdownGrace, o.shutdownCritical); err != nil {
+		return m, fmt.Errorf("--shutdown-grace-period: %w", err)
+	}
 	m.Eviction.MaxGrace = time.Duration(o.evictionMaxGrace) * time.Second
 	if o.pressureTransition != eviction.DefaultTransition {
 		m.Eviction.Transition = o.pressureTransition
@@ -131,7 +142,6 @@ func (o *machineOptions) config() (monoplane.MachineConfig, error) {
 		{"eviction-soft-grace-period", o.softGrace, &m.Eviction.SoftGrace},
 		{"eviction-minimum-reclaim", o.minimumReclaim, &m.Eviction.MinimumReclaim},
 	} {
-		var err error
 		if *of.to, err = pairs(of.flag, of.list); err != nil {
 			return m, err
 		}

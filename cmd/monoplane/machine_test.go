@@ -8,6 +8,7 @@ import (
 
 	"monoplane.dev"
 	"monoplane.dev/nodeagent/eviction"
+	"monoplane.dev/nodeagent/shutdown"
 )
 
 // spec: STATIC-1, QOS-2
@@ -15,7 +16,7 @@ func TestMachineFlags(t *testing.T) {
 	cfg, _, err := upConfig(t, "--eviction-hard=memory.available<1Gi,nodefs.available<5%",
 		"--eviction-soft=pid.available=10%", "--eviction-soft-grace-period=pid.available=1m",
 		"--eviction-max-pod-grace-period=9", "--system-reserved=cpu=500m", "--max-pods=5",
-		"--manifest-url=https://h/x", "--manifest-url-header=A=b")
+		"--shutdown-grace-period=30s", "--shutdown-grace-period-critical-pods=10s", "--manifest-url=https://h/x", "--manifest-url-header=A=b")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -27,12 +28,19 @@ func TestMachineFlags(t *testing.T) {
 			Soft: map[string]string{"pid.available": "10%"}, SoftGrace: map[string]string{"pid.available": "1m"},
 			MaxGrace: 9 * time.Second,
 		},
+		Shutdown: shutdown.Plan{
+			{Priority: 0, Period: 20 * time.Second}, {Priority: 2_000_000_000, Period: 10 * time.Second},
+		},
 	}
 	if !reflect.DeepEqual(cfg.Machine, want) {
 		t.Errorf("got  %+v\nwant %+v", cfg.Machine, want)
 	}
 	if cfg, _, err = upConfig(t); err != nil || !reflect.DeepEqual(cfg.Machine, monoplane.MachineConfig{}) {
 		t.Errorf("without flags: %+v, %v", cfg.Machine, err)
+	}
+	if _, _, err = upConfig(t, "--shutdown-grace-period=1s", "--shutdown-grace-period-critical-pods=2s"); err == nil ||
+		!strings.Contains(err.Error(), "--shutdown-grace-period") {
+		t.Errorf("more for critical pods than there is: %v", err)
 	}
 	if _, _, err = upConfig(t, "--eviction-hard=memory.available"); err == nil ||
 		!strings.Contains(err.Error(), "--eviction-hard") {

@@ -37,7 +37,7 @@ func up(ctx context.Context, cfg monoplane.Config, stdout io.Writer) error {
 		return err
 	}
 	serving.Store(cluster)
-	r := running{cluster: cluster, signals: signals, stdout: stdout}
+	r := running{cluster: cluster, signals: signals, stdout: stdout, goesDown: len(cfg.Machine.Shutdown) > 0}
 	early := r.untilReady(ctx)
 	switch {
 	case errors.Is(early, monoplane.ErrNodeRefused):
@@ -91,6 +91,8 @@ type running struct {
 	cluster *monoplane.Cluster
 	signals <-chan os.Signal
 	stdout  io.Writer
+	// goesDown: SIGTERM means that the machine does.
+	goesDown bool
 }
 
 // untilReady waits until the cluster is ready. A Ctrl-C before that stops the pods, as one after it does.
@@ -120,8 +122,11 @@ func (r running) untilReady(ctx context.Context) error {
 func (r running) untilStopped(ctx context.Context) {
 	select {
 	case sig := <-r.signals:
-		if sig == os.Interrupt {
+		switch {
+		case sig == os.Interrupt:
 			r.stopPods(ctx, leaveAgain)
+		case r.goesDown:
+			r.shutDown(ctx)
 		}
 	case <-r.cluster.Stopping():
 		r.stopPods(ctx, leaveDown)
@@ -155,6 +160,23 @@ func (r running) stopPods(ctx context.Context, hint string) {
 	progress := stopping{w: r.stdout, hint: hint, now: time.Now}
 	if err := r.cluster.StopPods(ctx, progress.show); err != nil { // Stop returns the reason
 		r.leave()
+	}
+}
+
+// shutDown ends the pods because the machine goes down, until a signal.
+func (r running) shutDown(ctx context.Context) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() {
+		select {
+		case <-r.signals:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	fmt.Fprintln(r.stdout, "The machine goes down: ending the pods, the less important first.")
+	if err := r.cluster.ShutDownNodes(ctx); err != nil {
+		fmt.Fprintf(r.stdout, "Not all pods have ended: %v.\n", err)
 	}
 }
 

@@ -1,0 +1,79 @@
+package nodeagent
+
+import (
+	"context"
+	"time"
+
+	corev1 "monoplane.dev/api/core/v1"
+	"monoplane.dev/nodeagent/podstate"
+	"monoplane.dev/nodeagent/shutdown"
+)
+
+// ShutDown ends the pods for good because the machine is about to go down: those of less priority first, each class
+// within its part of the time that Config.Shutdown gives. They fail, so that whoever wants them makes them anew
+// elsewhere, and pods that come meanwhile are refused. It returns when nothing runs any more, or when the time is
+// over, or ctx ends. Without a time it does nothing. spec: DISR-4
+func (a *Agent) ShutDown(ctx context.Context) error {
+	if len(a.cfg.Shutdown) == 0 {
+		return nil
+	}
+	a.mu.Lock()
+	a.goingDown = true
+	a.mu.Unlock()
+	a.LookAtNode() // the Ready condition is another
+	if err := a.waitKnown(ctx); err != nil {
+		return err
+	}
+	workers := make(map[*corev1.Pod]*worker)
+	var pods []*corev1.Pod
+	for _, w := range a.list() {
+		w.look(func(m *podstate.StateMachine) {
+			if !m.Empty() {
+				workers[m.Pod()] = w
+				pods = append(pods, m.Pod())
+			}
+		})
+	}
+	for _, g := range a.cfg.Shutdown.Groups(pods) {
+		if err := a.endGroup(ctx, g, workers); err != nil {
+			return err
+		}
+	}
+	flush, cancel := context.WithTimeout(ctx, flushTimeout)
+	defer cancel()
+	_ = a.waitUntil(flush, func() bool { return !a.anyUnwritten() }) // they should be told of, but need not
+	return ctx.Err()
+}
+
+// endGroup ends pods of one class, and waits for them as long as the class has time.
+func (a *Agent) endGroup(ctx context.Context, g shutdown.Group, workers map[*corev1.Pod]*worker) error {
+	a.cfg.Logger.Info("ending pods, since the machine goes down", "pods", len(g.Pods), "priority", g.Priority,
+		"period", g.Period)
+	for _, p := range g.Pods {
+		workers[p].post(podstate.Evict{
+			Reason: shutdown.Reason, Message: shutdown.Message, Disruption: shutdown.Message,
+			Grace: max(g.Period, time.Second),
+		})
+	}
+	wait, cancel := context.WithTimeout(ctx, g.Period)
+	defer cancel()
+	err := a.waitUntil(wait, func() bool {
+		for _, p := range g.Pods {
+			if workers[p].waitedFor() {
+				return false
+			}
+		}
+		return true
+	})
+	if err != nil && ctx.Err() == nil {
+		a.cfg.Logger.Warn("pods have not ended in time", "priority", g.Priority, "period", g.Period)
+	}
+	return ctx.Err()
+}
+
+// downNow reports whether the machine is about to go down.
+func (a *Agent) downNow() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.goingDown
+}
