@@ -185,6 +185,9 @@ func (a *Agent) work(ctx context.Context, pods *cache.Cache[*corev1.Pod]) error 
 	if a.guard != nil {
 		g.Go(func() error { return a.guard.run(ctx) })
 	}
+	if !a.cfg.Simulated {
+		g.Go(func() error { return a.watchOOM(ctx) })
+	}
 	if a.static.watcher != nil {
 		g.Go(func() error { return a.static.run(ctx) })
 	}
