@@ -1,0 +1,83 @@
+package e2e_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// A manifest in the node's directory is a pod; an edit restarts it, and kubectl shows it, with what it uses. A pod that
+// exceeds its limit of local storage is evicted. spec: STATIC-1, QOS-2, DISR-6
+func TestMachine(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, "--node-name", "node")
+	k := c.kubectl(t, "default")
+	path := filepath.Join(c.dir, "nodes/node/manifests/web.yaml")
+	const manifest = `
+apiVersion: v1
+kind: Pod
+metadata: {name: web}
+spec:
+  terminationGracePeriodSeconds: 1
+  containers:
+  - {name: main, image: host, command: [sh, -c, "echo first; exec sleep 600"]}
+`
+	write := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(manifest)
+	t.Cleanup(func() { _ = os.Remove(path) })
+	k.until(t, "get pod web-node", `web-node +1/1 +Running`)
+	k.until(t, "logs web-node", `^first\n$`)
+	k.ok(t, "delete pod web-node --wait=false")
+	k.until(t, "get pod web-node", `web-node +1/1 +Running`)
+	write(strings.Replace(manifest, "first", "second", 1))
+	k.until(t, "logs web-node", `^second\n$`)
+
+	k.until(t, "top nodes", `(?m)^node +\d+m +\d+% +\d+Mi +\d+%`)
+	k.until(t, "top pods", `(?m)^web-node +\d+m +\d+Mi`)
+
+	out, code := k.run(t, `
+apiVersion: v1
+kind: Pod
+metadata: {name: greedy}
+spec:
+  containers:
+  - name: main
+    image: host
+    command: [sh, -c, "head -c 2000000 /dev/zero | tr '\\0' x | fold -w 100; exec sleep 600"]
+    resources: {limits: {ephemeral-storage: 1Mi}}
+`, "apply", "-f", "-")
+	if code != 0 {
+		t.Fatal(out)
+	}
+	k.until(t, "get pod greedy -o jsonpath={.status.reason}:{.status.message}",
+		`^Evicted:Pod ephemeral local storage usage exceeds the total limit of containers 1Mi\. $`)
+
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	k.until(t, "get pods", `^NAME.*\ngreedy.*\n$`)
+}
+
+// SIGTERM to a server that was told how long a shutdown takes ends the pods for good. spec: DISR-4
+func TestNodeShutdown(t *testing.T) {
+	t.Parallel()
+	dir := shortDir(t)
+	c := startIn(t, dir, "--node-name", "node", "--shutdown-grace-period", "20s")
+	k := c.kubectl(t, "default")
+	k.ok(t, "run web --image=host --command -- sleep 600")
+	k.until(t, "get pod web", `web +1/1 +Running`)
+	c.signal(t, syscall.SIGTERM)
+	if code := c.waitExit(t); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+	k = startIn(t, dir, "--node-name", "node").kubectl(t, "default")
+	k.until(t, "get pod web -o jsonpath={.status.reason}:{.status.message}",
+		`^Terminated:Pod was terminated in response to imminent node shutdown\.$`)
+}
