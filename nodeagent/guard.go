@@ -2,6 +2,7 @@ package nodeagent
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -35,6 +36,8 @@ type guard struct {
 	// measured says when pods were measured last, and took how long that took.
 	measured time.Time
 	took     time.Duration
+	// helpless and unmeasured keep the log from repeating itself.
+	helpless, unmeasured trouble
 
 	mu         sync.Mutex
 	conditions []string
@@ -53,7 +56,11 @@ func newGuard(a *Agent) *guard {
 	if a.cfg.Simulated && a.cfg.Readings == nil {
 		return nil
 	}
-	return &guard{agent: a, pressure: eviction.NewPressure(a.cfg.thresholds, a.cfg.Eviction.Transition)}
+	return &guard{
+		agent: a, pressure: eviction.NewPressure(a.cfg.thresholds, a.cfg.Eviction.Transition),
+		helpless:   trouble{what: "the machine runs out of something", log: a.cfg.Logger},
+		unmeasured: trouble{what: "the runtime does not say what pods use", log: a.cfg.Logger},
+	}
 }
 
 // pressing returns the conditions that say what the node runs out of.
@@ -119,18 +126,23 @@ func (g *guard) leaves() bool {
 func (g *guard) reclaim(ctx context.Context, t eviction.Threshold, readings eviction.Readings) {
 	a := g.agent
 	a.nodeEvent(record.Warning, "EvictionThresholdMet", "Attempting to reclaim "+t.Signal.Resource())
-	if strings.HasPrefix(string(t.Signal), "nodefs") || strings.HasPrefix(string(t.Signal), "imagefs") {
+	onNode, onImages := strings.HasPrefix(string(t.Signal), "nodefs"), strings.HasPrefix(string(t.Signal), "imagefs")
+	apart := g.imagesApart()
+	if onImages || onNode && !apart {
 		g.removeImages(ctx, -1)
 		if readings = g.read(ctx); g.pressure.Relieved(readings) {
 			return
 		}
 	}
-	pods := g.measure(ctx, func(*corev1.Pod) bool { return true }, t.Signal.Resource() != "memory")
+	// What lies on another file system than the one that fills up does not count.
+	all := func(*corev1.Pod) bool { return true }
+	pods := g.measure(ctx, all, onNode || onImages && !apart, !onNode || !apart)
 	victim := eviction.First(t.Signal, pods)
 	if victim == nil {
-		a.cfg.Logger.Warn("the machine runs out of something, and no pod may be evicted", "signal", string(t.Signal))
+		g.helpless.tell(fmt.Errorf("signal %s: no pod runs that may be evicted", t.Signal))
 		return
 	}
+	g.helpless.tell(nil)
 	grace := time.Second // hard thresholds leave no time
 	if !t.Hard() {
 		grace = max(a.cfg.Eviction.MaxGrace, time.Second)
@@ -145,7 +157,7 @@ func (g *guard) evictGreedy(ctx context.Context) bool {
 		return false
 	}
 	began := time.Now()
-	pods := g.measure(ctx, func(p *corev1.Pod) bool { return eviction.LimitsStorage(p.GetSpec()) }, true)
+	pods := g.measure(ctx, func(p *corev1.Pod) bool { return eviction.LimitsStorage(p.GetSpec()) }, true, true)
 	g.measured, g.took = now(), time.Since(began)
 	evicted := false
 	for i := range pods {
@@ -168,8 +180,9 @@ func (g *guard) evict(p *corev1.Pod, why podstate.Evict) {
 	w.post(why)
 }
 
-// measure returns what the pods use that run here and that which wants. Disk is measured on demand only.
-func (g *guard) measure(ctx context.Context, which func(*corev1.Pod) bool, disk bool) []eviction.Pod {
+// measure returns what the pods use that run here and that which wants. What they store counts on demand only: files
+// are logs and volumes, layers what containers have written elsewhere.
+func (g *guard) measure(ctx context.Context, which func(*corev1.Pod) bool, files, layers bool) []eviction.Pod {
 	a := g.agent
 	var out []eviction.Pod
 	for _, w := range a.list() {
@@ -183,19 +196,21 @@ func (g *guard) measure(ctx context.Context, which func(*corev1.Pod) bool, disk 
 		return nil
 	}
 	all, err := a.usage(ctx)
-	if err != nil {
-		a.cfg.Logger.Warn("the runtime does not say what pods use", "error", err)
-	}
+	g.unmeasured.tell(err)
 	for i := range out {
 		p := &out[i]
 		p.Containers = make(map[string]eviction.Usage)
 		if u := all[uidOf(p.Pod)]; u != nil {
 			p.Measured, p.Usage.Processes = true, u.Processes
 			for c, used := range u.Containers {
-				p.Containers[c] = eviction.Usage{Memory: used.Memory, Disk: used.Layer, Inodes: used.LayerInodes}
+				of := eviction.Usage{Memory: used.Memory}
+				if layers {
+					of.Disk, of.Inodes = used.Layer, used.LayerInodes
+				}
+				p.Containers[c] = of
 			}
 		}
-		if disk {
+		if files {
 			a.measureDisk(ctx, p)
 		}
 		for _, u := range p.Containers {
@@ -233,6 +248,12 @@ func (g *guard) read(ctx context.Context) eviction.Readings {
 		r[eviction.PIDs] = eviction.Reading{Available: limit - used, Capacity: limit}
 	}
 	return r
+}
+
+// imagesApart reports whether images, and what containers write outside of volumes, have a file system of their own.
+func (g *guard) imagesApart() bool {
+	images := hostinfo.RoomOf(g.imageDir)
+	return images.Device != 0 && images.Device != hostinfo.RoomOf(g.agent.cfg.DataDir).Device
 }
 
 func readRoom(r eviction.Readings, room hostinfo.Room, bytes, inodes eviction.Signal) {
