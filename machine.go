@@ -15,6 +15,7 @@ import (
 	"monoplane.dev/nodeagent"
 	"monoplane.dev/nodeagent/eviction"
 	"monoplane.dev/nodeagent/gc"
+	"monoplane.dev/nodeagent/oom"
 	"monoplane.dev/nodeagent/shutdown"
 )
 
@@ -75,7 +76,7 @@ func (m *MachineConfig) apply(cfg *nodeagent.Config, dir string) {
 	if cfg.ManifestDir == "" {
 		cfg.ManifestDir = filepath.Join(dir, "manifests")
 	}
-	cfg.CompletePod = pod.Complete
+	cfg.CompletePod, cfg.KernelLog = pod.Complete, oom.Log
 	cfg.SystemReserved, cfg.KubeReserved = m.SystemReserved, m.KubeReserved
 	cfg.MaxPods, cfg.PodsPerCore = m.MaxPods, m.PodsPerCore
 	cfg.Eviction, cfg.ImageGC, cfg.Shutdown = m.Eviction, m.ImageGC, m.Shutdown

@@ -185,7 +185,7 @@ func (a *Agent) work(ctx context.Context, pods *cache.Cache[*corev1.Pod]) error 
 	if a.guard != nil {
 		g.Go(func() error { return a.guard.run(ctx) })
 	}
-	if !a.cfg.Simulated {
+	if a.cfg.KernelLog != "" {
 		g.Go(func() error { return a.watchOOM(ctx) })
 	}
 	if a.static.watcher != nil {

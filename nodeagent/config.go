@@ -79,6 +79,8 @@ type Config struct {
 	Eviction eviction.Settings
 	// ImageGC says when images that nobody uses go.
 	ImageGC gc.Policy
+	// KernelLog is where the kernel says which processes it kills for want of memory, oom.Log; empty for nowhere.
+	KernelLog string
 	// Shutdown says how much time the pods have when the machine goes down (ShutDown); none when it is empty.
 	Shutdown shutdown.Plan
 	// Readings says what the machine has left; it is measured when nil, unless the machine is Simulated.
