@@ -57,6 +57,7 @@ func TestNamespaces(t *testing.T) {
 	}
 	must(ns.Pods.DeleteCollection(ctx(t), &metav1.DeleteCollectionRequest{Namespace: "team"}))(t)
 	must(ns.Events.DeleteCollection(ctx(t), &metav1.DeleteCollectionRequest{Namespace: "team"}))(t)
+	must(ns.ServiceAccounts.DeleteCollection(ctx(t), &metav1.DeleteCollectionRequest{Namespace: "team"}))(t)
 	if err := finalize(); !apierrors.Is(err, apierrors.Conflict) {
 		t.Errorf("finalized while the pod's node has not answered: %v", err)
 	}

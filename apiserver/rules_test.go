@@ -235,7 +235,9 @@ func TestNamespacesUnderConcurrency(t *testing.T) {
 				_, _ = c.admin().Namespaces.Delete(ctx(t), &metav1.DeleteRequest{Name: name})
 				ns = clone(ns)
 				ns.Metadata.ResourceVersion, ns.Spec.Finalizers = "", nil
-				_, _ = c.admin().ConfigMaps.DeleteCollection(ctx(t), &metav1.DeleteCollectionRequest{Namespace: name})
+				all := &metav1.DeleteCollectionRequest{Namespace: name}
+				_, _ = c.admin().ConfigMaps.DeleteCollection(ctx(t), all)
+				_, _ = c.admin().ServiceAccounts.DeleteCollection(ctx(t), all)
 				if _, err := c.admin().Namespaces.Finalize(ctx(t), &corev1.UpdateNamespaceRequest{Object: ns}); err != nil {
 					t.Errorf("what was emptied is not empty: %v", err)
 					return
@@ -289,6 +291,7 @@ func TestNamespaceThatCameBack(t *testing.T) {
 				Metadata: &metav1.ObjectMeta{Namespace: "again", Name: "c"}}}))(t)
 			ns := must(c.admin().Namespaces.Delete(ctx(t), &metav1.DeleteRequest{Name: "again"}))(t)
 			must(c.admin().ConfigMaps.Delete(ctx(t), &metav1.DeleteRequest{Namespace: "again", Name: made.Metadata.Name}))(t)
+			must(c.admin().ServiceAccounts.Delete(ctx(t), &metav1.DeleteRequest{Namespace: "again", Name: "default"}))(t)
 			ns = clone(ns)
 			ns.Spec.Finalizers = nil
 			must(c.admin().Namespaces.Finalize(ctx(t), &corev1.UpdateNamespaceRequest{Object: ns}))(t)

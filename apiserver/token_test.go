@@ -217,7 +217,6 @@ func TestTokenRequestsThatAreRefused(t *testing.T) {
 	account := c.account("builder")
 	c.account("other")
 	must(c.admin().Pods.Create(ctx(t), &corev1.CreatePodRequest{Object: newPod("p")}))(t)
-	c.account("default")
 	change := func(f func(*corev1.CreateTokenServiceAccountRequest)) *corev1.CreateTokenServiceAccountRequest {
 		r := tokenRequest()
 		f(r)

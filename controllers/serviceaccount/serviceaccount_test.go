@@ -20,7 +20,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestDefaultAccounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := apitest.Start(t)
+		server := apitest.StartWith(t, apitest.Config{NoAccounts: true})
 		c := server.Admin()
 		has := func(name string) bool {
 			time.Sleep(time.Minute)

@@ -31,6 +31,7 @@ import (
 	"monoplane.dev/client"
 	"monoplane.dev/client/inproc"
 	"monoplane.dev/controllers"
+	"monoplane.dev/object/builtin"
 )
 
 // Config is what a test may want of its server. Its zero value is what most want.
@@ -42,6 +43,9 @@ type Config struct {
 	API apiserver.Config
 	// Durable has the store keep its promises over a power cut and not look for mutations. Benchmarks want that.
 	Durable bool
+	// NoAccounts leaves namespaces without the service account that pods name when they name none. A controller gives
+	// them one in a cluster; here they have it at once.
+	NoAccounts bool
 }
 
 // Server is a running API server.
@@ -127,7 +131,16 @@ func open(cfg Config) (*Server, error) {
 	if s.API, err = apiserver.New(ctx, cfg.API); err != nil {
 		return nil, errors.Join(err, s.closeStore())
 	}
-	s.Inproc = inproc.NewServer(append(s.API.UnaryInterceptors(), s.unary), append(s.API.StreamInterceptors(), s.stream))
+	unary := append(s.API.UnaryInterceptors(), s.unary)
+	if !cfg.NoAccounts {
+		for _, namespace := range builtin.Namespaces() {
+			if err := s.account(ctx, namespace); err != nil {
+				return nil, errors.Join(err, s.closeStore())
+			}
+		}
+		unary = append(unary, s.withAccount)
+	}
+	s.Inproc = inproc.NewServer(unary, append(s.API.StreamInterceptors(), s.stream))
 	s.API.Register(s.Inproc)
 	return s, nil
 }
@@ -145,6 +158,34 @@ func issuer(api apiserver.Config) (*tokens.Authority, error) {
 		return nil, err
 	}
 	return tokens.New(tokens.Config{Keys: key{private}, Objects: api.Store, Clock: api.Clock, Rand: rand.Reader}), nil
+}
+
+// withAccount gives a namespace that was created its default service account.
+func (s *Server) withAccount(
+	ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler,
+) (any, error) {
+	answer, err := handler(ctx, req)
+	if ns, ok := req.(*corev1.CreateNamespaceRequest); ok && err == nil && len(ns.GetDryRun()) == 0 &&
+		info.FullMethod == corev1.Namespaces_Create_FullMethodName {
+		err = s.account(ctx, answer.(*corev1.Namespace).GetMetadata().GetName())
+	}
+	return answer, err
+}
+
+// account puts the default service account of a namespace into the store, unless it is there.
+func (s *Server) account(ctx context.Context, namespace string) error {
+	const name = "default"
+	_, err := s.Store.Commit(ctx, store.Txn{Ops: []store.Op{{
+		Key: store.Key{Kind: corev1.ServiceAccountKind, Namespace: namespace, Name: name},
+		Object: &corev1.ServiceAccount{
+			Metadata: &metav1.ObjectMeta{Namespace: namespace, Name: name, Uid: "default-of-" + namespace},
+		},
+	}}})
+	var conflict *store.ConflictError
+	if errors.As(err, &conflict) {
+		return nil
+	}
+	return err
 }
 
 func (s *Server) stop() error {

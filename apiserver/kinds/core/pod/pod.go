@@ -86,6 +86,9 @@ func (p *Pods) admit(ctx context.Context, o *corev1.Pod) error {
 	if err := p.admitMirror(ctx, o); err != nil {
 		return err
 	}
+	if err := p.account(ctx, o); err != nil {
+		return err
+	}
 	key, err := p.machine(ctx, o.Spec.NodeName)
 	if err != nil {
 		return err
