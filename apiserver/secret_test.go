@@ -80,6 +80,18 @@ func TestSecretsTakeTextAndKeepBytes(t *testing.T) {
 	must(secrets.Update(ctx(t), &corev1.UpdateSecretRequest{Object: labelled}))(t)
 }
 
+// Nobody puts tokens into secrets, so that one which waits for its token is refused, with what to do instead.
+func TestSecretsForTokensAreRefused(t *testing.T) {
+	s := newSecret("s", nil)
+	s.Type = "kubernetes.io/service-account-token"
+	s.Metadata.Annotations = map[string]string{"kubernetes.io/service-account.name": "default"}
+	_, err := start(t).admin().secrets().Create(ctx(t), &corev1.CreateSecretRequest{Object: s})
+	if !apierrors.Is(err, apierrors.Invalid) || !strings.Contains(err.Error(), "type: Forbidden") ||
+		!strings.Contains(err.Error(), "kubectl create token") {
+		t.Errorf("got %v", err)
+	}
+}
+
 func TestSecretsAreSelectedByType(t *testing.T) {
 	secrets := start(t).admin().secrets()
 	for i, kind := range []string{"", "Opaque", "example.com/x", "kubernetes.io/basic-auth"} {

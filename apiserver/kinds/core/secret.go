@@ -162,6 +162,10 @@ func checkSecret(f *validation.Faults, s, old *corev1.Secret) {
 	}
 	switch s.GetType() {
 	case secretToken:
+		if old == nil {
+			f.Forbidden(f.Root("type"), "no token is put into a secret: tokens are issued on request, for a limited time "+
+				"(kubectl create token), and pods get theirs in a projected volume")
+		}
 		if s.GetMetadata().GetAnnotations()[annotationAccount] == "" {
 			f.Required(f.Root("metadata").Child("annotations").Key(annotationAccount), "")
 		}
