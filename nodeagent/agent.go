@@ -15,6 +15,7 @@ import (
 	"monoplane.dev/nodeagent/objects"
 	"monoplane.dev/nodeagent/podcgroup"
 	"monoplane.dev/nodeagent/podstate"
+	"monoplane.dev/nodeagent/tokens"
 	"monoplane.dev/nodeagent/volumes"
 	"monoplane.dev/rules/staticpod"
 )
@@ -37,8 +38,9 @@ type Agent struct {
 	inOrder inOrder
 	// objects are the ConfigMaps and Secrets that the pods use.
 	objects *objects.Tracker
-	// volumes is nil on a simulated machine.
+	// volumes is nil on a simulated machine, and so is tokens.
 	volumes *volumes.Manager
+	tokens  *tokens.Manager
 	static  *staticPods
 	guard   *guard // nil on a simulated machine
 	sampler sampler
@@ -371,6 +373,7 @@ func (a *Agent) close() {
 	}
 	if a.volumes != nil {
 		a.volumes.Close()
+		a.tokens.Close()
 	}
 	a.wg.Wait()
 }

@@ -15,6 +15,7 @@ import (
 	"monoplane.dev/client/record"
 	"monoplane.dev/nodeagent/criconfig"
 	"monoplane.dev/nodeagent/podstate"
+	"monoplane.dev/nodeagent/tokens"
 	"monoplane.dev/nodeagent/volumes"
 	"monoplane.dev/rules/phase"
 	"monoplane.dev/rules/resources"
@@ -25,8 +26,9 @@ func (a *Agent) newVolumes() *volumes.Manager {
 	if a.cfg.Simulated || a.cfg.PodsDir == "" {
 		return nil
 	}
+	a.tokens = tokens.New(tokens.Config{Accounts: a.cfg.Client.ServiceAccounts, Logger: a.cfg.Logger})
 	return volumes.New(volumes.Config{
-		Dir: a.cfg.PodsDir, Objects: a.objects, Logger: a.cfg.Logger,
+		Dir: a.cfg.PodsDir, Objects: a.objects, Tokens: a.tokens, Logger: a.cfg.Logger,
 		Allocatable: func() resources.List { return resources.ListOf(a.nodeNow().GetStatus().GetAllocatable()) },
 		Due:         func(uid string) { a.refreshVolumes(uid) },
 		RegistryDir: filepath.Join(filepath.Dir(a.cfg.PodsDir), "plugins_registry"),
@@ -124,6 +126,7 @@ func (j job) makesReadOnly(ctx context.Context) bool {
 // takeVolumesDown takes away what the agent made for the pod but its logs.
 func (j job) takeVolumesDown(ctx context.Context) error {
 	if j.agent.volumes != nil {
+		j.agent.tokens.Forget(uidOf(j.pod))
 		return j.agent.volumes.TearDown(ctx, uidOf(j.pod))
 	}
 	if dir := j.homeDir(); dir != "" {

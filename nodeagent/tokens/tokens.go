@@ -5,7 +5,8 @@
 //     its first four fifths last, a day at most, less up to ten seconds that differ from token to token, so that pods
 //     which started together do not all ask at once. Then a new one is asked for, and while there is none, the old one
 //     does until it ends.
-//   - At most one request is under way for a token. It goes on when those who wait for it give up, but not for ever.
+//   - At most one request is under way for a token. It goes on when those who wait for it give up, but not for ever,
+//     and not after Close.
 //   - What is remembered is bounded, and forgotten with its pod. Neither logs nor errors have tokens in them.
 //
 // What it does not do: it tells nobody that a token is about to end. Who has given one to a pod asks again in time.
@@ -14,6 +15,8 @@
 //	token, expires, err := m.Token(ctx, pod, "vault", 3600)
 //	...
 //	m.Forget(uid) // the pod is gone
+//	...
+//	m.Close()
 package tokens
 
 import (
@@ -55,6 +58,10 @@ type Config struct {
 // Manager gets tokens and remembers them. Make one with New. It is safe for concurrent use.
 type Manager struct {
 	cfg Config
+	// running ends with Close, which waits for asking.
+	running context.Context
+	close   context.CancelFunc
+	asking  sync.WaitGroup
 
 	mu     sync.Mutex
 	jitter *rand.Rand
@@ -104,9 +111,17 @@ func New(cfg Config) *Manager {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Manager{
-		cfg: cfg, jitter: rand.New(rand.NewPCG(cfg.Seed, cfg.Seed)), pods: make(map[string]map[key]*entry),
-	}
+	m := &Manager{cfg: cfg, jitter: rand.New(rand.NewPCG(cfg.Seed, cfg.Seed)), pods: make(map[string]map[key]*entry)}
+	m.running, m.close = context.WithCancel(context.Background())
+	return m
+}
+
+// Close ends the requests that are under way, and returns once they have ended. Nobody gets a token any more.
+func (m *Manager) Close() {
+	m.mu.Lock()
+	m.close() // from here on asking only falls
+	m.mu.Unlock()
+	m.asking.Wait()
 }
 
 // Token returns a token of the pod's service account that is bound to the pod, and when it expires by this machine's
@@ -119,6 +134,10 @@ func (m *Manager) Token(
 	}
 	k := key{audience, expirationSeconds}
 	m.mu.Lock()
+	if err := m.running.Err(); err != nil {
+		m.mu.Unlock()
+		return "", time.Time{}, err
+	}
 	e := m.entryOf(pod.GetMetadata().GetUid(), k)
 	now := time.Now()
 	if e.token != "" && now.Before(e.renew) {
@@ -129,7 +148,7 @@ func (m *Manager) Token(
 	if r == nil {
 		r = &request{done: make(chan struct{})}
 		e.asking = r
-		go m.ask(context.WithoutCancel(ctx), pod, k, e, r)
+		m.asking.Go(func() { m.ask(m.running, pod, k, e, r) })
 	}
 	m.mu.Unlock()
 	select {

@@ -71,6 +71,10 @@ func run(t *testing.T, cfg tokens.Config, test func(t *testing.T, w *world)) {
 			t.Fatal(err)
 		}
 		test(t, w)
+		w.m.Close()
+		if _, _, err := w.m.Token(t.Context(), w.pod("late"), "", 3607); !errors.Is(err, context.Canceled) {
+			t.Errorf("after Close: %v", err)
+		}
 	})
 }
 
