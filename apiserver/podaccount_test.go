@@ -73,3 +73,36 @@ func TestPodsWaitForTheDefaultAccount(t *testing.T) {
 		}
 	})
 }
+
+// Pods get a volume with a token of their account, and share it.
+func TestPodsGetATokenVolume(t *testing.T) {
+	c := start(t)
+	c.account("builder")
+	const path = "/var/run/secrets/kubernetes.io/serviceaccount"
+	make := func(name string, change func(*corev1.PodSpec)) *corev1.Pod {
+		p := newPod(name)
+		p.Spec.ServiceAccountName = "builder"
+		p.Spec.InitContainers = []*corev1.Container{{Name: "init", Image: "host"}}
+		change(p.Spec)
+		must(c.admin().Pods.Create(ctx(t), &corev1.CreatePodRequest{Object: p}))(t)
+		return must(c.admin().Pods.Get(ctx(t), &metav1.GetRequest{Namespace: "default", Name: name}))(t)
+	}
+	first, second := make("first", func(*corev1.PodSpec) {}), make("second", func(*corev1.PodSpec) {})
+	if len(first.Spec.Volumes) != 1 || len(first.Spec.Volumes[0].GetVolumeSource().GetProjected().GetSources()) != 3 ||
+		!strings.HasPrefix(first.Spec.Volumes[0].Name, "kube-api-access-") {
+		t.Fatalf("volumes %v", first.Spec.Volumes)
+	}
+	if first.Spec != second.Spec {
+		t.Error("two pods of one description do not share their spec")
+	}
+	for _, list := range [][]*corev1.Container{first.Spec.Containers, first.Spec.InitContainers} {
+		if m := list[0].VolumeMounts; len(m) != 1 || m[0].MountPath != path || !m[0].ReadOnly ||
+			m[0].Name != first.Spec.Volumes[0].Name {
+			t.Errorf("container %s mounts %v", list[0].Name, m)
+		}
+	}
+	none := make("none", func(s *corev1.PodSpec) { s.AutomountServiceAccountToken = ptr(false) })
+	if len(none.Spec.Volumes) != 0 || len(none.Spec.Containers[0].VolumeMounts) != 0 {
+		t.Errorf("a pod that wants no token got %v", none.Spec.Volumes)
+	}
+}

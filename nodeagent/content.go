@@ -27,8 +27,19 @@ func (w *worker) track(in podstate.Input, life podstate.Life) {
 	}
 	switch in.(type) {
 	case podstate.Start, podstate.Changed:
-		w.agent.objects.Track(w.m.Pod())
+		w.agent.objects.Track(w.agent.withoutIdleVolumes(w.m.Pod()))
 	}
+}
+
+// withoutIdleVolumes returns the pod without the volumes that nobody mounts, those of a simulated machine: what they
+// refer to need not be known.
+func (a *Agent) withoutIdleVolumes(p *corev1.Pod) *corev1.Pod {
+	if !a.cfg.Simulated || len(p.GetSpec().GetVolumes()) == 0 {
+		return p
+	}
+	spec := p.Spec.Shallow()
+	spec.Volumes = nil
+	return &corev1.Pod{Metadata: p.Metadata, Spec: spec}
 }
 
 // contentChanged tells pods that something which they use has changed, or is there at last.

@@ -84,6 +84,26 @@ func withAccount(r *rand.Rand) *v1.Pod {
 	return p
 }
 
+// sameName gives the volume that Kubernetes has added the name that it has here, where it is the same in all pods.
+func sameName(p *v1.Pod) {
+	const prefix, name = "kube-api-access-", "kube-api-access-token"
+	last := len(p.Spec.Volumes) - 1
+	if last < 0 || len(p.Spec.Volumes[last].Name) != len(name) || !strings.HasPrefix(p.Spec.Volumes[last].Name, prefix) {
+		return
+	}
+	was := p.Spec.Volumes[last].Name
+	p.Spec.Volumes[last].Name = name
+	for _, containers := range [][]v1.Container{p.Spec.InitContainers, p.Spec.Containers} {
+		for i := range containers {
+			for j := range containers[i].VolumeMounts {
+				if m := &containers[i].VolumeMounts[j]; m.Name == was {
+					m.Name = name
+				}
+			}
+		}
+	}
+}
+
 // A pod gets of its service account, or is refused because of it, what Kubernetes' admission gives it.
 func TestServiceAccountsGivePodsTheSame(t *testing.T) {
 	r := random(t)
@@ -94,7 +114,7 @@ func TestServiceAccountsGivePodsTheSame(t *testing.T) {
 		attrs := admission.NewAttributesRecord(in, nil, core.Kind("Pod").WithVersion("v1"), in.Namespace, in.Name,
 			core.Resource("pods").WithVersion("v1"), "", admission.Create, nil, false, nil)
 		plugin := admissionplugin.NewServiceAccount()
-		plugin.MountServiceAccountToken = false
+		plugin.MountServiceAccountToken = true
 		client := k8sfake.NewClientset(account)
 		plugin.SetExternalKubeClientSet(client)
 		factory := informers.NewSharedInformerFactory(client, 0)
@@ -125,6 +145,7 @@ func TestServiceAccountsGivePodsTheSame(t *testing.T) {
 		if err := legacyscheme.Scheme.Convert(in, out, nil); err != nil {
 			t.Fatal(err)
 		}
+		sameName(out)
 		theirs := ourPod(t, out)
 		pod.Default(theirs)
 		pod.Default(mine)

@@ -172,13 +172,16 @@ func (s *Server) withAccount(
 	return answer, err
 }
 
-// account puts the default service account of a namespace into the store, unless it is there.
+// account puts the default service account of a namespace into the store, unless it is there. It gives its pods no
+// tokens: what tests make stays as they made it, and waits for no certificate, which another controller publishes.
 func (s *Server) account(ctx context.Context, namespace string) error {
 	const name = "default"
+	none := false
 	_, err := s.Store.Commit(ctx, store.Txn{Ops: []store.Op{{
 		Key: store.Key{Kind: corev1.ServiceAccountKind, Namespace: namespace, Name: name},
 		Object: &corev1.ServiceAccount{
-			Metadata: &metav1.ObjectMeta{Namespace: namespace, Name: name, Uid: "default-of-" + namespace},
+			Metadata:                     &metav1.ObjectMeta{Namespace: namespace, Name: name, Uid: "default-of-" + namespace},
+			AutomountServiceAccountToken: &none,
 		},
 	}}})
 	var conflict *store.ConflictError

@@ -74,10 +74,13 @@ func (p *Pods) accountOf(ctx context.Context, o *corev1.Pod) (*corev1.ServiceAcc
 	return account, nil
 }
 
-// ApplyServiceAccount carries over to a pod what its service account says: with which secrets its images are pulled.
-// It refuses a pod that refers to secrets which the account keeps from it.
+// ApplyServiceAccount carries over to a pod what its service account says: whether it gets a token, and with which
+// secrets its images are pulled. It refuses a pod that refers to secrets which the account keeps from it.
 func ApplyServiceAccount(o *corev1.Pod, account *corev1.ServiceAccount) error {
 	s := o.Spec
+	if automounts(s, account) {
+		mountAccess(s)
+	}
 	if len(s.ImagePullSecrets) == 0 {
 		for _, secret := range account.GetImagePullSecrets() {
 			s.ImagePullSecrets = append(s.ImagePullSecrets, object.Clone(secret))
