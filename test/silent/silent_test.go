@@ -44,6 +44,8 @@ var explained = map[string]string{
 	"NodeSpec.externalID":                                  "for information, in Kubernetes too",
 	"NodeSpec.providerID":                                  "for information, in Kubernetes too",
 	"Taint.timeAdded":                                      "for information",
+	"PodSpec.automountServiceAccountToken":                 "the server gives the pod a volume with a token, or none",
+	"ServiceAccount.automountServiceAccountToken":          "the server gives pods a volume with a token, or none",
 	"ConfigMap.immutable":                                  "validation refuses changes",
 	"Secret.stringData":                                    "the server makes it part of data",
 	"Secret.immutable":                                     "validation refuses changes",

@@ -1056,7 +1056,7 @@ const Docs = "" +
 	"ServiceAccount.automountServiceAccountToken\tWhether its pods get a token.\n" +
 	"ServiceAccount.imagePullSecrets\tRegistry credentials for its pods.\n" +
 	"ServiceAccount.metadata\tIdentity of the service account.\n" +
-	"ServiceAccount.secrets\tSecrets that its pods may use.\n" +
+	"ServiceAccount.secrets\tSecrets that its pods may use. With annotation kubernetes.io/enforce-mountable-secrets \"true\" they may use no others.\n" +
 	"ServiceAccountEvent\tServiceAccountEvent is one change.\n" +
 	"ServiceAccountEvent.object\tThe object after the change, or as it was last when deleted. In a BOOKMARK only its resourceVersion and annotations are set.\n" +
 	"ServiceAccountEvent.status\tWith ERROR: what went wrong. The stream ends after it.\n" +

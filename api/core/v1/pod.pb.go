@@ -1510,7 +1510,7 @@ const file_monoplane_core_v1_pod_proto_rawDesc = "" +
 	"\x03log\x12\x03Log\"\rPodLogOptionsZ\xa5\x02\n" +
 	"\x06Delete\x12\x9a\x02Delete begins a graceful deletion, shortens one, or with a grace of 0 forces it (spec: DEL-1 to DEL-6). Codes: NotFound, Aborted with reason Conflict (a precondition does not hold), PermissionDenied (the identity may not force; DEL-8). The answer is the pod as the deletion left it.Z\xda\x01\n" +
 	"\x04Bind\x12\xd1\x01Bind assigns the pod to a node, once (spec: SCHED-3, DEL-11). Codes: NotFound (pod or node), Aborted with reason Conflict (already bound, terminating or gated; pod or node with another uid or resourceVersion).Z\xc9\x01\n" +
-	"\x03Log\x12\xc1\x01Log streams a container's log as plain text. Codes: NotFound (pod or container), InvalidArgument (the container has not started, or bad options), Unavailable (the node's agent is out of reach).h\x01\"\xc6\x17\n" +
+	"\x03Log\x12\xc1\x01Log streams a container's log as plain text. Codes: NotFound (pod or container), InvalidArgument (the container has not started, or bad options), Unavailable (the node's agent is out of reach).h\x01\"\xc0\x17\n" +
 	"\aPodSpec\x12Q\n" +
 	"\avolumes\x18\x01 \x03(\v2\x19.monoplane.core.v1.VolumeB\x1c\xa2\x94#\x10merge,retainKeys\xaa\x94#\x04nameR\avolumes\x12S\n" +
 	"\n" +
@@ -1534,8 +1534,8 @@ const file_monoplane_core_v1_pod_proto_rawDesc = "" +
 	"\tsubdomain\x18\x11 \x01(\tR\tsubdomain\x127\n" +
 	"\baffinity\x18\x12 \x01(\v2\x1b.monoplane.core.v1.AffinityR\baffinity\x12$\n" +
 	"\rschedulerName\x18\x13 \x01(\tR\rschedulerName\x12W\n" +
-	"\x0einitContainers\x18\x14 \x03(\v2\x1c.monoplane.core.v1.ContainerB\x11\xa2\x94#\x05merge\xaa\x94#\x04nameR\x0einitContainers\x12M\n" +
-	"\x1cautomountServiceAccountToken\x18\x15 \x01(\bB\x04\x98\x94#\x02H\x02R\x1cautomountServiceAccountToken\x88\x01\x01\x12?\n" +
+	"\x0einitContainers\x18\x14 \x03(\v2\x1c.monoplane.core.v1.ContainerB\x11\xa2\x94#\x05merge\xaa\x94#\x04nameR\x0einitContainers\x12G\n" +
+	"\x1cautomountServiceAccountToken\x18\x15 \x01(\bH\x02R\x1cautomountServiceAccountToken\x88\x01\x01\x12?\n" +
 	"\vtolerations\x18\x16 \x03(\v2\x1d.monoplane.core.v1.TolerationR\vtolerations\x12O\n" +
 	"\vhostAliases\x18\x17 \x03(\v2\x1c.monoplane.core.v1.HostAliasB\x0f\xa2\x94#\x05merge\xaa\x94#\x02ipR\vhostAliases\x12,\n" +
 	"\x11priorityClassName\x18\x18 \x01(\tR\x11priorityClassName\x12\x1f\n" +

@@ -698,9 +698,6 @@ func (x *PodSpec) SetsLimited() bool {
 			return true
 		}
 	}
-	if x.AutomountServiceAccountToken != nil && *x.AutomountServiceAccountToken {
-		return true
-	}
 	for _, v := range x.EphemeralContainers {
 		if v.SetsLimited() {
 			return true

@@ -28,7 +28,7 @@ type ServiceAccount struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Identity of the service account.
 	Metadata *v1.ObjectMeta `protobuf:"bytes,1,opt,name=metadata,proto3" json:"metadata,omitempty"`
-	// Secrets that its pods may use.
+	// Secrets that its pods may use. With annotation kubernetes.io/enforce-mountable-secrets "true" they may use no others.
 	Secrets []*ObjectReference `protobuf:"bytes,2,rep,name=secrets,proto3" json:"secrets,omitempty"`
 	// Registry credentials for its pods.
 	ImagePullSecrets []*LocalObjectReference `protobuf:"bytes,3,rep,name=imagePullSecrets,proto3" json:"imagePullSecrets,omitempty"`
@@ -155,12 +155,12 @@ var File_monoplane_core_v1_serviceaccount_proto protoreflect.FileDescriptor
 
 const file_monoplane_core_v1_serviceaccount_proto_rawDesc = "" +
 	"\n" +
-	"&monoplane/core/v1/serviceaccount.proto\x12\x11monoplane.core.v1\x1a!monoplane/core/v1/reference.proto\x1a\x1emonoplane/meta/v1/object.proto\x1a\"monoplane/options/v1/options.proto\"\xdf\a\n" +
+	"&monoplane/core/v1/serviceaccount.proto\x12\x11monoplane.core.v1\x1a!monoplane/core/v1/reference.proto\x1a\x1emonoplane/meta/v1/object.proto\x1a\"monoplane/options/v1/options.proto\"\xcf\a\n" +
 	"\x0eServiceAccount\x12?\n" +
-	"\bmetadata\x18\x01 \x01(\v2\x1d.monoplane.meta.v1.ObjectMetaB\x04\x90\x94#\x01R\bmetadata\x12S\n" +
-	"\asecrets\x18\x02 \x03(\v2\".monoplane.core.v1.ObjectReferenceB\x15\x98\x94#\x02\xa2\x94#\x05merge\xaa\x94#\x04nameR\asecrets\x12Y\n" +
-	"\x10imagePullSecrets\x18\x03 \x03(\v2'.monoplane.core.v1.LocalObjectReferenceB\x04\x98\x94#\x02R\x10imagePullSecrets\x12M\n" +
-	"\x1cautomountServiceAccountToken\x18\x04 \x01(\bB\x04\x98\x94#\x02H\x00R\x1cautomountServiceAccountToken\x88\x01\x01:\xeb\x04\xb2\x9a#\xe6\x04\x12\x02v1\x1a\x0eServiceAccount\"\x0fserviceaccounts*\x0eserviceaccount2\x02sa8\x01R@\n" +
+	"\bmetadata\x18\x01 \x01(\v2\x1d.monoplane.meta.v1.ObjectMetaB\x04\x90\x94#\x01R\bmetadata\x12O\n" +
+	"\asecrets\x18\x02 \x03(\v2\".monoplane.core.v1.ObjectReferenceB\x11\xa2\x94#\x05merge\xaa\x94#\x04nameR\asecrets\x12S\n" +
+	"\x10imagePullSecrets\x18\x03 \x03(\v2'.monoplane.core.v1.LocalObjectReferenceR\x10imagePullSecrets\x12G\n" +
+	"\x1cautomountServiceAccountToken\x18\x04 \x01(\bH\x00R\x1cautomountServiceAccountToken\x88\x01\x01:\xeb\x04\xb2\x9a#\xe6\x04\x12\x02v1\x1a\x0eServiceAccount\"\x0fserviceaccounts*\x0eserviceaccount2\x02sa8\x01R@\n" +
 	"\x05token\x12\vCreateToken\x1a(monoplane.authentication.v1.TokenRequest@\x01Z\xe6\x03\n" +
 	"\vCreateToken\x12\xd6\x03CreateToken issues a token of the service account, and stores nothing. An agent gets tokens for the pods of its own node only, and bound to them. Codes: NotFound (the service account, or the object that the token should be bound to), InvalidArgument with reason Invalid (every bad field is listed) or BadRequest (a token cannot be bound to that), Aborted with reason Conflict (the account or the object has another uid), Unavailable (the server has no key to sign with).B\x1f\n" +
 	"\x1d_automountServiceAccountToken\"\xb0\x01\n" +

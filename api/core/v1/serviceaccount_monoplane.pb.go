@@ -124,24 +124,6 @@ func (x *ServiceAccount) CloneTo(c *ServiceAccount) {
 // CloneMessage is Clone for those who do not know the type.
 func (x *ServiceAccount) CloneMessage() proto.Message { return x.Clone() }
 
-// SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. A zero
-// value that is given explicitly counts where it asks for something.
-func (x *ServiceAccount) SetsLimited() bool {
-	if x == nil {
-		return false
-	}
-	if len(x.Secrets) > 0 {
-		return true
-	}
-	if len(x.ImagePullSecrets) > 0 {
-		return true
-	}
-	if x.AutomountServiceAccountToken != nil && *x.AutomountServiceAccountToken {
-		return true
-	}
-	return false
-}
-
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *ServiceAccount) AppendProtobuf(e *wire.Encoder) {
 	if x == nil {
@@ -276,20 +258,6 @@ func (x *ServiceAccountList) CloneTo(c *ServiceAccountList) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *ServiceAccountList) CloneMessage() proto.Message { return x.Clone() }
-
-// SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. A zero
-// value that is given explicitly counts where it asks for something.
-func (x *ServiceAccountList) SetsLimited() bool {
-	if x == nil {
-		return false
-	}
-	for _, v := range x.Items {
-		if v.SetsLimited() {
-			return true
-		}
-	}
-	return false
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *ServiceAccountList) AppendProtobuf(e *wire.Encoder) {

@@ -58,18 +58,6 @@ func (x *CreateServiceAccountRequest) CloneTo(c *CreateServiceAccountRequest) {
 // CloneMessage is Clone for those who do not know the type.
 func (x *CreateServiceAccountRequest) CloneMessage() proto.Message { return x.Clone() }
 
-// SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. A zero
-// value that is given explicitly counts where it asks for something.
-func (x *CreateServiceAccountRequest) SetsLimited() bool {
-	if x == nil {
-		return false
-	}
-	if x.Object.SetsLimited() {
-		return true
-	}
-	return false
-}
-
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *CreateServiceAccountRequest) AppendProtobuf(e *wire.Encoder) {
 	if x == nil {
@@ -140,18 +128,6 @@ func (x *UpdateServiceAccountRequest) CloneTo(c *UpdateServiceAccountRequest) {
 // CloneMessage is Clone for those who do not know the type.
 func (x *UpdateServiceAccountRequest) CloneMessage() proto.Message { return x.Clone() }
 
-// SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. A zero
-// value that is given explicitly counts where it asks for something.
-func (x *UpdateServiceAccountRequest) SetsLimited() bool {
-	if x == nil {
-		return false
-	}
-	if x.Object.SetsLimited() {
-		return true
-	}
-	return false
-}
-
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *UpdateServiceAccountRequest) AppendProtobuf(e *wire.Encoder) {
 	if x == nil {
@@ -219,18 +195,6 @@ func (x *ServiceAccountEvent) CloneTo(c *ServiceAccountEvent) {
 // CloneMessage is Clone for those who do not know the type.
 func (x *ServiceAccountEvent) CloneMessage() proto.Message { return x.Clone() }
 
-// SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. A zero
-// value that is given explicitly counts where it asks for something.
-func (x *ServiceAccountEvent) SetsLimited() bool {
-	if x == nil {
-		return false
-	}
-	if x.Object.SetsLimited() {
-		return true
-	}
-	return false
-}
-
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *ServiceAccountEvent) AppendProtobuf(e *wire.Encoder) {
 	if x == nil {
@@ -288,20 +252,6 @@ func (x *ServiceAccountEvents) CloneTo(c *ServiceAccountEvents) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *ServiceAccountEvents) CloneMessage() proto.Message { return x.Clone() }
-
-// SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. A zero
-// value that is given explicitly counts where it asks for something.
-func (x *ServiceAccountEvents) SetsLimited() bool {
-	if x == nil {
-		return false
-	}
-	for _, v := range x.Events {
-		if v.SetsLimited() {
-			return true
-		}
-	}
-	return false
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *ServiceAccountEvents) AppendProtobuf(e *wire.Encoder) {
