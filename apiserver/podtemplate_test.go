@@ -41,7 +41,8 @@ func TestPodTemplatesAreFilledInAsFarAsTemplatesAre(t *testing.T) {
 	refused.Template.Spec.SchedulingGroup = &corev1.PodSchedulingGroup{}
 	if _, err := templates.Create(ctx(t), &corev1.CreatePodTemplateRequest{Object: refused}); !apierrors.Is(err,
 		apierrors.Invalid) ||
-		!strings.Contains(err.Error(), "template.spec.schedulingGroup: Forbidden: not supported by this version of Monoplane") {
+		!strings.Contains(err.Error(), "template.spec.schedulingGroup: Forbidden: not supported by this version of "+
+			"Monoplane") {
 		t.Errorf("what pods may not have is not refused: %v", err)
 	}
 

@@ -7,8 +7,8 @@
 //
 // Guarantees:
 //   - A token is good for as long as the service account of that uid exists, and the object of that uid that it is
-//     bound to. Both are looked up for every request: once a deletion was acknowledged, no token outlives it. An object
-//     that waits for its finalizers is as good as deleted a minute after its time has come.
+//     bound to. Both are looked up for every request: once a deletion was acknowledged, no token outlives it. An
+//     object that waits for its finalizers is as good as deleted a minute after its time has come.
 //   - A signature is verified once: what a token says is remembered, by the digest of the token and in a bounded
 //     number.
 //   - Tokens are neither stored nor logged, and no error repeats one.

@@ -215,7 +215,8 @@ func TestSupportOfVolumes(t *testing.T) {
 	if len(refused) > 0 {
 		t.Errorf("refused %v", refused)
 	}
-	want := []string{"spec.volumes[3].rbd: no node has a driver for it: pods that mount it wait, with the event FailedMount"}
+	want := []string{"spec.volumes[3].rbd: no node has a driver for it: pods that mount it wait, with the event " +
+		"FailedMount"}
 	if !slices.Equal(stored, want) {
 		t.Errorf("warnings %q", stored)
 	}

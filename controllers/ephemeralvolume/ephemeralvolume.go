@@ -5,8 +5,8 @@
 //	pod gone, or another of its name ──► the claim is deleted
 //
 // What it guarantees: it never touches a claim that was not made for a pod. A pod whose claim has the name of another
-// one waits until that is gone; the scheduler says so. A claim is deleted only after a live read has shown that its pod
-// is gone, and only if it is still the same claim (DEL-11).
+// one waits until that is gone; the scheduler says so. A claim is deleted only after a live read has shown that its
+// pod is gone, and only if it is still the same claim (DEL-11).
 package ephemeralvolume
 
 import (

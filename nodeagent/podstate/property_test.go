@@ -522,8 +522,8 @@ func (c *chaos) answerStop(a StopContainer, fail bool) {
 	c.step(ContainerStopped{ID: a.ID, Instance: c.exit(a.ID, code)})
 }
 
-// spec: LIFE-1, LIFE-3, LIFE-10, CTR-2, INIT-1, INIT-6, PROBE-3, PROBE-4, HOOK-1, HOOK-2, TERM-1, TERM-3, DEL-7, DEL-10,
-// DEL-11, DEL-13
+// spec: LIFE-1, LIFE-3, LIFE-10, CTR-2, INIT-1, INIT-6, PROBE-3, PROBE-4, HOOK-1, HOOK-2, TERM-1, TERM-3, DEL-7,
+// DEL-10, DEL-11, DEL-13
 func TestInvariants(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := newChaos(t)

@@ -3,8 +3,8 @@
 //
 // Each pod has 65536 ids that no other pod of the node has, the same for users and groups. They come from the line of
 // a user, "kubelet" as in Kubernetes, in the machine's subid files; a machine without such a line gives ids that it
-// has given to nobody else. A pod keeps its range for as long as it has a directory on the node: it is written there, so
-// that a restarted agent knows it. What is wrong with the files is an error that names file and line.
+// has given to nobody else. A pod keeps its range for as long as it has a directory on the node: it is written there,
+// so that a restarted agent knows it. What is wrong with the files is an error that names file and line.
 //
 // It makes no namespace: that is the runtime's part.
 package userns

@@ -9,8 +9,8 @@ import (
 const claimKind = "PersistentVolumeClaim"
 
 // NormalizeDataSource writes where the content of a claim comes from into both fields that can say so. Sources that
-// the older of the two could never name are dropped from it, unless the claim had a source before: old is what it asked
-// for, or nil.
+// the older of the two could never name are dropped from it, unless the claim had a source before: old is what it
+// asked for, or nil.
 func NormalizeDataSource(s, old *corev1.PersistentVolumeClaimSpec) {
 	had := old.GetDataSource() != nil || old.GetDataSourceRef() != nil
 	if !had && s.GetDataSourceRef() == nil && !classic(s.GetDataSource()) {
