@@ -13,6 +13,7 @@ import (
 	corev1 "monoplane.dev/api/core/v1"
 	"monoplane.dev/client/record"
 	"monoplane.dev/nodeagent/admission"
+	"monoplane.dev/nodeagent/criconfig"
 	"monoplane.dev/nodeagent/eviction"
 	"monoplane.dev/nodeagent/gc"
 	"monoplane.dev/nodeagent/hostinfo"
@@ -56,8 +57,12 @@ func newGuard(a *Agent) *guard {
 	if a.cfg.Simulated && a.cfg.Readings == nil {
 		return nil
 	}
+	var ours func(*runtimeapi.Container) bool
+	if a.cfg.Owner != "" {
+		ours = func(c *runtimeapi.Container) bool { return c.GetLabels()[criconfig.LabelOwner] == a.cfg.Owner }
+	}
 	return &guard{
-		agent: a, pressure: eviction.NewPressure(a.cfg.thresholds, a.cfg.Eviction.Transition),
+		agent: a, images: gc.Images{Ours: ours}, pressure: eviction.NewPressure(a.cfg.thresholds, a.cfg.Eviction.Transition),
 		helpless:   trouble{what: "the machine runs out of something", log: a.cfg.Logger},
 		unmeasured: trouble{what: "the runtime does not say what pods use", log: a.cfg.Logger},
 	}

@@ -3,7 +3,8 @@
 //
 // An image is in use while any container is made of it. Pinned images, such as that of the sandboxes, always are. What
 // has been here, or in use, less than a minimum age ago stays: a pod may be about to start. What was used longest ago
-// goes first.
+// goes first. In a runtime that others use too, an image goes only if it was seen in use by the agent's own containers:
+// the rest is not the agent's to remove.
 package gc
 
 import (
@@ -49,6 +50,9 @@ func (p Policy) ToFree(size, available int64) int64 {
 
 // Images remembers when images came and were in use. The zero value knows none.
 type Images struct {
+	// Ours tells the agent's own containers in a runtime that others use too; nil where there are no others.
+	Ours func(*runtimeapi.Container) bool
+
 	seen map[string]*record // by id
 }
 
@@ -56,14 +60,16 @@ type record struct {
 	came, used time.Time // used is zero for one that was never
 	size       int64
 	kept       bool // in use now, or pinned
+	ours       bool // was in use by a container of the agent's
 }
 
 // Observe takes in which images there are, and which containers.
 func (g *Images) Observe(now time.Time, images []*runtimeapi.Image, containers []*runtimeapi.Container) {
-	inUse := make(map[string]bool)
+	inUse, ours := make(map[string]bool), make(map[string]bool)
 	for _, c := range containers {
 		for _, ref := range []string{c.GetImageRef(), c.GetImage().GetImage(), c.GetImageId()} {
 			inUse[ref] = true
+			ours[ref] = ours[ref] || g.Ours == nil || g.Ours(c)
 		}
 	}
 	before := g.seen
@@ -77,6 +83,7 @@ func (g *Images) Observe(now time.Time, images []*runtimeapi.Image, containers [
 		r.size = int64(image.GetSize())
 		names := slices.Concat([]string{id}, image.GetRepoTags(), image.GetRepoDigests())
 		used := slices.ContainsFunc(names, func(name string) bool { return name != "" && inUse[name] })
+		r.ours = r.ours || slices.ContainsFunc(names, func(name string) bool { return name != "" && ours[name] })
 		if used {
 			r.used = now
 		}
@@ -94,7 +101,7 @@ func (g *Images) Unused(now time.Time, p Policy, toFree int64) []string {
 	}
 	var all []candidate
 	for id, r := range g.seen {
-		if !r.kept && now.Sub(r.latest()) >= p.MinAge {
+		if !r.kept && (r.ours || g.Ours == nil) && now.Sub(r.latest()) >= p.MinAge {
 			all = append(all, candidate{id, r})
 		}
 	}

@@ -42,6 +42,20 @@ func TestImages(t *testing.T) {
 	expect(at(6*time.Minute), 0, "c", "b")
 }
 
+// What others brought into a runtime is theirs.
+func TestImagesOfOthersStay(t *testing.T) {
+	g := gc.Images{Ours: func(c *runtimeapi.Container) bool { return c.GetLabels()["owner"] == "us" }}
+	all := []*runtimeapi.Image{image("ours", 10), image("theirs", 10), image("idle", 10)}
+	start := time.Unix(1000, 0)
+	g.Observe(start, all, []*runtimeapi.Container{
+		{ImageRef: "ours", Labels: map[string]string{"owner": "us"}}, {ImageRef: "theirs"},
+	})
+	g.Observe(start.Add(time.Minute), all, nil)
+	if got := g.Unused(start.Add(time.Hour), gc.Policy{}.Complete(), -1); !slices.Equal(got, []string{"ours"}) {
+		t.Errorf("removed: %v", got)
+	}
+}
+
 func TestToFree(t *testing.T) {
 	p := gc.Policy{}.Complete()
 	for _, x := range []struct{ size, available, want int64 }{
