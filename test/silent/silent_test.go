@@ -15,29 +15,26 @@ import (
 	"monoplane.dev/api/services"
 )
 
-// notes are the kinds that are not looked at: notes of programs for each other, which the server keeps, and questions
-// that it answers.
+// notes are the kinds that are not looked at: notes of programs for each other, which the server keeps, questions that
+// it answers, and what it alone says.
 var notes = map[string]bool{
 	"Event": true, "Lease": true, "PlacementReview": true, "TokenReview": true, "SelfSubjectReview": true,
+	"NodeMetrics": true, "PodMetrics": true,
 }
 
 // explained says, for fields that no component reads, why they are not ignored.
 var explained = map[string]string{
 	"ObjectFieldSelector.apiVersion":                       "validation knows one version",
-	"VolumeMount.name":                                     "needs a volume, which is refused or answered with a warning",
-	"VolumeMount.readOnly":                                 "needs a volume, which is refused or answered with a warning",
-	"VolumeMount.subPath":                                  "needs a volume, which is refused or answered with a warning",
-	"VolumeMount.mountPropagation":                         "needs a volume, which is refused or answered with a warning",
-	"VolumeMount.subPathExpr":                              "needs a volume, which is refused or answered with a warning",
-	"VolumeMount.recursiveReadOnly":                        "needs a volume, which is refused or answered with a warning",
-	"Container.volumeDevices":                              "needs a volume, which is refused or answered with a warning",
+	"LocalVolumeSource.fsType":                             "a local volume is a directory: devices are not formatted",
+	"ContainerResizePolicy.resourceName":                   "a resize of running containers, which alone it is for, is refused",
+	"ContainerResizePolicy.restartPolicy":                  "a resize of running containers, which alone it is for, is refused",
+	"EphemeralContainerCommon.restartPolicy":               "validation refuses it",
 	"PodSpec.serviceAccount":                               "kept equal to serviceAccountName",
 	"PodSpec.enableServiceLinks":                           "there are no services to announce",
 	"WindowsSecurityContextOptions.gmsaCredentialSpecName": "no node runs Windows: agents refuse such pods",
 	"WindowsSecurityContextOptions.gmsaCredentialSpec":     "no node runs Windows: agents refuse such pods",
 	"WindowsSecurityContextOptions.runAsUserName":          "no node runs Windows: agents refuse such pods",
 	"WindowsSecurityContextOptions.hostProcess":            "no node runs Windows: agents refuse such pods",
-	"PodSecurityContext.fsGroupChangePolicy":               "the ownership of volumes is for the agent's volumes, which are refused",
 	"PodSecurityContext.seLinuxChangePolicy":               "\"Recursive\", the only value, is what runtimes do",
 	"Toleration.tolerationSeconds":                         "answered with a warning, but for the tolerations that every pod gets",
 	"NodeSpec.podCIDR":                                     "kept equal to podCIDRs",
@@ -46,7 +43,6 @@ var explained = map[string]string{
 	"Taint.timeAdded":                                      "for information",
 	"PodSpec.automountServiceAccountToken":                 "the server gives the pod a volume with a token, or none",
 	"ServiceAccount.automountServiceAccountToken":          "the server gives pods a volume with a token, or none",
-	"ConfigMap.immutable":                                  "validation refuses changes",
 	"Secret.stringData":                                    "the server makes it part of data",
 	"Secret.immutable":                                     "validation refuses changes",
 	"PodTemplate.template":                                 "for programs that make pods of it",
@@ -100,8 +96,8 @@ func TestNoFieldIsSilent(t *testing.T) {
 }
 
 // eachField calls f once for each field in or below a message that is served in full, and goes on below where f says
-// so. Of an object itself, metadata and status are left out: the one is the same for all kinds, and users do not write
-// the other.
+// so. Metadata, and an object's status, are left out: the one is the same for all kinds, and users do not write the
+// other.
 func eachField(
 	d protoreflect.MessageDescriptor, object bool, seen map[protoreflect.FullName]bool,
 	f func(protoreflect.FieldDescriptor) bool,
@@ -112,7 +108,7 @@ func eachField(
 	seen[d.FullName()] = true
 	for i := range d.Fields().Len() {
 		fd := d.Fields().Get(i)
-		if object && (fd.Name() == "metadata" || fd.Name() == "status") {
+		if fd.Name() == "metadata" || object && fd.Name() == "status" {
 			continue
 		}
 		support, _ := proto.GetExtension(fd.Options(), optionsv1.E_Support).(optionsv1.Support)
