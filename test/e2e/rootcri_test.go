@@ -17,6 +17,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"monoplane.dev/test/lifecycle"
 )
 
 // boxed returns a pod of an image that runs a shell script in a container of its own.
@@ -75,6 +77,7 @@ func TestRootContainerd(t *testing.T) {
 			})
 		}
 	})
+	t.Run("lifecycle", on.lifecycle)
 	t.Run("server killed", on.serverIsKilled)
 	next := startIn(t, c.dir, "--runtime-endpoint", ctd.endpoint())
 	on = onContainerd{next, next.pods(t, "default"), ctd}
@@ -127,6 +130,40 @@ func (c onContainerd) network(t *testing.T) {
 	c.untilPhase(t, "client", corev1.PodSucceeded)
 	if got := c.logs(t, "client"); got != "server\n" {
 		t.Errorf("the client got %q", got)
+	}
+}
+
+// lifecycle plays the scenarios of package lifecycle with containers. They find the program and the file of their marks
+// in a directory of the machine.
+func (c onContainerd) lifecycle(t *testing.T) {
+	program, err := os.ReadFile(binary(t, "act"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := lifecycle.All("containerd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	namespace := c.namespace(t)
+	for _, s := range all {
+		t.Run(s.Name, func(t *testing.T) {
+			t.Parallel()
+			journal := newJournal(t)
+			dir := filepath.Dir(journal)
+			if err := os.WriteFile(filepath.Join(dir, "act"), program, 0o700); err != nil { //nolint:gosec // it is run
+				t.Fatal(err)
+			}
+			const at = "/act"
+			p := s.Real(boxImage, at+"/act", at+"/"+filepath.Base(journal))
+			p.Spec.Volumes = append(p.Spec.Volumes, corev1.Volume{Name: "act", VolumeSource: corev1.VolumeSource{
+				HostPath: &corev1.HostPathVolumeSource{Path: dir}}})
+			for _, list := range [][]corev1.Container{p.Spec.InitContainers, p.Spec.Containers} {
+				for i := range list {
+					list[i].VolumeMounts = append(list[i].VolumeMounts, corev1.VolumeMount{Name: "act", MountPath: at})
+				}
+			}
+			c.scenes(t, namespace).play(t, s, p, journal)
+		})
 	}
 }
 

@@ -90,6 +90,34 @@ func TestTour(t *testing.T) {
 	k.tour(t, []step{{line: "get pods", want: []string{`^No resources found in ` + k.namespace + ` namespace\.$`}}})
 }
 
+// The README's example of a ConfigMap in a pod, and of a probe.
+// spec: VOL-1, PROBE-3
+func TestGreeting(t *testing.T) {
+	t.Parallel()
+	c := shared(t)
+	k := c.kubectl(t, c.namespace(t))
+	file := example(t, "greeting.yaml")
+	until := func(line, want string) {
+		t.Helper()
+		eventually(t, "kubectl "+line, func() (bool, string) {
+			out, _ := k.run(t, "", words(line)...)
+			return regexp.MustCompile("(?m)" + want).MatchString(out), out
+		})
+	}
+	k.tour(t, []step{
+		{line: "apply -f " + file, want: []string{`^configmap/greeting created$`, `^pod/greeter created$`}},
+		{line: "wait --for=condition=Ready pod/greeter --timeout=40s"},
+	})
+	until("logs greeter --tail=1", `^Hello$`)
+	k.tour(t, []step{{line: `patch configmap greeting -p '{"data": {"text": "Good evening"}}'`,
+		want: []string{`^configmap/greeting patched$`}}})
+	until("logs greeter --tail=1", `^Good evening$`)
+	k.tour(t, []step{{line: `patch configmap greeting -p '{"data": {"health": "bad"}}'`}})
+	until("get pod greeter", `^greeter +0/1 +CrashLoopBackOff +1 `)
+	until("get events", `Warning +Unhealthy +pod/greeter +Liveness probe failed`)
+	k.tour(t, []step{{line: "delete -f " + file, want: []string{`^pod "greeter" deleted`}}})
+}
+
 // spec: CLI-2
 func TestChangesFromFiles(t *testing.T) {
 	t.Parallel()
