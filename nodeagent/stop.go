@@ -58,6 +58,7 @@ func (a *Agent) StopPods(ctx context.Context, report func(waiting []string)) err
 	if err != nil {
 		return context.Cause(ctx)
 	}
+	a.restVolumes(ctx, stuck)
 	// How they ended should be written too, but need not: the next agent finds it out from the runtime.
 	flush, cancelFlush := context.WithTimeout(ctx, flushTimeout)
 	defer cancelFlush()
@@ -108,6 +109,27 @@ func (a *Agent) waitKnown(ctx context.Context) error {
 		return fmt.Errorf("node %s: %w", a.cfg.NodeName, errUnknown)
 	case <-ctx.Done():
 		return context.Cause(ctx)
+	}
+}
+
+// restTimeout is how long StopPods waits for the volumes of one pod to be unmounted.
+const restTimeout = 5 * time.Second
+
+// restVolumes unmounts the volumes of pods that have stopped, so that the node's directory is one like any other.
+func (a *Agent) restVolumes(ctx context.Context, stuck []string) {
+	if a.volumes == nil {
+		return
+	}
+	for _, w := range a.list() {
+		if slices.Contains(stuck, name(w.pod())) {
+			continue
+		}
+		ctx, cancel := context.WithTimeout(ctx, restTimeout)
+		if err := a.volumes.Rest(ctx, w.uid); err != nil {
+			a.cfg.Logger.Warn("the volumes of a pod that has stopped stay mounted", "pod", name(w.pod()), "uid", w.uid,
+				"error", err)
+		}
+		cancel()
 	}
 }
 

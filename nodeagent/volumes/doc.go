@@ -9,7 +9,8 @@
 // The life of a pod's volumes, as the agent sees to it:
 //
 //	SetUp ──► Mounts, for each start of a container ──► TearDown
-//	            ▲ Refresh: what they were written from has changed
+//	  ▲         ▲ Refresh: what they were written from has changed
+//	  └─ Rest: the node is to be empty for a while
 //
 // Guarantees:
 //   - SetUp is idempotent: it finds what an earlier one made, and goes on where that failed. No container starts

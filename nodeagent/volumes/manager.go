@@ -303,18 +303,8 @@ func (m *Manager) TearDown(ctx context.Context, uid string) error {
 		if err != nil {
 			return err
 		}
-		// What shows parts of volumes goes before them.
-		if err := mount.Remove(ctx, filepath.Join(home, subpathsDir)); err != nil {
+		if err := m.release(ctx, home, rec); err != nil {
 			return err
-		}
-		for name, at := range rec.Volumes {
-			for _, by := range m.plugins {
-				if r, ok := by.(releaser); ok && by.name() == at.Plugin {
-					if err := r.release(ctx, home, at); err != nil {
-						return fmt.Errorf("volume %q: %w", name, err)
-					}
-				}
-			}
 		}
 		// The record goes last: the agent that comes back needs it as long as anything is left.
 		if err := mount.Remove(ctx, filepath.Join(home, volumesDir)); err != nil {
@@ -322,6 +312,45 @@ func (m *Manager) TearDown(ctx context.Context, uid string) error {
 		}
 		return mount.Remove(ctx, home)
 	})
+}
+
+// Rest takes away what is mounted of the pod's volumes and leaves what lies on disk: nothing of the pod runs, the node
+// is to be empty, and the pod's directory can be moved or removed as any other. SetUp brings the volumes back; what was
+// in memory is gone, as after a restart of the machine.
+func (m *Manager) Rest(ctx context.Context, uid string) error {
+	home := m.home(uid)
+	m.renewals.forget(uid)
+	if _, err := os.Lstat(filepath.Join(home, recordFile)); err != nil {
+		return nil // there are none
+	}
+	return m.alone(ctx, uid, "unmounting its volumes", func(ctx context.Context) error {
+		rec, err := readRecord(home)
+		if err != nil {
+			return err
+		}
+		if err := m.release(ctx, home, rec); err != nil {
+			return err
+		}
+		return mount.UnmountAll(home)
+	})
+}
+
+// release does what is to be done before a pod's volumes are unmounted.
+func (m *Manager) release(ctx context.Context, home string, rec *record) error {
+	// What shows parts of volumes goes before them.
+	if err := mount.Remove(ctx, filepath.Join(home, subpathsDir)); err != nil {
+		return err
+	}
+	for name, at := range rec.Volumes {
+		for _, by := range m.plugins {
+			if r, ok := by.(releaser); ok && by.name() == at.Plugin {
+				if err := r.release(ctx, home, at); err != nil {
+					return fmt.Errorf("volume %q: %w", name, err)
+				}
+			}
+		}
+	}
+	return nil
 }
 
 // removed drops the error about a name that is too long for a directory: there never was one.

@@ -330,6 +330,36 @@ func TestSecretsLieInMemory(t *testing.T) {
 	n.tearDown(p)
 }
 
+// A node that is to be empty for a while has nothing mounted, so that its directory can be removed as any other; what
+// lies on disk stays, and SetUp brings the rest back.
+func TestRest(t *testing.T) {
+	needsRoot(t)
+	n := newNode(t)
+	n.secrets["ns/s"] = &corev1.Secret{Data: map[string][]byte{"k": []byte("v")}}
+	p := pod(secret("v", "s"), emptyDir("disk", &corev1.EmptyDirVolumeSource{}))
+	n.setUp(p)
+	at := n.given(p)
+	if err := os.WriteFile(filepath.Join(at["/disk"], "kept"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := n.Rest(t.Context(), p.GetMetadata().GetUid()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if points, err := mount.Below(n.dir); err != nil || len(points) > 0 {
+		t.Errorf("still mounted: %v, %v", points, err)
+	}
+	n.setUp(p)
+	if _, err := os.Stat(filepath.Join(at["/disk"], "kept")); err != nil {
+		t.Error(err)
+	}
+	if got := n.read(filepath.Join(at["/v"], "k")); got != "v" {
+		t.Errorf("read %q", got)
+	}
+	n.tearDown(p)
+}
+
 // A projected volume joins its sources; its token can be read by the user that runs alone, or by fsGroup.
 func TestProjectedWithOwners(t *testing.T) {
 	needsRoot(t)

@@ -284,7 +284,8 @@ func TestDescriptors(t *testing.T) {
 		}
 	})
 	k := c.kubectl(t, "default")
-	watch, err := c.client(t).CoreV1().ConfigMaps("default").Watch(t.Context(), metav1.ListOptions{})
+	watch, err := c.client(t).CoreV1().ConfigMaps("default").Watch(t.Context(),
+		metav1.ListOptions{FieldSelector: "metadata.name!=kube-root-ca.crt"})
 	if err != nil {
 		t.Fatal(err)
 	}

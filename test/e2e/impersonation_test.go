@@ -24,7 +24,7 @@ func TestImpersonation(t *testing.T) {
 		{line: "--as=bob --as-uid=1 get pods", code: 1, want: []string{`users "bob" is forbidden`}},
 		{line: "--as=bob get --raw /readyz", code: 1, want: []string{`Forbidden`}},
 		{line: "--as=bob create configmap a", code: 1, want: []string{`users "bob" is forbidden`}},
-		{line: "get configmaps", want: []string{"No resources found"}},
+		{line: "get configmaps a", code: 1, want: []string{`configmaps "a" not found`}},
 	})
 	live, err := c.client(t).CoreV1().Namespaces().Get(t.Context(), ns, metav1.GetOptions{})
 	if err != nil || live.DeletionTimestamp != nil {

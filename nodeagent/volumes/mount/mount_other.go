@@ -25,5 +25,8 @@ func Below(string) ([]string, error) { return nil, nil }
 // Is reports false, since nothing was mounted.
 func Is(string) (bool, error) { return false, nil }
 
+// UnmountAll does nothing, since nothing was mounted.
+func UnmountAll(string) error { return nil }
+
 // Remove removes dir and all in it.
 func Remove(_ context.Context, dir string) error { return os.RemoveAll(dir) }

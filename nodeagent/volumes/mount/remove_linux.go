@@ -17,14 +17,8 @@ import (
 // Remove unmounts all that is mounted at and below dir, the last mounted first, and then removes dir and all in it. It
 // never looks into what is still mounted: that is an error, and stays whole. A dir that does not exist is fine.
 func Remove(ctx context.Context, dir string) error {
-	points, err := Below(dir)
-	if err != nil {
+	if err := UnmountAll(dir); err != nil {
 		return err
-	}
-	for _, point := range slices.Backward(points) {
-		if err := Unmount(point); err != nil {
-			return err
-		}
 	}
 	parent, err := unix.Open(filepath.Dir(dir), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if errors.Is(err, unix.ENOENT) {
@@ -36,6 +30,20 @@ func Remove(ctx context.Context, dir string) error {
 	defer unix.Close(parent)
 	r := remover{ctx: ctx, top: -1}
 	return r.remove(parent, filepath.Base(dir), dir, 0)
+}
+
+// UnmountAll unmounts all that is mounted at and below dir, the last mounted first.
+func UnmountAll(dir string) error {
+	points, err := Below(dir)
+	if err != nil {
+		return err
+	}
+	for _, point := range slices.Backward(points) {
+		if err := Unmount(point); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // deepest is how far down a remover goes, with an open descriptor for each level. What lies deeper is first moved up:

@@ -1,7 +1,10 @@
 package pod
 
 import (
+	"slices"
 	"strings"
+
+	"monoplane.dev/object"
 
 	corev1 "monoplane.dev/api/core/v1"
 )
@@ -47,6 +50,38 @@ func mountAccess(s *corev1.PodSpec) {
 	give(s.Containers)
 	if needed && !has {
 		s.Volumes = append(s.Volumes, accessVolume())
+	}
+}
+
+// keepAccess puts back what a pod was given of its service account, for clients that write only what they know: the
+// volume of mountAccess and its mounts, unless next has such a volume, and the secrets for pulling, unless it has any.
+func keepAccess(next, live *corev1.PodSpec) {
+	if len(next.ImagePullSecrets) == 0 {
+		for _, secret := range live.GetImagePullSecrets() {
+			next.ImagePullSecrets = append(next.ImagePullSecrets, object.Clone(secret))
+		}
+	}
+	given := slices.IndexFunc(live.GetVolumes(), func(v *corev1.Volume) bool { return v.GetName() == accessName })
+	if given < 0 || slices.ContainsFunc(next.Volumes, func(v *corev1.Volume) bool {
+		return strings.HasPrefix(v.GetName(), accessPrefix)
+	}) {
+		return
+	}
+	next.Volumes = append(next.Volumes, object.Clone(live.Volumes[given]))
+	keepAccessMounts(next.InitContainers, live.InitContainers)
+	keepAccessMounts(next.Containers, live.Containers)
+}
+
+func keepAccessMounts(next, live []*corev1.Container) {
+	for i := range min(len(next), len(live)) {
+		if next[i].GetName() != live[i].GetName() {
+			continue // which is refused
+		}
+		for _, m := range live[i].GetVolumeMounts() {
+			if m.GetName() == accessName {
+				next[i].VolumeMounts = append(next[i].VolumeMounts, object.Clone(m))
+			}
+		}
 	}
 }
 

@@ -155,6 +155,7 @@ func applyMain(asked, live *corev1.Pod) *corev1.Pod {
 	Default(next)
 	tolerateAbsence(next.Spec)
 	priority.Keep(next, live)
+	keepAccess(next.Spec, live.Spec)
 	next.Status = live.Status
 	return next
 }
