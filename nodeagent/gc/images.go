@@ -3,8 +3,8 @@
 //
 // An image is in use while any container is made of it. Pinned images, such as that of the sandboxes, always are. What
 // has been here, or in use, less than a minimum age ago stays: a pod may be about to start. What was used longest ago
-// goes first. In a runtime that others use too, an image goes only if it was seen in use by the agent's own containers:
-// the rest is not the agent's to remove.
+// goes first. In a runtime that others use too, an image goes only if it was seen in use by the agent's own
+// containers: the rest is not the agent's to remove.
 package gc
 
 import (

@@ -315,13 +315,16 @@ func (m *Manager) TearDown(ctx context.Context, uid string) error {
 }
 
 // Rest takes away what is mounted of the pod's volumes and leaves what lies on disk: nothing of the pod runs, the node
-// is to be empty, and the pod's directory can be moved or removed as any other. SetUp brings the volumes back; what was
-// in memory is gone, as after a restart of the machine.
+// is to be empty, and the pod's directory can be moved or removed as any other. SetUp brings the volumes back; what
+// was in memory is gone, as after a restart of the machine.
 func (m *Manager) Rest(ctx context.Context, uid string) error {
 	home := m.home(uid)
 	m.renewals.forget(uid)
-	if _, err := os.Lstat(filepath.Join(home, recordFile)); err != nil {
+	switch _, err := os.Lstat(filepath.Join(home, recordFile)); {
+	case errors.Is(err, fs.ErrNotExist), tooLong(err):
 		return nil // there are none
+	case err != nil:
+		return err
 	}
 	return m.alone(ctx, uid, "unmounting its volumes", func(ctx context.Context) error {
 		rec, err := readRecord(home)
