@@ -98,7 +98,7 @@ func (r *Runtime) recordExit(c *container, state shimwire.Container) {
 	}
 	journal := filepath.Join(c.dir, shim.StateName)
 	err := shimwire.Append(journal, state.Encode(), true)
-	if err == nil {
+	if err == nil || os.IsNotExist(err) { // it was removed meanwhile
 		return
 	}
 	r.log.Error("an exit cannot be recorded yet", "container", c.id, "error", err)
