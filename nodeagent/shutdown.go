@@ -2,6 +2,7 @@ package nodeagent
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	corev1 "monoplane.dev/api/core/v1"
@@ -39,10 +40,16 @@ func (a *Agent) ShutDown(ctx context.Context) error {
 			return err
 		}
 	}
+	// What is killed when its time is over ends a moment later. How pods ended should be told, but need not.
 	flush, cancel := context.WithTimeout(ctx, flushTimeout)
 	defer cancel()
-	_ = a.waitUntil(flush, func() bool { return !a.anyUnwritten() }) // they should be told of, but need not
+	_ = a.waitUntil(flush, func() bool { return ended(pods, workers) && !a.anyUnwritten() })
 	return ctx.Err()
+}
+
+// ended reports whether nothing of the pods runs that may soon be gone.
+func ended(pods []*corev1.Pod, workers map[*corev1.Pod]*worker) bool {
+	return !slices.ContainsFunc(pods, func(p *corev1.Pod) bool { return workers[p].waitedFor() })
 }
 
 // endGroup ends pods of one class, and waits for them as long as the class has time.
@@ -57,14 +64,7 @@ func (a *Agent) endGroup(ctx context.Context, g shutdown.Group, workers map[*cor
 	}
 	wait, cancel := context.WithTimeout(ctx, g.Period)
 	defer cancel()
-	err := a.waitUntil(wait, func() bool {
-		for _, p := range g.Pods {
-			if workers[p].waitedFor() {
-				return false
-			}
-		}
-		return true
-	})
+	err := a.waitUntil(wait, func() bool { return ended(g.Pods, workers) })
 	if err != nil && ctx.Err() == nil {
 		a.cfg.Logger.Warn("pods have not ended in time", "priority", g.Priority, "period", g.Period)
 	}

@@ -38,6 +38,7 @@
 // Statements:
 //
 //	marks CONTAINER: START TERM END(0)    exactly these marks, in this order
+//	begins CONTAINER: START TERM START    these marks, and perhaps more: it may have been started again meanwhile
 //	order: a.END(0) b.START               the first of these came before the second, and so on
 //	phases: Pending Running Succeeded     the API said these in this order, but for some, and the last one last
 //	condition Ready: False True False     likewise

@@ -154,10 +154,13 @@ func (s *Scenario) check(ctx context.Context, d Driver, seen *History, line stri
 	answer, _ := seen.ask(func() bool {
 		now := status(seen.last(), who)
 		switch about[0] {
-		case "marks":
+		case "marks", "begins":
 			got = seen.marksOf(who)
 			if s.disturbed {
 				got, words = calm(got), calm(words)
+			}
+			if about[0] == "begins" && len(got) > len(words) {
+				got = got[:len(words)]
 			}
 		case "phases":
 			got, exact = seen.phases(), false

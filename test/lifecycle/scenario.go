@@ -96,7 +96,7 @@ func (s *Scenario) Disturbed() *Scenario {
 	for _, line := range s.expect {
 		what, _, _ := strings.Cut(line, ":")
 		switch word := strings.Fields(what)[0]; {
-		case word == "marks" || word == "order", !goes && (word == "phases" || word == "exit" || word == "restarts"):
+		case word == "marks" || word == "begins" || word == "order", !goes && (word == "phases" || word == "exit" || word == "restarts"):
 			out.expect = append(out.expect, line)
 		}
 	}
