@@ -21,6 +21,7 @@ type clientStream struct {
 
 	closeSend sync.Once
 	closed    bool // CloseSend was called; only the sending goroutine looks
+	abandoned bool // the request was not sent, because the context had ended; likewise
 	finish    sync.Once
 }
 
@@ -52,8 +53,11 @@ func (c *clientStream) Trailer() metadata.MD {
 	return copyMD(tr)
 }
 
-// CloseSend says that no more messages follow.
+// CloseSend says that no more messages follow. Generated clients call it also after a request that was not sent.
 func (c *clientStream) CloseSend() error {
+	if c.abandoned {
+		return nil
+	}
 	c.closeSend.Do(func() {
 		c.closed = true
 		close(c.stream.requests)
@@ -82,6 +86,7 @@ func (c *clientStream) SendMsg(m any) error {
 		if c.desc.ClientStreams {
 			return io.EOF
 		}
+		c.abandoned = true
 		return nil
 	case st.requests <- p:
 	}

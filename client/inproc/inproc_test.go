@@ -326,6 +326,7 @@ func TestClientGoesBeforeItsRequest(t *testing.T) {
 		}
 		cancel()
 		_ = c.SendMsg(&grpc_testing.StreamingOutputCallRequest{}) // RecvMsg has the status
+		_ = c.CloseSend()                                         // as generated clients do
 		if err := c.RecvMsg(&grpc_testing.StreamingOutputCallResponse{}); status.Code(err) != codes.Canceled {
 			t.Fatalf("the client: %v", err)
 		}
