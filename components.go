@@ -38,14 +38,18 @@ func (c *Cluster) startComponents(ctx, running context.Context, p *parts) error 
 	if p.bundle != nil {
 		rootCA = p.bundle.CA
 	}
+	shared := controller.NewShared(p.controller(controller.SharedRole().Name), c.cfg.Logger)
 	for _, d := range controllers.All() {
 		part, err := d.New(controller.Env{
-			Client: p.controller(d.Name), Logger: c.cfg.Logger, Registerer: p.metrics, RootCA: rootCA,
+			Client: p.controller(d.Name), Shared: shared, Logger: c.cfg.Logger, Registerer: p.metrics, RootCA: rootCA,
 			Settings: controller.Settings{TerminatedPodGCThreshold: c.cfg.TerminatedPodGCThreshold},
 		})
 		if err := start(d.Name, part, err); err != nil {
 			return err
 		}
+	}
+	if err := start("shared caches", shared, nil); err != nil {
+		return err
 	}
 	for i, name := range c.cfg.nodeNames() {
 		if slices.Contains(c.refusedNodes, name) {

@@ -25,9 +25,9 @@ func All() []controller.Declaration {
 	}
 }
 
-// Roles returns what each of them may do, for the server.
+// Roles returns what each of them may do, and who feeds their shared caches, for the server.
 func Roles() []rights.Role {
-	var roles []rights.Role
+	roles := []rights.Role{controller.SharedRole()}
 	for _, c := range All() {
 		roles = append(roles, rights.Role{Name: c.Name, Grants: c.Grants})
 	}

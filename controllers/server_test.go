@@ -17,6 +17,7 @@ import (
 	"monoplane.dev/apiserver/store"
 	"monoplane.dev/apiserver/test/apitest"
 	"monoplane.dev/client"
+	"monoplane.dev/controllers/controller"
 	"monoplane.dev/controllers/namespace"
 	"monoplane.dev/controllers/podgc"
 	"monoplane.dev/controllers/serviceaccount"
@@ -115,11 +116,13 @@ func TestPodGC(t *testing.T) {
 		FieldSelector: "metadata.name=orphan", ResourceVersion: orphan.GetMetadata().GetResourceVersion(),
 	})
 	must(t, err)
+	shared := controller.NewShared(as(authn.ControllerPrefix+controller.SharedRole().Name), nil)
 	gc, err := podgc.New(podgc.Config{
-		Client: as(authn.ControllerPrefix + "podgc"), Period: 20 * time.Millisecond, Quarantine: 40 * time.Millisecond,
+		Client: as(authn.ControllerPrefix + "podgc"), Shared: shared,
+		Period: 20 * time.Millisecond, Quarantine: 40 * time.Millisecond,
 	})
 	must(t, err)
-	run(t, gc)
+	run(t, gc, shared)
 	gone(t, func(ctx context.Context) error {
 		_, err := admin.Pods.Get(ctx, &metav1.GetRequest{Namespace: "default", Name: "orphan"})
 		return err

@@ -17,6 +17,8 @@ import (
 	"monoplane.dev/apiserver/authn"
 	"monoplane.dev/apiserver/test/apitest"
 	"monoplane.dev/client"
+	"monoplane.dev/controllers/controller"
+	"monoplane.dev/controllers/controller/controllertest"
 	"monoplane.dev/controllers/persistentvolume"
 	"monoplane.dev/scheduler"
 	"monoplane.dev/scheduler/test/objects"
@@ -25,13 +27,14 @@ import (
 // runStorage runs the binding controller until stop is called.
 func runStorage(t testing.TB, c *client.Client) (stop func()) {
 	t.Helper()
-	ctrl, err := persistentvolume.New(persistentvolume.Config{Client: c})
+	shared := controller.NewShared(c, nil)
+	ctrl, err := persistentvolume.New(persistentvolume.Config{Client: c, Shared: shared})
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	go func() { done <- ctrl.Run(ctx) }()
+	go func() { done <- controllertest.Run(ctx, shared, ctrl) }()
 	return func() {
 		cancel()
 		if err := <-done; !errors.Is(err, context.Canceled) {

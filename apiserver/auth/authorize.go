@@ -45,7 +45,11 @@ func NewAuthorizer(controllers []rights.Role) *Authorizer {
 		z.classes[class] = setOf(grants...)
 	}
 	for _, c := range controllers {
-		z.controllers[authn.ControllerPrefix+c.Name] = setOf(slices.Concat(c.Grants, components, everybody)...)
+		grants := slices.Concat(c.Grants, everybody)
+		if !c.OnlyGrants {
+			grants = slices.Concat(grants, components)
+		}
+		z.controllers[authn.ControllerPrefix+c.Name] = setOf(grants...)
 	}
 	return z
 }

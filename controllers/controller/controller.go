@@ -36,6 +36,8 @@ type Component interface {
 type Env struct {
 	// Client acts as the identity of the controller.
 	Client *client.Client
+	// Shared are the caches of kinds that several controllers read.
+	Shared *Shared
 	// Logger is never nil.
 	Logger *slog.Logger
 	// Registerer takes the metrics.

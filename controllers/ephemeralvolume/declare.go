@@ -10,11 +10,11 @@ func Declare() controller.Declaration {
 	return controller.Declaration{
 		Name: "ephemeral-volume",
 		Grants: []rights.Grant{
-			{Verbs: rights.Read, Resources: "pods"},
+			{Verbs: "get", Resources: "pods"},
 			{Verbs: rights.Read + " create delete", Resources: "persistentvolumeclaims"},
 		},
 		New: func(e controller.Env) (controller.Component, error) {
-			return New(Config{Client: e.Client, Logger: e.Logger})
+			return New(Config{Client: e.Client, Shared: e.Shared, Logger: e.Logger})
 		},
 	}
 }

@@ -26,6 +26,7 @@ import (
 	"monoplane.dev/apierrors"
 	"monoplane.dev/client"
 	"monoplane.dev/client/cache"
+	"monoplane.dev/controllers/controller"
 	"monoplane.dev/controllers/internal/loop"
 	"monoplane.dev/object"
 	"monoplane.dev/object/storage"
@@ -35,6 +36,8 @@ import (
 type Config struct {
 	// Client acts as the identity system:controller:ephemeral-volume.
 	Client *client.Client
+	// Shared has the pods.
+	Shared *controller.Shared
 	// Logger is told about failures; nil discards.
 	Logger *slog.Logger
 }
@@ -53,17 +56,15 @@ type key struct{ namespace, pod, claim string }
 
 // New returns the controller.
 func New(cfg Config) (*Controller, error) {
-	if cfg.Client == nil {
-		return nil, errors.New("ephemeralvolume: no client")
+	if cfg.Client == nil || cfg.Shared == nil {
+		return nil, errors.New("ephemeralvolume: no client, or no shared caches")
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	return &Controller{
-		cfg: cfg,
-		pods: cache.New(cache.Config[*corev1.Pod]{
-			Source: cache.Watch(cfg.Client.Pods.Watch), Logger: cfg.Logger,
-		}),
+		cfg:  cfg,
+		pods: cfg.Shared.Pods(),
 		claims: cache.New(cache.Config[*corev1.PersistentVolumeClaim]{
 			Source: cache.Watch(cfg.Client.PersistentVolumeClaims.Watch), Logger: cfg.Logger,
 		}),
@@ -84,13 +85,12 @@ func (c *Controller) Run(ctx context.Context) error {
 	c.pods.AddHandler(cache.Handler[*corev1.Pod]{OnAdd: c.ofPod, OnDelete: c.ofPod})
 	c.claims.AddHandler(cache.Handler[*corev1.PersistentVolumeClaim]{OnAdd: c.ofClaim, OnDelete: c.ofClaim})
 	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return c.pods.Run(ctx) })
 	g.Go(func() error { return c.claims.Run(ctx) })
 	g.Go(func() error {
 		// Without the claims known every start would try to make them all.
 		stop := context.AfterFunc(ctx, c.queue.Stop)
 		defer stop()
-		if err := errors.Join(c.pods.WaitForSync(ctx), c.claims.WaitForSync(ctx)); err != nil {
+		if err := controller.WaitForSync(ctx, c.pods, c.claims); err != nil {
 			return err
 		}
 		c.synced.Store(true)

@@ -14,6 +14,8 @@ import (
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/apierrors"
 	"monoplane.dev/apiserver/test/apitest"
+	"monoplane.dev/controllers/controller"
+	"monoplane.dev/controllers/controller/controllertest"
 	"monoplane.dev/controllers/ephemeralvolume"
 	"monoplane.dev/object/storage"
 )
@@ -80,13 +82,16 @@ func TestClaimsComeAndGoWithTheirPods(t *testing.T) {
 		}
 
 		before := create(pod("before"))
-		ctl, err := ephemeralvolume.New(ephemeralvolume.Config{Client: server.Controller("ephemeral-volume")})
+		shared := controller.NewShared(server.Controller(controller.SharedRole().Name), nil)
+		ctl, err := ephemeralvolume.New(ephemeralvolume.Config{
+			Client: server.Controller("ephemeral-volume"), Shared: shared,
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
-		go func() { done <- ctl.Run(ctx) }()
+		go func() { done <- controllertest.Run(ctx, shared, ctl) }()
 
 		got := claim("before-scratch")
 		if got == nil || storage.PodOf(got).GetUid() != before.Metadata.Uid || got.Metadata.Labels["a"] != "b" ||

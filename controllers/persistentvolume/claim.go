@@ -13,6 +13,7 @@ import (
 	"monoplane.dev/apierrors"
 	"monoplane.dev/client/cache"
 	"monoplane.dev/client/record"
+	"monoplane.dev/controllers/controller"
 	"monoplane.dev/object"
 	"monoplane.dev/object/storage"
 	"monoplane.dev/rules/phase"
@@ -143,7 +144,7 @@ func better(a, b *corev1.PersistentVolume, o *corev1.PersistentVolumeClaim) bool
 // waitsFor says by event what a claim waits for.
 func (c *Controller) waitsFor(o *corev1.PersistentVolumeClaim) {
 	var pods []string
-	for _, p := range c.pods.ByIndex(byClaim, cache.KeyOf(o).String()) {
+	for _, p := range c.pods.ByIndex(controller.ByClaim, cache.KeyOf(o).String()) {
 		if p.GetSpec().GetNodeName() == "" && !phase.Terminal(p) {
 			pods = append(pods, p.GetMetadata().GetName())
 		}

@@ -16,7 +16,7 @@ func Declare() controller.Declaration {
 			{Verbs: rights.Read, Resources: "storageclasses pods nodes"},
 		},
 		New: func(e controller.Env) (controller.Component, error) {
-			return New(Config{Client: e.Client, Logger: e.Logger, Registerer: e.Registerer})
+			return New(Config{Client: e.Client, Shared: e.Shared, Logger: e.Logger, Registerer: e.Registerer})
 		},
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"monoplane.dev/client"
 	"monoplane.dev/client/cache"
 	"monoplane.dev/client/record"
+	"monoplane.dev/controllers/controller"
 	"monoplane.dev/controllers/internal/loop"
 )
 
@@ -25,6 +26,8 @@ const DefaultDirectory = "/var/lib/monoplane/volumes"
 type Config struct {
 	// Client acts as the identity system:controller:persistentvolume.
 	Client *client.Client
+	// Shared has the pods.
+	Shared *controller.Shared
 	// Directory is where the local volumes of classes are that do not say; DefaultDirectory by default. It is absolute.
 	Directory string
 	// Instance names this controller in events.
@@ -59,8 +62,8 @@ func (i item) String() string { return i.key.String() }
 
 // New returns the controller.
 func New(cfg Config) (*Controller, error) {
-	if cfg.Client == nil {
-		return nil, errors.New("persistentvolume: no client")
+	if cfg.Client == nil || cfg.Shared == nil {
+		return nil, errors.New("persistentvolume: no client, or no shared caches")
 	}
 	if cfg.Directory == "" {
 		cfg.Directory = DefaultDirectory
@@ -72,7 +75,7 @@ func New(cfg Config) (*Controller, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Controller{cfg: cfg, metrics: m, events: record.New(record.Config{
+	return &Controller{cfg: cfg, metrics: m, pods: cfg.Shared.Pods(), events: record.New(record.Config{
 		Events: cfg.Client.Events, Controller: "persistentvolume-controller", Instance: cfg.Instance, Logger: cfg.Logger,
 	})}, nil
 }
@@ -96,13 +99,10 @@ func (c *Controller) Run(ctx context.Context) error {
 	g.Go(func() error { return c.claims.Run(ctx) })
 	g.Go(func() error { return c.volumes.Run(ctx) })
 	g.Go(func() error { return c.classes.Run(ctx) })
-	g.Go(func() error { return c.pods.Run(ctx) })
 	g.Go(func() error {
 		stop := context.AfterFunc(ctx, c.queue.Stop)
 		defer stop()
-		err := errors.Join(c.volumes.WaitForSync(ctx), c.classes.WaitForSync(ctx), c.pods.WaitForSync(ctx),
-			c.claims.WaitForSync(ctx))
-		if err != nil {
+		if err := controller.WaitForSync(ctx, c.volumes, c.classes, c.pods, c.claims); err != nil {
 			return err
 		}
 		c.synced.Store(true)

@@ -9,6 +9,7 @@ import (
 	corev1 "monoplane.dev/api/core/v1"
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/client/cache"
+	"monoplane.dev/controllers/controller"
 	"monoplane.dev/object"
 	"monoplane.dev/object/storage"
 )
@@ -21,7 +22,7 @@ func (c *Controller) unprotectClaim(
 	if !slices.Contains(o.GetMetadata().GetFinalizers(), storage.ClaimProtection) {
 		return 0, nil
 	}
-	if slices.ContainsFunc(c.pods.ByIndex(byClaim, cache.KeyOf(o).String()), uses) {
+	if slices.ContainsFunc(c.pods.ByIndex(controller.ByClaim, cache.KeyOf(o).String()), uses) {
 		return 0, nil // the end of the pod will bring us here again
 	}
 	used, err := c.used(ctx, o)

@@ -12,7 +12,7 @@ import (
 const (
 	// byWish finds claims that are not bound by what they wait for: see classWish and volumeWish.
 	byWish = "wish"
-	// byClaim finds volumes by the claim in claimRef, and pods by the claims that they use.
+	// byClaim finds volumes by the claim in claimRef.
 	byClaim = "claim"
 )
 
@@ -20,7 +20,7 @@ func classWish(class string) string { return "class/" + class }
 
 func volumeWish(volume string) string { return "volume/" + volume }
 
-// watch makes the caches, and has everything looked at that a change may concern.
+// watch makes the caches of its own, and has everything looked at that a change may concern.
 func (c *Controller) watch() {
 	api, logger := c.cfg.Client, c.cfg.Logger
 	c.claims = cache.New(cache.Config[*corev1.PersistentVolumeClaim]{
@@ -38,16 +38,6 @@ func (c *Controller) watch() {
 	})
 	c.classes = cache.New(cache.Config[*storagev1.StorageClass]{Source: cache.Watch(api.StorageClasses.Watch),
 		Logger: logger})
-	c.pods = cache.New(cache.Config[*corev1.Pod]{
-		Source: cache.Watch(api.Pods.Watch), Logger: logger,
-		Indexes: map[string]func(*corev1.Pod) []string{byClaim: func(p *corev1.Pod) []string {
-			var keys []string
-			for _, name := range storage.ClaimNames(p) {
-				keys = append(keys, cache.Key{Namespace: p.GetMetadata().GetNamespace(), Name: name}.String())
-			}
-			return keys
-		}},
-	})
 	c.claims.AddHandler(cache.Handler[*corev1.PersistentVolumeClaim]{
 		OnAdd: c.claimChanged, OnUpdate: func(_, o *corev1.PersistentVolumeClaim) { c.claimChanged(o) },
 		OnDelete: c.claimChanged,

@@ -19,6 +19,8 @@ import (
 	"monoplane.dev/apierrors"
 	"monoplane.dev/apiserver/test/apitest"
 	"monoplane.dev/client"
+	"monoplane.dev/controllers/controller"
+	"monoplane.dev/controllers/controller/controllertest"
 	"monoplane.dev/controllers/persistentvolume"
 	"monoplane.dev/object"
 )
@@ -46,15 +48,16 @@ func inWorld(t *testing.T, f func(w *world)) {
 
 func (w *world) start() (stop func()) {
 	w.Helper()
+	shared := controller.NewShared(w.server.Controller(controller.SharedRole().Name), nil)
 	c, err := persistentvolume.New(persistentvolume.Config{Client: w.server.Controller("persistentvolume"),
-		Registerer: w.registry, Directory: "/volumes"})
+		Shared: shared, Registerer: w.registry, Directory: "/volumes"})
 	w.must(err)
 	if c.Ready() == nil {
 		w.Error("ready before it ran")
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	go func() { done <- c.Run(ctx) }()
+	go func() { done <- controllertest.Run(ctx, shared, c) }()
 	synctest.Wait()
 	w.must(c.Ready())
 	return func() {

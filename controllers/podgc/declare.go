@@ -10,13 +10,14 @@ func Declare() controller.Declaration {
 	return controller.Declaration{
 		Name: "podgc",
 		Grants: []rights.Grant{
-			{Verbs: rights.Read + " delete " + rights.Collect, Resources: "pods"},
+			{Verbs: "get delete " + rights.Collect, Resources: "pods"},
 			{Verbs: rights.Modify, Resources: "pods/status"},
-			{Verbs: rights.Read, Resources: "nodes"},
+			{Verbs: "get", Resources: "nodes"},
 		},
 		New: func(e controller.Env) (controller.Component, error) {
 			return New(Config{
-				Client: e.Client, Threshold: e.Settings.TerminatedPodGCThreshold, Logger: e.Logger, Registerer: e.Registerer,
+				Client: e.Client, Shared: e.Shared, Threshold: e.Settings.TerminatedPodGCThreshold, Logger: e.Logger,
+				Registerer: e.Registerer,
 			})
 		},
 	}

@@ -13,6 +13,7 @@ import (
 	corev1 "monoplane.dev/api/core/v1"
 	"monoplane.dev/client"
 	"monoplane.dev/client/cache"
+	"monoplane.dev/controllers/controller"
 	"monoplane.dev/controllers/internal/loop"
 )
 
@@ -28,6 +29,8 @@ const (
 type Config struct {
 	// Client acts as the identity system:controller:podgc.
 	Client *client.Client
+	// Shared has the pods and nodes.
+	Shared *controller.Shared
 	// Threshold is how many terminal pods are kept; 0 means DefaultThreshold, a negative one turns GC-4 off.
 	Threshold int
 	// Period is the time between two looks at all pods.
@@ -65,8 +68,8 @@ type item struct {
 
 // New returns the controller.
 func New(cfg Config) (*Controller, error) {
-	if cfg.Client == nil {
-		return nil, errors.New("podgc: no client")
+	if cfg.Client == nil || cfg.Shared == nil {
+		return nil, errors.New("podgc: no client, or no shared caches")
 	}
 	if cfg.Threshold == 0 {
 		cfg.Threshold = DefaultThreshold
@@ -87,7 +90,9 @@ func New(cfg Config) (*Controller, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Controller{cfg: cfg, metrics: m, absent: map[string]time.Time{}}, nil
+	return &Controller{
+		cfg: cfg, metrics: m, absent: map[string]time.Time{}, pods: cfg.Shared.Pods(), nodes: cfg.Shared.Nodes(),
+	}, nil
 }
 
 // Ready returns nil once the controller works.
@@ -100,20 +105,13 @@ func (c *Controller) Ready() error {
 
 // Run works until ctx ends, and returns ctx's error. It must be called once.
 func (c *Controller) Run(ctx context.Context) error {
-	c.pods = cache.New(cache.Config[*corev1.Pod]{Source: cache.Watch(c.cfg.Client.Pods.Watch), Logger: c.cfg.Logger})
-	c.nodes = cache.New(cache.Config[*corev1.Node]{Source: cache.Watch(c.cfg.Client.Nodes.Watch), Logger: c.cfg.Logger})
 	c.queue = loop.New(loop.Config[item]{
 		Name: "podgc", Reconcile: c.reconcile, Workers: c.cfg.Workers, Logger: c.cfg.Logger,
 	})
 	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return c.pods.Run(ctx) })
-	g.Go(func() error { return c.nodes.Run(ctx) })
 	g.Go(func() error { return c.queue.Run(ctx) })
 	g.Go(func() error {
-		if err := c.pods.WaitForSync(ctx); err != nil {
-			return err
-		}
-		if err := c.nodes.WaitForSync(ctx); err != nil {
+		if err := controller.WaitForSync(ctx, c.pods, c.nodes); err != nil {
 			return err
 		}
 		c.synced.Store(true)

@@ -17,6 +17,8 @@ import (
 	"monoplane.dev/apierrors"
 	"monoplane.dev/apiserver/test/apitest"
 	"monoplane.dev/client"
+	"monoplane.dev/controllers/controller"
+	"monoplane.dev/controllers/controller/controllertest"
 	"monoplane.dev/controllers/podgc"
 	"monoplane.dev/object"
 )
@@ -37,6 +39,7 @@ func inWorld(t *testing.T, cfg podgc.Config, setup, f func(w *world)) {
 		w.server.Namespaces(t, "ns")
 		setup(w)
 		cfg.Client, cfg.Registerer = w.server.Controller("podgc"), w.registry
+		cfg.Shared = controller.NewShared(w.server.Controller(controller.SharedRole().Name), nil)
 		c, err := podgc.New(cfg)
 		if err != nil {
 			t.Fatal(err)
@@ -46,7 +49,7 @@ func inWorld(t *testing.T, cfg podgc.Config, setup, f func(w *world)) {
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
-		go func() { done <- c.Run(ctx) }()
+		go func() { done <- controllertest.Run(ctx, cfg.Shared, c) }()
 		synctest.Wait()
 		if err := c.Ready(); err != nil {
 			t.Error(err)

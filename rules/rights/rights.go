@@ -36,4 +36,6 @@ type Role struct {
 	// Name is the controller's: its user name is system:controller:NAME.
 	Name   string
 	Grants []Grant
+	// OnlyGrants says that what every part of the control plane may is not given besides.
+	OnlyGrants bool
 }

@@ -1,0 +1,101 @@
+package controller_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+
+	"go.uber.org/goleak"
+	"google.golang.org/protobuf/proto"
+
+	corev1 "monoplane.dev/api/core/v1"
+	metav1 "monoplane.dev/api/meta/v1"
+	"monoplane.dev/apierrors"
+	"monoplane.dev/apiserver/test/apitest"
+	"monoplane.dev/controllers/controller"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// All who ask for a kind get one cache, which finds pods by what manages them; what nobody asked for is not read.
+func TestSharedCaches(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := apitest.Start(t)
+		server.Namespaces(t, "ns")
+		var watched []string
+		server.React(func(_ context.Context, method string, _ any) error {
+			if method == corev1.Pods_Watch_FullMethodName || method == corev1.Nodes_Watch_FullMethodName {
+				watched = append(watched, method)
+			}
+			return nil
+		})
+		for name, owners := range map[string][]*metav1.OwnerReference{
+			"managed": {
+				{ApiVersion: "v1", Kind: "ConfigMap", Name: "o", Uid: "owner"},
+				{ApiVersion: "v1", Kind: "ConfigMap", Name: "m", Uid: "manager", Controller: proto.Bool(true)},
+			},
+			"free": nil,
+		} {
+			_, err := server.Admin().Pods.Create(t.Context(), &corev1.CreatePodRequest{Object: &corev1.Pod{
+				Metadata: &metav1.ObjectMeta{Namespace: "ns", Name: name, OwnerReferences: owners},
+				Spec:     &corev1.PodSpec{Containers: []*corev1.Container{{Name: "main", Image: "host"}}},
+			}})
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		api := server.Controller(controller.SharedRole().Name)
+		shared := controller.NewShared(api, nil)
+		pods := shared.Pods()
+		if shared.Pods() != pods {
+			t.Error("who asks again gets another cache")
+		}
+		if err := shared.Ready(); err == nil {
+			t.Error("ready before it ran")
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- shared.Run(ctx) }()
+		if err := controller.WaitForSync(ctx, pods); err != nil || shared.Ready() != nil {
+			t.Errorf("synced: %v, ready: %v", err, shared.Ready())
+		}
+		for _, x := range []struct {
+			index, value string
+			want         int
+		}{
+			{controller.ByController, "manager", 1}, {controller.ByController, "owner", 0},
+			{controller.ByController, "", 0}, {controller.ByNamespace, "ns", 2}, {controller.ByNode, "", 0},
+		} {
+			if got := pods.ByIndex(x.index, x.value); len(got) != x.want {
+				t.Errorf("%d pods by %s %q, want %d", len(got), x.index, x.value, x.want)
+			}
+		}
+		if len(watched) != 1 || watched[0] != corev1.Pods_Watch_FullMethodName {
+			t.Errorf("watched %v", watched)
+		}
+		cancel()
+		if err := <-done; !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+		defer func() {
+			if recover() == nil {
+				t.Error("a cache that nobody will feed was handed out")
+			}
+		}()
+		shared.Nodes()
+	})
+}
+
+// The identity of the shared caches may read, and nothing else.
+func TestSharedCachesOnlyRead(t *testing.T) {
+	server := apitest.Start(t)
+	api := server.Controller(controller.SharedRole().Name)
+	_, err := api.Events.Create(t.Context(), &corev1.CreateEventRequest{Namespace: "default", Object: &corev1.Event{}})
+	if !apierrors.Is(err, apierrors.Forbidden) {
+		t.Errorf("it may write events: %v", err)
+	}
+	if _, err := api.Pods.List(t.Context(), &metav1.ListRequest{}); err != nil {
+		t.Error(err)
+	}
+}
