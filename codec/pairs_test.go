@@ -10,6 +10,7 @@ import (
 	k8score "k8s.io/api/core/v1"
 	k8sevents "k8s.io/api/events/v1"
 	k8snode "k8s.io/api/node/v1"
+	k8spolicy "k8s.io/api/policy/v1"
 	k8sscheduling "k8s.io/api/scheduling/v1"
 	k8sstorage "k8s.io/api/storage/v1"
 	k8smeta "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -46,7 +47,8 @@ func upstream(t testing.TB) *runtime.Scheme {
 	for _, add := range []func(*runtime.Scheme) error{
 		k8score.AddToScheme, k8sapps.AddToScheme, k8scoordination.AddToScheme, k8sevents.AddToScheme,
 		k8sscheduling.AddToScheme,
-		k8sauthentication.AddToScheme, k8snode.AddToScheme, k8sstorage.AddToScheme, k8smetrics.AddToScheme,
+		k8sauthentication.AddToScheme, k8snode.AddToScheme, k8spolicy.AddToScheme, k8sstorage.AddToScheme,
+		k8smetrics.AddToScheme,
 	} {
 		must(t, add(scheme))
 	}

@@ -12,8 +12,9 @@ import (
 	v14 "monoplane.dev/api/events/v1"
 	v1beta1 "monoplane.dev/api/metrics/v1beta1"
 	v15 "monoplane.dev/api/node/v1"
-	v16 "monoplane.dev/api/scheduling/v1"
-	v17 "monoplane.dev/api/storage/v1"
+	v16 "monoplane.dev/api/policy/v1"
+	v17 "monoplane.dev/api/scheduling/v1"
+	v18 "monoplane.dev/api/storage/v1"
 )
 
 // Clients holds the clients of all kinds.
@@ -54,12 +55,14 @@ type Clients struct {
 	PodMetrics v1beta1.PodsClient
 	// RuntimeClasses reads and writes objects of kind RuntimeClass of node.k8s.io/v1.
 	RuntimeClasses v15.RuntimeClassesClient
+	// PodDisruptionBudgets reads and writes objects of kind PodDisruptionBudget of policy/v1.
+	PodDisruptionBudgets v16.PodDisruptionBudgetsClient
 	// PriorityClasses reads and writes objects of kind PriorityClass of scheduling.k8s.io/v1.
-	PriorityClasses v16.PriorityClassesClient
+	PriorityClasses v17.PriorityClassesClient
 	// PlacementReviews answers questions about where pods can go.
-	PlacementReviews v16.PlacementReviewsClient
+	PlacementReviews v17.PlacementReviewsClient
 	// StorageClasses reads and writes objects of kind StorageClass of storage.k8s.io/v1.
-	StorageClasses v17.StorageClassesClient
+	StorageClasses v18.StorageClassesClient
 }
 
 // New returns the clients over conn.
@@ -83,8 +86,9 @@ func New(conn grpc.ClientConnInterface) Clients {
 		NodeMetrics:            v1beta1.NewNodesClient(conn),
 		PodMetrics:             v1beta1.NewPodsClient(conn),
 		RuntimeClasses:         v15.NewRuntimeClassesClient(conn),
-		PriorityClasses:        v16.NewPriorityClassesClient(conn),
-		PlacementReviews:       v16.NewPlacementReviewsClient(conn),
-		StorageClasses:         v17.NewStorageClassesClient(conn),
+		PodDisruptionBudgets:   v16.NewPodDisruptionBudgetsClient(conn),
+		PriorityClasses:        v17.NewPriorityClassesClient(conn),
+		PlacementReviews:       v17.NewPlacementReviewsClient(conn),
+		StorageClasses:         v18.NewStorageClassesClient(conn),
 	}
 }

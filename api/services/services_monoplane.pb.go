@@ -10,11 +10,12 @@ import (
 	v13 "monoplane.dev/api/coordination/v1"
 	v1 "monoplane.dev/api/core/v1"
 	v14 "monoplane.dev/api/events/v1"
-	v18 "monoplane.dev/api/meta/v1"
+	v19 "monoplane.dev/api/meta/v1"
 	v1beta1 "monoplane.dev/api/metrics/v1beta1"
 	v15 "monoplane.dev/api/node/v1"
-	v16 "monoplane.dev/api/scheduling/v1"
-	v17 "monoplane.dev/api/storage/v1"
+	v16 "monoplane.dev/api/policy/v1"
+	v17 "monoplane.dev/api/scheduling/v1"
+	v18 "monoplane.dev/api/storage/v1"
 	object "monoplane.dev/object"
 	service "monoplane.dev/object/service"
 )
@@ -145,24 +146,31 @@ func All() []*service.Service {
 			Adapt:      func(b object.Backend) any { return v15.RuntimeClassesBackend{Backend: b} },
 		},
 		{
-			Kind:       v16.PriorityClassKind,
-			Desc:       &v16.PriorityClasses_ServiceDesc,
-			Descriptor: v16.File_monoplane_scheduling_v1_priorityclass_service_proto.Services().Get(0),
-			Events:     service.EventsOf[*v16.PriorityClassEvents],
-			Adapt:      func(b object.Backend) any { return v16.PriorityClassesBackend{Backend: b} },
+			Kind:       v16.PodDisruptionBudgetKind,
+			Desc:       &v16.PodDisruptionBudgets_ServiceDesc,
+			Descriptor: v16.File_monoplane_policy_v1_poddisruptionbudget_service_proto.Services().Get(0),
+			Events:     service.EventsOf[*v16.PodDisruptionBudgetEvents],
+			Adapt:      func(b object.Backend) any { return v16.PodDisruptionBudgetsBackend{Backend: b} },
 		},
 		{
-			Kind:       v16.PlacementReviewKind,
-			Desc:       &v16.PlacementReviews_ServiceDesc,
-			Descriptor: v16.File_monoplane_scheduling_v1_placementreview_service_proto.Services().Get(0),
-			Adapt:      func(b object.Backend) any { return v16.PlacementReviewsBackend{Backend: b} },
+			Kind:       v17.PriorityClassKind,
+			Desc:       &v17.PriorityClasses_ServiceDesc,
+			Descriptor: v17.File_monoplane_scheduling_v1_priorityclass_service_proto.Services().Get(0),
+			Events:     service.EventsOf[*v17.PriorityClassEvents],
+			Adapt:      func(b object.Backend) any { return v17.PriorityClassesBackend{Backend: b} },
 		},
 		{
-			Kind:       v17.StorageClassKind,
-			Desc:       &v17.StorageClasses_ServiceDesc,
-			Descriptor: v17.File_monoplane_storage_v1_storageclass_service_proto.Services().Get(0),
-			Events:     service.EventsOf[*v17.StorageClassEvents],
-			Adapt:      func(b object.Backend) any { return v17.StorageClassesBackend{Backend: b} },
+			Kind:       v17.PlacementReviewKind,
+			Desc:       &v17.PlacementReviews_ServiceDesc,
+			Descriptor: v17.File_monoplane_scheduling_v1_placementreview_service_proto.Services().Get(0),
+			Adapt:      func(b object.Backend) any { return v17.PlacementReviewsBackend{Backend: b} },
+		},
+		{
+			Kind:       v18.StorageClassKind,
+			Desc:       &v18.StorageClasses_ServiceDesc,
+			Descriptor: v18.File_monoplane_storage_v1_storageclass_service_proto.Services().Get(0),
+			Events:     service.EventsOf[*v18.StorageClassEvents],
+			Adapt:      func(b object.Backend) any { return v18.StorageClassesBackend{Backend: b} },
 		},
 	}
 }
@@ -170,7 +178,7 @@ func All() []*service.Service {
 // Docs returns what the .proto files say about the messages and fields of each protobuf package with kinds.
 func Docs() map[protoreflect.FullName]string {
 	return map[protoreflect.FullName]string{
-		"monoplane.meta.v1":           v18.Docs,
+		"monoplane.meta.v1":           v19.Docs,
 		"monoplane.apps.v1":           v11.Docs,
 		"monoplane.authentication.v1": v12.Docs,
 		"monoplane.coordination.v1":   v13.Docs,
@@ -178,7 +186,8 @@ func Docs() map[protoreflect.FullName]string {
 		"monoplane.events.v1":         v14.Docs,
 		"monoplane.metrics.v1beta1":   v1beta1.Docs,
 		"monoplane.node.v1":           v15.Docs,
-		"monoplane.scheduling.v1":     v16.Docs,
-		"monoplane.storage.v1":        v17.Docs,
+		"monoplane.policy.v1":         v16.Docs,
+		"monoplane.scheduling.v1":     v17.Docs,
+		"monoplane.storage.v1":        v18.Docs,
 	}
 }

@@ -10,8 +10,9 @@ import (
 	v14 "monoplane.dev/api/events/v1"
 	v1beta1 "monoplane.dev/api/metrics/v1beta1"
 	v15 "monoplane.dev/api/node/v1"
-	v16 "monoplane.dev/api/scheduling/v1"
-	v17 "monoplane.dev/api/storage/v1"
+	v16 "monoplane.dev/api/policy/v1"
+	v17 "monoplane.dev/api/scheduling/v1"
+	v18 "monoplane.dev/api/storage/v1"
 	apps "monoplane.dev/apiserver/kinds/apps"
 	authentication "monoplane.dev/apiserver/kinds/authentication"
 	coordination "monoplane.dev/apiserver/kinds/coordination"
@@ -20,6 +21,7 @@ import (
 	events "monoplane.dev/apiserver/kinds/events"
 	metrics "monoplane.dev/apiserver/kinds/metrics"
 	node "monoplane.dev/apiserver/kinds/node"
+	policy "monoplane.dev/apiserver/kinds/policy"
 	scheduling "monoplane.dev/apiserver/kinds/scheduling"
 	storage "monoplane.dev/apiserver/kinds/storage"
 	object "monoplane.dev/object"
@@ -47,8 +49,9 @@ func allDefinitions(c define.Config) map[*object.Kind]define.Definition {
 		v1beta1.NodeMetricsKind:      metrics.NodeMetrics(c),
 		v1beta1.PodMetricsKind:       metrics.PodMetrics(c),
 		v15.RuntimeClassKind:         node.RuntimeClass(c),
-		v16.PriorityClassKind:        scheduling.PriorityClass(c),
-		v16.PlacementReviewKind:      scheduling.PlacementReview(c),
-		v17.StorageClassKind:         storage.StorageClass(c),
+		v16.PodDisruptionBudgetKind:  policy.PodDisruptionBudget(c),
+		v17.PriorityClassKind:        scheduling.PriorityClass(c),
+		v17.PlacementReviewKind:      scheduling.PlacementReview(c),
+		v18.StorageClassKind:         storage.StorageClass(c),
 	}
 }

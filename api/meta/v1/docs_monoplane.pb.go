@@ -5,6 +5,13 @@ package metav1
 // Docs describes the messages of this package and their fields, in the words of the .proto files: a line for each,
 // in order, of its name, a tab and the text. It costs nothing until it is read.
 const Docs = "" +
+	"Condition\tCondition is one aspect of an object's state.\n" +
+	"Condition.lastTransitionTime\tWhen status last changed.\n" +
+	"Condition.message\tA sentence for people.\n" +
+	"Condition.observedGeneration\tGeneration of the object that the condition tells about.\n" +
+	"Condition.reason\tOne word for machines.\n" +
+	"Condition.status\t\"True\", \"False\" or \"Unknown\".\n" +
+	"Condition.type\tWhich aspect, such as \"DisruptionAllowed\".\n" +
 	"CreateOptions\tCreateOptions is options of a create.\n" +
 	"CreateOptions.dryRun\t\"All\" validates and admits but stores nothing.\n" +
 	"CreateOptions.fieldManager\tName of the program that writes.\n" +
