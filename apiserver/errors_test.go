@@ -193,13 +193,15 @@ func TestWarningsReachWhoCollects(t *testing.T) {
 	pods := corev1.NewPodsClient(c.server.Conn(inproc.PassValues()))
 	collected, warnings := warning.WithCollector(authn.WithUser(ctx(t), adminUser()))
 	var header metadata.MD
-	_, err := pods.Delete(collected, &metav1.DeleteRequest{
-		Namespace: "default", Name: "none", PropagationPolicy: ptr("Foreground"),
+	c.createPod(newPod("web"))
+	_, err := pods.Patch(collected, &metav1.PatchRequest{
+		Namespace: "default", Name: "web", PatchType: "application/merge-patch+json",
+		Patch: []byte(`{"unheard":1,"metadata":{"labels":{"a":"not valid"}}}`),
 	}, grpc.Header(&header))
-	if !apierrors.Is(err, apierrors.NotFound) {
+	if !apierrors.Is(err, apierrors.Invalid) {
 		t.Fatal(err)
 	}
-	if texts := warnings.Texts(); len(texts) != 1 || !strings.HasPrefix(texts[0], "propagationPolicy Foreground") {
+	if texts := warnings.Texts(); len(texts) != 1 || texts[0] != `unknown field "unheard"` {
 		t.Errorf("collected %q", texts)
 	}
 	if len(header) > 0 {

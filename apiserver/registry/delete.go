@@ -2,8 +2,7 @@ package registry
 
 import (
 	"context"
-	"fmt"
-	"strings"
+	"slices"
 
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/protobuf/proto"
@@ -11,10 +10,10 @@ import (
 	"monoplane.dev/apierrors"
 	"monoplane.dev/apiserver/store"
 	"monoplane.dev/apiserver/validation"
-	"monoplane.dev/apiserver/warning"
 	"monoplane.dev/codec/value"
 	"monoplane.dev/object"
 	"monoplane.dev/rules/precondition"
+	"monoplane.dev/rules/propagation"
 
 	metav1 "monoplane.dev/api/meta/v1"
 )
@@ -30,7 +29,7 @@ func (r *Registry) Delete(ctx context.Context, req *metav1.DeleteRequest) (objec
 	if r.kind.Namespaced && req.GetNamespace() == "" {
 		return nil, apierrors.New(apierrors.BadRequest, "an empty namespace may not be set for a namespaced resource")
 	}
-	opts, err := r.deleteOptions(ctx, req.GetName(), req)
+	opts, err := r.deleteOptions(req.GetName(), req)
 	if err != nil {
 		return nil, err
 	}
@@ -41,7 +40,7 @@ func (r *Registry) Delete(ctx context.Context, req *metav1.DeleteRequest) (objec
 // listed with, so that a successor that takes its name meanwhile is not touched. A collection with an object that
 // nobody may delete is refused as a whole, rather than deleted up to there.
 func (r *Registry) DeleteCollection(ctx context.Context, req *metav1.DeleteCollectionRequest) (object.Items, error) {
-	opts, err := r.deleteOptions(ctx, "", req)
+	opts, err := r.deleteOptions("", req)
 	if err != nil {
 		return object.Items{}, err
 	}
@@ -103,12 +102,7 @@ func (r *Registry) succeeded(ctx context.Context, err error, o object.Object) bo
 }
 
 func (r *Registry) delete(ctx context.Context, key store.Key, opts *metav1.DeleteOptions) (object.Object, error) {
-	remove := r.strategy.Delete
-	if remove == nil {
-		remove = r.generic
-	}
 	var last Removal
-	var stays string
 	decide := func(live object.Object) (*store.Txn, error) {
 		if live == nil {
 			return nil, apierrors.NewNotFound(r.kind, key.Name)
@@ -117,14 +111,11 @@ func (r *Registry) delete(ctx context.Context, key store.Key, opts *metav1.Delet
 			return nil, err
 		}
 		var err error
-		if last, err = remove(ctx, live, opts); err != nil || last.Unchanged {
+		if last, err = r.removal(ctx, live, opts); err != nil || last.Unchanged {
 			return nil, err
 		}
 		rev, err := revision(live)
 		if err != nil {
-			return nil, err
-		}
-		if stays, err = r.dependents(ctx, live, opts); err != nil {
 			return nil, err
 		}
 		txn := &store.Txn{Ops: []store.Op{{Key: key, Object: last.Object, Expect: rev}}, Guards: last.Guards}
@@ -141,58 +132,46 @@ func (r *Registry) delete(ctx context.Context, key store.Key, opts *metav1.Delet
 		if _, err := decide(live); err != nil {
 			return nil, err
 		}
-		r.warnOfDependents(ctx, last, stays)
 		return r.seen(ctx, last.Object), nil
 	}
 	if _, err := r.deps.Store.Mutate(ctx, key, decide); err != nil {
 		return nil, r.conflict(key.Name, err)
 	}
 	r.settle(ctx)
-	r.warnOfDependents(ctx, last, stays)
 	if last.Done != nil {
 		last.Done()
 	}
 	return r.seen(ctx, last.Object), nil
 }
 
-// dependents says how many objects of which kinds name o as their owner and do not go with it; empty for none, and
-// when nobody is to be told: the caller asks for them to stay, or collects no warnings.
-func (r *Registry) dependents(ctx context.Context, o object.Object, opts *metav1.DeleteOptions) (string, error) {
-	if opts.GetPropagationPolicy() == "Orphan" || opts.GetOrphanDependents() || !warning.Collected(ctx) {
-		return "", nil
+// propagated returns live with the finalizers by which what the request says about its dependents is kept (OBJ-12).
+// An object whose rules of deletion are its kind's own and that has no grace left is as good as gone: what becomes of
+// its dependents is settled.
+func (r *Registry) propagated(live object.Object, opts *metav1.DeleteOptions) object.Object {
+	m := meta(live)
+	if r.strategy.Delete != nil && m.DeletionTimestamp != nil && m.GetDeletionGracePeriodSeconds() == 0 {
+		return live
 	}
-	found := r.deps.Store.Dependents(meta(o).Uid)
-	if len(found) == 0 {
-		return "", nil
+	want := propagation.Finalizers(m.Finalizers, opts, r.strategy.Dependents)
+	if slices.Equal(want, m.Finalizers) {
+		return live
 	}
-	going := map[*object.Kind]int{}
-	if r.strategy.Takes != nil {
-		taken, err := r.strategy.Takes(ctx, o)
-		if err != nil {
-			return "", err
-		}
-		for _, op := range taken {
-			going[op.Key.Kind]++
-		}
-	}
-	var what []string
-	for _, f := range found {
-		if n := f.Count - going[f.Kind]; n > 0 {
-			what = append(what, fmt.Sprintf("%d %s", n, f.Kind.Resource()))
-		}
-	}
-	return strings.Join(what, ", "), nil
+	next, m := object.Shallow(live), m.Shallow()
+	m.Finalizers = want
+	next.SetMetadata(m)
+	return next
 }
 
-// warnOfDependents says that what names a deleted object as its owner stays: nothing collects it (OBJ-12). Most
-// objects own nothing, so that clients that ask for Background every time, as kubectl does, are not told every time.
-func (r *Registry) warnOfDependents(ctx context.Context, d Removal, stays string) {
-	if d.Unchanged || stays == "" {
-		return
+// removal decides what a deletion does to live.
+func (r *Registry) removal(ctx context.Context, live object.Object, opts *metav1.DeleteOptions) (Removal, error) {
+	if r.strategy.Delete == nil {
+		return r.generic(live, opts)
 	}
-	warning.Add(ctx, fmt.Sprintf(
-		"%s %q is the owner of %s, which stay: dependents are not deleted with their owner in this version",
-		r.kind.Resource(), meta(d.Object).Name, stays))
+	d, err := r.strategy.Delete(ctx, r.propagated(live, opts), opts)
+	if d.Unchanged {
+		d.Object = live
+	}
+	return d, err
 }
 
 // protected refuses to delete an object that nobody may delete.
@@ -214,20 +193,22 @@ func (r *Registry) remove(ctx context.Context, txn *store.Txn, o object.Object) 
 	return err
 }
 
-// generic deletes at once unless finalizers hold the object.
-func (r *Registry) generic(_ context.Context, live object.Object, opts *metav1.DeleteOptions) (Removal, error) {
+// generic deletes at once unless finalizers hold the object. What is being deleted already is written again only if it
+// has other finalizers now.
+func (r *Registry) generic(live object.Object, opts *metav1.DeleteOptions) (Removal, error) {
 	if err := precondition.Of(opts).Check(r.kind, meta(live)); err != nil {
 		return Removal{}, err
 	}
-	m := meta(live)
-	held := len(m.Finalizers) > 0 || (r.strategy.Held != nil && r.strategy.Held(live))
-	if !held {
+	next := r.propagated(live, opts)
+	held := len(meta(next).Finalizers) > 0 || (r.strategy.Held != nil && r.strategy.Held(live))
+	switch {
+	case !held:
 		return Removal{Object: live, Gone: true}, nil
+	case meta(live).DeletionTimestamp == nil:
+		return Removal{Object: r.mark(next)}, nil
+	default:
+		return Removal{Object: next, Unchanged: next == live}, nil
 	}
-	if m.DeletionTimestamp != nil {
-		return Removal{Object: live, Unchanged: true}, nil
-	}
-	return Removal{Object: r.mark(live)}, nil
 }
 
 // mark returns live with its deletion begun and no grace left, so that it goes once nothing holds it.
@@ -250,7 +231,7 @@ type deleteRequest interface {
 }
 
 // deleteOptions merges the options of a request's body with those of its query, which win.
-func (r *Registry) deleteOptions(ctx context.Context, name string, req deleteRequest) (*metav1.DeleteOptions, error) {
+func (r *Registry) deleteOptions(name string, req deleteRequest) (*metav1.DeleteOptions, error) {
 	opts := &metav1.DeleteOptions{}
 	if o := req.GetOptions(); o != nil {
 		opts = object.Clone(o)
@@ -273,10 +254,6 @@ func (r *Registry) deleteOptions(ctx context.Context, name string, req deleteReq
 	}
 	if causes := validation.DeleteOptions(opts); len(causes) > 0 {
 		return nil, apierrors.NewInvalid(r.kind, name, causes)
-	}
-	if opts.GetPropagationPolicy() == "Foreground" {
-		warning.Add(ctx, "propagationPolicy Foreground: dependents are not deleted in this version; "+
-			"the object is deleted on its own")
 	}
 	return opts, nil
 }

@@ -11,6 +11,7 @@ import (
 	"monoplane.dev/apiserver/table"
 	"monoplane.dev/internal/intern"
 	"monoplane.dev/object"
+	"monoplane.dev/rules/propagation"
 
 	metav1 "monoplane.dev/api/meta/v1"
 )
@@ -41,7 +42,10 @@ type Strategy struct {
 	Resources map[string]*UpdateRules
 	// Protected refuses the deletion of objects that nobody may delete, whatever the options: the system's own.
 	Protected func(o object.Object) error
-	// Delete decides on a deletion; without it finalizers hold, and otherwise the object goes.
+	// Dependents is what becomes of those that name a deleted object as their owner, when nobody says it (OBJ-12).
+	Dependents propagation.Default
+	// Delete decides on a deletion; without it finalizers hold, and otherwise the object goes. The object that it gets
+	// has the finalizers that the request wants for its dependents.
 	Delete func(ctx context.Context, live object.Object, opts *metav1.DeleteOptions) (Removal, error)
 	// Takes returns operations that remove what goes with an object, in the transaction that removes the object itself;
 	// nil for nothing. A transaction changes one object of a kind.

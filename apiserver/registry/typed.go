@@ -12,6 +12,7 @@ import (
 	"monoplane.dev/apiserver/validation"
 	"monoplane.dev/internal/intern"
 	"monoplane.dev/object"
+	"monoplane.dev/rules/propagation"
 
 	metav1 "monoplane.dev/api/meta/v1"
 )
@@ -32,6 +33,7 @@ type Typed[T object.Object] struct {
 	Main         TypedUpdateRules[T]
 	Subresources map[string]TypedUpdateRules[T]
 	Protected    func(T) error
+	Dependents   propagation.Default
 	Delete       func(context.Context, T, *metav1.DeleteOptions) (Removal, error)
 	Takes        func(context.Context, T) ([]store.Op, error)
 	Held         func(T) bool
@@ -80,8 +82,8 @@ func (t Typed[T]) Strategy() *Strategy {
 	}
 	s := &Strategy{
 		Kind: t.Kind, RequireRevision: t.RequireRevision, Indexes: t.Indexes, Table: t.Table,
-		ReadCached: t.ReadCached,
-		Resources:  map[string]*UpdateRules{"": t.Main.resource(true)},
+		ReadCached: t.ReadCached, Dependents: t.Dependents,
+		Resources: map[string]*UpdateRules{"": t.Main.resource(true)},
 	}
 	for name, r := range t.Subresources {
 		s.Resources[name] = r.resource(false)

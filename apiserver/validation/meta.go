@@ -7,6 +7,7 @@ import (
 	"unicode"
 
 	"monoplane.dev/codec/wire"
+	"monoplane.dev/rules/propagation"
 
 	metav1 "monoplane.dev/api/meta/v1"
 )
@@ -102,8 +103,8 @@ func (f *Faults) owners(p *Path, refs []*metav1.OwnerReference) {
 }
 
 const (
-	finalizerOrphan     = "orphan"
-	finalizerForeground = "foregroundDeletion"
+	finalizerOrphan     = propagation.OrphanFinalizer
+	finalizerForeground = propagation.ForegroundFinalizer
 	finalizerNamespace  = "kubernetes"
 )
 

@@ -5,6 +5,7 @@ import (
 
 	"monoplane.dev/apierrors"
 	"monoplane.dev/object"
+	"monoplane.dev/rules/propagation"
 
 	metav1 "monoplane.dev/api/meta/v1"
 )
@@ -22,7 +23,7 @@ func DeleteOptions(o *metav1.DeleteOptions) []apierrors.Cause {
 		}
 		if o.PropagationPolicy != nil {
 			switch o.GetPropagationPolicy() {
-			case "Foreground", "Background", "Orphan":
+			case propagation.Foreground, propagation.Background, propagation.Orphan:
 			default:
 				f.OneOf(policy, o.GetPropagationPolicy(), "Foreground", "Background", "Orphan", "nil")
 			}

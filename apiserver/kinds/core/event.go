@@ -14,6 +14,7 @@ import (
 	"monoplane.dev/codec/value"
 	"monoplane.dev/internal/intern"
 	"monoplane.dev/object"
+	"monoplane.dev/rules/propagation"
 
 	corev1 "monoplane.dev/api/core/v1"
 	metav1 "monoplane.dev/api/meta/v1"
@@ -29,8 +30,10 @@ func Event(define.Config) define.Definition {
 		Default:  DefaultEvent,
 		Validate: ValidateEvent,
 		Main:     registry.TypedUpdateRules[*corev1.Event]{Validate: ValidateEventUpdate},
-		TTL:      eventTTL,
-		Indexes:  []string{"involvedObject.uid"},
+		// Events are never owners.
+		Dependents: propagation.None,
+		TTL:        eventTTL,
+		Indexes:    []string{"involvedObject.uid"},
 		Fields: map[string]func(*corev1.Event) string{
 			"involvedObject.kind":       func(o *corev1.Event) string { return o.GetInvolvedObject().GetKind() },
 			"involvedObject.namespace":  func(o *corev1.Event) string { return o.GetInvolvedObject().GetNamespace() },

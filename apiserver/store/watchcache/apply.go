@@ -17,12 +17,10 @@ func (c *Cache) Replace(items []*Item, revision int64, why error) {
 	defer c.mu.Unlock()
 	c.items = btree.Map[string, *Item]{}
 	c.indexes = make([]btree.Map[string, *Item], len(c.cfg.Indexes))
-	c.owners = nil
 	for _, item := range items {
 		c.note(item)
 		c.items.Load(item.Key, item)
 		c.index(nil, item)
-		c.owners.replace(nil, item)
 	}
 	c.revision, c.since = revision, revision
 	c.snapshots, c.live = nil, nil
@@ -91,7 +89,6 @@ func (c *Cache) apply(ch *Change, split bool, touched []*topic) []*topic {
 	}
 	c.examine(s.prev)
 	c.index(s.prev, s.cur)
-	c.owners.replace(s.prev, s.cur)
 	s.left = c.left(s.prev, s.cur)
 	c.closeSnapshot(ch.Revision)
 	c.revision = ch.Revision

@@ -85,8 +85,6 @@ type Cache struct {
 	items btree.Map[string, *Item]
 	// indexes hold the same items by value and key; see indexKey.
 	indexes []btree.Map[string, *Item]
-	// owners are those that items name.
-	owners owners
 	// revision is that of the newest change, or of the last Replace.
 	revision int64
 	// since is the revision after which the history is complete.
