@@ -59,7 +59,7 @@ func descriptor(k *object.Kind) auth.Attributes {
 	return auth.Attributes{Group: k.Group, Resource: k.Plural, Namespaced: k.Namespaced}
 }
 
-// verbOf reads a standard method's name: "Get", "UpdateStatus", "Finalize".
+// verbOf reads a standard method's name: "Get", "UpdateStatus", "GetScale", "Finalize".
 func verbOf(name string) (verb, subresource string) {
 	switch name {
 	case "Get", "List", "Watch", "Create", "Update", "Patch", "Delete", "DeleteCollection":
@@ -67,7 +67,7 @@ func verbOf(name string) (verb, subresource string) {
 	case "Finalize":
 		return "update", "finalize"
 	}
-	for _, prefix := range []string{"Update", "Patch"} {
+	for _, prefix := range []string{"Update", "Patch", "Get"} {
 		if sub, ok := strings.CutPrefix(name, prefix); ok {
 			return strings.ToLower(prefix), strings.ToLower(sub)
 		}

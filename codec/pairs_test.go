@@ -6,6 +6,7 @@ import (
 
 	k8sapps "k8s.io/api/apps/v1"
 	k8sauthentication "k8s.io/api/authentication/v1"
+	k8sautoscaling "k8s.io/api/autoscaling/v1"
 	k8scoordination "k8s.io/api/coordination/v1"
 	k8score "k8s.io/api/core/v1"
 	k8sevents "k8s.io/api/events/v1"
@@ -45,10 +46,17 @@ func upstream(t testing.TB) *runtime.Scheme {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
-		k8score.AddToScheme, k8sapps.AddToScheme, k8scoordination.AddToScheme, k8sevents.AddToScheme,
-		k8sscheduling.AddToScheme,
-		k8sauthentication.AddToScheme, k8snode.AddToScheme, k8spolicy.AddToScheme, k8sstorage.AddToScheme,
+		k8sapps.AddToScheme,
+		k8sauthentication.AddToScheme,
+		k8sautoscaling.AddToScheme,
+		k8scoordination.AddToScheme,
+		k8score.AddToScheme,
+		k8sevents.AddToScheme,
 		k8smetrics.AddToScheme,
+		k8snode.AddToScheme,
+		k8spolicy.AddToScheme,
+		k8sscheduling.AddToScheme,
+		k8sstorage.AddToScheme,
 	} {
 		must(t, add(scheme))
 	}

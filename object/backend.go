@@ -55,6 +55,8 @@ type Items struct {
 // Errors are made by package apierrors.
 type Backend interface {
 	Get(ctx context.Context, req *metav1.GetRequest) (Object, error)
+	// GetPart returns a part of an object that has a shape of its own, such as "scale".
+	GetPart(ctx context.Context, subresource string, req *metav1.GetRequest) (Object, error)
 	List(ctx context.Context, req *metav1.ListRequest) (Items, error)
 	// Watch calls send with batches of events, oldest first, until ctx ends or send fails. It calls accept
 	// once, as soon as it knows that the watch can be served, so that headers can be sent at once.

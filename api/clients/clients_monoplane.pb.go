@@ -35,12 +35,18 @@ type Clients struct {
 	Pods v1.PodsClient
 	// PodTemplates reads and writes objects of kind PodTemplate of v1.
 	PodTemplates v1.PodTemplatesClient
+	// ReplicationControllers reads and writes objects of kind ReplicationController of v1.
+	ReplicationControllers v1.ReplicationControllersClient
 	// Secrets reads and writes objects of kind Secret of v1.
 	Secrets v1.SecretsClient
 	// ServiceAccounts reads and writes objects of kind ServiceAccount of v1.
 	ServiceAccounts v1.ServiceAccountsClient
 	// ControllerRevisions reads and writes objects of kind ControllerRevision of apps/v1.
 	ControllerRevisions v11.ControllerRevisionsClient
+	// Deployments reads and writes objects of kind Deployment of apps/v1.
+	Deployments v11.DeploymentsClient
+	// ReplicaSets reads and writes objects of kind ReplicaSet of apps/v1.
+	ReplicaSets v11.ReplicaSetsClient
 	// SelfSubjectReviews tells clients who they are.
 	SelfSubjectReviews v12.SelfSubjectReviewsClient
 	// TokenReviews tells whose a bearer token is.
@@ -76,9 +82,12 @@ func New(conn grpc.ClientConnInterface) Clients {
 		PersistentVolumeClaims: v1.NewPersistentVolumeClaimsClient(conn),
 		Pods:                   v1.NewPodsClient(conn),
 		PodTemplates:           v1.NewPodTemplatesClient(conn),
+		ReplicationControllers: v1.NewReplicationControllersClient(conn),
 		Secrets:                v1.NewSecretsClient(conn),
 		ServiceAccounts:        v1.NewServiceAccountsClient(conn),
 		ControllerRevisions:    v11.NewControllerRevisionsClient(conn),
+		Deployments:            v11.NewDeploymentsClient(conn),
+		ReplicaSets:            v11.NewReplicaSetsClient(conn),
 		SelfSubjectReviews:     v12.NewSelfSubjectReviewsClient(conn),
 		TokenReviews:           v12.NewTokenReviewsClient(conn),
 		Leases:                 v13.NewLeasesClient(conn),

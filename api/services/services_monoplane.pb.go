@@ -7,6 +7,7 @@ import (
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	v11 "monoplane.dev/api/apps/v1"
 	v12 "monoplane.dev/api/authentication/v1"
+	v110 "monoplane.dev/api/autoscaling/v1"
 	v13 "monoplane.dev/api/coordination/v1"
 	v1 "monoplane.dev/api/core/v1"
 	v14 "monoplane.dev/api/events/v1"
@@ -80,6 +81,13 @@ func All() []*service.Service {
 			Adapt:      func(b object.Backend) any { return v1.PodTemplatesBackend{Backend: b} },
 		},
 		{
+			Kind:       v1.ReplicationControllerKind,
+			Desc:       &v1.ReplicationControllers_ServiceDesc,
+			Descriptor: v1.File_monoplane_core_v1_replicationcontroller_service_proto.Services().Get(0),
+			Events:     service.EventsOf[*v1.ReplicationControllerEvents],
+			Adapt:      func(b object.Backend) any { return v1.ReplicationControllersBackend{Backend: b} },
+		},
+		{
 			Kind:       v1.SecretKind,
 			Desc:       &v1.Secrets_ServiceDesc,
 			Descriptor: v1.File_monoplane_core_v1_secret_service_proto.Services().Get(0),
@@ -99,6 +107,20 @@ func All() []*service.Service {
 			Descriptor: v11.File_monoplane_apps_v1_controllerrevision_service_proto.Services().Get(0),
 			Events:     service.EventsOf[*v11.ControllerRevisionEvents],
 			Adapt:      func(b object.Backend) any { return v11.ControllerRevisionsBackend{Backend: b} },
+		},
+		{
+			Kind:       v11.DeploymentKind,
+			Desc:       &v11.Deployments_ServiceDesc,
+			Descriptor: v11.File_monoplane_apps_v1_deployment_service_proto.Services().Get(0),
+			Events:     service.EventsOf[*v11.DeploymentEvents],
+			Adapt:      func(b object.Backend) any { return v11.DeploymentsBackend{Backend: b} },
+		},
+		{
+			Kind:       v11.ReplicaSetKind,
+			Desc:       &v11.ReplicaSets_ServiceDesc,
+			Descriptor: v11.File_monoplane_apps_v1_replicaset_service_proto.Services().Get(0),
+			Events:     service.EventsOf[*v11.ReplicaSetEvents],
+			Adapt:      func(b object.Backend) any { return v11.ReplicaSetsBackend{Backend: b} },
 		},
 		{
 			Kind:       v12.SelfSubjectReviewKind,
@@ -180,9 +202,10 @@ func Docs() map[protoreflect.FullName]string {
 	return map[protoreflect.FullName]string{
 		"monoplane.meta.v1":           v19.Docs,
 		"monoplane.apps.v1":           v11.Docs,
+		"monoplane.core.v1":           v1.Docs,
+		"monoplane.autoscaling.v1":    v110.Docs,
 		"monoplane.authentication.v1": v12.Docs,
 		"monoplane.coordination.v1":   v13.Docs,
-		"monoplane.core.v1":           v1.Docs,
 		"monoplane.events.v1":         v14.Docs,
 		"monoplane.metrics.v1beta1":   v1beta1.Docs,
 		"monoplane.node.v1":           v15.Docs,

@@ -151,7 +151,7 @@ func TestGrantsNameWhatIsServed(t *testing.T) {
 				served[right{m, rights.All, ""}] = true
 				served[right{m, rights.Secrets, ""}] = true // whether they are served or not
 			}
-			for _, verb := range []string{"update", "patch"} {
+			for _, verb := range []string{"update", "patch", "get"} {
 				if sub, ok := strings.CutPrefix(m, verb); ok {
 					served[right{verb, s.Kind.Plural, sub}] = true
 				}

@@ -33,7 +33,7 @@ func (r *Registry) Patch(ctx context.Context, subresource string, req *metav1.Pa
 	}
 	return r.update(ctx, change{
 		namespace: req.GetNamespace(), name: req.GetName(), subresource: subresource, dryRun: dryRun(req.GetDryRun()),
-		ask:    func(live object.Object) (object.Object, error) { return r.patched(ctx, p, live, req) },
+		ask:    func(live object.Object) (object.Object, error) { return r.patched(ctx, p, live, subresource, req) },
 		states: func(uid string) bool { return p.Carries(uid, "metadata", "uid") },
 	})
 }
@@ -44,22 +44,26 @@ type typed interface {
 	codec.Typed
 }
 
-// patched returns the live object, as clients see it, with the patch applied.
+// patched returns the live object, or its part, as clients see it, with the patch applied.
 func (r *Registry) patched(
-	ctx context.Context, p *patch.Patch, live object.Object, req *metav1.PatchRequest,
+	ctx context.Context, p *patch.Patch, live object.Object, subresource string, req *metav1.PatchRequest,
 ) (object.Object, error) {
-	before, ok := r.viewed(live).(typed)
-	if !ok {
-		return nil, apierrors.New(apierrors.InternalError, "objects of kind %s cannot be patched", r.kind.Kind)
+	kind, schema, shown := r.kind, r.schema, r.viewed(live)
+	if rules := r.strategy.Resources[subresource]; rules.Shape != nil {
+		kind, schema, shown = rules.Shape.Kind, r.schemas[subresource], rules.shaped(shown)
 	}
-	doc, err := p.Apply(codec.AppendObject(nil, before), r.schema)
+	before, ok := shown.(typed)
+	if !ok {
+		return nil, apierrors.New(apierrors.InternalError, "objects of kind %s cannot be patched", kind.Kind)
+	}
+	doc, err := p.Apply(codec.AppendObject(nil, before), schema)
 	if err != nil {
 		return nil, err
 	}
-	after := r.kind.New().(typed)
+	after := kind.New().(typed)
 	strict, err := codec.DecodeObject(doc, after)
 	if err != nil {
-		return nil, apierrors.New(apierrors.BadRequest, "the patched object is not a valid %s: %v", r.kind.Kind, err)
+		return nil, apierrors.New(apierrors.BadRequest, "the patched object is not a valid %s: %v", kind.Kind, err)
 	}
 	for _, path := range p.Duplicates() {
 		strict = append(strict, `duplicate field "`+path+`"`)

@@ -40,6 +40,25 @@ func (r *Registry) Get(ctx context.Context, req *metav1.GetRequest) (object.Obje
 	return r.seen(ctx, o), nil
 }
 
+// GetPart returns a part of an object that has a shape of its own.
+func (r *Registry) GetPart(
+	ctx context.Context, subresource string, req *metav1.GetRequest,
+) (object.Object, error) {
+	rules, ok := r.strategy.Resources[subresource]
+	if !ok || rules.Shape == nil {
+		return nil, noSuchResource()
+	}
+	o, err := r.Get(ctx, req)
+	if err != nil {
+		return nil, err
+	}
+	return rules.shaped(o), nil
+}
+
+func noSuchResource() error {
+	return apierrors.New(apierrors.NotFound, "the server could not find the requested resource")
+}
+
 // renamed makes "not found" name the kind that the client asked for.
 func (r *Registry) renamed(err error, name string) error {
 	if r.view != nil && apierrors.Is(err, apierrors.NotFound) {

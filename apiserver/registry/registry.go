@@ -70,15 +70,26 @@ type Registry struct {
 	// kind is what clients see: the strategy's, or that of a view.
 	kind *object.Kind
 	view *View
-	// schema says how strategic patches merge.
-	schema *patch.Schema
+	// schema says how strategic patches merge; schemas say so for the subresources with a shape of their own.
+	schema  *patch.Schema
+	schemas map[string]*patch.Schema
 }
 
 var _ object.Backend = (*Registry)(nil)
 
 // New returns the backend of the strategy's kind.
 func New(deps Deps, s *Strategy) *Registry {
-	return &Registry{deps: deps.Complete(), strategy: s, kind: s.Kind, schema: schemaOf(s.Kind)}
+	r := &Registry{deps: deps.Complete(), strategy: s, kind: s.Kind, schema: schemaOf(s.Kind)}
+	for name, rules := range s.Resources {
+		if rules.Shape == nil {
+			continue
+		}
+		if r.schemas == nil {
+			r.schemas = make(map[string]*patch.Schema)
+		}
+		r.schemas[name] = schemaOf(rules.Shape.Kind)
+	}
+	return r
 }
 
 // NewView returns a backend that serves the strategy's objects as another kind.
@@ -131,6 +142,14 @@ func (r *Registry) viewed(o object.Object) object.Object {
 		return o
 	}
 	return r.view.Out(o)
+}
+
+// shaped turns an object as the caller sees it into the shape that a subresource has.
+func (u *UpdateRules) shaped(o object.Object) object.Object {
+	if u.Shape == nil || o == nil {
+		return o
+	}
+	return u.Shape.Of(o)
 }
 
 // meta returns an object's metadata, which is empty rather than nil.

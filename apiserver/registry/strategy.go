@@ -88,6 +88,17 @@ type UpdateRules struct {
 	Authorize func(ctx context.Context, u *Update) error
 	// Validate lists every bad field of the update, those of the metadata included.
 	Validate func(next, live object.Object) []apierrors.Cause
+	// Shape is set where clients read and write a kind of its own: what is asked is an object of that kind. Nil where
+	// they see the object itself.
+	Shape *Shape
+}
+
+// Shape shows an object as another kind.
+type Shape struct {
+	// Kind is what clients see.
+	Kind *object.Kind
+	// Of returns an object in this shape. It does not change it, and may share its parts.
+	Of func(o object.Object) object.Object
 }
 
 // Update is one attempt to update an object.

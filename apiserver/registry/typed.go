@@ -32,6 +32,8 @@ type Typed[T object.Object] struct {
 	// Main is the object's own resource; its Apply defaults to taking everything that is asked, with Default.
 	Main         TypedUpdateRules[T]
 	Subresources map[string]TypedUpdateRules[T]
+	// Scale says how the subresource scale reads and changes objects; nil for kinds without one.
+	Scale *Scale[T]
 	Protected    func(T) error
 	Dependents   propagation.Default
 	Delete       func(context.Context, T, *metav1.DeleteOptions) (Removal, error)
@@ -87,6 +89,9 @@ func (t Typed[T]) Strategy() *Strategy {
 	}
 	for name, r := range t.Subresources {
 		s.Resources[name] = r.resource(false)
+	}
+	if t.Scale != nil {
+		s.Resources["scale"] = t.Scale.rules()
 	}
 	s.Default = func(o object.Object) { t.DefaultNew(o.(T)) }
 	if t.Spec != nil {

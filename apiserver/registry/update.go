@@ -46,7 +46,7 @@ func (r *Registry) Update(
 func (r *Registry) update(ctx context.Context, c change) (object.Object, error) {
 	resource, ok := r.strategy.Resources[c.subresource]
 	if !ok {
-		return nil, apierrors.New(apierrors.NotFound, "the server could not find the requested resource")
+		return nil, noSuchResource()
 	}
 	key := r.key(c.namespace, c.name)
 	var next object.Object
@@ -65,7 +65,7 @@ func (r *Registry) update(ctx context.Context, c change) (object.Object, error) 
 		if _, err := decide(live); err != nil {
 			return nil, err
 		}
-		return r.seen(ctx, next), nil
+		return resource.shaped(r.seen(ctx, next)), nil
 	}
 	out, err := r.deps.Store.Mutate(ctx, key, decide)
 	if err != nil {
@@ -75,7 +75,7 @@ func (r *Registry) update(ctx context.Context, c change) (object.Object, error) 
 	if out == nil { // the write completed a deletion
 		out = next
 	}
-	return r.seen(ctx, out), nil
+	return resource.shaped(r.seen(ctx, out)), nil
 }
 
 // decide judges one attempt: it returns the transaction that turns live into next.

@@ -36,6 +36,11 @@ func (r *recorder) Get(_ context.Context, req *metav1.GetRequest) (object.Object
 	return r.obj, r.err
 }
 
+func (r *recorder) GetPart(_ context.Context, sub string, req *metav1.GetRequest) (object.Object, error) {
+	r.note("get %s/%s %q", req.GetNamespace(), req.GetName(), sub)
+	return r.obj, r.err
+}
+
 func (r *recorder) List(_ context.Context, req *metav1.ListRequest) (object.Items, error) {
 	r.note("list %s", req.GetNamespace())
 	return object.Items{Meta: &metav1.ListMeta{ResourceVersion: "9"}, Objects: []object.Object{r.obj}}, r.err

@@ -65,10 +65,12 @@ func (a *service) method(m *protogen.Method) error {
 		return a.write(m, a.ident("Create"), "(ctx, s.Backend, ", a.description(), ", req)")
 	case m.GoName == "Finalize":
 		return a.write(m, a.ident("Update"), "(ctx, s.Backend, ", a.description(), `, "finalize", req)`)
+	case strings.HasPrefix(m.GoName, "Get"):
+		a.unary(m, a.typedAs(m.Output, "s.Backend.GetPart(ctx, "+part("Get")+", req)"))
 	case strings.HasPrefix(m.GoName, "Update"):
-		return a.write(m, a.ident("Update"), "(ctx, s.Backend, ", a.description(), ", "+part("Update")+", req)")
+		return a.write(m, a.ident("Update"), "(ctx, s.Backend, ", a.describe(m.Output), ", "+part("Update")+", req)")
 	case strings.HasPrefix(m.GoName, "Patch"):
-		a.unary(m, a.typed("s.Backend.Patch(ctx, "+part("Patch")+", req)"))
+		a.unary(m, a.typedAs(m.Output, "s.Backend.Patch(ctx, "+part("Patch")+", req)"))
 	case m.GoName == "Delete" && m.Output == a.kind:
 		a.unary(m, a.typed("s.Backend.Delete(ctx, req)"))
 	case m.GoName == "Delete":
@@ -81,10 +83,15 @@ func (a *service) method(m *protogen.Method) error {
 func (a *service) ident(name string) string { return a.g.QualifiedGoIdent(servicePath.Ident(name)) }
 
 // description is the variable that describes the kind.
-func (a *service) description() string { return a.g.QualifiedGoIdent(a.kind.GoIdent) + "Kind" }
+func (a *service) description() string { return a.describe(a.kind) }
 
-func (a *service) typed(call string) string {
-	return "return " + a.ident("Typed") + "[*" + a.g.QualifiedGoIdent(a.kind.GoIdent) + "](" + call + ")"
+// describe is the variable that describes the kind of a message.
+func (a *service) describe(m *protogen.Message) string { return a.g.QualifiedGoIdent(m.GoIdent) + "Kind" }
+
+func (a *service) typed(call string) string { return a.typedAs(a.kind, call) }
+
+func (a *service) typedAs(m *protogen.Message, call string) string {
+	return "return " + a.ident("Typed") + "[*" + a.g.QualifiedGoIdent(m.GoIdent) + "](" + call + ")"
 }
 
 // unary writes a unary method.

@@ -88,12 +88,16 @@ func (s *serviceProto) collect() error {
 		excepted = ", its status excepted"
 	}
 	var parts, actions []*optionsv1.Subresource
+	var shapes []*optionsv1.Subresource
 	for _, sub := range k.GetSubresources() {
-		if sub.GetMethod() == "" {
+		switch {
+		case sub.GetMethod() != "":
+			actions = append(actions, sub)
+		case sub.GetBody() != "":
+			shapes = append(shapes, sub)
+		default:
 			parts = append(parts, sub)
 			reads = append(reads, s.item("get", sub.GetName(), ""))
-		} else {
-			actions = append(actions, sub)
 		}
 		updated = updated || sub.GetBody() == "" && sub.GetOptions() == ""
 	}
@@ -122,6 +126,11 @@ func (s *serviceProto) collect() error {
 	}
 	s.deletions()
 	s.requests(create, update, updated)
+	for _, sub := range shapes {
+		if err := s.shape(sub); err != nil {
+			return fmt.Errorf("subresource %s: %w", sub.GetName(), err)
+		}
+	}
 	for _, sub := range actions {
 		if err := s.action(sub, update); err != nil {
 			return fmt.Errorf("subresource %s: %w", sub.GetName(), err)
@@ -132,7 +141,7 @@ func (s *serviceProto) collect() error {
 
 // part adds the methods of a part of the object.
 func (s *serviceProto) part(sub *optionsv1.Subresource, update string) {
-	suffix, spec := cmp.Or(sub.GetTitle(), strings.ToUpper(sub.GetName()[:1])+sub.GetName()[1:]), ""
+	suffix, spec := titleOf(sub), ""
 	if sub.GetSpec() != "" {
 		spec = " (spec: " + sub.GetSpec() + ")"
 	}
@@ -143,6 +152,38 @@ func (s *serviceProto) part(sub *optionsv1.Subresource, update string) {
 		", and nothing else, by a patch document. Codes: as Update.",
 		"Patch" + suffix, metaPackage + "PatchRequest", s.kind.GetKind(),
 		[]binding{s.item("patch", sub.GetName(), "patch")}})
+}
+
+// titleOf is how a subresource is written in methods.
+func titleOf(sub *optionsv1.Subresource) string {
+	return cmp.Or(sub.GetTitle(), strings.ToUpper(sub.GetName()[:1])+sub.GetName()[1:])
+}
+
+// shape adds the methods of a part of the object that is read and written as a message of its own, and the request of
+// those that replace it.
+func (s *serviceProto) shape(sub *optionsv1.Subresource) error {
+	body := messageOf(s.plugin, s.kind.file, sub.GetBody())
+	if body == nil {
+		return fmt.Errorf("there is no message %s", sub.GetBody())
+	}
+	suffix, what := titleOf(sub), sub.GetBody()
+	request := "Update" + s.kind.GetKind() + suffix + "Request"
+	s.imports[body.Desc.ParentFile().Path()] = true
+	s.imports[requestProto] = true
+	s.rpcs = append(s.rpcs,
+		rpc{"Get" + suffix + " returns " + sub.GetWrites() + ". Codes: NotFound.",
+			"Get" + suffix, metaPackage + "GetRequest", what, []binding{s.item("get", sub.GetName(), "")}},
+		rpc{"Update" + suffix + " replaces " + sub.GetWrites() + " and nothing else. Codes: as Update.",
+			"Update" + suffix, request, what, []binding{s.item("put", sub.GetName(), "object")}},
+		rpc{"Patch" + suffix + " changes " + sub.GetWrites() + ", and nothing else, by a patch document. Codes: as Update.",
+			"Patch" + suffix, metaPackage + "PatchRequest", what, []binding{s.item("patch", sub.GetName(), "patch")}})
+	s.records = append(s.records, record{request + " replaces " + sub.GetWrites() + " of one object.", request,
+		append([]recordField{
+			s.namespace("Namespace of the object; empty takes that in the " + sub.GetName() + "."),
+			{"Name of the object; empty takes that in the " + sub.GetName() + ".", "string name"},
+			{"What is wanted; with metadata.resourceVersion the write is a compare-and-swap.", what + " object"},
+		}, writeFields...)})
+	return nil
 }
 
 func (s *serviceProto) deletions() {

@@ -116,6 +116,35 @@ func TestSubresourcesBecomeMethods(t *testing.T) {
 	}
 }
 
+// A part with a shape of its own is read and written as a message of another kind.
+func TestShapesAreReadAndWritten(t *testing.T) {
+	options := new(descriptorpb.MessageOptions)
+	proto.SetExtension(options, optionsv1.E_Kind,
+		&optionsv1.Kind{Group: "y.io", Version: "v1", Kind: "Scale", Plural: "scales"})
+	written, err := firstPass(thing(nil, &optionsv1.Subresource{Name: "scale", Body: "Scale", Writes: "the size"}),
+		&descriptorpb.DescriptorProto{Name: proto.String("Scale"), Options: options})
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := written["x/v1/thing_service.proto"]
+	for _, want := range []string{
+		"  rpc GetScale(monoplane.meta.v1.GetRequest) returns (Scale) {\n    option (google.api.http) = {\n" +
+			"      get: \"/apis/x.io/v1/namespaces/{namespace}/things/{name}/scale\"\n",
+		"  // UpdateScale replaces the size and nothing else. Codes: as Update.\n" +
+			"  rpc UpdateScale(UpdateThingScaleRequest) returns (Scale) {\n",
+		"  rpc PatchScale(monoplane.meta.v1.PatchRequest) returns (Scale) {\n",
+		"message UpdateThingScaleRequest {\n", "  Scale object = 3;\n",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%q is missing in:\n%s", want, text)
+		}
+	}
+	if strings.Count(text, "rpc Get(") != 1 || strings.Contains(text, "additional_bindings {get: "+
+		"\"/apis/x.io/v1/namespaces/{namespace}/things/{name}/scale\"}") {
+		t.Errorf("Get serves the shape, too:\n%s", text)
+	}
+}
+
 // Messages that methods take in place of the object are no kinds to be served, even if they have a plural. One of the
 // same group has a path of its own besides.
 func TestBodiesAreNotServed(t *testing.T) {

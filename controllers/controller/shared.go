@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	appsv1 "monoplane.dev/api/apps/v1"
 	corev1 "monoplane.dev/api/core/v1"
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/client"
@@ -33,7 +34,7 @@ const (
 // SharedRole is what the identity of the shared caches may do: nothing but read.
 func SharedRole() rights.Role {
 	return rights.Role{Name: "shared-caches", OnlyGrants: true, Grants: []rights.Grant{
-		{Verbs: "list watch", Resources: "pods nodes"},
+		{Verbs: "list watch", Resources: "pods nodes replicasets"},
 	}}
 }
 
@@ -52,8 +53,9 @@ type Shared struct {
 	running bool
 	asked   []asked
 
-	pods  *cache.Cache[*corev1.Pod]
-	nodes *cache.Cache[*corev1.Node]
+	pods        *cache.Cache[*corev1.Pod]
+	nodes       *cache.Cache[*corev1.Node]
+	replicaSets *cache.Cache[*appsv1.ReplicaSet]
 }
 
 // asked is a cache that somebody asked for.
@@ -93,6 +95,17 @@ func (s *Shared) Pods() *cache.Cache[*corev1.Pod] {
 // Nodes returns the cache of all nodes.
 func (s *Shared) Nodes() *cache.Cache[*corev1.Node] {
 	return ask(s, &s.nodes, cache.Config[*corev1.Node]{Source: cache.Watch(s.api.Nodes.Watch)})
+}
+
+// ReplicaSets returns the cache of all ReplicaSets, with the indexes ByController and ByNamespace.
+func (s *Shared) ReplicaSets() *cache.Cache[*appsv1.ReplicaSet] {
+	return ask(s, &s.replicaSets, cache.Config[*appsv1.ReplicaSet]{
+		Source: cache.Watch(s.api.ReplicaSets.Watch),
+		Indexes: map[string]func(*appsv1.ReplicaSet) []string{
+			ByController: managerOf[*appsv1.ReplicaSet],
+			ByNamespace:  namespaceOf[*appsv1.ReplicaSet],
+		},
+	})
 }
 
 // Run feeds the caches until ctx ends, and returns ctx's error. It must be called once, after all controllers were

@@ -24,10 +24,127 @@ const Docs = "" +
 	"CreateControllerRevisionRequest.fieldValidation\tWhat to do with unknown and duplicate JSON fields: \"Strict\", \"Warn\" (default) or \"Ignore\".\n" +
 	"CreateControllerRevisionRequest.namespace\tNamespace of the object; empty takes the object's own.\n" +
 	"CreateControllerRevisionRequest.object\tThe object; metadata.name or metadata.generateName is required.\n" +
+	"CreateDeploymentRequest\tCreateDeploymentRequest creates one object.\n" +
+	"CreateDeploymentRequest.dryRun\t\"All\" validates and admits but stores nothing.\n" +
+	"CreateDeploymentRequest.fieldManager\tName of the program that writes.\n" +
+	"CreateDeploymentRequest.fieldValidation\tWhat to do with unknown and duplicate JSON fields: \"Strict\", \"Warn\" (default) or \"Ignore\".\n" +
+	"CreateDeploymentRequest.namespace\tNamespace of the object; empty takes the object's own.\n" +
+	"CreateDeploymentRequest.object\tThe object; metadata.name or metadata.generateName is required.\n" +
+	"CreateReplicaSetRequest\tCreateReplicaSetRequest creates one object.\n" +
+	"CreateReplicaSetRequest.dryRun\t\"All\" validates and admits but stores nothing.\n" +
+	"CreateReplicaSetRequest.fieldManager\tName of the program that writes.\n" +
+	"CreateReplicaSetRequest.fieldValidation\tWhat to do with unknown and duplicate JSON fields: \"Strict\", \"Warn\" (default) or \"Ignore\".\n" +
+	"CreateReplicaSetRequest.namespace\tNamespace of the object; empty takes the object's own.\n" +
+	"CreateReplicaSetRequest.object\tThe object; metadata.name or metadata.generateName is required.\n" +
+	"Deployment\tDeployment keeps a number of equal pods, and brings them to a new template step by step. The pods of each template are kept by a ReplicaSet.\n" +
+	"Deployment.metadata\tIdentity of the Deployment.\n" +
+	"Deployment.spec\tWhich pods there are to be. Written by users.\n" +
+	"Deployment.status\tWhich pods there are, and how the change to the newest template goes on. Written by the controller, through the status subresource.\n" +
+	"DeploymentCondition\tDeploymentCondition says whether something is the case.\n" +
+	"DeploymentCondition.lastTransitionTime\tWhen status changed.\n" +
+	"DeploymentCondition.lastUpdateTime\tWhen the condition was written.\n" +
+	"DeploymentCondition.message\tWhy, for people.\n" +
+	"DeploymentCondition.reason\tWhy, in one word.\n" +
+	"DeploymentCondition.status\t\"True\", \"False\" or \"Unknown\".\n" +
+	"DeploymentCondition.type\tWhat is said: \"Available\", \"Progressing\" or \"ReplicaFailure\".\n" +
+	"DeploymentEvent\tDeploymentEvent is one change.\n" +
+	"DeploymentEvent.object\tThe object after the change, or as it was last when deleted. In a BOOKMARK only its resourceVersion and annotations are set.\n" +
+	"DeploymentEvent.status\tWith ERROR: what went wrong. The stream ends after it.\n" +
+	"DeploymentEvent.type\t\"ADDED\", \"MODIFIED\", \"DELETED\", \"BOOKMARK\" or \"ERROR\".\n" +
+	"DeploymentEvents\tDeploymentEvents is a batch of changes, oldest first.\n" +
+	"DeploymentEvents.events\tAt least one change.\n" +
+	"DeploymentList\tDeploymentList is a list of Deployments.\n" +
+	"DeploymentList.items\tThe Deployments.\n" +
+	"DeploymentList.metadata\tRevision of the snapshot and the token to go on with.\n" +
+	"DeploymentSpec\tDeploymentSpec is which pods there are to be.\n" +
+	"DeploymentSpec.minReadySeconds\tSeconds for which a pod has to be ready without a break before it counts as available.\n" +
+	"DeploymentSpec.paused\tChanges of the template wait until this is false again; changes of replicas do not.\n" +
+	"DeploymentSpec.progressDeadlineSeconds\tSeconds after which a rollout that makes no progress is said to have failed; 600 when absent. It goes on all the same.\n" +
+	"DeploymentSpec.replicas\tHow many pods; 1 when absent.\n" +
+	"DeploymentSpec.revisionHistoryLimit\tHow many ReplicaSets of older templates are kept to go back to; 10 when absent.\n" +
+	"DeploymentSpec.selector\tWhich ReplicaSets and pods belong to the Deployment, by their labels. It must match those of the template, and cannot be changed.\n" +
+	"DeploymentSpec.strategy\tHow pods of an older template are replaced.\n" +
+	"DeploymentSpec.template\tWhat the pods are made of. A change begins a rollout.\n" +
+	"DeploymentStatus\tDeploymentStatus is which pods there are. Pods that are being deleted count only as terminating.\n" +
+	"DeploymentStatus.availableReplicas\tHow many have been ready for minReadySeconds.\n" +
+	"DeploymentStatus.collisionCount\tHow often the name of a new ReplicaSet was taken by another one; it makes the next name another.\n" +
+	"DeploymentStatus.conditions\tHow the Deployment fares: Available, Progressing and ReplicaFailure.\n" +
+	"DeploymentStatus.observedGeneration\tThe generation of which the controller knew when it wrote the status.\n" +
+	"DeploymentStatus.readyReplicas\tHow many of the pods are ready.\n" +
+	"DeploymentStatus.replicas\tHow many pods there are.\n" +
+	"DeploymentStatus.terminatingReplicas\tHow many pods are being deleted and have not ended.\n" +
+	"DeploymentStatus.unavailableReplicas\tHow many are missing before all replicas are available.\n" +
+	"DeploymentStatus.updatedReplicas\tHow many of them are made of the newest template.\n" +
+	"DeploymentStrategy\tDeploymentStrategy is how pods of an older template are replaced.\n" +
+	"DeploymentStrategy.rollingUpdate\tHow large the steps are; only with RollingUpdate.\n" +
+	"DeploymentStrategy.type\t\"RollingUpdate\" (default) replaces them step by step; \"Recreate\" makes new ones when all old ones are gone.\n" +
+	"ReplicaSet\tReplicaSet keeps a number of equal pods. Most people write a Deployment, which makes ReplicaSets.\n" +
+	"ReplicaSet.metadata\tIdentity of the ReplicaSet.\n" +
+	"ReplicaSet.spec\tWhich pods there are to be. Written by users, and by the Deployment that it belongs to.\n" +
+	"ReplicaSet.status\tWhich pods there are. Written by the controller, through the status subresource.\n" +
+	"ReplicaSetCondition\tReplicaSetCondition says whether something is the case.\n" +
+	"ReplicaSetCondition.lastTransitionTime\tWhen status changed.\n" +
+	"ReplicaSetCondition.message\tWhy, for people.\n" +
+	"ReplicaSetCondition.reason\tWhy, in one word.\n" +
+	"ReplicaSetCondition.status\t\"True\", \"False\" or \"Unknown\".\n" +
+	"ReplicaSetCondition.type\tWhat is said: \"ReplicaFailure\".\n" +
+	"ReplicaSetEvent\tReplicaSetEvent is one change.\n" +
+	"ReplicaSetEvent.object\tThe object after the change, or as it was last when deleted. In a BOOKMARK only its resourceVersion and annotations are set.\n" +
+	"ReplicaSetEvent.status\tWith ERROR: what went wrong. The stream ends after it.\n" +
+	"ReplicaSetEvent.type\t\"ADDED\", \"MODIFIED\", \"DELETED\", \"BOOKMARK\" or \"ERROR\".\n" +
+	"ReplicaSetEvents\tReplicaSetEvents is a batch of changes, oldest first.\n" +
+	"ReplicaSetEvents.events\tAt least one change.\n" +
+	"ReplicaSetList\tReplicaSetList is a list of ReplicaSets.\n" +
+	"ReplicaSetList.items\tThe ReplicaSets.\n" +
+	"ReplicaSetList.metadata\tRevision of the snapshot and the token to go on with.\n" +
+	"ReplicaSetSpec\tReplicaSetSpec is which pods there are to be.\n" +
+	"ReplicaSetSpec.minReadySeconds\tSeconds for which a pod has to be ready without a break before it counts as available.\n" +
+	"ReplicaSetSpec.replicas\tHow many pods; 1 when absent.\n" +
+	"ReplicaSetSpec.selector\tWhich pods count, by their labels. It must match those of the template, and cannot be changed.\n" +
+	"ReplicaSetSpec.template\tWhat new pods are made of. Pods that are there stay as they are.\n" +
+	"ReplicaSetStatus\tReplicaSetStatus is which pods there are. Pods that are being deleted count only as terminating.\n" +
+	"ReplicaSetStatus.availableReplicas\tHow many have been ready for minReadySeconds.\n" +
+	"ReplicaSetStatus.conditions\tWhat is wrong: ReplicaFailure, when pods cannot be created or deleted.\n" +
+	"ReplicaSetStatus.fullyLabeledReplicas\tHow many of them have all labels of the template.\n" +
+	"ReplicaSetStatus.observedGeneration\tThe generation of which the controller knew when it wrote the status.\n" +
+	"ReplicaSetStatus.readyReplicas\tHow many of the pods are ready.\n" +
+	"ReplicaSetStatus.replicas\tHow many pods there are.\n" +
+	"ReplicaSetStatus.terminatingReplicas\tHow many pods are being deleted and have not ended.\n" +
+	"RollingUpdateDeployment\tRollingUpdateDeployment is how large the steps of a rolling update are. Not both fields can be 0.\n" +
+	"RollingUpdateDeployment.maxSurge\tHow many pods there may be beyond replicas, a number or a percentage of replicas, which is rounded up; \"25%\" when absent.\n" +
+	"RollingUpdateDeployment.maxUnavailable\tHow many pods may be missing, a number or a percentage of replicas, which is rounded down; \"25%\" when absent.\n" +
 	"UpdateControllerRevisionRequest\tUpdateControllerRevisionRequest replaces one object.\n" +
 	"UpdateControllerRevisionRequest.dryRun\t\"All\" validates and admits but stores nothing.\n" +
 	"UpdateControllerRevisionRequest.fieldManager\tName of the program that writes.\n" +
 	"UpdateControllerRevisionRequest.fieldValidation\tWhat to do with unknown and duplicate JSON fields: \"Strict\", \"Warn\" (default) or \"Ignore\".\n" +
 	"UpdateControllerRevisionRequest.name\tName of the object; empty takes the object's own.\n" +
 	"UpdateControllerRevisionRequest.namespace\tNamespace of the object; empty takes the object's own.\n" +
-	"UpdateControllerRevisionRequest.object\tThe object; with metadata.resourceVersion the write is a compare-and-swap.\n"
+	"UpdateControllerRevisionRequest.object\tThe object; with metadata.resourceVersion the write is a compare-and-swap.\n" +
+	"UpdateDeploymentRequest\tUpdateDeploymentRequest replaces one object.\n" +
+	"UpdateDeploymentRequest.dryRun\t\"All\" validates and admits but stores nothing.\n" +
+	"UpdateDeploymentRequest.fieldManager\tName of the program that writes.\n" +
+	"UpdateDeploymentRequest.fieldValidation\tWhat to do with unknown and duplicate JSON fields: \"Strict\", \"Warn\" (default) or \"Ignore\".\n" +
+	"UpdateDeploymentRequest.name\tName of the object; empty takes the object's own.\n" +
+	"UpdateDeploymentRequest.namespace\tNamespace of the object; empty takes the object's own.\n" +
+	"UpdateDeploymentRequest.object\tThe object; with metadata.resourceVersion the write is a compare-and-swap.\n" +
+	"UpdateDeploymentScaleRequest\tUpdateDeploymentScaleRequest replaces the number of replicas of one object.\n" +
+	"UpdateDeploymentScaleRequest.dryRun\t\"All\" validates and admits but stores nothing.\n" +
+	"UpdateDeploymentScaleRequest.fieldManager\tName of the program that writes.\n" +
+	"UpdateDeploymentScaleRequest.fieldValidation\tWhat to do with unknown and duplicate JSON fields: \"Strict\", \"Warn\" (default) or \"Ignore\".\n" +
+	"UpdateDeploymentScaleRequest.name\tName of the object; empty takes that in the scale.\n" +
+	"UpdateDeploymentScaleRequest.namespace\tNamespace of the object; empty takes that in the scale.\n" +
+	"UpdateDeploymentScaleRequest.object\tWhat is wanted; with metadata.resourceVersion the write is a compare-and-swap.\n" +
+	"UpdateReplicaSetRequest\tUpdateReplicaSetRequest replaces one object.\n" +
+	"UpdateReplicaSetRequest.dryRun\t\"All\" validates and admits but stores nothing.\n" +
+	"UpdateReplicaSetRequest.fieldManager\tName of the program that writes.\n" +
+	"UpdateReplicaSetRequest.fieldValidation\tWhat to do with unknown and duplicate JSON fields: \"Strict\", \"Warn\" (default) or \"Ignore\".\n" +
+	"UpdateReplicaSetRequest.name\tName of the object; empty takes the object's own.\n" +
+	"UpdateReplicaSetRequest.namespace\tNamespace of the object; empty takes the object's own.\n" +
+	"UpdateReplicaSetRequest.object\tThe object; with metadata.resourceVersion the write is a compare-and-swap.\n" +
+	"UpdateReplicaSetScaleRequest\tUpdateReplicaSetScaleRequest replaces the number of replicas of one object.\n" +
+	"UpdateReplicaSetScaleRequest.dryRun\t\"All\" validates and admits but stores nothing.\n" +
+	"UpdateReplicaSetScaleRequest.fieldManager\tName of the program that writes.\n" +
+	"UpdateReplicaSetScaleRequest.fieldValidation\tWhat to do with unknown and duplicate JSON fields: \"Strict\", \"Warn\" (default) or \"Ignore\".\n" +
+	"UpdateReplicaSetScaleRequest.name\tName of the object; empty takes that in the scale.\n" +
+	"UpdateReplicaSetScaleRequest.namespace\tNamespace of the object; empty takes that in the scale.\n" +
+	"UpdateReplicaSetScaleRequest.object\tWhat is wanted; with metadata.resourceVersion the write is a compare-and-swap.\n"

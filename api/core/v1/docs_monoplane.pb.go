@@ -260,6 +260,12 @@ const Docs = "" +
 	"CreatePodTemplateRequest.fieldValidation\tWhat to do with unknown and duplicate JSON fields: \"Strict\", \"Warn\" (default) or \"Ignore\".\n" +
 	"CreatePodTemplateRequest.namespace\tNamespace of the object; empty takes the object's own.\n" +
 	"CreatePodTemplateRequest.object\tThe object; metadata.name or metadata.generateName is required.\n" +
+	"CreateReplicationControllerRequest\tCreateReplicationControllerRequest creates one object.\n" +
+	"CreateReplicationControllerRequest.dryRun\t\"All\" validates and admits but stores nothing.\n" +
+	"CreateReplicationControllerRequest.fieldManager\tName of the program that writes.\n" +
+	"CreateReplicationControllerRequest.fieldValidation\tWhat to do with unknown and duplicate JSON fields: \"Strict\", \"Warn\" (default) or \"Ignore\".\n" +
+	"CreateReplicationControllerRequest.namespace\tNamespace of the object; empty takes the object's own.\n" +
+	"CreateReplicationControllerRequest.object\tThe object; metadata.name or metadata.generateName is required.\n" +
 	"CreateSecretRequest\tCreateSecretRequest creates one object.\n" +
 	"CreateSecretRequest.dryRun\t\"All\" validates and admits but stores nothing.\n" +
 	"CreateSecretRequest.fieldManager\tName of the program that writes.\n" +
@@ -957,6 +963,37 @@ const Docs = "" +
 	"RBDVolumeSource.readOnly\tMount it read-only.\n" +
 	"RBDVolumeSource.secretRef\tSecret with the credentials.\n" +
 	"RBDVolumeSource.user\tUser name.\n" +
+	"ReplicationController\tReplicationController keeps a number of equal pods. It came before ReplicaSet, which can select pods in more ways, and Deployment.\n" +
+	"ReplicationController.metadata\tIdentity of the ReplicationController.\n" +
+	"ReplicationController.spec\tWhich pods there are to be. Written by users.\n" +
+	"ReplicationController.status\tWhich pods there are. Written by the controller, through the status subresource.\n" +
+	"ReplicationControllerCondition\tReplicationControllerCondition says whether something is the case.\n" +
+	"ReplicationControllerCondition.lastTransitionTime\tWhen status changed.\n" +
+	"ReplicationControllerCondition.message\tWhy, for people.\n" +
+	"ReplicationControllerCondition.reason\tWhy, in one word.\n" +
+	"ReplicationControllerCondition.status\t\"True\", \"False\" or \"Unknown\".\n" +
+	"ReplicationControllerCondition.type\tWhat is said: \"ReplicaFailure\".\n" +
+	"ReplicationControllerEvent\tReplicationControllerEvent is one change.\n" +
+	"ReplicationControllerEvent.object\tThe object after the change, or as it was last when deleted. In a BOOKMARK only its resourceVersion and annotations are set.\n" +
+	"ReplicationControllerEvent.status\tWith ERROR: what went wrong. The stream ends after it.\n" +
+	"ReplicationControllerEvent.type\t\"ADDED\", \"MODIFIED\", \"DELETED\", \"BOOKMARK\" or \"ERROR\".\n" +
+	"ReplicationControllerEvents\tReplicationControllerEvents is a batch of changes, oldest first.\n" +
+	"ReplicationControllerEvents.events\tAt least one change.\n" +
+	"ReplicationControllerList\tReplicationControllerList is a list of ReplicationControllers.\n" +
+	"ReplicationControllerList.items\tThe ReplicationControllers.\n" +
+	"ReplicationControllerList.metadata\tRevision of the snapshot and the token to go on with.\n" +
+	"ReplicationControllerSpec\tReplicationControllerSpec is which pods there are to be.\n" +
+	"ReplicationControllerSpec.minReadySeconds\tSeconds for which a pod has to be ready without a break before it counts as available.\n" +
+	"ReplicationControllerSpec.replicas\tHow many pods; 1 when absent.\n" +
+	"ReplicationControllerSpec.selector\tLabels of the pods that count. It must match those of the template, which it takes when it is empty.\n" +
+	"ReplicationControllerSpec.template\tWhat new pods are made of. Pods that are there stay as they are.\n" +
+	"ReplicationControllerStatus\tReplicationControllerStatus is which pods there are. Pods that are being deleted do not count.\n" +
+	"ReplicationControllerStatus.availableReplicas\tHow many have been ready for minReadySeconds.\n" +
+	"ReplicationControllerStatus.conditions\tWhat is wrong: ReplicaFailure, when pods cannot be created or deleted.\n" +
+	"ReplicationControllerStatus.fullyLabeledReplicas\tHow many of them have all labels of the template.\n" +
+	"ReplicationControllerStatus.observedGeneration\tThe generation of which the controller knew when it wrote the status.\n" +
+	"ReplicationControllerStatus.readyReplicas\tHow many of the pods are ready.\n" +
+	"ReplicationControllerStatus.replicas\tHow many pods there are.\n" +
 	"ResourceClaim\tResourceClaim is use of a device claim by a container.\n" +
 	"ResourceClaim.name\tEntry in the pod's resourceClaims.\n" +
 	"ResourceClaim.request\tRequest in the claim; empty for all.\n" +
@@ -1177,6 +1214,20 @@ const Docs = "" +
 	"UpdatePodTemplateRequest.name\tName of the object; empty takes the object's own.\n" +
 	"UpdatePodTemplateRequest.namespace\tNamespace of the object; empty takes the object's own.\n" +
 	"UpdatePodTemplateRequest.object\tThe object; with metadata.resourceVersion the write is a compare-and-swap.\n" +
+	"UpdateReplicationControllerRequest\tUpdateReplicationControllerRequest replaces one object.\n" +
+	"UpdateReplicationControllerRequest.dryRun\t\"All\" validates and admits but stores nothing.\n" +
+	"UpdateReplicationControllerRequest.fieldManager\tName of the program that writes.\n" +
+	"UpdateReplicationControllerRequest.fieldValidation\tWhat to do with unknown and duplicate JSON fields: \"Strict\", \"Warn\" (default) or \"Ignore\".\n" +
+	"UpdateReplicationControllerRequest.name\tName of the object; empty takes the object's own.\n" +
+	"UpdateReplicationControllerRequest.namespace\tNamespace of the object; empty takes the object's own.\n" +
+	"UpdateReplicationControllerRequest.object\tThe object; with metadata.resourceVersion the write is a compare-and-swap.\n" +
+	"UpdateReplicationControllerScaleRequest\tUpdateReplicationControllerScaleRequest replaces the number of replicas of one object.\n" +
+	"UpdateReplicationControllerScaleRequest.dryRun\t\"All\" validates and admits but stores nothing.\n" +
+	"UpdateReplicationControllerScaleRequest.fieldManager\tName of the program that writes.\n" +
+	"UpdateReplicationControllerScaleRequest.fieldValidation\tWhat to do with unknown and duplicate JSON fields: \"Strict\", \"Warn\" (default) or \"Ignore\".\n" +
+	"UpdateReplicationControllerScaleRequest.name\tName of the object; empty takes that in the scale.\n" +
+	"UpdateReplicationControllerScaleRequest.namespace\tNamespace of the object; empty takes that in the scale.\n" +
+	"UpdateReplicationControllerScaleRequest.object\tWhat is wanted; with metadata.resourceVersion the write is a compare-and-swap.\n" +
 	"UpdateSecretRequest\tUpdateSecretRequest replaces one object.\n" +
 	"UpdateSecretRequest.dryRun\t\"All\" validates and admits but stores nothing.\n" +
 	"UpdateSecretRequest.fieldManager\tName of the program that writes.\n" +

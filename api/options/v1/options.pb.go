@@ -395,8 +395,10 @@ func (x *Kind) GetNamespaceInRequests() bool {
 	return false
 }
 
-// Subresource is a part of an object, or an action on it, with a path of its own. There are four forms: a part of the
-// object that is read with it and written on its own (status: methods UpdateStatus and PatchStatus); with a method,
+// Subresource is a part of an object, or an action on it, with a path of its own. There are five forms: a part of the
+// object that is read with it and written on its own (status: methods UpdateStatus and PatchStatus); with a body, a
+// part that is read and written as a message of its own (scale: methods GetScale, UpdateScale and PatchScale, which
+// take and return a Scale); with a method,
 // one that is only replaced (finalize: method Finalize); with a method and a body, an action that takes another
 // message (binding: method Bind); with a method and options, a stream of plain text (log: method Log).
 type Subresource struct {
