@@ -3,7 +3,6 @@ package cache
 import (
 	"context"
 	"log/slog"
-	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -62,7 +61,8 @@ type Handler[T object.Object] struct {
 // Cache is the copy. Run feeds it; all other methods may be called at any time from any goroutine.
 type Cache[T object.Object] struct {
 	cfg Config[T]
-	rng *rand.Rand // only Run uses it
+	// initial is the complete state while it is being read, nil otherwise. It belongs to Run.
+	initial map[Key]T
 
 	// dispatch orders changes and their handlers against AddHandler.
 	dispatch sync.Mutex
@@ -78,21 +78,8 @@ type Cache[T object.Object] struct {
 
 // New returns an empty cache.
 func New[T object.Object](cfg Config[T]) *Cache[T] {
-	if cfg.MinBackoff <= 0 {
-		cfg.MinBackoff = 100 * time.Millisecond
-	}
-	if cfg.MaxBackoff <= 0 {
-		cfg.MaxBackoff = 10 * time.Second
-	}
-	if cfg.Seed == 0 {
-		cfg.Seed = rand.Uint64()
-	}
-	if cfg.Logger == nil {
-		cfg.Logger = slog.New(slog.DiscardHandler)
-	}
 	c := &Cache[T]{
 		cfg:     cfg,
-		rng:     rand.New(rand.NewPCG(cfg.Seed, 0)), //nolint:gosec // jitter
 		objects: map[Key]T{},
 		indexes: make(map[string]map[string]map[Key]T, len(cfg.Indexes)),
 		synced:  make(chan struct{}),
