@@ -57,6 +57,7 @@ type Watcher struct {
 
 	bookmarks bool
 	next      time.Time
+	timer     *time.Timer // of wait, kept from one to the next
 
 	stop    chan struct{}
 	stopped sync.Once
@@ -275,9 +276,14 @@ func (w *Watcher) upToDate() {
 func (w *Watcher) wait(ctx context.Context, wake chan struct{}) error {
 	var bookmark <-chan time.Time
 	if w.bookmarks {
-		timer := time.NewTimer(time.Until(w.next))
-		defer timer.Stop()
-		bookmark = timer.C
+		// A watcher waits after every change. Stopping the timer meanwhile keeps idle programs asleep.
+		if rest := time.Until(w.next); w.timer == nil {
+			w.timer = time.NewTimer(rest)
+		} else {
+			w.timer.Reset(rest)
+		}
+		defer w.timer.Stop()
+		bookmark = w.timer.C
 	}
 	select {
 	case <-wake:

@@ -22,17 +22,23 @@ const (
 	accessSeconds = 3607
 )
 
+// access is the volume, and accessMount its mount in a container that has no other volume of that kind. All pods share
+// them, as they would after having been compared with those of other pods: nobody changes a part of a stored object.
+var (
+	access      = accessVolume()
+	accessMount = &corev1.VolumeMount{Name: accessName, ReadOnly: true, MountPath: accessPath}
+)
+
 // mountAccess gives a pod the volume with a token of its service account, the certificate of the cluster's authority
 // and the name of the namespace, and each of its containers a mount of it, unless something is mounted there already.
 func mountAccess(s *corev1.PodSpec) {
-	name, has := accessName, false
+	mount, has := accessMount, false
 	for _, v := range s.Volumes {
 		if strings.HasPrefix(v.GetName(), accessPrefix) {
-			name, has = v.GetName(), true
+			mount, has = &corev1.VolumeMount{Name: v.GetName(), ReadOnly: true, MountPath: accessPath}, true
 			break
 		}
 	}
-	mount := &corev1.VolumeMount{Name: name, ReadOnly: true, MountPath: accessPath}
 	needed := false
 	give := func(containers []*corev1.Container) {
 	next:
@@ -49,7 +55,7 @@ func mountAccess(s *corev1.PodSpec) {
 	give(s.InitContainers)
 	give(s.Containers)
 	if needed && !has {
-		s.Volumes = append(s.Volumes, accessVolume())
+		s.Volumes = append(s.Volumes, access)
 	}
 }
 

@@ -76,8 +76,21 @@ func DefaultNew(p *corev1.Pod) {
 // that, it gets some for 300 s. Call it on update too, for clients that write the tolerations which they know;
 // Kubernetes' admission (DefaultTolerationSeconds) does so.
 func tolerateAbsence(s *corev1.PodSpec) {
-	tolerateTaint(s, taintNotReady)
-	tolerateTaint(s, taintUnreachable)
+	tolerateTaint(s, forNotReady)
+	tolerateTaint(s, forUnreachable)
+}
+
+// What tolerateAbsence adds is shared by all pods: nobody changes a part of a stored object.
+var (
+	forNotReady    = absenceToleration(taintNotReady)
+	forUnreachable = absenceToleration(taintUnreachable)
+)
+
+func absenceToleration(taint string) *corev1.Toleration {
+	seconds := int64(notReadySeconds)
+	return &corev1.Toleration{
+		Key: taint, Operator: "Exists", Effect: taints.NoExecute, TolerationSeconds: &seconds,
+	}
 }
 
 // toleratesAbsence says whether a toleration is one of those that tolerateAbsence adds.
@@ -86,17 +99,14 @@ func toleratesAbsence(t *corev1.Toleration) bool {
 		t.TolerationSeconds != nil && *t.TolerationSeconds == notReadySeconds
 }
 
-// tolerateTaint adds a toleration of a taint unless the pod has one.
-func tolerateTaint(s *corev1.PodSpec, taint string) {
+// tolerateTaint adds a toleration unless the pod has one of that taint.
+func tolerateTaint(s *corev1.PodSpec, own *corev1.Toleration) {
 	for _, t := range s.Tolerations {
-		if (t.GetKey() == taint || t.GetKey() == "") && (t.GetEffect() == taints.NoExecute || t.GetEffect() == "") {
+		if (t.GetKey() == own.GetKey() || t.GetKey() == "") && (t.GetEffect() == taints.NoExecute || t.GetEffect() == "") {
 			return
 		}
 	}
-	seconds := int64(notReadySeconds)
-	s.Tolerations = append(s.Tolerations, &corev1.Toleration{
-		Key: taint, Operator: "Exists", Effect: taints.NoExecute, TolerationSeconds: &seconds,
-	})
+	s.Tolerations = append(s.Tolerations, own)
 }
 
 // labelKeys turns matchLabelKeys and mismatchLabelKeys into selector requirements with the pod's own
