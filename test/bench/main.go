@@ -10,6 +10,9 @@
 package main
 
 import (
+	// First, because the shims of the pods that run in this process are this program again.
+	_ "monoplane.dev/nodeagent/runtime/host/shim"
+
 	"context"
 	"flag"
 	"fmt"
@@ -36,6 +39,7 @@ func benches() []bench {
 		{"watch", benchWatch},
 		{"schedule", benchSchedule},
 		{"run", benchRun},
+		{"idle", benchIdle},
 	}
 }
 
@@ -48,7 +52,7 @@ func main() {
 
 func run() error {
 	only := flag.String("run", "",
-		"run only the groups that match this expression: start, memory, create, read, watch, schedule, run")
+		"run only the groups that match this expression: start, memory, create, read, watch, schedule, run, idle")
 	rows := flag.String("rows", "",
 		"of the group schedule, only the kinds of pods that match this expression, such as preemption")
 	quick := flag.Bool("quick", false, "small sizes, to see that everything works; the figures mean little")
