@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/kubernetes/pkg/api/legacyscheme"
 	"k8s.io/kubernetes/pkg/apis/core"
 	"k8s.io/kubernetes/pkg/registry/core/pod"
@@ -73,6 +74,19 @@ func TestPodUpdatesAreJudgedAlike(t *testing.T) {
 	}
 }
 
+// runs has the pod run on a node that reports what its containers have.
+func runs(p *v1.Pod) {
+	p.Spec.NodeName, p.Status.Phase = "node", v1.PodRunning
+	status := func(containers []v1.Container) (out []v1.ContainerStatus) {
+		for _, c := range containers {
+			out = append(out, v1.ContainerStatus{Name: c.Name, Resources: c.Resources.DeepCopy(),
+				AllocatedResources: c.Resources.Requests, State: v1.ContainerState{Running: &v1.ContainerStateRunning{}}})
+		}
+		return out
+	}
+	p.Status.ContainerStatuses, p.Status.InitContainerStatuses = status(p.Spec.Containers), status(p.Spec.InitContainers)
+}
+
 // spec: OBJ-10
 func TestPodResizesAreJudgedAlike(t *testing.T) {
 	r := random(t)
@@ -80,21 +94,25 @@ func TestPodResizesAreJudgedAlike(t *testing.T) {
 	bad := 0
 	for i := 0; i < *count && bad < 25; i++ {
 		old := storedPod(t, r.IntN(3) == 0)
-		old.Spec.Resources = nil // Monoplane refuses them.
-		if r.IntN(3) == 0 {
-			old.Status.ContainerStatuses = []v1.ContainerStatus{{Name: "app",
-				State: v1.ContainerState{Running: &v1.ContainerStateRunning{}}}}
-			if r.IntN(2) == 0 {
-				old.Status.ContainerStatuses[0].Resources = &v1.ResourceRequirements{}
+		if r.IntN(2) == 0 {
+			old.Spec.Resources, old.Status.QOSClass = nil, ""
+		}
+		if r.IntN(2) == 0 {
+			runs(old)
+			if r.IntN(4) == 0 { // as on a node that knows nothing of resizes
+				old.Status.ContainerStatuses[0].Resources = nil
 			}
 		}
 		k := old.DeepCopy()
+		if r.IntN(5) == 0 {
+			k.Spec.Resources = pick(r, []*v1.ResourceRequirements{nil, {}, {Requests: v1.ResourceList{
+				"cpu": resource.MustParse("9"), "memory": resource.MustParse("9Gi")}}})
+		}
 		what := alter(r, k, r.IntN(4), func(path string) bool {
 			// Most changes are dropped, or the same as in TestPodUpdatesAreJudgedAlike.
 			return strings.Contains(path, ".Resources.") || strings.Contains(path, ".ResizePolicy") ||
 				(strings.Contains(path, "ontainers") && r.IntN(20) == 0)
 		})
-		k.Spec.Resources = nil
 		now, was := internal(t, k, &core.Pod{}), internal(t, old, &core.Pod{})
 		pod.ResizeStrategy.PrepareForUpdate(context.Background(), now, was)
 		errs := pod.ResizeStrategy.ValidateUpdate(context.Background(), now, was)

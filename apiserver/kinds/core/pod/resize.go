@@ -6,8 +6,8 @@ import (
 	corev1 "monoplane.dev/api/core/v1"
 )
 
-// applyResize: a resize changes what the containers ask for and nothing else (OBJ-10). Containers that are other ones
-// than before are kept as they are asked for, so that validation can say what is wrong.
+// applyResize: a resize changes what the containers, and the pod as a whole, ask for and nothing else (OBJ-10).
+// Containers that are other ones than before are kept as they are asked for, so that validation can say what is wrong.
 func applyResize(asked, live *corev1.Pod) *corev1.Pod {
 	next := &corev1.Pod{Metadata: object.Clone(asked.GetMetadata()), Spec: object.Clone(asked.GetSpec())}
 	Default(next)
@@ -20,6 +20,7 @@ func applyResize(asked, live *corev1.Pod) *corev1.Pod {
 	spec := was.Shallow()
 	spec.Containers = resized(next.Spec.Containers, was.GetContainers())
 	spec.InitContainers = resized(next.Spec.InitContainers, was.GetInitContainers())
+	spec.Resources = next.Spec.Resources
 	next.Spec = spec
 	return next
 }

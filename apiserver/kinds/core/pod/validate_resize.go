@@ -1,6 +1,7 @@
 package pod
 
 import (
+	"cmp"
 	"maps"
 
 	"monoplane.dev/apierrors"
@@ -38,10 +39,14 @@ func ValidateResize(new, old *corev1.Pod) []apierrors.Cause {
 			v.Forbidden(p, "Pod running on node without support for resize")
 		}
 		was := old.GetSpec()
+		v.resizesWhole(p, was.GetResources())
 		app := v.resizable(p.Child("containers"), "containers", v.spec.GetContainers(), was.GetContainers())
 		init := v.resizable(p.Child("initContainers"), "initContainers", v.spec.GetInitContainers(), was.GetInitContainers())
 		if app && init {
 			v.resizes(p, was)
+		}
+		if now := new.GetSpec().GetResources(); f.Count() == 0 && (now == nil) != (was.GetResources() == nil) && !asks(now) {
+			v.Forbidden(p, "only cpu and memory resources are mutable")
 		}
 	}
 	return f.Causes()
@@ -57,6 +62,29 @@ func nodeResizes(p *corev1.Pod) bool {
 	}
 	return true
 }
+
+// resizesWhole checks what is asked for the pod as a whole.
+func (v checks) resizesWhole(p *validation.Path, was *corev1.ResourceRequirements) {
+	now, at := v.spec.GetResources(), p.Child("resources")
+	switch {
+	case !asks(now) && !asks(was):
+		return
+	case now == nil:
+		v.Forbidden(at, "pod-level resources cannot be removed")
+		return
+	}
+	if removed(now.GetRequests(), was.GetRequests()) {
+		v.Forbidden(at.Child("requests"), "pod-level resource requests cannot be removed")
+	}
+	if removed(now.GetLimits(), was.GetLimits()) {
+		v.Forbidden(at.Child("limits"), "pod-level resource limits cannot be removed")
+	}
+	if !validation.Equal(withAmounts(now, was), cmp.Or(was, &corev1.ResourceRequirements{})) {
+		v.Forbidden(p, "only cpu and memory resources are mutable at pod-level")
+	}
+}
+
+func asks(r *corev1.ResourceRequirements) bool { return len(r.GetRequests())+len(r.GetLimits()) > 0 }
 
 // resizable checks that the containers are the same ones in the same order.
 func (v checks) resizable(p *validation.Path, list string, now, was []*corev1.Container) bool {
@@ -123,15 +151,21 @@ func sameButAmounts(now, was *corev1.Container) bool {
 	if validation.Equal(now, was) {
 		return true
 	}
-	m, r := new(corev1.Container), new(corev1.ResourceRequirements)
+	m := new(corev1.Container)
 	m.SetShallow(now)
-	if now.GetResources() != nil {
-		r.SetShallow(now.GetResources())
-	}
-	r.Requests = withAmountsOf(now.GetResources().GetRequests(), was.GetResources().GetRequests())
-	r.Limits = withAmountsOf(now.GetResources().GetLimits(), was.GetResources().GetLimits())
-	m.Resources = r
+	m.Resources = withAmounts(now.GetResources(), was.GetResources())
 	return validation.Equal(m, was)
+}
+
+// withAmounts returns now with the amounts of cpu and memory of was.
+func withAmounts(now, was *corev1.ResourceRequirements) *corev1.ResourceRequirements {
+	r := new(corev1.ResourceRequirements)
+	if now != nil {
+		r.SetShallow(now)
+	}
+	r.Requests = withAmountsOf(now.GetRequests(), was.GetRequests())
+	r.Limits = withAmountsOf(now.GetLimits(), was.GetLimits())
+	return r
 }
 
 // withAmountsOf returns now with the cpu and memory of was.

@@ -41,6 +41,10 @@ func TestPodResize(t *testing.T) {
 		burstable(p)
 		p.Spec.InitContainers = []*corev1.Container{{Name: "i", Image: "i", Resources: asks("1", "2")}}
 	}
+	whole := func(p *corev1.Pod) {
+		burstable(p)
+		p.Spec.Resources = asks("4", "8")
+	}
 	for _, c := range []struct {
 		name        string
 		old, change func(*corev1.Pod)
@@ -89,6 +93,18 @@ func TestPodResize(t *testing.T) {
 			p.Spec.InitContainers[0].Resources.Limits["example.com/gpu"] = kindtest.Amounts("x", "1")["x"]
 			p.Spec.InitContainers[0].Resources.Requests["example.com/gpu"] = kindtest.Amounts("x", "1")["x"]
 		}, []string{"Forbidden spec.initContainers[0]"}},
+		{"the pod as a whole", whole, func(p *corev1.Pod) { p.Spec.Resources = asks("5", "6") }, nil},
+		{"the pod as a whole for the first time", burstable, func(p *corev1.Pod) { p.Spec.Resources = asks("4", "8") }, nil},
+		{"the pod as a whole no more", whole, func(p *corev1.Pod) { p.Spec.Resources = nil },
+			[]string{"Forbidden spec.resources"}},
+		{"limits of the pod as a whole removed", whole, func(p *corev1.Pod) { p.Spec.Resources.Limits = nil },
+			[]string{"Forbidden spec.resources.limits"}},
+		{"huge pages of the pod as a whole", whole, func(p *corev1.Pod) {
+			p.Spec.Resources.Limits["hugepages-2Mi"] = kindtest.Amounts("x", "4Mi")["x"]
+			p.Spec.Resources.Requests["hugepages-2Mi"] = kindtest.Amounts("x", "4Mi")["x"]
+		}, []string{"Forbidden spec"}},
+		{"nothing for the pod as a whole", nil,
+			func(p *corev1.Pod) { p.Spec.Resources = &corev1.ResourceRequirements{} }, []string{"Forbidden spec"}},
 		{"runs on a node that says what it has", running(asks("1", "2")),
 			func(p *corev1.Pod) { p.Spec.Containers[0].Resources = asks("3", "4") }, nil},
 		{"runs on a node that does not", running(nil),
