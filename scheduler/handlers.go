@@ -9,6 +9,7 @@ import (
 	corev1 "monoplane.dev/api/core/v1"
 	"monoplane.dev/client/cache"
 	"monoplane.dev/rules/phase"
+	"monoplane.dev/rules/resources"
 	"monoplane.dev/scheduler/framework"
 )
 
@@ -86,7 +87,7 @@ func (s *Scheduler) pod(old, p *corev1.Pod) {
 			s.queue.Add(info)
 		}
 	case assigned:
-		if was == assigned && !relevant(old, p) {
+		if was == assigned && !relevant(old, p) && !resized(old) && !resized(p) {
 			s.state.Renew(p) // a status update: the most frequent event of all
 			return
 		}
@@ -108,6 +109,9 @@ func (s *Scheduler) pod(old, p *corev1.Pod) {
 		s.podGone(p)
 	}
 }
+
+// resized says whether the node holds other amounts for the pod than it asks for.
+func resized(p *corev1.Pod) bool { return resources.Held(p) != p.GetSpec() }
 
 // relevant says whether anything changed that a decision could depend on. The generation grows with the spec and with
 // the start of a deletion.

@@ -4,8 +4,8 @@
 //
 // It guarantees the sums of Kubernetes: test/oracle compares them over random pods. They are exact, however large; a
 // quantity that cannot be read, which the server refuses, counts as absent, and reading one takes bounded time
-// whatever the text. It knows nothing of nodes or of what is free on them, nor of what a container that is being
-// resized still has.
+// whatever the text. What a pod that is being resized holds is Held. It knows nothing of nodes or of what is free on
+// them.
 package resources
 
 import "strings"

@@ -5,6 +5,7 @@ import (
 	"monoplane.dev/client/cache"
 	"monoplane.dev/object/storage"
 	"monoplane.dev/rules/hostports"
+	"monoplane.dev/rules/resources"
 )
 
 // PodInfo is a pod with what decisions need of it worked out once. It is immutable.
@@ -14,7 +15,8 @@ type PodInfo struct {
 	UID string
 	// Priority is spec.priority, 0 when unset.
 	Priority int32
-	// Requests is what the pod needs (see PodRequests); Counted is cpu and memory as scores count them.
+	// Requests is what the pod needs (see PodRequests), or holds while it is being resized; Counted is cpu and memory as
+	// scores count them.
 	Requests Resources
 	Counted  Resources
 	// Ports are the ports of the host that the pod takes.
@@ -41,7 +43,7 @@ func NewPodInfo(p *corev1.Pod) *PodInfo {
 		Claims:   storage.ClaimNames(p),
 		Ports:    hostports.Of(p.GetSpec()),
 	}
-	i.Requests, i.Counted = demand(p.GetSpec())
+	i.Requests, i.Counted = demand(resources.Held(p))
 	return i
 }
 

@@ -1,6 +1,8 @@
 package oracle
 
 import (
+	"fmt"
+	"math/rand/v2"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
@@ -75,5 +77,62 @@ func TestSchedulersCountTheSame(t *testing.T) {
 	}
 	if compared < *count/2 {
 		t.Errorf("only %d amounts were compared", compared)
+	}
+}
+
+// resizing is a pod of which the node has said what it has set aside and what is in force.
+func resizing(r *rand.Rand) *v1.Pod {
+	k := asking(r)
+	status := func(list []v1.Container) (out []v1.ContainerStatus) {
+		for i := range list {
+			list[i].Name = fmt.Sprint("c", r.Uint64())
+			s := v1.ContainerStatus{Name: list[i].Name, AllocatedResources: asks(r), Resources: ptr(requirements(r))}
+			switch r.IntN(4) {
+			case 0:
+				s.Resources = nil
+			case 1:
+				s.AllocatedResources, s.Resources = list[i].Resources.Requests, list[i].Resources.DeepCopy()
+			}
+			out = append(out, s)
+		}
+		r.Shuffle(len(out), func(i, j int) { out[i], out[j] = out[j], out[i] })
+		return out
+	}
+	k.Status.ContainerStatuses, k.Status.InitContainerStatuses = status(k.Spec.Containers), status(k.Spec.InitContainers)
+	if r.IntN(2) == 0 {
+		k.Status.Resources, k.Status.AllocatedResources = ptr(requirements(r)), asks(r)
+	}
+	if reason := pick(r, []string{"", "Deferred", "Infeasible"}); reason != "" {
+		k.Status.Conditions = []v1.PodCondition{{Type: v1.PodResizePending, Status: v1.ConditionTrue, Reason: reason}}
+	}
+	return k
+}
+
+// spec: INIT-3, OBJ-10
+func TestResizedPodsHoldTheSame(t *testing.T) {
+	r := random(t)
+	changed := 0
+	for range *count {
+		k := resizing(r)
+		p := ourPod(t, k)
+		theirs := helper.PodRequests(k, helper.PodResourcesOptions{
+			UseStatusResources: true, InPlacePodLevelResourcesVerticalScalingEnabled: true,
+		})
+		spec := resources.Held(p)
+		ours := resources.Requests(spec)
+		same := len(theirs) == len(ours)
+		for _, a := range ours {
+			q, ok := theirs[v1.ResourceName(a.Name)]
+			same = same && ok && q.Cmp(a.Quantity) == 0
+		}
+		if !same {
+			t.Fatalf("pod %v\n%v\nKubernetes %v\nMonoplane  %v", k.Spec, k.Status, theirs, ours)
+		}
+		if spec != p.Spec {
+			changed++
+		}
+	}
+	if *count >= 100 && (changed < *count/4 || changed == *count) {
+		t.Errorf("%d of %d were being resized", changed, *count)
 	}
 }

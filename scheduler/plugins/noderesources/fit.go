@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	corev1 "monoplane.dev/api/core/v1"
+	"monoplane.dev/rules/resources"
 	"monoplane.dev/scheduler/framework"
 )
 
@@ -204,16 +205,16 @@ func (p *Plugin) Helps(pod *framework.PodInfo, c *framework.Change) bool {
 		// On an empty node of that size the pod must fit.
 		return p.Filter(nil, pod, framework.NewNodeInfo("", c.Node)) == nil
 	case framework.PodShrunk:
-		return shrunk(c.OldPod.GetSpec(), c.Pod.GetSpec())
+		return shrunk(c.OldPod, c.Pod)
 	default:
 		return true
 	}
 }
 
-// shrunk says whether a pod asks for less of anything than before. Most changes of pods, such as the start of a
+// shrunk says whether a pod holds less of anything than before. Most changes of pods, such as the start of a
 // deletion, are about something else.
-func shrunk(old, now *corev1.PodSpec) bool {
-	was, is := framework.PodRequests(old), framework.PodRequests(now)
+func shrunk(old, now *corev1.Pod) bool {
+	was, is := framework.PodRequests(resources.Held(old)), framework.PodRequests(resources.Held(now))
 	less := is.MilliCPU < was.MilliCPU || is.Memory < was.Memory || is.EphemeralStorage < was.EphemeralStorage
 	for name, n := range was.Scalar {
 		less = less || is.Scalar[name] < n
