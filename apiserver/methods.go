@@ -48,6 +48,8 @@ func methods(services []kinds.Service) map[string]*method {
 	}
 	bind := &out[corev1.Pods_Bind_FullMethodName].attributes
 	bind.Verb, bind.Subresource = "create", "binding"
+	evict := &out[corev1.Pods_Evict_FullMethodName].attributes
+	evict.Verb, evict.Subresource = "create", "eviction"
 	log := &out[corev1.Pods_Log_FullMethodName].attributes
 	log.Verb, log.Subresource = "get", "log"
 	token := &out[corev1.ServiceAccounts_CreateToken_FullMethodName].attributes

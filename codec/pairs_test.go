@@ -25,6 +25,7 @@ import (
 	authenticationv1 "monoplane.dev/api/authentication/v1"
 	corev1 "monoplane.dev/api/core/v1"
 	metav1 "monoplane.dev/api/meta/v1"
+	policyv1 "monoplane.dev/api/policy/v1"
 )
 
 // pair is a message of ours and the Kubernetes type that it must be wire-compatible with.
@@ -111,6 +112,8 @@ func pairs(t testing.TB) []pair {
 			func() protobufObject { return new(k8score.Binding) }},
 		{"TokenRequest", func() codec.Typed { return new(authenticationv1.TokenRequest) },
 			func() protobufObject { return new(k8sauthentication.TokenRequest) }},
+		{"Eviction", func() codec.Typed { return new(policyv1.Eviction) },
+			func() protobufObject { return new(k8spolicy.Eviction) }},
 		{"Status", func() codec.Typed { return new(metav1.Status) }, func() protobufObject { return new(k8smeta.Status) }},
 		{"CreateOptions", func() codec.Typed { return new(metav1.CreateOptions) },
 			func() protobufObject { return new(k8smeta.CreateOptions) }},

@@ -206,10 +206,10 @@ func Docs() map[protoreflect.FullName]string {
 		"monoplane.autoscaling.v1":    v110.Docs,
 		"monoplane.authentication.v1": v12.Docs,
 		"monoplane.coordination.v1":   v13.Docs,
+		"monoplane.policy.v1":         v16.Docs,
 		"monoplane.events.v1":         v14.Docs,
 		"monoplane.metrics.v1beta1":   v1beta1.Docs,
 		"monoplane.node.v1":           v15.Docs,
-		"monoplane.policy.v1":         v16.Docs,
 		"monoplane.scheduling.v1":     v17.Docs,
 		"monoplane.storage.v1":        v18.Docs,
 	}

@@ -118,7 +118,9 @@ func (r *Registry) delete(ctx context.Context, key store.Key, opts *metav1.Delet
 		if err != nil {
 			return nil, err
 		}
-		txn := &store.Txn{Ops: []store.Op{{Key: key, Object: last.Object, Expect: rev}}, Guards: last.Guards}
+		txn := &store.Txn{
+			Ops: append([]store.Op{{Key: key, Object: last.Object, Expect: rev}}, last.Ops...), Guards: last.Guards,
+		}
 		if last.Gone {
 			return txn, r.remove(ctx, txn, live)
 		}

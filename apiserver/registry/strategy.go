@@ -117,8 +117,9 @@ type Removal struct {
 	Object object.Object
 	// Gone removes the object, Unchanged leaves it as it is.
 	Gone, Unchanged bool
-	// Guards become conditions of the transaction.
+	// Guards become conditions of the transaction, and Ops further operations of it.
 	Guards []store.Guard
+	Ops    []store.Op
 	// Done is called once when the deletion has been stored; nil for nothing.
 	Done func()
 }

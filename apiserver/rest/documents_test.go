@@ -28,7 +28,10 @@ func TestDiscovery(t *testing.T) {
 		`{"name":"pods","singularName":"pod","namespaced":true,"kind":"Pod","verbs":["create","delete",`+
 			`"deletecollection","get","list","patch","update","watch"],"shortNames":["po"],"categories":["all"]}`,
 		`{"name":"pods/log","singularName":"","namespaced":true,"kind":"Pod","verbs":["get"]}`,
-		`{"name":"pods/binding","singularName":"","namespaced":true,"kind":"Binding","verbs":["create"]}`)
+		`{"name":"pods/binding","singularName":"","namespaced":true,"kind":"Binding","verbs":["create"]}`,
+		// By this kubectl drain knows that it can evict pods, and with which version. spec: DISR-3
+		`{"name":"pods/eviction","singularName":"","namespaced":true,"group":"policy","version":"v1","kind":"Eviction",`+
+			`"verbs":["create"]}`)
 
 	for _, path := range []string{"/api", "/apis"} {
 		a := f.want(f.do("GET", path, "", "Accept", aggregated+",application/json;q=0.9"), 200,

@@ -61,7 +61,7 @@ var explained = map[string]string{
 
 // acting are the packages whose reading of a field is an effect. In those of the server most reading is bookkeeping.
 var acting = []string{"./nodeagent/...", "./scheduler/...", "./controllers/...", "./object/...", "./rules/...",
-	"./apiserver/kinds/scheduling/priority"}
+	"./apiserver/kinds/scheduling/priority", "./apiserver/kinds/core/pod/eviction"}
 
 // spec: OBJ-4
 func TestNoFieldIsSilent(t *testing.T) {

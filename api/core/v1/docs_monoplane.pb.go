@@ -376,6 +376,13 @@ const Docs = "" +
 	"EventSource\tEventSource says who reported an event, in the old form.\n" +
 	"EventSource.component\tName of the component.\n" +
 	"EventSource.host\tNode of the component.\n" +
+	"EvictPodRequest\tEvictPodRequest asks for the graceful deletion of a pod, unless a PodDisruptionBudget forbids it. It is the body of subresource eviction of Pod, and never stored.\n" +
+	"EvictPodRequest.dryRun\t\"All\" validates and admits but stores nothing.\n" +
+	"EvictPodRequest.fieldManager\tName of the program that writes.\n" +
+	"EvictPodRequest.fieldValidation\tWhat to do with unknown and duplicate JSON fields: \"Strict\", \"Warn\" (default) or \"Ignore\".\n" +
+	"EvictPodRequest.name\tName of the pod; empty takes it from the eviction's metadata.\n" +
+	"EvictPodRequest.namespace\tNamespace of the pod.\n" +
+	"EvictPodRequest.object\tThe eviction.\n" +
 	"ExecAction\tExecAction runs a program in the container.\n" +
 	"ExecAction.command\tProgram and arguments, without a shell. Exit code 0 is success.\n" +
 	"FCVolumeSource\tFCVolumeSource is a Fibre Channel disk.\n" +

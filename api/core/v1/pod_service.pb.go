@@ -14,6 +14,7 @@ import (
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	v1 "monoplane.dev/api/meta/v1"
+	v11 "monoplane.dev/api/policy/v1"
 	reflect "reflect"
 	sync "sync"
 	unsafe "unsafe"
@@ -401,6 +402,98 @@ func (x *BindPodRequest) GetFieldValidation() string {
 	return ""
 }
 
+// EvictPodRequest asks for the graceful deletion of a pod, unless a PodDisruptionBudget forbids it. It is the body of
+// subresource eviction of Pod, and never stored.
+type EvictPodRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Namespace of the pod.
+	Namespace string `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	// Name of the pod; empty takes it from the eviction's metadata.
+	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	// The eviction.
+	Object *v11.Eviction `protobuf:"bytes,3,opt,name=object,proto3" json:"object,omitempty"`
+	// "All" validates and admits but stores nothing.
+	DryRun []string `protobuf:"bytes,4,rep,name=dryRun,proto3" json:"dryRun,omitempty"`
+	// Name of the program that writes.
+	FieldManager string `protobuf:"bytes,5,opt,name=fieldManager,proto3" json:"fieldManager,omitempty"`
+	// What to do with unknown and duplicate JSON fields: "Strict", "Warn" (default) or "Ignore".
+	FieldValidation string `protobuf:"bytes,6,opt,name=fieldValidation,proto3" json:"fieldValidation,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
+}
+
+func (x *EvictPodRequest) Reset() {
+	*x = EvictPodRequest{}
+	mi := &file_monoplane_core_v1_pod_service_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EvictPodRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EvictPodRequest) ProtoMessage() {}
+
+func (x *EvictPodRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_monoplane_core_v1_pod_service_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EvictPodRequest.ProtoReflect.Descriptor instead.
+func (*EvictPodRequest) Descriptor() ([]byte, []int) {
+	return file_monoplane_core_v1_pod_service_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *EvictPodRequest) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *EvictPodRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *EvictPodRequest) GetObject() *v11.Eviction {
+	if x != nil {
+		return x.Object
+	}
+	return nil
+}
+
+func (x *EvictPodRequest) GetDryRun() []string {
+	if x != nil {
+		return x.DryRun
+	}
+	return nil
+}
+
+func (x *EvictPodRequest) GetFieldManager() string {
+	if x != nil {
+		return x.FieldManager
+	}
+	return ""
+}
+
+func (x *EvictPodRequest) GetFieldValidation() string {
+	if x != nil {
+		return x.FieldValidation
+	}
+	return ""
+}
+
 // LogPodRequest says what of a log is streamed. The fields are those of PodLogOptions.
 type LogPodRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -434,7 +527,7 @@ type LogPodRequest struct {
 
 func (x *LogPodRequest) Reset() {
 	*x = LogPodRequest{}
-	mi := &file_monoplane_core_v1_pod_service_proto_msgTypes[5]
+	mi := &file_monoplane_core_v1_pod_service_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -446,7 +539,7 @@ func (x *LogPodRequest) String() string {
 func (*LogPodRequest) ProtoMessage() {}
 
 func (x *LogPodRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_monoplane_core_v1_pod_service_proto_msgTypes[5]
+	mi := &file_monoplane_core_v1_pod_service_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -459,7 +552,7 @@ func (x *LogPodRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogPodRequest.ProtoReflect.Descriptor instead.
 func (*LogPodRequest) Descriptor() ([]byte, []int) {
-	return file_monoplane_core_v1_pod_service_proto_rawDescGZIP(), []int{5}
+	return file_monoplane_core_v1_pod_service_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *LogPodRequest) GetNamespace() string {
@@ -550,7 +643,7 @@ var File_monoplane_core_v1_pod_service_proto protoreflect.FileDescriptor
 
 const file_monoplane_core_v1_pod_service_proto_rawDesc = "" +
 	"\n" +
-	"#monoplane/core/v1/pod_service.proto\x12\x11monoplane.core.v1\x1a\x1cgoogle/api/annotations.proto\x1a\x19google/api/httpbody.proto\x1a\x1fmonoplane/core/v1/binding.proto\x1a\x1bmonoplane/core/v1/pod.proto\x1a\x1fmonoplane/meta/v1/request.proto\x1a\x1emonoplane/meta/v1/status.proto\"\xc6\x01\n" +
+	"#monoplane/core/v1/pod_service.proto\x12\x11monoplane.core.v1\x1a\x1cgoogle/api/annotations.proto\x1a\x19google/api/httpbody.proto\x1a\x1fmonoplane/core/v1/binding.proto\x1a\x1bmonoplane/core/v1/pod.proto\x1a\x1fmonoplane/meta/v1/request.proto\x1a\x1emonoplane/meta/v1/status.proto\x1a\"monoplane/policy/v1/eviction.proto\"\xc6\x01\n" +
 	"\x10CreatePodRequest\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12.\n" +
 	"\x06object\x18\x02 \x01(\v2\x16.monoplane.core.v1.PodR\x06object\x12\x16\n" +
@@ -576,6 +669,13 @@ const file_monoplane_core_v1_pod_service_proto_rawDesc = "" +
 	"\x06object\x18\x03 \x01(\v2\x1a.monoplane.core.v1.BindingR\x06object\x12\x16\n" +
 	"\x06dryRun\x18\x04 \x03(\tR\x06dryRun\x12\"\n" +
 	"\ffieldManager\x18\x05 \x01(\tR\ffieldManager\x12(\n" +
+	"\x0ffieldValidation\x18\x06 \x01(\tR\x0ffieldValidation\"\xe0\x01\n" +
+	"\x0fEvictPodRequest\x12\x1c\n" +
+	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x125\n" +
+	"\x06object\x18\x03 \x01(\v2\x1d.monoplane.policy.v1.EvictionR\x06object\x12\x16\n" +
+	"\x06dryRun\x18\x04 \x03(\tR\x06dryRun\x12\"\n" +
+	"\ffieldManager\x18\x05 \x01(\tR\ffieldManager\x12(\n" +
 	"\x0ffieldValidation\x18\x06 \x01(\tR\x0ffieldValidation\"\xdc\x03\n" +
 	"\rLogPodRequest\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x12\n" +
@@ -599,7 +699,7 @@ const file_monoplane_core_v1_pod_service_proto_rawDesc = "" +
 	"\n" +
 	"_tailLinesB\r\n" +
 	"\v_limitBytesB\t\n" +
-	"\a_stream2\x8c\x13\n" +
+	"\a_stream2\x9a\x14\n" +
 	"\x04Pods\x12\x9e\x02\n" +
 	"\x03Get\x12\x1d.monoplane.meta.v1.GetRequest\x1a\x16.monoplane.core.v1.Pod\"\xdf\x01\x82\xd3\xe4\x93\x02\xd8\x01Z3\x121/api/v1/namespaces/{namespace}/pods/{name}/statusZ3\x121/api/v1/namespaces/{namespace}/pods/{name}/resizeZ@\x12>/api/v1/namespaces/{namespace}/pods/{name}/ephemeralcontainers\x12*/api/v1/namespaces/{namespace}/pods/{name}\x12\x7f\n" +
 	"\x04List\x12\x1e.monoplane.meta.v1.ListRequest\x1a\x1a.monoplane.core.v1.PodList\";\x82\xd3\xe4\x93\x025Z\x0e\x12\f/api/v1/pods\x12#/api/v1/namespaces/{namespace}/pods\x12\x91\x01\n" +
@@ -615,7 +715,8 @@ const file_monoplane_core_v1_pod_service_proto_rawDesc = "" +
 	"\x18PatchEphemeralContainers\x12\x1f.monoplane.meta.v1.PatchRequest\x1a\x16.monoplane.core.v1.Pod\"M\x82\xd3\xe4\x93\x02G:\x05patch2>/api/v1/namespaces/{namespace}/pods/{name}/ephemeralcontainers\x12\x7f\n" +
 	"\x06Delete\x12 .monoplane.meta.v1.DeleteRequest\x1a\x16.monoplane.core.v1.Pod\";\x82\xd3\xe4\x93\x025:\aoptions**/api/v1/namespaces/{namespace}/pods/{name}\x12\x90\x01\n" +
 	"\x10DeleteCollection\x12*.monoplane.meta.v1.DeleteCollectionRequest\x1a\x1a.monoplane.core.v1.PodList\"4\x82\xd3\xe4\x93\x02.:\aoptions*#/api/v1/namespaces/{namespace}/pods\x12\xbb\x01\n" +
-	"\x04Bind\x12!.monoplane.core.v1.BindPodRequest\x1a\x19.monoplane.meta.v1.Status\"u\x82\xd3\xe4\x93\x02o:\x06objectZ1:\x06object\"'/api/v1/namespaces/{namespace}/bindings\"2/api/v1/namespaces/{namespace}/pods/{name}/binding\x12w\n" +
+	"\x04Bind\x12!.monoplane.core.v1.BindPodRequest\x1a\x19.monoplane.meta.v1.Status\"u\x82\xd3\xe4\x93\x02o:\x06objectZ1:\x06object\"'/api/v1/namespaces/{namespace}/bindings\"2/api/v1/namespaces/{namespace}/pods/{name}/binding\x12\x8b\x01\n" +
+	"\x05Evict\x12\".monoplane.core.v1.EvictPodRequest\x1a\x19.monoplane.meta.v1.Status\"C\x82\xd3\xe4\x93\x02=:\x06object\"3/api/v1/namespaces/{namespace}/pods/{name}/eviction\x12w\n" +
 	"\x03Log\x12 .monoplane.core.v1.LogPodRequest\x1a\x14.google.api.HttpBody\"6\x82\xd3\xe4\x93\x020\x12./api/v1/namespaces/{namespace}/pods/{name}/log0\x01B\"Z monoplane.dev/api/core/v1;corev1b\x06proto3"
 
 var (
@@ -630,70 +731,75 @@ func file_monoplane_core_v1_pod_service_proto_rawDescGZIP() []byte {
 	return file_monoplane_core_v1_pod_service_proto_rawDescData
 }
 
-var file_monoplane_core_v1_pod_service_proto_msgTypes = make([]protoimpl.MessageInfo, 6)
+var file_monoplane_core_v1_pod_service_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
 var file_monoplane_core_v1_pod_service_proto_goTypes = []any{
 	(*CreatePodRequest)(nil),           // 0: monoplane.core.v1.CreatePodRequest
 	(*UpdatePodRequest)(nil),           // 1: monoplane.core.v1.UpdatePodRequest
 	(*PodEvent)(nil),                   // 2: monoplane.core.v1.PodEvent
 	(*PodEvents)(nil),                  // 3: monoplane.core.v1.PodEvents
 	(*BindPodRequest)(nil),             // 4: monoplane.core.v1.BindPodRequest
-	(*LogPodRequest)(nil),              // 5: monoplane.core.v1.LogPodRequest
-	(*Pod)(nil),                        // 6: monoplane.core.v1.Pod
-	(*v1.Status)(nil),                  // 7: monoplane.meta.v1.Status
-	(*Binding)(nil),                    // 8: monoplane.core.v1.Binding
-	(*v1.GetRequest)(nil),              // 9: monoplane.meta.v1.GetRequest
-	(*v1.ListRequest)(nil),             // 10: monoplane.meta.v1.ListRequest
-	(*v1.WatchRequest)(nil),            // 11: monoplane.meta.v1.WatchRequest
-	(*v1.PatchRequest)(nil),            // 12: monoplane.meta.v1.PatchRequest
-	(*v1.DeleteRequest)(nil),           // 13: monoplane.meta.v1.DeleteRequest
-	(*v1.DeleteCollectionRequest)(nil), // 14: monoplane.meta.v1.DeleteCollectionRequest
-	(*PodList)(nil),                    // 15: monoplane.core.v1.PodList
-	(*httpbody.HttpBody)(nil),          // 16: google.api.HttpBody
+	(*EvictPodRequest)(nil),            // 5: monoplane.core.v1.EvictPodRequest
+	(*LogPodRequest)(nil),              // 6: monoplane.core.v1.LogPodRequest
+	(*Pod)(nil),                        // 7: monoplane.core.v1.Pod
+	(*v1.Status)(nil),                  // 8: monoplane.meta.v1.Status
+	(*Binding)(nil),                    // 9: monoplane.core.v1.Binding
+	(*v11.Eviction)(nil),               // 10: monoplane.policy.v1.Eviction
+	(*v1.GetRequest)(nil),              // 11: monoplane.meta.v1.GetRequest
+	(*v1.ListRequest)(nil),             // 12: monoplane.meta.v1.ListRequest
+	(*v1.WatchRequest)(nil),            // 13: monoplane.meta.v1.WatchRequest
+	(*v1.PatchRequest)(nil),            // 14: monoplane.meta.v1.PatchRequest
+	(*v1.DeleteRequest)(nil),           // 15: monoplane.meta.v1.DeleteRequest
+	(*v1.DeleteCollectionRequest)(nil), // 16: monoplane.meta.v1.DeleteCollectionRequest
+	(*PodList)(nil),                    // 17: monoplane.core.v1.PodList
+	(*httpbody.HttpBody)(nil),          // 18: google.api.HttpBody
 }
 var file_monoplane_core_v1_pod_service_proto_depIdxs = []int32{
-	6,  // 0: monoplane.core.v1.CreatePodRequest.object:type_name -> monoplane.core.v1.Pod
-	6,  // 1: monoplane.core.v1.UpdatePodRequest.object:type_name -> monoplane.core.v1.Pod
-	6,  // 2: monoplane.core.v1.PodEvent.object:type_name -> monoplane.core.v1.Pod
-	7,  // 3: monoplane.core.v1.PodEvent.status:type_name -> monoplane.meta.v1.Status
+	7,  // 0: monoplane.core.v1.CreatePodRequest.object:type_name -> monoplane.core.v1.Pod
+	7,  // 1: monoplane.core.v1.UpdatePodRequest.object:type_name -> monoplane.core.v1.Pod
+	7,  // 2: monoplane.core.v1.PodEvent.object:type_name -> monoplane.core.v1.Pod
+	8,  // 3: monoplane.core.v1.PodEvent.status:type_name -> monoplane.meta.v1.Status
 	2,  // 4: monoplane.core.v1.PodEvents.events:type_name -> monoplane.core.v1.PodEvent
-	8,  // 5: monoplane.core.v1.BindPodRequest.object:type_name -> monoplane.core.v1.Binding
-	9,  // 6: monoplane.core.v1.Pods.Get:input_type -> monoplane.meta.v1.GetRequest
-	10, // 7: monoplane.core.v1.Pods.List:input_type -> monoplane.meta.v1.ListRequest
-	11, // 8: monoplane.core.v1.Pods.Watch:input_type -> monoplane.meta.v1.WatchRequest
-	0,  // 9: monoplane.core.v1.Pods.Create:input_type -> monoplane.core.v1.CreatePodRequest
-	1,  // 10: monoplane.core.v1.Pods.Update:input_type -> monoplane.core.v1.UpdatePodRequest
-	12, // 11: monoplane.core.v1.Pods.Patch:input_type -> monoplane.meta.v1.PatchRequest
-	1,  // 12: monoplane.core.v1.Pods.UpdateStatus:input_type -> monoplane.core.v1.UpdatePodRequest
-	12, // 13: monoplane.core.v1.Pods.PatchStatus:input_type -> monoplane.meta.v1.PatchRequest
-	1,  // 14: monoplane.core.v1.Pods.UpdateResize:input_type -> monoplane.core.v1.UpdatePodRequest
-	12, // 15: monoplane.core.v1.Pods.PatchResize:input_type -> monoplane.meta.v1.PatchRequest
-	1,  // 16: monoplane.core.v1.Pods.UpdateEphemeralContainers:input_type -> monoplane.core.v1.UpdatePodRequest
-	12, // 17: monoplane.core.v1.Pods.PatchEphemeralContainers:input_type -> monoplane.meta.v1.PatchRequest
-	13, // 18: monoplane.core.v1.Pods.Delete:input_type -> monoplane.meta.v1.DeleteRequest
-	14, // 19: monoplane.core.v1.Pods.DeleteCollection:input_type -> monoplane.meta.v1.DeleteCollectionRequest
-	4,  // 20: monoplane.core.v1.Pods.Bind:input_type -> monoplane.core.v1.BindPodRequest
-	5,  // 21: monoplane.core.v1.Pods.Log:input_type -> monoplane.core.v1.LogPodRequest
-	6,  // 22: monoplane.core.v1.Pods.Get:output_type -> monoplane.core.v1.Pod
-	15, // 23: monoplane.core.v1.Pods.List:output_type -> monoplane.core.v1.PodList
-	3,  // 24: monoplane.core.v1.Pods.Watch:output_type -> monoplane.core.v1.PodEvents
-	6,  // 25: monoplane.core.v1.Pods.Create:output_type -> monoplane.core.v1.Pod
-	6,  // 26: monoplane.core.v1.Pods.Update:output_type -> monoplane.core.v1.Pod
-	6,  // 27: monoplane.core.v1.Pods.Patch:output_type -> monoplane.core.v1.Pod
-	6,  // 28: monoplane.core.v1.Pods.UpdateStatus:output_type -> monoplane.core.v1.Pod
-	6,  // 29: monoplane.core.v1.Pods.PatchStatus:output_type -> monoplane.core.v1.Pod
-	6,  // 30: monoplane.core.v1.Pods.UpdateResize:output_type -> monoplane.core.v1.Pod
-	6,  // 31: monoplane.core.v1.Pods.PatchResize:output_type -> monoplane.core.v1.Pod
-	6,  // 32: monoplane.core.v1.Pods.UpdateEphemeralContainers:output_type -> monoplane.core.v1.Pod
-	6,  // 33: monoplane.core.v1.Pods.PatchEphemeralContainers:output_type -> monoplane.core.v1.Pod
-	6,  // 34: monoplane.core.v1.Pods.Delete:output_type -> monoplane.core.v1.Pod
-	15, // 35: monoplane.core.v1.Pods.DeleteCollection:output_type -> monoplane.core.v1.PodList
-	7,  // 36: monoplane.core.v1.Pods.Bind:output_type -> monoplane.meta.v1.Status
-	16, // 37: monoplane.core.v1.Pods.Log:output_type -> google.api.HttpBody
-	22, // [22:38] is the sub-list for method output_type
-	6,  // [6:22] is the sub-list for method input_type
-	6,  // [6:6] is the sub-list for extension type_name
-	6,  // [6:6] is the sub-list for extension extendee
-	0,  // [0:6] is the sub-list for field type_name
+	9,  // 5: monoplane.core.v1.BindPodRequest.object:type_name -> monoplane.core.v1.Binding
+	10, // 6: monoplane.core.v1.EvictPodRequest.object:type_name -> monoplane.policy.v1.Eviction
+	11, // 7: monoplane.core.v1.Pods.Get:input_type -> monoplane.meta.v1.GetRequest
+	12, // 8: monoplane.core.v1.Pods.List:input_type -> monoplane.meta.v1.ListRequest
+	13, // 9: monoplane.core.v1.Pods.Watch:input_type -> monoplane.meta.v1.WatchRequest
+	0,  // 10: monoplane.core.v1.Pods.Create:input_type -> monoplane.core.v1.CreatePodRequest
+	1,  // 11: monoplane.core.v1.Pods.Update:input_type -> monoplane.core.v1.UpdatePodRequest
+	14, // 12: monoplane.core.v1.Pods.Patch:input_type -> monoplane.meta.v1.PatchRequest
+	1,  // 13: monoplane.core.v1.Pods.UpdateStatus:input_type -> monoplane.core.v1.UpdatePodRequest
+	14, // 14: monoplane.core.v1.Pods.PatchStatus:input_type -> monoplane.meta.v1.PatchRequest
+	1,  // 15: monoplane.core.v1.Pods.UpdateResize:input_type -> monoplane.core.v1.UpdatePodRequest
+	14, // 16: monoplane.core.v1.Pods.PatchResize:input_type -> monoplane.meta.v1.PatchRequest
+	1,  // 17: monoplane.core.v1.Pods.UpdateEphemeralContainers:input_type -> monoplane.core.v1.UpdatePodRequest
+	14, // 18: monoplane.core.v1.Pods.PatchEphemeralContainers:input_type -> monoplane.meta.v1.PatchRequest
+	15, // 19: monoplane.core.v1.Pods.Delete:input_type -> monoplane.meta.v1.DeleteRequest
+	16, // 20: monoplane.core.v1.Pods.DeleteCollection:input_type -> monoplane.meta.v1.DeleteCollectionRequest
+	4,  // 21: monoplane.core.v1.Pods.Bind:input_type -> monoplane.core.v1.BindPodRequest
+	5,  // 22: monoplane.core.v1.Pods.Evict:input_type -> monoplane.core.v1.EvictPodRequest
+	6,  // 23: monoplane.core.v1.Pods.Log:input_type -> monoplane.core.v1.LogPodRequest
+	7,  // 24: monoplane.core.v1.Pods.Get:output_type -> monoplane.core.v1.Pod
+	17, // 25: monoplane.core.v1.Pods.List:output_type -> monoplane.core.v1.PodList
+	3,  // 26: monoplane.core.v1.Pods.Watch:output_type -> monoplane.core.v1.PodEvents
+	7,  // 27: monoplane.core.v1.Pods.Create:output_type -> monoplane.core.v1.Pod
+	7,  // 28: monoplane.core.v1.Pods.Update:output_type -> monoplane.core.v1.Pod
+	7,  // 29: monoplane.core.v1.Pods.Patch:output_type -> monoplane.core.v1.Pod
+	7,  // 30: monoplane.core.v1.Pods.UpdateStatus:output_type -> monoplane.core.v1.Pod
+	7,  // 31: monoplane.core.v1.Pods.PatchStatus:output_type -> monoplane.core.v1.Pod
+	7,  // 32: monoplane.core.v1.Pods.UpdateResize:output_type -> monoplane.core.v1.Pod
+	7,  // 33: monoplane.core.v1.Pods.PatchResize:output_type -> monoplane.core.v1.Pod
+	7,  // 34: monoplane.core.v1.Pods.UpdateEphemeralContainers:output_type -> monoplane.core.v1.Pod
+	7,  // 35: monoplane.core.v1.Pods.PatchEphemeralContainers:output_type -> monoplane.core.v1.Pod
+	7,  // 36: monoplane.core.v1.Pods.Delete:output_type -> monoplane.core.v1.Pod
+	17, // 37: monoplane.core.v1.Pods.DeleteCollection:output_type -> monoplane.core.v1.PodList
+	8,  // 38: monoplane.core.v1.Pods.Bind:output_type -> monoplane.meta.v1.Status
+	8,  // 39: monoplane.core.v1.Pods.Evict:output_type -> monoplane.meta.v1.Status
+	18, // 40: monoplane.core.v1.Pods.Log:output_type -> google.api.HttpBody
+	24, // [24:41] is the sub-list for method output_type
+	7,  // [7:24] is the sub-list for method input_type
+	7,  // [7:7] is the sub-list for extension type_name
+	7,  // [7:7] is the sub-list for extension extendee
+	0,  // [0:7] is the sub-list for field type_name
 }
 
 func init() { file_monoplane_core_v1_pod_service_proto_init() }
@@ -703,14 +809,14 @@ func file_monoplane_core_v1_pod_service_proto_init() {
 	}
 	file_monoplane_core_v1_binding_proto_init()
 	file_monoplane_core_v1_pod_proto_init()
-	file_monoplane_core_v1_pod_service_proto_msgTypes[5].OneofWrappers = []any{}
+	file_monoplane_core_v1_pod_service_proto_msgTypes[6].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_monoplane_core_v1_pod_service_proto_rawDesc), len(file_monoplane_core_v1_pod_service_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   6,
+			NumMessages:   7,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

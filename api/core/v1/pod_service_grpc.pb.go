@@ -38,6 +38,7 @@ const (
 	Pods_Delete_FullMethodName                    = "/monoplane.core.v1.Pods/Delete"
 	Pods_DeleteCollection_FullMethodName          = "/monoplane.core.v1.Pods/DeleteCollection"
 	Pods_Bind_FullMethodName                      = "/monoplane.core.v1.Pods/Bind"
+	Pods_Evict_FullMethodName                     = "/monoplane.core.v1.Pods/Evict"
 	Pods_Log_FullMethodName                       = "/monoplane.core.v1.Pods/Log"
 )
 
@@ -91,6 +92,11 @@ type PodsClient interface {
 	// Bind assigns the pod to a node, once (spec: SCHED-3, DEL-11). Codes: NotFound (pod or node), Aborted with reason
 	// Conflict (already bound, terminating or gated; pod or node with another uid or resourceVersion).
 	Bind(ctx context.Context, in *BindPodRequest, opts ...grpc.CallOption) (*v1.Status, error)
+	// Evict begins a graceful deletion of the pod unless a PodDisruptionBudget forbids it (spec: DISR-2). Codes:
+	// NotFound, Aborted with reason Conflict (a precondition does not hold), ResourceExhausted with cause
+	// DisruptionBudget (the budget allows none now, or is still being counted; try again later), Internal (more than one
+	// budget selects the pod), PermissionDenied (the identity may not force; DEL-8).
+	Evict(ctx context.Context, in *EvictPodRequest, opts ...grpc.CallOption) (*v1.Status, error)
 	// Log streams a container's log as plain text. Codes: NotFound (pod or container), InvalidArgument (the container
 	// has not started, or bad options), Unavailable (the node's agent is out of reach).
 	Log(ctx context.Context, in *LogPodRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[httpbody.HttpBody], error)
@@ -263,6 +269,16 @@ func (c *podsClient) Bind(ctx context.Context, in *BindPodRequest, opts ...grpc.
 	return out, nil
 }
 
+func (c *podsClient) Evict(ctx context.Context, in *EvictPodRequest, opts ...grpc.CallOption) (*v1.Status, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(v1.Status)
+	err := c.cc.Invoke(ctx, Pods_Evict_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *podsClient) Log(ctx context.Context, in *LogPodRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[httpbody.HttpBody], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	stream, err := c.cc.NewStream(ctx, &Pods_ServiceDesc.Streams[1], Pods_Log_FullMethodName, cOpts...)
@@ -332,6 +348,11 @@ type PodsServer interface {
 	// Bind assigns the pod to a node, once (spec: SCHED-3, DEL-11). Codes: NotFound (pod or node), Aborted with reason
 	// Conflict (already bound, terminating or gated; pod or node with another uid or resourceVersion).
 	Bind(context.Context, *BindPodRequest) (*v1.Status, error)
+	// Evict begins a graceful deletion of the pod unless a PodDisruptionBudget forbids it (spec: DISR-2). Codes:
+	// NotFound, Aborted with reason Conflict (a precondition does not hold), ResourceExhausted with cause
+	// DisruptionBudget (the budget allows none now, or is still being counted; try again later), Internal (more than one
+	// budget selects the pod), PermissionDenied (the identity may not force; DEL-8).
+	Evict(context.Context, *EvictPodRequest) (*v1.Status, error)
 	// Log streams a container's log as plain text. Codes: NotFound (pod or container), InvalidArgument (the container
 	// has not started, or bad options), Unavailable (the node's agent is out of reach).
 	Log(*LogPodRequest, grpc.ServerStreamingServer[httpbody.HttpBody]) error
@@ -389,6 +410,9 @@ func (UnimplementedPodsServer) DeleteCollection(context.Context, *v1.DeleteColle
 }
 func (UnimplementedPodsServer) Bind(context.Context, *BindPodRequest) (*v1.Status, error) {
 	return nil, status.Error(codes.Unimplemented, "method Bind not implemented")
+}
+func (UnimplementedPodsServer) Evict(context.Context, *EvictPodRequest) (*v1.Status, error) {
+	return nil, status.Error(codes.Unimplemented, "method Evict not implemented")
 }
 func (UnimplementedPodsServer) Log(*LogPodRequest, grpc.ServerStreamingServer[httpbody.HttpBody]) error {
 	return status.Error(codes.Unimplemented, "method Log not implemented")
@@ -677,6 +701,24 @@ func _Pods_Bind_Handler(srv interface{}, ctx context.Context, dec func(interface
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Pods_Evict_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(EvictPodRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(PodsServer).Evict(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Pods_Evict_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(PodsServer).Evict(ctx, req.(*EvictPodRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Pods_Log_Handler(srv interface{}, stream grpc.ServerStream) error {
 	m := new(LogPodRequest)
 	if err := stream.RecvMsg(m); err != nil {
@@ -750,6 +792,10 @@ var Pods_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Bind",
 			Handler:    _Pods_Bind_Handler,
+		},
+		{
+			MethodName: "Evict",
+			Handler:    _Pods_Evict_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

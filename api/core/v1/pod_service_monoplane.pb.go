@@ -387,6 +387,79 @@ func (x *BindPodRequest) AppendProtobuf(e *wire.Encoder) {
 
 // SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
 // returns false, and changes nothing, when m is of another type.
+func (x *EvictPodRequest) SetShallow(m proto.Message) bool {
+	from, ok := m.(*EvictPodRequest)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(EvictPodRequest)
+	}
+	x.Namespace = from.Namespace
+	x.Name = from.Name
+	x.Object = from.Object
+	x.DryRun = from.DryRun
+	x.FieldManager = from.FieldManager
+	x.FieldValidation = from.FieldValidation
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// Clone returns a deep copy of x.
+func (x *EvictPodRequest) Clone() *EvictPodRequest {
+	if x == nil {
+		return nil
+	}
+	c := new(EvictPodRequest)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *EvictPodRequest) CloneTo(c *EvictPodRequest) {
+	if x == nil {
+		return
+	}
+	c.Namespace = x.Namespace
+	c.Name = x.Name
+	c.Object = x.Object.Clone()
+	c.DryRun = clone.List(x.DryRun)
+	c.FieldManager = x.FieldManager
+	c.FieldValidation = x.FieldValidation
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *EvictPodRequest) CloneMessage() proto.Message { return x.Clone() }
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *EvictPodRequest) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.Namespace != "" {
+		e.String(1, x.Namespace)
+	}
+	if x.Name != "" {
+		e.String(2, x.Name)
+	}
+	if x.Object != nil {
+		at := e.Begin(3)
+		x.Object.AppendProtobuf(e)
+		e.End(at)
+	}
+	e.Strings(4, x.DryRun)
+	if x.FieldManager != "" {
+		e.String(5, x.FieldManager)
+	}
+	if x.FieldValidation != "" {
+		e.String(6, x.FieldValidation)
+	}
+	e.Raw(x.unknownFields)
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
 func (x *LogPodRequest) SetShallow(m proto.Message) bool {
 	from, ok := m.(*LogPodRequest)
 	if !ok {

@@ -11,6 +11,9 @@ const Docs = "" +
 	"CreatePodDisruptionBudgetRequest.fieldValidation\tWhat to do with unknown and duplicate JSON fields: \"Strict\", \"Warn\" (default) or \"Ignore\".\n" +
 	"CreatePodDisruptionBudgetRequest.namespace\tNamespace of the object; empty takes the object's own.\n" +
 	"CreatePodDisruptionBudgetRequest.object\tThe object; metadata.name or metadata.generateName is required.\n" +
+	"Eviction\tEviction asks for the graceful deletion of a pod, unless a PodDisruptionBudget forbids it. It is the body of subresource eviction of Pod, and never stored.\n" +
+	"Eviction.deleteOptions\tHow the pod is to be deleted: with which grace, only with which uid and resourceVersion, or not really.\n" +
+	"Eviction.metadata\tName and namespace of the pod.\n" +
 	"PodDisruptionBudget\tPodDisruptionBudget limits how many of the pods that it selects may be evicted at a time.\n" +
 	"PodDisruptionBudget.metadata\tIdentity of the budget.\n" +
 	"PodDisruptionBudget.spec\tHow many pods must stay, of which.\n" +

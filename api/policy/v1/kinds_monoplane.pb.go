@@ -8,5 +8,5 @@ import (
 
 // Kinds returns the kinds of this package.
 func Kinds() []*object.Kind {
-	return []*object.Kind{PodDisruptionBudgetKind}
+	return []*object.Kind{EvictionKind, PodDisruptionBudgetKind}
 }

@@ -331,12 +331,12 @@ const file_monoplane_policy_v1_poddisruptionbudget_proto_rawDesc = "" +
 	"\x06status\x18\x03 \x01(\v2..monoplane.policy.v1.PodDisruptionBudgetStatusB\x04\x90\x94#\x01R\x06status:m\xb2\x9a#i\n" +
 	"\x06policy\x12\x02v1\x1a\x13PodDisruptionBudget\"\x14poddisruptionbudgets*\x13poddisruptionbudget2\x03pdb8\x01R\x14\n" +
 	"\x06status*\n" +
-	"the status\"\xda\x02\n" +
+	"the status\"\xd4\x02\n" +
 	"\x17PodDisruptionBudgetSpec\x12B\n" +
 	"\fminAvailable\x18\x01 \x01(\v2\x1e.monoplane.meta.v1.IntOrStringR\fminAvailable\x12I\n" +
 	"\bselector\x18\x02 \x01(\v2 .monoplane.meta.v1.LabelSelectorB\v\xa2\x94#\areplaceR\bselector\x12F\n" +
-	"\x0emaxUnavailable\x18\x03 \x01(\v2\x1e.monoplane.meta.v1.IntOrStringR\x0emaxUnavailable\x12I\n" +
-	"\x1aunhealthyPodEvictionPolicy\x18\x04 \x01(\tB\x04\x98\x94#\x02H\x00R\x1aunhealthyPodEvictionPolicy\x88\x01\x01B\x1d\n" +
+	"\x0emaxUnavailable\x18\x03 \x01(\v2\x1e.monoplane.meta.v1.IntOrStringR\x0emaxUnavailable\x12C\n" +
+	"\x1aunhealthyPodEvictionPolicy\x18\x04 \x01(\tH\x00R\x1aunhealthyPodEvictionPolicy\x88\x01\x01B\x1d\n" +
 	"\x1b_unhealthyPodEvictionPolicy\"\x9c\x04\n" +
 	"\x19PodDisruptionBudgetStatus\x12.\n" +
 	"\x12observedGeneration\x18\x01 \x01(\x03R\x12observedGeneration\x12g\n" +

@@ -121,18 +121,6 @@ func (x *PodDisruptionBudget) CloneTo(c *PodDisruptionBudget) {
 // CloneMessage is Clone for those who do not know the type.
 func (x *PodDisruptionBudget) CloneMessage() proto.Message { return x.Clone() }
 
-// SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. A zero
-// value that is given explicitly counts where it asks for something.
-func (x *PodDisruptionBudget) SetsLimited() bool {
-	if x == nil {
-		return false
-	}
-	if x.Spec.SetsLimited() {
-		return true
-	}
-	return false
-}
-
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *PodDisruptionBudget) AppendProtobuf(e *wire.Encoder) {
 	if x == nil {
@@ -304,18 +292,6 @@ func (x *PodDisruptionBudgetSpec) CloneTo(c *PodDisruptionBudgetSpec) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *PodDisruptionBudgetSpec) CloneMessage() proto.Message { return x.Clone() }
-
-// SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. A zero
-// value that is given explicitly counts where it asks for something.
-func (x *PodDisruptionBudgetSpec) SetsLimited() bool {
-	if x == nil {
-		return false
-	}
-	if x.UnhealthyPodEvictionPolicy != nil && *x.UnhealthyPodEvictionPolicy != "" {
-		return true
-	}
-	return false
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *PodDisruptionBudgetSpec) AppendProtobuf(e *wire.Encoder) {
@@ -583,20 +559,6 @@ func (x *PodDisruptionBudgetList) CloneTo(c *PodDisruptionBudgetList) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *PodDisruptionBudgetList) CloneMessage() proto.Message { return x.Clone() }
-
-// SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. A zero
-// value that is given explicitly counts where it asks for something.
-func (x *PodDisruptionBudgetList) SetsLimited() bool {
-	if x == nil {
-		return false
-	}
-	for _, v := range x.Items {
-		if v.SetsLimited() {
-			return true
-		}
-	}
-	return false
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *PodDisruptionBudgetList) AppendProtobuf(e *wire.Encoder) {

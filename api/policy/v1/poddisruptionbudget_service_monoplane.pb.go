@@ -58,18 +58,6 @@ func (x *CreatePodDisruptionBudgetRequest) CloneTo(c *CreatePodDisruptionBudgetR
 // CloneMessage is Clone for those who do not know the type.
 func (x *CreatePodDisruptionBudgetRequest) CloneMessage() proto.Message { return x.Clone() }
 
-// SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. A zero
-// value that is given explicitly counts where it asks for something.
-func (x *CreatePodDisruptionBudgetRequest) SetsLimited() bool {
-	if x == nil {
-		return false
-	}
-	if x.Object.SetsLimited() {
-		return true
-	}
-	return false
-}
-
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *CreatePodDisruptionBudgetRequest) AppendProtobuf(e *wire.Encoder) {
 	if x == nil {
@@ -140,18 +128,6 @@ func (x *UpdatePodDisruptionBudgetRequest) CloneTo(c *UpdatePodDisruptionBudgetR
 // CloneMessage is Clone for those who do not know the type.
 func (x *UpdatePodDisruptionBudgetRequest) CloneMessage() proto.Message { return x.Clone() }
 
-// SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. A zero
-// value that is given explicitly counts where it asks for something.
-func (x *UpdatePodDisruptionBudgetRequest) SetsLimited() bool {
-	if x == nil {
-		return false
-	}
-	if x.Object.SetsLimited() {
-		return true
-	}
-	return false
-}
-
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *UpdatePodDisruptionBudgetRequest) AppendProtobuf(e *wire.Encoder) {
 	if x == nil {
@@ -219,18 +195,6 @@ func (x *PodDisruptionBudgetEvent) CloneTo(c *PodDisruptionBudgetEvent) {
 // CloneMessage is Clone for those who do not know the type.
 func (x *PodDisruptionBudgetEvent) CloneMessage() proto.Message { return x.Clone() }
 
-// SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. A zero
-// value that is given explicitly counts where it asks for something.
-func (x *PodDisruptionBudgetEvent) SetsLimited() bool {
-	if x == nil {
-		return false
-	}
-	if x.Object.SetsLimited() {
-		return true
-	}
-	return false
-}
-
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *PodDisruptionBudgetEvent) AppendProtobuf(e *wire.Encoder) {
 	if x == nil {
@@ -288,20 +252,6 @@ func (x *PodDisruptionBudgetEvents) CloneTo(c *PodDisruptionBudgetEvents) {
 
 // CloneMessage is Clone for those who do not know the type.
 func (x *PodDisruptionBudgetEvents) CloneMessage() proto.Message { return x.Clone() }
-
-// SetsLimited says whether a field that is kept without effect, or refused, may be set, here or below. A zero
-// value that is given explicitly counts where it asks for something.
-func (x *PodDisruptionBudgetEvents) SetsLimited() bool {
-	if x == nil {
-		return false
-	}
-	for _, v := range x.Events {
-		if v.SetsLimited() {
-			return true
-		}
-	}
-	return false
-}
 
 // AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
 func (x *PodDisruptionBudgetEvents) AppendProtobuf(e *wire.Encoder) {

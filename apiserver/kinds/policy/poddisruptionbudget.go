@@ -12,6 +12,7 @@ import (
 	"monoplane.dev/apiserver/registry"
 	"monoplane.dev/apiserver/validation"
 	"monoplane.dev/object"
+	"monoplane.dev/rules/disruption"
 	"monoplane.dev/rules/portion"
 
 	metav1 "monoplane.dev/api/meta/v1"
@@ -133,7 +134,8 @@ func checkBudget(f *validation.Faults, b *policyv1.PodDisruptionBudget) {
 		f.LabelSelector(p.Child("selector"), s.GetSelector())
 	}
 	if s != nil && s.UnhealthyPodEvictionPolicy != nil {
-		f.OneOf(p.Child("unhealthyPodEvictionPolicy"), *s.UnhealthyPodEvictionPolicy, AlwaysAllow, IfHealthyBudget)
+		f.OneOf(p.Child("unhealthyPodEvictionPolicy"), *s.UnhealthyPodEvictionPolicy,
+			disruption.AlwaysAllow, ifHealthyBudget)
 	}
 }
 
@@ -145,8 +147,5 @@ func checkPortion(f *validation.Faults, p *validation.Path, v *metav1.IntOrStrin
 	f.AtMostAll(p, v)
 }
 
-// What unhealthyPodEvictionPolicy can be.
-const (
-	AlwaysAllow     = "AlwaysAllow"
-	IfHealthyBudget = "IfHealthyBudget"
-)
+// ifHealthyBudget is what the absence of unhealthyPodEvictionPolicy means, in so many words.
+const ifHealthyBudget = "IfHealthyBudget"

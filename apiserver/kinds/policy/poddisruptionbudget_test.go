@@ -11,6 +11,7 @@ import (
 	"monoplane.dev/apiserver/kinds/policy"
 	"monoplane.dev/apiserver/kinds/test/kindtest"
 	"monoplane.dev/codec/value"
+	"monoplane.dev/rules/disruption"
 
 	metav1 "monoplane.dev/api/meta/v1"
 	policyv1 "monoplane.dev/api/policy/v1"
@@ -46,7 +47,7 @@ func TestBudgets(t *testing.T) {
 		"none at all":  {func(b *budgets) { b.Spec = &policyv1.PodDisruptionBudgetSpec{} }, nil},
 		"the most that may be missing": {func(b *budgets) {
 			b.Spec.MinAvailable, b.Spec.MaxUnavailable = nil, text("30%")
-			b.Spec.UnhealthyPodEvictionPolicy = proto.String(policy.AlwaysAllow)
+			b.Spec.UnhealthyPodEvictionPolicy = proto.String(disruption.AlwaysAllow)
 		}, nil},
 		"both": {func(b *budgets) { b.Spec.MaxUnavailable = number(1) }, []string{"Invalid spec"}},
 		"bad values": {func(b *budgets) {

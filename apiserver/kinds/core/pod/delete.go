@@ -33,15 +33,29 @@ func (p *Pods) remove(ctx context.Context, live *corev1.Pod, opts *metav1.Delete
 	id := auth.From(ctx)
 	asked := deletion.Request{Grace: opts.GracePeriodSeconds, Expected: precondition.Of(opts)}
 	d, err := deletion.Decide(view(live), asked, p.actor(id), p.deps.Clock.Now())
+	e := evictionIn(ctx)
+	if e != nil {
+		e.refused = err != nil
+	}
 	if err != nil {
 		return registry.Removal{}, refused(live, err)
 	}
-	if d.Outcome == deletion.Unchanged {
-		return registry.Removal{Object: live, Unchanged: true}, nil
+	r := registry.Removal{Object: live, Unchanged: true}
+	if d.Outcome != deletion.Unchanged {
+		r = registry.Removal{Object: marked(live, d), Gone: d.Outcome == deletion.Removed}
 	}
-	r := registry.Removal{Object: marked(live, d), Gone: d.Outcome == deletion.Removed}
+	if e != nil {
+		if err := p.evicted(ctx, e, live, &r); err != nil {
+			return registry.Removal{}, err
+		}
+	}
+	if r.Unchanged {
+		return r, nil
+	}
 	if d.NodeAbsent {
-		r.Guards = []store.Guard{{Key: nodeKeyOf(live.GetSpec().GetNodeName()), Condition: store.Absent}}
+		r.Guards = append(r.Guards, store.Guard{
+			Key: nodeKeyOf(live.GetSpec().GetNodeName()), Condition: store.Absent,
+		})
 	}
 	if d.Forced {
 		r.Done = func() { p.forced(ctx, id, live, d) }

@@ -34,6 +34,8 @@ type Pods struct {
 	audit  *auth.Audit
 	rights *auth.Authorizer
 	valid  recent[*corev1.PodSpec]
+	// queues are those of evictions.
+	queues queues
 }
 
 // New returns the pods of one server.
