@@ -1,7 +1,8 @@
-// Package taints tells which taints of a node a pod tolerates (SCHED-4, SCHED-5), and names their effects.
+// Package taints tells which taints of a node a pod tolerates, and for how long (SCHED-4, SCHED-5, NODE-3), which ones
+// the state of a node calls for (NODE-5), and names them and their effects.
 //
 // It guarantees the answers of Kubernetes: test/oracle compares them over random taints and tolerations. An operator
-// that is not known, which the server refuses, tolerates nothing. It knows nothing of how long a taint is tolerated.
+// that is not known, which the server refuses, tolerates nothing.
 package taints
 
 import corev1 "monoplane.dev/api/core/v1"
@@ -12,7 +13,7 @@ const (
 	NoSchedule = "NoSchedule"
 	// PreferNoSchedule has new pods go elsewhere if they can.
 	PreferNoSchedule = "PreferNoSchedule"
-	// NoExecute keeps new pods away, and in Kubernetes ends those that are there.
+	// NoExecute keeps new pods away, and ends those that are there (NODE-3).
 	NoExecute = "NoExecute"
 )
 
@@ -28,12 +29,17 @@ func Untolerated(taints []*corev1.Taint, tolerations []*corev1.Toleration) *core
 
 // Tolerated says whether any of the tolerations tolerates the taint.
 func Tolerated(tolerations []*corev1.Toleration, t *corev1.Taint) bool {
+	return tolerationOf(tolerations, t) != nil
+}
+
+// tolerationOf returns the first toleration that tolerates the taint, or nil.
+func tolerationOf(tolerations []*corev1.Toleration, t *corev1.Taint) *corev1.Toleration {
 	for _, l := range tolerations {
 		if tolerates(l, t) {
-			return true
+			return l
 		}
 	}
-	return false
+	return nil
 }
 
 func tolerates(l *corev1.Toleration, t *corev1.Taint) bool {

@@ -2,10 +2,12 @@ package oracle
 
 import (
 	"testing"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	helper "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/klog/v2"
+	corehelper "k8s.io/kubernetes/pkg/apis/core/v1/helper"
 
 	corev1 "monoplane.dev/api/core/v1"
 	"monoplane.dev/rules/taints"
@@ -58,5 +60,66 @@ func TestPodsTolerateTheSameTaints(t *testing.T) {
 	}
 	if kept < *count/20 || kept > *count*19/20 {
 		t.Errorf("%d of %d were kept away", kept, *count)
+	}
+}
+
+// How long a pod may stay on a tainted node is the shortest time among the tolerations that Kubernetes uses.
+//
+// spec: NODE-3
+func TestPodsStayAsLong(t *testing.T) {
+	r := random(t)
+	keys := []string{"a", "b", "c"}
+	timed, forever := 0, 0
+	for range *count {
+		k, node := minimal(), &v1.Node{}
+		for range 1 + r.IntN(3) {
+			node.Spec.Taints = append(node.Spec.Taints, v1.Taint{
+				Key: pick(r, keys), Effect: pick(r, []v1.TaintEffect{taints.NoSchedule, taints.NoExecute}),
+			})
+		}
+		for range r.IntN(6) {
+			l := v1.Toleration{
+				Key: pick(r, append(keys, "")), Operator: v1.TolerationOpExists,
+				Effect: pick(r, []v1.TaintEffect{taints.NoExecute, ""}),
+			}
+			if r.IntN(2) == 0 {
+				seconds := int64(r.IntN(8) - 2)
+				l.Effect, l.TolerationSeconds = taints.NoExecute, &seconds
+			}
+			k.Spec.Tolerations = append(k.Spec.Tolerations, l)
+		}
+		n, err := ours(node, &corev1.Node{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var evicting []v1.Taint
+		for _, t := range node.Spec.Taints {
+			if t.Effect == v1.TaintEffectNoExecute {
+				evicting = append(evicting, t)
+			}
+		}
+		all, used := corehelper.GetMatchingTolerations(klog.Background(), evicting, k.Spec.Tolerations)
+		want, ever := time.Duration(0), all
+		for _, l := range used {
+			if l.TolerationSeconds == nil {
+				continue
+			}
+			if d := time.Duration(max(*l.TolerationSeconds, 0)) * time.Second; ever || d < want {
+				want, ever = d, false
+			}
+		}
+		got, stays := taints.Stay(n.GetSpec().GetTaints(), ourPod(t, k).Spec.Tolerations)
+		if got != want || stays != ever {
+			t.Fatalf("taints %v\ntolerations %v\n%v, for ever %t for Kubernetes; %v, %t for Monoplane", evicting,
+				k.Spec.Tolerations, want, ever, got, stays)
+		}
+		if ever {
+			forever++
+		} else if want > 0 {
+			timed++
+		}
+	}
+	if timed < *count/20 || forever < *count/20 {
+		t.Errorf("of %d pods %d stayed for a while and %d for ever", *count, timed, forever)
 	}
 }
