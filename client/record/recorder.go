@@ -77,6 +77,7 @@ const (
 	queueLength  = 1000
 	maxNote      = 1024 // the API's limit
 	writeTimeout = 10 * time.Second
+	maxNames     = 10 // that are tried besides the first
 )
 
 // New returns a recorder. Nothing is written before Run.
@@ -215,6 +216,12 @@ func (r *Recorder) create(ctx context.Context, s *series, e entry) {
 		ReportingInstance:  e.instance,
 	}
 	o, err := r.cfg.Events.Create(ctx, &corev1.CreateEventRequest{Namespace: namespace, Object: ev})
+	for more := maxNames; more > 0 && apierrors.Is(err, apierrors.AlreadyExists); more-- {
+		// Another recorder has noted something about the object at the same instant.
+		ev = ev.Clone() // what was sent may be in use
+		ev.Metadata.Name = r.eventName(e)
+		o, err = r.cfg.Events.Create(ctx, &corev1.CreateEventRequest{Namespace: namespace, Object: ev})
+	}
 	if err != nil {
 		r.drop()
 		r.series.forget(s)
@@ -261,7 +268,7 @@ func (r *Recorder) update(ctx context.Context, s *series) {
 	s.written, s.writtenCount = s.seen, s.count
 }
 
-// eventName returns a name that no other event of this object has: events are named after their time, made unique.
+// eventName returns a name that no other event of this recorder has: events are named after their time, made unique.
 func (r *Recorder) eventName(e entry) string {
 	t := max(e.at.UnixNano(), r.last+1)
 	r.last = t

@@ -116,6 +116,25 @@ func TestInstances(t *testing.T) {
 	none.As("x").Event(pod("a"), record.Normal, "R", "A", "n")
 }
 
+// Two recorders that note something about one object at the same instant both do.
+func TestSameInstant(t *testing.T) {
+	run(t, func(t *testing.T, s *apitest.Server, r *record.Recorder, list func() []*corev1.Event) {
+		other := record.New(record.Config{Events: s.Admin().Events, Controller: "other"})
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- other.Run(ctx) }()
+		for i := range 5 {
+			r.Event(pod("a"), record.Normal, "One", "Testing", fmt.Sprint(i))
+			other.Event(pod("a"), record.Normal, "Other", "Testing", fmt.Sprint(i))
+		}
+		if n := len(list()); n != 10 || r.Dropped() != 0 || other.Dropped() != 0 {
+			t.Errorf("%d events; %d and %d dropped", n, r.Dropped(), other.Dropped())
+		}
+		cancel()
+		<-done
+	})
+}
+
 func TestServerDown(t *testing.T) {
 	run(t, func(t *testing.T, s *apitest.Server, r *record.Recorder, list func() []*corev1.Event) {
 		s.React(func(context.Context, string, any) error { return apierrors.New(apierrors.ServiceUnavailable, "down") })
