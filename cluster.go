@@ -17,7 +17,6 @@ import (
 	"monoplane.dev/apiserver/store"
 	"monoplane.dev/client"
 	"monoplane.dev/internal/datadir"
-	"monoplane.dev/nodeagent"
 )
 
 // ErrNodeRefused means that a node of this cluster belongs to another machine's key (spec: NODE-7): the data directory
@@ -31,8 +30,12 @@ type Cluster struct {
 	store  *store.Store
 	shared *client.Client
 	client *client.Client
-	agents []*nodeagent.Agent
-	nodes  []string // the names of the agents' nodes
+	// members are the nodes that have agents here.
+	members []*member
+	// starting bounds how many nodes start at the same time.
+	starting chan struct{}
+	// owner is whose the pods are in a runtime that others may use too.
+	owner  string
 	checks []rest.Check
 	dir    *datadir.Dir
 	// refused says why refusedNodes have no agents.

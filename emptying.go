@@ -3,9 +3,12 @@ package monoplane
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
+
+	"monoplane.dev/nodeagent"
 )
 
 // ErrLeft says that a stop of the pods was cut short, by Stop or by who asked to leave them: those that run go on, and
@@ -103,7 +106,7 @@ func (c *Cluster) beginEmptying() {
 	if e.over || e.waiting != nil {
 		return
 	}
-	e.waiting = make([][]string, len(c.agents))
+	e.waiting = make([][]string, len(c.members))
 	close(e.begun)
 	c.group.Go(func() error {
 		e.err = c.empty()
@@ -123,13 +126,19 @@ func (e *emptying) end() {
 	e.over = true
 }
 
-// empty stops the pods of all agents. What becomes of one node keeps none of the others from being emptied.
+// empty stops the pods of all nodes; an agent that was stopped comes back to do so. What becomes of one node keeps none
+// of the others from being emptied.
 func (c *Cluster) empty() error {
 	e := c.emptying
-	errs := make([]error, len(c.agents))
+	errs := make([]error, len(c.members))
 	var wg sync.WaitGroup
-	for i, a := range c.agents {
+	for i, m := range c.members {
 		wg.Go(func() {
+			a, err := c.worker(m)
+			if a == nil {
+				errs[i] = err
+				return
+			}
 			errs[i] = a.StopPods(c.running, func(pods []string) {
 				e.mu.Lock()
 				defer e.mu.Unlock()
@@ -141,6 +150,23 @@ func (c *Cluster) empty() error {
 	}
 	wg.Wait()
 	return errors.Join(errs...)
+}
+
+// worker returns the agent of a node, which begins anew if it was stopped. Where there are no processes, there is
+// nothing to begin for: nil.
+func (c *Cluster) worker(m *member) (*nodeagent.Agent, error) {
+	a, silent := m.current()
+	if !silent {
+		return a, nil
+	}
+	if c.cfg.Runtime.Simulated() {
+		return nil, nil
+	}
+	if _, err := m.start(c.running, c.running, c.newAgent); err != nil {
+		return nil, fmt.Errorf("the agent of node %s was stopped, and cannot stop its pods: %w", m.name, err)
+	}
+	a, _ = m.current()
+	return a, nil
 }
 
 // shutdown is the check that fails once the cluster is stopping.

@@ -87,8 +87,14 @@ func (m *MachineConfig) apply(cfg *nodeagent.Config, dir string) {
 // other than after StopPods. Without such a time nothing happens. The cluster goes on; Stop ends it.
 func (c *Cluster) ShutDownNodes(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
-	for _, a := range c.agents {
-		g.Go(func() error { return a.ShutDown(ctx) })
+	for _, m := range c.members {
+		g.Go(func() error {
+			a, err := c.worker(m)
+			if a == nil {
+				return err
+			}
+			return a.ShutDown(ctx)
+		})
 	}
 	return g.Wait()
 }

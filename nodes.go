@@ -64,7 +64,7 @@ func (cfg Config) labelsOf(i int) map[string]string {
 
 // startAgent starts the agent of node number i.
 func (c *Cluster) startAgent(ctx, running context.Context, p *parts, i int, name string) error {
-	dir := filepath.Join(c.cfg.DataDir, "nodes", name)
+	dir := c.nodeDir(name)
 	if !c.cfg.Runtime.Simulated() {
 		if err := c.makeNodeDir(name); err != nil {
 			return err
@@ -84,18 +84,37 @@ func (c *Cluster) startAgent(ctx, running context.Context, p *parts, i int, name
 			Logger: c.cfg.Logger})
 		c.run(running, "events of node "+name, p.recorder.Run)
 	}
+	m := &member{
+		name: name, number: i, runtime: conn, api: api, recorder: p.recorder.As(name),
+		turn: make(chan struct{}, 1), wake: make(chan struct{}, 1),
+	}
+	agent, err := c.newAgent(m)
+	if err != nil {
+		return err
+	}
+	m.begin(running, agent)
+	c.members = append(c.members, m)
+	c.run(running, "node "+name, m.run)
+	return nil
+}
+
+func (c *Cluster) nodeDir(name string) string { return filepath.Join(c.cfg.DataDir, "nodes", name) }
+
+// newAgent returns an agent of a node.
+func (c *Cluster) newAgent(m *member) (*nodeagent.Agent, error) {
+	dir := c.nodeDir(m.name)
 	cfg := nodeagent.Config{
-		StateDir: dir, NodeName: name, Client: api, NodeWatched: c.cfg.Runtime.Simulated(),
-		Runtime: runtimeapi.NewRuntimeServiceClient(conn), Images: runtimeapi.NewImageServiceClient(conn),
-		Labels: c.cfg.labelsOf(i), Version: c.cfg.Version, Recorder: p.recorder.As(name), Starting: p.starting,
+		StateDir: dir, NodeName: m.name, Client: m.api, NodeWatched: c.cfg.Runtime.Simulated(),
+		Runtime: runtimeapi.NewRuntimeServiceClient(m.runtime), Images: runtimeapi.NewImageServiceClient(m.runtime),
+		Labels: c.cfg.labelsOf(m.number), Version: c.cfg.Version, Recorder: m.recorder, Starting: c.starting,
 		Logger: c.cfg.Logger,
 	}
 	if _, shared := c.cfg.Runtime.(criRuntime); shared {
-		cfg.Owner = p.machine.Owner // other clusters, or a kubelet, may have pods there
+		cfg.Owner = c.owner // other clusters, or a kubelet, may have pods there
 	}
 	if c.cfg.Runtime.Simulated() {
 		cfg.Simulated, cfg.NoStreams = true, true // there are no logs
-		cfg.Machine = hostinfo.Simulated(name, i)
+		cfg.Machine = hostinfo.Simulated(m.name, m.number)
 	} else {
 		cfg.PodLogDir, cfg.PodsDir = filepath.Join(dir, "logs"), filepath.Join(dir, "pods-data")
 		cfg.SeccompDir, cfg.MemoryQoS = filepath.Join(dir, "seccomp"), c.cfg.MemoryQoS
@@ -103,24 +122,18 @@ func (c *Cluster) startAgent(ctx, running context.Context, p *parts, i int, name
 		cfg.APIServer, _ = netip.ParseAddrPort(c.Address()) // not valid without a listener
 		c.cfg.Machine.apply(&cfg, dir)
 	}
-	agent, err := nodeagent.New(cfg)
-	if err != nil {
-		return err
-	}
-	c.agents, c.nodes = append(c.agents, agent), append(c.nodes, name)
-	c.run(running, "node "+name, agent.Run)
-	return nil
+	return nodeagent.New(cfg)
 }
 
 // watchNodes tells agents that their Node was deleted: one watch does for all simulated nodes. spec: NODE-7
 func (c *Cluster) watchNodes(ctx context.Context, api *client.Client) error {
-	agents := make(map[string]*nodeagent.Agent, len(c.agents))
-	for i, a := range c.agents {
-		agents[c.nodes[i]] = a
+	members := make(map[string]*member, len(c.members))
+	for _, m := range c.members {
+		members[m.name] = m
 	}
 	nodes := cache.New(cache.Config[*corev1.Node]{Source: cache.Watch(api.Nodes.Watch), Logger: c.cfg.Logger})
 	nodes.AddHandler(cache.Handler[*corev1.Node]{OnDelete: func(n *corev1.Node) {
-		if a := agents[n.GetMetadata().GetName()]; a != nil {
+		if a := agentOf(members, n); a != nil {
 			a.LookAtNode()
 		}
 	}})
@@ -150,19 +163,23 @@ func (c *Cluster) makeNodeDir(name string) error {
 	return pods.CheckTree(2) // as far as the directories of the single pods
 }
 
-// nodesReady says which node is not ready yet.
+// nodesReady says which node is not ready yet. Those that were stopped are not missed.
 func (c *Cluster) nodesReady() error {
 	if err := c.Refused(); err != nil {
 		return err
 	}
-	for i, a := range c.agents {
+	for _, m := range c.members {
+		a, silent := m.current()
+		if silent {
+			continue
+		}
 		select {
 		case <-a.Ready():
 		default:
-			return fmt.Errorf("node %s is not ready", c.nodes[i])
+			return fmt.Errorf("node %s is not ready", m.name)
 		}
 		if why := a.Unready(); why != "" {
-			return fmt.Errorf("node %s is not ready: %s", c.nodes[i], why)
+			return fmt.Errorf("node %s is not ready: %s", m.name, why)
 		}
 	}
 	return nil

@@ -45,7 +45,9 @@ func Start(ctx context.Context, cfg Config) (*Cluster, error) {
 	if err != nil {
 		return nil, fmt.Errorf("configuration: %w", err)
 	}
-	c := &Cluster{cfg: cfg, done: make(chan struct{}), emptying: newEmptying()}
+	c := &Cluster{
+		cfg: cfg, starting: make(chan struct{}, startingNodes), done: make(chan struct{}), emptying: newEmptying(),
+	}
 	if err := c.start(ctx); err != nil {
 		return nil, errors.Join(err, c.Stop(context.WithoutCancel(ctx)))
 	}
@@ -76,8 +78,6 @@ type parts struct {
 	newMachine bool
 	// recorder is the one that simulated nodes share.
 	recorder *record.Recorder
-	// starting bounds how many nodes start at the same time.
-	starting chan struct{}
 }
 
 func (c *Cluster) start(ctx context.Context) error {
@@ -90,7 +90,7 @@ func (c *Cluster) start(ctx context.Context) error {
 		return err
 	}
 	c.onStop(func(context.Context) error { return lock.Release() })
-	p := &parts{metrics: prometheus.NewRegistry(), starting: make(chan struct{}, startingNodes)}
+	p := &parts{metrics: prometheus.NewRegistry()}
 	p.metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	if c.sockets, err = listen.Open(ctx, c.cfg.Listen, c.cfg.GRPCListen); err != nil {
 		return err
@@ -181,7 +181,7 @@ func (c *Cluster) claim(ctx context.Context, p *parts) error {
 	if err != nil {
 		return err
 	}
-	p.machine = key
+	p.machine, c.owner = key, key.Owner
 	for _, r := range refused {
 		c.refused = append(c.refused, fmt.Errorf(
 			"node %s is refused: %w, whose pods may still run; of the data directory %s: %s",

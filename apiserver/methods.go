@@ -26,6 +26,8 @@ type method struct {
 func methods(services []kinds.Service) map[string]*method {
 	out := map[string]*method{
 		adminv1.Admin_Stop_FullMethodName:        {attributes: auth.Attributes{Verb: "stop", Resource: "server"}},
+		adminv1.Admin_StopNode_FullMethodName:    {attributes: auth.Attributes{Verb: "stop", Resource: "nodeagents"}},
+		adminv1.Admin_StartNode_FullMethodName:   {attributes: auth.Attributes{Verb: "start", Resource: "nodeagents"}},
 		adminv1.Admin_Snapshot_FullMethodName:    {attributes: auth.Attributes{Verb: "snapshot", Resource: "server"}},
 		nodev1.NodeStreams_Listen_FullMethodName: {attributes: auth.Attributes{Verb: "listen", Resource: "nodestreams"}},
 		nodev1.NodeStreams_Answer_FullMethodName: {attributes: auth.Attributes{Verb: "answer", Resource: "nodestreams"}},

@@ -1,5 +1,5 @@
-// Package admin serves monoplane.admin.v1.Admin: an administrator stops the server, or copies its data. What a stop is
-// belongs to the program around the server.
+// Package admin serves monoplane.admin.v1.Admin: an administrator stops the server or the agent of a node, or copies the
+// server's data. What a stop is belongs to the program around the server.
 package admin
 
 import (
@@ -24,6 +24,9 @@ type Cluster interface {
 	End()
 	// Snapshot writes a consistent copy of all data.
 	Snapshot(ctx context.Context, w io.Writer) error
+	// StopNode ends the agent of a node and StartNode starts it again; they report whether they had to.
+	StopNode(ctx context.Context, name string) (stopped bool, err error)
+	StartNode(ctx context.Context, name string) (started bool, err error)
 }
 
 // Server serves monoplane.admin.v1.Admin. The authorizer lets only administrators call it.
@@ -55,6 +58,24 @@ func (s *Server) Stop(req *adminv1.StopRequest, stream grpc.ServerStreamingServe
 // Snapshot streams a consistent copy of all data.
 func (s *Server) Snapshot(_ *adminv1.SnapshotRequest, stream grpc.ServerStreamingServer[adminv1.SnapshotChunk]) error {
 	return s.cluster.Snapshot(stream.Context(), &chunkWriter{stream})
+}
+
+// StopNode serves Admin.StopNode.
+func (s *Server) StopNode(ctx context.Context, req *adminv1.StopNodeRequest) (*adminv1.StopNodeResponse, error) {
+	stopped, err := s.cluster.StopNode(ctx, req.GetName())
+	if err != nil {
+		return nil, err
+	}
+	return &adminv1.StopNodeResponse{Stopped: stopped}, nil
+}
+
+// StartNode serves Admin.StartNode.
+func (s *Server) StartNode(ctx context.Context, req *adminv1.StartNodeRequest) (*adminv1.StartNodeResponse, error) {
+	started, err := s.cluster.StartNode(ctx, req.GetName())
+	if err != nil {
+		return nil, err
+	}
+	return &adminv1.StartNodeResponse{Started: started}, nil
 }
 
 // chunkWriter sends what is written to it.

@@ -196,6 +196,190 @@ func (x *SnapshotChunk) GetData() []byte {
 	return nil
 }
 
+// StopNodeRequest names a node.
+type StopNodeRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Name of the node.
+	Name          string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StopNodeRequest) Reset() {
+	*x = StopNodeRequest{}
+	mi := &file_monoplane_admin_v1_admin_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StopNodeRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StopNodeRequest) ProtoMessage() {}
+
+func (x *StopNodeRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_monoplane_admin_v1_admin_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StopNodeRequest.ProtoReflect.Descriptor instead.
+func (*StopNodeRequest) Descriptor() ([]byte, []int) {
+	return file_monoplane_admin_v1_admin_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *StopNodeRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+// StopNodeResponse says what was done.
+type StopNodeResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The agent was running until now.
+	Stopped       bool `protobuf:"varint,1,opt,name=stopped,proto3" json:"stopped,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StopNodeResponse) Reset() {
+	*x = StopNodeResponse{}
+	mi := &file_monoplane_admin_v1_admin_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StopNodeResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StopNodeResponse) ProtoMessage() {}
+
+func (x *StopNodeResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_monoplane_admin_v1_admin_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StopNodeResponse.ProtoReflect.Descriptor instead.
+func (*StopNodeResponse) Descriptor() ([]byte, []int) {
+	return file_monoplane_admin_v1_admin_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *StopNodeResponse) GetStopped() bool {
+	if x != nil {
+		return x.Stopped
+	}
+	return false
+}
+
+// StartNodeRequest names a node.
+type StartNodeRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Name of the node.
+	Name          string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StartNodeRequest) Reset() {
+	*x = StartNodeRequest{}
+	mi := &file_monoplane_admin_v1_admin_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StartNodeRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StartNodeRequest) ProtoMessage() {}
+
+func (x *StartNodeRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_monoplane_admin_v1_admin_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StartNodeRequest.ProtoReflect.Descriptor instead.
+func (*StartNodeRequest) Descriptor() ([]byte, []int) {
+	return file_monoplane_admin_v1_admin_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *StartNodeRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+// StartNodeResponse says what was done.
+type StartNodeResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The agent was not running until now.
+	Started       bool `protobuf:"varint,1,opt,name=started,proto3" json:"started,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StartNodeResponse) Reset() {
+	*x = StartNodeResponse{}
+	mi := &file_monoplane_admin_v1_admin_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StartNodeResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StartNodeResponse) ProtoMessage() {}
+
+func (x *StartNodeResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_monoplane_admin_v1_admin_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StartNodeResponse.ProtoReflect.Descriptor instead.
+func (*StartNodeResponse) Descriptor() ([]byte, []int) {
+	return file_monoplane_admin_v1_admin_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *StartNodeResponse) GetStarted() bool {
+	if x != nil {
+		return x.Started
+	}
+	return false
+}
+
 var File_monoplane_admin_v1_admin_proto protoreflect.FileDescriptor
 
 const file_monoplane_admin_v1_admin_proto_rawDesc = "" +
@@ -207,10 +391,20 @@ const file_monoplane_admin_v1_admin_proto_rawDesc = "" +
 	"\x04pods\x18\x01 \x03(\tR\x04pods\"\x11\n" +
 	"\x0fSnapshotRequest\"#\n" +
 	"\rSnapshotChunk\x12\x12\n" +
-	"\x04data\x18\x01 \x01(\fR\x04data2\xaa\x01\n" +
+	"\x04data\x18\x01 \x01(\fR\x04data\"%\n" +
+	"\x0fStopNodeRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\",\n" +
+	"\x10StopNodeResponse\x12\x18\n" +
+	"\astopped\x18\x01 \x01(\bR\astopped\"&\n" +
+	"\x10StartNodeRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\"-\n" +
+	"\x11StartNodeResponse\x12\x18\n" +
+	"\astarted\x18\x01 \x01(\bR\astarted2\xdb\x02\n" +
 	"\x05Admin\x12K\n" +
 	"\x04Stop\x12\x1f.monoplane.admin.v1.StopRequest\x1a .monoplane.admin.v1.StopProgress0\x01\x12T\n" +
-	"\bSnapshot\x12#.monoplane.admin.v1.SnapshotRequest\x1a!.monoplane.admin.v1.SnapshotChunk0\x01B$Z\"monoplane.dev/api/admin/v1;adminv1b\x06proto3"
+	"\bSnapshot\x12#.monoplane.admin.v1.SnapshotRequest\x1a!.monoplane.admin.v1.SnapshotChunk0\x01\x12U\n" +
+	"\bStopNode\x12#.monoplane.admin.v1.StopNodeRequest\x1a$.monoplane.admin.v1.StopNodeResponse\x12X\n" +
+	"\tStartNode\x12$.monoplane.admin.v1.StartNodeRequest\x1a%.monoplane.admin.v1.StartNodeResponseB$Z\"monoplane.dev/api/admin/v1;adminv1b\x06proto3"
 
 var (
 	file_monoplane_admin_v1_admin_proto_rawDescOnce sync.Once
@@ -224,20 +418,28 @@ func file_monoplane_admin_v1_admin_proto_rawDescGZIP() []byte {
 	return file_monoplane_admin_v1_admin_proto_rawDescData
 }
 
-var file_monoplane_admin_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 4)
+var file_monoplane_admin_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
 var file_monoplane_admin_v1_admin_proto_goTypes = []any{
-	(*StopRequest)(nil),     // 0: monoplane.admin.v1.StopRequest
-	(*StopProgress)(nil),    // 1: monoplane.admin.v1.StopProgress
-	(*SnapshotRequest)(nil), // 2: monoplane.admin.v1.SnapshotRequest
-	(*SnapshotChunk)(nil),   // 3: monoplane.admin.v1.SnapshotChunk
+	(*StopRequest)(nil),       // 0: monoplane.admin.v1.StopRequest
+	(*StopProgress)(nil),      // 1: monoplane.admin.v1.StopProgress
+	(*SnapshotRequest)(nil),   // 2: monoplane.admin.v1.SnapshotRequest
+	(*SnapshotChunk)(nil),     // 3: monoplane.admin.v1.SnapshotChunk
+	(*StopNodeRequest)(nil),   // 4: monoplane.admin.v1.StopNodeRequest
+	(*StopNodeResponse)(nil),  // 5: monoplane.admin.v1.StopNodeResponse
+	(*StartNodeRequest)(nil),  // 6: monoplane.admin.v1.StartNodeRequest
+	(*StartNodeResponse)(nil), // 7: monoplane.admin.v1.StartNodeResponse
 }
 var file_monoplane_admin_v1_admin_proto_depIdxs = []int32{
 	0, // 0: monoplane.admin.v1.Admin.Stop:input_type -> monoplane.admin.v1.StopRequest
 	2, // 1: monoplane.admin.v1.Admin.Snapshot:input_type -> monoplane.admin.v1.SnapshotRequest
-	1, // 2: monoplane.admin.v1.Admin.Stop:output_type -> monoplane.admin.v1.StopProgress
-	3, // 3: monoplane.admin.v1.Admin.Snapshot:output_type -> monoplane.admin.v1.SnapshotChunk
-	2, // [2:4] is the sub-list for method output_type
-	0, // [0:2] is the sub-list for method input_type
+	4, // 2: monoplane.admin.v1.Admin.StopNode:input_type -> monoplane.admin.v1.StopNodeRequest
+	6, // 3: monoplane.admin.v1.Admin.StartNode:input_type -> monoplane.admin.v1.StartNodeRequest
+	1, // 4: monoplane.admin.v1.Admin.Stop:output_type -> monoplane.admin.v1.StopProgress
+	3, // 5: monoplane.admin.v1.Admin.Snapshot:output_type -> monoplane.admin.v1.SnapshotChunk
+	5, // 6: monoplane.admin.v1.Admin.StopNode:output_type -> monoplane.admin.v1.StopNodeResponse
+	7, // 7: monoplane.admin.v1.Admin.StartNode:output_type -> monoplane.admin.v1.StartNodeResponse
+	4, // [4:8] is the sub-list for method output_type
+	0, // [0:4] is the sub-list for method input_type
 	0, // [0:0] is the sub-list for extension type_name
 	0, // [0:0] is the sub-list for extension extendee
 	0, // [0:0] is the sub-list for field type_name
@@ -254,7 +456,7 @@ func file_monoplane_admin_v1_admin_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_monoplane_admin_v1_admin_proto_rawDesc), len(file_monoplane_admin_v1_admin_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   4,
+			NumMessages:   8,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

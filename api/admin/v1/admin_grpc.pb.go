@@ -19,8 +19,10 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	Admin_Stop_FullMethodName     = "/monoplane.admin.v1.Admin/Stop"
-	Admin_Snapshot_FullMethodName = "/monoplane.admin.v1.Admin/Snapshot"
+	Admin_Stop_FullMethodName      = "/monoplane.admin.v1.Admin/Stop"
+	Admin_Snapshot_FullMethodName  = "/monoplane.admin.v1.Admin/Snapshot"
+	Admin_StopNode_FullMethodName  = "/monoplane.admin.v1.Admin/StopNode"
+	Admin_StartNode_FullMethodName = "/monoplane.admin.v1.Admin/StartNode"
 )
 
 // AdminClient is the client API for Admin service.
@@ -38,6 +40,14 @@ type AdminClient interface {
 	// Snapshot streams a consistent copy of all data, to be restored with `monoplane snapshot restore`.
 	// Codes: Unavailable (starting or stopping; retry).
 	Snapshot(ctx context.Context, in *SnapshotRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[SnapshotChunk], error)
+	// StopNode ends the agent of a node as if its process had died: it falls silent at once, and its pods go on without
+	// it. It answers when the agent has ended, also when it had ended before.
+	// Codes: NotFound (no agent of a node of that name runs in this server), Unavailable (the server is stopping).
+	StopNode(ctx context.Context, in *StopNodeRequest, opts ...grpc.CallOption) (*StopNodeResponse, error)
+	// StartNode starts the agent of a node that StopNode ended. It adopts the pods that are there, and answers when the
+	// node is back, also when it was there all the time.
+	// Codes: NotFound (as above), Unavailable (as above).
+	StartNode(ctx context.Context, in *StartNodeRequest, opts ...grpc.CallOption) (*StartNodeResponse, error)
 }
 
 type adminClient struct {
@@ -86,6 +96,26 @@ func (c *adminClient) Snapshot(ctx context.Context, in *SnapshotRequest, opts ..
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Admin_SnapshotClient = grpc.ServerStreamingClient[SnapshotChunk]
 
+func (c *adminClient) StopNode(ctx context.Context, in *StopNodeRequest, opts ...grpc.CallOption) (*StopNodeResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(StopNodeResponse)
+	err := c.cc.Invoke(ctx, Admin_StopNode_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *adminClient) StartNode(ctx context.Context, in *StartNodeRequest, opts ...grpc.CallOption) (*StartNodeResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(StartNodeResponse)
+	err := c.cc.Invoke(ctx, Admin_StartNode_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // AdminServer is the server API for Admin service.
 // All implementations must embed UnimplementedAdminServer
 // for forward compatibility.
@@ -101,6 +131,14 @@ type AdminServer interface {
 	// Snapshot streams a consistent copy of all data, to be restored with `monoplane snapshot restore`.
 	// Codes: Unavailable (starting or stopping; retry).
 	Snapshot(*SnapshotRequest, grpc.ServerStreamingServer[SnapshotChunk]) error
+	// StopNode ends the agent of a node as if its process had died: it falls silent at once, and its pods go on without
+	// it. It answers when the agent has ended, also when it had ended before.
+	// Codes: NotFound (no agent of a node of that name runs in this server), Unavailable (the server is stopping).
+	StopNode(context.Context, *StopNodeRequest) (*StopNodeResponse, error)
+	// StartNode starts the agent of a node that StopNode ended. It adopts the pods that are there, and answers when the
+	// node is back, also when it was there all the time.
+	// Codes: NotFound (as above), Unavailable (as above).
+	StartNode(context.Context, *StartNodeRequest) (*StartNodeResponse, error)
 	mustEmbedUnimplementedAdminServer()
 }
 
@@ -116,6 +154,12 @@ func (UnimplementedAdminServer) Stop(*StopRequest, grpc.ServerStreamingServer[St
 }
 func (UnimplementedAdminServer) Snapshot(*SnapshotRequest, grpc.ServerStreamingServer[SnapshotChunk]) error {
 	return status.Error(codes.Unimplemented, "method Snapshot not implemented")
+}
+func (UnimplementedAdminServer) StopNode(context.Context, *StopNodeRequest) (*StopNodeResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method StopNode not implemented")
+}
+func (UnimplementedAdminServer) StartNode(context.Context, *StartNodeRequest) (*StartNodeResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method StartNode not implemented")
 }
 func (UnimplementedAdminServer) mustEmbedUnimplementedAdminServer() {}
 func (UnimplementedAdminServer) testEmbeddedByValue()               {}
@@ -160,13 +204,58 @@ func _Admin_Snapshot_Handler(srv interface{}, stream grpc.ServerStream) error {
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Admin_SnapshotServer = grpc.ServerStreamingServer[SnapshotChunk]
 
+func _Admin_StopNode_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(StopNodeRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServer).StopNode(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Admin_StopNode_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServer).StopNode(ctx, req.(*StopNodeRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Admin_StartNode_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(StartNodeRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServer).StartNode(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Admin_StartNode_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServer).StartNode(ctx, req.(*StartNodeRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Admin_ServiceDesc is the grpc.ServiceDesc for Admin service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
 var Admin_ServiceDesc = grpc.ServiceDesc{
 	ServiceName: "monoplane.admin.v1.Admin",
 	HandlerType: (*AdminServer)(nil),
-	Methods:     []grpc.MethodDesc{},
+	Methods: []grpc.MethodDesc{
+		{
+			MethodName: "StopNode",
+			Handler:    _Admin_StopNode_Handler,
+		},
+		{
+			MethodName: "StartNode",
+			Handler:    _Admin_StartNode_Handler,
+		},
+	},
 	Streams: []grpc.StreamDesc{
 		{
 			StreamName:    "Stop",

@@ -192,3 +192,195 @@ func (x *SnapshotChunk) AppendProtobuf(e *wire.Encoder) {
 	}
 	e.Raw(x.unknownFields)
 }
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *StopNodeRequest) SetShallow(m proto.Message) bool {
+	from, ok := m.(*StopNodeRequest)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(StopNodeRequest)
+	}
+	x.Name = from.Name
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// Clone returns a deep copy of x.
+func (x *StopNodeRequest) Clone() *StopNodeRequest {
+	if x == nil {
+		return nil
+	}
+	c := new(StopNodeRequest)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *StopNodeRequest) CloneTo(c *StopNodeRequest) {
+	if x == nil {
+		return
+	}
+	c.Name = x.Name
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *StopNodeRequest) CloneMessage() proto.Message { return x.Clone() }
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *StopNodeRequest) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.Name != "" {
+		e.String(1, x.Name)
+	}
+	e.Raw(x.unknownFields)
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *StopNodeResponse) SetShallow(m proto.Message) bool {
+	from, ok := m.(*StopNodeResponse)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(StopNodeResponse)
+	}
+	x.Stopped = from.Stopped
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// Clone returns a deep copy of x.
+func (x *StopNodeResponse) Clone() *StopNodeResponse {
+	if x == nil {
+		return nil
+	}
+	c := new(StopNodeResponse)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *StopNodeResponse) CloneTo(c *StopNodeResponse) {
+	if x == nil {
+		return
+	}
+	c.Stopped = x.Stopped
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *StopNodeResponse) CloneMessage() proto.Message { return x.Clone() }
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *StopNodeResponse) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.Stopped {
+		e.Bool(1, x.Stopped)
+	}
+	e.Raw(x.unknownFields)
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *StartNodeRequest) SetShallow(m proto.Message) bool {
+	from, ok := m.(*StartNodeRequest)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(StartNodeRequest)
+	}
+	x.Name = from.Name
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// Clone returns a deep copy of x.
+func (x *StartNodeRequest) Clone() *StartNodeRequest {
+	if x == nil {
+		return nil
+	}
+	c := new(StartNodeRequest)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *StartNodeRequest) CloneTo(c *StartNodeRequest) {
+	if x == nil {
+		return
+	}
+	c.Name = x.Name
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *StartNodeRequest) CloneMessage() proto.Message { return x.Clone() }
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *StartNodeRequest) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.Name != "" {
+		e.String(1, x.Name)
+	}
+	e.Raw(x.unknownFields)
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *StartNodeResponse) SetShallow(m proto.Message) bool {
+	from, ok := m.(*StartNodeResponse)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(StartNodeResponse)
+	}
+	x.Started = from.Started
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// Clone returns a deep copy of x.
+func (x *StartNodeResponse) Clone() *StartNodeResponse {
+	if x == nil {
+		return nil
+	}
+	c := new(StartNodeResponse)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *StartNodeResponse) CloneTo(c *StartNodeResponse) {
+	if x == nil {
+		return
+	}
+	c.Started = x.Started
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *StartNodeResponse) CloneMessage() proto.Message { return x.Clone() }
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *StartNodeResponse) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.Started {
+		e.Bool(1, x.Started)
+	}
+	e.Raw(x.unknownFields)
+}

@@ -8,6 +8,14 @@ const Docs = "" +
 	"SnapshotChunk\tSnapshotChunk is a piece of a snapshot.\n" +
 	"SnapshotChunk.data\tBytes, in order.\n" +
 	"SnapshotRequest\tSnapshotRequest asks for a snapshot.\n" +
+	"StartNodeRequest\tStartNodeRequest names a node.\n" +
+	"StartNodeRequest.name\tName of the node.\n" +
+	"StartNodeResponse\tStartNodeResponse says what was done.\n" +
+	"StartNodeResponse.started\tThe agent was not running until now.\n" +
+	"StopNodeRequest\tStopNodeRequest names a node.\n" +
+	"StopNodeRequest.name\tName of the node.\n" +
+	"StopNodeResponse\tStopNodeResponse says what was done.\n" +
+	"StopNodeResponse.stopped\tThe agent was running until now.\n" +
 	"StopProgress\tStopProgress says what a stop waits for.\n" +
 	"StopProgress.pods\tPods that still run, as namespace/name. Empty once all have stopped.\n" +
 	"StopRequest\tStopRequest asks for a stop.\n" +
