@@ -187,7 +187,8 @@ func (v *Checker) anyContainer(at *validation.Path, c container) {
 	if c.GetImage() == "" {
 		v.Required(at.Child("image"), "")
 	}
-	if c.GetImage() != strings.TrimSpace(c.GetImage()) {
+	if _, ephemeral := c.(*corev1.EphemeralContainerCommon); (ephemeral || !v.template) &&
+		c.GetImage() != strings.TrimSpace(c.GetImage()) {
 		v.Invalid(at.Child("image"), c.GetImage(), "must not have leading or trailing whitespace")
 	}
 	v.RequiredOneOf(at.Child("terminationMessagePolicy"), c.GetTerminationMessagePolicy(),

@@ -24,8 +24,10 @@ type Checker struct {
 	at   *validation.Path
 	spec *corev1.PodSpec
 	// pod is the name of the pod; empty in a template.
-	pod     string
-	volumes map[string]*corev1.VolumeSource
+	pod string
+	// template says that the spec is that of a template.
+	template bool
+	volumes  map[string]*corev1.VolumeSource
 }
 
 // faults has the checks of parts that need to know nothing of the rest of the spec.

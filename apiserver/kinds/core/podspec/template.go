@@ -22,6 +22,7 @@ func CheckTemplate(f *validation.Faults, at *validation.Path, t *corev1.PodTempl
 		spec = &corev1.PodSpec{}
 	}
 	v := NewChecker(f, at.Child("spec"), "", spec)
+	v.template = true
 	v.Labels(at.Child("labels"), t.GetMetadata().GetLabels())
 	v.Annotations(at.Child("annotations"), set)
 	v.CheckAnnotations(at.Child("annotations"), set)

@@ -80,7 +80,7 @@ func (v *Checker) volumeSource(p *validation.Path, name string, s *corev1.Volume
 	case "csi":
 		v.csi(at, s.GetCsi())
 	case "image":
-		if s.GetImage().GetReference() == "" {
+		if !v.template && s.GetImage().GetReference() == "" { // whoever makes pods of a template may fill it in
 			v.Required(at.Child("reference"), "")
 		}
 		v.pullPolicy(at.Child("pullPolicy"), s.GetImage().GetPullPolicy())
