@@ -40,6 +40,7 @@ func benches() []bench {
 		{"schedule", benchSchedule},
 		{"run", benchRun},
 		{"idle", benchIdle},
+		{"containerd", benchContainerd},
 	}
 }
 
@@ -52,7 +53,8 @@ func main() {
 
 func run() error {
 	only := flag.String("run", "",
-		"run only the groups that match this expression: start, memory, create, read, watch, schedule, run, idle")
+		"run only the groups that match this expression: start, memory, create, read, watch, schedule, run, idle, "+
+			"containerd")
 	rows := flag.String("rows", "",
 		"of the group schedule, only the kinds of pods that match this expression, such as preemption")
 	quick := flag.Bool("quick", false, "small sizes, to see that everything works; the figures mean little")

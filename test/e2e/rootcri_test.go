@@ -18,13 +18,14 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"monoplane.dev/test/containerd"
 	"monoplane.dev/test/lifecycle"
 )
 
 // boxed returns a pod of an image that runs a shell script in a container of its own.
 func boxed(name, script string) *corev1.Pod {
 	p := podOf(name, script)
-	p.Spec.Containers[0].Image = boxImage
+	p.Spec.Containers[0].Image = containerd.BoxImage
 	return p
 }
 
@@ -39,14 +40,14 @@ type onContainerd struct {
 	*cluster
 	pods
 
-	runtime *containerd
+	runtime *daemon
 }
 
 // TestRootContainerd shows on a real containerd what the other tests show on the host runtime: the life of pods with
 // images, networks and isolation of their own.
 func TestRootContainerd(t *testing.T) {
 	ctd := newContainerd(t)
-	c := startIn(t, shortDir(t), "--runtime-endpoint", ctd.endpoint())
+	c := startIn(t, shortDir(t), "--runtime-endpoint", ctd.Endpoint())
 	on := onContainerd{c, c.pods(t, "default"), ctd}
 	t.Run("pods", func(t *testing.T) {
 		for _, tc := range []struct {
@@ -79,7 +80,7 @@ func TestRootContainerd(t *testing.T) {
 	})
 	t.Run("lifecycle", on.lifecycle)
 	t.Run("server killed", on.serverIsKilled)
-	next := startIn(t, c.dir, "--runtime-endpoint", ctd.endpoint())
+	next := startIn(t, c.dir, "--runtime-endpoint", ctd.Endpoint())
 	on = onContainerd{next, next.pods(t, "default"), ctd}
 	t.Run("server back", on.serverIsBack)
 	t.Run("two clusters", on.twoClusters)
@@ -123,7 +124,7 @@ func (c onContainerd) isolation(t *testing.T) {
 func (c onContainerd) network(t *testing.T) {
 	server := c.run(t, boxed("server", `exec httpd -f -p 8080 -h /etc`))
 	addr, err := netip.ParseAddr(server.Status.PodIP)
-	if err != nil || !netip.MustParsePrefix(podRange).Contains(addr) {
+	if err != nil || !netip.MustParsePrefix(containerd.PodRange).Contains(addr) {
 		t.Fatalf("the address is %q", server.Status.PodIP)
 	}
 	c.create(t, boxed("client", fmt.Sprintf(`wget -q -O - http://%s:8080/hostname`, addr)))
@@ -133,8 +134,8 @@ func (c onContainerd) network(t *testing.T) {
 	}
 }
 
-// lifecycle plays the scenarios of package lifecycle with containers. They find the program and the file of their marks
-// in a directory of the machine.
+// lifecycle plays the scenarios of package lifecycle with containers. They find the program and the file of
+// their marks in a directory of the machine.
 func (c onContainerd) lifecycle(t *testing.T) {
 	program, err := os.ReadFile(binary(t, "act"))
 	if err != nil {
@@ -154,7 +155,7 @@ func (c onContainerd) lifecycle(t *testing.T) {
 				t.Fatal(err)
 			}
 			const at = "/act"
-			p := s.Real(boxImage, at+"/act", at+"/"+filepath.Base(journal))
+			p := s.Real(containerd.BoxImage, at+"/act", at+"/"+filepath.Base(journal))
 			p.Spec.Volumes = append(p.Spec.Volumes, corev1.Volume{Name: "act", VolumeSource: corev1.VolumeSource{
 				HostPath: &corev1.HostPathVolumeSource{Path: dir}}})
 			for _, list := range [][]corev1.Container{p.Spec.InitContainers, p.Spec.Containers} {
@@ -189,11 +190,11 @@ func (c onContainerd) hostNetwork(t *testing.T) {
 // spec: CTR-1, CTR-7
 func (c onContainerd) user(t *testing.T) {
 	p := boxed("user", "")
-	p.Spec.Containers[0] = corev1.Container{Name: "main", Image: userImage, ImagePullPolicy: corev1.PullNever}
+	p.Spec.Containers[0] = corev1.Container{Name: "main", Image: containerd.UserImage, ImagePullPolicy: corev1.PullNever}
 	c.create(t, p)
 	s := c.untilPhase(t, p.Name, corev1.PodFailed).Status.ContainerStatuses[0]
 	end := s.State.Terminated
-	if end == nil || end.ExitCode != 5 || end.Message != "last words\n" || s.Image != userImage ||
+	if end == nil || end.ExitCode != 5 || end.Message != "last words\n" || s.Image != containerd.UserImage ||
 		!strings.HasPrefix(s.ImageID, "sha256:") {
 		t.Errorf("status: %+v", s)
 	}
@@ -376,7 +377,7 @@ func (c onContainerd) serverIsBack(t *testing.T) {
 	}
 	wantNoGap(t, c.logs(t, "runs"))
 	eventually(t, "end of the forced pod's container", func() (bool, string) {
-		out, err := c.runtime.ctr("containers", "ls", "--quiet", `labels."io.kubernetes.pod.name"==vanishes`)
+		out, err := c.runtime.Ctr("containers", "ls", "--quiet", `labels."io.kubernetes.pod.name"==vanishes`)
 		return err == nil && out == "", out
 	})
 }
@@ -384,7 +385,7 @@ func (c onContainerd) serverIsBack(t *testing.T) {
 // Another cluster on the same containerd neither ends this one's pods nor takes them for its own.
 func (c onContainerd) twoClusters(t *testing.T) {
 	pid := c.runtime.pid(t, c.untilPhase(t, "runs", corev1.PodRunning))
-	other := startIn(t, shortDir(t), "--runtime-endpoint", c.runtime.endpoint())
+	other := startIn(t, shortDir(t), "--runtime-endpoint", c.runtime.Endpoint())
 	mine := other.pods(t, "default").run(t, boxed("runs", countsBox))
 	minePid := c.runtime.pid(t, mine)
 	if err := other.removePods(); err != nil {
@@ -415,10 +416,10 @@ func (c onContainerd) runtimeIsKilled(t *testing.T) {
 }
 
 // pid returns the process of a pod's first container.
-func (c *containerd) pid(t *testing.T, p *corev1.Pod) int {
+func (c *daemon) pid(t *testing.T, p *corev1.Pod) int {
 	t.Helper()
 	id := strings.TrimPrefix(p.Status.ContainerStatuses[0].ContainerID, "containerd://")
-	out, err := c.ctr("tasks", "ls")
+	out, err := c.Ctr("tasks", "ls")
 	if err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}

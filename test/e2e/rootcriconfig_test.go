@@ -13,6 +13,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"monoplane.dev/test/containerd"
 )
 
 // has fails the test unless text has each of the lines.
@@ -50,7 +52,7 @@ func (c onContainerd) security(t *testing.T) {
 // spec: SEC-1, CTR-4
 func (c onContainerd) noRoot(t *testing.T) {
 	yes := true
-	for name, image := range map[string]string{"noroot": boxImage, "nouser": userImage} {
+	for name, image := range map[string]string{"noroot": containerd.BoxImage, "nouser": containerd.UserImage} {
 		p := boxed(name, `id`)
 		p.Spec.Containers[0].Image = image
 		p.Spec.Containers[0].SecurityContext = &corev1.SecurityContext{RunAsNonRoot: &yes}
