@@ -7,6 +7,8 @@ import (
 
 	"monoplane.dev/apierrors"
 	"monoplane.dev/apiserver/auth"
+
+	corev1 "monoplane.dev/api/core/v1"
 )
 
 func (s *Server) authorizeUnary(
@@ -98,6 +100,9 @@ func (s *Server) authorize(ctx context.Context, full string, req any) error {
 	}
 	if r, ok := req.(interface{ GetFieldSelector() string }); ok {
 		a.FieldSelector = r.GetFieldSelector()
+	}
+	if r, ok := req.(*corev1.ProxyNodeRequest); ok {
+		return s.authz.AuthorizeNodePath(id, a, r.GetPath())
 	}
 	if err := s.authz.Authorize(id, a); err != nil || id.Class != auth.Node {
 		return err

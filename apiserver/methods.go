@@ -54,6 +54,8 @@ func methods(services []kinds.Service) map[string]*method {
 	evict.Verb, evict.Subresource = "create", "eviction"
 	log := &out[corev1.Pods_Log_FullMethodName].attributes
 	log.Verb, log.Subresource = "get", "log"
+	proxy := &out[corev1.Nodes_Proxy_FullMethodName].attributes
+	proxy.Verb, proxy.Subresource = "get", "proxy"
 	token := &out[corev1.ServiceAccounts_CreateToken_FullMethodName].attributes
 	token.Verb, token.Subresource = "create", "token"
 	return out

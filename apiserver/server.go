@@ -49,6 +49,8 @@ type Config struct {
 	Logs LogStreamer
 	// Usage reaches the agents for what their nodes use; nil: nobody tells.
 	Usage define.UsageSource
+	// Documents reaches the agents for what kubelets serve, such as stats/summary; nil: nobody does.
+	Documents define.DocumentSource
 	// Scheduler explains where pods can go; nil refuses such requests.
 	Scheduler define.Explainer
 	// Tokens issues the tokens of service accounts; nil refuses such requests.
@@ -91,7 +93,8 @@ func New(ctx context.Context, cfg Config) (*Server, error) {
 		store: cfg.Store, log: cfg.Logger, tables: kinds.Tables(), authz: authz,
 		services: kinds.All(define.Config{
 			Deps:  registry.Deps{Store: cfg.Store, Clock: cfg.Clock, Rand: cfg.Rand},
-			Audit: auth.NewAudit(cfg.Logger), Rights: authz, Logs: cfg.Logs, Usage: cfg.Usage, Scheduler: cfg.Scheduler,
+			Audit: auth.NewAudit(cfg.Logger), Rights: authz, Logs: cfg.Logs, Usage: cfg.Usage,
+			Documents: cfg.Documents, Scheduler: cfg.Scheduler,
 			Tokens: cfg.Tokens, Bearers: cfg.Bearers,
 		}),
 	}

@@ -31,9 +31,8 @@ type guard struct {
 	// leaving is the pod that was evicted last, until it is gone or evictionWait is over.
 	leaving *worker
 	since   time.Time
-	// cleaned is when images were looked at last; imageDir is where they are.
-	cleaned  time.Time
-	imageDir string
+	// cleaned is when images were looked at last.
+	cleaned time.Time
 	// measured says when pods were measured last, and took how long that took.
 	measured time.Time
 	took     time.Duration
@@ -42,6 +41,8 @@ type guard struct {
 
 	mu         sync.Mutex
 	conditions []string
+	// imageDir is where images are, empty until that is known.
+	imageDir string
 }
 
 // The times of the guard.
@@ -246,7 +247,7 @@ func (g *guard) read(ctx context.Context) eviction.Readings {
 	}
 	node := hostinfo.RoomOf(a.cfg.DataDir)
 	readRoom(r, node, eviction.NodeFS, eviction.NodeFSInodes)
-	if images := hostinfo.RoomOf(g.imageDir); images.Device != node.Device {
+	if images := hostinfo.RoomOf(g.imagesAt()); images.Device != node.Device {
 		readRoom(r, images, eviction.ImageFS, eviction.ImageFSInodes)
 	}
 	if limit, used := hostinfo.PIDs(); limit > 0 {
@@ -255,9 +256,16 @@ func (g *guard) read(ctx context.Context) eviction.Readings {
 	return r
 }
 
+// imagesAt returns the directory of the images, empty when it is not known.
+func (g *guard) imagesAt() string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.imageDir
+}
+
 // imagesApart reports whether images, and what containers write outside of volumes, have a file system of their own.
 func (g *guard) imagesApart() bool {
-	images := hostinfo.RoomOf(g.imageDir)
+	images := hostinfo.RoomOf(g.imagesAt())
 	return images.Device != 0 && images.Device != hostinfo.RoomOf(g.agent.cfg.DataDir).Device
 }
 
@@ -301,11 +309,13 @@ func (g *guard) collectImages(ctx context.Context) {
 	if err != nil {
 		return // not every runtime says
 	}
+	g.mu.Lock()
 	for _, f := range info.GetImageFilesystems() {
 		g.imageDir = f.GetFsId().GetMountpoint()
 	}
+	g.mu.Unlock()
 	p := a.cfg.ImageGC
-	room := hostinfo.RoomOf(g.imageDir)
+	room := hostinfo.RoomOf(g.imagesAt())
 	free := p.ToFree(room.Size, room.Available)
 	if !g.observeImages(ctx) {
 		return

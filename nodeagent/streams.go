@@ -36,6 +36,9 @@ func (a *Agent) serve(ctx context.Context, call *nodev1.Call, send func([]byte) 
 	if call.GetUsage() != nil {
 		return a.reportUsage(ctx, send)
 	}
+	if ask := call.GetDocument(); ask != nil {
+		return a.serveDocument(ctx, ask, send)
+	}
 	ask := call.GetLog()
 	if ask == nil {
 		return apierrors.New(apierrors.MethodNotAllowed, "this agent does not know what is asked of it")

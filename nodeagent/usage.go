@@ -17,9 +17,12 @@ import (
 // sampler measures what the node and its pods use when somebody asks, and not oftener than every usageAge: cpu is the
 // difference of two samples. Nothing is measured while nobody asks. The zero value is ready.
 type sampler struct {
-	mu     sync.Mutex // held while it measures
+	mu sync.Mutex // held while it measures
+	// last is the newest sample, and report what was used since the one before it.
 	last   sample
-	report []byte
+	report *nodev1.UsageReport
+	// disks is what pods store.
+	disks disks
 }
 
 // sample is what was measured at one time.
@@ -41,42 +44,44 @@ const (
 
 // reportUsage answers with what the node and its pods use.
 func (a *Agent) reportUsage(ctx context.Context, send func([]byte) error) error {
-	data, err := a.sampler.get(ctx, a)
+	_, report, err := a.sampler.get(ctx, a)
+	if err != nil {
+		return err
+	}
+	data, err := proto.Marshal(report)
 	if err != nil {
 		return err
 	}
 	return send(data)
 }
 
-func (s *sampler) get(ctx context.Context, a *Agent) ([]byte, error) {
+// get returns a sample that is not too old, and what was used since the one before it. Neither may be changed.
+func (s *sampler) get(ctx context.Context, a *Agent) (sample, *nodev1.UsageReport, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	age := now().Sub(s.last.at)
 	if s.report != nil && age < usageAge {
-		return s.report, nil
+		return s.last, s.report, nil
 	}
 	if age > mostWindow {
 		first, err := a.sample(ctx)
 		if err != nil {
-			return nil, err
+			return sample{}, nil, err
 		}
-		s.last = first
+		s.last, s.report = first, nil
 		if !sleep(ctx, leastWindow) {
-			return nil, ctx.Err()
+			return sample{}, nil, ctx.Err()
 		}
 	}
 	next, err := a.sample(ctx)
 	if err != nil {
-		return nil, err
+		return sample{}, nil, err
 	}
 	total, available := hostinfo.Memory()
-	report := usageReport(s.last, next)
-	report.Node.Memory = total - available
-	if s.report, err = proto.Marshal(report); err != nil {
-		return nil, err
-	}
+	s.report = usageReport(s.last, next)
+	s.report.Node.Memory = total - available
 	s.last = next
-	return s.report, nil
+	return s.last, s.report, nil
 }
 
 func (a *Agent) sample(ctx context.Context) (sample, error) {
@@ -84,7 +89,8 @@ func (a *Agent) sample(ctx context.Context) (sample, error) {
 	return sample{at: now(), cpu: hostinfo.CPUTime(), pods: pods}, err
 }
 
-// usageReport says what was used between two samples. A container that has started between them counts from its start.
+// usageReport says what was used between two samples, and notes the rates in the second one. A container that has
+// started between them counts from its start, unless the runtime knows better.
 func usageReport(before, after sample) *nodev1.UsageReport {
 	window := max(after.at.Sub(before.at), time.Millisecond)
 	rate := func(cpu, window time.Duration) int64 { return max(0, int64(float64(cpu)/float64(window)*1e9)) }
@@ -97,17 +103,23 @@ func usageReport(before, after sample) *nodev1.UsageReport {
 		u := &nodev1.PodUsage{Namespace: p.Namespace, Name: p.Name}
 		for _, name := range slices.Sorted(maps.Keys(p.Containers)) {
 			c := p.Containers[name]
-			used, over := c.CPU, window
+			b, known := usage.Container{}, false
 			if was != nil {
-				if b, ok := was.Containers[name]; ok && b.CPU <= c.CPU { // less: it was restarted
-					used -= b.CPU
-					if d := c.At.Sub(b.At); d > 0 {
-						over = d
-					}
-				}
+				b, known = was.Containers[name]
 			}
+			switch {
+			case known && b.CPU <= c.CPU: // less: it was restarted
+				over := c.At.Sub(b.At)
+				if over <= 0 {
+					over = window
+				}
+				c.NanoCores = rate(c.CPU-b.CPU, over)
+			case c.NanoCores == 0:
+				c.NanoCores = rate(c.CPU, window)
+			}
+			p.Containers[name] = c
 			u.Containers = append(u.Containers, &nodev1.ContainerUsage{
-				Name: name, Usage: &nodev1.Usage{NanoCores: rate(used, over), Memory: c.Memory},
+				Name: name, Usage: &nodev1.Usage{NanoCores: c.NanoCores, Memory: c.Memory},
 			})
 		}
 		out.Pods = append(out.Pods, u)

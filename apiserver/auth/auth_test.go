@@ -85,6 +85,34 @@ func TestControllersHaveWhatTheyDeclare(t *testing.T) {
 	}
 }
 
+// What an agent serves is open to those who may use nodes/proxy, and each part to those who have the right to it, by
+// the path that is meant and not by the one that is written.
+//
+// spec: OBJ-15
+func TestNodePathsAreGrantedByPart(t *testing.T) {
+	z := NewAuthorizer([]rights.Role{{Name: "all", Grants: []rights.Grant{{Verbs: "get", Resources: "nodes/proxy"}}},
+		{Name: "some", Grants: []rights.Grant{{Verbs: "get", Resources: "nodes/pods nodes/healthz"}}}})
+	for path, who := range map[string]string{
+		"stats/summary": "monitoring all", "/stats/summary?only_cpu_and_memory=true": "monitoring all",
+		"metrics": "monitoring all", "metrics/resource": "monitoring all", "stats/../metrics": "monitoring all",
+		"stats/../pods": "some all", "metrics/../../pods?stats": "some all", "pods": "some all", "pods/": "some all",
+		"healthz": "some all", "": "all", "/": "all", "statsx": "all", "exec/ns/p/c": "all", "?stats": "all",
+	} {
+		for name, id := range map[string]Identity{
+			"all": controllerNamed("all"), "some": controllerNamed("some"), "other": controllerNamed("other"),
+			"monitoring": Of(&authn.User{Name: "m", Groups: []string{authn.MonitoringGroup}}),
+			"node":       Of(&authn.User{Name: authn.NodePrefix + "n", Groups: []string{authn.NodesGroup}}),
+			"anonymous":  Of(nil),
+		} {
+			a := Attributes{Verb: "get", Resource: "nodes", Subresource: "proxy", Name: "n"}
+			err := z.AuthorizeNodePath(id, a, path)
+			if want := strings.Contains(" "+who+" ", " "+name+" "); (err == nil) != want {
+				t.Errorf("%s, %q: %v, allowed is %t", name, path, err, want)
+			}
+		}
+	}
+}
+
 // spec: OBJ-15
 func TestSecretsAreGrantedByName(t *testing.T) {
 	z := NewAuthorizer(controllers.Roles())
@@ -135,6 +163,8 @@ func TestGrantsNameWhatIsServed(t *testing.T) {
 		{rights.Collect, "pods", ""}:           true,
 		{"get", MetricsPath, ""}:               true,
 		{"get", ReflectionPath, ""}:            true,
+		{"get", "nodes", "stats"}:              true, // of what is behind nodes/proxy
+		{"get", "nodes", "metrics"}:            true,
 		{"listen", "nodestreams", ""}:          true,
 		{"answer", "nodestreams", ""}:          true,
 		{"listen", "schedulerstreams", ""}:     true,

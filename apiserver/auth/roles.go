@@ -62,6 +62,7 @@ var table = [...]row{
 	Admin: {group: authn.AdminsGroup, everything: true},
 	Monitoring: {group: authn.MonitoringGroup, grants: []rights.Grant{
 		{Verbs: "get", Resources: MetricsPath + " " + ReflectionPath},
+		{Verbs: "get", Resources: "nodes/stats nodes/metrics"},
 	}},
 	User: {},
 }

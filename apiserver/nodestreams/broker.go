@@ -65,21 +65,33 @@ func (b *Broker) Logs(ctx context.Context, node string, ask *nodev1.LogCall, sen
 
 // Usage asks the agent of node what the node and its pods use. Errors: as for Logs.
 func (b *Broker) Usage(ctx context.Context, node string) (*nodev1.UsageReport, error) {
+	report := &nodev1.UsageReport{}
+	return report, b.ask(ctx, node, &nodev1.Call{Request: &nodev1.Call_Usage{Usage: &nodev1.UsageCall{}}}, report)
+}
+
+// Document asks the agent of node for what kubelets serve at a path. Errors: as for Logs.
+func (b *Broker) Document(ctx context.Context, node string, ask *nodev1.DocumentCall) (*nodev1.Document, error) {
+	doc := &nodev1.Document{}
+	return doc, b.ask(ctx, node, &nodev1.Call{Request: &nodev1.Call_Document{Document: ask}}, doc)
+}
+
+// ask makes a call whose answer is one message, which it fills in.
+func (b *Broker) ask(ctx context.Context, node string, call *nodev1.Call, answer proto.Message) error {
 	var data []byte
 	err := b.streams.Do(ctx, node, func(id string) *nodev1.Call {
-		return &nodev1.Call{Id: id, Request: &nodev1.Call_Usage{Usage: &nodev1.UsageCall{}}}
+		call.Id = id
+		return call
 	}, func(piece []byte) error {
 		data = append(data, piece...)
 		return nil
 	})
 	if err != nil {
-		return nil, err
+		return err
 	}
-	report := &nodev1.UsageReport{}
-	if err := proto.Unmarshal(data, report); err != nil {
-		return nil, apierrors.NewInternal(fmt.Errorf("the agent of node %q has answered nonsense: %w", node, err))
+	if err := proto.Unmarshal(data, answer); err != nil {
+		return apierrors.NewInternal(fmt.Errorf("the agent of node %q has answered nonsense: %w", node, err))
 	}
-	return report, nil
+	return nil
 }
 
 // Listen implements nodev1.NodeStreamsServer.

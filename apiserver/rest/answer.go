@@ -7,6 +7,7 @@ import (
 	"net/http"
 
 	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
+	"google.golang.org/genproto/googleapis/api/httpbody"
 	"google.golang.org/protobuf/proto"
 	"sigs.k8s.io/yaml"
 
@@ -20,10 +21,13 @@ import (
 var errUnknownMessage = errors.New(
 	"rest: a service answered with a message that is neither an object, a list nor a Status")
 
-// ContentType is that of the answer, whatever it is.
-func (ex *exchange) ContentType(any) string {
+// ContentType is that of the answer. Only text may say itself what it is.
+func (ex *exchange) ContentType(v any) string {
 	switch {
-	case ex.route.logs:
+	case ex.route.text:
+		if body, ok := v.(*httpbody.HttpBody); ok && ex.route.typed {
+			return body.GetContentType()
+		}
 		return "text/plain"
 	case ex.route.stream != nil:
 		return ex.out.StreamContentType()

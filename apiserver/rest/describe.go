@@ -60,9 +60,9 @@ func operations(routes []*route) []openapi.Operation {
 	for i, r := range routes {
 		kind := r.kind()
 		list[i] = openapi.Operation{
-			Prefix: r.prefix, Path: r.template, Method: r.method, Verb: r.verb,
+			Prefix: r.prefix, Path: strings.ReplaceAll(r.template, "=**}", "}"), Method: r.method, Verb: r.verb,
 			Variables: r.variableNames(), Query: slices.Sorted(queryNames(r)),
-			Kind: kind, Body: r.bodyKind(), Text: r.logs,
+			Kind: kind, Body: r.bodyKind(), Text: r.text,
 		}
 	}
 	return list

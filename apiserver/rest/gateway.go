@@ -111,6 +111,9 @@ func (r *route) request(ex *exchange, v values) (proto.Message, error) {
 	for i, f := range r.variables {
 		req.Set(f, protoreflect.ValueOfString(v.list[i]))
 	}
+	if r.whole != nil && ex.r.URL.RawQuery != "" {
+		req.Set(r.whole, protoreflect.ValueOfString(req.Get(r.whole).String()+"?"+ex.r.URL.RawQuery))
+	}
 	if form := r.form(ex.query); len(form) > 0 {
 		if err := runtime.PopulateQueryParameters(req.Interface(), form, everything); err != nil {
 			return nil, apierrors.New(apierrors.BadRequest, "%v", err)

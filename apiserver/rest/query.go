@@ -28,7 +28,7 @@ func parametersOf(r *route) map[string]parameter {
 		f := fields.Get(i)
 		name := string(f.Name())
 		switch {
-		case name == "namespace", name == "name", name == "patchType", f == r.body:
+		case name == "namespace", name == "name", name == "patchType", f == r.body, f == r.whole:
 		case f.Kind() == protoreflect.MessageKind, f.Kind() == protoreflect.BytesKind, f.IsMap():
 		case f.IsList():
 			list[name] = repeated

@@ -56,7 +56,7 @@ func (h *Handler) negotiate(w http.ResponseWriter, r *http.Request, routes map[s
 	}
 	ex := &exchange{h: h, r: r, route: rt, query: query, validation: query.Get("fieldValidation")}
 	ex.w = writer{ResponseWriter: w, code: rt.successCode(), stall: h.cfg.StallTimeout}
-	if !rt.logs {
+	if !rt.text {
 		var ok bool
 		if ex.out, ok = negotiate.Accept(r.Header["Accept"], negotiate.Offers{Stream: rt.stream != nil}); !ok {
 			return nil, notAcceptable(rt)

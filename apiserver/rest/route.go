@@ -28,6 +28,8 @@ type route struct {
 	method, template string
 	// variables are what the path's variables fill of the request, in order.
 	variables []protoreflect.FieldDescriptor
+	// whole is the variable that takes the rest of the path, and the query with it; nil for none.
+	whole protoreflect.FieldDescriptor
 	// prefix is "/api/v1" or "/apis/GROUP/VERSION".
 	prefix string
 	// resource and subresource name what the path ends in, such as "pods" and "log".
@@ -39,9 +41,11 @@ type route struct {
 	// is bytes of the type that patchType takes.
 	body, patchType protoreflect.FieldDescriptor
 	object          protoreflect.MessageType
-	// stream describes an answer that is a stream, nil for others; logs is set when it is one of plain text.
-	stream *grpc.StreamDesc
-	logs   bool
+	// stream describes an answer that is a stream, nil for others; text is set when it is one of text: plain text, or, if
+	// typed is set too, what its first message says, for which the header waits. That is where a path says what is asked
+	// for.
+	stream      *grpc.StreamDesc
+	text, typed bool
 	// query are the parameters that the query may set.
 	query map[string]parameter
 	// watch is the route that answers this one's requests with ?watch=true; nil for none.
@@ -76,12 +80,18 @@ func routesOf(s *service.Service) ([]*route, error) {
 		if !ok || rule == nil {
 			return nil, fmt.Errorf("%s has no google.api.http rule", m.FullName())
 		}
+		bound := len(routes)
 		for _, b := range append([]*annotations.HttpRule{rule}, rule.GetAdditionalBindings()...) {
 			r := &route{service: s, rpc: "/" + s.Desc.ServiceName + "/" + string(m.Name()), stream: stream}
 			if err := r.bind(m, b); err != nil {
 				return nil, fmt.Errorf("%s: %w", m.FullName(), err)
 			}
 			routes = append(routes, r)
+		}
+		if slices.ContainsFunc(routes[bound:], func(r *route) bool { return r.whole != nil }) {
+			for _, r := range routes[bound:] {
+				r.typed = r.text
+			}
 		}
 	}
 	return routes, nil
@@ -116,7 +126,7 @@ func (r *route) bind(m protoreflect.MethodDescriptor, rule *annotations.HttpRule
 		return err
 	}
 	r.verb = r.verbOf(strings.Contains(r.template, "/watch/"))
-	r.logs = r.stream != nil && r.verb != "watch"
+	r.text = r.stream != nil && r.verb != "watch"
 	r.query = parametersOf(r)
 	return nil
 }
@@ -186,18 +196,21 @@ func (r *route) parseTemplate() error {
 	if len(rest) > 2 {
 		r.subresource = rest[2]
 	}
-	if len(rest) > 3 {
+	if len(rest) > 3 && !isRest(rest[3]) || len(rest) > 4 {
 		return fmt.Errorf("path %s has too many segments", r.template)
 	}
 	for _, segment := range segments {
 		if !isVariable(segment) {
 			continue
 		}
-		f, err := r.field(strings.Trim(segment, "{}"))
+		f, err := r.field(variableOf(segment))
 		if err != nil {
 			return err
 		}
 		r.variables = append(r.variables, f)
+		if isRest(segment) {
+			r.whole = f
+		}
 	}
 	return nil
 }
@@ -212,7 +225,7 @@ func (r *route) variableNames() []string {
 }
 
 func (r *route) named() bool {
-	return len(r.variables) > 0 && r.variables[len(r.variables)-1].Name() == "name"
+	return slices.ContainsFunc(r.variables, func(f protoreflect.FieldDescriptor) bool { return f.Name() == "name" })
 }
 
 func (r *route) verbOf(watch bool) string {

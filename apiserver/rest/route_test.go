@@ -52,7 +52,7 @@ func TestBindings(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer h.Close()
-	fill := strings.NewReplacer("{namespace}", "ns1", "{name}", "n1")
+	fill := strings.NewReplacer("{namespace}", "ns1", "{name}", "n1", "{path=**}", "a/b")
 	n := 0
 	for _, s := range services.All() {
 		for i := range s.Descriptor.Methods().Len() {

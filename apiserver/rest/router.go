@@ -8,8 +8,9 @@ import (
 // maxSegments bounds the depth of a path that is looked at.
 const maxSegments = 12
 
-// router finds routes by path. It is a tree over path segments: a literal segment is preferred to a variable,
-// and an empty segment matches nothing, so that no name can be empty.
+// router finds routes by path. It is a tree over path segments: a literal segment is preferred to a variable, and
+// an empty segment matches nothing, so that no name can be empty. A node whose rest is a variable has nothing else
+// below it.
 type router struct {
 	root node
 }
@@ -17,6 +18,8 @@ type router struct {
 type node struct {
 	literal  map[string]*node
 	variable *node
+	// rest is where all paths below this node end; nil for none.
+	rest *node
 	// routes are the routes that end here, by HTTP method; nil when none does.
 	routes map[string]*route
 }
@@ -25,6 +28,13 @@ type node struct {
 func (t *router) add(method, template string, r *route) error {
 	n := &t.root
 	for segment := range strings.SplitSeq(strings.TrimPrefix(template, "/"), "/") {
+		if isRest(segment) {
+			if n.rest == nil {
+				n.rest = &node{}
+			}
+			n = n.rest
+			continue
+		}
 		if isVariable(segment) {
 			if n.variable == nil {
 				n.variable = &node{}
@@ -73,6 +83,11 @@ func (t *router) find(path string) (map[string]*route, values) {
 }
 
 func (n *node) find(path string, v *values, depth int) *node {
+	if n.rest != nil && v.n < len(v.list) {
+		v.list[v.n] = path
+		v.n++
+		return n.rest
+	}
 	segment, rest, more := strings.Cut(path, "/")
 	if segment == "" || depth == maxSegments {
 		return nil
@@ -106,4 +121,12 @@ func (n *node) end(rest string, more bool, v *values, depth int) *node {
 
 func isVariable(segment string) bool {
 	return strings.HasPrefix(segment, "{") && strings.HasSuffix(segment, "}")
+}
+
+// isRest says whether a variable takes all the rest of a path, with its slashes: {path=**}.
+func isRest(segment string) bool { return isVariable(segment) && strings.HasSuffix(segment, "=**}") }
+
+// variableOf returns the name of a variable.
+func variableOf(segment string) string {
+	return strings.TrimSuffix(strings.Trim(segment, "{}"), "=**")
 }

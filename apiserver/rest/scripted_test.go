@@ -75,6 +75,52 @@ func (s *scripted) Get(_ context.Context, req *metav1.GetRequest) (object.Object
 	return nil, apierrors.NewNotFound(corev1.PodKind, req.GetName())
 }
 
+// nodesOf serves what agents serve.
+type nodesOf struct {
+	corev1.UnimplementedNodesServer
+	proxy func(req *corev1.ProxyNodeRequest, send func(kind, text string)) error
+}
+
+func (n nodesOf) Proxy(req *corev1.ProxyNodeRequest, stream grpc.ServerStreamingServer[httpbody.HttpBody]) error {
+	return n.proxy(req, func(kind, text string) {
+		_ = stream.Send(&httpbody.HttpBody{ContentType: kind, Data: []byte(text)})
+	})
+}
+
+// The rest of the path is the agent's, with its query, and the agent says what its answer is.
+func TestNodeProxy(t *testing.T) {
+	srv := inproc.NewServer(nil, nil)
+	t.Cleanup(srv.Stop)
+	corev1.RegisterNodesServer(srv, nodesOf{proxy: func(req *corev1.ProxyNodeRequest, send func(string, string)) error {
+		switch req.GetPath() {
+		case "none":
+			return apierrors.New(apierrors.NotFound, "the agent serves no such thing")
+		case "empty":
+			send("text/plain", "")
+			return nil
+		}
+		send("application/x", req.GetName()+" ")
+		send("application/x", req.GetPath())
+		return nil
+	}})
+	f := newFront(t, func(c *rest.Config) { c.Conn = srv.Conn(inproc.PassValues()) })
+	for path, want := range map[string]string{
+		"proxy": "", "proxy/": "", "proxy/stats/summary": "stats/summary", "proxy/a//b/c/d/e/f/g/h": "a//b/c/d/e/f/g/h",
+		"proxy/stats/summary?only_cpu_and_memory=true&path=x": "stats/summary?only_cpu_and_memory=true&path=x",
+		"proxy?path=pods": "pods",
+	} {
+		a := f.want(f.do(http.MethodGet, "/api/v1/nodes/n1/"+path, ""), 200)
+		if a.body != "n1 "+want || a.header.Get("Content-Type") != "application/x" {
+			t.Errorf("%s: %q of type %q", path, a.body, a.header.Get("Content-Type"))
+		}
+	}
+	f.want(f.do(http.MethodGet, "/api/v1/nodes/n1/proxy/none", ""), 404, `"kind":"Status"`, "no such thing")
+	f.want(f.do(http.MethodPost, "/api/v1/nodes/n1/proxy/pods", "{}"), 405)
+	if a := f.want(f.do(http.MethodGet, "/api/v1/nodes/n1/proxy/empty", ""), 200); a.body != "" {
+		t.Errorf("an empty answer is %q", a.body)
+	}
+}
+
 // spec: CLI-2
 func TestLogs(t *testing.T) {
 	more := make(chan struct{})

@@ -24,9 +24,9 @@ type stream struct {
 }
 
 // accept is called by the gateway without a message when the service has accepted a stream, and with each of its
-// messages. The header is sent at once, before there is anything to send.
+// messages. The header is sent at once, before there is anything to send, unless the first message has a say in it.
 func (ex *exchange) accept(_ context.Context, w http.ResponseWriter, m proto.Message) error {
-	if m != nil {
+	if m != nil || ex.route.typed {
 		return nil
 	}
 	w.Header().Set("Content-Type", ex.ContentType(nil))
@@ -63,7 +63,7 @@ func (ex *exchange) encodeEvents(v any) (b []byte, err error) {
 // again needs no words, and those of a log would be taken for its text.
 func (ex *exchange) encodeEnd(v proto.Message) ([]byte, error) {
 	p, _ := v.(*spb.Status)
-	if ex.route.logs || codes.Code(p.GetCode()) == codes.Canceled {
+	if ex.route.text || codes.Code(p.GetCode()) == codes.Canceled {
 		return nil, nil
 	}
 	e := apierrors.From(status.FromProto(p).Err())

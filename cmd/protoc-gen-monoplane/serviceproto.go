@@ -238,8 +238,14 @@ func (s *serviceProto) action(sub *optionsv1.Subresource, update string) error {
 			return fmt.Errorf("there is no message %s", sub.GetOptions())
 		}
 		s.imports[httpBodyProto] = true
-		s.rpcs = append(s.rpcs, rpc{text, sub.GetMethod(), request, "stream google.api.HttpBody",
-			[]binding{s.item("get", sub.GetName(), "")}})
+		paths := []binding{s.item("get", sub.GetName(), "")}
+		if rest := sub.GetRest(); rest != "" {
+			if !slices.ContainsFunc(options.Fields, func(f *protogen.Field) bool { return string(f.Desc.Name()) == rest }) {
+				return fmt.Errorf("there is no field %s in %s", rest, sub.GetOptions())
+			}
+			paths = append(paths, s.item("get", sub.GetName()+"/{"+rest+"=**}", ""))
+		}
+		s.rpcs = append(s.rpcs, rpc{text, sub.GetMethod(), request, "stream google.api.HttpBody", paths})
 		fields, err := optionFields(options)
 		if err != nil {
 			return err

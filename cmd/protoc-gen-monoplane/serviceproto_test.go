@@ -145,6 +145,23 @@ func TestShapesAreReadAndWritten(t *testing.T) {
 	}
 }
 
+// What follows the name of a subresource in the path can fill one of its options.
+func TestPathsFillOptions(t *testing.T) {
+	k := thing(nil, &optionsv1.Subresource{Name: "act", Method: "Act", Options: "Options", Rest: "path"})
+	k.Docs = []*optionsv1.MethodDoc{{Method: "Act", Text: "Act acts."}}
+	path := field("path", 1, descriptorpb.FieldDescriptorProto_TYPE_STRING)
+	written, err := firstPass(k, &descriptorpb.DescriptorProto{Name: proto.String("Options"),
+		Field: []*descriptorpb.FieldDescriptorProto{path}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const bindings = "      get: \"/apis/x.io/v1/namespaces/{namespace}/things/{name}/act\"\n" +
+		"      additional_bindings {get: \"/apis/x.io/v1/namespaces/{namespace}/things/{name}/act/{path=**}\"}\n"
+	if text := written["x/v1/thing_service.proto"]; !strings.Contains(text, bindings) {
+		t.Errorf("%q is missing in:\n%s", bindings, text)
+	}
+}
+
 // Messages that methods take in place of the object are no kinds to be served, even if they have a plural. One of the
 // same group has a path of its own besides.
 func TestBodiesAreNotServed(t *testing.T) {
@@ -204,6 +221,8 @@ func TestKindsThatCannotBeServedAreRefused(t *testing.T) {
 			"x.v1.Thing: subresource act: there is no message None"},
 		{documented(thing(nil, &optionsv1.Subresource{Name: "act", Method: "Act", Options: "Options"})),
 			"x.v1.Thing: subresource act: x.v1.Options.list: a query cannot set it"},
+		{documented(thing(nil, &optionsv1.Subresource{Name: "act", Method: "Act", Options: "Options", Rest: "path"})),
+			"x.v1.Thing: subresource act: there is no field path in Options"},
 	} {
 		if _, err := firstPass(test.kind, options); err == nil || err.Error() != test.want {
 			t.Errorf("got %v, want %s", err, test.want)

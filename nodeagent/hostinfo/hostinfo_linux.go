@@ -88,7 +88,7 @@ func roomOf(dir string) Room {
 	}
 	return Room{
 		Size: int64(s.Blocks) * s.Bsize, Available: int64(s.Bavail) * s.Bsize, Inodes: int64(s.Files),
-		InodesFree: int64(s.Ffree), Device: at.Dev,
+		InodesFree: int64(s.Ffree), Free: int64(s.Bfree) * s.Bsize, Device: at.Dev,
 	}
 }
 

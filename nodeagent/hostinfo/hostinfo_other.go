@@ -24,4 +24,10 @@ func memoryAvailable() int64          { return 0 }
 func disk(string) (total, free int64) { return 0, 0 }
 func cpuTime() time.Duration          { return 0 }
 func roomOf(string) Room              { return Room{} }
+func booted() time.Time               { return time.Time{} }
+func interfaces() []Interface         { return nil }
 func pids() (limit, used int64)       { return 0, 0 }
+
+func memoryInUse() MemoryUse {
+	return MemoryUse{Used: -1, Anonymous: -1, Faults: -1, MajorFaults: -1}
+}

@@ -5,6 +5,8 @@ import "time"
 // Room is what a file system has, in bytes and inodes.
 type Room struct {
 	Size, Available, Inodes, InodesFree int64
+	// Free is Available and what only root may use.
+	Free int64
 	// Device tells file systems apart.
 	Device uint64
 }
@@ -20,3 +22,29 @@ func CPUTime() time.Duration { return cpuTime() }
 
 // PIDs returns how many tasks the kernel allows and how many there are; zero when it cannot be read.
 func PIDs() (limit, used int64) { return pids() }
+
+// Booted returns when the machine started; zero when it cannot be read.
+func Booted() time.Time { return booted() }
+
+// MemoryUse is what the machine uses of its memory, in bytes; a negative number is not known.
+type MemoryUse struct {
+	// Used counts all that is not free, and Anonymous what belongs to no file.
+	Used, Anonymous int64
+	// Faults and MajorFaults are counted since the machine started.
+	Faults, MajorFaults int64
+	// SwapTotal is 0 where there is none.
+	SwapTotal, SwapFree int64
+}
+
+// MemoryInUse reads it.
+func MemoryInUse() MemoryUse { return memoryInUse() }
+
+// Interface is what has passed through a network interface since it is there, in bytes, and what went wrong.
+type Interface struct {
+	Name                                 string
+	RxBytes, RxErrors, TxBytes, TxErrors int64
+}
+
+// Interfaces returns those of the machine but the loopback, first the one by which it reaches others; none when they
+// cannot be read.
+func Interfaces() []Interface { return interfaces() }

@@ -25,6 +25,8 @@ type Pod struct {
 	Containers map[string]Container
 	// Processes is 0 where the runtime does not tell.
 	Processes int64
+	// Whole is what the runtime tells of the pod as a whole; nil for nothing.
+	Whole *runtimeapi.LinuxPodSandboxStats
 }
 
 // Container is what a container uses.
@@ -39,6 +41,8 @@ type Container struct {
 	Memory int64
 	// Layer is what the writable layer takes in bytes, LayerInodes in files.
 	Layer, LayerInodes int64
+	// Told is all that the runtime tells.
+	Told *runtimeapi.ContainerStats
 }
 
 // timeout bounds one call to the runtime.
@@ -80,6 +84,7 @@ func Pods(
 		for _, s := range boxes.GetStats() {
 			if p := out[s.GetAttributes().GetLabels()[criconfig.LabelPodUID]]; p != nil {
 				p.Processes = int64(s.GetLinux().GetProcess().GetProcessCount().GetValue())
+				p.Whole = s.GetLinux()
 			}
 		}
 	}
@@ -88,6 +93,7 @@ func Pods(
 
 func containerOf(s *runtimeapi.ContainerStats) Container {
 	c := Container{
+		Told:        s,
 		CPU:         time.Duration(s.GetCpu().GetUsageCoreNanoSeconds().GetValue()),
 		NanoCores:   int64(s.GetCpu().GetUsageNanoCores().GetValue()),
 		Memory:      int64(s.GetMemory().GetWorkingSetBytes().GetValue()),

@@ -54,6 +54,39 @@ func (m *Manager) OverLimit(ctx context.Context, p *corev1.Pod) (string, error) 
 	return "", nil
 }
 
+// Place is a volume of a pod that can be measured.
+type Place struct {
+	// Name is the volume's in the spec, Claim the name of the claim behind it, empty for none.
+	Name, Claim string
+	// Path is where it is. What a claim or another machine has brought is a file system; else Files is set, and the
+	// volume is the files below Path.
+	Path  string
+	Files bool
+}
+
+// Places returns the volumes of a pod that belong to it: not what the machine has anyway, nor images, nor devices.
+func (m *Manager) Places(p *corev1.Pod) ([]Place, error) {
+	rec, err := readRecord(m.home(p.GetMetadata().GetUid()))
+	if err != nil {
+		return nil, err
+	}
+	var out []Place
+	for _, v := range p.GetSpec().GetVolumes() {
+		at, ok := rec.Volumes[v.GetName()]
+		if !ok || at.Path == "" || at.Device || v.GetVolumeSource().GetHostPath() != nil {
+			continue
+		}
+		place := Place{Name: v.GetName(), Path: at.Path, Files: at.Written || v.GetVolumeSource().GetEmptyDir() != nil}
+		if c := v.GetVolumeSource().GetPersistentVolumeClaim(); c != nil {
+			place.Claim = c.GetClaimName()
+		} else if v.GetVolumeSource().GetEphemeral() != nil {
+			place.Claim = p.GetMetadata().GetName() + "-" + v.GetName()
+		}
+		out = append(out, place)
+	}
+	return out, nil
+}
+
 // usage returns how many bytes of its disk a directory takes. It follows no links, and counts a file of several names
 // once; what is not there takes nothing.
 func usage(ctx context.Context, dir string) (int64, error) {

@@ -42,6 +42,14 @@ spec:
 	k.until(t, "top nodes", `(?m)^node +\d+m +\d+% +\d+Mi +\d+%`)
 	k.until(t, "top pods", `(?m)^web-node +\d+m +\d+Mi`)
 
+	for path, want := range map[string]string{
+		"healthz": `^ok$`, "pods": `"name":"web-node"`, "metrics": `(?m)^kubelet_running_pods 1$`,
+		"stats/summary":    `(?s)"nodeName": "node".*"usageNanoCores": \d.*"name": "web-node".*"name": "main".*"logs": {`,
+		"metrics/resource": `(?m)^container_start_time_seconds{container="main",namespace="default",pod="web-node"} \d`,
+	} {
+		k.until(t, "get --raw /api/v1/nodes/node/proxy/"+path, want)
+	}
+
 	out, code := k.run(t, `
 apiVersion: v1
 kind: Pod

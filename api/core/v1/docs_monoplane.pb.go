@@ -585,6 +585,8 @@ const Docs = "" +
 	"NodeList\tNodeList is a list of nodes.\n" +
 	"NodeList.items\tThe nodes.\n" +
 	"NodeList.metadata\tRevision of the snapshot and the token to go on with.\n" +
+	"NodeProxyOptions\tNodeProxyOptions says which document of a node's agent is asked for.\n" +
+	"NodeProxyOptions.path\tPath at the agent, such as \"stats/summary\"; it may have a query behind it.\n" +
 	"NodeRuntimeHandler\tNodeRuntimeHandler is a handler that the runtime offers.\n" +
 	"NodeRuntimeHandler.features\tIts features.\n" +
 	"NodeRuntimeHandler.name\tName; empty for the default.\n" +
@@ -945,6 +947,9 @@ const Docs = "" +
 	"ProjectedVolumeSource\tProjectedVolumeSource is several sources in one directory.\n" +
 	"ProjectedVolumeSource.defaultMode\tPermission bits of the files; 0644 by default.\n" +
 	"ProjectedVolumeSource.sources\tThe sources.\n" +
+	"ProxyNodeRequest\tProxyNodeRequest says which document of a node's agent is asked for. The fields are those of NodeProxyOptions.\n" +
+	"ProxyNodeRequest.name\tName of the node.\n" +
+	"ProxyNodeRequest.path\tPath at the agent, such as \"stats/summary\"; it may have a query behind it.\n" +
 	"QuobyteVolumeSource\tQuobyteVolumeSource is a Quobyte volume.\n" +
 	"QuobyteVolumeSource.group\tGroup of the mount.\n" +
 	"QuobyteVolumeSource.readOnly\tMount it read-only.\n" +

@@ -1369,13 +1369,15 @@ var File_monoplane_core_v1_node_proto protoreflect.FileDescriptor
 
 const file_monoplane_core_v1_node_proto_rawDesc = "" +
 	"\n" +
-	"\x1cmonoplane/core/v1/node.proto\x12\x11monoplane.core.v1\x1a\x1emonoplane/meta/v1/object.proto\x1a\x1emonoplane/meta/v1/values.proto\x1a\"monoplane/options/v1/options.proto\"\xf2\x01\n" +
+	"\x1cmonoplane/core/v1/node.proto\x12\x11monoplane.core.v1\x1a\x1emonoplane/meta/v1/object.proto\x1a\x1emonoplane/meta/v1/values.proto\x1a\"monoplane/options/v1/options.proto\"\xf9\x03\n" +
 	"\x04Node\x12?\n" +
 	"\bmetadata\x18\x01 \x01(\v2\x1d.monoplane.meta.v1.ObjectMetaB\x04\x90\x94#\x01R\bmetadata\x125\n" +
 	"\x04spec\x18\x02 \x01(\v2\x1b.monoplane.core.v1.NodeSpecB\x04\x90\x94#\x01R\x04spec\x12;\n" +
-	"\x06status\x18\x03 \x01(\v2\x1d.monoplane.core.v1.NodeStatusB\x04\x90\x94#\x01R\x06status:5\xb2\x9a#1\x12\x02v1\x1a\x04Node\"\x05nodes*\x04node2\x02noR\x14\n" +
+	"\x06status\x18\x03 \x01(\v2\x1d.monoplane.core.v1.NodeStatusB\x04\x90\x94#\x01R\x06status:\xbb\x02\xb2\x9a#\xb6\x02\x12\x02v1\x1a\x04Node\"\x05nodes*\x04node2\x02noR\x14\n" +
 	"\x06status*\n" +
-	"the status\"\xb6\x02\n" +
+	"the statusR&\n" +
+	"\x05proxy\x12\x05Proxy\"\x10NodeProxyOptionsJ\x04pathZ\xda\x01\n" +
+	"\x05Proxy\x12\xd0\x01Proxy asks the node's agent for a document, as kubelets serve them: stats/summary, metrics/resource, metrics, pods, healthz. Codes: NotFound (node or document), Unavailable (the node's agent is out of reach).\"\xb6\x02\n" +
 	"\bNodeSpec\x12\x18\n" +
 	"\apodCIDR\x18\x01 \x01(\tR\apodCIDR\x12\x1e\n" +
 	"\n" +

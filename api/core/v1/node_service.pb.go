@@ -10,6 +10,7 @@ package corev1
 
 import (
 	_ "google.golang.org/genproto/googleapis/api/annotations"
+	httpbody "google.golang.org/genproto/googleapis/api/httpbody"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	v1 "monoplane.dev/api/meta/v1"
@@ -291,11 +292,66 @@ func (x *NodeEvents) GetEvents() []*NodeEvent {
 	return nil
 }
 
+// ProxyNodeRequest says which document of a node's agent is asked for. The fields are those of NodeProxyOptions.
+type ProxyNodeRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Name of the node.
+	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	// Path at the agent, such as "stats/summary"; it may have a query behind it.
+	Path          string `protobuf:"bytes,3,opt,name=path,proto3" json:"path,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ProxyNodeRequest) Reset() {
+	*x = ProxyNodeRequest{}
+	mi := &file_monoplane_core_v1_node_service_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ProxyNodeRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ProxyNodeRequest) ProtoMessage() {}
+
+func (x *ProxyNodeRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_monoplane_core_v1_node_service_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ProxyNodeRequest.ProtoReflect.Descriptor instead.
+func (*ProxyNodeRequest) Descriptor() ([]byte, []int) {
+	return file_monoplane_core_v1_node_service_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *ProxyNodeRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *ProxyNodeRequest) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
 var File_monoplane_core_v1_node_service_proto protoreflect.FileDescriptor
 
 const file_monoplane_core_v1_node_service_proto_rawDesc = "" +
 	"\n" +
-	"$monoplane/core/v1/node_service.proto\x12\x11monoplane.core.v1\x1a\x1cgoogle/api/annotations.proto\x1a\x1cmonoplane/core/v1/node.proto\x1a\x1fmonoplane/meta/v1/request.proto\x1a\x1emonoplane/meta/v1/status.proto\"\xb0\x01\n" +
+	"$monoplane/core/v1/node_service.proto\x12\x11monoplane.core.v1\x1a\x1cgoogle/api/annotations.proto\x1a\x19google/api/httpbody.proto\x1a\x1cmonoplane/core/v1/node.proto\x1a\x1fmonoplane/meta/v1/request.proto\x1a\x1emonoplane/meta/v1/status.proto\"\xb0\x01\n" +
 	"\x11CreateNodeRequest\x12/\n" +
 	"\x06object\x18\x02 \x01(\v2\x17.monoplane.core.v1.NodeR\x06object\x12\x16\n" +
 	"\x06dryRun\x18\x03 \x03(\tR\x06dryRun\x12\"\n" +
@@ -313,7 +369,10 @@ const file_monoplane_core_v1_node_service_proto_rawDesc = "" +
 	"\x06status\x18\x03 \x01(\v2\x19.monoplane.meta.v1.StatusR\x06status\"B\n" +
 	"\n" +
 	"NodeEvents\x124\n" +
-	"\x06events\x18\x01 \x03(\v2\x1c.monoplane.core.v1.NodeEventR\x06events2\xe2\b\n" +
+	"\x06events\x18\x01 \x03(\v2\x1c.monoplane.core.v1.NodeEventR\x06events\"@\n" +
+	"\x10ProxyNodeRequest\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
+	"\x04path\x18\x03 \x01(\tR\x04pathJ\x04\b\x01\x10\x022\xf5\t\n" +
 	"\x05Nodes\x12z\n" +
 	"\x03Get\x12\x1d.monoplane.meta.v1.GetRequest\x1a\x17.monoplane.core.v1.Node\";\x82\xd3\xe4\x93\x025Z\x1d\x12\x1b/api/v1/nodes/{name}/status\x12\x14/api/v1/nodes/{name}\x12Z\n" +
 	"\x04List\x12\x1e.monoplane.meta.v1.ListRequest\x1a\x1b.monoplane.core.v1.NodeList\"\x15\x82\xd3\xe4\x93\x02\x0f\x12\r/api/v1/nodes\x12f\n" +
@@ -324,7 +383,8 @@ const file_monoplane_core_v1_node_service_proto_rawDesc = "" +
 	"\fUpdateStatus\x12$.monoplane.core.v1.UpdateNodeRequest\x1a\x17.monoplane.core.v1.Node\"+\x82\xd3\xe4\x93\x02%:\x06object\x1a\x1b/api/v1/nodes/{name}/status\x12s\n" +
 	"\vPatchStatus\x12\x1f.monoplane.meta.v1.PatchRequest\x1a\x17.monoplane.core.v1.Node\"*\x82\xd3\xe4\x93\x02$:\x05patch2\x1b/api/v1/nodes/{name}/status\x12l\n" +
 	"\x06Delete\x12 .monoplane.meta.v1.DeleteRequest\x1a\x19.monoplane.meta.v1.Status\"%\x82\xd3\xe4\x93\x02\x1f:\aoptions*\x14/api/v1/nodes/{name}\x12{\n" +
-	"\x10DeleteCollection\x12*.monoplane.meta.v1.DeleteCollectionRequest\x1a\x1b.monoplane.core.v1.NodeList\"\x1e\x82\xd3\xe4\x93\x02\x18:\aoptions*\r/api/v1/nodesB\"Z monoplane.dev/api/core/v1;corev1b\x06proto3"
+	"\x10DeleteCollection\x12*.monoplane.meta.v1.DeleteCollectionRequest\x1a\x1b.monoplane.core.v1.NodeList\"\x1e\x82\xd3\xe4\x93\x02\x18:\aoptions*\r/api/v1/nodes\x12\x90\x01\n" +
+	"\x05Proxy\x12#.monoplane.core.v1.ProxyNodeRequest\x1a\x14.google.api.HttpBody\"J\x82\xd3\xe4\x93\x02DZ&\x12$/api/v1/nodes/{name}/proxy/{path=**}\x12\x1a/api/v1/nodes/{name}/proxy0\x01B\"Z monoplane.dev/api/core/v1;corev1b\x06proto3"
 
 var (
 	file_monoplane_core_v1_node_service_proto_rawDescOnce sync.Once
@@ -338,50 +398,54 @@ func file_monoplane_core_v1_node_service_proto_rawDescGZIP() []byte {
 	return file_monoplane_core_v1_node_service_proto_rawDescData
 }
 
-var file_monoplane_core_v1_node_service_proto_msgTypes = make([]protoimpl.MessageInfo, 4)
+var file_monoplane_core_v1_node_service_proto_msgTypes = make([]protoimpl.MessageInfo, 5)
 var file_monoplane_core_v1_node_service_proto_goTypes = []any{
 	(*CreateNodeRequest)(nil),          // 0: monoplane.core.v1.CreateNodeRequest
 	(*UpdateNodeRequest)(nil),          // 1: monoplane.core.v1.UpdateNodeRequest
 	(*NodeEvent)(nil),                  // 2: monoplane.core.v1.NodeEvent
 	(*NodeEvents)(nil),                 // 3: monoplane.core.v1.NodeEvents
-	(*Node)(nil),                       // 4: monoplane.core.v1.Node
-	(*v1.Status)(nil),                  // 5: monoplane.meta.v1.Status
-	(*v1.GetRequest)(nil),              // 6: monoplane.meta.v1.GetRequest
-	(*v1.ListRequest)(nil),             // 7: monoplane.meta.v1.ListRequest
-	(*v1.WatchRequest)(nil),            // 8: monoplane.meta.v1.WatchRequest
-	(*v1.PatchRequest)(nil),            // 9: monoplane.meta.v1.PatchRequest
-	(*v1.DeleteRequest)(nil),           // 10: monoplane.meta.v1.DeleteRequest
-	(*v1.DeleteCollectionRequest)(nil), // 11: monoplane.meta.v1.DeleteCollectionRequest
-	(*NodeList)(nil),                   // 12: monoplane.core.v1.NodeList
+	(*ProxyNodeRequest)(nil),           // 4: monoplane.core.v1.ProxyNodeRequest
+	(*Node)(nil),                       // 5: monoplane.core.v1.Node
+	(*v1.Status)(nil),                  // 6: monoplane.meta.v1.Status
+	(*v1.GetRequest)(nil),              // 7: monoplane.meta.v1.GetRequest
+	(*v1.ListRequest)(nil),             // 8: monoplane.meta.v1.ListRequest
+	(*v1.WatchRequest)(nil),            // 9: monoplane.meta.v1.WatchRequest
+	(*v1.PatchRequest)(nil),            // 10: monoplane.meta.v1.PatchRequest
+	(*v1.DeleteRequest)(nil),           // 11: monoplane.meta.v1.DeleteRequest
+	(*v1.DeleteCollectionRequest)(nil), // 12: monoplane.meta.v1.DeleteCollectionRequest
+	(*NodeList)(nil),                   // 13: monoplane.core.v1.NodeList
+	(*httpbody.HttpBody)(nil),          // 14: google.api.HttpBody
 }
 var file_monoplane_core_v1_node_service_proto_depIdxs = []int32{
-	4,  // 0: monoplane.core.v1.CreateNodeRequest.object:type_name -> monoplane.core.v1.Node
-	4,  // 1: monoplane.core.v1.UpdateNodeRequest.object:type_name -> monoplane.core.v1.Node
-	4,  // 2: monoplane.core.v1.NodeEvent.object:type_name -> monoplane.core.v1.Node
-	5,  // 3: monoplane.core.v1.NodeEvent.status:type_name -> monoplane.meta.v1.Status
+	5,  // 0: monoplane.core.v1.CreateNodeRequest.object:type_name -> monoplane.core.v1.Node
+	5,  // 1: monoplane.core.v1.UpdateNodeRequest.object:type_name -> monoplane.core.v1.Node
+	5,  // 2: monoplane.core.v1.NodeEvent.object:type_name -> monoplane.core.v1.Node
+	6,  // 3: monoplane.core.v1.NodeEvent.status:type_name -> monoplane.meta.v1.Status
 	2,  // 4: monoplane.core.v1.NodeEvents.events:type_name -> monoplane.core.v1.NodeEvent
-	6,  // 5: monoplane.core.v1.Nodes.Get:input_type -> monoplane.meta.v1.GetRequest
-	7,  // 6: monoplane.core.v1.Nodes.List:input_type -> monoplane.meta.v1.ListRequest
-	8,  // 7: monoplane.core.v1.Nodes.Watch:input_type -> monoplane.meta.v1.WatchRequest
+	7,  // 5: monoplane.core.v1.Nodes.Get:input_type -> monoplane.meta.v1.GetRequest
+	8,  // 6: monoplane.core.v1.Nodes.List:input_type -> monoplane.meta.v1.ListRequest
+	9,  // 7: monoplane.core.v1.Nodes.Watch:input_type -> monoplane.meta.v1.WatchRequest
 	0,  // 8: monoplane.core.v1.Nodes.Create:input_type -> monoplane.core.v1.CreateNodeRequest
 	1,  // 9: monoplane.core.v1.Nodes.Update:input_type -> monoplane.core.v1.UpdateNodeRequest
-	9,  // 10: monoplane.core.v1.Nodes.Patch:input_type -> monoplane.meta.v1.PatchRequest
+	10, // 10: monoplane.core.v1.Nodes.Patch:input_type -> monoplane.meta.v1.PatchRequest
 	1,  // 11: monoplane.core.v1.Nodes.UpdateStatus:input_type -> monoplane.core.v1.UpdateNodeRequest
-	9,  // 12: monoplane.core.v1.Nodes.PatchStatus:input_type -> monoplane.meta.v1.PatchRequest
-	10, // 13: monoplane.core.v1.Nodes.Delete:input_type -> monoplane.meta.v1.DeleteRequest
-	11, // 14: monoplane.core.v1.Nodes.DeleteCollection:input_type -> monoplane.meta.v1.DeleteCollectionRequest
-	4,  // 15: monoplane.core.v1.Nodes.Get:output_type -> monoplane.core.v1.Node
-	12, // 16: monoplane.core.v1.Nodes.List:output_type -> monoplane.core.v1.NodeList
-	3,  // 17: monoplane.core.v1.Nodes.Watch:output_type -> monoplane.core.v1.NodeEvents
-	4,  // 18: monoplane.core.v1.Nodes.Create:output_type -> monoplane.core.v1.Node
-	4,  // 19: monoplane.core.v1.Nodes.Update:output_type -> monoplane.core.v1.Node
-	4,  // 20: monoplane.core.v1.Nodes.Patch:output_type -> monoplane.core.v1.Node
-	4,  // 21: monoplane.core.v1.Nodes.UpdateStatus:output_type -> monoplane.core.v1.Node
-	4,  // 22: monoplane.core.v1.Nodes.PatchStatus:output_type -> monoplane.core.v1.Node
-	5,  // 23: monoplane.core.v1.Nodes.Delete:output_type -> monoplane.meta.v1.Status
-	12, // 24: monoplane.core.v1.Nodes.DeleteCollection:output_type -> monoplane.core.v1.NodeList
-	15, // [15:25] is the sub-list for method output_type
-	5,  // [5:15] is the sub-list for method input_type
+	10, // 12: monoplane.core.v1.Nodes.PatchStatus:input_type -> monoplane.meta.v1.PatchRequest
+	11, // 13: monoplane.core.v1.Nodes.Delete:input_type -> monoplane.meta.v1.DeleteRequest
+	12, // 14: monoplane.core.v1.Nodes.DeleteCollection:input_type -> monoplane.meta.v1.DeleteCollectionRequest
+	4,  // 15: monoplane.core.v1.Nodes.Proxy:input_type -> monoplane.core.v1.ProxyNodeRequest
+	5,  // 16: monoplane.core.v1.Nodes.Get:output_type -> monoplane.core.v1.Node
+	13, // 17: monoplane.core.v1.Nodes.List:output_type -> monoplane.core.v1.NodeList
+	3,  // 18: monoplane.core.v1.Nodes.Watch:output_type -> monoplane.core.v1.NodeEvents
+	5,  // 19: monoplane.core.v1.Nodes.Create:output_type -> monoplane.core.v1.Node
+	5,  // 20: monoplane.core.v1.Nodes.Update:output_type -> monoplane.core.v1.Node
+	5,  // 21: monoplane.core.v1.Nodes.Patch:output_type -> monoplane.core.v1.Node
+	5,  // 22: monoplane.core.v1.Nodes.UpdateStatus:output_type -> monoplane.core.v1.Node
+	5,  // 23: monoplane.core.v1.Nodes.PatchStatus:output_type -> monoplane.core.v1.Node
+	6,  // 24: monoplane.core.v1.Nodes.Delete:output_type -> monoplane.meta.v1.Status
+	13, // 25: monoplane.core.v1.Nodes.DeleteCollection:output_type -> monoplane.core.v1.NodeList
+	14, // 26: monoplane.core.v1.Nodes.Proxy:output_type -> google.api.HttpBody
+	16, // [16:27] is the sub-list for method output_type
+	5,  // [5:16] is the sub-list for method input_type
 	5,  // [5:5] is the sub-list for extension type_name
 	5,  // [5:5] is the sub-list for extension extendee
 	0,  // [0:5] is the sub-list for field type_name
@@ -399,7 +463,7 @@ func file_monoplane_core_v1_node_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_monoplane_core_v1_node_service_proto_rawDesc), len(file_monoplane_core_v1_node_service_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   4,
+			NumMessages:   5,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -10,6 +10,7 @@ package corev1
 
 import (
 	context "context"
+	httpbody "google.golang.org/genproto/googleapis/api/httpbody"
 	grpc "google.golang.org/grpc"
 	codes "google.golang.org/grpc/codes"
 	status "google.golang.org/grpc/status"
@@ -32,6 +33,7 @@ const (
 	Nodes_PatchStatus_FullMethodName      = "/monoplane.core.v1.Nodes/PatchStatus"
 	Nodes_Delete_FullMethodName           = "/monoplane.core.v1.Nodes/Delete"
 	Nodes_DeleteCollection_FullMethodName = "/monoplane.core.v1.Nodes/DeleteCollection"
+	Nodes_Proxy_FullMethodName            = "/monoplane.core.v1.Nodes/Proxy"
 )
 
 // NodesClient is the client API for Nodes service.
@@ -69,6 +71,9 @@ type NodesClient interface {
 	Delete(ctx context.Context, in *v1.DeleteRequest, opts ...grpc.CallOption) (*v1.Status, error)
 	// DeleteCollection deletes every selected object, each as Delete does, and returns them.
 	DeleteCollection(ctx context.Context, in *v1.DeleteCollectionRequest, opts ...grpc.CallOption) (*NodeList, error)
+	// Proxy asks the node's agent for a document, as kubelets serve them: stats/summary, metrics/resource, metrics,
+	// pods, healthz. Codes: NotFound (node or document), Unavailable (the node's agent is out of reach).
+	Proxy(ctx context.Context, in *ProxyNodeRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[httpbody.HttpBody], error)
 }
 
 type nodesClient struct {
@@ -188,6 +193,25 @@ func (c *nodesClient) DeleteCollection(ctx context.Context, in *v1.DeleteCollect
 	return out, nil
 }
 
+func (c *nodesClient) Proxy(ctx context.Context, in *ProxyNodeRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[httpbody.HttpBody], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &Nodes_ServiceDesc.Streams[1], Nodes_Proxy_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[ProxyNodeRequest, httpbody.HttpBody]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Nodes_ProxyClient = grpc.ServerStreamingClient[httpbody.HttpBody]
+
 // NodesServer is the server API for Nodes service.
 // All implementations must embed UnimplementedNodesServer
 // for forward compatibility.
@@ -223,6 +247,9 @@ type NodesServer interface {
 	Delete(context.Context, *v1.DeleteRequest) (*v1.Status, error)
 	// DeleteCollection deletes every selected object, each as Delete does, and returns them.
 	DeleteCollection(context.Context, *v1.DeleteCollectionRequest) (*NodeList, error)
+	// Proxy asks the node's agent for a document, as kubelets serve them: stats/summary, metrics/resource, metrics,
+	// pods, healthz. Codes: NotFound (node or document), Unavailable (the node's agent is out of reach).
+	Proxy(*ProxyNodeRequest, grpc.ServerStreamingServer[httpbody.HttpBody]) error
 	mustEmbedUnimplementedNodesServer()
 }
 
@@ -262,6 +289,9 @@ func (UnimplementedNodesServer) Delete(context.Context, *v1.DeleteRequest) (*v1.
 }
 func (UnimplementedNodesServer) DeleteCollection(context.Context, *v1.DeleteCollectionRequest) (*NodeList, error) {
 	return nil, status.Error(codes.Unimplemented, "method DeleteCollection not implemented")
+}
+func (UnimplementedNodesServer) Proxy(*ProxyNodeRequest, grpc.ServerStreamingServer[httpbody.HttpBody]) error {
+	return status.Error(codes.Unimplemented, "method Proxy not implemented")
 }
 func (UnimplementedNodesServer) mustEmbedUnimplementedNodesServer() {}
 func (UnimplementedNodesServer) testEmbeddedByValue()               {}
@@ -457,6 +487,17 @@ func _Nodes_DeleteCollection_Handler(srv interface{}, ctx context.Context, dec f
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Nodes_Proxy_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(ProxyNodeRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(NodesServer).Proxy(m, &grpc.GenericServerStream[ProxyNodeRequest, httpbody.HttpBody]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Nodes_ProxyServer = grpc.ServerStreamingServer[httpbody.HttpBody]
+
 // Nodes_ServiceDesc is the grpc.ServiceDesc for Nodes service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -505,6 +546,11 @@ var Nodes_ServiceDesc = grpc.ServiceDesc{
 		{
 			StreamName:    "Watch",
 			Handler:       _Nodes_Watch_Handler,
+			ServerStreams: true,
+		},
+		{
+			StreamName:    "Proxy",
+			Handler:       _Nodes_Proxy_Handler,
 			ServerStreams: true,
 		},
 	},

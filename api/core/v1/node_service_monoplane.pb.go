@@ -302,6 +302,59 @@ func (x *NodeEvents) AppendProtobuf(e *wire.Encoder) {
 	e.Raw(x.unknownFields)
 }
 
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *ProxyNodeRequest) SetShallow(m proto.Message) bool {
+	from, ok := m.(*ProxyNodeRequest)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(ProxyNodeRequest)
+	}
+	x.Name = from.Name
+	x.Path = from.Path
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// Clone returns a deep copy of x.
+func (x *ProxyNodeRequest) Clone() *ProxyNodeRequest {
+	if x == nil {
+		return nil
+	}
+	c := new(ProxyNodeRequest)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *ProxyNodeRequest) CloneTo(c *ProxyNodeRequest) {
+	if x == nil {
+		return
+	}
+	c.Name = x.Name
+	c.Path = x.Path
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *ProxyNodeRequest) CloneMessage() proto.Message { return x.Clone() }
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *ProxyNodeRequest) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.Name != "" {
+		e.String(2, x.Name)
+	}
+	if x.Path != "" {
+		e.String(3, x.Path)
+	}
+	e.Raw(x.unknownFields)
+}
+
 // NodesBackend serves the standard methods of Nodes from a backend. The others stay unimplemented.
 type NodesBackend struct {
 	UnimplementedNodesServer

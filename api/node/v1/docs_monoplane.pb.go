@@ -6,6 +6,7 @@ package nodev1
 // in order, of its name, a tab and the text. It costs nothing until it is read.
 const Docs = "" +
 	"Call\tCall asks the agent for one stream.\n" +
+	"Call.document\tServe a document.\n" +
 	"Call.id\tIdentifies the call; the first frame of Answer repeats it.\n" +
 	"Call.log\tStream a container's log.\n" +
 	"Call.usage\tSay what the node and its pods use.\n" +
@@ -17,6 +18,12 @@ const Docs = "" +
 	"CreateRuntimeClassRequest.fieldManager\tName of the program that writes.\n" +
 	"CreateRuntimeClassRequest.fieldValidation\tWhat to do with unknown and duplicate JSON fields: \"Strict\", \"Warn\" (default) or \"Ignore\".\n" +
 	"CreateRuntimeClassRequest.object\tThe object; metadata.name or metadata.generateName is required.\n" +
+	"Document\tDocument is what an agent serves at a path.\n" +
+	"Document.body\tWhat is served.\n" +
+	"Document.contentType\tType of the body, such as \"application/json\".\n" +
+	"DocumentCall\tDocumentCall asks for a document that kubelets serve. The bytes of the answer are a Document.\n" +
+	"DocumentCall.path\tPath from the root, clean, such as \"/stats/summary\".\n" +
+	"DocumentCall.query\tWhat stands behind the path's question mark, as in a URL.\n" +
 	"Frame\tFrame is a piece of an answer.\n" +
 	"Frame.callID\tIn the agent's first frame: the call that is answered.\n" +
 	"Frame.data\tBytes of the stream.\n" +

@@ -79,6 +79,7 @@ type Call struct {
 	//
 	//	*Call_Log
 	//	*Call_Usage
+	//	*Call_Document
 	Request       isCall_Request `protobuf_oneof:"request"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -146,6 +147,15 @@ func (x *Call) GetUsage() *UsageCall {
 	return nil
 }
 
+func (x *Call) GetDocument() *DocumentCall {
+	if x != nil {
+		if x, ok := x.Request.(*Call_Document); ok {
+			return x.Document
+		}
+	}
+	return nil
+}
+
 type isCall_Request interface {
 	isCall_Request()
 }
@@ -160,9 +170,126 @@ type Call_Usage struct {
 	Usage *UsageCall `protobuf:"bytes,3,opt,name=usage,proto3,oneof"`
 }
 
+type Call_Document struct {
+	// Serve a document.
+	Document *DocumentCall `protobuf:"bytes,4,opt,name=document,proto3,oneof"`
+}
+
 func (*Call_Log) isCall_Request() {}
 
 func (*Call_Usage) isCall_Request() {}
+
+func (*Call_Document) isCall_Request() {}
+
+// DocumentCall asks for a document that kubelets serve. The bytes of the answer are a Document.
+type DocumentCall struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Path from the root, clean, such as "/stats/summary".
+	Path string `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
+	// What stands behind the path's question mark, as in a URL.
+	Query         string `protobuf:"bytes,2,opt,name=query,proto3" json:"query,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DocumentCall) Reset() {
+	*x = DocumentCall{}
+	mi := &file_monoplane_node_v1_streams_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DocumentCall) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DocumentCall) ProtoMessage() {}
+
+func (x *DocumentCall) ProtoReflect() protoreflect.Message {
+	mi := &file_monoplane_node_v1_streams_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DocumentCall.ProtoReflect.Descriptor instead.
+func (*DocumentCall) Descriptor() ([]byte, []int) {
+	return file_monoplane_node_v1_streams_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *DocumentCall) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *DocumentCall) GetQuery() string {
+	if x != nil {
+		return x.Query
+	}
+	return ""
+}
+
+// Document is what an agent serves at a path.
+type Document struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Type of the body, such as "application/json".
+	ContentType string `protobuf:"bytes,1,opt,name=contentType,proto3" json:"contentType,omitempty"`
+	// What is served.
+	Body          []byte `protobuf:"bytes,2,opt,name=body,proto3" json:"body,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Document) Reset() {
+	*x = Document{}
+	mi := &file_monoplane_node_v1_streams_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Document) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Document) ProtoMessage() {}
+
+func (x *Document) ProtoReflect() protoreflect.Message {
+	mi := &file_monoplane_node_v1_streams_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Document.ProtoReflect.Descriptor instead.
+func (*Document) Descriptor() ([]byte, []int) {
+	return file_monoplane_node_v1_streams_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *Document) GetContentType() string {
+	if x != nil {
+		return x.ContentType
+	}
+	return ""
+}
+
+func (x *Document) GetBody() []byte {
+	if x != nil {
+		return x.Body
+	}
+	return nil
+}
 
 // UsageCall asks what the node and its pods use. The bytes of the answer are a UsageReport.
 type UsageCall struct {
@@ -173,7 +300,7 @@ type UsageCall struct {
 
 func (x *UsageCall) Reset() {
 	*x = UsageCall{}
-	mi := &file_monoplane_node_v1_streams_proto_msgTypes[2]
+	mi := &file_monoplane_node_v1_streams_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -185,7 +312,7 @@ func (x *UsageCall) String() string {
 func (*UsageCall) ProtoMessage() {}
 
 func (x *UsageCall) ProtoReflect() protoreflect.Message {
-	mi := &file_monoplane_node_v1_streams_proto_msgTypes[2]
+	mi := &file_monoplane_node_v1_streams_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -198,7 +325,7 @@ func (x *UsageCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UsageCall.ProtoReflect.Descriptor instead.
 func (*UsageCall) Descriptor() ([]byte, []int) {
-	return file_monoplane_node_v1_streams_proto_rawDescGZIP(), []int{2}
+	return file_monoplane_node_v1_streams_proto_rawDescGZIP(), []int{4}
 }
 
 // UsageReport is what a node and its pods use.
@@ -218,7 +345,7 @@ type UsageReport struct {
 
 func (x *UsageReport) Reset() {
 	*x = UsageReport{}
-	mi := &file_monoplane_node_v1_streams_proto_msgTypes[3]
+	mi := &file_monoplane_node_v1_streams_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -230,7 +357,7 @@ func (x *UsageReport) String() string {
 func (*UsageReport) ProtoMessage() {}
 
 func (x *UsageReport) ProtoReflect() protoreflect.Message {
-	mi := &file_monoplane_node_v1_streams_proto_msgTypes[3]
+	mi := &file_monoplane_node_v1_streams_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -243,7 +370,7 @@ func (x *UsageReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UsageReport.ProtoReflect.Descriptor instead.
 func (*UsageReport) Descriptor() ([]byte, []int) {
-	return file_monoplane_node_v1_streams_proto_rawDescGZIP(), []int{3}
+	return file_monoplane_node_v1_streams_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *UsageReport) GetTime() int64 {
@@ -287,7 +414,7 @@ type Usage struct {
 
 func (x *Usage) Reset() {
 	*x = Usage{}
-	mi := &file_monoplane_node_v1_streams_proto_msgTypes[4]
+	mi := &file_monoplane_node_v1_streams_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -299,7 +426,7 @@ func (x *Usage) String() string {
 func (*Usage) ProtoMessage() {}
 
 func (x *Usage) ProtoReflect() protoreflect.Message {
-	mi := &file_monoplane_node_v1_streams_proto_msgTypes[4]
+	mi := &file_monoplane_node_v1_streams_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -312,7 +439,7 @@ func (x *Usage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Usage.ProtoReflect.Descriptor instead.
 func (*Usage) Descriptor() ([]byte, []int) {
-	return file_monoplane_node_v1_streams_proto_rawDescGZIP(), []int{4}
+	return file_monoplane_node_v1_streams_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Usage) GetNanoCores() int64 {
@@ -344,7 +471,7 @@ type PodUsage struct {
 
 func (x *PodUsage) Reset() {
 	*x = PodUsage{}
-	mi := &file_monoplane_node_v1_streams_proto_msgTypes[5]
+	mi := &file_monoplane_node_v1_streams_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -356,7 +483,7 @@ func (x *PodUsage) String() string {
 func (*PodUsage) ProtoMessage() {}
 
 func (x *PodUsage) ProtoReflect() protoreflect.Message {
-	mi := &file_monoplane_node_v1_streams_proto_msgTypes[5]
+	mi := &file_monoplane_node_v1_streams_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -369,7 +496,7 @@ func (x *PodUsage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PodUsage.ProtoReflect.Descriptor instead.
 func (*PodUsage) Descriptor() ([]byte, []int) {
-	return file_monoplane_node_v1_streams_proto_rawDescGZIP(), []int{5}
+	return file_monoplane_node_v1_streams_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *PodUsage) GetNamespace() string {
@@ -406,7 +533,7 @@ type ContainerUsage struct {
 
 func (x *ContainerUsage) Reset() {
 	*x = ContainerUsage{}
-	mi := &file_monoplane_node_v1_streams_proto_msgTypes[6]
+	mi := &file_monoplane_node_v1_streams_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -418,7 +545,7 @@ func (x *ContainerUsage) String() string {
 func (*ContainerUsage) ProtoMessage() {}
 
 func (x *ContainerUsage) ProtoReflect() protoreflect.Message {
-	mi := &file_monoplane_node_v1_streams_proto_msgTypes[6]
+	mi := &file_monoplane_node_v1_streams_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -431,7 +558,7 @@ func (x *ContainerUsage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ContainerUsage.ProtoReflect.Descriptor instead.
 func (*ContainerUsage) Descriptor() ([]byte, []int) {
-	return file_monoplane_node_v1_streams_proto_rawDescGZIP(), []int{6}
+	return file_monoplane_node_v1_streams_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ContainerUsage) GetName() string {
@@ -465,7 +592,7 @@ type LogCall struct {
 
 func (x *LogCall) Reset() {
 	*x = LogCall{}
-	mi := &file_monoplane_node_v1_streams_proto_msgTypes[7]
+	mi := &file_monoplane_node_v1_streams_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -477,7 +604,7 @@ func (x *LogCall) String() string {
 func (*LogCall) ProtoMessage() {}
 
 func (x *LogCall) ProtoReflect() protoreflect.Message {
-	mi := &file_monoplane_node_v1_streams_proto_msgTypes[7]
+	mi := &file_monoplane_node_v1_streams_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -490,7 +617,7 @@ func (x *LogCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogCall.ProtoReflect.Descriptor instead.
 func (*LogCall) Descriptor() ([]byte, []int) {
-	return file_monoplane_node_v1_streams_proto_rawDescGZIP(), []int{7}
+	return file_monoplane_node_v1_streams_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *LogCall) GetNamespace() string {
@@ -538,7 +665,7 @@ type Frame struct {
 
 func (x *Frame) Reset() {
 	*x = Frame{}
-	mi := &file_monoplane_node_v1_streams_proto_msgTypes[8]
+	mi := &file_monoplane_node_v1_streams_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -550,7 +677,7 @@ func (x *Frame) String() string {
 func (*Frame) ProtoMessage() {}
 
 func (x *Frame) ProtoReflect() protoreflect.Message {
-	mi := &file_monoplane_node_v1_streams_proto_msgTypes[8]
+	mi := &file_monoplane_node_v1_streams_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -563,7 +690,7 @@ func (x *Frame) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Frame.ProtoReflect.Descriptor instead.
 func (*Frame) Descriptor() ([]byte, []int) {
-	return file_monoplane_node_v1_streams_proto_rawDescGZIP(), []int{8}
+	return file_monoplane_node_v1_streams_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Frame) GetCallID() string {
@@ -600,12 +727,19 @@ const file_monoplane_node_v1_streams_proto_rawDesc = "" +
 	"\n" +
 	"\x1fmonoplane/node/v1/streams.proto\x12\x11monoplane.node.v1\x1a\x1bmonoplane/core/v1/log.proto\"#\n" +
 	"\rListenRequest\x12\x12\n" +
-	"\x04node\x18\x01 \x01(\tR\x04node\"\x87\x01\n" +
+	"\x04node\x18\x01 \x01(\tR\x04node\"\xc6\x01\n" +
 	"\x04Call\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12.\n" +
 	"\x03log\x18\x02 \x01(\v2\x1a.monoplane.node.v1.LogCallH\x00R\x03log\x124\n" +
-	"\x05usage\x18\x03 \x01(\v2\x1c.monoplane.node.v1.UsageCallH\x00R\x05usageB\t\n" +
-	"\arequest\"\v\n" +
+	"\x05usage\x18\x03 \x01(\v2\x1c.monoplane.node.v1.UsageCallH\x00R\x05usage\x12=\n" +
+	"\bdocument\x18\x04 \x01(\v2\x1f.monoplane.node.v1.DocumentCallH\x00R\bdocumentB\t\n" +
+	"\arequest\"8\n" +
+	"\fDocumentCall\x12\x12\n" +
+	"\x04path\x18\x01 \x01(\tR\x04path\x12\x14\n" +
+	"\x05query\x18\x02 \x01(\tR\x05query\"@\n" +
+	"\bDocument\x12 \n" +
+	"\vcontentType\x18\x01 \x01(\tR\vcontentType\x12\x12\n" +
+	"\x04body\x18\x02 \x01(\fR\x04body\"\v\n" +
 	"\tUsageCall\"\x98\x01\n" +
 	"\vUsageReport\x12\x12\n" +
 	"\x04time\x18\x01 \x01(\x03R\x04time\x12\x16\n" +
@@ -650,36 +784,39 @@ func file_monoplane_node_v1_streams_proto_rawDescGZIP() []byte {
 	return file_monoplane_node_v1_streams_proto_rawDescData
 }
 
-var file_monoplane_node_v1_streams_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
+var file_monoplane_node_v1_streams_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
 var file_monoplane_node_v1_streams_proto_goTypes = []any{
 	(*ListenRequest)(nil),    // 0: monoplane.node.v1.ListenRequest
 	(*Call)(nil),             // 1: monoplane.node.v1.Call
-	(*UsageCall)(nil),        // 2: monoplane.node.v1.UsageCall
-	(*UsageReport)(nil),      // 3: monoplane.node.v1.UsageReport
-	(*Usage)(nil),            // 4: monoplane.node.v1.Usage
-	(*PodUsage)(nil),         // 5: monoplane.node.v1.PodUsage
-	(*ContainerUsage)(nil),   // 6: monoplane.node.v1.ContainerUsage
-	(*LogCall)(nil),          // 7: monoplane.node.v1.LogCall
-	(*Frame)(nil),            // 8: monoplane.node.v1.Frame
-	(*v1.PodLogOptions)(nil), // 9: monoplane.core.v1.PodLogOptions
+	(*DocumentCall)(nil),     // 2: monoplane.node.v1.DocumentCall
+	(*Document)(nil),         // 3: monoplane.node.v1.Document
+	(*UsageCall)(nil),        // 4: monoplane.node.v1.UsageCall
+	(*UsageReport)(nil),      // 5: monoplane.node.v1.UsageReport
+	(*Usage)(nil),            // 6: monoplane.node.v1.Usage
+	(*PodUsage)(nil),         // 7: monoplane.node.v1.PodUsage
+	(*ContainerUsage)(nil),   // 8: monoplane.node.v1.ContainerUsage
+	(*LogCall)(nil),          // 9: monoplane.node.v1.LogCall
+	(*Frame)(nil),            // 10: monoplane.node.v1.Frame
+	(*v1.PodLogOptions)(nil), // 11: monoplane.core.v1.PodLogOptions
 }
 var file_monoplane_node_v1_streams_proto_depIdxs = []int32{
-	7, // 0: monoplane.node.v1.Call.log:type_name -> monoplane.node.v1.LogCall
-	2, // 1: monoplane.node.v1.Call.usage:type_name -> monoplane.node.v1.UsageCall
-	4, // 2: monoplane.node.v1.UsageReport.node:type_name -> monoplane.node.v1.Usage
-	5, // 3: monoplane.node.v1.UsageReport.pods:type_name -> monoplane.node.v1.PodUsage
-	6, // 4: monoplane.node.v1.PodUsage.containers:type_name -> monoplane.node.v1.ContainerUsage
-	4, // 5: monoplane.node.v1.ContainerUsage.usage:type_name -> monoplane.node.v1.Usage
-	9, // 6: monoplane.node.v1.LogCall.options:type_name -> monoplane.core.v1.PodLogOptions
-	0, // 7: monoplane.node.v1.NodeStreams.Listen:input_type -> monoplane.node.v1.ListenRequest
-	8, // 8: monoplane.node.v1.NodeStreams.Answer:input_type -> monoplane.node.v1.Frame
-	1, // 9: monoplane.node.v1.NodeStreams.Listen:output_type -> monoplane.node.v1.Call
-	8, // 10: monoplane.node.v1.NodeStreams.Answer:output_type -> monoplane.node.v1.Frame
-	9, // [9:11] is the sub-list for method output_type
-	7, // [7:9] is the sub-list for method input_type
-	7, // [7:7] is the sub-list for extension type_name
-	7, // [7:7] is the sub-list for extension extendee
-	0, // [0:7] is the sub-list for field type_name
+	9,  // 0: monoplane.node.v1.Call.log:type_name -> monoplane.node.v1.LogCall
+	4,  // 1: monoplane.node.v1.Call.usage:type_name -> monoplane.node.v1.UsageCall
+	2,  // 2: monoplane.node.v1.Call.document:type_name -> monoplane.node.v1.DocumentCall
+	6,  // 3: monoplane.node.v1.UsageReport.node:type_name -> monoplane.node.v1.Usage
+	7,  // 4: monoplane.node.v1.UsageReport.pods:type_name -> monoplane.node.v1.PodUsage
+	8,  // 5: monoplane.node.v1.PodUsage.containers:type_name -> monoplane.node.v1.ContainerUsage
+	6,  // 6: monoplane.node.v1.ContainerUsage.usage:type_name -> monoplane.node.v1.Usage
+	11, // 7: monoplane.node.v1.LogCall.options:type_name -> monoplane.core.v1.PodLogOptions
+	0,  // 8: monoplane.node.v1.NodeStreams.Listen:input_type -> monoplane.node.v1.ListenRequest
+	10, // 9: monoplane.node.v1.NodeStreams.Answer:input_type -> monoplane.node.v1.Frame
+	1,  // 10: monoplane.node.v1.NodeStreams.Listen:output_type -> monoplane.node.v1.Call
+	10, // 11: monoplane.node.v1.NodeStreams.Answer:output_type -> monoplane.node.v1.Frame
+	10, // [10:12] is the sub-list for method output_type
+	8,  // [8:10] is the sub-list for method input_type
+	8,  // [8:8] is the sub-list for extension type_name
+	8,  // [8:8] is the sub-list for extension extendee
+	0,  // [0:8] is the sub-list for field type_name
 }
 
 func init() { file_monoplane_node_v1_streams_proto_init() }
@@ -690,6 +827,7 @@ func file_monoplane_node_v1_streams_proto_init() {
 	file_monoplane_node_v1_streams_proto_msgTypes[1].OneofWrappers = []any{
 		(*Call_Log)(nil),
 		(*Call_Usage)(nil),
+		(*Call_Document)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -697,7 +835,7 @@ func file_monoplane_node_v1_streams_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_monoplane_node_v1_streams_proto_rawDesc), len(file_monoplane_node_v1_streams_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   9,
+			NumMessages:   11,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

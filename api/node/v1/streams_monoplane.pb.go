@@ -93,6 +93,8 @@ func (x *Call) CloneTo(c *Call) {
 		c.Request = &Call_Log{Log: o.Log.Clone()}
 	case *Call_Usage:
 		c.Request = &Call_Usage{Usage: o.Usage.Clone()}
+	case *Call_Document:
+		c.Request = &Call_Document{Document: o.Document.Clone()}
 	}
 	c.unknownFields = clone.List(x.unknownFields)
 }
@@ -117,6 +119,117 @@ func (x *Call) AppendProtobuf(e *wire.Encoder) {
 		at := e.Begin(3)
 		o.Usage.AppendProtobuf(e)
 		e.End(at)
+	}
+	if o, ok := x.Request.(*Call_Document); ok {
+		at := e.Begin(4)
+		o.Document.AppendProtobuf(e)
+		e.End(at)
+	}
+	e.Raw(x.unknownFields)
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *DocumentCall) SetShallow(m proto.Message) bool {
+	from, ok := m.(*DocumentCall)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(DocumentCall)
+	}
+	x.Path = from.Path
+	x.Query = from.Query
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// Clone returns a deep copy of x.
+func (x *DocumentCall) Clone() *DocumentCall {
+	if x == nil {
+		return nil
+	}
+	c := new(DocumentCall)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *DocumentCall) CloneTo(c *DocumentCall) {
+	if x == nil {
+		return
+	}
+	c.Path = x.Path
+	c.Query = x.Query
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *DocumentCall) CloneMessage() proto.Message { return x.Clone() }
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *DocumentCall) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.Path != "" {
+		e.String(1, x.Path)
+	}
+	if x.Query != "" {
+		e.String(2, x.Query)
+	}
+	e.Raw(x.unknownFields)
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *Document) SetShallow(m proto.Message) bool {
+	from, ok := m.(*Document)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(Document)
+	}
+	x.ContentType = from.ContentType
+	x.Body = from.Body
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// Clone returns a deep copy of x.
+func (x *Document) Clone() *Document {
+	if x == nil {
+		return nil
+	}
+	c := new(Document)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *Document) CloneTo(c *Document) {
+	if x == nil {
+		return
+	}
+	c.ContentType = x.ContentType
+	c.Body = clone.List(x.Body)
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *Document) CloneMessage() proto.Message { return x.Clone() }
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *Document) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.ContentType != "" {
+		e.String(1, x.ContentType)
+	}
+	if len(x.Body) > 0 {
+		e.Bytes(2, x.Body)
 	}
 	e.Raw(x.unknownFields)
 }

@@ -419,7 +419,10 @@ type Subresource struct {
 	// How the name is written in methods, such as "EphemeralContainers"; with its first letter in upper case when absent.
 	Title string `protobuf:"bytes,7,opt,name=title,proto3" json:"title,omitempty"`
 	// The method answers with the message that it takes, filled in; without this with a Status.
-	ReturnsBody   bool `protobuf:"varint,8,opt,name=returnsBody,proto3" json:"returnsBody,omitempty"`
+	ReturnsBody bool `protobuf:"varint,8,opt,name=returnsBody,proto3" json:"returnsBody,omitempty"`
+	// Field of the options that what follows the name in the path fills, with its query: "path" makes
+	// /proxy/stats/summary of it. The text that is streamed is then of the type that the service says.
+	Rest          string `protobuf:"bytes,9,opt,name=rest,proto3" json:"rest,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -508,6 +511,13 @@ func (x *Subresource) GetReturnsBody() bool {
 		return x.ReturnsBody
 	}
 	return false
+}
+
+func (x *Subresource) GetRest() string {
+	if x != nil {
+		return x.Rest
+	}
+	return ""
 }
 
 // MethodDoc is what is special about the comment of one method.
@@ -710,7 +720,7 @@ const file_monoplane_options_v1_options_proto_rawDesc = "" +
 	"\x13deleteReturnsObject\x18\r \x01(\bR\x13deleteReturnsObject\x12\x16\n" +
 	"\x06goName\x18\x0e \x01(\tR\x06goName\x12\x12\n" +
 	"\x04view\x18\x10 \x01(\bR\x04view\x120\n" +
-	"\x13namespaceInRequests\x18\x0f \x01(\bR\x13namespaceInRequests\"\xcb\x01\n" +
+	"\x13namespaceInRequests\x18\x0f \x01(\bR\x13namespaceInRequests\"\xdf\x01\n" +
 	"\vSubresource\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06method\x18\x02 \x01(\tR\x06method\x12\x12\n" +
@@ -719,7 +729,8 @@ const file_monoplane_options_v1_options_proto_rawDesc = "" +
 	"\x06writes\x18\x05 \x01(\tR\x06writes\x12\x12\n" +
 	"\x04spec\x18\x06 \x01(\tR\x04spec\x12\x14\n" +
 	"\x05title\x18\a \x01(\tR\x05title\x12 \n" +
-	"\vreturnsBody\x18\b \x01(\bR\vreturnsBody\"M\n" +
+	"\vreturnsBody\x18\b \x01(\bR\vreturnsBody\x12\x12\n" +
+	"\x04rest\x18\t \x01(\tR\x04rest\"M\n" +
 	"\tMethodDoc\x12\x16\n" +
 	"\x06method\x18\x01 \x01(\tR\x06method\x12\x12\n" +
 	"\x04text\x18\x02 \x01(\tR\x04text\x12\x14\n" +

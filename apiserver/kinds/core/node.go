@@ -28,7 +28,9 @@ import (
 // Node describes the kind. Which machine a node belongs to, and what its agent may do with it, is most of it (NODE-7).
 func Node(c define.Config) define.Definition {
 	n := nodes{c.Deps}
-	return define.Definition{Strategy: registry.Typed[*corev1.Node]{
+	return define.Definition{Server: func(b object.Backend, _ func(*object.Kind) object.Backend) any {
+		return &nodeService{NodesBackend: corev1.NodesBackend{Backend: b}, documents: c.Documents}
+	}, Strategy: registry.Typed[*corev1.Node]{
 		Kind:     corev1.NodeKind,
 		Spec:     func(o *corev1.Node) proto.Message { return o.GetSpec() },
 		Default:  DefaultNode,

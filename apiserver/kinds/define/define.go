@@ -27,6 +27,8 @@ type Config struct {
 	Logs LogStreamer
 	// Usage says what nodes and their pods use; nil for nothing.
 	Usage UsageSource
+	// Documents fetches what agents serve; nil for none.
+	Documents DocumentSource
 	// Scheduler explains where pods can go; nil for none.
 	Scheduler Explainer
 	// Tokens issues the tokens of service accounts; nil for none.
@@ -46,6 +48,11 @@ type LogStreamer interface {
 // UsageSource asks the agent of a node what the node and its pods use.
 type UsageSource interface {
 	Usage(ctx context.Context, node string) (*nodev1.UsageReport, error)
+}
+
+// DocumentSource asks the agent of a node for a document.
+type DocumentSource interface {
+	Document(ctx context.Context, node string, call *nodev1.DocumentCall) (*nodev1.Document, error)
 }
 
 // Explainer asks a scheduler what it thinks of the nodes for a pod.

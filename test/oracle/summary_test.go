@@ -1,0 +1,173 @@
+package oracle
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/common/expfmt"
+	"k8s.io/component-base/metrics"
+	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
+	"k8s.io/kubernetes/pkg/kubelet/metrics/collectors"
+
+	"monoplane.dev/nodeagent/summary"
+)
+
+// fill gives random values to all that a summary has, and leaves some of it out.
+func fill(r *rand.Rand, v reflect.Value) {
+	if v.Type() == reflect.TypeFor[summary.Time]() {
+		if r.IntN(8) > 0 {
+			v.Set(reflect.ValueOf(summary.Time{Time: time.Unix(r.Int64N(2_000_000_000), 0)}))
+		}
+		return
+	}
+	switch v.Kind() {
+	case reflect.Pointer:
+		if r.IntN(4) > 0 {
+			v.Set(reflect.New(v.Type().Elem()))
+			fill(r, v.Elem())
+		}
+	case reflect.Slice:
+		v.Set(reflect.MakeSlice(v.Type(), r.IntN(3), 3))
+		for i := range v.Len() {
+			fill(r, v.Index(i))
+		}
+	case reflect.Struct:
+		for i := range v.NumField() {
+			fill(r, v.Field(i))
+		}
+	case reflect.String:
+		v.SetString(pick(r, []string{"", "a", "b", "c-1"}))
+	case reflect.Int64:
+		v.SetInt(r.Int64N(1 << 40))
+	case reflect.Uint64:
+		v.SetUint(r.Uint64N(1 << 40))
+	}
+}
+
+// What an agent says of its node is read by Kubernetes' clients as it was meant, and written by Kubernetes byte for
+// byte alike.
+func TestSummariesHaveTheSameForm(t *testing.T) {
+	r := random(t)
+	for range *count {
+		ours := &summary.Summary{}
+		fill(r, reflect.ValueOf(ours).Elem())
+		text, err := json.Marshal(ours)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var theirs statsapi.Summary
+		d := json.NewDecoder(bytes.NewReader(text))
+		d.DisallowUnknownFields()
+		if err := d.Decode(&theirs); err != nil {
+			t.Fatalf("%v\n%s", err, text)
+		}
+		again, err := json.Marshal(theirs)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(string(again), string(text)); diff != "" {
+			t.Fatalf("-Kubernetes +Monoplane\n%s", diff)
+		}
+	}
+}
+
+// leaves returns the JSON paths of a type.
+func leaves(typ reflect.Type, at string, out map[string]bool) {
+	for typ.Kind() == reflect.Pointer || typ.Kind() == reflect.Slice {
+		typ = typ.Elem()
+	}
+	if typ.Kind() != reflect.Struct || strings.HasSuffix(typ.Name(), "Time") {
+		out[at] = true
+		return
+	}
+	for f := range typ.Fields() {
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		if f.Anonymous {
+			leaves(f.Type, at, out)
+			continue
+		}
+		leaves(f.Type, at+"."+name, out)
+	}
+}
+
+// What kubelets say and agents do not is here, by its name.
+func TestSummariesLackOnlyWhatIsKnown(t *testing.T) {
+	theirs, ours := map[string]bool{}, map[string]bool{}
+	leaves(reflect.TypeFor[statsapi.Summary](), "", theirs)
+	leaves(reflect.TypeFor[summary.Summary](), "", ours)
+	// Pressure needs kernels that count it and a runtime that asks them; the rest are features that kubelets gave up, or
+	// groups of processes that an agent within the server's process does not have.
+	missing := []string{".psi.", ".accelerators.", ".userDefinedMetrics.", ".systemContainers.", ".io.time",
+		".volumeHealthStats."}
+	for path := range theirs {
+		if !ours[path] && !slices.ContainsFunc(missing, func(m string) bool { return strings.Contains(path+".", m) }) {
+			t.Errorf("%s is missing", path)
+		}
+	}
+	for path := range ours {
+		if !theirs[path] {
+			t.Errorf("Kubernetes has no %s", path)
+		}
+	}
+}
+
+// summaryOf provides what was measured.
+type summaryOf struct{ s *statsapi.Summary }
+
+func (p summaryOf) Get(context.Context, bool) (*statsapi.Summary, error) { return p.s, nil }
+
+func (p summaryOf) GetCPUAndMemoryStats(context.Context) (*statsapi.Summary, error) { return p.s, nil }
+
+// The metrics of /metrics/resource are those of kubelets, but for one that was renamed.
+func TestMetricsOfResourcesAreTheSame(t *testing.T) {
+	r := random(t)
+	for range min(*count, 200) {
+		ours := &summary.Summary{}
+		fill(r, reflect.ValueOf(ours).Elem())
+		for i := range ours.Pods {
+			p := &ours.Pods[i]
+			p.Ref.Name = string(rune('p' + i))
+			for j := range p.Containers {
+				p.Containers[j].Name = string(rune('a' + j))
+			}
+		}
+		text, err := json.Marshal(ours)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var theirs statsapi.Summary
+		if err := json.Unmarshal(text, &theirs); err != nil {
+			t.Fatal(err)
+		}
+		registry := metrics.NewKubeRegistry()
+		registry.CustomMustRegister(collectors.NewResourceMetricsCollector(summaryOf{&theirs}))
+		families, err := registry.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var want bytes.Buffer
+		for _, f := range families {
+			if f.GetName() == "scrape_error" { // the old name of resource_scrape_error
+				continue
+			}
+			if _, err := expfmt.MetricFamilyToText(&want, f); err != nil {
+				t.Fatal(err)
+			}
+		}
+		got, err := ours.Metrics()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want.String(), string(got)); diff != "" {
+			t.Fatalf("-Kubernetes +Monoplane\n%s", diff)
+		}
+	}
+}
