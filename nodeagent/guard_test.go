@@ -8,6 +8,9 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/grpc"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
 	corev1 "monoplane.dev/api/core/v1"
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/nodeagent/eviction"
@@ -199,6 +202,70 @@ func TestAllocatable(t *testing.T) {
 		}
 		if want := []string{"32", "30", "256Gi", "255Gi", "320", "320"}; !slices.Equal(got, want) {
 			t.Errorf("%v, want %v", got, want)
+		}
+	})
+}
+
+// counting is a runtime that says how many processes pods have, by name.
+type counting struct {
+	runtimeapi.RuntimeServiceClient
+	processes map[string]uint64
+}
+
+func (c counting) ListContainerStats(
+	ctx context.Context, _ *runtimeapi.ListContainerStatsRequest, _ ...grpc.CallOption,
+) (*runtimeapi.ListContainerStatsResponse, error) {
+	all, err := c.ListContainers(ctx, &runtimeapi.ListContainersRequest{})
+	out := &runtimeapi.ListContainerStatsResponse{}
+	for _, one := range all.GetContainers() {
+		out.Stats = append(out.Stats, &runtimeapi.ContainerStats{Attributes: &runtimeapi.ContainerAttributes{
+			Id: one.GetId(), Metadata: one.GetMetadata(), Labels: one.GetLabels(),
+		}})
+	}
+	return out, err
+}
+
+func (c counting) ListPodSandboxStats(
+	ctx context.Context, _ *runtimeapi.ListPodSandboxStatsRequest, _ ...grpc.CallOption,
+) (*runtimeapi.ListPodSandboxStatsResponse, error) {
+	all, err := c.ListPodSandbox(ctx, &runtimeapi.ListPodSandboxRequest{})
+	out := &runtimeapi.ListPodSandboxStatsResponse{}
+	for _, one := range all.GetItems() {
+		n := c.processes[one.GetMetadata().GetName()]
+		out.Stats = append(out.Stats, &runtimeapi.PodSandboxStats{
+			Attributes: &runtimeapi.PodSandboxAttributes{Id: one.GetId(), Metadata: one.GetMetadata(), Labels: one.GetLabels()},
+			Linux: &runtimeapi.LinuxPodSandboxStats{Process: &runtimeapi.ProcessUsage{
+				ProcessCount: &runtimeapi.UInt64Value{Value: n}}},
+		})
+	}
+	return out, err
+}
+
+// When process ids run out, the pod with the most of them goes, among those of the least priority. spec: QOS-2
+func TestForkBombIsEvicted(t *testing.T) {
+	inWorld(t, func(w *world) {
+		var g gauge
+		g.set(eviction.PIDs, 900)
+		w.cfg.Readings = g.read
+		w.cfg.Eviction.Hard = map[string]string{"pid.available": "10%"}
+		w.cfg.Runtime = counting{w.cfg.Runtime, map[string]uint64{"few": 3, "bomb": 700, "some": 20, "important": 900}}
+		w.start()
+		for _, name := range []string{"few", "bomb", "some"} {
+			w.create(name)
+		}
+		w.create("important", edit(func(p *corev1.Pod) { p.Spec.PriorityClassName = "system-cluster-critical" }))
+		time.Sleep(13 * time.Second)
+		w.phase("bomb", "Running")
+		g.set(eviction.PIDs, 50)
+		time.Sleep(12 * time.Second)
+		g.set(eviction.PIDs, 900)
+		time.Sleep(time.Minute)
+		w.phase("bomb", "Failed")
+		for _, name := range []string{"few", "some", "important"} {
+			w.phase(name, "Running")
+		}
+		if got := w.nodeCondition("PIDPressure"); got != "True" {
+			t.Errorf("PIDPressure is %s", got)
 		}
 	})
 }

@@ -25,7 +25,7 @@ type Pod struct {
 	Containers map[string]Container
 	// Processes is 0 where the runtime does not tell.
 	Processes int64
-	// Whole is what the runtime tells of the pod as a whole; nil for nothing.
+	// Whole is what the runtime tells of the pod as a whole, but not of its containers; nil for nothing.
 	Whole *runtimeapi.LinuxPodSandboxStats
 }
 
@@ -84,7 +84,9 @@ func Pods(
 		for _, s := range boxes.GetStats() {
 			if p := out[s.GetAttributes().GetLabels()[criconfig.LabelPodUID]]; p != nil {
 				p.Processes = int64(s.GetLinux().GetProcess().GetProcessCount().GetValue())
-				p.Whole = s.GetLinux()
+				whole := s.GetLinux()
+				p.Whole = &runtimeapi.LinuxPodSandboxStats{Cpu: whole.GetCpu(), Memory: whole.GetMemory(),
+					Network: whole.GetNetwork(), Process: whole.GetProcess()}
 			}
 		}
 	}

@@ -121,6 +121,64 @@ func TestStats(t *testing.T) {
 	}
 }
 
+// A pod's processes are counted with their threads, those of all its containers, and with what a container has forked.
+//
+// spec: QOS-2
+func TestProcessesAreCounted(t *testing.T) {
+	n := newNode(t)
+	if ok, why := n.cgroups.Killable(); !ok {
+		t.Skip("no usable cgroup: ", why)
+	}
+	sb := n.sandbox("many")
+	n.run(sb, containerConfig("one", "sleep", "1000"))
+	fork := "for i in 1 2 3 4; do sleep 1000 & done; exec sleep 1000"
+	four := n.run(sb, limited(containerConfig("five", "sh", "-c", fork), 64<<20))
+	eventually(t, "six processes are counted", func() bool {
+		resp, err := n.ListPodSandboxStats(t.Context(),
+			&runtimeapi.ListPodSandboxStatsRequest{Filter: &runtimeapi.PodSandboxStatsFilter{Id: sb}})
+		return err == nil && len(resp.GetStats()) == 1 &&
+			resp.GetStats()[0].GetLinux().GetProcess().GetProcessCount().GetValue() == 6
+	})
+	n.stop(four, 10)
+	resp, err := n.PodSandboxStats(t.Context(), &runtimeapi.PodSandboxStatsRequest{PodSandboxId: sb})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := resp.GetStats()
+	worked := func(u *runtimeapi.CpuUsage) uint64 { return u.GetUsageCoreNanoSeconds().GetValue() }
+	if l := s.GetLinux(); l.GetProcess().GetProcessCount().GetValue() != 1 || len(l.GetContainers()) != 1 ||
+		l.GetMemory().GetWorkingSetBytes().GetValue() == 0 || l.GetNetwork() != nil ||
+		worked(l.GetCpu()) < worked(l.GetContainers()[0].GetCpu()) || s.GetAttributes().GetId() != sb || s.GetAttributes().GetMetadata().GetName() != "many" {
+		t.Errorf("%v", s)
+	}
+	_, err = n.PodSandboxStats(t.Context(), &runtimeapi.PodSandboxStatsRequest{PodSandboxId: "none"})
+	if status.Code(err) != codes.NotFound {
+		t.Errorf("of none: %v", err)
+	}
+	if _, err := n.StopPodSandbox(t.Context(), &runtimeapi.StopPodSandboxRequest{PodSandboxId: sb}); err != nil {
+		t.Fatal(err)
+	}
+	list, err := n.ListPodSandboxStats(t.Context(), &runtimeapi.ListPodSandboxStatsRequest{})
+	if err != nil || len(list.GetStats()) != 0 {
+		t.Errorf("of what has ended: %v, %v", list, err)
+	}
+}
+
+// A rate takes two readings a second apart, is kept in between, and is not known after a counter began anew.
+func TestMeter(t *testing.T) {
+	var m meter
+	second := meterWindow
+	for i, x := range []struct{ at, cpu, want int64 }{
+		{10 * second, 5 * second, -1}, {10*second + 1, 6 * second, -1},
+		{12 * second, 6 * second, 500_000_000}, {12*second + second/2, 9 * second, 500_000_000},
+		{13 * second, 9 * second, 3_000_000_000}, {14 * second, 1, -1}, {15 * second, 1, 0},
+	} {
+		if got := m.rate(x.at, x.cpu); got != x.want {
+			t.Errorf("reading %d: %d, want %d", i, got, x.want)
+		}
+	}
+}
+
 // With a memory limit the memory controller tells more than the sum of pages.
 func TestMemoryStats(t *testing.T) {
 	n := newNode(t)

@@ -31,6 +31,7 @@ type sandbox struct {
 	shim sys.Proc
 
 	creating sync.Mutex // Held while a container is made.
+	cpu      meter
 
 	// Guarded by Runtime.mu.
 	containers map[string]*container
@@ -56,6 +57,7 @@ type container struct {
 	state shimwire.Container
 	// exited is closed when state.Phase is Exited.
 	exited chan struct{}
+	cpu    meter
 
 	// Of a stop, guarded by Runtime.mu: when the runtime steps in, and whether it watches for that and has signalled.
 	killAt            time.Time

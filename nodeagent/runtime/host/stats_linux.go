@@ -1,7 +1,10 @@
 package host
 
 import (
+	"cmp"
 	"context"
+	"sync"
+	"time"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
@@ -30,7 +33,7 @@ func (r *Runtime) ListContainerStats(
 	r.mu.RLock()
 	var list []*container
 	for _, c := range r.containers {
-		if c.state.Phase != shimwire.Running || f.GetId() != "" && f.GetId() != c.id ||
+		if !c.runsLocked() || f.GetId() != "" && f.GetId() != c.id ||
 			f.GetPodSandboxId() != "" && f.GetPodSandboxId() != c.sb.id ||
 			!labelsMatch(c.rec.config.GetLabels(), f.GetLabelSelector()) {
 			continue
@@ -45,6 +48,132 @@ func (r *Runtime) ListContainerStats(
 	return resp, nil
 }
 
+func (c *container) runsLocked() bool { return c.state.Phase == shimwire.Running }
+
+// PodSandboxStats implements CRI. What the cgroups do not tell is absent.
+func (r *Runtime) PodSandboxStats(
+	_ context.Context, req *runtimeapi.PodSandboxStatsRequest,
+) (*runtimeapi.PodSandboxStatsResponse, error) {
+	r.mu.RLock()
+	sb := r.sandboxes[req.GetPodSandboxId()]
+	var running []*container
+	if sb != nil {
+		running = sb.runningLocked()
+	}
+	r.mu.RUnlock()
+	if sb == nil {
+		return nil, notFound("sandbox", req.GetPodSandboxId())
+	}
+	return &runtimeapi.PodSandboxStatsResponse{Stats: sb.stats(running)}, nil
+}
+
+// ListPodSandboxStats implements CRI, for sandboxes that are ready.
+func (r *Runtime) ListPodSandboxStats(
+	_ context.Context, req *runtimeapi.ListPodSandboxStatsRequest,
+) (*runtimeapi.ListPodSandboxStatsResponse, error) {
+	f := req.GetFilter()
+	r.mu.RLock()
+	running := make(map[*sandbox][]*container)
+	for _, sb := range r.sandboxes {
+		if (f.GetId() == "" || f.GetId() == sb.id) && sb.stateLocked() == runtimeapi.PodSandboxState_SANDBOX_READY &&
+			labelsMatch(sb.rec.config.GetLabels(), f.GetLabelSelector()) {
+			running[sb] = sb.runningLocked()
+		}
+	}
+	r.mu.RUnlock()
+	resp := &runtimeapi.ListPodSandboxStatsResponse{}
+	for sb, containers := range running {
+		resp.Stats = append(resp.Stats, sb.stats(containers))
+	}
+	return resp, nil
+}
+
+func (sb *sandbox) runningLocked() []*container {
+	var out []*container
+	for _, c := range sb.containers {
+		if c.runsLocked() {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// stats says what a pod uses: cpu since the pod is there, with containers that have ended, and the rest of those that
+// run. Its network is the machine's, and counts for nobody.
+func (sb *sandbox) stats(running []*container) *runtimeapi.PodSandboxStats {
+	config, at := sb.rec.config, now()
+	linux := &runtimeapi.LinuxPodSandboxStats{}
+	if nanos := cgroup.CPU(sb.rec.group); nanos >= 0 {
+		linux.Cpu = &runtimeapi.CpuUsage{Timestamp: at, UsageCoreNanoSeconds: known(nanos),
+			UsageNanoCores: known(sb.cpu.rate(at, nanos))}
+	}
+	tasks, counted := int64(0), len(running) > 0
+	for _, c := range running {
+		s := c.stats()
+		linux.Containers = append(linux.Containers, s)
+		linux.Memory = sum(linux.Memory, s.GetMemory())
+		n := cgroup.Tasks(c.rec.group)
+		tasks, counted = tasks+n, counted && n >= 0
+	}
+	if counted {
+		linux.Process = &runtimeapi.ProcessUsage{Timestamp: at, ProcessCount: known(tasks)}
+	}
+	return &runtimeapi.PodSandboxStats{Linux: linux, Attributes: &runtimeapi.PodSandboxAttributes{
+		Id: sb.id, Metadata: config.GetMetadata(), Labels: config.GetLabels(), Annotations: config.GetAnnotations(),
+	}}
+}
+
+// sum adds up what containers use, as far as it is known. What their limits leave counts only if all have one.
+func sum(a, b *runtimeapi.MemoryUsage) *runtimeapi.MemoryUsage {
+	if a == nil || b == nil {
+		return cmp.Or(a, b)
+	}
+	add := func(m, n *runtimeapi.UInt64Value) *runtimeapi.UInt64Value {
+		if m == nil || n == nil {
+			return cmp.Or(m, n)
+		}
+		return &runtimeapi.UInt64Value{Value: m.GetValue() + n.GetValue()}
+	}
+	both := &runtimeapi.MemoryUsage{
+		Timestamp: b.GetTimestamp(), UsageBytes: add(a.GetUsageBytes(), b.GetUsageBytes()),
+		WorkingSetBytes: add(a.GetWorkingSetBytes(), b.GetWorkingSetBytes()),
+		RssBytes:        add(a.GetRssBytes(), b.GetRssBytes()), PageFaults: add(a.GetPageFaults(), b.GetPageFaults()),
+		MajorPageFaults: add(a.GetMajorPageFaults(), b.GetMajorPageFaults()),
+	}
+	if a.GetAvailableBytes() != nil && b.GetAvailableBytes() != nil {
+		both.AvailableBytes = add(a.GetAvailableBytes(), b.GetAvailableBytes())
+	}
+	return both
+}
+
+// meter makes the rate out of cpu times that are read now and then. The zero value is ready.
+type meter struct {
+	mu      sync.Mutex
+	at, cpu int64 // of the reading from which the next rate is made
+	nano    int64
+	known   bool
+}
+
+// meterWindow is the shortest time, in nanoseconds, over which a rate is made; what is asked sooner gets the last one.
+const meterWindow = int64(time.Second)
+
+// rate returns thousand-millionths of a cpu, negative until there are two readings to tell.
+func (m *meter) rate(at, cpu int64) int64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	switch {
+	case m.at == 0 || cpu < m.cpu:
+		m.at, m.cpu, m.known = at, cpu, false
+	case at-m.at >= meterWindow:
+		m.nano, m.known = int64(float64(cpu-m.cpu)/float64(at-m.at)*float64(time.Second)), true
+		m.at, m.cpu = at, cpu
+	}
+	if !m.known {
+		return -1
+	}
+	return m.nano
+}
+
 func (c *container) stats() *runtimeapi.ContainerStats {
 	config := c.rec.config
 	s := &runtimeapi.ContainerStats{Attributes: &runtimeapi.ContainerAttributes{
@@ -53,7 +182,8 @@ func (c *container) stats() *runtimeapi.ContainerStats {
 	at := now()
 	u := cgroup.Stats(c.rec.group)
 	if u.CPUNanos >= 0 {
-		s.Cpu = &runtimeapi.CpuUsage{Timestamp: at, UsageCoreNanoSeconds: known(u.CPUNanos)}
+		s.Cpu = &runtimeapi.CpuUsage{Timestamp: at, UsageCoreNanoSeconds: known(u.CPUNanos),
+			UsageNanoCores: known(c.cpu.rate(at, u.CPUNanos))}
 	}
 	if u.MemoryBytes >= 0 {
 		s.Memory = &runtimeapi.MemoryUsage{Timestamp: at, UsageBytes: known(u.MemoryBytes),

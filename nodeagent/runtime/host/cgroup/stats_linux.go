@@ -1,6 +1,7 @@
 package cgroup
 
 import (
+	"bytes"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -22,11 +23,9 @@ type Usage struct {
 
 // Stats reads the usage of a group. Without a memory controller it adds up the resident pages of its processes.
 func Stats(g sys.Cgroup) Usage {
-	u := Usage{CPUNanos: -1, MemoryBytes: -1, WorkingSet: -1, Anonymous: -1, Available: -1, Faults: -1, MajorFaults: -1}
+	u := Usage{MemoryBytes: -1, WorkingSet: -1, Anonymous: -1, Available: -1, Faults: -1, MajorFaults: -1}
+	u.CPUNanos = CPU(g)
 	if g.Unified != "" {
-		if usec := readFields(filepath.Join(g.Unified, "cpu.stat"))["usage_usec"]; usec > 0 {
-			u.CPUNanos = usec * 1000
-		}
 		u.readMemory(g.Unified, "memory.current", "memory.max", "", "anon")
 	}
 	for _, d := range g.V1 {
@@ -37,6 +36,53 @@ func Stats(g sys.Cgroup) Usage {
 		u.WorkingSet = u.MemoryBytes
 	}
 	return u
+}
+
+// CPU reads how long the group and those below it have used a processor, in nanoseconds, with processes that have
+// ended; negative when it is not known.
+func CPU(g sys.Cgroup) int64 {
+	if g.Unified != "" {
+		if usec := readFields(filepath.Join(g.Unified, "cpu.stat"))["usage_usec"]; usec > 0 {
+			return usec * 1000
+		}
+	}
+	return -1
+}
+
+// Tasks counts the processes of the group and of those below it, with their threads, each of which takes a process id;
+// negative when they are not known.
+func Tasks(g sys.Cgroup) int64 {
+	if g.Unified != "" {
+		if n := readInt(filepath.Join(g.Unified, "pids.current")); n >= 0 {
+			return n
+		}
+		return countLines(g.Unified, "cgroup.threads")
+	}
+	for _, d := range g.V1 {
+		if n := readInt(filepath.Join(d, "pids.current")); n >= 0 {
+			return n
+		}
+	}
+	for _, d := range g.V1 {
+		return countLines(d, "tasks")
+	}
+	return -1
+}
+
+// countLines counts the lines of the files of a name in dir and below; negative when dir has none.
+func countLines(dir, name string) int64 {
+	b, err := os.ReadFile(filepath.Join(dir, name))
+	if err != nil {
+		return -1
+	}
+	n := int64(bytes.Count(b, []byte("\n")))
+	below, _ := os.ReadDir(dir) // what goes meanwhile counts as nothing
+	for _, e := range below {
+		if e.IsDir() {
+			n += max(0, countLines(filepath.Join(dir, e.Name()), name))
+		}
+	}
+	return n
 }
 
 // readMemory reads what the memory controller tells in dir, if it is there. Prefix is that of the fields of
