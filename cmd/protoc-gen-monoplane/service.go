@@ -86,7 +86,9 @@ func (a *service) ident(name string) string { return a.g.QualifiedGoIdent(servic
 func (a *service) description() string { return a.describe(a.kind) }
 
 // describe is the variable that describes the kind of a message.
-func (a *service) describe(m *protogen.Message) string { return a.g.QualifiedGoIdent(m.GoIdent) + "Kind" }
+func (a *service) describe(m *protogen.Message) string {
+	return a.g.QualifiedGoIdent(m.GoIdent) + "Kind"
+}
 
 func (a *service) typed(call string) string { return a.typedAs(a.kind, call) }
 
