@@ -8,6 +8,7 @@ import (
 	"monoplane.dev/controllers/namespace"
 	"monoplane.dev/controllers/persistentvolume"
 	"monoplane.dev/controllers/podgc"
+	"monoplane.dev/controllers/replicaset"
 	"monoplane.dev/controllers/rootca"
 	"monoplane.dev/controllers/serviceaccount"
 	"monoplane.dev/rules/rights"
@@ -22,6 +23,8 @@ func All() []controller.Declaration {
 		persistentvolume.Declare(),
 		rootca.Declare(),
 		ephemeralvolume.Declare(),
+		replicaset.Declare(),
+		replicaset.DeclareForReplicationControllers(),
 	}
 }
 

@@ -185,6 +185,32 @@ func TestFollows(t *testing.T) {
 	})
 }
 
+func TestWaitGone(t *testing.T) {
+	inWorld(t, func(w *world) {
+		a := w.create("a", "", nil)
+		if err := w.pods.WaitFor(w.t.Context(), a.GetMetadata().GetResourceVersion()); err != nil {
+			t.Fatal(err)
+		}
+		key, uid := cache.KeyOf(a), a.GetMetadata().GetUid()
+		ctx, cancel := context.WithTimeout(w.t.Context(), time.Second)
+		defer cancel()
+		if err := w.pods.WaitGone(ctx, key, uid); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("an object that stays: %v", err)
+		}
+		w.force("a")
+		if err := w.pods.WaitGone(w.t.Context(), key, uid); err != nil {
+			t.Fatal(err)
+		}
+		if _, ok := w.pods.Get("ns", "a"); ok {
+			t.Error("the object is still there")
+		}
+		w.create("a", "", nil)
+		if err := w.pods.WaitGone(w.t.Context(), key, uid); err != nil {
+			t.Errorf("its successor stands for it: %v", err)
+		}
+	})
+}
+
 func TestWaitForEndsWithContext(t *testing.T) {
 	inWorld(t, func(w *world) {
 		ctx, cancel := context.WithTimeout(w.t.Context(), time.Second)

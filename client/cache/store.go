@@ -16,9 +16,23 @@ func (c *Cache[T]) WaitFor(ctx context.Context, resourceVersion string) error {
 	if err != nil {
 		return fmt.Errorf("cache: bad resourceVersion %q", resourceVersion)
 	}
+	return c.wait(ctx, func() bool { return c.revision >= want })
+}
+
+// WaitGone waits until the cache knows that an object is being deleted, or is no more, or ctx ends: the answer to the
+// deletion of an object that goes at once has no resourceVersion of its own for which one could wait.
+func (c *Cache[T]) WaitGone(ctx context.Context, key Key, uid string) error {
+	return c.wait(ctx, func() bool {
+		o, ok := c.objects[key]
+		return !ok || o.GetMetadata().GetUid() != uid || o.GetMetadata().GetDeletionTimestamp() != nil
+	})
+}
+
+// wait waits until the content, of which done is asked under its lock, is as wanted.
+func (c *Cache[T]) wait(ctx context.Context, done func() bool) error {
 	for {
 		c.mu.Lock()
-		if c.revision >= want {
+		if done() {
 			c.mu.Unlock()
 			return nil
 		}

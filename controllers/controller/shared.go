@@ -25,6 +25,8 @@ const (
 	ByController = "controller"
 	// ByNamespace finds the objects of a namespace.
 	ByNamespace = "namespace"
+	// Unmanaged finds the objects of a namespace that no owner manages, and which one may adopt.
+	Unmanaged = "unmanaged"
 	// ByNode finds pods by the name of the node to which they are bound.
 	ByNode = "node"
 	// ByClaim finds pods by the persistent volume claims that they use, "NAMESPACE/NAME".
@@ -73,12 +75,13 @@ func NewShared(api *client.Client, logger *slog.Logger) *Shared {
 	return &Shared{api: api, logger: logger}
 }
 
-// Pods returns the cache of all pods, with the indexes ByController, ByNamespace, ByNode and ByClaim.
+// Pods returns the cache of all pods, with the indexes ByController, Unmanaged, ByNamespace, ByNode and ByClaim.
 func (s *Shared) Pods() *cache.Cache[*corev1.Pod] {
 	return ask(s, &s.pods, cache.Config[*corev1.Pod]{
 		Source: cache.Watch(s.api.Pods.Watch),
 		Indexes: map[string]func(*corev1.Pod) []string{
 			ByController: managerOf[*corev1.Pod],
+			Unmanaged:    unmanaged[*corev1.Pod],
 			ByNamespace:  namespaceOf[*corev1.Pod],
 			ByNode:       func(p *corev1.Pod) []string { return unlessEmpty(p.GetSpec().GetNodeName()) },
 			ByClaim: func(p *corev1.Pod) []string {
@@ -97,12 +100,13 @@ func (s *Shared) Nodes() *cache.Cache[*corev1.Node] {
 	return ask(s, &s.nodes, cache.Config[*corev1.Node]{Source: cache.Watch(s.api.Nodes.Watch)})
 }
 
-// ReplicaSets returns the cache of all ReplicaSets, with the indexes ByController and ByNamespace.
+// ReplicaSets returns the cache of all ReplicaSets, with the indexes ByController, Unmanaged and ByNamespace.
 func (s *Shared) ReplicaSets() *cache.Cache[*appsv1.ReplicaSet] {
 	return ask(s, &s.replicaSets, cache.Config[*appsv1.ReplicaSet]{
 		Source: cache.Watch(s.api.ReplicaSets.Watch),
 		Indexes: map[string]func(*appsv1.ReplicaSet) []string{
 			ByController: managerOf[*appsv1.ReplicaSet],
+			Unmanaged:    unmanaged[*appsv1.ReplicaSet],
 			ByNamespace:  namespaceOf[*appsv1.ReplicaSet],
 		},
 	})
@@ -180,6 +184,13 @@ func ManagerOf(o object.Object) *metav1.OwnerReference {
 }
 
 func managerOf[T object.Object](o T) []string { return unlessEmpty(ManagerOf(o).GetUid()) }
+
+func unmanaged[T object.Object](o T) []string {
+	if ManagerOf(o) != nil {
+		return nil
+	}
+	return namespaceOf(o)
+}
 
 func namespaceOf[T object.Object](o T) []string { return unlessEmpty(o.GetMetadata().GetNamespace()) }
 

@@ -10,7 +10,9 @@ import (
 )
 
 // Component is what runs until its context ends.
-type Component interface{ Run(ctx context.Context) error }
+type Component interface {
+	Run(ctx context.Context) error
+}
 
 // Run runs the shared caches and controllers that were made with them until ctx ends, and returns ctx's error.
 func Run(ctx context.Context, shared *controller.Shared, controllers ...Component) error {
