@@ -42,7 +42,9 @@ func (c *Cluster) startComponents(ctx, running context.Context, p *parts) error 
 	for _, d := range controllers.All() {
 		part, err := d.New(controller.Env{
 			Client: p.controller(d.Name), Shared: shared, Logger: c.cfg.Logger, Registerer: p.metrics, RootCA: rootCA,
-			Settings: controller.Settings{TerminatedPodGCThreshold: c.cfg.TerminatedPodGCThreshold},
+			Settings: controller.Settings{
+				TerminatedPodGCThreshold: c.cfg.TerminatedPodGCThreshold, NodeLifecycle: c.cfg.NodeLifecycle,
+			},
 		})
 		if err := start(d.Name, part, err); err != nil {
 			return err

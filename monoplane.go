@@ -28,6 +28,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"monoplane.dev/controllers/controller"
 	"monoplane.dev/nodeagent/hostinfo"
 	"monoplane.dev/scheduler/configfile"
 )
@@ -67,6 +68,8 @@ type Config struct {
 	// TerminatedPodGCThreshold is how many terminal pods may stay before PodGC deletes the oldest (GC-4);
 	// podgc.DefaultThreshold by default, negative for no limit.
 	TerminatedPodGCThreshold int
+	// NodeLifecycle says when nodes count as lost, and how fast their pods are evicted (NODE-3).
+	NodeLifecycle NodeLifecycleConfig
 	// MaxEvents is how many events are kept in the cluster, beside their hour (OBJ-13); of more, the oldest are deleted.
 	// 10 000 by default, negative for no limit.
 	MaxEvents int
@@ -86,6 +89,10 @@ type Config struct {
 	// onMutation is told when somebody has changed an object that the store holds. For tests.
 	onMutation func(error)
 }
+
+// NodeLifecycleConfig says when nodes count as lost, and how fast their pods are evicted. Agents send heartbeats five
+// times as often as a node's grace of MonitorGrace asks for, and every 10 s at least. Zero values are the defaults.
+type NodeLifecycleConfig = controller.NodeLifecycle
 
 // complete checks cfg and fills in the defaults. All mistakes are reported at once.
 func (cfg Config) complete() (Config, error) {
@@ -118,6 +125,11 @@ func (cfg Config) complete() (Config, error) {
 	if cfg.MaxEvents == 0 {
 		cfg.MaxEvents = 10_000
 	}
+	lifecycle, err := cfg.NodeLifecycle.Complete()
+	if err != nil {
+		errs = append(errs, err)
+	}
+	cfg.NodeLifecycle = lifecycle
 	scheduling, err := cfg.Scheduler.read()
 	if err != nil {
 		errs = append(errs, err)

@@ -107,6 +107,7 @@ func (c *Cluster) newAgent(m *member) (*nodeagent.Agent, error) {
 		StateDir: dir, NodeName: m.name, Client: m.api, NodeWatched: c.cfg.Runtime.Simulated(),
 		Runtime: runtimeapi.NewRuntimeServiceClient(m.runtime), Images: runtimeapi.NewImageServiceClient(m.runtime),
 		Labels: c.cfg.labelsOf(m.number), Version: c.cfg.Version, Recorder: m.recorder, Starting: c.starting,
+		HeartbeatInterval: c.cfg.NodeLifecycle.Heartbeat(), LeaseDuration: 4 * c.cfg.NodeLifecycle.Heartbeat(),
 		Logger: c.cfg.Logger,
 	}
 	if _, shared := c.cfg.Runtime.(criRuntime); shared {

@@ -6,11 +6,13 @@ import (
 	"monoplane.dev/controllers/controller"
 	"monoplane.dev/controllers/ephemeralvolume"
 	"monoplane.dev/controllers/namespace"
+	"monoplane.dev/controllers/nodelifecycle"
 	"monoplane.dev/controllers/persistentvolume"
 	"monoplane.dev/controllers/podgc"
 	"monoplane.dev/controllers/replicaset"
 	"monoplane.dev/controllers/rootca"
 	"monoplane.dev/controllers/serviceaccount"
+	"monoplane.dev/controllers/tainteviction"
 	"monoplane.dev/rules/rights"
 )
 
@@ -25,6 +27,8 @@ func All() []controller.Declaration {
 		ephemeralvolume.Declare(),
 		replicaset.Declare(),
 		replicaset.DeclareForReplicationControllers(),
+		nodelifecycle.Declare(),
+		tainteviction.Declare(),
 	}
 }
 

@@ -76,7 +76,7 @@ func (a *Agent) leaseNow(last *coordinationv1.Lease) *coordinationv1.Lease {
 		Metadata: &metav1.ObjectMeta{Namespace: leaseNamespace, Name: a.cfg.NodeName},
 		Spec: &coordinationv1.LeaseSpec{
 			HolderIdentity:       proto.String(a.cfg.NodeName),
-			LeaseDurationSeconds: proto.Int32(int32(a.cfg.LeaseDuration / time.Second)),
+			LeaseDurationSeconds: proto.Int32(max(1, int32(a.cfg.LeaseDuration/time.Second))),
 			RenewTime:            value.MicroTime(now()),
 		},
 	}

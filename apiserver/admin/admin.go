@@ -1,5 +1,5 @@
-// Package admin serves monoplane.admin.v1.Admin: an administrator stops the server or the agent of a node, or copies the
-// server's data. What a stop is belongs to the program around the server.
+// Package admin serves monoplane.admin.v1.Admin: an administrator stops the server or the agent of a node, or copies
+// the server's data. What a stop is belongs to the program around the server.
 package admin
 
 import (

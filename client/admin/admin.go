@@ -1,7 +1,7 @@
 // Package admin acts as the administrator of the cluster that runs on a data directory of this machine: it stops the
-// server or the agent of a node, saves a snapshot, and asks where a pod can go. It finds the server by the kubeconfig in the directory, and
-// makes sure by the directory's lock that this is the server which runs there, not that of which the directory is a
-// copy.
+// server or the agent of a node, saves a snapshot, and asks where a pod can go. It finds the server by the kubeconfig
+// in the directory, and makes sure by the directory's lock that this is the server which runs there, not that of which
+// the directory is a copy.
 package admin
 
 import (

@@ -36,6 +36,7 @@ type upOptions struct {
 	logLevel        string
 	originalDead    bool
 	machine         machineOptions
+	nodeLifecycle   monoplane.NodeLifecycleConfig
 }
 
 func (o *upOptions) add(flags *pflag.FlagSet) {
@@ -62,6 +63,7 @@ func (o *upOptions) add(flags *pflag.FlagSet) {
 	o.etcdTLS.add(flags)
 	flags.IntVar(&o.podGCThreshold, "terminated-pod-gc-threshold", podgc.DefaultThreshold,
 		"how many ended pods are kept; above that the oldest are deleted. 0 for all")
+	addNodeLifecycle(flags, &o.nodeLifecycle)
 	flags.IntVar(&o.maxEvents, "max-events", 10_000,
 		"how many events are kept, for an hour at most; above that the oldest are deleted. 0 for any number")
 	flags.StringVar(&o.schedulerConfig, "scheduler-config", "",
@@ -71,6 +73,25 @@ func (o *upOptions) add(flags *pflag.FlagSet) {
 	addConfirmation(flags, &o.originalDead)
 	flags.StringVar(&o.logLevel, "log-level", "warn",
 		`what is logged to stderr: "debug", "info", "warn" or "error"; the audit always is`)
+}
+
+// addNodeLifecycle adds the flags of Kubernetes' controller manager that say when a node counts as lost.
+func addNodeLifecycle(flags *pflag.FlagSet, n *monoplane.NodeLifecycleConfig) {
+	d, _ := monoplane.NodeLifecycleConfig{}.Complete() // the defaults are valid
+	flags.DurationVar(&n.MonitorPeriod, "node-monitor-period", d.MonitorPeriod, "time between two looks at all nodes")
+	flags.DurationVar(&n.MonitorGrace, "node-monitor-grace-period", d.MonitorGrace,
+		"how long nothing may be heard of a node before it counts as lost; the agents send heartbeats five times as "+
+			"often, and every 10 s at least")
+	flags.DurationVar(&n.StartupGrace, "node-startup-grace-period", d.StartupGrace,
+		"the same for a node whose agent has never said how it is")
+	flags.Float64Var(&n.EvictionRate, "node-eviction-rate", d.EvictionRate,
+		"how many lost nodes of a zone are evicted in a second; 0 for none")
+	flags.Float64Var(&n.SecondaryEvictionRate, "secondary-node-eviction-rate", d.SecondaryEvictionRate,
+		"the same in a large zone of which much is lost; 0 for none")
+	flags.IntVar(&n.LargeZone, "large-cluster-size-threshold", d.LargeZone,
+		"number of nodes above which a zone is large; smaller ones of which much is lost are not evicted")
+	flags.Float64Var(&n.UnhealthyZone, "unhealthy-zone-threshold", d.UnhealthyZone,
+		"share of a zone's nodes, three at least, from which on much of it is lost")
 }
 
 // config checks the options and turns them into a cluster's configuration.
@@ -111,8 +132,18 @@ func (o *upOptions) config(stderr io.Writer) (monoplane.Config, error) {
 		Logger:  slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: level, ReplaceAttr: nameAudit})),
 
 		TerminatedPodGCThreshold: o.podGCThreshold,
+		NodeLifecycle:            o.nodeLifecycle,
 		MaxEvents:                o.maxEvents,
 		Scheduler:                monoplane.SchedulerConfig{File: o.schedulerConfig},
+	}
+	// In a configuration 0 stands for the default.
+	for _, rate := range []*float64{&cfg.NodeLifecycle.EvictionRate, &cfg.NodeLifecycle.SecondaryEvictionRate} {
+		if *rate <= 0 {
+			*rate = -1
+		}
+	}
+	if o.nodeLifecycle.LargeZone <= 0 {
+		cfg.NodeLifecycle.LargeZone = -1
 	}
 	if o.podGCThreshold <= 0 {
 		cfg.TerminatedPodGCThreshold = -1

@@ -3,8 +3,12 @@
 package controller
 
 import (
+	"cmp"
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -53,4 +57,51 @@ type Env struct {
 type Settings struct {
 	// TerminatedPodGCThreshold is how many terminal pods PodGC keeps; a negative one keeps all (spec: GC-4).
 	TerminatedPodGCThreshold int
+	// NodeLifecycle is for the controller of lost nodes.
+	NodeLifecycle NodeLifecycle
 }
+
+// NodeLifecycle says when nodes count as lost, and how fast their pods are evicted (spec: NODE-3). Zero values stand
+// for the defaults; rates that are negative evict nothing.
+type NodeLifecycle struct {
+	// MonitorPeriod is the time between two looks at all nodes; 5 s by default.
+	MonitorPeriod time.Duration
+	// MonitorGrace is how long nothing may be heard of a node that was ready before it counts as lost; 50 s by default.
+	// Agents of the same process send their heartbeats five times as often, and every 10 s at least.
+	MonitorGrace time.Duration
+	// StartupGrace is the same for a node whose agent has never said how it is; 60 s by default.
+	StartupGrace time.Duration
+	// EvictionRate is how many nodes of a zone are evicted in a second; 0.1 by default.
+	EvictionRate float64
+	// SecondaryEvictionRate is that of a large zone of which much is disrupted; 0.01 by default. In others that are,
+	// nothing is evicted.
+	SecondaryEvictionRate float64
+	// LargeZone is the number of nodes above which a zone is large; 50 by default.
+	LargeZone int
+	// UnhealthyZone is the share of nodes that are not ready from which on a zone is disrupted; 0.55 by default.
+	UnhealthyZone float64
+}
+
+// Complete returns n with its defaults, or says what is wrong with it.
+func (n NodeLifecycle) Complete() (NodeLifecycle, error) {
+	n.MonitorPeriod = cmp.Or(n.MonitorPeriod, 5*time.Second)
+	n.MonitorGrace = cmp.Or(n.MonitorGrace, 50*time.Second)
+	n.StartupGrace = cmp.Or(n.StartupGrace, time.Minute)
+	n.EvictionRate, n.SecondaryEvictionRate = cmp.Or(n.EvictionRate, 0.1), cmp.Or(n.SecondaryEvictionRate, 0.01)
+	n.LargeZone, n.UnhealthyZone = cmp.Or(n.LargeZone, 50), cmp.Or(n.UnhealthyZone, 0.55)
+	switch {
+	case n.MonitorPeriod < 0 || n.MonitorGrace < 0 || n.StartupGrace < 0:
+		return n, errors.New("the times of the control of nodes must be positive")
+	case n.MonitorPeriod > n.MonitorGrace:
+		return n, fmt.Errorf("nodes are looked at every %s, which is less often than their grace of %s is to be measured",
+			n.MonitorPeriod, n.MonitorGrace)
+	case n.UnhealthyZone <= 0 || n.UnhealthyZone > 1:
+		return n, fmt.Errorf("the share of nodes from which on a zone is disrupted is %v; it must be above 0 and at most 1",
+			n.UnhealthyZone)
+	default:
+		return n, nil
+	}
+}
+
+// Heartbeat returns the time between two heartbeats of agents that this process runs; n is complete.
+func (n NodeLifecycle) Heartbeat() time.Duration { return min(10*time.Second, n.MonitorGrace/5) }

@@ -10,6 +10,6 @@
 // touched; the server checks in the removing transaction that the node is still absent. A pod that is not terminal is
 // first marked Failed, orphans with the condition DisruptionTarget.
 //
-// What it does not do: it does not judge whether a node is healthy. A node that is merely silent keeps its pods until
-// it returns or its Node object is deleted.
+// What it does not do: it does not judge whether a node is healthy (package nodelifecycle does). A node that is merely
+// silent keeps its pods until it returns or its Node object is deleted.
 package podgc

@@ -1,6 +1,7 @@
 package taints
 
 import (
+	"math"
 	"time"
 
 	corev1 "monoplane.dev/api/core/v1"
@@ -79,6 +80,7 @@ func Find(taints []*corev1.Taint, key, effect string) *corev1.Taint {
 // NoExecute count: for ever, or for so long after it came under them; 0 when one is not tolerated. Of several
 // tolerations of one taint the first counts, of several taints the shortest time.
 func Stay(taints []*corev1.Taint, tolerations []*corev1.Toleration) (d time.Duration, forever bool) {
+	seconds := int64(0)
 	forever = true
 	for _, t := range taints {
 		if t.GetEffect() != NoExecute {
@@ -91,10 +93,10 @@ func Stay(taints []*corev1.Taint, tolerations []*corev1.Toleration) (d time.Dura
 		if l.TolerationSeconds == nil {
 			continue
 		}
-		if s := time.Duration(max(l.GetTolerationSeconds(), 0)); forever || s < d {
-			d, forever = s, false
+		if s := max(l.GetTolerationSeconds(), 0); forever || s < seconds {
+			seconds, forever = s, false
 		}
 	}
-	const most = time.Duration(1<<63-1) / time.Second // more seconds than a Duration can have are as good as for ever
-	return min(d, most) * time.Second, forever
+	const most = math.MaxInt64 / int64(time.Second) // of the seconds that a Duration can have
+	return time.Duration(min(seconds, most)) * time.Second, forever
 }

@@ -2,7 +2,6 @@ package core
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,9 +14,7 @@ import (
 	"monoplane.dev/apiserver/kinds/core/nodekey"
 	"monoplane.dev/apiserver/registry"
 	"monoplane.dev/apiserver/store"
-	"monoplane.dev/apiserver/warning"
 	"monoplane.dev/object/builtin"
-	"monoplane.dev/rules/taints"
 
 	coordinationv1 "monoplane.dev/api/coordination/v1"
 	corev1 "monoplane.dev/api/core/v1"
@@ -36,7 +33,6 @@ type nodes struct {
 // admit lets an agent register its own node, for its machine.
 func (n nodes) admit(ctx context.Context, o *corev1.Node) error {
 	id, name := auth.From(ctx), o.GetMetadata().GetName()
-	warnOfEviction(ctx, o.GetSpec().GetTaints(), nil)
 	if id.Class != auth.Node {
 		nodekey.Set(o.Metadata, "")
 		return nil
@@ -82,7 +78,6 @@ func (n nodes) free(ctx context.Context, o *corev1.Node) ([]store.Guard, error) 
 func (n nodes) authorize(ctx context.Context, u *registry.Update, next, live *corev1.Node) error {
 	id, name := auth.From(ctx), live.GetMetadata().GetName()
 	nodekey.Keep(next.Metadata, live.Metadata)
-	warnOfEviction(ctx, next.GetSpec().GetTaints(), live.GetSpec().GetTaints())
 	if id.Class != auth.Node {
 		return nil
 	}
@@ -108,20 +103,6 @@ func (n nodes) authorize(ctx context.Context, u *registry.Update, next, live *co
 		nodekey.Set(next.Metadata, id.Key)
 	}
 	return nil
-}
-
-// warnOfEviction says of NoExecute taints that the node did not have before that they do only half of what they
-// promise.
-func warnOfEviction(ctx context.Context, next, live []*corev1.Taint) {
-	for i, t := range next {
-		same := func(was *corev1.Taint) bool {
-			return was.GetKey() == t.GetKey() && was.GetValue() == t.GetValue() && was.GetEffect() == t.GetEffect()
-		}
-		if t.GetEffect() == taints.NoExecute && !slices.ContainsFunc(live, same) {
-			warning.Add(ctx, fmt.Sprintf("spec.taints[%d].effect: NoExecute keeps new pods away; "+
-				"pods that run are not evicted in this version", i))
-		}
-	}
 }
 
 // sameMachine refuses an agent that is not the registered machine's.

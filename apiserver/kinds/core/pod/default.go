@@ -15,8 +15,6 @@ import (
 const (
 	serviceAccount    = "default"
 	notReadySeconds   = 300
-	taintNotReady     = "node.kubernetes.io/not-ready"
-	taintUnreachable  = "node.kubernetes.io/unreachable"
 	conditionSchedule = "PodScheduled"
 )
 
@@ -82,8 +80,8 @@ func tolerateAbsence(s *corev1.PodSpec) {
 
 // What tolerateAbsence adds is shared by all pods: nobody changes a part of a stored object.
 var (
-	forNotReady    = absenceToleration(taintNotReady)
-	forUnreachable = absenceToleration(taintUnreachable)
+	forNotReady    = absenceToleration(taints.NotReady)
+	forUnreachable = absenceToleration(taints.Unreachable)
 )
 
 func absenceToleration(taint string) *corev1.Toleration {
@@ -91,12 +89,6 @@ func absenceToleration(taint string) *corev1.Toleration {
 	return &corev1.Toleration{
 		Key: taint, Operator: "Exists", Effect: taints.NoExecute, TolerationSeconds: &seconds,
 	}
-}
-
-// toleratesAbsence says whether a toleration is one of those that tolerateAbsence adds.
-func toleratesAbsence(t *corev1.Toleration) bool {
-	return (t.GetKey() == taintNotReady || t.GetKey() == taintUnreachable) && t.GetEffect() == taints.NoExecute &&
-		t.TolerationSeconds != nil && *t.TolerationSeconds == notReadySeconds
 }
 
 // tolerateTaint adds a toleration unless the pod has one of that taint.

@@ -8,8 +8,6 @@ package pod
 
 import (
 	"context"
-	"fmt"
-	"slices"
 	"strconv"
 
 	"google.golang.org/protobuf/proto"
@@ -20,7 +18,6 @@ import (
 	"monoplane.dev/apiserver/kinds/scheduling/priority"
 	"monoplane.dev/apiserver/registry"
 	"monoplane.dev/apiserver/store"
-	"monoplane.dev/apiserver/warning"
 	"monoplane.dev/codec/value"
 	"monoplane.dev/object"
 
@@ -102,7 +99,6 @@ func (p *Pods) admit(ctx context.Context, o *corev1.Pod) error {
 	if err := p.class(ctx, o); err != nil {
 		return err
 	}
-	warnOfSeconds(ctx, o.Spec.Tolerations, nil)
 	for _, c := range o.Status.Conditions { // SchedulingGated
 		c.LastTransitionTime, c.ObservedGeneration = o.Metadata.CreationTimestamp, o.Metadata.Generation
 	}
@@ -163,23 +159,9 @@ func applyMain(asked, live *corev1.Pod) *corev1.Pod {
 }
 
 // authorizeMain overrules changes of what only the server writes.
-func authorizeMain(ctx context.Context, _ *registry.Update, next, live *corev1.Pod) error {
+func authorizeMain(_ context.Context, _ *registry.Update, next, live *corev1.Pod) error {
 	nodekey.Keep(next.Metadata, live.Metadata)
-	warnOfSeconds(ctx, next.GetSpec().GetTolerations(), live.GetSpec().GetTolerations())
 	return nil
-}
-
-// warnOfSeconds says of tolerations, unless the pod had them before, that nothing counts their seconds: pods that run
-// are not evicted from tainted nodes. Nobody is told so of the tolerations that every pod gets.
-func warnOfSeconds(ctx context.Context, next, live []*corev1.Toleration) {
-	for i, t := range next {
-		same := func(was *corev1.Toleration) bool { return proto.Equal(was, t) }
-		if t.TolerationSeconds == nil || toleratesAbsence(t) || slices.ContainsFunc(live, same) {
-			continue
-		}
-		warning.Add(ctx, fmt.Sprintf("spec.tolerations[%d].tolerationSeconds: kept but has no effect in this version: "+
-			"pods are not evicted from tainted nodes", i))
-	}
 }
 
 // mayRead shows an agent the pods of its own node only.
