@@ -2,6 +2,8 @@ package nodeagent
 
 import (
 	"context"
+	"slices"
+	"strings"
 	"time"
 
 	corev1 "monoplane.dev/api/core/v1"
@@ -57,7 +59,13 @@ func (a *Agent) comeBack(ctx context.Context) (*returned, error) {
 		out.pods = append(out.pods, p)
 	}
 	var gone []*worker
+	for _, p := range out.pods {
+		found[uidOf(p)] = a.askForMissing(ctx, p, found[uidOf(p)])
+	}
 	for uid, l := range found {
+		if l == nil {
+			continue
+		}
 		if bound[uid] {
 			out.local[uid] = l
 			continue
@@ -72,6 +80,34 @@ func (a *Agent) comeBack(ctx context.Context) (*returned, error) {
 		}
 		return true
 	})
+}
+
+// askForMissing asks for the containers that run as far as the API knows and are not in the lists, as confirmMissing
+// does. What the runtime does not tell counts as running until it does.
+func (a *Agent) askForMissing(ctx context.Context, p *corev1.Pod, l *local) *local {
+	s := p.GetStatus()
+	for _, c := range slices.Concat(s.GetInitContainerStatuses(), s.GetContainerStatuses(),
+		s.GetEphemeralContainerStatuses()) {
+		_, id, _ := strings.Cut(c.GetContainerID(), "://")
+		if id == "" || c.GetState().GetRunning() == nil || l != nil &&
+			slices.ContainsFunc(l.Instances, func(in podstate.Instance) bool { return in.ID == id }) {
+			continue
+		}
+		in, err := a.instance(ctx, id, nil)
+		if notFound(err) {
+			continue
+		}
+		if l == nil {
+			l = &local{namespace: p.GetMetadata().GetNamespace(), name: p.GetMetadata().GetName()}
+		}
+		if err != nil {
+			l.unclear = err
+			in = podstate.Instance{ID: id, Name: c.GetName(), Attempt: uint32(max(0, c.GetRestartCount())),
+				State: podstate.Running, Image: c.GetImage(), ImageID: c.GetImageID()}
+		}
+		l.Instances = append(l.Instances, in)
+	}
+	return l
 }
 
 // end stops and removes what runs here for a pod that the API does not have on this node.

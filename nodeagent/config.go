@@ -14,6 +14,7 @@ import (
 	corev1 "monoplane.dev/api/core/v1"
 	"monoplane.dev/client"
 	"monoplane.dev/client/record"
+	"monoplane.dev/nodeagent/cricheck"
 	"monoplane.dev/nodeagent/eviction"
 	"monoplane.dev/nodeagent/gc"
 	"monoplane.dev/nodeagent/hostinfo"
@@ -140,6 +141,7 @@ func (c *Config) complete() error {
 	if err := c.Shutdown.Check(); err != nil {
 		return fmt.Errorf("nodeagent: %w", err)
 	}
+	c.Runtime, c.Images = cricheck.Runtime(c.Runtime), cricheck.Images(c.Images)
 	if c.DataDir == "" {
 		c.DataDir = c.PodLogDir
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
@@ -56,6 +57,9 @@ func (j job) do(ctx context.Context, action podstate.Action) podstate.Input {
 		return podstate.SandboxStopped{ID: action.ID, Err: text(j.stopSandbox(ctx, action.ID))}
 	case podstate.Observe:
 		seen, err := j.agent.observe(ctx, uidOf(j.pod))
+		if err == nil {
+			err = j.agent.confirmMissing(ctx, uidOf(j.pod), &seen)
+		}
 		return podstate.Observed{Seen: seen, Asked: true, Err: text(err)}
 	case podstate.RemoveContainer:
 		return podstate.ContainerRemoved{ID: action.ID, Err: text(j.removeContainer(ctx, action))}
@@ -82,9 +86,17 @@ func text(err error) string {
 		return ""
 	}
 	if s, ok := status.FromError(err); ok && s.Message() != "" {
-		return s.Message()
+		return bounded(s.Message())
 	}
-	return err.Error()
+	return bounded(err.Error())
+}
+
+// bounded returns the beginning of what the runtime says: a status with more could never be written.
+func bounded(said string) string {
+	if len(said) > maxMessage {
+		said = said[:maxMessage]
+	}
+	return strings.ToValidUTF8(said, "?")
 }
 
 func (j job) podDir() string {
@@ -146,7 +158,7 @@ func (j job) runSandbox(ctx, wanted context.Context, action podstate.RunSandbox)
 		return podstate.SandboxRun{Err: text(err), Invalid: hopeless(err)}
 	}
 	j.settleGroup(ctx, unlimited)
-	box, err := j.agent.sandbox(ctx, run.GetPodSandboxId())
+	box, err := j.agent.sandbox(ctx, run.GetPodSandboxId(), uidOf(j.pod))
 	if err != nil {
 		return podstate.SandboxRun{Err: text(err)}
 	}

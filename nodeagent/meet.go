@@ -53,11 +53,14 @@ func (a *Agent) askRuntime(ctx context.Context) {
 	}
 	a.mu.Lock()
 	before := a.unready
+	if unready == "" {
+		unready = a.blindness()
+	}
 	a.unready = unready
 	a.mu.Unlock()
-	switch unready {
-	case before:
-	case "":
+	switch {
+	case (unready == "") == (before == ""): // what it lacks is in the node's condition
+	case unready == "":
 		a.cfg.Logger.Warn("the container runtime is ready again")
 	default:
 		a.cfg.Logger.Warn("the node is not ready", "reason", unready)

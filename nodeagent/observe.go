@@ -2,6 +2,7 @@ package nodeagent
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"maps"
 	"os"
@@ -33,6 +34,37 @@ func (a *Agent) observe(ctx context.Context, uid string) (podstate.Observation, 
 		return podstate.Observation{}, err
 	}
 	return all[uid].Observation, all[uid].unclear
+}
+
+// confirmMissing asks for what is there as far as the agent knows and is not in the lists: nothing is taken for gone,
+// and started again, because one list lacked it.
+func (a *Agent) confirmMissing(ctx context.Context, uid string, seen *podstate.Observation) error {
+	w := a.worker(uid)
+	if w == nil {
+		return nil
+	}
+	var missing podstate.Observation
+	w.look(func(m *podstate.StateMachine) { missing = m.Missing(seen) })
+	for _, s := range missing.Sandboxes {
+		got, err := a.sandbox(ctx, s.ID, uid)
+		switch {
+		case err == nil:
+			seen.Sandboxes = append(seen.Sandboxes, got)
+		case !notFound(err):
+			return err
+		}
+	}
+	for _, in := range missing.Instances {
+		got, err := a.instance(ctx, in.ID, nil)
+		switch {
+		case err == nil:
+			got.SandboxID = in.SandboxID
+			seen.Instances = append(seen.Instances, got)
+		case !notFound(err):
+			return err
+		}
+	}
+	return nil
 }
 
 // owns reports whether a sandbox or container with these labels is a pod's, and this agent's.
@@ -94,7 +126,7 @@ func (a *Agent) observeAll(ctx context.Context, labels map[string]string) (map[s
 				runtimeapi.PodSandboxState_SANDBOX_READY,
 		}
 		if box.Ready && e.unclear == nil { // only ready ones are asked for their addresses
-			got, err := a.sandbox(ctx, s.GetId())
+			got, err := a.sandbox(ctx, s.GetId(), s.GetLabels()[criconfig.LabelPodUID])
 			switch {
 			case err == nil:
 				box = got
@@ -115,6 +147,9 @@ func (a *Agent) observeAll(ctx context.Context, labels map[string]string) (map[s
 		if e.unclear == nil {
 			got, err := a.instance(ctx, c.GetId(), nil)
 			switch {
+			case err == nil && (got.Name != in.Name || got.Attempt != in.Attempt):
+				return nil, fmt.Errorf("the container runtime lists container %s as %s, attempt %d, and says that it is %s, "+
+					"attempt %d", in.ID, in.Name, in.Attempt, got.Name, got.Attempt)
 			case err == nil:
 				in = got
 			case notFound(err):
@@ -159,13 +194,17 @@ func listed(c *runtimeapi.Container) podstate.Instance {
 	return in
 }
 
-// sandbox asks for one sandbox.
-func (a *Agent) sandbox(ctx context.Context, id string) (podstate.Sandbox, error) {
+// sandbox asks for one sandbox, of the pod with a uid.
+func (a *Agent) sandbox(ctx context.Context, id, uid string) (podstate.Sandbox, error) {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
 	got, err := a.cfg.Runtime.PodSandboxStatus(ctx, &runtimeapi.PodSandboxStatusRequest{PodSandboxId: id})
 	if err != nil {
 		return podstate.Sandbox{}, err
+	}
+	if of := got.GetStatus().GetMetadata().GetUid(); of != uid {
+		return podstate.Sandbox{}, fmt.Errorf("the container runtime says that sandbox %s is of the pod with uid %q, not %q",
+			id, of, uid)
 	}
 	return sandboxOf(got.GetStatus()), nil
 }
@@ -215,8 +254,8 @@ func (a *Agent) instanceOf(s *runtimeapi.ContainerStatus) podstate.Instance {
 	case runtimeapi.ContainerState_CONTAINER_EXITED:
 		in.State, in.FinishedAt = podstate.Exited, unixNano(s.GetFinishedAt())
 		in.Ordered = a.inOrder.covers(in.FinishedAt)
-		in.ExitCode, in.Reason, in.Message = s.GetExitCode(), s.GetReason(),
-			strings.ToValidUTF8(a.terminationMessage(s), "?")
+		in.ExitCode, in.Reason, in.Message = s.GetExitCode(), bounded(s.GetReason()),
+			bounded(a.terminationMessage(s))
 	default: // unknown may well run
 		in.State = podstate.Running
 	}

@@ -2,6 +2,7 @@ package nodeagent
 
 import (
 	"context"
+	"fmt"
 	"hash/maphash"
 	"sync"
 	"time"
@@ -63,9 +64,9 @@ type looker struct {
 	mu    sync.Mutex
 	state lookState
 	// last is, by uid, what the last look saw.
-	last             map[string]uint64
-	flowing, failing bool
-	timer            *time.Timer
+	last    map[string]uint64
+	flowing bool
+	timer   *time.Timer
 }
 
 type lookState uint8
@@ -104,27 +105,60 @@ func (l *looker) look() {
 	l.state = looking
 	last := l.last
 	l.mu.Unlock()
+	began := now()
 	seen, err := l.relist(last)
+	if l.ctx.Err() == nil {
+		l.agent.looked(began, err)
+	}
 	l.mu.Lock()
 	again := l.state == lookAgain
 	l.state = lookWaits
-	switch {
-	case err == nil:
-		l.last, l.failing = seen, false
-	case l.ctx.Err() == nil && !l.failing:
-		l.agent.cfg.Logger.Warn("the container runtime cannot be read", "error", err) // once, not every second
-		l.failing = true
+	if err == nil {
+		l.last = seen
 	}
 	wait := l.agent.cfg.PollInterval
 	switch {
 	case again:
 		wait = 0
-	case l.flowing:
+	case l.flowing && err == nil:
 		wait = l.agent.cfg.RelistInterval
 	}
 	if l.ctx.Err() == nil {
 		l.timer.Reset(wait)
 	}
+}
+
+// blindLimit is how long looks may fail before the node is no longer ready; kubelet has the same.
+const blindLimit = 3 * time.Minute
+
+// looked notes how a look went that began at a time.
+func (a *Agent) looked(began time.Time, err error) {
+	a.mu.Lock()
+	was := a.blind
+	switch {
+	case err == nil:
+		a.blind = time.Time{}
+	case was.IsZero():
+		a.blind = began
+	}
+	a.mu.Unlock()
+	switch {
+	case err != nil && was.IsZero():
+		a.cfg.Logger.Warn("the container runtime cannot be read", "error", err) // once, not every second
+	case err == nil && !was.IsZero():
+		a.cfg.Logger.Warn("the container runtime can be read again")
+		a.LookAtNode()
+	}
+}
+
+// blindness says, after a while, that the runtime does not tell what runs, in kubelet's words; empty when it does. The
+// caller holds the lock.
+func (a *Agent) blindness() string {
+	if a.blind.IsZero() || now().Sub(a.blind) < blindLimit {
+		return ""
+	}
+	return fmt.Sprintf("PLEG is not healthy: pleg was last seen active %v ago; threshold is %v",
+		now().Sub(a.blind).Truncate(time.Second), blindLimit)
 }
 
 // stop ends the looks. Their context has ended before.
@@ -150,6 +184,10 @@ func (a *Agent) event(ev *runtimeapi.ContainerEventResponse) {
 	}
 	seen := podstate.Observation{Sandboxes: []podstate.Sandbox{sandboxOf(box)}}
 	for _, c := range ev.GetContainersStatuses() {
+		if c.GetId() == "" {
+			w.post(podstate.Poke{})
+			return
+		}
 		in := a.instanceOf(c)
 		in.SandboxID = box.GetId()
 		seen.Instances = append(seen.Instances, in)
@@ -185,11 +223,12 @@ func (l *looker) relist(last map[string]uint64) (map[string]uint64, error) {
 			w.post(podstate.Poke{})
 		}
 	}
-	for uid := range last {
-		if _, still := seen[uid]; still {
+	for _, w := range a.list() {
+		if _, still := seen[w.uid]; still {
 			continue
 		}
-		if w := a.worker(uid); w != nil {
+		_, was := last[w.uid]
+		if was || w.expectsSomething() { // it may have come and gone between two looks
 			w.post(podstate.Poke{})
 		}
 	}

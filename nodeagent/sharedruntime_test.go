@@ -39,7 +39,7 @@ func (m *moody) Status(ctx context.Context, req *runtimeapi.StatusRequest) (*run
 	}
 	if m.no != nil {
 		return &runtimeapi.StatusResponse{Status: &runtimeapi.RuntimeStatus{
-			Conditions: []*runtimeapi.RuntimeCondition{m.no}}}, nil
+			Conditions: []*runtimeapi.RuntimeCondition{{Type: runtimeapi.RuntimeReady, Status: true}, m.no}}}, nil
 	}
 	return m.Runtime.Status(ctx, req)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -102,6 +103,12 @@ func (j job) createAndStart(
 	cancel()
 	// The answer to the start may be missing because the time was up, or the start no longer wanted.
 	in, err := j.agent.instance(j.agent.context(), id, j.warnLimits(spec.GetName()))
+	if err == nil && (in.Name != spec.GetName() || in.Attempt != action.Attempt) {
+		out.Reason, out.Message = "CreateContainerError", fmt.Sprintf(
+			"the container runtime has made container %s, attempt %d, as %s, which is %s, attempt %d", spec.GetName(),
+			action.Attempt, id, in.Name, in.Attempt)
+		return
+	}
 	if err == nil {
 		known = in
 		known.SandboxID = action.SandboxID

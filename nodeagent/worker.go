@@ -156,6 +156,14 @@ func (w *worker) hold() {
 	w.holds = true
 }
 
+// expectsSomething reports whether the runtime should have something of the pod.
+func (w *worker) expectsSomething() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	missing := w.m.Missing(&podstate.Observation{})
+	return len(missing.Sandboxes)+len(missing.Instances) > 0
+}
+
 // pod returns the newest object.
 func (w *worker) pod() *corev1.Pod {
 	w.mu.Lock()

@@ -235,6 +235,10 @@ func (m *StateMachine) containerStopped(in ContainerStopped) {
 		m.strayStopped(s, in.Instance)
 		return
 	}
+	if in.Instance.State == Created && in.Instance.ID != "" {
+		m.neverRan(c)
+		return
+	}
 	if in.Instance.ID == "" {
 		in.Instance = c.Instance
 		m.lose(&in.Instance)

@@ -134,8 +134,8 @@ func (m *StateMachine) start(i int) bool {
 		return false // it may run after all; a look is on its way
 	}
 	for _, d := range m.dead {
-		if d.index == i && d.attempt == c.nextAttempt() {
-			return false // a container of that attempt that never ran is being removed
+		if d.index == i && (d.unstarted || d.attempt == c.nextAttempt()) {
+			return false // a container that never ran is being removed
 		}
 	}
 	if !m.may(&c.start) {

@@ -47,6 +47,8 @@ type remains struct {
 	id      string
 	index   int
 	attempt uint32
+	// unstarted: it may start until it is removed.
+	unstarted bool
 }
 
 // kind tells init containers, sidecars, ephemeral containers and the others, which are the app's, apart.

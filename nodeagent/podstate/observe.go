@@ -106,7 +106,7 @@ func (m *StateMachine) seeInstance(in Instance, whole bool) {
 	if c := m.byID(in.ID); c != nil {
 		switch {
 		case !whole:
-		case c.State == Exited && in.State == Running:
+		case c.State == Exited && in.State == Running, c.State == Running && in.State == Created:
 			m.disagree(c, in)
 			return
 		default:
@@ -150,15 +150,32 @@ func (m *StateMachine) adopt(in Instance) bool {
 	return true
 }
 
-// disagree deals with a container that has ended as far as we know and runs as far as the runtime shows. A look that
-// began before the end says that once; who says it twice is believed.
+// disagree deals with a container that has come less far by what the runtime shows than by what we know: it has ended
+// and runs, or runs and was never started. A look that began before says that once; who says it twice is believed.
 func (m *StateMachine) disagree(c *container, in Instance) {
 	if c.doubts++; c.doubts > 1 {
-		c.Instance, c.doubts = in, 0
+		c.doubts = 0
+		if in.State == Created {
+			m.neverRan(c)
+			return
+		}
+		c.Instance = in
 		return
 	}
 	m.observeAgain = true
 	m.observe.wait(m.now.Add(m.host.Policy.RuntimeDelay))
+}
+
+// neverRan ends an instance that was said to have been started, and was not. Nothing is started in its place until it
+// is removed and cannot start any more.
+func (m *StateMachine) neverRan(c *container) {
+	m.lose(&c.Instance)
+	m.discard(c.ID, m.index(c.Name), c.Attempt)
+	for i := range m.dead {
+		if m.dead[i].id == c.ID {
+			m.dead[i].unstarted = true
+		}
+	}
 }
 
 // merge takes in what an instance that we know has come to. States only grow.
@@ -215,6 +232,30 @@ func (m *StateMachine) discardLast(c *container) {
 		c.lastRemoved = true
 		m.discard(c.last.ID, m.index(c.Name), c.last.Attempt)
 	}
+}
+
+// Missing returns what is there as far as is known, and that an observation does not show.
+func (m *StateMachine) Missing(seen *Observation) (out Observation) {
+	for i := range m.sandboxes {
+		if b := &m.sandboxes[i]; b.Ready && !slices.ContainsFunc(seen.Sandboxes, func(s Sandbox) bool {
+			return s.ID == b.ID
+		}) {
+			out.Sandboxes = append(out.Sandboxes, b.Sandbox)
+		}
+	}
+	missing := func(in *Instance) {
+		if in.ID != "" && in.State != None && in.State != Exited && !slices.ContainsFunc(seen.Instances,
+			func(s Instance) bool { return s.ID == in.ID }) {
+			out.Instances = append(out.Instances, *in)
+		}
+	}
+	for i := range m.containers {
+		missing(&m.containers[i].Instance)
+	}
+	for i := range m.strays {
+		missing(&m.strays[i].Instance)
+	}
+	return out
 }
 
 // seeMissing ends what a whole observation does not show.

@@ -83,7 +83,19 @@ func (m *StateMachine) recallContainer(c *container, s *corev1.ContainerStatus) 
 	} else {
 		c.Instance = recalled(s, t)
 	}
+	if stray := m.strayByID(c.ID); stray != nil {
+		// The runtime says of it that it was never started, or takes it for another: what was known of it stands.
+		if stray.State != Exited && s.GetState().GetRunning() != nil {
+			c.Instance = Instance{ID: c.ID, Name: s.GetName(), State: Running, StartedAt: c.StartedAt,
+				SandboxID: stray.SandboxID, Hash: stray.Hash, Delay: stray.Delay, Image: s.GetImage(), ImageID: s.GetImageID()}
+		}
+		m.dropStray(c.ID)
+	}
 	c.Attempt = c.floor
+	if c.State == Running {
+		c.StartedAt = m.anchor(c.StartedAt)
+		return
+	}
 	if c.StartedAt, c.FinishedAt = m.anchor(c.StartedAt), m.anchor(c.FinishedAt); c.FinishedAt.IsZero() {
 		c.FinishedAt = m.now
 	}
