@@ -108,6 +108,8 @@ func pairs(t testing.TB) []pair {
 	return append(all, []pair{
 		{"PodLogOptions", func() codec.Typed { return new(corev1.PodLogOptions) },
 			func() protobufObject { return new(k8score.PodLogOptions) }},
+		{"NodeProxyOptions", func() codec.Typed { return new(corev1.NodeProxyOptions) },
+			func() protobufObject { return new(k8score.NodeProxyOptions) }},
 		{"Binding", func() codec.Typed { return new(corev1.Binding) },
 			func() protobufObject { return new(k8score.Binding) }},
 		{"TokenRequest", func() codec.Typed { return new(authenticationv1.TokenRequest) },
