@@ -4,6 +4,7 @@ package controllers
 
 import (
 	"monoplane.dev/controllers/controller"
+	"monoplane.dev/controllers/deployment"
 	"monoplane.dev/controllers/ephemeralvolume"
 	"monoplane.dev/controllers/namespace"
 	"monoplane.dev/controllers/nodelifecycle"
@@ -25,6 +26,7 @@ func All() []controller.Declaration {
 		persistentvolume.Declare(),
 		rootca.Declare(),
 		ephemeralvolume.Declare(),
+		deployment.Declare(),
 		replicaset.Declare(),
 		replicaset.DeclareForReplicationControllers(),
 		nodelifecycle.Declare(),

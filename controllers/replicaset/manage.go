@@ -101,8 +101,8 @@ func (c *Controller[T]) create(
 // replicaFailure is the condition that pods cannot be made or deleted.
 const replicaFailure = "ReplicaFailure"
 
-// withFailure returns conditions with, or without, the one that pods cannot be made or deleted. One that is there stays
-// as it is: its time is that of the first failure.
+// withFailure returns conditions with, or without, the one that pods cannot be made or deleted. One that is there
+// stays as it is: its time is that of the first failure.
 func withFailure(conditions []condition, failed error, tooFew bool, now time.Time) []condition {
 	is := func(x condition) bool { return x.kind == replicaFailure }
 	switch there := slices.ContainsFunc(conditions, is); {
