@@ -5,6 +5,7 @@ package controllers
 import (
 	"monoplane.dev/controllers/controller"
 	"monoplane.dev/controllers/deployment"
+	"monoplane.dev/controllers/disruption"
 	"monoplane.dev/controllers/ephemeralvolume"
 	"monoplane.dev/controllers/namespace"
 	"monoplane.dev/controllers/nodelifecycle"
@@ -31,6 +32,7 @@ func All() []controller.Declaration {
 		replicaset.DeclareForReplicationControllers(),
 		nodelifecycle.Declare(),
 		tainteviction.Declare(),
+		disruption.Declare(),
 	}
 }
 
