@@ -6,9 +6,10 @@ import "github.com/prometheus/client_golang/prometheus"
 type reason string
 
 const (
-	orphaned    reason = "orphaned"
-	unscheduled reason = "unscheduled"
-	terminated  reason = "terminated"
+	orphaned     reason = "orphaned"
+	outOfService reason = "out-of-service"
+	unscheduled  reason = "unscheduled"
+	terminated   reason = "terminated"
 )
 
 // metrics counts removals under the names that Kubernetes uses.

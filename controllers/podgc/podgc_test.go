@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -316,6 +317,88 @@ func TestUnscheduledTerminating(t *testing.T) {
 		time.Sleep(10 * time.Minute)
 		if n := w.server.Calls(corev1.Pods_Delete_FullMethodName) - before; n != 0 {
 			w.Errorf("deleted %d more times", n)
+		}
+	})
+}
+
+// Pods that are being deleted on a node that is not ready and out of service are failed and removed; others, and those
+// of nodes of which only one of the two is true, are not. The server checks that in the very transactions.
+//
+// spec: GC-3, DISR-4, DEL-8
+func TestOutOfService(t *testing.T) {
+	state := func(w *world, name, ready string, taint ...*corev1.Taint) {
+		t.Helper()
+		n, err := w.c.Nodes.Get(w.Context(), &metav1.GetRequest{Name: name})
+		if err != nil {
+			t.Fatal(err)
+		}
+		n = object.Clone(n)
+		n.Spec = &corev1.NodeSpec{Taints: taint}
+		if n, err = w.c.Nodes.Update(w.Context(), &corev1.UpdateNodeRequest{Name: name, Object: n}); err != nil {
+			t.Fatal(err)
+		}
+		n = object.Clone(n)
+		n.Status = &corev1.NodeStatus{Conditions: []*corev1.NodeCondition{{Type: "Ready", Status: ready}}}
+		if _, err := w.c.Nodes.UpdateStatus(w.Context(), &corev1.UpdateNodeRequest{Name: name, Object: n}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	out := &corev1.Taint{Key: "node.kubernetes.io/out-of-service", Value: "nodeshutdown", Effect: "NoExecute"}
+	inWorld(t, podgc.Config{}, func(w *world) {
+		for node, x := range map[string]struct {
+			ready  string
+			taints []*corev1.Taint
+		}{"out": {"Unknown", []*corev1.Taint{out}}, "lost": {"Unknown", nil}, "ready": {"True", []*corev1.Taint{out}},
+			"back": {"Unknown", []*corev1.Taint{out}}} {
+			w.node(node)
+			state(w, node, x.ready, x.taints...)
+			w.pod("going-"+node, node, "Running")
+			w.pod("stays-"+node, node, "Running")
+		}
+	}, func(w *world) {
+		var failed, removed []string
+		w.server.React(func(_ context.Context, method string, req any) error {
+			switch method {
+			case corev1.Pods_UpdateStatus_FullMethodName:
+				r := req.(*corev1.UpdatePodRequest)
+				if r.GetName() == "going-back" {
+					state(w, "back", "Unknown") // the taint goes at the last moment
+				}
+				failed = append(failed, r.GetName()+" "+string(r.GetObject().GetStatus().AppendJSON(nil)))
+			case corev1.Pods_Delete_FullMethodName:
+				if r := req.(*metav1.DeleteRequest); r.GetOptions() != nil {
+					removed = append(removed, r.GetName())
+					if r.GetOptions().GetPreconditions().GetUid() == "" || r.GetOptions().GetGracePeriodSeconds() != 0 {
+						t.Errorf("deleted with %v", r)
+					}
+				}
+			}
+			return nil
+		})
+		for _, node := range []string{"out", "lost", "ready", "back"} {
+			w.delete("going-" + node)
+		}
+		time.Sleep(10 * time.Minute)
+		for name, want := range map[string]bool{
+			"going-out": false, "stays-out": true, "going-lost": true, "stays-lost": true, "going-ready": true,
+			"stays-ready": true, "going-back": true, "stays-back": true,
+		} {
+			p := w.get(name)
+			if (p != nil) != want || p != nil && p.GetStatus().GetPhase() != "Running" {
+				t.Errorf("pod %s is there: %t, want %t: %v", name, p != nil, want, p.GetStatus())
+			}
+		}
+		if !slices.Equal(removed, []string{"going-out"}) || w.removed("out-of-service") != 1 {
+			t.Errorf("removed %v, counted %d", removed, w.removed("out-of-service"))
+		}
+		if !slices.ContainsFunc(failed, func(s string) bool {
+			return strings.HasPrefix(s, "going-out ") && strings.Contains(s, `"phase":"Failed"`) &&
+				strings.Contains(s, `"DisruptionTarget"`) && strings.Contains(s, `"DeletionByPodGC"`)
+		}) {
+			t.Errorf("statuses written: %v", failed)
+		}
+		if len(failed) < 2 {
+			t.Error("the race was not tested")
 		}
 	})
 }

@@ -11,6 +11,7 @@ import (
 	"monoplane.dev/client/podstatus"
 	"monoplane.dev/codec/value"
 	"monoplane.dev/rules/phase"
+	"monoplane.dev/rules/taints"
 )
 
 // reconcile removes one pod if live reads confirm that it is due.
@@ -67,6 +68,18 @@ func (c *Controller) confirm(ctx context.Context, pod *corev1.Pod, r reason) (bo
 			return false, fmt.Errorf("read the node: %w", err)
 		}
 		return false, nil
+	case outOfService:
+		if node == "" || !terminating(pod) {
+			return false, nil
+		}
+		n, err := c.cfg.Client.Nodes.Get(ctx, &metav1.GetRequest{Name: node})
+		if apierrors.Is(err, apierrors.NotFound) {
+			return false, nil // that is another reason, with a quarantine
+		}
+		if err != nil {
+			return false, fmt.Errorf("read the node: %w", err)
+		}
+		return taints.Out(n), nil
 	default:
 		return false, nil
 	}
@@ -80,8 +93,11 @@ func (c *Controller) remove(ctx context.Context, pod *corev1.Pod, r reason) erro
 			return false
 		}
 		s.Phase = phase.Failed
-		if r == orphaned {
-			podstatus.SetCondition(s, disrupted(now))
+		switch r {
+		case orphaned:
+			podstatus.SetCondition(s, disrupted(now, "PodGC: node no longer exists"))
+		case outOfService:
+			podstatus.SetCondition(s, disrupted(now, "PodGC: node is out of service"))
 		}
 		return true
 	})
@@ -100,9 +116,9 @@ func (c *Controller) remove(ctx context.Context, pod *corev1.Pod, r reason) erro
 }
 
 // disrupted is the condition of a pod whose node is no more.
-func disrupted(pod *corev1.Pod) *corev1.PodCondition {
+func disrupted(pod *corev1.Pod, message string) *corev1.PodCondition {
 	return &corev1.PodCondition{
-		Type: "DisruptionTarget", Status: "True", Reason: "DeletionByPodGC", Message: "PodGC: node no longer exists",
+		Type: "DisruptionTarget", Status: "True", Reason: "DeletionByPodGC", Message: message,
 		LastTransitionTime: value.Time(time.Now()), ObservedGeneration: pod.GetMetadata().GetGeneration(),
 	}
 }

@@ -9,6 +9,7 @@ import (
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/client/cache"
 	"monoplane.dev/rules/phase"
+	"monoplane.dev/rules/taints"
 )
 
 // scan looks at all pods and returns those that seem due. What it sees may be old: reconcile asks the server.
@@ -23,6 +24,8 @@ func (c *Controller) scan(now time.Time) []item {
 			// Nothing is left to do but what finalizers wait for.
 		case node != "" && c.gone(node, now, withPods):
 			due = append(due, itemOf(p, orphaned))
+		case node != "" && terminating(p) && c.out(node):
+			due = append(due, itemOf(p, outOfService))
 		case node == "" && terminating(p):
 			due = append(due, itemOf(p, unscheduled))
 		case phase.Terminal(p):
@@ -50,6 +53,12 @@ func (c *Controller) gone(node string, now time.Time, missing map[string]bool) b
 		return false
 	}
 	return now.Sub(since) >= c.cfg.Quarantine
+}
+
+// out says whether a node seems out of service.
+func (c *Controller) out(node string) bool {
+	n, ok := c.nodes.Get("", node)
+	return ok && taints.Out(n)
 }
 
 // excess returns the terminal pods beyond the threshold: evicted ones first, then the oldest (GC-4).

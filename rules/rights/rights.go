@@ -28,7 +28,7 @@ const Secrets = "secrets"
 
 // Collect is a verb that no request has. Who has it on pods may, in requests that other grants let pass, end and
 // remove pods that no agent will finish: their node is gone, they were never bound, or they have ended already. The
-// rules of pods judge each of them (spec: DEL-8, GC-1, GC-2, GC-4).
+// rules of pods judge each of them (spec: DEL-8, GC-1 to GC-4).
 const Collect = "collect"
 
 // Role is what a controller may do, besides what every part of the control plane may.

@@ -66,6 +66,22 @@ func OfState(n *corev1.Node) []string {
 	return keys
 }
 
+// Out says whether a node is out of service: it is not ready, and somebody who knows that nothing runs there any more
+// has said so by the taint (GC-3).
+func Out(n *corev1.Node) bool {
+	for _, c := range n.GetStatus().GetConditions() {
+		if c.GetType() == "Ready" && c.GetStatus() == "True" {
+			return false
+		}
+	}
+	for _, t := range n.GetSpec().GetTaints() {
+		if t.GetKey() == OutOfService {
+			return true
+		}
+	}
+	return false
+}
+
 // Find returns the taint of a node with a key and an effect, or nil.
 func Find(taints []*corev1.Taint, key, effect string) *corev1.Taint {
 	for _, t := range taints {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 
 	"google.golang.org/protobuf/proto"
 
@@ -18,6 +19,7 @@ import (
 	"monoplane.dev/rules/phase"
 	"monoplane.dev/rules/precondition"
 	"monoplane.dev/rules/staticpod"
+	"monoplane.dev/rules/taints"
 
 	corev1 "monoplane.dev/api/core/v1"
 	metav1 "monoplane.dev/api/meta/v1"
@@ -52,15 +54,38 @@ func (p *Pods) remove(ctx context.Context, live *corev1.Pod, opts *metav1.Delete
 	if r.Unchanged {
 		return r, nil
 	}
-	if d.NodeAbsent {
-		r.Guards = append(r.Guards, store.Guard{
-			Key: nodeKeyOf(live.GetSpec().GetNodeName()), Condition: store.Absent,
-		})
+	if d.NodeGone {
+		guard, err := p.nodeGone(ctx, live)
+		if err != nil {
+			return registry.Removal{}, err
+		}
+		r.Guards = append(r.Guards, guard)
 	}
 	if d.Forced {
 		r.Done = func() { p.forced(ctx, id, live, d) }
 	}
 	return r, nil
+}
+
+// nodeGone sees to it that a pod's node is gone: the Node does not exist (GC-1), or, when the pod is being deleted, is
+// out of service (GC-3) and as it was when that was looked at.
+func (p *Pods) nodeGone(ctx context.Context, live *corev1.Pod) (store.Guard, error) {
+	absent := store.Guard{Key: nodeKeyOf(live.GetSpec().GetNodeName()), Condition: store.Absent}
+	if live.GetMetadata().GetDeletionTimestamp() == nil {
+		return absent, nil
+	}
+	n, err := p.deps.Store.Get(ctx, absent.Key, "")
+	if apierrors.Is(err, apierrors.NotFound) {
+		return absent, nil
+	}
+	if err != nil {
+		return absent, err
+	}
+	if o, ok := n.(*corev1.Node); !ok || !taints.Out(o) {
+		return absent, nil
+	}
+	revision, err := strconv.ParseInt(n.GetMetadata().GetResourceVersion(), 10, 64)
+	return store.Guard{Key: absent.Key, Condition: store.AtRevision, Revision: revision}, err
 }
 
 // forced records a forced deletion and warns who asked for it.

@@ -7,7 +7,6 @@ import (
 	"monoplane.dev/apiserver/auth"
 	"monoplane.dev/apiserver/kinds/core/nodekey"
 	"monoplane.dev/apiserver/registry"
-	"monoplane.dev/apiserver/store"
 	"monoplane.dev/object"
 	"monoplane.dev/rules/phase"
 
@@ -50,9 +49,10 @@ func (p *Pods) authorizeStatus(ctx context.Context, u *registry.Update, next, li
 	collects := p.rights.Collects(id)
 	switch {
 	case collects && node != "":
-		// GC-1: only a node that is gone in this very transaction.
-		u.Guards = append(u.Guards, store.Guard{Key: nodeKeyOf(node), Condition: store.Absent})
-		return nil
+		// GC-1, GC-3: only a node that is gone in this very transaction.
+		guard, err := p.nodeGone(ctx, live)
+		u.Guards = append(u.Guards, guard)
+		return err
 	case collects && live.GetMetadata().GetDeletionTimestamp() == nil:
 		return apierrors.NewForbidden(corev1.PodKind, name,
 			"%s may end an unbound pod only once it is being deleted", id.Name)

@@ -16,7 +16,7 @@ func Decide(p Pod, req Request, by Actor, now time.Time) (Decision, error) {
 		return Decision{}, err
 	}
 	d := decide(p, req, now.Truncate(time.Second))
-	d.NodeAbsent = guard
+	d.NodeGone = guard
 	if forces(req) && (by.Role == User || by.Role == PodGC) {
 		d.Forced = true
 		d.Unconfirmed = p.Node != "" && !p.Terminal

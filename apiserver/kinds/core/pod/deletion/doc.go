@@ -32,7 +32,8 @@
 //	agent of the pod's node   grace 0, with the uid, on a marked pod that it has reported terminal, or on a
 //	                          mirror pod; nothing else
 //	PodGC                     begin or shorten; grace 0 with the uid on terminal pods, on marked pods that were
-//	                          never bound, and on pods whose node does not exist
+//	                          never bound, on pods whose node does not exist, and on marked pods whose node
+//	                          is out of service
 //	scheduler, controllers    begin or shorten, with the uid; never grace 0
 //	users                     everything; grace 0 is recorded and warned about
 //

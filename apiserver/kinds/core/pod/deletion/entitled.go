@@ -3,7 +3,7 @@ package deletion
 import "fmt"
 
 // entitled refuses what the actor may not do with this pod (DEL-8, DEL-11). guard is true when it may only if
-// the pod's Node does not exist at the moment of the write.
+// the pod's Node is gone at the moment of the write.
 func entitled(p Pod, req Request, by Actor) (guard bool, err error) {
 	switch by.Role {
 	case User:
@@ -43,9 +43,9 @@ func agent(p Pod, req Request, by Actor) error {
 	}
 }
 
-// podGC: GC-1 (the node is gone, compared in the same transaction), GC-2 (never bound and being deleted),
-// GC-4 (terminal). A pod that PodGC itself failed because its node was gone has not been confirmed by any
-// agent, so that the node must still be gone.
+// podGC: GC-1 and GC-3 (the node is gone, or out of service, compared in the same transaction), GC-2 (never bound and
+// being deleted), GC-4 (terminal). A pod that PodGC itself failed because its node was gone has not been confirmed by
+// any agent, so that the node must still be gone.
 func podGC(p Pod, req Request, by Actor) (guard bool, err error) {
 	switch {
 	case req.Expected.UID == nil:

@@ -78,8 +78,8 @@ func TestEntitled(t *testing.T) {
 			if err != nil && (!errors.As(err, &r) || r.Conflict) {
 				t.Errorf("want a refusal that is no conflict, got %#v", err)
 			}
-			if d.NodeAbsent != c.guard {
-				t.Errorf("guarded by the node's absence: %v, want %v", d.NodeAbsent, c.guard)
+			if d.NodeGone != c.guard {
+				t.Errorf("guarded by the node's absence: %v, want %v", d.NodeGone, c.guard)
 			}
 		})
 	}

@@ -45,7 +45,7 @@ type Pod struct {
 	NodeKey string
 	// Terminal is true in phases Succeeded and Failed.
 	Terminal bool
-	// NodeLost is true when PodGC, not the agent, made the pod terminal because its node was gone (GC-1).
+	// NodeLost is true when PodGC, not the agent, made the pod terminal because its node was gone (GC-1, GC-3).
 	NodeLost bool
 	// Mirror is true for the mirror of a static pod.
 	Mirror bool
@@ -100,8 +100,9 @@ type Decision struct {
 	// Unconfirmed is true when nothing has confirmed that the pod's processes are gone: a user who forces is
 	// warned (CLI-1).
 	Unconfirmed bool
-	// NodeAbsent makes the decision valid only if the pod's Node does not exist in the same transaction (GC-1).
-	NodeAbsent bool
+	// NodeGone makes the decision valid only if in the same transaction the pod's Node does not exist (GC-1), or, for a
+	// pod whose deletion began before, is out of service (GC-3).
+	NodeGone bool
 }
 
 // Refusal is why a request is refused. Nothing is written then.
