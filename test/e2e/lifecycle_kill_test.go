@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
 	"monoplane.dev/test/lifecycle"
@@ -193,6 +194,15 @@ func (m onMortal) Delete(ctx context.Context, graceSeconds *int64) error {
 		return nil // an earlier try was carried out
 	}
 	return err
+}
+
+// PatchStatus implements lifecycle.Driver.
+func (m onMortal) PatchStatus(ctx context.Context, patch []byte) error {
+	return m.try(ctx, func(c *kubernetes.Clientset) error {
+		_, err := c.CoreV1().Pods("default").Patch(ctx, m.name, types.StrategicMergePatchType, patch,
+			metav1.PatchOptions{}, "status")
+		return err
+	})
 }
 
 // Events implements lifecycle.Driver; under kills none are asked for.

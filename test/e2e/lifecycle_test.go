@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	clientcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 
 	"monoplane.dev/test/lifecycle"
@@ -131,6 +132,12 @@ func (p onePod) Events(ctx context.Context) ([]string, error) {
 		out = append(out, e.Reason)
 	}
 	return out, nil
+}
+
+// PatchStatus implements lifecycle.Driver.
+func (p onePod) PatchStatus(ctx context.Context, patch []byte) error {
+	_, err := p.Patch(ctx, p.name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
+	return err
 }
 
 // Delete implements lifecycle.Driver.

@@ -21,6 +21,9 @@ type act struct {
 	ignoreTerm bool
 	termAfter  time.Duration
 	termCode   int32
+	// shows are the variables and files whose content it marks, says what it prints.
+	shows []string
+	says  string
 	// healthy from and until, since the start; until is 0 for no end.
 	from, until time.Duration
 }
@@ -40,8 +43,19 @@ func parseAct(args []string) (act, error) {
 }
 
 func (a *act) add(words []string) error {
-	usage := errors.New("run D, exit N, term D N, term ignore or healthy D [D] was expected")
-	if len(words) < 1 || len(words) > 3 {
+	usage := errors.New("run D, exit N, term D N, term ignore, stop SIGNAL, show WHAT, say TEXT, leave TEXT or " +
+		"healthy D [D] was expected")
+	if len(words) < 2 {
+		return usage
+	}
+	switch words[0] {
+	case "say":
+		a.says = strings.Join(words[1:], " ")
+		return nil
+	case "leave":
+		return nil // nothing simulates it
+	}
+	if len(words) > 3 {
 		return usage
 	}
 	var times [2]time.Duration
@@ -63,6 +77,10 @@ func (a *act) add(words []string) error {
 	case what == "term" && len(words) == 3:
 		a.termAfter = times[0]
 		a.termCode, err = number(words[2])
+	case what == "stop" && len(words) == 2:
+		// The runtime says with what it stops a container.
+	case what == "show" && len(words) == 2:
+		a.shows = append(a.shows, words[1])
 	case what == "healthy" && len(words) > 1:
 		a.from, a.until = times[0], times[1]
 	default:
@@ -84,6 +102,17 @@ func (s *Scenario) Code(container string, termed bool) int32 {
 		return a.termCode
 	}
 	return a.code
+}
+
+// Variables returns the names of those that a container shows.
+func (s *Scenario) Variables(container string) []string {
+	var out []string
+	for _, what := range s.acts[container].shows {
+		if name, is := strings.CutPrefix(what, "$"); is {
+			out = append(out, name)
+		}
+	}
+	return out
 }
 
 // Hook reads the command `act hook NAME [run 2s] [exit 1]`.
@@ -109,6 +138,9 @@ func (s *Scenario) Real(image, program, journal string) *corev1.Pod {
 		})
 		x.Env = append(x.Env, corev1.EnvVar{Name: "ACT_JOURNAL", Value: journal},
 			corev1.EnvVar{Name: "ACT_NAME", Value: x.Name})
+		if s.acts[x.Name].from > 0 {
+			x.Env = append(x.Env, corev1.EnvVar{Name: "ACT_AT_FIRST", Value: "not healthy"})
+		}
 	}
 	return p
 }
@@ -144,6 +176,9 @@ func (s *Scenario) Simulated() *corev1.Pod {
 	for name, a := range s.acts {
 		set := func(key string, value any) {
 			p.Annotations["fake.monoplane.dev/"+key+"."+name] = fmt.Sprint(value)
+		}
+		if a.says != "" {
+			set("log", a.says)
 		}
 		if a.run >= 0 {
 			set("exit-after", a.run)

@@ -19,6 +19,11 @@
 //	exit 3            then it ends with this code (0)
 //	term 1s 4         on TERM it ends after 1 s with code 4; without it, at once with code 143
 //	term ignore       nothing but KILL ends it
+//	stop USR1         it does on this signal what it would do on TERM, and leaves this mark; TERM just ends it
+//	show $NAME        it leaves the mark NAME=VALUE of a variable
+//	show PATH         it leaves a mark for each line of a file
+//	say TEXT          it prints this
+//	leave TEXT        it leaves this as its termination message
 //	healthy 1s 3s     `act check`, the command of an exec probe, succeeds from 1 s to 3 s after the start; to the end
 //	                  without the second time; all the time without the line
 //
@@ -33,6 +38,7 @@
 //	until restarts CONTAINER N
 //	until gone                     the object was removed
 //	delete [SECONDS]               kubectl delete pod [--grace-period]
+//	gate TYPE STATUS               a condition of this type is written to the pod's status
 //	pass 2s                        time goes by
 //
 // Statements:
@@ -44,6 +50,9 @@
 //	condition Ready: False True False     likewise
 //	exit CONTAINER: 143 Error             how the newest instance ended, as the status says
 //	restarts CONTAINER: 1
+//	message CONTAINER: TEXT               what it left when it ended
+//	class: Burstable                      the pod's quality of service
 //	events: Unhealthy Killing             events with these reasons were recorded
-//	apart: a.TERM b.TERM >= 1s            the time between two marks
+//	apart: a.TERM b.TERM >= 1s            the time between two marks; a.TERM#2 is the second of them, pod.READY and
+//	                                      pod.GONE are when the API has said so
 package lifecycle

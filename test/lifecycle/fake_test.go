@@ -137,6 +137,13 @@ func (d *driver) Events(ctx context.Context) ([]string, error) {
 	return out, err
 }
 
+// PatchStatus implements lifecycle.Driver.
+func (d *driver) PatchStatus(ctx context.Context, patch []byte) error {
+	_, err := d.client.Pods.PatchStatus(ctx, &metav1.PatchRequest{Namespace: namespace, Name: d.name, Patch: patch,
+		PatchType: "application/strategic-merge-patch+json"})
+	return err
+}
+
 // acting is the runtime `fake`, in which probes and hooks do what program act would.
 type acting struct {
 	*fake.Runtime
@@ -146,6 +153,8 @@ type acting struct {
 
 	mu      sync.Mutex
 	names   map[string]string    // of containers, by id
+	shown   map[string][]string  // the marks of variables, by name of the container
+	stops   map[string]string    // the mark of the signal that stops it, likewise
 	started map[string]time.Time // by id
 	termed  map[string]bool      // by name of the container that runs
 	killed  map[string]bool
@@ -153,8 +162,8 @@ type acting struct {
 
 // Open implements monoplane.Runtime.
 func (a *acting) Open(context.Context, string, string, *slog.Logger) (grpc.ClientConnInterface, func() error, error) {
-	a.names, a.started = make(map[string]string), make(map[string]time.Time)
-	a.termed, a.killed = make(map[string]bool), make(map[string]bool)
+	a.names, a.started, a.shown = make(map[string]string), make(map[string]time.Time), make(map[string][]string)
+	a.termed, a.killed, a.stops = make(map[string]bool), make(map[string]bool), make(map[string]string)
 	a.Runtime = fake.New(fake.Config{Journal: a.note})
 	s := inproc.NewServer(nil, nil)
 	runtimeapi.RegisterRuntimeServiceServer(s, a)
@@ -168,24 +177,25 @@ func (a *acting) Simulated() bool { return true }
 // note turns the runtime's journal into marks. A process that was killed leaves none.
 func (a *acting) note(e fake.Entry) {
 	a.mu.Lock()
-	what := ""
+	var what []string
 	switch e.What {
 	case "START":
 		a.termed[e.Container], a.killed[e.Container] = false, false
-		what = e.What
+		what = append(what, e.What)
+		what = append(what, a.shown[e.Container]...)
 	case "TERM":
 		a.termed[e.Container] = true
-		what = e.What
+		what = append(what, a.stops[e.Container])
 	case "KILL":
 		a.killed[e.Container] = true
 	case "EXIT":
 		if !a.killed[e.Container] {
-			what = fmt.Sprintf("END(%d)", a.scenario.Code(e.Container, a.termed[e.Container]))
+			what = append(what, fmt.Sprintf("END(%d)", a.scenario.Code(e.Container, a.termed[e.Container])))
 		}
 	}
 	a.mu.Unlock()
-	if what != "" {
-		a.seen.Marked(lifecycle.Mark{Time: e.Time, Container: e.Container, What: what})
+	for _, w := range what {
+		a.seen.Marked(lifecycle.Mark{Time: e.Time, Container: e.Container, What: w})
 	}
 }
 
@@ -196,7 +206,19 @@ func (a *acting) CreateContainer(
 	out, err := a.Runtime.CreateContainer(ctx, req)
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.names[out.GetContainerId()] = req.GetConfig().GetMetadata().GetName()
+	name := req.GetConfig().GetMetadata().GetName()
+	a.names[out.GetContainerId()], a.shown[name] = name, nil
+	a.stops[name] = "TERM"
+	if signal := req.GetConfig().GetStopSignal(); signal != runtimeapi.Signal_RUNTIME_DEFAULT {
+		a.stops[name] = strings.TrimPrefix(signal.String(), "SIG")
+	}
+	for _, variable := range a.scenario.Variables(name) {
+		for _, e := range req.GetConfig().GetEnvs() {
+			if e.GetKey() == variable {
+				a.shown[name] = append(a.shown[name], variable+"="+string(e.GetValue()))
+			}
+		}
+	}
 	return out, err
 }
 

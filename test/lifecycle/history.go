@@ -3,6 +3,7 @@ package lifecycle
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -34,7 +35,11 @@ func (h *History) Saw(p *corev1.Pod) {
 	h.change(func() {
 		if p == nil {
 			h.gone = true
+			h.marks = append(h.marks, Mark{Time: time.Now(), Container: "pod", What: "GONE"})
 			return
+		}
+		if ready(p) && !ready(h.last()) {
+			h.marks = append(h.marks, Mark{Time: time.Now(), Container: "pod", What: "READY"})
 		}
 		h.pods = append(h.pods, p)
 	})
@@ -96,6 +101,12 @@ func (h *History) last() *corev1.Pod {
 	return h.pods[len(h.pods)-1]
 }
 
+func ready(p *corev1.Pod) bool {
+	return slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+	})
+}
+
 func (h *History) phases() []string {
 	var out []string
 	for _, p := range h.pods {
@@ -126,9 +137,19 @@ func (h *History) marksOf(container string) []string {
 	return out
 }
 
-// at returns the place of the first mark written as CONTAINER.MARK, -1 for none.
+// at returns the place of the first mark written as CONTAINER.MARK, or of the N-th as CONTAINER.MARK#N; -1 for none.
 func (h *History) at(mark string) int {
-	return slices.IndexFunc(h.marks, func(m Mark) bool { return m.String() == mark })
+	mark, text, _ := strings.Cut(mark, "#")
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		n = 1
+	}
+	return slices.IndexFunc(h.marks, func(m Mark) bool {
+		if m.String() == mark {
+			n--
+		}
+		return n == 0
+	})
 }
 
 func statuses(p *corev1.Pod) []corev1.ContainerStatus {

@@ -15,6 +15,8 @@ type Driver interface {
 	Delete(ctx context.Context, graceSeconds *int64) error
 	// Events returns the reasons of the pod's events so far.
 	Events(ctx context.Context) ([]string, error)
+	// PatchStatus changes the pod's status by a strategic merge patch.
+	PatchStatus(ctx context.Context, patch []byte) error
 }
 
 // Run plays the script on a pod that was just created and checks what was seen; seen is fed by the caller. The error
@@ -47,6 +49,9 @@ func (s *Scenario) step(ctx context.Context, d Driver, seen *History, words []st
 			grace = &n
 		}
 		return d.Delete(ctx, grace)
+	case "gate":
+		return d.PatchStatus(ctx, fmt.Appendf(nil, `{"status":{"conditions":[{"type":%q,"status":%q}]}}`,
+			words[1], words[2]))
 	case "pass":
 		t, err := time.ParseDuration(words[1])
 		if err != nil {
@@ -172,6 +177,12 @@ func (s *Scenario) check(ctx context.Context, d Driver, seen *History, line stri
 			if t := now.State.Terminated; t != nil {
 				got = []string{strconv.Itoa(int(t.ExitCode)), t.Reason}
 			}
+		case "message":
+			if t := now.State.Terminated; t != nil {
+				got = strings.Fields(t.Message)
+			}
+		case "class":
+			got = []string{string(seen.last().Status.QOSClass)}
 		case "events":
 			got = events
 			return !slices.ContainsFunc(words, func(w string) bool { return !slices.Contains(events, w) })

@@ -3,7 +3,9 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/signal"
 	"strconv"
@@ -27,12 +29,12 @@ func main() {
 // live is the life of a container.
 func live(name string, args []string) int {
 	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, syscall.SIGTERM)
 	begin := time.Now()
 	code, after := 0, time.Duration(-1)
 	termCode, termAfter := 143, time.Duration(0)
 	ignore := false
-	health := "0 0"
+	health, stop := "0 0", "TERM"
+	var shows []string
 	for _, arg := range args {
 		switch words := strings.Fields(arg); words[0] {
 		case "run":
@@ -43,6 +45,14 @@ func live(name string, args []string) int {
 			if ignore = words[1] == "ignore"; !ignore {
 				termAfter, termCode = duration(words[1]), number(words[2])
 			}
+		case "stop":
+			stop = words[1]
+		case "show":
+			shows = append(shows, words[1])
+		case "say":
+			fmt.Println(strings.Join(words[1:], " "))
+		case "leave":
+			leaveMessage(strings.Join(words[1:], " "))
 		case "healthy":
 			from, until := duration(words[1]), time.Duration(0)
 			if len(words) > 2 {
@@ -51,11 +61,15 @@ func live(name string, args []string) int {
 			health = fmt.Sprint(int64(from), " ", int64(until))
 		}
 	}
+	signal.Notify(signals, stops[stop])
 	state := fmt.Sprint(begin.UnixNano(), " ", health)
 	if err := os.WriteFile(statePath(name), []byte(state), 0o600); err != nil {
 		fail(err)
 	}
 	mark(name, "START")
+	for _, what := range shows {
+		show(name, what)
+	}
 	end := make(<-chan time.Time)
 	if after >= 0 {
 		end = time.After(after)
@@ -65,12 +79,42 @@ func live(name string, args []string) int {
 		case <-end:
 			return leave(name, code)
 		case <-signals:
-			mark(name, "TERM")
+			mark(name, stop)
 			if !ignore {
 				code, end = termCode, time.After(termAfter)
 			}
 		}
 	}
+}
+
+// stops are the signals that a container may be stopped with.
+var stops = map[string]syscall.Signal{"TERM": syscall.SIGTERM, "USR1": syscall.SIGUSR1}
+
+// show marks a variable, or the lines of a file.
+func show(name, what string) {
+	if variable, is := strings.CutPrefix(what, "$"); is {
+		mark(name, variable+"="+os.Getenv(variable))
+		return
+	}
+	text, err := os.ReadFile(what) //nolint:gosec // the scenario says which
+	if err != nil {
+		fail(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		mark(name, strings.TrimSuffix(line, "\n"))
+	}
+}
+
+// leaveMessage writes the termination message.
+func leaveMessage(text string) {
+	f, err := os.OpenFile("/dev/termination-log", os.O_WRONLY, 0)
+	if err != nil {
+		fail(err)
+	}
+	if _, err := f.WriteString(text); err != nil {
+		fail(err)
+	}
+	_ = f.Close()
 }
 
 func leave(name string, code int) int {
@@ -81,6 +125,13 @@ func leave(name string, code int) int {
 // check is an exec probe: is the container in the healthy part of its life?
 func check(name string) int {
 	text, err := os.ReadFile(statePath(name))
+	if errors.Is(err, fs.ErrNotExist) { // the process is slow to begin
+		if os.Getenv("ACT_AT_FIRST") == "" {
+			return 0
+		}
+		fmt.Println("not healthy")
+		return 1
+	}
 	if err != nil {
 		fail(err)
 	}
