@@ -21,6 +21,7 @@ import (
 
 	"monoplane.dev/apierrors"
 	"monoplane.dev/apiserver/warning"
+	"monoplane.dev/object"
 
 	corev1 "monoplane.dev/api/core/v1"
 	metav1 "monoplane.dev/api/meta/v1"
@@ -125,6 +126,7 @@ func TestSecretsAreForAdministrators(t *testing.T) {
 	s.Metadata.Annotations = map[string]string{"kubectl.kubernetes.io/last-applied-configuration": canary}
 	s.Metadata.Labels = map[string]string{"k": canary}
 	s.Metadata.Finalizers = []string{"example.com/hold"}
+	s.Metadata.OwnerReferences = []*metav1.OwnerReference{{ApiVersion: "v1", Kind: "Pod", Name: "web", Uid: "u"}}
 	made := must(c.admin().secrets().Create(ctx(t), &corev1.CreateSecretRequest{Object: s}))(t)
 	who := map[string]client{"agent": c.agent("n1"), "scheduler": c.scheduler()}
 	for _, name := range []string{"podgc", "namespace", "serviceaccount", "persistentvolume", "nodelifecycle"} {
@@ -178,7 +180,8 @@ func TestSecretsAreForAdministrators(t *testing.T) {
 		t.Helper()
 		m := s.GetMetadata()
 		if m.GetName() != "s" || m.GetNamespace() != "default" || m.GetUid() != made.Metadata.Uid ||
-			!slices.Equal(m.GetFinalizers(), made.Metadata.Finalizers) {
+			!slices.Equal(m.GetFinalizers(), made.Metadata.Finalizers) || len(m.GetOwnerReferences()) != 1 ||
+			object.Revision(m) == "" {
 			t.Errorf("%s lacks what is needed: %v", what, s)
 		}
 		if text := s.String(); strings.Contains(text, canary) || m.GetResourceVersion() != "" {
@@ -187,6 +190,18 @@ func TestSecretsAreForAdministrators(t *testing.T) {
 	}
 	ns := c.controller("namespace").secrets()
 	bare("a list", must(ns.List(ctx(t), &metav1.ListRequest{Namespace: "default"}))(t).Items[0])
+	gc := c.controller("garbage-collector").secrets()
+	bare("a look", must(gc.Get(ctx(t), &metav1.GetRequest{Namespace: "default", Name: "s"}))(t))
+	bare("a patch", must(gc.Patch(ctx(t), &metav1.PatchRequest{Namespace: "default", Name: "s",
+		PatchType: "application/merge-patch+json", Patch: []byte(`{"metadata":{"labels":{"n":"1"}}}`)}))(t))
+	yes := true
+	watch := must(gc.Watch(ctx(t), &metav1.WatchRequest{Namespace: "default", SendInitialEvents: &yes,
+		ResourceVersionMatch: "NotOlderThan", AllowWatchBookmarks: true}))(t)
+	events := must(watch.Recv())(t).GetEvents()
+	bare("an event", events[0].GetObject())
+	if b := events[1]; b.GetType() != "BOOKMARK" || b.GetObject().GetMetadata().GetResourceVersion() == "" {
+		t.Errorf("a bookmark that marks nothing: %v", b)
+	}
 	deleted := must(ns.DeleteCollection(ctx(t), &metav1.DeleteCollectionRequest{Namespace: "default"}))(t).Items
 	if len(deleted) != 1 || deleted[0].Metadata.DeletionTimestamp == nil {
 		t.Fatalf("not deleted: %v", deleted)

@@ -7,6 +7,7 @@ import (
 	"monoplane.dev/controllers/deployment"
 	"monoplane.dev/controllers/disruption"
 	"monoplane.dev/controllers/ephemeralvolume"
+	"monoplane.dev/controllers/garbagecollector"
 	"monoplane.dev/controllers/namespace"
 	"monoplane.dev/controllers/nodelifecycle"
 	"monoplane.dev/controllers/persistentvolume"
@@ -33,6 +34,7 @@ func All() []controller.Declaration {
 		nodelifecycle.Declare(),
 		tainteviction.Declare(),
 		disruption.Declare(),
+		garbagecollector.Declare(),
 	}
 }
 

@@ -141,7 +141,11 @@ func (r *Registry) seenEvents(ctx context.Context, batch []object.Event) []objec
 	}
 	out := make([]object.Event, len(batch))
 	for i, e := range batch {
-		e.Object = r.seen(ctx, e.Object)
+		if e.Type == object.Bookmark {
+			e.Object = r.viewed(e.Object) // nobody's object, and its revision is what it is for
+		} else {
+			e.Object = r.seen(ctx, e.Object)
+		}
 		out[i] = e
 	}
 	return out

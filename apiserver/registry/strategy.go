@@ -56,7 +56,8 @@ type Strategy struct {
 	MayRead func(ctx context.Context, o object.Object) error
 
 	// Show returns what the caller sees of an object, which it does not change; nil for all of it. What is less than
-	// that has no resourceVersion: bodies are shared by revision between all who read.
+	// that has annotation object.PartOfRevision in place of a resourceVersion: bodies are shared by revision between all
+	// who read.
 	Show func(ctx context.Context, o object.Object) object.Object
 
 	// Field returns the value of a selectable field, ok false for any other. metadata.name and

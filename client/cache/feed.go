@@ -162,9 +162,9 @@ func (f *Feed[T]) apply(e Event[T], reading bool) (bool, error) {
 		return reading, judge(apierrors.FromStatus(e.Status))
 	}
 	meta := e.Object.GetMetadata()
-	rev, err := strconv.ParseUint(meta.GetResourceVersion(), 10, 64)
+	rev, err := strconv.ParseUint(object.Revision(meta), 10, 64)
 	if err != nil {
-		return reading, fmt.Errorf("an event carries the bad resourceVersion %q", meta.GetResourceVersion())
+		return reading, fmt.Errorf("an event carries the bad resourceVersion %q", object.Revision(meta))
 	}
 	switch e.Type {
 	case object.Bookmark:

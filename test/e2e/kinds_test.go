@@ -72,7 +72,7 @@ template:
 	const revision = `
 apiVersion: apps/v1
 kind: ControllerRevision
-metadata: {name: web-1, ownerReferences: [{apiVersion: apps/v1, kind: DaemonSet, name: web, uid: u, controller: true}]}
+metadata: {name: web-1, ownerReferences: [{apiVersion: example.com/v1, kind: Widget, name: web, uid: u, controller: true}]}
 data: {spec: {template: {a: b}}}
 revision: 1
 `
@@ -105,7 +105,7 @@ spec: {runtimeClassName: vm, containers: [{name: c, image: nginx}]}
 		{line: "apply -f -", stdin: revision, want: []string{`^controllerrevision.apps/web-1 created$`}},
 		{line: "apply -f -", stdin: revision, want: []string{`^controllerrevision.apps/web-1 unchanged$`}},
 		{line: "get controllerrevisions", want: []string{`^NAME +CONTROLLER +REVISION +AGE$`,
-			`^web-1 +daemonset\.apps/web +1 +\d+s$`}},
+			`^web-1 +widget\.example\.com/web +1 +\d+s$`}},
 		{line: "get controllerrevision web-1 -o 'jsonpath={.data.spec.template.a}'", want: []string{`^b$`}},
 		{line: `patch controllerrevision web-1 --type=merge -p '{"data":{"x":1}}'`, code: 1,
 			want: []string{`data: Invalid value: .*field is immutable`}},

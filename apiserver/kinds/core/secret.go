@@ -16,6 +16,7 @@ import (
 	"monoplane.dev/apiserver/registry"
 	"monoplane.dev/apiserver/validation"
 	"monoplane.dev/apiserver/warning"
+	"monoplane.dev/object"
 
 	corev1 "monoplane.dev/api/core/v1"
 	metav1 "monoplane.dev/api/meta/v1"
@@ -107,6 +108,8 @@ func showSecret(ctx context.Context, s *corev1.Secret) *corev1.Secret {
 	return &corev1.Secret{Metadata: &metav1.ObjectMeta{
 		Namespace: m.GetNamespace(), Name: m.GetName(), Uid: m.GetUid(),
 		DeletionTimestamp: m.GetDeletionTimestamp(), Finalizers: m.GetFinalizers(),
+		OwnerReferences: m.GetOwnerReferences(),
+		Annotations:     map[string]string{object.PartOfRevision: m.GetResourceVersion()},
 	}}
 }
 
