@@ -4,6 +4,7 @@ go 1.26.0
 
 require (
 	github.com/coreos/go-oidc/v3 v3.21.0
+	github.com/google/go-containerregistry v0.21.6
 	github.com/hanwen/go-fuse/v2 v2.12.1
 	go.etcd.io/etcd/api/v3 v3.7.3
 	golang.org/x/net v0.62.0

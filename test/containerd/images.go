@@ -11,12 +11,14 @@ import (
 	"runtime"
 )
 
-// The images that a Daemon has. Both hold nothing but busybox.
+// The images that a Daemon has. They hold nothing but busybox.
 const (
 	// BoxImage sleeps if it is not told what to do.
 	BoxImage = "localhost/box:1"
 	// UserImage runs a script of its own as user 1000.
 	UserImage = "localhost/user:1"
+	// NobodyImage names a user whom it does not know.
+	NobodyImage = "localhost/nobody:1"
 )
 
 // applets are the programs in the images.
@@ -51,24 +53,49 @@ func pack(entries []entry) ([]byte, error) {
 	return buf.Bytes(), w.Close()
 }
 
-// writeImages writes an archive of the images, such as `docker save` makes.
-func writeImages(path string) error {
+// boxLayer returns the files of all images.
+func boxLayer() ([]byte, error) {
 	busybox, err := os.ReadFile("/bin/busybox")
 	if err != nil {
-		return err
+		return nil, err
 	}
 	files := []entry{{name: "bin/", mode: 0o755}, {name: "etc/", mode: 0o755}, {name: "tmp/", mode: 0o1777},
 		{name: "bin/busybox", mode: 0o755, data: busybox}}
 	for _, name := range applets {
 		files = append(files, entry{name: "bin/" + name, mode: 0o777, link: "busybox"})
 	}
-	layer, err := pack(files)
+	return pack(files)
+}
+
+// imageConfig is what an image says of its processes.
+type imageConfig struct {
+	User, WorkingDir string
+	Env, Cmd         []string
+}
+
+// boxConfig returns the configuration of an image of one layer.
+func boxConfig(layer []byte, c imageConfig) ([]byte, error) {
+	c.Env = []string{"PATH=/bin"}
+	return json.Marshal(map[string]any{
+		"architecture": runtime.GOARCH, "os": "linux", "config": c,
+		"rootfs": map[string]any{"type": "layers", "diff_ids": []string{fmt.Sprintf("sha256:%x", sha256.Sum256(layer))}},
+	})
+}
+
+// Box returns the one layer of an image like BoxImage, and its configuration, for a registry to serve.
+func Box() (layer, config []byte, err error) {
+	if layer, err = boxLayer(); err != nil {
+		return nil, nil, err
+	}
+	config, err = boxConfig(layer, imageConfig{Cmd: []string{"sleep", "2147483647"}})
+	return layer, config, err
+}
+
+// writeImages writes an archive of the images, such as `docker save` makes.
+func writeImages(path string) error {
+	layer, err := boxLayer()
 	if err != nil {
 		return err
-	}
-	type config struct {
-		User, WorkingDir string
-		Env, Cmd         []string
 	}
 	type manifest struct {
 		Config   string
@@ -77,16 +104,13 @@ func writeImages(path string) error {
 	}
 	archive := []entry{{name: "layer.tar", mode: 0o644, data: layer}}
 	var list []manifest
-	for name, c := range map[string]config{
-		BoxImage: {Cmd: []string{"sleep", "2147483647"}},
+	for name, c := range map[string]imageConfig{
+		BoxImage:    {Cmd: []string{"sleep", "2147483647"}},
+		NobodyImage: {Cmd: []string{"sleep", "2147483647"}, User: "somebody"},
 		UserImage: {User: "1000:1000", WorkingDir: "/tmp", Cmd: []string{"sh", "-c",
 			"id; pwd; echo last words >/dev/termination-log; exit 5"}},
 	} {
-		c.Env = []string{"PATH=/bin"}
-		text, err := json.Marshal(map[string]any{
-			"architecture": runtime.GOARCH, "os": "linux", "config": c,
-			"rootfs": map[string]any{"type": "layers", "diff_ids": []string{fmt.Sprintf("sha256:%x", sha256.Sum256(layer))}},
-		})
+		text, err := boxConfig(layer, c)
 		if err != nil {
 			return err
 		}

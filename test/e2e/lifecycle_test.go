@@ -56,11 +56,25 @@ func (p scenes) play(t *testing.T, s *lifecycle.Scenario, pod *corev1.Pod, journ
 	defer cancel()
 	pod.Name = s.Name
 	seen := &lifecycle.History{}
-	w, err := p.Watch(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + pod.Name})
+	p.follow(ctx, t, pod.Name, seen)
+	go readMarks(ctx, journal, seen)
+	p.create(t, pod)
+	if err := s.Run(ctx, onePod{p, pod.Name}, seen); err != nil {
+		t.Error(err)
+	}
+	if err := p.Delete(t.Context(), pod.Name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+		t.Error(err)
+	}
+}
+
+// follow shows a pod as the API tells it, from now on until ctx ends.
+func (p scenes) follow(ctx context.Context, t *testing.T, name string, seen *lifecycle.History) {
+	t.Helper()
+	w, err := p.Watch(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + name})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer w.Stop()
+	context.AfterFunc(ctx, w.Stop)
 	go func() {
 		for e := range w.ResultChan() {
 			if now, is := e.Object.(*corev1.Pod); is {
@@ -71,14 +85,6 @@ func (p scenes) play(t *testing.T, s *lifecycle.Scenario, pod *corev1.Pod, journ
 			}
 		}
 	}()
-	go readMarks(ctx, journal, seen)
-	p.create(t, pod)
-	if err := s.Run(ctx, onePod{p, pod.Name}, seen); err != nil {
-		t.Error(err)
-	}
-	if err := p.Delete(t.Context(), pod.Name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
-		t.Error(err)
-	}
 }
 
 // readMarks shows the marks in a journal as they come, until ctx ends.
@@ -129,7 +135,7 @@ func (p onePod) Events(ctx context.Context) ([]string, error) {
 	}
 	var out []string
 	for _, e := range list.Items {
-		out = append(out, e.Reason)
+		out = append(out, e.Reason+" "+e.Message)
 	}
 	return out, nil
 }

@@ -79,6 +79,7 @@ func TestRootContainerd(t *testing.T) {
 		}
 	})
 	t.Run("lifecycle", on.lifecycle)
+	t.Run("bad input", on.bad)
 	t.Run("server killed", on.serverIsKilled)
 	next := startIn(t, c.dir, "--runtime-endpoint", ctd.Endpoint())
 	on = onContainerd{next, next.pods(t, "default"), ctd}
@@ -150,20 +151,11 @@ func (c onContainerd) lifecycle(t *testing.T) {
 		t.Run(s.Name, func(t *testing.T) {
 			t.Parallel()
 			journal := newJournal(t)
-			dir := filepath.Dir(journal)
-			if err := os.WriteFile(filepath.Join(dir, "act"), program, 0o700); err != nil { //nolint:gosec // it is run
+			path := filepath.Join(filepath.Dir(journal), "act")
+			if err := os.WriteFile(path, program, 0o700); err != nil { //nolint:gosec // it is run
 				t.Fatal(err)
 			}
-			const at = "/act"
-			p := s.Real(containerd.BoxImage, at+"/act", at+"/"+filepath.Base(journal))
-			p.Spec.Volumes = append(p.Spec.Volumes, corev1.Volume{Name: "act", VolumeSource: corev1.VolumeSource{
-				HostPath: &corev1.HostPathVolumeSource{Path: dir}}})
-			for _, list := range [][]corev1.Container{p.Spec.InitContainers, p.Spec.Containers} {
-				for i := range list {
-					list[i].VolumeMounts = append(list[i].VolumeMounts, corev1.VolumeMount{Name: "act", MountPath: at})
-				}
-			}
-			c.scenes(t, namespace).play(t, s, p, journal)
+			c.scenes(t, namespace).play(t, s, boxedScenario(s, journal), journal)
 		})
 	}
 }

@@ -43,9 +43,9 @@ func parseAct(args []string) (act, error) {
 }
 
 func (a *act) add(words []string) error {
-	usage := errors.New("run D, exit N, term D N, term ignore, stop SIGNAL, show WHAT, say TEXT, leave TEXT or " +
+	usage := errors.New("run D, exit N, term D N, term ignore, stop SIGNAL, show WHAT, say TEXT, leave TEXT, eat or " +
 		"healthy D [D] was expected")
-	if len(words) < 2 {
+	if len(words) < 1 {
 		return usage
 	}
 	switch words[0] {
@@ -81,6 +81,7 @@ func (a *act) add(words []string) error {
 		// The runtime says with what it stops a container.
 	case what == "show" && len(words) == 2:
 		a.shows = append(a.shows, words[1])
+	case what == "eat" && len(words) == 1: // memory, which only processes have
 	case what == "healthy" && len(words) > 1:
 		a.from, a.until = times[0], times[1]
 	default:
@@ -130,7 +131,9 @@ func (s *Scenario) Real(image, program, journal string) *corev1.Pod {
 	p := s.Pod.DeepCopy()
 	c := Scenario{Pod: p}
 	for _, x := range c.containers() {
-		x.Image = image
+		if x.Image == "" {
+			x.Image = image
+		}
 		eachCommand(x, func(command []string) {
 			if len(command) > 0 && command[0] == Program {
 				command[0] = program
@@ -171,7 +174,9 @@ func (s *Scenario) Simulated() *corev1.Pod {
 	}
 	sc := Scenario{Pod: p}
 	for _, c := range sc.containers() {
-		c.Image = "act"
+		if c.Image == "" {
+			c.Image = "act"
+		}
 	}
 	for name, a := range s.acts {
 		set := func(key string, value any) {

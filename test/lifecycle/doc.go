@@ -27,6 +27,8 @@
 //	healthy 1s 3s     `act check`, the command of an exec probe, succeeds from 1 s to 3 s after the start; to the end
 //	                  without the second time; all the time without the line
 //
+//	eat               it takes up to 256 MiB of memory as long as there is a file hungry beside its journal
+//
 // A probe or hook runs `act check` or `act hook NAME [run 2s] [exit 1]`, which leaves the marks NAME and NAME-END.
 //
 // Steps:
@@ -37,9 +39,13 @@
 //	until state CONTAINER WORD     running, or the reason that it waits for or ended with
 //	until restarts CONTAINER N
 //	until gone                     the object was removed
+//	until message CONTAINER TEXT   the message of what it waits for has the text in it
 //	delete [SECONDS]               kubectl delete pod [--grace-period]
 //	gate TYPE STATUS               a condition of this type is written to the pod's status
 //	pass 2s                        time goes by
+//	config NAME KEY=VALUE...       a ConfigMap is made or replaced
+//	image CONTAINER [NAME]         kubectl set image; a good one without the name
+//	now WHAT                       the world changes; Changes says how
 //
 // Statements:
 //
@@ -53,6 +59,13 @@
 //	message CONTAINER: TEXT               what it left when it ended
 //	class: Burstable                      the pod's quality of service
 //	events: Unhealthy Killing             events with these reasons were recorded
+//	event Failed: no such file            one with this reason, and the text in its message
+//	waited CONTAINER: REASON TEXT         it has waited for this reason, with the text in the message; likewise:
+//	ended CONTAINER: REASON TEXT
 //	apart: a.TERM b.TERM >= 1s            the time between two marks; a.TERM#2 is the second of them, pod.READY and
 //	                                      pod.GONE are when the API has said so
+//
+// Files whose names begin with bad- show what becomes of bad input: Kubernetes' reason in status and event, a neighbour
+// on the same node that goes on, and a recovery by itself once the cause is gone. Their manifests may have placeholders
+// (Placeholders), and a line `needs: root` at the beginning.
 package lifecycle

@@ -1,6 +1,7 @@
 package lifecycle_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -12,12 +13,15 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	k8s "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"monoplane.dev"
 	corev1 "monoplane.dev/api/core/v1"
 	metav1 "monoplane.dev/api/meta/v1"
+	"monoplane.dev/apierrors"
 	"monoplane.dev/client"
 	"monoplane.dev/client/inproc"
 	"monoplane.dev/codec"
@@ -37,18 +41,40 @@ func TestFake(t *testing.T) {
 	for _, s := range all {
 		t.Run(s.Name, func(t *testing.T) {
 			t.Parallel()
-			synctest.Test(t, func(t *testing.T) { play(t, s) })
+			synctest.Test(t, func(t *testing.T) { play(t, s, nil) })
 		})
 	}
 }
 
-func play(t *testing.T, s *lifecycle.Scenario) {
+// TestFakeBad plays the scenarios of bad input, each beside a neighbour that goes on.
+func TestFakeBad(t *testing.T) {
+	all, err := lifecycle.Bad("fake")
+	if err != nil {
+		t.Fatal(err)
+	}
+	places := lifecycle.Placeholders{Place: "/place", Seen: "/place", Registry: registry, Private: private,
+		Closed: 1, Endless: 2}
+	for _, s := range all {
+		t.Run(s.Name, func(t *testing.T) {
+			t.Parallel()
+			s, err := s.Filled(places)
+			if err != nil {
+				t.Fatal(err)
+			}
+			synctest.Test(t, func(t *testing.T) { play(t, s, s.Neighbour()) })
+		})
+	}
+}
+
+// play plays a scenario, beside a neighbour if there is one.
+func play(t *testing.T, s, neighbour *lifecycle.Scenario) {
 	// A scenario takes minutes of virtual time at most; one that waits for what never comes ends here.
 	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 	defer cancel()
-	seen := &lifecycle.History{}
+	seen, beside := &lifecycle.History{}, &lifecycle.History{}
+	runtime := &acting{scenario: s, seen: []*lifecycle.History{seen, beside}}
 	c, err := monoplane.Start(t.Context(), monoplane.Config{
-		DataDir: t.TempDir(), NodeName: "node", Runtime: &acting{scenario: s, seen: seen},
+		DataDir: t.TempDir(), NodeName: "node", Runtime: runtime,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -61,19 +87,34 @@ func play(t *testing.T, s *lifecycle.Scenario) {
 	if err := c.WaitReady(ctx); err != nil {
 		t.Fatal(err)
 	}
-	d := &driver{client: c.Client(), name: s.Name}
+	goesOn := func() {}
+	if neighbour != nil {
+		d := &driver{client: c.Client(), name: neighbour.Name, runtime: runtime}
+		if err := d.create(ctx, neighbour.Simulated(), beside); err != nil {
+			t.Fatal(err)
+		}
+		goesOn = func() {
+			if err := neighbour.Run(ctx, d, beside); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	goesOn()
+	d := &driver{client: c.Client(), name: s.Name, runtime: runtime}
 	if err := d.create(ctx, s.Simulated(), seen); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Run(ctx, d, seen); err != nil {
 		t.Error(err)
 	}
+	goesOn()
 }
 
 // driver reaches one pod of a cluster in this process.
 type driver struct {
-	client *client.Client
-	name   string
+	client  *client.Client
+	name    string
+	runtime *acting
 }
 
 // create creates the pod, and shows its history from the first version on.
@@ -132,7 +173,9 @@ func (d *driver) Events(ctx context.Context) ([]string, error) {
 	list, err := d.client.Events.List(ctx, &metav1.ListRequest{Namespace: namespace})
 	var out []string
 	for _, e := range list.GetItems() {
-		out = append(out, e.GetReason())
+		if e.GetInvolvedObject().GetName() == d.name {
+			out = append(out, e.GetReason()+" "+e.GetMessage())
+		}
 	}
 	return out, err
 }
@@ -144,14 +187,63 @@ func (d *driver) PatchStatus(ctx context.Context, patch []byte) error {
 	return err
 }
 
+// Config implements lifecycle.Surroundings.
+func (d *driver) Config(ctx context.Context, name string, data map[string]string) error {
+	made := &corev1.ConfigMap{Metadata: &metav1.ObjectMeta{Namespace: namespace, Name: name}, Data: data}
+	_, err := d.client.ConfigMaps.Create(ctx, &corev1.CreateConfigMapRequest{Namespace: namespace, Object: made})
+	if apierrors.Is(err, apierrors.AlreadyExists) {
+		_, err = d.client.ConfigMaps.Update(ctx, &corev1.UpdateConfigMapRequest{Namespace: namespace, Name: name,
+			Object: made})
+	}
+	return err
+}
+
+// Image implements lifecycle.Surroundings.
+func (d *driver) Image(ctx context.Context, container, image string) error {
+	for {
+		p, err := d.client.Pods.Get(ctx, &metav1.GetRequest{Namespace: namespace, Name: d.name})
+		if err != nil {
+			return err
+		}
+		p = p.Clone()
+		for _, c := range p.GetSpec().GetContainers() {
+			if c.GetName() == container {
+				c.Image = cmp.Or(image, "act")
+			}
+		}
+		_, err = d.client.Pods.Update(ctx, &corev1.UpdatePodRequest{Namespace: namespace, Name: d.name, Object: p})
+		if !apierrors.Is(err, apierrors.Conflict) {
+			return err
+		}
+	}
+}
+
+// Now implements lifecycle.Surroundings.
+func (d *driver) Now(ctx context.Context, what string) error {
+	if password, about := strings.CutPrefix(what, "the password is "); about {
+		s := &corev1.Secret{Metadata: &metav1.ObjectMeta{Namespace: namespace, Name: "pull"},
+			Type: "kubernetes.io/dockerconfigjson", Data: map[string][]byte{".dockerconfigjson": fmt.Appendf(nil,
+				`{"auths":{%q:{"username":"user","password":%q}}}`, private, password)}}
+		_, err := d.client.Secrets.Create(ctx, &corev1.CreateSecretRequest{Namespace: namespace, Object: s})
+		if apierrors.Is(err, apierrors.AlreadyExists) {
+			_, err = d.client.Secrets.Update(ctx, &corev1.UpdateSecretRequest{Namespace: namespace, Name: "pull", Object: s})
+		}
+		return err
+	}
+	d.runtime.change(what)
+	return nil
+}
+
 // acting is the runtime `fake`, in which probes and hooks do what program act would.
 type acting struct {
 	*fake.Runtime
 
 	scenario *lifecycle.Scenario
-	seen     *lifecycle.History
+	seen     []*lifecycle.History
 
 	mu      sync.Mutex
+	changes map[string]bool      // what has been said to be so now
+	pulled  map[string]bool      // images of registries
 	names   map[string]string    // of containers, by id
 	shown   map[string][]string  // the marks of variables, by name of the container
 	stops   map[string]string    // the mark of the signal that stops it, likewise
@@ -164,6 +256,7 @@ type acting struct {
 func (a *acting) Open(context.Context, string, string, *slog.Logger) (grpc.ClientConnInterface, func() error, error) {
 	a.names, a.started, a.shown = make(map[string]string), make(map[string]time.Time), make(map[string][]string)
 	a.termed, a.killed, a.stops = make(map[string]bool), make(map[string]bool), make(map[string]string)
+	a.changes, a.pulled = make(map[string]bool), make(map[string]bool)
 	a.Runtime = fake.New(fake.Config{Journal: a.note})
 	s := inproc.NewServer(nil, nil)
 	runtimeapi.RegisterRuntimeServiceServer(s, a)
@@ -195,14 +288,72 @@ func (a *acting) note(e fake.Entry) {
 	}
 	a.mu.Unlock()
 	for _, w := range what {
-		a.seen.Marked(lifecycle.Mark{Time: e.Time, Container: e.Container, What: w})
+		a.mark(lifecycle.Mark{Time: e.Time, Container: e.Container, What: w})
 	}
+}
+
+func (a *acting) mark(m lifecycle.Mark) {
+	for _, h := range a.seen {
+		h.Marked(m)
+	}
+}
+
+func (a *acting) change(what string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.changes[what] = true
+}
+
+func (a *acting) is(what string) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.changes[what]
+}
+
+// The hosts of registries.
+const (
+	registry = "registry.example"
+	private  = "private.example"
+)
+
+// ImageStatus implements runtimeapi.ImageServiceServer: images of registries must be pulled first.
+func (a *acting) ImageStatus(
+	ctx context.Context, req *runtimeapi.ImageStatusRequest,
+) (*runtimeapi.ImageStatusResponse, error) {
+	name := req.GetImage().GetImage()
+	a.mu.Lock()
+	absent := (strings.HasPrefix(name, registry) || strings.HasPrefix(name, private)) && !a.pulled[name]
+	a.mu.Unlock()
+	if absent {
+		return &runtimeapi.ImageStatusResponse{}, nil
+	}
+	return a.Runtime.ImageStatus(ctx, req)
+}
+
+// PullImage implements runtimeapi.ImageServiceServer.
+func (a *acting) PullImage(
+	ctx context.Context, req *runtimeapi.PullImageRequest,
+) (*runtimeapi.PullImageResponse, error) {
+	name := req.GetImage().GetImage()
+	switch {
+	case strings.HasPrefix(name, registry) && !a.is("the registry answers"):
+		return nil, status.Error(codes.Unknown, "failed to do request: dial tcp 127.0.0.1:1: connect: connection refused")
+	case strings.HasPrefix(name, private) && req.GetAuth().GetPassword() != "right":
+		return nil, status.Error(codes.Unknown, "unexpected status: 401 Unauthorized")
+	}
+	a.mu.Lock()
+	a.pulled[name] = true
+	a.mu.Unlock()
+	return a.Runtime.PullImage(ctx, req)
 }
 
 // CreateContainer implements runtimeapi.RuntimeServiceServer.
 func (a *acting) CreateContainer(
 	ctx context.Context, req *runtimeapi.CreateContainerRequest,
 ) (*runtimeapi.CreateContainerResponse, error) {
+	if req.GetConfig().GetImage().GetImage() == "localhost/nobody:1" {
+		return nil, status.Error(codes.Unknown, "open /etc/passwd: no such file or directory")
+	}
 	out, err := a.Runtime.CreateContainer(ctx, req)
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -237,15 +388,25 @@ func (a *acting) ExecSync(ctx context.Context, req *runtimeapi.ExecSyncRequest) 
 	a.mu.Lock()
 	name, age := a.names[req.GetContainerId()], time.Since(a.started[req.GetContainerId()])
 	a.mu.Unlock()
-	if strings.Join(req.GetCmd(), " ") == lifecycle.Program+" check" {
+	switch strings.Join(req.GetCmd(), " ") {
+	case "tcpSocket":
+		if a.is("the port is open") {
+			return &runtimeapi.ExecSyncResponse{}, nil
+		}
+		return &runtimeapi.ExecSyncResponse{Stdout: []byte("dial tcp 127.0.0.1:1: connect: connection refused"),
+			ExitCode: 1}, nil
+	case "httpGet":
+		if a.is("the server comes to an end") {
+			return &runtimeapi.ExecSyncResponse{}, nil
+		}
+		return nil, status.Error(codes.Unknown, "no end of the answer")
+	case lifecycle.Program + " check":
 		if a.scenario.Healthy(name, age) {
 			return &runtimeapi.ExecSyncResponse{}, nil
 		}
 		return &runtimeapi.ExecSyncResponse{Stdout: []byte("not healthy\n"), ExitCode: 1}, nil
 	}
-	mark := func(what string) {
-		a.seen.Marked(lifecycle.Mark{Time: time.Now(), Container: name, What: what})
-	}
+	mark := func(what string) { a.mark(lifecycle.Mark{Time: time.Now(), Container: name, What: what}) }
 	what, run, code, err := lifecycle.Hook(req.GetCmd())
 	if err != nil {
 		return nil, err

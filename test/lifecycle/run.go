@@ -13,7 +13,7 @@ import (
 type Driver interface {
 	// Delete begins the deletion of the pod; a nil grace leaves it to the pod.
 	Delete(ctx context.Context, graceSeconds *int64) error
-	// Events returns the reasons of the pod's events so far.
+	// Events returns the pod's events so far, each as its reason and message.
 	Events(ctx context.Context) ([]string, error)
 	// PatchStatus changes the pod's status by a strategic merge patch.
 	PatchStatus(ctx context.Context, patch []byte) error
@@ -63,6 +63,8 @@ func (s *Scenario) step(ctx context.Context, d Driver, seen *History, words []st
 		case <-ctx.Done():
 			return ctx.Err()
 		}
+	case "config", "image", "now":
+		return surroundingStep(ctx, d, words)
 	default:
 		return fmt.Errorf("no step is called %q", words[0])
 	}
@@ -104,6 +106,11 @@ func wish(seen *History, words []string) (func() bool, error) {
 		return func() bool { return word(status(seen.last(), words[1]).State) == last }, nil
 	case len(words) == 3 && words[0] == "restarts" && notNumber == nil:
 		return func() bool { return int(status(seen.last(), words[1]).RestartCount) >= n }, nil
+	case len(words) > 2 && words[0] == "message":
+		return func() bool {
+			w := status(seen.last(), words[1]).State.Waiting
+			return w != nil && strings.Contains(w.Message, strings.Join(words[2:], " "))
+		}, nil
 	case len(words) == 2, len(words) == 3 && notNumber == nil:
 		if len(words) == 2 {
 			n = 1
@@ -185,7 +192,16 @@ func (s *Scenario) check(ctx context.Context, d Driver, seen *History, line stri
 			got = []string{string(seen.last().Status.QOSClass)}
 		case "events":
 			got = events
-			return !slices.ContainsFunc(words, func(w string) bool { return !slices.Contains(events, w) })
+			return !slices.ContainsFunc(words, func(w string) bool { return !oneHas(events, []string{w}) })
+		case "event":
+			got = events
+			return oneHas(events, append([]string{who}, words...))
+		case "waited":
+			got = seen.waited(who)
+			return oneHas(got, words)
+		case "ended":
+			got = seen.ended(who)
+			return oneHas(got, words)
 		case "order":
 			got = places(seen, words)
 			return slices.IsSorted(order(seen, words)) && !slices.Contains(order(seen, words), -1)
@@ -203,7 +219,7 @@ func (s *Scenario) check(ctx context.Context, d Driver, seen *History, line stri
 		return len(got) > 0 && got[len(got)-1] == words[len(words)-1] && within(got, words)
 	})
 	if !answer {
-		return fmt.Errorf("seen: %s", strings.Join(got, " "))
+		return fmt.Errorf("seen: %s", strings.Join(got, "; "))
 	}
 	return nil
 }

@@ -26,13 +26,28 @@ type Scenario struct {
 	// acts are what the containers do, by name.
 	acts map[string]act
 
+	// NeedsRoot says that a machine must let its user do more than to run processes.
+	NeedsRoot bool
+
 	runtimes       []string
 	script, expect []string
 	disturbed      bool
 }
 
-// All returns the scenarios for a runtime, by name.
+// badPrefix begins the names of the files of bad input.
+const badPrefix = "bad-"
+
+// All returns the scenarios of a good life for a runtime, by name.
 func All(runtime string) ([]*Scenario, error) {
+	return choose(runtime, func(s *Scenario) bool { return !strings.HasPrefix(s.Name, badPrefix) })
+}
+
+// Bad returns the scenarios of bad input for a runtime, by name; an empty runtime stands for any.
+func Bad(runtime string) ([]*Scenario, error) {
+	return choose(runtime, func(s *Scenario) bool { return strings.HasPrefix(s.Name, badPrefix) })
+}
+
+func choose(runtime string, which func(*Scenario) bool) ([]*Scenario, error) {
 	names, err := fs.Glob(files, "testdata/*.txt")
 	if err != nil {
 		return nil, err
@@ -47,7 +62,7 @@ func All(runtime string) ([]*Scenario, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
-		if len(s.runtimes) == 0 || slices.Contains(s.runtimes, runtime) {
+		if which(s) && (runtime == "" || len(s.runtimes) == 0 || slices.Contains(s.runtimes, runtime)) {
 			out = append(out, s)
 		}
 	}
@@ -63,9 +78,12 @@ func parse(name string, text []byte) (*Scenario, error) {
 		return nil, errors.New("the parts are: pod, script, expect")
 	}
 	for _, line := range lines(head) {
-		if list, is := strings.CutPrefix(line, "runtimes:"); is {
+		switch list, is := strings.CutPrefix(line, "runtimes:"); {
+		case is:
 			s.runtimes = strings.Fields(list)
-		} else {
+		case line == "needs: root":
+			s.NeedsRoot = true
+		default:
 			s.Title = strings.TrimSpace(s.Title + " " + strings.TrimPrefix(line, "# "))
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -53,6 +54,8 @@ func live(name string, args []string) int {
 			fmt.Println(strings.Join(words[1:], " "))
 		case "leave":
 			leaveMessage(strings.Join(words[1:], " "))
+		case "eat":
+			eat()
 		case "healthy":
 			from, until := duration(words[1]), time.Duration(0)
 			if len(words) > 2 {
@@ -115,6 +118,22 @@ func leaveMessage(text string) {
 		fail(err)
 	}
 	_ = f.Close()
+}
+
+// eat takes memory while it is hungry, and never more than does no harm where nothing bounds it.
+func eat() {
+	const most, bite = 256 << 20, 1 << 20
+	var eaten [][]byte
+	for len(eaten)*bite < most {
+		if _, err := os.Stat(filepath.Join(filepath.Dir(os.Getenv("ACT_JOURNAL")), "hungry")); err != nil {
+			return
+		}
+		more := make([]byte, bite)
+		for i := 0; i < bite; i += 4096 {
+			more[i] = 1
+		}
+		eaten = append(eaten, more)
+	}
 }
 
 func leave(name string, code int) int {
