@@ -104,4 +104,3 @@ func count(healthy map[string]bool) (n int) {
 	}
 	return n
 }
-
