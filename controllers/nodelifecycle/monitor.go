@@ -177,13 +177,14 @@ func (c *Controller) weigh(nodes []*corev1.Node, now time.Time) {
 			z.not++
 		}
 	}
-	all := true
+	all, counted := true, false
 	for key, z := range m.zones {
 		if z.ready+z.not == 0 {
 			c.metrics.drop(key)
 			z.state = ""
 			continue
 		}
+		counted = true
 		c.metrics.tell(key, z)
 		state := c.policy.StateOf(z.ready, z.not)
 		if state != z.state {
@@ -193,6 +194,7 @@ func (c *Controller) weigh(nodes []*corev1.Node, now time.Time) {
 		}
 		all = all && state == zones.FullDisruption
 	}
+	all = all && counted
 	switch was := c.sparing.Swap(all); {
 	case all && !was:
 		c.cfg.Logger.Warn("all nodes are lost or not ready: no pods are evicted")

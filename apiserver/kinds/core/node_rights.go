@@ -15,6 +15,7 @@ import (
 	"monoplane.dev/apiserver/registry"
 	"monoplane.dev/apiserver/store"
 	"monoplane.dev/object/builtin"
+	"monoplane.dev/rules/taints"
 
 	coordinationv1 "monoplane.dev/api/coordination/v1"
 	corev1 "monoplane.dev/api/core/v1"
@@ -30,9 +31,15 @@ type nodes struct {
 	deps registry.Deps
 }
 
-// admit lets an agent register its own node, for its machine.
+// admit lets an agent register its own node, for its machine. A node that comes not ready, or cordoned, has the taints
+// for that from its first moment on, before the controller that keeps them has seen it (NODE-5).
 func (n nodes) admit(ctx context.Context, o *corev1.Node) error {
 	id, name := auth.From(ctx), o.GetMetadata().GetName()
+	for _, key := range taints.OfState(o) {
+		if taints.Find(o.Spec.Taints, key, taints.NoSchedule) == nil {
+			o.Spec.Taints = append(slices.Clip(o.Spec.Taints), &corev1.Taint{Key: key, Effect: taints.NoSchedule})
+		}
+	}
 	if id.Class != auth.Node {
 		nodekey.Set(o.Metadata, "")
 		return nil
@@ -87,8 +94,8 @@ func (n nodes) authorize(ctx context.Context, u *registry.Update, next, live *co
 	if err := restricted(next.Metadata.GetLabels(), live.Metadata.GetLabels(), name, id); err != nil {
 		return err
 	}
-	taints := func(n *corev1.Node) *corev1.NodeSpec { return &corev1.NodeSpec{Taints: n.GetSpec().GetTaints()} }
-	if !proto.Equal(taints(next), taints(live)) {
+	tainted := func(n *corev1.Node) *corev1.NodeSpec { return &corev1.NodeSpec{Taints: n.GetSpec().GetTaints()} }
+	if !proto.Equal(tainted(next), tainted(live)) {
 		return apierrors.NewForbidden(corev1.NodeKind, name, "%s may not change taints", id.Name)
 	}
 	if id.Key != "" && nodekey.Of(live.Metadata) == "" {

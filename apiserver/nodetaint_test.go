@@ -1,0 +1,42 @@
+package apiserver_test
+
+import (
+	"slices"
+	"testing"
+
+	corev1 "monoplane.dev/api/core/v1"
+)
+
+// A node has the taints that its state calls for when it appears, whoever makes it. spec: NODE-5
+func TestNewNodesHaveTheirTaints(t *testing.T) {
+	c := start(t)
+	ready := func(status string) *corev1.NodeStatus {
+		return &corev1.NodeStatus{Conditions: []*corev1.NodeCondition{{Type: "Ready", Status: status}}}
+	}
+	own := &corev1.Taint{Key: "team", Value: "x", Effect: "NoExecute"}
+	for name, x := range map[string]struct {
+		spec   *corev1.NodeSpec
+		status *corev1.NodeStatus
+		want   []string
+	}{
+		"never":   {nil, nil, nil},
+		"ready":   {&corev1.NodeSpec{Taints: []*corev1.Taint{own}}, ready("True"), []string{"team:NoExecute"}},
+		"unready": {nil, ready("False"), []string{"node.kubernetes.io/not-ready:NoSchedule"}},
+		"cordoned": {&corev1.NodeSpec{Unschedulable: true}, ready("True"),
+			[]string{"node.kubernetes.io/unschedulable:NoSchedule"}},
+		"tainted": {&corev1.NodeSpec{Taints: []*corev1.Taint{
+			own, {Key: "node.kubernetes.io/not-ready", Effect: "NoSchedule"},
+		}}, ready("False"), []string{"team:NoExecute", "node.kubernetes.io/not-ready:NoSchedule"}},
+	} {
+		n := newNode(name)
+		n.Spec, n.Status = x.spec, x.status
+		made := must(c.agent(name).Nodes.Create(ctx(t), &corev1.CreateNodeRequest{Object: n}))(t)
+		var got []string
+		for _, taint := range made.GetSpec().GetTaints() {
+			got = append(got, taint.GetKey()+":"+taint.GetEffect())
+		}
+		if !slices.Equal(got, x.want) {
+			t.Errorf("node %s has taints %v, want %v", name, got, x.want)
+		}
+	}
+}
