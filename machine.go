@@ -16,6 +16,7 @@ import (
 	"monoplane.dev/nodeagent/eviction"
 	"monoplane.dev/nodeagent/gc"
 	"monoplane.dev/nodeagent/oom"
+	"monoplane.dev/nodeagent/pullrecord"
 	"monoplane.dev/nodeagent/shutdown"
 )
 
@@ -38,6 +39,8 @@ type MachineConfig struct {
 	Eviction eviction.Settings
 	// ImageGC says when images that nobody uses are removed.
 	ImageGC gc.Policy
+	// PullCredentials says for which images on a node it counts with whose credentials they came there.
+	PullCredentials pullrecord.Policy
 
 	// Shutdown says how much time the pods have when the machine goes down, by priority; see Cluster.ShutDownNodes.
 	Shutdown shutdown.Plan
@@ -66,8 +69,8 @@ func (cfg Config) checkMachine() error {
 			"100, and the second not above the first", p.High, p.Low))
 	}
 	_, err := m.Eviction.Thresholds()
-	return errors.Join(append(errs, err, m.Shutdown.Check(), nodeagent.CheckReserved(m.SystemReserved),
-		nodeagent.CheckReserved(m.KubeReserved))...)
+	return errors.Join(append(errs, err, m.Shutdown.Check(), m.PullCredentials.Check(),
+		nodeagent.CheckReserved(m.SystemReserved), nodeagent.CheckReserved(m.KubeReserved))...)
 }
 
 // apply sets what it says for the agent whose directory is dir.
@@ -80,6 +83,7 @@ func (m *MachineConfig) apply(cfg *nodeagent.Config, dir string) {
 	cfg.SystemReserved, cfg.KubeReserved = m.SystemReserved, m.KubeReserved
 	cfg.MaxPods, cfg.PodsPerCore = m.MaxPods, m.PodsPerCore
 	cfg.Eviction, cfg.ImageGC, cfg.Shutdown = m.Eviction, m.ImageGC, m.Shutdown
+	cfg.PullCredentials = m.PullCredentials
 }
 
 // ShutDownNodes ends the pods for good because the machine is about to go down: in the order of their priority, within

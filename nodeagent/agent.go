@@ -3,6 +3,7 @@ package nodeagent
 import (
 	"context"
 	"errors"
+	"path/filepath"
 	"sync"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 	"monoplane.dev/nodeagent/objects"
 	"monoplane.dev/nodeagent/podcgroup"
 	"monoplane.dev/nodeagent/podstate"
+	"monoplane.dev/nodeagent/pullrecord"
 	"monoplane.dev/nodeagent/tokens"
 	"monoplane.dev/nodeagent/volumes"
 	"monoplane.dev/rules/staticpod"
@@ -43,6 +45,8 @@ type Agent struct {
 	tokens  *tokens.Manager
 	static  *staticPods
 	guard   *guard // nil on a simulated machine
+	// pulled says with whose credentials images came; nil where nothing is noted of that.
+	pulled  *pullrecord.Records
 	sampler sampler
 
 	mu sync.Mutex
@@ -93,6 +97,9 @@ func New(cfg Config) (*Agent, error) {
 	}
 	a.objects = objects.New(objects.Config{Client: cfg.Client, Spawn: a.spawn, OnChange: a.contentChanged})
 	a.volumes = a.newVolumes()
+	if cfg.StateDir != "" && !cfg.Simulated {
+		a.pulled = pullrecord.New(filepath.Join(cfg.StateDir, "image_manager"), cfg.PullCredentials)
+	}
 	a.static, a.guard = newStaticPods(a), newGuard(a)
 	return a, nil
 }

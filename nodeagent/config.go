@@ -20,6 +20,7 @@ import (
 	"monoplane.dev/nodeagent/hostinfo"
 	"monoplane.dev/nodeagent/podcgroup"
 	"monoplane.dev/nodeagent/podstate"
+	"monoplane.dev/nodeagent/pullrecord"
 	"monoplane.dev/nodeagent/shutdown"
 )
 
@@ -80,6 +81,9 @@ type Config struct {
 	Eviction eviction.Settings
 	// ImageGC says when images that nobody uses go.
 	ImageGC gc.Policy
+	// PullCredentials says for which images it counts with whose credentials they came. Without a StateDir nothing is
+	// noted of that, and every image on the node is for all its pods.
+	PullCredentials pullrecord.Policy
 	// KernelLog is where the kernel says which processes it kills for want of memory, oom.Log; empty for nowhere.
 	KernelLog string
 	// Shutdown says how much time the pods have when the machine goes down (ShutDown); none when it is empty.
@@ -138,7 +142,7 @@ func (c *Config) complete() error {
 	case c.CompletePod == nil && (c.ManifestDir != "" || c.ManifestURL != ""):
 		return errors.New("nodeagent: CompletePod is missing")
 	}
-	if err := c.Shutdown.Check(); err != nil {
+	if err := errors.Join(c.Shutdown.Check(), c.PullCredentials.Check()); err != nil {
 		return fmt.Errorf("nodeagent: %w", err)
 	}
 	c.Runtime, c.Images = cricheck.Runtime(c.Runtime), cricheck.Images(c.Images)

@@ -347,6 +347,7 @@ func (g *guard) observeImages(ctx context.Context) bool {
 	a := g.agent
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
+	at := now()
 	images, err := a.cfg.Images.ListImages(ctx, &runtimeapi.ListImagesRequest{})
 	if err != nil {
 		return false
@@ -357,7 +358,23 @@ func (g *guard) observeImages(ctx context.Context) bool {
 		return false
 	}
 	g.images.Observe(now(), images.GetImages(), containers.GetContainers())
+	a.forgetImages(images.GetImages(), at)
 	return true
+}
+
+// forgetImages removes the records of images that the runtime no longer has; it had all of these at a time. A runtime
+// that shows none at all may just not have found them: what came with credentials would be for everybody then.
+func (a *Agent) forgetImages(all []*runtimeapi.Image, at time.Time) {
+	if a.pulled == nil || len(all) == 0 {
+		return
+	}
+	var refs []string
+	for _, image := range all {
+		refs = append(refs, image.GetId())
+	}
+	if err := a.pulled.Prune(refs, at); err != nil {
+		a.cfg.Logger.Warn("records of images that are gone cannot be removed", "error", err)
+	}
 }
 
 // removeUnused removes images and returns how many went.

@@ -7,12 +7,16 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	corev1 "monoplane.dev/api/core/v1"
 	"monoplane.dev/client/record"
+	"monoplane.dev/nodeagent/pullrecord"
 	"monoplane.dev/nodeagent/pullsecret"
 )
 
@@ -27,6 +31,8 @@ type pull struct {
 	job
 	image   string
 	sandbox *runtimeapi.PodSandboxConfig
+	// credentials are the pod's for the image; they are looked for when they count, and once.
+	credentials func() []pullsecret.Credential
 }
 
 // pullImage sees to it that the image is there and returns what the runtime calls it. spec: CTR-6
@@ -36,6 +42,7 @@ func (j job) pullImage(
 	ctx, cancel := context.WithTimeout(ctx, pullTimeout)
 	defer cancel()
 	p := pull{job: j, image: spec.GetImage(), sandbox: sandbox}
+	p.credentials = sync.OnceValue(func() []pullsecret.Credential { return p.find(ctx) })
 	if !imageName.MatchString(p.image) {
 		return p.failed(ctx, "InspectFailed", "InvalidImageName", fmt.Sprintf(
 			"Failed to apply default image tag %[1]q: couldn't parse image name %[1]q: invalid reference format", p.image))
@@ -48,11 +55,11 @@ func (j job) pullImage(
 	case err != nil:
 		return p.failed(ctx, "InspectFailed", "ImageInspectError",
 			fmt.Sprintf("Failed to inspect image %q: %s", p.image, text(err)))
-	case have.GetImage().GetId() != "":
+	case have.GetImage().GetId() != "" && p.mayUse(have.GetImage()):
 		p.note("Pulled",
 			fmt.Sprintf("Container image %q already present on machine and can be accessed by the pod", p.image))
 		return have.GetImage().GetId(), "", nil
-	case spec.GetImagePullPolicy() == "Never":
+	case spec.GetImagePullPolicy() == "Never": // nobody is told of images that others have pulled
 		return p.failed(ctx, "ErrImageNeverPull", "ErrImageNeverPull",
 			fmt.Sprintf("Container image %q is not present with pull policy of Never", p.image))
 	default:
@@ -82,23 +89,40 @@ func (p pull) note(event, message string) {
 // pull asks the runtime for the image, with one after the other of the pod's credentials for it, or without when there
 // are none.
 func (p pull) pull(ctx context.Context) (ref, reason string, err error) {
-	credentials := p.credentials(ctx)
+	credentials := p.credentials()
+	records := p.agent.pulled
 	p.note("Pulling", fmt.Sprintf("Pulling image %q", p.image))
 	began := time.Now()
+	secret := len(credentials) > 0 && records != nil
 	if len(credentials) == 0 {
-		credentials = []*runtimeapi.AuthConfig{nil}
+		credentials = []pullsecret.Credential{{}}
+	}
+	if secret {
+		if err := records.Begin(p.image); err != nil {
+			return p.failed(ctx, "Failed", "ErrImagePull", err.Error())
+		}
 	}
 	var errs []string
-	for _, auth := range credentials {
+	unclear := false
+	for _, c := range credentials {
 		pulled, err := p.agent.cfg.Images.PullImage(ctx, &runtimeapi.PullImageRequest{
-			Image: p.spec(), Auth: auth, SandboxConfig: p.sandbox,
+			Image: p.spec(), Auth: c.Auth, SandboxConfig: p.sandbox,
 		})
 		if err == nil {
-			p.notePulled(ctx, time.Since(began).Truncate(time.Millisecond))
+			p.notePulled(ctx, time.Since(began).Truncate(time.Millisecond), pulled.GetImageRef(), c)
 			return pulled.GetImageRef(), "", nil
 		}
-		if said := redacted(text(err), auth); !slices.Contains(errs, said) {
+		unclear = unclear || isUnclear(err)
+		if said := redacted(text(err), c.Auth); !slices.Contains(errs, said) {
 			errs = append(errs, said)
+		}
+	}
+	switch {
+	case secret && unclear:
+		records.Unclear(p.image)
+	case secret:
+		if err := records.Failed(p.image); err != nil {
+			p.warn(ctx, "the record of a pull that has failed cannot be removed", err)
 		}
 	}
 	said := strings.Join(errs, ", ")
@@ -110,8 +134,31 @@ func (p pull) pull(ctx context.Context) (ref, reason string, err error) {
 	return "", reason, errors.New(message)
 }
 
-// notePulled says how long a pull took, and how large the image is.
-func (p pull) notePulled(ctx context.Context, took time.Duration) {
+// isUnclear reports whether the image may come, or have come, in spite of an error. spec: SAFE-4
+func isUnclear(err error) bool {
+	switch status.Code(err) {
+	case codes.DeadlineExceeded, codes.Canceled, codes.Unavailable:
+		return true
+	default:
+		return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
+	}
+}
+
+// mayUse reports whether the pod may use an image that is there: those that came with credentials are for pods that
+// have some for it, too.
+func (p pull) mayUse(have *runtimeapi.Image) bool {
+	return p.agent.pulled == nil || p.agent.pulled.MayUse(p.image, have, func() []pullrecord.Secret {
+		var out []pullrecord.Secret
+		for _, c := range p.credentials() {
+			out = append(out, pullrecord.SecretOf(c))
+		}
+		return out
+	})
+}
+
+// notePulled notes with which credentials an image came that the runtime calls ref, and says how long that took, and
+// how large the image is.
+func (p pull) notePulled(ctx context.Context, took time.Duration, ref string, with pullsecret.Credential) {
 	if p.agent.cfg.Simulated {
 		return
 	}
@@ -121,13 +168,26 @@ func (p pull) notePulled(ctx context.Context, took time.Duration) {
 	if err != nil {
 		p.warn(ctx, "the size of an image cannot be read", err)
 	}
+	if id := have.GetImage().GetId(); id != "" {
+		ref = id
+	}
+	if p.agent.pulled != nil {
+		var secret *pullrecord.Secret
+		if with.Auth != nil {
+			s := pullrecord.SecretOf(with)
+			secret = &s
+		}
+		if err := p.agent.pulled.Succeeded(p.image, ref, secret); err != nil {
+			p.warn(ctx, "pods may have to pull an image again that they may use", err)
+		}
+	}
 	p.note("Pulled", fmt.Sprintf("Successfully pulled image %q in %v (%v including waiting). Image size: %d bytes.",
 		p.image, took, took, have.GetImage().GetSize()))
 }
 
-// credentials returns what the pod's Secrets have for the image. What cannot be read, or understood, is left out, and
+// find returns what the pod's Secrets have for the image. What cannot be read, or understood, is left out, and
 // the user told: the image may be had without.
-func (p pull) credentials(ctx context.Context) []*runtimeapi.AuthConfig {
+func (p pull) find(ctx context.Context) []pullsecret.Credential {
 	var keyring pullsecret.Keyring
 	var failed []string
 	for _, ref := range p.pod.GetSpec().GetImagePullSecrets() {

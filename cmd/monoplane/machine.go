@@ -12,6 +12,7 @@ import (
 	"monoplane.dev"
 	"monoplane.dev/nodeagent/eviction"
 	"monoplane.dev/nodeagent/gc"
+	"monoplane.dev/nodeagent/pullrecord"
 	"monoplane.dev/nodeagent/shutdown"
 )
 
@@ -28,6 +29,7 @@ type machineOptions struct {
 	evictionMaxGrace                                      int
 	pressureTransition                                    time.Duration
 	images                                                gc.Policy
+	credentials                                           pullrecord.Policy
 
 	shutdownGrace, shutdownCritical time.Duration
 }
@@ -64,6 +66,11 @@ func (o *machineOptions) add(flags *pflag.FlagSet) {
 		"how long an image stays after it came or was used last")
 	flags.DurationVar(&o.images.MaxAge, "maximum-image-ttl-duration", 0,
 		"how long an image that nobody uses may stay; 0 for ever")
+	flags.StringVar(&o.credentials.Verification, "image-pull-credentials-verification-policy",
+		pullrecord.NeverVerifyPreloadedImages, "for which images on the node a pod must have credentials if they came "+
+			"with some: NeverVerify, NeverVerifyPreloadedImages, NeverVerifyAllowlistedImages or AlwaysVerify")
+	flags.StringSliceVar(&o.credentials.Allowed, "preloaded-images-verification-allowlist", nil,
+		"repositories, or with /* all below, for NeverVerifyAllowlistedImages")
 	flags.DurationVar(&o.shutdownGrace, "shutdown-grace-period", 0, "SIGTERM means that the machine goes down: its pods "+
 		"are ended for good within this time, by priority. Without it SIGTERM leaves them running")
 	flags.DurationVar(&o.shutdownCritical, "shutdown-grace-period-critical-pods", 0,
@@ -104,7 +111,10 @@ func pairs(flag string, list []string) (map[string]string, error) {
 func (o *machineOptions) config() (monoplane.MachineConfig, error) {
 	m := monoplane.MachineConfig{
 		ManifestURL: o.manifestURL, SystemReserved: o.systemReserved, KubeReserved: o.kubeReserved,
-		PodsPerCore: o.podsPerCore, ImageGC: o.images,
+		PodsPerCore: o.podsPerCore, ImageGC: o.images, PullCredentials: o.credentials,
+	}
+	if o.credentials.Verification == pullrecord.NeverVerifyPreloadedImages {
+		m.PullCredentials.Verification = ""
 	}
 	if o.maxPods != 110 {
 		m.MaxPods = o.maxPods

@@ -27,7 +27,13 @@ import (
 // Keyring holds credentials by the repositories that they are for. The zero value is empty.
 type Keyring struct {
 	// credentials by registry and path, such as "registry.example.com/team".
-	credentials map[string][]*runtimeapi.AuthConfig
+	credentials map[string][]Credential
+}
+
+// Credential is what a Secret has for a registry, and which Secret that is.
+type Credential struct {
+	Auth                 *runtimeapi.AuthConfig
+	UID, Namespace, Name string
 }
 
 // entry is what a Secret says of one registry.
@@ -50,10 +56,13 @@ func (k *Keyring) Add(s *corev1.Secret) error {
 			continue
 		}
 		if k.credentials == nil {
-			k.credentials = make(map[string][]*runtimeapi.AuthConfig)
+			k.credentials = make(map[string][]Credential)
 		}
-		e := entries[where]
-		k.credentials[at] = append(k.credentials[at], &runtimeapi.AuthConfig{Username: e.Username, Password: e.Password})
+		e, m := entries[where], s.GetMetadata()
+		k.credentials[at] = append(k.credentials[at], Credential{
+			Auth: &runtimeapi.AuthConfig{Username: e.Username, Password: e.Password},
+			UID:  m.GetUid(), Namespace: m.GetNamespace(), Name: m.GetName(),
+		})
 	}
 	return nil
 }
@@ -126,9 +135,9 @@ const (
 )
 
 // Lookup returns the credentials for an image, those to be tried first first.
-func (k *Keyring) Lookup(image string) []*runtimeapi.AuthConfig {
+func (k *Keyring) Lookup(image string) []Credential {
 	repository := Repository(image)
-	var out []*runtimeapi.AuthConfig
+	var out []Credential
 	for _, at := range slices.Backward(slices.Sorted(maps.Keys(k.credentials))) {
 		if matches(at, repository) {
 			out = append(out, k.credentials[at]...)

@@ -22,7 +22,7 @@ func configJSON(auths string) *corev1.Secret {
 func users(k *pullsecret.Keyring, image string) []string {
 	var out []string
 	for _, a := range k.Lookup(image) {
-		out = append(out, a.GetUsername()+":"+a.GetPassword())
+		out = append(out, a.Auth.GetUsername()+":"+a.Auth.GetPassword())
 	}
 	return out
 }

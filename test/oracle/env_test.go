@@ -487,7 +487,7 @@ func TestImagesArePulledWithTheSameCredentials(t *testing.T) {
 			want = append(want, c.Username+":"+c.Password)
 		}
 		for _, c := range rings.Lookup(image) {
-			got = append(got, c.GetUsername()+":"+c.GetPassword())
+			got = append(got, c.Auth.GetUsername()+":"+c.Auth.GetPassword())
 		}
 		if !slices.Equal(got, want) {
 			t.Fatalf("%v\n%s is pulled with %q by Kubernetes, with %q by Monoplane", theirs, image, want, got)
