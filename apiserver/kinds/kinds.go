@@ -8,11 +8,14 @@ import (
 
 	"monoplane.dev/api/services"
 	"monoplane.dev/apiserver/kinds/define"
+	"monoplane.dev/apiserver/kinds/workload"
 	"monoplane.dev/apiserver/registry"
 	"monoplane.dev/apiserver/store"
 	"monoplane.dev/apiserver/table"
 	"monoplane.dev/object"
 	"monoplane.dev/object/service"
+
+	autoscalingv1 "monoplane.dev/api/autoscaling/v1"
 )
 
 // Service is one gRPC service over one kind.
@@ -88,7 +91,7 @@ func Collections() []store.Collection {
 
 // Tables returns how kubectl get shows each kind (CLI-3).
 func Tables() map[*object.Kind]table.Definition {
-	out := make(map[*object.Kind]table.Definition)
+	out := map[*object.Kind]table.Definition{autoscalingv1.ScaleKind: workload.ScaleTable()}
 	for kind, d := range allDefinitions(define.Config{}) {
 		switch {
 		case d.View != nil:

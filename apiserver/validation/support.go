@@ -9,6 +9,7 @@ import (
 
 	"monoplane.dev/apierrors"
 	"monoplane.dev/object"
+	"monoplane.dev/rules/semantic"
 
 	optionsv1 "monoplane.dev/api/options/v1"
 )
@@ -150,7 +151,7 @@ func isSet(fd protoreflect.FieldDescriptor, v protoreflect.Value) bool {
 		return v.Map().Len() > 0
 	case fd.Message() == nil:
 		return !v.Equal(fd.Default())
-	case !byValue(fd):
+	case !semantic.ByValue(fd):
 		return true
 	}
 	set := false
@@ -184,7 +185,7 @@ func (s *Support) build(d protoreflect.MessageDescriptor) *plan {
 	s.plans[d.FullName()] = p
 	for i := range d.Fields().Len() {
 		fd := d.Fields().Get(i)
-		f := planned{fd: fd, inline: inline(fd)}
+		f := planned{fd: fd, inline: semantic.Inline(fd)}
 		f.warning = cmp.Or(special[fd.FullName()], storedText)
 		f.support, _ = proto.GetExtension(fd.Options(), optionsv1.E_Support).(optionsv1.Support)
 		f.zero, _ = proto.GetExtension(fd.Options(), optionsv1.E_Zero).(optionsv1.Zero)

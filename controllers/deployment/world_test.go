@@ -101,8 +101,11 @@ func (w *world) create(n int32, change ...func(*appsv1.DeploymentSpec)) *appsv1.
 	spec := &appsv1.DeploymentSpec{
 		Replicas: &n, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}},
 		Template: &corev1.PodTemplateSpec{
-			Metadata: &metav1.ObjectMeta{Labels: map[string]string{"app": "web"}},
-			Spec:     &corev1.PodSpec{Containers: []*corev1.Container{{Name: "main", Image: "image:1"}}},
+			// What is empty may be written out or left out, as by clients that send protobuf and JSON.
+			Metadata: &metav1.ObjectMeta{Labels: map[string]string{"app": "web"}, CreationTimestamp: &metav1.Time{}},
+			Spec: &corev1.PodSpec{Containers: []*corev1.Container{{
+				Name: "main", Image: "image:1", Resources: &corev1.ResourceRequirements{},
+			}}},
 		},
 	}
 	for _, f := range change {

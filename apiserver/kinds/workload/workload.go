@@ -10,11 +10,13 @@ import (
 
 	"monoplane.dev/apiserver/kinds/core/podspec"
 	"monoplane.dev/apiserver/kinds/define"
+	"monoplane.dev/apiserver/table"
 	"monoplane.dev/apiserver/validation"
 	"monoplane.dev/object"
 	"monoplane.dev/rules/intorpercent"
 	"monoplane.dev/rules/labelselector"
 
+	autoscalingv1 "monoplane.dev/api/autoscaling/v1"
 	corev1 "monoplane.dev/api/core/v1"
 	metav1 "monoplane.dev/api/meta/v1"
 )
@@ -131,6 +133,19 @@ func Wide[T object.Object](template func(T) *corev1.PodTemplateSpec, selector fu
 		define.Text("Containers", "Names of the containers.", list((*corev1.Container).GetName)).Wide(),
 		define.Text("Images", "Images of the containers.", list((*corev1.Container).GetImage)).Wide(),
 		define.Text("Selector", "Which pods belong to it.", selector).Wide(),
+	}
+}
+
+// ScaleTable is how kubectl get shows the scale of an object of any kind.
+func ScaleTable() table.Definition {
+	return define.Columns[*autoscalingv1.Scale]{
+		define.Integer("Desired", "How many replicas are wanted.", func(s *autoscalingv1.Scale) int64 {
+			return int64(s.GetSpec().GetReplicas())
+		}),
+		define.Integer("Available", "How many replicas there are.", func(s *autoscalingv1.Scale) int64 {
+			return int64(s.GetStatus().GetReplicas())
+		}),
+		define.Age[*autoscalingv1.Scale](),
 	}
 }
 

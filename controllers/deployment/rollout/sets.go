@@ -14,6 +14,7 @@ import (
 	corev1 "monoplane.dev/api/core/v1"
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/object"
+	"monoplane.dev/rules/semantic"
 )
 
 // The annotations and the label of the sets of a Deployment. The revision is on the Deployment, too.
@@ -31,11 +32,12 @@ const (
 // maxHistory is the longest list of earlier revisions of a set.
 const maxHistory = 2000
 
-// Find returns the set whose template is that of the Deployment, the oldest of several, nil for none; and the others.
+// Find returns the set whose template means the same as that of the Deployment, the oldest of several, nil for none;
+// and the others.
 func Find(d *appsv1.Deployment, sets []*appsv1.ReplicaSet) (fresh *appsv1.ReplicaSet, old []*appsv1.ReplicaSet) {
 	want := withoutHash(d.GetSpec().GetTemplate())
 	for _, rs := range slices.SortedFunc(slices.Values(sets), older) {
-		if fresh == nil && proto.Equal(withoutHash(rs.GetSpec().GetTemplate()), want) {
+		if fresh == nil && semantic.Equal(withoutHash(rs.GetSpec().GetTemplate()), want) {
 			fresh = rs
 			continue
 		}
@@ -46,7 +48,7 @@ func Find(d *appsv1.Deployment, sets []*appsv1.ReplicaSet) (fresh *appsv1.Replic
 
 // SameTemplate says whether a set is of the template of a Deployment.
 func SameTemplate(d *appsv1.Deployment, rs *appsv1.ReplicaSet) bool {
-	return proto.Equal(withoutHash(rs.GetSpec().GetTemplate()), withoutHash(d.GetSpec().GetTemplate()))
+	return semantic.Equal(withoutHash(rs.GetSpec().GetTemplate()), withoutHash(d.GetSpec().GetTemplate()))
 }
 
 // withoutHash returns a template without the label that only those of sets have.
