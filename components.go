@@ -67,6 +67,7 @@ func (c *Cluster) startComponents(ctx, running context.Context, p *parts) error 
 				p.controller("simulatednodes"))
 		})
 	}
+	c.watchMachine(running)
 	c.checks = append(c.checks, check("shutdown", c.shutdown), check("nodes", c.nodesReady))
 	return nil
 }

@@ -18,6 +18,7 @@ import (
 	"monoplane.dev/nodeagent/oom"
 	"monoplane.dev/nodeagent/pullrecord"
 	"monoplane.dev/nodeagent/shutdown"
+	"monoplane.dev/nodeagent/shutdown/logind"
 )
 
 // MachineConfig says what an agent does for its machine. The zero value is a good default.
@@ -89,6 +90,8 @@ func (m *MachineConfig) apply(cfg *nodeagent.Config, dir string) {
 // ShutDownNodes ends the pods for good because the machine is about to go down: in the order of their priority, within
 // the time that Machine.Shutdown gives. They fail with reason Terminated, and are not run again by the next start,
 // other than after StopPods. Without such a time nothing happens. The cluster goes on; Stop ends it.
+//
+// Where systemd-logind says that the machine goes down, the cluster does this by itself, and logind waits for it.
 func (c *Cluster) ShutDownNodes(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	for _, m := range c.members {
@@ -101,4 +104,21 @@ func (c *Cluster) ShutDownNodes(ctx context.Context) error {
 		})
 	}
 	return g.Wait()
+}
+
+// watchMachine ends the pods when systemd-logind says that the machine goes down.
+func (c *Cluster) watchMachine(running context.Context) {
+	plan := c.cfg.Machine.Shutdown
+	if len(plan) == 0 {
+		return
+	}
+	w := logind.New(logind.Config{
+		Down: c.ShutDownNodes, Period: plan.Total(), Logger: c.cfg.Logger,
+		Up: func() {
+			for _, a := range c.agents {
+				a.StayUp()
+			}
+		},
+	})
+	c.run(running, "watch of the machine's shutdown", w.Run)
 }

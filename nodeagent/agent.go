@@ -59,8 +59,10 @@ type Agent struct {
 	workers map[string]*worker
 	// emptying: the node is to be empty; no pod starts. Invariant: stopping is closed when it is set.
 	emptying bool
-	// goingDown: the machine is about to go down; no pod is admitted.
+	// goingDown: the machine is about to go down; no pod is admitted. Down is closed when the ShutDown that ends the pods
+	// returns; nil while none does.
 	goingDown bool
+	down      chan struct{}
 	// stuck holds, by uid, the pods of which something is not confirmed dead; nil for none.
 	stuck map[string]string
 	// node is the Node object as last seen.

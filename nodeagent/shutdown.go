@@ -13,14 +13,47 @@ import (
 // ShutDown ends the pods for good because the machine is about to go down: those of less priority first, each class
 // within its part of the time that Config.Shutdown gives. They fail, so that whoever wants them makes them anew
 // elsewhere, and pods that come meanwhile are refused. It returns when nothing runs any more, or when the time is
-// over, or ctx ends. Without a time it does nothing. spec: DISR-4
+// over, or ctx ends. Without a time it does nothing. Called by two, the second waits for the first, and goes on where
+// the first gives up. spec: DISR-4
 func (a *Agent) ShutDown(ctx context.Context) error {
 	if len(a.cfg.Shutdown) == 0 {
 		return nil
 	}
+	down := make(chan struct{})
+	for {
+		a.mu.Lock()
+		first := a.down
+		if first == nil {
+			a.goingDown, a.down = true, down
+		}
+		a.mu.Unlock()
+		if first == nil {
+			break
+		}
+		select {
+		case <-first:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	defer func() {
+		a.mu.Lock()
+		a.down = nil
+		a.mu.Unlock()
+		close(down)
+	}()
+	return a.shutDown(ctx)
+}
+
+// StayUp takes it back that the machine goes down: pods are admitted again. Those that were ended stay so.
+func (a *Agent) StayUp() {
 	a.mu.Lock()
-	a.goingDown = true
+	a.goingDown = false
 	a.mu.Unlock()
+	a.LookAtNode()
+}
+
+func (a *Agent) shutDown(ctx context.Context) error {
 	a.LookAtNode() // the Ready condition is another
 	if err := a.waitKnown(ctx); err != nil {
 		return err

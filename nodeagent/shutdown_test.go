@@ -1,6 +1,8 @@
 package nodeagent_test
 
 import (
+	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -57,6 +59,44 @@ func TestShutDown(t *testing.T) {
 			"EXIT main/0 @"+at(30*time.Second))
 		if n := w.runs(); n != 0 {
 			t.Errorf("%d containers run", n)
+		}
+		// The machine goes on after all.
+		w.agent.StayUp()
+		w.settle()
+		if why := w.agent.Unready(); why != "" || w.nodeCondition("Ready") != "True" {
+			t.Errorf("the node is not ready: %q, %s", why, w.nodeCondition("Ready"))
+		}
+		w.create("after")
+		w.settle()
+		w.phase("after", "Running")
+	})
+}
+
+// The end of the machine may be announced by two: pods end once, both wait for that, and when the first gives up the
+// second goes on. spec: DISR-4
+func TestShutDownTwice(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.cfg.Shutdown = shutdown.Plan{{Priority: 0, Period: 30 * time.Second}}
+		w.start()
+		w.create("stubborn", grace(60), annotated("ignore-term", "true"))
+		w.settle()
+		began := time.Now()
+		first, giveUp := context.WithCancel(w.t.Context())
+		done := make(chan error, 2)
+		go func() { done <- w.agent.ShutDown(first) }()
+		time.Sleep(5 * time.Second)
+		go func() { done <- w.agent.ShutDown(w.t.Context()) }()
+		time.Sleep(5 * time.Second)
+		giveUp()
+		if err := <-done; !errors.Is(err, context.Canceled) {
+			t.Errorf("who gives up gets %v", err)
+		}
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		w.phase("stubborn", "Failed")
+		if took := time.Since(began); took < 30*time.Second || took > 45*time.Second {
+			t.Errorf("it took %s", took)
 		}
 	})
 }

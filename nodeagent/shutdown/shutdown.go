@@ -62,6 +62,15 @@ func (p Plan) Check() error {
 	return errors.Join(errs...)
 }
 
+// Total is how long all classes may take together.
+func (p Plan) Total() time.Duration {
+	var sum time.Duration
+	for _, c := range p {
+		sum += c.Period
+	}
+	return sum
+}
+
 // Group is a class with its pods.
 type Group struct {
 	Class
