@@ -115,8 +115,10 @@ func (c *Cluster) watchMachine(running context.Context) {
 	w := logind.New(logind.Config{
 		Down: c.ShutDownNodes, Period: plan.Total(), Logger: c.cfg.Logger,
 		Up: func() {
-			for _, a := range c.agents {
-				a.StayUp()
+			for _, m := range c.members {
+				if a, silent := m.current(); !silent {
+					a.StayUp()
+				}
 			}
 		},
 	})
