@@ -82,8 +82,12 @@ func (a *Agent) holders(uid string) []admission.Holder {
 		}
 		w.look(func(m *podstate.StateMachine) {
 			if (w.holds || m.Life() == podstate.Active || m.Life() == podstate.Stopping) && !m.Empty() {
+				holds := w.reserved
+				if holds == nil {
+					holds = m.Granted()
+				}
 				out = append(out, admission.Holder{
-					Pod: m.Pod(), Static: w.static != nil, Leaving: m.Life() >= podstate.Stopping,
+					Pod: holds, Static: w.static != nil, Leaving: m.Life() >= podstate.Stopping,
 				})
 			}
 		})

@@ -44,6 +44,7 @@ type Agent struct {
 	volumes *volumes.Manager
 	tokens  *tokens.Manager
 	static  *staticPods
+	resizes resizes
 	guard   *guard // nil on a simulated machine
 	// pulled says with whose credentials images came; nil where nothing is noted of that.
 	pulled  *pullrecord.Records
@@ -103,6 +104,7 @@ func New(cfg Config) (*Agent, error) {
 		a.pulled = pullrecord.New(filepath.Join(cfg.StateDir, "image_manager"), cfg.PullCredentials)
 	}
 	a.static, a.guard = newStaticPods(a), newGuard(a)
+	a.resizes.agent, a.resizes.holding = a, 1
 	return a, nil
 }
 
@@ -279,6 +281,7 @@ func (a *Agent) adoptAll(seen *returned) {
 		}
 		a.adopt(p, l)
 	}
+	a.resizes.release() // what the pods of an earlier agent hold is known now
 	close(a.known)
 }
 
@@ -305,7 +308,11 @@ func (a *Agent) adopt(p *corev1.Pod, l *local) {
 			}
 		}
 	}
-	a.add(&worker{agent: a, uid: uidOf(p), m: podstate.New(a.host, p, l.Observation, time.Now())})
+	m := podstate.New(a.host, p, l.Observation, time.Now())
+	if kept := a.keptGrant(p); kept != nil {
+		m.Restore(kept)
+	}
+	a.add(&worker{agent: a, uid: uidOf(p), m: m})
 }
 
 func (a *Agent) add(w *worker) {

@@ -53,6 +53,8 @@ func (j job) do(ctx context.Context, action podstate.Action) podstate.Input {
 		return j.agent.admit(ctx, j.pod, j.static != nil)
 	case podstate.StopContainer:
 		return j.stopContainer(ctx, action)
+	case podstate.Actuate:
+		return j.actuate(ctx, action)
 	case podstate.StopSandbox:
 		return podstate.SandboxStopped{ID: action.ID, Err: text(j.stopSandbox(ctx, action.ID))}
 	case podstate.Observe:

@@ -68,7 +68,7 @@ func (j job) createAndStart(
 	action podstate.StartContainer,
 	out *podstate.ContainerRun,
 ) {
-	which := criconfig.Instance{Attempt: action.Attempt, Hash: podstate.Hash(spec), Delay: action.Delay}
+	which := criconfig.Instance{Attempt: action.Attempt, Hash: podstate.HashAt(j.pod, action.Index), Delay: action.Delay}
 	facts, err := j.containerFacts(ctx, action, ref)
 	if err != nil {
 		out.Reason, out.Message = "CreateContainerConfigError", text(err)

@@ -27,6 +27,10 @@ type worker struct {
 	hooks map[hookKey]context.CancelFunc
 	// holds: the pod was admitted, even if the machine has not been told yet.
 	holds bool
+	// reserved is the pod with more resources, which it is about to be granted; nil for none.
+	reserved *corev1.Pod
+	// deferred: the pod is known to wait for room. freed: it is known to hold none any more.
+	deferred, freed bool
 	// volumesEnded: the volumes of a pod that has ended were taken away, or that was tried.
 	volumesEnded bool
 	closed       bool
@@ -39,9 +43,10 @@ func (w *worker) post(in podstate.Input) {
 	if w.closed {
 		return
 	}
-	life, stuck := w.m.Life(), w.m.Stuck()
+	life, stuck, granted := w.m.Life(), w.m.Stuck(), w.m.Granted()
 	actions := w.m.Step(time.Now(), in)
 	w.track(in, life)
+	w.agent.resizes.track(w, in, granted)
 	for _, action := range actions {
 		w.handle(action)
 	}
@@ -78,6 +83,8 @@ func (w *worker) handle(action podstate.Action) {
 		}
 	case podstate.Note:
 		w.agent.note(w.m.Pod(), action)
+	case podstate.AskResize:
+		w.agent.resizes.ask(w, action)
 	case podstate.Forget:
 		w.closed = true
 		w.stopTimer()
@@ -108,9 +115,10 @@ func (w *worker) start(do func(ctx, wanted context.Context) podstate.Input) {
 	})
 }
 
-// job takes along what an action needs of the state. The caller holds the lock.
+// job takes along what an action needs of the state: what is made for the pod is made with the resources that it was
+// granted. The caller holds the lock.
 func (w *worker) job() job {
-	return job{agent: w.agent, pod: w.m.Pod(), podIPs: w.m.PodIPs(), static: w.static}
+	return job{agent: w.agent, pod: w.m.Granted(), podIPs: w.m.PodIPs(), static: w.static}
 }
 
 // wakeAt sets the timer. The caller holds the lock.

@@ -54,6 +54,14 @@ type Decision struct {
 
 // Decide decides about a pod. spec: LIFE-12
 func Decide(r Request) Decision {
+	d := decide(r)
+	if d.Refused != nil {
+		d.Refused = &Refusal{d.Refused.Reason, "Pod was rejected: " + d.Refused.Message}
+	}
+	return d
+}
+
+func decide(r Request) Decision {
 	for _, check := range []func(*Request) *Refusal{pressure, operatingSystem} {
 		if refused := check(&r); refused != nil {
 			return rejected(refused)
@@ -80,9 +88,7 @@ func Decide(r Request) Decision {
 	return Decision{Wait: true, Preempt: preempt}
 }
 
-func rejected(r *Refusal) Decision {
-	return Decision{Refused: &Refusal{r.Reason, "Pod was rejected: " + r.Message}}
-}
+func rejected(r *Refusal) Decision { return Decision{Refused: r} }
 
 // systemCritical is the least priority of pods on which the system depends.
 const systemCritical = 2_000_000_000

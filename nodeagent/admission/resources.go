@@ -5,6 +5,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	corev1 "monoplane.dev/api/core/v1"
 	rules "monoplane.dev/rules/resources"
 )
 
@@ -72,6 +73,12 @@ func lacking(r *Request) []shortage {
 		}
 	}
 	return out
+}
+
+func increases(now, was *corev1.PodSpec) bool {
+	a, b := rules.Requests(now), rules.Requests(was)
+	return requestOf(a, resourceCPU) > requestOf(b, resourceCPU) ||
+		requestOf(a, rules.Memory) > requestOf(b, rules.Memory)
 }
 
 // preemptable reports whether a pod may have to go for another.

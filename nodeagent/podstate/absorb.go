@@ -30,6 +30,12 @@ func (m *StateMachine) absorb(in Input) {
 		m.observeAgain = true
 	case ContentChanged:
 		m.contentChanged()
+	case Reconsider:
+		m.reconsider()
+	case ResizeDecided:
+		m.resizeDecided(in)
+	case Actuated:
+		m.actuated(in)
 	case Observed:
 		m.observed(in)
 	case Admission:
@@ -67,8 +73,10 @@ func (m *StateMachine) absorb(in Input) {
 // take replaces the API object by a newer one.
 func (m *StateMachine) take(p *corev1.Pod) {
 	if p != nil && newer(m.pod, p) {
+		was := m.pod
 		m.pod = p
 		m.meetEphemeral()
+		m.resized(was)
 	}
 }
 
@@ -174,6 +182,12 @@ func (m *StateMachine) containerRun(in ContainerRun) {
 		m.doubt(in.Instance, later(in.Expiry, m.now))
 	default:
 		m.seeInstance(in.Instance, false)
+		if m.rz != nil && m.rz.started != nil && c.ID == in.Instance.ID {
+			m.has(in.Index, m.rz.started)
+		}
+	}
+	if m.rz != nil {
+		m.rz.started = nil
 	}
 	if in.Reason == "" {
 		c.start.done()

@@ -22,6 +22,7 @@ func (m *StateMachine) ready() bool {
 // planActive keeps a sandbox and the containers in it running.
 func (m *StateMachine) planActive() {
 	m.removeDead()
+	m.planGrant()
 	if !m.ready() {
 		m.observeNow()
 		m.planSandbox()
@@ -32,6 +33,7 @@ func (m *StateMachine) planActive() {
 		m.observeNow()
 		return
 	}
+	m.planActuation()
 	stops = m.replaceChanged() || stops
 	stops = m.endFailed() || stops
 	if !stops {
@@ -162,13 +164,17 @@ func (m *StateMachine) noteBackoff(i int) {
 		meta.GetUid())})
 }
 
-// replaceChanged stops running containers whose image has changed; they start again with the new one. It reports
-// whether there are any.
+// replaceChanged stops running containers whose image has changed, or that get other resources by a restart; they
+// start again with what is new. It reports whether there are any.
 func (m *StateMachine) replaceChanged() bool {
 	any := false
 	for i := range m.containers {
 		if c := &m.containers[i]; c.State == Running && m.changed(i) {
-			any = m.stopOne(c, m.grace(), fmt.Sprintf("Container %s definition changed, will be restarted", c.Name))
+			why := fmt.Sprintf("Container %s definition changed, will be restarted", c.Name)
+			if m.outgrew(i) {
+				why = fmt.Sprintf("Container %s resize requires restart", c.Name)
+			}
+			any = m.stopOne(c, m.grace(), why)
 		}
 	}
 	return any

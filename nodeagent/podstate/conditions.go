@@ -77,6 +77,7 @@ func (m *StateMachine) conditions(s *corev1.PodStatus) {
 	if m.end.disruption != "" {
 		set(condDisruption, true, "TerminationByKubelet", m.end.disruption)
 	}
+	m.resizeConditions(s, over != "")
 	if why := m.Stuck(); why != "" {
 		set(condKillFailed, true, "FailedKillPod", "not confirmed dead: "+why)
 	} else if condition(s, condKillFailed) != nil {
@@ -128,7 +129,13 @@ func (m *StateMachine) gates(s *corev1.PodStatus) string {
 // setCondition sets one condition; its transition time changes only with its status. The list is the caller's own,
 // what is in it is not.
 func (m *StateMachine) setCondition(s *corev1.PodStatus, kind, status, reason, message string) {
-	generation := m.pod.GetMetadata().GetGeneration()
+	m.setConditionAt(s, kind, status, reason, message, m.pod.GetMetadata().GetGeneration())
+}
+
+// setConditionAt is setCondition for what was seen of a generation of the object.
+func (m *StateMachine) setConditionAt(
+	s *corev1.PodStatus, kind, status, reason, message string, generation int64,
+) {
 	i := slices.IndexFunc(s.Conditions, func(c *corev1.PodCondition) bool { return c.GetType() == kind })
 	switch {
 	case i < 0:

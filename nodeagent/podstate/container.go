@@ -3,6 +3,7 @@ package podstate
 import (
 	"hash/fnv"
 	"strconv"
+	"strings"
 	"time"
 
 	corev1 "monoplane.dev/api/core/v1"
@@ -29,6 +30,11 @@ type container struct {
 
 	// care is for what the instance has besides a process, nil for nothing.
 	care *care
+
+	// given are the amounts of resources that the instance has, nil when they are those that are granted.
+	given *given
+	// outgrown is 1 + the attempt that is ended to run again with other amounts; 0 for none.
+	outgrown uint32
 
 	// start spaces out failing starts; waiting says why the last one failed.
 	start            retry
@@ -75,17 +81,31 @@ func (m *StateMachine) kind(i int) kind {
 }
 
 // Hash tells definitions of a container apart that need a new instance: it changes with the image only
-// (spec OBJ-10: nothing else of a container can change).
-func Hash(c *corev1.Container) string {
+// (spec OBJ-10: nothing else of a container can change but its resources).
+func Hash(c *corev1.Container) string { return hashOf([]byte(c.GetName() + "\x00" + c.GetImage())) }
+
+// HashAt returns the Hash of the container at a place and, behind a dash, what tells the resources apart that an
+// instance is started with.
+func HashAt(p *corev1.Pod, i int) string {
+	c := ContainerAt(p, i)
+	text := append(c.GetResources().AppendJSON(nil), 0)
+	return Hash(c) + hashDash + hashOf(p.GetSpec().GetResources().AppendJSON(text))
+}
+
+const hashDash = "-"
+
+func hashOf(text []byte) string {
 	h := fnv.New64a()
-	_, _ = h.Write([]byte(c.GetName() + "\x00" + c.GetImage()))
+	_, _ = h.Write(text)
 	return strconv.FormatUint(h.Sum64(), 16)
 }
 
-// changed reports whether the definition is no longer that of the instance.
+// changed reports whether the definition is no longer that of the instance, or the instance is to be replaced by one
+// with other resources.
 func (m *StateMachine) changed(i int) bool {
 	c := &m.containers[i]
-	return c.State != None && c.Hash != "" && m.kind(i) != initial && c.Hash != Hash(m.spec(i))
+	hash, _, _ := strings.Cut(c.Hash, hashDash)
+	return m.outgrew(i) || c.State != None && hash != "" && m.kind(i) != initial && hash != Hash(m.spec(i))
 }
 
 // restarts reports whether container i, which has exited, is to run again, back-off aside: by policy, or with a new

@@ -32,6 +32,12 @@ type model struct {
 	// ghosts are containers that the runtime runs although nobody asked for it; true once a look has shown them.
 	ghosts map[string]bool
 
+	// with are the objects by whose resources the newest instances are started, by place; amounts what instances have,
+	// by id; and kept what the node has kept of a grant.
+	with    map[int]*corev1.Pod
+	amounts map[string]*corev1.ResourceRequirements
+	kept    *corev1.Pod
+
 	// asked is what the runtime had when the last look was asked for.
 	asked Observation
 	// pending are the actions that want an answer, oldest first.
@@ -48,7 +54,8 @@ func newModel(policy string, grace int64, containers []string, inits []string) *
 	began := time.Unix(1_000_000_000, 0)
 	w := &model{
 		host: &Host{Policy: p, IPs: []string{"10.0.0.1"}, Runtime: "test"}, now: began, began: began, rv: 1,
-		queued: map[string]time.Time{}, ghosts: map[string]bool{},
+		queued: map[string]time.Time{}, ghosts: map[string]bool{}, with: map[int]*corev1.Pod{},
+		amounts: map[string]*corev1.ResourceRequirements{},
 	}
 	w.pod = &corev1.Pod{
 		Metadata: &metav1.ObjectMeta{Namespace: "ns", Name: "p", Uid: "u", ResourceVersion: "1", Generation: 1},
@@ -84,6 +91,9 @@ func (w *model) container(name string) *corev1.Container {
 func (w *model) agentStarts() {
 	w.pending, w.wake, w.cancelled = nil, time.Time{}, false
 	w.m = New(w.host, w.pod, w.seen(), w.now)
+	if w.kept != nil {
+		w.m.Restore(w.kept)
+	}
 	w.step(Start{})
 }
 
@@ -99,6 +109,9 @@ func (w *model) step(in Input) {
 		case Note, Forget, CancelHook:
 		case Observe:
 			w.asked = w.seen()
+			w.pending = append(w.pending, a)
+		case StartContainer:
+			w.with[a.Index] = w.m.Granted()
 			w.pending = append(w.pending, a)
 		default:
 			w.pending = append(w.pending, a)
@@ -157,8 +170,9 @@ func (w *model) createContainer(a StartContainer) Instance {
 	spec := ContainerAt(w.pod, a.Index)
 	in := Instance{
 		ID: w.id(), Name: spec.GetName(), SandboxID: a.SandboxID, Attempt: a.Attempt, State: Created,
-		Hash: Hash(spec), Delay: a.Delay, Image: spec.GetImage(),
+		Hash: HashAt(w.with[a.Index], a.Index), Delay: a.Delay, Image: spec.GetImage(),
 	}
+	w.amounts[in.ID] = ContainerAt(w.with[a.Index], a.Index).GetResources()
 	w.instances = append(w.instances, in)
 	return in
 }
@@ -249,6 +263,50 @@ func (w *model) write(a WriteStatus) StatusWritten {
 	w.pod = p
 	w.phases = append(w.phases, p.GetStatus().GetPhase())
 	return StatusWritten{Pod: p}
+}
+
+// resize has a container, or with no name the pod as a whole, ask for so much of the processors.
+func (w *model) resize(name, cpu string) {
+	w.change(func(p *corev1.Pod) {
+		p.Metadata.Generation++
+		asks := &corev1.ResourceRequirements{Requests: map[string]*metav1.Quantity{"cpu": {String_: cpu}}}
+		for _, list := range [][]*corev1.Container{p.Spec.InitContainers, p.Spec.Containers} {
+			for _, c := range list {
+				if c.GetName() == name {
+					c.Resources = asks
+				}
+			}
+		}
+		if name == "" {
+			p.Spec.Resources = asks
+		}
+	})
+}
+
+// grant keeps what a pod asks for.
+func (w *model) grant(a AskResize) ResizeDecided {
+	w.kept = a.Pod
+	return ResizeDecided{Serial: a.Serial, Pod: a.Pod, Granted: true}
+}
+
+// actuate gives containers what they are to have, all of them or but for the last ones.
+func (w *model) actuate(a Actuate, fails string, but int) Actuated {
+	out := Actuated{Serial: a.Serial, Err: fails, Group: fails == ""}
+	for _, t := range a.Targets[:len(a.Targets)-but] {
+		w.amounts[t.ID] = ContainerAt(a.To, t.Index).GetResources()
+		out.Done = append(out.Done, t.ID)
+	}
+	return out
+}
+
+// instance returns what the runtime has by that id, nil for nothing.
+func (w *model) instance(id string) *Instance {
+	for i := range w.instances {
+		if w.instances[i].ID == id {
+			return &w.instances[i]
+		}
+	}
+	return nil
 }
 
 // running returns the running instance of a container, "" for any.

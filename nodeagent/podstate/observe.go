@@ -140,8 +140,10 @@ func (m *StateMachine) adopt(in Instance) bool {
 	switch {
 	case c.State == None && in.Attempt >= c.floor:
 		c.Instance = in
+		m.freshen(i)
 	case c.State != None && in.Attempt > c.Attempt:
 		m.supersede(i, in)
+		m.freshen(i)
 	case in.State == Exited && c.last == nil && in.Attempt < c.Attempt && c.State == Running:
 		c.last = &in
 	default:

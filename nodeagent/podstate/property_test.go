@@ -12,6 +12,7 @@ import (
 
 	corev1 "monoplane.dev/api/core/v1"
 	"monoplane.dev/rules/phase"
+	"monoplane.dev/rules/resources"
 )
 
 // stop is what a container was told: when TERM came and when KILL may come at the earliest.
@@ -31,6 +32,8 @@ type chaos struct {
 	dead    bool // the machine has ended
 	handled int
 	looks   int // observations since time has passed
+	// agreeable: the node grants everything, and nothing is said twice.
+	agreeable bool
 	// shown is what the runtime has shown in the past, for observations that come late or twice.
 	shown []Observation
 	// failed holds the instances of which a liveness or startup probe was answered with a failure, passed those of which
@@ -76,6 +79,9 @@ func newChaos(t *rapid.T) *chaos {
 		return p
 	}
 	for _, name := range []string{"a", "side"} {
+		if d := c.container(name); d != nil && policy != "Never" && rapid.Bool().Draw(t, "resized by a restart") {
+			d.ResizePolicy = []*corev1.ContainerResizePolicy{{ResourceName: "cpu", RestartPolicy: "RestartContainer"}}
+		}
 		if d := c.container(name); d != nil && rapid.Bool().Draw(t, "probes") {
 			d.StartupProbe, d.LivenessProbe, d.ReadinessProbe = probe("startup"), probe("liveness"), probe("readiness")
 		}
@@ -356,10 +362,14 @@ func (c *chaos) checkStatus(a WriteStatus) {
 	if a.Pod.GetMetadata().GetUid() != "u" {
 		c.t.Fatal("the uid is missing (DEL-11)")
 	}
+	settled := condition(a.Pod.GetStatus(), resources.ResizeInProgress) == nil
 	for _, list := range [][]*corev1.ContainerStatus{a.Pod.GetStatus().GetInitContainerStatuses(),
 		a.Pod.GetStatus().GetContainerStatuses()} {
 		for _, s := range list {
 			c.checkReady(s)
+			if settled {
+				c.checkAmounts(s)
+			}
 		}
 	}
 	for _, cond := range a.Pod.GetStatus().GetConditions() {
@@ -420,6 +430,10 @@ func (c *chaos) answer(i int, fail bool) {
 		c.answerProbe(a, fail)
 	case RunHook:
 		c.answerHook(a, fail)
+	case AskResize:
+		c.answerResize(a, fail)
+	case Actuate:
+		c.answerActuate(a, fail)
 	case StopSandbox:
 		if !fail {
 			c.stopSandbox(a.ID)
@@ -586,6 +600,12 @@ func TestInvariants(t *testing.T) {
 			},
 			"ghost":  c.appears,
 			"debug":  c.debugs,
+			"resize": c.resizes,
+			"room": func(*rapid.T) {
+				if !c.dead {
+					c.step(Reconsider{})
+				}
+			},
 			"remind": c.reminds,
 			"looks around": func(t *rapid.T) { // while something is being started, many times
 				c.t = t
@@ -630,6 +650,90 @@ func (c *chaos) appears(t *rapid.T) {
 		c.step(Observed{Seen: c.seen()})
 	} else {
 		c.step(Poke{})
+	}
+}
+
+// resizes has something ask for other amounts.
+func (c *chaos) resizes(t *rapid.T) {
+	c.t = t
+	if c.dead || c.gone || rapid.IntRange(0, 2).Draw(t, "seldom") > 0 {
+		return
+	}
+	names := []string{"", "a", "b"}
+	if len(c.pod.GetSpec().GetInitContainers()) > 0 {
+		names = append(names, "one", "side")
+	}
+	c.resize(rapid.SampledFrom(names).Draw(t, "who"), rapid.SampledFrom([]string{"1", "2", "3"}).Draw(t, "cpu"))
+}
+
+// answerResize grants, refuses, or does not know, and may say so twice, or never.
+func (c *chaos) answerResize(a AskResize, fail bool) {
+	in := ResizeDecided{Serial: a.Serial, Pod: a.Pod}
+	if c.agreeable {
+		c.step(c.grant(a))
+		return
+	}
+	switch rapid.IntRange(0, 3).Draw(c.t, "decision") {
+	case 0:
+		in.Reason, in.Message = "OutOfcpu", "no room"
+	case 1:
+		in.Infeasible, in.Reason, in.Message = true, "Infeasible", "never"
+	default:
+		if !fail {
+			in = c.grant(a)
+		}
+	}
+	if fail {
+		if rapid.Bool().Draw(c.t, "lost") {
+			return
+		}
+		in = ResizeDecided{Serial: a.Serial, Pod: a.Pod, Undecided: true}
+	}
+	c.step(in)
+	if rapid.IntRange(0, 4).Draw(c.t, "twice") == 0 {
+		c.check()
+		c.step(in)
+	}
+}
+
+// answerActuate changes all that it is to change, or some of it, of which some is not told, or says nothing at all.
+func (c *chaos) answerActuate(a Actuate, fail bool) {
+	for _, t := range a.Targets {
+		if in := c.instance(t.ID); in != nil && in.Name != ContainerAt(c.m.pod, t.Index).GetName() {
+			c.t.Fatalf("%s is given what another container is to have", in.Name)
+		}
+	}
+	var in Actuated
+	if !fail {
+		in = c.actuate(a, "", 0)
+	} else {
+		in = c.actuate(a, "busy", rapid.IntRange(0, len(a.Targets)).Draw(c.t, "not done"))
+		in.Done = in.Done[:rapid.IntRange(0, len(in.Done)).Draw(c.t, "told")]
+		if rapid.IntRange(0, 4).Draw(c.t, "lost") == 0 {
+			return
+		}
+	}
+	c.step(in)
+	if rapid.IntRange(0, 4).Draw(c.t, "twice") == 0 {
+		c.check()
+		c.step(in)
+	}
+}
+
+// checkAmounts fails when a container is said to have other amounts than it has while nothing is said to be under way.
+// spec: OBJ-10
+func (c *chaos) checkAmounts(s *corev1.ContainerStatus) {
+	id := bareID(s.GetContainerID())
+	has, known := c.amounts[id]
+	if s.GetState().GetRunning() == nil || !known {
+		return // nobody asked for it
+	}
+	if !sameAmounts(has, s.GetResources()) {
+		c.t.Fatalf("%s has %v and is said to have %v", s.GetName(), has, s.GetResources())
+	}
+	if !sameList(s.GetResources().GetRequests(), s.GetAllocatedResources()) {
+		c.t.Fatalf("%s has %v, was granted %v, and nothing is done about it", s.GetName(), s.GetResources(),
+			s.GetAllocatedResources())
 	}
 }
 

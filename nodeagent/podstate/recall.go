@@ -9,19 +9,12 @@ import (
 )
 
 // recall completes what the runtime shows, after a restart of the agent or the machine, by what the API
-// object remembers: counts go on, exit codes are kept, and a container that the runtime has lost has ended.
-func (m *StateMachine) recall() {
+// object remembers, and returns its container statuses by name: counts go on, exit codes are kept, and a container
+// that the runtime has lost has ended.
+func (m *StateMachine) recall() map[string]*corev1.ContainerStatus {
 	status := m.pod.GetStatus()
-	known := make(map[string]*corev1.ContainerStatus)
-	for _, s := range status.GetInitContainerStatuses() {
-		known[s.GetName()] = s
-	}
-	for _, s := range status.GetContainerStatuses() {
-		known[s.GetName()] = s
-	}
-	for _, s := range status.GetEphemeralContainerStatuses() {
-		known[s.GetName()] = s
-	}
+	known := m.known()
+	m.recallResources(known)
 	for i := range m.containers {
 		m.recallContainer(&m.containers[i], known[m.spec(i).GetName()])
 	}
@@ -35,6 +28,20 @@ func (m *StateMachine) recall() {
 		m.initialized = m.initialized || m.initsDone()
 		m.again = !m.initialized && condition(status, condRestarting) != nil
 	}
+	return known
+}
+
+// known returns the statuses of the containers by name.
+func (m *StateMachine) known() map[string]*corev1.ContainerStatus {
+	known := make(map[string]*corev1.ContainerStatus)
+	status := m.pod.GetStatus()
+	for _, list := range [...][]*corev1.ContainerStatus{status.GetInitContainerStatuses(), status.GetContainerStatuses(),
+		status.GetEphemeralContainerStatuses()} {
+		for _, s := range list {
+			known[s.GetName()] = s
+		}
+	}
+	return known
 }
 
 // initsDone reports whether every init container has done its part in the current sandbox.

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	corev1 "monoplane.dev/api/core/v1"
+	metav1 "monoplane.dev/api/meta/v1"
+	"monoplane.dev/rules/resources"
 )
 
 var rewrite = flag.Bool("rewrite", false, "write what the machine does into the scenario files")
@@ -20,7 +22,7 @@ var rewrite = flag.Bool("rewrite", false, "write what the machine does into the 
 // testdata/README.md for what can happen.
 //
 // spec: LIFE-1, LIFE-5, LIFE-6, LIFE-10, LIFE-12, CTR-3, CTR-4, TERM-1, TERM-2, TERM-3, DEL-7, DEL-9, DEL-10, INIT-1,
-// INIT-4, INIT-5, INIT-6, CTR-2, PROBE-2, PROBE-3, PROBE-4, HOOK-1, HOOK-2
+// INIT-4, INIT-5, INIT-6, CTR-2, PROBE-2, PROBE-3, PROBE-4, HOOK-1, HOOK-2, OBJ-10
 func TestScenarios(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txt")
 	if err != nil || len(files) == 0 {
@@ -147,6 +149,10 @@ func (w *model) defineOne(t *testing.T, key string, c *corev1.Container, values 
 		c.ReadinessProbe = probeOf(t, values)
 	case "liveness":
 		c.LivenessProbe = probeOf(t, values)
+	case "asks":
+		c.Resources = &corev1.ResourceRequirements{Requests: map[string]*metav1.Quantity{"cpu": {String_: values["cpu"]}}}
+	case "resizing":
+		c.ResizePolicy = []*corev1.ContainerResizePolicy{{ResourceName: "cpu", RestartPolicy: values["policy"]}}
 	case "own":
 		policy := values["policy"]
 		c.RestartPolicy = &policy
@@ -254,6 +260,16 @@ func (w *model) answers(t *testing.T, words []string, o map[string]string) bool 
 			return ContainerAt(w.pod, a.Index).GetName() == words[1] && hooks[a.Kind] == words[2]
 		})
 		w.step(HookRun{Index: a.Index, ID: a.ID, Kind: a.Kind, Failed: words[3] == "fails"})
+	case "granted":
+		w.step(w.grant(must[AskResize](t, w, nil)))
+	case "deferred", "infeasible":
+		a := must[AskResize](t, w, nil)
+		w.step(ResizeDecided{Serial: a.Serial, Pod: a.Pod, Infeasible: words[0] == "infeasible", Reason: words[1],
+			Message: strings.Join(words[2:], " ")})
+	case "actuated":
+		w.step(w.actuate(must[Actuate](t, w, nil), "", 0))
+	case "actuate-fails":
+		w.step(w.actuate(must[Actuate](t, w, nil), text, 1))
 	case "sandbox-stopped":
 		a := must[StopSandbox](t, w, nil)
 		w.stopSandbox(a.ID)
@@ -333,6 +349,10 @@ func (w *model) facts(t *testing.T, words []string, o map[string]string) bool {
 		})
 	case "image":
 		w.change(func(p *corev1.Pod) { p.Spec.Containers[0].Image = words[1] })
+	case "resize":
+		w.resize(words[1], o["cpu"])
+	case "room":
+		w.step(Reconsider{})
 	case "absent":
 		w.step(Absent{})
 	case "content-changes":
@@ -424,6 +444,18 @@ func (w *model) describe(a Action) string {
 		return fmt.Sprintf("wake at %s", a.At.Sub(w.began))
 	case Note:
 		return fmt.Sprintf("note %s: %s", a.Reason, a.Message)
+	case AskResize:
+		return fmt.Sprintf("grant generation %d?", a.Pod.GetMetadata().GetGeneration())
+	case Actuate:
+		s := "actuate"
+		for _, t := range a.Targets {
+			c := ContainerAt(a.To, t.Index)
+			s += fmt.Sprintf(" %s=%s", c.GetName(), c.GetResources().GetRequests()["cpu"].GetString_())
+		}
+		if a.Group {
+			s += " and the pod's cgroup"
+		}
+		return s
 	case Forget:
 		return "forget"
 	default:
@@ -443,6 +475,8 @@ func summary(s *corev1.PodStatus) string {
 			parts = append(parts, "ready="+c.GetStatus())
 		case condRestarting:
 			parts = append(parts, "restarting="+c.GetStatus())
+		case resources.ResizePending, resources.ResizeInProgress:
+			parts = append(parts, fmt.Sprintf("%s(%s,%d)", c.GetType(), c.GetReason(), c.GetObservedGeneration()))
 		}
 	}
 	for i, list := range [][]*corev1.ContainerStatus{s.GetInitContainerStatuses(), s.GetContainerStatuses(),
@@ -462,7 +496,11 @@ func summary(s *corev1.PodStatus) string {
 			case !c.GetReady() && i > 0:
 				state = "unready"
 			}
-			parts = append(parts, fmt.Sprintf("%s:%s/%d", c.GetName(), state, c.GetRestartCount()))
+			part := fmt.Sprintf("%s:%s/%d", c.GetName(), state, c.GetRestartCount())
+			if cpu := c.GetAllocatedResources()["cpu"]; cpu != nil {
+				part += fmt.Sprintf("[%s of %s]", c.GetResources().GetRequests()["cpu"].GetString_(), cpu.GetString_())
+			}
+			parts = append(parts, part)
 		}
 	}
 	return strings.Join(parts, " ")

@@ -73,6 +73,8 @@ type StateMachine struct {
 	resetting bool
 	// again: the pod had initialized before its init containers ran again in the same sandbox.
 	again bool
+	// rz is nil unless the pod asks for other resources than it has.
+	rz *resize
 	// initialized: every init container has done its part in the current sandbox (INIT-7: it stays so).
 	initialized bool
 
@@ -111,12 +113,13 @@ func New(host *Host, pod *corev1.Pod, seen Observation, now time.Time) *StateMac
 	}
 	m.meetEphemeral()
 	m.see(seen, true)
-	m.recall()
+	known := m.recall()
 	if t := pod.GetStatus().GetStartTime(); t != nil {
 		m.life, m.began = Active, m.anchor(goTime(t)) // it was admitted before the agent restarted
 	} else if len(seen.Sandboxes)+len(seen.Instances) > 0 {
 		m.life, m.began = Active, now // before the agent could say so
 	}
+	m.recallGiven(known)
 	return m
 }
 
@@ -272,7 +275,7 @@ func (m *StateMachine) plan() {
 	switch m.life {
 	case Admitting:
 		if m.may(&m.admit) {
-			m.admit.busy = true
+			m.admit.busy, m.rz = true, nil // it is admitted with what it asks for now
 			m.do(Admit{})
 		}
 	case Active:

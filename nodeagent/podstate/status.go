@@ -49,6 +49,7 @@ func (m *StateMachine) status() *corev1.PodStatus {
 			}
 		}
 	}
+	m.stateWhole(s)
 	m.conditions(s)
 	return s
 }
@@ -130,6 +131,7 @@ func (m *StateMachine) containerStatus(i int, ends bool) *corev1.ContainerStatus
 		}
 	}
 	m.stateFacts(s, i)
+	m.stateResources(s, i)
 	if c.last != nil {
 		s.LastState.Terminated = m.terminated(c.last)
 	}

@@ -28,6 +28,18 @@ func ListOf(m map[string]*metav1.Quantity) List {
 	return make(List, 0, len(m)).addAll(m)
 }
 
+// Map returns the amounts as objects have them; nil for none.
+func (l List) Map() map[string]*metav1.Quantity {
+	if len(l) == 0 {
+		return nil
+	}
+	m := make(map[string]*metav1.Quantity, len(l))
+	for _, a := range l {
+		m[a.Name] = value.NewQuantity(a.Quantity)
+	}
+	return m
+}
+
 // Get returns the amount of a resource; ok is false when there is none.
 func (l List) Get(name string) (q resource.Quantity, ok bool) {
 	i, ok := l.find(name)

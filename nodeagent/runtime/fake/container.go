@@ -57,7 +57,7 @@ func (r *Runtime) CreateContainer(
 	c := &container{id: newID(), sandbox: s, created: time.Now()}
 	err := c.packed.put(&runtimeapi.ContainerConfig{
 		Metadata: cfg.GetMetadata(), Image: cfg.GetImage(), Labels: cfg.GetLabels(), Annotations: cfg.GetAnnotations(),
-		LogPath: logPath, Mounts: cfg.GetMounts(),
+		LogPath: logPath, Mounts: cfg.GetMounts(), Linux: keptResources(cfg.GetLinux().GetResources()),
 	})
 	if err != nil {
 		return nil, status.Errorf(codes.InvalidArgument, "the container's configuration cannot be encoded: %v", err)
@@ -231,7 +231,7 @@ func (c *container) status() *runtimeapi.ContainerStatus {
 		Id: c.id, Metadata: config.GetMetadata(), State: c.state, CreatedAt: c.created.UnixNano(),
 		Image: config.GetImage(), ImageRef: config.GetImage().GetImage(), ImageId: config.GetImage().GetImage(),
 		Labels: config.GetLabels(), Annotations: config.GetAnnotations(), Mounts: config.GetMounts(),
-		LogPath: config.GetLogPath(),
+		LogPath: config.GetLogPath(), Resources: &runtimeapi.ContainerResources{Linux: config.GetLinux().GetResources()},
 	}
 	if !c.started.IsZero() {
 		s.StartedAt = c.started.UnixNano()

@@ -19,6 +19,9 @@
 //	fake.monoplane.dev/create-error: text  CreateContainer fails
 //	fake.monoplane.dev/start-error: text   StartContainer fails, as for a command that does not exist
 //	fake.monoplane.dev/sandbox-error: text RunPodSandbox fails (no suffix)
+//	fake.monoplane.dev/update-delay: 2s  UpdateContainerResources takes that long
+//	fake.monoplane.dev/update-error: text  UpdateContainerResources fails
+//	fake.monoplane.dev/memory: 64Mi        how much memory the container uses; nothing is told of others
 //	fake.monoplane.dev/log: text           one line that is written to the container's log file at start
 //
 // Commands that are executed in a container (ExecSync), such as those of probes and hooks, end as annotations say,

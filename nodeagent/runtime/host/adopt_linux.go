@@ -110,6 +110,9 @@ func (r *Runtime) load(id string) (*sandbox, error) {
 		if err == nil {
 			c.mergeLocked(state)
 		}
+		if c.resources, err = loadResources(c.dir); err != nil {
+			return nil, fmt.Errorf("container %s: %w", e.Name(), err)
+		}
 		list = append(list, c)
 	}
 	sb.shim, _ = loadShim(sb.dir)

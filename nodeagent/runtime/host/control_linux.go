@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"monoplane.dev/nodeagent/runtime/host/shimwire"
@@ -233,7 +234,8 @@ func (r *Runtime) ReopenContainerLog(
 	return &runtimeapi.ReopenContainerLogResponse{}, nil
 }
 
-// UpdateContainerResources changes the limits of a container as far as its cgroups reach.
+// UpdateContainerResources changes the limits of a container. It fails if one that is to change has no cgroup; one that
+// stays as it is may be unenforced as before. What was set is told from then on, also after a restart.
 func (r *Runtime) UpdateContainerResources(
 	_ context.Context, req *runtimeapi.UpdateContainerResourcesRequest,
 ) (*runtimeapi.UpdateContainerResourcesResponse, error) {
@@ -249,11 +251,25 @@ func (r *Runtime) UpdateContainerResources(
 	if !ready {
 		return nil, wrongState("sandbox %s is not ready", c.sb.id)
 	}
-	lim, warnings := limits(req.GetLinux())
-	warnings = append(warnings, r.cgroups.Update(c.sb.rec.group, c.rec.group, lim)...)
-	if len(warnings) > 0 {
-		return nil, wrongState("%s", warnings[0])
+	c.updating.Lock()
+	defer c.updating.Unlock()
+	r.mu.RLock()
+	has := c.resourcesLocked()
+	r.mu.RUnlock()
+	was, _ := limits(has)
+	lim, _ := limits(req.GetLinux()) // what it knows no limit for has been told when the container was made
+	same, others := lim.Split(was)
+	r.cgroups.Update(c.sb.rec.group, c.rec.group, same)
+	if failures := r.cgroups.Update(c.sb.rec.group, c.rec.group, others); len(failures) > 0 {
+		return nil, wrongState("%s", failures[0])
 	}
+	now := proto.CloneOf(req.GetLinux())
+	if err := saveResources(c.dir, now); err != nil {
+		return nil, failed("the limits are set, and cannot be kept: %v", err)
+	}
+	r.mu.Lock()
+	c.resources = now
+	r.mu.Unlock()
 	return &runtimeapi.UpdateContainerResourcesResponse{}, nil
 }
 

@@ -21,6 +21,8 @@
 //	pods/ID/shim.log             what the shim had to say: empty unless something went wrong
 //	pods/ID/containers/ID/config what CreateContainer was asked for
 //	pods/ID/containers/ID/state  written by the shim alone: start intent, start, exit
+//	pods/ID/containers/ID/resources
+//	                             what UpdateContainerResources has set, if anything
 //	pods/ID/containers/ID/termination-log
 //
 // # Guarantees

@@ -21,6 +21,7 @@ const (
 	lockName    = "lock"
 	sandboxName = "sandbox"
 	configName  = "config"
+	givenName   = "resources"
 	messageName = "termination-log"
 	resolvName  = "resolv.conf"
 	nameName    = "hostname"
@@ -133,6 +134,25 @@ func loadContainer(name string) (*containerRecord, error) {
 		err = proto.Unmarshal(config, r.config)
 	}
 	return r, err
+}
+
+// saveResources adds to the file "resources" what a container was given after it was made. Its last record holds.
+func saveResources(dir string, r *runtimeapi.LinuxContainerResources) error {
+	text, err := proto.Marshal(r)
+	if err != nil {
+		return err
+	}
+	return shimwire.Append(filepath.Join(dir, givenName), text, false)
+}
+
+// loadResources returns what saveResources added last, nil for nothing.
+func loadResources(dir string) (*runtimeapi.LinuxContainerResources, error) {
+	text, err := shimwire.Last(filepath.Join(dir, givenName))
+	if err != nil || text == nil {
+		return nil, err
+	}
+	r := &runtimeapi.LinuxContainerResources{}
+	return r, proto.Unmarshal(text, r)
 }
 
 func loadRecord(name string, each func(shimwire.Field)) error {

@@ -55,6 +55,10 @@ type container struct {
 	rec *containerRecord
 	// state is the newest that is known; its phase only grows. Guarded by Runtime.mu.
 	state shimwire.Container
+	// resources are those that the container was given after it was made, nil for none. Guarded by Runtime.mu.
+	resources *runtimeapi.LinuxContainerResources
+	// updating makes one change of them at a time.
+	updating sync.Mutex
 	// exited is closed when state.Phase is Exited.
 	exited chan struct{}
 	cpu    meter

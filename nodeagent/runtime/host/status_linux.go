@@ -56,6 +56,9 @@ func (c *container) stateLocked() runtimeapi.ContainerState {
 // statusLocked is all that is told of a container.
 func (c *container) statusLocked() *runtimeapi.ContainerStatus {
 	st := c.briefStatusLocked()
+	if has := c.resourcesLocked(); has != nil {
+		st.Resources = &runtimeapi.ContainerResources{Linux: proto.CloneOf(has)}
+	}
 	for _, m := range c.rec.config.GetMounts() {
 		st.Mounts = append(st.Mounts, proto.Clone(m).(*runtimeapi.Mount))
 	}
@@ -86,6 +89,14 @@ func (c *container) briefStatusLocked() *runtimeapi.ContainerStatus {
 		}
 	}
 	return st
+}
+
+// resourcesLocked returns what the container was given last.
+func (c *container) resourcesLocked() *runtimeapi.LinuxContainerResources {
+	if c.resources != nil {
+		return c.resources
+	}
+	return c.rec.config.GetLinux().GetResources()
 }
 
 // warningsLocked lists what was asked for and is not done.

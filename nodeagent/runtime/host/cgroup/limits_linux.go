@@ -23,6 +23,32 @@ type Limits struct {
 	CPUs string
 }
 
+// Split returns the limits that are those of was, and the others.
+func (l Limits) Split(was Limits) (same, others Limits) {
+	same, others = l, l
+	for _, f := range [...]struct {
+		equal        bool
+		same, others *int64
+	}{
+		{l.MemoryBytes == was.MemoryBytes, &same.MemoryBytes, &others.MemoryBytes},
+		{l.CPUQuota == was.CPUQuota && l.CPUPeriod == was.CPUPeriod, &same.CPUQuota, &others.CPUQuota},
+		{l.CPUShares == was.CPUShares, &same.CPUShares, &others.CPUShares},
+		{l.PIDs == was.PIDs, &same.PIDs, &others.PIDs},
+	} {
+		if f.equal {
+			*f.others = 0
+		} else {
+			*f.same = 0
+		}
+	}
+	if l.CPUs == was.CPUs {
+		others.CPUs = ""
+	} else {
+		same.CPUs = ""
+	}
+	return same, others
+}
+
 // setting is one limit in the words of both versions. A file without a value is not written.
 type setting struct {
 	what       string
