@@ -15,8 +15,8 @@ spec:
       requests: {cpu: "100000"}
 `
 
-// A pod that no node has room for starts once it asks for less. What runs already is not resized: the node does not
-// say that it can. spec: OBJ-10, SCHED-6
+// A pod that no node has room for starts once it asks for less. What runs is resized in place, or by a restart if its
+// policy says so; what there is no room for waits. spec: OBJ-10, SCHED-6
 func TestResize(t *testing.T) {
 	t.Parallel()
 	c := shared(t)
@@ -33,8 +33,15 @@ func TestResize(t *testing.T) {
 		{line: "get pod greedy -o 'jsonpath={.spec.containers[0].resources.requests.cpu} {.spec.containers[0].image}'",
 			want: []string{`^1m host$`}},
 		{line: "get pod greedy --subresource resize -o name", want: []string{`^pod/greedy$`}},
-		{line: resize("2m"), code: 1, want: []string{
-			`The Pod "greedy" is invalid: spec: Forbidden: Pod running on node without support for resize`}},
+		{line: resize("2m"), want: []string{`^pod/greedy patched$`}},
+	})
+	k.until(t, "get pod greedy -o 'jsonpath={.status.containerStatuses[0].resources.requests.cpu}'", `^2m$`)
+	k.until(t, "describe pod greedy", `ResizeCompleted`)
+	k.tour(t, []step{
+		{line: "get pod greedy -o 'jsonpath={.status.containerStatuses[0].restartCount}'", want: []string{`^0$`}},
+		{line: resize("100000"), want: []string{`^pod/greedy patched$`}},
+		{line: "wait --for=condition=PodResizePending pod/greedy --timeout=40s", want: []string{`^pod/greedy condition met$`}},
+		{line: resize("3m"), want: []string{`^pod/greedy patched$`}},
 		{line: "delete pod greedy --now", want: []string{`deleted`}},
 	})
 }

@@ -26,8 +26,6 @@ var notes = map[string]bool{
 var explained = map[string]string{
 	"ObjectFieldSelector.apiVersion":                       "validation knows one version",
 	"LocalVolumeSource.fsType":                             "a local volume is a directory: devices are not formatted",
-	"ContainerResizePolicy.resourceName":                   "a resize of running containers, which alone it is for, is refused",
-	"ContainerResizePolicy.restartPolicy":                  "a resize of running containers, which alone it is for, is refused",
 	"EphemeralContainerCommon.restartPolicy":               "validation refuses it",
 	"PodSpec.serviceAccount":                               "kept equal to serviceAccountName",
 	"PodSpec.enableServiceLinks":                           "there are no services to announce",

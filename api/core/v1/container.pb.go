@@ -2032,7 +2032,7 @@ var File_monoplane_core_v1_container_proto protoreflect.FileDescriptor
 
 const file_monoplane_core_v1_container_proto_rawDesc = "" +
 	"\n" +
-	"!monoplane/core/v1/container.proto\x12\x11monoplane.core.v1\x1a\x1dmonoplane/core/v1/probe.proto\x1a!monoplane/core/v1/reference.proto\x1a monoplane/core/v1/security.proto\x1a\x1emonoplane/meta/v1/values.proto\x1a\"monoplane/options/v1/options.proto\"\xfa\n" +
+	"!monoplane/core/v1/container.proto\x12\x11monoplane.core.v1\x1a\x1dmonoplane/core/v1/probe.proto\x1a!monoplane/core/v1/reference.proto\x1a monoplane/core/v1/security.proto\x1a\x1emonoplane/meta/v1/values.proto\x1a\"monoplane/options/v1/options.proto\"\xf4\n" +
 	"\n" +
 	"\tContainer\x12\x18\n" +
 	"\x04name\x18\x01 \x01(\tB\x04\x90\x94#\x01R\x04name\x12\x14\n" +
@@ -2060,8 +2060,8 @@ const file_monoplane_core_v1_container_proto_rawDesc = "" +
 	"\x18terminationMessagePolicy\x18\x14 \x01(\tR\x18terminationMessagePolicy\x12^\n" +
 	"\rvolumeDevices\x18\x15 \x03(\v2\x1f.monoplane.core.v1.VolumeDeviceB\x17\xa2\x94#\x05merge\xaa\x94#\n" +
 	"devicePathR\rvolumeDevices\x12<\n" +
-	"\fstartupProbe\x18\x16 \x01(\v2\x18.monoplane.core.v1.ProbeR\fstartupProbe\x12R\n" +
-	"\fresizePolicy\x18\x17 \x03(\v2(.monoplane.core.v1.ContainerResizePolicyB\x04\x98\x94#\x02R\fresizePolicy\x12)\n" +
+	"\fstartupProbe\x18\x16 \x01(\v2\x18.monoplane.core.v1.ProbeR\fstartupProbe\x12L\n" +
+	"\fresizePolicy\x18\x17 \x03(\v2(.monoplane.core.v1.ContainerResizePolicyR\fresizePolicy\x12)\n" +
 	"\rrestartPolicy\x18\x18 \x01(\tH\x00R\rrestartPolicy\x88\x01\x01\x12W\n" +
 	"\x12restartPolicyRules\x18\x19 \x03(\v2'.monoplane.core.v1.ContainerRestartRuleR\x12restartPolicyRulesB\x10\n" +
 	"\x0e_restartPolicy\"\xd5\a\n" +

@@ -348,9 +348,6 @@ func (x *Container) SetsLimited() bool {
 	if x.Resources.SetsLimited() {
 		return true
 	}
-	if len(x.ResizePolicy) > 0 {
-		return true
-	}
 	return false
 }
 

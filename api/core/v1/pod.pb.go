@@ -1497,14 +1497,14 @@ var File_monoplane_core_v1_pod_proto protoreflect.FileDescriptor
 
 const file_monoplane_core_v1_pod_proto_rawDesc = "" +
 	"\n" +
-	"\x1bmonoplane/core/v1/pod.proto\x12\x11monoplane.core.v1\x1a!monoplane/core/v1/container.proto\x1a!monoplane/core/v1/placement.proto\x1a!monoplane/core/v1/reference.proto\x1a monoplane/core/v1/security.proto\x1a\x1emonoplane/core/v1/volume.proto\x1a\x1emonoplane/meta/v1/object.proto\x1a\x1emonoplane/meta/v1/values.proto\x1a\"monoplane/options/v1/options.proto\"\xe5\f\n" +
+	"\x1bmonoplane/core/v1/pod.proto\x12\x11monoplane.core.v1\x1a!monoplane/core/v1/container.proto\x1a!monoplane/core/v1/placement.proto\x1a!monoplane/core/v1/reference.proto\x1a monoplane/core/v1/security.proto\x1a\x1emonoplane/core/v1/volume.proto\x1a\x1emonoplane/meta/v1/object.proto\x1a\x1emonoplane/meta/v1/values.proto\x1a\"monoplane/options/v1/options.proto\"\xfe\f\n" +
 	"\x03Pod\x12?\n" +
 	"\bmetadata\x18\x01 \x01(\v2\x1d.monoplane.meta.v1.ObjectMetaB\x04\x90\x94#\x01R\bmetadata\x124\n" +
 	"\x04spec\x18\x02 \x01(\v2\x1a.monoplane.core.v1.PodSpecB\x04\x90\x94#\x01R\x04spec\x12:\n" +
-	"\x06status\x18\x03 \x01(\v2\x1c.monoplane.core.v1.PodStatusB\x04\x90\x94#\x01R\x06status:\xaa\v\xb2\x9a#\xa5\v\x12\x02v1\x1a\x03Pod\"\x04pods*\x03pod2\x02po8\x01B\x03allR\x14\n" +
+	"\x06status\x18\x03 \x01(\v2\x1c.monoplane.core.v1.PodStatusB\x04\x90\x94#\x01R\x06status:\xc3\v\xb2\x9a#\xbe\v\x12\x02v1\x1a\x03Pod\"\x04pods*\x03pod2\x02po8\x01B\x03allR\x14\n" +
 	"\x06status*\n" +
-	"the statusRF\n" +
-	"\x06resize*4the cpu and memory that the pod's containers ask for2\x06OBJ-10RP\n" +
+	"the statusR_\n" +
+	"\x06resize*Mthe cpu and memory that the pod's containers, and the pod as a whole, ask for2\x06OBJ-10RP\n" +
 	"\x13ephemeralcontainers*\x1cthe containers for debugging2\x06INIT-6:\x13EphemeralContainersR\x18\n" +
 	"\abinding\x12\x04Bind\x1a\aBindingR/\n" +
 	"\beviction\x12\x05Evict\x1a\x1cmonoplane.policy.v1.EvictionR\x19\n" +

@@ -72,11 +72,11 @@ type PodsClient interface {
 	UpdateStatus(ctx context.Context, in *UpdatePodRequest, opts ...grpc.CallOption) (*Pod, error)
 	// PatchStatus changes the status, and nothing else, by a patch document. Codes: as Update.
 	PatchStatus(ctx context.Context, in *v1.PatchRequest, opts ...grpc.CallOption) (*Pod, error)
-	// UpdateResize replaces the cpu and memory that the pod's containers ask for and nothing else (spec: OBJ-10). Codes:
-	// as Update.
+	// UpdateResize replaces the cpu and memory that the pod's containers, and the pod as a whole, ask for and nothing
+	// else (spec: OBJ-10). Codes: as Update.
 	UpdateResize(ctx context.Context, in *UpdatePodRequest, opts ...grpc.CallOption) (*Pod, error)
-	// PatchResize changes the cpu and memory that the pod's containers ask for, and nothing else, by a patch document.
-	// Codes: as Update.
+	// PatchResize changes the cpu and memory that the pod's containers, and the pod as a whole, ask for, and nothing
+	// else, by a patch document. Codes: as Update.
 	PatchResize(ctx context.Context, in *v1.PatchRequest, opts ...grpc.CallOption) (*Pod, error)
 	// UpdateEphemeralContainers replaces the containers for debugging and nothing else (spec: INIT-6). Codes: as Update.
 	UpdateEphemeralContainers(ctx context.Context, in *UpdatePodRequest, opts ...grpc.CallOption) (*Pod, error)
@@ -328,11 +328,11 @@ type PodsServer interface {
 	UpdateStatus(context.Context, *UpdatePodRequest) (*Pod, error)
 	// PatchStatus changes the status, and nothing else, by a patch document. Codes: as Update.
 	PatchStatus(context.Context, *v1.PatchRequest) (*Pod, error)
-	// UpdateResize replaces the cpu and memory that the pod's containers ask for and nothing else (spec: OBJ-10). Codes:
-	// as Update.
+	// UpdateResize replaces the cpu and memory that the pod's containers, and the pod as a whole, ask for and nothing
+	// else (spec: OBJ-10). Codes: as Update.
 	UpdateResize(context.Context, *UpdatePodRequest) (*Pod, error)
-	// PatchResize changes the cpu and memory that the pod's containers ask for, and nothing else, by a patch document.
-	// Codes: as Update.
+	// PatchResize changes the cpu and memory that the pod's containers, and the pod as a whole, ask for, and nothing
+	// else, by a patch document. Codes: as Update.
 	PatchResize(context.Context, *v1.PatchRequest) (*Pod, error)
 	// UpdateEphemeralContainers replaces the containers for debugging and nothing else (spec: INIT-6). Codes: as Update.
 	UpdateEphemeralContainers(context.Context, *UpdatePodRequest) (*Pod, error)
