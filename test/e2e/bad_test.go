@@ -158,9 +158,9 @@ func (b *bad) Delete(ctx context.Context, graceSeconds *int64) error {
 	return onePod{b.scenes, b.name}.Delete(ctx, graceSeconds)
 }
 
-// PatchStatus implements lifecycle.Driver.
-func (b *bad) PatchStatus(ctx context.Context, patch []byte) error {
-	return onePod{b.scenes, b.name}.PatchStatus(ctx, patch)
+// Patch implements lifecycle.Driver.
+func (b *bad) Patch(ctx context.Context, subresource string, patch []byte) error {
+	return onePod{b.scenes, b.name}.Patch(ctx, subresource, patch)
 }
 
 // Config implements lifecycle.Surroundings.

@@ -196,11 +196,11 @@ func (m onMortal) Delete(ctx context.Context, graceSeconds *int64) error {
 	return err
 }
 
-// PatchStatus implements lifecycle.Driver.
-func (m onMortal) PatchStatus(ctx context.Context, patch []byte) error {
+// Patch implements lifecycle.Driver.
+func (m onMortal) Patch(ctx context.Context, subresource string, patch []byte) error {
 	return m.try(ctx, func(c *kubernetes.Clientset) error {
 		_, err := c.CoreV1().Pods("default").Patch(ctx, m.name, types.StrategicMergePatchType, patch,
-			metav1.PatchOptions{}, "status")
+			metav1.PatchOptions{}, subresource)
 		return err
 	})
 }

@@ -140,9 +140,9 @@ func (p onePod) Events(ctx context.Context) ([]string, error) {
 	return out, nil
 }
 
-// PatchStatus implements lifecycle.Driver.
-func (p onePod) PatchStatus(ctx context.Context, patch []byte) error {
-	_, err := p.Patch(ctx, p.name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
+// Patch implements lifecycle.Driver.
+func (p onePod) Patch(ctx context.Context, subresource string, patch []byte) error {
+	_, err := p.scenes.Patch(ctx, p.name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, subresource)
 	return err
 }
 

@@ -40,6 +40,8 @@
 //	until restarts CONTAINER N
 //	until gone                     the object was removed
 //	until message CONTAINER TEXT   the message of what it waits for has the text in it
+//	until resized                  what the pod asks for is in force, and nothing is said to be under way
+//	resize CONTAINER cpu=20m ...   the container asks for that much, and is limited to it where it has limits
 //	delete [SECONDS]               kubectl delete pod [--grace-period]
 //	gate TYPE STATUS               a condition of this type is written to the pod's status
 //	pass 2s                        time goes by
@@ -58,6 +60,7 @@
 //	restarts CONTAINER: 1
 //	message CONTAINER: TEXT               what it left when it ended
 //	class: Burstable                      the pod's quality of service
+//	has CONTAINER: cpu=20m memory=8Mi     requests in force, as the status says
 //	events: Unhealthy Killing             events with these reasons were recorded
 //	event Failed: no such file            one with this reason, and the text in its message
 //	waited CONTAINER: REASON TEXT         it has waited for this reason, with the text in the message; likewise:

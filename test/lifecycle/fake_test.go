@@ -168,6 +168,17 @@ func (d *driver) Delete(ctx context.Context, graceSeconds *int64) error {
 	return err
 }
 
+// Patch implements lifecycle.Driver.
+func (d *driver) Patch(ctx context.Context, subresource string, patch []byte) error {
+	write := d.client.Pods.PatchStatus
+	if subresource == "resize" {
+		write = d.client.Pods.PatchResize
+	}
+	_, err := write(ctx, &metav1.PatchRequest{Namespace: namespace, Name: d.name, Patch: patch,
+		PatchType: "application/strategic-merge-patch+json"})
+	return err
+}
+
 // Events implements lifecycle.Driver.
 func (d *driver) Events(ctx context.Context) ([]string, error) {
 	list, err := d.client.Events.List(ctx, &metav1.ListRequest{Namespace: namespace})
@@ -178,13 +189,6 @@ func (d *driver) Events(ctx context.Context) ([]string, error) {
 		}
 	}
 	return out, err
-}
-
-// PatchStatus implements lifecycle.Driver.
-func (d *driver) PatchStatus(ctx context.Context, patch []byte) error {
-	_, err := d.client.Pods.PatchStatus(ctx, &metav1.PatchRequest{Namespace: namespace, Name: d.name, Patch: patch,
-		PatchType: "application/strategic-merge-patch+json"})
-	return err
 }
 
 // Config implements lifecycle.Surroundings.

@@ -15,8 +15,8 @@ type Driver interface {
 	Delete(ctx context.Context, graceSeconds *int64) error
 	// Events returns the pod's events so far, each as its reason and message.
 	Events(ctx context.Context) ([]string, error)
-	// PatchStatus changes the pod's status by a strategic merge patch.
-	PatchStatus(ctx context.Context, patch []byte) error
+	// Patch changes a subresource of the pod, such as its status, by a strategic merge patch.
+	Patch(ctx context.Context, subresource string, patch []byte) error
 }
 
 // Run plays the script on a pod that was just created and checks what was seen; seen is fed by the caller. The error
@@ -50,8 +50,13 @@ func (s *Scenario) step(ctx context.Context, d Driver, seen *History, words []st
 		}
 		return d.Delete(ctx, grace)
 	case "gate":
-		return d.PatchStatus(ctx, fmt.Appendf(nil, `{"status":{"conditions":[{"type":%q,"status":%q}]}}`,
+		return d.Patch(ctx, "status", fmt.Appendf(nil, `{"status":{"conditions":[{"type":%q,"status":%q}]}}`,
 			words[1], words[2]))
+	case "resize":
+		if len(words) < 3 {
+			return fmt.Errorf("resize CONTAINER RESOURCE=AMOUNT... was expected")
+		}
+		return d.Patch(ctx, "resize", s.resize(words[1], words[2:]))
 	case "pass":
 		t, err := time.ParseDuration(words[1])
 		if err != nil {
@@ -95,6 +100,8 @@ func wish(seen *History, words []string) (func() bool, error) {
 	switch {
 	case len(words) == 1 && words[0] == "gone":
 		return func() bool { return seen.gone }, nil
+	case len(words) == 1 && words[0] == "resized":
+		return func() bool { return resized(seen.last()) }, nil
 	case len(words) == 2 && words[0] == "phase":
 		return func() bool { return string(seen.last().Status.Phase) == last }, nil
 	case len(words) == 3 && words[0] == "condition":
@@ -180,6 +187,8 @@ func (s *Scenario) check(ctx context.Context, d Driver, seen *History, line stri
 			got, exact = seen.condition(who), false
 		case "restarts":
 			got = []string{strconv.Itoa(int(now.RestartCount))}
+		case "has":
+			got = amounts(now)
 		case "exit":
 			if t := now.State.Terminated; t != nil {
 				got = []string{strconv.Itoa(int(t.ExitCode)), t.Reason}
