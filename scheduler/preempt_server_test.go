@@ -8,10 +8,12 @@ import (
 
 	corev1 "monoplane.dev/api/core/v1"
 	metav1 "monoplane.dev/api/meta/v1"
+	policyv1 "monoplane.dev/api/policy/v1"
 	schedulingv1 "monoplane.dev/api/scheduling/v1"
 	"monoplane.dev/apiserver/authn"
 	"monoplane.dev/apiserver/test/apitest"
 	"monoplane.dev/client"
+	"monoplane.dev/codec/value"
 	"monoplane.dev/scheduler"
 )
 
@@ -107,4 +109,60 @@ func TestRealServerPreemption(t *testing.T) {
 	if high.GetSpec().GetNodeName() != "n1" || high.GetStatus().GetNominatedNodeName() != "" {
 		t.Errorf("on %q, nominated to %q", high.GetSpec().GetNodeName(), high.GetStatus().GetNominatedNodeName())
 	}
+}
+
+// Of two victims that would do, the one goes that no budget keeps, although the other has run for less time; and when
+// there is no other, the one that a budget keeps. spec: PREEMPT-3
+func TestRealServerPreemptionKnowsBudgets(t *testing.T) {
+	s := apitest.Start(t)
+	r := race{t, s.As}
+	r.register("4")
+	admin := r.admin()
+	r.must(admin.PriorityClasses.Create(t.Context(),
+		&schedulingv1.CreatePriorityClassRequest{Object: &schedulingv1.PriorityClass{
+			Metadata: &metav1.ObjectMeta{Name: "high"}, Value: 1000,
+		}}))
+	create := func(name, class string) *corev1.Pod {
+		p := realPod(name)
+		p.Metadata.Labels = map[string]string{"app": name}
+		p.Spec.PriorityClassName = class
+		p.Spec.Containers[0].Resources.Requests = quantities("cpu=2")
+		p, err := admin.Pods.Create(t.Context(), &corev1.CreatePodRequest{Object: p})
+		r.must(nil, err)
+		return p
+	}
+	start := func(p *corev1.Pod, at time.Time) {
+		r.must(r.as(authn.SchedulerName).Pods.Bind(t.Context(), &corev1.BindPodRequest{Object: &corev1.Binding{
+			Metadata: &metav1.ObjectMeta{Namespace: "default", Name: p.Metadata.Name, Uid: p.Metadata.Uid},
+			Target:   &corev1.ObjectReference{Kind: "Node", Name: "n1"},
+		}}))
+		r.must(r.agent().Pods.UpdateStatus(t.Context(), &corev1.UpdatePodRequest{Object: &corev1.Pod{
+			Metadata: &metav1.ObjectMeta{Namespace: "default", Name: p.Metadata.Name, Uid: p.Metadata.Uid},
+			Status: &corev1.PodStatus{Phase: "Running", StartTime: value.Time(at), Conditions: []*corev1.PodCondition{
+				{Type: "Ready", Status: "True", LastTransitionTime: value.Time(at)},
+			}},
+		}}))
+	}
+	epoch := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	start(create("spare", ""), epoch)
+	start(create("kept", ""), epoch.Add(time.Hour))
+	// Its status allows nothing until a controller counts it, of which there is none here.
+	r.must(admin.PodDisruptionBudgets.Create(t.Context(), &policyv1.CreatePodDisruptionBudgetRequest{
+		Object: &policyv1.PodDisruptionBudget{
+			Metadata: &metav1.ObjectMeta{Name: "b", Namespace: "default"},
+			Spec: &policyv1.PodDisruptionBudgetSpec{
+				Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "kept"}},
+			},
+		},
+	}))
+	runScheduler(t, scheduler.Config{Client: r.as(authn.SchedulerName), Seed: 1, InitialBackoff: 10 * time.Millisecond})
+	terminating := func(p *corev1.Pod) bool { return p.GetMetadata().GetDeletionTimestamp() != nil }
+	create("first", "high")
+	until(t, admin, "spare", "terminating", terminating)
+	kept, err := admin.Pods.Get(t.Context(), &metav1.GetRequest{Namespace: "default", Name: "kept"})
+	if err != nil || terminating(kept) {
+		t.Errorf("the pod that a budget keeps had to go: %v (%v)", kept.GetMetadata(), err)
+	}
+	create("second", "high")
+	until(t, admin, "kept", "terminating", terminating)
 }

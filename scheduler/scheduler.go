@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	corev1 "monoplane.dev/api/core/v1"
+	policyv1 "monoplane.dev/api/policy/v1"
 	"monoplane.dev/client/cache"
 	"monoplane.dev/client/record"
 	"monoplane.dev/scheduler/framework"
@@ -27,7 +28,9 @@ type Scheduler struct {
 	nodes *cache.Cache[*corev1.Node]
 	// namespaces matter by their labels.
 	namespaces *cache.Cache[*corev1.Namespace]
-	storage    storageCaches
+	// budgets matter to preemption.
+	budgets *cache.Cache[*policyv1.PodDisruptionBudget]
+	storage storageCaches
 
 	queue    *queue.Queue
 	state    *state.State
@@ -61,6 +64,9 @@ func New(cfg Config) (*Scheduler, error) {
 		namespaces: cache.New(cache.Config[*corev1.Namespace]{
 			Source: cache.Watch(cfg.Client.Namespaces.Watch), Logger: cfg.Logger,
 		}),
+		budgets: cache.New(cache.Config[*policyv1.PodDisruptionBudget]{
+			Source: cache.Watch(cfg.Client.PodDisruptionBudgets.Watch), Logger: cfg.Logger,
+		}),
 		state: state.New(), news: framework.NewNews(), questions: newQuestions(),
 	}
 	s.queue = queue.New(queue.Config{
@@ -78,13 +84,17 @@ func New(cfg Config) (*Scheduler, error) {
 	s.namespaces.AddHandler(cache.Handler[*corev1.Namespace]{
 		OnAdd: s.namespaceAdded, OnUpdate: s.namespaceUpdated, OnDelete: s.namespaceDeleted,
 	})
+	s.budgets.AddHandler(cache.Handler[*policyv1.PodDisruptionBudget]{
+		OnAdd: s.setBudget, OnUpdate: func(_, b *policyv1.PodDisruptionBudget) { s.setBudget(b) },
+		OnDelete: s.budgetDeleted,
+	})
 	return s, nil
 }
 
 // Ready returns nil once the scheduler has read the cluster and decides.
 func (s *Scheduler) Ready() error {
 	if !s.ready.Load() {
-		return errors.New("scheduler: reading the pods, nodes, namespaces and volumes")
+		return errors.New("scheduler: reading the pods, nodes, namespaces, budgets and volumes")
 	}
 	return nil
 }
@@ -95,6 +105,7 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	g.Go(func() error { return s.pods.Run(ctx) })
 	g.Go(func() error { return s.nodes.Run(ctx) })
 	g.Go(func() error { return s.namespaces.Run(ctx) })
+	g.Go(func() error { return s.budgets.Run(ctx) })
 	g.Go(func() error { return s.storage.claims.Run(ctx) })
 	g.Go(func() error { return s.storage.volumes.Run(ctx) })
 	g.Go(func() error { return s.storage.classes.Run(ctx) })
@@ -104,7 +115,7 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	g.Go(func() error { return s.reporter.run(ctx) })
 	g.Go(func() error {
 		err := errors.Join(s.storage.classes.WaitForSync(ctx), s.storage.volumes.WaitForSync(ctx),
-			s.storage.claims.WaitForSync(ctx),
+			s.storage.claims.WaitForSync(ctx), s.budgets.WaitForSync(ctx),
 			s.nodes.WaitForSync(ctx), s.namespaces.WaitForSync(ctx), s.pods.WaitForSync(ctx))
 		if err != nil {
 			return err

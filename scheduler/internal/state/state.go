@@ -19,6 +19,7 @@ import (
 	"sync"
 
 	corev1 "monoplane.dev/api/core/v1"
+	"monoplane.dev/client/cache"
 	"monoplane.dev/scheduler/framework"
 )
 
@@ -30,6 +31,7 @@ type State struct {
 	dirty map[string]struct{}
 
 	namespaces namespaces
+	budgets    budgets
 	volumes    volumes
 	// nominated are the nominations by uid, moved the uids whose nomination the snapshot may not know yet. A nominated
 	// pod that is assumed takes its room as such.
@@ -47,9 +49,9 @@ type entry struct {
 func New() *State {
 	return &State{
 		nodes: map[string]*framework.NodeInfo{}, pods: map[string]*entry{}, dirty: map[string]struct{}{},
-		namespaces: namespaces{},
-		volumes:    newVolumes(),
-		nominated:  map[string]nomination{}, moved: map[string]struct{}{},
+		namespaces: namespaces{}, budgets: budgets{all: map[cache.Key]*framework.Budget{}},
+		volumes:   newVolumes(),
+		nominated: map[string]nomination{}, moved: map[string]struct{}{},
 	}
 }
 
@@ -198,6 +200,7 @@ func (s *State) Update(snapshot *framework.Snapshot) {
 	}
 	clear(s.moved)
 	s.namespaces.update(snapshot)
+	s.budgets.update(snapshot)
 	s.volumes.update(snapshot)
 }
 
