@@ -126,8 +126,8 @@ func (e *emptying) end() {
 	e.over = true
 }
 
-// empty stops the pods of all nodes; an agent that was stopped comes back to do so. What becomes of one node keeps none
-// of the others from being emptied.
+// empty stops the pods of all nodes; an agent that was stopped comes back to do so. What becomes of one node keeps
+// none of the others from being emptied.
 func (c *Cluster) empty() error {
 	e := c.emptying
 	errs := make([]error, len(c.members))

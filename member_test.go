@@ -55,8 +55,8 @@ func restarts(p *corev1.Pod) (n int32) {
 	return n
 }
 
-// The agent of a node that is stopped does nothing any more, and its pods go on; started again it adopts them. Both can
-// be asked for twice, and many times.
+// The agent of a node that is stopped does nothing any more, and its pods go on; started again it adopts them. Both
+// can be asked for twice, and many times.
 //
 // spec: NODE-1, NODE-2
 func TestNodesAreStoppedAndStarted(t *testing.T) {

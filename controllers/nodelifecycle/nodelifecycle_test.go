@@ -131,7 +131,16 @@ func (w *world) silence(name string) {
 // report says that a node is ready, or is not.
 func (w *world) report(name, ready string) {
 	w.Helper()
-	n := object.Clone(w.node(name))
+	w.reportAs(w.Context(), name, ready)
+}
+
+func (w *world) reportAs(ctx context.Context, name, ready string) {
+	w.Helper()
+	n, err := w.c.Nodes.Get(ctx, &metav1.GetRequest{Name: name})
+	if err != nil {
+		w.Fatal(err)
+	}
+	n = object.Clone(n)
 	n.Metadata.ResourceVersion = "" // whatever others write
 	n.Status.Conditions = nil
 	for kind, status := range map[string]string{"Ready": ready, "MemoryPressure": "False", "DiskPressure": "False",
@@ -142,7 +151,7 @@ func (w *world) report(name, ready string) {
 		})
 	}
 	req := &corev1.UpdateNodeRequest{Name: name, Object: n}
-	if _, err := w.server.Agent(name).Nodes.UpdateStatus(w.Context(), req); err != nil {
+	if _, err := w.server.Agent(name).Nodes.UpdateStatus(ctx, req); err != nil {
 		w.Fatal(err)
 	}
 }
@@ -377,6 +386,44 @@ func TestAwayIsNotSilence(t *testing.T) {
 		}
 	})
 }
+
+// What was said after the last look counts: a node is lost only if its Lease and its object, read anew, agree.
+//
+// spec: NODE-3
+func TestLiveReadsDecide(t *testing.T) {
+	for what, method := range map[string]string{
+		"lease": coordinationv1.Leases_Get_FullMethodName, "node": corev1.Nodes_Get_FullMethodName,
+	} {
+		inWorld(t, func(w *world) {
+			w.nodes("", "a", "b")
+			w.control(controller.NodeLifecycle{})
+			w.silence("a")
+			spoke := 0
+			w.server.React(func(ctx context.Context, m string, req any) error {
+				if r, ok := req.(*metav1.GetRequest); m == method && ok && r.GetName() == "a" && ctx.Value(own{}) == nil &&
+					spoke == 0 {
+					spoke++
+					own := context.WithValue(ctx, own{}, true)
+					if what == "lease" {
+						w.renew(own, "a")
+					} else {
+						w.reportAs(own, "a", "True")
+					}
+				}
+				return nil
+			})
+			time.Sleep(70 * time.Second)
+			w.is("a", "True", "")
+			time.Sleep(time.Minute)
+			if w.is("a", "Unknown", lost); spoke != 1 {
+				t.Errorf("the agent spoke %d times", spoke)
+			}
+		})
+	}
+}
+
+// own marks the calls of the test itself.
+type own struct{}
 
 // Nodes are evicted one after the other at the rate of their zone; when all nodes of all zones are lost none is, and
 // those that were are not any more; when one comes back all have their grace again.
