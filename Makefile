@@ -95,6 +95,11 @@ kills: build act ## Play scenarios of pods while the server is killed at random 
 	cd test && go test -count=1 -timeout 24h -v -run '^TestLifecycleUnderKills$$' ./e2e -kills $${COUNT:-300} \
 	  -killseed $${SEED:-0}
 
+.PHONY: kills-containerd
+kills-containerd: build act ## Play scenarios of pods while containerd is killed at random moments (COUNT=100 SEED=random); as root
+	cd test && go test -tags rootonly -count=1 -timeout 24h -v -run '^TestRootContainerdUnderKills$$' ./e2e \
+	  -runtimekills $${COUNT:-100} -runtimekillseed $${SEED:-0}
+
 .PHONY: clean
 clean: ## Remove what was built
 	rm -rf $(BIN)

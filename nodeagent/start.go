@@ -127,6 +127,9 @@ func (j job) createAndStart(
 		out.Reason, out.Message = "RunContainerError", text(startErr)
 	case unclear(startErr):
 		out.Expiry = expiry
+		if soon := now().Add(lostTimeout); status.Code(startErr) == codes.Unavailable && soon.Before(expiry) {
+			out.Expiry = soon // who was to answer is gone
+		}
 		out.Reason, out.Message = "StartUnconfirmed", "the runtime has not said whether the container was started, and "+
 			"nothing is "+
 			"started in its place until it is known to run or to be dead: "+text(startErr)

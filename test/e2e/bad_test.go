@@ -116,7 +116,7 @@ func (b *bad) play(t *testing.T, s *lifecycle.Scenario, pod func(*lifecycle.Scen
 		t.Fatal(err)
 	}
 	beside := s.Neighbour()
-	besideSeen, seen := b.begin(ctx, t, beside, pod(beside)), (*lifecycle.History)(nil)
+	besideSeen := b.begin(ctx, t, beside, pod(beside))
 	run := func(s *lifecycle.Scenario, seen *lifecycle.History) {
 		t.Helper()
 		own := *b
@@ -126,8 +126,7 @@ func (b *bad) play(t *testing.T, s *lifecycle.Scenario, pod func(*lifecycle.Scen
 		}
 	}
 	run(beside, besideSeen)
-	seen = b.begin(ctx, t, s, pod(s))
-	run(s, seen)
+	run(s, b.begin(ctx, t, s, pod(s)))
 	run(beside, besideSeen)
 	for _, name := range []string{s.Name, beside.Name} {
 		err := b.scenes.Delete(t.Context(), name, metav1.DeleteOptions{})

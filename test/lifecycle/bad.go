@@ -69,8 +69,8 @@ func (s *Scenario) Filled(p Placeholders) (*Scenario, error) {
 // NeighbourName is the name of the neighbour's container.
 const NeighbourName = "neighbour"
 
-// Neighbour returns a pod that runs beside a scenario of bad input, on the same node, as a scenario of its own, which is
-// played before and after: the pod is ready all the time, with its first instance.
+// Neighbour returns a pod that runs beside a scenario of bad input, on the same node, as a scenario of its own, which
+// is played before and after: the pod is ready all the time, with its first instance.
 func (s *Scenario) Neighbour() *Scenario {
 	pod := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{
 		Name: NeighbourName, Command: []string{Program}, ReadinessProbe: &corev1.Probe{

@@ -68,7 +68,7 @@
 //	apart: a.TERM b.TERM >= 1s            the time between two marks; a.TERM#2 is the second of them, pod.READY and
 //	                                      pod.GONE are when the API has said so
 //
-// Files whose names begin with bad- show what becomes of bad input: Kubernetes' reason in status and event, a neighbour
-// on the same node that goes on, and a recovery by itself once the cause is gone. Their manifests may have placeholders
-// (Placeholders), and a line `needs: root` at the beginning.
+// Files whose names begin with bad- show what becomes of bad input: Kubernetes' reason in status and event, a
+// neighbour on the same node that goes on, and a recovery by itself once the cause is gone. Their manifests may have
+// placeholders (Placeholders), and a line `needs: root` at the beginning.
 package lifecycle

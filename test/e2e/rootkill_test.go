@@ -1,0 +1,134 @@
+//go:build rootonly
+
+package e2e_test
+
+import (
+	"context"
+	"flag"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"monoplane.dev/test/lifecycle"
+)
+
+var (
+	runtimeKills = flag.Int("runtimekills", 6,
+		"how many scenarios of pods are played while containerd is killed, chosen at random")
+	runtimeKillSeed = flag.Uint64("runtimekillseed", 0, "the seed of their choice and of the moments; random when 0")
+)
+
+// TestRootContainerdUnderKills plays scenarios while containerd is killed and started again at random moments: nothing
+// runs twice, nothing is lost, no grace is cut, and pods that run are adopted as they are.
+// spec: SAFE-1, SAFE-4, DEL-10, NODE-2
+func TestRootContainerdUnderKills(t *testing.T) {
+	seed := *runtimeKillSeed
+	if seed == 0 {
+		seed = rand.Uint64() //nolint:gosec // it is printed
+	}
+	t.Logf("seed %d", seed)
+	all, err := lifecycle.All("containerd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	program, err := os.ReadFile(binary(t, "act"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctd := newContainerd(t)
+	c := startIn(t, shortDir(t), "--runtime-endpoint", ctd.Endpoint())
+	choose := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // repeatable on purpose
+	// A few at a time, so that each meets several deaths and the machine has time for them.
+	for left, round := *runtimeKills, uint64(1); left > 0; round++ {
+		var chosen []*lifecycle.Scenario
+		for range min(left, 4) {
+			s := all[choose.IntN(len(all))]
+			if !slices.Contains(chosen, s) {
+				chosen = append(chosen, s)
+			}
+		}
+		left -= len(chosen)
+		playing, played := context.WithCancel(t.Context())
+		died := make(chan error, 1)
+		moments := rand.New(rand.NewPCG(seed, round)) //nolint:gosec // repeatable on purpose
+		go func() { died <- ctd.die(playing, moments) }()
+		namespace := c.namespace(t)
+		t.Run("round", func(t *testing.T) {
+			for _, s := range chosen {
+				t.Run(s.Name, func(t *testing.T) {
+					t.Parallel()
+					journal := newJournal(t)
+					path := filepath.Join(filepath.Dir(journal), "act")
+					if err := os.WriteFile(path, program, 0o700); err != nil { //nolint:gosec // it is run
+						t.Fatal(err)
+					}
+					c.scenes(t, namespace).play(t, s.Disturbed(), boxedScenario(s, journal), journal)
+				})
+			}
+		})
+		played()
+		if err := <-died; err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.adoptsAtOnce(t, ctd)
+}
+
+// die kills containerd and starts it again, up to five times, until ctx ends.
+func (c *daemon) die(ctx context.Context, moments *rand.Rand) error {
+	for range 5 {
+		select {
+		case <-time.After(time.Duration(500+moments.IntN(2500)) * time.Millisecond):
+		case <-ctx.Done():
+			return nil
+		}
+		if err := c.Kill(); err != nil {
+			return err
+		}
+		// It comes back also when what is played has just ended.
+		limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+		err := c.Start(limited)
+		cancel()
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// adoptsAtOnce shows that a pod that runs goes on as it is when containerd comes back, and the node is ready again.
+func (c *cluster) adoptsAtOnce(t *testing.T, ctd *daemon) {
+	t.Helper()
+	p := c.pods(t, c.namespace(t))
+	before := p.run(t, boxed("stays", politeBox))
+	ctd.kill(t)
+	ready := func() corev1.ConditionStatus {
+		nodes, err := c.client(t).CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
+		if err != nil || len(nodes.Items) != 1 {
+			t.Fatal(nodes, err)
+		}
+		for _, cond := range nodes.Items[0].Status.Conditions {
+			if cond.Type == corev1.NodeReady {
+				return cond.Status
+			}
+		}
+		return ""
+	}
+	eventually(t, "the node is not ready", func() (bool, string) { return ready() == corev1.ConditionFalse, "" })
+	ctd.start(t)
+	eventually(t, "the node is ready", func() (bool, string) { return ready() == corev1.ConditionTrue, "" })
+	now, err := p.Get(t.Context(), "stays", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if was, is := before.Status.ContainerStatuses[0], now.Status.ContainerStatuses[0]; is.ContainerID != was.ContainerID ||
+		is.RestartCount != 0 || is.State.Running == nil {
+		t.Errorf("it was %v and is %v", was, is)
+	}
+}
