@@ -15,15 +15,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// smallDisk mounts a file system of so many MiB and returns its path.
-func smallDisk(t *testing.T, mib int) string {
+// smallDisk mounts a file system of so many MiB, with further options of tmpfs, and returns its path.
+func smallDisk(t *testing.T, mib int, options string) string {
 	t.Helper()
 	dir := filepath.Dir(shortDir(t))
 	disk := filepath.Join(dir, "disk")
 	if err := os.Mkdir(disk, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := syscall.Mount("tmpfs", disk, "tmpfs", 0, fmt.Sprintf("size=%dm,mode=0700", mib)); err != nil {
+	if err := syscall.Mount("tmpfs", disk, "tmpfs", 0, fmt.Sprintf("size=%dm,mode=0700%s", mib, options)); err != nil {
 		t.Fatalf("mount a tmpfs (this test needs root): %v", err)
 	}
 	t.Cleanup(func() {
@@ -36,7 +36,7 @@ func smallDisk(t *testing.T, mib int) string {
 
 // A disk that is too small for a new cluster is said at once.
 func TestRootDiskTooSmall(t *testing.T) {
-	disk := smallDisk(t, 3)
+	disk := smallDisk(t, 3, "")
 	refused(t, monoplane(t, nil, upArgs(filepath.Join(disk, "data"), "--runtime", "fake")...), "no space left on device")
 }
 
@@ -44,7 +44,7 @@ func TestRootDiskTooSmall(t *testing.T) {
 // room is made every acknowledged write is there.
 // spec: DEL-13
 func TestRootDiskFull(t *testing.T) {
-	disk := smallDisk(t, 64)
+	disk := smallDisk(t, 64, "")
 	dir := filepath.Join(disk, "data")
 	c := startIn(t, dir, "--runtime", "fake")
 	maps := c.client(t).CoreV1().ConfigMaps("default")
