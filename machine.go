@@ -42,6 +42,9 @@ type MachineConfig struct {
 	ImageGC gc.Policy
 	// PullCredentials says for which images on a node it counts with whose credentials they came there.
 	PullCredentials pullrecord.Policy
+	// MemoryQoS has the memory that containers request reserved, and slows them down before they reach their limit, where
+	// the machine has cgroup2 and the runtime can. spec: QOS-3
+	MemoryQoS bool
 
 	// Shutdown says how much time the pods have when the machine goes down, by priority; see Cluster.ShutDownNodes.
 	Shutdown shutdown.Plan
@@ -83,7 +86,7 @@ func (m *MachineConfig) apply(cfg *nodeagent.Config, dir string) {
 	cfg.CompletePod, cfg.KernelLog = pod.Complete, oom.Log
 	cfg.SystemReserved, cfg.KubeReserved = m.SystemReserved, m.KubeReserved
 	cfg.MaxPods, cfg.PodsPerCore = m.MaxPods, m.PodsPerCore
-	cfg.Eviction, cfg.ImageGC, cfg.Shutdown = m.Eviction, m.ImageGC, m.Shutdown
+	cfg.Eviction, cfg.ImageGC, cfg.Shutdown, cfg.MemoryQoS = m.Eviction, m.ImageGC, m.Shutdown, m.MemoryQoS
 	cfg.PullCredentials = m.PullCredentials
 }
 

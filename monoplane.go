@@ -28,8 +28,10 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	corev1 "monoplane.dev/api/core/v1"
 	"monoplane.dev/controllers/controller"
 	"monoplane.dev/nodeagent/hostinfo"
+	"monoplane.dev/rules/taints"
 	"monoplane.dev/scheduler/configfile"
 )
 
@@ -51,11 +53,11 @@ type Config struct {
 	// describe the machine (hostname, os, arch, zone, region, instance type) are kept up to date; other labels of a node
 	// that exists are left as they are, and none is removed, as with kubelet's --node-labels. spec: NODE-6
 	NodeLabels map[string]string
+	// NodeTaints are put on every node when it is first registered. Those of a node that exists are left as they are, as
+	// with kubelet's --register-with-taints. spec: NODE-6
+	NodeTaints []*corev1.Taint
 	// Machine says what the agent does for the machine that its pods run on. Simulated nodes have none.
 	Machine MachineConfig
-	// MemoryQoS has the memory that containers request reserved, and slows them down before they reach their limit, where
-	// the machine has cgroup2 and the runtime can.
-	MemoryQoS bool
 	// Zones spreads simulated nodes evenly over so many zones, topology.kubernetes.io/zone=zone-1 and so on; 0 for no
 	// zones.
 	Zones int
@@ -120,7 +122,7 @@ func (cfg Config) complete() (Config, error) {
 	} else if problems := validation.IsDNS1123Subdomain(cfg.NodeName); len(problems) > 0 {
 		errs = append(errs, fmt.Errorf("%q cannot name a node: %s", cfg.NodeName, problems[0]))
 	}
-	errs = append(errs, hostinfo.CheckLabels(cfg.NodeLabels), cfg.checkZones())
+	errs = append(errs, hostinfo.CheckLabels(cfg.NodeLabels), taints.Check(cfg.NodeTaints), cfg.checkZones())
 	errs = append(errs, cfg.checkMachine())
 	if cfg.MaxEvents == 0 {
 		cfg.MaxEvents = 10_000

@@ -164,3 +164,24 @@ func TestDeletedNodesAreRegisteredAtOnce(t *testing.T) {
 		}
 	})
 }
+
+// Nodes are registered with the taints of the configuration, which keep pods away. spec: NODE-6, SCHED-4
+func TestNodeTaints(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := start(t, monoplane.Config{Nodes: 2, NodeTaints: []*corev1.Taint{
+			{Key: "dedicated", Value: "db", Effect: "NoSchedule"},
+		}})
+		for i := range 2 {
+			list := getNode(t, c.Client(), fmt.Sprint("node-", i)).GetSpec().GetTaints()
+			if len(list) != 1 || list[0].GetKey() != "dedicated" || list[0].GetValue() != "db" ||
+				list[0].GetEffect() != "NoSchedule" {
+				t.Errorf("node %d has the taints %v", i, list)
+			}
+		}
+	})
+	_, err := monoplane.Start(t.Context(), monoplane.Config{DataDir: t.TempDir(), Runtime: monoplane.FakeRuntime(),
+		NodeTaints: []*corev1.Taint{{Key: "a", Effect: "Never"}}})
+	if err == nil || !strings.Contains(err.Error(), `taint a=:Never: the effect "Never" is not NoSchedule`) {
+		t.Errorf("%v", err)
+	}
+}

@@ -106,9 +106,9 @@ func (c *Cluster) newAgent(m *member) (*nodeagent.Agent, error) {
 	cfg := nodeagent.Config{
 		StateDir: dir, NodeName: m.name, Client: m.api, NodeWatched: c.cfg.Runtime.Simulated(),
 		Runtime: runtimeapi.NewRuntimeServiceClient(m.runtime), Images: runtimeapi.NewImageServiceClient(m.runtime),
-		Labels: c.cfg.labelsOf(m.number), Version: c.cfg.Version, Recorder: m.recorder, Starting: c.starting,
-		HeartbeatInterval: c.cfg.NodeLifecycle.Heartbeat(), LeaseDuration: 4 * c.cfg.NodeLifecycle.Heartbeat(),
-		Logger: c.cfg.Logger,
+		Labels: c.cfg.labelsOf(m.number), Taints: c.cfg.NodeTaints, Version: c.cfg.Version, Recorder: m.recorder,
+		Starting: c.starting, HeartbeatInterval: c.cfg.NodeLifecycle.Heartbeat(),
+		LeaseDuration: 4 * c.cfg.NodeLifecycle.Heartbeat(), Logger: c.cfg.Logger,
 	}
 	if _, shared := c.cfg.Runtime.(criRuntime); shared {
 		cfg.Owner = c.owner // other clusters, or a kubelet, may have pods there
@@ -118,7 +118,7 @@ func (c *Cluster) newAgent(m *member) (*nodeagent.Agent, error) {
 		cfg.Machine = hostinfo.Simulated(m.name, m.number)
 	} else {
 		cfg.PodLogDir, cfg.PodsDir = filepath.Join(dir, "logs"), filepath.Join(dir, "pods-data")
-		cfg.SeccompDir, cfg.MemoryQoS = filepath.Join(dir, "seccomp"), c.cfg.MemoryQoS
+		cfg.SeccompDir = filepath.Join(dir, "seccomp")
 		cfg.DataDir = c.cfg.DataDir
 		cfg.APIServer, _ = netip.ParseAddrPort(c.Address()) // not valid without a listener
 		c.cfg.Machine.apply(&cfg, dir)

@@ -30,6 +30,7 @@ type machineOptions struct {
 	pressureTransition                                    time.Duration
 	images                                                gc.Policy
 	credentials                                           pullrecord.Policy
+	memoryQoS                                             bool
 
 	shutdownGrace, shutdownCritical time.Duration
 }
@@ -71,6 +72,8 @@ func (o *machineOptions) add(flags *pflag.FlagSet) {
 			"with some: NeverVerify, NeverVerifyPreloadedImages, NeverVerifyAllowlistedImages or AlwaysVerify")
 	flags.StringSliceVar(&o.credentials.Allowed, "preloaded-images-verification-allowlist", nil,
 		"repositories, or with /* all below, for NeverVerifyAllowlistedImages")
+	flags.BoolVar(&o.memoryQoS, "memory-qos", false,
+		"reserve the memory that containers request, and slow them down before they reach their limit; needs cgroup2")
 	flags.DurationVar(&o.shutdownGrace, "shutdown-grace-period", 0, "SIGTERM means that the machine goes down: its pods "+
 		"are ended for good within this time, by priority. Without it SIGTERM leaves them running")
 	flags.DurationVar(&o.shutdownCritical, "shutdown-grace-period-critical-pods", 0,
@@ -111,7 +114,7 @@ func pairs(flag string, list []string) (map[string]string, error) {
 func (o *machineOptions) config() (monoplane.MachineConfig, error) {
 	m := monoplane.MachineConfig{
 		ManifestURL: o.manifestURL, SystemReserved: o.systemReserved, KubeReserved: o.kubeReserved,
-		PodsPerCore: o.podsPerCore, ImageGC: o.images, PullCredentials: o.credentials,
+		PodsPerCore: o.podsPerCore, ImageGC: o.images, MemoryQoS: o.memoryQoS, PullCredentials: o.credentials,
 	}
 	if o.credentials.Verification == pullrecord.NeverVerifyPreloadedImages {
 		m.PullCredentials.Verification = ""

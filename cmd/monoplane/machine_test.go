@@ -16,12 +16,13 @@ func TestMachineFlags(t *testing.T) {
 	cfg, _, err := upConfig(t, "--eviction-hard=memory.available<1Gi,nodefs.available<5%",
 		"--eviction-soft=pid.available=10%", "--eviction-soft-grace-period=pid.available=1m",
 		"--eviction-max-pod-grace-period=9", "--system-reserved=cpu=500m", "--max-pods=5",
-		"--shutdown-grace-period=30s", "--shutdown-grace-period-critical-pods=10s", "--manifest-url=https://h/x", "--manifest-url-header=A=b")
+		"--shutdown-grace-period=30s", "--shutdown-grace-period-critical-pods=10s",
+		"--manifest-url=https://h/x", "--manifest-url-header=A=b", "--memory-qos")
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := monoplane.MachineConfig{
-		ManifestURL: "https://h/x", ManifestHeader: map[string][]string{"A": {"b"}}, MaxPods: 5,
+		ManifestURL: "https://h/x", ManifestHeader: map[string][]string{"A": {"b"}}, MaxPods: 5, MemoryQoS: true,
 		SystemReserved: map[string]string{"cpu": "500m"},
 		Eviction: eviction.Settings{
 			Hard: map[string]string{"memory.available": "1Gi", "nodefs.available": "5%"},

@@ -14,6 +14,7 @@ import (
 	"monoplane.dev"
 	"monoplane.dev/apiserver/auth"
 	"monoplane.dev/controllers/podgc"
+	"monoplane.dev/rules/taints"
 )
 
 type upOptions struct {
@@ -25,7 +26,7 @@ type upOptions struct {
 	nodes           int
 	nodeName        string
 	nodeLabels      map[string]string
-	memoryQoS       bool
+	nodeTaints      []string
 	zones           int
 	etcdEndpoints   []string
 	etcdTLS         etcdTLS
@@ -54,8 +55,8 @@ func (o *upOptions) add(flags *pflag.FlagSet) {
 		"labels for the node when it is first registered, such as topology.kubernetes.io/zone=a,disk=ssd. Zone, region "+
 			"and instance type are kept up to date")
 	o.machine.add(flags)
-	flags.BoolVar(&o.memoryQoS, "memory-qos", false,
-		"reserve the memory that containers request, and slow them down before they reach their limit; needs cgroup2")
+	flags.StringSliceVar(&o.nodeTaints, "register-with-taints", nil,
+		"taints for the node when it is first registered, such as dedicated=db:NoSchedule")
 	flags.IntVar(&o.zones, "zones", 0,
 		"spread simulated nodes over so many zones, topology.kubernetes.io/zone=zone-1 and so on")
 	flags.StringSliceVar(&o.etcdEndpoints, "etcd-endpoints", nil,
@@ -112,6 +113,10 @@ func (o *upOptions) config(stderr io.Writer) (monoplane.Config, error) {
 	if err != nil {
 		return monoplane.Config{}, err
 	}
+	nodeTaints, err := taints.Parse(o.nodeTaints)
+	if err != nil {
+		return monoplane.Config{}, fmt.Errorf("--register-with-taints: %w", err)
+	}
 	cfg := monoplane.Config{
 		DataDir:       dir,
 		Machine:       machine,
@@ -121,7 +126,7 @@ func (o *upOptions) config(stderr io.Writer) (monoplane.Config, error) {
 		NodeName:      o.nodeName,
 		NodeLabels:    o.nodeLabels,
 		Zones:         o.zones,
-		MemoryQoS:     o.memoryQoS,
+		NodeTaints:    nodeTaints,
 		EtcdEndpoints: o.etcdEndpoints,
 		EtcdTLS:       etcdTLS,
 		UnsafeNoFsync: o.unsafeNoFsync,

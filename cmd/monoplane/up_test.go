@@ -135,3 +135,20 @@ func TestNodeLabels(t *testing.T) {
 		}
 	}
 }
+
+// spec: NODE-6
+func TestRegisterWithTaints(t *testing.T) {
+	cfg, _, err := upConfig(t, "--register-with-taints=dedicated=db:NoSchedule,x.io/a:NoExecute")
+	if err != nil || len(cfg.NodeTaints) != 2 {
+		t.Fatalf("%v, %v", cfg.NodeTaints, err)
+	}
+	if a, b := cfg.NodeTaints[0], cfg.NodeTaints[1]; a.GetKey() != "dedicated" || a.GetValue() != "db" ||
+		a.GetEffect() != "NoSchedule" || b.GetKey() != "x.io/a" || b.GetValue() != "" || b.GetEffect() != "NoExecute" {
+		t.Errorf("%v", cfg.NodeTaints)
+	}
+	_, _, err = upConfig(t, "--register-with-taints=a=b")
+	if want := `--register-with-taints: taint "a=b" is not of the form key=value:effect`; err == nil ||
+		err.Error() != want {
+		t.Errorf("%v, want %s", err, want)
+	}
+}

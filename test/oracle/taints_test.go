@@ -8,6 +8,7 @@ import (
 	helper "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/klog/v2"
 	corehelper "k8s.io/kubernetes/pkg/apis/core/v1/helper"
+	upstreamtaints "k8s.io/kubernetes/pkg/util/taints"
 
 	corev1 "monoplane.dev/api/core/v1"
 	"monoplane.dev/rules/taints"
@@ -121,5 +122,40 @@ func TestPodsStayAsLong(t *testing.T) {
 	}
 	if timed < *count/20 || forever < *count/20 {
 		t.Errorf("of %d pods %d stayed for a while and %d for ever", *count, timed, forever)
+	}
+}
+
+// What kubelets take in --register-with-taints is taken, and what they refuse is refused. Only taints to be removed,
+// which they ignore there, are refused here.
+//
+// spec: NODE-6
+func TestTaintsAreReadAlike(t *testing.T) {
+	r := random(t)
+	taken := 0
+	for range *count {
+		var list []string
+		for range 1 + r.IntN(2) {
+			key := pick(r, []string{"a", "a", "x.io/b", "", "a b", "-a", "a/b/c"})
+			value := pick(r, []string{"", "=", "=1", "=b c", "=1=2", "=x.y_z"})
+			effect := pick(r, []string{":NoSchedule", ":NoExecute", ":PreferNoSchedule", ":", "", ":Never", ":NoSchedule:x"})
+			list = append(list, key+value+effect)
+		}
+		want, _, wantErr := upstreamtaints.ParseTaints(list)
+		got, err := taints.Parse(list)
+		if (err == nil) != (wantErr == nil) {
+			t.Fatalf("%q: %v by Kubernetes, %v by Monoplane", list, wantErr, err)
+		}
+		if err != nil {
+			continue
+		}
+		taken++
+		for i, k := range want {
+			if g := got[i]; g.GetKey() != k.Key || g.GetValue() != k.Value || g.GetEffect() != string(k.Effect) {
+				t.Fatalf("%q: %v by Kubernetes, %v by Monoplane", list, want, got)
+			}
+		}
+	}
+	if taken < *count/20 {
+		t.Errorf("only %d lists were taken", taken)
 	}
 }
