@@ -188,3 +188,93 @@ func eventReasons(t *testing.T, c *client.Client) []string {
 	}
 	return out
 }
+
+// A server that was stopped for an hour finds nobody lost: each agent has its whole grace to come back.
+//
+// spec: NODE-3
+func TestServerComesBackAfterAnHour(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir := t.TempDir()
+		cfg := monoplane.Config{Nodes: 2, DataDir: dir}
+		c := start(t, cfg)
+		createRunning(t, c.Client(), on("node-0", "a", tolerate(0)), on("node-1", "b", tolerate(0)))
+		if err := c.Stop(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Hour)
+		c = start(t, cfg)
+		for range 24 {
+			time.Sleep(5 * time.Second)
+			for _, name := range []string{"node-0", "node-1"} {
+				if n := getNode(t, c.Client(), name); readiness(n) != "True KubeletReady" || taintsOf(n) != "" {
+					t.Fatalf("node %s is %s, with taints %s", name, readiness(n), taintsOf(n))
+				}
+			}
+		}
+		for _, name := range []string{"a", "b"} {
+			if p := getPod(t, c.Client(), name); p.GetMetadata().GetDeletionTimestamp() != nil || !running(p) {
+				t.Errorf("pod %s is %v", name, p)
+			}
+		}
+	})
+}
+
+// While a zone is lost its nodes are evicted one after the other; when the last node of the last zone goes, too,
+// nobody is evicted any more, whatever the tolerations, until some node has come back and the others had their time
+// to.
+//
+// spec: NODE-3
+func TestZonesAreLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := start(t, monoplane.Config{Nodes: 4, Zones: 2})
+		api := c.Client()
+		var names []string
+		for i := range 4 {
+			node := fmt.Sprintf("node-%d", i)
+			names = append(names, "pod-"+node)
+			createRunning(t, api, on(node, "pod-"+node, tolerate(100)))
+		}
+		evicted := func() (out []string) {
+			for _, name := range names {
+				if p := getPod(t, api, name); p.GetMetadata().GetDeletionTimestamp() != nil {
+					out = append(out, strings.TrimPrefix(name, "pod-"))
+				}
+			}
+			return out
+		}
+		silence(t, c, "node-0")
+		silence(t, c, "node-2")
+		time.Sleep(3 * time.Minute) // a minute to be lost, up to 10 s of waiting, 100 s that are tolerated
+		if got := evicted(); !slices.Equal(got, []string{"node-0", "node-2"}) {
+			t.Errorf("with one zone lost, pods of %v are evicted", got)
+		}
+		silence(t, c, "node-1")
+		silence(t, c, "node-3")
+		time.Sleep(time.Hour)
+		if got := evicted(); len(got) != 2 {
+			t.Errorf("with everything lost, pods of %v are evicted", got)
+		}
+		for i := range 4 {
+			if n := getNode(t, api, fmt.Sprintf("node-%d", i)); taintsOf(n) != "unreachable:NoSchedule" {
+				t.Errorf("node %d has taints %s", i, taintsOf(n))
+			}
+		}
+		wake(t, c, "node-1")
+		time.Sleep(2 * time.Minute)
+		if got := evicted(); len(got) != 2 {
+			t.Errorf("2 min after one node is back, pods of %v are evicted", got)
+		}
+		time.Sleep(2 * time.Minute)
+		if got := evicted(); !slices.Equal(got, []string{"node-0", "node-2", "node-3"}) {
+			t.Errorf("4 min after one node is back, pods of %v are evicted", got)
+		}
+		wake(t, c, "node-0")
+		wake(t, c, "node-3")
+		time.Sleep(time.Minute)
+		for name, want := range map[string]bool{names[0]: false, names[1]: true, names[3]: false} {
+			if p := getPod(t, api, name); (p != nil) != want {
+				t.Errorf("pod %s is there: %t, want %t", name, p != nil, want)
+			}
+		}
+	})
+}
