@@ -278,3 +278,37 @@ func TestZonesAreLost(t *testing.T) {
 		}
 	})
 }
+
+// A cluster that was stopped in order, so that its node says that it is not ready, is ready again only when the node
+// takes pods: the first one starts at once.
+func TestReadyMeansThatNodesTakePods(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := monoplane.Config{DataDir: t.TempDir()}
+		c := start(t, cfg)
+		slow := newPod("slow")
+		slow.Metadata.Annotations = map[string]string{"fake.monoplane.dev/ignore-term": "true"}
+		createRunning(t, c.Client(), slow)
+		stopped := make(chan error, 1)
+		go func() { stopped <- c.StopPods(t.Context(), nil) }()
+		time.Sleep(20 * time.Second)
+		if n := getNode(t, c.Client(), "node"); readiness(n) != "False KubeletNotReady" ||
+			taintsOf(n) != "not-ready:NoSchedule" {
+			t.Errorf("while its pods stop the node is %s, with taints %s", readiness(n), taintsOf(n))
+		}
+		if err := <-stopped; err != nil {
+			t.Error(err)
+		}
+		if err := c.Stop(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		c = start(t, cfg)
+		if got := taintsOf(getNode(t, c.Client(), "node")); got != "" {
+			t.Errorf("the cluster is ready, and its node has taints %s", got)
+		}
+		begin := time.Now()
+		createRunning(t, c.Client(), newPod("first"))
+		if took := time.Since(begin); took > 500*time.Millisecond {
+			t.Errorf("the first pod took %v to run", took)
+		}
+	})
+}

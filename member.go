@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"google.golang.org/grpc"
 
@@ -31,6 +32,8 @@ type member struct {
 	// recorder records the events of the node.
 	recorder *record.Recorder
 
+	// settled: the node was ready, and took pods, since this cluster has started.
+	settled atomic.Bool
 	// turn is held while the agent is stopped or started.
 	turn chan struct{}
 	// wake is sent to when a silent member is to work again.

@@ -10,12 +10,14 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	corev1 "monoplane.dev/api/core/v1"
+	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/apiserver/authn"
 	"monoplane.dev/client"
 	"monoplane.dev/client/cache"
 	"monoplane.dev/client/record"
 	"monoplane.dev/nodeagent"
 	"monoplane.dev/nodeagent/hostinfo"
+	"monoplane.dev/rules/taints"
 )
 
 // nodeNames returns the names of the nodes: NodeName itself, or NodeName-0, NodeName-1 and so on.
@@ -141,6 +143,25 @@ func (c *Cluster) watchNodes(ctx context.Context, api *client.Client) error {
 	return nodes.Run(ctx)
 }
 
+// settle says whether a node that is ready takes pods: it may have been stopped in order, or have been lost, and has
+// the taint for that until the controller has seen that it is back. Once is enough.
+func (c *Cluster) settle(m *member) error {
+	if m.settled.Load() {
+		return nil
+	}
+	n, err := c.shared.Nodes.Get(c.running, &metav1.GetRequest{Name: m.name, ResourceVersion: "0"})
+	if err != nil {
+		return fmt.Errorf("node %s: %w", m.name, err)
+	}
+	for _, key := range []string{taints.NotReady, taints.Unreachable} {
+		if taints.Find(n.GetSpec().GetTaints(), key, taints.NoSchedule) != nil {
+			return fmt.Errorf("node %s takes no pods yet: it has the taint %s of the time before", m.name, key)
+		}
+	}
+	m.settled.Store(true)
+	return nil
+}
+
 // makeNodeDir makes what a node keeps its pods and logs in, or refuses it. What pods themselves have written is
 // theirs.
 func (c *Cluster) makeNodeDir(name string) error {
@@ -181,6 +202,9 @@ func (c *Cluster) nodesReady() error {
 		}
 		if why := a.Unready(); why != "" {
 			return fmt.Errorf("node %s is not ready: %s", m.name, why)
+		}
+		if err := c.settle(m); err != nil {
+			return err
 		}
 	}
 	return nil
