@@ -321,6 +321,20 @@ func lost(o object.Object) bool {
 		func(r *metav1.OwnerReference) bool { return r.GetKind() != "Node" })
 }
 
+// held says whether something that nobody can judge blocks the deletion of o, by way of others or not. Those in seen
+// have been asked.
+func (p *past) held(o object.Object, seen map[object.Object]bool) bool {
+	seen[o] = true
+	for _, d := range p.live {
+		for _, r := range d.GetMetadata().GetOwnerReferences() {
+			if r.GetBlockOwnerDeletion() && p.owner(d, r) == o && !seen[d] && (lost(d) || p.held(d, seen)) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // judge goes through all that has happened, in the order of the revisions.
 func (h *history) judge() tally {
 	h.Helper()
@@ -365,7 +379,8 @@ func (h *history) judge() tally {
 	for _, o := range p.live {
 		m := o.GetMetadata()
 		n.left++
-		if state := graph.StateOf(m); state == graph.Foreground || state == graph.Orphaning {
+		if state := graph.StateOf(m); (state == graph.Foreground || state == graph.Orphaning) &&
+			!p.held(o, map[object.Object]bool{}) {
 			h.Errorf("%s still waits: %v", m.GetName(), m)
 		}
 		if m.GetDeletionTimestamp() != nil || lost(o) {
