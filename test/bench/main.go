@@ -21,6 +21,7 @@ import (
 	"regexp"
 	"runtime"
 	"runtime/pprof"
+	"strings"
 	"time"
 )
 
@@ -37,11 +38,21 @@ func benches() []bench {
 		{"create", benchCreate},
 		{"read", benchRead},
 		{"watch", benchWatch},
+		{"owners", benchOwners},
 		{"schedule", benchSchedule},
 		{"run", benchRun},
 		{"idle", benchIdle},
 		{"containerd", benchContainerd},
 	}
+}
+
+// groups returns the names of all groups.
+func groups() []string {
+	var names []string
+	for _, b := range benches() {
+		names = append(names, b.name)
+	}
+	return names
 }
 
 func main() {
@@ -53,8 +64,7 @@ func main() {
 
 func run() error {
 	only := flag.String("run", "",
-		"run only the groups that match this expression: start, memory, create, read, watch, schedule, run, idle, "+
-			"containerd")
+		"run only the groups that match this expression: "+strings.Join(groups(), ", "))
 	rows := flag.String("rows", "",
 		"of the group schedule, only the kinds of pods that match this expression, such as preemption")
 	quick := flag.Bool("quick", false, "small sizes, to see that everything works; the figures mean little")

@@ -1,0 +1,121 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	corev1 "monoplane.dev/api/core/v1"
+	metav1 "monoplane.dev/api/meta/v1"
+	"monoplane.dev/controllers/garbagecollector/graph"
+	"monoplane.dev/object"
+)
+
+// benchOwners measures how long the dependents of a deleted owner take to be gone, beside as many clients as the
+// collector has workers that delete as many objects of nobody; and what the collector holds of an object.
+func benchOwners(ctx context.Context, e *env) (err error) {
+	c, err := startCluster(ctx, e, -1)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, c.Stop(context.WithoutCancel(ctx))) }()
+	const clients = 20
+	n := e.size(10000)
+	for _, policy := range []string{"Background", "Foreground", "Orphan"} {
+		if err := createMaps(ctx, c, "free", n, nil); err != nil {
+			return err
+		}
+		limit, err := drive(ctx, clients, n, func(ctx context.Context, _, i int) error {
+			_, err := c.Client().ConfigMaps.Delete(ctx, &metav1.DeleteRequest{Namespace: "default", Name: podName("free", i)})
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		owner, err := c.Client().ConfigMaps.Create(ctx, &corev1.CreateConfigMapRequest{Namespace: "default",
+			Object: &corev1.ConfigMap{Metadata: &metav1.ObjectMeta{Name: "owner"}}})
+		if err != nil {
+			return err
+		}
+		ref := &metav1.OwnerReference{ApiVersion: "v1", Kind: "ConfigMap", Name: "owner", Uid: owner.GetMetadata().GetUid(),
+			Controller: proto.Bool(true), BlockOwnerDeletion: proto.Bool(true)}
+		if err := createMaps(ctx, c, "owned", n, []*metav1.OwnerReference{ref}); err != nil {
+			return err
+		}
+		took, err := collect(ctx, c, policy, n)
+		if err != nil {
+			return err
+		}
+		got := float64(n) / took.Seconds()
+		what := map[string]string{"Background": "gone", "Foreground": "gone, and then it", "Orphan": "orphaned, and it gone"}
+		e.print(row{name: fmt.Sprintf("owner deleted, %d dependents %s", n, what[policy]),
+			measured: fmt.Sprintf("%.1f s", took.Seconds()),
+			limit:    fmt.Sprintf("%d clients, deleting %.1f s", clients, float64(n)/limit), ratio: got / limit})
+	}
+	each := graphBytes(n)
+	e.print(row{name: fmt.Sprintf("memory of an object with an owner, of %d", n),
+		measured: fmt.Sprintf("%.0f B", each), target: "<= 300 B", met: each <= 300})
+	return nil
+}
+
+func createMaps(ctx context.Context, c *cluster, prefix string, n int, owners []*metav1.OwnerReference) error {
+	_, err := drive(ctx, 32, n, func(ctx context.Context, _, i int) error {
+		_, err := c.Client().ConfigMaps.Create(ctx, &corev1.CreateConfigMapRequest{Namespace: "default",
+			Object: &corev1.ConfigMap{Metadata: &metav1.ObjectMeta{Name: podName(prefix, i), OwnerReferences: owners}}})
+		return err
+	})
+	return err
+}
+
+// collect deletes the owner and returns how long it takes until it is gone and n dependents are, or name it no more.
+func collect(ctx context.Context, c *cluster, policy string, n int) (time.Duration, error) {
+	yes := true
+	w, err := c.Client().ConfigMaps.Watch(ctx, &metav1.WatchRequest{Namespace: "default", SendInitialEvents: &yes,
+		ResourceVersionMatch: "NotOlderThan"})
+	if err != nil {
+		return 0, err
+	}
+	begin := time.Now()
+	if _, err := c.Client().ConfigMaps.Delete(ctx, &metav1.DeleteRequest{Namespace: "default", Name: "owner",
+		PropagationPolicy: &policy}); err != nil {
+		return 0, err
+	}
+	for left, gone := n, false; left > 0 || !gone; {
+		batch, err := w.Recv()
+		if err != nil {
+			return 0, fmt.Errorf("%d of %d dependents are left: %w", left, n, err)
+		}
+		for _, ev := range batch.GetEvents() {
+			m := ev.GetObject().GetMetadata()
+			switch kind := object.EventType(ev.GetType()); {
+			case kind == object.Deleted && m.GetName() == "owner":
+				gone = true
+			case kind == object.Deleted, kind == object.Modified && len(m.GetOwnerReferences()) == 0 && m.GetName() != "owner":
+				left--
+			}
+		}
+	}
+	return time.Since(begin), nil
+}
+
+// graphBytes returns what the collector's graph takes for each of n objects with one owner.
+func graphBytes(n int) float64 {
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	g := graph.New()
+	for i := range n {
+		g.Set(corev1.PodKind, &metav1.ObjectMeta{Namespace: "default", Name: podName("deployment-7d4b9c6f5", i),
+			Uid: podName("uid", i), OwnerReferences: []*metav1.OwnerReference{{ApiVersion: "apps/v1", Kind: "ReplicaSet",
+				Name: "deployment-7d4b9c6f5", Uid: "owner"}}})
+	}
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	each := (float64(after.HeapAlloc) - float64(before.HeapAlloc)) / float64(n)
+	runtime.KeepAlive(g)
+	return each
+}
