@@ -95,10 +95,13 @@ func text(err error) string {
 	return bounded(err.Error())
 }
 
+// maxSaid bounds what is passed on of the runtime's words, in bytes.
+const maxSaid = 4096
+
 // bounded returns the beginning of what the runtime says: a status with more could never be written.
 func bounded(said string) string {
-	if len(said) > maxMessage {
-		said = said[:maxMessage]
+	if len(said) > maxSaid {
+		said = said[:maxSaid]
 	}
 	return strings.ToValidUTF8(said, "?")
 }

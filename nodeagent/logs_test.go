@@ -226,7 +226,7 @@ func TestTerminationMessage(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(10 * time.Second)
-		for name, want := range map[string]string{"file": strings.Repeat("x", 4096), "log": "the end\n", "none": "",
+		for name, want := range map[string]string{"file": strings.Repeat("x", 4095) + "?", "log": "the end\n", "none": "",
 			"link": ""} {
 			if got := w.get(name).GetStatus().GetContainerStatuses()[0].GetState().GetTerminated().GetMessage(); got != want {
 				t.Errorf("%s: %q", name, got)

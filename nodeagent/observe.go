@@ -3,13 +3,10 @@ package nodeagent
 import (
 	"context"
 	"fmt"
-	"io"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -19,7 +16,7 @@ import (
 
 	corev1 "monoplane.dev/api/core/v1"
 	"monoplane.dev/nodeagent/criconfig"
-	"monoplane.dev/nodeagent/podlog"
+	"monoplane.dev/nodeagent/endmessage"
 	"monoplane.dev/nodeagent/podstate"
 )
 
@@ -254,8 +251,8 @@ func (a *Agent) instanceOf(s *runtimeapi.ContainerStatus) podstate.Instance {
 	case runtimeapi.ContainerState_CONTAINER_EXITED:
 		in.State, in.FinishedAt = podstate.Exited, unixNano(s.GetFinishedAt())
 		in.Ordered = a.inOrder.covers(in.FinishedAt)
-		in.ExitCode, in.Reason, in.Message = s.GetExitCode(), bounded(s.GetReason()),
-			bounded(a.terminationMessage(s))
+		in.ExitCode, in.Reason = s.GetExitCode(), bounded(s.GetReason())
+		in.Message = a.terminationMessage(s)
 	default: // unknown may well run
 		in.State = podstate.Running
 	}
@@ -291,33 +288,12 @@ func unixNano(n int64) time.Time {
 	return time.Unix(0, n)
 }
 
-// Bounds of termination messages. spec: CTR-1
-const (
-	maxMessage  = 4096
-	maxLogTail  = 2048
-	maxLogLines = 80
-)
-
-// terminationMessage returns what the process left in its message file, or the end of its log if it asked for
-// that and failed, or what the runtime says.
+// terminationMessage returns what a container that has ended says of that.
 func (a *Agent) terminationMessage(s *runtimeapi.ContainerStatus) string {
 	if a.cfg.PodLogDir == "" {
-		return s.GetMessage()
+		return bounded(s.GetMessage())
 	}
-	path := s.GetAnnotations()[criconfig.AnnotationMessagePath]
-	for _, m := range s.GetMounts() {
-		if path != "" && m.GetContainerPath() == path && a.ownFile(m.GetHostPath()) {
-			if msg := head(m.GetHostPath(), maxMessage); msg != "" {
-				return msg
-			}
-		}
-	}
-	failed := s.GetExitCode() != 0 && s.GetMessage() == ""
-	if failed && s.GetAnnotations()[criconfig.AnnotationMessagePolicy] == "FallbackToLogsOnError" &&
-		a.ownFile(s.GetLogPath()) {
-		return podlog.Last(s.GetLogPath(), maxLogLines, maxLogTail)
-	}
-	return s.GetMessage()
+	return endmessage.Of(s, a.ownFile)
 }
 
 // ownFile reports whether a path that the runtime reports is below the directory of the pods' logs: nothing else
@@ -325,22 +301,4 @@ func (a *Agent) terminationMessage(s *runtimeapi.ContainerStatus) string {
 func (a *Agent) ownFile(path string) bool {
 	rel, err := filepath.Rel(a.cfg.PodLogDir, path)
 	return err == nil && filepath.IsLocal(rel)
-}
-
-// head returns the beginning of a regular file; empty when there is nothing to read. The container's processes
-// may have put something else in the file's place: links are not followed and pipes not waited for.
-func head(path string, most int64) string {
-	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0) //nolint:gosec // checked by ownFile
-	if err != nil {
-		return ""
-	}
-	defer func() { _ = f.Close() }()
-	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
-		return ""
-	}
-	data, err := io.ReadAll(io.LimitReader(f, most))
-	if err != nil {
-		return ""
-	}
-	return string(data)
 }

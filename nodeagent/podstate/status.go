@@ -3,6 +3,7 @@ package podstate
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"google.golang.org/protobuf/proto"
 
@@ -202,9 +203,21 @@ func (m *StateMachine) waiting(i int) *corev1.ContainerStateWaiting {
 	}
 }
 
+// maxMessages is what the termination messages of all containers of a pod may have together, in bytes.
+const maxMessages = 12 << 10
+
+// Bounded cuts a termination message to what it may have in a pod of so many containers, of all kinds. spec: CTR-1
+func Bounded(message string, containers int) string {
+	if most := maxMessages / max(1, containers); len(message) > most {
+		return strings.ToValidUTF8(message[:most], "?")
+	}
+	return message
+}
+
 func (m *StateMachine) terminated(in *Instance) *corev1.ContainerStateTerminated {
 	t := &corev1.ContainerStateTerminated{
-		ExitCode: in.ExitCode, Signal: in.Signal, Reason: in.Reason, Message: in.Message,
+		ExitCode: in.ExitCode, Signal: in.Signal, Reason: in.Reason,
+		Message:   Bounded(in.Message, len(m.containers)),
 		StartedAt: apiTime(in.StartedAt), FinishedAt: apiTime(in.FinishedAt), ContainerID: m.fullID(in.ID),
 	}
 	switch {

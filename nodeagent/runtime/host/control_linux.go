@@ -285,10 +285,11 @@ func (c *container) message() string {
 		return ""
 	}
 	defer f.Close()
-	if st, err := f.Stat(); err != nil || !st.Mode().IsRegular() {
+	st, err := f.Stat()
+	if err != nil || !st.Mode().IsRegular() {
 		return ""
 	}
-	b, _ := io.ReadAll(io.LimitReader(f, maxMessage))
+	b, _ := io.ReadAll(io.NewSectionReader(f, max(0, st.Size()-maxMessage), maxMessage)) // its end, as for kubelets
 	return string(b)
 }
 
