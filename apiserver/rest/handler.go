@@ -73,6 +73,11 @@ func New(cfg Config) (*Handler, error) {
 		routes = append(routes, list...)
 		h.tables[s.Kind] = h.tableOf(s.Kind)
 	}
+	for _, r := range routes { // parts that are shown as another kind, such as a Scale
+		if k := r.kind(); h.tables[k].Definition == nil && cfg.Table != nil && cfg.Table(k) != nil {
+			h.tables[k] = h.tableOf(k)
+		}
+	}
 	linkWatches(routes)
 	for _, r := range routes {
 		if err := h.router.add(r.method, r.template, r); err != nil {

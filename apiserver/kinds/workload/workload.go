@@ -3,6 +3,7 @@
 package workload
 
 import (
+	"strconv"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/labels"
@@ -112,10 +113,16 @@ func CheckAtMostAll(f *validation.Faults, at *validation.Path, v *metav1.IntOrSt
 	}
 }
 
-// IsZero says whether an amount is 0 of any total.
+// IsZero says whether an amount is 0 of any total. A text that is no amount, which is a fault of its own, counts as 0.
 func IsZero(v *metav1.IntOrString) bool {
-	n, ok := intorpercent.Percent(v)
-	return ok && n == 0 || !intorpercent.IsText(v) && v.GetIntVal() == 0
+	if n, ok := intorpercent.Percent(v); ok {
+		return n == 0
+	}
+	if !intorpercent.IsText(v) {
+		return v.GetIntVal() == 0
+	}
+	n, err := strconv.Atoi(v.GetStrVal())
+	return err != nil || n == 0
 }
 
 // Wide are the columns of -o wide: the containers of a template, their images, and a selector.
