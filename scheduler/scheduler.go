@@ -31,6 +31,8 @@ type Scheduler struct {
 	// budgets matter to preemption.
 	budgets *cache.Cache[*policyv1.PodDisruptionBudget]
 	storage storageCaches
+	// groups are what pods belong to.
+	groups []follower
 
 	queue    *queue.Queue
 	state    *state.State
@@ -79,6 +81,7 @@ func New(cfg Config) (*Scheduler, error) {
 		return nil, err
 	}
 	s.storage = s.newStorageCaches()
+	s.groups = s.newGroupCaches()
 	s.pods.AddHandler(cache.Handler[*corev1.Pod]{OnAdd: s.podAdded, OnUpdate: s.podUpdated, OnDelete: s.podDeleted})
 	s.nodes.AddHandler(cache.Handler[*corev1.Node]{OnAdd: s.nodeAdded, OnUpdate: s.nodeUpdated, OnDelete: s.nodeDeleted})
 	s.namespaces.AddHandler(cache.Handler[*corev1.Namespace]{
@@ -109,6 +112,9 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	g.Go(func() error { return s.storage.claims.Run(ctx) })
 	g.Go(func() error { return s.storage.volumes.Run(ctx) })
 	g.Go(func() error { return s.storage.classes.Run(ctx) })
+	for _, c := range s.groups {
+		g.Go(func() error { return c.Run(ctx) })
+	}
 	for _, p := range s.profiles {
 		g.Go(func() error { return p.events.Run(ctx) })
 	}
@@ -117,6 +123,9 @@ func (s *Scheduler) Run(ctx context.Context) error {
 		err := errors.Join(s.storage.classes.WaitForSync(ctx), s.storage.volumes.WaitForSync(ctx),
 			s.storage.claims.WaitForSync(ctx), s.budgets.WaitForSync(ctx),
 			s.nodes.WaitForSync(ctx), s.namespaces.WaitForSync(ctx), s.pods.WaitForSync(ctx))
+		for _, c := range s.groups {
+			err = errors.Join(err, c.WaitForSync(ctx))
+		}
 		if err != nil {
 			return err
 		}

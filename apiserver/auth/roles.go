@@ -49,7 +49,8 @@ var table = [...]row{
 		{Verbs: rights.Read + " delete", Resources: "pods"},
 		{Verbs: rights.Modify, Resources: "pods/status"},
 		{Verbs: "create", Resources: "pods/binding"},
-		{Verbs: rights.Read, Resources: "nodes namespaces storageclasses poddisruptionbudgets"},
+		{Verbs: rights.Read, Resources: "nodes namespaces storageclasses poddisruptionbudgets replicasets " +
+			"replicationcontrollers"},
 		{Verbs: rights.Read + " " + rights.Modify, Resources: "persistentvolumes persistentvolumeclaims"},
 		{Verbs: "listen answer", Resources: "schedulerstreams"},
 	}},

@@ -11,8 +11,7 @@ import (
 )
 
 // Group is what pods belong to together: a Service, a ReplicaSet, a StatefulSet or a ReplicationController (spec:
-// SPREAD-4). None of these kinds is served yet, so that no snapshot of a scheduler has any; they will be set from
-// there.
+// SPREAD-4).
 type Group struct {
 	Namespace string
 	// Selector says which pods of the namespace it is about. A Service without one has no pods, and is no group.

@@ -33,6 +33,7 @@ type State struct {
 	namespaces namespaces
 	budgets    budgets
 	volumes    volumes
+	groups     groups
 	// nominated are the nominations by uid, moved the uids whose nomination the snapshot may not know yet. A nominated
 	// pod that is assumed takes its room as such.
 	nominated map[string]nomination
@@ -49,9 +50,11 @@ type entry struct {
 func New() *State {
 	return &State{
 		nodes: map[string]*framework.NodeInfo{}, pods: map[string]*entry{}, dirty: map[string]struct{}{},
-		namespaces: namespaces{}, budgets: budgets{all: map[cache.Key]*framework.Budget{}},
-		volumes:   newVolumes(),
-		nominated: map[string]nomination{}, moved: map[string]struct{}{},
+		namespaces: namespaces{},
+		budgets:    budgets{all: map[cache.Key]*framework.Budget{}},
+		volumes:    newVolumes(),
+		groups:     groups{all: map[groupName]*framework.Group{}},
+		nominated:  map[string]nomination{}, moved: map[string]struct{}{},
 	}
 }
 
@@ -202,6 +205,7 @@ func (s *State) Update(snapshot *framework.Snapshot) {
 	s.namespaces.update(snapshot)
 	s.budgets.update(snapshot)
 	s.volumes.update(snapshot)
+	s.groups.update(snapshot)
 }
 
 // Assumed returns how many pods are assumed, for metrics.
