@@ -43,6 +43,7 @@ func benches() []bench {
 		{"run", benchRun},
 		{"idle", benchIdle},
 		{"containerd", benchContainerd},
+		{"workloads", benchWorkloads},
 	}
 }
 
