@@ -72,7 +72,7 @@ func (c *Config) reservedQuantity(name string) resource.Quantity {
 }
 
 // allocatable returns what pods may use: all there is, without what is reserved and what hard thresholds keep free.
-// spec: NODE-1
+// What is set aside for huge pages is not memory for anything else. spec: NODE-1
 func (c *Config) allocatable() map[string]*metav1.Quantity {
 	out := copyQuantities(c.Machine.Capacity)
 	for _, name := range []string{"cpu", "memory", "ephemeral-storage"} {
@@ -82,6 +82,11 @@ func (c *Config) allocatable() map[string]*metav1.Quantity {
 		}
 		left := have.DeepCopy()
 		left.Sub(c.reservedQuantity(name))
+		for _, a := range rules.ListOf(c.Machine.Capacity) {
+			if name == "memory" && rules.IsHugePages(a.Name) {
+				left.Sub(a.Quantity) // it is set aside for them, used or not
+			}
+		}
 		if !c.Simulated {
 			for _, t := range c.thresholds {
 				keeps := t.Signal == eviction.Memory && name == "memory" ||

@@ -8,7 +8,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"syscall"
 
@@ -17,6 +16,7 @@ import (
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/codec/value"
 	"monoplane.dev/nodeagent/criconfig"
+	"monoplane.dev/nodeagent/hostinfo"
 	"monoplane.dev/nodeagent/podstate"
 	"monoplane.dev/nodeagent/resolvconf"
 )
@@ -45,13 +45,9 @@ func bytesOf(q *metav1.Quantity) int64 {
 
 // hugePageSizes returns the sizes of huge pages that this machine has.
 func hugePageSizes() []string {
-	dirs, _ := filepath.Glob("/sys/kernel/mm/hugepages/hugepages-*kB") // the pattern is well-formed
 	var out []string
-	for _, dir := range dirs {
-		text := strings.TrimSuffix(strings.TrimPrefix(filepath.Base(dir), "hugepages-"), "kB")
-		if kib, err := strconv.ParseInt(text, 10, 64); err == nil {
-			out = append(out, criconfig.HugePageName(kib<<10))
-		}
+	for _, size := range hostinfo.HugePageSizes() {
+		out = append(out, criconfig.HugePageName(size))
 	}
 	return out
 }

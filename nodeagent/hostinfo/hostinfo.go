@@ -24,7 +24,8 @@ type Facts struct {
 	Hostname string
 	// IPs are its addresses, the primary one first; the loopback address when it has no other.
 	IPs []string
-	// Capacity holds cpu, memory, ephemeral-storage and pods.
+	// Capacity holds cpu, memory, ephemeral-storage and pods, and the huge pages of each size that the kernel has, which
+	// are part of the memory.
 	Capacity map[string]*metav1.Quantity
 	// Info is what the node's status says about the system. The agent adds the versions.
 	Info *corev1.NodeSystemInfo
@@ -50,6 +51,10 @@ func Read(dir string) Facts {
 	}
 	if total := memoryTotal(); total > 0 {
 		f.Capacity["memory"] = value.NewQuantity(*resource.NewQuantity(total, resource.BinarySI))
+	}
+	for size, bytes := range hugePages(hugePagesDir) {
+		name := "hugepages-" + resource.NewQuantity(size, resource.BinarySI).String()
+		f.Capacity[name] = value.NewQuantity(*resource.NewQuantity(bytes, resource.BinarySI))
 	}
 	if total, _ := disk(dir); total > 0 {
 		f.Capacity["ephemeral-storage"] = value.NewQuantity(*resource.NewQuantity(total, resource.BinarySI))

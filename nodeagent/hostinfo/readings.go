@@ -1,6 +1,10 @@
 package hostinfo
 
-import "time"
+import (
+	"maps"
+	"slices"
+	"time"
+)
 
 // Room is what a file system has, in bytes and inodes.
 type Room struct {
@@ -22,6 +26,9 @@ func CPUTime() time.Duration { return cpuTime() }
 
 // PIDs returns how many tasks the kernel allows and how many there are; zero when it cannot be read.
 func PIDs() (limit, used int64) { return pids() }
+
+// HugePageSizes returns the sizes of huge pages that the machine's kernel has, in bytes.
+func HugePageSizes() []int64 { return slices.Sorted(maps.Keys(hugePages(hugePagesDir))) }
 
 // Booted returns when the machine started; zero when it cannot be read.
 func Booted() time.Time { return booted() }

@@ -454,6 +454,32 @@ func TestEmptyDirs(t *testing.T) {
 	n.tearDown(p)
 }
 
+// A volume of huge pages is a file system of the kernel's for them, of the size that the pod asks for. spec: VOL-1
+func TestHugePages(t *testing.T) {
+	needsRoot(t)
+	if _, err := os.Stat("/sys/kernel/mm/hugepages/hugepages-2048kB"); err != nil {
+		t.Skip("the kernel has no huge pages of 2 MiB")
+	}
+	n := newNode(t)
+	for _, medium := range []string{"HugePages-2Mi", "HugePages"} {
+		p := pod(emptyDir("huge", &corev1.EmptyDirVolumeSource{Medium: medium}))
+		p.Spec.Containers[0].Resources = &corev1.ResourceRequirements{
+			Limits:   map[string]*metav1.Quantity{"hugepages-2Mi": {String_: "4Mi"}},
+			Requests: map[string]*metav1.Quantity{"hugepages-2Mi": {String_: "4Mi"}},
+		}
+		n.setUp(p)
+		dir := n.given(p)["/huge"]
+		var s unix.Statfs_t
+		if err := unix.Statfs(dir, &s); err != nil || s.Type != unix.HUGETLBFS_MAGIC || s.Bsize != 2<<20 || s.Blocks != 2 {
+			t.Errorf("%s: %s has type %x, %d pages of %d, %v", medium, dir, s.Type, s.Blocks, s.Bsize, err)
+		}
+		n.tearDown(p)
+		if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%s: %s is left: %v", medium, dir, err)
+		}
+	}
+}
+
 func TestHostPaths(t *testing.T) {
 	n := newNode(t)
 	dir := t.TempDir()

@@ -330,6 +330,8 @@ func TestMain(m *testing.M) {
 		os.Exit(tracerHelper())
 	case "confined":
 		os.Exit(confinedHelper())
+	case "huge":
+		os.Exit(hugeHelper())
 	case "agent":
 		os.Exit(agentHelper())
 	}

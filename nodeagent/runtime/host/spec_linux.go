@@ -2,6 +2,7 @@ package host
 
 import (
 	"fmt"
+	"math"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -207,6 +208,14 @@ func limits(res *runtimeapi.LinuxContainerResources) (cgroup.Limits, []string) {
 	lim := cgroup.Limits{
 		MemoryBytes: res.GetMemoryLimitInBytes(), CPUQuota: res.GetCpuQuota(), CPUPeriod: res.GetCpuPeriod(),
 		CPUShares: res.GetCpuShares(), CPUs: res.GetCpusetCpus(),
+	}
+	for _, h := range res.GetHugepageLimits() {
+		if n := h.GetLimit(); n > 0 { // Who asks for none is trusted to take none, which saves everybody a cgroup.
+			if lim.HugePages == nil {
+				lim.HugePages = make(map[string]int64)
+			}
+			lim.HugePages[h.GetPageSize()] = int64(min(n, math.MaxInt64))
+		}
 	}
 	var warnings []string
 	for k, v := range res.GetUnified() {

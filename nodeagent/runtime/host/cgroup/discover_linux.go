@@ -15,17 +15,20 @@ import (
 // Manager knows where groups can be made. The zero Manager makes none.
 type Manager struct {
 	unified string            // The parent's directory in cgroup2; "" when it is of no use.
-	v1      map[string]string // By controller (memory, cpu, pids, cpuset): the parent's directory.
+	v1      map[string]string // By controller: the parent's directory.
 	why     string            // Why there is no group that can be killed as a whole.
 }
 
 // Controllers that limits may need.
 const (
-	memory = "memory"
-	cpu    = "cpu"
-	pids   = "pids"
-	cpuset = "cpuset"
+	memory  = "memory"
+	cpu     = "cpu"
+	pids    = "pids"
+	cpuset  = "cpuset"
+	hugetlb = "hugetlb"
 )
+
+var controllers = [...]string{memory, cpu, pids, cpuset, hugetlb}
 
 // Discover looks at what is mounted and writable. parent is a path inside each hierarchy; empty means the group of
 // this process.
@@ -55,7 +58,7 @@ func Discover(parent string) *Manager {
 			m.unified, m.why = dir, ""
 			continue
 		}
-		for _, c := range []string{memory, cpu, pids, cpuset} {
+		for _, c := range controllers {
 			if dir, err := mt.dir(own[c], parent); err == nil && mt.controllers[c] && unix.Access(dir, unix.W_OK) == nil {
 				m.v1[c] = dir
 			}

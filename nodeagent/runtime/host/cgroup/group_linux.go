@@ -17,7 +17,7 @@ func (m *Manager) Pod(sandboxID string) sys.Cgroup {
 		g.Unified = filepath.Join(m.unified, name)
 	}
 	seen := map[string]bool{}
-	for _, c := range []string{memory, cpu, pids, cpuset} {
+	for _, c := range controllers {
 		if dir := m.v1[c]; dir != "" && !seen[dir] {
 			seen[dir] = true
 			g.V1 = append(g.V1, filepath.Join(dir, name))

@@ -3,8 +3,10 @@ package cgroup
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -21,6 +23,8 @@ type Limits struct {
 	PIDs      int64
 	// CPUs is a list such as "0-3,7".
 	CPUs string
+	// HugePages are bytes by the size of the pages in the kernel's words, such as "2MB".
+	HugePages map[string]int64
 }
 
 // Split returns the limits that are those of was, and the others.
@@ -81,6 +85,11 @@ func (l Limits) settings() []setting {
 	if l.CPUs != "" {
 		out = append(out, setting{"the cpu set", cpuset, []fileValue{{"cpuset.cpus", l.CPUs}},
 			[]fileValue{{"cpuset.cpus", l.CPUs}}})
+	}
+	for _, size := range slices.Sorted(maps.Keys(l.HugePages)) {
+		n := strconv.FormatInt(l.HugePages[size], 10)
+		out = append(out, setting{"the limit of " + size + " huge pages", hugetlb,
+			[]fileValue{{"hugetlb." + size + ".max", n}}, []fileValue{{"hugetlb." + size + ".limit_in_bytes", n}}})
 	}
 	return append(out, l.share()...)
 }
