@@ -100,6 +100,10 @@ kills-containerd: build act ## Play scenarios of pods while containerd is killed
 	cd test && go test -tags rootonly -count=1 -timeout 24h -v -run '^TestRootContainerdUnderKills$$' ./e2e \
 	  -runtimekills $${COUNT:-100} -runtimekillseed $${SEED:-0}
 
+.PHONY: flood
+flood: build ## Let a pod write a flood of logs as fast as it can, and see what of it stays on the disk (SIZE=1000, in MB)
+	cd test && MONOPLANE_FLOOD=$${SIZE:-1000} go test -count=1 -v -run '^TestBadLogFlood$$' ./e2e
+
 .PHONY: clean
 clean: ## Remove what was built
 	rm -rf $(BIN)

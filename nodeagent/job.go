@@ -27,8 +27,8 @@ import (
 // Deadlines of calls. One to the runtime that makes or removes something gets runtimeTimeout, what brings up or takes
 // down a network sandboxTimeout, and a stop stopMargin on top of its grace period. A list gets listTimeout and the
 // status of one thing lookTimeout: a runtime answers these from memory. The runtime takes up a start within
-// startTimeout or never. When the connection breaks meanwhile, most likely because the runtime dies, the container gets
-// lostTimeout to be seen to run; then it is removed, after which it cannot start, and another is made.
+// startTimeout or never. When the connection breaks meanwhile, most likely because the runtime dies, the container
+// gets lostTimeout to be seen to run; then it is removed, after which it cannot start, and another is made.
 const (
 	runtimeTimeout = 2 * time.Minute
 	sandboxTimeout = 4 * time.Minute

@@ -11,8 +11,8 @@ import (
 	"monoplane.dev/nodeagent/podstate"
 )
 
-// rotateOnce looks at the log of every running container once. spec: CTR-8
-func (a *Agent) rotateOnce(ctx context.Context) {
+// rotateOnce looks at the log of every running container once, and reports whether any was rotated. spec: CTR-8
+func (a *Agent) rotateOnce(ctx context.Context) (rotated bool) {
 	for _, w := range a.list() {
 		var dir string
 		var running []podstate.Instance
@@ -29,6 +29,7 @@ func (a *Agent) rotateOnce(ctx context.Context) {
 			err := podlog.Rotate(filepath.Join(dir, criconfig.LogName(in.Name, in.Attempt)), a.cfg.LogMaxSize,
 				a.cfg.LogMaxFiles, now(),
 				func() error {
+					rotated = true
 					ctx, cancel := context.WithTimeout(ctx, lookTimeout) // the others wait for it
 					defer cancel()
 					_, err := a.cfg.Runtime.ReopenContainerLog(ctx, &runtimeapi.ReopenContainerLogRequest{ContainerId: in.ID})
@@ -40,4 +41,5 @@ func (a *Agent) rotateOnce(ctx context.Context) {
 			}
 		}
 	}
+	return rotated
 }

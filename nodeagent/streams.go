@@ -128,15 +128,12 @@ func (a *Agent) logPath(w *worker, container string, previous bool) (path string
 
 // rotateLogs rotates logs that have grown too large, until ctx ends.
 func (a *Agent) rotateLogs(ctx context.Context) error {
-	const interval = 10 * time.Second
-	tick := time.NewTicker(interval)
-	defer tick.Stop()
-	for {
-		select {
-		case <-tick.C:
-			a.rotateOnce(ctx)
-		case <-ctx.Done():
-			return ctx.Err()
+	const interval, inFlood = 10 * time.Second, time.Second
+	for wait := interval; sleep(ctx, wait); {
+		wait = interval
+		if a.rotateOnce(ctx) {
+			wait = inFlood
 		}
 	}
+	return ctx.Err()
 }

@@ -1,14 +1,17 @@
 package podlog
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -304,4 +307,56 @@ func FuzzRead(f *testing.F) {
 			t.Fatalf("%d bytes, %v", n, err)
 		}
 	})
+}
+
+// What a flood has written between two looks does not keep its room: of what is moved aside the end stays, and readers
+// read on where they are. spec: CTR-8
+func TestFloodIsTrimmed(t *testing.T) {
+	const size = 1 << 20
+	path := filepath.Join(t.TempDir(), "0.log")
+	f, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := bufio.NewWriter(f)
+	lines := 0
+	for written := 0; written < 10*size; lines++ {
+		n, _ := fmt.Fprintf(w, "2026-01-01T00:00:00Z stdout F line %d %s\n", lines, strings.Repeat("x", 100))
+		written += n
+	}
+	if err := errors.Join(w.Flush(), f.Close()); err != nil {
+		t.Fatal(err)
+	}
+	moved := time.Date(2026, 1, 1, 0, 0, 1, 0, time.UTC)
+	reopen := func() error { return os.WriteFile(path, nil, 0o600) }
+	if err := Rotate(path, size, 3, moved, reopen); err != nil {
+		t.Fatal(err)
+	}
+	files, err := Files(path)
+	if err != nil || len(files) != 2 {
+		t.Fatal(files, err)
+	}
+	var info syscall.Stat_t
+	if err := syscall.Stat(files[1], &info); err != nil {
+		t.Fatal(err)
+	}
+	if runtime.GOOS == "linux" && info.Blocks*512 > 2*size {
+		t.Errorf("%d bytes have %d on the disk", info.Size, info.Blocks*512)
+	}
+	first, last, n := "", "", 0
+	err = Read(t.Context(), files[1], Options{Tail: -1, Limit: -1}, never, func(b []byte) error {
+		for line := range strings.Lines(string(b)) {
+			if n++; first == "" {
+				first = line
+			}
+			last = line
+		}
+		return nil
+	})
+	if err != nil || !strings.HasPrefix(first, "line ") || !strings.HasPrefix(last, fmt.Sprintf("line %d ", lines-1)) {
+		t.Errorf("read from %.20q to %.20q, %v", first, last, err)
+	}
+	if n > lines/5 {
+		t.Errorf("%d of %d lines are left", n, lines)
+	}
 }

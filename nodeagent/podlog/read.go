@@ -126,6 +126,7 @@ func (r *reader) open(path string, tail int64) error {
 	}
 	at, err := tailStart(f, tail)
 	if err == nil {
+		at = max(at, dataStart(f))
 		_, err = f.Seek(at, io.SeekStart)
 	}
 	if err != nil {
@@ -170,7 +171,8 @@ func (r *reader) drain(ctx context.Context) error {
 		r.line = append(r.line, piece...)
 		switch {
 		case err == nil:
-			if e := r.take(bytes.TrimSuffix(r.line, []byte{'\n'})); e != nil {
+			// Room that was given back to the disk reads as zeros.
+			if e := r.take(bytes.TrimLeft(bytes.TrimSuffix(r.line, []byte{'\n'}), "\x00")); e != nil {
 				return e
 			}
 			r.line = r.line[:0]

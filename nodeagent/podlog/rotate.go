@@ -9,6 +9,13 @@ import (
 	"time"
 )
 
+// most is how many times the size at which a log is rotated what was moved aside may have; of more the end is kept.
+// What is little anyway stays whole.
+const (
+	most   = 2
+	little = 1 << 20
+)
+
 // Rotate moves the log at path aside, if it has at least the given size, has reopen make the runtime write to a new
 // file, and removes the oldest of the files moved aside so that at most keep files are left. When reopen fails
 // the log is moved back, so that nothing is written out of sight. spec: CTR-8
@@ -29,6 +36,11 @@ func Rotate(path string, size int64, keep int, now time.Time, reopen func() erro
 			err = errors.Join(err, os.Rename(aside, path))
 		}
 		return err
+	}
+	if info.Size() > max(most*size, little) { // a flood between two looks
+		if err := trim(aside, size); err != nil {
+			return err
+		}
 	}
 	old, err := Files(path)
 	if err != nil {

@@ -65,7 +65,7 @@ func TestDocs(t *testing.T) {
 var (
 	testName = regexp.MustCompile(`(?m)^func (Test\w+)\(t \*testing\.T\)`)
 	// badTest are the tests of bad input that no file of testdata can say.
-	badTest = regexp.MustCompile(`^Test(Root)?Bad(Runtime|Disk)`)
+	badTest = regexp.MustCompile(`^Test(Root)?Bad(Runtime|Disk|Log)`)
 )
 
 // testsOf returns the names of all tests below directories.
