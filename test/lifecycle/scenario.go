@@ -121,6 +121,30 @@ func (s *Scenario) Disturbed() *Scenario {
 	return &out
 }
 
+// CutOff returns the scenario with those of its statements that hold also when the runtime dies on the way; ok is false
+// where none do. A start that is cut off may have failed, by the runtime's word, which ends what does not run again by
+// policy, a hook after the start that is cut off kills the container, and a deadline passes meanwhile.
+func (s *Scenario) CutOff() (out *Scenario, ok bool) {
+	if s.Pod.Spec.RestartPolicy != "" && s.Pod.Spec.RestartPolicy != corev1.RestartPolicyAlways ||
+		s.Pod.Spec.ActiveDeadlineSeconds != nil {
+		return nil, false
+	}
+	for _, c := range s.containers() {
+		if c.RestartPolicy != nil && *c.RestartPolicy != corev1.ContainerRestartPolicyAlways ||
+			c.Lifecycle != nil && c.Lifecycle.PostStart != nil {
+			return nil, false
+		}
+	}
+	d := *s
+	d.disturbed, d.expect = true, nil
+	for _, line := range s.expect {
+		if strings.HasPrefix(line, "marks ") || strings.HasPrefix(line, "begins ") {
+			d.expect = append(d.expect, line)
+		}
+	}
+	return &d, len(d.expect) > 0
+}
+
 // containers returns pointers to all containers of the manifest.
 func (s *Scenario) containers() []*corev1.Container {
 	var out []*corev1.Container
