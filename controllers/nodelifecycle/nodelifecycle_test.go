@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -37,7 +38,7 @@ type world struct {
 	agents map[string]context.CancelFunc
 	stop   func()
 	// skew is by how much the agents' clocks are wrong.
-	skew time.Duration
+	skew atomic.Int64
 }
 
 func inWorld(t *testing.T, f func(w *world)) {
@@ -123,6 +124,9 @@ func (w *world) speak(name string) {
 	synctest.Wait()
 }
 
+// now is the time by the agents' clocks.
+func (w *world) now() time.Time { return time.Now().Add(time.Duration(w.skew.Load())) }
+
 func (w *world) silence(name string) {
 	w.agents[name]()
 	delete(w.agents, name)
@@ -146,8 +150,8 @@ func (w *world) reportAs(ctx context.Context, name, ready string) {
 	for kind, status := range map[string]string{"Ready": ready, "MemoryPressure": "False", "DiskPressure": "False",
 		"PIDPressure": "False"} {
 		n.Status.Conditions = append(n.Status.Conditions, &corev1.NodeCondition{
-			Type: kind, Status: status, Reason: "Said", LastHeartbeatTime: value.Time(time.Now().Add(w.skew)),
-			LastTransitionTime: value.Time(time.Now().Add(w.skew)),
+			Type: kind, Status: status, Reason: "Said", LastHeartbeatTime: value.Time(w.now()),
+			LastTransitionTime: value.Time(w.now()),
 		})
 	}
 	req := &corev1.UpdateNodeRequest{Name: name, Object: n}
@@ -163,7 +167,7 @@ func (w *world) renew(ctx context.Context, name string) {
 		Metadata: &metav1.ObjectMeta{Namespace: builtin.NodeLeases, Name: name},
 		Spec: &coordinationv1.LeaseSpec{
 			HolderIdentity: proto.String(name), LeaseDurationSeconds: proto.Int32(40),
-			RenewTime: value.MicroTime(time.Now().Add(w.skew)),
+			RenewTime: value.MicroTime(w.now()),
 		},
 	}
 	have, err := leases.Get(ctx, &metav1.GetRequest{Namespace: builtin.NodeLeases, Name: name})
@@ -321,7 +325,8 @@ func TestGraceCountsWhileSomebodyListens(t *testing.T) {
 		w.is("b", "Unknown", lost)
 
 		// Clocks that jump are those of agents that speak.
-		for _, w.skew = range []time.Duration{time.Hour, -24 * time.Hour, 0} {
+		for _, skew := range []time.Duration{time.Hour, -24 * time.Hour, 0} {
+			w.skew.Store(int64(skew))
 			time.Sleep(2 * time.Minute)
 			w.is("a", "True", "")
 		}
@@ -366,10 +371,9 @@ func TestAwayIsNotSilence(t *testing.T) {
 		w.nodes("", "a", "b")
 		w.control(controller.NodeLifecycle{})
 		time.Sleep(time.Minute)
-		late := true
-		w.server.React(func(ctx context.Context, method string, _ any) error {
-			if method == coordinationv1.Leases_List_FullMethodName && late {
-				late = false
+		var late atomic.Bool
+		w.server.React(func(_ context.Context, method string, _ any) error {
+			if method == coordinationv1.Leases_List_FullMethodName && late.CompareAndSwap(false, true) {
 				time.Sleep(time.Minute) // the controller hangs, and nobody renews
 			}
 			return nil
@@ -381,7 +385,7 @@ func TestAwayIsNotSilence(t *testing.T) {
 		w.is("a", "True", "")
 		time.Sleep(20 * time.Second)
 		w.is("a", "Unknown", lost)
-		if late {
+		if !late.Load() {
 			t.Error("nothing was tested")
 		}
 	})
@@ -398,11 +402,10 @@ func TestLiveReadsDecide(t *testing.T) {
 			w.nodes("", "a", "b")
 			w.control(controller.NodeLifecycle{})
 			w.silence("a")
-			spoke := 0
+			var spoke atomic.Int64
 			w.server.React(func(ctx context.Context, m string, req any) error {
 				if r, ok := req.(*metav1.GetRequest); m == method && ok && r.GetName() == "a" && ctx.Value(own{}) == nil &&
-					spoke == 0 {
-					spoke++
+					spoke.CompareAndSwap(0, 1) {
 					own := context.WithValue(ctx, own{}, true)
 					if what == "lease" {
 						w.renew(own, "a")
@@ -415,8 +418,8 @@ func TestLiveReadsDecide(t *testing.T) {
 			time.Sleep(70 * time.Second)
 			w.is("a", "True", "")
 			time.Sleep(time.Minute)
-			if w.is("a", "Unknown", lost); spoke != 1 {
-				t.Errorf("the agent spoke %d times", spoke)
+			if w.is("a", "Unknown", lost); spoke.Load() != 1 {
+				t.Error("nothing was tested")
 			}
 		})
 	}
@@ -538,7 +541,7 @@ func TestFlapping(t *testing.T) {
 		w.nodes("", "a", "b", "c", "d", "e")
 		w.control(controller.NodeLifecycle{MonitorGrace: 10 * time.Second, MonitorPeriod: time.Second, EvictionRate: 0.01})
 		begin := time.Now()
-		turns := 0
+		var turns atomic.Int64
 		w.server.After(func(_ context.Context, method string, req, _ any) error {
 			r, ok := req.(*corev1.UpdateNodeRequest)
 			if !ok || method != corev1.Nodes_Update_FullMethodName {
@@ -546,7 +549,7 @@ func TestFlapping(t *testing.T) {
 			}
 			for _, taint := range r.GetObject().GetSpec().GetTaints() {
 				if taint.GetEffect() == "NoExecute" && time.Since(value.GoTime(taint.GetTimeAdded())) < time.Second {
-					turns++
+					turns.Add(1)
 				}
 			}
 			return nil
@@ -562,8 +565,8 @@ func TestFlapping(t *testing.T) {
 			w.is("a", "True", "")
 			w.is("b", "True", "")
 		}
-		if most := 1 + int(time.Since(begin)/(100*time.Second)); turns > most || turns < 2 {
-			t.Errorf("%d nodes were evicted in %v; want %d at most", turns, time.Since(begin), most)
+		if most := 1 + int64(time.Since(begin)/(100*time.Second)); turns.Load() > most || turns.Load() < 2 {
+			t.Errorf("%d nodes were evicted in %v; want %d at most", turns.Load(), time.Since(begin), most)
 		}
 	})
 }

@@ -144,7 +144,7 @@ func randomHistory(w *world, r *rand.Rand) {
 				w.speak(name)
 			}
 		case 6:
-			w.skew = time.Duration(r.IntN(7200)-3600) * time.Second
+			w.skew.Store(int64(r.IntN(7200)-3600) * int64(time.Second))
 		case 7:
 			w.server.Cut()
 		case 8:

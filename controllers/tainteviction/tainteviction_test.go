@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -230,7 +231,7 @@ func TestEviction(t *testing.T) {
 // spec: DEL-8, DEL-11, NODE-3
 func TestOnlyWhatIsMeant(t *testing.T) {
 	inWorld(t, func(w *world) {
-		deletions := 0
+		var deletions atomic.Int64
 		w.pod("going")
 		if _, err := w.c.Pods.Delete(w.Context(), &metav1.DeleteRequest{Namespace: "ns", Name: "going"}); err != nil {
 			t.Fatal(err)
@@ -238,11 +239,12 @@ func TestOnlyWhatIsMeant(t *testing.T) {
 		w.pod("replaced")
 		w.pod("tolerates")
 		w.pod("plain")
-		down := true
+		var down atomic.Bool
+		down.Store(true)
 		w.server.React(func(ctx context.Context, method string, req any) error {
 			switch method {
 			case corev1.Nodes_Get_FullMethodName:
-				if down {
+				if down.Load() {
 					return apierrors.New(apierrors.ServiceUnavailable, "down")
 				}
 			case corev1.Pods_Delete_FullMethodName:
@@ -256,7 +258,7 @@ func TestOnlyWhatIsMeant(t *testing.T) {
 				if r.GetOptions() == nil {
 					return nil // the test's own
 				}
-				deletions++
+				deletions.Add(1)
 				switch r.GetName() {
 				case "replaced": // at the last moment
 					zero := int64(0)
@@ -282,13 +284,13 @@ func TestOnlyWhatIsMeant(t *testing.T) {
 		})
 		w.taint("a")
 		time.Sleep(10 * time.Minute)
-		if deletions != 0 {
-			t.Errorf("%d deletions while the node cannot be read", deletions)
+		if n := deletions.Load(); n != 0 {
+			t.Errorf("%d deletions while the node cannot be read", n)
 		}
-		down = false
+		down.Store(false)
 		time.Sleep(10 * time.Minute)
-		if deletions != 3 {
-			t.Errorf("%d deletions were tried, want 3", deletions)
+		if n := deletions.Load(); n != 3 {
+			t.Errorf("%d deletions were tried, want 3", n)
 		}
 		for name, want := range map[string]bool{"going": true, "plain": true, "replaced": false, "tolerates": false} {
 			p := w.get(name)
