@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -356,6 +357,7 @@ func TestOutOfService(t *testing.T) {
 			w.pod("stays-"+node, node, "Running")
 		}
 	}, func(w *world) {
+		var mu sync.Mutex
 		var failed, removed []string
 		w.server.React(func(_ context.Context, method string, req any) error {
 			switch method {
@@ -364,8 +366,12 @@ func TestOutOfService(t *testing.T) {
 				if r.GetName() == "going-back" {
 					state(w, "back", "Unknown") // the taint goes at the last moment
 				}
+				mu.Lock()
+				defer mu.Unlock()
 				failed = append(failed, r.GetName()+" "+string(r.GetObject().GetStatus().AppendJSON(nil)))
 			case corev1.Pods_Delete_FullMethodName:
+				mu.Lock()
+				defer mu.Unlock()
 				if r := req.(*metav1.DeleteRequest); r.GetOptions() != nil {
 					removed = append(removed, r.GetName())
 					if r.GetOptions().GetPreconditions().GetUid() == "" || r.GetOptions().GetGracePeriodSeconds() != 0 {
@@ -388,6 +394,8 @@ func TestOutOfService(t *testing.T) {
 				t.Errorf("pod %s is there: %t, want %t: %v", name, p != nil, want, p.GetStatus())
 			}
 		}
+		mu.Lock()
+		defer mu.Unlock()
 		if !slices.Equal(removed, []string{"going-out"}) || w.removed("out-of-service") != 1 {
 			t.Errorf("removed %v, counted %d", removed, w.removed("out-of-service"))
 		}
