@@ -14,6 +14,7 @@ import (
 
 	corev1 "monoplane.dev/api/core/v1"
 	"monoplane.dev/nodeagent/volumes/csi"
+	"monoplane.dev/nodeagent/volumes/payload"
 )
 
 // byDriver is a volume that a driver on the node makes for the pod. Volumes of drivers that a claim is bound to come
@@ -47,7 +48,8 @@ func (d byDriver) setUp(ctx context.Context, v *volume) (place, error) {
 		}
 	}
 	at := place{ReadOnly: from.GetReadOnly()}
-	return at, d.m.drive(ctx, v, want, &at)
+	_, err = d.m.drive(ctx, v, want, &at)
+	return at, err
 }
 
 // persistent brings a volume of a driver that a claim is bound to.
@@ -73,29 +75,35 @@ func (d byDriver) persistent(ctx context.Context, b *bound, at *place) error {
 			return err
 		}
 	}
-	if err := d.m.drive(ctx, b.volume, want, at); err != nil || at.ReadOnly || from.GetFsType() == "" ||
+	given, err := d.m.drive(ctx, b.volume, want, at)
+	if err != nil || given || at.ReadOnly || from.GetFsType() == "" ||
 		!slices.Contains(b.pv.GetSpec().GetAccessModes(), "ReadWriteOnce") {
 		return err
 	}
 	return b.give(at.Path, false)
 }
 
-// drive has the driver set a volume up. That it was asked to is noted first, so that it is asked to release the volume
-// whatever comes of it.
-func (m *Manager) drive(ctx context.Context, v *volume, want csi.Volume, at *place) error {
+// drive has the driver set a volume up, and reports whether the driver gives it to the pod's fsGroup. That it was
+// asked to is noted first, so that it is asked to release the volume whatever comes of it.
+func (m *Manager) drive(ctx context.Context, v *volume, want csi.Volume, at *place) (given bool, err error) {
+	if group := payload.FSGroup(v.pod); group != nil {
+		want.Group = fmt.Sprint(*group)
+	}
 	at.Path, at.Held = want.Target, true
 	at.Plugin = byDriver{}.name()
 	at.Driven = &driven{Driver: want.Driver, Handle: want.Handle, Staging: want.Staging, Target: want.Target,
 		Ephemeral: want.Ephemeral}
 	m.shared.Lock()
-	err := reserve(v, *at)
+	err = reserve(v, *at)
 	m.shared.Unlock()
 	if err != nil {
-		return err
+		return false, err
 	}
-	return m.alone(ctx, at.Driven.key(), "making the volume usable", func(ctx context.Context) error {
-		return csi.Drivers{Registry: m.cfg.RegistryDir}.SetUp(ctx, want)
+	err = m.alone(ctx, at.Driven.key(), "making the volume usable", func(ctx context.Context) (err error) {
+		given, err = csi.Drivers{Registry: m.cfg.RegistryDir}.SetUp(ctx, want)
+		return err
 	})
+	return given, err
 }
 
 // key is what pods that share the volume take turns by, so that it is not unstaged while another needs it.

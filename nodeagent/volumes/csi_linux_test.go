@@ -30,6 +30,7 @@ type driver struct {
 	calls  []string
 	fail   error
 	hang   bool
+	group  bool // it gives volumes to a group itself
 	server *grpc.Server
 }
 
@@ -66,11 +67,27 @@ func (d *driver) NotifyRegistrationStatus(
 func (d *driver) NodeGetCapabilities(
 	context.Context, *spec.NodeGetCapabilitiesRequest,
 ) (*spec.NodeGetCapabilitiesResponse, error) {
-	return &spec.NodeGetCapabilitiesResponse{Capabilities: []*spec.NodeServiceCapability{{
-		Type: &spec.NodeServiceCapability_Rpc{Rpc: &spec.NodeServiceCapability_RPC{
-			Type: spec.NodeServiceCapability_RPC_STAGE_UNSTAGE_VOLUME,
-		}},
-	}}}, nil
+	out := &spec.NodeGetCapabilitiesResponse{}
+	add := func(what spec.NodeServiceCapability_RPC_Type) {
+		out.Capabilities = append(out.Capabilities, &spec.NodeServiceCapability{
+			Type: &spec.NodeServiceCapability_Rpc{Rpc: &spec.NodeServiceCapability_RPC{Type: what}},
+		})
+	}
+	add(spec.NodeServiceCapability_RPC_STAGE_UNSTAGE_VOLUME)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.group {
+		add(spec.NodeServiceCapability_RPC_VOLUME_MOUNT_GROUP)
+	}
+	return out, nil
+}
+
+// forGroup says to which group a driver is to give a volume.
+func forGroup(c *spec.VolumeCapability) string {
+	if group := c.GetMount().GetVolumeMountGroup(); group != "" {
+		return " for group " + group
+	}
+	return ""
 }
 
 // does notes a call, and fails or hangs as it is told.
@@ -88,15 +105,16 @@ func (d *driver) does(ctx context.Context, format string, args ...any) error {
 func (d *driver) NodeStageVolume(
 	ctx context.Context, r *spec.NodeStageVolumeRequest,
 ) (*spec.NodeStageVolumeResponse, error) {
-	return &spec.NodeStageVolumeResponse{}, d.does(ctx, "stage %s %v", r.VolumeId, r.Secrets)
+	return &spec.NodeStageVolumeResponse{}, d.does(ctx, "stage %s %v%s", r.VolumeId, r.Secrets,
+		forGroup(r.VolumeCapability))
 }
 
 func (d *driver) NodePublishVolume(
 	ctx context.Context, r *spec.NodePublishVolumeRequest,
 ) (*spec.NodePublishVolumeResponse, error) {
-	err := d.does(ctx, "publish %.4s to %s for %s staged %t secrets %v", r.VolumeId,
+	err := d.does(ctx, "publish %.4s to %s for %s staged %t secrets %v%s", r.VolumeId,
 		filepath.Base(filepath.Dir(r.TargetPath)), r.VolumeContext["csi.storage.k8s.io/pod.name"],
-		r.StagingTargetPath != "", r.Secrets)
+		r.StagingTargetPath != "", r.Secrets, forGroup(r.VolumeCapability))
 	if err == nil {
 		err = os.MkdirAll(r.TargetPath, 0o755)
 	}
@@ -179,6 +197,43 @@ func TestVolumesOfDrivers(t *testing.T) {
 	d.expect(t, "unpublish h")
 	n.tearDown(second)
 	d.expect(t, "unpublish h; unstage h")
+}
+
+// A driver that can give a volume to a group is asked to, for the pod's fsGroup; nobody else does so then. spec: SEC-1
+func TestDriversGiveVolumesToAGroup(t *testing.T) {
+	n := newNode(t)
+	d := runDriver(t, filepath.Join(filepath.Dir(n.dir), "registry"))
+	n.bind(&corev1.PersistentVolumeSource{Csi: &corev1.CSIPersistentVolumeSource{
+		Driver: "d.example.com", VolumeHandle: "h", FsType: "ext4",
+	}}, "ReadWriteOnce")
+	// As who the test runs: the files are that group's already, and anybody may say so again.
+	group := int64(os.Getgid())
+	p := pod(claim("v"))
+	p.Spec.SecurityContext = &corev1.PodSecurityContext{FsGroup: &group}
+	mode := func() os.FileMode {
+		info, err := os.Stat(n.given(p)["/v"])
+		if err != nil {
+			t.Fatal(err)
+		}
+		return info.Mode() & os.ModeSetgid
+	}
+	n.setUp(p)
+	d.expect(t, "stage h map[]; publish h to pv for a staged true secrets map[]")
+	if mode() == 0 {
+		t.Error("the agent has not given the volume to the group, nor has the driver")
+	}
+	n.tearDown(p)
+	d.did()
+	d.mu.Lock()
+	d.group = true
+	d.mu.Unlock()
+	n.setUp(p)
+	d.expect(t, fmt.Sprintf("stage h map[] for group %d; publish h to pv for a staged true secrets map[] for group %[1]d",
+		group))
+	if mode() != 0 {
+		t.Error("the agent has given the volume to the group, which is the driver's")
+	}
+	n.tearDown(p)
 }
 
 // A driver that fails, hangs or is dead holds up the pods that use it and no others; what it was asked to do, it is

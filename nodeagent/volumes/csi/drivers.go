@@ -48,6 +48,8 @@ type Volume struct {
 	FSType   string
 	Options  []string
 	Mode     spec.VolumeCapability_AccessMode_Mode
+	// Group is the group that is to own the files, for drivers that give them to it themselves; empty for none.
+	Group string
 	// Context holds the volume's attributes and who the pod is.
 	Context map[string]string
 	// StageSecrets and PublishSecrets are the credentials.
@@ -56,24 +58,27 @@ type Volume struct {
 	Ephemeral bool
 }
 
-// SetUp makes a volume usable at its Target. It can be called again.
-func (d Drivers) SetUp(ctx context.Context, v Volume) error {
-	return d.with(ctx, v.Driver, func(ctx context.Context, node spec.NodeClient) error {
+// SetUp makes a volume usable at its Target, and reports whether the driver gives it to the Group. It can be called
+// again.
+func (d Drivers) SetUp(ctx context.Context, v Volume) (given bool, err error) {
+	err = d.with(ctx, v.Driver, func(ctx context.Context, node spec.NodeClient) error {
+		mount := &spec.VolumeCapability_MountVolume{FsType: v.FSType, MountFlags: v.Options}
 		how := &spec.VolumeCapability{
 			AccessMode: &spec.VolumeCapability_AccessMode{Mode: v.Mode},
-			AccessType: &spec.VolumeCapability_Mount{Mount: &spec.VolumeCapability_MountVolume{
-				FsType: v.FSType, MountFlags: v.Options,
-			}},
+			AccessType: &spec.VolumeCapability_Mount{Mount: mount},
 		}
-		stages, err := stages(ctx, node)
+		can, err := capabilities(ctx, node)
 		if err != nil {
 			return err
+		}
+		if given = v.Group != "" && can[spec.NodeServiceCapability_RPC_VOLUME_MOUNT_GROUP]; given {
+			mount.VolumeMountGroup = v.Group
 		}
 		request := &spec.NodePublishVolumeRequest{
 			VolumeId: v.Handle, TargetPath: v.Target, VolumeCapability: how, Readonly: v.ReadOnly, VolumeContext: v.Context,
 			Secrets: v.PublishSecrets,
 		}
-		if stages && !v.Ephemeral {
+		if can[spec.NodeServiceCapability_RPC_STAGE_UNSTAGE_VOLUME] && !v.Ephemeral {
 			request.StagingTargetPath = v.Staging
 			if err := os.MkdirAll(v.Staging, 0o750); err != nil {
 				return err
@@ -92,6 +97,7 @@ func (d Drivers) SetUp(ctx context.Context, v Volume) error {
 		_, err = node.NodePublishVolume(ctx, request)
 		return said("NodePublishVolume", err)
 	})
+	return given, err
 }
 
 // Release takes a volume away from a pod, and from the node as well when the pod was the last that used it.
@@ -116,18 +122,17 @@ func (d Drivers) Release(ctx context.Context, v Volume, last bool) error {
 	})
 }
 
-// stages reports whether the driver wants volumes to be staged.
-func stages(ctx context.Context, node spec.NodeClient) (bool, error) {
+// capabilities returns what the driver can do.
+func capabilities(ctx context.Context, node spec.NodeClient) (map[spec.NodeServiceCapability_RPC_Type]bool, error) {
 	can, err := node.NodeGetCapabilities(ctx, &spec.NodeGetCapabilitiesRequest{})
 	if err != nil {
-		return false, said("NodeGetCapabilities", err)
+		return nil, said("NodeGetCapabilities", err)
 	}
+	out := make(map[spec.NodeServiceCapability_RPC_Type]bool)
 	for _, c := range can.GetCapabilities() {
-		if c.GetRpc().GetType() == spec.NodeServiceCapability_RPC_STAGE_UNSTAGE_VOLUME {
-			return true, nil
-		}
+		out[c.GetRpc().GetType()] = true
 	}
-	return false, nil
+	return out, nil
 }
 
 // said says which call failed; nil stays nil.
