@@ -150,8 +150,8 @@ type DeploymentSpec struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// How many pods; 1 when absent.
 	Replicas *int32 `protobuf:"varint,1,opt,name=replicas,proto3,oneof" json:"replicas,omitempty"`
-	// Which ReplicaSets and pods belong to the Deployment, by their labels. It must match those of the template, and cannot
-	// be changed.
+	// Which ReplicaSets and pods belong to the Deployment, by their labels. It must match those of the template, and
+	// cannot be changed.
 	Selector *v1.LabelSelector `protobuf:"bytes,2,opt,name=selector,proto3,oneof" json:"selector,omitempty"`
 	// What the pods are made of. A change begins a rollout.
 	Template *v11.PodTemplateSpec `protobuf:"bytes,3,opt,name=template,proto3" json:"template,omitempty"`

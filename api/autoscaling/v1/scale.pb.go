@@ -23,8 +23,8 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Scale is how many replicas an object of any kind has and is to have. It is the body of subresource scale of the kinds
-// that have replicas, such as Deployment; nothing of it is stored.
+// Scale is how many replicas an object of any kind has and is to have. It is the body of subresource scale of the
+// kinds that have replicas, such as Deployment; nothing of it is stored.
 type Scale struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Identity of the object that is scaled. With its resourceVersion a write is a compare-and-swap.

@@ -23,8 +23,8 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// ReplicationController keeps a number of equal pods. It came before ReplicaSet, which can select pods in more ways, and
-// Deployment.
+// ReplicationController keeps a number of equal pods. It came before ReplicaSet, which can select pods in more ways,
+// and Deployment.
 type ReplicationController struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Identity of the ReplicationController.
