@@ -30,7 +30,7 @@ type change struct {
 // change, and shrinks after them; memory comes before processors, and what becomes less before what becomes more, so
 // that no sum is exceeded on the way. It stops at the first failure. All of it can be done again. spec: OBJ-10
 func (j job) actuate(ctx context.Context, a podstate.Actuate) podstate.Input {
-	out := podstate.Actuated{Serial: a.Serial}
+	out := podstate.Actuated{Serial: a.Serial, Done: make(map[string]*podstate.Settings, len(a.Targets))}
 	out.Err = text(j.carryOut(ctx, a, &out))
 	return out
 }
@@ -69,7 +69,11 @@ func (j job) carryOut(ctx context.Context, a podstate.Actuate, out *podstate.Act
 		if err := j.update(ctx, c, c.now); err != nil { // this one brings all, whatever the container had
 			return err
 		}
-		out.Done = append(out.Done, c.ID)
+		in, err := j.agent.instance(ctx, c.ID, nil)
+		if err != nil {
+			return fmt.Errorf("container %s: %s", c.name, text(err))
+		}
+		out.Done[c.ID] = in.Settings
 	}
 	if a.Group {
 		if err := j.setGroup(ctx, now, a); err != nil {

@@ -66,7 +66,7 @@ func (a *Agent) keptGrant(p *corev1.Pod) *corev1.Pod {
 	return kept
 }
 
-// resourcesOnly returns a pod with nothing but the uid and the resources of p.
+// resourcesOnly returns a pod with nothing but the uid, the generation and the resources of p.
 func resourcesOnly(p *corev1.Pod) *corev1.Pod {
 	only := func(list []*corev1.Container) []*corev1.Container {
 		var out []*corev1.Container
@@ -75,7 +75,9 @@ func resourcesOnly(p *corev1.Pod) *corev1.Pod {
 		}
 		return out
 	}
-	return &corev1.Pod{Metadata: &metav1.ObjectMeta{Uid: uidOf(p)}, Spec: &corev1.PodSpec{
+	return &corev1.Pod{Metadata: &metav1.ObjectMeta{
+		Uid: uidOf(p), Generation: p.GetMetadata().GetGeneration(),
+	}, Spec: &corev1.PodSpec{
 		InitContainers: only(p.GetSpec().GetInitContainers()), Containers: only(p.GetSpec().GetContainers()),
 		Resources: p.GetSpec().GetResources(),
 	}}

@@ -242,6 +242,10 @@ func (a *Agent) instanceOf(s *runtimeapi.ContainerStatus) podstate.Instance {
 		StartedAt: unixNano(s.GetStartedAt()), Image: s.GetImage().GetImage(), ImageID: s.GetImageRef(),
 		Hash: kept.Hash, Delay: kept.Delay, Facts: factsOf(s),
 	}
+	if r := s.GetResources().GetLinux(); r != nil {
+		in.Settings = &podstate.Settings{CPUShares: r.GetCpuShares(), CPUQuota: r.GetCpuQuota(),
+			Memory: r.GetMemoryLimitInBytes()}
+	}
 	if user := s.GetImage().GetUserSpecifiedImage(); user != "" {
 		in.Image = user
 	}

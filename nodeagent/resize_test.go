@@ -138,8 +138,8 @@ func TestResizeInPlace(t *testing.T) {
 	})
 }
 
-// What there is no room for is deferred, and granted when there is, to the most important pod first; what asks for less
-// needs no room. spec: OBJ-10, SCHED-4
+// What there is no room for is deferred, and granted when there is, to the most important pod first; what asks for
+// less needs no room. spec: OBJ-10, SCHED-4
 func TestResizeDeferred(t *testing.T) {
 	resizing(t, func(w *world) {
 		w.start()
@@ -298,8 +298,8 @@ func TestResizeWhileTheRuntimeFails(t *testing.T) {
 	})
 }
 
-// An agent that comes back knows what it has granted, from its file or from the pod's status, whatever the pod asks for
-// by then. spec: OBJ-10
+// An agent that comes back knows what it has granted, from its file or from the pod's status, whatever the pod asks
+// for by then. spec: OBJ-10
 func TestResizeIsKept(t *testing.T) {
 	for _, files := range []bool{true, false} {
 		t.Run(fmt.Sprint("files: ", files), func(t *testing.T) {

@@ -181,8 +181,9 @@ func (m *StateMachine) containerRun(in ContainerRun) {
 	case in.Instance.State == Created:
 		m.doubt(in.Instance, later(in.Expiry, m.now))
 	default:
+		known := m.byID(in.Instance.ID) != nil
 		m.seeInstance(in.Instance, false)
-		if m.rz != nil && m.rz.started != nil && c.ID == in.Instance.ID {
+		if !known && m.rz != nil && c.ID == in.Instance.ID {
 			m.has(in.Index, m.rz.started)
 		}
 	}

@@ -33,6 +33,8 @@ type container struct {
 
 	// given are the amounts of resources that the instance has, nil when they are those that are granted.
 	given *given
+	// settled is what the runtime said after they were changed last, nil for nothing.
+	settled *Settings
 	// outgrown is 1 + the attempt that is ended to run again with other amounts; 0 for none.
 	outgrown uint32
 

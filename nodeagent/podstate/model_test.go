@@ -151,7 +151,17 @@ func take[A Action](w *model, fits func(A) bool) (A, bool) {
 }
 
 func (w *model) seen() Observation {
-	return Observation{Sandboxes: slices.Clone(w.boxes), Instances: slices.Clone(w.instances)}
+	seen := Observation{Sandboxes: slices.Clone(w.boxes), Instances: slices.Clone(w.instances)}
+	for i := range seen.Instances {
+		seen.Instances[i].Settings = w.settings(seen.Instances[i].ID)
+	}
+	return seen
+}
+
+// settings are what the runtime says that an instance may use.
+func (w *model) settings(id string) *Settings {
+	n, _ := strconv.ParseInt(w.amounts[id].GetRequests()["cpu"].GetString_(), 10, 64)
+	return &Settings{CPUShares: n}
 }
 
 func (w *model) id() string {
@@ -291,10 +301,10 @@ func (w *model) grant(a AskResize) ResizeDecided {
 
 // actuate gives containers what they are to have, all of them or but for the last ones.
 func (w *model) actuate(a Actuate, fails string, but int) Actuated {
-	out := Actuated{Serial: a.Serial, Err: fails, Group: fails == ""}
+	out := Actuated{Serial: a.Serial, Err: fails, Group: fails == "", Done: map[string]*Settings{}}
 	for _, t := range a.Targets[:len(a.Targets)-but] {
 		w.amounts[t.ID] = ContainerAt(a.To, t.Index).GetResources()
-		out.Done = append(out.Done, t.ID)
+		out.Done[t.ID] = w.settings(t.ID)
 	}
 	return out
 }

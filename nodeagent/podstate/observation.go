@@ -65,8 +65,17 @@ type Instance struct {
 	Ordered bool
 	// Delay is the back-off after this instance, as StartContainer said.
 	Delay time.Duration
+	// Settings are the limits that the runtime says that the instance has now; nil when it does not say. They are
+	// compared, and not kept.
+	Settings *Settings
 	// Facts are what else the runtime says; nil for nothing.
 	Facts *Facts
+}
+
+// Settings are limits in the kernel's words, 0 for none.
+type Settings struct {
+	// CPUShares is a weight, CPUQuota the microseconds in a period, Memory a number of bytes.
+	CPUShares, CPUQuota, Memory int64
 }
 
 // Observation is what the runtime shows of a pod.

@@ -135,7 +135,7 @@ func (m *StateMachine) adopt(in Instance) bool {
 	if i < 0 || in.State == Created {
 		return false
 	}
-	in.StartedAt, in.FinishedAt = m.anchor(in.StartedAt), m.anchor(in.FinishedAt)
+	in.StartedAt, in.FinishedAt, in.Settings = m.anchor(in.StartedAt), m.anchor(in.FinishedAt), nil
 	c := &m.containers[i]
 	switch {
 	case c.State == None && in.Attempt >= c.floor:
@@ -182,6 +182,8 @@ func (m *StateMachine) neverRan(c *container) {
 
 // merge takes in what an instance that we know has come to. States only grow.
 func (m *StateMachine) merge(c *container, in Instance) {
+	m.compare(c, in.Settings)
+	in.Settings = nil
 	if in.State <= c.State {
 		if in.State == Running && c.StartedAt.IsZero() {
 			c.StartedAt = m.anchor(in.StartedAt)

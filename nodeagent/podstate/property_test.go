@@ -708,7 +708,11 @@ func (c *chaos) answerActuate(a Actuate, fail bool) {
 		in = c.actuate(a, "", 0)
 	} else {
 		in = c.actuate(a, "busy", rapid.IntRange(0, len(a.Targets)).Draw(c.t, "not done"))
-		in.Done = in.Done[:rapid.IntRange(0, len(in.Done)).Draw(c.t, "told")]
+		for _, t := range a.Targets {
+			if rapid.Bool().Draw(c.t, "not told") {
+				delete(in.Done, t.ID)
+			}
+		}
 		if rapid.IntRange(0, 4).Draw(c.t, "lost") == 0 {
 			return
 		}

@@ -76,7 +76,7 @@ func (m *StateMachine) asksReset(i int) bool {
 func (m *StateMachine) renew(i int) {
 	c := &m.containers[i]
 	c.start, c.waiting, c.message, c.care = retry{}, "", "", nil
-	c.given, c.outgrown = nil, 0
+	c.given, c.settled, c.outgrown = nil, nil, 0
 	if c.State == None {
 		return
 	}

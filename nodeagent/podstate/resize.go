@@ -28,9 +28,11 @@ import (
 // those of the pod's cgroup, are changed under way (Actuate). A container that is not running is started with what is
 // granted by then.
 //
-// An answer that never comes leaves the pod as it is, with the condition that says so, and holds up nothing else of it.
-// One that comes twice counts once. An Actuate that was not answered with success may have been carried out in part,
-// or may be yet: what it was about counts as uncertain, and is set again, whatever is granted by then.
+// An answer that never comes leaves the pod as it is, with the condition that says so, and holds up nothing else. One
+// that comes twice counts once. An Actuate that was not answered with success may have been carried out in part,
+// or may be yet: what it was about counts as uncertain, and is set again, whatever is granted by then. Should the
+// runtime carry out later what it had failed to, a look after a while shows that the limits are no longer those that
+// were read back when they were set, and they are set once more.
 type resize struct {
 	// granted is the newest object with the amounts that the node has granted.
 	// Invariant: it differs from the machine's pod in these amounts only, and is that very object when they are the same.
@@ -51,6 +53,8 @@ type resize struct {
 	whole *corev1.ResourceRequirements
 	// started is what the container being started was started with, nil when that is what is granted.
 	started *given
+	// recheck is when to look whether the runtime has carried out late what it failed to; zero for never.
+	recheck time.Time
 	// progress is there while what was granted is not in force.
 	progress *progress
 }
@@ -127,8 +131,9 @@ type ResizeDecided struct {
 type Actuated struct {
 	// Serial is that of the order.
 	Serial uint32
-	// Done are the ids of the containers that have what they were to have. Group says so of the pod's cgroup.
-	Done  []string
+	// Done has, by id, the containers that have what they were to have, with what the runtime says that they have, nil if
+	// it does not say. Group says that the pod's cgroup has it.
+	Done  map[string]*Settings
 	Group bool
 	// Err says why the others have not; empty when there are none.
 	Err string
@@ -160,7 +165,7 @@ func (m *StateMachine) Deferred() (since time.Time, deferred bool) {
 }
 
 // Restore tells a new machine, before its first step, what the pod was granted by an agent that ran before: the
-// resources in kept, by the names of the containers.
+// resources in kept, by the names of the containers, which the generation of kept asked for.
 func (m *StateMachine) Restore(kept *corev1.Pod) {
 	if m.life == Admitting {
 		return
@@ -176,10 +181,23 @@ func (m *StateMachine) Restore(kept *corev1.Pod) {
 		}
 		return c.GetResources()
 	}, kept.GetSpec().GetResources()))
-	if m.rz != nil && !m.rz.group && !sameResources(before, m.rz.granted) {
+	if m.untold(kept.GetMetadata().GetGeneration()) {
+		m.ensureResize()
+		m.begin()
+	}
+	if m.rz != nil && !m.rz.group && (m.rz.progress != nil || !sameResources(before, m.rz.granted)) {
 		m.rz.group, m.rz.whole = true, before.GetSpec().GetResources()
 	}
 	m.recallGiven(m.known())
+}
+
+// untold reports whether the API may not know of a grant of what a generation asks for: then it does not know either
+// what was done about it.
+func (m *StateMachine) untold(generation int64) bool {
+	status := m.pod.GetStatus()
+	pending := condition(status, resources.ResizePending)
+	return generation > status.GetObservedGeneration() ||
+		pending != nil && pending.GetObservedGeneration() <= generation
 }
 
 // resized takes in that the object was replaced: what it was granted stays, whatever its spec asks for now.
@@ -337,8 +355,14 @@ func (m *StateMachine) planActuation() {
 			Message: "Pod resize completed: " + summaryOf(rz.granted, rz.progress.generation, "")})
 		rz.progress = nil
 	}
-	if rz.granted == m.pod && !rz.group && !rz.act.busy && !rz.ask.busy && rz.progress == nil && m.starting < 0 &&
-		len(targets) == 0 {
+	if !rz.recheck.IsZero() && rz.progress == nil {
+		m.due(rz.recheck)
+		if !m.now.Before(rz.recheck) {
+			m.observeAgain, rz.recheck = true, time.Time{}
+		}
+	}
+	if rz.granted == m.pod && rz.recheck.IsZero() && !rz.group && !rz.act.busy && !rz.ask.busy &&
+		rz.progress == nil && m.starting < 0 && len(targets) == 0 {
 		m.rz = nil
 	}
 }
@@ -369,8 +393,9 @@ func (m *StateMachine) actuated(in Actuated) {
 	}
 	rz.act.busy = false
 	for i := range m.resizable() {
-		if c := &m.containers[i]; c.given != nil && slices.Contains(in.Done, c.ID) {
-			c.given = givenOf(rz.to, i)
+		c := &m.containers[i]
+		if has, done := in.Done[c.ID]; done && c.given != nil {
+			c.given, c.settled = givenOf(rz.to, i), has
 		}
 	}
 	if in.Group {
@@ -386,6 +411,7 @@ func (m *StateMachine) actuated(in Actuated) {
 		return
 	}
 	rz.act.failed(m.now, m.host.Policy.RuntimeDelay, m.host.Policy.RuntimeDelayMax)
+	rz.recheck = m.now.Add(resizeRetry)
 	p := rz.progress
 	if p == nil {
 		return
@@ -408,7 +434,7 @@ func (m *StateMachine) reconsider() {
 // being started, or if its hash says that it is what is granted.
 func (m *StateMachine) freshen(i int) {
 	c := &m.containers[i]
-	c.given, c.outgrown = nil, 0
+	c.given, c.settled, c.outgrown = nil, nil, 0
 	switch {
 	case i >= m.resizable():
 	case i == m.starting && m.rz != nil:
@@ -426,14 +452,29 @@ func (m *StateMachine) has(i int, g *given) {
 	}
 }
 
-// suspect takes the amounts of container i for uncertain if its instance was not started with those that are granted.
+// suspect takes the amounts of container i for uncertain if its instance was not started with those that are granted,
+// or may have been given others since.
 func (m *StateMachine) suspect(i int) {
 	c := &m.containers[i]
-	if strings.Contains(c.Hash, hashDash) && c.Hash != HashAt(m.Granted(), i) {
+	if m.rz != nil && m.rz.progress != nil || strings.Contains(c.Hash, hashDash) && c.Hash != HashAt(m.Granted(), i) {
 		c.given = givenOf(m.ensureResize().granted, i)
 		c.given.unsure = true
 		m.begin()
 	}
+}
+
+// compare takes the amounts of a container for uncertain when the runtime shows others than it did when they were set.
+// What it shows while they are being changed may be from before or after.
+func (m *StateMachine) compare(c *container, shows *Settings) {
+	i := m.index(c.Name)
+	if shows == nil || c.settled == nil || *shows == *c.settled || c.State != Running || i < 0 ||
+		c != &m.containers[i] || m.rz != nil && m.rz.act.busy {
+		return
+	}
+	c.settled = nil
+	c.given = givenOf(m.ensureResize().granted, i)
+	c.given.unsure = true
+	m.begin()
 }
 
 // outgrew reports whether the newest instance of container i is ended to run again with other amounts.

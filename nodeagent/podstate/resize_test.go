@@ -172,3 +172,34 @@ func TestGrantIsRecalledFromStatus(t *testing.T) {
 		t.Errorf("asked for %v", w.pending)
 	}
 }
+
+// What the runtime failed to do and does all the same, later, is undone by a look after a while. spec: OBJ-10
+func TestLateActuationIsUndone(t *testing.T) {
+	w := began(t, "Always")
+	w.resize("main", "2")
+	w.step(w.grant(must[AskResize](t, w, nil)))
+	late := must[Actuate](t, w, nil)
+	w.step(Actuated{Serial: late.Serial, Err: "deadline exceeded"})
+	w.resize("main", "3")
+	w.step(w.grant(must[AskResize](t, w, nil)))
+	second := must[Actuate](t, w, nil)
+	w.step(w.actuate(second, "", 0))
+	id := second.Targets[0].ID
+	w.amounts[id] = ContainerAt(late.To, 0).GetResources() // now the runtime does it
+	for range 10 {
+		w.now = w.now.Add(time.Minute)
+		w.step(Tick{})
+		if _, ok := take[Observe](w, nil); ok {
+			w.step(Observed{Asked: true, Seen: w.seen()})
+		}
+		if a, ok := take[Actuate](w, nil); ok {
+			w.step(w.actuate(a, "", 0))
+		}
+	}
+	if got := w.amounts[id].GetRequests()["cpu"].GetString_(); got != "3" {
+		t.Errorf("it has %s in the end", got)
+	}
+	if w.m.rz != nil {
+		t.Errorf("in the end it remembers %+v", w.m.rz)
+	}
+}

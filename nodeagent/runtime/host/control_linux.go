@@ -234,8 +234,8 @@ func (r *Runtime) ReopenContainerLog(
 	return &runtimeapi.ReopenContainerLogResponse{}, nil
 }
 
-// UpdateContainerResources changes the limits of a container. It fails if one that is to change has no cgroup; one that
-// stays as it is may be unenforced as before. What was set is told from then on, also after a restart.
+// UpdateContainerResources changes the limits of a container. It fails if one that is to change has no cgroup; one
+// that stays as it is may be unenforced as before. What was set is told from then on, also after a restart.
 func (r *Runtime) UpdateContainerResources(
 	_ context.Context, req *runtimeapi.UpdateContainerResourcesRequest,
 ) (*runtimeapi.UpdateContainerResourcesResponse, error) {

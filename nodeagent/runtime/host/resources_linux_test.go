@@ -243,3 +243,23 @@ func TestExecSync(t *testing.T) {
 		t.Error("a command ran in an exited container")
 	}
 }
+
+// What was set is told, by the next process too; what does not change may stay unenforced. spec: CTR-10, OBJ-10
+func TestUpdatedLimitsAreKept(t *testing.T) {
+	n := newNode(t)
+	id := n.run(n.sandbox("kept"), limited(containerConfig("c", "sleep", "1000"), 64<<20))
+	told := func() *runtimeapi.LinuxContainerResources { return n.status(id).GetResources().GetLinux() }
+	if got := told(); got.GetMemoryLimitInBytes() != 64<<20 || got.GetCpuQuota() != 50_000 {
+		t.Errorf("before: %v", got)
+	}
+	_, err := n.UpdateContainerResources(t.Context(), &runtimeapi.UpdateContainerResourcesRequest{ContainerId: id,
+		Linux: &runtimeapi.LinuxContainerResources{MemoryLimitInBytes: 64 << 20, CpuQuota: 50_000, CpuPeriod: 100_000,
+			CpuShares: 512}})
+	if err != nil {
+		t.Fatalf("only the share of the processors changes: %v", err)
+	}
+	n.reopen()
+	if got := told(); got.GetMemoryLimitInBytes() != 64<<20 || got.GetCpuShares() != 512 {
+		t.Errorf("after a restart: %v", got)
+	}
+}
