@@ -27,7 +27,7 @@ func (a *Agent) nodeFacts() criconfig.Node {
 		SeccompDir: a.cfg.SeccompDir, ClusterDomain: clusterDomain, Memory: bytesOf(a.cfg.Machine.Capacity["memory"]),
 		MemoryQoS: a.cfg.MemoryQoS, PageSize: int64(os.Getpagesize()),
 	}
-	n.AllocatableMemory = n.Memory
+	n.AllocatableMemory = bytesOf(a.cfg.allocatable()["memory"])
 	if !a.cfg.Simulated {
 		n.MaskedPaths, n.HugePages, n.CgroupV2 = throttles(), hugePageSizes(), cgroupV2()
 		n.Swap = swaps(n.CgroupV2)

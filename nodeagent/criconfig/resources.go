@@ -139,8 +139,8 @@ func memoryQoS(r *runtimeapi.LinuxContainerResources, p *corev1.Pod, c *corev1.C
 		r.Unified[reservation(p)] = strconv.FormatInt(request, 10)
 	}
 	limit := amount(c.GetResources().GetLimits(), podlevel.Memory)
-	if request == limit && limit > 0 {
-		return // the limit is all that it may expect
+	if request == limit {
+		return // the limit is all that it may expect; kubelets do not slow down those that say nothing either
 	}
 	if limit == 0 {
 		limit = n.AllocatableMemory
@@ -192,10 +192,14 @@ func overhead(spec *corev1.PodSpec) *runtimeapi.LinuxContainerResources {
 func PodResources(p *corev1.Pod, f Facts) *runtimeapi.LinuxContainerResources {
 	spec, n := p.GetSpec(), f.node()
 	class := qos.Of(p)
-	if class == qos.BestEffort {
-		return &runtimeapi.LinuxContainerResources{CpuShares: minShares}
-	}
 	requests, limits := podlevel.Requests(spec), podlevel.LimitsForItself(spec)
+	var reserved map[string]string
+	if q, _ := requests.Get(podlevel.Memory); n.MemoryQoS && n.CgroupV2 && q.Sign() > 0 {
+		reserved = map[string]string{reservation(p): strconv.FormatInt(q.Value(), 10)}
+	}
+	if class == qos.BestEffort { // of which there may be an overhead
+		return &runtimeapi.LinuxContainerResources{CpuShares: minShares, Unified: reserved}
+	}
 	request, _ := requests.Get(podlevel.CPU)
 	cpu, memory := int64(0), int64(0)
 	if class == qos.Guaranteed || limited(spec, podlevel.CPU) {
@@ -213,9 +217,7 @@ func PodResources(p *corev1.Pod, f Facts) *runtimeapi.LinuxContainerResources {
 			r.HugepageLimits = append(r.HugepageLimits, &runtimeapi.HugepageLimit{PageSize: size, Limit: limit})
 		}
 	}
-	if q, _ := requests.Get(podlevel.Memory); n.MemoryQoS && n.CgroupV2 && q.Sign() > 0 {
-		r.Unified = map[string]string{reservation(p): strconv.FormatInt(q.Value(), 10)}
-	}
+	r.Unified = reserved
 	return r
 }
 

@@ -95,7 +95,7 @@ func TestContainerResources(t *testing.T) {
 			"memory.high=910 memory.low=100 memory.swap.max=0 oom=900 shares=2"},
 		{"guaranteed memory", asking(nil, nil, asks("cpu=1 memory=100", "cpu=1 memory=100")), v2,
 			"memory.min=100 memory.swap.max=0 memory=100 oom=-997 quota=100000 shares=1024"},
-		{"no request", asking(nil, nil, asks("", "")), v2, "memory.high=900 memory.swap.max=0 oom=1000 shares=2"},
+		{"no request", asking(nil, nil, asks("", "")), v2, "memory.swap.max=0 oom=1000 shares=2"},
 	} {
 		if got := show(criconfig.Resources(c.pod, c.pod.Spec.Containers[0], criconfig.Facts{Node: &c.node})); got != c.want {
 			t.Errorf("%s: %s\nwant %s", c.name, got, c.want)

@@ -1,15 +1,23 @@
 package oracle
 
 import (
+	"errors"
+	"maps"
+	"os"
+	"path/filepath"
 	"slices"
+	"strconv"
+	"strings"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
+	qosclass "k8s.io/kubernetes/pkg/apis/core/v1/helper/qos"
 	kubeletconfig "k8s.io/kubernetes/pkg/kubelet/apis/config"
 	"k8s.io/kubernetes/pkg/kubelet/cm"
 	"k8s.io/kubernetes/pkg/kubelet/qos"
 
 	"monoplane.dev/nodeagent/criconfig"
+	"monoplane.dev/nodeagent/podcgroup"
 )
 
 // named gives the containers of a pod names of their own, and the pod what may make it critical.
@@ -26,7 +34,8 @@ func named(k *v1.Pod, critical bool) *v1.Pod {
 	return k
 }
 
-// tooLarge reports whether Kubernetes' sums run over for a pod.
+// tooLarge reports whether Kubernetes' sums run over for a pod, or ours stop before, or parts of bytes add up, which
+// everybody rounds where he likes.
 func tooLarge(k *v1.Pod) bool {
 	lists := []v1.ResourceList{k.Spec.Overhead}
 	for _, c := range slices.Concat(k.Spec.InitContainers, k.Spec.Containers) {
@@ -36,8 +45,9 @@ func tooLarge(k *v1.Pod) bool {
 		lists = append(lists, whole.Requests, whole.Limits)
 	}
 	for _, l := range lists {
-		for _, q := range l {
-			if q.Value() > 1<<40 {
+		for name, q := range l {
+			if q.Value() > 1<<40 || name == v1.ResourceCPU && q.Value() > 1<<25 ||
+				name == v1.ResourceMemory && q.MilliValue()%1000 != 0 {
 				return true
 			}
 		}
@@ -103,6 +113,69 @@ func TestCgroupsOfPodsAreLimitedAlike(t *testing.T) {
 	}
 	if limited < *count/50 {
 		t.Errorf("only %d pods had limits", limited)
+	}
+}
+
+// On cgroup2 the memory that pods ask for is reserved alike, entirely for guaranteed pods and as far as possible for
+// burstable ones, and the files of the pod's group say what Kubernetes' would. Not every machine has cgroup2 with all
+// controllers, so that the kernel's files are made up.
+//
+// spec: QOS-3
+func TestGroupsOfVersionTwoSayTheSame(t *testing.T) {
+	r := random(t)
+	seen := map[string]int{}
+	for range min(*count, 500) {
+		k := named(asking(r), false)
+		// One that sets resources of the pod, but none, is of no class by Kubernetes' code for cgroups.
+		if whole := k.Spec.Resources; tooLarge(k) || afterSidecar(k) ||
+			whole != nil && len(whole.Requests)+len(whole.Limits) == 0 {
+			continue
+		}
+		want := cm.ResourceConfigForPod(k, true, cm.QuotaPeriod, true,
+			kubeletconfig.TieredReservationMemoryReservationPolicy)
+		p := ourPod(t, k)
+		got := criconfig.PodResources(p, criconfig.Facts{Node: &criconfig.Node{CgroupV2: true, MemoryQoS: true}})
+		if !maps.Equal(want.Unified, got.GetUnified()) {
+			t.Fatalf("pod %+v\nKubernetes %v\nMonoplane  %v", k.Spec, want.Unified, got.GetUnified())
+		}
+		class := string(qosclass.GetPodQOS(k))
+		root := t.TempDir()
+		g := podcgroup.New(root, nil)
+		dir := filepath.Join(root, g.Parent("u", class))
+		// The weight of cgroup2 for shares is what kubelets make of them; what is not limited is "max".
+		files := map[string]string{"cgroup.controllers": "", "memory.max": "max", "cpu.max": "max 100000",
+			"cpu.weight": strconv.FormatUint(1+(*want.CPUShares-2)*9999/262142, 10)}
+		if n := deref(want.Memory); n > 0 {
+			files["memory.max"] = strconv.FormatInt(n, 10)
+		}
+		if n := deref(want.CPUQuota); n > 0 {
+			files["cpu.max"] = strconv.FormatInt(n, 10) + " 100000"
+		}
+		maps.Copy(files, want.Unified)
+		for at := dir; strings.HasPrefix(at, root); at = filepath.Dir(at) {
+			for name := range files {
+				if err := errors.Join(os.MkdirAll(at, 0o700), os.WriteFile(filepath.Join(at, name), nil, 0o600)); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		if err := podcgroup.New(root, nil).Prepare("u", class, got); err != nil {
+			t.Fatal(err)
+		}
+		for name, want := range files {
+			said, err := os.ReadFile(filepath.Join(dir, name))
+			if err != nil || string(said) != want {
+				t.Fatalf("pod %+v\n%s: %q by Kubernetes, %q by Monoplane, %v", k.Spec, name, want, said, err)
+			}
+			if want != "" && want != "max" {
+				seen[name]++
+			}
+		}
+	}
+	for _, name := range []string{cm.Cgroup2MemoryMin, cm.Cgroup2MemoryLow, "memory.max", "cpu.max", "cpu.weight"} {
+		if seen[name] == 0 {
+			t.Errorf("%s was never compared", name)
+		}
 	}
 }
 
