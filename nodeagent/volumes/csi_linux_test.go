@@ -256,7 +256,8 @@ func TestSickDrivers(t *testing.T) {
 	d.becomes(nil, true)
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
-	if err := n.SetUp(ctx, p); err == nil || !strings.Contains(err.Error(), "DeadlineExceeded") {
+	// On a slow machine the time is over before the driver was asked, which is worded differently.
+	if err := n.SetUp(ctx, p); err == nil || !strings.Contains(strings.ToLower(err.Error()), "deadline") {
 		t.Errorf("error %v", err)
 	}
 	other := pod(emptyDir("v", &corev1.EmptyDirVolumeSource{}))
