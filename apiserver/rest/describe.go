@@ -78,8 +78,8 @@ func queryNames(r *route) func(func(string) bool) {
 	}
 }
 
-// kind returns the kind that a path is about: that of the body where the path takes another one than the
-// resource's (a Binding), that of the answer where a subresource is read as another one (a Scale), else the resource's.
+// kind returns the kind that a path is about: that of the body where the path takes another one than the resource's (a
+// Binding), that of the answer where a subresource is read as another one (a Scale), else the resource's.
 func (r *route) kind() *object.Kind {
 	if k := r.bodyKind(); k != nil {
 		return k

@@ -36,6 +36,8 @@ type world struct {
 	server *apitest.Server
 	c      *client.Client
 	nodes  *controllertest.Nodes
+	// stop ends the controllers.
+	stop func()
 	// refuse fails requests.
 	refuse func(method string, req any) error
 }
@@ -56,9 +58,9 @@ func inWorld(t *testing.T, nodes *controllertest.Nodes, f func(w *world)) {
 		nodes.Server, nodes.Names = w.server, []string{"n1", "n2", "n3"}
 		wait, err := nodes.Start(ctx)
 		w.must(err)
-		stop := w.start()
+		w.stop = w.start()
 		f(w)
-		stop()
+		w.stop()
 		cancel()
 		wait()
 	})

@@ -98,8 +98,8 @@ func cost(p *corev1.Pod) int64 {
 	return n
 }
 
-// younger compares times that differ: an unknown one comes first, and then the later one, unless both are about as long
-// ago.
+// younger compares times that differ: an unknown one comes first, and then the later one, unless both are about as
+// long ago.
 func younger(a, b time.Time, podA, podB *corev1.Pod, now time.Time) int {
 	switch {
 	case a.Equal(b):

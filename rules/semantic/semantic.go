@@ -137,8 +137,8 @@ func ByValue(fd protoreflect.FieldDescriptor) bool {
 	return always || Inline(fd)
 }
 
-// isTime says whether a field is a time. One of zero is none: protobuf clients of Kubernetes send it for a time that is
-// not set, and JSON leaves it out.
+// isTime says whether a field is a time. One of zero is none: protobuf clients of Kubernetes send it for a time that
+// is not set, and JSON leaves it out.
 func isTime(fd protoreflect.FieldDescriptor) bool {
 	if fd.Message() == nil {
 		return false
