@@ -33,7 +33,7 @@ func deployments(ctx context.Context, e *env, p *process) (err error) {
 		return err
 	}
 	defer c.Close()
-	n := int32(e.size(1000)) //nolint:gosec // small
+	n := int32(e.size(1000))
 	set := map[string]string{"app": "bench"}
 	d := &appsv1.Deployment{
 		Metadata: &metav1.ObjectMeta{Namespace: "default", Name: "bench"},
