@@ -110,12 +110,6 @@ func (w *walker) message(m protoreflect.Message, p *plan, path *Path) {
 		default:
 			at = path.Child(name)
 		}
-		if f.zero == optionsv1.Zero_ZERO_REFUSED {
-			if v.Equal(f.fd.Default()) {
-				w.refused.Forbidden(at, refusedText)
-			}
-			continue
-		}
 		switch f.support {
 		case optionsv1.Support_REFUSED:
 			if f.zero == optionsv1.Zero_ZERO_ASKS || isSet(f.fd, v) {
@@ -189,8 +183,7 @@ func (s *Support) build(d protoreflect.MessageDescriptor) *plan {
 		f.warning = cmp.Or(special[fd.FullName()], storedText)
 		f.support, _ = proto.GetExtension(fd.Options(), optionsv1.E_Support).(optionsv1.Support)
 		f.zero, _ = proto.GetExtension(fd.Options(), optionsv1.E_Zero).(optionsv1.Zero)
-		if f.zero == optionsv1.Zero_ZERO_REFUSED || f.support == optionsv1.Support_REFUSED ||
-			f.support == optionsv1.Support_STORED {
+		if f.support == optionsv1.Support_REFUSED || f.support == optionsv1.Support_STORED {
 			p.fields = append(p.fields, f)
 			continue
 		}

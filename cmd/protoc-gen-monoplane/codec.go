@@ -67,9 +67,6 @@ func check(m *protogen.Message) error {
 		if !optional(f) && zeroOf(f) != optionsv1.Zero_ZERO_UNSPECIFIED {
 			return fmt.Errorf("%s: only optional fields have a zero that can be told from absence", f.Desc.FullName())
 		}
-		if zeroOf(f) == optionsv1.Zero_ZERO_REFUSED && f.Desc.Kind() != protoreflect.BoolKind {
-			return fmt.Errorf("%s: only a bool can have its zero refused alone", f.Desc.FullName())
-		}
 		if inlined(f) {
 			if f.Desc.Kind() != protoreflect.MessageKind || f.Desc.IsList() || f.Desc.IsMap() || oneof(f) {
 				return fmt.Errorf("%s: only single messages can be inlined", f.Desc.FullName())

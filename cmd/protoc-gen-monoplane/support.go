@@ -11,10 +11,10 @@ import (
 // supports finds out which messages have fields, here or below, that are not fully supported.
 type supports map[protoreflect.FullName]bool
 
-// limited says whether a field is kept without effect, or refused, be it its zero value only.
+// limited says whether a field is kept without effect, or refused.
 func limited(f *protogen.Field) bool {
 	s, _ := proto.GetExtension(f.Desc.Options(), optionsv1.E_Support).(optionsv1.Support)
-	return s == optionsv1.Support_REFUSED || s == optionsv1.Support_STORED || zeroOf(f) == optionsv1.Zero_ZERO_REFUSED
+	return s == optionsv1.Support_REFUSED || s == optionsv1.Support_STORED
 }
 
 // zeroOf says what the zero value of a field asks for.
@@ -86,11 +86,9 @@ func generateLimited(g *protogen.GeneratedFile, m *protogen.Message, s supports)
 // setExpr says whether value v of field f asks for something that is limited.
 func setExpr(f *protogen.Field, v string) string {
 	kind := f.Desc.Kind()
-	switch zero := zeroOf(f); {
-	case zero == optionsv1.Zero_ZERO_ASKS:
+	switch {
+	case zeroOf(f) == optionsv1.Zero_ZERO_ASKS:
 		return v + " != nil"
-	case zero == optionsv1.Zero_ZERO_REFUSED: // of a bool
-		return v + " != nil && !*" + v
 	case f.Desc.IsList(), f.Desc.IsMap(), kind == protoreflect.BytesKind:
 		return "len(" + v + ") > 0"
 	case kind == protoreflect.MessageKind:

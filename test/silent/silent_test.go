@@ -109,9 +109,6 @@ func eachField(
 			continue
 		}
 		support, _ := proto.GetExtension(fd.Options(), optionsv1.E_Support).(optionsv1.Support)
-		if proto.GetExtension(fd.Options(), optionsv1.E_Zero) == optionsv1.Zero_ZERO_REFUSED {
-			continue // of two values the one is refused, and the other asks for what is done anyway
-		}
 		if support != optionsv1.Support_REFUSED && support != optionsv1.Support_STORED && f(fd) {
 			eachField(fd.Message(), false, seen, f)
 		}

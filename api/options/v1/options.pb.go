@@ -90,8 +90,6 @@ const (
 	Zero_ZERO_UNSPECIFIED Zero = 0
 	// Something, such as user 0, who is root: where the field is REFUSED, its zero value is, too.
 	Zero_ZERO_ASKS Zero = 1
-	// Something that is refused, while the field's other values are served: "hostUsers: false".
-	Zero_ZERO_REFUSED Zero = 2
 )
 
 // Enum value maps for Zero.
@@ -99,12 +97,10 @@ var (
 	Zero_name = map[int32]string{
 		0: "ZERO_UNSPECIFIED",
 		1: "ZERO_ASKS",
-		2: "ZERO_REFUSED",
 	}
 	Zero_value = map[string]int32{
 		"ZERO_UNSPECIFIED": 0,
 		"ZERO_ASKS":        1,
-		"ZERO_REFUSED":     2,
 	}
 )
 
@@ -740,11 +736,10 @@ const file_monoplane_options_v1_options_proto_rawDesc = "" +
 	"\x04FULL\x10\x01\x12\n" +
 	"\n" +
 	"\x06STORED\x10\x02\x12\v\n" +
-	"\aREFUSED\x10\x03*=\n" +
+	"\aREFUSED\x10\x03*+\n" +
 	"\x04Zero\x12\x14\n" +
 	"\x10ZERO_UNSPECIFIED\x10\x00\x12\r\n" +
-	"\tZERO_ASKS\x10\x01\x12\x10\n" +
-	"\fZERO_REFUSED\x10\x02*\x98\x01\n" +
+	"\tZERO_ASKS\x10\x01*\x98\x01\n" +
 	"\x06Scalar\x12\x16\n" +
 	"\x12SCALAR_UNSPECIFIED\x10\x00\x12\b\n" +
 	"\x04TIME\x10\x01\x12\x0e\n" +
