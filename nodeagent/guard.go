@@ -194,7 +194,7 @@ func (g *guard) measure(ctx context.Context, which func(*corev1.Pod) bool, files
 	for _, w := range a.list() {
 		w.look(func(m *podstate.StateMachine) {
 			if m.Life() == podstate.Active && !m.Empty() && which(m.Pod()) {
-				out = append(out, eviction.Pod{Pod: m.Pod(), Critical: admission.Critical(m.Pod(), w.static != nil)})
+				out = append(out, eviction.Pod{Pod: m.Granted(), Critical: admission.Critical(m.Pod(), w.static != nil)})
 			}
 		})
 	}
