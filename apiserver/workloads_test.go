@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"monoplane.dev/apierrors"
-	"monoplane.dev/rules/intorpercent"
+	"monoplane.dev/rules/portion"
 
 	appsv1 "monoplane.dev/api/apps/v1"
 	autoscalingv1 "monoplane.dev/api/autoscaling/v1"
@@ -87,12 +87,12 @@ func TestBadWorkloadsAreRefused(t *testing.T) {
 		"a deadline too near": {func(s *appsv1.DeploymentSpec) { s.MinReadySeconds = 600 }, "progressDeadlineSeconds"},
 		"no room for steps": {func(s *appsv1.DeploymentSpec) {
 			s.Strategy = &appsv1.DeploymentStrategy{RollingUpdate: &appsv1.RollingUpdateDeployment{
-				MaxSurge: intorpercent.Number(0), MaxUnavailable: intorpercent.Text("0%"),
+				MaxSurge: &metav1.IntOrString{IntVal: 0}, MaxUnavailable: portion.Text("0%"),
 			}}
 		}, "maxUnavailable"},
 		"more than all": {func(s *appsv1.DeploymentSpec) {
 			s.Strategy = &appsv1.DeploymentStrategy{RollingUpdate: &appsv1.RollingUpdateDeployment{
-				MaxUnavailable: intorpercent.Text("101%"),
+				MaxUnavailable: portion.Text("101%"),
 			}}
 		}, "must not be greater than 100%"},
 		"steps of a Recreate": {func(s *appsv1.DeploymentSpec) {

@@ -33,14 +33,14 @@ type Typed[T object.Object] struct {
 	Main         TypedUpdateRules[T]
 	Subresources map[string]TypedUpdateRules[T]
 	// Scale says how the subresource scale reads and changes objects; nil for kinds without one.
-	Scale *Scale[T]
-	Protected    func(T) error
-	Dependents   propagation.Default
-	Delete       func(context.Context, T, *metav1.DeleteOptions) (Removal, error)
-	Takes        func(context.Context, T) ([]store.Op, error)
-	Held         func(T) bool
-	MayRead      func(context.Context, T) error
-	Show         func(context.Context, T) T
+	Scale      *Scale[T]
+	Protected  func(T) error
+	Dependents propagation.Default
+	Delete     func(context.Context, T, *metav1.DeleteOptions) (Removal, error)
+	Takes      func(context.Context, T) ([]store.Op, error)
+	Held       func(T) bool
+	MayRead    func(context.Context, T) error
+	Show       func(context.Context, T) T
 	// Fields are the selectable fields.
 	Fields  map[string]func(T) string
 	Indexes []string

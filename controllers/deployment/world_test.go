@@ -25,7 +25,6 @@ import (
 	"monoplane.dev/controllers/replicaset"
 	"monoplane.dev/object"
 	"monoplane.dev/rules/availability"
-	"monoplane.dev/rules/intorpercent"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -124,7 +123,7 @@ func (w *world) create(n int32, change ...func(*appsv1.DeploymentSpec)) *appsv1.
 func steps(surge, unavailable int32) func(*appsv1.DeploymentSpec) {
 	return func(s *appsv1.DeploymentSpec) {
 		s.Strategy = &appsv1.DeploymentStrategy{RollingUpdate: &appsv1.RollingUpdateDeployment{
-			MaxSurge: intorpercent.Number(surge), MaxUnavailable: intorpercent.Number(unavailable),
+			MaxSurge: &metav1.IntOrString{IntVal: surge}, MaxUnavailable: &metav1.IntOrString{IntVal: unavailable},
 		}}
 	}
 }

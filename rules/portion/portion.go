@@ -17,6 +17,9 @@ import (
 // text is the type of an IntOrString that is text.
 const text = 1
 
+// Text returns a value that is text, such as "25%".
+func Text(s string) *metav1.IntOrString { return &metav1.IntOrString{Type: text, StrVal: s} }
+
 // IsPercentage says whether the value is text, which means a percentage, and not a number.
 func IsPercentage(v *metav1.IntOrString) bool { return v.GetType() == text }
 

@@ -35,8 +35,8 @@ import (
 	ourcore "monoplane.dev/apiserver/kinds/core"
 	"monoplane.dev/controllers/deployment/rollout"
 	"monoplane.dev/rules/availability"
-	"monoplane.dev/rules/intorpercent"
 	"monoplane.dev/rules/podrank"
+	"monoplane.dev/rules/portion"
 )
 
 // podTemplate is a template of pods that a workload may have, as it is and altered in some ways.
@@ -400,12 +400,12 @@ func TestAmountsAreReadAlike(t *testing.T) {
 		if strings.HasPrefix(v.StrVal, "-") {
 			continue // validation refuses it
 		}
-		got, mistake := intorpercent.Up(mine, total)
+		got, mistake := portion.Up(mine, total)
 		if got != up || (err != nil) != (mistake != nil) {
 			t.Fatalf("%v of %d, rounded up, is %d, %v; Kubernetes says %d, %v", v, total, got, mistake, up, err)
 		}
 		down, _ := intstr.GetScaledValueFromIntOrPercent(v, total, false)
-		if got, _ := intorpercent.Down(mine, total); got != down {
+		if got, _ := portion.Down(mine, total); got != down {
 			t.Fatalf("%v of %d, rounded down, is %d; Kubernetes says %d", v, total, got, down)
 		}
 	}

@@ -14,7 +14,7 @@ import (
 	"monoplane.dev/apiserver/registry"
 	"monoplane.dev/apiserver/validation"
 	"monoplane.dev/object"
-	"monoplane.dev/rules/intorpercent"
+	"monoplane.dev/rules/portion"
 
 	appsv1 "monoplane.dev/api/apps/v1"
 	corev1 "monoplane.dev/api/core/v1"
@@ -96,7 +96,7 @@ func DefaultDeployment(o *appsv1.Deployment) {
 
 func defaultAmount(v **metav1.IntOrString) {
 	if *v == nil {
-		*v = intorpercent.Text("25%")
+		*v = portion.Text("25%")
 	}
 }
 
@@ -176,12 +176,12 @@ func checkStrategy(f *validation.Faults, at *validation.Path, s *appsv1.Deployme
 			return
 		}
 		unavailable := at.Child("maxUnavailable")
-		workload.CheckAmount(f, unavailable, steps.GetMaxUnavailable())
-		workload.CheckAmount(f, at.Child("maxSurge"), steps.GetMaxSurge())
+		f.Portion(unavailable, steps.GetMaxUnavailable())
+		f.Portion(at.Child("maxSurge"), steps.GetMaxSurge())
 		if workload.IsZero(steps.GetMaxUnavailable()) && workload.IsZero(steps.GetMaxSurge()) {
 			f.Invalid(unavailable, "0", "may not be 0 when `maxSurge` is 0")
 		}
-		workload.CheckAtMostAll(f, unavailable, steps.GetMaxUnavailable())
+		f.AtMostAll(unavailable, steps.GetMaxUnavailable())
 	default:
 		f.OneOf(at, s.GetType(), recreate, rollingUpdate)
 	}

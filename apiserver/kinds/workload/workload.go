@@ -7,15 +7,14 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"monoplane.dev/apiserver/kinds/core/podspec"
 	"monoplane.dev/apiserver/kinds/define"
 	"monoplane.dev/apiserver/table"
 	"monoplane.dev/apiserver/validation"
 	"monoplane.dev/object"
-	"monoplane.dev/rules/intorpercent"
 	"monoplane.dev/rules/labelselector"
+	"monoplane.dev/rules/portion"
 
 	autoscalingv1 "monoplane.dev/api/autoscaling/v1"
 	corev1 "monoplane.dev/api/core/v1"
@@ -94,32 +93,13 @@ func CheckCounts(f *validation.Faults, at *validation.Path, c Counts) {
 	}
 }
 
-// CheckAmount checks a number or percentage of pods.
-func CheckAmount(f *validation.Faults, at *validation.Path, v *metav1.IntOrString) {
-	if !intorpercent.IsText(v) {
-		f.NotNegative(at, int64(v.GetIntVal()))
-		return
-	}
-	if _, ok := intorpercent.Percent(v); !ok {
-		f.InvalidValue(at, intstr.FromString(v.GetStrVal()),
-			"a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%', or '93%')")
-	}
-}
-
-// CheckAtMostAll checks that a percentage is not more than all pods.
-func CheckAtMostAll(f *validation.Faults, at *validation.Path, v *metav1.IntOrString) {
-	if n, ok := intorpercent.Percent(v); ok && n > 100 {
-		f.InvalidValue(at, intstr.FromString(v.GetStrVal()), "must not be greater than 100%")
-	}
-}
-
 // IsZero says whether an amount is 0 of any total. A text that is no amount, which is a fault of its own, counts as 0.
 func IsZero(v *metav1.IntOrString) bool {
-	if n, ok := intorpercent.Percent(v); ok {
-		return n == 0
-	}
-	if !intorpercent.IsText(v) {
+	if !portion.IsPercentage(v) {
 		return v.GetIntVal() == 0
+	}
+	if n, ok := portion.Percent(v.GetStrVal()); ok {
+		return n == 0
 	}
 	n, err := strconv.Atoi(v.GetStrVal())
 	return err != nil || n == 0

@@ -17,7 +17,7 @@ import (
 	"slices"
 
 	appsv1 "monoplane.dev/api/apps/v1"
-	"monoplane.dev/rules/intorpercent"
+	"monoplane.dev/rules/portion"
 )
 
 // The ways in which a Deployment replaces its pods.
@@ -299,7 +299,7 @@ func steps(d *appsv1.Deployment) (surge, unavailable int32) {
 		return 0, 0
 	}
 	u, want := d.GetSpec().GetStrategy().GetRollingUpdate(), int(d.GetSpec().GetReplicas())
-	missing, err := intorpercent.Down(u.GetMaxUnavailable(), want)
+	missing, err := portion.Down(u.GetMaxUnavailable(), want)
 	if surge = configuredSurge(d); err != nil || surge == 0 && missing == 0 {
 		missing = 1
 	}
@@ -308,7 +308,7 @@ func steps(d *appsv1.Deployment) (surge, unavailable int32) {
 
 // configuredSurge is maxSurge of a rolling update.
 func configuredSurge(d *appsv1.Deployment) int32 {
-	surge, err := intorpercent.Up(d.GetSpec().GetStrategy().GetRollingUpdate().GetMaxSurge(),
+	surge, err := portion.Up(d.GetSpec().GetStrategy().GetRollingUpdate().GetMaxSurge(),
 		int(d.GetSpec().GetReplicas()))
 	if err != nil {
 		return 0 // the server refuses it

@@ -10,7 +10,6 @@ import (
 	corev1 "monoplane.dev/api/core/v1"
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/controllers/deployment/rollout"
-	"monoplane.dev/rules/intorpercent"
 )
 
 func newDeployment(n, surge, missing int32) *appsv1.Deployment {
@@ -19,7 +18,7 @@ func newDeployment(n, surge, missing int32) *appsv1.Deployment {
 		Spec: &appsv1.DeploymentSpec{
 			Replicas: &n, Selector: &metav1.LabelSelector{}, Template: template(0),
 			Strategy: &appsv1.DeploymentStrategy{Type: "RollingUpdate", RollingUpdate: &appsv1.RollingUpdateDeployment{
-				MaxSurge: intorpercent.Number(surge), MaxUnavailable: intorpercent.Number(missing),
+				MaxSurge: &metav1.IntOrString{IntVal: surge}, MaxUnavailable: &metav1.IntOrString{IntVal: missing},
 			}},
 		},
 	}
