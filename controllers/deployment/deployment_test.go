@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,7 +16,6 @@ import (
 	appsv1 "monoplane.dev/api/apps/v1"
 	corev1 "monoplane.dev/api/core/v1"
 	metav1 "monoplane.dev/api/meta/v1"
-	"monoplane.dev/apierrors"
 	"monoplane.dev/controllers/controller/controllertest"
 	"monoplane.dev/object"
 )
@@ -136,10 +136,11 @@ func TestPause(t *testing.T) {
 
 // A rollout that makes no progress is said to have failed, and goes on when it can.
 func TestProgressDeadline(t *testing.T) {
-	broken := true
+	var broken atomic.Bool
+	broken.Store(true)
 	nodes := &controllertest.Nodes{}
 	nodes.Broken = func(p *corev1.Pod) bool {
-		return broken && strings.HasSuffix(p.GetSpec().GetContainers()[0].GetImage(), ":2")
+		return broken.Load() && strings.HasSuffix(p.GetSpec().GetContainers()[0].GetImage(), ":2")
 	}
 	inWorld(t, nodes, func(w *world) {
 		w.create(4, steps(1, 0), func(s *appsv1.DeploymentSpec) { s.ProgressDeadlineSeconds = proto.Int32(100) })
@@ -149,7 +150,7 @@ func TestProgressDeadline(t *testing.T) {
 		w.wants("5 1 4 4 1 MinimumReplicasAvailable=True ReplicaSetUpdated=True")
 		time.Sleep(10 * time.Second)
 		w.wants("5 1 4 4 1 MinimumReplicasAvailable=True ProgressDeadlineExceeded=False")
-		broken = false
+		broken.Store(false)
 		all, _ := w.pods()
 		for _, p := range all {
 			if strings.HasSuffix(p.GetSpec().GetContainers()[0].GetImage(), ":2") {
@@ -228,27 +229,16 @@ func TestAdoptsSets(t *testing.T) {
 // What admission refuses is a condition of the Deployment, that a set cannot be made as that its pods cannot.
 func TestRefusals(t *testing.T) {
 	inWorld(t, &controllertest.Nodes{}, func(w *world) {
-		calls := 0
-		refuse := func(what string) {
-			w.refuse = func(method string, _ any) error {
-				if method != what {
-					return nil
-				}
-				calls++
-				return apierrors.New(apierrors.Forbidden, "exceeded quota")
-			}
-		}
-		refuse(appsv1.ReplicaSets_Create_FullMethodName)
+		w.refuse(appsv1.ReplicaSets_Create_FullMethodName)
 		w.create(2)
 		time.Sleep(10 * time.Minute)
 		w.wants("0 0 0 0 0 MinimumReplicasUnavailable=False ReplicaSetCreateError=False")
-		if calls > 60 {
+		if calls := w.refuse(corev1.Pods_Create_FullMethodName); calls > 60 {
 			w.Errorf("%d requests in ten minutes", calls)
 		}
-		refuse(corev1.Pods_Create_FullMethodName)
 		time.Sleep(2 * time.Minute)
 		w.wants("0 0 0 0 2 FailedCreate=True MinimumReplicasUnavailable=False NewReplicaSetCreated=True")
-		w.refuse = nil
+		w.refuse("")
 		time.Sleep(2 * time.Minute)
 		w.wants("2 2 2 2 0 " + fine)
 	})

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -37,8 +38,11 @@ type world struct {
 	nodes  *controllertest.Nodes
 	// stop ends the controllers.
 	stop func()
-	// refuse fails requests.
-	refuse func(method string, req any) error
+
+	mu sync.Mutex
+	// refused is the method whose requests fail, calls how many have.
+	refused string
+	calls   int
 }
 
 func inWorld(t *testing.T, nodes *controllertest.Nodes, f func(w *world)) {
@@ -47,11 +51,14 @@ func inWorld(t *testing.T, nodes *controllertest.Nodes, f func(w *world)) {
 		w := &world{T: t, server: apitest.Start(t), nodes: nodes}
 		w.c = w.server.Admin()
 		w.server.Namespaces(t, "ns")
-		w.server.React(func(_ context.Context, method string, req any) error {
-			if w.refuse == nil {
+		w.server.React(func(_ context.Context, method string, _ any) error {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			if method != w.refused {
 				return nil
 			}
-			return w.refuse(method, req)
+			w.calls++
+			return apierrors.New(apierrors.Forbidden, "exceeded quota")
 		})
 		ctx, cancel := context.WithCancel(t.Context())
 		nodes.Server, nodes.Names = w.server, []string{"n1", "n2", "n3"}
@@ -63,6 +70,14 @@ func inWorld(t *testing.T, nodes *controllertest.Nodes, f func(w *world)) {
 		cancel()
 		wait()
 	})
+}
+
+// refuse fails the requests of a method from now on, and returns how many have failed before.
+func (w *world) refuse(method string) int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.refused = method
+	return w.calls
 }
 
 // start starts the controllers.

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -37,6 +38,8 @@ type world struct {
 	nodes  *controllertest.Nodes
 	// stop ends the controllers.
 	stop func()
+
+	mu sync.Mutex
 	// creates counts the requests to make pods.
 	creates int
 	// refuse fails them.
@@ -53,6 +56,8 @@ func inWorld(t *testing.T, nodes *controllertest.Nodes, f func(w *world)) {
 			if method != corev1.Pods_Create_FullMethodName {
 				return nil
 			}
+			w.mu.Lock()
+			defer w.mu.Unlock()
 			w.creates++
 			return w.refuse
 		})
@@ -66,6 +71,20 @@ func inWorld(t *testing.T, nodes *controllertest.Nodes, f func(w *world)) {
 		cancel()
 		wait()
 	})
+}
+
+// refusing fails the requests to make pods from now on; nil fails none.
+func (w *world) refusing(err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.refuse = err
+}
+
+// made returns how many requests to make pods there were.
+func (w *world) made() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.creates
 }
 
 // start starts the controllers.
@@ -181,8 +200,8 @@ func TestKeepsItsReplicas(t *testing.T) {
 		w.wants("web", "3 3 3 0 0")
 		time.Sleep(time.Second)
 		w.wants("web", "3 3 3 3 0")
-		if w.creates != 3 {
-			w.Errorf("%d requests made 3 pods", w.creates)
+		if w.made() != 3 {
+			w.Errorf("%d requests made 3 pods", w.made())
 		}
 		active, _ := w.pods("web")
 		m, ref := active[0].GetMetadata(), controller.ManagerOf(active[0])
@@ -277,8 +296,8 @@ func TestAdoptsAndReleases(t *testing.T) {
 		if active, _ := w.pods("web"); len(active) != 2 {
 			w.Errorf("%d pods after one more was adopted", len(active))
 		}
-		if w.creates != 4 {
-			w.Errorf("%d pods were made, want two by hand and two", w.creates)
+		if w.made() != 4 {
+			w.Errorf("%d pods were made, want two by hand and two", w.made())
 		}
 	})
 }
@@ -286,12 +305,12 @@ func TestAdoptsAndReleases(t *testing.T) {
 // A template that admission refuses costs one request after the other, ever more seldom, whatever else happens.
 func TestRefusedTemplatesMakeNoStorm(t *testing.T) {
 	inWorld(t, &controllertest.Nodes{}, func(w *world) {
-		w.refuse = apierrors.New(apierrors.Forbidden, "exceeded quota")
+		w.refusing(apierrors.New(apierrors.Forbidden, "exceeded quota"))
 		w.create("web", 100, 0)
 		time.Sleep(10 * time.Minute)
 		synctest.Wait()
-		if w.creates < 15 || w.creates > 40 {
-			w.Errorf("%d requests in ten minutes", w.creates)
+		if w.made() < 15 || w.made() > 40 {
+			w.Errorf("%d requests in ten minutes", w.made())
 		}
 		o, err := w.c.ReplicaSets.Get(w.Context(), &metav1.GetRequest{Namespace: "ns", Name: "web"})
 		w.must(err)
@@ -308,7 +327,7 @@ func TestRefusedTemplatesMakeNoStorm(t *testing.T) {
 		}) {
 			w.Errorf("events %v", events.GetItems())
 		}
-		w.refuse = nil
+		w.refusing(nil)
 		time.Sleep(time.Minute)
 		w.wants("web", "100 100 100 100 0")
 		o, err = w.c.ReplicaSets.Get(w.Context(), &metav1.GetRequest{Namespace: "ns", Name: "web"})
@@ -343,8 +362,8 @@ func TestCrowd(t *testing.T) {
 	inWorld(t, &controllertest.Nodes{StartsIn: seconds(1)}, func(w *world) {
 		w.create("web", 700, 0)
 		w.wants("web", "700 700 0 0 0")
-		if w.creates != 700 {
-			w.Errorf("%d requests made 700 pods", w.creates)
+		if w.made() != 700 {
+			w.Errorf("%d requests made 700 pods", w.made())
 		}
 		w.scale("web", 20)
 		w.wants("web", "20 20 0 0 0") // those that are bound nowhere go at once
@@ -408,7 +427,7 @@ func TestGoingOwnersAdoptNothing(t *testing.T) {
 		w.must(err)
 		_, err = w.c.ReplicaSets.Delete(w.Context(), &metav1.DeleteRequest{Namespace: "ns", Name: "web"})
 		w.must(err)
-		made := w.creates
+		made := w.made()
 		_, err = w.c.Pods.Create(w.Context(), &corev1.CreatePodRequest{Object: &corev1.Pod{
 			Metadata: &metav1.ObjectMeta{Namespace: "ns", Name: "alone", Labels: map[string]string{"app": "web"}},
 			Spec:     template("web").GetSpec(),
@@ -420,8 +439,8 @@ func TestGoingOwnersAdoptNothing(t *testing.T) {
 			w.must(err)
 		}
 		time.Sleep(time.Minute)
-		if active, _ = w.pods("web"); len(active) != 0 || w.creates != made+1 {
-			w.Errorf("%d pods, %d made", len(active), w.creates-made)
+		if active, _ = w.pods("web"); len(active) != 0 || w.made() != made+1 {
+			w.Errorf("%d pods, %d made", len(active), w.made()-made)
 		}
 	})
 }
