@@ -11,6 +11,7 @@ import (
 	"monoplane.dev/client/podstatus"
 	"monoplane.dev/client/record"
 	"monoplane.dev/codec/value"
+	"monoplane.dev/rules/disruption"
 	"monoplane.dev/scheduler/framework"
 	"monoplane.dev/scheduler/internal/queue"
 )
@@ -141,7 +142,7 @@ func (s *Scheduler) unlessGone(ctx context.Context, victim *framework.PodInfo, w
 // disrupted is the condition of a victim.
 func disrupted(pod *framework.PodInfo, victim *corev1.Pod) *corev1.PodCondition {
 	return &corev1.PodCondition{
-		Type: "DisruptionTarget", Status: "True", Reason: "PreemptionByScheduler",
+		Type: disruption.Target, Status: "True", Reason: disruption.ByPreemption,
 		Message:            pod.Pod.GetSpec().GetSchedulerName() + ": preempting to accommodate a higher priority pod",
 		LastTransitionTime: value.Time(time.Now()), ObservedGeneration: victim.GetMetadata().GetGeneration(),
 	}

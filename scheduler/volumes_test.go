@@ -18,8 +18,8 @@ import (
 	"monoplane.dev/apiserver/test/apitest"
 	"monoplane.dev/client"
 	"monoplane.dev/controllers/controller"
-	"monoplane.dev/controllers/controller/controllertest"
 	"monoplane.dev/controllers/persistentvolume"
+	"monoplane.dev/controllers/test/controllertest"
 	"monoplane.dev/scheduler"
 	"monoplane.dev/scheduler/test/objects"
 )

@@ -16,7 +16,7 @@ import (
 	appsv1 "monoplane.dev/api/apps/v1"
 	corev1 "monoplane.dev/api/core/v1"
 	metav1 "monoplane.dev/api/meta/v1"
-	"monoplane.dev/controllers/controller/controllertest"
+	"monoplane.dev/controllers/test/controllertest"
 	"monoplane.dev/object"
 )
 

@@ -20,10 +20,10 @@ import (
 	"monoplane.dev/apiserver/test/apitest"
 	"monoplane.dev/client"
 	"monoplane.dev/controllers/controller"
-	"monoplane.dev/controllers/controller/controllertest"
 	"monoplane.dev/controllers/deployment"
 	"monoplane.dev/controllers/deployment/rollout"
 	"monoplane.dev/controllers/replicaset"
+	"monoplane.dev/controllers/test/controllertest"
 	"monoplane.dev/object"
 	"monoplane.dev/rules/availability"
 )

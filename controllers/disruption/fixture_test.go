@@ -19,8 +19,8 @@ import (
 	"monoplane.dev/client"
 	"monoplane.dev/codec/value"
 	"monoplane.dev/controllers/controller"
-	"monoplane.dev/controllers/controller/controllertest"
 	"monoplane.dev/controllers/disruption"
+	"monoplane.dev/controllers/test/controllertest"
 	rules "monoplane.dev/rules/disruption"
 )
 

@@ -15,8 +15,8 @@ import (
 	"monoplane.dev/apierrors"
 	"monoplane.dev/apiserver/test/apitest"
 	"monoplane.dev/controllers/controller"
-	"monoplane.dev/controllers/controller/controllertest"
 	"monoplane.dev/controllers/ephemeralvolume"
+	"monoplane.dev/controllers/test/controllertest"
 	"monoplane.dev/object/storage"
 )
 

@@ -22,8 +22,8 @@ import (
 	"monoplane.dev/client"
 	"monoplane.dev/codec/value"
 	"monoplane.dev/controllers/controller"
-	"monoplane.dev/controllers/controller/controllertest"
 	"monoplane.dev/controllers/nodelifecycle"
+	"monoplane.dev/controllers/test/controllertest"
 	"monoplane.dev/object"
 	"monoplane.dev/object/builtin"
 )

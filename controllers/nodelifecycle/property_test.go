@@ -14,8 +14,8 @@ import (
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/apierrors"
 	"monoplane.dev/controllers/controller"
-	"monoplane.dev/controllers/controller/controllertest"
 	"monoplane.dev/controllers/tainteviction"
+	"monoplane.dev/controllers/test/controllertest"
 	"monoplane.dev/object"
 )
 
@@ -99,8 +99,8 @@ func (w *witness) tainted(name string, n *corev1.Node) {
 }
 
 // Whatever happens to agents, clocks, the API and the controllers: no node is called lost that was heard of within its
-// grace, none is evicted before its turn, nothing is deleted twice, or by force, no phase changes, and in the end those
-// are ready and untainted that are there, and those are not that are not.
+// grace, none is evicted before its turn, nothing is deleted twice, or by force, no phase changes, and in the end
+// those are ready and untainted that are there, and those are not that are not.
 //
 // spec: NODE-3, DEL-8, DEL-11, LIFE-11, SAFE-2
 func TestRandomHistories(t *testing.T) {

@@ -20,8 +20,8 @@ import (
 	"monoplane.dev/apiserver/test/apitest"
 	"monoplane.dev/client"
 	"monoplane.dev/controllers/controller"
-	"monoplane.dev/controllers/controller/controllertest"
 	"monoplane.dev/controllers/podgc"
+	"monoplane.dev/controllers/test/controllertest"
 	"monoplane.dev/object"
 )
 

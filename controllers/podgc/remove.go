@@ -10,6 +10,7 @@ import (
 	"monoplane.dev/apierrors"
 	"monoplane.dev/client/podstatus"
 	"monoplane.dev/codec/value"
+	"monoplane.dev/rules/disruption"
 	"monoplane.dev/rules/phase"
 	"monoplane.dev/rules/taints"
 )
@@ -118,7 +119,7 @@ func (c *Controller) remove(ctx context.Context, pod *corev1.Pod, r reason) erro
 // disrupted is the condition of a pod whose node is no more.
 func disrupted(pod *corev1.Pod, message string) *corev1.PodCondition {
 	return &corev1.PodCondition{
-		Type: "DisruptionTarget", Status: "True", Reason: "DeletionByPodGC", Message: message,
+		Type: disruption.Target, Status: "True", Reason: disruption.ByPodGC, Message: message,
 		LastTransitionTime: value.Time(time.Now()), ObservedGeneration: pod.GetMetadata().GetGeneration(),
 	}
 }

@@ -22,8 +22,8 @@ import (
 	"monoplane.dev/apiserver/test/apitest"
 	"monoplane.dev/client"
 	"monoplane.dev/controllers/controller"
-	"monoplane.dev/controllers/controller/controllertest"
 	"monoplane.dev/controllers/replicaset"
+	"monoplane.dev/controllers/test/controllertest"
 	"monoplane.dev/object"
 	"monoplane.dev/rules/availability"
 )

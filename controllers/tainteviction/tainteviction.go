@@ -42,6 +42,7 @@ import (
 	"monoplane.dev/codec/wire"
 	"monoplane.dev/controllers/controller"
 	"monoplane.dev/controllers/internal/loop"
+	"monoplane.dev/rules/disruption"
 	"monoplane.dev/rules/phase"
 	"monoplane.dev/rules/taints"
 )
@@ -316,7 +317,7 @@ func (c *Controller) evict(ctx context.Context, i item) (time.Duration, error) {
 
 // disrupt says why the pod is going to end.
 func disrupt(p *corev1.Pod, s *corev1.PodStatus) bool {
-	const kind, reason = "DisruptionTarget", "DeletionByTaintManager"
+	const kind, reason = disruption.Target, disruption.ByTaint
 	if c := podstatus.Condition(s, kind); c.GetStatus() == "True" && c.GetReason() == reason || phase.Terminal(p) {
 		return false
 	}

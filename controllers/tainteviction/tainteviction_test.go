@@ -18,8 +18,8 @@ import (
 	"monoplane.dev/apiserver/test/apitest"
 	"monoplane.dev/client"
 	"monoplane.dev/controllers/controller"
-	"monoplane.dev/controllers/controller/controllertest"
 	"monoplane.dev/controllers/tainteviction"
+	"monoplane.dev/controllers/test/controllertest"
 	"monoplane.dev/object"
 )
 

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	corev1 "monoplane.dev/api/core/v1"
+	"monoplane.dev/rules/disruption"
 	"monoplane.dev/rules/phase"
 )
 
@@ -22,7 +23,7 @@ const (
 	// once that has happened.
 	condKillFailed = "monoplane.dev/KillFailed"
 	// condDisruption is True on a pod that the node stops for reasons that are not the pod's. spec: DISR-4, DISR-6
-	condDisruption = "DisruptionTarget"
+	condDisruption = disruption.Target
 )
 
 // conditions brings the agent's conditions in s up to date; phase and container statuses are already set.
@@ -75,7 +76,7 @@ func (m *StateMachine) conditions(s *corev1.PodStatus) {
 		set(condRestarting, false, over, "")
 	}
 	if m.end.disruption != "" {
-		set(condDisruption, true, "TerminationByKubelet", m.end.disruption)
+		set(condDisruption, true, disruption.ByKubelet, m.end.disruption)
 	}
 	m.resizeConditions(s, over != "")
 	if why := m.Stuck(); why != "" {

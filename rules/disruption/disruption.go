@@ -2,8 +2,8 @@
 // controller, which counts it anew, must see alike: which pods a budget is about, which of them are healthy, and what
 // its status says of that (spec: DISR-1, DISR-2). It has the words of condition DisruptionTarget, too (spec: DISR-4).
 //
-// It guarantees the conditions that Kubernetes' helpers give, which test/oracle compares. It knows no client, no store
-// and no clock, and changes nothing that it is given but the status that a function is about.
+// It knows no client, no store and no clock, and changes nothing that it is given but the status that a function is
+// about.
 package disruption
 
 import (
@@ -36,9 +36,6 @@ const (
 	// ByKubelet: its node has run out of something, or goes down.
 	ByKubelet = "TerminationByKubelet"
 )
-
-// Reasons returns all reasons of condition Target.
-func Reasons() []string { return []string{ByPreemption, ByTaint, ByEviction, ByPodGC, ByKubelet} }
 
 // Allowed is the type of the condition of a budget that says whether pods may be evicted.
 const Allowed = "DisruptionAllowed"

@@ -1,7 +1,6 @@
 package disruption_test
 
 import (
-	"slices"
 	"testing"
 	"time"
 
@@ -16,15 +15,6 @@ import (
 )
 
 var now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-
-// spec: DISR-4
-func TestReasons(t *testing.T) {
-	want := []string{"PreemptionByScheduler", "DeletionByTaintManager", "EvictionByEvictionAPI", "DeletionByPodGC",
-		"TerminationByKubelet"}
-	if got := disruption.Reasons(); !slices.Equal(got, want) {
-		t.Errorf("got %v, want %v", got, want)
-	}
-}
 
 // spec: DISR-1
 func TestSelects(t *testing.T) {

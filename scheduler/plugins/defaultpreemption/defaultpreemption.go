@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"strings"
 
+	"monoplane.dev/rules/disruption"
 	"monoplane.dev/scheduler/framework"
 )
 
@@ -101,7 +102,7 @@ func goingByPreemption(p *framework.PodInfo) bool {
 	}
 	for _, c := range p.Pod.GetStatus().GetConditions() {
 		if c.GetType() == "DisruptionTarget" {
-			return c.GetStatus() == "True" && c.GetReason() == "PreemptionByScheduler"
+			return c.GetStatus() == "True" && c.GetReason() == disruption.ByPreemption
 		}
 	}
 	return false

@@ -16,6 +16,7 @@ import (
 	"monoplane.dev/apiserver/store"
 	"monoplane.dev/apiserver/warning"
 	"monoplane.dev/codec/value"
+	"monoplane.dev/rules/disruption"
 	"monoplane.dev/rules/phase"
 	"monoplane.dev/rules/precondition"
 	"monoplane.dev/rules/staticpod"
@@ -116,7 +117,7 @@ func view(o *corev1.Pod) deletion.Pod {
 		Name: m.GetName(), UID: m.GetUid(), ResourceVersion: m.GetResourceVersion(),
 		Node: o.GetSpec().GetNodeName(), NodeKey: nodekey.Of(m),
 		Terminal:   phase.Terminal(o),
-		NodeLost:   lost.GetStatus() == "True" && lost.GetReason() == "DeletionByPodGC",
+		NodeLost:   lost.GetStatus() == "True" && lost.GetReason() == disruption.ByPodGC,
 		Mirror:     staticpod.IsMirror(m),
 		Finalizers: len(m.GetFinalizers()) > 0,
 	}
