@@ -20,8 +20,8 @@ func StopNode(ctx context.Context, dataDir, node string) (stopped bool, err erro
 	return stopped, err
 }
 
-// StartNode has the server start the agent of a node that StopNode ended, and returns when the node is back. It reports
-// whether the agent was stopped until then.
+// StartNode has the server start the agent of a node that StopNode ended, and returns when the node is back. It
+// reports whether the agent was stopped until then.
 func StartNode(ctx context.Context, dataDir, node string) (started bool, err error) {
 	err = call(ctx, dataDir, func(c adminv1.AdminClient) error {
 		answer, err := c.StartNode(ctx, &adminv1.StartNodeRequest{Name: node})

@@ -114,16 +114,17 @@ func (s *Scenario) Disturbed() *Scenario {
 	for _, line := range s.expect {
 		what, _, _ := strings.Cut(line, ":")
 		switch word := strings.Fields(what)[0]; {
-		case word == "marks" || word == "begins" || word == "order", !goes && (word == "phases" || word == "exit" || word == "restarts"):
+		case word == "marks" || word == "begins" || word == "order",
+			!goes && (word == "phases" || word == "exit" || word == "restarts"):
 			out.expect = append(out.expect, line)
 		}
 	}
 	return &out
 }
 
-// CutOff returns the scenario with those of its statements that hold also when the runtime dies on the way; ok is false
-// where none do. A start that is cut off may have failed, by the runtime's word, which ends what does not run again by
-// policy, a hook after the start that is cut off kills the container, and a deadline passes meanwhile.
+// CutOff returns the scenario with those of its statements that hold also when the runtime dies on the way; ok is
+// false where none do. A start that is cut off may have failed, by the runtime's word, which ends what does not run
+// again by policy, a hook after the start that is cut off kills the container, and a deadline passes meanwhile.
 func (s *Scenario) CutOff() (out *Scenario, ok bool) {
 	if s.Pod.Spec.RestartPolicy != "" && s.Pod.Spec.RestartPolicy != corev1.RestartPolicyAlways ||
 		s.Pod.Spec.ActiveDeadlineSeconds != nil {
