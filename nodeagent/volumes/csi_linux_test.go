@@ -98,6 +98,7 @@ func (d *driver) does(ctx context.Context, format string, args ...any) error {
 	d.mu.Unlock()
 	if hang {
 		<-ctx.Done()
+		return ctx.Err() // who asked may have a little time left
 	}
 	return fail
 }
