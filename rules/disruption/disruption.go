@@ -2,8 +2,8 @@
 // controller, which counts it anew, must see alike: which pods a budget is about, which of them are healthy, and what
 // its status says of that (spec: DISR-1, DISR-2). It has the words of condition DisruptionTarget, too (spec: DISR-4).
 //
-// It knows no client, no store and no clock, and changes nothing that it is given but the status that a function is
-// about.
+// What it has a status say is what Kubernetes has, which test/oracle compares. It knows no client, no store and no
+// clock, and changes nothing that it is given but the status that a function is about.
 package disruption
 
 import (

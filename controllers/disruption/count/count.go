@@ -1,8 +1,8 @@
 // Package count computes the status of a budget from its pods: how many of them there should be, how many are healthy,
 // how many must be, and so how many may be evicted (spec: DISR-1).
 //
-// The numbers are meant to be those of Kubernetes' disruption controller. The package knows no client, no cache and no
-// clock, and changes nothing that it is given.
+// The numbers are those of Kubernetes' disruption controller, which test/oracle compares. The package knows no client,
+// no cache and no clock, and changes nothing that it is given.
 package count
 
 import (

@@ -15,7 +15,7 @@
 //	the budget allows none                                   refused: 429
 //	the budget allows some                                   it goes, the budget allows one less
 //
-// The package knows no store, no context and no clock.
+// The rules are those of Kubernetes, which test/oracle compares. The package knows no store, no context and no clock.
 package eviction
 
 import (
