@@ -35,22 +35,26 @@ func newRawEtcd(ctx context.Context, e *env, value []byte) (*rawEtcd, error) {
 	return &rawEtcd{etcd: server, value: value}, nil
 }
 
-// put creates a key in one transaction that compares it absent, as a create does.
-func (r *rawEtcd) put(ctx context.Context, key string) error {
+// put creates a key in one transaction that compares it absent, as a create does, and does what else is given.
+func (r *rawEtcd) put(ctx context.Context, key string, also ...*etcdserverpb.RequestOp) error {
 	k := []byte(key)
 	res, err := r.etcd.Txn(ctx, &etcdserverpb.TxnRequest{
 		Compare: []*etcdserverpb.Compare{{
 			Key: k, Target: etcdserverpb.Compare_MOD, Result: etcdserverpb.Compare_EQUAL,
 			TargetUnion: &etcdserverpb.Compare_ModRevision{ModRevision: 0},
 		}},
-		Success: []*etcdserverpb.RequestOp{{
-			Request: &etcdserverpb.RequestOp_RequestPut{RequestPut: &etcdserverpb.PutRequest{Key: k, Value: r.value}},
-		}},
+		Success: append([]*etcdserverpb.RequestOp{putOp(k, r.value)}, also...),
 	})
 	if err == nil && !res.Succeeded {
 		return fmt.Errorf("key %s exists", key)
 	}
 	return err
+}
+
+func putOp(key, value []byte) *etcdserverpb.RequestOp {
+	return &etcdserverpb.RequestOp{
+		Request: &etcdserverpb.RequestOp_RequestPut{RequestPut: &etcdserverpb.PutRequest{Key: key, Value: value}},
+	}
 }
 
 // rate returns how many transactions a second a number of clients reach.

@@ -44,6 +44,7 @@ func benches() []bench {
 		{"idle", benchIdle},
 		{"containerd", benchContainerd},
 		{"workloads", benchWorkloads},
+		{"evictions", benchEvictions},
 	}
 }
 
