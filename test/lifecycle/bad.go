@@ -33,6 +33,7 @@ var Changes = map[string]string{ //nolint:gochecknoglobals // a table that is ne
 	"the password is right":      "the Secret pull has the right password for PRIVATE",
 	"the port is open":           "somebody listens at CLOSED",
 	"the server comes to an end": "what answers at ENDLESS ends its answers",
+	"the sandbox is lost":        "what holds the pod's containers together is stopped, and they with it",
 	"the hunger is over":         "PLACE/hungry, for which `eat` looks, is gone",
 }
 

@@ -234,6 +234,9 @@ func (d *driver) Now(ctx context.Context, what string) error {
 		}
 		return err
 	}
+	if what == "the sandbox is lost" {
+		return d.runtime.lose(ctx, d.name)
+	}
 	d.runtime.change(what)
 	return nil
 }
@@ -306,6 +309,23 @@ func (a *acting) change(what string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.changes[what] = true
+}
+
+// lose stops the sandboxes of a pod, as a machine does that comes back without them.
+func (a *acting) lose(ctx context.Context, pod string) error {
+	list, err := a.ListPodSandbox(ctx, &runtimeapi.ListPodSandboxRequest{})
+	if err != nil {
+		return err
+	}
+	for _, s := range list.GetItems() {
+		if s.GetMetadata().GetName() != pod {
+			continue
+		}
+		if _, err := a.StopPodSandbox(ctx, &runtimeapi.StopPodSandboxRequest{PodSandboxId: s.GetId()}); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (a *acting) is(what string) bool {
