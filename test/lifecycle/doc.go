@@ -42,6 +42,8 @@
 //	until message CONTAINER TEXT   the message of what it waits for has the text in it
 //	until resized                  what the pod asks for is in force, and nothing is said to be under way
 //	resize CONTAINER cpu=20m ...   the container asks for that much, and is limited to it where it has limits
+//	debug NAME CONTAINER [WORDS,...]  kubectl debug: an ephemeral container joins the pod, with the image and program of
+//	                               another container, and does what the words say
 //	delete [SECONDS]               kubectl delete pod [--grace-period]
 //	gate TYPE STATUS               a condition of this type is written to the pod's status
 //	pass 2s                        time goes by

@@ -171,8 +171,11 @@ func (d *driver) Delete(ctx context.Context, graceSeconds *int64) error {
 // Patch implements lifecycle.Driver.
 func (d *driver) Patch(ctx context.Context, subresource string, patch []byte) error {
 	write := d.client.Pods.PatchStatus
-	if subresource == "resize" {
+	switch subresource {
+	case "resize":
 		write = d.client.Pods.PatchResize
+	case "ephemeralcontainers":
+		write = d.client.Pods.PatchEphemeralContainers
 	}
 	_, err := write(ctx, &metav1.PatchRequest{Namespace: namespace, Name: d.name, Patch: patch,
 		PatchType: "application/strategic-merge-patch+json"})

@@ -57,6 +57,12 @@ func (s *Scenario) step(ctx context.Context, d Driver, seen *History, words []st
 			return fmt.Errorf("resize CONTAINER RESOURCE=AMOUNT... was expected")
 		}
 		return d.Patch(ctx, "resize", s.resize(words[1], words[2:]))
+	case "debug":
+		patch, err := debug(seen, words)
+		if err != nil {
+			return err
+		}
+		return d.Patch(ctx, "ephemeralcontainers", patch)
 	case "pass":
 		t, err := time.ParseDuration(words[1])
 		if err != nil {

@@ -98,6 +98,17 @@ func parse(name string, text []byte) (*Scenario, error) {
 		s.acts[c.Name] = a
 	}
 	s.script, s.expect = lines(script), lines(expect)
+	for _, line := range s.script {
+		if words := strings.Fields(line); words[0] == "debug" {
+			d, err := parseDebug(words)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", line, err)
+			}
+			if s.acts[d.name], err = parseAct(d.args); err != nil {
+				return nil, fmt.Errorf("%s: %w", line, err)
+			}
+		}
+	}
 	if s.Title == "" || len(s.expect) == 0 {
 		return nil, errors.New("a title and expectations are missing")
 	}
@@ -124,10 +135,12 @@ func (s *Scenario) Disturbed() *Scenario {
 
 // CutOff returns the scenario with those of its statements that hold also when the runtime dies on the way; ok is
 // false where none do. A start that is cut off may have failed, by the runtime's word, which ends what does not run
-// again by policy, a hook after the start that is cut off kills the container, and a deadline passes meanwhile.
+// again by policy, as an ephemeral container never does, a hook after the start that is cut off kills the container,
+// and a deadline passes meanwhile.
 func (s *Scenario) CutOff() (out *Scenario, ok bool) {
 	if s.Pod.Spec.RestartPolicy != "" && s.Pod.Spec.RestartPolicy != corev1.RestartPolicyAlways ||
-		s.Pod.Spec.ActiveDeadlineSeconds != nil {
+		s.Pod.Spec.ActiveDeadlineSeconds != nil ||
+		slices.ContainsFunc(s.script, func(line string) bool { return strings.HasPrefix(line, "debug ") }) {
 		return nil, false
 	}
 	for _, c := range s.containers() {
