@@ -46,6 +46,7 @@ func TestLifecycleUnderKills(t *testing.T) {
 			journal := newJournal(t)
 			m := &mortal{dir: shortDir(t), program: binary(t, "monoplane")}
 			m.live(t)
+			s := served(t, s)
 			m.play(t, s.Disturbed(), s.Real("host", program, journal), journal, moments)
 		})
 	}

@@ -3,6 +3,7 @@ package e2e_test
 import (
 	"bufio"
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -10,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -33,9 +35,36 @@ func TestLifecycle(t *testing.T) {
 		t.Run(s.Name, func(t *testing.T) {
 			t.Parallel()
 			journal := newJournal(t)
+			s := served(t, s)
 			on.play(t, s, s.Real("host", program, journal), journal)
 		})
 	}
+}
+
+// served returns the scenario with a port for what its containers serve. The test holds the port without listening at
+// it, so that nobody else gets it, and shares it with who asks for that, as program act does.
+func served(t *testing.T, s *lifecycle.Scenario) *lifecycle.Scenario {
+	t.Helper()
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Close(fd) })
+	if err := errors.Join(unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEPORT, 1),
+		unix.Bind(fd, &unix.SockaddrInet4{})); err != nil {
+		t.Fatal(err)
+	}
+	at, err := unix.Getsockname(fd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	filled, err := s.Filled(lifecycle.Placeholders{
+		Served: at.(*unix.SockaddrInet4).Port, //nolint:forcetypeassert // as it was bound
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return filled
 }
 
 // newJournal makes the file in which processes of any user leave their marks.

@@ -26,6 +26,9 @@ type act struct {
 	says  string
 	// healthy from and until, since the start; until is 0 for no end.
 	from, until time.Duration
+	// serves says that it listens at its port, from open until shut.
+	serves     bool
+	open, shut time.Duration
 }
 
 // termed is the exit code of a process that TERM has ended.
@@ -43,8 +46,8 @@ func parseAct(args []string) (act, error) {
 }
 
 func (a *act) add(words []string) error {
-	usage := errors.New("run D, exit N, term D N, term ignore, stop SIGNAL, show WHAT, say TEXT, leave TEXT, eat or " +
-		"healthy D [D] was expected")
+	usage := errors.New("run D, exit N, term D N, term ignore, stop SIGNAL, show WHAT, say TEXT, leave TEXT, eat, " +
+		"healthy D [D] or serve SERVED D D was expected")
 	if len(words) < 1 {
 		return usage
 	}
@@ -54,6 +57,8 @@ func (a *act) add(words []string) error {
 		return nil
 	case "leave":
 		return nil // nothing simulates it
+	case "serve":
+		return a.serve(words)
 	}
 	if len(words) > 3 {
 		return usage
@@ -88,6 +93,24 @@ func (a *act) add(words []string) error {
 		return usage
 	}
 	return err
+}
+
+func (a *act) serve(words []string) error {
+	if len(words) != 4 || words[1] != "SERVED" {
+		return errors.New("serve SERVED D D was expected")
+	}
+	var err, err2 error
+	a.serves = true
+	a.open, err = time.ParseDuration(words[2])
+	a.shut, err2 = time.ParseDuration(words[3])
+	return errors.Join(err, err2)
+}
+
+// Serves reports whether a container has a server at all, and whether that listens when the container was started so
+// long ago.
+func (s *Scenario) Serves(container string, age time.Duration) (has, listens bool) {
+	a := s.acts[container]
+	return a.serves, age >= a.open && age < a.shut
 }
 
 // Healthy reports whether `act check` succeeds in a container that was started so long ago.

@@ -45,6 +45,8 @@ type Placeholders struct {
 	Registry, Private string
 	// Closed and Endless are ports of 127.0.0.1: at the first nobody listens, at the second answers never end.
 	Closed, Endless int
+	// Served is the port at which a container listens that serves.
+	Served int
 }
 
 func (p Placeholders) fill(pod *corev1.Pod) (*corev1.Pod, error) {
@@ -54,7 +56,8 @@ func (p Placeholders) fill(pod *corev1.Pod) (*corev1.Pod, error) {
 	}
 	filled := strings.NewReplacer("PLACE/", p.Place+"/", "PLACE\"", p.Place+"\"", "SEEN/", p.Seen+"/",
 		"REGISTRY/", p.Registry+"/", "PRIVATE/", p.Private+"/", `"CLOSED"`, strconv.Itoa(p.Closed),
-		`"ENDLESS"`, strconv.Itoa(p.Endless)).Replace(string(text))
+		`"ENDLESS"`, strconv.Itoa(p.Endless), `"SERVED"`, strconv.Itoa(p.Served), "serve SERVED ",
+		fmt.Sprintf("serve %d ", p.Served)).Replace(string(text))
 	out := &corev1.Pod{}
 	return out, json.Unmarshal([]byte(filled), out)
 }

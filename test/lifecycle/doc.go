@@ -27,6 +27,8 @@
 //	healthy 1s 3s     `act check`, the command of an exec probe, succeeds from 1 s to 3 s after the start; to the end
 //	                  without the second time; all the time without the line
 //
+//	serve SERVED 1s 9s  it listens at its port, one that is free there, from 1 s to 9 s after the start, and answers
+//	                  each request with 200
 //	eat               it takes up to 256 MiB of memory as long as there is a file hungry beside its journal
 //
 // A probe or hook runs `act check` or `act hook NAME [run 2s] [exit 1]`, which leaves the marks NAME and NAME-END.
@@ -72,5 +74,5 @@
 //
 // Files whose names begin with bad- show what becomes of bad input: Kubernetes' reason in status and event, a
 // neighbour on the same node that goes on, and a recovery by itself once the cause is gone. Their manifests may have
-// placeholders (Placeholders), and a line `needs: root` at the beginning.
+// placeholders (Placeholders), of which the other files have SERVED only, and a line `needs: root` at the beginning.
 package lifecycle

@@ -41,6 +41,10 @@ func TestFake(t *testing.T) {
 	for _, s := range all {
 		t.Run(s.Name, func(t *testing.T) {
 			t.Parallel()
+			s, err := s.Filled(lifecycle.Placeholders{Served: 1})
+			if err != nil {
+				t.Fatal(err)
+			}
 			synctest.Test(t, func(t *testing.T) { play(t, s, nil) })
 		})
 	}
@@ -415,7 +419,16 @@ func (a *acting) ExecSync(ctx context.Context, req *runtimeapi.ExecSyncRequest) 
 	a.mu.Lock()
 	name, age := a.names[req.GetContainerId()], time.Since(a.started[req.GetContainerId()])
 	a.mu.Unlock()
-	switch strings.Join(req.GetCmd(), " ") {
+	what := strings.Join(req.GetCmd(), " ")
+	if has, listens := a.scenario.Serves(name, age); has && (what == "tcpSocket" || what == "httpGet") {
+		if listens {
+			return &runtimeapi.ExecSyncResponse{}, nil
+		}
+		what = "closed"
+	}
+	switch what {
+	case "closed":
+		return &runtimeapi.ExecSyncResponse{Stdout: []byte("connect: connection refused"), ExitCode: 1}, nil
 	case "tcpSocket":
 		if a.is("the port is open") {
 			return &runtimeapi.ExecSyncResponse{}, nil
@@ -434,11 +447,11 @@ func (a *acting) ExecSync(ctx context.Context, req *runtimeapi.ExecSyncRequest) 
 		return &runtimeapi.ExecSyncResponse{Stdout: []byte("not healthy\n"), ExitCode: 1}, nil
 	}
 	mark := func(what string) { a.mark(lifecycle.Mark{Time: time.Now(), Container: name, What: what}) }
-	what, run, code, err := lifecycle.Hook(req.GetCmd())
+	hook, run, code, err := lifecycle.Hook(req.GetCmd())
 	if err != nil {
 		return nil, err
 	}
-	mark(what)
+	mark(hook)
 	limit := time.Duration(req.GetTimeout()) * time.Second
 	if limit > 0 {
 		var cancel context.CancelFunc
@@ -450,6 +463,6 @@ func (a *acting) ExecSync(ctx context.Context, req *runtimeapi.ExecSyncRequest) 
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	mark(what + "-END")
+	mark(hook + "-END")
 	return &runtimeapi.ExecSyncResponse{ExitCode: code}, nil
 }

@@ -3,9 +3,12 @@
 package main
 
 import (
+	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
+	"net"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -13,6 +16,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 func main() {
@@ -35,7 +40,7 @@ func live(name string, args []string) int {
 	termCode, termAfter := 143, time.Duration(0)
 	ignore := false
 	health, stop := "0 0", "TERM"
-	var shows []string
+	var shows, serves []string
 	for _, arg := range args {
 		switch words := strings.Fields(arg); words[0] {
 		case "run":
@@ -56,6 +61,8 @@ func live(name string, args []string) int {
 			leaveMessage(strings.Join(words[1:], " "))
 		case "eat":
 			eat()
+		case "serve":
+			serves = words[1:]
 		case "healthy":
 			from, until := duration(words[1]), time.Duration(0)
 			if len(words) > 2 {
@@ -70,6 +77,9 @@ func live(name string, args []string) int {
 		fail(err)
 	}
 	mark(name, "START")
+	if len(serves) > 0 {
+		go serve(":"+serves[0], duration(serves[1]), duration(serves[2]))
+	}
 	for _, what := range shows {
 		show(name, what)
 	}
@@ -118,6 +128,46 @@ func leaveMessage(text string) {
 		fail(err)
 	}
 	_ = f.Close()
+}
+
+// serve listens at an address for a part of the life, and answers each request with 200. Who plays the scenario may
+// hold the port so that nobody else takes it: they share it.
+func serve(address string, open, shut time.Duration) {
+	time.Sleep(open)
+	shared := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
+		var failed error
+		err := c.Control(func(fd uintptr) {
+			failed = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEPORT, 1)
+		})
+		return errors.Join(err, failed)
+	}}
+	l, err := shared.Listen(context.Background(), "tcp4", address)
+	if err != nil {
+		fail(err)
+	}
+	time.AfterFunc(shut-open, func() { _ = l.Close() })
+	for {
+		c, err := l.Accept()
+		if err != nil {
+			return // it was closed
+		}
+		go answer(c)
+	}
+}
+
+// answer answers the one request of a connection, if it brings one.
+func answer(c net.Conn) {
+	defer func() { _ = c.Close() }()
+	for r := bufio.NewReader(c); ; {
+		line, err := r.ReadString('\n')
+		if err != nil {
+			return
+		}
+		if strings.TrimSpace(line) == "" {
+			_, _ = c.Write([]byte("HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"))
+			return
+		}
+	}
 }
 
 // eat takes memory while it is hungry, and never more than does no harm where nothing bounds it.
