@@ -28,7 +28,7 @@
 //	                  without the second time; all the time without the line
 //
 //	serve SERVED 1s 9s  it listens at its port, one that is free there, from 1 s to 9 s after the start, and answers
-//	                  each request with 200
+//	                  each request with 200; not on containerd, whose pods the node does not reach in the tests
 //	eat               it takes up to 256 MiB of memory as long as there is a file hungry beside its journal
 //
 // A probe or hook runs `act check` or `act hook NAME [run 2s] [exit 1]`, which leaves the marks NAME and NAME-END.
