@@ -65,7 +65,7 @@ kind: PersistentVolume
 metadata: {name: ${NS}}
 spec: {storageClassName: ${NS}-none, accessModes: [ReadWriteOnce], capacity: {storage: 1024Mi}, hostPath: {path: /mnt}}
 `,
-	"node":  "apiVersion: v1\nkind: Node\nmetadata: {name: ${NS}, labels: {a: b}}\nspec: {unschedulable: true}\n",
+	"node":  "apiVersion: v1\nkind: Node\nmetadata: {name: ${NS}, labels: {a: b}}\nspec: {providerID: \"made://${NS}\"}\n",
 	"lease": "apiVersion: coordination.k8s.io/v1\nkind: Lease\nmetadata: {name: ${NS}}\nspec: {holderIdentity: me}\n",
 }
 

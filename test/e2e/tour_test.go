@@ -192,7 +192,7 @@ func TestAboutTheServer(t *testing.T) {
 		{line: "get lease -n kube-node-lease", want: []string{`^NAME +HOLDER +AGE$`}}, // spec: NODE-1
 		{line: "get widgets", want: []string{`^error: the server doesn't have a resource type "widgets"$`}, code: 1},
 		// Kinds of later issues; kubectl says so itself.
-		{line: "get deployments", want: []string{`^error: the server doesn't have a resource type "deployments"$`}, code: 1},
+		{line: "get widgets", want: []string{`^error: the server doesn't have a resource type "widgets"$`}, code: 1},
 		{line: "auth whoami", want: []string{`^Username +monoplane:admin$`}},
 		{line: "cluster-info", want: []string{`the server doesn't have a resource type "services"`}, code: 1},
 	})
@@ -227,12 +227,11 @@ func TestNodeCommands(t *testing.T) {
 	k.tour(t, []step{
 		{line: "taint nodes alpha team-", want: []string{`^node/alpha untainted$`}},
 		{line: "taint nodes alpha team=red:NoExecute --dry-run=server", want: []string{
-			`^Warning: spec\.taints\[0\]\.effect: NoExecute keeps new pods away; pods that run are not evicted in this ` +
-				`version$`,
+			`^node/alpha tainted$`,
 		}},
 		{line: "wait --for=condition=Ready pod/waits --timeout=40s", want: []string{`condition met`}},
 		{line: "describe node alpha", want: []string{`default +waits`, `^Non-terminated Pods: +\(1 in total\)$`}},
-		{line: "drain alpha --force --timeout=40s", want: []string{`^pod/waits deleted$`, `^node/alpha drained$`}},
+		{line: "drain alpha --force --timeout=40s", want: []string{`^pod/waits evicted$`, `^node/alpha drained$`}},
 	})
 }
 

@@ -239,7 +239,7 @@ func TestDiscoveryClient(t *testing.T) {
 func TestErrorsOnTheClient(t *testing.T) {
 	s := newServer(t)
 	client := kubernetes.NewForConfigOrDie(s.config)
-	_, err := client.AppsV1().Deployments("default").List(t.Context(), metav1.ListOptions{})
+	_, err := client.AppsV1beta1().Deployments("default").List(t.Context(), metav1.ListOptions{})
 	if !apierrors.IsNotFound(err) {
 		t.Errorf("unknown resource: %v", err)
 	}

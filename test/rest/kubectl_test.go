@@ -91,7 +91,7 @@ func TestKubectl(t *testing.T) {
 	k.want(k.run(true, "", "get", "po,cm"), "pod/hello", "configmap/m")
 	k.want(k.run(true, "", "describe", "pod", "hello"), "Image:", "other")
 	k.want(k.run(true, "", "explain", "pod.spec.containers.env"), "VERSION:", "valueFrom")
-	k.want(k.run(false, "", "get", "deployments"), "the server doesn't have a resource type")
+	k.want(k.run(false, "", "get", "widgets"), "the server doesn't have a resource type")
 	k.want(k.run(false, "", "get", "pod", "absent"), `pods "absent" not found`)
 	k.want(k.run(true, "", "get", "--raw", "/livez?verbose"), "livez check passed")
 	k.want(k.run(true, "", "wait", "--for=jsonpath={.spec.containers[0].image}=other", "pod/hello", "--timeout=10s"),
