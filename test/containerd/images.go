@@ -82,12 +82,13 @@ func boxConfig(layer []byte, c imageConfig) ([]byte, error) {
 	})
 }
 
-// Box returns the one layer of an image like BoxImage, and its configuration, for a registry to serve.
+// Box returns the one layer of an image like BoxImage, and its configuration, for a registry to serve. It is another
+// image than BoxImage: what is one image by its content has its credentials from wherever it was pulled first.
 func Box() (layer, config []byte, err error) {
 	if layer, err = boxLayer(); err != nil {
 		return nil, nil, err
 	}
-	config, err = boxConfig(layer, imageConfig{Cmd: []string{"sleep", "2147483647"}})
+	config, err = boxConfig(layer, imageConfig{Cmd: []string{"sleep", "2147483646"}})
 	return layer, config, err
 }
 
