@@ -175,3 +175,26 @@ func TestPropagationOfPods(t *testing.T) {
 		t.Errorf("the event is still there: %v; warnings %q", err, warnings.Texts())
 	}
 }
+
+// The pods of a ReplicationController stay unless the request says otherwise, as they always did. spec: OBJ-12
+func TestReplicationControllersOrphan(t *testing.T) {
+	c := start(t)
+	rcs := c.admin().ReplicationControllers
+	must(rcs.Create(ctx(t), &corev1.CreateReplicationControllerRequest{Object: &corev1.ReplicationController{
+		Metadata: &metav1.ObjectMeta{Name: "rc", Namespace: "default"},
+		Spec: &corev1.ReplicationControllerSpec{
+			Selector: map[string]string{"a": "b"},
+			Template: &corev1.PodTemplateSpec{
+				Metadata: &metav1.ObjectMeta{Labels: map[string]string{"a": "b"}},
+				Spec:     &corev1.PodSpec{Containers: []*corev1.Container{{Name: "c", Image: "host"}}},
+			},
+		},
+	}}))(t)
+	if _, err := rcs.Delete(ctx(t), &metav1.DeleteRequest{Namespace: "default", Name: "rc"}); err != nil {
+		t.Fatal(err)
+	}
+	left := must(rcs.Get(ctx(t), &metav1.GetRequest{Namespace: "default", Name: "rc"}))(t)
+	if got := left.GetMetadata().GetFinalizers(); !slices.Equal(got, []string{orphan}) {
+		t.Errorf("finalizers %v, want [%s]", got, orphan)
+	}
+}

@@ -276,6 +276,7 @@ func TestAdoptsAndReleases(t *testing.T) {
 		other.Metadata.Name, other.Metadata.Labels = "other", map[string]string{"app": "db"}
 		_, err = w.c.Pods.Create(w.Context(), &corev1.CreatePodRequest{Object: other})
 		w.must(err)
+		synctest.Wait() // who sees the ReplicaSet before the pod makes one that goes again
 		w.create("web", 2, 0)
 		w.wants("web", "2 1 2 2 0")
 		relabel := func(name, app string) {

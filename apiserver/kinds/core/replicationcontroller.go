@@ -15,6 +15,7 @@ import (
 	"monoplane.dev/apiserver/registry"
 	"monoplane.dev/apiserver/validation"
 	"monoplane.dev/object"
+	"monoplane.dev/rules/propagation"
 
 	corev1 "monoplane.dev/api/core/v1"
 )
@@ -26,6 +27,7 @@ func ReplicationController(define.Config) define.Definition {
 	}
 	return define.Definition{Strategy: registry.Typed[*corev1.ReplicationController]{
 		Kind:       corev1.ReplicationControllerKind,
+		Dependents: propagation.Orphans, // as before there was a choice
 		Spec:       func(o *corev1.ReplicationController) proto.Message { return o.GetSpec() },
 		Default:    DefaultReplicationController,
 		DefaultNew: func(o *corev1.ReplicationController) { o.Status = nil; DefaultReplicationController(o) },
