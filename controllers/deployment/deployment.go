@@ -119,8 +119,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	g.Go(func() error { return c.events.Run(ctx) })
 	g.Go(func() error { return c.deployments.Run(ctx) })
 	g.Go(func() error {
-		stop := context.AfterFunc(ctx, c.queue.Stop)
-		defer stop()
+		defer c.queue.Stop() // also when it was never run
 		if err := controller.WaitForSync(ctx, c.deployments, c.sets, c.pods); err != nil {
 			return err
 		}

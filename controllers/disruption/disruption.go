@@ -93,8 +93,8 @@ func (c *Controller) Run(ctx context.Context) error {
 	g.Go(func() error { return c.events.Run(ctx) })
 	g.Go(func() error { return c.budgets.Run(ctx) })
 	g.Go(func() error {
-		stop := context.AfterFunc(ctx, func() { c.counting.Stop(); c.stale.Stop() })
-		defer stop()
+		defer c.counting.Stop() // also when they were never run
+		defer c.stale.Stop()
 		if err := controller.WaitForSync(ctx, c.pods, c.replicaSets, c.budgets); err != nil {
 			return err
 		}

@@ -88,8 +88,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	g.Go(func() error { return c.claims.Run(ctx) })
 	g.Go(func() error {
 		// Without the claims known every start would try to make them all.
-		stop := context.AfterFunc(ctx, c.queue.Stop)
-		defer stop()
+		defer c.queue.Stop() // also when it was never run
 		if err := controller.WaitForSync(ctx, c.pods, c.claims); err != nil {
 			return err
 		}

@@ -39,28 +39,38 @@ func policyOf(m *metav1.ObjectMeta) string {
 	}
 }
 
-// remove deletes an object as it was read. If it has changed since, in anything but its owners, it is deleted all the
-// same: what changes all the time would never go.
+// maxRemovals is how often a deletion that others come before is tried within one look.
+const maxRemovals = 10
+
+// remove deletes an object as it was read. If it has changed since, in anything but its owners and in what is to become
+// of its dependents, it is deleted all the same, as it is then: what changes all the time would never go. What somebody
+// else has begun to delete meanwhile goes as they have said.
 func (c *Controller) remove(ctx context.Context, i *item, policy string) error {
 	m := i.meta
-	opts := &metav1.DeleteOptions{
-		Preconditions: &metav1.Preconditions{
-			Uid: proto.String(m.GetUid()), ResourceVersion: proto.String(object.Revision(m)),
-		},
-		PropagationPolicy: &policy,
-	}
-	err := i.client.Delete(ctx, m.GetNamespace(), m.GetName(), opts)
-	if apierrors.Is(err, apierrors.Conflict) {
-		now, readErr := i.client.Get(ctx, m.GetNamespace(), m.GetName())
-		switch {
-		case readErr != nil:
-			err = readErr
-		case now.GetMetadata().GetUid() != m.GetUid():
-			return nil
-		case sameOwners(now.GetMetadata(), m) && object.Revision(now.GetMetadata()) != object.Revision(m):
-			opts.Preconditions = &metav1.Preconditions{Uid: proto.String(m.GetUid())}
-			err = i.client.Delete(ctx, m.GetNamespace(), m.GetName(), opts)
+	var err error
+	for range maxRemovals {
+		err = i.client.Delete(ctx, m.GetNamespace(), m.GetName(), &metav1.DeleteOptions{
+			Preconditions: &metav1.Preconditions{
+				Uid: proto.String(m.GetUid()), ResourceVersion: proto.String(object.Revision(m)),
+			},
+			PropagationPolicy: &policy,
+		})
+		if !apierrors.Is(err, apierrors.Conflict) {
+			break
 		}
+		o, readErr := i.client.Get(ctx, m.GetNamespace(), m.GetName())
+		if readErr != nil {
+			err = readErr
+			break
+		}
+		now := o.GetMetadata()
+		if now.GetUid() != m.GetUid() || now.GetDeletionTimestamp() != nil {
+			return nil
+		}
+		if object.Revision(now) == object.Revision(m) || !sameOwners(now, m) || policyOf(now) != policyOf(m) {
+			break
+		}
+		m = now
 	}
 	if apierrors.Is(err, apierrors.NotFound) {
 		return nil

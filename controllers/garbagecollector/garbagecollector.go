@@ -132,8 +132,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	}
 	g.Go(func() error {
 		// Before all is known nearly everything would have to be looked at.
-		stop := context.AfterFunc(ctx, c.queue.Stop)
-		defer stop()
+		defer c.queue.Stop() // also when it was never run
 		select {
 		case <-c.synced:
 		case <-ctx.Done():

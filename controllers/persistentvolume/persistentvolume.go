@@ -90,18 +90,17 @@ func (c *Controller) Ready() error {
 
 // Run works until ctx ends, and returns ctx's error. It must be called once.
 func (c *Controller) Run(ctx context.Context) error {
-	c.watch()
 	// One worker: two would choose the same volume all the time, and what it costs is a few small writes.
 	c.queue = loop.New(loop.Config[item]{Name: "persistentvolume", Reconcile: c.reconcile, Workers: 1,
 		Logger: c.cfg.Logger})
+	c.watch() // a shared cache may tell at once what it has
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return c.events.Run(ctx) })
 	g.Go(func() error { return c.claims.Run(ctx) })
 	g.Go(func() error { return c.volumes.Run(ctx) })
 	g.Go(func() error { return c.classes.Run(ctx) })
 	g.Go(func() error {
-		stop := context.AfterFunc(ctx, c.queue.Stop)
-		defer stop()
+		defer c.queue.Stop() // also when it was never run
 		if err := controller.WaitForSync(ctx, c.volumes, c.classes, c.pods, c.claims); err != nil {
 			return err
 		}

@@ -123,8 +123,7 @@ func (c *Controller[T]) Run(ctx context.Context) error {
 		g.Go(func() error { return c.objects.Run(ctx) })
 	}
 	g.Go(func() error {
-		stop := context.AfterFunc(ctx, c.queue.Stop)
-		defer stop()
+		defer c.queue.Stop() // also when it was never run
 		if err := controller.WaitForSync(ctx, c.objects, c.pods); err != nil {
 			return err
 		}

@@ -108,8 +108,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	g.Go(func() error { return published.Run(ctx) })
 	g.Go(func() error {
 		// Without what is published known every start would try to create it all.
-		stop := context.AfterFunc(ctx, queue.Stop)
-		defer stop()
+		defer queue.Stop() // also when it was never run
 		if err := errors.Join(namespaces.WaitForSync(ctx), published.WaitForSync(ctx)); err != nil {
 			return err
 		}

@@ -88,8 +88,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	g.Go(func() error { return accounts.Run(ctx) })
 	g.Go(func() error {
 		// Without the accounts known every start would try to create them all.
-		stop := context.AfterFunc(ctx, queue.Stop)
-		defer stop()
+		defer queue.Stop() // also when it was never run
 		if err := errors.Join(namespaces.WaitForSync(ctx), accounts.WaitForSync(ctx)); err != nil {
 			return err
 		}

@@ -139,8 +139,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	g.Go(func() error { return c.events.Run(ctx) })
 	g.Go(func() error {
 		// Before all is known a pod would be judged by half of what there is.
-		stop := context.AfterFunc(ctx, c.queue.Stop)
-		defer stop()
+		defer c.queue.Stop() // also when it was never run
 		if err := controller.WaitForSync(ctx, c.pods, c.nodes); err != nil {
 			return err
 		}
