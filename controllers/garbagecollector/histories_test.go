@@ -160,7 +160,8 @@ func (h *history) run() {
 			collectors[i] = h.begin()
 		}
 	}
-	for _, o := range h.made { // nobody else holds anything any more
+	synctest.Wait()
+	for _, o := range h.appeared() { // nobody else holds anything any more
 		if m := h.get(o); slices.Contains(m.GetFinalizers(), hold) {
 			h.setFinalizers(o, slices.DeleteFunc(slices.Clone(m.GetFinalizers()), func(f string) bool { return f == hold }))
 		}
@@ -175,6 +176,19 @@ func (h *history) run() {
 }
 
 const hold = "example.com/hold"
+
+// appeared returns every object that there was, also those of which whoever made them was not told.
+func (h *history) appeared() []object.Object {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var all []object.Object
+	for _, e := range h.seen {
+		if e.Type == object.Added {
+			all = append(all, e.Object)
+		}
+	}
+	return all
+}
 
 func (h *history) setFinalizers(o object.Object, finalizers []string) {
 	doc := `{"metadata":{"finalizers":[`
