@@ -42,9 +42,9 @@ func policyOf(m *metav1.ObjectMeta) string {
 // maxRemovals is how often a deletion that others come before is tried within one look.
 const maxRemovals = 10
 
-// remove deletes an object as it was read. If it has changed since, in anything but its owners and in what is to become
-// of its dependents, it is deleted all the same, as it is then: what changes all the time would never go. What somebody
-// else has begun to delete meanwhile goes as they have said.
+// remove deletes an object as it was read. If it has changed since, in anything but its owners and in what is to
+// become of its dependents, it is deleted all the same, as it is then: what changes all the time would never go. What
+// somebody else has begun to delete meanwhile goes as they have said.
 func (c *Controller) remove(ctx context.Context, i *item, policy string) error {
 	m := i.meta
 	var err error
