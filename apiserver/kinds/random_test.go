@@ -7,6 +7,9 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
 	"monoplane.dev/api/services"
 	"monoplane.dev/apiserver/kinds/define"
 	"monoplane.dev/apiserver/registry"
@@ -118,5 +121,37 @@ func judge(d define.Definition, o, old object.Object) {
 		if sub.Validate != nil {
 			sub.Validate(o, old)
 		}
+	}
+}
+
+// Whoever writes an object leaves its status alone, and whoever writes its status leaves the rest alone. Neither write
+// changes what was there or what was asked.
+func TestTheHalvesOfAnObject(t *testing.T) {
+	r := random(t)
+	definitions := allDefinitions(define.Config{Deps: registry.Deps{}.Complete()})
+	for kind, d := range definitions {
+		if d.Strategy == nil || d.View != nil || d.Strategy.Resources["status"] == nil {
+			continue
+		}
+		t.Run(kind.Resource(), func(t *testing.T) {
+			part := func(o object.Object, name protoreflect.Name) protoreflect.Value {
+				m := o.ProtoReflect()
+				return m.Get(m.Descriptor().Fields().ByName(name))
+			}
+			for range 20 {
+				asked, live := object.Clone(randomObject(r, kind)), object.Clone(randomObject(r, kind))
+				d.Strategy.Default(live)
+				askedWas, liveWas := object.Clone(asked), object.Clone(live)
+				for resource, kept := range map[string]protoreflect.Name{"": "status", "status": "spec"} {
+					next := d.Strategy.Resources[resource].Apply(asked, live)
+					if got, want := part(next, kept), part(live, kept); !got.Equal(want) {
+						t.Errorf("resource %q: %s is %v, want %v", resource, kept, got, want)
+					}
+				}
+				if !proto.Equal(asked, askedWas) || !proto.Equal(live, liveWas) {
+					t.Error("a write changed what it was given")
+				}
+			}
+		})
 	}
 }

@@ -24,12 +24,14 @@ type Typed[T object.Object] struct {
 	Kind            *object.Kind
 	RequireRevision bool
 	Spec            func(T) proto.Message
-	// Default fills in defaults; DefaultNew takes its place on create.
+	// Default fills in defaults; DefaultNew takes its place on create, and is Default without the status that was sent
+	// where it is left out.
 	Default, DefaultNew func(T)
 	Admit               func(context.Context, T) error
 	Validate            func(T) []apierrors.Cause
 	Guards              func(context.Context, T) ([]store.Guard, error)
-	// Main is the object's own resource; its Apply defaults to taking everything that is asked, with Default.
+	// Main is the object's own resource; its Apply defaults to taking everything that is asked, with Default, but the
+	// status. In Subresources, Apply of status defaults to taking the status alone.
 	Main         TypedUpdateRules[T]
 	Subresources map[string]TypedUpdateRules[T]
 	// Scale says how the subresource scale reads and changes objects; nil for kinds without one.
@@ -64,6 +66,7 @@ func (t Typed[T]) Strategy() *Strategy {
 	if t.Default == nil {
 		t.Default = func(T) {}
 	}
+	t.split()
 	if t.DefaultNew == nil {
 		t.DefaultNew = t.Default
 	}

@@ -13,7 +13,6 @@ import (
 	"monoplane.dev/apiserver/kinds/workload"
 	"monoplane.dev/apiserver/registry"
 	"monoplane.dev/apiserver/validation"
-	"monoplane.dev/object"
 	"monoplane.dev/rules/portion"
 
 	appsv1 "monoplane.dev/api/apps/v1"
@@ -30,28 +29,14 @@ const (
 // Deployment describes the kind.
 func Deployment(define.Config) define.Definition {
 	return define.Definition{Strategy: registry.Typed[*appsv1.Deployment]{
-		Kind:       appsv1.DeploymentKind,
-		Spec:       func(o *appsv1.Deployment) proto.Message { return o.GetSpec() },
-		Default:    DefaultDeployment,
-		DefaultNew: func(o *appsv1.Deployment) { o.Status = nil; DefaultDeployment(o) },
-		Validate:   ValidateDeployment,
-		Main: registry.TypedUpdateRules[*appsv1.Deployment]{
-			Apply: func(asked, live *appsv1.Deployment) *appsv1.Deployment {
-				next := &appsv1.Deployment{Metadata: object.Clone(asked.GetMetadata()), Spec: object.Clone(asked.GetSpec())}
-				DefaultDeployment(next)
-				next.Status = live.Status
-				return next
-			},
-			Validate: ValidateDeploymentUpdate,
+		Kind:     appsv1.DeploymentKind,
+		Spec:     func(o *appsv1.Deployment) proto.Message { return o.GetSpec() },
+		Default:  DefaultDeployment,
+		Validate: ValidateDeployment,
+		Main:     registry.TypedUpdateRules[*appsv1.Deployment]{Validate: ValidateDeploymentUpdate},
+		Subresources: map[string]registry.TypedUpdateRules[*appsv1.Deployment]{
+			"status": {Validate: ValidateDeploymentStatus},
 		},
-		Subresources: map[string]registry.TypedUpdateRules[*appsv1.Deployment]{"status": {
-			Apply: func(asked, live *appsv1.Deployment) *appsv1.Deployment {
-				next := &appsv1.Deployment{Spec: live.Spec, Status: object.Clone(asked.GetStatus())}
-				defaults.Message(&next.Status)
-				return next
-			},
-			Validate: ValidateDeploymentStatus,
-		}},
 		Scale: &registry.Scale[*appsv1.Deployment]{
 			Replicas:    func(o *appsv1.Deployment) int32 { return o.GetSpec().GetReplicas() },
 			SetReplicas: func(o *appsv1.Deployment, n int32) { o.Spec.Replicas = &n },

@@ -10,7 +10,6 @@ import (
 	"monoplane.dev/apiserver/kinds/workload"
 	"monoplane.dev/apiserver/registry"
 	"monoplane.dev/apiserver/validation"
-	"monoplane.dev/object"
 
 	appsv1 "monoplane.dev/api/apps/v1"
 	corev1 "monoplane.dev/api/core/v1"
@@ -20,28 +19,14 @@ import (
 // ReplicaSet describes the kind.
 func ReplicaSet(define.Config) define.Definition {
 	return define.Definition{Strategy: registry.Typed[*appsv1.ReplicaSet]{
-		Kind:       appsv1.ReplicaSetKind,
-		Spec:       func(o *appsv1.ReplicaSet) proto.Message { return o.GetSpec() },
-		Default:    DefaultReplicaSet,
-		DefaultNew: func(o *appsv1.ReplicaSet) { o.Status = nil; DefaultReplicaSet(o) },
-		Validate:   ValidateReplicaSet,
-		Main: registry.TypedUpdateRules[*appsv1.ReplicaSet]{
-			Apply: func(asked, live *appsv1.ReplicaSet) *appsv1.ReplicaSet {
-				next := &appsv1.ReplicaSet{Metadata: object.Clone(asked.GetMetadata()), Spec: object.Clone(asked.GetSpec())}
-				DefaultReplicaSet(next)
-				next.Status = live.Status
-				return next
-			},
-			Validate: ValidateReplicaSetUpdate,
+		Kind:     appsv1.ReplicaSetKind,
+		Spec:     func(o *appsv1.ReplicaSet) proto.Message { return o.GetSpec() },
+		Default:  DefaultReplicaSet,
+		Validate: ValidateReplicaSet,
+		Main:     registry.TypedUpdateRules[*appsv1.ReplicaSet]{Validate: ValidateReplicaSetUpdate},
+		Subresources: map[string]registry.TypedUpdateRules[*appsv1.ReplicaSet]{
+			"status": {Validate: ValidateReplicaSetStatus},
 		},
-		Subresources: map[string]registry.TypedUpdateRules[*appsv1.ReplicaSet]{"status": {
-			Apply: func(asked, live *appsv1.ReplicaSet) *appsv1.ReplicaSet {
-				next := &appsv1.ReplicaSet{Spec: live.Spec, Status: object.Clone(asked.GetStatus())}
-				defaults.Message(&next.Status)
-				return next
-			},
-			Validate: ValidateReplicaSetStatus,
-		}},
 		Scale: &registry.Scale[*appsv1.ReplicaSet]{
 			Replicas:    func(o *appsv1.ReplicaSet) int32 { return o.GetSpec().GetReplicas() },
 			SetReplicas: func(o *appsv1.ReplicaSet, n int32) { o.Spec.Replicas = &n },

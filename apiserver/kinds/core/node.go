@@ -31,34 +31,23 @@ func Node(c define.Config) define.Definition {
 	return define.Definition{Server: func(b object.Backend, _ func(*object.Kind) object.Backend) any {
 		return &nodeService{NodesBackend: corev1.NodesBackend{Backend: b}, documents: c.Documents}
 	}, Strategy: registry.Typed[*corev1.Node]{
-		Kind:     corev1.NodeKind,
-		Spec:     func(o *corev1.Node) proto.Message { return o.GetSpec() },
-		Default:  DefaultNode,
-		Admit:    n.admit,
-		Validate: ValidateNode,
-		Guards:   n.free,
-		Takes:    n.lease,
+		Kind:       corev1.NodeKind,
+		Spec:       func(o *corev1.Node) proto.Message { return o.GetSpec() },
+		Default:    DefaultNode,
+		DefaultNew: DefaultNode, // an agent registers its node with its status
+		Admit:      n.admit,
+		Validate:   ValidateNode,
+		Guards:     n.free,
+		Takes:      n.lease,
 		MayRead: func(ctx context.Context, o *corev1.Node) error {
 			return auth.OwnNode(auth.From(ctx), o.GetMetadata().GetName(), `nodes "`+o.GetMetadata().GetName()+`"`)
 		},
 		Main: registry.TypedUpdateRules[*corev1.Node]{
-			Apply: func(asked, live *corev1.Node) *corev1.Node {
-				next := &corev1.Node{Metadata: metadata(asked, live), Spec: object.Clone(asked.GetSpec())}
-				DefaultNode(next)
-				next.Status = live.Status
-				return next
-			},
 			Authorize: n.authorize,
 			Validate:  ValidateNodeUpdate,
 		},
 		Subresources: map[string]registry.TypedUpdateRules[*corev1.Node]{
 			"status": {
-				Apply: func(asked, live *corev1.Node) *corev1.Node {
-					next := &corev1.Node{Status: object.Clone(asked.GetStatus())}
-					DefaultNode(next)
-					next.Spec = live.Spec
-					return next
-				},
 				Authorize: func(ctx context.Context, u *registry.Update, _, live *corev1.Node) error {
 					return sameMachine(auth.From(ctx), live)
 				},

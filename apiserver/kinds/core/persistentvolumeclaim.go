@@ -48,12 +48,6 @@ func PersistentVolumeClaim(c define.Config) define.Definition {
 		},
 		Subresources: map[string]registry.TypedUpdateRules[*corev1.PersistentVolumeClaim]{
 			"status": {
-				Apply: func(asked, live *corev1.PersistentVolumeClaim) *corev1.PersistentVolumeClaim {
-					next := &corev1.PersistentVolumeClaim{Status: object.Clone(asked.GetStatus())}
-					DefaultPersistentVolumeClaim(next)
-					next.Spec = live.Spec
-					return next
-				},
 				Validate: ValidatePersistentVolumeClaimStatusUpdate,
 			},
 		},

@@ -14,7 +14,6 @@ import (
 	"monoplane.dev/apiserver/kinds/workload"
 	"monoplane.dev/apiserver/registry"
 	"monoplane.dev/apiserver/validation"
-	"monoplane.dev/object"
 	"monoplane.dev/rules/propagation"
 
 	corev1 "monoplane.dev/api/core/v1"
@@ -30,27 +29,11 @@ func ReplicationController(define.Config) define.Definition {
 		Dependents: propagation.Orphans, // as before there was a choice
 		Spec:       func(o *corev1.ReplicationController) proto.Message { return o.GetSpec() },
 		Default:    DefaultReplicationController,
-		DefaultNew: func(o *corev1.ReplicationController) { o.Status = nil; DefaultReplicationController(o) },
 		Validate:   ValidateReplicationController,
-		Main: registry.TypedUpdateRules[*corev1.ReplicationController]{
-			Apply: func(asked, live *corev1.ReplicationController) *corev1.ReplicationController {
-				next := &corev1.ReplicationController{
-					Metadata: object.Clone(asked.GetMetadata()), Spec: object.Clone(asked.GetSpec()),
-				}
-				DefaultReplicationController(next)
-				next.Status = live.Status
-				return next
-			},
-			Validate: ValidateReplicationControllerUpdate,
+		Main:       registry.TypedUpdateRules[*corev1.ReplicationController]{Validate: ValidateReplicationControllerUpdate},
+		Subresources: map[string]registry.TypedUpdateRules[*corev1.ReplicationController]{
+			"status": {Validate: ValidateReplicationControllerStatus},
 		},
-		Subresources: map[string]registry.TypedUpdateRules[*corev1.ReplicationController]{"status": {
-			Apply: func(asked, live *corev1.ReplicationController) *corev1.ReplicationController {
-				next := &corev1.ReplicationController{Spec: live.Spec, Status: object.Clone(asked.GetStatus())}
-				defaults.Message(&next.Status)
-				return next
-			},
-			Validate: ValidateReplicationControllerStatus,
-		}},
 		Scale: &registry.Scale[*corev1.ReplicationController]{
 			Replicas:    func(o *corev1.ReplicationController) int32 { return o.GetSpec().GetReplicas() },
 			SetReplicas: func(o *corev1.ReplicationController, n int32) { o.Spec.Replicas = &n },

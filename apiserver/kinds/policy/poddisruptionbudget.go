@@ -11,7 +11,6 @@ import (
 	"monoplane.dev/apiserver/kinds/define"
 	"monoplane.dev/apiserver/registry"
 	"monoplane.dev/apiserver/validation"
-	"monoplane.dev/object"
 	"monoplane.dev/rules/disruption"
 	"monoplane.dev/rules/portion"
 
@@ -29,24 +28,10 @@ func PodDisruptionBudget(define.Config) define.Definition {
 		DefaultNew:      DefaultNewPodDisruptionBudget,
 		Validate:        ValidatePodDisruptionBudget,
 		Main: registry.TypedUpdateRules[*policyv1.PodDisruptionBudget]{
-			Apply: func(asked, live *policyv1.PodDisruptionBudget) *policyv1.PodDisruptionBudget {
-				next := &policyv1.PodDisruptionBudget{
-					Metadata: object.Clone(asked.GetMetadata()), Spec: object.Clone(asked.GetSpec()),
-				}
-				DefaultPodDisruptionBudget(next)
-				next.Status = live.Status
-				return next
-			},
 			Validate: ValidatePodDisruptionBudgetUpdate,
 		},
 		Subresources: map[string]registry.TypedUpdateRules[*policyv1.PodDisruptionBudget]{
 			"status": {
-				Apply: func(asked, live *policyv1.PodDisruptionBudget) *policyv1.PodDisruptionBudget {
-					next := &policyv1.PodDisruptionBudget{Status: object.Clone(asked.GetStatus())}
-					DefaultPodDisruptionBudget(next)
-					next.Spec = live.Spec
-					return next
-				},
 				Validate: ValidatePodDisruptionBudgetStatusUpdate,
 			},
 		},
