@@ -10,7 +10,7 @@ import (
 // share replaces the parts of a pod that many pods have alike: those of one template, and what happened in the same
 // second. What o has from live has been through here already, and may be in use.
 func share(pool *intern.Pool, o, live *corev1.Pod) {
-	shareMeta(pool, o.Metadata)
+	shareMeta(pool, o.Metadata, live.GetMetadata())
 	if s := o.GetSpec(); s != nil && (live == nil || s != live.GetSpec()) {
 		o.Spec = intern.Compound(pool, s, func(pool *intern.Pool, s *corev1.PodSpec) { shareSpec(pool, s, live.GetSpec()) })
 	}
@@ -19,10 +19,11 @@ func share(pool *intern.Pool, o, live *corev1.Pod) {
 	}
 }
 
-func shareMeta(pool *intern.Pool, m *metav1.ObjectMeta) {
+func shareMeta(pool *intern.Pool, m, live *metav1.ObjectMeta) {
 	intern.Texts(pool, &m.Namespace)
 	m.Labels, m.Annotations = intern.Map(pool, m.Labels), intern.Map(pool, m.Annotations)
 	m.CreationTimestamp = intern.Message(pool, m.CreationTimestamp)
+	intern.Each(pool, m.OwnerReferences, live.GetOwnerReferences())
 }
 
 func shareSpec(pool *intern.Pool, s, live *corev1.PodSpec) {
@@ -42,11 +43,30 @@ func shareStatus(pool *intern.Pool, s, live *corev1.PodStatus) {
 	intern.Each(pool, s.HostIPs, live.GetHostIPs())
 	s.StartTime = intern.Message(pool, s.StartTime)
 	intern.Texts(pool, &s.Phase, &s.QosClass, &s.HostIP)
-	for _, c := range s.ContainerStatuses {
+	shareContainers(pool, s.InitContainerStatuses, live.GetInitContainerStatuses())
+	shareContainers(pool, s.ContainerStatuses, live.GetContainerStatuses())
+}
+
+func shareContainers(pool *intern.Pool, statuses, live []*corev1.ContainerStatus) {
+	if len(statuses) > 0 && len(live) > 0 && &statuses[0] == &live[0] {
+		return // a change of something else has left them as they are
+	}
+	for _, c := range statuses {
 		if c == nil {
 			continue
 		}
 		c.State, c.LastState = intern.Message(pool, c.State), intern.Message(pool, c.LastState)
+		c.Resources, c.User = intern.Message(pool, c.Resources), intern.Message(pool, c.User)
+		c.AllocatedResources = shareAmounts(pool, c.AllocatedResources)
+		intern.Each(pool, c.VolumeMounts, nil)
 		intern.Texts(pool, &c.Name, &c.Image, &c.ImageID)
 	}
+}
+
+// shareAmounts shares a list of amounts as the part of a message: the pool has messages.
+func shareAmounts(pool *intern.Pool, amounts map[string]*metav1.Quantity) map[string]*metav1.Quantity {
+	if len(amounts) == 0 {
+		return amounts
+	}
+	return intern.Message(pool, &corev1.ResourceRequirements{Requests: amounts}).Requests
 }

@@ -36,3 +36,44 @@ func TestSharedPartsStayOfResizedPods(t *testing.T) {
 		t.Error("the container that is new is not shared")
 	}
 }
+
+// What the agents of many pods say alike is there once, and what a change of something else leaves as it is stays.
+func TestSharedPartsOfStatuses(t *testing.T) {
+	made := func() *corev1.Pod {
+		amounts := func() map[string]*metav1.Quantity {
+			return map[string]*metav1.Quantity{"cpu": {String_: "1"}, "memory": {String_: "1Gi"}}
+		}
+		status := func() []*corev1.ContainerStatus {
+			return []*corev1.ContainerStatus{nil, {
+				Name: "a", AllocatedResources: amounts(), Resources: &corev1.ResourceRequirements{Limits: amounts()},
+				VolumeMounts: []*corev1.VolumeMountStatus{{Name: "v", MountPath: "/v"}},
+				User:         &corev1.ContainerUser{Linux: &corev1.LinuxContainerUser{Uid: 1}},
+			}}
+		}
+		return &corev1.Pod{
+			Metadata: &metav1.ObjectMeta{Name: "p", OwnerReferences: []*metav1.OwnerReference{{Name: "set", Uid: "u"}}},
+			Status:   &corev1.PodStatus{ContainerStatuses: status(), InitContainerStatuses: status()},
+		}
+	}
+	a, b, pool := made(), made(), &intern.Pool{}
+	share(pool, a, nil)
+	share(pool, b, made())
+	one, other := a.Status.InitContainerStatuses[1], b.Status.ContainerStatuses[1]
+	if one.Resources != other.Resources || one.User != other.User || one.VolumeMounts[0] != other.VolumeMounts[0] ||
+		one.AllocatedResources["cpu"] != other.AllocatedResources["cpu"] {
+		t.Error("equal parts of two statuses are not the same")
+	}
+	if a.Metadata.OwnerReferences[0] != b.Metadata.OwnerReferences[0] {
+		t.Error("equal owners of two pods are not the same")
+	}
+
+	live := made()
+	user := live.Status.ContainerStatuses[1].User
+	marked := &corev1.Pod{Metadata: made().Metadata, Status: &corev1.PodStatus{
+		ContainerStatuses: live.Status.ContainerStatuses, Reason: "Evicted",
+	}}
+	share(pool, marked, live)
+	if live.Status.ContainerStatuses[1].User != user {
+		t.Error("the live pod was changed")
+	}
+}
