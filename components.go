@@ -11,7 +11,6 @@ import (
 	"monoplane.dev/apiserver/authn"
 	"monoplane.dev/apiserver/rest"
 	"monoplane.dev/client"
-	"monoplane.dev/controllers"
 	"monoplane.dev/controllers/controller"
 	"monoplane.dev/scheduler"
 )
@@ -39,7 +38,7 @@ func (c *Cluster) startComponents(ctx, running context.Context, p *parts) error 
 		rootCA = p.bundle.CA
 	}
 	shared := controller.NewShared(p.controller(controller.SharedRole().Name), c.cfg.Logger)
-	for _, d := range controllers.All() {
+	for _, d := range c.cfg.controllers {
 		part, err := d.New(controller.Env{
 			Client: p.controller(d.Name), Shared: shared, Logger: c.cfg.Logger, Registerer: p.metrics, RootCA: rootCA,
 			Settings: controller.Settings{

@@ -29,6 +29,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	corev1 "monoplane.dev/api/core/v1"
+	"monoplane.dev/controllers"
 	"monoplane.dev/controllers/controller"
 	"monoplane.dev/nodeagent/hostinfo"
 	"monoplane.dev/rules/taints"
@@ -70,6 +71,9 @@ type Config struct {
 	// TerminatedPodGCThreshold is how many terminal pods may stay before PodGC deletes the oldest (GC-4);
 	// podgc.DefaultThreshold by default, negative for no limit.
 	TerminatedPodGCThreshold int
+	// Controllers are those that run: "*" for all, NAME for one, -NAME for all but one, such as "*", "-deployment" beside
+	// a controller of one's own. All by default. The server goes on to serve the kinds of those that do not run.
+	Controllers []string
 	// NodeLifecycle says when nodes count as lost, and how fast their pods are evicted (NODE-3).
 	NodeLifecycle NodeLifecycleConfig
 	// MaxEvents is how many events are kept in the cluster, beside their hour (OBJ-13); of more, the oldest are deleted.
@@ -86,6 +90,8 @@ type Config struct {
 	// Logger gets what an operator should know; nothing is logged by default.
 	Logger *slog.Logger
 
+	// controllers is what Controllers says.
+	controllers []controller.Declaration
 	// scheduling is what Scheduler says.
 	scheduling *configfile.Config
 	// onMutation is told when somebody has changed an object that the store holds. For tests.
@@ -127,6 +133,11 @@ func (cfg Config) complete() (Config, error) {
 	if cfg.MaxEvents == 0 {
 		cfg.MaxEvents = 10_000
 	}
+	chosen, err := controllers.Chosen(cfg.Controllers)
+	if err != nil {
+		errs = append(errs, err)
+	}
+	cfg.controllers = chosen
 	lifecycle, err := cfg.NodeLifecycle.Complete()
 	if err != nil {
 		errs = append(errs, err)

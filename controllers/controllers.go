@@ -3,6 +3,10 @@
 package controllers
 
 import (
+	"fmt"
+	"slices"
+	"strings"
+
 	"monoplane.dev/controllers/controller"
 	"monoplane.dev/controllers/deployment"
 	"monoplane.dev/controllers/disruption"
@@ -36,6 +40,27 @@ func All() []controller.Declaration {
 		disruption.Declare(),
 		garbagecollector.Declare(),
 	}
+}
+
+// Chosen returns the controllers that the words of an operator leave: "*" are all, NAME is one, and -NAME is none of
+// that name whatever else is said, as with --controllers of Kubernetes' controller manager. No words are all.
+func Chosen(words []string) ([]controller.Declaration, error) {
+	if len(words) == 0 {
+		return All(), nil
+	}
+	var names []string
+	chosen := slices.DeleteFunc(All(), func(d controller.Declaration) bool {
+		names = append(names, d.Name)
+		return slices.Contains(words, "-"+d.Name) || !slices.Contains(words, "*") && !slices.Contains(words, d.Name)
+	})
+	for _, word := range words {
+		if word != "*" && !slices.Contains(names, strings.TrimPrefix(word, "-")) {
+			slices.Sort(names)
+			return nil, fmt.Errorf("there is no controller %q; those that there are: %s",
+				strings.TrimPrefix(word, "-"), strings.Join(names, ", "))
+		}
+	}
+	return chosen, nil
 }
 
 // Roles returns what each of them may do, and who feeds their shared caches, for the server.

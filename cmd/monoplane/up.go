@@ -37,6 +37,7 @@ type upOptions struct {
 	logLevel        string
 	originalDead    bool
 	machine         machineOptions
+	controllers     []string
 	nodeLifecycle   monoplane.NodeLifecycleConfig
 }
 
@@ -64,6 +65,9 @@ func (o *upOptions) add(flags *pflag.FlagSet) {
 	o.etcdTLS.add(flags)
 	flags.IntVar(&o.podGCThreshold, "terminated-pod-gc-threshold", podgc.DefaultThreshold,
 		"how many ended pods are kept; above that the oldest are deleted. 0 for all")
+	flags.StringSliceVar(&o.controllers, "controllers", []string{"*"},
+		"controllers that run: * for all, NAME for one, -NAME for all but one, such as *,-deployment beside a controller "+
+			"of one's own")
 	addNodeLifecycle(flags, &o.nodeLifecycle)
 	flags.IntVar(&o.maxEvents, "max-events", 10_000,
 		"how many events are kept, for an hour at most; above that the oldest are deleted. 0 for any number")
@@ -137,6 +141,7 @@ func (o *upOptions) config(stderr io.Writer) (monoplane.Config, error) {
 		Logger:  slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: level, ReplaceAttr: nameAudit})),
 
 		TerminatedPodGCThreshold: o.podGCThreshold,
+		Controllers:              o.controllers,
 		NodeLifecycle:            o.nodeLifecycle,
 		MaxEvents:                o.maxEvents,
 		Scheduler:                monoplane.SchedulerConfig{File: o.schedulerConfig},
