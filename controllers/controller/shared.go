@@ -36,7 +36,7 @@ const (
 // SharedRole is what the identity of the shared caches may do: nothing but read.
 func SharedRole() rights.Role {
 	return rights.Role{Name: "shared-caches", OnlyGrants: true, Grants: []rights.Grant{
-		{Verbs: "list watch", Resources: "pods nodes replicasets"},
+		{Verbs: "list watch", Resources: "pods nodes replicasets controllerrevisions persistentvolumeclaims"},
 	}}
 }
 
@@ -58,6 +58,8 @@ type Shared struct {
 	pods        *cache.Cache[*corev1.Pod]
 	nodes       *cache.Cache[*corev1.Node]
 	replicaSets *cache.Cache[*appsv1.ReplicaSet]
+	revisions   *cache.Cache[*appsv1.ControllerRevision]
+	claims      *cache.Cache[*corev1.PersistentVolumeClaim]
 }
 
 // asked is a cache that somebody asked for.
@@ -109,6 +111,24 @@ func (s *Shared) ReplicaSets() *cache.Cache[*appsv1.ReplicaSet] {
 			Unmanaged:    unmanaged[*appsv1.ReplicaSet],
 			ByNamespace:  namespaceOf[*appsv1.ReplicaSet],
 		},
+	})
+}
+
+// ControllerRevisions returns the cache of all ControllerRevisions, with the indexes ByController and Unmanaged.
+func (s *Shared) ControllerRevisions() *cache.Cache[*appsv1.ControllerRevision] {
+	return ask(s, &s.revisions, cache.Config[*appsv1.ControllerRevision]{
+		Source: cache.Watch(s.api.ControllerRevisions.Watch),
+		Indexes: map[string]func(*appsv1.ControllerRevision) []string{
+			ByController: managerOf[*appsv1.ControllerRevision],
+			Unmanaged:    unmanaged[*appsv1.ControllerRevision],
+		},
+	})
+}
+
+// PersistentVolumeClaims returns the cache of all claims.
+func (s *Shared) PersistentVolumeClaims() *cache.Cache[*corev1.PersistentVolumeClaim] {
+	return ask(s, &s.claims, cache.Config[*corev1.PersistentVolumeClaim]{
+		Source: cache.Watch(s.api.PersistentVolumeClaims.Watch),
 	})
 }
 

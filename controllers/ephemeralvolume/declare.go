@@ -11,7 +11,7 @@ func Declare() controller.Declaration {
 		Name: "ephemeral-volume",
 		Grants: []rights.Grant{
 			{Verbs: "get", Resources: "pods"},
-			{Verbs: rights.Read + " create delete", Resources: "persistentvolumeclaims"},
+			{Verbs: "create delete", Resources: "persistentvolumeclaims"},
 		},
 		New: func(e controller.Env) (controller.Component, error) {
 			return New(Config{Client: e.Client, Shared: e.Shared, Logger: e.Logger})

@@ -36,7 +36,7 @@ import (
 type Config struct {
 	// Client acts as the identity system:controller:ephemeral-volume.
 	Client *client.Client
-	// Shared has the pods.
+	// Shared has the pods and claims.
 	Shared *controller.Shared
 	// Logger is told about failures; nil discards.
 	Logger *slog.Logger
@@ -63,11 +63,7 @@ func New(cfg Config) (*Controller, error) {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	return &Controller{
-		cfg:  cfg,
-		pods: cfg.Shared.Pods(),
-		claims: cache.New(cache.Config[*corev1.PersistentVolumeClaim]{
-			Source: cache.Watch(cfg.Client.PersistentVolumeClaims.Watch), Logger: cfg.Logger,
-		}),
+		cfg: cfg, pods: cfg.Shared.Pods(), claims: cfg.Shared.PersistentVolumeClaims(),
 	}, nil
 }
 
@@ -85,7 +81,6 @@ func (c *Controller) Run(ctx context.Context) error {
 	c.pods.AddHandler(cache.Handler[*corev1.Pod]{OnAdd: c.ofPod, OnDelete: c.ofPod})
 	c.claims.AddHandler(cache.Handler[*corev1.PersistentVolumeClaim]{OnAdd: c.ofClaim, OnDelete: c.ofClaim})
 	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return c.claims.Run(ctx) })
 	g.Go(func() error {
 		// Without the claims known every start would try to make them all.
 		defer c.queue.Stop() // also when it was never run
