@@ -31,6 +31,8 @@ type Agent struct {
 	ready chan struct{}
 	// apiSlots bounds the concurrent writes to the API.
 	apiSlots chan struct{}
+	// leasing is held by who writes the node's Lease.
+	leasing chan struct{}
 
 	// inOrder, host, groups and criNode are set before the first worker is made and never change. There are no groups
 	// where it is not known how the runtime names them, or where it has its own.
@@ -95,7 +97,8 @@ func New(cfg Config) (*Agent, error) {
 		return nil, err
 	}
 	a := &Agent{
-		cfg: cfg, ready: make(chan struct{}), apiSlots: make(chan struct{}, 16), workers: make(map[string]*worker),
+		cfg: cfg, ready: make(chan struct{}), apiSlots: make(chan struct{}, 16), leasing: make(chan struct{}, 1),
+		workers:  make(map[string]*worker),
 		stopping: make(chan struct{}), known: make(chan struct{}), ended: make(chan struct{}),
 	}
 	a.objects = objects.New(objects.Config{Client: cfg.Client, Spawn: a.spawn, OnChange: a.contentChanged})

@@ -18,6 +18,8 @@ import (
 	corev1 "monoplane.dev/api/core/v1"
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/apierrors"
+	"monoplane.dev/codec/value"
+	"monoplane.dev/nodeagent"
 )
 
 const leases = "/monoplane.coordination.v1.Leases/"
@@ -58,6 +60,9 @@ func (w *world) lease() *coordinationv1.Lease {
 	}
 	return l
 }
+
+// renewed returns when a Lease was renewed.
+func renewed(l *coordinationv1.Lease) time.Time { return value.GoMicroTime(l.GetSpec().GetRenewTime()) }
 
 // nodeUID returns the uid of the node, empty when there is none.
 func (w *world) nodeUID() string {
@@ -250,6 +255,74 @@ func TestLeaseIsMadeAgain(t *testing.T) {
 			t.Errorf("it was taken for a failure:\n%s", out)
 		}
 	})
+}
+
+// The agent's own writes are no failure of one another, whether they meet or one that was given up without an answer is
+// carried out late. spec: NODE-1
+func TestOwnWritesOfTheLeaseMeet(t *testing.T) {
+	type update = *coordinationv1.UpdateLeaseRequest
+	var late update
+	for name, meet := range map[string]func(ctx context.Context, w *world, a *nodeagent.Agent, n int, req update) error{
+		"a beat comes while the first lease is written": func(
+			_ context.Context, _ *world, a *nodeagent.Agent, n int, _ update,
+		) error {
+			switch n {
+			case 1:
+				a.LookAtNode()
+				time.Sleep(200 * time.Millisecond)
+			case 2:
+				time.Sleep(400 * time.Millisecond) // the first write is done by then
+			}
+			return nil
+		},
+		"the first write is carried out during the next": func(
+			ctx context.Context, w *world, _ *nodeagent.Agent, n int, req update,
+		) error {
+			switch n {
+			case 1:
+				late = req
+				<-ctx.Done()
+				return ctx.Err()
+			case 2:
+				if _, err := w.c.Leases.Update(w.t.Context(), late); err != nil {
+					w.t.Error(err)
+				}
+			}
+			return nil
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				out := w.logged(slog.LevelWarn)
+				w.start()
+				time.Sleep(beat)
+				w.kill() // there is a lease now
+				agent := make(chan *nodeagent.Agent, 1)
+				var updates atomic.Int32
+				w.api.React(func(ctx context.Context, method string, req any) error {
+					l, ok := req.(update)
+					if !ok || time.Since(renewed(l.GetObject())) > time.Millisecond {
+						return nil // the one that comes late
+					}
+					a := <-agent
+					agent <- a
+					return meet(ctx, w, a, int(updates.Add(1)), l)
+				})
+				w.begin()
+				agent <- w.agent
+				time.Sleep(2 * beat)
+				if n := updates.Load(); n < 2 {
+					t.Errorf("the lease was written %d times", n)
+				}
+				if age := time.Since(renewed(w.lease())); age > beat {
+					t.Errorf("the lease was renewed %s ago", age)
+				}
+				if out.String() != "" {
+					t.Errorf("it was taken for a failure:\n%s", out)
+				}
+			})
+		})
+	}
 }
 
 // The agent changes nothing that it has received: the Lease that the server has in memory stays as it was written.

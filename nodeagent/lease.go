@@ -21,14 +21,33 @@ const leaseNamespace = builtin.NodeLeases
 func (a *Agent) renewLease(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, a.cfg.HeartbeatInterval/3)
 	defer cancel()
+	return a.holdingLease(ctx, func() error { return a.writeLease(ctx) })
+}
+
+// holdingLease calls f while nothing else of the agent writes the Lease: the first beat may come before the node is
+// ready, and two writes at a time would be in each other's way.
+func (a *Agent) holdingLease(ctx context.Context, f func() error) error {
+	select {
+	case a.leasing <- struct{}{}:
+		defer func() { <-a.leasing }()
+		return f()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// leaseTries is how often a beat tries to write a Lease that has changed since it was read. An earlier write of this
+// agent, given up without an answer, may still be carried out, and be what changes it: between a read and a write once.
+const leaseTries = 3
+
+func (a *Agent) writeLease(ctx context.Context) error {
 	a.mu.Lock()
 	last := a.lease
 	a.lease = nil // to be read again, unless all goes well
 	a.mu.Unlock()
 	next, err := a.putLease(ctx, last)
-	if apierrors.Is(err, apierrors.AlreadyExists) ||
-		last != nil && (apierrors.Is(err, apierrors.NotFound) || apierrors.Is(err, apierrors.Conflict)) {
-		next, err = a.putLease(ctx, nil) // it was deleted, or somebody else wrote to it: another beat, perhaps
+	for tries := 1; tries < leaseTries && changedMeanwhile(err); tries++ {
+		next, err = a.putLease(ctx, nil)
 	}
 	if err != nil {
 		return err
@@ -39,15 +58,30 @@ func (a *Agent) renewLease(ctx context.Context) error {
 	return nil
 }
 
+// changedMeanwhile reports whether the Lease was made, written or deleted since it was read.
+func changedMeanwhile(err error) bool {
+	return apierrors.Is(err, apierrors.AlreadyExists) || apierrors.Is(err, apierrors.Conflict) ||
+		apierrors.Is(err, apierrors.NotFound)
+}
+
 // firstLeaseTimeout is how long a node that is ready otherwise waits for its Lease.
 const firstLeaseTimeout = 500 * time.Millisecond
 
-// firstLease writes the Lease before the node is called ready, so that who sees the node finds its Lease too. One that
-// cannot be written is left to the heartbeats, which tell.
+// firstLease writes the Lease before the node is called ready, so that who sees the node finds its Lease too, unless a
+// beat already has. One that cannot be written is left to the heartbeats, which tell.
 func (a *Agent) firstLease(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, firstLeaseTimeout)
 	defer cancel()
-	if err := a.renewLease(ctx); err != nil {
+	err := a.holdingLease(ctx, func() error {
+		a.mu.Lock()
+		written := a.lease != nil
+		a.mu.Unlock()
+		if written {
+			return nil
+		}
+		return a.writeLease(ctx)
+	})
+	if err != nil {
 		a.cfg.Logger.Debug("the node's first lease cannot be written", "error", err)
 	}
 }
