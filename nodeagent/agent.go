@@ -429,9 +429,15 @@ func (a *Agent) waitUntil(ctx context.Context, done func() bool) error {
 	}
 }
 
-// retry calls f until it succeeds or ctx ends, with back-off from 100 ms to 10 s.
-func retry(ctx context.Context, f func(ctx context.Context) error) error {
-	const most = 10 * time.Second
+// The longest waits between tries of what the agent needs to begin: the runtime is on this machine, and what it runs
+// is to be adopted as soon as it answers; the API server serves many.
+const (
+	runtimeRetryMost = blindInterval
+	apiRetryMost     = 10 * time.Second
+)
+
+// retry calls f until it succeeds or ctx ends, with back-off from 100 ms to most.
+func retry(ctx context.Context, most time.Duration, f func(ctx context.Context) error) error {
 	for wait := 100 * time.Millisecond; ; wait = min(2*wait, most) {
 		attempt, cancel := context.WithTimeout(ctx, time.Minute)
 		err := f(attempt)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"log/slog"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -609,3 +610,64 @@ func TestBadRuntimeDiesAndIsReplaced(t *testing.T) {
 		})
 	}
 }
+
+// However long the runtime was away, the agent has everything in hand again within half a second of its coming back:
+// what runs is adopted as it is, what ended meanwhile is told, what was asked for meanwhile begins. The same goes for
+// an agent that began while it was away. spec: NODE-1, NODE-2, SAFE-1
+func TestBadRuntimeIsBackWithinASecond(t *testing.T) {
+	const within = 500 * time.Millisecond // and package connect needs 300 ms to connect again
+	for _, away := range []time.Duration{2 * time.Minute, time.Hour} {
+		for _, begins := range []bool{false, true} {
+			t.Run(fmt.Sprintf("away for %s, agent begins meanwhile %t", away, begins), func(t *testing.T) {
+				inWorld(t, func(w *world) {
+					log := w.logged(slog.LevelWarn)
+					s := &socket{}
+					s.listen(w, w.rt)
+					w.cfg.Runtime, w.cfg.Images = runtimeapi.NewRuntimeServiceClient(s), runtimeapi.NewImageServiceClient(s)
+					w.start()
+					w.create("runs")
+					w.create("ends", restart("Never"), annotated("exit-after", "80s"))
+					w.create("leaves", grace(3))
+					time.Sleep(time.Minute)
+					s.listen(w, nil)
+					w.create("comes")
+					w.delete("leaves", -1)
+					time.Sleep(time.Minute)
+					if begins {
+						w.kill()
+						w.begin()
+					}
+					time.Sleep(away - time.Minute)
+					back := time.Now()
+					s.listen(w, w.rt)
+					time.Sleep(within)
+					if r := w.nodeCond("Ready"); r.GetStatus() != "True" {
+						t.Errorf("the node says %v", r)
+					}
+					w.phase("ends", "Succeeded")
+					if got := w.starts("runs"); len(got) != 1 {
+						t.Errorf("runs: %v", w.signals("runs"))
+					}
+					for pod, what := range map[string]string{"comes": "START", "leaves": "TERM"} {
+						if got := w.signals(pod); !slices.ContainsFunc(got, func(s string) bool {
+							return strings.HasPrefix(s, what+" ")
+						}) {
+							t.Errorf("%s: %v, want %s within %s of %s", pod, got, what, within, back.Sub(w.began))
+						}
+					}
+					time.Sleep(time.Minute)
+					if p := w.get("leaves"); p != nil || len(w.overlaps()) > 0 {
+						t.Errorf("it is still there: %v; ran twice: %v", p.GetStatus(), w.overlaps())
+					}
+					w.phase("comes", "Running")
+					if n := strings.Count(log.String(), "container runtime"); n > 10+3*int(away/troubleEvery) {
+						t.Errorf("the log speaks of the runtime %d times:\n%s", n, log)
+					}
+				})
+			})
+		}
+	}
+}
+
+// troubleEvery is how often the log says what goes on failing.
+const troubleEvery = time.Minute

@@ -24,9 +24,11 @@ type returned struct {
 // worker, which goes on trying. While either cannot be read, nothing is stopped or started. spec: NODE-2
 func (a *Agent) comeBack(ctx context.Context) (*returned, error) {
 	var found map[string]*local
-	err := retry(ctx, func(ctx context.Context) (err error) {
-		if found, err = a.observeAll(ctx, nil); err != nil {
-			a.cfg.Logger.Warn("the container runtime cannot be read", "error", err)
+	unread := trouble{what: "the container runtime cannot be read", log: a.cfg.Logger}
+	err := retry(ctx, runtimeRetryMost, func(try context.Context) (err error) {
+		found, err = a.observeAll(try, nil)
+		if ctx.Err() == nil {
+			unread.tell(err)
 		}
 		return err
 	})
@@ -35,7 +37,7 @@ func (a *Agent) comeBack(ctx context.Context) (*returned, error) {
 	}
 	a.static.begin(ctx, found)
 	var pods *corev1.PodList
-	err = retry(ctx, func(ctx context.Context) (err error) {
+	err = retry(ctx, apiRetryMost, func(ctx context.Context) (err error) {
 		// No resourceVersion: the read is linearizable.
 		pods, err = a.cfg.Client.Pods.List(ctx, &metav1.ListRequest{FieldSelector: "spec.nodeName=" + a.cfg.NodeName})
 		if err != nil {

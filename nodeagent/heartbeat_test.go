@@ -257,8 +257,8 @@ func TestLeaseIsMadeAgain(t *testing.T) {
 	})
 }
 
-// The agent's own writes are no failure of one another, whether they meet or one that was given up without an answer is
-// carried out late. spec: NODE-1
+// The agent's own writes are no failure of one another, whether they meet or one that was given up without an answer
+// is carried out late. spec: NODE-1
 func TestOwnWritesOfTheLeaseMeet(t *testing.T) {
 	type update = *coordinationv1.UpdateLeaseRequest
 	var late update

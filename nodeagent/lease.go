@@ -37,7 +37,7 @@ func (a *Agent) holdingLease(ctx context.Context, f func() error) error {
 }
 
 // leaseTries is how often a beat tries to write a Lease that has changed since it was read. An earlier write of this
-// agent, given up without an answer, may still be carried out, and be what changes it: between a read and a write once.
+// agent, given up without an answer, may still be carried out, and so change it between a read and a write, once.
 const leaseTries = 3
 
 func (a *Agent) writeLease(ctx context.Context) error {

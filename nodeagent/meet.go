@@ -14,9 +14,11 @@ import (
 // meetRuntime waits until the runtime answers and takes its name, its version, and what it expects of the agent.
 func (a *Agent) meetRuntime(ctx context.Context) error {
 	var v *runtimeapi.VersionResponse
-	err := retry(ctx, func(ctx context.Context) (err error) {
-		if v, err = a.cfg.Runtime.Version(ctx, &runtimeapi.VersionRequest{}); err != nil && ctx.Err() == nil {
-			a.cfg.Logger.Warn("the container runtime does not answer", "error", err)
+	silent := trouble{what: "the container runtime does not answer", log: a.cfg.Logger}
+	err := retry(ctx, runtimeRetryMost, func(try context.Context) (err error) {
+		v, err = a.cfg.Runtime.Version(try, &runtimeapi.VersionRequest{})
+		if ctx.Err() == nil {
+			silent.tell(err)
 		}
 		return err
 	})

@@ -45,7 +45,7 @@ func describesMachine(label string) bool {
 // this machine may not be the node. The Lease is left to the heartbeats: a node needs none to be back. spec: NODE-1,
 // NODE-7
 func (a *Agent) register(ctx context.Context) error {
-	return retry(ctx, func(ctx context.Context) error {
+	return retry(ctx, apiRetryMost, func(ctx context.Context) error {
 		err := a.registerOnce(ctx)
 		if apierrors.Is(err, apierrors.Forbidden) {
 			return fmt.Errorf("%w: %w", ErrRefused, err)

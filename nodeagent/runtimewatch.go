@@ -120,6 +120,8 @@ func (l *looker) look() {
 	switch {
 	case again:
 		wait = 0
+	case err != nil:
+		wait = min(wait, blindInterval)
 	case l.flowing && err == nil:
 		wait = l.agent.cfg.RelistInterval
 	}
@@ -127,6 +129,10 @@ func (l *looker) look() {
 		l.timer.Reset(wait)
 	}
 }
+
+// blindInterval is the time between looks that fail. With the time that connecting again takes at most (package
+// runtime/connect), a runtime is seen to be back within a second of its first answer. spec: NODE-2
+const blindInterval = 250 * time.Millisecond
 
 // blindLimit is how long looks may fail before the node is no longer ready; kubelet has the same.
 const blindLimit = 3 * time.Minute
@@ -148,6 +154,9 @@ func (a *Agent) looked(began time.Time, err error) {
 	case err == nil && !was.IsZero():
 		a.cfg.Logger.Warn("the container runtime can be read again")
 		a.LookAtNode()
+		for _, w := range a.list() {
+			w.post(podstate.RuntimeBack{})
+		}
 	}
 }
 

@@ -28,6 +28,8 @@ func (m *StateMachine) absorb(in Input) {
 		}
 	case Poke:
 		m.observeAgain = true
+	case RuntimeBack:
+		m.runtimeBack()
 	case ContentChanged:
 		m.contentChanged()
 	case Reconsider:

@@ -624,6 +624,12 @@ func TestInvariants(t *testing.T) {
 				}
 				c.step(Poke{})
 			},
+			"runtime back": func(t *rapid.T) {
+				if c.dead {
+					return
+				}
+				c.step(RuntimeBack{})
+			},
 			"content": func(t *rapid.T) {
 				if c.dead {
 					return
