@@ -29,7 +29,9 @@ func BenchmarkPod(b *testing.B) {
 		"view": own, "volumes": append(own, mount(src, "/monoplane-x"), mount(src, "/etc/monoplane/x")),
 	} {
 		b.Run(name, func(b *testing.B) {
-			benchmarkPod(b, func(_ *runtimeapi.PodSandboxConfig, c *runtimeapi.ContainerConfig) { c.Mounts = mounts })
+			benchmarkPod(b, func(_ *runtimeapi.PodSandboxConfig, c *runtimeapi.ContainerConfig) {
+				withSecurity(c, masked(), 0).Mounts = mounts
+			})
 		})
 	}
 }

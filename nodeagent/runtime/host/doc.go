@@ -75,8 +75,9 @@
 // Root makes these namespaces directly. Without root each shim lives in a user namespace that has this one user, in
 // which it may mount. In it the files of other users seem to belong to nobody, and programs with the set-user-ID bit,
 // such as sudo, gain nothing. Where neither is allowed, containers run without what they did not ask for themselves,
-// the host name, the files in /etc and the termination message, which the first of a pod says in its warnings. One
-// that has any other mount, or a read-only root, fails to start, with a message that names the remedy.
+// the host name, the files in /etc, the termination message and the masks over /proc and /sys, which the first of a
+// pod says in its warnings. One that has any other mount, or a read-only root, fails to start, with a message that
+// names the remedy.
 //
 // A container whose mounts are where they are on the machine anyway, and that needs nothing else of this, is started
 // by a fork alone. Any other is started by way of a process that sets it up and then becomes its process 1.
@@ -90,8 +91,8 @@
 // format; both let only calls of the machine's own word size through. An AppArmor profile must be loaded; the default
 // is what the machine's rules say. Refused by name are: users and groups that need root, capabilities beyond this
 // process's, sysctls, devices for reading only, users of its own (hostUsers: false), mounts of images, and a terminal.
-// The masked and read-only paths that CRI lists for /proc and /sys are not applied: the container sees those of the
-// machine.
+// The masked paths of CRI, for the kernel's files that containers have no business with, are empty in the container's
+// view, and the read-only ones cannot be written to there, with and without root; a privileged container has neither.
 //
 // # What neighbours are promised
 //

@@ -41,6 +41,9 @@ func security(config *runtimeapi.ContainerConfig, req *shimwire.StartRequest) er
 			"machine's filesystem, whose users are the machine's")
 	}
 	req.NoNewPrivs, req.ReadOnlyRoot = sec.GetNoNewPrivs() && !sec.GetPrivileged(), sec.GetReadonlyRootfs()
+	if !sec.GetPrivileged() {
+		req.MaskedPaths, req.ReadOnlyPaths = sec.GetMaskedPaths(), sec.GetReadonlyPaths()
+	}
 	if err := asUser(sec, req); err != nil {
 		return err
 	}

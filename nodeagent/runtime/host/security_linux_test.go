@@ -245,3 +245,65 @@ func TestStdin(t *testing.T) {
 	}
 	n.stop(id, 0)
 }
+
+// masked is what the agent passes for a container with the default procMount.
+func masked() *runtimeapi.LinuxContainerSecurityContext {
+	return &runtimeapi.LinuxContainerSecurityContext{
+		MaskedPaths: []string{"/proc/acpi", "/proc/interrupts", "/proc/kcore", "/proc/keys", "/proc/scsi",
+			"/proc/timer_list", "/proc/monoplane-none", "/sys/devices/virtual/powercap", "/sys/firmware"},
+		ReadonlyPaths: []string{"/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"},
+	}
+}
+
+// What the kernel shows in /proc and /sys of the machine is hidden from containers, or cannot be changed by them, also
+// where a missing path made a new root and where a volume lies at the path; the machine's own stays as it is. A
+// privileged container, and one that is told no such paths, sees all of it.
+//
+// spec: SEC-1
+func TestMaskedPaths(t *testing.T) {
+	n := newNode(t)
+	sb := n.sandbox("masked")
+	n.needViews(sb)
+	const look = `cat /proc/interrupts | wc -c; ls /sys/firmware | wc -l; touch /sys/firmware/x 2>/dev/null || echo sealed
+grep -c ' /proc/sys ro[, ]' /proc/self/mountinfo; echo more 2>/dev/null > /proc/sys/kernel/hostname || echo unchanged
+kill -0 $$ && test -e /proc/self/stat && echo proc`
+	const want = "0\n0\nsealed\n1\nunchanged\nproc\n"
+	src := volume(t, "src")
+	over := mount(src, "/sys/firmware")
+	for name, mounts := range map[string][]*runtimeapi.Mount{
+		"alone": nil, "with a new root": {mount(src, "/monoplane-masked/x")}, "below a volume": {over},
+	} {
+		id := n.run(sb, withSecurity(script(name, look+"; exec sleep 1000", mounts...), masked(), 0))
+		eventually(t, "process 1 has looked", func() bool { return strings.Contains(n.logText(id), "proc\n") })
+		if got := strings.ReplaceAll(n.logText(id), "stdout F ", ""); got != want {
+			t.Errorf("%s: got %q, want %q", name, got, want)
+		}
+		exec, err := n.ExecSync(t.Context(), &runtimeapi.ExecSyncRequest{ContainerId: id,
+			Cmd: []string{"/bin/sh", "-c", look}})
+		if err != nil || string(exec.GetStdout()) != want {
+			t.Errorf("%s: run in it: %q %v", name, exec.GetStdout(), err)
+		}
+		if w := n.warnings(id); w != "" {
+			t.Errorf("%s: warnings %s", name, w)
+		}
+	}
+	if got := listing(t, src); !strings.Contains(got, "/f ") {
+		t.Errorf("the volume has %q", got)
+	}
+	here, err := os.ReadFile("/proc/interrupts")
+	if err != nil || len(here) == 0 {
+		t.Fatalf("the machine's own: %q %v", here, err)
+	}
+	all := map[string]*runtimeapi.LinuxContainerSecurityContext{"unmasked": {}}
+	if os.Geteuid() == 0 {
+		all["privileged"] = masked()
+		all["privileged"].Privileged = true
+	}
+	for name, sec := range all {
+		got := n.output(n.run(sb, withSecurity(script(name, "cat /proc/interrupts | wc -l; grep -c ' /proc/sys ro[, ]' "+
+			"/proc/self/mountinfo"), sec, 0)))
+		if strings.HasPrefix(got, "0\n") || !strings.HasSuffix(got, "\n0\n") {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+}

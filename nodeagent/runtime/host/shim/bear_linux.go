@@ -54,7 +54,7 @@ func (p *pod) bear(c *container, std std) (pid int, err error) {
 			p.toldNoView = true
 		}
 		p.mu.Unlock()
-		c.req.Mounts = nil
+		c.req.Mounts, c.req.MaskedPaths, c.req.ReadOnlyPaths = nil, nil, nil
 	}
 }
 
@@ -65,6 +65,12 @@ func withoutView(req *shimwire.StartRequest) string {
 			what += ", "
 		}
 		what += m.ContainerPath
+	}
+	switch {
+	case req.IsMasked() && what == "":
+		what = "all of /proc and /sys"
+	case req.IsMasked():
+		what += ", all of /proc and /sys"
 	}
 	return "not mounted, so that the container sees the machine's own: " + what + ": "
 }

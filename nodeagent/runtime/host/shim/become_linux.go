@@ -76,7 +76,7 @@ func become(conn *os.File) error {
 	case setup.Join:
 		err = view.Join(joinFD)
 	case req.HasView():
-		err = view.Build(req.Mounts, req.ReadOnlyRoot)
+		err = view.Build(&req)
 	}
 	if err != nil {
 		return err

@@ -1,7 +1,7 @@
 package shimwire
 
 // Version is the newest dialect that this code speaks. A shim tells its own in HelloReply.
-const Version = 3
+const Version = 4
 
 // Views is the first version whose shims know mounts and security settings. An older one would ignore them.
 const Views = 3
@@ -144,11 +144,15 @@ type StartRequest struct {
 	Ambient      int64
 	Seccomp      string // A classic BPF program, as the kernel takes it.
 	AppArmor     string // The profile that the command changes to.
+
+	// Of the kernel's files, those that the container cannot see, and those that it cannot change. A shim of version 3
+	// does not know them. They are left out where the container cannot have a view.
+	MaskedPaths, ReadOnlyPaths []string
 }
 
 // IsPlain tells whether the container needs nothing of what a Views shim offers.
 func (m *StartRequest) IsPlain() bool {
-	return len(m.Mounts) == 0 && !m.ReadOnlyRoot && !m.IsConfined()
+	return !m.HasView() && !m.IsConfined()
 }
 
 // IsConfined tells whether the processes of the container are to have fewer privileges than their user has.
@@ -157,7 +161,10 @@ func (m *StartRequest) IsConfined() bool {
 }
 
 // HasView tells whether the container is to have a mount namespace of its own.
-func (m *StartRequest) HasView() bool { return len(m.Mounts) > 0 || m.ReadOnlyRoot }
+func (m *StartRequest) HasView() bool { return len(m.Mounts) > 0 || m.ReadOnlyRoot || m.IsMasked() }
+
+// IsMasked tells whether the container is to have less of the kernel's files than the machine.
+func (m *StartRequest) IsMasked() bool { return len(m.MaskedPaths) > 0 || len(m.ReadOnlyPaths) > 0 }
 
 // IsViewOptional tells whether the container runs all the same where it cannot have a view.
 func (m *StartRequest) IsViewOptional() bool {
@@ -198,6 +205,8 @@ func (m *StartRequest) Encode() []byte {
 	e.String(22, m.Seccomp)
 	e.String(23, m.AppArmor)
 	e.Bool(24, m.Stdin)
+	e.Strings(25, m.MaskedPaths)
+	e.Strings(26, m.ReadOnlyPaths)
 	return e.Bytes()
 }
 
@@ -258,6 +267,10 @@ func (m *StartRequest) Decode(body []byte) error {
 			m.AppArmor = f.Text()
 		case 24:
 			m.Stdin = f.Number() != 0
+		case 25:
+			m.MaskedPaths = append(m.MaskedPaths, f.Text())
+		case 26:
+			m.ReadOnlyPaths = append(m.ReadOnlyPaths, f.Text())
 		}
 	})
 	if err == nil {

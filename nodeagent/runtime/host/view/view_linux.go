@@ -53,15 +53,16 @@ type source struct {
 	isDir bool
 }
 
-// Build moves the calling thread to a mount namespace of its own and makes it what the mounts say. With readOnlyRoot
-// nothing can be written to but what is mounted, /proc, /dev/shm and /dev/mqueue.
-func Build(mounts []shimwire.Mount, readOnlyRoot bool) error {
+// Build moves the calling thread to a mount namespace of its own and makes it what the request's mounts say. With a
+// read-only root nothing can be written to but what is mounted, /proc, /dev/shm and /dev/mqueue. The paths that the
+// request masks are empty, and those that it makes read-only cannot be written to, whatever was mounted there.
+func Build(req *shimwire.StartRequest) error {
 	if err := syscall.Unshare(syscall.CLONE_NEWNS); err != nil {
 		return refused("a mount namespace cannot be made", err)
 	}
 	v := &view{own: map[string]bool{}}
 	var sources []*source
-	for _, m := range inOrder(mounts) {
+	for _, m := range inOrder(req.Mounts) {
 		s, err := open(m)
 		if err != nil {
 			return inMount(m, err)
@@ -76,7 +77,7 @@ func Build(mounts []shimwire.Mount, readOnlyRoot bool) error {
 	if err := setAttr(root, mountAttr{propagation: syscall.MS_SLAVE}, true); err != nil {
 		return refused("the mount namespace cannot be cut off from the machine's", err)
 	}
-	if readOnlyRoot {
+	if req.ReadOnlyRoot {
 		if err := seal(root); err != nil {
 			return err
 		}
@@ -89,14 +90,14 @@ func Build(mounts []shimwire.Mount, readOnlyRoot bool) error {
 		syscall.Close(s.tree)
 	}
 	for _, fd := range v.shadows {
-		if readOnlyRoot {
+		if req.ReadOnlyRoot {
 			if err := setAttr(fd, mountAttr{set: attrReadOnly}, false); err != nil {
 				return errors.New("the root cannot be made read-only: " + err.Error())
 			}
 		}
 		syscall.Close(fd)
 	}
-	return nil
+	return mask(req.MaskedPaths, req.ReadOnlyPaths)
 }
 
 // Join moves the calling thread to the mount namespace ns.
