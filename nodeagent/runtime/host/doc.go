@@ -90,7 +90,7 @@
 // seccomp profile refuses what administers the machine (package seccomp), a Localhost profile is a file in OCI's
 // format; both let only calls of the machine's own word size through. An AppArmor profile must be loaded; the default
 // is what the machine's rules say. Refused by name are: users and groups that need root, capabilities beyond this
-// process's, sysctls, devices for reading only, users of its own (hostUsers: false), mounts of images, and a terminal.
+// process's, sysctls, devices for reading only, users of its own (hostUsers: false), and mounts of images.
 // The masked paths of CRI, for the kernel's files that containers have no business with, are empty in the container's
 // view, and the read-only ones cannot be written to there, with and without root; a privileged container has neither.
 //
@@ -105,12 +105,12 @@
 // # Differences from a container runtime
 //
 // Pods share the node's network, its processes and its users. Standard input, if asked for, stays open and silent, as
-// long as nobody can attach to it. The file of the termination message is named by MONOPLANE_TERMINATION_LOG in the
-// environment too. Resource limits are enforced as far as writable cgroups reach. What a pod asks for explicitly and
-// does not get is listed, as a JSON array, under "warnings" in the info of ContainerStatus. Without a cgroup2, a
-// process that has both left its parent and changed its marker (see package sys) can be missed only if the shim is
-// killed; a process that forks faster than it can be killed delays the end of its container but is never reported
-// gone.
+// long as nobody can attach to it; so does a terminal, whose output is logged as stdout. The file of the termination
+// message is named by MONOPLANE_TERMINATION_LOG in the environment too. Resource limits are enforced as far as writable
+// cgroups reach. What a pod asks for explicitly and does not get is listed, as a JSON array, under "warnings" in the
+// info of ContainerStatus. Without a cgroup2, a process that has both left its parent and changed its marker (see
+// package sys) can be missed only if the shim is killed; a process that forks faster than it can be killed delays the
+// end of its container but is never reported gone.
 //
 // A missing host_path is made, as a directory, as other runtimes do.
 //

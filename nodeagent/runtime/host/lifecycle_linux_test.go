@@ -95,7 +95,6 @@ func TestRefusals(t *testing.T) {
 	}{
 		"image":      {func(c *runtimeapi.ContainerConfig) { c.Image.Image = "nginx:1" }, "--runtime-endpoint"},
 		"no command": {func(c *runtimeapi.ContainerConfig) { c.Command = nil }, "no command"},
-		"tty":        {func(c *runtimeapi.ContainerConfig) { c.Tty = true }, "tty"},
 		"log path":   {func(c *runtimeapi.ContainerConfig) { c.LogPath = "../../etc/x" }, "log_path"},
 		"mount at the root": {func(c *runtimeapi.ContainerConfig) {
 			c.Mounts = []*runtimeapi.Mount{{HostPath: "/tmp", ContainerPath: "/tmp/.."}}

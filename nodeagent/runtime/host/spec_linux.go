@@ -20,6 +20,9 @@ const (
 	// sandboxVariable and containerVariable tell a process which pod it is in. The first helps to find it again.
 	sandboxVariable   = "MONOPLANE_SANDBOX_ID"
 	containerVariable = "MONOPLANE_CONTAINER_ID"
+	// terminalVariable is the kind of terminal that containers have, unless they say another. It is what other runtimes
+	// say too.
+	terminalVariable = "TERM=xterm"
 	// messageVariable is the path of the file whose content becomes the termination message.
 	messageVariable = "MONOPLANE_TERMINATION_LOG"
 	// messagePathAnnotation is where kubelets put terminationMessagePath.
@@ -48,8 +51,6 @@ func checkContainer(config *runtimeapi.ContainerConfig) error {
 		return badRequest("a container needs metadata with a name")
 	case imageOf(config.GetImage()) != ImageName:
 		return noSuchImage(imageOf(config.GetImage()))
-	case config.GetTty():
-		return badRequest("the host runtime does not support tty: its containers have no terminal")
 	case len(config.GetCommand()) == 0 && len(config.GetArgs()) == 0:
 		return badRequest(`no command: image "host" has no default one`)
 	case len(config.GetCDIDevices()) > 0:
@@ -128,6 +129,7 @@ func (c *container) startRequest() (*shimwire.StartRequest, error) {
 		LogPath:     c.logPath(),
 		StopSignal:  int64(sig),
 		Stdin:       config.GetStdin(),
+		Terminal:    config.GetTty(),
 		Mounts:      c.mounts(),
 		Unified:     c.rec.group.Unified,
 		V1:          c.rec.group.V1,
@@ -150,6 +152,9 @@ func (c *container) environment() []string {
 		sandboxVariable + "=" + c.sb.id,
 		containerVariable + "=" + c.id,
 		messageVariable + "=" + c.messageFile(),
+	}
+	if c.rec.config.GetTty() {
+		env = append(env, terminalVariable)
 	}
 	at := map[string]int{}
 	for i, e := range env {

@@ -21,7 +21,8 @@ type container struct {
 
 	log     *crilog.Log
 	input   *os.File   // The end of its standard input that nobody writes to; nil when that is /dev/null.
-	outputs []*os.File // The ends of the pipes that are read from.
+	outputs []*os.File // The ends of the pipes that are read from; with a terminal the one end of that.
+	peer    *os.File   // The container's end of its terminal; see openTerminal.
 	view    *os.File   // Its mount namespace; nil when it has that of the machine.
 	copies  sync.WaitGroup
 
@@ -148,11 +149,13 @@ func (p *pod) launch(c *container) error {
 		c.closeStd()
 		return err
 	}
-	for i, stream := range []string{"stdout", "stderr"} {
+	for i, from := range c.outputs {
+		stream := [...]string{"stdout", "stderr"}[i]
 		c.copies.Add(1)
 		go func() {
 			defer c.copies.Done()
-			_ = c.log.Copy(stream, c.outputs[i]) // It fails only when the deadline of finish cuts it off.
+			// It fails when the deadline of finish cuts it off, and at the end of a terminal.
+			_ = c.log.Copy(stream, from)
 		}()
 	}
 	now := time.Now().UnixNano()

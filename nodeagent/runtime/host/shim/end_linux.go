@@ -175,6 +175,9 @@ func (p *pod) members(c *container) (list []sys.Proc, sure bool) {
 
 // finish makes the exit known: output in the log, journal on the disk, then everyone who waits.
 func (p *pod) finish(c *container) {
+	if c.peer != nil {
+		_ = c.peer.Close() // What reads the other end comes to its end by that.
+	}
 	cut := time.Now().Add(drainTime)
 	for _, f := range c.outputs {
 		_ = f.SetReadDeadline(cut)

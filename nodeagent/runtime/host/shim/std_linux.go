@@ -22,6 +22,9 @@ func (s std) close() {
 
 // openStd makes what process 1 reads from and writes to; the container keeps the other ends.
 func (c *container) openStd() (s std, err error) {
+	if c.req.Terminal {
+		return c.openTerminal()
+	}
 	if c.req.Stdin {
 		var in pipe
 		if in, err = newPipe(&c.req); err == nil {
@@ -50,7 +53,7 @@ func (c *container) closeStd() {
 	for _, f := range c.outputs {
 		_ = f.Close()
 	}
-	for _, f := range []*os.File{c.input, c.view} {
+	for _, f := range []*os.File{c.input, c.peer, c.view} {
 		if f != nil {
 			_ = f.Close()
 		}

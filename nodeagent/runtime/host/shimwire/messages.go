@@ -3,8 +3,12 @@ package shimwire
 // Version is the newest dialect that this code speaks. A shim tells its own in HelloReply.
 const Version = 4
 
-// Views is the first version whose shims know mounts and security settings. An older one would ignore them.
-const Views = 3
+// Views is the first version whose shims know mounts and security settings, Terminals the first whose shims know
+// terminals. An older one would ignore them.
+const (
+	Views     = 3
+	Terminals = 4
+)
 
 // InitRequest tells a new shim which pod it is for. Its working directory is already the pod's.
 type InitRequest struct {
@@ -148,6 +152,9 @@ type StartRequest struct {
 	// Of the kernel's files, those that the container cannot see, and those that it cannot change. A shim of version 3
 	// does not know them. They are left out where the container cannot have a view.
 	MaskedPaths, ReadOnlyPaths []string
+
+	// Terminal gives the container a terminal, as its input, its output and its errors. It needs a Terminals shim.
+	Terminal bool
 }
 
 // IsPlain tells whether the container needs nothing of what a Views shim offers.
@@ -207,6 +214,7 @@ func (m *StartRequest) Encode() []byte {
 	e.Bool(24, m.Stdin)
 	e.Strings(25, m.MaskedPaths)
 	e.Strings(26, m.ReadOnlyPaths)
+	e.Bool(27, m.Terminal)
 	return e.Bytes()
 }
 
@@ -271,6 +279,8 @@ func (m *StartRequest) Decode(body []byte) error {
 			m.MaskedPaths = append(m.MaskedPaths, f.Text())
 		case 26:
 			m.ReadOnlyPaths = append(m.ReadOnlyPaths, f.Text())
+		case 27:
+			m.Terminal = f.Number() != 0
 		}
 	})
 	if err == nil {
