@@ -94,6 +94,7 @@ func (j job) mountVolumes(ctx context.Context, c *corev1.Container, cfg *runtime
 			return "", false
 		},
 		RecursiveReadOnly: func() bool { return j.makesReadOnly(ctx) },
+		SubPaths:          func() bool { return j.opensSubPaths(ctx) },
 	})
 	if err != nil {
 		return err
@@ -109,18 +110,28 @@ func (j job) makesReadOnly(ctx context.Context) bool {
 	if err != nil {
 		return false
 	}
-	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
-	defer cancel()
-	says, err := j.agent.cfg.Runtime.Status(ctx, &runtimeapi.StatusRequest{})
-	if err != nil {
-		return false
-	}
-	for _, h := range says.GetRuntimeHandlers() {
+	for _, h := range j.runtimeStatus(ctx).GetRuntimeHandlers() {
 		if h.GetName() == handler {
 			return h.GetFeatures().GetRecursiveReadOnlyMounts()
 		}
 	}
 	return false
+}
+
+// opensSubPaths reports whether the runtime finds the way to a path below a mount's host path by itself.
+func (j job) opensSubPaths(ctx context.Context) bool {
+	return j.runtimeStatus(ctx).GetInfo()["opens_sub_paths"] == "host_path"
+}
+
+// runtimeStatus returns what the runtime says of itself; nothing when it does not answer.
+func (j job) runtimeStatus(ctx context.Context) *runtimeapi.StatusResponse {
+	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	defer cancel()
+	says, err := j.agent.cfg.Runtime.Status(ctx, &runtimeapi.StatusRequest{})
+	if err != nil {
+		return nil
+	}
+	return says
 }
 
 // takeVolumesDown takes away what the agent made for the pod but its logs.

@@ -36,6 +36,9 @@ type Starting struct {
 	// RecursiveReadOnly reports whether the runtime can make the mounts below a mount read-only too. It is asked only
 	// when a container wants it.
 	RecursiveReadOnly func() bool
+	// SubPaths reports whether the runtime opens the path that is called ImageSubPath below a HostPath too, and follows
+	// no link out of there. It is asked only when the agent itself cannot mount.
+	SubPaths func() bool
 }
 
 // Mounts returns what a container is given, after SetUp. What a subPath leads to is found anew each time. The error is
@@ -82,6 +85,9 @@ func (m *Manager) mounts(s Starting, home string) (Container, error) {
 		case sub != "":
 			where := filepath.Join(home, subpathsDir, at.GetName(), c.GetName(), strconv.Itoa(i))
 			made.HostPath, err = prepare(from, sub, where)
+			if errors.Is(err, mount.ErrNotPermitted) && s.SubPaths != nil && s.SubPaths() {
+				made.HostPath, made.ImageSubPath, err = from.Path, filepath.Clean(sub), nil
+			}
 			if err != nil {
 				return Container{}, fmt.Errorf("failed to prepare subPath for volumeMount %q of container %q: %w",
 					at.GetName(), c.GetName(), err)
@@ -175,7 +181,8 @@ func (s Starting) subPath(at *corev1.VolumeMount) (string, error) {
 }
 
 // prepare shows a path of a volume at a place of the agent's own, which it returns. Containers can change what the
-// path leads to at any time; what is shown there stays.
+// path leads to at any time; what is shown there stays. Without the privilege to mount it is mount.ErrNotPermitted,
+// after what is missing was made.
 func prepare(from place, sub, where string) (string, error) {
 	opened, err := subpath.Open(from.Path, sub)
 	if err != nil {

@@ -82,9 +82,9 @@ func (r *Runtime) StartContainer(
 func (r *Runtime) suits(sb *sandbox, req *shimwire.StartRequest) error {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
-	if req.Terminal && sb.version < shimwire.Terminals {
-		return wrongState("the pod was started by an older version of monoplane, whose shim can give no terminal (tty): " +
-			"delete the pod, and create it anew")
+	if req.NeedsVersion4() && sb.version < shimwire.Version4 {
+		return wrongState("the pod was started by an older version of monoplane, whose shim knows neither terminals (tty) " +
+			"nor sub paths of mounts: delete the pod, and create it anew")
 	}
 	if sb.version >= shimwire.Views || req.IsViewOptional() && !req.IsConfined() {
 		return nil

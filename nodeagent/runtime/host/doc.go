@@ -106,11 +106,16 @@
 //
 // Pods share the node's network, its processes and its users. Standard input, if asked for, stays open and silent, as
 // long as nobody can attach to it; so does a terminal, whose output is logged as stdout. The file of the termination
-// message is named by MONOPLANE_TERMINATION_LOG in the environment too. Resource limits are enforced as far as writable
-// cgroups reach. What a pod asks for explicitly and does not get is listed, as a JSON array, under "warnings" in the
-// info of ContainerStatus. Without a cgroup2, a process that has both left its parent and changed its marker (see
-// package sys) can be missed only if the shim is killed; a process that forks faster than it can be killed delays the
-// end of its container but is never reported gone.
+// message is named by MONOPLANE_TERMINATION_LOG in the environment too. Resource limits are enforced as far as
+// writable cgroups reach. What a pod asks for explicitly and does not get is listed, as a JSON array, under "warnings"
+// in the info of ContainerStatus. Without a cgroup2, a process that has both left its parent and changed its marker
+// (see package sys) can be missed only if the shim is killed; a process that forks faster than it can be killed delays
+// the end of its container but is never reported gone.
+//
+// An image_sub_path beside a host_path is a path below that, as it is beside an image (opens_sub_paths in the info of
+// Status says so). It is opened when the container starts, and no link leads it out of the host_path, even if that is
+// a volume that containers change meanwhile. An agent without root needs this, because it cannot mount such a path
+// itself.
 //
 // A missing host_path is made, as a directory, as other runtimes do.
 //

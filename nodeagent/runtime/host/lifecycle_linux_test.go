@@ -104,7 +104,7 @@ func TestRefusals(t *testing.T) {
 		}, "no host_path"},
 		"mount of an image": {func(c *runtimeapi.ContainerConfig) {
 			c.Mounts = []*runtimeapi.Mount{{ContainerPath: "/x", Image: &runtimeapi.ImageSpec{Image: "nginx"}}}
-		}, "no images to mount"},
+		}, "--runtime-endpoint"},
 		"recursively read-only, half": {func(c *runtimeapi.ContainerConfig) {
 			c.Mounts = []*runtimeapi.Mount{{HostPath: "/tmp", ContainerPath: "/x", RecursiveReadOnly: true}}
 		}, "recursive_read_only needs"},

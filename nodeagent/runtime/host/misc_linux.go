@@ -6,6 +6,9 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
+// subPathsInfo is where the info of Status says that image_sub_path counts for a host_path too.
+const subPathsInfo = "opens_sub_paths"
+
 // Version implements CRI.
 func (r *Runtime) Version(context.Context, *runtimeapi.VersionRequest) (*runtimeapi.VersionResponse, error) {
 	return &runtimeapi.VersionResponse{Version: "0.1.0", RuntimeName: "host", RuntimeVersion: "1",
@@ -14,7 +17,7 @@ func (r *Runtime) Version(context.Context, *runtimeapi.VersionRequest) (*runtime
 
 // Status implements CRI. The runtime is ready from New to Close; the network is the node's, and so always ready.
 func (r *Runtime) Status(context.Context, *runtimeapi.StatusRequest) (*runtimeapi.StatusResponse, error) {
-	info := map[string]string{}
+	info := map[string]string{subPathsInfo: "host_path"}
 	if ok, why := r.cgroups.Killable(); !ok {
 		info["cgroup"] = why
 	}
@@ -24,6 +27,10 @@ func (r *Runtime) Status(context.Context, *runtimeapi.StatusRequest) (*runtimeap
 			{Type: runtimeapi.NetworkReady, Status: true},
 		}},
 		Info: info,
+		// Where views are refused, a pod that asks for one fails with the remedy.
+		RuntimeHandlers: []*runtimeapi.RuntimeHandler{
+			{Features: &runtimeapi.RuntimeHandlerFeatures{RecursiveReadOnlyMounts: true}},
+		},
 	}, nil
 }
 

@@ -52,7 +52,8 @@ echo $TERM; stat -c %u $(tty); echo errors >&2; stty size; exec sleep 1000`)
 		if err != nil || string(exec.GetStdout()) != "none\ncontrols nothing\n" {
 			t.Errorf("%s: run in it: %v %v", name, exec, err)
 		}
-		other := n.run(sb, script("other", "test -t 0 || test -t 1 || echo none; (echo x > /dev/tty) 2>/dev/null || echo nothing"))
+		other := n.run(sb, script("other",
+			"test -t 0 || test -t 1 || echo none; (echo x > /dev/tty) 2>/dev/null || echo nothing"))
 		if got := n.output(other); got != "none\nnothing\n" {
 			t.Errorf("%s: another container: %q", name, got)
 		}
@@ -102,13 +103,17 @@ func TestStopOnATerminal(t *testing.T) {
 	}
 }
 
-// The shim of an older version would give no terminal: the container is refused.
-func TestTerminalOfAnOlderShim(t *testing.T) {
+// The shim of an older version would give no terminal, and all of a volume: such containers are refused.
+func TestShimOfVersion3(t *testing.T) {
 	n := newNode(t)
 	sb := n.plainSandbox("older")
-	n.noteShim(n.sandboxOf(sb), &shimwire.HelloReply{Version: shimwire.Terminals - 1})
-	err := n.start(n.create(sb, onTerminal("c", "true")))
-	if status.Code(err) != codes.FailedPrecondition || !strings.Contains(err.Error(), "(tty)") {
-		t.Errorf("%v", err)
+	n.noteShim(n.sandboxOf(sb), &shimwire.HelloReply{Version: shimwire.Version4 - 1})
+	for _, config := range []*runtimeapi.ContainerConfig{
+		onTerminal("terminal", "true"), script("part", "true", part(t.TempDir(), "x", "/monoplane-x")),
+	} {
+		err := n.start(n.create(sb, config))
+		if status.Code(err) != codes.FailedPrecondition || !strings.Contains(err.Error(), "older version") {
+			t.Errorf("%s: %v", config.GetMetadata().GetName(), err)
+		}
 	}
 }

@@ -24,9 +24,12 @@ func checkMounts(config *runtimeapi.ContainerConfig) error {
 		path := m.GetContainerPath()
 		switch {
 		case m.GetImage().GetImage() != "":
-			return badRequest("the host runtime has no images to mount at %q", path)
+			return badRequest("image %q cannot be mounted at %q: the host runtime has no images; for image volumes start "+
+				"monoplane with --runtime-endpoint and the socket of containerd or CRI-O", m.GetImage().GetImage(), path)
 		case m.GetHostPath() == "":
 			return badRequest("the mount at %q has no host_path", path)
+		case m.GetImageSubPath() != "" && !filepath.IsLocal(m.GetImageSubPath()):
+			return badRequest("the mount at %q: image_sub_path %q leads out of %q", path, m.GetImageSubPath(), m.GetHostPath())
 		case path == "":
 			return badRequest("the mount of %q has no container_path", m.GetHostPath())
 		case filepath.Join("/", path) == "/":
@@ -72,11 +75,13 @@ func (c *container) mounts() []shimwire.Mount {
 		path := filepath.Join("/", m.GetContainerPath())
 		at[path] = true
 		mt := shimwire.Mount{
-			HostPath: m.GetHostPath(), ContainerPath: path, ReadOnly: m.GetReadonly(), Recursive: m.GetRecursiveReadOnly(),
-			Propagation: propagation(m), Optional: path == hostsPath || path == filepath.Join("/", messagePath(c.rec.config)),
+			HostPath: m.GetHostPath(), SubPath: m.GetImageSubPath(), ContainerPath: path,
+			ReadOnly: m.GetReadonly(), Recursive: m.GetRecursiveReadOnly(), Propagation: propagation(m),
+			Optional: path == hostsPath || path == filepath.Join("/", messagePath(c.rec.config)),
 		}
 		out = append(out, mt)
-		needed = needed || mt.ReadOnly || mt.Propagation != shimwire.Private || filepath.Clean(m.GetHostPath()) != path
+		needed = needed || mt.ReadOnly || mt.Propagation != shimwire.Private || mt.SubPath != "" ||
+			filepath.Clean(m.GetHostPath()) != path
 	}
 	for _, d := range c.rec.config.GetDevices() {
 		path := filepath.Clean(d.GetContainerPath())

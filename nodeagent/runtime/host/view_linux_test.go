@@ -646,3 +646,110 @@ func TestExpiryOfASetup(t *testing.T) {
 		return
 	}
 }
+
+// part is a mount of a path below a host path.
+func part(host, sub, container string) *runtimeapi.Mount {
+	m := mount(host, container)
+	m.ImageSubPath = sub
+	return m
+}
+
+// A path below a volume is mounted as it is when the container starts, through links that stay in the volume and
+// through none that leads out of it.
+//
+// spec: VOL-1
+func TestSubPaths(t *testing.T) {
+	n := newNode(t)
+	sb := n.sandbox("parts")
+	n.needViews(sb)
+	vol, outside := volume(t, "vol"), volume(t, "outside")
+	if err := os.MkdirAll(filepath.Join(vol, "a", "b"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(vol, "a", "b", "f"), []byte("deep\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for name, to := range map[string]string{"in": "a/b", "abs": outside, "up": "../../" + filepath.Base(outside),
+		"magic": "/proc/self/root" + outside} {
+		if err := os.Symlink(to, filepath.Join(vol, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	id := n.run(sb, script("c", "cat /monoplane-a/f /monoplane-in/f /monoplane-f; echo x > /monoplane-a/written",
+		part(vol, "a/b", "/monoplane-a"), part(vol, "in", "/monoplane-in"), part(vol, "f", "/monoplane-f")))
+	if got := n.output(id); got != "deep\ndeep\nvol\n" || !exists(filepath.Join(vol, "a", "b", "written")) {
+		t.Errorf("got %q", got)
+	}
+	for sub, want := range map[string]string{"abs": "leads out", "up": "leads out", "magic": "leads out",
+		"none": "no such file"} {
+		id := n.create(sb, script("to "+sub, "true", part(vol, sub, "/monoplane-x")))
+		if err := n.start(id); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), sub) {
+			t.Errorf("%s: %v, want %q", sub, err, want)
+		}
+	}
+	for _, sub := range []string{"..", "a/../../x", "/etc"} {
+		n.refuses(sb, script("escape", "true", part(vol, sub, "/monoplane-x")), "leads out of")
+	}
+}
+
+// While a container swaps a directory of its volume for a link to a directory of the machine, as fast as it can,
+// another one that mounts this directory has it or does not start; it never has the machine's.
+//
+// spec: VOL-1
+func TestSubPathSwappedForALink(t *testing.T) {
+	n := newNode(t)
+	sb := n.sandbox("swapped")
+	n.needViews(sb)
+	vol, outside := volume(t, "vol"), volume(t, "outside")
+	dir, link := filepath.Join(vol, "dir"), filepath.Join(vol, "link")
+	if err := os.MkdirAll(filepath.Join(dir, "sub"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "sub", "f"), []byte("vol\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(filepath.Join(outside, "sub"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(outside, link); err != nil {
+		t.Fatal(err)
+	}
+	swap := func() error {
+		return unix.Renameat2(unix.AT_FDCWD, dir, unix.AT_FDCWD, link, unix.RENAME_EXCHANGE)
+	}
+	stop, ended := make(chan struct{}), make(chan error, 1)
+	go func() {
+		var err error
+		for err == nil && !isClosed(stop) {
+			err = swap()
+		}
+		ended <- err
+	}()
+	had, refused := 0, 0
+	for i := uint32(0); i < 20 || (had == 0 || refused == 0) && i < 1000; i++ {
+		config := script("c", "cat /monoplane-x/f; echo x > /monoplane-x/written", part(vol, "dir/sub", "/monoplane-x"))
+		config.Metadata.Attempt, config.LogPath = i, "c/"+strconv.Itoa(int(i))+".log"
+		id := n.create(sb, config)
+		if err := n.start(id); err != nil {
+			if !strings.Contains(err.Error(), "dir/sub") {
+				t.Fatal(err)
+			}
+			refused++
+			continue
+		}
+		had++
+		if got := n.output(id); got != "vol\n" {
+			t.Fatalf("the container has %q", got)
+		}
+	}
+	close(stop)
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if got := listing(t, filepath.Join(outside, "sub")); got != "" {
+		t.Errorf("the machine has %s", got)
+	}
+	if had == 0 || refused == 0 {
+		t.Errorf("mounted %d times, refused %d times: the race was not tried", had, refused)
+	}
+}

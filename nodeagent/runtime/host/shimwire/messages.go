@@ -3,12 +3,11 @@ package shimwire
 // Version is the newest dialect that this code speaks. A shim tells its own in HelloReply.
 const Version = 4
 
-// Views is the first version whose shims know mounts and security settings, Terminals the first whose shims know
-// terminals. An older one would ignore them.
-const (
-	Views     = 3
-	Terminals = 4
-)
+// Views is the first version whose shims know mounts and security settings. An older one would ignore them.
+const Views = 3
+
+// Version4 is the first version whose shims know terminals and sub paths of mounts. An older one would ignore them.
+const Version4 = 4
 
 // InitRequest tells a new shim which pod it is for. Its working directory is already the pod's.
 type InitRequest struct {
@@ -153,7 +152,7 @@ type StartRequest struct {
 	// does not know them. They are left out where the container cannot have a view.
 	MaskedPaths, ReadOnlyPaths []string
 
-	// Terminal gives the container a terminal, as its input, its output and its errors. It needs a Terminals shim.
+	// Terminal gives the container a terminal, as its input, its output and its errors. It needs a Version4 shim.
 	Terminal bool
 }
 
@@ -181,6 +180,16 @@ func (m *StartRequest) IsViewOptional() bool {
 		}
 	}
 	return !m.ReadOnlyRoot
+}
+
+// NeedsVersion4 tells whether an older shim would leave out what the container cannot do without.
+func (m *StartRequest) NeedsVersion4() bool {
+	for _, mt := range m.Mounts {
+		if mt.SubPath != "" {
+			return true
+		}
+	}
+	return m.Terminal
 }
 
 // Encode returns the body.

@@ -13,7 +13,10 @@ const (
 // Mount is one thing that a container sees at a path of its own.
 type Mount struct {
 	HostPath, ContainerPath string
-	ReadOnly                bool
+	// SubPath is what is mounted of the host path, a directory; empty for all of it. No link leads it out of there. It
+	// needs a Version4 shim.
+	SubPath  string
+	ReadOnly bool
 	// Recursive makes what is mounted below read-only too.
 	Recursive   bool
 	Propagation Propagation
@@ -30,6 +33,7 @@ func (m *Mount) Encode() []byte {
 	e.Bool(4, m.Recursive)
 	e.Int(5, int64(m.Propagation))
 	e.Bool(6, m.Optional)
+	e.String(7, m.SubPath)
 	return e.Bytes()
 }
 
@@ -49,6 +53,8 @@ func (m *Mount) Decode(body []byte) error {
 			m.Propagation = Propagation(f.Number())
 		case 6:
 			m.Optional = f.Number() != 0
+		case 7:
+			m.SubPath = f.Text()
 		}
 	})
 }

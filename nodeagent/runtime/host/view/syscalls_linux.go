@@ -12,6 +12,7 @@ const (
 	sysFsopen       = 430
 	sysFsconfig     = 431
 	sysFsmount      = 432
+	sysOpenat2      = 437
 	sysMountSetattr = 442
 )
 
@@ -28,6 +29,8 @@ const (
 	fsconfigCreate  = 6
 	attrReadOnly    = 1
 	oPath           = 0x200000
+	resolveBeneath  = 0x08
+	resolveNoMagic  = 0x02 // Links like those in /proc/PID/fd.
 )
 
 // mountAttr is struct mount_attr.
@@ -47,6 +50,17 @@ func cloneTree(dir int, name string) (int, error) {
 	tree, _, e := syscall.Syscall(sysOpenTree, uintptr(dir), uintptr(unsafe.Pointer(&path[0])),
 		openTreeClone|openTreeCloexec|atEmptyPath|atRecursive|atNoFollow|atNoAutomount)
 	return int(tree), errno(e)
+}
+
+// openBeneath opens a path for mounting. Nothing on the way is above dir.
+func openBeneath(dir int, path string) (int, error) {
+	how := struct{ flags, mode, resolve uint64 }{
+		flags: oPath | syscall.O_CLOEXEC, resolve: resolveBeneath | resolveNoMagic,
+	}
+	name := append([]byte(path), 0)
+	fd, _, e := syscall.Syscall6(sysOpenat2, uintptr(dir), uintptr(unsafe.Pointer(&name[0])),
+		uintptr(unsafe.Pointer(&how)), unsafe.Sizeof(how), 0, 0)
+	return int(fd), errno(e)
 }
 
 // attach mounts a tree at name in dir, or at dir itself when name is empty.

@@ -143,7 +143,15 @@ func open(m shimwire.Mount) (*source, error) {
 	if err != nil {
 		return nil, errors.New("the host path cannot be opened: " + err.Error())
 	}
-	defer syscall.Close(fd)
+	defer func() { syscall.Close(fd) }()
+	if m.SubPath != "" {
+		sub, err := below(fd, m.SubPath)
+		if err != nil {
+			return nil, errors.New(strconv.Quote(m.SubPath) + " in the host path cannot be opened: " + err.Error())
+		}
+		syscall.Close(fd)
+		fd = sub
+	}
 	var st syscall.Stat_t
 	if err := syscall.Fstat(fd, &st); err != nil {
 		return nil, errors.New("the host path cannot be read: " + err.Error())
@@ -173,6 +181,24 @@ func open(m shimwire.Mount) (*source, error) {
 		}
 	}
 	return &source{Mount: m, tree: tree, isDir: st.Mode&syscall.S_IFMT == syscall.S_IFDIR}, nil
+}
+
+// maxResolved bounds how often a path is resolved again because something was renamed meanwhile.
+const maxResolved = 64
+
+// below opens a path below a directory for mounting. No link leads it out of there, and whatever is renamed meanwhile
+// does not either.
+func below(dir int, path string) (fd int, err error) {
+	for range maxResolved {
+		fd, err = openBeneath(dir, path)
+		if !errors.Is(err, syscall.EAGAIN) && !errors.Is(err, syscall.EINTR) {
+			break
+		}
+	}
+	if errors.Is(err, syscall.EXDEV) || errors.Is(err, syscall.ELOOP) {
+		return -1, errors.New("it leads out of there, or through a link that cannot be followed")
+	}
+	return fd, err
 }
 
 // checkPropagation refuses what the mount that fd is on does not offer.
