@@ -43,6 +43,8 @@ type Clients struct {
 	ServiceAccounts v1.ServiceAccountsClient
 	// ControllerRevisions reads and writes objects of kind ControllerRevision of apps/v1.
 	ControllerRevisions v11.ControllerRevisionsClient
+	// DaemonSets reads and writes objects of kind DaemonSet of apps/v1.
+	DaemonSets v11.DaemonSetsClient
 	// Deployments reads and writes objects of kind Deployment of apps/v1.
 	Deployments v11.DeploymentsClient
 	// ReplicaSets reads and writes objects of kind ReplicaSet of apps/v1.
@@ -86,6 +88,7 @@ func New(conn grpc.ClientConnInterface) Clients {
 		Secrets:                v1.NewSecretsClient(conn),
 		ServiceAccounts:        v1.NewServiceAccountsClient(conn),
 		ControllerRevisions:    v11.NewControllerRevisionsClient(conn),
+		DaemonSets:             v11.NewDaemonSetsClient(conn),
 		Deployments:            v11.NewDeploymentsClient(conn),
 		ReplicaSets:            v11.NewReplicaSetsClient(conn),
 		SelfSubjectReviews:     v12.NewSelfSubjectReviewsClient(conn),

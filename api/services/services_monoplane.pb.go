@@ -109,6 +109,13 @@ func All() []*service.Service {
 			Adapt:      func(b object.Backend) any { return v11.ControllerRevisionsBackend{Backend: b} },
 		},
 		{
+			Kind:       v11.DaemonSetKind,
+			Desc:       &v11.DaemonSets_ServiceDesc,
+			Descriptor: v11.File_monoplane_apps_v1_daemonset_service_proto.Services().Get(0),
+			Events:     service.EventsOf[*v11.DaemonSetEvents],
+			Adapt:      func(b object.Backend) any { return v11.DaemonSetsBackend{Backend: b} },
+		},
+		{
 			Kind:       v11.DeploymentKind,
 			Desc:       &v11.Deployments_ServiceDesc,
 			Descriptor: v11.File_monoplane_apps_v1_deployment_service_proto.Services().Get(0),

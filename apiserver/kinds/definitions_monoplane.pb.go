@@ -43,6 +43,7 @@ func allDefinitions(c define.Config) map[*object.Kind]define.Definition {
 		v1.SecretKind:                core.Secret(c),
 		v1.ServiceAccountKind:        core.ServiceAccount(c),
 		v11.ControllerRevisionKind:   apps.ControllerRevision(c),
+		v11.DaemonSetKind:            apps.DaemonSet(c),
 		v11.DeploymentKind:           apps.Deployment(c),
 		v11.ReplicaSetKind:           apps.ReplicaSet(c),
 		v12.SelfSubjectReviewKind:    authentication.SelfSubjectReview(c),

@@ -24,6 +24,12 @@ const Docs = "" +
 	"CreateControllerRevisionRequest.fieldValidation\tWhat to do with unknown and duplicate JSON fields: \"Strict\", \"Warn\" (default) or \"Ignore\".\n" +
 	"CreateControllerRevisionRequest.namespace\tNamespace of the object; empty takes the object's own.\n" +
 	"CreateControllerRevisionRequest.object\tThe object; metadata.name or metadata.generateName is required.\n" +
+	"CreateDaemonSetRequest\tCreateDaemonSetRequest creates one object.\n" +
+	"CreateDaemonSetRequest.dryRun\t\"All\" validates and admits but stores nothing.\n" +
+	"CreateDaemonSetRequest.fieldManager\tName of the program that writes.\n" +
+	"CreateDaemonSetRequest.fieldValidation\tWhat to do with unknown and duplicate JSON fields: \"Strict\", \"Warn\" (default) or \"Ignore\".\n" +
+	"CreateDaemonSetRequest.namespace\tNamespace of the object; empty takes the object's own.\n" +
+	"CreateDaemonSetRequest.object\tThe object; metadata.name or metadata.generateName is required.\n" +
 	"CreateDeploymentRequest\tCreateDeploymentRequest creates one object.\n" +
 	"CreateDeploymentRequest.dryRun\t\"All\" validates and admits but stores nothing.\n" +
 	"CreateDeploymentRequest.fieldManager\tName of the program that writes.\n" +
@@ -36,6 +42,45 @@ const Docs = "" +
 	"CreateReplicaSetRequest.fieldValidation\tWhat to do with unknown and duplicate JSON fields: \"Strict\", \"Warn\" (default) or \"Ignore\".\n" +
 	"CreateReplicaSetRequest.namespace\tNamespace of the object; empty takes the object's own.\n" +
 	"CreateReplicaSetRequest.object\tThe object; metadata.name or metadata.generateName is required.\n" +
+	"DaemonSet\tDaemonSet keeps a pod on each node that its template allows, and brings them to a new template node by node.\n" +
+	"DaemonSet.metadata\tIdentity of the DaemonSet. Annotation deprecated.daemonset.template.generation is the server's: it grows with each change of the template.\n" +
+	"DaemonSet.spec\tWhich pods there are to be. Written by users.\n" +
+	"DaemonSet.status\tOn how many nodes there are pods, and how the change to the newest template goes on. Written by the controller, through the status subresource.\n" +
+	"DaemonSetCondition\tDaemonSetCondition says whether something is the case.\n" +
+	"DaemonSetCondition.lastTransitionTime\tWhen status changed.\n" +
+	"DaemonSetCondition.message\tWhy, for people.\n" +
+	"DaemonSetCondition.reason\tWhy, in one word.\n" +
+	"DaemonSetCondition.status\t\"True\", \"False\" or \"Unknown\".\n" +
+	"DaemonSetCondition.type\tWhat is said.\n" +
+	"DaemonSetEvent\tDaemonSetEvent is one change.\n" +
+	"DaemonSetEvent.object\tThe object after the change, or as it was last when deleted. In a BOOKMARK only its resourceVersion and annotations are set.\n" +
+	"DaemonSetEvent.status\tWith ERROR: what went wrong. The stream ends after it.\n" +
+	"DaemonSetEvent.type\t\"ADDED\", \"MODIFIED\", \"DELETED\", \"BOOKMARK\" or \"ERROR\".\n" +
+	"DaemonSetEvents\tDaemonSetEvents is a batch of changes, oldest first.\n" +
+	"DaemonSetEvents.events\tAt least one change.\n" +
+	"DaemonSetList\tDaemonSetList is a list of DaemonSets.\n" +
+	"DaemonSetList.items\tThe DaemonSets.\n" +
+	"DaemonSetList.metadata\tRevision of the snapshot and the token to go on with.\n" +
+	"DaemonSetSpec\tDaemonSetSpec is which pods there are to be.\n" +
+	"DaemonSetSpec.minReadySeconds\tSeconds for which a pod has to be ready without a break before it counts as available.\n" +
+	"DaemonSetSpec.revisionHistoryLimit\tHow many ControllerRevisions of older templates are kept to go back to; 10 when absent.\n" +
+	"DaemonSetSpec.selector\tWhich pods belong to the DaemonSet, by their labels. It must match those of the template, and cannot be changed.\n" +
+	"DaemonSetSpec.template\tWhat the pods are made of. Its node selector, node affinity and tolerations say on which nodes; there are further tolerations by default, so that pods run on nodes that are cordoned or not ready, too.\n" +
+	"DaemonSetSpec.updateStrategy\tHow pods of an older template are replaced.\n" +
+	"DaemonSetStatus\tDaemonSetStatus says on how many nodes there are pods.\n" +
+	"DaemonSetStatus.collisionCount\tHow often the name of a new ControllerRevision was taken by another one; it makes the next name another.\n" +
+	"DaemonSetStatus.conditions\tHow the DaemonSet fares. The controller writes none.\n" +
+	"DaemonSetStatus.currentNumberScheduled\tHow many nodes have a pod and are to have one.\n" +
+	"DaemonSetStatus.desiredNumberScheduled\tHow many nodes are to have a pod.\n" +
+	"DaemonSetStatus.numberAvailable\tOn how many it has been ready for minReadySeconds.\n" +
+	"DaemonSetStatus.numberMisscheduled\tHow many nodes have a pod and are to have none.\n" +
+	"DaemonSetStatus.numberReady\tOn how many of those the pod is ready.\n" +
+	"DaemonSetStatus.numberUnavailable\tHow many nodes that are to have a pod have none that is available.\n" +
+	"DaemonSetStatus.observedGeneration\tThe generation of which the controller knew when it wrote the status.\n" +
+	"DaemonSetStatus.updatedNumberScheduled\tOn how many nodes that are to have a pod it is made of the newest template.\n" +
+	"DaemonSetUpdateStrategy\tDaemonSetUpdateStrategy is how pods of an older template are replaced.\n" +
+	"DaemonSetUpdateStrategy.rollingUpdate\tHow large the steps are; only with RollingUpdate.\n" +
+	"DaemonSetUpdateStrategy.type\t\"RollingUpdate\" (default) replaces them step by step; \"OnDelete\" leaves it to whoever deletes them.\n" +
 	"Deployment\tDeployment keeps a number of equal pods, and brings them to a new template step by step. The pods of each template are kept by a ReplicaSet.\n" +
 	"Deployment.metadata\tIdentity of the Deployment.\n" +
 	"Deployment.spec\tWhich pods there are to be. Written by users.\n" +
@@ -110,6 +155,9 @@ const Docs = "" +
 	"ReplicaSetStatus.readyReplicas\tHow many of the pods are ready.\n" +
 	"ReplicaSetStatus.replicas\tHow many pods there are.\n" +
 	"ReplicaSetStatus.terminatingReplicas\tHow many pods are being deleted and have not ended.\n" +
+	"RollingUpdateDaemonSet\tRollingUpdateDaemonSet is how large the steps of a rolling update are. One of the two has to be 0.\n" +
+	"RollingUpdateDaemonSet.maxSurge\tOn how many nodes there may be a new pod beside the old one, a number or a percentage of the nodes that are to have one, which is rounded up; 0 when absent.\n" +
+	"RollingUpdateDaemonSet.maxUnavailable\tOn how many nodes the pod may be missing, a number or a percentage of the nodes that are to have one, which is rounded up; 1 when absent.\n" +
 	"RollingUpdateDeployment\tRollingUpdateDeployment is how large the steps of a rolling update are. Not both fields can be 0.\n" +
 	"RollingUpdateDeployment.maxSurge\tHow many pods there may be beyond replicas, a number or a percentage of replicas, which is rounded up; \"25%\" when absent.\n" +
 	"RollingUpdateDeployment.maxUnavailable\tHow many pods may be missing, a number or a percentage of replicas, which is rounded down; \"25%\" when absent.\n" +
@@ -120,6 +168,13 @@ const Docs = "" +
 	"UpdateControllerRevisionRequest.name\tName of the object; empty takes the object's own.\n" +
 	"UpdateControllerRevisionRequest.namespace\tNamespace of the object; empty takes the object's own.\n" +
 	"UpdateControllerRevisionRequest.object\tThe object; with metadata.resourceVersion the write is a compare-and-swap.\n" +
+	"UpdateDaemonSetRequest\tUpdateDaemonSetRequest replaces one object.\n" +
+	"UpdateDaemonSetRequest.dryRun\t\"All\" validates and admits but stores nothing.\n" +
+	"UpdateDaemonSetRequest.fieldManager\tName of the program that writes.\n" +
+	"UpdateDaemonSetRequest.fieldValidation\tWhat to do with unknown and duplicate JSON fields: \"Strict\", \"Warn\" (default) or \"Ignore\".\n" +
+	"UpdateDaemonSetRequest.name\tName of the object; empty takes the object's own.\n" +
+	"UpdateDaemonSetRequest.namespace\tNamespace of the object; empty takes the object's own.\n" +
+	"UpdateDaemonSetRequest.object\tThe object; with metadata.resourceVersion the write is a compare-and-swap.\n" +
 	"UpdateDeploymentRequest\tUpdateDeploymentRequest replaces one object.\n" +
 	"UpdateDeploymentRequest.dryRun\t\"All\" validates and admits but stores nothing.\n" +
 	"UpdateDeploymentRequest.fieldManager\tName of the program that writes.\n" +
