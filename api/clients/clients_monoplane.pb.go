@@ -39,6 +39,8 @@ type Clients struct {
 	ReplicationControllers v1.ReplicationControllersClient
 	// Secrets reads and writes objects of kind Secret of v1.
 	Secrets v1.SecretsClient
+	// Services reads and writes objects of kind Service of v1.
+	Services v1.ServicesClient
 	// ServiceAccounts reads and writes objects of kind ServiceAccount of v1.
 	ServiceAccounts v1.ServiceAccountsClient
 	// ControllerRevisions reads and writes objects of kind ControllerRevision of apps/v1.
@@ -86,6 +88,7 @@ func New(conn grpc.ClientConnInterface) Clients {
 		PodTemplates:           v1.NewPodTemplatesClient(conn),
 		ReplicationControllers: v1.NewReplicationControllersClient(conn),
 		Secrets:                v1.NewSecretsClient(conn),
+		Services:               v1.NewServicesClient(conn),
 		ServiceAccounts:        v1.NewServiceAccountsClient(conn),
 		ControllerRevisions:    v11.NewControllerRevisionsClient(conn),
 		DaemonSets:             v11.NewDaemonSetsClient(conn),

@@ -95,6 +95,13 @@ func All() []*service.Service {
 			Adapt:      func(b object.Backend) any { return v1.SecretsBackend{Backend: b} },
 		},
 		{
+			Kind:       v1.ServiceKind,
+			Desc:       &v1.Services_ServiceDesc,
+			Descriptor: v1.File_monoplane_core_v1_service_service_proto.Services().Get(0),
+			Events:     service.EventsOf[*v1.ServiceEvents],
+			Adapt:      func(b object.Backend) any { return v1.ServicesBackend{Backend: b} },
+		},
+		{
 			Kind:       v1.ServiceAccountKind,
 			Desc:       &v1.ServiceAccounts_ServiceDesc,
 			Descriptor: v1.File_monoplane_core_v1_serviceaccount_service_proto.Services().Get(0),

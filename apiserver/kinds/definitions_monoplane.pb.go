@@ -41,6 +41,7 @@ func allDefinitions(c define.Config) map[*object.Kind]define.Definition {
 		v1.PodTemplateKind:           core.PodTemplate(c),
 		v1.ReplicationControllerKind: core.ReplicationController(c),
 		v1.SecretKind:                core.Secret(c),
+		v1.ServiceKind:               core.Service(c),
 		v1.ServiceAccountKind:        core.ServiceAccount(c),
 		v11.ControllerRevisionKind:   apps.ControllerRevision(c),
 		v11.DaemonSetKind:            apps.DaemonSet(c),

@@ -39,7 +39,7 @@ func TestRefusals(t *testing.T) {
 	}{
 		{name: "unknown path", method: "GET", path: "/nothing", code: 404, reason: "NotFound",
 			message: "could not find the requested resource"},
-		{name: "unknown resource", method: "GET", path: "/api/v1/services", code: 404, reason: "NotFound"},
+		{name: "unknown resource", method: "GET", path: "/api/v1/widgets", code: 404, reason: "NotFound"},
 		{name: "unknown group", method: "GET", path: "/apis/example.com/v1", code: 404, reason: "NotFound"},
 		{name: "missing object", method: "GET", path: pods + "/b", code: 404, reason: "NotFound",
 			message: `pods "b" not found`},

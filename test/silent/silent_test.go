@@ -16,10 +16,11 @@ import (
 )
 
 // notes are the kinds that are not looked at: notes of programs for each other, which the server keeps, questions that
-// it answers, and what it alone says.
+// it answers, what it alone says, and Services, which are kept for whoever carries their traffic.
 var notes = map[string]bool{
 	"Event": true, "Lease": true, "PlacementReview": true, "TokenReview": true, "SelfSubjectReview": true,
 	"NodeMetrics": true, "PodMetrics": true,
+	"Service": true,
 }
 
 // explained says, for fields that no component reads, why they are not ignored.

@@ -90,6 +90,8 @@ const Docs = "" +
 	"CinderVolumeSource.readOnly\tMount it read-only.\n" +
 	"CinderVolumeSource.secretRef\tSecret with the credentials.\n" +
 	"CinderVolumeSource.volumeID\tIdentity of the volume.\n" +
+	"ClientIPConfig\tClientIPConfig says how long a client stays with a pod.\n" +
+	"ClientIPConfig.timeoutSeconds\tSeconds, from 1 to 86400; 10800 by default.\n" +
 	"ClusterTrustBundleProjection\tClusterTrustBundleProjection is trust anchors as a file.\n" +
 	"ClusterTrustBundleProjection.labelSelector\tWhich bundles of the signer; absent selects none, an empty one all.\n" +
 	"ClusterTrustBundleProjection.name\tOne bundle by name.\n" +
@@ -278,6 +280,12 @@ const Docs = "" +
 	"CreateServiceAccountRequest.fieldValidation\tWhat to do with unknown and duplicate JSON fields: \"Strict\", \"Warn\" (default) or \"Ignore\".\n" +
 	"CreateServiceAccountRequest.namespace\tNamespace of the object; empty takes the object's own.\n" +
 	"CreateServiceAccountRequest.object\tThe object; metadata.name or metadata.generateName is required.\n" +
+	"CreateServiceRequest\tCreateServiceRequest creates one object.\n" +
+	"CreateServiceRequest.dryRun\t\"All\" validates and admits but stores nothing.\n" +
+	"CreateServiceRequest.fieldManager\tName of the program that writes.\n" +
+	"CreateServiceRequest.fieldValidation\tWhat to do with unknown and duplicate JSON fields: \"Strict\", \"Warn\" (default) or \"Ignore\".\n" +
+	"CreateServiceRequest.namespace\tNamespace of the object; empty takes the object's own.\n" +
+	"CreateServiceRequest.object\tThe object; metadata.name or metadata.generateName is required.\n" +
 	"CreateTokenServiceAccountRequest\tCreateTokenServiceAccountRequest asks for a token of a service account. It is the body of subresource token of ServiceAccount, and the answer is the request with what was granted. It is never stored.\n" +
 	"CreateTokenServiceAccountRequest.dryRun\t\"All\" validates and admits but stores nothing.\n" +
 	"CreateTokenServiceAccountRequest.fieldManager\tName of the program that writes.\n" +
@@ -495,6 +503,13 @@ const Docs = "" +
 	"LinuxContainerUser.gid\tGroup.\n" +
 	"LinuxContainerUser.supplementalGroups\tFurther groups.\n" +
 	"LinuxContainerUser.uid\tUser.\n" +
+	"LoadBalancerIngress\tLoadBalancerIngress is one address of a load balancer.\n" +
+	"LoadBalancerIngress.hostname\tName of a load balancer that is found by DNS.\n" +
+	"LoadBalancerIngress.ip\tAddress of a load balancer that has one.\n" +
+	"LoadBalancerIngress.ipMode\t\"VIP\", when packets arrive with the load balancer's address and port, or \"Proxy\", when they arrive with those of the node or pod. Only together with ip.\n" +
+	"LoadBalancerIngress.ports\tState of the service's ports at this address.\n" +
+	"LoadBalancerStatus\tLoadBalancerStatus is the state of a load balancer.\n" +
+	"LoadBalancerStatus.ingress\tWhere traffic for the service is to be sent.\n" +
 	"LocalObjectReference\tLocalObjectReference is an object in the same namespace.\n" +
 	"LocalObjectReference.name\tIts name.\n" +
 	"LocalVolumeSource\tLocalVolumeSource is a directory or device of one node.\n" +
@@ -924,6 +939,10 @@ const Docs = "" +
 	"PodTemplateSpec\tPodTemplateSpec describes pods that are made of it.\n" +
 	"PodTemplateSpec.metadata\tLabels, annotations and finalizers of the pods; the rest is up to who makes them.\n" +
 	"PodTemplateSpec.spec\tWhat the pods are to run.\n" +
+	"PortStatus\tPortStatus is the state of one port of a load balancer.\n" +
+	"PortStatus.error\tWhat is wrong with the port, in one word for machines, with a prefix such as \"example.com/\" where a provider has made the word up.\n" +
+	"PortStatus.port\tNumber of the port.\n" +
+	"PortStatus.protocol\t\"TCP\", \"UDP\" or \"SCTP\".\n" +
 	"PortworxVolumeSource\tPortworxVolumeSource is a Portworx volume.\n" +
 	"PortworxVolumeSource.fsType\tFilesystem type.\n" +
 	"PortworxVolumeSource.readOnly\tMount it read-only.\n" +
@@ -1101,6 +1120,10 @@ const Docs = "" +
 	"SecurityContext.seLinuxOptions\tSELinux label.\n" +
 	"SecurityContext.seccompProfile\tSystem call filter.\n" +
 	"SecurityContext.windowsOptions\tSettings on Windows.\n" +
+	"Service\tService is a name and addresses under which clients reach a set of pods.\n" +
+	"Service.metadata\tIdentity of the service. Its name is a DNS label.\n" +
+	"Service.spec\tWhat is offered, where, by which pods.\n" +
+	"Service.status\tWhat a load balancer has made of it.\n" +
 	"ServiceAccount\tServiceAccount is an identity for pods.\n" +
 	"ServiceAccount.automountServiceAccountToken\tWhether its pods get a token.\n" +
 	"ServiceAccount.imagePullSecrets\tRegistry credentials for its pods.\n" +
@@ -1119,6 +1142,48 @@ const Docs = "" +
 	"ServiceAccountTokenProjection.audience\tWho the token is for.\n" +
 	"ServiceAccountTokenProjection.expirationSeconds\tLifetime in seconds; 3600 by default.\n" +
 	"ServiceAccountTokenProjection.path\tFile in the volume.\n" +
+	"ServiceEvent\tServiceEvent is one change.\n" +
+	"ServiceEvent.object\tThe object after the change, or as it was last when deleted. In a BOOKMARK only its resourceVersion and annotations are set.\n" +
+	"ServiceEvent.status\tWith ERROR: what went wrong. The stream ends after it.\n" +
+	"ServiceEvent.type\t\"ADDED\", \"MODIFIED\", \"DELETED\", \"BOOKMARK\" or \"ERROR\".\n" +
+	"ServiceEvents\tServiceEvents is a batch of changes, oldest first.\n" +
+	"ServiceEvents.events\tAt least one change.\n" +
+	"ServiceList\tServiceList is a list of services.\n" +
+	"ServiceList.items\tThe services.\n" +
+	"ServiceList.metadata\tRevision of the snapshot and the token to go on with.\n" +
+	"ServicePort\tServicePort is one port of a service.\n" +
+	"ServicePort.appProtocol\tProtocol that the application speaks: a name that IANA knows, or one with a prefix, such as \"kubernetes.io/h2c\".\n" +
+	"ServicePort.name\tName of the port, a DNS label, by which endpoints are matched with it. Needed where there are several.\n" +
+	"ServicePort.nodePort\tPort of each node that leads to the service, where its type is NodePort or LoadBalancer. One is given out when none is asked for; it is released when the service no longer needs one.\n" +
+	"ServicePort.port\tPort of the service.\n" +
+	"ServicePort.protocol\t\"TCP\" (default), \"UDP\" or \"SCTP\".\n" +
+	"ServicePort.targetPort\tPort of the pods: a number, or the name of a port of a container. The same as port by default. Headless services do not translate ports.\n" +
+	"ServiceSpec\tServiceSpec is the wanted state of a service.\n" +
+	"ServiceSpec.allocateLoadBalancerNodePorts\tWhether a service of type LoadBalancer is given node ports that it does not ask for; true by default.\n" +
+	"ServiceSpec.clusterIP\tFirst of clusterIPs: an address of the cluster's range, \"None\" for a headless service, or empty for one that is given out. It stays, unless the type changes from or to ExternalName.\n" +
+	"ServiceSpec.clusterIPs\tAddresses of the service in the cluster, at most one of each family; or \"None\".\n" +
+	"ServiceSpec.externalIPs\tFurther addresses at which nodes accept traffic for the service. Whoever gives them sees to it that the traffic gets there.\n" +
+	"ServiceSpec.externalName\tName for which the service is another one, where type is ExternalName.\n" +
+	"ServiceSpec.externalTrafficPolicy\tWhere a node sends traffic from outside: \"Cluster\" (default), to any pod of the service, or \"Local\", to those on the node itself, which then see the client's address.\n" +
+	"ServiceSpec.healthCheckNodePort\tPort at which each node says whether pods of the service are on it. Only for type LoadBalancer with externalTrafficPolicy Local; fixed after it is set.\n" +
+	"ServiceSpec.internalTrafficPolicy\tWhere a node sends traffic of its own pods: \"Cluster\" (default), to any pod of the service, or \"Local\", to those on the node itself.\n" +
+	"ServiceSpec.ipFamilies\tFamilies of the addresses, \"IPv4\" and \"IPv6\", in the order of clusterIPs. The first one is fixed.\n" +
+	"ServiceSpec.ipFamilyPolicy\tHow many families of addresses the service has: \"SingleStack\" (default), \"PreferDualStack\" for two where the cluster has two, or \"RequireDualStack\".\n" +
+	"ServiceSpec.loadBalancerClass\tWhich load balancer is meant, where type is LoadBalancer. Fixed after it is set.\n" +
+	"ServiceSpec.loadBalancerIP\tAddress that a load balancer is asked to have.\n" +
+	"ServiceSpec.loadBalancerSourceRanges\tFrom where a load balancer accepts traffic, as address/length.\n" +
+	"ServiceSpec.ports\tWhat is offered.\n" +
+	"ServiceSpec.publishNotReadyAddresses\tWhether pods that are not ready count as ready.\n" +
+	"ServiceSpec.selector\tThe pods that offer it, by their labels. Without it somebody else keeps the endpoints. Means nothing for ExternalName.\n" +
+	"ServiceSpec.sessionAffinity\t\"None\" (default), or \"ClientIP\" to send a client to the same pod each time.\n" +
+	"ServiceSpec.sessionAffinityConfig\tHow clients stay with a pod.\n" +
+	"ServiceSpec.trafficDistribution\tWhich pods are preferred: \"PreferSameZone\", also called \"PreferClose\", or \"PreferSameNode\".\n" +
+	"ServiceSpec.type\t\"ClusterIP\" (default), \"NodePort\", \"LoadBalancer\" or \"ExternalName\".\n" +
+	"ServiceStatus\tServiceStatus is the observed state of a service.\n" +
+	"ServiceStatus.conditions\tConditions, such as LoadBalancerPortsError.\n" +
+	"ServiceStatus.loadBalancer\tState of the load balancer, if there is one.\n" +
+	"SessionAffinityConfig\tSessionAffinityConfig says how clients stay with a pod.\n" +
+	"SessionAffinityConfig.clientIP\tFor sessionAffinity ClientIP.\n" +
 	"SleepAction\tSleepAction waits.\n" +
 	"SleepAction.seconds\tHow long.\n" +
 	"StorageOSPersistentVolumeSource\tStorageOSPersistentVolumeSource is a StorageOS volume.\n" +
@@ -1254,6 +1319,13 @@ const Docs = "" +
 	"UpdateServiceAccountRequest.name\tName of the object; empty takes the object's own.\n" +
 	"UpdateServiceAccountRequest.namespace\tNamespace of the object; empty takes the object's own.\n" +
 	"UpdateServiceAccountRequest.object\tThe object; with metadata.resourceVersion the write is a compare-and-swap.\n" +
+	"UpdateServiceRequest\tUpdateServiceRequest replaces one object.\n" +
+	"UpdateServiceRequest.dryRun\t\"All\" validates and admits but stores nothing.\n" +
+	"UpdateServiceRequest.fieldManager\tName of the program that writes.\n" +
+	"UpdateServiceRequest.fieldValidation\tWhat to do with unknown and duplicate JSON fields: \"Strict\", \"Warn\" (default) or \"Ignore\".\n" +
+	"UpdateServiceRequest.name\tName of the object; empty takes the object's own.\n" +
+	"UpdateServiceRequest.namespace\tNamespace of the object; empty takes the object's own.\n" +
+	"UpdateServiceRequest.object\tThe object; with metadata.resourceVersion the write is a compare-and-swap.\n" +
 	"Volume\tVolume is a named volume of a pod.\n" +
 	"Volume.name\tName, unique in the pod.\n" +
 	"Volume.volumeSource\tWhere its content comes from.\n" +
