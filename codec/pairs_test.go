@@ -9,6 +9,7 @@ import (
 	k8sautoscaling "k8s.io/api/autoscaling/v1"
 	k8scoordination "k8s.io/api/coordination/v1"
 	k8score "k8s.io/api/core/v1"
+	k8sdiscovery "k8s.io/api/discovery/v1"
 	k8sevents "k8s.io/api/events/v1"
 	k8snode "k8s.io/api/node/v1"
 	k8spolicy "k8s.io/api/policy/v1"
@@ -52,6 +53,7 @@ func upstream(t testing.TB) *runtime.Scheme {
 		k8sautoscaling.AddToScheme,
 		k8scoordination.AddToScheme,
 		k8score.AddToScheme,
+		k8sdiscovery.AddToScheme,
 		k8sevents.AddToScheme,
 		k8smetrics.AddToScheme,
 		k8snode.AddToScheme,

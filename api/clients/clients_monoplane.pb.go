@@ -9,18 +9,21 @@ import (
 	v12 "monoplane.dev/api/authentication/v1"
 	v13 "monoplane.dev/api/coordination/v1"
 	v1 "monoplane.dev/api/core/v1"
-	v14 "monoplane.dev/api/events/v1"
+	v14 "monoplane.dev/api/discovery/v1"
+	v15 "monoplane.dev/api/events/v1"
 	v1beta1 "monoplane.dev/api/metrics/v1beta1"
-	v15 "monoplane.dev/api/node/v1"
-	v16 "monoplane.dev/api/policy/v1"
-	v17 "monoplane.dev/api/scheduling/v1"
-	v18 "monoplane.dev/api/storage/v1"
+	v16 "monoplane.dev/api/node/v1"
+	v17 "monoplane.dev/api/policy/v1"
+	v18 "monoplane.dev/api/scheduling/v1"
+	v19 "monoplane.dev/api/storage/v1"
 )
 
 // Clients holds the clients of all kinds.
 type Clients struct {
 	// ConfigMaps reads and writes objects of kind ConfigMap of v1.
 	ConfigMaps v1.ConfigMapsClient
+	// Endpoints reads and writes objects of kind Endpoints of v1.
+	Endpoints v1.EndpointsServiceClient
 	// Events reads and writes objects of kind Event of v1.
 	Events v1.EventsClient
 	// Namespaces reads and writes objects of kind Namespace of v1.
@@ -57,28 +60,31 @@ type Clients struct {
 	TokenReviews v12.TokenReviewsClient
 	// Leases reads and writes objects of kind Lease of coordination.k8s.io/v1.
 	Leases v13.LeasesClient
+	// EndpointSlices reads and writes objects of kind EndpointSlice of discovery.k8s.io/v1.
+	EndpointSlices v14.EndpointSlicesClient
 	// EventsV1 reads and writes objects of kind Event of events.k8s.io/v1.
-	EventsV1 v14.EventsClient
+	EventsV1 v15.EventsClient
 	// NodeMetrics reads and writes objects of kind NodeMetrics of metrics.k8s.io/v1beta1.
 	NodeMetrics v1beta1.NodesClient
 	// PodMetrics reads and writes objects of kind PodMetrics of metrics.k8s.io/v1beta1.
 	PodMetrics v1beta1.PodsClient
 	// RuntimeClasses reads and writes objects of kind RuntimeClass of node.k8s.io/v1.
-	RuntimeClasses v15.RuntimeClassesClient
+	RuntimeClasses v16.RuntimeClassesClient
 	// PodDisruptionBudgets reads and writes objects of kind PodDisruptionBudget of policy/v1.
-	PodDisruptionBudgets v16.PodDisruptionBudgetsClient
+	PodDisruptionBudgets v17.PodDisruptionBudgetsClient
 	// PriorityClasses reads and writes objects of kind PriorityClass of scheduling.k8s.io/v1.
-	PriorityClasses v17.PriorityClassesClient
+	PriorityClasses v18.PriorityClassesClient
 	// PlacementReviews answers questions about where pods can go.
-	PlacementReviews v17.PlacementReviewsClient
+	PlacementReviews v18.PlacementReviewsClient
 	// StorageClasses reads and writes objects of kind StorageClass of storage.k8s.io/v1.
-	StorageClasses v18.StorageClassesClient
+	StorageClasses v19.StorageClassesClient
 }
 
 // New returns the clients over conn.
 func New(conn grpc.ClientConnInterface) Clients {
 	return Clients{
 		ConfigMaps:             v1.NewConfigMapsClient(conn),
+		Endpoints:              v1.NewEndpointsServiceClient(conn),
 		Events:                 v1.NewEventsClient(conn),
 		Namespaces:             v1.NewNamespacesClient(conn),
 		Nodes:                  v1.NewNodesClient(conn),
@@ -97,13 +103,14 @@ func New(conn grpc.ClientConnInterface) Clients {
 		SelfSubjectReviews:     v12.NewSelfSubjectReviewsClient(conn),
 		TokenReviews:           v12.NewTokenReviewsClient(conn),
 		Leases:                 v13.NewLeasesClient(conn),
-		EventsV1:               v14.NewEventsClient(conn),
+		EndpointSlices:         v14.NewEndpointSlicesClient(conn),
+		EventsV1:               v15.NewEventsClient(conn),
 		NodeMetrics:            v1beta1.NewNodesClient(conn),
 		PodMetrics:             v1beta1.NewPodsClient(conn),
-		RuntimeClasses:         v15.NewRuntimeClassesClient(conn),
-		PodDisruptionBudgets:   v16.NewPodDisruptionBudgetsClient(conn),
-		PriorityClasses:        v17.NewPriorityClassesClient(conn),
-		PlacementReviews:       v17.NewPlacementReviewsClient(conn),
-		StorageClasses:         v18.NewStorageClassesClient(conn),
+		RuntimeClasses:         v16.NewRuntimeClassesClient(conn),
+		PodDisruptionBudgets:   v17.NewPodDisruptionBudgetsClient(conn),
+		PriorityClasses:        v18.NewPriorityClassesClient(conn),
+		PlacementReviews:       v18.NewPlacementReviewsClient(conn),
+		StorageClasses:         v19.NewStorageClassesClient(conn),
 	}
 }

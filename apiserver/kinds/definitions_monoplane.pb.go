@@ -7,17 +7,19 @@ import (
 	v12 "monoplane.dev/api/authentication/v1"
 	v13 "monoplane.dev/api/coordination/v1"
 	v1 "monoplane.dev/api/core/v1"
-	v14 "monoplane.dev/api/events/v1"
+	v14 "monoplane.dev/api/discovery/v1"
+	v15 "monoplane.dev/api/events/v1"
 	v1beta1 "monoplane.dev/api/metrics/v1beta1"
-	v15 "monoplane.dev/api/node/v1"
-	v16 "monoplane.dev/api/policy/v1"
-	v17 "monoplane.dev/api/scheduling/v1"
-	v18 "monoplane.dev/api/storage/v1"
+	v16 "monoplane.dev/api/node/v1"
+	v17 "monoplane.dev/api/policy/v1"
+	v18 "monoplane.dev/api/scheduling/v1"
+	v19 "monoplane.dev/api/storage/v1"
 	apps "monoplane.dev/apiserver/kinds/apps"
 	authentication "monoplane.dev/apiserver/kinds/authentication"
 	coordination "monoplane.dev/apiserver/kinds/coordination"
 	core "monoplane.dev/apiserver/kinds/core"
 	define "monoplane.dev/apiserver/kinds/define"
+	discovery "monoplane.dev/apiserver/kinds/discovery"
 	events "monoplane.dev/apiserver/kinds/events"
 	metrics "monoplane.dev/apiserver/kinds/metrics"
 	node "monoplane.dev/apiserver/kinds/node"
@@ -32,6 +34,7 @@ import (
 func allDefinitions(c define.Config) map[*object.Kind]define.Definition {
 	return map[*object.Kind]define.Definition{
 		v1.ConfigMapKind:             core.ConfigMap(c),
+		v1.EndpointsKind:             core.Endpoints(c),
 		v1.EventKind:                 core.Event(c),
 		v1.NamespaceKind:             core.Namespace(c),
 		v1.NodeKind:                  core.Node(c),
@@ -50,13 +53,14 @@ func allDefinitions(c define.Config) map[*object.Kind]define.Definition {
 		v12.SelfSubjectReviewKind:    authentication.SelfSubjectReview(c),
 		v12.TokenReviewKind:          authentication.TokenReview(c),
 		v13.LeaseKind:                coordination.Lease(c),
-		v14.EventKind:                events.Event(c),
+		v14.EndpointSliceKind:        discovery.EndpointSlice(c),
+		v15.EventKind:                events.Event(c),
 		v1beta1.NodeMetricsKind:      metrics.NodeMetrics(c),
 		v1beta1.PodMetricsKind:       metrics.PodMetrics(c),
-		v15.RuntimeClassKind:         node.RuntimeClass(c),
-		v16.PodDisruptionBudgetKind:  policy.PodDisruptionBudget(c),
-		v17.PriorityClassKind:        scheduling.PriorityClass(c),
-		v17.PlacementReviewKind:      scheduling.PlacementReview(c),
-		v18.StorageClassKind:         storage.StorageClass(c),
+		v16.RuntimeClassKind:         node.RuntimeClass(c),
+		v17.PodDisruptionBudgetKind:  policy.PodDisruptionBudget(c),
+		v18.PriorityClassKind:        scheduling.PriorityClass(c),
+		v18.PlacementReviewKind:      scheduling.PlacementReview(c),
+		v19.StorageClassKind:         storage.StorageClass(c),
 	}
 }

@@ -22,6 +22,30 @@ func (f *Faults) IP(p *Path, text string) {
 	}
 }
 
+// CanonicalIP checks an address that must be written as programs write it.
+func (f *Faults) CanonicalIP(p *Path, text string) {
+	for _, e := range validation.IsValidIP(nil, text) {
+		f.Add(p, e)
+	}
+}
+
+// EndpointIP refuses an address that no endpoint can have: it means something else on each machine.
+func (f *Faults) EndpointIP(p *Path, text string) {
+	ip := utilnet.ParseIPSloppy(text)
+	switch {
+	case ip == nil:
+		f.Invalid(p, text, "must be a valid IP address")
+	case ip.IsUnspecified():
+		f.Invalid(p, text, "may not be unspecified ("+Shorten(text)+")")
+	case ip.IsLoopback():
+		f.Invalid(p, text, "may not be in the loopback range (127.0.0.0/8, ::1/128)")
+	case ip.IsLinkLocalUnicast():
+		f.Invalid(p, text, "may not be in the link-local range (169.254.0.0/16, fe80::/10)")
+	case ip.IsLinkLocalMulticast():
+		f.Invalid(p, text, "may not be in the link-local multicast range (224.0.0.0/24, ff02::/10)")
+	}
+}
+
 // IPs checks a list of addresses, at most one of each family; those in old are tolerated.
 func (f *Faults) IPs(p *Path, list, old []string) {
 	known := make(map[string]bool, len(old))

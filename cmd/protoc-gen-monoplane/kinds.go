@@ -56,11 +56,15 @@ func servedKinds(p *protogen.Plugin) ([]served, error) {
 	return all, nil
 }
 
-// serviceName is the plural written as the kind is: "PriorityClasses" from "PriorityClass" and "priorityclasses".
+// serviceName is the plural written as the kind is: "PriorityClasses" from "PriorityClass" and "priorityclasses". Of a
+// kind whose plural is its own name, which its message has, it is that name and what it is: "EndpointsService".
 func serviceName(k *optionsv1.Kind) string {
 	lower, plural, n := strings.ToLower(k.GetKind()), k.GetPlural(), 0
 	for n < min(len(lower), len(plural)) && lower[n] == plural[n] {
 		n++
+	}
+	if plural == lower {
+		return k.GetKind() + "Service"
 	}
 	return k.GetKind()[:n] + plural[n:]
 }

@@ -20,7 +20,10 @@ require (
 	monoplane.dev v0.0.0
 )
 
-require k8s.io/kube-controller-manager v0.0.0 // indirect
+require (
+	k8s.io/endpointslice v0.36.3 // indirect
+	k8s.io/kube-controller-manager v0.0.0 // indirect
+)
 
 require (
 	cel.dev/expr v0.25.3 // indirect

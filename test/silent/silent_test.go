@@ -20,7 +20,8 @@ import (
 var notes = map[string]bool{
 	"Event": true, "Lease": true, "PlacementReview": true, "TokenReview": true, "SelfSubjectReview": true,
 	"NodeMetrics": true, "PodMetrics": true,
-	"Service": true,
+	"Service":   true,
+	"Endpoints": true, "EndpointSlice": true,
 }
 
 // explained says, for fields that no component reads, why they are not ignored.

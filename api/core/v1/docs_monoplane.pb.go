@@ -223,6 +223,12 @@ const Docs = "" +
 	"CreateConfigMapRequest.fieldValidation\tWhat to do with unknown and duplicate JSON fields: \"Strict\", \"Warn\" (default) or \"Ignore\".\n" +
 	"CreateConfigMapRequest.namespace\tNamespace of the object; empty takes the object's own.\n" +
 	"CreateConfigMapRequest.object\tThe object; metadata.name or metadata.generateName is required.\n" +
+	"CreateEndpointsRequest\tCreateEndpointsRequest creates one object.\n" +
+	"CreateEndpointsRequest.dryRun\t\"All\" validates and admits but stores nothing.\n" +
+	"CreateEndpointsRequest.fieldManager\tName of the program that writes.\n" +
+	"CreateEndpointsRequest.fieldValidation\tWhat to do with unknown and duplicate JSON fields: \"Strict\", \"Warn\" (default) or \"Ignore\".\n" +
+	"CreateEndpointsRequest.namespace\tNamespace of the object; empty takes the object's own.\n" +
+	"CreateEndpointsRequest.object\tThe object; metadata.name or metadata.generateName is required.\n" +
 	"CreateEventRequest\tCreateEventRequest creates one object.\n" +
 	"CreateEventRequest.dryRun\t\"All\" validates and admits but stores nothing.\n" +
 	"CreateEventRequest.fieldManager\tName of the program that writes.\n" +
@@ -308,6 +314,32 @@ const Docs = "" +
 	"EmptyDirVolumeSource\tEmptyDirVolumeSource is a new empty directory.\n" +
 	"EmptyDirVolumeSource.medium\tEmpty for the node's disk, \"Memory\" or \"HugePages\".\n" +
 	"EmptyDirVolumeSource.sizeLimit\tMost that it may hold.\n" +
+	"EndpointAddress\tEndpointAddress is the address of one endpoint.\n" +
+	"EndpointAddress.hostname\tName of the endpoint in the service's domain.\n" +
+	"EndpointAddress.ip\tThe address; neither loopback nor link-local.\n" +
+	"EndpointAddress.nodeName\tNode that has the endpoint.\n" +
+	"EndpointAddress.targetRef\tWhat is behind the address.\n" +
+	"EndpointPort\tEndpointPort is a port of endpoints.\n" +
+	"EndpointPort.appProtocol\tWhat is spoken over it: a name of IANA's, or one with a domain, such as \"kubernetes.io/h2c\".\n" +
+	"EndpointPort.name\tName of the port of the service; needed where there are several.\n" +
+	"EndpointPort.port\tNumber.\n" +
+	"EndpointPort.protocol\tProtocol: \"TCP\" (default), \"UDP\" or \"SCTP\".\n" +
+	"EndpointSubset\tEndpointSubset is a set of addresses with the same ports.\n" +
+	"EndpointSubset.addresses\tAddresses that can be used.\n" +
+	"EndpointSubset.notReadyAddresses\tAddresses of what is starting, fails its readiness probe or is otherwise not to be used.\n" +
+	"EndpointSubset.ports\tPorts of every address.\n" +
+	"Endpoints\tEndpoints are the addresses behind the service of the same name. What knows EndpointSlices reads those: Endpoints have one address family, at most 1000 addresses, and no endpoints that are about to go.\n" +
+	"Endpoints.metadata\tIdentity of the endpoints: the name of the service. Label endpointslice.kubernetes.io/skip-mirror \"true\" keeps them from being copied to EndpointSlices.\n" +
+	"Endpoints.subsets\tAddresses and their ports; each address has each port of its subset.\n" +
+	"EndpointsEvent\tEndpointsEvent is one change.\n" +
+	"EndpointsEvent.object\tThe object after the change, or as it was last when deleted. In a BOOKMARK only its resourceVersion and annotations are set.\n" +
+	"EndpointsEvent.status\tWith ERROR: what went wrong. The stream ends after it.\n" +
+	"EndpointsEvent.type\t\"ADDED\", \"MODIFIED\", \"DELETED\", \"BOOKMARK\" or \"ERROR\".\n" +
+	"EndpointsEvents\tEndpointsEvents is a batch of changes, oldest first.\n" +
+	"EndpointsEvents.events\tAt least one change.\n" +
+	"EndpointsList\tEndpointsList is a list of endpoints.\n" +
+	"EndpointsList.items\tThe endpoints.\n" +
+	"EndpointsList.metadata\tRevision of the snapshot and the token to go on with.\n" +
 	"EnvFromSource\tEnvFromSource is a source of many variables.\n" +
 	"EnvFromSource.configMapRef\tA config map.\n" +
 	"EnvFromSource.prefix\tPut before each key.\n" +
@@ -1245,6 +1277,13 @@ const Docs = "" +
 	"UpdateConfigMapRequest.name\tName of the object; empty takes the object's own.\n" +
 	"UpdateConfigMapRequest.namespace\tNamespace of the object; empty takes the object's own.\n" +
 	"UpdateConfigMapRequest.object\tThe object; with metadata.resourceVersion the write is a compare-and-swap.\n" +
+	"UpdateEndpointsRequest\tUpdateEndpointsRequest replaces one object.\n" +
+	"UpdateEndpointsRequest.dryRun\t\"All\" validates and admits but stores nothing.\n" +
+	"UpdateEndpointsRequest.fieldManager\tName of the program that writes.\n" +
+	"UpdateEndpointsRequest.fieldValidation\tWhat to do with unknown and duplicate JSON fields: \"Strict\", \"Warn\" (default) or \"Ignore\".\n" +
+	"UpdateEndpointsRequest.name\tName of the object; empty takes the object's own.\n" +
+	"UpdateEndpointsRequest.namespace\tNamespace of the object; empty takes the object's own.\n" +
+	"UpdateEndpointsRequest.object\tThe object; with metadata.resourceVersion the write is a compare-and-swap.\n" +
 	"UpdateEventRequest\tUpdateEventRequest replaces one object.\n" +
 	"UpdateEventRequest.dryRun\t\"All\" validates and admits but stores nothing.\n" +
 	"UpdateEventRequest.fieldManager\tName of the program that writes.\n" +

@@ -1,0 +1,116 @@
+package oracle
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/kubernetes/pkg/apis/core"
+	corevalidation "k8s.io/kubernetes/pkg/apis/core/validation"
+	"k8s.io/kubernetes/pkg/apis/discovery"
+	_ "k8s.io/kubernetes/pkg/apis/discovery/install"
+	"k8s.io/kubernetes/pkg/registry/core/endpoint"
+	"k8s.io/kubernetes/pkg/registry/discovery/endpointslice"
+
+	corev1 "monoplane.dev/api/core/v1"
+	od "monoplane.dev/api/discovery/v1"
+	ourcore "monoplane.dev/apiserver/kinds/core"
+	ourdiscovery "monoplane.dev/apiserver/kinds/discovery"
+)
+
+// ips are addresses of all sorts.
+var ips = []string{"", "10.0.0.1", "010.0.0.1", "127.0.0.1", "169.254.0.1", "224.0.0.5", "224.1.0.1", "0.0.0.0", "::",
+	"fd00::1", "FD00::1", "fd00:0::2", "fe80::1", "ff02::1", "::1", "::ffff:10.0.0.1", "x", "example.com", "a.b.", "A.b"}
+
+func TestEndpointsAreJudgedAlike(t *testing.T) {
+	base := func() *v1.Endpoints {
+		return &v1.Endpoints{
+			ObjectMeta: metav1.ObjectMeta{Name: "e", Namespace: "default", ResourceVersion: "1"},
+			Subsets: []v1.EndpointSubset{{
+				Addresses:         []v1.EndpointAddress{{IP: "10.0.0.1", Hostname: "a", NodeName: ptr("n")}, {IP: "fd00::1"}},
+				NotReadyAddresses: []v1.EndpointAddress{{IP: "10.0.0.2", TargetRef: &v1.ObjectReference{Kind: "Pod", Name: "p"}}},
+				Ports:             []v1.EndpointPort{{Name: "a", Port: 1, AppProtocol: ptr("http")}, {Name: "b", Port: 2, Protocol: "UDP"}},
+			}},
+		}
+	}
+	r := random(t)
+	bad := 0
+	for i := 0; i < *count && bad < 25; i++ {
+		old, k := base(), base()
+		what := alter(r, k, r.IntN(4), nil)
+		for _, s := range k.Subsets {
+			if len(s.Addresses) > 0 && r.IntN(2) == 0 {
+				s.Addresses[0].IP = pick(r, ips)
+			}
+		}
+		now, was := internal(t, k, &core.Endpoints{}), internal(t, old, &core.Endpoints{})
+		e, err := ours(k, &corev1.Endpoints{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		o, err := ours(old, &corev1.Endpoints{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ourcore.DefaultEndpoints(e)
+		ourcore.DefaultEndpoints(o)
+		if report(t, append(what, "create"), compare(theirFaults(corevalidation.ValidateEndpointsCreate(now)),
+			ourFaults(ourcore.ValidateEndpoints(e)))) ||
+			report(t, append(what, "update"), onlyMeta(compare(theirFaults(endpoint.Strategy.ValidateUpdate(
+				context.Background(), now, was)), ourFaults(ourcore.ValidateEndpointsUpdate(e, o))))) {
+			bad++
+		}
+	}
+}
+
+func TestEndpointSlicesAreJudgedAlike(t *testing.T) {
+	base := func() *discoveryv1.EndpointSlice {
+		return &discoveryv1.EndpointSlice{
+			ObjectMeta: metav1.ObjectMeta{Name: "e", Namespace: "default", ResourceVersion: "1"}, AddressType: "IPv4",
+			Endpoints: []discoveryv1.Endpoint{
+				{Addresses: []string{"10.0.0.1"}, NodeName: ptr("n"), Hostname: ptr("h"), Zone: ptr("z"),
+					Hints: &discoveryv1.EndpointHints{ForZones: []discoveryv1.ForZone{{Name: "z"}, {Name: "y"}},
+						ForNodes: []discoveryv1.ForNode{{Name: "n"}, {Name: "m"}}}},
+				{Addresses: []string{"10.0.0.2"}, Conditions: discoveryv1.EndpointConditions{Ready: ptr(true)}},
+			},
+			Ports: []discoveryv1.EndpointPort{{Port: ptr(int32(80))}, {Name: ptr("b"), Protocol: ptr(v1.ProtocolUDP)}},
+		}
+	}
+	r := random(t)
+	bad := 0
+	for i := 0; i < *count && bad < 25; i++ {
+		old, k := base(), base()
+		what := alter(r, k, r.IntN(4), func(path string) bool { return !strings.Contains(path, "DeprecatedTopology") })
+		if r.IntN(2) == 0 {
+			k.AddressType = pick(r, []discoveryv1.AddressType{"IPv4", "IPv6", "FQDN"})
+		}
+		for i := range k.Endpoints {
+			if r.IntN(2) == 0 {
+				k.Endpoints[i].Addresses = []string{pick(r, ips), pick(r, ips)}[:1+r.IntN(2)]
+			}
+			if k.Endpoints[i].Hints != nil && r.IntN(10) == 0 {
+				k.Endpoints[i].Hints.ForZones = make([]discoveryv1.ForZone, 9)
+			}
+		}
+		now, was := internal(t, k, &discovery.EndpointSlice{}), internal(t, old, &discovery.EndpointSlice{})
+		s, err := ours(k, &od.EndpointSlice{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		o, err := ours(old, &od.EndpointSlice{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ourdiscovery.DefaultEndpointSlice(s)
+		ourdiscovery.DefaultEndpointSlice(o)
+		if report(t, append(what, "create"), compare(theirFaults(endpointslice.Strategy.Validate(context.Background(), now)),
+			ourFaults(ourdiscovery.ValidateEndpointSlice(s)))) ||
+			report(t, append(what, "update"), onlyMeta(compare(theirFaults(endpointslice.Strategy.ValidateUpdate(
+				context.Background(), now, was)), ourFaults(ourdiscovery.ValidateEndpointSliceUpdate(s, o))))) {
+			bad++
+		}
+	}
+}
