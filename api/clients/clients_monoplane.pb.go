@@ -7,6 +7,7 @@ import (
 	grpc "google.golang.org/grpc"
 	v11 "monoplane.dev/api/apps/v1"
 	v12 "monoplane.dev/api/authentication/v1"
+	v2 "monoplane.dev/api/autoscaling/v2"
 	v13 "monoplane.dev/api/coordination/v1"
 	v1 "monoplane.dev/api/core/v1"
 	v14 "monoplane.dev/api/discovery/v1"
@@ -58,6 +59,8 @@ type Clients struct {
 	SelfSubjectReviews v12.SelfSubjectReviewsClient
 	// TokenReviews tells whose a bearer token is.
 	TokenReviews v12.TokenReviewsClient
+	// HorizontalPodAutoscalers reads and writes objects of kind HorizontalPodAutoscaler of autoscaling/v2.
+	HorizontalPodAutoscalers v2.HorizontalPodAutoscalersClient
 	// Leases reads and writes objects of kind Lease of coordination.k8s.io/v1.
 	Leases v13.LeasesClient
 	// EndpointSlices reads and writes objects of kind EndpointSlice of discovery.k8s.io/v1.
@@ -83,34 +86,35 @@ type Clients struct {
 // New returns the clients over conn.
 func New(conn grpc.ClientConnInterface) Clients {
 	return Clients{
-		ConfigMaps:             v1.NewConfigMapsClient(conn),
-		Endpoints:              v1.NewEndpointsServiceClient(conn),
-		Events:                 v1.NewEventsClient(conn),
-		Namespaces:             v1.NewNamespacesClient(conn),
-		Nodes:                  v1.NewNodesClient(conn),
-		PersistentVolumes:      v1.NewPersistentVolumesClient(conn),
-		PersistentVolumeClaims: v1.NewPersistentVolumeClaimsClient(conn),
-		Pods:                   v1.NewPodsClient(conn),
-		PodTemplates:           v1.NewPodTemplatesClient(conn),
-		ReplicationControllers: v1.NewReplicationControllersClient(conn),
-		Secrets:                v1.NewSecretsClient(conn),
-		Services:               v1.NewServicesClient(conn),
-		ServiceAccounts:        v1.NewServiceAccountsClient(conn),
-		ControllerRevisions:    v11.NewControllerRevisionsClient(conn),
-		DaemonSets:             v11.NewDaemonSetsClient(conn),
-		Deployments:            v11.NewDeploymentsClient(conn),
-		ReplicaSets:            v11.NewReplicaSetsClient(conn),
-		SelfSubjectReviews:     v12.NewSelfSubjectReviewsClient(conn),
-		TokenReviews:           v12.NewTokenReviewsClient(conn),
-		Leases:                 v13.NewLeasesClient(conn),
-		EndpointSlices:         v14.NewEndpointSlicesClient(conn),
-		EventsV1:               v15.NewEventsClient(conn),
-		NodeMetrics:            v1beta1.NewNodesClient(conn),
-		PodMetrics:             v1beta1.NewPodsClient(conn),
-		RuntimeClasses:         v16.NewRuntimeClassesClient(conn),
-		PodDisruptionBudgets:   v17.NewPodDisruptionBudgetsClient(conn),
-		PriorityClasses:        v18.NewPriorityClassesClient(conn),
-		PlacementReviews:       v18.NewPlacementReviewsClient(conn),
-		StorageClasses:         v19.NewStorageClassesClient(conn),
+		ConfigMaps:               v1.NewConfigMapsClient(conn),
+		Endpoints:                v1.NewEndpointsServiceClient(conn),
+		Events:                   v1.NewEventsClient(conn),
+		Namespaces:               v1.NewNamespacesClient(conn),
+		Nodes:                    v1.NewNodesClient(conn),
+		PersistentVolumes:        v1.NewPersistentVolumesClient(conn),
+		PersistentVolumeClaims:   v1.NewPersistentVolumeClaimsClient(conn),
+		Pods:                     v1.NewPodsClient(conn),
+		PodTemplates:             v1.NewPodTemplatesClient(conn),
+		ReplicationControllers:   v1.NewReplicationControllersClient(conn),
+		Secrets:                  v1.NewSecretsClient(conn),
+		Services:                 v1.NewServicesClient(conn),
+		ServiceAccounts:          v1.NewServiceAccountsClient(conn),
+		ControllerRevisions:      v11.NewControllerRevisionsClient(conn),
+		DaemonSets:               v11.NewDaemonSetsClient(conn),
+		Deployments:              v11.NewDeploymentsClient(conn),
+		ReplicaSets:              v11.NewReplicaSetsClient(conn),
+		SelfSubjectReviews:       v12.NewSelfSubjectReviewsClient(conn),
+		TokenReviews:             v12.NewTokenReviewsClient(conn),
+		HorizontalPodAutoscalers: v2.NewHorizontalPodAutoscalersClient(conn),
+		Leases:                   v13.NewLeasesClient(conn),
+		EndpointSlices:           v14.NewEndpointSlicesClient(conn),
+		EventsV1:                 v15.NewEventsClient(conn),
+		NodeMetrics:              v1beta1.NewNodesClient(conn),
+		PodMetrics:               v1beta1.NewPodsClient(conn),
+		RuntimeClasses:           v16.NewRuntimeClassesClient(conn),
+		PodDisruptionBudgets:     v17.NewPodDisruptionBudgetsClient(conn),
+		PriorityClasses:          v18.NewPriorityClassesClient(conn),
+		PlacementReviews:         v18.NewPlacementReviewsClient(conn),
+		StorageClasses:           v19.NewStorageClassesClient(conn),
 	}
 }

@@ -8,6 +8,7 @@ import (
 	v11 "monoplane.dev/api/apps/v1"
 	v12 "monoplane.dev/api/authentication/v1"
 	v111 "monoplane.dev/api/autoscaling/v1"
+	v2 "monoplane.dev/api/autoscaling/v2"
 	v13 "monoplane.dev/api/coordination/v1"
 	v1 "monoplane.dev/api/core/v1"
 	v14 "monoplane.dev/api/discovery/v1"
@@ -157,6 +158,13 @@ func All() []*service.Service {
 			Adapt:      func(b object.Backend) any { return v12.TokenReviewsBackend{Backend: b} },
 		},
 		{
+			Kind:       v2.HorizontalPodAutoscalerKind,
+			Desc:       &v2.HorizontalPodAutoscalers_ServiceDesc,
+			Descriptor: v2.File_monoplane_autoscaling_v2_horizontalpodautoscaler_service_proto.Services().Get(0),
+			Events:     service.EventsOf[*v2.HorizontalPodAutoscalerEvents],
+			Adapt:      func(b object.Backend) any { return v2.HorizontalPodAutoscalersBackend{Backend: b} },
+		},
+		{
 			Kind:       v13.LeaseKind,
 			Desc:       &v13.Leases_ServiceDesc,
 			Descriptor: v13.File_monoplane_coordination_v1_lease_service_proto.Services().Get(0),
@@ -234,6 +242,7 @@ func Docs() map[protoreflect.FullName]string {
 		"monoplane.core.v1":           v1.Docs,
 		"monoplane.autoscaling.v1":    v111.Docs,
 		"monoplane.authentication.v1": v12.Docs,
+		"monoplane.autoscaling.v2":    v2.Docs,
 		"monoplane.coordination.v1":   v13.Docs,
 		"monoplane.policy.v1":         v17.Docs,
 		"monoplane.discovery.v1":      v14.Docs,

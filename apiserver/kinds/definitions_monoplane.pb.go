@@ -5,6 +5,7 @@ package kinds
 import (
 	v11 "monoplane.dev/api/apps/v1"
 	v12 "monoplane.dev/api/authentication/v1"
+	v2 "monoplane.dev/api/autoscaling/v2"
 	v13 "monoplane.dev/api/coordination/v1"
 	v1 "monoplane.dev/api/core/v1"
 	v14 "monoplane.dev/api/discovery/v1"
@@ -16,6 +17,7 @@ import (
 	v19 "monoplane.dev/api/storage/v1"
 	apps "monoplane.dev/apiserver/kinds/apps"
 	authentication "monoplane.dev/apiserver/kinds/authentication"
+	autoscaling "monoplane.dev/apiserver/kinds/autoscaling"
 	coordination "monoplane.dev/apiserver/kinds/coordination"
 	core "monoplane.dev/apiserver/kinds/core"
 	define "monoplane.dev/apiserver/kinds/define"
@@ -33,34 +35,35 @@ import (
 // the kind of its name.
 func allDefinitions(c define.Config) map[*object.Kind]define.Definition {
 	return map[*object.Kind]define.Definition{
-		v1.ConfigMapKind:             core.ConfigMap(c),
-		v1.EndpointsKind:             core.Endpoints(c),
-		v1.EventKind:                 core.Event(c),
-		v1.NamespaceKind:             core.Namespace(c),
-		v1.NodeKind:                  core.Node(c),
-		v1.PersistentVolumeKind:      core.PersistentVolume(c),
-		v1.PersistentVolumeClaimKind: core.PersistentVolumeClaim(c),
-		v1.PodKind:                   core.Pod(c),
-		v1.PodTemplateKind:           core.PodTemplate(c),
-		v1.ReplicationControllerKind: core.ReplicationController(c),
-		v1.SecretKind:                core.Secret(c),
-		v1.ServiceKind:               core.Service(c),
-		v1.ServiceAccountKind:        core.ServiceAccount(c),
-		v11.ControllerRevisionKind:   apps.ControllerRevision(c),
-		v11.DaemonSetKind:            apps.DaemonSet(c),
-		v11.DeploymentKind:           apps.Deployment(c),
-		v11.ReplicaSetKind:           apps.ReplicaSet(c),
-		v12.SelfSubjectReviewKind:    authentication.SelfSubjectReview(c),
-		v12.TokenReviewKind:          authentication.TokenReview(c),
-		v13.LeaseKind:                coordination.Lease(c),
-		v14.EndpointSliceKind:        discovery.EndpointSlice(c),
-		v15.EventKind:                events.Event(c),
-		v1beta1.NodeMetricsKind:      metrics.NodeMetrics(c),
-		v1beta1.PodMetricsKind:       metrics.PodMetrics(c),
-		v16.RuntimeClassKind:         node.RuntimeClass(c),
-		v17.PodDisruptionBudgetKind:  policy.PodDisruptionBudget(c),
-		v18.PriorityClassKind:        scheduling.PriorityClass(c),
-		v18.PlacementReviewKind:      scheduling.PlacementReview(c),
-		v19.StorageClassKind:         storage.StorageClass(c),
+		v1.ConfigMapKind:               core.ConfigMap(c),
+		v1.EndpointsKind:               core.Endpoints(c),
+		v1.EventKind:                   core.Event(c),
+		v1.NamespaceKind:               core.Namespace(c),
+		v1.NodeKind:                    core.Node(c),
+		v1.PersistentVolumeKind:        core.PersistentVolume(c),
+		v1.PersistentVolumeClaimKind:   core.PersistentVolumeClaim(c),
+		v1.PodKind:                     core.Pod(c),
+		v1.PodTemplateKind:             core.PodTemplate(c),
+		v1.ReplicationControllerKind:   core.ReplicationController(c),
+		v1.SecretKind:                  core.Secret(c),
+		v1.ServiceKind:                 core.Service(c),
+		v1.ServiceAccountKind:          core.ServiceAccount(c),
+		v11.ControllerRevisionKind:     apps.ControllerRevision(c),
+		v11.DaemonSetKind:              apps.DaemonSet(c),
+		v11.DeploymentKind:             apps.Deployment(c),
+		v11.ReplicaSetKind:             apps.ReplicaSet(c),
+		v12.SelfSubjectReviewKind:      authentication.SelfSubjectReview(c),
+		v12.TokenReviewKind:            authentication.TokenReview(c),
+		v2.HorizontalPodAutoscalerKind: autoscaling.HorizontalPodAutoscaler(c),
+		v13.LeaseKind:                  coordination.Lease(c),
+		v14.EndpointSliceKind:          discovery.EndpointSlice(c),
+		v15.EventKind:                  events.Event(c),
+		v1beta1.NodeMetricsKind:        metrics.NodeMetrics(c),
+		v1beta1.PodMetricsKind:         metrics.PodMetrics(c),
+		v16.RuntimeClassKind:           node.RuntimeClass(c),
+		v17.PodDisruptionBudgetKind:    policy.PodDisruptionBudget(c),
+		v18.PriorityClassKind:          scheduling.PriorityClass(c),
+		v18.PlacementReviewKind:        scheduling.PlacementReview(c),
+		v19.StorageClassKind:           storage.StorageClass(c),
 	}
 }

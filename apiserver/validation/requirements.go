@@ -53,7 +53,8 @@ func extendedResource(name string) bool {
 		len(WrongQualifiedName("requests."+name)) == 0
 }
 
-func (f *Faults) resourceName(p *Path, name string, s Scope) {
+// ResourceName checks the name of a resource that is asked for.
+func (f *Faults) ResourceName(p *Path, name string, s Scope) {
 	if name == resources.CPU || name == resources.Memory {
 		return // Nearly always one of these.
 	}
@@ -112,7 +113,7 @@ func (f *Faults) Requirements(p *Path, r *corev1.ResourceRequirements, s Scope) 
 	for _, name := range Sorted(&room, r.GetLimits()) {
 		at := p.Child("limits").Key(name)
 		note(name)
-		f.resourceName(at, name, s)
+		f.ResourceName(at, name, s)
 		if q, ok := f.Amount(at, name, r.GetLimits()[name]); ok {
 			if limits == nil {
 				limits = make(map[string]resource.Quantity, len(r.GetLimits()))
@@ -124,7 +125,7 @@ func (f *Faults) Requirements(p *Path, r *corev1.ResourceRequirements, s Scope) 
 	for _, name := range Sorted(&room, r.GetRequests()) {
 		at := p.Child("requests").Key(name)
 		note(name)
-		f.resourceName(at, name, s)
+		f.ResourceName(at, name, s)
 		q, ok := f.Amount(at, name, r.GetRequests()[name])
 		limit, limited := limits[name]
 		if _, given := r.GetLimits()[name]; !given && !resources.CanOvercommit(name) {
