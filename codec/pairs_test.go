@@ -8,6 +8,7 @@ import (
 	k8sauthentication "k8s.io/api/authentication/v1"
 	k8sautoscaling "k8s.io/api/autoscaling/v1"
 	k8sautoscaling2 "k8s.io/api/autoscaling/v2"
+	k8sbatch "k8s.io/api/batch/v1"
 	k8scoordination "k8s.io/api/coordination/v1"
 	k8score "k8s.io/api/core/v1"
 	k8sdiscovery "k8s.io/api/discovery/v1"
@@ -53,6 +54,7 @@ func upstream(t testing.TB) *runtime.Scheme {
 		k8sauthentication.AddToScheme,
 		k8sautoscaling.AddToScheme,
 		k8sautoscaling2.AddToScheme,
+		k8sbatch.AddToScheme,
 		k8scoordination.AddToScheme,
 		k8score.AddToScheme,
 		k8sdiscovery.AddToScheme,

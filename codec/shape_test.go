@@ -10,10 +10,12 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
 
+	k8sbatch "k8s.io/api/batch/v1"
 	k8smeta "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"monoplane.dev/api/services"
 
+	batchv1 "monoplane.dev/api/batch/v1"
 	metav1 "monoplane.dev/api/meta/v1"
 	optionsv1 "monoplane.dev/api/options/v1"
 )
@@ -35,6 +37,7 @@ func TestMessagesHaveTheFieldsOfKubernetes(t *testing.T) {
 		s.message(ours.ProtoReflect().Descriptor(), reflect.TypeOf(p.k8s()).Elem())
 	}
 	s.message(new(metav1.WatchEvent).ProtoReflect().Descriptor(), reflect.TypeFor[k8smeta.WatchEvent]())
+	s.message(new(batchv1.JobTemplateSpec).ProtoReflect().Descriptor(), reflect.TypeFor[k8sbatch.JobTemplateSpec]())
 	if len(s.seen) < 150 {
 		t.Errorf("only %d messages were compared", len(s.seen))
 	}

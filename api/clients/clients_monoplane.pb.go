@@ -8,15 +8,16 @@ import (
 	v11 "monoplane.dev/api/apps/v1"
 	v12 "monoplane.dev/api/authentication/v1"
 	v2 "monoplane.dev/api/autoscaling/v2"
-	v13 "monoplane.dev/api/coordination/v1"
+	v13 "monoplane.dev/api/batch/v1"
+	v14 "monoplane.dev/api/coordination/v1"
 	v1 "monoplane.dev/api/core/v1"
-	v14 "monoplane.dev/api/discovery/v1"
-	v15 "monoplane.dev/api/events/v1"
+	v15 "monoplane.dev/api/discovery/v1"
+	v16 "monoplane.dev/api/events/v1"
 	v1beta1 "monoplane.dev/api/metrics/v1beta1"
-	v16 "monoplane.dev/api/node/v1"
-	v17 "monoplane.dev/api/policy/v1"
-	v18 "monoplane.dev/api/scheduling/v1"
-	v19 "monoplane.dev/api/storage/v1"
+	v17 "monoplane.dev/api/node/v1"
+	v18 "monoplane.dev/api/policy/v1"
+	v19 "monoplane.dev/api/scheduling/v1"
+	v110 "monoplane.dev/api/storage/v1"
 )
 
 // Clients holds the clients of all kinds.
@@ -61,26 +62,28 @@ type Clients struct {
 	TokenReviews v12.TokenReviewsClient
 	// HorizontalPodAutoscalers reads and writes objects of kind HorizontalPodAutoscaler of autoscaling/v2.
 	HorizontalPodAutoscalers v2.HorizontalPodAutoscalersClient
+	// Jobs reads and writes objects of kind Job of batch/v1.
+	Jobs v13.JobsClient
 	// Leases reads and writes objects of kind Lease of coordination.k8s.io/v1.
-	Leases v13.LeasesClient
+	Leases v14.LeasesClient
 	// EndpointSlices reads and writes objects of kind EndpointSlice of discovery.k8s.io/v1.
-	EndpointSlices v14.EndpointSlicesClient
+	EndpointSlices v15.EndpointSlicesClient
 	// EventsV1 reads and writes objects of kind Event of events.k8s.io/v1.
-	EventsV1 v15.EventsClient
+	EventsV1 v16.EventsClient
 	// NodeMetrics reads and writes objects of kind NodeMetrics of metrics.k8s.io/v1beta1.
 	NodeMetrics v1beta1.NodesClient
 	// PodMetrics reads and writes objects of kind PodMetrics of metrics.k8s.io/v1beta1.
 	PodMetrics v1beta1.PodsClient
 	// RuntimeClasses reads and writes objects of kind RuntimeClass of node.k8s.io/v1.
-	RuntimeClasses v16.RuntimeClassesClient
+	RuntimeClasses v17.RuntimeClassesClient
 	// PodDisruptionBudgets reads and writes objects of kind PodDisruptionBudget of policy/v1.
-	PodDisruptionBudgets v17.PodDisruptionBudgetsClient
+	PodDisruptionBudgets v18.PodDisruptionBudgetsClient
 	// PriorityClasses reads and writes objects of kind PriorityClass of scheduling.k8s.io/v1.
-	PriorityClasses v18.PriorityClassesClient
+	PriorityClasses v19.PriorityClassesClient
 	// PlacementReviews answers questions about where pods can go.
-	PlacementReviews v18.PlacementReviewsClient
+	PlacementReviews v19.PlacementReviewsClient
 	// StorageClasses reads and writes objects of kind StorageClass of storage.k8s.io/v1.
-	StorageClasses v19.StorageClassesClient
+	StorageClasses v110.StorageClassesClient
 }
 
 // New returns the clients over conn.
@@ -106,15 +109,16 @@ func New(conn grpc.ClientConnInterface) Clients {
 		SelfSubjectReviews:       v12.NewSelfSubjectReviewsClient(conn),
 		TokenReviews:             v12.NewTokenReviewsClient(conn),
 		HorizontalPodAutoscalers: v2.NewHorizontalPodAutoscalersClient(conn),
-		Leases:                   v13.NewLeasesClient(conn),
-		EndpointSlices:           v14.NewEndpointSlicesClient(conn),
-		EventsV1:                 v15.NewEventsClient(conn),
+		Jobs:                     v13.NewJobsClient(conn),
+		Leases:                   v14.NewLeasesClient(conn),
+		EndpointSlices:           v15.NewEndpointSlicesClient(conn),
+		EventsV1:                 v16.NewEventsClient(conn),
 		NodeMetrics:              v1beta1.NewNodesClient(conn),
 		PodMetrics:               v1beta1.NewPodsClient(conn),
-		RuntimeClasses:           v16.NewRuntimeClassesClient(conn),
-		PodDisruptionBudgets:     v17.NewPodDisruptionBudgetsClient(conn),
-		PriorityClasses:          v18.NewPriorityClassesClient(conn),
-		PlacementReviews:         v18.NewPlacementReviewsClient(conn),
-		StorageClasses:           v19.NewStorageClassesClient(conn),
+		RuntimeClasses:           v17.NewRuntimeClassesClient(conn),
+		PodDisruptionBudgets:     v18.NewPodDisruptionBudgetsClient(conn),
+		PriorityClasses:          v19.NewPriorityClassesClient(conn),
+		PlacementReviews:         v19.NewPlacementReviewsClient(conn),
+		StorageClasses:           v110.NewStorageClassesClient(conn),
 	}
 }

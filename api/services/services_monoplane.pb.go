@@ -7,18 +7,19 @@ import (
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	v11 "monoplane.dev/api/apps/v1"
 	v12 "monoplane.dev/api/authentication/v1"
-	v111 "monoplane.dev/api/autoscaling/v1"
+	v112 "monoplane.dev/api/autoscaling/v1"
 	v2 "monoplane.dev/api/autoscaling/v2"
-	v13 "monoplane.dev/api/coordination/v1"
+	v13 "monoplane.dev/api/batch/v1"
+	v14 "monoplane.dev/api/coordination/v1"
 	v1 "monoplane.dev/api/core/v1"
-	v14 "monoplane.dev/api/discovery/v1"
-	v15 "monoplane.dev/api/events/v1"
-	v110 "monoplane.dev/api/meta/v1"
+	v15 "monoplane.dev/api/discovery/v1"
+	v16 "monoplane.dev/api/events/v1"
+	v111 "monoplane.dev/api/meta/v1"
 	v1beta1 "monoplane.dev/api/metrics/v1beta1"
-	v16 "monoplane.dev/api/node/v1"
-	v17 "monoplane.dev/api/policy/v1"
-	v18 "monoplane.dev/api/scheduling/v1"
-	v19 "monoplane.dev/api/storage/v1"
+	v17 "monoplane.dev/api/node/v1"
+	v18 "monoplane.dev/api/policy/v1"
+	v19 "monoplane.dev/api/scheduling/v1"
+	v110 "monoplane.dev/api/storage/v1"
 	object "monoplane.dev/object"
 	service "monoplane.dev/object/service"
 )
@@ -165,25 +166,32 @@ func All() []*service.Service {
 			Adapt:      func(b object.Backend) any { return v2.HorizontalPodAutoscalersBackend{Backend: b} },
 		},
 		{
-			Kind:       v13.LeaseKind,
-			Desc:       &v13.Leases_ServiceDesc,
-			Descriptor: v13.File_monoplane_coordination_v1_lease_service_proto.Services().Get(0),
-			Events:     service.EventsOf[*v13.LeaseEvents],
-			Adapt:      func(b object.Backend) any { return v13.LeasesBackend{Backend: b} },
+			Kind:       v13.JobKind,
+			Desc:       &v13.Jobs_ServiceDesc,
+			Descriptor: v13.File_monoplane_batch_v1_job_service_proto.Services().Get(0),
+			Events:     service.EventsOf[*v13.JobEvents],
+			Adapt:      func(b object.Backend) any { return v13.JobsBackend{Backend: b} },
 		},
 		{
-			Kind:       v14.EndpointSliceKind,
-			Desc:       &v14.EndpointSlices_ServiceDesc,
-			Descriptor: v14.File_monoplane_discovery_v1_endpointslice_service_proto.Services().Get(0),
-			Events:     service.EventsOf[*v14.EndpointSliceEvents],
-			Adapt:      func(b object.Backend) any { return v14.EndpointSlicesBackend{Backend: b} },
+			Kind:       v14.LeaseKind,
+			Desc:       &v14.Leases_ServiceDesc,
+			Descriptor: v14.File_monoplane_coordination_v1_lease_service_proto.Services().Get(0),
+			Events:     service.EventsOf[*v14.LeaseEvents],
+			Adapt:      func(b object.Backend) any { return v14.LeasesBackend{Backend: b} },
 		},
 		{
-			Kind:       v15.EventKind,
-			Desc:       &v15.Events_ServiceDesc,
-			Descriptor: v15.File_monoplane_events_v1_event_service_proto.Services().Get(0),
-			Events:     service.EventsOf[*v15.EventEvents],
-			Adapt:      func(b object.Backend) any { return v15.EventsBackend{Backend: b} },
+			Kind:       v15.EndpointSliceKind,
+			Desc:       &v15.EndpointSlices_ServiceDesc,
+			Descriptor: v15.File_monoplane_discovery_v1_endpointslice_service_proto.Services().Get(0),
+			Events:     service.EventsOf[*v15.EndpointSliceEvents],
+			Adapt:      func(b object.Backend) any { return v15.EndpointSlicesBackend{Backend: b} },
+		},
+		{
+			Kind:       v16.EventKind,
+			Desc:       &v16.Events_ServiceDesc,
+			Descriptor: v16.File_monoplane_events_v1_event_service_proto.Services().Get(0),
+			Events:     service.EventsOf[*v16.EventEvents],
+			Adapt:      func(b object.Backend) any { return v16.EventsBackend{Backend: b} },
 		},
 		{
 			Kind:       v1beta1.NodeMetricsKind,
@@ -198,38 +206,38 @@ func All() []*service.Service {
 			Adapt:      func(b object.Backend) any { return v1beta1.PodsBackend{Backend: b} },
 		},
 		{
-			Kind:       v16.RuntimeClassKind,
-			Desc:       &v16.RuntimeClasses_ServiceDesc,
-			Descriptor: v16.File_monoplane_node_v1_runtimeclass_service_proto.Services().Get(0),
-			Events:     service.EventsOf[*v16.RuntimeClassEvents],
-			Adapt:      func(b object.Backend) any { return v16.RuntimeClassesBackend{Backend: b} },
+			Kind:       v17.RuntimeClassKind,
+			Desc:       &v17.RuntimeClasses_ServiceDesc,
+			Descriptor: v17.File_monoplane_node_v1_runtimeclass_service_proto.Services().Get(0),
+			Events:     service.EventsOf[*v17.RuntimeClassEvents],
+			Adapt:      func(b object.Backend) any { return v17.RuntimeClassesBackend{Backend: b} },
 		},
 		{
-			Kind:       v17.PodDisruptionBudgetKind,
-			Desc:       &v17.PodDisruptionBudgets_ServiceDesc,
-			Descriptor: v17.File_monoplane_policy_v1_poddisruptionbudget_service_proto.Services().Get(0),
-			Events:     service.EventsOf[*v17.PodDisruptionBudgetEvents],
-			Adapt:      func(b object.Backend) any { return v17.PodDisruptionBudgetsBackend{Backend: b} },
+			Kind:       v18.PodDisruptionBudgetKind,
+			Desc:       &v18.PodDisruptionBudgets_ServiceDesc,
+			Descriptor: v18.File_monoplane_policy_v1_poddisruptionbudget_service_proto.Services().Get(0),
+			Events:     service.EventsOf[*v18.PodDisruptionBudgetEvents],
+			Adapt:      func(b object.Backend) any { return v18.PodDisruptionBudgetsBackend{Backend: b} },
 		},
 		{
-			Kind:       v18.PriorityClassKind,
-			Desc:       &v18.PriorityClasses_ServiceDesc,
-			Descriptor: v18.File_monoplane_scheduling_v1_priorityclass_service_proto.Services().Get(0),
-			Events:     service.EventsOf[*v18.PriorityClassEvents],
-			Adapt:      func(b object.Backend) any { return v18.PriorityClassesBackend{Backend: b} },
+			Kind:       v19.PriorityClassKind,
+			Desc:       &v19.PriorityClasses_ServiceDesc,
+			Descriptor: v19.File_monoplane_scheduling_v1_priorityclass_service_proto.Services().Get(0),
+			Events:     service.EventsOf[*v19.PriorityClassEvents],
+			Adapt:      func(b object.Backend) any { return v19.PriorityClassesBackend{Backend: b} },
 		},
 		{
-			Kind:       v18.PlacementReviewKind,
-			Desc:       &v18.PlacementReviews_ServiceDesc,
-			Descriptor: v18.File_monoplane_scheduling_v1_placementreview_service_proto.Services().Get(0),
-			Adapt:      func(b object.Backend) any { return v18.PlacementReviewsBackend{Backend: b} },
+			Kind:       v19.PlacementReviewKind,
+			Desc:       &v19.PlacementReviews_ServiceDesc,
+			Descriptor: v19.File_monoplane_scheduling_v1_placementreview_service_proto.Services().Get(0),
+			Adapt:      func(b object.Backend) any { return v19.PlacementReviewsBackend{Backend: b} },
 		},
 		{
-			Kind:       v19.StorageClassKind,
-			Desc:       &v19.StorageClasses_ServiceDesc,
-			Descriptor: v19.File_monoplane_storage_v1_storageclass_service_proto.Services().Get(0),
-			Events:     service.EventsOf[*v19.StorageClassEvents],
-			Adapt:      func(b object.Backend) any { return v19.StorageClassesBackend{Backend: b} },
+			Kind:       v110.StorageClassKind,
+			Desc:       &v110.StorageClasses_ServiceDesc,
+			Descriptor: v110.File_monoplane_storage_v1_storageclass_service_proto.Services().Get(0),
+			Events:     service.EventsOf[*v110.StorageClassEvents],
+			Adapt:      func(b object.Backend) any { return v110.StorageClassesBackend{Backend: b} },
 		},
 	}
 }
@@ -237,19 +245,20 @@ func All() []*service.Service {
 // Docs returns what the .proto files say about the messages and fields of each protobuf package with kinds.
 func Docs() map[protoreflect.FullName]string {
 	return map[protoreflect.FullName]string{
-		"monoplane.meta.v1":           v110.Docs,
+		"monoplane.meta.v1":           v111.Docs,
 		"monoplane.apps.v1":           v11.Docs,
 		"monoplane.core.v1":           v1.Docs,
-		"monoplane.autoscaling.v1":    v111.Docs,
+		"monoplane.autoscaling.v1":    v112.Docs,
 		"monoplane.authentication.v1": v12.Docs,
 		"monoplane.autoscaling.v2":    v2.Docs,
-		"monoplane.coordination.v1":   v13.Docs,
-		"monoplane.policy.v1":         v17.Docs,
-		"monoplane.discovery.v1":      v14.Docs,
-		"monoplane.events.v1":         v15.Docs,
+		"monoplane.batch.v1":          v13.Docs,
+		"monoplane.coordination.v1":   v14.Docs,
+		"monoplane.policy.v1":         v18.Docs,
+		"monoplane.discovery.v1":      v15.Docs,
+		"monoplane.events.v1":         v16.Docs,
 		"monoplane.metrics.v1beta1":   v1beta1.Docs,
-		"monoplane.node.v1":           v16.Docs,
-		"monoplane.scheduling.v1":     v18.Docs,
-		"monoplane.storage.v1":        v19.Docs,
+		"monoplane.node.v1":           v17.Docs,
+		"monoplane.scheduling.v1":     v19.Docs,
+		"monoplane.storage.v1":        v110.Docs,
 	}
 }

@@ -6,18 +6,20 @@ import (
 	v11 "monoplane.dev/api/apps/v1"
 	v12 "monoplane.dev/api/authentication/v1"
 	v2 "monoplane.dev/api/autoscaling/v2"
-	v13 "monoplane.dev/api/coordination/v1"
+	v13 "monoplane.dev/api/batch/v1"
+	v14 "monoplane.dev/api/coordination/v1"
 	v1 "monoplane.dev/api/core/v1"
-	v14 "monoplane.dev/api/discovery/v1"
-	v15 "monoplane.dev/api/events/v1"
+	v15 "monoplane.dev/api/discovery/v1"
+	v16 "monoplane.dev/api/events/v1"
 	v1beta1 "monoplane.dev/api/metrics/v1beta1"
-	v16 "monoplane.dev/api/node/v1"
-	v17 "monoplane.dev/api/policy/v1"
-	v18 "monoplane.dev/api/scheduling/v1"
-	v19 "monoplane.dev/api/storage/v1"
+	v17 "monoplane.dev/api/node/v1"
+	v18 "monoplane.dev/api/policy/v1"
+	v19 "monoplane.dev/api/scheduling/v1"
+	v110 "monoplane.dev/api/storage/v1"
 	apps "monoplane.dev/apiserver/kinds/apps"
 	authentication "monoplane.dev/apiserver/kinds/authentication"
 	autoscaling "monoplane.dev/apiserver/kinds/autoscaling"
+	batch "monoplane.dev/apiserver/kinds/batch"
 	coordination "monoplane.dev/apiserver/kinds/coordination"
 	core "monoplane.dev/apiserver/kinds/core"
 	define "monoplane.dev/apiserver/kinds/define"
@@ -55,15 +57,16 @@ func allDefinitions(c define.Config) map[*object.Kind]define.Definition {
 		v12.SelfSubjectReviewKind:      authentication.SelfSubjectReview(c),
 		v12.TokenReviewKind:            authentication.TokenReview(c),
 		v2.HorizontalPodAutoscalerKind: autoscaling.HorizontalPodAutoscaler(c),
-		v13.LeaseKind:                  coordination.Lease(c),
-		v14.EndpointSliceKind:          discovery.EndpointSlice(c),
-		v15.EventKind:                  events.Event(c),
+		v13.JobKind:                    batch.Job(c),
+		v14.LeaseKind:                  coordination.Lease(c),
+		v15.EndpointSliceKind:          discovery.EndpointSlice(c),
+		v16.EventKind:                  events.Event(c),
 		v1beta1.NodeMetricsKind:        metrics.NodeMetrics(c),
 		v1beta1.PodMetricsKind:         metrics.PodMetrics(c),
-		v16.RuntimeClassKind:           node.RuntimeClass(c),
-		v17.PodDisruptionBudgetKind:    policy.PodDisruptionBudget(c),
-		v18.PriorityClassKind:          scheduling.PriorityClass(c),
-		v18.PlacementReviewKind:        scheduling.PlacementReview(c),
-		v19.StorageClassKind:           storage.StorageClass(c),
+		v17.RuntimeClassKind:           node.RuntimeClass(c),
+		v18.PodDisruptionBudgetKind:    policy.PodDisruptionBudget(c),
+		v19.PriorityClassKind:          scheduling.PriorityClass(c),
+		v19.PlacementReviewKind:        scheduling.PlacementReview(c),
+		v110.StorageClassKind:          storage.StorageClass(c),
 	}
 }

@@ -3,8 +3,13 @@ package define
 import (
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/duration"
+
 	"monoplane.dev/apiserver/table"
+	"monoplane.dev/codec/value"
 	"monoplane.dev/object"
+
+	metav1 "monoplane.dev/api/meta/v1"
 )
 
 // Columns is a table: a column with the name, then these.
@@ -41,6 +46,21 @@ func Any[T object.Object](name, description string, cell func(T) any) Column[T] 
 func Age[T object.Object]() Column[T] {
 	return of("Age", "string", "Time since the object was created.", func(o T, now time.Time) any {
 		return table.Age(o.GetMetadata().GetCreationTimestamp(), now)
+	})
+}
+
+// Elapsed is the column that says how much time passed between two times of an object, or has until now; it is empty
+// without the first.
+func Elapsed[T object.Object](name, description string, times func(T) (from, to *metav1.Time)) Column[T] {
+	return of(name, "string", description, func(o T, now time.Time) any {
+		from, to := times(o)
+		switch {
+		case from == nil:
+			return ""
+		case to != nil:
+			now = value.GoTime(to)
+		}
+		return duration.HumanDuration(now.Sub(value.GoTime(from)))
 	})
 }
 
