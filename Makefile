@@ -100,6 +100,11 @@ kills-containerd: build act ## Play scenarios of pods while containerd is killed
 	cd test && go test -tags rootonly -count=1 -timeout 24h -v -run '^TestRootContainerdUnderKills$$' ./e2e \
 	  -runtimekills $${COUNT:-100} -runtimekillseed $${SEED:-0}
 
+.PHONY: lies-containerd
+lies-containerd: build act ## Play scenarios of pods while containerd seems to hang, fail and lie (COUNT=100 SEED=random); as root
+	cd test && go test -tags rootonly -count=1 -timeout 24h -v -run '^TestRootContainerdLies$$' ./e2e \
+	  -runtimelies $${COUNT:-100} -runtimelieseed $${SEED:-0}
+
 .PHONY: flood
 flood: build ## Let a pod write a flood of logs as fast as it can, and see what of it stays on the disk (SIZE=1000, in MB)
 	cd test && MONOPLANE_FLOOD=$${SIZE:-1000} go test -count=1 -v -run '^TestBadLogFlood$$' ./e2e

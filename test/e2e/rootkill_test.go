@@ -33,6 +33,18 @@ func TestRootContainerdUnderKills(t *testing.T) {
 		seed = rand.Uint64() //nolint:gosec // it is printed
 	}
 	t.Logf("seed %d", seed)
+	ctd := newContainerd(t)
+	c := startIn(t, shortDir(t), "--runtime-endpoint", ctd.Endpoint())
+	c.playDisturbed(t, *runtimeKills, seed, ctd.die)
+	c.adoptsAtOnce(t, ctd)
+}
+
+// playDisturbed plays some scenarios, chosen at random, a few at a time, so that each meets several disturbances and
+// the machine has time for them. Disturb disturbs the runtime until its context ends, and has mended it when it returns.
+func (c *cluster) playDisturbed(
+	t *testing.T, count int, seed uint64, disturb func(ctx context.Context, moments *rand.Rand) error,
+) {
+	t.Helper()
 	found, err := lifecycle.All("containerd")
 	if err != nil {
 		t.Fatal(err)
@@ -47,11 +59,8 @@ func TestRootContainerdUnderKills(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctd := newContainerd(t)
-	c := startIn(t, shortDir(t), "--runtime-endpoint", ctd.Endpoint())
 	choose := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // repeatable on purpose
-	// A few at a time, so that each meets several deaths and the machine has time for them.
-	for left, round := *runtimeKills, uint64(1); left > 0; round++ {
+	for left, round := count, uint64(1); left > 0; round++ {
 		var chosen []*lifecycle.Scenario
 		for range min(left, 4) {
 			s := all[choose.IntN(len(all))]
@@ -60,11 +69,13 @@ func TestRootContainerdUnderKills(t *testing.T) {
 			}
 		}
 		left -= len(chosen)
+		namespace := c.namespace(t)
+		p := c.pods(t, namespace)
+		neighbour := p.run(t, boxed("neighbour", countsBox))
 		playing, played := context.WithCancel(t.Context())
 		died := make(chan error, 1)
 		moments := rand.New(rand.NewPCG(seed, round)) //nolint:gosec // repeatable on purpose
-		go func() { died <- ctd.die(playing, moments) }()
-		namespace := c.namespace(t)
+		go func() { died <- disturb(playing, moments) }()
 		t.Run("round", func(t *testing.T) {
 			for _, s := range chosen {
 				t.Run(s.Name, func(t *testing.T) {
@@ -82,8 +93,21 @@ func TestRootContainerdUnderKills(t *testing.T) {
 		if err := <-died; err != nil {
 			t.Fatal(err)
 		}
+		p.wentOn(t, neighbour)
 	}
-	c.adoptsAtOnce(t, ctd)
+}
+
+// wentOn checks that a pod, which counts, has run all the time as one process.
+func (p pods) wentOn(t *testing.T, before *corev1.Pod) {
+	t.Helper()
+	now := p.untilPhase(t, before.Name, corev1.PodRunning)
+	if was, is := before.Status.ContainerStatuses[0], now.Status.ContainerStatuses[0]; is.ContainerID != was.ContainerID ||
+		is.RestartCount != 0 || is.State.Running == nil {
+		t.Errorf("%s was %v and is %v", before.Name, was, is)
+	}
+	wantNoGap(t, p.logs(t, before.Name))
+	p.delete(t, before.Name, -1)
+	p.untilGone(t, before)
 }
 
 // die kills containerd and starts it again, up to five times, until ctx ends.
@@ -108,13 +132,13 @@ func (c *daemon) die(ctx context.Context, moments *rand.Rand) error {
 	return nil
 }
 
-// adoptsAtOnce shows that a pod that runs goes on as it is when containerd comes back, and the node is ready again.
+// adoptsAtOnce shows that a pod that runs goes on as it is when containerd comes back, or another server comes, and
+// says how long it took until the node was ready again.
 func (c *cluster) adoptsAtOnce(t *testing.T, ctd *daemon) {
 	t.Helper()
 	p := c.pods(t, c.namespace(t))
-	before := p.run(t, boxed("stays", politeBox))
-	ctd.kill(t)
-	ready := func() corev1.ConditionStatus {
+	before := p.run(t, boxed("stays", countsBox))
+	ready := func(c *cluster) corev1.ConditionStatus {
 		nodes, err := c.client(t).CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
 		if err != nil || len(nodes.Items) != 1 {
 			t.Fatal(nodes, err)
@@ -126,15 +150,21 @@ func (c *cluster) adoptsAtOnce(t *testing.T, ctd *daemon) {
 		}
 		return ""
 	}
-	eventually(t, "the node is not ready", func() (bool, string) { return ready() == corev1.ConditionFalse, "" })
-	ctd.start(t)
-	eventually(t, "the node is ready", func() (bool, string) { return ready() == corev1.ConditionTrue, "" })
-	now, err := p.Get(t.Context(), "stays", metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
+	// The longer it is away, the longer a back-off would have grown.
+	for range 2 {
+		ctd.kill(t)
+		eventually(t, "the node is not ready", func() (bool, string) { return ready(c) == corev1.ConditionFalse, "" })
+		ctd.start(t)
+		began := time.Now()
+		eventually(t, "the node is ready", func() (bool, string) { return ready(c) == corev1.ConditionTrue, "" })
+		t.Logf("adopted %s after containerd answers", time.Since(began).Round(time.Millisecond))
 	}
-	if was, is := before.Status.ContainerStatuses[0], now.Status.ContainerStatuses[0]; is.ContainerID != was.ContainerID ||
-		is.RestartCount != 0 || is.State.Running == nil {
-		t.Errorf("it was %v and is %v", was, is)
-	}
+	c.kill(t)
+	began := time.Now()
+	next := startIn(t, c.dir, "--runtime-endpoint", ctd.Endpoint())
+	started := time.Now()
+	eventually(t, "the node is ready", func() (bool, string) { return ready(next) == corev1.ConditionTrue, "" })
+	t.Logf("adopted %s after the next server says that it has started, %s after it began",
+		time.Since(started).Round(time.Millisecond), time.Since(began).Round(time.Millisecond))
+	next.pods(t, before.Namespace).wentOn(t, before)
 }

@@ -142,12 +142,20 @@ func wish(seen *History, words []string) (func() bool, error) {
 	}
 }
 
-// late is how long marks and events may take to be seen after the API has said what they led to.
-const late = 10 * time.Second
+// late is how long marks and events may take to be seen after the API has said what they led to; lateDisturbed is how
+// long where something is disturbed, and what failed for that is tried again after a while.
+const (
+	late          = 10 * time.Second
+	lateDisturbed = time.Minute
+)
 
 // becomes waits until a statement is true.
 func (s *Scenario) becomes(ctx context.Context, d Driver, seen *History, line string) error {
-	ctx, cancel := context.WithTimeout(ctx, late)
+	patience := late
+	if s.disturbed {
+		patience = lateDisturbed
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	for {
 		err := s.check(ctx, d, seen, line)

@@ -17,7 +17,7 @@ import (
 // criTimeout bounds the first call to a runtime, so that a wrong endpoint is told at start.
 const criTimeout = 5 * time.Second
 
-// The times of connecting again to a runtime that has died. By default gRPC waits up to two minutes between attempts; a
+// The times of connecting again to a runtime that has died. By default gRPC waits up to two minutes between tries; a
 // socket on this machine costs next to nothing to try. With the pause between the agent's own looks this makes a
 // runtime that is back seen within a second. spec: NODE-2
 const (
