@@ -56,6 +56,8 @@ type Clients struct {
 	Deployments v11.DeploymentsClient
 	// ReplicaSets reads and writes objects of kind ReplicaSet of apps/v1.
 	ReplicaSets v11.ReplicaSetsClient
+	// StatefulSets reads and writes objects of kind StatefulSet of apps/v1.
+	StatefulSets v11.StatefulSetsClient
 	// SelfSubjectReviews tells clients who they are.
 	SelfSubjectReviews v12.SelfSubjectReviewsClient
 	// TokenReviews tells whose a bearer token is.
@@ -106,6 +108,7 @@ func New(conn grpc.ClientConnInterface) Clients {
 		DaemonSets:               v11.NewDaemonSetsClient(conn),
 		Deployments:              v11.NewDeploymentsClient(conn),
 		ReplicaSets:              v11.NewReplicaSetsClient(conn),
+		StatefulSets:             v11.NewStatefulSetsClient(conn),
 		SelfSubjectReviews:       v12.NewSelfSubjectReviewsClient(conn),
 		TokenReviews:             v12.NewTokenReviewsClient(conn),
 		HorizontalPodAutoscalers: v2.NewHorizontalPodAutoscalersClient(conn),

@@ -147,6 +147,13 @@ func All() []*service.Service {
 			Adapt:      func(b object.Backend) any { return v11.ReplicaSetsBackend{Backend: b} },
 		},
 		{
+			Kind:       v11.StatefulSetKind,
+			Desc:       &v11.StatefulSets_ServiceDesc,
+			Descriptor: v11.File_monoplane_apps_v1_statefulset_service_proto.Services().Get(0),
+			Events:     service.EventsOf[*v11.StatefulSetEvents],
+			Adapt:      func(b object.Backend) any { return v11.StatefulSetsBackend{Backend: b} },
+		},
+		{
 			Kind:       v12.SelfSubjectReviewKind,
 			Desc:       &v12.SelfSubjectReviews_ServiceDesc,
 			Descriptor: v12.File_monoplane_authentication_v1_selfsubjectreview_service_proto.Services().Get(0),

@@ -54,6 +54,7 @@ func allDefinitions(c define.Config) map[*object.Kind]define.Definition {
 		v11.DaemonSetKind:              apps.DaemonSet(c),
 		v11.DeploymentKind:             apps.Deployment(c),
 		v11.ReplicaSetKind:             apps.ReplicaSet(c),
+		v11.StatefulSetKind:            apps.StatefulSet(c),
 		v12.SelfSubjectReviewKind:      authentication.SelfSubjectReview(c),
 		v12.TokenReviewKind:            authentication.TokenReview(c),
 		v2.HorizontalPodAutoscalerKind: autoscaling.HorizontalPodAutoscaler(c),

@@ -42,6 +42,12 @@ const Docs = "" +
 	"CreateReplicaSetRequest.fieldValidation\tWhat to do with unknown and duplicate JSON fields: \"Strict\", \"Warn\" (default) or \"Ignore\".\n" +
 	"CreateReplicaSetRequest.namespace\tNamespace of the object; empty takes the object's own.\n" +
 	"CreateReplicaSetRequest.object\tThe object; metadata.name or metadata.generateName is required.\n" +
+	"CreateStatefulSetRequest\tCreateStatefulSetRequest creates one object.\n" +
+	"CreateStatefulSetRequest.dryRun\t\"All\" validates and admits but stores nothing.\n" +
+	"CreateStatefulSetRequest.fieldManager\tName of the program that writes.\n" +
+	"CreateStatefulSetRequest.fieldValidation\tWhat to do with unknown and duplicate JSON fields: \"Strict\", \"Warn\" (default) or \"Ignore\".\n" +
+	"CreateStatefulSetRequest.namespace\tNamespace of the object; empty takes the object's own.\n" +
+	"CreateStatefulSetRequest.object\tThe object; metadata.name or metadata.generateName is required.\n" +
 	"DaemonSet\tDaemonSet keeps a pod on each node that its template allows, and brings them to a new template node by node.\n" +
 	"DaemonSet.metadata\tIdentity of the DaemonSet. Annotation deprecated.daemonset.template.generation is the server's: it grows with each change of the template.\n" +
 	"DaemonSet.spec\tWhich pods there are to be. Written by users.\n" +
@@ -161,6 +167,59 @@ const Docs = "" +
 	"RollingUpdateDeployment\tRollingUpdateDeployment is how large the steps of a rolling update are. Not both fields can be 0.\n" +
 	"RollingUpdateDeployment.maxSurge\tHow many pods there may be beyond replicas, a number or a percentage of replicas, which is rounded up; \"25%\" when absent.\n" +
 	"RollingUpdateDeployment.maxUnavailable\tHow many pods may be missing, a number or a percentage of replicas, which is rounded down; \"25%\" when absent.\n" +
+	"RollingUpdateStatefulSetStrategy\tRollingUpdateStatefulSetStrategy is how a rolling update goes.\n" +
+	"RollingUpdateStatefulSetStrategy.maxUnavailable\tHow many pods may be unavailable, a number or a percentage of replicas, which is rounded down, but to at least 1. All pods count, also those that the partition keeps, and while it is set no pod is replaced when as many are unavailable, for whatever reason. When absent, one pod after the other is replaced, each when those with higher numbers are available.\n" +
+	"RollingUpdateStatefulSetStrategy.partition\tPods with a lower number than this keep the template that they have; 0 when absent.\n" +
+	"StatefulSet\tStatefulSet keeps a number of pods each of which has an identity that outlives it: a name, which is the StatefulSet's with a number, and claims of its own. A pod is replaced only when its object is gone, so that there is at most one of an identity.\n" +
+	"StatefulSet.metadata\tIdentity of the StatefulSet. The name must be a DNS label: the names of its pods begin with it.\n" +
+	"StatefulSet.spec\tWhich pods there are to be. Written by users; only replicas, ordinals, template, updateStrategy, revisionHistoryLimit, persistentVolumeClaimRetentionPolicy and minReadySeconds may change.\n" +
+	"StatefulSet.status\tWhich pods there are. Written by the controller, through the status subresource.\n" +
+	"StatefulSetCondition\tStatefulSetCondition says whether something is the case.\n" +
+	"StatefulSetCondition.lastTransitionTime\tWhen status changed.\n" +
+	"StatefulSetCondition.message\tWhy, for people.\n" +
+	"StatefulSetCondition.reason\tWhy, in one word.\n" +
+	"StatefulSetCondition.status\t\"True\", \"False\" or \"Unknown\".\n" +
+	"StatefulSetCondition.type\tWhat is said.\n" +
+	"StatefulSetEvent\tStatefulSetEvent is one change.\n" +
+	"StatefulSetEvent.object\tThe object after the change, or as it was last when deleted. In a BOOKMARK only its resourceVersion and annotations are set.\n" +
+	"StatefulSetEvent.status\tWith ERROR: what went wrong. The stream ends after it.\n" +
+	"StatefulSetEvent.type\t\"ADDED\", \"MODIFIED\", \"DELETED\", \"BOOKMARK\" or \"ERROR\".\n" +
+	"StatefulSetEvents\tStatefulSetEvents is a batch of changes, oldest first.\n" +
+	"StatefulSetEvents.events\tAt least one change.\n" +
+	"StatefulSetList\tStatefulSetList is a list of StatefulSets.\n" +
+	"StatefulSetList.items\tThe StatefulSets.\n" +
+	"StatefulSetList.metadata\tRevision of the snapshot and the token to go on with.\n" +
+	"StatefulSetOrdinals\tStatefulSetOrdinals is how pods are numbered.\n" +
+	"StatefulSetOrdinals.start\tThe number of the first pod, 0 or more.\n" +
+	"StatefulSetPersistentVolumeClaimRetentionPolicy\tStatefulSetPersistentVolumeClaimRetentionPolicy is what becomes of the claims of pods that are gone.\n" +
+	"StatefulSetPersistentVolumeClaimRetentionPolicy.whenDeleted\tWhat becomes of claims when the StatefulSet is deleted: \"Retain\" (default) or \"Delete\".\n" +
+	"StatefulSetPersistentVolumeClaimRetentionPolicy.whenScaled\tWhat becomes of the claims of pods beyond replicas: \"Retain\" (default) or \"Delete\".\n" +
+	"StatefulSetSpec\tStatefulSetSpec is which pods there are to be.\n" +
+	"StatefulSetSpec.minReadySeconds\tSeconds for which a pod has to be ready without a break before it counts as available.\n" +
+	"StatefulSetSpec.ordinals\tHow pods are numbered; from 0 on when absent.\n" +
+	"StatefulSetSpec.persistentVolumeClaimRetentionPolicy\tWhat becomes of the claims of pods that are gone; they are retained when absent.\n" +
+	"StatefulSetSpec.podManagementPolicy\t\"OrderedReady\" (default) makes pods one after the other, each when those before it are available, and removes them in reverse; \"Parallel\" makes and removes all of them at once. It cannot be changed.\n" +
+	"StatefulSetSpec.replicas\tHow many pods; 1 when absent.\n" +
+	"StatefulSetSpec.revisionHistoryLimit\tHow many earlier templates are kept to go back to, besides those that pods have; 10 when absent. A negative number keeps all.\n" +
+	"StatefulSetSpec.selector\tWhich pods belong to the StatefulSet, by their labels. It must match those of the template, and cannot be changed.\n" +
+	"StatefulSetSpec.serviceName\tThe headless Service through which the pods are found, which becomes their subdomain. It cannot be changed.\n" +
+	"StatefulSetSpec.template\tWhat the pods are made of, besides what their identity gives them: name, hostname, subdomain, labels and claims. A change begins a rollout.\n" +
+	"StatefulSetSpec.updateStrategy\tHow pods of an older template are replaced.\n" +
+	"StatefulSetSpec.volumeClaimTemplates\tThe claims that each pod has for itself, named TEMPLATE-POD. They take the place of volumes of the same name in the template. They cannot be changed.\n" +
+	"StatefulSetStatus\tStatefulSetStatus is which pods there are.\n" +
+	"StatefulSetStatus.availableReplicas\tHow many have been ready for minReadySeconds.\n" +
+	"StatefulSetStatus.collisionCount\tHow often the name of a new ControllerRevision was taken by another one; it makes the next name another.\n" +
+	"StatefulSetStatus.conditions\tHow the StatefulSet fares. Nothing is written here yet.\n" +
+	"StatefulSetStatus.currentReplicas\tHow many are of the revision currentRevision and are not being deleted.\n" +
+	"StatefulSetStatus.currentRevision\tThe ControllerRevision with the template that all pods had before the last change of it.\n" +
+	"StatefulSetStatus.observedGeneration\tThe generation of which the controller knew when it wrote the status.\n" +
+	"StatefulSetStatus.readyReplicas\tHow many of them are ready.\n" +
+	"StatefulSetStatus.replicas\tHow many pods there are.\n" +
+	"StatefulSetStatus.updateRevision\tThe ControllerRevision with the newest template. It becomes the current one when all pods have it and are ready.\n" +
+	"StatefulSetStatus.updatedReplicas\tHow many are of the revision updateRevision and are not being deleted.\n" +
+	"StatefulSetUpdateStrategy\tStatefulSetUpdateStrategy is how pods of an older template are replaced.\n" +
+	"StatefulSetUpdateStrategy.rollingUpdate\tHow a rolling update goes; only with RollingUpdate.\n" +
+	"StatefulSetUpdateStrategy.type\t\"RollingUpdate\" (default) replaces them, beginning with the highest number; \"OnDelete\" leaves that to users, who delete them.\n" +
 	"UpdateControllerRevisionRequest\tUpdateControllerRevisionRequest replaces one object.\n" +
 	"UpdateControllerRevisionRequest.dryRun\t\"All\" validates and admits but stores nothing.\n" +
 	"UpdateControllerRevisionRequest.fieldManager\tName of the program that writes.\n" +
@@ -202,4 +261,18 @@ const Docs = "" +
 	"UpdateReplicaSetScaleRequest.fieldValidation\tWhat to do with unknown and duplicate JSON fields: \"Strict\", \"Warn\" (default) or \"Ignore\".\n" +
 	"UpdateReplicaSetScaleRequest.name\tName of the object; empty takes that in the scale.\n" +
 	"UpdateReplicaSetScaleRequest.namespace\tNamespace of the object; empty takes that in the scale.\n" +
-	"UpdateReplicaSetScaleRequest.object\tWhat is wanted; with metadata.resourceVersion the write is a compare-and-swap.\n"
+	"UpdateReplicaSetScaleRequest.object\tWhat is wanted; with metadata.resourceVersion the write is a compare-and-swap.\n" +
+	"UpdateStatefulSetRequest\tUpdateStatefulSetRequest replaces one object.\n" +
+	"UpdateStatefulSetRequest.dryRun\t\"All\" validates and admits but stores nothing.\n" +
+	"UpdateStatefulSetRequest.fieldManager\tName of the program that writes.\n" +
+	"UpdateStatefulSetRequest.fieldValidation\tWhat to do with unknown and duplicate JSON fields: \"Strict\", \"Warn\" (default) or \"Ignore\".\n" +
+	"UpdateStatefulSetRequest.name\tName of the object; empty takes the object's own.\n" +
+	"UpdateStatefulSetRequest.namespace\tNamespace of the object; empty takes the object's own.\n" +
+	"UpdateStatefulSetRequest.object\tThe object; with metadata.resourceVersion the write is a compare-and-swap.\n" +
+	"UpdateStatefulSetScaleRequest\tUpdateStatefulSetScaleRequest replaces the number of replicas of one object.\n" +
+	"UpdateStatefulSetScaleRequest.dryRun\t\"All\" validates and admits but stores nothing.\n" +
+	"UpdateStatefulSetScaleRequest.fieldManager\tName of the program that writes.\n" +
+	"UpdateStatefulSetScaleRequest.fieldValidation\tWhat to do with unknown and duplicate JSON fields: \"Strict\", \"Warn\" (default) or \"Ignore\".\n" +
+	"UpdateStatefulSetScaleRequest.name\tName of the object; empty takes that in the scale.\n" +
+	"UpdateStatefulSetScaleRequest.namespace\tNamespace of the object; empty takes that in the scale.\n" +
+	"UpdateStatefulSetScaleRequest.object\tWhat is wanted; with metadata.resourceVersion the write is a compare-and-swap.\n"

@@ -8,5 +8,5 @@ import (
 
 // Kinds returns the kinds of this package.
 func Kinds() []*object.Kind {
-	return []*object.Kind{ControllerRevisionKind, DaemonSetKind, DeploymentKind, ReplicaSetKind}
+	return []*object.Kind{ControllerRevisionKind, DaemonSetKind, DeploymentKind, ReplicaSetKind, StatefulSetKind}
 }

@@ -46,6 +46,11 @@ func CheckTemplate(
 ) {
 	CheckSelected(f, at, t, selector)
 	podspec.CheckTemplate(f, at, t)
+	CheckRunsForEver(f, at, t, kind)
+}
+
+// CheckRunsForEver checks that nothing in a template says that its pods end. Kind is what the template belongs to.
+func CheckRunsForEver(f *validation.Faults, at *validation.Path, t *corev1.PodTemplateSpec, kind string) {
 	f.OneOf(at.Child("spec").Child("restartPolicy"), t.GetSpec().GetRestartPolicy(), "Always")
 	if t.GetSpec() != nil && t.Spec.ActiveDeadlineSeconds != nil {
 		f.Forbidden(at.Child("spec").Child("activeDeadlineSeconds"), "activeDeadlineSeconds in "+kind+" is not Supported")
@@ -64,9 +69,9 @@ func CheckSelected(
 
 // Counts are those of a status.
 type Counts struct {
-	Replicas, FullyLabeled, Updated, Ready, Available, Unavailable int32
-	Terminating                                                    *int32
-	ObservedGeneration                                             int64
+	Replicas, FullyLabeled, Current, Updated, Ready, Available, Unavailable int32
+	Terminating                                                             *int32
+	ObservedGeneration                                                      int64
 }
 
 // CheckCounts checks the counts of a status: none is negative, and no part is more than the whole.
@@ -85,6 +90,7 @@ func CheckCounts(f *validation.Faults, at *validation.Path, c Counts) {
 		}
 	}
 	part("fullyLabeledReplicas", c.FullyLabeled)
+	part("currentReplicas", c.Current)
 	part("updatedReplicas", c.Updated)
 	part("readyReplicas", c.Ready)
 	part("availableReplicas", c.Available)
@@ -107,6 +113,11 @@ func IsZero(v *metav1.IntOrString) bool {
 
 // Wide are the columns of -o wide: the containers of a template, their images, and a selector.
 func Wide[T object.Object](template func(T) *corev1.PodTemplateSpec, selector func(T) string) []define.Column[T] {
+	return append(WideContainers(template), define.Text("Selector", "Which pods belong to it.", selector).Wide())
+}
+
+// WideContainers are the columns of -o wide for a kind that does not show its selector.
+func WideContainers[T object.Object](template func(T) *corev1.PodTemplateSpec) []define.Column[T] {
 	list := func(of func(*corev1.Container) string) func(T) string {
 		return func(o T) string {
 			var all []string
@@ -119,7 +130,6 @@ func Wide[T object.Object](template func(T) *corev1.PodTemplateSpec, selector fu
 	return []define.Column[T]{
 		define.Text("Containers", "Names of the containers.", list((*corev1.Container).GetName)).Wide(),
 		define.Text("Images", "Images of the containers.", list((*corev1.Container).GetImage)).Wide(),
-		define.Text("Selector", "Which pods belong to it.", selector).Wide(),
 	}
 }
 
