@@ -30,6 +30,9 @@ func (s *Scheduler) newGroupCaches() []follower {
 		workloads(s, cache.Watch(api.ReplicationControllers.Watch), func(o *corev1.ReplicationController) labels.Selector {
 			return labels.SelectorFromSet(o.GetSpec().GetSelector())
 		}),
+		workloads(s, cache.Watch(api.StatefulSets.Watch), func(o *appsv1.StatefulSet) labels.Selector {
+			return labelselector.OrNothing(o.GetSpec().GetSelector())
+		}),
 	}
 }
 

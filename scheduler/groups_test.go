@@ -32,6 +32,15 @@ func TestWorkloadsAreSpreadByDefault(t *testing.T) {
 			},
 		}})
 		w.must(nil, err)
+		sts, err := w.c.StatefulSets.Create(w.Context(), &appsv1.CreateStatefulSetRequest{Object: &appsv1.StatefulSet{
+			Metadata: &metav1.ObjectMeta{Namespace: "ns", Name: "db"},
+			Spec: &appsv1.StatefulSetSpec{
+				Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "db"}},
+				Template: &corev1.PodTemplateSpec{Metadata: &metav1.ObjectMeta{Labels: map[string]string{"app": "db"}},
+					Spec: &corev1.PodSpec{Containers: []*corev1.Container{{Name: "main", Image: "host"}}}},
+			},
+		}})
+		w.must(nil, err)
 		synctest.Wait()
 		inSmallZone := func(name string, owners ...*metav1.OwnerReference) (n int) {
 			for i := range 12 {
@@ -52,8 +61,11 @@ func TestWorkloadsAreSpreadByDefault(t *testing.T) {
 		alone := inSmallZone("alone")
 		of := inSmallZone("web", &metav1.OwnerReference{ApiVersion: "apps/v1", Kind: "ReplicaSet", Name: "web",
 			Uid: rs.GetMetadata().GetUid(), Controller: proto.Bool(true)})
-		if alone > 3 || of < 4 {
-			w.Errorf("the zone with one node has %d of 12 pods that belong to nothing, and %d of 12 of a ReplicaSet", alone, of)
+		ofStateful := inSmallZone("db", &metav1.OwnerReference{ApiVersion: "apps/v1", Kind: "StatefulSet", Name: "db",
+			Uid: sts.GetMetadata().GetUid(), Controller: proto.Bool(true)})
+		if alone > 3 || of < 4 || ofStateful < 4 {
+			w.Errorf("the zone with one node has %d of 12 pods that belong to nothing, %d of 12 of a ReplicaSet, %d of 12 of a "+
+				"StatefulSet", alone, of, ofStateful)
 		}
 	})
 }
