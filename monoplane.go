@@ -32,6 +32,7 @@ import (
 	"monoplane.dev/controllers"
 	"monoplane.dev/controllers/controller"
 	"monoplane.dev/nodeagent/hostinfo"
+	"monoplane.dev/rules/servicerange"
 	"monoplane.dev/rules/taints"
 	"monoplane.dev/scheduler/configfile"
 )
@@ -81,6 +82,12 @@ type Config struct {
 	MaxEvents int
 	// Scheduler configures the scheduler.
 	Scheduler SchedulerConfig
+	// ServiceClusterIPRange is where the cluster IPs of Services come from: a range, or two of different families with a
+	// comma between them, such as "10.96.0.0/16,fd00:10:96::/108". 10.96.0.0/16 by default. Servers of one etcd should
+	// have the same.
+	ServiceClusterIPRange string
+	// ServiceNodePortRange is where the node ports of Services come from; "30000-32767" by default.
+	ServiceNodePortRange string
 	// ConfirmOriginalDead says, for this start only, that a DataDir that is a copy, or was restored from a snapshot, may
 	// take over the nodes of the original: that is dead with all its pods, and will not come back. Without it such a
 	// node is refused; see Cluster.Refused. Start fails when there is nothing to confirm.
@@ -92,6 +99,8 @@ type Config struct {
 
 	// controllers is what Controllers says.
 	controllers []controller.Declaration
+	// services are the ranges of Services.
+	services servicerange.Ranges
 	// scheduling is what Scheduler says.
 	scheduling *configfile.Config
 	// onMutation is told when somebody has changed an object that the store holds. For tests.
@@ -101,6 +110,20 @@ type Config struct {
 // NodeLifecycleConfig says when nodes count as lost, and how fast their pods are evicted. Agents send heartbeats five
 // times as often as a node's grace of MonitorGrace asks for, and every 10 s at least. Zero values are the defaults.
 type NodeLifecycleConfig = controller.NodeLifecycle
+
+// readRanges reads the ranges of Services.
+func (cfg *Config) readRanges() error {
+	cfg.services = servicerange.Ranges{}
+	var addresses, ports error
+	if cfg.ServiceClusterIPRange != "" {
+		cfg.services.Addresses, addresses = servicerange.ParseAddresses(cfg.ServiceClusterIPRange)
+	}
+	if cfg.ServiceNodePortRange != "" {
+		cfg.services.Ports, ports = servicerange.ParsePorts(cfg.ServiceNodePortRange)
+	}
+	cfg.services = cfg.services.Complete()
+	return errors.Join(addresses, ports)
+}
 
 // complete checks cfg and fills in the defaults. All mistakes are reported at once.
 func (cfg Config) complete() (Config, error) {
@@ -129,7 +152,7 @@ func (cfg Config) complete() (Config, error) {
 		errs = append(errs, fmt.Errorf("%q cannot name a node: %s", cfg.NodeName, problems[0]))
 	}
 	errs = append(errs, hostinfo.CheckLabels(cfg.NodeLabels), taints.Check(cfg.NodeTaints), cfg.checkZones())
-	errs = append(errs, cfg.checkMachine())
+	errs = append(errs, cfg.checkMachine(), cfg.readRanges())
 	if cfg.MaxEvents == 0 {
 		cfg.MaxEvents = 10_000
 	}

@@ -33,6 +33,7 @@ import (
 	"monoplane.dev/apiserver/tokens"
 	"monoplane.dev/object"
 	"monoplane.dev/rules/rights"
+	"monoplane.dev/rules/servicerange"
 
 	corev1 "monoplane.dev/api/core/v1"
 	schedulingv1 "monoplane.dev/api/scheduling/v1"
@@ -59,6 +60,8 @@ type Config struct {
 	Bearers *authn.Bearers
 	// Controllers is what the controllers may do that are known by name; others have the rights of any controller.
 	Controllers []rights.Role
+	// Services is where the addresses and node ports of Services come from; it has defaults.
+	Services servicerange.Ranges
 	// Clock defaults to the real one.
 	Clock clock.PassiveClock
 	// Logger gets what clients are not told, and the audit; it defaults to one that discards.
@@ -95,7 +98,7 @@ func New(ctx context.Context, cfg Config) (*Server, error) {
 			Deps:  registry.Deps{Store: cfg.Store, Clock: cfg.Clock, Rand: cfg.Rand},
 			Audit: auth.NewAudit(cfg.Logger), Rights: authz, Logs: cfg.Logs, Usage: cfg.Usage,
 			Documents: cfg.Documents, Scheduler: cfg.Scheduler,
-			Tokens: cfg.Tokens, Bearers: cfg.Bearers,
+			Tokens: cfg.Tokens, Bearers: cfg.Bearers, Services: cfg.Services,
 		}),
 	}
 	s.methods = methods(s.services)

@@ -3,6 +3,7 @@ package registry
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"monoplane.dev/apierrors"
 	"monoplane.dev/apiserver/store"
@@ -20,8 +21,8 @@ func (r *Registry) Create(
 	if err := r.checkOptions(o, opts); err != nil {
 		return nil, err
 	}
-	// Another name takes another attempt, and that a fresh copy.
-	own := object.Owned(ctx) && o.GetMetadata().GetName() != ""
+	// Another name, or another allotment, takes another attempt, and that a fresh copy.
+	own := object.Owned(ctx) && o.GetMetadata().GetName() != "" && r.strategy.Allot == nil
 	for attempt := 1; ; attempt++ {
 		next := r.stored(o)
 		if !own {
@@ -46,12 +47,17 @@ func (r *Registry) Create(
 			m.Name = name
 		}
 		// Defaults may depend on the name, so that another name means another look, from the beginning.
-		if err := r.admit(ctx, next); err != nil {
+		guards, err := r.admit(ctx, next)
+		if err != nil {
 			return nil, err
 		}
-		err := r.insert(ctx, next, dryRun(opts.DryRun))
+		err = r.insert(ctx, next, guards, dryRun(opts.DryRun))
 		if err == nil {
 			return r.seen(ctx, next), nil
+		}
+		if errors.Is(err, errAllotted) && ctx.Err() == nil {
+			attempt--
+			continue
 		}
 		if !generate || attempt == nameAttempts || !apierrors.Is(err, apierrors.AlreadyExists) {
 			return nil, err
@@ -59,18 +65,28 @@ func (r *Registry) Create(
 	}
 }
 
+// errAllotted says that what was allotted to a new object has been taken by another write.
+var errAllotted = errors.New("what the object was given has been taken by another write")
+
 // admit makes a new object complete, or refuses it with every bad field. From here on next shares parts with others
-// and must not be changed.
-func (r *Registry) admit(ctx context.Context, next object.Object) error {
+// and must not be changed. The guards are those of what it was allotted.
+func (r *Registry) admit(ctx context.Context, next object.Object) ([]store.Guard, error) {
 	s := r.strategy
 	s.Default(next)
 	if s.Admit != nil {
 		if err := s.Admit(ctx, next); err != nil {
-			return err
+			return nil, err
+		}
+	}
+	var guards []store.Guard
+	if s.Allot != nil {
+		var err error
+		if guards, err = s.Allot(ctx, next); err != nil {
+			return nil, err
 		}
 	}
 	r.deps.Store.Share(next, nil)
-	return r.judge(ctx, next, r.validate(next), nil)
+	return guards, r.judge(ctx, next, r.validate(next), nil)
 }
 
 // judge turns causes, and fields that are not supported, into an error, and warns about fields that have no
@@ -105,18 +121,19 @@ func without(texts, known []string) []string {
 }
 
 // insert stores a new object in a namespace that exists and is not being deleted (OBJ-14): the transaction
-// compares the namespace, and whatever else counts, as it was seen. When that fails all of it is looked at again.
-func (r *Registry) insert(ctx context.Context, next object.Object, dry bool) error {
+// compares the namespace, and whatever else counts, as it was seen. When that fails all of it is looked at again, but
+// what the object was allotted: that ends in errAllotted.
+func (r *Registry) insert(ctx context.Context, next object.Object, allotted []store.Guard, dry bool) error {
 	m := meta(next)
 	op := store.Op{Key: r.key(m.Namespace, m.Name), Object: next}
 	for fresh := dry; ; fresh = true {
-		txn := store.Txn{Ops: []store.Op{op}}
+		txn := store.Txn{Ops: []store.Op{op}, Guards: slices.Clone(allotted)}
 		if r.kind.Namespaced {
 			guard, err := r.namespace(ctx, m.Namespace, m.Name, fresh)
 			if err != nil {
 				return err
 			}
-			txn.Guards = []store.Guard{guard}
+			txn.Guards = append(txn.Guards, guard)
 		}
 		if r.strategy.Guards != nil {
 			more, err := r.strategy.Guards(ctx, next)
@@ -138,6 +155,8 @@ func (r *Registry) insert(ctx context.Context, next object.Object, dry bool) err
 			return err
 		case !conflict.Guard:
 			return apierrors.NewAlreadyExists(r.kind, m.Name)
+		case slices.ContainsFunc(allotted, func(g store.Guard) bool { return g.Key == conflict.Key }):
+			return errAllotted
 		}
 		if err := ctx.Err(); err != nil {
 			return err

@@ -4,8 +4,8 @@
 //
 // # The way of a write
 //
-//	create  name → defaults → admission → validation → guards → one transaction: the object absent, its namespace
-//	        as seen
+//	create  name → defaults → admission → allotment → validation → guards → one transaction: the object absent, its
+//	        namespace as seen
 //	update  live → merge (status or spec kept) → metadata rules → rights → validation → one transaction
 //	patch   live → JSON → patch → decode → as update
 //	delete  live → the kind's rules (generic: finalizers hold) → one transaction

@@ -31,6 +31,10 @@ type Strategy struct {
 	// Admit readies a new object, which it may change, and refuses it on grounds other than its fields: rights,
 	// other objects. It runs between Default and Validate.
 	Admit func(ctx context.Context, o object.Object) error
+	// Allot gives a new object what no two objects may have, such as an address, and returns the guards by which the
+	// transaction finds out that somebody else has taken it. It runs between Admit and Validate, and once more on a
+	// fresh copy when a guard has failed; it may change o.
+	Allot func(ctx context.Context, o object.Object) ([]store.Guard, error)
 	// Validate lists every bad field, those of the metadata included.
 	Validate func(o object.Object) []apierrors.Cause
 	// Guards returns what must hold of other objects in the transaction that creates o, or refuses o because of them;
@@ -85,7 +89,7 @@ type UpdateRules struct {
 	// Metadata is true when labels, annotations, finalizers and owners may change, as in the object itself.
 	Metadata bool
 	// Authorize refuses an update because of who asks, on the revision that will be compared. It may add guards,
-	// and change the metadata of Next where only the server writes it.
+	// and change Next where only the server writes it.
 	Authorize func(ctx context.Context, u *Update) error
 	// Validate lists every bad field of the update, those of the metadata included.
 	Validate func(next, live object.Object) []apierrors.Cause

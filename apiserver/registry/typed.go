@@ -28,6 +28,7 @@ type Typed[T object.Object] struct {
 	// where it is left out.
 	Default, DefaultNew func(T)
 	Admit               func(context.Context, T) error
+	Allot               func(context.Context, T) ([]store.Guard, error)
 	Validate            func(T) []apierrors.Cause
 	Guards              func(context.Context, T) ([]store.Guard, error)
 	// Main is the object's own resource; its Apply defaults to taking everything that is asked, with Default, but the
@@ -102,6 +103,9 @@ func (t Typed[T]) Strategy() *Strategy {
 	}
 	if t.Admit != nil {
 		s.Admit = func(ctx context.Context, o object.Object) error { return t.Admit(ctx, o.(T)) }
+	}
+	if t.Allot != nil {
+		s.Allot = func(ctx context.Context, o object.Object) ([]store.Guard, error) { return t.Allot(ctx, o.(T)) }
 	}
 	s.Validate = func(o object.Object) []apierrors.Cause { return t.Validate(o.(T)) }
 	if t.Guards != nil {

@@ -14,6 +14,7 @@ import (
 	"monoplane.dev"
 	"monoplane.dev/apiserver/auth"
 	"monoplane.dev/controllers/podgc"
+	"monoplane.dev/rules/servicerange"
 	"monoplane.dev/rules/taints"
 )
 
@@ -28,6 +29,8 @@ type upOptions struct {
 	nodeLabels      map[string]string
 	nodeTaints      []string
 	zones           int
+	serviceIPs      string
+	servicePorts    string
 	etcdEndpoints   []string
 	etcdTLS         etcdTLS
 	unsafeNoFsync   bool
@@ -60,6 +63,10 @@ func (o *upOptions) add(flags *pflag.FlagSet) {
 		"taints for the node when it is first registered, such as dedicated=db:NoSchedule")
 	flags.IntVar(&o.zones, "zones", 0,
 		"spread simulated nodes over so many zones, topology.kubernetes.io/zone=zone-1 and so on")
+	flags.StringVar(&o.serviceIPs, "service-cluster-ip-range", servicerange.DefaultAddresses,
+		"where the cluster IPs of Services come from; two ranges with a comma between them for IPv4 and IPv6")
+	flags.StringVar(&o.servicePorts, "service-node-port-range", servicerange.DefaultPorts,
+		"where the node ports of Services come from")
 	flags.StringSliceVar(&o.etcdEndpoints, "etcd-endpoints", nil,
 		"URLs of an external etcd cluster to use instead of the embedded one")
 	o.etcdTLS.add(flags)
@@ -134,6 +141,9 @@ func (o *upOptions) config(stderr io.Writer) (monoplane.Config, error) {
 		EtcdEndpoints: o.etcdEndpoints,
 		EtcdTLS:       etcdTLS,
 		UnsafeNoFsync: o.unsafeNoFsync,
+
+		ServiceClusterIPRange: o.serviceIPs,
+		ServiceNodePortRange:  o.servicePorts,
 
 		ConfirmOriginalDead: o.originalDead,
 

@@ -10,6 +10,7 @@ import (
 	"monoplane.dev/apiserver/registry"
 	"monoplane.dev/apiserver/tokens"
 	"monoplane.dev/object"
+	"monoplane.dev/rules/servicerange"
 
 	nodev1 "monoplane.dev/api/node/v1"
 	schedulingv1 "monoplane.dev/api/scheduling/v1"
@@ -35,6 +36,8 @@ type Config struct {
 	Tokens *tokens.Authority
 	// Bearers tells whose a bearer token is; nil knows none.
 	Bearers *authn.Bearers
+	// Services is where the addresses and node ports of Services come from.
+	Services servicerange.Ranges
 	// Namespaced are the kinds that are stored in namespaces. Package kinds fills it in.
 	Namespaced []*object.Kind
 }
