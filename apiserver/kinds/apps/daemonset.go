@@ -21,9 +21,6 @@ import (
 	metav1 "monoplane.dev/api/meta/v1"
 )
 
-// onDelete is the way in which a DaemonSet leaves it to others to delete pods of an older template.
-const onDelete = "OnDelete"
-
 // templateGeneration is the annotation in which the server counts the templates of a DaemonSet. In Kubernetes' first
 // versions it was a field, and clients still look at it.
 const templateGeneration = "deprecated.daemonset.template.generation"

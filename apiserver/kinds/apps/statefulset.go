@@ -26,7 +26,6 @@ import (
 const (
 	orderedReady = "OrderedReady"
 	parallel     = "Parallel"
-	onDelete     = "OnDelete"
 	retain       = "Retain"
 	remove       = "Delete"
 )
