@@ -19,6 +19,7 @@ import (
 	"monoplane.dev/controllers/replicaset"
 	"monoplane.dev/controllers/rootca"
 	"monoplane.dev/controllers/serviceaccount"
+	"monoplane.dev/controllers/statefulset"
 	"monoplane.dev/controllers/tainteviction"
 	"monoplane.dev/rules/rights"
 )
@@ -35,6 +36,7 @@ func All() []controller.Declaration {
 		deployment.Declare(),
 		replicaset.Declare(),
 		replicaset.DeclareForReplicationControllers(),
+		statefulset.Declare(),
 		nodelifecycle.Declare(),
 		tainteviction.Declare(),
 		disruption.Declare(),

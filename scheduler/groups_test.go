@@ -64,8 +64,8 @@ func TestWorkloadsAreSpreadByDefault(t *testing.T) {
 		ofStateful := inSmallZone("db", &metav1.OwnerReference{ApiVersion: "apps/v1", Kind: "StatefulSet", Name: "db",
 			Uid: sts.GetMetadata().GetUid(), Controller: proto.Bool(true)})
 		if alone > 3 || of < 4 || ofStateful < 4 {
-			w.Errorf("the zone with one node has %d of 12 pods that belong to nothing, %d of 12 of a ReplicaSet, %d of 12 of a "+
-				"StatefulSet", alone, of, ofStateful)
+			w.Errorf("the zone with one node has %d of 12 pods that belong to nothing, %d of 12 of a ReplicaSet, %d of 12 "+
+				"of a StatefulSet", alone, of, ofStateful)
 		}
 	})
 }

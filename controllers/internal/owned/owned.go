@@ -105,6 +105,22 @@ func (c *Claim[T]) confirm(ctx context.Context) error {
 
 // refer writes the owners of an object; nil when it is gone.
 func (c *Claim[T]) refer(ctx context.Context, o T, owners []*metav1.OwnerReference) (*T, error) {
+	req, err := Patch(o, owners)
+	if err != nil {
+		return nil, err
+	}
+	out, err := c.Patch(ctx, req)
+	if apierrors.Is(err, apierrors.NotFound) {
+		return nil, nil //nolint:nilnil // what is gone belongs to nobody
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &out, nil
+}
+
+// Patch returns the request that gives an object, as it was judged, other owners.
+func Patch(o object.Object, owners []*metav1.OwnerReference) (*metav1.PatchRequest, error) {
 	m := o.GetMetadata()
 	type reference struct {
 		APIVersion         string `json:"apiVersion"`
@@ -124,16 +140,9 @@ func (c *Claim[T]) refer(ctx context.Context, o T, owners []*metav1.OwnerReferen
 	if err != nil {
 		return nil, err
 	}
-	out, err := c.Patch(ctx, &metav1.PatchRequest{
+	return &metav1.PatchRequest{
 		Namespace: m.GetNamespace(), Name: m.GetName(), Patch: patch, PatchType: "application/merge-patch+json",
-	})
-	if apierrors.Is(err, apierrors.NotFound) {
-		return nil, nil //nolint:nilnil // what is gone belongs to nobody
-	}
-	if err != nil {
-		return nil, err
-	}
-	return &out, nil
+	}, nil
 }
 
 // without returns the references but for those to an owner.

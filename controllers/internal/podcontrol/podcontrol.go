@@ -119,6 +119,14 @@ func (c *Control) Wrote(owner string, p *corev1.Pod) {
 	w.revision = max(w.revision, revision)
 }
 
+// Gone has Settle wait until the cache knows of the deletion of a pod that the caller deleted by itself.
+func (c *Control) Gone(owner string, p *corev1.Pod) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	w := c.of(owner)
+	w.gone = append(w.gone, ref{cache.KeyOf(p), p.GetMetadata().GetUid()})
+}
+
 // of returns the writes for an owner. The caller holds the lock.
 func (c *Control) of(owner string) *writes {
 	w := c.written[owner]
@@ -183,10 +191,7 @@ func (c *Control) Delete(ctx context.Context, owner object.Object, p *corev1.Pod
 		}
 		return fmt.Errorf("delete pod %s/%s: %w", m.GetNamespace(), m.GetName(), err)
 	}
-	c.mu.Lock()
-	w := c.of(owner.GetMetadata().GetUid())
-	w.gone = append(w.gone, ref{cache.KeyOf(p), uid})
-	c.mu.Unlock()
+	c.Gone(owner.GetMetadata().GetUid(), p)
 	if !gone {
 		c.events.Event(owner, record.Normal, "SuccessfulDelete", "Deleting", "Deleted pod: "+m.GetName())
 	}
