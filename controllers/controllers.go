@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"monoplane.dev/controllers/controller"
+	"monoplane.dev/controllers/daemonset"
 	"monoplane.dev/controllers/deployment"
 	"monoplane.dev/controllers/disruption"
 	"monoplane.dev/controllers/ephemeralvolume"
@@ -33,6 +34,7 @@ func All() []controller.Declaration {
 		persistentvolume.Declare(),
 		rootca.Declare(),
 		ephemeralvolume.Declare(),
+		daemonset.Declare(),
 		deployment.Declare(),
 		replicaset.Declare(),
 		replicaset.DeclareForReplicationControllers(),

@@ -187,8 +187,8 @@ func checkDaemonSet(f *validation.Faults, o *appsv1.DaemonSet, old *metav1.Objec
 	f.NotNegative(at.Child("revisionHistoryLimit"), int64(s.GetRevisionHistoryLimit()))
 }
 
-// checkUpdateOfDaemons checks how pods of a DaemonSet are replaced: either one may be missing for a while, or there may
-// be two of a node.
+// checkUpdateOfDaemons checks how pods of a DaemonSet are replaced: either one may be missing for a while, or there
+// may be two of a node.
 func checkUpdateOfDaemons(f *validation.Faults, at *validation.Path, s *appsv1.DaemonSetUpdateStrategy) {
 	switch s.GetType() {
 	case onDelete:

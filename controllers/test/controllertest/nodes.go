@@ -14,6 +14,7 @@ import (
 	"monoplane.dev/client/cache"
 	"monoplane.dev/codec/value"
 	"monoplane.dev/object"
+	"monoplane.dev/rules/phase"
 )
 
 // Server is the part of apitest.Server that Nodes needs.
@@ -32,6 +33,8 @@ type Nodes struct {
 	Names []string
 	// StartsIn and StopsIn say how long a pod takes; at once when nil.
 	StartsIn, StopsIn func(*corev1.Pod) time.Duration
+	// Place says to which node a pod is bound, "" for none; one after the other when nil.
+	Place func(*corev1.Pod) string
 	// Broken says that a pod never becomes ready; none when nil.
 	Broken func(*corev1.Pod) bool
 
@@ -100,7 +103,12 @@ func (n *Nodes) changed(ctx context.Context, p *corev1.Pod) {
 
 func (n *Nodes) bind(ctx context.Context, p *corev1.Pod) error {
 	m := p.GetMetadata()
-	node := n.Names[int(n.next.Add(1)-1)%len(n.Names)] //nolint:gosec // small
+	var node string
+	if n.Place == nil {
+		node = n.Names[int(n.next.Add(1)-1)%len(n.Names)] //nolint:gosec // small
+	} else if node = n.Place(p); node == "" {
+		return nil
+	}
 	_, err := n.Server.Scheduler().Pods.Bind(ctx, &corev1.BindPodRequest{
 		Namespace: m.GetNamespace(), Name: m.GetName(), Object: &corev1.Binding{
 			Metadata: &metav1.ObjectMeta{Uid: m.GetUid()}, Target: &corev1.ObjectReference{Kind: "Node", Name: node},
@@ -122,10 +130,12 @@ func (n *Nodes) run(ctx context.Context, p *corev1.Pod) error {
 	})
 }
 
-// End ends a pod as its agent does.
-func (n *Nodes) End(ctx context.Context, p *corev1.Pod, phase string) error {
+// End ends a pod as its agent does, once.
+func (n *Nodes) End(ctx context.Context, p *corev1.Pod, as string) error {
 	return n.write(ctx, p, func(s *corev1.PodStatus) {
-		s.Phase = phase
+		if !phase.Ends(s.GetPhase()) {
+			s.Phase = as
+		}
 		for _, c := range s.GetConditions() {
 			if c.GetType() == "Ready" {
 				c.Status = "False"
