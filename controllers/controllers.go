@@ -13,6 +13,7 @@ import (
 	"monoplane.dev/controllers/disruption"
 	"monoplane.dev/controllers/ephemeralvolume"
 	"monoplane.dev/controllers/garbagecollector"
+	"monoplane.dev/controllers/job"
 	"monoplane.dev/controllers/namespace"
 	"monoplane.dev/controllers/nodelifecycle"
 	"monoplane.dev/controllers/persistentvolume"
@@ -39,6 +40,7 @@ func All() []controller.Declaration {
 		replicaset.Declare(),
 		replicaset.DeclareForReplicationControllers(),
 		statefulset.Declare(),
+		job.Declare(),
 		nodelifecycle.Declare(),
 		tainteviction.Declare(),
 		disruption.Declare(),

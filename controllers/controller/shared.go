@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	appsv1 "monoplane.dev/api/apps/v1"
+	batchv1 "monoplane.dev/api/batch/v1"
 	corev1 "monoplane.dev/api/core/v1"
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/client"
@@ -36,7 +37,7 @@ const (
 // SharedRole is what the identity of the shared caches may do: nothing but read.
 func SharedRole() rights.Role {
 	return rights.Role{Name: "shared-caches", OnlyGrants: true, Grants: []rights.Grant{
-		{Verbs: "list watch", Resources: "pods nodes replicasets controllerrevisions persistentvolumeclaims"},
+		{Verbs: "list watch", Resources: "pods nodes replicasets controllerrevisions persistentvolumeclaims jobs"},
 	}}
 }
 
@@ -60,6 +61,7 @@ type Shared struct {
 	replicaSets *cache.Cache[*appsv1.ReplicaSet]
 	revisions   *cache.Cache[*appsv1.ControllerRevision]
 	claims      *cache.Cache[*corev1.PersistentVolumeClaim]
+	jobs        *cache.Cache[*batchv1.Job]
 }
 
 // asked is a cache that somebody asked for.
@@ -129,6 +131,17 @@ func (s *Shared) ControllerRevisions() *cache.Cache[*appsv1.ControllerRevision] 
 func (s *Shared) PersistentVolumeClaims() *cache.Cache[*corev1.PersistentVolumeClaim] {
 	return ask(s, &s.claims, cache.Config[*corev1.PersistentVolumeClaim]{
 		Source: cache.Watch(s.api.PersistentVolumeClaims.Watch),
+	})
+}
+
+// Jobs returns the cache of all Jobs, with the indexes ByController and ByNamespace.
+func (s *Shared) Jobs() *cache.Cache[*batchv1.Job] {
+	return ask(s, &s.jobs, cache.Config[*batchv1.Job]{
+		Source: cache.Watch(s.api.Jobs.Watch),
+		Indexes: map[string]func(*batchv1.Job) []string{
+			ByController: managerOf[*batchv1.Job],
+			ByNamespace:  namespaceOf[*batchv1.Job],
+		},
 	})
 }
 

@@ -59,6 +59,9 @@ func New[K comparable](cfg Config[K]) *Loop[K] {
 // Add has key reconciled soon.
 func (l *Loop[K]) Add(key K) { l.queue.Add(key) }
 
+// AddAfter has key reconciled after a while, or before when somebody else asks for it.
+func (l *Loop[K]) AddAfter(key K, d time.Duration) { l.queue.AddAfter(key, d) }
+
 // Run works until ctx ends, and returns ctx's error when all workers have stopped.
 func (l *Loop[K]) Run(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, l.queue.ShutDown)

@@ -15,6 +15,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"google.golang.org/protobuf/proto"
 
@@ -42,6 +43,8 @@ func IsManager(r *metav1.OwnerReference, kind *object.Kind) bool {
 type Claim[T object.Object] struct {
 	// Owner is the owner as its controller knows it.
 	Owner object.Object
+	// Finalizer is given to what is adopted, and taken from what is released; empty for none.
+	Finalizer string
 	// Selects says whether the owner's selector takes an object.
 	Selects func(T) bool
 	// Live reads the owner from the server.
@@ -65,7 +68,7 @@ func (c *Claim[T]) Take(ctx context.Context, objects []T) ([]T, error) {
 			if deleting {
 				continue
 			}
-			if _, err := c.refer(ctx, o, without(m.GetOwnerReferences(), own.GetUid())); err != nil {
+			if _, err := c.refer(ctx, o, without(m.GetOwnerReferences(), own.GetUid()), false); err != nil {
 				return nil, fmt.Errorf("release %s/%s: %w", m.GetNamespace(), m.GetName(), err)
 			}
 		case deleting, m.GetDeletionTimestamp() != nil, m.GetNamespace() != own.GetNamespace(), !c.Selects(o):
@@ -76,7 +79,8 @@ func (c *Claim[T]) Take(ctx context.Context, objects []T) ([]T, error) {
 				}
 				confirmed = true
 			}
-			adopted, err := c.refer(ctx, o, append(without(m.GetOwnerReferences(), own.GetUid()), Reference(c.Owner)))
+			owners := append(without(m.GetOwnerReferences(), own.GetUid()), Reference(c.Owner))
+			adopted, err := c.refer(ctx, o, owners, true)
 			if err != nil {
 				return nil, fmt.Errorf("adopt %s/%s: %w", m.GetNamespace(), m.GetName(), err)
 			}
@@ -103,9 +107,9 @@ func (c *Claim[T]) confirm(ctx context.Context) error {
 	return nil
 }
 
-// refer writes the owners of an object; nil when it is gone.
-func (c *Claim[T]) refer(ctx context.Context, o T, owners []*metav1.OwnerReference) (*T, error) {
-	req, err := Patch(o, owners)
+// refer writes the owners of an object, which is kept or let go; nil when it is gone.
+func (c *Claim[T]) refer(ctx context.Context, o T, owners []*metav1.OwnerReference, keep bool) (*T, error) {
+	req, err := write(o, owners, c.finalizers(o.GetMetadata().GetFinalizers(), keep))
 	if err != nil {
 		return nil, err
 	}
@@ -119,8 +123,30 @@ func (c *Claim[T]) refer(ctx context.Context, o T, owners []*metav1.OwnerReferen
 	return &out, nil
 }
 
+// finalizers returns what an object that is kept or let go is to have; nil when that is what it has.
+func (c *Claim[T]) finalizers(has []string, keep bool) []string {
+	if c.Finalizer == "" || slices.Contains(has, c.Finalizer) == keep {
+		return nil
+	}
+	if keep {
+		return append(slices.Clone(has), c.Finalizer)
+	}
+	rest := make([]string, 0, len(has))
+	for _, f := range has {
+		if f != c.Finalizer {
+			rest = append(rest, f)
+		}
+	}
+	return rest
+}
+
 // Patch returns the request that gives an object, as it was judged, other owners.
 func Patch(o object.Object, owners []*metav1.OwnerReference) (*metav1.PatchRequest, error) {
+	return write(o, owners, nil)
+}
+
+// write returns the request that gives an object other owners and, unless they are nil, other finalizers.
+func write(o object.Object, owners []*metav1.OwnerReference, finalizers []string) (*metav1.PatchRequest, error) {
 	m := o.GetMetadata()
 	type reference struct {
 		APIVersion         string `json:"apiVersion"`
@@ -134,9 +160,11 @@ func Patch(o object.Object, owners []*metav1.OwnerReference) (*metav1.PatchReque
 	for i, r := range owners {
 		list[i] = reference{r.GetApiVersion(), r.GetKind(), r.GetName(), r.GetUid(), r.Controller, r.BlockOwnerDeletion}
 	}
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
-		"uid": m.GetUid(), "resourceVersion": m.GetResourceVersion(), "ownerReferences": list,
-	}})
+	change := map[string]any{"uid": m.GetUid(), "resourceVersion": m.GetResourceVersion(), "ownerReferences": list}
+	if finalizers != nil {
+		change["finalizers"] = finalizers
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": change})
 	if err != nil {
 		return nil, err
 	}

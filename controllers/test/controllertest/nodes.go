@@ -37,6 +37,9 @@ type Nodes struct {
 	Place func(*corev1.Pod) string
 	// Broken says that a pod never becomes ready; none when nil.
 	Broken func(*corev1.Pod) bool
+	// Ends says how a running pod ends by itself, and how long it takes; an empty phase stands for never, and so does
+	// nil.
+	Ends func(*corev1.Pod) (phase string, after time.Duration)
 
 	next  atomic.Uint64
 	calls sync.WaitGroup
@@ -76,6 +79,13 @@ func (n *Nodes) changed(ctx context.Context, p *corev1.Pod) {
 		step, do = "bind", n.bind
 	case p.GetStatus().GetPhase() == "Pending":
 		step, do, delay = "run", n.run, n.StartsIn
+	case p.GetStatus().GetPhase() == "Running" && n.Ends != nil:
+		end, after := n.Ends(p)
+		if end == "" {
+			return
+		}
+		step, delay = "end", func(*corev1.Pod) time.Duration { return after }
+		do = func(ctx context.Context, p *corev1.Pod) error { return n.End(ctx, p, end) }
 	default:
 		return
 	}
