@@ -64,8 +64,9 @@ test-root: build act ## Run the tests that need root (cgroups, other users, full
 	cd test && go test -tags rootonly -timeout 15m -run Root ./e2e ./crash
 
 .PHONY: act
-act: # The process of the tests' scenarios of pods
-	@cd test && CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o $(BIN)/act ./lifecycle/act
+act: # The processes of the tests' scenarios of pods
+	@cd test && CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o $(BIN)/act ./lifecycle/act && \
+	  CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o $(BIN)/act-health ./lifecycle/act/health
 
 .PHONY: deps
 deps: ## Install the Debian packages that test-root needs

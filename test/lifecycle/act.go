@@ -26,6 +26,8 @@ type act struct {
 	says  string
 	// healthy from and until, since the start; until is 0 for no end.
 	from, until time.Duration
+	// users says that it marks how many there are.
+	users bool
 	// serves says that it listens at its port, from open until shut.
 	serves     bool
 	open, shut time.Duration
@@ -47,7 +49,7 @@ func parseAct(args []string) (act, error) {
 
 func (a *act) add(words []string) error {
 	usage := errors.New("run D, exit N, term D N, term ignore, stop SIGNAL, show WHAT, say TEXT, leave TEXT, eat, " +
-		"healthy D [D] or serve SERVED D D was expected")
+		"healthy D [D], serve SERVED D D [grpc NAME], users, terminal, input, first or peer NAME was expected")
 	if len(words) < 1 {
 		return usage
 	}
@@ -86,7 +88,10 @@ func (a *act) add(words []string) error {
 		// The runtime says with what it stops a container.
 	case what == "show" && len(words) == 2:
 		a.shows = append(a.shows, words[1])
-	case what == "eat" && len(words) == 1: // memory, which only processes have
+	case what == "users" && len(words) == 1:
+		a.users = true
+	case (what == "eat" || what == "terminal" || what == "input" || what == "first") && len(words) == 1,
+		what == "peer" && len(words) == 2: // what only processes have
 	case what == "healthy" && len(words) > 1:
 		a.from, a.until = times[0], times[1]
 	default:
@@ -96,8 +101,8 @@ func (a *act) add(words []string) error {
 }
 
 func (a *act) serve(words []string) error {
-	if len(words) != 4 || words[1] != "SERVED" {
-		return errors.New("serve SERVED D D was expected")
+	if byGRPC := len(words) == 6 && words[4] == "grpc"; len(words) != 4 && !byGRPC || words[1] != "SERVED" {
+		return errors.New("serve SERVED D D [grpc NAME] was expected")
 	}
 	var err, err2 error
 	a.serves = true
@@ -138,6 +143,9 @@ func (s *Scenario) Variables(container string) []string {
 	}
 	return out
 }
+
+// ShowsUsers reports whether a container marks how many users there are where it lives.
+func (s *Scenario) ShowsUsers(container string) bool { return s.acts[container].users }
 
 // Hook reads the command `act hook NAME [run 2s] [exit 1]`.
 func Hook(command []string) (name string, run time.Duration, code int32, err error) {

@@ -49,6 +49,14 @@ type Placeholders struct {
 	Served int
 }
 
+// SERVED stands in a gRPC probe, whose port must be a number, for the port at which a container serves. A file has the
+// word all the same.
+const (
+	wordOfSERVED   = "grpc: {port: SERVED"
+	portOfSERVED   = "grpc: {port: 65535"
+	numberOfSERVED = `"grpc":{"port":65535`
+)
+
 func (p Placeholders) fill(pod *corev1.Pod) (*corev1.Pod, error) {
 	text, err := json.Marshal(pod)
 	if err != nil {
@@ -56,7 +64,8 @@ func (p Placeholders) fill(pod *corev1.Pod) (*corev1.Pod, error) {
 	}
 	filled := strings.NewReplacer("PLACE/", p.Place+"/", "PLACE\"", p.Place+"\"", "SEEN/", p.Seen+"/",
 		"REGISTRY/", p.Registry+"/", "PRIVATE/", p.Private+"/", `"CLOSED"`, strconv.Itoa(p.Closed),
-		`"ENDLESS"`, strconv.Itoa(p.Endless), `"SERVED"`, strconv.Itoa(p.Served), "serve SERVED ",
+		`"ENDLESS"`, strconv.Itoa(p.Endless), `"SERVED"`, strconv.Itoa(p.Served), numberOfSERVED,
+		`"grpc":{"port":`+strconv.Itoa(p.Served), "serve SERVED ",
 		fmt.Sprintf("serve %d ", p.Served)).Replace(string(text))
 	out := &corev1.Pod{}
 	return out, json.Unmarshal([]byte(filled), out)
@@ -129,14 +138,14 @@ func (h *History) waited(container string) []string {
 	return slices.Compact(out)
 }
 
-// ended returns how a container has ended, each time as its reason and message.
+// ended returns how a container has ended, each time as its reason, exit code and message.
 func (h *History) ended(container string) []string {
 	var out []string
 	for _, p := range h.pods {
 		s := status(p, container)
 		for _, t := range []*corev1.ContainerStateTerminated{s.State.Terminated, s.LastTerminationState.Terminated} {
 			if t != nil {
-				out = append(out, t.Reason+" "+t.Message)
+				out = append(out, fmt.Sprint(t.Reason, " ", t.ExitCode, " ", t.Message))
 			}
 		}
 	}

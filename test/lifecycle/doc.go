@@ -29,6 +29,13 @@
 //
 //	serve SERVED 1s 9s  it listens at its port, one that is free there, from 1 s to 9 s after the start, and answers
 //	                  each request with 200; not on containerd, whose pods the node does not reach in the tests
+//	serve SERVED 1s 9s grpc db  it listens there from 1 s on, and says by gRPC's health service that db, the name of a
+//	                  service, is SERVING until 9 s and NOT_SERVING then
+//	users             it leaves the mark USERS=N: so many users there are where it lives
+//	terminal          it leaves the mark TERMINAL if it has one, as its input, output and controlling one; NO-TERMINAL
+//	input             it reads its standard input, and leaves the mark INPUT-END when that is at its end
+//	first             it leaves the mark FIRST if it is process 1 of those that it sees, NOT-FIRST if not
+//	peer NAME         it leaves the mark SEES-NAME once it sees the process of the pod's container NAME
 //	eat               it takes up to 256 MiB of memory as long as there is a file hungry beside its journal
 //
 // A probe or hook runs `act check` or `act hook NAME [run 2s] [exit 1]`, which leaves the marks NAME and NAME-END.
@@ -50,7 +57,7 @@
 //	gate TYPE STATUS               a condition of this type is written to the pod's status
 //	pass 2s                        time goes by
 //	config NAME KEY=VALUE...       a ConfigMap is made or replaced
-//	image CONTAINER [NAME]         kubectl set image; a good one without the name
+//	image CONTAINER [NAME]         kubectl set image, of an init container too; a good one without the name
 //	now WHAT                       the world changes; Changes says how
 //
 // Statements:
@@ -68,7 +75,7 @@
 //	events: Unhealthy Killing             events with these reasons were recorded
 //	event Failed: no such file            one with this reason, and the text in its message
 //	waited CONTAINER: REASON TEXT         it has waited for this reason, with the text in the message; likewise:
-//	ended CONTAINER: REASON TEXT
+//	ended CONTAINER: REASON TEXT          it has ended for this reason, with the text in its exit code and message
 //	apart: a.TERM b.TERM >= 1s            the time between two marks; a.TERM#2 is the second of them, pod.READY and
 //	                                      pod.GONE are when the API has said so
 //

@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"math"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -217,7 +219,7 @@ func (d *driver) Image(ctx context.Context, container, image string) error {
 			return err
 		}
 		p = p.Clone()
-		for _, c := range p.GetSpec().GetContainers() {
+		for _, c := range slices.Concat(p.GetSpec().GetInitContainers(), p.GetSpec().GetContainers()) {
 			if c.GetName() == container {
 				c.Image = cmp.Or(image, "act")
 			}
@@ -394,6 +396,9 @@ func (a *acting) CreateContainer(
 	if signal := req.GetConfig().GetStopSignal(); signal != runtimeapi.Signal_RUNTIME_DEFAULT {
 		a.stops[name] = strings.TrimPrefix(signal.String(), "SIG")
 	}
+	if a.scenario.ShowsUsers(name) {
+		a.shown[name] = append(a.shown[name], fmt.Sprint("USERS=", usersOf(req.GetConfig())))
+	}
 	for _, variable := range a.scenario.Variables(name) {
 		for _, e := range req.GetConfig().GetEnvs() {
 			if e.GetKey() == variable {
@@ -402,6 +407,19 @@ func (a *acting) CreateContainer(
 		}
 	}
 	return out, err
+}
+
+// usersOf returns how many users a container has, as its process would find it.
+func usersOf(config *runtimeapi.ContainerConfig) uint32 {
+	own := config.GetLinux().GetSecurityContext().GetNamespaceOptions().GetUsernsOptions()
+	if own == nil || own.GetMode() != runtimeapi.NamespaceMode_POD {
+		return math.MaxUint32
+	}
+	var n uint32
+	for _, m := range own.GetUids() {
+		n += m.GetLength()
+	}
+	return n
 }
 
 // StartContainer implements runtimeapi.RuntimeServiceServer.
@@ -420,7 +438,7 @@ func (a *acting) ExecSync(ctx context.Context, req *runtimeapi.ExecSyncRequest) 
 	name, age := a.names[req.GetContainerId()], time.Since(a.started[req.GetContainerId()])
 	a.mu.Unlock()
 	what := strings.Join(req.GetCmd(), " ")
-	if has, listens := a.scenario.Serves(name, age); has && (what == "tcpSocket" || what == "httpGet") {
+	if has, listens := a.scenario.Serves(name, age); has && (what == "tcpSocket" || what == "httpGet" || what == "grpc") {
 		if listens {
 			return &runtimeapi.ExecSyncResponse{}, nil
 		}

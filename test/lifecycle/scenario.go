@@ -87,6 +87,7 @@ func parse(name string, text []byte) (*Scenario, error) {
 			s.Title = strings.TrimSpace(s.Title + " " + strings.TrimPrefix(line, "# "))
 		}
 	}
+	manifest = bytes.ReplaceAll(manifest, []byte(wordOfSERVED), []byte(portOfSERVED))
 	if err := yaml.UnmarshalStrict(manifest, s.Pod); err != nil {
 		return nil, err
 	}

@@ -40,7 +40,7 @@ func live(name string, args []string) int {
 	termCode, termAfter := 143, time.Duration(0)
 	ignore := false
 	health, stop := "0 0", "TERM"
-	var shows, serves []string
+	var shows, serves, looks []string
 	for _, arg := range args {
 		switch words := strings.Fields(arg); words[0] {
 		case "run":
@@ -61,6 +61,8 @@ func live(name string, args []string) int {
 			leaveMessage(strings.Join(words[1:], " "))
 		case "eat":
 			eat()
+		case "users", "terminal", "input", "first", "peer":
+			looks = append(looks, arg)
 		case "serve":
 			serves = words[1:]
 		case "healthy":
@@ -78,7 +80,10 @@ func live(name string, args []string) int {
 	}
 	mark(name, "START")
 	if len(serves) > 0 {
-		go serve(":"+serves[0], duration(serves[1]), duration(serves[2]))
+		go serve(":"+serves[0], duration(serves[1]), duration(serves[2]), serves[3:])
+	}
+	for _, what := range looks {
+		look(name, strings.Fields(what))
 	}
 	for _, what := range shows {
 		show(name, what)
@@ -130,9 +135,9 @@ func leaveMessage(text string) {
 	_ = f.Close()
 }
 
-// serve listens at an address for a part of the life, and answers each request with 200. Who plays the scenario may
-// hold the port so that nobody else takes it: they share it.
-func serve(address string, open, shut time.Duration) {
+// serve listens at an address for a part of the life, and answers each request with 200, or with the health of a
+// service of gRPC. Who plays the scenario may hold the port so that nobody else takes it: they share it.
+func serve(address string, open, shut time.Duration, byGRPC []string) {
 	time.Sleep(open)
 	shared := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
 		var failed error
@@ -144,6 +149,10 @@ func serve(address string, open, shut time.Duration) {
 	l, err := shared.Listen(context.Background(), "tcp4", address)
 	if err != nil {
 		fail(err)
+	}
+	if len(byGRPC) > 0 {
+		serveHealth(l, byGRPC[1], shut-open)
+		return
 	}
 	time.AfterFunc(shut-open, func() { _ = l.Close() })
 	for {
