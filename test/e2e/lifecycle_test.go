@@ -171,7 +171,11 @@ func (p onePod) Events(ctx context.Context) ([]string, error) {
 
 // Patch implements lifecycle.Driver.
 func (p onePod) Patch(ctx context.Context, subresource string, patch []byte) error {
-	_, err := p.scenes.Patch(ctx, p.name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, subresource)
+	var of []string
+	if subresource != "" {
+		of = append(of, subresource)
+	}
+	_, err := p.scenes.Patch(ctx, p.name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, of...)
 	return err
 }
 

@@ -48,7 +48,7 @@ func parseAct(args []string) (act, error) {
 }
 
 func (a *act) add(words []string) error {
-	usage := errors.New("run D, exit N, term D N, term ignore, stop SIGNAL, show WHAT, say TEXT, leave TEXT, eat, " +
+	usage := errors.New("run D, exit N, term D N, term ignore, stop SIGNAL, show WHAT, follow PATH, say TEXT, leave TEXT, eat, " +
 		"healthy D [D], serve SERVED D D [grpc NAME], users, terminal, input, first or peer NAME was expected")
 	if len(words) < 1 {
 		return usage
@@ -91,7 +91,7 @@ func (a *act) add(words []string) error {
 	case what == "users" && len(words) == 1:
 		a.users = true
 	case (what == "eat" || what == "terminal" || what == "input" || what == "first") && len(words) == 1,
-		what == "peer" && len(words) == 2: // what only processes have
+		(what == "peer" || what == "follow") && len(words) == 2: // what only processes have
 	case what == "healthy" && len(words) > 1:
 		a.from, a.until = times[0], times[1]
 	default:

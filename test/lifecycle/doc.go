@@ -22,13 +22,15 @@
 //	stop USR1         it does on this signal what it would do on TERM, and leaves this mark; TERM just ends it
 //	show $NAME        it leaves the mark NAME=VALUE of a variable
 //	show PATH         it leaves a mark for each line of a file
+//	follow PATH       likewise, and again each time that the file has changed
 //	say TEXT          it prints this
 //	leave TEXT        it leaves this as its termination message
 //	healthy 1s 3s     `act check`, the command of an exec probe, succeeds from 1 s to 3 s after the start; to the end
 //	                  without the second time; all the time without the line
 //
 //	serve SERVED 1s 9s  it listens at its port, one that is free there, from 1 s to 9 s after the start, and answers
-//	                  each request with 200; not on containerd, whose pods the node does not reach in the tests
+//	                  each request with 200, one for /mark/WORD with the mark WORD besides; not on containerd, whose
+//	                  pods the node does not reach in the tests
 //	serve SERVED 1s 9s grpc db  it listens there from 1 s on, and says by gRPC's health service that db, the name of a
 //	                  service, is SERVING until 9 s and NOT_SERVING then
 //	users             it leaves the mark USERS=N: so many users there are where it lives
@@ -54,6 +56,7 @@
 //	debug NAME CONTAINER [WORDS,...]  kubectl debug: an ephemeral container joins the pod, with the image and program of
 //	                               another container, and does what the words say
 //	delete [SECONDS]               kubectl delete pod [--grace-period]
+//	label KEY=VALUE                kubectl label pod --overwrite
 //	gate TYPE STATUS               a condition of this type is written to the pod's status
 //	pass 2s                        time goes by
 //	config NAME KEY=VALUE...       a ConfigMap is made or replaced

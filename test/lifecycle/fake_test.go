@@ -178,6 +178,8 @@ func (d *driver) Delete(ctx context.Context, graceSeconds *int64) error {
 func (d *driver) Patch(ctx context.Context, subresource string, patch []byte) error {
 	write := d.client.Pods.PatchStatus
 	switch subresource {
+	case "":
+		write = d.client.Pods.Patch
 	case "resize":
 		write = d.client.Pods.PatchResize
 	case "ephemeralcontainers":

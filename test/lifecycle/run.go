@@ -15,7 +15,7 @@ type Driver interface {
 	Delete(ctx context.Context, graceSeconds *int64) error
 	// Events returns the pod's events so far, each as its reason and message.
 	Events(ctx context.Context) ([]string, error)
-	// Patch changes a subresource of the pod, such as its status, by a strategic merge patch.
+	// Patch changes the pod, or a subresource of it such as its status, by a strategic merge patch.
 	Patch(ctx context.Context, subresource string, patch []byte) error
 }
 
@@ -52,6 +52,9 @@ func (s *Scenario) step(ctx context.Context, d Driver, seen *History, words []st
 	case "gate":
 		return d.Patch(ctx, "status", fmt.Appendf(nil, `{"status":{"conditions":[{"type":%q,"status":%q}]}}`,
 			words[1], words[2]))
+	case "label":
+		key, value, _ := strings.Cut(words[1], "=")
+		return d.Patch(ctx, "", fmt.Appendf(nil, `{"metadata":{"labels":{%q:%q}}}`, key, value))
 	case "resize":
 		if len(words) < 3 {
 			return fmt.Errorf("resize CONTAINER RESOURCE=AMOUNT... was expected")

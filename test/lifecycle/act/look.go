@@ -44,6 +44,25 @@ func look(name string, words []string) {
 			}
 			mark(name, "SEES-"+words[1])
 		}()
+	case "follow":
+		go follow(name, words[1])
+	}
+}
+
+// follow marks the lines of a file, and does so again each time that it has changed.
+func follow(name, path string) {
+	for seen := []byte(nil); ; time.Sleep(20 * time.Millisecond) { // nothing tells of changes
+		text, err := os.ReadFile(path) //nolint:gosec // the scenario says which
+		if err != nil {
+			fail(err)
+		}
+		if bytes.Equal(text, seen) {
+			continue
+		}
+		seen = text
+		for line := range bytes.Lines(text) {
+			mark(name, string(bytes.TrimSuffix(line, []byte{'\n'})))
+		}
 	}
 }
 

@@ -61,7 +61,7 @@ func live(name string, args []string) int {
 			leaveMessage(strings.Join(words[1:], " "))
 		case "eat":
 			eat()
-		case "users", "terminal", "input", "first", "peer":
+		case "users", "terminal", "input", "first", "peer", "follow":
 			looks = append(looks, arg)
 		case "serve":
 			serves = words[1:]
@@ -80,7 +80,7 @@ func live(name string, args []string) int {
 	}
 	mark(name, "START")
 	if len(serves) > 0 {
-		go serve(":"+serves[0], duration(serves[1]), duration(serves[2]), serves[3:])
+		go serve(name, ":"+serves[0], duration(serves[1]), duration(serves[2]), serves[3:])
 	}
 	for _, what := range looks {
 		look(name, strings.Fields(what))
@@ -137,7 +137,7 @@ func leaveMessage(text string) {
 
 // serve listens at an address for a part of the life, and answers each request with 200, or with the health of a
 // service of gRPC. Who plays the scenario may hold the port so that nobody else takes it: they share it.
-func serve(address string, open, shut time.Duration, byGRPC []string) {
+func serve(name, address string, open, shut time.Duration, byGRPC []string) {
 	time.Sleep(open)
 	shared := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
 		var failed error
@@ -160,19 +160,26 @@ func serve(address string, open, shut time.Duration, byGRPC []string) {
 		if err != nil {
 			return // it was closed
 		}
-		go answer(c)
+		go answer(c, name)
 	}
 }
 
-// answer answers the one request of a connection, if it brings one.
-func answer(c net.Conn) {
+// answer answers the one request of a connection, if it brings one. One for /mark/WORD leaves the mark WORD.
+func answer(c net.Conn, name string) {
 	defer func() { _ = c.Close() }()
+	first := ""
 	for r := bufio.NewReader(c); ; {
 		line, err := r.ReadString('\n')
 		if err != nil {
 			return
 		}
+		if first == "" {
+			first = line
+		}
 		if strings.TrimSpace(line) == "" {
+			if word, is := strings.CutPrefix(strings.Fields(first + " / /")[1], "/mark/"); is {
+				mark(name, word)
+			}
 			_, _ = c.Write([]byte("HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"))
 			return
 		}
