@@ -174,7 +174,8 @@ func (a *allotment) addresses() error {
 		}
 		from = 1
 	}
-	if !addressed(next) || len(next.ClusterIPs) > 0 && next.ClusterIPs[0] == None || keepsPreference(next, live) {
+	none := len(next.ClusterIPs) > 0 && next.ClusterIPs[0] == None
+	if !addressed(next) || from == 0 && none || keepsPreference(next, live) {
 		return nil
 	}
 	for len(next.ClusterIPs) < len(next.IpFamilies) {
