@@ -21,6 +21,7 @@ require (
 )
 
 require (
+	github.com/container-storage-interface/spec v1.12.0 // indirect
 	k8s.io/endpointslice v0.36.3 // indirect
 	k8s.io/kube-controller-manager v0.0.0 // indirect
 )
