@@ -17,6 +17,7 @@ import (
 	"monoplane.dev/controllers/namespace"
 	"monoplane.dev/controllers/nodelifecycle"
 	"monoplane.dev/controllers/persistentvolume"
+	"monoplane.dev/controllers/podautoscaler"
 	"monoplane.dev/controllers/podgc"
 	"monoplane.dev/controllers/replicaset"
 	"monoplane.dev/controllers/rootca"
@@ -44,6 +45,7 @@ func All() []controller.Declaration {
 		nodelifecycle.Declare(),
 		tainteviction.Declare(),
 		disruption.Declare(),
+		podautoscaler.Declare(),
 		garbagecollector.Declare(),
 	}
 }

@@ -138,7 +138,9 @@ func TestAutoscalersAreJudgedAlike(t *testing.T) {
 		keep(o.Metadata, before.Metadata)
 		if judged(t, what,
 			func() map[fault]bool { return theirFaults(horizontalpodautoscaler.Strategy.Validate(ctx, now)) },
-			func() map[fault]bool { return theirFaults(horizontalpodautoscaler.Strategy.ValidateUpdate(ctx, now, was)) },
+			func() map[fault]bool {
+				return theirFaults(horizontalpodautoscaler.Strategy.ValidateUpdate(ctx, now, was))
+			},
 			ourautoscaling.ValidateHorizontalPodAutoscaler(o),
 			ourautoscaling.ValidateHorizontalPodAutoscalerUpdate(o, before)) {
 			bad++

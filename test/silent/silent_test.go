@@ -54,6 +54,7 @@ var explained = map[string]string{
 	"ObjectReference.fieldPath":                            "of a volume's claimRef: for information, in Kubernetes too",
 	"VolumeResourceRequirements.limits":                    "not enforced, in Kubernetes too",
 	"StorageClass.allowVolumeExpansion":                    "the server lets claims ask for more, and warns that they do not get it",
+	"MetricTarget.type":                                    "which of the other fields is given says the same",
 	"PriorityClass.description":                            "for people",
 	"Quantity.string":                                      "package codec/value reads it for all",
 }

@@ -133,7 +133,7 @@ func (n *Nodes) run(ctx context.Context, p *corev1.Pod) error {
 		ready = "False"
 	}
 	return n.write(ctx, p, func(s *corev1.PodStatus) {
-		s.Phase = "Running"
+		s.Phase, s.StartTime = "Running", value.Time(time.Now())
 		s.Conditions = append(s.Conditions, &corev1.PodCondition{
 			Type: "Ready", Status: ready, LastTransitionTime: value.Time(time.Now()),
 		})
