@@ -45,8 +45,6 @@ var explained = map[string]string{
 	"Secret.stringData":                                    "the server makes it part of data",
 	"Secret.immutable":                                     "validation refuses changes",
 	"PodTemplate.template":                                 "for programs that make pods of it",
-	"ControllerRevision.data":                              "for the controller that wrote it",
-	"ControllerRevision.revision":                          "for the controller that wrote it",
 	"RuntimeClass.overhead":                                "the server gives it to pods",
 	"RuntimeClass.scheduling":                              "the server gives it to pods",
 	"ObjectReference.kind":                                 "of a volume's claimRef: only claims can be meant",
