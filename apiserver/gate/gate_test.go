@@ -165,6 +165,8 @@ func closed(c net.Conn) bool {
 const local, far = "127.0.0.1", "192.0.2.7"
 
 // Connections without credentials have their time, whatever they do with it.
+//
+// spec: SEC-2
 func TestTimes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, gate.Limits{})
@@ -199,6 +201,8 @@ func TestTimes(t *testing.T) {
 
 // Whoever does nothing makes room for those who come later, at once; others have had a little time first.
 // Authenticated clients stay, however many come.
+//
+// spec: SEC-2
 func TestRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, gate.Limits{MaxConnections: 100, MaxUnauthenticated: 4})
@@ -272,6 +276,8 @@ func TestFull(t *testing.T) {
 }
 
 // One address can take a part only; on loopback, which all local clients share, there is no such bound.
+//
+// spec: SEC-2
 func TestAddresses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		limits := gate.Limits{MaxConnections: 8, MaxUnauthenticated: 6, MaxPerAddress: 4, MaxUnauthenticatedPerAddress: 2}
@@ -309,6 +315,8 @@ func TestAddresses(t *testing.T) {
 }
 
 // What a client without credentials may send is bounded; the rest waits until it is authenticated.
+//
+// spec: SEC-2
 func TestBytes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, gate.Limits{Bytes: 32 << 10})
@@ -346,6 +354,8 @@ func TestBytes(t *testing.T) {
 }
 
 // Who is refused again and again is no client.
+//
+// spec: SEC-2
 func TestRefusals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, gate.Limits{})

@@ -315,6 +315,9 @@ func TestPanicInTheMiddleBreaksOff(t *testing.T) {
 	}
 }
 
+// Who has not shown who it is reads health and version, and nothing else.
+//
+// spec: SEC-2
 func TestAnonymous(t *testing.T) {
 	metrics := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("figures")) })
 	f := newFront(t, func(c *rest.Config) {

@@ -118,7 +118,7 @@ func (a *attacker) open(stream uint32, path string, fields int, more ...hpack.He
 
 // What anybody can make the server hold stays within a bound, whatever they send.
 //
-// spec: OBJ-15
+// spec: OBJ-15, SEC-2
 func TestUnauthenticatedMemory(t *testing.T) {
 	const bound = 150 << 20
 	c := newCluster(t)
@@ -263,7 +263,7 @@ func flood(ctx context.Context, wg *sync.WaitGroup, address string, connections 
 // Nobody without credentials can use up the file descriptors: the server goes on, with few of them, and its clients,
 // its store and its pods do too.
 //
-// spec: OBJ-15
+// spec: OBJ-15, SEC-2
 func TestDescriptors(t *testing.T) {
 	dir := shortDir(t)
 	limited := filepath.Join(t.TempDir(), "monoplane")

@@ -91,7 +91,7 @@ func TestGracePeriodsFromTheCommandLine(t *testing.T) {
 	})
 }
 
-// spec: DEL-4, DEL-9, CLI-1
+// spec: DEL-4, DEL-9, CLI-1, and FENCE-4 as far as it is about forced deletions
 func TestForce(t *testing.T) {
 	t.Parallel()
 	c := shared(t)
