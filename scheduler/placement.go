@@ -109,7 +109,11 @@ func (t *told) preemption(pod *framework.PodInfo) *schedulingv1.PlacementPreempt
 
 func nodeOf(n *framework.NodeExplanation) *schedulingv1.PlacementNode {
 	if n.Refused != nil {
-		return &schedulingv1.PlacementNode{Name: n.Name, RefusedBy: refusalOf(n.Refused)}
+		out := &schedulingv1.PlacementNode{Name: n.Name, RefusedBy: refusalOf(n.Refused)}
+		for _, s := range n.Also {
+			out.AlsoRefusedBy = append(out.AlsoRefusedBy, refusalOf(s))
+		}
+		return out
 	}
 	out := &schedulingv1.PlacementNode{
 		Name: n.Name, Fits: true, Total: &n.Total, Scores: make([]*schedulingv1.PlacementScore, len(n.Scores)),

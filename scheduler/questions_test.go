@@ -35,7 +35,7 @@ func TestExplain(t *testing.T) {
 	inWorld(t, scheduler.Config{}, func(w *world) {
 		w.addNode(newNode("n1", "cpu=2", "memory=1Gi", "pods=9"))
 		w.addNode(newNode("n2", "cpu=2", "memory=1Gi", "pods=9"))
-		tainted := newNode("n3")
+		tainted := newNode("n3", "cpu=500m", "memory=1Gi", "pods=9")
 		tainted.Spec.Taints = []*corev1.Taint{{Key: "k", Effect: "NoSchedule"}}
 		w.addNode(tainted)
 
@@ -48,6 +48,11 @@ func TestExplain(t *testing.T) {
 		if last.GetName() != "n3" || last.GetRefusedBy().GetPlugin() != "TaintToleration" ||
 			last.GetRefusedBy().GetResolvable() || last.Total != nil {
 			t.Errorf("the last node: %v", last)
+		}
+		// What is left to mend once the taint is gone.
+		if also := last.GetAlsoRefusedBy(); len(also) != 1 || also[0].GetPlugin() != "NodeResourcesFit" ||
+			len(also[0].GetReasons()) == 0 {
+			t.Errorf("the last node is also refused by %v", also)
 		}
 		sum := int64(0)
 		for _, s := range imagined.GetNodes()[0].GetScores() {

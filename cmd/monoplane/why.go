@@ -22,7 +22,7 @@ func newWhyCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "why POD | -f FILE",
 		Short: "Say why a pod is pending, or where it would go",
-		Long: `Asks the scheduler of a running cluster what it thinks of every node for a pod: which plugin refuses the
+		Long: `Asks the scheduler of a running cluster what it thinks of every node for a pod: which plugins refuse the
 node and why, or how its plugins rate it. The pod is one of the cluster, or one described in a file, which is
 not created.`,
 		Example: `  monoplane why web-1

@@ -24,7 +24,8 @@ func TestShowWhy(t *testing.T) {
 			{Name: "n1", Fits: true, Total: &total, Scores: []*schedulingv1.PlacementScore{
 				{Plugin: "A", Score: 99, Weight: 1}, {Plugin: "B", Score: 37, Weight: 2},
 			}},
-			{Name: "node-2", RefusedBy: &schedulingv1.PlacementRefusal{Plugin: "C", Reasons: []string{"too small", "too far"}}},
+			{Name: "node-2", RefusedBy: &schedulingv1.PlacementRefusal{Plugin: "C", Reasons: []string{"too small", "too far"}},
+				AlsoRefusedBy: []*schedulingv1.PlacementRefusal{{Plugin: "D", Reasons: []string{"too old"}}}},
 			{Name: "n3", RefusedBy: &schedulingv1.PlacementRefusal{Reasons: []string{"there is no such node"}}},
 		},
 	}}
@@ -34,7 +35,7 @@ Preemption: would remove from n2: ns/v
 
 NODE     FITS   SCORE   WHY
 n1       yes    173     A 99 + B 37 x 2
-node-2   no     -       C: too small, too far
+node-2   no     -       C: too small, too far; D: too old
 n3       no     -       there is no such node
 `
 	var out bytes.Buffer

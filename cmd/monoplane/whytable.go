@@ -60,7 +60,7 @@ func showWhy(w io.Writer, r *schedulingv1.PlacementReview) error {
 		if n.GetFits() {
 			fmt.Fprintf(t, "%s\tyes\t%d\t%s\n", n.GetName(), n.GetTotal(), scores(n.GetScores()))
 		} else {
-			fmt.Fprintf(t, "%s\tno\t-\t%s\n", n.GetName(), refusal(n.GetRefusedBy()))
+			fmt.Fprintf(t, "%s\tno\t-\t%s\n", n.GetName(), refusals(n))
 		}
 	}
 	if err := t.Flush(); err != nil {
@@ -96,6 +96,15 @@ func preemptionLine(p *schedulingv1.PlacementPreemption) string {
 	default:
 		return "Preemption: would remove from " + p.GetNodeName() + ": " + gone
 	}
+}
+
+// refusals words who refuses a node and why, whoever comes first to the decision first.
+func refusals(n *schedulingv1.PlacementNode) string {
+	texts := []string{refusal(n.GetRefusedBy())}
+	for _, r := range n.GetAlsoRefusedBy() {
+		texts = append(texts, refusal(r))
+	}
+	return strings.Join(texts, "; ")
 }
 
 // refusal words why a node does not fit.

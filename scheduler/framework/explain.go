@@ -19,6 +19,8 @@ type NodeExplanation struct {
 	Name string
 	// Refused says which plugin refuses the node and why; nil when the pod fits.
 	Refused *Status
+	// Also are the refusals of the other Filter plugins, in their order, which Schedule does not ask any more.
+	Also []*Status
 	// Scores are those of the Score plugins, in their order, for a node that fits. A plugin that has nothing to say about
 	// the pod has none. Total is their weighted sum.
 	Scores []PluginScore
@@ -73,6 +75,7 @@ func (p *Profile) Explain(pod *PodInfo, snapshot *Snapshot) (e Explanation, err 
 		case !refused.IsRejected():
 			return e, refused.Err()
 		default:
+			e.Nodes[i].Also = p.others(&state, pod, n, skip, refused)
 			d.Refused(refused)
 			if looked && refused.Code() == Unschedulable {
 				d.Curable = append(d.Curable, n)
@@ -90,6 +93,23 @@ func (p *Profile) Explain(pod *PodInfo, snapshot *Snapshot) (e Explanation, err 
 		}
 	})
 	return e, s.Err()
+}
+
+// others returns the refusals of a node by the plugins that have not refused it first. One that fails has no say: the
+// decision would not have come to it.
+func (p *Profile) others(state *CycleState, pod *PodInfo, n *NodeInfo, skip uint64, first *Status) (also []*Status) {
+	trial := state.trial
+	defer func() { trial.skip = skip }()
+	for i, f := range p.filters {
+		if skip&(1<<i) != 0 || f.Name() == first.Plugin() {
+			continue
+		}
+		trial.skip = skip | p.allFilters&^(1<<i)
+		if s := p.fits(state, pod, n, trial.skip); s.IsRejected() {
+			also = append(also, s)
+		}
+	}
+	return also
 }
 
 // explainRefusal asks the PostFilter plugins what they would do for a pod that fits nowhere.

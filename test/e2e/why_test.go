@@ -62,8 +62,10 @@ spec:
 			`TaintToleration$`,
 		`(?m)^NODE +FITS +SCORE +WHY$`,
 		`(?m)^\S+ +no +- +NodeResourcesFit: Insufficient cpu$`,
-		`(?m)^\S+ +no +- +NodeAffinity: node\(s\) didn't match Pod's node affinity/selector$`,
-		`(?m)^\S+ +no +- +TaintToleration: node\(s\) had untolerated taint\(s\)$`,
+		`(?m)^\S+ +no +- +NodeAffinity: node\(s\) didn't match Pod's node affinity/selector; ` +
+			`NodeResourcesFit: Insufficient cpu$`,
+		`(?m)^\S+ +no +- +TaintToleration: node\(s\) had untolerated taint\(s\); NodeAffinity: [^;]*; ` +
+			`NodeResourcesFit: Insufficient cpu$`,
 	} {
 		if !regexp.MustCompile(want).MatchString(rest) {
 			t.Errorf("no %s in\n%s", want, rest)

@@ -27,9 +27,10 @@ const Docs = "" +
 	"PlacementHold.message\tThe same in words.\n" +
 	"PlacementHold.reason\t\"SchedulingGated\" (a plugin keeps it out of the queue), \"Bound\", \"Binding\" (its node was picked), \"Terminating\", \"Ended\" or \"NoScheduler\" (no scheduler of that name is connected).\n" +
 	"PlacementNode\tPlacementNode is what the scheduler thinks of one node.\n" +
+	"PlacementNode.alsoRefusedBy\tThose of the other plugins that refuse the node, too: what is left once the first refusal is mended. They are found out for the answer alone.\n" +
 	"PlacementNode.fits\tWhether the pod fits.\n" +
 	"PlacementNode.name\tName of the node.\n" +
-	"PlacementNode.refusedBy\tThe first refusal, of a node that does not fit.\n" +
+	"PlacementNode.refusedBy\tThe first refusal, of a node that does not fit: the one that the decision goes by.\n" +
 	"PlacementNode.scores\tThe scores, of a node that fits. A plugin that has nothing to say about the pod has none.\n" +
 	"PlacementNode.total\tThe sum of the scores times their weights; only of a node that fits.\n" +
 	"PlacementPreemption\tPlacementPreemption is the removal of pods of lower priority to make room.\n" +

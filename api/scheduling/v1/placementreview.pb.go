@@ -556,8 +556,11 @@ type PlacementNode struct {
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// Whether the pod fits.
 	Fits bool `protobuf:"varint,2,opt,name=fits,proto3" json:"fits,omitempty"`
-	// The first refusal, of a node that does not fit.
+	// The first refusal, of a node that does not fit: the one that the decision goes by.
 	RefusedBy *PlacementRefusal `protobuf:"bytes,3,opt,name=refusedBy,proto3" json:"refusedBy,omitempty"`
+	// Those of the other plugins that refuse the node, too: what is left once the first refusal is mended. They are found
+	// out for the answer alone.
+	AlsoRefusedBy []*PlacementRefusal `protobuf:"bytes,6,rep,name=alsoRefusedBy,proto3" json:"alsoRefusedBy,omitempty"`
 	// The scores, of a node that fits. A plugin that has nothing to say about the pod has none.
 	Scores []*PlacementScore `protobuf:"bytes,4,rep,name=scores,proto3" json:"scores,omitempty"`
 	// The sum of the scores times their weights; only of a node that fits.
@@ -613,6 +616,13 @@ func (x *PlacementNode) GetFits() bool {
 func (x *PlacementNode) GetRefusedBy() *PlacementRefusal {
 	if x != nil {
 		return x.RefusedBy
+	}
+	return nil
+}
+
+func (x *PlacementNode) GetAlsoRefusedBy() []*PlacementRefusal {
+	if x != nil {
+		return x.AlsoRefusedBy
 	}
 	return nil
 }
@@ -741,11 +751,12 @@ const file_monoplane_scheduling_v1_placementreview_proto_rawDesc = "" +
 	"\x13PlacementPreemption\x12\x1a\n" +
 	"\bnodeName\x18\x01 \x01(\tR\bnodeName\x12\x18\n" +
 	"\avictims\x18\x02 \x03(\tR\avictims\x12\x1a\n" +
-	"\x05begun\x18\x03 \x01(\bB\x04\x90\x94#\x01R\x05begun\"\xec\x01\n" +
+	"\x05begun\x18\x03 \x01(\bB\x04\x90\x94#\x01R\x05begun\"\xbd\x02\n" +
 	"\rPlacementNode\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\x04fits\x18\x02 \x01(\bB\x04\x90\x94#\x01R\x04fits\x12G\n" +
-	"\trefusedBy\x18\x03 \x01(\v2).monoplane.scheduling.v1.PlacementRefusalR\trefusedBy\x12?\n" +
+	"\trefusedBy\x18\x03 \x01(\v2).monoplane.scheduling.v1.PlacementRefusalR\trefusedBy\x12O\n" +
+	"\ralsoRefusedBy\x18\x06 \x03(\v2).monoplane.scheduling.v1.PlacementRefusalR\ralsoRefusedBy\x12?\n" +
 	"\x06scores\x18\x04 \x03(\v2'.monoplane.scheduling.v1.PlacementScoreR\x06scores\x12\x19\n" +
 	"\x05total\x18\x05 \x01(\x03H\x00R\x05total\x88\x01\x01B\b\n" +
 	"\x06_total\"b\n" +
@@ -794,12 +805,13 @@ var file_monoplane_scheduling_v1_placementreview_proto_depIdxs = []int32{
 	11, // 9: monoplane.scheduling.v1.PlacementQueue.lastFailure:type_name -> monoplane.meta.v1.MicroTime
 	11, // 10: monoplane.scheduling.v1.PlacementQueue.nextTry:type_name -> monoplane.meta.v1.MicroTime
 	5,  // 11: monoplane.scheduling.v1.PlacementNode.refusedBy:type_name -> monoplane.scheduling.v1.PlacementRefusal
-	8,  // 12: monoplane.scheduling.v1.PlacementNode.scores:type_name -> monoplane.scheduling.v1.PlacementScore
-	13, // [13:13] is the sub-list for method output_type
-	13, // [13:13] is the sub-list for method input_type
-	13, // [13:13] is the sub-list for extension type_name
-	13, // [13:13] is the sub-list for extension extendee
-	0,  // [0:13] is the sub-list for field type_name
+	5,  // 12: monoplane.scheduling.v1.PlacementNode.alsoRefusedBy:type_name -> monoplane.scheduling.v1.PlacementRefusal
+	8,  // 13: monoplane.scheduling.v1.PlacementNode.scores:type_name -> monoplane.scheduling.v1.PlacementScore
+	14, // [14:14] is the sub-list for method output_type
+	14, // [14:14] is the sub-list for method input_type
+	14, // [14:14] is the sub-list for extension type_name
+	14, // [14:14] is the sub-list for extension extendee
+	0,  // [0:14] is the sub-list for field type_name
 }
 
 func init() { file_monoplane_scheduling_v1_placementreview_proto_init() }

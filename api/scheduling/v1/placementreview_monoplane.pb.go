@@ -1015,6 +1015,10 @@ func (x *PlacementNode) AppendJSON(b []byte) []byte {
 		b = append(b, "\"refusedBy\":"...)
 		b = append(x.RefusedBy.AppendJSON(b), ',')
 	}
+	if len(x.AlsoRefusedBy) > 0 {
+		b = append(b, "\"alsoRefusedBy\":"...)
+		b = append(json.AppendMessages(b, x.AlsoRefusedBy), ',')
+	}
 	if len(x.Scores) > 0 {
 		b = append(b, "\"scores\":"...)
 		b = append(json.AppendMessages(b, x.Scores), ',')
@@ -1050,11 +1054,14 @@ func (x *PlacementNode) DecodeJSON(d *json.Decoder) {
 				}
 				x.RefusedBy.DecodeJSON(d)
 			}
-		case "scores":
+		case "alsoRefusedBy":
 			d.Once(&seen, 3)
+			json.Messages(d, &x.AlsoRefusedBy)
+		case "scores":
+			d.Once(&seen, 4)
 			json.Messages(d, &x.Scores)
 		case "total":
-			d.Once(&seen, 4)
+			d.Once(&seen, 5)
 			d.OptionalInt64(&x.Total)
 		default:
 			d.Unknown()
@@ -1085,6 +1092,7 @@ func (x *PlacementNode) SetShallow(m proto.Message) bool {
 	x.Name = from.Name
 	x.Fits = from.Fits
 	x.RefusedBy = from.RefusedBy
+	x.AlsoRefusedBy = from.AlsoRefusedBy
 	x.Scores = from.Scores
 	x.Total = from.Total
 	x.unknownFields = from.unknownFields
@@ -1109,6 +1117,7 @@ func (x *PlacementNode) CloneTo(c *PlacementNode) {
 	c.Name = x.Name
 	c.Fits = x.Fits
 	c.RefusedBy = x.RefusedBy.Clone()
+	c.AlsoRefusedBy = clone.Messages(x.AlsoRefusedBy)
 	c.Scores = clone.Messages(x.Scores)
 	c.Total = clone.Pointer(x.Total)
 	c.unknownFields = clone.List(x.unknownFields)
@@ -1137,6 +1146,7 @@ func (x *PlacementNode) AppendProtobuf(e *wire.Encoder) {
 	if x.Total != nil {
 		e.Int(5, *x.Total)
 	}
+	wire.Messages(e, 6, x.AlsoRefusedBy)
 	e.Raw(x.unknownFields)
 }
 
