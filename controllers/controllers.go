@@ -11,6 +11,7 @@ import (
 	"monoplane.dev/controllers/daemonset"
 	"monoplane.dev/controllers/deployment"
 	"monoplane.dev/controllers/disruption"
+	"monoplane.dev/controllers/endpointslice"
 	"monoplane.dev/controllers/ephemeralvolume"
 	"monoplane.dev/controllers/garbagecollector"
 	"monoplane.dev/controllers/job"
@@ -47,6 +48,7 @@ func All() []controller.Declaration {
 		disruption.Declare(),
 		podautoscaler.Declare(),
 		garbagecollector.Declare(),
+		endpointslice.Declare(),
 	}
 }
 

@@ -12,11 +12,13 @@ import (
 	appsv1 "monoplane.dev/api/apps/v1"
 	batchv1 "monoplane.dev/api/batch/v1"
 	corev1 "monoplane.dev/api/core/v1"
+	discoveryv1 "monoplane.dev/api/discovery/v1"
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/client"
 	"monoplane.dev/client/cache"
 	"monoplane.dev/object"
 	"monoplane.dev/object/storage"
+	"monoplane.dev/rules/endpoint"
 	"monoplane.dev/rules/rights"
 )
 
@@ -32,12 +34,15 @@ const (
 	ByNode = "node"
 	// ByClaim finds pods by the persistent volume claims that they use, "NAMESPACE/NAME".
 	ByClaim = "claim"
+	// ByService finds slices by the service whose endpoints they hold, "NAMESPACE/NAME".
+	ByService = "service"
 )
 
 // SharedRole is what the identity of the shared caches may do: nothing but read.
 func SharedRole() rights.Role {
 	return rights.Role{Name: "shared-caches", OnlyGrants: true, Grants: []rights.Grant{
 		{Verbs: "list watch", Resources: "pods nodes replicasets controllerrevisions persistentvolumeclaims jobs"},
+		{Verbs: "list watch", Resources: "services endpoints endpointslices"},
 	}}
 }
 
@@ -62,6 +67,10 @@ type Shared struct {
 	revisions   *cache.Cache[*appsv1.ControllerRevision]
 	claims      *cache.Cache[*corev1.PersistentVolumeClaim]
 	jobs        *cache.Cache[*batchv1.Job]
+
+	services       *cache.Cache[*corev1.Service]
+	endpoints      *cache.Cache[*corev1.Endpoints]
+	endpointSlices *cache.Cache[*discoveryv1.EndpointSlice]
 }
 
 // asked is a cache that somebody asked for.
@@ -141,6 +150,36 @@ func (s *Shared) Jobs() *cache.Cache[*batchv1.Job] {
 		Indexes: map[string]func(*batchv1.Job) []string{
 			ByController: managerOf[*batchv1.Job],
 			ByNamespace:  namespaceOf[*batchv1.Job],
+		},
+	})
+}
+
+// Services returns the cache of all services, with the index ByNamespace.
+func (s *Shared) Services() *cache.Cache[*corev1.Service] {
+	return ask(s, &s.services, cache.Config[*corev1.Service]{
+		Source:  cache.Watch(s.api.Services.Watch),
+		Indexes: map[string]func(*corev1.Service) []string{ByNamespace: namespaceOf[*corev1.Service]},
+	})
+}
+
+// Endpoints returns the cache of all Endpoints.
+func (s *Shared) Endpoints() *cache.Cache[*corev1.Endpoints] {
+	return ask(s, &s.endpoints, cache.Config[*corev1.Endpoints]{Source: cache.Watch(s.api.Endpoints.Watch)})
+}
+
+// EndpointSlices returns the cache of all EndpointSlices, with the index ByService.
+func (s *Shared) EndpointSlices() *cache.Cache[*discoveryv1.EndpointSlice] {
+	return ask(s, &s.endpointSlices, cache.Config[*discoveryv1.EndpointSlice]{
+		Source: cache.Watch(s.api.EndpointSlices.Watch),
+		Indexes: map[string]func(*discoveryv1.EndpointSlice) []string{
+			ByService: func(s *discoveryv1.EndpointSlice) []string {
+				m := s.GetMetadata()
+				name := m.GetLabels()[endpoint.ServiceName]
+				if name == "" {
+					return nil
+				}
+				return []string{cache.Key{Namespace: m.GetNamespace(), Name: name}.String()}
+			},
 		},
 	})
 }

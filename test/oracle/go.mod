@@ -13,6 +13,7 @@ require (
 	k8s.io/client-go v0.36.3
 	k8s.io/component-helpers v0.36.3
 	k8s.io/cri-client v0.0.0
+	k8s.io/endpointslice v0.36.3
 	k8s.io/klog/v2 v2.140.0
 	k8s.io/kube-scheduler v0.36.3
 	k8s.io/kubernetes v1.36.3
@@ -26,6 +27,7 @@ require (
 	k8s.io/endpointslice v0.36.3 // indirect
 	k8s.io/kube-controller-manager v0.0.0 // indirect
 )
+require k8s.io/kube-controller-manager v0.0.0 // indirect
 
 require (
 	cel.dev/expr v0.25.3 // indirect
