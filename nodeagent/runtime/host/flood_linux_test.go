@@ -93,8 +93,9 @@ func TestLogFlood(t *testing.T) {
 	if err := <-followed; err != nil {
 		t.Fatal(err)
 	}
-	// The last line of the flood may be cut off by its size, and the line after it is empty or "the end".
-	if last != "the end" || torn > 3 || read == 0 {
+	// The last line of the flood may be cut off by its size, and the line after it is empty or "the end". Who follows too
+	// slowly is overtaken by the rotation, which tears a line each time.
+	if last != "the end" || torn > 3+rotations || read == 0 {
 		t.Errorf("%d bytes were followed, with %d lines that were not written; the last is %q", read, torn, last)
 	}
 	if grown := highWater(t, n.shimPID(sb)) - before; grown > most {
