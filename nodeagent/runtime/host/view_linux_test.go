@@ -394,14 +394,14 @@ func TestViewsAreRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	optional := script("optional", "test -s /etc/hosts && echo machine; hostname; echo $HOSTNAME",
-		mount(hosts, hostsPath))
+	optional := withSecurity(script("optional", "test -s /etc/hosts && echo machine; hostname; echo $HOSTNAME",
+		mount(hosts, hostsPath)), masked(), 0)
 	id := n.run(sb, optional)
 	if got, want := n.output(id), "machine\n"+machine+"\nrefused\n"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	if w := n.warnings(id); !strings.Contains(w, "not mounted") || !strings.Contains(w, hostsPath) ||
-		!strings.Contains(w, "max_user_namespaces") {
+		!strings.Contains(w, "all of /proc and /sys") || !strings.Contains(w, "max_user_namespaces") {
 		t.Errorf("warnings %s", w)
 	}
 	again := script("again", "true", mount(hosts, hostsPath))
