@@ -146,6 +146,7 @@ func TestMaxUnavailable(t *testing.T) {
 		w.wantsPods("0:1+ 1:2+ 2:2+ 3:2+ 4:2+")
 		w.remove("web-4")
 		w.remove("web-3")
+		synctest.Wait() // what the cache does not know yet does not count
 		w.change(rolling(0, 2))
 		w.wantsPods("0:1+ 1:2+ 2:2+ 3:2+- 4:2+-")
 		time.Sleep(time.Minute)

@@ -1,0 +1,166 @@
+package statefulset_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	appsv1 "monoplane.dev/api/apps/v1"
+	corev1 "monoplane.dev/api/core/v1"
+	metav1 "monoplane.dev/api/meta/v1"
+	"monoplane.dev/apiserver/test/apitest"
+	"monoplane.dev/controllers/test/controllertest"
+)
+
+// processes are those of members on nodes, as their agents know them: one runs from the moment on at which its pod may
+// be started, when it is bound, until its agent has said that it has seen its end.
+type processes struct {
+	t  *testing.T
+	mu sync.Mutex
+	// running are the uids of pods by their names.
+	running map[string]map[string]bool
+	bound   int
+	// forced are deletions without a grace period by others than agents.
+	forced []string
+}
+
+// watch follows the requests of a server.
+func (r *processes) watch(server *apitest.Server) {
+	server.React(func(_ context.Context, method string, req any) error {
+		if method == appsv1.StatefulSets_UpdateStatus_FullMethodName {
+			// As on any machine, so that time passes while two controllers contradict each other, one of which is without
+			// its watch.
+			time.Sleep(10 * time.Millisecond)
+		}
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		switch method {
+		case corev1.Pods_Bind_FullMethodName:
+			b := req.(*corev1.BindPodRequest)
+			if r.running[b.GetName()] == nil {
+				r.running[b.GetName()] = map[string]bool{}
+			}
+			r.running[b.GetName()][b.GetObject().GetMetadata().GetUid()] = true
+			r.bound++
+			if len(r.running[b.GetName()]) > 1 {
+				r.t.Errorf("two pods of identity %s may run: %v", b.GetName(), r.running[b.GetName()])
+			}
+		case corev1.Pods_Delete_FullMethodName:
+			d := req.(*metav1.DeleteRequest)
+			uid := d.GetOptions().GetPreconditions().GetUid()
+			if d.GetOptions() == nil || d.GetOptions().GracePeriodSeconds == nil || d.GetOptions().GetGracePeriodSeconds() > 0 {
+				return nil
+			}
+			if uid == "" {
+				r.forced = append(r.forced, d.GetName())
+			}
+			delete(r.running[d.GetName()], uid) // the agent has seen the end, whatever becomes of the request
+		}
+		return nil
+	})
+}
+
+// Whatever happens to agents, controllers and the server, two pods of one identity may never run at a time, nobody
+// forces a deletion, and what is wanted is there in the end. spec: WORK-2, SAFE-1
+func TestRandomHistories(t *testing.T) {
+	for seed := range uint64(8) {
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			rng := rand.New(rand.NewPCG(seed, 7))
+			var mu sync.Mutex // of rng, which agents ask too
+			random := func(n int) int {
+				mu.Lock()
+				defer mu.Unlock()
+				return rng.IntN(n)
+			}
+			slow := func(most int) func(*corev1.Pod) time.Duration {
+				return func(*corev1.Pod) time.Duration {
+					if random(8) == 0 { // its agent is stopped, and goes on later
+						return time.Duration(random(600)) * time.Second
+					}
+					return time.Duration(random(most)) * time.Millisecond
+				}
+			}
+			nodes := &controllertest.Nodes{StartsIn: slow(3000), StopsIn: slow(5000)}
+			inWorld(t, nodes, func(w *world) {
+				run := &processes{t: t, running: map[string]map[string]bool{}}
+				run.watch(w.server)
+				lost := errors.New("the answer is lost")
+				w.server.After(func(_ context.Context, method string, _, _ any) error {
+					switch method {
+					case corev1.Pods_Create_FullMethodName, corev1.Pods_Delete_FullMethodName,
+						appsv1.ControllerRevisions_Create_FullMethodName, appsv1.StatefulSets_UpdateStatus_FullMethodName:
+						if random(12) == 0 {
+							return lost
+						}
+					}
+					return nil
+				})
+				change := []func(*appsv1.StatefulSetSpec){claims(random(2) == 0, false)}
+				if random(2) == 0 {
+					change = append(change, atOnce)
+				}
+				if random(2) == 0 {
+					change = append(change, rolling(0, int32(1+random(3)))) //nolint:gosec // small
+				}
+				w.create(3, change...)
+				others := []func(){} // further controllers, which know nothing of each other
+				version, size := 1, int32(3)
+				for range 60 {
+					switch random(9) {
+					case 0:
+						version = 1 + random(4)
+						w.image(fmt.Sprint("image:", version))
+					case 1:
+						size = int32(random(6)) //nolint:gosec // small
+						w.scale(size)
+					case 2:
+						w.server.Cut()
+					case 3:
+						w.server.Expire()
+					case 4:
+						w.stop()
+						w.stop = w.start()
+					case 5:
+						if len(others) < 2 {
+							others = append(others, w.start())
+						} else {
+							others[0]()
+							others = others[1:]
+						}
+					case 6:
+						name := fmt.Sprint("web-", random(5))
+						// It may be gone, or the answer lost.
+						_, _ = w.c.Pods.Delete(w.Context(), &metav1.DeleteRequest{Namespace: "ns", Name: name})
+					default:
+						time.Sleep(time.Duration(random(20000)) * time.Millisecond)
+					}
+				}
+				for _, stop := range others {
+					stop()
+				}
+				size = max(size, 1)
+				w.scale(size)
+				time.Sleep(3 * time.Hour)
+				synctest.Wait()
+				w.wants(fmt.Sprint(size, size, size, size, size))
+				l, err := w.c.Pods.List(w.Context(), &metav1.ListRequest{Namespace: "ns"})
+				w.must(err)
+				for _, p := range l.GetItems() {
+					if got := p.GetSpec().GetContainers()[0].GetImage(); got != fmt.Sprint("image:", version) {
+						w.Errorf("%s has %s, want version %d", p.GetMetadata().GetName(), got, version)
+					}
+				}
+				run.mu.Lock()
+				defer run.mu.Unlock()
+				if len(run.forced) > 0 || run.bound < 4 {
+					w.Errorf("forced %v; %d pods were bound", run.forced, run.bound)
+				}
+			})
+		})
+	}
+}
