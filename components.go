@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -12,6 +13,7 @@ import (
 	"monoplane.dev/apiserver/rest"
 	"monoplane.dev/client"
 	"monoplane.dev/controllers/controller"
+	"monoplane.dev/nodeagent/hostinfo"
 	"monoplane.dev/scheduler"
 )
 
@@ -43,6 +45,7 @@ func (c *Cluster) startComponents(ctx, running context.Context, p *parts) error 
 			Client: p.controller(d.Name), Shared: shared, Logger: c.cfg.Logger, Registerer: p.metrics, RootCA: rootCA,
 			Settings: controller.Settings{
 				TerminatedPodGCThreshold: c.cfg.TerminatedPodGCThreshold, NodeLifecycle: c.cfg.NodeLifecycle,
+				Server: c.server(),
 			},
 		})
 		if err := start(d.Name, part, err); err != nil {
@@ -69,6 +72,28 @@ func (c *Cluster) startComponents(ctx, running context.Context, p *parts) error 
 	c.watchMachine(running)
 	c.checks = append(c.checks, check("shutdown", c.shutdown), check("nodes", c.nodesReady))
 	return nil
+}
+
+// server says how the API is reached by programs in the cluster: where it listens, and where that is everywhere, by
+// the address of the machine.
+func (c *Cluster) server() controller.Server {
+	s := controller.Server{ClusterIP: c.cfg.services.Addresses[0].First(), Shared: len(c.cfg.EtcdEndpoints) > 0}
+	at, err := netip.ParseAddrPort(c.sockets.REST())
+	if err != nil {
+		return s
+	}
+	addr := at.Addr().Unmap().WithZone("")
+	if addr.IsUnspecified() {
+		for _, text := range hostinfo.Addresses() {
+			if addr, err = netip.ParseAddr(text); err == nil {
+				break
+			}
+		}
+	}
+	if addr.IsValid() && !addr.IsUnspecified() {
+		s.Address = netip.AddrPortFrom(addr, at.Port())
+	}
+	return s
 }
 
 // run runs f until running ends. Any other end of f ends the cluster.

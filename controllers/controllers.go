@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"monoplane.dev/controllers/apiendpoints"
 	"monoplane.dev/controllers/controller"
 	"monoplane.dev/controllers/daemonset"
 	"monoplane.dev/controllers/deployment"
@@ -49,6 +50,7 @@ func All() []controller.Declaration {
 		podautoscaler.Declare(),
 		garbagecollector.Declare(),
 		endpointslice.Declare(),
+		apiendpoints.Declare(),
 	}
 }
 

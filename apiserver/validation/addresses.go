@@ -30,13 +30,20 @@ func (f *Faults) CanonicalIP(p *Path, text string) {
 }
 
 // EndpointIP refuses an address that no endpoint can have: it means something else on each machine.
-func (f *Faults) EndpointIP(p *Path, text string) {
+func (f *Faults) EndpointIP(p *Path, text string) { f.endpointIP(p, text, false) }
+
+// ServerIP is EndpointIP for the endpoints of the API server, which may listen on the loopback alone: there the
+// programs of its own machine find it.
+func (f *Faults) ServerIP(p *Path, text string) { f.endpointIP(p, text, true) }
+
+func (f *Faults) endpointIP(p *Path, text string, loopback bool) {
 	ip := utilnet.ParseIPSloppy(text)
 	switch {
 	case ip == nil:
 		f.Invalid(p, text, "must be a valid IP address")
 	case ip.IsUnspecified():
 		f.Invalid(p, text, "may not be unspecified ("+Shorten(text)+")")
+	case ip.IsLoopback() && loopback:
 	case ip.IsLoopback():
 		f.Invalid(p, text, "may not be in the loopback range (127.0.0.0/8, ::1/128)")
 	case ip.IsLinkLocalUnicast():

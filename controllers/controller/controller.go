@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -59,6 +60,18 @@ type Settings struct {
 	TerminatedPodGCThreshold int
 	// NodeLifecycle is for the controller of lost nodes.
 	NodeLifecycle NodeLifecycle
+	// Server is the API server that the controllers run beside.
+	Server Server
+}
+
+// Server says how an API server is reached.
+type Server struct {
+	// Address is where it listens for programs in the cluster; not valid for one that nobody reaches over the network.
+	Address netip.AddrPort
+	// ClusterIP is the address of its Service.
+	ClusterIP netip.Addr
+	// Shared says that others may use the same etcd.
+	Shared bool
 }
 
 // NodeLifecycle says when nodes count as lost, and how fast their pods are evicted (spec: NODE-3). Zero values stand

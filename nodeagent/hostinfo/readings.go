@@ -15,6 +15,9 @@ type Room struct {
 	Device uint64
 }
 
+// Addresses returns the global unicast addresses of the interfaces that are up, IPv4 first.
+func Addresses() []string { return addresses() }
+
 // RoomOf returns what the file system has that dir is on; zero when it cannot be read.
 func RoomOf(dir string) Room { return roomOf(dir) }
 

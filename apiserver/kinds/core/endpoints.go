@@ -16,6 +16,7 @@ import (
 	"monoplane.dev/apiserver/registry"
 	"monoplane.dev/apiserver/validation"
 	"monoplane.dev/apiserver/warning"
+	"monoplane.dev/object/builtin"
 	"monoplane.dev/rules/semantic"
 
 	corev1 "monoplane.dev/api/core/v1"
@@ -73,23 +74,29 @@ func wrongEndpoints(e, old *corev1.Endpoints) []apierrors.Cause {
 	for f.Pass() {
 		f.CoreMeta(e.GetMetadata(), old.GetMetadata(), true, validation.NameIsSubdomain)
 		if !kept {
-			checkSubsets(f, f.Root("subsets"), e.GetSubsets())
+			judge := f.EndpointIP
+			if builtin.IsAPI(e.GetMetadata()) {
+				judge = f.ServerIP
+			}
+			checkSubsets(f, f.Root("subsets"), e.GetSubsets(), judge)
 		}
 	}
 	return f.Causes()
 }
 
-func checkSubsets(f *validation.Faults, p *validation.Path, subsets []*corev1.EndpointSubset) {
+func checkSubsets(
+	f *validation.Faults, p *validation.Path, subsets []*corev1.EndpointSubset, judge func(*validation.Path, string),
+) {
 	for i, s := range subsets {
 		at := p.Index(i)
 		if len(s.GetAddresses()) == 0 && len(s.GetNotReadyAddresses()) == 0 {
 			f.Required(at, "must specify `addresses` or `notReadyAddresses`")
 		}
 		for j, a := range s.GetAddresses() {
-			checkEndpointAddress(f, at.Child("addresses").Index(j), a)
+			checkEndpointAddress(f, at.Child("addresses").Index(j), a, judge)
 		}
 		for j, a := range s.GetNotReadyAddresses() {
-			checkEndpointAddress(f, at.Child("notReadyAddresses").Index(j), a)
+			checkEndpointAddress(f, at.Child("notReadyAddresses").Index(j), a, judge)
 		}
 		for j, port := range s.GetPorts() {
 			checkEndpointPort(f, at.Child("ports").Index(j), port, len(s.GetPorts()) > 1)
@@ -97,7 +104,9 @@ func checkSubsets(f *validation.Faults, p *validation.Path, subsets []*corev1.En
 	}
 }
 
-func checkEndpointAddress(f *validation.Faults, p *validation.Path, a *corev1.EndpointAddress) {
+func checkEndpointAddress(
+	f *validation.Faults, p *validation.Path, a *corev1.EndpointAddress, judge func(*validation.Path, string),
+) {
 	f.IP(p.Child("ip"), a.GetIp())
 	if a.GetHostname() != "" {
 		f.Label(p.Child("hostname"), a.GetHostname())
@@ -105,7 +114,7 @@ func checkEndpointAddress(f *validation.Faults, p *validation.Path, a *corev1.En
 	if a != nil && a.NodeName != nil {
 		f.Subdomain(p.Child("nodeName"), a.GetNodeName())
 	}
-	f.EndpointIP(p.Child("ip"), a.GetIp())
+	judge(p.Child("ip"), a.GetIp())
 }
 
 func checkEndpointPort(f *validation.Faults, p *validation.Path, port *corev1.EndpointPort, named bool) {

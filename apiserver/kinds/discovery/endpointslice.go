@@ -19,6 +19,7 @@ import (
 	"monoplane.dev/apiserver/registry"
 	"monoplane.dev/apiserver/validation"
 	"monoplane.dev/apiserver/warning"
+	"monoplane.dev/object/builtin"
 	"monoplane.dev/rules/semantic"
 
 	discoveryv1 "monoplane.dev/api/discovery/v1"
@@ -31,6 +32,9 @@ const (
 	ipv6 = "IPv6"
 	fqdn = "FQDN"
 )
+
+// serviceName is the label that says whose endpoints a slice has.
+const serviceName = "kubernetes.io/service-name"
 
 // What a slice can have at most.
 const (
@@ -149,6 +153,10 @@ func checkEndpoints(f *validation.Faults, p *validation.Path, s *discoveryv1.End
 	if tooMany(f, p, len(s.GetEndpoints()), maxEndpoints) {
 		return
 	}
+	judge := f.EndpointIP
+	if m := s.GetMetadata(); m.GetNamespace() == builtin.Default && m.GetLabels()[serviceName] == builtin.API {
+		judge = f.ServerIP
+	}
 	for i, e := range s.GetEndpoints() {
 		at := p.Index(i)
 		if e == nil {
@@ -160,7 +168,7 @@ func checkEndpoints(f *validation.Faults, p *validation.Path, s *discoveryv1.End
 		}
 		tooMany(f, addresses, len(e.GetAddresses()), maxAddresses)
 		for j, text := range e.GetAddresses() {
-			checkAddress(f, addresses, addresses.Index(j), s.GetAddressType(), text)
+			checkAddress(f, addresses, addresses.Index(j), s.GetAddressType(), text, judge)
 		}
 		if e.NodeName != nil {
 			f.Subdomain(at.Child("nodeName"), e.GetNodeName())
@@ -173,7 +181,9 @@ func checkEndpoints(f *validation.Faults, p *validation.Path, s *discoveryv1.End
 }
 
 // checkAddress checks an address of a type; one of another type is a fault of the list, as in Kubernetes.
-func checkAddress(f *validation.Faults, list, at *validation.Path, kind, text string) {
+func checkAddress(
+	f *validation.Faults, list, at *validation.Path, kind, text string, judge func(*validation.Path, string),
+) {
 	before := f.Count()
 	switch kind {
 	case ipv4:
@@ -183,7 +193,7 @@ func checkAddress(f *validation.Faults, list, at *validation.Path, kind, text st
 		if !utilnet.IsIPv4String(text) {
 			f.Invalid(list, text, "must be an IPv4 address")
 		}
-		f.EndpointIP(at, text)
+		judge(at, text)
 	case ipv6:
 		if f.CanonicalIP(at, text); f.Count() > before {
 			return
@@ -191,7 +201,7 @@ func checkAddress(f *validation.Faults, list, at *validation.Path, kind, text st
 		if !utilnet.IsIPv6String(text) {
 			f.Invalid(list, text, "must be an IPv6 address")
 		}
-		f.EndpointIP(at, text)
+		judge(at, text)
 	case fqdn:
 		for _, e := range utilvalidation.IsFullyQualifiedDomainName(nil, text) {
 			f.Add(at, e)

@@ -252,19 +252,7 @@ func checkExternalIP(f *validation.Faults, p *validation.Path, text string, know
 			return
 		}
 	}
-	ip := utilnet.ParseIPSloppy(text)
-	switch {
-	case ip == nil:
-		f.Invalid(p, text, "must be a valid IP address")
-	case ip.IsUnspecified():
-		f.Invalid(p, text, "may not be unspecified ("+text+")")
-	case ip.IsLoopback():
-		f.Invalid(p, text, "may not be in the loopback range (127.0.0.0/8, ::1/128)")
-	case ip.IsLinkLocalUnicast():
-		f.Invalid(p, text, "may not be in the link-local range (169.254.0.0/16, fe80::/10)")
-	case ip.IsLinkLocalMulticast():
-		f.Invalid(p, text, "may not be in the link-local multicast range (224.0.0.0/24, ff02::/10)")
-	}
+	f.EndpointIP(p, text)
 }
 
 // checkSources checks from where a load balancer accepts traffic, which a field or an annotation says.
