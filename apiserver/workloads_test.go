@@ -58,8 +58,12 @@ func TestDeploymentsAreFilledIn(t *testing.T) {
 	}
 	told := clone(changed)
 	told.Spec.Paused, told.Status = false, &appsv1.DeploymentStatus{Replicas: 3, ReadyReplicas: 1}
+	// So Kubernetes' own controller says which ReplicaSet is the newest. Labels stay as they are.
+	told.Metadata.Annotations = map[string]string{"deployment.kubernetes.io/revision": "1"}
+	told.Metadata.Labels = map[string]string{"a": "b"}
 	told = must(c.Deployments.UpdateStatus(ctx(t), &appsv1.UpdateDeploymentRequest{Object: told}))(t)
-	if !told.Spec.Paused || told.Status.ReadyReplicas != 1 || told.Metadata.Generation != 2 {
+	if !told.Spec.Paused || told.Status.ReadyReplicas != 1 || told.Metadata.Generation != 2 ||
+		told.Metadata.Annotations["deployment.kubernetes.io/revision"] != "1" || len(told.Metadata.Labels) > 0 {
 		t.Errorf("the status was updated to %v", told)
 	}
 	bad := clone(told)

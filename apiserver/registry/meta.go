@@ -91,13 +91,16 @@ func (r *Registry) place(m *metav1.ObjectMeta, namespace, name string) error {
 	return nil
 }
 
-// mergeMeta gives next, which came from a client, the metadata that clients cannot change, and reports
-// whether they may change the rest. Fields left empty mean "as it is"; different ones are for validation to
-// refuse.
-func mergeMeta(next, live object.Object, mayChange bool) {
+// mergeMeta gives next, which came from a client, the metadata that clients cannot change by rules. Fields left empty
+// mean "as it is"; different ones are for validation to refuse.
+func mergeMeta(next, live object.Object, rules *UpdateRules) {
 	l := meta(live)
-	if !mayChange {
-		next.SetMetadata(l.Shallow())
+	if !rules.Metadata {
+		m := l.Shallow()
+		if rules.Annotations && next.GetMetadata() != nil {
+			m.Annotations = next.GetMetadata().GetAnnotations()
+		}
+		next.SetMetadata(m)
 		return
 	}
 	m := meta(next)

@@ -88,6 +88,8 @@ type UpdateRules struct {
 	Apply func(asked, live object.Object) object.Object
 	// Metadata is true when labels, annotations, finalizers and owners may change, as in the object itself.
 	Metadata bool
+	// Annotations is true when annotations may change though Metadata is false.
+	Annotations bool
 	// Authorize refuses an update because of who asks, on the revision that will be compared. It may add guards,
 	// and change Next where only the server writes it.
 	Authorize func(ctx context.Context, u *Update) error

@@ -60,6 +60,8 @@ type TypedUpdateRules[T object.Object] struct {
 	Apply     func(asked, live T) T
 	Authorize func(ctx context.Context, u *Update, next, live T) error
 	Validate  func(next, live T) []apierrors.Cause
+	// Annotations lets a subresource change the annotations too.
+	Annotations bool
 }
 
 // Strategy returns t in terms of objects of any kind.
@@ -154,8 +156,8 @@ func (t Typed[T]) Strategy() *Strategy {
 
 func (t TypedUpdateRules[T]) resource(metadata bool) *UpdateRules {
 	r := &UpdateRules{
-		Metadata: metadata,
-		Apply:    func(asked, live object.Object) object.Object { return t.Apply(asked.(T), live.(T)) },
+		Metadata: metadata, Annotations: t.Annotations,
+		Apply: func(asked, live object.Object) object.Object { return t.Apply(asked.(T), live.(T)) },
 	}
 	if t.Authorize != nil {
 		r.Authorize = func(ctx context.Context, u *Update) error {

@@ -90,7 +90,7 @@ func (r *Registry) decide(
 		return nil, err
 	}
 	n := resource.Apply(r.stored(asked), live)
-	mergeMeta(n, live, resource.Metadata)
+	mergeMeta(n, live, resource)
 	u := &Update{Live: live, Next: n, StatesUID: c.states(meta(live).Uid)}
 	if resource.Authorize != nil {
 		if err := resource.Authorize(ctx, u); err != nil {

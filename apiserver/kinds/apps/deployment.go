@@ -37,7 +37,8 @@ func Deployment(define.Config) define.Definition {
 		Validate: ValidateDeployment,
 		Main:     registry.TypedUpdateRules[*appsv1.Deployment]{Validate: ValidateDeploymentUpdate},
 		Subresources: map[string]registry.TypedUpdateRules[*appsv1.Deployment]{
-			"status": {Validate: ValidateDeploymentStatus},
+			// Kubernetes' own controller writes the number of the newest ReplicaSet beside the status.
+			"status": {Validate: ValidateDeploymentStatus, Annotations: true},
 		},
 		Scale: &registry.Scale[*appsv1.Deployment]{
 			Replicas:    func(o *appsv1.Deployment) int32 { return o.GetSpec().GetReplicas() },
