@@ -614,7 +614,7 @@ func TestBadRuntimeDiesAndIsReplaced(t *testing.T) {
 // However long the runtime was away, the agent has everything in hand again within half a second of its coming back:
 // what runs is adopted as it is, what ended meanwhile is told, what was asked for meanwhile begins. The same goes for
 // an agent that began while it was away. spec: NODE-1, NODE-2, SAFE-1
-func TestBadRuntimeIsBackWithinASecond(t *testing.T) {
+func TestRuntimeIsBackWithinASecond(t *testing.T) {
 	const within = 500 * time.Millisecond // and package connect needs 300 ms to connect again
 	for _, away := range []time.Duration{2 * time.Minute, time.Hour} {
 		for _, begins := range []bool{false, true} {

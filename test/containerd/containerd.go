@@ -27,6 +27,9 @@ import (
 // PodRange is where pods have their addresses: a range for examples, which no machine of ours is in.
 const PodRange = "198.51.100.0/24"
 
+// OtherHandler is a second handler of the runtime, for runtime classes. The first is the default.
+const OtherHandler = "other"
+
 // configuration is what containerd 1.6 and later understand. Images are copied, not overlaid, so that any file
 // system will do, and the first program of a sandbox is an image that comes with the Daemon.
 const configuration = `version = 2
@@ -41,6 +44,8 @@ disabled_plugins = ["io.containerd.internal.v1.opt"]
   [plugins."io.containerd.grpc.v1.cri".containerd]
     snapshotter = "native"
   [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
+    runtime_type = "io.containerd.runc.v2"
+  [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.` + OtherHandler + `]
     runtime_type = "io.containerd.runc.v2"
   [plugins."io.containerd.grpc.v1.cri".cni]
     bin_dir = "/usr/lib/cni"

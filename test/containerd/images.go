@@ -19,6 +19,8 @@ const (
 	UserImage = "localhost/user:1"
 	// NobodyImage names a user whom it does not know.
 	NobodyImage = "localhost/nobody:1"
+	// SpareImage is one that no test runs.
+	SpareImage = "localhost/spare:1"
 )
 
 // applets are the programs in the images.
@@ -107,6 +109,7 @@ func writeImages(path string) error {
 	var list []manifest
 	for name, c := range map[string]imageConfig{
 		BoxImage:    {Cmd: []string{"sleep", "2147483647"}},
+		SpareImage:  {Cmd: []string{"sleep", "2147483645"}},
 		NobodyImage: {Cmd: []string{"sleep", "2147483647"}, User: "somebody"},
 		UserImage: {User: "1000:1000", WorkingDir: "/tmp", Cmd: []string{"sh", "-c",
 			"id; pwd; echo last words >/dev/termination-log; exit 5"}},

@@ -71,6 +71,14 @@ func TestRootContainerd(t *testing.T) {
 			{"the pod's limits", onContainerd.wholePod},
 			{"sidecar", onContainerd.sidecar},
 			{"sandbox", onContainerd.sandboxDies},
+			{"pull credentials", onContainerd.pullCredentials},
+			{"runtime class", onContainerd.runtimeClass},
+			{"profiles", onContainerd.profiles},
+			{"parts of the machine", onContainerd.machineParts},
+			{"rotation", onContainerd.rotation},
+			{"image collection", onContainerd.imageCollection},
+			{"stats", onContainerd.stats},
+			{"dead containers", onContainerd.deadContainers},
 		} {
 			t.Run(tc.name, func(t *testing.T) {
 				t.Parallel()
