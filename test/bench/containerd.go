@@ -17,7 +17,7 @@ import (
 	"monoplane.dev/test/containerd"
 )
 
-// aboveRaw is how many milliseconds a pod may take beyond what the runtime itself takes for it.
+// aboveRaw is how many milliseconds a pod may take beyond what the runtime itself takes for the same requests.
 const aboveRaw = 40
 
 // benchContainerd measures the way from create to Running on a containerd of its own, beside what that takes for the
@@ -52,6 +52,7 @@ func benchContainerd(ctx context.Context, e *env) (err error) {
 		return err
 	}
 	raw := &rawCRI{runtimeapi.NewRuntimeServiceClient(conn), dir}
+	defer removeGroups()
 	return errors.Join(besideRaw(ctx, e, p, raw, name), p.stop())
 }
 
@@ -69,19 +70,33 @@ func besideRaw(ctx context.Context, e *env, p *process, raw *rawCRI, name string
 	const warm = 2
 	var ours, theirs []float64
 	for i := range warm + e.size(40) {
-		of, took, err := raw.run(ctx, i)
-		if err != nil {
-			return err
+		var of string
+		var took, whole time.Duration
+		turns := []func() error{
+			func() (err error) {
+				of, took, err = raw.run(ctx, i)
+				return err
+			},
+			func() error {
+				begin := time.Now()
+				err := createReal(ctx, c, boxedPod(podName("box", i)))
+				if err == nil {
+					err = watch.until(i + 1)
+				}
+				whole = time.Since(begin)
+				return err
+			},
 		}
-		begin := time.Now()
-		if err := createReal(ctx, c, boxedPod(podName("box", i))); err != nil {
-			return err
+		if i%2 > 0 { // what the first leaves to do is not always the same one's
+			slices.Reverse(turns)
 		}
-		if err := watch.until(i + 1); err != nil {
-			return err
+		for _, turn := range turns {
+			if err := turn(); err != nil {
+				return err
+			}
 		}
 		if i >= warm {
-			ours, theirs = append(ours, time.Since(begin).Seconds()*1e3), append(theirs, took.Seconds()*1e3)
+			ours, theirs = append(ours, whole.Seconds()*1e3), append(theirs, took.Seconds()*1e3)
 		}
 		if err := errors.Join(raw.remove(ctx, of), removeAll(ctx, c)); err != nil {
 			return err
@@ -116,47 +131,85 @@ type rawCRI struct {
 	dir     string
 }
 
-// run runs a pod like boxedPod and returns its sandbox, and how long it took.
-func (r *rawCRI) run(ctx context.Context, i int) (id string, took time.Duration, err error) {
-	uid := fmt.Sprintf("raw-%d", i)
-	logs := filepath.Join(r.dir, "raw", uid)
-	message := filepath.Join(logs, "termination-log")
-	if err := errors.Join(os.MkdirAll(filepath.Join(logs, "main"), 0o700),
-		os.WriteFile(message, nil, 0o600)); err != nil {
-		return "", 0, err
-	}
+// requests returns what an agent sends for a pod like boxedPod, whose files are in a directory that exists. What takes
+// the runtime time is all there: the cgroup of the pod, the default seccomp profile of the sandbox, and the mounts.
+func (r *rawCRI) requests(uid, dir string) (*runtimeapi.PodSandboxConfig, *runtimeapi.ContainerConfig) {
 	like := boxedPod(uid).Spec.Containers[0]
 	var env []*runtimeapi.KeyValue
 	for _, v := range like.GetEnv() {
 		env = append(env, &runtimeapi.KeyValue{Key: v.GetName(), Value: []byte(v.GetValue())})
 	}
+	const least = 2 // a pod that requests nothing
 	pod := &runtimeapi.PodSandboxConfig{
 		Metadata:     &runtimeapi.PodSandboxMetadata{Name: uid, Uid: uid, Namespace: "default"},
 		Hostname:     uid,
-		LogDirectory: logs,
+		LogDirectory: dir,
 		DnsConfig:    &runtimeapi.DNSConfig{Servers: []string{"192.0.2.53"}},
-		Linux:        &runtimeapi.LinuxPodSandboxConfig{},
+		Linux: &runtimeapi.LinuxPodSandboxConfig{
+			CgroupParent: rawGroup(uid),
+			SecurityContext: &runtimeapi.LinuxSandboxSecurityContext{
+				Seccomp: &runtimeapi.SecurityProfile{ProfileType: runtimeapi.SecurityProfile_RuntimeDefault}},
+			Resources: &runtimeapi.LinuxContainerResources{CpuShares: least},
+		},
 	}
+	container := &runtimeapi.ContainerConfig{
+		Metadata: &runtimeapi.ContainerMetadata{Name: "main"}, Image: &runtimeapi.ImageSpec{Image: like.GetImage()},
+		Command: like.GetCommand(), Args: like.GetArgs(), Envs: env, LogPath: "main/0.log",
+		Mounts: []*runtimeapi.Mount{
+			{ContainerPath: "/var/run/secrets/kubernetes.io/serviceaccount", HostPath: filepath.Join(dir, "token"),
+				Readonly: true},
+			{ContainerPath: "/dev/termination-log", HostPath: filepath.Join(dir, "termination-log")},
+			{ContainerPath: "/etc/hosts", HostPath: filepath.Join(dir, "etc-hosts"), SelinuxRelabel: true},
+		},
+		Linux: &runtimeapi.LinuxContainerConfig{
+			Resources: &runtimeapi.LinuxContainerResources{CpuShares: least, OomScoreAdj: 1000},
+			SecurityContext: &runtimeapi.LinuxContainerSecurityContext{
+				Seccomp: &runtimeapi.SecurityProfile{ProfileType: runtimeapi.SecurityProfile_Unconfined}},
+		},
+	}
+	return pod, container
+}
+
+// rawGroups is the cgroup of all raw pods, rawGroup that of one, as deep as the agent's.
+const rawGroups = "/monoplane-bench"
+
+func rawGroup(uid string) string { return rawGroups + "/besteffort/" + uid }
+
+// run runs a pod like boxedPod and returns its sandbox, and how long it took.
+func (r *rawCRI) run(ctx context.Context, i int) (id string, took time.Duration, err error) {
+	uid := fmt.Sprintf("raw-%d", i)
+	dir := filepath.Join(r.dir, "raw", uid)
+	if err := errors.Join(os.MkdirAll(filepath.Join(dir, "main"), 0o700), os.Mkdir(filepath.Join(dir, "token"), 0o700),
+		os.WriteFile(filepath.Join(dir, "termination-log"), nil, 0o600),
+		os.WriteFile(filepath.Join(dir, "etc-hosts"), nil, 0o600)); err != nil {
+		return "", 0, err
+	}
+	pod, container := r.requests(uid, dir)
 	begin := time.Now()
 	sandbox, err := r.runtime.RunPodSandbox(ctx, &runtimeapi.RunPodSandboxRequest{Config: pod})
 	if err != nil {
 		return "", 0, err
 	}
 	id = sandbox.GetPodSandboxId()
-	container, err := r.runtime.CreateContainer(ctx, &runtimeapi.CreateContainerRequest{
-		PodSandboxId: id, SandboxConfig: pod,
-		Config: &runtimeapi.ContainerConfig{
-			Metadata: &runtimeapi.ContainerMetadata{Name: "main"}, Image: &runtimeapi.ImageSpec{Image: like.GetImage()},
-			Command: like.GetCommand(), Args: like.GetArgs(), Envs: env, LogPath: "main/0.log",
-			Mounts: []*runtimeapi.Mount{{ContainerPath: "/dev/termination-log", HostPath: message}},
-			Linux:  &runtimeapi.LinuxContainerConfig{},
-		},
-	})
+	made, err := r.runtime.CreateContainer(ctx, &runtimeapi.CreateContainerRequest{
+		PodSandboxId: id, SandboxConfig: pod, Config: container})
 	if err != nil {
 		return id, 0, err
 	}
-	_, err = r.runtime.StartContainer(ctx, &runtimeapi.StartContainerRequest{ContainerId: container.GetContainerId()})
+	_, err = r.runtime.StartContainer(ctx, &runtimeapi.StartContainerRequest{ContainerId: made.GetContainerId()})
 	return id, time.Since(begin), err
+}
+
+// removeGroups removes what run has made of cgroups, once its pods are gone.
+func removeGroups() {
+	for _, below := range []string{rawGroup("*"), filepath.Dir(rawGroup("*")), rawGroups} {
+		for _, mount := range []string{"", "/*"} { // the one hierarchy, or each of them
+			dirs, _ := filepath.Glob("/sys/fs/cgroup" + mount + below) // the patterns are well-formed
+			for _, dir := range dirs {
+				_ = os.Remove(dir) // one that is in use, or gone, stays as it is
+			}
+		}
+	}
 }
 
 // remove ends what run has started.
