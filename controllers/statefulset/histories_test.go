@@ -14,59 +14,74 @@ import (
 	corev1 "monoplane.dev/api/core/v1"
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/apiserver/test/apitest"
+	"monoplane.dev/client/cache"
 	"monoplane.dev/controllers/test/controllertest"
+	"monoplane.dev/rules/phase"
 )
 
-// processes are those of members on nodes, as their agents know them: one runs from the moment on at which its pod may
-// be started, when it is bound, until its agent has said that it has seen its end.
+// processes are those of members on nodes: one may run from the moment on at which its pod is bound until its agent has
+// seen its end, which it says before the object goes.
 type processes struct {
 	t  *testing.T
 	mu sync.Mutex
-	// running are the uids of pods by their names.
-	running map[string]map[string]bool
-	bound   int
+	// ended are the uids of pods whose agents have seen their end.
+	ended map[string]bool
+	// bound are the uids of pods that were bound.
+	bound map[string]bool
 	// forced are deletions without a grace period by others than agents.
 	forced []string
 }
 
-// watch follows the requests of a server.
-func (r *processes) watch(server *apitest.Server) {
+// watch follows the requests of a server, and its pods until ctx ends; wait then returns when it has.
+func (r *processes) watch(ctx context.Context, server *apitest.Server) (wait func()) {
 	server.React(func(_ context.Context, method string, req any) error {
-		if method == appsv1.StatefulSets_UpdateStatus_FullMethodName {
+		switch method {
+		case appsv1.StatefulSets_UpdateStatus_FullMethodName:
 			// As on any machine, so that time passes while two controllers contradict each other, one of which is without
 			// its watch.
 			time.Sleep(10 * time.Millisecond)
-		}
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		switch method {
-		case corev1.Pods_Bind_FullMethodName:
-			b := req.(*corev1.BindPodRequest)
-			if r.running[b.GetName()] == nil {
-				r.running[b.GetName()] = map[string]bool{}
-			}
-			r.running[b.GetName()][b.GetObject().GetMetadata().GetUid()] = true
-			r.bound++
-			if len(r.running[b.GetName()]) > 1 {
-				r.t.Errorf("two pods of identity %s may run: %v", b.GetName(), r.running[b.GetName()])
-			}
 		case corev1.Pods_Delete_FullMethodName:
 			d := req.(*metav1.DeleteRequest)
-			uid := d.GetOptions().GetPreconditions().GetUid()
 			if d.GetOptions() == nil || d.GetOptions().GracePeriodSeconds == nil || d.GetOptions().GetGracePeriodSeconds() > 0 {
 				return nil
 			}
-			if uid == "" {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			if uid := d.GetOptions().GetPreconditions().GetUid(); uid != "" {
+				r.ended[uid] = true
+			} else {
 				r.forced = append(r.forced, d.GetName())
 			}
-			delete(r.running[d.GetName()], uid) // the agent has seen the end, whatever becomes of the request
 		}
 		return nil
 	})
+	pods := cache.New(cache.Config[*corev1.Pod]{Source: cache.Watch(server.Admin().Pods.Watch)})
+	seen := func(p *corev1.Pod) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if p.GetSpec().GetNodeName() != "" {
+			r.bound[p.GetMetadata().GetUid()] = true
+		}
+	}
+	pods.AddHandler(cache.Handler[*corev1.Pod]{
+		OnAdd: seen, OnUpdate: func(_, p *corev1.Pod) { seen(p) },
+		OnDelete: func(p *corev1.Pod) {
+			seen(p)
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			if uid := p.GetMetadata().GetUid(); r.bound[uid] && !r.ended[uid] && !phase.Terminal(p) {
+				r.t.Errorf("pod %s with uid %s is gone, and may still run", p.GetMetadata().GetName(), uid)
+			}
+		},
+	})
+	var calls sync.WaitGroup
+	calls.Go(func() { _ = pods.Run(ctx) })
+	return calls.Wait
 }
 
-// Whatever happens to agents, controllers and the server, two pods of one identity may never run at a time, nobody
-// forces a deletion, and what is wanted is there in the end. spec: WORK-2, SAFE-1
+// Whatever happens to agents, controllers and the server, the name of a member is free for its successor only when its
+// own end was seen, so that no two of one identity may run at a time; nobody forces a deletion, and what is wanted is
+// there in the end. spec: WORK-2, SAFE-1
 func TestRandomHistories(t *testing.T) {
 	for seed := range uint64(8) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
@@ -87,8 +102,9 @@ func TestRandomHistories(t *testing.T) {
 			}
 			nodes := &controllertest.Nodes{StartsIn: slow(3000), StopsIn: slow(5000)}
 			inWorld(t, nodes, func(w *world) {
-				run := &processes{t: t, running: map[string]map[string]bool{}}
-				run.watch(w.server)
+				run := &processes{t: t, ended: map[string]bool{}, bound: map[string]bool{}}
+				ctx, cancel := context.WithCancel(w.Context())
+				wait := run.watch(ctx, w.server)
 				lost := errors.New("the answer is lost")
 				w.server.After(func(_ context.Context, method string, _, _ any) error {
 					switch method {
@@ -155,10 +171,10 @@ func TestRandomHistories(t *testing.T) {
 						w.Errorf("%s has %s, want version %d", p.GetMetadata().GetName(), got, version)
 					}
 				}
-				run.mu.Lock()
-				defer run.mu.Unlock()
-				if len(run.forced) > 0 || run.bound < 4 {
-					w.Errorf("forced %v; %d pods were bound", run.forced, run.bound)
+				cancel()
+				wait()
+				if len(run.forced) > 0 || len(run.bound) < 4 {
+					w.Errorf("forced %v; %d pods were bound", run.forced, len(run.bound))
 				}
 			})
 		})
