@@ -81,6 +81,10 @@ bench: build ## Print the speed table, each row beside its limit measured in the
 fuzz: ## Run every fuzz target for FUZZTIME (10m)
 	tools/fuzz $(FUZZTIME)
 
+.PHONY: histories
+histories: ## Give the same histories to the controllers and to Kubernetes' own, and compare (COUNT=5 SEED=random)
+	cd test/oracle && go test -count=1 -timeout=2h ./histories -args -count $${COUNT:-5} -seed $${SEED:-0}
+
 .PHONY: oracle
 oracle: ## Compare defaults, validation and the rules of pods with Kubernetes' own code (COUNT=2000 SEED=random)
 	cd test/oracle && go test -count=1 . -args -count $${COUNT:-2000} -seed $${SEED:-0}

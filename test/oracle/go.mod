@@ -24,10 +24,8 @@ require (
 
 require (
 	github.com/container-storage-interface/spec v1.12.0 // indirect
-	k8s.io/endpointslice v0.36.3 // indirect
 	k8s.io/kube-controller-manager v0.0.0 // indirect
 )
-require k8s.io/kube-controller-manager v0.0.0 // indirect
 
 require (
 	cel.dev/expr v0.25.3 // indirect
@@ -58,7 +56,7 @@ require (
 	github.com/fsnotify/fsnotify v1.9.0 // indirect
 	github.com/fxamacker/cbor/v2 v2.9.0 // indirect
 	github.com/go-jose/go-jose/v4 v4.1.8 // indirect
-	github.com/go-logr/logr v1.4.4 // indirect
+	github.com/go-logr/logr v1.4.4
 	github.com/go-logr/stdr v1.2.2 // indirect
 	github.com/go-openapi/jsonpointer v1.0.1 // indirect
 	github.com/go-openapi/jsonreference v1.0.2 // indirect

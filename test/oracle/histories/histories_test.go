@@ -81,6 +81,21 @@ var workloads = map[string]workload{
 		},
 		steps: []step{scaled},
 	},
+	"DaemonSet": {
+		resource: apps("daemonsets"), controllers: []string{"daemonset"},
+		owned: []schema.GroupVersionResource{revisions},
+		made: func(r *rand.Rand) map[string]any {
+			rolling := map[string]any{"maxUnavailable": portion(r)}
+			if r.IntN(2) == 0 {
+				rolling = map[string]any{"maxSurge": portion(r), "maxUnavailable": int64(0)}
+			}
+			return manifest("DaemonSet", map[string]any{
+				"revisionHistoryLimit": int64(r.IntN(3)), "minReadySeconds": int64(r.IntN(2)),
+				"updateStrategy": map[string]any{"type": "RollingUpdate", "rollingUpdate": rolling},
+			})
+		},
+		steps: []step{rolled, rolled},
+	},
 	"StatefulSet": {
 		resource: apps("statefulsets"), controllers: []string{"statefulset"}, named: true,
 		owned: []schema.GroupVersionResource{revisions},
@@ -161,7 +176,8 @@ func image(o map[string]any, path ...string) string {
 
 // counts are the fields of a status that both worlds must have alike.
 var counts = []string{"replicas", "readyReplicas", "availableReplicas", "updatedReplicas", "unavailableReplicas",
-	"currentReplicas", "fullyLabeledReplicas", "collisionCount", "numberReady", "desiredNumberScheduled"}
+	"currentReplicas", "fullyLabeledReplicas", "collisionCount", "currentNumberScheduled", "desiredNumberScheduled",
+	"numberMisscheduled", "numberReady", "numberAvailable", "numberUnavailable", "updatedNumberScheduled"}
 
 // describe says how a world stands, without what differs between any two: names, times and uids. quiet is false while
 // something is on its way.
@@ -181,18 +197,23 @@ func (w *world) describe(t *testing.T, k workload) (text string, quiet bool) {
 			for _, name := range counts {
 				fmt.Fprintf(&b, " %s=%d", name, number(o.Object, "status", name))
 			}
-			if list, _ := at(o.Object, "status", "conditions").([]any); len(list) > 0 {
-				for _, c := range list {
-					c, _ := c.(map[string]any)
-					fmt.Fprintf(&b, " %v=%v(%v)", c["type"], c["status"], c["reason"])
-				}
+			var conditions []string
+			list, _ := at(o.Object, "status", "conditions").([]any)
+			for _, c := range list {
+				c, _ := c.(map[string]any)
+				conditions = append(conditions, fmt.Sprintf(" %v=%v(%v)", c["type"], c["status"], c["reason"]))
 			}
+			slices.Sort(conditions)
+			b.WriteString(strings.Join(conditions, ""))
 			lines = append(lines, b.String())
 			if o.GetKind() == "ControllerRevision" {
 				continue
 			}
-			if number(o.Object, "status", "observedGeneration") != o.GetGeneration() ||
-				number(o.Object, "status", "replicas") != w.podsOf(t, o) {
+			there := number(o.Object, "status", "replicas")
+			if o.GetKind() == "DaemonSet" {
+				there = number(o.Object, "status", "currentNumberScheduled")
+			}
+			if number(o.Object, "status", "observedGeneration") != o.GetGeneration() || there != w.podsOf(t, o) {
 				quiet = false
 			}
 		}

@@ -11,20 +11,23 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"os"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
+	v1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/klog/v2"
 
-	v1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"monoplane.dev"
 	"monoplane.dev/test/oracle/upstream"
 )
@@ -45,6 +48,12 @@ var (
 
 func apps(resource string) schema.GroupVersionResource {
 	return schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: resource}
+}
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	klog.SetLogger(logr.Discard()) // Kubernetes' controllers say each time that a cache is behind their writes
+	os.Exit(m.Run())
 }
 
 func random(t *testing.T) *rand.Rand {
