@@ -40,7 +40,7 @@ func TestRootContainerdUnderKills(t *testing.T) {
 }
 
 // playDisturbed plays some scenarios, chosen at random, a few at a time, so that each meets several disturbances and
-// the machine has time for them. Disturb disturbs the runtime until its context ends, and has mended it when it returns.
+// the machine has time for them. Disturb disturbs the runtime until its context ends, and mends it before it returns.
 func (c *cluster) playDisturbed(
 	t *testing.T, count int, seed uint64, disturb func(ctx context.Context, moments *rand.Rand) error,
 ) {
