@@ -613,6 +613,47 @@ func TestPodsOfALostNode(t *testing.T) {
 	})
 }
 
+// A pod that is deleted while its node is lost says what its deletion waits for, once, and with no further event.
+//
+// spec: FENCE-1
+func TestDeletionWaitsForALostNode(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.nodes("", "a", "b")
+		w.pod("goes", "a", "Running")
+		w.control(controller.NodeLifecycle{})
+		w.silence("a")
+		time.Sleep(time.Minute)
+		says := func() string {
+			p, err := w.c.Pods.Get(w.Context(), &metav1.GetRequest{Namespace: "ns", Name: "goes"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, c := range p.GetStatus().GetConditions() {
+				if c.GetType() == "Ready" {
+					return c.GetReason() + " " + c.GetMessage()
+				}
+			}
+			return ""
+		}
+		if got := says(); !strings.HasPrefix(got, "NodeLost nothing is heard of node a") || strings.Contains(got, "waits") {
+			t.Errorf("before the deletion: %q", got)
+		}
+		writes := w.server.Calls(corev1.Pods_UpdateStatus_FullMethodName)
+		if _, err := w.c.Pods.Delete(w.Context(), &metav1.DeleteRequest{Namespace: "ns", Name: "goes"}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		if got := says(); !strings.Contains(got, "its deletion waits until the node is back") {
+			t.Errorf("after it: %q", got)
+		}
+		w.is("a", "Unknown", lost)
+		time.Sleep(time.Hour)
+		if n := w.server.Calls(corev1.Pods_UpdateStatus_FullMethodName) - writes; n != 1 {
+			t.Errorf("%d writes", n)
+		}
+	})
+}
+
 // pod makes a pod that is bound; with a phase its agent has said that it is ready.
 func (w *world) pod(name, node, phase string) {
 	w.Helper()

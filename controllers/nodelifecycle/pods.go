@@ -14,6 +14,7 @@ import (
 	"monoplane.dev/codec/value"
 	"monoplane.dev/controllers/controller"
 	"monoplane.dev/rules/phase"
+	"monoplane.dev/rules/taints"
 )
 
 // nodeLost is the reason of pods of which nobody knows what they do, because their node is lost (LIFE-7).
@@ -36,10 +37,26 @@ func (c *Controller) markPods(n *corev1.Node) {
 	}
 }
 
-// unmarked says whether the pod of a lost node does not show that yet.
+// unmarked says whether the pod of a lost node does not show that yet, or not that its deletion waits for the node.
 func unmarked(p *corev1.Pod) bool {
+	return !phase.Terminal(p) && (!lost(p) || podstatus.Condition(p.GetStatus(), ready).GetMessage() != message(p))
+}
+
+// lost says whether the pod shows already that its node is lost.
+func lost(p *corev1.Pod) bool {
 	r := podstatus.Condition(p.GetStatus(), ready)
-	return !phase.Terminal(p) && (r.GetStatus() != "False" || r.GetReason() != nodeLost)
+	return r.GetStatus() == "False" && r.GetReason() == nodeLost
+}
+
+// message says what is known of the pod of a lost node, and what its deletion waits for, since time alone removes
+// nothing (FENCE-1).
+func message(p *corev1.Pod) string {
+	m := fmt.Sprintf("nothing is heard of node %s, so that nobody knows how the pod is", p.GetSpec().GetNodeName())
+	if p.GetMetadata().GetDeletionTimestamp() == nil {
+		return m
+	}
+	return m + "; its deletion waits until the node is back, or somebody who knows that nothing runs there deletes the " +
+		"Node, or taints it " + taints.OutOfService
 }
 
 // markPod writes the condition of one pod, if its node is still lost. Its phase stays what it is: nobody knows it any
@@ -55,13 +72,13 @@ func (c *Controller) markPod(ctx context.Context, i podItem) (time.Duration, err
 	if err != nil {
 		return 0, fmt.Errorf("read pod %s of lost node %q: %w", i.key, i.node, err)
 	}
-	wrote := false
+	wrote, known := false, false
 	p, err = podstatus.Write(ctx, c.cfg.Client.Pods, "node-lifecycle", p,
 		func(now *corev1.Pod, s *corev1.PodStatus) bool {
-			if wrote = unmarked(now); wrote {
+			if wrote, known = unmarked(now), lost(now); wrote {
 				podstatus.SetCondition(s, &corev1.PodCondition{
 					Type: ready, Status: "False", Reason: nodeLost,
-					Message:            fmt.Sprintf("nothing is heard of node %s, so that nobody knows how the pod is", i.node),
+					Message:            message(now),
 					LastTransitionTime: value.Time(time.Now()), ObservedGeneration: now.GetMetadata().GetGeneration(),
 				})
 			}
@@ -73,7 +90,7 @@ func (c *Controller) markPod(ctx context.Context, i podItem) (time.Duration, err
 	if err != nil {
 		return 0, fmt.Errorf("mark pod %s of lost node %q: %w", i.key, i.node, err)
 	}
-	if wrote {
+	if wrote && !known {
 		c.events.Event(p, record.Warning, "NodeNotReady", "Monitoring", "Node is not ready")
 	}
 	return 0, nil

@@ -1,6 +1,7 @@
 package e2e_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -24,7 +25,7 @@ func (c *cluster) node(t *testing.T, action, name string) string {
 // A node whose agent is stopped is seen to be lost, as kubectl shows it: its pods are NodeLost, new ones go elsewhere,
 // and what does not tolerate that goes, once the agent is back to end it. The others go on.
 //
-// spec: NODE-3, NODE-5, LIFE-7, CLI-3
+// spec: NODE-3, NODE-5, LIFE-7, CLI-3, FENCE-1
 func TestLostNode(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, append([]string{"--runtime", "fake", "--nodes", "3", "--node-name", "n"}, quickly...)...)
@@ -55,6 +56,11 @@ func TestLostNode(t *testing.T) {
 		t.Errorf("the evicted pod: %v", gone)
 	}
 	k.until(t, "get events", `TaintManagerEviction +pod/brief`)
+	p.until(t, "brief", "what its deletion waits for", func(p *corev1.Pod) bool {
+		return slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
+			return c.Reason == "NodeLost" && strings.Contains(c.Message, "its deletion waits until the node is back")
+		})
+	})
 
 	if out := c.node(t, "start", "n-1"); !strings.Contains(out, "is back") {
 		t.Errorf("start: %s", out)
