@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,12 +21,16 @@ import (
 
 func newWhyCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "why POD | -f FILE",
-		Short: "Say why a pod is pending, or where it would go",
+		Use:   "why POD | KIND/NAME | -f FILE",
+		Short: "Say why a pod is pending, where it would go, or why a workload does not get on",
 		Long: `Asks the scheduler of a running cluster what it thinks of every node for a pod: which plugins refuse the
 node and why, or how its plugins rate it. The pod is one of the cluster, or one described in a file, which is
-not created.`,
+not created.
+
+Of a workload, such as deployment/web, it says what its status complains of, what was refused in its name, which
+budgets hold its pods, and its pods by what each of them waits for.`,
 		Example: `  monoplane why web-1
+  monoplane why deployment/web
   monoplane why -f pod.yaml -o yaml`,
 		Args: cobra.MaximumNArgs(1),
 	}
@@ -39,6 +44,16 @@ not created.`,
 		show, ok := whyOutputs[*output]
 		if !ok {
 			return fmt.Errorf("--output: %q is not one of table, json and yaml", *output)
+		}
+		if len(args) == 1 && *file == "" {
+			if kind, name, ok := workload(args[0]); ok {
+				report, err := admin.Progress(cmd.Context(), *dir, cmp.Or(*namespace, "default"), kind, name)
+				if err != nil {
+					return err
+				}
+				return showProgress(cmd.OutOrStdout(), *output, report)
+			}
+			args[0] = args[0][strings.LastIndex(args[0], "/")+1:]
 		}
 		spec, err := whyQuestion(args, *file, cmd.InOrStdin())
 		if err != nil {
@@ -57,6 +72,17 @@ not created.`,
 		return show(cmd.OutOrStdout(), review)
 	}
 	return cmd
+}
+
+// workload reads "deployment/web"; ok is false for the name of a pod, with its kind or without.
+func workload(arg string) (kind, name string, ok bool) {
+	kind, name, ok = strings.Cut(arg, "/")
+	switch strings.ToLower(kind) {
+	case "pod", "pods", "po":
+		return "", "", false
+	default:
+		return kind, name, ok
+	}
 }
 
 func askWhy(

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	schedulingv1 "monoplane.dev/api/scheduling/v1"
+	"monoplane.dev/client/progress"
 	"monoplane.dev/codec"
 	"monoplane.dev/codec/value"
 )
@@ -67,6 +68,25 @@ func showWhy(w io.Writer, r *schedulingv1.PlacementReview) error {
 		return err
 	}
 	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// showProgress prints a report on a workload.
+func showProgress(w io.Writer, output string, r *progress.Report) error {
+	out := []byte(r.String())
+	var err error
+	switch output {
+	case "json":
+		if out, err = json.MarshalIndent(r, "", "    "); err == nil {
+			out = append(out, '\n')
+		}
+	case "yaml":
+		out, err = yaml.Marshal(r)
+	}
+	if err != nil {
+		return err
+	}
+	_, err = w.Write(out)
 	return err
 }
 
