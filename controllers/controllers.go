@@ -12,7 +12,9 @@ import (
 	"monoplane.dev/controllers/daemonset"
 	"monoplane.dev/controllers/deployment"
 	"monoplane.dev/controllers/disruption"
+	"monoplane.dev/controllers/endpoints"
 	"monoplane.dev/controllers/endpointslice"
+	"monoplane.dev/controllers/endpointslicemirroring"
 	"monoplane.dev/controllers/ephemeralvolume"
 	"monoplane.dev/controllers/garbagecollector"
 	"monoplane.dev/controllers/job"
@@ -51,6 +53,8 @@ func All() []controller.Declaration {
 		garbagecollector.Declare(),
 		endpointslice.Declare(),
 		apiendpoints.Declare(),
+		endpoints.Declare(),
+		endpointslicemirroring.Declare(),
 	}
 }
 

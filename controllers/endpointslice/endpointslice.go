@@ -15,7 +15,6 @@ import (
 
 	corev1 "monoplane.dev/api/core/v1"
 	discoveryv1 "monoplane.dev/api/discovery/v1"
-	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/apierrors"
 	"monoplane.dev/client"
 	"monoplane.dev/client/cache"
@@ -23,7 +22,7 @@ import (
 	"monoplane.dev/controllers/controller"
 	wanted "monoplane.dev/controllers/endpointslice/slices"
 	"monoplane.dev/controllers/internal/loop"
-	"monoplane.dev/controllers/internal/podcontrol"
+	"monoplane.dev/controllers/internal/sliceset"
 	"monoplane.dev/controllers/internal/trigger"
 	"monoplane.dev/rules/endpoint"
 )
@@ -51,6 +50,7 @@ type Config struct {
 type Controller struct {
 	cfg    Config
 	events *record.Recorder
+	writer sliceset.Writer
 	synced atomic.Bool
 
 	services *cache.Cache[*corev1.Service]
@@ -83,6 +83,7 @@ func New(cfg Config) (*Controller, error) {
 		triggers: trigger.New(), told: map[cache.Key]string{},
 	}
 	c.events = record.New(record.Config{Events: cfg.Client.Events, Controller: manager, Logger: cfg.Logger})
+	c.writer = sliceset.Writer{Client: cfg.Client, Cache: c.slices, Manager: manager}
 	return c, nil
 }
 
@@ -269,46 +270,10 @@ func (c *Controller) existing(k cache.Key) []*discoveryv1.EndpointSlice {
 
 // carryOut does what a plan says, and waits until the cache has what was written.
 func (c *Controller) carryOut(ctx context.Context, k cache.Key, plan wanted.Plan, at time.Time) error {
-	api, revision := c.cfg.Client.EndpointSlices, ""
-	for _, s := range plan.Create {
+	for _, s := range slices.Concat(plan.Create, plan.Update) {
 		trigger.Annotate(s.GetMetadata(), at)
-		out, err := api.Create(ctx, &discoveryv1.CreateEndpointSliceRequest{
-			Namespace: k.Namespace, Object: s, FieldManager: manager,
-		})
-		if err != nil && podcontrol.NamespaceGoes(err) {
-			return nil // the namespace is about to go, and with it the service
-		}
-		if err != nil {
-			return fmt.Errorf("create a slice: %w", err)
-		}
-		revision = out.GetMetadata().GetResourceVersion()
 	}
-	for _, s := range plan.Update {
-		m := s.GetMetadata()
-		trigger.Annotate(m, at)
-		out, err := api.Update(ctx, &discoveryv1.UpdateEndpointSliceRequest{
-			Namespace: k.Namespace, Name: m.GetName(), Object: s, FieldManager: manager,
-		})
-		if err != nil {
-			return fmt.Errorf("update slice %s: %w", m.GetName(), err)
-		}
-		revision = out.GetMetadata().GetResourceVersion()
-	}
-	for _, s := range plan.Delete {
-		m := s.GetMetadata()
-		uid := m.GetUid()
-		_, err := api.Delete(ctx, &metav1.DeleteRequest{
-			Namespace: k.Namespace, Name: m.GetName(),
-			Options: &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{Uid: &uid}},
-		})
-		if err != nil && !apierrors.Is(err, apierrors.NotFound) && !apierrors.Is(err, apierrors.Conflict) {
-			return fmt.Errorf("delete slice %s: %w", m.GetName(), err)
-		}
-	}
-	if revision == "" {
-		return nil
-	}
-	return c.slices.WaitFor(ctx, revision)
+	return c.writer.Write(ctx, k.Namespace, plan.Create, plan.Update, plan.Delete)
 }
 
 // tell records what came of hints by topology, when it is something else than before.

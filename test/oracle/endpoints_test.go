@@ -2,23 +2,28 @@ package oracle
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	endpointsv1 "k8s.io/kubernetes/pkg/api/v1/endpoints"
 	"k8s.io/kubernetes/pkg/apis/core"
 	corevalidation "k8s.io/kubernetes/pkg/apis/core/validation"
 	"k8s.io/kubernetes/pkg/apis/discovery"
 	_ "k8s.io/kubernetes/pkg/apis/discovery/install"
+	discoveryvalidation "k8s.io/kubernetes/pkg/apis/discovery/validation"
 	"k8s.io/kubernetes/pkg/registry/core/endpoint"
-	"k8s.io/kubernetes/pkg/registry/discovery/endpointslice"
 
 	corev1 "monoplane.dev/api/core/v1"
 	od "monoplane.dev/api/discovery/v1"
 	ourcore "monoplane.dev/apiserver/kinds/core"
 	ourdiscovery "monoplane.dev/apiserver/kinds/discovery"
+	"monoplane.dev/controllers/endpoints/subsets"
 )
 
 // ips are addresses of all sorts.
@@ -106,11 +111,63 @@ func TestEndpointSlicesAreJudgedAlike(t *testing.T) {
 		}
 		ourdiscovery.DefaultEndpointSlice(s)
 		ourdiscovery.DefaultEndpointSlice(o)
-		if report(t, append(what, "create"), compare(theirFaults(endpointslice.Strategy.Validate(context.Background(), now)),
+		if report(t, append(what, "create"), compare(theirFaults(discoveryvalidation.ValidateEndpointSliceCreate(now)),
 			ourFaults(ourdiscovery.ValidateEndpointSlice(s)))) ||
-			report(t, append(what, "update"), onlyMeta(compare(theirFaults(endpointslice.Strategy.ValidateUpdate(
-				context.Background(), now, was)), ourFaults(ourdiscovery.ValidateEndpointSliceUpdate(s, o))))) {
+			report(t, append(what, "update"), onlyMeta(compare(theirFaults(
+				discoveryvalidation.ValidateEndpointSliceUpdate(now, was)), ourFaults(ourdiscovery.ValidateEndpointSliceUpdate(s, o))))) {
 			bad++
 		}
 	}
+}
+
+// Subsets are packed into the same ones. spec: WORK-4
+func TestSubsetsArePackedAlike(t *testing.T) {
+	r := random(t)
+	for range *count {
+		k := &v1.Endpoints{}
+		for range r.IntN(5) {
+			var s v1.EndpointSubset
+			for range r.IntN(4) {
+				a := v1.EndpointAddress{IP: pick(r, []string{"10.0.0.1", "10.0.0.2", "10.0.0.3"})}
+				if r.IntN(2) == 0 {
+					a.TargetRef = &v1.ObjectReference{UID: types.UID(pick(r, []string{"a", "b"}))}
+				}
+				if r.IntN(2) == 0 {
+					s.Addresses = append(s.Addresses, a)
+				} else {
+					s.NotReadyAddresses = append(s.NotReadyAddresses, a)
+				}
+			}
+			for range r.IntN(3) {
+				s.Ports = append(s.Ports, v1.EndpointPort{Name: pick(r, []string{"", "a"}), Port: int32(1 + r.IntN(2)),
+					Protocol: pick(r, []v1.Protocol{"TCP", "UDP"})})
+			}
+			k.Subsets = append(k.Subsets, s)
+		}
+		want := packed(convert(t, &v1.Endpoints{Subsets: endpointsv1.RepackSubsets(k.Subsets)}, &corev1.Endpoints{}).Subsets)
+		if got := packed(subsets.Repack(convert(t, k, &corev1.Endpoints{}).Subsets)); got != want {
+			t.Fatalf("Kubernetes:\n%s\nMonoplane:\n%s\nof %v", want, got, k.Subsets)
+		}
+	}
+}
+
+// packed is what subsets say, in an order of its own.
+func packed(all []*corev1.EndpointSubset) string {
+	var out []string
+	for _, s := range all {
+		var parts []string
+		for _, a := range s.GetAddresses() {
+			parts = append(parts, "ready "+a.GetIp()+" "+a.GetTargetRef().GetUid())
+		}
+		for _, a := range s.GetNotReadyAddresses() {
+			parts = append(parts, "not "+a.GetIp()+" "+a.GetTargetRef().GetUid())
+		}
+		for _, p := range s.GetPorts() {
+			parts = append(parts, fmt.Sprint("port ", p.GetName(), p.GetPort(), p.GetProtocol()))
+		}
+		slices.Sort(parts)
+		out = append(out, strings.Join(parts, ", "))
+	}
+	slices.Sort(out)
+	return strings.Join(out, "\n")
 }
