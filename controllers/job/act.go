@@ -19,6 +19,7 @@ import (
 	"monoplane.dev/object"
 	"monoplane.dev/rules/availability"
 	"monoplane.dev/rules/jobs"
+	"monoplane.dev/rules/labelselector"
 	"monoplane.dev/rules/phase"
 
 	batchv1 "monoplane.dev/api/batch/v1"
@@ -143,12 +144,46 @@ func (c *Controller) create(
 	case ctx.Err() != nil:
 		return made, 0, err
 	}
+	m.unsure = m.unsure || !refused(err)
 	pause := minPause
 	if m.refused != nil && m.refused.generation == generation {
 		pause = min(2*m.refused.pause, maxPause)
 	}
 	m.refused = &refusal{err: err, generation: generation, until: now.Add(pause), pause: pause}
 	return made, pause, err
+}
+
+// refused says whether an error is the server's word that nothing was made.
+func refused(err error) bool {
+	for _, k := range []apierrors.Reason{
+		apierrors.Invalid, apierrors.Forbidden, apierrors.NotFound, apierrors.BadRequest, apierrors.AlreadyExists,
+		apierrors.TooManyRequests,
+	} {
+		if apierrors.Is(err, k) {
+			return true
+		}
+	}
+	return false
+}
+
+// search has the cache wait for all pods of a Job, after some may have been made without an answer.
+func (c *Controller) search(ctx context.Context, job *batchv1.Job, m *memory) error {
+	if !m.unsure {
+		return nil
+	}
+	own := job.GetMetadata()
+	list, err := c.api.Pods.List(ctx, &metav1.ListRequest{
+		Namespace:     own.GetNamespace(),
+		LabelSelector: labelselector.OrNothing(job.GetSpec().GetSelector()).String(),
+	})
+	if err != nil {
+		return fmt.Errorf("look for pods that may have been made: %w", err)
+	}
+	for _, p := range list.GetItems() {
+		c.control.Wrote(own.GetUid(), p)
+	}
+	m.unsure = false
+	return nil
 }
 
 // templateOf returns what all pods of a Job are made of.
@@ -205,7 +240,8 @@ func (c *Controller) remove(
 		g.Go(func() error {
 			var err error
 			if w.Uncounted && plan.Tracked(p) {
-				err = c.release(ctx, job.GetMetadata().GetUid(), p)
+				// Of the revision that was judged: one that has ended meanwhile counts.
+				err = c.release(ctx, job.GetMetadata().GetUid(), p, p.GetMetadata().GetResourceVersion())
 			}
 			mu.Lock()
 			if w.Uncounted && err == nil {
@@ -236,7 +272,7 @@ func (c *Controller) releaseAll(ctx context.Context, job *batchv1.Job, m *memory
 	g.SetLimit(parallel)
 	for _, p := range pods {
 		g.Go(func() error {
-			err := c.release(ctx, job.GetMetadata().GetUid(), p)
+			err := c.release(ctx, job.GetMetadata().GetUid(), p, "")
 			mu.Lock()
 			defer mu.Unlock()
 			if err == nil {
@@ -251,9 +287,9 @@ func (c *Controller) releaseAll(ctx context.Context, job *batchv1.Job, m *memory
 	return failed
 }
 
-// release takes the finalizer from a pod. One that is gone has none.
-func (c *Controller) release(ctx context.Context, owner string, p *corev1.Pod) error {
-	out, err := c.take(ctx, p, "")
+// release takes the finalizer from a pod, of a revision unless that is empty. One that is gone has none.
+func (c *Controller) release(ctx context.Context, owner string, p *corev1.Pod, revision string) error {
+	out, err := c.take(ctx, p, revision)
 	switch {
 	case apierrors.Is(err, apierrors.NotFound):
 		return nil
@@ -285,10 +321,11 @@ func (c *Controller) take(ctx context.Context, p *corev1.Pod, revision string) (
 	return out, nil
 }
 
-// confirm asks the server for the pods that have ended and seem not to be counted, when the status of their Job was
-// written by somebody else: who did may have counted them and taken their finalizers, which our cache need not know.
-func (c *Controller) confirm(ctx context.Context, job *batchv1.Job, m *memory, pods []*corev1.Pod) error {
-	if m.written == job.GetMetadata().GetResourceVersion() {
+// confirm asks the server for the pods that have ended and seem not to be counted, when they are seen as they were
+// before somebody else wrote the Job: who did may have counted them and taken their finalizers. Seen is the revision
+// of the cache, or one before it.
+func (c *Controller) confirm(ctx context.Context, m *memory, pods []*corev1.Pod, seen string) error {
+	if revision(seen) >= m.foreign {
 		return nil
 	}
 	var mu sync.Mutex

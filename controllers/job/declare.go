@@ -10,7 +10,7 @@ func Declare() controller.Declaration {
 	return controller.Declaration{
 		Name: "job",
 		Grants: []rights.Grant{
-			{Verbs: "get create delete patch", Resources: "pods"},
+			{Verbs: "get list create delete patch", Resources: "pods"},
 			{Verbs: "get", Resources: "jobs"},
 			{Verbs: "update", Resources: "jobs/status"},
 		},

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -62,8 +63,11 @@ type Controller struct {
 
 // memory is what is known of a Job. But for pods it is used by whoever works on the Job.
 type memory struct {
-	// written is the resourceVersion of the last write of its status.
+	// written is the resourceVersion of the last write of its status, foreign the newest one that was not ours.
 	written string
+	foreign uint64
+	// unsure says that pods may have been made of which the answer was lost.
+	unsure bool
 	// released are pods that have lost their finalizer, of which the cache may not know yet.
 	released map[string]bool
 	backoff  plan.Backoff
@@ -139,6 +143,9 @@ func (c *Controller) reconcile(ctx context.Context, key cache.Key) (time.Duratio
 	}
 	uid := job.GetMetadata().GetUid()
 	m := c.remembered(uid)
+	if err := c.search(ctx, job, m); err != nil {
+		return 0, err
+	}
 	if err := c.settle(ctx, uid, m); err != nil {
 		return 0, err
 	}
@@ -151,18 +158,31 @@ func (c *Controller) reconcile(ctx context.Context, key cache.Key) (time.Duratio
 		c.freeAll(uid)
 		return 0, nil
 	}
+	if r := job.GetMetadata().GetResourceVersion(); r != m.written {
+		m.foreign = revision(r)
+	}
+	seen := c.pods.Revision()
 	pods, err := c.claim(ctx, job)
 	if err != nil {
 		return 0, err
 	}
 	c.prune(m, pods)
-	if err := c.confirm(ctx, job, m, pods); err != nil {
+	if err := c.confirm(ctx, m, pods, seen); err != nil {
 		return 0, err
 	}
 	began := time.Now()
 	again, action, err := c.sync(ctx, job, m, pods)
 	c.metrics.synced(job.GetSpec(), action, err, time.Since(began))
 	return again, err
+}
+
+// revision returns a resourceVersion as a number: they grow with every write of any kind.
+func revision(text string) uint64 {
+	n, err := strconv.ParseUint(text, 10, 64)
+	if err != nil {
+		return 0
+	}
+	return n
 }
 
 // ours says whether this controller carries out a Job.

@@ -134,13 +134,16 @@ func (w *world) pods() []*corev1.Pod {
 // ends waits until Job "j" is finished, and returns it.
 func (w *world) ends() *batchv1.Job {
 	w.Helper()
-	for range 100_000 {
+	for range 15_000 {
 		if j := w.get(); jobs.Finished(j.GetStatus()) {
 			return j
 		}
 		time.Sleep(time.Second)
 	}
-	w.Fatalf("the Job does not end: %v", w.get().GetStatus())
+	for _, p := range w.pods() {
+		w.Logf("pod %s: %v", p.GetMetadata().GetName(), p)
+	}
+	w.Fatalf("the Job does not end: %v", w.get())
 	return nil
 }
 
