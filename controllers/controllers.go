@@ -28,6 +28,7 @@ import (
 	"monoplane.dev/controllers/serviceaccount"
 	"monoplane.dev/controllers/statefulset"
 	"monoplane.dev/controllers/tainteviction"
+	"monoplane.dev/controllers/ttlafterfinished"
 	"monoplane.dev/rules/rights"
 )
 
@@ -46,6 +47,7 @@ func All() []controller.Declaration {
 		replicaset.DeclareForReplicationControllers(),
 		statefulset.Declare(),
 		job.Declare(),
+		ttlafterfinished.Declare(),
 		nodelifecycle.Declare(),
 		tainteviction.Declare(),
 		disruption.Declare(),
