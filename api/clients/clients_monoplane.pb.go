@@ -64,6 +64,8 @@ type Clients struct {
 	TokenReviews v12.TokenReviewsClient
 	// HorizontalPodAutoscalers reads and writes objects of kind HorizontalPodAutoscaler of autoscaling/v2.
 	HorizontalPodAutoscalers v2.HorizontalPodAutoscalersClient
+	// CronJobs reads and writes objects of kind CronJob of batch/v1.
+	CronJobs v13.CronJobsClient
 	// Jobs reads and writes objects of kind Job of batch/v1.
 	Jobs v13.JobsClient
 	// Leases reads and writes objects of kind Lease of coordination.k8s.io/v1.
@@ -112,6 +114,7 @@ func New(conn grpc.ClientConnInterface) Clients {
 		SelfSubjectReviews:       v12.NewSelfSubjectReviewsClient(conn),
 		TokenReviews:             v12.NewTokenReviewsClient(conn),
 		HorizontalPodAutoscalers: v2.NewHorizontalPodAutoscalersClient(conn),
+		CronJobs:                 v13.NewCronJobsClient(conn),
 		Jobs:                     v13.NewJobsClient(conn),
 		Leases:                   v14.NewLeasesClient(conn),
 		EndpointSlices:           v15.NewEndpointSlicesClient(conn),

@@ -173,6 +173,13 @@ func All() []*service.Service {
 			Adapt:      func(b object.Backend) any { return v2.HorizontalPodAutoscalersBackend{Backend: b} },
 		},
 		{
+			Kind:       v13.CronJobKind,
+			Desc:       &v13.CronJobs_ServiceDesc,
+			Descriptor: v13.File_monoplane_batch_v1_cronjob_service_proto.Services().Get(0),
+			Events:     service.EventsOf[*v13.CronJobEvents],
+			Adapt:      func(b object.Backend) any { return v13.CronJobsBackend{Backend: b} },
+		},
+		{
 			Kind:       v13.JobKind,
 			Desc:       &v13.Jobs_ServiceDesc,
 			Descriptor: v13.File_monoplane_batch_v1_job_service_proto.Services().Get(0),

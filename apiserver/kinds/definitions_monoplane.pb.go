@@ -58,6 +58,7 @@ func allDefinitions(c define.Config) map[*object.Kind]define.Definition {
 		v12.SelfSubjectReviewKind:      authentication.SelfSubjectReview(c),
 		v12.TokenReviewKind:            authentication.TokenReview(c),
 		v2.HorizontalPodAutoscalerKind: autoscaling.HorizontalPodAutoscaler(c),
+		v13.CronJobKind:                batch.CronJob(c),
 		v13.JobKind:                    batch.Job(c),
 		v14.LeaseKind:                  coordination.Lease(c),
 		v15.EndpointSliceKind:          discovery.EndpointSlice(c),

@@ -5,12 +5,44 @@ package batchv1
 // Docs describes the messages of this package and their fields, in the words of the .proto files: a line for each,
 // in order, of its name, a tab and the text. It costs nothing until it is read.
 const Docs = "" +
+	"CreateCronJobRequest\tCreateCronJobRequest creates one object.\n" +
+	"CreateCronJobRequest.dryRun\t\"All\" validates and admits but stores nothing.\n" +
+	"CreateCronJobRequest.fieldManager\tName of the program that writes.\n" +
+	"CreateCronJobRequest.fieldValidation\tWhat to do with unknown and duplicate JSON fields: \"Strict\", \"Warn\" (default) or \"Ignore\".\n" +
+	"CreateCronJobRequest.namespace\tNamespace of the object; empty takes the object's own.\n" +
+	"CreateCronJobRequest.object\tThe object; metadata.name or metadata.generateName is required.\n" +
 	"CreateJobRequest\tCreateJobRequest creates one object.\n" +
 	"CreateJobRequest.dryRun\t\"All\" validates and admits but stores nothing.\n" +
 	"CreateJobRequest.fieldManager\tName of the program that writes.\n" +
 	"CreateJobRequest.fieldValidation\tWhat to do with unknown and duplicate JSON fields: \"Strict\", \"Warn\" (default) or \"Ignore\".\n" +
 	"CreateJobRequest.namespace\tNamespace of the object; empty takes the object's own.\n" +
 	"CreateJobRequest.object\tThe object; metadata.name or metadata.generateName is required.\n" +
+	"CronJob\tCronJob makes a Job at each of the times of a schedule.\n" +
+	"CronJob.metadata\tIdentity of the CronJob. Its name is at most 52 characters long: those of its Jobs end with a number.\n" +
+	"CronJob.spec\tWhen there are to be Jobs, and which. Written by users.\n" +
+	"CronJob.status\tWhich Jobs there are. Written by the controller, through the status subresource.\n" +
+	"CronJobEvent\tCronJobEvent is one change.\n" +
+	"CronJobEvent.object\tThe object after the change, or as it was last when deleted. In a BOOKMARK only its resourceVersion and annotations are set.\n" +
+	"CronJobEvent.status\tWith ERROR: what went wrong. The stream ends after it.\n" +
+	"CronJobEvent.type\t\"ADDED\", \"MODIFIED\", \"DELETED\", \"BOOKMARK\" or \"ERROR\".\n" +
+	"CronJobEvents\tCronJobEvents is a batch of changes, oldest first.\n" +
+	"CronJobEvents.events\tAt least one change.\n" +
+	"CronJobList\tCronJobList is a list of CronJobs.\n" +
+	"CronJobList.items\tThe CronJobs.\n" +
+	"CronJobList.metadata\tRevision of the snapshot and the token to go on with.\n" +
+	"CronJobSpec\tCronJobSpec is when there are to be Jobs, and which.\n" +
+	"CronJobSpec.concurrencyPolicy\tWhat happens when the last Job still runs: \"Allow\" (default) makes the next one all the same, \"Forbid\" leaves it out, \"Replace\" deletes the one that runs.\n" +
+	"CronJobSpec.failedJobsHistoryLimit\tHow many Jobs that have failed are kept; 1 when absent.\n" +
+	"CronJobSpec.jobTemplate\tWhat the Jobs are made of.\n" +
+	"CronJobSpec.schedule\tThe times, as cron writes them: minute, hour, day of the month, month and day of the week, such as \"30 6 * * 1-5\", or one of \"@hourly\", \"@daily\", \"@weekly\", \"@monthly\", \"@yearly\" and \"@every 5m\".\n" +
+	"CronJobSpec.startingDeadlineSeconds\tSeconds after its time in which a Job may still be made that could not be made earlier; without a limit when absent.\n" +
+	"CronJobSpec.successfulJobsHistoryLimit\tHow many Jobs that are complete are kept; 3 when absent.\n" +
+	"CronJobSpec.suspend\tNo Jobs are made while this is true. Those that run are left alone.\n" +
+	"CronJobSpec.timeZone\tTime zone of the schedule, such as \"Europe/Berlin\"; that of the server when absent.\n" +
+	"CronJobStatus\tCronJobStatus is which Jobs there are.\n" +
+	"CronJobStatus.active\tThe Jobs that run.\n" +
+	"CronJobStatus.lastScheduleTime\tThe time of the schedule for which a Job was made last.\n" +
+	"CronJobStatus.lastSuccessfulTime\tWhen a Job was complete last.\n" +
 	"Job\tJob runs pods until enough of them have succeeded.\n" +
 	"Job.metadata\tIdentity of the Job.\n" +
 	"Job.spec\tWhich pods are to run, and what their ends mean. Written by users.\n" +
@@ -84,6 +116,13 @@ const Docs = "" +
 	"UncountedTerminatedPods\tUncountedTerminatedPods are pods that have ended and are not yet in the counts.\n" +
 	"UncountedTerminatedPods.failed\tThe uids of pods that have failed.\n" +
 	"UncountedTerminatedPods.succeeded\tThe uids of pods that have succeeded.\n" +
+	"UpdateCronJobRequest\tUpdateCronJobRequest replaces one object.\n" +
+	"UpdateCronJobRequest.dryRun\t\"All\" validates and admits but stores nothing.\n" +
+	"UpdateCronJobRequest.fieldManager\tName of the program that writes.\n" +
+	"UpdateCronJobRequest.fieldValidation\tWhat to do with unknown and duplicate JSON fields: \"Strict\", \"Warn\" (default) or \"Ignore\".\n" +
+	"UpdateCronJobRequest.name\tName of the object; empty takes the object's own.\n" +
+	"UpdateCronJobRequest.namespace\tNamespace of the object; empty takes the object's own.\n" +
+	"UpdateCronJobRequest.object\tThe object; with metadata.resourceVersion the write is a compare-and-swap.\n" +
 	"UpdateJobRequest\tUpdateJobRequest replaces one object.\n" +
 	"UpdateJobRequest.dryRun\t\"All\" validates and admits but stores nothing.\n" +
 	"UpdateJobRequest.fieldManager\tName of the program that writes.\n" +

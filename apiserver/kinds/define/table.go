@@ -64,6 +64,17 @@ func Elapsed[T object.Object](name, description string, times func(T) (from, to 
 	})
 }
 
+// Since is the column that says how long ago a time of an object was, or that there is none.
+func Since[T object.Object](name, description string, at func(T) *metav1.Time) Column[T] {
+	return of(name, "string", description, func(o T, now time.Time) any {
+		t := at(o)
+		if t == nil {
+			return OrNone("")
+		}
+		return table.Age(t, now)
+	})
+}
+
 func of[T object.Object](name, kind, description string, cell func(T, time.Time) any) Column[T] {
 	return Column[T]{table.Column{Name: name, Type: kind, Description: description}, cell}
 }
