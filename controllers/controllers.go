@@ -9,6 +9,7 @@ import (
 
 	"monoplane.dev/controllers/apiendpoints"
 	"monoplane.dev/controllers/controller"
+	"monoplane.dev/controllers/cronjob"
 	"monoplane.dev/controllers/daemonset"
 	"monoplane.dev/controllers/deployment"
 	"monoplane.dev/controllers/disruption"
@@ -48,6 +49,7 @@ func All() []controller.Declaration {
 		statefulset.Declare(),
 		job.Declare(),
 		ttlafterfinished.Declare(),
+		cronjob.Declare(),
 		nodelifecycle.Declare(),
 		tainteviction.Declare(),
 		disruption.Declare(),
