@@ -19,8 +19,8 @@ import (
 	"monoplane.dev/rules/phase"
 )
 
-// processes are those of members on nodes: one may run from the moment on at which its pod is bound until its agent has
-// seen its end, which it says before the object goes.
+// processes are those of members on nodes: one may run from the moment on at which its pod is bound until its agent
+// has seen its end, which it says before the object goes.
 type processes struct {
 	t  *testing.T
 	mu sync.Mutex
