@@ -13,6 +13,7 @@ import (
 	k8score "k8s.io/api/core/v1"
 	k8sdiscovery "k8s.io/api/discovery/v1"
 	k8sevents "k8s.io/api/events/v1"
+	k8snetworking "k8s.io/api/networking/v1"
 	k8snode "k8s.io/api/node/v1"
 	k8spolicy "k8s.io/api/policy/v1"
 	k8sscheduling "k8s.io/api/scheduling/v1"
@@ -61,6 +62,7 @@ func upstream(t testing.TB) *runtime.Scheme {
 		k8sevents.AddToScheme,
 		k8smetrics.AddToScheme,
 		k8snode.AddToScheme,
+		k8snetworking.AddToScheme,
 		k8spolicy.AddToScheme,
 		k8sscheduling.AddToScheme,
 		k8sstorage.AddToScheme,

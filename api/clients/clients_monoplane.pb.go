@@ -14,10 +14,11 @@ import (
 	v15 "monoplane.dev/api/discovery/v1"
 	v16 "monoplane.dev/api/events/v1"
 	v1beta1 "monoplane.dev/api/metrics/v1beta1"
-	v17 "monoplane.dev/api/node/v1"
-	v18 "monoplane.dev/api/policy/v1"
-	v19 "monoplane.dev/api/scheduling/v1"
-	v110 "monoplane.dev/api/storage/v1"
+	v17 "monoplane.dev/api/networking/v1"
+	v18 "monoplane.dev/api/node/v1"
+	v19 "monoplane.dev/api/policy/v1"
+	v110 "monoplane.dev/api/scheduling/v1"
+	v111 "monoplane.dev/api/storage/v1"
 )
 
 // Clients holds the clients of all kinds.
@@ -78,16 +79,22 @@ type Clients struct {
 	NodeMetrics v1beta1.NodesClient
 	// PodMetrics reads and writes objects of kind PodMetrics of metrics.k8s.io/v1beta1.
 	PodMetrics v1beta1.PodsClient
+	// Ingresses reads and writes objects of kind Ingress of networking.k8s.io/v1.
+	Ingresses v17.IngressesClient
+	// IngressClasses reads and writes objects of kind IngressClass of networking.k8s.io/v1.
+	IngressClasses v17.IngressClassesClient
+	// NetworkPolicies reads and writes objects of kind NetworkPolicy of networking.k8s.io/v1.
+	NetworkPolicies v17.NetworkPoliciesClient
 	// RuntimeClasses reads and writes objects of kind RuntimeClass of node.k8s.io/v1.
-	RuntimeClasses v17.RuntimeClassesClient
+	RuntimeClasses v18.RuntimeClassesClient
 	// PodDisruptionBudgets reads and writes objects of kind PodDisruptionBudget of policy/v1.
-	PodDisruptionBudgets v18.PodDisruptionBudgetsClient
+	PodDisruptionBudgets v19.PodDisruptionBudgetsClient
 	// PriorityClasses reads and writes objects of kind PriorityClass of scheduling.k8s.io/v1.
-	PriorityClasses v19.PriorityClassesClient
+	PriorityClasses v110.PriorityClassesClient
 	// PlacementReviews answers questions about where pods can go.
-	PlacementReviews v19.PlacementReviewsClient
+	PlacementReviews v110.PlacementReviewsClient
 	// StorageClasses reads and writes objects of kind StorageClass of storage.k8s.io/v1.
-	StorageClasses v110.StorageClassesClient
+	StorageClasses v111.StorageClassesClient
 }
 
 // New returns the clients over conn.
@@ -121,10 +128,13 @@ func New(conn grpc.ClientConnInterface) Clients {
 		EventsV1:                 v16.NewEventsClient(conn),
 		NodeMetrics:              v1beta1.NewNodesClient(conn),
 		PodMetrics:               v1beta1.NewPodsClient(conn),
-		RuntimeClasses:           v17.NewRuntimeClassesClient(conn),
-		PodDisruptionBudgets:     v18.NewPodDisruptionBudgetsClient(conn),
-		PriorityClasses:          v19.NewPriorityClassesClient(conn),
-		PlacementReviews:         v19.NewPlacementReviewsClient(conn),
-		StorageClasses:           v110.NewStorageClassesClient(conn),
+		Ingresses:                v17.NewIngressesClient(conn),
+		IngressClasses:           v17.NewIngressClassesClient(conn),
+		NetworkPolicies:          v17.NewNetworkPoliciesClient(conn),
+		RuntimeClasses:           v18.NewRuntimeClassesClient(conn),
+		PodDisruptionBudgets:     v19.NewPodDisruptionBudgetsClient(conn),
+		PriorityClasses:          v110.NewPriorityClassesClient(conn),
+		PlacementReviews:         v110.NewPlacementReviewsClient(conn),
+		StorageClasses:           v111.NewStorageClassesClient(conn),
 	}
 }

@@ -7,19 +7,20 @@ import (
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	v11 "monoplane.dev/api/apps/v1"
 	v12 "monoplane.dev/api/authentication/v1"
-	v112 "monoplane.dev/api/autoscaling/v1"
+	v113 "monoplane.dev/api/autoscaling/v1"
 	v2 "monoplane.dev/api/autoscaling/v2"
 	v13 "monoplane.dev/api/batch/v1"
 	v14 "monoplane.dev/api/coordination/v1"
 	v1 "monoplane.dev/api/core/v1"
 	v15 "monoplane.dev/api/discovery/v1"
 	v16 "monoplane.dev/api/events/v1"
-	v111 "monoplane.dev/api/meta/v1"
+	v112 "monoplane.dev/api/meta/v1"
 	v1beta1 "monoplane.dev/api/metrics/v1beta1"
-	v17 "monoplane.dev/api/node/v1"
-	v18 "monoplane.dev/api/policy/v1"
-	v19 "monoplane.dev/api/scheduling/v1"
-	v110 "monoplane.dev/api/storage/v1"
+	v17 "monoplane.dev/api/networking/v1"
+	v18 "monoplane.dev/api/node/v1"
+	v19 "monoplane.dev/api/policy/v1"
+	v110 "monoplane.dev/api/scheduling/v1"
+	v111 "monoplane.dev/api/storage/v1"
 	object "monoplane.dev/object"
 	service "monoplane.dev/object/service"
 )
@@ -220,38 +221,59 @@ func All() []*service.Service {
 			Adapt:      func(b object.Backend) any { return v1beta1.PodsBackend{Backend: b} },
 		},
 		{
-			Kind:       v17.RuntimeClassKind,
-			Desc:       &v17.RuntimeClasses_ServiceDesc,
-			Descriptor: v17.File_monoplane_node_v1_runtimeclass_service_proto.Services().Get(0),
-			Events:     service.EventsOf[*v17.RuntimeClassEvents],
-			Adapt:      func(b object.Backend) any { return v17.RuntimeClassesBackend{Backend: b} },
+			Kind:       v17.IngressKind,
+			Desc:       &v17.Ingresses_ServiceDesc,
+			Descriptor: v17.File_monoplane_networking_v1_ingress_service_proto.Services().Get(0),
+			Events:     service.EventsOf[*v17.IngressEvents],
+			Adapt:      func(b object.Backend) any { return v17.IngressesBackend{Backend: b} },
 		},
 		{
-			Kind:       v18.PodDisruptionBudgetKind,
-			Desc:       &v18.PodDisruptionBudgets_ServiceDesc,
-			Descriptor: v18.File_monoplane_policy_v1_poddisruptionbudget_service_proto.Services().Get(0),
-			Events:     service.EventsOf[*v18.PodDisruptionBudgetEvents],
-			Adapt:      func(b object.Backend) any { return v18.PodDisruptionBudgetsBackend{Backend: b} },
+			Kind:       v17.IngressClassKind,
+			Desc:       &v17.IngressClasses_ServiceDesc,
+			Descriptor: v17.File_monoplane_networking_v1_ingressclass_service_proto.Services().Get(0),
+			Events:     service.EventsOf[*v17.IngressClassEvents],
+			Adapt:      func(b object.Backend) any { return v17.IngressClassesBackend{Backend: b} },
 		},
 		{
-			Kind:       v19.PriorityClassKind,
-			Desc:       &v19.PriorityClasses_ServiceDesc,
-			Descriptor: v19.File_monoplane_scheduling_v1_priorityclass_service_proto.Services().Get(0),
-			Events:     service.EventsOf[*v19.PriorityClassEvents],
-			Adapt:      func(b object.Backend) any { return v19.PriorityClassesBackend{Backend: b} },
+			Kind:       v17.NetworkPolicyKind,
+			Desc:       &v17.NetworkPolicies_ServiceDesc,
+			Descriptor: v17.File_monoplane_networking_v1_networkpolicy_service_proto.Services().Get(0),
+			Events:     service.EventsOf[*v17.NetworkPolicyEvents],
+			Adapt:      func(b object.Backend) any { return v17.NetworkPoliciesBackend{Backend: b} },
 		},
 		{
-			Kind:       v19.PlacementReviewKind,
-			Desc:       &v19.PlacementReviews_ServiceDesc,
-			Descriptor: v19.File_monoplane_scheduling_v1_placementreview_service_proto.Services().Get(0),
-			Adapt:      func(b object.Backend) any { return v19.PlacementReviewsBackend{Backend: b} },
+			Kind:       v18.RuntimeClassKind,
+			Desc:       &v18.RuntimeClasses_ServiceDesc,
+			Descriptor: v18.File_monoplane_node_v1_runtimeclass_service_proto.Services().Get(0),
+			Events:     service.EventsOf[*v18.RuntimeClassEvents],
+			Adapt:      func(b object.Backend) any { return v18.RuntimeClassesBackend{Backend: b} },
 		},
 		{
-			Kind:       v110.StorageClassKind,
-			Desc:       &v110.StorageClasses_ServiceDesc,
-			Descriptor: v110.File_monoplane_storage_v1_storageclass_service_proto.Services().Get(0),
-			Events:     service.EventsOf[*v110.StorageClassEvents],
-			Adapt:      func(b object.Backend) any { return v110.StorageClassesBackend{Backend: b} },
+			Kind:       v19.PodDisruptionBudgetKind,
+			Desc:       &v19.PodDisruptionBudgets_ServiceDesc,
+			Descriptor: v19.File_monoplane_policy_v1_poddisruptionbudget_service_proto.Services().Get(0),
+			Events:     service.EventsOf[*v19.PodDisruptionBudgetEvents],
+			Adapt:      func(b object.Backend) any { return v19.PodDisruptionBudgetsBackend{Backend: b} },
+		},
+		{
+			Kind:       v110.PriorityClassKind,
+			Desc:       &v110.PriorityClasses_ServiceDesc,
+			Descriptor: v110.File_monoplane_scheduling_v1_priorityclass_service_proto.Services().Get(0),
+			Events:     service.EventsOf[*v110.PriorityClassEvents],
+			Adapt:      func(b object.Backend) any { return v110.PriorityClassesBackend{Backend: b} },
+		},
+		{
+			Kind:       v110.PlacementReviewKind,
+			Desc:       &v110.PlacementReviews_ServiceDesc,
+			Descriptor: v110.File_monoplane_scheduling_v1_placementreview_service_proto.Services().Get(0),
+			Adapt:      func(b object.Backend) any { return v110.PlacementReviewsBackend{Backend: b} },
+		},
+		{
+			Kind:       v111.StorageClassKind,
+			Desc:       &v111.StorageClasses_ServiceDesc,
+			Descriptor: v111.File_monoplane_storage_v1_storageclass_service_proto.Services().Get(0),
+			Events:     service.EventsOf[*v111.StorageClassEvents],
+			Adapt:      func(b object.Backend) any { return v111.StorageClassesBackend{Backend: b} },
 		},
 	}
 }
@@ -259,20 +281,21 @@ func All() []*service.Service {
 // Docs returns what the .proto files say about the messages and fields of each protobuf package with kinds.
 func Docs() map[protoreflect.FullName]string {
 	return map[protoreflect.FullName]string{
-		"monoplane.meta.v1":           v111.Docs,
+		"monoplane.meta.v1":           v112.Docs,
 		"monoplane.apps.v1":           v11.Docs,
 		"monoplane.core.v1":           v1.Docs,
-		"monoplane.autoscaling.v1":    v112.Docs,
+		"monoplane.autoscaling.v1":    v113.Docs,
 		"monoplane.authentication.v1": v12.Docs,
 		"monoplane.autoscaling.v2":    v2.Docs,
 		"monoplane.batch.v1":          v13.Docs,
 		"monoplane.coordination.v1":   v14.Docs,
-		"monoplane.policy.v1":         v18.Docs,
+		"monoplane.policy.v1":         v19.Docs,
 		"monoplane.discovery.v1":      v15.Docs,
 		"monoplane.events.v1":         v16.Docs,
 		"monoplane.metrics.v1beta1":   v1beta1.Docs,
-		"monoplane.node.v1":           v17.Docs,
-		"monoplane.scheduling.v1":     v19.Docs,
-		"monoplane.storage.v1":        v110.Docs,
+		"monoplane.networking.v1":     v17.Docs,
+		"monoplane.node.v1":           v18.Docs,
+		"monoplane.scheduling.v1":     v110.Docs,
+		"monoplane.storage.v1":        v111.Docs,
 	}
 }

@@ -12,10 +12,11 @@ import (
 	v15 "monoplane.dev/api/discovery/v1"
 	v16 "monoplane.dev/api/events/v1"
 	v1beta1 "monoplane.dev/api/metrics/v1beta1"
-	v17 "monoplane.dev/api/node/v1"
-	v18 "monoplane.dev/api/policy/v1"
-	v19 "monoplane.dev/api/scheduling/v1"
-	v110 "monoplane.dev/api/storage/v1"
+	v17 "monoplane.dev/api/networking/v1"
+	v18 "monoplane.dev/api/node/v1"
+	v19 "monoplane.dev/api/policy/v1"
+	v110 "monoplane.dev/api/scheduling/v1"
+	v111 "monoplane.dev/api/storage/v1"
 	apps "monoplane.dev/apiserver/kinds/apps"
 	authentication "monoplane.dev/apiserver/kinds/authentication"
 	autoscaling "monoplane.dev/apiserver/kinds/autoscaling"
@@ -26,6 +27,7 @@ import (
 	discovery "monoplane.dev/apiserver/kinds/discovery"
 	events "monoplane.dev/apiserver/kinds/events"
 	metrics "monoplane.dev/apiserver/kinds/metrics"
+	networking "monoplane.dev/apiserver/kinds/networking"
 	node "monoplane.dev/apiserver/kinds/node"
 	policy "monoplane.dev/apiserver/kinds/policy"
 	scheduling "monoplane.dev/apiserver/kinds/scheduling"
@@ -65,10 +67,13 @@ func allDefinitions(c define.Config) map[*object.Kind]define.Definition {
 		v16.EventKind:                  events.Event(c),
 		v1beta1.NodeMetricsKind:        metrics.NodeMetrics(c),
 		v1beta1.PodMetricsKind:         metrics.PodMetrics(c),
-		v17.RuntimeClassKind:           node.RuntimeClass(c),
-		v18.PodDisruptionBudgetKind:    policy.PodDisruptionBudget(c),
-		v19.PriorityClassKind:          scheduling.PriorityClass(c),
-		v19.PlacementReviewKind:        scheduling.PlacementReview(c),
-		v110.StorageClassKind:          storage.StorageClass(c),
+		v17.IngressKind:                networking.Ingress(c),
+		v17.IngressClassKind:           networking.IngressClass(c),
+		v17.NetworkPolicyKind:          networking.NetworkPolicy(c),
+		v18.RuntimeClassKind:           node.RuntimeClass(c),
+		v19.PodDisruptionBudgetKind:    policy.PodDisruptionBudget(c),
+		v110.PriorityClassKind:         scheduling.PriorityClass(c),
+		v110.PlacementReviewKind:       scheduling.PlacementReview(c),
+		v111.StorageClassKind:          storage.StorageClass(c),
 	}
 }

@@ -22,6 +22,7 @@ var notes = map[string]bool{
 	"NodeMetrics": true, "PodMetrics": true,
 	"Service":   true,
 	"Endpoints": true, "EndpointSlice": true,
+	"Ingress": true, "IngressClass": true, "NetworkPolicy": true, // answered with a warning
 }
 
 // explained says, for fields that no component reads, why they are not ignored.

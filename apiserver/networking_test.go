@@ -1,0 +1,99 @@
+package apiserver_test
+
+import (
+	"strings"
+	"testing"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
+
+	"monoplane.dev/apierrors"
+	"monoplane.dev/apiserver/warning"
+
+	metav1 "monoplane.dev/api/meta/v1"
+	networkingv1 "monoplane.dev/api/networking/v1"
+)
+
+func newIngress(name string) *networkingv1.Ingress {
+	prefix := "Prefix"
+	return &networkingv1.Ingress{
+		Metadata: &metav1.ObjectMeta{Namespace: "default", Name: name},
+		Spec: &networkingv1.IngressSpec{Rules: []*networkingv1.IngressRule{{
+			Host: "example.com",
+			IngressRuleValue: &networkingv1.IngressRuleValue{Http: &networkingv1.HTTPIngressRuleValue{
+				Paths: []*networkingv1.HTTPIngressPath{{Path: "/", PathType: &prefix, Backend: &networkingv1.IngressBackend{
+					Service: &networkingv1.IngressServiceBackend{
+						Name: "web", Port: &networkingv1.ServiceBackendPort{Number: 80},
+					},
+				}}},
+			}},
+		}}},
+	}
+}
+
+func TestIngressesHaveAClass(t *testing.T) {
+	conn := start(t).admin().conn
+	ingresses, classes := networkingv1.NewIngressesClient(conn), networkingv1.NewIngressClassesClient(conn)
+	none := must(ingresses.Create(ctx(t), &networkingv1.CreateIngressRequest{Object: newIngress("none")}))(t)
+	if none.Spec.IngressClassName != nil || none.Metadata.Generation != 1 {
+		t.Errorf("without a class: %v", none)
+	}
+	class := &networkingv1.IngressClass{
+		Metadata: &metav1.ObjectMeta{
+			Name: "mine", Annotations: map[string]string{"ingressclass.kubernetes.io/is-default-class": "true"},
+		},
+		Spec: &networkingv1.IngressClassSpec{Controller: "example.com/ingress"},
+	}
+	class = must(classes.Create(ctx(t), &networkingv1.CreateIngressClassRequest{Object: class}))(t)
+	var header metadata.MD
+	made := must(ingresses.Create(ctx(t), &networkingv1.CreateIngressRequest{Object: newIngress("a")},
+		grpc.Header(&header)))(t)
+	if made.Spec.GetIngressClassName() != "mine" ||
+		!strings.Contains(strings.Join(header.Get(warning.MetadataKey), "\n"), "nothing in this version serves Ingresses") {
+		t.Errorf("with a default class: %v, %v", made, header)
+	}
+	changed := clone(class)
+	changed.Spec.Controller = "example.com/other"
+	_, err := classes.Update(ctx(t), &networkingv1.UpdateIngressClassRequest{Object: changed})
+	wants(t, err, apierrors.Invalid, "spec.controller: Invalid value: \"example.com/other\": field is immutable")
+	bad := newIngress("bad")
+	bad.Spec.Rules[0].Host = "10.0.0.1"
+	bad.Spec.Rules[0].IngressRuleValue.Http.Paths[0].Path = "a"
+	_, err = ingresses.Create(ctx(t), &networkingv1.CreateIngressRequest{Object: bad})
+	wants(t, err, apierrors.Invalid, "must be a DNS name, not an IP address")
+	wants(t, err, apierrors.Invalid, "spec.rules[0].http.paths[0].path: Invalid value: \"a\": must be an absolute path")
+
+	made = clone(made)
+	made.Status = &networkingv1.IngressStatus{LoadBalancer: &networkingv1.IngressLoadBalancerStatus{
+		Ingress: []*networkingv1.IngressLoadBalancerIngress{{Ip: "192.0.2.1"}},
+	}}
+	made.Spec.Rules = nil
+	served := must(ingresses.UpdateStatus(ctx(t), &networkingv1.UpdateIngressRequest{Object: made}))(t)
+	if len(served.Spec.Rules) != 1 || served.Status.LoadBalancer.Ingress[0].Ip != "192.0.2.1" {
+		t.Errorf("status: %v", served)
+	}
+}
+
+func TestNetworkPolicies(t *testing.T) {
+	policies := networkingv1.NewNetworkPoliciesClient(start(t).admin().conn)
+	p := &networkingv1.NetworkPolicy{
+		Metadata: &metav1.ObjectMeta{Namespace: "default", Name: "p"},
+		Spec: &networkingv1.NetworkPolicySpec{Egress: []*networkingv1.NetworkPolicyEgressRule{{
+			Ports: []*networkingv1.NetworkPolicyPort{{Port: &metav1.IntOrString{IntVal: 53}}},
+			To: []*networkingv1.NetworkPolicyPeer{{IpBlock: &networkingv1.IPBlock{
+				Cidr: "10.0.0.0/8", Except: []string{"10.1.0.0/16"},
+			}}},
+		}}},
+	}
+	var header metadata.MD
+	made := must(policies.Create(ctx(t), &networkingv1.CreateNetworkPolicyRequest{Object: p}, grpc.Header(&header)))(t)
+	if s := made.Spec; strings.Join(s.PolicyTypes, ",") != "Ingress,Egress" || s.PodSelector == nil ||
+		s.Egress[0].Ports[0].GetProtocol() != "TCP" || len(header.Get(warning.MetadataKey)) != 1 {
+		t.Errorf("created: %v, %v", made, header)
+	}
+	made = clone(made)
+	made.Spec.Egress[0].To[0].IpBlock.Except = []string{"11.0.0.0/16"}
+	_, err := policies.Update(ctx(t), &networkingv1.UpdateNetworkPolicyRequest{Object: made})
+	wants(t, err, apierrors.Invalid, "spec.egress[0].to[0].ipBlock.except[0]: Invalid value: \"11.0.0.0/16\": "+
+		"must be a strict subset of `cidr`")
+}
