@@ -51,7 +51,7 @@ const Docs = "" +
 	"IngressClassList.items\tThe classes.\n" +
 	"IngressClassList.metadata\tRevision of the snapshot and the token to go on with.\n" +
 	"IngressClassParametersReference\tIngressClassParametersReference names an object that a controller reads.\n" +
-	"IngressClassParametersReference.apiGroup\tIts API group; the core one when absent.\n" +
+	"IngressClassParametersReference.aPIGroup\tIts API group; the core one when absent.\n" +
 	"IngressClassParametersReference.kind\tIts kind.\n" +
 	"IngressClassParametersReference.name\tIts name.\n" +
 	"IngressClassParametersReference.namespace\tIts namespace, when scope is \"Namespace\".\n" +

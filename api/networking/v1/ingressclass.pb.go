@@ -138,7 +138,7 @@ func (x *IngressClassList) GetItems() []*IngressClass {
 type IngressClassParametersReference struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Its API group; the core one when absent.
-	ApiGroup *string `protobuf:"bytes,1,opt,name=apiGroup,proto3,oneof" json:"apiGroup,omitempty"`
+	APIGroup *string `protobuf:"bytes,1,opt,name=aPIGroup,json=apiGroup,proto3,oneof" json:"aPIGroup,omitempty"`
 	// Its kind.
 	Kind string `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"`
 	// Its name.
@@ -181,9 +181,9 @@ func (*IngressClassParametersReference) Descriptor() ([]byte, []int) {
 	return file_monoplane_networking_v1_ingressclass_proto_rawDescGZIP(), []int{2}
 }
 
-func (x *IngressClassParametersReference) GetApiGroup() string {
-	if x != nil && x.ApiGroup != nil {
-		return *x.ApiGroup
+func (x *IngressClassParametersReference) GetAPIGroup() string {
+	if x != nil && x.APIGroup != nil {
+		return *x.APIGroup
 	}
 	return ""
 }
@@ -285,12 +285,12 @@ const file_monoplane_networking_v1_ingressclass_proto_rawDesc = "" +
 	"\x05items\x18\x02 \x03(\v2%.monoplane.networking.v1.IngressClassB\x04\x90\x94#\x01R\x05items:-\xb2\x9a#)\n" +
 	"\x11networking.k8s.io\x12\x02v1\x1a\x10IngressClassList\"\xdf\x01\n" +
 	"\x1fIngressClassParametersReference\x12\x1f\n" +
-	"\bapiGroup\x18\x01 \x01(\tH\x00R\bapiGroup\x88\x01\x01\x12\x18\n" +
+	"\baPIGroup\x18\x01 \x01(\tH\x00R\bapiGroup\x88\x01\x01\x12\x18\n" +
 	"\x04kind\x18\x02 \x01(\tB\x04\x90\x94#\x01R\x04kind\x12\x18\n" +
 	"\x04name\x18\x03 \x01(\tB\x04\x90\x94#\x01R\x04name\x12\x1f\n" +
 	"\x05scope\x18\x04 \x01(\tB\x04\x90\x94#\x01H\x01R\x05scope\x88\x01\x01\x12!\n" +
 	"\tnamespace\x18\x05 \x01(\tH\x02R\tnamespace\x88\x01\x01B\v\n" +
-	"\t_apiGroupB\b\n" +
+	"\t_aPIGroupB\b\n" +
 	"\x06_scopeB\f\n" +
 	"\n" +
 	"_namespace\"\x8c\x01\n" +

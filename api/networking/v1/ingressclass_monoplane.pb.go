@@ -282,9 +282,9 @@ func (x *IngressClassParametersReference) AppendJSON(b []byte) []byte {
 		x = new(IngressClassParametersReference)
 	}
 	b = append(b, '{')
-	if x.ApiGroup != nil {
+	if x.APIGroup != nil {
 		b = append(b, "\"apiGroup\":"...)
-		b = append(json.AppendString(b, *x.ApiGroup), ',')
+		b = append(json.AppendString(b, *x.APIGroup), ',')
 	}
 	b = append(b, "\"kind\":"...)
 	b = append(json.AppendString(b, x.Kind), ',')
@@ -313,7 +313,7 @@ func (x *IngressClassParametersReference) DecodeJSON(d *json.Decoder) {
 		switch string(d.Key()) {
 		case "apiGroup":
 			d.Once(&seen, 0)
-			d.OptionalString(&x.ApiGroup)
+			d.OptionalString(&x.APIGroup)
 		case "kind":
 			d.Once(&seen, 1)
 			d.String(&x.Kind)
@@ -352,7 +352,7 @@ func (x *IngressClassParametersReference) SetShallow(m proto.Message) bool {
 	if from == nil {
 		from = new(IngressClassParametersReference)
 	}
-	x.ApiGroup = from.ApiGroup
+	x.APIGroup = from.APIGroup
 	x.Kind = from.Kind
 	x.Name = from.Name
 	x.Scope = from.Scope
@@ -376,7 +376,7 @@ func (x *IngressClassParametersReference) CloneTo(c *IngressClassParametersRefer
 	if x == nil {
 		return
 	}
-	c.ApiGroup = clone.Pointer(x.ApiGroup)
+	c.APIGroup = clone.Pointer(x.APIGroup)
 	c.Kind = x.Kind
 	c.Name = x.Name
 	c.Scope = clone.Pointer(x.Scope)
@@ -392,8 +392,8 @@ func (x *IngressClassParametersReference) AppendProtobuf(e *wire.Encoder) {
 	if x == nil {
 		return
 	}
-	if x.ApiGroup != nil {
-		e.String(1, *x.ApiGroup)
+	if x.APIGroup != nil {
+		e.String(1, *x.APIGroup)
 	}
 	if x.Kind != "" {
 		e.String(2, x.Kind)

@@ -52,8 +52,8 @@ func parameters(o *networkingv1.IngressClass) string {
 		return define.OrNone("")
 	}
 	kind := r.GetKind()
-	if r.ApiGroup != nil {
-		kind += "." + *r.ApiGroup
+	if r.APIGroup != nil {
+		kind += "." + *r.APIGroup
 	}
 	return kind + "/" + r.GetName()
 }
@@ -115,7 +115,7 @@ func wrongClass(o, old *networkingv1.IngressClass) []apierrors.Cause {
 }
 
 func checkParameters(f *validation.Faults, p *validation.Path, r *networkingv1.IngressClassParametersReference) {
-	checkReference(f, p, r.ApiGroup, r)
+	checkReference(f, p, r.APIGroup, r)
 	at := p.Child("namespace")
 	switch {
 	case r.Scope == nil:
