@@ -33,7 +33,38 @@ func (s *Scheduler) newGroupCaches() []follower {
 		workloads(s, cache.Watch(api.StatefulSets.Watch), func(o *appsv1.StatefulSet) labels.Selector {
 			return labelselector.OrNothing(o.GetSpec().GetSelector())
 		}),
+		s.services(),
 	}
+}
+
+// services returns a cache of Services, to which the pods that they select belong.
+func (s *Scheduler) services() follower {
+	all := cache.New(cache.Config[*corev1.Service]{
+		Source: cache.Watch(s.cfg.Client.Services.Watch), Logger: s.cfg.Logger,
+	})
+	set := func(o *corev1.Service) {
+		k, m := o.ObjectKind(), o.GetMetadata()
+		g := &framework.Group{
+			Namespace: m.GetNamespace(), Service: true, APIVersion: k.APIVersion(), Kind: k.Kind, Name: m.GetName(),
+		}
+		if len(o.GetSpec().GetSelector()) == 0 {
+			s.state.RemoveGroup(g)
+			return
+		}
+		g.Selector = labels.SelectorFromSet(o.GetSpec().GetSelector())
+		s.state.SetGroup(g)
+	}
+	all.AddHandler(cache.Handler[*corev1.Service]{
+		OnAdd:    set,
+		OnUpdate: func(_, o *corev1.Service) { set(o) },
+		OnDelete: func(o *corev1.Service) {
+			k, m := o.ObjectKind(), o.GetMetadata()
+			s.state.RemoveGroup(&framework.Group{
+				Namespace: m.GetNamespace(), APIVersion: k.APIVersion(), Kind: k.Kind, Name: m.GetName(),
+			})
+		},
+	})
+	return all
 }
 
 // workloads returns a cache of workloads of a kind, whose groups it tells the picture of the cluster.

@@ -41,6 +41,11 @@ func TestWorkloadsAreSpreadByDefault(t *testing.T) {
 			},
 		}})
 		w.must(nil, err)
+		_, err = w.c.Services.Create(w.Context(), &corev1.CreateServiceRequest{Object: &corev1.Service{
+			Metadata: &metav1.ObjectMeta{Namespace: "ns", Name: "shop"},
+			Spec:     &corev1.ServiceSpec{ClusterIP: "None", Selector: map[string]string{"app": "shop"}},
+		}})
+		w.must(nil, err)
 		synctest.Wait()
 		inSmallZone := func(name string, owners ...*metav1.OwnerReference) (n int) {
 			for i := range 12 {
@@ -63,9 +68,10 @@ func TestWorkloadsAreSpreadByDefault(t *testing.T) {
 			Uid: rs.GetMetadata().GetUid(), Controller: proto.Bool(true)})
 		ofStateful := inSmallZone("db", &metav1.OwnerReference{ApiVersion: "apps/v1", Kind: "StatefulSet", Name: "db",
 			Uid: sts.GetMetadata().GetUid(), Controller: proto.Bool(true)})
-		if alone > 3 || of < 4 || ofStateful < 4 {
-			w.Errorf("the zone with one node has %d of 12 pods that belong to nothing, %d of 12 of a ReplicaSet, %d of 12 "+
-				"of a StatefulSet", alone, of, ofStateful)
+		ofService := inSmallZone("shop")
+		if alone > 3 || of < 4 || ofStateful < 4 || ofService < 4 {
+			w.Errorf("the zone with one node has %d of 12 pods that belong to nothing, %d of 12 of a ReplicaSet, %d of 12 of a "+
+				"StatefulSet, %d of 12 of a Service", alone, of, ofStateful, ofService)
 		}
 	})
 }

@@ -50,7 +50,7 @@ var table = [...]row{
 		{Verbs: rights.Modify, Resources: "pods/status"},
 		{Verbs: "create", Resources: "pods/binding"},
 		{Verbs: rights.Read, Resources: "nodes namespaces storageclasses poddisruptionbudgets replicasets " +
-			"replicationcontrollers statefulsets"},
+			"replicationcontrollers statefulsets services"},
 		{Verbs: rights.Read + " " + rights.Modify, Resources: "persistentvolumes persistentvolumeclaims"},
 		{Verbs: "listen answer", Resources: "schedulerstreams"},
 	}},
