@@ -23,7 +23,7 @@ func benchWorkloads(ctx context.Context, e *env) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(deployments(ctx, e, p), p.stop())
+	return errors.Join(endpoints(ctx, e, p), deployments(ctx, e, p), p.stop())
 }
 
 // deployments measures a Deployment of 1 000 replicas until all are ready, its rolling update and its end.
