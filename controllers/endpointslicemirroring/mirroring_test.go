@@ -256,9 +256,11 @@ func TestCopiesHaveALimit(t *testing.T) {
 		for i := range 1003 {
 			s.Addresses = append(s.Addresses, &corev1.EndpointAddress{Ip: fmt.Sprintf("10.1.%d.%d", i/200, i%200+1)})
 		}
-		_, err := w.c.Endpoints.Create(w.Context(), &corev1.CreateEndpointsRequest{Namespace: "ns", Object: &corev1.Endpoints{
-			Metadata: &metav1.ObjectMeta{Name: "web", Namespace: "ns"}, Subsets: []*corev1.EndpointSubset{s},
-		}})
+		_, err := w.c.Endpoints.Create(w.Context(), &corev1.CreateEndpointsRequest{
+			Namespace: "ns", Object: &corev1.Endpoints{
+				Metadata: &metav1.ObjectMeta{Name: "web", Namespace: "ns"}, Subsets: []*corev1.EndpointSubset{s},
+			},
+		})
 		w.must(err)
 		if n := strings.Count(w.slices(), "IPv4"); n != 1000 {
 			t.Errorf("%d endpoints", n)
