@@ -246,8 +246,8 @@ func TestServicesWarn(t *testing.T) {
 	if text := create(newService("b", at("None"))); text != "" {
 		t.Errorf("of a headless service: %q", text)
 	}
-	if text := create(newService("c", at("None"), func(s *corev1.ServiceSpec) { s.LoadBalancerIP = "192.0.2.1" })); text !=
-		"spec.loadBalancerIP is ignored for headless services" {
+	useless := newService("c", at("None"), func(s *corev1.ServiceSpec) { s.LoadBalancerIP = "192.0.2.1" })
+	if text := create(useless); text != "spec.loadBalancerIP is ignored for headless services" {
 		t.Errorf("of a field without use: %q", text)
 	}
 	if text := said(func(header grpc.CallOption) error {

@@ -70,8 +70,8 @@ func TestWorkloadsAreSpreadByDefault(t *testing.T) {
 			Uid: sts.GetMetadata().GetUid(), Controller: proto.Bool(true)})
 		ofService := inSmallZone("shop")
 		if alone > 3 || of < 4 || ofStateful < 4 || ofService < 4 {
-			w.Errorf("the zone with one node has %d of 12 pods that belong to nothing, %d of 12 of a ReplicaSet, %d of 12 of a "+
-				"StatefulSet, %d of 12 of a Service", alone, of, ofStateful, ofService)
+			w.Errorf("the zone with one node has %d of 12 pods that belong to nothing, %d of 12 of a ReplicaSet, "+
+				"%d of 12 of a StatefulSet, %d of 12 of a Service", alone, of, ofStateful, ofService)
 		}
 	})
 }
