@@ -127,9 +127,14 @@ func (s theirServices) update(in, old *core.Service) error {
 	return nil
 }
 
+func give(s service.Services, next, live *corev1.Service, taken *service.Taken) error {
+	_, err := s.Give(next, live, map[string]string{}, func() (*service.Taken, error) { return taken, nil })
+	return err
+}
+
 func ourCreate(s service.Services, o *corev1.Service, taken *service.Taken) error {
 	service.DefaultNew(o)
-	if err := s.Give(o, nil, taken); err != nil {
+	if err := give(s, o, nil, taken); err != nil {
 		return err
 	}
 	return refusedService(o, service.Validate(o))
@@ -384,7 +389,7 @@ func TestServicesAreServedAlike(t *testing.T) {
 		now, old := internal(t, next, &core.Service{}), internal(t, live, &core.Service{})
 		theirErr = their.update(now, old)
 		mine = service.Apply(want, was)
-		if myErr = our.Give(mine, was, taken); myErr == nil {
+		if myErr = give(our, mine, was, taken); myErr == nil {
 			myErr = refusedService(mine, service.ValidateUpdate(mine, was))
 		}
 		if theirErr != nil && myErr != nil && strings.HasPrefix(theirErr.Error(), "duplicate nodePort") {

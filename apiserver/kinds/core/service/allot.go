@@ -32,22 +32,18 @@ func turnOf(claim string) string {
 // allot gives a Service the addresses and ports that it asks for, and those that it needs and does not name. It
 // changes next. Live is the Service as it is, nil for a new one. The guards fail when somebody else has taken one.
 func (s Services) allot(ctx context.Context, next, live *corev1.Service) ([]store.Guard, error) {
-	if err := s.families(next, live); err != nil {
-		return nil, err
-	}
 	asked := next.Spec
 	chosen := map[string]string{}
 	held := map[string]store.Guard{}
 	for {
 		next.Spec = object.Clone(asked)
-		a := &allotment{Services: s, next: next, live: live, chosen: chosen, claims: map[string]bool{}}
-		a.others = func() (*Taken, error) { return s.takenByOthers(ctx, next) }
-		if err := a.run(); err != nil {
+		claims, err := s.Give(next, live, chosen, func() (*Taken, error) { return s.takenByOthers(ctx, next) })
+		if err != nil {
 			return nil, err
 		}
 		var guards []store.Guard
 		complete := true
-		for name := range turnsOf(a.claims) {
+		for name := range turnsOf(claims) {
 			if _, ok := held[name]; !ok {
 				turn, err := s.deps.Store.Turn(ctx, name)
 				if err != nil {
@@ -67,15 +63,18 @@ func (s Services) allot(ctx context.Context, next, live *corev1.Service) ([]stor
 	}
 }
 
-// Give is what is given to a Service while the others have what is taken, without a store.
-func (s Services) Give(next, live *corev1.Service, others *Taken) error {
+// Give gives next what it needs while others have what is taken, and returns which addresses and ports those are. What
+// was chosen for it is kept in chosen, for another attempt.
+func (s Services) Give(next, live *corev1.Service, chosen map[string]string, others func() (*Taken, error)) (
+	claims map[string]bool, err error,
+) {
 	if err := s.families(next, live); err != nil {
-		return err
+		return nil, err
 	}
 	a := &allotment{
-		Services: s, next: next, live: live, read: others, chosen: map[string]string{}, claims: map[string]bool{},
+		Services: s, next: next, live: live, others: others, chosen: chosen, claims: map[string]bool{},
 	}
-	return a.run()
+	return a.claims, a.run()
 }
 
 func turnsOf(claims map[string]bool) map[string]bool {
