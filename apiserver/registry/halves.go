@@ -29,8 +29,8 @@ func (h halves) main(asked, live protoreflect.Message, fill func(object.Object))
 	return next.Interface().(object.Object)
 }
 
-// statusOf returns live with the status of asked, filled in by Default, and for the registry with the metadata of asked
-// when the rules take something of that.
+// statusOf returns live with the status of asked, filled in by Default, and for the registry with the metadata of
+// asked when the rules take something of that.
 func (h halves) statusOf(asked, live protoreflect.Message, fill func(object.Object), metadata bool) object.Object {
 	next := live.New()
 	copyField(next, asked, h.status)

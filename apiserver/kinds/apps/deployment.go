@@ -20,8 +20,8 @@ import (
 	metav1 "monoplane.dev/api/meta/v1"
 )
 
-// The ways in which workloads replace pods of an older template: step by step, all at once (Deployments), or not, which
-// leaves it to others to delete them (StatefulSets, DaemonSets).
+// The ways in which workloads replace pods of an older template: step by step, all at once (Deployments), or not at
+// all, which leaves it to others to delete them (StatefulSets, DaemonSets).
 const (
 	rollingUpdate = "RollingUpdate"
 	recreate      = "Recreate"

@@ -46,9 +46,10 @@ const (
 	peerURL      = "http://localhost:2380"
 	clusterToken = "monoplane"
 
-	// tick is raft's clock while the server starts. It is short because an election takes two or three ticks, and a
-	// start waits for it. quietTick is the clock afterwards, see quieten.
+	// tick is what etcd takes for raft's clock. electionTick is that clock until the election, which takes two or three
+	// ticks for which a start waits, and quietTick afterwards; see clock.
 	tick          = 10 * time.Millisecond
+	electionTick  = 2 * time.Millisecond
 	electionTicks = 2
 	quietTick     = time.Second
 
@@ -84,6 +85,7 @@ type Embedded struct {
 	// acknowledged is the newest revision that a caller of Txn has been told.
 	acknowledged atomic.Int64
 	batch        *batch
+	clock        clock
 	// limit is callLimit.
 	limit time.Duration
 
@@ -115,12 +117,13 @@ func Start(ctx context.Context, cfg Config) (*Embedded, error) {
 	if err == nil {
 		err = checkRestored(cfg.Dir)
 	}
+	var replayed uint64
 	if err == nil {
-		err = checkDir(sc, cfg.VerifyValue)
+		replayed, err = checkDir(sc, cfg.VerifyValue)
 	}
 	if err == nil {
 		setSegmentSize()
-		err = e.start(ctx, sc)
+		err = e.start(ctx, sc, replayed)
 	}
 	if err != nil {
 		_ = lock.Release() // the first error says more
@@ -190,20 +193,24 @@ func removeUnused(sc config.ServerConfig, verify func(key, value []byte) error, 
 	return os.Remove(sc.BackendPath())
 }
 
-// checkDir refuses a data directory in which something is missing or destroyed.
-func checkDir(sc config.ServerConfig, verify func(key, value []byte) error) error {
+// checkDir refuses a data directory in which something is missing or destroyed. It returns the last entry that etcd
+// replays for certain when it starts; 0 for none.
+func checkDir(sc config.ServerConfig, verify func(key, value []byte) error) (replayed uint64, err error) {
 	haveWAL := walExists(sc.WALDir())
-	_, err := os.Stat(sc.BackendPath())
+	_, err = os.Stat(sc.BackendPath())
 	haveDB := err == nil
 	switch {
 	case !haveWAL && !haveDB:
-		return nil
+		return 0, nil
 	case !haveWAL:
-		return removeUnused(sc, verify, "there is a database but no log in "+sc.WALDir())
+		return 0, removeUnused(sc, verify, "there is a database but no log in "+sc.WALDir())
 	}
 	ws, err := checkWAL(sc.WALDir())
 	if err != nil {
-		return err
+		return 0, err
+	}
+	if ws.commit > ws.snapshot {
+		replayed = min(ws.commit, ws.last)
 	}
 	if ws.last == 0 && ws.snapshot == 0 {
 		// The first entry names the only member. Without it nobody is ever elected, so that all is made again.
@@ -211,33 +218,34 @@ func checkDir(sc config.ServerConfig, verify func(key, value []byte) error) erro
 			err = removeUnused(sc, verify, "there is a database but the log in "+sc.WALDir()+" is empty")
 		}
 		if err != nil {
-			return err
+			return 0, err
 		}
-		return os.RemoveAll(sc.WALDir())
+		return 0, os.RemoveAll(sc.WALDir())
 	}
 	if !haveDB {
 		if ws.snapshot > 0 {
-			return fmt.Errorf("the data directory is damaged: the database %s is missing", sc.BackendPath())
+			return 0, fmt.Errorf("the data directory is damaged: the database %s is missing", sc.BackendPath())
 		}
-		return nil
+		return replayed, nil
 	}
 	ds, err := checkDB(sc.BackendPath(), checkLimit, verify)
 	switch {
 	case err != nil:
-		return err
+		return 0, err
 	case ws.last < ds.index:
-		return fmt.Errorf(
+		return 0, fmt.Errorf(
 			"the log in %s ends at entry %d but the database has seen entry %d: acknowledged writes are missing",
 			sc.WALDir(), ws.last, ds.index)
 	case ds.index < ws.snapshot:
-		return fmt.Errorf("the database %s ends at entry %d but the log only begins after entry %d",
+		return 0, fmt.Errorf("the database %s ends at entry %d but the log only begins after entry %d",
 			sc.BackendPath(), ds.index, ws.snapshot)
 	}
-	return nil
+	return replayed, nil
 }
 
-// start runs etcd's constructor in a goroutine of its own, because a fatal error inside ends that goroutine.
-func (e *Embedded) start(ctx context.Context, sc config.ServerConfig) error {
+// start runs etcd's constructor in a goroutine of its own, because a fatal error inside ends that goroutine. Entries of
+// the log up to replayed are replayed.
+func (e *Embedded) start(ctx context.Context, sc config.ServerConfig, replayed uint64) error {
 	made := make(chan error, 1)
 	go func() {
 		defer func() {
@@ -247,7 +255,8 @@ func (e *Embedded) start(ctx context.Context, sc config.ServerConfig) error {
 		}()
 		srv, err := etcdserver.NewServer(sc)
 		if err == nil {
-			e.srv = srv
+			e.srv, e.clock = srv, clockOf(srv)
+			e.clock.stop()
 			srv.Start()
 		}
 		made <- err
@@ -268,9 +277,11 @@ func (e *Embedded) start(ctx context.Context, sc config.ServerConfig) error {
 		}, e.fail.done)
 		return fmt.Errorf("etcd: opening %s took too long: %w", sc.DataDir, context.Cause(ctx))
 	}
+	e.awaitReplay(ctx, replayed)
+	e.clock.set(electionTick)
 	select {
 	case <-e.srv.ReadyNotify():
-		quieten(e.srv)
+		e.clock.set(quietTick)
 		go e.watchStop()
 		go e.writeBatches()
 		return nil
@@ -281,6 +292,23 @@ func (e *Embedded) start(ctx context.Context, sc config.ServerConfig) error {
 	case <-ctx.Done():
 		_ = e.stop(e.srv.HardStop, nil)
 		return fmt.Errorf("etcd: not ready in time: %w", context.Cause(ctx))
+	}
+}
+
+// awaitReplay waits until the log has been applied up to an entry. How it goes on when that never is, start says.
+func (e *Embedded) awaitReplay(ctx context.Context, entry uint64) {
+	look := time.NewTicker(time.Millisecond)
+	defer look.Stop()
+	for e.srv.AppliedIndex() < entry {
+		select {
+		case <-look.C:
+		case <-e.fail.done:
+			return
+		case <-e.srv.StopNotify():
+			return
+		case <-ctx.Done():
+			return
+		}
 	}
 }
 
