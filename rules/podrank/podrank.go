@@ -1,8 +1,8 @@
 // Package podrank says which of some equal pods are given up first: those that do the least.
 //
-// It guarantees the order of Kubernetes, which test/oracle compares pair by pair. Times are compared by their order of
-// magnitude, so that of many old pods not always the youngest goes. The package knows nothing of how many pods are
-// wanted.
+// It guarantees the orders of Kubernetes, which test/oracle compares pair by pair: that of replicas, of which times are
+// compared by their order of magnitude, so that of many old pods not always the youngest goes, and that of the pods of
+// Jobs, of which the one goes that has worked for the least time. The package knows nothing of how many pods are wanted.
 package podrank
 
 import (
@@ -40,7 +40,6 @@ func Sort(pods, related []*corev1.Pod, now time.Time) {
 
 // Compare is negative when a is to go before b, of which so many related pods are on their nodes.
 func Compare(a, b *corev1.Pod, nearA, nearB int, now time.Time) int {
-	bound := func(p *corev1.Pod) bool { return p.GetSpec().GetNodeName() != "" }
 	readyA, readyB := availability.Ready(a), availability.Ready(b)
 	if c := cmp.Or(
 		falseFirst(bound(a), bound(b)),
@@ -61,6 +60,21 @@ func Compare(a, b *corev1.Pod, nearA, nearB int, now time.Time) int {
 		younger(created(a), created(b), a, b, now),
 	)
 }
+
+// CompareWork is negative when of two pods of a Job a is to go before b. Annotations do not count.
+func CompareWork(a, b *corev1.Pod) int {
+	readyA, readyB := availability.Ready(a), availability.Ready(b)
+	c := cmp.Or(falseFirst(bound(a), bound(b)), cmp.Compare(progress(a), progress(b)), falseFirst(readyA, readyB))
+	if c == 0 && readyA {
+		c = later(availability.ReadySince(a), availability.ReadySince(b))
+	}
+	return cmp.Or(c, compareRestarts(a, b), later(created(a), created(b)))
+}
+
+func bound(p *corev1.Pod) bool { return p.GetSpec().GetNodeName() != "" }
+
+// later puts an unknown time first, and then the later one.
+func later(a, b time.Time) int { return cmp.Or(falseFirst(!a.IsZero(), !b.IsZero()), b.Compare(a)) }
 
 func falseFirst(a, b bool) int {
 	switch {

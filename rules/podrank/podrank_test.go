@@ -64,3 +64,27 @@ func TestOrder(t *testing.T) {
 		}
 	}
 }
+
+// Of the pods of a Job the one goes that has worked for the least time, whatever else is said of it.
+func TestOrderOfWork(t *testing.T) {
+	pod := func(created, ready int64, cost string) *corev1.Pod {
+		p := &corev1.Pod{
+			Metadata: &metav1.ObjectMeta{CreationTimestamp: &metav1.Time{Seconds: created},
+				Annotations: map[string]string{podrank.DeletionCost: cost}},
+			Spec: &corev1.PodSpec{NodeName: "a"}, Status: &corev1.PodStatus{Phase: "Running"},
+		}
+		if ready > 0 {
+			p.Status.Conditions = []*corev1.PodCondition{{Type: "Ready", Status: "True",
+				LastTransitionTime: &metav1.Time{Seconds: ready}}}
+		}
+		return p
+	}
+	order := []*corev1.Pod{pod(10, 0, "9"), pod(9, 0, "0"), pod(7, 31, "5"), pod(8, 30, "4"), pod(7, 30, "3")}
+	for i, a := range order {
+		for j, b := range order {
+			if c := podrank.CompareWork(a, b); c < 0 != (i < j) || c > 0 != (i > j) {
+				t.Errorf("pods %d and %d compare as %d", i, j, c)
+			}
+		}
+	}
+}

@@ -248,6 +248,10 @@ func TestPodsAreRankedAlike(t *testing.T) {
 		if s.Less(0, 1) != (c < 0) || s.Less(1, 0) != (c > 0) {
 			t.Fatalf("%d, Kubernetes says %t and %t, of\n%v\n%v", c, s.Less(0, 1), s.Less(1, 0), a, b)
 		}
+		ofJob := controller.ActivePods{a, b}
+		if c := podrank.CompareWork(x, y); ofJob.Less(0, 1) != (c < 0) || ofJob.Less(1, 0) != (c > 0) {
+			t.Fatalf("of a Job %d, Kubernetes says %t and %t, of\n%v\n%v", c, ofJob.Less(0, 1), ofJob.Less(1, 0), a, b)
+		}
 	}
 }
 

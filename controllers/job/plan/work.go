@@ -91,7 +91,7 @@ func (s *Sync) surplus(least int) []*corev1.Pod {
 		}
 		for _, i := range order {
 			same := byIndex[i]
-			s.rank(same)
+			slices.SortStableFunc(same, podrank.CompareWork)
 			remove, rest = append(remove, same[:len(same)-1]...), append(rest, same[len(same)-1])
 		}
 	} else {
@@ -101,17 +101,10 @@ func (s *Sync) surplus(least int) []*corev1.Pod {
 		rest = s.pods(func(f *fact) bool { return f.active })
 	}
 	if n := least - len(remove); n > 0 {
-		s.rank(rest)
+		slices.SortStableFunc(rest, podrank.CompareWork)
 		remove = append(remove, rest[:n]...)
 	}
 	return remove
-}
-
-// rank puts those pods first that do the least.
-func (s *Sync) rank(pods []*corev1.Pod) {
-	if len(pods) > 1 {
-		slices.SortStableFunc(pods, func(a, b *corev1.Pod) int { return podrank.Compare(a, b, 0, 0, s.now) })
-	}
 }
 
 // create returns up to n pods that are to be made.
