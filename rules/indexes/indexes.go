@@ -138,6 +138,26 @@ func (s Set) Union(t Set) Set {
 	return out
 }
 
+// Without returns the indexes that are in s and not in t.
+func (s Set) Without(t Set) Set {
+	var out Set
+	for _, in := range s {
+		for len(t) > 0 && t[0].Last < in.First {
+			t = t[1:]
+		}
+		for i := 0; i < len(t) && t[i].First <= in.Last; i++ {
+			if t[i].First > in.First {
+				out = append(out, Interval{in.First, t[i].First - 1})
+			}
+			in.First = t[i].Last + 1
+		}
+		if in.First <= in.Last {
+			out = append(out, in)
+		}
+	}
+	return out
+}
+
 // Common returns how many indexes are in both s and t, and the first of them.
 func (s Set) Common(t Set) (n, first int32) {
 	for len(s) > 0 && len(t) > 0 {

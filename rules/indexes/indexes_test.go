@@ -68,12 +68,16 @@ func TestSetsAgreeWithMaps(t *testing.T) {
 		if s := indexes.Read(a.String(), completions); !slices.Equal(s, a) {
 			t.Fatalf("%v is written as %q and read as %v", a, a, s)
 		}
+		without := a.Without(b)
 		union, missing := a.Union(b), slices.Collect(a.Missing(completions))
 		common, first := a.Common(b)
 		n, least := int32(0), int32(0)
 		for i := range int32(completions) {
 			if a.Has(i) != inA[i] || union.Has(i) != (inA[i] || inB[i]) || slices.Contains(missing, i) == inA[i] {
 				t.Fatalf("%v and %v: wrong about %d: union %v, missing %v", a, b, i, union, missing)
+			}
+			if without.Has(i) != (inA[i] && !inB[i]) {
+				t.Fatalf("%v without %v is %v, which is wrong about %d", a, b, without, i)
 			}
 			if inA[i] && inB[i] {
 				if n == 0 {

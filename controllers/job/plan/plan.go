@@ -163,11 +163,18 @@ func (s *Sync) decide(failed int32) {
 // decideIndexes looks at the indexes that have ended.
 func (s *Sync) decideIndexes() {
 	n := s.spec.GetCompletions()
-	s.done = indexes.Read(s.status.GetCompletedIndexes(), n).Union(indexesOf(s.facts, s.completes))
+	s.done = indexes.Read(s.status.GetCompletedIndexes(), n)
+	done := indexesOf(s.facts, s.completes)
+	if s.perIndex() {
+		// Of an index that has two pods one may succeed and the other fail. What was written first stands, and the server
+		// takes no index that has done both.
+		s.lost = indexes.Read(s.status.GetFailedIndexes(), n)
+		done = done.Without(s.lost)
+	}
+	s.done = s.done.Union(done)
 	s.succeeded = s.done.Len()
 	if s.perIndex() {
-		s.lost = indexes.Read(s.status.GetFailedIndexes(), n).
-			Union(indexesOf(s.facts, func(f *fact) bool { return f.tracked && s.losesIndex(f) }))
+		s.lost = s.lost.Union(indexesOf(s.facts, func(f *fact) bool { return f.tracked && s.losesIndex(f) })).Without(s.done)
 		switch lost := s.lost.Len(); {
 		case s.end != nil:
 		case s.spec.MaxFailedIndexes != nil && lost > *s.spec.MaxFailedIndexes:
