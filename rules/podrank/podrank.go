@@ -1,8 +1,8 @@
 // Package podrank says which of some equal pods are given up first: those that do the least.
 //
-// It guarantees the orders of Kubernetes, which test/oracle compares pair by pair: that of replicas, of which times are
-// compared by their order of magnitude, so that of many old pods not always the youngest goes, and that of the pods of
-// Jobs, of which the one goes that has worked for the least time. The package knows nothing of how many pods are wanted.
+// It guarantees the orders of Kubernetes, which test/oracle compares pair by pair. That of replicas compares times by
+// their order of magnitude, so that of many old pods not always the youngest goes. Of the pods of a Job the one goes
+// that has worked for the least time. The package knows nothing of how many pods are wanted.
 package podrank
 
 import (
