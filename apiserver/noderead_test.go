@@ -97,6 +97,31 @@ func TestNodesReadWhatTheirPodsNeed(t *testing.T) {
 	}
 }
 
+// An agent lists the Services of a namespace, for the variables of its pods' containers, and has no other right to
+// them.
+//
+// spec: OBJ-15, LIFE-8
+func TestNodesListServices(t *testing.T) {
+	c := start(t)
+	c.register("n1")
+	agent := c.agent("n1")
+	if _, err := agent.Services.List(ctx(t), &metav1.ListRequest{Namespace: "default"}); err != nil {
+		t.Error(err)
+	}
+	_, err := agent.Services.Get(ctx(t), &metav1.GetRequest{Namespace: "default", Name: "kubernetes"})
+	if !apierrors.Is(err, apierrors.Forbidden) {
+		t.Errorf("get: %v, want Forbidden", err)
+	}
+	_, err = agent.Services.Create(ctx(t), &corev1.CreateServiceRequest{Namespace: "default", Object: &corev1.Service{}})
+	if !apierrors.Is(err, apierrors.Forbidden) {
+		t.Errorf("create: %v, want Forbidden", err)
+	}
+	if _, err := agent.Endpoints.List(ctx(t), &metav1.ListRequest{Namespace: "default"}); !apierrors.Is(err,
+		apierrors.Forbidden) {
+		t.Errorf("a list of endpoints: %v, want Forbidden", err)
+	}
+}
+
 // Metrics and reflection are for administrators and for monitoring.
 //
 // spec: OBJ-15

@@ -10,6 +10,8 @@ import (
 	"syscall"
 
 	corev1 "monoplane.dev/api/core/v1"
+	metav1 "monoplane.dev/api/meta/v1"
+	"monoplane.dev/apierrors"
 	"monoplane.dev/nodeagent/criconfig"
 	"monoplane.dev/nodeagent/podstate"
 	"monoplane.dev/nodeagent/volumes"
@@ -59,12 +61,37 @@ func (j job) content(ctx context.Context) criconfig.Content {
 		ConfigMap: func(name string) (*corev1.ConfigMap, error) {
 			return j.agent.objects.ConfigMap(ctx, namespace, name)
 		},
-		Secret: func(name string) (*corev1.Secret, error) { return j.agent.objects.Secret(ctx, namespace, name) },
-		File:   j.volumeFile,
+		Secret:   func(name string) (*corev1.Secret, error) { return j.agent.objects.Secret(ctx, namespace, name) },
+		File:     j.volumeFile,
+		Services: func() ([]*corev1.Service, error) { return j.services(ctx) },
 		Allocatable: func() resources.List {
 			return resources.ListOf(j.agent.nodeNow().GetStatus().GetAllocatable())
 		},
 		API: j.agent.cfg.APIServer,
+	}
+}
+
+// services returns the Services of the pod's namespace as they are now. They are asked for when a container starts,
+// and not kept: the server has them in memory, and a watch, or a copy, on each node would cost more than it saves.
+// Those that were there when the pod was written last are among them.
+//
+// Static pods start without the API: they do without Services then, as in Kubernetes.
+func (j job) services(ctx context.Context) ([]*corev1.Service, error) {
+	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
+	defer cancel()
+	meta := j.pod.GetMetadata()
+	req := &metav1.ListRequest{Namespace: meta.GetNamespace(), ResourceVersion: meta.GetResourceVersion()}
+	if j.static != nil {
+		req.ResourceVersion = "0" // what a static pod has is no revision of the store
+	}
+	list, err := j.agent.cfg.Client.Services.List(ctx, req)
+	switch {
+	case err == nil:
+		return list.GetItems(), nil
+	case j.static != nil:
+		return nil, nil
+	default:
+		return nil, apierrors.From(err)
 	}
 }
 

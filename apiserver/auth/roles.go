@@ -42,8 +42,9 @@ var table = [...]row{
 		{Verbs: "get", Resources: "persistentvolumes"},                // (own)
 		{Verbs: "get", Resources: "persistentvolumeclaims"},           // (own)
 		{Verbs: "get", Resources: "runtimeclasses"},                   // (own)
-		{Verbs: "create", Resources: "serviceaccounts/token"},         // (own)
-		{Verbs: "listen answer", Resources: "nodestreams"},            // (own)
+		{Verbs: "list", Resources: "services"},
+		{Verbs: "create", Resources: "serviceaccounts/token"}, // (own)
+		{Verbs: "listen answer", Resources: "nodestreams"},    // (own)
 	}},
 	Scheduler: {name: authn.SchedulerName, component: true, grants: []rights.Grant{
 		{Verbs: rights.Read + " delete", Resources: "pods"},

@@ -25,6 +25,8 @@ type Content struct {
 	File func(volume, path string) ([]byte, error)
 	// Allocatable is what pods can have of the node.
 	Allocatable func() podlevel.List
+	// Services returns the Services of the pod's namespace, in the order of their names.
+	Services func() ([]*corev1.Service, error)
 	// API is where the API server listens; not valid when that is not known.
 	API netip.AddrPort
 }

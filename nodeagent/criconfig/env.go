@@ -71,12 +71,15 @@ func (e *environment) lookup(name string) (string, bool) {
 	return string(e.vars[i].Value), true
 }
 
-// env returns the container's environment: HOSTNAME and where the API is, then what envFrom brings, then env in order,
-// each entry seeing what came before it. Errors are in Kubernetes' words, since users look for these.
+// env returns the container's environment: HOSTNAME and where the API and the Services are, then what envFrom brings,
+// then env in order, each entry seeing what came before it. Errors are in Kubernetes' words, since users look for
+// these.
 // spec: CTR-7, DOWN-1
 func env(p *corev1.Pod, c *corev1.Container, f Facts) (*environment, error) {
 	e := newEnvironment(hostname(p, f), len(c.GetEnv()))
-	f.setAPI(p, e)
+	if err := f.setServices(p, e); err != nil {
+		return nil, err
+	}
 	from := &values{p: p, c: c, f: f}
 	for _, source := range c.GetEnvFrom() {
 		if err := from.all(source, e); err != nil {

@@ -22,6 +22,7 @@ import (
 	"k8s.io/kubernetes/pkg/credentialprovider"
 	pullsecrets "k8s.io/kubernetes/pkg/credentialprovider/secrets"
 	"k8s.io/kubernetes/pkg/fieldpath"
+	"k8s.io/kubernetes/pkg/kubelet/envvars"
 	envutil "k8s.io/kubernetes/pkg/kubelet/util/env"
 	"k8s.io/kubernetes/pkg/util/parsers"
 	"k8s.io/kubernetes/third_party/forked/golang/expansion"
@@ -301,6 +302,68 @@ func TestEnvironmentsAreTheSame(t *testing.T) {
 	if failed < *count/20 || failed > *count*19/20 {
 		t.Errorf("%d of %d were wrong", failed, *count)
 	}
+}
+
+// Services are announced by the same variables, and in the same order of precedence: where two Services claim a
+// variable, the later one has it.
+//
+// spec: LIFE-8
+func TestServicesAreAnnouncedAlike(t *testing.T) {
+	r := random(t)
+	set, six := 0, 0
+	for range *count {
+		var theirs []*v1.Service
+		var mine []*corev1.Service
+		for range r.IntN(4) {
+			s := announced(r)
+			o, err := ours(s, &corev1.Service{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			theirs, mine = append(theirs, s), append(mine, o)
+		}
+		want := map[string]string{}
+		for _, e := range envvars.FromServices(theirs) {
+			want[e.Name] = e.Value
+			if strings.Contains(e.Value, "[") {
+				six++
+			}
+		}
+		set += len(want)
+		p := ourPod(t, minimal())
+		cfg, err := criconfig.Container(p, p.Spec.Containers[0], criconfig.Instance{}, "", "", criconfig.Facts{
+			Content: criconfig.Content{Services: func() ([]*corev1.Service, error) { return mine, nil }}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := map[string]string{}
+		for _, v := range cfg.GetEnvs() {
+			if v.GetKey() != "HOSTNAME" {
+				got[v.GetKey()] = string(v.GetValue())
+			}
+		}
+		if !maps.Equal(got, want) {
+			t.Fatalf("%v\nKubernetes gives %q\nMonoplane %q", theirs, want, got)
+		}
+	}
+	if set < *count || six < *count/20 {
+		t.Errorf("%d variables in %d rounds, %d with an IPv6 address in brackets", set, *count, six)
+	}
+}
+
+// announced returns a Service of any kind, as validation lets it be.
+func announced(r *rand.Rand) *v1.Service {
+	s := &v1.Service{}
+	s.Namespace, s.Name = "default", pick(r, []string{"a", "a-port", "my-db", "web", "web-80", "x-1-y", "kube-dns"})
+	s.Spec.ClusterIP = pick(r, []string{"10.96.0.1", "10.96.255.9", "fd00::1", "fd00:1:2::ffff", "None", ""})
+	for i := range 1 + r.IntN(3) {
+		p := v1.ServicePort{Port: int32(1 + r.IntN(65535)), Protocol: pick(r, []v1.Protocol{"TCP", "UDP", "SCTP", ""})}
+		if i > 0 || r.IntN(2) == 0 {
+			p.Name = pick(r, []string{"http", "https", "dns-tcp", "p-1-q", "80"}) + pick(r, []string{"", "-x"})
+		}
+		s.Spec.Ports = append(s.Spec.Ports, p)
+	}
+	return s
 }
 
 // Files of variables say the same. A file that is missing is the one difference: the documentation of Kubernetes calls

@@ -31,7 +31,6 @@ var explained = map[string]string{
 	"LocalVolumeSource.fsType":                             "a local volume is a directory: devices are not formatted",
 	"EphemeralContainerCommon.restartPolicy":               "validation refuses it",
 	"PodSpec.serviceAccount":                               "kept equal to serviceAccountName",
-	"PodSpec.enableServiceLinks":                           "there are no services to announce",
 	"WindowsSecurityContextOptions.gmsaCredentialSpecName": "no node runs Windows: agents refuse such pods",
 	"WindowsSecurityContextOptions.gmsaCredentialSpec":     "no node runs Windows: agents refuse such pods",
 	"WindowsSecurityContextOptions.runAsUserName":          "no node runs Windows: agents refuse such pods",

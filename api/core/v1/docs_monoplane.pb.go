@@ -898,7 +898,7 @@ const Docs = "" +
 	"PodSpec.containers\tThe containers; at least one. They start together and run for the pod's life.\n" +
 	"PodSpec.dnsConfig\tAdditions to the resolver configuration that dnsPolicy makes.\n" +
 	"PodSpec.dnsPolicy\tHow names are resolved: \"ClusterFirst\" (default), \"ClusterFirstWithHostNet\", \"Default\" or \"None\". Without a cluster DNS the first three use the node's resolver.\n" +
-	"PodSpec.enableServiceLinks\tWhether services are announced in environment variables; true when absent. There are none to announce yet.\n" +
+	"PodSpec.enableServiceLinks\tWhether containers are told by environment variables of the Services that the namespace has when they start; true when absent. Those that tell of the API server are there in any case.\n" +
 	"PodSpec.ephemeralContainers\tContainers added to a running pod for debugging. A pod is created without any; subresource ephemeralcontainers adds them, and nothing changes or removes them.\n" +
 	"PodSpec.hostAliases\tExtra lines for the containers' hosts file.\n" +
 	"PodSpec.hostIPC\tThe pod shares the node's IPC. Pods of image \"host\" always do.\n" +

@@ -156,7 +156,8 @@ type PodSpec struct {
 	// do not know its handler, such as those of image "host" and of simulated nodes, do not start the pod, and say so in
 	// an event.
 	RuntimeClassName *string `protobuf:"bytes,29,opt,name=runtimeClassName,proto3,oneof" json:"runtimeClassName,omitempty"`
-	// Whether services are announced in environment variables; true when absent. There are none to announce yet.
+	// Whether containers are told by environment variables of the Services that the namespace has when they start; true
+	// when absent. Those that tell of the API server are there in any case.
 	EnableServiceLinks *bool `protobuf:"varint,30,opt,name=enableServiceLinks,proto3,oneof" json:"enableServiceLinks,omitempty"`
 	// Whether the pod may displace pods of lower priority: "PreemptLowerPriority" (default) or "Never". The server takes
 	// it from the class.
