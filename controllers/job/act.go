@@ -329,6 +329,7 @@ func (c *Controller) confirm(ctx context.Context, m *memory, pods []*corev1.Pod,
 		return nil
 	}
 	var mu sync.Mutex
+	var released []string
 	var g errgroup.Group
 	g.SetLimit(parallel)
 	for _, p := range pods {
@@ -349,11 +350,15 @@ func (c *Controller) confirm(ctx context.Context, m *memory, pods []*corev1.Pod,
 			}
 			mu.Lock()
 			defer mu.Unlock()
-			m.released[uid] = true
+			released = append(released, uid)
 			return nil
 		})
 	}
-	return g.Wait()
+	err := g.Wait()
+	for _, uid := range released {
+		m.released[uid] = true
+	}
+	return err
 }
 
 // write writes the status of a Job, by compare-and-swap.

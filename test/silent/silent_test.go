@@ -49,6 +49,7 @@ var explained = map[string]string{
 	"RuntimeClass.scheduling":                              "the server gives it to pods",
 	"VolumeResourceRequirements.limits":                    "not enforced, in Kubernetes too",
 	"StorageClass.allowVolumeExpansion":                    "the server lets claims ask for more, and warns that they do not get it",
+	"JobSpec.manualSelector":                               "the server makes the selector, or leaves it as it is",
 	"MetricTarget.type":                                    "which of the other fields is given says the same",
 	"PriorityClass.description":                            "for people",
 	"Quantity.string":                                      "package codec/value reads it for all",
