@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 	_ "unsafe" // for go:linkname
@@ -11,6 +13,7 @@ import (
 	batch1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/kubernetes/pkg/apis/batch"
 	_ "k8s.io/kubernetes/pkg/apis/batch/install"
 	_ "k8s.io/kubernetes/pkg/controller/job"
@@ -20,6 +23,7 @@ import (
 	corev1 "monoplane.dev/api/core/v1"
 	ourbatch "monoplane.dev/apiserver/kinds/batch"
 	"monoplane.dev/controllers/job/plan"
+	"monoplane.dev/rules/indexes"
 )
 
 //go:linkname matchTheirs k8s.io/kubernetes/pkg/controller/job.matchPodFailurePolicy
@@ -172,6 +176,102 @@ func TestFailedPodsOfJobsAreJudgedAlike(t *testing.T) {
 		}
 		if got, want := plan.Ended(o), endedTheirs(p); !got.Equal(want) {
 			t.Fatalf("%v ended at %v; want %v", p.Status, got, want)
+		}
+	}
+}
+
+// jobStatus is one that a controller might write, or that none should.
+func jobStatus(r *rand.Rand) batch1.JobStatus {
+	when := func() *metav1.Time {
+		return pick(r, []*metav1.Time{nil, ptr(metav1.Unix(100, 0)), ptr(metav1.Unix(200, 0))})
+	}
+	s := batch1.JobStatus{
+		StartTime: when(), CompletionTime: when(), Active: int32(r.IntN(4) - 1), Succeeded: int32(r.IntN(4) - 1),
+		Failed: int32(r.IntN(4) - 1), Ready: someCount(r), Terminating: someCount(r),
+		CompletedIndexes: pick(r, []string{"", "", "0", "0-2", "1,2", "2,1", "x", "9"}),
+	}
+	if r.IntN(3) == 0 {
+		s.FailedIndexes = ptr(pick(r, []string{"", "0", "2-3", "3,4", "4,3", "9"}))
+	}
+	if r.IntN(3) == 0 {
+		uids := func() (list []types.UID) {
+			for range r.IntN(3) {
+				list = append(list, pick(r, []types.UID{"a", "b", ""}))
+			}
+			return list
+		}
+		s.UncountedTerminatedPods = &batch1.UncountedTerminatedPods{Succeeded: uids(), Failed: uids()}
+	}
+	for _, kind := range []batch1.JobConditionType{"Complete", "Failed", "FailureTarget", "SuccessCriteriaMet", "Suspended"} {
+		if r.IntN(5) == 0 {
+			s.Conditions = append(s.Conditions, batch1.JobCondition{Type: kind,
+				Status: pick(r, []v1.ConditionStatus{"True", "True", "False", "Unknown"})})
+		}
+	}
+	return s
+}
+
+// Changes of what a Job is to do, and of how it is said to be, are allowed alike.
+func TestChangesOfJobsAreJudgedAlike(t *testing.T) {
+	r, ctx := random(t), context.Background()
+	bad := 0
+	for i := 0; i < *count && bad < 25; i++ {
+		m := meta("w")
+		m.UID, m.ResourceVersion = "u", "1"
+		k := &batch1.Job{ObjectMeta: m, Spec: jobSpec(r), Status: jobStatus(r)}
+		if k.Spec.Selector == nil {
+			k.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "w"}}
+		}
+		old := k.DeepCopy()
+		other := jobSpec(r)
+		for _, change := range []func(){
+			func() { old.Spec.Parallelism, old.Spec.Completions = other.Parallelism, k.Spec.Completions },
+			func() { old.Spec.Completions = other.Completions },
+			func() { old.Spec.CompletionMode = other.CompletionMode },
+			func() { old.Spec.PodFailurePolicy = other.PodFailurePolicy },
+			func() { old.Spec.BackoffLimitPerIndex = other.BackoffLimitPerIndex },
+			func() { old.Spec.Suspend = ptr(r.IntN(2) == 0) },
+			func() { old.Spec.ManagedBy = other.ManagedBy },
+			func() { old.Spec.Template.Labels = other.Template.Labels },
+			func() { old.Spec.Template.Spec.NodeSelector = map[string]string{"a": "b"} },
+			func() { old.Spec.Template.Spec.Containers[0].Resources.Requests = amounts("cpu", "1") },
+			func() { old.Spec.Template.Spec.Containers[0].Image = "y" },
+		} {
+			if r.IntN(8) == 0 {
+				change()
+			}
+		}
+		if old.Spec.Completions == nil {
+			k.Spec.SuccessPolicy, old.Spec.SuccessPolicy = nil, nil
+		}
+		now, was := internal(t, k, &batch.Job{}), internal(t, old, &batch.Job{})
+		o, before := converted(t, k, &ob.Job{}), converted(t, old, &ob.Job{})
+		ourbatch.DefaultJob(o)
+		ourbatch.DefaultJob(before)
+		keep(o.Metadata, before.Metadata)
+		what := []string{fmt.Sprint(k.Spec), fmt.Sprint(old.Spec)}
+		if report(t, append(what, "update"), compare(theirFaults(jobstrategy.Strategy.ValidateUpdate(ctx, now, was)),
+			ourFaults(ourbatch.ValidateJobUpdate(o, before)))) {
+			bad++
+		}
+		old = k.DeepCopy()
+		if old.Status = jobStatus(r); r.IntN(2) == 0 {
+			old.Status = *k.Status.DeepCopy()
+			old.Status.Conditions, old.Status.StartTime = nil, jobStatus(r).StartTime
+		}
+		was = internal(t, old, &batch.Job{})
+		before = converted(t, old, &ob.Job{})
+		ourbatch.DefaultJob(before)
+		keep(o.Metadata, before.Metadata)
+		diff := onlyMeta(compare(theirFaults(jobstrategy.StatusStrategy.ValidateUpdate(ctx, now, was)),
+			ourFaults(ourbatch.ValidateJobStatus(o, before))))
+		_, done := indexes.Parse(o.GetStatus().GetCompletedIndexes(), o.GetSpec().GetCompletions())
+		_, lost := indexes.Parse(o.GetStatus().GetFailedIndexes(), o.GetSpec().GetCompletions())
+		if done != nil || lost != nil { // which of the indexes in a text that is wrong are also in the other one is free
+			diff = slices.DeleteFunc(diff, func(d string) bool { return strings.Contains(d, " overlap at index") })
+		}
+		if report(t, []string{"status", fmt.Sprint(k.Spec), fmt.Sprint(k.Status), fmt.Sprint(old.Status)}, diff) {
+			bad++
 		}
 	}
 }

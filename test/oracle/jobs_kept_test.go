@@ -258,9 +258,9 @@ func (w *jobWorld) ours() (out jobStep) {
 	return out
 }
 
-// step takes both a step further, compares them, and does what Kubernetes did. It returns false when Kubernetes cannot go
-// on: of an index with two pods, one of which has succeeded and the other failed, its controller says both, which its
-// server does not take.
+// step takes both a step further, compares them, and does what Kubernetes did. It returns false when Kubernetes cannot
+// go on: of an index with two pods, one of which has succeeded and the other failed, its controller says both, which
+// its server does not take.
 func (w *jobWorld) step() bool {
 	r := w.r
 	w.noCreate, w.noStatus, w.kept = r.IntN(12) == 0, r.IntN(12) == 0, map[string]bool{}

@@ -67,8 +67,8 @@ func (c *statusCheck) counts() {
 	c.NotNegative(c.at.Child("ready"), int64(s.GetReady()))
 	c.NotNegative(c.at.Child("terminating"), int64(s.GetTerminating()))
 	changed := !validation.Same(s.Ready, c.old.Ready) || s.Active != c.old.Active
-	if changed && s.GetReady() > s.GetActive() {
-		c.InvalidValue(c.at.Child("ready"), s.GetReady(), "cannot set more ready pods than active")
+	if changed && s.Ready != nil && *s.Ready > s.Active {
+		c.InvalidValue(c.at.Child("ready"), *s.Ready, "cannot set more ready pods than active")
 	}
 	if s.Failed < c.old.Failed {
 		c.InvalidValue(c.at.Child("failed"), s.Failed, "cannot decrease the failed counter")
