@@ -14,6 +14,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/pkg/apis/batch"
 	_ "k8s.io/kubernetes/pkg/apis/batch/install"
 	_ "k8s.io/kubernetes/pkg/controller/job"
@@ -31,6 +32,15 @@ func matchTheirs(*batch1.PodFailurePolicy, *v1.Pod) (*string, bool, *batch1.PodF
 
 //go:linkname endedTheirs k8s.io/kubernetes/pkg/controller/job.getFinishedTime
 func endedTheirs(*v1.Pod) time.Time
+
+// interval is a row of indexes, as Kubernetes' controller has it.
+type interval struct{ first, last int }
+
+//go:linkname readTheirs k8s.io/kubernetes/pkg/controller/job.parseIndexesFromString
+func readTheirs(logger klog.Logger, text string, completions int) []interval
+
+//go:linkname metTheirs k8s.io/kubernetes/pkg/controller/job.matchSuccessPolicy
+func metTheirs(klog.Logger, *batch1.SuccessPolicy, int32, []interval) (string, bool)
 
 func exitCodes(r *rand.Rand) *batch1.PodFailurePolicyOnExitCodesRequirement {
 	req := &batch1.PodFailurePolicyOnExitCodesRequirement{
@@ -177,6 +187,55 @@ func TestFailedPodsOfJobsAreJudgedAlike(t *testing.T) {
 		if got, want := plan.Ended(o), endedTheirs(p); !got.Equal(want) {
 			t.Fatalf("%v ended at %v; want %v", p.Status, got, want)
 		}
+	}
+}
+
+// The indexes of a status are read alike, and fulfil a success policy alike.
+func TestIndexesCountAlike(t *testing.T) {
+	r := random(t)
+	text := func() string {
+		var list []int32
+		for range r.IntN(12) {
+			list = append(list, r.Int32N(20))
+		}
+		return indexes.Of(list).String()
+	}
+	met := 0
+	for range *count {
+		done, n := text(), 1+r.Int32N(20)
+		if r.IntN(8) == 0 {
+			done += pick(r, []string{",x", ",", ",21-y,22", ",30-40"})
+		}
+		theirs, ours := readTheirs(klog.Logger{}, done, int(n)), indexes.Read(done, n)
+		same := slices.EqualFunc(theirs, ours, func(a interval, b indexes.Interval) bool {
+			return a.first == int(b.First) && a.last == int(b.Last)
+		})
+		if !same {
+			t.Fatalf("%q of %d is %v; Kubernetes says %v", done, n, ours, theirs)
+		}
+		policy := &batch1.SuccessPolicy{}
+		for range 1 + r.IntN(3) {
+			rule := batch1.SuccessPolicyRule{}
+			if r.IntN(3) > 0 {
+				rule.SucceededIndexes = ptr(text())
+			}
+			if rule.SucceededIndexes == nil || r.IntN(2) == 0 {
+				rule.SucceededCount = ptr(1 + r.Int32N(10))
+			}
+			policy.Rules = append(policy.Rules, rule)
+		}
+		message, want := metTheirs(klog.Logger{}, policy, n, theirs)
+		o := converted(t, &batch1.Job{Spec: batch1.JobSpec{SuccessPolicy: policy}}, &ob.Job{}).GetSpec().GetSuccessPolicy()
+		rule, got := plan.Met(o, n, ours)
+		if got != want || got && fmt.Sprintf("Matched rules at index %d", rule) != message {
+			t.Fatalf("%q of %d meets %v: %t, rule %d; Kubernetes says %t, %q", done, n, policy, got, rule, want, message)
+		}
+		if got {
+			met++
+		}
+	}
+	if met == 0 {
+		t.Error("no policy was met")
 	}
 }
 
