@@ -261,7 +261,9 @@ func jobStatus(r *rand.Rand) batch1.JobStatus {
 		}
 		s.UncountedTerminatedPods = &batch1.UncountedTerminatedPods{Succeeded: uids(), Failed: uids()}
 	}
-	for _, kind := range []batch1.JobConditionType{"Complete", "Failed", "FailureTarget", "SuccessCriteriaMet", "Suspended"} {
+	for _, kind := range []batch1.JobConditionType{
+		"Complete", "Failed", "FailureTarget", "SuccessCriteriaMet", "Suspended",
+	} {
 		if r.IntN(5) == 0 {
 			s.Conditions = append(s.Conditions, batch1.JobCondition{Type: kind,
 				Status: pick(r, []v1.ConditionStatus{"True", "True", "False", "Unknown"})})

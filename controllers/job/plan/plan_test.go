@@ -53,3 +53,42 @@ func TestAnIndexEndsInOneWay(t *testing.T) {
 		}
 	}
 }
+
+// Whichever way the clock is set, here or on the nodes, nobody waits longer than for a pause, and what has begun in the
+// future does not end before it has begun.
+func TestClocksThatJump(t *testing.T) {
+	now := time.Unix(1_800_000_000, 0)
+	for _, c := range []struct {
+		last time.Duration
+		want time.Duration
+	}{
+		{0, 20 * time.Second}, {-5 * time.Second, 15 * time.Second}, {-time.Hour, 0}, {time.Hour, 20 * time.Second},
+	} {
+		if got := (plan.Backoff{Failures: 2, Last: now.Add(c.last)}).Left(now); got != c.want {
+			t.Errorf("%s from now on pods wait %s; want %s", c.last, got, c.want)
+		}
+	}
+	for _, c := range []struct {
+		began time.Duration
+		over  bool
+	}{{-61 * time.Second, true}, {-59 * time.Second, false}, {time.Hour, false}} {
+		start := &metav1.Time{Seconds: now.Add(c.began).Unix()}
+		j := &batchv1.Job{
+			Metadata: &metav1.ObjectMeta{Name: "j"},
+			Spec: &batchv1.JobSpec{Completions: proto.Int32(0), Parallelism: proto.Int32(0),
+				BackoffLimit: proto.Int32(6), ActiveDeadlineSeconds: proto.Int64(60)},
+			Status: &batchv1.JobStatus{StartTime: start},
+		}
+		s := plan.Begin(j, nil, nil, plan.Backoff{}, now)
+		s.Work()
+		s.Did(0, nil)
+		status, _ := s.Record()
+		status, end := s.Count(status, nil, true)
+		if failed := end.GetType() == jobs.FailedCondition; failed != c.over {
+			t.Errorf("a Job that began %s from now ends with %v", c.began, end)
+		}
+		if done := status.GetCompletionTime(); !c.over && done.GetSeconds() < start.GetSeconds() {
+			t.Errorf("it began at %v and was complete at %v", start, done)
+		}
+	}
+}
