@@ -114,8 +114,8 @@ func ValidateStatefulSet(o *appsv1.StatefulSet) []apierrors.Cause {
 	return f.Causes()
 }
 
-// ValidateStatefulSetUpdate checks that a change of a StatefulSet is allowed. What the identities of its pods depend on
-// stays as it is, and is not judged again: other rules may have been in force when it was created. Nor is what the
+// ValidateStatefulSetUpdate checks that a change of a StatefulSet is allowed. What the identities of its pods depend
+// on stays as it is, and is not judged again: other rules may have been in force when it was created. Nor is what the
 // template says of pods, if the StatefulSet was not valid before.
 func ValidateStatefulSetUpdate(new, old *appsv1.StatefulSet) []apierrors.Cause {
 	was := &validation.Faults{}

@@ -243,8 +243,8 @@ func checkDir(sc config.ServerConfig, verify func(key, value []byte) error) (rep
 	return replayed, nil
 }
 
-// start runs etcd's constructor in a goroutine of its own, because a fatal error inside ends that goroutine. Entries of
-// the log up to replayed are replayed.
+// start runs etcd's constructor in a goroutine of its own, because a fatal error inside ends that goroutine. It
+// replays the log up to entry replayed at least.
 func (e *Embedded) start(ctx context.Context, sc config.ServerConfig, replayed uint64) error {
 	made := make(chan error, 1)
 	go func() {

@@ -7,15 +7,16 @@ import (
 	"go.etcd.io/etcd/server/v3/etcdserver"
 )
 
-// clock is raft's clock. It stands still while etcd replays its log, runs fast until the only member of the cluster has
-// been elected, and slowly from then on.
+// clock is raft's clock. It stands still while etcd replays its log, runs fast until the only member of the cluster
+// has been elected, and slowly from then on.
 //
 //   - While the log is replayed nobody may stand for election: etcd drops entries from memory as soon as they are
-//     applied, and only then tells raft that they are. In between raft, which looks at them before an election, panics:
-//     "error scanning unapplied entries". Ticks wait in a queue, so that this happens to a start on a busy machine.
-//   - Once the member is elected there is nobody whose silence the clock could find out, but etcd has its processor woken
-//     for every tick: a hundred times a second, which was most of what an idle cluster cost. A slow clock remains, so
-//     that even a leader that stepped down would be elected again.
+//     applied, and only then tells raft that they are. In between raft, which looks at them before an election,
+//     panics: "error scanning unapplied entries". Ticks wait in a queue, so that this happens to a start on a busy
+//     machine.
+//   - Once the member is elected there is nobody whose silence the clock could find out, but etcd has its processor
+//     woken for every tick: a hundred times a second, which was most of what an idle cluster cost. A slow clock
+//     remains, so that even a leader that stepped down would be elected again.
 //
 // etcd sets the clock once and offers no way to change it, so that its ticker is looked up by reflection. The ways
 // without that are worse: a slow clock from the beginning makes every start wait for two or three of its ticks; and

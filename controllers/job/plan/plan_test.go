@@ -54,8 +54,8 @@ func TestAnIndexEndsInOneWay(t *testing.T) {
 	}
 }
 
-// Whichever way the clock is set, here or on the nodes, nobody waits longer than for a pause, and what has begun in the
-// future does not end before it has begun.
+// Whichever way the clock is set, here or on the nodes, nobody waits longer than for a pause, and what has begun in
+// the future does not end before it has begun.
 func TestClocksThatJump(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
 	for _, c := range []struct {
