@@ -375,7 +375,7 @@ func (c onContainerd) serverIsBack(t *testing.T) {
 	if s := runs.Status.ContainerStatuses[0]; s.RestartCount != 0 || !alive(c.runtime.pid(t, runs)) {
 		t.Errorf("the adopted pod: %+v", s)
 	}
-	wantNoGap(t, c.logs(t, "runs"))
+	c.wantNoGap(t, "runs")
 	eventually(t, "end of the forced pod's container", func() (bool, string) {
 		out, err := c.runtime.Ctr("containers", "ls", "--quiet", `labels."io.kubernetes.pod.name"==vanishes`)
 		return err == nil && out == "", out
@@ -412,7 +412,7 @@ func (c onContainerd) runtimeIsKilled(t *testing.T) {
 	if s := c.untilPhase(t, "runs", corev1.PodRunning).Status.ContainerStatuses[0]; s.RestartCount != 0 || !alive(pid) {
 		t.Errorf("after containerd came back: %+v", s)
 	}
-	wantNoGap(t, c.logs(t, "runs"))
+	c.wantNoGap(t, "runs")
 }
 
 // pid returns the process of a pod's first container.

@@ -105,7 +105,7 @@ func (p pods) wentOn(t *testing.T, before *corev1.Pod) {
 		is.RestartCount != 0 || is.State.Running == nil {
 		t.Errorf("%s was %v and is %v", before.Name, was, is)
 	}
-	wantNoGap(t, p.logs(t, before.Name))
+	p.wantNoGap(t, before.Name)
 	p.delete(t, before.Name, -1)
 	p.untilGone(t, before)
 }
