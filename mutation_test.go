@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"google.golang.org/protobuf/proto"
 
@@ -20,33 +21,36 @@ import (
 // That the clusters of this package's tests find nothing means something: a change of an object that the store holds
 // is found out.
 func TestMutationsAreFoundOut(t *testing.T) {
-	var found []string
-	c, err := monoplane.Start(t.Context(), monoplane.Config{
-		DataDir: t.TempDir(), Runtime: monoplane.FakeRuntime(), Nodes: -1, UnsafeNoFsync: true,
-	}.OnMutation(func(err error) { found = append(found, err.Error()) }))
-	if err != nil {
-		t.Fatal(err)
-	}
-	api := c.SharedClient()
-	// Nobody else reads config maps, so that this is no data race.
-	_, err = api.ConfigMaps.Create(t.Context(), &corev1.CreateConfigMapRequest{
-		Namespace: "default", Object: &corev1.ConfigMap{Metadata: &metav1.ObjectMeta{Name: "victim"},
-			Data: map[string]string{"a": "1"}},
+	// In a bubble everybody else can be waited for to stand still: whoever looks for mutations reads the object too.
+	synctest.Test(t, func(t *testing.T) {
+		var found []string
+		c, err := monoplane.Start(t.Context(), monoplane.Config{
+			DataDir: t.TempDir(), Runtime: monoplane.FakeRuntime(), Nodes: -1, UnsafeNoFsync: true,
+		}.OnMutation(func(err error) { found = append(found, err.Error()) }))
+		if err != nil {
+			t.Fatal(err)
+		}
+		api := c.SharedClient()
+		_, err = api.ConfigMaps.Create(t.Context(), &corev1.CreateConfigMapRequest{
+			Namespace: "default", Object: &corev1.ConfigMap{Metadata: &metav1.ObjectMeta{Name: "victim"},
+				Data: map[string]string{"a": "1"}},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		m, err := api.ConfigMaps.Get(t.Context(), &metav1.GetRequest{Namespace: "default", Name: "victim"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		m.Data["a"] = "2"
+		if err := c.Stop(context.Background()); err != nil {
+			t.Error(err)
+		}
+		if len(found) != 1 || !strings.Contains(found[0], "configmaps default/victim") {
+			t.Errorf("found %q", found)
+		}
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	m, err := api.ConfigMaps.Get(t.Context(), &metav1.GetRequest{Namespace: "default", Name: "victim"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	m.Data["a"] = "2"
-	if err := c.Stop(context.Background()); err != nil {
-		t.Error(err)
-	}
-	if len(found) != 1 || !strings.Contains(found[0], "configmaps default/victim") {
-		t.Errorf("found %q", found)
-	}
 }
 
 // rest makes requests to the REST API as the administrator.
