@@ -25,11 +25,19 @@ func (s *Store) housekeep(ctx context.Context) {
 	defer tick.Stop()
 	marks := []mark{s.mark()}
 	large := marks[:1:1]
+	var released, last int64 // revisions up to which the history was cut
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
+		}
+		// To cut its history, etcd reads the whole database, in the seconds after it was told to.
+		if cut := s.compacted.Load(); cut != last {
+			last = cut
+		} else if cut != released {
+			released = cut
+			s.releasePages(ctx)
 		}
 		s.evict(ctx)
 		now := s.mark()
@@ -107,6 +115,14 @@ func (s *Store) compact(ctx context.Context, revision int64) {
 	s.metrics.compacted()
 	s.lg.LogAttrs(ctx, slog.LevelDebug, "compacted", slog.Int64("revision", revision),
 		slog.Duration("took", time.Since(start)))
+}
+
+func (s *Store) releasePages(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, evictTimeout)
+	defer cancel()
+	if err := s.ReleasePages(ctx); err != nil {
+		s.lg.LogAttrs(ctx, slog.LevelDebug, "the database's pages stay in memory", slog.Any("error", err))
+	}
 }
 
 // ReleasePages gives back the memory in which this process sees the embedded database's file. It is for times when

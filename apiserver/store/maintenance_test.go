@@ -2,6 +2,7 @@ package store
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -12,6 +13,7 @@ import (
 
 	corev1 "monoplane.dev/api/core/v1"
 	"monoplane.dev/apierrors"
+	"monoplane.dev/apiserver/store/etcd"
 	"monoplane.dev/object"
 )
 
@@ -133,11 +135,24 @@ func TestSnapshotAndRestore(t *testing.T) {
 	}
 }
 
+// releases counts how often the pages of the database were given back.
+type releases struct {
+	etcd.Client
+	n *int
+}
+
+func (r releases) ReleasePages(ctx context.Context) error {
+	*r.n++
+	return r.Client.ReleasePages(ctx)
+}
+
 func TestCompaction(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		cfg := testConfig(dir)
 		cfg.HistoryRevisions = 100
+		released := 0
+		cfg.wrap = func(c etcd.Client) etcd.Client { return releases{c, &released} }
 		s := open(t, cfg)
 		create(t, s, pod("default", "a"))
 		for i := range 160 {
@@ -147,6 +162,10 @@ func TestCompaction(t *testing.T) {
 		time.Sleep(time.Minute) // in the bubble
 		if c := s.compacted.Load(); c < 50 || c > 70 {
 			t.Errorf("compacted at %d with 160 revisions", c)
+		}
+		synctest.Wait()
+		if released != 1 {
+			t.Errorf("the pages were given back %d times after one compaction", released)
 		}
 		relabel(t, s, podKey("default", "a"), "b")
 		exact := ListOptions{ResourceVersion: first.Meta.ResourceVersion, ResourceVersionMatch: "Exact"}
