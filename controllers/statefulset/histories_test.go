@@ -83,7 +83,9 @@ func (r *processes) watch(ctx context.Context, server *apitest.Server) (wait fun
 // own end was seen, so that no two of one identity may run at a time; nobody forces a deletion, and what is wanted is
 // there in the end. spec: WORK-2, SAFE-1
 func TestRandomHistories(t *testing.T) {
-	for seed := range uint64(8) {
+	const histories = 8
+	bound, played := 0, 0
+	for seed := range uint64(histories) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(seed, 7))
 			var mu sync.Mutex // of rng, which agents ask too
@@ -173,10 +175,16 @@ func TestRandomHistories(t *testing.T) {
 				}
 				cancel()
 				wait()
-				if len(run.forced) > 0 || len(run.bound) == 0 {
-					w.Errorf("forced %v; %d pods were bound", run.forced, len(run.bound))
+				if len(run.forced) > 0 {
+					w.Errorf("forced %v", run.forced)
 				}
+				bound += len(run.bound)
+				played++
 			})
 		})
+	}
+	// A history may end soon after its only members were deleted; all together may not.
+	if played == histories && bound < 4*histories {
+		t.Errorf("%d pods were bound in %d histories: they show little", bound, histories)
 	}
 }
