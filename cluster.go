@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -13,6 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"monoplane.dev/apiserver/listen"
+	"monoplane.dev/apiserver/local"
 	"monoplane.dev/apiserver/rest"
 	"monoplane.dev/apiserver/store"
 	"monoplane.dev/client"
@@ -43,6 +45,7 @@ type Cluster struct {
 	refusedNodes []string
 
 	sockets *listen.Sockets
+	local   *local.Server
 
 	// closers undo what Start did; Stop runs them last to first.
 	closers []func(context.Context) error
@@ -66,6 +69,15 @@ func (c *Cluster) Client() *client.Client { return c.client }
 // SharedClient is as Client without the copies: what it sends and receives belongs to the cluster and must
 // not be changed. It is for programs that read very much.
 func (c *Cluster) SharedClient() *client.Client { return c.shared }
+
+// Transport serves the REST API to this process without a socket, so that
+//
+//	&rest.Config{Host: "monoplane", Transport: cluster.Transport()}
+//
+// gives programs on client-go (typed clients, informers, managers of controller-runtime) what a kubeconfig does, also
+// inside a testing/synctest bubble. Requests are the administrator's, unless they bear a token of somebody else.
+// Requests after Stop fail.
+func (c *Cluster) Transport() http.RoundTripper { return c.local.Transport() }
 
 // Address returns the host and port of the REST API, empty without one.
 func (c *Cluster) Address() string { return c.sockets.REST() }

@@ -22,6 +22,7 @@ import (
 	"monoplane.dev/apiserver/authn"
 	"monoplane.dev/apiserver/claim"
 	"monoplane.dev/apiserver/listen"
+	"monoplane.dev/apiserver/local"
 	"monoplane.dev/apiserver/nodestreams"
 	"monoplane.dev/apiserver/pki"
 	"monoplane.dev/apiserver/rest"
@@ -54,6 +55,9 @@ func Start(ctx context.Context, cfg Config) (*Cluster, error) {
 	return c, nil
 }
 
+// kubernetesVersion is the version whose API is served.
+const kubernetesVersion = "1.36.3+monoplane"
+
 // startingNodes is how many nodes start at the same time: enough to keep the disk busy, without the memory that a
 // thousand at once would take.
 const startingNodes = 64
@@ -71,6 +75,8 @@ type parts struct {
 	// asking reaches the schedulers.
 	asking *schedulerstreams.Broker
 	inproc *inproc.Server
+	// front is the REST front, without who authenticates.
+	front rest.Config
 	// register puts all services on a server.
 	register func(grpc.ServiceRegistrar)
 	// machine is this machine's key; newMachine says that it was made in this start.
@@ -239,6 +245,19 @@ func (c *Cluster) makeAPI(ctx context.Context, p *parts) error {
 	c.shared = p.clientOf(admin)
 	c.client = p.clientOf(admin, inproc.WithClone(), inproc.WithContext(object.WithOwned))
 	c.checks = append(c.checks, check("store", func() error { return p.api.Ready(ctx) }))
+	p.front = rest.Config{
+		Conn:   p.inproc.Conn(inproc.PassValues(), inproc.WithContext(object.WithOwned)),
+		OpenID: p.tokens, Table: p.api.Table, AuthorizePath: p.api.AuthorizePath,
+		Metrics: promhttp.HandlerFor(p.metrics, promhttp.HandlerOpts{}),
+		Version: kubernetesVersion, Logger: c.cfg.Logger,
+	}
+	c.local = local.New(local.Config{Logger: c.cfg.Logger, Front: func() (*rest.Handler, error) {
+		cfg := p.front
+		cfg.Live, cfg.Ready = c.checks[:1], c.checks
+		cfg.Authenticate = authn.New(authn.Config{Bearers: p.bearers, Default: admin}).Authenticate
+		return rest.New(cfg)
+	}})
+	c.onStop(c.local.Shutdown)
 	return nil
 }
 
@@ -253,15 +272,12 @@ func (c *Cluster) serve(ctx, running context.Context, p *parts) error {
 	if p.bundle == nil {
 		return nil
 	}
+	front := p.front
+	front.Live, front.Ready = c.checks[:1], c.checks
 	server, err := c.sockets.Serve(ctx, listen.Config{
 		Bundle: p.bundle, Bearers: p.bearers, Kubeconfig: c.Kubeconfig(), Register: p.register, Logger: c.cfg.Logger,
 		Unary: p.api.UnaryInterceptors(), Stream: p.api.StreamInterceptors(),
-		REST: rest.Config{
-			Conn:   p.inproc.Conn(inproc.PassValues(), inproc.WithContext(object.WithOwned)),
-			OpenID: p.tokens, Table: p.api.Table, AuthorizePath: p.api.AuthorizePath,
-			Metrics: promhttp.HandlerFor(p.metrics, promhttp.HandlerOpts{}),
-			Live:    c.checks[:1], Ready: c.checks,
-		},
+		REST: front,
 	})
 	if err != nil {
 		return err

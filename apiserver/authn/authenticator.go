@@ -18,6 +18,9 @@ type Config struct {
 	ClientCAs func() *x509.CertPool
 	// Bearers are the bearer tokens; nil refuses all tokens.
 	Bearers *Bearers
+	// Default is who makes a request without credentials, on connections that only a known user can make; nil when
+	// there is none.
+	Default *User
 	// Now is the clock; time.Now when nil.
 	Now func() time.Time
 	// OpenPaths are URL paths that need no credentials; DefaultOpenPaths when nil. A path covers those
@@ -39,6 +42,7 @@ func DefaultOpenMethods() []string {
 type Authenticator struct {
 	cas     func() *x509.CertPool
 	bearers *Bearers
+	usual   *User
 	now     func() time.Time
 	paths   []string
 	open    map[string]bool
@@ -51,7 +55,7 @@ type Authenticator struct {
 // New returns an Authenticator.
 func New(cfg Config) *Authenticator {
 	a := &Authenticator{
-		cas: cfg.ClientCAs, bearers: cfg.Bearers, now: cfg.Now, paths: cfg.OpenPaths,
+		cas: cfg.ClientCAs, bearers: cfg.Bearers, usual: cfg.Default, now: cfg.Now, paths: cfg.OpenPaths,
 		open: map[string]bool{}, verified: map[string]verified{},
 	}
 	if a.now == nil {
@@ -70,8 +74,8 @@ func New(cfg Config) *Authenticator {
 	return a
 }
 
-// user returns who presents these credentials: nil without an error when there are none. An authorization
-// header decides alone; without one the certificate does.
+// user returns who presents these credentials: nil without an error when there are none, and nobody makes requests
+// without. An authorization header decides alone; without one the certificate does.
 func (a *Authenticator) user(
 	ctx context.Context, state *tls.ConnectionState, authorization []string,
 ) (*User, error) {
@@ -83,7 +87,7 @@ func (a *Authenticator) user(
 	case state != nil && len(state.PeerCertificates) > 0:
 		return a.certificate(state.PeerCertificates)
 	}
-	return nil, nil
+	return a.usual, nil
 }
 
 // Known says whether the client certificate of a connection is that of a user.

@@ -102,7 +102,7 @@ type Config struct {
 	Bearers *authn.Bearers
 	// Kubeconfig is the path of the file that gives the administrator access.
 	Kubeconfig string
-	// REST is the front, without who authenticates, its version, and its logger.
+	// REST is the front, without who authenticates.
 	REST rest.Config
 	// Register puts the services on a gRPC server, which runs the interceptors.
 	Register func(grpc.ServiceRegistrar)

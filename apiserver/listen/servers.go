@@ -18,15 +18,12 @@ import (
 	"monoplane.dev/object"
 )
 
-// kubernetesVersion is the version whose API is served.
-const kubernetesVersion = "1.36.3+monoplane"
-
 // grpcGrace is how long gRPC calls may go on once the server is shut down.
 const grpcGrace = 200 * time.Millisecond
 
 func (s *Server) serveREST(socket net.Listener) error {
 	cfg := s.cfg.REST
-	cfg.Authenticate, cfg.Version, cfg.Logger = s.auth.Authenticate, kubernetesVersion, s.cfg.Logger
+	cfg.Authenticate = s.auth.Authenticate
 	handler, err := rest.New(cfg)
 	if err != nil {
 		return err
