@@ -109,7 +109,7 @@ func (b *bad) answer(w http.ResponseWriter, r *http.Request) {
 // play plays a scenario beside its neighbour; pod returns the pod of either.
 func (b *bad) play(t *testing.T, s *lifecycle.Scenario, pod func(*lifecycle.Scenario) *corev1.Pod) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), sceneTime)
 	defer cancel()
 	s, err := s.Filled(b.places)
 	if err != nil {

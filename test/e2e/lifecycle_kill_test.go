@@ -118,7 +118,7 @@ func (m *mortal) try(ctx context.Context, f func(*kubernetes.Clientset) error) e
 
 func (m *mortal) play(t *testing.T, s *lifecycle.Scenario, pod *corev1.Pod, journal string, moments *rand.Rand) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), sceneTime)
 	defer cancel()
 	pod.Name = s.Name
 	seen := &lifecycle.History{}

@@ -78,10 +78,13 @@ func newJournal(t *testing.T) string {
 	return path
 }
 
+// sceneTime is how long a scenario may take with all its waits, which on an idle machine are half a minute at most.
+const sceneTime = 5 * time.Minute
+
 // play creates the pod of a scenario, collects what is seen of it, and plays the script.
 func (p scenes) play(t *testing.T, s *lifecycle.Scenario, pod *corev1.Pod, journal string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), sceneTime)
 	defer cancel()
 	pod.Name = s.Name
 	seen := &lifecycle.History{}

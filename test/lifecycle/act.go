@@ -172,9 +172,6 @@ func (s *Scenario) Real(image, program, journal string) *corev1.Pod {
 		})
 		x.Env = append(x.Env, corev1.EnvVar{Name: "ACT_JOURNAL", Value: journal},
 			corev1.EnvVar{Name: "ACT_NAME", Value: x.Name})
-		if s.acts[x.Name].from > 0 {
-			x.Env = append(x.Env, corev1.EnvVar{Name: "ACT_AT_FIRST", Value: "not healthy"})
-		}
 	}
 	return p
 }

@@ -41,6 +41,7 @@
 //	eat               it takes up to 256 MiB of memory as long as there is a file hungry beside its journal
 //
 // A probe or hook runs `act check` or `act hook NAME [run 2s] [exit 1]`, which leaves the marks NAME and NAME-END.
+// Both wait until the container has left its mark START, for a busy machine may run them before it.
 //
 // Steps:
 //
@@ -51,11 +52,13 @@
 //	until restarts CONTAINER N
 //	until gone                     the object was removed
 //	until message CONTAINER TEXT   the message of what it waits for has the text in it
+//	until event REASON [TEXT]      an event of the pod says so, with the text in its message
 //	until resized                  what the pod asks for is in force, and nothing is said to be under way
 //	resize CONTAINER cpu=20m ...   the container asks for that much, and is limited to it where it has limits
 //	debug NAME CONTAINER [WORDS,...]  kubectl debug: an ephemeral container joins the pod, with the image and program of
 //	                               another container, and does what the words say
 //	delete [SECONDS]               kubectl delete pod [--grace-period]
+//	deadline SECONDS               kubectl patch pod, with a shorter activeDeadlineSeconds
 //	label KEY=VALUE                kubectl label pod --overwrite
 //	gate TYPE STATUS               a condition of this type is written to the pod's status
 //	pass 2s                        time goes by
@@ -79,8 +82,9 @@
 //	event Failed: no such file            one with this reason, and the text in its message
 //	waited CONTAINER: REASON TEXT         it has waited for this reason, with the text in the message; likewise:
 //	ended CONTAINER: REASON TEXT          it has ended for this reason, with the text in its exit code and message
-//	apart: a.TERM b.TERM >= 1s            the time between two marks; a.TERM#2 is the second of them, pod.READY and
-//	                                      pod.GONE are when the API has said so
+//	apart: a.TERM b.TERM >= 1s            the time between two marks; a.TERM#2 is the second of them, pod.READY,
+//	                                      pod.NOT-READY and pod.GONE are when the API has said so; an upper limit,
+//	                                      with <=, counts in virtual time only: elsewhere the machine may be busy
 //
 // Files whose names begin with bad- show what becomes of bad input: Kubernetes' reason in status and event, a
 // neighbour on the same node that goes on, and a recovery by itself once the cause is gone. Their manifests may have

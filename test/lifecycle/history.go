@@ -41,6 +41,9 @@ func (h *History) Saw(p *corev1.Pod) {
 		if ready(p) && !ready(h.last()) {
 			h.marks = append(h.marks, Mark{Time: time.Now(), Container: "pod", What: "READY"})
 		}
+		if !ready(p) && ready(h.last()) {
+			h.marks = append(h.marks, Mark{Time: time.Now(), Container: "pod", What: "NOT-READY"})
+		}
 		h.pods = append(h.pods, p)
 	})
 }

@@ -32,6 +32,8 @@ type Scenario struct {
 	runtimes       []string
 	script, expect []string
 	disturbed      bool
+	// virtual says that time passes as the scenario wants it, whatever the machine has to do besides.
+	virtual bool
 }
 
 // badPrefix begins the names of the files of bad input.
@@ -63,6 +65,7 @@ func choose(runtime string, which func(*Scenario) bool) ([]*Scenario, error) {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
 		if which(s) && (runtime == "" || len(s.runtimes) == 0 || slices.Contains(s.runtimes, runtime)) {
+			s.virtual = runtime == "fake"
 			out = append(out, s)
 		}
 	}

@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"net"
 	"os"
 	"os/signal"
@@ -27,6 +26,7 @@ func main() {
 	case len(args) > 0 && args[0] == "check":
 		os.Exit(check(name))
 	case len(args) > 1 && args[0] == "hook":
+		awaitProcess(name)
 		os.Exit(hook(name, args[1], args[2:]))
 	}
 	os.Exit(live(name, args))
@@ -35,11 +35,11 @@ func main() {
 // live is the life of a container.
 func live(name string, args []string) int {
 	signals := make(chan os.Signal, 1)
-	begin := time.Now()
 	code, after := 0, time.Duration(-1)
 	termCode, termAfter := 143, time.Duration(0)
 	ignore := false
-	health, stop := "0 0", "TERM"
+	var healthy health
+	stop := "TERM"
 	var shows, serves, looks []string
 	for _, arg := range args {
 		switch words := strings.Fields(arg); words[0] {
@@ -66,19 +66,16 @@ func live(name string, args []string) int {
 		case "serve":
 			serves = words[1:]
 		case "healthy":
-			from, until := duration(words[1]), time.Duration(0)
+			healthy.from = duration(words[1])
 			if len(words) > 2 {
-				until = duration(words[2])
+				healthy.until = duration(words[2])
 			}
-			health = fmt.Sprint(int64(from), " ", int64(until))
 		}
 	}
 	signal.Notify(signals, stops[stop])
-	state := fmt.Sprint(begin.UnixNano(), " ", health)
-	if err := os.WriteFile(statePath(name), []byte(state), 0o600); err != nil {
-		fail(err)
-	}
 	mark(name, "START")
+	healthy.begin = time.Now()
+	healthy.tell(name)
 	if len(serves) > 0 {
 		go serve(name, ":"+serves[0], duration(serves[1]), duration(serves[2]), serves[3:])
 	}
@@ -209,23 +206,9 @@ func leave(name string, code int) int {
 
 // check is an exec probe: is the container in the healthy part of its life?
 func check(name string) int {
-	text, err := os.ReadFile(statePath(name))
-	if errors.Is(err, fs.ErrNotExist) { // the process is slow to begin
-		if os.Getenv("ACT_AT_FIRST") == "" {
-			return 0
-		}
-		fmt.Println("not healthy")
-		return 1
-	}
-	if err != nil {
-		fail(err)
-	}
-	var begin, from, until int64
-	if _, err := fmt.Sscan(string(text), &begin, &from, &until); err != nil {
-		fail(err)
-	}
-	age := time.Now().UnixNano() - begin
-	if age < from || until > 0 && age >= until {
+	h := awaitProcess(name)
+	age := time.Since(h.begin)
+	if age < h.from || h.until > 0 && age >= h.until {
 		fmt.Println("not healthy")
 		return 1
 	}
@@ -247,8 +230,6 @@ func hook(name, what string, args []string) int {
 	mark(name, what+"-END")
 	return code
 }
-
-func statePath(name string) string { return os.Getenv("ACT_JOURNAL") + "." + name }
 
 // mark appends one line in one write: processes of several containers share the file.
 func mark(name, what string) {
