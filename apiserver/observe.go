@@ -45,7 +45,8 @@ func (s *Server) observeUnary(
 	return handler(ctx, req)
 }
 
-// observeStream is observeUnary for streams. Their duration is counted like any other; a watch is long.
+// observeStream is observeUnary for streams. Their duration is counted like any other; a watch is long. Warnings go
+// with the header, so that only those count that are there when the service accepts the request.
 func (s *Server) observeStream(
 	srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler,
 ) (err error) {
@@ -58,7 +59,34 @@ func (s *Server) observeStream(
 		err = s.translate(stream.Context(), info.FullMethod, err)
 		s.metrics.observe(m, err, time.Since(start))
 	}()
+	if !warning.Collected(stream.Context()) {
+		stream = warnedStream(stream)
+	}
 	return handler(srv, stream)
+}
+
+// warnedStream returns a stream that sends, with its header, what its handler has been warned of until then.
+func warnedStream(stream grpc.ServerStream) grpc.ServerStream {
+	w := &warned{ServerStream: stream}
+	w.ctx, w.own = warning.WithCollector(stream.Context())
+	return w
+}
+
+type warned struct {
+	grpc.ServerStream
+	ctx context.Context
+	own *warning.Collector
+}
+
+// Context has the collector.
+func (w *warned) Context() context.Context { return w.ctx }
+
+// SendHeader sends the warnings besides what is in md.
+func (w *warned) SendHeader(md metadata.MD) error {
+	if texts := w.own.Texts(); len(texts) > 0 {
+		md = metadata.Join(md, metadata.MD{warning.MetadataKey: texts})
+	}
+	return w.ServerStream.SendHeader(md)
 }
 
 // panicError carries the stack to the log.

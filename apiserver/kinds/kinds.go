@@ -62,10 +62,16 @@ func All(cfg define.Config) []Service {
 
 // over returns the backend of a kind.
 func over(deps registry.Deps, d define.Definition) object.Backend {
+	var b object.Backend
 	if d.View != nil {
-		return registry.NewView(deps, d.Strategy, d.View)
+		b = registry.NewView(deps, d.Strategy, d.View)
+	} else {
+		b = registry.New(deps, d.Strategy)
 	}
-	return registry.New(deps, d.Strategy)
+	if d.Deprecated != "" {
+		b = registry.Deprecated(b, d.Deprecated)
+	}
+	return b
 }
 
 // strategies returns what is stored, without a server around it.

@@ -47,7 +47,9 @@ func TestEndpoints(t *testing.T) {
 			want: []string{`/web-[a-z0-9]{5} condition met`, `/db-[a-z0-9]{5} condition met`}},
 		{line: "get endpointslices", want: []string{`^NAME +ADDRESSTYPE +PORTS +ENDPOINTS +AGE$`,
 			`^web-[a-z0-9]{5} +IPv4 +8080 +[0-9.]+ +\d+s$`, `^db-[a-z0-9]{5} +IPv4 +5432 +192\.0\.2\.7 +\d+s$`}},
-		{line: "get ep", want: []string{`^NAME +ENDPOINTS +AGE$`, `^web +[0-9.]+:8080 +\d+s$`,
+		{line: "get ep", want: []string{
+			`^Warning: v1 Endpoints is deprecated in v1\.33\+; use discovery\.k8s\.io/v1 EndpointSlice$`,
+			`^NAME +ENDPOINTS +AGE$`, `^web +[0-9.]+:8080 +\d+s$`,
 			`^db +192\.0\.2\.7:5432 +\d+s$`}},
 		{line: "describe service web", want: []string{`^Endpoints: +[0-9.]+:8080$`}},
 		{line: "delete service web", want: []string{`"web" deleted`}},

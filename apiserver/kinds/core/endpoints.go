@@ -24,7 +24,8 @@ import (
 
 // Endpoints describes the kind.
 func Endpoints(define.Config) define.Definition {
-	return define.Definition{Strategy: registry.Typed[*corev1.Endpoints]{
+	const deprecated = "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice"
+	return define.Definition{Deprecated: deprecated, Strategy: registry.Typed[*corev1.Endpoints]{
 		Kind:     corev1.EndpointsKind,
 		Default:  DefaultEndpoints,
 		Validate: ValidateEndpoints,

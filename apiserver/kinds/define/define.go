@@ -70,6 +70,8 @@ type Definition struct {
 	Strategy *registry.Strategy
 	// View serves what the strategy of another kind stores as this kind; nil for a kind that is stored itself.
 	View *registry.View
+	// Deprecated is what everybody is warned of who asks for objects of the kind; empty for nothing.
+	Deprecated string
 	// Server serves all methods, from the kind's backend (nil without a strategy) and those of other kinds, in place
 	// of the generated adapter, which serves the standard ones.
 	Server func(b object.Backend, backendOf func(*object.Kind) object.Backend) any
