@@ -1513,7 +1513,7 @@ const file_monoplane_core_v1_pod_proto_rawDesc = "" +
 	"\x06Delete\x12\x9a\x02Delete begins a graceful deletion, shortens one, or with a grace of 0 forces it (spec: DEL-1 to DEL-6). Codes: NotFound, Aborted with reason Conflict (a precondition does not hold), PermissionDenied (the identity may not force; DEL-8). The answer is the pod as the deletion left it.Z\xda\x01\n" +
 	"\x04Bind\x12\xd1\x01Bind assigns the pod to a node, once (spec: SCHED-3, DEL-11). Codes: NotFound (pod or node), Aborted with reason Conflict (already bound, terminating or gated; pod or node with another uid or resourceVersion).Z\x9a\x03\n" +
 	"\x05Evict\x12\x90\x03Evict begins a graceful deletion of the pod unless a PodDisruptionBudget forbids it (spec: DISR-2). Codes: NotFound, Aborted with reason Conflict (a precondition does not hold), ResourceExhausted with cause DisruptionBudget (the budget allows none now, or is still being counted; try again later), Internal (more than one budget selects the pod), PermissionDenied (the identity may not force; DEL-8).Z\xc9\x01\n" +
-	"\x03Log\x12\xc1\x01Log streams a container's log as plain text. Codes: NotFound (pod or container), InvalidArgument (the container has not started, or bad options), Unavailable (the node's agent is out of reach).h\x01\"\xc0\x17\n" +
+	"\x03Log\x12\xc1\x01Log streams a container's log as plain text. Codes: NotFound (pod or container), InvalidArgument (the container has not started, or bad options), Unavailable (the node's agent is out of reach).h\x01\"\xbc\x17\n" +
 	"\aPodSpec\x12Q\n" +
 	"\avolumes\x18\x01 \x03(\v2\x19.monoplane.core.v1.VolumeB\x1c\xa2\x94#\x10merge,retainKeys\xaa\x94#\x04nameR\avolumes\x12S\n" +
 	"\n" +
@@ -1531,8 +1531,8 @@ const file_monoplane_core_v1_pod_proto_rawDesc = "" +
 	"\vhostNetwork\x18\v \x01(\bR\vhostNetwork\x12\x18\n" +
 	"\ahostPID\x18\f \x01(\bR\ahostPID\x12\x18\n" +
 	"\ahostIPC\x18\r \x01(\bR\ahostIPC\x12O\n" +
-	"\x0fsecurityContext\x18\x0e \x01(\v2%.monoplane.core.v1.PodSecurityContextR\x0fsecurityContext\x12j\n" +
-	"\x10imagePullSecrets\x18\x0f \x03(\v2'.monoplane.core.v1.LocalObjectReferenceB\x15\x98\x94#\x02\xa2\x94#\x05merge\xaa\x94#\x04nameR\x10imagePullSecrets\x12\x1a\n" +
+	"\x0fsecurityContext\x18\x0e \x01(\v2%.monoplane.core.v1.PodSecurityContextR\x0fsecurityContext\x12f\n" +
+	"\x10imagePullSecrets\x18\x0f \x03(\v2'.monoplane.core.v1.LocalObjectReferenceB\x11\xa2\x94#\x05merge\xaa\x94#\x04nameR\x10imagePullSecrets\x12\x1a\n" +
 	"\bhostname\x18\x10 \x01(\tR\bhostname\x12\x1c\n" +
 	"\tsubdomain\x18\x11 \x01(\tR\tsubdomain\x127\n" +
 	"\baffinity\x18\x12 \x01(\v2\x1b.monoplane.core.v1.AffinityR\baffinity\x12$\n" +

@@ -690,9 +690,6 @@ func (x *PodSpec) SetsLimited() bool {
 			return true
 		}
 	}
-	if len(x.ImagePullSecrets) > 0 {
-		return true
-	}
 	for _, v := range x.InitContainers {
 		if v.SetsLimited() {
 			return true

@@ -110,7 +110,7 @@ func TestDescriptions(t *testing.T) {
 		"Pod.kind":                       `such as "Pod"`,
 		"PodSpec.containers":             "at least one",
 		"PodSpec.schedulingGroup":        "Not supported yet: setting it is refused.",
-		"PodSpec.imagePullSecrets":       "Kept, but without effect yet.",
+		"PodSpec.imagePullSecrets":       "Secrets with registry credentials",
 		"EphemeralContainer.image":       "Image to run",
 		"PersistentVolumeSpec.local":     "needs nodeAffinity",
 		"PersistentVolumeSpec.rbd":       "Kept, but without effect yet.",
