@@ -20,6 +20,9 @@ import (
 // self is the program that shims execute. Unlike a path it stays the same program when the file is replaced.
 const self = "/proc/self/exe"
 
+// raceOptions is the variable from which the race detector of Go reads its options.
+const raceOptions = "GORACE"
+
 // launch starts the shim of a sandbox whose directory is published, and tells it what it is for. Until it was told it
 // ends by itself when this process does; when it does not answer in time it is killed. With an error, ended tells
 // whether it is known to be dead.
@@ -62,8 +65,10 @@ func (r *Runtime) launch(ctx context.Context, sb *sandbox, claim *os.File) (conn
 	}
 	proc, noView, err := r.spawn(sb, &os.ProcAttr{
 		Dir: sb.dir,
-		// Little memory is worth more than speed to a process that mostly waits.
-		Env:   []string{"GOMAXPROCS=1", "GOGC=25", "GOMEMLIMIT=24MiB", "GOTRACEBACK=single"},
+		// Little memory is worth more than speed to a process that mostly waits. Options of the race detector are
+		// handed on: with its own ones every process that it watches sleeps a second before it exits.
+		Env: []string{"GOMAXPROCS=1", "GOGC=25", "GOMEMLIMIT=24MiB", "GOTRACEBACK=single",
+			raceOptions + "=" + os.Getenv(raceOptions)},
 		Files: []*os.File{null, log, log, theirs, claimed, lock},
 		Sys:   &syscall.SysProcAttr{Setsid: true},
 	})

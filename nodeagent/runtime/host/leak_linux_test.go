@@ -224,7 +224,8 @@ func TestUnprivileged(t *testing.T) {
 	cmd := exec.Command(bin, "-test.short", "-test.v", "-test.skip",
 		"TestUnprivileged|TestShimDoesNotAnswer|TestThousandsOfLines")
 	cmd.Dir = tmp
-	cmd.Env = []string{"TMPDIR=" + tmp, "PATH=" + os.Getenv("PATH"), "HOME=" + tmp}
+	cmd.Env = []string{"TMPDIR=" + tmp, "PATH=" + os.Getenv("PATH"), "HOME=" + tmp,
+		raceOptions + "=" + os.Getenv(raceOptions)}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}}
 	out, err := cmd.CombinedOutput()
 	if err != nil {
