@@ -154,7 +154,7 @@ require (
 	k8s.io/apiextensions-apiserver v0.0.0 // indirect
 	k8s.io/cloud-provider v0.36.3 // indirect
 	k8s.io/component-base v0.36.3
-	k8s.io/controller-manager v0.36.3 // indirect
+	k8s.io/controller-manager v0.36.3
 	k8s.io/cri-api v0.36.3
 	k8s.io/csi-translation-lib v0.0.0 // indirect
 	k8s.io/dynamic-resource-allocation v0.36.3 // indirect

@@ -1,93 +1,69 @@
-// Package histories gives the same history of a workload to Monoplane's controllers and to those of Kubernetes' own
-// controller manager, each in a cluster of its own, and compares what both have made of it after every step: the
-// workload, what it owns, the pods, and how many pods were made and deleted on the way.
 package histories
 
 import (
 	"context"
 	"encoding/json"
 	"errors"
-	"flag"
-	"fmt"
-	"maps"
-	"math/rand/v2"
-	"os"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
-	"github.com/go-logr/logr"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	v1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/dynamic/dynamicinformer"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
-	"k8s.io/klog/v2"
+	"k8s.io/client-go/tools/cache"
 
 	"monoplane.dev"
 	"monoplane.dev/test/oracle/upstream"
 )
 
 var (
-	seed  = flag.Uint64("seed", 0, "seed of the random histories; 0 takes the time")
-	count = flag.Int("count", 2, "number of histories of each kind")
-	steps = flag.Int("steps", 12, "number of steps of a history")
-)
-
-// patience is how long a step may take before it counts as stuck.
-const patience = 2 * time.Minute
-
-var (
-	pods      = schema.GroupVersionResource{Version: "v1", Resource: "pods"}
+	pods      = core("pods")
+	nodes     = core("nodes")
 	revisions = apps("controllerrevisions")
 )
+
+func core(resource string) schema.GroupVersionResource {
+	return schema.GroupVersionResource{Version: "v1", Resource: resource}
+}
 
 func apps(resource string) schema.GroupVersionResource {
 	return schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: resource}
 }
 
-func TestMain(m *testing.M) {
-	flag.Parse()
-	klog.SetLogger(logr.Discard()) // Kubernetes' controllers say each time that a cache is behind their writes
-	os.Exit(m.Run())
-}
+// object is one as JSON has it.
+type object = map[string]any
 
-func random(t *testing.T) *rand.Rand {
-	t.Helper()
-	s := *seed
-	if s == 0 {
-		s = uint64(time.Now().UnixNano())
-	}
-	t.Logf("run again with -seed=%d", s)
-	return rand.New(rand.NewPCG(s, 1))
-}
-
-// world is a cluster with one set of controllers.
+// world is a cluster with one set of controllers, in virtual time.
 type world struct {
 	name    string
 	cluster *monoplane.Cluster
 	client  dynamic.Interface
 
 	mu            sync.Mutex
-	made, deleted map[string]bool // names of pods, with their uids
+	made, deleted map[string]bool // uids of pods
 }
 
-// newWorlds starts a cluster with Monoplane's controllers, and one in which Kubernetes' take the place of those named.
-func newWorlds(t *testing.T, names ...string) []*world {
+// newWorlds starts a cluster with Monoplane's controllers, and one in which Kubernetes' take the place of those that k
+// is about.
+func newWorlds(t *testing.T, k kind) []*world {
 	t.Helper()
-	return []*world{newWorld(t, "Monoplane"), newWorld(t, "Kubernetes", names...)}
+	return []*world{newWorld(t, "Monoplane", k, nil), newWorld(t, "Kubernetes", k, k.controllers)}
 }
 
-func newWorld(t *testing.T, name string, theirs ...string) *world {
+func newWorld(t *testing.T, name string, k kind, theirs []string) *world {
 	t.Helper()
 	ctx := t.Context()
 	c, err := monoplane.Start(ctx, monoplane.Config{
-		DataDir: t.TempDir(), Listen: "127.0.0.1:0", Runtime: monoplane.FakeRuntime(), Nodes: 4, NodeName: "node",
-		UnsafeNoFsync: true, Controllers: upstream.Without(theirs...),
+		DataDir: t.TempDir(), Runtime: monoplane.FakeRuntime(), Nodes: k.nodes, NodeName: "node",
+		UnsafeNoFsync: true, Controllers: upstream.Without(slices.Concat(theirs, k.without)...),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -100,11 +76,7 @@ func newWorld(t *testing.T, name string, theirs ...string) *world {
 	if err := c.WaitReady(ctx); err != nil {
 		t.Fatal(err)
 	}
-	config, err := clientcmd.BuildConfigFromFlags("", c.Kubeconfig())
-	if err != nil {
-		t.Fatal(err)
-	}
-	config.QPS = -1
+	config := reach(t, c)
 	client, err := dynamic.NewForConfig(config)
 	if err != nil {
 		t.Fatal(err)
@@ -133,28 +105,40 @@ func (w *world) runUpstream(t *testing.T, config *rest.Config, names []string) {
 // count notes each pod that is made and each whose deletion begins.
 func (w *world) count(t *testing.T) {
 	t.Helper()
-	stream, err := w.client.Resource(pods).Namespace("default").Watch(t.Context(), v1.ListOptions{})
-	if err != nil {
+	note := func(v any, gone bool) {
+		o, err := meta.Accessor(v)
+		if err != nil {
+			return // one that went while nobody watched; it was noted before
+		}
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.made[string(o.GetUID())] = true
+		if gone || o.GetDeletionTimestamp() != nil {
+			w.deleted[string(o.GetUID())] = true
+		}
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	factory := dynamicinformer.NewDynamicSharedInformerFactory(w.client, 0)
+	informer := factory.ForResource(pods).Informer()
+	if _, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(v any) { note(v, false) },
+		UpdateFunc: func(_, v any) { note(v, false) },
+		DeleteFunc: func(v any) { note(v, true) },
+	}); err != nil {
 		t.Fatal(err)
 	}
-	go func() {
-		for event := range stream.ResultChan() {
-			o, ok := event.Object.(*unstructured.Unstructured)
-			if !ok {
-				continue
-			}
-			w.mu.Lock()
-			w.made[string(o.GetUID())] = true
-			if event.Type == "DELETED" || o.GetDeletionTimestamp() != nil {
-				w.deleted[string(o.GetUID())] = true
-			}
-			w.mu.Unlock()
-		}
-	}()
-	t.Cleanup(stream.Stop)
+	factory.Start(ctx.Done())
+	t.Cleanup(func() { stop(); factory.Shutdown() })
+	if !cache.WaitForCacheSync(t.Context().Done(), informer.HasSynced) {
+		t.Fatalf("%s: no pods are told of", w.name)
+	}
 }
 
+// in reaches a resource, in the namespace where everything happens.
 func (w *world) in(resource schema.GroupVersionResource) dynamic.ResourceInterface {
+	if resource == nodes {
+		return w.client.Resource(resource)
+	}
 	return w.client.Resource(resource).Namespace("default")
 }
 
@@ -167,54 +151,54 @@ func (w *world) list(t *testing.T, resource schema.GroupVersionResource) []unstr
 	return l.Items
 }
 
-func (w *world) create(t *testing.T, resource schema.GroupVersionResource, manifest map[string]any) {
+func (w *world) create(t *testing.T, resource schema.GroupVersionResource, manifest object) {
 	t.Helper()
-	if _, err := w.in(resource).Create(t.Context(), &unstructured.Unstructured{Object: manifest}, v1.CreateOptions{}); err != nil {
+	o := (&unstructured.Unstructured{Object: manifest}).DeepCopy()
+	if _, err := w.in(resource).Create(t.Context(), o, v1.CreateOptions{}); err != nil {
 		t.Fatalf("%s: %v", w.name, err)
 	}
 }
 
-func (w *world) patch(t *testing.T, resource schema.GroupVersionResource, name string, patch any) {
+// patch changes an object, if it is there: of one that goes by itself nobody knows in which step it is gone.
+func (w *world) patch(
+	t *testing.T, resource schema.GroupVersionResource, name string, patch any, subresources ...string,
+) {
 	t.Helper()
 	body, err := json.Marshal(patch)
 	if err == nil {
-		_, err = w.in(resource).Patch(t.Context(), name, types.MergePatchType, body, v1.PatchOptions{})
+		_, err = w.in(resource).Patch(t.Context(), name, types.MergePatchType, body, v1.PatchOptions{}, subresources...)
 	}
-	if err != nil {
+	if err != nil && !apierrors.IsNotFound(err) {
 		t.Fatalf("%s: %v", w.name, err)
 	}
 }
 
+// remove deletes an object, if it is there.
+func (w *world) remove(
+	t *testing.T, resource schema.GroupVersionResource, name string, options v1.DeleteOptions,
+) {
+	t.Helper()
+	if err := w.in(resource).Delete(t.Context(), name, options); err != nil && !apierrors.IsNotFound(err) {
+		t.Fatalf("%s: %v", w.name, err)
+	}
+}
+
+// active returns the pods that have not ended, in an order that is the same in both worlds as far as they can be told
+// apart without the names that somebody made up for them.
+func (w *world) active(t *testing.T) []unstructured.Unstructured {
+	t.Helper()
+	list := slices.DeleteFunc(w.list(t, pods), func(p unstructured.Unstructured) bool {
+		phase := at(p.Object, "status", "phase")
+		return phase == "Failed" || phase == "Succeeded"
+	})
+	slices.SortFunc(list, func(a, b unstructured.Unstructured) int {
+		return strings.Compare(podText(a)+a.GetName(), podText(b)+b.GetName())
+	})
+	return list
+}
+
 // at returns what an object has at a path; nil for nothing.
-func at(o map[string]any, path ...string) any {
+func at(o object, path ...string) any {
 	v, _, _ := unstructured.NestedFieldNoCopy(o, path...)
 	return v
-}
-
-func number(o map[string]any, path ...string) int64 {
-	n, _ := at(o, path...).(int64)
-	return n
-}
-
-func condition(o map[string]any, kind string) string {
-	list, _ := at(o, "status", "conditions").([]any)
-	for _, c := range list {
-		if c, _ := c.(map[string]any); c["type"] == kind {
-			return fmt.Sprint(c["status"])
-		}
-	}
-	return ""
-}
-
-// tally tells how often each line is there.
-func tally(lines []string) string {
-	counts := map[string]int{}
-	for _, l := range lines {
-		counts[l]++
-	}
-	var out []string
-	for _, l := range slices.Sorted(maps.Keys(counts)) {
-		out = append(out, fmt.Sprintf("%d x %s", counts[l], l))
-	}
-	return strings.Join(out, "\n")
 }
