@@ -33,8 +33,8 @@ func quantities(pairs []string) map[string]*metav1.Quantity {
 	return m
 }
 
-// resizing runs f in a world with 16 processors for pods, whose events can be read.
-func resizing(t *testing.T, f func(w *world)) {
+// recording runs f in a world whose events can be read.
+func recording(t *testing.T, f func(w *world)) {
 	t.Helper()
 	inWorld(t, func(w *world) {
 		recorder := record.New(record.Config{Events: w.c.Events, Controller: "kubelet", Instance: nodeName})
@@ -42,7 +42,16 @@ func resizing(t *testing.T, f func(w *world)) {
 		ended := make(chan error, 1)
 		go func() { ended <- recorder.Run(ctx) }()
 		defer func() { stop(); <-ended }()
-		w.cfg.SystemReserved, w.cfg.Recorder = map[string]string{"cpu": "16"}, recorder
+		w.cfg.Recorder = recorder
+		f(w)
+	})
+}
+
+// resizing runs f in a world with 16 processors for pods, whose events can be read.
+func resizing(t *testing.T, f func(w *world)) {
+	t.Helper()
+	recording(t, func(w *world) {
+		w.cfg.SystemReserved = map[string]string{"cpu": "16"}
 		f(w)
 	})
 }

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -180,9 +181,10 @@ func TestStaticPodWithoutServer(t *testing.T) {
 	})
 }
 
-// What is not valid is refused, by name; what runs goes on while its manifest is broken. spec: STATIC-1
+// What is not valid is refused, by name, in the log and as events of the node; what runs goes on while its manifest is
+// broken. spec: STATIC-1
 func TestStaticPodRefused(t *testing.T) {
-	inWorld(t, func(w *world) {
+	recording(t, func(w *world) {
 		write := withManifests(w)
 		var said strings.Builder
 		var mu sync.Mutex
@@ -196,6 +198,7 @@ func TestStaticPodRefused(t *testing.T) {
 		w.start()
 		w.settle()
 		w.phase(staticName, "Running")
+		events := w.events()
 		mu.Lock()
 		for _, want := range []string{
 			"static pods may not refer to serviceaccounts", "metadata.name: Invalid value",
@@ -203,6 +206,11 @@ func TestStaticPodRefused(t *testing.T) {
 		} {
 			if !strings.Contains(said.String(), want) {
 				t.Errorf("the log does not say %q:\n%s", want, said.String())
+			}
+			if !slices.ContainsFunc(events, func(e string) bool {
+				return strings.HasPrefix(e, "InvalidManifest: ") && strings.Contains(e, want)
+			}) {
+				t.Errorf("no event says %q: %q", want, events)
 			}
 		}
 		mu.Unlock()
