@@ -564,8 +564,47 @@ func (r renamed) GetContainerEvents(
 	return status.Error(codes.Unimplemented, "no events")
 }
 
-// A runtime dies under the agent and comes back: as it was, without anything, or with other ids for what it runs.
-// Nothing runs twice, nothing is lost, and the node says so as long as there is none. spec: NODE-1, SAFE-1
+// forgetful is a runtime that does not know the state of what ran before it came, until it was told to stop it.
+type forgetful struct {
+	*fake.Runtime
+
+	since time.Time
+}
+
+func (f forgetful) ListContainers(
+	ctx context.Context, req *runtimeapi.ListContainersRequest,
+) (*runtimeapi.ListContainersResponse, error) {
+	got, err := f.Runtime.ListContainers(ctx, req)
+	if err != nil {
+		return nil, err
+	}
+	got = proto.CloneOf(got)
+	for _, c := range got.GetContainers() {
+		if c.GetState() == runtimeapi.ContainerState_CONTAINER_RUNNING && c.GetCreatedAt() < f.since.UnixNano() {
+			c.State = runtimeapi.ContainerState_CONTAINER_UNKNOWN
+		}
+	}
+	return got, nil
+}
+
+func (f forgetful) ContainerStatus(
+	ctx context.Context, req *runtimeapi.ContainerStatusRequest,
+) (*runtimeapi.ContainerStatusResponse, error) {
+	got, err := f.Runtime.ContainerStatus(ctx, req)
+	if err != nil {
+		return nil, err
+	}
+	got = proto.CloneOf(got)
+	if s := got.GetStatus(); s.GetState() == runtimeapi.ContainerState_CONTAINER_RUNNING &&
+		s.GetCreatedAt() < f.since.UnixNano() {
+		s.State, s.StartedAt = runtimeapi.ContainerState_CONTAINER_UNKNOWN, 0
+	}
+	return got, nil
+}
+
+// A runtime dies under the agent and comes back: as it was, without anything, with other ids for what it runs, or
+// without knowing whether it runs. Nothing runs twice, nothing is lost, and the node says so as long as there is none.
+// spec: NODE-1, SAFE-1
 func TestBadRuntimeDiesAndIsReplaced(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -576,6 +615,7 @@ func TestBadRuntimeDiesAndIsReplaced(t *testing.T) {
 		{"as it was", func(w *world) criServer { return w.rt }, 1, ""},
 		{"empty", func(*world) criServer { return fake.New(fake.Config{}) }, 1, "ContainerStatusUnknown"},
 		{"with other ids", func(w *world) criServer { return renamed{w.rt} }, 2, "ContainerStatusUnknown"},
+		{"without knowledge of their state", func(w *world) criServer { return forgetful{w.rt, time.Now()} }, 2, "Error"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			inWorld(t, func(w *world) {

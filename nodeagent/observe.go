@@ -257,8 +257,8 @@ func (a *Agent) instanceOf(s *runtimeapi.ContainerStatus) podstate.Instance {
 		in.Ordered = a.inOrder.covers(in.FinishedAt)
 		in.ExitCode, in.Reason = s.GetExitCode(), bounded(s.GetReason())
 		in.Message = a.terminationMessage(s)
-	default: // unknown may well run
-		in.State = podstate.Running
+	default: // what the runtime does not know may well run
+		in.State, in.Unclear = podstate.Running, s.GetState() == runtimeapi.ContainerState_CONTAINER_UNKNOWN
 	}
 	return in
 }

@@ -98,8 +98,8 @@ func (m *StateMachine) cared(i int, id string) *container {
 // spec: PROBE-3, HOOK-2
 func (m *StateMachine) started(i int) bool {
 	c := &m.containers[i]
-	if c.State != Running || c.care == nil {
-		return c.State == Running
+	if c.State != Running || c.Unclear || c.care == nil {
+		return c.State == Running && !c.Unclear
 	}
 	if m.posting(i) {
 		return false
@@ -114,11 +114,12 @@ func (m *StateMachine) isReady(i int) bool {
 		c.care.probes[ReadinessProbe].verdict == ProbeSuccess)
 }
 
-// endFailed stops running instances that are to end although the pod goes on. It reports whether there are any.
+// endFailed stops running instances that are to end although the pod goes on. It reports whether there are any. One
+// that the runtime has lost sight of is among them: nothing else would ever tell whether it runs.
 func (m *StateMachine) endFailed() bool {
 	any := false
 	for i := range m.containers {
-		if c := &m.containers[i]; c.State == Running && c.care != nil && c.care.doom != spared {
+		if c := &m.containers[i]; c.State == Running && (c.Unclear || c.care != nil && c.care.doom != spared) {
 			why, period := m.sentence(i)
 			any = m.stopOne(c, period, why) || any
 		}
@@ -130,7 +131,11 @@ func (m *StateMachine) endFailed() bool {
 // spec: PROBE-2, PROBE-3
 func (m *StateMachine) sentence(i int) (why string, period time.Duration) {
 	c, spec := &m.containers[i], m.spec(i)
-	if c.care.doom == failedPostStart {
+	switch {
+	case c.Unclear:
+		return fmt.Sprintf("The runtime does not know the state of container %s, which is stopped to make sure", c.Name),
+			m.grace()
+	case c.care.doom == failedPostStart:
 		return "FailedPostStartHook", m.grace()
 	}
 	probe, name := spec.GetLivenessProbe(), "liveness"

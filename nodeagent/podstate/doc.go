@@ -21,6 +21,7 @@
 //	(none) ── start ──► running ── exit ──► exited ── restart policy, back-off ──► running (next attempt)
 //	   │ └─ start failed: retried with back-off
 //	   └─ start not answered: see stray; nothing more is started until it is known to run or can no longer start
+//	running, and the runtime does not know its state: neither started nor ready, stopped ──► exited
 //
 // What a running instance has besides its process is its care: a probe and a hook are machines of their own (see
 // there). A container whose postStart hook has not ended is not said to run. A restart rule may bring all containers

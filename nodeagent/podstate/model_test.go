@@ -225,12 +225,22 @@ func (w *model) haunt(name, sandbox string, attempt uint32) {
 	w.ghosts[in.ID] = false
 }
 
+// lose makes the runtime lose sight of a container that runs, or of one whose start it may have taken up.
+func (w *model) lose(name string) {
+	for i := range w.instances {
+		if in := &w.instances[i]; in.Name == name && (in.State == Running || in.State == Created) {
+			in.State, in.Unclear = Running, true
+			delete(w.queued, in.ID)
+		}
+	}
+}
+
 // exit ends a container in the runtime.
 func (w *model) exit(id string, code int32) Instance {
 	for i := range w.instances {
 		if in := &w.instances[i]; in.ID == id {
 			if in.State == Running {
-				in.State, in.ExitCode, in.FinishedAt = Exited, code, w.now
+				in.State, in.ExitCode, in.FinishedAt, in.Unclear = Exited, code, w.now, false
 			}
 			return *in
 		}

@@ -46,6 +46,9 @@ type Instance struct {
 	Attempt uint32
 	// State is how far it has come.
 	State InstanceState
+	// Unclear says of one that counts as Running that the runtime does not know what has become of it: its process may
+	// run, have ended, or never have begun.
+	Unclear bool
 	// StartedAt and FinishedAt are zero when it did not.
 	StartedAt, FinishedAt time.Time
 	// ExitCode, Reason and Message describe its end.

@@ -185,6 +185,7 @@ func (m *StateMachine) merge(c *container, in Instance) {
 	m.compare(c, in.Settings)
 	in.Settings = nil
 	if in.State <= c.State {
+		c.Unclear = c.Unclear || c.State == Running && in.Unclear // a stop of it has begun
 		if in.State == Running && c.StartedAt.IsZero() {
 			c.StartedAt = m.anchor(in.StartedAt)
 		}

@@ -40,6 +40,8 @@ type chaos struct {
 	// a probe was answered with a success, by kind.
 	failed map[string]bool
 	passed [probeKinds]map[string]bool
+	// lost holds the instances of which the machine was told that the runtime does not know their state.
+	lost map[string]bool
 	// over holds the instances whose startup probe has an end that this agent knows.
 	over map[string]bool
 	// posted holds the instances whose postStart hook has ended well, hooked those whose preStop hook was asked for.
@@ -60,6 +62,7 @@ func newChaos(t *rapid.T) *chaos {
 	c := &chaos{model: newModel(policy, int64(rapid.IntRange(0, 40).Draw(t, "grace")), []string{"a", "b"}, inits), t: t,
 		kills: map[string]*stop{}, failed: map[string]bool{}, over: map[string]bool{},
 		posted: map[string]bool{}, hooked: map[string]*hooking{}}
+	c.lost = map[string]bool{}
 	for kind := range c.passed {
 		c.passed[kind] = map[string]bool{}
 	}
@@ -384,6 +387,9 @@ func (c *chaos) checkStatus(a WriteStatus) {
 // checkReady fails when a container is said to be ready, or started, without a probe having said so. spec: PROBE-3
 func (c *chaos) checkReady(s *corev1.ContainerStatus) {
 	id, d := bareID(s.GetContainerID()), c.container(s.GetName())
+	if in := c.instance(id); in != nil && in.Unclear && c.lost[id] && (s.GetStarted() || s.GetReady()) {
+		c.t.Fatalf("%s is said to have started, or to be ready, and the runtime does not know its state", s.GetName())
+	}
 	if d.StartupProbe != nil && s.GetStarted() && !c.passed[StartupProbe][id] {
 		c.t.Fatalf("%s has started, by its status, before its startup probe has passed", s.GetName())
 	}
@@ -581,6 +587,7 @@ func TestInvariants(t *testing.T) {
 						c.queue(a, c.now.Add(2*time.Minute))
 					}
 				}
+				clear(c.lost)
 				c.kills, c.shown, c.over, c.hooked = map[string]*stop{}, nil, map[string]bool{}, map[string]*hooking{}
 				for id := range c.ghosts {
 					c.ghosts[id] = true
@@ -599,6 +606,7 @@ func TestInvariants(t *testing.T) {
 				}
 			},
 			"ghost":  c.appears,
+			"lost":   c.loses,
 			"debug":  c.debugs,
 			"resize": c.resizes,
 			"room": func(*rapid.T) {
@@ -657,6 +665,22 @@ func (c *chaos) appears(t *rapid.T) {
 	} else {
 		c.step(Poke{})
 	}
+}
+
+// loses makes the runtime lose sight of a container, and say so.
+func (c *chaos) loses(t *rapid.T) {
+	c.t = t
+	in, ok := c.model.running("")
+	if c.dead || !ok || rapid.IntRange(0, 5).Draw(t, "seldom") > 0 {
+		return
+	}
+	c.lose(in.Name)
+	for _, in := range c.instances {
+		if in.Unclear {
+			c.lost[in.ID] = true
+		}
+	}
+	c.step(Observed{Seen: c.seen()})
 }
 
 // resizes has something ask for other amounts.

@@ -328,6 +328,9 @@ func (w *model) facts(t *testing.T, words []string, o map[string]string) bool {
 	case "runs-twice":
 		w.haunt(words[1], w.boxes[len(w.boxes)-1].ID, uint32(number(t, o["attempt"])))
 		w.step(Observed{Seen: w.seen()})
+	case "lost":
+		w.lose(words[1])
+		w.step(Observed{Seen: w.seen()})
 	case "exits":
 		in, ok := w.running(words[1])
 		if !ok {

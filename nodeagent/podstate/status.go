@@ -80,7 +80,8 @@ func (m *StateMachine) phase(old string, ends bool) string {
 		return phase.Pending
 	}
 	for i := range m.containers {
-		if c := &m.containers[i]; m.kind(i) == app && (c.State == None || m.posting(i) && c.last == nil) {
+		if c := &m.containers[i]; m.kind(i) == app && (c.State == None || c.last == nil &&
+			(m.posting(i) || c.Unclear && c.StartedAt.IsZero())) {
 			return phase.Pending
 		}
 	}
@@ -137,7 +138,7 @@ func (m *StateMachine) containerStatus(i int, ends bool) *corev1.ContainerStatus
 		s.LastState.Terminated = m.terminated(c.last)
 	}
 	switch {
-	case m.posting(i):
+	case m.posting(i), c.Unclear && c.StartedAt.IsZero():
 		s.State.Waiting = m.waiting(i)
 	case c.State == Running:
 		s.State.Running = &corev1.ContainerStateRunning{StartedAt: apiTime(c.StartedAt)}

@@ -122,7 +122,7 @@ func (m *StateMachine) seeStray(s *stray, in Instance, whole bool) {
 	c.start.done()
 	c.waiting, c.message = "", ""
 	c.stop, c.stops, c.termAt, c.killAt = old.stop, old.stops, old.termAt, old.killAt
-	if in.State == Running {
+	if in.State == Running && !in.Unclear {
 		m.do(Note{Reason: "Started", Message: "Started container " + c.Name})
 	}
 }
