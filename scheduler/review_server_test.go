@@ -37,7 +37,7 @@ func review(
 	t testing.TB, c *client.Client, spec *schedulingv1.PlacementReviewSpec,
 ) (*schedulingv1.PlacementReviewStatus, error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	for {
 		r, err := c.PlacementReviews.Create(ctx, &schedulingv1.CreatePlacementReviewRequest{

@@ -58,7 +58,7 @@ func TestStalledBody(t *testing.T) {
 			body, more := io.Pipe()
 			defer more.Close()
 			go func() { _, _ = more.Write([]byte(`{"kind":`)) }()
-			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			req, _ := http.NewRequestWithContext(ctx, "POST", f.http.URL+pods, body)
 			res, err := f.http.Client().Do(req)

@@ -30,7 +30,7 @@ func fillDisk() bool {
 	}
 	select {
 	case <-s.Failed():
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		fmt.Println("the store says it works")
 	}
 	_, werr := s.Commit(context.Background(), Txn{Ops: []Op{{Key: podKey("default", "z"), Object: pod("default", "z")}}})

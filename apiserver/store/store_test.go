@@ -132,7 +132,7 @@ func wantConflict(t testing.TB, err error) *ConflictError {
 // collect reads events until there are n, or the deadline.
 func collect(t testing.TB, w *Watcher, n int) []object.Event {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	var out []object.Event
 	for len(out) < n {

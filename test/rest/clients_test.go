@@ -128,7 +128,7 @@ func TestInformers(t *testing.T) {
 		t.Fatal(err)
 	}
 	factory.Start(ctx.Done())
-	wait, cancel := context.WithTimeout(ctx, 20*time.Second)
+	wait, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
 	if !cache.WaitForCacheSync(wait.Done(), informer.HasSynced) {
 		t.Fatal("the informer did not sync")

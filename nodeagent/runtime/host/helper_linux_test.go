@@ -19,7 +19,7 @@ import (
 )
 
 // patience bounds every wait of these tests; a healthy machine needs a small part of it.
-const patience = 20 * time.Second
+const patience = time.Minute
 
 // eventually polls until ok, and fails the test at the deadline. It is the only way to wait for a process here.
 func eventually(t testing.TB, what string, ok func() bool) {
