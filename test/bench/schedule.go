@@ -142,7 +142,10 @@ func (s *scheduling) row(ctx context.Context, k podKind) error {
 		ending, stop := context.WithCancel(ctx)
 		ended := make(chan error, 1)
 		go func() { ended <- s.endVictims(ending) }()
-		defer func() { stop(); <-ended }()
+		defer func() {
+			stop()
+			_ = <-ended // what it could not do, the pods that wait for its victims show
+		}()
 	}
 	g, gctx := errgroup.WithContext(ctx)
 	begin := time.Now()

@@ -146,8 +146,8 @@ func (r *run) onContainer(f fault, do func(process) error) (found bool, err erro
 	uids := slices.Sorted(maps.Keys(byUID))
 	uid := uids[f.Pick%uint64(len(uids))]
 	victim := byUID[uid][0]
-	switch {
-	case f.Kind == killContainer:
+	switch f.Kind {
+	case killContainer:
 		r.judge.spare(victim)
 	default:
 		r.makeSick(uid) // a stopped process takes no signal, and its grace passes

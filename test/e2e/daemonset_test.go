@@ -56,7 +56,8 @@ func TestDaemonSet(t *testing.T) {
 		{line: "uncordon " + name(0), want: []string{`uncordoned$`}},
 
 		{line: "taint node " + name(1) + " gone=soon:NoExecute", want: []string{`tainted$`}},
-		{line: "wait --for=jsonpath={.status.desiredNumberScheduled}=2 ds/agent --timeout=2m", want: []string{`condition met`}},
+		{line: "wait --for=jsonpath={.status.desiredNumberScheduled}=2 ds/agent --timeout=2m",
+			want: []string{`condition met`}},
 		{line: "wait --for=jsonpath={.status.numberMisscheduled}=0 ds/agent --timeout=2m", want: []string{`condition met`}},
 		{line: "taint node " + name(1) + " gone-", want: []string{`untainted$`}},
 		{line: "wait --for=jsonpath={.status.numberAvailable}=3 ds/agent --timeout=2m", want: []string{`condition met`}},

@@ -72,7 +72,9 @@ template:
 	const revision = `
 apiVersion: apps/v1
 kind: ControllerRevision
-metadata: {name: web-1, ownerReferences: [{apiVersion: example.com/v1, kind: Widget, name: web, uid: u, controller: true}]}
+metadata:
+  name: web-1
+  ownerReferences: [{apiVersion: example.com/v1, kind: Widget, name: web, uid: u, controller: true}]
 data: {spec: {template: {a: b}}}
 revision: 1
 `

@@ -32,8 +32,8 @@ func TestLostNode(t *testing.T) {
 	p, k := c.pods(t, "default"), c.kubectl(t, "default")
 	zero := int64(0)
 	brief, stays := sleeper("brief"), sleeper("stays")
-	brief.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute,
-		TolerationSeconds: &zero}}
+	brief.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists,
+		Effect: corev1.TaintEffectNoExecute, TolerationSeconds: &zero}}
 	for _, pod := range []*corev1.Pod{brief, stays} {
 		pod.Spec.NodeName = "n-1"
 		p.create(t, pod)
@@ -74,8 +74,8 @@ func TestLostNode(t *testing.T) {
 	}
 }
 
-// The processes of a real node go on while its agent is stopped, and are adopted when it is back. A cluster's only node
-// is not evicted: it is more likely the control plane that is cut off.
+// The processes of a real node go on while its agent is stopped, and are adopted when it is back. A cluster's only
+// node is not evicted: it is more likely the control plane that is cut off.
 //
 // spec: NODE-2, NODE-3
 func TestAgentIsStopped(t *testing.T) {

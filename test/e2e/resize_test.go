@@ -40,7 +40,8 @@ func TestResize(t *testing.T) {
 	k.tour(t, []step{
 		{line: "get pod greedy -o 'jsonpath={.status.containerStatuses[0].restartCount}'", want: []string{`^0$`}},
 		{line: resize("100000"), want: []string{`^pod/greedy patched$`}},
-		{line: "wait --for=condition=PodResizePending pod/greedy --timeout=40s", want: []string{`^pod/greedy condition met$`}},
+		{line: "wait --for=condition=PodResizePending pod/greedy --timeout=40s",
+			want: []string{`^pod/greedy condition met$`}},
 		{line: resize("3m"), want: []string{`^pod/greedy patched$`}},
 		{line: "delete pod greedy --now", want: []string{`deleted`}},
 	})

@@ -1,6 +1,6 @@
 // Package lifecycle tells what becomes of a pod on its node as scenarios that a person can read: a manifest, what
-// happens to it, and what must be seen. The same files run on the runtime `fake` in virtual time (this package's test),
-// and on `host` and containerd with real processes (package e2e).
+// happens to it, and what must be seen. The same files run on the runtime `fake` in virtual time (this package's
+// test), and on `host` and containerd with real processes (package e2e).
 //
 // A file of testdata is
 //

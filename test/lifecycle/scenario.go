@@ -120,8 +120,8 @@ func parse(name string, text []byte) (*Scenario, error) {
 }
 
 // Disturbed returns the scenario with those of its statements that hold also when the server dies on the way and comes
-// back: it may tell twice, and sends its signals and runs its hooks anew, but it starts nothing twice. The last that was
-// seen of a pod that is gone need not be the last that was said of it.
+// back: it may tell twice, and sends its signals and runs its hooks anew, but it starts nothing twice. The last that
+// was seen of a pod that is gone need not be the last that was said of it.
 func (s *Scenario) Disturbed() *Scenario {
 	out := *s
 	out.disturbed, out.expect = true, nil

@@ -58,7 +58,9 @@ func TestOpenID(t *testing.T) {
 		t.Fatal(err)
 	}
 	accounts := kubernetes.NewForConfigOrDie(config).CoreV1().ServiceAccounts("kube-system")
-	account, err := accounts.Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "builder"}}, metav1.CreateOptions{})
+	account, err := accounts.Create(t.Context(), &corev1.ServiceAccount{
+		ObjectMeta: metav1.ObjectMeta{Name: "builder"},
+	}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
