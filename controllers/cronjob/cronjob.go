@@ -44,6 +44,8 @@ type Controller struct {
 	mu sync.Mutex
 	// written is what the caches may not have yet, by the uid of the CronJob.
 	written map[string]writes
+	// changed is when the schedule of a CronJob was seen to change, by its uid.
+	changed map[string]time.Time
 }
 
 // writes are the resourceVersions of the last writes for a CronJob; empty for none.
@@ -65,7 +67,7 @@ func New(cfg Config) (*Controller, error) {
 		events: record.New(record.Config{
 			Events: cfg.Client.Events, Controller: "cronjob-controller", Logger: cfg.Logger,
 		}),
-		written: map[string]writes{},
+		written: map[string]writes{}, changed: map[string]time.Time{},
 	}, nil
 }
 
@@ -82,7 +84,10 @@ func (c *Controller) Run(ctx context.Context) error {
 	c.queue = loop.New(loop.Config[cache.Key]{Name: "cronjob", Reconcile: c.reconcile, Logger: c.logger})
 	add := func(o *batchv1.CronJob) { c.queue.Add(cache.KeyOf(o)) }
 	c.cronJobs.AddHandler(cache.Handler[*batchv1.CronJob]{
-		OnAdd: add, OnUpdate: func(_, o *batchv1.CronJob) { add(o) },
+		OnAdd: add, OnUpdate: func(old, o *batchv1.CronJob) {
+			c.noteChange(old, o)
+			add(o)
+		},
 		OnDelete: func(o *batchv1.CronJob) { c.forget(o.GetMetadata().GetUid()) },
 	})
 	c.jobs.AddHandler(cache.Handler[*batchv1.Job]{
@@ -100,6 +105,18 @@ func (c *Controller) Run(ctx context.Context) error {
 		return c.queue.Run(ctx)
 	})
 	return g.Wait()
+}
+
+// noteChange notes that a CronJob has another schedule from now on.
+func (c *Controller) noteChange(old, o *batchv1.CronJob) {
+	uid, before, after := o.GetMetadata().GetUid(), old.GetSpec(), o.GetSpec()
+	if old.GetMetadata().GetUid() != uid ||
+		before.GetSchedule() == after.GetSchedule() && before.GetTimeZone() == after.GetTimeZone() {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.changed[uid] = time.Now()
 }
 
 // jobChanged has the CronJob looked at that manages a Job.
@@ -127,6 +144,9 @@ func (c *Controller) reconcile(ctx context.Context, key cache.Key) (time.Duratio
 		return 0, nil
 	}
 	l := newLook(c, o, c.jobs.ByIndex(controller.ByController, uid))
+	c.mu.Lock()
+	l.changed = c.changed[uid]
+	c.mu.Unlock()
 	again, err := l.run(ctx)
 	return min(again, longestWait), errors.Join(err, c.publish(ctx, l))
 }
@@ -182,4 +202,5 @@ func (c *Controller) forget(uid string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.written, uid)
+	delete(c.changed, uid)
 }

@@ -116,6 +116,27 @@ func TestMissed(t *testing.T) {
 	})
 }
 
+// Of a schedule that changes no time counts that was before the change, nor of one in another time zone; those of after
+// it do, and what was missed for other reasons counts as before. spec: WORK-3
+func TestScheduleChanges(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.create("30 3 * * *", func(*batchv1.CronJobSpec) {})
+		minutes(17)
+		w.change(func(o *batchv1.CronJob) { o.Spec.Schedule = "*/5 * * * *" })
+		minutes(2) // a look in between, for another reason
+		w.change(func(o *batchv1.CronJob) { o.Spec.StartingDeadlineSeconds = proto.Int64(3000) })
+		time.Sleep(30 * time.Second)
+		w.wants("", 0)
+		minutes(1)
+		w.wants("20", 1)
+		w.change(func(o *batchv1.CronJob) { o.Spec.Schedule = "22 10 * * *" })
+		minutes(15) // long enough to look at the clock again
+		w.change(func(o *batchv1.CronJob) { o.Spec.TimeZone = proto.String("Etc/GMT-10") })
+		minutes(1)
+		w.wants("20", 1)
+	})
+}
+
 // After ten years asleep there is one Job, and a warning; a schedule without times makes none, and no work.
 func TestTenYearsAndNever(t *testing.T) {
 	inWorld(t, func(w *world) {

@@ -36,6 +36,8 @@ type look struct {
 	o    *batchv1.CronJob
 	jobs []*batchv1.Job
 	now  time.Time
+	// changed is when the schedule changed; zero for never, as far as this controller has seen.
+	changed time.Time
 	// status is what is to be written.
 	status *batchv1.CronJobStatus
 }
@@ -95,6 +97,7 @@ func (l *look) since() schedule.Since {
 	s := schedule.Since{
 		Created: value.GoTime(l.o.GetMetadata().GetCreationTimestamp()),
 		Last:    value.GoTime(l.status.GetLastScheduleTime()),
+		Changed: l.changed,
 	}
 	if spec := l.o.GetSpec(); spec.StartingDeadlineSeconds != nil {
 		d := time.Duration(spec.GetStartingDeadlineSeconds()) * time.Second

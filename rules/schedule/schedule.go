@@ -71,6 +71,9 @@ func WrongZone(name string) []string {
 type Since struct {
 	// Created is when the schedule was written down, Last the time that was met last; zero for none.
 	Created, Last time.Time
+	// Changed is when another schedule took the place of an older one; zero for never. What it would have met before
+	// that was never promised.
+	Changed time.Time
 	// Deadline is how long after its time something may still be done; nil for ever.
 	Deadline *time.Duration
 }
@@ -80,6 +83,9 @@ func (s Since) begin(now time.Time, deadline bool) time.Time {
 	t := s.Created
 	if !s.Last.IsZero() {
 		t = s.Last
+	}
+	if s.Changed.After(t) {
+		t = s.Changed
 	}
 	if deadline && s.Deadline != nil {
 		if earliest := now.Add(-*s.Deadline); earliest.After(t) {
