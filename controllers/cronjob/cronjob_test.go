@@ -116,8 +116,8 @@ func TestMissed(t *testing.T) {
 	})
 }
 
-// Of a schedule that changes no time counts that was before the change, nor of one in another time zone; those of after
-// it do, and what was missed for other reasons counts as before. spec: WORK-3
+// Of a schedule that changes no time counts that was before the change, nor of one in another time zone; those of
+// after it do. spec: WORK-3
 func TestScheduleChanges(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.create("30 3 * * *", func(*batchv1.CronJobSpec) {})

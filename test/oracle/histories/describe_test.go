@@ -25,7 +25,7 @@ var different = []string{
 	"uid", "resourceVersion", "creationTimestamp", "lastTransitionTime", "lastUpdateTime", "lastProbeTime",
 	"lastHeartbeatTime", "startTime", "completionTime", "finishedAt", "startedAt", "lastSuccessfulTime",
 	"pod-template-hash", "controller-revision-hash", "controller-uid", "batch.kubernetes.io/controller-uid",
-	"batch.kubernetes.io/cronjob-scheduled-timestamp", "currentRevision", "updateRevision",
+	"currentRevision", "updateRevision",
 	"endpoints.kubernetes.io/last-change-trigger-time", "clusterIP", "clusterIPs", "timeAdded",
 	"pod-template-generation", "monoplane.dev/machine-key",
 }
@@ -123,7 +123,7 @@ func plain(v any) any {
 }
 
 // image is that of the first container below a path.
-func image(o object, path ...string) string {
+func image(o fields, path ...string) string {
 	list, _ := at(o, append(path, "containers")...).([]any)
 	if len(list) == 0 {
 		return ""
@@ -133,7 +133,7 @@ func image(o object, path ...string) string {
 }
 
 // condition is the status of a condition.
-func condition(o object, kind string) string {
+func condition(o fields, kind string) string {
 	list, _ := at(o, "status", "conditions").([]any)
 	for _, c := range list {
 		if c, _ := c.(map[string]any); c["type"] == kind {
@@ -143,7 +143,7 @@ func condition(o object, kind string) string {
 	return ""
 }
 
-func conditionText(o object, kind string) string {
+func conditionText(o fields, kind string) string {
 	list, _ := at(o, "status", "conditions").([]any)
 	for _, c := range list {
 		if c, _ := c.(map[string]any); c["type"] == kind {

@@ -58,7 +58,7 @@ type step struct {
 
 func kinds() map[string]kind {
 	all := map[string]kind{}
-	for _, some := range []map[string]kind{workloads()} {
+	for _, some := range []map[string]kind{workloads(), jobs(), servicesKind(), owners(), budgets(), lostNodes()} {
 		maps.Copy(all, some)
 	}
 	return all
@@ -68,7 +68,7 @@ func TestMain(m *testing.M) {
 	flag.Parse()
 	klog.SetLogger(logr.Discard()) // Kubernetes' controllers say each time that a cache is behind their writes
 	// They also hold back errors by the time of the last one in the process, which the next history's clock is behind.
-	utilruntime.ErrorHandlers = nil
+	utilruntime.ErrorHandlers = nil //nolint:reassign // there is no other way to leave the delay out
 	os.Exit(m.Run())
 }
 

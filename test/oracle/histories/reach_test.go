@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"reflect"
 	"testing"
 
 	"k8s.io/client-go/rest"
@@ -13,17 +14,24 @@ import (
 	"monoplane.dev"
 	"monoplane.dev/apiserver/authn"
 	front "monoplane.dev/apiserver/rest"
+	"monoplane.dev/client/inproc"
+	"monoplane.dev/object"
 )
 
 // reach serves the REST API of a cluster over pipes, so that its clients live in virtual time as it does, and returns
-// how to reach it as its administrator.
+// how to reach it as its administrator. Whoever impersonates somebody is that user, a node's agent.
 func reach(t *testing.T, c *monoplane.Cluster) *rest.Config {
 	t.Helper()
+	services := servicesOf(c)
 	handler, err := front.New(front.Config{
-		Conn: c.Client().Conn(), Version: "1.36.3+monoplane", Logger: slog.New(slog.DiscardHandler),
+		Conn:    services.Conn(inproc.PassValues(), inproc.WithContext(object.WithOwned)),
+		Version: "1.36.3+monoplane", Logger: slog.New(slog.DiscardHandler),
 		Authenticate: func(_ http.ResponseWriter, r *http.Request) *http.Request {
-			admin := &authn.User{Name: authn.AdminName, Groups: []string{authn.AdminsGroup, authn.AuthenticatedGroup}}
-			return r.WithContext(authn.WithUser(r.Context(), admin))
+			u := &authn.User{Name: authn.AdminName, Groups: []string{authn.AdminsGroup, authn.AuthenticatedGroup}}
+			if name := r.Header.Get("Impersonate-User"); name != "" {
+				u = &authn.User{Name: name, Groups: []string{authn.NodesGroup, authn.AuthenticatedGroup}}
+			}
+			return r.WithContext(authn.WithUser(r.Context(), u))
 		},
 	})
 	if err != nil {
@@ -45,6 +53,13 @@ func reach(t *testing.T, c *monoplane.Cluster) *rest.Config {
 		}
 	})
 	return &rest.Config{Host: "http://monoplane", Transport: transport, QPS: -1}
+}
+
+// servicesOf returns the services of a cluster, which it shows only through clients of one user. The front needs them
+// for many, and a cluster without listeners has no front.
+func servicesOf(c *monoplane.Cluster) *inproc.Server {
+	field := reflect.ValueOf(c.Client().Conn()).Elem().FieldByName("server")
+	return reflect.NewAt(field.Type(), field.Addr().UnsafePointer()).Elem().Interface().(*inproc.Server)
 }
 
 // pipes is a listener that is called through memory.

@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"monoplane.dev"
+	"monoplane.dev/apiserver/authn"
 	"monoplane.dev/test/oracle/upstream"
 )
 
@@ -38,14 +39,16 @@ func apps(resource string) schema.GroupVersionResource {
 	return schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: resource}
 }
 
-// object is one as JSON has it.
-type object = map[string]any
+// fields are an object as JSON has it, or a part of one.
+type fields = map[string]any
 
 // world is a cluster with one set of controllers, in virtual time.
 type world struct {
 	name    string
 	cluster *monoplane.Cluster
 	client  dynamic.Interface
+	// agent acts as the agent of the node that has none.
+	agent dynamic.ResourceInterface
 
 	mu            sync.Mutex
 	made, deleted map[string]bool // uids of pods
@@ -81,7 +84,14 @@ func newWorld(t *testing.T, name string, k kind, theirs []string) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &world{name: name, cluster: c, client: client, made: map[string]bool{}, deleted: map[string]bool{}}
+	asAgent := rest.CopyConfig(config)
+	asAgent.Impersonate.UserName = authn.NodePrefix + hand
+	agent, err := dynamic.NewForConfig(asAgent)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &world{name: name, cluster: c, client: client, agent: agent.Resource(pods).Namespace("default"),
+		made: map[string]bool{}, deleted: map[string]bool{}}
 	if len(theirs) > 0 {
 		w.runUpstream(t, config, theirs)
 	}
@@ -151,7 +161,7 @@ func (w *world) list(t *testing.T, resource schema.GroupVersionResource) []unstr
 	return l.Items
 }
 
-func (w *world) create(t *testing.T, resource schema.GroupVersionResource, manifest object) {
+func (w *world) create(t *testing.T, resource schema.GroupVersionResource, manifest fields) {
 	t.Helper()
 	o := (&unstructured.Unstructured{Object: manifest}).DeepCopy()
 	if _, err := w.in(resource).Create(t.Context(), o, v1.CreateOptions{}); err != nil {
@@ -159,7 +169,8 @@ func (w *world) create(t *testing.T, resource schema.GroupVersionResource, manif
 	}
 }
 
-// patch changes an object, if it is there: of one that goes by itself nobody knows in which step it is gone.
+// patch changes an object, if it is there and the change is valid: of one that goes by itself nobody knows in which
+// step it is gone, nor what a random one allows.
 func (w *world) patch(
 	t *testing.T, resource schema.GroupVersionResource, name string, patch any, subresources ...string,
 ) {
@@ -168,7 +179,7 @@ func (w *world) patch(
 	if err == nil {
 		_, err = w.in(resource).Patch(t.Context(), name, types.MergePatchType, body, v1.PatchOptions{}, subresources...)
 	}
-	if err != nil && !apierrors.IsNotFound(err) {
+	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsInvalid(err) {
 		t.Fatalf("%s: %v", w.name, err)
 	}
 }
@@ -198,7 +209,7 @@ func (w *world) active(t *testing.T) []unstructured.Unstructured {
 }
 
 // at returns what an object has at a path; nil for nothing.
-func at(o object, path ...string) any {
+func at(o fields, path ...string) any {
 	v, _, _ := unstructured.NestedFieldNoCopy(o, path...)
 	return v
 }

@@ -14,7 +14,9 @@ import (
 	"sync"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/discovery/cached/memory"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
@@ -25,9 +27,9 @@ import (
 // workers is how many objects a controller works on at a time, as the controller manager has it.
 const workers = 5
 
-// resync is how often the controllers look at all objects again without being told of a change. Their controller manager
-// has twelve hours and more, for which nobody waits here: of a rolling update of a DaemonSet with maxSurge, for one, the
-// last event can be missed.
+// resync is how often their DaemonSet controller looks at all DaemonSets again without being told of a change: of a
+// rolling update with maxSurge it can miss the last event. The controller manager's twelve hours and more, which the
+// others have, nobody waits for.
 const resync = 10 * time.Minute
 
 // world is what the controllers get.
@@ -62,7 +64,8 @@ func Run(ctx context.Context, config *rest.Config, names ...string) error {
 	if err != nil {
 		return err
 	}
-	w := world{config: config, client: client, informers: informers.NewSharedInformerFactory(client, resync),
+	w := world{config: config, client: client, informers: informers.NewSharedInformerFactoryWithOptions(client,
+		12*time.Hour, informers.WithCustomResyncConfig(map[metav1.Object]time.Duration{&appsv1.DaemonSet{}: resync})),
 		begun:  make(chan struct{}),
 		mapper: restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(client.Discovery()))}
 	var runs []func(context.Context)
