@@ -27,6 +27,7 @@ import (
 	"monoplane.dev/codec"
 
 	authenticationv1 "monoplane.dev/api/authentication/v1"
+	autoscalingv1 "monoplane.dev/api/autoscaling/v1"
 	corev1 "monoplane.dev/api/core/v1"
 	metav1 "monoplane.dev/api/meta/v1"
 	policyv1 "monoplane.dev/api/policy/v1"
@@ -124,6 +125,8 @@ func pairs(t testing.TB) []pair {
 			func() protobufObject { return new(k8sauthentication.TokenRequest) }},
 		{"Eviction", func() codec.Typed { return new(policyv1.Eviction) },
 			func() protobufObject { return new(k8spolicy.Eviction) }},
+		{"Scale", func() codec.Typed { return new(autoscalingv1.Scale) },
+			func() protobufObject { return new(k8sautoscaling.Scale) }},
 		{"Status", func() codec.Typed { return new(metav1.Status) }, func() protobufObject { return new(k8smeta.Status) }},
 		{"CreateOptions", func() codec.Typed { return new(metav1.CreateOptions) },
 			func() protobufObject { return new(k8smeta.CreateOptions) }},

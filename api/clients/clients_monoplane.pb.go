@@ -7,18 +7,19 @@ import (
 	grpc "google.golang.org/grpc"
 	v11 "monoplane.dev/api/apps/v1"
 	v12 "monoplane.dev/api/authentication/v1"
+	v13 "monoplane.dev/api/autoscaling/v1"
 	v2 "monoplane.dev/api/autoscaling/v2"
-	v13 "monoplane.dev/api/batch/v1"
-	v14 "monoplane.dev/api/coordination/v1"
+	v14 "monoplane.dev/api/batch/v1"
+	v15 "monoplane.dev/api/coordination/v1"
 	v1 "monoplane.dev/api/core/v1"
-	v15 "monoplane.dev/api/discovery/v1"
-	v16 "monoplane.dev/api/events/v1"
+	v16 "monoplane.dev/api/discovery/v1"
+	v17 "monoplane.dev/api/events/v1"
 	v1beta1 "monoplane.dev/api/metrics/v1beta1"
-	v17 "monoplane.dev/api/networking/v1"
-	v18 "monoplane.dev/api/node/v1"
-	v19 "monoplane.dev/api/policy/v1"
-	v110 "monoplane.dev/api/scheduling/v1"
-	v111 "monoplane.dev/api/storage/v1"
+	v18 "monoplane.dev/api/networking/v1"
+	v19 "monoplane.dev/api/node/v1"
+	v110 "monoplane.dev/api/policy/v1"
+	v111 "monoplane.dev/api/scheduling/v1"
+	v112 "monoplane.dev/api/storage/v1"
 )
 
 // Clients holds the clients of all kinds.
@@ -63,78 +64,81 @@ type Clients struct {
 	SelfSubjectReviews v12.SelfSubjectReviewsClient
 	// TokenReviews tells whose a bearer token is.
 	TokenReviews v12.TokenReviewsClient
+	// HorizontalPodAutoscalersV1 reads and writes objects of kind HorizontalPodAutoscaler of autoscaling/v1.
+	HorizontalPodAutoscalersV1 v13.HorizontalPodAutoscalersClient
 	// HorizontalPodAutoscalers reads and writes objects of kind HorizontalPodAutoscaler of autoscaling/v2.
 	HorizontalPodAutoscalers v2.HorizontalPodAutoscalersClient
 	// CronJobs reads and writes objects of kind CronJob of batch/v1.
-	CronJobs v13.CronJobsClient
+	CronJobs v14.CronJobsClient
 	// Jobs reads and writes objects of kind Job of batch/v1.
-	Jobs v13.JobsClient
+	Jobs v14.JobsClient
 	// Leases reads and writes objects of kind Lease of coordination.k8s.io/v1.
-	Leases v14.LeasesClient
+	Leases v15.LeasesClient
 	// EndpointSlices reads and writes objects of kind EndpointSlice of discovery.k8s.io/v1.
-	EndpointSlices v15.EndpointSlicesClient
+	EndpointSlices v16.EndpointSlicesClient
 	// EventsV1 reads and writes objects of kind Event of events.k8s.io/v1.
-	EventsV1 v16.EventsClient
+	EventsV1 v17.EventsClient
 	// NodeMetrics reads and writes objects of kind NodeMetrics of metrics.k8s.io/v1beta1.
 	NodeMetrics v1beta1.NodesClient
 	// PodMetrics reads and writes objects of kind PodMetrics of metrics.k8s.io/v1beta1.
 	PodMetrics v1beta1.PodsClient
 	// Ingresses reads and writes objects of kind Ingress of networking.k8s.io/v1.
-	Ingresses v17.IngressesClient
+	Ingresses v18.IngressesClient
 	// IngressClasses reads and writes objects of kind IngressClass of networking.k8s.io/v1.
-	IngressClasses v17.IngressClassesClient
+	IngressClasses v18.IngressClassesClient
 	// NetworkPolicies reads and writes objects of kind NetworkPolicy of networking.k8s.io/v1.
-	NetworkPolicies v17.NetworkPoliciesClient
+	NetworkPolicies v18.NetworkPoliciesClient
 	// RuntimeClasses reads and writes objects of kind RuntimeClass of node.k8s.io/v1.
-	RuntimeClasses v18.RuntimeClassesClient
+	RuntimeClasses v19.RuntimeClassesClient
 	// PodDisruptionBudgets reads and writes objects of kind PodDisruptionBudget of policy/v1.
-	PodDisruptionBudgets v19.PodDisruptionBudgetsClient
+	PodDisruptionBudgets v110.PodDisruptionBudgetsClient
 	// PriorityClasses reads and writes objects of kind PriorityClass of scheduling.k8s.io/v1.
-	PriorityClasses v110.PriorityClassesClient
+	PriorityClasses v111.PriorityClassesClient
 	// PlacementReviews answers questions about where pods can go.
-	PlacementReviews v110.PlacementReviewsClient
+	PlacementReviews v111.PlacementReviewsClient
 	// StorageClasses reads and writes objects of kind StorageClass of storage.k8s.io/v1.
-	StorageClasses v111.StorageClassesClient
+	StorageClasses v112.StorageClassesClient
 }
 
 // New returns the clients over conn.
 func New(conn grpc.ClientConnInterface) Clients {
 	return Clients{
-		ConfigMaps:               v1.NewConfigMapsClient(conn),
-		Endpoints:                v1.NewEndpointsServiceClient(conn),
-		Events:                   v1.NewEventsClient(conn),
-		Namespaces:               v1.NewNamespacesClient(conn),
-		Nodes:                    v1.NewNodesClient(conn),
-		PersistentVolumes:        v1.NewPersistentVolumesClient(conn),
-		PersistentVolumeClaims:   v1.NewPersistentVolumeClaimsClient(conn),
-		Pods:                     v1.NewPodsClient(conn),
-		PodTemplates:             v1.NewPodTemplatesClient(conn),
-		ReplicationControllers:   v1.NewReplicationControllersClient(conn),
-		Secrets:                  v1.NewSecretsClient(conn),
-		Services:                 v1.NewServicesClient(conn),
-		ServiceAccounts:          v1.NewServiceAccountsClient(conn),
-		ControllerRevisions:      v11.NewControllerRevisionsClient(conn),
-		DaemonSets:               v11.NewDaemonSetsClient(conn),
-		Deployments:              v11.NewDeploymentsClient(conn),
-		ReplicaSets:              v11.NewReplicaSetsClient(conn),
-		StatefulSets:             v11.NewStatefulSetsClient(conn),
-		SelfSubjectReviews:       v12.NewSelfSubjectReviewsClient(conn),
-		TokenReviews:             v12.NewTokenReviewsClient(conn),
-		HorizontalPodAutoscalers: v2.NewHorizontalPodAutoscalersClient(conn),
-		CronJobs:                 v13.NewCronJobsClient(conn),
-		Jobs:                     v13.NewJobsClient(conn),
-		Leases:                   v14.NewLeasesClient(conn),
-		EndpointSlices:           v15.NewEndpointSlicesClient(conn),
-		EventsV1:                 v16.NewEventsClient(conn),
-		NodeMetrics:              v1beta1.NewNodesClient(conn),
-		PodMetrics:               v1beta1.NewPodsClient(conn),
-		Ingresses:                v17.NewIngressesClient(conn),
-		IngressClasses:           v17.NewIngressClassesClient(conn),
-		NetworkPolicies:          v17.NewNetworkPoliciesClient(conn),
-		RuntimeClasses:           v18.NewRuntimeClassesClient(conn),
-		PodDisruptionBudgets:     v19.NewPodDisruptionBudgetsClient(conn),
-		PriorityClasses:          v110.NewPriorityClassesClient(conn),
-		PlacementReviews:         v110.NewPlacementReviewsClient(conn),
-		StorageClasses:           v111.NewStorageClassesClient(conn),
+		ConfigMaps:                 v1.NewConfigMapsClient(conn),
+		Endpoints:                  v1.NewEndpointsServiceClient(conn),
+		Events:                     v1.NewEventsClient(conn),
+		Namespaces:                 v1.NewNamespacesClient(conn),
+		Nodes:                      v1.NewNodesClient(conn),
+		PersistentVolumes:          v1.NewPersistentVolumesClient(conn),
+		PersistentVolumeClaims:     v1.NewPersistentVolumeClaimsClient(conn),
+		Pods:                       v1.NewPodsClient(conn),
+		PodTemplates:               v1.NewPodTemplatesClient(conn),
+		ReplicationControllers:     v1.NewReplicationControllersClient(conn),
+		Secrets:                    v1.NewSecretsClient(conn),
+		Services:                   v1.NewServicesClient(conn),
+		ServiceAccounts:            v1.NewServiceAccountsClient(conn),
+		ControllerRevisions:        v11.NewControllerRevisionsClient(conn),
+		DaemonSets:                 v11.NewDaemonSetsClient(conn),
+		Deployments:                v11.NewDeploymentsClient(conn),
+		ReplicaSets:                v11.NewReplicaSetsClient(conn),
+		StatefulSets:               v11.NewStatefulSetsClient(conn),
+		SelfSubjectReviews:         v12.NewSelfSubjectReviewsClient(conn),
+		TokenReviews:               v12.NewTokenReviewsClient(conn),
+		HorizontalPodAutoscalersV1: v13.NewHorizontalPodAutoscalersClient(conn),
+		HorizontalPodAutoscalers:   v2.NewHorizontalPodAutoscalersClient(conn),
+		CronJobs:                   v14.NewCronJobsClient(conn),
+		Jobs:                       v14.NewJobsClient(conn),
+		Leases:                     v15.NewLeasesClient(conn),
+		EndpointSlices:             v16.NewEndpointSlicesClient(conn),
+		EventsV1:                   v17.NewEventsClient(conn),
+		NodeMetrics:                v1beta1.NewNodesClient(conn),
+		PodMetrics:                 v1beta1.NewPodsClient(conn),
+		Ingresses:                  v18.NewIngressesClient(conn),
+		IngressClasses:             v18.NewIngressClassesClient(conn),
+		NetworkPolicies:            v18.NewNetworkPoliciesClient(conn),
+		RuntimeClasses:             v19.NewRuntimeClassesClient(conn),
+		PodDisruptionBudgets:       v110.NewPodDisruptionBudgetsClient(conn),
+		PriorityClasses:            v111.NewPriorityClassesClient(conn),
+		PlacementReviews:           v111.NewPlacementReviewsClient(conn),
+		StorageClasses:             v112.NewStorageClassesClient(conn),
 	}
 }

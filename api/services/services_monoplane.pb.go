@@ -7,20 +7,20 @@ import (
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	v11 "monoplane.dev/api/apps/v1"
 	v12 "monoplane.dev/api/authentication/v1"
-	v113 "monoplane.dev/api/autoscaling/v1"
+	v13 "monoplane.dev/api/autoscaling/v1"
 	v2 "monoplane.dev/api/autoscaling/v2"
-	v13 "monoplane.dev/api/batch/v1"
-	v14 "monoplane.dev/api/coordination/v1"
+	v14 "monoplane.dev/api/batch/v1"
+	v15 "monoplane.dev/api/coordination/v1"
 	v1 "monoplane.dev/api/core/v1"
-	v15 "monoplane.dev/api/discovery/v1"
-	v16 "monoplane.dev/api/events/v1"
-	v112 "monoplane.dev/api/meta/v1"
+	v16 "monoplane.dev/api/discovery/v1"
+	v17 "monoplane.dev/api/events/v1"
+	v113 "monoplane.dev/api/meta/v1"
 	v1beta1 "monoplane.dev/api/metrics/v1beta1"
-	v17 "monoplane.dev/api/networking/v1"
-	v18 "monoplane.dev/api/node/v1"
-	v19 "monoplane.dev/api/policy/v1"
-	v110 "monoplane.dev/api/scheduling/v1"
-	v111 "monoplane.dev/api/storage/v1"
+	v18 "monoplane.dev/api/networking/v1"
+	v19 "monoplane.dev/api/node/v1"
+	v110 "monoplane.dev/api/policy/v1"
+	v111 "monoplane.dev/api/scheduling/v1"
+	v112 "monoplane.dev/api/storage/v1"
 	object "monoplane.dev/object"
 	service "monoplane.dev/object/service"
 )
@@ -167,6 +167,13 @@ func All() []*service.Service {
 			Adapt:      func(b object.Backend) any { return v12.TokenReviewsBackend{Backend: b} },
 		},
 		{
+			Kind:       v13.HorizontalPodAutoscalerKind,
+			Desc:       &v13.HorizontalPodAutoscalers_ServiceDesc,
+			Descriptor: v13.File_monoplane_autoscaling_v1_horizontalpodautoscaler_service_proto.Services().Get(0),
+			Events:     service.EventsOf[*v13.HorizontalPodAutoscalerEvents],
+			Adapt:      func(b object.Backend) any { return v13.HorizontalPodAutoscalersBackend{Backend: b} },
+		},
+		{
 			Kind:       v2.HorizontalPodAutoscalerKind,
 			Desc:       &v2.HorizontalPodAutoscalers_ServiceDesc,
 			Descriptor: v2.File_monoplane_autoscaling_v2_horizontalpodautoscaler_service_proto.Services().Get(0),
@@ -174,39 +181,39 @@ func All() []*service.Service {
 			Adapt:      func(b object.Backend) any { return v2.HorizontalPodAutoscalersBackend{Backend: b} },
 		},
 		{
-			Kind:       v13.CronJobKind,
-			Desc:       &v13.CronJobs_ServiceDesc,
-			Descriptor: v13.File_monoplane_batch_v1_cronjob_service_proto.Services().Get(0),
-			Events:     service.EventsOf[*v13.CronJobEvents],
-			Adapt:      func(b object.Backend) any { return v13.CronJobsBackend{Backend: b} },
+			Kind:       v14.CronJobKind,
+			Desc:       &v14.CronJobs_ServiceDesc,
+			Descriptor: v14.File_monoplane_batch_v1_cronjob_service_proto.Services().Get(0),
+			Events:     service.EventsOf[*v14.CronJobEvents],
+			Adapt:      func(b object.Backend) any { return v14.CronJobsBackend{Backend: b} },
 		},
 		{
-			Kind:       v13.JobKind,
-			Desc:       &v13.Jobs_ServiceDesc,
-			Descriptor: v13.File_monoplane_batch_v1_job_service_proto.Services().Get(0),
-			Events:     service.EventsOf[*v13.JobEvents],
-			Adapt:      func(b object.Backend) any { return v13.JobsBackend{Backend: b} },
+			Kind:       v14.JobKind,
+			Desc:       &v14.Jobs_ServiceDesc,
+			Descriptor: v14.File_monoplane_batch_v1_job_service_proto.Services().Get(0),
+			Events:     service.EventsOf[*v14.JobEvents],
+			Adapt:      func(b object.Backend) any { return v14.JobsBackend{Backend: b} },
 		},
 		{
-			Kind:       v14.LeaseKind,
-			Desc:       &v14.Leases_ServiceDesc,
-			Descriptor: v14.File_monoplane_coordination_v1_lease_service_proto.Services().Get(0),
-			Events:     service.EventsOf[*v14.LeaseEvents],
-			Adapt:      func(b object.Backend) any { return v14.LeasesBackend{Backend: b} },
+			Kind:       v15.LeaseKind,
+			Desc:       &v15.Leases_ServiceDesc,
+			Descriptor: v15.File_monoplane_coordination_v1_lease_service_proto.Services().Get(0),
+			Events:     service.EventsOf[*v15.LeaseEvents],
+			Adapt:      func(b object.Backend) any { return v15.LeasesBackend{Backend: b} },
 		},
 		{
-			Kind:       v15.EndpointSliceKind,
-			Desc:       &v15.EndpointSlices_ServiceDesc,
-			Descriptor: v15.File_monoplane_discovery_v1_endpointslice_service_proto.Services().Get(0),
-			Events:     service.EventsOf[*v15.EndpointSliceEvents],
-			Adapt:      func(b object.Backend) any { return v15.EndpointSlicesBackend{Backend: b} },
+			Kind:       v16.EndpointSliceKind,
+			Desc:       &v16.EndpointSlices_ServiceDesc,
+			Descriptor: v16.File_monoplane_discovery_v1_endpointslice_service_proto.Services().Get(0),
+			Events:     service.EventsOf[*v16.EndpointSliceEvents],
+			Adapt:      func(b object.Backend) any { return v16.EndpointSlicesBackend{Backend: b} },
 		},
 		{
-			Kind:       v16.EventKind,
-			Desc:       &v16.Events_ServiceDesc,
-			Descriptor: v16.File_monoplane_events_v1_event_service_proto.Services().Get(0),
-			Events:     service.EventsOf[*v16.EventEvents],
-			Adapt:      func(b object.Backend) any { return v16.EventsBackend{Backend: b} },
+			Kind:       v17.EventKind,
+			Desc:       &v17.Events_ServiceDesc,
+			Descriptor: v17.File_monoplane_events_v1_event_service_proto.Services().Get(0),
+			Events:     service.EventsOf[*v17.EventEvents],
+			Adapt:      func(b object.Backend) any { return v17.EventsBackend{Backend: b} },
 		},
 		{
 			Kind:       v1beta1.NodeMetricsKind,
@@ -221,59 +228,59 @@ func All() []*service.Service {
 			Adapt:      func(b object.Backend) any { return v1beta1.PodsBackend{Backend: b} },
 		},
 		{
-			Kind:       v17.IngressKind,
-			Desc:       &v17.Ingresses_ServiceDesc,
-			Descriptor: v17.File_monoplane_networking_v1_ingress_service_proto.Services().Get(0),
-			Events:     service.EventsOf[*v17.IngressEvents],
-			Adapt:      func(b object.Backend) any { return v17.IngressesBackend{Backend: b} },
+			Kind:       v18.IngressKind,
+			Desc:       &v18.Ingresses_ServiceDesc,
+			Descriptor: v18.File_monoplane_networking_v1_ingress_service_proto.Services().Get(0),
+			Events:     service.EventsOf[*v18.IngressEvents],
+			Adapt:      func(b object.Backend) any { return v18.IngressesBackend{Backend: b} },
 		},
 		{
-			Kind:       v17.IngressClassKind,
-			Desc:       &v17.IngressClasses_ServiceDesc,
-			Descriptor: v17.File_monoplane_networking_v1_ingressclass_service_proto.Services().Get(0),
-			Events:     service.EventsOf[*v17.IngressClassEvents],
-			Adapt:      func(b object.Backend) any { return v17.IngressClassesBackend{Backend: b} },
+			Kind:       v18.IngressClassKind,
+			Desc:       &v18.IngressClasses_ServiceDesc,
+			Descriptor: v18.File_monoplane_networking_v1_ingressclass_service_proto.Services().Get(0),
+			Events:     service.EventsOf[*v18.IngressClassEvents],
+			Adapt:      func(b object.Backend) any { return v18.IngressClassesBackend{Backend: b} },
 		},
 		{
-			Kind:       v17.NetworkPolicyKind,
-			Desc:       &v17.NetworkPolicies_ServiceDesc,
-			Descriptor: v17.File_monoplane_networking_v1_networkpolicy_service_proto.Services().Get(0),
-			Events:     service.EventsOf[*v17.NetworkPolicyEvents],
-			Adapt:      func(b object.Backend) any { return v17.NetworkPoliciesBackend{Backend: b} },
+			Kind:       v18.NetworkPolicyKind,
+			Desc:       &v18.NetworkPolicies_ServiceDesc,
+			Descriptor: v18.File_monoplane_networking_v1_networkpolicy_service_proto.Services().Get(0),
+			Events:     service.EventsOf[*v18.NetworkPolicyEvents],
+			Adapt:      func(b object.Backend) any { return v18.NetworkPoliciesBackend{Backend: b} },
 		},
 		{
-			Kind:       v18.RuntimeClassKind,
-			Desc:       &v18.RuntimeClasses_ServiceDesc,
-			Descriptor: v18.File_monoplane_node_v1_runtimeclass_service_proto.Services().Get(0),
-			Events:     service.EventsOf[*v18.RuntimeClassEvents],
-			Adapt:      func(b object.Backend) any { return v18.RuntimeClassesBackend{Backend: b} },
+			Kind:       v19.RuntimeClassKind,
+			Desc:       &v19.RuntimeClasses_ServiceDesc,
+			Descriptor: v19.File_monoplane_node_v1_runtimeclass_service_proto.Services().Get(0),
+			Events:     service.EventsOf[*v19.RuntimeClassEvents],
+			Adapt:      func(b object.Backend) any { return v19.RuntimeClassesBackend{Backend: b} },
 		},
 		{
-			Kind:       v19.PodDisruptionBudgetKind,
-			Desc:       &v19.PodDisruptionBudgets_ServiceDesc,
-			Descriptor: v19.File_monoplane_policy_v1_poddisruptionbudget_service_proto.Services().Get(0),
-			Events:     service.EventsOf[*v19.PodDisruptionBudgetEvents],
-			Adapt:      func(b object.Backend) any { return v19.PodDisruptionBudgetsBackend{Backend: b} },
+			Kind:       v110.PodDisruptionBudgetKind,
+			Desc:       &v110.PodDisruptionBudgets_ServiceDesc,
+			Descriptor: v110.File_monoplane_policy_v1_poddisruptionbudget_service_proto.Services().Get(0),
+			Events:     service.EventsOf[*v110.PodDisruptionBudgetEvents],
+			Adapt:      func(b object.Backend) any { return v110.PodDisruptionBudgetsBackend{Backend: b} },
 		},
 		{
-			Kind:       v110.PriorityClassKind,
-			Desc:       &v110.PriorityClasses_ServiceDesc,
-			Descriptor: v110.File_monoplane_scheduling_v1_priorityclass_service_proto.Services().Get(0),
-			Events:     service.EventsOf[*v110.PriorityClassEvents],
-			Adapt:      func(b object.Backend) any { return v110.PriorityClassesBackend{Backend: b} },
+			Kind:       v111.PriorityClassKind,
+			Desc:       &v111.PriorityClasses_ServiceDesc,
+			Descriptor: v111.File_monoplane_scheduling_v1_priorityclass_service_proto.Services().Get(0),
+			Events:     service.EventsOf[*v111.PriorityClassEvents],
+			Adapt:      func(b object.Backend) any { return v111.PriorityClassesBackend{Backend: b} },
 		},
 		{
-			Kind:       v110.PlacementReviewKind,
-			Desc:       &v110.PlacementReviews_ServiceDesc,
-			Descriptor: v110.File_monoplane_scheduling_v1_placementreview_service_proto.Services().Get(0),
-			Adapt:      func(b object.Backend) any { return v110.PlacementReviewsBackend{Backend: b} },
+			Kind:       v111.PlacementReviewKind,
+			Desc:       &v111.PlacementReviews_ServiceDesc,
+			Descriptor: v111.File_monoplane_scheduling_v1_placementreview_service_proto.Services().Get(0),
+			Adapt:      func(b object.Backend) any { return v111.PlacementReviewsBackend{Backend: b} },
 		},
 		{
-			Kind:       v111.StorageClassKind,
-			Desc:       &v111.StorageClasses_ServiceDesc,
-			Descriptor: v111.File_monoplane_storage_v1_storageclass_service_proto.Services().Get(0),
-			Events:     service.EventsOf[*v111.StorageClassEvents],
-			Adapt:      func(b object.Backend) any { return v111.StorageClassesBackend{Backend: b} },
+			Kind:       v112.StorageClassKind,
+			Desc:       &v112.StorageClasses_ServiceDesc,
+			Descriptor: v112.File_monoplane_storage_v1_storageclass_service_proto.Services().Get(0),
+			Events:     service.EventsOf[*v112.StorageClassEvents],
+			Adapt:      func(b object.Backend) any { return v112.StorageClassesBackend{Backend: b} },
 		},
 	}
 }
@@ -281,21 +288,21 @@ func All() []*service.Service {
 // Docs returns what the .proto files say about the messages and fields of each protobuf package with kinds.
 func Docs() map[protoreflect.FullName]string {
 	return map[protoreflect.FullName]string{
-		"monoplane.meta.v1":           v112.Docs,
+		"monoplane.meta.v1":           v113.Docs,
 		"monoplane.apps.v1":           v11.Docs,
 		"monoplane.core.v1":           v1.Docs,
-		"monoplane.autoscaling.v1":    v113.Docs,
+		"monoplane.autoscaling.v1":    v13.Docs,
 		"monoplane.authentication.v1": v12.Docs,
 		"monoplane.autoscaling.v2":    v2.Docs,
-		"monoplane.batch.v1":          v13.Docs,
-		"monoplane.coordination.v1":   v14.Docs,
-		"monoplane.policy.v1":         v19.Docs,
-		"monoplane.discovery.v1":      v15.Docs,
-		"monoplane.events.v1":         v16.Docs,
+		"monoplane.batch.v1":          v14.Docs,
+		"monoplane.coordination.v1":   v15.Docs,
+		"monoplane.policy.v1":         v110.Docs,
+		"monoplane.discovery.v1":      v16.Docs,
+		"monoplane.events.v1":         v17.Docs,
 		"monoplane.metrics.v1beta1":   v1beta1.Docs,
-		"monoplane.networking.v1":     v17.Docs,
-		"monoplane.node.v1":           v18.Docs,
-		"monoplane.scheduling.v1":     v110.Docs,
-		"monoplane.storage.v1":        v111.Docs,
+		"monoplane.networking.v1":     v18.Docs,
+		"monoplane.node.v1":           v19.Docs,
+		"monoplane.scheduling.v1":     v111.Docs,
+		"monoplane.storage.v1":        v112.Docs,
 	}
 }

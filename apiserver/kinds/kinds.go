@@ -4,6 +4,8 @@
 package kinds
 
 import (
+	"time"
+
 	"google.golang.org/grpc"
 
 	"monoplane.dev/api/services"
@@ -101,10 +103,24 @@ func Tables() map[*object.Kind]table.Definition {
 	for kind, d := range allDefinitions(define.Config{}) {
 		switch {
 		case d.View != nil:
-			out[kind] = d.View.Table
+			out[kind] = viewed{d.Strategy.Table, d.View}
 		case d.Strategy != nil && d.Strategy.Table != nil:
 			out[kind] = d.Strategy.Table
 		}
 	}
 	return out
+}
+
+// viewed shows the objects of a view as those that are stored, in the table of the stored kind.
+type viewed struct {
+	table.Definition
+	view *registry.View
+}
+
+// Cells returns the cells of one object, of either kind.
+func (v viewed) Cells(o object.Object, now time.Time) []any {
+	if o.ObjectKind() == v.view.Kind {
+		o = v.view.In(o)
+	}
+	return v.Definition.Cells(o, now)
 }

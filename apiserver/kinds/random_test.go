@@ -111,9 +111,13 @@ func TestRandomObjectsNeverPanic(t *testing.T) {
 
 // judge validates an object as a new one, and as one that takes the place of another in every way that there is.
 func judge(d define.Definition, o, old object.Object) {
-	if d.View != nil {
-		d.View.Validate(o)
-		d.View.ValidateUpdate(o, old)
+	if v := d.View; v != nil {
+		if v.Validate != nil {
+			v.Validate(o)
+		}
+		if v.ValidateUpdate != nil {
+			v.ValidateUpdate(o, old)
+		}
 		return
 	}
 	d.Strategy.Validate(o)

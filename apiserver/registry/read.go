@@ -206,7 +206,7 @@ func (r *Registry) selectable(name string) (string, error) {
 		return name, nil
 	}
 	stored, ok := name, true
-	if r.view != nil {
+	if r.view != nil && r.view.Field != nil {
 		stored, ok = r.view.Field(name)
 	}
 	if ok && r.strategy.Field != nil {

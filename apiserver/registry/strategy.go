@@ -131,19 +131,20 @@ type Removal struct {
 	Done func()
 }
 
-// View serves stored objects as another kind, such as events in two groups.
+// View serves stored objects as another kind: events in two groups, autoscalers in two versions. Reads and watches
+// show what Out makes of an object; a write is taken apart by In, and then judged as one of the stored kind. Only
+// Kind, In and Out are required.
 type View struct {
 	// Kind is what clients see.
 	Kind *object.Kind
 	// In and Out convert an object to and from the stored kind. They do not change it, and may share its parts.
 	In, Out func(o object.Object) object.Object
-	// Field renames a selectable field to the stored kind's; ok is false when there is none.
+	// Field renames a selectable field to the stored kind's; ok is false when there is none. Without it the names are
+	// the same.
 	Field func(name string) (stored string, ok bool)
 	// Validate lists every bad field of a new object as clients see it, in place of the stored kind's Validate.
 	Validate func(o object.Object) []apierrors.Cause
 	// ValidateUpdate lists every bad field of an update of the object itself as clients see it, in place of what the
 	// stored kind's resource has.
 	ValidateUpdate func(next, live object.Object) []apierrors.Cause
-	// Table has the columns and cells of kubectl get.
-	Table table.Definition
 }

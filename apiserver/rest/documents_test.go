@@ -20,6 +20,9 @@ func TestDiscovery(t *testing.T) {
 	f.want(f.do("GET", "/api/", ""), 200, `"kind":"APIVersions"`)
 	f.want(f.do("GET", "/apis", ""), 200, `"name":"coordination.k8s.io"`,
 		`"preferredVersion":{"groupVersion":"events.k8s.io/v1","version":"v1"}`)
+	f.want(f.do("GET", "/apis/autoscaling", ""), 200,
+		`"versions":[{"groupVersion":"autoscaling/v2","version":"v2"},{"groupVersion":"autoscaling/v1","version":"v1"}],`+
+			`"preferredVersion":{"groupVersion":"autoscaling/v2","version":"v2"}`)
 	f.want(f.do("GET", "/apis/coordination.k8s.io", ""), 200,
 		`"kind":"APIGroup","apiVersion":"v1","name":"coordination.k8s.io"`)
 	f.want(f.do("GET", "/apis/coordination.k8s.io/v1", ""), 200, `"groupVersion":"coordination.k8s.io/v1"`,

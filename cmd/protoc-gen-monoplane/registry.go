@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -153,10 +154,21 @@ func generateDefinitions(p *protogen.Plugin, entries []entry) {
 	g.P("func allDefinitions(c ", config, ") map[*", objectPath.Ident("Kind"), "]", definition, " {")
 	g.P("return map[*", objectPath.Ident("Kind"), "]", definition, "{")
 	for _, e := range entries {
-		g.P(e.ident(e.message.GoIdent.GoName+"Kind"), ": ", groupPath(e.file).Ident(e.GetKind()), "(c),")
+		g.P(e.ident(e.message.GoIdent.GoName+"Kind"), ": ", groupPath(e.file).Ident(describer(e, entries)), "(c),")
 	}
 	g.P("}")
 	g.P("}")
+}
+
+// describer is the name of the function that describes a kind: that of the kind. A kind that is there in several
+// versions is described by its name in the version that is stored, and in another as HorizontalPodAutoscalerV1.
+func describer(e entry, all []entry) string {
+	if e.GetView() && slices.ContainsFunc(all, func(other entry) bool {
+		return other.GetGroup() == e.GetGroup() && other.GetKind() == e.GetKind() && !other.GetView()
+	}) {
+		return e.GetKind() + strings.ToUpper(e.GetVersion()[:1]) + e.GetVersion()[1:]
+	}
+	return e.GetKind()
 }
 
 // groupPath is the package that describes the kinds of a file: that of the API group, such as apiserver/kinds/core for

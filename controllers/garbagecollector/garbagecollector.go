@@ -97,10 +97,29 @@ func New(cfg Config) (*Controller, error) {
 		c.kinds = append(c.kinds, k)
 		c.byName[kindName{s.Kind.APIVersion(), s.Kind.Kind}] = k
 	}
+	for _, s := range services.All() {
+		if stored := c.stored(s.Kind); stored != nil {
+			c.byName[kindName{s.Kind.APIVersion(), s.Kind.Kind}] = stored
+		}
+	}
 	c.reading.Store(int32(len(c.kinds))) //nolint:gosec // not that many
 	var err error
 	c.metrics, err = newMetrics(cfg.Registerer, c.graph.Len)
 	return c, err
+}
+
+// stored returns the client of the kind whose objects a kind shows in another version, in which an owner may be named,
+// too; nil for a kind that is no such view.
+func (c *Controller) stored(view *object.Kind) *generic.Client {
+	if !view.View {
+		return nil
+	}
+	for _, k := range c.kinds {
+		if k.Kind().Group == view.Group && k.Kind().Kind == view.Kind {
+			return k
+		}
+	}
+	return nil
 }
 
 // Ready returns nil once the controller works.

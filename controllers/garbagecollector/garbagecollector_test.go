@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	autoscalingv1 "monoplane.dev/api/autoscaling/v1"
 	coordinationv1 "monoplane.dev/api/coordination/v1"
 	corev1 "monoplane.dev/api/core/v1"
 	metav1 "monoplane.dev/api/meta/v1"
@@ -38,6 +39,33 @@ func TestBackground(t *testing.T) {
 		if n := w.counted("garbagecollector_controller_actions_total"); n != 3 {
 			t.Errorf("%v actions counted", n)
 		}
+	})
+}
+
+// An owner may be named in any version in which it is served. spec: OBJ-12
+func TestOwnerNamedInAnotherVersion(t *testing.T) {
+	inWorld(t, func(w *world) {
+		owner, err := w.c.HorizontalPodAutoscalersV1.Create(w.Context(),
+			&autoscalingv1.CreateHorizontalPodAutoscalerRequest{Object: &autoscalingv1.HorizontalPodAutoscaler{
+				Metadata: &metav1.ObjectMeta{Namespace: "ns", Name: "owner"},
+				Spec: &autoscalingv1.HorizontalPodAutoscalerSpec{
+					ScaleTargetRef: &autoscalingv1.CrossVersionObjectReference{
+						ApiVersion: "apps/v1", Kind: "Deployment", Name: "web",
+					},
+					MaxReplicas: 5,
+				},
+			}})
+		w.must(err)
+		child := w.configMap("child", ref(owner))
+		w.settle()
+		w.alive(child)
+		if events := w.eventsOf(child.Metadata.Uid); len(events) != 0 {
+			t.Errorf("events of the dependent: %q", events)
+		}
+		_, err = w.c.HorizontalPodAutoscalersV1.Delete(w.Context(), &metav1.DeleteRequest{Namespace: "ns", Name: "owner"})
+		w.must(err)
+		w.settle()
+		w.gone(child)
 	})
 }
 

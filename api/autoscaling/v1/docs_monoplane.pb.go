@@ -5,6 +5,40 @@ package autoscalingv1
 // Docs describes the messages of this package and their fields, in the words of the .proto files: a line for each,
 // in order, of its name, a tab and the text. It costs nothing until it is read.
 const Docs = "" +
+	"CreateHorizontalPodAutoscalerRequest\tCreateHorizontalPodAutoscalerRequest creates one object.\n" +
+	"CreateHorizontalPodAutoscalerRequest.dryRun\t\"All\" validates and admits but stores nothing.\n" +
+	"CreateHorizontalPodAutoscalerRequest.fieldManager\tName of the program that writes.\n" +
+	"CreateHorizontalPodAutoscalerRequest.fieldValidation\tWhat to do with unknown and duplicate JSON fields: \"Strict\", \"Warn\" (default) or \"Ignore\".\n" +
+	"CreateHorizontalPodAutoscalerRequest.namespace\tNamespace of the object; empty takes the object's own.\n" +
+	"CreateHorizontalPodAutoscalerRequest.object\tThe object; metadata.name or metadata.generateName is required.\n" +
+	"CrossVersionObjectReference\tCrossVersionObjectReference names an object of the same namespace.\n" +
+	"CrossVersionObjectReference.apiVersion\tGroup and version of the kind, such as \"apps/v1\"; the group decides.\n" +
+	"CrossVersionObjectReference.kind\tKind of the object, such as \"Deployment\".\n" +
+	"CrossVersionObjectReference.name\tName of the object.\n" +
+	"HorizontalPodAutoscaler\tHorizontalPodAutoscaler sets the number of replicas of an object by the cpu that its pods use; the same object as monoplane.autoscaling.v2.HorizontalPodAutoscaler in its older shape. What has no field here is in annotations whose names begin with autoscaling.alpha.kubernetes.io/, as JSON: metrics, current-metrics, conditions and behavior.\n" +
+	"HorizontalPodAutoscaler.metadata\tIdentity of the autoscaler.\n" +
+	"HorizontalPodAutoscaler.spec\tWhat is scaled, and how far. Written by users.\n" +
+	"HorizontalPodAutoscaler.status\tWhat was measured and decided last. Written by the controller, through the status subresource.\n" +
+	"HorizontalPodAutoscalerEvent\tHorizontalPodAutoscalerEvent is one change.\n" +
+	"HorizontalPodAutoscalerEvent.object\tThe object after the change, or as it was last when deleted. In a BOOKMARK only its resourceVersion and annotations are set.\n" +
+	"HorizontalPodAutoscalerEvent.status\tWith ERROR: what went wrong. The stream ends after it.\n" +
+	"HorizontalPodAutoscalerEvent.type\t\"ADDED\", \"MODIFIED\", \"DELETED\", \"BOOKMARK\" or \"ERROR\".\n" +
+	"HorizontalPodAutoscalerEvents\tHorizontalPodAutoscalerEvents is a batch of changes, oldest first.\n" +
+	"HorizontalPodAutoscalerEvents.events\tAt least one change.\n" +
+	"HorizontalPodAutoscalerList\tHorizontalPodAutoscalerList is a list of autoscalers.\n" +
+	"HorizontalPodAutoscalerList.items\tThe autoscalers.\n" +
+	"HorizontalPodAutoscalerList.metadata\tRevision of the snapshot and the token to go on with.\n" +
+	"HorizontalPodAutoscalerSpec\tHorizontalPodAutoscalerSpec is what is scaled, and how far.\n" +
+	"HorizontalPodAutoscalerSpec.maxReplicas\tHow many replicas there are at most; not less than minReplicas.\n" +
+	"HorizontalPodAutoscalerSpec.minReplicas\tHow many replicas there are at least; 1 when absent. An object that somebody scaled to 0 is left alone.\n" +
+	"HorizontalPodAutoscalerSpec.scaleTargetRef\tThe object that is scaled, of any kind with a subresource scale.\n" +
+	"HorizontalPodAutoscalerSpec.targetCPUUtilizationPercentage\tThe average of the cpu that the pods use, in percent of what they request. When absent, and no annotation has another metric, 80.\n" +
+	"HorizontalPodAutoscalerStatus\tHorizontalPodAutoscalerStatus is what was measured and decided last.\n" +
+	"HorizontalPodAutoscalerStatus.currentCPUUtilizationPercentage\tThe average of the cpu that the pods used, in percent of what they request.\n" +
+	"HorizontalPodAutoscalerStatus.currentReplicas\tHow many replicas the object was to have when it was looked at last.\n" +
+	"HorizontalPodAutoscalerStatus.desiredReplicas\tHow many it is to have since.\n" +
+	"HorizontalPodAutoscalerStatus.lastScaleTime\tWhen the number of replicas was changed last.\n" +
+	"HorizontalPodAutoscalerStatus.observedGeneration\tGeneration that the controller has seen.\n" +
 	"Scale\tScale is how many replicas an object of any kind has and is to have. It is the body of subresource scale of the kinds that have replicas, such as Deployment; nothing of it is stored.\n" +
 	"Scale.metadata\tIdentity of the object that is scaled. With its resourceVersion a write is a compare-and-swap.\n" +
 	"Scale.spec\tWhat is wanted.\n" +
@@ -13,4 +47,11 @@ const Docs = "" +
 	"ScaleSpec.replicas\tHow many replicas the object is to have.\n" +
 	"ScaleStatus\tScaleStatus is what is there.\n" +
 	"ScaleStatus.replicas\tHow many replicas the object has.\n" +
-	"ScaleStatus.selector\tWhich pods they are, in the form of a query.\n"
+	"ScaleStatus.selector\tWhich pods they are, in the form of a query.\n" +
+	"UpdateHorizontalPodAutoscalerRequest\tUpdateHorizontalPodAutoscalerRequest replaces one object.\n" +
+	"UpdateHorizontalPodAutoscalerRequest.dryRun\t\"All\" validates and admits but stores nothing.\n" +
+	"UpdateHorizontalPodAutoscalerRequest.fieldManager\tName of the program that writes.\n" +
+	"UpdateHorizontalPodAutoscalerRequest.fieldValidation\tWhat to do with unknown and duplicate JSON fields: \"Strict\", \"Warn\" (default) or \"Ignore\".\n" +
+	"UpdateHorizontalPodAutoscalerRequest.name\tName of the object; empty takes the object's own.\n" +
+	"UpdateHorizontalPodAutoscalerRequest.namespace\tNamespace of the object; empty takes the object's own.\n" +
+	"UpdateHorizontalPodAutoscalerRequest.object\tThe object; with metadata.resourceVersion the write is a compare-and-swap.\n"

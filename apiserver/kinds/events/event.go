@@ -11,7 +11,6 @@ import (
 	"monoplane.dev/apiserver/kinds/core"
 	"monoplane.dev/apiserver/kinds/define"
 	"monoplane.dev/apiserver/registry"
-	"monoplane.dev/apiserver/table"
 	"monoplane.dev/apiserver/validation"
 	"monoplane.dev/object"
 
@@ -45,7 +44,6 @@ func Event(c define.Config) define.Definition {
 				return "", false
 			}
 		},
-		Table: eventTable{},
 	}}
 }
 
@@ -81,19 +79,6 @@ func fromCore(e *corev1.Event) *eventsv1.Event {
 	}
 	return out
 }
-
-// eventTable shows both kinds of events alike.
-type eventTable struct{ core.EventTable }
-
-// Cells returns the cells of one event, of either kind.
-func (t eventTable) Cells(o object.Object, now time.Time) []any {
-	if e, ok := o.(*eventsv1.Event); ok {
-		return t.EventTable.Cells(toCore(e), now)
-	}
-	return t.EventTable.Cells(o, now)
-}
-
-var _ table.Definition = eventTable{}
 
 // ValidateEvent checks an event of events.k8s.io/v1 that is to be created (OBJ-13). The paths of the faults are those
 // of core/v1, as in Kubernetes, so that it is checked as it is stored.

@@ -48,8 +48,8 @@ type Documents struct {
 // AggregatedType is the Content-Type of the aggregated documents.
 const AggregatedType = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 
-// New makes the documents for resources. Groups and resources are listed in the order in which they come;
-// the first version of a group is its preferred one.
+// New makes the documents for resources. Groups and resources are listed in the order in which they come; of the
+// versions of a group the most stable and newest is the preferred one, and the first.
 func New(resources []Resource) (*Documents, error) {
 	d := &Documents{legacy: make(map[string]document), aggregated: make(map[string]document)}
 	tree := arrange(resources)

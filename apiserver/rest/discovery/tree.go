@@ -1,6 +1,11 @@
 package discovery
 
-import "strings"
+import (
+	"slices"
+	"strings"
+
+	kubeversion "k8s.io/apimachinery/pkg/version"
+)
 
 type group struct {
 	name     string
@@ -13,7 +18,8 @@ type version struct {
 	resources []Resource
 }
 
-// arrange sorts resources into groups and versions, keeping their order.
+// arrange sorts resources into groups and versions. It keeps the order of groups and resources; the versions of a
+// group come in the order in which Kubernetes prefers them: v2 before v1, and v1 before v1beta1.
 func arrange(resources []Resource) []*group {
 	var groups []*group
 	byName := make(map[string]*group)
@@ -33,6 +39,11 @@ func arrange(resources []Resource) []*group {
 			g.versions = append(g.versions, v)
 		}
 		v.resources = append(v.resources, r)
+	}
+	for _, g := range groups {
+		slices.SortStableFunc(g.versions, func(a, b *version) int {
+			return kubeversion.CompareKubeAwareVersionStrings(b.name, a.name)
+		})
 	}
 	return groups
 }
