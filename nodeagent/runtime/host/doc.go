@@ -104,8 +104,8 @@
 //
 // # Differences from a container runtime
 //
-// Pods share the node's network, its processes and its users. Standard input, if asked for, stays open and silent, as
-// long as nobody can attach to it; so does a terminal, whose output is logged as stdout. The file of the termination
+// Pods share the node's network, its processes and its users. Standard input, if asked for, stays open and silent
+// until somebody attaches; so does a terminal, whose output is logged as stdout. The file of the termination
 // message is named by MONOPLANE_TERMINATION_LOG in the environment too. Resource limits are enforced as far as
 // writable cgroups reach. What a pod asks for explicitly and does not get is listed, as a JSON array, under "warnings"
 // in the info of ContainerStatus. Without a cgroup2, a process that has both left its parent and changed its marker
@@ -121,5 +121,10 @@
 //
 // A shim of an older version goes on under a newer runtime. A container that it cannot give what it needs is refused.
 //
-// Exec, Attach and PortForward are not there yet; ExecSync is.
+// # Streams
+//
+// ExecStream, AttachStream and Forward are what CRI's Exec, Attach and PortForward are for, without the server that
+// those would name. A command is killed, with all that descends from it, when its caller goes away, also when that is
+// this program, killed. What somebody who has attached leaves unread holds up the container for ten seconds; then the
+// attachment ends, and the container goes on. A forwarded port is one of the machine's loopback addresses.
 package host

@@ -6,6 +6,8 @@ import (
 	"errors"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"monoplane.dev/nodeagent/runtime/stream"
 )
 
 type bounds struct{}
@@ -14,6 +16,7 @@ type bounds struct{}
 type Runtime struct {
 	runtimeapi.UnimplementedRuntimeServiceServer
 	runtimeapi.UnimplementedImageServiceServer
+	stream.Runtime
 }
 
 // New says that real processes need Linux.

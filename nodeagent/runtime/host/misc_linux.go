@@ -49,19 +49,22 @@ func (r *Runtime) UpdateRuntimeConfig(
 	return &runtimeapi.UpdateRuntimeConfigResponse{}, nil
 }
 
-// Exec is not there yet; ExecSync is.
+// noServer refuses the calls of CRI that are answered with the address of a server: there is none.
+const noServer = "the host runtime serves no addresses: %s goes through the program that it is part of"
+
+// Exec implements CRI. See ExecStream.
 func (r *Runtime) Exec(context.Context, *runtimeapi.ExecRequest) (*runtimeapi.ExecResponse, error) {
-	return nil, unimplemented("the host runtime does not support exec with streams yet")
+	return nil, unimplemented(noServer, "exec")
 }
 
-// Attach is not there yet.
+// Attach implements CRI. See AttachStream.
 func (r *Runtime) Attach(context.Context, *runtimeapi.AttachRequest) (*runtimeapi.AttachResponse, error) {
-	return nil, unimplemented("the host runtime does not support attach yet")
+	return nil, unimplemented(noServer, "attach")
 }
 
-// PortForward is not there yet. The ports of host pods are the node's own and need no forwarding on the node.
+// PortForward implements CRI. See Forward.
 func (r *Runtime) PortForward(
 	context.Context, *runtimeapi.PortForwardRequest,
 ) (*runtimeapi.PortForwardResponse, error) {
-	return nil, unimplemented("the host runtime does not support port-forward yet: its pods use the node's own ports")
+	return nil, unimplemented(noServer, "port-forward")
 }

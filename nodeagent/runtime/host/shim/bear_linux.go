@@ -82,7 +82,7 @@ func (p *pod) bearOnce(c *container, std std) (int, error) {
 		if err != nil {
 			return 0, err
 		}
-		pid, err := p.fork(c, cmd.program(&c.req, std), &child{c: c, first: true, ended: ended})
+		pid, err := p.fork(c, cmd.program(&c.req, std), &child{c: c, first: true, terminal: c.req.Terminal, ended: ended})
 		if err != nil {
 			return 0, cmd.explain(err)
 		}
@@ -92,18 +92,19 @@ func (p *pod) bearOnce(c *container, std std) (int, error) {
 	if c.req.Expiry != 0 {
 		limit = time.Now().Add(time.Duration(c.req.Expiry - sys.BootTime()))
 	}
-	ch := &child{c: c, first: true}
-	return p.setUp(c, c.req.Args, std, ch, limit, ended)
+	ch := &child{c: c, first: true, terminal: c.req.Terminal}
+	return p.setUp(c, &c.req, c.req.Args, std, ch, limit, ended)
 }
 
 func (c *command) program(req *shimwire.StartRequest, std std) *program {
 	return &program{path: c.path, args: c.args, env: req.Env, dir: req.Dir, files: std.fds(), cred: credential(req)}
 }
 
-// setUp starts a command by way of a setup process; see setUp in become_linux.go. Ended is called once the command
+// setUp starts a command by way of a setup process, as req says; see setUp in become_linux.go. Ended is called once the command
 // has ended; if it was never executed that is an error here, and the process is gone.
 func (p *pod) setUp(
-	c *container, args []string, std std, ch *child, limit time.Time, ended func(syscall.WaitStatus),
+	c *container, req *shimwire.StartRequest, args []string, std std, ch *child, limit time.Time,
+	ended func(syscall.WaitStatus),
 ) (pid int, err error) {
 	pair, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -134,7 +135,7 @@ func (p *pod) setUp(
 	theirs.Close()
 	// In a container whose namespace the shim may not open, that of a program which nobody may read, an Exec makes an
 	// equal one.
-	setup := shimwire.SetupRequest{Start: c.req.Encode(), Args: args, Parent: int64(os.Getpid()),
+	setup := shimwire.SetupRequest{Start: req.Encode(), Args: args, Parent: int64(os.Getpid()),
 		Join: !ch.first && c.view != nil}
 	answer, err := converse(ours, setup.Encode(), limit)
 	if len(answer) == 1 && answer[0] == becoming {

@@ -20,11 +20,13 @@ type container struct {
 	marker sys.Marker
 
 	log     *crilog.Log
-	input   *os.File   // The end of its standard input that nobody writes to; nil when that is /dev/null.
+	input   *os.File   // Where its standard input is written to; nil when that is a terminal or /dev/null.
 	outputs []*os.File // The ends of the pipes that are read from; with a terminal the one end of that.
 	peer    *os.File   // The container's end of its terminal; see openTerminal.
 	view    *os.File   // Its mount namespace; nil when it has that of the machine.
 	copies  sync.WaitGroup
+	// watchers are those who get its output beside the log: stdout, stderr.
+	watchers [2]watchers
 
 	begun chan struct{} // Closed when the start has succeeded or failed, and that is recorded.
 	dead  chan struct{} // Closed when process 1 was reaped.
@@ -155,7 +157,7 @@ func (p *pod) launch(c *container) error {
 		go func() {
 			defer c.copies.Done()
 			// It fails when the deadline of finish cuts it off, and at the end of a terminal.
-			_ = c.log.Copy(stream, from)
+			_ = c.log.Copy(stream, watched{from, &c.watchers[i]})
 		}()
 	}
 	now := time.Now().UnixNano()

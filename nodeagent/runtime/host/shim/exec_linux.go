@@ -7,12 +7,16 @@ import (
 	"time"
 
 	"monoplane.dev/nodeagent/runtime/host/shimwire"
+	"monoplane.dev/nodeagent/runtime/host/sys"
 )
 
+// terminalVariable is what a program on a terminal is told that its container has not.
+const terminalVariable = "TERM=xterm"
+
 // exec runs one more process in a running container: same user, environment, directory and cgroups. It is over when
-// that process ends, at the timeout or when the caller goes away; in the latter cases its process group is killed.
-// What it leaves behind belongs to the container.
-func (p *pod) exec(req *shimwire.ExecRequest, outputs [2]*os.File, gone <-chan struct{}) shimwire.ExecReply {
+// that process ends, at the timeout or when the caller goes away; in the latter cases it is killed, with its process
+// group and all that descends from it. What it leaves behind when it ends belongs to the container.
+func (p *pod) exec(req *shimwire.ExecRequest, files std, gone <-chan struct{}) shimwire.ExecReply {
 	c, err := p.find(req.ContainerID)
 	if err == nil {
 		<-c.begun
@@ -21,20 +25,13 @@ func (p *pod) exec(req *shimwire.ExecRequest, outputs [2]*os.File, gone <-chan s
 	if err != nil {
 		return shimwire.ExecReply{Error: err.Error()}
 	}
-	null, err := os.Open("/dev/null")
-	if err != nil {
-		return shimwire.ExecReply{Error: err.Error()}
-	}
 	ended := make(chan syscall.WaitStatus, 1)
-	ch := &child{c: c}
-	pid, err := p.bearExec(c, req, std{null, outputs[0], outputs[1]}, ch, func(ws syscall.WaitStatus) { ended <- ws })
-	null.Close()
+	ch := &child{c: c, terminal: req.Terminal}
+	pid, err := p.bearExec(c, req, files, ch, func(ws syscall.WaitStatus) { ended <- ws })
 	if err != nil {
 		return shimwire.ExecReply{Error: err.Error()}
 	}
-	for _, f := range outputs {
-		f.Close()
-	}
+	files.close()
 	// The container may have been emptied between the question and the fork; then nobody looks for more of it.
 	if c.running() != nil {
 		p.killGroup(pid, ch)
@@ -59,27 +56,45 @@ func (p *pod) exec(req *shimwire.ExecRequest, outputs [2]*os.File, gone <-chan s
 		case <-gone:
 			gone = nil
 		}
-		p.killGroup(pid, ch)
+		p.killTree(pid, ch)
 	}
+}
+
+// execFiles are the standard input, output and error of an Exec; one that came without an input has none.
+func execFiles(files []*os.File) (std, error) {
+	switch len(files) {
+	case 2:
+		null, err := os.Open("/dev/null")
+		return std{null, files[0], files[1]}, err
+	case 3:
+		return std(files), nil
+	}
+	return std{}, errors.New("two or three descriptors are needed")
 }
 
 // bearExec starts the process of an Exec in the container's view, with the container's privileges.
 func (p *pod) bearExec(
 	c *container, req *shimwire.ExecRequest, std std, ch *child, ended func(syscall.WaitStatus),
 ) (int, error) {
+	start := &c.req
+	if req.Terminal && !c.req.Terminal {
+		onTerminal := c.req
+		onTerminal.Env = withTerminal(c.req.Env)
+		start = &onTerminal
+	}
 	if !c.req.IsPlain() {
 		limit := time.Now().Add(setupTime)
 		if req.Timeout > 0 && req.Timeout < int64(setupTime) {
 			limit = time.Now().Add(time.Duration(req.Timeout))
 		}
-		return p.setUp(c, req.Args, std, ch, limit, ended)
+		return p.setUp(c, start, req.Args, std, ch, limit, ended)
 	}
 	cmd, err := resolve(req.Args, c.req.Env, c.req.Dir)
 	if err != nil {
 		return 0, err
 	}
 	ch.ended = ended
-	pid, err := p.fork(c, cmd.program(&c.req, std), ch)
+	pid, err := p.fork(c, cmd.program(start, std), ch)
 	if err != nil {
 		return 0, cmd.explain(err)
 	}
@@ -102,4 +117,33 @@ func (p *pod) killGroup(pid int, ch *child) {
 	if p.children[pid] == ch {
 		_ = syscall.Kill(-pid, syscall.SIGKILL)
 	}
+}
+
+// killTree kills what ch is, leads and has brought forth, if ch is not reaped. The list is made first: when a process is
+// dead, nobody can tell any more whose children its children were.
+func (p *pod) killTree(pid int, ch *child) {
+	p.mu.Lock()
+	unreaped := p.children[pid] == ch
+	p.mu.Unlock()
+	if !unreaped {
+		return
+	}
+	list, _ := sys.Descendants([]int{pid}) // What was found of them, if there was an error.
+	p.killGroup(pid, ch)
+	for _, m := range list {
+		if m.PID != pid {
+			_ = sys.Signal(m, syscall.SIGKILL)
+		}
+	}
+}
+
+// withTerminal returns an environment in which the kind of the terminal is known.
+func withTerminal(env []string) []string {
+	const name = "TERM="
+	for _, e := range env {
+		if len(e) >= len(name) && e[:len(name)] == name {
+			return env
+		}
+	}
+	return append(env[:len(env):len(env)], terminalVariable)
 }

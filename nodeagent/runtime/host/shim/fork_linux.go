@@ -29,7 +29,7 @@ func (p *pod) fork(c *container, what *program, ch *child) (pid int, err error) 
 		Env:   what.env,
 		Files: what.files,
 		Sys: &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL, Credential: what.cred,
-			AmbientCaps: what.caps, Setctty: ch.first && c.req.Terminal}, // By its standard input.
+			AmbientCaps: what.caps, Setctty: ch.terminal}, // By its standard input.
 	}
 	if !ch.first {
 		// A fork into a frozen group would not return, and with it the shim.

@@ -57,12 +57,22 @@ func (p *pod) answer(cn *conn, f shimwire.Frame, files []*os.File) []byte {
 	case shimwire.Forget:
 		return p.simple(f.Body, p.forget)
 	case shimwire.Exec:
-		var req shimwire.ExecRequest
-		reply := shimwire.ExecReply{Error: "two descriptors are needed"}
-		if err := req.Decode(f.Body); err == nil && len(files) == 2 {
-			reply = p.exec(&req, [2]*os.File{files[0], files[1]}, cn.gone)
-		}
+		reply := p.answerExec(cn, f.Body, files)
 		return reply.Encode()
+	case shimwire.Attach:
+		var req shimwire.AttachRequest
+		err := req.Decode(f.Body)
+		if err == nil {
+			err = p.attach(&req, files, cn.gone)
+		}
+		return record(shimwire.Container{ID: req.ContainerID}, err)
+	case shimwire.Resize:
+		var req shimwire.ResizeRequest
+		err := req.Decode(f.Body)
+		if err == nil {
+			err = p.resize(&req)
+		}
+		return record(shimwire.Container{ID: req.ContainerID}, err)
 	case shimwire.Shutdown:
 		p.shutdown()
 		return nil
@@ -78,6 +88,20 @@ func (p *pod) hello(err error) []byte {
 		h.Error = err.Error()
 	}
 	return h.Encode()
+}
+
+func (p *pod) answerExec(cn *conn, body []byte, passed []*os.File) shimwire.ExecReply {
+	var req shimwire.ExecRequest
+	err := req.Decode(body)
+	var files std
+	if err == nil {
+		files, err = execFiles(passed)
+	}
+	if err != nil {
+		return shimwire.ExecReply{Error: err.Error()}
+	}
+	defer files.close()
+	return p.exec(&req, files, cn.gone)
 }
 
 func (p *pod) answerStop(cn *conn, body []byte) []byte {

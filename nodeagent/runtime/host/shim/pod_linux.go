@@ -54,6 +54,8 @@ type pod struct {
 type child struct {
 	c     *container
 	first bool // It is process 1 of c, not an Exec.
+	// terminal says that its standard input is to be its controlling terminal.
+	terminal bool
 	// ended is called once, without mu, after the process was reaped.
 	ended func(syscall.WaitStatus)
 }

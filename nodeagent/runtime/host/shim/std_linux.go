@@ -26,11 +26,7 @@ func (c *container) openStd() (s std, err error) {
 		return c.openTerminal()
 	}
 	if c.req.Stdin {
-		var in pipe
-		if in, err = newPipe(&c.req); err == nil {
-			s[0], c.input = in.read, in.write
-			_ = syscall.SetNonblock(int(in.read.Fd()), false) // An ordinary pipe to whoever reads it.
-		}
+		s[0], c.input, err = newInput()
 	} else {
 		s[0], err = os.Open("/dev/null")
 	}
@@ -74,4 +70,14 @@ func newPipe(req *shimwire.StartRequest) (pipe, error) {
 	}
 	_ = syscall.SetNonblock(fd[0], true)
 	return pipe{read: os.NewFile(uintptr(fd[0]), "output"), write: os.NewFile(uintptr(fd[1]), "output")}, nil
+}
+
+// newInput makes a pipe whose writing end does not block a thread. It is an ordinary one to whoever reads it.
+func newInput() (read, write *os.File, err error) {
+	var fd [2]int
+	if err := syscall.Pipe2(fd[:], syscall.O_CLOEXEC); err != nil {
+		return nil, nil, os.NewSyscallError("pipe2", err)
+	}
+	_ = syscall.SetNonblock(fd[1], true)
+	return os.NewFile(uintptr(fd[0]), "input"), os.NewFile(uintptr(fd[1]), "input"), nil
 }

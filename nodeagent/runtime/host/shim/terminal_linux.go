@@ -13,7 +13,7 @@ const getPeer = 0x5441 // TIOCGPTPEER
 // openTerminal makes a pseudo terminal, which becomes the controlling one of process 1 and all that it reads from and
 // writes to. The shim keeps one end, whose output goes to the log as stdout. It also keeps the container's end open
 // until nothing of the container is left: a program that closes its terminal and opens it again would find it without
-// a reader else. Nobody types, as long as nobody can attach: who reads from the terminal waits.
+// a reader else. Until somebody attaches, who reads from the terminal waits.
 func (c *container) openTerminal() (s std, err error) {
 	const problem = "the container's terminal cannot be made: "
 	fd, err := syscall.Open("/dev/ptmx", syscall.O_RDWR|syscall.O_NOCTTY|syscall.O_NONBLOCK|syscall.O_CLOEXEC, 0)

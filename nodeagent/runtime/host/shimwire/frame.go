@@ -21,6 +21,8 @@ const (
 	Forget                   // ContainerRequest: drop an exited container.
 	Exec                     // ExecRequest with two descriptors; answered by an ExecReply.
 	Shutdown                 // Empty: kill everything, answer, exit.
+	Attach                   // AttachRequest with three descriptors; answered by a Container once its output has ended.
+	Resize                   // ResizeRequest; answered by a Container.
 	Reply    Type = 0x80
 	Event    Type = 0x81 // Container: something about it has changed.
 )

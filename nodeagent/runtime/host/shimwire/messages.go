@@ -1,13 +1,16 @@
 package shimwire
 
 // Version is the newest dialect that this code speaks. A shim tells its own in HelloReply.
-const Version = 4
+const Version = 5
 
 // Views is the first version whose shims know mounts and security settings. An older one would ignore them.
 const Views = 3
 
 // Version4 is the first version whose shims know terminals and sub paths of mounts. An older one would ignore them.
 const Version4 = 4
+
+// Streams is the first version whose shims give an Exec an input or a terminal, and let somebody attach to a container.
+const Streams = 5
 
 // InitRequest tells a new shim which pod it is for. Its working directory is already the pod's.
 type InitRequest struct {
@@ -135,7 +138,8 @@ type StartRequest struct {
 	// know it.
 	Expiry int64
 
-	// Stdin gives the container an input that stays open and silent, instead of one that is at its end.
+	// Stdin gives the container an input that stays open, and silent until somebody attaches, instead of one that is at
+	// its end.
 	Stdin bool
 
 	// All below needs a Views shim.
@@ -343,11 +347,15 @@ func (m *ContainerRequest) Decode(body []byte) error {
 	})
 }
 
-// ExecRequest runs one more process in a container. The frame carries two descriptors: its output and its errors.
+// ExecRequest runs one more process in a container. The frame carries two descriptors: its output and its errors. A
+// third one before them is its input, which takes a Streams shim.
 type ExecRequest struct {
 	ContainerID string
 	Args        []string
 	Timeout     int64 // Nanoseconds; 0 means no limit.
+	// Terminal says that the descriptors are ends of a terminal, which becomes the controlling one of the process. It
+	// takes a Streams shim.
+	Terminal bool
 }
 
 // Encode returns the body.
@@ -356,6 +364,7 @@ func (m *ExecRequest) Encode() []byte {
 	e.String(1, m.ContainerID)
 	e.Strings(2, m.Args)
 	e.Int(3, m.Timeout)
+	e.Bool(4, m.Terminal)
 	return e.Bytes()
 }
 
@@ -369,6 +378,65 @@ func (m *ExecRequest) Decode(body []byte) error {
 			m.Args = append(m.Args, f.Text())
 		case 3:
 			m.Timeout = f.Number()
+		case 4:
+			m.Terminal = f.Number() != 0
+		}
+	})
+}
+
+// AttachRequest joins a container's input and output. The frame carries three descriptors, which do not block: what is
+// written to the container, and where its output and its errors are to go from now on.
+type AttachRequest struct {
+	ContainerID string
+	// Once closes the container's input at the end of what is written to it.
+	Once bool
+}
+
+// Encode returns the body.
+func (m *AttachRequest) Encode() []byte {
+	var e Encoder
+	e.String(1, m.ContainerID)
+	e.Bool(2, m.Once)
+	return e.Bytes()
+}
+
+// Decode reads the body.
+func (m *AttachRequest) Decode(body []byte) error {
+	return Decode(body, func(f Field) {
+		switch f.Tag {
+		case 1:
+			m.ContainerID = f.Text()
+		case 2:
+			m.Once = f.Number() != 0
+		}
+	})
+}
+
+// ResizeRequest tells the terminal of a container its size.
+type ResizeRequest struct {
+	ContainerID   string
+	Width, Height int64
+}
+
+// Encode returns the body.
+func (m *ResizeRequest) Encode() []byte {
+	var e Encoder
+	e.String(1, m.ContainerID)
+	e.Int(2, m.Width)
+	e.Int(3, m.Height)
+	return e.Bytes()
+}
+
+// Decode reads the body.
+func (m *ResizeRequest) Decode(body []byte) error {
+	return Decode(body, func(f Field) {
+		switch f.Tag {
+		case 1:
+			m.ContainerID = f.Text()
+		case 2:
+			m.Width = f.Number()
+		case 3:
+			m.Height = f.Number()
 		}
 	})
 }

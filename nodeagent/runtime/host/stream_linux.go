@@ -1,0 +1,422 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"monoplane.dev/nodeagent/runtime/host/shim"
+	"monoplane.dev/nodeagent/runtime/host/shimwire"
+	"monoplane.dev/nodeagent/runtime/stream"
+)
+
+const (
+	// streamPiece is how much is read from a process at once.
+	streamPiece = 32 << 10
+	// maxLeftovers is how much output is passed on that comes after the process has ended, from what it left behind.
+	maxLeftovers = 1 << 20
+	// dialPatience is how long a port may take to accept a connection.
+	dialPatience = 10 * time.Second
+)
+
+var _ stream.Runtime = (*Runtime)(nil)
+
+// ExecStream implements stream.Runtime.
+//
+// spec: CTR-9
+func (r *Runtime) ExecStream(ctx context.Context, req *runtimeapi.ExecRequest, with stream.Streams) (int32, error) {
+	if len(req.GetCmd()) == 0 {
+		return 0, badRequest("no command")
+	}
+	c, conn, err := r.streamTo(req.GetContainerId())
+	if err != nil {
+		return 0, err
+	}
+	defer conn.hangUp()
+	var ends *pipes
+	if req.GetTty() {
+		ends, err = c.terminal(with)
+	} else {
+		ends, err = newPipes(req.GetStdin(), req.GetStdout(), req.GetStderr(), with, false)
+	}
+	if err != nil {
+		return 0, failed("%v", err)
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	ends.run(ctx, cancel)
+	call := shimwire.ExecRequest{ContainerID: c.id, Args: req.GetCmd(), Terminal: req.GetTty()}
+	b, err := conn.call(ctx, shimwire.Exec, call.Encode(), ends.fds...)
+	if err != nil {
+		conn.hangUp() // The shim is to kill the command now, not when its output has come to an end.
+	}
+	ends.finish(err == nil)
+	var reply shimwire.ExecReply
+	if err == nil {
+		err = reply.Decode(b)
+	}
+	switch {
+	case err != nil:
+		return 0, callError(errors.Join(context.Cause(ctx), err))
+	case reply.Error != "":
+		return 0, failed("%s", reply.Error)
+	}
+	return int32(reply.ExitCode), nil
+}
+
+// AttachStream implements stream.Runtime.
+//
+// spec: CTR-9
+func (r *Runtime) AttachStream(ctx context.Context, req *runtimeapi.AttachRequest, with stream.Streams) error {
+	c, conn, err := r.streamTo(req.GetContainerId())
+	if err != nil {
+		return err
+	}
+	defer conn.hangUp()
+	config := c.rec.config
+	ends, err := newPipes(req.GetStdin() && config.GetStdin(), req.GetStdout(), req.GetStderr(), with, true)
+	if err != nil {
+		return failed("%v", err)
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	if config.GetTty() {
+		ends.resize = func(size stream.Size) {
+			call := shimwire.ResizeRequest{ContainerID: c.id, Width: int64(size.Width), Height: int64(size.Height)}
+			_, _ = conn.container(ctx, shimwire.Resize, call.Encode()) // A terminal that has gone has no size.
+		}
+	}
+	ends.run(ctx, cancel)
+	call := shimwire.AttachRequest{ContainerID: c.id, Once: req.GetStdin() && config.GetStdinOnce() && !config.GetTty()}
+	b, err := conn.call(ctx, shimwire.Attach, call.Encode(), ends.fds...)
+	if err != nil {
+		conn.hangUp()
+	}
+	ends.finish(err == nil)
+	var rec shimwire.Container
+	if err == nil {
+		err = rec.Decode(b)
+	}
+	switch {
+	case err != nil:
+		return callError(errors.Join(context.Cause(ctx), err))
+	case rec.Error != "":
+		return failed("%s", rec.Error)
+	}
+	return nil
+}
+
+// Forward implements stream.Runtime. The ports of a pod are those of the machine, on its loopback addresses.
+//
+// spec: CTR-9
+func (r *Runtime) Forward(ctx context.Context, sandbox string, port int32, conn stream.Conn) error {
+	r.mu.RLock()
+	sb := r.sandboxes[sandbox]
+	ready := sb != nil && sb.readyLocked()
+	r.mu.RUnlock()
+	switch {
+	case sb == nil:
+		return notFound("sandbox", sandbox)
+	case !ready:
+		return wrongState("sandbox %s is not ready", sandbox)
+	case port <= 0 || port > 65535:
+		return badRequest("%d is no port", port)
+	}
+	dialer := net.Dialer{Timeout: dialPatience}
+	far, err := dialer.DialContext(ctx, "tcp", net.JoinHostPort("localhost", strconv.Itoa(int(port))))
+	if err != nil {
+		return unavailable("%v", err)
+	}
+	defer far.Close()
+	defer context.AfterFunc(ctx, func() { far.Close() })()
+	said := make(chan struct{})
+	go func() {
+		defer close(said)
+		_, _ = io.Copy(struct{ io.Writer }{far}, conn)
+		if half, ok := far.(interface{ CloseWrite() error }); ok {
+			_ = half.CloseWrite()
+		}
+	}()
+	_, err = io.Copy(conn, struct{ io.Reader }{far})
+	if err == nil {
+		err = conn.CloseWrite()
+	}
+	if err != nil {
+		return callError(errors.Join(ctx.Err(), err))
+	}
+	select {
+	case <-said:
+		return nil
+	case <-ctx.Done():
+		return callError(ctx.Err())
+	}
+}
+
+// streamTo returns a container and a connection of one call's own to its shim: to close it is what tells the shim that
+// the caller has gone.
+func (r *Runtime) streamTo(id string) (*container, *shimConn, error) {
+	r.mu.RLock()
+	c := r.containers[id]
+	version := int64(0)
+	if c != nil {
+		version = c.sb.version
+	}
+	r.mu.RUnlock()
+	if c == nil {
+		return nil, nil, notFound("container", id)
+	}
+	u, err := dialShim(c.sb.dir, shim.SocketName)
+	if err != nil {
+		return nil, nil, wrongState("container %s does not run: its shim cannot be reached: %v", id, err)
+	}
+	if version < shimwire.Streams {
+		u.Close()
+		return nil, nil, wrongState("the pod was started by an older version of monoplane, whose shim knows neither exec " +
+			"with streams nor attach: delete the pod, and create it anew")
+	}
+	conn := newShimConn(u, r.bounds.send)
+	go conn.read(func(shimwire.Container) {})
+	return c, conn, nil
+}
+
+// hangUp closes the connection and waits until nothing reads from it.
+func (s *shimConn) hangUp() {
+	s.conn.Close()
+	<-s.done
+}
+
+// pipes connect the near ends of a stream with descriptors that go to a shim.
+type pipes struct {
+	with   stream.Streams
+	theirs []*os.File
+	fds    []int              // Those of theirs, which File.Fd would make block.
+	in     *os.File           // What With.In is written to; nil for none.
+	out    [2]*os.File        // What With.Out and With.Err are read from; nil for none.
+	resize func(stream.Size)  // Nil where there is no terminal.
+	over   atomic.Bool        // The process has ended.
+	copies sync.WaitGroup     // Those of out.
+	stop   context.CancelFunc // Ends what resizes.
+}
+
+// newPipes makes what is asked for; the rest is /dev/null. The shim reads and writes them itself if it is to attach, and
+// then they must not block there.
+func newPipes(in, out, errs bool, with stream.Streams, attach bool) (*pipes, error) {
+	p := &pipes{with: with}
+	if !in {
+		p.with.In = nil
+	}
+	if !out {
+		p.with.Out = nil
+	}
+	if !errs {
+		p.with.Err = nil
+	}
+	for i, wanted := range []bool{p.with.In != nil, p.with.Out != nil, p.with.Err != nil} {
+		if !wanted {
+			null, err := unix.Open(os.DevNull, unix.O_RDWR|unix.O_CLOEXEC, 0)
+			if err != nil {
+				p.close()
+				return nil, &os.PathError{Op: "open", Path: os.DevNull, Err: err}
+			}
+			p.give(null)
+			continue
+		}
+		var fd [2]int
+		if err := unix.Pipe2(fd[:], unix.O_CLOEXEC); err != nil {
+			p.close()
+			return nil, os.NewSyscallError("pipe2", err)
+		}
+		ours, theirs := fd[0], fd[1]
+		if i == 0 {
+			ours, theirs = fd[1], fd[0]
+		}
+		_ = unix.SetNonblock(ours, true)
+		_ = unix.SetNonblock(theirs, attach)
+		mine := os.NewFile(uintptr(ours), "stream")
+		p.give(theirs)
+		if i == 0 {
+			p.in = mine
+		} else {
+			p.out[i-1] = mine
+		}
+	}
+	return p, nil
+}
+
+// terminal makes a terminal for a command in c.
+func (c *container) terminal(with stream.Streams) (*pipes, error) {
+	const problem = "the terminal cannot be made: %w"
+	fd, err := unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf(problem, err)
+	}
+	master := os.NewFile(uintptr(fd), "terminal")
+	p := &pipes{with: with, in: master, out: [2]*os.File{master, nil}}
+	p.with.Err = nil
+	if err := unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0); err != nil {
+		p.close()
+		return nil, fmt.Errorf(problem, err)
+	}
+	for range 3 {
+		peer, _, e := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), unix.TIOCGPTPEER,
+			unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC)
+		if e != 0 {
+			p.close()
+			return nil, fmt.Errorf(problem, e)
+		}
+		p.give(int(peer))
+	}
+	if start, err := c.startRequest(); err == nil && start.SetUser {
+		if err := p.theirs[0].Chown(int(start.UID), -1); err != nil {
+			p.close()
+			return nil, fmt.Errorf(problem, err)
+		}
+	}
+	p.resize = func(size stream.Size) {
+		raw, err := master.SyscallConn()
+		if err != nil {
+			return
+		}
+		ws := unix.Winsize{Row: size.Height, Col: size.Width}
+		_ = raw.Control(func(fd uintptr) {
+			_, _, _ = unix.Syscall(unix.SYS_IOCTL, fd, unix.TIOCSWINSZ, uintptr(unsafe.Pointer(&ws)))
+		})
+	}
+	return p, nil
+}
+
+// give adds a descriptor that goes to the shim.
+func (p *pipes) give(fd int) {
+	p.fds = append(p.fds, fd)
+	p.theirs = append(p.theirs, os.NewFile(uintptr(fd), "stream"))
+}
+
+// run begins to pass on. Cancel is called when nobody takes the output.
+func (p *pipes) run(ctx context.Context, cancel context.CancelCauseFunc) {
+	ctx, p.stop = context.WithCancel(ctx)
+	if p.resize != nil && p.with.Sizes != nil {
+		// The size that the terminal begins with, if it is known already: a program asks for it when it starts.
+		select {
+		case size := <-p.with.Sizes:
+			p.resize(size)
+		default:
+		}
+		go p.resizeUntil(ctx)
+	}
+	if p.in != nil && p.with.In != nil {
+		go p.write()
+	}
+	for i, to := range []io.Writer{p.with.Out, p.with.Err} {
+		if to == nil || p.out[i] == nil {
+			continue
+		}
+		p.copies.Go(func() {
+			if err := p.read(p.out[i], to); err != nil {
+				cancel(err)
+			}
+		})
+	}
+}
+
+func (p *pipes) resizeUntil(ctx context.Context) {
+	for {
+		select {
+		case size, ok := <-p.with.Sizes:
+			if !ok {
+				return
+			}
+			p.resize(size)
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// write passes on the input. Its end closes a pipe; a terminal stays open.
+func (p *pipes) write() {
+	_, _ = io.Copy(struct{ io.Writer }{p.in}, p.with.In)
+	if p.in != p.out[0] {
+		p.in.Close()
+	}
+}
+
+// read passes on one output. The error is that of the writer.
+func (p *pipes) read(from *os.File, to io.Writer) error {
+	buf := make([]byte, streamPiece)
+	for left := maxLeftovers; ; {
+		n, err := from.Read(buf)
+		if n > 0 {
+			if _, err := to.Write(buf[:n]); err != nil {
+				return err
+			}
+		}
+		if p.over.Load() {
+			if left -= n; left <= 0 {
+				return nil
+			}
+			_ = from.SetReadDeadline(time.Now().Add(execDrain))
+		}
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			return drain(from, buf, to)
+		}
+		if err != nil {
+			return nil // Its end, or that of a terminal.
+		}
+	}
+}
+
+// drain passes on what is there already: a deadline may have passed before anybody looked.
+func drain(from *os.File, buf []byte, to io.Writer) error {
+	raw, err := from.SyscallConn()
+	for left := maxLeftovers; err == nil && left > 0; {
+		n := 0
+		err = raw.Control(func(fd uintptr) { n, _ = unix.Read(int(fd), buf) })
+		if n <= 0 {
+			return nil
+		}
+		left -= n
+		if _, err := to.Write(buf[:n]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// finish closes everything, once what has been written was passed on. Without an orderly end nothing is waited for.
+func (p *pipes) finish(orderly bool) {
+	for _, f := range p.theirs {
+		f.Close()
+	}
+	p.over.Store(true)
+	patience := time.Now()
+	if orderly {
+		patience = patience.Add(execDrain)
+	}
+	for _, f := range p.out {
+		if f != nil {
+			_ = f.SetReadDeadline(patience)
+		}
+	}
+	p.copies.Wait()
+	p.stop()
+	p.close()
+}
+
+func (p *pipes) close() {
+	for _, f := range append(p.theirs, p.in, p.out[0], p.out[1]) {
+		if f != nil {
+			f.Close()
+		}
+	}
+}
