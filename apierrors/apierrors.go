@@ -137,9 +137,13 @@ func NewConflict(k *object.Kind, name, format string, args ...any) *Error {
 	return about(New(Conflict, "Operation cannot be fulfilled on %s %q: %s", k.Resource(), name, msg), k, name)
 }
 
-// NewForbidden says that the identity may not do this, or that the object's state forbids it.
+// NewForbidden says that the identity may not do this, or that the object's state forbids it. No name means many
+// objects, or one that has none yet.
 func NewForbidden(k *object.Kind, name, format string, args ...any) *Error {
 	msg := fmt.Sprintf(format, args...)
+	if name == "" {
+		return about(New(Forbidden, "%s is forbidden: %s", k.Resource(), msg), k, name)
+	}
 	return about(New(Forbidden, "%s %q is forbidden: %s", k.Resource(), name, msg), k, name)
 }
 

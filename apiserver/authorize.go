@@ -98,6 +98,12 @@ func (s *Server) authorize(ctx context.Context, full string, req any) error {
 	if r, ok := req.(interface{ GetName() string }); ok {
 		a.Name = r.GetName()
 	}
+	if !a.Namespaced {
+		a.Namespace = ""
+	}
+	if a.Group == "" && a.Resource == "namespaces" {
+		a.Namespace = a.Name // as in Kubernetes: a role in a namespace may be about the namespace
+	}
 	if r, ok := req.(interface{ GetFieldSelector() string }); ok {
 		a.FieldSelector = r.GetFieldSelector()
 	}

@@ -22,6 +22,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"monoplane.dev/apiserver/auth"
+	"monoplane.dev/apiserver/auth/roles"
 	"monoplane.dev/apiserver/authn"
 	"monoplane.dev/apiserver/kinds"
 	"monoplane.dev/apiserver/kinds/core"
@@ -36,6 +37,7 @@ import (
 	"monoplane.dev/rules/servicerange"
 
 	corev1 "monoplane.dev/api/core/v1"
+	rbacv1 "monoplane.dev/api/rbac/v1"
 	schedulingv1 "monoplane.dev/api/scheduling/v1"
 )
 
@@ -91,7 +93,15 @@ func New(ctx context.Context, cfg Config) (*Server, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	authz := auth.NewAuthorizer(cfg.Controllers)
+	index := roles.New()
+	for _, kind := range []*object.Kind{
+		rbacv1.RoleKind, rbacv1.ClusterRoleKind, rbacv1.RoleBindingKind, rbacv1.ClusterRoleBindingKind,
+	} {
+		if err := cfg.Store.Follow(kind, index.Changed); err != nil {
+			return nil, fmt.Errorf("follow the %s: %w", kind.Plural, err)
+		}
+	}
+	authz := auth.NewAuthorizer(cfg.Controllers, index)
 	s := &Server{
 		store: cfg.Store, log: cfg.Logger, tables: kinds.Tables(), authz: authz,
 		services: kinds.All(define.Config{

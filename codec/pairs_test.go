@@ -16,6 +16,7 @@ import (
 	k8snetworking "k8s.io/api/networking/v1"
 	k8snode "k8s.io/api/node/v1"
 	k8spolicy "k8s.io/api/policy/v1"
+	k8srbac "k8s.io/api/rbac/v1"
 	k8sscheduling "k8s.io/api/scheduling/v1"
 	k8sstorage "k8s.io/api/storage/v1"
 	k8smeta "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -65,6 +66,7 @@ func upstream(t testing.TB) *runtime.Scheme {
 		k8snode.AddToScheme,
 		k8snetworking.AddToScheme,
 		k8spolicy.AddToScheme,
+		k8srbac.AddToScheme,
 		k8sscheduling.AddToScheme,
 		k8sstorage.AddToScheme,
 	} {

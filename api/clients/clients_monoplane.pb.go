@@ -18,8 +18,9 @@ import (
 	v18 "monoplane.dev/api/networking/v1"
 	v19 "monoplane.dev/api/node/v1"
 	v110 "monoplane.dev/api/policy/v1"
-	v111 "monoplane.dev/api/scheduling/v1"
-	v112 "monoplane.dev/api/storage/v1"
+	v111 "monoplane.dev/api/rbac/v1"
+	v112 "monoplane.dev/api/scheduling/v1"
+	v113 "monoplane.dev/api/storage/v1"
 )
 
 // Clients holds the clients of all kinds.
@@ -92,12 +93,20 @@ type Clients struct {
 	RuntimeClasses v19.RuntimeClassesClient
 	// PodDisruptionBudgets reads and writes objects of kind PodDisruptionBudget of policy/v1.
 	PodDisruptionBudgets v110.PodDisruptionBudgetsClient
+	// ClusterRoles reads and writes objects of kind ClusterRole of rbac.authorization.k8s.io/v1.
+	ClusterRoles v111.ClusterRolesClient
+	// ClusterRoleBindings reads and writes objects of kind ClusterRoleBinding of rbac.authorization.k8s.io/v1.
+	ClusterRoleBindings v111.ClusterRoleBindingsClient
+	// Roles reads and writes objects of kind Role of rbac.authorization.k8s.io/v1.
+	Roles v111.RolesClient
+	// RoleBindings reads and writes objects of kind RoleBinding of rbac.authorization.k8s.io/v1.
+	RoleBindings v111.RoleBindingsClient
 	// PriorityClasses reads and writes objects of kind PriorityClass of scheduling.k8s.io/v1.
-	PriorityClasses v111.PriorityClassesClient
+	PriorityClasses v112.PriorityClassesClient
 	// PlacementReviews answers questions about where pods can go.
-	PlacementReviews v111.PlacementReviewsClient
+	PlacementReviews v112.PlacementReviewsClient
 	// StorageClasses reads and writes objects of kind StorageClass of storage.k8s.io/v1.
-	StorageClasses v112.StorageClassesClient
+	StorageClasses v113.StorageClassesClient
 }
 
 // New returns the clients over conn.
@@ -137,8 +146,12 @@ func New(conn grpc.ClientConnInterface) Clients {
 		NetworkPolicies:            v18.NewNetworkPoliciesClient(conn),
 		RuntimeClasses:             v19.NewRuntimeClassesClient(conn),
 		PodDisruptionBudgets:       v110.NewPodDisruptionBudgetsClient(conn),
-		PriorityClasses:            v111.NewPriorityClassesClient(conn),
-		PlacementReviews:           v111.NewPlacementReviewsClient(conn),
-		StorageClasses:             v112.NewStorageClassesClient(conn),
+		ClusterRoles:               v111.NewClusterRolesClient(conn),
+		ClusterRoleBindings:        v111.NewClusterRoleBindingsClient(conn),
+		Roles:                      v111.NewRolesClient(conn),
+		RoleBindings:               v111.NewRoleBindingsClient(conn),
+		PriorityClasses:            v112.NewPriorityClassesClient(conn),
+		PlacementReviews:           v112.NewPlacementReviewsClient(conn),
+		StorageClasses:             v113.NewStorageClassesClient(conn),
 	}
 }

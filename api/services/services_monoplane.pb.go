@@ -14,13 +14,14 @@ import (
 	v1 "monoplane.dev/api/core/v1"
 	v16 "monoplane.dev/api/discovery/v1"
 	v17 "monoplane.dev/api/events/v1"
-	v113 "monoplane.dev/api/meta/v1"
+	v114 "monoplane.dev/api/meta/v1"
 	v1beta1 "monoplane.dev/api/metrics/v1beta1"
 	v18 "monoplane.dev/api/networking/v1"
 	v19 "monoplane.dev/api/node/v1"
 	v110 "monoplane.dev/api/policy/v1"
-	v111 "monoplane.dev/api/scheduling/v1"
-	v112 "monoplane.dev/api/storage/v1"
+	v111 "monoplane.dev/api/rbac/v1"
+	v112 "monoplane.dev/api/scheduling/v1"
+	v113 "monoplane.dev/api/storage/v1"
 	object "monoplane.dev/object"
 	service "monoplane.dev/object/service"
 )
@@ -263,24 +264,52 @@ func All() []*service.Service {
 			Adapt:      func(b object.Backend) any { return v110.PodDisruptionBudgetsBackend{Backend: b} },
 		},
 		{
-			Kind:       v111.PriorityClassKind,
-			Desc:       &v111.PriorityClasses_ServiceDesc,
-			Descriptor: v111.File_monoplane_scheduling_v1_priorityclass_service_proto.Services().Get(0),
-			Events:     service.EventsOf[*v111.PriorityClassEvents],
-			Adapt:      func(b object.Backend) any { return v111.PriorityClassesBackend{Backend: b} },
+			Kind:       v111.ClusterRoleKind,
+			Desc:       &v111.ClusterRoles_ServiceDesc,
+			Descriptor: v111.File_monoplane_rbac_v1_clusterrole_service_proto.Services().Get(0),
+			Events:     service.EventsOf[*v111.ClusterRoleEvents],
+			Adapt:      func(b object.Backend) any { return v111.ClusterRolesBackend{Backend: b} },
 		},
 		{
-			Kind:       v111.PlacementReviewKind,
-			Desc:       &v111.PlacementReviews_ServiceDesc,
-			Descriptor: v111.File_monoplane_scheduling_v1_placementreview_service_proto.Services().Get(0),
-			Adapt:      func(b object.Backend) any { return v111.PlacementReviewsBackend{Backend: b} },
+			Kind:       v111.ClusterRoleBindingKind,
+			Desc:       &v111.ClusterRoleBindings_ServiceDesc,
+			Descriptor: v111.File_monoplane_rbac_v1_clusterrolebinding_service_proto.Services().Get(0),
+			Events:     service.EventsOf[*v111.ClusterRoleBindingEvents],
+			Adapt:      func(b object.Backend) any { return v111.ClusterRoleBindingsBackend{Backend: b} },
 		},
 		{
-			Kind:       v112.StorageClassKind,
-			Desc:       &v112.StorageClasses_ServiceDesc,
-			Descriptor: v112.File_monoplane_storage_v1_storageclass_service_proto.Services().Get(0),
-			Events:     service.EventsOf[*v112.StorageClassEvents],
-			Adapt:      func(b object.Backend) any { return v112.StorageClassesBackend{Backend: b} },
+			Kind:       v111.RoleKind,
+			Desc:       &v111.Roles_ServiceDesc,
+			Descriptor: v111.File_monoplane_rbac_v1_role_service_proto.Services().Get(0),
+			Events:     service.EventsOf[*v111.RoleEvents],
+			Adapt:      func(b object.Backend) any { return v111.RolesBackend{Backend: b} },
+		},
+		{
+			Kind:       v111.RoleBindingKind,
+			Desc:       &v111.RoleBindings_ServiceDesc,
+			Descriptor: v111.File_monoplane_rbac_v1_rolebinding_service_proto.Services().Get(0),
+			Events:     service.EventsOf[*v111.RoleBindingEvents],
+			Adapt:      func(b object.Backend) any { return v111.RoleBindingsBackend{Backend: b} },
+		},
+		{
+			Kind:       v112.PriorityClassKind,
+			Desc:       &v112.PriorityClasses_ServiceDesc,
+			Descriptor: v112.File_monoplane_scheduling_v1_priorityclass_service_proto.Services().Get(0),
+			Events:     service.EventsOf[*v112.PriorityClassEvents],
+			Adapt:      func(b object.Backend) any { return v112.PriorityClassesBackend{Backend: b} },
+		},
+		{
+			Kind:       v112.PlacementReviewKind,
+			Desc:       &v112.PlacementReviews_ServiceDesc,
+			Descriptor: v112.File_monoplane_scheduling_v1_placementreview_service_proto.Services().Get(0),
+			Adapt:      func(b object.Backend) any { return v112.PlacementReviewsBackend{Backend: b} },
+		},
+		{
+			Kind:       v113.StorageClassKind,
+			Desc:       &v113.StorageClasses_ServiceDesc,
+			Descriptor: v113.File_monoplane_storage_v1_storageclass_service_proto.Services().Get(0),
+			Events:     service.EventsOf[*v113.StorageClassEvents],
+			Adapt:      func(b object.Backend) any { return v113.StorageClassesBackend{Backend: b} },
 		},
 	}
 }
@@ -288,7 +317,7 @@ func All() []*service.Service {
 // Docs returns what the .proto files say about the messages and fields of each protobuf package with kinds.
 func Docs() map[protoreflect.FullName]string {
 	return map[protoreflect.FullName]string{
-		"monoplane.meta.v1":           v113.Docs,
+		"monoplane.meta.v1":           v114.Docs,
 		"monoplane.apps.v1":           v11.Docs,
 		"monoplane.core.v1":           v1.Docs,
 		"monoplane.autoscaling.v1":    v13.Docs,
@@ -302,7 +331,8 @@ func Docs() map[protoreflect.FullName]string {
 		"monoplane.metrics.v1beta1":   v1beta1.Docs,
 		"monoplane.networking.v1":     v18.Docs,
 		"monoplane.node.v1":           v19.Docs,
-		"monoplane.scheduling.v1":     v111.Docs,
-		"monoplane.storage.v1":        v112.Docs,
+		"monoplane.rbac.v1":           v111.Docs,
+		"monoplane.scheduling.v1":     v112.Docs,
+		"monoplane.storage.v1":        v113.Docs,
 	}
 }

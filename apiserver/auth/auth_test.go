@@ -6,9 +6,13 @@ import (
 
 	"monoplane.dev/api/services"
 	"monoplane.dev/apierrors"
+	"monoplane.dev/apiserver/auth/roles"
 	"monoplane.dev/apiserver/authn"
 	"monoplane.dev/controllers"
 	"monoplane.dev/rules/rights"
+
+	metav1 "monoplane.dev/api/meta/v1"
+	rbacv1 "monoplane.dev/api/rbac/v1"
 )
 
 func controllerNamed(name string) Identity {
@@ -58,7 +62,7 @@ func TestOf(t *testing.T) {
 // things.
 func TestControllersHaveWhatTheyDeclare(t *testing.T) {
 	z := NewAuthorizer([]rights.Role{{Name: "known", Grants: []rights.Grant{{Verbs: "get delete",
-		Resources: "pods nodes/status"}}}})
+		Resources: "pods nodes/status"}}}}, nil)
 	known, other := controllerNamed("known"), controllerNamed("known2")
 	for _, x := range []struct {
 		a            Attributes
@@ -91,7 +95,7 @@ func TestControllersHaveWhatTheyDeclare(t *testing.T) {
 // spec: OBJ-15
 func TestNodePathsAreGrantedByPart(t *testing.T) {
 	z := NewAuthorizer([]rights.Role{{Name: "all", Grants: []rights.Grant{{Verbs: "get", Resources: "nodes/proxy"}}},
-		{Name: "some", Grants: []rights.Grant{{Verbs: "get", Resources: "nodes/pods nodes/healthz"}}}})
+		{Name: "some", Grants: []rights.Grant{{Verbs: "get", Resources: "nodes/pods nodes/healthz"}}}}, nil)
 	for path, who := range map[string]string{
 		"stats/summary": "monitoring all", "/stats/summary?only_cpu_and_memory=true": "monitoring all",
 		"metrics": "monitoring all", "metrics/resource": "monitoring all", "stats/../metrics": "monitoring all",
@@ -115,7 +119,7 @@ func TestNodePathsAreGrantedByPart(t *testing.T) {
 
 // spec: OBJ-15
 func TestSecretsAreGrantedByName(t *testing.T) {
-	z := NewAuthorizer(controllers.Roles())
+	z := NewAuthorizer(controllers.Roles(), nil)
 	identities := map[string]Identity{
 		"admin":     Of(&authn.User{Name: "root", Groups: []string{authn.AdminsGroup}}),
 		"namespace": controllerNamed("namespace"),
@@ -141,7 +145,7 @@ func TestSecretsAreGrantedByName(t *testing.T) {
 
 // spec: DEL-8
 func TestOnlyPodGCCollects(t *testing.T) {
-	z := NewAuthorizer(controllers.Roles())
+	z := NewAuthorizer(controllers.Roles(), nil)
 	for _, u := range []*authn.User{
 		nil, {Name: "jane"}, {Name: "root", Groups: []string{authn.AdminsGroup}}, {Name: authn.SchedulerName},
 		{Name: authn.NodePrefix + "podgc", Groups: []string{authn.NodesGroup}}, {Name: authn.ControllerPrefix + "x"},
@@ -154,7 +158,7 @@ func TestOnlyPodGCCollects(t *testing.T) {
 	if !z.Collects(controllerNamed("podgc")) {
 		t.Error("PodGC may not")
 	}
-	if NewAuthorizer(nil).Collects(controllerNamed("podgc")) {
+	if NewAuthorizer(nil, nil).Collects(controllerNamed("podgc")) {
 		t.Error("a controller may collect pods without having declared it")
 	}
 }
@@ -226,7 +230,7 @@ var requests = []struct {
 }
 
 func TestAuthorizeAllocatesNothing(t *testing.T) {
-	z := NewAuthorizer(controllers.Roles())
+	z := NewAuthorizer(controllers.Roles(), nil)
 	for _, x := range requests {
 		if n := testing.AllocsPerRun(100, func() { _ = z.Authorize(Of(&x.user), x.a) }); n != 0 {
 			t.Errorf("%s: %v allocations", x.name, n)
@@ -234,8 +238,114 @@ func TestAuthorizeAllocatesNothing(t *testing.T) {
 	}
 }
 
+// policy gives a user, a service account's group, an agent, the scheduler and two controllers the same role.
+func policy(subjects ...*rbacv1.Subject) *roles.Index {
+	x := roles.New()
+	x.Changed(nil, &rbacv1.ClusterRole{Metadata: &metav1.ObjectMeta{Name: "all"}, Rules: []*rbacv1.PolicyRule{
+		{Verbs: []string{"*"}, ApiGroups: []string{"*"}, Resources: []string{"*"}},
+		{Verbs: []string{"get"}, NonResourceURLs: []string{"/metrics"}},
+	}})
+	x.Changed(nil, &rbacv1.ClusterRoleBinding{Metadata: &metav1.ObjectMeta{Name: "all"}, Subjects: subjects,
+		RoleRef: &rbacv1.RoleRef{Kind: "ClusterRole", Name: "all"}})
+	return x
+}
+
+// Roles give rights to users and to programs of somebody else, and never to the parts of the control plane.
+//
+// spec: OBJ-15, DEL-8
+func TestRolesAddNothingToComponents(t *testing.T) {
+	z := NewAuthorizer(controllers.Roles(), policy(&rbacv1.Subject{Kind: "Group", Name: authn.AuthenticatedGroup}))
+	everybody := []string{authn.AuthenticatedGroup}
+	for name, want := range map[string]bool{
+		"jane": true, "system:serviceaccount:a:b": true, "system:controller:somebodys": true,
+		"system:controller:podgc": false, "system:node:n1": false, authn.SchedulerName: false,
+	} {
+		id := Of(&authn.User{Name: name, Groups: append([]string{authn.NodesGroup}, everybody...)})
+		for _, a := range []Attributes{
+			{Verb: "create", Resource: "secrets", Namespaced: true, Namespace: "a"},
+			{Verb: "get", Path: MetricsPath},
+			{Verb: "list", Group: "batch", Resource: "cronjobs", Namespaced: true},
+		} {
+			if err := z.Authorize(id, a); (err == nil) != want {
+				t.Errorf("%s, %+v: %v", name, a, err)
+			}
+		}
+		if z.Collects(id) != (name == "system:controller:podgc") {
+			t.Errorf("%s may collect pods: %t", name, z.Collects(id))
+		}
+	}
+	node := Of(&authn.User{Name: "system:node:n1", Groups: append(everybody, authn.NodesGroup)})
+	if err := z.Authorize(node, Attributes{Verb: "list", Resource: "pods", Namespaced: true}); err == nil {
+		t.Error("a role lets an agent list the pods of all nodes")
+	}
+}
+
+// What is refused is refused in the words that clients know, with the roles that are bound and do not exist.
+//
+// spec: OBJ-15
+func TestRefusals(t *testing.T) {
+	x := roles.New()
+	x.Changed(nil, &rbacv1.ClusterRoleBinding{Metadata: &metav1.ObjectMeta{Name: "b"},
+		Subjects: []*rbacv1.Subject{{Kind: "User", Name: "jane"}},
+		RoleRef:  &rbacv1.RoleRef{Kind: "ClusterRole", Name: "none"}})
+	z := NewAuthorizer(nil, x)
+	for _, c := range []struct {
+		user string
+		a    Attributes
+		want string
+	}{
+		{"x", Attributes{Verb: "list", Resource: "pods", Namespaced: true, Namespace: "default"},
+			`pods is forbidden: User "x" cannot list resource "pods" in API group "" in the namespace "default"`},
+		{"system:serviceaccount:a:b", Attributes{Verb: "get", Group: "apps", Resource: "deployments", Subresource: "scale",
+			Namespaced: true, Namespace: "a", Name: "w"},
+			`deployments.apps "w" is forbidden: User "system:serviceaccount:a:b" cannot get resource "deployments/scale" ` +
+				`in API group "apps" in the namespace "a"`},
+		{"jane", Attributes{Verb: "list", Resource: "nodes"},
+			`nodes is forbidden: User "jane" cannot list resource "nodes" in API group "" at the cluster scope: ` +
+				`RBAC: clusterrole.rbac.authorization.k8s.io "none" not found`},
+		{"x", Attributes{Verb: "get", Path: "/metrics"}, `forbidden: User "x" cannot get path "/metrics"`},
+	} {
+		err := z.Authorize(Of(&authn.User{Name: c.user}), c.a)
+		if err == nil || err.Error() != c.want {
+			t.Errorf("%v\nwant %s", err, c.want)
+			continue
+		}
+		if d := apierrors.From(err).Status().GetDetails(); c.a.Path == "" &&
+			(d.GetKind() != c.a.Resource || d.GetGroup() != c.a.Group || d.GetName() != c.a.Name) {
+			t.Errorf("%v has the details %v", err, d)
+		}
+	}
+}
+
+// A list of one object, by a field selector, is about its name.
+func TestListsOfOneObject(t *testing.T) {
+	x := roles.New()
+	x.Changed(nil, &rbacv1.Role{Metadata: &metav1.ObjectMeta{Namespace: "a", Name: "r"}, Rules: []*rbacv1.PolicyRule{
+		{Verbs: []string{"list"}, ApiGroups: []string{""}, Resources: []string{"configmaps"}, ResourceNames: []string{"c"}},
+	}})
+	x.Changed(nil, &rbacv1.RoleBinding{Metadata: &metav1.ObjectMeta{Namespace: "a", Name: "b"},
+		Subjects: []*rbacv1.Subject{{Kind: "User", Name: "jane"}}, RoleRef: &rbacv1.RoleRef{Kind: "Role", Name: "r"}})
+	z := NewAuthorizer(nil, x)
+	for selector, want := range map[string]bool{"metadata.name=c": true, "": false, "metadata.name=d": false} {
+		err := z.Authorize(Of(&authn.User{Name: "jane"}), Attributes{Verb: "list", Resource: "configmaps", Namespaced: true,
+			Namespace: "a", FieldSelector: selector})
+		if (err == nil) != want {
+			t.Errorf("%q: %v", selector, err)
+		}
+	}
+}
+
+func TestRolesAllocateNothing(t *testing.T) {
+	z := NewAuthorizer(controllers.Roles(), policy(&rbacv1.Subject{Kind: "User", Name: "jane"}))
+	u := &authn.User{Name: "jane", Groups: []string{"developers", authn.AuthenticatedGroup}}
+	a := Attributes{Verb: "create", Resource: "pods", Subresource: "eviction", Namespaced: true, Namespace: "a", Name: "p"}
+	if n := testing.AllocsPerRun(100, func() { _ = z.Authorize(Of(u), a) }); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
 func BenchmarkAuthorize(b *testing.B) {
-	z := NewAuthorizer(controllers.Roles())
+	z := NewAuthorizer(controllers.Roles(), nil)
 	for _, x := range requests {
 		b.Run(x.name, func(b *testing.B) {
 			b.ReportAllocs()

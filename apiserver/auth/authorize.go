@@ -6,7 +6,9 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 
 	"monoplane.dev/apierrors"
+	"monoplane.dev/apiserver/auth/roles"
 	"monoplane.dev/apiserver/authn"
+	"monoplane.dev/object"
 	"monoplane.dev/rules/rights"
 )
 
@@ -28,15 +30,22 @@ type Attributes struct {
 
 // Authorizer decides by verb and resource. It is safe for concurrent use.
 type Authorizer struct {
+	// roles is what users may do, and programs that call themselves controllers and are none of ours.
+	roles *roles.Index
+
 	// classes is what each class may do.
 	classes [len(table)]set
 	// controllers is what the controllers may do that have declared it, by their user names.
 	controllers map[string]set
 }
 
-// NewAuthorizer returns the authorizer with the built-in table and the rights that controllers have declared.
-func NewAuthorizer(controllers []rights.Role) *Authorizer {
-	z := &Authorizer{controllers: make(map[string]set, len(controllers))}
+// NewAuthorizer returns the authorizer with the built-in table, the rights that controllers have declared, and the
+// roles of an index, nil for none.
+func NewAuthorizer(controllers []rights.Role, index *roles.Index) *Authorizer {
+	if index == nil {
+		index = roles.New()
+	}
+	z := &Authorizer{roles: index, controllers: make(map[string]set, len(controllers))}
 	for class := range table {
 		grants := slices.Concat(table[class].grants, everybody)
 		if table[class].component {
@@ -72,13 +81,46 @@ func (z *Authorizer) Authorize(id Identity, a Attributes) error {
 	if table[id.Class].everything {
 		return nil
 	}
-	if !z.rightsOf(id).allow(&a) {
+	switch builtIn := z.rightsOf(id).allow(&a); {
+	case builtIn && id.Class == Node:
+		return owned(id, a)
+	case builtIn:
+		return nil
+	case !z.hasRoles(id):
 		return Denied(id, a, "")
 	}
-	if id.Class == Node {
-		return owned(id, a)
+	r := request(id, &a)
+	if z.roles.Allows(&r) {
+		return nil
 	}
-	return nil
+	return Denied(id, a, z.roles.Reason(&r))
+}
+
+// hasRoles says whether roles add to what id may do.
+func (z *Authorizer) hasRoles(id Identity) bool {
+	switch id.Class {
+	case Node, Scheduler:
+		return false
+	case Controller:
+		_, ours := z.controllers[id.Name]
+		return !ours
+	default:
+		return true
+	}
+}
+
+// request puts a request into the words of package roles. In Kubernetes a list of one name is about that object.
+func request(id Identity, a *Attributes) roles.Request {
+	r := roles.Request{
+		User: id.Name, Groups: id.User.Groups, Verb: a.Verb, Group: a.Group, Resource: a.Resource,
+		Subresource: a.Subresource, Namespace: a.Namespace, Name: a.Name, Path: a.Path,
+	}
+	if r.Name == "" && a.FieldSelector != "" && (a.Verb == "list" || a.Verb == "watch" || a.Verb == "deletecollection") {
+		if s, err := fields.ParseSelector(a.FieldSelector); err == nil {
+			r.Name, _ = s.RequiresExactMatch("metadata.name")
+		}
+	}
+	return r
 }
 
 // Collects says whether id has the right to remove pods that no agent will finish (rights.Collect). An administrator
@@ -112,30 +154,22 @@ func owned(id Identity, a Attributes) error {
 
 // Denied says that id may not make the request, in Kubernetes' words; why may be empty.
 func Denied(id Identity, a Attributes, why string) error {
-	if a.Path != "" {
-		return apierrors.New(apierrors.Forbidden, "forbidden: User %q cannot %s path %q", id.Name, a.Verb, a.Path)
+	if why != "" {
+		why = ": " + why
 	}
-	what := a.Resource
-	if a.Group != "" {
-		what += "." + a.Group
+	if a.Path != "" {
+		return apierrors.New(apierrors.Forbidden, "forbidden: User %q cannot %s path %q%s", id.Name, a.Verb, a.Path, why)
 	}
 	resource := a.Resource
 	if a.Subresource != "" {
 		resource += "/" + a.Subresource
 	}
-	scope := " at the cluster scope"
-	if a.Namespaced && a.Namespace != "" {
-		scope = ` in the namespace "` + a.Namespace + `"`
+	scope := "at the cluster scope"
+	if a.Namespace != "" {
+		scope = `in the namespace "` + a.Namespace + `"`
 	}
-	name := ""
-	if a.Name != "" {
-		name = ` "` + a.Name + `"`
-	}
-	if why != "" {
-		why = ": " + why
-	}
-	return apierrors.New(apierrors.Forbidden, "%s%s is forbidden: User %q cannot %s resource %q in API group %q%s%s",
-		what, name, id.Name, a.Verb, resource, a.Group, scope, why)
+	return apierrors.NewForbidden(&object.Kind{Group: a.Group, Plural: a.Resource}, a.Name,
+		"User %q cannot %s resource %q in API group %q %s%s", id.Name, a.Verb, resource, a.Group, scope, why)
 }
 
 // OwnNode refuses an agent that acts on something of another node. It passes everybody who is not an agent.

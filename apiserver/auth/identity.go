@@ -1,6 +1,9 @@
 // Package auth decides who may do what: an authorizer that knows the components of the control plane by their
-// identities and gives each no more than it needs, and the audit of forced deletions (spec: DEL-8, design
-// decision 7).
+// identities and gives each no more than it needs, and everybody else what roles give (package roles), and the audit
+// of forced deletions (spec: DEL-8, design decision 7).
+//
+// No role adds to what the agents of nodes, the scheduler and the built-in controllers may do: whoever may write roles
+// could otherwise take from what these rules promise.
 //
 // There are two steps. Authorize judges a request by verb and resource before it reaches a service. What
 // depends on the object itself (a node's agent and the pods of its own node, who may force a deletion) is
@@ -50,6 +53,8 @@ type Identity struct {
 	Node string
 	// Key identifies the machine of a node's agent, empty when unknown (NODE-7).
 	Key string
+	// User is who it is, with the groups; nil for nobody.
+	User *authn.User
 }
 
 // From returns the identity of the request that ctx belongs to.
@@ -60,7 +65,7 @@ func Of(u *authn.User) Identity {
 	if u == nil || u.Name == "" {
 		return Identity{Name: authn.AnonymousName}
 	}
-	id := Identity{Name: u.Name, Class: classOf(u)}
+	id := Identity{Name: u.Name, Class: classOf(u), User: u}
 	if id.Class == Node {
 		id.Node, id.Key = u.Name[len(authn.NodePrefix):], u.UID
 	}

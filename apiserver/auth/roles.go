@@ -28,7 +28,8 @@ type row struct {
 	grants []rights.Grant
 }
 
-// table says who is who and who may do what; nothing else is allowed. What is marked (own) is narrowed further by
+// table says who is who and who may do what; users, those who monitor and programs of somebody else besides what roles
+// give them. Nothing else is allowed. What is marked (own) is narrowed further by
 // owned, by the kinds' strategies, and by what the node's pods refer to. Nobody writes to it.
 var table = [...]row{
 	Anonymous: {name: authn.AnonymousName},
@@ -69,7 +70,7 @@ var table = [...]row{
 	User: {},
 }
 
-// everybody is what everybody may do who has shown credentials.
+// everybody is what everybody may do who has shown credentials, whatever roles say.
 var everybody = []rights.Grant{{Verbs: "create", Resources: "selfsubjectreviews"}}
 
 // components is what every component may do.

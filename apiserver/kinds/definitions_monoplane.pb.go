@@ -16,8 +16,9 @@ import (
 	v18 "monoplane.dev/api/networking/v1"
 	v19 "monoplane.dev/api/node/v1"
 	v110 "monoplane.dev/api/policy/v1"
-	v111 "monoplane.dev/api/scheduling/v1"
-	v112 "monoplane.dev/api/storage/v1"
+	v111 "monoplane.dev/api/rbac/v1"
+	v112 "monoplane.dev/api/scheduling/v1"
+	v113 "monoplane.dev/api/storage/v1"
 	apps "monoplane.dev/apiserver/kinds/apps"
 	authentication "monoplane.dev/apiserver/kinds/authentication"
 	autoscaling "monoplane.dev/apiserver/kinds/autoscaling"
@@ -31,6 +32,7 @@ import (
 	networking "monoplane.dev/apiserver/kinds/networking"
 	node "monoplane.dev/apiserver/kinds/node"
 	policy "monoplane.dev/apiserver/kinds/policy"
+	rbac "monoplane.dev/apiserver/kinds/rbac"
 	scheduling "monoplane.dev/apiserver/kinds/scheduling"
 	storage "monoplane.dev/apiserver/kinds/storage"
 	object "monoplane.dev/object"
@@ -74,8 +76,12 @@ func allDefinitions(c define.Config) map[*object.Kind]define.Definition {
 		v18.NetworkPolicyKind:           networking.NetworkPolicy(c),
 		v19.RuntimeClassKind:            node.RuntimeClass(c),
 		v110.PodDisruptionBudgetKind:    policy.PodDisruptionBudget(c),
-		v111.PriorityClassKind:          scheduling.PriorityClass(c),
-		v111.PlacementReviewKind:        scheduling.PlacementReview(c),
-		v112.StorageClassKind:           storage.StorageClass(c),
+		v111.ClusterRoleKind:            rbac.ClusterRole(c),
+		v111.ClusterRoleBindingKind:     rbac.ClusterRoleBinding(c),
+		v111.RoleKind:                   rbac.Role(c),
+		v111.RoleBindingKind:            rbac.RoleBinding(c),
+		v112.PriorityClassKind:          scheduling.PriorityClass(c),
+		v112.PlacementReviewKind:        scheduling.PlacementReview(c),
+		v113.StorageClassKind:           storage.StorageClass(c),
 	}
 }

@@ -49,6 +49,13 @@ func Age[T object.Object]() Column[T] {
 	})
 }
 
+// Created is the column that says when an object was created, for kinds that are shown without an age.
+func Created[T object.Object]() Column[T] {
+	return of("Created At", "date", "Time at which the object was created.", func(o T, _ time.Time) any {
+		return value.GoTime(o.GetMetadata().GetCreationTimestamp()).UTC().Format(time.RFC3339)
+	})
+}
+
 // Elapsed is the column that says how much time passed between two times of an object, or has until now; it is empty
 // without the first.
 func Elapsed[T object.Object](name, description string, times func(T) (from, to *metav1.Time)) Column[T] {

@@ -15,6 +15,7 @@ import (
 func (c *Cache) Replace(items []*Item, revision int64, why error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	before := c.items
 	c.items = btree.Map[string, *Item]{}
 	c.indexes = make([]btree.Map[string, *Item], len(c.cfg.Indexes))
 	for _, item := range items {
@@ -22,9 +23,28 @@ func (c *Cache) Replace(items []*Item, revision int64, why error) {
 		c.items.Load(item.Key, item)
 		c.index(nil, item)
 	}
+	c.tellReplaced(&before)
 	c.revision, c.since = revision, revision
 	c.snapshots, c.live = nil, nil
 	c.restart(why)
+}
+
+// tellReplaced tells the followers how what there is differs from what there was.
+func (c *Cache) tellReplaced(before *btree.Map[string, *Item]) {
+	if len(c.followers) == 0 {
+		return
+	}
+	before.Scan(func(key string, was *Item) bool {
+		if _, there := c.items.Get(key); !there {
+			c.tell(was, nil)
+		}
+		return true
+	})
+	c.items.Scan(func(key string, is *Item) bool {
+		was, _ := before.Get(key)
+		c.tell(was, is)
+		return true
+	})
 }
 
 // Close ends all watches with err. Further ones get it at once.
@@ -89,6 +109,7 @@ func (c *Cache) apply(ch *Change, split bool, touched []*topic) []*topic {
 	}
 	c.examine(s.prev)
 	c.index(s.prev, s.cur)
+	c.tell(s.prev, s.cur)
 	s.left = c.left(s.prev, s.cur)
 	c.closeSnapshot(ch.Revision)
 	c.revision = ch.Revision

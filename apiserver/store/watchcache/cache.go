@@ -100,6 +100,8 @@ type Cache struct {
 	cutOff   int64
 	// examined is the key of the item that was looked at last, with Mutated.
 	examined string
+	// followers are told of each change before anybody else.
+	followers []func(was, is object.Object)
 }
 
 // New returns an empty cache. Nothing can be read from it before Replace.
@@ -134,6 +136,33 @@ func (c *Cache) Get(key string) *Item {
 	item, _ := c.items.Get(key)
 	c.mu.RUnlock()
 	return item
+}
+
+// Follow tells f of every object that there is, and from then on of every change, in order and before anybody can know
+// of its revision: was is nil for a new object, is for one that is gone. It ends with the cache. f must be quick, and
+// must not call the cache.
+func (c *Cache) Follow(f func(was, is object.Object)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.items.Scan(func(_ string, item *Item) bool {
+		f(nil, item.Object)
+		return true
+	})
+	c.followers = append(c.followers, f)
+}
+
+// tell tells the followers of a change.
+func (c *Cache) tell(prev, cur *Item) {
+	for _, f := range c.followers {
+		f(objectOf(prev), objectOf(cur))
+	}
+}
+
+func objectOf(item *Item) object.Object {
+	if item == nil {
+		return nil
+	}
+	return item.Object
 }
 
 // Len returns the number of objects.

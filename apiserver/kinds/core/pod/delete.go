@@ -133,7 +133,7 @@ func view(o *corev1.Pod) deletion.Pod {
 func (p *Pods) actor(id auth.Identity) deletion.Actor {
 	a := deletion.Actor{Name: id.Name}
 	switch {
-	case id.Class == auth.Admin, id.Class == auth.User:
+	case id.Class == auth.Admin, id.Class == auth.User, id.Class == auth.Monitoring:
 		a.Role = deletion.User
 	case id.Class == auth.Node:
 		a.Role, a.Node, a.NodeKey = deletion.Agent, id.Node, id.Key
