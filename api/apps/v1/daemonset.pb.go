@@ -579,7 +579,7 @@ const file_monoplane_apps_v1_daemonset_proto_rawDesc = "" +
 	"\rrollingUpdate\x18\x02 \x01(\v2).monoplane.apps.v1.RollingUpdateDaemonSetR\rrollingUpdate\"\x9c\x01\n" +
 	"\x16RollingUpdateDaemonSet\x12F\n" +
 	"\x0emaxUnavailable\x18\x01 \x01(\v2\x1e.monoplane.meta.v1.IntOrStringR\x0emaxUnavailable\x12:\n" +
-	"\bmaxSurge\x18\x02 \x01(\v2\x1e.monoplane.meta.v1.IntOrStringR\bmaxSurge\"\xc5\x04\n" +
+	"\bmaxSurge\x18\x02 \x01(\v2\x1e.monoplane.meta.v1.IntOrStringR\bmaxSurge\"\xcd\x04\n" +
 	"\x0fDaemonSetStatus\x12<\n" +
 	"\x16currentNumberScheduled\x18\x01 \x01(\x05B\x04\x90\x94#\x01R\x16currentNumberScheduled\x124\n" +
 	"\x12numberMisscheduled\x18\x02 \x01(\x05B\x04\x90\x94#\x01R\x12numberMisscheduled\x12<\n" +
@@ -589,10 +589,10 @@ const file_monoplane_apps_v1_daemonset_proto_rawDesc = "" +
 	"\x16updatedNumberScheduled\x18\x06 \x01(\x05R\x16updatedNumberScheduled\x12(\n" +
 	"\x0fnumberAvailable\x18\a \x01(\x05R\x0fnumberAvailable\x12,\n" +
 	"\x11numberUnavailable\x18\b \x01(\x05R\x11numberUnavailable\x12+\n" +
-	"\x0ecollisionCount\x18\t \x01(\x05H\x00R\x0ecollisionCount\x88\x01\x01\x12X\n" +
+	"\x0ecollisionCount\x18\t \x01(\x05H\x00R\x0ecollisionCount\x88\x01\x01\x12`\n" +
 	"\n" +
 	"conditions\x18\n" +
-	" \x03(\v2%.monoplane.apps.v1.DaemonSetConditionB\x11\xa2\x94#\x05merge\xaa\x94#\x04typeR\n" +
+	" \x03(\v2%.monoplane.apps.v1.DaemonSetConditionB\x19\xa2\x94#\x05merge\xaa\x94#\x04type\u0094#\x04typeR\n" +
 	"conditionsB\x11\n" +
 	"\x0f_collisionCount\"\xcd\x01\n" +
 	"\x12DaemonSetCondition\x12\x18\n" +

@@ -615,15 +615,15 @@ const file_monoplane_apps_v1_deployment_proto_rawDesc = "" +
 	"\rrollingUpdate\x18\x02 \x01(\v2*.monoplane.apps.v1.RollingUpdateDeploymentR\rrollingUpdate\"\x9d\x01\n" +
 	"\x17RollingUpdateDeployment\x12F\n" +
 	"\x0emaxUnavailable\x18\x01 \x01(\v2\x1e.monoplane.meta.v1.IntOrStringR\x0emaxUnavailable\x12:\n" +
-	"\bmaxSurge\x18\x02 \x01(\v2\x1e.monoplane.meta.v1.IntOrStringR\bmaxSurge\"\xf8\x03\n" +
+	"\bmaxSurge\x18\x02 \x01(\v2\x1e.monoplane.meta.v1.IntOrStringR\bmaxSurge\"\x80\x04\n" +
 	"\x10DeploymentStatus\x12.\n" +
 	"\x12observedGeneration\x18\x01 \x01(\x03R\x12observedGeneration\x12\x1a\n" +
 	"\breplicas\x18\x02 \x01(\x05R\breplicas\x12(\n" +
 	"\x0fupdatedReplicas\x18\x03 \x01(\x05R\x0fupdatedReplicas\x12,\n" +
 	"\x11availableReplicas\x18\x04 \x01(\x05R\x11availableReplicas\x120\n" +
-	"\x13unavailableReplicas\x18\x05 \x01(\x05R\x13unavailableReplicas\x12Y\n" +
+	"\x13unavailableReplicas\x18\x05 \x01(\x05R\x13unavailableReplicas\x12a\n" +
 	"\n" +
-	"conditions\x18\x06 \x03(\v2&.monoplane.apps.v1.DeploymentConditionB\x11\xa2\x94#\x05merge\xaa\x94#\x04typeR\n" +
+	"conditions\x18\x06 \x03(\v2&.monoplane.apps.v1.DeploymentConditionB\x19\xa2\x94#\x05merge\xaa\x94#\x04type\u0094#\x04typeR\n" +
 	"conditions\x12$\n" +
 	"\rreadyReplicas\x18\a \x01(\x05R\rreadyReplicas\x12+\n" +
 	"\x0ecollisionCount\x18\b \x01(\x05H\x00R\x0ecollisionCount\x88\x01\x01\x125\n" +

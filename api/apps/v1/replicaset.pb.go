@@ -424,15 +424,15 @@ const file_monoplane_apps_v1_replicaset_proto_rawDesc = "" +
 	"\btemplate\x18\x03 \x01(\v2\".monoplane.core.v1.PodTemplateSpecB\x04\x90\x94#\x01R\btemplate\x12(\n" +
 	"\x0fminReadySeconds\x18\x04 \x01(\x05R\x0fminReadySecondsB\v\n" +
 	"\t_replicasB\v\n" +
-	"\t_selector\"\x96\x03\n" +
+	"\t_selector\"\x9e\x03\n" +
 	"\x10ReplicaSetStatus\x12 \n" +
 	"\breplicas\x18\x01 \x01(\x05B\x04\x90\x94#\x01R\breplicas\x122\n" +
 	"\x14fullyLabeledReplicas\x18\x02 \x01(\x05R\x14fullyLabeledReplicas\x12.\n" +
 	"\x12observedGeneration\x18\x03 \x01(\x03R\x12observedGeneration\x12$\n" +
 	"\rreadyReplicas\x18\x04 \x01(\x05R\rreadyReplicas\x12,\n" +
-	"\x11availableReplicas\x18\x05 \x01(\x05R\x11availableReplicas\x12Y\n" +
+	"\x11availableReplicas\x18\x05 \x01(\x05R\x11availableReplicas\x12a\n" +
 	"\n" +
-	"conditions\x18\x06 \x03(\v2&.monoplane.apps.v1.ReplicaSetConditionB\x11\xa2\x94#\x05merge\xaa\x94#\x04typeR\n" +
+	"conditions\x18\x06 \x03(\v2&.monoplane.apps.v1.ReplicaSetConditionB\x19\xa2\x94#\x05merge\xaa\x94#\x04type\u0094#\x04typeR\n" +
 	"conditions\x125\n" +
 	"\x13terminatingReplicas\x18\a \x01(\x05H\x00R\x13terminatingReplicas\x88\x01\x01B\x16\n" +
 	"\x14_terminatingReplicas\"\xce\x01\n" +

@@ -757,7 +757,7 @@ const file_monoplane_apps_v1_statefulset_proto_rawDesc = "" +
 	"whenScaled\x18\x02 \x01(\tR\n" +
 	"whenScaled\"1\n" +
 	"\x13StatefulSetOrdinals\x12\x1a\n" +
-	"\x05start\x18\x01 \x01(\x05B\x04\x90\x94#\x01R\x05start\"\x87\x04\n" +
+	"\x05start\x18\x01 \x01(\x05B\x04\x90\x94#\x01R\x05start\"\x8f\x04\n" +
 	"\x11StatefulSetStatus\x12.\n" +
 	"\x12observedGeneration\x18\x01 \x01(\x03R\x12observedGeneration\x12 \n" +
 	"\breplicas\x18\x02 \x01(\x05B\x04\x90\x94#\x01R\breplicas\x12$\n" +
@@ -766,10 +766,10 @@ const file_monoplane_apps_v1_statefulset_proto_rawDesc = "" +
 	"\x0fupdatedReplicas\x18\x05 \x01(\x05R\x0fupdatedReplicas\x12(\n" +
 	"\x0fcurrentRevision\x18\x06 \x01(\tR\x0fcurrentRevision\x12&\n" +
 	"\x0eupdateRevision\x18\a \x01(\tR\x0eupdateRevision\x12+\n" +
-	"\x0ecollisionCount\x18\t \x01(\x05H\x00R\x0ecollisionCount\x88\x01\x01\x12Z\n" +
+	"\x0ecollisionCount\x18\t \x01(\x05H\x00R\x0ecollisionCount\x88\x01\x01\x12b\n" +
 	"\n" +
 	"conditions\x18\n" +
-	" \x03(\v2'.monoplane.apps.v1.StatefulSetConditionB\x11\xa2\x94#\x05merge\xaa\x94#\x04typeR\n" +
+	" \x03(\v2'.monoplane.apps.v1.StatefulSetConditionB\x19\xa2\x94#\x05merge\xaa\x94#\x04type\u0094#\x04typeR\n" +
 	"conditions\x122\n" +
 	"\x11availableReplicas\x18\v \x01(\x05B\x04\x90\x94#\x01R\x11availableReplicasB\x11\n" +
 	"\x0f_collisionCountJ\x04\b\b\x10\t\"\xcf\x01\n" +

@@ -1695,15 +1695,15 @@ const file_monoplane_autoscaling_v2_horizontalpodautoscaler_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\v2\x1b.monoplane.meta.v1.QuantityR\x05value\x12?\n" +
 	"\faverageValue\x18\x03 \x01(\v2\x1b.monoplane.meta.v1.QuantityR\faverageValue\x123\n" +
 	"\x12averageUtilization\x18\x04 \x01(\x05H\x00R\x12averageUtilization\x88\x01\x01B\x15\n" +
-	"\x13_averageUtilization\"\xc9\x03\n" +
+	"\x13_averageUtilization\"\xd1\x03\n" +
 	"\x1dHorizontalPodAutoscalerStatus\x123\n" +
 	"\x12observedGeneration\x18\x01 \x01(\x03H\x00R\x12observedGeneration\x88\x01\x01\x12=\n" +
 	"\rlastScaleTime\x18\x02 \x01(\v2\x17.monoplane.meta.v1.TimeR\rlastScaleTime\x12(\n" +
 	"\x0fcurrentReplicas\x18\x03 \x01(\x05R\x0fcurrentReplicas\x12.\n" +
 	"\x0fdesiredReplicas\x18\x04 \x01(\x05B\x04\x90\x94#\x01R\x0fdesiredReplicas\x12T\n" +
-	"\x0ecurrentMetrics\x18\x05 \x03(\v2&.monoplane.autoscaling.v2.MetricStatusB\x04\x90\x94#\x01R\x0ecurrentMetrics\x12m\n" +
+	"\x0ecurrentMetrics\x18\x05 \x03(\v2&.monoplane.autoscaling.v2.MetricStatusB\x04\x90\x94#\x01R\x0ecurrentMetrics\x12u\n" +
 	"\n" +
-	"conditions\x18\x06 \x03(\v2:.monoplane.autoscaling.v2.HorizontalPodAutoscalerConditionB\x11\xa2\x94#\x05merge\xaa\x94#\x04typeR\n" +
+	"conditions\x18\x06 \x03(\v2:.monoplane.autoscaling.v2.HorizontalPodAutoscalerConditionB\x19\xa2\x94#\x05merge\xaa\x94#\x04type\u0094#\x04typeR\n" +
 	"conditionsB\x15\n" +
 	"\x13_observedGeneration\"\xdb\x01\n" +
 	" HorizontalPodAutoscalerCondition\x12\x18\n" +

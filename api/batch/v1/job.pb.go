@@ -1062,11 +1062,11 @@ const file_monoplane_batch_v1_job_proto_rawDesc = "" +
 	"\x14PodFailurePolicyRule\x12\x1c\n" +
 	"\x06action\x18\x01 \x01(\tB\x04\x90\x94#\x01R\x06action\x12\\\n" +
 	"\vonExitCodes\x18\x02 \x01(\v2:.monoplane.batch.v1.PodFailurePolicyOnExitCodesRequirementR\vonExitCodes\x12d\n" +
-	"\x0fonPodConditions\x18\x03 \x03(\v2:.monoplane.batch.v1.PodFailurePolicyOnPodConditionsPatternR\x0fonPodConditions\"\xa5\x01\n" +
+	"\x0fonPodConditions\x18\x03 \x03(\v2:.monoplane.batch.v1.PodFailurePolicyOnPodConditionsPatternR\x0fonPodConditions\"\xa9\x01\n" +
 	"&PodFailurePolicyOnExitCodesRequirement\x12)\n" +
 	"\rcontainerName\x18\x01 \x01(\tH\x00R\rcontainerName\x88\x01\x01\x12 \n" +
-	"\boperator\x18\x02 \x01(\tB\x04\x90\x94#\x01R\boperator\x12\x1c\n" +
-	"\x06values\x18\x03 \x03(\x05B\x04\x90\x94#\x01R\x06valuesB\x10\n" +
+	"\boperator\x18\x02 \x01(\tB\x04\x90\x94#\x01R\boperator\x12 \n" +
+	"\x06values\x18\x03 \x03(\x05B\b\x90\x94#\x01Ȕ#\x01R\x06valuesB\x10\n" +
 	"\x0e_containerName\"`\n" +
 	"&PodFailurePolicyOnPodConditionsPattern\x12\x18\n" +
 	"\x04type\x18\x01 \x01(\tB\x04\x90\x94#\x01R\x04type\x12\x1c\n" +
@@ -1095,10 +1095,10 @@ const file_monoplane_batch_v1_job_proto_rawDesc = "" +
 	"\vterminating\x18\v \x01(\x05H\x02R\vterminating\x88\x01\x01B\b\n" +
 	"\x06_readyB\x10\n" +
 	"\x0e_failedIndexesB\x0e\n" +
-	"\f_terminating\"O\n" +
-	"\x17UncountedTerminatedPods\x12\x1c\n" +
-	"\tsucceeded\x18\x01 \x03(\tR\tsucceeded\x12\x16\n" +
-	"\x06failed\x18\x02 \x03(\tR\x06failed\"\x8c\x02\n" +
+	"\f_terminating\"[\n" +
+	"\x17UncountedTerminatedPods\x12\"\n" +
+	"\tsucceeded\x18\x01 \x03(\tB\x04Ȕ#\x01R\tsucceeded\x12\x1c\n" +
+	"\x06failed\x18\x02 \x03(\tB\x04Ȕ#\x01R\x06failed\"\x8c\x02\n" +
 	"\fJobCondition\x12\x18\n" +
 	"\x04type\x18\x01 \x01(\tB\x04\x90\x94#\x01R\x04type\x12\x1c\n" +
 	"\x06status\x18\x02 \x01(\tB\x04\x90\x94#\x01R\x06status\x12C\n" +

@@ -2032,8 +2032,7 @@ var File_monoplane_core_v1_container_proto protoreflect.FileDescriptor
 
 const file_monoplane_core_v1_container_proto_rawDesc = "" +
 	"\n" +
-	"!monoplane/core/v1/container.proto\x12\x11monoplane.core.v1\x1a\x1dmonoplane/core/v1/probe.proto\x1a!monoplane/core/v1/reference.proto\x1a monoplane/core/v1/security.proto\x1a\x1emonoplane/meta/v1/values.proto\x1a\"monoplane/options/v1/options.proto\"\xf4\n" +
-	"\n" +
+	"!monoplane/core/v1/container.proto\x12\x11monoplane.core.v1\x1a\x1dmonoplane/core/v1/probe.proto\x1a!monoplane/core/v1/reference.proto\x1a monoplane/core/v1/security.proto\x1a\x1emonoplane/meta/v1/values.proto\x1a\"monoplane/options/v1/options.proto\"\xb4\v\n" +
 	"\tContainer\x12\x18\n" +
 	"\x04name\x18\x01 \x01(\tB\x04\x90\x94#\x01R\x04name\x12\x14\n" +
 	"\x05image\x18\x02 \x01(\tR\x05image\x12\x18\n" +
@@ -2041,11 +2040,11 @@ const file_monoplane_core_v1_container_proto_rawDesc = "" +
 	"\x04args\x18\x04 \x03(\tR\x04args\x12\x1e\n" +
 	"\n" +
 	"workingDir\x18\x05 \x01(\tR\n" +
-	"workingDir\x12R\n" +
-	"\x05ports\x18\x06 \x03(\v2 .monoplane.core.v1.ContainerPortB\x1a\xa2\x94#\x05merge\xaa\x94#\rcontainerPortR\x05ports\x12>\n" +
-	"\x03env\x18\a \x03(\v2\x19.monoplane.core.v1.EnvVarB\x11\xa2\x94#\x05merge\xaa\x94#\x04nameR\x03env\x12K\n" +
-	"\tresources\x18\b \x01(\v2'.monoplane.core.v1.ResourceRequirementsB\x04\x90\x94#\x01R\tresources\x12Z\n" +
-	"\fvolumeMounts\x18\t \x03(\v2\x1e.monoplane.core.v1.VolumeMountB\x16\xa2\x94#\x05merge\xaa\x94#\tmountPathR\fvolumeMounts\x12>\n" +
+	"workingDir\x12o\n" +
+	"\x05ports\x18\x06 \x03(\v2 .monoplane.core.v1.ContainerPortB7\xa2\x94#\x05merge\xaa\x94#\rcontainerPort\u0094#\rcontainerPort\u0094#\bprotocolR\x05ports\x12F\n" +
+	"\x03env\x18\a \x03(\v2\x19.monoplane.core.v1.EnvVarB\x19\xa2\x94#\x05merge\xaa\x94#\x04name\u0094#\x04nameR\x03env\x12K\n" +
+	"\tresources\x18\b \x01(\v2'.monoplane.core.v1.ResourceRequirementsB\x04\x90\x94#\x01R\tresources\x12g\n" +
+	"\fvolumeMounts\x18\t \x03(\v2\x1e.monoplane.core.v1.VolumeMountB#\xa2\x94#\x05merge\xaa\x94#\tmountPath\u0094#\tmountPathR\fvolumeMounts\x12>\n" +
 	"\rlivenessProbe\x18\n" +
 	" \x01(\v2\x18.monoplane.core.v1.ProbeR\rlivenessProbe\x12@\n" +
 	"\x0ereadinessProbe\x18\v \x01(\v2\x18.monoplane.core.v1.ProbeR\x0ereadinessProbe\x12:\n" +
@@ -2057,14 +2056,15 @@ const file_monoplane_core_v1_container_proto_rawDesc = "" +
 	"\tstdinOnce\x18\x11 \x01(\bR\tstdinOnce\x12\x10\n" +
 	"\x03tty\x18\x12 \x01(\bR\x03tty\x12:\n" +
 	"\aenvFrom\x18\x13 \x03(\v2 .monoplane.core.v1.EnvFromSourceR\aenvFrom\x12:\n" +
-	"\x18terminationMessagePolicy\x18\x14 \x01(\tR\x18terminationMessagePolicy\x12^\n" +
-	"\rvolumeDevices\x18\x15 \x03(\v2\x1f.monoplane.core.v1.VolumeDeviceB\x17\xa2\x94#\x05merge\xaa\x94#\n" +
+	"\x18terminationMessagePolicy\x18\x14 \x01(\tR\x18terminationMessagePolicy\x12l\n" +
+	"\rvolumeDevices\x18\x15 \x03(\v2\x1f.monoplane.core.v1.VolumeDeviceB%\xa2\x94#\x05merge\xaa\x94#\n" +
+	"devicePath\u0094#\n" +
 	"devicePathR\rvolumeDevices\x12<\n" +
 	"\fstartupProbe\x18\x16 \x01(\v2\x18.monoplane.core.v1.ProbeR\fstartupProbe\x12L\n" +
 	"\fresizePolicy\x18\x17 \x03(\v2(.monoplane.core.v1.ContainerResizePolicyR\fresizePolicy\x12)\n" +
 	"\rrestartPolicy\x18\x18 \x01(\tH\x00R\rrestartPolicy\x88\x01\x01\x12W\n" +
 	"\x12restartPolicyRules\x18\x19 \x03(\v2'.monoplane.core.v1.ContainerRestartRuleR\x12restartPolicyRulesB\x10\n" +
-	"\x0e_restartPolicy\"\xd5\a\n" +
+	"\x0e_restartPolicy\"\xea\a\n" +
 	"\x0fContainerStatus\x12\x18\n" +
 	"\x04name\x18\x01 \x01(\tB\x04\x90\x94#\x01R\x04name\x12=\n" +
 	"\x05state\x18\x02 \x01(\v2!.monoplane.core.v1.ContainerStateB\x04\x90\x94#\x01R\x05state\x12E\n" +
@@ -2077,10 +2077,10 @@ const file_monoplane_core_v1_container_proto_rawDesc = "" +
 	"\astarted\x18\t \x01(\bH\x00R\astarted\x88\x01\x01\x12j\n" +
 	"\x12allocatedResources\x18\n" +
 	" \x03(\v2:.monoplane.core.v1.ContainerStatus.AllocatedResourcesEntryR\x12allocatedResources\x12E\n" +
-	"\tresources\x18\v \x01(\v2'.monoplane.core.v1.ResourceRequirementsR\tresources\x12`\n" +
-	"\fvolumeMounts\x18\f \x03(\v2$.monoplane.core.v1.VolumeMountStatusB\x16\xa2\x94#\x05merge\xaa\x94#\tmountPathR\fvolumeMounts\x124\n" +
-	"\x04user\x18\r \x01(\v2 .monoplane.core.v1.ContainerUserR\x04user\x12p\n" +
-	"\x18allocatedResourcesStatus\x18\x0e \x03(\v2!.monoplane.core.v1.ResourceStatusB\x11\xa2\x94#\x05merge\xaa\x94#\x04nameR\x18allocatedResourcesStatus\x12#\n" +
+	"\tresources\x18\v \x01(\v2'.monoplane.core.v1.ResourceRequirementsR\tresources\x12m\n" +
+	"\fvolumeMounts\x18\f \x03(\v2$.monoplane.core.v1.VolumeMountStatusB#\xa2\x94#\x05merge\xaa\x94#\tmountPath\u0094#\tmountPathR\fvolumeMounts\x124\n" +
+	"\x04user\x18\r \x01(\v2 .monoplane.core.v1.ContainerUserR\x04user\x12x\n" +
+	"\x18allocatedResourcesStatus\x18\x0e \x03(\v2!.monoplane.core.v1.ResourceStatusB\x19\xa2\x94#\x05merge\xaa\x94#\x04name\u0094#\x04nameR\x18allocatedResourcesStatus\x12#\n" +
 	"\n" +
 	"stopSignal\x18\x0f \x01(\tH\x01R\n" +
 	"stopSignal\x88\x01\x01\x1ab\n" +
@@ -2093,22 +2093,22 @@ const file_monoplane_core_v1_container_proto_rawDesc = "" +
 	" ContainerExtendedResourceRequest\x12*\n" +
 	"\rcontainerName\x18\x01 \x01(\tB\x04\x90\x94#\x01R\rcontainerName\x12(\n" +
 	"\fresourceName\x18\x02 \x01(\tB\x04\x90\x94#\x01R\fresourceName\x12&\n" +
-	"\vrequestName\x18\x03 \x01(\tB\x04\x90\x94#\x01R\vrequestName\"\x9f\x01\n" +
+	"\vrequestName\x18\x03 \x01(\tB\x04\x90\x94#\x01R\vrequestName\"\xa8\x01\n" +
 	"\rContainerPort\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1a\n" +
 	"\bhostPort\x18\x02 \x01(\x05R\bhostPort\x12*\n" +
-	"\rcontainerPort\x18\x03 \x01(\x05B\x04\x90\x94#\x01R\rcontainerPort\x12\x1a\n" +
-	"\bprotocol\x18\x04 \x01(\tR\bprotocol\x12\x16\n" +
+	"\rcontainerPort\x18\x03 \x01(\x05B\x04\x90\x94#\x01R\rcontainerPort\x12#\n" +
+	"\bprotocol\x18\x04 \x01(\tB\aڔ#\x03TCPR\bprotocol\x12\x16\n" +
 	"\x06hostIP\x18\x05 \x01(\tR\x06hostIP\"m\n" +
 	"\x15ContainerResizePolicy\x12(\n" +
 	"\fresourceName\x18\x01 \x01(\tB\x04\x90\x94#\x01R\fresourceName\x12*\n" +
 	"\rrestartPolicy\x18\x02 \x01(\tB\x04\x90\x94#\x01R\rrestartPolicy\"\x80\x01\n" +
 	"\x14ContainerRestartRule\x12\x16\n" +
 	"\x06action\x18\x01 \x01(\tR\x06action\x12P\n" +
-	"\texitCodes\x18\x02 \x01(\v22.monoplane.core.v1.ContainerRestartRuleOnExitCodesR\texitCodes\"U\n" +
+	"\texitCodes\x18\x02 \x01(\v22.monoplane.core.v1.ContainerRestartRuleOnExitCodesR\texitCodes\"[\n" +
 	"\x1fContainerRestartRuleOnExitCodes\x12\x1a\n" +
-	"\boperator\x18\x01 \x01(\tR\boperator\x12\x16\n" +
-	"\x06values\x18\x02 \x03(\x05R\x06values\"\xe5\x01\n" +
+	"\boperator\x18\x01 \x01(\tR\boperator\x12\x1c\n" +
+	"\x06values\x18\x02 \x03(\x05B\x04Ȕ#\x01R\x06values\"\xe5\x01\n" +
 	"\x0eContainerState\x12B\n" +
 	"\awaiting\x18\x01 \x01(\v2(.monoplane.core.v1.ContainerStateWaitingR\awaiting\x12B\n" +
 	"\arunning\x18\x02 \x01(\v2(.monoplane.core.v1.ContainerStateRunningR\arunning\x12K\n" +
@@ -2134,7 +2134,7 @@ const file_monoplane_core_v1_container_proto_rawDesc = "" +
 	"\x05linux\x18\x01 \x01(\v2%.monoplane.core.v1.LinuxContainerUserR\x05linux\"\xb5\x01\n" +
 	"\x12EphemeralContainer\x12m\n" +
 	"\x18ephemeralContainerCommon\x18\x01 \x01(\v2+.monoplane.core.v1.EphemeralContainerCommonB\x04\x88\x94#\x01R\x18ephemeralContainerCommon\x120\n" +
-	"\x13targetContainerName\x18\x02 \x01(\tR\x13targetContainerName\"\x83\v\n" +
+	"\x13targetContainerName\x18\x02 \x01(\tR\x13targetContainerName\"\xc3\v\n" +
 	"\x18EphemeralContainerCommon\x12\x18\n" +
 	"\x04name\x18\x01 \x01(\tB\x04\x90\x94#\x01R\x04name\x12\x14\n" +
 	"\x05image\x18\x02 \x01(\tR\x05image\x12\x18\n" +
@@ -2142,11 +2142,11 @@ const file_monoplane_core_v1_container_proto_rawDesc = "" +
 	"\x04args\x18\x04 \x03(\tR\x04args\x12\x1e\n" +
 	"\n" +
 	"workingDir\x18\x05 \x01(\tR\n" +
-	"workingDir\x12R\n" +
-	"\x05ports\x18\x06 \x03(\v2 .monoplane.core.v1.ContainerPortB\x1a\xa2\x94#\x05merge\xaa\x94#\rcontainerPortR\x05ports\x12>\n" +
-	"\x03env\x18\a \x03(\v2\x19.monoplane.core.v1.EnvVarB\x11\xa2\x94#\x05merge\xaa\x94#\x04nameR\x03env\x12K\n" +
-	"\tresources\x18\b \x01(\v2'.monoplane.core.v1.ResourceRequirementsB\x04\x90\x94#\x01R\tresources\x12Z\n" +
-	"\fvolumeMounts\x18\t \x03(\v2\x1e.monoplane.core.v1.VolumeMountB\x16\xa2\x94#\x05merge\xaa\x94#\tmountPathR\fvolumeMounts\x12>\n" +
+	"workingDir\x12o\n" +
+	"\x05ports\x18\x06 \x03(\v2 .monoplane.core.v1.ContainerPortB7\xa2\x94#\x05merge\xaa\x94#\rcontainerPort\u0094#\rcontainerPort\u0094#\bprotocolR\x05ports\x12F\n" +
+	"\x03env\x18\a \x03(\v2\x19.monoplane.core.v1.EnvVarB\x19\xa2\x94#\x05merge\xaa\x94#\x04name\u0094#\x04nameR\x03env\x12K\n" +
+	"\tresources\x18\b \x01(\v2'.monoplane.core.v1.ResourceRequirementsB\x04\x90\x94#\x01R\tresources\x12g\n" +
+	"\fvolumeMounts\x18\t \x03(\v2\x1e.monoplane.core.v1.VolumeMountB#\xa2\x94#\x05merge\xaa\x94#\tmountPath\u0094#\tmountPathR\fvolumeMounts\x12>\n" +
 	"\rlivenessProbe\x18\n" +
 	" \x01(\v2\x18.monoplane.core.v1.ProbeR\rlivenessProbe\x12@\n" +
 	"\x0ereadinessProbe\x18\v \x01(\v2\x18.monoplane.core.v1.ProbeR\x0ereadinessProbe\x12:\n" +
@@ -2158,8 +2158,9 @@ const file_monoplane_core_v1_container_proto_rawDesc = "" +
 	"\tstdinOnce\x18\x11 \x01(\bR\tstdinOnce\x12\x10\n" +
 	"\x03tty\x18\x12 \x01(\bR\x03tty\x12:\n" +
 	"\aenvFrom\x18\x13 \x03(\v2 .monoplane.core.v1.EnvFromSourceR\aenvFrom\x12:\n" +
-	"\x18terminationMessagePolicy\x18\x14 \x01(\tR\x18terminationMessagePolicy\x12^\n" +
-	"\rvolumeDevices\x18\x15 \x03(\v2\x1f.monoplane.core.v1.VolumeDeviceB\x17\xa2\x94#\x05merge\xaa\x94#\n" +
+	"\x18terminationMessagePolicy\x18\x14 \x01(\tR\x18terminationMessagePolicy\x12l\n" +
+	"\rvolumeDevices\x18\x15 \x03(\v2\x1f.monoplane.core.v1.VolumeDeviceB%\xa2\x94#\x05merge\xaa\x94#\n" +
+	"devicePath\u0094#\n" +
 	"devicePathR\rvolumeDevices\x12<\n" +
 	"\fstartupProbe\x18\x16 \x01(\v2\x18.monoplane.core.v1.ProbeR\fstartupProbe\x12L\n" +
 	"\fresizePolicy\x18\x17 \x03(\v2(.monoplane.core.v1.ContainerResizePolicyR\fresizePolicy\x12)\n" +
@@ -2182,20 +2183,21 @@ const file_monoplane_core_v1_container_proto_rawDesc = "" +
 	"\x06health\x18\x02 \x01(\tR\x06health\x12\x1d\n" +
 	"\amessage\x18\x06 \x01(\tH\x00R\amessage\x88\x01\x01B\n" +
 	"\n" +
-	"\b_message\"\xa8\x03\n" +
+	"\b_message\"\xb0\x03\n" +
 	"\x14ResourceRequirements\x12K\n" +
 	"\x06limits\x18\x01 \x03(\v23.monoplane.core.v1.ResourceRequirements.LimitsEntryR\x06limits\x12Q\n" +
-	"\brequests\x18\x02 \x03(\v25.monoplane.core.v1.ResourceRequirements.RequestsEntryR\brequests\x12>\n" +
-	"\x06claims\x18\x03 \x03(\v2 .monoplane.core.v1.ResourceClaimB\x04\x98\x94#\x03R\x06claims\x1aV\n" +
+	"\brequests\x18\x02 \x03(\v25.monoplane.core.v1.ResourceRequirements.RequestsEntryR\brequests\x12F\n" +
+	"\x06claims\x18\x03 \x03(\v2 .monoplane.core.v1.ResourceClaimB\f\x98\x94#\x03\u0094#\x04nameR\x06claims\x1aV\n" +
 	"\vLimitsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x121\n" +
 	"\x05value\x18\x02 \x01(\v2\x1b.monoplane.meta.v1.QuantityR\x05value:\x028\x01\x1aX\n" +
 	"\rRequestsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x121\n" +
-	"\x05value\x18\x02 \x01(\v2\x1b.monoplane.meta.v1.QuantityR\x05value:\x028\x01\"k\n" +
+	"\x05value\x18\x02 \x01(\v2\x1b.monoplane.meta.v1.QuantityR\x05value:\x028\x01\"{\n" +
 	"\x0eResourceStatus\x12\x18\n" +
-	"\x04name\x18\x01 \x01(\tB\x04\x90\x94#\x01R\x04name\x12?\n" +
-	"\tresources\x18\x02 \x03(\v2!.monoplane.core.v1.ResourceHealthR\tresources\"N\n" +
+	"\x04name\x18\x01 \x01(\tB\x04\x90\x94#\x01R\x04name\x12O\n" +
+	"\tresources\x18\x02 \x03(\v2!.monoplane.core.v1.ResourceHealthB\x0e\u0094#\n" +
+	"resourceIDR\tresources\"N\n" +
 	"\fVolumeDevice\x12\x18\n" +
 	"\x04name\x18\x01 \x01(\tB\x04\x90\x94#\x01R\x04name\x12$\n" +
 	"\n" +

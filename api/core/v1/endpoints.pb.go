@@ -359,18 +359,18 @@ const file_monoplane_core_v1_endpoints_proto_rawDesc = "" +
 	"\x0eEndpointSubset\x12@\n" +
 	"\taddresses\x18\x01 \x03(\v2\".monoplane.core.v1.EndpointAddressR\taddresses\x12P\n" +
 	"\x11notReadyAddresses\x18\x02 \x03(\v2\".monoplane.core.v1.EndpointAddressR\x11notReadyAddresses\x125\n" +
-	"\x05ports\x18\x03 \x03(\v2\x1f.monoplane.core.v1.EndpointPortR\x05ports\"\xb3\x01\n" +
+	"\x05ports\x18\x03 \x03(\v2\x1f.monoplane.core.v1.EndpointPortR\x05ports\"\xb9\x01\n" +
 	"\x0fEndpointAddress\x12\x14\n" +
 	"\x02ip\x18\x01 \x01(\tB\x04\x90\x94#\x01R\x02ip\x12@\n" +
 	"\ttargetRef\x18\x02 \x01(\v2\".monoplane.core.v1.ObjectReferenceR\ttargetRef\x12\x1a\n" +
 	"\bhostname\x18\x03 \x01(\tR\bhostname\x12\x1f\n" +
-	"\bnodeName\x18\x04 \x01(\tH\x00R\bnodeName\x88\x01\x01B\v\n" +
-	"\t_nodeName\"\x8f\x01\n" +
+	"\bnodeName\x18\x04 \x01(\tH\x00R\bnodeName\x88\x01\x01:\x04\xb8\x9a#\x01B\v\n" +
+	"\t_nodeName\"\x95\x01\n" +
 	"\fEndpointPort\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\x04port\x18\x02 \x01(\x05B\x04\x90\x94#\x01R\x04port\x12\x1a\n" +
 	"\bprotocol\x18\x03 \x01(\tR\bprotocol\x12%\n" +
-	"\vappProtocol\x18\x04 \x01(\tH\x00R\vappProtocol\x88\x01\x01B\x0e\n" +
+	"\vappProtocol\x18\x04 \x01(\tH\x00R\vappProtocol\x88\x01\x01:\x04\xb8\x9a#\x01B\x0e\n" +
 	"\f_appProtocolB\"Z monoplane.dev/api/core/v1;corev1b\x06proto3"
 
 var (

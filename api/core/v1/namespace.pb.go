@@ -351,11 +351,11 @@ const file_monoplane_core_v1_namespace_proto_rawDesc = "" +
 	"\rNamespaceSpec\x12\x1e\n" +
 	"\n" +
 	"finalizers\x18\x01 \x03(\tR\n" +
-	"finalizers\"\x81\x01\n" +
+	"finalizers\"\x89\x01\n" +
 	"\x0fNamespaceStatus\x12\x14\n" +
-	"\x05phase\x18\x01 \x01(\tR\x05phase\x12X\n" +
+	"\x05phase\x18\x01 \x01(\tR\x05phase\x12`\n" +
 	"\n" +
-	"conditions\x18\x02 \x03(\v2%.monoplane.core.v1.NamespaceConditionB\x11\xa2\x94#\x05merge\xaa\x94#\x04typeR\n" +
+	"conditions\x18\x02 \x03(\v2%.monoplane.core.v1.NamespaceConditionB\x19\xa2\x94#\x05merge\xaa\x94#\x04type\u0094#\x04typeR\n" +
 	"conditionsB\"Z monoplane.dev/api/core/v1;corev1b\x06proto3"
 
 var (

@@ -1377,7 +1377,7 @@ const file_monoplane_core_v1_node_proto_rawDesc = "" +
 	"\x06status*\n" +
 	"the statusR&\n" +
 	"\x05proxy\x12\x05Proxy\"\x10NodeProxyOptionsJ\x04pathZ\xda\x01\n" +
-	"\x05Proxy\x12\xd0\x01Proxy asks the node's agent for a document, as kubelets serve them: stats/summary, metrics/resource, metrics, pods, healthz. Codes: NotFound (node or document), Unavailable (the node's agent is out of reach).\"\xb6\x02\n" +
+	"\x05Proxy\x12\xd0\x01Proxy asks the node's agent for a document, as kubelets serve them: stats/summary, metrics/resource, metrics, pods, healthz. Codes: NotFound (node or document), Unavailable (the node's agent is out of reach).\"\xba\x02\n" +
 	"\bNodeSpec\x12\x18\n" +
 	"\apodCIDR\x18\x01 \x01(\tR\apodCIDR\x12\x1e\n" +
 	"\n" +
@@ -1388,17 +1388,17 @@ const file_monoplane_core_v1_node_proto_rawDesc = "" +
 	"providerID\x12$\n" +
 	"\runschedulable\x18\x04 \x01(\bR\runschedulable\x120\n" +
 	"\x06taints\x18\x05 \x03(\v2\x18.monoplane.core.v1.TaintR\x06taints\x12M\n" +
-	"\fconfigSource\x18\x06 \x01(\v2#.monoplane.core.v1.NodeConfigSourceB\x04\x98\x94#\x03R\fconfigSource\x12)\n" +
-	"\bpodCIDRs\x18\a \x03(\tB\r\x98\x94#\x02\xa2\x94#\x05mergeR\bpodCIDRs\"\xda\b\n" +
+	"\fconfigSource\x18\x06 \x01(\v2#.monoplane.core.v1.NodeConfigSourceB\x04\x98\x94#\x03R\fconfigSource\x12-\n" +
+	"\bpodCIDRs\x18\a \x03(\tB\x11\x98\x94#\x02\xa2\x94#\x05mergeȔ#\x01R\bpodCIDRs\"\xea\b\n" +
 	"\n" +
 	"NodeStatus\x12G\n" +
 	"\bcapacity\x18\x01 \x03(\v2+.monoplane.core.v1.NodeStatus.CapacityEntryR\bcapacity\x12P\n" +
 	"\vallocatable\x18\x02 \x03(\v2..monoplane.core.v1.NodeStatus.AllocatableEntryR\vallocatable\x12\x14\n" +
-	"\x05phase\x18\x03 \x01(\tR\x05phase\x12S\n" +
+	"\x05phase\x18\x03 \x01(\tR\x05phase\x12[\n" +
 	"\n" +
-	"conditions\x18\x04 \x03(\v2 .monoplane.core.v1.NodeConditionB\x11\xa2\x94#\x05merge\xaa\x94#\x04typeR\n" +
-	"conditions\x12O\n" +
-	"\taddresses\x18\x05 \x03(\v2\x1e.monoplane.core.v1.NodeAddressB\x11\xa2\x94#\x05merge\xaa\x94#\x04typeR\taddresses\x12V\n" +
+	"conditions\x18\x04 \x03(\v2 .monoplane.core.v1.NodeConditionB\x19\xa2\x94#\x05merge\xaa\x94#\x04type\u0094#\x04typeR\n" +
+	"conditions\x12W\n" +
+	"\taddresses\x18\x05 \x03(\v2\x1e.monoplane.core.v1.NodeAddressB\x19\xa2\x94#\x05merge\xaa\x94#\x04type\u0094#\x04typeR\taddresses\x12V\n" +
 	"\x0fdaemonEndpoints\x18\x06 \x01(\v2&.monoplane.core.v1.NodeDaemonEndpointsB\x04\x90\x94#\x01R\x0fdaemonEndpoints\x12C\n" +
 	"\bnodeInfo\x18\a \x01(\v2!.monoplane.core.v1.NodeSystemInfoB\x04\x90\x94#\x01R\bnodeInfo\x129\n" +
 	"\x06images\x18\b \x03(\v2!.monoplane.core.v1.ContainerImageR\x06images\x12\"\n" +

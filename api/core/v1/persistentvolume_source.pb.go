@@ -1468,10 +1468,10 @@ const file_monoplane_core_v1_persistentvolume_source_proto_rawDesc = "" +
 	"\breadOnly\x18\n" +
 	" \x01(\bR\breadOnlyB\f\n" +
 	"\n" +
-	"_secretRef\"C\n" +
+	"_secretRef\"I\n" +
 	"\x0fSecretReference\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1c\n" +
-	"\tnamespace\x18\x02 \x01(\tR\tnamespace\"\xe1\x01\n" +
+	"\tnamespace\x18\x02 \x01(\tR\tnamespace:\x04\xb8\x9a#\x01\"\xe1\x01\n" +
 	"\x1fStorageOSPersistentVolumeSource\x12\x1e\n" +
 	"\n" +
 	"volumeName\x18\x01 \x01(\tR\n" +

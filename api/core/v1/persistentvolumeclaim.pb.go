@@ -422,13 +422,13 @@ const file_monoplane_core_v1_persistentvolumeclaim_proto_rawDesc = "" +
 	"\amessage\x18\x06 \x01(\tR\amessage\"\xc5\x01\n" +
 	"\x19PersistentVolumeClaimList\x12=\n" +
 	"\bmetadata\x18\x01 \x01(\v2\x1b.monoplane.meta.v1.ListMetaB\x04\x90\x94#\x01R\bmetadata\x12D\n" +
-	"\x05items\x18\x02 \x03(\v2(.monoplane.core.v1.PersistentVolumeClaimB\x04\x90\x94#\x01R\x05items:#\xb2\x9a#\x1f\x12\x02v1\x1a\x19PersistentVolumeClaimList\"\x86\b\n" +
+	"\x05items\x18\x02 \x03(\v2(.monoplane.core.v1.PersistentVolumeClaimB\x04\x90\x94#\x01R\x05items:#\xb2\x9a#\x1f\x12\x02v1\x1a\x19PersistentVolumeClaimList\"\x8e\b\n" +
 	"\x1bPersistentVolumeClaimStatus\x12\x14\n" +
 	"\x05phase\x18\x01 \x01(\tR\x05phase\x12 \n" +
 	"\vaccessModes\x18\x02 \x03(\tR\vaccessModes\x12X\n" +
-	"\bcapacity\x18\x03 \x03(\v2<.monoplane.core.v1.PersistentVolumeClaimStatus.CapacityEntryR\bcapacity\x12d\n" +
+	"\bcapacity\x18\x03 \x03(\v2<.monoplane.core.v1.PersistentVolumeClaimStatus.CapacityEntryR\bcapacity\x12l\n" +
 	"\n" +
-	"conditions\x18\x04 \x03(\v21.monoplane.core.v1.PersistentVolumeClaimConditionB\x11\xa2\x94#\x05merge\xaa\x94#\x04typeR\n" +
+	"conditions\x18\x04 \x03(\v21.monoplane.core.v1.PersistentVolumeClaimConditionB\x19\xa2\x94#\x05merge\xaa\x94#\x04type\u0094#\x04typeR\n" +
 	"conditions\x12v\n" +
 	"\x12allocatedResources\x18\x05 \x03(\v2F.monoplane.core.v1.PersistentVolumeClaimStatus.AllocatedResourcesEntryR\x12allocatedResources\x12\x8b\x01\n" +
 	"\x19allocatedResourceStatuses\x18\a \x03(\v2M.monoplane.core.v1.PersistentVolumeClaimStatus.AllocatedResourceStatusesEntryR\x19allocatedResourceStatuses\x12U\n" +

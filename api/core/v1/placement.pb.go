@@ -912,16 +912,16 @@ const file_monoplane_core_v1_placement_proto_rawDesc = "" +
 	"\x0fpodAntiAffinity\x18\x03 \x01(\v2\".monoplane.core.v1.PodAntiAffinityR\x0fpodAntiAffinity\"\xaf\x02\n" +
 	"\fNodeAffinity\x12\x87\x01\n" +
 	".requiredDuringSchedulingIgnoredDuringExecution\x18\x01 \x01(\v2\x1f.monoplane.core.v1.NodeSelectorR.requiredDuringSchedulingIgnoredDuringExecution\x12\x94\x01\n" +
-	"/preferredDuringSchedulingIgnoredDuringExecution\x18\x02 \x03(\v2*.monoplane.core.v1.PreferredSchedulingTermR/preferredDuringSchedulingIgnoredDuringExecution\"g\n" +
+	"/preferredDuringSchedulingIgnoredDuringExecution\x18\x02 \x03(\v2*.monoplane.core.v1.PreferredSchedulingTermR/preferredDuringSchedulingIgnoredDuringExecution\"m\n" +
 	"\fNodeSelector\x12W\n" +
-	"\x11nodeSelectorTerms\x18\x01 \x03(\v2#.monoplane.core.v1.NodeSelectorTermB\x04\x90\x94#\x01R\x11nodeSelectorTerms\"k\n" +
+	"\x11nodeSelectorTerms\x18\x01 \x03(\v2#.monoplane.core.v1.NodeSelectorTermB\x04\x90\x94#\x01R\x11nodeSelectorTerms:\x04\xb8\x9a#\x01\"k\n" +
 	"\x17NodeSelectorRequirement\x12\x16\n" +
 	"\x03key\x18\x01 \x01(\tB\x04\x90\x94#\x01R\x03key\x12 \n" +
 	"\boperator\x18\x02 \x01(\tB\x04\x90\x94#\x01R\boperator\x12\x16\n" +
-	"\x06values\x18\x03 \x03(\tR\x06values\"\xb8\x01\n" +
+	"\x06values\x18\x03 \x03(\tR\x06values\"\xbe\x01\n" +
 	"\x10NodeSelectorTerm\x12V\n" +
 	"\x10matchExpressions\x18\x01 \x03(\v2*.monoplane.core.v1.NodeSelectorRequirementR\x10matchExpressions\x12L\n" +
-	"\vmatchFields\x18\x02 \x03(\v2*.monoplane.core.v1.NodeSelectorRequirementR\vmatchFields\"\xb1\x02\n" +
+	"\vmatchFields\x18\x02 \x03(\v2*.monoplane.core.v1.NodeSelectorRequirementR\vmatchFields:\x04\xb8\x9a#\x01\"\xb1\x02\n" +
 	"\vPodAffinity\x12\x8a\x01\n" +
 	".requiredDuringSchedulingIgnoredDuringExecution\x18\x01 \x03(\v2\".monoplane.core.v1.PodAffinityTermR.requiredDuringSchedulingIgnoredDuringExecution\x12\x94\x01\n" +
 	"/preferredDuringSchedulingIgnoredDuringExecution\x18\x02 \x03(\v2*.monoplane.core.v1.WeightedPodAffinityTermR/preferredDuringSchedulingIgnoredDuringExecution\"\xc7\x02\n" +

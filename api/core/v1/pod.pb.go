@@ -1513,17 +1513,17 @@ const file_monoplane_core_v1_pod_proto_rawDesc = "" +
 	"\x06Delete\x12\x9a\x02Delete begins a graceful deletion, shortens one, or with a grace of 0 forces it (spec: DEL-1 to DEL-6). Codes: NotFound, Aborted with reason Conflict (a precondition does not hold), PermissionDenied (the identity may not force; DEL-8). The answer is the pod as the deletion left it.Z\xda\x01\n" +
 	"\x04Bind\x12\xd1\x01Bind assigns the pod to a node, once (spec: SCHED-3, DEL-11). Codes: NotFound (pod or node), Aborted with reason Conflict (already bound, terminating or gated; pod or node with another uid or resourceVersion).Z\x9a\x03\n" +
 	"\x05Evict\x12\x90\x03Evict begins a graceful deletion of the pod unless a PodDisruptionBudget forbids it (spec: DISR-2). Codes: NotFound, Aborted with reason Conflict (a precondition does not hold), ResourceExhausted with cause DisruptionBudget (the budget allows none now, or is still being counted; try again later), Internal (more than one budget selects the pod), PermissionDenied (the identity may not force; DEL-8).Z\xc9\x01\n" +
-	"\x03Log\x12\xc1\x01Log streams a container's log as plain text. Codes: NotFound (pod or container), InvalidArgument (the container has not started, or bad options), Unavailable (the node's agent is out of reach).h\x01\"\xbc\x17\n" +
-	"\aPodSpec\x12Q\n" +
-	"\avolumes\x18\x01 \x03(\v2\x19.monoplane.core.v1.VolumeB\x1c\xa2\x94#\x10merge,retainKeys\xaa\x94#\x04nameR\avolumes\x12S\n" +
+	"\x03Log\x12\xc1\x01Log streams a container's log as plain text. Codes: NotFound (pod or container), InvalidArgument (the container has not started, or bad options), Unavailable (the node's agent is out of reach).h\x01\"\xa4\x18\n" +
+	"\aPodSpec\x12Y\n" +
+	"\avolumes\x18\x01 \x03(\v2\x19.monoplane.core.v1.VolumeB$\xa2\x94#\x10merge,retainKeys\xaa\x94#\x04name\u0094#\x04nameR\avolumes\x12[\n" +
 	"\n" +
-	"containers\x18\x02 \x03(\v2\x1c.monoplane.core.v1.ContainerB\x15\x90\x94#\x01\xa2\x94#\x05merge\xaa\x94#\x04nameR\n" +
+	"containers\x18\x02 \x03(\v2\x1c.monoplane.core.v1.ContainerB\x1d\x90\x94#\x01\xa2\x94#\x05merge\xaa\x94#\x04name\u0094#\x04nameR\n" +
 	"containers\x12$\n" +
 	"\rrestartPolicy\x18\x03 \x01(\tR\rrestartPolicy\x12I\n" +
 	"\x1dterminationGracePeriodSeconds\x18\x04 \x01(\x03H\x00R\x1dterminationGracePeriodSeconds\x88\x01\x01\x129\n" +
 	"\x15activeDeadlineSeconds\x18\x05 \x01(\x03H\x01R\x15activeDeadlineSeconds\x88\x01\x01\x12\x1c\n" +
-	"\tdnsPolicy\x18\x06 \x01(\tR\tdnsPolicy\x12P\n" +
-	"\fnodeSelector\x18\a \x03(\v2,.monoplane.core.v1.PodSpec.NodeSelectorEntryR\fnodeSelector\x12.\n" +
+	"\tdnsPolicy\x18\x06 \x01(\tR\tdnsPolicy\x12V\n" +
+	"\fnodeSelector\x18\a \x03(\v2,.monoplane.core.v1.PodSpec.NodeSelectorEntryB\x04Д#\x01R\fnodeSelector\x12.\n" +
 	"\x12serviceAccountName\x18\b \x01(\tR\x12serviceAccountName\x12&\n" +
 	"\x0eserviceAccount\x18\t \x01(\tR\x0eserviceAccount\x12\x1a\n" +
 	"\bnodeName\x18\n" +
@@ -1531,16 +1531,16 @@ const file_monoplane_core_v1_pod_proto_rawDesc = "" +
 	"\vhostNetwork\x18\v \x01(\bR\vhostNetwork\x12\x18\n" +
 	"\ahostPID\x18\f \x01(\bR\ahostPID\x12\x18\n" +
 	"\ahostIPC\x18\r \x01(\bR\ahostIPC\x12O\n" +
-	"\x0fsecurityContext\x18\x0e \x01(\v2%.monoplane.core.v1.PodSecurityContextR\x0fsecurityContext\x12f\n" +
-	"\x10imagePullSecrets\x18\x0f \x03(\v2'.monoplane.core.v1.LocalObjectReferenceB\x11\xa2\x94#\x05merge\xaa\x94#\x04nameR\x10imagePullSecrets\x12\x1a\n" +
+	"\x0fsecurityContext\x18\x0e \x01(\v2%.monoplane.core.v1.PodSecurityContextR\x0fsecurityContext\x12n\n" +
+	"\x10imagePullSecrets\x18\x0f \x03(\v2'.monoplane.core.v1.LocalObjectReferenceB\x19\xa2\x94#\x05merge\xaa\x94#\x04name\u0094#\x04nameR\x10imagePullSecrets\x12\x1a\n" +
 	"\bhostname\x18\x10 \x01(\tR\bhostname\x12\x1c\n" +
 	"\tsubdomain\x18\x11 \x01(\tR\tsubdomain\x127\n" +
 	"\baffinity\x18\x12 \x01(\v2\x1b.monoplane.core.v1.AffinityR\baffinity\x12$\n" +
-	"\rschedulerName\x18\x13 \x01(\tR\rschedulerName\x12W\n" +
-	"\x0einitContainers\x18\x14 \x03(\v2\x1c.monoplane.core.v1.ContainerB\x11\xa2\x94#\x05merge\xaa\x94#\x04nameR\x0einitContainers\x12G\n" +
+	"\rschedulerName\x18\x13 \x01(\tR\rschedulerName\x12_\n" +
+	"\x0einitContainers\x18\x14 \x03(\v2\x1c.monoplane.core.v1.ContainerB\x19\xa2\x94#\x05merge\xaa\x94#\x04name\u0094#\x04nameR\x0einitContainers\x12G\n" +
 	"\x1cautomountServiceAccountToken\x18\x15 \x01(\bH\x02R\x1cautomountServiceAccountToken\x88\x01\x01\x12?\n" +
-	"\vtolerations\x18\x16 \x03(\v2\x1d.monoplane.core.v1.TolerationR\vtolerations\x12O\n" +
-	"\vhostAliases\x18\x17 \x03(\v2\x1c.monoplane.core.v1.HostAliasB\x0f\xa2\x94#\x05merge\xaa\x94#\x02ipR\vhostAliases\x12,\n" +
+	"\vtolerations\x18\x16 \x03(\v2\x1d.monoplane.core.v1.TolerationR\vtolerations\x12U\n" +
+	"\vhostAliases\x18\x17 \x03(\v2\x1c.monoplane.core.v1.HostAliasB\x15\xa2\x94#\x05merge\xaa\x94#\x02ip\u0094#\x02ipR\vhostAliases\x12,\n" +
 	"\x11priorityClassName\x18\x18 \x01(\tR\x11priorityClassName\x12\x1f\n" +
 	"\bpriority\x18\x19 \x01(\x05H\x03R\bpriority\x88\x01\x01\x12=\n" +
 	"\tdnsConfig\x18\x1a \x01(\v2\x1f.monoplane.core.v1.PodDNSConfigR\tdnsConfig\x129\n" +
@@ -1549,14 +1549,14 @@ const file_monoplane_core_v1_pod_proto_rawDesc = "" +
 	"\x10runtimeClassName\x18\x1d \x01(\tH\x05R\x10runtimeClassName\x88\x01\x01\x123\n" +
 	"\x12enableServiceLinks\x18\x1e \x01(\bH\x06R\x12enableServiceLinks\x88\x01\x01\x12/\n" +
 	"\x10preemptionPolicy\x18\x1f \x01(\tH\aR\x10preemptionPolicy\x88\x01\x01\x12D\n" +
-	"\boverhead\x18  \x03(\v2(.monoplane.core.v1.PodSpec.OverheadEntryR\boverhead\x12\x83\x01\n" +
-	"\x19topologySpreadConstraints\x18! \x03(\v2+.monoplane.core.v1.TopologySpreadConstraintB\x18\xa2\x94#\x05merge\xaa\x94#\vtopologyKeyR\x19topologySpreadConstraints\x12j\n" +
-	"\x13ephemeralContainers\x18\" \x03(\v2%.monoplane.core.v1.EphemeralContainerB\x11\xa2\x94#\x05merge\xaa\x94#\x04nameR\x13ephemeralContainers\x121\n" +
+	"\boverhead\x18  \x03(\v2(.monoplane.core.v1.PodSpec.OverheadEntryR\boverhead\x12\xa7\x01\n" +
+	"\x19topologySpreadConstraints\x18! \x03(\v2+.monoplane.core.v1.TopologySpreadConstraintB<\xa2\x94#\x05merge\xaa\x94#\vtopologyKey\u0094#\vtopologyKey\u0094#\x11whenUnsatisfiableR\x19topologySpreadConstraints\x12r\n" +
+	"\x13ephemeralContainers\x18\" \x03(\v2%.monoplane.core.v1.EphemeralContainerB\x19\xa2\x94#\x05merge\xaa\x94#\x04name\u0094#\x04nameR\x13ephemeralContainers\x121\n" +
 	"\x11setHostnameAsFQDN\x18# \x01(\bH\bR\x11setHostnameAsFQDN\x88\x01\x01\x12(\n" +
 	"\x02os\x18$ \x01(\v2\x18.monoplane.core.v1.PodOSR\x02os\x12!\n" +
-	"\thostUsers\x18% \x01(\bH\tR\thostUsers\x88\x01\x01\x12a\n" +
-	"\x0fschedulingGates\x18& \x03(\v2$.monoplane.core.v1.PodSchedulingGateB\x11\xa2\x94#\x05merge\xaa\x94#\x04nameR\x0fschedulingGates\x12m\n" +
-	"\x0eresourceClaims\x18' \x03(\v2#.monoplane.core.v1.PodResourceClaimB \x98\x94#\x03\xa2\x94#\x10merge,retainKeys\xaa\x94#\x04nameR\x0eresourceClaims\x12E\n" +
+	"\thostUsers\x18% \x01(\bH\tR\thostUsers\x88\x01\x01\x12i\n" +
+	"\x0fschedulingGates\x18& \x03(\v2$.monoplane.core.v1.PodSchedulingGateB\x19\xa2\x94#\x05merge\xaa\x94#\x04name\u0094#\x04nameR\x0fschedulingGates\x12u\n" +
+	"\x0eresourceClaims\x18' \x03(\v2#.monoplane.core.v1.PodResourceClaimB(\x98\x94#\x03\xa2\x94#\x10merge,retainKeys\xaa\x94#\x04name\u0094#\x04nameR\x0eresourceClaims\x12E\n" +
 	"\tresources\x18( \x01(\v2'.monoplane.core.v1.ResourceRequirementsR\tresources\x12/\n" +
 	"\x10hostnameOverride\x18) \x01(\tH\n" +
 	"R\x10hostnameOverride\x88\x01\x01\x12U\n" +
@@ -1578,11 +1578,11 @@ const file_monoplane_core_v1_pod_proto_rawDesc = "" +
 	"\x12_setHostnameAsFQDNB\f\n" +
 	"\n" +
 	"_hostUsersB\x13\n" +
-	"\x11_hostnameOverride\"\xc8\v\n" +
+	"\x11_hostnameOverride\"\xdf\v\n" +
 	"\tPodStatus\x12\x14\n" +
-	"\x05phase\x18\x01 \x01(\tR\x05phase\x12R\n" +
+	"\x05phase\x18\x01 \x01(\tR\x05phase\x12Z\n" +
 	"\n" +
-	"conditions\x18\x02 \x03(\v2\x1f.monoplane.core.v1.PodConditionB\x11\xa2\x94#\x05merge\xaa\x94#\x04typeR\n" +
+	"conditions\x18\x02 \x03(\v2\x1f.monoplane.core.v1.PodConditionB\x19\xa2\x94#\x05merge\xaa\x94#\x04type\u0094#\x04typeR\n" +
 	"conditions\x12\x18\n" +
 	"\amessage\x18\x03 \x01(\tR\amessage\x12\x16\n" +
 	"\x06reason\x18\x04 \x01(\tR\x06reason\x12\x16\n" +
@@ -1593,11 +1593,11 @@ const file_monoplane_core_v1_pod_proto_rawDesc = "" +
 	"\bqosClass\x18\t \x01(\tR\bqosClass\x12X\n" +
 	"\x15initContainerStatuses\x18\n" +
 	" \x03(\v2\".monoplane.core.v1.ContainerStatusR\x15initContainerStatuses\x12,\n" +
-	"\x11nominatedNodeName\x18\v \x01(\tR\x11nominatedNodeName\x12A\n" +
-	"\x06podIPs\x18\f \x03(\v2\x18.monoplane.core.v1.PodIPB\x0f\xa2\x94#\x05merge\xaa\x94#\x02ipR\x06podIPs\x12b\n" +
+	"\x11nominatedNodeName\x18\v \x01(\tR\x11nominatedNodeName\x12G\n" +
+	"\x06podIPs\x18\f \x03(\v2\x18.monoplane.core.v1.PodIPB\x15\xa2\x94#\x05merge\xaa\x94#\x02ip\u0094#\x02ipR\x06podIPs\x12b\n" +
 	"\x1aephemeralContainerStatuses\x18\r \x03(\v2\".monoplane.core.v1.ContainerStatusR\x1aephemeralContainerStatuses\x12\x16\n" +
-	"\x06resize\x18\x0e \x01(\tR\x06resize\x12}\n" +
-	"\x15resourceClaimStatuses\x18\x0f \x03(\v2).monoplane.core.v1.PodResourceClaimStatusB\x1c\xa2\x94#\x10merge,retainKeys\xaa\x94#\x04nameR\x15resourceClaimStatuses\x12D\n" +
+	"\x06resize\x18\x0e \x01(\tR\x06resize\x12\x85\x01\n" +
+	"\x15resourceClaimStatuses\x18\x0f \x03(\v2).monoplane.core.v1.PodResourceClaimStatusB$\xa2\x94#\x10merge,retainKeys\xaa\x94#\x04name\u0094#\x04nameR\x15resourceClaimStatuses\x12D\n" +
 	"\ahostIPs\x18\x10 \x03(\v2\x19.monoplane.core.v1.HostIPB\x0f\xa2\x94#\x05merge\xaa\x94#\x02ipR\ahostIPs\x12.\n" +
 	"\x12observedGeneration\x18\x11 \x01(\x03R\x12observedGeneration\x12s\n" +
 	"\x1bextendedResourceClaimStatus\x18\x12 \x01(\v21.monoplane.core.v1.PodExtendedResourceClaimStatusR\x1bextendedResourceClaimStatus\x12d\n" +
@@ -1614,11 +1614,11 @@ const file_monoplane_core_v1_pod_proto_rawDesc = "" +
 	"\x02ip\x18\x01 \x01(\tB\x04\x90\x94#\x01R\x02ip\x12\x1c\n" +
 	"\thostnames\x18\x02 \x03(\tR\thostnames\"\x1e\n" +
 	"\x06HostIP\x12\x14\n" +
-	"\x02ip\x18\x01 \x01(\tB\x04\x90\x94#\x01R\x02ip\"\xbd\x02\n" +
+	"\x02ip\x18\x01 \x01(\tB\x04\x90\x94#\x01R\x02ip\"\xc3\x02\n" +
 	"\"NodeAllocatableResourceClaimStatus\x122\n" +
-	"\x11resourceClaimName\x18\x01 \x01(\tB\x04\x90\x94#\x01R\x11resourceClaimName\x12\x1e\n" +
+	"\x11resourceClaimName\x18\x01 \x01(\tB\x04\x90\x94#\x01R\x11resourceClaimName\x12$\n" +
 	"\n" +
-	"containers\x18\x02 \x03(\tR\n" +
+	"containers\x18\x02 \x03(\tB\x04Ȕ#\x01R\n" +
 	"containers\x12h\n" +
 	"\tresources\x18\x03 \x03(\v2D.monoplane.core.v1.NodeAllocatableResourceClaimStatus.ResourcesEntryB\x04\x90\x94#\x01R\tresources\x1aY\n" +
 	"\x0eResourcesEntry\x12\x10\n" +

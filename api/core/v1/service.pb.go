@@ -821,20 +821,20 @@ const file_monoplane_core_v1_service_proto_rawDesc = "" +
 	"\x06_error\"\x9b\x01\n" +
 	"\vServiceList\x12=\n" +
 	"\bmetadata\x18\x01 \x01(\v2\x1b.monoplane.meta.v1.ListMetaB\x04\x90\x94#\x01R\bmetadata\x126\n" +
-	"\x05items\x18\x02 \x03(\v2\x1a.monoplane.core.v1.ServiceB\x04\x90\x94#\x01R\x05items:\x15\xb2\x9a#\x11\x12\x02v1\x1a\vServiceList\"\xf0\x01\n" +
+	"\x05items\x18\x02 \x03(\v2\x1a.monoplane.core.v1.ServiceB\x04\x90\x94#\x01R\x05items:\x15\xb2\x9a#\x11\x12\x02v1\x1a\vServiceList\"\xf9\x01\n" +
 	"\vServicePort\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1a\n" +
-	"\bprotocol\x18\x02 \x01(\tR\bprotocol\x12\x18\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12#\n" +
+	"\bprotocol\x18\x02 \x01(\tB\aڔ#\x03TCPR\bprotocol\x12\x18\n" +
 	"\x04port\x18\x03 \x01(\x05B\x04\x90\x94#\x01R\x04port\x12D\n" +
 	"\n" +
 	"targetPort\x18\x04 \x01(\v2\x1e.monoplane.meta.v1.IntOrStringB\x04\x90\x94#\x01R\n" +
 	"targetPort\x12\x1a\n" +
 	"\bnodePort\x18\x05 \x01(\x05R\bnodePort\x12%\n" +
 	"\vappProtocol\x18\x06 \x01(\tH\x00R\vappProtocol\x88\x01\x01B\x0e\n" +
-	"\f_appProtocol\"\xd3\t\n" +
-	"\vServiceSpec\x12G\n" +
-	"\x05ports\x18\x01 \x03(\v2\x1e.monoplane.core.v1.ServicePortB\x11\xa2\x94#\x05merge\xaa\x94#\x04portR\x05ports\x12H\n" +
-	"\bselector\x18\x02 \x03(\v2,.monoplane.core.v1.ServiceSpec.SelectorEntryR\bselector\x12\x1c\n" +
+	"\f_appProtocol\"\xed\t\n" +
+	"\vServiceSpec\x12[\n" +
+	"\x05ports\x18\x01 \x03(\v2\x1e.monoplane.core.v1.ServicePortB%\xa2\x94#\x05merge\xaa\x94#\x04port\u0094#\x04port\u0094#\bprotocolR\x05ports\x12N\n" +
+	"\bselector\x18\x02 \x03(\v2,.monoplane.core.v1.ServiceSpec.SelectorEntryB\x04Д#\x01R\bselector\x12\x1c\n" +
 	"\tclusterIP\x18\x03 \x01(\tR\tclusterIP\x12\x12\n" +
 	"\x04type\x18\x04 \x01(\tR\x04type\x12 \n" +
 	"\vexternalIPs\x18\x05 \x03(\tR\vexternalIPs\x12(\n" +
@@ -865,11 +865,11 @@ const file_monoplane_core_v1_service_proto_rawDesc = "" +
 	"\x1e_allocateLoadBalancerNodePortsB\x14\n" +
 	"\x12_loadBalancerClassB\x18\n" +
 	"\x16_internalTrafficPolicyB\x16\n" +
-	"\x14_trafficDistributionJ\x04\b\x06\x10\aJ\x04\b\x0f\x10\x10J\x04\b\x10\x10\x11\"\xb1\x01\n" +
+	"\x14_trafficDistributionJ\x04\b\x06\x10\aJ\x04\b\x0f\x10\x10J\x04\b\x10\x10\x11\"\xb9\x01\n" +
 	"\rServiceStatus\x12O\n" +
-	"\floadBalancer\x18\x01 \x01(\v2%.monoplane.core.v1.LoadBalancerStatusB\x04\x90\x94#\x01R\floadBalancer\x12O\n" +
+	"\floadBalancer\x18\x01 \x01(\v2%.monoplane.core.v1.LoadBalancerStatusB\x04\x90\x94#\x01R\floadBalancer\x12W\n" +
 	"\n" +
-	"conditions\x18\x02 \x03(\v2\x1c.monoplane.meta.v1.ConditionB\x11\xa2\x94#\x05merge\xaa\x94#\x04typeR\n" +
+	"conditions\x18\x02 \x03(\v2\x1c.monoplane.meta.v1.ConditionB\x19\xa2\x94#\x05merge\xaa\x94#\x04type\u0094#\x04typeR\n" +
 	"conditions\"V\n" +
 	"\x15SessionAffinityConfig\x12=\n" +
 	"\bclientIP\x18\x01 \x01(\v2!.monoplane.core.v1.ClientIPConfigR\bclientIPB\"Z monoplane.dev/api/core/v1;corev1b\x06proto3"

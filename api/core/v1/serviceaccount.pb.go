@@ -155,10 +155,10 @@ var File_monoplane_core_v1_serviceaccount_proto protoreflect.FileDescriptor
 
 const file_monoplane_core_v1_serviceaccount_proto_rawDesc = "" +
 	"\n" +
-	"&monoplane/core/v1/serviceaccount.proto\x12\x11monoplane.core.v1\x1a!monoplane/core/v1/reference.proto\x1a\x1emonoplane/meta/v1/object.proto\x1a\"monoplane/options/v1/options.proto\"\xcf\a\n" +
+	"&monoplane/core/v1/serviceaccount.proto\x12\x11monoplane.core.v1\x1a!monoplane/core/v1/reference.proto\x1a\x1emonoplane/meta/v1/object.proto\x1a\"monoplane/options/v1/options.proto\"\xd7\a\n" +
 	"\x0eServiceAccount\x12?\n" +
-	"\bmetadata\x18\x01 \x01(\v2\x1d.monoplane.meta.v1.ObjectMetaB\x04\x90\x94#\x01R\bmetadata\x12O\n" +
-	"\asecrets\x18\x02 \x03(\v2\".monoplane.core.v1.ObjectReferenceB\x11\xa2\x94#\x05merge\xaa\x94#\x04nameR\asecrets\x12S\n" +
+	"\bmetadata\x18\x01 \x01(\v2\x1d.monoplane.meta.v1.ObjectMetaB\x04\x90\x94#\x01R\bmetadata\x12W\n" +
+	"\asecrets\x18\x02 \x03(\v2\".monoplane.core.v1.ObjectReferenceB\x19\xa2\x94#\x05merge\xaa\x94#\x04name\u0094#\x04nameR\asecrets\x12S\n" +
 	"\x10imagePullSecrets\x18\x03 \x03(\v2'.monoplane.core.v1.LocalObjectReferenceR\x10imagePullSecrets\x12G\n" +
 	"\x1cautomountServiceAccountToken\x18\x04 \x01(\bH\x00R\x1cautomountServiceAccountToken\x88\x01\x01:\xeb\x04\xb2\x9a#\xe6\x04\x12\x02v1\x1a\x0eServiceAccount\"\x0fserviceaccounts*\x0eserviceaccount2\x02sa8\x01R@\n" +
 	"\x05token\x12\vCreateToken\x1a(monoplane.authentication.v1.TokenRequest@\x01Z\xe6\x03\n" +

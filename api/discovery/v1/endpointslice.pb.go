@@ -560,9 +560,9 @@ const file_monoplane_discovery_v1_endpointslice_proto_rawDesc = "" +
 	"\x11EndpointSliceList\x12=\n" +
 	"\bmetadata\x18\x01 \x01(\v2\x1b.monoplane.meta.v1.ListMetaB\x04\x90\x94#\x01R\bmetadata\x12A\n" +
 	"\x05items\x18\x02 \x03(\v2%.monoplane.discovery.v1.EndpointSliceB\x04\x90\x94#\x01R\x05items:-\xb2\x9a#)\n" +
-	"\x10discovery.k8s.io\x12\x02v1\x1a\x11EndpointSliceList\"\xae\x04\n" +
-	"\bEndpoint\x12\"\n" +
-	"\taddresses\x18\x01 \x03(\tB\x04\x90\x94#\x01R\taddresses\x12P\n" +
+	"\x10discovery.k8s.io\x12\x02v1\x1a\x11EndpointSliceList\"\xb2\x04\n" +
+	"\bEndpoint\x12&\n" +
+	"\taddresses\x18\x01 \x03(\tB\b\x90\x94#\x01Ȕ#\x01R\taddresses\x12P\n" +
 	"\n" +
 	"conditions\x18\x02 \x01(\v2*.monoplane.discovery.v1.EndpointConditionsB\x04\x90\x94#\x01R\n" +
 	"conditions\x12\x1f\n" +
@@ -592,12 +592,12 @@ const file_monoplane_discovery_v1_endpointslice_proto_rawDesc = "" +
 	"\aForZone\x12\x18\n" +
 	"\x04name\x18\x01 \x01(\tB\x04\x90\x94#\x01R\x04name\"#\n" +
 	"\aForNode\x12\x18\n" +
-	"\x04name\x18\x01 \x01(\tB\x04\x90\x94#\x01R\x04name\"\xb7\x01\n" +
+	"\x04name\x18\x01 \x01(\tB\x04\x90\x94#\x01R\x04name\"\xbd\x01\n" +
 	"\fEndpointPort\x12\x17\n" +
 	"\x04name\x18\x01 \x01(\tH\x00R\x04name\x88\x01\x01\x12\x1f\n" +
 	"\bprotocol\x18\x02 \x01(\tH\x01R\bprotocol\x88\x01\x01\x12\x17\n" +
 	"\x04port\x18\x03 \x01(\x05H\x02R\x04port\x88\x01\x01\x12%\n" +
-	"\vappProtocol\x18\x04 \x01(\tH\x03R\vappProtocol\x88\x01\x01B\a\n" +
+	"\vappProtocol\x18\x04 \x01(\tH\x03R\vappProtocol\x88\x01\x01:\x04\xb8\x9a#\x01B\a\n" +
 	"\x05_nameB\v\n" +
 	"\t_protocolB\a\n" +
 	"\x05_portB\x0e\n" +

@@ -637,7 +637,7 @@ const file_monoplane_meta_v1_object_proto_rawDesc = "" +
 	"fieldsType\x18\x06 \x01(\tR\n" +
 	"fieldsType\x127\n" +
 	"\bfieldsV1\x18\a \x01(\v2\x1b.monoplane.meta.v1.FieldsV1R\bfieldsV1\x12 \n" +
-	"\vsubresource\x18\b \x01(\tR\vsubresource\"\xb3\a\n" +
+	"\vsubresource\x18\b \x01(\tR\vsubresource\"\xbe\a\n" +
 	"\n" +
 	"ObjectMeta\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\"\n" +
@@ -654,10 +654,10 @@ const file_monoplane_meta_v1_object_proto_rawDesc = "" +
 	"\x1adeletionGracePeriodSeconds\x18\n" +
 	" \x01(\x03H\x00R\x1adeletionGracePeriodSeconds\x88\x01\x01\x12A\n" +
 	"\x06labels\x18\v \x03(\v2).monoplane.meta.v1.ObjectMeta.LabelsEntryR\x06labels\x12P\n" +
-	"\vannotations\x18\f \x03(\v2..monoplane.meta.v1.ObjectMeta.AnnotationsEntryR\vannotations\x12]\n" +
-	"\x0fownerReferences\x18\r \x03(\v2!.monoplane.meta.v1.OwnerReferenceB\x10\xa2\x94#\x05merge\xaa\x94#\x03uidR\x0fownerReferences\x12)\n" +
+	"\vannotations\x18\f \x03(\v2..monoplane.meta.v1.ObjectMeta.AnnotationsEntryR\vannotations\x12d\n" +
+	"\x0fownerReferences\x18\r \x03(\v2!.monoplane.meta.v1.OwnerReferenceB\x17\xa2\x94#\x05merge\xaa\x94#\x03uid\u0094#\x03uidR\x0fownerReferences\x12-\n" +
 	"\n" +
-	"finalizers\x18\x0e \x03(\tB\t\xa2\x94#\x05mergeR\n" +
+	"finalizers\x18\x0e \x03(\tB\r\xa2\x94#\x05mergeȔ#\x01R\n" +
 	"finalizers\x12K\n" +
 	"\rmanagedFields\x18\x11 \x03(\v2%.monoplane.meta.v1.ManagedFieldsEntryR\rmanagedFields\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
@@ -666,7 +666,7 @@ const file_monoplane_meta_v1_object_proto_rawDesc = "" +
 	"\x10AnnotationsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\x1d\n" +
-	"\x1b_deletionGracePeriodSeconds\"\x82\x02\n" +
+	"\x1b_deletionGracePeriodSeconds\"\x88\x02\n" +
 	"\x0eOwnerReference\x12\x18\n" +
 	"\x04kind\x18\x01 \x01(\tB\x04\x90\x94#\x01R\x04kind\x12\x18\n" +
 	"\x04name\x18\x03 \x01(\tB\x04\x90\x94#\x01R\x04name\x12\x16\n" +
@@ -677,7 +677,7 @@ const file_monoplane_meta_v1_object_proto_rawDesc = "" +
 	"\n" +
 	"controller\x18\x06 \x01(\bH\x00R\n" +
 	"controller\x88\x01\x01\x123\n" +
-	"\x12blockOwnerDeletion\x18\a \x01(\bH\x01R\x12blockOwnerDeletion\x88\x01\x01B\r\n" +
+	"\x12blockOwnerDeletion\x18\a \x01(\bH\x01R\x12blockOwnerDeletion\x88\x01\x01:\x04\xb8\x9a#\x01B\r\n" +
 	"\v_controllerB\x15\n" +
 	"\x13_blockOwnerDeletion\"\x86\x01\n" +
 	"\x15PartialObjectMetadata\x12?\n" +

@@ -145,13 +145,13 @@ var File_monoplane_meta_v1_selector_proto protoreflect.FileDescriptor
 
 const file_monoplane_meta_v1_selector_proto_rawDesc = "" +
 	"\n" +
-	" monoplane/meta/v1/selector.proto\x12\x11monoplane.meta.v1\x1a\"monoplane/options/v1/options.proto\"\xfd\x01\n" +
+	" monoplane/meta/v1/selector.proto\x12\x11monoplane.meta.v1\x1a\"monoplane/options/v1/options.proto\"\x83\x02\n" +
 	"\rLabelSelector\x12S\n" +
 	"\vmatchLabels\x18\x01 \x03(\v21.monoplane.meta.v1.LabelSelector.MatchLabelsEntryR\vmatchLabels\x12W\n" +
 	"\x10matchExpressions\x18\x02 \x03(\v2+.monoplane.meta.v1.LabelSelectorRequirementR\x10matchExpressions\x1a>\n" +
 	"\x10MatchLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"l\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01:\x04\xb8\x9a#\x01\"l\n" +
 	"\x18LabelSelectorRequirement\x12\x16\n" +
 	"\x03key\x18\x01 \x01(\tB\x04\x90\x94#\x01R\x03key\x12 \n" +
 	"\boperator\x18\x02 \x01(\tB\x04\x90\x94#\x01R\boperator\x12\x16\n" +

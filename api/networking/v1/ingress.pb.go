@@ -925,10 +925,10 @@ const file_monoplane_networking_v1_ingress_proto_rawDesc = "" +
 	"\x05hosts\x18\x01 \x03(\tR\x05hosts\x12\x1e\n" +
 	"\n" +
 	"secretName\x18\x02 \x01(\tR\n" +
-	"secretName\"@\n" +
+	"secretName\"F\n" +
 	"\x12ServiceBackendPort\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
-	"\x06number\x18\x02 \x01(\x05R\x06numberB.Z,monoplane.dev/api/networking/v1;networkingv1b\x06proto3"
+	"\x06number\x18\x02 \x01(\x05R\x06number:\x04\xb8\x9a#\x01B.Z,monoplane.dev/api/networking/v1;networkingv1b\x06proto3"
 
 var (
 	file_monoplane_networking_v1_ingress_proto_rawDescOnce sync.Once

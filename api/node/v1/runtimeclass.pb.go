@@ -276,10 +276,10 @@ const file_monoplane_node_v1_runtimeclass_proto_rawDesc = "" +
 	"\bpodFixed\x18\x01 \x03(\v2).monoplane.node.v1.Overhead.PodFixedEntryR\bpodFixed\x1aX\n" +
 	"\rPodFixedEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x121\n" +
-	"\x05value\x18\x02 \x01(\v2\x1b.monoplane.meta.v1.QuantityR\x05value:\x028\x01\"\xe3\x01\n" +
+	"\x05value\x18\x02 \x01(\v2\x1b.monoplane.meta.v1.QuantityR\x05value:\x028\x01\"\xe9\x01\n" +
 	"\n" +
-	"Scheduling\x12S\n" +
-	"\fnodeSelector\x18\x01 \x03(\v2/.monoplane.node.v1.Scheduling.NodeSelectorEntryR\fnodeSelector\x12?\n" +
+	"Scheduling\x12Y\n" +
+	"\fnodeSelector\x18\x01 \x03(\v2/.monoplane.node.v1.Scheduling.NodeSelectorEntryB\x04Д#\x01R\fnodeSelector\x12?\n" +
 	"\vtolerations\x18\x02 \x03(\v2\x1d.monoplane.core.v1.TolerationR\vtolerations\x1a?\n" +
 	"\x11NodeSelectorEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +

@@ -631,6 +631,38 @@ var file_monoplane_options_v1_options_proto_extTypes = []protoimpl.ExtensionInfo
 		Filename:      "monoplane/options/v1/options.proto",
 	},
 	{
+		ExtendedType:  (*descriptorpb.FieldOptions)(nil),
+		ExtensionType: ([]string)(nil),
+		Field:         72008,
+		Name:          "monoplane.options.v1.listMapKey",
+		Tag:           "bytes,72008,rep,name=listMapKey",
+		Filename:      "monoplane/options/v1/options.proto",
+	},
+	{
+		ExtendedType:  (*descriptorpb.FieldOptions)(nil),
+		ExtensionType: (*bool)(nil),
+		Field:         72009,
+		Name:          "monoplane.options.v1.listSet",
+		Tag:           "varint,72009,opt,name=listSet",
+		Filename:      "monoplane/options/v1/options.proto",
+	},
+	{
+		ExtendedType:  (*descriptorpb.FieldOptions)(nil),
+		ExtensionType: (*bool)(nil),
+		Field:         72010,
+		Name:          "monoplane.options.v1.atomicValue",
+		Tag:           "varint,72010,opt,name=atomicValue",
+		Filename:      "monoplane/options/v1/options.proto",
+	},
+	{
+		ExtendedType:  (*descriptorpb.FieldOptions)(nil),
+		ExtensionType: (*string)(nil),
+		Field:         72011,
+		Name:          "monoplane.options.v1.keyDefault",
+		Tag:           "bytes,72011,opt,name=keyDefault",
+		Filename:      "monoplane/options/v1/options.proto",
+	},
+	{
 		ExtendedType:  (*descriptorpb.MessageOptions)(nil),
 		ExtensionType: (*Scalar)(nil),
 		Field:         72101,
@@ -644,6 +676,14 @@ var file_monoplane_options_v1_options_proto_extTypes = []protoimpl.ExtensionInfo
 		Field:         72102,
 		Name:          "monoplane.options.v1.kind",
 		Tag:           "bytes,72102,opt,name=kind",
+		Filename:      "monoplane/options/v1/options.proto",
+	},
+	{
+		ExtendedType:  (*descriptorpb.MessageOptions)(nil),
+		ExtensionType: (*bool)(nil),
+		Field:         72103,
+		Name:          "monoplane.options.v1.atomic",
+		Tag:           "varint,72103,opt,name=atomic",
 		Filename:      "monoplane/options/v1/options.proto",
 	},
 }
@@ -674,6 +714,23 @@ var (
 	//
 	// optional monoplane.options.v1.Zero zero = 72007;
 	E_Zero = &file_monoplane_options_v1_options_proto_extTypes[5]
+	// Fields that together identify an element of a list whose elements have owners of their own (server-side apply). A
+	// list with neither this nor listSet has one owner.
+	//
+	// repeated string listMapKey = 72008;
+	E_ListMapKey = &file_monoplane_options_v1_options_proto_extTypes[6]
+	// The values of the list have owners of their own.
+	//
+	// optional bool listSet = 72009;
+	E_ListSet = &file_monoplane_options_v1_options_proto_extTypes[7]
+	// The map or message has one owner, where others of its type have one for each field.
+	//
+	// optional bool atomicValue = 72010;
+	E_AtomicValue = &file_monoplane_options_v1_options_proto_extTypes[8]
+	// What the field counts as, when absent, where it identifies an element of a list.
+	//
+	// optional string keyDefault = 72011;
+	E_KeyDefault = &file_monoplane_options_v1_options_proto_extTypes[9]
 )
 
 // Extension fields to descriptorpb.MessageOptions.
@@ -681,11 +738,15 @@ var (
 	// Special JSON form of the message.
 	//
 	// optional monoplane.options.v1.Scalar scalar = 72101;
-	E_Scalar = &file_monoplane_options_v1_options_proto_extTypes[6]
+	E_Scalar = &file_monoplane_options_v1_options_proto_extTypes[10]
 	// Makes the message an API kind.
 	//
 	// optional monoplane.options.v1.Kind kind = 72102;
-	E_Kind = &file_monoplane_options_v1_options_proto_extTypes[7]
+	E_Kind = &file_monoplane_options_v1_options_proto_extTypes[11]
+	// The message has one owner, not one for each field (server-side apply).
+	//
+	// optional bool atomic = 72103;
+	E_Atomic = &file_monoplane_options_v1_options_proto_extTypes[12]
 )
 
 var File_monoplane_options_v1_options_proto protoreflect.FileDescriptor
@@ -756,9 +817,18 @@ const file_monoplane_options_v1_options_proto_rawDesc = "" +
 	"\asupport\x12\x1d.google.protobuf.FieldOptions\x18ò\x04 \x01(\x0e2\x1d.monoplane.options.v1.SupportR\asupport:E\n" +
 	"\rpatchStrategy\x12\x1d.google.protobuf.FieldOptions\x18Ĳ\x04 \x01(\tR\rpatchStrategy:E\n" +
 	"\rpatchMergeKey\x12\x1d.google.protobuf.FieldOptions\x18Ų\x04 \x01(\tR\rpatchMergeKey:O\n" +
-	"\x04zero\x12\x1d.google.protobuf.FieldOptions\x18ǲ\x04 \x01(\x0e2\x1a.monoplane.options.v1.ZeroR\x04zero:W\n" +
+	"\x04zero\x12\x1d.google.protobuf.FieldOptions\x18ǲ\x04 \x01(\x0e2\x1a.monoplane.options.v1.ZeroR\x04zero:?\n" +
+	"\n" +
+	"listMapKey\x12\x1d.google.protobuf.FieldOptions\x18Ȳ\x04 \x03(\tR\n" +
+	"listMapKey:9\n" +
+	"\alistSet\x12\x1d.google.protobuf.FieldOptions\x18ɲ\x04 \x01(\bR\alistSet:A\n" +
+	"\vatomicValue\x12\x1d.google.protobuf.FieldOptions\x18ʲ\x04 \x01(\bR\vatomicValue:?\n" +
+	"\n" +
+	"keyDefault\x12\x1d.google.protobuf.FieldOptions\x18˲\x04 \x01(\tR\n" +
+	"keyDefault:W\n" +
 	"\x06scalar\x12\x1f.google.protobuf.MessageOptions\x18\xa5\xb3\x04 \x01(\x0e2\x1c.monoplane.options.v1.ScalarR\x06scalar:Q\n" +
-	"\x04kind\x12\x1f.google.protobuf.MessageOptions\x18\xa6\xb3\x04 \x01(\v2\x1a.monoplane.options.v1.KindR\x04kindB(Z&monoplane.dev/api/options/v1;optionsv1b\x06proto3"
+	"\x04kind\x12\x1f.google.protobuf.MessageOptions\x18\xa6\xb3\x04 \x01(\v2\x1a.monoplane.options.v1.KindR\x04kind:9\n" +
+	"\x06atomic\x12\x1f.google.protobuf.MessageOptions\x18\xa7\xb3\x04 \x01(\bR\x06atomicB(Z&monoplane.dev/api/options/v1;optionsv1b\x06proto3"
 
 var (
 	file_monoplane_options_v1_options_proto_rawDescOnce sync.Once
@@ -793,16 +863,21 @@ var file_monoplane_options_v1_options_proto_depIdxs = []int32{
 	6,  // 5: monoplane.options.v1.patchStrategy:extendee -> google.protobuf.FieldOptions
 	6,  // 6: monoplane.options.v1.patchMergeKey:extendee -> google.protobuf.FieldOptions
 	6,  // 7: monoplane.options.v1.zero:extendee -> google.protobuf.FieldOptions
-	7,  // 8: monoplane.options.v1.scalar:extendee -> google.protobuf.MessageOptions
-	7,  // 9: monoplane.options.v1.kind:extendee -> google.protobuf.MessageOptions
-	0,  // 10: monoplane.options.v1.support:type_name -> monoplane.options.v1.Support
-	1,  // 11: monoplane.options.v1.zero:type_name -> monoplane.options.v1.Zero
-	2,  // 12: monoplane.options.v1.scalar:type_name -> monoplane.options.v1.Scalar
-	3,  // 13: monoplane.options.v1.kind:type_name -> monoplane.options.v1.Kind
-	14, // [14:14] is the sub-list for method output_type
-	14, // [14:14] is the sub-list for method input_type
-	10, // [10:14] is the sub-list for extension type_name
-	2,  // [2:10] is the sub-list for extension extendee
+	6,  // 8: monoplane.options.v1.listMapKey:extendee -> google.protobuf.FieldOptions
+	6,  // 9: monoplane.options.v1.listSet:extendee -> google.protobuf.FieldOptions
+	6,  // 10: monoplane.options.v1.atomicValue:extendee -> google.protobuf.FieldOptions
+	6,  // 11: monoplane.options.v1.keyDefault:extendee -> google.protobuf.FieldOptions
+	7,  // 12: monoplane.options.v1.scalar:extendee -> google.protobuf.MessageOptions
+	7,  // 13: monoplane.options.v1.kind:extendee -> google.protobuf.MessageOptions
+	7,  // 14: monoplane.options.v1.atomic:extendee -> google.protobuf.MessageOptions
+	0,  // 15: monoplane.options.v1.support:type_name -> monoplane.options.v1.Support
+	1,  // 16: monoplane.options.v1.zero:type_name -> monoplane.options.v1.Zero
+	2,  // 17: monoplane.options.v1.scalar:type_name -> monoplane.options.v1.Scalar
+	3,  // 18: monoplane.options.v1.kind:type_name -> monoplane.options.v1.Kind
+	19, // [19:19] is the sub-list for method output_type
+	19, // [19:19] is the sub-list for method input_type
+	15, // [15:19] is the sub-list for extension type_name
+	2,  // [2:15] is the sub-list for extension extendee
 	0,  // [0:2] is the sub-list for field type_name
 }
 
@@ -818,7 +893,7 @@ func file_monoplane_options_v1_options_proto_init() {
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_monoplane_options_v1_options_proto_rawDesc), len(file_monoplane_options_v1_options_proto_rawDesc)),
 			NumEnums:      3,
 			NumMessages:   3,
-			NumExtensions: 8,
+			NumExtensions: 13,
 			NumServices:   0,
 		},
 		GoTypes:           file_monoplane_options_v1_options_proto_goTypes,

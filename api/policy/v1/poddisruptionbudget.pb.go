@@ -337,16 +337,16 @@ const file_monoplane_policy_v1_poddisruptionbudget_proto_rawDesc = "" +
 	"\bselector\x18\x02 \x01(\v2 .monoplane.meta.v1.LabelSelectorB\v\xa2\x94#\areplaceR\bselector\x12F\n" +
 	"\x0emaxUnavailable\x18\x03 \x01(\v2\x1e.monoplane.meta.v1.IntOrStringR\x0emaxUnavailable\x12C\n" +
 	"\x1aunhealthyPodEvictionPolicy\x18\x04 \x01(\tH\x00R\x1aunhealthyPodEvictionPolicy\x88\x01\x01B\x1d\n" +
-	"\x1b_unhealthyPodEvictionPolicy\"\x9c\x04\n" +
+	"\x1b_unhealthyPodEvictionPolicy\"\xa4\x04\n" +
 	"\x19PodDisruptionBudgetStatus\x12.\n" +
 	"\x12observedGeneration\x18\x01 \x01(\x03R\x12observedGeneration\x12g\n" +
 	"\rdisruptedPods\x18\x02 \x03(\v2A.monoplane.policy.v1.PodDisruptionBudgetStatus.DisruptedPodsEntryR\rdisruptedPods\x124\n" +
 	"\x12disruptionsAllowed\x18\x03 \x01(\x05B\x04\x90\x94#\x01R\x12disruptionsAllowed\x12,\n" +
 	"\x0ecurrentHealthy\x18\x04 \x01(\x05B\x04\x90\x94#\x01R\x0ecurrentHealthy\x12,\n" +
 	"\x0edesiredHealthy\x18\x05 \x01(\x05B\x04\x90\x94#\x01R\x0edesiredHealthy\x12(\n" +
-	"\fexpectedPods\x18\x06 \x01(\x05B\x04\x90\x94#\x01R\fexpectedPods\x12O\n" +
+	"\fexpectedPods\x18\x06 \x01(\x05B\x04\x90\x94#\x01R\fexpectedPods\x12W\n" +
 	"\n" +
-	"conditions\x18\a \x03(\v2\x1c.monoplane.meta.v1.ConditionB\x11\xa2\x94#\x05merge\xaa\x94#\x04typeR\n" +
+	"conditions\x18\a \x03(\v2\x1c.monoplane.meta.v1.ConditionB\x19\xa2\x94#\x05merge\xaa\x94#\x04type\u0094#\x04typeR\n" +
 	"conditions\x1aY\n" +
 	"\x12DisruptedPodsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12-\n" +

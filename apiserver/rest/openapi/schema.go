@@ -43,6 +43,9 @@ func (s *schemas) message(d protoreflect.MessageDescriptor) map[string]any {
 	s.addFields(properties, d)
 	schema := map[string]any{"type": "object", "properties": properties}
 	s.docs.describe(schema, d.FullName())
+	if atomic, _ := proto.GetExtension(d.Options(), optionsv1.E_Atomic).(bool); atomic {
+		schema["x-kubernetes-map-type"] = "atomic"
+	}
 	if k, ok := proto.GetExtension(d.Options(), optionsv1.E_Kind).(*optionsv1.Kind); ok && k != nil {
 		s.addFields(properties, new(metav1.TypeMeta).ProtoReflect().Descriptor())
 		schema["x-kubernetes-group-version-kind"] = []any{gvk(k.GetGroup(), k.GetVersion(), k.GetKind())}
@@ -78,6 +81,15 @@ func (s *schemas) field(f protoreflect.FieldDescriptor) map[string]any {
 	}
 	if v, _ := proto.GetExtension(f.Options(), optionsv1.E_PatchMergeKey).(string); v != "" {
 		schema["x-kubernetes-patch-merge-key"] = v
+	}
+	if keys, _ := proto.GetExtension(f.Options(), optionsv1.E_ListMapKey).([]string); len(keys) > 0 {
+		schema["x-kubernetes-list-type"], schema["x-kubernetes-list-map-keys"] = "map", keys
+	}
+	if set, _ := proto.GetExtension(f.Options(), optionsv1.E_ListSet).(bool); set {
+		schema["x-kubernetes-list-type"] = "set"
+	}
+	if atomic, _ := proto.GetExtension(f.Options(), optionsv1.E_AtomicValue).(bool); atomic {
+		schema["x-kubernetes-map-type"] = "atomic"
 	}
 	s.docs.describeField(schema, f)
 	return schema
