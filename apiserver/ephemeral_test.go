@@ -49,6 +49,7 @@ func TestEphemeralContainers(t *testing.T) {
 	common.ImagePullPolicy = "Always"
 	common.Resources = out.Spec.EphemeralContainers[0].EphemeralContainerCommon.Resources
 	want.Metadata.Generation, want.Metadata.ResourceVersion = 2, out.Metadata.ResourceVersion
+	want.Metadata.ManagedFields = owners(t, out, "", "ephemeralcontainers")
 	if !proto.Equal(out, want) || out.Metadata.ResourceVersion == p.Metadata.ResourceVersion {
 		t.Errorf("debugged:\n%v\nwant:\n%v", out, want)
 	}

@@ -219,8 +219,8 @@ func TestPatch(t *testing.T) {
 	if _, err := patch("merge-patch", `{"metadata":{"name":"other"}}`, ""); !apierrors.Is(err, apierrors.BadRequest) {
 		t.Errorf("another name: %v", err)
 	}
-	if _, err := patch("apply-patch", `{}`, ""); !apierrors.Is(err, apierrors.UnsupportedMediaType) {
-		t.Errorf("apply: %v", err)
+	if _, err := patch("other-patch", `{}`, ""); !apierrors.Is(err, apierrors.UnsupportedMediaType) {
+		t.Errorf("an unknown type: %v", err)
 	}
 	var header metadata.MD
 	_, err := c.admin().Pods.Patch(ctx(t), &metav1.PatchRequest{Namespace: "default", Name: "web",

@@ -40,6 +40,7 @@ func TestResize(t *testing.T) {
 	want := proto.CloneOf(p)
 	want.Spec.Containers[0].Resources = cpu("2")
 	want.Metadata.Generation, want.Metadata.ResourceVersion = 2, out.Metadata.ResourceVersion
+	want.Metadata.ManagedFields = owners(t, out, "", "resize")
 	if !proto.Equal(out, want) || out.Metadata.ResourceVersion == p.Metadata.ResourceVersion {
 		t.Errorf("resized:\n%v\nwant:\n%v", out, want)
 	}

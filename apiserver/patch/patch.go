@@ -7,7 +7,7 @@
 // messages (see Schema), so that a new kind needs nothing here.
 //
 // The package knows no objects: the caller encodes the live object, applies, decodes the result and judges it
-// like an update. Server-side apply is not one of these types and is refused with 415.
+// like an update. Server-side apply is none of these types: it goes by who owns what (package fieldmanager).
 package patch
 
 import (
@@ -47,14 +47,10 @@ type Patch struct {
 func Parse(t Type, body []byte) (*Patch, error) {
 	switch t {
 	case JSON, Merge, Strategic:
-	case Apply:
-		return nil, apierrors.New(apierrors.UnsupportedMediaType,
-			"server-side apply (%s) is not supported by this version; "+
-				"use one of: %s, %s, %s", t, JSON, Merge, Strategic)
 	default:
 		return nil, apierrors.New(apierrors.UnsupportedMediaType,
-			"the body of the request was in an unknown format - accepted media types include: %s, %s, %s", JSON, Merge,
-			Strategic)
+			"the body of the request was in an unknown format - accepted media types include: %s, %s, %s, %s", JSON, Merge,
+			Strategic, Apply)
 	}
 	if len(body) > MaxBytes {
 		return nil, apierrors.New(apierrors.RequestEntityTooLarge, "the patch is larger than %d bytes", MaxBytes)

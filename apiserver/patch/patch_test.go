@@ -114,7 +114,7 @@ func TestRefusals(t *testing.T) {
 		patch string
 		want  apierrors.Reason
 	}{
-		{"apply", patch.Apply, `{}`, apierrors.UnsupportedMediaType},
+		{"apply, which goes by owners", patch.Apply, `{}`, apierrors.UnsupportedMediaType},
 		{"no type", "", `{}`, apierrors.UnsupportedMediaType},
 		{"not JSON", patch.Merge, `{`, apierrors.BadRequest},
 		{"trailing data", patch.Merge, `{} {}`, apierrors.BadRequest},

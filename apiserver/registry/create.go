@@ -12,6 +12,7 @@ import (
 	"monoplane.dev/object"
 
 	corev1 "monoplane.dev/api/core/v1"
+	metav1 "monoplane.dev/api/meta/v1"
 )
 
 // Create stores a new object.
@@ -21,6 +22,14 @@ func (r *Registry) Create(
 	if err := r.checkOptions(o, opts); err != nil {
 		return nil, err
 	}
+	return r.create(ctx, namespace, o, opts, nil)
+}
+
+// create is Create with options that have been checked. Applied are who owns the fields of an object that is applied.
+func (r *Registry) create(
+	ctx context.Context, namespace string, o object.Object, opts object.WriteOptions,
+	applied *[]*metav1.ManagedFieldsEntry,
+) (object.Object, error) {
 	// Another name, or another allotment, takes another attempt, and that a fresh copy.
 	own := object.Owned(ctx) && o.GetMetadata().GetName() != "" && r.strategy.Allot == nil
 	for attempt := 1; ; attempt++ {
@@ -47,7 +56,7 @@ func (r *Registry) Create(
 			m.Name = name
 		}
 		// Defaults may depend on the name, so that another name means another look, from the beginning.
-		guards, err := r.admit(ctx, next)
+		guards, err := r.admit(ctx, next, opts, applied)
 		if err != nil {
 			return nil, err
 		}
@@ -70,9 +79,19 @@ var errAllotted = errors.New("what the object was given has been taken by anothe
 
 // admit makes a new object complete, or refuses it with every bad field. From here on next shares parts with others
 // and must not be changed. The guards are those of what it was allotted.
-func (r *Registry) admit(ctx context.Context, next object.Object) ([]store.Guard, error) {
+func (r *Registry) admit(
+	ctx context.Context, next object.Object, opts object.WriteOptions, applied *[]*metav1.ManagedFieldsEntry,
+) ([]store.Guard, error) {
 	s := r.strategy
 	s.Default(next)
+	// What admission adds is nobody's.
+	if applied != nil {
+		meta(next).ManagedFields = slices.Clone(*applied)
+	} else {
+		w := r.write(ctx, opts.FieldManager, "")
+		w.Time = meta(next).CreationTimestamp
+		meta(next).ManagedFields = r.owners.Update(nil, next, nil, w)
+	}
 	if s.Admit != nil {
 		if err := s.Admit(ctx, next); err != nil {
 			return nil, err

@@ -27,12 +27,16 @@ func (r *Registry) Patch(ctx context.Context, subresource string, req *metav1.Pa
 	if r.kind.Namespaced && req.GetNamespace() == "" {
 		return nil, apierrors.New(apierrors.BadRequest, "an empty namespace may not be set for a namespaced resource")
 	}
+	if patch.Type(req.GetPatchType()) == patch.Apply {
+		return r.apply(ctx, subresource, req)
+	}
 	p, err := patch.Parse(patch.Type(req.GetPatchType()), req.GetPatch())
 	if err != nil {
 		return nil, err
 	}
 	return r.update(ctx, change{
-		namespace: req.GetNamespace(), name: req.GetName(), subresource: subresource, dryRun: dryRun(req.GetDryRun()),
+		namespace: req.GetNamespace(), name: req.GetName(), subresource: subresource,
+		manager: req.GetFieldManager(), dryRun: dryRun(req.GetDryRun()),
 		ask:    func(live object.Object) (object.Object, error) { return r.patched(ctx, p, live, subresource, req) },
 		states: func(uid string) bool { return p.Carries(uid, "metadata", "uid") },
 	})

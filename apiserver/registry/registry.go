@@ -4,9 +4,10 @@
 //
 // # The way of a write
 //
-//	create  name → defaults → admission → allotment → validation → guards → one transaction: the object absent, its
-//	        namespace as seen
-//	update  live → merge (status or spec kept) → metadata rules → rights → validation → one transaction
+//	create  name → defaults → owners of fields → admission → allotment → validation → guards → one transaction: the
+//	        object absent, its namespace as seen
+//	update  live → merge (status or spec kept) → metadata rules → owners of fields → rights → validation → one
+//	        transaction
 //	patch   live → JSON → patch → decode → as update
 //	delete  live → the kind's rules (generic: finalizers hold) → one transaction
 //
@@ -29,6 +30,7 @@ import (
 
 	"k8s.io/utils/clock"
 
+	"monoplane.dev/apiserver/fieldmanager"
 	"monoplane.dev/apiserver/patch"
 	"monoplane.dev/apiserver/store"
 	"monoplane.dev/apiserver/validation"
@@ -73,20 +75,28 @@ type Registry struct {
 	// schema says how strategic patches merge; schemas say so for the subresources with a shape of their own.
 	schema  *patch.Schema
 	schemas map[string]*patch.Schema
+	// owners tracks who owns which fields of what is stored.
+	owners *fieldmanager.Kind
+	// shapes read what is applied to the subresources with a shape of their own.
+	shapes map[string]*fieldmanager.Kind
 }
 
 var _ object.Backend = (*Registry)(nil)
 
 // New returns the backend of the strategy's kind.
 func New(deps Deps, s *Strategy) *Registry {
-	r := &Registry{deps: deps.Complete(), strategy: s, kind: s.Kind, schema: schemaOf(s.Kind)}
+	r := &Registry{
+		deps: deps.Complete(), strategy: s, kind: s.Kind, schema: schemaOf(s.Kind), owners: fieldmanager.New(s.Kind),
+	}
 	for name, rules := range s.Resources {
 		if rules.Shape == nil {
 			continue
 		}
 		if r.schemas == nil {
 			r.schemas = make(map[string]*patch.Schema)
+			r.shapes = make(map[string]*fieldmanager.Kind)
 		}
+		r.shapes[name] = fieldmanager.New(rules.Shape.Kind)
 		r.schemas[name] = schemaOf(rules.Shape.Kind)
 	}
 	return r
@@ -94,7 +104,10 @@ func New(deps Deps, s *Strategy) *Registry {
 
 // NewView returns a backend that serves the strategy's objects as another kind.
 func NewView(deps Deps, s *Strategy, v *View) *Registry {
-	return &Registry{deps: deps.Complete(), strategy: s, kind: v.Kind, view: v, schema: schemaOf(v.Kind)}
+	return &Registry{
+		deps: deps.Complete(), strategy: s, kind: v.Kind, view: v, schema: schemaOf(v.Kind),
+		owners: fieldmanager.New(s.Kind),
+	}
 }
 
 func schemaOf(k *object.Kind) *patch.Schema {

@@ -8,12 +8,18 @@ import (
 	"monoplane.dev/apiserver/store"
 	"monoplane.dev/object"
 	"monoplane.dev/rules/precondition"
+
+	metav1 "monoplane.dev/api/meta/v1"
 )
 
 // change is an update in the making: what to write, given the live object.
 type change struct {
 	namespace, name, subresource string
-	dryRun                       bool
+	// manager is who the request says that it writes; empty when it does not.
+	manager string
+	dryRun  bool
+	// applied are the owners of the fields from then on, which ask finds out; nil for a change that is no apply.
+	applied *[]*metav1.ManagedFieldsEntry
 	// ask returns the object that the request describes. It must be a function of live, and its result, in terms
 	// of what clients see, is not changed.
 	ask func(live object.Object) (object.Object, error)
@@ -36,7 +42,8 @@ func (r *Registry) Update(
 		return nil, apierrors.New(apierrors.BadRequest, "name is required")
 	}
 	return r.update(ctx, change{
-		namespace: m.Namespace, name: m.Name, subresource: subresource, dryRun: dryRun(opts.DryRun),
+		namespace: m.Namespace, name: m.Name, subresource: subresource,
+		manager: opts.FieldManager, dryRun: dryRun(opts.DryRun),
 		ask:    func(object.Object) (object.Object, error) { return o, nil },
 		states: func(uid string) bool { return o.GetMetadata().GetUid() == uid },
 	})
@@ -91,6 +98,7 @@ func (r *Registry) decide(
 	}
 	n := resource.Apply(r.stored(asked), live)
 	mergeMeta(n, live, resource)
+	r.track(ctx, asked, live, n, c)
 	u := &Update{Live: live, Next: n, StatesUID: c.states(meta(live).Uid)}
 	if resource.Authorize != nil {
 		if err := resource.Authorize(ctx, u); err != nil {

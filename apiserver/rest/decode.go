@@ -11,6 +11,7 @@ import (
 
 	"monoplane.dev/apierrors"
 	"monoplane.dev/apiserver/rest/negotiate"
+	"monoplane.dev/apiserver/yaml"
 	"monoplane.dev/codec"
 	"monoplane.dev/codec/json"
 
@@ -67,7 +68,7 @@ func (ex *exchange) decodeObject(data []byte, o codec.Typed) (strict []string, e
 	case negotiate.Protobuf:
 		return nil, codec.DecodeProtobuf(data, o)
 	case negotiate.YAML:
-		text, duplicates, err := yamlToJSON(data)
+		text, duplicates, err := yaml.ToJSON(data)
 		if err != nil {
 			return nil, err
 		}

@@ -44,7 +44,13 @@ func TestGoldenAnswers(t *testing.T) {
 	f := newFront(t)
 	golden(t, f.createPod("a"),
 		`{"kind":"Pod","apiVersion":"v1","metadata":{"name":"a","namespace":"default","uid":"UID",`+
-			`"resourceVersion":"REVISION","generation":1,"creationTimestamp":"TIME"},"spec":{"containers":[{"name":"c",`+
+			`"resourceVersion":"REVISION","generation":1,"creationTimestamp":"TIME",`+
+			`"managedFields":[{"manager":"Go-http-client","operation":"Update","apiVersion":"v1","time":"TIME",`+
+			`"fieldsType":"FieldsV1","fieldsV1":{"f:spec":{"f:containers":{"k:{\"name\":\"c\"}":{".":{},"f:image":{},`+
+			`"f:imagePullPolicy":{},"f:name":{},"f:resources":{},"f:terminationMessagePath":{},`+
+			`"f:terminationMessagePolicy":{}}},"f:dnsPolicy":{},"f:enableServiceLinks":{},"f:restartPolicy":{},`+
+			`"f:schedulerName":{},"f:securityContext":{},"f:terminationGracePeriodSeconds":{}}}}]},`+
+			`"spec":{"containers":[{"name":"c",`+
 			`"image":"host","resources":{},`+
 			`"terminationMessagePath":"/dev/termination-log","imagePullPolicy":"Always","terminationMessagePolicy":"File"}],`+
 			`"restartPolicy":"Always",`+

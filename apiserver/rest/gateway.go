@@ -16,6 +16,8 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"monoplane.dev/apierrors"
+	"monoplane.dev/apiserver/fieldmanager"
+	"monoplane.dev/apiserver/rest/negotiate"
 	"monoplane.dev/apiserver/warning"
 )
 
@@ -121,6 +123,9 @@ func (r *route) request(ex *exchange, v values) (proto.Message, error) {
 	}
 	if ex.patchType != "" {
 		req.Set(r.patchType, protoreflect.ValueOfString(ex.patchType))
+	}
+	if r.manager != nil && ex.patchType != negotiate.TypeApplyPatch && !req.Has(r.manager) {
+		req.Set(r.manager, protoreflect.ValueOfString(fieldmanager.Program(ex.r.UserAgent())))
 	}
 	return req.Interface(), nil
 }

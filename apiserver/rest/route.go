@@ -41,6 +41,8 @@ type route struct {
 	// is bytes of the type that patchType takes.
 	body, patchType protoreflect.FieldDescriptor
 	object          protoreflect.MessageType
+	// manager is the field of the request that names the program that writes; nil for none.
+	manager protoreflect.FieldDescriptor
 	// stream describes an answer that is a stream, nil for others; text is set when it is one of text: plain text, or, if
 	// typed is set too, what its first message says, for which the header waits. That is where a path says what is asked
 	// for.
@@ -119,6 +121,7 @@ func (r *route) bind(m protoreflect.MethodDescriptor, rule *annotations.HttpRule
 	if r.output, err = messageType(m.Output()); err != nil {
 		return err
 	}
+	r.manager = r.input.Descriptor().Fields().ByName("fieldManager")
 	if err := r.parseTemplate(); err != nil {
 		return err
 	}

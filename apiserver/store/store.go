@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -19,6 +20,8 @@ import (
 	"monoplane.dev/apiserver/store/watchcache"
 	"monoplane.dev/internal/intern"
 	"monoplane.dev/object"
+
+	metav1 "monoplane.dev/api/meta/v1"
 )
 
 // Watcher delivers the changes of one kind. See watchcache.Watcher.
@@ -87,9 +90,36 @@ type kind struct {
 }
 
 func (k *kind) intern(o, live object.Object) {
-	if k.res.Share != nil && o.GetMetadata() != nil {
+	m := o.GetMetadata()
+	if m == nil {
+		return
+	}
+	var used []*metav1.ManagedFieldsEntry
+	if live != nil {
+		used = live.GetMetadata().GetManagedFields()
+	}
+	shareOwners(k.pool, m.ManagedFields, used)
+	if k.res.Share != nil {
 		k.res.Share(k.pool, o, live)
 	}
+}
+
+// shareOwners shares what is alike in who owns fields: objects of one template have the same fields, and their entries
+// differ in the time. Those that live has been written with have been through here.
+func shareOwners(pool *intern.Pool, list, used []*metav1.ManagedFieldsEntry) {
+	if len(list) > 0 && len(used) > 0 && &list[0] == &used[0] {
+		return
+	}
+	for i, e := range list {
+		if !slices.Contains(used, e) {
+			list[i] = intern.Compound(pool, e, shareFields)
+		}
+	}
+}
+
+func shareFields(pool *intern.Pool, e *metav1.ManagedFieldsEntry) {
+	e.FieldsV1, e.Time = intern.Message(pool, e.FieldsV1), intern.Message(pool, e.Time)
+	intern.Texts(pool, &e.Manager, &e.Operation, &e.ApiVersion, &e.FieldsType, &e.Subresource)
 }
 
 // Parts returns what objects share; see Collection.Share.

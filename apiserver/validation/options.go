@@ -51,6 +51,17 @@ func WriteOptions(o object.WriteOptions) []apierrors.Cause {
 	return f.Causes()
 }
 
+// ApplyOptions checks what only an apply has in its options.
+func ApplyOptions(req *metav1.PatchRequest) []apierrors.Cause {
+	var f Faults
+	for f.Pass() {
+		if req.GetFieldManager() == "" {
+			f.Required(f.Root("fieldManager"), "is required for apply patch")
+		}
+	}
+	return f.Causes()
+}
+
 func (f *Faults) dryRun(values []string) {
 	for _, v := range values {
 		if v != "All" {

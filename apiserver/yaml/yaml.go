@@ -1,4 +1,6 @@
-package rest
+// Package yaml translates documents of clients from YAML to JSON, which the codec reads. The dialect is that of
+// Kubernetes, YAML 1.1; the result is bounded, however small the document that stands for it.
+package yaml
 
 import (
 	"encoding/base64"
@@ -16,25 +18,27 @@ import (
 )
 
 var (
-	errYAMLTooLarge = errors.New("the YAML body is too large once its aliases are expanded")
-	errYAMLNumber   = errors.New("the YAML body has a number that JSON cannot express")
-	errYAMLKey      = errors.New("the YAML body has a key that is neither a string, a number nor a boolean")
+	errTooLarge = errors.New("the YAML body is too large once its aliases are expanded")
+	errNumber   = errors.New("the YAML body has a number that JSON cannot express")
+	errKey      = errors.New("the YAML body has a key that is neither a string, a number nor a boolean")
 )
 
 const (
-	// maxYAML is the largest YAML body in bytes. It is below MaxBody because YAML takes a hundred times as long
+	// maxJSON is the most bytes that a document may stand for.
+	maxJSON = 3 << 20
+	// MaxBytes is the largest YAML document in bytes. It is below maxJSON because YAML takes a hundred times as long
 	// to parse as JSON, and above what the store takes as one object in practice.
-	maxYAML = 1 << 20
+	MaxBytes = 1 << 20
 	// maxDuplicates bounds what is reported of one document, as the JSON decoder does.
 	maxDuplicates = 100
 )
 
-// yamlToJSON translates a YAML document, in the dialect of Kubernetes (YAML 1.1), and reports duplicate keys.
+// ToJSON translates a YAML document, in the dialect of Kubernetes (YAML 1.1), and reports duplicate keys.
 // The result is bounded like a body, since aliases let a small document stand for a huge one.
-func yamlToJSON(data []byte) (text []byte, duplicates []string, err error) {
-	if len(data) > maxYAML {
+func ToJSON(data []byte) (text []byte, duplicates []string, err error) {
+	if len(data) > MaxBytes {
 		return nil, nil, apierrors.New(apierrors.RequestEntityTooLarge, "Request entity too large: limit for YAML is %d",
-			maxYAML)
+			MaxBytes)
 	}
 	var v any
 	if err := yaml.UnmarshalStrict(data, &v); err != nil {
@@ -48,24 +52,24 @@ func yamlToJSON(data []byte) (text []byte, duplicates []string, err error) {
 			return nil, nil, fmt.Errorf("error converting YAML to JSON: %w", err)
 		}
 	}
-	text, err = appendYAML(make([]byte, 0, len(data)+len(data)/2), v)
+	text, err = appendValue(make([]byte, 0, len(data)+len(data)/2), v)
 	return text, duplicates, err
 }
 
-func appendYAML(b []byte, v any) ([]byte, error) {
-	if len(b) > MaxBody {
-		return b, errYAMLTooLarge
+func appendValue(b []byte, v any) ([]byte, error) {
+	if len(b) > maxJSON {
+		return b, errTooLarge
 	}
 	switch v := v.(type) {
 	case nil:
 		return append(b, "null"...), nil
 	case string:
-		if len(v) > MaxBody {
-			return b, errYAMLTooLarge
+		if len(v) > maxJSON {
+			return b, errTooLarge
 		}
 		return json.AppendString(b, v), nil
 	case map[any]any:
-		return appendYAMLMap(b, v)
+		return appendMap(b, v)
 	case []any:
 		var err error
 		b = append(b, '[')
@@ -73,7 +77,7 @@ func appendYAML(b []byte, v any) ([]byte, error) {
 			if i > 0 {
 				b = append(b, ',')
 			}
-			if b, err = appendYAML(b, e); err != nil {
+			if b, err = appendValue(b, e); err != nil {
 				return b, err
 			}
 		}
@@ -81,20 +85,20 @@ func appendYAML(b []byte, v any) ([]byte, error) {
 	case []byte:
 		return json.AppendString(b, base64.StdEncoding.EncodeToString(v)), nil
 	default:
-		text, err := yamlScalar(v)
+		text, err := scalar(v)
 		return append(b, text...), err
 	}
 }
 
-func appendYAMLMap(b []byte, m map[any]any) ([]byte, error) {
+func appendMap(b []byte, m map[any]any) ([]byte, error) {
 	values := make(map[string]any, len(m))
 	keys := make([]string, 0, len(m))
 	for k, v := range m {
 		key, ok := k.(string)
 		if !ok {
 			var err error
-			if key, err = yamlScalar(k); err != nil {
-				return b, errYAMLKey
+			if key, err = scalar(k); err != nil {
+				return b, errKey
 			}
 		}
 		if _, ok := values[key]; !ok {
@@ -111,15 +115,15 @@ func appendYAMLMap(b []byte, m map[any]any) ([]byte, error) {
 		}
 		b = json.AppendString(b, key)
 		b = append(b, ':')
-		if b, err = appendYAML(b, values[key]); err != nil {
+		if b, err = appendValue(b, values[key]); err != nil {
 			return b, err
 		}
 	}
 	return append(b, '}'), nil
 }
 
-// yamlScalar returns a number or a boolean as JSON writes it.
-func yamlScalar(v any) (string, error) {
+// scalar returns a number or a boolean as JSON writes it.
+func scalar(v any) (string, error) {
 	switch v := v.(type) {
 	case bool:
 		return strconv.FormatBool(v), nil
@@ -131,10 +135,10 @@ func yamlScalar(v any) (string, error) {
 		return strconv.FormatUint(v, 10), nil
 	case float64:
 		if math.IsNaN(v) || math.IsInf(v, 0) {
-			return "", errYAMLNumber
+			return "", errNumber
 		}
 		return strings.TrimSuffix(strconv.FormatFloat(v, 'g', -1, 64), ".0"), nil
 	default:
-		return "", errYAMLKey
+		return "", errKey
 	}
 }

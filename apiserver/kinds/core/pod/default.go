@@ -52,6 +52,12 @@ func DefaultStatus(s *corev1.PodStatus) {
 // sent is dropped (OBJ-5). Call it once, when the creation time is known.
 func DefaultNew(p *corev1.Pod) {
 	Default(p)
+	complete(p)
+}
+
+// complete is the part of DefaultNew that is not what the client has left out: in Kubernetes admission does it, so that
+// it belongs to no manager of fields.
+func complete(p *corev1.Pod) {
 	s := p.Spec
 	if !staticpod.IsMirror(p.Metadata) { // a static pod runs as nobody that the API knows
 		defaults.Set(&s.ServiceAccountName, serviceAccount)

@@ -45,10 +45,13 @@ func (p *Pods) Strategy() *registry.Strategy {
 	return registry.Typed[*corev1.Pod]{
 		Kind:       corev1.PodKind,
 		Spec:       func(o *corev1.Pod) proto.Message { return o.GetSpec() },
-		DefaultNew: DefaultNew,
-		Admit:      p.admit,
-		Validate:   p.validate,
-		Guards:     p.sameMachine,
+		DefaultNew: Default,
+		Admit: func(ctx context.Context, o *corev1.Pod) error {
+			complete(o)
+			return p.admit(ctx, o)
+		},
+		Validate: p.validate,
+		Guards:   p.sameMachine,
 		Main: registry.TypedUpdateRules[*corev1.Pod]{
 			Apply: applyMain, Authorize: authorizeMain, Validate: ValidateUpdate,
 		},
