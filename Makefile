@@ -44,6 +44,10 @@ kubectl: $(BIN)/kubectl ## Build the unmodified kubectl into bin/
 $(BIN)/kubectl: tools/kubectl/go.mod tools/kubectl/main.go
 	cd tools/kubectl && CGO_ENABLED=0 go build -trimpath -ldflags '$(KUBECTL_LDFLAGS)' -o $@ .
 
+.PHONY: kubecontrollers
+kubecontrollers: ## Build the program that runs Kubernetes' own controllers into bin/, for make bench to compare with
+	cd test/oracle && CGO_ENABLED=0 go build -trimpath -o $(BIN)/kubecontrollers ./kubecontrollers
+
 $(BIN)/buf: tools/buf/go.mod
 	cd tools/buf && go build -o $@ github.com/bufbuild/buf/cmd/buf
 $(BIN)/golangci-lint: tools/golangci-lint/go.mod
@@ -89,6 +93,7 @@ deps: ## Install the Debian packages that test-root needs
 
 .PHONY: bench
 bench: build ## Print the speed table, each row beside its limit measured in the same run
+	-@$(MAKE) --no-print-directory kubecontrollers # where its modules can be had
 	cd test && go run ./bench $(ARGS)
 	go test ./scheduler ./scheduler/internal/queue -run '^$$' -bench 'Decisions|Preemption|Unschedulable|Waiting'
 

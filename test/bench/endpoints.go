@@ -11,27 +11,28 @@ import (
 	corev1 "monoplane.dev/api/core/v1"
 	discoveryv1 "monoplane.dev/api/discovery/v1"
 	metav1 "monoplane.dev/api/meta/v1"
+	"monoplane.dev/client"
 )
 
 // endpoints measures how long it takes from a pod that is seen Ready to its endpoint that is, with 10 pods for each of
-// 100 services, all of which start at once.
-func endpoints(ctx context.Context, e *env, p *process) error {
-	c, err := p.client(ctx)
-	if err != nil {
-		return err
-	}
-	defer c.Close()
+// some services, all of which start at once.
+func endpoints(
+	ctx context.Context, s *side, c *client.Client, prefix string, services int, note report,
+) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
 	defer cancel()
 	const each = 10
-	services := e.size(100)
-	pods, err := c.Pods.Watch(ctx, &metav1.WatchRequest{Namespace: "default", LabelSelector: "endpoint"})
+	pods, err := c.Pods.Watch(ctx, &metav1.WatchRequest{Namespace: "default", LabelSelector: prefix})
 	if err != nil {
 		return err
 	}
 	parts, err := c.EndpointSlices.Watch(ctx, &metav1.WatchRequest{
-		Namespace: "default", LabelSelector: "kubernetes.io/service-name",
+		Namespace: "default", LabelSelector: "kubernetes.io/service-name," + prefix,
 	})
+	if err != nil {
+		return err
+	}
+	used, err := s.cpu()
 	if err != nil {
 		return err
 	}
@@ -64,10 +65,10 @@ func endpoints(ctx context.Context, e *env, p *process) error {
 		return nil
 	})
 	for i := range services {
-		name := fmt.Sprint("endpoint-", i)
-		labels := map[string]string{"endpoint": name}
+		name := fmt.Sprint(prefix, "-", i)
+		labels := map[string]string{prefix: name}
 		_, err := c.Services.Create(ctx, &corev1.CreateServiceRequest{Namespace: "default", Object: &corev1.Service{
-			Metadata: &metav1.ObjectMeta{Namespace: "default", Name: name},
+			Metadata: &metav1.ObjectMeta{Namespace: "default", Name: name, Labels: labels}, // as its slices then are
 			Spec: &corev1.ServiceSpec{Selector: labels, ClusterIP: "None", IpFamilies: []string{"IPv4"},
 				Ports: []*corev1.ServicePort{{Port: 80, Protocol: "TCP", TargetPort: &metav1.IntOrString{IntVal: 80}}}},
 		}})
@@ -92,11 +93,13 @@ func endpoints(ctx context.Context, e *env, p *process) error {
 		took = append(took, max(there[uid].Sub(at), 0))
 	}
 	slices.Sort(took)
-	e.print(row{
-		name: fmt.Sprintf("pod Ready to its endpoint, %d services of %d pods", services, each),
-		measured: fmt.Sprintf("p50 %.1f ms, p99 %.1f ms", took[len(took)/2].Seconds()*1000,
-			took[len(took)*99/100].Seconds()*1000),
-	})
+	after, err := s.cpu()
+	if err != nil {
+		return err
+	}
+	p50, p99 := took[len(took)/2], took[len(took)*99/100]
+	note(fmt.Sprintf("pod Ready to its endpoint, %d services of %d pods", services, each), timing{took: p50,
+		cpu: after - used, text: fmt.Sprintf("p50 %.1f ms, p99 %.1f ms", p50.Seconds()*1000, p99.Seconds()*1000)})
 	return nil
 }
 

@@ -13,6 +13,8 @@ type env struct {
 	dir    string
 	quick  bool
 	binary string
+	// kubecontrollers is the program that runs Kubernetes' controllers, empty where there is none.
+	kubecontrollers string
 	// kinds matches the names of the kinds of pods to schedule.
 	kinds *regexp.Regexp
 	dirs  int

@@ -5,7 +5,9 @@
 // Limits: raw is transactions with as large values on the embedded etcd in-process; static is the same bytes
 // served by a bare TLS and HTTP/2 handler; ceiling is TLS, JSON decoding and one etcd transaction, and nothing
 // else. A limit has the client, the TLS and HTTP/2 settings, the fsync and the sizes of what it is compared
-// with, and takes turns with it (see paired). Column cpu is how many times the limit's processor time Monoplane
+// with, and takes turns with it (see paired). Rows of controllers are beside what Kubernetes' own take in their place
+// against the same server (test/oracle/kubecontrollers); there a ratio above 1 says that Monoplane's are faster. Column
+// cpu is how many times the limit's processor time Monoplane
 // takes, client included.
 package main
 
@@ -71,6 +73,8 @@ func run() error {
 		"of the group schedule, only the kinds of pods that match this expression, such as preemption")
 	quick := flag.Bool("quick", false, "small sizes, to see that everything works; the figures mean little")
 	binary := flag.String("monoplane", "../bin/monoplane", "the binary to measure")
+	kubecontrollers := flag.String("kubecontrollers", "../bin/kubecontrollers",
+		"the program that runs Kubernetes' controllers, for the rows that are compared with them")
 	profile := flag.String("cpuprofile", "",
 		"write a processor profile of the groups that run in this process to this file")
 	flag.Parse()
@@ -104,6 +108,7 @@ func run() error {
 	e := &env{dir: dir, quick: *quick, binary: *binary, kinds: kinds}
 	fmt.Printf("%s, %d CPUs, %s/%s, %s\n\n", processor(), runtime.NumCPU(), runtime.GOOS, runtime.GOARCH,
 		time.Now().Format(time.DateOnly))
+	e.kubecontrollers = findKubecontrollers(*kubecontrollers)
 	e.header()
 	for _, b := range benches() {
 		if !pattern.MatchString(b.name) {

@@ -14,31 +14,37 @@ import (
 	"monoplane.dev/rules/jobs"
 )
 
-// benchWorkloads measures how long what keeps pods takes, on 100 simulated nodes.
-func benchWorkloads(ctx context.Context, e *env) error {
-	dir, err := e.tempDir()
-	if err != nil {
-		return err
-	}
-	p, err := startProcess(ctx, e, dir, "--runtime", "fake", "--nodes", "100", "--zones", "3",
-		"--log-level", "error") // events of pods that end are still being written when it stops
-	if err != nil {
-		return err
-	}
-	return errors.Join(endpoints(ctx, e, p), deployments(ctx, e, p), indexedJob(ctx, e, p), p.stop())
+// workloadControllers are those that do what is measured here.
+var workloadControllers = []string{
+	"deployment", "replicaset", "job", "endpoint", "endpointslice", "endpointslicemirroring",
 }
 
-// deployments measures a Deployment of 1 000 replicas until all are ready, its rolling update and its end.
-func deployments(ctx context.Context, e *env, p *process) (err error) {
-	c, err := p.client(ctx)
-	if err != nil {
-		return err
-	}
-	defer c.Close()
-	n := int32(e.size(1000))
-	set := map[string]string{"app": "bench"}
+// benchWorkloads measures how long what keeps pods takes, on 100 simulated nodes.
+func benchWorkloads(ctx context.Context, e *env) error {
+	// Events of pods that end are still being written when it stops.
+	args := []string{"--runtime", "fake", "--nodes", "100", "--zones", "3", "--log-level", "error"}
+	return e.beside(ctx, workloadControllers, args, func(ctx context.Context, s *side, note report) error {
+		c, err := s.client(ctx)
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		silent := func(string, timing) {}
+		return errors.Join(
+			// The first few show that all controllers work.
+			endpoints(ctx, s, c, "first", 1, silent), deployments(ctx, s, c, "first", 1, silent),
+			indexedJob(ctx, s, c, "first", 1, 1, silent),
+			endpoints(ctx, s, c, "endpoint", e.size(100), note),
+			deployments(ctx, s, c, "bench", int32(e.size(1000)), note),
+			indexedJob(ctx, s, c, "bench", int32(e.size(10_000)), int32(e.size(500)), note))
+	})
+}
+
+// deployments measures a Deployment of n replicas until all are ready, its rolling update and its end.
+func deployments(ctx context.Context, s *side, c *client.Client, name string, n int32, note report) error {
+	set := map[string]string{"app": name}
 	d := &appsv1.Deployment{
-		Metadata: &metav1.ObjectMeta{Namespace: "default", Name: "bench"},
+		Metadata: &metav1.ObjectMeta{Namespace: "default", Name: name},
 		Spec: &appsv1.DeploymentSpec{
 			Replicas: &n, Selector: &metav1.LabelSelector{MatchLabels: set},
 			Template: &corev1.PodTemplateSpec{
@@ -48,7 +54,7 @@ func deployments(ctx context.Context, e *env, p *process) (err error) {
 		},
 	}
 	patch := func(text string) error {
-		_, err := c.Deployments.Patch(ctx, &metav1.PatchRequest{Namespace: "default", Name: "bench",
+		_, err := c.Deployments.Patch(ctx, &metav1.PatchRequest{Namespace: "default", Name: name,
 			Patch: []byte(text), PatchType: "application/strategic-merge-patch+json"})
 		return err
 	}
@@ -66,40 +72,27 @@ func deployments(ctx context.Context, e *env, p *process) (err error) {
 		}, n},
 		{"scaled to 0, all pods gone", func() error { return patch(`{"spec":{"replicas":0}}`) }, 0},
 	} {
-		used, err := p.cpu()
+		t, err := s.measure(func() error {
+			if err := step.do(); err != nil {
+				return err
+			}
+			return settled(ctx, c, name, step.wanted)
+		})
 		if err != nil {
-			return err
-		}
-		begin := time.Now()
-		if err := step.do(); err != nil {
-			return err
-		}
-		if err := settled(ctx, c, step.wanted); err != nil {
 			return fmt.Errorf("%s: %w", step.name, err)
 		}
-		took := time.Since(begin)
-		after, err := p.cpu()
-		if err != nil {
-			return err
-		}
-		e.print(row{name: fmt.Sprintf("Deployment of %d replicas %s", n, step.name),
-			measured: fmt.Sprintf("%.2f s", took.Seconds()),
-			limit:    fmt.Sprintf("%.1f s of processor time", (after - used).Seconds())})
+		note(fmt.Sprintf("Deployment of %d replicas %s", n, step.name), t)
 	}
 	return nil
 }
 
-// indexedJob measures a Job of 10 000 indexes, 500 at a time, whose pods end at once, until it is Complete.
-func indexedJob(ctx context.Context, e *env, p *process) error {
-	c, err := p.client(ctx)
-	if err != nil {
-		return err
-	}
-	defer c.Close()
-	n, parallel := int32(e.size(10_000)), int32(e.size(500))
+// indexedJob measures a Job of n indexes, some at a time, whose pods end at once, until it is Complete.
+func indexedJob(
+	ctx context.Context, s *side, c *client.Client, name string, n, parallel int32, note report,
+) error {
 	mode := "Indexed"
 	job := &batchv1.Job{
-		Metadata: &metav1.ObjectMeta{Namespace: "default", Name: "bench"},
+		Metadata: &metav1.ObjectMeta{Namespace: "default", Name: name},
 		Spec: &batchv1.JobSpec{
 			CompletionMode: &mode, Completions: &n, Parallelism: &parallel,
 			Template: &corev1.PodTemplateSpec{
@@ -109,33 +102,24 @@ func indexedJob(ctx context.Context, e *env, p *process) error {
 			},
 		},
 	}
-	used, err := p.cpu()
+	t, err := s.measure(func() error {
+		if _, err := c.Jobs.Create(ctx, &batchv1.CreateJobRequest{Object: job}); err != nil {
+			return err
+		}
+		return completed(ctx, c, name)
+	})
 	if err != nil {
-		return err
+		return fmt.Errorf("job %s: %w", name, err)
 	}
-	begin := time.Now()
-	if _, err := c.Jobs.Create(ctx, &batchv1.CreateJobRequest{Object: job}); err != nil {
-		return err
-	}
-	if err := completed(ctx, c); err != nil {
-		return fmt.Errorf("job: %w", err)
-	}
-	took := time.Since(begin)
-	after, err := p.cpu()
-	if err != nil {
-		return err
-	}
-	e.print(row{name: fmt.Sprintf("Job of %d indexes, %d at a time, to Complete", n, parallel),
-		measured: fmt.Sprintf("%.2f s", took.Seconds()),
-		limit:    fmt.Sprintf("%.1f s of processor time", (after - used).Seconds())})
+	note(fmt.Sprintf("Job of %d indexes, %d at a time, to Complete", n, parallel), t)
 	return nil
 }
 
-// completed waits until the Job has ended well.
-func completed(ctx context.Context, c *client.Client) error {
+// completed waits until a Job has ended well.
+func completed(ctx context.Context, c *client.Client, name string) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Minute)
 	defer cancel()
-	w, err := c.Jobs.Watch(ctx, &metav1.WatchRequest{Namespace: "default"})
+	w, err := c.Jobs.Watch(ctx, &metav1.WatchRequest{Namespace: "default", FieldSelector: "metadata.name=" + name})
 	if err != nil {
 		return err
 	}
@@ -155,11 +139,12 @@ func completed(ctx context.Context, c *client.Client) error {
 	}
 }
 
-// settled waits until the Deployment has as many pods as are wanted, all new and available, and none that goes.
-func settled(ctx context.Context, c *client.Client, wanted int32) error {
+// settled waits until a Deployment has as many pods as are wanted, all new and available, and none that goes.
+func settled(ctx context.Context, c *client.Client, name string, wanted int32) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
 	defer cancel()
-	w, err := c.Deployments.Watch(ctx, &metav1.WatchRequest{Namespace: "default"})
+	w, err := c.Deployments.Watch(ctx, &metav1.WatchRequest{Namespace: "default",
+		FieldSelector: "metadata.name=" + name})
 	if err != nil {
 		return err
 	}
