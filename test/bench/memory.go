@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "monoplane.dev/api/core/v1"
@@ -52,12 +53,40 @@ func benchMemory(ctx context.Context, e *env) error {
 	if p, err = startProcess(ctx, e, dir, args...); err != nil {
 		return err
 	}
-	mb, _, err = idle(ctx, p)
+	mb, share, err = idle(ctx, p)
 	if err = errors.Join(err, p.stop()); err != nil {
 		return err
 	}
 	e.print(row{name: "  the same after a restart", measured: fmt.Sprintf("%.0f MB", mb), target: "<= 250 MB",
 		met: mb <= 250})
+	return idleControllers(ctx, e, dir, args, mb, share)
+}
+
+// idleControllers measures what all controllers hold and use when nothing happens to the pods that are in dir: what a
+// server without them lacks of what one with them has, which is given; and the same of Kubernetes' own.
+func idleControllers(ctx context.Context, e *env, dir string, args []string, with, share float64) error {
+	// One of those that hold next to nothing; none cannot be chosen.
+	args = append(slices.Clone(args), "--controllers", "rootca")
+	p, err := startProcess(ctx, e, dir, args...)
+	if err != nil {
+		return err
+	}
+	without, least, err := idle(ctx, p)
+	r := row{name: "  of which all controllers", measured: fmt.Sprintf("%.0f MB, %.1f %%", with-without,
+		(share-least)*100)}
+	if err == nil && e.kubecontrollers != "" {
+		var s *side
+		if s, err = besideServer(ctx, e, p, nil); err == nil {
+			var mb, used float64
+			mb, used, err = idle(ctx, s.theirs)
+			err = errors.Join(err, s.theirs.stop())
+			r.limit = fmt.Sprintf("Kubernetes' %.0f MB, %.1f %%", mb, used*100)
+		}
+	}
+	if err = errors.Join(err, p.stop()); err != nil {
+		return err
+	}
+	e.print(r)
 	return nil
 }
 

@@ -30,10 +30,22 @@ func startSide(ctx context.Context, e *env, theirs []string, args ...string) (*s
 	if err != nil || len(theirs) == 0 {
 		return &side{process: p}, err
 	}
-	cmd := exec.CommandContext(ctx, e.kubecontrollers, "--kubeconfig", p.dir+"/kubeconfig",
-		"--controllers", strings.Join(theirs, ","))
-	if err := cmd.Start(); err != nil {
+	s, err := besideServer(ctx, e, p, theirs)
+	if err != nil {
 		return nil, errors.Join(err, p.stop())
+	}
+	return s, nil
+}
+
+// besideServer starts Kubernetes' controllers beside a server that runs; none named are all that there are.
+func besideServer(ctx context.Context, e *env, p *process, theirs []string) (*side, error) {
+	args := []string{"--kubeconfig", p.dir + "/kubeconfig"}
+	if len(theirs) > 0 {
+		args = append(args, "--controllers", strings.Join(theirs, ","))
+	}
+	cmd := exec.CommandContext(ctx, e.kubecontrollers, args...)
+	if err := cmd.Start(); err != nil {
+		return nil, err
 	}
 	return &side{process: p, theirs: &process{cmd: cmd, dir: p.dir}}, nil
 }
