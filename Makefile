@@ -120,6 +120,15 @@ kills: build act ## Play scenarios of pods while the server is killed at random 
 	cd test && go test -count=1 -timeout 24h -v -run '^TestLifecycleUnderKills$$' ./e2e -kills $${COUNT:-300} \
 	  -killseed $${SEED:-0}
 
+.PHONY: kills-workloads
+kills-workloads: build ## Change a StatefulSet and run Jobs while the server is killed at random moments (COUNT=300 SEED=random)
+	cd test && go test -count=1 -timeout 24h -v -run '^TestWorkloadsUnderKills$$' ./e2e -workloadkills $${COUNT:-300} \
+	  -workloadseed $${SEED:-0}
+
+.PHONY: scenarios-large
+scenarios-large: ## Play the scenarios of workloads in virtual time, those with 10 000 pods too
+	cd test && go test -count=1 -timeout 2h -v -run '^TestFake$$' ./workloads -large
+
 .PHONY: kills-containerd
 kills-containerd: build act ## Play scenarios of pods while containerd is killed at random moments (COUNT=100 SEED=random); as root
 	cd test && go test -tags rootonly -count=1 -timeout 24h -v -run '^TestRootContainerdUnderKills$$' ./e2e \
