@@ -99,6 +99,48 @@ func (s *Scenario) Play(ctx context.Context, w World, o *Observer, settle func()
 	return seen, errors.Join(errs...), o.Broken()
 }
 
+// Follow plays the scenario with real processes: wait asks until the answer is yes, or gives up. Each step must come
+// to what its timeline ends with, and its events be told.
+func (s *Scenario) Follow(
+	ctx context.Context, w World, o *Observer, wait func(ask func() (done bool, detail string)) error,
+) error {
+	want, missing := map[string]string{}, map[string]bool{}
+	for _, step := range s.steps {
+		if err := s.do(ctx, w, step); err != nil {
+			return fmt.Errorf("%s: %w", step.text, err)
+		}
+		for _, line := range step.want {
+			when, rest, _ := strings.Cut(line, " ")
+			about, what, _ := strings.Cut(rest, " ")
+			switch {
+			case when == "events":
+				for e := range strings.SplitSeq(rest, ", ") {
+					missing[e] = true
+				}
+			case what == "gone":
+				delete(want, about)
+			default:
+				want[about] = what
+			}
+		}
+		err := wait(func() (bool, string) {
+			for _, e := range o.told() {
+				delete(missing, e)
+			}
+			now, _ := o.look(-1)
+			for about, text := range now {
+				now[about] = tidy(text)
+			}
+			return maps.Equal(now, want) && len(missing) == 0,
+				fmt.Sprintf("there is %v, want %v; not told: %v", now, want, slices.Sorted(maps.Keys(missing)))
+		})
+		if err != nil {
+			return fmt.Errorf("%s: %w", step.text, err)
+		}
+	}
+	return o.Broken()
+}
+
 // clock says how long after a step something was.
 func clock(at time.Duration) string {
 	text := at.String()
