@@ -84,10 +84,25 @@ func New[T object.Object](cfg Config[T]) *Cache[T] {
 		indexes: make(map[string]map[string]map[Key]T, len(cfg.Indexes)),
 		synced:  make(chan struct{}),
 	}
-	for name := range cfg.Indexes {
-		c.indexes[name] = map[string]map[Key]T{}
+	c.cfg.Indexes = make(map[string]func(T) []string, len(cfg.Indexes))
+	for name, of := range cfg.Indexes {
+		c.AddIndex(name, of)
 	}
 	return c
+}
+
+// AddIndex adds an index to those of the configuration, with what is in the cache already; one of the name that there
+// is stays as it is.
+func (c *Cache[T]) AddIndex(name string, of func(T) []string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if _, ok := c.indexes[name]; ok {
+		return
+	}
+	c.cfg.Indexes[name], c.indexes[name] = of, map[string]map[Key]T{}
+	for k, o := range c.objects {
+		c.file(name, of, k, o)
+	}
 }
 
 // AddHandler adds a handler. It is first told about everything that is in the cache, as additions.
@@ -133,11 +148,16 @@ func (c *Cache[T]) List(namespace string, selector labels.Selector) []T {
 	return out
 }
 
-// ByIndex returns the objects that the named index files under value, in no order.
+// ByIndex returns the objects that the named index files under value, in no order. It panics when there is no index of
+// the name.
 func (c *Cache[T]) ByIndex(index, value string) []T {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	found := c.indexes[index][value]
+	values, ok := c.indexes[index]
+	if !ok {
+		panic("cache: there is no index " + index)
+	}
+	found := values[value]
 	out := make([]T, 0, len(found))
 	for _, o := range found {
 		out = append(out, o)

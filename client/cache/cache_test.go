@@ -177,10 +177,16 @@ func TestFollows(t *testing.T) {
 		if n != 2 || synced != 2 {
 			t.Errorf("a late handler was told of %d pods, and that there are %d", n, synced)
 		}
+		// An index may be added late, too; one that is there stays.
+		w.pods.AddIndex("name", func(p *corev1.Pod) []string { return []string{p.GetMetadata().GetName()} })
+		w.pods.AddIndex("node", func(*corev1.Pod) []string { return nil })
+		if got := w.pods.ByIndex("name", "b"); len(got) != 1 || got[0].GetMetadata().GetName() != "b" {
+			t.Errorf("by an index that came late: %v", got)
+		}
 		w.force("a")
 		w.settle()
-		if got := w.pods.ByIndex("node", "n1"); len(got) != 0 {
-			t.Error("the index still has the deleted pod")
+		if len(w.pods.ByIndex("node", "n1")) != 0 || len(w.pods.ByIndex("name", "a")) != 0 {
+			t.Error("the indexes still have the deleted pod")
 		}
 	})
 }

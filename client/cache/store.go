@@ -79,17 +79,22 @@ func (c *Cache[T]) put(k Key, o T) (old T, had bool) {
 		c.unindex(k, old)
 	}
 	c.objects[k] = o
-	for name, f := range c.cfg.Indexes {
-		for _, v := range f(o) {
-			m := c.indexes[name][v]
-			if m == nil {
-				m = map[Key]T{}
-				c.indexes[name][v] = m
-			}
-			m[k] = o
-		}
+	for name, of := range c.cfg.Indexes {
+		c.file(name, of, k, o)
 	}
 	return old, had
+}
+
+// file puts o where an index finds it.
+func (c *Cache[T]) file(index string, of func(T) []string, k Key, o T) {
+	for _, v := range of(o) {
+		m := c.indexes[index][v]
+		if m == nil {
+			m = map[Key]T{}
+			c.indexes[index][v] = m
+		}
+		m[k] = o
+	}
 }
 
 // remove drops an object and returns what was there.

@@ -18,7 +18,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// All who ask for a kind get one cache, which finds pods by what manages them; what nobody asked for is not read.
+// All who ask for a kind get one cache, with the indexes that any of them named; what nobody asked for is not read.
 func TestSharedCaches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := apitest.Start(t)
@@ -46,9 +46,9 @@ func TestSharedCaches(t *testing.T) {
 			}
 		}
 		api := server.Controller(controller.SharedRole().Name)
-		shared := controller.NewShared(api, nil)
-		pods := shared.Pods()
-		if shared.Pods() != pods {
+		shared, fresh := controller.NewShared(api, nil), controller.NewShared(api, nil)
+		pods := controller.Of[*corev1.Pod](shared, controller.ByController, controller.ByNode)
+		if controller.Of[*corev1.Pod](shared, controller.ByNamespace, controller.ByNode) != pods {
 			t.Error("who asks again gets another cache")
 		}
 		if err := shared.Ready(); err == nil {
@@ -78,13 +78,23 @@ func TestSharedCaches(t *testing.T) {
 		if err := <-done; !errors.Is(err, context.Canceled) {
 			t.Error(err)
 		}
-		defer func() {
-			if recover() == nil {
-				t.Error("a cache that nobody will feed was handed out")
+		for what, ask := range map[string]func(){
+			"a cache that nobody will feed was handed out":    func() { controller.Of[*corev1.Node](shared) },
+			"pods were found by services":                     func() { controller.Of[*corev1.Pod](shared, controller.ByService) },
+			"an index that nobody asked for found nothing":    func() { pods.ByIndex(controller.ByClaim, "ns/c") },
+			"a kind that the identity may not read is shared": func() { controller.Of[*corev1.Secret](fresh) },
+		} {
+			if !panics(ask) {
+				t.Error(what)
 			}
-		}()
-		shared.Nodes()
+		}
 	})
+}
+
+func panics(f func()) (did bool) {
+	defer func() { did = recover() != nil }()
+	f()
+	return false
 }
 
 // The identity of the shared caches may read, and nothing else.

@@ -60,7 +60,7 @@ func New(cfg Config) (*Controller, error) {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	return &Controller{
-		api: cfg.Client, logger: cfg.Logger, jobs: cfg.Shared.Jobs(),
+		api: cfg.Client, logger: cfg.Logger, jobs: controller.Of[*batchv1.Job](cfg.Shared, controller.ByController),
 		cronJobs: cache.New(cache.Config[*batchv1.CronJob]{
 			Source: cache.Watch(cfg.Client.CronJobs.Watch), Logger: cfg.Logger,
 		}),

@@ -76,14 +76,14 @@ func New(cfg Config) (*Controller, error) {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	events := record.New(record.Config{Events: cfg.Client.Events, Controller: "daemonset-controller", Logger: cfg.Logger})
-	pods, revisions := cfg.Shared.Pods(), cfg.Shared.ControllerRevisions()
+	pods := controller.Of[*corev1.Pod](cfg.Shared, controller.ByController, controller.Unmanaged)
+	revisions := controller.Of[*appsv1.ControllerRevision](cfg.Shared, controller.ByController, controller.Unmanaged)
 	return &Controller{
-		api: cfg.Client, logger: cfg.Logger, pods: pods, nodes: cfg.Shared.Nodes(), revisions: revisions, events: events,
+		api: cfg.Client, logger: cfg.Logger, pods: pods, nodes: controller.Of[*corev1.Node](cfg.Shared),
+		revisions: revisions, events: events,
 		sets: cache.New(cache.Config[*appsv1.DaemonSet]{
 			Source: cache.Watch(cfg.Client.DaemonSets.Watch), Logger: cfg.Logger,
-			Indexes: map[string]func(*appsv1.DaemonSet) []string{
-				controller.ByNamespace: func(d *appsv1.DaemonSet) []string { return []string{d.GetMetadata().GetNamespace()} },
-			},
+			Indexes: controller.Indexes[*appsv1.DaemonSet](controller.ByNamespace),
 		}),
 		control: podcontrol.New(cfg.Client.Pods, pods, events),
 		history: history.New(cfg.Client.ControllerRevisions, revisions),

@@ -68,12 +68,12 @@ func New(cfg Config) (*Controller, error) {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	return &Controller{
-		api: cfg.Client, logger: cfg.Logger, sets: cfg.Shared.ReplicaSets(), pods: cfg.Shared.Pods(),
+		api: cfg.Client, logger: cfg.Logger,
+		sets: controller.Of[*appsv1.ReplicaSet](cfg.Shared, controller.ByController, controller.Unmanaged),
+		pods: controller.Of[*corev1.Pod](cfg.Shared, controller.ByController),
 		deployments: cache.New(cache.Config[*appsv1.Deployment]{
 			Source: cache.Watch(cfg.Client.Deployments.Watch), Logger: cfg.Logger,
-			Indexes: map[string]func(*appsv1.Deployment) []string{
-				controller.ByNamespace: func(d *appsv1.Deployment) []string { return []string{d.GetMetadata().GetNamespace()} },
-			},
+			Indexes: controller.Indexes[*appsv1.Deployment](controller.ByNamespace),
 		}),
 		events: record.New(record.Config{Events: cfg.Client.Events, Controller: "deployment-controller",
 			Logger: cfg.Logger}),

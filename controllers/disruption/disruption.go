@@ -54,18 +54,17 @@ func New(cfg Config) (*Controller, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	c := &Controller{cfg: cfg, pods: cfg.Shared.Pods(), replicaSets: cfg.Shared.ReplicaSets()}
+	c := &Controller{
+		cfg: cfg, pods: controller.Of[*corev1.Pod](cfg.Shared, controller.ByNamespace),
+		replicaSets: controller.Of[*appsv1.ReplicaSet](cfg.Shared),
+	}
 	c.scales = newScales(cfg.Client.Conn(), c.replicaSets)
 	c.events = record.New(record.Config{
 		Events: cfg.Client.Events, Controller: "controllermanager", Logger: cfg.Logger,
 	})
 	c.budgets = cache.New(cache.Config[*policyv1.PodDisruptionBudget]{
 		Source: cache.Watch(cfg.Client.PodDisruptionBudgets.Watch), Logger: cfg.Logger,
-		Indexes: map[string]func(*policyv1.PodDisruptionBudget) []string{
-			controller.ByNamespace: func(b *policyv1.PodDisruptionBudget) []string {
-				return []string{b.GetMetadata().GetNamespace()}
-			},
-		},
+		Indexes: controller.Indexes[*policyv1.PodDisruptionBudget](controller.ByNamespace),
 	})
 	return c, nil
 }

@@ -77,7 +77,9 @@ func New(cfg Config) (*Controller, error) {
 	}
 	s := cfg.Shared
 	c := &Controller{
-		cfg: cfg, services: s.Services(), pods: s.Pods(), endpoints: s.Endpoints(), triggers: trigger.New(),
+		cfg: cfg, services: controller.Of[*corev1.Service](s, controller.ByNamespace),
+		pods: controller.Of[*corev1.Pod](s, controller.ByNamespace), endpoints: controller.Of[*corev1.Endpoints](s),
+		triggers: trigger.New(),
 	}
 	c.events = record.New(record.Config{Events: cfg.Client.Events, Controller: manager, Logger: cfg.Logger})
 	return c, nil

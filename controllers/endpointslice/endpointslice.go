@@ -79,7 +79,9 @@ func New(cfg Config) (*Controller, error) {
 	}
 	s := cfg.Shared
 	c := &Controller{
-		cfg: cfg, services: s.Services(), pods: s.Pods(), nodes: s.Nodes(), slices: s.EndpointSlices(),
+		cfg: cfg, services: controller.Of[*corev1.Service](s, controller.ByNamespace),
+		pods:  controller.Of[*corev1.Pod](s, controller.ByNamespace, controller.ByNode),
+		nodes: controller.Of[*corev1.Node](s), slices: controller.Of[*discoveryv1.EndpointSlice](s, controller.ByService),
 		triggers: trigger.New(), told: map[cache.Key]string{},
 	}
 	c.events = record.New(record.Config{Events: cfg.Client.Events, Controller: manager, Logger: cfg.Logger})

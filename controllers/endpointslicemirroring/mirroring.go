@@ -67,7 +67,10 @@ func New(cfg Config) (*Controller, error) {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	s := cfg.Shared
-	c := &Controller{cfg: cfg, services: s.Services(), endpoints: s.Endpoints(), slices: s.EndpointSlices()}
+	c := &Controller{
+		cfg: cfg, services: controller.Of[*corev1.Service](s), endpoints: controller.Of[*corev1.Endpoints](s),
+		slices: controller.Of[*discoveryv1.EndpointSlice](s, controller.ByService),
+	}
 	c.events = record.New(record.Config{Events: cfg.Client.Events, Controller: manager, Logger: cfg.Logger})
 	c.writer = sliceset.Writer{Client: cfg.Client, Cache: c.slices, Manager: manager}
 	return c, nil

@@ -63,7 +63,8 @@ func New(cfg Config) (*Controller, error) {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	return &Controller{
-		cfg: cfg, pods: cfg.Shared.Pods(), claims: cfg.Shared.PersistentVolumeClaims(),
+		cfg: cfg, pods: controller.Of[*corev1.Pod](cfg.Shared),
+		claims: controller.Of[*corev1.PersistentVolumeClaim](cfg.Shared),
 	}, nil
 }
 

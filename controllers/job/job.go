@@ -90,9 +90,10 @@ func New(cfg Config) (*Controller, error) {
 		return nil, fmt.Errorf("job: %w", err)
 	}
 	events := record.New(record.Config{Events: cfg.Client.Events, Controller: "job-controller", Logger: cfg.Logger})
-	pods := cfg.Shared.Pods()
+	pods := controller.Of[*corev1.Pod](cfg.Shared, controller.ByController, controller.Unmanaged)
 	return &Controller{
-		api: cfg.Client, logger: cfg.Logger, metrics: m, jobs: cfg.Shared.Jobs(), pods: pods, events: events,
+		api: cfg.Client, logger: cfg.Logger, metrics: m, pods: pods, events: events,
+		jobs:    controller.Of[*batchv1.Job](cfg.Shared, controller.ByNamespace),
 		control: podcontrol.New(cfg.Client.Pods, pods, events), memory: map[string]*memory{},
 	}, nil
 }

@@ -75,7 +75,8 @@ func New(cfg Config) (*Controller, error) {
 	}
 	s := cfg.Settings
 	return &Controller{
-		cfg: cfg, metrics: m, pods: cfg.Shared.Pods(), nodes: cfg.Shared.Nodes(),
+		cfg: cfg, metrics: m, pods: controller.Of[*corev1.Pod](cfg.Shared, controller.ByNode),
+		nodes: controller.Of[*corev1.Node](cfg.Shared),
 		policy: zones.Policy{
 			Rate: s.EvictionRate, Secondary: s.SecondaryEvictionRate, Large: s.LargeZone, Unhealthy: s.UnhealthyZone,
 		},

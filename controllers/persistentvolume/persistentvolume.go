@@ -75,7 +75,8 @@ func New(cfg Config) (*Controller, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Controller{cfg: cfg, metrics: m, pods: cfg.Shared.Pods(), events: record.New(record.Config{
+	pods := controller.Of[*corev1.Pod](cfg.Shared, controller.ByClaim)
+	return &Controller{cfg: cfg, metrics: m, pods: pods, events: record.New(record.Config{
 		Events: cfg.Client.Events, Controller: "persistentvolume-controller", Instance: cfg.Instance, Logger: cfg.Logger,
 	})}, nil
 }

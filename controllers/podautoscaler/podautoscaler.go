@@ -68,7 +68,8 @@ func New(cfg Config) (*Controller, error) {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	return &Controller{
-		api: cfg.Client, logger: cfg.Logger, pods: cfg.Shared.Pods(), scales: newScales(cfg.Client.Conn()),
+		api: cfg.Client, logger: cfg.Logger, pods: controller.Of[*corev1.Pod](cfg.Shared, controller.ByNamespace),
+		scales: newScales(cfg.Client.Conn()),
 		autoscalers: cache.New(cache.Config[*autoscalingv2.HorizontalPodAutoscaler]{
 			Source: cache.Watch(cfg.Client.HorizontalPodAutoscalers.Watch), Logger: cfg.Logger,
 		}),

@@ -96,7 +96,7 @@ func inWorld(t *testing.T, replicas int32, f func(w *world)) {
 		w.c = w.server.Admin()
 		w.server.Namespaces(t, "ns")
 		shared := controller.NewShared(w.server.Controller(controller.SharedRole().Name), nil)
-		w.pods = shared.Pods()
+		w.pods = controller.Of[*corev1.Pod](shared)
 		sets, err := replicaset.New(replicaset.Config{Client: w.server.Controller("replicaset"), Shared: shared})
 		w.must(err)
 		deployments, err := deployment.New(deployment.Config{Client: w.server.Controller("deployment"), Shared: shared})

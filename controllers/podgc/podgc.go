@@ -91,7 +91,8 @@ func New(cfg Config) (*Controller, error) {
 		return nil, err
 	}
 	return &Controller{
-		cfg: cfg, metrics: m, absent: map[string]time.Time{}, pods: cfg.Shared.Pods(), nodes: cfg.Shared.Nodes(),
+		cfg: cfg, metrics: m, absent: map[string]time.Time{},
+		pods: controller.Of[*corev1.Pod](cfg.Shared), nodes: controller.Of[*corev1.Node](cfg.Shared),
 	}, nil
 }
 

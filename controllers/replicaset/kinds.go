@@ -48,7 +48,7 @@ type condition struct {
 
 // replicaSets is the machine of ReplicaSets.
 func replicaSets(api *client.Client, shared *controller.Shared) *machine[*appsv1.ReplicaSet] {
-	all := shared.ReplicaSets()
+	all := controller.Of[*appsv1.ReplicaSet](shared, controller.ByController, controller.ByNamespace)
 	return &machine[*appsv1.ReplicaSet]{
 		name: "replicaset", objects: all,
 		wanted: func(o *appsv1.ReplicaSet) plan.Wanted {

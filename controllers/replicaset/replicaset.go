@@ -77,11 +77,7 @@ func NewForReplicationControllers(cfg Config) (*Controller[*corev1.ReplicationCo
 	}
 	objects := cache.New(cache.Config[*corev1.ReplicationController]{
 		Source: cache.Watch(cfg.Client.ReplicationControllers.Watch), Logger: cfg.Logger,
-		Indexes: map[string]func(*corev1.ReplicationController) []string{
-			controller.ByNamespace: func(o *corev1.ReplicationController) []string {
-				return []string{o.GetMetadata().GetNamespace()}
-			},
-		},
+		Indexes: controller.Indexes[*corev1.ReplicationController](controller.ByNamespace),
 	})
 	return newController(cfg, replicationControllers(cfg.Client, objects), true), nil
 }
@@ -98,7 +94,7 @@ func (cfg *Config) complete() error {
 
 func newController[T object.Object](cfg Config, m *machine[T], own bool) *Controller[T] {
 	events := record.New(record.Config{Events: cfg.Client.Events, Controller: m.name + "-controller", Logger: cfg.Logger})
-	pods := cfg.Shared.Pods()
+	pods := controller.Of[*corev1.Pod](cfg.Shared, controller.ByController, controller.Unmanaged)
 	return &Controller[T]{
 		machine: m, api: cfg.Client, logger: cfg.Logger, own: own, pods: pods, events: events,
 		control: podcontrol.New(cfg.Client.Pods, pods, events), memory: map[string]*memory{},

@@ -74,14 +74,14 @@ func New(cfg Config) (*Controller, error) {
 	}
 	events := record.New(record.Config{Events: cfg.Client.Events, Controller: "statefulset-controller",
 		Logger: cfg.Logger})
-	pods, revisions := cfg.Shared.Pods(), cfg.Shared.ControllerRevisions()
+	pods := controller.Of[*corev1.Pod](cfg.Shared, controller.ByController, controller.Unmanaged)
+	revisions := controller.Of[*appsv1.ControllerRevision](cfg.Shared, controller.ByController, controller.Unmanaged)
 	return &Controller{
-		api: cfg.Client, logger: cfg.Logger, pods: pods, claims: cfg.Shared.PersistentVolumeClaims(), history: revisions,
+		api: cfg.Client, logger: cfg.Logger, pods: pods, history: revisions,
+		claims: controller.Of[*corev1.PersistentVolumeClaim](cfg.Shared),
 		sets: cache.New(cache.Config[*appsv1.StatefulSet]{
 			Source: cache.Watch(cfg.Client.StatefulSets.Watch), Logger: cfg.Logger,
-			Indexes: map[string]func(*appsv1.StatefulSet) []string{
-				controller.ByNamespace: func(o *appsv1.StatefulSet) []string { return []string{o.GetMetadata().GetNamespace()} },
-			},
+			Indexes: controller.Indexes[*appsv1.StatefulSet](controller.ByNamespace),
 		}),
 		events: events, control: podcontrol.New(cfg.Client.Pods, pods, events),
 		revisions: history.New(cfg.Client.ControllerRevisions, revisions), written: map[string]*writes{},

@@ -90,7 +90,8 @@ func New(cfg Config) (*Controller, error) {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	c := &Controller{
-		cfg: cfg, pods: cfg.Shared.Pods(), nodes: cfg.Shared.Nodes(), since: map[item]time.Time{},
+		cfg: cfg, pods: controller.Of[*corev1.Pod](cfg.Shared, controller.ByNode),
+		nodes: controller.Of[*corev1.Node](cfg.Shared), since: map[item]time.Time{},
 		deletions: prometheus.NewCounter(prometheus.CounterOpts{
 			Subsystem: "taint_eviction_controller", Name: "pod_deletions_total",
 			Help: "Pods whose deletion was begun because of a taint of their node.",

@@ -80,7 +80,8 @@ func New(cfg Config) (*Controller, error) {
 			return nil, fmt.Errorf("ttlafterfinished: %w", err)
 		}
 	}
-	return &Controller{api: cfg.Client, logger: cfg.Logger, jobs: cfg.Shared.Jobs(), late: late}, nil
+	jobs := controller.Of[*batchv1.Job](cfg.Shared)
+	return &Controller{api: cfg.Client, logger: cfg.Logger, jobs: jobs, late: late}, nil
 }
 
 // Ready returns nil once the controller works.

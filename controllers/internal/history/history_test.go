@@ -43,11 +43,12 @@ func inWorld(t *testing.T, f func(w *world)) {
 		w.server.Namespaces(t, "ns")
 		w.owner = w.makeOwner("web")
 		shared := controller.NewShared(w.server.Admin(), nil)
-		w.control = history.New(w.server.Admin().ControllerRevisions, shared.ControllerRevisions())
+		revisions := controller.Of[*appsv1.ControllerRevision](shared, controller.ByController, controller.Unmanaged)
+		w.control = history.New(w.server.Admin().ControllerRevisions, revisions)
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		go func() { done <- shared.Run(ctx) }()
-		if err := controller.WaitForSync(ctx, shared.ControllerRevisions()); err != nil {
+		if err := controller.WaitForSync(ctx, revisions); err != nil {
 			t.Fatal(err)
 		}
 		f(w)
