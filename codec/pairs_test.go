@@ -6,6 +6,7 @@ import (
 
 	k8sapps "k8s.io/api/apps/v1"
 	k8sauthentication "k8s.io/api/authentication/v1"
+	k8sauthorization "k8s.io/api/authorization/v1"
 	k8sautoscaling "k8s.io/api/autoscaling/v1"
 	k8sautoscaling2 "k8s.io/api/autoscaling/v2"
 	k8sbatch "k8s.io/api/batch/v1"
@@ -55,6 +56,7 @@ func upstream(t testing.TB) *runtime.Scheme {
 	for _, add := range []func(*runtime.Scheme) error{
 		k8sapps.AddToScheme,
 		k8sauthentication.AddToScheme,
+		k8sauthorization.AddToScheme,
 		k8sautoscaling.AddToScheme,
 		k8sautoscaling2.AddToScheme,
 		k8sbatch.AddToScheme,

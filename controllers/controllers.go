@@ -8,9 +8,11 @@ import (
 	"strings"
 
 	"monoplane.dev/controllers/apiendpoints"
+	"monoplane.dev/controllers/clusterroleaggregation"
 	"monoplane.dev/controllers/controller"
 	"monoplane.dev/controllers/cronjob"
 	"monoplane.dev/controllers/daemonset"
+	"monoplane.dev/controllers/defaultroles"
 	"monoplane.dev/controllers/deployment"
 	"monoplane.dev/controllers/disruption"
 	"monoplane.dev/controllers/endpoints"
@@ -41,6 +43,8 @@ func All() []controller.Declaration {
 		serviceaccount.Declare(),
 		persistentvolume.Declare(),
 		rootca.Declare(),
+		defaultroles.Declare(),
+		clusterroleaggregation.Declare(),
 		ephemeralvolume.Declare(),
 		daemonset.Declare(),
 		deployment.Declare(),

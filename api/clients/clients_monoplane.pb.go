@@ -7,20 +7,21 @@ import (
 	grpc "google.golang.org/grpc"
 	v11 "monoplane.dev/api/apps/v1"
 	v12 "monoplane.dev/api/authentication/v1"
-	v13 "monoplane.dev/api/autoscaling/v1"
+	v13 "monoplane.dev/api/authorization/v1"
+	v14 "monoplane.dev/api/autoscaling/v1"
 	v2 "monoplane.dev/api/autoscaling/v2"
-	v14 "monoplane.dev/api/batch/v1"
-	v15 "monoplane.dev/api/coordination/v1"
+	v15 "monoplane.dev/api/batch/v1"
+	v16 "monoplane.dev/api/coordination/v1"
 	v1 "monoplane.dev/api/core/v1"
-	v16 "monoplane.dev/api/discovery/v1"
-	v17 "monoplane.dev/api/events/v1"
+	v17 "monoplane.dev/api/discovery/v1"
+	v18 "monoplane.dev/api/events/v1"
 	v1beta1 "monoplane.dev/api/metrics/v1beta1"
-	v18 "monoplane.dev/api/networking/v1"
-	v19 "monoplane.dev/api/node/v1"
-	v110 "monoplane.dev/api/policy/v1"
-	v111 "monoplane.dev/api/rbac/v1"
-	v112 "monoplane.dev/api/scheduling/v1"
-	v113 "monoplane.dev/api/storage/v1"
+	v19 "monoplane.dev/api/networking/v1"
+	v110 "monoplane.dev/api/node/v1"
+	v111 "monoplane.dev/api/policy/v1"
+	v112 "monoplane.dev/api/rbac/v1"
+	v113 "monoplane.dev/api/scheduling/v1"
+	v114 "monoplane.dev/api/storage/v1"
 )
 
 // Clients holds the clients of all kinds.
@@ -65,48 +66,56 @@ type Clients struct {
 	SelfSubjectReviews v12.SelfSubjectReviewsClient
 	// TokenReviews tells whose a bearer token is.
 	TokenReviews v12.TokenReviewsClient
+	// LocalSubjectAccessReviews tells whether a user may do something in a namespace.
+	LocalSubjectAccessReviews v13.LocalSubjectAccessReviewsClient
+	// SelfSubjectAccessReviews tells whether the client that asks may do something.
+	SelfSubjectAccessReviews v13.SelfSubjectAccessReviewsClient
+	// SelfSubjectRulesReviews tells what the client that asks may do in a namespace.
+	SelfSubjectRulesReviews v13.SelfSubjectRulesReviewsClient
+	// SubjectAccessReviews tells whether a user may do something.
+	SubjectAccessReviews v13.SubjectAccessReviewsClient
 	// HorizontalPodAutoscalersV1 reads and writes objects of kind HorizontalPodAutoscaler of autoscaling/v1.
-	HorizontalPodAutoscalersV1 v13.HorizontalPodAutoscalersClient
+	HorizontalPodAutoscalersV1 v14.HorizontalPodAutoscalersClient
 	// HorizontalPodAutoscalers reads and writes objects of kind HorizontalPodAutoscaler of autoscaling/v2.
 	HorizontalPodAutoscalers v2.HorizontalPodAutoscalersClient
 	// CronJobs reads and writes objects of kind CronJob of batch/v1.
-	CronJobs v14.CronJobsClient
+	CronJobs v15.CronJobsClient
 	// Jobs reads and writes objects of kind Job of batch/v1.
-	Jobs v14.JobsClient
+	Jobs v15.JobsClient
 	// Leases reads and writes objects of kind Lease of coordination.k8s.io/v1.
-	Leases v15.LeasesClient
+	Leases v16.LeasesClient
 	// EndpointSlices reads and writes objects of kind EndpointSlice of discovery.k8s.io/v1.
-	EndpointSlices v16.EndpointSlicesClient
+	EndpointSlices v17.EndpointSlicesClient
 	// EventsV1 reads and writes objects of kind Event of events.k8s.io/v1.
-	EventsV1 v17.EventsClient
+	EventsV1 v18.EventsClient
 	// NodeMetrics reads and writes objects of kind NodeMetrics of metrics.k8s.io/v1beta1.
 	NodeMetrics v1beta1.NodesClient
 	// PodMetrics reads and writes objects of kind PodMetrics of metrics.k8s.io/v1beta1.
 	PodMetrics v1beta1.PodsClient
 	// Ingresses reads and writes objects of kind Ingress of networking.k8s.io/v1.
-	Ingresses v18.IngressesClient
+	Ingresses v19.IngressesClient
 	// IngressClasses reads and writes objects of kind IngressClass of networking.k8s.io/v1.
-	IngressClasses v18.IngressClassesClient
+	IngressClasses v19.IngressClassesClient
 	// NetworkPolicies reads and writes objects of kind NetworkPolicy of networking.k8s.io/v1.
-	NetworkPolicies v18.NetworkPoliciesClient
+	NetworkPolicies v19.NetworkPoliciesClient
 	// RuntimeClasses reads and writes objects of kind RuntimeClass of node.k8s.io/v1.
-	RuntimeClasses v19.RuntimeClassesClient
+	RuntimeClasses v110.RuntimeClassesClient
 	// PodDisruptionBudgets reads and writes objects of kind PodDisruptionBudget of policy/v1.
-	PodDisruptionBudgets v110.PodDisruptionBudgetsClient
+	PodDisruptionBudgets v111.PodDisruptionBudgetsClient
 	// ClusterRoles reads and writes objects of kind ClusterRole of rbac.authorization.k8s.io/v1.
-	ClusterRoles v111.ClusterRolesClient
+	ClusterRoles v112.ClusterRolesClient
 	// ClusterRoleBindings reads and writes objects of kind ClusterRoleBinding of rbac.authorization.k8s.io/v1.
-	ClusterRoleBindings v111.ClusterRoleBindingsClient
+	ClusterRoleBindings v112.ClusterRoleBindingsClient
 	// Roles reads and writes objects of kind Role of rbac.authorization.k8s.io/v1.
-	Roles v111.RolesClient
+	Roles v112.RolesClient
 	// RoleBindings reads and writes objects of kind RoleBinding of rbac.authorization.k8s.io/v1.
-	RoleBindings v111.RoleBindingsClient
+	RoleBindings v112.RoleBindingsClient
 	// PriorityClasses reads and writes objects of kind PriorityClass of scheduling.k8s.io/v1.
-	PriorityClasses v112.PriorityClassesClient
+	PriorityClasses v113.PriorityClassesClient
 	// PlacementReviews answers questions about where pods can go.
-	PlacementReviews v112.PlacementReviewsClient
+	PlacementReviews v113.PlacementReviewsClient
 	// StorageClasses reads and writes objects of kind StorageClass of storage.k8s.io/v1.
-	StorageClasses v113.StorageClassesClient
+	StorageClasses v114.StorageClassesClient
 }
 
 // New returns the clients over conn.
@@ -132,26 +141,30 @@ func New(conn grpc.ClientConnInterface) Clients {
 		StatefulSets:               v11.NewStatefulSetsClient(conn),
 		SelfSubjectReviews:         v12.NewSelfSubjectReviewsClient(conn),
 		TokenReviews:               v12.NewTokenReviewsClient(conn),
-		HorizontalPodAutoscalersV1: v13.NewHorizontalPodAutoscalersClient(conn),
+		LocalSubjectAccessReviews:  v13.NewLocalSubjectAccessReviewsClient(conn),
+		SelfSubjectAccessReviews:   v13.NewSelfSubjectAccessReviewsClient(conn),
+		SelfSubjectRulesReviews:    v13.NewSelfSubjectRulesReviewsClient(conn),
+		SubjectAccessReviews:       v13.NewSubjectAccessReviewsClient(conn),
+		HorizontalPodAutoscalersV1: v14.NewHorizontalPodAutoscalersClient(conn),
 		HorizontalPodAutoscalers:   v2.NewHorizontalPodAutoscalersClient(conn),
-		CronJobs:                   v14.NewCronJobsClient(conn),
-		Jobs:                       v14.NewJobsClient(conn),
-		Leases:                     v15.NewLeasesClient(conn),
-		EndpointSlices:             v16.NewEndpointSlicesClient(conn),
-		EventsV1:                   v17.NewEventsClient(conn),
+		CronJobs:                   v15.NewCronJobsClient(conn),
+		Jobs:                       v15.NewJobsClient(conn),
+		Leases:                     v16.NewLeasesClient(conn),
+		EndpointSlices:             v17.NewEndpointSlicesClient(conn),
+		EventsV1:                   v18.NewEventsClient(conn),
 		NodeMetrics:                v1beta1.NewNodesClient(conn),
 		PodMetrics:                 v1beta1.NewPodsClient(conn),
-		Ingresses:                  v18.NewIngressesClient(conn),
-		IngressClasses:             v18.NewIngressClassesClient(conn),
-		NetworkPolicies:            v18.NewNetworkPoliciesClient(conn),
-		RuntimeClasses:             v19.NewRuntimeClassesClient(conn),
-		PodDisruptionBudgets:       v110.NewPodDisruptionBudgetsClient(conn),
-		ClusterRoles:               v111.NewClusterRolesClient(conn),
-		ClusterRoleBindings:        v111.NewClusterRoleBindingsClient(conn),
-		Roles:                      v111.NewRolesClient(conn),
-		RoleBindings:               v111.NewRoleBindingsClient(conn),
-		PriorityClasses:            v112.NewPriorityClassesClient(conn),
-		PlacementReviews:           v112.NewPlacementReviewsClient(conn),
-		StorageClasses:             v113.NewStorageClassesClient(conn),
+		Ingresses:                  v19.NewIngressesClient(conn),
+		IngressClasses:             v19.NewIngressClassesClient(conn),
+		NetworkPolicies:            v19.NewNetworkPoliciesClient(conn),
+		RuntimeClasses:             v110.NewRuntimeClassesClient(conn),
+		PodDisruptionBudgets:       v111.NewPodDisruptionBudgetsClient(conn),
+		ClusterRoles:               v112.NewClusterRolesClient(conn),
+		ClusterRoleBindings:        v112.NewClusterRoleBindingsClient(conn),
+		Roles:                      v112.NewRolesClient(conn),
+		RoleBindings:               v112.NewRoleBindingsClient(conn),
+		PriorityClasses:            v113.NewPriorityClassesClient(conn),
+		PlacementReviews:           v113.NewPlacementReviewsClient(conn),
+		StorageClasses:             v114.NewStorageClassesClient(conn),
 	}
 }

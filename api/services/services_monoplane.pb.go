@@ -7,21 +7,22 @@ import (
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	v11 "monoplane.dev/api/apps/v1"
 	v12 "monoplane.dev/api/authentication/v1"
-	v13 "monoplane.dev/api/autoscaling/v1"
+	v13 "monoplane.dev/api/authorization/v1"
+	v14 "monoplane.dev/api/autoscaling/v1"
 	v2 "monoplane.dev/api/autoscaling/v2"
-	v14 "monoplane.dev/api/batch/v1"
-	v15 "monoplane.dev/api/coordination/v1"
+	v15 "monoplane.dev/api/batch/v1"
+	v16 "monoplane.dev/api/coordination/v1"
 	v1 "monoplane.dev/api/core/v1"
-	v16 "monoplane.dev/api/discovery/v1"
-	v17 "monoplane.dev/api/events/v1"
-	v114 "monoplane.dev/api/meta/v1"
+	v17 "monoplane.dev/api/discovery/v1"
+	v18 "monoplane.dev/api/events/v1"
+	v115 "monoplane.dev/api/meta/v1"
 	v1beta1 "monoplane.dev/api/metrics/v1beta1"
-	v18 "monoplane.dev/api/networking/v1"
-	v19 "monoplane.dev/api/node/v1"
-	v110 "monoplane.dev/api/policy/v1"
-	v111 "monoplane.dev/api/rbac/v1"
-	v112 "monoplane.dev/api/scheduling/v1"
-	v113 "monoplane.dev/api/storage/v1"
+	v19 "monoplane.dev/api/networking/v1"
+	v110 "monoplane.dev/api/node/v1"
+	v111 "monoplane.dev/api/policy/v1"
+	v112 "monoplane.dev/api/rbac/v1"
+	v113 "monoplane.dev/api/scheduling/v1"
+	v114 "monoplane.dev/api/storage/v1"
 	object "monoplane.dev/object"
 	service "monoplane.dev/object/service"
 )
@@ -168,11 +169,35 @@ func All() []*service.Service {
 			Adapt:      func(b object.Backend) any { return v12.TokenReviewsBackend{Backend: b} },
 		},
 		{
-			Kind:       v13.HorizontalPodAutoscalerKind,
-			Desc:       &v13.HorizontalPodAutoscalers_ServiceDesc,
-			Descriptor: v13.File_monoplane_autoscaling_v1_horizontalpodautoscaler_service_proto.Services().Get(0),
-			Events:     service.EventsOf[*v13.HorizontalPodAutoscalerEvents],
-			Adapt:      func(b object.Backend) any { return v13.HorizontalPodAutoscalersBackend{Backend: b} },
+			Kind:       v13.LocalSubjectAccessReviewKind,
+			Desc:       &v13.LocalSubjectAccessReviews_ServiceDesc,
+			Descriptor: v13.File_monoplane_authorization_v1_localsubjectaccessreview_service_proto.Services().Get(0),
+			Adapt:      func(b object.Backend) any { return v13.LocalSubjectAccessReviewsBackend{Backend: b} },
+		},
+		{
+			Kind:       v13.SelfSubjectAccessReviewKind,
+			Desc:       &v13.SelfSubjectAccessReviews_ServiceDesc,
+			Descriptor: v13.File_monoplane_authorization_v1_selfsubjectaccessreview_service_proto.Services().Get(0),
+			Adapt:      func(b object.Backend) any { return v13.SelfSubjectAccessReviewsBackend{Backend: b} },
+		},
+		{
+			Kind:       v13.SelfSubjectRulesReviewKind,
+			Desc:       &v13.SelfSubjectRulesReviews_ServiceDesc,
+			Descriptor: v13.File_monoplane_authorization_v1_selfsubjectrulesreview_service_proto.Services().Get(0),
+			Adapt:      func(b object.Backend) any { return v13.SelfSubjectRulesReviewsBackend{Backend: b} },
+		},
+		{
+			Kind:       v13.SubjectAccessReviewKind,
+			Desc:       &v13.SubjectAccessReviews_ServiceDesc,
+			Descriptor: v13.File_monoplane_authorization_v1_subjectaccessreview_service_proto.Services().Get(0),
+			Adapt:      func(b object.Backend) any { return v13.SubjectAccessReviewsBackend{Backend: b} },
+		},
+		{
+			Kind:       v14.HorizontalPodAutoscalerKind,
+			Desc:       &v14.HorizontalPodAutoscalers_ServiceDesc,
+			Descriptor: v14.File_monoplane_autoscaling_v1_horizontalpodautoscaler_service_proto.Services().Get(0),
+			Events:     service.EventsOf[*v14.HorizontalPodAutoscalerEvents],
+			Adapt:      func(b object.Backend) any { return v14.HorizontalPodAutoscalersBackend{Backend: b} },
 		},
 		{
 			Kind:       v2.HorizontalPodAutoscalerKind,
@@ -182,39 +207,39 @@ func All() []*service.Service {
 			Adapt:      func(b object.Backend) any { return v2.HorizontalPodAutoscalersBackend{Backend: b} },
 		},
 		{
-			Kind:       v14.CronJobKind,
-			Desc:       &v14.CronJobs_ServiceDesc,
-			Descriptor: v14.File_monoplane_batch_v1_cronjob_service_proto.Services().Get(0),
-			Events:     service.EventsOf[*v14.CronJobEvents],
-			Adapt:      func(b object.Backend) any { return v14.CronJobsBackend{Backend: b} },
+			Kind:       v15.CronJobKind,
+			Desc:       &v15.CronJobs_ServiceDesc,
+			Descriptor: v15.File_monoplane_batch_v1_cronjob_service_proto.Services().Get(0),
+			Events:     service.EventsOf[*v15.CronJobEvents],
+			Adapt:      func(b object.Backend) any { return v15.CronJobsBackend{Backend: b} },
 		},
 		{
-			Kind:       v14.JobKind,
-			Desc:       &v14.Jobs_ServiceDesc,
-			Descriptor: v14.File_monoplane_batch_v1_job_service_proto.Services().Get(0),
-			Events:     service.EventsOf[*v14.JobEvents],
-			Adapt:      func(b object.Backend) any { return v14.JobsBackend{Backend: b} },
+			Kind:       v15.JobKind,
+			Desc:       &v15.Jobs_ServiceDesc,
+			Descriptor: v15.File_monoplane_batch_v1_job_service_proto.Services().Get(0),
+			Events:     service.EventsOf[*v15.JobEvents],
+			Adapt:      func(b object.Backend) any { return v15.JobsBackend{Backend: b} },
 		},
 		{
-			Kind:       v15.LeaseKind,
-			Desc:       &v15.Leases_ServiceDesc,
-			Descriptor: v15.File_monoplane_coordination_v1_lease_service_proto.Services().Get(0),
-			Events:     service.EventsOf[*v15.LeaseEvents],
-			Adapt:      func(b object.Backend) any { return v15.LeasesBackend{Backend: b} },
+			Kind:       v16.LeaseKind,
+			Desc:       &v16.Leases_ServiceDesc,
+			Descriptor: v16.File_monoplane_coordination_v1_lease_service_proto.Services().Get(0),
+			Events:     service.EventsOf[*v16.LeaseEvents],
+			Adapt:      func(b object.Backend) any { return v16.LeasesBackend{Backend: b} },
 		},
 		{
-			Kind:       v16.EndpointSliceKind,
-			Desc:       &v16.EndpointSlices_ServiceDesc,
-			Descriptor: v16.File_monoplane_discovery_v1_endpointslice_service_proto.Services().Get(0),
-			Events:     service.EventsOf[*v16.EndpointSliceEvents],
-			Adapt:      func(b object.Backend) any { return v16.EndpointSlicesBackend{Backend: b} },
+			Kind:       v17.EndpointSliceKind,
+			Desc:       &v17.EndpointSlices_ServiceDesc,
+			Descriptor: v17.File_monoplane_discovery_v1_endpointslice_service_proto.Services().Get(0),
+			Events:     service.EventsOf[*v17.EndpointSliceEvents],
+			Adapt:      func(b object.Backend) any { return v17.EndpointSlicesBackend{Backend: b} },
 		},
 		{
-			Kind:       v17.EventKind,
-			Desc:       &v17.Events_ServiceDesc,
-			Descriptor: v17.File_monoplane_events_v1_event_service_proto.Services().Get(0),
-			Events:     service.EventsOf[*v17.EventEvents],
-			Adapt:      func(b object.Backend) any { return v17.EventsBackend{Backend: b} },
+			Kind:       v18.EventKind,
+			Desc:       &v18.Events_ServiceDesc,
+			Descriptor: v18.File_monoplane_events_v1_event_service_proto.Services().Get(0),
+			Events:     service.EventsOf[*v18.EventEvents],
+			Adapt:      func(b object.Backend) any { return v18.EventsBackend{Backend: b} },
 		},
 		{
 			Kind:       v1beta1.NodeMetricsKind,
@@ -229,87 +254,87 @@ func All() []*service.Service {
 			Adapt:      func(b object.Backend) any { return v1beta1.PodsBackend{Backend: b} },
 		},
 		{
-			Kind:       v18.IngressKind,
-			Desc:       &v18.Ingresses_ServiceDesc,
-			Descriptor: v18.File_monoplane_networking_v1_ingress_service_proto.Services().Get(0),
-			Events:     service.EventsOf[*v18.IngressEvents],
-			Adapt:      func(b object.Backend) any { return v18.IngressesBackend{Backend: b} },
+			Kind:       v19.IngressKind,
+			Desc:       &v19.Ingresses_ServiceDesc,
+			Descriptor: v19.File_monoplane_networking_v1_ingress_service_proto.Services().Get(0),
+			Events:     service.EventsOf[*v19.IngressEvents],
+			Adapt:      func(b object.Backend) any { return v19.IngressesBackend{Backend: b} },
 		},
 		{
-			Kind:       v18.IngressClassKind,
-			Desc:       &v18.IngressClasses_ServiceDesc,
-			Descriptor: v18.File_monoplane_networking_v1_ingressclass_service_proto.Services().Get(0),
-			Events:     service.EventsOf[*v18.IngressClassEvents],
-			Adapt:      func(b object.Backend) any { return v18.IngressClassesBackend{Backend: b} },
+			Kind:       v19.IngressClassKind,
+			Desc:       &v19.IngressClasses_ServiceDesc,
+			Descriptor: v19.File_monoplane_networking_v1_ingressclass_service_proto.Services().Get(0),
+			Events:     service.EventsOf[*v19.IngressClassEvents],
+			Adapt:      func(b object.Backend) any { return v19.IngressClassesBackend{Backend: b} },
 		},
 		{
-			Kind:       v18.NetworkPolicyKind,
-			Desc:       &v18.NetworkPolicies_ServiceDesc,
-			Descriptor: v18.File_monoplane_networking_v1_networkpolicy_service_proto.Services().Get(0),
-			Events:     service.EventsOf[*v18.NetworkPolicyEvents],
-			Adapt:      func(b object.Backend) any { return v18.NetworkPoliciesBackend{Backend: b} },
+			Kind:       v19.NetworkPolicyKind,
+			Desc:       &v19.NetworkPolicies_ServiceDesc,
+			Descriptor: v19.File_monoplane_networking_v1_networkpolicy_service_proto.Services().Get(0),
+			Events:     service.EventsOf[*v19.NetworkPolicyEvents],
+			Adapt:      func(b object.Backend) any { return v19.NetworkPoliciesBackend{Backend: b} },
 		},
 		{
-			Kind:       v19.RuntimeClassKind,
-			Desc:       &v19.RuntimeClasses_ServiceDesc,
-			Descriptor: v19.File_monoplane_node_v1_runtimeclass_service_proto.Services().Get(0),
-			Events:     service.EventsOf[*v19.RuntimeClassEvents],
-			Adapt:      func(b object.Backend) any { return v19.RuntimeClassesBackend{Backend: b} },
+			Kind:       v110.RuntimeClassKind,
+			Desc:       &v110.RuntimeClasses_ServiceDesc,
+			Descriptor: v110.File_monoplane_node_v1_runtimeclass_service_proto.Services().Get(0),
+			Events:     service.EventsOf[*v110.RuntimeClassEvents],
+			Adapt:      func(b object.Backend) any { return v110.RuntimeClassesBackend{Backend: b} },
 		},
 		{
-			Kind:       v110.PodDisruptionBudgetKind,
-			Desc:       &v110.PodDisruptionBudgets_ServiceDesc,
-			Descriptor: v110.File_monoplane_policy_v1_poddisruptionbudget_service_proto.Services().Get(0),
-			Events:     service.EventsOf[*v110.PodDisruptionBudgetEvents],
-			Adapt:      func(b object.Backend) any { return v110.PodDisruptionBudgetsBackend{Backend: b} },
+			Kind:       v111.PodDisruptionBudgetKind,
+			Desc:       &v111.PodDisruptionBudgets_ServiceDesc,
+			Descriptor: v111.File_monoplane_policy_v1_poddisruptionbudget_service_proto.Services().Get(0),
+			Events:     service.EventsOf[*v111.PodDisruptionBudgetEvents],
+			Adapt:      func(b object.Backend) any { return v111.PodDisruptionBudgetsBackend{Backend: b} },
 		},
 		{
-			Kind:       v111.ClusterRoleKind,
-			Desc:       &v111.ClusterRoles_ServiceDesc,
-			Descriptor: v111.File_monoplane_rbac_v1_clusterrole_service_proto.Services().Get(0),
-			Events:     service.EventsOf[*v111.ClusterRoleEvents],
-			Adapt:      func(b object.Backend) any { return v111.ClusterRolesBackend{Backend: b} },
+			Kind:       v112.ClusterRoleKind,
+			Desc:       &v112.ClusterRoles_ServiceDesc,
+			Descriptor: v112.File_monoplane_rbac_v1_clusterrole_service_proto.Services().Get(0),
+			Events:     service.EventsOf[*v112.ClusterRoleEvents],
+			Adapt:      func(b object.Backend) any { return v112.ClusterRolesBackend{Backend: b} },
 		},
 		{
-			Kind:       v111.ClusterRoleBindingKind,
-			Desc:       &v111.ClusterRoleBindings_ServiceDesc,
-			Descriptor: v111.File_monoplane_rbac_v1_clusterrolebinding_service_proto.Services().Get(0),
-			Events:     service.EventsOf[*v111.ClusterRoleBindingEvents],
-			Adapt:      func(b object.Backend) any { return v111.ClusterRoleBindingsBackend{Backend: b} },
+			Kind:       v112.ClusterRoleBindingKind,
+			Desc:       &v112.ClusterRoleBindings_ServiceDesc,
+			Descriptor: v112.File_monoplane_rbac_v1_clusterrolebinding_service_proto.Services().Get(0),
+			Events:     service.EventsOf[*v112.ClusterRoleBindingEvents],
+			Adapt:      func(b object.Backend) any { return v112.ClusterRoleBindingsBackend{Backend: b} },
 		},
 		{
-			Kind:       v111.RoleKind,
-			Desc:       &v111.Roles_ServiceDesc,
-			Descriptor: v111.File_monoplane_rbac_v1_role_service_proto.Services().Get(0),
-			Events:     service.EventsOf[*v111.RoleEvents],
-			Adapt:      func(b object.Backend) any { return v111.RolesBackend{Backend: b} },
+			Kind:       v112.RoleKind,
+			Desc:       &v112.Roles_ServiceDesc,
+			Descriptor: v112.File_monoplane_rbac_v1_role_service_proto.Services().Get(0),
+			Events:     service.EventsOf[*v112.RoleEvents],
+			Adapt:      func(b object.Backend) any { return v112.RolesBackend{Backend: b} },
 		},
 		{
-			Kind:       v111.RoleBindingKind,
-			Desc:       &v111.RoleBindings_ServiceDesc,
-			Descriptor: v111.File_monoplane_rbac_v1_rolebinding_service_proto.Services().Get(0),
-			Events:     service.EventsOf[*v111.RoleBindingEvents],
-			Adapt:      func(b object.Backend) any { return v111.RoleBindingsBackend{Backend: b} },
+			Kind:       v112.RoleBindingKind,
+			Desc:       &v112.RoleBindings_ServiceDesc,
+			Descriptor: v112.File_monoplane_rbac_v1_rolebinding_service_proto.Services().Get(0),
+			Events:     service.EventsOf[*v112.RoleBindingEvents],
+			Adapt:      func(b object.Backend) any { return v112.RoleBindingsBackend{Backend: b} },
 		},
 		{
-			Kind:       v112.PriorityClassKind,
-			Desc:       &v112.PriorityClasses_ServiceDesc,
-			Descriptor: v112.File_monoplane_scheduling_v1_priorityclass_service_proto.Services().Get(0),
-			Events:     service.EventsOf[*v112.PriorityClassEvents],
-			Adapt:      func(b object.Backend) any { return v112.PriorityClassesBackend{Backend: b} },
+			Kind:       v113.PriorityClassKind,
+			Desc:       &v113.PriorityClasses_ServiceDesc,
+			Descriptor: v113.File_monoplane_scheduling_v1_priorityclass_service_proto.Services().Get(0),
+			Events:     service.EventsOf[*v113.PriorityClassEvents],
+			Adapt:      func(b object.Backend) any { return v113.PriorityClassesBackend{Backend: b} },
 		},
 		{
-			Kind:       v112.PlacementReviewKind,
-			Desc:       &v112.PlacementReviews_ServiceDesc,
-			Descriptor: v112.File_monoplane_scheduling_v1_placementreview_service_proto.Services().Get(0),
-			Adapt:      func(b object.Backend) any { return v112.PlacementReviewsBackend{Backend: b} },
+			Kind:       v113.PlacementReviewKind,
+			Desc:       &v113.PlacementReviews_ServiceDesc,
+			Descriptor: v113.File_monoplane_scheduling_v1_placementreview_service_proto.Services().Get(0),
+			Adapt:      func(b object.Backend) any { return v113.PlacementReviewsBackend{Backend: b} },
 		},
 		{
-			Kind:       v113.StorageClassKind,
-			Desc:       &v113.StorageClasses_ServiceDesc,
-			Descriptor: v113.File_monoplane_storage_v1_storageclass_service_proto.Services().Get(0),
-			Events:     service.EventsOf[*v113.StorageClassEvents],
-			Adapt:      func(b object.Backend) any { return v113.StorageClassesBackend{Backend: b} },
+			Kind:       v114.StorageClassKind,
+			Desc:       &v114.StorageClasses_ServiceDesc,
+			Descriptor: v114.File_monoplane_storage_v1_storageclass_service_proto.Services().Get(0),
+			Events:     service.EventsOf[*v114.StorageClassEvents],
+			Adapt:      func(b object.Backend) any { return v114.StorageClassesBackend{Backend: b} },
 		},
 	}
 }
@@ -317,22 +342,23 @@ func All() []*service.Service {
 // Docs returns what the .proto files say about the messages and fields of each protobuf package with kinds.
 func Docs() map[protoreflect.FullName]string {
 	return map[protoreflect.FullName]string{
-		"monoplane.meta.v1":           v114.Docs,
+		"monoplane.meta.v1":           v115.Docs,
 		"monoplane.apps.v1":           v11.Docs,
 		"monoplane.core.v1":           v1.Docs,
-		"monoplane.autoscaling.v1":    v13.Docs,
+		"monoplane.autoscaling.v1":    v14.Docs,
 		"monoplane.authentication.v1": v12.Docs,
+		"monoplane.authorization.v1":  v13.Docs,
 		"monoplane.autoscaling.v2":    v2.Docs,
-		"monoplane.batch.v1":          v14.Docs,
-		"monoplane.coordination.v1":   v15.Docs,
-		"monoplane.policy.v1":         v110.Docs,
-		"monoplane.discovery.v1":      v16.Docs,
-		"monoplane.events.v1":         v17.Docs,
+		"monoplane.batch.v1":          v15.Docs,
+		"monoplane.coordination.v1":   v16.Docs,
+		"monoplane.policy.v1":         v111.Docs,
+		"monoplane.discovery.v1":      v17.Docs,
+		"monoplane.events.v1":         v18.Docs,
 		"monoplane.metrics.v1beta1":   v1beta1.Docs,
-		"monoplane.networking.v1":     v18.Docs,
-		"monoplane.node.v1":           v19.Docs,
-		"monoplane.rbac.v1":           v111.Docs,
-		"monoplane.scheduling.v1":     v112.Docs,
-		"monoplane.storage.v1":        v113.Docs,
+		"monoplane.networking.v1":     v19.Docs,
+		"monoplane.node.v1":           v110.Docs,
+		"monoplane.rbac.v1":           v112.Docs,
+		"monoplane.scheduling.v1":     v113.Docs,
+		"monoplane.storage.v1":        v114.Docs,
 	}
 }

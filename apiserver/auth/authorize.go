@@ -10,6 +10,8 @@ import (
 	"monoplane.dev/apiserver/authn"
 	"monoplane.dev/object"
 	"monoplane.dev/rules/rights"
+
+	rbacv1 "monoplane.dev/api/rbac/v1"
 )
 
 // Attributes describe a request.
@@ -94,6 +96,39 @@ func (z *Authorizer) Authorize(id Identity, a Attributes) error {
 		return nil
 	}
 	return Denied(id, a, z.roles.Reason(&r))
+}
+
+// Decide says whether a user, who need not have a name, may do something, and which role allows it, if one does, or is
+// bound and does not exist.
+func (z *Authorizer) Decide(u *authn.User, a Attributes) (allowed bool, reason string) {
+	id := Of(u)
+	if u.Name == "" {
+		id = Identity{Class: User, User: u}
+	}
+	if id.Class == Anonymous {
+		return false, ""
+	}
+	allowed = z.Authorize(id, a) == nil
+	if table[id.Class].everything || !z.hasRoles(id) || allowed && z.rightsOf(id).allow(&a) {
+		return allowed, ""
+	}
+	r := request(id, &a)
+	return allowed, z.roles.Reason(&r)
+}
+
+// RulesOf returns the rules of the roles that id has in a namespace, "" for those that it has everywhere, and those
+// that are bound and do not exist. The rules are shared: do not change them.
+func (z *Authorizer) RulesOf(id Identity, namespace string) (rules []*rbacv1.PolicyRule, missing []string) {
+	if id.User == nil || !z.hasRoles(id) {
+		return nil, nil
+	}
+	return z.roles.RulesOf(&roles.Request{User: id.Name, Groups: id.User.Groups, Namespace: namespace})
+}
+
+// RulesIn returns the rules of the role that a binding in a namespace refers to; ok is false when there is none. They
+// are shared: do not change them.
+func (z *Authorizer) RulesIn(ref *rbacv1.RoleRef, namespace string) (rules []*rbacv1.PolicyRule, ok bool) {
+	return z.roles.RulesIn(ref, namespace)
 }
 
 // hasRoles says whether roles add to what id may do.

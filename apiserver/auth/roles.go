@@ -71,7 +71,9 @@ var table = [...]row{
 }
 
 // everybody is what everybody may do who has shown credentials, whatever roles say.
-var everybody = []rights.Grant{{Verbs: "create", Resources: "selfsubjectreviews"}}
+var everybody = []rights.Grant{{
+	Verbs: "create", Resources: "selfsubjectreviews selfsubjectaccessreviews selfsubjectrulesreviews",
+}}
 
 // components is what every component may do.
 var components = []rights.Grant{

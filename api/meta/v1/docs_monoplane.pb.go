@@ -44,6 +44,10 @@ const Docs = "" +
 	"DeleteRequest.propagationPolicy\t\"Orphan\", \"Background\" or \"Foreground\".\n" +
 	"Duration\tDuration is a span of time.\n" +
 	"Duration.duration\tNanoseconds.\n" +
+	"FieldSelectorRequirement\tFieldSelectorRequirement is a test of one field.\n" +
+	"FieldSelectorRequirement.key\tPath of the field, such as \"metadata.name\".\n" +
+	"FieldSelectorRequirement.operator\t\"In\", \"NotIn\", \"Exists\" or \"DoesNotExist\".\n" +
+	"FieldSelectorRequirement.values\tValues to compare with.\n" +
 	"FieldsV1\tFieldsV1 is a set of fields as JSON, as managedFields records it.\n" +
 	"FieldsV1.Raw\tThe JSON text; its protobuf name is upstream's.\n" +
 	"GetOptions\tGetOptions is options of a get.\n" +

@@ -141,6 +141,70 @@ func (x *LabelSelectorRequirement) GetValues() []string {
 	return nil
 }
 
+// FieldSelectorRequirement is a test of one field.
+type FieldSelectorRequirement struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Path of the field, such as "metadata.name".
+	Key string `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
+	// "In", "NotIn", "Exists" or "DoesNotExist".
+	Operator string `protobuf:"bytes,2,opt,name=operator,proto3" json:"operator,omitempty"`
+	// Values to compare with.
+	Values        []string `protobuf:"bytes,3,rep,name=values,proto3" json:"values,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FieldSelectorRequirement) Reset() {
+	*x = FieldSelectorRequirement{}
+	mi := &file_monoplane_meta_v1_selector_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FieldSelectorRequirement) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FieldSelectorRequirement) ProtoMessage() {}
+
+func (x *FieldSelectorRequirement) ProtoReflect() protoreflect.Message {
+	mi := &file_monoplane_meta_v1_selector_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FieldSelectorRequirement.ProtoReflect.Descriptor instead.
+func (*FieldSelectorRequirement) Descriptor() ([]byte, []int) {
+	return file_monoplane_meta_v1_selector_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *FieldSelectorRequirement) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+func (x *FieldSelectorRequirement) GetOperator() string {
+	if x != nil {
+		return x.Operator
+	}
+	return ""
+}
+
+func (x *FieldSelectorRequirement) GetValues() []string {
+	if x != nil {
+		return x.Values
+	}
+	return nil
+}
+
 var File_monoplane_meta_v1_selector_proto protoreflect.FileDescriptor
 
 const file_monoplane_meta_v1_selector_proto_rawDesc = "" +
@@ -153,6 +217,10 @@ const file_monoplane_meta_v1_selector_proto_rawDesc = "" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01:\x04\xb8\x9a#\x01\"l\n" +
 	"\x18LabelSelectorRequirement\x12\x16\n" +
+	"\x03key\x18\x01 \x01(\tB\x04\x90\x94#\x01R\x03key\x12 \n" +
+	"\boperator\x18\x02 \x01(\tB\x04\x90\x94#\x01R\boperator\x12\x16\n" +
+	"\x06values\x18\x03 \x03(\tR\x06values\"l\n" +
+	"\x18FieldSelectorRequirement\x12\x16\n" +
 	"\x03key\x18\x01 \x01(\tB\x04\x90\x94#\x01R\x03key\x12 \n" +
 	"\boperator\x18\x02 \x01(\tB\x04\x90\x94#\x01R\boperator\x12\x16\n" +
 	"\x06values\x18\x03 \x03(\tR\x06valuesB\"Z monoplane.dev/api/meta/v1;metav1b\x06proto3"
@@ -169,14 +237,15 @@ func file_monoplane_meta_v1_selector_proto_rawDescGZIP() []byte {
 	return file_monoplane_meta_v1_selector_proto_rawDescData
 }
 
-var file_monoplane_meta_v1_selector_proto_msgTypes = make([]protoimpl.MessageInfo, 3)
+var file_monoplane_meta_v1_selector_proto_msgTypes = make([]protoimpl.MessageInfo, 4)
 var file_monoplane_meta_v1_selector_proto_goTypes = []any{
 	(*LabelSelector)(nil),            // 0: monoplane.meta.v1.LabelSelector
 	(*LabelSelectorRequirement)(nil), // 1: monoplane.meta.v1.LabelSelectorRequirement
-	nil,                              // 2: monoplane.meta.v1.LabelSelector.MatchLabelsEntry
+	(*FieldSelectorRequirement)(nil), // 2: monoplane.meta.v1.FieldSelectorRequirement
+	nil,                              // 3: monoplane.meta.v1.LabelSelector.MatchLabelsEntry
 }
 var file_monoplane_meta_v1_selector_proto_depIdxs = []int32{
-	2, // 0: monoplane.meta.v1.LabelSelector.matchLabels:type_name -> monoplane.meta.v1.LabelSelector.MatchLabelsEntry
+	3, // 0: monoplane.meta.v1.LabelSelector.matchLabels:type_name -> monoplane.meta.v1.LabelSelector.MatchLabelsEntry
 	1, // 1: monoplane.meta.v1.LabelSelector.matchExpressions:type_name -> monoplane.meta.v1.LabelSelectorRequirement
 	2, // [2:2] is the sub-list for method output_type
 	2, // [2:2] is the sub-list for method input_type
@@ -196,7 +265,7 @@ func file_monoplane_meta_v1_selector_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_monoplane_meta_v1_selector_proto_rawDesc), len(file_monoplane_meta_v1_selector_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   3,
+			NumMessages:   4,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -210,3 +210,109 @@ func (x *LabelSelectorRequirement) AppendProtobuf(e *wire.Encoder) {
 	e.Strings(3, x.Values)
 	e.Raw(x.unknownFields)
 }
+
+// AppendJSON appends the JSON form of x to b; nil counts as empty.
+func (x *FieldSelectorRequirement) AppendJSON(b []byte) []byte {
+	if x == nil {
+		x = new(FieldSelectorRequirement)
+	}
+	b = append(b, '{')
+	b = append(b, "\"key\":"...)
+	b = append(json.AppendString(b, x.Key), ',')
+	b = append(b, "\"operator\":"...)
+	b = append(json.AppendString(b, x.Operator), ',')
+	if len(x.Values) > 0 {
+		b = append(b, "\"values\":"...)
+		b = append(json.AppendStrings(b, x.Values), ',')
+	}
+	return json.Close(b)
+}
+
+// DecodeJSON reads the JSON form of x from d.
+func (x *FieldSelectorRequirement) DecodeJSON(d *json.Decoder) {
+	if !d.Object() {
+		return
+	}
+	var seen uint64
+	for d.More() {
+		switch string(d.Key()) {
+		case "key":
+			d.Once(&seen, 0)
+			d.String(&x.Key)
+		case "operator":
+			d.Once(&seen, 1)
+			d.String(&x.Operator)
+		case "values":
+			d.Once(&seen, 2)
+			json.Strings(d, &x.Values)
+		default:
+			d.Unknown()
+		}
+	}
+}
+
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *FieldSelectorRequirement) Shallow() *FieldSelectorRequirement {
+	if x == nil {
+		return nil
+	}
+	c := new(FieldSelectorRequirement)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *FieldSelectorRequirement) SetShallow(m proto.Message) bool {
+	from, ok := m.(*FieldSelectorRequirement)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(FieldSelectorRequirement)
+	}
+	x.Key = from.Key
+	x.Operator = from.Operator
+	x.Values = from.Values
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// Clone returns a deep copy of x.
+func (x *FieldSelectorRequirement) Clone() *FieldSelectorRequirement {
+	if x == nil {
+		return nil
+	}
+	c := new(FieldSelectorRequirement)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *FieldSelectorRequirement) CloneTo(c *FieldSelectorRequirement) {
+	if x == nil {
+		return
+	}
+	c.Key = x.Key
+	c.Operator = x.Operator
+	c.Values = clone.List(x.Values)
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *FieldSelectorRequirement) CloneMessage() proto.Message { return x.Clone() }
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *FieldSelectorRequirement) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.Key != "" {
+		e.String(1, x.Key)
+	}
+	if x.Operator != "" {
+		e.String(2, x.Operator)
+	}
+	e.Strings(3, x.Values)
+	e.Raw(x.unknownFields)
+}

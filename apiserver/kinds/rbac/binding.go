@@ -1,6 +1,7 @@
 package rbac
 
 import (
+	"context"
 	"strings"
 
 	"google.golang.org/protobuf/proto"
@@ -27,24 +28,42 @@ type binding interface {
 }
 
 // RoleBinding describes the kind.
-func RoleBinding(define.Config) define.Definition {
+func RoleBinding(c define.Config) define.Definition {
+	given := escalation{c.Rights}
 	return define.Definition{Strategy: registry.Typed[*rbacv1.RoleBinding]{
-		Kind:       rbacv1.RoleBindingKind,
-		Default:    DefaultRoleBinding,
-		Validate:   ValidateRoleBinding,
-		Main:       registry.TypedUpdateRules[*rbacv1.RoleBinding]{Validate: ValidateRoleBindingUpdate},
+		Kind:     rbacv1.RoleBindingKind,
+		Default:  DefaultRoleBinding,
+		Validate: ValidateRoleBinding,
+		Admit: func(ctx context.Context, o *rbacv1.RoleBinding) error {
+			return given.binding(ctx, o, nil)
+		},
+		Main: registry.TypedUpdateRules[*rbacv1.RoleBinding]{
+			Authorize: func(ctx context.Context, _ *registry.Update, next, live *rbacv1.RoleBinding) error {
+				return given.binding(ctx, next, live)
+			},
+			Validate: ValidateRoleBindingUpdate,
+		},
 		ReadCached: true,
 		Table:      bindingTable[*rbacv1.RoleBinding](),
 	}.Strategy()}
 }
 
 // ClusterRoleBinding describes the kind.
-func ClusterRoleBinding(define.Config) define.Definition {
+func ClusterRoleBinding(c define.Config) define.Definition {
+	given := escalation{c.Rights}
 	return define.Definition{Strategy: registry.Typed[*rbacv1.ClusterRoleBinding]{
-		Kind:       rbacv1.ClusterRoleBindingKind,
-		Default:    DefaultClusterRoleBinding,
-		Validate:   ValidateClusterRoleBinding,
-		Main:       registry.TypedUpdateRules[*rbacv1.ClusterRoleBinding]{Validate: ValidateClusterRoleBindingUpdate},
+		Kind:     rbacv1.ClusterRoleBindingKind,
+		Default:  DefaultClusterRoleBinding,
+		Validate: ValidateClusterRoleBinding,
+		Admit: func(ctx context.Context, o *rbacv1.ClusterRoleBinding) error {
+			return given.binding(ctx, o, nil)
+		},
+		Main: registry.TypedUpdateRules[*rbacv1.ClusterRoleBinding]{
+			Authorize: func(ctx context.Context, _ *registry.Update, next, live *rbacv1.ClusterRoleBinding) error {
+				return given.binding(ctx, next, live)
+			},
+			Validate: ValidateClusterRoleBindingUpdate,
+		},
 		ReadCached: true,
 		Table:      bindingTable[*rbacv1.ClusterRoleBinding](),
 	}.Strategy()}

@@ -1,6 +1,8 @@
 package rbac
 
 import (
+	"context"
+
 	"monoplane.dev/apierrors"
 	"monoplane.dev/apiserver/defaults"
 	"monoplane.dev/apiserver/kinds/define"
@@ -11,12 +13,21 @@ import (
 )
 
 // ClusterRole describes the kind.
-func ClusterRole(define.Config) define.Definition {
+func ClusterRole(c define.Config) define.Definition {
+	given := escalation{c.Rights}
 	return define.Definition{Strategy: registry.Typed[*rbacv1.ClusterRole]{
-		Kind:       rbacv1.ClusterRoleKind,
-		Default:    DefaultClusterRole,
-		Validate:   ValidateClusterRole,
-		Main:       registry.TypedUpdateRules[*rbacv1.ClusterRole]{Validate: ValidateClusterRoleUpdate},
+		Kind:     rbacv1.ClusterRoleKind,
+		Default:  DefaultClusterRole,
+		Validate: ValidateClusterRole,
+		Admit: func(ctx context.Context, o *rbacv1.ClusterRole) error {
+			return given.role(ctx, o, nil, o.GetRules())
+		},
+		Main: registry.TypedUpdateRules[*rbacv1.ClusterRole]{
+			Authorize: func(ctx context.Context, _ *registry.Update, next, live *rbacv1.ClusterRole) error {
+				return given.role(ctx, next, live, next.GetRules())
+			},
+			Validate: ValidateClusterRoleUpdate,
+		},
 		ReadCached: true,
 		Table:      define.Columns[*rbacv1.ClusterRole]{define.Created[*rbacv1.ClusterRole]()},
 	}.Strategy()}

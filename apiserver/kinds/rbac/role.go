@@ -3,6 +3,8 @@
 package rbac
 
 import (
+	"context"
+
 	"monoplane.dev/apierrors"
 	"monoplane.dev/apiserver/defaults"
 	"monoplane.dev/apiserver/kinds/define"
@@ -13,12 +15,21 @@ import (
 )
 
 // Role describes the kind.
-func Role(define.Config) define.Definition {
+func Role(c define.Config) define.Definition {
+	given := escalation{c.Rights}
 	return define.Definition{Strategy: registry.Typed[*rbacv1.Role]{
-		Kind:       rbacv1.RoleKind,
-		Default:    DefaultRole,
-		Validate:   ValidateRole,
-		Main:       registry.TypedUpdateRules[*rbacv1.Role]{Validate: ValidateRoleUpdate},
+		Kind:     rbacv1.RoleKind,
+		Default:  DefaultRole,
+		Validate: ValidateRole,
+		Admit: func(ctx context.Context, o *rbacv1.Role) error {
+			return given.role(ctx, o, nil, o.GetRules())
+		},
+		Main: registry.TypedUpdateRules[*rbacv1.Role]{
+			Authorize: func(ctx context.Context, _ *registry.Update, next, live *rbacv1.Role) error {
+				return given.role(ctx, next, live, next.GetRules())
+			},
+			Validate: ValidateRoleUpdate,
+		},
 		ReadCached: true,
 		Table:      define.Columns[*rbacv1.Role]{define.Created[*rbacv1.Role]()},
 	}.Strategy()}
