@@ -140,8 +140,9 @@ func TestApplyIsRefused(t *testing.T) {
 		{"a field twice", "one", "spec:\n  replicas: 1\n  replicas: 2\n", func(r *metav1.PatchRequest) {
 			r.FieldValidation = "Strict"
 		}, apierrors.BadRequest, "already set"},
-		{"an element twice", "one", strings.Replace(web, "        ports:\n", "        ports:\n        - containerPort: 80\n", 1),
-			nil, apierrors.BadRequest, "duplicate"},
+		{"an element twice", "one",
+			strings.Replace(web, "        ports:\n", "        ports:\n        - containerPort: 80\n", 1), nil,
+			apierrors.BadRequest, "duplicate"},
 		{"entries", "one", "  managedFields: [{manager: me}]\n" + web, nil, apierrors.BadRequest,
 			"metadata.managedFields must be nil"},
 		{"a uid that nobody has", "one", "  uid: abc\n" + web, nil, apierrors.Conflict, "uid mismatch"},

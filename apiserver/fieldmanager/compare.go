@@ -1,6 +1,7 @@
 package fieldmanager
 
 import (
+	"bytes"
 	"slices"
 	"strconv"
 
@@ -116,12 +117,36 @@ func message(v protoreflect.Value, p presence) protoreflect.Message {
 	return v.Message()
 }
 
-// equal compares leaves. Messages of one object may be those of the other.
+// equal compares leaves. Messages of one object may be those of the other. Those that differ may be the same in JSON,
+// where some messages are written though they are absent.
 func equal(a, b protoreflect.Value) bool {
-	if x, ok := a.Interface().(protoreflect.Message); ok && x == b.Message() {
+	switch x := a.Interface().(type) {
+	case protoreflect.Message:
+		return x == b.Message() || a.Equal(b) || sameJSON(x, b.Message())
+	case protoreflect.List:
+		if a.Equal(b) {
+			return true
+		}
+		y := b.List()
+		if x.Len() != y.Len() {
+			return false
+		}
+		for i := range x.Len() {
+			m, ok := x.Get(i).Interface().(protoreflect.Message)
+			if !ok || !sameJSON(m, y.Get(i).Message()) {
+				return false
+			}
+		}
 		return true
+	default:
+		return a.Equal(b)
 	}
-	return a.Equal(b)
+}
+
+func sameJSON(a, b protoreflect.Message) bool {
+	x, ok := a.Interface().(json.Value)
+	y, same := b.Interface().(json.Value)
+	return ok && same && bytes.Equal(x.AppendJSON(nil), y.AppendJSON(nil))
 }
 
 func (f *field) compareMaps(l, n protoreflect.Value, was, is presence) (d delta) {
@@ -287,7 +312,7 @@ func (f *field) key(v protoreflect.Value) string {
 	b := append(make([]byte, 0, 64), "k:{"...)
 	for _, k := range f.keys {
 		value, p := k.get(v.Message())
-		if p == absent && k.keyDefault == "" {
+		if p == absent && !k.defaulted {
 			continue
 		}
 		if b[len(b)-1] != '{' {

@@ -68,8 +68,8 @@ func New(kind *object.Kind) *Kind {
 	return &Kind{kind: kind, all: all, owned: owned(all)}
 }
 
-// Update returns the entries of next, which w makes of live; nil for live means that next is new. Before are the entries
-// until now.
+// Update returns the entries of next, which w makes of live; nil for live means that next is new. Before are the
+// entries until now.
 func (k *Kind) Update(
 	live, next object.Object, before []*metav1.ManagedFieldsEntry, w Write,
 ) []*metav1.ManagedFieldsEntry {

@@ -76,7 +76,7 @@ func (b *builder) message(m protoreflect.MessageDescriptor) schema.TypeRef {
 // keyed returns what the field counts as in a key when it is absent; nil for nothing.
 func (f *field) keyed() any {
 	switch {
-	case f.keyDefault != "":
+	case f.defaulted:
 		return f.keyDefault
 	case !f.always || f.fd.IsList() || f.fd.IsMap() || f.fd.Message() != nil:
 		return nil

@@ -44,7 +44,8 @@ type field struct {
 	sub *shape
 	// keys identify an element; only with keyed.
 	keys []*field
-	// keyDefault is what the field counts as, when absent, in a key.
+	// defaulted says that the field counts as keyDefault, when absent, in a key.
+	defaulted  bool
 	keyDefault string
 }
 
@@ -83,6 +84,7 @@ func (s shapes) add(out *shape, m protoreflect.MessageDescriptor, via []protoref
 		}
 		f := &field{name: fd.JSONName(), element: "f:" + fd.JSONName(), via: via, fd: fd}
 		f.always = extension(fd, optionsv1.E_Always)
+		f.defaulted = proto.HasExtension(fd.Options(), optionsv1.E_KeyDefault)
 		f.keyDefault, _ = proto.GetExtension(fd.Options(), optionsv1.E_KeyDefault).(string)
 		if fd.Message() != nil && !fd.IsMap() && !fd.IsList() {
 			scalar := scalarOf(fd.Message())

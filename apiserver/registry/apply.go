@@ -160,8 +160,8 @@ func (r *Registry) applyNew(
 	}, &entries)
 }
 
-// unchanged returns the entries of live when after says nothing new: an apply that changes nothing is not written again
-// for the sake of its time.
+// unchanged returns the entries of live when after says nothing new: an apply that changes nothing is not written
+// again for the sake of its time.
 func unchanged(live, next object.Object, after []*metav1.ManagedFieldsEntry) []*metav1.ManagedFieldsEntry {
 	before := live.GetMetadata().GetManagedFields()
 	if !fieldmanager.SameButTime(before, after) {

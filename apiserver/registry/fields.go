@@ -53,7 +53,8 @@ func (r *Registry) write(ctx context.Context, manager, subresource string) field
 // statusOnly is what a write of the object itself has no say in where the status is written on its own.
 var statusOnly = []string{"status"}
 
-// track writes to next, which is to replace live, who owns its fields from now on. Asked is what the request describes.
+// track writes to next, which is to replace live, who owns its fields from now on. Asked is what the request
+// describes.
 func (r *Registry) track(ctx context.Context, asked, live, next object.Object, c change) {
 	if c.applied != nil {
 		meta(next).ManagedFields = unchanged(live, next, *c.applied)
