@@ -168,20 +168,19 @@ func checkIngress(f *validation.Faults, p *validation.Path, s, old *networkingv1
 	if s.GetDefaultBackend() != nil {
 		checkBackend(f, p.Child("defaultBackend"), s.DefaultBackend)
 	}
+	// Rules of hosts with a wildcard were not looked into by old servers: who has a wrong one may keep such.
+	unseen := slices.ContainsFunc(old.GetRules(), func(r *networkingv1.IngressRule) bool {
+		return isWildcard(r.GetHost()) && isWrong(r)
+	})
 	for i, r := range s.GetRules() {
 		at := p.Child("rules").Index(i)
-		if host := r.GetHost(); host != "" {
+		host := r.GetHost()
+		if host != "" {
 			checkNoAddress(f, at.Child("host"), host)
 			checkHost(f, at.Child("host"), host)
 		}
-		if http := r.GetIngressRuleValue().GetHttp(); http != nil {
-			paths := at.Child("http").Child("paths")
-			if len(http.GetPaths()) == 0 {
-				f.Required(paths, "")
-			}
-			for j, path := range http.GetPaths() {
-				checkPath(f, paths.Index(j), path)
-			}
+		if !unseen || !isWildcard(host) {
+			checkPaths(f, at, r)
 		}
 	}
 	// A name that was let through before is not judged anew.
@@ -202,9 +201,39 @@ func checkIngress(f *validation.Faults, p *validation.Path, s, old *networkingv1
 	}
 }
 
+// isWrong says whether the paths of a rule would be refused, by the older and stricter rule for names of services.
+func isWrong(r *networkingv1.IngressRule) bool {
+	f := &validation.Faults{}
+	for f.Pass() {
+		checkPaths(f, f.Root("rules"), r)
+	}
+	return len(f.Causes()) > 0 || slices.ContainsFunc(r.GetIngressRuleValue().GetHttp().GetPaths(),
+		func(path *networkingv1.HTTPIngressPath) bool {
+			s := path.GetBackend().GetService()
+			return s != nil && len(utilvalidation.IsDNS1035Label(s.GetName())) > 0
+		})
+}
+
+// checkPaths checks what a rule says about the paths of its host.
+func checkPaths(f *validation.Faults, p *validation.Path, r *networkingv1.IngressRule) {
+	http := r.GetIngressRuleValue().GetHttp()
+	if http == nil {
+		return
+	}
+	paths := p.Child("http").Child("paths")
+	if len(http.GetPaths()) == 0 {
+		f.Required(paths, "")
+	}
+	for i, path := range http.GetPaths() {
+		checkPath(f, paths.Index(i), path)
+	}
+}
+
+func isWildcard(host string) bool { return strings.Contains(host, "*") }
+
 // checkHost checks a name, of which the first label may be "*".
 func checkHost(f *validation.Faults, p *validation.Path, host string) {
-	if strings.Contains(host, "*") {
+	if isWildcard(host) {
 		f.Invalid(p, host, utilvalidation.IsWildcardDNS1123Subdomain(host)...)
 		return
 	}
