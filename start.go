@@ -275,7 +275,7 @@ func (c *Cluster) serve(ctx, running context.Context, p *parts) error {
 	front := p.front
 	front.Live, front.Ready = c.checks[:1], c.checks
 	server, err := c.sockets.Serve(ctx, listen.Config{
-		Bundle: p.bundle, Bearers: p.bearers, Kubeconfig: c.Kubeconfig(), Register: p.register, Logger: c.cfg.Logger,
+		Bundle: p.bundle, Bearers: p.bearers, Impersonate: p.api.Impersonate, Kubeconfig: c.Kubeconfig(), Register: p.register, Logger: c.cfg.Logger,
 		Unary: p.api.UnaryInterceptors(), Stream: p.api.StreamInterceptors(),
 		REST: front,
 	})

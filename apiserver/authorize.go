@@ -7,6 +7,7 @@ import (
 
 	"monoplane.dev/apierrors"
 	"monoplane.dev/apiserver/auth"
+	"monoplane.dev/apiserver/authn"
 
 	corev1 "monoplane.dev/api/core/v1"
 )
@@ -119,4 +120,13 @@ func (s *Server) authorize(ctx context.Context, full string, req any) error {
 // AuthorizePath judges a request for what is no resource, such as /metrics. Errors: Unauthorized, Forbidden.
 func (s *Server) AuthorizePath(ctx context.Context, verb, path string) error {
 	return s.authz.Authorize(auth.From(ctx), auth.Attributes{Verb: verb, Path: path})
+}
+
+// Impersonate is the authn.Impersonator of the server: roles decide, and each request leaves a line in the audit log.
+func (s *Server) Impersonate(ctx context.Context, u *authn.User, w *authn.Wish) (*authn.User, error) {
+	as, err := s.authz.Impersonate(u, w)
+	if err == nil {
+		s.audit.Impersonation(ctx, u.Name, as.Name, as.Groups)
+	}
+	return as, err
 }

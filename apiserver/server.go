@@ -81,6 +81,7 @@ type Server struct {
 	services []kinds.Service
 	tables   map[*object.Kind]table.Definition
 	authz    *auth.Authorizer
+	audit    *auth.Audit
 	methods  map[string]*method
 	metrics  *metrics
 }
@@ -101,12 +102,12 @@ func New(ctx context.Context, cfg Config) (*Server, error) {
 			return nil, fmt.Errorf("follow the %s: %w", kind.Plural, err)
 		}
 	}
-	authz := auth.NewAuthorizer(cfg.Controllers, index)
+	authz, audit := auth.NewAuthorizer(cfg.Controllers, index), auth.NewAudit(cfg.Logger)
 	s := &Server{
-		store: cfg.Store, log: cfg.Logger, tables: kinds.Tables(), authz: authz,
+		store: cfg.Store, log: cfg.Logger, tables: kinds.Tables(), authz: authz, audit: audit,
 		services: kinds.All(define.Config{
 			Deps:  registry.Deps{Store: cfg.Store, Clock: cfg.Clock, Rand: cfg.Rand},
-			Audit: auth.NewAudit(cfg.Logger), Rights: authz, Logs: cfg.Logs, Usage: cfg.Usage,
+			Audit: audit, Rights: authz, Logs: cfg.Logs, Usage: cfg.Usage,
 			Documents: cfg.Documents, Scheduler: cfg.Scheduler,
 			Tokens: cfg.Tokens, Bearers: cfg.Bearers, Services: cfg.Services,
 		}),

@@ -23,3 +23,10 @@ func (a *Audit) ForcedDeletion(ctx context.Context, user, pod, uid, node string)
 		slog.String("audit", "forced-deletion"), slog.String("user", user),
 		slog.String("pod", pod), slog.String("uid", uid), slog.String("node", node))
 }
+
+// Impersonation records that user makes a request as somebody else, with groups.
+func (a *Audit) Impersonation(ctx context.Context, user, as string, groups []string) {
+	a.log.LogAttrs(ctx, LevelAudit, "impersonation",
+		slog.String("audit", "impersonation"), slog.String("user", user),
+		slog.String("as", as), slog.Any("groups", groups))
+}

@@ -21,6 +21,8 @@ type Config struct {
 	// Default is who makes a request without credentials, on connections that only a known user can make; nil when
 	// there is none.
 	Default *User
+	// Impersonate judges who may act as somebody else; nil lets nobody.
+	Impersonate Impersonator
 	// Now is the clock; time.Now when nil.
 	Now func() time.Time
 	// OpenPaths are URL paths that need no credentials; DefaultOpenPaths when nil. A path covers those
@@ -43,9 +45,11 @@ type Authenticator struct {
 	cas     func() *x509.CertPool
 	bearers *Bearers
 	usual   *User
-	now     func() time.Time
-	paths   []string
-	open    map[string]bool
+	// impersonate may be nil.
+	impersonate Impersonator
+	now         func() time.Time
+	paths       []string
+	open        map[string]bool
 
 	mu sync.RWMutex
 	// verified has what is known of certificates by their DER form: to look one up costs less than its digest.
@@ -55,7 +59,8 @@ type Authenticator struct {
 // New returns an Authenticator.
 func New(cfg Config) *Authenticator {
 	a := &Authenticator{
-		cas: cfg.ClientCAs, bearers: cfg.Bearers, usual: cfg.Default, now: cfg.Now, paths: cfg.OpenPaths,
+		cas: cfg.ClientCAs, bearers: cfg.Bearers, usual: cfg.Default, impersonate: cfg.Impersonate,
+		now: cfg.Now, paths: cfg.OpenPaths,
 		open: map[string]bool{}, verified: map[string]verified{},
 	}
 	if a.now == nil {

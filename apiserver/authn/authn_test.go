@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -337,7 +338,7 @@ func TestImpersonation(t *testing.T) {
 			`"users" in API group "" at the cluster scope`},
 		{"IMPERSONATE-USER", "bob", `users "bob" is forbidden`},
 		{"Impersonate-User", authn.AdminName, `users "monoplane:admin" is forbidden`},
-		{"Impersonate-User", "", `users "" is forbidden`},
+		{"Impersonate-User", "", `users is forbidden`},
 		{"impersonate-Group", "system:masters", `groups "system:masters" is forbidden`},
 		{"Impersonate-Uid", "1", `uids.authentication.k8s.io "1" is forbidden`},
 		{"Impersonate-Extra-Scopes%2fa", "view", `userextras/scopes/a.authentication.k8s.io "view" is forbidden`},
@@ -391,6 +392,82 @@ func TestImpersonation(t *testing.T) {
 		Check(metadata.AppendToOutgoingContext(t.Context(), "impersonate-user", "bob"), &healthv1.HealthCheckRequest{})
 	if !apierrors.Is(err, apierrors.Unauthorized) {
 		t.Errorf("with wrong credentials: %v", err)
+	}
+}
+
+// Where somebody judges it, a request is made as whom it asks for, its wish goes no further, and a wish that cannot be
+// read is refused.
+//
+// spec: OBJ-16
+func TestImpersonationThatIsAllowed(t *testing.T) {
+	w := newWorld(t)
+	a := authn.New(authn.Config{ClientCAs: w.own.ClientCAs, Now: w.time,
+		Impersonate: func(_ context.Context, u *authn.User, as *authn.Wish) (*authn.User, error) {
+			if as.User == "eve" {
+				return nil, apierrors.New(apierrors.Forbidden, "%s may not", u.Name)
+			}
+			return &authn.User{Name: as.User, Groups: as.Groups, UID: as.UID, Extra: as.Extra}, nil
+		}})
+	admin := issue(t, w.own, authn.AdminName, []string{authn.AdminsGroup}, hour)
+	var seen *authn.User
+	server := httptest.NewUnstartedServer(behind(a, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		seen = authn.UserFrom(r.Context())
+		for name := range r.Header {
+			if strings.HasPrefix(strings.ToLower(name), "impersonate") {
+				t.Errorf("the handler sees %s", name)
+			}
+		}
+	})))
+	server.TLS = w.own.ServerTLS()
+	server.StartTLS()
+	defer server.Close()
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: w.client(admin)}}
+	defer client.CloseIdleConnections()
+	for _, x := range []struct {
+		headers string
+		code    int
+		want    authn.User
+	}{
+		{"Impersonate-User=bob", 200, authn.User{Name: "bob"}},
+		{"impersonate-user=bob impersonate-group=g impersonate-group=h impersonate-uid=1 Impersonate-Extra-A%2fb=c", 200,
+			authn.User{Name: "bob", Groups: []string{"g", "h"}, UID: "1", Extra: map[string][]string{"a/b": {"c"}}}},
+		{"Impersonate-User=eve", 403, authn.User{}},
+		{"Impersonate-Group=g", 400, authn.User{}},
+		{"Impersonate-User= ", 400, authn.User{}},
+		{"Impersonate-User=bob Impersonate-User=jane", 400, authn.User{}},
+		{"Impersonate-User=bob Impersonate-Whatever=x", 400, authn.User{}},
+	} {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+"/api", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for header := range strings.FieldsSeq(x.headers) {
+			name, value, _ := strings.Cut(header, "=")
+			req.Header.Add(name, value)
+		}
+		seen = nil
+		res, err := client.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		res.Body.Close()
+		if res.StatusCode != x.code || (x.code == 200) != (seen != nil) ||
+			seen != nil && !reflect.DeepEqual(*seen, x.want) {
+			t.Errorf("%s: %d as %+v", x.headers, res.StatusCode, seen)
+		}
+	}
+	got := make(chan *authn.User, 1)
+	grpcClient := serve(t, w, a, echo{seen: func(ctx context.Context) {
+		if md, _ := metadata.FromIncomingContext(ctx); len(md.Get("impersonate-user")) > 0 {
+			t.Error("the service sees the wish")
+		}
+		got <- authn.UserFrom(ctx)
+	}})(admin)
+	ctx := metadata.AppendToOutgoingContext(t.Context(), "impersonate-user", "bob")
+	if _, err := grpcClient.Check(ctx, &healthv1.HealthCheckRequest{}); err != nil {
+		t.Error(err)
+	} else if u := <-got; u.Name != "bob" {
+		t.Errorf("over gRPC: %+v", u)
 	}
 }
 

@@ -41,15 +41,16 @@ func (a *Authenticator) Tap(ctx context.Context, info *tap.Info) (context.Contex
 		err = unauthorized("no client certificate and no bearer token")
 	}
 	if err == nil {
-		err = Impersonates(u, info.Header)
+		u, err = a.acting(ctx, u, info.Header)
 	}
 	if err != nil {
 		conn.Refused()
 		return nil, err
 	}
-	if len(header) > 0 {
+	if len(header) > 0 || asksToAct(info.Header) {
 		md := info.Header.Copy()
 		delete(md, authorizationKey)
+		withoutWish(md)
 		ctx = metadata.NewIncomingContext(ctx, md)
 	}
 	return WithUser(ctx, u), nil

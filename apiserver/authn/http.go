@@ -10,7 +10,7 @@ import (
 )
 
 // Authenticate returns a request with its user in the context, or answers 401 with a Status and returns nil. Who asks
-// to act as somebody else gets 403. It comes before everything.
+// to act as somebody else, and may not, gets 403. It comes before everything.
 func (a *Authenticator) Authenticate(w http.ResponseWriter, r *http.Request) *http.Request {
 	u, err := a.user(r.Context(), r.TLS, r.Header.Values("Authorization"))
 	if err == nil && u == nil && !a.isOpen(r.URL.Path) {
@@ -27,14 +27,15 @@ func (a *Authenticator) Authenticate(w http.ResponseWriter, r *http.Request) *ht
 	} else {
 		gate.From(r.Context()).Authenticated()
 	}
-	if err := Impersonates(u, r.Header); err != nil {
+	if u, err = a.acting(r.Context(), u, r.Header); err != nil {
 		refuse(w, r, apierrors.From(err))
 		return nil
 	}
 	r = r.WithContext(WithUser(r.Context(), u))
-	if len(r.Header["Authorization"]) > 0 {
+	if len(r.Header["Authorization"]) > 0 || asksToAct(r.Header) {
 		r.Header = r.Header.Clone()
 		r.Header.Del("Authorization")
+		withoutWish(r.Header)
 	}
 	return r
 }

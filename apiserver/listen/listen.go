@@ -100,6 +100,8 @@ type Config struct {
 	Bundle *pki.Bundle
 	// Bearers are the bearer tokens.
 	Bearers *authn.Bearers
+	// Impersonate judges who may act as somebody else; nil lets nobody.
+	Impersonate authn.Impersonator
 	// Kubeconfig is the path of the file that gives the administrator access.
 	Kubeconfig string
 	// REST is the front, without who authenticates.
@@ -128,7 +130,9 @@ func (s *Sockets) Serve(ctx context.Context, cfg Config) (*Server, error) {
 	}
 	server := &Server{
 		cfg: cfg, limits: limits, at: pki.Endpoints{GRPC: s.GRPC()},
-		auth: authn.New(authn.Config{ClientCAs: cfg.Bundle.ClientCAs, Bearers: cfg.Bearers}),
+		auth: authn.New(authn.Config{
+			ClientCAs: cfg.Bundle.ClientCAs, Bearers: cfg.Bearers, Impersonate: cfg.Impersonate,
+		}),
 	}
 	if s.rest != nil {
 		server.at.REST = "https://" + s.REST()
