@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 
+	"sigs.k8s.io/yaml"
+
 	"monoplane.dev/internal/datadir"
 )
 
@@ -85,4 +87,34 @@ contexts:
     cluster: %[1]s
     user: %[1]s
 `, Context, at.REST, b64(id.CA), b64(id.Cert), b64(id.Key), extensions), nil
+}
+
+// EndpointsOf returns the endpoints that Kubeconfig has written into a kubeconfig.
+func EndpointsOf(kubeconfig []byte) (Endpoints, error) {
+	var file struct {
+		Clusters []struct {
+			Cluster struct {
+				Server     string `json:"server"`
+				Extensions []struct {
+					Name      string `json:"name"`
+					Extension struct {
+						Address string `json:"address"`
+					} `json:"extension"`
+				} `json:"extensions"`
+			} `json:"cluster"`
+		} `json:"clusters"`
+	}
+	if err := yaml.Unmarshal(kubeconfig, &file); err != nil {
+		return Endpoints{}, fmt.Errorf("pki: not a kubeconfig: %w", err)
+	}
+	if len(file.Clusters) != 1 {
+		return Endpoints{}, fmt.Errorf("pki: a kubeconfig with %d clusters, not one", len(file.Clusters))
+	}
+	at := Endpoints{REST: file.Clusters[0].Cluster.Server}
+	for _, e := range file.Clusters[0].Cluster.Extensions {
+		if e.Name == GRPCExtension {
+			at.GRPC = e.Extension.Address
+		}
+	}
+	return at, nil
 }
