@@ -119,7 +119,11 @@ func (w Write) entry(s set) *metav1.ManagedFieldsEntry {
 
 // rest returns what is left of an entry of somebody else; nil for nothing.
 func (d delta) rest(e *metav1.ManagedFieldsEntry) *metav1.ManagedFieldsEntry {
-	have, err := parseSet(e.GetFieldsV1().GetRaw())
+	raw := e.GetFieldsV1().GetRaw()
+	if !mentions(raw, d.changed) && !mentions(raw, d.removed) {
+		return e // such as who made an object, when its status is written
+	}
+	have, err := parseSet(raw)
 	if err != nil {
 		return nil
 	}
@@ -132,6 +136,11 @@ func (d delta) rest(e *metav1.ManagedFieldsEntry) *metav1.ManagedFieldsEntry {
 	default:
 		return holding(e, s)
 	}
+}
+
+// mentions says whether fieldsV1 may have a path that begins as one of the set does: with the name of a field.
+func mentions(raw []byte, s set) bool {
+	return slices.ContainsFunc(s, func(n node) bool { return bytes.Contains(raw, []byte(n.element)) })
 }
 
 // from returns what is left of a set.

@@ -46,6 +46,10 @@ func byElement(a, b string) int {
 		return 1
 	case !quoted && (digit(a[i]) && digit(b[i]) || i > 0 && digit(a[i-1])):
 		return cmp.Or(cmp.Compare(digits(a[i:]), digits(b[i:])), cmp.Compare(a[i], b[i]))
+	case a[i] == '"':
+		return 1 // numbers come before texts
+	case b[i] == '"':
+		return -1
 	default:
 		return cmp.Compare(a[i], b[i])
 	}
@@ -154,7 +158,7 @@ var errFields = errors.New("fieldsV1 is not an object of objects")
 
 // parseSet reads what appendJSON writes.
 func parseSet(text []byte) (set, error) {
-	p := parser{text: text}
+	p := parser{text: string(text)}
 	out, _ := p.object(0)
 	p.space()
 	if p.failed || p.at != len(text) {
@@ -165,7 +169,8 @@ func parseSet(text []byte) (set, error) {
 
 // parser reads fieldsV1. It knows no more of JSON than that has.
 type parser struct {
-	text   []byte
+	// text is what the elements that are read are parts of.
+	text   string
 	at     int
 	failed bool
 }
@@ -249,14 +254,14 @@ func (p *parser) string() string {
 		p.at++
 	}
 	if p.at >= len(p.text) {
-		p.failed = true
+		p.at, p.failed = len(p.text), true
 		return ""
 	}
 	p.at++
 	raw := p.text[start+1 : p.at-1]
 	switch {
 	case !escapes:
-		return string(raw)
+		return raw
 	case simple:
 		out := make([]byte, 0, len(raw))
 		for i := 0; i < len(raw); i++ {
@@ -268,7 +273,7 @@ func (p *parser) string() string {
 		return string(out)
 	}
 	var s string
-	d := json.NewDecoder(p.text[start:p.at])
+	d := json.NewDecoder([]byte(p.text[start:p.at]))
 	d.String(&s)
 	p.failed = p.failed || d.Err() != nil
 	return s
