@@ -254,7 +254,9 @@ func (c *Cluster) makeAPI(ctx context.Context, p *parts) error {
 	c.local = local.New(local.Config{Logger: c.cfg.Logger, Front: func() (*rest.Handler, error) {
 		cfg := p.front
 		cfg.Live, cfg.Ready = c.checks[:1], c.checks
-		cfg.Authenticate = authn.New(authn.Config{Bearers: p.bearers, Default: admin}).Authenticate
+		cfg.Authenticate = authn.New(authn.Config{
+			Bearers: p.bearers, Impersonate: p.api.Impersonate, Default: admin,
+		}).Authenticate
 		return rest.New(cfg)
 	}})
 	c.onStop(c.local.Shutdown)
@@ -275,7 +277,8 @@ func (c *Cluster) serve(ctx, running context.Context, p *parts) error {
 	front := p.front
 	front.Live, front.Ready = c.checks[:1], c.checks
 	server, err := c.sockets.Serve(ctx, listen.Config{
-		Bundle: p.bundle, Bearers: p.bearers, Impersonate: p.api.Impersonate, Kubeconfig: c.Kubeconfig(), Register: p.register, Logger: c.cfg.Logger,
+		Bundle: p.bundle, Bearers: p.bearers, Impersonate: p.api.Impersonate,
+		Kubeconfig: c.Kubeconfig(), Register: p.register, Logger: c.cfg.Logger,
 		Unary: p.api.UnaryInterceptors(), Stream: p.api.StreamInterceptors(),
 		REST: front,
 	})
