@@ -140,11 +140,14 @@ func (s *scheduling) row(ctx context.Context, k podKind) error {
 	}
 	if !s.agents {
 		ending, stop := context.WithCancel(ctx)
-		ended := make(chan error, 1)
-		go func() { ended <- s.endVictims(ending) }()
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			_ = s.endVictims(ending) // what it could not do, the pods that wait for its victims show
+		}()
 		defer func() {
 			stop()
-			_ = <-ended // what it could not do, the pods that wait for its victims show
+			<-ended
 		}()
 	}
 	g, gctx := errgroup.WithContext(ctx)

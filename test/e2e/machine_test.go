@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// A manifest in the node's directory is a pod; an edit restarts it, and kubectl shows it, with what it uses. A pod that
-// exceeds its limit of local storage is evicted. spec: STATIC-1, QOS-2, DISR-6
+// A manifest in the node's directory is a pod; an edit restarts it, and kubectl shows it, with what it uses. A pod
+// that exceeds its limit of local storage is evicted. spec: STATIC-1, QOS-2, DISR-6
 func TestMachine(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, "--node-name", "node")

@@ -55,8 +55,8 @@ func (c onContainerd) bad(t *testing.T) {
 // actDir is where containers have the directory of their marks, with the program act.
 const actDir = "/act"
 
-// boxedScenario returns the pod of a scenario with containers that find the program and the journal of their marks in a
-// directory of the machine.
+// boxedScenario returns the pod of a scenario with containers that find the program and the journal of their marks in
+// a directory of the machine.
 func boxedScenario(s *lifecycle.Scenario, journal string) *corev1.Pod {
 	p := s.Real(containerd.BoxImage, actDir+"/act", actDir+"/"+filepath.Base(journal))
 	p.Spec.Volumes = append(p.Spec.Volumes, corev1.Volume{Name: "act", VolumeSource: corev1.VolumeSource{

@@ -238,8 +238,8 @@ func (c onContainerd) profiles(t *testing.T) {
 	}
 }
 
-// A privileged container has the machine's devices and all capabilities; another has the namespaces of the machine that
-// it asks for, and the one device that it mounts. spec: SEC-1, VOL-1
+// A privileged container has the machine's devices and all capabilities; another has the namespaces of the machine
+// that it asks for, and the one device that it mounts. spec: SEC-1, VOL-1
 func (c onContainerd) machineParts(t *testing.T) {
 	p := boxed("privileged", `ls /dev; while read k v; do echo $k $v; done </proc/self/status`)
 	yes := true
@@ -277,7 +277,8 @@ func (c onContainerd) machineParts(t *testing.T) {
 // one.
 // spec: CTR-8
 func (c onContainerd) rotation(t *testing.T) {
-	p := c.run(t, boxed("rotates", `n=0; while [ $n -lt 11000 ]; do n=$((n+1)); echo $n `+strings.Repeat("x", 1000)+`; done
+	p := c.run(t, boxed("rotates",
+		`n=0; while [ $n -lt 11000 ]; do n=$((n+1)); echo $n `+strings.Repeat("x", 1000)+`; done
 		echo full; while :; do echo after; sleep 0.1; done`))
 	dir := filepath.Join(c.dir, "nodes", c.nodeName(t), "logs", "default_rotates_"+string(p.UID), "main")
 	eventually(t, "two files, the newer with what is said now", func() (bool, string) {

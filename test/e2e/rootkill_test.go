@@ -101,7 +101,8 @@ func (c *cluster) playDisturbed(
 func (p pods) wentOn(t *testing.T, before *corev1.Pod) {
 	t.Helper()
 	now := p.untilPhase(t, before.Name, corev1.PodRunning)
-	if was, is := before.Status.ContainerStatuses[0], now.Status.ContainerStatuses[0]; is.ContainerID != was.ContainerID ||
+	was, is := before.Status.ContainerStatuses[0], now.Status.ContainerStatuses[0]
+	if is.ContainerID != was.ContainerID ||
 		is.RestartCount != 0 || is.State.Running == nil {
 		t.Errorf("%s was %v and is %v", before.Name, was, is)
 	}

@@ -49,7 +49,8 @@ func parseAct(args []string) (act, error) {
 
 func (a *act) add(words []string) error {
 	usage := errors.New("run D, exit N, term D N, term ignore, stop SIGNAL, show WHAT, follow PATH, say TEXT, " +
-		"leave TEXT, eat, healthy D [D], serve SERVED D D [grpc NAME], users, terminal, input, first or peer NAME was expected")
+		"leave TEXT, eat, healthy D [D], serve SERVED D D [grpc NAME], users, terminal, input, first or peer NAME " +
+		"was expected")
 	if len(words) < 1 {
 		return usage
 	}
