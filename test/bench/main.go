@@ -6,9 +6,8 @@
 // served by a bare TLS and HTTP/2 handler; ceiling is TLS, JSON decoding and one etcd transaction, and nothing
 // else. A limit has the client, the TLS and HTTP/2 settings, the fsync and the sizes of what it is compared
 // with, and takes turns with it (see paired). Rows of controllers are beside what Kubernetes' own take in their place
-// against the same server (test/oracle/kubecontrollers); there a ratio above 1 says that Monoplane's are faster. Column
-// cpu is how many times the limit's processor time Monoplane
-// takes, client included.
+// against the same server (test/oracle/kubecontrollers); there a ratio above 1 says that Monoplane's are faster.
+// Column cpu is how many times the limit's processor time Monoplane takes, client included.
 package main
 
 import (

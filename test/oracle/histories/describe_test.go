@@ -47,8 +47,9 @@ func (w *world) describe(t *testing.T, k kind) string {
 				line += " (being deleted)"
 			}
 			for _, path := range s.paths {
-				if v := at(o.Object, strings.Split(path, ".")...); v != nil {
-					line += fmt.Sprintf("\n      %s: %s", path, text(v))
+				// The annotation of what triggered the last change is there or not, by who was looked at when.
+				if v := at(o.Object, strings.Split(path, ".")...); v != nil && text(v) != "{}" {
+					line += fmt.Sprintf(" %s: %s", path, text(v))
 				}
 			}
 			lines = append(lines, line)

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	v1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -34,7 +35,7 @@ func (w *world) report(t *testing.T, pod unstructured.Unstructured, phase string
 	if err == nil {
 		_, err = w.agent.Patch(t.Context(), pod.GetName(), types.MergePatchType, body, v1.PatchOptions{}, "status")
 	}
-	if err != nil {
+	if err != nil && !apierrors.IsNotFound(err) { // it may have gone meanwhile
 		t.Fatalf("%s: %v", w.name, err)
 	}
 }

@@ -84,6 +84,7 @@ func podsEnd(name string, phase string, code func(*rand.Rand) int64, conditions 
 		exit := code(r)
 		for _, p := range w.some(t, r) {
 			w.report(t, p, phase, ended(exit, conditions...))
+			time.Sleep(3 * time.Second) // virtual: how fast they are seen one after the other is everybody's own affair
 		}
 	}}
 }

@@ -86,9 +86,12 @@ var servicesSteps = []step{
 	{"a pod made", podMade}, {"a pod made", podMade}, {"a pod made", podMade},
 	{"a pod reports", podReports}, {"a pod reports", podReports}, {"a pod reports", podReports},
 	{"a pod ends", func(t *testing.T, r *rand.Rand, w *world) {
-		list := w.some(t, r)
-		if len(list) > 0 {
-			w.report(t, list[0], fmt.Sprint(one(r, "Failed", "Succeeded")), ended(0))
+		// One that is ready: that another has ended Kubernetes' controllers see only when something else changes.
+		for _, p := range w.some(t, r) {
+			if condition(p.Object, "Ready") == "True" {
+				w.report(t, p, fmt.Sprint(one(r, "Failed", "Succeeded")), ended(0))
+				return
+			}
 		}
 	}},
 	podDeleted, letGo, relabelled,
