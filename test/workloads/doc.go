@@ -1,6 +1,7 @@
 // Package workloads tells what becomes of workloads as scenarios that a person can read: manifests, what is done with
 // them, and the timeline of what is to be seen then. The same files run on simulated nodes in virtual time (this
-// package's test), and some also over the real binary with real processes and the real kubectl (package e2e).
+// package's test), and some also over the real binary with real processes and the real kubectl (package e2e). Those of
+// autoscalers are tests of their controller: simulated nodes tell nobody how busy they are.
 //
 // A file of testdata is
 //
@@ -32,7 +33,6 @@
 //	asleep 24h                   the server is off for so long, while the pods go on
 //	awake 10m every 168h 52      so many times: the server is off, but for so long at the end of each period
 //	node stop|start NAME         the agent of a simulated node stops, as when the machine is lost, and starts
-//	load APP 900m                what the pods of APP have to do in all, in cpu; they share it
 //
 // Simulated pods behave as the annotations of package nodeagent/runtime/fake say; those that begin with
 // index-N.workloads/ instead of fake.monoplane.dev/ count for the pod of a Job's index N only. An image whose name
@@ -46,6 +46,5 @@
 //	daemonset/log   available 1/2: n-0 r1 ready, n-1 r1 starting likewise
 //	job/sum         active 2, succeeded 3, failed 1: Complete    and how it stands
 //	cronjob/tick    made 2, active 1, last 2000-01-01T00:01:00Z  how many Jobs were seen, and the newest time met
-//	hpa/web         3, wants 6: cpu 90%                          how many there are and are to be
 //	claims          data-db-0 data-db-1                          PersistentVolumeClaims
 package workloads

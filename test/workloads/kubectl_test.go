@@ -25,16 +25,15 @@ type kubectl struct{ client dynamic.Interface }
 
 // resources are those of the kinds, by the names that people use for them.
 var resources = map[string]schema.GroupVersionResource{
-	"pod":                     {Version: "v1", Resource: "pods"},
-	"replicationcontroller":   {Version: "v1", Resource: "replicationcontrollers"},
-	"persistentvolume":        {Version: "v1", Resource: "persistentvolumes"},
-	"deployment":              {Group: "apps", Version: "v1", Resource: "deployments"},
-	"replicaset":              {Group: "apps", Version: "v1", Resource: "replicasets"},
-	"statefulset":             {Group: "apps", Version: "v1", Resource: "statefulsets"},
-	"daemonset":               {Group: "apps", Version: "v1", Resource: "daemonsets"},
-	"job":                     {Group: "batch", Version: "v1", Resource: "jobs"},
-	"cronjob":                 {Group: "batch", Version: "v1", Resource: "cronjobs"},
-	"horizontalpodautoscaler": {Group: "autoscaling", Version: "v2", Resource: "horizontalpodautoscalers"},
+	"pod":                   {Version: "v1", Resource: "pods"},
+	"replicationcontroller": {Version: "v1", Resource: "replicationcontrollers"},
+	"persistentvolume":      {Version: "v1", Resource: "persistentvolumes"},
+	"deployment":            {Group: "apps", Version: "v1", Resource: "deployments"},
+	"replicaset":            {Group: "apps", Version: "v1", Resource: "replicasets"},
+	"statefulset":           {Group: "apps", Version: "v1", Resource: "statefulsets"},
+	"daemonset":             {Group: "apps", Version: "v1", Resource: "daemonsets"},
+	"job":                   {Group: "batch", Version: "v1", Resource: "jobs"},
+	"cronjob":               {Group: "batch", Version: "v1", Resource: "cronjobs"},
 }
 
 func (k kubectl) run(ctx context.Context, input string, args []string) error {

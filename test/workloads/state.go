@@ -10,7 +10,6 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
-	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -38,11 +37,7 @@ func newState() *state {
 
 // keyOf names an object, as kubectl does.
 func keyOf(o metav1.Object) string {
-	kind := strings.ToLower(strings.TrimPrefix(fmt.Sprintf("%T", o), "*v1."))
-	if _, ok := o.(*autoscalingv2.HorizontalPodAutoscaler); ok {
-		kind = "hpa"
-	}
-	return kind + "/" + o.GetName()
+	return strings.ToLower(strings.TrimPrefix(fmt.Sprintf("%T", o), "*v1.")) + "/" + o.GetName()
 }
 
 // saw notes that an object is so, or is gone.
@@ -75,13 +70,9 @@ func (s *state) saw(o metav1.Object, gone bool) {
 
 // hear notes an event, each version once.
 func (s *state) hear(e *corev1.Event) {
-	kind := strings.ToLower(e.InvolvedObject.Kind)
-	if kind == "horizontalpodautoscaler" {
-		kind = "hpa"
-	}
 	if version := string(e.UID) + e.ResourceVersion; !s.heard[version] {
 		s.heard[version] = true
-		s.events = append(s.events, event{kind + "/" + e.InvolvedObject.Name, e.Reason})
+		s.events = append(s.events, event{strings.ToLower(e.InvolvedObject.Kind) + "/" + e.InvolvedObject.Name, e.Reason})
 	}
 }
 
@@ -145,8 +136,6 @@ func (s *state) lines() map[string]string {
 			}
 		case *batchv1.CronJob:
 			out[key] = s.cronJob(o)
-		case *autoscalingv2.HorizontalPodAutoscaler:
-			out[key] = autoscaler(o)
 		case *corev1.PersistentVolumeClaim:
 			out["claims"] = ""
 		}
@@ -187,8 +176,7 @@ func (s *state) deployment(d *appsv1.Deployment) string {
 func trouble(kind string, status corev1.ConditionStatus, reason string) string {
 	switch {
 	case kind == "Progressing" && status != corev1.ConditionTrue,
-		(kind == "ReplicaFailure" || kind == "ScalingLimited") && status == corev1.ConditionTrue,
-		(kind == "AbleToScale" || kind == "ScalingActive") && status != corev1.ConditionTrue:
+		kind == "ReplicaFailure" && status == corev1.ConditionTrue:
 		return "; " + kind + "=" + string(status) + " " + reason
 	default:
 		return ""
@@ -284,19 +272,6 @@ func (s *state) cronJob(c *batchv1.CronJob) string {
 		}
 	}
 	return out + ", last " + at.In(zone).Format("Mon 2006-01-02T15:04:05Z07:00")
-}
-
-func autoscaler(h *autoscalingv2.HorizontalPodAutoscaler) string {
-	out := fmt.Sprintf("%d, wants %d", h.Status.CurrentReplicas, h.Status.DesiredReplicas)
-	for _, m := range h.Status.CurrentMetrics {
-		if m.Resource != nil && m.Resource.Current.AverageUtilization != nil {
-			out += fmt.Sprintf(": %s %d%%", m.Resource.Name, *m.Resource.Current.AverageUtilization)
-		}
-	}
-	for _, c := range h.Status.Conditions {
-		out += trouble(string(c.Type), c.Status, c.Reason)
-	}
-	return out
 }
 
 // counts are how many pods of an app there are, and how many are ready, without those on their way out.
