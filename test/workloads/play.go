@@ -58,7 +58,7 @@ func (s *Scenario) Play(ctx context.Context, w World, o *Observer, settle func()
 				return false
 			}
 			for _, line := range differences(before, now) {
-				timeline = append(timeline, fmt.Sprintf("%10s  %s", clock(at), line))
+				timeline = append(timeline, strings.TrimRight(fmt.Sprintf("%10s  %s", clock(at), line), " "))
 			}
 			changed = !maps.Equal(before, now)
 			before = now
