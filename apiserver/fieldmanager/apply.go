@@ -30,6 +30,9 @@ const (
 	beforeApply = "before-first-apply"
 )
 
+// MadeKey is the gRPC header metadata key that says that an apply has made the object, for which REST answers with 201.
+const MadeKey = "made"
+
 // Applied is what comes of an Apply.
 type Applied struct {
 	// Object is the merged object as JSON.

@@ -5,6 +5,9 @@ import (
 	"maps"
 	"strings"
 
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
+
 	"monoplane.dev/apierrors"
 	"monoplane.dev/apiserver/fieldmanager"
 	"monoplane.dev/apiserver/patch"
@@ -155,9 +158,14 @@ func (r *Registry) applyNew(
 	if err := r.place(m, req.GetNamespace(), req.GetName()); err != nil {
 		return nil, err
 	}
-	return r.create(ctx, req.GetNamespace(), asked, object.WriteOptions{
+	out, err := r.create(ctx, req.GetNamespace(), asked, object.WriteOptions{
 		DryRun: req.GetDryRun(), FieldManager: req.GetFieldManager(), FieldValidation: req.GetFieldValidation(),
 	}, &entries)
+	if err == nil {
+		// An error here means that nobody asks by gRPC.
+		_ = grpc.SetHeader(ctx, metadata.Pairs(fieldmanager.MadeKey, "true"))
+	}
+	return out, err
 }
 
 // unchanged returns the entries of live when after says nothing new: an apply that changes nothing is not written

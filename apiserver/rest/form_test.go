@@ -268,3 +268,37 @@ func TestYAML(t *testing.T) {
 		"spec: {hostNetwork: yes, activeDeadlineSeconds: 5, containers: [{name: c, image: host}]}\n", ""), 201,
 		`"labels":{"1":"2","a":"yes"}`, `"hostNetwork":true`)
 }
+
+// What is applied is YAML or JSON; whoever applies says who that is, and is told whether it has made something.
+//
+// spec: OBJ-9, OBJ-15
+func TestApply(t *testing.T) {
+	f := newFront(t)
+	const path = "/api/v1/namespaces/default/configmaps/c"
+	apply := func(query, body, contentType string) answer {
+		return f.do("PATCH", path+query, body, "Content-Type", contentType)
+	}
+	const typ, doc = "application/apply-patch+yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c}\ndata: {a: b}\n"
+	if a := apply("?fieldManager=me", doc, "application/apply-patch+cbor"); a.code != http.StatusUnsupportedMediaType {
+		t.Errorf("CBOR: %d %s", a.code, a.body)
+	}
+	if a := apply("", doc, typ); a.code != http.StatusUnprocessableEntity ||
+		!strings.Contains(a.body, "fieldManager: Required value: is required for apply patch") {
+		t.Errorf("without a manager: %d %s", a.code, a.body)
+	}
+	if a := apply("?fieldManager=me", doc, typ); a.code != http.StatusCreated {
+		t.Errorf("made: %d %s", a.code, a.body)
+	}
+	if a := apply("?fieldManager=me", doc, typ); a.code != http.StatusOK {
+		t.Errorf("applied again: %d %s", a.code, a.body)
+	}
+	other := `{"apiVersion":"v1","kind":"ConfigMap","data":{"a":"c"}}`
+	if a := apply("?fieldManager=other", other, typ); a.code != http.StatusConflict ||
+		!strings.Contains(a.body, `"causes":[{"reason":"FieldManagerConflict","message":"conflict with \"me\"",`+
+			`"field":".data.a"}]`) {
+		t.Errorf("a conflict: %d %s", a.code, a.body)
+	}
+	if a := apply("?fieldManager=other&force=true", other, typ); a.code != http.StatusOK {
+		t.Errorf("forced: %d %s", a.code, a.body)
+	}
+}

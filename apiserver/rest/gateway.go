@@ -59,6 +59,9 @@ func (r *route) call(ctx context.Context, ex *exchange, v values) {
 		ex.refuse(ctx, err)
 		return
 	}
+	if len(header[fieldmanager.MadeKey]) > 0 {
+		ex.w.code = http.StatusCreated
+	}
 	runtime.ForwardResponseMessage(ctx, ex.h.mux, ex, &ex.w, ex.r, answer)
 }
 
