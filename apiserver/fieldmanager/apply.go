@@ -30,7 +30,7 @@ const (
 	beforeApply = "before-first-apply"
 )
 
-// MadeKey is the gRPC header metadata key that says that an apply has made the object, for which REST answers with 201.
+// MadeKey is the gRPC header metadata key that says that an apply has made the object; REST answers with 201 then.
 const MadeKey = "made"
 
 // Applied is what comes of an Apply.

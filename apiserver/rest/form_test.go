@@ -278,7 +278,8 @@ func TestApply(t *testing.T) {
 	apply := func(query, body, contentType string) answer {
 		return f.do("PATCH", path+query, body, "Content-Type", contentType)
 	}
-	const typ, doc = "application/apply-patch+yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c}\ndata: {a: b}\n"
+	const typ = "application/apply-patch+yaml"
+	const doc = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c}\ndata: {a: b}\n"
 	if a := apply("?fieldManager=me", doc, "application/apply-patch+cbor"); a.code != http.StatusUnsupportedMediaType {
 		t.Errorf("CBOR: %d %s", a.code, a.body)
 	}
