@@ -16,6 +16,7 @@ import (
 	"monoplane.dev/client/cache"
 	"monoplane.dev/client/record"
 	"monoplane.dev/nodeagent"
+	"monoplane.dev/nodeagent/runtime/stream"
 	"monoplane.dev/nodeagent/hostinfo"
 	"monoplane.dev/rules/taints"
 )
@@ -111,6 +112,9 @@ func (c *Cluster) newAgent(m *member) (*nodeagent.Agent, error) {
 		Labels: c.cfg.labelsOf(m.number), Taints: c.cfg.NodeTaints, Version: c.cfg.Version, Recorder: m.recorder,
 		Starting: c.starting, HeartbeatInterval: c.cfg.NodeLifecycle.Heartbeat(),
 		LeaseDuration: 4 * c.cfg.NodeLifecycle.Heartbeat(), Logger: c.cfg.Logger,
+	}
+	if s, ok := m.runtime.(stream.Runtime); ok {
+		cfg.Streams = s
 	}
 	if _, shared := c.cfg.Runtime.(criRuntime); shared {
 		cfg.Owner = c.owner // other clusters, or a kubelet, may have pods there

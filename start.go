@@ -223,7 +223,7 @@ func (c *Cluster) makeAPI(ctx context.Context, p *parts) error {
 	p.tokens = issuer
 	var err error
 	p.api, err = apiserver.New(ctx, apiserver.Config{
-		Store: c.store, Logs: p.broker, Usage: p.broker, Documents: p.broker, Scheduler: p.asking,
+		Store: c.store, Logs: p.broker, Streams: p.broker, Usage: p.broker, Documents: p.broker, Scheduler: p.asking,
 		Controllers: controllers.Roles(), Tokens: issuer, Bearers: p.bearers, Logger: c.cfg.Logger,
 		Registerer: p.metrics, Services: c.cfg.services,
 	})

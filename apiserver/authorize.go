@@ -25,7 +25,7 @@ func (s *Server) authorizeUnary(
 func (s *Server) authorizeStream(
 	srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler,
 ) error {
-	if info.IsClientStream {
+	if m, _ := s.lookup(info.FullMethod); info.IsClientStream && !m.attributes.Namespaced {
 		// The request says nothing about resources.
 		if err := s.authorize(stream.Context(), info.FullMethod, nil); err != nil {
 			return err
@@ -36,7 +36,8 @@ func (s *Server) authorizeStream(
 }
 
 // authorizedStream authorizes the first message that its handler reads. Handlers of server streams read their
-// request before they do anything else, because the generated code does it for them.
+// request before they do anything else, because the generated code does it for them; those of Exec, Attach and
+// PortForward do too, since the first message says what is asked for.
 //
 // An agent's watch of what its pods use is judged again before everything that it is sent: a watch may last for hours,
 // and the right to it ends with the pod.

@@ -54,6 +54,13 @@ func methods(services []kinds.Service) map[string]*method {
 	evict.Verb, evict.Subresource = "create", "eviction"
 	log := &out[corev1.Pods_Log_FullMethodName].attributes
 	log.Verb, log.Subresource = "get", "log"
+	for full, sub := range map[string]string{
+		corev1.Pods_Exec_FullMethodName: "exec", corev1.Pods_Attach_FullMethodName: "attach",
+		corev1.Pods_PortForward_FullMethodName: "portforward",
+	} {
+		a := &out[full].attributes
+		a.Verb, a.Subresource = "create", sub
+	}
 	proxy := &out[corev1.Nodes_Proxy_FullMethodName].attributes
 	proxy.Verb, proxy.Subresource = "get", "proxy"
 	token := &out[corev1.ServiceAccounts_CreateToken_FullMethodName].attributes

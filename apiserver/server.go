@@ -50,6 +50,8 @@ type Config struct {
 	Store *store.Store
 	// Logs reaches the agents for the logs of containers; nil refuses such requests.
 	Logs LogStreamer
+	// Streams reaches the agents for exec, attach and port-forward; nil refuses such requests.
+	Streams define.StreamSource
 	// Usage reaches the agents for what their nodes use; nil: nobody tells.
 	Usage define.UsageSource
 	// Documents reaches the agents for what kubelets serve, such as stats/summary; nil: nobody does.
@@ -107,7 +109,7 @@ func New(ctx context.Context, cfg Config) (*Server, error) {
 		store: cfg.Store, log: cfg.Logger, tables: kinds.Tables(), authz: authz, audit: audit,
 		services: kinds.All(define.Config{
 			Deps:  registry.Deps{Store: cfg.Store, Clock: cfg.Clock, Rand: cfg.Rand},
-			Audit: audit, Rights: authz, Logs: cfg.Logs, Usage: cfg.Usage,
+			Audit: audit, Rights: authz, Logs: cfg.Logs, Streams: cfg.Streams, Usage: cfg.Usage,
 			Documents: cfg.Documents, Scheduler: cfg.Scheduler,
 			Tokens: cfg.Tokens, Bearers: cfg.Bearers, Services: cfg.Services,
 		}),

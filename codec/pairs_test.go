@@ -121,6 +121,12 @@ func pairs(t testing.TB) []pair {
 	return append(all, []pair{
 		{"PodLogOptions", func() codec.Typed { return new(corev1.PodLogOptions) },
 			func() protobufObject { return new(k8score.PodLogOptions) }},
+		{"PodExecOptions", func() codec.Typed { return new(corev1.PodExecOptions) },
+			func() protobufObject { return new(k8score.PodExecOptions) }},
+		{"PodAttachOptions", func() codec.Typed { return new(corev1.PodAttachOptions) },
+			func() protobufObject { return new(k8score.PodAttachOptions) }},
+		{"PodPortForwardOptions", func() codec.Typed { return new(corev1.PodPortForwardOptions) },
+			func() protobufObject { return new(k8score.PodPortForwardOptions) }},
 		{"NodeProxyOptions", func() codec.Typed { return new(corev1.NodeProxyOptions) },
 			func() protobufObject { return new(k8score.NodeProxyOptions) }},
 		{"Binding", func() codec.Typed { return new(corev1.Binding) },

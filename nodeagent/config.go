@@ -21,6 +21,7 @@ import (
 	"monoplane.dev/nodeagent/podcgroup"
 	"monoplane.dev/nodeagent/podstate"
 	"monoplane.dev/nodeagent/pullrecord"
+	"monoplane.dev/nodeagent/runtime/stream"
 	"monoplane.dev/nodeagent/shutdown"
 )
 
@@ -34,6 +35,8 @@ type Config struct {
 	Runtime runtimeapi.RuntimeServiceClient
 	// Images is the runtime's image service.
 	Images runtimeapi.ImageServiceClient
+	// Streams talks with what runs in containers; when it is nil, that goes by the addresses that Runtime answers with.
+	Streams stream.Runtime
 
 	// Owner marks this agent's pods in a runtime that others use too: pods without the mark are left alone. Empty when
 	// the runtime is the agent's own; then every pod in it is the agent's.
@@ -122,7 +125,7 @@ type Config struct {
 	// NodeWatched says that the caller watches the Node object and calls LookAtNode when it is deleted: one watch can do
 	// for many simulated nodes. Otherwise the agent watches its own.
 	NodeWatched bool
-	// NoStreams leaves out serving logs to the API server.
+	// NoStreams leaves out serving logs, exec, attach and port-forward to the API server.
 	NoStreams bool
 
 	// Logger defaults to none.
@@ -144,6 +147,9 @@ func (c *Config) complete() error {
 	}
 	if err := errors.Join(c.Shutdown.Check(), c.PullCredentials.Check()); err != nil {
 		return fmt.Errorf("nodeagent: %w", err)
+	}
+	if c.Streams == nil {
+		c.Streams = stream.Remote{Runtime: c.Runtime}
 	}
 	c.Runtime, c.Images = cricheck.Runtime(c.Runtime), cricheck.Images(c.Images)
 	if c.DataDir == "" {

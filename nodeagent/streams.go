@@ -32,30 +32,39 @@ func (a *Agent) serveStreams(ctx context.Context) error {
 	})
 }
 
-func (a *Agent) serve(ctx context.Context, call *nodev1.Call, send func([]byte) error) error {
-	if call.GetUsage() != nil {
-		return a.reportUsage(ctx, send)
+func (a *Agent) serve(ctx context.Context, call *nodev1.Call, answer *calls.Answer) error {
+	switch ask := call.GetRequest().(type) {
+	case *nodev1.Call_Usage:
+		return a.reportUsage(ctx, answer.Send)
+	case *nodev1.Call_Document:
+		return a.serveDocument(ctx, ask.Document, answer.Send)
+	case *nodev1.Call_Log:
+		err := a.log(ctx, ask.Log, answer.Send)
+		if errors.Is(err, io.EOF) {
+			return ctx.Err()
+		}
+		return err
+	case *nodev1.Call_Exec:
+		return a.exec(ctx, ask.Exec, answer)
+	case *nodev1.Call_Attach:
+		return a.attach(ctx, ask.Attach, answer)
+	case *nodev1.Call_PortForward:
+		return a.forward(ctx, ask.PortForward, answer)
 	}
-	if ask := call.GetDocument(); ask != nil {
-		return a.serveDocument(ctx, ask, send)
+	return apierrors.New(apierrors.MethodNotAllowed, "this agent does not know what is asked of it")
+}
+
+// workerOf returns the worker of a pod, or of the static pod whose mirror it is; nil for none.
+func (a *Agent) workerOf(uid string) *worker {
+	if w := a.worker(uid); w != nil {
+		return w
 	}
-	ask := call.GetLog()
-	if ask == nil {
-		return apierrors.New(apierrors.MethodNotAllowed, "this agent does not know what is asked of it")
-	}
-	err := a.log(ctx, ask, send)
-	if errors.Is(err, io.EOF) {
-		return ctx.Err()
-	}
-	return err
+	return a.static.ofMirror(uid)
 }
 
 // log reads a container's log. spec: CTR-8
 func (a *Agent) log(ctx context.Context, ask *nodev1.LogCall, send func([]byte) error) error {
-	w := a.worker(ask.GetUid())
-	if w == nil {
-		w = a.static.ofMirror(ask.GetUid())
-	}
+	w := a.workerOf(ask.GetUid())
 	if w == nil {
 		return apierrors.NewNotFound(corev1.PodKind, ask.GetPod())
 	}

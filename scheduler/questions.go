@@ -85,7 +85,7 @@ func (s *Scheduler) serveQuestions(ctx context.Context) error {
 }
 
 // answer serves one call.
-func (s *Scheduler) answer(ctx context.Context, call *schedulingv1.SchedulerCall, send func([]byte) error) error {
+func (s *Scheduler) answer(ctx context.Context, call *schedulingv1.SchedulerCall, answer *calls.Answer) error {
 	ask := call.GetExplain()
 	if ask == nil {
 		return apierrors.New(apierrors.MethodNotAllowed, "this scheduler does not know what is asked of it")
@@ -100,7 +100,7 @@ func (s *Scheduler) answer(ctx context.Context, call *schedulingv1.SchedulerCall
 	}
 	for len(data) > 0 {
 		n := min(len(data), frameSize)
-		if err := send(data[:n]); err != nil {
+		if err := answer.Send(data[:n]); err != nil {
 			return err
 		}
 		data = data[n:]

@@ -62,10 +62,12 @@ func New[C any](cfg Config) *Broker[C] {
 // call is one request to a component.
 type call struct {
 	name   string
-	frames chan frame      // from the answering component, unbuffered: back-pressure
-	gone   chan struct{}   // closed when the caller has gone or has everything
-	began  chan struct{}   // closed when a component begins to answer
-	ended  <-chan struct{} // closed when the listener that got the call is over
+	frames chan frame         // from the answering component, unbuffered: back-pressure
+	gone   chan struct{}      // closed when the caller has gone or has everything
+	began  chan struct{}      // closed when a component begins to answer
+	ended  <-chan struct{}    // closed when the listener that got the call is over
+	input  chan *nodev1.Frame // to the answering component, unbuffered; nil unless the call is a conversation
+	over   chan struct{}      // closed when the component has ended its answer
 }
 
 // frame is what the component sent, or why it sends no more.
@@ -81,7 +83,7 @@ type frame struct {
 func (b *Broker[C]) Do(ctx context.Context, name string, ask func(id string) C, take func([]byte) error) error {
 	answer := time.NewTimer(b.cfg.AnswerTimeout)
 	defer answer.Stop()
-	c, id, err := b.open(ctx, name, ask, answer.C)
+	c, id, err := b.open(ctx, name, ask, answer.C, nil)
 	if err != nil {
 		return err
 	}
@@ -172,10 +174,13 @@ func (b *Broker[C]) listener(ctx context.Context, name string) (*listener[C], er
 
 // open registers a call and hands it to the listener, until the time is up: a listener may have ceased to read.
 func (b *Broker[C]) open(
-	ctx context.Context, name string, ask func(id string) C, timeUp <-chan time.Time,
+	ctx context.Context, name string, ask func(id string) C, timeUp <-chan time.Time, input chan *nodev1.Frame,
 ) (*call, string, error) {
 	id := rand.Text()
-	c := &call{name: name, frames: make(chan frame), gone: make(chan struct{}), began: make(chan struct{})}
+	c := &call{
+		name: name, frames: make(chan frame), gone: make(chan struct{}), began: make(chan struct{}),
+		input: input, over: make(chan struct{}),
+	}
 	l, err := b.listener(ctx, name)
 	if err != nil {
 		return nil, "", err

@@ -94,9 +94,25 @@ func (b *Broker[C]) Answer(stream grpc.BidiStreamingServer[nodev1.Frame, nodev1.
 	if err != nil {
 		return err
 	}
-	finished := make(chan struct{})
+	if c.input != nil {
+		// Of its own, too: a component that does not read must not keep this from seeing that the caller has gone.
+		go func() {
+			for {
+				select {
+				case f := <-c.input:
+					if stream.Send(f) != nil {
+						return // the other goroutine learns why
+					}
+				case <-c.gone:
+					return
+				case <-c.over:
+					return
+				}
+			}
+		}()
+	}
 	go func() {
-		defer close(finished)
+		defer close(c.over)
 		for f := (frame{Frame: first}); ; {
 			select {
 			case c.frames <- f:
@@ -110,7 +126,7 @@ func (b *Broker[C]) Answer(stream grpc.BidiStreamingServer[nodev1.Frame, nodev1.
 		}
 	}()
 	select {
-	case <-finished:
+	case <-c.over:
 		return nil
 	case <-c.gone:
 		// Returning ends the stream, which ends a pending Recv of the goroutine above.

@@ -14,6 +14,7 @@ import (
 	"monoplane.dev/apierrors"
 	"monoplane.dev/apiserver/authn"
 	"monoplane.dev/apiserver/calls"
+	"monoplane.dev/apiserver/kinds/define"
 )
 
 // Config says how a Broker behaves. The zero value is usable.
@@ -23,7 +24,7 @@ type Config struct {
 	Machine func(ctx context.Context, node string) (key string, registered bool, err error)
 	// AnswerTimeout is how long an agent may take to begin its answer; 10 s when zero.
 	AnswerTimeout time.Duration
-	// MaxCalls is how many calls one node may serve at a time; 256 when zero. More are refused.
+	// MaxCalls is how many calls one node may serve at a time; 1024 when zero. More are refused.
 	MaxCalls int
 	// Logger gets one line when an agent begins or ceases to listen; discarded when nil.
 	Logger *slog.Logger
@@ -39,10 +40,13 @@ type Broker struct {
 
 // New returns a Broker that nobody listens to yet.
 func New(cfg Config) *Broker {
+	if cfg.MaxCalls <= 0 {
+		cfg.MaxCalls = 1024
+	}
 	b := &Broker{machine: cfg.Machine}
 	b.streams = calls.New[*nodev1.Call](calls.Config{
 		Who:    func(node string) string { return fmt.Sprintf("the agent of node %q", node) },
-		Absent: " (simulated nodes serve no logs)",
+		Absent: " (simulated nodes serve neither logs nor exec, attach and port-forward)",
 		MayServe: func(ctx context.Context, node string) error {
 			// While the Node is deleted, who has listened for it goes on: its pods are still there.
 			_, err := b.mayServe(ctx, node)
@@ -61,6 +65,35 @@ func (b *Broker) Logs(ctx context.Context, node string, ask *nodev1.LogCall, sen
 	return b.streams.Do(ctx, node, func(id string) *nodev1.Call {
 		return &nodev1.Call{Id: id, Request: &nodev1.Call_Log{Log: ask}}
 	}, send)
+}
+
+// Exec has the agent of node run a command in a container. The caller closes the conversation. Errors: as for Logs.
+// spec: CTR-9
+func (b *Broker) Exec(ctx context.Context, node string, ask *nodev1.ExecCall) (define.Conversation, error) {
+	return b.open(ctx, node, &nodev1.Call{Request: &nodev1.Call_Exec{Exec: ask}})
+}
+
+// Attach has the agent of node join a container's first process, as Exec.
+func (b *Broker) Attach(ctx context.Context, node string, ask *nodev1.AttachCall) (define.Conversation, error) {
+	return b.open(ctx, node, &nodev1.Call{Request: &nodev1.Call_Attach{Attach: ask}})
+}
+
+// PortForward has the agent of node connect to a port of a pod, as Exec.
+func (b *Broker) PortForward(
+	ctx context.Context, node string, ask *nodev1.PortForwardCall,
+) (define.Conversation, error) {
+	return b.open(ctx, node, &nodev1.Call{Request: &nodev1.Call_PortForward{PortForward: ask}})
+}
+
+func (b *Broker) open(ctx context.Context, node string, call *nodev1.Call) (define.Conversation, error) {
+	c, err := b.streams.Open(ctx, node, func(id string) *nodev1.Call {
+		call.Id = id
+		return call
+	})
+	if err != nil {
+		return nil, err
+	}
+	return c, nil
 }
 
 // Usage asks the agent of node what the node and its pods use. Errors: as for Logs.

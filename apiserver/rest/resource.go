@@ -13,6 +13,10 @@ import (
 // serveResource answers a request for objects: negotiate, then call. All that can be known before the body is read is
 // checked in negotiate.
 func (h *Handler) serveResource(w http.ResponseWriter, r *http.Request, routes map[string]*route, v values) {
+	if rt := routes[r.Method]; rt != nil && rt.conversation != nil {
+		h.serveConversation(w, r, rt, v)
+		return
+	}
 	ex, err := h.negotiate(w, r, routes)
 	switch {
 	case err != nil:

@@ -48,6 +48,9 @@ type route struct {
 	// for.
 	stream      *grpc.StreamDesc
 	text, typed bool
+	// conversation is the field that the input fills of a method whose streams go both ways, for which connections are
+	// upgraded; nil for others.
+	conversation protoreflect.FieldDescriptor
 	// query are the parameters that the query may set.
 	query map[string]parameter
 	// watch is the route that answers this one's requests with ?watch=true; nil for none.
@@ -75,8 +78,10 @@ func routesOf(s *service.Service) ([]*route, error) {
 			return nil, fmt.Errorf("%s is in the .proto, but is not served", m.FullName())
 		}
 		stream := streams[string(m.Name())]
-		if (stream != nil) != m.IsStreamingServer() || m.IsStreamingClient() {
-			return nil, fmt.Errorf("%s: only its answer may be a stream, and has to be one on both sides", m.FullName())
+		if (stream != nil) != m.IsStreamingServer() || m.IsStreamingClient() && !m.IsStreamingServer() ||
+			stream != nil && stream.ClientStreams != m.IsStreamingClient() {
+			return nil, fmt.Errorf("%s: only its answer may be a stream, or what is asked as well, and it has to be so on both sides",
+				m.FullName())
 		}
 		rule, ok := proto.GetExtension(m.Options(), annotations.E_Http).(*annotations.HttpRule)
 		if !ok || rule == nil {
@@ -128,8 +133,13 @@ func (r *route) bind(m protoreflect.MethodDescriptor, rule *annotations.HttpRule
 	if err := r.bindBody(rule.GetBody()); err != nil {
 		return err
 	}
+	if m.IsStreamingClient() {
+		if r.conversation, err = r.field("input"); err != nil {
+			return err
+		}
+	}
 	r.verb = r.verbOf(strings.Contains(r.template, "/watch/"))
-	r.text = r.stream != nil && r.verb != "watch"
+	r.text = r.stream != nil && r.verb != "watch" && r.conversation == nil
 	r.query = parametersOf(r)
 	return nil
 }

@@ -62,6 +62,11 @@ func TestBindings(t *testing.T) {
 				method, path := pattern(b)
 				req := httptest.NewRequest(method, fill.Replace(path), strings.NewReader("{}"))
 				req.Header.Set("Content-Type", "application/json")
+				if m.IsStreamingClient() {
+					req.Header.Set("Connection", "Upgrade")
+					req.Header.Set("Upgrade", "SPDY/3.1")
+					req.URL.RawQuery = "stdout=true"
+				}
 				if method == http.MethodPatch {
 					req.Header.Set("Content-Type", "application/merge-patch+json")
 				}

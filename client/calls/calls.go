@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	corev1 "monoplane.dev/api/core/v1"
 	nodev1 "monoplane.dev/api/node/v1"
 	"monoplane.dev/apierrors"
 )
@@ -30,8 +31,8 @@ type Config[C Call] struct {
 	// Answer opens the stream of an answer.
 	Answer func(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[nodev1.Frame, nodev1.Frame],
 		error)
-	// Do answers a call, by calls of send. Its error is passed on to the caller.
-	Do func(ctx context.Context, call C, send func(data []byte) error) error
+	// Do answers a call. Its error is passed on to the caller.
+	Do func(ctx context.Context, call C, answer *Answer) error
 	// Spawn runs f on a goroutine of its own, with a context that ends with the component, or not at all once that has
 	// ended.
 	Spawn  func(f func(ctx context.Context))
@@ -89,18 +90,23 @@ func (c *Config[C]) answer(ctx context.Context, call C) {
 	if err != nil {
 		return // the caller is told by a time-out
 	}
-	// Nothing is received before the end; the end of the stream means that the caller has gone.
+	answer := &Answer{stream: stream, input: make(chan *corev1.StreamInput, Window)}
+	// The end of the stream means that the caller has gone. It is always read, so that this is seen at once.
 	c.Spawn(func(context.Context) {
-		_, _ = stream.Recv()
-		cancel()
+		defer cancel()
+		for {
+			f, err := stream.Recv()
+			if err != nil || f.GetInput() == nil || !answer.put(f.GetInput()) {
+				return
+			}
+		}
 	})
 	if stream.Send(&nodev1.Frame{CallID: call.GetId()}) != nil {
 		return
 	}
-	send := func(data []byte) error { return stream.Send(&nodev1.Frame{Data: data}) }
-	if err := c.Do(ctx, call, send); err != nil && ctx.Err() == nil {
+	if err := c.Do(ctx, call, answer); err != nil && ctx.Err() == nil {
 		e := apierrors.From(err)
-		_ = stream.Send(&nodev1.Frame{Error: e.Error(), Reason: string(e.Reason())})
+		_ = answer.send(&nodev1.Frame{Error: e.Error(), Reason: string(e.Reason())})
 	}
 	_ = stream.CloseSend()
 	<-ctx.Done() // the server ends the stream once it has passed everything on

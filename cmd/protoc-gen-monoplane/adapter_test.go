@@ -196,7 +196,7 @@ func TestAdapterStreamsBatches(t *testing.T) {
 
 // Every service about a kind has an adapter for all its standard methods; the others are named here.
 func TestAdaptersCoverTheServices(t *testing.T) {
-	own := []string{"Bind", "Evict", "Log", "CreateToken", "Proxy"} // written by hand
+	own := []string{"Bind", "Evict", "Log", "Exec", "Attach", "PortForward", "CreateToken", "Proxy"} // written by hand
 	for _, svc := range services.All() {
 		adapter := svc.Adapt(nil)
 		unimplemented := reflect.TypeOf(adapter).Field(0).Type

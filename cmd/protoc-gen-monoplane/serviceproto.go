@@ -48,6 +48,7 @@ const (
 	requestProto  = "monoplane/meta/v1/request.proto"
 	statusProto   = "monoplane/meta/v1/status.proto"
 	httpBodyProto = "google/api/httpbody.proto"
+	streamProto   = "monoplane/core/v1/stream.proto"
 )
 
 const sharedCodes = "Codes that any method can return: Unauthenticated and PermissionDenied (identity), " +
@@ -232,6 +233,8 @@ func (s *serviceProto) action(sub *optionsv1.Subresource, update string) error {
 			{"Name of the " + k.GetSingular() + "; empty takes it from the " + what + "'s metadata.", "string name"},
 			{"The " + what + ".", sub.GetBody() + " object"},
 		}, writeFields...)})
+	case sub.GetConverses():
+		return s.conversation(sub, text, request)
 	case sub.GetOptions() != "":
 		options := messageOf(s.plugin, k.file, sub.GetOptions())
 		if options == nil {
@@ -246,7 +249,7 @@ func (s *serviceProto) action(sub *optionsv1.Subresource, update string) error {
 			paths = append(paths, s.item("get", sub.GetName()+"/{"+rest+"=**}", ""))
 		}
 		s.rpcs = append(s.rpcs, rpc{text, sub.GetMethod(), request, "stream google.api.HttpBody", paths})
-		fields, err := optionFields(options)
+		fields, err := optionFields(options, false)
 		if err != nil {
 			return err
 		}
@@ -262,8 +265,33 @@ func (s *serviceProto) action(sub *optionsv1.Subresource, update string) error {
 	return nil
 }
 
-// optionFields returns the fields of a message as a query can set them.
-func optionFields(options *protogen.Message) ([]recordField, error) {
+// conversation adds a method whose streams go both ways, and its request.
+func (s *serviceProto) conversation(sub *optionsv1.Subresource, text, request string) error {
+	k := s.kind
+	options := messageOf(s.plugin, k.file, sub.GetOptions())
+	if options == nil {
+		return fmt.Errorf("there is no message %s", sub.GetOptions())
+	}
+	fields, err := optionFields(options, true)
+	if err != nil {
+		return err
+	}
+	s.imports[streamProto] = true
+	s.rpcs = append(s.rpcs, rpc{text, sub.GetMethod(), "stream " + request, "stream StreamOutput",
+		[]binding{s.item("get", sub.GetName(), ""), s.item("post", sub.GetName(), "")}})
+	fields = append([]recordField{
+		s.namespace("Namespace of the " + k.GetSingular() + "."), {"Name of the " + k.GetSingular() + ".", "string name"},
+	}, fields...)
+	s.records = append(s.records, record{
+		summaryOf(options, request) + " Its fields, besides the input, are those of " + sub.GetOptions() +
+			", and count in the first message only.",
+		request, append(fields, recordField{"What goes in; any message may have some.", "StreamInput input"}),
+	})
+	return nil
+}
+
+// optionFields returns the fields of a message as a query can set them, some of them several times if lists is set.
+func optionFields(options *protogen.Message, lists bool) ([]recordField, error) {
 	var fields []recordField
 	for i, f := range options.Fields {
 		if int(f.Desc.Number()) != i+1 {
@@ -273,8 +301,10 @@ func optionFields(options *protogen.Message) ([]recordField, error) {
 		switch {
 		case f.Message != nil && isTime(f.Message):
 			declaration = "string " + string(f.Desc.Name())
-		case f.Message != nil || f.Enum != nil || f.Desc.IsList():
+		case f.Message != nil || f.Enum != nil || f.Desc.IsList() && !lists:
 			return nil, fmt.Errorf("%s: a query cannot set it", f.Desc.FullName())
+		case f.Desc.IsList():
+			declaration = "repeated " + declaration
 		}
 		if f.Desc.HasOptionalKeyword() {
 			declaration = "optional " + declaration

@@ -17,6 +17,15 @@ const Docs = "" +
 	"AppArmorProfile\tAppArmorProfile is an AppArmor profile.\n" +
 	"AppArmorProfile.localhostProfile\tName of the profile on the node, for Localhost.\n" +
 	"AppArmorProfile.type\t\"RuntimeDefault\", \"Localhost\" or \"Unconfined\".\n" +
+	"AttachPodRequest\tAttachPodRequest says what of a container's first process is wanted. Its fields, besides the input, are those of PodAttachOptions, and count in the first message only.\n" +
+	"AttachPodRequest.container\tContainer; may be empty when the pod has one.\n" +
+	"AttachPodRequest.input\tWhat goes in; any message may have some.\n" +
+	"AttachPodRequest.name\tName of the pod.\n" +
+	"AttachPodRequest.namespace\tNamespace of the pod.\n" +
+	"AttachPodRequest.stderr\tThe errors are wanted; with a terminal they are part of the output.\n" +
+	"AttachPodRequest.stdin\tWhat goes in is passed on, if the container has an input.\n" +
+	"AttachPodRequest.stdout\tThe output is wanted; that and the errors are when neither is asked for, nor the input.\n" +
+	"AttachPodRequest.tty\tThe container has a terminal, and the client too.\n" +
 	"AttachedVolume\tAttachedVolume is a volume attached to a node.\n" +
 	"AttachedVolume.devicePath\tDevice on the node.\n" +
 	"AttachedVolume.name\tName of the volume.\n" +
@@ -425,6 +434,16 @@ const Docs = "" +
 	"EvictPodRequest.object\tThe eviction.\n" +
 	"ExecAction\tExecAction runs a program in the container.\n" +
 	"ExecAction.command\tProgram and arguments, without a shell. Exit code 0 is success.\n" +
+	"ExecPodRequest\tExecPodRequest says what is run in a container, and what of it is wanted. Its fields, besides the input, are those of PodExecOptions, and count in the first message only.\n" +
+	"ExecPodRequest.command\tThe command and its arguments; no shell reads it.\n" +
+	"ExecPodRequest.container\tContainer; may be empty when the pod has one.\n" +
+	"ExecPodRequest.input\tWhat goes in; any message may have some.\n" +
+	"ExecPodRequest.name\tName of the pod.\n" +
+	"ExecPodRequest.namespace\tNamespace of the pod.\n" +
+	"ExecPodRequest.stderr\tIts errors are wanted; with a terminal they are part of the output.\n" +
+	"ExecPodRequest.stdin\tThe command has an input.\n" +
+	"ExecPodRequest.stdout\tIts output is wanted; that and its errors are when neither is asked for, nor an input.\n" +
+	"ExecPodRequest.tty\tThe command gets a terminal.\n" +
 	"FCVolumeSource\tFCVolumeSource is a Fibre Channel disk.\n" +
 	"FCVolumeSource.fsType\tFilesystem type.\n" +
 	"FCVolumeSource.lun\tUnit number on the target.\n" +
@@ -814,6 +833,12 @@ const Docs = "" +
 	"PodAntiAffinity\tPodAntiAffinity is rules to be away from other pods.\n" +
 	"PodAntiAffinity.preferredDuringSchedulingIgnoredDuringExecution\tTerms that are preferred by weight.\n" +
 	"PodAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution\tTerms that must all hold.\n" +
+	"PodAttachOptions\tPodAttachOptions says what of a container's first process is wanted.\n" +
+	"PodAttachOptions.container\tContainer; may be empty when the pod has one.\n" +
+	"PodAttachOptions.stderr\tThe errors are wanted; with a terminal they are part of the output.\n" +
+	"PodAttachOptions.stdin\tWhat goes in is passed on, if the container has an input.\n" +
+	"PodAttachOptions.stdout\tThe output is wanted; that and the errors are when neither is asked for, nor the input.\n" +
+	"PodAttachOptions.tty\tThe container has a terminal, and the client too.\n" +
 	"PodCertificateProjection\tPodCertificateProjection is a private key with a certificate chain for the pod.\n" +
 	"PodCertificateProjection.certificateChainPath\tFile with the chain.\n" +
 	"PodCertificateProjection.credentialBundlePath\tFile with key and chain.\n" +
@@ -843,6 +868,13 @@ const Docs = "" +
 	"PodEvent.type\t\"ADDED\", \"MODIFIED\", \"DELETED\", \"BOOKMARK\" or \"ERROR\".\n" +
 	"PodEvents\tPodEvents is a batch of changes, oldest first.\n" +
 	"PodEvents.events\tAt least one change.\n" +
+	"PodExecOptions\tPodExecOptions says what is run in a container, and what of it is wanted.\n" +
+	"PodExecOptions.command\tThe command and its arguments; no shell reads it.\n" +
+	"PodExecOptions.container\tContainer; may be empty when the pod has one.\n" +
+	"PodExecOptions.stderr\tIts errors are wanted; with a terminal they are part of the output.\n" +
+	"PodExecOptions.stdin\tThe command has an input.\n" +
+	"PodExecOptions.stdout\tIts output is wanted; that and its errors are when neither is asked for, nor an input.\n" +
+	"PodExecOptions.tty\tThe command gets a terminal.\n" +
 	"PodExtendedResourceClaimStatus\tPodExtendedResourceClaimStatus is the claim made for a pod's extended resources.\n" +
 	"PodExtendedResourceClaimStatus.requestMappings\tWhich container resource each request of the claim stands for.\n" +
 	"PodExtendedResourceClaimStatus.resourceClaimName\tName of the claim.\n" +
@@ -864,6 +896,8 @@ const Docs = "" +
 	"PodLogOptions.timestamps\tPut the time of writing before each line.\n" +
 	"PodOS\tPodOS is an operating system.\n" +
 	"PodOS.name\t\"linux\" or \"windows\". A node of another system fails the pod.\n" +
+	"PodPortForwardOptions\tPodPortForwardOptions says which port of a pod is wanted.\n" +
+	"PodPortForwardOptions.ports\tPorts; over HTTP each connection names its own.\n" +
 	"PodReadinessGate\tPodReadinessGate is an extra condition for readiness.\n" +
 	"PodReadinessGate.conditionType\tType of the pod condition that must be True.\n" +
 	"PodResourceClaim\tPodResourceClaim is a device claim that the pod uses.\n" +
@@ -971,6 +1005,11 @@ const Docs = "" +
 	"PodTemplateSpec\tPodTemplateSpec describes pods that are made of it.\n" +
 	"PodTemplateSpec.metadata\tLabels, annotations and finalizers of the pods; the rest is up to who makes them.\n" +
 	"PodTemplateSpec.spec\tWhat the pods are to run.\n" +
+	"PortForwardPodRequest\tPortForwardPodRequest says which port of a pod is wanted. Its fields, besides the input, are those of PodPortForwardOptions, and count in the first message only.\n" +
+	"PortForwardPodRequest.input\tWhat goes in; any message may have some.\n" +
+	"PortForwardPodRequest.name\tName of the pod.\n" +
+	"PortForwardPodRequest.namespace\tNamespace of the pod.\n" +
+	"PortForwardPodRequest.ports\tPorts; over HTTP each connection names its own.\n" +
 	"PortStatus\tPortStatus is the state of one port of a load balancer.\n" +
 	"PortStatus.error\tWhat is wrong with the port, in one word for machines, with a prefix such as \"example.com/\" where a provider has made the word up.\n" +
 	"PortStatus.port\tNumber of the port.\n" +
@@ -1230,6 +1269,14 @@ const Docs = "" +
 	"StorageOSVolumeSource.secretRef\tSecret with the credentials.\n" +
 	"StorageOSVolumeSource.volumeName\tName of the volume.\n" +
 	"StorageOSVolumeSource.volumeNamespace\tNamespace of the volume.\n" +
+	"StreamInput\tStreamInput is a piece of what goes into a process or a port.\n" +
+	"StreamInput.data\tBytes; at most 32 KiB.\n" +
+	"StreamInput.end\tNothing comes after this.\n" +
+	"StreamInput.size\tSize of the client's terminal, when it has changed.\n" +
+	"StreamOutput\tStreamOutput is a piece of what comes out of a process or a port.\n" +
+	"StreamOutput.data\tOutput, or what the port has sent.\n" +
+	"StreamOutput.errors\tErrors of the process.\n" +
+	"StreamOutput.status\tIn the last message: how it went.\n" +
 	"Sysctl\tSysctl is a kernel parameter.\n" +
 	"Sysctl.name\tName.\n" +
 	"Sysctl.value\tValue.\n" +
@@ -1241,6 +1288,9 @@ const Docs = "" +
 	"Taint.key\tKey.\n" +
 	"Taint.timeAdded\tWhen a NoExecute taint was added.\n" +
 	"Taint.value\tValue.\n" +
+	"TerminalSize\tTerminalSize is counted in characters.\n" +
+	"TerminalSize.height\tRows.\n" +
+	"TerminalSize.width\tColumns.\n" +
 	"Toleration\tToleration is a taint that a pod accepts.\n" +
 	"Toleration.effect\tEffect of the taint; empty for all.\n" +
 	"Toleration.key\tKey of the taint; empty with operator Exists matches all.\n" +

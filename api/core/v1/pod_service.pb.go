@@ -639,11 +639,314 @@ func (x *LogPodRequest) GetStream() string {
 	return ""
 }
 
+// ExecPodRequest says what is run in a container, and what of it is wanted. Its fields, besides the input, are those
+// of PodExecOptions, and count in the first message only.
+type ExecPodRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Namespace of the pod.
+	Namespace string `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	// Name of the pod.
+	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	// The command has an input.
+	Stdin bool `protobuf:"varint,3,opt,name=stdin,proto3" json:"stdin,omitempty"`
+	// Its output is wanted; that and its errors are when neither is asked for, nor an input.
+	Stdout bool `protobuf:"varint,4,opt,name=stdout,proto3" json:"stdout,omitempty"`
+	// Its errors are wanted; with a terminal they are part of the output.
+	Stderr bool `protobuf:"varint,5,opt,name=stderr,proto3" json:"stderr,omitempty"`
+	// The command gets a terminal.
+	Tty bool `protobuf:"varint,6,opt,name=tty,proto3" json:"tty,omitempty"`
+	// Container; may be empty when the pod has one.
+	Container string `protobuf:"bytes,7,opt,name=container,proto3" json:"container,omitempty"`
+	// The command and its arguments; no shell reads it.
+	Command []string `protobuf:"bytes,8,rep,name=command,proto3" json:"command,omitempty"`
+	// What goes in; any message may have some.
+	Input         *StreamInput `protobuf:"bytes,9,opt,name=input,proto3" json:"input,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExecPodRequest) Reset() {
+	*x = ExecPodRequest{}
+	mi := &file_monoplane_core_v1_pod_service_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExecPodRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExecPodRequest) ProtoMessage() {}
+
+func (x *ExecPodRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_monoplane_core_v1_pod_service_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExecPodRequest.ProtoReflect.Descriptor instead.
+func (*ExecPodRequest) Descriptor() ([]byte, []int) {
+	return file_monoplane_core_v1_pod_service_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *ExecPodRequest) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *ExecPodRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *ExecPodRequest) GetStdin() bool {
+	if x != nil {
+		return x.Stdin
+	}
+	return false
+}
+
+func (x *ExecPodRequest) GetStdout() bool {
+	if x != nil {
+		return x.Stdout
+	}
+	return false
+}
+
+func (x *ExecPodRequest) GetStderr() bool {
+	if x != nil {
+		return x.Stderr
+	}
+	return false
+}
+
+func (x *ExecPodRequest) GetTty() bool {
+	if x != nil {
+		return x.Tty
+	}
+	return false
+}
+
+func (x *ExecPodRequest) GetContainer() string {
+	if x != nil {
+		return x.Container
+	}
+	return ""
+}
+
+func (x *ExecPodRequest) GetCommand() []string {
+	if x != nil {
+		return x.Command
+	}
+	return nil
+}
+
+func (x *ExecPodRequest) GetInput() *StreamInput {
+	if x != nil {
+		return x.Input
+	}
+	return nil
+}
+
+// AttachPodRequest says what of a container's first process is wanted. Its fields, besides the input, are those of
+// PodAttachOptions, and count in the first message only.
+type AttachPodRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Namespace of the pod.
+	Namespace string `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	// Name of the pod.
+	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	// What goes in is passed on, if the container has an input.
+	Stdin bool `protobuf:"varint,3,opt,name=stdin,proto3" json:"stdin,omitempty"`
+	// The output is wanted; that and the errors are when neither is asked for, nor the input.
+	Stdout bool `protobuf:"varint,4,opt,name=stdout,proto3" json:"stdout,omitempty"`
+	// The errors are wanted; with a terminal they are part of the output.
+	Stderr bool `protobuf:"varint,5,opt,name=stderr,proto3" json:"stderr,omitempty"`
+	// The container has a terminal, and the client too.
+	Tty bool `protobuf:"varint,6,opt,name=tty,proto3" json:"tty,omitempty"`
+	// Container; may be empty when the pod has one.
+	Container string `protobuf:"bytes,7,opt,name=container,proto3" json:"container,omitempty"`
+	// What goes in; any message may have some.
+	Input         *StreamInput `protobuf:"bytes,8,opt,name=input,proto3" json:"input,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AttachPodRequest) Reset() {
+	*x = AttachPodRequest{}
+	mi := &file_monoplane_core_v1_pod_service_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AttachPodRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AttachPodRequest) ProtoMessage() {}
+
+func (x *AttachPodRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_monoplane_core_v1_pod_service_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AttachPodRequest.ProtoReflect.Descriptor instead.
+func (*AttachPodRequest) Descriptor() ([]byte, []int) {
+	return file_monoplane_core_v1_pod_service_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *AttachPodRequest) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *AttachPodRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *AttachPodRequest) GetStdin() bool {
+	if x != nil {
+		return x.Stdin
+	}
+	return false
+}
+
+func (x *AttachPodRequest) GetStdout() bool {
+	if x != nil {
+		return x.Stdout
+	}
+	return false
+}
+
+func (x *AttachPodRequest) GetStderr() bool {
+	if x != nil {
+		return x.Stderr
+	}
+	return false
+}
+
+func (x *AttachPodRequest) GetTty() bool {
+	if x != nil {
+		return x.Tty
+	}
+	return false
+}
+
+func (x *AttachPodRequest) GetContainer() string {
+	if x != nil {
+		return x.Container
+	}
+	return ""
+}
+
+func (x *AttachPodRequest) GetInput() *StreamInput {
+	if x != nil {
+		return x.Input
+	}
+	return nil
+}
+
+// PortForwardPodRequest says which port of a pod is wanted. Its fields, besides the input, are those of
+// PodPortForwardOptions, and count in the first message only.
+type PortForwardPodRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Namespace of the pod.
+	Namespace string `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	// Name of the pod.
+	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	// Ports; over HTTP each connection names its own.
+	Ports []int32 `protobuf:"varint,3,rep,packed,name=ports,proto3" json:"ports,omitempty"`
+	// What goes in; any message may have some.
+	Input         *StreamInput `protobuf:"bytes,4,opt,name=input,proto3" json:"input,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PortForwardPodRequest) Reset() {
+	*x = PortForwardPodRequest{}
+	mi := &file_monoplane_core_v1_pod_service_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PortForwardPodRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PortForwardPodRequest) ProtoMessage() {}
+
+func (x *PortForwardPodRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_monoplane_core_v1_pod_service_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PortForwardPodRequest.ProtoReflect.Descriptor instead.
+func (*PortForwardPodRequest) Descriptor() ([]byte, []int) {
+	return file_monoplane_core_v1_pod_service_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *PortForwardPodRequest) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *PortForwardPodRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *PortForwardPodRequest) GetPorts() []int32 {
+	if x != nil {
+		return x.Ports
+	}
+	return nil
+}
+
+func (x *PortForwardPodRequest) GetInput() *StreamInput {
+	if x != nil {
+		return x.Input
+	}
+	return nil
+}
+
 var File_monoplane_core_v1_pod_service_proto protoreflect.FileDescriptor
 
 const file_monoplane_core_v1_pod_service_proto_rawDesc = "" +
 	"\n" +
-	"#monoplane/core/v1/pod_service.proto\x12\x11monoplane.core.v1\x1a\x1cgoogle/api/annotations.proto\x1a\x19google/api/httpbody.proto\x1a\x1fmonoplane/core/v1/binding.proto\x1a\x1bmonoplane/core/v1/pod.proto\x1a\x1fmonoplane/meta/v1/request.proto\x1a\x1emonoplane/meta/v1/status.proto\x1a\"monoplane/policy/v1/eviction.proto\"\xc6\x01\n" +
+	"#monoplane/core/v1/pod_service.proto\x12\x11monoplane.core.v1\x1a\x1cgoogle/api/annotations.proto\x1a\x19google/api/httpbody.proto\x1a\x1fmonoplane/core/v1/binding.proto\x1a\x1bmonoplane/core/v1/pod.proto\x1a\x1emonoplane/core/v1/stream.proto\x1a\x1fmonoplane/meta/v1/request.proto\x1a\x1emonoplane/meta/v1/status.proto\x1a\"monoplane/policy/v1/eviction.proto\"\xc6\x01\n" +
 	"\x10CreatePodRequest\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12.\n" +
 	"\x06object\x18\x02 \x01(\v2\x16.monoplane.core.v1.PodR\x06object\x12\x16\n" +
@@ -699,7 +1002,31 @@ const file_monoplane_core_v1_pod_service_proto_rawDesc = "" +
 	"\n" +
 	"_tailLinesB\r\n" +
 	"\v_limitBytesB\t\n" +
-	"\a_stream2\x9a\x14\n" +
+	"\a_stream\"\x88\x02\n" +
+	"\x0eExecPodRequest\x12\x1c\n" +
+	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x14\n" +
+	"\x05stdin\x18\x03 \x01(\bR\x05stdin\x12\x16\n" +
+	"\x06stdout\x18\x04 \x01(\bR\x06stdout\x12\x16\n" +
+	"\x06stderr\x18\x05 \x01(\bR\x06stderr\x12\x10\n" +
+	"\x03tty\x18\x06 \x01(\bR\x03tty\x12\x1c\n" +
+	"\tcontainer\x18\a \x01(\tR\tcontainer\x12\x18\n" +
+	"\acommand\x18\b \x03(\tR\acommand\x124\n" +
+	"\x05input\x18\t \x01(\v2\x1e.monoplane.core.v1.StreamInputR\x05input\"\xf0\x01\n" +
+	"\x10AttachPodRequest\x12\x1c\n" +
+	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x14\n" +
+	"\x05stdin\x18\x03 \x01(\bR\x05stdin\x12\x16\n" +
+	"\x06stdout\x18\x04 \x01(\bR\x06stdout\x12\x16\n" +
+	"\x06stderr\x18\x05 \x01(\bR\x06stderr\x12\x10\n" +
+	"\x03tty\x18\x06 \x01(\bR\x03tty\x12\x1c\n" +
+	"\tcontainer\x18\a \x01(\tR\tcontainer\x124\n" +
+	"\x05input\x18\b \x01(\v2\x1e.monoplane.core.v1.StreamInputR\x05input\"\x95\x01\n" +
+	"\x15PortForwardPodRequest\x12\x1c\n" +
+	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x14\n" +
+	"\x05ports\x18\x03 \x03(\x05R\x05ports\x124\n" +
+	"\x05input\x18\x04 \x01(\v2\x1e.monoplane.core.v1.StreamInputR\x05input2\xf5\x18\n" +
 	"\x04Pods\x12\x9e\x02\n" +
 	"\x03Get\x12\x1d.monoplane.meta.v1.GetRequest\x1a\x16.monoplane.core.v1.Pod\"\xdf\x01\x82\xd3\xe4\x93\x02\xd8\x01Z3\x121/api/v1/namespaces/{namespace}/pods/{name}/statusZ3\x121/api/v1/namespaces/{namespace}/pods/{name}/resizeZ@\x12>/api/v1/namespaces/{namespace}/pods/{name}/ephemeralcontainers\x12*/api/v1/namespaces/{namespace}/pods/{name}\x12\x7f\n" +
 	"\x04List\x12\x1e.monoplane.meta.v1.ListRequest\x1a\x1a.monoplane.core.v1.PodList\";\x82\xd3\xe4\x93\x025Z\x0e\x12\f/api/v1/pods\x12#/api/v1/namespaces/{namespace}/pods\x12\x91\x01\n" +
@@ -717,7 +1044,10 @@ const file_monoplane_core_v1_pod_service_proto_rawDesc = "" +
 	"\x10DeleteCollection\x12*.monoplane.meta.v1.DeleteCollectionRequest\x1a\x1a.monoplane.core.v1.PodList\"4\x82\xd3\xe4\x93\x02.:\aoptions*#/api/v1/namespaces/{namespace}/pods\x12\xbb\x01\n" +
 	"\x04Bind\x12!.monoplane.core.v1.BindPodRequest\x1a\x19.monoplane.meta.v1.Status\"u\x82\xd3\xe4\x93\x02o:\x06objectZ1:\x06object\"'/api/v1/namespaces/{namespace}/bindings\"2/api/v1/namespaces/{namespace}/pods/{name}/binding\x12\x8b\x01\n" +
 	"\x05Evict\x12\".monoplane.core.v1.EvictPodRequest\x1a\x19.monoplane.meta.v1.Status\"C\x82\xd3\xe4\x93\x02=:\x06object\"3/api/v1/namespaces/{namespace}/pods/{name}/eviction\x12w\n" +
-	"\x03Log\x12 .monoplane.core.v1.LogPodRequest\x1a\x14.google.api.HttpBody\"6\x82\xd3\xe4\x93\x020\x12./api/v1/namespaces/{namespace}/pods/{name}/log0\x01B\"Z monoplane.dev/api/core/v1;corev1b\x06proto3"
+	"\x03Log\x12 .monoplane.core.v1.LogPodRequest\x1a\x14.google.api.HttpBody\"6\x82\xd3\xe4\x93\x020\x12./api/v1/namespaces/{namespace}/pods/{name}/log0\x01\x12\xba\x01\n" +
+	"\x04Exec\x12!.monoplane.core.v1.ExecPodRequest\x1a\x1f.monoplane.core.v1.StreamOutput\"j\x82\xd3\xe4\x93\x02dZ1\"//api/v1/namespaces/{namespace}/pods/{name}/exec\x12//api/v1/namespaces/{namespace}/pods/{name}/exec(\x010\x01\x12\xc2\x01\n" +
+	"\x06Attach\x12#.monoplane.core.v1.AttachPodRequest\x1a\x1f.monoplane.core.v1.StreamOutput\"n\x82\xd3\xe4\x93\x02hZ3\"1/api/v1/namespaces/{namespace}/pods/{name}/attach\x121/api/v1/namespaces/{namespace}/pods/{name}/attach(\x010\x01\x12\xd6\x01\n" +
+	"\vPortForward\x12(.monoplane.core.v1.PortForwardPodRequest\x1a\x1f.monoplane.core.v1.StreamOutput\"x\x82\xd3\xe4\x93\x02rZ8\"6/api/v1/namespaces/{namespace}/pods/{name}/portforward\x126/api/v1/namespaces/{namespace}/pods/{name}/portforward(\x010\x01B\"Z monoplane.dev/api/core/v1;corev1b\x06proto3"
 
 var (
 	file_monoplane_core_v1_pod_service_proto_rawDescOnce sync.Once
@@ -731,7 +1061,7 @@ func file_monoplane_core_v1_pod_service_proto_rawDescGZIP() []byte {
 	return file_monoplane_core_v1_pod_service_proto_rawDescData
 }
 
-var file_monoplane_core_v1_pod_service_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
+var file_monoplane_core_v1_pod_service_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
 var file_monoplane_core_v1_pod_service_proto_goTypes = []any{
 	(*CreatePodRequest)(nil),           // 0: monoplane.core.v1.CreatePodRequest
 	(*UpdatePodRequest)(nil),           // 1: monoplane.core.v1.UpdatePodRequest
@@ -740,66 +1070,80 @@ var file_monoplane_core_v1_pod_service_proto_goTypes = []any{
 	(*BindPodRequest)(nil),             // 4: monoplane.core.v1.BindPodRequest
 	(*EvictPodRequest)(nil),            // 5: monoplane.core.v1.EvictPodRequest
 	(*LogPodRequest)(nil),              // 6: monoplane.core.v1.LogPodRequest
-	(*Pod)(nil),                        // 7: monoplane.core.v1.Pod
-	(*v1.Status)(nil),                  // 8: monoplane.meta.v1.Status
-	(*Binding)(nil),                    // 9: monoplane.core.v1.Binding
-	(*v11.Eviction)(nil),               // 10: monoplane.policy.v1.Eviction
-	(*v1.GetRequest)(nil),              // 11: monoplane.meta.v1.GetRequest
-	(*v1.ListRequest)(nil),             // 12: monoplane.meta.v1.ListRequest
-	(*v1.WatchRequest)(nil),            // 13: monoplane.meta.v1.WatchRequest
-	(*v1.PatchRequest)(nil),            // 14: monoplane.meta.v1.PatchRequest
-	(*v1.DeleteRequest)(nil),           // 15: monoplane.meta.v1.DeleteRequest
-	(*v1.DeleteCollectionRequest)(nil), // 16: monoplane.meta.v1.DeleteCollectionRequest
-	(*PodList)(nil),                    // 17: monoplane.core.v1.PodList
-	(*httpbody.HttpBody)(nil),          // 18: google.api.HttpBody
+	(*ExecPodRequest)(nil),             // 7: monoplane.core.v1.ExecPodRequest
+	(*AttachPodRequest)(nil),           // 8: monoplane.core.v1.AttachPodRequest
+	(*PortForwardPodRequest)(nil),      // 9: monoplane.core.v1.PortForwardPodRequest
+	(*Pod)(nil),                        // 10: monoplane.core.v1.Pod
+	(*v1.Status)(nil),                  // 11: monoplane.meta.v1.Status
+	(*Binding)(nil),                    // 12: monoplane.core.v1.Binding
+	(*v11.Eviction)(nil),               // 13: monoplane.policy.v1.Eviction
+	(*StreamInput)(nil),                // 14: monoplane.core.v1.StreamInput
+	(*v1.GetRequest)(nil),              // 15: monoplane.meta.v1.GetRequest
+	(*v1.ListRequest)(nil),             // 16: monoplane.meta.v1.ListRequest
+	(*v1.WatchRequest)(nil),            // 17: monoplane.meta.v1.WatchRequest
+	(*v1.PatchRequest)(nil),            // 18: monoplane.meta.v1.PatchRequest
+	(*v1.DeleteRequest)(nil),           // 19: monoplane.meta.v1.DeleteRequest
+	(*v1.DeleteCollectionRequest)(nil), // 20: monoplane.meta.v1.DeleteCollectionRequest
+	(*PodList)(nil),                    // 21: monoplane.core.v1.PodList
+	(*httpbody.HttpBody)(nil),          // 22: google.api.HttpBody
+	(*StreamOutput)(nil),               // 23: monoplane.core.v1.StreamOutput
 }
 var file_monoplane_core_v1_pod_service_proto_depIdxs = []int32{
-	7,  // 0: monoplane.core.v1.CreatePodRequest.object:type_name -> monoplane.core.v1.Pod
-	7,  // 1: monoplane.core.v1.UpdatePodRequest.object:type_name -> monoplane.core.v1.Pod
-	7,  // 2: monoplane.core.v1.PodEvent.object:type_name -> monoplane.core.v1.Pod
-	8,  // 3: monoplane.core.v1.PodEvent.status:type_name -> monoplane.meta.v1.Status
+	10, // 0: monoplane.core.v1.CreatePodRequest.object:type_name -> monoplane.core.v1.Pod
+	10, // 1: monoplane.core.v1.UpdatePodRequest.object:type_name -> monoplane.core.v1.Pod
+	10, // 2: monoplane.core.v1.PodEvent.object:type_name -> monoplane.core.v1.Pod
+	11, // 3: monoplane.core.v1.PodEvent.status:type_name -> monoplane.meta.v1.Status
 	2,  // 4: monoplane.core.v1.PodEvents.events:type_name -> monoplane.core.v1.PodEvent
-	9,  // 5: monoplane.core.v1.BindPodRequest.object:type_name -> monoplane.core.v1.Binding
-	10, // 6: monoplane.core.v1.EvictPodRequest.object:type_name -> monoplane.policy.v1.Eviction
-	11, // 7: monoplane.core.v1.Pods.Get:input_type -> monoplane.meta.v1.GetRequest
-	12, // 8: monoplane.core.v1.Pods.List:input_type -> monoplane.meta.v1.ListRequest
-	13, // 9: monoplane.core.v1.Pods.Watch:input_type -> monoplane.meta.v1.WatchRequest
-	0,  // 10: monoplane.core.v1.Pods.Create:input_type -> monoplane.core.v1.CreatePodRequest
-	1,  // 11: monoplane.core.v1.Pods.Update:input_type -> monoplane.core.v1.UpdatePodRequest
-	14, // 12: monoplane.core.v1.Pods.Patch:input_type -> monoplane.meta.v1.PatchRequest
-	1,  // 13: monoplane.core.v1.Pods.UpdateStatus:input_type -> monoplane.core.v1.UpdatePodRequest
-	14, // 14: monoplane.core.v1.Pods.PatchStatus:input_type -> monoplane.meta.v1.PatchRequest
-	1,  // 15: monoplane.core.v1.Pods.UpdateResize:input_type -> monoplane.core.v1.UpdatePodRequest
-	14, // 16: monoplane.core.v1.Pods.PatchResize:input_type -> monoplane.meta.v1.PatchRequest
-	1,  // 17: monoplane.core.v1.Pods.UpdateEphemeralContainers:input_type -> monoplane.core.v1.UpdatePodRequest
-	14, // 18: monoplane.core.v1.Pods.PatchEphemeralContainers:input_type -> monoplane.meta.v1.PatchRequest
-	15, // 19: monoplane.core.v1.Pods.Delete:input_type -> monoplane.meta.v1.DeleteRequest
-	16, // 20: monoplane.core.v1.Pods.DeleteCollection:input_type -> monoplane.meta.v1.DeleteCollectionRequest
-	4,  // 21: monoplane.core.v1.Pods.Bind:input_type -> monoplane.core.v1.BindPodRequest
-	5,  // 22: monoplane.core.v1.Pods.Evict:input_type -> monoplane.core.v1.EvictPodRequest
-	6,  // 23: monoplane.core.v1.Pods.Log:input_type -> monoplane.core.v1.LogPodRequest
-	7,  // 24: monoplane.core.v1.Pods.Get:output_type -> monoplane.core.v1.Pod
-	17, // 25: monoplane.core.v1.Pods.List:output_type -> monoplane.core.v1.PodList
-	3,  // 26: monoplane.core.v1.Pods.Watch:output_type -> monoplane.core.v1.PodEvents
-	7,  // 27: monoplane.core.v1.Pods.Create:output_type -> monoplane.core.v1.Pod
-	7,  // 28: monoplane.core.v1.Pods.Update:output_type -> monoplane.core.v1.Pod
-	7,  // 29: monoplane.core.v1.Pods.Patch:output_type -> monoplane.core.v1.Pod
-	7,  // 30: monoplane.core.v1.Pods.UpdateStatus:output_type -> monoplane.core.v1.Pod
-	7,  // 31: monoplane.core.v1.Pods.PatchStatus:output_type -> monoplane.core.v1.Pod
-	7,  // 32: monoplane.core.v1.Pods.UpdateResize:output_type -> monoplane.core.v1.Pod
-	7,  // 33: monoplane.core.v1.Pods.PatchResize:output_type -> monoplane.core.v1.Pod
-	7,  // 34: monoplane.core.v1.Pods.UpdateEphemeralContainers:output_type -> monoplane.core.v1.Pod
-	7,  // 35: monoplane.core.v1.Pods.PatchEphemeralContainers:output_type -> monoplane.core.v1.Pod
-	7,  // 36: monoplane.core.v1.Pods.Delete:output_type -> monoplane.core.v1.Pod
-	17, // 37: monoplane.core.v1.Pods.DeleteCollection:output_type -> monoplane.core.v1.PodList
-	8,  // 38: monoplane.core.v1.Pods.Bind:output_type -> monoplane.meta.v1.Status
-	8,  // 39: monoplane.core.v1.Pods.Evict:output_type -> monoplane.meta.v1.Status
-	18, // 40: monoplane.core.v1.Pods.Log:output_type -> google.api.HttpBody
-	24, // [24:41] is the sub-list for method output_type
-	7,  // [7:24] is the sub-list for method input_type
-	7,  // [7:7] is the sub-list for extension type_name
-	7,  // [7:7] is the sub-list for extension extendee
-	0,  // [0:7] is the sub-list for field type_name
+	12, // 5: monoplane.core.v1.BindPodRequest.object:type_name -> monoplane.core.v1.Binding
+	13, // 6: monoplane.core.v1.EvictPodRequest.object:type_name -> monoplane.policy.v1.Eviction
+	14, // 7: monoplane.core.v1.ExecPodRequest.input:type_name -> monoplane.core.v1.StreamInput
+	14, // 8: monoplane.core.v1.AttachPodRequest.input:type_name -> monoplane.core.v1.StreamInput
+	14, // 9: monoplane.core.v1.PortForwardPodRequest.input:type_name -> monoplane.core.v1.StreamInput
+	15, // 10: monoplane.core.v1.Pods.Get:input_type -> monoplane.meta.v1.GetRequest
+	16, // 11: monoplane.core.v1.Pods.List:input_type -> monoplane.meta.v1.ListRequest
+	17, // 12: monoplane.core.v1.Pods.Watch:input_type -> monoplane.meta.v1.WatchRequest
+	0,  // 13: monoplane.core.v1.Pods.Create:input_type -> monoplane.core.v1.CreatePodRequest
+	1,  // 14: monoplane.core.v1.Pods.Update:input_type -> monoplane.core.v1.UpdatePodRequest
+	18, // 15: monoplane.core.v1.Pods.Patch:input_type -> monoplane.meta.v1.PatchRequest
+	1,  // 16: monoplane.core.v1.Pods.UpdateStatus:input_type -> monoplane.core.v1.UpdatePodRequest
+	18, // 17: monoplane.core.v1.Pods.PatchStatus:input_type -> monoplane.meta.v1.PatchRequest
+	1,  // 18: monoplane.core.v1.Pods.UpdateResize:input_type -> monoplane.core.v1.UpdatePodRequest
+	18, // 19: monoplane.core.v1.Pods.PatchResize:input_type -> monoplane.meta.v1.PatchRequest
+	1,  // 20: monoplane.core.v1.Pods.UpdateEphemeralContainers:input_type -> monoplane.core.v1.UpdatePodRequest
+	18, // 21: monoplane.core.v1.Pods.PatchEphemeralContainers:input_type -> monoplane.meta.v1.PatchRequest
+	19, // 22: monoplane.core.v1.Pods.Delete:input_type -> monoplane.meta.v1.DeleteRequest
+	20, // 23: monoplane.core.v1.Pods.DeleteCollection:input_type -> monoplane.meta.v1.DeleteCollectionRequest
+	4,  // 24: monoplane.core.v1.Pods.Bind:input_type -> monoplane.core.v1.BindPodRequest
+	5,  // 25: monoplane.core.v1.Pods.Evict:input_type -> monoplane.core.v1.EvictPodRequest
+	6,  // 26: monoplane.core.v1.Pods.Log:input_type -> monoplane.core.v1.LogPodRequest
+	7,  // 27: monoplane.core.v1.Pods.Exec:input_type -> monoplane.core.v1.ExecPodRequest
+	8,  // 28: monoplane.core.v1.Pods.Attach:input_type -> monoplane.core.v1.AttachPodRequest
+	9,  // 29: monoplane.core.v1.Pods.PortForward:input_type -> monoplane.core.v1.PortForwardPodRequest
+	10, // 30: monoplane.core.v1.Pods.Get:output_type -> monoplane.core.v1.Pod
+	21, // 31: monoplane.core.v1.Pods.List:output_type -> monoplane.core.v1.PodList
+	3,  // 32: monoplane.core.v1.Pods.Watch:output_type -> monoplane.core.v1.PodEvents
+	10, // 33: monoplane.core.v1.Pods.Create:output_type -> monoplane.core.v1.Pod
+	10, // 34: monoplane.core.v1.Pods.Update:output_type -> monoplane.core.v1.Pod
+	10, // 35: monoplane.core.v1.Pods.Patch:output_type -> monoplane.core.v1.Pod
+	10, // 36: monoplane.core.v1.Pods.UpdateStatus:output_type -> monoplane.core.v1.Pod
+	10, // 37: monoplane.core.v1.Pods.PatchStatus:output_type -> monoplane.core.v1.Pod
+	10, // 38: monoplane.core.v1.Pods.UpdateResize:output_type -> monoplane.core.v1.Pod
+	10, // 39: monoplane.core.v1.Pods.PatchResize:output_type -> monoplane.core.v1.Pod
+	10, // 40: monoplane.core.v1.Pods.UpdateEphemeralContainers:output_type -> monoplane.core.v1.Pod
+	10, // 41: monoplane.core.v1.Pods.PatchEphemeralContainers:output_type -> monoplane.core.v1.Pod
+	10, // 42: monoplane.core.v1.Pods.Delete:output_type -> monoplane.core.v1.Pod
+	21, // 43: monoplane.core.v1.Pods.DeleteCollection:output_type -> monoplane.core.v1.PodList
+	11, // 44: monoplane.core.v1.Pods.Bind:output_type -> monoplane.meta.v1.Status
+	11, // 45: monoplane.core.v1.Pods.Evict:output_type -> monoplane.meta.v1.Status
+	22, // 46: monoplane.core.v1.Pods.Log:output_type -> google.api.HttpBody
+	23, // 47: monoplane.core.v1.Pods.Exec:output_type -> monoplane.core.v1.StreamOutput
+	23, // 48: monoplane.core.v1.Pods.Attach:output_type -> monoplane.core.v1.StreamOutput
+	23, // 49: monoplane.core.v1.Pods.PortForward:output_type -> monoplane.core.v1.StreamOutput
+	30, // [30:50] is the sub-list for method output_type
+	10, // [10:30] is the sub-list for method input_type
+	10, // [10:10] is the sub-list for extension type_name
+	10, // [10:10] is the sub-list for extension extendee
+	0,  // [0:10] is the sub-list for field type_name
 }
 
 func init() { file_monoplane_core_v1_pod_service_proto_init() }
@@ -809,6 +1153,7 @@ func file_monoplane_core_v1_pod_service_proto_init() {
 	}
 	file_monoplane_core_v1_binding_proto_init()
 	file_monoplane_core_v1_pod_proto_init()
+	file_monoplane_core_v1_stream_proto_init()
 	file_monoplane_core_v1_pod_service_proto_msgTypes[6].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -816,7 +1161,7 @@ func file_monoplane_core_v1_pod_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_monoplane_core_v1_pod_service_proto_rawDesc), len(file_monoplane_core_v1_pod_service_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   7,
+			NumMessages:   10,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -40,6 +40,9 @@ const (
 	Pods_Bind_FullMethodName                      = "/monoplane.core.v1.Pods/Bind"
 	Pods_Evict_FullMethodName                     = "/monoplane.core.v1.Pods/Evict"
 	Pods_Log_FullMethodName                       = "/monoplane.core.v1.Pods/Log"
+	Pods_Exec_FullMethodName                      = "/monoplane.core.v1.Pods/Exec"
+	Pods_Attach_FullMethodName                    = "/monoplane.core.v1.Pods/Attach"
+	Pods_PortForward_FullMethodName               = "/monoplane.core.v1.Pods/PortForward"
 )
 
 // PodsClient is the client API for Pods service.
@@ -100,6 +103,20 @@ type PodsClient interface {
 	// Log streams a container's log as plain text. Codes: NotFound (pod or container), InvalidArgument (the container
 	// has not started, or bad options), Unavailable (the node's agent is out of reach).
 	Log(ctx context.Context, in *LogPodRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[httpbody.HttpBody], error)
+	// Exec runs a command in a running container (spec: CTR-9). What it writes comes back in order; the last message has
+	// the status, with the exit code among its causes unless that is 0. To end the sending is the end of the input. The
+	// command is killed when the call ends. Codes: NotFound (pod), InvalidArgument (container, no command), Aborted with
+	// reason Conflict (the container does not run), Unavailable (the node's agent is out of reach), ResourceExhausted
+	// (too many calls to the node).
+	Exec(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[ExecPodRequest, StreamOutput], error)
+	// Attach joins the first process of a running container (spec: CTR-9): what it writes from then on comes back, and
+	// the input reaches it if the container has stdin. The container goes on when the call ends. Codes: as Exec.
+	Attach(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[AttachPodRequest, StreamOutput], error)
+	// PortForward is one connection to one port of a running pod (spec: CTR-9). With no port it only says whether there
+	// could be one. Codes: NotFound (pod), InvalidArgument (several ports, or a bad one), Aborted with reason Conflict
+	// (the pod does not run), Unavailable (the node's agent is out of reach, or nobody listens), ResourceExhausted (too
+	// many calls to the node).
+	PortForward(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[PortForwardPodRequest, StreamOutput], error)
 }
 
 type podsClient struct {
@@ -298,6 +315,45 @@ func (c *podsClient) Log(ctx context.Context, in *LogPodRequest, opts ...grpc.Ca
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Pods_LogClient = grpc.ServerStreamingClient[httpbody.HttpBody]
 
+func (c *podsClient) Exec(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[ExecPodRequest, StreamOutput], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &Pods_ServiceDesc.Streams[2], Pods_Exec_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[ExecPodRequest, StreamOutput]{ClientStream: stream}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Pods_ExecClient = grpc.BidiStreamingClient[ExecPodRequest, StreamOutput]
+
+func (c *podsClient) Attach(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[AttachPodRequest, StreamOutput], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &Pods_ServiceDesc.Streams[3], Pods_Attach_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[AttachPodRequest, StreamOutput]{ClientStream: stream}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Pods_AttachClient = grpc.BidiStreamingClient[AttachPodRequest, StreamOutput]
+
+func (c *podsClient) PortForward(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[PortForwardPodRequest, StreamOutput], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &Pods_ServiceDesc.Streams[4], Pods_PortForward_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[PortForwardPodRequest, StreamOutput]{ClientStream: stream}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Pods_PortForwardClient = grpc.BidiStreamingClient[PortForwardPodRequest, StreamOutput]
+
 // PodsServer is the server API for Pods service.
 // All implementations must embed UnimplementedPodsServer
 // for forward compatibility.
@@ -356,6 +412,20 @@ type PodsServer interface {
 	// Log streams a container's log as plain text. Codes: NotFound (pod or container), InvalidArgument (the container
 	// has not started, or bad options), Unavailable (the node's agent is out of reach).
 	Log(*LogPodRequest, grpc.ServerStreamingServer[httpbody.HttpBody]) error
+	// Exec runs a command in a running container (spec: CTR-9). What it writes comes back in order; the last message has
+	// the status, with the exit code among its causes unless that is 0. To end the sending is the end of the input. The
+	// command is killed when the call ends. Codes: NotFound (pod), InvalidArgument (container, no command), Aborted with
+	// reason Conflict (the container does not run), Unavailable (the node's agent is out of reach), ResourceExhausted
+	// (too many calls to the node).
+	Exec(grpc.BidiStreamingServer[ExecPodRequest, StreamOutput]) error
+	// Attach joins the first process of a running container (spec: CTR-9): what it writes from then on comes back, and
+	// the input reaches it if the container has stdin. The container goes on when the call ends. Codes: as Exec.
+	Attach(grpc.BidiStreamingServer[AttachPodRequest, StreamOutput]) error
+	// PortForward is one connection to one port of a running pod (spec: CTR-9). With no port it only says whether there
+	// could be one. Codes: NotFound (pod), InvalidArgument (several ports, or a bad one), Aborted with reason Conflict
+	// (the pod does not run), Unavailable (the node's agent is out of reach, or nobody listens), ResourceExhausted (too
+	// many calls to the node).
+	PortForward(grpc.BidiStreamingServer[PortForwardPodRequest, StreamOutput]) error
 	mustEmbedUnimplementedPodsServer()
 }
 
@@ -416,6 +486,15 @@ func (UnimplementedPodsServer) Evict(context.Context, *EvictPodRequest) (*v1.Sta
 }
 func (UnimplementedPodsServer) Log(*LogPodRequest, grpc.ServerStreamingServer[httpbody.HttpBody]) error {
 	return status.Error(codes.Unimplemented, "method Log not implemented")
+}
+func (UnimplementedPodsServer) Exec(grpc.BidiStreamingServer[ExecPodRequest, StreamOutput]) error {
+	return status.Error(codes.Unimplemented, "method Exec not implemented")
+}
+func (UnimplementedPodsServer) Attach(grpc.BidiStreamingServer[AttachPodRequest, StreamOutput]) error {
+	return status.Error(codes.Unimplemented, "method Attach not implemented")
+}
+func (UnimplementedPodsServer) PortForward(grpc.BidiStreamingServer[PortForwardPodRequest, StreamOutput]) error {
+	return status.Error(codes.Unimplemented, "method PortForward not implemented")
 }
 func (UnimplementedPodsServer) mustEmbedUnimplementedPodsServer() {}
 func (UnimplementedPodsServer) testEmbeddedByValue()              {}
@@ -730,6 +809,27 @@ func _Pods_Log_Handler(srv interface{}, stream grpc.ServerStream) error {
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Pods_LogServer = grpc.ServerStreamingServer[httpbody.HttpBody]
 
+func _Pods_Exec_Handler(srv interface{}, stream grpc.ServerStream) error {
+	return srv.(PodsServer).Exec(&grpc.GenericServerStream[ExecPodRequest, StreamOutput]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Pods_ExecServer = grpc.BidiStreamingServer[ExecPodRequest, StreamOutput]
+
+func _Pods_Attach_Handler(srv interface{}, stream grpc.ServerStream) error {
+	return srv.(PodsServer).Attach(&grpc.GenericServerStream[AttachPodRequest, StreamOutput]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Pods_AttachServer = grpc.BidiStreamingServer[AttachPodRequest, StreamOutput]
+
+func _Pods_PortForward_Handler(srv interface{}, stream grpc.ServerStream) error {
+	return srv.(PodsServer).PortForward(&grpc.GenericServerStream[PortForwardPodRequest, StreamOutput]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Pods_PortForwardServer = grpc.BidiStreamingServer[PortForwardPodRequest, StreamOutput]
+
 // Pods_ServiceDesc is the grpc.ServiceDesc for Pods service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -808,6 +908,24 @@ var Pods_ServiceDesc = grpc.ServiceDesc{
 			StreamName:    "Log",
 			Handler:       _Pods_Log_Handler,
 			ServerStreams: true,
+		},
+		{
+			StreamName:    "Exec",
+			Handler:       _Pods_Exec_Handler,
+			ServerStreams: true,
+			ClientStreams: true,
+		},
+		{
+			StreamName:    "Attach",
+			Handler:       _Pods_Attach_Handler,
+			ServerStreams: true,
+			ClientStreams: true,
+		},
+		{
+			StreamName:    "PortForward",
+			Handler:       _Pods_PortForward_Handler,
+			ServerStreams: true,
+			ClientStreams: true,
 		},
 	},
 	Metadata: "monoplane/core/v1/pod_service.proto",

@@ -561,6 +561,242 @@ func (x *LogPodRequest) AppendProtobuf(e *wire.Encoder) {
 	e.Raw(x.unknownFields)
 }
 
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *ExecPodRequest) SetShallow(m proto.Message) bool {
+	from, ok := m.(*ExecPodRequest)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(ExecPodRequest)
+	}
+	x.Namespace = from.Namespace
+	x.Name = from.Name
+	x.Stdin = from.Stdin
+	x.Stdout = from.Stdout
+	x.Stderr = from.Stderr
+	x.Tty = from.Tty
+	x.Container = from.Container
+	x.Command = from.Command
+	x.Input = from.Input
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// Clone returns a deep copy of x.
+func (x *ExecPodRequest) Clone() *ExecPodRequest {
+	if x == nil {
+		return nil
+	}
+	c := new(ExecPodRequest)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *ExecPodRequest) CloneTo(c *ExecPodRequest) {
+	if x == nil {
+		return
+	}
+	c.Namespace = x.Namespace
+	c.Name = x.Name
+	c.Stdin = x.Stdin
+	c.Stdout = x.Stdout
+	c.Stderr = x.Stderr
+	c.Tty = x.Tty
+	c.Container = x.Container
+	c.Command = clone.List(x.Command)
+	c.Input = x.Input.Clone()
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *ExecPodRequest) CloneMessage() proto.Message { return x.Clone() }
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *ExecPodRequest) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.Namespace != "" {
+		e.String(1, x.Namespace)
+	}
+	if x.Name != "" {
+		e.String(2, x.Name)
+	}
+	if x.Stdin {
+		e.Bool(3, x.Stdin)
+	}
+	if x.Stdout {
+		e.Bool(4, x.Stdout)
+	}
+	if x.Stderr {
+		e.Bool(5, x.Stderr)
+	}
+	if x.Tty {
+		e.Bool(6, x.Tty)
+	}
+	if x.Container != "" {
+		e.String(7, x.Container)
+	}
+	e.Strings(8, x.Command)
+	if x.Input != nil {
+		at := e.Begin(9)
+		x.Input.AppendProtobuf(e)
+		e.End(at)
+	}
+	e.Raw(x.unknownFields)
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *AttachPodRequest) SetShallow(m proto.Message) bool {
+	from, ok := m.(*AttachPodRequest)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(AttachPodRequest)
+	}
+	x.Namespace = from.Namespace
+	x.Name = from.Name
+	x.Stdin = from.Stdin
+	x.Stdout = from.Stdout
+	x.Stderr = from.Stderr
+	x.Tty = from.Tty
+	x.Container = from.Container
+	x.Input = from.Input
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// Clone returns a deep copy of x.
+func (x *AttachPodRequest) Clone() *AttachPodRequest {
+	if x == nil {
+		return nil
+	}
+	c := new(AttachPodRequest)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *AttachPodRequest) CloneTo(c *AttachPodRequest) {
+	if x == nil {
+		return
+	}
+	c.Namespace = x.Namespace
+	c.Name = x.Name
+	c.Stdin = x.Stdin
+	c.Stdout = x.Stdout
+	c.Stderr = x.Stderr
+	c.Tty = x.Tty
+	c.Container = x.Container
+	c.Input = x.Input.Clone()
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *AttachPodRequest) CloneMessage() proto.Message { return x.Clone() }
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *AttachPodRequest) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.Namespace != "" {
+		e.String(1, x.Namespace)
+	}
+	if x.Name != "" {
+		e.String(2, x.Name)
+	}
+	if x.Stdin {
+		e.Bool(3, x.Stdin)
+	}
+	if x.Stdout {
+		e.Bool(4, x.Stdout)
+	}
+	if x.Stderr {
+		e.Bool(5, x.Stderr)
+	}
+	if x.Tty {
+		e.Bool(6, x.Tty)
+	}
+	if x.Container != "" {
+		e.String(7, x.Container)
+	}
+	if x.Input != nil {
+		at := e.Begin(8)
+		x.Input.AppendProtobuf(e)
+		e.End(at)
+	}
+	e.Raw(x.unknownFields)
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *PortForwardPodRequest) SetShallow(m proto.Message) bool {
+	from, ok := m.(*PortForwardPodRequest)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(PortForwardPodRequest)
+	}
+	x.Namespace = from.Namespace
+	x.Name = from.Name
+	x.Ports = from.Ports
+	x.Input = from.Input
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// Clone returns a deep copy of x.
+func (x *PortForwardPodRequest) Clone() *PortForwardPodRequest {
+	if x == nil {
+		return nil
+	}
+	c := new(PortForwardPodRequest)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *PortForwardPodRequest) CloneTo(c *PortForwardPodRequest) {
+	if x == nil {
+		return
+	}
+	c.Namespace = x.Namespace
+	c.Name = x.Name
+	c.Ports = clone.List(x.Ports)
+	c.Input = x.Input.Clone()
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *PortForwardPodRequest) CloneMessage() proto.Message { return x.Clone() }
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *PortForwardPodRequest) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.Namespace != "" {
+		e.String(1, x.Namespace)
+	}
+	if x.Name != "" {
+		e.String(2, x.Name)
+	}
+	wire.Ints(e, 3, x.Ports)
+	if x.Input != nil {
+		at := e.Begin(4)
+		x.Input.AppendProtobuf(e)
+		e.End(at)
+	}
+	e.Raw(x.unknownFields)
+}
+
 // PodsBackend serves the standard methods of Pods from a backend. The others stay unimplemented.
 type PodsBackend struct {
 	UnimplementedPodsServer

@@ -5,10 +5,16 @@ package nodev1
 // Docs describes the messages of this package and their fields, in the words of the .proto files: a line for each,
 // in order, of its name, a tab and the text. It costs nothing until it is read.
 const Docs = "" +
+	"AttachCall\tAttachCall joins a container's first process. The answer has a frame without content when that is about to be done.\n" +
+	"AttachCall.options\tWhat is wanted of which container.\n" +
+	"AttachCall.uid\tUID of the pod; a successor of the same name is not answered for.\n" +
 	"Call\tCall asks the agent for one stream.\n" +
+	"Call.attach\tJoin a container's first process.\n" +
 	"Call.document\tServe a document.\n" +
+	"Call.exec\tRun a command in a container.\n" +
 	"Call.id\tIdentifies the call; the first frame of Answer repeats it.\n" +
 	"Call.log\tStream a container's log.\n" +
+	"Call.portForward\tConnect to a port.\n" +
 	"Call.usage\tSay what the node and its pods use.\n" +
 	"ContainerUsage\tContainerUsage is what a container uses.\n" +
 	"ContainerUsage.name\tName of the container.\n" +
@@ -24,11 +30,17 @@ const Docs = "" +
 	"DocumentCall\tDocumentCall asks for a document that kubelets serve. The bytes of the answer are a Document.\n" +
 	"DocumentCall.path\tPath from the root, clean, such as \"/stats/summary\".\n" +
 	"DocumentCall.query\tWhat stands behind the path's question mark, as in a URL.\n" +
-	"Frame\tFrame is a piece of an answer.\n" +
+	"ExecCall\tExecCall runs a command in a container. The answer has a frame without content when the command is about to be run.\n" +
+	"ExecCall.options\tWhat is run, and where.\n" +
+	"ExecCall.uid\tUID of the pod; a successor of the same name is not answered for.\n" +
+	"Frame\tFrame is a piece of an answer, or, from the server, of what goes in.\n" +
 	"Frame.callID\tIn the agent's first frame: the call that is answered.\n" +
 	"Frame.data\tBytes of the stream.\n" +
 	"Frame.error\tIn the agent's last frame: why the call failed; empty for success.\n" +
+	"Frame.input\tFrom the server: what goes in. At most 16 such frames are on their way that the agent has not taken.\n" +
+	"Frame.output\tFrom the agent: what comes out.\n" +
 	"Frame.reason\tWith error: a Kubernetes reason such as \"NotFound\" or \"BadRequest\".\n" +
+	"Frame.taken\tFrom the agent: how many frames of input it has taken since it said so last.\n" +
 	"ListenRequest\tListenRequest says which node listens.\n" +
 	"ListenRequest.node\tName of the node.\n" +
 	"LogCall\tLogCall asks for a container's log.\n" +
@@ -42,6 +54,9 @@ const Docs = "" +
 	"PodUsage.containers\tIts containers that run.\n" +
 	"PodUsage.name\tName of the pod.\n" +
 	"PodUsage.namespace\tNamespace of the pod.\n" +
+	"PortForwardCall\tPortForwardCall connects to a port of a pod. The answer has a frame without content when that is about to be done.\n" +
+	"PortForwardCall.port\tThe port; 0 asks only whether the pod runs.\n" +
+	"PortForwardCall.uid\tUID of the pod; a successor of the same name is not answered for.\n" +
 	"RuntimeClass\tRuntimeClass is a way to run pods that nodes are configured for, such as in virtual machines. Pods name one in spec.runtimeClassName; those that were made before a change keep what they were given. Written by administrators.\n" +
 	"RuntimeClass.handler\tName of the configuration of the container runtime on the nodes, a DNS label. The image \"host\" and pods that are only simulated know none. It cannot be changed.\n" +
 	"RuntimeClass.metadata\tIdentity of the class.\n" +

@@ -80,6 +80,9 @@ type Call struct {
 	//	*Call_Log
 	//	*Call_Usage
 	//	*Call_Document
+	//	*Call_Exec
+	//	*Call_Attach
+	//	*Call_PortForward
 	Request       isCall_Request `protobuf_oneof:"request"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -156,6 +159,33 @@ func (x *Call) GetDocument() *DocumentCall {
 	return nil
 }
 
+func (x *Call) GetExec() *ExecCall {
+	if x != nil {
+		if x, ok := x.Request.(*Call_Exec); ok {
+			return x.Exec
+		}
+	}
+	return nil
+}
+
+func (x *Call) GetAttach() *AttachCall {
+	if x != nil {
+		if x, ok := x.Request.(*Call_Attach); ok {
+			return x.Attach
+		}
+	}
+	return nil
+}
+
+func (x *Call) GetPortForward() *PortForwardCall {
+	if x != nil {
+		if x, ok := x.Request.(*Call_PortForward); ok {
+			return x.PortForward
+		}
+	}
+	return nil
+}
+
 type isCall_Request interface {
 	isCall_Request()
 }
@@ -175,11 +205,197 @@ type Call_Document struct {
 	Document *DocumentCall `protobuf:"bytes,4,opt,name=document,proto3,oneof"`
 }
 
+type Call_Exec struct {
+	// Run a command in a container.
+	Exec *ExecCall `protobuf:"bytes,5,opt,name=exec,proto3,oneof"`
+}
+
+type Call_Attach struct {
+	// Join a container's first process.
+	Attach *AttachCall `protobuf:"bytes,6,opt,name=attach,proto3,oneof"`
+}
+
+type Call_PortForward struct {
+	// Connect to a port.
+	PortForward *PortForwardCall `protobuf:"bytes,7,opt,name=portForward,proto3,oneof"`
+}
+
 func (*Call_Log) isCall_Request() {}
 
 func (*Call_Usage) isCall_Request() {}
 
 func (*Call_Document) isCall_Request() {}
+
+func (*Call_Exec) isCall_Request() {}
+
+func (*Call_Attach) isCall_Request() {}
+
+func (*Call_PortForward) isCall_Request() {}
+
+// ExecCall runs a command in a container. The answer has a frame without content when the command is about to be run.
+type ExecCall struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// UID of the pod; a successor of the same name is not answered for.
+	Uid string `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
+	// What is run, and where.
+	Options       *v1.PodExecOptions `protobuf:"bytes,2,opt,name=options,proto3" json:"options,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExecCall) Reset() {
+	*x = ExecCall{}
+	mi := &file_monoplane_node_v1_streams_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExecCall) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExecCall) ProtoMessage() {}
+
+func (x *ExecCall) ProtoReflect() protoreflect.Message {
+	mi := &file_monoplane_node_v1_streams_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExecCall.ProtoReflect.Descriptor instead.
+func (*ExecCall) Descriptor() ([]byte, []int) {
+	return file_monoplane_node_v1_streams_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *ExecCall) GetUid() string {
+	if x != nil {
+		return x.Uid
+	}
+	return ""
+}
+
+func (x *ExecCall) GetOptions() *v1.PodExecOptions {
+	if x != nil {
+		return x.Options
+	}
+	return nil
+}
+
+// AttachCall joins a container's first process. The answer has a frame without content when that is about to be done.
+type AttachCall struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// UID of the pod; a successor of the same name is not answered for.
+	Uid string `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
+	// What is wanted of which container.
+	Options       *v1.PodAttachOptions `protobuf:"bytes,2,opt,name=options,proto3" json:"options,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AttachCall) Reset() {
+	*x = AttachCall{}
+	mi := &file_monoplane_node_v1_streams_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AttachCall) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AttachCall) ProtoMessage() {}
+
+func (x *AttachCall) ProtoReflect() protoreflect.Message {
+	mi := &file_monoplane_node_v1_streams_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AttachCall.ProtoReflect.Descriptor instead.
+func (*AttachCall) Descriptor() ([]byte, []int) {
+	return file_monoplane_node_v1_streams_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *AttachCall) GetUid() string {
+	if x != nil {
+		return x.Uid
+	}
+	return ""
+}
+
+func (x *AttachCall) GetOptions() *v1.PodAttachOptions {
+	if x != nil {
+		return x.Options
+	}
+	return nil
+}
+
+// PortForwardCall connects to a port of a pod. The answer has a frame without content when that is about to be done.
+type PortForwardCall struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// UID of the pod; a successor of the same name is not answered for.
+	Uid string `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
+	// The port; 0 asks only whether the pod runs.
+	Port          int32 `protobuf:"varint,2,opt,name=port,proto3" json:"port,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PortForwardCall) Reset() {
+	*x = PortForwardCall{}
+	mi := &file_monoplane_node_v1_streams_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PortForwardCall) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PortForwardCall) ProtoMessage() {}
+
+func (x *PortForwardCall) ProtoReflect() protoreflect.Message {
+	mi := &file_monoplane_node_v1_streams_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PortForwardCall.ProtoReflect.Descriptor instead.
+func (*PortForwardCall) Descriptor() ([]byte, []int) {
+	return file_monoplane_node_v1_streams_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *PortForwardCall) GetUid() string {
+	if x != nil {
+		return x.Uid
+	}
+	return ""
+}
+
+func (x *PortForwardCall) GetPort() int32 {
+	if x != nil {
+		return x.Port
+	}
+	return 0
+}
 
 // DocumentCall asks for a document that kubelets serve. The bytes of the answer are a Document.
 type DocumentCall struct {
@@ -194,7 +410,7 @@ type DocumentCall struct {
 
 func (x *DocumentCall) Reset() {
 	*x = DocumentCall{}
-	mi := &file_monoplane_node_v1_streams_proto_msgTypes[2]
+	mi := &file_monoplane_node_v1_streams_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -206,7 +422,7 @@ func (x *DocumentCall) String() string {
 func (*DocumentCall) ProtoMessage() {}
 
 func (x *DocumentCall) ProtoReflect() protoreflect.Message {
-	mi := &file_monoplane_node_v1_streams_proto_msgTypes[2]
+	mi := &file_monoplane_node_v1_streams_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -219,7 +435,7 @@ func (x *DocumentCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DocumentCall.ProtoReflect.Descriptor instead.
 func (*DocumentCall) Descriptor() ([]byte, []int) {
-	return file_monoplane_node_v1_streams_proto_rawDescGZIP(), []int{2}
+	return file_monoplane_node_v1_streams_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *DocumentCall) GetPath() string {
@@ -249,7 +465,7 @@ type Document struct {
 
 func (x *Document) Reset() {
 	*x = Document{}
-	mi := &file_monoplane_node_v1_streams_proto_msgTypes[3]
+	mi := &file_monoplane_node_v1_streams_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -261,7 +477,7 @@ func (x *Document) String() string {
 func (*Document) ProtoMessage() {}
 
 func (x *Document) ProtoReflect() protoreflect.Message {
-	mi := &file_monoplane_node_v1_streams_proto_msgTypes[3]
+	mi := &file_monoplane_node_v1_streams_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -274,7 +490,7 @@ func (x *Document) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Document.ProtoReflect.Descriptor instead.
 func (*Document) Descriptor() ([]byte, []int) {
-	return file_monoplane_node_v1_streams_proto_rawDescGZIP(), []int{3}
+	return file_monoplane_node_v1_streams_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Document) GetContentType() string {
@@ -300,7 +516,7 @@ type UsageCall struct {
 
 func (x *UsageCall) Reset() {
 	*x = UsageCall{}
-	mi := &file_monoplane_node_v1_streams_proto_msgTypes[4]
+	mi := &file_monoplane_node_v1_streams_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -312,7 +528,7 @@ func (x *UsageCall) String() string {
 func (*UsageCall) ProtoMessage() {}
 
 func (x *UsageCall) ProtoReflect() protoreflect.Message {
-	mi := &file_monoplane_node_v1_streams_proto_msgTypes[4]
+	mi := &file_monoplane_node_v1_streams_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -325,7 +541,7 @@ func (x *UsageCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UsageCall.ProtoReflect.Descriptor instead.
 func (*UsageCall) Descriptor() ([]byte, []int) {
-	return file_monoplane_node_v1_streams_proto_rawDescGZIP(), []int{4}
+	return file_monoplane_node_v1_streams_proto_rawDescGZIP(), []int{7}
 }
 
 // UsageReport is what a node and its pods use.
@@ -345,7 +561,7 @@ type UsageReport struct {
 
 func (x *UsageReport) Reset() {
 	*x = UsageReport{}
-	mi := &file_monoplane_node_v1_streams_proto_msgTypes[5]
+	mi := &file_monoplane_node_v1_streams_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -357,7 +573,7 @@ func (x *UsageReport) String() string {
 func (*UsageReport) ProtoMessage() {}
 
 func (x *UsageReport) ProtoReflect() protoreflect.Message {
-	mi := &file_monoplane_node_v1_streams_proto_msgTypes[5]
+	mi := &file_monoplane_node_v1_streams_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -370,7 +586,7 @@ func (x *UsageReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UsageReport.ProtoReflect.Descriptor instead.
 func (*UsageReport) Descriptor() ([]byte, []int) {
-	return file_monoplane_node_v1_streams_proto_rawDescGZIP(), []int{5}
+	return file_monoplane_node_v1_streams_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *UsageReport) GetTime() int64 {
@@ -414,7 +630,7 @@ type Usage struct {
 
 func (x *Usage) Reset() {
 	*x = Usage{}
-	mi := &file_monoplane_node_v1_streams_proto_msgTypes[6]
+	mi := &file_monoplane_node_v1_streams_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -426,7 +642,7 @@ func (x *Usage) String() string {
 func (*Usage) ProtoMessage() {}
 
 func (x *Usage) ProtoReflect() protoreflect.Message {
-	mi := &file_monoplane_node_v1_streams_proto_msgTypes[6]
+	mi := &file_monoplane_node_v1_streams_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -439,7 +655,7 @@ func (x *Usage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Usage.ProtoReflect.Descriptor instead.
 func (*Usage) Descriptor() ([]byte, []int) {
-	return file_monoplane_node_v1_streams_proto_rawDescGZIP(), []int{6}
+	return file_monoplane_node_v1_streams_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Usage) GetNanoCores() int64 {
@@ -471,7 +687,7 @@ type PodUsage struct {
 
 func (x *PodUsage) Reset() {
 	*x = PodUsage{}
-	mi := &file_monoplane_node_v1_streams_proto_msgTypes[7]
+	mi := &file_monoplane_node_v1_streams_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -483,7 +699,7 @@ func (x *PodUsage) String() string {
 func (*PodUsage) ProtoMessage() {}
 
 func (x *PodUsage) ProtoReflect() protoreflect.Message {
-	mi := &file_monoplane_node_v1_streams_proto_msgTypes[7]
+	mi := &file_monoplane_node_v1_streams_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -496,7 +712,7 @@ func (x *PodUsage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PodUsage.ProtoReflect.Descriptor instead.
 func (*PodUsage) Descriptor() ([]byte, []int) {
-	return file_monoplane_node_v1_streams_proto_rawDescGZIP(), []int{7}
+	return file_monoplane_node_v1_streams_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *PodUsage) GetNamespace() string {
@@ -533,7 +749,7 @@ type ContainerUsage struct {
 
 func (x *ContainerUsage) Reset() {
 	*x = ContainerUsage{}
-	mi := &file_monoplane_node_v1_streams_proto_msgTypes[8]
+	mi := &file_monoplane_node_v1_streams_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -545,7 +761,7 @@ func (x *ContainerUsage) String() string {
 func (*ContainerUsage) ProtoMessage() {}
 
 func (x *ContainerUsage) ProtoReflect() protoreflect.Message {
-	mi := &file_monoplane_node_v1_streams_proto_msgTypes[8]
+	mi := &file_monoplane_node_v1_streams_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -558,7 +774,7 @@ func (x *ContainerUsage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ContainerUsage.ProtoReflect.Descriptor instead.
 func (*ContainerUsage) Descriptor() ([]byte, []int) {
-	return file_monoplane_node_v1_streams_proto_rawDescGZIP(), []int{8}
+	return file_monoplane_node_v1_streams_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ContainerUsage) GetName() string {
@@ -592,7 +808,7 @@ type LogCall struct {
 
 func (x *LogCall) Reset() {
 	*x = LogCall{}
-	mi := &file_monoplane_node_v1_streams_proto_msgTypes[9]
+	mi := &file_monoplane_node_v1_streams_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -604,7 +820,7 @@ func (x *LogCall) String() string {
 func (*LogCall) ProtoMessage() {}
 
 func (x *LogCall) ProtoReflect() protoreflect.Message {
-	mi := &file_monoplane_node_v1_streams_proto_msgTypes[9]
+	mi := &file_monoplane_node_v1_streams_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -617,7 +833,7 @@ func (x *LogCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogCall.ProtoReflect.Descriptor instead.
 func (*LogCall) Descriptor() ([]byte, []int) {
-	return file_monoplane_node_v1_streams_proto_rawDescGZIP(), []int{9}
+	return file_monoplane_node_v1_streams_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *LogCall) GetNamespace() string {
@@ -648,7 +864,7 @@ func (x *LogCall) GetOptions() *v1.PodLogOptions {
 	return nil
 }
 
-// Frame is a piece of an answer.
+// Frame is a piece of an answer, or, from the server, of what goes in.
 type Frame struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// In the agent's first frame: the call that is answered.
@@ -658,14 +874,20 @@ type Frame struct {
 	// In the agent's last frame: why the call failed; empty for success.
 	Error string `protobuf:"bytes,3,opt,name=error,proto3" json:"error,omitempty"`
 	// With error: a Kubernetes reason such as "NotFound" or "BadRequest".
-	Reason        string `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
+	Reason string `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
+	// From the server: what goes in. At most 16 such frames are on their way that the agent has not taken.
+	Input *v1.StreamInput `protobuf:"bytes,5,opt,name=input,proto3" json:"input,omitempty"`
+	// From the agent: what comes out.
+	Output *v1.StreamOutput `protobuf:"bytes,6,opt,name=output,proto3" json:"output,omitempty"`
+	// From the agent: how many frames of input it has taken since it said so last.
+	Taken         int32 `protobuf:"varint,7,opt,name=taken,proto3" json:"taken,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Frame) Reset() {
 	*x = Frame{}
-	mi := &file_monoplane_node_v1_streams_proto_msgTypes[10]
+	mi := &file_monoplane_node_v1_streams_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -677,7 +899,7 @@ func (x *Frame) String() string {
 func (*Frame) ProtoMessage() {}
 
 func (x *Frame) ProtoReflect() protoreflect.Message {
-	mi := &file_monoplane_node_v1_streams_proto_msgTypes[10]
+	mi := &file_monoplane_node_v1_streams_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -690,7 +912,7 @@ func (x *Frame) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Frame.ProtoReflect.Descriptor instead.
 func (*Frame) Descriptor() ([]byte, []int) {
-	return file_monoplane_node_v1_streams_proto_rawDescGZIP(), []int{10}
+	return file_monoplane_node_v1_streams_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Frame) GetCallID() string {
@@ -721,19 +943,53 @@ func (x *Frame) GetReason() string {
 	return ""
 }
 
+func (x *Frame) GetInput() *v1.StreamInput {
+	if x != nil {
+		return x.Input
+	}
+	return nil
+}
+
+func (x *Frame) GetOutput() *v1.StreamOutput {
+	if x != nil {
+		return x.Output
+	}
+	return nil
+}
+
+func (x *Frame) GetTaken() int32 {
+	if x != nil {
+		return x.Taken
+	}
+	return 0
+}
+
 var File_monoplane_node_v1_streams_proto protoreflect.FileDescriptor
 
 const file_monoplane_node_v1_streams_proto_rawDesc = "" +
 	"\n" +
-	"\x1fmonoplane/node/v1/streams.proto\x12\x11monoplane.node.v1\x1a\x1bmonoplane/core/v1/log.proto\"#\n" +
+	"\x1fmonoplane/node/v1/streams.proto\x12\x11monoplane.node.v1\x1a\x1bmonoplane/core/v1/log.proto\x1a\x1emonoplane/core/v1/stream.proto\"#\n" +
 	"\rListenRequest\x12\x12\n" +
-	"\x04node\x18\x01 \x01(\tR\x04node\"\xc6\x01\n" +
+	"\x04node\x18\x01 \x01(\tR\x04node\"\xfa\x02\n" +
 	"\x04Call\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12.\n" +
 	"\x03log\x18\x02 \x01(\v2\x1a.monoplane.node.v1.LogCallH\x00R\x03log\x124\n" +
 	"\x05usage\x18\x03 \x01(\v2\x1c.monoplane.node.v1.UsageCallH\x00R\x05usage\x12=\n" +
-	"\bdocument\x18\x04 \x01(\v2\x1f.monoplane.node.v1.DocumentCallH\x00R\bdocumentB\t\n" +
-	"\arequest\"8\n" +
+	"\bdocument\x18\x04 \x01(\v2\x1f.monoplane.node.v1.DocumentCallH\x00R\bdocument\x121\n" +
+	"\x04exec\x18\x05 \x01(\v2\x1b.monoplane.node.v1.ExecCallH\x00R\x04exec\x127\n" +
+	"\x06attach\x18\x06 \x01(\v2\x1d.monoplane.node.v1.AttachCallH\x00R\x06attach\x12F\n" +
+	"\vportForward\x18\a \x01(\v2\".monoplane.node.v1.PortForwardCallH\x00R\vportForwardB\t\n" +
+	"\arequest\"Y\n" +
+	"\bExecCall\x12\x10\n" +
+	"\x03uid\x18\x01 \x01(\tR\x03uid\x12;\n" +
+	"\aoptions\x18\x02 \x01(\v2!.monoplane.core.v1.PodExecOptionsR\aoptions\"]\n" +
+	"\n" +
+	"AttachCall\x12\x10\n" +
+	"\x03uid\x18\x01 \x01(\tR\x03uid\x12=\n" +
+	"\aoptions\x18\x02 \x01(\v2#.monoplane.core.v1.PodAttachOptionsR\aoptions\"7\n" +
+	"\x0fPortForwardCall\x12\x10\n" +
+	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x12\n" +
+	"\x04port\x18\x02 \x01(\x05R\x04port\"8\n" +
 	"\fDocumentCall\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x14\n" +
 	"\x05query\x18\x02 \x01(\tR\x05query\"@\n" +
@@ -762,12 +1018,15 @@ const file_monoplane_node_v1_streams_proto_rawDesc = "" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x10\n" +
 	"\x03pod\x18\x02 \x01(\tR\x03pod\x12\x10\n" +
 	"\x03uid\x18\x03 \x01(\tR\x03uid\x12:\n" +
-	"\aoptions\x18\x04 \x01(\v2 .monoplane.core.v1.PodLogOptionsR\aoptions\"a\n" +
+	"\aoptions\x18\x04 \x01(\v2 .monoplane.core.v1.PodLogOptionsR\aoptions\"\xe6\x01\n" +
 	"\x05Frame\x12\x16\n" +
 	"\x06callID\x18\x01 \x01(\tR\x06callID\x12\x12\n" +
 	"\x04data\x18\x02 \x01(\fR\x04data\x12\x14\n" +
 	"\x05error\x18\x03 \x01(\tR\x05error\x12\x16\n" +
-	"\x06reason\x18\x04 \x01(\tR\x06reason2\x96\x01\n" +
+	"\x06reason\x18\x04 \x01(\tR\x06reason\x124\n" +
+	"\x05input\x18\x05 \x01(\v2\x1e.monoplane.core.v1.StreamInputR\x05input\x127\n" +
+	"\x06output\x18\x06 \x01(\v2\x1f.monoplane.core.v1.StreamOutputR\x06output\x12\x14\n" +
+	"\x05taken\x18\a \x01(\x05R\x05taken2\x96\x01\n" +
 	"\vNodeStreams\x12E\n" +
 	"\x06Listen\x12 .monoplane.node.v1.ListenRequest\x1a\x17.monoplane.node.v1.Call0\x01\x12@\n" +
 	"\x06Answer\x12\x18.monoplane.node.v1.Frame\x1a\x18.monoplane.node.v1.Frame(\x010\x01B\"Z monoplane.dev/api/node/v1;nodev1b\x06proto3"
@@ -784,39 +1043,53 @@ func file_monoplane_node_v1_streams_proto_rawDescGZIP() []byte {
 	return file_monoplane_node_v1_streams_proto_rawDescData
 }
 
-var file_monoplane_node_v1_streams_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
+var file_monoplane_node_v1_streams_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
 var file_monoplane_node_v1_streams_proto_goTypes = []any{
-	(*ListenRequest)(nil),    // 0: monoplane.node.v1.ListenRequest
-	(*Call)(nil),             // 1: monoplane.node.v1.Call
-	(*DocumentCall)(nil),     // 2: monoplane.node.v1.DocumentCall
-	(*Document)(nil),         // 3: monoplane.node.v1.Document
-	(*UsageCall)(nil),        // 4: monoplane.node.v1.UsageCall
-	(*UsageReport)(nil),      // 5: monoplane.node.v1.UsageReport
-	(*Usage)(nil),            // 6: monoplane.node.v1.Usage
-	(*PodUsage)(nil),         // 7: monoplane.node.v1.PodUsage
-	(*ContainerUsage)(nil),   // 8: monoplane.node.v1.ContainerUsage
-	(*LogCall)(nil),          // 9: monoplane.node.v1.LogCall
-	(*Frame)(nil),            // 10: monoplane.node.v1.Frame
-	(*v1.PodLogOptions)(nil), // 11: monoplane.core.v1.PodLogOptions
+	(*ListenRequest)(nil),       // 0: monoplane.node.v1.ListenRequest
+	(*Call)(nil),                // 1: monoplane.node.v1.Call
+	(*ExecCall)(nil),            // 2: monoplane.node.v1.ExecCall
+	(*AttachCall)(nil),          // 3: monoplane.node.v1.AttachCall
+	(*PortForwardCall)(nil),     // 4: monoplane.node.v1.PortForwardCall
+	(*DocumentCall)(nil),        // 5: monoplane.node.v1.DocumentCall
+	(*Document)(nil),            // 6: monoplane.node.v1.Document
+	(*UsageCall)(nil),           // 7: monoplane.node.v1.UsageCall
+	(*UsageReport)(nil),         // 8: monoplane.node.v1.UsageReport
+	(*Usage)(nil),               // 9: monoplane.node.v1.Usage
+	(*PodUsage)(nil),            // 10: monoplane.node.v1.PodUsage
+	(*ContainerUsage)(nil),      // 11: monoplane.node.v1.ContainerUsage
+	(*LogCall)(nil),             // 12: monoplane.node.v1.LogCall
+	(*Frame)(nil),               // 13: monoplane.node.v1.Frame
+	(*v1.PodExecOptions)(nil),   // 14: monoplane.core.v1.PodExecOptions
+	(*v1.PodAttachOptions)(nil), // 15: monoplane.core.v1.PodAttachOptions
+	(*v1.PodLogOptions)(nil),    // 16: monoplane.core.v1.PodLogOptions
+	(*v1.StreamInput)(nil),      // 17: monoplane.core.v1.StreamInput
+	(*v1.StreamOutput)(nil),     // 18: monoplane.core.v1.StreamOutput
 }
 var file_monoplane_node_v1_streams_proto_depIdxs = []int32{
-	9,  // 0: monoplane.node.v1.Call.log:type_name -> monoplane.node.v1.LogCall
-	4,  // 1: monoplane.node.v1.Call.usage:type_name -> monoplane.node.v1.UsageCall
-	2,  // 2: monoplane.node.v1.Call.document:type_name -> monoplane.node.v1.DocumentCall
-	6,  // 3: monoplane.node.v1.UsageReport.node:type_name -> monoplane.node.v1.Usage
-	7,  // 4: monoplane.node.v1.UsageReport.pods:type_name -> monoplane.node.v1.PodUsage
-	8,  // 5: monoplane.node.v1.PodUsage.containers:type_name -> monoplane.node.v1.ContainerUsage
-	6,  // 6: monoplane.node.v1.ContainerUsage.usage:type_name -> monoplane.node.v1.Usage
-	11, // 7: monoplane.node.v1.LogCall.options:type_name -> monoplane.core.v1.PodLogOptions
-	0,  // 8: monoplane.node.v1.NodeStreams.Listen:input_type -> monoplane.node.v1.ListenRequest
-	10, // 9: monoplane.node.v1.NodeStreams.Answer:input_type -> monoplane.node.v1.Frame
-	1,  // 10: monoplane.node.v1.NodeStreams.Listen:output_type -> monoplane.node.v1.Call
-	10, // 11: monoplane.node.v1.NodeStreams.Answer:output_type -> monoplane.node.v1.Frame
-	10, // [10:12] is the sub-list for method output_type
-	8,  // [8:10] is the sub-list for method input_type
-	8,  // [8:8] is the sub-list for extension type_name
-	8,  // [8:8] is the sub-list for extension extendee
-	0,  // [0:8] is the sub-list for field type_name
+	12, // 0: monoplane.node.v1.Call.log:type_name -> monoplane.node.v1.LogCall
+	7,  // 1: monoplane.node.v1.Call.usage:type_name -> monoplane.node.v1.UsageCall
+	5,  // 2: monoplane.node.v1.Call.document:type_name -> monoplane.node.v1.DocumentCall
+	2,  // 3: monoplane.node.v1.Call.exec:type_name -> monoplane.node.v1.ExecCall
+	3,  // 4: monoplane.node.v1.Call.attach:type_name -> monoplane.node.v1.AttachCall
+	4,  // 5: monoplane.node.v1.Call.portForward:type_name -> monoplane.node.v1.PortForwardCall
+	14, // 6: monoplane.node.v1.ExecCall.options:type_name -> monoplane.core.v1.PodExecOptions
+	15, // 7: monoplane.node.v1.AttachCall.options:type_name -> monoplane.core.v1.PodAttachOptions
+	9,  // 8: monoplane.node.v1.UsageReport.node:type_name -> monoplane.node.v1.Usage
+	10, // 9: monoplane.node.v1.UsageReport.pods:type_name -> monoplane.node.v1.PodUsage
+	11, // 10: monoplane.node.v1.PodUsage.containers:type_name -> monoplane.node.v1.ContainerUsage
+	9,  // 11: monoplane.node.v1.ContainerUsage.usage:type_name -> monoplane.node.v1.Usage
+	16, // 12: monoplane.node.v1.LogCall.options:type_name -> monoplane.core.v1.PodLogOptions
+	17, // 13: monoplane.node.v1.Frame.input:type_name -> monoplane.core.v1.StreamInput
+	18, // 14: monoplane.node.v1.Frame.output:type_name -> monoplane.core.v1.StreamOutput
+	0,  // 15: monoplane.node.v1.NodeStreams.Listen:input_type -> monoplane.node.v1.ListenRequest
+	13, // 16: monoplane.node.v1.NodeStreams.Answer:input_type -> monoplane.node.v1.Frame
+	1,  // 17: monoplane.node.v1.NodeStreams.Listen:output_type -> monoplane.node.v1.Call
+	13, // 18: monoplane.node.v1.NodeStreams.Answer:output_type -> monoplane.node.v1.Frame
+	17, // [17:19] is the sub-list for method output_type
+	15, // [15:17] is the sub-list for method input_type
+	15, // [15:15] is the sub-list for extension type_name
+	15, // [15:15] is the sub-list for extension extendee
+	0,  // [0:15] is the sub-list for field type_name
 }
 
 func init() { file_monoplane_node_v1_streams_proto_init() }
@@ -828,6 +1101,9 @@ func file_monoplane_node_v1_streams_proto_init() {
 		(*Call_Log)(nil),
 		(*Call_Usage)(nil),
 		(*Call_Document)(nil),
+		(*Call_Exec)(nil),
+		(*Call_Attach)(nil),
+		(*Call_PortForward)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -835,7 +1111,7 @@ func file_monoplane_node_v1_streams_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_monoplane_node_v1_streams_proto_rawDesc), len(file_monoplane_node_v1_streams_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   11,
+			NumMessages:   14,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

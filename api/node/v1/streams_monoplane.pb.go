@@ -95,6 +95,12 @@ func (x *Call) CloneTo(c *Call) {
 		c.Request = &Call_Usage{Usage: o.Usage.Clone()}
 	case *Call_Document:
 		c.Request = &Call_Document{Document: o.Document.Clone()}
+	case *Call_Exec:
+		c.Request = &Call_Exec{Exec: o.Exec.Clone()}
+	case *Call_Attach:
+		c.Request = &Call_Attach{Attach: o.Attach.Clone()}
+	case *Call_PortForward:
+		c.Request = &Call_PortForward{PortForward: o.PortForward.Clone()}
 	}
 	c.unknownFields = clone.List(x.unknownFields)
 }
@@ -124,6 +130,184 @@ func (x *Call) AppendProtobuf(e *wire.Encoder) {
 		at := e.Begin(4)
 		o.Document.AppendProtobuf(e)
 		e.End(at)
+	}
+	if o, ok := x.Request.(*Call_Exec); ok {
+		at := e.Begin(5)
+		o.Exec.AppendProtobuf(e)
+		e.End(at)
+	}
+	if o, ok := x.Request.(*Call_Attach); ok {
+		at := e.Begin(6)
+		o.Attach.AppendProtobuf(e)
+		e.End(at)
+	}
+	if o, ok := x.Request.(*Call_PortForward); ok {
+		at := e.Begin(7)
+		o.PortForward.AppendProtobuf(e)
+		e.End(at)
+	}
+	e.Raw(x.unknownFields)
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *ExecCall) SetShallow(m proto.Message) bool {
+	from, ok := m.(*ExecCall)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(ExecCall)
+	}
+	x.Uid = from.Uid
+	x.Options = from.Options
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// Clone returns a deep copy of x.
+func (x *ExecCall) Clone() *ExecCall {
+	if x == nil {
+		return nil
+	}
+	c := new(ExecCall)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *ExecCall) CloneTo(c *ExecCall) {
+	if x == nil {
+		return
+	}
+	c.Uid = x.Uid
+	c.Options = x.Options.Clone()
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *ExecCall) CloneMessage() proto.Message { return x.Clone() }
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *ExecCall) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.Uid != "" {
+		e.String(1, x.Uid)
+	}
+	if x.Options != nil {
+		at := e.Begin(2)
+		x.Options.AppendProtobuf(e)
+		e.End(at)
+	}
+	e.Raw(x.unknownFields)
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *AttachCall) SetShallow(m proto.Message) bool {
+	from, ok := m.(*AttachCall)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(AttachCall)
+	}
+	x.Uid = from.Uid
+	x.Options = from.Options
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// Clone returns a deep copy of x.
+func (x *AttachCall) Clone() *AttachCall {
+	if x == nil {
+		return nil
+	}
+	c := new(AttachCall)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *AttachCall) CloneTo(c *AttachCall) {
+	if x == nil {
+		return
+	}
+	c.Uid = x.Uid
+	c.Options = x.Options.Clone()
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *AttachCall) CloneMessage() proto.Message { return x.Clone() }
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *AttachCall) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.Uid != "" {
+		e.String(1, x.Uid)
+	}
+	if x.Options != nil {
+		at := e.Begin(2)
+		x.Options.AppendProtobuf(e)
+		e.End(at)
+	}
+	e.Raw(x.unknownFields)
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *PortForwardCall) SetShallow(m proto.Message) bool {
+	from, ok := m.(*PortForwardCall)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(PortForwardCall)
+	}
+	x.Uid = from.Uid
+	x.Port = from.Port
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// Clone returns a deep copy of x.
+func (x *PortForwardCall) Clone() *PortForwardCall {
+	if x == nil {
+		return nil
+	}
+	c := new(PortForwardCall)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *PortForwardCall) CloneTo(c *PortForwardCall) {
+	if x == nil {
+		return
+	}
+	c.Uid = x.Uid
+	c.Port = x.Port
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *PortForwardCall) CloneMessage() proto.Message { return x.Clone() }
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *PortForwardCall) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.Uid != "" {
+		e.String(1, x.Uid)
+	}
+	if x.Port != 0 {
+		e.Int(2, int64(x.Port))
 	}
 	e.Raw(x.unknownFields)
 }
@@ -583,6 +767,9 @@ func (x *Frame) SetShallow(m proto.Message) bool {
 	x.Data = from.Data
 	x.Error = from.Error
 	x.Reason = from.Reason
+	x.Input = from.Input
+	x.Output = from.Output
+	x.Taken = from.Taken
 	x.unknownFields = from.unknownFields
 	return true
 }
@@ -606,6 +793,9 @@ func (x *Frame) CloneTo(c *Frame) {
 	c.Data = clone.List(x.Data)
 	c.Error = x.Error
 	c.Reason = x.Reason
+	c.Input = x.Input.Clone()
+	c.Output = x.Output.Clone()
+	c.Taken = x.Taken
 	c.unknownFields = clone.List(x.unknownFields)
 }
 
@@ -628,6 +818,19 @@ func (x *Frame) AppendProtobuf(e *wire.Encoder) {
 	}
 	if x.Reason != "" {
 		e.String(4, x.Reason)
+	}
+	if x.Input != nil {
+		at := e.Begin(5)
+		x.Input.AppendProtobuf(e)
+		e.End(at)
+	}
+	if x.Output != nil {
+		at := e.Begin(6)
+		x.Output.AppendProtobuf(e)
+		e.End(at)
+	}
+	if x.Taken != 0 {
+		e.Int(7, int64(x.Taken))
 	}
 	e.Raw(x.unknownFields)
 }

@@ -418,7 +418,10 @@ type Subresource struct {
 	ReturnsBody bool `protobuf:"varint,8,opt,name=returnsBody,proto3" json:"returnsBody,omitempty"`
 	// Field of the options that what follows the name in the path fills, with its query: "path" makes
 	// /proxy/stats/summary of it. The text that is streamed is then of the type that the service says.
-	Rest          string `protobuf:"bytes,9,opt,name=rest,proto3" json:"rest,omitempty"`
+	Rest string `protobuf:"bytes,9,opt,name=rest,proto3" json:"rest,omitempty"`
+	// The method converses: it takes a stream, whose first message has the options, and each of whose messages may have
+	// input, and it answers with what comes out. Over HTTP its path is for connections that are upgraded.
+	Converses     bool `protobuf:"varint,10,opt,name=converses,proto3" json:"converses,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -514,6 +517,13 @@ func (x *Subresource) GetRest() string {
 		return x.Rest
 	}
 	return ""
+}
+
+func (x *Subresource) GetConverses() bool {
+	if x != nil {
+		return x.Converses
+	}
+	return false
 }
 
 // MethodDoc is what is special about the comment of one method.
@@ -777,7 +787,7 @@ const file_monoplane_options_v1_options_proto_rawDesc = "" +
 	"\x13deleteReturnsObject\x18\r \x01(\bR\x13deleteReturnsObject\x12\x16\n" +
 	"\x06goName\x18\x0e \x01(\tR\x06goName\x12\x12\n" +
 	"\x04view\x18\x10 \x01(\bR\x04view\x120\n" +
-	"\x13namespaceInRequests\x18\x0f \x01(\bR\x13namespaceInRequests\"\xdf\x01\n" +
+	"\x13namespaceInRequests\x18\x0f \x01(\bR\x13namespaceInRequests\"\xfd\x01\n" +
 	"\vSubresource\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06method\x18\x02 \x01(\tR\x06method\x12\x12\n" +
@@ -787,7 +797,9 @@ const file_monoplane_options_v1_options_proto_rawDesc = "" +
 	"\x04spec\x18\x06 \x01(\tR\x04spec\x12\x14\n" +
 	"\x05title\x18\a \x01(\tR\x05title\x12 \n" +
 	"\vreturnsBody\x18\b \x01(\bR\vreturnsBody\x12\x12\n" +
-	"\x04rest\x18\t \x01(\tR\x04rest\"M\n" +
+	"\x04rest\x18\t \x01(\tR\x04rest\x12\x1c\n" +
+	"\tconverses\x18\n" +
+	" \x01(\bR\tconverses\"M\n" +
 	"\tMethodDoc\x12\x16\n" +
 	"\x06method\x18\x01 \x01(\tR\x06method\x12\x12\n" +
 	"\x04text\x18\x02 \x01(\tR\x04text\x12\x14\n" +

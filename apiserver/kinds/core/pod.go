@@ -12,7 +12,7 @@ func Pod(c define.Config) define.Definition {
 	return define.Definition{
 		Strategy: pods.Strategy(),
 		Server: func(b object.Backend, _ func(*object.Kind) object.Backend) any {
-			return pods.Service(b, c.Logs)
+			return pods.Service(b, c.Logs, c.Streams)
 		},
 	}
 }

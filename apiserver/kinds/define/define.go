@@ -12,6 +12,7 @@ import (
 	"monoplane.dev/object"
 	"monoplane.dev/rules/servicerange"
 
+	corev1 "monoplane.dev/api/core/v1"
 	nodev1 "monoplane.dev/api/node/v1"
 	schedulingv1 "monoplane.dev/api/scheduling/v1"
 )
@@ -26,6 +27,8 @@ type Config struct {
 	Rights *auth.Authorizer
 	// Logs streams the logs of containers; nil for none.
 	Logs LogStreamer
+	// Streams talks with what runs in containers; nil for nothing.
+	Streams StreamSource
 	// Usage says what nodes and their pods use; nil for nothing.
 	Usage UsageSource
 	// Documents fetches what agents serve; nil for none.
@@ -46,6 +49,24 @@ type Config struct {
 type LogStreamer interface {
 	// Logs calls send with each piece, in order, and returns when the log ends, ctx ends or send fails.
 	Logs(ctx context.Context, node string, call *nodev1.LogCall, send func([]byte) error) error
+}
+
+// StreamSource has the agent of a node talk with what runs in containers.
+type StreamSource interface {
+	Exec(ctx context.Context, node string, call *nodev1.ExecCall) (Conversation, error)
+	Attach(ctx context.Context, node string, call *nodev1.AttachCall) (Conversation, error)
+	PortForward(ctx context.Context, node string, call *nodev1.PortForwardCall) (Conversation, error)
+}
+
+// Conversation goes both ways. One goroutine may Send while another calls Recv.
+type Conversation interface {
+	// Send passes on a piece of input, once there is room for it.
+	Send(in *corev1.StreamInput) error
+	// Recv returns the next piece of output. The first says that the agent has accepted the call; the last, before
+	// io.EOF, has the status.
+	Recv() (*corev1.StreamOutput, error)
+	// Close ends it.
+	Close()
 }
 
 // UsageSource asks the agent of a node what the node and its pods use.

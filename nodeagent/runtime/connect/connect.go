@@ -18,6 +18,7 @@ import (
 	"monoplane.dev/internal/datadir"
 	"monoplane.dev/nodeagent/runtime/fake"
 	"monoplane.dev/nodeagent/runtime/host"
+	"monoplane.dev/nodeagent/runtime/stream"
 )
 
 // server is what a runtime inside this process implements.
@@ -44,7 +45,13 @@ func Host(dir string, logger *slog.Logger) (grpc.ClientConnInterface, func() err
 		return nil, nil, fmt.Errorf("host runtime: %w", err)
 	}
 	conn, stop := serve(r, logger)
-	return conn, func() error { stop(); return r.Close() }, nil
+	return Streaming{conn, r}, func() error { stop(); return r.Close() }, nil
+}
+
+// Streaming is a connection to a runtime inside this process, with what CRI itself has only by way of a server.
+type Streaming struct {
+	grpc.ClientConnInterface
+	stream.Runtime
 }
 
 // Fake makes a runtime that simulates the pods of a node, with addresses of a range. It takes up what ran when it was

@@ -57,7 +57,7 @@ func (r *Runtime) ExecStream(ctx context.Context, req *runtimeapi.ExecRequest, w
 	defer cancel(nil)
 	ends.run(ctx, cancel)
 	call := shimwire.ExecRequest{ContainerID: c.id, Args: req.GetCmd(), Terminal: req.GetTty()}
-	b, err := conn.call(ctx, shimwire.Exec, call.Encode(), ends.fds...)
+	b, err := conn.call(ctx, shimwire.Exec, call.Encode(), append(ends.fds, ends.kept...)...)
 	if err != nil {
 		conn.hangUp() // The shim is to kill the command now, not when its output has come to an end.
 	}
@@ -201,6 +201,7 @@ type pipes struct {
 	with   stream.Streams
 	theirs []*os.File
 	fds    []int              // Those of theirs, which File.Fd would make block.
+	kept   []int              // Those of out, of which the shim keeps a copy while a command runs.
 	in     *os.File           // What With.In is written to; nil for none.
 	out    [2]*os.File        // What With.Out and With.Err are read from; nil for none.
 	resize func(stream.Size)  // Nil where there is no terminal.
@@ -248,7 +249,7 @@ func newPipes(in, out, errs bool, with stream.Streams, attach bool) (*pipes, err
 		if i == 0 {
 			p.in = mine
 		} else {
-			p.out[i-1] = mine
+			p.out[i-1], p.kept = mine, append(p.kept, ours)
 		}
 	}
 	return p, nil
@@ -262,7 +263,7 @@ func (c *container) terminal(with stream.Streams) (*pipes, error) {
 		return nil, fmt.Errorf(problem, err)
 	}
 	master := os.NewFile(uintptr(fd), "terminal")
-	p := &pipes{with: with, in: master, out: [2]*os.File{master, nil}}
+	p := &pipes{with: with, in: master, out: [2]*os.File{master, nil}, kept: []int{fd}}
 	p.with.Err = nil
 	if err := unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0); err != nil {
 		p.close()

@@ -99,8 +99,8 @@ func TestExecTerminal(t *testing.T) {
 	id := n.run(n.sandbox("terminal"), script("c", "exec sleep 1000"))
 	sizes := make(chan stream.Size, 1)
 	sizes <- stream.Size{Width: 101, Height: 31}
-	req := execOf(id, `trap 'stty size' WINCH; stty -echo; echo $TERM; stty size; echo controls > /dev/tty
-read line; echo "got $line"; read line; echo "got $line"; exit 3`)
+	req := execOf(id, `stty -echo; echo $TERM; stty size; echo controls > /dev/tty
+while read line; do echo "got $line"; stty size; done; exit 3`)
 	req.Tty, req.Stderr = true, false
 	in, typing := io.Pipe()
 	var out heard
@@ -119,8 +119,11 @@ read line; echo "got $line"; read line; echo "got $line"; exit 3`)
 	_, _ = typing.Write([]byte("one\n"))
 	hears("got one\r\n")
 	sizes <- stream.Size{Width: 60, Height: 20}
-	_, _ = typing.Write([]byte("two\n"))
-	hears("got two\r\n")
+	eventually(t, "the terminal has another size", func() bool {
+		_, _ = typing.Write([]byte("two\n"))
+		return strings.Contains(out.String(), "got two\r\n20 60\r\n")
+	})
+	_, _ = typing.Write([]byte{4}) // Control-D at the beginning of a line ends the input.
 	<-ended
 	typing.Close()
 	if err != nil || code != 3 {

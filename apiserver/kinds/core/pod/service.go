@@ -16,13 +16,14 @@ import (
 // service is the Pods service: the standard methods from a backend, and those that only pods have.
 type service struct {
 	corev1.PodsBackend
-	pods *Pods
-	logs define.LogStreamer
+	pods    *Pods
+	logs    define.LogStreamer
+	streams define.StreamSource
 }
 
-// Service returns the Pods service over a backend of the strategy. Logs may be nil: then there are none.
-func (p *Pods) Service(backend object.Backend, logs define.LogStreamer) corev1.PodsServer {
-	return &service{PodsBackend: corev1.PodsBackend{Backend: backend}, pods: p, logs: logs}
+// Service returns the Pods service over a backend of the strategy. Logs and streams may be nil: then there are none.
+func (p *Pods) Service(backend object.Backend, logs define.LogStreamer, streams define.StreamSource) corev1.PodsServer {
+	return &service{PodsBackend: corev1.PodsBackend{Backend: backend}, pods: p, logs: logs, streams: streams}
 }
 
 // Bind serves Pods.Bind.

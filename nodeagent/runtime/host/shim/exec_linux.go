@@ -15,7 +15,9 @@ const terminalVariable = "TERM=xterm"
 
 // exec runs one more process in a running container: same user, environment, directory and cgroups. It is over when
 // that process ends, at the timeout or when the caller goes away; in the latter cases it is killed, with its process
-// group and all that descends from it. What it leaves behind when it ends belongs to the container.
+// group and all that descends from it. What it leaves behind when it ends belongs to the container. The other ends of
+// its outputs are kept open by the shim meanwhile: when those of a caller who goes away are closed, the command would
+// end by that, perhaps before the shim could see what descends from it.
 func (p *pod) exec(req *shimwire.ExecRequest, files std, gone <-chan struct{}) shimwire.ExecReply {
 	c, err := p.find(req.ContainerID)
 	if err == nil {
@@ -62,14 +64,14 @@ func (p *pod) exec(req *shimwire.ExecRequest, files std, gone <-chan struct{}) s
 
 // execFiles are the standard input, output and error of an Exec; one that came without an input has none.
 func execFiles(files []*os.File) (std, error) {
-	switch len(files) {
-	case 2:
+	switch {
+	case len(files) == 2:
 		null, err := os.Open("/dev/null")
 		return std{null, files[0], files[1]}, err
-	case 3:
-		return std(files), nil
+	case len(files) > 2:
+		return std(files[:3]), nil
 	}
-	return std{}, errors.New("two or three descriptors are needed")
+	return std{}, errors.New("two descriptors are needed at least")
 }
 
 // bearExec starts the process of an Exec in the container's view, with the container's privileges.

@@ -348,7 +348,7 @@ func (m *ContainerRequest) Decode(body []byte) error {
 }
 
 // ExecRequest runs one more process in a container. The frame carries two descriptors: its output and its errors. A
-// third one before them is its input, which takes a Streams shim.
+// third one before them is its input, which takes a Streams shim; those behind them are kept open until it has ended.
 type ExecRequest struct {
 	ContainerID string
 	Args        []string
