@@ -9,8 +9,8 @@
 //	        <------- take(data) --- | <------- Frame{data} --------- |
 //	        <------- nil or error - | <------- EOF or error -------- |
 //
-// A conversation (Open) goes both ways: the server sends frames of input as well, of which no more are on their way than
-// the component has room for, so that it always sees at once that the caller has gone.
+// A conversation (Open) goes both ways: the server sends frames of input as well, of which no more are on their way
+// than the component has room for, so that it always sees at once that the caller has gone.
 //
 // Guarantees: a name has one listener, the newest; a call is answered at most once, and only by who may serve its
 // name; call ids cannot be guessed; a slow reader slows its own stream only (nothing is buffered beyond one frame);

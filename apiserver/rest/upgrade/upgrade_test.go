@@ -76,7 +76,9 @@ func (e *echo) Recv() (*corev1.StreamOutput, error) {
 }
 
 // serve has a server upgrade each connection; ended is closed when the only one is over.
-func serve(t *testing.T, handle func(context.Context, http.ResponseWriter, *http.Request)) (url string, ended chan struct{}) {
+func serve(
+	t *testing.T, handle func(context.Context, http.ResponseWriter, *http.Request),
+) (url string, ended chan struct{}) {
 	ended = make(chan struct{})
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer close(ended)

@@ -138,15 +138,15 @@ func (k *socket) read() {
 func (k *socket) input(message io.Reader) error {
 	for {
 		data := make([]byte, piece)
-		n, err := io.ReadFull(message, data)
+		n, ended := io.ReadFull(message, data)
 		if n > 0 {
 			k.idle.Reset(IdleTimeout)
 			if err := k.s.Send(&corev1.StreamInput{Data: data[:n:n]}); err != nil {
 				return err
 			}
 		}
-		if err != nil {
-			return nil // The end of the message; that of the connection comes to light with the next.
+		if ended != nil {
+			return nil // Of the message; the end of the connection comes to light with the next.
 		}
 	}
 }

@@ -22,7 +22,9 @@ type service struct {
 }
 
 // Service returns the Pods service over a backend of the strategy. Logs and streams may be nil: then there are none.
-func (p *Pods) Service(backend object.Backend, logs define.LogStreamer, streams define.StreamSource) corev1.PodsServer {
+func (p *Pods) Service(
+	backend object.Backend, logs define.LogStreamer, streams define.StreamSource,
+) corev1.PodsServer {
 	return &service{PodsBackend: corev1.PodsBackend{Backend: backend}, pods: p, logs: logs, streams: streams}
 }
 

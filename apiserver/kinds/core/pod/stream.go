@@ -126,7 +126,9 @@ func outputs(stdin, stdout, stderr, tty bool) (out, errs bool) {
 
 // runningPod returns the node of a pod that may be running, and fills in its uid, and which container is meant unless
 // that is nil.
-func (s *service) runningPod(ctx context.Context, namespace, name string, uid, which *string) (node string, err error) {
+func (s *service) runningPod(
+	ctx context.Context, namespace, name string, uid, which *string,
+) (node string, err error) {
 	o, err := s.Backend.Get(ctx, &metav1.GetRequest{Namespace: namespace, Name: name})
 	if err != nil {
 		return "", err
