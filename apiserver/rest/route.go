@@ -80,8 +80,8 @@ func routesOf(s *service.Service) ([]*route, error) {
 		stream := streams[string(m.Name())]
 		if (stream != nil) != m.IsStreamingServer() || m.IsStreamingClient() && !m.IsStreamingServer() ||
 			stream != nil && stream.ClientStreams != m.IsStreamingClient() {
-			return nil, fmt.Errorf("%s: only its answer may be a stream, or what is asked as well, and it has to be so on both sides",
-				m.FullName())
+			return nil, fmt.Errorf("%s: only its answer may be a stream, or what is asked as well, and it has to be so on "+
+				"both sides", m.FullName())
 		}
 		rule, ok := proto.GetExtension(m.Options(), annotations.E_Http).(*annotations.HttpRule)
 		if !ok || rule == nil {

@@ -146,7 +146,7 @@ func (k *socket) input(message io.Reader) error {
 			}
 		}
 		if ended != nil {
-			return nil // Of the message; the end of the connection comes to light with the next.
+			return nil //nolint:nilerr // Of the message; the end of the connection comes to light with the next.
 		}
 	}
 }

@@ -210,8 +210,8 @@ type pipes struct {
 	stop   context.CancelFunc // Ends what resizes.
 }
 
-// newPipes makes what is asked for; the rest is /dev/null. The shim reads and writes them itself if it is to attach, and
-// then they must not block there.
+// newPipes makes what is asked for; the rest is /dev/null. The shim reads and writes them itself if it is to attach,
+// and then they must not block there.
 func newPipes(in, out, errs bool, with stream.Streams, attach bool) (*pipes, error) {
 	p := &pipes{with: with}
 	if !in {
@@ -372,7 +372,7 @@ func (p *pipes) read(from *os.File, to io.Writer) error {
 			return drain(from, buf, to)
 		}
 		if err != nil {
-			return nil // Its end, or that of a terminal.
+			return nil //nolint:nilerr // Its end, or that of a terminal.
 		}
 	}
 }

@@ -330,7 +330,8 @@ func TestStreamsLeakNothing(t *testing.T) {
 		for _, tty := range []bool{false, true} {
 			req := execOf(id, "echo")
 			req.Tty, req.Stderr = tty, !tty
-			if _, err := n.ExecStream(t.Context(), req, stream.Streams{In: zeros{}, Out: io.Discard, Err: io.Discard}); err != nil {
+			with := stream.Streams{In: zeros{}, Out: io.Discard, Err: io.Discard}
+			if _, err := n.ExecStream(t.Context(), req, with); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -163,7 +163,7 @@ func (c *container) typing(once bool) (*os.File, error) {
 			syscall.CloseOnExec(fd)
 		}
 	}); err != nil {
-		return nil, nil // Closed: somebody has come to the end of what the container gets.
+		return nil, nil //nolint:nilerr // Closed: somebody has come to the end of what the container gets.
 	}
 	if failed != nil {
 		return nil, os.NewSyscallError("dup", failed)

@@ -100,8 +100,8 @@ func (c *command) program(req *shimwire.StartRequest, std std) *program {
 	return &program{path: c.path, args: c.args, env: req.Env, dir: req.Dir, files: std.fds(), cred: credential(req)}
 }
 
-// setUp starts a command by way of a setup process, as req says; see setUp in become_linux.go. Ended is called once the command
-// has ended; if it was never executed that is an error here, and the process is gone.
+// setUp starts a command by way of a setup process, as req says; see setUp in become_linux.go. Ended is called once
+// the command has ended; if it was never executed that is an error here, and the process is gone.
 func (p *pod) setUp(
 	c *container, req *shimwire.StartRequest, args []string, std std, ch *child, limit time.Time,
 	ended func(syscall.WaitStatus),

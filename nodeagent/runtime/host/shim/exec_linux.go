@@ -121,8 +121,8 @@ func (p *pod) killGroup(pid int, ch *child) {
 	}
 }
 
-// killTree kills what ch is, leads and has brought forth, if ch is not reaped. The list is made first: when a process is
-// dead, nobody can tell any more whose children its children were.
+// killTree kills what ch is, leads and has brought forth, if ch is not reaped. The list is made first: when a process
+// is dead, nobody can tell any more whose children its children were.
 func (p *pod) killTree(pid int, ch *child) {
 	p.mu.Lock()
 	unreaped := p.children[pid] == ch

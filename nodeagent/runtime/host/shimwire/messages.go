@@ -9,7 +9,7 @@ const Views = 3
 // Version4 is the first version whose shims know terminals and sub paths of mounts. An older one would ignore them.
 const Version4 = 4
 
-// Streams is the first version whose shims give an Exec an input or a terminal, and let somebody attach to a container.
+// Streams is the first version whose shims give an Exec an input or a terminal, and let clients attach.
 const Streams = 5
 
 // InitRequest tells a new shim which pod it is for. Its working directory is already the pod's.
