@@ -190,8 +190,9 @@ func TestAccessReviews(t *testing.T) {
 		return &authorizationv1.ResourceAttributes{Namespace: namespace, Verb: verb, Resource: "pods"}
 	}
 	self, err := jane.SelfSubjectAccessReviews.Create(ctx(t), &authorizationv1.CreateSelfSubjectAccessReviewRequest{
-		Object: &authorizationv1.SelfSubjectAccessReview{Spec: &authorizationv1.SelfSubjectAccessReviewSpec{
-			ResourceAttributes: asks("default", "get")}}})
+		Object: &authorizationv1.SelfSubjectAccessReview{Metadata: &metav1.ObjectMeta{CreationTimestamp: &metav1.Time{}},
+			Spec: &authorizationv1.SelfSubjectAccessReviewSpec{
+				ResourceAttributes: asks("default", "get")}}})
 	if err != nil || !self.GetStatus().GetAllowed() || self.GetStatus().GetReason() !=
 		`RBAC: allowed by RoleBinding "reader/default" of ClusterRole "reader" to User "jane"` {
 		t.Errorf("what she may do: %v, %v", self.GetStatus(), err)

@@ -110,7 +110,7 @@ func TestDefaultRoles(t *testing.T) {
 		r.Rules = []*rbacv1.PolicyRule{widgets}
 		update(r)
 		r = object.Clone(role("system:discovery"))
-		r.Metadata.Annotations["rbac.authorization.k8s.io/autoupdate"], r.Rules = "false", nil
+		r.Metadata.Annotations["rbac.authorization.kubernetes.io/autoupdate"], r.Rules = "false", nil
 		update(r)
 		if _, err := c.ClusterRoles.Delete(t.Context(), &metav1.DeleteRequest{Name: "cluster-admin"}); err != nil {
 			t.Fatal(err)

@@ -10,7 +10,7 @@ import (
 const (
 	group = "rbac.authorization.k8s.io"
 	// autoUpdate is the annotation of what is kept as it is here; "false" ends that.
-	autoUpdate = group + "/autoupdate"
+	autoUpdate = "rbac.authorization.kubernetes.io/autoupdate"
 	// aggregate begins the labels of the roles that others are put together from.
 	aggregate = group + "/aggregate-to-"
 )
@@ -74,7 +74,7 @@ func Roles() []*rbacv1.ClusterRole {
 		role("system:discovery", paths("get", "/livez /readyz /healthz /version /version/ /openapi /openapi/* /api /api/* "+
 			"/apis /apis/*")),
 		role("system:monitoring", paths("get", "/metrics /metrics/slis /livez /readyz /healthz /livez/* /readyz/* "+
-			"/healthz/*"), on("get", "core", "nodes/metrics")),
+			"/healthz/* /flagz /statusz"), on("get", "core", "nodes/metrics")),
 		role("system:basic-user",
 			on("create", "authorization.k8s.io", "selfsubjectaccessreviews selfsubjectrulesreviews"),
 			on("create", "authentication.k8s.io", "selfsubjectreviews")),

@@ -189,8 +189,16 @@ func fieldSelector(s *authorizationv1.FieldSelectorAttributes) string {
 	return strings.Join(parts, ",")
 }
 
+// checkMeta refuses metadata. The null that clients write for a time of creation is nothing.
 func checkMeta(f *validation.Faults, m *metav1.ObjectMeta, detail string) {
-	if m != nil && !proto.Equal(m, &metav1.ObjectMeta{ManagedFields: m.GetManagedFields()}) {
+	if m == nil {
+		return
+	}
+	empty := &metav1.ObjectMeta{ManagedFields: m.GetManagedFields()}
+	if t := m.GetCreationTimestamp(); t != nil && proto.Size(t) == 0 {
+		empty.CreationTimestamp = t
+	}
+	if !proto.Equal(m, empty) {
 		f.Invalid(f.Root("metadata"), m.GetName(), detail)
 	}
 }
