@@ -22,8 +22,8 @@ func newUserCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "user NAME",
 		Short: "Write a kubeconfig for a user",
-		Long: `Writes a kubeconfig with a certificate for a user, signed by the authority in the data directory. The user may do what
-roles say, and nothing without one. Certificates cannot be taken back: one is good until it expires.`,
+		Long: `Writes a kubeconfig with a certificate for a user, signed by the authority in the data directory. The user
+may do what roles say, and nothing without one. Certificates cannot be taken back: one is good until it expires.`,
 		Example: `  monoplane user jane --group developers
   kubectl create rolebinding jane --clusterrole=edit --user=jane
   kubectl --kubeconfig jane.kubeconfig auth whoami`,
@@ -32,7 +32,8 @@ roles say, and nothing without one. Certificates cannot be taken back: one is go
 	dir := addDataDir(cmd.Flags())
 	groups := cmd.Flags().StringArray("group", nil, "group that the user is in; may be given several times")
 	life := cmd.Flags().Duration("duration", defaultUserLife, "how long the certificate is good for; a year at most")
-	output := cmd.Flags().StringP("output", "o", "", "file to write, which must not exist; - prints it (default NAME.kubeconfig)")
+	output := cmd.Flags().StringP("output", "o", "",
+		"file to write, which must not exist; - prints it (default NAME.kubeconfig)")
 	bindSettings(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		data, err := userKubeconfig(*dir, args[0], *groups, *life)

@@ -1,7 +1,7 @@
 // Package defaultroles is the controller that makes the default ClusterRoles and ClusterRoleBindings, when a server
 // starts: those that are missing, and in those that are there, what is missing of their rules, subjects, labels and
-// annotations. What somebody has added stays, and one with annotation rbac.authorization.kubernetes.io/autoupdate "false" is
-// left alone. The API is served meanwhile.
+// annotations. What somebody has added stays, and one with annotation rbac.authorization.kubernetes.io/autoupdate
+// "false" is left alone. The API is served meanwhile.
 //
 // What it does not do: it looks at nothing after that, and puts no aggregated role together; see package
 // clusterroleaggregation.

@@ -42,7 +42,7 @@ func TestImpersonation(t *testing.T) {
 		t.Errorf("the namespace: %v, %v", live, err)
 	}
 	got := send(t, c.http(t), "GET", c.url+"/healthz", "", "", "Impersonate-Group", "system:masters")
-	if got.code != http.StatusBadRequest || !strings.Contains(got.body, `"reason":"BadRequest"`) {
+	if got.code != http.StatusForbidden || !strings.Contains(got.body, `"reason":"Forbidden"`) {
 		t.Errorf("a health check: %d %s", got.code, got.body)
 	}
 }

@@ -19,7 +19,9 @@ import (
 // it answers, what it alone says, and Services, which are kept for whoever carries their traffic.
 var notes = map[string]bool{
 	"Event": true, "Lease": true, "PlacementReview": true, "TokenReview": true, "SelfSubjectReview": true,
-	"NodeMetrics": true, "PodMetrics": true,
+	"SubjectAccessReview": true, "LocalSubjectAccessReview": true, "SelfSubjectAccessReview": true,
+	"SelfSubjectRulesReview": true,
+	"NodeMetrics":            true, "PodMetrics": true,
 	"Service":   true,
 	"Endpoints": true, "EndpointSlice": true,
 	"Ingress": true, "IngressClass": true, "NetworkPolicy": true, // answered with a warning
@@ -52,12 +54,15 @@ var explained = map[string]string{
 	"JobSpec.manualSelector":                               "the server makes the selector, or leaves it as it is",
 	"MetricTarget.type":                                    "which of the other fields is given says the same",
 	"PriorityClass.description":                            "for people",
+	"Subject.apiGroup":                                     "validation knows one for each kind of subject",
+	"RoleRef.apiGroup":                                     "validation knows one group",
 	"Quantity.string":                                      "package codec/value reads it for all",
 }
 
 // acting are the packages whose reading of a field is an effect. In those of the server most reading is bookkeeping.
 var acting = []string{"./nodeagent/...", "./scheduler/...", "./controllers/...", "./object/...", "./rules/...",
-	"./apiserver/kinds/scheduling/priority", "./apiserver/kinds/core/pod/eviction"}
+	"./apiserver/kinds/scheduling/priority", "./apiserver/kinds/core/pod/eviction",
+	"./apiserver/auth/roles"}
 
 // views are the packages that turn objects of another version into what is stored, in whose fields they take effect.
 var views = []string{"./apiserver/kinds/autoscaling"}

@@ -13,12 +13,12 @@ import (
 const maxJudged = 100_000
 
 // Missing returns those of the rights that wanted gives which held does not, each as a rule of its own but that those
-// on one resource are together. A right is held when one rule gives it whole: two rules that share it out do not count.
+// on one resource are together. A right is held when one rule gives it whole: two that share it out do not count.
 // ok is false when there are too many rights to be judged one by one, and no rule of held gives each rule whole.
 func Missing(held, wanted []*rbacv1.PolicyRule) (missing []*rbacv1.PolicyRule, ok bool) {
 	judged := 0
 	for _, rule := range wanted {
-		// A rule with paths is judged path by path: names of objects, which one rule may have beside them, mean nothing there.
+		// A rule with paths is judged path by path: names of objects, which it may have beside them, mean nothing there.
 		if len(rule.GetNonResourceURLs()) == 0 &&
 			slices.ContainsFunc(held, func(h *rbacv1.PolicyRule) bool { return givesWhole(h, rule) }) {
 			continue

@@ -11,8 +11,8 @@ import (
 // all stands for every verb, group or resource, and ends a path that stands for all that begin so.
 const all = "*"
 
-// maxExpanded is the most rights of one rule, of which each verb on each resource of each group is one, that are looked
-// up in a map. The rules of a larger one, which can be written in a few kilobytes, are walked.
+// maxExpanded is the most rights of one rule, of which each verb on each resource of each group is one, that are
+// looked up in a map. The rules of a larger one, which can be written in a few kilobytes, are walked.
 const maxExpanded = 4096
 
 // right is one verb on one resource. resource and subresource are what is before and after the first slash.

@@ -57,5 +57,7 @@ func (s *selfSubjectRulesReviews) Create(
 			})
 		}
 	}
-	return &authorizationv1.SelfSubjectRulesReview{Metadata: review.GetMetadata(), Spec: review.GetSpec(), Status: out}, nil
+	return &authorizationv1.SelfSubjectRulesReview{
+		Metadata: review.GetMetadata(), Spec: review.GetSpec(), Status: out,
+	}, nil
 }

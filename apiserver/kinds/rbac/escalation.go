@@ -103,8 +103,8 @@ func (e escalation) lacks(ctx context.Context, namespace string, rules []*rbacv1
 	if len(unknown) > 0 {
 		what += "; resolution errors: [" + strings.Join(unknown, ", ") + "]"
 	}
-	return fmt.Sprintf("user %q (groups=%q) is attempting to grant RBAC permissions not currently held:\n%s", id.Name, groups,
-		what)
+	return fmt.Sprintf("user %q (groups=%q) is attempting to grant RBAC permissions not currently held:\n%s",
+		id.Name, groups, what)
 }
 
 // onlyCollected says whether nothing changes but what garbage collection needs: finalizers and owners.
