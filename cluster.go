@@ -192,6 +192,15 @@ type administered struct{ *Cluster }
 // End begins the end of the cluster.
 func (a administered) End() { a.finish(nil) }
 
+// RotateSecretsKey makes a new key and encrypts all Secrets with it.
+func (a administered) RotateSecretsKey(ctx context.Context) (key string, secrets int, err error) {
+	id, n, err := a.store.RotateKeys(ctx)
+	return id.String(), n, err
+}
+
+// SecretsKey returns the id of the key that encrypts Secrets.
+func (a administered) SecretsKey() string { return a.store.CurrentKey() }
+
 // Snapshot writes a consistent copy of all data.
 func (a administered) Snapshot(ctx context.Context, w io.Writer) error {
 	return a.store.Snapshot(ctx, w)

@@ -13,6 +13,7 @@ import (
 
 	"monoplane.dev"
 	metav1 "monoplane.dev/api/meta/v1"
+	"monoplane.dev/apiserver/store/seal"
 )
 
 // Two data directories that share an etcd share its nodes: a copy never takes one by itself, be it simulated, and once
@@ -56,7 +57,18 @@ func TestCopyOnTheSameEtcd(t *testing.T) {
 		}
 	}
 	refused(copied, "copied")
-	refused(filepath.Join(t.TempDir(), "new"), "the same etcd")
+	another := filepath.Join(t.TempDir(), "new")
+	if c, err := monoplane.Start(t.Context(), config(another)); !errors.Is(err, seal.ErrMissing) {
+		t.Fatalf("without the keys of Secrets: %v, %v", c, err)
+	}
+	key, err := os.ReadFile(filepath.Join(original, seal.FileName))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(another, seal.FileName), key, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	refused(another, "the same etcd")
 	if err := first.Stop(context.Background()); err != nil {
 		t.Fatal(err)
 	}

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 
 	"monoplane.dev/apiserver/store"
+	"monoplane.dev/apiserver/store/seal"
 	"monoplane.dev/internal/datadir"
 	"monoplane.dev/internal/dirlock"
 	"monoplane.dev/internal/machinekey"
@@ -16,6 +17,9 @@ import (
 type RestoreOptions struct {
 	// ConfirmOriginalDead says, for the first start, what the field of Config of that name says.
 	ConfirmOriginalDead bool
+	// SecretsKey is what is in the file secrets.key of the original. Without it the cluster starts only when a copy of
+	// the file has been put into the directory: what it does not hold, nobody can read.
+	SecretsKey []byte
 }
 
 // RestoreSnapshot makes a data directory of a copy that was saved with admin.SaveSnapshot (package client/admin). The
@@ -31,7 +35,11 @@ func RestoreSnapshot(dataDir string, r io.Reader, opts RestoreOptions) error {
 	if err != nil {
 		return err
 	}
-	if err := store.Restore(filepath.Join(dataDir, datadir.Etcd), r); err != nil || !opts.ConfirmOriginalDead {
+	err = store.Restore(filepath.Join(dataDir, datadir.Etcd), r)
+	if err == nil && len(opts.SecretsKey) > 0 {
+		err = seal.Import(dir, opts.SecretsKey)
+	}
+	if err != nil || !opts.ConfirmOriginalDead {
 		return errors.Join(err, lock.Release())
 	}
 	key, _, err := machinekey.Ensure(dir)

@@ -28,6 +28,7 @@ import (
 	"monoplane.dev/apiserver/rest"
 	"monoplane.dev/apiserver/schedulerstreams"
 	"monoplane.dev/apiserver/store"
+	"monoplane.dev/apiserver/store/seal"
 	"monoplane.dev/apiserver/tokens"
 	"monoplane.dev/client"
 	"monoplane.dev/client/inproc"
@@ -154,8 +155,8 @@ func (c *Cluster) openStore(ctx context.Context, p *parts) error {
 	g.Go(func() (err error) {
 		c.store, err = store.Open(ctx, store.Config{
 			Dir: filepath.Join(c.cfg.DataDir, datadir.Etcd), Endpoints: c.cfg.EtcdEndpoints, TLS: c.cfg.EtcdTLS,
-			Collections: c.cfg.collections(),
-			Logger:      c.cfg.Logger, Registerer: p.metrics, UnsafeNoFsync: c.cfg.UnsafeNoFsync,
+			Collections: c.cfg.collections(), Keys: func(used bool) (*seal.Keys, error) { return seal.Ensure(c.dir, used) },
+			Logger: c.cfg.Logger, Registerer: p.metrics, UnsafeNoFsync: c.cfg.UnsafeNoFsync,
 			OnMutation: c.cfg.onMutation,
 		})
 		return err

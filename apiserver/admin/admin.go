@@ -4,12 +4,16 @@ package admin
 
 import (
 	"context"
+	"errors"
 	"io"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	adminv1 "monoplane.dev/api/admin/v1"
 	"monoplane.dev/apierrors"
+	"monoplane.dev/apiserver/store"
 )
 
 // snapshotChunk is the size of the pieces in which a snapshot is sent, well below gRPC's message limit.
@@ -24,6 +28,10 @@ type Cluster interface {
 	End()
 	// Snapshot writes a consistent copy of all data.
 	Snapshot(ctx context.Context, w io.Writer) error
+	// SecretsKey returns the id of the key with which Secrets are encrypted, and RotateSecretsKey encrypts them with a
+	// new one: it returns that one's id, and how many there were.
+	SecretsKey() string
+	RotateSecretsKey(ctx context.Context) (key string, secrets int, err error)
 	// StopNode ends the agent of a node and StartNode starts it again; they report whether they had to.
 	StopNode(ctx context.Context, name string) (stopped bool, err error)
 	StartNode(ctx context.Context, name string) (started bool, err error)
@@ -57,7 +65,24 @@ func (s *Server) Stop(req *adminv1.StopRequest, stream grpc.ServerStreamingServe
 
 // Snapshot streams a consistent copy of all data.
 func (s *Server) Snapshot(_ *adminv1.SnapshotRequest, stream grpc.ServerStreamingServer[adminv1.SnapshotChunk]) error {
+	if err := stream.Send(&adminv1.SnapshotChunk{SecretsKey: s.cluster.SecretsKey()}); err != nil {
+		return err
+	}
 	return s.cluster.Snapshot(stream.Context(), &chunkWriter{stream})
+}
+
+// RotateSecretsKey serves Admin.RotateSecretsKey.
+func (s *Server) RotateSecretsKey(
+	ctx context.Context, _ *adminv1.RotateSecretsKeyRequest,
+) (*adminv1.RotateSecretsKeyResponse, error) {
+	key, n, err := s.cluster.RotateSecretsKey(ctx)
+	switch {
+	case errors.Is(err, store.ErrSharedKeys):
+		return nil, status.Error(codes.FailedPrecondition, err.Error())
+	case err != nil:
+		return nil, err
+	}
+	return &adminv1.RotateSecretsKeyResponse{Key: key, Secrets: int32(n)}, nil //nolint:gosec // a number of objects
 }
 
 // StopNode serves Admin.StopNode.

@@ -92,7 +92,9 @@ func strategies() []*registry.Strategy {
 func Collections() []store.Collection {
 	var out []store.Collection
 	for _, s := range strategies() {
-		out = append(out, store.Collection{Kind: s.Kind, Field: s.Field, Indexes: s.Indexes, TTL: s.TTL, Share: s.Share})
+		out = append(out, store.Collection{
+			Kind: s.Kind, Field: s.Field, Indexes: s.Indexes, TTL: s.TTL, Sealed: s.Sealed, Share: s.Share,
+		})
 	}
 	return out
 }

@@ -74,6 +74,8 @@ type Strategy struct {
 	// ReadCached says that other kinds look objects up in the cache without waiting for it. A write is answered only
 	// when this server's caches have it, so that it counts for whatever the client does next.
 	ReadCached bool
+	// Sealed kinds are encrypted in the database.
+	Sealed bool
 	// Share replaces parts of o by equal ones from the pool; see store.Collection.
 	Share func(pool *intern.Pool, o, live object.Object)
 	// Table has the columns and cells of kubectl get.

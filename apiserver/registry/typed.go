@@ -50,6 +50,7 @@ type Typed[T object.Object] struct {
 	// TTL is how long an object lives after its last write; 0 for ever.
 	TTL        time.Duration
 	ReadCached bool
+	Sealed     bool
 	Table      table.Definition
 	// Share may be nil.
 	Share func(pool *intern.Pool, o, live T)
@@ -90,7 +91,7 @@ func (t Typed[T]) Strategy() *Strategy {
 	}
 	s := &Strategy{
 		Kind: t.Kind, RequireRevision: t.RequireRevision, Indexes: t.Indexes, Table: t.Table,
-		ReadCached: t.ReadCached, Dependents: t.Dependents,
+		ReadCached: t.ReadCached, Sealed: t.Sealed, Dependents: t.Dependents,
 		Resources: map[string]*UpdateRules{"": t.Main.resource(true)},
 	}
 	for name, r := range t.Subresources {

@@ -165,7 +165,9 @@ func (a *attempt) prepare() error {
 		if st.value, err = encode(st.key, op.Object, a.store.table); err != nil {
 			return err
 		}
-		st.same = a.unchanged(st)
+		if st.same = a.unchanged(st); st.same == nil {
+			st.value = k.seal(st.key, st.value)
+		}
 		size += len(st.value) + len(st.key)
 	}
 	// The rest of the request is small: keys, numbers, and what the log adds.
@@ -184,7 +186,7 @@ func tooLarge(size int) error {
 // unchanged returns the stored object if the operation would write the same content again.
 func (a *attempt) unchanged(st *step) *watchcache.Item {
 	item := st.kind.cache.Get(st.name())
-	if item == nil || item.Revision != st.op.Expect || item.Size != len(st.value) {
+	if item == nil || item.Revision != st.op.Expect || item.Size != len(st.value) || st.op.Again {
 		return nil
 	}
 	if st.kind.res.TTL != nil {

@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"monoplane.dev/apiserver/store/etcd"
+	"monoplane.dev/apiserver/store/seal"
 	"monoplane.dev/internal/intern"
 	"monoplane.dev/object"
 )
@@ -26,6 +27,8 @@ type Collection struct {
 	// Max is how many objects are kept; of more, those that were written longest ago are deleted, within a second or
 	// two and whatever they are. 0 is any number.
 	Max int
+	// Sealed kinds are encrypted in the database.
+	Sealed bool
 	// Share replaces parts of o, which nobody else has seen yet, by equal ones from the pool, so that objects that
 	// have much in common take little memory. Live is the object that o was made from, nil for a new one; what o has
 	// from live is not o's own. Nil for kinds with nothing in common.
@@ -42,6 +45,9 @@ type Config struct {
 	TLS *tls.Config
 	// Collections are the kinds that can be stored.
 	Collections []Collection
+	// Keys returns the keys for the kinds that are to be encrypted; used says that something has been encrypted in this
+	// database. Nil encrypts nothing.
+	Keys func(used bool) (*seal.Keys, error)
 	// Logger defaults to one that discards.
 	Logger *slog.Logger
 	// Registerer takes the store's metrics; nil for none.

@@ -153,5 +153,5 @@ func (s *Store) item(k *kind, key string, kv *mvccpb.KeyValue) (*watchcache.Item
 	if o == nil {
 		return k.decode(key, kv.Value, kv.ModRevision)
 	}
-	return &watchcache.Item{Key: key, Object: o, Revision: kv.ModRevision, Size: len(kv.Value)}, nil
+	return &watchcache.Item{Key: key, Object: o, Revision: kv.ModRevision, Size: plainSize(kv.Value)}, nil
 }

@@ -11,6 +11,7 @@ import (
 // The whole key tree. Nothing else is ever written:
 //
 //	/monoplane/version                                   format of the data, as a decimal number
+//	/monoplane/seal                                      id of the key with which values are encrypted
 //	/monoplane/<group>/<plural>/<namespace>/<name>       an object of a namespaced kind
 //	/monoplane/<group>/<plural>/<name>                   an object of a cluster-scoped kind
 //	/monoplane/turns/<plural>/<name>                     a turn: an empty value, whose revision counts
@@ -27,6 +28,7 @@ import (
 const (
 	root       = "/monoplane/"
 	versionKey = root + "version"
+	sealKey    = root + "seal"
 	turnPrefix = root + "turns/"
 )
 

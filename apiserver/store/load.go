@@ -18,9 +18,9 @@ import (
 
 // dataVersion is the format in which this binary writes. It grows when an older binary could no longer read
 // the data, or would damage it.
-const dataVersion = 1
+const dataVersion = 2
 
-// checkVersion refuses data of a newer version and marks new data with ours.
+// checkVersion refuses data of a newer version, and marks new data and those of an older version with ours.
 func (s *Store) checkVersion(ctx context.Context) error {
 	resp, err := s.client.Txn(ctx, &etcdserverpb.TxnRequest{
 		Compare: []*etcdserverpb.Compare{compareRevision([]byte(versionKey), etcdserverpb.Compare_EQUAL, 0)},
@@ -46,6 +46,12 @@ func (s *Store) checkVersion(ctx context.Context) error {
 	case version > dataVersion:
 		return fmt.Errorf("the data was written by a newer version of monoplane (format %d, this binary knows %d)",
 			version, dataVersion)
+	case version < dataVersion:
+		// What was written is read as it is; what is written from now on, an older binary cannot read.
+		_, err = s.run(ctx, &etcdserverpb.TxnRequest{
+			Success: []*etcdserverpb.RequestOp{putOp([]byte(versionKey), []byte(strconv.Itoa(dataVersion)), 0)},
+		})
+		return err
 	}
 	return nil
 }

@@ -17,6 +17,7 @@ import (
 
 	"monoplane.dev/apierrors"
 	"monoplane.dev/apiserver/store/etcd"
+	"monoplane.dev/apiserver/store/seal"
 	"monoplane.dev/apiserver/store/watchcache"
 	"monoplane.dev/internal/intern"
 	"monoplane.dev/object"
@@ -68,6 +69,9 @@ type Store struct {
 
 	// bytes are those that the feed has seen written.
 	bytes written
+	// keys encrypt the values of sealed kinds; nil without. rotating is held by who writes them again.
+	keys     *seal.Keys
+	rotating sync.Mutex
 	// compacted is the newest revision that has been compacted.
 	compacted atomic.Int64
 	relief    relief
@@ -87,6 +91,7 @@ type kind struct {
 	cache  *watchcache.Cache
 	table  *crc32.Table
 	pool   *intern.Pool
+	keys   *seal.Keys // nil for kinds that are not encrypted
 }
 
 func (k *kind) intern(o, live object.Object) {
@@ -154,6 +159,9 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	}
 	err := s.checkVersion(ctx)
 	if err == nil {
+		err = s.takeKeys(ctx)
+	}
+	if err == nil {
 		err = s.load(ctx, nil)
 	}
 	if err == nil {
@@ -165,6 +173,9 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	}
 	s.background(s.feed)
 	s.background(s.housekeep)
+	if s.keys != nil {
+		s.background(s.sealStale)
+	}
 	return s, nil
 }
 

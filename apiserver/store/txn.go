@@ -39,6 +39,8 @@ type Op struct {
 	Object object.Object
 	// Expect is the mod revision that the key must be at; 0 means that it must not exist.
 	Expect int64
+	// Again has the object written although it is as it was.
+	Again bool
 }
 
 // Guard is a condition that a transaction compares.

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	metav1 "monoplane.dev/api/meta/v1"
+	"monoplane.dev/apiserver/store/seal"
 	"monoplane.dev/apiserver/store/watchcache"
 	"monoplane.dev/codec/wire"
 	"monoplane.dev/object"
@@ -19,20 +20,23 @@ import (
 
 // A value is
 //
-//	format (1 byte) | sum (4) | writer (8) | the object in protobuf, without its resourceVersion
+//	format (1 byte) | sum (4) | writer (8) | the object in protobuf, without its resourceVersion, sealed or not
 //
-// sum is the CRC-32C of the key and the protobuf: etcd's database has no checksums of its own. writer is unique
-// for each attempt to write, so that the store recognises its own writes when they come back through the
+// sum is the CRC-32C of the key and what follows the writer: etcd's database has no checksums of its own. writer is
+// unique for each attempt to write, so that the store recognises its own writes when they come back through the
 // watch and need not decode them.
 const (
 	formatPlain = 1
-	// formatEncrypted is reserved for values that are encrypted at rest.
-	formatEncrypted = 2
+	// formatSealed is of values that are encrypted by package seal.
+	formatSealed = 2
 
 	headerBytes = 1 + 4 + 8
 )
 
-var errFormat = errors.New("unknown format of a stored value")
+var (
+	errFormat = errors.New("unknown format of a stored value")
+	errNoKeys = errors.New("the stored value is encrypted, and there are no keys")
+)
 
 // encode returns o's value with the writer left out. Equal objects have values of equal length; what older versions
 // wrote may have maps in another order.
@@ -48,6 +52,35 @@ func encode(key string, o object.Object, table *crc32.Table) ([]byte, error) {
 	value[0] = formatPlain
 	binary.BigEndian.PutUint32(value[1:], sumOf([]byte(key), value[headerBytes:], table))
 	return value, nil
+}
+
+// seal returns an encoded value as it is stored: encrypted, if the kind's values are.
+func (k *kind) seal(key string, value []byte) []byte {
+	if k.keys == nil {
+		return value
+	}
+	sealed := make([]byte, headerBytes, len(value)+seal.Overhead)
+	sealed = k.keys.Seal(sealed, key, value[headerBytes:])
+	sealed[0] = formatSealed
+	binary.BigEndian.PutUint32(sealed[1:], sumOf([]byte(key), sealed[headerBytes:], k.table))
+	return sealed
+}
+
+// stale says whether a value is to be written again, because it is not encrypted as it would be now.
+func (k *kind) stale(value []byte) bool {
+	if k.keys == nil || len(value) < headerBytes {
+		return false
+	}
+	id, ok := seal.SealedBy(value[headerBytes:])
+	return value[0] != formatSealed || !ok || id != k.keys.Current()
+}
+
+// plainSize is how long a stored value is when it is not encrypted: equal objects have equal ones.
+func plainSize(value []byte) int {
+	if len(value) > headerBytes && value[0] == formatSealed {
+		return len(value) - seal.Overhead
+	}
+	return len(value)
 }
 
 func setWriter(value []byte, writer uint64) { binary.BigEndian.PutUint64(value[5:], writer) }
@@ -93,9 +126,9 @@ func withoutRevision(b []byte) []byte {
 	return out
 }
 
-// check verifies a value's checksum and returns the protobuf in it.
+// check verifies a value's checksum and returns what follows its header.
 func check(key, value []byte, table *crc32.Table) ([]byte, error) {
-	if len(value) < headerBytes || value[0] != formatPlain {
+	if len(value) < headerBytes || value[0] != formatPlain && value[0] != formatSealed {
 		return nil, fmt.Errorf("%s: %w", key, errFormat)
 	}
 	payload := value[headerBytes:]
@@ -109,7 +142,11 @@ func check(key, value []byte, table *crc32.Table) ([]byte, error) {
 // version check to refuse.
 func verifyValue(table *crc32.Table) func(key, value []byte) error {
 	return func(key, value []byte) error {
-		if !strings.HasPrefix(string(key), root) || string(key) == versionKey || len(value) == 0 || value[0] != formatPlain {
+		name := string(key)
+		switch {
+		case !strings.HasPrefix(name, root) || name == versionKey || name == sealKey || len(value) == 0:
+			return nil
+		case value[0] != formatPlain && value[0] != formatSealed:
 			return nil
 		}
 		_, err := check(key, value, table)
@@ -120,6 +157,9 @@ func verifyValue(table *crc32.Table) func(key, value []byte) error {
 // decode returns the object in value.
 func (k *kind) decode(key string, value []byte, revision int64) (*watchcache.Item, error) {
 	payload, err := check([]byte(k.prefix+key), value, k.table)
+	if err == nil && value[0] == formatSealed {
+		payload, err = k.open(k.prefix+key, payload)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -129,7 +169,18 @@ func (k *kind) decode(key string, value []byte, revision int64) (*watchcache.Ite
 	}
 	setRevision(o, revision)
 	k.intern(o, nil)
-	return &watchcache.Item{Key: key, Object: o, Revision: revision, Size: len(value)}, nil
+	return &watchcache.Item{Key: key, Object: o, Revision: revision, Size: plainSize(value)}, nil
+}
+
+func (k *kind) open(key string, sealed []byte) ([]byte, error) {
+	if k.keys == nil {
+		return nil, fmt.Errorf("%s: %w", key, errNoKeys)
+	}
+	payload, err := k.keys.Open(key, sealed)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", key, err)
+	}
+	return payload, nil
 }
 
 // setRevision writes o's resourceVersion. o must not be shared yet.

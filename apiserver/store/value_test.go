@@ -47,7 +47,7 @@ func TestValue(t *testing.T) {
 		t.Error("a value under another key")
 	}
 	for _, short := range [][]byte{nil, {formatPlain}, value[:headerBytes-1],
-		{formatEncrypted, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}} {
+		{formatSealed, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}} {
 		if _, err := k.decode("default/pod-1", short, 1); err == nil {
 			t.Errorf("decoded %x", short)
 		}

@@ -110,21 +110,29 @@ func Stop(ctx context.Context, dataDir string, leavePods bool, report func(pods 
 	}
 }
 
-// SaveSnapshot writes a consistent copy of all data of the running server to a new file and returns its size
-// in bytes. The file appears under its name only when it is complete.
-func SaveSnapshot(ctx context.Context, dataDir, path string) (size int64, err error) {
+// Saved is a snapshot.
+type Saved struct {
+	// Bytes is how large it is.
+	Bytes int64
+	// SecretsKey is the id of the key with which the Secrets in it are encrypted, which is not in it.
+	SecretsKey string
+}
+
+// SaveSnapshot writes a consistent copy of all data of the running server to a new file. The file appears under its
+// name only when it is complete.
+func SaveSnapshot(ctx context.Context, dataDir, path string) (saved Saved, err error) {
 	c, err := dial(ctx, dataDir)
 	if err != nil {
-		return 0, err
+		return saved, err
 	}
 	defer c.Close()
 	stream, err := adminv1.NewAdminClient(c.Conn()).Snapshot(ctx, &adminv1.SnapshotRequest{})
 	if err != nil {
-		return 0, err
+		return saved, err
 	}
 	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".part-*")
 	if err != nil {
-		return 0, err
+		return saved, err
 	}
 	defer func() {
 		if err != nil {
@@ -138,21 +146,24 @@ func SaveSnapshot(ctx context.Context, dataDir, path string) (size int64, err er
 			break
 		}
 		if err != nil {
-			return 0, fmt.Errorf("the snapshot broke off: %w", err)
+			return saved, fmt.Errorf("the snapshot broke off: %w", err)
+		}
+		if key := chunk.GetSecretsKey(); key != "" {
+			saved.SecretsKey = key
 		}
 		n, err := f.Write(chunk.GetData())
-		size += int64(n)
+		saved.Bytes += int64(n)
 		if err != nil {
-			return 0, err
+			return saved, err
 		}
 	}
 	if err := f.Sync(); err != nil {
-		return 0, err
+		return saved, err
 	}
 	if err := os.Rename(f.Name(), path); err != nil {
-		return 0, err
+		return saved, err
 	}
-	return size, syncDir(filepath.Dir(path))
+	return saved, syncDir(filepath.Dir(path))
 }
 
 // syncDir makes the name of a file outlive a power failure.

@@ -136,8 +136,9 @@ func TestRestoredSnapshotRunsNothing(t *testing.T) {
 	}
 	ok("snapshot", "save", file, "--data-dir", c.dir)
 	restored, confirmed := shortDir(t), shortDir(t)
-	ok("snapshot", "restore", file, "--data-dir", restored)
-	ok("snapshot", "restore", file, "--data-dir", confirmed, confirmation)
+	key := filepath.Join(c.dir, "secrets.key")
+	ok("snapshot", "restore", file, "--data-dir", restored, "--secrets-key", key)
+	ok("snapshot", "restore", file, "--data-dir", confirmed, "--secrets-key", key, confirmation)
 	copied := copyAll(t, confirmed)
 
 	for _, dir := range []string{restored, restored, copied} {

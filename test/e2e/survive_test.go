@@ -1,6 +1,7 @@
 package e2e_test
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -205,10 +206,25 @@ func TestSnapshot(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	secret := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Name: "kept"}, Data: map[string][]byte{"k": []byte("for nobody's eyes")},
+	}
+	if _, err := c.client(t).CoreV1().Secrets("default").Create(t.Context(), secret, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
 	file := filepath.Join(t.TempDir(), "backup.db")
 	if r := monoplane(t, nil, "snapshot", "save", file, "--data-dir", c.dir); r.code != 0 ||
-		!strings.HasPrefix(r.stdout, "Saved ") {
+		!strings.HasPrefix(r.stdout, "Saved ") || !strings.Contains(r.stdout, "secrets.key") {
 		t.Fatalf("save: %+v", r)
+	}
+	key, err := os.ReadFile(filepath.Join(c.dir, "secrets.key"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Secrets are encrypted with another key from now on; the snapshot needs this one.
+	if r := monoplane(t, nil, "secrets", "rotate", "--data-dir", c.dir); r.code != 0 ||
+		!strings.HasPrefix(r.stdout, "Encrypted 1 Secrets ") {
+		t.Errorf("rotate: %+v", r)
 	}
 	if _, err := maps.Create(t.Context(), configMap("later", "v"), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
@@ -220,7 +236,16 @@ func TestSnapshot(t *testing.T) {
 		t.Fatalf("restore: %+v", r)
 	}
 	refused(t, monoplane(t, nil, "snapshot", "restore", file, "--data-dir", dir), dir)
-	restored := startIn(t, dir, "--runtime", "fake").client(t).CoreV1().ConfigMaps("default")
+	refused(t, monoplane(t, nil, "up", "--runtime", "fake", "--data-dir", dir, "--listen", "127.0.0.1:0"), "secrets.key")
+	if err := os.WriteFile(filepath.Join(dir, "secrets.key"), key, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	api := startIn(t, dir, "--runtime", "fake").client(t).CoreV1()
+	if s, err := api.Secrets("default").Get(t.Context(), "kept", metav1.GetOptions{}); err != nil ||
+		string(s.Data["k"]) != "for nobody's eyes" {
+		t.Errorf("the secret: %v, %v", s, err)
+	}
+	restored := api.ConfigMaps("default")
 	got, err := restored.Get(t.Context(), "kept", metav1.GetOptions{})
 	if err != nil || got.UID != kept.UID || got.Data["k"] != "v" {
 		t.Errorf("restored: %+v, %v", got, err)
@@ -232,6 +257,9 @@ func TestSnapshot(t *testing.T) {
 	data, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
+	}
+	if bytes.Contains(data, secret.Data["k"]) {
+		t.Error("the snapshot holds the secret in plain text")
 	}
 	data[len(data)/2] ^= 0xFF
 	damaged := filepath.Join(t.TempDir(), "damaged.db")

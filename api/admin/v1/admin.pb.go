@@ -154,7 +154,9 @@ func (*SnapshotRequest) Descriptor() ([]byte, []int) {
 type SnapshotChunk struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Bytes, in order.
-	Data          []byte `protobuf:"bytes,1,opt,name=data,proto3" json:"data,omitempty"`
+	Data []byte `protobuf:"bytes,1,opt,name=data,proto3" json:"data,omitempty"`
+	// In the first piece: the id of the key with which the Secrets in it are encrypted. The key itself is not in it.
+	SecretsKey    string `protobuf:"bytes,2,opt,name=secretsKey,proto3" json:"secretsKey,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -196,6 +198,105 @@ func (x *SnapshotChunk) GetData() []byte {
 	return nil
 }
 
+func (x *SnapshotChunk) GetSecretsKey() string {
+	if x != nil {
+		return x.SecretsKey
+	}
+	return ""
+}
+
+// RotateSecretsKeyRequest asks for a new key.
+type RotateSecretsKeyRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RotateSecretsKeyRequest) Reset() {
+	*x = RotateSecretsKeyRequest{}
+	mi := &file_monoplane_admin_v1_admin_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RotateSecretsKeyRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RotateSecretsKeyRequest) ProtoMessage() {}
+
+func (x *RotateSecretsKeyRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_monoplane_admin_v1_admin_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RotateSecretsKeyRequest.ProtoReflect.Descriptor instead.
+func (*RotateSecretsKeyRequest) Descriptor() ([]byte, []int) {
+	return file_monoplane_admin_v1_admin_proto_rawDescGZIP(), []int{4}
+}
+
+// RotateSecretsKeyResponse says what was done.
+type RotateSecretsKeyResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Id of the new key, which is no secret.
+	Key string `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
+	// How many Secrets were encrypted with it.
+	Secrets       int32 `protobuf:"varint,2,opt,name=secrets,proto3" json:"secrets,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RotateSecretsKeyResponse) Reset() {
+	*x = RotateSecretsKeyResponse{}
+	mi := &file_monoplane_admin_v1_admin_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RotateSecretsKeyResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RotateSecretsKeyResponse) ProtoMessage() {}
+
+func (x *RotateSecretsKeyResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_monoplane_admin_v1_admin_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RotateSecretsKeyResponse.ProtoReflect.Descriptor instead.
+func (*RotateSecretsKeyResponse) Descriptor() ([]byte, []int) {
+	return file_monoplane_admin_v1_admin_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *RotateSecretsKeyResponse) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+func (x *RotateSecretsKeyResponse) GetSecrets() int32 {
+	if x != nil {
+		return x.Secrets
+	}
+	return 0
+}
+
 // StopNodeRequest names a node.
 type StopNodeRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -207,7 +308,7 @@ type StopNodeRequest struct {
 
 func (x *StopNodeRequest) Reset() {
 	*x = StopNodeRequest{}
-	mi := &file_monoplane_admin_v1_admin_proto_msgTypes[4]
+	mi := &file_monoplane_admin_v1_admin_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -219,7 +320,7 @@ func (x *StopNodeRequest) String() string {
 func (*StopNodeRequest) ProtoMessage() {}
 
 func (x *StopNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_monoplane_admin_v1_admin_proto_msgTypes[4]
+	mi := &file_monoplane_admin_v1_admin_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -232,7 +333,7 @@ func (x *StopNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopNodeRequest.ProtoReflect.Descriptor instead.
 func (*StopNodeRequest) Descriptor() ([]byte, []int) {
-	return file_monoplane_admin_v1_admin_proto_rawDescGZIP(), []int{4}
+	return file_monoplane_admin_v1_admin_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *StopNodeRequest) GetName() string {
@@ -253,7 +354,7 @@ type StopNodeResponse struct {
 
 func (x *StopNodeResponse) Reset() {
 	*x = StopNodeResponse{}
-	mi := &file_monoplane_admin_v1_admin_proto_msgTypes[5]
+	mi := &file_monoplane_admin_v1_admin_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -265,7 +366,7 @@ func (x *StopNodeResponse) String() string {
 func (*StopNodeResponse) ProtoMessage() {}
 
 func (x *StopNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_monoplane_admin_v1_admin_proto_msgTypes[5]
+	mi := &file_monoplane_admin_v1_admin_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -278,7 +379,7 @@ func (x *StopNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopNodeResponse.ProtoReflect.Descriptor instead.
 func (*StopNodeResponse) Descriptor() ([]byte, []int) {
-	return file_monoplane_admin_v1_admin_proto_rawDescGZIP(), []int{5}
+	return file_monoplane_admin_v1_admin_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *StopNodeResponse) GetStopped() bool {
@@ -299,7 +400,7 @@ type StartNodeRequest struct {
 
 func (x *StartNodeRequest) Reset() {
 	*x = StartNodeRequest{}
-	mi := &file_monoplane_admin_v1_admin_proto_msgTypes[6]
+	mi := &file_monoplane_admin_v1_admin_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -311,7 +412,7 @@ func (x *StartNodeRequest) String() string {
 func (*StartNodeRequest) ProtoMessage() {}
 
 func (x *StartNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_monoplane_admin_v1_admin_proto_msgTypes[6]
+	mi := &file_monoplane_admin_v1_admin_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -324,7 +425,7 @@ func (x *StartNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartNodeRequest.ProtoReflect.Descriptor instead.
 func (*StartNodeRequest) Descriptor() ([]byte, []int) {
-	return file_monoplane_admin_v1_admin_proto_rawDescGZIP(), []int{6}
+	return file_monoplane_admin_v1_admin_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *StartNodeRequest) GetName() string {
@@ -345,7 +446,7 @@ type StartNodeResponse struct {
 
 func (x *StartNodeResponse) Reset() {
 	*x = StartNodeResponse{}
-	mi := &file_monoplane_admin_v1_admin_proto_msgTypes[7]
+	mi := &file_monoplane_admin_v1_admin_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -357,7 +458,7 @@ func (x *StartNodeResponse) String() string {
 func (*StartNodeResponse) ProtoMessage() {}
 
 func (x *StartNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_monoplane_admin_v1_admin_proto_msgTypes[7]
+	mi := &file_monoplane_admin_v1_admin_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -370,7 +471,7 @@ func (x *StartNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartNodeResponse.ProtoReflect.Descriptor instead.
 func (*StartNodeResponse) Descriptor() ([]byte, []int) {
-	return file_monoplane_admin_v1_admin_proto_rawDescGZIP(), []int{7}
+	return file_monoplane_admin_v1_admin_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *StartNodeResponse) GetStarted() bool {
@@ -389,9 +490,16 @@ const file_monoplane_admin_v1_admin_proto_rawDesc = "" +
 	"\tleavePods\x18\x01 \x01(\bR\tleavePods\"\"\n" +
 	"\fStopProgress\x12\x12\n" +
 	"\x04pods\x18\x01 \x03(\tR\x04pods\"\x11\n" +
-	"\x0fSnapshotRequest\"#\n" +
+	"\x0fSnapshotRequest\"C\n" +
 	"\rSnapshotChunk\x12\x12\n" +
-	"\x04data\x18\x01 \x01(\fR\x04data\"%\n" +
+	"\x04data\x18\x01 \x01(\fR\x04data\x12\x1e\n" +
+	"\n" +
+	"secretsKey\x18\x02 \x01(\tR\n" +
+	"secretsKey\"\x19\n" +
+	"\x17RotateSecretsKeyRequest\"F\n" +
+	"\x18RotateSecretsKeyResponse\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x18\n" +
+	"\asecrets\x18\x02 \x01(\x05R\asecrets\"%\n" +
 	"\x0fStopNodeRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\",\n" +
 	"\x10StopNodeResponse\x12\x18\n" +
@@ -399,10 +507,11 @@ const file_monoplane_admin_v1_admin_proto_rawDesc = "" +
 	"\x10StartNodeRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\"-\n" +
 	"\x11StartNodeResponse\x12\x18\n" +
-	"\astarted\x18\x01 \x01(\bR\astarted2\xdb\x02\n" +
+	"\astarted\x18\x01 \x01(\bR\astarted2\xca\x03\n" +
 	"\x05Admin\x12K\n" +
 	"\x04Stop\x12\x1f.monoplane.admin.v1.StopRequest\x1a .monoplane.admin.v1.StopProgress0\x01\x12T\n" +
-	"\bSnapshot\x12#.monoplane.admin.v1.SnapshotRequest\x1a!.monoplane.admin.v1.SnapshotChunk0\x01\x12U\n" +
+	"\bSnapshot\x12#.monoplane.admin.v1.SnapshotRequest\x1a!.monoplane.admin.v1.SnapshotChunk0\x01\x12m\n" +
+	"\x10RotateSecretsKey\x12+.monoplane.admin.v1.RotateSecretsKeyRequest\x1a,.monoplane.admin.v1.RotateSecretsKeyResponse\x12U\n" +
 	"\bStopNode\x12#.monoplane.admin.v1.StopNodeRequest\x1a$.monoplane.admin.v1.StopNodeResponse\x12X\n" +
 	"\tStartNode\x12$.monoplane.admin.v1.StartNodeRequest\x1a%.monoplane.admin.v1.StartNodeResponseB$Z\"monoplane.dev/api/admin/v1;adminv1b\x06proto3"
 
@@ -418,28 +527,32 @@ func file_monoplane_admin_v1_admin_proto_rawDescGZIP() []byte {
 	return file_monoplane_admin_v1_admin_proto_rawDescData
 }
 
-var file_monoplane_admin_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
+var file_monoplane_admin_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
 var file_monoplane_admin_v1_admin_proto_goTypes = []any{
-	(*StopRequest)(nil),       // 0: monoplane.admin.v1.StopRequest
-	(*StopProgress)(nil),      // 1: monoplane.admin.v1.StopProgress
-	(*SnapshotRequest)(nil),   // 2: monoplane.admin.v1.SnapshotRequest
-	(*SnapshotChunk)(nil),     // 3: monoplane.admin.v1.SnapshotChunk
-	(*StopNodeRequest)(nil),   // 4: monoplane.admin.v1.StopNodeRequest
-	(*StopNodeResponse)(nil),  // 5: monoplane.admin.v1.StopNodeResponse
-	(*StartNodeRequest)(nil),  // 6: monoplane.admin.v1.StartNodeRequest
-	(*StartNodeResponse)(nil), // 7: monoplane.admin.v1.StartNodeResponse
+	(*StopRequest)(nil),              // 0: monoplane.admin.v1.StopRequest
+	(*StopProgress)(nil),             // 1: monoplane.admin.v1.StopProgress
+	(*SnapshotRequest)(nil),          // 2: monoplane.admin.v1.SnapshotRequest
+	(*SnapshotChunk)(nil),            // 3: monoplane.admin.v1.SnapshotChunk
+	(*RotateSecretsKeyRequest)(nil),  // 4: monoplane.admin.v1.RotateSecretsKeyRequest
+	(*RotateSecretsKeyResponse)(nil), // 5: monoplane.admin.v1.RotateSecretsKeyResponse
+	(*StopNodeRequest)(nil),          // 6: monoplane.admin.v1.StopNodeRequest
+	(*StopNodeResponse)(nil),         // 7: monoplane.admin.v1.StopNodeResponse
+	(*StartNodeRequest)(nil),         // 8: monoplane.admin.v1.StartNodeRequest
+	(*StartNodeResponse)(nil),        // 9: monoplane.admin.v1.StartNodeResponse
 }
 var file_monoplane_admin_v1_admin_proto_depIdxs = []int32{
 	0, // 0: monoplane.admin.v1.Admin.Stop:input_type -> monoplane.admin.v1.StopRequest
 	2, // 1: monoplane.admin.v1.Admin.Snapshot:input_type -> monoplane.admin.v1.SnapshotRequest
-	4, // 2: monoplane.admin.v1.Admin.StopNode:input_type -> monoplane.admin.v1.StopNodeRequest
-	6, // 3: monoplane.admin.v1.Admin.StartNode:input_type -> monoplane.admin.v1.StartNodeRequest
-	1, // 4: monoplane.admin.v1.Admin.Stop:output_type -> monoplane.admin.v1.StopProgress
-	3, // 5: monoplane.admin.v1.Admin.Snapshot:output_type -> monoplane.admin.v1.SnapshotChunk
-	5, // 6: monoplane.admin.v1.Admin.StopNode:output_type -> monoplane.admin.v1.StopNodeResponse
-	7, // 7: monoplane.admin.v1.Admin.StartNode:output_type -> monoplane.admin.v1.StartNodeResponse
-	4, // [4:8] is the sub-list for method output_type
-	0, // [0:4] is the sub-list for method input_type
+	4, // 2: monoplane.admin.v1.Admin.RotateSecretsKey:input_type -> monoplane.admin.v1.RotateSecretsKeyRequest
+	6, // 3: monoplane.admin.v1.Admin.StopNode:input_type -> monoplane.admin.v1.StopNodeRequest
+	8, // 4: monoplane.admin.v1.Admin.StartNode:input_type -> monoplane.admin.v1.StartNodeRequest
+	1, // 5: monoplane.admin.v1.Admin.Stop:output_type -> monoplane.admin.v1.StopProgress
+	3, // 6: monoplane.admin.v1.Admin.Snapshot:output_type -> monoplane.admin.v1.SnapshotChunk
+	5, // 7: monoplane.admin.v1.Admin.RotateSecretsKey:output_type -> monoplane.admin.v1.RotateSecretsKeyResponse
+	7, // 8: monoplane.admin.v1.Admin.StopNode:output_type -> monoplane.admin.v1.StopNodeResponse
+	9, // 9: monoplane.admin.v1.Admin.StartNode:output_type -> monoplane.admin.v1.StartNodeResponse
+	5, // [5:10] is the sub-list for method output_type
+	0, // [0:5] is the sub-list for method input_type
 	0, // [0:0] is the sub-list for extension type_name
 	0, // [0:0] is the sub-list for extension extendee
 	0, // [0:0] is the sub-list for field type_name
@@ -456,7 +569,7 @@ func file_monoplane_admin_v1_admin_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_monoplane_admin_v1_admin_proto_rawDesc), len(file_monoplane_admin_v1_admin_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   8,
+			NumMessages:   10,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

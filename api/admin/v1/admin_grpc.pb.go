@@ -19,10 +19,11 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	Admin_Stop_FullMethodName      = "/monoplane.admin.v1.Admin/Stop"
-	Admin_Snapshot_FullMethodName  = "/monoplane.admin.v1.Admin/Snapshot"
-	Admin_StopNode_FullMethodName  = "/monoplane.admin.v1.Admin/StopNode"
-	Admin_StartNode_FullMethodName = "/monoplane.admin.v1.Admin/StartNode"
+	Admin_Stop_FullMethodName             = "/monoplane.admin.v1.Admin/Stop"
+	Admin_Snapshot_FullMethodName         = "/monoplane.admin.v1.Admin/Snapshot"
+	Admin_RotateSecretsKey_FullMethodName = "/monoplane.admin.v1.Admin/RotateSecretsKey"
+	Admin_StopNode_FullMethodName         = "/monoplane.admin.v1.Admin/StopNode"
+	Admin_StartNode_FullMethodName        = "/monoplane.admin.v1.Admin/StartNode"
 )
 
 // AdminClient is the client API for Admin service.
@@ -40,6 +41,10 @@ type AdminClient interface {
 	// Snapshot streams a consistent copy of all data, to be restored with `monoplane snapshot restore`.
 	// Codes: Unavailable (starting or stopping; retry).
 	Snapshot(ctx context.Context, in *SnapshotRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[SnapshotChunk], error)
+	// RotateSecretsKey makes a new key and encrypts all Secrets with it. The keys before it stay in the file, to read
+	// snapshots that were saved before.
+	// Codes: FailedPrecondition (servers that share an etcd share the keys; the message says what to do), Unavailable.
+	RotateSecretsKey(ctx context.Context, in *RotateSecretsKeyRequest, opts ...grpc.CallOption) (*RotateSecretsKeyResponse, error)
 	// StopNode ends the agent of a node as if its process had died: it falls silent at once, and its pods go on without
 	// it. It answers when the agent has ended, also when it had ended before.
 	// Codes: NotFound (no agent of a node of that name runs in this server), Unavailable (the server is stopping).
@@ -96,6 +101,16 @@ func (c *adminClient) Snapshot(ctx context.Context, in *SnapshotRequest, opts ..
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Admin_SnapshotClient = grpc.ServerStreamingClient[SnapshotChunk]
 
+func (c *adminClient) RotateSecretsKey(ctx context.Context, in *RotateSecretsKeyRequest, opts ...grpc.CallOption) (*RotateSecretsKeyResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(RotateSecretsKeyResponse)
+	err := c.cc.Invoke(ctx, Admin_RotateSecretsKey_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *adminClient) StopNode(ctx context.Context, in *StopNodeRequest, opts ...grpc.CallOption) (*StopNodeResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(StopNodeResponse)
@@ -131,6 +146,10 @@ type AdminServer interface {
 	// Snapshot streams a consistent copy of all data, to be restored with `monoplane snapshot restore`.
 	// Codes: Unavailable (starting or stopping; retry).
 	Snapshot(*SnapshotRequest, grpc.ServerStreamingServer[SnapshotChunk]) error
+	// RotateSecretsKey makes a new key and encrypts all Secrets with it. The keys before it stay in the file, to read
+	// snapshots that were saved before.
+	// Codes: FailedPrecondition (servers that share an etcd share the keys; the message says what to do), Unavailable.
+	RotateSecretsKey(context.Context, *RotateSecretsKeyRequest) (*RotateSecretsKeyResponse, error)
 	// StopNode ends the agent of a node as if its process had died: it falls silent at once, and its pods go on without
 	// it. It answers when the agent has ended, also when it had ended before.
 	// Codes: NotFound (no agent of a node of that name runs in this server), Unavailable (the server is stopping).
@@ -154,6 +173,9 @@ func (UnimplementedAdminServer) Stop(*StopRequest, grpc.ServerStreamingServer[St
 }
 func (UnimplementedAdminServer) Snapshot(*SnapshotRequest, grpc.ServerStreamingServer[SnapshotChunk]) error {
 	return status.Error(codes.Unimplemented, "method Snapshot not implemented")
+}
+func (UnimplementedAdminServer) RotateSecretsKey(context.Context, *RotateSecretsKeyRequest) (*RotateSecretsKeyResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method RotateSecretsKey not implemented")
 }
 func (UnimplementedAdminServer) StopNode(context.Context, *StopNodeRequest) (*StopNodeResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method StopNode not implemented")
@@ -204,6 +226,24 @@ func _Admin_Snapshot_Handler(srv interface{}, stream grpc.ServerStream) error {
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Admin_SnapshotServer = grpc.ServerStreamingServer[SnapshotChunk]
 
+func _Admin_RotateSecretsKey_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RotateSecretsKeyRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServer).RotateSecretsKey(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Admin_RotateSecretsKey_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServer).RotateSecretsKey(ctx, req.(*RotateSecretsKeyRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Admin_StopNode_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(StopNodeRequest)
 	if err := dec(in); err != nil {
@@ -247,6 +287,10 @@ var Admin_ServiceDesc = grpc.ServiceDesc{
 	ServiceName: "monoplane.admin.v1.Admin",
 	HandlerType: (*AdminServer)(nil),
 	Methods: []grpc.MethodDesc{
+		{
+			MethodName: "RotateSecretsKey",
+			Handler:    _Admin_RotateSecretsKey_Handler,
+		},
 		{
 			MethodName: "StopNode",
 			Handler:    _Admin_StopNode_Handler,

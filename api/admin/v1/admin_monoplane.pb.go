@@ -156,6 +156,7 @@ func (x *SnapshotChunk) SetShallow(m proto.Message) bool {
 		from = new(SnapshotChunk)
 	}
 	x.Data = from.Data
+	x.SecretsKey = from.SecretsKey
 	x.unknownFields = from.unknownFields
 	return true
 }
@@ -176,6 +177,7 @@ func (x *SnapshotChunk) CloneTo(c *SnapshotChunk) {
 		return
 	}
 	c.Data = clone.List(x.Data)
+	c.SecretsKey = x.SecretsKey
 	c.unknownFields = clone.List(x.unknownFields)
 }
 
@@ -189,6 +191,105 @@ func (x *SnapshotChunk) AppendProtobuf(e *wire.Encoder) {
 	}
 	if len(x.Data) > 0 {
 		e.Bytes(1, x.Data)
+	}
+	if x.SecretsKey != "" {
+		e.String(2, x.SecretsKey)
+	}
+	e.Raw(x.unknownFields)
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *RotateSecretsKeyRequest) SetShallow(m proto.Message) bool {
+	from, ok := m.(*RotateSecretsKeyRequest)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(RotateSecretsKeyRequest)
+	}
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// Clone returns a deep copy of x.
+func (x *RotateSecretsKeyRequest) Clone() *RotateSecretsKeyRequest {
+	if x == nil {
+		return nil
+	}
+	c := new(RotateSecretsKeyRequest)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *RotateSecretsKeyRequest) CloneTo(c *RotateSecretsKeyRequest) {
+	if x == nil {
+		return
+	}
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *RotateSecretsKeyRequest) CloneMessage() proto.Message { return x.Clone() }
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *RotateSecretsKeyRequest) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	e.Raw(x.unknownFields)
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *RotateSecretsKeyResponse) SetShallow(m proto.Message) bool {
+	from, ok := m.(*RotateSecretsKeyResponse)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(RotateSecretsKeyResponse)
+	}
+	x.Key = from.Key
+	x.Secrets = from.Secrets
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// Clone returns a deep copy of x.
+func (x *RotateSecretsKeyResponse) Clone() *RotateSecretsKeyResponse {
+	if x == nil {
+		return nil
+	}
+	c := new(RotateSecretsKeyResponse)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *RotateSecretsKeyResponse) CloneTo(c *RotateSecretsKeyResponse) {
+	if x == nil {
+		return
+	}
+	c.Key = x.Key
+	c.Secrets = x.Secrets
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *RotateSecretsKeyResponse) CloneMessage() proto.Message { return x.Clone() }
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *RotateSecretsKeyResponse) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.Key != "" {
+		e.String(1, x.Key)
+	}
+	if x.Secrets != 0 {
+		e.Int(2, int64(x.Secrets))
 	}
 	e.Raw(x.unknownFields)
 }

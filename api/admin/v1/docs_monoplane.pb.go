@@ -5,8 +5,13 @@ package adminv1
 // Docs describes the messages of this package and their fields, in the words of the .proto files: a line for each,
 // in order, of its name, a tab and the text. It costs nothing until it is read.
 const Docs = "" +
+	"RotateSecretsKeyRequest\tRotateSecretsKeyRequest asks for a new key.\n" +
+	"RotateSecretsKeyResponse\tRotateSecretsKeyResponse says what was done.\n" +
+	"RotateSecretsKeyResponse.key\tId of the new key, which is no secret.\n" +
+	"RotateSecretsKeyResponse.secrets\tHow many Secrets were encrypted with it.\n" +
 	"SnapshotChunk\tSnapshotChunk is a piece of a snapshot.\n" +
 	"SnapshotChunk.data\tBytes, in order.\n" +
+	"SnapshotChunk.secretsKey\tIn the first piece: the id of the key with which the Secrets in it are encrypted. The key itself is not in it.\n" +
 	"SnapshotRequest\tSnapshotRequest asks for a snapshot.\n" +
 	"StartNodeRequest\tStartNodeRequest names a node.\n" +
 	"StartNodeRequest.name\tName of the node.\n" +

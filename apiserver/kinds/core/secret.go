@@ -50,6 +50,7 @@ const maxSecret = 1 << 20
 func Secret(define.Config) define.Definition {
 	return define.Definition{Strategy: registry.Typed[*corev1.Secret]{
 		Kind:    corev1.SecretKind,
+		Sealed:  true,
 		Default: DefaultSecret,
 		Admit: func(ctx context.Context, o *corev1.Secret) error {
 			warnOfKeyPair(ctx, o)
