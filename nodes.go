@@ -16,8 +16,8 @@ import (
 	"monoplane.dev/client/cache"
 	"monoplane.dev/client/record"
 	"monoplane.dev/nodeagent"
-	"monoplane.dev/nodeagent/runtime/stream"
 	"monoplane.dev/nodeagent/hostinfo"
+	"monoplane.dev/nodeagent/runtime/stream"
 	"monoplane.dev/rules/taints"
 )
 
