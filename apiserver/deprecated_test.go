@@ -14,8 +14,8 @@ import (
 	metav1 "monoplane.dev/api/meta/v1"
 )
 
-// Whatever a client does with Endpoints, it hears which kind to use in their place, and once; with other kinds nothing.
-// spec: WORK-4
+// Whatever a client does with Endpoints, it hears which kind to use in their place, and once; with other kinds
+// nothing. spec: WORK-4
 func TestEndpointsAreDeprecated(t *testing.T) {
 	admin := start(t).admin()
 	made := &corev1.Endpoints{

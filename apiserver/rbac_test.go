@@ -13,7 +13,8 @@ import (
 	rbacv1 "monoplane.dev/api/rbac/v1"
 )
 
-// grant makes a ClusterRole with one rule, and gives it to somebody, in a namespace or, when that is empty, everywhere.
+// grant makes a ClusterRole with one rule, and gives it to somebody, in a namespace or, when that is empty,
+// everywhere.
 func (c *cluster) grant(name, namespace string, rule *rbacv1.PolicyRule, to ...*rbacv1.Subject) {
 	c.t.Helper()
 	must(c.admin().ClusterRoles.Create(ctx(c.t), &rbacv1.CreateClusterRoleRequest{Object: &rbacv1.ClusterRole{
@@ -39,8 +40,8 @@ func rule(verbs, groups, resources string) *rbacv1.PolicyRule {
 
 func person(name string) *rbacv1.Subject { return &rbacv1.Subject{Kind: "User", Name: name} }
 
-// A right counts from the answer to the write that gave it on, on every server that the client asks, and a user who may
-// read secrets sees what is in them.
+// A right counts from the answer to the write that gave it on, on every server that the client asks, and a user who
+// may read secrets sees what is in them.
 //
 // spec: OBJ-15
 func TestRolesGiveRights(t *testing.T) {
@@ -197,7 +198,9 @@ func TestAccessReviews(t *testing.T) {
 		`RBAC: allowed by RoleBinding "reader/default" of ClusterRole "reader" to User "jane"` {
 		t.Errorf("what she may do: %v, %v", self.GetStatus(), err)
 	}
-	review := func(by client, spec *authorizationv1.SubjectAccessReviewSpec) (*authorizationv1.SubjectAccessReview, error) {
+	review := func(
+		by client, spec *authorizationv1.SubjectAccessReviewSpec,
+	) (*authorizationv1.SubjectAccessReview, error) {
 		return by.SubjectAccessReviews.Create(ctx(t), &authorizationv1.CreateSubjectAccessReviewRequest{
 			Object: &authorizationv1.SubjectAccessReview{Spec: spec}})
 	}
@@ -205,7 +208,8 @@ func TestAccessReviews(t *testing.T) {
 		user, group, verb string
 		want              bool
 	}{
-		{"jane", "", "get", true}, {"jane", "", "delete", false}, {"", "readers", "list", true}, {"", "others", "list", false},
+		{"jane", "", "get", true}, {"jane", "", "delete", false},
+		{"", "readers", "list", true}, {"", "others", "list", false},
 		{"x", authn.AdminsGroup, "delete", true}, {authn.SchedulerName, "", "get", true},
 		{authn.SchedulerName, "", "create", false}, {authn.AnonymousName, "readers", "list", false},
 	} {
@@ -235,7 +239,8 @@ func TestAccessReviews(t *testing.T) {
 	rules, err := jane.SelfSubjectRulesReviews.Create(ctx(t), &authorizationv1.CreateSelfSubjectRulesReviewRequest{
 		Object: &authorizationv1.SelfSubjectRulesReview{Spec: &authorizationv1.SelfSubjectRulesReviewSpec{
 			Namespace: "default"}}})
-	if list := rules.GetStatus().GetResourceRules(); err != nil || len(list) != 1 || list[0].GetResources()[0] != "pods" ||
+	list := rules.GetStatus().GetResourceRules()
+	if err != nil || len(list) != 1 || list[0].GetResources()[0] != "pods" ||
 		rules.GetStatus().GetIncomplete() {
 		t.Errorf("what she may do in the namespace: %v, %v", rules.GetStatus(), err)
 	}

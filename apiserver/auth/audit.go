@@ -31,8 +31,8 @@ func (a *Audit) Impersonation(ctx context.Context, user, as string, groups []str
 		slog.String("as", as), slog.Any("groups", groups))
 }
 
-// Stream records that somebody runs a command in a container (exec), attaches to one, or forwards a port of a pod. What
-// is the subresource, detail the command or the port.
+// Stream records that somebody runs a command in a container (exec), attaches to one, or forwards a port of a pod.
+// What is the subresource, detail the command or the port.
 func (a *Audit) Stream(ctx context.Context, user, what, pod, uid, container string, detail []string) {
 	a.log.LogAttrs(ctx, LevelAudit, "stream",
 		slog.String("audit", what), slog.String("user", user), slog.String("pod", pod), slog.String("uid", uid),

@@ -340,7 +340,9 @@ func TestListsOfOneObject(t *testing.T) {
 func TestRolesAllocateNothing(t *testing.T) {
 	z := NewAuthorizer(controllers.Roles(), policy(&rbacv1.Subject{Kind: "User", Name: "jane"}))
 	u := &authn.User{Name: "jane", Groups: []string{"developers", authn.AuthenticatedGroup}}
-	a := Attributes{Verb: "create", Resource: "pods", Subresource: "eviction", Namespaced: true, Namespace: "a", Name: "p"}
+	a := Attributes{
+		Verb: "create", Resource: "pods", Subresource: "eviction", Namespaced: true, Namespace: "a", Name: "p",
+	}
 	if n := testing.AllocsPerRun(100, func() { _ = z.Authorize(Of(u), a) }); n != 0 {
 		t.Errorf("%v allocations", n)
 	}

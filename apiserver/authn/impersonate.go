@@ -103,7 +103,8 @@ func withoutWish(headers map[string][]string) {
 }
 
 // Impersonates refuses a request of u, nil for an unknown client, whose headers or metadata ask to act as somebody
-// else, where there is nobody to judge that: in-process, and where no authenticator has been passed. Errors: Forbidden.
+// else, where there is nobody to judge that: in-process, and where no authenticator has been passed. Errors:
+// Forbidden.
 func Impersonates(u *User, headers map[string][]string) error {
 	if asksToAct(headers) {
 		return forbidImpersonation(u, headers)

@@ -117,8 +117,8 @@ func (s *Store) Watch(ctx context.Context, kind *object.Kind, opts WatchOptions)
 }
 
 // Follow tells f of every object of a kind that there is, and from then on of every change, in order and before a read
-// or a watch can show it: was is nil for a new object, is for one that is gone. A write that a later read sees has been
-// told of. It ends with the store. f must be quick, and must not call the store.
+// or a watch can show it: was is nil for a new object, is for one that is gone. A write that a later read sees has
+// been told of. It ends with the store. f must be quick, and must not call the store.
 func (s *Store) Follow(kind *object.Kind, f func(was, is object.Object)) error {
 	k, err := s.kind(kind)
 	if err != nil {

@@ -86,15 +86,15 @@ func (s *Store) knows(id string) bool {
 }
 
 // RotateKeys makes a new key and writes all objects of sealed kinds again with it. It returns the id of the key and
-// how many objects there were. Older keys stay in the file, for older snapshots. When it is interrupted, the next start
-// goes on. Servers that share an etcd cannot do it: a key that one has made is unknown to the others.
+// how many objects there were. Older keys stay in the file, for older snapshots. When it is interrupted, the next
+// start goes on. Servers that share an etcd cannot do it: a key that one has made is unknown to the others.
 func (s *Store) RotateKeys(ctx context.Context) (seal.ID, int, error) {
 	switch {
 	case s.keys == nil:
 		return seal.ID{}, 0, errors.New("nothing is encrypted")
 	case len(s.cfg.Endpoints) > 0:
-		return seal.ID{}, 0, fmt.Errorf("%w: add a new one as the last line of each %s and restart the servers, then make it "+
-			"the first line and restart them again", ErrSharedKeys, seal.FileName)
+		return seal.ID{}, 0, fmt.Errorf("%w: add a new one as the last line of each %s and restart the servers, then "+
+			"make it the first line and restart them again", ErrSharedKeys, seal.FileName)
 	}
 	s.rotating.Lock()
 	defer s.rotating.Unlock()

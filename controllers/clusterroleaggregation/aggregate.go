@@ -1,6 +1,6 @@
-// Package clusterroleaggregation is the controller that puts ClusterRoles with an aggregationRule together: their rules
-// are those of all roles that one of their selectors selects, in the order of the roles' names, each rule once. They
-// follow every change of those roles, and what somebody else writes into them is undone.
+// Package clusterroleaggregation is the controller that puts ClusterRoles with an aggregationRule together: their
+// rules are those of all roles that one of their selectors selects, in the order of the roles' names, each rule once.
+// They follow every change of those roles, and what somebody else writes into them is undone.
 //
 // What it does not do: it changes nothing in roles without an aggregationRule.
 package clusterroleaggregation

@@ -8,8 +8,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Who may act as somebody else does so with the rights of that one, not his own; a part of the control plane nobody is.
-// spec: OBJ-16
+// Who may act as somebody else does so with the rights of that one, not his own; a part of the control plane nobody
+// is. spec: OBJ-16
 func TestImpersonation(t *testing.T) {
 	t.Parallel()
 	c := shared(t)

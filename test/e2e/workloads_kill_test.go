@@ -21,7 +21,7 @@ import (
 
 var (
 	workloadKills = flag.Int("workloadkills", 10, "how often the server is killed under workloads")
-	workloadSeed  = flag.Uint64("workloadseed", 0, "the seed of what is done meanwhile, and of the moments; random when 0")
+	workloadSeed  = flag.Uint64("workloadseed", 0, "seed of what is done meanwhile, and of the moments; random when 0")
 )
 
 // A member holds a lock on a file of its name as long as it lives, so that the kernel tells of a second one.
@@ -32,10 +32,9 @@ trap 'exit 0' TERM; echo $NAME >>BOX/starts; while :; do sleep 0.05 9>&-; done`
 const indexed = `echo $UID_ >>BOX/JOB.runs; sleep 0.1; test $((JOB_COMPLETION_INDEX % 3)) != 0 || ` +
 	`{ test -e BOX/JOB.$JOB_COMPLETION_INDEX || { : >BOX/JOB.$JOB_COMPLETION_INDEX; exit 1; }; }`
 
-// A StatefulSet is scaled and updated, its members are deleted, and Jobs are run, while the server, its controllers and
-// its agent are killed at random moments and started again: no two processes ever have the same identity, each pod of a
-// Job is run once, and the Job counts exactly those that there were.
-// spec: WORK-2, WORK-3, SAFE-1
+// A StatefulSet is scaled and updated, its members are deleted, and Jobs are run, while the server, its controllers
+// and its agent are killed at random moments and started again: no two processes ever have the same identity, each
+// pod of a Job is run once, and the Job counts exactly those that there were. spec: WORK-2, WORK-3, SAFE-1
 func TestWorkloadsUnderKills(t *testing.T) {
 	t.Parallel()
 	seed := *workloadSeed

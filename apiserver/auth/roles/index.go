@@ -1,5 +1,6 @@
 // Package roles judges requests by Roles, ClusterRoles and their bindings, as Kubernetes' RBAC authorizer does: what
-// is asked for is allowed when one rule of one role that is bound to the user, or to one of the user's groups, gives it.
+// is asked for is allowed when one rule of one role that is bound to the user, or to one of the user's groups, gives
+// it.
 //
 // An Index is told of every change of those objects, keeps them by those whom they are bound to, and decides from
 // memory. A decision looks at what is bound to the user and the user's groups, everywhere and in the namespace of the

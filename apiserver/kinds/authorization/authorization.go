@@ -1,6 +1,6 @@
-// Package authorization describes the kinds of the group authorization.k8s.io: questions about what somebody may do, of
-// which nothing is stored. They are answered by the authorizer that judges requests. What depends on the object itself,
-// such as whether it belongs to an agent's node, is known only when a request is made.
+// Package authorization describes the kinds of the group authorization.k8s.io: questions about what somebody may do,
+// of which nothing is stored. They are answered by the authorizer that judges requests. What depends on the object
+// itself, such as whether it belongs to an agent's node, is known only when a request is made.
 package authorization
 
 import (

@@ -100,7 +100,8 @@ func warnOfKeyPair(ctx context.Context, s *corev1.Secret) {
 
 // showSecret shows everything to users who have the right to read secrets, and to agents, whom the authorizer lets ask
 // only for what the pods of their node use. Other components that have a right to secrets, such as the controller that
-// empties namespaces, see that there is one and what holds it. Annotations are data, too: kubectl apply keeps in one of them what it has applied.
+// empties namespaces, see that there is one and what holds it. Annotations are data, too: kubectl apply keeps in one
+// of them what it has applied.
 func showSecret(ctx context.Context, s *corev1.Secret) *corev1.Secret {
 	if id := auth.From(ctx); id.Class == auth.Node || id.Class != auth.Anonymous && !id.Component() {
 		return s

@@ -47,17 +47,11 @@ func DefaultStatus(s *corev1.PodStatus) {
 	}
 }
 
-// DefaultNew is Default plus what creation adds: the identity it runs as, the tolerations that let it outlive a
-// short absence of its node (NODE-3), and a fresh status with its QoS class (QOS-1). Whatever status the client
-// sent is dropped (OBJ-5). Call it once, when the creation time is known.
-func DefaultNew(p *corev1.Pod) {
-	Default(p)
-	complete(p)
-}
-
-// complete is the part of DefaultNew that is not what the client has left out: in Kubernetes admission does it, so that
-// it belongs to no manager of fields.
-func complete(p *corev1.Pod) {
+// CompleteNew does what creation adds to what the client has left out: the identity it runs as, the tolerations that
+// let it outlive a short absence of its node (NODE-3), and a fresh status with its QoS class (QOS-1). Whatever status
+// the client sent is dropped (OBJ-5). In Kubernetes admission does it, so that it belongs to no manager of fields.
+// Call it once, after Default, when the creation time is known.
+func CompleteNew(p *corev1.Pod) {
 	s := p.Spec
 	if !staticpod.IsMirror(p.Metadata) { // a static pod runs as nobody that the API knows
 		defaults.Set(&s.ServiceAccountName, serviceAccount)

@@ -13,13 +13,19 @@ import (
 	metav1 "monoplane.dev/api/meta/v1"
 )
 
+// asCreated does with a pod what creation does.
+func asCreated(p *corev1.Pod) {
+	pod.Default(p)
+	pod.CompleteNew(p)
+}
+
 func TestNewPod(t *testing.T) {
 	p := &corev1.Pod{
 		Metadata: &metav1.ObjectMeta{Name: "p"},
 		Spec:     &corev1.PodSpec{Containers: []*corev1.Container{{Name: "c", Image: "host"}}},
 		Status:   &corev1.PodStatus{Phase: "Running", PodIP: "10.0.0.1"},
 	}
-	pod.DefaultNew(p)
+	asCreated(p)
 	want := &corev1.Pod{
 		Metadata: &metav1.ObjectMeta{Name: "p", Generation: 1},
 		Spec: &corev1.PodSpec{
@@ -42,7 +48,7 @@ func TestNewPod(t *testing.T) {
 		t.Errorf("got  %v\nwant %v", p, want)
 	}
 	again := proto.CloneOf(p)
-	pod.DefaultNew(again)
+	asCreated(again)
 	if !proto.Equal(p, again) {
 		t.Errorf("a second time changed it to %v", again)
 	}
@@ -63,7 +69,7 @@ func TestOwnTolerationsStay(t *testing.T) {
 		{[]*corev1.Toleration{{Key: "other", Operator: "Exists"}}, 3},
 	} {
 		p := &corev1.Pod{Spec: &corev1.PodSpec{Tolerations: c.have}}
-		pod.DefaultNew(p)
+		asCreated(p)
 		if len(p.Spec.Tolerations) != c.want {
 			t.Errorf("%v became %v", c.have, p.Spec.Tolerations)
 		}
@@ -132,7 +138,7 @@ func TestPodDetails(t *testing.T) {
 				LabelSelector: &metav1.LabelSelector{}}, nil},
 		},
 	}
-	pod.DefaultNew(p)
+	asCreated(p)
 	s := p.Spec
 	c := s.Containers[0]
 	for _, check := range []struct {

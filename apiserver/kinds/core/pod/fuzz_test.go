@@ -26,7 +26,7 @@ func FuzzPod(f *testing.F) {
 		}
 		support.Unsupported(p)
 		pod.Validate(p)
-		pod.DefaultNew(p)
+		asCreated(p)
 		pod.Default(old)
 		again := proto.CloneOf(old)
 		pod.Default(again)
@@ -56,11 +56,11 @@ func BenchmarkPod(b *testing.B) {
 	c.Env = []*corev1.EnvVar{{Name: "MODE", Value: "bench"}, {Name: "LEVEL", Value: "info"}}
 	support := validation.NewSupport()
 	full := p.Clone()
-	pod.DefaultNew(full)
+	asCreated(full)
 	b.Run("defaults", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			pod.DefaultNew(p.Clone())
+			asCreated(p.Clone())
 		}
 	})
 	b.Run("unsupported", func(b *testing.B) {

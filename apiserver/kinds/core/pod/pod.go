@@ -47,7 +47,7 @@ func (p *Pods) Strategy() *registry.Strategy {
 		Spec:       func(o *corev1.Pod) proto.Message { return o.GetSpec() },
 		DefaultNew: Default,
 		Admit: func(ctx context.Context, o *corev1.Pod) error {
-			complete(o)
+			CompleteNew(o)
 			return p.admit(ctx, o)
 		},
 		Validate: p.validate,

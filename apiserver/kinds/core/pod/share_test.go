@@ -18,7 +18,8 @@ func TestSharedPartsStayOfResizedPods(t *testing.T) {
 			Volumes:     []*corev1.Volume{{Name: "v"}},
 			Tolerations: []*corev1.Toleration{{Key: "k"}},
 		}}
-		DefaultNew(p)
+		Default(p)
+		CompleteNew(p)
 		return p
 	}
 	live, pool := made(), &intern.Pool{}

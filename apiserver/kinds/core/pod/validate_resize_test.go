@@ -122,7 +122,7 @@ func TestPodResize(t *testing.T) {
 				c.old(old)
 			}
 			statuses := old.GetStatus().GetContainerStatuses()
-			pod.DefaultNew(old)
+			asCreated(old)
 			old.Metadata.Uid, old.Status.ContainerStatuses = "uid", statuses
 			p := proto.CloneOf(old)
 			c.change(p)

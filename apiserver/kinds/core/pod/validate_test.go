@@ -307,7 +307,7 @@ func TestPod(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			p := newPod()
 			c.change(p)
-			pod.DefaultNew(p)
+			asCreated(p)
 			before := proto.Clone(p)
 			causes := pod.Validate(p)
 			if got, want := kindtest.Faults(causes), kindtest.Lines(c.want...); got != want {
@@ -327,7 +327,7 @@ func TestMessagesAreThoseOfKubernetes(t *testing.T) {
 	p.Spec.Containers[0].Image = ""
 	p.Spec.Containers[0].Ports = []*corev1.ContainerPort{{ContainerPort: 70000}}
 	p.Spec.RestartPolicy = "x"
-	pod.DefaultNew(p)
+	asCreated(p)
 	want := []apierrors.Cause{
 		{Type: "FieldValueInvalid", Field: "metadata.name",
 			Message: `Invalid value: "Up": a lowercase RFC 1123 subdomain must consist of lower case alphanumeric ` +
@@ -351,7 +351,7 @@ func TestFaultsAreBounded(t *testing.T) {
 		p.Spec.Containers = append(p.Spec.Containers,
 			&corev1.Container{Name: strings.Repeat("X", 5000) + fmt.Sprint(len(p.Spec.Containers))})
 	}
-	pod.DefaultNew(p)
+	asCreated(p)
 	causes := pod.Validate(p)
 	if len(causes) != validation.MaxCauses+1 || causes[len(causes)-1].Type != "FieldValueTooMany" {
 		t.Errorf("%d causes, the last %v", len(causes), causes[len(causes)-1])
@@ -369,7 +369,7 @@ func TestQuantitiesThatTakeForeverAreRefused(t *testing.T) {
 		p := newPod()
 		p.Spec.Containers[0].Resources = &corev1.ResourceRequirements{Limits: kindtest.Amounts("cpu", q, "hugepages-"+q,
 			"1")}
-		pod.DefaultNew(p)
+		asCreated(p)
 		if len(pod.Validate(p)) == 0 {
 			t.Errorf("%.20s was accepted", q)
 		}

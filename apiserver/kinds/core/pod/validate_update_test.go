@@ -135,7 +135,7 @@ func TestPodUpdate(t *testing.T) {
 			if c.old != nil {
 				c.old(old)
 			}
-			pod.DefaultNew(old)
+			asCreated(old)
 			old.Metadata.Uid, old.Metadata.CreationTimestamp = "uid", &metav1.Time{Seconds: 1}
 			p := proto.CloneOf(old)
 			c.change(p)
@@ -154,7 +154,7 @@ func TestPodUpdate(t *testing.T) {
 
 func TestForbiddenPodUpdateNamesTheFields(t *testing.T) {
 	old := newPod()
-	pod.DefaultNew(old)
+	asCreated(old)
 	p := proto.CloneOf(old)
 	p.Spec.Containers[1].Env = []*corev1.EnvVar{{Name: "A"}}
 	p.Spec.HostIPC = true
@@ -179,7 +179,7 @@ func TestPhasesOnlyGoForward(t *testing.T) {
 		{"Running", "", false}, {"Running", "Odd", false}, {"Unknown", "Running", true}, {"", "Pending", true},
 	} {
 		old := newPod()
-		pod.DefaultNew(old)
+		asCreated(old)
 		old.Status.Phase = c.from
 		p := proto.CloneOf(old)
 		p.Status.Phase = c.to
@@ -224,7 +224,7 @@ func TestPodStatusUpdate(t *testing.T) {
 			if c.old != nil {
 				c.old(old)
 			}
-			pod.DefaultNew(old)
+			asCreated(old)
 			old.Status.ContainerStatuses = []*corev1.ContainerStatus{{Name: "c", State: ended}}
 			p := proto.CloneOf(old)
 			c.change(p)
