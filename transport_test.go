@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -97,8 +98,18 @@ func TestTransport(t *testing.T) {
 		time.Sleep(time.Hour) // connections that nobody uses are closed, the watch is not
 		told(t, ask(t, c, "GET", maps+"/b", "", ""), 200)
 
+		// Many at once make more connections than are used.
+		var many sync.WaitGroup
+		for range 50 {
+			many.Go(func() { told(t, ask(t, c, "GET", maps+"/b", "", ""), 200) })
+		}
+		many.Wait()
+		begin := time.Now()
 		if err := c.Stop(context.Background()); err != nil {
 			t.Error(err)
+		}
+		if took := time.Since(begin); took > time.Second {
+			t.Errorf("the end took %v", took)
 		}
 		if b, err := io.ReadAll(events); err != nil || len(b) > 0 {
 			t.Errorf("the watch ended with %q, %v", b, err)

@@ -106,11 +106,13 @@ func (s *Server) Shutdown(ctx context.Context) error {
 		return nil
 	}
 	s.handler.Close()
+	// A connection on which no request has come yet is not idle to the server before five seconds have passed. The
+	// transport makes such, when another one becomes free for the request.
+	s.transport.CloseIdleConnections()
 	err := s.server.Shutdown(ctx)
 	if err != nil {
 		err = errors.Join(err, s.server.Close())
 	}
-	s.transport.CloseIdleConnections()
 	if ended := <-s.ended; !errors.Is(ended, http.ErrServerClosed) {
 		err = errors.Join(err, ended)
 	}

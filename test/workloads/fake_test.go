@@ -5,13 +5,9 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"io"
-	"log/slog"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strconv"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -21,7 +17,6 @@ import (
 	"k8s.io/client-go/rest"
 
 	"monoplane.dev"
-	restfront "monoplane.dev/apiserver/rest"
 	"monoplane.dev/test/workloads"
 )
 
@@ -99,14 +94,7 @@ func (w *world) start(ctx context.Context) error {
 	if err := c.WaitReady(ctx); err != nil {
 		return errors.Join(err, w.stop())
 	}
-	front, err := restfront.New(restfront.Config{
-		Conn: c.Client().Conn(), Logger: slog.New(slog.NewTextHandler(io.Discard, nil)), Version: "1.36.3",
-		Authenticate: func(_ http.ResponseWriter, r *http.Request) *http.Request { return r },
-	})
-	if err != nil {
-		return errors.Join(err, w.stop())
-	}
-	config := &rest.Config{Host: "http://in.process", Transport: transport{front}, QPS: -1}
+	config := &rest.Config{Host: "monoplane", Transport: c.Transport(), QPS: -1}
 	typed, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return errors.Join(err, w.stop())
@@ -190,77 +178,3 @@ func (w *world) awake(ctx context.Context, awake, every, times string) error {
 	}
 	return nil
 }
-
-// transport lets client-go talk to a handler in this process.
-type transport struct{ handler http.Handler }
-
-// RoundTrip implements http.RoundTripper.
-func (t transport) RoundTrip(req *http.Request) (*http.Response, error) {
-	ctx, cancel := context.WithCancel(req.Context())
-	r, w := io.Pipe()
-	if req.Body == nil {
-		req.Body = http.NoBody
-	}
-	a := &answer{header: http.Header{}, body: w, begun: make(chan struct{})}
-	go func() {
-		defer cancel()
-		t.handler.ServeHTTP(a, req.Clone(ctx))
-		a.WriteHeader(http.StatusOK)
-		_ = w.Close() // always nil
-	}()
-	select {
-	case <-a.begun:
-	case <-ctx.Done():
-		select { // the handler has said all and ended the context
-		case <-a.begun:
-		default:
-			return nil, context.Cause(ctx)
-		}
-	}
-	return &http.Response{
-		StatusCode: a.code, Status: http.StatusText(a.code), Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-		Header: a.header, Body: closing{r, cancel}, ContentLength: -1, Request: req,
-	}, nil
-}
-
-// closing is a body whose end ends the request.
-type closing struct {
-	*io.PipeReader
-
-	cancel context.CancelFunc
-}
-
-// Close implements io.Closer.
-func (c closing) Close() error {
-	c.cancel()
-	return c.PipeReader.Close()
-}
-
-// answer is what the handler writes.
-type answer struct {
-	header http.Header
-	body   *io.PipeWriter
-	once   sync.Once
-	code   int
-	begun  chan struct{}
-}
-
-// Header implements http.ResponseWriter.
-func (a *answer) Header() http.Header { return a.header }
-
-// WriteHeader implements http.ResponseWriter.
-func (a *answer) WriteHeader(code int) {
-	a.once.Do(func() {
-		a.code, a.header = code, a.header.Clone()
-		close(a.begun)
-	})
-}
-
-// Write implements http.ResponseWriter.
-func (a *answer) Write(data []byte) (int, error) {
-	a.WriteHeader(http.StatusOK)
-	return a.body.Write(data)
-}
-
-// Flush implements http.Flusher: what is written is on its way.
-func (a *answer) Flush() { a.WriteHeader(http.StatusOK) }
