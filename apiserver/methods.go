@@ -25,10 +25,13 @@ type method struct {
 // methods maps the full names of methods. A method that is not here is refused.
 func methods(services []kinds.Service) map[string]*method {
 	out := map[string]*method{
-		adminv1.Admin_Stop_FullMethodName:        {attributes: auth.Attributes{Verb: "stop", Resource: "server"}},
-		adminv1.Admin_StopNode_FullMethodName:    {attributes: auth.Attributes{Verb: "stop", Resource: "nodeagents"}},
-		adminv1.Admin_StartNode_FullMethodName:   {attributes: auth.Attributes{Verb: "start", Resource: "nodeagents"}},
-		adminv1.Admin_Snapshot_FullMethodName:    {attributes: auth.Attributes{Verb: "snapshot", Resource: "server"}},
+		adminv1.Admin_Stop_FullMethodName:      {attributes: auth.Attributes{Verb: "stop", Resource: "server"}},
+		adminv1.Admin_StopNode_FullMethodName:  {attributes: auth.Attributes{Verb: "stop", Resource: "nodeagents"}},
+		adminv1.Admin_StartNode_FullMethodName: {attributes: auth.Attributes{Verb: "start", Resource: "nodeagents"}},
+		adminv1.Admin_Snapshot_FullMethodName:  {attributes: auth.Attributes{Verb: "snapshot", Resource: "server"}},
+		adminv1.Admin_RotateSecretsKey_FullMethodName: {
+			attributes: auth.Attributes{Verb: "rotate", Resource: "secretskeys"},
+		},
 		nodev1.NodeStreams_Listen_FullMethodName: {attributes: auth.Attributes{Verb: "listen", Resource: "nodestreams"}},
 		nodev1.NodeStreams_Answer_FullMethodName: {attributes: auth.Attributes{Verb: "answer", Resource: "nodestreams"}},
 

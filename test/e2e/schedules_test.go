@@ -40,7 +40,7 @@ func TestSchedules(t *testing.T) {
 		{line: "create job --from=cronjob/c by-hand", want: []string{`^job.batch/by-hand created$`}},
 		{line: "wait --for=condition=Complete job/by-hand --timeout=2m", want: []string{`condition met`}},
 		{line: "patch cj c -p '{\"spec\":{\"schedule\":\"@every 1s\"}}'", want: []string{`^cronjob.batch/c patched$`}},
-		{line: "wait --for=jsonpath={.status.lastSuccessfulTime} cj/c --timeout=3m", want: []string{`condition met`}},
+		{line: "wait --for=jsonpath={.status.lastScheduleTime} cj/c --timeout=3m", want: []string{`condition met`}},
 		{line: "describe cronjob c", want: []string{`^Schedule: +@every`, `^Concurrency Policy: +Allow$`,
 			`^Last Schedule Time: +[A-Z]`}},
 		{line: "delete cj c", want: []string{`^cronjob.batch "c" deleted`}},
