@@ -51,7 +51,8 @@ may do what roles say, and nothing without one. Certificates cannot be taken bac
 		if err := writeNew(path, data); err != nil {
 			return err
 		}
-		_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s is the kubeconfig of user %s, good for %s.\n", path, args[0], *life)
+		_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s is the kubeconfig of user %s, good until %s.\n",
+			path, args[0], time.Now().Add(*life).Format(time.DateOnly))
 		return err
 	}
 	return cmd
