@@ -8,6 +8,7 @@ import (
 	"monoplane.dev/apierrors"
 	"monoplane.dev/apiserver/auth"
 	"monoplane.dev/apiserver/authn"
+	"monoplane.dev/object"
 
 	corev1 "monoplane.dev/api/core/v1"
 )
@@ -116,6 +117,17 @@ func (s *Server) authorize(ctx context.Context, full string, req any) error {
 		return err
 	}
 	return s.mayNodeRead(ctx, id, a)
+}
+
+// mayCreate judges an apply that makes an object: to patch what is there is another right.
+func mayCreate(ctx context.Context, authz *auth.Authorizer, kind *object.Kind, namespace, name string) error {
+	a := auth.Attributes{
+		Verb: "create", Group: kind.Group, Resource: kind.Plural, Namespaced: kind.Namespaced, Name: name,
+	}
+	if kind.Namespaced {
+		a.Namespace = namespace
+	}
+	return authz.Authorize(auth.From(ctx), a)
 }
 
 // AuthorizePath judges a request for what is no resource, such as /metrics. Errors: Unauthorized, Forbidden.

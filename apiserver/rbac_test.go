@@ -40,6 +40,29 @@ func rule(verbs, groups, resources string) *rbacv1.PolicyRule {
 
 func person(name string) *rbacv1.Subject { return &rbacv1.Subject{Kind: "User", Name: name} }
 
+// Who may patch objects, and not create them, makes none by applying what is not there.
+//
+// spec: OBJ-9, OBJ-15
+func TestApplyNeedsTheRightToCreate(t *testing.T) {
+	c := start(t)
+	jane := c.as(&authn.User{Name: "jane", Groups: []string{authn.AuthenticatedGroup}})
+	c.grant("patcher", "default", rule("patch", "", "configmaps"), person("jane"))
+	apply := func() error {
+		_, err := jane.ConfigMaps.Patch(ctx(t), &metav1.PatchRequest{
+			Namespace: "default", Name: "made", FieldManager: "jane", PatchType: "application/apply-patch+yaml",
+			Patch: []byte(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"made"},"data":{"a":"b"}}`),
+		})
+		return err
+	}
+	if err := apply(); !apierrors.Is(err, apierrors.Forbidden) || !strings.Contains(err.Error(), "cannot create") {
+		t.Errorf("without the right to create: %v", err)
+	}
+	c.grant("creator", "default", rule("create", "", "configmaps"), person("jane"))
+	if err := apply(); err != nil {
+		t.Errorf("with it: %v", err)
+	}
+}
+
 // A right counts from the answer to the write that gave it on, on every server that the client asks, and a user who
 // may read secrets sees what is in them.
 //

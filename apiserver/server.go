@@ -108,7 +108,10 @@ func New(ctx context.Context, cfg Config) (*Server, error) {
 	s := &Server{
 		store: cfg.Store, log: cfg.Logger, tables: kinds.Tables(), authz: authz, audit: audit,
 		services: kinds.All(define.Config{
-			Deps:  registry.Deps{Store: cfg.Store, Clock: cfg.Clock, Rand: cfg.Rand},
+			Deps: registry.Deps{Store: cfg.Store, Clock: cfg.Clock, Rand: cfg.Rand,
+				MayCreate: func(ctx context.Context, kind *object.Kind, namespace, name string) error {
+					return mayCreate(ctx, authz, kind, namespace, name)
+				}},
 			Audit: audit, Rights: authz, Logs: cfg.Logs, Streams: cfg.Streams, Usage: cfg.Usage,
 			Documents: cfg.Documents, Scheduler: cfg.Scheduler,
 			Tokens: cfg.Tokens, Bearers: cfg.Bearers, Services: cfg.Services,

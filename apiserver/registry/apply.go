@@ -150,6 +150,11 @@ func (r *Registry) applyNew(
 		return nil, apierrors.NewInvalid(r.kind, "", []apierrors.Cause{{Type: "FieldValueRequired",
 			Field: "metadata.name", Message: "Required value: name is required: what is applied cannot have a generated one"}})
 	}
+	if r.deps.MayCreate != nil {
+		if err := r.deps.MayCreate(ctx, r.strategy.Kind, req.GetNamespace(), req.GetName()); err != nil {
+			return nil, err
+		}
+	}
 	asked, entries, err := r.applied(ctx, nil, config, "", req)
 	if err != nil {
 		return nil, err

@@ -49,6 +49,9 @@ type Deps struct {
 	Rand io.Reader
 	// Support checks objects against what this version supports. It is shared because it caches.
 	Support *validation.Support
+	// MayCreate judges whether the caller may create an object, where the request is no create: an apply of what is not
+	// there. Nil lets everybody.
+	MayCreate func(ctx context.Context, kind *object.Kind, namespace, name string) error
 }
 
 // Complete fills in what is optional.
