@@ -1,75 +1,26 @@
 package fieldmanager
 
 import (
-	"bytes"
+	"reflect"
 	"slices"
-	"strconv"
-
-	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"monoplane.dev/codec/json"
-)
-
-// presence is what JSON has of a field.
-type presence uint8
-
-const (
-	absent presence = iota
-	null
-	present
 )
 
 // delta is what becomes of paths from one object to another: those that are new or have another value, and those that
 // are gone. It is what structured-merge-diff's Compare finds in the JSON of the two.
 type delta struct{ changed, removed set }
 
-// get returns the field's value in m, which may be nil. A value that is present is valid.
-func (f *field) get(m protoreflect.Message) (protoreflect.Value, presence) {
-	if m == nil {
-		return protoreflect.Value{}, absent
-	}
-	for _, fd := range f.via {
-		m = m.Get(fd).Message()
-	}
-	switch {
-	case !m.Has(f.fd):
-	case f.time:
-		if v := m.Get(f.fd); !zeroTime(v.Message()) {
-			return v, present
-		}
-	default:
-		return m.Get(f.fd), present
-	}
-	switch {
-	case f.null:
-		return protoreflect.Value{}, null
-	case f.always:
-		return m.Get(f.fd), present
-	default:
-		return protoreflect.Value{}, absent
-	}
-}
-
-func zeroTime(m protoreflect.Message) bool {
-	t, ok := m.Interface().(interface {
-		GetSeconds() int64
-		GetNanos() int32
-	})
-	return ok && json.ZeroTime(t.GetSeconds(), t.GetNanos())
-}
-
-// compare compares two messages, either of which may be nil for none. In skip are the names of fields to leave out.
-func (s *shape) compare(live, next protoreflect.Message, skip ...string) (d delta) {
-	if live == next {
-		return d
-	}
+// compare compares two messages by their structs, either of which may be no value for none. In skip are the names of
+// fields to leave out.
+func (s *shape) compare(live, next reflect.Value, skip ...string) (d delta) {
 	for _, f := range s.fields {
 		if slices.Contains(skip, f.name) {
 			continue
 		}
 		l, lp := f.get(live)
 		n, np := f.get(next)
-		if lp == absent && np == absent || lp == null && np == null {
+		if lp == np && (lp != present || shared(l, n)) {
 			continue
 		}
 		below, differs := f.below(l, n, lp, np)
@@ -91,10 +42,10 @@ func (d *delta) step(element string, was, is presence, below delta, differs bool
 
 // below compares two values of the field. Differs says that the path itself stands for the value, and has another one
 // now.
-func (f *field) below(l, n protoreflect.Value, was, is presence) (d delta, differs bool) {
+func (f *field) below(l, n reflect.Value, was, is presence) (d delta, differs bool) {
 	switch f.form {
 	case fields:
-		d = f.sub.compare(message(l, was), message(n, is))
+		d = f.sub.compare(f.sub.message(l, was), f.sub.message(n, is))
 		return d, was != is && was != absent && is != absent && d.empty()
 	case entries:
 		d = f.compareMaps(l, n, was, is)
@@ -110,66 +61,20 @@ func (f *field) below(l, n protoreflect.Value, was, is presence) (d delta, diffe
 
 func (d delta) empty() bool { return len(d.changed) == 0 && len(d.removed) == 0 }
 
-func message(v protoreflect.Value, p presence) protoreflect.Message {
-	if p != present {
-		return nil
-	}
-	return v.Message()
-}
-
-// equal compares leaves. Messages of one object may be those of the other. Those that differ may be the same in JSON,
-// where some messages are written though they are absent.
-func equal(a, b protoreflect.Value) bool {
-	switch x := a.Interface().(type) {
-	case protoreflect.Message:
-		return x == b.Message() || a.Equal(b) || sameJSON(x, b.Message())
-	case protoreflect.List:
-		if a.Equal(b) {
-			return true
-		}
-		y := b.List()
-		if x.Len() != y.Len() {
-			return false
-		}
-		for i := range x.Len() {
-			m, ok := x.Get(i).Interface().(protoreflect.Message)
-			if !ok || !sameJSON(m, y.Get(i).Message()) {
-				return false
-			}
-		}
-		return true
-	default:
-		return a.Equal(b)
-	}
-}
-
-func sameJSON(a, b protoreflect.Message) bool {
-	x, ok := a.Interface().(json.Value)
-	y, same := b.Interface().(json.Value)
-	return ok && same && bytes.Equal(x.AppendJSON(nil), y.AppendJSON(nil))
-}
-
-func (f *field) compareMaps(l, n protoreflect.Value, was, is presence) (d delta) {
-	var names []string
-	var lm, nm protoreflect.Map
-	collect := func(k protoreflect.MapKey, _ protoreflect.Value) bool {
-		names = append(names, k.String())
-		return true
-	}
+func (f *field) compareMaps(l, n reflect.Value, was, is presence) (d delta) {
+	var all []string
 	if was == present {
-		lm = l.Map()
-		lm.Range(collect)
+		all = names(l)
 	}
 	if is == present {
-		nm = n.Map()
-		nm.Range(collect)
+		all = append(all, names(n)...)
 	}
-	slices.Sort(names)
-	for _, name := range slices.Compact(names) {
-		lv, lp := entry(lm, name)
-		nv, np := entry(nm, name)
+	slices.Sort(all)
+	for _, name := range slices.Compact(all) {
+		lv, lp := entry(l, was, name)
+		nv, np := entry(n, is, name)
 		if f.sub != nil {
-			d.step("f:"+name, lp, np, f.sub.compare(message(lv, lp), message(nv, np)), false)
+			d.step("f:"+name, lp, np, f.sub.compare(f.sub.message(lv, lp), f.sub.message(nv, np)), false)
 			continue
 		}
 		if lp != np || !equal(lv, nv) {
@@ -179,34 +84,39 @@ func (f *field) compareMaps(l, n protoreflect.Value, was, is presence) (d delta)
 	return d
 }
 
-func entry(m protoreflect.Map, name string) (protoreflect.Value, presence) {
-	if m == nil {
-		return protoreflect.Value{}, absent
+func entry(m reflect.Value, p presence, name string) (reflect.Value, presence) {
+	if p != present {
+		return reflect.Value{}, absent
 	}
-	v := m.Get(protoreflect.ValueOfString(name).MapKey())
-	if !v.IsValid() {
-		return v, absent
+	if v := m.MapIndex(reflect.ValueOf(name)); v.IsValid() {
+		return v, present
 	}
-	return v, present
+	return reflect.Value{}, absent
 }
 
 // element is one of a list, with the step of the path that leads to it.
 type element struct {
 	name  string
-	value protoreflect.Value
+	value reflect.Value
 }
 
-func (f *field) elements(v protoreflect.Value, p presence, name func(protoreflect.Value) string) []element {
+// elements returns those of a list, in order.
+func (f *field) elements(v reflect.Value, p presence) []element {
 	if p != present {
 		return nil
 	}
-	list := v.List()
-	out := make([]element, list.Len())
+	out := make([]element, v.Len())
 	for i := range out {
-		e := list.Get(i)
-		out[i] = element{name(e), e}
+		e := v.Index(i)
+		if f.form == keyed {
+			out[i] = element{f.key(e), e}
+		} else {
+			out[i] = element{string(appendScalar([]byte("v:"), e)), e}
+		}
 	}
-	slices.SortStableFunc(out, func(a, b element) int { return byElement(a.name, b.name) })
+	if len(out) > 1 {
+		slices.SortStableFunc(out, func(a, b element) int { return byElement(a.name, b.name) })
+	}
 	return out
 }
 
@@ -238,23 +148,25 @@ func zip(l, n []element, visit func(name string, l, n []element)) {
 }
 
 // compareKeyed compares lists by the keys of their elements. Those that have their keys in common are one.
-func (f *field) compareKeyed(l, n protoreflect.Value, was, is presence) (d delta) {
+func (f *field) compareKeyed(l, n reflect.Value, was, is presence) (d delta) {
 	compareOne := func(name string, l, n []element) {
-		var lm, nm protoreflect.Message
+		var lv, nv reflect.Value
 		lp, np := absent, absent
 		if len(l) > 0 {
-			lm, lp = l[0].value.Message(), present
+			lv, lp = l[0].value, present
 		}
 		if len(n) > 0 {
-			nm, np = n[0].value.Message(), present
+			nv, np = n[0].value, present
 		}
-		if granular(f.sub.message) {
-			d.step(name, lp, np, f.sub.compare(lm, nm), false)
-		} else if lp != np || !equal(l[0].value, n[0].value) {
+		switch {
+		case lp == np && shared(lv, nv):
+		case f.granular:
+			d.step(name, lp, np, f.sub.compare(f.sub.message(lv, lp), f.sub.message(nv, np)), false)
+		case lp != np || !equal(lv, nv):
 			d.step(name, lp, np, delta{}, true)
 		}
 	}
-	zip(f.elements(l, was, f.key), f.elements(n, is, f.key), func(name string, l, n []element) {
+	zip(f.elements(l, was), f.elements(n, is), func(name string, l, n []element) {
 		switch {
 		case len(l) < 2 && len(n) < 2:
 			compareOne(name, l, n)
@@ -263,14 +175,14 @@ func (f *field) compareKeyed(l, n protoreflect.Value, was, is presence) (d delta
 		case len(l) > 1:
 			var fresh delta
 			if len(n) > 0 {
-				fresh = f.sub.compare(nil, n[0].value.Message())
+				fresh = f.sub.compare(reflect.Value{}, n[0].value.Elem())
 				d.changed = append(d.changed, node{name, true, fresh.changed})
 			}
 			d.removed = append(d.removed, node{name, true, nil})
 		default:
 			var gone delta
 			if len(l) > 0 {
-				gone = f.sub.compare(l[0].value.Message(), nil)
+				gone = f.sub.compare(l[0].value.Elem(), reflect.Value{})
 				d.removed = append(d.removed, node{name, true, gone.removed})
 			}
 			d.changed = append(d.changed, node{name, true, nil})
@@ -286,9 +198,8 @@ func (d *delta) duplicates(name string, l, n []element) {
 	}
 }
 
-func (f *field) compareValues(l, n protoreflect.Value, was, is presence) (d delta) {
-	name := func(v protoreflect.Value) string { return string(f.appendScalar([]byte("v:"), v)) }
-	zip(f.elements(l, was, name), f.elements(n, is, name), func(name string, l, n []element) {
+func (f *field) compareValues(l, n reflect.Value, was, is presence) (d delta) {
+	zip(f.elements(l, was), f.elements(n, is), func(name string, l, n []element) {
 		switch {
 		case len(l) == 0:
 			d.step(name, absent, present, delta{}, false)
@@ -308,10 +219,10 @@ func (f *field) compareValues(l, n protoreflect.Value, was, is presence) (d delt
 }
 
 // key returns the step of the path that leads to an element: its keys, as far as it has them.
-func (f *field) key(v protoreflect.Value) string {
+func (f *field) key(v reflect.Value) string {
 	b := append(make([]byte, 0, 64), "k:{"...)
 	for _, k := range f.keys {
-		value, p := k.get(v.Message())
+		value, p := k.get(v.Elem())
 		if p == absent && !k.defaulted {
 			continue
 		}
@@ -323,23 +234,7 @@ func (f *field) key(v protoreflect.Value) string {
 			b = json.AppendString(b, k.keyDefault)
 			continue
 		}
-		b = k.appendScalar(b, value)
+		b = appendScalar(b, value)
 	}
 	return string(append(b, '}'))
-}
-
-// appendScalar appends a value of the field, or of an element of it, as JSON.
-func (f *field) appendScalar(b []byte, v protoreflect.Value) []byte {
-	switch x := v.Interface().(type) {
-	case string:
-		return json.AppendString(b, x)
-	case bool:
-		return json.AppendBool(b, x)
-	case int32:
-		return json.AppendInt(b, int64(x))
-	case int64:
-		return json.AppendInt(b, x)
-	default:
-		return strconv.AppendQuote(b, v.String())
-	}
 }

@@ -3,6 +3,7 @@ package fieldmanager
 import (
 	"bytes"
 	"cmp"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -55,8 +56,8 @@ func (w Write) manager() string {
 // Kind tracks the fields of objects of one kind. It is safe for concurrent use.
 type Kind struct {
 	kind *object.Kind
-	// all is the object as it is in JSON, owned the same without what nobody owns.
-	all, owned *shape
+	// owned is the object as it is in JSON, without what nobody owns; it is made when it is first needed.
+	owned func() *shape
 	// typ is the same for structured-merge-diff; see types.
 	once sync.Once
 	typ  typed.ParseableType
@@ -64,8 +65,9 @@ type Kind struct {
 
 // New returns what tracks the fields of objects of the kind.
 func New(kind *object.Kind) *Kind {
-	all := make(shapes).of(kind.New().ProtoReflect().Descriptor())
-	return &Kind{kind: kind, all: all, owned: owned(all)}
+	return &Kind{kind: kind, owned: sync.OnceValue(func() *shape {
+		return owned(shapeOf(kind.New().ProtoReflect().Descriptor()))
+	})}
 }
 
 // Update returns the entries of next, which w makes of live; nil for live means that next is new. Before are the
@@ -73,13 +75,13 @@ func New(kind *object.Kind) *Kind {
 func (k *Kind) Update(
 	live, next object.Object, before []*metav1.ManagedFieldsEntry, w Write,
 ) []*metav1.ManagedFieldsEntry {
-	was := live
 	if live == nil {
-		was, before = k.kind.New(), nil
-	} else if len(before) == 0 {
+		return k.create(next, w)
+	}
+	if len(before) == 0 {
 		return nil
 	}
-	d := k.owned.compare(was.ProtoReflect(), next.ProtoReflect(), w.Skip...)
+	d := k.owned().compare(reflect.ValueOf(live).Elem(), reflect.ValueOf(next).Elem(), w.Skip...)
 	if d.empty() {
 		return before
 	}
@@ -98,9 +100,31 @@ func (k *Kind) Update(
 		}
 	}
 	if own == nil && len(d.changed) > 0 {
-		out = append(out, w.entry(d.changed))
+		out = append(out, w.entry(raw(d.changed)))
 	}
 	return sorted(capped(out))
+}
+
+// create returns the entries of a new object.
+func (k *Kind) create(o object.Object, w Write) []*metav1.ManagedFieldsEntry {
+	b := scratch.Get().(*[]byte)
+	defer scratch.Put(b)
+	*b = k.owned().appendNew((*b)[:0], reflect.ValueOf(o).Elem(), w.Skip...)
+	if string(*b) == "{}" {
+		return nil
+	}
+	return []*metav1.ManagedFieldsEntry{w.entry(bytes.Clone(*b))}
+}
+
+// scratch is where fieldsV1 is written before it is known how long it gets: what is kept has no room to spare.
+var scratch = sync.Pool{New: func() any { return new([]byte) }}
+
+// raw returns a set as fieldsV1 has it.
+func raw(s set) []byte {
+	b := scratch.Get().(*[]byte)
+	defer scratch.Put(b)
+	*b = s.appendJSON((*b)[:0])
+	return bytes.Clone(*b)
 }
 
 // owns says whether e is the entry that the write belongs to.
@@ -110,20 +134,20 @@ func (w Write) owns(e *metav1.ManagedFieldsEntry) bool {
 }
 
 // entry returns a new entry of the write.
-func (w Write) entry(s set) *metav1.ManagedFieldsEntry {
+func (w Write) entry(fields []byte) *metav1.ManagedFieldsEntry {
 	return &metav1.ManagedFieldsEntry{
 		Manager: w.manager(), Operation: updating, ApiVersion: w.APIVersion, Time: w.Time, FieldsType: fieldsType,
-		FieldsV1: &metav1.FieldsV1{Raw: s.appendJSON(nil)}, Subresource: w.Subresource,
+		FieldsV1: &metav1.FieldsV1{Raw: fields}, Subresource: w.Subresource,
 	}
 }
 
 // rest returns what is left of an entry of somebody else; nil for nothing.
 func (d delta) rest(e *metav1.ManagedFieldsEntry) *metav1.ManagedFieldsEntry {
-	raw := e.GetFieldsV1().GetRaw()
-	if !mentions(raw, d.changed) && !mentions(raw, d.removed) {
+	owned := e.GetFieldsV1().GetRaw()
+	if !mentions(owned, d.changed) && !mentions(owned, d.removed) {
 		return e // such as who made an object, when its status is written
 	}
-	have, err := parseSet(raw)
+	have, err := parseSet(owned)
 	if err != nil {
 		return nil
 	}
@@ -139,8 +163,8 @@ func (d delta) rest(e *metav1.ManagedFieldsEntry) *metav1.ManagedFieldsEntry {
 }
 
 // mentions says whether fieldsV1 may have a path that begins as one of the set does: with the name of a field.
-func mentions(raw []byte, s set) bool {
-	return slices.ContainsFunc(s, func(n node) bool { return bytes.Contains(raw, []byte(n.element)) })
+func mentions(fields []byte, s set) bool {
+	return slices.ContainsFunc(s, func(n node) bool { return bytes.Contains(fields, []byte(n.element)) })
 }
 
 // from returns what is left of a set.
@@ -167,14 +191,14 @@ func (d delta) merged(e *metav1.ManagedFieldsEntry, w Write) *metav1.ManagedFiel
 	if s = union(s, d.changed); len(s) == 0 {
 		return nil
 	}
-	next.FieldsV1 = &metav1.FieldsV1{Raw: s.appendJSON(nil)}
+	next.FieldsV1 = &metav1.FieldsV1{Raw: raw(s)}
 	return next
 }
 
 // holding returns e with other fields.
 func holding(e *metav1.ManagedFieldsEntry, s set) *metav1.ManagedFieldsEntry {
 	next := e.Shallow()
-	next.FieldsV1 = &metav1.FieldsV1{Raw: s.appendJSON(nil)}
+	next.FieldsV1 = &metav1.FieldsV1{Raw: raw(s)}
 	return next
 }
 

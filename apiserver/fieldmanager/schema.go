@@ -15,7 +15,7 @@ const anything = "anything"
 // schemaOf returns the type of objects of the kind as structured-merge-diff describes it, from the same options as
 // shapes.
 func schemaOf(m protoreflect.MessageDescriptor) typed.ParseableType {
-	b := builder{made: make(shapes), known: make(map[string]bool)}
+	b := builder{known: make(map[string]bool)}
 	untyped, atomic := schema.Untyped, schema.Atomic
 	ref := reference(anything)
 	b.out.Types = append(b.out.Types, schema.TypeDef{Name: anything, Atom: schema.Atom{
@@ -28,7 +28,6 @@ func schemaOf(m protoreflect.MessageDescriptor) typed.ParseableType {
 
 // builder makes the types of messages, each once.
 type builder struct {
-	made  shapes
 	known map[string]bool
 	out   schema.Schema
 }
@@ -66,7 +65,7 @@ func (b *builder) message(m protoreflect.MessageDescriptor) schema.TypeRef {
 			out.Fields = append(out.Fields, schema.StructField{Name: name, Type: scalar(schema.String)})
 		}
 	}
-	for _, f := range b.made.of(m).fields {
+	for _, f := range shapeOf(m).fields {
 		out.Fields = append(out.Fields, schema.StructField{Name: f.name, Type: b.field(f), Default: f.keyed()})
 	}
 	b.out.Types = append(b.out.Types, schema.TypeDef{Name: name, Atom: schema.Atom{Map: out}})

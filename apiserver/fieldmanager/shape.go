@@ -1,8 +1,10 @@
 package fieldmanager
 
 import (
+	"reflect"
 	"slices"
 	"strings"
+	"sync"
 
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
@@ -29,11 +31,11 @@ const (
 
 // field is a field of a message as it is in JSON.
 type field struct {
-	// name is the name in JSON, element the step of a path.
-	name, element string
-	// via are the messages whose fields are written in the place of theirs, from the outside inwards.
-	via []protoreflect.FieldDescriptor
-	fd  protoreflect.FieldDescriptor
+	// name is the name in JSON, element the step of a path, and quoted that step as fieldsV1 has it, with its colon.
+	name, element, quoted string
+	// place is where the struct of the message has it.
+	place place
+	fd    protoreflect.FieldDescriptor
 	// always says that the field is written even when absent, null that it is as null.
 	always, null bool
 	// time says that the field is one, which is absent when it is zero.
@@ -42,6 +44,8 @@ type field struct {
 	// sub is what the message, an entry of the map or an element of the list is made of; nil for leaves. An entry that
 	// is a leaf has none either.
 	sub *shape
+	// granular says that the fields of an element have owners of their own; only with keyed.
+	granular bool
 	// keys identify an element; only with keyed.
 	keys []*field
 	// defaulted says that the field counts as keyDefault, when absent, in a key.
@@ -51,13 +55,27 @@ type field struct {
 
 // shape is a message as it is in JSON: its fields in the order of their names.
 type shape struct {
-	message protoreflect.MessageDescriptor
-	fields  []*field
+	fields []*field
+	// blank is the struct of the message with nothing in it.
+	blank reflect.Value
 }
 
 // unowned are the fields of an object's metadata that nobody owns: the server's, and those that name the object.
 var unowned = []string{
 	"name", "namespace", "creationTimestamp", "selfLink", "uid", "generation", "managedFields", "resourceVersion",
+}
+
+// known are the shapes that have been made; kinds have most of their messages in common.
+var known = struct {
+	sync.Mutex
+	shapes shapes
+}{shapes: make(shapes)}
+
+// shapeOf returns the shape of the message.
+func shapeOf(m protoreflect.MessageDescriptor) *shape {
+	known.Lock()
+	defer known.Unlock()
+	return known.shapes.of(m)
 }
 
 // shapes makes shapes, each once.
@@ -67,7 +85,7 @@ func (s shapes) of(m protoreflect.MessageDescriptor) *shape {
 	if have, ok := s[m.FullName()]; ok {
 		return have
 	}
-	out := &shape{message: m}
+	out := &shape{blank: reflect.Zero(structOf(m))}
 	s[m.FullName()] = out
 	s.add(out, m, nil)
 	slices.SortFunc(out.fields, func(a, b *field) int { return strings.Compare(a.name, b.name) })
@@ -75,14 +93,17 @@ func (s shapes) of(m protoreflect.MessageDescriptor) *shape {
 }
 
 // add adds the fields of m, which is reached by via.
-func (s shapes) add(out *shape, m protoreflect.MessageDescriptor, via []protoreflect.FieldDescriptor) {
+func (s shapes) add(out *shape, m protoreflect.MessageDescriptor, via []int) {
+	t := structOf(m)
 	for i := range m.Fields().Len() {
 		fd := m.Fields().Get(i)
+		at := placeOf(t, fd, via)
 		if extension(fd, optionsv1.E_Inline) {
-			s.add(out, fd.Message(), append(slices.Clip(via), fd))
+			s.add(out, fd.Message(), append(slices.Clip(via), at.index))
 			continue
 		}
-		f := &field{name: fd.JSONName(), element: "f:" + fd.JSONName(), via: via, fd: fd}
+		f := &field{name: fd.JSONName(), element: "f:" + fd.JSONName(), place: at, fd: fd}
+		f.quoted = `"` + f.element + `":`
 		f.always = extension(fd, optionsv1.E_Always)
 		f.defaulted = proto.HasExtension(fd.Options(), optionsv1.E_KeyDefault)
 		f.keyDefault, _ = proto.GetExtension(fd.Options(), optionsv1.E_KeyDefault).(string)
@@ -110,6 +131,7 @@ func (s shapes) form(f *field) {
 	case len(keys) > 0:
 		// Its elements are told apart, though each of them may be a leaf.
 		f.form, f.sub = keyed, s.of(f.fd.Message())
+		f.granular = granular(f.fd.Message())
 		for _, name := range slices.Sorted(slices.Values(keys)) {
 			i := slices.IndexFunc(f.sub.fields, func(k *field) bool { return k.name == name })
 			f.keys = append(f.keys, f.sub.fields[i])
@@ -140,10 +162,10 @@ func extension(fd protoreflect.FieldDescriptor, x protoreflect.ExtensionType) bo
 
 // owned is the shape of an object without the fields that nobody owns.
 func owned(all *shape) *shape {
-	out := &shape{message: all.message}
+	out := &shape{blank: all.blank}
 	for _, f := range all.fields {
 		if f.name == "metadata" && f.sub != nil {
-			m := &shape{message: f.sub.message}
+			m := &shape{blank: f.sub.blank}
 			for _, g := range f.sub.fields {
 				if !slices.Contains(unowned, g.name) {
 					m.fields = append(m.fields, g)
