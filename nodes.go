@@ -97,6 +97,9 @@ func (c *Cluster) startAgent(ctx, running context.Context, p *parts, i int, name
 	}
 	m.begin(running, agent)
 	c.members = append(c.members, m)
+	if c.cfg.Runtime.Simulated() {
+		p.usages.add(m)
+	}
 	c.run(running, "node "+name, m.run)
 	return nil
 }

@@ -73,6 +73,8 @@ type parts struct {
 	bearers   *authn.Bearers
 	api       *apiserver.Server
 	broker    *nodestreams.Broker
+	// usages says what the nodes use.
+	usages *usages
 	// asking reaches the schedulers.
 	asking *schedulerstreams.Broker
 	inproc *inproc.Server
@@ -215,6 +217,7 @@ func (c *Cluster) makeAPI(ctx context.Context, p *parts) error {
 		Machine: func(ctx context.Context, node string) (string, bool, error) { return claim.Machine(ctx, c.store, node) },
 		Logger:  c.cfg.Logger,
 	})
+	p.usages = &usages{streams: p.broker}
 	p.asking = schedulerstreams.New(schedulerstreams.Config{Logger: c.cfg.Logger})
 	issuer := tokens.New(tokens.Config{Keys: p.tokenKeys, Objects: c.store, Rand: rand.Reader})
 	p.bearers = &authn.Bearers{Tokens: authn.NewTokens(), Accounts: issuer}
@@ -224,7 +227,7 @@ func (c *Cluster) makeAPI(ctx context.Context, p *parts) error {
 	p.tokens = issuer
 	var err error
 	p.api, err = apiserver.New(ctx, apiserver.Config{
-		Store: c.store, Logs: p.broker, Streams: p.broker, Usage: p.broker, Documents: p.broker, Scheduler: p.asking,
+		Store: c.store, Logs: p.broker, Streams: p.broker, Usage: p.usages, Documents: p.broker, Scheduler: p.asking,
 		Controllers: controllers.Roles(), Tokens: issuer, Bearers: p.bearers, Logger: c.cfg.Logger,
 		Registerer: p.metrics, Services: c.cfg.services,
 	})

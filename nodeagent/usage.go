@@ -2,6 +2,7 @@ package nodeagent
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"sync"
@@ -53,6 +54,27 @@ func (a *Agent) reportUsage(ctx context.Context, send func([]byte) error) error 
 		return err
 	}
 	return send(data)
+}
+
+// Usage returns what a simulated node and its pods use: what the runtime says, at once, for there is no machine to
+// measure. Agents of machines are asked over their streams.
+func (a *Agent) Usage(ctx context.Context) (*nodev1.UsageReport, error) {
+	if !a.cfg.Simulated {
+		return nil, fmt.Errorf("node %s is not simulated: it tells over its streams what it uses", a.cfg.NodeName)
+	}
+	pods, err := a.usage(ctx)
+	if err != nil {
+		return nil, err
+	}
+	at := now()
+	out := usageReport(sample{at: at.Add(-usageAge)}, sample{at: at, pods: pods})
+	for _, p := range out.GetPods() {
+		for _, c := range p.GetContainers() {
+			out.Node.NanoCores += c.GetUsage().GetNanoCores()
+			out.Node.Memory += c.GetUsage().GetMemory()
+		}
+	}
+	return out, nil
 }
 
 // get returns a sample that is not too old, and what was used since the one before it. Neither may be changed.

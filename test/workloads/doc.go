@@ -1,7 +1,6 @@
 // Package workloads tells what becomes of workloads as scenarios that a person can read: manifests, what is done with
 // them, and the timeline of what is to be seen then. The same files run on simulated nodes in virtual time (this
-// package's test), and some also over the real binary with real processes and the real kubectl (package e2e). Those of
-// autoscalers are tests of their controller: simulated nodes tell nobody how busy they are.
+// package's test), and some also over the real binary with real processes and the real kubectl (package e2e).
 //
 // A file of testdata is
 //
@@ -32,6 +31,8 @@
 //	nothing                      time goes by
 //	asleep 24h                   the server is off for so long, while the pods go on
 //	awake 10m every 168h 52      so many times: the server is off, but for so long at the end of each period
+//	load web 800m                the pods with the label app=web that run use so much cpu from now on, each its share;
+//	                             nothing is told of apps without a load, and no longer after "load web unknown"
 //	node stop|start NAME         the agent of a simulated node stops, as when the machine is lost, and starts
 //
 // Simulated pods behave as the annotations of package nodeagent/runtime/fake say; those that begin with
@@ -46,5 +47,6 @@
 //	daemonset/log   available 1/2: n-0 r1 ready, n-1 r1 starting likewise
 //	job/sum         active 2, succeeded 3, failed 1: Complete    and how it stands
 //	cronjob/tick    made 2, active 1, last 2000-01-01T00:01:00Z  how many Jobs were seen, and the newest time met
+//	horizontalpodautoscaler/web  3, wants 4, uses cpu 80%: TooManyReplicas    replicas, use, what limits or hinders it
 //	claims          data-db-0 data-db-1                          PersistentVolumeClaims
 package workloads

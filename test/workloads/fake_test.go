@@ -139,6 +139,10 @@ func (w *world) Do(ctx context.Context, step []string) error {
 			_, err := w.cluster.StartNode(ctx, step[2])
 			return err
 		}
+	case "load":
+		if len(step) == 3 {
+			return w.machines.load(step[1], step[2])
+		}
 	case "asleep":
 		if len(step) == 2 {
 			d, err := time.ParseDuration(step[1])

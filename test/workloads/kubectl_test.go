@@ -34,6 +34,8 @@ var resources = map[string]schema.GroupVersionResource{
 	"daemonset":             {Group: "apps", Version: "v1", Resource: "daemonsets"},
 	"job":                   {Group: "batch", Version: "v1", Resource: "jobs"},
 	"cronjob":               {Group: "batch", Version: "v1", Resource: "cronjobs"},
+
+	"horizontalpodautoscaler": {Group: "autoscaling", Version: "v2", Resource: "horizontalpodautoscalers"},
 }
 
 func (k kubectl) run(ctx context.Context, input string, args []string) error {

@@ -7,10 +7,12 @@ import (
 	"maps"
 	"strings"
 	"sync"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"k8s.io/apimachinery/pkg/api/resource"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"monoplane.dev/client/inproc"
@@ -21,12 +23,20 @@ import (
 type machines struct {
 	mu  sync.Mutex
 	all map[string]*machine
+	// loads says how much cpu all pods of an app use together.
+	loads map[string]resource.Quantity
 }
 
-func newMachines() *machines { return &machines{all: map[string]*machine{}} }
+func newMachines() *machines {
+	return &machines{all: map[string]*machine{}, loads: map[string]resource.Quantity{}}
+}
 
 // machine is the runtime of one.
-type machine struct{ *fake.Runtime }
+type machine struct {
+	*fake.Runtime
+
+	machines *machines
+}
 
 // Simulated implements monoplane.Runtime.
 func (*machines) Simulated() bool { return true }
@@ -38,7 +48,7 @@ func (m *machines) Open(
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.all[node] == nil {
-		m.all[node] = &machine{fake.New(fake.Config{})}
+		m.all[node] = &machine{fake.New(fake.Config{}), m}
 	}
 	s := inproc.NewServer(nil, nil)
 	runtimeapi.RegisterRuntimeServiceServer(s, m.all[node])
@@ -61,6 +71,72 @@ func (m *machine) RunPodSandbox(
 		req.Config.Annotations = own
 	}
 	return m.Runtime.RunPodSandbox(ctx, req)
+}
+
+// load says how much cpu the pods of an app use from now on, "unknown" for what nobody knows.
+func (m *machines) load(app, amount string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if amount == "unknown" {
+		delete(m.loads, app)
+		return nil
+	}
+	q, err := resource.ParseQuantity(amount)
+	m.loads[app] = q
+	return err
+}
+
+// running returns the containers of an app's pods that run on the machine.
+func (m *machine) running(ctx context.Context, app string) ([]*runtimeapi.Container, error) {
+	boxes, err := m.ListPodSandbox(ctx, &runtimeapi.ListPodSandboxRequest{
+		Filter: &runtimeapi.PodSandboxFilter{LabelSelector: map[string]string{"app": app}}})
+	if err != nil {
+		return nil, err
+	}
+	var out []*runtimeapi.Container
+	for _, box := range boxes.GetItems() {
+		list, err := m.ListContainers(ctx, &runtimeapi.ListContainersRequest{Filter: &runtimeapi.ContainerFilter{
+			PodSandboxId: box.GetId(),
+			State:        &runtimeapi.ContainerStateValue{State: runtimeapi.ContainerState_CONTAINER_RUNNING},
+		}})
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, list.GetContainers()...)
+	}
+	return out, nil
+}
+
+// ListContainerStats implements runtimeapi.RuntimeServiceServer: all that run for an app share its load.
+func (m *machine) ListContainerStats(
+	ctx context.Context, _ *runtimeapi.ListContainerStatsRequest,
+) (*runtimeapi.ListContainerStatsResponse, error) {
+	m.machines.mu.Lock()
+	defer m.machines.mu.Unlock()
+	out := &runtimeapi.ListContainerStatsResponse{}
+	for app, load := range m.machines.loads {
+		sharing := 0
+		for _, each := range m.machines.all {
+			all, err := each.running(ctx, app)
+			if err != nil {
+				return nil, err
+			}
+			sharing += len(all)
+		}
+		own, err := m.running(ctx, app)
+		if err != nil {
+			return nil, err
+		}
+		for _, c := range own {
+			out.Stats = append(out.Stats, &runtimeapi.ContainerStats{
+				Attributes: &runtimeapi.ContainerAttributes{Id: c.GetId(), Metadata: c.GetMetadata(), Labels: c.GetLabels()},
+				Cpu: &runtimeapi.CpuUsage{Timestamp: time.Now().UnixNano(), UsageNanoCores: &runtimeapi.UInt64Value{
+					Value: uint64(load.ScaledValue(resource.Nano)) / uint64(sharing), //nolint:gosec // not negative
+				}},
+			})
+		}
+	}
+	return out, nil
 }
 
 // missing begins the names of images that do not exist.

@@ -60,7 +60,7 @@ func (o *Observer) Run(ctx context.Context, c kubernetes.Interface, namespace st
 		sourceOf(apps.Deployments(namespace)), sourceOf(apps.ReplicaSets(namespace)),
 		sourceOf(apps.StatefulSets(namespace)), sourceOf(apps.DaemonSets(namespace)),
 		sourceOf(apps.ControllerRevisions(namespace)), sourceOf(batch.Jobs(namespace)),
-		sourceOf(batch.CronJobs(namespace)),
+		sourceOf(batch.CronJobs(namespace)), sourceOf(c.AutoscalingV2().HorizontalPodAutoscalers(namespace)),
 	}
 	var running, listed sync.WaitGroup
 	listed.Add(len(all))

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -37,7 +38,8 @@ func newState() *state {
 
 // keyOf names an object, as kubectl does.
 func keyOf(o metav1.Object) string {
-	return strings.ToLower(strings.TrimPrefix(fmt.Sprintf("%T", o), "*v1.")) + "/" + o.GetName()
+	_, kind, _ := strings.Cut(fmt.Sprintf("%T", o), ".")
+	return strings.ToLower(kind) + "/" + o.GetName()
 }
 
 // saw notes that an object is so, or is gone.
@@ -136,6 +138,8 @@ func (s *state) lines() map[string]string {
 			}
 		case *batchv1.CronJob:
 			out[key] = s.cronJob(o)
+		case *autoscalingv2.HorizontalPodAutoscaler:
+			out[key] = autoscaler(o)
 		case *corev1.PersistentVolumeClaim:
 			out["claims"] = ""
 		}
@@ -272,6 +276,34 @@ func (s *state) cronJob(c *batchv1.CronJob) string {
 		}
 	}
 	return out + ", last " + at.In(zone).Format("Mon 2006-01-02T15:04:05Z07:00")
+}
+
+// autoscaler shows what is used, and why there are not as many replicas as that asks for.
+func autoscaler(h *autoscalingv2.HorizontalPodAutoscaler) string {
+	out := fmt.Sprintf("%d, wants %d", h.Status.CurrentReplicas, h.Status.DesiredReplicas)
+	for _, m := range h.Status.CurrentMetrics {
+		if m.Resource == nil {
+			continue
+		}
+		switch used := m.Resource.Current; {
+		case used.AverageUtilization != nil:
+			out += fmt.Sprintf(", uses %s %d%%", m.Resource.Name, *used.AverageUtilization)
+		case used.AverageValue != nil:
+			out += fmt.Sprintf(", uses %s %s each", m.Resource.Name, used.AverageValue)
+		}
+	}
+	var why []string
+	for _, c := range h.Status.Conditions {
+		limited := c.Type == autoscalingv2.ScalingLimited
+		if limited == (c.Status == corev1.ConditionTrue) || c.Reason == "ScaleDownStabilized" ||
+			c.Reason == "ScaleUpStabilized" {
+			why = append(why, c.Reason)
+		}
+	}
+	if len(why) > 0 {
+		out += ": " + strings.Join(why, " ")
+	}
+	return out
 }
 
 // counts are how many pods of an app there are, and how many are ready, without those on their way out.

@@ -56,32 +56,48 @@ func (r *Runtime) UpdateContainerResources(
 	return &runtimeapi.UpdateContainerResourcesResponse{}, nil
 }
 
-// ListContainerStats implements runtimeapi.RuntimeServiceServer: it tells how much memory those containers use of
-// which an annotation says it.
+// ListContainerStats implements runtimeapi.RuntimeServiceServer: it tells how much cpu and memory those containers use
+// of which an annotation says it.
 func (r *Runtime) ListContainerStats(
 	_ context.Context, req *runtimeapi.ListContainerStatsRequest,
 ) (*runtimeapi.ListContainerStatsResponse, error) {
 	f := req.GetFilter()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	out := &runtimeapi.ListContainerStatsResponse{}
+	out, now := &runtimeapi.ListContainerStatsResponse{}, time.Now()
 	for _, c := range r.containers {
 		if f.GetId() != "" && f.GetId() != c.id || f.GetPodSandboxId() != "" && f.GetPodSandboxId() != c.sandbox.id ||
 			c.state != runtimeapi.ContainerState_CONTAINER_RUNNING || !c.packed.mayMatch(f.GetLabelSelector()) {
 			continue
 		}
-		used, err := resource.ParseQuantity(c.behaviour().text("memory"))
-		config := c.packed.get()
-		if err != nil || !matches(f.GetLabelSelector(), config.GetLabels()) {
+		b := c.behaviour()
+		cpu, noCPU := resource.ParseQuantity(b.text("cpu"))
+		memory, noMemory := resource.ParseQuantity(b.text("memory"))
+		if noCPU != nil && noMemory != nil {
 			continue
 		}
-		bytes := &runtimeapi.UInt64Value{Value: uint64(max(0, used.Value()))} //nolint:gosec // not negative
-		out.Stats = append(out.Stats, &runtimeapi.ContainerStats{
-			Attributes: &runtimeapi.ContainerAttributes{
-				Id: c.id, Metadata: config.GetMetadata(), Labels: config.GetLabels(), Annotations: config.GetAnnotations(),
-			},
-			Memory: &runtimeapi.MemoryUsage{Timestamp: time.Now().UnixNano(), UsageBytes: bytes, WorkingSetBytes: bytes},
-		})
+		config := c.packed.get()
+		if !matches(f.GetLabelSelector(), config.GetLabels()) {
+			continue
+		}
+		s := &runtimeapi.ContainerStats{Attributes: &runtimeapi.ContainerAttributes{
+			Id: c.id, Metadata: config.GetMetadata(), Labels: config.GetLabels(), Annotations: config.GetAnnotations(),
+		}}
+		if noCPU == nil {
+			nano := max(0, cpu.ScaledValue(resource.Nano))
+			s.Cpu = &runtimeapi.CpuUsage{
+				Timestamp: now.UnixNano(), UsageNanoCores: value(float64(nano)),
+				UsageCoreNanoSeconds: value(float64(nano) * now.Sub(c.started).Seconds()),
+			}
+		}
+		if noMemory == nil {
+			bytes := value(float64(max(0, memory.Value())))
+			s.Memory = &runtimeapi.MemoryUsage{Timestamp: now.UnixNano(), UsageBytes: bytes, WorkingSetBytes: bytes}
+		}
+		out.Stats = append(out.Stats, s)
 	}
 	return out, nil
 }
+
+// value wraps a number, which is not negative.
+func value(n float64) *runtimeapi.UInt64Value { return &runtimeapi.UInt64Value{Value: uint64(n)} }

@@ -1,0 +1,76 @@
+package monoplane_test
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"monoplane.dev"
+	corev1 "monoplane.dev/api/core/v1"
+	metav1 "monoplane.dev/api/meta/v1"
+	"monoplane.dev/apierrors"
+)
+
+// Simulated nodes use what the annotations of their pods say, while their agents answer.
+func TestWhatSimulatedNodesUse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := start(t, monoplane.Config{Nodes: 2})
+		api := c.Client()
+		for i, said := range []map[string]string{
+			{"fake.monoplane.dev/cpu": "250m", "fake.monoplane.dev/memory": "64Mi"},
+			{"fake.monoplane.dev/cpu": "1", "fake.monoplane.dev/cpu.other": "500m", "fake.monoplane.dev/memory.main": "1Gi"},
+			nil,
+		} {
+			p := newPod(fmt.Sprint("p", i))
+			p.Metadata.Annotations, p.Spec.NodeName = said, "node-0"
+			if i == 1 {
+				p.Spec.Containers = append(p.Spec.Containers, &corev1.Container{Name: "other", Image: "host"})
+			}
+			create(t, api, p)
+		}
+		time.Sleep(time.Minute)
+		top := func() string {
+			t.Helper()
+			var out string
+			nodes, err := api.NodeMetrics.List(t.Context(), &metav1.ListRequest{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, n := range nodes.GetItems() {
+				used := n.GetUsage()
+				out += fmt.Sprintln(n.GetMetadata().GetName(), used["cpu"].GetString_(), used["memory"].GetString_())
+			}
+			pods, err := api.PodMetrics.List(t.Context(), &metav1.ListRequest{Namespace: "default"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, p := range pods.GetItems() {
+				for _, c := range p.GetContainers() {
+					out += fmt.Sprintln(p.GetMetadata().GetName(), c.GetName(), c.GetUsage()["cpu"].GetString_(),
+						c.GetUsage()["memory"].GetString_())
+				}
+			}
+			return out
+		}
+		const want = `node-0 1750m 1088Mi
+node-1 0 0
+p0 main 250m 64Mi
+p1 main 1 1Gi
+p1 other 500m 0
+`
+		if got := top(); got != want {
+			t.Errorf("used is\n%s\nwant\n%s", got, want)
+		}
+		if _, err := c.StopNode(t.Context(), "node-0"); err != nil {
+			t.Fatal(err)
+		}
+		if got := top(); got != "node-1 0 0\n" {
+			t.Errorf("without the agent of node-0, used is\n%s", got)
+		}
+		_, err := api.PodMetrics.Get(t.Context(), &metav1.GetRequest{Namespace: "default", Name: "p0"})
+		if !apierrors.Is(err, apierrors.NotFound) {
+			t.Errorf("p0: %v", err)
+		}
+	})
+}
