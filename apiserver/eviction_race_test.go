@@ -36,6 +36,73 @@ func TestAStormOfEvictions(t *testing.T) {
 	t.Run("two servers", func(t *testing.T) { storm(t, startTwo(t), 200, 60) })
 }
 
+// A pod that everybody evicts at once goes once, and takes one from its budget. spec: DISR-2
+func TestAStormAtOnePod(t *testing.T) {
+	c := start(t)
+	c.register("n1")
+	p := c.runs("web-0", true)
+	c.budget("b", 5, 2)
+	watch := must(c.admin().Pods.Watch(ctx(t), &metav1.WatchRequest{Namespace: "default"}))(t)
+	c.atOnce(1000, func(by client) {
+		if err := settled(ctx(t), by, "web-0"); err != nil {
+			t.Errorf("one of those that evict is told: %v", err)
+		}
+	})
+	if s := c.getBudget("b").Status; s.DisruptionsAllowed != 2 || len(s.DisruptedPods) != 1 {
+		t.Errorf("%d more evictions are allowed, want 2; remembered: %v", s.DisruptionsAllowed, s.DisruptedPods)
+	}
+	c.createPod(newPod("end"))
+	marks := 0
+	for ended := false; !ended; {
+		for _, e := range must(watch.Recv())(t).Events {
+			m := e.Object.GetMetadata()
+			if m.GetUid() == p.Metadata.Uid && m.GetDeletionTimestamp() != nil {
+				marks++
+			}
+			ended = ended || m.GetName() == "end"
+		}
+	}
+	if marks != 1 {
+		t.Errorf("the pod was written %d times since its deletion began, want 1", marks)
+	}
+}
+
+// Nobody evicts a pod that two budgets select, however many try: everybody is told so. spec: DISR-2
+func TestAStormUnderTwoBudgets(t *testing.T) {
+	c := start(t)
+	c.register("n1")
+	p := c.runs("web-0", true)
+	c.budget("a", 5, 2)
+	c.budget("b", 5, 2)
+	before := must(c.getPod("web-0"))(t).Metadata.ResourceVersion
+	c.atOnce(1000, func(by client) {
+		const want = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
+		err := settled(ctx(t), by, "web-0")
+		if !apierrors.Is(err, apierrors.InternalError) || apierrors.From(err).Status().GetMessage() != want {
+			t.Errorf("one of those that evict is told: %v", err)
+		}
+	})
+	now := must(c.getPod("web-0"))(t)
+	if now.Metadata.Uid != p.Metadata.Uid || now.Metadata.ResourceVersion != before {
+		t.Errorf("the pod was written: %v", now.Metadata)
+	}
+	for _, name := range []string{"a", "b"} {
+		if n := c.getBudget(name).Status.DisruptionsAllowed; n != 3 {
+			t.Errorf("budget %s allows %d evictions, want 3", name, n)
+		}
+	}
+}
+
+// atOnce has many clients do the same.
+func (c *cluster) atOnce(clients int, do func(by client)) {
+	var all sync.WaitGroup
+	for range clients {
+		by := c.admin()
+		all.Go(func() { do(by) })
+	}
+	all.Wait()
+}
+
 // storm has as many clients as there are pods evict one each, at once, of which the budget allows some.
 func storm(t *testing.T, c *cluster, pods int, allowed int32) {
 	c.register("n1")
