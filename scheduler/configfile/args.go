@@ -1,7 +1,6 @@
 package configfile
 
 import (
-	"reflect"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -38,7 +37,7 @@ func (a *Args) Decode(into any) error {
 	if a.node == nil {
 		return nil
 	}
-	r := &report{file: a.report.file, root: a.report.root}
+	r := newReport(a.report.File, a.report.Root)
 	n := *a.node
 	if n.Kind == yaml.MappingNode {
 		n.Content = nil
@@ -46,16 +45,16 @@ func (a *Args) Decode(into any) error {
 			key, value := a.node.Content[i], a.node.Content[i+1]
 			switch {
 			case key.Value == "kind" && value.Value != a.plugin+"Args":
-				r.at(key.Line, a.path+".kind", "is %q, expected %sArgs", value.Value, a.plugin)
+				r.At(key.Line, a.path+".kind", "is %q, expected %sArgs", value.Value, a.plugin)
 			case key.Value == "apiVersion" && a.ours && value.Value != apiVersion:
-				r.at(key.Line, a.path+".apiVersion", "is %q, expected %s", value.Value, apiVersion)
+				r.At(key.Line, a.path+".apiVersion", "is %q, expected %s", value.Value, apiVersion)
 			case key.Value != "kind" && key.Value != "apiVersion":
 				n.Content = append(n.Content, key, value)
 			}
 		}
 	}
-	r.decode(&n, a.path, reflect.ValueOf(into).Elem())
-	return r.err()
+	r.Decode(&n, a.path, into)
+	return r.Err()
 }
 
 // make makes the plugin and reports what is wrong with its arguments. at is where it is configured or enabled.
@@ -66,10 +65,10 @@ func (r *report) make(f Factory, args *Args, at string, c *client.Client) framew
 		r.refused(err, at)
 		return nil
 	case args.node != nil && len(args.node.Content) > 0 && !args.read:
-		r.add(args.path, "plugin %s takes no arguments", args.plugin)
+		r.Add(args.path, "plugin %s takes no arguments", args.plugin)
 		return nil
 	case p == nil || p.Name() != args.plugin:
-		r.add(at, "the factory of plugin %s made something else", args.plugin)
+		r.Add(at, "the factory of plugin %s made something else", args.plugin)
 		return nil
 	}
 	return p
@@ -79,14 +78,14 @@ func (r *report) make(f Factory, args *Args, at string, c *client.Client) framew
 func (r *report) refused(err error, at string) {
 	for _, e := range leaves(err) {
 		if list, ok := e.(Faults); ok { //nolint:errorlint // Decode's error is returned as it is
-			r.faults = append(r.faults, list...)
+			r.Faults = append(r.Faults, list...)
 			continue
 		}
 		field, text, ok := strings.Cut(e.Error(), ": ")
 		if ok && strings.HasPrefix(field, "args") && !strings.Contains(field, " ") {
-			r.add(at+"."+field, "%s", text)
+			r.Add(at+"."+field, "%s", text)
 		} else {
-			r.add(at, "%s", e.Error())
+			r.Add(at, "%s", e.Error())
 		}
 	}
 }

@@ -1,14 +1,8 @@
 package configfile
 
 import (
-	"bytes"
-	"errors"
 	"fmt"
-	"io"
 	"maps"
-	"reflect"
-	"strconv"
-	"strings"
 	"time"
 
 	"go.yaml.in/yaml/v3"
@@ -38,12 +32,12 @@ func Parse(file string, text []byte, plugins Registry) (*Config, error) {
 		}
 	}
 	maps.Copy(registry, plugins)
-	c := &Config{report: &report{file: file}, registry: registry, external: plugins}
-	if c.read(text) {
+	c := &Config{report: newReport(file, nil), registry: registry, external: plugins}
+	if c.report.Document(text, kind, &c.doc) {
 		c.check()
 		c.build(client.New(nil))
 	}
-	if err := c.report.err(); err != nil {
+	if err := c.report.Err(); err != nil {
 		return nil, err
 	}
 	return c, nil
@@ -52,49 +46,9 @@ func Parse(file string, text []byte, plugins Registry) (*Config, error) {
 // Profiles makes the profiles. Their plugins use the client.
 func (c *Config) Profiles(cl *client.Client) ([]*framework.Profile, error) {
 	again := *c
-	again.report = &report{file: c.report.file, root: c.report.root}
+	again.report = newReport(c.report.File, c.report.Root)
 	list := again.build(cl)
-	return list, again.report.err()
-}
-
-// read decodes the text. It returns false when there is nothing to look at any further.
-func (c *Config) read(text []byte) bool {
-	r := c.report
-	d := yaml.NewDecoder(bytes.NewReader(text))
-	var n, more yaml.Node
-	switch err := d.Decode(&n); {
-	case errors.Is(err, io.EOF):
-		r.at(1, "", "is empty, expected a %s", kind)
-		return false
-	case err != nil:
-		r.syntax(err)
-		return false
-	}
-	switch err := d.Decode(&more); {
-	case err == nil:
-		r.at(more.Line, "", "a second document, expected one %s", kind)
-	case !errors.Is(err, io.EOF):
-		r.syntax(err)
-	}
-	r.root = n.Content[0]
-	if r.root.Kind != yaml.MappingNode {
-		r.at(r.root.Line, "", "is %s, expected a %s", found(r.root), kind)
-		return false
-	}
-	r.decode(r.root, "", reflect.ValueOf(&c.doc).Elem())
-	return true
-}
-
-// syntax reports a text that is not YAML. The parser words its errors "yaml: line N: what".
-func (r *report) syntax(err error) {
-	text := strings.TrimPrefix(err.Error(), "yaml: ")
-	line := 1
-	if number, rest, ok := strings.Cut(strings.TrimPrefix(text, "line "), ": "); ok {
-		if n, err := strconv.Atoi(number); err == nil {
-			line, text = n, rest
-		}
-	}
-	r.at(line, "", "is neither YAML nor JSON: %s", text)
+	return list, again.report.Err()
 }
 
 // maxSeconds bounds back-offs: a day.
@@ -104,20 +58,20 @@ const maxSeconds = 24 * 60 * 60
 func (c *Config) check() {
 	r, d := c.report, &c.doc
 	if d.APIVersion != apiVersion {
-		r.add("apiVersion", "is %q, expected %s", d.APIVersion, apiVersion)
+		r.Add("apiVersion", "is %q, expected %s", d.APIVersion, apiVersion)
 	}
 	if d.Kind != kind {
-		r.add("kind", "is %q, expected %s", d.Kind, kind)
+		r.Add("kind", "is %q, expected %s", d.Kind, kind)
 	}
 	if d.Parallelism != nil && *d.Parallelism < 1 {
-		r.add("parallelism", "is %d, expected 1 or more", *d.Parallelism)
+		r.Add("parallelism", "is %d, expected 1 or more", *d.Parallelism)
 	}
 	r.inert(d)
 	r.percentage("percentageOfNodesToScore", d.PercentageOfNodesToScore)
 	c.InitialBackoff = r.backoff("podInitialBackoffSeconds", d.PodInitialBackoffSeconds, 1)
 	c.MaxBackoff = r.backoff("podMaxBackoffSeconds", d.PodMaxBackoffSeconds, 10)
 	if c.MaxBackoff < c.InitialBackoff {
-		r.add("podMaxBackoffSeconds", "is %v, expected no less than podInitialBackoffSeconds, %v", c.MaxBackoff,
+		r.Add("podMaxBackoffSeconds", "is %v, expected no less than podInitialBackoffSeconds, %v", c.MaxBackoff,
 			c.InitialBackoff)
 	}
 	if len(d.Profiles) == 0 {
@@ -130,16 +84,16 @@ func (c *Config) check() {
 		r.percentage(path+".percentageOfNodesToScore", p.PercentageOfNodesToScore)
 		switch {
 		case p.SchedulerName == nil && len(d.Profiles) > 1:
-			r.add(path+".schedulerName", "is missing; each of several profiles needs one")
+			r.Add(path+".schedulerName", "is missing; each of several profiles needs one")
 			continue
 		case p.SchedulerName == nil:
 			continue
 		case *p.SchedulerName == "":
-			r.add(path+".schedulerName", "is empty, expected a name")
+			r.Add(path+".schedulerName", "is empty, expected a name")
 			continue
 		}
 		if first, twice := names[*p.SchedulerName]; twice {
-			r.add(path+".schedulerName", "%q is the name of profiles[%d] already", *p.SchedulerName, first)
+			r.Add(path+".schedulerName", "%q is the name of profiles[%d] already", *p.SchedulerName, first)
 			continue
 		}
 		names[*p.SchedulerName] = i
@@ -148,7 +102,7 @@ func (c *Config) check() {
 
 func (r *report) percentage(path string, p *int32) {
 	if p != nil && (*p < 0 || *p > 100) {
-		r.add(path, "is %d, expected 0 (adaptive) to 100", *p)
+		r.Add(path, "is %d, expected 0 (adaptive) to 100", *p)
 	}
 }
 
@@ -157,7 +111,7 @@ func (r *report) backoff(path string, seconds *int64, otherwise int64) time.Dura
 		seconds = &otherwise
 	}
 	if *seconds < 1 || *seconds > maxSeconds {
-		r.add(path, "is %d, expected 1 to %d", *seconds, maxSeconds)
+		r.Add(path, "is %d, expected 1 to %d", *seconds, maxSeconds)
 		return time.Duration(otherwise) * time.Second
 	}
 	return time.Duration(*seconds) * time.Second
@@ -175,7 +129,7 @@ func (c *Config) build(cl *client.Client) []*framework.Profile {
 			first = b
 		case b.sorter != "" && first.sorter != "" && (b.sorter != first.sorter || !same(b.sorterArgs, first.sorterArgs)):
 			// There is one queue.
-			b.add(b.path+".plugins.queueSort", "is %s, expected %s with the same args: all profiles share one queue", b.sorter,
+			b.Add(b.path+".plugins.queueSort", "is %s, expected %s with the same args: all profiles share one queue", b.sorter,
 				first.sorter)
 		}
 	}

@@ -28,12 +28,12 @@ func (r *report) inert(d *document) {
 	noEffect(r, "enableContentionProfiling", d.EnableContentionProfiling, "", true, false)
 	noEffect(r, "delayCacheUntilActive", d.DelayCacheUntilActive, alone, false)
 	if len(d.Extenders) > 0 {
-		r.add("extenders", "have no effect here: extend the scheduler with plugins in Go (monoplane.Config.Scheduler)")
+		r.Add("extenders", "have no effect here: extend the scheduler with plugins in Go (monoplane.Config.Scheduler)")
 	}
 }
 
 func noEffect[T comparable](r *report, path string, is *T, why string, accepted ...T) {
 	if is != nil && !slices.Contains(accepted, *is) {
-		r.add(path, "%v has no effect here: %s; leave it out", *is, why)
+		r.Add(path, "%v has no effect here: %s; leave it out", *is, why)
 	}
 }

@@ -44,7 +44,7 @@ func (b *builder) name() string {
 
 // build returns the profile. It is of no use when anything was reported.
 func (b *builder) build() *framework.Profile {
-	before := len(b.faults)
+	before := len(b.Faults)
 	b.checkSets()
 	pluginsPath := b.path + ".plugins"
 	multi := everywhere(defaults(), &b.shape.Plugins.MultiPoint, pluginsPath+".multiPoint")
@@ -60,7 +60,7 @@ func (b *builder) build() *framework.Profile {
 			_, b.sorterArgs = b.args(b.sorter)
 		}
 	}
-	if len(b.faults) > before {
+	if len(b.Faults) > before {
 		return nil // what the framework would say could be a consequence
 	}
 	percentage := b.shape.PercentageOfNodesToScore
@@ -73,7 +73,7 @@ func (b *builder) build() *framework.Profile {
 	p, err := framework.NewProfile(b.name(), int(*percentage), b.enabled...)
 	if err != nil {
 		for _, e := range leaves(err) {
-			b.add(pluginsPath, "%s", strings.TrimPrefix(e.Error(), "profile "+b.name()+": "))
+			b.Add(pluginsPath, "%s", strings.TrimPrefix(e.Error(), "profile "+b.name()+": "))
 		}
 	}
 	return p
@@ -90,7 +90,7 @@ func (b *builder) atPoint(multi []place, s pointSet) []place {
 	}
 	return slices.DeleteFunc(list, func(p place) bool {
 		if p.Name == defaultpreemption.Name && p.path != "" {
-			b.add(p.path, "%s is enabled although disablePreemption is true", p.Name)
+			b.Add(p.path, "%s is enabled although disablePreemption is true", p.Name)
 		}
 		return p.Name == defaultpreemption.Name
 	})
@@ -108,7 +108,7 @@ func (b *builder) checkSets() {
 		"placementGenerate": &plugins.PlacementGenerate, "placementScore": &plugins.PlacementScore,
 	} {
 		if len(s.Enabled) > 0 || len(s.Disabled) > 0 {
-			b.add(path+name, "has no effect here: groups of pods are not scheduled together")
+			b.Add(path+name, "has no effect here: groups of pods are not scheduled together")
 		}
 	}
 }
@@ -117,15 +117,15 @@ func (b *builder) checkSet(path string, s *pluginSet, weighs bool) {
 	lines := map[string]string{}
 	for _, p := range s.placed(path) {
 		if first, again := lines[p.Name]; again {
-			b.add(p.path, "plugin %s is enabled twice, first in %s", p.Name, first)
+			b.Add(p.path, "plugin %s is enabled twice, first in %s", p.Name, first)
 		}
 		lines[p.Name] = p.path
 		b.known(p.path, p.Name)
 		switch {
 		case p.Weight < 0:
-			b.add(p.path+".weight", "is %d, expected 1 or more", p.Weight)
+			b.Add(p.path+".weight", "is %d, expected 1 or more", p.Weight)
 		case p.Weight > 0 && !weighs:
-			b.add(p.path+".weight", "has no effect here: weights are for score and multiPoint")
+			b.Add(p.path+".weight", "has no effect here: weights are for score and multiPoint")
 		}
 	}
 	for i, e := range s.Disabled {
@@ -134,7 +134,7 @@ func (b *builder) checkSet(path string, s *pluginSet, weighs bool) {
 			b.known(at, e.Name)
 		}
 		if e.Weight != 0 {
-			b.add(at+".weight", "has no effect here: the plugin is disabled")
+			b.Add(at+".weight", "has no effect here: the plugin is disabled")
 		}
 	}
 }
@@ -142,7 +142,7 @@ func (b *builder) checkSet(path string, s *pluginSet, weighs bool) {
 // known reports a plugin that does not exist.
 func (b *builder) known(path, name string) {
 	if _, ok := b.registry[name]; !ok {
-		b.add(path+".name", "unknown plugin %q; known are %s", name, strings.Join(slices.Sorted(maps.Keys(b.registry)),
+		b.Add(path+".name", "unknown plugin %q; known are %s", name, strings.Join(slices.Sorted(maps.Keys(b.registry)),
 			", "))
 	}
 }
@@ -168,7 +168,7 @@ func (b *builder) makePlugins(multi []place) {
 	for i, c := range b.shape.PluginConfig {
 		at := fmt.Sprintf("%s.pluginConfig[%d]", b.path, i)
 		if configured[c.Name] {
-			b.add(at+".name", "plugin %s is configured twice", c.Name)
+			b.Add(at+".name", "plugin %s is configured twice", c.Name)
 			continue
 		}
 		configured[c.Name] = true
@@ -179,14 +179,14 @@ func (b *builder) makePlugins(multi []place) {
 		b.makePlugin(p.Name, cmp.Or(p.path, b.path))
 		pl := b.plugins[p.Name]
 		if pl != nil && p.path != "" && p.Weight > 0 && framework.Implemented(pl)&framework.AtScore == 0 {
-			b.add(p.path+".weight", "has no effect here: plugin %s does not score", p.Name)
+			b.Add(p.path+".weight", "has no effect here: plugin %s does not score", p.Name)
 		}
 	}
 	for _, s := range b.shape.Plugins.points() {
 		for _, p := range s.set.placed(b.path + ".plugins." + s.name) {
 			b.makePlugin(p.Name, p.path)
 			if pl := b.plugins[p.Name]; pl != nil && framework.Implemented(pl)&s.point == 0 {
-				b.add(p.path+".name", "plugin %s does not implement %s; it implements %s", p.Name, s.point,
+				b.Add(p.path+".name", "plugin %s does not implement %s; it implements %s", p.Name, s.point,
 					framework.Implemented(pl))
 			}
 		}

@@ -1,4 +1,4 @@
-package configfile
+package strictyaml
 
 import (
 	"encoding"
@@ -9,11 +9,17 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
+// Decode reads n, which stands at path, into what the pointer into shows to, by the json names of its fields. What is
+// not set is left alone.
+func (r *Report) Decode(n *yaml.Node, path string, into any) {
+	r.decode(n, path, reflect.ValueOf(into).Elem())
+}
+
 // decode reads n into v by the json names of v's fields. Null is as good as absent, as it is for Kubernetes, but not
 // in a list.
-func (r *report) decode(n *yaml.Node, path string, v reflect.Value) {
+func (r *Report) decode(n *yaml.Node, path string, v reflect.Value) {
 	if n.Kind == yaml.AliasNode {
-		r.at(n.Line, path, "is an alias, which is not accepted; write it out")
+		r.At(n.Line, path, "is an alias, which is not accepted; write it out")
 		return
 	}
 	if isNull(n) {
@@ -26,16 +32,16 @@ func (r *report) decode(n *yaml.Node, path string, v reflect.Value) {
 	if t, ok := v.Addr().Interface().(encoding.TextUnmarshaler); ok {
 		if text, ok := r.text(n, path); ok {
 			if err := t.UnmarshalText([]byte(text)); err != nil {
-				r.at(n.Line, path, "%v", err)
+				r.At(n.Line, path, "%v", err)
 			}
 		}
 		return
 	}
 	switch v.Kind() {
 	case reflect.Pointer:
-		p, before := reflect.New(v.Type().Elem()), len(r.faults)
+		p, before := reflect.New(v.Type().Elem()), len(r.Faults)
 		r.decode(n, path, p.Elem())
-		if len(r.faults) == before { // or its zero value would be judged
+		if len(r.Faults) == before { // or its zero value would be judged
 			v.Set(p)
 		}
 	case reflect.Struct:
@@ -55,16 +61,16 @@ func (r *report) decode(n *yaml.Node, path string, v reflect.Value) {
 
 func isNull(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null" }
 
-func (r *report) text(n *yaml.Node, path string) (string, bool) {
+func (r *Report) text(n *yaml.Node, path string) (string, bool) {
 	if n.Kind != yaml.ScalarNode || n.ShortTag() != "!!str" {
-		r.at(n.Line, path, "is %s, expected a string", found(n))
+		r.At(n.Line, path, "is %s, expected a string", found(n))
 		return "", false
 	}
 	return n.Value, true
 }
 
 // scalar reads a number or a truth value.
-func (r *report) scalar(n *yaml.Node, path string, v reflect.Value) {
+func (r *Report) scalar(n *yaml.Node, path string, v reflect.Value) {
 	var expected string
 	tags := []string{"!!int"}
 	switch {
@@ -78,7 +84,7 @@ func (r *report) scalar(n *yaml.Node, path string, v reflect.Value) {
 			expected += ", not negative"
 		}
 	default:
-		r.at(n.Line, path, "cannot be read from a file: its Go type is %s", v.Type())
+		r.At(n.Line, path, "cannot be read from a file: its Go type is %s", v.Type())
 		return
 	}
 	for _, tag := range tags {
@@ -86,7 +92,7 @@ func (r *report) scalar(n *yaml.Node, path string, v reflect.Value) {
 			return
 		}
 	}
-	r.at(n.Line, path, "is %s, expected %s", found(n), expected)
+	r.At(n.Line, path, "is %s, expected %s", found(n), expected)
 }
 
 // found words a value.
@@ -103,25 +109,25 @@ func found(n *yaml.Node) string {
 	}
 }
 
-func (r *report) elements(n *yaml.Node, path string, v reflect.Value) {
+func (r *Report) elements(n *yaml.Node, path string, v reflect.Value) {
 	if n.Kind != yaml.SequenceNode {
-		r.at(n.Line, path, "is %s, expected a list", found(n))
+		r.At(n.Line, path, "is %s, expected a list", found(n))
 		return
 	}
 	v.Set(reflect.MakeSlice(v.Type(), len(n.Content), len(n.Content)))
 	for i, e := range n.Content {
 		at := fmt.Sprintf("%s[%d]", path, i)
 		if isNull(e) {
-			r.at(e.Line, at, "is empty, expected a value")
+			r.At(e.Line, at, "is empty, expected a value")
 			continue
 		}
 		r.decode(e, at, v.Index(i))
 	}
 }
 
-func (r *report) entries(n *yaml.Node, path string, v reflect.Value) {
+func (r *Report) entries(n *yaml.Node, path string, v reflect.Value) {
 	if v.Type().Key().Kind() != reflect.String {
-		r.at(n.Line, path, "cannot be read from a file: its Go type is %s", v.Type())
+		r.At(n.Line, path, "cannot be read from a file: its Go type is %s", v.Type())
 		return
 	}
 	v.Set(reflect.MakeMap(v.Type()))
@@ -132,7 +138,7 @@ func (r *report) entries(n *yaml.Node, path string, v reflect.Value) {
 	})
 }
 
-func (r *report) fields(n *yaml.Node, path string, v reflect.Value) {
+func (r *Report) fields(n *yaml.Node, path string, v reflect.Value) {
 	var names []string
 	fields := map[string]reflect.Value{}
 	for i := range v.NumField() {
@@ -146,15 +152,15 @@ func (r *report) fields(n *yaml.Node, path string, v reflect.Value) {
 		if f, ok := fields[key.Value]; ok {
 			r.decode(value, at, f)
 		} else {
-			r.at(key.Line, at, "unknown field; known are %s", strings.Join(names, ", "))
+			r.At(key.Line, at, "unknown field; known are %s", strings.Join(names, ", "))
 		}
 	})
 }
 
 // each hands over the fields of an object. Of a repeated one it reports all but the first.
-func (r *report) each(n *yaml.Node, path string, take func(key, value *yaml.Node, at string)) {
+func (r *Report) each(n *yaml.Node, path string, take func(key, value *yaml.Node, at string)) {
 	if n.Kind != yaml.MappingNode {
-		r.at(n.Line, path, "is %s, expected an object", found(n))
+		r.At(n.Line, path, "is %s, expected an object", found(n))
 		return
 	}
 	lines := map[string]int{}
@@ -163,9 +169,9 @@ func (r *report) each(n *yaml.Node, path string, take func(key, value *yaml.Node
 		at := strings.TrimPrefix(path+"."+key.Value, ".")
 		switch first, again := lines[key.Value]; {
 		case key.Kind != yaml.ScalarNode:
-			r.at(key.Line, path, "has %s for a key, expected a name", found(key))
+			r.At(key.Line, path, "has %s for a key, expected a name", found(key))
 		case again:
-			r.at(key.Line, at, "is there already, on line %d", first)
+			r.At(key.Line, at, "is there already, on line %d", first)
 		default:
 			lines[key.Value] = key.Line
 			take(key, n.Content[i+1], at)

@@ -1,4 +1,4 @@
-package configfile
+package strictyaml
 
 import (
 	"cmp"
@@ -10,7 +10,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Fault is one thing that is wrong in a configuration.
+// Fault is one thing that is wrong in a file.
 type Fault struct {
 	File string
 	Line int
@@ -28,7 +28,7 @@ func (f Fault) Error() string {
 	return fmt.Sprintf("%s:%d: %s: %s", f.File, f.Line, f.Path, f.Text)
 }
 
-// Faults are all that is wrong in a configuration, by line. It is the error that Parse returns.
+// Faults are all that is wrong in a file, by line.
 type Faults []Fault
 
 // Error is one line for each fault.
@@ -40,30 +40,33 @@ func (f Faults) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// report collects the faults of a file.
-type report struct {
-	file   string
-	root   *yaml.Node
-	faults Faults
+// Report collects the faults of a file.
+type Report struct {
+	// File is the name that the faults have.
+	File string
+	// Root is the document, from which the lines of faults come; nil before it has been read.
+	Root *yaml.Node
+	// Faults are those found until now.
+	Faults Faults
 }
 
-// add notes a fault of the field at path, or of what stands nearest around it.
-func (r *report) add(path, format string, args ...any) {
-	r.at(locate(r.root, path), path, format, args...)
+// Add notes a fault of the field at path, or of what stands nearest around it.
+func (r *Report) Add(path, format string, args ...any) {
+	r.At(locate(r.Root, path), path, format, args...)
 }
 
-// at notes a fault on a line.
-func (r *report) at(line int, path, format string, args ...any) {
-	r.faults = append(r.faults, Fault{File: r.file, Line: max(line, 1), Path: path, Text: fmt.Sprintf(format, args...)})
+// At notes a fault on a line.
+func (r *Report) At(line int, path, format string, args ...any) {
+	r.Faults = append(r.Faults, Fault{File: r.File, Line: max(line, 1), Path: path, Text: fmt.Sprintf(format, args...)})
 }
 
-// err returns the faults in the order of their lines, nil when there are none.
-func (r *report) err() error {
-	if len(r.faults) == 0 {
+// Err returns the faults in the order of their lines, nil when there are none.
+func (r *Report) Err() error {
+	if len(r.Faults) == 0 {
 		return nil
 	}
-	slices.SortStableFunc(r.faults, func(a, b Fault) int { return cmp.Compare(a.Line, b.Line) })
-	return r.faults
+	slices.SortStableFunc(r.Faults, func(a, b Fault) int { return cmp.Compare(a.Line, b.Line) })
+	return r.Faults
 }
 
 // locate returns the line of the field at path; when there is none, that of the innermost one around it.
@@ -98,18 +101,4 @@ func child(n *yaml.Node, step string) (*yaml.Node, int) {
 		}
 	}
 	return nil, 0
-}
-
-// leaves returns the errors that were joined in err. What wraps joined errors has something to say itself, and stays
-// whole.
-func leaves(err error) []error {
-	joined, ok := err.(interface{ Unwrap() []error })
-	if !ok {
-		return []error{err}
-	}
-	var list []error
-	for _, e := range joined.Unwrap() {
-		list = append(list, leaves(e)...)
-	}
-	return list
 }
