@@ -29,6 +29,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	corev1 "monoplane.dev/api/core/v1"
+	"monoplane.dev/apiserver/audit"
 	"monoplane.dev/controllers"
 	"monoplane.dev/controllers/controller"
 	"monoplane.dev/nodeagent/hostinfo"
@@ -82,6 +83,8 @@ type Config struct {
 	MaxEvents int
 	// Scheduler configures the scheduler.
 	Scheduler SchedulerConfig
+	// Audit says which requests are recorded.
+	Audit AuditConfig
 	// ServiceClusterIPRange is where the cluster IPs of Services come from: a range, or two of different families with a
 	// comma between them, such as "10.96.0.0/16,fd00:10:96::/108". 10.96.0.0/16 by default. Servers of one etcd should
 	// have the same.
@@ -103,6 +106,8 @@ type Config struct {
 	services servicerange.Ranges
 	// scheduling is what Scheduler says.
 	scheduling *configfile.Config
+	// auditPolicy is what Audit says; nil without.
+	auditPolicy *audit.Policy
 	// onMutation is told when somebody has changed an object that the store holds. For tests.
 	onMutation func(error)
 }
@@ -171,6 +176,9 @@ func (cfg Config) complete() (Config, error) {
 		errs = append(errs, err)
 	}
 	cfg.scheduling = scheduling
+	if cfg.auditPolicy, err = cfg.Audit.read(); err != nil {
+		errs = append(errs, err)
+	}
 	if cfg.Version == "" {
 		cfg.Version = "dev"
 	}

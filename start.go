@@ -225,11 +225,14 @@ func (c *Cluster) makeAPI(ctx context.Context, p *parts) error {
 		p.bearers.Tokens.Add(p.bundle.AdminToken(), authn.User{Name: authn.AdminName, Groups: []string{authn.AdminsGroup}})
 	}
 	p.tokens = issuer
-	var err error
+	trail, err := c.openAudit(p.metrics)
+	if err != nil {
+		return err
+	}
 	p.api, err = apiserver.New(ctx, apiserver.Config{
 		Store: c.store, Logs: p.broker, Streams: p.broker, Usage: p.usages, Documents: p.broker, Scheduler: p.asking,
 		Controllers: controllers.Roles(), Tokens: issuer, Bearers: p.bearers, Logger: c.cfg.Logger,
-		Registerer: p.metrics, Services: c.cfg.services,
+		Registerer: p.metrics, Services: c.cfg.services, Audit: trail,
 	})
 	if err != nil {
 		return err
@@ -251,7 +254,7 @@ func (c *Cluster) makeAPI(ctx context.Context, p *parts) error {
 	c.checks = append(c.checks, check("store", func() error { return p.api.Ready(ctx) }))
 	p.front = rest.Config{
 		Conn:   p.inproc.Conn(inproc.PassValues(), inproc.WithContext(object.WithOwned)),
-		OpenID: p.tokens, Table: p.api.Table, AuthorizePath: p.api.AuthorizePath,
+		Audit: trail, OpenID: p.tokens, Table: p.api.Table, AuthorizePath: p.api.AuthorizePath,
 		Metrics: promhttp.HandlerFor(p.metrics, promhttp.HandlerOpts{}),
 		Version: kubernetesVersion, Logger: c.cfg.Logger,
 	}

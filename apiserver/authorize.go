@@ -6,6 +6,7 @@ import (
 	"google.golang.org/grpc"
 
 	"monoplane.dev/apierrors"
+	"monoplane.dev/apiserver/audit"
 	"monoplane.dev/apiserver/auth"
 	"monoplane.dev/apiserver/authn"
 	"monoplane.dev/object"
@@ -94,6 +95,19 @@ func (s *Server) authorize(ctx context.Context, full string, req any) error {
 		return nil
 	}
 	id := auth.From(ctx)
+	a := requested(m, req)
+	if r, ok := req.(*corev1.ProxyNodeRequest); ok {
+		return s.judged(ctx, a, s.authz.AuthorizeNodePath(id, a, r.GetPath()))
+	}
+	err := s.authz.Authorize(id, a)
+	if err == nil && id.Class == auth.Node {
+		err = s.mayNodeRead(ctx, id, a)
+	}
+	return s.judged(ctx, a, err)
+}
+
+// requested returns the attributes of a request of a method; req may be nil.
+func requested(m *method, req any) auth.Attributes {
 	a := m.attributes
 	if r, ok := req.(interface{ GetNamespace() string }); ok {
 		a.Namespace = r.GetNamespace()
@@ -110,13 +124,7 @@ func (s *Server) authorize(ctx context.Context, full string, req any) error {
 	if r, ok := req.(interface{ GetFieldSelector() string }); ok {
 		a.FieldSelector = r.GetFieldSelector()
 	}
-	if r, ok := req.(*corev1.ProxyNodeRequest); ok {
-		return s.authz.AuthorizeNodePath(id, a, r.GetPath())
-	}
-	if err := s.authz.Authorize(id, a); err != nil || id.Class != auth.Node {
-		return err
-	}
-	return s.mayNodeRead(ctx, id, a)
+	return a
 }
 
 // mayCreate judges an apply that makes an object: to patch what is there is another right.
@@ -132,11 +140,13 @@ func mayCreate(ctx context.Context, authz *auth.Authorizer, kind *object.Kind, n
 
 // AuthorizePath judges a request for what is no resource, such as /metrics. Errors: Unauthorized, Forbidden.
 func (s *Server) AuthorizePath(ctx context.Context, verb, path string) error {
-	return s.authz.Authorize(auth.From(ctx), auth.Attributes{Verb: verb, Path: path})
+	a := auth.Attributes{Verb: verb, Path: path}
+	return s.judged(ctx, a, s.authz.Authorize(auth.From(ctx), a))
 }
 
 // Impersonate is the authn.Impersonator of the server: roles decide, and each request leaves a line in the audit log.
 func (s *Server) Impersonate(ctx context.Context, u *authn.User, w *authn.Wish) (*authn.User, error) {
+	audit.From(ctx).Who(u)
 	as, err := s.authz.Impersonate(u, w)
 	if err == nil {
 		s.audit.Impersonation(ctx, u.Name, as.Name, as.Groups)

@@ -16,6 +16,8 @@ import (
 // method is what a gRPC method means in terms of verbs and resources.
 type method struct {
 	attributes auth.Attributes
+	// version is that of the API.
+	version string
 	// open methods need no authorization: health checks.
 	open bool
 	// counted are the method's own metrics.
@@ -48,7 +50,7 @@ func methods(services []kinds.Service) map[string]*method {
 			verb, sub := verbOf(name)
 			a := d
 			a.Verb, a.Subresource = verb, sub
-			out["/"+svc.Desc.ServiceName+"/"+name] = &method{attributes: a}
+			out["/"+svc.Desc.ServiceName+"/"+name] = &method{attributes: a, version: svc.Kind.Version}
 		}
 	}
 	bind := &out[corev1.Pods_Bind_FullMethodName].attributes

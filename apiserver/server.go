@@ -21,6 +21,7 @@ import (
 	"google.golang.org/grpc"
 	"k8s.io/utils/clock"
 
+	"monoplane.dev/apiserver/audit"
 	"monoplane.dev/apiserver/auth"
 	"monoplane.dev/apiserver/auth/roles"
 	"monoplane.dev/apiserver/authn"
@@ -72,6 +73,8 @@ type Config struct {
 	Logger *slog.Logger
 	// Registerer takes the metrics; nil for none.
 	Registerer prometheus.Registerer
+	// Audit takes what its policy says of each request; nil for none. It is closed by who has made it.
+	Audit *audit.Log
 	// Rand is where uids and generated names come from; crypto/rand by default. It must be safe for concurrent use.
 	Rand io.Reader
 }
@@ -84,6 +87,7 @@ type Server struct {
 	tables   map[*object.Kind]table.Definition
 	authz    *auth.Authorizer
 	audit    *auth.Audit
+	trail    *audit.Log // nil without
 	methods  map[string]*method
 	metrics  *metrics
 }
@@ -104,15 +108,16 @@ func New(ctx context.Context, cfg Config) (*Server, error) {
 			return nil, fmt.Errorf("follow the %s: %w", kind.Plural, err)
 		}
 	}
-	authz, audit := auth.NewAuthorizer(cfg.Controllers, index), auth.NewAudit(cfg.Logger)
+	authz, acts := auth.NewAuthorizer(cfg.Controllers, index), auth.NewAudit(cfg.Logger)
 	s := &Server{
-		store: cfg.Store, log: cfg.Logger, tables: kinds.Tables(), authz: authz, audit: audit,
+		store: cfg.Store, log: cfg.Logger, tables: kinds.Tables(), authz: authz, audit: acts,
+		trail: cfg.Audit,
 		services: kinds.All(define.Config{
 			Deps: registry.Deps{Store: cfg.Store, Clock: cfg.Clock, Rand: cfg.Rand,
 				MayCreate: func(ctx context.Context, kind *object.Kind, namespace, name string) error {
 					return mayCreate(ctx, authz, kind, namespace, name)
 				}},
-			Audit: audit, Rights: authz, Logs: cfg.Logs, Streams: cfg.Streams, Usage: cfg.Usage,
+			Audit: acts, Rights: authz, Logs: cfg.Logs, Streams: cfg.Streams, Usage: cfg.Usage,
 			Documents: cfg.Documents, Scheduler: cfg.Scheduler,
 			Tokens: cfg.Tokens, Bearers: cfg.Bearers, Services: cfg.Services,
 		}),
@@ -146,11 +151,17 @@ func (s *Server) Register(r grpc.ServiceRegistrar) {
 
 // UnaryInterceptors are what every server must run, in this order, after the user has been put into the context.
 func (s *Server) UnaryInterceptors() []grpc.UnaryServerInterceptor {
+	if s.trail != nil {
+		return []grpc.UnaryServerInterceptor{s.observeUnary, s.auditUnary, s.authorizeUnary}
+	}
 	return []grpc.UnaryServerInterceptor{s.observeUnary, s.authorizeUnary}
 }
 
 // StreamInterceptors are what every server must run, in this order, after the user has been put into the context.
 func (s *Server) StreamInterceptors() []grpc.StreamServerInterceptor {
+	if s.trail != nil {
+		return []grpc.StreamServerInterceptor{s.observeStream, s.auditStream, s.authorizeStream}
+	}
 	return []grpc.StreamServerInterceptor{s.observeStream, s.authorizeStream}
 }
 

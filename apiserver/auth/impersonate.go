@@ -23,7 +23,9 @@ const (
 // OBJ-16). Errors: Forbidden.
 func (z *Authorizer) Impersonate(u *authn.User, w *authn.Wish) (*authn.User, error) {
 	id := Of(u)
-	as := &authn.User{Name: w.User, UID: w.UID, Groups: slices.Clone(w.Groups), Extra: w.Extra}
+	as := &authn.User{
+		Name: w.User, UID: w.UID, Groups: slices.Clone(w.Groups), Extra: w.Extra, Impersonator: u,
+	}
 	var asks []Attributes
 	if namespace, name, ok := account(w.User); ok {
 		asks = append(asks, Attributes{Resource: "serviceaccounts", Namespaced: true, Namespace: namespace, Name: name})

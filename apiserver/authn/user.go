@@ -36,6 +36,8 @@ type User struct {
 	UID string
 	// Extra is what else the authenticator knows.
 	Extra map[string][]string
+	// Impersonator is who makes the request as this user; nil mostly.
+	Impersonator *User
 }
 
 type userKey struct{}

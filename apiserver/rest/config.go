@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc"
 
 	"monoplane.dev/api/services"
+	"monoplane.dev/apiserver/audit"
 	"monoplane.dev/apiserver/table"
 	"monoplane.dev/object"
 	"monoplane.dev/object/service"
@@ -31,6 +32,8 @@ type Config struct {
 	Metrics http.Handler
 	// AuthorizePath judges requests for /metrics; nil lets nobody read it.
 	AuthorizePath func(ctx context.Context, verb, path string) error
+	// Audit records every request; nil for none.
+	Audit *audit.Log
 	// OpenID tells how to verify tokens of service accounts; nil leaves that out.
 	OpenID OpenID
 	// Live and Ready are the checks of /livez and /readyz, in the order in which they are reported. /healthz

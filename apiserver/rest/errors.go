@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"monoplane.dev/apierrors"
+	"monoplane.dev/apiserver/audit"
 	"monoplane.dev/apiserver/authn"
 	"monoplane.dev/apiserver/rest/negotiate"
 	"monoplane.dev/codec"
@@ -23,6 +24,9 @@ func (h *Handler) writeError(w http.ResponseWriter, r *http.Request, err error) 
 		h.logError(r, e)
 	}
 	st := e.Status()
+	if h.cfg.Audit != nil {
+		audit.From(r.Context()).Failed(st)
+	}
 	header := w.Header()
 	if s := st.GetDetails().GetRetryAfterSeconds(); s > 0 {
 		header.Set("Retry-After", strconv.Itoa(int(s)))
@@ -56,6 +60,9 @@ func (h *Handler) logError(r *http.Request, e *apierrors.Error) {
 }
 
 func (h *Handler) logPanic(r *http.Request, v any) {
+	if h.cfg.Audit != nil {
+		audit.From(r.Context()).Panicked()
+	}
 	h.cfg.Logger.ErrorContext(r.Context(), "request handler panicked",
 		"method", r.Method, "path", r.URL.Path, "panic", fmt.Sprint(v), "stack", string(debug.Stack()))
 }

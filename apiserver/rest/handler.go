@@ -12,6 +12,7 @@ import (
 	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
 
 	"monoplane.dev/apierrors"
+	"monoplane.dev/apiserver/audit"
 	"monoplane.dev/apiserver/auth"
 	"monoplane.dev/apiserver/authn"
 	"monoplane.dev/apiserver/gate"
@@ -113,6 +114,12 @@ func (h *Handler) tableOf(kind *object.Kind) tableDefinition {
 // ServeHTTP answers a request.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = deepen(0)
+	if h.cfg.Audit != nil {
+		var answer *audit.Answer
+		answer, r = h.cfg.Audit.HTTP(w, r)
+		w = answer
+		defer answer.End()
+	}
 	defer h.recovered(w, r)
 	header := w.Header()
 	header["Cache-Control"] = h.noCache
@@ -123,6 +130,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r = h.cfg.Authenticate(w, r); r == nil {
 		return
 	}
+	h.recordUser(r.Context(), authn.UserFrom(r.Context()))
 	if routes, v := h.router.find(r.URL.Path); routes != nil {
 		h.serveResource(w, r, routes, v)
 		return
@@ -181,7 +189,15 @@ func (h *Handler) public(w http.ResponseWriter, r *http.Request, serve func() bo
 		return true
 	}
 	gate.Anonymous(r.Context(), w.Header())
+	h.recordUser(r.Context(), &authn.User{Name: authn.AnonymousName, Groups: []string{authn.UnauthenticatedGroup}})
 	return serve()
+}
+
+// recordUser tells the audit whose request it is.
+func (h *Handler) recordUser(ctx context.Context, u *authn.User) {
+	if h.cfg.Audit != nil {
+		audit.From(ctx).Received(u)
+	}
 }
 
 // serveDocuments answers requests for documents about the API.

@@ -42,6 +42,7 @@ type upOptions struct {
 	machine         machineOptions
 	controllers     []string
 	nodeLifecycle   monoplane.NodeLifecycleConfig
+	audit           auditOptions
 }
 
 func (o *upOptions) add(flags *pflag.FlagSet) {
@@ -80,6 +81,7 @@ func (o *upOptions) add(flags *pflag.FlagSet) {
 		"how many events are kept, for an hour at most; above that the oldest are deleted. 0 for any number")
 	flags.StringVar(&o.schedulerConfig, "scheduler-config", "",
 		"file with a KubeSchedulerConfiguration: profiles, plugins and their arguments")
+	o.audit.add(flags)
 	flags.BoolVar(&o.unsafeNoFsync, "unsafe-no-fsync", false,
 		"do not wait for the disk: faster, and a crash of the machine may lose data. For throwaway clusters")
 	addConfirmation(flags, &o.originalDead)
@@ -107,7 +109,7 @@ func addNodeLifecycle(flags *pflag.FlagSet, n *monoplane.NodeLifecycleConfig) {
 }
 
 // config checks the options and turns them into a cluster's configuration.
-func (o *upOptions) config(stderr io.Writer) (monoplane.Config, error) {
+func (o *upOptions) config(stdout, stderr io.Writer) (monoplane.Config, error) {
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(o.logLevel)); err != nil {
 		return monoplane.Config{}, fmt.Errorf(`--log-level: %q is not "debug", "info", "warn" or "error"`, o.logLevel)
@@ -128,8 +130,13 @@ func (o *upOptions) config(stderr io.Writer) (monoplane.Config, error) {
 	if err != nil {
 		return monoplane.Config{}, fmt.Errorf("--register-with-taints: %w", err)
 	}
+	audit, err := o.audit.config(stdout)
+	if err != nil {
+		return monoplane.Config{}, err
+	}
 	cfg := monoplane.Config{
 		DataDir:       dir,
+		Audit:         audit,
 		Machine:       machine,
 		Listen:        o.listen,
 		GRPCListen:    o.grpcListen,
@@ -214,7 +221,7 @@ original is dead with all its pods, --confirm-original-dead takes the node over.
 	o.add(cmd.Flags())
 	bindSettings(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		cfg, err := o.config(cmd.ErrOrStderr())
+		cfg, err := o.config(cmd.OutOrStdout(), cmd.ErrOrStderr())
 		if err != nil {
 			return err
 		}

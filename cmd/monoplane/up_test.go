@@ -1,6 +1,7 @@
 package main
 
 import (
+	"io"
 	"maps"
 	"os"
 	"path/filepath"
@@ -22,7 +23,7 @@ func upConfig(t *testing.T, args ...string) (monoplane.Config, string, error) {
 		t.Fatal(err)
 	}
 	var log strings.Builder
-	cfg, err := o.config(&log)
+	cfg, err := o.config(io.Discard, &log)
 	if err == nil {
 		auth.NewAudit(cfg.Logger).ForcedDeletion(t.Context(), "admin", "default/web", "u", "n")
 		cfg.Logger.Warn("warned")

@@ -1,6 +1,6 @@
 // Package strictyaml reads configuration files, in YAML or JSON, of which nothing is ignored in silence: unknown and
-// repeated fields and values of a wrong type are faults, each with file, line and path, and all of them are reported at
-// once.
+// repeated fields and values of a wrong type are faults, each with file, line and path, and all of them are reported
+// at once.
 //
 // Use: make a Report, read with Document, check what was read and Add what is wrong in it, then ask for Err.
 package strictyaml

@@ -102,3 +102,6 @@ func child(n *yaml.Node, step string) (*yaml.Node, int) {
 	}
 	return nil, 0
 }
+
+// Index returns the path of an element of the list at path.
+func Index(path string, i int) string { return path + "[" + strconv.Itoa(i) + "]" }
