@@ -35,25 +35,22 @@ func (c *Cluster) startComponents(ctx, running context.Context, p *parts) error 
 	if err := start("scheduler", part, err); err != nil {
 		return err
 	}
-	var rootCA func() []byte
-	if p.bundle != nil {
-		rootCA = p.bundle.CA
-	}
-	shared := controller.NewShared(p.controller(controller.SharedRole().Name), c.cfg.Logger)
-	for _, d := range c.cfg.controllers {
-		part, err := d.New(controller.Env{
-			Client: p.controller(d.Name), Shared: shared, Logger: c.cfg.Logger, Registerer: p.metrics, RootCA: rootCA,
-			Settings: controller.Settings{
-				TerminatedPodGCThreshold: c.cfg.TerminatedPodGCThreshold, NodeLifecycle: c.cfg.NodeLifecycle,
-				Server: c.server(),
-			},
-		})
-		if err := start(d.Name, part, err); err != nil {
+	here := c.cfg.controllers
+	if len(c.cfg.EtcdEndpoints) > 0 {
+		here = slices.DeleteFunc(slices.Clone(here), func(d controller.Declaration) bool { return !d.EveryServer })
+		l, err := c.newLeadership(p)
+		if err := start("controllers", l, err); err != nil {
 			return err
 		}
 	}
-	if err := start("shared caches", shared, nil); err != nil {
+	parts, err := c.newControllers(p, here, p.metrics, p.controller)
+	if err != nil {
 		return err
+	}
+	for _, part := range parts {
+		if err := start(part.name, part, nil); err != nil {
+			return err
+		}
 	}
 	for i, name := range c.cfg.nodeNames() {
 		if slices.Contains(c.refusedNodes, name) {
@@ -72,6 +69,39 @@ func (c *Cluster) startComponents(ctx, running context.Context, p *parts) error 
 	c.watchMachine(running)
 	c.checks = append(c.checks, check("shutdown", c.shutdown), check("nodes", c.nodesReady))
 	return nil
+}
+
+// component is a component with its name.
+type component struct {
+	controller.Component
+
+	name string
+}
+
+// newControllers makes controllers, and what feeds the caches that they share. clientOf returns the client of one.
+func (c *Cluster) newControllers(
+	p *parts, declared []controller.Declaration, metrics prometheus.Registerer, clientOf func(name string) *client.Client,
+) ([]component, error) {
+	var rootCA func() []byte
+	if p.bundle != nil {
+		rootCA = p.bundle.CA
+	}
+	shared := controller.NewShared(clientOf(controller.SharedRole().Name), c.cfg.Logger)
+	var out []component
+	for _, d := range declared {
+		part, err := d.New(controller.Env{
+			Client: clientOf(d.Name), Shared: shared, Logger: c.cfg.Logger, Registerer: metrics, RootCA: rootCA,
+			Settings: controller.Settings{
+				TerminatedPodGCThreshold: c.cfg.TerminatedPodGCThreshold, NodeLifecycle: c.cfg.NodeLifecycle,
+				Server: c.server(),
+			},
+		})
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, component{part, d.Name})
+	}
+	return append(out, component{shared, "shared caches"}), nil
 }
 
 // server says how the API is reached by programs in the cluster: where it listens, and where that is everywhere, by
@@ -96,6 +126,9 @@ func (c *Cluster) server() controller.Server {
 	return s
 }
 
+// errEnded is the error of a component that ends without having been asked to.
+var errEnded = errors.New("ended by itself")
+
 // run runs f until running ends. Any other end of f ends the cluster.
 func (c *Cluster) run(running context.Context, name string, f func(context.Context) error) {
 	c.group.Go(func() error {
@@ -104,7 +137,7 @@ func (c *Cluster) run(running context.Context, name string, f func(context.Conte
 			return running.Err() // a wanted end, which Stop does not report
 		}
 		if err == nil {
-			err = errors.New("ended by itself")
+			err = errEnded
 		}
 		err = fmt.Errorf("%s: %w", name, err)
 		c.finish(err)
@@ -112,8 +145,10 @@ func (c *Cluster) run(running context.Context, name string, f func(context.Conte
 	})
 }
 
-func (p *parts) controller(name string) *client.Client {
-	return p.clientOf(&authn.User{Name: authn.ControllerPrefix + name, Groups: []string{authn.AuthenticatedGroup}})
+func (p *parts) controller(name string) *client.Client { return p.clientOf(controllerUser(name)) }
+
+func controllerUser(name string) *authn.User {
+	return &authn.User{Name: authn.ControllerPrefix + name, Groups: []string{authn.AuthenticatedGroup}}
 }
 
 // newScheduler returns the scheduler of the cluster.

@@ -30,6 +30,7 @@ import (
 
 	corev1 "monoplane.dev/api/core/v1"
 	"monoplane.dev/apiserver/audit"
+	"monoplane.dev/client/election"
 	"monoplane.dev/controllers"
 	"monoplane.dev/controllers/controller"
 	"monoplane.dev/nodeagent/hostinfo"
@@ -78,6 +79,9 @@ type Config struct {
 	Controllers []string
 	// NodeLifecycle says when nodes count as lost, and how fast their pods are evicted (NODE-3).
 	NodeLifecycle NodeLifecycleConfig
+	// LeaderElection says how soon the controllers of another server take over, where several share EtcdEndpoints: those
+	// of one work at a time. It is the same for all of them.
+	LeaderElection LeaderElectionConfig
 	// MaxEvents is how many events are kept in the cluster, beside their hour (OBJ-13); of more, the oldest are deleted.
 	// 10 000 by default, negative for no limit.
 	MaxEvents int
@@ -115,6 +119,10 @@ type Config struct {
 // NodeLifecycleConfig says when nodes count as lost, and how fast their pods are evicted. Agents send heartbeats five
 // times as often as a node's grace of MonitorGrace asks for, and every 10 s at least. Zero values are the defaults.
 type NodeLifecycleConfig = controller.NodeLifecycle
+
+// LeaderElectionConfig are the times of the election of the server whose controllers work. Zero values are the
+// defaults, which are those of Kubernetes' controller manager.
+type LeaderElectionConfig = election.Times
 
 // readRanges reads the ranges of Services.
 func (cfg *Config) readRanges() error {
@@ -171,6 +179,9 @@ func (cfg Config) complete() (Config, error) {
 		errs = append(errs, err)
 	}
 	cfg.NodeLifecycle = lifecycle
+	if cfg.LeaderElection, err = cfg.LeaderElection.Complete(); err != nil {
+		errs = append(errs, err)
+	}
 	scheduling, err := cfg.Scheduler.read()
 	if err != nil {
 		errs = append(errs, err)

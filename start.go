@@ -272,8 +272,13 @@ func (c *Cluster) makeAPI(ctx context.Context, p *parts) error {
 
 // clientOf returns in-process clients that act as u.
 func (p *parts) clientOf(u *authn.User, opts ...inproc.Option) *client.Client {
+	return client.New(p.connOf(u, opts...))
+}
+
+// connOf returns an in-process connection of u.
+func (p *parts) connOf(u *authn.User, opts ...inproc.Option) grpc.ClientConnInterface {
 	identity := inproc.WithContext(func(ctx context.Context) context.Context { return authn.WithUser(ctx, u) })
-	return client.New(p.inproc.Conn(append(opts, identity)...))
+	return p.inproc.Conn(append(opts, identity)...)
 }
 
 // serve serves the API on the sockets, if there are any.

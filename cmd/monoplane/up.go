@@ -43,6 +43,7 @@ type upOptions struct {
 	controllers     []string
 	nodeLifecycle   monoplane.NodeLifecycleConfig
 	audit           auditOptions
+	election        monoplane.LeaderElectionConfig
 }
 
 func (o *upOptions) add(flags *pflag.FlagSet) {
@@ -77,6 +78,7 @@ func (o *upOptions) add(flags *pflag.FlagSet) {
 		"controllers that run: * for all, NAME for one, -NAME for all but one, such as *,-deployment beside a controller "+
 			"of one's own")
 	addNodeLifecycle(flags, &o.nodeLifecycle)
+	addElection(flags, &o.election)
 	flags.IntVar(&o.maxEvents, "max-events", 10_000,
 		"how many events are kept, for an hour at most; above that the oldest are deleted. 0 for any number")
 	flags.StringVar(&o.schedulerConfig, "scheduler-config", "",
@@ -106,6 +108,17 @@ func addNodeLifecycle(flags *pflag.FlagSet, n *monoplane.NodeLifecycleConfig) {
 		"number of nodes above which a zone is large; smaller ones of which much is lost are not evicted")
 	flags.Float64Var(&n.UnhealthyZone, "unhealthy-zone-threshold", d.UnhealthyZone,
 		"share of a zone's nodes, three at least, from which on much of it is lost")
+}
+
+// addElection adds the flags of Kubernetes' controller manager that say when another server takes over.
+func addElection(flags *pflag.FlagSet, e *monoplane.LeaderElectionConfig) {
+	d, _ := monoplane.LeaderElectionConfig{}.Complete() // the defaults are valid
+	flags.DurationVar(&e.LeaseDuration, "leader-elect-lease-duration", d.LeaseDuration,
+		"how long servers that share an etcd wait before the controllers of another take over from one that is silent")
+	flags.DurationVar(&e.RenewDeadline, "leader-elect-renew-deadline", d.RenewDeadline,
+		"how long the controllers of a server go on when it cannot renew its lease")
+	flags.DurationVar(&e.RetryPeriod, "leader-elect-retry-period", d.RetryPeriod,
+		"time between two attempts to get the lease, or to renew it")
 }
 
 // config checks the options and turns them into a cluster's configuration.
@@ -160,6 +173,7 @@ func (o *upOptions) config(stdout, stderr io.Writer) (monoplane.Config, error) {
 		TerminatedPodGCThreshold: o.podGCThreshold,
 		Controllers:              o.controllers,
 		NodeLifecycle:            o.nodeLifecycle,
+		LeaderElection:           o.election,
 		MaxEvents:                o.maxEvents,
 		Scheduler:                monoplane.SchedulerConfig{File: o.schedulerConfig},
 	}

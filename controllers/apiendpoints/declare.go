@@ -15,6 +15,7 @@ func Declare() controller.Declaration {
 			{Verbs: rights.Read + " create update delete", Resources: "endpointslices"},
 			{Verbs: rights.Read + " create update delete", Resources: "leases"},
 		},
+		EveryServer: true,
 		New: func(e controller.Env) (controller.Component, error) {
 			return New(Config{Client: e.Client, Server: e.Settings.Server, Logger: e.Logger})
 		},

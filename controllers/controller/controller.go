@@ -25,7 +25,10 @@ type Declaration struct {
 	// Grants is what the controller may do, besides what every part of the control plane may: write events, hold
 	// leases, and read priority classes.
 	Grants []rights.Grant
-	// New makes the controller.
+	// EveryServer says that it works for the server that it runs in, and so in each of several that share an etcd. Of the
+	// others one does in all of them.
+	EveryServer bool
+	// New makes the controller. It may be called again when the one before has ended.
 	New func(Env) (Component, error)
 }
 

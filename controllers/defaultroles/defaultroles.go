@@ -43,6 +43,7 @@ func Declare() controller.Declaration {
 			{Verbs: "list create update escalate bind", Resources: "clusterroles"},
 			{Verbs: "list create update delete", Resources: "clusterrolebindings"},
 		},
+		EveryServer: true,
 		New: func(e controller.Env) (controller.Component, error) {
 			return New(Config{Client: e.Client, Logger: e.Logger})
 		},
