@@ -259,6 +259,9 @@ func (a *attempt) finish(revision int64) {
 		a.revision = revision
 		s.settle(st.writer, revision)
 	}
+	if len(a.steps) == 0 {
+		a.revision = revision // a turn was taken
+	}
 	s.written.Store(max(s.written.Load(), a.revision))
 }
 

@@ -25,7 +25,7 @@ func (a *attempt) conflict(found map[string]*mvccpb.KeyValue) error {
 		kv := found[key]
 		switch {
 		case g.holds(kv.GetModRevision()):
-		case g.Condition == InTurn:
+		case g.Condition == InTurn, g.Condition == InOffice:
 			return &ConflictError{Key: g.Key, Guard: true}
 		default:
 			return a.store.conflictAt(g.Key, a.store.byKind[g.Key.Kind], kv, true)

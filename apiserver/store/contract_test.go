@@ -18,6 +18,7 @@ var contract = map[string]func(*testing.T, *Store){
 	"compare and swap":     contractCAS,
 	"guards":               contractGuards,
 	"turns":                contractTurns,
+	"held turns":           contractHeldTurns,
 	"unchanged":            contractUnchanged,
 	"mutate":               contractMutate,
 	"mutate with guards":   contractMutateGuards,

@@ -133,3 +133,40 @@ func TestTurnsOfTwoStores(t *testing.T) {
 	}
 	writers.Wait()
 }
+
+// Who holds a turn writes as much as it likes, at a time too, until another one takes it. spec: OBJ-2
+func contractHeldTurns(t *testing.T, s *Store) {
+	create := func(name string, g Guard) error {
+		return second(s.Commit(t.Context(), Txn{Ops: []Op{{Key: podKey("default", name), Object: pod("default", name)}},
+			Guards: []Guard{g}}))
+	}
+	hold := func() Guard {
+		t.Helper()
+		g, err := s.TakeTurn(t.Context(), "quotas/a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return g
+	}
+	first := hold()
+	var all sync.WaitGroup
+	for i := range 8 {
+		all.Go(func() {
+			if err := create(fmt.Sprint("h", i), first); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	now, err := s.Turn(t.Context(), "quotas/a")
+	if err != nil || now.Revision != first.Revision {
+		t.Errorf("what was written took the turn: %v, it was held since %v; %v", now, first, err)
+	}
+	next := hold()
+	if c := wantConflict(t, create("late", first)); !c.Guard || c.Key != first.Key {
+		t.Errorf("conflict %+v", c)
+	}
+	if err := create("next", next); err != nil {
+		t.Error(err)
+	}
+}

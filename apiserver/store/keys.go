@@ -59,7 +59,7 @@ func (k *kind) key(o Key) string {
 
 // guardKey is the whole key that a guard compares.
 func (s *Store) guardKey(g *Guard) (string, error) {
-	if g.Condition == InTurn {
+	if g.Condition == InTurn || g.Condition == InOffice {
 		return turnPrefix + g.Key.Name, nil
 	}
 	k, err := s.kindOf(g.Key)

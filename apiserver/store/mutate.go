@@ -123,7 +123,7 @@ func result(live object.Object, a *attempt, own int) object.Object {
 // races says whether the guard on key fails only because another write was faster, and not for good.
 func races(txn *Txn, key Key) bool {
 	for _, g := range txn.Guards {
-		if g.Key == key && (g.Condition == AtRevision || g.Condition == InTurn) {
+		if g.Key == key && (g.Condition == AtRevision || g.Condition == InTurn || g.Condition == InOffice) {
 			return true
 		}
 	}

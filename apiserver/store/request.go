@@ -42,7 +42,7 @@ func (a *attempt) request(ctx context.Context) (*etcdserverpb.TxnRequest, error)
 			result = etcdserverpb.Compare_GREATER
 		case InTurn:
 			req.Success = append(req.Success, putOp(key, nil, 0))
-		case Absent, AtRevision:
+		case Absent, AtRevision, InOffice:
 		default:
 			return nil, fmt.Errorf("store: guard on %s has no condition", g.Key)
 		}
@@ -53,7 +53,8 @@ func (a *attempt) request(ctx context.Context) (*etcdserverpb.TxnRequest, error)
 
 // revision is the number that the guard compares with.
 func (g *Guard) revision() int64 {
-	if g.Condition == AtRevision || g.Condition == InTurn {
+	switch g.Condition {
+	case AtRevision, InTurn, InOffice:
 		return g.Revision
 	}
 	return 0

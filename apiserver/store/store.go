@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -286,3 +287,6 @@ func (c Config) withDefaults() Config {
 	}
 	return c
 }
+
+// Kinds returns what is stored, in no order.
+func (s *Store) Kinds() []*object.Kind { return slices.Collect(maps.Keys(s.byKind)) }

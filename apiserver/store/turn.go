@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"errors"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 )
@@ -25,4 +26,29 @@ func (s *Store) Turn(ctx context.Context, name string) (Guard, error) {
 	}
 	// etcd may know of the turn before anybody was told of it.
 	return g, s.reach(ctx, g.Revision)
+}
+
+// TakeTurn takes a turn, to keep it until somebody else takes it, and returns the guard, InOffice, for all that is
+// written meanwhile: any number of writes at a time, which whoever holds the turn must see to it that they do not break
+// the rule together. What is read of the newest state after TakeTurn has all that earlier holders wrote, and they write
+// nothing more.
+func (s *Store) TakeTurn(ctx context.Context, name string) (Guard, error) {
+	for {
+		g, err := s.Turn(ctx, name)
+		if err != nil {
+			return Guard{}, err
+		}
+		var conflict *ConflictError
+		revision, err := s.Commit(ctx, Txn{Guards: []Guard{g}})
+		switch {
+		case err == nil:
+			g.Condition, g.Revision = InOffice, revision
+			return g, s.reach(ctx, revision)
+		case !errors.As(err, &conflict):
+			return Guard{}, err
+		}
+		if err := ctx.Err(); err != nil {
+			return Guard{}, err
+		}
+	}
 }

@@ -45,10 +45,10 @@ type Op struct {
 
 // Guard is a condition that a transaction compares.
 type Guard struct {
-	// Key is that of an object; with InTurn it has no kind, and the name of the turn.
+	// Key is that of an object; with InTurn and InOffice it has no kind, and the name of the turn.
 	Key       Key
 	Condition Condition
-	// Revision is the mod revision that AtRevision and InTurn ask for.
+	// Revision is the mod revision that AtRevision, InTurn and InOffice ask for.
 	Revision int64
 }
 
@@ -65,6 +65,9 @@ const (
 	AtRevision
 	// InTurn asks that nobody has taken the turn since the guard's revision, and takes it. See Store.Turn.
 	InTurn
+	// InOffice asks that nobody has taken the turn since the guard's revision, and leaves it as it is. See
+	// Store.TakeTurn.
+	InOffice
 )
 
 // ConflictError says which comparison of a transaction failed, with the object as it was right afterwards.
