@@ -253,7 +253,7 @@ func (c *Cluster) makeAPI(ctx context.Context, p *parts) error {
 	c.client = p.clientOf(admin, inproc.WithClone(), inproc.WithContext(object.WithOwned))
 	c.checks = append(c.checks, check("store", func() error { return p.api.Ready(ctx) }))
 	p.front = rest.Config{
-		Conn:   p.inproc.Conn(inproc.PassValues(), inproc.WithContext(object.WithOwned)),
+		Conn:  p.inproc.Conn(inproc.PassValues(), inproc.WithContext(object.WithOwned)),
 		Audit: trail, OpenID: p.tokens, Table: p.api.Table, AuthorizePath: p.api.AuthorizePath,
 		Metrics: promhttp.HandlerFor(p.metrics, promhttp.HandlerOpts{}),
 		Version: kubernetesVersion, Logger: c.cfg.Logger,

@@ -21,6 +21,7 @@ import (
 	"google.golang.org/grpc"
 	"k8s.io/utils/clock"
 
+	"monoplane.dev/apiserver/admission"
 	"monoplane.dev/apiserver/audit"
 	"monoplane.dev/apiserver/auth"
 	"monoplane.dev/apiserver/auth/roles"
@@ -109,11 +110,15 @@ func New(ctx context.Context, cfg Config) (*Server, error) {
 		}
 	}
 	authz, acts := auth.NewAuthorizer(cfg.Controllers, index), auth.NewAudit(cfg.Logger)
+	rules, err := admission.New(cfg.Store, cfg.Clock)
+	if err != nil {
+		return nil, err
+	}
 	s := &Server{
 		store: cfg.Store, log: cfg.Logger, tables: kinds.Tables(), authz: authz, audit: acts,
 		trail: cfg.Audit,
 		services: kinds.All(define.Config{
-			Deps: registry.Deps{Store: cfg.Store, Clock: cfg.Clock, Rand: cfg.Rand,
+			Deps: registry.Deps{Store: cfg.Store, Clock: cfg.Clock, Rand: cfg.Rand, Admission: rules,
 				MayCreate: func(ctx context.Context, kind *object.Kind, namespace, name string) error {
 					return mayCreate(ctx, authz, kind, namespace, name)
 				}},
@@ -123,7 +128,6 @@ func New(ctx context.Context, cfg Config) (*Server, error) {
 		}),
 	}
 	s.methods = methods(s.services)
-	var err error
 	if s.metrics, err = newMetrics(cfg.Registerer); err != nil {
 		return nil, fmt.Errorf("register metrics: %w", err)
 	}

@@ -27,6 +27,7 @@ import (
 	"monoplane.dev/controllers/podautoscaler"
 	"monoplane.dev/controllers/podgc"
 	"monoplane.dev/controllers/replicaset"
+	"monoplane.dev/controllers/resourcequota"
 	"monoplane.dev/controllers/rootca"
 	"monoplane.dev/controllers/serviceaccount"
 	"monoplane.dev/controllers/statefulset"
@@ -50,6 +51,7 @@ func All() []controller.Declaration {
 		deployment.Declare(),
 		replicaset.Declare(),
 		replicaset.DeclareForReplicationControllers(),
+		resourcequota.Declare(),
 		statefulset.Declare(),
 		job.Declare(),
 		ttlafterfinished.Declare(),

@@ -32,6 +32,8 @@ type Clients struct {
 	Endpoints v1.EndpointsServiceClient
 	// Events reads and writes objects of kind Event of v1.
 	Events v1.EventsClient
+	// LimitRanges reads and writes objects of kind LimitRange of v1.
+	LimitRanges v1.LimitRangesClient
 	// Namespaces reads and writes objects of kind Namespace of v1.
 	Namespaces v1.NamespacesClient
 	// Nodes reads and writes objects of kind Node of v1.
@@ -46,6 +48,8 @@ type Clients struct {
 	PodTemplates v1.PodTemplatesClient
 	// ReplicationControllers reads and writes objects of kind ReplicationController of v1.
 	ReplicationControllers v1.ReplicationControllersClient
+	// ResourceQuotas reads and writes objects of kind ResourceQuota of v1.
+	ResourceQuotas v1.ResourceQuotasClient
 	// Secrets reads and writes objects of kind Secret of v1.
 	Secrets v1.SecretsClient
 	// Services reads and writes objects of kind Service of v1.
@@ -124,6 +128,7 @@ func New(conn grpc.ClientConnInterface) Clients {
 		ConfigMaps:                 v1.NewConfigMapsClient(conn),
 		Endpoints:                  v1.NewEndpointsServiceClient(conn),
 		Events:                     v1.NewEventsClient(conn),
+		LimitRanges:                v1.NewLimitRangesClient(conn),
 		Namespaces:                 v1.NewNamespacesClient(conn),
 		Nodes:                      v1.NewNodesClient(conn),
 		PersistentVolumes:          v1.NewPersistentVolumesClient(conn),
@@ -131,6 +136,7 @@ func New(conn grpc.ClientConnInterface) Clients {
 		Pods:                       v1.NewPodsClient(conn),
 		PodTemplates:               v1.NewPodTemplatesClient(conn),
 		ReplicationControllers:     v1.NewReplicationControllersClient(conn),
+		ResourceQuotas:             v1.NewResourceQuotasClient(conn),
 		Secrets:                    v1.NewSecretsClient(conn),
 		Services:                   v1.NewServicesClient(conn),
 		ServiceAccounts:            v1.NewServiceAccountsClient(conn),

@@ -52,6 +52,13 @@ func All() []*service.Service {
 			Adapt:      func(b object.Backend) any { return v1.EventsBackend{Backend: b} },
 		},
 		{
+			Kind:       v1.LimitRangeKind,
+			Desc:       &v1.LimitRanges_ServiceDesc,
+			Descriptor: v1.File_monoplane_core_v1_limitrange_service_proto.Services().Get(0),
+			Events:     service.EventsOf[*v1.LimitRangeEvents],
+			Adapt:      func(b object.Backend) any { return v1.LimitRangesBackend{Backend: b} },
+		},
+		{
 			Kind:       v1.NamespaceKind,
 			Desc:       &v1.Namespaces_ServiceDesc,
 			Descriptor: v1.File_monoplane_core_v1_namespace_service_proto.Services().Get(0),
@@ -99,6 +106,13 @@ func All() []*service.Service {
 			Descriptor: v1.File_monoplane_core_v1_replicationcontroller_service_proto.Services().Get(0),
 			Events:     service.EventsOf[*v1.ReplicationControllerEvents],
 			Adapt:      func(b object.Backend) any { return v1.ReplicationControllersBackend{Backend: b} },
+		},
+		{
+			Kind:       v1.ResourceQuotaKind,
+			Desc:       &v1.ResourceQuotas_ServiceDesc,
+			Descriptor: v1.File_monoplane_core_v1_resourcequota_service_proto.Services().Get(0),
+			Events:     service.EventsOf[*v1.ResourceQuotaEvents],
+			Adapt:      func(b object.Backend) any { return v1.ResourceQuotasBackend{Backend: b} },
 		},
 		{
 			Kind:       v1.SecretKind,

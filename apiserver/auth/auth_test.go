@@ -132,7 +132,9 @@ func TestSecretsAreGrantedByName(t *testing.T) {
 	may := map[string]string{"admin": "get list watch create update patch delete deletecollection",
 		"namespace": "list delete deletecollection",
 		// It is shown their owners, not what is in them (apiserver TestSecretsAreForAdministrators).
-		"garbage-collector": "get list watch patch delete"}
+		"garbage-collector": "get list watch patch delete",
+		// It is shown that they are there.
+		"resourcequota-controller": "list watch"}
 	for name, id := range identities {
 		for verb := range strings.FieldsSeq(may["admin"]) {
 			err := z.Authorize(id, Attributes{Verb: verb, Resource: "secrets", Namespaced: true, Namespace: "ns"})

@@ -88,9 +88,13 @@ func (r *Registry) admit(
 	if applied != nil {
 		meta(next).ManagedFields = slices.Clone(*applied)
 	} else {
-		w := r.write(ctx, opts.FieldManager, "")
-		w.Time = meta(next).CreationTimestamp
-		meta(next).ManagedFields = r.owners.Update(nil, next, nil, w)
+		by := r.write(ctx, opts.FieldManager, "")
+		by.Time = meta(next).CreationTimestamp
+		meta(next).ManagedFields = r.owners.Update(nil, next, nil, by)
+	}
+	w := Write{Next: next, DryRun: dryRun(opts.DryRun)}
+	if err := r.complete(ctx, w); err != nil {
+		return nil, err
 	}
 	if s.Admit != nil {
 		if err := s.Admit(ctx, next); err != nil {
@@ -105,7 +109,10 @@ func (r *Registry) admit(
 		}
 	}
 	r.deps.Store.Share(next, nil)
-	return guards, r.judge(ctx, next, r.validate(next), nil)
+	if err := r.judge(ctx, next, r.validate(next), nil); err != nil {
+		return nil, err
+	}
+	return guards, r.allowed(ctx, w)
 }
 
 // judge turns causes, and fields that are not supported, into an error, and warns about fields that have no
@@ -161,10 +168,16 @@ func (r *Registry) insert(ctx context.Context, next object.Object, allotted []st
 			}
 			txn.Guards = append(txn.Guards, more...)
 		}
+		charge, err := r.charge(ctx, Write{Next: next, DryRun: dry})
+		if err != nil {
+			return err
+		}
 		if dry {
 			return r.absent(ctx, op.Key)
 		}
-		_, err := r.deps.Store.Commit(ctx, txn)
+		txn.Guards = charge.guard(txn.Guards)
+		_, err = r.deps.Store.Commit(ctx, txn)
+		charge.settle(err)
 		var conflict *store.ConflictError
 		switch {
 		case err == nil:

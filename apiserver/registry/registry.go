@@ -4,10 +4,10 @@
 //
 // # The way of a write
 //
-//	create  name → defaults → owners of fields → admission → allotment → validation → guards → one transaction: the
-//	        object absent, its namespace as seen
-//	update  live → merge (status or spec kept) → metadata rules → owners of fields → rights → validation → one
-//	        transaction
+//	create  name → defaults → owners of fields → admission → allotment → validation → rules of the namespace → guards
+//	        and quotas → one transaction: the object absent, its namespace as seen
+//	update  live → merge (status or spec kept) → metadata rules → owners of fields → rights → validation → rules of the
+//	        namespace → quotas → one transaction
 //	patch   live → JSON → patch → decode → as update
 //	delete  live → the kind's rules (generic: finalizers hold) → one transaction
 //
@@ -52,6 +52,8 @@ type Deps struct {
 	// MayCreate judges whether the caller may create an object, where the request is no create: an apply of what is not
 	// there. Nil lets everybody.
 	MayCreate func(ctx context.Context, kind *object.Kind, namespace, name string) error
+	// Admission is the rules that namespaces have for what is written in them; nil for none.
+	Admission Admission
 }
 
 // Complete fills in what is optional.

@@ -56,13 +56,13 @@ func (r *Registry) update(ctx context.Context, c change) (object.Object, error) 
 		return nil, noSuchResource()
 	}
 	key := r.key(c.namespace, c.name)
-	var next object.Object
+	var a attempt
 	decide := func(live object.Object) (*store.Txn, error) {
+		a.charge.settle(ErrNotStored) // of the attempt before, which has lost a race
 		if live == nil {
 			return nil, apierrors.NewNotFound(r.kind, c.name)
 		}
-		txn, err := r.decide(ctx, key, resource, c, live, &next)
-		return txn, err
+		return r.decide(ctx, key, resource, c, live, &a)
 	}
 	if c.dryRun {
 		live, err := r.deps.Store.Get(ctx, key, "")
@@ -72,22 +72,29 @@ func (r *Registry) update(ctx context.Context, c change) (object.Object, error) 
 		if _, err := decide(live); err != nil {
 			return nil, err
 		}
-		return resource.shaped(r.seen(ctx, next)), nil
+		return resource.shaped(r.seen(ctx, a.next)), nil
 	}
 	out, err := r.deps.Store.Mutate(ctx, key, decide)
+	a.charge.settle(err)
 	if err != nil {
 		return nil, r.conflict(c.name, err)
 	}
 	r.settle(ctx)
 	if out == nil { // the write completed a deletion
-		out = next
+		out = a.next
 	}
 	return resource.shaped(r.seen(ctx, out)), nil
 }
 
-// decide judges one attempt: it returns the transaction that turns live into next.
+// attempt is what the last attempt of an update has come to.
+type attempt struct {
+	next   object.Object
+	charge Charge
+}
+
+// decide judges one attempt: it returns the transaction that turns live into a.next.
 func (r *Registry) decide(
-	ctx context.Context, key store.Key, resource *UpdateRules, c change, live object.Object, next *object.Object,
+	ctx context.Context, key store.Key, resource *UpdateRules, c change, live object.Object, a *attempt,
 ) (*store.Txn, error) {
 	asked, err := c.ask(live)
 	if err != nil {
@@ -99,6 +106,10 @@ func (r *Registry) decide(
 	n := resource.Apply(r.stored(asked), live)
 	mergeMeta(n, live, resource)
 	r.track(ctx, asked, live, n, c)
+	w := Write{Subresource: c.subresource, Live: live, Next: n, DryRun: c.dryRun}
+	if err := r.complete(ctx, w); err != nil {
+		return nil, err
+	}
 	u := &Update{Live: live, Next: n, StatesUID: c.states(meta(live).Uid)}
 	if resource.Authorize != nil {
 		if err := resource.Authorize(ctx, u); err != nil {
@@ -108,9 +119,12 @@ func (r *Registry) decide(
 	if err := r.judge(ctx, n, r.validateUpdate(resource, n, live), live); err != nil {
 		return nil, err
 	}
+	if err := r.allowed(ctx, w); err != nil {
+		return nil, err
+	}
 	r.generation(n, live)
 	r.deps.Store.Share(n, live)
-	*next = n
+	a.next = n
 
 	rev, err := revision(live)
 	if err != nil {
@@ -120,6 +134,10 @@ func (r *Registry) decide(
 	if r.completed(n) {
 		return txn, r.remove(ctx, txn, live)
 	}
+	if a.charge, err = r.charge(ctx, w); err != nil {
+		return nil, err
+	}
+	txn.Guards = a.charge.guard(txn.Guards)
 	return txn, nil
 }
 

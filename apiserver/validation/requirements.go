@@ -22,6 +22,10 @@ const (
 	OfContainer Scope = iota
 	// OfPod is what a pod as a whole asks for.
 	OfPod
+	// OfNamespace is what all objects of a namespace may have together, or a claim.
+	OfNamespace
+	// OfQuota is what a quota limits.
+	OfQuota
 )
 
 // standardResources are the names without a prefix that mean something.
@@ -68,6 +72,11 @@ func (f *Faults) ResourceName(p *Path, name string, s Scope) {
 		}
 	}
 	switch {
+	case s == OfNamespace:
+	case s == OfQuota:
+		if len(msgs) == 0 && bare && !QuotaResource(name) {
+			f.Invalid(p, name, "must be a standard resource for quota")
+		}
 	case s == OfPod:
 		if len(msgs) == 0 && !resources.ForPods(name) {
 			f.OneOf(p, name, resources.CPU, resources.HugePagesPrefix, resources.Memory)
@@ -84,11 +93,23 @@ func (f *Faults) ResourceName(p *Path, name string, s Scope) {
 	}
 }
 
-// Amount checks a quantity of a resource and returns it; false when it cannot be read.
-func (f *Faults) Amount(p *Path, name string, text *metav1.Quantity) (resource.Quantity, bool) {
+// QuotaResource says whether quotas limit a resource that is named without a prefix.
+func QuotaResource(name string) bool { return standardResource(name) && name != resources.Storage }
+
+// Readable returns a quantity; false when it cannot be read, which is a fault.
+func (f *Faults) Readable(p *Path, text *metav1.Quantity) (resource.Quantity, bool) {
 	q, err := value.Quantity(text)
 	if err != nil {
 		f.Invalid(p, text.GetString_(), err.Error())
+		return q, false
+	}
+	return q, true
+}
+
+// Amount checks a quantity of a resource and returns it; false when it cannot be read.
+func (f *Faults) Amount(p *Path, name string, text *metav1.Quantity) (resource.Quantity, bool) {
+	q, ok := f.Readable(p, text)
+	if !ok {
 		return q, false
 	}
 	if q.Sign() < 0 {

@@ -166,3 +166,52 @@ func statusOf(s *corev1.PodStatus, name string, i int) *corev1.ContainerStatus {
 	}
 	return nil
 }
+
+// Limits returns what a pod may use together with its overhead, of each resource that is limited: of a pod that is
+// being resized the larger of what it asks for and what is in force; but only the latter if the node says that it will
+// never grant what it asks for.
+func Limits(p *corev1.Pod) List {
+	spec, status := p.GetSpec(), p.GetStatus()
+	never := infeasible(status)
+	held := spec.Shallow()
+	if held == nil {
+		return nil
+	}
+	inForce := func(list []*corev1.Container, counts func(*corev1.Container) bool) []*corev1.Container {
+		out := list
+		for i, c := range list {
+			has := statusOf(status, c.GetName(), i)
+			if has.GetResources() == nil || !counts(c) {
+				continue
+			}
+			asks, actual := c.GetResources().GetLimits(), has.GetResources().GetLimits()
+			if within(actual, asks) && (!never || within(asks, actual)) {
+				continue
+			}
+			limits := maps.Clone(actual)
+			for name, q := range asks {
+				if !never && (limits[name] == nil || !atMost(q, limits[name])) {
+					limits[name] = q
+				}
+			}
+			if &out[0] == &list[0] {
+				out = slices.Clone(list)
+			}
+			out[i] = c.Shallow()
+			if out[i].Resources = c.GetResources().Shallow(); out[i].Resources == nil {
+				out[i].Resources = &corev1.ResourceRequirements{}
+			}
+			out[i].Resources.Limits = limits
+		}
+		return out
+	}
+	held.Containers = inForce(spec.GetContainers(), func(*corev1.Container) bool { return true })
+	held.InitContainers = inForce(spec.GetInitContainers(), initcontainer.IsSidecar)
+	total := LimitsForItself(held)
+	for name, text := range spec.GetOverhead() {
+		if q, ok := total.Get(name); ok && !q.IsZero() {
+			total = total.addAll(map[string]*metav1.Quantity{name: text})
+		}
+	}
+	return total
+}

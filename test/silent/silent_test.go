@@ -62,7 +62,7 @@ var explained = map[string]string{
 // acting are the packages whose reading of a field is an effect. In those of the server most reading is bookkeeping.
 var acting = []string{"./nodeagent/...", "./scheduler/...", "./controllers/...", "./object/...", "./rules/...",
 	"./apiserver/kinds/scheduling/priority", "./apiserver/kinds/core/pod/eviction",
-	"./apiserver/auth/roles"}
+	"./apiserver/auth/roles", "./apiserver/admission/..."}
 
 // views are the packages that turn objects of another version into what is stored, in whose fields they take effect.
 var views = []string{"./apiserver/kinds/autoscaling"}

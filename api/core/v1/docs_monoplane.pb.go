@@ -244,6 +244,12 @@ const Docs = "" +
 	"CreateEventRequest.fieldValidation\tWhat to do with unknown and duplicate JSON fields: \"Strict\", \"Warn\" (default) or \"Ignore\".\n" +
 	"CreateEventRequest.namespace\tNamespace of the object; empty takes the object's own.\n" +
 	"CreateEventRequest.object\tThe object; metadata.name or metadata.generateName is required.\n" +
+	"CreateLimitRangeRequest\tCreateLimitRangeRequest creates one object.\n" +
+	"CreateLimitRangeRequest.dryRun\t\"All\" validates and admits but stores nothing.\n" +
+	"CreateLimitRangeRequest.fieldManager\tName of the program that writes.\n" +
+	"CreateLimitRangeRequest.fieldValidation\tWhat to do with unknown and duplicate JSON fields: \"Strict\", \"Warn\" (default) or \"Ignore\".\n" +
+	"CreateLimitRangeRequest.namespace\tNamespace of the object; empty takes the object's own.\n" +
+	"CreateLimitRangeRequest.object\tThe object; metadata.name or metadata.generateName is required.\n" +
 	"CreateNamespaceRequest\tCreateNamespaceRequest creates one object.\n" +
 	"CreateNamespaceRequest.dryRun\t\"All\" validates and admits but stores nothing.\n" +
 	"CreateNamespaceRequest.fieldManager\tName of the program that writes.\n" +
@@ -283,6 +289,12 @@ const Docs = "" +
 	"CreateReplicationControllerRequest.fieldValidation\tWhat to do with unknown and duplicate JSON fields: \"Strict\", \"Warn\" (default) or \"Ignore\".\n" +
 	"CreateReplicationControllerRequest.namespace\tNamespace of the object; empty takes the object's own.\n" +
 	"CreateReplicationControllerRequest.object\tThe object; metadata.name or metadata.generateName is required.\n" +
+	"CreateResourceQuotaRequest\tCreateResourceQuotaRequest creates one object.\n" +
+	"CreateResourceQuotaRequest.dryRun\t\"All\" validates and admits but stores nothing.\n" +
+	"CreateResourceQuotaRequest.fieldManager\tName of the program that writes.\n" +
+	"CreateResourceQuotaRequest.fieldValidation\tWhat to do with unknown and duplicate JSON fields: \"Strict\", \"Warn\" (default) or \"Ignore\".\n" +
+	"CreateResourceQuotaRequest.namespace\tNamespace of the object; empty takes the object's own.\n" +
+	"CreateResourceQuotaRequest.object\tThe object; metadata.name or metadata.generateName is required.\n" +
 	"CreateSecretRequest\tCreateSecretRequest creates one object.\n" +
 	"CreateSecretRequest.dryRun\t\"All\" validates and admits but stores nothing.\n" +
 	"CreateSecretRequest.fieldManager\tName of the program that writes.\n" +
@@ -550,6 +562,27 @@ const Docs = "" +
 	"LifecycleHandler.httpGet\tSend a request.\n" +
 	"LifecycleHandler.sleep\tWait.\n" +
 	"LifecycleHandler.tcpSocket\tOld; not run.\n" +
+	"LimitRange\tLimitRange says how much each container, pod or claim of its namespace may ask for, and what containers get that ask for nothing.\n" +
+	"LimitRange.metadata\tIdentity of the range.\n" +
+	"LimitRange.spec\tThe limits.\n" +
+	"LimitRangeEvent\tLimitRangeEvent is one change.\n" +
+	"LimitRangeEvent.object\tThe object after the change, or as it was last when deleted. In a BOOKMARK only its resourceVersion and annotations are set.\n" +
+	"LimitRangeEvent.status\tWith ERROR: what went wrong. The stream ends after it.\n" +
+	"LimitRangeEvent.type\t\"ADDED\", \"MODIFIED\", \"DELETED\", \"BOOKMARK\" or \"ERROR\".\n" +
+	"LimitRangeEvents\tLimitRangeEvents is a batch of changes, oldest first.\n" +
+	"LimitRangeEvents.events\tAt least one change.\n" +
+	"LimitRangeItem\tLimitRangeItem is the limits of one type of things.\n" +
+	"LimitRangeItem.default\tThe limits of containers that have none, by resource; the most, where nothing is said.\n" +
+	"LimitRangeItem.defaultRequest\tThe requests of containers that have none, by resource; where nothing is said the default limit, else the least.\n" +
+	"LimitRangeItem.max\tThe most that may be asked for, by resource. Of a container and a pod both the limit, which must be given, and the request.\n" +
+	"LimitRangeItem.maxLimitRequestRatio\tHow many times the request the limit may be, by resource. Both must be given then.\n" +
+	"LimitRangeItem.min\tThe least that must be asked for, by resource.\n" +
+	"LimitRangeItem.type\tWhat is limited: \"Container\", each of them; \"Pod\", what the containers of a pod ask for together; or \"PersistentVolumeClaim\".\n" +
+	"LimitRangeList\tLimitRangeList is a list of ranges.\n" +
+	"LimitRangeList.items\tThe ranges.\n" +
+	"LimitRangeList.metadata\tRevision of the snapshot and the token to go on with.\n" +
+	"LimitRangeSpec\tLimitRangeSpec is the limits of a range.\n" +
+	"LimitRangeSpec.limits\tThe limits, at most one for each type.\n" +
 	"LinuxContainerUser\tLinuxContainerUser is a Linux identity.\n" +
 	"LinuxContainerUser.gid\tGroup.\n" +
 	"LinuxContainerUser.supplementalGroups\tFurther groups.\n" +
@@ -1107,6 +1140,26 @@ const Docs = "" +
 	"ResourceHealth.health\t\"Healthy\", \"Unhealthy\" or \"Unknown\".\n" +
 	"ResourceHealth.message\tMore about it, for people.\n" +
 	"ResourceHealth.resourceID\tIdentity of the device.\n" +
+	"ResourceQuota\tResourceQuota limits what all objects of its namespace have together.\n" +
+	"ResourceQuota.metadata\tIdentity of the quota.\n" +
+	"ResourceQuota.spec\tWhat is limited.\n" +
+	"ResourceQuota.status\tWhat is used. Written by the quota controller. What creates objects does not go by it, but by the objects that there are.\n" +
+	"ResourceQuotaEvent\tResourceQuotaEvent is one change.\n" +
+	"ResourceQuotaEvent.object\tThe object after the change, or as it was last when deleted. In a BOOKMARK only its resourceVersion and annotations are set.\n" +
+	"ResourceQuotaEvent.status\tWith ERROR: what went wrong. The stream ends after it.\n" +
+	"ResourceQuotaEvent.type\t\"ADDED\", \"MODIFIED\", \"DELETED\", \"BOOKMARK\" or \"ERROR\".\n" +
+	"ResourceQuotaEvents\tResourceQuotaEvents is a batch of changes, oldest first.\n" +
+	"ResourceQuotaEvents.events\tAt least one change.\n" +
+	"ResourceQuotaList\tResourceQuotaList is a list of quotas.\n" +
+	"ResourceQuotaList.items\tThe quotas.\n" +
+	"ResourceQuotaList.metadata\tRevision of the snapshot and the token to go on with.\n" +
+	"ResourceQuotaSpec\tResourceQuotaSpec is what a quota limits.\n" +
+	"ResourceQuotaSpec.hard\tThe most that all objects together may have, by resource: \"pods\", \"requests.cpu\", \"limits.memory\", \"requests.storage\", \"services.nodeports\", \"count/deployments.apps\" and so on.\n" +
+	"ResourceQuotaSpec.scopeSelector\tWhich objects count, in more detail: also by which class they have.\n" +
+	"ResourceQuotaSpec.scopes\tWhich objects count: those in all of these scopes. \"Terminating\" are pods with activeDeadlineSeconds and \"NotTerminating\" those without, \"BestEffort\" pods that request and limit neither cpu nor memory and \"NotBestEffort\" all others, \"PriorityClass\" pods with one, \"CrossNamespacePodAffinity\" pods with affinity to those of other namespaces, \"VolumeAttributesClass\" claims with one. Cannot be changed.\n" +
+	"ResourceQuotaStatus\tResourceQuotaStatus is what is used of a quota.\n" +
+	"ResourceQuotaStatus.hard\tWhat was limited when it was counted.\n" +
+	"ResourceQuotaStatus.used\tWhat the objects have together, by resource.\n" +
 	"ResourceRequirements\tResourceRequirements says what a container needs and may use.\n" +
 	"ResourceRequirements.claims\tDevice claims it uses.\n" +
 	"ResourceRequirements.limits\tMost it may use, by resource name.\n" +
@@ -1141,6 +1194,12 @@ const Docs = "" +
 	"ScaleIOVolumeSource.storagePool\tStorage pool.\n" +
 	"ScaleIOVolumeSource.system\tName of the system.\n" +
 	"ScaleIOVolumeSource.volumeName\tName of the volume.\n" +
+	"ScopeSelector\tScopeSelector selects the objects that meet all of its requirements.\n" +
+	"ScopeSelector.matchExpressions\tThe requirements.\n" +
+	"ScopedResourceSelectorRequirement\tScopedResourceSelectorRequirement is one requirement of a selector of scopes.\n" +
+	"ScopedResourceSelectorRequirement.operator\t\"Exists\", and for the scopes of classes also \"In\", \"NotIn\" and \"DoesNotExist\".\n" +
+	"ScopedResourceSelectorRequirement.scopeName\tA scope; see scopes.\n" +
+	"ScopedResourceSelectorRequirement.values\tThe classes of \"In\" and \"NotIn\".\n" +
 	"SeccompProfile\tSeccompProfile is a system call filter.\n" +
 	"SeccompProfile.localhostProfile\tFile of the profile on the node, for Localhost.\n" +
 	"SeccompProfile.type\t\"RuntimeDefault\", \"Localhost\" or \"Unconfined\".\n" +
@@ -1341,6 +1400,13 @@ const Docs = "" +
 	"UpdateEventRequest.name\tName of the object; empty takes the object's own.\n" +
 	"UpdateEventRequest.namespace\tNamespace of the object; empty takes the object's own.\n" +
 	"UpdateEventRequest.object\tThe object; with metadata.resourceVersion the write is a compare-and-swap.\n" +
+	"UpdateLimitRangeRequest\tUpdateLimitRangeRequest replaces one object.\n" +
+	"UpdateLimitRangeRequest.dryRun\t\"All\" validates and admits but stores nothing.\n" +
+	"UpdateLimitRangeRequest.fieldManager\tName of the program that writes.\n" +
+	"UpdateLimitRangeRequest.fieldValidation\tWhat to do with unknown and duplicate JSON fields: \"Strict\", \"Warn\" (default) or \"Ignore\".\n" +
+	"UpdateLimitRangeRequest.name\tName of the object; empty takes the object's own.\n" +
+	"UpdateLimitRangeRequest.namespace\tNamespace of the object; empty takes the object's own.\n" +
+	"UpdateLimitRangeRequest.object\tThe object; with metadata.resourceVersion the write is a compare-and-swap.\n" +
 	"UpdateNamespaceRequest\tUpdateNamespaceRequest replaces one object.\n" +
 	"UpdateNamespaceRequest.dryRun\t\"All\" validates and admits but stores nothing.\n" +
 	"UpdateNamespaceRequest.fieldManager\tName of the program that writes.\n" +
@@ -1394,6 +1460,13 @@ const Docs = "" +
 	"UpdateReplicationControllerScaleRequest.name\tName of the object; empty takes that in the scale.\n" +
 	"UpdateReplicationControllerScaleRequest.namespace\tNamespace of the object; empty takes that in the scale.\n" +
 	"UpdateReplicationControllerScaleRequest.object\tWhat is wanted; with metadata.resourceVersion the write is a compare-and-swap.\n" +
+	"UpdateResourceQuotaRequest\tUpdateResourceQuotaRequest replaces one object.\n" +
+	"UpdateResourceQuotaRequest.dryRun\t\"All\" validates and admits but stores nothing.\n" +
+	"UpdateResourceQuotaRequest.fieldManager\tName of the program that writes.\n" +
+	"UpdateResourceQuotaRequest.fieldValidation\tWhat to do with unknown and duplicate JSON fields: \"Strict\", \"Warn\" (default) or \"Ignore\".\n" +
+	"UpdateResourceQuotaRequest.name\tName of the object; empty takes the object's own.\n" +
+	"UpdateResourceQuotaRequest.namespace\tNamespace of the object; empty takes the object's own.\n" +
+	"UpdateResourceQuotaRequest.object\tThe object; with metadata.resourceVersion the write is a compare-and-swap.\n" +
 	"UpdateSecretRequest\tUpdateSecretRequest replaces one object.\n" +
 	"UpdateSecretRequest.dryRun\t\"All\" validates and admits but stores nothing.\n" +
 	"UpdateSecretRequest.fieldManager\tName of the program that writes.\n" +

@@ -8,5 +8,5 @@ import (
 
 // Kinds returns the kinds of this package.
 func Kinds() []*object.Kind {
-	return []*object.Kind{PodKind, PodTemplateKind, PersistentVolumeClaimKind, BindingKind, ConfigMapKind, EndpointsKind, EventKind, NamespaceKind, NodeKind, PersistentVolumeKind, ReplicationControllerKind, SecretKind, ServiceKind, ServiceAccountKind}
+	return []*object.Kind{PodKind, PodTemplateKind, PersistentVolumeClaimKind, BindingKind, ConfigMapKind, EndpointsKind, EventKind, LimitRangeKind, NamespaceKind, NodeKind, PersistentVolumeKind, ReplicationControllerKind, ResourceQuotaKind, SecretKind, ServiceKind, ServiceAccountKind}
 }

@@ -1,0 +1,87 @@
+// Package admission is the rules that namespaces have for what is written in them: LimitRanges (package limits) and
+// ResourceQuotas (package charge). The registry asks it for every write of every kind.
+//
+// It guarantees that a namespace without such rules costs a write a look into a map, and no memory. A rule that was
+// created, changed or deleted through this server counts for whatever is written through it after the answer.
+package admission
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/utils/clock"
+
+	"monoplane.dev/apiserver/admission/charge"
+	"monoplane.dev/apiserver/admission/limits"
+	"monoplane.dev/apiserver/registry"
+	"monoplane.dev/apiserver/store"
+
+	corev1 "monoplane.dev/api/core/v1"
+)
+
+// Rules are the rules of all namespaces of a store.
+type Rules struct {
+	ranges  *byNamespace[*corev1.LimitRange]
+	quotas  *byNamespace[*corev1.ResourceQuota]
+	charges *charge.Ledger
+}
+
+var _ registry.Admission = (*Rules)(nil)
+
+// New returns the rules that a store has. It follows them until the store is closed. The clock defaults to the real
+// one.
+func New(s *store.Store, c clock.PassiveClock) (*Rules, error) {
+	if c == nil {
+		c = clock.RealClock{}
+	}
+	r := &Rules{
+		ranges: &byNamespace[*corev1.LimitRange]{
+			same: func(a, b *corev1.LimitRange) bool { return equal(a.GetSpec(), b.GetSpec()) },
+		},
+		quotas: &byNamespace[*corev1.ResourceQuota]{
+			same: func(a, b *corev1.ResourceQuota) bool { return equal(a.GetSpec(), b.GetSpec()) },
+		},
+		charges: charge.NewLedger(s, c),
+	}
+	if err := s.Follow(corev1.LimitRangeKind, r.ranges.changed); err != nil {
+		return nil, fmt.Errorf("follow the limit ranges: %w", err)
+	}
+	if err := s.Follow(corev1.ResourceQuotaKind, r.quotas.changed); err != nil {
+		return nil, fmt.Errorf("follow the resource quotas: %w", err)
+	}
+	return r, nil
+}
+
+// Complete gives containers what the ranges of their namespace say that they get.
+func (r *Rules) Complete(_ context.Context, w registry.Write) error {
+	if pod, ok := w.Next.(*corev1.Pod); ok && limits.Concerned(w) {
+		for _, l := range r.ranges.of(pod.GetMetadata().GetNamespace()) {
+			limits.Complete(pod, l)
+		}
+	}
+	return nil
+}
+
+// Judge refuses what the ranges of its namespace do not allow.
+func (r *Rules) Judge(_ context.Context, w registry.Write) error {
+	if !limits.Concerned(w) {
+		return nil
+	}
+	for _, l := range r.ranges.of(w.Next.GetMetadata().GetNamespace()) {
+		if err := limits.Check(w.Next, l); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Charge sets aside what a write takes of the quotas of its namespace.
+func (r *Rules) Charge(ctx context.Context, w registry.Write) (registry.Charge, error) {
+	quotas := r.quotas.of(w.Next.GetMetadata().GetNamespace())
+	if len(quotas) == 0 {
+		return registry.Charge{}, nil
+	}
+	return r.charges.Charge(ctx, w, func() []*corev1.ResourceQuota {
+		return r.quotas.of(w.Next.GetMetadata().GetNamespace())
+	})
+}
