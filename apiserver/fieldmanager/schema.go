@@ -109,6 +109,10 @@ func (b *builder) field(f *field) schema.TypeRef {
 		atomic := schema.Atomic
 		ref.ElementRelationship = &atomic
 	}
+	if f.form == fields && !granular(f.fd.Message()) {
+		separable := schema.Separable
+		ref.ElementRelationship = &separable
+	}
 	return ref
 }
 

@@ -139,7 +139,7 @@ func (s shapes) form(f *field) {
 	case extension(f.fd, optionsv1.E_ListSet):
 		f.form = values
 	case f.fd.IsList():
-	case f.fd.Message() != nil && granular(f.fd.Message()):
+	case f.fd.Message() != nil && (granular(f.fd.Message()) || extension(f.fd, optionsv1.E_GranularValue)):
 		f.form, f.sub = fields, s.of(f.fd.Message())
 	}
 }

@@ -3,9 +3,12 @@ package rest
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
+
+	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"monoplane.dev/apiserver/rest/discovery"
 	"monoplane.dev/apiserver/rest/openapi"
@@ -58,24 +61,27 @@ func resources(routes []*route) []discovery.Resource {
 func operations(routes []*route) []openapi.Operation {
 	list := make([]openapi.Operation, len(routes))
 	for i, r := range routes {
-		kind := r.kind()
 		list[i] = openapi.Operation{
 			Prefix: r.prefix, Path: strings.ReplaceAll(r.template, "=**}", "}"), Method: r.method, Verb: r.verb,
-			Variables: r.variableNames(), Query: slices.Sorted(queryNames(r)),
-			Kind: kind, Body: r.bodyKind(), Text: r.text,
+			Variables: r.variables, Query: r.queryFields(), Watches: r.watch != nil,
+			Resource: r.service.Kind, Subresource: r.subresource, Kind: r.kind(), Body: r.bodyKind(),
+			Text: r.text, Connects: r.conversation != nil || r.typed,
+		}
+		if r.subresource == "" && r.resource != r.service.Kind.Plural {
+			list[i].Resource = r.kind() // a path of a subresource's own, such as that of Bindings
 		}
 	}
 	return list
 }
 
-func queryNames(r *route) func(func(string) bool) {
-	return func(yield func(string) bool) {
-		for name := range r.query {
-			if !yield(name) {
-				return
-			}
-		}
+// queryFields returns what the query may set of the request, in the order of the names.
+func (r *route) queryFields() []protoreflect.FieldDescriptor {
+	var list []protoreflect.FieldDescriptor
+	fields := r.input.Descriptor().Fields()
+	for _, name := range slices.Sorted(maps.Keys(r.query)) {
+		list = append(list, fields.ByName(protoreflect.Name(name)))
 	}
+	return list
 }
 
 // kind returns the kind that a path is about: that of the body where the path takes another one than the resource's (a

@@ -1,8 +1,11 @@
 package rest_test
 
 import (
+	"compress/gzip"
 	"encoding/json"
+	"io"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -112,16 +115,65 @@ func TestOpenAPI(t *testing.T) {
 		}
 	}
 	// kubectl falls back to v2 for what cannot be patched. What it reads there is a message.
-	f.want(f.do("GET", "/openapi/v2", ""), 200, `"swagger":"2.0"`, `"paths":{}`)
+	f.want(f.do("GET", "/openapi/v2", ""), 200, `"swagger":"2.0"`, `"operationId":"readCoreV1NamespacedPodStatus"`)
 	a := f.do("GET", "/openapi/v2", "", "Accept", "application/com.github.proto-openapi.spec.v2@v1.0+protobuf")
-	if !strings.HasPrefix(a.body, "\n\x032.0\x12") || !strings.HasSuffix(a.body, "B\x00") ||
-		!strings.Contains(a.body, "\n\tMonoplane\x12") {
-		t.Errorf("v2: %q", a.body)
+	if !strings.HasPrefix(a.body, "\n\x032.0\x12") || !strings.Contains(a.body, "\n\tMonoplane\x12") ||
+		!strings.Contains(a.body, "readCoreV1NamespacedPodStatus") {
+		t.Errorf("v2: %.100q", a.body)
 	}
 	if got := a.header.Get("Content-Type"); got != "application/com.github.proto-openapi.spec.v2.v1.0+protobuf" {
 		t.Errorf("v2: Content-Type %q", got)
 	}
 	f.want(f.do("GET", "/openapi/v3/apis/example.com/v1", ""), 404)
+}
+
+// What programs may keep of a document, and how it is sent to them. spec: CLI-2
+func TestOpenAPIIsKept(t *testing.T) {
+	f := newFront(t)
+	var index struct {
+		Paths map[string]struct{ ServerRelativeURL string }
+	}
+	root := f.do("GET", "/openapi/v3", "")
+	if err := json.Unmarshal([]byte(root.body), &index); err != nil {
+		t.Fatal(err)
+	}
+	f.want(f.do("GET", "/openapi/v3", "", "If-None-Match", root.header.Get("Etag")), 304)
+	url := index.Paths["api/v1"].ServerRelativeURL
+	a := f.want(f.do("GET", url, ""), 200)
+	if got := a.header.Get("Cache-Control"); got != "public, immutable, max-age=31536000" {
+		t.Errorf("by its hash: Cache-Control %q", got)
+	}
+	if got := f.do("GET", "/openapi/v3/api/v1", "").header.Get("Cache-Control"); got != "no-cache, private" {
+		t.Errorf("without its hash: Cache-Control %q", got)
+	}
+	moved := httptest.NewRecorder()
+	f.h.ServeHTTP(moved, httptest.NewRequestWithContext(t.Context(), "GET", "/openapi/v3/api/v1?hash=OLD", nil))
+	if moved.Code != http.StatusMovedPermanently || moved.Header().Get("Location") != url {
+		t.Errorf("by another hash: %d, to %q", moved.Code, moved.Header().Get("Location"))
+	}
+	etag := a.header.Get("Etag")
+	for _, tags := range []string{etag, `"x", ` + etag, "W/" + etag, "*"} {
+		if b := f.do("GET", url, "", "If-None-Match", tags); b.code != http.StatusNotModified || b.body != "" {
+			t.Errorf("If-None-Match %s: %d, %d bytes", tags, b.code, len(b.body))
+		}
+	}
+	f.want(f.do("GET", url, "", "If-None-Match", `"x"`), 200)
+	for _, path := range []string{url, "/openapi/v2"} {
+		plain, packed := f.do("GET", path, ""), f.do("GET", path, "", "Accept-Encoding", "br;q=1, gzip")
+		z, err := gzip.NewReader(strings.NewReader(packed.body))
+		if err != nil || packed.header.Get("Content-Encoding") != "gzip" || plain.header.Get("Content-Encoding") != "" {
+			t.Fatalf("%s: %v, Content-Encoding %q", path, err, packed.header.Get("Content-Encoding"))
+		}
+		if b, err := io.ReadAll(z); err != nil || string(b) != plain.body || len(packed.body) > len(b)/5 {
+			t.Errorf("%s: %v, %d bytes of %d, of %d without gzip", path, err, len(packed.body), len(b), len(plain.body))
+		}
+		if b := f.do("GET", path, "", "Accept", "application/cbor"); b.code != http.StatusNotAcceptable {
+			t.Errorf("%s in CBOR: %d", path, b.code)
+		}
+		if b := f.do("HEAD", path, ""); b.code != 200 || b.body != "" || b.header.Get("Etag") == "" {
+			t.Errorf("HEAD %s: %d, %d bytes", path, b.code, len(b.body))
+		}
+	}
 }
 
 func references(body string) []string {

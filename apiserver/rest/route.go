@@ -228,15 +228,6 @@ func (r *route) parseTemplate() error {
 	return nil
 }
 
-// variableNames returns the names of the path's variables.
-func (r *route) variableNames() []string {
-	names := make([]string, len(r.variables))
-	for i, f := range r.variables {
-		names[i] = string(f.Name())
-	}
-	return names
-}
-
 func (r *route) named() bool {
 	return slices.ContainsFunc(r.variables, func(f protoreflect.FieldDescriptor) bool { return f.Name() == "name" })
 }

@@ -147,16 +147,16 @@ var File_monoplane_apps_v1_controllerrevision_proto protoreflect.FileDescriptor
 
 const file_monoplane_apps_v1_controllerrevision_proto_rawDesc = "" +
 	"\n" +
-	"*monoplane/apps/v1/controllerrevision.proto\x12\x11monoplane.apps.v1\x1a\x1emonoplane/meta/v1/object.proto\x1a\x1emonoplane/meta/v1/values.proto\x1a\"monoplane/options/v1/options.proto\"\x81\x02\n" +
+	"*monoplane/apps/v1/controllerrevision.proto\x12\x11monoplane.apps.v1\x1a\x1emonoplane/meta/v1/object.proto\x1a\x1emonoplane/meta/v1/values.proto\x1a\"monoplane/options/v1/options.proto\"\x8d\x02\n" +
 	"\x12ControllerRevision\x12?\n" +
 	"\bmetadata\x18\x01 \x01(\v2\x1d.monoplane.meta.v1.ObjectMetaB\x04\x90\x94#\x01R\bmetadata\x129\n" +
 	"\x04data\x18\x02 \x01(\v2\x1f.monoplane.meta.v1.RawExtensionB\x04\x90\x94#\x01R\x04data\x12 \n" +
-	"\brevision\x18\x03 \x01(\x03B\x04\x90\x94#\x01R\brevision:M\xb2\x9a#I\n" +
-	"\x04apps\x12\x02v1\x1a\x12ControllerRevision\"\x13controllerrevisions*\x12controllerrevision8\x01\"\xc2\x01\n" +
+	"\brevision\x18\x03 \x01(\x03B\x04\x90\x94#\x01R\brevision:Y\xb2\x9a#I\n" +
+	"\x04apps\x12\x02v1\x1a\x12ControllerRevision\"\x13controllerrevisions*\x12controllerrevision8\x01\u009a#\brevision\"\xcb\x01\n" +
 	"\x16ControllerRevisionList\x12=\n" +
 	"\bmetadata\x18\x01 \x01(\v2\x1b.monoplane.meta.v1.ListMetaB\x04\x90\x94#\x01R\bmetadata\x12A\n" +
-	"\x05items\x18\x02 \x03(\v2%.monoplane.apps.v1.ControllerRevisionB\x04\x90\x94#\x01R\x05items:&\xb2\x9a#\"\n" +
-	"\x04apps\x12\x02v1\x1a\x16ControllerRevisionListB\"Z monoplane.dev/api/apps/v1;appsv1b\x06proto3"
+	"\x05items\x18\x02 \x03(\v2%.monoplane.apps.v1.ControllerRevisionB\x04\x90\x94#\x01R\x05items:/\xb2\x9a#\"\n" +
+	"\x04apps\x12\x02v1\x1a\x16ControllerRevisionList\u009a#\x05itemsB\"Z monoplane.dev/api/apps/v1;appsv1b\x06proto3"
 
 var (
 	file_monoplane_apps_v1_controllerrevision_proto_rawDescOnce sync.Once

@@ -561,25 +561,25 @@ const file_monoplane_apps_v1_daemonset_proto_rawDesc = "" +
 	"\x04apps\x12\x02v1\x1a\tDaemonSet\"\n" +
 	"daemonsets*\tdaemonset2\x02ds8\x01B\x03allR\x14\n" +
 	"\x06status*\n" +
-	"the status\"\xa7\x01\n" +
+	"the status\"\xb0\x01\n" +
 	"\rDaemonSetList\x12=\n" +
 	"\bmetadata\x18\x01 \x01(\v2\x1b.monoplane.meta.v1.ListMetaB\x04\x90\x94#\x01R\bmetadata\x128\n" +
-	"\x05items\x18\x02 \x03(\v2\x1c.monoplane.apps.v1.DaemonSetB\x04\x90\x94#\x01R\x05items:\x1d\xb2\x9a#\x19\n" +
-	"\x04apps\x12\x02v1\x1a\rDaemonSetList\"\x81\x03\n" +
+	"\x05items\x18\x02 \x03(\v2\x1c.monoplane.apps.v1.DaemonSetB\x04\x90\x94#\x01R\x05items:&\xb2\x9a#\x19\n" +
+	"\x04apps\x12\x02v1\x1a\rDaemonSetList\u009a#\x05items\"\x9b\x03\n" +
 	"\rDaemonSetSpec\x12G\n" +
 	"\bselector\x18\x01 \x01(\v2 .monoplane.meta.v1.LabelSelectorB\x04\x90\x94#\x01H\x00R\bselector\x88\x01\x01\x12D\n" +
 	"\btemplate\x18\x02 \x01(\v2\".monoplane.core.v1.PodTemplateSpecB\x04\x90\x94#\x01R\btemplate\x12X\n" +
 	"\x0eupdateStrategy\x18\x03 \x01(\v2*.monoplane.apps.v1.DaemonSetUpdateStrategyB\x04\x90\x94#\x01R\x0eupdateStrategy\x12(\n" +
 	"\x0fminReadySeconds\x18\x04 \x01(\x05R\x0fminReadySeconds\x127\n" +
-	"\x14revisionHistoryLimit\x18\x06 \x01(\x05H\x01R\x14revisionHistoryLimit\x88\x01\x01B\v\n" +
+	"\x14revisionHistoryLimit\x18\x06 \x01(\x05H\x01R\x14revisionHistoryLimit\x88\x01\x01:\x18\u009a#\bselector\u009a#\btemplateB\v\n" +
 	"\t_selectorB\x17\n" +
-	"\x15_revisionHistoryLimit\"~\n" +
-	"\x17DaemonSetUpdateStrategy\x12\x12\n" +
-	"\x04type\x18\x01 \x01(\tR\x04type\x12O\n" +
+	"\x15_revisionHistoryLimit\"\x9a\x01\n" +
+	"\x17DaemonSetUpdateStrategy\x12.\n" +
+	"\x04type\x18\x01 \x01(\tB\x1a\xea\x94#\x16OnDelete,RollingUpdateR\x04type\x12O\n" +
 	"\rrollingUpdate\x18\x02 \x01(\v2).monoplane.apps.v1.RollingUpdateDaemonSetR\rrollingUpdate\"\x9c\x01\n" +
 	"\x16RollingUpdateDaemonSet\x12F\n" +
 	"\x0emaxUnavailable\x18\x01 \x01(\v2\x1e.monoplane.meta.v1.IntOrStringR\x0emaxUnavailable\x12:\n" +
-	"\bmaxSurge\x18\x02 \x01(\v2\x1e.monoplane.meta.v1.IntOrStringR\bmaxSurge\"\xcd\x04\n" +
+	"\bmaxSurge\x18\x02 \x01(\v2\x1e.monoplane.meta.v1.IntOrStringR\bmaxSurge\"\xa8\x05\n" +
 	"\x0fDaemonSetStatus\x12<\n" +
 	"\x16currentNumberScheduled\x18\x01 \x01(\x05B\x04\x90\x94#\x01R\x16currentNumberScheduled\x124\n" +
 	"\x12numberMisscheduled\x18\x02 \x01(\x05B\x04\x90\x94#\x01R\x12numberMisscheduled\x12<\n" +
@@ -593,14 +593,14 @@ const file_monoplane_apps_v1_daemonset_proto_rawDesc = "" +
 	"\n" +
 	"conditions\x18\n" +
 	" \x03(\v2%.monoplane.apps.v1.DaemonSetConditionB\x19\xa2\x94#\x05merge\xaa\x94#\x04type\u0094#\x04typeR\n" +
-	"conditionsB\x11\n" +
-	"\x0f_collisionCount\"\xcd\x01\n" +
+	"conditions:Y\u009a#\x16currentNumberScheduled\u009a#\x12numberMisscheduled\u009a#\x16desiredNumberScheduled\u009a#\vnumberReadyB\x11\n" +
+	"\x0f_collisionCount\"\xe1\x01\n" +
 	"\x12DaemonSetCondition\x12\x18\n" +
 	"\x04type\x18\x01 \x01(\tB\x04\x90\x94#\x01R\x04type\x12\x1c\n" +
 	"\x06status\x18\x02 \x01(\tB\x04\x90\x94#\x01R\x06status\x12M\n" +
 	"\x12lastTransitionTime\x18\x03 \x01(\v2\x17.monoplane.meta.v1.TimeB\x04\x90\x94#\x01R\x12lastTransitionTime\x12\x16\n" +
 	"\x06reason\x18\x04 \x01(\tR\x06reason\x12\x18\n" +
-	"\amessage\x18\x05 \x01(\tR\amessageB\"Z monoplane.dev/api/apps/v1;appsv1b\x06proto3"
+	"\amessage\x18\x05 \x01(\tR\amessage:\x12\u009a#\x04type\u009a#\x06statusB\"Z monoplane.dev/api/apps/v1;appsv1b\x06proto3"
 
 var (
 	file_monoplane_apps_v1_daemonset_proto_rawDescOnce sync.Once

@@ -591,11 +591,11 @@ const file_monoplane_apps_v1_deployment_proto_rawDesc = "" +
 	"deployment2\x06deploy8\x01B\x03allR\x14\n" +
 	"\x06status*\n" +
 	"the statusR?\n" +
-	"\x05scale\x1a\x1emonoplane.autoscaling.v1.Scale*\x16the number of replicas\"\xaa\x01\n" +
+	"\x05scale\x1a\x1emonoplane.autoscaling.v1.Scale*\x16the number of replicas\"\xb3\x01\n" +
 	"\x0eDeploymentList\x12=\n" +
 	"\bmetadata\x18\x01 \x01(\v2\x1b.monoplane.meta.v1.ListMetaB\x04\x90\x94#\x01R\bmetadata\x129\n" +
-	"\x05items\x18\x02 \x03(\v2\x1d.monoplane.apps.v1.DeploymentB\x04\x90\x94#\x01R\x05items:\x1e\xb2\x9a#\x1a\n" +
-	"\x04apps\x12\x02v1\x1a\x0eDeploymentList\"\xa0\x04\n" +
+	"\x05items\x18\x02 \x03(\v2\x1d.monoplane.apps.v1.DeploymentB\x04\x90\x94#\x01R\x05items:'\xb2\x9a#\x1a\n" +
+	"\x04apps\x12\x02v1\x1a\x0eDeploymentList\u009a#\x05items\"\xba\x04\n" +
 	"\x0eDeploymentSpec\x12\x1f\n" +
 	"\breplicas\x18\x01 \x01(\x05H\x00R\breplicas\x88\x01\x01\x12G\n" +
 	"\bselector\x18\x02 \x01(\v2 .monoplane.meta.v1.LabelSelectorB\x04\x90\x94#\x01H\x01R\bselector\x88\x01\x01\x12D\n" +
@@ -605,13 +605,13 @@ const file_monoplane_apps_v1_deployment_proto_rawDesc = "" +
 	"\x0fminReadySeconds\x18\x05 \x01(\x05R\x0fminReadySeconds\x127\n" +
 	"\x14revisionHistoryLimit\x18\x06 \x01(\x05H\x02R\x14revisionHistoryLimit\x88\x01\x01\x12\x16\n" +
 	"\x06paused\x18\a \x01(\bR\x06paused\x12=\n" +
-	"\x17progressDeadlineSeconds\x18\t \x01(\x05H\x03R\x17progressDeadlineSeconds\x88\x01\x01B\v\n" +
+	"\x17progressDeadlineSeconds\x18\t \x01(\x05H\x03R\x17progressDeadlineSeconds\x88\x01\x01:\x18\u009a#\bselector\u009a#\btemplateB\v\n" +
 	"\t_replicasB\v\n" +
 	"\t_selectorB\x17\n" +
 	"\x15_revisionHistoryLimitB\x1a\n" +
-	"\x18_progressDeadlineSeconds\"z\n" +
-	"\x12DeploymentStrategy\x12\x12\n" +
-	"\x04type\x18\x01 \x01(\tR\x04type\x12P\n" +
+	"\x18_progressDeadlineSeconds\"\x96\x01\n" +
+	"\x12DeploymentStrategy\x12.\n" +
+	"\x04type\x18\x01 \x01(\tB\x1a\xea\x94#\x16Recreate,RollingUpdateR\x04type\x12P\n" +
 	"\rrollingUpdate\x18\x02 \x01(\v2*.monoplane.apps.v1.RollingUpdateDeploymentR\rrollingUpdate\"\x9d\x01\n" +
 	"\x17RollingUpdateDeployment\x12F\n" +
 	"\x0emaxUnavailable\x18\x01 \x01(\v2\x1e.monoplane.meta.v1.IntOrStringR\x0emaxUnavailable\x12:\n" +
@@ -629,14 +629,14 @@ const file_monoplane_apps_v1_deployment_proto_rawDesc = "" +
 	"\x0ecollisionCount\x18\b \x01(\x05H\x00R\x0ecollisionCount\x88\x01\x01\x125\n" +
 	"\x13terminatingReplicas\x18\t \x01(\x05H\x01R\x13terminatingReplicas\x88\x01\x01B\x11\n" +
 	"\x0f_collisionCountB\x16\n" +
-	"\x14_terminatingReplicas\"\x95\x02\n" +
+	"\x14_terminatingReplicas\"\xa9\x02\n" +
 	"\x13DeploymentCondition\x12\x18\n" +
 	"\x04type\x18\x01 \x01(\tB\x04\x90\x94#\x01R\x04type\x12\x1c\n" +
 	"\x06status\x18\x02 \x01(\tB\x04\x90\x94#\x01R\x06status\x12\x16\n" +
 	"\x06reason\x18\x04 \x01(\tR\x06reason\x12\x18\n" +
 	"\amessage\x18\x05 \x01(\tR\amessage\x12E\n" +
 	"\x0elastUpdateTime\x18\x06 \x01(\v2\x17.monoplane.meta.v1.TimeB\x04\x90\x94#\x01R\x0elastUpdateTime\x12M\n" +
-	"\x12lastTransitionTime\x18\a \x01(\v2\x17.monoplane.meta.v1.TimeB\x04\x90\x94#\x01R\x12lastTransitionTimeB\"Z monoplane.dev/api/apps/v1;appsv1b\x06proto3"
+	"\x12lastTransitionTime\x18\a \x01(\v2\x17.monoplane.meta.v1.TimeB\x04\x90\x94#\x01R\x12lastTransitionTime:\x12\u009a#\x04type\u009a#\x06statusB\"Z monoplane.dev/api/apps/v1;appsv1b\x06proto3"
 
 var (
 	file_monoplane_apps_v1_deployment_proto_rawDescOnce sync.Once

@@ -413,18 +413,18 @@ const file_monoplane_apps_v1_replicaset_proto_rawDesc = "" +
 	"replicaset2\x02rs8\x01B\x03allR\x14\n" +
 	"\x06status*\n" +
 	"the statusR?\n" +
-	"\x05scale\x1a\x1emonoplane.autoscaling.v1.Scale*\x16the number of replicas\"\xaa\x01\n" +
+	"\x05scale\x1a\x1emonoplane.autoscaling.v1.Scale*\x16the number of replicas\"\xb3\x01\n" +
 	"\x0eReplicaSetList\x12=\n" +
 	"\bmetadata\x18\x01 \x01(\v2\x1b.monoplane.meta.v1.ListMetaB\x04\x90\x94#\x01R\bmetadata\x129\n" +
-	"\x05items\x18\x02 \x03(\v2\x1d.monoplane.apps.v1.ReplicaSetB\x04\x90\x94#\x01R\x05items:\x1e\xb2\x9a#\x1a\n" +
-	"\x04apps\x12\x02v1\x1a\x0eReplicaSetList\"\x84\x02\n" +
+	"\x05items\x18\x02 \x03(\v2\x1d.monoplane.apps.v1.ReplicaSetB\x04\x90\x94#\x01R\x05items:'\xb2\x9a#\x1a\n" +
+	"\x04apps\x12\x02v1\x1a\x0eReplicaSetList\u009a#\x05items\"\x92\x02\n" +
 	"\x0eReplicaSetSpec\x12\x1f\n" +
 	"\breplicas\x18\x01 \x01(\x05H\x00R\breplicas\x88\x01\x01\x12G\n" +
 	"\bselector\x18\x02 \x01(\v2 .monoplane.meta.v1.LabelSelectorB\x04\x90\x94#\x01H\x01R\bselector\x88\x01\x01\x12D\n" +
 	"\btemplate\x18\x03 \x01(\v2\".monoplane.core.v1.PodTemplateSpecB\x04\x90\x94#\x01R\btemplate\x12(\n" +
-	"\x0fminReadySeconds\x18\x04 \x01(\x05R\x0fminReadySecondsB\v\n" +
+	"\x0fminReadySeconds\x18\x04 \x01(\x05R\x0fminReadySeconds:\f\u009a#\bselectorB\v\n" +
 	"\t_replicasB\v\n" +
-	"\t_selector\"\x9e\x03\n" +
+	"\t_selector\"\xac\x03\n" +
 	"\x10ReplicaSetStatus\x12 \n" +
 	"\breplicas\x18\x01 \x01(\x05B\x04\x90\x94#\x01R\breplicas\x122\n" +
 	"\x14fullyLabeledReplicas\x18\x02 \x01(\x05R\x14fullyLabeledReplicas\x12.\n" +
@@ -434,14 +434,14 @@ const file_monoplane_apps_v1_replicaset_proto_rawDesc = "" +
 	"\n" +
 	"conditions\x18\x06 \x03(\v2&.monoplane.apps.v1.ReplicaSetConditionB\x19\xa2\x94#\x05merge\xaa\x94#\x04type\u0094#\x04typeR\n" +
 	"conditions\x125\n" +
-	"\x13terminatingReplicas\x18\a \x01(\x05H\x00R\x13terminatingReplicas\x88\x01\x01B\x16\n" +
-	"\x14_terminatingReplicas\"\xce\x01\n" +
+	"\x13terminatingReplicas\x18\a \x01(\x05H\x00R\x13terminatingReplicas\x88\x01\x01:\f\u009a#\breplicasB\x16\n" +
+	"\x14_terminatingReplicas\"\xe2\x01\n" +
 	"\x13ReplicaSetCondition\x12\x18\n" +
 	"\x04type\x18\x01 \x01(\tB\x04\x90\x94#\x01R\x04type\x12\x1c\n" +
 	"\x06status\x18\x02 \x01(\tB\x04\x90\x94#\x01R\x06status\x12M\n" +
 	"\x12lastTransitionTime\x18\x03 \x01(\v2\x17.monoplane.meta.v1.TimeB\x04\x90\x94#\x01R\x12lastTransitionTime\x12\x16\n" +
 	"\x06reason\x18\x04 \x01(\tR\x06reason\x12\x18\n" +
-	"\amessage\x18\x05 \x01(\tR\amessageB\"Z monoplane.dev/api/apps/v1;appsv1b\x06proto3"
+	"\amessage\x18\x05 \x01(\tR\amessage:\x12\u009a#\x04type\u009a#\x06statusB\"Z monoplane.dev/api/apps/v1;appsv1b\x06proto3"
 
 var (
 	file_monoplane_apps_v1_replicaset_proto_rawDescOnce sync.Once

@@ -722,29 +722,29 @@ const file_monoplane_apps_v1_statefulset_proto_rawDesc = "" +
 	"\x04apps\x12\x02v1\x1a\vStatefulSet\"\fstatefulsets*\vstatefulset2\x03sts8\x01B\x03allR\x14\n" +
 	"\x06status*\n" +
 	"the statusR?\n" +
-	"\x05scale\x1a\x1emonoplane.autoscaling.v1.Scale*\x16the number of replicas\"\xad\x01\n" +
+	"\x05scale\x1a\x1emonoplane.autoscaling.v1.Scale*\x16the number of replicas\"\xb6\x01\n" +
 	"\x0fStatefulSetList\x12=\n" +
 	"\bmetadata\x18\x01 \x01(\v2\x1b.monoplane.meta.v1.ListMetaB\x04\x90\x94#\x01R\bmetadata\x12:\n" +
-	"\x05items\x18\x02 \x03(\v2\x1e.monoplane.apps.v1.StatefulSetB\x04\x90\x94#\x01R\x05items:\x1f\xb2\x9a#\x1b\n" +
-	"\x04apps\x12\x02v1\x1a\x0fStatefulSetList\"\xc8\x06\n" +
+	"\x05items\x18\x02 \x03(\v2\x1e.monoplane.apps.v1.StatefulSetB\x04\x90\x94#\x01R\x05items:(\xb2\x9a#\x1b\n" +
+	"\x04apps\x12\x02v1\x1a\x0fStatefulSetList\u009a#\x05items\"\xfd\x06\n" +
 	"\x0fStatefulSetSpec\x12\x1f\n" +
 	"\breplicas\x18\x01 \x01(\x05H\x00R\breplicas\x88\x01\x01\x12G\n" +
 	"\bselector\x18\x02 \x01(\v2 .monoplane.meta.v1.LabelSelectorB\x04\x90\x94#\x01H\x01R\bselector\x88\x01\x01\x12D\n" +
 	"\btemplate\x18\x03 \x01(\v2\".monoplane.core.v1.PodTemplateSpecB\x04\x90\x94#\x01R\btemplate\x12\\\n" +
 	"\x14volumeClaimTemplates\x18\x04 \x03(\v2(.monoplane.core.v1.PersistentVolumeClaimR\x14volumeClaimTemplates\x12&\n" +
-	"\vserviceName\x18\x05 \x01(\tB\x04\x90\x94#\x01R\vserviceName\x120\n" +
-	"\x13podManagementPolicy\x18\x06 \x01(\tR\x13podManagementPolicy\x12Z\n" +
+	"\vserviceName\x18\x05 \x01(\tB\x04\x90\x94#\x01R\vserviceName\x12K\n" +
+	"\x13podManagementPolicy\x18\x06 \x01(\tB\x19\xea\x94#\x15OrderedReady,ParallelR\x13podManagementPolicy\x12Z\n" +
 	"\x0eupdateStrategy\x18\a \x01(\v2,.monoplane.apps.v1.StatefulSetUpdateStrategyB\x04\x90\x94#\x01R\x0eupdateStrategy\x127\n" +
 	"\x14revisionHistoryLimit\x18\b \x01(\x05H\x02R\x14revisionHistoryLimit\x88\x01\x01\x12(\n" +
 	"\x0fminReadySeconds\x18\t \x01(\x05R\x0fminReadySeconds\x12\x96\x01\n" +
 	"$persistentVolumeClaimRetentionPolicy\x18\n" +
 	" \x01(\v2B.monoplane.apps.v1.StatefulSetPersistentVolumeClaimRetentionPolicyR$persistentVolumeClaimRetentionPolicy\x12B\n" +
-	"\bordinals\x18\v \x01(\v2&.monoplane.apps.v1.StatefulSetOrdinalsR\bordinalsB\v\n" +
+	"\bordinals\x18\v \x01(\v2&.monoplane.apps.v1.StatefulSetOrdinalsR\bordinals:\x18\u009a#\bselector\u009a#\btemplateB\v\n" +
 	"\t_replicasB\v\n" +
 	"\t_selectorB\x17\n" +
-	"\x15_revisionHistoryLimit\"\x8a\x01\n" +
-	"\x19StatefulSetUpdateStrategy\x12\x12\n" +
-	"\x04type\x18\x01 \x01(\tR\x04type\x12Y\n" +
+	"\x15_revisionHistoryLimit\"\xa6\x01\n" +
+	"\x19StatefulSetUpdateStrategy\x12.\n" +
+	"\x04type\x18\x01 \x01(\tB\x1a\xea\x94#\x16OnDelete,RollingUpdateR\x04type\x12Y\n" +
 	"\rrollingUpdate\x18\x02 \x01(\v23.monoplane.apps.v1.RollingUpdateStatefulSetStrategyR\rrollingUpdate\"\x9b\x01\n" +
 	" RollingUpdateStatefulSetStrategy\x12!\n" +
 	"\tpartition\x18\x01 \x01(\x05H\x00R\tpartition\x88\x01\x01\x12F\n" +
@@ -757,7 +757,7 @@ const file_monoplane_apps_v1_statefulset_proto_rawDesc = "" +
 	"whenScaled\x18\x02 \x01(\tR\n" +
 	"whenScaled\"1\n" +
 	"\x13StatefulSetOrdinals\x12\x1a\n" +
-	"\x05start\x18\x01 \x01(\x05B\x04\x90\x94#\x01R\x05start\"\x8f\x04\n" +
+	"\x05start\x18\x01 \x01(\x05B\x04\x90\x94#\x01R\x05start\"\x9d\x04\n" +
 	"\x11StatefulSetStatus\x12.\n" +
 	"\x12observedGeneration\x18\x01 \x01(\x03R\x12observedGeneration\x12 \n" +
 	"\breplicas\x18\x02 \x01(\x05B\x04\x90\x94#\x01R\breplicas\x12$\n" +
@@ -771,14 +771,14 @@ const file_monoplane_apps_v1_statefulset_proto_rawDesc = "" +
 	"conditions\x18\n" +
 	" \x03(\v2'.monoplane.apps.v1.StatefulSetConditionB\x19\xa2\x94#\x05merge\xaa\x94#\x04type\u0094#\x04typeR\n" +
 	"conditions\x122\n" +
-	"\x11availableReplicas\x18\v \x01(\x05B\x04\x90\x94#\x01R\x11availableReplicasB\x11\n" +
-	"\x0f_collisionCountJ\x04\b\b\x10\t\"\xcf\x01\n" +
+	"\x11availableReplicas\x18\v \x01(\x05B\x04\x90\x94#\x01R\x11availableReplicas:\f\u009a#\breplicasB\x11\n" +
+	"\x0f_collisionCountJ\x04\b\b\x10\t\"\xe3\x01\n" +
 	"\x14StatefulSetCondition\x12\x18\n" +
 	"\x04type\x18\x01 \x01(\tB\x04\x90\x94#\x01R\x04type\x12\x1c\n" +
 	"\x06status\x18\x02 \x01(\tB\x04\x90\x94#\x01R\x06status\x12M\n" +
 	"\x12lastTransitionTime\x18\x03 \x01(\v2\x17.monoplane.meta.v1.TimeB\x04\x90\x94#\x01R\x12lastTransitionTime\x12\x16\n" +
 	"\x06reason\x18\x04 \x01(\tR\x06reason\x12\x18\n" +
-	"\amessage\x18\x05 \x01(\tR\amessageB\"Z monoplane.dev/api/apps/v1;appsv1b\x06proto3"
+	"\amessage\x18\x05 \x01(\tR\amessage:\x12\u009a#\x04type\u009a#\x06statusB\"Z monoplane.dev/api/apps/v1;appsv1b\x06proto3"
 
 var (
 	file_monoplane_apps_v1_statefulset_proto_rawDescOnce sync.Once

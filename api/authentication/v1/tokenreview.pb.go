@@ -220,16 +220,16 @@ var File_monoplane_authentication_v1_tokenreview_proto protoreflect.FileDescript
 
 const file_monoplane_authentication_v1_tokenreview_proto_rawDesc = "" +
 	"\n" +
-	"-monoplane/authentication/v1/tokenreview.proto\x12\x1bmonoplane.authentication.v1\x1a*monoplane/authentication/v1/userinfo.proto\x1a\x1emonoplane/meta/v1/object.proto\x1a\"monoplane/options/v1/options.proto\"\x95\x04\n" +
+	"-monoplane/authentication/v1/tokenreview.proto\x12\x1bmonoplane.authentication.v1\x1a*monoplane/authentication/v1/userinfo.proto\x1a\x1emonoplane/meta/v1/object.proto\x1a\"monoplane/options/v1/options.proto\"\x9d\x04\n" +
 	"\vTokenReview\x12?\n" +
 	"\bmetadata\x18\x01 \x01(\v2\x1d.monoplane.meta.v1.ObjectMetaB\x04\x90\x94#\x01R\bmetadata\x12F\n" +
 	"\x04spec\x18\x02 \x01(\v2,.monoplane.authentication.v1.TokenReviewSpecB\x04\x90\x94#\x01R\x04spec\x12L\n" +
-	"\x06status\x18\x03 \x01(\v2..monoplane.authentication.v1.TokenReviewStatusB\x04\x90\x94#\x01R\x06status:\xae\x02\xb2\x9a#\xa9\x02\n" +
+	"\x06status\x18\x03 \x01(\v2..monoplane.authentication.v1.TokenReviewStatusB\x04\x90\x94#\x01R\x06status:\xb6\x02\xb2\x9a#\xa9\x02\n" +
 	"\x15authentication.k8s.io\x12\x02v1\x1a\vTokenReview\"\ftokenreviews*\vtokenreviewJ\x06createZ\xbc\x01\n" +
-	"\x06Create\x12\xb1\x01Create answers a question and stores nothing. A token that is not valid is no error: status.authenticated is false, and status.error says why. Codes: InvalidArgument (no token).b\x1dtells whose a bearer token is\"E\n" +
+	"\x06Create\x12\xb1\x01Create answers a question and stores nothing. A token that is not valid is no error: status.authenticated is false, and status.error says why. Codes: InvalidArgument (no token).b\x1dtells whose a bearer token is\u009a#\x04spec\"P\n" +
 	"\x0fTokenReviewSpec\x12\x14\n" +
 	"\x05token\x18\x01 \x01(\tR\x05token\x12\x1c\n" +
-	"\taudiences\x18\x02 \x03(\tR\taudiences\"\xae\x01\n" +
+	"\taudiences\x18\x02 \x03(\tR\taudiences:\t\u009a#\x05token\"\xae\x01\n" +
 	"\x11TokenReviewStatus\x12$\n" +
 	"\rauthenticated\x18\x01 \x01(\bR\rauthenticated\x12?\n" +
 	"\x04user\x18\x02 \x01(\v2%.monoplane.authentication.v1.UserInfoB\x04\x90\x94#\x01R\x04user\x12\x1c\n" +

@@ -91,13 +91,13 @@ var File_monoplane_authorization_v1_localsubjectaccessreview_proto protoreflect.
 
 const file_monoplane_authorization_v1_localsubjectaccessreview_proto_rawDesc = "" +
 	"\n" +
-	"9monoplane/authorization/v1/localsubjectaccessreview.proto\x12\x1amonoplane.authorization.v1\x1a4monoplane/authorization/v1/subjectaccessreview.proto\x1a\x1emonoplane/meta/v1/object.proto\x1a\"monoplane/options/v1/options.proto\"\xa0\x04\n" +
+	"9monoplane/authorization/v1/localsubjectaccessreview.proto\x12\x1amonoplane.authorization.v1\x1a4monoplane/authorization/v1/subjectaccessreview.proto\x1a\x1emonoplane/meta/v1/object.proto\x1a\"monoplane/options/v1/options.proto\"\xa8\x04\n" +
 	"\x18LocalSubjectAccessReview\x12?\n" +
 	"\bmetadata\x18\x01 \x01(\v2\x1d.monoplane.meta.v1.ObjectMetaB\x04\x90\x94#\x01R\bmetadata\x12M\n" +
 	"\x04spec\x18\x02 \x01(\v23.monoplane.authorization.v1.SubjectAccessReviewSpecB\x04\x90\x94#\x01R\x04spec\x12S\n" +
-	"\x06status\x18\x03 \x01(\v25.monoplane.authorization.v1.SubjectAccessReviewStatusB\x04\x90\x94#\x01R\x06status:\x9e\x02\xb2\x9a#\x99\x02\n" +
+	"\x06status\x18\x03 \x01(\v25.monoplane.authorization.v1.SubjectAccessReviewStatusB\x04\x90\x94#\x01R\x06status:\xa6\x02\xb2\x9a#\x99\x02\n" +
 	"\x14authorization.k8s.io\x12\x02v1\x1a\x18LocalSubjectAccessReview\"\x19localsubjectaccessreviews*\x18localsubjectaccessreview8\x01J\x06createZn\n" +
-	"\x06Create\x12dCreate answers a question and stores nothing. Codes: InvalidArgument (the question is not complete).b4tells whether a user may do something in a namespaceB4Z2monoplane.dev/api/authorization/v1;authorizationv1b\x06proto3"
+	"\x06Create\x12dCreate answers a question and stores nothing. Codes: InvalidArgument (the question is not complete).b4tells whether a user may do something in a namespace\u009a#\x04specB4Z2monoplane.dev/api/authorization/v1;authorizationv1b\x06proto3"
 
 var (
 	file_monoplane_authorization_v1_localsubjectaccessreview_proto_rawDescOnce sync.Once

@@ -146,13 +146,13 @@ var File_monoplane_authorization_v1_selfsubjectaccessreview_proto protoreflect.F
 
 const file_monoplane_authorization_v1_selfsubjectaccessreview_proto_rawDesc = "" +
 	"\n" +
-	"8monoplane/authorization/v1/selfsubjectaccessreview.proto\x12\x1amonoplane.authorization.v1\x1a+monoplane/authorization/v1/attributes.proto\x1a4monoplane/authorization/v1/subjectaccessreview.proto\x1a\x1emonoplane/meta/v1/object.proto\x1a\"monoplane/options/v1/options.proto\"\x9d\x04\n" +
+	"8monoplane/authorization/v1/selfsubjectaccessreview.proto\x12\x1amonoplane.authorization.v1\x1a+monoplane/authorization/v1/attributes.proto\x1a4monoplane/authorization/v1/subjectaccessreview.proto\x1a\x1emonoplane/meta/v1/object.proto\x1a\"monoplane/options/v1/options.proto\"\xa5\x04\n" +
 	"\x17SelfSubjectAccessReview\x12?\n" +
 	"\bmetadata\x18\x01 \x01(\v2\x1d.monoplane.meta.v1.ObjectMetaB\x04\x90\x94#\x01R\bmetadata\x12Q\n" +
 	"\x04spec\x18\x02 \x01(\v27.monoplane.authorization.v1.SelfSubjectAccessReviewSpecB\x04\x90\x94#\x01R\x04spec\x12S\n" +
-	"\x06status\x18\x03 \x01(\v25.monoplane.authorization.v1.SubjectAccessReviewStatusB\x04\x90\x94#\x01R\x06status:\x98\x02\xb2\x9a#\x93\x02\n" +
+	"\x06status\x18\x03 \x01(\v25.monoplane.authorization.v1.SubjectAccessReviewStatusB\x04\x90\x94#\x01R\x06status:\xa0\x02\xb2\x9a#\x93\x02\n" +
 	"\x14authorization.k8s.io\x12\x02v1\x1a\x17SelfSubjectAccessReview\"\x18selfsubjectaccessreviews*\x17selfsubjectaccessreviewJ\x06createZn\n" +
-	"\x06Create\x12dCreate answers a question and stores nothing. Codes: InvalidArgument (the question is not complete).b3tells whether the client that asks may do something\"\xe6\x01\n" +
+	"\x06Create\x12dCreate answers a question and stores nothing. Codes: InvalidArgument (the question is not complete).b3tells whether the client that asks may do something\u009a#\x04spec\"\xe6\x01\n" +
 	"\x1bSelfSubjectAccessReviewSpec\x12^\n" +
 	"\x12resourceAttributes\x18\x01 \x01(\v2..monoplane.authorization.v1.ResourceAttributesR\x12resourceAttributes\x12g\n" +
 	"\x15nonResourceAttributes\x18\x02 \x01(\v21.monoplane.authorization.v1.NonResourceAttributesR\x15nonResourceAttributesB4Z2monoplane.dev/api/authorization/v1;authorizationv1b\x06proto3"

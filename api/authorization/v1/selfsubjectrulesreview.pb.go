@@ -338,30 +338,31 @@ var File_monoplane_authorization_v1_selfsubjectrulesreview_proto protoreflect.Fi
 
 const file_monoplane_authorization_v1_selfsubjectrulesreview_proto_rawDesc = "" +
 	"\n" +
-	"7monoplane/authorization/v1/selfsubjectrulesreview.proto\x12\x1amonoplane.authorization.v1\x1a\x1emonoplane/meta/v1/object.proto\x1a\"monoplane/options/v1/options.proto\"\x99\x04\n" +
+	"7monoplane/authorization/v1/selfsubjectrulesreview.proto\x12\x1amonoplane.authorization.v1\x1a\x1emonoplane/meta/v1/object.proto\x1a\"monoplane/options/v1/options.proto\"\xa1\x04\n" +
 	"\x16SelfSubjectRulesReview\x12?\n" +
 	"\bmetadata\x18\x01 \x01(\v2\x1d.monoplane.meta.v1.ObjectMetaB\x04\x90\x94#\x01R\bmetadata\x12P\n" +
 	"\x04spec\x18\x02 \x01(\v26.monoplane.authorization.v1.SelfSubjectRulesReviewSpecB\x04\x90\x94#\x01R\x04spec\x12R\n" +
-	"\x06status\x18\x03 \x01(\v24.monoplane.authorization.v1.SubjectRulesReviewStatusB\x04\x90\x94#\x01R\x06status:\x97\x02\xb2\x9a#\x92\x02\n" +
+	"\x06status\x18\x03 \x01(\v24.monoplane.authorization.v1.SubjectRulesReviewStatusB\x04\x90\x94#\x01R\x06status:\x9f\x02\xb2\x9a#\x92\x02\n" +
 	"\x14authorization.k8s.io\x12\x02v1\x1a\x16SelfSubjectRulesReview\"\x17selfsubjectrulesreviews*\x16selfsubjectrulesreviewJ\x06createZn\n" +
-	"\x06Create\x12dCreate answers a question and stores nothing. Codes: InvalidArgument (the question is not complete).b5tells what the client that asks may do in a namespace\":\n" +
+	"\x06Create\x12dCreate answers a question and stores nothing. Codes: InvalidArgument (the question is not complete).b5tells what the client that asks may do in a namespace\u009a#\x04spec\":\n" +
 	"\x1aSelfSubjectRulesReviewSpec\x12\x1c\n" +
-	"\tnamespace\x18\x01 \x01(\tR\tnamespace\"\x9f\x02\n" +
+	"\tnamespace\x18\x01 \x01(\tR\tnamespace\"\xd4\x02\n" +
 	"\x18SubjectRulesReviewStatus\x12T\n" +
 	"\rresourceRules\x18\x01 \x03(\v2(.monoplane.authorization.v1.ResourceRuleB\x04\x90\x94#\x01R\rresourceRules\x12]\n" +
 	"\x10nonResourceRules\x18\x02 \x03(\v2+.monoplane.authorization.v1.NonResourceRuleB\x04\x90\x94#\x01R\x10nonResourceRules\x12$\n" +
 	"\n" +
 	"incomplete\x18\x03 \x01(\bB\x04\x90\x94#\x01R\n" +
 	"incomplete\x12(\n" +
-	"\x0fevaluationError\x18\x04 \x01(\tR\x0fevaluationError\"\x8c\x01\n" +
+	"\x0fevaluationError\x18\x04 \x01(\tR\x0fevaluationError:3\u009a#\rresourceRules\u009a#\x10nonResourceRules\u009a#\n" +
+	"incomplete\"\x97\x01\n" +
 	"\fResourceRule\x12\x1a\n" +
 	"\x05verbs\x18\x01 \x03(\tB\x04\x90\x94#\x01R\x05verbs\x12\x1c\n" +
 	"\tapiGroups\x18\x02 \x03(\tR\tapiGroups\x12\x1c\n" +
 	"\tresources\x18\x03 \x03(\tR\tresources\x12$\n" +
-	"\rresourceNames\x18\x04 \x03(\tR\rresourceNames\"W\n" +
+	"\rresourceNames\x18\x04 \x03(\tR\rresourceNames:\t\u009a#\x05verbs\"b\n" +
 	"\x0fNonResourceRule\x12\x1a\n" +
 	"\x05verbs\x18\x01 \x03(\tB\x04\x90\x94#\x01R\x05verbs\x12(\n" +
-	"\x0fnonResourceURLs\x18\x02 \x03(\tR\x0fnonResourceURLsB4Z2monoplane.dev/api/authorization/v1;authorizationv1b\x06proto3"
+	"\x0fnonResourceURLs\x18\x02 \x03(\tR\x0fnonResourceURLs:\t\u009a#\x05verbsB4Z2monoplane.dev/api/authorization/v1;authorizationv1b\x06proto3"
 
 var (
 	file_monoplane_authorization_v1_selfsubjectrulesreview_proto_rawDescOnce sync.Once

@@ -255,13 +255,13 @@ var File_monoplane_authorization_v1_subjectaccessreview_proto protoreflect.FileD
 
 const file_monoplane_authorization_v1_subjectaccessreview_proto_rawDesc = "" +
 	"\n" +
-	"4monoplane/authorization/v1/subjectaccessreview.proto\x12\x1amonoplane.authorization.v1\x1a+monoplane/authorization/v1/attributes.proto\x1a\x1emonoplane/meta/v1/object.proto\x1a\"monoplane/options/v1/options.proto\"\xfb\x03\n" +
+	"4monoplane/authorization/v1/subjectaccessreview.proto\x12\x1amonoplane.authorization.v1\x1a+monoplane/authorization/v1/attributes.proto\x1a\x1emonoplane/meta/v1/object.proto\x1a\"monoplane/options/v1/options.proto\"\x83\x04\n" +
 	"\x13SubjectAccessReview\x12?\n" +
 	"\bmetadata\x18\x01 \x01(\v2\x1d.monoplane.meta.v1.ObjectMetaB\x04\x90\x94#\x01R\bmetadata\x12M\n" +
 	"\x04spec\x18\x02 \x01(\v23.monoplane.authorization.v1.SubjectAccessReviewSpecB\x04\x90\x94#\x01R\x04spec\x12S\n" +
-	"\x06status\x18\x03 \x01(\v25.monoplane.authorization.v1.SubjectAccessReviewStatusB\x04\x90\x94#\x01R\x06status:\xfe\x01\xb2\x9a#\xf9\x01\n" +
+	"\x06status\x18\x03 \x01(\v25.monoplane.authorization.v1.SubjectAccessReviewStatusB\x04\x90\x94#\x01R\x06status:\x86\x02\xb2\x9a#\xf9\x01\n" +
 	"\x14authorization.k8s.io\x12\x02v1\x1a\x13SubjectAccessReview\"\x14subjectaccessreviews*\x13subjectaccessreviewJ\x06createZn\n" +
-	"\x06Create\x12dCreate answers a question and stores nothing. Codes: InvalidArgument (the question is not complete).b%tells whether a user may do something\"\xe4\x03\n" +
+	"\x06Create\x12dCreate answers a question and stores nothing. Codes: InvalidArgument (the question is not complete).b%tells whether a user may do something\u009a#\x04spec\"\xe4\x03\n" +
 	"\x17SubjectAccessReviewSpec\x12^\n" +
 	"\x12resourceAttributes\x18\x01 \x01(\v2..monoplane.authorization.v1.ResourceAttributesR\x12resourceAttributes\x12g\n" +
 	"\x15nonResourceAttributes\x18\x02 \x01(\v21.monoplane.authorization.v1.NonResourceAttributesR\x15nonResourceAttributes\x12\x12\n" +
@@ -272,12 +272,12 @@ const file_monoplane_authorization_v1_subjectaccessreview_proto_rawDesc = "" +
 	"\n" +
 	"ExtraEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12<\n" +
-	"\x05value\x18\x02 \x01(\v2&.monoplane.authorization.v1.ExtraValueR\x05value:\x028\x01\"\x95\x01\n" +
+	"\x05value\x18\x02 \x01(\v2&.monoplane.authorization.v1.ExtraValueR\x05value:\x028\x01\"\xa2\x01\n" +
 	"\x19SubjectAccessReviewStatus\x12\x1e\n" +
 	"\aallowed\x18\x01 \x01(\bB\x04\x90\x94#\x01R\aallowed\x12\x16\n" +
 	"\x06denied\x18\x04 \x01(\bR\x06denied\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x12(\n" +
-	"\x0fevaluationError\x18\x03 \x01(\tR\x0fevaluationErrorB4Z2monoplane.dev/api/authorization/v1;authorizationv1b\x06proto3"
+	"\x0fevaluationError\x18\x03 \x01(\tR\x0fevaluationError:\v\u009a#\aallowedB4Z2monoplane.dev/api/authorization/v1;authorizationv1b\x06proto3"
 
 var (
 	file_monoplane_authorization_v1_subjectaccessreview_proto_rawDescOnce sync.Once

@@ -368,37 +368,37 @@ var File_monoplane_autoscaling_v1_horizontalpodautoscaler_proto protoreflect.Fil
 
 const file_monoplane_autoscaling_v1_horizontalpodautoscaler_proto_rawDesc = "" +
 	"\n" +
-	"6monoplane/autoscaling/v1/horizontalpodautoscaler.proto\x12\x18monoplane.autoscaling.v1\x1a\x1emonoplane/meta/v1/object.proto\x1a\x1emonoplane/meta/v1/values.proto\x1a\"monoplane/options/v1/options.proto\"\xa8\x03\n" +
+	"6monoplane/autoscaling/v1/horizontalpodautoscaler.proto\x12\x18monoplane.autoscaling.v1\x1a\x1emonoplane/meta/v1/object.proto\x1a\x1emonoplane/meta/v1/values.proto\x1a\"monoplane/options/v1/options.proto\"\xb0\x03\n" +
 	"\x17HorizontalPodAutoscaler\x12?\n" +
 	"\bmetadata\x18\x01 \x01(\v2\x1d.monoplane.meta.v1.ObjectMetaB\x04\x90\x94#\x01R\bmetadata\x12O\n" +
 	"\x04spec\x18\x02 \x01(\v25.monoplane.autoscaling.v1.HorizontalPodAutoscalerSpecB\x04\x90\x94#\x01R\x04spec\x12U\n" +
-	"\x06status\x18\x03 \x01(\v27.monoplane.autoscaling.v1.HorizontalPodAutoscalerStatusB\x04\x90\x94#\x01R\x06status:\xa3\x01\xb2\x9a#\x9e\x01\n" +
+	"\x06status\x18\x03 \x01(\v27.monoplane.autoscaling.v1.HorizontalPodAutoscalerStatusB\x04\x90\x94#\x01R\x06status:\xab\x01\xb2\x9a#\x9e\x01\n" +
 	"\vautoscaling\x12\x02v1\x1a\x17HorizontalPodAutoscaler\"\x18horizontalpodautoscalers*\x17horizontalpodautoscaler2\x03hpa8\x01B\x03allR\x14\n" +
 	"\x06status*\n" +
-	"the statusr\x1aHorizontalPodAutoscalersV1\x80\x01\x01\"\xdf\x01\n" +
+	"the statusr\x1aHorizontalPodAutoscalersV1\x80\x01\x01\u009a#\x04spec\"\xe8\x01\n" +
 	"\x1bHorizontalPodAutoscalerList\x12=\n" +
 	"\bmetadata\x18\x01 \x01(\v2\x1b.monoplane.meta.v1.ListMetaB\x04\x90\x94#\x01R\bmetadata\x12M\n" +
-	"\x05items\x18\x02 \x03(\v21.monoplane.autoscaling.v1.HorizontalPodAutoscalerB\x04\x90\x94#\x01R\x05items:2\xb2\x9a#.\n" +
-	"\vautoscaling\x12\x02v1\x1a\x1bHorizontalPodAutoscalerList\"\xd1\x02\n" +
+	"\x05items\x18\x02 \x03(\v21.monoplane.autoscaling.v1.HorizontalPodAutoscalerB\x04\x90\x94#\x01R\x05items:;\xb2\x9a#.\n" +
+	"\vautoscaling\x12\x02v1\x1a\x1bHorizontalPodAutoscalerList\u009a#\x05items\"\xf4\x02\n" +
 	"\x1bHorizontalPodAutoscalerSpec\x12c\n" +
 	"\x0escaleTargetRef\x18\x01 \x01(\v25.monoplane.autoscaling.v1.CrossVersionObjectReferenceB\x04\x90\x94#\x01R\x0escaleTargetRef\x12%\n" +
 	"\vminReplicas\x18\x02 \x01(\x05H\x00R\vminReplicas\x88\x01\x01\x12&\n" +
 	"\vmaxReplicas\x18\x03 \x01(\x05B\x04\x90\x94#\x01R\vmaxReplicas\x12K\n" +
-	"\x1etargetCPUUtilizationPercentage\x18\x04 \x01(\x05H\x01R\x1etargetCPUUtilizationPercentage\x88\x01\x01B\x0e\n" +
+	"\x1etargetCPUUtilizationPercentage\x18\x04 \x01(\x05H\x01R\x1etargetCPUUtilizationPercentage\x88\x01\x01:!\u009a#\x0escaleTargetRef\u009a#\vmaxReplicasB\x0e\n" +
 	"\f_minReplicasB!\n" +
-	"\x1f_targetCPUUtilizationPercentage\"q\n" +
+	"\x1f_targetCPUUtilizationPercentage\"\x87\x01\n" +
 	"\x1bCrossVersionObjectReference\x12\x18\n" +
 	"\x04kind\x18\x01 \x01(\tB\x04\x90\x94#\x01R\x04kind\x12\x18\n" +
 	"\x04name\x18\x02 \x01(\tB\x04\x90\x94#\x01R\x04name\x12\x1e\n" +
 	"\n" +
 	"apiVersion\x18\x03 \x01(\tR\n" +
-	"apiVersion\"\xfd\x02\n" +
+	"apiVersion:\x14\xb8\x9a#\x01\u009a#\x04kind\u009a#\x04name\"\xa5\x03\n" +
 	"\x1dHorizontalPodAutoscalerStatus\x123\n" +
 	"\x12observedGeneration\x18\x01 \x01(\x03H\x00R\x12observedGeneration\x88\x01\x01\x12=\n" +
 	"\rlastScaleTime\x18\x02 \x01(\v2\x17.monoplane.meta.v1.TimeR\rlastScaleTime\x12.\n" +
 	"\x0fcurrentReplicas\x18\x03 \x01(\x05B\x04\x90\x94#\x01R\x0fcurrentReplicas\x12.\n" +
 	"\x0fdesiredReplicas\x18\x04 \x01(\x05B\x04\x90\x94#\x01R\x0fdesiredReplicas\x12M\n" +
-	"\x1fcurrentCPUUtilizationPercentage\x18\x05 \x01(\x05H\x01R\x1fcurrentCPUUtilizationPercentage\x88\x01\x01B\x15\n" +
+	"\x1fcurrentCPUUtilizationPercentage\x18\x05 \x01(\x05H\x01R\x1fcurrentCPUUtilizationPercentage\x88\x01\x01:&\u009a#\x0fcurrentReplicas\u009a#\x0fdesiredReplicasB\x15\n" +
 	"\x13_observedGenerationB\"\n" +
 	" _currentCPUUtilizationPercentageB0Z.monoplane.dev/api/autoscaling/v1;autoscalingv1b\x06proto3"
 

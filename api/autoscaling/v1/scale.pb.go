@@ -200,10 +200,10 @@ const file_monoplane_autoscaling_v1_scale_proto_rawDesc = "" +
 	"\x06status\x18\x03 \x01(\v2%.monoplane.autoscaling.v1.ScaleStatusB\x04\x90\x94#\x01R\x06status:-\xb2\x9a#)\n" +
 	"\vautoscaling\x12\x02v1\x1a\x05Scale\"\x06scales*\x05scale8\x01\"'\n" +
 	"\tScaleSpec\x12\x1a\n" +
-	"\breplicas\x18\x01 \x01(\x05R\breplicas\"K\n" +
+	"\breplicas\x18\x01 \x01(\x05R\breplicas\"Y\n" +
 	"\vScaleStatus\x12 \n" +
 	"\breplicas\x18\x01 \x01(\x05B\x04\x90\x94#\x01R\breplicas\x12\x1a\n" +
-	"\bselector\x18\x02 \x01(\tR\bselectorB0Z.monoplane.dev/api/autoscaling/v1;autoscalingv1b\x06proto3"
+	"\bselector\x18\x02 \x01(\tR\bselector:\f\u009a#\breplicasB0Z.monoplane.dev/api/autoscaling/v1;autoscalingv1b\x06proto3"
 
 var (
 	file_monoplane_autoscaling_v1_scale_proto_rawDescOnce sync.Once

@@ -1623,31 +1623,31 @@ var File_monoplane_autoscaling_v2_horizontalpodautoscaler_proto protoreflect.Fil
 
 const file_monoplane_autoscaling_v2_horizontalpodautoscaler_proto_rawDesc = "" +
 	"\n" +
-	"6monoplane/autoscaling/v2/horizontalpodautoscaler.proto\x12\x18monoplane.autoscaling.v2\x1a\x1emonoplane/meta/v1/object.proto\x1a monoplane/meta/v1/selector.proto\x1a\x1emonoplane/meta/v1/values.proto\x1a\"monoplane/options/v1/options.proto\"\x88\x03\n" +
+	"6monoplane/autoscaling/v2/horizontalpodautoscaler.proto\x12\x18monoplane.autoscaling.v2\x1a\x1emonoplane/meta/v1/object.proto\x1a monoplane/meta/v1/selector.proto\x1a\x1emonoplane/meta/v1/values.proto\x1a\"monoplane/options/v1/options.proto\"\x90\x03\n" +
 	"\x17HorizontalPodAutoscaler\x12?\n" +
 	"\bmetadata\x18\x01 \x01(\v2\x1d.monoplane.meta.v1.ObjectMetaB\x04\x90\x94#\x01R\bmetadata\x12O\n" +
 	"\x04spec\x18\x02 \x01(\v25.monoplane.autoscaling.v2.HorizontalPodAutoscalerSpecB\x04\x90\x94#\x01R\x04spec\x12U\n" +
-	"\x06status\x18\x03 \x01(\v27.monoplane.autoscaling.v2.HorizontalPodAutoscalerStatusB\x04\x90\x94#\x01R\x06status:\x83\x01\xb2\x9a#\x7f\n" +
+	"\x06status\x18\x03 \x01(\v27.monoplane.autoscaling.v2.HorizontalPodAutoscalerStatusB\x04\x90\x94#\x01R\x06status:\x8b\x01\xb2\x9a#\x7f\n" +
 	"\vautoscaling\x12\x02v2\x1a\x17HorizontalPodAutoscaler\"\x18horizontalpodautoscalers*\x17horizontalpodautoscaler2\x03hpa8\x01B\x03allR\x14\n" +
 	"\x06status*\n" +
-	"the status\"\xdf\x01\n" +
+	"the status\u009a#\x04spec\"\xe8\x01\n" +
 	"\x1bHorizontalPodAutoscalerList\x12=\n" +
 	"\bmetadata\x18\x01 \x01(\v2\x1b.monoplane.meta.v1.ListMetaB\x04\x90\x94#\x01R\bmetadata\x12M\n" +
-	"\x05items\x18\x02 \x03(\v21.monoplane.autoscaling.v2.HorizontalPodAutoscalerB\x04\x90\x94#\x01R\x05items:2\xb2\x9a#.\n" +
-	"\vautoscaling\x12\x02v2\x1a\x1bHorizontalPodAutoscalerList\"\xf8\x02\n" +
+	"\x05items\x18\x02 \x03(\v21.monoplane.autoscaling.v2.HorizontalPodAutoscalerB\x04\x90\x94#\x01R\x05items:;\xb2\x9a#.\n" +
+	"\vautoscaling\x12\x02v2\x1a\x1bHorizontalPodAutoscalerList\u009a#\x05items\"\x9b\x03\n" +
 	"\x1bHorizontalPodAutoscalerSpec\x12c\n" +
 	"\x0escaleTargetRef\x18\x01 \x01(\v25.monoplane.autoscaling.v2.CrossVersionObjectReferenceB\x04\x90\x94#\x01R\x0escaleTargetRef\x12%\n" +
 	"\vminReplicas\x18\x02 \x01(\x05H\x00R\vminReplicas\x88\x01\x01\x12&\n" +
 	"\vmaxReplicas\x18\x03 \x01(\x05B\x04\x90\x94#\x01R\vmaxReplicas\x12>\n" +
 	"\ametrics\x18\x04 \x03(\v2$.monoplane.autoscaling.v2.MetricSpecR\ametrics\x12U\n" +
-	"\bbehavior\x18\x05 \x01(\v29.monoplane.autoscaling.v2.HorizontalPodAutoscalerBehaviorR\bbehaviorB\x0e\n" +
-	"\f_minReplicas\"q\n" +
+	"\bbehavior\x18\x05 \x01(\v29.monoplane.autoscaling.v2.HorizontalPodAutoscalerBehaviorR\bbehavior:!\u009a#\x0escaleTargetRef\u009a#\vmaxReplicasB\x0e\n" +
+	"\f_minReplicas\"\x83\x01\n" +
 	"\x1bCrossVersionObjectReference\x12\x18\n" +
 	"\x04kind\x18\x01 \x01(\tB\x04\x90\x94#\x01R\x04kind\x12\x18\n" +
 	"\x04name\x18\x02 \x01(\tB\x04\x90\x94#\x01R\x04name\x12\x1e\n" +
 	"\n" +
 	"apiVersion\x18\x03 \x01(\tR\n" +
-	"apiVersion\"\xbd\x03\n" +
+	"apiVersion:\x10\u009a#\x04kind\u009a#\x04name\"\xc7\x03\n" +
 	"\n" +
 	"MetricSpec\x12\x18\n" +
 	"\x04type\x18\x01 \x01(\tB\x04\x90\x94#\x01R\x04type\x12J\n" +
@@ -1655,7 +1655,7 @@ const file_monoplane_autoscaling_v2_horizontalpodautoscaler_proto_rawDesc = "" +
 	"\x04pods\x18\x03 \x01(\v2*.monoplane.autoscaling.v2.PodsMetricSourceB\x04\x98\x94#\x02R\x04pods\x12J\n" +
 	"\bresource\x18\x04 \x01(\v2..monoplane.autoscaling.v2.ResourceMetricSourceR\bresource\x12e\n" +
 	"\x11containerResource\x18\a \x01(\v27.monoplane.autoscaling.v2.ContainerResourceMetricSourceR\x11containerResource\x12P\n" +
-	"\bexternal\x18\x05 \x01(\v2..monoplane.autoscaling.v2.ExternalMetricSourceB\x04\x98\x94#\x02R\bexternal\"\xaf\x01\n" +
+	"\bexternal\x18\x05 \x01(\v2..monoplane.autoscaling.v2.ExternalMetricSourceB\x04\x98\x94#\x02R\bexternal:\b\u009a#\x04type\"\xaf\x01\n" +
 	"\x1fHorizontalPodAutoscalerBehavior\x12C\n" +
 	"\ascaleUp\x18\x01 \x01(\v2).monoplane.autoscaling.v2.HPAScalingRulesR\ascaleUp\x12G\n" +
 	"\tscaleDown\x18\x02 \x01(\v2).monoplane.autoscaling.v2.HPAScalingRulesR\tscaleDown\"\xb2\x02\n" +
@@ -1665,37 +1665,37 @@ const file_monoplane_autoscaling_v2_horizontalpodautoscaler_proto_rawDesc = "" +
 	"\bpolicies\x18\x02 \x03(\v2*.monoplane.autoscaling.v2.HPAScalingPolicyR\bpolicies\x129\n" +
 	"\ttolerance\x18\x04 \x01(\v2\x1b.monoplane.meta.v1.QuantityR\ttoleranceB\x1d\n" +
 	"\x1b_stabilizationWindowSecondsB\x0f\n" +
-	"\r_selectPolicy\"t\n" +
+	"\r_selectPolicy\"\x98\x01\n" +
 	"\x10HPAScalingPolicy\x12\x18\n" +
 	"\x04type\x18\x01 \x01(\tB\x04\x90\x94#\x01R\x04type\x12\x1a\n" +
 	"\x05value\x18\x02 \x01(\x05B\x04\x90\x94#\x01R\x05value\x12*\n" +
-	"\rperiodSeconds\x18\x03 \x01(\x05B\x04\x90\x94#\x01R\rperiodSeconds\"\x8b\x02\n" +
+	"\rperiodSeconds\x18\x03 \x01(\x05B\x04\x90\x94#\x01R\rperiodSeconds:\"\u009a#\x04type\u009a#\x05value\u009a#\rperiodSeconds\"\xb4\x02\n" +
 	"\x12ObjectMetricSource\x12e\n" +
 	"\x0fdescribedObject\x18\x01 \x01(\v25.monoplane.autoscaling.v2.CrossVersionObjectReferenceB\x04\x90\x94#\x01R\x0fdescribedObject\x12D\n" +
 	"\x06target\x18\x02 \x01(\v2&.monoplane.autoscaling.v2.MetricTargetB\x04\x90\x94#\x01R\x06target\x12H\n" +
-	"\x06metric\x18\x03 \x01(\v2*.monoplane.autoscaling.v2.MetricIdentifierB\x04\x90\x94#\x01R\x06metric\"\xa2\x01\n" +
+	"\x06metric\x18\x03 \x01(\v2*.monoplane.autoscaling.v2.MetricIdentifierB\x04\x90\x94#\x01R\x06metric:'\u009a#\x0fdescribedObject\u009a#\x06target\u009a#\x06metric\"\xb8\x01\n" +
 	"\x10PodsMetricSource\x12H\n" +
 	"\x06metric\x18\x01 \x01(\v2*.monoplane.autoscaling.v2.MetricIdentifierB\x04\x90\x94#\x01R\x06metric\x12D\n" +
-	"\x06target\x18\x02 \x01(\v2&.monoplane.autoscaling.v2.MetricTargetB\x04\x90\x94#\x01R\x06target\"v\n" +
+	"\x06target\x18\x02 \x01(\v2&.monoplane.autoscaling.v2.MetricTargetB\x04\x90\x94#\x01R\x06target:\x14\u009a#\x06metric\u009a#\x06target\"\x8a\x01\n" +
 	"\x14ResourceMetricSource\x12\x18\n" +
 	"\x04name\x18\x01 \x01(\tB\x04\x90\x94#\x01R\x04name\x12D\n" +
-	"\x06target\x18\x02 \x01(\v2&.monoplane.autoscaling.v2.MetricTargetB\x04\x90\x94#\x01R\x06target\"\xa3\x01\n" +
+	"\x06target\x18\x02 \x01(\v2&.monoplane.autoscaling.v2.MetricTargetB\x04\x90\x94#\x01R\x06target:\x12\u009a#\x04name\u009a#\x06target\"\xc4\x01\n" +
 	"\x1dContainerResourceMetricSource\x12\x18\n" +
 	"\x04name\x18\x01 \x01(\tB\x04\x90\x94#\x01R\x04name\x12D\n" +
 	"\x06target\x18\x02 \x01(\v2&.monoplane.autoscaling.v2.MetricTargetB\x04\x90\x94#\x01R\x06target\x12\"\n" +
-	"\tcontainer\x18\x03 \x01(\tB\x04\x90\x94#\x01R\tcontainer\"\xa6\x01\n" +
+	"\tcontainer\x18\x03 \x01(\tB\x04\x90\x94#\x01R\tcontainer:\x1f\u009a#\x04name\u009a#\x06target\u009a#\tcontainer\"\xbc\x01\n" +
 	"\x14ExternalMetricSource\x12H\n" +
 	"\x06metric\x18\x01 \x01(\v2*.monoplane.autoscaling.v2.MetricIdentifierB\x04\x90\x94#\x01R\x06metric\x12D\n" +
-	"\x06target\x18\x02 \x01(\v2&.monoplane.autoscaling.v2.MetricTargetB\x04\x90\x94#\x01R\x06target\"j\n" +
+	"\x06target\x18\x02 \x01(\v2&.monoplane.autoscaling.v2.MetricTargetB\x04\x90\x94#\x01R\x06target:\x14\u009a#\x06metric\u009a#\x06target\"t\n" +
 	"\x10MetricIdentifier\x12\x18\n" +
 	"\x04name\x18\x01 \x01(\tB\x04\x90\x94#\x01R\x04name\x12<\n" +
-	"\bselector\x18\x02 \x01(\v2 .monoplane.meta.v1.LabelSelectorR\bselector\"\xe8\x01\n" +
+	"\bselector\x18\x02 \x01(\v2 .monoplane.meta.v1.LabelSelectorR\bselector:\b\u009a#\x04name\"\xf2\x01\n" +
 	"\fMetricTarget\x12\x18\n" +
 	"\x04type\x18\x01 \x01(\tB\x04\x90\x94#\x01R\x04type\x121\n" +
 	"\x05value\x18\x02 \x01(\v2\x1b.monoplane.meta.v1.QuantityR\x05value\x12?\n" +
 	"\faverageValue\x18\x03 \x01(\v2\x1b.monoplane.meta.v1.QuantityR\faverageValue\x123\n" +
-	"\x12averageUtilization\x18\x04 \x01(\x05H\x00R\x12averageUtilization\x88\x01\x01B\x15\n" +
-	"\x13_averageUtilization\"\xd1\x03\n" +
+	"\x12averageUtilization\x18\x04 \x01(\x05H\x00R\x12averageUtilization\x88\x01\x01:\b\u009a#\x04typeB\x15\n" +
+	"\x13_averageUtilization\"\xe6\x03\n" +
 	"\x1dHorizontalPodAutoscalerStatus\x123\n" +
 	"\x12observedGeneration\x18\x01 \x01(\x03H\x00R\x12observedGeneration\x88\x01\x01\x12=\n" +
 	"\rlastScaleTime\x18\x02 \x01(\v2\x17.monoplane.meta.v1.TimeR\rlastScaleTime\x12(\n" +
@@ -1704,38 +1704,38 @@ const file_monoplane_autoscaling_v2_horizontalpodautoscaler_proto_rawDesc = "" +
 	"\x0ecurrentMetrics\x18\x05 \x03(\v2&.monoplane.autoscaling.v2.MetricStatusB\x04\x90\x94#\x01R\x0ecurrentMetrics\x12u\n" +
 	"\n" +
 	"conditions\x18\x06 \x03(\v2:.monoplane.autoscaling.v2.HorizontalPodAutoscalerConditionB\x19\xa2\x94#\x05merge\xaa\x94#\x04type\u0094#\x04typeR\n" +
-	"conditionsB\x15\n" +
-	"\x13_observedGeneration\"\xdb\x01\n" +
+	"conditions:\x13\u009a#\x0fdesiredReplicasB\x15\n" +
+	"\x13_observedGeneration\"\xef\x01\n" +
 	" HorizontalPodAutoscalerCondition\x12\x18\n" +
 	"\x04type\x18\x01 \x01(\tB\x04\x90\x94#\x01R\x04type\x12\x1c\n" +
 	"\x06status\x18\x02 \x01(\tB\x04\x90\x94#\x01R\x06status\x12M\n" +
 	"\x12lastTransitionTime\x18\x03 \x01(\v2\x17.monoplane.meta.v1.TimeB\x04\x90\x94#\x01R\x12lastTransitionTime\x12\x16\n" +
 	"\x06reason\x18\x04 \x01(\tR\x06reason\x12\x18\n" +
-	"\amessage\x18\x05 \x01(\tR\amessage\"\xad\x03\n" +
+	"\amessage\x18\x05 \x01(\tR\amessage:\x12\u009a#\x04type\u009a#\x06status\"\xb7\x03\n" +
 	"\fMetricStatus\x12\x18\n" +
 	"\x04type\x18\x01 \x01(\tB\x04\x90\x94#\x01R\x04type\x12D\n" +
 	"\x06object\x18\x02 \x01(\v2,.monoplane.autoscaling.v2.ObjectMetricStatusR\x06object\x12>\n" +
 	"\x04pods\x18\x03 \x01(\v2*.monoplane.autoscaling.v2.PodsMetricStatusR\x04pods\x12J\n" +
 	"\bresource\x18\x04 \x01(\v2..monoplane.autoscaling.v2.ResourceMetricStatusR\bresource\x12e\n" +
 	"\x11containerResource\x18\a \x01(\v27.monoplane.autoscaling.v2.ContainerResourceMetricStatusR\x11containerResource\x12J\n" +
-	"\bexternal\x18\x05 \x01(\v2..monoplane.autoscaling.v2.ExternalMetricStatusR\bexternal\"\x92\x02\n" +
+	"\bexternal\x18\x05 \x01(\v2..monoplane.autoscaling.v2.ExternalMetricStatusR\bexternal:\b\u009a#\x04type\"\xbc\x02\n" +
 	"\x12ObjectMetricStatus\x12H\n" +
 	"\x06metric\x18\x01 \x01(\v2*.monoplane.autoscaling.v2.MetricIdentifierB\x04\x90\x94#\x01R\x06metric\x12K\n" +
 	"\acurrent\x18\x02 \x01(\v2+.monoplane.autoscaling.v2.MetricValueStatusB\x04\x90\x94#\x01R\acurrent\x12e\n" +
-	"\x0fdescribedObject\x18\x03 \x01(\v25.monoplane.autoscaling.v2.CrossVersionObjectReferenceB\x04\x90\x94#\x01R\x0fdescribedObject\"\xa9\x01\n" +
+	"\x0fdescribedObject\x18\x03 \x01(\v25.monoplane.autoscaling.v2.CrossVersionObjectReferenceB\x04\x90\x94#\x01R\x0fdescribedObject:(\u009a#\x06metric\u009a#\acurrent\u009a#\x0fdescribedObject\"\xc0\x01\n" +
 	"\x10PodsMetricStatus\x12H\n" +
 	"\x06metric\x18\x01 \x01(\v2*.monoplane.autoscaling.v2.MetricIdentifierB\x04\x90\x94#\x01R\x06metric\x12K\n" +
-	"\acurrent\x18\x02 \x01(\v2+.monoplane.autoscaling.v2.MetricValueStatusB\x04\x90\x94#\x01R\acurrent\"}\n" +
+	"\acurrent\x18\x02 \x01(\v2+.monoplane.autoscaling.v2.MetricValueStatusB\x04\x90\x94#\x01R\acurrent:\x15\u009a#\x06metric\u009a#\acurrent\"\x92\x01\n" +
 	"\x14ResourceMetricStatus\x12\x18\n" +
 	"\x04name\x18\x01 \x01(\tB\x04\x90\x94#\x01R\x04name\x12K\n" +
-	"\acurrent\x18\x02 \x01(\v2+.monoplane.autoscaling.v2.MetricValueStatusB\x04\x90\x94#\x01R\acurrent\"\xaa\x01\n" +
+	"\acurrent\x18\x02 \x01(\v2+.monoplane.autoscaling.v2.MetricValueStatusB\x04\x90\x94#\x01R\acurrent:\x13\u009a#\x04name\u009a#\acurrent\"\xcc\x01\n" +
 	"\x1dContainerResourceMetricStatus\x12\x18\n" +
 	"\x04name\x18\x01 \x01(\tB\x04\x90\x94#\x01R\x04name\x12K\n" +
 	"\acurrent\x18\x02 \x01(\v2+.monoplane.autoscaling.v2.MetricValueStatusB\x04\x90\x94#\x01R\acurrent\x12\"\n" +
-	"\tcontainer\x18\x03 \x01(\tB\x04\x90\x94#\x01R\tcontainer\"\xad\x01\n" +
+	"\tcontainer\x18\x03 \x01(\tB\x04\x90\x94#\x01R\tcontainer: \u009a#\x04name\u009a#\acurrent\u009a#\tcontainer\"\xc4\x01\n" +
 	"\x14ExternalMetricStatus\x12H\n" +
 	"\x06metric\x18\x01 \x01(\v2*.monoplane.autoscaling.v2.MetricIdentifierB\x04\x90\x94#\x01R\x06metric\x12K\n" +
-	"\acurrent\x18\x02 \x01(\v2+.monoplane.autoscaling.v2.MetricValueStatusB\x04\x90\x94#\x01R\acurrent\"\xd3\x01\n" +
+	"\acurrent\x18\x02 \x01(\v2+.monoplane.autoscaling.v2.MetricValueStatusB\x04\x90\x94#\x01R\acurrent:\x15\u009a#\x06metric\u009a#\acurrent\"\xd3\x01\n" +
 	"\x11MetricValueStatus\x121\n" +
 	"\x05value\x18\x01 \x01(\v2\x1b.monoplane.meta.v1.QuantityR\x05value\x12?\n" +
 	"\faverageValue\x18\x02 \x01(\v2\x1b.monoplane.meta.v1.QuantityR\faverageValue\x123\n" +

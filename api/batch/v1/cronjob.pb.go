@@ -323,27 +323,27 @@ var File_monoplane_batch_v1_cronjob_proto protoreflect.FileDescriptor
 
 const file_monoplane_batch_v1_cronjob_proto_rawDesc = "" +
 	"\n" +
-	" monoplane/batch/v1/cronjob.proto\x12\x12monoplane.batch.v1\x1a\x1cmonoplane/batch/v1/job.proto\x1a!monoplane/core/v1/reference.proto\x1a\x1emonoplane/meta/v1/object.proto\x1a\x1emonoplane/meta/v1/values.proto\x1a\"monoplane/options/v1/options.proto\"\x94\x02\n" +
+	" monoplane/batch/v1/cronjob.proto\x12\x12monoplane.batch.v1\x1a\x1cmonoplane/batch/v1/job.proto\x1a!monoplane/core/v1/reference.proto\x1a\x1emonoplane/meta/v1/object.proto\x1a\x1emonoplane/meta/v1/values.proto\x1a\"monoplane/options/v1/options.proto\"\x9c\x02\n" +
 	"\aCronJob\x12?\n" +
 	"\bmetadata\x18\x01 \x01(\v2\x1d.monoplane.meta.v1.ObjectMetaB\x04\x90\x94#\x01R\bmetadata\x129\n" +
 	"\x04spec\x18\x02 \x01(\v2\x1f.monoplane.batch.v1.CronJobSpecB\x04\x90\x94#\x01R\x04spec\x12?\n" +
-	"\x06status\x18\x03 \x01(\v2!.monoplane.batch.v1.CronJobStatusB\x04\x90\x94#\x01R\x06status:L\xb2\x9a#H\n" +
+	"\x06status\x18\x03 \x01(\v2!.monoplane.batch.v1.CronJobStatusB\x04\x90\x94#\x01R\x06status:T\xb2\x9a#H\n" +
 	"\x05batch\x12\x02v1\x1a\aCronJob\"\bcronjobs*\acronjob2\x02cj8\x01B\x03allR\x14\n" +
 	"\x06status*\n" +
-	"the status\"\xa3\x01\n" +
+	"the status\u009a#\x04spec\"\xac\x01\n" +
 	"\vCronJobList\x12=\n" +
 	"\bmetadata\x18\x01 \x01(\v2\x1b.monoplane.meta.v1.ListMetaB\x04\x90\x94#\x01R\bmetadata\x127\n" +
-	"\x05items\x18\x02 \x03(\v2\x1b.monoplane.batch.v1.CronJobB\x04\x90\x94#\x01R\x05items:\x1c\xb2\x9a#\x18\n" +
-	"\x05batch\x12\x02v1\x1a\vCronJobList\"\x9a\x04\n" +
+	"\x05items\x18\x02 \x03(\v2\x1b.monoplane.batch.v1.CronJobB\x04\x90\x94#\x01R\x05items:%\xb2\x9a#\x18\n" +
+	"\x05batch\x12\x02v1\x1a\vCronJobList\u009a#\x05items\"\xd1\x04\n" +
 	"\vCronJobSpec\x12 \n" +
 	"\bschedule\x18\x01 \x01(\tB\x04\x90\x94#\x01R\bschedule\x12\x1f\n" +
 	"\btimeZone\x18\b \x01(\tH\x00R\btimeZone\x88\x01\x01\x12=\n" +
-	"\x17startingDeadlineSeconds\x18\x02 \x01(\x03H\x01R\x17startingDeadlineSeconds\x88\x01\x01\x12,\n" +
-	"\x11concurrencyPolicy\x18\x03 \x01(\tR\x11concurrencyPolicy\x12\x1d\n" +
+	"\x17startingDeadlineSeconds\x18\x02 \x01(\x03H\x01R\x17startingDeadlineSeconds\x88\x01\x01\x12F\n" +
+	"\x11concurrencyPolicy\x18\x03 \x01(\tB\x18\xea\x94#\x14Allow,Forbid,ReplaceR\x11concurrencyPolicy\x12\x1d\n" +
 	"\asuspend\x18\x04 \x01(\bH\x02R\asuspend\x88\x01\x01\x12K\n" +
 	"\vjobTemplate\x18\x05 \x01(\v2#.monoplane.batch.v1.JobTemplateSpecB\x04\x90\x94#\x01R\vjobTemplate\x12C\n" +
 	"\x1asuccessfulJobsHistoryLimit\x18\x06 \x01(\x05H\x03R\x1asuccessfulJobsHistoryLimit\x88\x01\x01\x12;\n" +
-	"\x16failedJobsHistoryLimit\x18\a \x01(\x05H\x04R\x16failedJobsHistoryLimit\x88\x01\x01B\v\n" +
+	"\x16failedJobsHistoryLimit\x18\a \x01(\x05H\x04R\x16failedJobsHistoryLimit\x88\x01\x01:\x1b\u009a#\bschedule\u009a#\vjobTemplateB\v\n" +
 	"\t_timeZoneB\x1a\n" +
 	"\x18_startingDeadlineSecondsB\n" +
 	"\n" +

@@ -1016,14 +1016,14 @@ const file_monoplane_batch_v1_job_proto_rawDesc = "" +
 	"\x06status\x18\x03 \x01(\v2\x1d.monoplane.batch.v1.JobStatusB\x04\x90\x94#\x01R\x06status:<\xb2\x9a#8\n" +
 	"\x05batch\x12\x02v1\x1a\x03Job\"\x04jobs*\x03job8\x01B\x03allR\x14\n" +
 	"\x06status*\n" +
-	"the status\"\x97\x01\n" +
+	"the status\"\xa0\x01\n" +
 	"\aJobList\x12=\n" +
 	"\bmetadata\x18\x01 \x01(\v2\x1b.monoplane.meta.v1.ListMetaB\x04\x90\x94#\x01R\bmetadata\x123\n" +
-	"\x05items\x18\x02 \x03(\v2\x17.monoplane.batch.v1.JobB\x04\x90\x94#\x01R\x05items:\x18\xb2\x9a#\x14\n" +
-	"\x05batch\x12\x02v1\x1a\aJobList\"\x89\x01\n" +
+	"\x05items\x18\x02 \x03(\v2\x17.monoplane.batch.v1.JobB\x04\x90\x94#\x01R\x05items:!\xb2\x9a#\x14\n" +
+	"\x05batch\x12\x02v1\x1a\aJobList\u009a#\x05items\"\x89\x01\n" +
 	"\x0fJobTemplateSpec\x12?\n" +
 	"\bmetadata\x18\x01 \x01(\v2\x1d.monoplane.meta.v1.ObjectMetaB\x04\x90\x94#\x01R\bmetadata\x125\n" +
-	"\x04spec\x18\x02 \x01(\v2\x1b.monoplane.batch.v1.JobSpecB\x04\x90\x94#\x01R\x04spec\"\xc6\b\n" +
+	"\x04spec\x18\x02 \x01(\v2\x1b.monoplane.batch.v1.JobSpecB\x04\x90\x94#\x01R\x04spec\"\x8c\t\n" +
 	"\aJobSpec\x12%\n" +
 	"\vparallelism\x18\x01 \x01(\x05H\x00R\vparallelism\x88\x01\x01\x12%\n" +
 	"\vcompletions\x18\x02 \x01(\x05H\x01R\vcompletions\x88\x01\x01\x129\n" +
@@ -1032,17 +1032,17 @@ const file_monoplane_batch_v1_job_proto_rawDesc = "" +
 	"\x0emanualSelector\x18\x05 \x01(\bH\x03R\x0emanualSelector\x88\x01\x01\x12D\n" +
 	"\btemplate\x18\x06 \x01(\v2\".monoplane.core.v1.PodTemplateSpecB\x04\x90\x94#\x01R\btemplate\x12'\n" +
 	"\fbackoffLimit\x18\a \x01(\x05H\x04R\fbackoffLimit\x88\x01\x01\x12=\n" +
-	"\x17ttlSecondsAfterFinished\x18\b \x01(\x05H\x05R\x17ttlSecondsAfterFinished\x88\x01\x01\x12+\n" +
-	"\x0ecompletionMode\x18\t \x01(\tH\x06R\x0ecompletionMode\x88\x01\x01\x12\x1d\n" +
+	"\x17ttlSecondsAfterFinished\x18\b \x01(\x05H\x05R\x17ttlSecondsAfterFinished\x88\x01\x01\x12C\n" +
+	"\x0ecompletionMode\x18\t \x01(\tB\x16\xea\x94#\x12Indexed,NonIndexedH\x06R\x0ecompletionMode\x88\x01\x01\x12\x1d\n" +
 	"\asuspend\x18\n" +
 	" \x01(\bH\aR\asuspend\x88\x01\x01\x12P\n" +
 	"\x10podFailurePolicy\x18\v \x01(\v2$.monoplane.batch.v1.PodFailurePolicyR\x10podFailurePolicy\x127\n" +
 	"\x14backoffLimitPerIndex\x18\f \x01(\x05H\bR\x14backoffLimitPerIndex\x88\x01\x01\x12/\n" +
-	"\x10maxFailedIndexes\x18\r \x01(\x05H\tR\x10maxFailedIndexes\x88\x01\x01\x127\n" +
-	"\x14podReplacementPolicy\x18\x0e \x01(\tH\n" +
+	"\x10maxFailedIndexes\x18\r \x01(\x05H\tR\x10maxFailedIndexes\x88\x01\x01\x12W\n" +
+	"\x14podReplacementPolicy\x18\x0e \x01(\tB\x1e\xea\x94#\x1aFailed,TerminatingOrFailedH\n" +
 	"R\x14podReplacementPolicy\x88\x01\x01\x12!\n" +
 	"\tmanagedBy\x18\x0f \x01(\tH\vR\tmanagedBy\x88\x01\x01\x12G\n" +
-	"\rsuccessPolicy\x18\x10 \x01(\v2!.monoplane.batch.v1.SuccessPolicyR\rsuccessPolicyB\x0e\n" +
+	"\rsuccessPolicy\x18\x10 \x01(\v2!.monoplane.batch.v1.SuccessPolicyR\rsuccessPolicy:\f\u009a#\btemplateB\x0e\n" +
 	"\f_parallelismB\x0e\n" +
 	"\f_completionsB\x18\n" +
 	"\x16_activeDeadlineSecondsB\x11\n" +
@@ -1056,23 +1056,24 @@ const file_monoplane_batch_v1_job_proto_rawDesc = "" +
 	"\x11_maxFailedIndexesB\x17\n" +
 	"\x15_podReplacementPolicyB\f\n" +
 	"\n" +
-	"_managedBy\"X\n" +
+	"_managedBy\"c\n" +
 	"\x10PodFailurePolicy\x12D\n" +
-	"\x05rules\x18\x01 \x03(\v2(.monoplane.batch.v1.PodFailurePolicyRuleB\x04\x90\x94#\x01R\x05rules\"\xf8\x01\n" +
-	"\x14PodFailurePolicyRule\x12\x1c\n" +
-	"\x06action\x18\x01 \x01(\tB\x04\x90\x94#\x01R\x06action\x12\\\n" +
+	"\x05rules\x18\x01 \x03(\v2(.monoplane.batch.v1.PodFailurePolicyRuleB\x04\x90\x94#\x01R\x05rules:\t\u009a#\x05rules\"\xa6\x02\n" +
+	"\x14PodFailurePolicyRule\x12>\n" +
+	"\x06action\x18\x01 \x01(\tB&\x90\x94#\x01\xea\x94#\x1eCount,FailIndex,FailJob,IgnoreR\x06action\x12\\\n" +
 	"\vonExitCodes\x18\x02 \x01(\v2:.monoplane.batch.v1.PodFailurePolicyOnExitCodesRequirementR\vonExitCodes\x12d\n" +
-	"\x0fonPodConditions\x18\x03 \x03(\v2:.monoplane.batch.v1.PodFailurePolicyOnPodConditionsPatternR\x0fonPodConditions\"\xa9\x01\n" +
+	"\x0fonPodConditions\x18\x03 \x03(\v2:.monoplane.batch.v1.PodFailurePolicyOnPodConditionsPatternR\x0fonPodConditions:\n" +
+	"\u009a#\x06action\"\xcd\x01\n" +
 	"&PodFailurePolicyOnExitCodesRequirement\x12)\n" +
-	"\rcontainerName\x18\x01 \x01(\tH\x00R\rcontainerName\x88\x01\x01\x12 \n" +
-	"\boperator\x18\x02 \x01(\tB\x04\x90\x94#\x01R\boperator\x12 \n" +
-	"\x06values\x18\x03 \x03(\x05B\b\x90\x94#\x01Ȕ#\x01R\x06valuesB\x10\n" +
-	"\x0e_containerName\"`\n" +
+	"\rcontainerName\x18\x01 \x01(\tH\x00R\rcontainerName\x88\x01\x01\x12,\n" +
+	"\boperator\x18\x02 \x01(\tB\x10\x90\x94#\x01\xea\x94#\bIn,NotInR\boperator\x12 \n" +
+	"\x06values\x18\x03 \x03(\x05B\b\x90\x94#\x01Ȕ#\x01R\x06values:\x16\u009a#\boperator\u009a#\x06valuesB\x10\n" +
+	"\x0e_containerName\"j\n" +
 	"&PodFailurePolicyOnPodConditionsPattern\x12\x18\n" +
 	"\x04type\x18\x01 \x01(\tB\x04\x90\x94#\x01R\x04type\x12\x1c\n" +
-	"\x06status\x18\x02 \x01(\tB\x04\x90\x94#\x01R\x06status\"R\n" +
+	"\x06status\x18\x02 \x01(\tB\x04\x90\x94#\x01R\x06status:\b\u009a#\x04type\"]\n" +
 	"\rSuccessPolicy\x12A\n" +
-	"\x05rules\x18\x01 \x03(\v2%.monoplane.batch.v1.SuccessPolicyRuleB\x04\x90\x94#\x01R\x05rules\"\x99\x01\n" +
+	"\x05rules\x18\x01 \x03(\v2%.monoplane.batch.v1.SuccessPolicyRuleB\x04\x90\x94#\x01R\x05rules:\t\u009a#\x05rules\"\x99\x01\n" +
 	"\x11SuccessPolicyRule\x12/\n" +
 	"\x10succeededIndexes\x18\x01 \x01(\tH\x00R\x10succeededIndexes\x88\x01\x01\x12+\n" +
 	"\x0esucceededCount\x18\x02 \x01(\x05H\x01R\x0esucceededCount\x88\x01\x01B\x13\n" +
@@ -1098,14 +1099,14 @@ const file_monoplane_batch_v1_job_proto_rawDesc = "" +
 	"\f_terminating\"[\n" +
 	"\x17UncountedTerminatedPods\x12\"\n" +
 	"\tsucceeded\x18\x01 \x03(\tB\x04Ȕ#\x01R\tsucceeded\x12\x1c\n" +
-	"\x06failed\x18\x02 \x03(\tB\x04Ȕ#\x01R\x06failed\"\x8c\x02\n" +
+	"\x06failed\x18\x02 \x03(\tB\x04Ȕ#\x01R\x06failed\"\xa0\x02\n" +
 	"\fJobCondition\x12\x18\n" +
 	"\x04type\x18\x01 \x01(\tB\x04\x90\x94#\x01R\x04type\x12\x1c\n" +
 	"\x06status\x18\x02 \x01(\tB\x04\x90\x94#\x01R\x06status\x12C\n" +
 	"\rlastProbeTime\x18\x03 \x01(\v2\x17.monoplane.meta.v1.TimeB\x04\x90\x94#\x01R\rlastProbeTime\x12M\n" +
 	"\x12lastTransitionTime\x18\x04 \x01(\v2\x17.monoplane.meta.v1.TimeB\x04\x90\x94#\x01R\x12lastTransitionTime\x12\x16\n" +
 	"\x06reason\x18\x05 \x01(\tR\x06reason\x12\x18\n" +
-	"\amessage\x18\x06 \x01(\tR\amessageB$Z\"monoplane.dev/api/batch/v1;batchv1b\x06proto3"
+	"\amessage\x18\x06 \x01(\tR\amessage:\x12\u009a#\x04type\u009a#\x06statusB$Z\"monoplane.dev/api/batch/v1;batchv1b\x06proto3"
 
 var (
 	file_monoplane_batch_v1_job_proto_rawDescOnce sync.Once

@@ -241,11 +241,11 @@ const file_monoplane_coordination_v1_lease_proto_rawDesc = "" +
 	"\x05Lease\x12?\n" +
 	"\bmetadata\x18\x01 \x01(\v2\x1d.monoplane.meta.v1.ObjectMetaB\x04\x90\x94#\x01R\bmetadata\x12>\n" +
 	"\x04spec\x18\x02 \x01(\v2$.monoplane.coordination.v1.LeaseSpecB\x04\x90\x94#\x01R\x04spec:5\xb2\x9a#1\n" +
-	"\x13coordination.k8s.io\x12\x02v1\x1a\x05Lease\"\x06leases*\x05lease8\x01\"\xb2\x01\n" +
+	"\x13coordination.k8s.io\x12\x02v1\x1a\x05Lease\"\x06leases*\x05lease8\x01\"\xbb\x01\n" +
 	"\tLeaseList\x12=\n" +
 	"\bmetadata\x18\x01 \x01(\v2\x1b.monoplane.meta.v1.ListMetaB\x04\x90\x94#\x01R\bmetadata\x12<\n" +
-	"\x05items\x18\x02 \x03(\v2 .monoplane.coordination.v1.LeaseB\x04\x90\x94#\x01R\x05items:(\xb2\x9a#$\n" +
-	"\x13coordination.k8s.io\x12\x02v1\x1a\tLeaseList\"\xd0\x03\n" +
+	"\x05items\x18\x02 \x03(\v2 .monoplane.coordination.v1.LeaseB\x04\x90\x94#\x01R\x05items:1\xb2\x9a#$\n" +
+	"\x13coordination.k8s.io\x12\x02v1\x1a\tLeaseList\u009a#\x05items\"\xd0\x03\n" +
 	"\tLeaseSpec\x12+\n" +
 	"\x0eholderIdentity\x18\x01 \x01(\tH\x00R\x0eholderIdentity\x88\x01\x01\x127\n" +
 	"\x14leaseDurationSeconds\x18\x02 \x01(\x05H\x01R\x14leaseDurationSeconds\x88\x01\x01\x12>\n" +

@@ -82,10 +82,10 @@ var File_monoplane_core_v1_binding_proto protoreflect.FileDescriptor
 
 const file_monoplane_core_v1_binding_proto_rawDesc = "" +
 	"\n" +
-	"\x1fmonoplane/core/v1/binding.proto\x12\x11monoplane.core.v1\x1a!monoplane/core/v1/reference.proto\x1a\x1emonoplane/meta/v1/object.proto\x1a\"monoplane/options/v1/options.proto\"\xb4\x01\n" +
+	"\x1fmonoplane/core/v1/binding.proto\x12\x11monoplane.core.v1\x1a!monoplane/core/v1/reference.proto\x1a\x1emonoplane/meta/v1/object.proto\x1a\"monoplane/options/v1/options.proto\"\xbe\x01\n" +
 	"\aBinding\x12?\n" +
 	"\bmetadata\x18\x01 \x01(\v2\x1d.monoplane.meta.v1.ObjectMetaB\x04\x90\x94#\x01R\bmetadata\x12@\n" +
-	"\x06target\x18\x02 \x01(\v2\".monoplane.core.v1.ObjectReferenceB\x04\x90\x94#\x01R\x06target:&\xb2\x9a#\"\x12\x02v1\x1a\aBinding\"\bbindings*\abinding8\x01B\"Z monoplane.dev/api/core/v1;corev1b\x06proto3"
+	"\x06target\x18\x02 \x01(\v2\".monoplane.core.v1.ObjectReferenceB\x04\x90\x94#\x01R\x06target:0\xb2\x9a#\"\x12\x02v1\x1a\aBinding\"\bbindings*\abinding8\x01\u009a#\x06targetB\"Z monoplane.dev/api/core/v1;corev1b\x06proto3"
 
 var (
 	file_monoplane_core_v1_binding_proto_rawDescOnce sync.Once

@@ -171,10 +171,10 @@ const file_monoplane_core_v1_configmap_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\fR\x05value:\x028\x01:0\xb2\x9a#,\x12\x02v1\x1a\tConfigMap\"\n" +
 	"configmaps*\tconfigmap2\x02cm8\x01B\f\n" +
 	"\n" +
-	"_immutable\"\xa1\x01\n" +
+	"_immutable\"\xaa\x01\n" +
 	"\rConfigMapList\x12=\n" +
 	"\bmetadata\x18\x01 \x01(\v2\x1b.monoplane.meta.v1.ListMetaB\x04\x90\x94#\x01R\bmetadata\x128\n" +
-	"\x05items\x18\x02 \x03(\v2\x1c.monoplane.core.v1.ConfigMapB\x04\x90\x94#\x01R\x05items:\x17\xb2\x9a#\x13\x12\x02v1\x1a\rConfigMapListB\"Z monoplane.dev/api/core/v1;corev1b\x06proto3"
+	"\x05items\x18\x02 \x03(\v2\x1c.monoplane.core.v1.ConfigMapB\x04\x90\x94#\x01R\x05items: \xb2\x9a#\x13\x12\x02v1\x1a\rConfigMapList\u009a#\x05itemsB\"Z monoplane.dev/api/core/v1;corev1b\x06proto3"
 
 var (
 	file_monoplane_core_v1_configmap_proto_rawDescOnce sync.Once

@@ -2032,7 +2032,7 @@ var File_monoplane_core_v1_container_proto protoreflect.FileDescriptor
 
 const file_monoplane_core_v1_container_proto_rawDesc = "" +
 	"\n" +
-	"!monoplane/core/v1/container.proto\x12\x11monoplane.core.v1\x1a\x1dmonoplane/core/v1/probe.proto\x1a!monoplane/core/v1/reference.proto\x1a monoplane/core/v1/security.proto\x1a\x1emonoplane/meta/v1/values.proto\x1a\"monoplane/options/v1/options.proto\"\xb4\v\n" +
+	"!monoplane/core/v1/container.proto\x12\x11monoplane.core.v1\x1a\x1dmonoplane/core/v1/probe.proto\x1a!monoplane/core/v1/reference.proto\x1a monoplane/core/v1/security.proto\x1a\x1emonoplane/meta/v1/values.proto\x1a\"monoplane/options/v1/options.proto\"\xfd\v\n" +
 	"\tContainer\x12\x18\n" +
 	"\x04name\x18\x01 \x01(\tB\x04\x90\x94#\x01R\x04name\x12\x14\n" +
 	"\x05image\x18\x02 \x01(\tR\x05image\x12\x18\n" +
@@ -2049,22 +2049,22 @@ const file_monoplane_core_v1_container_proto_rawDesc = "" +
 	" \x01(\v2\x18.monoplane.core.v1.ProbeR\rlivenessProbe\x12@\n" +
 	"\x0ereadinessProbe\x18\v \x01(\v2\x18.monoplane.core.v1.ProbeR\x0ereadinessProbe\x12:\n" +
 	"\tlifecycle\x18\f \x01(\v2\x1c.monoplane.core.v1.LifecycleR\tlifecycle\x126\n" +
-	"\x16terminationMessagePath\x18\r \x01(\tR\x16terminationMessagePath\x12(\n" +
-	"\x0fimagePullPolicy\x18\x0e \x01(\tR\x0fimagePullPolicy\x12L\n" +
+	"\x16terminationMessagePath\x18\r \x01(\tR\x16terminationMessagePath\x12G\n" +
+	"\x0fimagePullPolicy\x18\x0e \x01(\tB\x1d\xea\x94#\x19Always,IfNotPresent,NeverR\x0fimagePullPolicy\x12L\n" +
 	"\x0fsecurityContext\x18\x0f \x01(\v2\".monoplane.core.v1.SecurityContextR\x0fsecurityContext\x12\x14\n" +
 	"\x05stdin\x18\x10 \x01(\bR\x05stdin\x12\x1c\n" +
 	"\tstdinOnce\x18\x11 \x01(\bR\tstdinOnce\x12\x10\n" +
 	"\x03tty\x18\x12 \x01(\bR\x03tty\x12:\n" +
-	"\aenvFrom\x18\x13 \x03(\v2 .monoplane.core.v1.EnvFromSourceR\aenvFrom\x12:\n" +
-	"\x18terminationMessagePolicy\x18\x14 \x01(\tR\x18terminationMessagePolicy\x12l\n" +
+	"\aenvFrom\x18\x13 \x03(\v2 .monoplane.core.v1.EnvFromSourceR\aenvFrom\x12Z\n" +
+	"\x18terminationMessagePolicy\x18\x14 \x01(\tB\x1e\xea\x94#\x1aFallbackToLogsOnError,FileR\x18terminationMessagePolicy\x12l\n" +
 	"\rvolumeDevices\x18\x15 \x03(\v2\x1f.monoplane.core.v1.VolumeDeviceB%\xa2\x94#\x05merge\xaa\x94#\n" +
 	"devicePath\u0094#\n" +
 	"devicePathR\rvolumeDevices\x12<\n" +
 	"\fstartupProbe\x18\x16 \x01(\v2\x18.monoplane.core.v1.ProbeR\fstartupProbe\x12L\n" +
 	"\fresizePolicy\x18\x17 \x03(\v2(.monoplane.core.v1.ContainerResizePolicyR\fresizePolicy\x12)\n" +
 	"\rrestartPolicy\x18\x18 \x01(\tH\x00R\rrestartPolicy\x88\x01\x01\x12W\n" +
-	"\x12restartPolicyRules\x18\x19 \x03(\v2'.monoplane.core.v1.ContainerRestartRuleR\x12restartPolicyRulesB\x10\n" +
-	"\x0e_restartPolicy\"\xea\a\n" +
+	"\x12restartPolicyRules\x18\x19 \x03(\v2'.monoplane.core.v1.ContainerRestartRuleR\x12restartPolicyRules:\b\u009a#\x04nameB\x10\n" +
+	"\x0e_restartPolicy\"\xa1\b\n" +
 	"\x0fContainerStatus\x12\x18\n" +
 	"\x04name\x18\x01 \x01(\tB\x04\x90\x94#\x01R\x04name\x12=\n" +
 	"\x05state\x18\x02 \x01(\v2!.monoplane.core.v1.ContainerStateB\x04\x90\x94#\x01R\x05state\x12E\n" +
@@ -2086,29 +2086,30 @@ const file_monoplane_core_v1_container_proto_rawDesc = "" +
 	"stopSignal\x88\x01\x01\x1ab\n" +
 	"\x17AllocatedResourcesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x121\n" +
-	"\x05value\x18\x02 \x01(\v2\x1b.monoplane.meta.v1.QuantityR\x05value:\x028\x01B\n" +
+	"\x05value\x18\x02 \x01(\v2\x1b.monoplane.meta.v1.QuantityR\x05value:\x028\x01:5\u009a#\x04name\u009a#\x05ready\u009a#\frestartCount\u009a#\x05image\u009a#\aimageIDB\n" +
 	"\n" +
 	"\b_startedB\r\n" +
-	"\v_stopSignal\"\xa0\x01\n" +
+	"\v_stopSignal\"\xd2\x01\n" +
 	" ContainerExtendedResourceRequest\x12*\n" +
 	"\rcontainerName\x18\x01 \x01(\tB\x04\x90\x94#\x01R\rcontainerName\x12(\n" +
 	"\fresourceName\x18\x02 \x01(\tB\x04\x90\x94#\x01R\fresourceName\x12&\n" +
-	"\vrequestName\x18\x03 \x01(\tB\x04\x90\x94#\x01R\vrequestName\"\xa8\x01\n" +
+	"\vrequestName\x18\x03 \x01(\tB\x04\x90\x94#\x01R\vrequestName:0\u009a#\rcontainerName\u009a#\fresourceName\u009a#\vrequestName\"\xd2\x01\n" +
 	"\rContainerPort\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1a\n" +
 	"\bhostPort\x18\x02 \x01(\x05R\bhostPort\x12*\n" +
-	"\rcontainerPort\x18\x03 \x01(\x05B\x04\x90\x94#\x01R\rcontainerPort\x12#\n" +
-	"\bprotocol\x18\x04 \x01(\tB\aڔ#\x03TCPR\bprotocol\x12\x16\n" +
-	"\x06hostIP\x18\x05 \x01(\tR\x06hostIP\"m\n" +
+	"\rcontainerPort\x18\x03 \x01(\x05B\x04\x90\x94#\x01R\rcontainerPort\x12:\n" +
+	"\bprotocol\x18\x04 \x01(\tB\x1eڔ#\x03TCP\xe2\x94#\x03TCP\xea\x94#\fSCTP,TCP,UDPR\bprotocol\x12\x16\n" +
+	"\x06hostIP\x18\x05 \x01(\tR\x06hostIP:\x11\u009a#\rcontainerPort\"\x90\x01\n" +
 	"\x15ContainerResizePolicy\x12(\n" +
 	"\fresourceName\x18\x01 \x01(\tB\x04\x90\x94#\x01R\fresourceName\x12*\n" +
-	"\rrestartPolicy\x18\x02 \x01(\tB\x04\x90\x94#\x01R\rrestartPolicy\"\x80\x01\n" +
+	"\rrestartPolicy\x18\x02 \x01(\tB\x04\x90\x94#\x01R\rrestartPolicy:!\u009a#\fresourceName\u009a#\rrestartPolicy\"\x8c\x01\n" +
 	"\x14ContainerRestartRule\x12\x16\n" +
 	"\x06action\x18\x01 \x01(\tR\x06action\x12P\n" +
-	"\texitCodes\x18\x02 \x01(\v22.monoplane.core.v1.ContainerRestartRuleOnExitCodesR\texitCodes\"[\n" +
+	"\texitCodes\x18\x02 \x01(\v22.monoplane.core.v1.ContainerRestartRuleOnExitCodesR\texitCodes:\n" +
+	"\u009a#\x06action\"i\n" +
 	"\x1fContainerRestartRuleOnExitCodes\x12\x1a\n" +
 	"\boperator\x18\x01 \x01(\tR\boperator\x12\x1c\n" +
-	"\x06values\x18\x02 \x03(\x05B\x04Ȕ#\x01R\x06values\"\xe5\x01\n" +
+	"\x06values\x18\x02 \x03(\x05B\x04Ȕ#\x01R\x06values:\f\u009a#\boperator\"\xe5\x01\n" +
 	"\x0eContainerState\x12B\n" +
 	"\awaiting\x18\x01 \x01(\v2(.monoplane.core.v1.ContainerStateWaitingR\awaiting\x12B\n" +
 	"\arunning\x18\x02 \x01(\v2(.monoplane.core.v1.ContainerStateRunningR\arunning\x12K\n" +
@@ -2116,7 +2117,7 @@ const file_monoplane_core_v1_container_proto_rawDesc = "" +
 	"terminated\x18\x03 \x01(\v2+.monoplane.core.v1.ContainerStateTerminatedR\n" +
 	"terminated\"T\n" +
 	"\x15ContainerStateRunning\x12;\n" +
-	"\tstartedAt\x18\x01 \x01(\v2\x17.monoplane.meta.v1.TimeB\x04\x90\x94#\x01R\tstartedAt\"\xa4\x02\n" +
+	"\tstartedAt\x18\x01 \x01(\v2\x17.monoplane.meta.v1.TimeB\x04\x90\x94#\x01R\tstartedAt\"\xb2\x02\n" +
 	"\x18ContainerStateTerminated\x12 \n" +
 	"\bexitCode\x18\x01 \x01(\x05B\x04\x90\x94#\x01R\bexitCode\x12\x16\n" +
 	"\x06signal\x18\x02 \x01(\x05R\x06signal\x12\x16\n" +
@@ -2126,7 +2127,7 @@ const file_monoplane_core_v1_container_proto_rawDesc = "" +
 	"\n" +
 	"finishedAt\x18\x06 \x01(\v2\x17.monoplane.meta.v1.TimeB\x04\x90\x94#\x01R\n" +
 	"finishedAt\x12 \n" +
-	"\vcontainerID\x18\a \x01(\tR\vcontainerID\"I\n" +
+	"\vcontainerID\x18\a \x01(\tR\vcontainerID:\f\u009a#\bexitCode\"I\n" +
 	"\x15ContainerStateWaiting\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\x12\x18\n" +
 	"\amessage\x18\x02 \x01(\tR\amessage\"L\n" +
@@ -2134,7 +2135,7 @@ const file_monoplane_core_v1_container_proto_rawDesc = "" +
 	"\x05linux\x18\x01 \x01(\v2%.monoplane.core.v1.LinuxContainerUserR\x05linux\"\xb5\x01\n" +
 	"\x12EphemeralContainer\x12m\n" +
 	"\x18ephemeralContainerCommon\x18\x01 \x01(\v2+.monoplane.core.v1.EphemeralContainerCommonB\x04\x88\x94#\x01R\x18ephemeralContainerCommon\x120\n" +
-	"\x13targetContainerName\x18\x02 \x01(\tR\x13targetContainerName\"\xc3\v\n" +
+	"\x13targetContainerName\x18\x02 \x01(\tR\x13targetContainerName\"\x8c\f\n" +
 	"\x18EphemeralContainerCommon\x12\x18\n" +
 	"\x04name\x18\x01 \x01(\tB\x04\x90\x94#\x01R\x04name\x12\x14\n" +
 	"\x05image\x18\x02 \x01(\tR\x05image\x12\x18\n" +
@@ -2151,37 +2152,38 @@ const file_monoplane_core_v1_container_proto_rawDesc = "" +
 	" \x01(\v2\x18.monoplane.core.v1.ProbeR\rlivenessProbe\x12@\n" +
 	"\x0ereadinessProbe\x18\v \x01(\v2\x18.monoplane.core.v1.ProbeR\x0ereadinessProbe\x12:\n" +
 	"\tlifecycle\x18\f \x01(\v2\x1c.monoplane.core.v1.LifecycleR\tlifecycle\x126\n" +
-	"\x16terminationMessagePath\x18\r \x01(\tR\x16terminationMessagePath\x12(\n" +
-	"\x0fimagePullPolicy\x18\x0e \x01(\tR\x0fimagePullPolicy\x12L\n" +
+	"\x16terminationMessagePath\x18\r \x01(\tR\x16terminationMessagePath\x12G\n" +
+	"\x0fimagePullPolicy\x18\x0e \x01(\tB\x1d\xea\x94#\x19Always,IfNotPresent,NeverR\x0fimagePullPolicy\x12L\n" +
 	"\x0fsecurityContext\x18\x0f \x01(\v2\".monoplane.core.v1.SecurityContextR\x0fsecurityContext\x12\x14\n" +
 	"\x05stdin\x18\x10 \x01(\bR\x05stdin\x12\x1c\n" +
 	"\tstdinOnce\x18\x11 \x01(\bR\tstdinOnce\x12\x10\n" +
 	"\x03tty\x18\x12 \x01(\bR\x03tty\x12:\n" +
-	"\aenvFrom\x18\x13 \x03(\v2 .monoplane.core.v1.EnvFromSourceR\aenvFrom\x12:\n" +
-	"\x18terminationMessagePolicy\x18\x14 \x01(\tR\x18terminationMessagePolicy\x12l\n" +
+	"\aenvFrom\x18\x13 \x03(\v2 .monoplane.core.v1.EnvFromSourceR\aenvFrom\x12Z\n" +
+	"\x18terminationMessagePolicy\x18\x14 \x01(\tB\x1e\xea\x94#\x1aFallbackToLogsOnError,FileR\x18terminationMessagePolicy\x12l\n" +
 	"\rvolumeDevices\x18\x15 \x03(\v2\x1f.monoplane.core.v1.VolumeDeviceB%\xa2\x94#\x05merge\xaa\x94#\n" +
 	"devicePath\u0094#\n" +
 	"devicePathR\rvolumeDevices\x12<\n" +
 	"\fstartupProbe\x18\x16 \x01(\v2\x18.monoplane.core.v1.ProbeR\fstartupProbe\x12L\n" +
 	"\fresizePolicy\x18\x17 \x03(\v2(.monoplane.core.v1.ContainerResizePolicyR\fresizePolicy\x12)\n" +
 	"\rrestartPolicy\x18\x18 \x01(\tH\x00R\rrestartPolicy\x88\x01\x01\x12W\n" +
-	"\x12restartPolicyRules\x18\x19 \x03(\v2'.monoplane.core.v1.ContainerRestartRuleR\x12restartPolicyRulesB\x10\n" +
-	"\x0e_restartPolicy\"/\n" +
+	"\x12restartPolicyRules\x18\x19 \x03(\v2'.monoplane.core.v1.ContainerRestartRuleR\x12restartPolicyRules:\b\u009a#\x04nameB\x10\n" +
+	"\x0e_restartPolicy\"=\n" +
 	"\x11ImageVolumeStatus\x12\x1a\n" +
-	"\bimageRef\x18\x01 \x01(\tR\bimageRef\"t\n" +
+	"\bimageRef\x18\x01 \x01(\tR\bimageRef:\f\u009a#\bimageRef\"\x84\x01\n" +
 	"\x12LinuxContainerUser\x12\x16\n" +
 	"\x03uid\x18\x01 \x01(\x03B\x04\x90\x94#\x01R\x03uid\x12\x16\n" +
 	"\x03gid\x18\x02 \x01(\x03B\x04\x90\x94#\x01R\x03gid\x12.\n" +
-	"\x12supplementalGroups\x18\x03 \x03(\x03R\x12supplementalGroups\"C\n" +
+	"\x12supplementalGroups\x18\x03 \x03(\x03R\x12supplementalGroups:\x0e\u009a#\x03uid\u009a#\x03gid\"M\n" +
 	"\rResourceClaim\x12\x18\n" +
 	"\x04name\x18\x01 \x01(\tB\x04\x90\x94#\x01R\x04name\x12\x18\n" +
-	"\arequest\x18\x02 \x01(\tR\arequest\"y\n" +
+	"\arequest\x18\x02 \x01(\tR\arequest:\b\u009a#\x04name\"\x89\x01\n" +
 	"\x0eResourceHealth\x12$\n" +
 	"\n" +
 	"resourceID\x18\x01 \x01(\tB\x04\x90\x94#\x01R\n" +
 	"resourceID\x12\x16\n" +
 	"\x06health\x18\x02 \x01(\tR\x06health\x12\x1d\n" +
-	"\amessage\x18\x06 \x01(\tH\x00R\amessage\x88\x01\x01B\n" +
+	"\amessage\x18\x06 \x01(\tH\x00R\amessage\x88\x01\x01:\x0e\u009a#\n" +
+	"resourceIDB\n" +
 	"\n" +
 	"\b_message\"\xb0\x03\n" +
 	"\x14ResourceRequirements\x12K\n" +
@@ -2193,32 +2195,33 @@ const file_monoplane_core_v1_container_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\v2\x1b.monoplane.meta.v1.QuantityR\x05value:\x028\x01\x1aX\n" +
 	"\rRequestsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x121\n" +
-	"\x05value\x18\x02 \x01(\v2\x1b.monoplane.meta.v1.QuantityR\x05value:\x028\x01\"{\n" +
+	"\x05value\x18\x02 \x01(\v2\x1b.monoplane.meta.v1.QuantityR\x05value:\x028\x01\"\x85\x01\n" +
 	"\x0eResourceStatus\x12\x18\n" +
 	"\x04name\x18\x01 \x01(\tB\x04\x90\x94#\x01R\x04name\x12O\n" +
 	"\tresources\x18\x02 \x03(\v2!.monoplane.core.v1.ResourceHealthB\x0e\u0094#\n" +
-	"resourceIDR\tresources\"N\n" +
+	"resourceIDR\tresources:\b\u009a#\x04name\"f\n" +
 	"\fVolumeDevice\x12\x18\n" +
 	"\x04name\x18\x01 \x01(\tB\x04\x90\x94#\x01R\x04name\x12$\n" +
 	"\n" +
 	"devicePath\x18\x02 \x01(\tB\x04\x90\x94#\x01R\n" +
-	"devicePath\"\xb2\x02\n" +
+	"devicePath:\x16\u009a#\x04name\u009a#\n" +
+	"devicePath\"\xf1\x02\n" +
 	"\vVolumeMount\x12\x18\n" +
 	"\x04name\x18\x01 \x01(\tB\x04\x90\x94#\x01R\x04name\x12\x1a\n" +
 	"\breadOnly\x18\x02 \x01(\bR\breadOnly\x12\"\n" +
 	"\tmountPath\x18\x03 \x01(\tB\x04\x90\x94#\x01R\tmountPath\x12\x18\n" +
-	"\asubPath\x18\x04 \x01(\tR\asubPath\x12/\n" +
-	"\x10mountPropagation\x18\x05 \x01(\tH\x00R\x10mountPropagation\x88\x01\x01\x12 \n" +
+	"\asubPath\x18\x04 \x01(\tR\asubPath\x12W\n" +
+	"\x10mountPropagation\x18\x05 \x01(\tB&\xea\x94#\"Bidirectional,HostToContainer,NoneH\x00R\x10mountPropagation\x88\x01\x01\x12 \n" +
 	"\vsubPathExpr\x18\x06 \x01(\tR\vsubPathExpr\x121\n" +
-	"\x11recursiveReadOnly\x18\a \x01(\tH\x01R\x11recursiveReadOnly\x88\x01\x01B\x13\n" +
+	"\x11recursiveReadOnly\x18\a \x01(\tH\x01R\x11recursiveReadOnly\x88\x01\x01:\x15\u009a#\x04name\u009a#\tmountPathB\x13\n" +
 	"\x11_mountPropagationB\x14\n" +
-	"\x12_recursiveReadOnly\"\xfb\x01\n" +
+	"\x12_recursiveReadOnly\"\x92\x02\n" +
 	"\x11VolumeMountStatus\x12\x18\n" +
 	"\x04name\x18\x01 \x01(\tB\x04\x90\x94#\x01R\x04name\x12\"\n" +
 	"\tmountPath\x18\x02 \x01(\tB\x04\x90\x94#\x01R\tmountPath\x12\x1a\n" +
 	"\breadOnly\x18\x03 \x01(\bR\breadOnly\x121\n" +
 	"\x11recursiveReadOnly\x18\x04 \x01(\tH\x00R\x11recursiveReadOnly\x88\x01\x01\x12C\n" +
-	"\fvolumeStatus\x18\x05 \x01(\v2\x1f.monoplane.core.v1.VolumeStatusR\fvolumeStatusB\x14\n" +
+	"\fvolumeStatus\x18\x05 \x01(\v2\x1f.monoplane.core.v1.VolumeStatusR\fvolumeStatus:\x15\u009a#\x04name\u009a#\tmountPathB\x14\n" +
 	"\x12_recursiveReadOnly\"J\n" +
 	"\fVolumeStatus\x12:\n" +
 	"\x05image\x18\x01 \x01(\v2$.monoplane.core.v1.ImageVolumeStatusR\x05imageB\"Z monoplane.dev/api/core/v1;corev1b\x06proto3"

@@ -352,25 +352,26 @@ const file_monoplane_core_v1_endpoints_proto_rawDesc = "" +
 	"!monoplane/core/v1/endpoints.proto\x12\x11monoplane.core.v1\x1a!monoplane/core/v1/reference.proto\x1a\x1emonoplane/meta/v1/object.proto\x1a\"monoplane/options/v1/options.proto\"\xc5\x01\n" +
 	"\tEndpoints\x12?\n" +
 	"\bmetadata\x18\x01 \x01(\v2\x1d.monoplane.meta.v1.ObjectMetaB\x04\x90\x94#\x01R\bmetadata\x12;\n" +
-	"\asubsets\x18\x02 \x03(\v2!.monoplane.core.v1.EndpointSubsetR\asubsets::\xb2\x9a#6\x12\x02v1\x1a\tEndpoints\"\tendpoints*\tendpoints2\x02ep8\x01r\tEndpoints\"\xa1\x01\n" +
+	"\asubsets\x18\x02 \x03(\v2!.monoplane.core.v1.EndpointSubsetR\asubsets::\xb2\x9a#6\x12\x02v1\x1a\tEndpoints\"\tendpoints*\tendpoints2\x02ep8\x01r\tEndpoints\"\xaa\x01\n" +
 	"\rEndpointsList\x12=\n" +
 	"\bmetadata\x18\x01 \x01(\v2\x1b.monoplane.meta.v1.ListMetaB\x04\x90\x94#\x01R\bmetadata\x128\n" +
-	"\x05items\x18\x02 \x03(\v2\x1c.monoplane.core.v1.EndpointsB\x04\x90\x94#\x01R\x05items:\x17\xb2\x9a#\x13\x12\x02v1\x1a\rEndpointsList\"\xdb\x01\n" +
+	"\x05items\x18\x02 \x03(\v2\x1c.monoplane.core.v1.EndpointsB\x04\x90\x94#\x01R\x05items: \xb2\x9a#\x13\x12\x02v1\x1a\rEndpointsList\u009a#\x05items\"\xdb\x01\n" +
 	"\x0eEndpointSubset\x12@\n" +
 	"\taddresses\x18\x01 \x03(\v2\".monoplane.core.v1.EndpointAddressR\taddresses\x12P\n" +
 	"\x11notReadyAddresses\x18\x02 \x03(\v2\".monoplane.core.v1.EndpointAddressR\x11notReadyAddresses\x125\n" +
-	"\x05ports\x18\x03 \x03(\v2\x1f.monoplane.core.v1.EndpointPortR\x05ports\"\xb9\x01\n" +
+	"\x05ports\x18\x03 \x03(\v2\x1f.monoplane.core.v1.EndpointPortR\x05ports\"\xbf\x01\n" +
 	"\x0fEndpointAddress\x12\x14\n" +
 	"\x02ip\x18\x01 \x01(\tB\x04\x90\x94#\x01R\x02ip\x12@\n" +
 	"\ttargetRef\x18\x02 \x01(\v2\".monoplane.core.v1.ObjectReferenceR\ttargetRef\x12\x1a\n" +
 	"\bhostname\x18\x03 \x01(\tR\bhostname\x12\x1f\n" +
-	"\bnodeName\x18\x04 \x01(\tH\x00R\bnodeName\x88\x01\x01:\x04\xb8\x9a#\x01B\v\n" +
-	"\t_nodeName\"\x95\x01\n" +
+	"\bnodeName\x18\x04 \x01(\tH\x00R\bnodeName\x88\x01\x01:\n" +
+	"\xb8\x9a#\x01\u009a#\x02ipB\v\n" +
+	"\t_nodeName\"\xaf\x01\n" +
 	"\fEndpointPort\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
-	"\x04port\x18\x02 \x01(\x05B\x04\x90\x94#\x01R\x04port\x12\x1a\n" +
-	"\bprotocol\x18\x03 \x01(\tR\bprotocol\x12%\n" +
-	"\vappProtocol\x18\x04 \x01(\tH\x00R\vappProtocol\x88\x01\x01:\x04\xb8\x9a#\x01B\x0e\n" +
+	"\x04port\x18\x02 \x01(\x05B\x04\x90\x94#\x01R\x04port\x12,\n" +
+	"\bprotocol\x18\x03 \x01(\tB\x10\xea\x94#\fSCTP,TCP,UDPR\bprotocol\x12%\n" +
+	"\vappProtocol\x18\x04 \x01(\tH\x00R\vappProtocol\x88\x01\x01:\f\xb8\x9a#\x01\u009a#\x04portB\x0e\n" +
 	"\f_appProtocolB\"Z monoplane.dev/api/core/v1;corev1b\x06proto3"
 
 var (

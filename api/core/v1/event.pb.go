@@ -364,7 +364,7 @@ var File_monoplane_core_v1_event_proto protoreflect.FileDescriptor
 
 const file_monoplane_core_v1_event_proto_rawDesc = "" +
 	"\n" +
-	"\x1dmonoplane/core/v1/event.proto\x12\x11monoplane.core.v1\x1a!monoplane/core/v1/reference.proto\x1a\x1emonoplane/meta/v1/object.proto\x1a\x1emonoplane/meta/v1/values.proto\x1a\"monoplane/options/v1/options.proto\"\xa0\x06\n" +
+	"\x1dmonoplane/core/v1/event.proto\x12\x11monoplane.core.v1\x1a!monoplane/core/v1/reference.proto\x1a\x1emonoplane/meta/v1/object.proto\x1a\x1emonoplane/meta/v1/values.proto\x1a\"monoplane/options/v1/options.proto\"\xbe\x06\n" +
 	"\x05Event\x12?\n" +
 	"\bmetadata\x18\x01 \x01(\v2\x1d.monoplane.meta.v1.ObjectMetaB\x04\x90\x94#\x01R\bmetadata\x12P\n" +
 	"\x0einvolvedObject\x18\x02 \x01(\v2\".monoplane.core.v1.ObjectReferenceB\x04\x90\x94#\x01R\x0einvolvedObject\x12\x16\n" +
@@ -381,10 +381,10 @@ const file_monoplane_core_v1_event_proto_rawDesc = "" +
 	"\x06action\x18\f \x01(\tR\x06action\x12<\n" +
 	"\arelated\x18\r \x01(\v2\".monoplane.core.v1.ObjectReferenceR\arelated\x124\n" +
 	"\x12reportingComponent\x18\x0e \x01(\tB\x04\x90\x94#\x01R\x12reportingComponent\x122\n" +
-	"\x11reportingInstance\x18\x0f \x01(\tB\x04\x90\x94#\x01R\x11reportingInstance:$\xb2\x9a# \x12\x02v1\x1a\x05Event\"\x06events*\x05event2\x02ev8\x01\"\x95\x01\n" +
+	"\x11reportingInstance\x18\x0f \x01(\tB\x04\x90\x94#\x01R\x11reportingInstance:B\xb2\x9a# \x12\x02v1\x1a\x05Event\"\x06events*\x05event2\x02ev8\x01\u009a#\bmetadata\u009a#\x0einvolvedObject\"\x9e\x01\n" +
 	"\tEventList\x12=\n" +
 	"\bmetadata\x18\x01 \x01(\v2\x1b.monoplane.meta.v1.ListMetaB\x04\x90\x94#\x01R\bmetadata\x124\n" +
-	"\x05items\x18\x02 \x03(\v2\x18.monoplane.core.v1.EventB\x04\x90\x94#\x01R\x05items:\x13\xb2\x9a#\x0f\x12\x02v1\x1a\tEventList\"s\n" +
+	"\x05items\x18\x02 \x03(\v2\x18.monoplane.core.v1.EventB\x04\x90\x94#\x01R\x05items:\x1c\xb2\x9a#\x0f\x12\x02v1\x1a\tEventList\u009a#\x05items\"s\n" +
 	"\vEventSeries\x12\x14\n" +
 	"\x05count\x18\x01 \x01(\x05R\x05count\x12N\n" +
 	"\x10lastObservedTime\x18\x02 \x01(\v2\x1c.monoplane.meta.v1.MicroTimeB\x04\x90\x94#\x01R\x10lastObservedTime\"?\n" +

@@ -338,22 +338,22 @@ const file_monoplane_core_v1_namespace_proto_rawDesc = "" +
 	"\x06status*\n" +
 	"the statusR\x14\n" +
 	"\bfinalize\x12\bFinalizeZv\n" +
-	"\bFinalize\x12jFinalize replaces spec.finalizers; when none is left a terminating namespace is removed. Codes: as Update.h\x01\"\xcd\x01\n" +
+	"\bFinalize\x12jFinalize replaces spec.finalizers; when none is left a terminating namespace is removed. Codes: as Update.h\x01\"\xe1\x01\n" +
 	"\x12NamespaceCondition\x12\x18\n" +
 	"\x04type\x18\x01 \x01(\tB\x04\x90\x94#\x01R\x04type\x12\x1c\n" +
 	"\x06status\x18\x02 \x01(\tB\x04\x90\x94#\x01R\x06status\x12M\n" +
 	"\x12lastTransitionTime\x18\x04 \x01(\v2\x17.monoplane.meta.v1.TimeB\x04\x90\x94#\x01R\x12lastTransitionTime\x12\x16\n" +
 	"\x06reason\x18\x05 \x01(\tR\x06reason\x12\x18\n" +
-	"\amessage\x18\x06 \x01(\tR\amessage\"\xa1\x01\n" +
+	"\amessage\x18\x06 \x01(\tR\amessage:\x12\u009a#\x04type\u009a#\x06status\"\xaa\x01\n" +
 	"\rNamespaceList\x12=\n" +
 	"\bmetadata\x18\x01 \x01(\v2\x1b.monoplane.meta.v1.ListMetaB\x04\x90\x94#\x01R\bmetadata\x128\n" +
-	"\x05items\x18\x02 \x03(\v2\x1c.monoplane.core.v1.NamespaceB\x04\x90\x94#\x01R\x05items:\x17\xb2\x9a#\x13\x12\x02v1\x1a\rNamespaceList\"/\n" +
+	"\x05items\x18\x02 \x03(\v2\x1c.monoplane.core.v1.NamespaceB\x04\x90\x94#\x01R\x05items: \xb2\x9a#\x13\x12\x02v1\x1a\rNamespaceList\u009a#\x05items\"/\n" +
 	"\rNamespaceSpec\x12\x1e\n" +
 	"\n" +
 	"finalizers\x18\x01 \x03(\tR\n" +
-	"finalizers\"\x89\x01\n" +
-	"\x0fNamespaceStatus\x12\x14\n" +
-	"\x05phase\x18\x01 \x01(\tR\x05phase\x12`\n" +
+	"finalizers\"\xa1\x01\n" +
+	"\x0fNamespaceStatus\x12,\n" +
+	"\x05phase\x18\x01 \x01(\tB\x16\xea\x94#\x12Active,TerminatingR\x05phase\x12`\n" +
 	"\n" +
 	"conditions\x18\x02 \x03(\v2%.monoplane.core.v1.NamespaceConditionB\x19\xa2\x94#\x05merge\xaa\x94#\x04type\u0094#\x04typeR\n" +
 	"conditionsB\"Z monoplane.dev/api/core/v1;corev1b\x06proto3"

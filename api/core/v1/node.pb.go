@@ -1389,12 +1389,12 @@ const file_monoplane_core_v1_node_proto_rawDesc = "" +
 	"\runschedulable\x18\x04 \x01(\bR\runschedulable\x120\n" +
 	"\x06taints\x18\x05 \x03(\v2\x18.monoplane.core.v1.TaintR\x06taints\x12M\n" +
 	"\fconfigSource\x18\x06 \x01(\v2#.monoplane.core.v1.NodeConfigSourceB\x04\x98\x94#\x03R\fconfigSource\x12-\n" +
-	"\bpodCIDRs\x18\a \x03(\tB\x11\x98\x94#\x02\xa2\x94#\x05mergeȔ#\x01R\bpodCIDRs\"\xea\b\n" +
+	"\bpodCIDRs\x18\a \x03(\tB\x11\x98\x94#\x02\xa2\x94#\x05mergeȔ#\x01R\bpodCIDRs\"\x8a\t\n" +
 	"\n" +
 	"NodeStatus\x12G\n" +
 	"\bcapacity\x18\x01 \x03(\v2+.monoplane.core.v1.NodeStatus.CapacityEntryR\bcapacity\x12P\n" +
-	"\vallocatable\x18\x02 \x03(\v2..monoplane.core.v1.NodeStatus.AllocatableEntryR\vallocatable\x12\x14\n" +
-	"\x05phase\x18\x03 \x01(\tR\x05phase\x12[\n" +
+	"\vallocatable\x18\x02 \x03(\v2..monoplane.core.v1.NodeStatus.AllocatableEntryR\vallocatable\x124\n" +
+	"\x05phase\x18\x03 \x01(\tB\x1e\xea\x94#\x1aPending,Running,TerminatedR\x05phase\x12[\n" +
 	"\n" +
 	"conditions\x18\x04 \x03(\v2 .monoplane.core.v1.NodeConditionB\x19\xa2\x94#\x05merge\xaa\x94#\x04type\u0094#\x04typeR\n" +
 	"conditions\x12W\n" +
@@ -1414,36 +1414,37 @@ const file_monoplane_core_v1_node_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\v2\x1b.monoplane.meta.v1.QuantityR\x05value:\x028\x01\x1a[\n" +
 	"\x10AllocatableEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x121\n" +
-	"\x05value\x18\x02 \x01(\v2\x1b.monoplane.meta.v1.QuantityR\x05value:\x028\x01\"\x92\x01\n" +
+	"\x05value\x18\x02 \x01(\v2\x1b.monoplane.meta.v1.QuantityR\x05value:\x028\x01\"\x9b\x01\n" +
 	"\bNodeList\x12=\n" +
 	"\bmetadata\x18\x01 \x01(\v2\x1b.monoplane.meta.v1.ListMetaB\x04\x90\x94#\x01R\bmetadata\x123\n" +
-	"\x05items\x18\x02 \x03(\v2\x17.monoplane.core.v1.NodeB\x04\x90\x94#\x01R\x05items:\x12\xb2\x9a#\x0e\x12\x02v1\x1a\bNodeList\"P\n" +
+	"\x05items\x18\x02 \x03(\v2\x17.monoplane.core.v1.NodeB\x04\x90\x94#\x01R\x05items:\x1b\xb2\x9a#\x0e\x12\x02v1\x1a\bNodeList\u009a#\x05items\"h\n" +
 	"\x0eAttachedVolume\x12\x18\n" +
 	"\x04name\x18\x01 \x01(\tB\x04\x90\x94#\x01R\x04name\x12$\n" +
 	"\n" +
 	"devicePath\x18\x02 \x01(\tB\x04\x90\x94#\x01R\n" +
-	"devicePath\"\xc7\x01\n" +
+	"devicePath:\x16\u009a#\x04name\u009a#\n" +
+	"devicePath\"\xf2\x01\n" +
 	"\x19ConfigMapNodeConfigSource\x12\"\n" +
 	"\tnamespace\x18\x01 \x01(\tB\x04\x90\x94#\x01R\tnamespace\x12\x18\n" +
 	"\x04name\x18\x02 \x01(\tB\x04\x90\x94#\x01R\x04name\x12\x10\n" +
 	"\x03uid\x18\x03 \x01(\tR\x03uid\x12(\n" +
 	"\x0fresourceVersion\x18\x04 \x01(\tR\x0fresourceVersion\x120\n" +
-	"\x10kubeletConfigKey\x18\x05 \x01(\tB\x04\x90\x94#\x01R\x10kubeletConfigKey\"J\n" +
+	"\x10kubeletConfigKey\x18\x05 \x01(\tB\x04\x90\x94#\x01R\x10kubeletConfigKey:)\u009a#\tnamespace\u009a#\x04name\u009a#\x10kubeletConfigKey\"J\n" +
 	"\x0eContainerImage\x12\x1a\n" +
 	"\x05names\x18\x01 \x03(\tB\x04\x90\x94#\x01R\x05names\x12\x1c\n" +
-	"\tsizeBytes\x18\x02 \x01(\x03R\tsizeBytes\"*\n" +
+	"\tsizeBytes\x18\x02 \x01(\x03R\tsizeBytes\"4\n" +
 	"\x0eDaemonEndpoint\x12\x18\n" +
-	"\x04Port\x18\x01 \x01(\x05B\x04\x90\x94#\x01R\x04Port\"G\n" +
+	"\x04Port\x18\x01 \x01(\x05B\x04\x90\x94#\x01R\x04Port:\b\u009a#\x04Port\"\\\n" +
 	"\vNodeAddress\x12\x18\n" +
 	"\x04type\x18\x01 \x01(\tB\x04\x90\x94#\x01R\x04type\x12\x1e\n" +
-	"\aaddress\x18\x02 \x01(\tB\x04\x90\x94#\x01R\aaddress\"\x95\x02\n" +
+	"\aaddress\x18\x02 \x01(\tB\x04\x90\x94#\x01R\aaddress:\x13\u009a#\x04type\u009a#\aaddress\"\xa9\x02\n" +
 	"\rNodeCondition\x12\x18\n" +
 	"\x04type\x18\x01 \x01(\tB\x04\x90\x94#\x01R\x04type\x12\x1c\n" +
 	"\x06status\x18\x02 \x01(\tB\x04\x90\x94#\x01R\x06status\x12K\n" +
 	"\x11lastHeartbeatTime\x18\x03 \x01(\v2\x17.monoplane.meta.v1.TimeB\x04\x90\x94#\x01R\x11lastHeartbeatTime\x12M\n" +
 	"\x12lastTransitionTime\x18\x04 \x01(\v2\x17.monoplane.meta.v1.TimeB\x04\x90\x94#\x01R\x12lastTransitionTime\x12\x16\n" +
 	"\x06reason\x18\x05 \x01(\tR\x06reason\x12\x18\n" +
-	"\amessage\x18\x06 \x01(\tR\amessage\"^\n" +
+	"\amessage\x18\x06 \x01(\tR\amessage:\x12\u009a#\x04type\u009a#\x06status\"^\n" +
 	"\x10NodeConfigSource\x12J\n" +
 	"\tconfigMap\x18\x02 \x01(\v2,.monoplane.core.v1.ConfigMapNodeConfigSourceR\tconfigMap\"\xf1\x01\n" +
 	"\x10NodeConfigStatus\x12?\n" +
@@ -1466,7 +1467,7 @@ const file_monoplane_core_v1_node_proto_rawDesc = "" +
 	"\x0f_userNamespaces\">\n" +
 	"\x0eNodeSwapStatus\x12\x1f\n" +
 	"\bcapacity\x18\x01 \x01(\x03H\x00R\bcapacity\x88\x01\x01B\v\n" +
-	"\t_capacity\"\xf5\x03\n" +
+	"\t_capacity\"\x9d\x05\n" +
 	"\x0eNodeSystemInfo\x12\"\n" +
 	"\tmachineID\x18\x01 \x01(\tB\x04\x90\x94#\x01R\tmachineID\x12$\n" +
 	"\n" +
@@ -1481,12 +1482,13 @@ const file_monoplane_core_v1_node_proto_rawDesc = "" +
 	"\x0foperatingSystem\x18\t \x01(\tB\x04\x90\x94#\x01R\x0foperatingSystem\x12(\n" +
 	"\farchitecture\x18\n" +
 	" \x01(\tB\x04\x90\x94#\x01R\farchitecture\x125\n" +
-	"\x04swap\x18\v \x01(\v2!.monoplane.core.v1.NodeSwapStatusR\x04swap\"\x8a\x01\n" +
+	"\x04swap\x18\v \x01(\v2!.monoplane.core.v1.NodeSwapStatusR\x04swap:\xa5\x01\u009a#\tmachineID\u009a#\n" +
+	"systemUUID\u009a#\x06bootID\u009a#\rkernelVersion\u009a#\aosImage\u009a#\x17containerRuntimeVersion\u009a#\x0ekubeletVersion\u009a#\x10kubeProxyVersion\u009a#\x0foperatingSystem\u009a#\farchitecture\"\xc6\x01\n" +
 	"\x05Taint\x12\x16\n" +
 	"\x03key\x18\x01 \x01(\tB\x04\x90\x94#\x01R\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value\x12\x1c\n" +
-	"\x06effect\x18\x03 \x01(\tB\x04\x90\x94#\x01R\x06effect\x125\n" +
-	"\ttimeAdded\x18\x04 \x01(\v2\x17.monoplane.meta.v1.TimeR\ttimeAddedB\"Z monoplane.dev/api/core/v1;corev1b\x06proto3"
+	"\x05value\x18\x02 \x01(\tR\x05value\x12E\n" +
+	"\x06effect\x18\x03 \x01(\tB-\x90\x94#\x01\xea\x94#%NoExecute,NoSchedule,PreferNoScheduleR\x06effect\x125\n" +
+	"\ttimeAdded\x18\x04 \x01(\v2\x17.monoplane.meta.v1.TimeR\ttimeAdded:\x11\u009a#\x03key\u009a#\x06effectB\"Z monoplane.dev/api/core/v1;corev1b\x06proto3"
 
 var (
 	file_monoplane_core_v1_node_proto_rawDescOnce sync.Once

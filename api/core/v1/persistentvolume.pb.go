@@ -401,20 +401,20 @@ const file_monoplane_core_v1_persistentvolume_proto_rawDesc = "" +
 	"\x04spec\x18\x02 \x01(\v2'.monoplane.core.v1.PersistentVolumeSpecB\x04\x90\x94#\x01R\x04spec\x12G\n" +
 	"\x06status\x18\x03 \x01(\v2).monoplane.core.v1.PersistentVolumeStatusB\x04\x90\x94#\x01R\x06status:[\xb2\x9a#W\x12\x02v1\x1a\x10PersistentVolume\"\x11persistentvolumes*\x10persistentvolume2\x02pvR\x14\n" +
 	"\x06status*\n" +
-	"the statush\x01\"\xb6\x01\n" +
+	"the statush\x01\"\xbf\x01\n" +
 	"\x14PersistentVolumeList\x12=\n" +
 	"\bmetadata\x18\x01 \x01(\v2\x1b.monoplane.meta.v1.ListMetaB\x04\x90\x94#\x01R\bmetadata\x12?\n" +
-	"\x05items\x18\x02 \x03(\v2#.monoplane.core.v1.PersistentVolumeB\x04\x90\x94#\x01R\x05items:\x1e\xb2\x9a#\x1a\x12\x02v1\x1a\x14PersistentVolumeList\"\x8a\x06\n" +
+	"\x05items\x18\x02 \x03(\v2#.monoplane.core.v1.PersistentVolumeB\x04\x90\x94#\x01R\x05items:'\xb2\x9a#\x1a\x12\x02v1\x1a\x14PersistentVolumeList\u009a#\x05items\"\x80\a\n" +
 	"\x14PersistentVolumeSpec\x12Q\n" +
 	"\bcapacity\x18\x01 \x03(\v25.monoplane.core.v1.PersistentVolumeSpec.CapacityEntryR\bcapacity\x12g\n" +
-	"\x16persistentVolumeSource\x18\x02 \x01(\v2).monoplane.core.v1.PersistentVolumeSourceB\x04\x88\x94#\x01R\x16persistentVolumeSource\x12 \n" +
-	"\vaccessModes\x18\x03 \x03(\tR\vaccessModes\x12>\n" +
-	"\bclaimRef\x18\x04 \x01(\v2\".monoplane.core.v1.ObjectReferenceR\bclaimRef\x12D\n" +
-	"\x1dpersistentVolumeReclaimPolicy\x18\x05 \x01(\tR\x1dpersistentVolumeReclaimPolicy\x12*\n" +
+	"\x16persistentVolumeSource\x18\x02 \x01(\v2).monoplane.core.v1.PersistentVolumeSourceB\x04\x88\x94#\x01R\x16persistentVolumeSource\x12_\n" +
+	"\vaccessModes\x18\x03 \x03(\tB=\xea\x94#9ReadOnlyMany,ReadWriteMany,ReadWriteOnce,ReadWriteOncePodR\vaccessModes\x12D\n" +
+	"\bclaimRef\x18\x04 \x01(\v2\".monoplane.core.v1.ObjectReferenceB\x04\xf0\x94#\x01R\bclaimRef\x12_\n" +
+	"\x1dpersistentVolumeReclaimPolicy\x18\x05 \x01(\tB\x19\xea\x94#\x15Delete,Recycle,RetainR\x1dpersistentVolumeReclaimPolicy\x12*\n" +
 	"\x10storageClassName\x18\x06 \x01(\tR\x10storageClassName\x12\"\n" +
-	"\fmountOptions\x18\a \x03(\tR\fmountOptions\x12#\n" +
+	"\fmountOptions\x18\a \x03(\tR\fmountOptions\x129\n" +
 	"\n" +
-	"volumeMode\x18\b \x01(\tH\x00R\n" +
+	"volumeMode\x18\b \x01(\tB\x14\xea\x94#\x10Block,FilesystemH\x00R\n" +
 	"volumeMode\x88\x01\x01\x12I\n" +
 	"\fnodeAffinity\x18\t \x01(\v2%.monoplane.core.v1.VolumeNodeAffinityR\fnodeAffinity\x12G\n" +
 	"\x19volumeAttributesClassName\x18\n" +
@@ -423,9 +423,9 @@ const file_monoplane_core_v1_persistentvolume_proto_rawDesc = "" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x121\n" +
 	"\x05value\x18\x02 \x01(\v2\x1b.monoplane.meta.v1.QuantityR\x05value:\x028\x01B\r\n" +
 	"\v_volumeModeB\x1c\n" +
-	"\x1a_volumeAttributesClassName\"\xb3\x01\n" +
-	"\x16PersistentVolumeStatus\x12\x14\n" +
-	"\x05phase\x18\x01 \x01(\tR\x05phase\x12\x18\n" +
+	"\x1a_volumeAttributesClassName\"\xe0\x01\n" +
+	"\x16PersistentVolumeStatus\x12A\n" +
+	"\x05phase\x18\x01 \x01(\tB+\xea\x94#'Available,Bound,Failed,Pending,ReleasedR\x05phase\x12\x18\n" +
 	"\amessage\x18\x02 \x01(\tR\amessage\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\x12Q\n" +
 	"\x17lastPhaseTransitionTime\x18\x04 \x01(\v2\x17.monoplane.meta.v1.TimeR\x17lastPhaseTransitionTime\"Q\n" +

@@ -1371,15 +1371,16 @@ const file_monoplane_core_v1_persistentvolume_source_proto_rawDesc = "" +
 	"\ascaleIO\x18\x13 \x01(\v20.monoplane.core.v1.ScaleIOPersistentVolumeSourceB\x04\x98\x94#\x02R\ascaleIO\x12:\n" +
 	"\x05local\x18\x14 \x01(\v2$.monoplane.core.v1.LocalVolumeSourceR\x05local\x12V\n" +
 	"\tstorageos\x18\x15 \x01(\v22.monoplane.core.v1.StorageOSPersistentVolumeSourceB\x04\x98\x94#\x02R\tstorageos\x12>\n" +
-	"\x03csi\x18\x16 \x01(\v2,.monoplane.core.v1.CSIPersistentVolumeSourceR\x03csi\"\xd0\x01\n" +
+	"\x03csi\x18\x16 \x01(\v2,.monoplane.core.v1.CSIPersistentVolumeSourceR\x03csi\"\xed\x01\n" +
 	"\x1fAzureFilePersistentVolumeSource\x12$\n" +
 	"\n" +
 	"secretName\x18\x01 \x01(\tB\x04\x90\x94#\x01R\n" +
 	"secretName\x12\"\n" +
 	"\tshareName\x18\x02 \x01(\tB\x04\x90\x94#\x01R\tshareName\x12\x1a\n" +
 	"\breadOnly\x18\x03 \x01(\bR\breadOnly\x123\n" +
-	"\x0fsecretNamespace\x18\x04 \x01(\tB\x04\x90\x94#\x01H\x00R\x0fsecretNamespace\x88\x01\x01B\x12\n" +
-	"\x10_secretNamespace\"\x94\x06\n" +
+	"\x0fsecretNamespace\x18\x04 \x01(\tB\x04\x90\x94#\x01H\x00R\x0fsecretNamespace\x88\x01\x01:\x1b\u009a#\n" +
+	"secretName\u009a#\tshareNameB\x12\n" +
+	"\x10_secretNamespace\"\xb0\x06\n" +
 	"\x19CSIPersistentVolumeSource\x12\x1c\n" +
 	"\x06driver\x18\x01 \x01(\tB\x04\x90\x94#\x01R\x06driver\x12(\n" +
 	"\fvolumeHandle\x18\x02 \x01(\tB\x04\x90\x94#\x01R\fvolumeHandle\x12\x1a\n" +
@@ -1394,7 +1395,7 @@ const file_monoplane_core_v1_persistentvolume_source_proto_rawDesc = "" +
 	" \x01(\v2\".monoplane.core.v1.SecretReferenceR\x13nodeExpandSecretRef\x1aC\n" +
 	"\x15VolumeAttributesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xe6\x01\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01:\x1a\u009a#\x06driver\u009a#\fvolumeHandle\"\xf4\x01\n" +
 	"\x1cCephFSPersistentVolumeSource\x12 \n" +
 	"\bmonitors\x18\x01 \x03(\tB\x04\x90\x94#\x01R\bmonitors\x12\x12\n" +
 	"\x04path\x18\x02 \x01(\tR\x04path\x12\x12\n" +
@@ -1403,12 +1404,12 @@ const file_monoplane_core_v1_persistentvolume_source_proto_rawDesc = "" +
 	"secretFile\x18\x04 \x01(\tR\n" +
 	"secretFile\x12@\n" +
 	"\tsecretRef\x18\x05 \x01(\v2\".monoplane.core.v1.SecretReferenceR\tsecretRef\x12\x1a\n" +
-	"\breadOnly\x18\x06 \x01(\bR\breadOnly\"\xb6\x01\n" +
+	"\breadOnly\x18\x06 \x01(\bR\breadOnly:\f\u009a#\bmonitors\"\xc4\x01\n" +
 	"\x1cCinderPersistentVolumeSource\x12 \n" +
 	"\bvolumeID\x18\x01 \x01(\tB\x04\x90\x94#\x01R\bvolumeID\x12\x16\n" +
 	"\x06fsType\x18\x02 \x01(\tR\x06fsType\x12\x1a\n" +
 	"\breadOnly\x18\x03 \x01(\bR\breadOnly\x12@\n" +
-	"\tsecretRef\x18\x04 \x01(\v2\".monoplane.core.v1.SecretReferenceR\tsecretRef\"\xc2\x02\n" +
+	"\tsecretRef\x18\x04 \x01(\v2\".monoplane.core.v1.SecretReferenceR\tsecretRef:\f\u009a#\bvolumeID\"\xce\x02\n" +
 	"\x1aFlexPersistentVolumeSource\x12\x1c\n" +
 	"\x06driver\x18\x01 \x01(\tB\x04\x90\x94#\x01R\x06driver\x12\x16\n" +
 	"\x06fsType\x18\x02 \x01(\tR\x06fsType\x12@\n" +
@@ -1417,18 +1418,19 @@ const file_monoplane_core_v1_persistentvolume_source_proto_rawDesc = "" +
 	"\aoptions\x18\x05 \x03(\v2:.monoplane.core.v1.FlexPersistentVolumeSource.OptionsEntryR\aoptions\x1a:\n" +
 	"\fOptionsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xc7\x01\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01:\n" +
+	"\u009a#\x06driver\"\xde\x01\n" +
 	"\x1fGlusterfsPersistentVolumeSource\x12\"\n" +
 	"\tendpoints\x18\x01 \x01(\tB\x04\x90\x94#\x01R\tendpoints\x12\x18\n" +
 	"\x04path\x18\x02 \x01(\tB\x04\x90\x94#\x01R\x04path\x12\x1a\n" +
 	"\breadOnly\x18\x03 \x01(\bR\breadOnly\x123\n" +
-	"\x12endpointsNamespace\x18\x04 \x01(\tH\x00R\x12endpointsNamespace\x88\x01\x01B\x15\n" +
-	"\x13_endpointsNamespace\"\xc4\x03\n" +
+	"\x12endpointsNamespace\x18\x04 \x01(\tH\x00R\x12endpointsNamespace\x88\x01\x01:\x15\u009a#\tendpoints\u009a#\x04pathB\x15\n" +
+	"\x13_endpointsNamespace\"\xf1\x03\n" +
 	"\x1bISCSIPersistentVolumeSource\x12(\n" +
 	"\ftargetPortal\x18\x01 \x01(\tB\x04\x90\x94#\x01R\ftargetPortal\x12\x16\n" +
 	"\x03iqn\x18\x02 \x01(\tB\x04\x90\x94#\x01R\x03iqn\x12\x16\n" +
-	"\x03lun\x18\x03 \x01(\x05B\x04\x90\x94#\x01R\x03lun\x12&\n" +
-	"\x0eiscsiInterface\x18\x04 \x01(\tR\x0eiscsiInterface\x12\x16\n" +
+	"\x03lun\x18\x03 \x01(\x05B\x04\x90\x94#\x01R\x03lun\x123\n" +
+	"\x0eiscsiInterface\x18\x04 \x01(\tB\v\xe2\x94#\adefaultR\x0eiscsiInterface\x12\x16\n" +
 	"\x06fsType\x18\x05 \x01(\tR\x06fsType\x12\x1a\n" +
 	"\breadOnly\x18\x06 \x01(\bR\breadOnly\x12\x18\n" +
 	"\aportals\x18\a \x03(\tR\aportals\x12,\n" +
@@ -1436,21 +1438,21 @@ const file_monoplane_core_v1_persistentvolume_source_proto_rawDesc = "" +
 	"\x0fchapAuthSession\x18\v \x01(\bR\x0fchapAuthSession\x12@\n" +
 	"\tsecretRef\x18\n" +
 	" \x01(\v2\".monoplane.core.v1.SecretReferenceR\tsecretRef\x12)\n" +
-	"\rinitiatorName\x18\f \x01(\tH\x00R\rinitiatorName\x88\x01\x01B\x10\n" +
-	"\x0e_initiatorName\"U\n" +
+	"\rinitiatorName\x18\f \x01(\tH\x00R\rinitiatorName\x88\x01\x01:\x1e\u009a#\ftargetPortal\u009a#\x03iqn\u009a#\x03lunB\x10\n" +
+	"\x0e_initiatorName\"_\n" +
 	"\x11LocalVolumeSource\x12\x18\n" +
 	"\x04path\x18\x01 \x01(\tB\x04\x90\x94#\x01R\x04path\x12\x1b\n" +
-	"\x06fsType\x18\x02 \x01(\tH\x00R\x06fsType\x88\x01\x01B\t\n" +
-	"\a_fsType\"\x91\x02\n" +
+	"\x06fsType\x18\x02 \x01(\tH\x00R\x06fsType\x88\x01\x01:\b\u009a#\x04pathB\t\n" +
+	"\a_fsType\"\xd3\x02\n" +
 	"\x19RBDPersistentVolumeSource\x12 \n" +
 	"\bmonitors\x18\x01 \x03(\tB\x04\x90\x94#\x01R\bmonitors\x12\x1a\n" +
 	"\x05image\x18\x02 \x01(\tB\x04\x90\x94#\x01R\x05image\x12\x16\n" +
-	"\x06fsType\x18\x03 \x01(\tR\x06fsType\x12\x12\n" +
-	"\x04pool\x18\x04 \x01(\tR\x04pool\x12\x12\n" +
-	"\x04user\x18\x05 \x01(\tR\x04user\x12\x18\n" +
-	"\akeyring\x18\x06 \x01(\tR\akeyring\x12@\n" +
+	"\x06fsType\x18\x03 \x01(\tR\x06fsType\x12\x1b\n" +
+	"\x04pool\x18\x04 \x01(\tB\a\xe2\x94#\x03rbdR\x04pool\x12\x1d\n" +
+	"\x04user\x18\x05 \x01(\tB\t\xe2\x94#\x05adminR\x04user\x12/\n" +
+	"\akeyring\x18\x06 \x01(\tB\x15\xe2\x94#\x11/etc/ceph/keyringR\akeyring\x12@\n" +
 	"\tsecretRef\x18\a \x01(\v2\".monoplane.core.v1.SecretReferenceR\tsecretRef\x12\x1a\n" +
-	"\breadOnly\x18\b \x01(\bR\breadOnly\"\x9c\x03\n" +
+	"\breadOnly\x18\b \x01(\bR\breadOnly:\x15\u009a#\bmonitors\u009a#\x05image\"\xde\x03\n" +
 	"\x1dScaleIOPersistentVolumeSource\x12\x1e\n" +
 	"\agateway\x18\x01 \x01(\tB\x04\x90\x94#\x01R\agateway\x12\x1c\n" +
 	"\x06system\x18\x02 \x01(\tB\x04\x90\x94#\x01R\x06system\x12K\n" +
@@ -1459,14 +1461,14 @@ const file_monoplane_core_v1_persistentvolume_source_proto_rawDesc = "" +
 	"sslEnabled\x18\x04 \x01(\bR\n" +
 	"sslEnabled\x12*\n" +
 	"\x10protectionDomain\x18\x05 \x01(\tR\x10protectionDomain\x12 \n" +
-	"\vstoragePool\x18\x06 \x01(\tR\vstoragePool\x12 \n" +
-	"\vstorageMode\x18\a \x01(\tR\vstorageMode\x12\x1e\n" +
+	"\vstoragePool\x18\x06 \x01(\tR\vstoragePool\x125\n" +
+	"\vstorageMode\x18\a \x01(\tB\x13\xe2\x94#\x0fThinProvisionedR\vstorageMode\x12\x1e\n" +
 	"\n" +
 	"volumeName\x18\b \x01(\tR\n" +
-	"volumeName\x12\x16\n" +
-	"\x06fsType\x18\t \x01(\tR\x06fsType\x12\x1a\n" +
+	"volumeName\x12\x1f\n" +
+	"\x06fsType\x18\t \x01(\tB\a\xe2\x94#\x03xfsR\x06fsType\x12\x1a\n" +
 	"\breadOnly\x18\n" +
-	" \x01(\bR\breadOnlyB\f\n" +
+	" \x01(\bR\breadOnly:\"\u009a#\agateway\u009a#\x06system\u009a#\tsecretRefB\f\n" +
 	"\n" +
 	"_secretRef\"I\n" +
 	"\x0fSecretReference\x12\x12\n" +

@@ -409,29 +409,30 @@ const file_monoplane_core_v1_persistentvolumeclaim_proto_rawDesc = "" +
 	"\x04spec\x18\x02 \x01(\v2,.monoplane.core.v1.PersistentVolumeClaimSpecB\x04\x90\x94#\x01R\x04spec\x12L\n" +
 	"\x06status\x18\x03 \x01(\v2..monoplane.core.v1.PersistentVolumeClaimStatusB\x04\x90\x94#\x01R\x06status:m\xb2\x9a#i\x12\x02v1\x1a\x15PersistentVolumeClaim\"\x16persistentvolumeclaims*\x15persistentvolumeclaim2\x03pvc8\x01R\x14\n" +
 	"\x06status*\n" +
-	"the statush\x01\"|\n" +
+	"the statush\x01\"\xa9\x01\n" +
 	"\x12ModifyVolumeStatus\x12H\n" +
-	"\x1ftargetVolumeAttributesClassName\x18\x01 \x01(\tR\x1ftargetVolumeAttributesClassName\x12\x1c\n" +
-	"\x06status\x18\x02 \x01(\tB\x04\x90\x94#\x01R\x06status\"\x9e\x02\n" +
+	"\x1ftargetVolumeAttributesClassName\x18\x01 \x01(\tR\x1ftargetVolumeAttributesClassName\x12=\n" +
+	"\x06status\x18\x02 \x01(\tB%\x90\x94#\x01\xea\x94#\x1dInProgress,Infeasible,PendingR\x06status:\n" +
+	"\u009a#\x06status\"\xb2\x02\n" +
 	"\x1ePersistentVolumeClaimCondition\x12\x18\n" +
 	"\x04type\x18\x01 \x01(\tB\x04\x90\x94#\x01R\x04type\x12\x1c\n" +
 	"\x06status\x18\x02 \x01(\tB\x04\x90\x94#\x01R\x06status\x12C\n" +
 	"\rlastProbeTime\x18\x03 \x01(\v2\x17.monoplane.meta.v1.TimeB\x04\x90\x94#\x01R\rlastProbeTime\x12M\n" +
 	"\x12lastTransitionTime\x18\x04 \x01(\v2\x17.monoplane.meta.v1.TimeB\x04\x90\x94#\x01R\x12lastTransitionTime\x12\x16\n" +
 	"\x06reason\x18\x05 \x01(\tR\x06reason\x12\x18\n" +
-	"\amessage\x18\x06 \x01(\tR\amessage\"\xc5\x01\n" +
+	"\amessage\x18\x06 \x01(\tR\amessage:\x12\u009a#\x04type\u009a#\x06status\"\xce\x01\n" +
 	"\x19PersistentVolumeClaimList\x12=\n" +
 	"\bmetadata\x18\x01 \x01(\v2\x1b.monoplane.meta.v1.ListMetaB\x04\x90\x94#\x01R\bmetadata\x12D\n" +
-	"\x05items\x18\x02 \x03(\v2(.monoplane.core.v1.PersistentVolumeClaimB\x04\x90\x94#\x01R\x05items:#\xb2\x9a#\x1f\x12\x02v1\x1a\x19PersistentVolumeClaimList\"\x8e\b\n" +
-	"\x1bPersistentVolumeClaimStatus\x12\x14\n" +
-	"\x05phase\x18\x01 \x01(\tR\x05phase\x12 \n" +
-	"\vaccessModes\x18\x02 \x03(\tR\vaccessModes\x12X\n" +
+	"\x05items\x18\x02 \x03(\v2(.monoplane.core.v1.PersistentVolumeClaimB\x04\x90\x94#\x01R\x05items:,\xb2\x9a#\x1f\x12\x02v1\x1a\x19PersistentVolumeClaimList\u009a#\x05items\"\xe0\t\n" +
+	"\x1bPersistentVolumeClaimStatus\x12,\n" +
+	"\x05phase\x18\x01 \x01(\tB\x16\xea\x94#\x12Bound,Lost,PendingR\x05phase\x12_\n" +
+	"\vaccessModes\x18\x02 \x03(\tB=\xea\x94#9ReadOnlyMany,ReadWriteMany,ReadWriteOnce,ReadWriteOncePodR\vaccessModes\x12X\n" +
 	"\bcapacity\x18\x03 \x03(\v2<.monoplane.core.v1.PersistentVolumeClaimStatus.CapacityEntryR\bcapacity\x12l\n" +
 	"\n" +
 	"conditions\x18\x04 \x03(\v21.monoplane.core.v1.PersistentVolumeClaimConditionB\x19\xa2\x94#\x05merge\xaa\x94#\x04type\u0094#\x04typeR\n" +
 	"conditions\x12v\n" +
-	"\x12allocatedResources\x18\x05 \x03(\v2F.monoplane.core.v1.PersistentVolumeClaimStatus.AllocatedResourcesEntryR\x12allocatedResources\x12\x8b\x01\n" +
-	"\x19allocatedResourceStatuses\x18\a \x03(\v2M.monoplane.core.v1.PersistentVolumeClaimStatus.AllocatedResourceStatusesEntryR\x19allocatedResourceStatuses\x12U\n" +
+	"\x12allocatedResources\x18\x05 \x03(\v2F.monoplane.core.v1.PersistentVolumeClaimStatus.AllocatedResourcesEntryR\x12allocatedResources\x12\x86\x02\n" +
+	"\x19allocatedResourceStatuses\x18\a \x03(\v2M.monoplane.core.v1.PersistentVolumeClaimStatus.AllocatedResourceStatusesEntryBy\xea\x94#qControllerResizeInProgress,ControllerResizeInfeasible,NodeResizeInProgress,NodeResizeInfeasible,NodeResizePending\xf0\x94#\x01R\x19allocatedResourceStatuses\x12U\n" +
 	" currentVolumeAttributesClassName\x18\b \x01(\tB\x04\x98\x94#\x02H\x00R currentVolumeAttributesClassName\x88\x01\x01\x12[\n" +
 	"\x12modifyVolumeStatus\x18\t \x01(\v2%.monoplane.core.v1.ModifyVolumeStatusB\x04\x98\x94#\x02R\x12modifyVolumeStatus\x1aX\n" +
 	"\rCapacityEntry\x12\x10\n" +

@@ -912,19 +912,19 @@ const file_monoplane_core_v1_placement_proto_rawDesc = "" +
 	"\x0fpodAntiAffinity\x18\x03 \x01(\v2\".monoplane.core.v1.PodAntiAffinityR\x0fpodAntiAffinity\"\xaf\x02\n" +
 	"\fNodeAffinity\x12\x87\x01\n" +
 	".requiredDuringSchedulingIgnoredDuringExecution\x18\x01 \x01(\v2\x1f.monoplane.core.v1.NodeSelectorR.requiredDuringSchedulingIgnoredDuringExecution\x12\x94\x01\n" +
-	"/preferredDuringSchedulingIgnoredDuringExecution\x18\x02 \x03(\v2*.monoplane.core.v1.PreferredSchedulingTermR/preferredDuringSchedulingIgnoredDuringExecution\"m\n" +
+	"/preferredDuringSchedulingIgnoredDuringExecution\x18\x02 \x03(\v2*.monoplane.core.v1.PreferredSchedulingTermR/preferredDuringSchedulingIgnoredDuringExecution\"\x82\x01\n" +
 	"\fNodeSelector\x12W\n" +
-	"\x11nodeSelectorTerms\x18\x01 \x03(\v2#.monoplane.core.v1.NodeSelectorTermB\x04\x90\x94#\x01R\x11nodeSelectorTerms:\x04\xb8\x9a#\x01\"k\n" +
+	"\x11nodeSelectorTerms\x18\x01 \x03(\v2#.monoplane.core.v1.NodeSelectorTermB\x04\x90\x94#\x01R\x11nodeSelectorTerms:\x19\xb8\x9a#\x01\u009a#\x11nodeSelectorTerms\"\xa6\x01\n" +
 	"\x17NodeSelectorRequirement\x12\x16\n" +
-	"\x03key\x18\x01 \x01(\tB\x04\x90\x94#\x01R\x03key\x12 \n" +
-	"\boperator\x18\x02 \x01(\tB\x04\x90\x94#\x01R\boperator\x12\x16\n" +
-	"\x06values\x18\x03 \x03(\tR\x06values\"\xbe\x01\n" +
+	"\x03key\x18\x01 \x01(\tB\x04\x90\x94#\x01R\x03key\x12F\n" +
+	"\boperator\x18\x02 \x01(\tB*\x90\x94#\x01\xea\x94#\"DoesNotExist,Exists,Gt,In,Lt,NotInR\boperator\x12\x16\n" +
+	"\x06values\x18\x03 \x03(\tR\x06values:\x13\u009a#\x03key\u009a#\boperator\"\xbe\x01\n" +
 	"\x10NodeSelectorTerm\x12V\n" +
 	"\x10matchExpressions\x18\x01 \x03(\v2*.monoplane.core.v1.NodeSelectorRequirementR\x10matchExpressions\x12L\n" +
 	"\vmatchFields\x18\x02 \x03(\v2*.monoplane.core.v1.NodeSelectorRequirementR\vmatchFields:\x04\xb8\x9a#\x01\"\xb1\x02\n" +
 	"\vPodAffinity\x12\x8a\x01\n" +
 	".requiredDuringSchedulingIgnoredDuringExecution\x18\x01 \x03(\v2\".monoplane.core.v1.PodAffinityTermR.requiredDuringSchedulingIgnoredDuringExecution\x12\x94\x01\n" +
-	"/preferredDuringSchedulingIgnoredDuringExecution\x18\x02 \x03(\v2*.monoplane.core.v1.WeightedPodAffinityTermR/preferredDuringSchedulingIgnoredDuringExecution\"\xc7\x02\n" +
+	"/preferredDuringSchedulingIgnoredDuringExecution\x18\x02 \x03(\v2*.monoplane.core.v1.WeightedPodAffinityTermR/preferredDuringSchedulingIgnoredDuringExecution\"\xd8\x02\n" +
 	"\x0fPodAffinityTerm\x12F\n" +
 	"\rlabelSelector\x18\x01 \x01(\v2 .monoplane.meta.v1.LabelSelectorR\rlabelSelector\x12\x1e\n" +
 	"\n" +
@@ -933,45 +933,46 @@ const file_monoplane_core_v1_placement_proto_rawDesc = "" +
 	"\vtopologyKey\x18\x03 \x01(\tB\x04\x90\x94#\x01R\vtopologyKey\x12N\n" +
 	"\x11namespaceSelector\x18\x04 \x01(\v2 .monoplane.meta.v1.LabelSelectorR\x11namespaceSelector\x12&\n" +
 	"\x0ematchLabelKeys\x18\x05 \x03(\tR\x0ematchLabelKeys\x12,\n" +
-	"\x11mismatchLabelKeys\x18\x06 \x03(\tR\x11mismatchLabelKeys\"\xb5\x02\n" +
+	"\x11mismatchLabelKeys\x18\x06 \x03(\tR\x11mismatchLabelKeys:\x0f\u009a#\vtopologyKey\"\xb5\x02\n" +
 	"\x0fPodAntiAffinity\x12\x8a\x01\n" +
 	".requiredDuringSchedulingIgnoredDuringExecution\x18\x01 \x03(\v2\".monoplane.core.v1.PodAffinityTermR.requiredDuringSchedulingIgnoredDuringExecution\x12\x94\x01\n" +
-	"/preferredDuringSchedulingIgnoredDuringExecution\x18\x02 \x03(\v2*.monoplane.core.v1.WeightedPodAffinityTermR/preferredDuringSchedulingIgnoredDuringExecution\"-\n" +
+	"/preferredDuringSchedulingIgnoredDuringExecution\x18\x02 \x03(\v2*.monoplane.core.v1.WeightedPodAffinityTermR/preferredDuringSchedulingIgnoredDuringExecution\"7\n" +
 	"\x11PodSchedulingGate\x12\x18\n" +
-	"\x04name\x18\x01 \x01(\tB\x04\x90\x94#\x01R\x04name\"N\n" +
+	"\x04name\x18\x01 \x01(\tB\x04\x90\x94#\x01R\x04name:\b\u009a#\x04name\"N\n" +
 	"\x12PodSchedulingGroup\x12'\n" +
 	"\fpodGroupName\x18\x01 \x01(\tH\x00R\fpodGroupName\x88\x01\x01B\x0f\n" +
-	"\r_podGroupName\"\x82\x01\n" +
+	"\r_podGroupName\"\x9c\x01\n" +
 	"\x17PreferredSchedulingTerm\x12\x1c\n" +
 	"\x06weight\x18\x01 \x01(\x05B\x04\x90\x94#\x01R\x06weight\x12I\n" +
 	"\n" +
 	"preference\x18\x02 \x01(\v2#.monoplane.core.v1.NodeSelectorTermB\x04\x90\x94#\x01R\n" +
-	"preference\"\xb1\x01\n" +
+	"preference:\x18\u009a#\x06weight\u009a#\n" +
+	"preference\"\xf4\x01\n" +
 	"\n" +
 	"Toleration\x12\x10\n" +
-	"\x03key\x18\x01 \x01(\tR\x03key\x12\x1a\n" +
-	"\boperator\x18\x02 \x01(\tR\boperator\x12\x14\n" +
-	"\x05value\x18\x03 \x01(\tR\x05value\x12\x16\n" +
-	"\x06effect\x18\x04 \x01(\tR\x06effect\x121\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x122\n" +
+	"\boperator\x18\x02 \x01(\tB\x16\xea\x94#\x12Equal,Exists,Gt,LtR\boperator\x12\x14\n" +
+	"\x05value\x18\x03 \x01(\tR\x05value\x12A\n" +
+	"\x06effect\x18\x04 \x01(\tB)\xea\x94#%NoExecute,NoSchedule,PreferNoScheduleR\x06effect\x121\n" +
 	"\x11tolerationSeconds\x18\x05 \x01(\x03H\x00R\x11tolerationSeconds\x88\x01\x01B\x14\n" +
-	"\x12_tolerationSeconds\"\xcc\x03\n" +
+	"\x12_tolerationSeconds\"\xc1\x04\n" +
 	"\x18TopologySpreadConstraint\x12\x1e\n" +
 	"\amaxSkew\x18\x01 \x01(\x05B\x04\x90\x94#\x01R\amaxSkew\x12&\n" +
-	"\vtopologyKey\x18\x02 \x01(\tB\x04\x90\x94#\x01R\vtopologyKey\x122\n" +
-	"\x11whenUnsatisfiable\x18\x03 \x01(\tB\x04\x90\x94#\x01R\x11whenUnsatisfiable\x12F\n" +
+	"\vtopologyKey\x18\x02 \x01(\tB\x04\x90\x94#\x01R\vtopologyKey\x12R\n" +
+	"\x11whenUnsatisfiable\x18\x03 \x01(\tB$\x90\x94#\x01\xea\x94#\x1cDoNotSchedule,ScheduleAnywayR\x11whenUnsatisfiable\x12F\n" +
 	"\rlabelSelector\x18\x04 \x01(\v2 .monoplane.meta.v1.LabelSelectorR\rlabelSelector\x12#\n" +
 	"\n" +
 	"minDomains\x18\x05 \x01(\x05H\x00R\n" +
-	"minDomains\x88\x01\x01\x123\n" +
-	"\x12nodeAffinityPolicy\x18\x06 \x01(\tH\x01R\x12nodeAffinityPolicy\x88\x01\x01\x12/\n" +
-	"\x10nodeTaintsPolicy\x18\a \x01(\tH\x02R\x10nodeTaintsPolicy\x88\x01\x01\x12&\n" +
-	"\x0ematchLabelKeys\x18\b \x03(\tR\x0ematchLabelKeysB\r\n" +
+	"minDomains\x88\x01\x01\x12E\n" +
+	"\x12nodeAffinityPolicy\x18\x06 \x01(\tB\x10\xea\x94#\fHonor,IgnoreH\x01R\x12nodeAffinityPolicy\x88\x01\x01\x12A\n" +
+	"\x10nodeTaintsPolicy\x18\a \x01(\tB\x10\xea\x94#\fHonor,IgnoreH\x02R\x10nodeTaintsPolicy\x88\x01\x01\x12&\n" +
+	"\x0ematchLabelKeys\x18\b \x03(\tR\x0ematchLabelKeys:/\u009a#\amaxSkew\u009a#\vtopologyKey\u009a#\x11whenUnsatisfiableB\r\n" +
 	"\v_minDomainsB\x15\n" +
 	"\x13_nodeAffinityPolicyB\x13\n" +
-	"\x11_nodeTaintsPolicy\"\x8b\x01\n" +
+	"\x11_nodeTaintsPolicy\"\xaa\x01\n" +
 	"\x17WeightedPodAffinityTerm\x12\x1c\n" +
 	"\x06weight\x18\x01 \x01(\x05B\x04\x90\x94#\x01R\x06weight\x12R\n" +
-	"\x0fpodAffinityTerm\x18\x02 \x01(\v2\".monoplane.core.v1.PodAffinityTermB\x04\x90\x94#\x01R\x0fpodAffinityTermB\"Z monoplane.dev/api/core/v1;corev1b\x06proto3"
+	"\x0fpodAffinityTerm\x18\x02 \x01(\v2\".monoplane.core.v1.PodAffinityTermB\x04\x90\x94#\x01R\x0fpodAffinityTerm:\x1d\u009a#\x06weight\u009a#\x0fpodAffinityTermB\"Z monoplane.dev/api/core/v1;corev1b\x06proto3"
 
 var (
 	file_monoplane_core_v1_placement_proto_rawDescOnce sync.Once

@@ -1519,16 +1519,16 @@ const file_monoplane_core_v1_pod_proto_rawDesc = "" +
 	"\x03Log\x12\xc1\x01Log streams a container's log as plain text. Codes: NotFound (pod or container), InvalidArgument (the container has not started, or bad options), Unavailable (the node's agent is out of reach).Z\xee\x03\n" +
 	"\x04Exec\x12\xe5\x03Exec runs a command in a running container (spec: CTR-9). What it writes comes back in order; the last message has the status, with the exit code among its causes unless that is 0. To end the sending is the end of the input. The command is killed when the call ends. Codes: NotFound (pod), InvalidArgument (container, no command), Aborted with reason Conflict (the container does not run), Unavailable (the node's agent is out of reach), ResourceExhausted (too many calls to the node).Z\xe6\x01\n" +
 	"\x06Attach\x12\xdb\x01Attach joins the first process of a running container (spec: CTR-9): what it writes from then on comes back, and the input reaches it if the container has stdin. The container goes on when the call ends. Codes: as Exec.Z\xfd\x02\n" +
-	"\vPortForward\x12\xed\x02PortForward is one connection to one port of a running pod (spec: CTR-9). With no port it only says whether there could be one. Codes: NotFound (pod), InvalidArgument (several ports, or a bad one), Aborted with reason Conflict (the pod does not run), Unavailable (the node's agent is out of reach, or nobody listens), ResourceExhausted (too many calls to the node).h\x01\"\xa4\x18\n" +
+	"\vPortForward\x12\xed\x02PortForward is one connection to one port of a running pod (spec: CTR-9). With no port it only says whether there could be one. Codes: NotFound (pod), InvalidArgument (several ports, or a bad one), Aborted with reason Conflict (the pod does not run), Unavailable (the node's agent is out of reach, or nobody listens), ResourceExhausted (too many calls to the node).h\x01\"\xa7\x19\n" +
 	"\aPodSpec\x12Y\n" +
 	"\avolumes\x18\x01 \x03(\v2\x19.monoplane.core.v1.VolumeB$\xa2\x94#\x10merge,retainKeys\xaa\x94#\x04name\u0094#\x04nameR\avolumes\x12[\n" +
 	"\n" +
 	"containers\x18\x02 \x03(\v2\x1c.monoplane.core.v1.ContainerB\x1d\x90\x94#\x01\xa2\x94#\x05merge\xaa\x94#\x04name\u0094#\x04nameR\n" +
-	"containers\x12$\n" +
-	"\rrestartPolicy\x18\x03 \x01(\tR\rrestartPolicy\x12I\n" +
+	"containers\x12@\n" +
+	"\rrestartPolicy\x18\x03 \x01(\tB\x1a\xea\x94#\x16Always,Never,OnFailureR\rrestartPolicy\x12I\n" +
 	"\x1dterminationGracePeriodSeconds\x18\x04 \x01(\x03H\x00R\x1dterminationGracePeriodSeconds\x88\x01\x01\x129\n" +
-	"\x15activeDeadlineSeconds\x18\x05 \x01(\x03H\x01R\x15activeDeadlineSeconds\x88\x01\x01\x12\x1c\n" +
-	"\tdnsPolicy\x18\x06 \x01(\tR\tdnsPolicy\x12V\n" +
+	"\x15activeDeadlineSeconds\x18\x05 \x01(\x03H\x01R\x15activeDeadlineSeconds\x88\x01\x01\x12S\n" +
+	"\tdnsPolicy\x18\x06 \x01(\tB5\xea\x94#1ClusterFirst,ClusterFirstWithHostNet,Default,NoneR\tdnsPolicy\x12V\n" +
 	"\fnodeSelector\x18\a \x03(\v2,.monoplane.core.v1.PodSpec.NodeSelectorEntryB\x04Д#\x01R\fnodeSelector\x12.\n" +
 	"\x12serviceAccountName\x18\b \x01(\tR\x12serviceAccountName\x12&\n" +
 	"\x0eserviceAccount\x18\t \x01(\tR\x0eserviceAccount\x12\x1a\n" +
@@ -1553,8 +1553,8 @@ const file_monoplane_core_v1_pod_proto_rawDesc = "" +
 	"\x15shareProcessNamespace\x18\x1b \x01(\bH\x04R\x15shareProcessNamespace\x88\x01\x01\x12K\n" +
 	"\x0ereadinessGates\x18\x1c \x03(\v2#.monoplane.core.v1.PodReadinessGateR\x0ereadinessGates\x12/\n" +
 	"\x10runtimeClassName\x18\x1d \x01(\tH\x05R\x10runtimeClassName\x88\x01\x01\x123\n" +
-	"\x12enableServiceLinks\x18\x1e \x01(\bH\x06R\x12enableServiceLinks\x88\x01\x01\x12/\n" +
-	"\x10preemptionPolicy\x18\x1f \x01(\tH\aR\x10preemptionPolicy\x88\x01\x01\x12D\n" +
+	"\x12enableServiceLinks\x18\x1e \x01(\bH\x06R\x12enableServiceLinks\x88\x01\x01\x12O\n" +
+	"\x10preemptionPolicy\x18\x1f \x01(\tB\x1e\xea\x94#\x1aNever,PreemptLowerPriorityH\aR\x10preemptionPolicy\x88\x01\x01\x12D\n" +
 	"\boverhead\x18  \x03(\v2(.monoplane.core.v1.PodSpec.OverheadEntryR\boverhead\x12\xa7\x01\n" +
 	"\x19topologySpreadConstraints\x18! \x03(\v2+.monoplane.core.v1.TopologySpreadConstraintB<\xa2\x94#\x05merge\xaa\x94#\vtopologyKey\u0094#\vtopologyKey\u0094#\x11whenUnsatisfiableR\x19topologySpreadConstraints\x12r\n" +
 	"\x13ephemeralContainers\x18\" \x03(\v2%.monoplane.core.v1.EphemeralContainerB\x19\xa2\x94#\x05merge\xaa\x94#\x04name\u0094#\x04nameR\x13ephemeralContainers\x121\n" +
@@ -1572,7 +1572,8 @@ const file_monoplane_core_v1_pod_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1aX\n" +
 	"\rOverheadEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x121\n" +
-	"\x05value\x18\x02 \x01(\v2\x1b.monoplane.meta.v1.QuantityR\x05value:\x028\x01B \n" +
+	"\x05value\x18\x02 \x01(\v2\x1b.monoplane.meta.v1.QuantityR\x05value:\x028\x01:\x0e\u009a#\n" +
+	"containersB \n" +
 	"\x1e_terminationGracePeriodSecondsB\x18\n" +
 	"\x16_activeDeadlineSecondsB\x1f\n" +
 	"\x1d_automountServiceAccountTokenB\v\n" +
@@ -1584,9 +1585,9 @@ const file_monoplane_core_v1_pod_proto_rawDesc = "" +
 	"\x12_setHostnameAsFQDNB\f\n" +
 	"\n" +
 	"_hostUsersB\x13\n" +
-	"\x11_hostnameOverride\"\xdf\v\n" +
-	"\tPodStatus\x12\x14\n" +
-	"\x05phase\x18\x01 \x01(\tR\x05phase\x12Z\n" +
+	"\x11_hostnameOverride\"\xb2\f\n" +
+	"\tPodStatus\x12B\n" +
+	"\x05phase\x18\x01 \x01(\tB,\xea\x94#(Failed,Pending,Running,Succeeded,UnknownR\x05phase\x12Z\n" +
 	"\n" +
 	"conditions\x18\x02 \x03(\v2\x1f.monoplane.core.v1.PodConditionB\x19\xa2\x94#\x05merge\xaa\x94#\x04type\u0094#\x04typeR\n" +
 	"conditions\x12\x18\n" +
@@ -1595,8 +1596,8 @@ const file_monoplane_core_v1_pod_proto_rawDesc = "" +
 	"\x06hostIP\x18\x05 \x01(\tR\x06hostIP\x12\x14\n" +
 	"\x05podIP\x18\x06 \x01(\tR\x05podIP\x125\n" +
 	"\tstartTime\x18\a \x01(\v2\x17.monoplane.meta.v1.TimeR\tstartTime\x12P\n" +
-	"\x11containerStatuses\x18\b \x03(\v2\".monoplane.core.v1.ContainerStatusR\x11containerStatuses\x12\x1a\n" +
-	"\bqosClass\x18\t \x01(\tR\bqosClass\x12X\n" +
+	"\x11containerStatuses\x18\b \x03(\v2\".monoplane.core.v1.ContainerStatusR\x11containerStatuses\x12?\n" +
+	"\bqosClass\x18\t \x01(\tB#\xea\x94#\x1fBestEffort,Burstable,GuaranteedR\bqosClass\x12X\n" +
 	"\x15initContainerStatuses\x18\n" +
 	" \x03(\v2\".monoplane.core.v1.ContainerStatusR\x15initContainerStatuses\x12,\n" +
 	"\x11nominatedNodeName\x18\v \x01(\tR\x11nominatedNodeName\x12G\n" +
@@ -1612,15 +1613,15 @@ const file_monoplane_core_v1_pod_proto_rawDesc = "" +
 	"$nodeAllocatableResourceClaimStatuses\x18\x15 \x03(\v25.monoplane.core.v1.NodeAllocatableResourceClaimStatusR$nodeAllocatableResourceClaimStatuses\x1ab\n" +
 	"\x17AllocatedResourcesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x121\n" +
-	"\x05value\x18\x02 \x01(\v2\x1b.monoplane.meta.v1.QuantityR\x05value:\x028\x01\"\x8f\x01\n" +
+	"\x05value\x18\x02 \x01(\v2\x1b.monoplane.meta.v1.QuantityR\x05value:\x028\x01\"\x98\x01\n" +
 	"\aPodList\x12=\n" +
 	"\bmetadata\x18\x01 \x01(\v2\x1b.monoplane.meta.v1.ListMetaB\x04\x90\x94#\x01R\bmetadata\x122\n" +
-	"\x05items\x18\x02 \x03(\v2\x16.monoplane.core.v1.PodB\x04\x90\x94#\x01R\x05items:\x11\xb2\x9a#\r\x12\x02v1\x1a\aPodList\"?\n" +
+	"\x05items\x18\x02 \x03(\v2\x16.monoplane.core.v1.PodB\x04\x90\x94#\x01R\x05items:\x1a\xb2\x9a#\r\x12\x02v1\x1a\aPodList\u009a#\x05items\"G\n" +
 	"\tHostAlias\x12\x14\n" +
 	"\x02ip\x18\x01 \x01(\tB\x04\x90\x94#\x01R\x02ip\x12\x1c\n" +
-	"\thostnames\x18\x02 \x03(\tR\thostnames\"\x1e\n" +
+	"\thostnames\x18\x02 \x03(\tR\thostnames:\x06\u009a#\x02ip\"&\n" +
 	"\x06HostIP\x12\x14\n" +
-	"\x02ip\x18\x01 \x01(\tB\x04\x90\x94#\x01R\x02ip\"\xc3\x02\n" +
+	"\x02ip\x18\x01 \x01(\tB\x04\x90\x94#\x01R\x02ip:\x06\u009a#\x02ip\"\xe7\x02\n" +
 	"\"NodeAllocatableResourceClaimStatus\x122\n" +
 	"\x11resourceClaimName\x18\x01 \x01(\tB\x04\x90\x94#\x01R\x11resourceClaimName\x12$\n" +
 	"\n" +
@@ -1629,7 +1630,7 @@ const file_monoplane_core_v1_pod_proto_rawDesc = "" +
 	"\tresources\x18\x03 \x03(\v2D.monoplane.core.v1.NodeAllocatableResourceClaimStatus.ResourcesEntryB\x04\x90\x94#\x01R\tresources\x1aY\n" +
 	"\x0eResourcesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x121\n" +
-	"\x05value\x18\x02 \x01(\v2\x1b.monoplane.meta.v1.QuantityR\x05value:\x028\x01\"\xbc\x02\n" +
+	"\x05value\x18\x02 \x01(\v2\x1b.monoplane.meta.v1.QuantityR\x05value:\x028\x01:\"\u009a#\x11resourceClaimName\u009a#\tresources\"\xd0\x02\n" +
 	"\fPodCondition\x12\x18\n" +
 	"\x04type\x18\x01 \x01(\tB\x04\x90\x94#\x01R\x04type\x12\x1c\n" +
 	"\x06status\x18\x02 \x01(\tB\x04\x90\x94#\x01R\x06status\x12C\n" +
@@ -1637,7 +1638,7 @@ const file_monoplane_core_v1_pod_proto_rawDesc = "" +
 	"\x12lastTransitionTime\x18\x04 \x01(\v2\x17.monoplane.meta.v1.TimeB\x04\x90\x94#\x01R\x12lastTransitionTime\x12\x16\n" +
 	"\x06reason\x18\x05 \x01(\tR\x06reason\x12\x18\n" +
 	"\amessage\x18\x06 \x01(\tR\amessage\x12.\n" +
-	"\x12observedGeneration\x18\a \x01(\x03R\x12observedGeneration\"\x8d\x01\n" +
+	"\x12observedGeneration\x18\a \x01(\x03R\x12observedGeneration:\x12\u009a#\x04type\u009a#\x06status\"\x8d\x01\n" +
 	"\fPodDNSConfig\x12 \n" +
 	"\vnameservers\x18\x01 \x03(\tR\vnameservers\x12\x1a\n" +
 	"\bsearches\x18\x02 \x03(\tR\bsearches\x12?\n" +
@@ -1645,25 +1646,25 @@ const file_monoplane_core_v1_pod_proto_rawDesc = "" +
 	"\x12PodDNSConfigOption\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x19\n" +
 	"\x05value\x18\x02 \x01(\tH\x00R\x05value\x88\x01\x01B\b\n" +
-	"\x06_value\"\xb9\x01\n" +
+	"\x06_value\"\xe3\x01\n" +
 	"\x1ePodExtendedResourceClaimStatus\x12c\n" +
 	"\x0frequestMappings\x18\x01 \x03(\v23.monoplane.core.v1.ContainerExtendedResourceRequestB\x04\x90\x94#\x01R\x0frequestMappings\x122\n" +
-	"\x11resourceClaimName\x18\x02 \x01(\tB\x04\x90\x94#\x01R\x11resourceClaimName\"\x1d\n" +
+	"\x11resourceClaimName\x18\x02 \x01(\tB\x04\x90\x94#\x01R\x11resourceClaimName:(\u009a#\x0frequestMappings\u009a#\x11resourceClaimName\"%\n" +
 	"\x05PodIP\x12\x14\n" +
-	"\x02ip\x18\x01 \x01(\tB\x04\x90\x94#\x01R\x02ip\"!\n" +
+	"\x02ip\x18\x01 \x01(\tB\x04\x90\x94#\x01R\x02ip:\x06\u009a#\x02ip\"+\n" +
 	"\x05PodOS\x12\x18\n" +
-	"\x04name\x18\x01 \x01(\tB\x04\x90\x94#\x01R\x04name\">\n" +
+	"\x04name\x18\x01 \x01(\tB\x04\x90\x94#\x01R\x04name:\b\u009a#\x04name\"Q\n" +
 	"\x10PodReadinessGate\x12*\n" +
-	"\rconditionType\x18\x01 \x01(\tB\x04\x90\x94#\x01R\rconditionType\"\xd6\x01\n" +
+	"\rconditionType\x18\x01 \x01(\tB\x04\x90\x94#\x01R\rconditionType:\x11\u009a#\rconditionType\"\xe0\x01\n" +
 	"\x10PodResourceClaim\x12\x18\n" +
 	"\x04name\x18\x01 \x01(\tB\x04\x90\x94#\x01R\x04name\x121\n" +
 	"\x11resourceClaimName\x18\x03 \x01(\tH\x00R\x11resourceClaimName\x88\x01\x01\x12A\n" +
-	"\x19resourceClaimTemplateName\x18\x04 \x01(\tH\x01R\x19resourceClaimTemplateName\x88\x01\x01B\x14\n" +
+	"\x19resourceClaimTemplateName\x18\x04 \x01(\tH\x01R\x19resourceClaimTemplateName\x88\x01\x01:\b\u009a#\x04nameB\x14\n" +
 	"\x12_resourceClaimNameB\x1c\n" +
-	"\x1a_resourceClaimTemplateName\"{\n" +
+	"\x1a_resourceClaimTemplateName\"\x85\x01\n" +
 	"\x16PodResourceClaimStatus\x12\x18\n" +
 	"\x04name\x18\x01 \x01(\tB\x04\x90\x94#\x01R\x04name\x121\n" +
-	"\x11resourceClaimName\x18\x02 \x01(\tH\x00R\x11resourceClaimName\x88\x01\x01B\x14\n" +
+	"\x11resourceClaimName\x18\x02 \x01(\tH\x00R\x11resourceClaimName\x88\x01\x01:\b\u009a#\x04nameB\x14\n" +
 	"\x12_resourceClaimNameB\"Z monoplane.dev/api/core/v1;corev1b\x06proto3"
 
 var (

@@ -195,10 +195,10 @@ const file_monoplane_core_v1_podtemplate_proto_rawDesc = "" +
 	"#monoplane/core/v1/podtemplate.proto\x12\x11monoplane.core.v1\x1a\x1bmonoplane/core/v1/pod.proto\x1a\x1emonoplane/meta/v1/object.proto\x1a\"monoplane/options/v1/options.proto\"\xca\x01\n" +
 	"\vPodTemplate\x12?\n" +
 	"\bmetadata\x18\x01 \x01(\v2\x1d.monoplane.meta.v1.ObjectMetaB\x04\x90\x94#\x01R\bmetadata\x12D\n" +
-	"\btemplate\x18\x02 \x01(\v2\".monoplane.core.v1.PodTemplateSpecB\x04\x90\x94#\x01R\btemplate:4\xb2\x9a#0\x12\x02v1\x1a\vPodTemplate\"\fpodtemplates*\vpodtemplate8\x01h\x01\"\xa7\x01\n" +
+	"\btemplate\x18\x02 \x01(\v2\".monoplane.core.v1.PodTemplateSpecB\x04\x90\x94#\x01R\btemplate:4\xb2\x9a#0\x12\x02v1\x1a\vPodTemplate\"\fpodtemplates*\vpodtemplate8\x01h\x01\"\xb0\x01\n" +
 	"\x0fPodTemplateList\x12=\n" +
 	"\bmetadata\x18\x01 \x01(\v2\x1b.monoplane.meta.v1.ListMetaB\x04\x90\x94#\x01R\bmetadata\x12:\n" +
-	"\x05items\x18\x02 \x03(\v2\x1e.monoplane.core.v1.PodTemplateB\x04\x90\x94#\x01R\x05items:\x19\xb2\x9a#\x15\x12\x02v1\x1a\x0fPodTemplateList\"\x88\x01\n" +
+	"\x05items\x18\x02 \x03(\v2\x1e.monoplane.core.v1.PodTemplateB\x04\x90\x94#\x01R\x05items:\"\xb2\x9a#\x15\x12\x02v1\x1a\x0fPodTemplateList\u009a#\x05items\"\x88\x01\n" +
 	"\x0fPodTemplateSpec\x12?\n" +
 	"\bmetadata\x18\x01 \x01(\v2\x1d.monoplane.meta.v1.ObjectMetaB\x04\x90\x94#\x01R\bmetadata\x124\n" +
 	"\x04spec\x18\x02 \x01(\v2\x1a.monoplane.core.v1.PodSpecB\x04\x90\x94#\x01R\x04specB\"Z monoplane.dev/api/core/v1;corev1b\x06proto3"

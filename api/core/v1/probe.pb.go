@@ -679,23 +679,24 @@ const file_monoplane_core_v1_probe_proto_rawDesc = "" +
 	"\x1dmonoplane/core/v1/probe.proto\x12\x11monoplane.core.v1\x1a\x1emonoplane/meta/v1/values.proto\x1a\"monoplane/options/v1/options.proto\"&\n" +
 	"\n" +
 	"ExecAction\x12\x18\n" +
-	"\acommand\x18\x01 \x03(\tR\acommand\"W\n" +
+	"\acommand\x18\x01 \x03(\tR\acommand\"a\n" +
 	"\n" +
 	"GRPCAction\x12\x18\n" +
 	"\x04port\x18\x01 \x01(\x05B\x04\x90\x94#\x01R\x04port\x12#\n" +
-	"\aservice\x18\x02 \x01(\tB\x04\x90\x94#\x01H\x00R\aservice\x88\x01\x01B\n" +
+	"\aservice\x18\x02 \x01(\tB\x04\x90\x94#\x01H\x00R\aservice\x88\x01\x01:\b\u009a#\x04portB\n" +
 	"\n" +
-	"\b_service\"\xca\x01\n" +
+	"\b_service\"\xe4\x01\n" +
 	"\rHTTPGetAction\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x128\n" +
 	"\x04port\x18\x02 \x01(\v2\x1e.monoplane.meta.v1.IntOrStringB\x04\x90\x94#\x01R\x04port\x12\x12\n" +
-	"\x04host\x18\x03 \x01(\tR\x04host\x12\x16\n" +
-	"\x06scheme\x18\x04 \x01(\tR\x06scheme\x12?\n" +
-	"\vhttpHeaders\x18\x05 \x03(\v2\x1d.monoplane.core.v1.HTTPHeaderR\vhttpHeaders\"B\n" +
+	"\x04host\x18\x03 \x01(\tR\x04host\x12&\n" +
+	"\x06scheme\x18\x04 \x01(\tB\x0e\xea\x94#\n" +
+	"HTTP,HTTPSR\x06scheme\x12?\n" +
+	"\vhttpHeaders\x18\x05 \x03(\v2\x1d.monoplane.core.v1.HTTPHeaderR\vhttpHeaders:\b\u009a#\x04port\"U\n" +
 	"\n" +
 	"HTTPHeader\x12\x18\n" +
 	"\x04name\x18\x01 \x01(\tB\x04\x90\x94#\x01R\x04name\x12\x1a\n" +
-	"\x05value\x18\x02 \x01(\tB\x04\x90\x94#\x01R\x05value\"\xc1\x01\n" +
+	"\x05value\x18\x02 \x01(\tB\x04\x90\x94#\x01R\x05value:\x11\u009a#\x04name\u009a#\x05value\"\xc1\x01\n" +
 	"\tLifecycle\x12A\n" +
 	"\tpostStart\x18\x01 \x01(\v2#.monoplane.core.v1.LifecycleHandlerR\tpostStart\x12=\n" +
 	"\apreStop\x18\x02 \x01(\v2#.monoplane.core.v1.LifecycleHandlerR\apreStop\x12#\n" +
@@ -721,12 +722,12 @@ const file_monoplane_core_v1_probe_proto_rawDesc = "" +
 	"\x04exec\x18\x01 \x01(\v2\x1d.monoplane.core.v1.ExecActionR\x04exec\x12:\n" +
 	"\ahttpGet\x18\x02 \x01(\v2 .monoplane.core.v1.HTTPGetActionR\ahttpGet\x12@\n" +
 	"\ttcpSocket\x18\x03 \x01(\v2\".monoplane.core.v1.TCPSocketActionR\ttcpSocket\x121\n" +
-	"\x04grpc\x18\x04 \x01(\v2\x1d.monoplane.core.v1.GRPCActionR\x04grpc\"-\n" +
+	"\x04grpc\x18\x04 \x01(\v2\x1d.monoplane.core.v1.GRPCActionR\x04grpc\":\n" +
 	"\vSleepAction\x12\x1e\n" +
-	"\aseconds\x18\x01 \x01(\x03B\x04\x90\x94#\x01R\aseconds\"_\n" +
+	"\aseconds\x18\x01 \x01(\x03B\x04\x90\x94#\x01R\aseconds:\v\u009a#\aseconds\"i\n" +
 	"\x0fTCPSocketAction\x128\n" +
 	"\x04port\x18\x01 \x01(\v2\x1e.monoplane.meta.v1.IntOrStringB\x04\x90\x94#\x01R\x04port\x12\x12\n" +
-	"\x04host\x18\x02 \x01(\tR\x04hostB\"Z monoplane.dev/api/core/v1;corev1b\x06proto3"
+	"\x04host\x18\x02 \x01(\tR\x04host:\b\u009a#\x04portB\"Z monoplane.dev/api/core/v1;corev1b\x06proto3"
 
 var (
 	file_monoplane_core_v1_probe_proto_rawDescOnce sync.Once

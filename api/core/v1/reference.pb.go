@@ -881,20 +881,20 @@ const file_monoplane_core_v1_reference_proto_rawDesc = "" +
 	"\x12ConfigMapEnvSource\x12a\n" +
 	"\x14localObjectReference\x18\x01 \x01(\v2'.monoplane.core.v1.LocalObjectReferenceB\x04\x88\x94#\x01R\x14localObjectReference\x12\x1f\n" +
 	"\boptional\x18\x02 \x01(\bH\x00R\boptional\x88\x01\x01B\v\n" +
-	"\t_optional\"\xc5\x01\n" +
+	"\t_optional\"\xcc\x01\n" +
 	"\x14ConfigMapKeySelector\x12a\n" +
 	"\x14localObjectReference\x18\x01 \x01(\v2'.monoplane.core.v1.LocalObjectReferenceB\x04\x88\x94#\x01R\x14localObjectReference\x12\x16\n" +
 	"\x03key\x18\x02 \x01(\tB\x04\x90\x94#\x01R\x03key\x12\x1f\n" +
-	"\boptional\x18\x03 \x01(\bH\x00R\boptional\x88\x01\x01:\x04\xb8\x9a#\x01B\v\n" +
+	"\boptional\x18\x03 \x01(\bH\x00R\boptional\x88\x01\x01:\v\xb8\x9a#\x01\u009a#\x03keyB\v\n" +
 	"\t_optional\"\xb4\x01\n" +
 	"\rEnvFromSource\x12\x16\n" +
 	"\x06prefix\x18\x01 \x01(\tR\x06prefix\x12I\n" +
 	"\fconfigMapRef\x18\x02 \x01(\v2%.monoplane.core.v1.ConfigMapEnvSourceR\fconfigMapRef\x12@\n" +
-	"\tsecretRef\x18\x03 \x01(\v2\".monoplane.core.v1.SecretEnvSourceR\tsecretRef\"w\n" +
+	"\tsecretRef\x18\x03 \x01(\v2\".monoplane.core.v1.SecretEnvSourceR\tsecretRef\"\x81\x01\n" +
 	"\x06EnvVar\x12\x18\n" +
 	"\x04name\x18\x01 \x01(\tB\x04\x90\x94#\x01R\x04name\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value\x12=\n" +
-	"\tvalueFrom\x18\x03 \x01(\v2\x1f.monoplane.core.v1.EnvVarSourceR\tvalueFrom\"\x89\x03\n" +
+	"\tvalueFrom\x18\x03 \x01(\v2\x1f.monoplane.core.v1.EnvVarSourceR\tvalueFrom:\b\u009a#\x04name\"\x89\x03\n" +
 	"\fEnvVarSource\x12B\n" +
 	"\bfieldRef\x18\x01 \x01(\v2&.monoplane.core.v1.ObjectFieldSelectorR\bfieldRef\x12T\n" +
 	"\x10resourceFieldRef\x18\x02 \x01(\v2(.monoplane.core.v1.ResourceFieldSelectorR\x10resourceFieldRef\x12Q\n" +
@@ -902,22 +902,23 @@ const file_monoplane_core_v1_reference_proto_rawDesc = "" +
 	"\fsecretKeyRef\x18\x04 \x01(\v2$.monoplane.core.v1.SecretKeySelectorR\fsecretKeyRef\x12B\n" +
 	"\n" +
 	"fileKeyRef\x18\x05 \x01(\v2\".monoplane.core.v1.FileKeySelectorR\n" +
-	"fileKeyRef\"\x9d\x01\n" +
+	"fileKeyRef\"\xba\x01\n" +
 	"\x0fFileKeySelector\x12$\n" +
 	"\n" +
 	"volumeName\x18\x01 \x01(\tB\x04\x90\x94#\x01R\n" +
 	"volumeName\x12\x18\n" +
 	"\x04path\x18\x02 \x01(\tB\x04\x90\x94#\x01R\x04path\x12\x16\n" +
 	"\x03key\x18\x03 \x01(\tB\x04\x90\x94#\x01R\x03key\x12\x1f\n" +
-	"\boptional\x18\x04 \x01(\bH\x00R\boptional\x88\x01\x01:\x04\xb8\x9a#\x01B\v\n" +
+	"\boptional\x18\x04 \x01(\bH\x00R\boptional\x88\x01\x01:!\xb8\x9a#\x01\u009a#\n" +
+	"volumeName\u009a#\x04path\u009a#\x03keyB\v\n" +
 	"\t_optional\"6\n" +
 	"\x14LocalObjectReference\x12\x18\n" +
-	"\x04name\x18\x01 \x01(\tB\x04ڔ#\x00R\x04name:\x04\xb8\x9a#\x01\"_\n" +
+	"\x04name\x18\x01 \x01(\tB\x04ڔ#\x00R\x04name:\x04\xb8\x9a#\x01\"l\n" +
 	"\x13ObjectFieldSelector\x12\x1e\n" +
 	"\n" +
 	"apiVersion\x18\x01 \x01(\tR\n" +
 	"apiVersion\x12\"\n" +
-	"\tfieldPath\x18\x02 \x01(\tB\x04\x90\x94#\x01R\tfieldPath:\x04\xb8\x9a#\x01\"\xd7\x01\n" +
+	"\tfieldPath\x18\x02 \x01(\tB\x04\x90\x94#\x01R\tfieldPath:\x11\xb8\x9a#\x01\u009a#\tfieldPath\"\xd7\x01\n" +
 	"\x0fObjectReference\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x1c\n" +
 	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12\x12\n" +
@@ -927,24 +928,24 @@ const file_monoplane_core_v1_reference_proto_rawDesc = "" +
 	"apiVersion\x18\x05 \x01(\tR\n" +
 	"apiVersion\x12(\n" +
 	"\x0fresourceVersion\x18\x06 \x01(\tR\x0fresourceVersion\x12\x1c\n" +
-	"\tfieldPath\x18\a \x01(\tR\tfieldPath:\x04\xb8\x9a#\x01\"\xa2\x01\n" +
+	"\tfieldPath\x18\a \x01(\tR\tfieldPath:\x04\xb8\x9a#\x01\"\xae\x01\n" +
 	"\x15ResourceFieldSelector\x12$\n" +
 	"\rcontainerName\x18\x01 \x01(\tR\rcontainerName\x12 \n" +
 	"\bresource\x18\x02 \x01(\tB\x04\x90\x94#\x01R\bresource\x12;\n" +
-	"\adivisor\x18\x03 \x01(\v2\x1b.monoplane.meta.v1.QuantityB\x04\x90\x94#\x01R\adivisor:\x04\xb8\x9a#\x01\"\xa2\x01\n" +
+	"\adivisor\x18\x03 \x01(\v2\x1b.monoplane.meta.v1.QuantityB\x04\x90\x94#\x01R\adivisor:\x10\xb8\x9a#\x01\u009a#\bresource\"\xa2\x01\n" +
 	"\x0fSecretEnvSource\x12a\n" +
 	"\x14localObjectReference\x18\x01 \x01(\v2'.monoplane.core.v1.LocalObjectReferenceB\x04\x88\x94#\x01R\x14localObjectReference\x12\x1f\n" +
 	"\boptional\x18\x02 \x01(\bH\x00R\boptional\x88\x01\x01B\v\n" +
-	"\t_optional\"\xc2\x01\n" +
+	"\t_optional\"\xc9\x01\n" +
 	"\x11SecretKeySelector\x12a\n" +
 	"\x14localObjectReference\x18\x01 \x01(\v2'.monoplane.core.v1.LocalObjectReferenceB\x04\x88\x94#\x01R\x14localObjectReference\x12\x16\n" +
 	"\x03key\x18\x02 \x01(\tB\x04\x90\x94#\x01R\x03key\x12\x1f\n" +
-	"\boptional\x18\x03 \x01(\bH\x00R\boptional\x88\x01\x01:\x04\xb8\x9a#\x01B\v\n" +
-	"\t_optional\"\x89\x01\n" +
+	"\boptional\x18\x03 \x01(\bH\x00R\boptional\x88\x01\x01:\v\xb8\x9a#\x01\u009a#\x03keyB\v\n" +
+	"\t_optional\"\x99\x01\n" +
 	"\x19TypedLocalObjectReference\x12%\n" +
 	"\bapiGroup\x18\x01 \x01(\tB\x04\x90\x94#\x01H\x00R\bapiGroup\x88\x01\x01\x12\x18\n" +
 	"\x04kind\x18\x02 \x01(\tB\x04\x90\x94#\x01R\x04kind\x12\x18\n" +
-	"\x04name\x18\x03 \x01(\tB\x04\x90\x94#\x01R\x04name:\x04\xb8\x9a#\x01B\v\n" +
+	"\x04name\x18\x03 \x01(\tB\x04\x90\x94#\x01R\x04name:\x14\xb8\x9a#\x01\u009a#\x04kind\u009a#\x04nameB\v\n" +
 	"\t_apiGroupB\"Z monoplane.dev/api/core/v1;corev1b\x06proto3"
 
 var (

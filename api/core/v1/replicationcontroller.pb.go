@@ -400,19 +400,19 @@ const file_monoplane_core_v1_replicationcontroller_proto_rawDesc = "" +
 	"\x06status\x18\x03 \x01(\v2..monoplane.core.v1.ReplicationControllerStatusB\x04\x90\x94#\x01R\x06status:\xb1\x01\xb2\x9a#\xac\x01\x12\x02v1\x1a\x15ReplicationController\"\x16replicationcontrollers*\x15replicationcontroller2\x02rc8\x01B\x03allR\x14\n" +
 	"\x06status*\n" +
 	"the statusR?\n" +
-	"\x05scale\x1a\x1emonoplane.autoscaling.v1.Scale*\x16the number of replicas\"\xc5\x01\n" +
+	"\x05scale\x1a\x1emonoplane.autoscaling.v1.Scale*\x16the number of replicas\"\xce\x01\n" +
 	"\x19ReplicationControllerList\x12=\n" +
 	"\bmetadata\x18\x01 \x01(\v2\x1b.monoplane.meta.v1.ListMetaB\x04\x90\x94#\x01R\bmetadata\x12D\n" +
-	"\x05items\x18\x02 \x03(\v2(.monoplane.core.v1.ReplicationControllerB\x04\x90\x94#\x01R\x05items:#\xb2\x9a#\x1f\x12\x02v1\x1a\x19ReplicationControllerList\"\xce\x02\n" +
-	"\x19ReplicationControllerSpec\x12\x1f\n" +
-	"\breplicas\x18\x01 \x01(\x05H\x00R\breplicas\x88\x01\x01\x12\\\n" +
+	"\x05items\x18\x02 \x03(\v2(.monoplane.core.v1.ReplicationControllerB\x04\x90\x94#\x01R\x05items:,\xb2\x9a#\x1f\x12\x02v1\x1a\x19ReplicationControllerList\u009a#\x05items\"\xd5\x02\n" +
+	"\x19ReplicationControllerSpec\x12&\n" +
+	"\breplicas\x18\x01 \x01(\x05B\x05\xe2\x94#\x011H\x00R\breplicas\x88\x01\x01\x12\\\n" +
 	"\bselector\x18\x02 \x03(\v2:.monoplane.core.v1.ReplicationControllerSpec.SelectorEntryB\x04Д#\x01R\bselector\x12>\n" +
 	"\btemplate\x18\x03 \x01(\v2\".monoplane.core.v1.PodTemplateSpecR\btemplate\x12(\n" +
 	"\x0fminReadySeconds\x18\x04 \x01(\x05R\x0fminReadySeconds\x1a;\n" +
 	"\rSelectorEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\v\n" +
-	"\t_replicas\"\xe5\x02\n" +
+	"\t_replicas\"\xf3\x02\n" +
 	"\x1bReplicationControllerStatus\x12 \n" +
 	"\breplicas\x18\x01 \x01(\x05B\x04\x90\x94#\x01R\breplicas\x122\n" +
 	"\x14fullyLabeledReplicas\x18\x02 \x01(\x05R\x14fullyLabeledReplicas\x12.\n" +
@@ -421,13 +421,13 @@ const file_monoplane_core_v1_replicationcontroller_proto_rawDesc = "" +
 	"\x11availableReplicas\x18\x05 \x01(\x05R\x11availableReplicas\x12l\n" +
 	"\n" +
 	"conditions\x18\x06 \x03(\v21.monoplane.core.v1.ReplicationControllerConditionB\x19\xa2\x94#\x05merge\xaa\x94#\x04type\u0094#\x04typeR\n" +
-	"conditions\"\xd9\x01\n" +
+	"conditions:\f\u009a#\breplicas\"\xed\x01\n" +
 	"\x1eReplicationControllerCondition\x12\x18\n" +
 	"\x04type\x18\x01 \x01(\tB\x04\x90\x94#\x01R\x04type\x12\x1c\n" +
 	"\x06status\x18\x02 \x01(\tB\x04\x90\x94#\x01R\x06status\x12M\n" +
 	"\x12lastTransitionTime\x18\x03 \x01(\v2\x17.monoplane.meta.v1.TimeB\x04\x90\x94#\x01R\x12lastTransitionTime\x12\x16\n" +
 	"\x06reason\x18\x04 \x01(\tR\x06reason\x12\x18\n" +
-	"\amessage\x18\x05 \x01(\tR\amessageB\"Z monoplane.dev/api/core/v1;corev1b\x06proto3"
+	"\amessage\x18\x05 \x01(\tR\amessage:\x12\u009a#\x04type\u009a#\x06statusB\"Z monoplane.dev/api/core/v1;corev1b\x06proto3"
 
 var (
 	file_monoplane_core_v1_replicationcontroller_proto_rawDescOnce sync.Once

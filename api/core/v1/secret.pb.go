@@ -184,12 +184,12 @@ const file_monoplane_core_v1_secret_proto_rawDesc = "" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01:#\xb2\x9a#\x1f\x12\x02v1\x1a\x06Secret\"\asecrets*\x06secret8\x01B\f\n" +
 	"\n" +
-	"_immutable\"\x98\x01\n" +
+	"_immutable\"\xa1\x01\n" +
 	"\n" +
 	"SecretList\x12=\n" +
 	"\bmetadata\x18\x01 \x01(\v2\x1b.monoplane.meta.v1.ListMetaB\x04\x90\x94#\x01R\bmetadata\x125\n" +
-	"\x05items\x18\x02 \x03(\v2\x19.monoplane.core.v1.SecretB\x04\x90\x94#\x01R\x05items:\x14\xb2\x9a#\x10\x12\x02v1\x1a\n" +
-	"SecretListB\"Z monoplane.dev/api/core/v1;corev1b\x06proto3"
+	"\x05items\x18\x02 \x03(\v2\x19.monoplane.core.v1.SecretB\x04\x90\x94#\x01R\x05items:\x1d\xb2\x9a#\x10\x12\x02v1\x1a\n" +
+	"SecretList\u009a#\x05itemsB\"Z monoplane.dev/api/core/v1;corev1b\x06proto3"
 
 var (
 	file_monoplane_core_v1_secret_proto_rawDescOnce sync.Once

@@ -691,14 +691,14 @@ var File_monoplane_core_v1_security_proto protoreflect.FileDescriptor
 
 const file_monoplane_core_v1_security_proto_rawDesc = "" +
 	"\n" +
-	" monoplane/core/v1/security.proto\x12\x11monoplane.core.v1\x1a\"monoplane/options/v1/options.proto\"q\n" +
-	"\x0fAppArmorProfile\x12\x18\n" +
-	"\x04type\x18\x01 \x01(\tB\x04\x90\x94#\x01R\x04type\x12/\n" +
-	"\x10localhostProfile\x18\x02 \x01(\tH\x00R\x10localhostProfile\x88\x01\x01B\x13\n" +
+	" monoplane/core/v1/security.proto\x12\x11monoplane.core.v1\x1a\"monoplane/options/v1/options.proto\"\xa2\x01\n" +
+	"\x0fAppArmorProfile\x12?\n" +
+	"\x04type\x18\x01 \x01(\tB+\x90\x94#\x01\xea\x94##Localhost,RuntimeDefault,UnconfinedR\x04type\x12/\n" +
+	"\x10localhostProfile\x18\x02 \x01(\tH\x00R\x10localhostProfile\x88\x01\x01:\b\u009a#\x04typeB\x13\n" +
 	"\x11_localhostProfile\"4\n" +
 	"\fCapabilities\x12\x10\n" +
 	"\x03add\x18\x01 \x03(\tR\x03add\x12\x12\n" +
-	"\x04drop\x18\x02 \x03(\tR\x04drop\"\x8f\a\n" +
+	"\x04drop\x18\x02 \x03(\tR\x04drop\"\xbc\a\n" +
 	"\x12PodSecurityContext\x12I\n" +
 	"\x0eseLinuxOptions\x18\x01 \x01(\v2!.monoplane.core.v1.SELinuxOptionsR\x0eseLinuxOptions\x12'\n" +
 	"\trunAsUser\x18\x02 \x01(\x03B\x04\xb8\x94#\x01H\x00R\trunAsUser\x88\x01\x01\x12'\n" +
@@ -709,12 +709,12 @@ const file_monoplane_core_v1_security_proto_rawDesc = "" +
 	"runAsGroup\x18\x06 \x01(\x03B\x04\xb8\x94#\x01H\x03R\n" +
 	"runAsGroup\x88\x01\x01\x123\n" +
 	"\asysctls\x18\a \x03(\v2\x19.monoplane.core.v1.SysctlR\asysctls\x12X\n" +
-	"\x0ewindowsOptions\x18\b \x01(\v20.monoplane.core.v1.WindowsSecurityContextOptionsR\x0ewindowsOptions\x125\n" +
-	"\x13fsGroupChangePolicy\x18\t \x01(\tH\x04R\x13fsGroupChangePolicy\x88\x01\x01\x12I\n" +
+	"\x0ewindowsOptions\x18\b \x01(\v20.monoplane.core.v1.WindowsSecurityContextOptionsR\x0ewindowsOptions\x12P\n" +
+	"\x13fsGroupChangePolicy\x18\t \x01(\tB\x19\xea\x94#\x15Always,OnRootMismatchH\x04R\x13fsGroupChangePolicy\x88\x01\x01\x12I\n" +
 	"\x0eseccompProfile\x18\n" +
 	" \x01(\v2!.monoplane.core.v1.SeccompProfileR\x0eseccompProfile\x12L\n" +
-	"\x0fappArmorProfile\x18\v \x01(\v2\".monoplane.core.v1.AppArmorProfileR\x0fappArmorProfile\x12?\n" +
-	"\x18supplementalGroupsPolicy\x18\f \x01(\tH\x05R\x18supplementalGroupsPolicy\x88\x01\x01\x125\n" +
+	"\x0fappArmorProfile\x18\v \x01(\v2\".monoplane.core.v1.AppArmorProfileR\x0fappArmorProfile\x12Q\n" +
+	"\x18supplementalGroupsPolicy\x18\f \x01(\tB\x10\xea\x94#\fMerge,StrictH\x05R\x18supplementalGroupsPolicy\x88\x01\x01\x125\n" +
 	"\x13seLinuxChangePolicy\x18\r \x01(\tH\x06R\x13seLinuxChangePolicy\x88\x01\x01B\f\n" +
 	"\n" +
 	"_runAsUserB\x0f\n" +
@@ -729,11 +729,11 @@ const file_monoplane_core_v1_security_proto_rawDesc = "" +
 	"\x04user\x18\x01 \x01(\tR\x04user\x12\x12\n" +
 	"\x04role\x18\x02 \x01(\tR\x04role\x12\x12\n" +
 	"\x04type\x18\x03 \x01(\tR\x04type\x12\x14\n" +
-	"\x05level\x18\x04 \x01(\tR\x05level\"p\n" +
-	"\x0eSeccompProfile\x12\x18\n" +
-	"\x04type\x18\x01 \x01(\tB\x04\x90\x94#\x01R\x04type\x12/\n" +
-	"\x10localhostProfile\x18\x02 \x01(\tH\x00R\x10localhostProfile\x88\x01\x01B\x13\n" +
-	"\x11_localhostProfile\"\xe0\x06\n" +
+	"\x05level\x18\x04 \x01(\tR\x05level\"\xa1\x01\n" +
+	"\x0eSeccompProfile\x12?\n" +
+	"\x04type\x18\x01 \x01(\tB+\x90\x94#\x01\xea\x94##Localhost,RuntimeDefault,UnconfinedR\x04type\x12/\n" +
+	"\x10localhostProfile\x18\x02 \x01(\tH\x00R\x10localhostProfile\x88\x01\x01:\b\u009a#\x04typeB\x13\n" +
+	"\x11_localhostProfile\"\xf6\x06\n" +
 	"\x0fSecurityContext\x12C\n" +
 	"\fcapabilities\x18\x01 \x01(\v2\x1f.monoplane.core.v1.CapabilitiesR\fcapabilities\x12#\n" +
 	"\n" +
@@ -746,8 +746,8 @@ const file_monoplane_core_v1_security_proto_rawDesc = "" +
 	"\x18allowPrivilegeEscalation\x18\a \x01(\bB\x04\xb8\x94#\x01H\x04R\x18allowPrivilegeEscalation\x88\x01\x01\x12)\n" +
 	"\n" +
 	"runAsGroup\x18\b \x01(\x03B\x04\xb8\x94#\x01H\x05R\n" +
-	"runAsGroup\x88\x01\x01\x12!\n" +
-	"\tprocMount\x18\t \x01(\tH\x06R\tprocMount\x88\x01\x01\x12X\n" +
+	"runAsGroup\x88\x01\x01\x127\n" +
+	"\tprocMount\x18\t \x01(\tB\x14\xea\x94#\x10Default,UnmaskedH\x06R\tprocMount\x88\x01\x01\x12X\n" +
 	"\x0ewindowsOptions\x18\n" +
 	" \x01(\v20.monoplane.core.v1.WindowsSecurityContextOptionsR\x0ewindowsOptions\x12I\n" +
 	"\x0eseccompProfile\x18\v \x01(\v2!.monoplane.core.v1.SeccompProfileR\x0eseccompProfile\x12L\n" +
@@ -760,10 +760,10 @@ const file_monoplane_core_v1_security_proto_rawDesc = "" +
 	"\x19_allowPrivilegeEscalationB\r\n" +
 	"\v_runAsGroupB\f\n" +
 	"\n" +
-	"_procMount\">\n" +
+	"_procMount\"Q\n" +
 	"\x06Sysctl\x12\x18\n" +
 	"\x04name\x18\x01 \x01(\tB\x04\x90\x94#\x01R\x04name\x12\x1a\n" +
-	"\x05value\x18\x02 \x01(\tB\x04\x90\x94#\x01R\x05value\"\xb7\x02\n" +
+	"\x05value\x18\x02 \x01(\tB\x04\x90\x94#\x01R\x05value:\x11\u009a#\x04name\u009a#\x05value\"\xb7\x02\n" +
 	"\x1dWindowsSecurityContextOptions\x12;\n" +
 	"\x16gmsaCredentialSpecName\x18\x01 \x01(\tH\x00R\x16gmsaCredentialSpecName\x88\x01\x01\x123\n" +
 	"\x12gmsaCredentialSpec\x18\x02 \x01(\tH\x01R\x12gmsaCredentialSpec\x88\x01\x01\x12)\n" +

@@ -812,51 +812,52 @@ const file_monoplane_core_v1_service_proto_rawDesc = "" +
 	"\x05ports\x18\x04 \x03(\v2\x1d.monoplane.core.v1.PortStatusR\x05portsB\t\n" +
 	"\a_ipMode\"V\n" +
 	"\x12LoadBalancerStatus\x12@\n" +
-	"\aingress\x18\x01 \x03(\v2&.monoplane.core.v1.LoadBalancerIngressR\aingress\"m\n" +
+	"\aingress\x18\x01 \x03(\v2&.monoplane.core.v1.LoadBalancerIngressR\aingress\"\x93\x01\n" +
 	"\n" +
 	"PortStatus\x12\x18\n" +
-	"\x04port\x18\x01 \x01(\x05B\x04\x90\x94#\x01R\x04port\x12 \n" +
-	"\bprotocol\x18\x02 \x01(\tB\x04\x90\x94#\x01R\bprotocol\x12\x19\n" +
-	"\x05error\x18\x03 \x01(\tH\x00R\x05error\x88\x01\x01B\b\n" +
-	"\x06_error\"\x9b\x01\n" +
+	"\x04port\x18\x01 \x01(\x05B\x04\x90\x94#\x01R\x04port\x120\n" +
+	"\bprotocol\x18\x02 \x01(\tB\x14\x90\x94#\x01\xea\x94#\fSCTP,TCP,UDPR\bprotocol\x12\x19\n" +
+	"\x05error\x18\x03 \x01(\tH\x00R\x05error\x88\x01\x01:\x14\u009a#\x04port\u009a#\bprotocolB\b\n" +
+	"\x06_error\"\xa4\x01\n" +
 	"\vServiceList\x12=\n" +
 	"\bmetadata\x18\x01 \x01(\v2\x1b.monoplane.meta.v1.ListMetaB\x04\x90\x94#\x01R\bmetadata\x126\n" +
-	"\x05items\x18\x02 \x03(\v2\x1a.monoplane.core.v1.ServiceB\x04\x90\x94#\x01R\x05items:\x15\xb2\x9a#\x11\x12\x02v1\x1a\vServiceList\"\xf9\x01\n" +
+	"\x05items\x18\x02 \x03(\v2\x1a.monoplane.core.v1.ServiceB\x04\x90\x94#\x01R\x05items:\x1e\xb2\x9a#\x11\x12\x02v1\x1a\vServiceList\u009a#\x05items\"\x9a\x02\n" +
 	"\vServicePort\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\x12#\n" +
-	"\bprotocol\x18\x02 \x01(\tB\aڔ#\x03TCPR\bprotocol\x12\x18\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12:\n" +
+	"\bprotocol\x18\x02 \x01(\tB\x1eڔ#\x03TCP\xe2\x94#\x03TCP\xea\x94#\fSCTP,TCP,UDPR\bprotocol\x12\x18\n" +
 	"\x04port\x18\x03 \x01(\x05B\x04\x90\x94#\x01R\x04port\x12D\n" +
 	"\n" +
 	"targetPort\x18\x04 \x01(\v2\x1e.monoplane.meta.v1.IntOrStringB\x04\x90\x94#\x01R\n" +
 	"targetPort\x12\x1a\n" +
 	"\bnodePort\x18\x05 \x01(\x05R\bnodePort\x12%\n" +
-	"\vappProtocol\x18\x06 \x01(\tH\x00R\vappProtocol\x88\x01\x01B\x0e\n" +
-	"\f_appProtocol\"\xed\t\n" +
+	"\vappProtocol\x18\x06 \x01(\tH\x00R\vappProtocol\x88\x01\x01:\b\u009a#\x04portB\x0e\n" +
+	"\f_appProtocol\"\x9a\v\n" +
 	"\vServiceSpec\x12[\n" +
 	"\x05ports\x18\x01 \x03(\v2\x1e.monoplane.core.v1.ServicePortB%\xa2\x94#\x05merge\xaa\x94#\x04port\u0094#\x04port\u0094#\bprotocolR\x05ports\x12N\n" +
 	"\bselector\x18\x02 \x03(\v2,.monoplane.core.v1.ServiceSpec.SelectorEntryB\x04Д#\x01R\bselector\x12\x1c\n" +
-	"\tclusterIP\x18\x03 \x01(\tR\tclusterIP\x12\x12\n" +
-	"\x04type\x18\x04 \x01(\tR\x04type\x12 \n" +
-	"\vexternalIPs\x18\x05 \x03(\tR\vexternalIPs\x12(\n" +
-	"\x0fsessionAffinity\x18\a \x01(\tR\x0fsessionAffinity\x12&\n" +
+	"\tclusterIP\x18\x03 \x01(\tR\tclusterIP\x12D\n" +
+	"\x04type\x18\x04 \x01(\tB0\xea\x94#,ClusterIP,ExternalName,LoadBalancer,NodePortR\x04type\x12 \n" +
+	"\vexternalIPs\x18\x05 \x03(\tR\vexternalIPs\x12;\n" +
+	"\x0fsessionAffinity\x18\a \x01(\tB\x11\xea\x94#\rClientIP,NoneR\x0fsessionAffinity\x12&\n" +
 	"\x0eloadBalancerIP\x18\b \x01(\tR\x0eloadBalancerIP\x12:\n" +
 	"\x18loadBalancerSourceRanges\x18\t \x03(\tR\x18loadBalancerSourceRanges\x12\"\n" +
 	"\fexternalName\x18\n" +
-	" \x01(\tR\fexternalName\x124\n" +
-	"\x15externalTrafficPolicy\x18\v \x01(\tR\x15externalTrafficPolicy\x120\n" +
+	" \x01(\tR\fexternalName\x12G\n" +
+	"\x15externalTrafficPolicy\x18\v \x01(\tB\x11\xea\x94#\rCluster,LocalR\x15externalTrafficPolicy\x120\n" +
 	"\x13healthCheckNodePort\x18\f \x01(\x05R\x13healthCheckNodePort\x12:\n" +
 	"\x18publishNotReadyAddresses\x18\r \x01(\bR\x18publishNotReadyAddresses\x12^\n" +
-	"\x15sessionAffinityConfig\x18\x0e \x01(\v2(.monoplane.core.v1.SessionAffinityConfigR\x15sessionAffinityConfig\x12+\n" +
-	"\x0eipFamilyPolicy\x18\x11 \x01(\tH\x00R\x0eipFamilyPolicy\x88\x01\x01\x12\x1e\n" +
+	"\x15sessionAffinityConfig\x18\x0e \x01(\v2(.monoplane.core.v1.SessionAffinityConfigR\x15sessionAffinityConfig\x12]\n" +
+	"\x0eipFamilyPolicy\x18\x11 \x01(\tB0\xea\x94#,PreferDualStack,RequireDualStack,SingleStackH\x00R\x0eipFamilyPolicy\x88\x01\x01\x12\x1e\n" +
 	"\n" +
 	"clusterIPs\x18\x12 \x03(\tR\n" +
-	"clusterIPs\x12\x1e\n" +
+	"clusterIPs\x12.\n" +
 	"\n" +
-	"ipFamilies\x18\x13 \x03(\tR\n" +
+	"ipFamilies\x18\x13 \x03(\tB\x0e\xea\x94#\n" +
+	",IPv4,IPv6R\n" +
 	"ipFamilies\x12I\n" +
 	"\x1dallocateLoadBalancerNodePorts\x18\x14 \x01(\bH\x01R\x1dallocateLoadBalancerNodePorts\x88\x01\x01\x121\n" +
-	"\x11loadBalancerClass\x18\x15 \x01(\tH\x02R\x11loadBalancerClass\x88\x01\x01\x129\n" +
-	"\x15internalTrafficPolicy\x18\x16 \x01(\tH\x03R\x15internalTrafficPolicy\x88\x01\x01\x125\n" +
+	"\x11loadBalancerClass\x18\x15 \x01(\tH\x02R\x11loadBalancerClass\x88\x01\x01\x12L\n" +
+	"\x15internalTrafficPolicy\x18\x16 \x01(\tB\x11\xea\x94#\rCluster,LocalH\x03R\x15internalTrafficPolicy\x88\x01\x01\x125\n" +
 	"\x13trafficDistribution\x18\x17 \x01(\tH\x04R\x13trafficDistribution\x88\x01\x01\x1a;\n" +
 	"\rSelectorEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +

@@ -163,10 +163,10 @@ const file_monoplane_core_v1_serviceaccount_proto_rawDesc = "" +
 	"\x1cautomountServiceAccountToken\x18\x04 \x01(\bH\x00R\x1cautomountServiceAccountToken\x88\x01\x01:\xeb\x04\xb2\x9a#\xe6\x04\x12\x02v1\x1a\x0eServiceAccount\"\x0fserviceaccounts*\x0eserviceaccount2\x02sa8\x01R@\n" +
 	"\x05token\x12\vCreateToken\x1a(monoplane.authentication.v1.TokenRequest@\x01Z\xe6\x03\n" +
 	"\vCreateToken\x12\xd6\x03CreateToken issues a token of the service account, and stores nothing. An agent gets tokens for the pods of its own node only, and bound to them. Codes: NotFound (the service account, or the object that the token should be bound to), InvalidArgument with reason Invalid (every bad field is listed) or BadRequest (a token cannot be bound to that), Aborted with reason Conflict (the account or the object has another uid), Unavailable (the server has no key to sign with).B\x1f\n" +
-	"\x1d_automountServiceAccountToken\"\xb0\x01\n" +
+	"\x1d_automountServiceAccountToken\"\xb9\x01\n" +
 	"\x12ServiceAccountList\x12=\n" +
 	"\bmetadata\x18\x01 \x01(\v2\x1b.monoplane.meta.v1.ListMetaB\x04\x90\x94#\x01R\bmetadata\x12=\n" +
-	"\x05items\x18\x02 \x03(\v2!.monoplane.core.v1.ServiceAccountB\x04\x90\x94#\x01R\x05items:\x1c\xb2\x9a#\x18\x12\x02v1\x1a\x12ServiceAccountListB\"Z monoplane.dev/api/core/v1;corev1b\x06proto3"
+	"\x05items\x18\x02 \x03(\v2!.monoplane.core.v1.ServiceAccountB\x04\x90\x94#\x01R\x05items:%\xb2\x9a#\x18\x12\x02v1\x1a\x12ServiceAccountList\u009a#\x05itemsB\"Z monoplane.dev/api/core/v1;corev1b\x06proto3"
 
 var (
 	file_monoplane_core_v1_serviceaccount_proto_rawDescOnce sync.Once

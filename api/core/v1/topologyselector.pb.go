@@ -127,10 +127,10 @@ var File_monoplane_core_v1_topologyselector_proto protoreflect.FileDescriptor
 
 const file_monoplane_core_v1_topologyselector_proto_rawDesc = "" +
 	"\n" +
-	"(monoplane/core/v1/topologyselector.proto\x12\x11monoplane.core.v1\x1a\"monoplane/options/v1/options.proto\"X\n" +
+	"(monoplane/core/v1/topologyselector.proto\x12\x11monoplane.core.v1\x1a\"monoplane/options/v1/options.proto\"k\n" +
 	" TopologySelectorLabelRequirement\x12\x16\n" +
 	"\x03key\x18\x01 \x01(\tB\x04\x90\x94#\x01R\x03key\x12\x1c\n" +
-	"\x06values\x18\x02 \x03(\tB\x04\x90\x94#\x01R\x06values\"\x87\x01\n" +
+	"\x06values\x18\x02 \x03(\tB\x04\x90\x94#\x01R\x06values:\x11\u009a#\x03key\u009a#\x06values\"\x87\x01\n" +
 	"\x14TopologySelectorTerm\x12i\n" +
 	"\x15matchLabelExpressions\x18\x01 \x03(\v23.monoplane.core.v1.TopologySelectorLabelRequirementR\x15matchLabelExpressions:\x04\xb8\x9a#\x01B\"Z monoplane.dev/api/core/v1;corev1b\x06proto3"
 

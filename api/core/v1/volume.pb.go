@@ -3559,10 +3559,10 @@ var File_monoplane_core_v1_volume_proto protoreflect.FileDescriptor
 
 const file_monoplane_core_v1_volume_proto_rawDesc = "" +
 	"\n" +
-	"\x1emonoplane/core/v1/volume.proto\x12\x11monoplane.core.v1\x1a!monoplane/core/v1/reference.proto\x1a\x1emonoplane/meta/v1/object.proto\x1a monoplane/meta/v1/selector.proto\x1a\x1emonoplane/meta/v1/values.proto\x1a\"monoplane/options/v1/options.proto\"m\n" +
+	"\x1emonoplane/core/v1/volume.proto\x12\x11monoplane.core.v1\x1a!monoplane/core/v1/reference.proto\x1a\x1emonoplane/meta/v1/object.proto\x1a monoplane/meta/v1/selector.proto\x1a\x1emonoplane/meta/v1/values.proto\x1a\"monoplane/options/v1/options.proto\"w\n" +
 	"\x06Volume\x12\x18\n" +
 	"\x04name\x18\x01 \x01(\tB\x04\x90\x94#\x01R\x04name\x12I\n" +
-	"\fvolumeSource\x18\x02 \x01(\v2\x1f.monoplane.core.v1.VolumeSourceB\x04\x88\x94#\x01R\fvolumeSource\"\xef\x11\n" +
+	"\fvolumeSource\x18\x02 \x01(\v2\x1f.monoplane.core.v1.VolumeSourceB\x04\x88\x94#\x01R\fvolumeSource:\b\u009a#\x04name\"\xef\x11\n" +
 	"\fVolumeSource\x12C\n" +
 	"\bhostPath\x18\x01 \x01(\v2'.monoplane.core.v1.HostPathVolumeSourceR\bhostPath\x12C\n" +
 	"\bemptyDir\x18\x02 \x01(\v2'.monoplane.core.v1.EmptyDirVolumeSourceR\bemptyDir\x12d\n" +
@@ -3596,29 +3596,30 @@ const file_monoplane_core_v1_volume_proto_rawDesc = "" +
 	"\tstorageos\x18\x1b \x01(\v2(.monoplane.core.v1.StorageOSVolumeSourceB\x04\x98\x94#\x02R\tstorageos\x124\n" +
 	"\x03csi\x18\x1c \x01(\v2\".monoplane.core.v1.CSIVolumeSourceR\x03csi\x12F\n" +
 	"\tephemeral\x18\x1d \x01(\v2(.monoplane.core.v1.EphemeralVolumeSourceR\tephemeral\x12:\n" +
-	"\x05image\x18\x1e \x01(\v2$.monoplane.core.v1.ImageVolumeSourceR\x05image\"\x96\x01\n" +
+	"\x05image\x18\x1e \x01(\v2$.monoplane.core.v1.ImageVolumeSourceR\x05image\"\xa4\x01\n" +
 	" AWSElasticBlockStoreVolumeSource\x12 \n" +
 	"\bvolumeID\x18\x01 \x01(\tB\x04\x90\x94#\x01R\bvolumeID\x12\x16\n" +
 	"\x06fsType\x18\x02 \x01(\tR\x06fsType\x12\x1c\n" +
 	"\tpartition\x18\x03 \x01(\x05R\tpartition\x12\x1a\n" +
-	"\breadOnly\x18\x04 \x01(\bR\breadOnly\"\x88\x02\n" +
+	"\breadOnly\x18\x04 \x01(\bR\breadOnly:\f\u009a#\bvolumeID\"\xfd\x02\n" +
 	"\x15AzureDiskVolumeSource\x12 \n" +
 	"\bdiskName\x18\x01 \x01(\tB\x04\x90\x94#\x01R\bdiskName\x12\x1e\n" +
-	"\adiskURI\x18\x02 \x01(\tB\x04\x90\x94#\x01R\adiskURI\x12%\n" +
-	"\vcachingMode\x18\x03 \x01(\tH\x00R\vcachingMode\x88\x01\x01\x12\x1b\n" +
-	"\x06fsType\x18\x04 \x01(\tH\x01R\x06fsType\x88\x01\x01\x12\x1f\n" +
-	"\breadOnly\x18\x05 \x01(\bH\x02R\breadOnly\x88\x01\x01\x12\x17\n" +
-	"\x04kind\x18\x06 \x01(\tH\x03R\x04kind\x88\x01\x01B\x0e\n" +
+	"\adiskURI\x18\x02 \x01(\tB\x04\x90\x94#\x01R\adiskURI\x12O\n" +
+	"\vcachingMode\x18\x03 \x01(\tB(\xe2\x94#\tReadWrite\xea\x94#\x17None,ReadOnly,ReadWriteH\x00R\vcachingMode\x88\x01\x01\x12%\n" +
+	"\x06fsType\x18\x04 \x01(\tB\b\xe2\x94#\x04ext4H\x01R\x06fsType\x88\x01\x01\x12\x1f\n" +
+	"\breadOnly\x18\x05 \x01(\bH\x02R\breadOnly\x88\x01\x01\x12?\n" +
+	"\x04kind\x18\x06 \x01(\tB&\xe2\x94#\x06Shared\xea\x94#\x18Dedicated,Managed,SharedH\x03R\x04kind\x88\x01\x01:\x17\u009a#\bdiskName\u009a#\adiskURIB\x0e\n" +
 	"\f_cachingModeB\t\n" +
 	"\a_fsTypeB\v\n" +
 	"\t_readOnlyB\a\n" +
-	"\x05_kind\"}\n" +
+	"\x05_kind\"\x9a\x01\n" +
 	"\x15AzureFileVolumeSource\x12$\n" +
 	"\n" +
 	"secretName\x18\x01 \x01(\tB\x04\x90\x94#\x01R\n" +
 	"secretName\x12\"\n" +
 	"\tshareName\x18\x02 \x01(\tB\x04\x90\x94#\x01R\tshareName\x12\x1a\n" +
-	"\breadOnly\x18\x03 \x01(\bR\breadOnly\"\x8d\x03\n" +
+	"\breadOnly\x18\x03 \x01(\bR\breadOnly:\x1b\u009a#\n" +
+	"secretName\u009a#\tshareName\"\x99\x03\n" +
 	"\x0fCSIVolumeSource\x12\x1c\n" +
 	"\x06driver\x18\x01 \x01(\tB\x04\x90\x94#\x01R\x06driver\x12\x1f\n" +
 	"\breadOnly\x18\x02 \x01(\bH\x00R\breadOnly\x88\x01\x01\x12\x1b\n" +
@@ -3627,9 +3628,10 @@ const file_monoplane_core_v1_volume_proto_rawDesc = "" +
 	"\x14nodePublishSecretRef\x18\x05 \x01(\v2'.monoplane.core.v1.LocalObjectReferenceR\x14nodePublishSecretRef\x1aC\n" +
 	"\x15VolumeAttributesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\v\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01:\n" +
+	"\u009a#\x06driverB\v\n" +
 	"\t_readOnlyB\t\n" +
-	"\a_fsType\"\xe1\x01\n" +
+	"\a_fsType\"\xef\x01\n" +
 	"\x12CephFSVolumeSource\x12 \n" +
 	"\bmonitors\x18\x01 \x03(\tB\x04\x90\x94#\x01R\bmonitors\x12\x12\n" +
 	"\x04path\x18\x02 \x01(\tR\x04path\x12\x12\n" +
@@ -3638,12 +3640,12 @@ const file_monoplane_core_v1_volume_proto_rawDesc = "" +
 	"secretFile\x18\x04 \x01(\tR\n" +
 	"secretFile\x12E\n" +
 	"\tsecretRef\x18\x05 \x01(\v2'.monoplane.core.v1.LocalObjectReferenceR\tsecretRef\x12\x1a\n" +
-	"\breadOnly\x18\x06 \x01(\bR\breadOnly\"\xb1\x01\n" +
+	"\breadOnly\x18\x06 \x01(\bR\breadOnly:\f\u009a#\bmonitors\"\xbf\x01\n" +
 	"\x12CinderVolumeSource\x12 \n" +
 	"\bvolumeID\x18\x01 \x01(\tB\x04\x90\x94#\x01R\bvolumeID\x12\x16\n" +
 	"\x06fsType\x18\x02 \x01(\tR\x06fsType\x12\x1a\n" +
 	"\breadOnly\x18\x03 \x01(\bR\breadOnly\x12E\n" +
-	"\tsecretRef\x18\x04 \x01(\v2'.monoplane.core.v1.LocalObjectReferenceR\tsecretRef\"\x84\x02\n" +
+	"\tsecretRef\x18\x04 \x01(\v2'.monoplane.core.v1.LocalObjectReferenceR\tsecretRef:\f\u009a#\bvolumeID\"\x8e\x02\n" +
 	"\x1cClusterTrustBundleProjection\x12\x17\n" +
 	"\x04name\x18\x01 \x01(\tH\x00R\x04name\x88\x01\x01\x12#\n" +
 	"\n" +
@@ -3651,7 +3653,7 @@ const file_monoplane_core_v1_volume_proto_rawDesc = "" +
 	"signerName\x88\x01\x01\x12F\n" +
 	"\rlabelSelector\x18\x03 \x01(\v2 .monoplane.meta.v1.LabelSelectorR\rlabelSelector\x12\x18\n" +
 	"\x04path\x18\x04 \x01(\tB\x04\x90\x94#\x01R\x04path\x12\x1f\n" +
-	"\boptional\x18\x05 \x01(\bH\x02R\boptional\x88\x01\x01B\a\n" +
+	"\boptional\x18\x05 \x01(\bH\x02R\boptional\x88\x01\x01:\b\u009a#\x04pathB\a\n" +
 	"\x05_nameB\r\n" +
 	"\v_signerNameB\v\n" +
 	"\t_optional\"\xda\x01\n" +
@@ -3668,12 +3670,12 @@ const file_monoplane_core_v1_volume_proto_rawDesc = "" +
 	"\f_defaultModeB\v\n" +
 	"\t_optional\"W\n" +
 	"\x15DownwardAPIProjection\x12>\n" +
-	"\x05items\x18\x01 \x03(\v2(.monoplane.core.v1.DownwardAPIVolumeFileR\x05items\"\xed\x01\n" +
+	"\x05items\x18\x01 \x03(\v2(.monoplane.core.v1.DownwardAPIVolumeFileR\x05items\"\xf7\x01\n" +
 	"\x15DownwardAPIVolumeFile\x12\x18\n" +
 	"\x04path\x18\x01 \x01(\tB\x04\x90\x94#\x01R\x04path\x12B\n" +
 	"\bfieldRef\x18\x02 \x01(\v2&.monoplane.core.v1.ObjectFieldSelectorR\bfieldRef\x12T\n" +
 	"\x10resourceFieldRef\x18\x03 \x01(\v2(.monoplane.core.v1.ResourceFieldSelectorR\x10resourceFieldRef\x12\x17\n" +
-	"\x04mode\x18\x04 \x01(\x05H\x00R\x04mode\x88\x01\x01B\a\n" +
+	"\x04mode\x18\x04 \x01(\x05H\x00R\x04mode\x88\x01\x01:\b\u009a#\x04pathB\a\n" +
 	"\x05_mode\"\x90\x01\n" +
 	"\x17DownwardAPIVolumeSource\x12>\n" +
 	"\x05items\x18\x01 \x03(\v2(.monoplane.core.v1.DownwardAPIVolumeFileR\x05items\x12%\n" +
@@ -3692,7 +3694,7 @@ const file_monoplane_core_v1_volume_proto_rawDesc = "" +
 	"\x06fsType\x18\x03 \x01(\tR\x06fsType\x12\x1a\n" +
 	"\breadOnly\x18\x04 \x01(\bR\breadOnly\x12\x14\n" +
 	"\x05wwids\x18\x05 \x03(\tR\x05wwidsB\x06\n" +
-	"\x04_lun\"\xb3\x02\n" +
+	"\x04_lun\"\xbf\x02\n" +
 	"\x10FlexVolumeSource\x12\x1c\n" +
 	"\x06driver\x18\x01 \x01(\tB\x04\x90\x94#\x01R\x06driver\x12\x16\n" +
 	"\x06fsType\x18\x02 \x01(\tR\x06fsType\x12E\n" +
@@ -3701,34 +3703,37 @@ const file_monoplane_core_v1_volume_proto_rawDesc = "" +
 	"\aoptions\x18\x05 \x03(\v20.monoplane.core.v1.FlexVolumeSource.OptionsEntryR\aoptions\x1a:\n" +
 	"\fOptionsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"Y\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01:\n" +
+	"\u009a#\x06driver\"Y\n" +
 	"\x13FlockerVolumeSource\x12 \n" +
 	"\vdatasetName\x18\x01 \x01(\tR\vdatasetName\x12 \n" +
-	"\vdatasetUUID\x18\x02 \x01(\tR\vdatasetUUID\"\x8f\x01\n" +
+	"\vdatasetUUID\x18\x02 \x01(\tR\vdatasetUUID\"\x9b\x01\n" +
 	"\x1dGCEPersistentDiskVolumeSource\x12\x1c\n" +
 	"\x06pdName\x18\x01 \x01(\tB\x04\x90\x94#\x01R\x06pdName\x12\x16\n" +
 	"\x06fsType\x18\x02 \x01(\tR\x06fsType\x12\x1c\n" +
 	"\tpartition\x18\x03 \x01(\x05R\tpartition\x12\x1a\n" +
-	"\breadOnly\x18\x04 \x01(\bR\breadOnly\"u\n" +
+	"\breadOnly\x18\x04 \x01(\bR\breadOnly:\n" +
+	"\u009a#\x06pdName\"\x85\x01\n" +
 	"\x13GitRepoVolumeSource\x12$\n" +
 	"\n" +
 	"repository\x18\x01 \x01(\tB\x04\x90\x94#\x01R\n" +
 	"repository\x12\x1a\n" +
 	"\brevision\x18\x02 \x01(\tR\brevision\x12\x1c\n" +
-	"\tdirectory\x18\x03 \x01(\tR\tdirectory\"q\n" +
+	"\tdirectory\x18\x03 \x01(\tR\tdirectory:\x0e\u009a#\n" +
+	"repository\"\x88\x01\n" +
 	"\x15GlusterfsVolumeSource\x12\"\n" +
 	"\tendpoints\x18\x01 \x01(\tB\x04\x90\x94#\x01R\tendpoints\x12\x18\n" +
 	"\x04path\x18\x02 \x01(\tB\x04\x90\x94#\x01R\x04path\x12\x1a\n" +
-	"\breadOnly\x18\x03 \x01(\bR\breadOnly\"R\n" +
+	"\breadOnly\x18\x03 \x01(\bR\breadOnly:\x15\u009a#\tendpoints\u009a#\x04path\"\xae\x01\n" +
 	"\x14HostPathVolumeSource\x12\x18\n" +
-	"\x04path\x18\x01 \x01(\tB\x04\x90\x94#\x01R\x04path\x12\x17\n" +
-	"\x04type\x18\x02 \x01(\tH\x00R\x04type\x88\x01\x01B\a\n" +
-	"\x05_type\"\xbf\x03\n" +
+	"\x04path\x18\x01 \x01(\tB\x04\x90\x94#\x01R\x04path\x12i\n" +
+	"\x04type\x18\x02 \x01(\tBP\xea\x94#L,BlockDevice,CharDevice,Directory,DirectoryOrCreate,File,FileOrCreate,SocketH\x00R\x04type\x88\x01\x01:\b\u009a#\x04pathB\a\n" +
+	"\x05_type\"\xec\x03\n" +
 	"\x11ISCSIVolumeSource\x12(\n" +
 	"\ftargetPortal\x18\x01 \x01(\tB\x04\x90\x94#\x01R\ftargetPortal\x12\x16\n" +
 	"\x03iqn\x18\x02 \x01(\tB\x04\x90\x94#\x01R\x03iqn\x12\x16\n" +
-	"\x03lun\x18\x03 \x01(\x05B\x04\x90\x94#\x01R\x03lun\x12&\n" +
-	"\x0eiscsiInterface\x18\x04 \x01(\tR\x0eiscsiInterface\x12\x16\n" +
+	"\x03lun\x18\x03 \x01(\x05B\x04\x90\x94#\x01R\x03lun\x123\n" +
+	"\x0eiscsiInterface\x18\x04 \x01(\tB\v\xe2\x94#\adefaultR\x0eiscsiInterface\x12\x16\n" +
 	"\x06fsType\x18\x05 \x01(\tR\x06fsType\x12\x1a\n" +
 	"\breadOnly\x18\x06 \x01(\bR\breadOnly\x12\x18\n" +
 	"\aportals\x18\a \x03(\tR\aportals\x12,\n" +
@@ -3736,32 +3741,32 @@ const file_monoplane_core_v1_volume_proto_rawDesc = "" +
 	"\tsecretRef\x18\n" +
 	" \x01(\v2'.monoplane.core.v1.LocalObjectReferenceR\tsecretRef\x12(\n" +
 	"\x0fchapAuthSession\x18\v \x01(\bR\x0fchapAuthSession\x12)\n" +
-	"\rinitiatorName\x18\f \x01(\tH\x00R\rinitiatorName\x88\x01\x01B\x10\n" +
-	"\x0e_initiatorName\"Q\n" +
+	"\rinitiatorName\x18\f \x01(\tH\x00R\rinitiatorName\x88\x01\x01:\x1e\u009a#\ftargetPortal\u009a#\x03iqn\u009a#\x03lunB\x10\n" +
+	"\x0e_initiatorName\"p\n" +
 	"\x11ImageVolumeSource\x12\x1c\n" +
-	"\treference\x18\x01 \x01(\tR\treference\x12\x1e\n" +
+	"\treference\x18\x01 \x01(\tR\treference\x12=\n" +
 	"\n" +
-	"pullPolicy\x18\x02 \x01(\tR\n" +
-	"pullPolicy\"_\n" +
+	"pullPolicy\x18\x02 \x01(\tB\x1d\xea\x94#\x19Always,IfNotPresent,NeverR\n" +
+	"pullPolicy\"p\n" +
 	"\tKeyToPath\x12\x16\n" +
 	"\x03key\x18\x01 \x01(\tB\x04\x90\x94#\x01R\x03key\x12\x18\n" +
 	"\x04path\x18\x02 \x01(\tB\x04\x90\x94#\x01R\x04path\x12\x17\n" +
-	"\x04mode\x18\x03 \x01(\x05H\x00R\x04mode\x88\x01\x01B\a\n" +
-	"\x05_mode\"e\n" +
+	"\x04mode\x18\x03 \x01(\x05H\x00R\x04mode\x88\x01\x01:\x0f\u009a#\x03key\u009a#\x04pathB\a\n" +
+	"\x05_mode\"y\n" +
 	"\x0fNFSVolumeSource\x12\x1c\n" +
 	"\x06server\x18\x01 \x01(\tB\x04\x90\x94#\x01R\x06server\x12\x18\n" +
 	"\x04path\x18\x02 \x01(\tB\x04\x90\x94#\x01R\x04path\x12\x1a\n" +
-	"\breadOnly\x18\x03 \x01(\bR\breadOnly\"\xf8\x04\n" +
-	"\x19PersistentVolumeClaimSpec\x12 \n" +
-	"\vaccessModes\x18\x01 \x03(\tR\vaccessModes\x12Q\n" +
+	"\breadOnly\x18\x03 \x01(\bR\breadOnly:\x12\u009a#\x06server\u009a#\x04path\"\xcd\x05\n" +
+	"\x19PersistentVolumeClaimSpec\x12_\n" +
+	"\vaccessModes\x18\x01 \x03(\tB=\xea\x94#9ReadOnlyMany,ReadWriteMany,ReadWriteOnce,ReadWriteOncePodR\vaccessModes\x12Q\n" +
 	"\tresources\x18\x02 \x01(\v2-.monoplane.core.v1.VolumeResourceRequirementsB\x04\x90\x94#\x01R\tresources\x12\x1e\n" +
 	"\n" +
 	"volumeName\x18\x03 \x01(\tR\n" +
 	"volumeName\x12<\n" +
 	"\bselector\x18\x04 \x01(\v2 .monoplane.meta.v1.LabelSelectorR\bselector\x12/\n" +
-	"\x10storageClassName\x18\x05 \x01(\tH\x00R\x10storageClassName\x88\x01\x01\x12#\n" +
+	"\x10storageClassName\x18\x05 \x01(\tH\x00R\x10storageClassName\x88\x01\x01\x129\n" +
 	"\n" +
-	"volumeMode\x18\x06 \x01(\tH\x01R\n" +
+	"volumeMode\x18\x06 \x01(\tB\x14\xea\x94#\x10Block,FilesystemH\x01R\n" +
 	"volumeMode\x88\x01\x01\x12R\n" +
 	"\n" +
 	"dataSource\x18\a \x01(\v2,.monoplane.core.v1.TypedLocalObjectReferenceB\x04\x98\x94#\x02R\n" +
@@ -3770,16 +3775,16 @@ const file_monoplane_core_v1_volume_proto_rawDesc = "" +
 	"\x19volumeAttributesClassName\x18\t \x01(\tB\x04\x98\x94#\x02H\x02R\x19volumeAttributesClassName\x88\x01\x01B\x13\n" +
 	"\x11_storageClassNameB\r\n" +
 	"\v_volumeModeB\x1c\n" +
-	"\x1a_volumeAttributesClassName\"\xa8\x01\n" +
+	"\x1a_volumeAttributesClassName\"\xb2\x01\n" +
 	"\x1dPersistentVolumeClaimTemplate\x12?\n" +
 	"\bmetadata\x18\x01 \x01(\v2\x1d.monoplane.meta.v1.ObjectMetaB\x04\x90\x94#\x01R\bmetadata\x12F\n" +
-	"\x04spec\x18\x02 \x01(\v2,.monoplane.core.v1.PersistentVolumeClaimSpecB\x04\x90\x94#\x01R\x04spec\"c\n" +
+	"\x04spec\x18\x02 \x01(\v2,.monoplane.core.v1.PersistentVolumeClaimSpecB\x04\x90\x94#\x01R\x04spec:\b\u009a#\x04spec\"r\n" +
 	"!PersistentVolumeClaimVolumeSource\x12\"\n" +
 	"\tclaimName\x18\x01 \x01(\tB\x04\x90\x94#\x01R\tclaimName\x12\x1a\n" +
-	"\breadOnly\x18\x02 \x01(\bR\breadOnly\"T\n" +
+	"\breadOnly\x18\x02 \x01(\bR\breadOnly:\r\u009a#\tclaimName\"^\n" +
 	" PhotonPersistentDiskVolumeSource\x12\x18\n" +
 	"\x04pdID\x18\x01 \x01(\tB\x04\x90\x94#\x01R\x04pdID\x12\x16\n" +
-	"\x06fsType\x18\x02 \x01(\tR\x06fsType\"\xd8\x03\n" +
+	"\x06fsType\x18\x02 \x01(\tR\x06fsType:\b\u009a#\x04pdID\"\xf3\x03\n" +
 	"\x18PodCertificateProjection\x12\x1e\n" +
 	"\n" +
 	"signerName\x18\x01 \x01(\tR\n" +
@@ -3792,32 +3797,33 @@ const file_monoplane_core_v1_volume_proto_rawDesc = "" +
 	"\x0fuserAnnotations\x18\a \x03(\v2@.monoplane.core.v1.PodCertificateProjection.UserAnnotationsEntryR\x0fuserAnnotations\x1aB\n" +
 	"\x14UserAnnotationsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\x17\n" +
-	"\x15_maxExpirationSeconds\"l\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01:\x19\u009a#\n" +
+	"signerName\u009a#\akeyTypeB\x17\n" +
+	"\x15_maxExpirationSeconds\"z\n" +
 	"\x14PortworxVolumeSource\x12 \n" +
 	"\bvolumeID\x18\x01 \x01(\tB\x04\x90\x94#\x01R\bvolumeID\x12\x16\n" +
 	"\x06fsType\x18\x02 \x01(\tR\x06fsType\x12\x1a\n" +
-	"\breadOnly\x18\x03 \x01(\bR\breadOnly\"\x93\x01\n" +
+	"\breadOnly\x18\x03 \x01(\bR\breadOnly:\f\u009a#\bvolumeID\"\x93\x01\n" +
 	"\x15ProjectedVolumeSource\x12C\n" +
 	"\asources\x18\x01 \x03(\v2#.monoplane.core.v1.VolumeProjectionB\x04\x90\x94#\x01R\asources\x12%\n" +
 	"\vdefaultMode\x18\x02 \x01(\x05H\x00R\vdefaultMode\x88\x01\x01B\x0e\n" +
-	"\f_defaultMode\"\xb3\x01\n" +
+	"\f_defaultMode\"\xcb\x01\n" +
 	"\x13QuobyteVolumeSource\x12 \n" +
 	"\bregistry\x18\x01 \x01(\tB\x04\x90\x94#\x01R\bregistry\x12\x1c\n" +
 	"\x06volume\x18\x02 \x01(\tB\x04\x90\x94#\x01R\x06volume\x12\x1a\n" +
 	"\breadOnly\x18\x03 \x01(\bR\breadOnly\x12\x12\n" +
 	"\x04user\x18\x04 \x01(\tR\x04user\x12\x14\n" +
 	"\x05group\x18\x05 \x01(\tR\x05group\x12\x16\n" +
-	"\x06tenant\x18\x06 \x01(\tR\x06tenant\"\x8c\x02\n" +
+	"\x06tenant\x18\x06 \x01(\tR\x06tenant:\x16\u009a#\bregistry\u009a#\x06volume\"\xce\x02\n" +
 	"\x0fRBDVolumeSource\x12 \n" +
 	"\bmonitors\x18\x01 \x03(\tB\x04\x90\x94#\x01R\bmonitors\x12\x1a\n" +
 	"\x05image\x18\x02 \x01(\tB\x04\x90\x94#\x01R\x05image\x12\x16\n" +
-	"\x06fsType\x18\x03 \x01(\tR\x06fsType\x12\x12\n" +
-	"\x04pool\x18\x04 \x01(\tR\x04pool\x12\x12\n" +
-	"\x04user\x18\x05 \x01(\tR\x04user\x12\x18\n" +
-	"\akeyring\x18\x06 \x01(\tR\akeyring\x12E\n" +
+	"\x06fsType\x18\x03 \x01(\tR\x06fsType\x12\x1b\n" +
+	"\x04pool\x18\x04 \x01(\tB\a\xe2\x94#\x03rbdR\x04pool\x12\x1d\n" +
+	"\x04user\x18\x05 \x01(\tB\t\xe2\x94#\x05adminR\x04user\x12/\n" +
+	"\akeyring\x18\x06 \x01(\tB\x15\xe2\x94#\x11/etc/ceph/keyringR\akeyring\x12E\n" +
 	"\tsecretRef\x18\a \x01(\v2'.monoplane.core.v1.LocalObjectReferenceR\tsecretRef\x12\x1a\n" +
-	"\breadOnly\x18\b \x01(\bR\breadOnly\"\x97\x03\n" +
+	"\breadOnly\x18\b \x01(\bR\breadOnly:\x15\u009a#\bmonitors\u009a#\x05image\"\xd9\x03\n" +
 	"\x13ScaleIOVolumeSource\x12\x1e\n" +
 	"\agateway\x18\x01 \x01(\tB\x04\x90\x94#\x01R\agateway\x12\x1c\n" +
 	"\x06system\x18\x02 \x01(\tB\x04\x90\x94#\x01R\x06system\x12P\n" +
@@ -3826,14 +3832,14 @@ const file_monoplane_core_v1_volume_proto_rawDesc = "" +
 	"sslEnabled\x18\x04 \x01(\bR\n" +
 	"sslEnabled\x12*\n" +
 	"\x10protectionDomain\x18\x05 \x01(\tR\x10protectionDomain\x12 \n" +
-	"\vstoragePool\x18\x06 \x01(\tR\vstoragePool\x12 \n" +
-	"\vstorageMode\x18\a \x01(\tR\vstorageMode\x12\x1e\n" +
+	"\vstoragePool\x18\x06 \x01(\tR\vstoragePool\x125\n" +
+	"\vstorageMode\x18\a \x01(\tB\x13\xe2\x94#\x0fThinProvisionedR\vstorageMode\x12\x1e\n" +
 	"\n" +
 	"volumeName\x18\b \x01(\tR\n" +
-	"volumeName\x12\x16\n" +
-	"\x06fsType\x18\t \x01(\tR\x06fsType\x12\x1a\n" +
+	"volumeName\x12\x1f\n" +
+	"\x06fsType\x18\t \x01(\tB\a\xe2\x94#\x03xfsR\x06fsType\x12\x1a\n" +
 	"\breadOnly\x18\n" +
-	" \x01(\bR\breadOnlyB\f\n" +
+	" \x01(\bR\breadOnly:\"\u009a#\agateway\u009a#\x06system\u009a#\tsecretRefB\f\n" +
 	"\n" +
 	"_secretRef\"\xd7\x01\n" +
 	"\x10SecretProjection\x12a\n" +
@@ -3849,11 +3855,11 @@ const file_monoplane_core_v1_volume_proto_rawDesc = "" +
 	"\vdefaultMode\x18\x03 \x01(\x05H\x00R\vdefaultMode\x88\x01\x01\x12\x1f\n" +
 	"\boptional\x18\x04 \x01(\bH\x01R\boptional\x88\x01\x01B\x0e\n" +
 	"\f_defaultModeB\v\n" +
-	"\t_optional\"\x9e\x01\n" +
+	"\t_optional\"\xa8\x01\n" +
 	"\x1dServiceAccountTokenProjection\x12\x1a\n" +
 	"\baudience\x18\x01 \x01(\tR\baudience\x121\n" +
 	"\x11expirationSeconds\x18\x02 \x01(\x03H\x00R\x11expirationSeconds\x88\x01\x01\x12\x18\n" +
-	"\x04path\x18\x03 \x01(\tB\x04\x90\x94#\x01R\x04pathB\x14\n" +
+	"\x04path\x18\x03 \x01(\tB\x04\x90\x94#\x01R\x04path:\b\u009a#\x04pathB\x14\n" +
 	"\x12_expirationSeconds\"\xdc\x01\n" +
 	"\x15StorageOSVolumeSource\x12\x1e\n" +
 	"\n" +
@@ -3862,12 +3868,12 @@ const file_monoplane_core_v1_volume_proto_rawDesc = "" +
 	"\x0fvolumeNamespace\x18\x02 \x01(\tR\x0fvolumeNamespace\x12\x16\n" +
 	"\x06fsType\x18\x03 \x01(\tR\x06fsType\x12\x1a\n" +
 	"\breadOnly\x18\x04 \x01(\bR\breadOnly\x12E\n" +
-	"\tsecretRef\x18\x05 \x01(\v2'.monoplane.core.v1.LocalObjectReferenceR\tsecretRef\"\xb5\x01\n" +
+	"\tsecretRef\x18\x05 \x01(\v2'.monoplane.core.v1.LocalObjectReferenceR\tsecretRef\"\xc7\x01\n" +
 	"\x14TypedObjectReference\x12%\n" +
 	"\bapiGroup\x18\x01 \x01(\tB\x04\x90\x94#\x01H\x00R\bapiGroup\x88\x01\x01\x12\x18\n" +
 	"\x04kind\x18\x02 \x01(\tB\x04\x90\x94#\x01R\x04kind\x12\x18\n" +
 	"\x04name\x18\x03 \x01(\tB\x04\x90\x94#\x01R\x04name\x12'\n" +
-	"\tnamespace\x18\x04 \x01(\tB\x04\x98\x94#\x03H\x01R\tnamespace\x88\x01\x01B\v\n" +
+	"\tnamespace\x18\x04 \x01(\tB\x04\x98\x94#\x03H\x01R\tnamespace\x88\x01\x01:\x10\u009a#\x04kind\u009a#\x04nameB\v\n" +
 	"\t_apiGroupB\f\n" +
 	"\n" +
 	"_namespace\"\x87\x04\n" +
@@ -3886,14 +3892,15 @@ const file_monoplane_core_v1_volume_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\v2\x1b.monoplane.meta.v1.QuantityR\x05value:\x028\x01\x1aX\n" +
 	"\rRequestsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x121\n" +
-	"\x05value\x18\x02 \x01(\v2\x1b.monoplane.meta.v1.QuantityR\x05value:\x028\x01\"\xb6\x01\n" +
+	"\x05value\x18\x02 \x01(\v2\x1b.monoplane.meta.v1.QuantityR\x05value:\x028\x01\"\xc6\x01\n" +
 	"\x1eVsphereVirtualDiskVolumeSource\x12$\n" +
 	"\n" +
 	"volumePath\x18\x01 \x01(\tB\x04\x90\x94#\x01R\n" +
 	"volumePath\x12\x16\n" +
 	"\x06fsType\x18\x02 \x01(\tR\x06fsType\x12,\n" +
 	"\x11storagePolicyName\x18\x03 \x01(\tR\x11storagePolicyName\x12(\n" +
-	"\x0fstoragePolicyID\x18\x04 \x01(\tR\x0fstoragePolicyIDB\"Z monoplane.dev/api/core/v1;corev1b\x06proto3"
+	"\x0fstoragePolicyID\x18\x04 \x01(\tR\x0fstoragePolicyID:\x0e\u009a#\n" +
+	"volumePathB\"Z monoplane.dev/api/core/v1;corev1b\x06proto3"
 
 var (
 	file_monoplane_core_v1_volume_proto_rawDescOnce sync.Once

@@ -550,17 +550,17 @@ var File_monoplane_discovery_v1_endpointslice_proto protoreflect.FileDescriptor
 
 const file_monoplane_discovery_v1_endpointslice_proto_rawDesc = "" +
 	"\n" +
-	"*monoplane/discovery/v1/endpointslice.proto\x12\x16monoplane.discovery.v1\x1a!monoplane/core/v1/reference.proto\x1a\x1emonoplane/meta/v1/object.proto\x1a\"monoplane/options/v1/options.proto\"\xcc\x02\n" +
+	"*monoplane/discovery/v1/endpointslice.proto\x12\x16monoplane.discovery.v1\x1a!monoplane/core/v1/reference.proto\x1a\x1emonoplane/meta/v1/object.proto\x1a\"monoplane/options/v1/options.proto\"\xed\x02\n" +
 	"\rEndpointSlice\x12?\n" +
 	"\bmetadata\x18\x01 \x01(\v2\x1d.monoplane.meta.v1.ObjectMetaB\x04\x90\x94#\x01R\bmetadata\x12D\n" +
 	"\tendpoints\x18\x02 \x03(\v2 .monoplane.discovery.v1.EndpointB\x04\x90\x94#\x01R\tendpoints\x12@\n" +
-	"\x05ports\x18\x03 \x03(\v2$.monoplane.discovery.v1.EndpointPortB\x04\x90\x94#\x01R\x05ports\x12&\n" +
-	"\vaddressType\x18\x04 \x01(\tB\x04\x90\x94#\x01R\vaddressType:J\xb2\x9a#F\n" +
-	"\x10discovery.k8s.io\x12\x02v1\x1a\rEndpointSlice\"\x0eendpointslices*\rendpointslice8\x01\"\xc4\x01\n" +
+	"\x05ports\x18\x03 \x03(\v2$.monoplane.discovery.v1.EndpointPortB\x04\x90\x94#\x01R\x05ports\x128\n" +
+	"\vaddressType\x18\x04 \x01(\tB\x16\x90\x94#\x01\xea\x94#\x0eFQDN,IPv4,IPv6R\vaddressType:Y\xb2\x9a#F\n" +
+	"\x10discovery.k8s.io\x12\x02v1\x1a\rEndpointSlice\"\x0eendpointslices*\rendpointslice8\x01\u009a#\vaddressType\"\xcd\x01\n" +
 	"\x11EndpointSliceList\x12=\n" +
 	"\bmetadata\x18\x01 \x01(\v2\x1b.monoplane.meta.v1.ListMetaB\x04\x90\x94#\x01R\bmetadata\x12A\n" +
-	"\x05items\x18\x02 \x03(\v2%.monoplane.discovery.v1.EndpointSliceB\x04\x90\x94#\x01R\x05items:-\xb2\x9a#)\n" +
-	"\x10discovery.k8s.io\x12\x02v1\x1a\x11EndpointSliceList\"\xb2\x04\n" +
+	"\x05items\x18\x02 \x03(\v2%.monoplane.discovery.v1.EndpointSliceB\x04\x90\x94#\x01R\x05items:6\xb2\x9a#)\n" +
+	"\x10discovery.k8s.io\x12\x02v1\x1a\x11EndpointSliceList\u009a#\x05items\"\xc1\x04\n" +
 	"\bEndpoint\x12&\n" +
 	"\taddresses\x18\x01 \x03(\tB\b\x90\x94#\x01Ȕ#\x01R\taddresses\x12P\n" +
 	"\n" +
@@ -574,7 +574,7 @@ const file_monoplane_discovery_v1_endpointslice_proto_rawDesc = "" +
 	"\x05hints\x18\b \x01(\v2%.monoplane.discovery.v1.EndpointHintsR\x05hints\x1aE\n" +
 	"\x17DeprecatedTopologyEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\v\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01:\r\u009a#\taddressesB\v\n" +
 	"\t_hostnameB\v\n" +
 	"\t_nodeNameB\a\n" +
 	"\x05_zone\"\x9b\x01\n" +
@@ -588,14 +588,14 @@ const file_monoplane_discovery_v1_endpointslice_proto_rawDesc = "" +
 	"\f_terminating\"\x89\x01\n" +
 	"\rEndpointHints\x12;\n" +
 	"\bforZones\x18\x01 \x03(\v2\x1f.monoplane.discovery.v1.ForZoneR\bforZones\x12;\n" +
-	"\bforNodes\x18\x02 \x03(\v2\x1f.monoplane.discovery.v1.ForNodeR\bforNodes\"#\n" +
+	"\bforNodes\x18\x02 \x03(\v2\x1f.monoplane.discovery.v1.ForNodeR\bforNodes\"-\n" +
 	"\aForZone\x12\x18\n" +
-	"\x04name\x18\x01 \x01(\tB\x04\x90\x94#\x01R\x04name\"#\n" +
+	"\x04name\x18\x01 \x01(\tB\x04\x90\x94#\x01R\x04name:\b\u009a#\x04name\"-\n" +
 	"\aForNode\x12\x18\n" +
-	"\x04name\x18\x01 \x01(\tB\x04\x90\x94#\x01R\x04name\"\xbd\x01\n" +
+	"\x04name\x18\x01 \x01(\tB\x04\x90\x94#\x01R\x04name:\b\u009a#\x04name\"\xcf\x01\n" +
 	"\fEndpointPort\x12\x17\n" +
-	"\x04name\x18\x01 \x01(\tH\x00R\x04name\x88\x01\x01\x12\x1f\n" +
-	"\bprotocol\x18\x02 \x01(\tH\x01R\bprotocol\x88\x01\x01\x12\x17\n" +
+	"\x04name\x18\x01 \x01(\tH\x00R\x04name\x88\x01\x01\x121\n" +
+	"\bprotocol\x18\x02 \x01(\tB\x10\xea\x94#\fSCTP,TCP,UDPH\x01R\bprotocol\x88\x01\x01\x12\x17\n" +
 	"\x04port\x18\x03 \x01(\x05H\x02R\x04port\x88\x01\x01\x12%\n" +
 	"\vappProtocol\x18\x04 \x01(\tH\x03R\vappProtocol\x88\x01\x01:\x04\xb8\x9a#\x01B\a\n" +
 	"\x05_nameB\v\n" +

@@ -310,7 +310,7 @@ var File_monoplane_events_v1_event_proto protoreflect.FileDescriptor
 
 const file_monoplane_events_v1_event_proto_rawDesc = "" +
 	"\n" +
-	"\x1fmonoplane/events/v1/event.proto\x12\x13monoplane.events.v1\x1a\x1dmonoplane/core/v1/event.proto\x1a!monoplane/core/v1/reference.proto\x1a\x1emonoplane/meta/v1/object.proto\x1a\x1emonoplane/meta/v1/values.proto\x1a\"monoplane/options/v1/options.proto\"\xf4\x06\n" +
+	"\x1fmonoplane/events/v1/event.proto\x12\x13monoplane.events.v1\x1a\x1dmonoplane/core/v1/event.proto\x1a!monoplane/core/v1/reference.proto\x1a\x1emonoplane/meta/v1/object.proto\x1a\x1emonoplane/meta/v1/values.proto\x1a\"monoplane/options/v1/options.proto\"\x81\a\n" +
 	"\x05Event\x12?\n" +
 	"\bmetadata\x18\x01 \x01(\v2\x1d.monoplane.meta.v1.ObjectMetaB\x04\x90\x94#\x01R\bmetadata\x12@\n" +
 	"\teventTime\x18\x02 \x01(\v2\x1c.monoplane.meta.v1.MicroTimeB\x04\x90\x94#\x01R\teventTime\x128\n" +
@@ -327,15 +327,15 @@ const file_monoplane_events_v1_event_proto_rawDesc = "" +
 	"\x10deprecatedSource\x18\f \x01(\v2\x1e.monoplane.core.v1.EventSourceB\x04\x90\x94#\x01R\x10deprecatedSource\x12Y\n" +
 	"\x18deprecatedFirstTimestamp\x18\r \x01(\v2\x17.monoplane.meta.v1.TimeB\x04\x90\x94#\x01R\x18deprecatedFirstTimestamp\x12W\n" +
 	"\x17deprecatedLastTimestamp\x18\x0e \x01(\v2\x17.monoplane.meta.v1.TimeB\x04\x90\x94#\x01R\x17deprecatedLastTimestamp\x12(\n" +
-	"\x0fdeprecatedCount\x18\x0f \x01(\x05R\x0fdeprecatedCount:@\xb2\x9a#<\n" +
-	"\revents.k8s.io\x12\x02v1\x1a\x05Event\"\x06events*\x05event2\x02ev8\x01r\bEventsV1\x80\x01\x01\"\xa6\x01\n" +
+	"\x0fdeprecatedCount\x18\x0f \x01(\x05R\x0fdeprecatedCount:M\xb2\x9a#<\n" +
+	"\revents.k8s.io\x12\x02v1\x1a\x05Event\"\x06events*\x05event2\x02ev8\x01r\bEventsV1\x80\x01\x01\u009a#\teventTime\"\xaf\x01\n" +
 	"\tEventList\x12=\n" +
 	"\bmetadata\x18\x01 \x01(\v2\x1b.monoplane.meta.v1.ListMetaB\x04\x90\x94#\x01R\bmetadata\x126\n" +
-	"\x05items\x18\x02 \x03(\v2\x1a.monoplane.events.v1.EventB\x04\x90\x94#\x01R\x05items:\"\xb2\x9a#\x1e\n" +
-	"\revents.k8s.io\x12\x02v1\x1a\tEventList\"y\n" +
+	"\x05items\x18\x02 \x03(\v2\x1a.monoplane.events.v1.EventB\x04\x90\x94#\x01R\x05items:+\xb2\x9a#\x1e\n" +
+	"\revents.k8s.io\x12\x02v1\x1a\tEventList\u009a#\x05items\"\x98\x01\n" +
 	"\vEventSeries\x12\x1a\n" +
 	"\x05count\x18\x01 \x01(\x05B\x04\x90\x94#\x01R\x05count\x12N\n" +
-	"\x10lastObservedTime\x18\x02 \x01(\v2\x1c.monoplane.meta.v1.MicroTimeB\x04\x90\x94#\x01R\x10lastObservedTimeB&Z$monoplane.dev/api/events/v1;eventsv1b\x06proto3"
+	"\x10lastObservedTime\x18\x02 \x01(\v2\x1c.monoplane.meta.v1.MicroTimeB\x04\x90\x94#\x01R\x10lastObservedTime:\x1d\u009a#\x05count\u009a#\x10lastObservedTimeB&Z$monoplane.dev/api/events/v1;eventsv1b\x06proto3"
 
 var (
 	file_monoplane_events_v1_event_proto_rawDescOnce sync.Once

@@ -117,14 +117,14 @@ var File_monoplane_meta_v1_condition_proto protoreflect.FileDescriptor
 
 const file_monoplane_meta_v1_condition_proto_rawDesc = "" +
 	"\n" +
-	"!monoplane/meta/v1/condition.proto\x12\x11monoplane.meta.v1\x1a\x1emonoplane/meta/v1/values.proto\x1a\"monoplane/options/v1/options.proto\"\x80\x02\n" +
+	"!monoplane/meta/v1/condition.proto\x12\x11monoplane.meta.v1\x1a\x1emonoplane/meta/v1/values.proto\x1a\"monoplane/options/v1/options.proto\"\xbf\x02\n" +
 	"\tCondition\x12\x18\n" +
 	"\x04type\x18\x01 \x01(\tB\x04\x90\x94#\x01R\x04type\x12\x1c\n" +
 	"\x06status\x18\x02 \x01(\tB\x04\x90\x94#\x01R\x06status\x12.\n" +
 	"\x12observedGeneration\x18\x03 \x01(\x03R\x12observedGeneration\x12M\n" +
 	"\x12lastTransitionTime\x18\x04 \x01(\v2\x17.monoplane.meta.v1.TimeB\x04\x90\x94#\x01R\x12lastTransitionTime\x12\x1c\n" +
 	"\x06reason\x18\x05 \x01(\tB\x04\x90\x94#\x01R\x06reason\x12\x1e\n" +
-	"\amessage\x18\x06 \x01(\tB\x04\x90\x94#\x01R\amessageB\"Z monoplane.dev/api/meta/v1;metav1b\x06proto3"
+	"\amessage\x18\x06 \x01(\tB\x04\x90\x94#\x01R\amessage:=\u009a#\x04type\u009a#\x06status\u009a#\x12lastTransitionTime\u009a#\x06reason\u009a#\amessageB\"Z monoplane.dev/api/meta/v1;metav1b\x06proto3"
 
 var (
 	file_monoplane_meta_v1_condition_proto_rawDescOnce sync.Once

@@ -666,7 +666,7 @@ const file_monoplane_meta_v1_object_proto_rawDesc = "" +
 	"\x10AnnotationsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\x1d\n" +
-	"\x1b_deletionGracePeriodSeconds\"\x88\x02\n" +
+	"\x1b_deletionGracePeriodSeconds\"\xad\x02\n" +
 	"\x0eOwnerReference\x12\x18\n" +
 	"\x04kind\x18\x01 \x01(\tB\x04\x90\x94#\x01R\x04kind\x12\x18\n" +
 	"\x04name\x18\x03 \x01(\tB\x04\x90\x94#\x01R\x04name\x12\x16\n" +
@@ -677,7 +677,8 @@ const file_monoplane_meta_v1_object_proto_rawDesc = "" +
 	"\n" +
 	"controller\x18\x06 \x01(\bH\x00R\n" +
 	"controller\x88\x01\x01\x123\n" +
-	"\x12blockOwnerDeletion\x18\a \x01(\bH\x01R\x12blockOwnerDeletion\x88\x01\x01:\x04\xb8\x9a#\x01B\r\n" +
+	"\x12blockOwnerDeletion\x18\a \x01(\bH\x01R\x12blockOwnerDeletion\x88\x01\x01:)\xb8\x9a#\x01\u009a#\n" +
+	"apiVersion\u009a#\x04kind\u009a#\x04name\u009a#\x03uidB\r\n" +
 	"\v_controllerB\x15\n" +
 	"\x13_blockOwnerDeletion\"\x86\x01\n" +
 	"\x15PartialObjectMetadata\x12?\n" +
@@ -686,9 +687,9 @@ const file_monoplane_meta_v1_object_proto_rawDesc = "" +
 	"\x19PartialObjectMetadataList\x12=\n" +
 	"\bmetadata\x18\x01 \x01(\v2\x1b.monoplane.meta.v1.ListMetaB\x04\x90\x94#\x01R\bmetadata\x12D\n" +
 	"\x05items\x18\x02 \x03(\v2(.monoplane.meta.v1.PartialObjectMetadataB\x04\x90\x94#\x01R\x05items:0\xb2\x9a#,\n" +
-	"\vmeta.k8s.io\x12\x02v1\x1a\x19PartialObjectMetadataList\"-\n" +
+	"\vmeta.k8s.io\x12\x02v1\x1a\x19PartialObjectMetadataList\";\n" +
 	"\tShardInfo\x12 \n" +
-	"\bselector\x18\x01 \x01(\tB\x04\x90\x94#\x01R\bselectorB\"Z monoplane.dev/api/meta/v1;metav1b\x06proto3"
+	"\bselector\x18\x01 \x01(\tB\x04\x90\x94#\x01R\bselector:\f\u009a#\bselectorB\"Z monoplane.dev/api/meta/v1;metav1b\x06proto3"
 
 var (
 	file_monoplane_meta_v1_object_proto_rawDescOnce sync.Once

@@ -665,11 +665,11 @@ const file_monoplane_meta_v1_options_proto_rawDesc = "" +
 	"\x06dryRun\x18\x01 \x03(\tR\x06dryRun\x12\"\n" +
 	"\ffieldManager\x18\x02 \x01(\tR\ffieldManager\x12(\n" +
 	"\x0ffieldValidation\x18\x03 \x01(\tR\x0ffieldValidation:$\xb2\x9a# \n" +
-	"\vmeta.k8s.io\x12\x02v1\x1a\rUpdateOptions\"e\n" +
+	"\vmeta.k8s.io\x12\x02v1\x1a\rUpdateOptions\"y\n" +
 	"\n" +
 	"WatchEvent\x12\x18\n" +
 	"\x04type\x18\x01 \x01(\tB\x04\x90\x94#\x01R\x04type\x12=\n" +
-	"\x06object\x18\x02 \x01(\v2\x1f.monoplane.meta.v1.RawExtensionB\x04\x90\x94#\x01R\x06objectB\"Z monoplane.dev/api/meta/v1;metav1b\x06proto3"
+	"\x06object\x18\x02 \x01(\v2\x1f.monoplane.meta.v1.RawExtensionB\x04\x90\x94#\x01R\x06object:\x12\u009a#\x04type\u009a#\x06objectB\"Z monoplane.dev/api/meta/v1;metav1b\x06proto3"
 
 var (
 	file_monoplane_meta_v1_options_proto_rawDescOnce sync.Once

@@ -215,15 +215,15 @@ const file_monoplane_meta_v1_selector_proto_rawDesc = "" +
 	"\x10matchExpressions\x18\x02 \x03(\v2+.monoplane.meta.v1.LabelSelectorRequirementR\x10matchExpressions\x1a>\n" +
 	"\x10MatchLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01:\x04\xb8\x9a#\x01\"l\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01:\x04\xb8\x9a#\x01\"\x81\x01\n" +
 	"\x18LabelSelectorRequirement\x12\x16\n" +
 	"\x03key\x18\x01 \x01(\tB\x04\x90\x94#\x01R\x03key\x12 \n" +
 	"\boperator\x18\x02 \x01(\tB\x04\x90\x94#\x01R\boperator\x12\x16\n" +
-	"\x06values\x18\x03 \x03(\tR\x06values\"l\n" +
+	"\x06values\x18\x03 \x03(\tR\x06values:\x13\u009a#\x03key\u009a#\boperator\"\x81\x01\n" +
 	"\x18FieldSelectorRequirement\x12\x16\n" +
 	"\x03key\x18\x01 \x01(\tB\x04\x90\x94#\x01R\x03key\x12 \n" +
 	"\boperator\x18\x02 \x01(\tB\x04\x90\x94#\x01R\boperator\x12\x16\n" +
-	"\x06values\x18\x03 \x03(\tR\x06valuesB\"Z monoplane.dev/api/meta/v1;metav1b\x06proto3"
+	"\x06values\x18\x03 \x03(\tR\x06values:\x13\u009a#\x03key\u009a#\boperatorB\"Z monoplane.dev/api/meta/v1;metav1b\x06proto3"
 
 var (
 	file_monoplane_meta_v1_selector_proto_rawDescOnce sync.Once

@@ -157,7 +157,7 @@ var File_monoplane_metrics_v1beta1_nodemetrics_proto protoreflect.FileDescriptor
 
 const file_monoplane_metrics_v1beta1_nodemetrics_proto_rawDesc = "" +
 	"\n" +
-	"+monoplane/metrics/v1beta1/nodemetrics.proto\x12\x19monoplane.metrics.v1beta1\x1a\x1emonoplane/meta/v1/object.proto\x1a\x1emonoplane/meta/v1/values.proto\x1a\"monoplane/options/v1/options.proto\"\xba\x03\n" +
+	"+monoplane/metrics/v1beta1/nodemetrics.proto\x12\x19monoplane.metrics.v1beta1\x1a\x1emonoplane/meta/v1/object.proto\x1a\x1emonoplane/meta/v1/values.proto\x1a\"monoplane/options/v1/options.proto\"\xda\x03\n" +
 	"\vNodeMetrics\x12?\n" +
 	"\bmetadata\x18\x01 \x01(\v2\x1d.monoplane.meta.v1.ObjectMetaB\x04\x90\x94#\x01R\bmetadata\x12;\n" +
 	"\ttimestamp\x18\x02 \x01(\v2\x17.monoplane.meta.v1.TimeB\x04\x90\x94#\x01R\ttimestamp\x129\n" +
@@ -166,12 +166,12 @@ const file_monoplane_metrics_v1beta1_nodemetrics_proto_rawDesc = "" +
 	"\n" +
 	"UsageEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x121\n" +
-	"\x05value\x18\x02 \x01(\v2\x1b.monoplane.meta.v1.QuantityR\x05value:\x028\x01:L\xb2\x9a#H\n" +
-	"\x0emetrics.k8s.io\x12\av1beta1\x1a\vNodeMetrics\"\x05nodesJ\x03getJ\x04listr\vNodeMetrics\x80\x01\x01\"\xc4\x01\n" +
+	"\x05value\x18\x02 \x01(\v2\x1b.monoplane.meta.v1.QuantityR\x05value:\x028\x01:l\xb2\x9a#H\n" +
+	"\x0emetrics.k8s.io\x12\av1beta1\x1a\vNodeMetrics\"\x05nodesJ\x03getJ\x04listr\vNodeMetrics\x80\x01\x01\u009a#\ttimestamp\u009a#\x06window\u009a#\x05usage\"\xcd\x01\n" +
 	"\x0fNodeMetricsList\x12=\n" +
 	"\bmetadata\x18\x01 \x01(\v2\x1b.monoplane.meta.v1.ListMetaB\x04\x90\x94#\x01R\bmetadata\x12B\n" +
-	"\x05items\x18\x02 \x03(\v2&.monoplane.metrics.v1beta1.NodeMetricsB\x04\x90\x94#\x01R\x05items:.\xb2\x9a#*\n" +
-	"\x0emetrics.k8s.io\x12\av1beta1\x1a\x0fNodeMetricsListB2Z0monoplane.dev/api/metrics/v1beta1;metricsv1beta1b\x06proto3"
+	"\x05items\x18\x02 \x03(\v2&.monoplane.metrics.v1beta1.NodeMetricsB\x04\x90\x94#\x01R\x05items:7\xb2\x9a#*\n" +
+	"\x0emetrics.k8s.io\x12\av1beta1\x1a\x0fNodeMetricsList\u009a#\x05itemsB2Z0monoplane.dev/api/metrics/v1beta1;metricsv1beta1b\x06proto3"
 
 var (
 	file_monoplane_metrics_v1beta1_nodemetrics_proto_rawDescOnce sync.Once

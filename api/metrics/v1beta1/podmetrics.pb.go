@@ -212,7 +212,7 @@ var File_monoplane_metrics_v1beta1_podmetrics_proto protoreflect.FileDescriptor
 
 const file_monoplane_metrics_v1beta1_podmetrics_proto_rawDesc = "" +
 	"\n" +
-	"*monoplane/metrics/v1beta1/podmetrics.proto\x12\x19monoplane.metrics.v1beta1\x1a\x1emonoplane/meta/v1/object.proto\x1a\x1emonoplane/meta/v1/values.proto\x1a\"monoplane/options/v1/options.proto\"\xe5\x02\n" +
+	"*monoplane/metrics/v1beta1/podmetrics.proto\x12\x19monoplane.metrics.v1beta1\x1a\x1emonoplane/meta/v1/object.proto\x1a\x1emonoplane/meta/v1/values.proto\x1a\"monoplane/options/v1/options.proto\"\x8a\x03\n" +
 	"\n" +
 	"PodMetrics\x12?\n" +
 	"\bmetadata\x18\x01 \x01(\v2\x1d.monoplane.meta.v1.ObjectMetaB\x04\x90\x94#\x01R\bmetadata\x12;\n" +
@@ -220,21 +220,22 @@ const file_monoplane_metrics_v1beta1_podmetrics_proto_rawDesc = "" +
 	"\x06window\x18\x03 \x01(\v2\x1b.monoplane.meta.v1.DurationB\x04\x90\x94#\x01R\x06window\x12Q\n" +
 	"\n" +
 	"containers\x18\x04 \x03(\v2+.monoplane.metrics.v1beta1.ContainerMetricsB\x04\x90\x94#\x01R\n" +
-	"containers:K\xb2\x9a#G\n" +
+	"containers:p\xb2\x9a#G\n" +
 	"\x0emetrics.k8s.io\x12\av1beta1\x1a\n" +
 	"PodMetrics\"\x04pods8\x01J\x03getJ\x04listr\n" +
-	"PodMetrics\x80\x01\x01\"\xd7\x01\n" +
+	"PodMetrics\x80\x01\x01\u009a#\ttimestamp\u009a#\x06window\u009a#\n" +
+	"containers\"\xea\x01\n" +
 	"\x10ContainerMetrics\x12\x18\n" +
 	"\x04name\x18\x01 \x01(\tB\x04\x90\x94#\x01R\x04name\x12R\n" +
 	"\x05usage\x18\x02 \x03(\v26.monoplane.metrics.v1beta1.ContainerMetrics.UsageEntryB\x04\x90\x94#\x01R\x05usage\x1aU\n" +
 	"\n" +
 	"UsageEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x121\n" +
-	"\x05value\x18\x02 \x01(\v2\x1b.monoplane.meta.v1.QuantityR\x05value:\x028\x01\"\xc1\x01\n" +
+	"\x05value\x18\x02 \x01(\v2\x1b.monoplane.meta.v1.QuantityR\x05value:\x028\x01:\x11\u009a#\x04name\u009a#\x05usage\"\xca\x01\n" +
 	"\x0ePodMetricsList\x12=\n" +
 	"\bmetadata\x18\x01 \x01(\v2\x1b.monoplane.meta.v1.ListMetaB\x04\x90\x94#\x01R\bmetadata\x12A\n" +
-	"\x05items\x18\x02 \x03(\v2%.monoplane.metrics.v1beta1.PodMetricsB\x04\x90\x94#\x01R\x05items:-\xb2\x9a#)\n" +
-	"\x0emetrics.k8s.io\x12\av1beta1\x1a\x0ePodMetricsListB2Z0monoplane.dev/api/metrics/v1beta1;metricsv1beta1b\x06proto3"
+	"\x05items\x18\x02 \x03(\v2%.monoplane.metrics.v1beta1.PodMetricsB\x04\x90\x94#\x01R\x05items:6\xb2\x9a#)\n" +
+	"\x0emetrics.k8s.io\x12\av1beta1\x1a\x0ePodMetricsList\u009a#\x05itemsB2Z0monoplane.dev/api/metrics/v1beta1;metricsv1beta1b\x06proto3"
 
 var (
 	file_monoplane_metrics_v1beta1_podmetrics_proto_rawDescOnce sync.Once

@@ -878,40 +878,40 @@ const file_monoplane_networking_v1_ingress_proto_rawDesc = "" +
 	"\x06status\x18\x03 \x01(\v2&.monoplane.networking.v1.IngressStatusB\x04\x90\x94#\x01R\x06status:U\xb2\x9a#Q\n" +
 	"\x11networking.k8s.io\x12\x02v1\x1a\aIngress\"\tingresses*\aingress2\x03ing8\x01R\x14\n" +
 	"\x06status*\n" +
-	"the status\"\xa2\x01\n" +
+	"the status\"\xe2\x01\n" +
 	"\x0fHTTPIngressPath\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12G\n" +
-	"\abackend\x18\x02 \x01(\v2'.monoplane.networking.v1.IngressBackendB\x04\x90\x94#\x01R\abackend\x12%\n" +
-	"\bpathType\x18\x03 \x01(\tB\x04\x90\x94#\x01H\x00R\bpathType\x88\x01\x01B\v\n" +
-	"\t_pathType\"\\\n" +
+	"\abackend\x18\x02 \x01(\v2'.monoplane.networking.v1.IngressBackendB\x04\x90\x94#\x01R\abackend\x12L\n" +
+	"\bpathType\x18\x03 \x01(\tB+\x90\x94#\x01\xea\x94##Exact,ImplementationSpecific,PrefixH\x00R\bpathType\x88\x01\x01:\x17\u009a#\bpathType\u009a#\abackendB\v\n" +
+	"\t_pathType\"g\n" +
 	"\x14HTTPIngressRuleValue\x12D\n" +
-	"\x05paths\x18\x01 \x03(\v2(.monoplane.networking.v1.HTTPIngressPathB\x04\x90\x94#\x01R\x05paths\"\xb0\x01\n" +
+	"\x05paths\x18\x01 \x03(\v2(.monoplane.networking.v1.HTTPIngressPathB\x04\x90\x94#\x01R\x05paths:\t\u009a#\x05paths\"\xb0\x01\n" +
 	"\x0eIngressBackend\x12H\n" +
 	"\bresource\x18\x03 \x01(\v2,.monoplane.core.v1.TypedLocalObjectReferenceR\bresource\x12H\n" +
-	"\aservice\x18\x04 \x01(\v2..monoplane.networking.v1.IngressServiceBackendR\aserviceJ\x04\b\x01\x10\x02J\x04\b\x02\x10\x03\"\xb4\x01\n" +
+	"\aservice\x18\x04 \x01(\v2..monoplane.networking.v1.IngressServiceBackendR\aserviceJ\x04\b\x01\x10\x02J\x04\b\x02\x10\x03\"\xbd\x01\n" +
 	"\vIngressList\x12=\n" +
 	"\bmetadata\x18\x01 \x01(\v2\x1b.monoplane.meta.v1.ListMetaB\x04\x90\x94#\x01R\bmetadata\x12<\n" +
-	"\x05items\x18\x02 \x03(\v2 .monoplane.networking.v1.IngressB\x04\x90\x94#\x01R\x05items:(\xb2\x9a#$\n" +
-	"\x11networking.k8s.io\x12\x02v1\x1a\vIngressList\"\x90\x01\n" +
+	"\x05items\x18\x02 \x03(\v2 .monoplane.networking.v1.IngressB\x04\x90\x94#\x01R\x05items:1\xb2\x9a#$\n" +
+	"\x11networking.k8s.io\x12\x02v1\x1a\vIngressList\u009a#\x05items\"\x90\x01\n" +
 	"\x1aIngressLoadBalancerIngress\x12\x0e\n" +
 	"\x02ip\x18\x01 \x01(\tR\x02ip\x12\x1a\n" +
 	"\bhostname\x18\x02 \x01(\tR\bhostname\x12@\n" +
 	"\x05ports\x18\x04 \x03(\v2*.monoplane.networking.v1.IngressPortStatusR\x05portsJ\x04\b\x03\x10\x04\"j\n" +
 	"\x19IngressLoadBalancerStatus\x12M\n" +
-	"\aingress\x18\x01 \x03(\v23.monoplane.networking.v1.IngressLoadBalancerIngressR\aingress\"t\n" +
+	"\aingress\x18\x01 \x03(\v23.monoplane.networking.v1.IngressLoadBalancerIngressR\aingress\"\x9a\x01\n" +
 	"\x11IngressPortStatus\x12\x18\n" +
-	"\x04port\x18\x01 \x01(\x05B\x04\x90\x94#\x01R\x04port\x12 \n" +
-	"\bprotocol\x18\x02 \x01(\tB\x04\x90\x94#\x01R\bprotocol\x12\x19\n" +
-	"\x05error\x18\x03 \x01(\tH\x00R\x05error\x88\x01\x01B\b\n" +
+	"\x04port\x18\x01 \x01(\x05B\x04\x90\x94#\x01R\x04port\x120\n" +
+	"\bprotocol\x18\x02 \x01(\tB\x14\x90\x94#\x01\xea\x94#\fSCTP,TCP,UDPR\bprotocol\x12\x19\n" +
+	"\x05error\x18\x03 \x01(\tH\x00R\x05error\x88\x01\x01:\x14\u009a#\x04port\u009a#\bprotocolB\b\n" +
 	"\x06_error\"~\n" +
 	"\vIngressRule\x12\x12\n" +
 	"\x04host\x18\x01 \x01(\tR\x04host\x12[\n" +
 	"\x10ingressRuleValue\x18\x02 \x01(\v2).monoplane.networking.v1.IngressRuleValueB\x04\x88\x94#\x01R\x10ingressRuleValue\"U\n" +
 	"\x10IngressRuleValue\x12A\n" +
-	"\x04http\x18\x01 \x01(\v2-.monoplane.networking.v1.HTTPIngressRuleValueR\x04http\"x\n" +
+	"\x04http\x18\x01 \x01(\v2-.monoplane.networking.v1.HTTPIngressRuleValueR\x04http\"\x82\x01\n" +
 	"\x15IngressServiceBackend\x12\x18\n" +
 	"\x04name\x18\x01 \x01(\tB\x04\x90\x94#\x01R\x04name\x12E\n" +
-	"\x04port\x18\x02 \x01(\v2+.monoplane.networking.v1.ServiceBackendPortB\x04\x90\x94#\x01R\x04port\"\x97\x02\n" +
+	"\x04port\x18\x02 \x01(\v2+.monoplane.networking.v1.ServiceBackendPortB\x04\x90\x94#\x01R\x04port:\b\u009a#\x04name\"\x97\x02\n" +
 	"\vIngressSpec\x12O\n" +
 	"\x0edefaultBackend\x18\x01 \x01(\v2'.monoplane.networking.v1.IngressBackendR\x0edefaultBackend\x125\n" +
 	"\x03tls\x18\x02 \x03(\v2#.monoplane.networking.v1.IngressTLSR\x03tls\x12:\n" +

@@ -279,17 +279,17 @@ const file_monoplane_networking_v1_ingressclass_proto_rawDesc = "" +
 	"\fIngressClass\x12?\n" +
 	"\bmetadata\x18\x01 \x01(\v2\x1d.monoplane.meta.v1.ObjectMetaB\x04\x90\x94#\x01R\bmetadata\x12C\n" +
 	"\x04spec\x18\x02 \x01(\v2).monoplane.networking.v1.IngressClassSpecB\x04\x90\x94#\x01R\x04spec:G\xb2\x9a#C\n" +
-	"\x11networking.k8s.io\x12\x02v1\x1a\fIngressClass\"\x0eingressclasses*\fingressclass\"\xc3\x01\n" +
+	"\x11networking.k8s.io\x12\x02v1\x1a\fIngressClass\"\x0eingressclasses*\fingressclass\"\xcc\x01\n" +
 	"\x10IngressClassList\x12=\n" +
 	"\bmetadata\x18\x01 \x01(\v2\x1b.monoplane.meta.v1.ListMetaB\x04\x90\x94#\x01R\bmetadata\x12A\n" +
-	"\x05items\x18\x02 \x03(\v2%.monoplane.networking.v1.IngressClassB\x04\x90\x94#\x01R\x05items:-\xb2\x9a#)\n" +
-	"\x11networking.k8s.io\x12\x02v1\x1a\x10IngressClassList\"\xdf\x01\n" +
+	"\x05items\x18\x02 \x03(\v2%.monoplane.networking.v1.IngressClassB\x04\x90\x94#\x01R\x05items:6\xb2\x9a#)\n" +
+	"\x11networking.k8s.io\x12\x02v1\x1a\x10IngressClassList\u009a#\x05items\"\xf1\x01\n" +
 	"\x1fIngressClassParametersReference\x12\x1f\n" +
 	"\baPIGroup\x18\x01 \x01(\tH\x00R\bapiGroup\x88\x01\x01\x12\x18\n" +
 	"\x04kind\x18\x02 \x01(\tB\x04\x90\x94#\x01R\x04kind\x12\x18\n" +
 	"\x04name\x18\x03 \x01(\tB\x04\x90\x94#\x01R\x04name\x12\x1f\n" +
 	"\x05scope\x18\x04 \x01(\tB\x04\x90\x94#\x01H\x01R\x05scope\x88\x01\x01\x12!\n" +
-	"\tnamespace\x18\x05 \x01(\tH\x02R\tnamespace\x88\x01\x01B\v\n" +
+	"\tnamespace\x18\x05 \x01(\tH\x02R\tnamespace\x88\x01\x01:\x10\u009a#\x04kind\u009a#\x04nameB\v\n" +
 	"\t_aPIGroupB\b\n" +
 	"\x06_scopeB\f\n" +
 	"\n" +

@@ -507,36 +507,36 @@ const file_monoplane_networking_v1_networkpolicy_proto_rawDesc = "" +
 	"\rNetworkPolicy\x12?\n" +
 	"\bmetadata\x18\x01 \x01(\v2\x1d.monoplane.meta.v1.ObjectMetaB\x04\x90\x94#\x01R\bmetadata\x12D\n" +
 	"\x04spec\x18\x02 \x01(\v2*.monoplane.networking.v1.NetworkPolicySpecB\x04\x90\x94#\x01R\x04spec:T\xb2\x9a#P\n" +
-	"\x11networking.k8s.io\x12\x02v1\x1a\rNetworkPolicy\"\x0fnetworkpolicies*\rnetworkpolicy2\x06netpol8\x01\";\n" +
+	"\x11networking.k8s.io\x12\x02v1\x1a\rNetworkPolicy\"\x0fnetworkpolicies*\rnetworkpolicy2\x06netpol8\x01\"E\n" +
 	"\aIPBlock\x12\x18\n" +
 	"\x04cidr\x18\x01 \x01(\tB\x04\x90\x94#\x01R\x04cidr\x12\x16\n" +
-	"\x06except\x18\x02 \x03(\tR\x06except\"\x97\x01\n" +
+	"\x06except\x18\x02 \x03(\tR\x06except:\b\u009a#\x04cidr\"\x97\x01\n" +
 	"\x17NetworkPolicyEgressRule\x12@\n" +
 	"\x05ports\x18\x01 \x03(\v2*.monoplane.networking.v1.NetworkPolicyPortR\x05ports\x12:\n" +
 	"\x02to\x18\x02 \x03(\v2*.monoplane.networking.v1.NetworkPolicyPeerR\x02to\"\x9c\x01\n" +
 	"\x18NetworkPolicyIngressRule\x12@\n" +
 	"\x05ports\x18\x01 \x03(\v2*.monoplane.networking.v1.NetworkPolicyPortR\x05ports\x12>\n" +
-	"\x04from\x18\x02 \x03(\v2*.monoplane.networking.v1.NetworkPolicyPeerR\x04from\"\xc6\x01\n" +
+	"\x04from\x18\x02 \x03(\v2*.monoplane.networking.v1.NetworkPolicyPeerR\x04from\"\xcf\x01\n" +
 	"\x11NetworkPolicyList\x12=\n" +
 	"\bmetadata\x18\x01 \x01(\v2\x1b.monoplane.meta.v1.ListMetaB\x04\x90\x94#\x01R\bmetadata\x12B\n" +
-	"\x05items\x18\x02 \x03(\v2&.monoplane.networking.v1.NetworkPolicyB\x04\x90\x94#\x01R\x05items:.\xb2\x9a#*\n" +
-	"\x11networking.k8s.io\x12\x02v1\x1a\x11NetworkPolicyList\"\xe3\x01\n" +
+	"\x05items\x18\x02 \x03(\v2&.monoplane.networking.v1.NetworkPolicyB\x04\x90\x94#\x01R\x05items:7\xb2\x9a#*\n" +
+	"\x11networking.k8s.io\x12\x02v1\x1a\x11NetworkPolicyList\u009a#\x05items\"\xe3\x01\n" +
 	"\x11NetworkPolicyPeer\x12B\n" +
 	"\vpodSelector\x18\x01 \x01(\v2 .monoplane.meta.v1.LabelSelectorR\vpodSelector\x12N\n" +
 	"\x11namespaceSelector\x18\x02 \x01(\v2 .monoplane.meta.v1.LabelSelectorR\x11namespaceSelector\x12:\n" +
-	"\aipBlock\x18\x03 \x01(\v2 .monoplane.networking.v1.IPBlockR\aipBlock\"\xa0\x01\n" +
-	"\x11NetworkPolicyPort\x12\x1f\n" +
-	"\bprotocol\x18\x01 \x01(\tH\x00R\bprotocol\x88\x01\x01\x122\n" +
+	"\aipBlock\x18\x03 \x01(\v2 .monoplane.networking.v1.IPBlockR\aipBlock\"\xb2\x01\n" +
+	"\x11NetworkPolicyPort\x121\n" +
+	"\bprotocol\x18\x01 \x01(\tB\x10\xea\x94#\fSCTP,TCP,UDPH\x00R\bprotocol\x88\x01\x01\x122\n" +
 	"\x04port\x18\x02 \x01(\v2\x1e.monoplane.meta.v1.IntOrStringR\x04port\x12\x1d\n" +
 	"\aendPort\x18\x03 \x01(\x05H\x01R\aendPort\x88\x01\x01B\v\n" +
 	"\t_protocolB\n" +
 	"\n" +
-	"\b_endPort\"\x96\x02\n" +
+	"\b_endPort\"\xaa\x02\n" +
 	"\x11NetworkPolicySpec\x12H\n" +
 	"\vpodSelector\x18\x01 \x01(\v2 .monoplane.meta.v1.LabelSelectorB\x04\x90\x94#\x01R\vpodSelector\x12K\n" +
 	"\aingress\x18\x02 \x03(\v21.monoplane.networking.v1.NetworkPolicyIngressRuleR\aingress\x12H\n" +
-	"\x06egress\x18\x03 \x03(\v20.monoplane.networking.v1.NetworkPolicyEgressRuleR\x06egress\x12 \n" +
-	"\vpolicyTypes\x18\x04 \x03(\tR\vpolicyTypesB.Z,monoplane.dev/api/networking/v1;networkingv1b\x06proto3"
+	"\x06egress\x18\x03 \x03(\v20.monoplane.networking.v1.NetworkPolicyEgressRuleR\x06egress\x124\n" +
+	"\vpolicyTypes\x18\x04 \x03(\tB\x12\xea\x94#\x0eEgress,IngressR\vpolicyTypesB.Z,monoplane.dev/api/networking/v1;networkingv1b\x06proto3"
 
 var (
 	file_monoplane_networking_v1_networkpolicy_proto_rawDescOnce sync.Once

@@ -259,19 +259,19 @@ var File_monoplane_node_v1_runtimeclass_proto protoreflect.FileDescriptor
 
 const file_monoplane_node_v1_runtimeclass_proto_rawDesc = "" +
 	"\n" +
-	"$monoplane/node/v1/runtimeclass.proto\x12\x11monoplane.node.v1\x1a!monoplane/core/v1/placement.proto\x1a\x1emonoplane/meta/v1/object.proto\x1a\x1emonoplane/meta/v1/values.proto\x1a\"monoplane/options/v1/options.proto\"\xaa\x02\n" +
+	"$monoplane/node/v1/runtimeclass.proto\x12\x11monoplane.node.v1\x1a!monoplane/core/v1/placement.proto\x1a\x1emonoplane/meta/v1/object.proto\x1a\x1emonoplane/meta/v1/values.proto\x1a\"monoplane/options/v1/options.proto\"\xb5\x02\n" +
 	"\fRuntimeClass\x12?\n" +
 	"\bmetadata\x18\x01 \x01(\v2\x1d.monoplane.meta.v1.ObjectMetaB\x04\x90\x94#\x01R\bmetadata\x12\x1e\n" +
 	"\ahandler\x18\x02 \x01(\tB\x04\x90\x94#\x01R\ahandler\x127\n" +
 	"\boverhead\x18\x03 \x01(\v2\x1b.monoplane.node.v1.OverheadR\boverhead\x12=\n" +
 	"\n" +
 	"scheduling\x18\x04 \x01(\v2\x1d.monoplane.node.v1.SchedulingR\n" +
-	"scheduling:A\xb2\x9a#=\n" +
-	"\vnode.k8s.io\x12\x02v1\x1a\fRuntimeClass\"\x0eruntimeclasses*\fruntimeclass\"\xb7\x01\n" +
+	"scheduling:L\xb2\x9a#=\n" +
+	"\vnode.k8s.io\x12\x02v1\x1a\fRuntimeClass\"\x0eruntimeclasses*\fruntimeclass\u009a#\ahandler\"\xc0\x01\n" +
 	"\x10RuntimeClassList\x12=\n" +
 	"\bmetadata\x18\x01 \x01(\v2\x1b.monoplane.meta.v1.ListMetaB\x04\x90\x94#\x01R\bmetadata\x12;\n" +
-	"\x05items\x18\x02 \x03(\v2\x1f.monoplane.node.v1.RuntimeClassB\x04\x90\x94#\x01R\x05items:'\xb2\x9a##\n" +
-	"\vnode.k8s.io\x12\x02v1\x1a\x10RuntimeClassList\"\xab\x01\n" +
+	"\x05items\x18\x02 \x03(\v2\x1f.monoplane.node.v1.RuntimeClassB\x04\x90\x94#\x01R\x05items:0\xb2\x9a##\n" +
+	"\vnode.k8s.io\x12\x02v1\x1a\x10RuntimeClassList\u009a#\x05items\"\xab\x01\n" +
 	"\bOverhead\x12E\n" +
 	"\bpodFixed\x18\x01 \x03(\v2).monoplane.node.v1.Overhead.PodFixedEntryR\bpodFixed\x1aX\n" +
 	"\rPodFixedEntry\x12\x10\n" +

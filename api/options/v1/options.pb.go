@@ -666,10 +666,34 @@ var file_monoplane_options_v1_options_proto_extTypes = []protoimpl.ExtensionInfo
 	},
 	{
 		ExtendedType:  (*descriptorpb.FieldOptions)(nil),
+		ExtensionType: (*bool)(nil),
+		Field:         72014,
+		Name:          "monoplane.options.v1.granularValue",
+		Tag:           "varint,72014,opt,name=granularValue",
+		Filename:      "monoplane/options/v1/options.proto",
+	},
+	{
+		ExtendedType:  (*descriptorpb.FieldOptions)(nil),
 		ExtensionType: (*string)(nil),
 		Field:         72011,
 		Name:          "monoplane.options.v1.keyDefault",
 		Tag:           "bytes,72011,opt,name=keyDefault",
+		Filename:      "monoplane/options/v1/options.proto",
+	},
+	{
+		ExtendedType:  (*descriptorpb.FieldOptions)(nil),
+		ExtensionType: (*string)(nil),
+		Field:         72012,
+		Name:          "monoplane.options.v1.defaultValue",
+		Tag:           "bytes,72012,opt,name=defaultValue",
+		Filename:      "monoplane/options/v1/options.proto",
+	},
+	{
+		ExtendedType:  (*descriptorpb.FieldOptions)(nil),
+		ExtensionType: (*string)(nil),
+		Field:         72013,
+		Name:          "monoplane.options.v1.values",
+		Tag:           "bytes,72013,opt,name=values",
 		Filename:      "monoplane/options/v1/options.proto",
 	},
 	{
@@ -694,6 +718,14 @@ var file_monoplane_options_v1_options_proto_extTypes = []protoimpl.ExtensionInfo
 		Field:         72103,
 		Name:          "monoplane.options.v1.atomic",
 		Tag:           "varint,72103,opt,name=atomic",
+		Filename:      "monoplane/options/v1/options.proto",
+	},
+	{
+		ExtendedType:  (*descriptorpb.MessageOptions)(nil),
+		ExtensionType: ([]string)(nil),
+		Field:         72104,
+		Name:          "monoplane.options.v1.required",
+		Tag:           "bytes,72104,rep,name=required",
 		Filename:      "monoplane/options/v1/options.proto",
 	},
 }
@@ -737,10 +769,22 @@ var (
 	//
 	// optional bool atomicValue = 72010;
 	E_AtomicValue = &file_monoplane_options_v1_options_proto_extTypes[8]
+	// Each field of the message has an owner of its own, where others of its type have one for all.
+	//
+	// optional bool granularValue = 72014;
+	E_GranularValue = &file_monoplane_options_v1_options_proto_extTypes[9]
 	// What the field counts as, when absent, where it identifies an element of a list.
 	//
 	// optional string keyDefault = 72011;
-	E_KeyDefault = &file_monoplane_options_v1_options_proto_extTypes[9]
+	E_KeyDefault = &file_monoplane_options_v1_options_proto_extTypes[10]
+	// What an absent field counts as, in the OpenAPI documents: JSON where the field is no string.
+	//
+	// optional string defaultValue = 72012;
+	E_DefaultValue = &file_monoplane_options_v1_options_proto_extTypes[11]
+	// All values that the field, or each value in its list, may have, separated by commas; for the OpenAPI documents.
+	//
+	// optional string values = 72013;
+	E_Values = &file_monoplane_options_v1_options_proto_extTypes[12]
 )
 
 // Extension fields to descriptorpb.MessageOptions.
@@ -748,15 +792,19 @@ var (
 	// Special JSON form of the message.
 	//
 	// optional monoplane.options.v1.Scalar scalar = 72101;
-	E_Scalar = &file_monoplane_options_v1_options_proto_extTypes[10]
+	E_Scalar = &file_monoplane_options_v1_options_proto_extTypes[13]
 	// Makes the message an API kind.
 	//
 	// optional monoplane.options.v1.Kind kind = 72102;
-	E_Kind = &file_monoplane_options_v1_options_proto_extTypes[11]
+	E_Kind = &file_monoplane_options_v1_options_proto_extTypes[14]
 	// The message has one owner, not one for each field (server-side apply).
 	//
 	// optional bool atomic = 72103;
-	E_Atomic = &file_monoplane_options_v1_options_proto_extTypes[12]
+	E_Atomic = &file_monoplane_options_v1_options_proto_extTypes[15]
+	// Names of the fields without which the message says nothing; for the OpenAPI documents.
+	//
+	// repeated string required = 72104;
+	E_Required = &file_monoplane_options_v1_options_proto_extTypes[16]
 )
 
 var File_monoplane_options_v1_options_proto protoreflect.FileDescriptor
@@ -834,13 +882,17 @@ const file_monoplane_options_v1_options_proto_rawDesc = "" +
 	"listMapKey\x12\x1d.google.protobuf.FieldOptions\x18Ȳ\x04 \x03(\tR\n" +
 	"listMapKey:9\n" +
 	"\alistSet\x12\x1d.google.protobuf.FieldOptions\x18ɲ\x04 \x01(\bR\alistSet:A\n" +
-	"\vatomicValue\x12\x1d.google.protobuf.FieldOptions\x18ʲ\x04 \x01(\bR\vatomicValue:?\n" +
+	"\vatomicValue\x12\x1d.google.protobuf.FieldOptions\x18ʲ\x04 \x01(\bR\vatomicValue:E\n" +
+	"\rgranularValue\x12\x1d.google.protobuf.FieldOptions\x18β\x04 \x01(\bR\rgranularValue:?\n" +
 	"\n" +
 	"keyDefault\x12\x1d.google.protobuf.FieldOptions\x18˲\x04 \x01(\tR\n" +
-	"keyDefault:W\n" +
+	"keyDefault:C\n" +
+	"\fdefaultValue\x12\x1d.google.protobuf.FieldOptions\x18̲\x04 \x01(\tR\fdefaultValue:7\n" +
+	"\x06values\x12\x1d.google.protobuf.FieldOptions\x18Ͳ\x04 \x01(\tR\x06values:W\n" +
 	"\x06scalar\x12\x1f.google.protobuf.MessageOptions\x18\xa5\xb3\x04 \x01(\x0e2\x1c.monoplane.options.v1.ScalarR\x06scalar:Q\n" +
 	"\x04kind\x12\x1f.google.protobuf.MessageOptions\x18\xa6\xb3\x04 \x01(\v2\x1a.monoplane.options.v1.KindR\x04kind:9\n" +
-	"\x06atomic\x12\x1f.google.protobuf.MessageOptions\x18\xa7\xb3\x04 \x01(\bR\x06atomicB(Z&monoplane.dev/api/options/v1;optionsv1b\x06proto3"
+	"\x06atomic\x12\x1f.google.protobuf.MessageOptions\x18\xa7\xb3\x04 \x01(\bR\x06atomic:=\n" +
+	"\brequired\x12\x1f.google.protobuf.MessageOptions\x18\xa8\xb3\x04 \x03(\tR\brequiredB(Z&monoplane.dev/api/options/v1;optionsv1b\x06proto3"
 
 var (
 	file_monoplane_options_v1_options_proto_rawDescOnce sync.Once
@@ -878,18 +930,22 @@ var file_monoplane_options_v1_options_proto_depIdxs = []int32{
 	6,  // 8: monoplane.options.v1.listMapKey:extendee -> google.protobuf.FieldOptions
 	6,  // 9: monoplane.options.v1.listSet:extendee -> google.protobuf.FieldOptions
 	6,  // 10: monoplane.options.v1.atomicValue:extendee -> google.protobuf.FieldOptions
-	6,  // 11: monoplane.options.v1.keyDefault:extendee -> google.protobuf.FieldOptions
-	7,  // 12: monoplane.options.v1.scalar:extendee -> google.protobuf.MessageOptions
-	7,  // 13: monoplane.options.v1.kind:extendee -> google.protobuf.MessageOptions
-	7,  // 14: monoplane.options.v1.atomic:extendee -> google.protobuf.MessageOptions
-	0,  // 15: monoplane.options.v1.support:type_name -> monoplane.options.v1.Support
-	1,  // 16: monoplane.options.v1.zero:type_name -> monoplane.options.v1.Zero
-	2,  // 17: monoplane.options.v1.scalar:type_name -> monoplane.options.v1.Scalar
-	3,  // 18: monoplane.options.v1.kind:type_name -> monoplane.options.v1.Kind
-	19, // [19:19] is the sub-list for method output_type
-	19, // [19:19] is the sub-list for method input_type
-	15, // [15:19] is the sub-list for extension type_name
-	2,  // [2:15] is the sub-list for extension extendee
+	6,  // 11: monoplane.options.v1.granularValue:extendee -> google.protobuf.FieldOptions
+	6,  // 12: monoplane.options.v1.keyDefault:extendee -> google.protobuf.FieldOptions
+	6,  // 13: monoplane.options.v1.defaultValue:extendee -> google.protobuf.FieldOptions
+	6,  // 14: monoplane.options.v1.values:extendee -> google.protobuf.FieldOptions
+	7,  // 15: monoplane.options.v1.scalar:extendee -> google.protobuf.MessageOptions
+	7,  // 16: monoplane.options.v1.kind:extendee -> google.protobuf.MessageOptions
+	7,  // 17: monoplane.options.v1.atomic:extendee -> google.protobuf.MessageOptions
+	7,  // 18: monoplane.options.v1.required:extendee -> google.protobuf.MessageOptions
+	0,  // 19: monoplane.options.v1.support:type_name -> monoplane.options.v1.Support
+	1,  // 20: monoplane.options.v1.zero:type_name -> monoplane.options.v1.Zero
+	2,  // 21: monoplane.options.v1.scalar:type_name -> monoplane.options.v1.Scalar
+	3,  // 22: monoplane.options.v1.kind:type_name -> monoplane.options.v1.Kind
+	23, // [23:23] is the sub-list for method output_type
+	23, // [23:23] is the sub-list for method input_type
+	19, // [19:23] is the sub-list for extension type_name
+	2,  // [2:19] is the sub-list for extension extendee
 	0,  // [0:2] is the sub-list for field type_name
 }
 
@@ -905,7 +961,7 @@ func file_monoplane_options_v1_options_proto_init() {
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_monoplane_options_v1_options_proto_rawDesc), len(file_monoplane_options_v1_options_proto_rawDesc)),
 			NumEnums:      3,
 			NumMessages:   3,
-			NumExtensions: 13,
+			NumExtensions: 17,
 			NumServices:   0,
 		},
 		GoTypes:           file_monoplane_options_v1_options_proto_goTypes,

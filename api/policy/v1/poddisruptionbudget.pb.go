@@ -331,12 +331,12 @@ const file_monoplane_policy_v1_poddisruptionbudget_proto_rawDesc = "" +
 	"\x06status\x18\x03 \x01(\v2..monoplane.policy.v1.PodDisruptionBudgetStatusB\x04\x90\x94#\x01R\x06status:m\xb2\x9a#i\n" +
 	"\x06policy\x12\x02v1\x1a\x13PodDisruptionBudget\"\x14poddisruptionbudgets*\x13poddisruptionbudget2\x03pdb8\x01R\x14\n" +
 	"\x06status*\n" +
-	"the status\"\xd4\x02\n" +
+	"the status\"\xf5\x02\n" +
 	"\x17PodDisruptionBudgetSpec\x12B\n" +
 	"\fminAvailable\x18\x01 \x01(\v2\x1e.monoplane.meta.v1.IntOrStringR\fminAvailable\x12I\n" +
 	"\bselector\x18\x02 \x01(\v2 .monoplane.meta.v1.LabelSelectorB\v\xa2\x94#\areplaceR\bselector\x12F\n" +
-	"\x0emaxUnavailable\x18\x03 \x01(\v2\x1e.monoplane.meta.v1.IntOrStringR\x0emaxUnavailable\x12C\n" +
-	"\x1aunhealthyPodEvictionPolicy\x18\x04 \x01(\tH\x00R\x1aunhealthyPodEvictionPolicy\x88\x01\x01B\x1d\n" +
+	"\x0emaxUnavailable\x18\x03 \x01(\v2\x1e.monoplane.meta.v1.IntOrStringR\x0emaxUnavailable\x12d\n" +
+	"\x1aunhealthyPodEvictionPolicy\x18\x04 \x01(\tB\x1f\xea\x94#\x1bAlwaysAllow,IfHealthyBudgetH\x00R\x1aunhealthyPodEvictionPolicy\x88\x01\x01B\x1d\n" +
 	"\x1b_unhealthyPodEvictionPolicy\"\xa4\x04\n" +
 	"\x19PodDisruptionBudgetStatus\x12.\n" +
 	"\x12observedGeneration\x18\x01 \x01(\x03R\x12observedGeneration\x12g\n" +
@@ -350,11 +350,11 @@ const file_monoplane_policy_v1_poddisruptionbudget_proto_rawDesc = "" +
 	"conditions\x1aY\n" +
 	"\x12DisruptedPodsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12-\n" +
-	"\x05value\x18\x02 \x01(\v2\x17.monoplane.meta.v1.TimeR\x05value:\x028\x01\"\xc9\x01\n" +
+	"\x05value\x18\x02 \x01(\v2\x17.monoplane.meta.v1.TimeR\x05value:\x028\x01\"\xd2\x01\n" +
 	"\x17PodDisruptionBudgetList\x12=\n" +
 	"\bmetadata\x18\x01 \x01(\v2\x1b.monoplane.meta.v1.ListMetaB\x04\x90\x94#\x01R\bmetadata\x12D\n" +
-	"\x05items\x18\x02 \x03(\v2(.monoplane.policy.v1.PodDisruptionBudgetB\x04\x90\x94#\x01R\x05items:)\xb2\x9a#%\n" +
-	"\x06policy\x12\x02v1\x1a\x17PodDisruptionBudgetListB&Z$monoplane.dev/api/policy/v1;policyv1b\x06proto3"
+	"\x05items\x18\x02 \x03(\v2(.monoplane.policy.v1.PodDisruptionBudgetB\x04\x90\x94#\x01R\x05items:2\xb2\x9a#%\n" +
+	"\x06policy\x12\x02v1\x1a\x17PodDisruptionBudgetList\u009a#\x05itemsB&Z$monoplane.dev/api/policy/v1;policyv1b\x06proto3"
 
 var (
 	file_monoplane_policy_v1_poddisruptionbudget_proto_rawDescOnce sync.Once

@@ -200,11 +200,11 @@ const file_monoplane_rbac_v1_clusterrole_proto_rawDesc = "" +
 	"\x0faggregationRule\x18\x03 \x01(\v2\".monoplane.rbac.v1.AggregationRuleR\x0faggregationRule:K\xb2\x9a#G\n" +
 	"\x19rbac.authorization.k8s.io\x12\x02v1\x1a\vClusterRole\"\fclusterroles*\vclusterrole\"g\n" +
 	"\x0fAggregationRule\x12T\n" +
-	"\x14clusterRoleSelectors\x18\x01 \x03(\v2 .monoplane.meta.v1.LabelSelectorR\x14clusterRoleSelectors\"\xc2\x01\n" +
+	"\x14clusterRoleSelectors\x18\x01 \x03(\v2 .monoplane.meta.v1.LabelSelectorR\x14clusterRoleSelectors\"\xcb\x01\n" +
 	"\x0fClusterRoleList\x12=\n" +
 	"\bmetadata\x18\x01 \x01(\v2\x1b.monoplane.meta.v1.ListMetaB\x04\x90\x94#\x01R\bmetadata\x12:\n" +
-	"\x05items\x18\x02 \x03(\v2\x1e.monoplane.rbac.v1.ClusterRoleB\x04\x90\x94#\x01R\x05items:4\xb2\x9a#0\n" +
-	"\x19rbac.authorization.k8s.io\x12\x02v1\x1a\x0fClusterRoleListB\"Z monoplane.dev/api/rbac/v1;rbacv1b\x06proto3"
+	"\x05items\x18\x02 \x03(\v2\x1e.monoplane.rbac.v1.ClusterRoleB\x04\x90\x94#\x01R\x05items:=\xb2\x9a#0\n" +
+	"\x19rbac.authorization.k8s.io\x12\x02v1\x1a\x0fClusterRoleList\u009a#\x05itemsB\"Z monoplane.dev/api/rbac/v1;rbacv1b\x06proto3"
 
 var (
 	file_monoplane_rbac_v1_clusterrole_proto_rawDescOnce sync.Once

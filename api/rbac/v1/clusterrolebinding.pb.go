@@ -146,16 +146,16 @@ var File_monoplane_rbac_v1_clusterrolebinding_proto protoreflect.FileDescriptor
 
 const file_monoplane_rbac_v1_clusterrolebinding_proto_rawDesc = "" +
 	"\n" +
-	"*monoplane/rbac/v1/clusterrolebinding.proto\x12\x11monoplane.rbac.v1\x1a\x1emonoplane/meta/v1/object.proto\x1a\"monoplane/options/v1/options.proto\x1a\x1fmonoplane/rbac/v1/subject.proto\"\xab\x02\n" +
+	"*monoplane/rbac/v1/clusterrolebinding.proto\x12\x11monoplane.rbac.v1\x1a\x1emonoplane/meta/v1/object.proto\x1a\"monoplane/options/v1/options.proto\x1a\x1fmonoplane/rbac/v1/subject.proto\"\xb6\x02\n" +
 	"\x12ClusterRoleBinding\x12?\n" +
 	"\bmetadata\x18\x01 \x01(\v2\x1d.monoplane.meta.v1.ObjectMetaB\x04\x90\x94#\x01R\bmetadata\x126\n" +
 	"\bsubjects\x18\x02 \x03(\v2\x1a.monoplane.rbac.v1.SubjectR\bsubjects\x12:\n" +
-	"\aroleRef\x18\x03 \x01(\v2\x1a.monoplane.rbac.v1.RoleRefB\x04\x90\x94#\x01R\aroleRef:`\xb2\x9a#\\\n" +
-	"\x19rbac.authorization.k8s.io\x12\x02v1\x1a\x12ClusterRoleBinding\"\x13clusterrolebindings*\x12clusterrolebinding\"\xd7\x01\n" +
+	"\aroleRef\x18\x03 \x01(\v2\x1a.monoplane.rbac.v1.RoleRefB\x04\x90\x94#\x01R\aroleRef:k\xb2\x9a#\\\n" +
+	"\x19rbac.authorization.k8s.io\x12\x02v1\x1a\x12ClusterRoleBinding\"\x13clusterrolebindings*\x12clusterrolebinding\u009a#\aroleRef\"\xe0\x01\n" +
 	"\x16ClusterRoleBindingList\x12=\n" +
 	"\bmetadata\x18\x01 \x01(\v2\x1b.monoplane.meta.v1.ListMetaB\x04\x90\x94#\x01R\bmetadata\x12A\n" +
-	"\x05items\x18\x02 \x03(\v2%.monoplane.rbac.v1.ClusterRoleBindingB\x04\x90\x94#\x01R\x05items:;\xb2\x9a#7\n" +
-	"\x19rbac.authorization.k8s.io\x12\x02v1\x1a\x16ClusterRoleBindingListB\"Z monoplane.dev/api/rbac/v1;rbacv1b\x06proto3"
+	"\x05items\x18\x02 \x03(\v2%.monoplane.rbac.v1.ClusterRoleBindingB\x04\x90\x94#\x01R\x05items:D\xb2\x9a#7\n" +
+	"\x19rbac.authorization.k8s.io\x12\x02v1\x1a\x16ClusterRoleBindingList\u009a#\x05itemsB\"Z monoplane.dev/api/rbac/v1;rbacv1b\x06proto3"
 
 var (
 	file_monoplane_rbac_v1_clusterrolebinding_proto_rawDescOnce sync.Once

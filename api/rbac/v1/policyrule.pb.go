@@ -108,14 +108,14 @@ var File_monoplane_rbac_v1_policyrule_proto protoreflect.FileDescriptor
 
 const file_monoplane_rbac_v1_policyrule_proto_rawDesc = "" +
 	"\n" +
-	"\"monoplane/rbac/v1/policyrule.proto\x12\x11monoplane.rbac.v1\x1a\"monoplane/options/v1/options.proto\"\xb4\x01\n" +
+	"\"monoplane/rbac/v1/policyrule.proto\x12\x11monoplane.rbac.v1\x1a\"monoplane/options/v1/options.proto\"\xbf\x01\n" +
 	"\n" +
 	"PolicyRule\x12\x1a\n" +
 	"\x05verbs\x18\x01 \x03(\tB\x04\x90\x94#\x01R\x05verbs\x12\x1c\n" +
 	"\tapiGroups\x18\x02 \x03(\tR\tapiGroups\x12\x1c\n" +
 	"\tresources\x18\x03 \x03(\tR\tresources\x12$\n" +
 	"\rresourceNames\x18\x04 \x03(\tR\rresourceNames\x12(\n" +
-	"\x0fnonResourceURLs\x18\x05 \x03(\tR\x0fnonResourceURLsB\"Z monoplane.dev/api/rbac/v1;rbacv1b\x06proto3"
+	"\x0fnonResourceURLs\x18\x05 \x03(\tR\x0fnonResourceURLs:\t\u009a#\x05verbsB\"Z monoplane.dev/api/rbac/v1;rbacv1b\x06proto3"
 
 var (
 	file_monoplane_rbac_v1_policyrule_proto_rawDescOnce sync.Once

@@ -141,11 +141,11 @@ const file_monoplane_rbac_v1_role_proto_rawDesc = "" +
 	"\x04Role\x12?\n" +
 	"\bmetadata\x18\x01 \x01(\v2\x1d.monoplane.meta.v1.ObjectMetaB\x04\x90\x94#\x01R\bmetadata\x129\n" +
 	"\x05rules\x18\x02 \x03(\v2\x1d.monoplane.rbac.v1.PolicyRuleB\x04\x90\x94#\x01R\x05rules:8\xb2\x9a#4\n" +
-	"\x19rbac.authorization.k8s.io\x12\x02v1\x1a\x04Role\"\x05roles*\x04role8\x01\"\xad\x01\n" +
+	"\x19rbac.authorization.k8s.io\x12\x02v1\x1a\x04Role\"\x05roles*\x04role8\x01\"\xb6\x01\n" +
 	"\bRoleList\x12=\n" +
 	"\bmetadata\x18\x01 \x01(\v2\x1b.monoplane.meta.v1.ListMetaB\x04\x90\x94#\x01R\bmetadata\x123\n" +
-	"\x05items\x18\x02 \x03(\v2\x17.monoplane.rbac.v1.RoleB\x04\x90\x94#\x01R\x05items:-\xb2\x9a#)\n" +
-	"\x19rbac.authorization.k8s.io\x12\x02v1\x1a\bRoleListB\"Z monoplane.dev/api/rbac/v1;rbacv1b\x06proto3"
+	"\x05items\x18\x02 \x03(\v2\x17.monoplane.rbac.v1.RoleB\x04\x90\x94#\x01R\x05items:6\xb2\x9a#)\n" +
+	"\x19rbac.authorization.k8s.io\x12\x02v1\x1a\bRoleList\u009a#\x05itemsB\"Z monoplane.dev/api/rbac/v1;rbacv1b\x06proto3"
 
 var (
 	file_monoplane_rbac_v1_role_proto_rawDescOnce sync.Once

@@ -146,16 +146,16 @@ var File_monoplane_rbac_v1_rolebinding_proto protoreflect.FileDescriptor
 
 const file_monoplane_rbac_v1_rolebinding_proto_rawDesc = "" +
 	"\n" +
-	"#monoplane/rbac/v1/rolebinding.proto\x12\x11monoplane.rbac.v1\x1a\x1emonoplane/meta/v1/object.proto\x1a\"monoplane/options/v1/options.proto\x1a\x1fmonoplane/rbac/v1/subject.proto\"\x91\x02\n" +
+	"#monoplane/rbac/v1/rolebinding.proto\x12\x11monoplane.rbac.v1\x1a\x1emonoplane/meta/v1/object.proto\x1a\"monoplane/options/v1/options.proto\x1a\x1fmonoplane/rbac/v1/subject.proto\"\x9c\x02\n" +
 	"\vRoleBinding\x12?\n" +
 	"\bmetadata\x18\x01 \x01(\v2\x1d.monoplane.meta.v1.ObjectMetaB\x04\x90\x94#\x01R\bmetadata\x126\n" +
 	"\bsubjects\x18\x02 \x03(\v2\x1a.monoplane.rbac.v1.SubjectR\bsubjects\x12:\n" +
-	"\aroleRef\x18\x03 \x01(\v2\x1a.monoplane.rbac.v1.RoleRefB\x04\x90\x94#\x01R\aroleRef:M\xb2\x9a#I\n" +
-	"\x19rbac.authorization.k8s.io\x12\x02v1\x1a\vRoleBinding\"\frolebindings*\vrolebinding8\x01\"\xc2\x01\n" +
+	"\aroleRef\x18\x03 \x01(\v2\x1a.monoplane.rbac.v1.RoleRefB\x04\x90\x94#\x01R\aroleRef:X\xb2\x9a#I\n" +
+	"\x19rbac.authorization.k8s.io\x12\x02v1\x1a\vRoleBinding\"\frolebindings*\vrolebinding8\x01\u009a#\aroleRef\"\xcb\x01\n" +
 	"\x0fRoleBindingList\x12=\n" +
 	"\bmetadata\x18\x01 \x01(\v2\x1b.monoplane.meta.v1.ListMetaB\x04\x90\x94#\x01R\bmetadata\x12:\n" +
-	"\x05items\x18\x02 \x03(\v2\x1e.monoplane.rbac.v1.RoleBindingB\x04\x90\x94#\x01R\x05items:4\xb2\x9a#0\n" +
-	"\x19rbac.authorization.k8s.io\x12\x02v1\x1a\x0fRoleBindingListB\"Z monoplane.dev/api/rbac/v1;rbacv1b\x06proto3"
+	"\x05items\x18\x02 \x03(\v2\x1e.monoplane.rbac.v1.RoleBindingB\x04\x90\x94#\x01R\x05items:=\xb2\x9a#0\n" +
+	"\x19rbac.authorization.k8s.io\x12\x02v1\x1a\x0fRoleBindingList\u009a#\x05itemsB\"Z monoplane.dev/api/rbac/v1;rbacv1b\x06proto3"
 
 var (
 	file_monoplane_rbac_v1_rolebinding_proto_rawDescOnce sync.Once

@@ -163,16 +163,16 @@ var File_monoplane_rbac_v1_subject_proto protoreflect.FileDescriptor
 
 const file_monoplane_rbac_v1_subject_proto_rawDesc = "" +
 	"\n" +
-	"\x1fmonoplane/rbac/v1/subject.proto\x12\x11monoplane.rbac.v1\x1a\"monoplane/options/v1/options.proto\"w\n" +
+	"\x1fmonoplane/rbac/v1/subject.proto\x12\x11monoplane.rbac.v1\x1a\"monoplane/options/v1/options.proto\"\x8d\x01\n" +
 	"\aSubject\x12\x18\n" +
 	"\x04kind\x18\x01 \x01(\tB\x04\x90\x94#\x01R\x04kind\x12\x1a\n" +
 	"\bapiGroup\x18\x02 \x01(\tR\bapiGroup\x12\x18\n" +
 	"\x04name\x18\x03 \x01(\tB\x04\x90\x94#\x01R\x04name\x12\x1c\n" +
-	"\tnamespace\x18\x04 \x01(\tR\tnamespace\"_\n" +
+	"\tnamespace\x18\x04 \x01(\tR\tnamespace:\x14\xb8\x9a#\x01\u009a#\x04kind\u009a#\x04name\"u\n" +
 	"\aRoleRef\x12 \n" +
 	"\bapiGroup\x18\x01 \x01(\tB\x04\x90\x94#\x01R\bapiGroup\x12\x18\n" +
 	"\x04kind\x18\x02 \x01(\tB\x04\x90\x94#\x01R\x04kind\x12\x18\n" +
-	"\x04name\x18\x03 \x01(\tB\x04\x90\x94#\x01R\x04nameB\"Z monoplane.dev/api/rbac/v1;rbacv1b\x06proto3"
+	"\x04name\x18\x03 \x01(\tB\x04\x90\x94#\x01R\x04name:\x14\xb8\x9a#\x01\u009a#\x04kind\u009a#\x04nameB\"Z monoplane.dev/api/rbac/v1;rbacv1b\x06proto3"
 
 var (
 	file_monoplane_rbac_v1_subject_proto_rawDescOnce sync.Once

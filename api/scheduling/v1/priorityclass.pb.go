@@ -166,21 +166,21 @@ var File_monoplane_scheduling_v1_priorityclass_proto protoreflect.FileDescriptor
 
 const file_monoplane_scheduling_v1_priorityclass_proto_rawDesc = "" +
 	"\n" +
-	"+monoplane/scheduling/v1/priorityclass.proto\x12\x17monoplane.scheduling.v1\x1a\x1emonoplane/meta/v1/object.proto\x1a\"monoplane/options/v1/options.proto\"\xd2\x03\n" +
+	"+monoplane/scheduling/v1/priorityclass.proto\x12\x17monoplane.scheduling.v1\x1a\x1emonoplane/meta/v1/object.proto\x1a\"monoplane/options/v1/options.proto\"\xf2\x03\n" +
 	"\rPriorityClass\x12?\n" +
 	"\bmetadata\x18\x01 \x01(\v2\x1d.monoplane.meta.v1.ObjectMetaB\x04\x90\x94#\x01R\bmetadata\x12\x1a\n" +
 	"\x05value\x18\x02 \x01(\x05B\x04\x90\x94#\x01R\x05value\x12$\n" +
 	"\rglobalDefault\x18\x03 \x01(\bR\rglobalDefault\x12 \n" +
-	"\vdescription\x18\x04 \x01(\tR\vdescription\x12/\n" +
-	"\x10preemptionPolicy\x18\x05 \x01(\tH\x00R\x10preemptionPolicy\x88\x01\x01:\xd5\x01\xb2\x9a#\xd0\x01\n" +
+	"\vdescription\x18\x04 \x01(\tR\vdescription\x12O\n" +
+	"\x10preemptionPolicy\x18\x05 \x01(\tB\x1e\xea\x94#\x1aNever,PreemptLowerPriorityH\x00R\x10preemptionPolicy\x88\x01\x01:\xd5\x01\xb2\x9a#\xd0\x01\n" +
 	"\x11scheduling.k8s.io\x12\x02v1\x1a\rPriorityClass\"\x0fpriorityclasses*\rpriorityclass2\x02pcZ@\n" +
 	"\x06Create\x1a6PermissionDenied (another class is the global default)Z@\n" +
 	"\x06Update\x1a6PermissionDenied (another class is the global default)x\x01B\x13\n" +
-	"\x11_preemptionPolicy\"\xc6\x01\n" +
+	"\x11_preemptionPolicy\"\xcf\x01\n" +
 	"\x11PriorityClassList\x12=\n" +
 	"\bmetadata\x18\x01 \x01(\v2\x1b.monoplane.meta.v1.ListMetaB\x04\x90\x94#\x01R\bmetadata\x12B\n" +
-	"\x05items\x18\x02 \x03(\v2&.monoplane.scheduling.v1.PriorityClassB\x04\x90\x94#\x01R\x05items:.\xb2\x9a#*\n" +
-	"\x11scheduling.k8s.io\x12\x02v1\x1a\x11PriorityClassListB.Z,monoplane.dev/api/scheduling/v1;schedulingv1b\x06proto3"
+	"\x05items\x18\x02 \x03(\v2&.monoplane.scheduling.v1.PriorityClassB\x04\x90\x94#\x01R\x05items:7\xb2\x9a#*\n" +
+	"\x11scheduling.k8s.io\x12\x02v1\x1a\x11PriorityClassList\u009a#\x05itemsB.Z,monoplane.dev/api/scheduling/v1;schedulingv1b\x06proto3"
 
 var (
 	file_monoplane_scheduling_v1_priorityclass_proto_rawDescOnce sync.Once

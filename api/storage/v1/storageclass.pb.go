@@ -194,29 +194,29 @@ var File_monoplane_storage_v1_storageclass_proto protoreflect.FileDescriptor
 
 const file_monoplane_storage_v1_storageclass_proto_rawDesc = "" +
 	"\n" +
-	"'monoplane/storage/v1/storageclass.proto\x12\x14monoplane.storage.v1\x1a(monoplane/core/v1/topologyselector.proto\x1a\x1emonoplane/meta/v1/object.proto\x1a\"monoplane/options/v1/options.proto\"\xaf\x05\n" +
+	"'monoplane/storage/v1/storageclass.proto\x12\x14monoplane.storage.v1\x1a(monoplane/core/v1/topologyselector.proto\x1a\x1emonoplane/meta/v1/object.proto\x1a\"monoplane/options/v1/options.proto\"\xfd\x05\n" +
 	"\fStorageClass\x12?\n" +
 	"\bmetadata\x18\x01 \x01(\v2\x1d.monoplane.meta.v1.ObjectMetaB\x04\x90\x94#\x01R\bmetadata\x12&\n" +
 	"\vprovisioner\x18\x02 \x01(\tB\x04\x90\x94#\x01R\vprovisioner\x12R\n" +
 	"\n" +
 	"parameters\x18\x03 \x03(\v22.monoplane.storage.v1.StorageClass.ParametersEntryR\n" +
-	"parameters\x12)\n" +
-	"\rreclaimPolicy\x18\x04 \x01(\tH\x00R\rreclaimPolicy\x88\x01\x01\x12(\n" +
+	"parameters\x12D\n" +
+	"\rreclaimPolicy\x18\x04 \x01(\tB\x19\xea\x94#\x15Delete,Recycle,RetainH\x00R\rreclaimPolicy\x88\x01\x01\x12(\n" +
 	"\fmountOptions\x18\x05 \x03(\tB\x04\x98\x94#\x02R\fmountOptions\x127\n" +
-	"\x14allowVolumeExpansion\x18\x06 \x01(\bH\x01R\x14allowVolumeExpansion\x88\x01\x01\x121\n" +
-	"\x11volumeBindingMode\x18\a \x01(\tH\x02R\x11volumeBindingMode\x88\x01\x01\x12U\n" +
+	"\x14allowVolumeExpansion\x18\x06 \x01(\bH\x01R\x14allowVolumeExpansion\x88\x01\x01\x12U\n" +
+	"\x11volumeBindingMode\x18\a \x01(\tB\"\xea\x94#\x1eImmediate,WaitForFirstConsumerH\x02R\x11volumeBindingMode\x88\x01\x01\x12U\n" +
 	"\x11allowedTopologies\x18\b \x03(\v2'.monoplane.core.v1.TopologySelectorTermR\x11allowedTopologies\x1a=\n" +
 	"\x0fParametersEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01:J\xb2\x9a#F\n" +
-	"\x0estorage.k8s.io\x12\x02v1\x1a\fStorageClass\"\x0estorageclasses*\fstorageclass2\x02sch\x01B\x10\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01:Y\xb2\x9a#F\n" +
+	"\x0estorage.k8s.io\x12\x02v1\x1a\fStorageClass\"\x0estorageclasses*\fstorageclass2\x02sch\x01\u009a#\vprovisionerB\x10\n" +
 	"\x0e_reclaimPolicyB\x17\n" +
 	"\x15_allowVolumeExpansionB\x14\n" +
-	"\x12_volumeBindingMode\"\xbd\x01\n" +
+	"\x12_volumeBindingMode\"\xc6\x01\n" +
 	"\x10StorageClassList\x12=\n" +
 	"\bmetadata\x18\x01 \x01(\v2\x1b.monoplane.meta.v1.ListMetaB\x04\x90\x94#\x01R\bmetadata\x12>\n" +
-	"\x05items\x18\x02 \x03(\v2\".monoplane.storage.v1.StorageClassB\x04\x90\x94#\x01R\x05items:*\xb2\x9a#&\n" +
-	"\x0estorage.k8s.io\x12\x02v1\x1a\x10StorageClassListB(Z&monoplane.dev/api/storage/v1;storagev1b\x06proto3"
+	"\x05items\x18\x02 \x03(\v2\".monoplane.storage.v1.StorageClassB\x04\x90\x94#\x01R\x05items:3\xb2\x9a#&\n" +
+	"\x0estorage.k8s.io\x12\x02v1\x1a\x10StorageClassList\u009a#\x05itemsB(Z&monoplane.dev/api/storage/v1;storagev1b\x06proto3"
 
 var (
 	file_monoplane_storage_v1_storageclass_proto_rawDescOnce sync.Once

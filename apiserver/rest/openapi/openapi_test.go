@@ -37,7 +37,8 @@ func read(t *testing.T) map[string]map[string]schema {
 		}
 		add := func(method, verb string, body *object.Kind) {
 			operations = append(operations, openapi.Operation{
-				Prefix: prefix, Path: prefix + "/" + verb + "/" + k.Plural, Method: method, Verb: verb, Kind: k, Body: body,
+				Prefix: prefix, Path: prefix + "/" + verb + "/" + k.Plural, Method: method, Verb: verb, Kind: k, Resource: k,
+				Body: body,
 			})
 		}
 		add("POST", "create", k)
@@ -117,14 +118,13 @@ func TestDescriptions(t *testing.T) {
 		"ResourceRequirements.limits":    "by resource name",
 		"ObjectMeta.deletionTimestamp":   "When its deletion is due",
 		"ContainerPort.containerPort":    ".",
-		"Quantity":                       "fixed-point",
-		"IntOrString":                    "integer or a string",
+		"Toleration":                     "taint",
 		"ObjectFieldSelector.apiVersion": ".",
 	} {
 		message, field, _ := strings.Cut(path, ".")
-		s, ok := core["monoplane.core.v1."+message]
+		s, ok := core["io.k8s.api.core.v1."+message]
 		if !ok {
-			s = core["monoplane.meta.v1."+message]
+			s = core["io.k8s.apimachinery.pkg.apis.meta.v1."+message]
 		}
 		got := s.Description
 		if field != "" {
@@ -135,8 +135,8 @@ func TestDescriptions(t *testing.T) {
 		}
 	}
 	// A field of a message refers to its schema beside the description, and so keeps both.
-	if p := core["monoplane.core.v1.Pod"].Properties["spec"]; len(p.AllOf) != 1 ||
-		p.AllOf[0].Ref != "#/components/schemas/monoplane.core.v1.PodSpec" {
+	if p := core["io.k8s.api.core.v1.Pod"].Properties["spec"]; len(p.AllOf) != 1 ||
+		p.AllOf[0].Ref != "#/components/schemas/io.k8s.api.core.v1.PodSpec" {
 		t.Errorf("spec: %+v", p)
 	}
 }
