@@ -14,7 +14,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/sync/errgroup"
 	"google.golang.org/protobuf/proto"
 	"k8s.io/apimachinery/pkg/labels"
 
@@ -105,18 +104,8 @@ func (c *Controller) Run(ctx context.Context) error {
 	roles.AddHandler(cache.Handler[*rbacv1.ClusterRole]{
 		OnAdd: all, OnUpdate: func(_, r *rbacv1.ClusterRole) { all(r) }, OnDelete: all,
 	})
-	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return roles.Run(ctx) })
-	g.Go(func() error {
-		// Without all roles known, those that are put together would lose rules.
-		defer queue.Stop() // also when it was never run
-		if err := roles.WaitForSync(ctx); err != nil {
-			return err
-		}
-		c.synced.Store(true)
-		return queue.Run(ctx)
-	})
-	return g.Wait()
+	// Without all roles known, those that are put together would lose rules.
+	return queue.Serve(ctx, &c.synced, []controller.Synced{roles}, roles.Run)
 }
 
 // Rules returns the rules that an aggregated role has to have among all roles.

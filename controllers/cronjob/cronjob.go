@@ -9,7 +9,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/sync/errgroup"
 	"google.golang.org/protobuf/proto"
 
 	batchv1 "monoplane.dev/api/batch/v1"
@@ -93,18 +92,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	c.jobs.AddHandler(cache.Handler[*batchv1.Job]{
 		OnAdd: c.jobChanged, OnUpdate: func(_, j *batchv1.Job) { c.jobChanged(j) }, OnDelete: c.jobChanged,
 	})
-	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return c.events.Run(ctx) })
-	g.Go(func() error { return c.cronJobs.Run(ctx) })
-	g.Go(func() error {
-		defer c.queue.Stop() // also when it was never run
-		if err := controller.WaitForSync(ctx, c.cronJobs, c.jobs); err != nil {
-			return err
-		}
-		c.synced.Store(true)
-		return c.queue.Run(ctx)
-	})
-	return g.Wait()
+	return c.queue.Serve(ctx, &c.synced, []controller.Synced{c.cronJobs, c.jobs}, c.events.Run, c.cronJobs.Run)
 }
 
 // noteChange notes that a CronJob has another schedule from now on.

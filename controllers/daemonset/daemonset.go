@@ -9,7 +9,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/labels"
 
 	appsv1 "monoplane.dev/api/apps/v1"
@@ -103,18 +102,8 @@ func (c *Controller) Ready() error {
 func (c *Controller) Run(ctx context.Context) error {
 	c.queue = loop.New(loop.Config[cache.Key]{Name: "daemonset", Reconcile: c.reconcile, Logger: c.logger})
 	c.watch()
-	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return c.events.Run(ctx) })
-	g.Go(func() error { return c.sets.Run(ctx) })
-	g.Go(func() error {
-		defer c.queue.Stop() // also when it was never run
-		if err := controller.WaitForSync(ctx, c.sets, c.pods, c.nodes, c.revisions); err != nil {
-			return err
-		}
-		c.synced.Store(true)
-		return c.queue.Run(ctx)
-	})
-	return g.Wait()
+	return c.queue.Serve(ctx, &c.synced, []controller.Synced{c.sets, c.pods, c.nodes, c.revisions},
+		c.events.Run, c.sets.Run)
 }
 
 // reconcile takes one DaemonSet a step further.

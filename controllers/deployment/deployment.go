@@ -11,7 +11,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/sync/errgroup"
 	"google.golang.org/protobuf/proto"
 	"k8s.io/apimachinery/pkg/labels"
 
@@ -115,18 +114,8 @@ func (c *Controller) Run(ctx context.Context) error {
 		},
 		OnDelete: c.setChanged,
 	})
-	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return c.events.Run(ctx) })
-	g.Go(func() error { return c.deployments.Run(ctx) })
-	g.Go(func() error {
-		defer c.queue.Stop() // also when it was never run
-		if err := controller.WaitForSync(ctx, c.deployments, c.sets, c.pods); err != nil {
-			return err
-		}
-		c.synced.Store(true)
-		return c.queue.Run(ctx)
-	})
-	return g.Wait()
+	return c.queue.Serve(ctx, &c.synced, []controller.Synced{c.deployments, c.sets, c.pods},
+		c.events.Run, c.deployments.Run)
 }
 
 // setChanged has the Deployment looked at that manages a set, or those that may adopt it.

@@ -14,8 +14,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	corev1 "monoplane.dev/api/core/v1"
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/apierrors"
@@ -118,17 +116,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	c.endpoints.AddHandler(cache.Handler[*corev1.Endpoints]{
 		OnAdd: written, OnUpdate: func(old, now *corev1.Endpoints) { written(old); written(now) }, OnDelete: written,
 	})
-	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return c.events.Run(ctx) })
-	g.Go(func() error {
-		defer c.queue.Stop() // also when it was never run
-		if err := controller.WaitForSync(ctx, c.services, c.pods, c.endpoints); err != nil {
-			return err
-		}
-		c.synced.Store(true)
-		return c.queue.Run(ctx)
-	})
-	return g.Wait()
+	return c.queue.Serve(ctx, &c.synced, []controller.Synced{c.services, c.pods, c.endpoints}, c.events.Run)
 }
 
 // podChanged passes on what endpoints depend on: most changes of pods are others.

@@ -11,8 +11,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	corev1 "monoplane.dev/api/core/v1"
 	discoveryv1 "monoplane.dev/api/discovery/v1"
 	"monoplane.dev/apierrors"
@@ -129,17 +127,7 @@ func (c *Controller) Run(ctx context.Context) error {
 		},
 		OnDelete: c.sliceWritten,
 	})
-	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return c.events.Run(ctx) })
-	g.Go(func() error {
-		defer c.queue.Stop() // also when it was never run
-		if err := controller.WaitForSync(ctx, c.services, c.pods, c.nodes, c.slices); err != nil {
-			return err
-		}
-		c.synced.Store(true)
-		return c.queue.Run(ctx)
-	})
-	return g.Wait()
+	return c.queue.Serve(ctx, &c.synced, []controller.Synced{c.services, c.pods, c.nodes, c.slices}, c.events.Run)
 }
 
 func (c *Controller) serviceCame(s *corev1.Service) {

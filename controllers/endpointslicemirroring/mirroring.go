@@ -13,8 +13,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	corev1 "monoplane.dev/api/core/v1"
 	discoveryv1 "monoplane.dev/api/discovery/v1"
 	"monoplane.dev/client"
@@ -109,17 +107,7 @@ func (c *Controller) Run(ctx context.Context) error {
 		OnAdd: written, OnUpdate: func(old, now *discoveryv1.EndpointSlice) { written(old); written(now) },
 		OnDelete: written,
 	})
-	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return c.events.Run(ctx) })
-	g.Go(func() error {
-		defer c.queue.Stop() // also when it was never run
-		if err := controller.WaitForSync(ctx, c.services, c.endpoints, c.slices); err != nil {
-			return err
-		}
-		c.synced.Store(true)
-		return c.queue.Run(ctx)
-	})
-	return g.Wait()
+	return c.queue.Serve(ctx, &c.synced, []controller.Synced{c.services, c.endpoints, c.slices}, c.events.Run)
 }
 
 func mirrored(s *discoveryv1.EndpointSlice) bool {

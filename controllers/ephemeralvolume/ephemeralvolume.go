@@ -18,7 +18,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/sync/errgroup"
 	"google.golang.org/protobuf/proto"
 
 	corev1 "monoplane.dev/api/core/v1"
@@ -81,17 +80,8 @@ func (c *Controller) Run(ctx context.Context) error {
 	c.queue = loop.New(loop.Config[key]{Name: "ephemeral-volume", Logger: c.cfg.Logger, Reconcile: c.reconcile})
 	c.pods.AddHandler(cache.Handler[*corev1.Pod]{OnAdd: c.ofPod, OnDelete: c.ofPod})
 	c.claims.AddHandler(cache.Handler[*corev1.PersistentVolumeClaim]{OnAdd: c.ofClaim, OnDelete: c.ofClaim})
-	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error {
-		// Without the claims known every start would try to make them all.
-		defer c.queue.Stop() // also when it was never run
-		if err := controller.WaitForSync(ctx, c.pods, c.claims); err != nil {
-			return err
-		}
-		c.synced.Store(true)
-		return c.queue.Run(ctx)
-	})
-	return g.Wait()
+	// Without the claims known every start would try to make them all.
+	return c.queue.Serve(ctx, &c.synced, []controller.Synced{c.pods, c.claims})
 }
 
 func (c *Controller) ofPod(p *corev1.Pod) {

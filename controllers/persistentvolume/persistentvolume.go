@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"golang.org/x/sync/errgroup"
 
 	corev1 "monoplane.dev/api/core/v1"
 	storagev1 "monoplane.dev/api/storage/v1"
@@ -95,20 +94,8 @@ func (c *Controller) Run(ctx context.Context) error {
 	c.queue = loop.New(loop.Config[item]{Name: "persistentvolume", Reconcile: c.reconcile, Workers: 1,
 		Logger: c.cfg.Logger})
 	c.watch() // a shared cache may tell at once what it has
-	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return c.events.Run(ctx) })
-	g.Go(func() error { return c.claims.Run(ctx) })
-	g.Go(func() error { return c.volumes.Run(ctx) })
-	g.Go(func() error { return c.classes.Run(ctx) })
-	g.Go(func() error {
-		defer c.queue.Stop() // also when it was never run
-		if err := controller.WaitForSync(ctx, c.volumes, c.classes, c.pods, c.claims); err != nil {
-			return err
-		}
-		c.synced.Store(true)
-		return c.queue.Run(ctx)
-	})
-	return g.Wait()
+	return c.queue.Serve(ctx, &c.synced, []controller.Synced{c.volumes, c.classes, c.pods, c.claims},
+		c.events.Run, c.claims.Run, c.volumes.Run, c.classes.Run)
 }
 
 func (c *Controller) reconcile(ctx context.Context, i item) (time.Duration, error) {

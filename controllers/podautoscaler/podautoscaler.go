@@ -8,7 +8,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/sync/errgroup"
 	"google.golang.org/protobuf/proto"
 	"k8s.io/apimachinery/pkg/labels"
 
@@ -102,18 +101,8 @@ func (c *Controller) Run(ctx context.Context) error {
 		},
 		OnDelete: add,
 	})
-	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return c.events.Run(ctx) })
-	g.Go(func() error { return c.autoscalers.Run(ctx) })
-	g.Go(func() error {
-		defer c.queue.Stop() // also when it was never run
-		if err := controller.WaitForSync(ctx, c.autoscalers, c.pods); err != nil {
-			return err
-		}
-		c.synced.Store(true)
-		return c.queue.Run(ctx)
-	})
-	return g.Wait()
+	return c.queue.Serve(ctx, &c.synced, []controller.Synced{c.autoscalers, c.pods},
+		c.events.Run, c.autoscalers.Run)
 }
 
 // Period is the time between two looks at an autoscaler.

@@ -9,7 +9,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/labels"
 
 	appsv1 "monoplane.dev/api/apps/v1"
@@ -113,20 +112,11 @@ func (c *Controller[T]) Ready() error {
 func (c *Controller[T]) Run(ctx context.Context) error {
 	c.queue = loop.New(loop.Config[cache.Key]{Name: c.name, Reconcile: c.reconcile, Logger: c.logger})
 	c.watch()
-	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return c.events.Run(ctx) })
+	feeds := []func(context.Context) error{c.events.Run}
 	if c.own {
-		g.Go(func() error { return c.objects.Run(ctx) })
+		feeds = append(feeds, c.objects.Run)
 	}
-	g.Go(func() error {
-		defer c.queue.Stop() // also when it was never run
-		if err := controller.WaitForSync(ctx, c.objects, c.pods); err != nil {
-			return err
-		}
-		c.synced.Store(true)
-		return c.queue.Run(ctx)
-	})
-	return g.Wait()
+	return c.queue.Serve(ctx, &c.synced, []controller.Synced{c.objects, c.pods}, feeds...)
 }
 
 // reconcile brings one object to where it should be.

@@ -14,13 +14,12 @@ import (
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	corev1 "monoplane.dev/api/core/v1"
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/apierrors"
 	"monoplane.dev/client"
 	"monoplane.dev/client/cache"
+	"monoplane.dev/controllers/controller"
 	"monoplane.dev/controllers/internal/loop"
 	"monoplane.dev/object"
 )
@@ -103,26 +102,16 @@ func (c *Controller) Run(ctx context.Context) error {
 	published.AddHandler(cache.Handler[*corev1.ConfigMap]{
 		OnAdd: of, OnUpdate: func(_, m *corev1.ConfigMap) { of(m) }, OnDelete: of,
 	})
-	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return namespaces.Run(ctx) })
-	g.Go(func() error { return published.Run(ctx) })
-	g.Go(func() error {
-		// Without what is published known every start would try to create it all.
-		defer queue.Stop() // also when it was never run
-		if err := errors.Join(namespaces.WaitForSync(ctx), published.WaitForSync(ctx)); err != nil {
-			return err
-		}
-		c.synced.Store(true)
-		return queue.Run(ctx)
-	})
-	g.Go(func() error {
+	watchCertificate := func(ctx context.Context) error {
 		return c.watchCertificate(ctx, func() {
 			for _, ns := range namespaces.List("", nil) {
 				queue.Add(ns.GetMetadata().GetName())
 			}
 		})
-	})
-	return g.Wait()
+	}
+	// Without what is published known every start would try to create it all.
+	return queue.Serve(ctx, &c.synced, []controller.Synced{namespaces, published},
+		namespaces.Run, published.Run, watchCertificate)
 }
 
 // watchCertificate calls renewed when the certificate is another, until ctx ends, and returns its error.

@@ -11,13 +11,12 @@ import (
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	corev1 "monoplane.dev/api/core/v1"
 	metav1 "monoplane.dev/api/meta/v1"
 	"monoplane.dev/apierrors"
 	"monoplane.dev/client"
 	"monoplane.dev/client/cache"
+	"monoplane.dev/controllers/controller"
 	"monoplane.dev/controllers/internal/loop"
 )
 
@@ -83,19 +82,8 @@ func (c *Controller) Run(ctx context.Context) error {
 	accounts.AddHandler(cache.Handler[*corev1.ServiceAccount]{
 		OnDelete: func(a *corev1.ServiceAccount) { queue.Add(a.GetMetadata().GetNamespace()) },
 	})
-	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return namespaces.Run(ctx) })
-	g.Go(func() error { return accounts.Run(ctx) })
-	g.Go(func() error {
-		// Without the accounts known every start would try to create them all.
-		defer queue.Stop() // also when it was never run
-		if err := errors.Join(namespaces.WaitForSync(ctx), accounts.WaitForSync(ctx)); err != nil {
-			return err
-		}
-		c.synced.Store(true)
-		return queue.Run(ctx)
-	})
-	return g.Wait()
+	// Without the accounts known every start would try to create them all.
+	return queue.Serve(ctx, &c.synced, []controller.Synced{namespaces, accounts}, namespaces.Run, accounts.Run)
 }
 
 // create makes the account. That it is there already, or that the namespace is going, is as good.

@@ -10,7 +10,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/sync/errgroup"
 	"google.golang.org/protobuf/proto"
 	"k8s.io/apimachinery/pkg/labels"
 
@@ -100,18 +99,8 @@ func (c *Controller) Ready() error {
 func (c *Controller) Run(ctx context.Context) error {
 	c.queue = loop.New(loop.Config[cache.Key]{Name: "statefulset", Reconcile: c.reconcile, Logger: c.logger})
 	c.watch()
-	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return c.events.Run(ctx) })
-	g.Go(func() error { return c.sets.Run(ctx) })
-	g.Go(func() error {
-		defer c.queue.Stop() // also when it was never run
-		if err := controller.WaitForSync(ctx, c.sets, c.pods, c.claims, c.history); err != nil {
-			return err
-		}
-		c.synced.Store(true)
-		return c.queue.Run(ctx)
-	})
-	return g.Wait()
+	return c.queue.Serve(ctx, &c.synced, []controller.Synced{c.sets, c.pods, c.claims, c.history},
+		c.events.Run, c.sets.Run)
 }
 
 // reconcile takes one StatefulSet a step further.

@@ -29,7 +29,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"golang.org/x/sync/errgroup"
 
 	corev1 "monoplane.dev/api/core/v1"
 	metav1 "monoplane.dev/api/meta/v1"
@@ -136,18 +135,8 @@ func (c *Controller) Run(ctx context.Context) error {
 		// A successor of the same name has taints of its own, from when on times count anew.
 		OnDelete: c.podsOf,
 	})
-	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return c.events.Run(ctx) })
-	g.Go(func() error {
-		// Before all is known a pod would be judged by half of what there is.
-		defer c.queue.Stop() // also when it was never run
-		if err := controller.WaitForSync(ctx, c.pods, c.nodes); err != nil {
-			return err
-		}
-		c.synced.Store(true)
-		return c.queue.Run(ctx)
-	})
-	return g.Wait()
+	// Before all is known a pod would be judged by half of what there is.
+	return c.queue.Serve(ctx, &c.synced, []controller.Synced{c.pods, c.nodes}, c.events.Run)
 }
 
 func (c *Controller) podAppeared(p *corev1.Pod) {

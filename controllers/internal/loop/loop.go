@@ -10,11 +10,14 @@ import (
 	"errors"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	"k8s.io/client-go/util/workqueue"
 
 	"monoplane.dev/apierrors"
+	"monoplane.dev/controllers/controller"
 )
 
 // Config describes a loop.
@@ -38,7 +41,7 @@ type Loop[K comparable] struct {
 	queue workqueue.TypedRateLimitingInterface[K]
 }
 
-// New returns a loop. Run or Stop must follow, since the queue holds goroutines.
+// New returns a loop. Run, Serve or Stop must follow, since the queue holds goroutines.
 func New[K comparable](cfg Config[K]) *Loop[K] {
 	if cfg.Workers <= 0 {
 		cfg.Workers = 4
@@ -83,6 +86,26 @@ func (l *Loop[K]) Run(ctx context.Context) error {
 	}
 	workers.Wait()
 	return ctx.Err()
+}
+
+// Serve runs what feeds the caches of a controller, and the workers once these have been read, which it notes in
+// synced. It works until ctx ends, and returns ctx's error, or the first one of what feeds.
+func (l *Loop[K]) Serve(
+	ctx context.Context, synced *atomic.Bool, caches []controller.Synced, feeds ...func(context.Context) error,
+) error {
+	g, ctx := errgroup.WithContext(ctx)
+	for _, feed := range feeds {
+		g.Go(func() error { return feed(ctx) })
+	}
+	g.Go(func() error {
+		defer l.Stop() // also when it was never run
+		if err := controller.WaitForSync(ctx, caches...); err != nil {
+			return err
+		}
+		synced.Store(true)
+		return l.Run(ctx)
+	})
+	return g.Wait()
 }
 
 // Stop ends a loop that was never run.
