@@ -32,7 +32,7 @@ func (a *Agent) exec(ctx context.Context, ask *nodev1.ExecCall, answer *calls.An
 	}
 	req := &runtimeapi.ExecRequest{ContainerId: in.ID, Cmd: o.GetCommand(), Tty: o.GetTty(), Stdin: o.GetStdin(),
 		Stdout: o.GetStdout(), Stderr: o.GetStderr()}
-	return a.converse(ctx, answer, func(ctx context.Context, with stream.Streams) (int32, error) {
+	return a.converse(ctx, answer, func(ctx context.Context, _ *inlet, with stream.Streams) (int32, error) {
 		return a.cfg.Streams.ExecStream(ctx, req, with)
 	})
 }
@@ -46,7 +46,7 @@ func (a *Agent) attach(ctx context.Context, ask *nodev1.AttachCall, answer *call
 	}
 	req := &runtimeapi.AttachRequest{ContainerId: in.ID, Tty: o.GetTty(), Stdin: o.GetStdin(), Stdout: o.GetStdout(),
 		Stderr: o.GetStderr()}
-	return a.converse(ctx, answer, func(ctx context.Context, with stream.Streams) (int32, error) {
+	return a.converse(ctx, answer, func(ctx context.Context, _ *inlet, with stream.Streams) (int32, error) {
 		return 0, a.cfg.Streams.AttachStream(ctx, req, with)
 	})
 }
@@ -57,33 +57,37 @@ func (a *Agent) forward(ctx context.Context, ask *nodev1.PortForwardCall, answer
 	if err != nil || ask.GetPort() == 0 {
 		return err
 	}
-	return a.converse(ctx, answer, func(ctx context.Context, with stream.Streams) (int32, error) {
-		return 0, a.cfg.Streams.Forward(ctx, sandbox, ask.GetPort(), forwarded{with.In, with.Out})
+	return a.converse(ctx, answer, func(ctx context.Context, in *inlet, with stream.Streams) (int32, error) {
+		return 0, a.cfg.Streams.Forward(ctx, sandbox, ask.GetPort(), forwarded{in, with.Out})
 	})
 }
 
-// forwarded is the near end of a connection to a port. The last message of the answer is its end.
+// forwarded is the near end of a connection to a port. The last message of the answer is its end: it is over when the
+// port has said all, since clients wait for that before they say that they have.
 type forwarded struct {
-	io.Reader
+	*inlet
 	io.Writer
 }
 
 // CloseWrite implements stream.Conn.
-func (forwarded) CloseWrite() error { return nil }
+func (f forwarded) CloseWrite() error {
+	f.end()
+	return nil
+}
 
 // converse accepts a call, has do carry it out, and says how it went.
 func (a *Agent) converse(
-	ctx context.Context, answer *calls.Answer, do func(context.Context, stream.Streams) (int32, error),
+	ctx context.Context, answer *calls.Answer, do func(context.Context, *inlet, stream.Streams) (int32, error),
 ) error {
 	if err := answer.Accept(); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	in := &inlet{ctx: ctx, answer: answer, data: make(chan []byte, calls.Window)}
+	in := &inlet{ctx: ctx, answer: answer, data: make(chan []byte, calls.Window), over: make(chan struct{})}
 	sizes := make(chan stream.Size, 1)
 	a.spawn(func(context.Context) { in.sort(sizes) })
-	code, err := do(ctx, stream.Streams{In: in, Out: outlet{answer, false}, Err: outlet{answer, true}, Sizes: sizes})
+	code, err := do(ctx, in, stream.Streams{In: in, Out: outlet{answer, false}, Err: outlet{answer, true}, Sizes: sizes})
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
@@ -174,7 +178,11 @@ type inlet struct {
 	answer *calls.Answer
 	data   chan []byte // Closed at the end. Has room for all that can be on its way.
 	rest   []byte
+	over   chan struct{} // Closed by end.
 }
+
+// end is the end of the input for who reads it, whatever still comes. It is called once at most.
+func (n *inlet) end() { close(n.over) }
 
 // sort separates the input from the sizes of the terminal, of which only the newest counts, until it ends.
 func (n *inlet) sort(sizes chan stream.Size) {
@@ -215,6 +223,8 @@ func (n *inlet) Read(b []byte) (int, error) {
 			if err := n.answer.Taken(); err != nil {
 				return 0, err
 			}
+		case <-n.over:
+			return 0, io.EOF
 		case <-n.ctx.Done():
 			return 0, n.ctx.Err()
 		}
