@@ -2,6 +2,7 @@ package apiserver
 
 import (
 	"context"
+	"net/http"
 
 	"google.golang.org/grpc"
 
@@ -38,8 +39,8 @@ func (s *Server) authorizeStream(
 }
 
 // authorizedStream authorizes the first message that its handler reads. Handlers of server streams read their
-// request before they do anything else, because the generated code does it for them; those of Exec, Attach and
-// PortForward do too, since the first message says what is asked for.
+// request before they do anything else, because the generated code does it for them; those of Exec, Attach,
+// PortForward and Proxy do too, since the first message says what is asked for.
 //
 // An agent's watch of what its pods use is judged again before everything that it is sent: a watch may last for hours,
 // and the right to it ends with the pod.
@@ -124,7 +125,29 @@ func requested(m *method, req any) auth.Attributes {
 	if r, ok := req.(interface{ GetFieldSelector() string }); ok {
 		a.FieldSelector = r.GetFieldSelector()
 	}
+	if r, ok := req.(interface{ GetInput() *corev1.ProxyInput }); ok {
+		a.Verb = verbOfHTTP(r.GetInput().GetMethod())
+	}
 	return a
+}
+
+// verbOfHTTP is the right that a request of some method needs which is passed on to a pod, as in Kubernetes: there is
+// none for methods that only those may use who may do everything.
+func verbOfHTTP(method string) string {
+	switch method {
+	case "", http.MethodGet, http.MethodHead:
+		return "get"
+	case http.MethodPost:
+		return "create"
+	case http.MethodPut:
+		return "update"
+	case http.MethodPatch:
+		return "patch"
+	case http.MethodDelete:
+		return "delete"
+	default:
+		return ""
+	}
 }
 
 // mayCreate judges an apply that makes an object: to patch what is there is another right.

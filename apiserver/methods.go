@@ -66,8 +66,12 @@ func methods(services []kinds.Service) map[string]*method {
 		a := &out[full].attributes
 		a.Verb, a.Subresource = "create", sub
 	}
-	proxy := &out[corev1.Nodes_Proxy_FullMethodName].attributes
-	proxy.Verb, proxy.Subresource = "get", "proxy"
+	for _, full := range []string{ // Of pods and services the method of the request decides (authorize).
+		corev1.Nodes_Proxy_FullMethodName, corev1.Pods_Proxy_FullMethodName, corev1.Services_Proxy_FullMethodName,
+	} {
+		a := &out[full].attributes
+		a.Verb, a.Subresource = "get", "proxy"
+	}
 	token := &out[corev1.ServiceAccounts_CreateToken_FullMethodName].attributes
 	token.Verb, token.Subresource = "create", "token"
 	return out

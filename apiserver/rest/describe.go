@@ -85,8 +85,12 @@ func (r *route) queryFields() []protoreflect.FieldDescriptor {
 }
 
 // kind returns the kind that a path is about: that of the body where the path takes another one than the resource's (a
-// Binding), that of the answer where a subresource is read as another one (a Scale), else the resource's.
+// Binding), that of the answer where a subresource is read as another one (a Scale), that of its options where it is
+// talked with (a PodExecOptions), else the resource's.
 func (r *route) kind() *object.Kind {
+	if r.options != nil {
+		return r.options
+	}
 	if k := r.bodyKind(); k != nil {
 		return k
 	}

@@ -13,7 +13,15 @@ import (
 // serveResource answers a request for objects: negotiate, then call. All that can be known before the body is read is
 // checked in negotiate.
 func (h *Handler) serveResource(w http.ResponseWriter, r *http.Request, routes map[string]*route, v values) {
-	if rt := routes[r.Method]; rt != nil && rt.conversation != nil {
+	rt := routes[r.Method]
+	if get := routes[http.MethodGet]; rt == nil && get != nil && get.proxies {
+		rt = get // Pods answer methods that the API has not.
+	}
+	if rt != nil && rt.proxies {
+		h.serveProxy(w, r, rt, v)
+		return
+	}
+	if rt != nil && rt.conversation != nil {
 		h.serveConversation(w, r, rt, v)
 		return
 	}

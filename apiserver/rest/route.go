@@ -15,6 +15,8 @@ import (
 
 	"monoplane.dev/object"
 	"monoplane.dev/object/service"
+
+	corev1 "monoplane.dev/api/core/v1"
 )
 
 // route is one REST binding of a gRPC method: a google.api.http rule.
@@ -51,6 +53,10 @@ type route struct {
 	// conversation is the field that the input fills of a method whose streams go both ways, for which connections are
 	// upgraded; nil for others.
 	conversation protoreflect.FieldDescriptor
+	// options is the kind that Kubernetes gives the path of a conversation, such as PodExecOptions; nil for others.
+	options *object.Kind
+	// proxies says that what the streams carry are HTTP requests of any method, and their answers.
+	proxies bool
 	// query are the parameters that the query may set.
 	query map[string]parameter
 	// watch is the route that answers this one's requests with ?watch=true; nil for none.
@@ -137,6 +143,11 @@ func (r *route) bind(m protoreflect.MethodDescriptor, rule *annotations.HttpRule
 		if r.conversation, err = r.field("input"); err != nil {
 			return err
 		}
+		own := r.service.Kind
+		r.options = &object.Kind{
+			Group: own.Group, Version: own.Version, Kind: own.Kind + string(m.Name()) + "Options",
+		}
+		r.proxies = r.conversation.Message().FullName() == (*corev1.ProxyInput)(nil).ProtoReflect().Descriptor().FullName()
 	}
 	r.verb = r.verbOf(strings.Contains(r.template, "/watch/"))
 	r.text = r.stream != nil && r.verb != "watch" && r.conversation == nil

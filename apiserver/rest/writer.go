@@ -30,6 +30,9 @@ type writer struct {
 	cancel context.CancelFunc
 }
 
+// Unwrap is for http.ResponseController, which takes over the connections of protocols that are switched to.
+func (w *writer) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
 // WriteHeader sends the header, unless that has been done.
 func (w *writer) WriteHeader(code int) {
 	if w.begun {

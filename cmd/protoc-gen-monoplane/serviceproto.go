@@ -49,6 +49,7 @@ const (
 	statusProto   = "monoplane/meta/v1/status.proto"
 	httpBodyProto = "google/api/httpbody.proto"
 	streamProto   = "monoplane/core/v1/stream.proto"
+	proxyProto    = "monoplane/core/v1/proxy.proto"
 )
 
 const sharedCodes = "Codes that any method can return: Unauthenticated and PermissionDenied (identity), " +
@@ -235,6 +236,8 @@ func (s *serviceProto) action(sub *optionsv1.Subresource, update string) error {
 		}, writeFields...)})
 	case sub.GetConverses():
 		return s.conversation(sub, text, request)
+	case sub.GetProxies():
+		return s.proxy(sub, text, request)
 	case sub.GetOptions() != "":
 		options := messageOf(s.plugin, k.file, sub.GetOptions())
 		if options == nil {
@@ -286,6 +289,34 @@ func (s *serviceProto) conversation(sub *optionsv1.Subresource, text, request st
 		summaryOf(options, request) + " Its fields, besides the input, are those of " + sub.GetOptions() +
 			", and count in the first message only.",
 		request, append(fields, recordField{"What goes in; any message may have some.", "StreamInput input"}),
+	})
+	return nil
+}
+
+// proxy adds a method that passes HTTP requests of all methods on, and its request.
+func (s *serviceProto) proxy(sub *optionsv1.Subresource, text, request string) error {
+	k, rest := s.kind, sub.GetRest()
+	options := messageOf(s.plugin, k.file, sub.GetOptions())
+	if options == nil || len(options.Fields) != 1 || string(options.Fields[0].Desc.Name()) != rest {
+		return fmt.Errorf("there is no message %s that has the field %q and no other", sub.GetOptions(), rest)
+	}
+	var paths []binding
+	for _, method := range []string{"get", "put", "post", "delete", "patch"} {
+		paths = append(paths, s.item(method, sub.GetName(), ""), s.item(method, sub.GetName()+"/{"+rest+"=**}", ""))
+	}
+	s.imports[proxyProto] = true
+	s.rpcs = append(s.rpcs, rpc{text, sub.GetMethod(), "stream " + request, "stream ProxyOutput", paths})
+	fields, err := optionFields(options, false)
+	if err != nil {
+		return err
+	}
+	fields = append([]recordField{
+		s.namespace("Namespace of the " + k.GetSingular() + "."), {"Name of the " + k.GetSingular() + ".", "string name"},
+	}, fields...)
+	s.records = append(s.records, record{
+		summaryOf(options, request) + " Its fields, besides the input, are those of " + sub.GetOptions() +
+			", and count in the first message only.",
+		request, append(fields, recordField{"A piece of the request; every message has one.", "ProxyInput input"}),
 	})
 	return nil
 }

@@ -931,6 +931,8 @@ const Docs = "" +
 	"PodOS.name\t\"linux\" or \"windows\". A node of another system fails the pod.\n" +
 	"PodPortForwardOptions\tPodPortForwardOptions says which port of a pod is wanted.\n" +
 	"PodPortForwardOptions.ports\tPorts; over HTTP each connection names its own.\n" +
+	"PodProxyOptions\tPodProxyOptions says where at a pod an HTTP request goes.\n" +
+	"PodProxyOptions.path\tPath at the pod, as in a URL, such as \"metrics\"; it may have a query behind it.\n" +
 	"PodReadinessGate\tPodReadinessGate is an extra condition for readiness.\n" +
 	"PodReadinessGate.conditionType\tType of the pod condition that must be True.\n" +
 	"PodResourceClaim\tPodResourceClaim is a device claim that the pod uses.\n" +
@@ -1070,9 +1072,31 @@ const Docs = "" +
 	"ProjectedVolumeSource\tProjectedVolumeSource is several sources in one directory.\n" +
 	"ProjectedVolumeSource.defaultMode\tPermission bits of the files; 0644 by default.\n" +
 	"ProjectedVolumeSource.sources\tThe sources.\n" +
+	"ProxyHeader\tProxyHeader is one line of the headers of HTTP.\n" +
+	"ProxyHeader.name\tName, such as \"Content-Type\".\n" +
+	"ProxyHeader.value\tValue.\n" +
+	"ProxyInput\tProxyInput is a piece of an HTTP request. The first one has the method and the headers.\n" +
+	"ProxyInput.data\tA piece of the body, of at most 32 KiB; after the end of the body, of what follows when the pod has switched to another protocol.\n" +
+	"ProxyInput.end\tThe body ends here.\n" +
+	"ProxyInput.headers\tHeaders, Host among them.\n" +
+	"ProxyInput.method\tMethod, such as \"POST\"; \"GET\" when empty. It decides which right is needed.\n" +
 	"ProxyNodeRequest\tProxyNodeRequest says which document of a node's agent is asked for. The fields are those of NodeProxyOptions.\n" +
 	"ProxyNodeRequest.name\tName of the node.\n" +
 	"ProxyNodeRequest.path\tPath at the agent, such as \"stats/summary\"; it may have a query behind it.\n" +
+	"ProxyOutput\tProxyOutput is a piece of the answer. The first one has the code and the headers.\n" +
+	"ProxyOutput.code\tHTTP status code. With 101 the protocol has been switched, and all data that follows is of that.\n" +
+	"ProxyOutput.data\tA piece of the body.\n" +
+	"ProxyOutput.headers\tHeaders.\n" +
+	"ProxyPodRequest\tProxyPodRequest says where at a pod an HTTP request goes. Its fields, besides the input, are those of PodProxyOptions, and count in the first message only.\n" +
+	"ProxyPodRequest.input\tA piece of the request; every message has one.\n" +
+	"ProxyPodRequest.name\tName of the pod.\n" +
+	"ProxyPodRequest.namespace\tNamespace of the pod.\n" +
+	"ProxyPodRequest.path\tPath at the pod, as in a URL, such as \"metrics\"; it may have a query behind it.\n" +
+	"ProxyServiceRequest\tProxyServiceRequest says where at a pod of a service an HTTP request goes. Its fields, besides the input, are those of ServiceProxyOptions, and count in the first message only.\n" +
+	"ProxyServiceRequest.input\tA piece of the request; every message has one.\n" +
+	"ProxyServiceRequest.name\tName of the service.\n" +
+	"ProxyServiceRequest.namespace\tNamespace of the service.\n" +
+	"ProxyServiceRequest.path\tPath at the pod, as in a URL, such as \"metrics\"; it may have a query behind it.\n" +
 	"QuobyteVolumeSource\tQuobyteVolumeSource is a Quobyte volume.\n" +
 	"QuobyteVolumeSource.group\tGroup of the mount.\n" +
 	"QuobyteVolumeSource.readOnly\tMount it read-only.\n" +
@@ -1288,6 +1312,8 @@ const Docs = "" +
 	"ServicePort.port\tPort of the service.\n" +
 	"ServicePort.protocol\t\"TCP\" (default), \"UDP\" or \"SCTP\".\n" +
 	"ServicePort.targetPort\tPort of the pods: a number, or the name of a port of a container. The same as port by default. Headless services do not translate ports.\n" +
+	"ServiceProxyOptions\tServiceProxyOptions says where at a pod of a service an HTTP request goes.\n" +
+	"ServiceProxyOptions.path\tPath at the pod, as in a URL, such as \"metrics\"; it may have a query behind it.\n" +
 	"ServiceSpec\tServiceSpec is the wanted state of a service.\n" +
 	"ServiceSpec.allocateLoadBalancerNodePorts\tWhether a service of type LoadBalancer is given node ports that it does not ask for; true by default.\n" +
 	"ServiceSpec.clusterIP\tFirst of clusterIPs: an address of the cluster's range, \"None\" for a headless service, or empty for one that is given out. It stays, unless the type changes from or to ExternalName.\n" +

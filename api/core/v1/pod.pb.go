@@ -1498,11 +1498,11 @@ var File_monoplane_core_v1_pod_proto protoreflect.FileDescriptor
 
 const file_monoplane_core_v1_pod_proto_rawDesc = "" +
 	"\n" +
-	"\x1bmonoplane/core/v1/pod.proto\x12\x11monoplane.core.v1\x1a!monoplane/core/v1/container.proto\x1a!monoplane/core/v1/placement.proto\x1a!monoplane/core/v1/reference.proto\x1a monoplane/core/v1/security.proto\x1a\x1emonoplane/core/v1/volume.proto\x1a\x1emonoplane/meta/v1/object.proto\x1a\x1emonoplane/meta/v1/values.proto\x1a\"monoplane/options/v1/options.proto\"\xd3\x16\n" +
+	"\x1bmonoplane/core/v1/pod.proto\x12\x11monoplane.core.v1\x1a!monoplane/core/v1/container.proto\x1a!monoplane/core/v1/placement.proto\x1a!monoplane/core/v1/reference.proto\x1a monoplane/core/v1/security.proto\x1a\x1emonoplane/core/v1/volume.proto\x1a\x1emonoplane/meta/v1/object.proto\x1a\x1emonoplane/meta/v1/values.proto\x1a\"monoplane/options/v1/options.proto\"\x85\x1b\n" +
 	"\x03Pod\x12?\n" +
 	"\bmetadata\x18\x01 \x01(\v2\x1d.monoplane.meta.v1.ObjectMetaB\x04\x90\x94#\x01R\bmetadata\x124\n" +
 	"\x04spec\x18\x02 \x01(\v2\x1a.monoplane.core.v1.PodSpecB\x04\x90\x94#\x01R\x04spec\x12:\n" +
-	"\x06status\x18\x03 \x01(\v2\x1c.monoplane.core.v1.PodStatusB\x04\x90\x94#\x01R\x06status:\x98\x15\xb2\x9a#\x93\x15\x12\x02v1\x1a\x03Pod\"\x04pods*\x03pod2\x02po8\x01B\x03allR\x14\n" +
+	"\x06status\x18\x03 \x01(\v2\x1c.monoplane.core.v1.PodStatusB\x04\x90\x94#\x01R\x06status:\xca\x19\xb2\x9a#\xc5\x19\x12\x02v1\x1a\x03Pod\"\x04pods*\x03pod2\x02po8\x01B\x03allR\x14\n" +
 	"\x06status*\n" +
 	"the statusR_\n" +
 	"\x06resize*Mthe cpu and memory that the pod's containers, and the pod as a whole, ask for2\x06OBJ-10RP\n" +
@@ -1512,14 +1512,16 @@ const file_monoplane_core_v1_pod_proto_rawDesc = "" +
 	"\x03log\x12\x03Log\"\rPodLogOptionsR\x1e\n" +
 	"\x04exec\x12\x04Exec\"\x0ePodExecOptionsP\x01R$\n" +
 	"\x06attach\x12\x06Attach\"\x10PodAttachOptionsP\x01R3\n" +
-	"\vportforward\x12\vPortForward\"\x15PodPortForwardOptionsP\x01Z\xa5\x02\n" +
+	"\vportforward\x12\vPortForward\"\x15PodPortForwardOptionsP\x01R'\n" +
+	"\x05proxy\x12\x05Proxy\"\x0fPodProxyOptionsJ\x04pathX\x01Z\xa5\x02\n" +
 	"\x06Delete\x12\x9a\x02Delete begins a graceful deletion, shortens one, or with a grace of 0 forces it (spec: DEL-1 to DEL-6). Codes: NotFound, Aborted with reason Conflict (a precondition does not hold), PermissionDenied (the identity may not force; DEL-8). The answer is the pod as the deletion left it.Z\xda\x01\n" +
 	"\x04Bind\x12\xd1\x01Bind assigns the pod to a node, once (spec: SCHED-3, DEL-11). Codes: NotFound (pod or node), Aborted with reason Conflict (already bound, terminating or gated; pod or node with another uid or resourceVersion).Z\x9a\x03\n" +
 	"\x05Evict\x12\x90\x03Evict begins a graceful deletion of the pod unless a PodDisruptionBudget forbids it (spec: DISR-2). Codes: NotFound, Aborted with reason Conflict (a precondition does not hold), ResourceExhausted with cause DisruptionBudget (the budget allows none now, or is still being counted; try again later), Internal (more than one budget selects the pod), PermissionDenied (the identity may not force; DEL-8).Z\xc9\x01\n" +
 	"\x03Log\x12\xc1\x01Log streams a container's log as plain text. Codes: NotFound (pod or container), InvalidArgument (the container has not started, or bad options), Unavailable (the node's agent is out of reach).Z\xee\x03\n" +
 	"\x04Exec\x12\xe5\x03Exec runs a command in a running container (spec: CTR-9). What it writes comes back in order; the last message has the status, with the exit code among its causes unless that is 0. To end the sending is the end of the input. The command is killed when the call ends. Codes: NotFound (pod), InvalidArgument (container, no command), Aborted with reason Conflict (the container does not run), Unavailable (the node's agent is out of reach), ResourceExhausted (too many calls to the node).Z\xe6\x01\n" +
 	"\x06Attach\x12\xdb\x01Attach joins the first process of a running container (spec: CTR-9): what it writes from then on comes back, and the input reaches it if the container has stdin. The container goes on when the call ends. Codes: as Exec.Z\xfd\x02\n" +
-	"\vPortForward\x12\xed\x02PortForward is one connection to one port of a running pod (spec: CTR-9). With no port it only says whether there could be one. Codes: NotFound (pod), InvalidArgument (several ports, or a bad one), Aborted with reason Conflict (the pod does not run), Unavailable (the node's agent is out of reach, or nobody listens), ResourceExhausted (too many calls to the node).h\x01\"\xa7\x19\n" +
+	"\vPortForward\x12\xed\x02PortForward is one connection to one port of a running pod (spec: CTR-9). With no port it only says whether there could be one. Codes: NotFound (pod), InvalidArgument (several ports, or a bad one), Aborted with reason Conflict (the pod does not run), Unavailable (the node's agent is out of reach, or nobody listens), ResourceExhausted (too many calls to the node).Z\x86\x04\n" +
+	"\x05Proxy\x12\xfc\x03Proxy makes an HTTP request to a running pod (spec: CTR-9). The name may be [SCHEME:]NAME[:PORT], with https as the scheme, and a number or a name as the port, which is the first one of the pod's containers, or 80, when it is left out. Nothing but the pod is ever connected to. Codes: NotFound (pod), InvalidArgument (name, method or path), Aborted with reason Conflict (the pod does not run), Unavailable (the node's agent is out of reach, or nobody listens), ResourceExhausted (too many calls to the node).h\x01\"\xa7\x19\n" +
 	"\aPodSpec\x12Y\n" +
 	"\avolumes\x18\x01 \x03(\v2\x19.monoplane.core.v1.VolumeB$\xa2\x94#\x10merge,retainKeys\xaa\x94#\x04name\u0094#\x04nameR\avolumes\x12[\n" +
 	"\n" +

@@ -942,11 +942,85 @@ func (x *PortForwardPodRequest) GetInput() *StreamInput {
 	return nil
 }
 
+// ProxyPodRequest says where at a pod an HTTP request goes. Its fields, besides the input, are those of
+// PodProxyOptions, and count in the first message only.
+type ProxyPodRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Namespace of the pod.
+	Namespace string `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	// Name of the pod.
+	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	// Path at the pod, as in a URL, such as "metrics"; it may have a query behind it.
+	Path string `protobuf:"bytes,3,opt,name=path,proto3" json:"path,omitempty"`
+	// A piece of the request; every message has one.
+	Input         *ProxyInput `protobuf:"bytes,4,opt,name=input,proto3" json:"input,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ProxyPodRequest) Reset() {
+	*x = ProxyPodRequest{}
+	mi := &file_monoplane_core_v1_pod_service_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ProxyPodRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ProxyPodRequest) ProtoMessage() {}
+
+func (x *ProxyPodRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_monoplane_core_v1_pod_service_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ProxyPodRequest.ProtoReflect.Descriptor instead.
+func (*ProxyPodRequest) Descriptor() ([]byte, []int) {
+	return file_monoplane_core_v1_pod_service_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *ProxyPodRequest) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *ProxyPodRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *ProxyPodRequest) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *ProxyPodRequest) GetInput() *ProxyInput {
+	if x != nil {
+		return x.Input
+	}
+	return nil
+}
+
 var File_monoplane_core_v1_pod_service_proto protoreflect.FileDescriptor
 
 const file_monoplane_core_v1_pod_service_proto_rawDesc = "" +
 	"\n" +
-	"#monoplane/core/v1/pod_service.proto\x12\x11monoplane.core.v1\x1a\x1cgoogle/api/annotations.proto\x1a\x19google/api/httpbody.proto\x1a\x1fmonoplane/core/v1/binding.proto\x1a\x1bmonoplane/core/v1/pod.proto\x1a\x1emonoplane/core/v1/stream.proto\x1a\x1fmonoplane/meta/v1/request.proto\x1a\x1emonoplane/meta/v1/status.proto\x1a\"monoplane/policy/v1/eviction.proto\"\xc6\x01\n" +
+	"#monoplane/core/v1/pod_service.proto\x12\x11monoplane.core.v1\x1a\x1cgoogle/api/annotations.proto\x1a\x19google/api/httpbody.proto\x1a\x1fmonoplane/core/v1/binding.proto\x1a\x1bmonoplane/core/v1/pod.proto\x1a\x1dmonoplane/core/v1/proxy.proto\x1a\x1emonoplane/core/v1/stream.proto\x1a\x1fmonoplane/meta/v1/request.proto\x1a\x1emonoplane/meta/v1/status.proto\x1a\"monoplane/policy/v1/eviction.proto\"\xc6\x01\n" +
 	"\x10CreatePodRequest\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12.\n" +
 	"\x06object\x18\x02 \x01(\v2\x16.monoplane.core.v1.PodR\x06object\x12\x16\n" +
@@ -1026,7 +1100,12 @@ const file_monoplane_core_v1_pod_service_proto_rawDesc = "" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x14\n" +
 	"\x05ports\x18\x03 \x03(\x05R\x05ports\x124\n" +
-	"\x05input\x18\x04 \x01(\v2\x1e.monoplane.core.v1.StreamInputR\x05input2\xf5\x18\n" +
+	"\x05input\x18\x04 \x01(\v2\x1e.monoplane.core.v1.StreamInputR\x05input\"\x8c\x01\n" +
+	"\x0fProxyPodRequest\x12\x1c\n" +
+	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
+	"\x04path\x18\x03 \x01(\tR\x04path\x123\n" +
+	"\x05input\x18\x04 \x01(\v2\x1d.monoplane.core.v1.ProxyInputR\x05input2\x89\x1e\n" +
 	"\x04Pods\x12\x9e\x02\n" +
 	"\x03Get\x12\x1d.monoplane.meta.v1.GetRequest\x1a\x16.monoplane.core.v1.Pod\"\xdf\x01\x82\xd3\xe4\x93\x02\xd8\x01Z3\x121/api/v1/namespaces/{namespace}/pods/{name}/statusZ3\x121/api/v1/namespaces/{namespace}/pods/{name}/resizeZ@\x12>/api/v1/namespaces/{namespace}/pods/{name}/ephemeralcontainers\x12*/api/v1/namespaces/{namespace}/pods/{name}\x12\x7f\n" +
 	"\x04List\x12\x1e.monoplane.meta.v1.ListRequest\x1a\x1a.monoplane.core.v1.PodList\";\x82\xd3\xe4\x93\x025Z\x0e\x12\f/api/v1/pods\x12#/api/v1/namespaces/{namespace}/pods\x12\x91\x01\n" +
@@ -1047,7 +1126,8 @@ const file_monoplane_core_v1_pod_service_proto_rawDesc = "" +
 	"\x03Log\x12 .monoplane.core.v1.LogPodRequest\x1a\x14.google.api.HttpBody\"6\x82\xd3\xe4\x93\x020\x12./api/v1/namespaces/{namespace}/pods/{name}/log0\x01\x12\xba\x01\n" +
 	"\x04Exec\x12!.monoplane.core.v1.ExecPodRequest\x1a\x1f.monoplane.core.v1.StreamOutput\"j\x82\xd3\xe4\x93\x02dZ1\"//api/v1/namespaces/{namespace}/pods/{name}/exec\x12//api/v1/namespaces/{namespace}/pods/{name}/exec(\x010\x01\x12\xc2\x01\n" +
 	"\x06Attach\x12#.monoplane.core.v1.AttachPodRequest\x1a\x1f.monoplane.core.v1.StreamOutput\"n\x82\xd3\xe4\x93\x02hZ3\"1/api/v1/namespaces/{namespace}/pods/{name}/attach\x121/api/v1/namespaces/{namespace}/pods/{name}/attach(\x010\x01\x12\xd6\x01\n" +
-	"\vPortForward\x12(.monoplane.core.v1.PortForwardPodRequest\x1a\x1f.monoplane.core.v1.StreamOutput\"x\x82\xd3\xe4\x93\x02rZ8\"6/api/v1/namespaces/{namespace}/pods/{name}/portforward\x126/api/v1/namespaces/{namespace}/pods/{name}/portforward(\x010\x01B\"Z monoplane.dev/api/core/v1;corev1b\x06proto3"
+	"\vPortForward\x12(.monoplane.core.v1.PortForwardPodRequest\x1a\x1f.monoplane.core.v1.StreamOutput\"x\x82\xd3\xe4\x93\x02rZ8\"6/api/v1/namespaces/{namespace}/pods/{name}/portforward\x126/api/v1/namespaces/{namespace}/pods/{name}/portforward(\x010\x01\x12\x91\x05\n" +
+	"\x05Proxy\x12\".monoplane.core.v1.ProxyPodRequest\x1a\x1e.monoplane.core.v1.ProxyOutput\"\xbf\x04\x82\xd3\xe4\x93\x02\xb8\x04Z<\x12:/api/v1/namespaces/{namespace}/pods/{name}/proxy/{path=**}Z2\x1a0/api/v1/namespaces/{namespace}/pods/{name}/proxyZ<\x1a:/api/v1/namespaces/{namespace}/pods/{name}/proxy/{path=**}Z2\"0/api/v1/namespaces/{namespace}/pods/{name}/proxyZ<\":/api/v1/namespaces/{namespace}/pods/{name}/proxy/{path=**}Z2*0/api/v1/namespaces/{namespace}/pods/{name}/proxyZ<*:/api/v1/namespaces/{namespace}/pods/{name}/proxy/{path=**}Z220/api/v1/namespaces/{namespace}/pods/{name}/proxyZ<2:/api/v1/namespaces/{namespace}/pods/{name}/proxy/{path=**}\x120/api/v1/namespaces/{namespace}/pods/{name}/proxy(\x010\x01B\"Z monoplane.dev/api/core/v1;corev1b\x06proto3"
 
 var (
 	file_monoplane_core_v1_pod_service_proto_rawDescOnce sync.Once
@@ -1061,7 +1141,7 @@ func file_monoplane_core_v1_pod_service_proto_rawDescGZIP() []byte {
 	return file_monoplane_core_v1_pod_service_proto_rawDescData
 }
 
-var file_monoplane_core_v1_pod_service_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
+var file_monoplane_core_v1_pod_service_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
 var file_monoplane_core_v1_pod_service_proto_goTypes = []any{
 	(*CreatePodRequest)(nil),           // 0: monoplane.core.v1.CreatePodRequest
 	(*UpdatePodRequest)(nil),           // 1: monoplane.core.v1.UpdatePodRequest
@@ -1073,77 +1153,83 @@ var file_monoplane_core_v1_pod_service_proto_goTypes = []any{
 	(*ExecPodRequest)(nil),             // 7: monoplane.core.v1.ExecPodRequest
 	(*AttachPodRequest)(nil),           // 8: monoplane.core.v1.AttachPodRequest
 	(*PortForwardPodRequest)(nil),      // 9: monoplane.core.v1.PortForwardPodRequest
-	(*Pod)(nil),                        // 10: monoplane.core.v1.Pod
-	(*v1.Status)(nil),                  // 11: monoplane.meta.v1.Status
-	(*Binding)(nil),                    // 12: monoplane.core.v1.Binding
-	(*v11.Eviction)(nil),               // 13: monoplane.policy.v1.Eviction
-	(*StreamInput)(nil),                // 14: monoplane.core.v1.StreamInput
-	(*v1.GetRequest)(nil),              // 15: monoplane.meta.v1.GetRequest
-	(*v1.ListRequest)(nil),             // 16: monoplane.meta.v1.ListRequest
-	(*v1.WatchRequest)(nil),            // 17: monoplane.meta.v1.WatchRequest
-	(*v1.PatchRequest)(nil),            // 18: monoplane.meta.v1.PatchRequest
-	(*v1.DeleteRequest)(nil),           // 19: monoplane.meta.v1.DeleteRequest
-	(*v1.DeleteCollectionRequest)(nil), // 20: monoplane.meta.v1.DeleteCollectionRequest
-	(*PodList)(nil),                    // 21: monoplane.core.v1.PodList
-	(*httpbody.HttpBody)(nil),          // 22: google.api.HttpBody
-	(*StreamOutput)(nil),               // 23: monoplane.core.v1.StreamOutput
+	(*ProxyPodRequest)(nil),            // 10: monoplane.core.v1.ProxyPodRequest
+	(*Pod)(nil),                        // 11: monoplane.core.v1.Pod
+	(*v1.Status)(nil),                  // 12: monoplane.meta.v1.Status
+	(*Binding)(nil),                    // 13: monoplane.core.v1.Binding
+	(*v11.Eviction)(nil),               // 14: monoplane.policy.v1.Eviction
+	(*StreamInput)(nil),                // 15: monoplane.core.v1.StreamInput
+	(*ProxyInput)(nil),                 // 16: monoplane.core.v1.ProxyInput
+	(*v1.GetRequest)(nil),              // 17: monoplane.meta.v1.GetRequest
+	(*v1.ListRequest)(nil),             // 18: monoplane.meta.v1.ListRequest
+	(*v1.WatchRequest)(nil),            // 19: monoplane.meta.v1.WatchRequest
+	(*v1.PatchRequest)(nil),            // 20: monoplane.meta.v1.PatchRequest
+	(*v1.DeleteRequest)(nil),           // 21: monoplane.meta.v1.DeleteRequest
+	(*v1.DeleteCollectionRequest)(nil), // 22: monoplane.meta.v1.DeleteCollectionRequest
+	(*PodList)(nil),                    // 23: monoplane.core.v1.PodList
+	(*httpbody.HttpBody)(nil),          // 24: google.api.HttpBody
+	(*StreamOutput)(nil),               // 25: monoplane.core.v1.StreamOutput
+	(*ProxyOutput)(nil),                // 26: monoplane.core.v1.ProxyOutput
 }
 var file_monoplane_core_v1_pod_service_proto_depIdxs = []int32{
-	10, // 0: monoplane.core.v1.CreatePodRequest.object:type_name -> monoplane.core.v1.Pod
-	10, // 1: monoplane.core.v1.UpdatePodRequest.object:type_name -> monoplane.core.v1.Pod
-	10, // 2: monoplane.core.v1.PodEvent.object:type_name -> monoplane.core.v1.Pod
-	11, // 3: monoplane.core.v1.PodEvent.status:type_name -> monoplane.meta.v1.Status
+	11, // 0: monoplane.core.v1.CreatePodRequest.object:type_name -> monoplane.core.v1.Pod
+	11, // 1: monoplane.core.v1.UpdatePodRequest.object:type_name -> monoplane.core.v1.Pod
+	11, // 2: monoplane.core.v1.PodEvent.object:type_name -> monoplane.core.v1.Pod
+	12, // 3: monoplane.core.v1.PodEvent.status:type_name -> monoplane.meta.v1.Status
 	2,  // 4: monoplane.core.v1.PodEvents.events:type_name -> monoplane.core.v1.PodEvent
-	12, // 5: monoplane.core.v1.BindPodRequest.object:type_name -> monoplane.core.v1.Binding
-	13, // 6: monoplane.core.v1.EvictPodRequest.object:type_name -> monoplane.policy.v1.Eviction
-	14, // 7: monoplane.core.v1.ExecPodRequest.input:type_name -> monoplane.core.v1.StreamInput
-	14, // 8: monoplane.core.v1.AttachPodRequest.input:type_name -> monoplane.core.v1.StreamInput
-	14, // 9: monoplane.core.v1.PortForwardPodRequest.input:type_name -> monoplane.core.v1.StreamInput
-	15, // 10: monoplane.core.v1.Pods.Get:input_type -> monoplane.meta.v1.GetRequest
-	16, // 11: monoplane.core.v1.Pods.List:input_type -> monoplane.meta.v1.ListRequest
-	17, // 12: monoplane.core.v1.Pods.Watch:input_type -> monoplane.meta.v1.WatchRequest
-	0,  // 13: monoplane.core.v1.Pods.Create:input_type -> monoplane.core.v1.CreatePodRequest
-	1,  // 14: monoplane.core.v1.Pods.Update:input_type -> monoplane.core.v1.UpdatePodRequest
-	18, // 15: monoplane.core.v1.Pods.Patch:input_type -> monoplane.meta.v1.PatchRequest
-	1,  // 16: monoplane.core.v1.Pods.UpdateStatus:input_type -> monoplane.core.v1.UpdatePodRequest
-	18, // 17: monoplane.core.v1.Pods.PatchStatus:input_type -> monoplane.meta.v1.PatchRequest
-	1,  // 18: monoplane.core.v1.Pods.UpdateResize:input_type -> monoplane.core.v1.UpdatePodRequest
-	18, // 19: monoplane.core.v1.Pods.PatchResize:input_type -> monoplane.meta.v1.PatchRequest
-	1,  // 20: monoplane.core.v1.Pods.UpdateEphemeralContainers:input_type -> monoplane.core.v1.UpdatePodRequest
-	18, // 21: monoplane.core.v1.Pods.PatchEphemeralContainers:input_type -> monoplane.meta.v1.PatchRequest
-	19, // 22: monoplane.core.v1.Pods.Delete:input_type -> monoplane.meta.v1.DeleteRequest
-	20, // 23: monoplane.core.v1.Pods.DeleteCollection:input_type -> monoplane.meta.v1.DeleteCollectionRequest
-	4,  // 24: monoplane.core.v1.Pods.Bind:input_type -> monoplane.core.v1.BindPodRequest
-	5,  // 25: monoplane.core.v1.Pods.Evict:input_type -> monoplane.core.v1.EvictPodRequest
-	6,  // 26: monoplane.core.v1.Pods.Log:input_type -> monoplane.core.v1.LogPodRequest
-	7,  // 27: monoplane.core.v1.Pods.Exec:input_type -> monoplane.core.v1.ExecPodRequest
-	8,  // 28: monoplane.core.v1.Pods.Attach:input_type -> monoplane.core.v1.AttachPodRequest
-	9,  // 29: monoplane.core.v1.Pods.PortForward:input_type -> monoplane.core.v1.PortForwardPodRequest
-	10, // 30: monoplane.core.v1.Pods.Get:output_type -> monoplane.core.v1.Pod
-	21, // 31: monoplane.core.v1.Pods.List:output_type -> monoplane.core.v1.PodList
-	3,  // 32: monoplane.core.v1.Pods.Watch:output_type -> monoplane.core.v1.PodEvents
-	10, // 33: monoplane.core.v1.Pods.Create:output_type -> monoplane.core.v1.Pod
-	10, // 34: monoplane.core.v1.Pods.Update:output_type -> monoplane.core.v1.Pod
-	10, // 35: monoplane.core.v1.Pods.Patch:output_type -> monoplane.core.v1.Pod
-	10, // 36: monoplane.core.v1.Pods.UpdateStatus:output_type -> monoplane.core.v1.Pod
-	10, // 37: monoplane.core.v1.Pods.PatchStatus:output_type -> monoplane.core.v1.Pod
-	10, // 38: monoplane.core.v1.Pods.UpdateResize:output_type -> monoplane.core.v1.Pod
-	10, // 39: monoplane.core.v1.Pods.PatchResize:output_type -> monoplane.core.v1.Pod
-	10, // 40: monoplane.core.v1.Pods.UpdateEphemeralContainers:output_type -> monoplane.core.v1.Pod
-	10, // 41: monoplane.core.v1.Pods.PatchEphemeralContainers:output_type -> monoplane.core.v1.Pod
-	10, // 42: monoplane.core.v1.Pods.Delete:output_type -> monoplane.core.v1.Pod
-	21, // 43: monoplane.core.v1.Pods.DeleteCollection:output_type -> monoplane.core.v1.PodList
-	11, // 44: monoplane.core.v1.Pods.Bind:output_type -> monoplane.meta.v1.Status
-	11, // 45: monoplane.core.v1.Pods.Evict:output_type -> monoplane.meta.v1.Status
-	22, // 46: monoplane.core.v1.Pods.Log:output_type -> google.api.HttpBody
-	23, // 47: monoplane.core.v1.Pods.Exec:output_type -> monoplane.core.v1.StreamOutput
-	23, // 48: monoplane.core.v1.Pods.Attach:output_type -> monoplane.core.v1.StreamOutput
-	23, // 49: monoplane.core.v1.Pods.PortForward:output_type -> monoplane.core.v1.StreamOutput
-	30, // [30:50] is the sub-list for method output_type
-	10, // [10:30] is the sub-list for method input_type
-	10, // [10:10] is the sub-list for extension type_name
-	10, // [10:10] is the sub-list for extension extendee
-	0,  // [0:10] is the sub-list for field type_name
+	13, // 5: monoplane.core.v1.BindPodRequest.object:type_name -> monoplane.core.v1.Binding
+	14, // 6: monoplane.core.v1.EvictPodRequest.object:type_name -> monoplane.policy.v1.Eviction
+	15, // 7: monoplane.core.v1.ExecPodRequest.input:type_name -> monoplane.core.v1.StreamInput
+	15, // 8: monoplane.core.v1.AttachPodRequest.input:type_name -> monoplane.core.v1.StreamInput
+	15, // 9: monoplane.core.v1.PortForwardPodRequest.input:type_name -> monoplane.core.v1.StreamInput
+	16, // 10: monoplane.core.v1.ProxyPodRequest.input:type_name -> monoplane.core.v1.ProxyInput
+	17, // 11: monoplane.core.v1.Pods.Get:input_type -> monoplane.meta.v1.GetRequest
+	18, // 12: monoplane.core.v1.Pods.List:input_type -> monoplane.meta.v1.ListRequest
+	19, // 13: monoplane.core.v1.Pods.Watch:input_type -> monoplane.meta.v1.WatchRequest
+	0,  // 14: monoplane.core.v1.Pods.Create:input_type -> monoplane.core.v1.CreatePodRequest
+	1,  // 15: monoplane.core.v1.Pods.Update:input_type -> monoplane.core.v1.UpdatePodRequest
+	20, // 16: monoplane.core.v1.Pods.Patch:input_type -> monoplane.meta.v1.PatchRequest
+	1,  // 17: monoplane.core.v1.Pods.UpdateStatus:input_type -> monoplane.core.v1.UpdatePodRequest
+	20, // 18: monoplane.core.v1.Pods.PatchStatus:input_type -> monoplane.meta.v1.PatchRequest
+	1,  // 19: monoplane.core.v1.Pods.UpdateResize:input_type -> monoplane.core.v1.UpdatePodRequest
+	20, // 20: monoplane.core.v1.Pods.PatchResize:input_type -> monoplane.meta.v1.PatchRequest
+	1,  // 21: monoplane.core.v1.Pods.UpdateEphemeralContainers:input_type -> monoplane.core.v1.UpdatePodRequest
+	20, // 22: monoplane.core.v1.Pods.PatchEphemeralContainers:input_type -> monoplane.meta.v1.PatchRequest
+	21, // 23: monoplane.core.v1.Pods.Delete:input_type -> monoplane.meta.v1.DeleteRequest
+	22, // 24: monoplane.core.v1.Pods.DeleteCollection:input_type -> monoplane.meta.v1.DeleteCollectionRequest
+	4,  // 25: monoplane.core.v1.Pods.Bind:input_type -> monoplane.core.v1.BindPodRequest
+	5,  // 26: monoplane.core.v1.Pods.Evict:input_type -> monoplane.core.v1.EvictPodRequest
+	6,  // 27: monoplane.core.v1.Pods.Log:input_type -> monoplane.core.v1.LogPodRequest
+	7,  // 28: monoplane.core.v1.Pods.Exec:input_type -> monoplane.core.v1.ExecPodRequest
+	8,  // 29: monoplane.core.v1.Pods.Attach:input_type -> monoplane.core.v1.AttachPodRequest
+	9,  // 30: monoplane.core.v1.Pods.PortForward:input_type -> monoplane.core.v1.PortForwardPodRequest
+	10, // 31: monoplane.core.v1.Pods.Proxy:input_type -> monoplane.core.v1.ProxyPodRequest
+	11, // 32: monoplane.core.v1.Pods.Get:output_type -> monoplane.core.v1.Pod
+	23, // 33: monoplane.core.v1.Pods.List:output_type -> monoplane.core.v1.PodList
+	3,  // 34: monoplane.core.v1.Pods.Watch:output_type -> monoplane.core.v1.PodEvents
+	11, // 35: monoplane.core.v1.Pods.Create:output_type -> monoplane.core.v1.Pod
+	11, // 36: monoplane.core.v1.Pods.Update:output_type -> monoplane.core.v1.Pod
+	11, // 37: monoplane.core.v1.Pods.Patch:output_type -> monoplane.core.v1.Pod
+	11, // 38: monoplane.core.v1.Pods.UpdateStatus:output_type -> monoplane.core.v1.Pod
+	11, // 39: monoplane.core.v1.Pods.PatchStatus:output_type -> monoplane.core.v1.Pod
+	11, // 40: monoplane.core.v1.Pods.UpdateResize:output_type -> monoplane.core.v1.Pod
+	11, // 41: monoplane.core.v1.Pods.PatchResize:output_type -> monoplane.core.v1.Pod
+	11, // 42: monoplane.core.v1.Pods.UpdateEphemeralContainers:output_type -> monoplane.core.v1.Pod
+	11, // 43: monoplane.core.v1.Pods.PatchEphemeralContainers:output_type -> monoplane.core.v1.Pod
+	11, // 44: monoplane.core.v1.Pods.Delete:output_type -> monoplane.core.v1.Pod
+	23, // 45: monoplane.core.v1.Pods.DeleteCollection:output_type -> monoplane.core.v1.PodList
+	12, // 46: monoplane.core.v1.Pods.Bind:output_type -> monoplane.meta.v1.Status
+	12, // 47: monoplane.core.v1.Pods.Evict:output_type -> monoplane.meta.v1.Status
+	24, // 48: monoplane.core.v1.Pods.Log:output_type -> google.api.HttpBody
+	25, // 49: monoplane.core.v1.Pods.Exec:output_type -> monoplane.core.v1.StreamOutput
+	25, // 50: monoplane.core.v1.Pods.Attach:output_type -> monoplane.core.v1.StreamOutput
+	25, // 51: monoplane.core.v1.Pods.PortForward:output_type -> monoplane.core.v1.StreamOutput
+	26, // 52: monoplane.core.v1.Pods.Proxy:output_type -> monoplane.core.v1.ProxyOutput
+	32, // [32:53] is the sub-list for method output_type
+	11, // [11:32] is the sub-list for method input_type
+	11, // [11:11] is the sub-list for extension type_name
+	11, // [11:11] is the sub-list for extension extendee
+	0,  // [0:11] is the sub-list for field type_name
 }
 
 func init() { file_monoplane_core_v1_pod_service_proto_init() }
@@ -1153,6 +1239,7 @@ func file_monoplane_core_v1_pod_service_proto_init() {
 	}
 	file_monoplane_core_v1_binding_proto_init()
 	file_monoplane_core_v1_pod_proto_init()
+	file_monoplane_core_v1_proxy_proto_init()
 	file_monoplane_core_v1_stream_proto_init()
 	file_monoplane_core_v1_pod_service_proto_msgTypes[6].OneofWrappers = []any{}
 	type x struct{}
@@ -1161,7 +1248,7 @@ func file_monoplane_core_v1_pod_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_monoplane_core_v1_pod_service_proto_rawDesc), len(file_monoplane_core_v1_pod_service_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   10,
+			NumMessages:   11,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -43,6 +43,7 @@ const (
 	Pods_Exec_FullMethodName                      = "/monoplane.core.v1.Pods/Exec"
 	Pods_Attach_FullMethodName                    = "/monoplane.core.v1.Pods/Attach"
 	Pods_PortForward_FullMethodName               = "/monoplane.core.v1.Pods/PortForward"
+	Pods_Proxy_FullMethodName                     = "/monoplane.core.v1.Pods/Proxy"
 )
 
 // PodsClient is the client API for Pods service.
@@ -117,6 +118,12 @@ type PodsClient interface {
 	// (the pod does not run), Unavailable (the node's agent is out of reach, or nobody listens), ResourceExhausted (too
 	// many calls to the node).
 	PortForward(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[PortForwardPodRequest, StreamOutput], error)
+	// Proxy makes an HTTP request to a running pod (spec: CTR-9). The name may be [SCHEME:]NAME[:PORT], with https as
+	// the scheme, and a number or a name as the port, which is the first one of the pod's containers, or 80, when it is
+	// left out. Nothing but the pod is ever connected to. Codes: NotFound (pod), InvalidArgument (name, method or path),
+	// Aborted with reason Conflict (the pod does not run), Unavailable (the node's agent is out of reach, or nobody
+	// listens), ResourceExhausted (too many calls to the node).
+	Proxy(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[ProxyPodRequest, ProxyOutput], error)
 }
 
 type podsClient struct {
@@ -354,6 +361,19 @@ func (c *podsClient) PortForward(ctx context.Context, opts ...grpc.CallOption) (
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Pods_PortForwardClient = grpc.BidiStreamingClient[PortForwardPodRequest, StreamOutput]
 
+func (c *podsClient) Proxy(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[ProxyPodRequest, ProxyOutput], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &Pods_ServiceDesc.Streams[5], Pods_Proxy_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[ProxyPodRequest, ProxyOutput]{ClientStream: stream}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Pods_ProxyClient = grpc.BidiStreamingClient[ProxyPodRequest, ProxyOutput]
+
 // PodsServer is the server API for Pods service.
 // All implementations must embed UnimplementedPodsServer
 // for forward compatibility.
@@ -426,6 +446,12 @@ type PodsServer interface {
 	// (the pod does not run), Unavailable (the node's agent is out of reach, or nobody listens), ResourceExhausted (too
 	// many calls to the node).
 	PortForward(grpc.BidiStreamingServer[PortForwardPodRequest, StreamOutput]) error
+	// Proxy makes an HTTP request to a running pod (spec: CTR-9). The name may be [SCHEME:]NAME[:PORT], with https as
+	// the scheme, and a number or a name as the port, which is the first one of the pod's containers, or 80, when it is
+	// left out. Nothing but the pod is ever connected to. Codes: NotFound (pod), InvalidArgument (name, method or path),
+	// Aborted with reason Conflict (the pod does not run), Unavailable (the node's agent is out of reach, or nobody
+	// listens), ResourceExhausted (too many calls to the node).
+	Proxy(grpc.BidiStreamingServer[ProxyPodRequest, ProxyOutput]) error
 	mustEmbedUnimplementedPodsServer()
 }
 
@@ -495,6 +521,9 @@ func (UnimplementedPodsServer) Attach(grpc.BidiStreamingServer[AttachPodRequest,
 }
 func (UnimplementedPodsServer) PortForward(grpc.BidiStreamingServer[PortForwardPodRequest, StreamOutput]) error {
 	return status.Error(codes.Unimplemented, "method PortForward not implemented")
+}
+func (UnimplementedPodsServer) Proxy(grpc.BidiStreamingServer[ProxyPodRequest, ProxyOutput]) error {
+	return status.Error(codes.Unimplemented, "method Proxy not implemented")
 }
 func (UnimplementedPodsServer) mustEmbedUnimplementedPodsServer() {}
 func (UnimplementedPodsServer) testEmbeddedByValue()              {}
@@ -830,6 +859,13 @@ func _Pods_PortForward_Handler(srv interface{}, stream grpc.ServerStream) error 
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Pods_PortForwardServer = grpc.BidiStreamingServer[PortForwardPodRequest, StreamOutput]
 
+func _Pods_Proxy_Handler(srv interface{}, stream grpc.ServerStream) error {
+	return srv.(PodsServer).Proxy(&grpc.GenericServerStream[ProxyPodRequest, ProxyOutput]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Pods_ProxyServer = grpc.BidiStreamingServer[ProxyPodRequest, ProxyOutput]
+
 // Pods_ServiceDesc is the grpc.ServiceDesc for Pods service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -924,6 +960,12 @@ var Pods_ServiceDesc = grpc.ServiceDesc{
 		{
 			StreamName:    "PortForward",
 			Handler:       _Pods_PortForward_Handler,
+			ServerStreams: true,
+			ClientStreams: true,
+		},
+		{
+			StreamName:    "Proxy",
+			Handler:       _Pods_Proxy_Handler,
 			ServerStreams: true,
 			ClientStreams: true,
 		},

@@ -68,13 +68,315 @@ func (x *NodeProxyOptions) GetPath() string {
 	return ""
 }
 
+// PodProxyOptions says where at a pod an HTTP request goes.
+type PodProxyOptions struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Path at the pod, as in a URL, such as "metrics"; it may have a query behind it.
+	Path          string `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PodProxyOptions) Reset() {
+	*x = PodProxyOptions{}
+	mi := &file_monoplane_core_v1_proxy_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PodProxyOptions) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PodProxyOptions) ProtoMessage() {}
+
+func (x *PodProxyOptions) ProtoReflect() protoreflect.Message {
+	mi := &file_monoplane_core_v1_proxy_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PodProxyOptions.ProtoReflect.Descriptor instead.
+func (*PodProxyOptions) Descriptor() ([]byte, []int) {
+	return file_monoplane_core_v1_proxy_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *PodProxyOptions) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+// ServiceProxyOptions says where at a pod of a service an HTTP request goes.
+type ServiceProxyOptions struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Path at the pod, as in a URL, such as "metrics"; it may have a query behind it.
+	Path          string `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ServiceProxyOptions) Reset() {
+	*x = ServiceProxyOptions{}
+	mi := &file_monoplane_core_v1_proxy_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ServiceProxyOptions) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ServiceProxyOptions) ProtoMessage() {}
+
+func (x *ServiceProxyOptions) ProtoReflect() protoreflect.Message {
+	mi := &file_monoplane_core_v1_proxy_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ServiceProxyOptions.ProtoReflect.Descriptor instead.
+func (*ServiceProxyOptions) Descriptor() ([]byte, []int) {
+	return file_monoplane_core_v1_proxy_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *ServiceProxyOptions) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+// ProxyInput is a piece of an HTTP request. The first one has the method and the headers.
+type ProxyInput struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Method, such as "POST"; "GET" when empty. It decides which right is needed.
+	Method string `protobuf:"bytes,1,opt,name=method,proto3" json:"method,omitempty"`
+	// Headers, Host among them.
+	Headers []*ProxyHeader `protobuf:"bytes,2,rep,name=headers,proto3" json:"headers,omitempty"`
+	// A piece of the body, of at most 32 KiB; after the end of the body, of what follows when the pod has switched to
+	// another protocol.
+	Data []byte `protobuf:"bytes,3,opt,name=data,proto3" json:"data,omitempty"`
+	// The body ends here.
+	End           bool `protobuf:"varint,4,opt,name=end,proto3" json:"end,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ProxyInput) Reset() {
+	*x = ProxyInput{}
+	mi := &file_monoplane_core_v1_proxy_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ProxyInput) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ProxyInput) ProtoMessage() {}
+
+func (x *ProxyInput) ProtoReflect() protoreflect.Message {
+	mi := &file_monoplane_core_v1_proxy_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ProxyInput.ProtoReflect.Descriptor instead.
+func (*ProxyInput) Descriptor() ([]byte, []int) {
+	return file_monoplane_core_v1_proxy_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *ProxyInput) GetMethod() string {
+	if x != nil {
+		return x.Method
+	}
+	return ""
+}
+
+func (x *ProxyInput) GetHeaders() []*ProxyHeader {
+	if x != nil {
+		return x.Headers
+	}
+	return nil
+}
+
+func (x *ProxyInput) GetData() []byte {
+	if x != nil {
+		return x.Data
+	}
+	return nil
+}
+
+func (x *ProxyInput) GetEnd() bool {
+	if x != nil {
+		return x.End
+	}
+	return false
+}
+
+// ProxyOutput is a piece of the answer. The first one has the code and the headers.
+type ProxyOutput struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// HTTP status code. With 101 the protocol has been switched, and all data that follows is of that.
+	Code int32 `protobuf:"varint,1,opt,name=code,proto3" json:"code,omitempty"`
+	// Headers.
+	Headers []*ProxyHeader `protobuf:"bytes,2,rep,name=headers,proto3" json:"headers,omitempty"`
+	// A piece of the body.
+	Data          []byte `protobuf:"bytes,3,opt,name=data,proto3" json:"data,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ProxyOutput) Reset() {
+	*x = ProxyOutput{}
+	mi := &file_monoplane_core_v1_proxy_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ProxyOutput) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ProxyOutput) ProtoMessage() {}
+
+func (x *ProxyOutput) ProtoReflect() protoreflect.Message {
+	mi := &file_monoplane_core_v1_proxy_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ProxyOutput.ProtoReflect.Descriptor instead.
+func (*ProxyOutput) Descriptor() ([]byte, []int) {
+	return file_monoplane_core_v1_proxy_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *ProxyOutput) GetCode() int32 {
+	if x != nil {
+		return x.Code
+	}
+	return 0
+}
+
+func (x *ProxyOutput) GetHeaders() []*ProxyHeader {
+	if x != nil {
+		return x.Headers
+	}
+	return nil
+}
+
+func (x *ProxyOutput) GetData() []byte {
+	if x != nil {
+		return x.Data
+	}
+	return nil
+}
+
+// ProxyHeader is one line of the headers of HTTP.
+type ProxyHeader struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Name, such as "Content-Type".
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// Value.
+	Value         []byte `protobuf:"bytes,2,opt,name=value,proto3" json:"value,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ProxyHeader) Reset() {
+	*x = ProxyHeader{}
+	mi := &file_monoplane_core_v1_proxy_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ProxyHeader) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ProxyHeader) ProtoMessage() {}
+
+func (x *ProxyHeader) ProtoReflect() protoreflect.Message {
+	mi := &file_monoplane_core_v1_proxy_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ProxyHeader.ProtoReflect.Descriptor instead.
+func (*ProxyHeader) Descriptor() ([]byte, []int) {
+	return file_monoplane_core_v1_proxy_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *ProxyHeader) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *ProxyHeader) GetValue() []byte {
+	if x != nil {
+		return x.Value
+	}
+	return nil
+}
+
 var File_monoplane_core_v1_proxy_proto protoreflect.FileDescriptor
 
 const file_monoplane_core_v1_proxy_proto_rawDesc = "" +
 	"\n" +
 	"\x1dmonoplane/core/v1/proxy.proto\x12\x11monoplane.core.v1\x1a\"monoplane/options/v1/options.proto\"B\n" +
 	"\x10NodeProxyOptions\x12\x12\n" +
-	"\x04path\x18\x01 \x01(\tR\x04path:\x1a\xb2\x9a#\x16\x12\x02v1\x1a\x10NodeProxyOptionsB\"Z monoplane.dev/api/core/v1;corev1b\x06proto3"
+	"\x04path\x18\x01 \x01(\tR\x04path:\x1a\xb2\x9a#\x16\x12\x02v1\x1a\x10NodeProxyOptions\"@\n" +
+	"\x0fPodProxyOptions\x12\x12\n" +
+	"\x04path\x18\x01 \x01(\tR\x04path:\x19\xb2\x9a#\x15\x12\x02v1\x1a\x0fPodProxyOptions\"H\n" +
+	"\x13ServiceProxyOptions\x12\x12\n" +
+	"\x04path\x18\x01 \x01(\tR\x04path:\x1d\xb2\x9a#\x19\x12\x02v1\x1a\x13ServiceProxyOptions\"\x84\x01\n" +
+	"\n" +
+	"ProxyInput\x12\x16\n" +
+	"\x06method\x18\x01 \x01(\tR\x06method\x128\n" +
+	"\aheaders\x18\x02 \x03(\v2\x1e.monoplane.core.v1.ProxyHeaderR\aheaders\x12\x12\n" +
+	"\x04data\x18\x03 \x01(\fR\x04data\x12\x10\n" +
+	"\x03end\x18\x04 \x01(\bR\x03end\"o\n" +
+	"\vProxyOutput\x12\x12\n" +
+	"\x04code\x18\x01 \x01(\x05R\x04code\x128\n" +
+	"\aheaders\x18\x02 \x03(\v2\x1e.monoplane.core.v1.ProxyHeaderR\aheaders\x12\x12\n" +
+	"\x04data\x18\x03 \x01(\fR\x04data\"7\n" +
+	"\vProxyHeader\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\fR\x05valueB\"Z monoplane.dev/api/core/v1;corev1b\x06proto3"
 
 var (
 	file_monoplane_core_v1_proxy_proto_rawDescOnce sync.Once
@@ -88,16 +390,23 @@ func file_monoplane_core_v1_proxy_proto_rawDescGZIP() []byte {
 	return file_monoplane_core_v1_proxy_proto_rawDescData
 }
 
-var file_monoplane_core_v1_proxy_proto_msgTypes = make([]protoimpl.MessageInfo, 1)
+var file_monoplane_core_v1_proxy_proto_msgTypes = make([]protoimpl.MessageInfo, 6)
 var file_monoplane_core_v1_proxy_proto_goTypes = []any{
-	(*NodeProxyOptions)(nil), // 0: monoplane.core.v1.NodeProxyOptions
+	(*NodeProxyOptions)(nil),    // 0: monoplane.core.v1.NodeProxyOptions
+	(*PodProxyOptions)(nil),     // 1: monoplane.core.v1.PodProxyOptions
+	(*ServiceProxyOptions)(nil), // 2: monoplane.core.v1.ServiceProxyOptions
+	(*ProxyInput)(nil),          // 3: monoplane.core.v1.ProxyInput
+	(*ProxyOutput)(nil),         // 4: monoplane.core.v1.ProxyOutput
+	(*ProxyHeader)(nil),         // 5: monoplane.core.v1.ProxyHeader
 }
 var file_monoplane_core_v1_proxy_proto_depIdxs = []int32{
-	0, // [0:0] is the sub-list for method output_type
-	0, // [0:0] is the sub-list for method input_type
-	0, // [0:0] is the sub-list for extension type_name
-	0, // [0:0] is the sub-list for extension extendee
-	0, // [0:0] is the sub-list for field type_name
+	5, // 0: monoplane.core.v1.ProxyInput.headers:type_name -> monoplane.core.v1.ProxyHeader
+	5, // 1: monoplane.core.v1.ProxyOutput.headers:type_name -> monoplane.core.v1.ProxyHeader
+	2, // [2:2] is the sub-list for method output_type
+	2, // [2:2] is the sub-list for method input_type
+	2, // [2:2] is the sub-list for extension type_name
+	2, // [2:2] is the sub-list for extension extendee
+	0, // [0:2] is the sub-list for field type_name
 }
 
 func init() { file_monoplane_core_v1_proxy_proto_init() }
@@ -111,7 +420,7 @@ func file_monoplane_core_v1_proxy_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_monoplane_core_v1_proxy_proto_rawDesc), len(file_monoplane_core_v1_proxy_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   1,
+			NumMessages:   6,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

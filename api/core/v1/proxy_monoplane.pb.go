@@ -107,3 +107,533 @@ func (x *NodeProxyOptions) AppendProtobuf(e *wire.Encoder) {
 func (x *NodeProxyOptions) TypeMeta() (apiVersion, kind string) {
 	return "v1", "NodeProxyOptions"
 }
+
+// AppendJSON appends the JSON form of x to b; nil counts as empty.
+func (x *PodProxyOptions) AppendJSON(b []byte) []byte {
+	if x == nil {
+		x = new(PodProxyOptions)
+	}
+	b = append(b, '{')
+	if x.Path != "" {
+		b = append(b, "\"path\":"...)
+		b = append(json.AppendString(b, x.Path), ',')
+	}
+	return json.Close(b)
+}
+
+// DecodeJSON reads the JSON form of x from d.
+func (x *PodProxyOptions) DecodeJSON(d *json.Decoder) {
+	if !d.Object() {
+		return
+	}
+	var seen uint64
+	for d.More() {
+		switch string(d.Key()) {
+		case "kind":
+			d.Once(&seen, 0)
+			d.Kind()
+		case "apiVersion":
+			d.Once(&seen, 1)
+			d.APIVersion()
+		case "path":
+			d.Once(&seen, 2)
+			d.String(&x.Path)
+		default:
+			d.Unknown()
+		}
+	}
+}
+
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *PodProxyOptions) Shallow() *PodProxyOptions {
+	if x == nil {
+		return nil
+	}
+	c := new(PodProxyOptions)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *PodProxyOptions) SetShallow(m proto.Message) bool {
+	from, ok := m.(*PodProxyOptions)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(PodProxyOptions)
+	}
+	x.Path = from.Path
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// Clone returns a deep copy of x.
+func (x *PodProxyOptions) Clone() *PodProxyOptions {
+	if x == nil {
+		return nil
+	}
+	c := new(PodProxyOptions)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *PodProxyOptions) CloneTo(c *PodProxyOptions) {
+	if x == nil {
+		return
+	}
+	c.Path = x.Path
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *PodProxyOptions) CloneMessage() proto.Message { return x.Clone() }
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *PodProxyOptions) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.Path != "" {
+		e.String(1, x.Path)
+	}
+	e.Raw(x.unknownFields)
+}
+
+// TypeMeta returns the apiVersion and kind that JSON and protobuf bodies carry.
+func (x *PodProxyOptions) TypeMeta() (apiVersion, kind string) {
+	return "v1", "PodProxyOptions"
+}
+
+// AppendJSON appends the JSON form of x to b; nil counts as empty.
+func (x *ServiceProxyOptions) AppendJSON(b []byte) []byte {
+	if x == nil {
+		x = new(ServiceProxyOptions)
+	}
+	b = append(b, '{')
+	if x.Path != "" {
+		b = append(b, "\"path\":"...)
+		b = append(json.AppendString(b, x.Path), ',')
+	}
+	return json.Close(b)
+}
+
+// DecodeJSON reads the JSON form of x from d.
+func (x *ServiceProxyOptions) DecodeJSON(d *json.Decoder) {
+	if !d.Object() {
+		return
+	}
+	var seen uint64
+	for d.More() {
+		switch string(d.Key()) {
+		case "kind":
+			d.Once(&seen, 0)
+			d.Kind()
+		case "apiVersion":
+			d.Once(&seen, 1)
+			d.APIVersion()
+		case "path":
+			d.Once(&seen, 2)
+			d.String(&x.Path)
+		default:
+			d.Unknown()
+		}
+	}
+}
+
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *ServiceProxyOptions) Shallow() *ServiceProxyOptions {
+	if x == nil {
+		return nil
+	}
+	c := new(ServiceProxyOptions)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *ServiceProxyOptions) SetShallow(m proto.Message) bool {
+	from, ok := m.(*ServiceProxyOptions)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(ServiceProxyOptions)
+	}
+	x.Path = from.Path
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// Clone returns a deep copy of x.
+func (x *ServiceProxyOptions) Clone() *ServiceProxyOptions {
+	if x == nil {
+		return nil
+	}
+	c := new(ServiceProxyOptions)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *ServiceProxyOptions) CloneTo(c *ServiceProxyOptions) {
+	if x == nil {
+		return
+	}
+	c.Path = x.Path
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *ServiceProxyOptions) CloneMessage() proto.Message { return x.Clone() }
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *ServiceProxyOptions) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.Path != "" {
+		e.String(1, x.Path)
+	}
+	e.Raw(x.unknownFields)
+}
+
+// TypeMeta returns the apiVersion and kind that JSON and protobuf bodies carry.
+func (x *ServiceProxyOptions) TypeMeta() (apiVersion, kind string) {
+	return "v1", "ServiceProxyOptions"
+}
+
+// AppendJSON appends the JSON form of x to b; nil counts as empty.
+func (x *ProxyInput) AppendJSON(b []byte) []byte {
+	if x == nil {
+		x = new(ProxyInput)
+	}
+	b = append(b, '{')
+	if x.Method != "" {
+		b = append(b, "\"method\":"...)
+		b = append(json.AppendString(b, x.Method), ',')
+	}
+	if len(x.Headers) > 0 {
+		b = append(b, "\"headers\":"...)
+		b = append(json.AppendMessages(b, x.Headers), ',')
+	}
+	if len(x.Data) > 0 {
+		b = append(b, "\"data\":"...)
+		b = append(json.AppendBytes(b, x.Data), ',')
+	}
+	if x.End {
+		b = append(b, "\"end\":"...)
+		b = append(json.AppendBool(b, x.End), ',')
+	}
+	return json.Close(b)
+}
+
+// DecodeJSON reads the JSON form of x from d.
+func (x *ProxyInput) DecodeJSON(d *json.Decoder) {
+	if !d.Object() {
+		return
+	}
+	var seen uint64
+	for d.More() {
+		switch string(d.Key()) {
+		case "method":
+			d.Once(&seen, 0)
+			d.String(&x.Method)
+		case "headers":
+			d.Once(&seen, 1)
+			json.Messages(d, &x.Headers)
+		case "data":
+			d.Once(&seen, 2)
+			d.Bytes(&x.Data)
+		case "end":
+			d.Once(&seen, 3)
+			d.Bool(&x.End)
+		default:
+			d.Unknown()
+		}
+	}
+}
+
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *ProxyInput) Shallow() *ProxyInput {
+	if x == nil {
+		return nil
+	}
+	c := new(ProxyInput)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *ProxyInput) SetShallow(m proto.Message) bool {
+	from, ok := m.(*ProxyInput)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(ProxyInput)
+	}
+	x.Method = from.Method
+	x.Headers = from.Headers
+	x.Data = from.Data
+	x.End = from.End
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// Clone returns a deep copy of x.
+func (x *ProxyInput) Clone() *ProxyInput {
+	if x == nil {
+		return nil
+	}
+	c := new(ProxyInput)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *ProxyInput) CloneTo(c *ProxyInput) {
+	if x == nil {
+		return
+	}
+	c.Method = x.Method
+	c.Headers = clone.Messages(x.Headers)
+	c.Data = clone.List(x.Data)
+	c.End = x.End
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *ProxyInput) CloneMessage() proto.Message { return x.Clone() }
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *ProxyInput) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.Method != "" {
+		e.String(1, x.Method)
+	}
+	wire.Messages(e, 2, x.Headers)
+	if len(x.Data) > 0 {
+		e.Bytes(3, x.Data)
+	}
+	if x.End {
+		e.Bool(4, x.End)
+	}
+	e.Raw(x.unknownFields)
+}
+
+// AppendJSON appends the JSON form of x to b; nil counts as empty.
+func (x *ProxyOutput) AppendJSON(b []byte) []byte {
+	if x == nil {
+		x = new(ProxyOutput)
+	}
+	b = append(b, '{')
+	if x.Code != 0 {
+		b = append(b, "\"code\":"...)
+		b = append(json.AppendInt(b, int64(x.Code)), ',')
+	}
+	if len(x.Headers) > 0 {
+		b = append(b, "\"headers\":"...)
+		b = append(json.AppendMessages(b, x.Headers), ',')
+	}
+	if len(x.Data) > 0 {
+		b = append(b, "\"data\":"...)
+		b = append(json.AppendBytes(b, x.Data), ',')
+	}
+	return json.Close(b)
+}
+
+// DecodeJSON reads the JSON form of x from d.
+func (x *ProxyOutput) DecodeJSON(d *json.Decoder) {
+	if !d.Object() {
+		return
+	}
+	var seen uint64
+	for d.More() {
+		switch string(d.Key()) {
+		case "code":
+			d.Once(&seen, 0)
+			d.Int32(&x.Code)
+		case "headers":
+			d.Once(&seen, 1)
+			json.Messages(d, &x.Headers)
+		case "data":
+			d.Once(&seen, 2)
+			d.Bytes(&x.Data)
+		default:
+			d.Unknown()
+		}
+	}
+}
+
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *ProxyOutput) Shallow() *ProxyOutput {
+	if x == nil {
+		return nil
+	}
+	c := new(ProxyOutput)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *ProxyOutput) SetShallow(m proto.Message) bool {
+	from, ok := m.(*ProxyOutput)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(ProxyOutput)
+	}
+	x.Code = from.Code
+	x.Headers = from.Headers
+	x.Data = from.Data
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// Clone returns a deep copy of x.
+func (x *ProxyOutput) Clone() *ProxyOutput {
+	if x == nil {
+		return nil
+	}
+	c := new(ProxyOutput)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *ProxyOutput) CloneTo(c *ProxyOutput) {
+	if x == nil {
+		return
+	}
+	c.Code = x.Code
+	c.Headers = clone.Messages(x.Headers)
+	c.Data = clone.List(x.Data)
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *ProxyOutput) CloneMessage() proto.Message { return x.Clone() }
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *ProxyOutput) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.Code != 0 {
+		e.Int(1, int64(x.Code))
+	}
+	wire.Messages(e, 2, x.Headers)
+	if len(x.Data) > 0 {
+		e.Bytes(3, x.Data)
+	}
+	e.Raw(x.unknownFields)
+}
+
+// AppendJSON appends the JSON form of x to b; nil counts as empty.
+func (x *ProxyHeader) AppendJSON(b []byte) []byte {
+	if x == nil {
+		x = new(ProxyHeader)
+	}
+	b = append(b, '{')
+	if x.Name != "" {
+		b = append(b, "\"name\":"...)
+		b = append(json.AppendString(b, x.Name), ',')
+	}
+	if len(x.Value) > 0 {
+		b = append(b, "\"value\":"...)
+		b = append(json.AppendBytes(b, x.Value), ',')
+	}
+	return json.Close(b)
+}
+
+// DecodeJSON reads the JSON form of x from d.
+func (x *ProxyHeader) DecodeJSON(d *json.Decoder) {
+	if !d.Object() {
+		return
+	}
+	var seen uint64
+	for d.More() {
+		switch string(d.Key()) {
+		case "name":
+			d.Once(&seen, 0)
+			d.String(&x.Name)
+		case "value":
+			d.Once(&seen, 1)
+			d.Bytes(&x.Value)
+		default:
+			d.Unknown()
+		}
+	}
+}
+
+// Shallow returns a copy of x that shares with x all that its fields point to.
+func (x *ProxyHeader) Shallow() *ProxyHeader {
+	if x == nil {
+		return nil
+	}
+	c := new(ProxyHeader)
+	c.SetShallow(x)
+	return c
+}
+
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *ProxyHeader) SetShallow(m proto.Message) bool {
+	from, ok := m.(*ProxyHeader)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(ProxyHeader)
+	}
+	x.Name = from.Name
+	x.Value = from.Value
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// Clone returns a deep copy of x.
+func (x *ProxyHeader) Clone() *ProxyHeader {
+	if x == nil {
+		return nil
+	}
+	c := new(ProxyHeader)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *ProxyHeader) CloneTo(c *ProxyHeader) {
+	if x == nil {
+		return
+	}
+	c.Name = x.Name
+	c.Value = clone.List(x.Value)
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *ProxyHeader) CloneMessage() proto.Message { return x.Clone() }
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *ProxyHeader) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.Name != "" {
+		e.String(1, x.Name)
+	}
+	if len(x.Value) > 0 {
+		e.Bytes(2, x.Value)
+	}
+	e.Raw(x.unknownFields)
+}

@@ -795,13 +795,15 @@ var File_monoplane_core_v1_service_proto protoreflect.FileDescriptor
 
 const file_monoplane_core_v1_service_proto_rawDesc = "" +
 	"\n" +
-	"\x1fmonoplane/core/v1/service.proto\x12\x11monoplane.core.v1\x1a!monoplane/meta/v1/condition.proto\x1a\x1emonoplane/meta/v1/object.proto\x1a\x1emonoplane/meta/v1/values.proto\x1a\"monoplane/options/v1/options.proto\"\x8e\x02\n" +
+	"\x1fmonoplane/core/v1/service.proto\x12\x11monoplane.core.v1\x1a!monoplane/meta/v1/condition.proto\x1a\x1emonoplane/meta/v1/object.proto\x1a\x1emonoplane/meta/v1/values.proto\x1a\"monoplane/options/v1/options.proto\"\xd5\x06\n" +
 	"\aService\x12?\n" +
 	"\bmetadata\x18\x01 \x01(\v2\x1d.monoplane.meta.v1.ObjectMetaB\x04\x90\x94#\x01R\bmetadata\x128\n" +
 	"\x04spec\x18\x02 \x01(\v2\x1e.monoplane.core.v1.ServiceSpecB\x04\x90\x94#\x01R\x04spec\x12>\n" +
-	"\x06status\x18\x03 \x01(\v2 .monoplane.core.v1.ServiceStatusB\x04\x90\x94#\x01R\x06status:H\xb2\x9a#D\x12\x02v1\x1a\aService\"\bservices*\aservice2\x03svc8\x01B\x03allR\x14\n" +
+	"\x06status\x18\x03 \x01(\v2 .monoplane.core.v1.ServiceStatusB\x04\x90\x94#\x01R\x06status:\x8e\x05\xb2\x9a#\x89\x05\x12\x02v1\x1a\aService\"\bservices*\aservice2\x03svc8\x01B\x03allR\x14\n" +
 	"\x06status*\n" +
-	"the statush\x01\"P\n" +
+	"the statusR+\n" +
+	"\x05proxy\x12\x05Proxy\"\x13ServiceProxyOptionsJ\x04pathX\x01Z\x95\x04\n" +
+	"\x05Proxy\x12\x8b\x04Proxy makes an HTTP request to one of the ready pods of the service (spec: CTR-9). The name may be [SCHEME:]NAME[:PORT], with https as the scheme, and the number or the name of a port of the service, which may be left out when that has no name. Nothing but pods of the service's namespace is ever connected to. Codes: NotFound (service), InvalidArgument (name, method or path), Unavailable (no such port, no pod is ready, the node's agent is out of reach, or nobody listens), ResourceExhausted (too many calls to the node).h\x01\"P\n" +
 	"\x0eClientIPConfig\x12+\n" +
 	"\x0etimeoutSeconds\x18\x01 \x01(\x05H\x00R\x0etimeoutSeconds\x88\x01\x01B\x11\n" +
 	"\x0f_timeoutSeconds\"\x9e\x01\n" +

@@ -309,11 +309,85 @@ func (x *ServiceEvents) GetEvents() []*ServiceEvent {
 	return nil
 }
 
+// ProxyServiceRequest says where at a pod of a service an HTTP request goes. Its fields, besides the input, are those
+// of ServiceProxyOptions, and count in the first message only.
+type ProxyServiceRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Namespace of the service.
+	Namespace string `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	// Name of the service.
+	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	// Path at the pod, as in a URL, such as "metrics"; it may have a query behind it.
+	Path string `protobuf:"bytes,3,opt,name=path,proto3" json:"path,omitempty"`
+	// A piece of the request; every message has one.
+	Input         *ProxyInput `protobuf:"bytes,4,opt,name=input,proto3" json:"input,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ProxyServiceRequest) Reset() {
+	*x = ProxyServiceRequest{}
+	mi := &file_monoplane_core_v1_service_service_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ProxyServiceRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ProxyServiceRequest) ProtoMessage() {}
+
+func (x *ProxyServiceRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_monoplane_core_v1_service_service_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ProxyServiceRequest.ProtoReflect.Descriptor instead.
+func (*ProxyServiceRequest) Descriptor() ([]byte, []int) {
+	return file_monoplane_core_v1_service_service_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *ProxyServiceRequest) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *ProxyServiceRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *ProxyServiceRequest) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *ProxyServiceRequest) GetInput() *ProxyInput {
+	if x != nil {
+		return x.Input
+	}
+	return nil
+}
+
 var File_monoplane_core_v1_service_service_proto protoreflect.FileDescriptor
 
 const file_monoplane_core_v1_service_service_proto_rawDesc = "" +
 	"\n" +
-	"'monoplane/core/v1/service_service.proto\x12\x11monoplane.core.v1\x1a\x1cgoogle/api/annotations.proto\x1a\x1fmonoplane/core/v1/service.proto\x1a\x1fmonoplane/meta/v1/request.proto\x1a\x1emonoplane/meta/v1/status.proto\"\xce\x01\n" +
+	"'monoplane/core/v1/service_service.proto\x12\x11monoplane.core.v1\x1a\x1cgoogle/api/annotations.proto\x1a\x1dmonoplane/core/v1/proxy.proto\x1a\x1fmonoplane/core/v1/service.proto\x1a\x1fmonoplane/meta/v1/request.proto\x1a\x1emonoplane/meta/v1/status.proto\"\xce\x01\n" +
 	"\x14CreateServiceRequest\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x122\n" +
 	"\x06object\x18\x02 \x01(\v2\x1a.monoplane.core.v1.ServiceR\x06object\x12\x16\n" +
@@ -332,7 +406,12 @@ const file_monoplane_core_v1_service_service_proto_rawDesc = "" +
 	"\x06object\x18\x02 \x01(\v2\x1a.monoplane.core.v1.ServiceR\x06object\x121\n" +
 	"\x06status\x18\x03 \x01(\v2\x19.monoplane.meta.v1.StatusR\x06status\"H\n" +
 	"\rServiceEvents\x127\n" +
-	"\x06events\x18\x01 \x03(\v2\x1f.monoplane.core.v1.ServiceEventR\x06events2\xe0\v\n" +
+	"\x06events\x18\x01 \x03(\v2\x1f.monoplane.core.v1.ServiceEventR\x06events\"\x90\x01\n" +
+	"\x13ProxyServiceRequest\x12\x1c\n" +
+	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
+	"\x04path\x18\x03 \x01(\tR\x04path\x123\n" +
+	"\x05input\x18\x04 \x01(\v2\x1d.monoplane.core.v1.ProxyInputR\x05input2\xa0\x11\n" +
 	"\bServices\x12\xb1\x01\n" +
 	"\x03Get\x12\x1d.monoplane.meta.v1.GetRequest\x1a\x1a.monoplane.core.v1.Service\"o\x82\xd3\xe4\x93\x02iZ7\x125/api/v1/namespaces/{namespace}/services/{name}/status\x12./api/v1/namespaces/{namespace}/services/{name}\x12\x8b\x01\n" +
 	"\x04List\x12\x1e.monoplane.meta.v1.ListRequest\x1a\x1e.monoplane.core.v1.ServiceList\"C\x82\xd3\xe4\x93\x02=Z\x12\x12\x10/api/v1/services\x12'/api/v1/namespaces/{namespace}/services\x12\x9d\x01\n" +
@@ -343,7 +422,8 @@ const file_monoplane_core_v1_service_service_proto_rawDesc = "" +
 	"\fUpdateStatus\x12'.monoplane.core.v1.UpdateServiceRequest\x1a\x1a.monoplane.core.v1.Service\"E\x82\xd3\xe4\x93\x02?:\x06object\x1a5/api/v1/namespaces/{namespace}/services/{name}/status\x12\x90\x01\n" +
 	"\vPatchStatus\x12\x1f.monoplane.meta.v1.PatchRequest\x1a\x1a.monoplane.core.v1.Service\"D\x82\xd3\xe4\x93\x02>:\x05patch25/api/v1/namespaces/{namespace}/services/{name}/status\x12\x87\x01\n" +
 	"\x06Delete\x12 .monoplane.meta.v1.DeleteRequest\x1a\x1a.monoplane.core.v1.Service\"?\x82\xd3\xe4\x93\x029:\aoptions*./api/v1/namespaces/{namespace}/services/{name}\x12\x98\x01\n" +
-	"\x10DeleteCollection\x12*.monoplane.meta.v1.DeleteCollectionRequest\x1a\x1e.monoplane.core.v1.ServiceList\"8\x82\xd3\xe4\x93\x022:\aoptions*'/api/v1/namespaces/{namespace}/servicesB\"Z monoplane.dev/api/core/v1;corev1b\x06proto3"
+	"\x10DeleteCollection\x12*.monoplane.meta.v1.DeleteCollectionRequest\x1a\x1e.monoplane.core.v1.ServiceList\"8\x82\xd3\xe4\x93\x022:\aoptions*'/api/v1/namespaces/{namespace}/services\x12\xbd\x05\n" +
+	"\x05Proxy\x12&.monoplane.core.v1.ProxyServiceRequest\x1a\x1e.monoplane.core.v1.ProxyOutput\"\xe7\x04\x82\xd3\xe4\x93\x02\xe0\x04Z@\x12>/api/v1/namespaces/{namespace}/services/{name}/proxy/{path=**}Z6\x1a4/api/v1/namespaces/{namespace}/services/{name}/proxyZ@\x1a>/api/v1/namespaces/{namespace}/services/{name}/proxy/{path=**}Z6\"4/api/v1/namespaces/{namespace}/services/{name}/proxyZ@\">/api/v1/namespaces/{namespace}/services/{name}/proxy/{path=**}Z6*4/api/v1/namespaces/{namespace}/services/{name}/proxyZ@*>/api/v1/namespaces/{namespace}/services/{name}/proxy/{path=**}Z624/api/v1/namespaces/{namespace}/services/{name}/proxyZ@2>/api/v1/namespaces/{namespace}/services/{name}/proxy/{path=**}\x124/api/v1/namespaces/{namespace}/services/{name}/proxy(\x010\x01B\"Z monoplane.dev/api/core/v1;corev1b\x06proto3"
 
 var (
 	file_monoplane_core_v1_service_service_proto_rawDescOnce sync.Once
@@ -357,53 +437,59 @@ func file_monoplane_core_v1_service_service_proto_rawDescGZIP() []byte {
 	return file_monoplane_core_v1_service_service_proto_rawDescData
 }
 
-var file_monoplane_core_v1_service_service_proto_msgTypes = make([]protoimpl.MessageInfo, 4)
+var file_monoplane_core_v1_service_service_proto_msgTypes = make([]protoimpl.MessageInfo, 5)
 var file_monoplane_core_v1_service_service_proto_goTypes = []any{
 	(*CreateServiceRequest)(nil),       // 0: monoplane.core.v1.CreateServiceRequest
 	(*UpdateServiceRequest)(nil),       // 1: monoplane.core.v1.UpdateServiceRequest
 	(*ServiceEvent)(nil),               // 2: monoplane.core.v1.ServiceEvent
 	(*ServiceEvents)(nil),              // 3: monoplane.core.v1.ServiceEvents
-	(*Service)(nil),                    // 4: monoplane.core.v1.Service
-	(*v1.Status)(nil),                  // 5: monoplane.meta.v1.Status
-	(*v1.GetRequest)(nil),              // 6: monoplane.meta.v1.GetRequest
-	(*v1.ListRequest)(nil),             // 7: monoplane.meta.v1.ListRequest
-	(*v1.WatchRequest)(nil),            // 8: monoplane.meta.v1.WatchRequest
-	(*v1.PatchRequest)(nil),            // 9: monoplane.meta.v1.PatchRequest
-	(*v1.DeleteRequest)(nil),           // 10: monoplane.meta.v1.DeleteRequest
-	(*v1.DeleteCollectionRequest)(nil), // 11: monoplane.meta.v1.DeleteCollectionRequest
-	(*ServiceList)(nil),                // 12: monoplane.core.v1.ServiceList
+	(*ProxyServiceRequest)(nil),        // 4: monoplane.core.v1.ProxyServiceRequest
+	(*Service)(nil),                    // 5: monoplane.core.v1.Service
+	(*v1.Status)(nil),                  // 6: monoplane.meta.v1.Status
+	(*ProxyInput)(nil),                 // 7: monoplane.core.v1.ProxyInput
+	(*v1.GetRequest)(nil),              // 8: monoplane.meta.v1.GetRequest
+	(*v1.ListRequest)(nil),             // 9: monoplane.meta.v1.ListRequest
+	(*v1.WatchRequest)(nil),            // 10: monoplane.meta.v1.WatchRequest
+	(*v1.PatchRequest)(nil),            // 11: monoplane.meta.v1.PatchRequest
+	(*v1.DeleteRequest)(nil),           // 12: monoplane.meta.v1.DeleteRequest
+	(*v1.DeleteCollectionRequest)(nil), // 13: monoplane.meta.v1.DeleteCollectionRequest
+	(*ServiceList)(nil),                // 14: monoplane.core.v1.ServiceList
+	(*ProxyOutput)(nil),                // 15: monoplane.core.v1.ProxyOutput
 }
 var file_monoplane_core_v1_service_service_proto_depIdxs = []int32{
-	4,  // 0: monoplane.core.v1.CreateServiceRequest.object:type_name -> monoplane.core.v1.Service
-	4,  // 1: monoplane.core.v1.UpdateServiceRequest.object:type_name -> monoplane.core.v1.Service
-	4,  // 2: monoplane.core.v1.ServiceEvent.object:type_name -> monoplane.core.v1.Service
-	5,  // 3: monoplane.core.v1.ServiceEvent.status:type_name -> monoplane.meta.v1.Status
+	5,  // 0: monoplane.core.v1.CreateServiceRequest.object:type_name -> monoplane.core.v1.Service
+	5,  // 1: monoplane.core.v1.UpdateServiceRequest.object:type_name -> monoplane.core.v1.Service
+	5,  // 2: monoplane.core.v1.ServiceEvent.object:type_name -> monoplane.core.v1.Service
+	6,  // 3: monoplane.core.v1.ServiceEvent.status:type_name -> monoplane.meta.v1.Status
 	2,  // 4: monoplane.core.v1.ServiceEvents.events:type_name -> monoplane.core.v1.ServiceEvent
-	6,  // 5: monoplane.core.v1.Services.Get:input_type -> monoplane.meta.v1.GetRequest
-	7,  // 6: monoplane.core.v1.Services.List:input_type -> monoplane.meta.v1.ListRequest
-	8,  // 7: monoplane.core.v1.Services.Watch:input_type -> monoplane.meta.v1.WatchRequest
-	0,  // 8: monoplane.core.v1.Services.Create:input_type -> monoplane.core.v1.CreateServiceRequest
-	1,  // 9: monoplane.core.v1.Services.Update:input_type -> monoplane.core.v1.UpdateServiceRequest
-	9,  // 10: monoplane.core.v1.Services.Patch:input_type -> monoplane.meta.v1.PatchRequest
-	1,  // 11: monoplane.core.v1.Services.UpdateStatus:input_type -> monoplane.core.v1.UpdateServiceRequest
-	9,  // 12: monoplane.core.v1.Services.PatchStatus:input_type -> monoplane.meta.v1.PatchRequest
-	10, // 13: monoplane.core.v1.Services.Delete:input_type -> monoplane.meta.v1.DeleteRequest
-	11, // 14: monoplane.core.v1.Services.DeleteCollection:input_type -> monoplane.meta.v1.DeleteCollectionRequest
-	4,  // 15: monoplane.core.v1.Services.Get:output_type -> monoplane.core.v1.Service
-	12, // 16: monoplane.core.v1.Services.List:output_type -> monoplane.core.v1.ServiceList
-	3,  // 17: monoplane.core.v1.Services.Watch:output_type -> monoplane.core.v1.ServiceEvents
-	4,  // 18: monoplane.core.v1.Services.Create:output_type -> monoplane.core.v1.Service
-	4,  // 19: monoplane.core.v1.Services.Update:output_type -> monoplane.core.v1.Service
-	4,  // 20: monoplane.core.v1.Services.Patch:output_type -> monoplane.core.v1.Service
-	4,  // 21: monoplane.core.v1.Services.UpdateStatus:output_type -> monoplane.core.v1.Service
-	4,  // 22: monoplane.core.v1.Services.PatchStatus:output_type -> monoplane.core.v1.Service
-	4,  // 23: monoplane.core.v1.Services.Delete:output_type -> monoplane.core.v1.Service
-	12, // 24: monoplane.core.v1.Services.DeleteCollection:output_type -> monoplane.core.v1.ServiceList
-	15, // [15:25] is the sub-list for method output_type
-	5,  // [5:15] is the sub-list for method input_type
-	5,  // [5:5] is the sub-list for extension type_name
-	5,  // [5:5] is the sub-list for extension extendee
-	0,  // [0:5] is the sub-list for field type_name
+	7,  // 5: monoplane.core.v1.ProxyServiceRequest.input:type_name -> monoplane.core.v1.ProxyInput
+	8,  // 6: monoplane.core.v1.Services.Get:input_type -> monoplane.meta.v1.GetRequest
+	9,  // 7: monoplane.core.v1.Services.List:input_type -> monoplane.meta.v1.ListRequest
+	10, // 8: monoplane.core.v1.Services.Watch:input_type -> monoplane.meta.v1.WatchRequest
+	0,  // 9: monoplane.core.v1.Services.Create:input_type -> monoplane.core.v1.CreateServiceRequest
+	1,  // 10: monoplane.core.v1.Services.Update:input_type -> monoplane.core.v1.UpdateServiceRequest
+	11, // 11: monoplane.core.v1.Services.Patch:input_type -> monoplane.meta.v1.PatchRequest
+	1,  // 12: monoplane.core.v1.Services.UpdateStatus:input_type -> monoplane.core.v1.UpdateServiceRequest
+	11, // 13: monoplane.core.v1.Services.PatchStatus:input_type -> monoplane.meta.v1.PatchRequest
+	12, // 14: monoplane.core.v1.Services.Delete:input_type -> monoplane.meta.v1.DeleteRequest
+	13, // 15: monoplane.core.v1.Services.DeleteCollection:input_type -> monoplane.meta.v1.DeleteCollectionRequest
+	4,  // 16: monoplane.core.v1.Services.Proxy:input_type -> monoplane.core.v1.ProxyServiceRequest
+	5,  // 17: monoplane.core.v1.Services.Get:output_type -> monoplane.core.v1.Service
+	14, // 18: monoplane.core.v1.Services.List:output_type -> monoplane.core.v1.ServiceList
+	3,  // 19: monoplane.core.v1.Services.Watch:output_type -> monoplane.core.v1.ServiceEvents
+	5,  // 20: monoplane.core.v1.Services.Create:output_type -> monoplane.core.v1.Service
+	5,  // 21: monoplane.core.v1.Services.Update:output_type -> monoplane.core.v1.Service
+	5,  // 22: monoplane.core.v1.Services.Patch:output_type -> monoplane.core.v1.Service
+	5,  // 23: monoplane.core.v1.Services.UpdateStatus:output_type -> monoplane.core.v1.Service
+	5,  // 24: monoplane.core.v1.Services.PatchStatus:output_type -> monoplane.core.v1.Service
+	5,  // 25: monoplane.core.v1.Services.Delete:output_type -> monoplane.core.v1.Service
+	14, // 26: monoplane.core.v1.Services.DeleteCollection:output_type -> monoplane.core.v1.ServiceList
+	15, // 27: monoplane.core.v1.Services.Proxy:output_type -> monoplane.core.v1.ProxyOutput
+	17, // [17:28] is the sub-list for method output_type
+	6,  // [6:17] is the sub-list for method input_type
+	6,  // [6:6] is the sub-list for extension type_name
+	6,  // [6:6] is the sub-list for extension extendee
+	0,  // [0:6] is the sub-list for field type_name
 }
 
 func init() { file_monoplane_core_v1_service_service_proto_init() }
@@ -411,6 +497,7 @@ func file_monoplane_core_v1_service_service_proto_init() {
 	if File_monoplane_core_v1_service_service_proto != nil {
 		return
 	}
+	file_monoplane_core_v1_proxy_proto_init()
 	file_monoplane_core_v1_service_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -418,7 +505,7 @@ func file_monoplane_core_v1_service_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_monoplane_core_v1_service_service_proto_rawDesc), len(file_monoplane_core_v1_service_service_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   4,
+			NumMessages:   5,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

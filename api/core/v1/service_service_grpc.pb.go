@@ -32,6 +32,7 @@ const (
 	Services_PatchStatus_FullMethodName      = "/monoplane.core.v1.Services/PatchStatus"
 	Services_Delete_FullMethodName           = "/monoplane.core.v1.Services/Delete"
 	Services_DeleteCollection_FullMethodName = "/monoplane.core.v1.Services/DeleteCollection"
+	Services_Proxy_FullMethodName            = "/monoplane.core.v1.Services/Proxy"
 )
 
 // ServicesClient is the client API for Services service.
@@ -69,6 +70,12 @@ type ServicesClient interface {
 	Delete(ctx context.Context, in *v1.DeleteRequest, opts ...grpc.CallOption) (*Service, error)
 	// DeleteCollection deletes every selected object, each as Delete does, and returns them.
 	DeleteCollection(ctx context.Context, in *v1.DeleteCollectionRequest, opts ...grpc.CallOption) (*ServiceList, error)
+	// Proxy makes an HTTP request to one of the ready pods of the service (spec: CTR-9). The name may be
+	// [SCHEME:]NAME[:PORT], with https as the scheme, and the number or the name of a port of the service, which may be
+	// left out when that has no name. Nothing but pods of the service's namespace is ever connected to. Codes: NotFound
+	// (service), InvalidArgument (name, method or path), Unavailable (no such port, no pod is ready, the node's agent is
+	// out of reach, or nobody listens), ResourceExhausted (too many calls to the node).
+	Proxy(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[ProxyServiceRequest, ProxyOutput], error)
 }
 
 type servicesClient struct {
@@ -188,6 +195,19 @@ func (c *servicesClient) DeleteCollection(ctx context.Context, in *v1.DeleteColl
 	return out, nil
 }
 
+func (c *servicesClient) Proxy(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[ProxyServiceRequest, ProxyOutput], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &Services_ServiceDesc.Streams[1], Services_Proxy_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[ProxyServiceRequest, ProxyOutput]{ClientStream: stream}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Services_ProxyClient = grpc.BidiStreamingClient[ProxyServiceRequest, ProxyOutput]
+
 // ServicesServer is the server API for Services service.
 // All implementations must embed UnimplementedServicesServer
 // for forward compatibility.
@@ -223,6 +243,12 @@ type ServicesServer interface {
 	Delete(context.Context, *v1.DeleteRequest) (*Service, error)
 	// DeleteCollection deletes every selected object, each as Delete does, and returns them.
 	DeleteCollection(context.Context, *v1.DeleteCollectionRequest) (*ServiceList, error)
+	// Proxy makes an HTTP request to one of the ready pods of the service (spec: CTR-9). The name may be
+	// [SCHEME:]NAME[:PORT], with https as the scheme, and the number or the name of a port of the service, which may be
+	// left out when that has no name. Nothing but pods of the service's namespace is ever connected to. Codes: NotFound
+	// (service), InvalidArgument (name, method or path), Unavailable (no such port, no pod is ready, the node's agent is
+	// out of reach, or nobody listens), ResourceExhausted (too many calls to the node).
+	Proxy(grpc.BidiStreamingServer[ProxyServiceRequest, ProxyOutput]) error
 	mustEmbedUnimplementedServicesServer()
 }
 
@@ -262,6 +288,9 @@ func (UnimplementedServicesServer) Delete(context.Context, *v1.DeleteRequest) (*
 }
 func (UnimplementedServicesServer) DeleteCollection(context.Context, *v1.DeleteCollectionRequest) (*ServiceList, error) {
 	return nil, status.Error(codes.Unimplemented, "method DeleteCollection not implemented")
+}
+func (UnimplementedServicesServer) Proxy(grpc.BidiStreamingServer[ProxyServiceRequest, ProxyOutput]) error {
+	return status.Error(codes.Unimplemented, "method Proxy not implemented")
 }
 func (UnimplementedServicesServer) mustEmbedUnimplementedServicesServer() {}
 func (UnimplementedServicesServer) testEmbeddedByValue()                  {}
@@ -457,6 +486,13 @@ func _Services_DeleteCollection_Handler(srv interface{}, ctx context.Context, de
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Services_Proxy_Handler(srv interface{}, stream grpc.ServerStream) error {
+	return srv.(ServicesServer).Proxy(&grpc.GenericServerStream[ProxyServiceRequest, ProxyOutput]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Services_ProxyServer = grpc.BidiStreamingServer[ProxyServiceRequest, ProxyOutput]
+
 // Services_ServiceDesc is the grpc.ServiceDesc for Services service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -506,6 +542,12 @@ var Services_ServiceDesc = grpc.ServiceDesc{
 			StreamName:    "Watch",
 			Handler:       _Services_Watch_Handler,
 			ServerStreams: true,
+		},
+		{
+			StreamName:    "Proxy",
+			Handler:       _Services_Proxy_Handler,
+			ServerStreams: true,
+			ClientStreams: true,
 		},
 	},
 	Metadata: "monoplane/core/v1/service_service.proto",

@@ -262,6 +262,71 @@ func (x *ServiceEvents) AppendProtobuf(e *wire.Encoder) {
 	e.Raw(x.unknownFields)
 }
 
+// SetShallow makes x a copy of m that shares with m all that its fields point to; a nil m leaves nothing in x. It
+// returns false, and changes nothing, when m is of another type.
+func (x *ProxyServiceRequest) SetShallow(m proto.Message) bool {
+	from, ok := m.(*ProxyServiceRequest)
+	if !ok {
+		return false
+	}
+	if from == nil {
+		from = new(ProxyServiceRequest)
+	}
+	x.Namespace = from.Namespace
+	x.Name = from.Name
+	x.Path = from.Path
+	x.Input = from.Input
+	x.unknownFields = from.unknownFields
+	return true
+}
+
+// Clone returns a deep copy of x.
+func (x *ProxyServiceRequest) Clone() *ProxyServiceRequest {
+	if x == nil {
+		return nil
+	}
+	c := new(ProxyServiceRequest)
+	x.CloneTo(c)
+	return c
+}
+
+// CloneTo makes c, which must be new, a deep copy of x. A nil x leaves it empty.
+func (x *ProxyServiceRequest) CloneTo(c *ProxyServiceRequest) {
+	if x == nil {
+		return
+	}
+	c.Namespace = x.Namespace
+	c.Name = x.Name
+	c.Path = x.Path
+	c.Input = x.Input.Clone()
+	c.unknownFields = clone.List(x.unknownFields)
+}
+
+// CloneMessage is Clone for those who do not know the type.
+func (x *ProxyServiceRequest) CloneMessage() proto.Message { return x.Clone() }
+
+// AppendProtobuf appends the protobuf form of x to e; nil counts as empty.
+func (x *ProxyServiceRequest) AppendProtobuf(e *wire.Encoder) {
+	if x == nil {
+		return
+	}
+	if x.Namespace != "" {
+		e.String(1, x.Namespace)
+	}
+	if x.Name != "" {
+		e.String(2, x.Name)
+	}
+	if x.Path != "" {
+		e.String(3, x.Path)
+	}
+	if x.Input != nil {
+		at := e.Begin(4)
+		x.Input.AppendProtobuf(e)
+		e.End(at)
+	}
+	e.Raw(x.unknownFields)
+}
+
 // ServicesBackend serves the standard methods of Services from a backend. The others stay unimplemented.
 type ServicesBackend struct {
 	UnimplementedServicesServer

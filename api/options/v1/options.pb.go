@@ -421,7 +421,11 @@ type Subresource struct {
 	Rest string `protobuf:"bytes,9,opt,name=rest,proto3" json:"rest,omitempty"`
 	// The method converses: it takes a stream, whose first message has the options, and each of whose messages may have
 	// input, and it answers with what comes out. Over HTTP its path is for connections that are upgraded.
-	Converses     bool `protobuf:"varint,10,opt,name=converses,proto3" json:"converses,omitempty"`
+	Converses bool `protobuf:"varint,10,opt,name=converses,proto3" json:"converses,omitempty"`
+	// The method passes HTTP requests on, of all methods, to the path that rest is about: it takes a stream, whose first
+	// message has the options, and each of whose messages may have a piece of the request, and answers with what comes
+	// back.
+	Proxies       bool `protobuf:"varint,11,opt,name=proxies,proto3" json:"proxies,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -522,6 +526,13 @@ func (x *Subresource) GetRest() string {
 func (x *Subresource) GetConverses() bool {
 	if x != nil {
 		return x.Converses
+	}
+	return false
+}
+
+func (x *Subresource) GetProxies() bool {
+	if x != nil {
+		return x.Proxies
 	}
 	return false
 }
@@ -835,7 +846,7 @@ const file_monoplane_options_v1_options_proto_rawDesc = "" +
 	"\x13deleteReturnsObject\x18\r \x01(\bR\x13deleteReturnsObject\x12\x16\n" +
 	"\x06goName\x18\x0e \x01(\tR\x06goName\x12\x12\n" +
 	"\x04view\x18\x10 \x01(\bR\x04view\x120\n" +
-	"\x13namespaceInRequests\x18\x0f \x01(\bR\x13namespaceInRequests\"\xfd\x01\n" +
+	"\x13namespaceInRequests\x18\x0f \x01(\bR\x13namespaceInRequests\"\x97\x02\n" +
 	"\vSubresource\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06method\x18\x02 \x01(\tR\x06method\x12\x12\n" +
@@ -847,7 +858,8 @@ const file_monoplane_options_v1_options_proto_rawDesc = "" +
 	"\vreturnsBody\x18\b \x01(\bR\vreturnsBody\x12\x12\n" +
 	"\x04rest\x18\t \x01(\tR\x04rest\x12\x1c\n" +
 	"\tconverses\x18\n" +
-	" \x01(\bR\tconverses\"M\n" +
+	" \x01(\bR\tconverses\x12\x18\n" +
+	"\aproxies\x18\v \x01(\bR\aproxies\"M\n" +
 	"\tMethodDoc\x12\x16\n" +
 	"\x06method\x18\x01 \x01(\tR\x06method\x12\x12\n" +
 	"\x04text\x18\x02 \x01(\tR\x04text\x12\x14\n" +

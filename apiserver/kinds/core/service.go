@@ -3,9 +3,20 @@ package core
 import (
 	"monoplane.dev/apiserver/kinds/core/service"
 	"monoplane.dev/apiserver/kinds/define"
+	"monoplane.dev/object"
+
+	corev1 "monoplane.dev/api/core/v1"
 )
 
 // Service describes the kind with package service.
 func Service(c define.Config) define.Definition {
-	return define.Definition{Strategy: service.New(c.Deps, c.Services).Strategy()}
+	return define.Definition{
+		Strategy: service.New(c.Deps, c.Services).Strategy(),
+		Server: func(b object.Backend, backendOf func(*object.Kind) object.Backend) any {
+			return &serviceService{
+				ServicesBackend: corev1.ServicesBackend{Backend: b}, agents: c.Streams,
+				endpoints: backendOf(corev1.EndpointsKind), pods: backendOf(corev1.PodKind),
+			}
+		},
+	}
 }

@@ -139,17 +139,36 @@ func (s *service) runningPod(
 			return "", err
 		}
 	}
-	if phase := p.GetStatus().GetPhase(); phase == "Succeeded" || phase == "Failed" {
-		return "", apierrors.New(apierrors.Conflict, "pod %s is completed; current phase is %s", name, phase)
-	}
-	if node = p.GetSpec().GetNodeName(); node == "" {
-		return "", apierrors.New(apierrors.BadRequest, "pod %s does not have a host assigned", name)
-	}
-	if s.streams == nil {
-		return "", apierrors.New(apierrors.ServiceUnavailable, "this server has no connection to the agents of nodes")
+	if err := s.reachable(p); err != nil {
+		return "", err
 	}
 	*uid = p.GetMetadata().GetUid()
-	return node, nil
+	return p.GetSpec().GetNodeName(), nil
+}
+
+// livePod returns a pod that may be running.
+func (s *service) livePod(ctx context.Context, namespace, name string) (*corev1.Pod, error) {
+	o, err := s.Backend.Get(ctx, &metav1.GetRequest{Namespace: namespace, Name: name})
+	if err != nil {
+		return nil, err
+	}
+	p := o.(*corev1.Pod)
+	return p, s.reachable(p)
+}
+
+// reachable refuses a pod of which nothing can run.
+func (s *service) reachable(p *corev1.Pod) error {
+	name := p.GetMetadata().GetName()
+	if phase := p.GetStatus().GetPhase(); phase == "Succeeded" || phase == "Failed" {
+		return apierrors.New(apierrors.Conflict, "pod %s is completed; current phase is %s", name, phase)
+	}
+	if p.GetSpec().GetNodeName() == "" {
+		return apierrors.New(apierrors.BadRequest, "pod %s does not have a host assigned", name)
+	}
+	if s.streams == nil {
+		return apierrors.New(apierrors.ServiceUnavailable, "this server has no connection to the agents of nodes")
+	}
+	return nil
 }
 
 // converse passes on what goes in and what comes out until the agent has said how it went. The header is sent when the
