@@ -1,6 +1,7 @@
 package podproxy
 
 import (
+	"context"
 	"errors"
 	"io"
 	"net"
@@ -16,9 +17,10 @@ import (
 
 // conn is a connection to a port through the agent of its node. One goroutine may read while another writes.
 type conn struct {
-	with define.Conversation
-	rest []byte
-	end  error // Why there is nothing more to read; nil before.
+	with   define.Conversation
+	hangUp context.CancelFunc // Ends what waits in Read and Write.
+	rest   []byte
+	end    error // Why there is nothing more to read; nil before.
 
 	closing sync.Once
 	mu      sync.Mutex
@@ -26,8 +28,6 @@ type conn struct {
 }
 
 var _ net.Conn = (*conn)(nil)
-
-func newConn(with define.Conversation) *conn { return &conn{with: with} }
 
 // Read implements net.Conn.
 func (c *conn) Read(b []byte) (int, error) {
@@ -75,9 +75,12 @@ func (c *conn) Write(b []byte) (int, error) {
 	return sent, nil
 }
 
-// Close implements net.Conn. What waits in Read and Write ends with the context of the call.
+// Close implements net.Conn.
 func (c *conn) Close() error {
-	c.closing.Do(c.with.Close)
+	c.closing.Do(func() {
+		c.hangUp()
+		c.with.Close()
+	})
 	return nil
 }
 

@@ -262,16 +262,19 @@ type dialer struct {
 
 // dial is for http.Transport, which may call it on another goroutine, but returns after it.
 func (d *dialer) dial(context.Context, string, string) (net.Conn, error) {
-	c, err := d.agents.PortForward(d.ctx, d.to.Node, &nodev1.PortForwardCall{Uid: d.to.UID, Port: d.to.Port})
+	ctx, cancel := context.WithCancel(d.ctx)
+	c, err := d.agents.PortForward(ctx, d.to.Node, &nodev1.PortForwardCall{Uid: d.to.UID, Port: d.to.Port})
 	if err != nil {
+		cancel()
 		return nil, err
 	}
+	conn := &conn{with: c, hangUp: cancel}
 	if _, err := c.Recv(); err != nil { // Accepted, or not.
-		c.Close()
+		_ = conn.Close()
 		return nil, err
 	}
-	d.conn = newConn(c)
-	return d.conn, nil
+	d.conn = conn
+	return conn, nil
 }
 
 // unreachable is why no answer has come: what the agent says, if it is that.
