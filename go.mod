@@ -41,6 +41,7 @@ require (
 	k8s.io/cri-api v0.36.3
 	k8s.io/kubelet v0.36.3
 	k8s.io/metrics v0.36.3
+	k8s.io/pod-security-admission v0.36.3
 	k8s.io/utils v0.0.0-20260707023825-cf1189d6abe3
 	pgregory.net/rapid v1.3.0
 	sigs.k8s.io/json v0.0.0-20250730193827-2d320260d730
@@ -49,6 +50,8 @@ require (
 )
 
 require github.com/mxk/go-flowrate v0.0.0-20140419014527-cca7078d478f // indirect
+
+require k8s.io/component-base v0.36.3 // indirect
 
 require (
 	github.com/beorn7/perks v1.0.1 // indirect

@@ -95,6 +95,8 @@ type Config struct {
 	ServiceClusterIPRange string
 	// ServiceNodePortRange is where the node ports of Services come from; "30000-32767" by default.
 	ServiceNodePortRange string
+	// PodSecurity is what holds for the security of pods beside the labels of namespaces.
+	PodSecurity PodSecurityConfig
 	// ConfirmOriginalDead says, for this start only, that a DataDir that is a copy, or was restored from a snapshot, may
 	// take over the nodes of the original: that is dead with all its pods, and will not come back. Without it such a
 	// node is refused; see Cluster.Refused. Start fails when there is nothing to confirm.
@@ -114,6 +116,17 @@ type Config struct {
 	auditPolicy *audit.Policy
 	// onMutation is told when somebody has changed an object that the store holds. For tests.
 	onMutation func(error)
+}
+
+// PodSecurityConfig says which of the Pod Security Standards hold where a namespace says nothing, and for whom none
+// do.
+type PodSecurityConfig struct {
+	// Defaults are the labels pod-security.kubernetes.io/... of namespaces that have none of that name, without the
+	// prefix, such as "enforce": "baseline". None is privileged: anything goes.
+	Defaults map[string]string
+	// ExemptNamespaces, ExemptUsers and ExemptRuntimeClasses are held to none. An exempt user is one that creates pods:
+	// most are created by controllers.
+	ExemptNamespaces, ExemptUsers, ExemptRuntimeClasses []string
 }
 
 // NodeLifecycleConfig says when nodes count as lost, and how fast their pods are evicted. Agents send heartbeats five

@@ -19,6 +19,7 @@ import (
 	schedulingv1 "monoplane.dev/api/scheduling/v1"
 	"monoplane.dev/apiserver"
 	"monoplane.dev/apiserver/admin"
+	"monoplane.dev/apiserver/admission/security"
 	"monoplane.dev/apiserver/authn"
 	"monoplane.dev/apiserver/claim"
 	"monoplane.dev/apiserver/listen"
@@ -233,6 +234,10 @@ func (c *Cluster) makeAPI(ctx context.Context, p *parts) error {
 		Store: c.store, Logs: p.broker, Streams: p.broker, Usage: p.usages, Documents: p.broker, Scheduler: p.asking,
 		Controllers: controllers.Roles(), Tokens: issuer, Bearers: p.bearers, Logger: c.cfg.Logger,
 		Registerer: p.metrics, Services: c.cfg.services, Audit: trail,
+		PodSecurity: security.Config{
+			Defaults: c.cfg.PodSecurity.Defaults, Namespaces: c.cfg.PodSecurity.ExemptNamespaces,
+			Users: c.cfg.PodSecurity.ExemptUsers, RuntimeClasses: c.cfg.PodSecurity.ExemptRuntimeClasses,
+		},
 	})
 	if err != nil {
 		return err

@@ -22,6 +22,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"monoplane.dev/apiserver/admission"
+	"monoplane.dev/apiserver/admission/security"
 	"monoplane.dev/apiserver/audit"
 	"monoplane.dev/apiserver/auth"
 	"monoplane.dev/apiserver/auth/roles"
@@ -66,6 +67,8 @@ type Config struct {
 	Bearers *authn.Bearers
 	// Controllers is what the controllers may do that are known by name; others have the rights of any controller.
 	Controllers []rights.Role
+	// PodSecurity is the standards of security of pods that hold for all namespaces; none by default.
+	PodSecurity security.Config
 	// Services is where the addresses and node ports of Services come from; it has defaults.
 	Services servicerange.Ranges
 	// Clock defaults to the real one.
@@ -110,7 +113,12 @@ func New(ctx context.Context, cfg Config) (*Server, error) {
 		}
 	}
 	authz, acts := auth.NewAuthorizer(cfg.Controllers, index), auth.NewAudit(cfg.Logger)
-	rules, err := admission.New(cfg.Store, cfg.Clock)
+	cfg.PodSecurity.Note = func(ctx context.Context, o object.Object, violation string) {
+		m := o.GetMetadata()
+		cfg.Logger.InfoContext(ctx, "pod security", "audit", violation, "kind", o.ObjectKind().Kind,
+			"namespace", m.GetNamespace(), "name", m.GetName(), "user", auth.From(ctx).Name)
+	}
+	rules, err := admission.New(admission.Config{Store: cfg.Store, Clock: cfg.Clock, Security: cfg.PodSecurity})
 	if err != nil {
 		return nil, err
 	}

@@ -44,6 +44,7 @@ type upOptions struct {
 	nodeLifecycle   monoplane.NodeLifecycleConfig
 	audit           auditOptions
 	election        monoplane.LeaderElectionConfig
+	podSecurity     monoplane.PodSecurityConfig
 }
 
 func (o *upOptions) add(flags *pflag.FlagSet) {
@@ -79,6 +80,7 @@ func (o *upOptions) add(flags *pflag.FlagSet) {
 			"of one's own")
 	addNodeLifecycle(flags, &o.nodeLifecycle)
 	addElection(flags, &o.election)
+	addPodSecurity(flags, &o.podSecurity)
 	flags.IntVar(&o.maxEvents, "max-events", 10_000,
 		"how many events are kept, for an hour at most; above that the oldest are deleted. 0 for any number")
 	flags.StringVar(&o.schedulerConfig, "scheduler-config", "",
@@ -172,6 +174,7 @@ func (o *upOptions) config(stdout, stderr io.Writer) (monoplane.Config, error) {
 
 		TerminatedPodGCThreshold: o.podGCThreshold,
 		Controllers:              o.controllers,
+		PodSecurity:              o.podSecurity,
 		NodeLifecycle:            o.nodeLifecycle,
 		LeaderElection:           o.election,
 		MaxEvents:                o.maxEvents,

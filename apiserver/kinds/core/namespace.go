@@ -32,7 +32,9 @@ const (
 func Namespace(c define.Config) define.Definition {
 	n := namespaces{c.Deps, c.Namespaced}
 	return define.Definition{Strategy: registry.Typed[*corev1.Namespace]{
-		Kind:       corev1.NamespaceKind,
+		Kind: corev1.NamespaceKind,
+		// Pods are judged by what the cache has of the labels.
+		ReadCached: true,
 		Spec:       func(o *corev1.Namespace) proto.Message { return o.GetSpec() },
 		DefaultNew: DefaultNewNamespace,
 		Admit:      restores,
