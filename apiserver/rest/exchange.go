@@ -93,8 +93,9 @@ func (ex *exchange) aborted() {
 	panic(v)
 }
 
-// end gives back what the exchange has borrowed.
+// end ends the answer, and gives back what the exchange has borrowed.
 func (ex *exchange) end() {
+	ex.w.end()
 	if ex.buffer != nil {
 		ex.h.release(ex.buffer)
 	}

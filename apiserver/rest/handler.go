@@ -17,6 +17,7 @@ import (
 	"monoplane.dev/apiserver/authn"
 	"monoplane.dev/apiserver/gate"
 	"monoplane.dev/apiserver/rest/bodycache"
+	"monoplane.dev/apiserver/rest/compress"
 	"monoplane.dev/apiserver/rest/discovery"
 	"monoplane.dev/apiserver/rest/openapi"
 	"monoplane.dev/apiserver/table"
@@ -36,8 +37,9 @@ type Handler struct {
 	cache     *bodycache.Cache
 	// mux is what the gateway's run time asks for.
 	mux *runtime.ServeMux
-	// buffers holds *[]byte.
+	// buffers holds *[]byte, packers what compresses long answers.
 	buffers  sync.Pool
+	packers  compress.Pool
 	inFlight atomic.Int64
 
 	// closing ends when Close is called.

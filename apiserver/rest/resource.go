@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"monoplane.dev/apierrors"
+	"monoplane.dev/apiserver/rest/compress"
 	"monoplane.dev/apiserver/rest/negotiate"
 	"monoplane.dev/apiserver/table"
 )
@@ -68,6 +69,9 @@ func (h *Handler) negotiate(w http.ResponseWriter, r *http.Request, routes map[s
 	}
 	ex := &exchange{h: h, r: r, route: rt, query: query, validation: query.Get("fieldValidation")}
 	ex.w = writer{ResponseWriter: w, code: rt.successCode(), stall: h.cfg.StallTimeout}
+	if rt.stream == nil && compress.Pays(r) {
+		ex.w.pool = &h.packers
+	}
 	if !rt.text {
 		var ok bool
 		if ex.out, ok = negotiate.Accept(r.Header["Accept"], negotiate.Offers{Stream: rt.stream != nil}); !ok {

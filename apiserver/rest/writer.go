@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"time"
 
+	"monoplane.dev/apiserver/rest/compress"
 	"monoplane.dev/apiserver/warning"
 )
 
@@ -28,6 +29,9 @@ type writer struct {
 	// tell, but the service of a stream, which cancel ends.
 	gone   bool
 	cancel context.CancelFunc
+	// pool has what compresses an answer that is long; nil where none is compressed. packed does, once it has begun.
+	pool   *compress.Pool
+	packed *compress.Writer
 }
 
 // Unwrap is for http.ResponseController, which takes over the connections of protocols that are switched to.
@@ -50,7 +54,42 @@ func (w *writer) WriteHeader(code int) {
 
 // Write writes, behind the header. It does not fail.
 func (w *writer) Write(b []byte) (int, error) {
+	if !w.begun && w.pool != nil && len(b) >= compress.Threshold {
+		w.pack()
+	}
 	w.WriteHeader(w.code)
+	if w.packed != nil {
+		_, _ = w.packed.Write(b) // to plain, which does not fail
+		return len(b), nil
+	}
+	return plain{w}.Write(b)
+}
+
+// pack compresses what is written from now on.
+func (w *writer) pack() {
+	packed, err := w.pool.Writer(plain{w})
+	if err != nil {
+		return
+	}
+	w.packed = packed
+	h := w.Header()
+	h.Del("Content-Length")
+	h.Set("Content-Encoding", "gzip")
+	h.Add("Vary", "Accept-Encoding")
+}
+
+// end writes what is left of an answer that is whole.
+func (w *writer) end() {
+	if w.packed != nil {
+		_ = w.packed.Close() // as in Write
+	}
+}
+
+// plain writes for a writer, as it is, what belongs behind its header.
+type plain struct{ *writer }
+
+// Write writes. It does not fail.
+func (w plain) Write(b []byte) (int, error) {
 	switch {
 	case len(b) == 0 || w.gone:
 	case len(b) <= buffered:

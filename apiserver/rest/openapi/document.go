@@ -21,12 +21,13 @@ type document struct {
 	hash, contentType string
 }
 
-func newDocument(body []byte, contentType string) document {
+func (d *Documents) newDocument(body []byte, contentType string) document {
 	var packed bytes.Buffer
-	// Neither fails, because a buffer takes everything.
-	z, _ := gzip.NewWriterLevel(&packed, gzip.BestSpeed)
-	_, _ = z.Write(body)
-	_ = z.Close()
+	// Nothing fails, because a buffer takes everything.
+	if z, err := d.packers.Writer(&packed); err == nil {
+		_, _ = z.Write(body)
+		_ = z.Close()
+	}
 	sum := sha256.Sum256(body)
 	return document{bytes.Clone(packed.Bytes()), strings.ToUpper(hex.EncodeToString(sum[:])), contentType}
 }

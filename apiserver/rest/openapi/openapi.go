@@ -17,6 +17,7 @@ import (
 
 	"google.golang.org/protobuf/reflect/protoreflect"
 
+	"monoplane.dev/apiserver/rest/compress"
 	"monoplane.dev/object"
 )
 
@@ -52,6 +53,7 @@ type Documents struct {
 	operations []Operation
 	prefixes   []string
 	version    string
+	packers    compress.Pool
 	v3         func() map[string]document
 	v2         func() document
 	v2Message  func() document
@@ -68,8 +70,8 @@ func New(operations []Operation, version string) *Documents {
 		}
 	}
 	d.v3 = sync.OnceValue(d.documents)
-	d.v2 = sync.OnceValue(func() document { return encode(d.swagger()) })
-	d.v2Message = sync.OnceValue(func() document { return newDocument(message(d.swagger()), v2Protobuf) })
+	d.v2 = sync.OnceValue(func() document { return d.encode(d.swagger()) })
+	d.v2Message = sync.OnceValue(func() document { return d.newDocument(message(d.swagger()), v2Protobuf) })
 	return d
 }
 
@@ -114,21 +116,21 @@ func (d *Documents) documents() map[string]document {
 	index := make(map[string]any, len(d.prefixes))
 	descriptions := readDocs()
 	for _, prefix := range d.prefixes {
-		doc := encode(d.groupVersion(prefix, descriptions))
+		doc := d.encode(d.groupVersion(prefix, descriptions))
 		list[Root+prefix] = doc
 		index[strings.TrimPrefix(prefix, "/")] = map[string]string{"serverRelativeURL": doc.url(Root + prefix)}
 	}
-	list[Root] = encode(map[string]any{"paths": index})
+	list[Root] = d.encode(map[string]any{"paths": index})
 	return list
 }
 
-func encode(v map[string]any) document {
+func (d *Documents) encode(v map[string]any) document {
 	body, err := json.Marshal(v)
 	if err != nil {
 		// The documents are made of maps, strings and numbers; a test encodes all of them.
 		body = []byte("{}")
 	}
-	return newDocument(body, typeJSON)
+	return d.newDocument(body, typeJSON)
 }
 
 // groupVersion is the document of one group and version.
