@@ -92,7 +92,11 @@ func benchRead(ctx context.Context, e *env) (err error) {
 		name: fmt.Sprintf("list %d pods, gRPC over TLS, decoded", pods), measured: fmt.Sprintf("%.0f ms", p.got*1e3),
 		limit: fmt.Sprintf("static %.0f ms", p.limit*1e3), ratio: p.ratio, cpu: p.cpu,
 	})
-	return nil
+	more := e.size(3600)
+	if err := fill(ctx, c, "informed", more); err != nil {
+		return err
+	}
+	return benchInformer(ctx, e, c, pods+more)
 }
 
 // readRow measures gets of one URL, n in a round.
