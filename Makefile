@@ -62,8 +62,9 @@ plugins:
 	  google.golang.org/grpc/cmd/protoc-gen-go-grpc
 
 .PHONY: generate
-generate: $(BIN)/buf plugins ## Generate the services in proto/ from the kinds' messages, and api/ from proto/
+generate: $(BIN)/buf plugins ## Generate the services in proto/ from the kinds' messages, and api/ and docs/api from proto/
 	tools/generate
+	go run ./tools/openapi
 
 .PHONY: verify
 verify: $(BIN)/buf $(BIN)/golangci-lint $(BIN)/deadcode plugins ## Check generated code, proto rules and compatibility, dead code, lint, and the builds without cgo and for macOS
