@@ -31,7 +31,7 @@ func (ex *exchange) checkBody() error {
 		ex.encoding, ok = negotiate.Body(contentType)
 	}
 	if !ok {
-		return unsupportedMediaType(ex.route, contentType)
+		return unsupportedMediaType(ex.route)
 	}
 	if ex.route.method == http.MethodDelete {
 		return nil

@@ -82,15 +82,15 @@ func (h *Handler) notAllowed(w http.ResponseWriter, r *http.Request, allow strin
 }
 
 func notAcceptable(rt *route) error {
-	list := []string{negotiate.TypeJSON, negotiate.TypeProtobuf}
-	if rt.stream == nil {
-		list = append(list, negotiate.TypeYAML)
+	list := []string{negotiate.TypeJSON, negotiate.TypeYAML, negotiate.TypeProtobuf}
+	if rt.stream != nil {
+		list = []string{negotiate.TypeJSONStream, negotiate.TypeProtobufStream}
 	}
 	return apierrors.New(apierrors.NotAcceptable, "only the following media types are accepted: %s",
 		strings.Join(list, ", "))
 }
 
-func unsupportedMediaType(rt *route, got string) error {
+func unsupportedMediaType(rt *route) error {
 	list := []string{negotiate.TypeJSON, negotiate.TypeYAML, negotiate.TypeProtobuf}
 	if rt.method == http.MethodPatch {
 		list = []string{
@@ -98,8 +98,7 @@ func unsupportedMediaType(rt *route, got string) error {
 		}
 	}
 	return apierrors.New(apierrors.UnsupportedMediaType,
-		"the body of the request was in an unknown format (%q) - accepted media types include: %s", got,
-		strings.Join(list, ", "))
+		"the body of the request was in an unknown format - accepted media types include: %s", strings.Join(list, ", "))
 }
 
 func tooLarge() error {

@@ -16,8 +16,11 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/features"
+	featurestesting "k8s.io/client-go/features/testing"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/openapi3"
 	"k8s.io/client-go/rest"
@@ -111,8 +114,17 @@ func TestTypedClient(t *testing.T) {
 
 // spec: OBJ-7
 func TestInformers(t *testing.T) {
+	for _, contentType := range []string{runtime.ContentTypeJSON, runtime.ContentTypeProtobuf} {
+		t.Run(contentType, func(t *testing.T) { testInformers(t, contentType) })
+	}
+}
+
+func testInformers(t *testing.T, contentType string) {
 	s := newServer(t)
-	client := kubernetes.NewForConfigOrDie(s.config)
+	config := rest.CopyConfig(s.config)
+	config.ContentType = contentType
+	config.AcceptContentTypes = contentType // nothing else will do
+	client := kubernetes.NewForConfigOrDie(config)
 	ctx := t.Context()
 	if _, err := client.CoreV1().Pods("default").Create(ctx, pod("before"), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
@@ -157,6 +169,46 @@ func TestInformers(t *testing.T) {
 		t.Fatal(err)
 	}
 	expect("delete")
+}
+
+// A client that prefers CBOR is refused in the way in which it takes JSON from then on, and gets its answers in JSON.
+//
+// spec: OBJ-15
+func TestCBORIsRefused(t *testing.T) {
+	featurestesting.SetFeatureDuringTest(t, features.ClientsAllowCBOR, true)
+	featurestesting.SetFeatureDuringTest(t, features.ClientsPreferCBOR, true)
+	s := newServer(t)
+	ctx := t.Context()
+	gvr := corev1.SchemeGroupVersion.WithResource("configmaps")
+	maps := dynamic.NewForConfigOrDie(s.config).Resource(gvr).Namespace("default")
+	o := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": "m"},
+	}}
+	_, err := maps.Create(ctx, o, metav1.CreateOptions{})
+	const refusal = "the body of the request was in an unknown format - accepted media types include: " +
+		"application/json, application/yaml, application/vnd.kubernetes.protobuf"
+	if !apierrors.IsUnsupportedMediaType(err) || err.Error() != refusal {
+		t.Errorf("in CBOR: %v", err)
+	}
+	if got, err := maps.Create(ctx, o, metav1.CreateOptions{}); err != nil || got.GetName() != "m" {
+		t.Errorf("again: %v, %v", got, err)
+	}
+	if list, err := maps.List(ctx, metav1.ListOptions{}); err != nil || len(list.Items) == 0 {
+		t.Errorf("list: %v, %v", list, err)
+	}
+	config := rest.CopyConfig(s.config)
+	config.ContentType, config.AcceptContentTypes = runtime.ContentTypeJSON, runtime.ContentTypeCBOR
+	config.APIPath, config.GroupVersion = "/api", &corev1.SchemeGroupVersion
+	config.NegotiatedSerializer = scheme.Codecs.WithoutConversion()
+	raw, err := rest.RESTClientFor(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = raw.Get().Resource("nodes").SetHeader("Accept", runtime.ContentTypeCBOR).Do(ctx).Error()
+	if !apierrors.IsNotAcceptable(err) || err.Error() != "only the following media types are accepted: "+
+		"application/json, application/yaml, application/vnd.kubernetes.protobuf" {
+		t.Errorf("an answer in CBOR alone: %v", err)
+	}
 }
 
 // spec: OBJ-15

@@ -1,6 +1,6 @@
-// Command openapi writes docs/api/openapi.json: the OpenAPI document, version 2, that a server of this source serves on
-// /openapi/v2, with a line for each path and each definition, so that changes can be read. With -check it fails when the
-// file says something else. Run it from the root of the repository; `make generate` and `make verify` do.
+// Command openapi writes docs/api/openapi.json: the OpenAPI document, version 2, that a server of this source serves
+// on /openapi/v2, with a line for each path and each definition, so that changes can be read. With -check it fails if
+// the file says something else. Run it from the root of the repository; `make generate` and `make verify` do.
 package main
 
 import (

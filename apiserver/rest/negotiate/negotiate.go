@@ -23,6 +23,7 @@ const (
 	TypeJSON           = "application/json"
 	TypeYAML           = "application/yaml"
 	TypeProtobuf       = "application/vnd.kubernetes.protobuf"
+	TypeJSONStream     = TypeJSON + ";stream=watch"
 	TypeProtobufStream = TypeProtobuf + ";stream=watch"
 )
 

@@ -163,7 +163,7 @@ func (o Operation) content(s *schemas) map[string]any {
 		return content(s.watchEvent(), negotiate.TypeJSON, negotiate.TypeProtobufStream)
 	case o.Verb == "list":
 		if o.Watches {
-			types = append(types, negotiate.TypeJSON+";stream=watch", negotiate.TypeProtobufStream)
+			types = append(types, negotiate.TypeJSONStream, negotiate.TypeProtobufStream)
 		}
 		return content(s.list(o.Kind), types...)
 	case o.Verb == "deletecollection":
