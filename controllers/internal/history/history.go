@@ -19,9 +19,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"strconv"
-	"sync"
-	"time"
 
 	"k8s.io/apimachinery/pkg/labels"
 
@@ -31,80 +28,24 @@ import (
 	"monoplane.dev/client/cache"
 	"monoplane.dev/controllers/controller"
 	"monoplane.dev/controllers/internal/owned"
+	"monoplane.dev/controllers/internal/writes"
 	"monoplane.dev/object"
 )
-
-// settleTime is how long the cache may take to have what was written.
-const settleTime = 30 * time.Second
 
 // HashLabel is the label of revisions with the hash that is in their names.
 const HashLabel = "controller.kubernetes.io/hash"
 
 // Control writes revisions. Use New.
 type Control struct {
+	*writes.Memory[*appsv1.ControllerRevision]
+
 	revisions appsv1.ControllerRevisionsClient
 	cache     *cache.Cache[*appsv1.ControllerRevision]
-
-	mu sync.Mutex
-	// written is what the cache may not have yet, by the uid of the owner.
-	written map[string]*writes
-}
-
-// writes are those for one owner.
-type writes struct {
-	// revision is the resourceVersion of what was written last.
-	revision uint64
-	// gone are the revisions that were removed.
-	gone []ref
-}
-
-type ref struct {
-	key cache.Key
-	uid string
 }
 
 // New returns a Control that writes revisions, which show up in a cache with the indexes of the shared ones.
 func New(revisions appsv1.ControllerRevisionsClient, seen *cache.Cache[*appsv1.ControllerRevision]) *Control {
-	return &Control{revisions: revisions, cache: seen, written: map[string]*writes{}}
-}
-
-// Settle waits until the cache has what was written for an owner.
-func (c *Control) Settle(ctx context.Context, owner string) error {
-	c.mu.Lock()
-	w := c.written[owner]
-	delete(c.written, owner)
-	c.mu.Unlock()
-	if w == nil {
-		return nil
-	}
-	limited, cancel := context.WithTimeout(ctx, settleTime)
-	defer cancel()
-	var err error
-	if w.revision > 0 {
-		err = c.cache.WaitFor(limited, strconv.FormatUint(w.revision, 10))
-	}
-	for len(w.gone) > 0 && err == nil {
-		if err = c.cache.WaitGone(limited, w.gone[0].key, w.gone[0].uid); err == nil {
-			w.gone = w.gone[1:]
-		}
-	}
-	if err == nil {
-		return nil
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if later := c.written[owner]; later != nil {
-		w.revision, w.gone = max(w.revision, later.revision), append(w.gone, later.gone...)
-	}
-	c.written[owner] = w
-	return fmt.Errorf("wait for the cache of controller revisions: %w", err)
-}
-
-// Forget drops what is remembered of an owner that is gone.
-func (c *Control) Forget(owner string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	delete(c.written, owner)
+	return &Control{Memory: writes.New(seen), revisions: revisions, cache: seen}
 }
 
 // List returns the revisions of an owner in their order, after adoptions and releases. Live reads the owner from the
@@ -122,7 +63,7 @@ func (c *Control) List(
 		Patch: func(ctx context.Context, req *metav1.PatchRequest) (*appsv1.ControllerRevision, error) {
 			r, err := c.revisions.Patch(ctx, req)
 			if err == nil {
-				c.wrote(m.GetUid(), r)
+				c.Wrote(m.GetUid(), r)
 			}
 			return r, err
 		},
@@ -188,7 +129,7 @@ func (c *Control) number(
 		m := r.GetMetadata()
 		return nil, fmt.Errorf("number controller revision %s/%s: %w", m.GetNamespace(), m.GetName(), err)
 	}
-	c.wrote(owner.GetMetadata().GetUid(), out)
+	c.Wrote(owner.GetMetadata().GetUid(), out)
 	return out, nil
 }
 
@@ -226,7 +167,7 @@ func (c *Control) create(
 		// An earlier answer may have been lost. What belongs to another owner, or to one before of this one's name, is
 		// that one's, and may go with it.
 		if controller.ManagerOf(there).GetUid() == m.GetUid() && Equal(there.GetData().GetRaw(), s.Data) {
-			c.wrote(m.GetUid(), there)
+			c.Wrote(m.GetUid(), there)
 			return there, collisions, nil
 		}
 	}
@@ -234,7 +175,7 @@ func (c *Control) create(
 		return nil, collisions, fmt.Errorf("make controller revision %d of %s/%s: %w", number, m.GetNamespace(),
 			m.GetName(), err)
 	}
-	c.wrote(m.GetUid(), made)
+	c.Wrote(m.GetUid(), made)
 	return made, collisions, nil
 }
 
@@ -254,32 +195,7 @@ func (c *Control) Truncate(
 		if err != nil && !apierrors.Is(err, apierrors.NotFound) {
 			return fmt.Errorf("remove controller revision %s/%s: %w", m.GetNamespace(), m.GetName(), err)
 		}
-		c.mu.Lock()
-		w := c.of(owner.GetMetadata().GetUid())
-		w.gone = append(w.gone, ref{cache.KeyOf(r), uid})
-		c.mu.Unlock()
+		c.Gone(owner.GetMetadata().GetUid(), r)
 	}
 	return nil
-}
-
-// wrote has Settle wait for a revision.
-func (c *Control) wrote(owner string, r *appsv1.ControllerRevision) {
-	revision, err := strconv.ParseUint(r.GetMetadata().GetResourceVersion(), 10, 64)
-	if err != nil {
-		return
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	w := c.of(owner)
-	w.revision = max(w.revision, revision)
-}
-
-// of returns the writes for an owner. The caller holds the lock.
-func (c *Control) of(owner string) *writes {
-	w := c.written[owner]
-	if w == nil {
-		w = &writes{}
-		c.written[owner] = w
-	}
-	return w
 }

@@ -13,9 +13,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"sync"
-	"time"
 
 	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -26,6 +24,7 @@ import (
 	"monoplane.dev/client/cache"
 	"monoplane.dev/client/record"
 	"monoplane.dev/controllers/internal/owned"
+	"monoplane.dev/controllers/internal/writes"
 	"monoplane.dev/object"
 )
 
@@ -33,108 +32,21 @@ import (
 const (
 	// parallel is how many pods are made or deleted at once.
 	parallel = 64
-	// settleTime is how long the cache may take to have what was written.
-	settleTime = 30 * time.Second
 	// maxPrefix is the longest name of which a pod's name is made.
 	maxPrefix = 253
 )
 
 // Control makes and deletes pods. Use New.
 type Control struct {
+	*writes.Memory[*corev1.Pod]
+
 	pods   corev1.PodsClient
-	cache  *cache.Cache[*corev1.Pod]
 	events *record.Recorder
-
-	mu sync.Mutex
-	// written is what the cache may not have yet, by the uid of the owner.
-	written map[string]*writes
-}
-
-// writes are those for one owner.
-type writes struct {
-	// revision is that of the newest pod that was made or changed.
-	revision uint64
-	// gone are the pods that were deleted.
-	gone []ref
-}
-
-type ref struct {
-	key cache.Key
-	uid string
 }
 
 // New returns a Control that writes pods, which show up in a cache, and events.
 func New(pods corev1.PodsClient, seen *cache.Cache[*corev1.Pod], events *record.Recorder) *Control {
-	return &Control{pods: pods, cache: seen, events: events, written: map[string]*writes{}}
-}
-
-// Settle waits until the cache has what was written for an owner.
-func (c *Control) Settle(ctx context.Context, owner string) error {
-	c.mu.Lock()
-	w := c.written[owner]
-	delete(c.written, owner)
-	c.mu.Unlock()
-	if w == nil {
-		return nil
-	}
-	limited, cancel := context.WithTimeout(ctx, settleTime)
-	defer cancel()
-	var err error
-	if w.revision > 0 {
-		err = c.cache.WaitFor(limited, strconv.FormatUint(w.revision, 10))
-	}
-	for len(w.gone) > 0 && err == nil {
-		if err = c.cache.WaitGone(limited, w.gone[0].key, w.gone[0].uid); err == nil {
-			w.gone = w.gone[1:]
-		}
-	}
-	if err == nil {
-		return nil
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if later := c.written[owner]; later != nil {
-		w.revision, w.gone = max(w.revision, later.revision), append(w.gone, later.gone...)
-	}
-	c.written[owner] = w
-	return fmt.Errorf("wait for the cache of pods: %w", err)
-}
-
-// Forget drops what is remembered of an owner that is gone.
-func (c *Control) Forget(owner string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	delete(c.written, owner)
-}
-
-// Wrote has Settle wait for a pod that the caller wrote by itself.
-func (c *Control) Wrote(owner string, p *corev1.Pod) {
-	revision, err := strconv.ParseUint(p.GetMetadata().GetResourceVersion(), 10, 64)
-	if err != nil {
-		return
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	w := c.of(owner)
-	w.revision = max(w.revision, revision)
-}
-
-// Gone has Settle wait until the cache knows of the deletion of a pod that the caller deleted by itself.
-func (c *Control) Gone(owner string, p *corev1.Pod) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	w := c.of(owner)
-	w.gone = append(w.gone, ref{cache.KeyOf(p), p.GetMetadata().GetUid()})
-}
-
-// of returns the writes for an owner. The caller holds the lock.
-func (c *Control) of(owner string) *writes {
-	w := c.written[owner]
-	if w == nil {
-		w = &writes{}
-		c.written[owner] = w
-	}
-	return w
+	return &Control{Memory: writes.New(seen), pods: pods, events: events}
 }
 
 // FromTemplate returns a pod of a template with an owner, whose name the server completes.
