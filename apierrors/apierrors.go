@@ -228,6 +228,14 @@ func From(err error) *Error {
 	return e
 }
 
+// Text returns what people are told of err: what a server has said in its words alone, and any other error as it is.
+func Text(err error) string {
+	if _, ok := status.FromError(err); ok {
+		return From(err).Error()
+	}
+	return err.Error()
+}
+
 // FromStatus returns a Status that was received, such as that of an ERROR event, as an error.
 func FromStatus(s *metav1.Status) *Error {
 	if s == nil {

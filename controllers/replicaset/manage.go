@@ -7,6 +7,7 @@ import (
 
 	corev1 "monoplane.dev/api/core/v1"
 	metav1 "monoplane.dev/api/meta/v1"
+	"monoplane.dev/apierrors"
 	"monoplane.dev/codec/value"
 	"monoplane.dev/controllers/controller"
 	"monoplane.dev/controllers/internal/podcontrol"
@@ -115,7 +116,7 @@ func withFailure(conditions []condition, failed error, tooFew bool, now time.Tim
 	if tooFew {
 		reason = "FailedCreate"
 	}
-	return append(slices.Clone(conditions), condition{replicaFailure, "True", reason, failed.Error(), value.Time(now)})
+	return append(slices.Clone(conditions), condition{replicaFailure, "True", reason, apierrors.Text(failed), value.Time(now)})
 }
 
 // publish writes the status, unless it is there.

@@ -317,14 +317,16 @@ func TestRefusedTemplatesMakeNoStorm(t *testing.T) {
 		w.must(err)
 		conditions := o.GetStatus().GetConditions()
 		if len(conditions) != 1 || conditions[0].Type != "ReplicaFailure" || conditions[0].Status != "True" ||
-			conditions[0].Reason != "FailedCreate" || !strings.Contains(conditions[0].Message, "exceeded quota") {
+			conditions[0].Reason != "FailedCreate" || !strings.Contains(conditions[0].Message, "exceeded quota") ||
+			strings.Contains(conditions[0].Message, "rpc error") {
 			w.Errorf("conditions %v", conditions)
 		}
 		events, err := w.c.Events.List(w.Context(), &metav1.ListRequest{Namespace: "ns"})
 		w.must(err)
 		if !slices.ContainsFunc(events.GetItems(), func(e *corev1.Event) bool {
 			return e.GetReason() == "FailedCreate" && e.GetType() == "Warning" && e.GetInvolvedObject().GetKind() ==
-				"ReplicaSet" && strings.HasPrefix(e.GetMessage(), "Error creating: ") && strings.Contains(e.GetMessage(), "quota")
+				"ReplicaSet" && strings.HasPrefix(e.GetMessage(), "Error creating: pods ") &&
+				strings.Contains(e.GetMessage(), "quota")
 		}) {
 			w.Errorf("events %v", events.GetItems())
 		}

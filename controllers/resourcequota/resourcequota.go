@@ -283,4 +283,3 @@ func (c *Controller) count(
 	}
 	return used, n, again, nil
 }
-

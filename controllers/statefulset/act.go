@@ -237,6 +237,6 @@ func (c *Controller) say(ctx context.Context, o *appsv1.StatefulSet, s members.S
 	case ctx.Err() != nil, podcontrol.NamespaceGoes(err):
 	case s.Verb != members.Create && apierrors.Is(err, apierrors.Conflict):
 	default:
-		c.events.Event(o, record.Warning, "Failed"+verb, action, fmt.Sprintf("%s failed error: %v", what, err))
+		c.events.Event(o, record.Warning, "Failed"+verb, action, what+" failed error: "+apierrors.Text(err))
 	}
 }

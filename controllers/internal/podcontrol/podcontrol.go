@@ -78,7 +78,7 @@ func (c *Control) Create(ctx context.Context, owner object.Object, p *corev1.Pod
 	made, err := c.pods.Create(ctx, &corev1.CreatePodRequest{Namespace: p.GetMetadata().GetNamespace(), Object: p})
 	if err != nil {
 		if ctx.Err() == nil && !NamespaceGoes(err) {
-			c.events.Event(owner, record.Warning, "FailedCreate", "Creating", fmt.Sprintf("Error creating: %v", err))
+			c.events.Event(owner, record.Warning, "FailedCreate", "Creating", "Error creating: "+apierrors.Text(err))
 		}
 		return nil, err
 	}
@@ -99,7 +99,7 @@ func (c *Control) Delete(ctx context.Context, owner object.Object, p *corev1.Pod
 	gone := apierrors.Is(err, apierrors.NotFound)
 	if err != nil && !gone {
 		if ctx.Err() == nil && !apierrors.Is(err, apierrors.Conflict) {
-			c.events.Event(owner, record.Warning, "FailedDelete", "Deleting", fmt.Sprintf("Error deleting: %v", err))
+			c.events.Event(owner, record.Warning, "FailedDelete", "Deleting", "Error deleting: "+apierrors.Text(err))
 		}
 		return fmt.Errorf("delete pod %s/%s: %w", m.GetNamespace(), m.GetName(), err)
 	}
