@@ -325,8 +325,7 @@ func TestRefusedTemplatesMakeNoStorm(t *testing.T) {
 		w.must(err)
 		if !slices.ContainsFunc(events.GetItems(), func(e *corev1.Event) bool {
 			return e.GetReason() == "FailedCreate" && e.GetType() == "Warning" && e.GetInvolvedObject().GetKind() ==
-				"ReplicaSet" && strings.HasPrefix(e.GetMessage(), "Error creating: pods ") &&
-				strings.Contains(e.GetMessage(), "quota")
+				"ReplicaSet" && e.GetMessage() == "Error creating: exceeded quota"
 		}) {
 			w.Errorf("events %v", events.GetItems())
 		}
