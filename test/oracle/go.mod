@@ -26,6 +26,7 @@ require (
 require (
 	github.com/container-storage-interface/spec v1.12.0 // indirect
 	k8s.io/kube-controller-manager v0.0.0 // indirect
+	k8s.io/pod-security-admission v0.36.3 // indirect
 )
 
 require (
