@@ -2,6 +2,7 @@ package monoplane
 
 import (
 	"context"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -83,14 +84,16 @@ func (c *Cluster) newControllers(
 	p *parts, declared []controller.Declaration, metrics prometheus.Registerer, clientOf func(name string) *client.Client,
 ) ([]component, error) {
 	var rootCA func() []byte
+	var sign func(*x509.Certificate) ([]byte, error)
 	if p.bundle != nil {
-		rootCA = p.bundle.CA
+		rootCA, sign = p.bundle.CA, p.bundle.Sign
 	}
 	shared := controller.NewShared(clientOf(controller.SharedRole().Name), c.cfg.Logger)
 	var out []component
 	for _, d := range declared {
 		part, err := d.New(controller.Env{
 			Client: clientOf(d.Name), Shared: shared, Logger: c.cfg.Logger, Registerer: metrics, RootCA: rootCA,
+			Sign: sign,
 			Settings: controller.Settings{
 				TerminatedPodGCThreshold: c.cfg.TerminatedPodGCThreshold, NodeLifecycle: c.cfg.NodeLifecycle,
 				Server: c.server(),

@@ -10,6 +10,7 @@ import (
 	k8sautoscaling "k8s.io/api/autoscaling/v1"
 	k8sautoscaling2 "k8s.io/api/autoscaling/v2"
 	k8sbatch "k8s.io/api/batch/v1"
+	k8scertificates "k8s.io/api/certificates/v1"
 	k8scoordination "k8s.io/api/coordination/v1"
 	k8score "k8s.io/api/core/v1"
 	k8sdiscovery "k8s.io/api/discovery/v1"
@@ -60,6 +61,7 @@ func upstream(t testing.TB) *runtime.Scheme {
 		k8sautoscaling.AddToScheme,
 		k8sautoscaling2.AddToScheme,
 		k8sbatch.AddToScheme,
+		k8scertificates.AddToScheme,
 		k8scoordination.AddToScheme,
 		k8score.AddToScheme,
 		k8sdiscovery.AddToScheme,

@@ -111,6 +111,10 @@ func (w *reflective) single(f protoreflect.FieldDescriptor, v protoreflect.Value
 	case protoreflect.StringKind:
 		w.text(v.String())
 	case protoreflect.BytesKind:
+		if len(v.Bytes()) == 0 { // encoding/json's word for no bytes, in a field that is always there
+			w.WriteString("null")
+			return
+		}
 		w.text(base64.StdEncoding.EncodeToString(v.Bytes()))
 	default:
 		fmt.Fprint(w, v.Interface())

@@ -11,6 +11,8 @@ import (
 	"monoplane.dev/controllers/clusterroleaggregation"
 	"monoplane.dev/controllers/controller"
 	"monoplane.dev/controllers/cronjob"
+	"monoplane.dev/controllers/csrcleaner"
+	"monoplane.dev/controllers/csrsigning"
 	"monoplane.dev/controllers/daemonset"
 	"monoplane.dev/controllers/defaultroles"
 	"monoplane.dev/controllers/deployment"
@@ -65,6 +67,8 @@ func All() []controller.Declaration {
 		apiendpoints.Declare(),
 		endpoints.Declare(),
 		endpointslicemirroring.Declare(),
+		csrsigning.Declare(),
+		csrcleaner.Declare(),
 	}
 }
 

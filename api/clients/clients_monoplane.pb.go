@@ -11,17 +11,18 @@ import (
 	v14 "monoplane.dev/api/autoscaling/v1"
 	v2 "monoplane.dev/api/autoscaling/v2"
 	v15 "monoplane.dev/api/batch/v1"
-	v16 "monoplane.dev/api/coordination/v1"
+	v16 "monoplane.dev/api/certificates/v1"
+	v17 "monoplane.dev/api/coordination/v1"
 	v1 "monoplane.dev/api/core/v1"
-	v17 "monoplane.dev/api/discovery/v1"
-	v18 "monoplane.dev/api/events/v1"
+	v18 "monoplane.dev/api/discovery/v1"
+	v19 "monoplane.dev/api/events/v1"
 	v1beta1 "monoplane.dev/api/metrics/v1beta1"
-	v19 "monoplane.dev/api/networking/v1"
-	v110 "monoplane.dev/api/node/v1"
-	v111 "monoplane.dev/api/policy/v1"
-	v112 "monoplane.dev/api/rbac/v1"
-	v113 "monoplane.dev/api/scheduling/v1"
-	v114 "monoplane.dev/api/storage/v1"
+	v110 "monoplane.dev/api/networking/v1"
+	v111 "monoplane.dev/api/node/v1"
+	v112 "monoplane.dev/api/policy/v1"
+	v113 "monoplane.dev/api/rbac/v1"
+	v114 "monoplane.dev/api/scheduling/v1"
+	v115 "monoplane.dev/api/storage/v1"
 )
 
 // Clients holds the clients of all kinds.
@@ -86,40 +87,42 @@ type Clients struct {
 	CronJobs v15.CronJobsClient
 	// Jobs reads and writes objects of kind Job of batch/v1.
 	Jobs v15.JobsClient
+	// CertificateSigningRequests reads and writes objects of kind CertificateSigningRequest of certificates.k8s.io/v1.
+	CertificateSigningRequests v16.CertificateSigningRequestsClient
 	// Leases reads and writes objects of kind Lease of coordination.k8s.io/v1.
-	Leases v16.LeasesClient
+	Leases v17.LeasesClient
 	// EndpointSlices reads and writes objects of kind EndpointSlice of discovery.k8s.io/v1.
-	EndpointSlices v17.EndpointSlicesClient
+	EndpointSlices v18.EndpointSlicesClient
 	// EventsV1 reads and writes objects of kind Event of events.k8s.io/v1.
-	EventsV1 v18.EventsClient
+	EventsV1 v19.EventsClient
 	// NodeMetrics reads and writes objects of kind NodeMetrics of metrics.k8s.io/v1beta1.
 	NodeMetrics v1beta1.NodesClient
 	// PodMetrics reads and writes objects of kind PodMetrics of metrics.k8s.io/v1beta1.
 	PodMetrics v1beta1.PodsClient
 	// Ingresses reads and writes objects of kind Ingress of networking.k8s.io/v1.
-	Ingresses v19.IngressesClient
+	Ingresses v110.IngressesClient
 	// IngressClasses reads and writes objects of kind IngressClass of networking.k8s.io/v1.
-	IngressClasses v19.IngressClassesClient
+	IngressClasses v110.IngressClassesClient
 	// NetworkPolicies reads and writes objects of kind NetworkPolicy of networking.k8s.io/v1.
-	NetworkPolicies v19.NetworkPoliciesClient
+	NetworkPolicies v110.NetworkPoliciesClient
 	// RuntimeClasses reads and writes objects of kind RuntimeClass of node.k8s.io/v1.
-	RuntimeClasses v110.RuntimeClassesClient
+	RuntimeClasses v111.RuntimeClassesClient
 	// PodDisruptionBudgets reads and writes objects of kind PodDisruptionBudget of policy/v1.
-	PodDisruptionBudgets v111.PodDisruptionBudgetsClient
+	PodDisruptionBudgets v112.PodDisruptionBudgetsClient
 	// ClusterRoles reads and writes objects of kind ClusterRole of rbac.authorization.k8s.io/v1.
-	ClusterRoles v112.ClusterRolesClient
+	ClusterRoles v113.ClusterRolesClient
 	// ClusterRoleBindings reads and writes objects of kind ClusterRoleBinding of rbac.authorization.k8s.io/v1.
-	ClusterRoleBindings v112.ClusterRoleBindingsClient
+	ClusterRoleBindings v113.ClusterRoleBindingsClient
 	// Roles reads and writes objects of kind Role of rbac.authorization.k8s.io/v1.
-	Roles v112.RolesClient
+	Roles v113.RolesClient
 	// RoleBindings reads and writes objects of kind RoleBinding of rbac.authorization.k8s.io/v1.
-	RoleBindings v112.RoleBindingsClient
+	RoleBindings v113.RoleBindingsClient
 	// PriorityClasses reads and writes objects of kind PriorityClass of scheduling.k8s.io/v1.
-	PriorityClasses v113.PriorityClassesClient
+	PriorityClasses v114.PriorityClassesClient
 	// PlacementReviews answers questions about where pods can go.
-	PlacementReviews v113.PlacementReviewsClient
+	PlacementReviews v114.PlacementReviewsClient
 	// StorageClasses reads and writes objects of kind StorageClass of storage.k8s.io/v1.
-	StorageClasses v114.StorageClassesClient
+	StorageClasses v115.StorageClassesClient
 }
 
 // New returns the clients over conn.
@@ -155,22 +158,23 @@ func New(conn grpc.ClientConnInterface) Clients {
 		HorizontalPodAutoscalers:   v2.NewHorizontalPodAutoscalersClient(conn),
 		CronJobs:                   v15.NewCronJobsClient(conn),
 		Jobs:                       v15.NewJobsClient(conn),
-		Leases:                     v16.NewLeasesClient(conn),
-		EndpointSlices:             v17.NewEndpointSlicesClient(conn),
-		EventsV1:                   v18.NewEventsClient(conn),
+		CertificateSigningRequests: v16.NewCertificateSigningRequestsClient(conn),
+		Leases:                     v17.NewLeasesClient(conn),
+		EndpointSlices:             v18.NewEndpointSlicesClient(conn),
+		EventsV1:                   v19.NewEventsClient(conn),
 		NodeMetrics:                v1beta1.NewNodesClient(conn),
 		PodMetrics:                 v1beta1.NewPodsClient(conn),
-		Ingresses:                  v19.NewIngressesClient(conn),
-		IngressClasses:             v19.NewIngressClassesClient(conn),
-		NetworkPolicies:            v19.NewNetworkPoliciesClient(conn),
-		RuntimeClasses:             v110.NewRuntimeClassesClient(conn),
-		PodDisruptionBudgets:       v111.NewPodDisruptionBudgetsClient(conn),
-		ClusterRoles:               v112.NewClusterRolesClient(conn),
-		ClusterRoleBindings:        v112.NewClusterRoleBindingsClient(conn),
-		Roles:                      v112.NewRolesClient(conn),
-		RoleBindings:               v112.NewRoleBindingsClient(conn),
-		PriorityClasses:            v113.NewPriorityClassesClient(conn),
-		PlacementReviews:           v113.NewPlacementReviewsClient(conn),
-		StorageClasses:             v114.NewStorageClassesClient(conn),
+		Ingresses:                  v110.NewIngressesClient(conn),
+		IngressClasses:             v110.NewIngressClassesClient(conn),
+		NetworkPolicies:            v110.NewNetworkPoliciesClient(conn),
+		RuntimeClasses:             v111.NewRuntimeClassesClient(conn),
+		PodDisruptionBudgets:       v112.NewPodDisruptionBudgetsClient(conn),
+		ClusterRoles:               v113.NewClusterRolesClient(conn),
+		ClusterRoleBindings:        v113.NewClusterRoleBindingsClient(conn),
+		Roles:                      v113.NewRolesClient(conn),
+		RoleBindings:               v113.NewRoleBindingsClient(conn),
+		PriorityClasses:            v114.NewPriorityClassesClient(conn),
+		PlacementReviews:           v114.NewPlacementReviewsClient(conn),
+		StorageClasses:             v115.NewStorageClassesClient(conn),
 	}
 }

@@ -11,18 +11,19 @@ import (
 	v14 "monoplane.dev/api/autoscaling/v1"
 	v2 "monoplane.dev/api/autoscaling/v2"
 	v15 "monoplane.dev/api/batch/v1"
-	v16 "monoplane.dev/api/coordination/v1"
+	v16 "monoplane.dev/api/certificates/v1"
+	v17 "monoplane.dev/api/coordination/v1"
 	v1 "monoplane.dev/api/core/v1"
-	v17 "monoplane.dev/api/discovery/v1"
-	v18 "monoplane.dev/api/events/v1"
-	v115 "monoplane.dev/api/meta/v1"
+	v18 "monoplane.dev/api/discovery/v1"
+	v19 "monoplane.dev/api/events/v1"
+	v116 "monoplane.dev/api/meta/v1"
 	v1beta1 "monoplane.dev/api/metrics/v1beta1"
-	v19 "monoplane.dev/api/networking/v1"
-	v110 "monoplane.dev/api/node/v1"
-	v111 "monoplane.dev/api/policy/v1"
-	v112 "monoplane.dev/api/rbac/v1"
-	v113 "monoplane.dev/api/scheduling/v1"
-	v114 "monoplane.dev/api/storage/v1"
+	v110 "monoplane.dev/api/networking/v1"
+	v111 "monoplane.dev/api/node/v1"
+	v112 "monoplane.dev/api/policy/v1"
+	v113 "monoplane.dev/api/rbac/v1"
+	v114 "monoplane.dev/api/scheduling/v1"
+	v115 "monoplane.dev/api/storage/v1"
 	object "monoplane.dev/object"
 	service "monoplane.dev/object/service"
 )
@@ -235,25 +236,32 @@ func All() []*service.Service {
 			Adapt:      func(b object.Backend) any { return v15.JobsBackend{Backend: b} },
 		},
 		{
-			Kind:       v16.LeaseKind,
-			Desc:       &v16.Leases_ServiceDesc,
-			Descriptor: v16.File_monoplane_coordination_v1_lease_service_proto.Services().Get(0),
-			Events:     service.EventsOf[*v16.LeaseEvents],
-			Adapt:      func(b object.Backend) any { return v16.LeasesBackend{Backend: b} },
+			Kind:       v16.CertificateSigningRequestKind,
+			Desc:       &v16.CertificateSigningRequests_ServiceDesc,
+			Descriptor: v16.File_monoplane_certificates_v1_certificatesigningrequest_service_proto.Services().Get(0),
+			Events:     service.EventsOf[*v16.CertificateSigningRequestEvents],
+			Adapt:      func(b object.Backend) any { return v16.CertificateSigningRequestsBackend{Backend: b} },
 		},
 		{
-			Kind:       v17.EndpointSliceKind,
-			Desc:       &v17.EndpointSlices_ServiceDesc,
-			Descriptor: v17.File_monoplane_discovery_v1_endpointslice_service_proto.Services().Get(0),
-			Events:     service.EventsOf[*v17.EndpointSliceEvents],
-			Adapt:      func(b object.Backend) any { return v17.EndpointSlicesBackend{Backend: b} },
+			Kind:       v17.LeaseKind,
+			Desc:       &v17.Leases_ServiceDesc,
+			Descriptor: v17.File_monoplane_coordination_v1_lease_service_proto.Services().Get(0),
+			Events:     service.EventsOf[*v17.LeaseEvents],
+			Adapt:      func(b object.Backend) any { return v17.LeasesBackend{Backend: b} },
 		},
 		{
-			Kind:       v18.EventKind,
-			Desc:       &v18.Events_ServiceDesc,
-			Descriptor: v18.File_monoplane_events_v1_event_service_proto.Services().Get(0),
-			Events:     service.EventsOf[*v18.EventEvents],
-			Adapt:      func(b object.Backend) any { return v18.EventsBackend{Backend: b} },
+			Kind:       v18.EndpointSliceKind,
+			Desc:       &v18.EndpointSlices_ServiceDesc,
+			Descriptor: v18.File_monoplane_discovery_v1_endpointslice_service_proto.Services().Get(0),
+			Events:     service.EventsOf[*v18.EndpointSliceEvents],
+			Adapt:      func(b object.Backend) any { return v18.EndpointSlicesBackend{Backend: b} },
+		},
+		{
+			Kind:       v19.EventKind,
+			Desc:       &v19.Events_ServiceDesc,
+			Descriptor: v19.File_monoplane_events_v1_event_service_proto.Services().Get(0),
+			Events:     service.EventsOf[*v19.EventEvents],
+			Adapt:      func(b object.Backend) any { return v19.EventsBackend{Backend: b} },
 		},
 		{
 			Kind:       v1beta1.NodeMetricsKind,
@@ -268,87 +276,87 @@ func All() []*service.Service {
 			Adapt:      func(b object.Backend) any { return v1beta1.PodsBackend{Backend: b} },
 		},
 		{
-			Kind:       v19.IngressKind,
-			Desc:       &v19.Ingresses_ServiceDesc,
-			Descriptor: v19.File_monoplane_networking_v1_ingress_service_proto.Services().Get(0),
-			Events:     service.EventsOf[*v19.IngressEvents],
-			Adapt:      func(b object.Backend) any { return v19.IngressesBackend{Backend: b} },
+			Kind:       v110.IngressKind,
+			Desc:       &v110.Ingresses_ServiceDesc,
+			Descriptor: v110.File_monoplane_networking_v1_ingress_service_proto.Services().Get(0),
+			Events:     service.EventsOf[*v110.IngressEvents],
+			Adapt:      func(b object.Backend) any { return v110.IngressesBackend{Backend: b} },
 		},
 		{
-			Kind:       v19.IngressClassKind,
-			Desc:       &v19.IngressClasses_ServiceDesc,
-			Descriptor: v19.File_monoplane_networking_v1_ingressclass_service_proto.Services().Get(0),
-			Events:     service.EventsOf[*v19.IngressClassEvents],
-			Adapt:      func(b object.Backend) any { return v19.IngressClassesBackend{Backend: b} },
+			Kind:       v110.IngressClassKind,
+			Desc:       &v110.IngressClasses_ServiceDesc,
+			Descriptor: v110.File_monoplane_networking_v1_ingressclass_service_proto.Services().Get(0),
+			Events:     service.EventsOf[*v110.IngressClassEvents],
+			Adapt:      func(b object.Backend) any { return v110.IngressClassesBackend{Backend: b} },
 		},
 		{
-			Kind:       v19.NetworkPolicyKind,
-			Desc:       &v19.NetworkPolicies_ServiceDesc,
-			Descriptor: v19.File_monoplane_networking_v1_networkpolicy_service_proto.Services().Get(0),
-			Events:     service.EventsOf[*v19.NetworkPolicyEvents],
-			Adapt:      func(b object.Backend) any { return v19.NetworkPoliciesBackend{Backend: b} },
+			Kind:       v110.NetworkPolicyKind,
+			Desc:       &v110.NetworkPolicies_ServiceDesc,
+			Descriptor: v110.File_monoplane_networking_v1_networkpolicy_service_proto.Services().Get(0),
+			Events:     service.EventsOf[*v110.NetworkPolicyEvents],
+			Adapt:      func(b object.Backend) any { return v110.NetworkPoliciesBackend{Backend: b} },
 		},
 		{
-			Kind:       v110.RuntimeClassKind,
-			Desc:       &v110.RuntimeClasses_ServiceDesc,
-			Descriptor: v110.File_monoplane_node_v1_runtimeclass_service_proto.Services().Get(0),
-			Events:     service.EventsOf[*v110.RuntimeClassEvents],
-			Adapt:      func(b object.Backend) any { return v110.RuntimeClassesBackend{Backend: b} },
+			Kind:       v111.RuntimeClassKind,
+			Desc:       &v111.RuntimeClasses_ServiceDesc,
+			Descriptor: v111.File_monoplane_node_v1_runtimeclass_service_proto.Services().Get(0),
+			Events:     service.EventsOf[*v111.RuntimeClassEvents],
+			Adapt:      func(b object.Backend) any { return v111.RuntimeClassesBackend{Backend: b} },
 		},
 		{
-			Kind:       v111.PodDisruptionBudgetKind,
-			Desc:       &v111.PodDisruptionBudgets_ServiceDesc,
-			Descriptor: v111.File_monoplane_policy_v1_poddisruptionbudget_service_proto.Services().Get(0),
-			Events:     service.EventsOf[*v111.PodDisruptionBudgetEvents],
-			Adapt:      func(b object.Backend) any { return v111.PodDisruptionBudgetsBackend{Backend: b} },
+			Kind:       v112.PodDisruptionBudgetKind,
+			Desc:       &v112.PodDisruptionBudgets_ServiceDesc,
+			Descriptor: v112.File_monoplane_policy_v1_poddisruptionbudget_service_proto.Services().Get(0),
+			Events:     service.EventsOf[*v112.PodDisruptionBudgetEvents],
+			Adapt:      func(b object.Backend) any { return v112.PodDisruptionBudgetsBackend{Backend: b} },
 		},
 		{
-			Kind:       v112.ClusterRoleKind,
-			Desc:       &v112.ClusterRoles_ServiceDesc,
-			Descriptor: v112.File_monoplane_rbac_v1_clusterrole_service_proto.Services().Get(0),
-			Events:     service.EventsOf[*v112.ClusterRoleEvents],
-			Adapt:      func(b object.Backend) any { return v112.ClusterRolesBackend{Backend: b} },
+			Kind:       v113.ClusterRoleKind,
+			Desc:       &v113.ClusterRoles_ServiceDesc,
+			Descriptor: v113.File_monoplane_rbac_v1_clusterrole_service_proto.Services().Get(0),
+			Events:     service.EventsOf[*v113.ClusterRoleEvents],
+			Adapt:      func(b object.Backend) any { return v113.ClusterRolesBackend{Backend: b} },
 		},
 		{
-			Kind:       v112.ClusterRoleBindingKind,
-			Desc:       &v112.ClusterRoleBindings_ServiceDesc,
-			Descriptor: v112.File_monoplane_rbac_v1_clusterrolebinding_service_proto.Services().Get(0),
-			Events:     service.EventsOf[*v112.ClusterRoleBindingEvents],
-			Adapt:      func(b object.Backend) any { return v112.ClusterRoleBindingsBackend{Backend: b} },
+			Kind:       v113.ClusterRoleBindingKind,
+			Desc:       &v113.ClusterRoleBindings_ServiceDesc,
+			Descriptor: v113.File_monoplane_rbac_v1_clusterrolebinding_service_proto.Services().Get(0),
+			Events:     service.EventsOf[*v113.ClusterRoleBindingEvents],
+			Adapt:      func(b object.Backend) any { return v113.ClusterRoleBindingsBackend{Backend: b} },
 		},
 		{
-			Kind:       v112.RoleKind,
-			Desc:       &v112.Roles_ServiceDesc,
-			Descriptor: v112.File_monoplane_rbac_v1_role_service_proto.Services().Get(0),
-			Events:     service.EventsOf[*v112.RoleEvents],
-			Adapt:      func(b object.Backend) any { return v112.RolesBackend{Backend: b} },
+			Kind:       v113.RoleKind,
+			Desc:       &v113.Roles_ServiceDesc,
+			Descriptor: v113.File_monoplane_rbac_v1_role_service_proto.Services().Get(0),
+			Events:     service.EventsOf[*v113.RoleEvents],
+			Adapt:      func(b object.Backend) any { return v113.RolesBackend{Backend: b} },
 		},
 		{
-			Kind:       v112.RoleBindingKind,
-			Desc:       &v112.RoleBindings_ServiceDesc,
-			Descriptor: v112.File_monoplane_rbac_v1_rolebinding_service_proto.Services().Get(0),
-			Events:     service.EventsOf[*v112.RoleBindingEvents],
-			Adapt:      func(b object.Backend) any { return v112.RoleBindingsBackend{Backend: b} },
+			Kind:       v113.RoleBindingKind,
+			Desc:       &v113.RoleBindings_ServiceDesc,
+			Descriptor: v113.File_monoplane_rbac_v1_rolebinding_service_proto.Services().Get(0),
+			Events:     service.EventsOf[*v113.RoleBindingEvents],
+			Adapt:      func(b object.Backend) any { return v113.RoleBindingsBackend{Backend: b} },
 		},
 		{
-			Kind:       v113.PriorityClassKind,
-			Desc:       &v113.PriorityClasses_ServiceDesc,
-			Descriptor: v113.File_monoplane_scheduling_v1_priorityclass_service_proto.Services().Get(0),
-			Events:     service.EventsOf[*v113.PriorityClassEvents],
-			Adapt:      func(b object.Backend) any { return v113.PriorityClassesBackend{Backend: b} },
+			Kind:       v114.PriorityClassKind,
+			Desc:       &v114.PriorityClasses_ServiceDesc,
+			Descriptor: v114.File_monoplane_scheduling_v1_priorityclass_service_proto.Services().Get(0),
+			Events:     service.EventsOf[*v114.PriorityClassEvents],
+			Adapt:      func(b object.Backend) any { return v114.PriorityClassesBackend{Backend: b} },
 		},
 		{
-			Kind:       v113.PlacementReviewKind,
-			Desc:       &v113.PlacementReviews_ServiceDesc,
-			Descriptor: v113.File_monoplane_scheduling_v1_placementreview_service_proto.Services().Get(0),
-			Adapt:      func(b object.Backend) any { return v113.PlacementReviewsBackend{Backend: b} },
+			Kind:       v114.PlacementReviewKind,
+			Desc:       &v114.PlacementReviews_ServiceDesc,
+			Descriptor: v114.File_monoplane_scheduling_v1_placementreview_service_proto.Services().Get(0),
+			Adapt:      func(b object.Backend) any { return v114.PlacementReviewsBackend{Backend: b} },
 		},
 		{
-			Kind:       v114.StorageClassKind,
-			Desc:       &v114.StorageClasses_ServiceDesc,
-			Descriptor: v114.File_monoplane_storage_v1_storageclass_service_proto.Services().Get(0),
-			Events:     service.EventsOf[*v114.StorageClassEvents],
-			Adapt:      func(b object.Backend) any { return v114.StorageClassesBackend{Backend: b} },
+			Kind:       v115.StorageClassKind,
+			Desc:       &v115.StorageClasses_ServiceDesc,
+			Descriptor: v115.File_monoplane_storage_v1_storageclass_service_proto.Services().Get(0),
+			Events:     service.EventsOf[*v115.StorageClassEvents],
+			Adapt:      func(b object.Backend) any { return v115.StorageClassesBackend{Backend: b} },
 		},
 	}
 }
@@ -356,7 +364,7 @@ func All() []*service.Service {
 // Docs returns what the .proto files say about the messages and fields of each protobuf package with kinds.
 func Docs() map[protoreflect.FullName]string {
 	return map[protoreflect.FullName]string{
-		"monoplane.meta.v1":           v115.Docs,
+		"monoplane.meta.v1":           v116.Docs,
 		"monoplane.apps.v1":           v11.Docs,
 		"monoplane.core.v1":           v1.Docs,
 		"monoplane.autoscaling.v1":    v14.Docs,
@@ -364,15 +372,16 @@ func Docs() map[protoreflect.FullName]string {
 		"monoplane.authorization.v1":  v13.Docs,
 		"monoplane.autoscaling.v2":    v2.Docs,
 		"monoplane.batch.v1":          v15.Docs,
-		"monoplane.coordination.v1":   v16.Docs,
-		"monoplane.policy.v1":         v111.Docs,
-		"monoplane.discovery.v1":      v17.Docs,
-		"monoplane.events.v1":         v18.Docs,
+		"monoplane.certificates.v1":   v16.Docs,
+		"monoplane.coordination.v1":   v17.Docs,
+		"monoplane.policy.v1":         v112.Docs,
+		"monoplane.discovery.v1":      v18.Docs,
+		"monoplane.events.v1":         v19.Docs,
 		"monoplane.metrics.v1beta1":   v1beta1.Docs,
-		"monoplane.networking.v1":     v19.Docs,
-		"monoplane.node.v1":           v110.Docs,
-		"monoplane.rbac.v1":           v112.Docs,
-		"monoplane.scheduling.v1":     v113.Docs,
-		"monoplane.storage.v1":        v114.Docs,
+		"monoplane.networking.v1":     v110.Docs,
+		"monoplane.node.v1":           v111.Docs,
+		"monoplane.rbac.v1":           v113.Docs,
+		"monoplane.scheduling.v1":     v114.Docs,
+		"monoplane.storage.v1":        v115.Docs,
 	}
 }

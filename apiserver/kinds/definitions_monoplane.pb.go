@@ -9,22 +9,24 @@ import (
 	v14 "monoplane.dev/api/autoscaling/v1"
 	v2 "monoplane.dev/api/autoscaling/v2"
 	v15 "monoplane.dev/api/batch/v1"
-	v16 "monoplane.dev/api/coordination/v1"
+	v16 "monoplane.dev/api/certificates/v1"
+	v17 "monoplane.dev/api/coordination/v1"
 	v1 "monoplane.dev/api/core/v1"
-	v17 "monoplane.dev/api/discovery/v1"
-	v18 "monoplane.dev/api/events/v1"
+	v18 "monoplane.dev/api/discovery/v1"
+	v19 "monoplane.dev/api/events/v1"
 	v1beta1 "monoplane.dev/api/metrics/v1beta1"
-	v19 "monoplane.dev/api/networking/v1"
-	v110 "monoplane.dev/api/node/v1"
-	v111 "monoplane.dev/api/policy/v1"
-	v112 "monoplane.dev/api/rbac/v1"
-	v113 "monoplane.dev/api/scheduling/v1"
-	v114 "monoplane.dev/api/storage/v1"
+	v110 "monoplane.dev/api/networking/v1"
+	v111 "monoplane.dev/api/node/v1"
+	v112 "monoplane.dev/api/policy/v1"
+	v113 "monoplane.dev/api/rbac/v1"
+	v114 "monoplane.dev/api/scheduling/v1"
+	v115 "monoplane.dev/api/storage/v1"
 	apps "monoplane.dev/apiserver/kinds/apps"
 	authentication "monoplane.dev/apiserver/kinds/authentication"
 	authorization "monoplane.dev/apiserver/kinds/authorization"
 	autoscaling "monoplane.dev/apiserver/kinds/autoscaling"
 	batch "monoplane.dev/apiserver/kinds/batch"
+	certificates "monoplane.dev/apiserver/kinds/certificates"
 	coordination "monoplane.dev/apiserver/kinds/coordination"
 	core "monoplane.dev/apiserver/kinds/core"
 	define "monoplane.dev/apiserver/kinds/define"
@@ -44,52 +46,53 @@ import (
 // the kind of its name.
 func allDefinitions(c define.Config) map[*object.Kind]define.Definition {
 	return map[*object.Kind]define.Definition{
-		v1.ConfigMapKind:                 core.ConfigMap(c),
-		v1.EndpointsKind:                 core.Endpoints(c),
-		v1.EventKind:                     core.Event(c),
-		v1.LimitRangeKind:                core.LimitRange(c),
-		v1.NamespaceKind:                 core.Namespace(c),
-		v1.NodeKind:                      core.Node(c),
-		v1.PersistentVolumeKind:          core.PersistentVolume(c),
-		v1.PersistentVolumeClaimKind:     core.PersistentVolumeClaim(c),
-		v1.PodKind:                       core.Pod(c),
-		v1.PodTemplateKind:               core.PodTemplate(c),
-		v1.ReplicationControllerKind:     core.ReplicationController(c),
-		v1.ResourceQuotaKind:             core.ResourceQuota(c),
-		v1.SecretKind:                    core.Secret(c),
-		v1.ServiceKind:                   core.Service(c),
-		v1.ServiceAccountKind:            core.ServiceAccount(c),
-		v11.ControllerRevisionKind:       apps.ControllerRevision(c),
-		v11.DaemonSetKind:                apps.DaemonSet(c),
-		v11.DeploymentKind:               apps.Deployment(c),
-		v11.ReplicaSetKind:               apps.ReplicaSet(c),
-		v11.StatefulSetKind:              apps.StatefulSet(c),
-		v12.SelfSubjectReviewKind:        authentication.SelfSubjectReview(c),
-		v12.TokenReviewKind:              authentication.TokenReview(c),
-		v13.LocalSubjectAccessReviewKind: authorization.LocalSubjectAccessReview(c),
-		v13.SelfSubjectAccessReviewKind:  authorization.SelfSubjectAccessReview(c),
-		v13.SelfSubjectRulesReviewKind:   authorization.SelfSubjectRulesReview(c),
-		v13.SubjectAccessReviewKind:      authorization.SubjectAccessReview(c),
-		v14.HorizontalPodAutoscalerKind:  autoscaling.HorizontalPodAutoscalerV1(c),
-		v2.HorizontalPodAutoscalerKind:   autoscaling.HorizontalPodAutoscaler(c),
-		v15.CronJobKind:                  batch.CronJob(c),
-		v15.JobKind:                      batch.Job(c),
-		v16.LeaseKind:                    coordination.Lease(c),
-		v17.EndpointSliceKind:            discovery.EndpointSlice(c),
-		v18.EventKind:                    events.Event(c),
-		v1beta1.NodeMetricsKind:          metrics.NodeMetrics(c),
-		v1beta1.PodMetricsKind:           metrics.PodMetrics(c),
-		v19.IngressKind:                  networking.Ingress(c),
-		v19.IngressClassKind:             networking.IngressClass(c),
-		v19.NetworkPolicyKind:            networking.NetworkPolicy(c),
-		v110.RuntimeClassKind:            node.RuntimeClass(c),
-		v111.PodDisruptionBudgetKind:     policy.PodDisruptionBudget(c),
-		v112.ClusterRoleKind:             rbac.ClusterRole(c),
-		v112.ClusterRoleBindingKind:      rbac.ClusterRoleBinding(c),
-		v112.RoleKind:                    rbac.Role(c),
-		v112.RoleBindingKind:             rbac.RoleBinding(c),
-		v113.PriorityClassKind:           scheduling.PriorityClass(c),
-		v113.PlacementReviewKind:         scheduling.PlacementReview(c),
-		v114.StorageClassKind:            storage.StorageClass(c),
+		v1.ConfigMapKind:                  core.ConfigMap(c),
+		v1.EndpointsKind:                  core.Endpoints(c),
+		v1.EventKind:                      core.Event(c),
+		v1.LimitRangeKind:                 core.LimitRange(c),
+		v1.NamespaceKind:                  core.Namespace(c),
+		v1.NodeKind:                       core.Node(c),
+		v1.PersistentVolumeKind:           core.PersistentVolume(c),
+		v1.PersistentVolumeClaimKind:      core.PersistentVolumeClaim(c),
+		v1.PodKind:                        core.Pod(c),
+		v1.PodTemplateKind:                core.PodTemplate(c),
+		v1.ReplicationControllerKind:      core.ReplicationController(c),
+		v1.ResourceQuotaKind:              core.ResourceQuota(c),
+		v1.SecretKind:                     core.Secret(c),
+		v1.ServiceKind:                    core.Service(c),
+		v1.ServiceAccountKind:             core.ServiceAccount(c),
+		v11.ControllerRevisionKind:        apps.ControllerRevision(c),
+		v11.DaemonSetKind:                 apps.DaemonSet(c),
+		v11.DeploymentKind:                apps.Deployment(c),
+		v11.ReplicaSetKind:                apps.ReplicaSet(c),
+		v11.StatefulSetKind:               apps.StatefulSet(c),
+		v12.SelfSubjectReviewKind:         authentication.SelfSubjectReview(c),
+		v12.TokenReviewKind:               authentication.TokenReview(c),
+		v13.LocalSubjectAccessReviewKind:  authorization.LocalSubjectAccessReview(c),
+		v13.SelfSubjectAccessReviewKind:   authorization.SelfSubjectAccessReview(c),
+		v13.SelfSubjectRulesReviewKind:    authorization.SelfSubjectRulesReview(c),
+		v13.SubjectAccessReviewKind:       authorization.SubjectAccessReview(c),
+		v14.HorizontalPodAutoscalerKind:   autoscaling.HorizontalPodAutoscalerV1(c),
+		v2.HorizontalPodAutoscalerKind:    autoscaling.HorizontalPodAutoscaler(c),
+		v15.CronJobKind:                   batch.CronJob(c),
+		v15.JobKind:                       batch.Job(c),
+		v16.CertificateSigningRequestKind: certificates.CertificateSigningRequest(c),
+		v17.LeaseKind:                     coordination.Lease(c),
+		v18.EndpointSliceKind:             discovery.EndpointSlice(c),
+		v19.EventKind:                     events.Event(c),
+		v1beta1.NodeMetricsKind:           metrics.NodeMetrics(c),
+		v1beta1.PodMetricsKind:            metrics.PodMetrics(c),
+		v110.IngressKind:                  networking.Ingress(c),
+		v110.IngressClassKind:             networking.IngressClass(c),
+		v110.NetworkPolicyKind:            networking.NetworkPolicy(c),
+		v111.RuntimeClassKind:             node.RuntimeClass(c),
+		v112.PodDisruptionBudgetKind:      policy.PodDisruptionBudget(c),
+		v113.ClusterRoleKind:              rbac.ClusterRole(c),
+		v113.ClusterRoleBindingKind:       rbac.ClusterRoleBinding(c),
+		v113.RoleKind:                     rbac.Role(c),
+		v113.RoleBindingKind:              rbac.RoleBinding(c),
+		v114.PriorityClassKind:            scheduling.PriorityClass(c),
+		v114.PlacementReviewKind:          scheduling.PlacementReview(c),
+		v115.StorageClassKind:             storage.StorageClass(c),
 	}
 }

@@ -134,8 +134,13 @@ func (a *authority) client(
 	return Identity{CA: a.pem, Cert: pemBlock("CERTIFICATE", der), Key: keyPEM}, nil
 }
 
-// sign completes a template, which must not outlive the authority, and signs it for key.
+// sign is signFor for a key pair of ours.
 func (a *authority) sign(template *x509.Certificate, key *ecdsa.PrivateKey) ([]byte, error) {
+	return a.signFor(template, &key.PublicKey)
+}
+
+// signFor completes a template, which must not outlive the authority, and signs it for a public key.
+func (a *authority) signFor(template *x509.Certificate, key any) ([]byte, error) {
 	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
 	if err != nil {
 		return nil, fmt.Errorf("pki: make a serial number: %w", err)
@@ -144,7 +149,7 @@ func (a *authority) sign(template *x509.Certificate, key *ecdsa.PrivateKey) ([]b
 	if template.NotAfter.After(a.cert.NotAfter) {
 		template.NotAfter = a.cert.NotAfter
 	}
-	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, &key.PublicKey, a.key)
+	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, key, a.key)
 	if err != nil {
 		return nil, fmt.Errorf("pki: sign a certificate: %w", err)
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/x509"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -225,6 +226,24 @@ func (b *Bundle) Issue(name string, groups []string, ttl time.Duration) (Identit
 		return Identity{}, fmt.Errorf("pki: life of a certificate is %v; it must be above 0 and at most %v", ttl, maxIssued)
 	}
 	return b.authority().client(name, groups, b.now(), ttl, nil)
+}
+
+// Sign signs a template of a client's certificate, which has the public key, and returns it as PEM. What it may say is
+// the caller's to judge, but that it is no authority, and good for no more than clients and a year.
+func (b *Bundle) Sign(template *x509.Certificate) ([]byte, error) {
+	switch {
+	case template.IsCA || template.KeyUsage&(x509.KeyUsageCertSign|x509.KeyUsageCRLSign) != 0:
+		return nil, errors.New("pki: only the authority itself may sign certificates")
+	case len(template.ExtKeyUsage) != 1 || template.ExtKeyUsage[0] != x509.ExtKeyUsageClientAuth:
+		return nil, errors.New("pki: the certificate is to be for something else than a client")
+	case template.NotAfter.Sub(b.now()) > maxIssued:
+		return nil, fmt.Errorf("pki: the certificate is to end on %v, which is later than in %v", template.NotAfter, maxIssued)
+	}
+	der, err := b.authority().signFor(template, template.PublicKey)
+	if err != nil {
+		return nil, err
+	}
+	return pemBlock("CERTIFICATE", der), nil
 }
 
 // ensureAdmin loads the administrator's certificate, or makes or renews it.

@@ -5,6 +5,7 @@ package controller
 import (
 	"cmp"
 	"context"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -53,6 +54,9 @@ type Env struct {
 	// RootCA returns the certificate of the authority that the API server's is signed by, PEM, as it is now; nil for a
 	// server without listeners.
 	RootCA func() []byte
+	// Sign completes a template for a certificate of a client, signs it with the authority and returns it as PEM; nil for
+	// a server without listeners, which nobody shows a certificate.
+	Sign func(template *x509.Certificate) ([]byte, error)
 	// Settings are the same for all controllers; each reads its own.
 	Settings Settings
 }

@@ -11,6 +11,7 @@ import (
 
 	appsv1 "monoplane.dev/api/apps/v1"
 	batchv1 "monoplane.dev/api/batch/v1"
+	certificatesv1 "monoplane.dev/api/certificates/v1"
 	corev1 "monoplane.dev/api/core/v1"
 	discoveryv1 "monoplane.dev/api/discovery/v1"
 	"monoplane.dev/client"
@@ -37,6 +38,9 @@ func sharable() []sharedKind {
 			return cache.Watch(c.ControllerRevisions.Watch)
 		}),
 		share(func(c *client.Client) cache.Source[*batchv1.Job] { return cache.Watch(c.Jobs.Watch) }),
+		share(func(c *client.Client) cache.Source[*certificatesv1.CertificateSigningRequest] {
+			return cache.Watch(c.CertificateSigningRequests.Watch)
+		}),
 	}
 }
 
