@@ -80,8 +80,8 @@ func (k *Kind) Apply(live object.Object, doc []byte, config map[string]any, w Wr
 		return nil, apierrors.NewInternal(fmt.Errorf("the stored object does not fit the schema: %w", err))
 	}
 	if a.config, err = a.typ.FromUnstructured(config); err != nil {
-		return nil, apierrors.New(apierrors.BadRequest, "failed to create typed patch object (%s; %s, Kind=%s): %v",
-			nameOf(config), k.kind.APIVersion(), k.kind.Kind, err)
+		return nil, apierrors.New(apierrors.BadRequest, "failed to create typed patch object (%s; %s/%s, Kind=%s): %v",
+			nameOf(config), k.kind.Group, k.kind.Version, k.kind.Kind, err)
 	}
 	if err := a.decode(before); err != nil {
 		return nil, apierrors.NewInternal(err)

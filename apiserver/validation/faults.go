@@ -1,6 +1,7 @@
 package validation
 
 import (
+	"encoding/json"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -139,6 +140,11 @@ func (f *Faults) InvalidValue(p *Path, value any, details ...string) {
 	for _, d := range details {
 		f.Add(p, field.Invalid(nil, value, d))
 	}
+}
+
+// Replaced says that a part of the object, which is now as value says, may not change.
+func (f *Faults) Replaced(p *Path, value interface{ AppendJSON(b []byte) []byte }) {
+	f.Add(p, field.Invalid(nil, json.RawMessage(value.AppendJSON(nil)), Immutable))
 }
 
 // OneOf says that value is not one of those supported, unless it is. Lists are given in the order in which

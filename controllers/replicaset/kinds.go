@@ -18,8 +18,9 @@ import (
 
 // machine is what the controller has to know of a kind.
 type machine[T object.Object] struct {
-	name    string
-	objects *cache.Cache[T]
+	name     string
+	reporter string // of its events
+	objects  *cache.Cache[T]
 	// wanted, selector, template and status read an object.
 	wanted   func(T) plan.Wanted
 	selector func(T) labels.Selector
@@ -50,7 +51,7 @@ type condition struct {
 func replicaSets(api *client.Client, shared *controller.Shared) *machine[*appsv1.ReplicaSet] {
 	all := controller.Of[*appsv1.ReplicaSet](shared, controller.ByController, controller.ByNamespace)
 	return &machine[*appsv1.ReplicaSet]{
-		name: "replicaset", objects: all,
+		name: "replicaset", reporter: "replicaset-controller", objects: all,
 		wanted: func(o *appsv1.ReplicaSet) plan.Wanted {
 			s := o.GetSpec()
 			return plan.Wanted{Replicas: int(s.GetReplicas()), MinReadySeconds: s.GetMinReadySeconds(),
@@ -102,7 +103,7 @@ func replicationControllers(
 	api *client.Client, all *cache.Cache[*corev1.ReplicationController],
 ) *machine[*corev1.ReplicationController] {
 	return &machine[*corev1.ReplicationController]{
-		name: "replicationcontroller", objects: all,
+		name: "replicationcontroller", reporter: "replication-controller", objects: all,
 		wanted: func(o *corev1.ReplicationController) plan.Wanted {
 			s := o.GetSpec()
 			return plan.Wanted{Replicas: int(s.GetReplicas()), MinReadySeconds: s.GetMinReadySeconds(),

@@ -92,7 +92,7 @@ func (cfg *Config) complete() error {
 }
 
 func newController[T object.Object](cfg Config, m *machine[T], own bool) *Controller[T] {
-	events := record.New(record.Config{Events: cfg.Client.Events, Controller: m.name + "-controller", Logger: cfg.Logger})
+	events := record.New(record.Config{Events: cfg.Client.Events, Controller: m.reporter, Logger: cfg.Logger})
 	pods := controller.Of[*corev1.Pod](cfg.Shared, controller.ByController, controller.Unmanaged)
 	return &Controller[T]{
 		machine: m, api: cfg.Client, logger: cfg.Logger, own: own, pods: pods, events: events,

@@ -178,7 +178,7 @@ func checkStrategy(f *validation.Faults, at *validation.Path, s *appsv1.Deployme
 // checkSameSelector checks that the selector of an object stays as it is: its pods would be lost to it.
 func checkSameSelector(f *validation.Faults, new, old *metav1.LabelSelector) {
 	if !validation.Equal(new, old) {
-		f.Invalid(f.Root("spec").Child("selector"), new.String(), validation.Immutable)
+		f.Replaced(f.Root("spec").Child("selector"), new)
 	}
 }
 

@@ -365,9 +365,9 @@ func checkJobChange(f *validation.Faults, at *validation.Path, new, old *batchv1
 		*next.Completions != next.GetParallelism() {
 		f.InvalidValue(at.Child("completions"), *next.Completions, "can only be modified in tandem with spec.parallelism")
 	}
-	same := func(name string, equal bool, now fmt.Stringer) {
+	same := func(name string, equal bool, now interface{ AppendJSON(b []byte) []byte }) {
 		if !equal {
-			f.Invalid(at.Child(name), now.String(), validation.Immutable)
+			f.Replaced(at.Child(name), now)
 		}
 	}
 	same("selector", validation.Equal(next.GetSelector(), was.GetSelector()), next.GetSelector())

@@ -14,9 +14,6 @@ func ServiceAccount(c define.Config) define.Definition {
 		Strategy: registry.Typed[*corev1.ServiceAccount]{
 			Kind: corev1.ServiceAccountKind,
 			Table: define.Columns[*corev1.ServiceAccount]{
-				define.Any("Secrets", "Number of secrets.", func(o *corev1.ServiceAccount) any {
-					return len(o.GetSecrets())
-				}),
 				define.Age[*corev1.ServiceAccount](),
 			},
 		}.Strategy(),
