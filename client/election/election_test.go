@@ -175,12 +175,12 @@ func (w *world) until(before string) (leader string, nobody time.Duration) {
 	for time.Since(began) < 2*time.Minute {
 		switch now := w.leader(); now {
 		case "":
-			nobody += 100 * time.Millisecond
+			nobody += 500 * time.Millisecond
 		case before:
 		default:
 			return now, nobody
 		}
-		time.Sleep(100 * time.Millisecond)
+		time.Sleep(500 * time.Millisecond)
 	}
 	w.Fatalf("after two minutes nobody leads but %q", before)
 	return "", 0
@@ -327,7 +327,7 @@ func TestNeverTwo(t *testing.T) {
 			t.Logf("seed %d", seed)
 			r := rand.New(rand.NewPCG(seed, 0))
 			inWorld(t, 4, func(w *world) {
-				for range 80 {
+				for range 40 {
 					c := w.all[r.IntN(len(w.all))]
 					c.link.set([]int{up, up, down, deaf}[r.IntN(4)])
 					for range r.IntN(20) {
