@@ -79,6 +79,7 @@ func TestRootContainerd(t *testing.T) {
 			{"image collection", onContainerd.imageCollection},
 			{"stats", onContainerd.stats},
 			{"dead containers", onContainerd.deadContainers},
+			{"streams", onContainerd.streams},
 		} {
 			t.Run(tc.name, func(t *testing.T) {
 				t.Parallel()
