@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/gorilla/websocket"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
 )
 
@@ -233,4 +234,78 @@ func TestPortForward(t *testing.T) {
 		_ = cmd.Wait() // Killed.
 	}
 	k.ok(t, "delete pod web --now")
+}
+
+// What kubectl can ask of logs: of all containers and of many pods, some of it, with times, and of those that wait.
+//
+// spec: CTR-8
+func TestLogsOfManyKinds(t *testing.T) {
+	t.Parallel()
+	c := shared(t)
+	k := c.kubectl(t, c.namespace(t))
+	const manifest = `
+apiVersion: v1
+kind: Pod
+metadata: {name: many, labels: {app: many}}
+spec:
+  initContainers:
+  - {name: init, image: host, command: [echo, first]}
+  containers:
+  - {name: a, image: host, command: [sh, -c, "for i in 1 2 3; do echo a$i; done; exec sleep 1000"]}
+  - {name: b, image: host, command: [sh, -c, "head -c 40000 /dev/zero | tr '\\0' x; echo; echo end; exec sleep 1000"]}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: done, labels: {app: many}}
+spec:
+  restartPolicy: Never
+  containers:
+  - {name: c, image: host, command: [echo, done]}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: waits}
+spec:
+  initContainers:
+  - {name: init, image: host, command: [sh, -c, "echo waits; exec sleep 1000"]}
+  containers:
+  - {name: c, image: host, command: [echo, never]}
+`
+	long := strings.Repeat("x", 40_000) // In several pieces, as the runtime writes it.
+	k.tour(t, []step{{line: "apply -f -", stdin: manifest}})
+	k.ok(t, "wait --for=condition=Ready pod/many --timeout=60s")
+	k.ok(t, "wait --for=jsonpath={.status.phase}=Succeeded pod/done --timeout=60s")
+	eventually(t, "everybody has spoken", func() (bool, string) {
+		return strings.HasSuffix(k.ok(t, "logs many -c b --tail=1"), "end\n") &&
+			strings.HasSuffix(k.ok(t, "logs many -c a"), "a3\n") && k.ok(t, "logs waits -c init") == "waits\n", ""
+	})
+	k.tour(t, []step{
+		{line: "logs many --all-containers --prefix", want: []string{
+			`^\[pod/many/init\] first$`, `^\[pod/many/a\] a3$`,
+			`^\[pod/many/b\] ` + long + `$`, `^\[pod/many/b\] end$`}},
+		{line: "logs -l app=many --all-containers --prefix --tail=1", want: []string{`^\[pod/many/a\] a3$`,
+			`^\[pod/done/c\] done$`, `^\[pod/many/init\] first$`}},
+		{line: "logs many -c init", want: []string{`\Afirst\n\z`}},
+		{line: "logs many -c a --tail=2", want: []string{`\Aa2\na3\n\z`}},
+		{line: "logs many -c a --limit-bytes=4", want: []string{`\Aa1\na\z`}},
+		{line: "logs many -c a --timestamps --tail=1",
+			want: []string{`\A\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{1,9}Z a3\n\z`}},
+		{line: "logs many -c b --timestamps", want: []string{`^\S+Z ` + long + `$`, `Z end$`}},
+		{line: "logs many -c a --since-time=2020-01-01T00:00:00Z", want: []string{`\Aa1\na2\na3\n\z`}},
+		{line: "logs many -c a --since=1h", want: []string{`\Aa1\na2\na3\n\z`}},
+		{line: "logs done -f", want: []string{`\Adone\n\z`}},
+		{line: "logs done --previous", code: 1,
+			want: []string{`\(BadRequest\): previous terminated container "c" in pod "done" not found`}},
+		{line: "logs waits -c c", code: 1,
+			want: []string{`\(BadRequest\): container "c" in pod "waits" is waiting to start: PodInitializing`}},
+		{line: "logs many -c none", code: 1, want: []string{`container none is not valid for pod many`}},
+		{line: "logs missing", code: 1, want: []string{`pods "missing" not found`}},
+		{line: "debug many --image=host --container=dbg -- sh -c 'echo debugging; exec sleep 1000'"},
+	})
+	eventually(t, "the container for debugging has spoken", func() (bool, string) {
+		out, err := c.client(t).CoreV1().Pods(k.namespace).GetLogs("many", &corev1.PodLogOptions{Container: "dbg"}).
+			DoRaw(t.Context())
+		return string(out) == "debugging\n", fmt.Sprint(string(out), err)
+	})
+	k.ok(t, "delete pod --all --now")
 }
