@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// Commands, the container's first process, files, ports and HTTP are reached through the server that a runtime names, over
-// both protocols of kubectl.
+// Commands, the container's first process, files, ports and HTTP are reached through the server that a runtime names,
+// over both protocols of kubectl.
 //
 // spec: CTR-9
 func (c onContainerd) streams(t *testing.T) {
