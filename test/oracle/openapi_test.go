@@ -1,6 +1,7 @@
 package oracle
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -26,19 +28,25 @@ import (
 	"monoplane.dev/apiserver/rest"
 )
 
-// published returns a document of OpenAPI that Kubernetes publishes with its sources.
-func published(t *testing.T, name string) map[string]any {
+// sources returns a file of Kubernetes' sources.
+func sources(t *testing.T, path ...string) []byte {
 	t.Helper()
 	dir, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "k8s.io/kubernetes").Output()
 	if err != nil {
 		t.Fatalf("where are the sources of Kubernetes? %v", err)
 	}
-	text, err := os.ReadFile(filepath.Join(strings.TrimSpace(string(dir)), "api", "openapi-spec", name))
+	text, err := os.ReadFile(filepath.Join(append([]string{strings.TrimSpace(string(dir))}, path...)...))
 	if err != nil {
 		t.Fatal(err)
 	}
+	return text
+}
+
+// published returns a document of OpenAPI that Kubernetes publishes with its sources.
+func published(t *testing.T, name string) map[string]any {
+	t.Helper()
 	var v map[string]any
-	if err := json.Unmarshal(text, &v); err != nil {
+	if err := json.Unmarshal(sources(t, "api", "openapi-spec", name), &v); err != nil {
 		t.Fatal(err)
 	}
 	return v
@@ -207,6 +215,71 @@ func TestSchemasAreThoseOfKubernetes(t *testing.T) {
 		t.Errorf("only %d schemas and %d operations", schemas, operations)
 	}
 	t.Logf("%d schemas, %d operations", schemas, operations)
+}
+
+// generatedValues returns the values that fields may have, by the names of schema and field, from the code that is
+// generated from Kubernetes' types: they are not in the documents that it publishes.
+func generatedValues(t *testing.T) map[string]any {
+	t.Helper()
+	function := regexp.MustCompile(`^func schema_k8sio_api_(\w+?)_(v\w+?)_(\w+)\(`)
+	property := regexp.MustCompile(`^\t{5}"(\w+)": \{`)
+	enum := regexp.MustCompile(`Enum: +\[\]interface\{\}\{(.*)\}`)
+	all := make(map[string]any)
+	var schema, field string
+	lines := bytes.SplitSeq(sources(t, "pkg", "generated", "openapi", "zz_generated.openapi.go"), []byte("\n"))
+	for line := range lines {
+		if bytes.HasPrefix(line, []byte("func ")) {
+			schema = ""
+		}
+		if m := function.FindSubmatch(line); m != nil {
+			schema = fmt.Sprintf("io.k8s.api.%s.%s.%s", m[1], m[2], m[3])
+		} else if m := property.FindSubmatch(line); m != nil {
+			field = string(m[1])
+		} else if m := enum.FindSubmatch(line); m != nil && schema != "" {
+			var values []any
+			if err := json.Unmarshal([]byte("["+string(m[1])+"]"), &values); err != nil {
+				t.Fatalf("%s: %v", line, err)
+			}
+			all[schema+"."+field] = values
+		}
+	}
+	return all
+}
+
+// The values that a field may have are those that Kubernetes knows of it. spec: CLI-2
+func TestValuesAreThoseOfKubernetes(t *testing.T) {
+	get := front(t)
+	theirs := generatedValues(t)
+	seen := make(map[string]bool)
+	for gv := range under(get("/openapi/v3"), "paths") {
+		for name, schema := range under(get("/openapi/v3/"+gv), "components", "schemas") {
+			for field, p := range under(schema, "properties") {
+				path := name + "." + field
+				if seen[path] || field == "stopSignal" { // which has 65, and no use for a list of them
+					continue
+				}
+				ours := at(p, "enum")
+				for _, inner := range []string{"items", "additionalProperties"} {
+					if v := at(p, inner, "enum"); v != nil {
+						ours = v
+					}
+				}
+				if !reflect.DeepEqual(ours, theirs[path]) && (ours != nil || theirs[path] != nil) {
+					t.Errorf("%s: Kubernetes %v, Monoplane %v", path, theirs[path], ours)
+				}
+				seen[path] = ours != nil
+			}
+		}
+	}
+	with := 0
+	for _, ok := range seen {
+		if ok {
+			with++
+		}
+	}
+	if with < 60 {
+		t.Errorf("only %d fields with values", with)
+	}
 }
 
 // Every operation that Kubernetes has on a kind that is served is served, too. spec: CLI-2

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"monoplane.dev/api/services"
+
 	metav1 "monoplane.dev/api/meta/v1"
 )
 
@@ -98,6 +100,24 @@ func TestKubectl(t *testing.T) {
 		"condition met")
 	k.want(k.run(true, "", "delete", "configmap", "m"), `configmap "m" deleted`)
 	k.want(k.run(true, "", "delete", "pod", "hello", "--force", "--grace-period=0"), `pod "hello" force deleted`)
+}
+
+// kubectl explains every kind to its last field, from the schemas of v3, and, as the kubectl of before did, of v2.
+//
+// spec: CLI-2
+func TestKubectlExplainsEverything(t *testing.T) {
+	s := newServer(t)
+	k := newKubectl(t, s)
+	for _, s := range services.All() {
+		k.want(k.run(true, "", "explain", "--recursive", "--api-version="+s.Kind.APIVersion(), s.Kind.Plural),
+			"KIND:       "+s.Kind.Kind, "\n  metadata")
+	}
+	k.want(k.run(true, "", "explain", "pod.spec.restartPolicy"), "FIELD: restartPolicy <string>", "ENUM:", "OnFailure")
+	k.want(k.run(true, "", "explain", "pod.spec.containers"), "-required-")
+	k.want(k.run(true, "", "explain", "--recursive", "--output=plaintext-openapiv2", "deployments"),
+		"KIND:     Deployment", "maxSurge\t<string>")
+	k.want(k.run(true, "", "explain", "--output=plaintext-openapiv2", "jobs.spec.template.spec.containers.ports"),
+		"containerPort\t<integer> -required-")
 }
 
 // kubectl apply makes its patch from the OpenAPI schemas: it must know by which key each list is merged.
