@@ -22,6 +22,7 @@ import (
 	"monoplane.dev/apiserver/admission/security"
 	"monoplane.dev/apiserver/authn"
 	"monoplane.dev/apiserver/claim"
+	"monoplane.dev/apiserver/fair"
 	"monoplane.dev/apiserver/listen"
 	"monoplane.dev/apiserver/local"
 	"monoplane.dev/apiserver/nodestreams"
@@ -259,7 +260,8 @@ func (c *Cluster) makeAPI(ctx context.Context, p *parts) error {
 	c.checks = append(c.checks, check("store", func() error { return p.api.Ready(ctx) }))
 	p.front = rest.Config{
 		Conn:  p.inproc.Conn(inproc.PassValues(), inproc.WithContext(object.WithOwned)),
-		Audit: trail, OpenID: p.tokens, Table: p.api.Table, AuthorizePath: p.api.AuthorizePath,
+		Audit: trail, Limits: fair.New(fair.Config{}),
+		OpenID: p.tokens, Table: p.api.Table, AuthorizePath: p.api.AuthorizePath,
 		Metrics: promhttp.HandlerFor(p.metrics, promhttp.HandlerOpts{}),
 		Version: kubernetesVersion, Logger: c.cfg.Logger,
 	}
@@ -297,7 +299,7 @@ func (c *Cluster) serve(ctx, running context.Context, p *parts) error {
 		Bundle: p.bundle, Bearers: p.bearers, Impersonate: p.api.Impersonate,
 		Kubeconfig: c.Kubeconfig(), Register: p.register, Logger: c.cfg.Logger,
 		Unary: p.api.UnaryInterceptors(), Stream: p.api.StreamInterceptors(),
-		REST: front,
+		REST: front, Limits: front.Limits,
 	})
 	if err != nil {
 		return err

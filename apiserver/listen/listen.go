@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc"
 
 	"monoplane.dev/apiserver/authn"
+	"monoplane.dev/apiserver/fair"
 	"monoplane.dev/apiserver/gate"
 	"monoplane.dev/apiserver/pki"
 	"monoplane.dev/apiserver/rest"
@@ -108,9 +109,11 @@ type Config struct {
 	REST rest.Config
 	// Register puts the services on a gRPC server, which runs the interceptors.
 	Register func(grpc.ServiceRegistrar)
-	Unary    []grpc.UnaryServerInterceptor
-	Stream   []grpc.StreamServerInterceptor
-	Logger   *slog.Logger
+	// Limits bounds the calls that are served at once. Required.
+	Limits *fair.Limiter
+	Unary  []grpc.UnaryServerInterceptor
+	Stream []grpc.StreamServerInterceptor
+	Logger *slog.Logger
 }
 
 // Server serves on the sockets.

@@ -50,8 +50,8 @@ func (s *Server) serveGRPC(socket net.Listener) {
 	healthServer := health.NewServer()
 	options := append(gate.ServerOptions(s.auth.Tap),
 		grpc.ForceServerCodecV2(grpccodec.Codec{}),
-		grpc.ChainUnaryInterceptor(append([]grpc.UnaryServerInterceptor{owned}, s.cfg.Unary...)...),
-		grpc.ChainStreamInterceptor(s.cfg.Stream...),
+		grpc.ChainUnaryInterceptor(append([]grpc.UnaryServerInterceptor{owned, s.cfg.Limits.Unary}, s.cfg.Unary...)...),
+		grpc.ChainStreamInterceptor(append([]grpc.StreamServerInterceptor{s.cfg.Limits.Stream}, s.cfg.Stream...)...),
 	)
 	listener := s.letIn(socket)
 	s.serveOne(s.newGRPC(healthServer, options), listener.Known())

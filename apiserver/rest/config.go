@@ -11,6 +11,7 @@ import (
 
 	"monoplane.dev/api/services"
 	"monoplane.dev/apiserver/audit"
+	"monoplane.dev/apiserver/fair"
 	"monoplane.dev/apiserver/table"
 	"monoplane.dev/object"
 	"monoplane.dev/object/service"
@@ -52,9 +53,9 @@ type Config struct {
 	RequestTimeout time.Duration
 	// StallTimeout is how long a client may take to send its body, or to take a piece of an answer; 60 s when 0.
 	StallTimeout time.Duration
-	// MaxInFlight bounds the requests, streams excepted, that are served at once; 600 when 0. Further ones get
-	// 429.
-	MaxInFlight int
+	// Limits bounds the requests that are served at once, and what lasts; further ones wait, and get 429. With its own
+	// defaults when nil.
+	Limits *fair.Limiter
 }
 
 // OpenID has the documents by which others verify tokens of service accounts; a *tokens.Authority is such.
@@ -92,8 +93,8 @@ func (c *Config) complete() error {
 	if c.StallTimeout == 0 {
 		c.StallTimeout = time.Minute
 	}
-	if c.MaxInFlight == 0 {
-		c.MaxInFlight = 600
+	if c.Limits == nil {
+		c.Limits = fair.New(fair.Config{})
 	}
 	return nil
 }

@@ -24,6 +24,12 @@ func (h *Handler) serveConversation(w http.ResponseWriter, r *http.Request, rt *
 		h.writeError(w, r, err)
 		return
 	}
+	seat, err := h.seat(r, rt)
+	if err != nil {
+		h.writeError(w, r, err)
+		return
+	}
+	defer seat.Release()
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
 	defer context.AfterFunc(h.closing, cancel)()

@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"strings"
 	"sync"
-	"sync/atomic"
 
 	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
 
@@ -38,9 +37,8 @@ type Handler struct {
 	// mux is what the gateway's run time asks for.
 	mux *runtime.ServeMux
 	// buffers holds *[]byte, packers what compresses long answers.
-	buffers  sync.Pool
-	packers  compress.Pool
-	inFlight atomic.Int64
+	buffers sync.Pool
+	packers compress.Pool
 
 	// closing ends when Close is called.
 	closing context.Context

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	"monoplane.dev/apierrors"
+	"monoplane.dev/apiserver/fair"
 	"monoplane.dev/apiserver/rest"
 	"monoplane.dev/apiserver/table"
 	"monoplane.dev/apiserver/warning"
@@ -342,9 +343,11 @@ func TestAnonymous(t *testing.T) {
 	f.want(f.do("GET", "/metrics", ""), 403, `"reason":"Forbidden"`)
 }
 
-// Too many requests at once are refused, not queued without end; streams do not count.
+// Too many requests at once are refused after a while, not queued without end; streams do not count.
 func TestMaxInFlight(t *testing.T) {
-	f := newFront(t, func(c *rest.Config) { c.MaxInFlight = 1 })
+	f := newFront(t, func(c *rest.Config) {
+		c.Limits = fair.New(fair.Config{Seats: 1, Wait: time.Millisecond})
+	})
 	f.createPod("a")
 	entered, leave := make(chan struct{}), make(chan struct{})
 	f.api.React(func(ctx context.Context, _ string, _ any) error {
@@ -363,4 +366,29 @@ func TestMaxInFlight(t *testing.T) {
 	close(leave)
 	f.want(<-done, 200)
 	f.want(f.do("GET", pods+"/a", ""), 200)
+}
+
+// Streams have a bound of their own, beyond which one user is refused, with a time after which to come again.
+func TestManyWatches(t *testing.T) {
+	f := newFront(t, func(c *rest.Config) { c.Limits = fair.New(fair.Config{Long: 4}) })
+	ctx, cancel := context.WithCancel(t.Context())
+	for range 2 {
+		r, err := http.NewRequestWithContext(ctx, http.MethodGet, f.http.URL+pods+"?watch=1", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		res, err := f.http.Client().Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer res.Body.Close()
+	}
+	for _, path := range []string{pods + "?watch=1", pods + "/a/log?follow=true"} {
+		a := f.want(f.do("GET", path, ""), 429, `"reason":"TooManyRequests"`)
+		if a.header.Get("Retry-After") != "1" {
+			t.Errorf("Retry-After %q", a.header.Get("Retry-After"))
+		}
+	}
+	f.want(f.do("GET", pods, ""), 200)
+	cancel()
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"monoplane.dev/apierrors"
+	"monoplane.dev/apiserver/fair"
 	"monoplane.dev/apiserver/rest/compress"
 	"monoplane.dev/apiserver/rest/negotiate"
 	"monoplane.dev/apiserver/table"
@@ -35,20 +36,25 @@ func (h *Handler) serveResource(w http.ResponseWriter, r *http.Request, routes m
 		h.notAllowed(w, r, allowed(routes))
 		return
 	}
-	if ex.route.stream == nil {
-		if h.inFlight.Add(1) > int64(h.cfg.MaxInFlight) {
-			h.inFlight.Add(-1)
-			h.writeError(w, r, apierrors.New(apierrors.TooManyRequests,
-				"too many requests at once, please try again later").WithRetryAfter(1))
-			return
-		}
-		defer h.inFlight.Add(-1)
+	seat, err := h.seat(r, ex.route)
+	if err != nil {
+		h.writeError(w, r, err)
+		return
 	}
+	defer seat.Release()
 	defer ex.aborted()
 	ctx, cancel := ex.context(r.Context())
 	defer cancel()
 	ex.route.call(ctx, ex, v)
 	ex.end()
+}
+
+// seat bounds how many requests are served at once, and how many streams there are, of all users and of each.
+func (h *Handler) seat(r *http.Request, rt *route) (fair.Seat, error) {
+	if rt.stream != nil {
+		return h.cfg.Limits.AcquireLong(fair.User(r.Context()))
+	}
+	return h.cfg.Limits.Acquire(r.Context(), fair.User(r.Context()))
 }
 
 // negotiate chooses the route and the forms of body and answer. It returns nil and no error when the method is not
