@@ -146,9 +146,11 @@ func TestFairness(t *testing.T) {
 			inside, most := 0, 0
 			served, waiting := make([]int, users), make([]int, users)
 			var all sync.WaitGroup
+			for u := range waiting {
+				waiting[u] = each
+			}
 			for i := range users * each {
 				u := i % users
-				waiting[u]++
 				all.Go(func() {
 					ctx, cancel := context.WithTimeout(t.Context(), quit[i])
 					defer cancel()
