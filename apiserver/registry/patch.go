@@ -67,7 +67,10 @@ func (r *Registry) patched(
 	after := kind.New().(typed)
 	strict, err := codec.DecodeObject(doc, after)
 	if err != nil {
-		return nil, apierrors.New(apierrors.BadRequest, "the patched object is not a valid %s: %v", kind.Kind, err)
+		// Not 400: kubectl edit lets the user mend what is invalid, and gives up on everything else.
+		return nil, apierrors.NewInvalid(kind, live.GetMetadata().GetName(), []apierrors.Cause{{
+			Type: "FieldValueInvalid", Field: "patch", Message: "Invalid value: " + err.Error(),
+		}})
 	}
 	for _, path := range p.Duplicates() {
 		strict = append(strict, `duplicate field "`+path+`"`)

@@ -180,7 +180,7 @@ func (r *Registry) selectors(label, field string) (labels.Selector, fields.Selec
 	if label != "" {
 		var err error
 		if l, err = labels.Parse(label); err != nil {
-			return nil, nil, apierrors.New(apierrors.BadRequest, "unable to parse label selector: %v", err)
+			return nil, nil, apierrors.New(apierrors.BadRequest, "%v", err)
 		}
 	}
 	if field == "" {

@@ -233,10 +233,18 @@ func nodeTable() define.Columns[*corev1.Node] {
 		define.Text("Internal-IP", "Address within the cluster.", address("InternalIP")).Wide(),
 		define.Text("External-IP", "Address outside the cluster.", address("ExternalIP")).Wide(),
 		define.Text("OS-Image", "Operating system.", info((*corev1.NodeSystemInfo).GetOsImage)).Wide(),
-		define.Text("Kernel-Version", "Kernel.", info((*corev1.NodeSystemInfo).GetKernelVersion)).Wide(),
+		define.Text("Kernel-Version", "Kernel, and the architecture it was built for.", info(kernelAndArchitecture)).Wide(),
 		define.Text("Container-Runtime", "Runtime that runs containers.",
 			info((*corev1.NodeSystemInfo).GetContainerRuntimeVersion)).Wide(),
 	}
+}
+
+// kernelAndArchitecture is what a node's table says of its kernel, which may be unknown.
+func kernelAndArchitecture(i *corev1.NodeSystemInfo) string {
+	if kernel := i.GetKernelVersion(); kernel == "" || i.GetArchitecture() == "" {
+		return kernel
+	}
+	return i.GetKernelVersion() + " (" + i.GetArchitecture() + ")"
 }
 
 func nodeStatus(o *corev1.Node) string {
