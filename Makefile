@@ -48,6 +48,13 @@ $(BIN)/kubectl: tools/kubectl/go.mod tools/kubectl/main.go
 kubecontrollers: ## Build the program that runs Kubernetes' own controllers into bin/, for make bench to compare with
 	cd test/oracle && CGO_ENABLED=0 go build -trimpath -o $(BIN)/kubecontrollers ./kubecontrollers
 
+$(BIN)/kubernetes: tools/kubernetes/go.mod tools/kubernetes/main.go
+	cd tools/kubernetes && CGO_ENABLED=0 go build -trimpath -ldflags '$(KUBECTL_LDFLAGS)' -o $@ .
+
+.PHONY: golden
+golden: kubectl $(BIN)/kubernetes ## Write what kubectl prints against Kubernetes' own API server to test/conformance
+	cd test && go test -count=1 ./conformance -golden $(BIN)/kubernetes
+
 $(BIN)/buf: tools/buf/go.mod
 	cd tools/buf && go build -o $@ github.com/bufbuild/buf/cmd/buf
 $(BIN)/golangci-lint: tools/golangci-lint/go.mod

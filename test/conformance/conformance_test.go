@@ -1,0 +1,264 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+var (
+	golden = flag.String("golden", "", "program of tools/kubernetes: write what commands print against it to the scripts")
+	accept = flag.Bool("accept", false, "write what commands print against Monoplane to the entries in differences.txt")
+	only   = flag.String("only", "", "run only the scripts that match this pattern of names")
+)
+
+// kubernetesVersion is what Monoplane is compared with.
+const kubernetesVersion = "v1.36.3"
+
+const differencesFile = "testdata/differences.txt"
+
+// Every verb of kubectl prints what it prints against Kubernetes.
+// spec: CLI-1, OBJ-1, OBJ-2, OBJ-3, OBJ-7, OBJ-9
+func TestConformance(t *testing.T) {
+	bin, err := filepath.Abs("../../bin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, program := range []string{"kubectl", "monoplane"} {
+		if _, err := os.Stat(filepath.Join(bin, program)); err != nil {
+			t.Fatalf("%v; run: make build kubectl", err)
+		}
+	}
+	// Short, since the path of the kubelets' sockets is in it.
+	dir, err := os.MkdirTemp("", "mp-conformance-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	var s *server
+	if *golden != "" {
+		s, err = startKubernetes(t.Context(), *golden, dir)
+	} else {
+		s, err = startMonoplane(filepath.Join(bin, "monoplane"), dir)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	known, err := differences(differencesFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	version, err := exec.CommandContext(t.Context(), filepath.Join(bin, "kubectl"), "--kubeconfig", s.kubeconfig,
+		"get", "node", "node-0", "-o", "jsonpath={.status.nodeInfo.kubeletVersion}").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &runner{server: s, bin: bin, version: string(version), known: known, seen: make([]bool, len(known))}
+	names, err := filepath.Glob("testdata/scripts/*.txt")
+	if err != nil || len(names) == 0 {
+		t.Fatalf("no scripts: %v", err)
+	}
+	alone, err := filepath.Glob("testdata/scripts/alone/*.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Run("together", func(t *testing.T) { r.scripts(t, names, true) })
+	t.Run("alone", func(t *testing.T) { r.scripts(t, alone, false) })
+	if *accept {
+		r.accept(t)
+	}
+}
+
+// runner runs scripts against one server.
+type runner struct {
+	server  *server
+	bin     string
+	version string // of the nodes
+	known   []difference
+	// Invariant: scripts write only the places of their own commands.
+	seen []bool // which of known were met
+}
+
+func (r *runner) scripts(t *testing.T, paths []string, together bool) {
+	t.Helper()
+	for _, path := range paths {
+		name := strings.TrimSuffix(filepath.Base(path), ".txt")
+		if match, err := filepath.Match(*only, name); *only != "" && (err != nil || !match) {
+			continue
+		}
+		t.Run(name, func(t *testing.T) {
+			if together {
+				t.Parallel()
+			}
+			r.script(t, name, path)
+			for i, d := range r.known {
+				if d.script == name && !r.seen[i] && *golden == "" {
+					t.Errorf("%s: no command, or a second entry: %s", differencesFile, d.command)
+				}
+			}
+		})
+	}
+}
+
+// script runs the commands of one file.
+func (r *runner) script(t *testing.T, name, path string) {
+	t.Helper()
+	blocks, err := parse(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	if err := os.CopyFS(filepath.Join(dir, "files"), os.DirFS("testdata/files")); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
+	defer cancel()
+	kubeconfig, err := r.server.inNamespace(ctx, filepath.Join(r.bin, "kubectl"), dir, name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	env := environment("KUBECONFIG="+kubeconfig, "PATH="+r.bin+":"+os.Getenv("PATH"),
+		// kubectl keeps what it discovers below HOME; the scripts share it.
+		"HOME="+filepath.Dir(r.server.kubeconfig), "TZ=UTC", "LC_ALL=C")
+	for i, b := range blocks {
+		if b.command == "" {
+			continue
+		}
+		got, err := r.run(ctx, filepath.Join(dir, "files"), env, b.command)
+		if err != nil {
+			t.Fatalf("%s: %v", b.command, err)
+		}
+		if *golden != "" {
+			blocks[i].output = got
+			continue
+		}
+		r.compare(t, name, b, got)
+	}
+	if *golden != "" {
+		if err := os.WriteFile(path, []byte(render(blocks)), 0o644); err != nil { //nolint:gosec // A file of the repository.
+			t.Fatal(err)
+		}
+	}
+}
+
+// run executes one command and returns what it prints, normalised, with its exit code below if that is not 0.
+func (r *runner) run(ctx context.Context, dir string, env []string, command string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "bash", "-c", command)
+	cmd.Dir, cmd.Env, cmd.WaitDelay = dir, env, time.Second
+	out, err := cmd.CombinedOutput()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		return "", err
+	}
+	if ctx.Err() != nil {
+		return "", fmt.Errorf("it did not end:\n%s", out)
+	}
+	text := string(out)
+	if *golden == "" {
+		// The nodes tell the version of the agent.
+		text = strings.ReplaceAll(text, r.version, kubernetesVersion)
+	}
+	got := Normal(text)
+	if code := cmd.ProcessState.ExitCode(); code != 0 {
+		got += fmt.Sprintf("[%d]\n", code)
+	}
+	return got, nil
+}
+
+// compare checks an output against Kubernetes', or against Monoplane's own where that is meant to differ.
+func (r *runner) compare(t *testing.T, script string, b block, got string) {
+	t.Helper()
+	i := slices.IndexFunc(r.known, func(d difference) bool { return d.script == script && d.command == b.command })
+	switch {
+	case i < 0 && got != b.output:
+		t.Errorf("$ %s\n%s", b.command, diff(b.output, got))
+	case i < 0:
+	case r.seen[i]:
+		// A command twice in a script: the entry is for both.
+		fallthrough
+	default:
+		r.seen[i] = true
+		if *accept {
+			r.known[i].output = got
+			return
+		}
+		if got == b.output {
+			t.Errorf("$ %s\nprints what Kubernetes prints; remove it from %s", b.command, differencesFile)
+		} else if got != r.known[i].output {
+			t.Errorf("$ %s\n%s", b.command, diff(r.known[i].output, got))
+		}
+	}
+}
+
+// accept writes Monoplane's outputs to the list of differences.
+func (r *runner) accept(t *testing.T) {
+	t.Helper()
+	blocks, err := parse(differencesFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	next := 0
+	for i := range blocks {
+		if blocks[i].command != "" {
+			blocks[i].output = r.known[next].output
+			next++
+		}
+	}
+	if err := os.WriteFile(differencesFile, []byte(render(blocks)), 0o644); err != nil { //nolint:gosec // As above.
+		t.Fatal(err)
+	}
+}
+
+// diff shows two outputs line by line: what only the wanted has after "-", what only the other has after "+".
+func diff(want, got string) string {
+	a, b := strings.Split(want, "\n"), strings.Split(got, "\n")
+	// common[i][j] is the length of the longest common subsequence of a[i:] and b[j:].
+	common := make([][]int, len(a)+1)
+	for i := range common {
+		common[i] = make([]int, len(b)+1)
+	}
+	for i := len(a) - 1; i >= 0; i-- {
+		for j := len(b) - 1; j >= 0; j-- {
+			if a[i] == b[j] {
+				common[i][j] = common[i+1][j+1] + 1
+			} else {
+				common[i][j] = max(common[i+1][j], common[i][j+1])
+			}
+		}
+	}
+	var out []string
+	i, j := 0, 0
+	for i < len(a) || j < len(b) {
+		switch {
+		case i < len(a) && j < len(b) && a[i] == b[j]:
+			out = append(out, "  "+a[i])
+			i, j = i+1, j+1
+		case j == len(b) || i < len(a) && common[i+1][j] >= common[i][j+1]:
+			out = append(out, "- "+a[i])
+			i++
+		default:
+			out = append(out, "+ "+b[j])
+			j++
+		}
+	}
+	return strings.Join(out, "\n")
+}

@@ -1,0 +1,23 @@
+// Package conformance runs scripts of kubectl commands against the monoplane program, and compares what they print
+// with what they print against Kubernetes' own API server, controllers and scheduler.
+//
+// A script is a file in testdata/scripts: commands of bash, each followed by what it prints:
+//
+//	# Text for readers.
+//	$ kubectl create configmap a --from-literal=k=v
+//	    configmap/a created
+//	$ kubectl get configmap b
+//	    Error from server (NotFound): configmaps "b" not found
+//	    [1]
+//
+// A line with "> " continues the command above it; a number in brackets is an exit code other than 0. Each script has
+// a namespace of its own, named like the script, which is the default of its commands, and a copy of testdata/files as
+// its working directory. Scripts run at the same time, those in testdata/scripts/alone one after the other afterwards:
+// they change what the others see, such as nodes.
+//
+// What is random or tells of time and machine is replaced by a word before it is compared (see Normal).
+//
+// The outputs in the scripts are Kubernetes' own: `make golden` writes them. Where Monoplane prints something else on
+// purpose, testdata/differences.txt holds its output and the reason; an entry there that is no longer needed fails the
+// test. Kubernetes' kubelets are imitated there (see hollow), since what is compared is the API.
+package conformance
