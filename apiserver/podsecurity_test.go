@@ -73,7 +73,8 @@ func TestPodSecurity(t *testing.T) {
 	_, err := c.label(t, "enforce", "basic", "warn-version", "1.2")
 	if got := told(err); !apierrors.Is(err, apierrors.Invalid) || got != `Namespace "default" is invalid: [`+
 		`metadata.labels[pod-security.kubernetes.io/enforce]: Invalid value: "basic": must be one of `+
-		`privileged, baseline, restricted, metadata.labels[pod-security.kubernetes.io/warn-version]: Invalid value: "1.2": must be "latest" or "v1.x"]` {
+		`privileged, baseline, restricted, metadata.labels[pod-security.kubernetes.io/warn-version]: `+
+		`Invalid value: "1.2": must be "latest" or "v1.x"]` {
 		t.Errorf("labels that mean nothing: %v", err)
 	}
 	texts, err := c.label(t, "enforce", "baseline", "audit", "restricted")

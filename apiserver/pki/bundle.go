@@ -237,7 +237,8 @@ func (b *Bundle) Sign(template *x509.Certificate) ([]byte, error) {
 	case len(template.ExtKeyUsage) != 1 || template.ExtKeyUsage[0] != x509.ExtKeyUsageClientAuth:
 		return nil, errors.New("pki: the certificate is to be for something else than a client")
 	case template.NotAfter.Sub(b.now()) > maxIssued:
-		return nil, fmt.Errorf("pki: the certificate is to end on %v, which is later than in %v", template.NotAfter, maxIssued)
+		return nil, fmt.Errorf("pki: the certificate is to end on %v, which is later than in %v", template.NotAfter,
+			maxIssued)
 	}
 	der, err := b.authority().signFor(template, template.PublicKey)
 	if err != nil {

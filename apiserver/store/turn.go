@@ -29,9 +29,9 @@ func (s *Store) Turn(ctx context.Context, name string) (Guard, error) {
 }
 
 // TakeTurn takes a turn, to keep it until somebody else takes it, and returns the guard, InOffice, for all that is
-// written meanwhile: any number of writes at a time, which whoever holds the turn must see to it that they do not break
-// the rule together. What is read of the newest state after TakeTurn has all that earlier holders wrote, and they write
-// nothing more.
+// written meanwhile. There may be any number of writes at a time: whoever holds the turn must see to it that they do
+// not break the rule together. What is read of the newest state after TakeTurn has all that earlier holders wrote, and
+// they write nothing more.
 func (s *Store) TakeTurn(ctx context.Context, name string) (Guard, error) {
 	for {
 		g, err := s.Turn(ctx, name)

@@ -116,7 +116,8 @@ func withFailure(conditions []condition, failed error, tooFew bool, now time.Tim
 	if tooFew {
 		reason = "FailedCreate"
 	}
-	return append(slices.Clone(conditions), condition{replicaFailure, "True", reason, apierrors.Text(failed), value.Time(now)})
+	return append(slices.Clone(conditions),
+		condition{replicaFailure, "True", reason, apierrors.Text(failed), value.Time(now)})
 }
 
 // publish writes the status, unless it is there.
