@@ -63,8 +63,8 @@ func (w *reflective) fields(m protoreflect.Message, comma *bool) {
 			w.value(f, m.Get(f))
 		case f.IsList() && f.Name() == "items" && isKind(m.Descriptor()):
 			w.WriteString("[]")
-		case f.IsList(), f.IsMap(), f.HasOptionalKeyword():
-			w.WriteString("null")
+		case f.IsList(), f.IsMap(), f.HasOptionalKeyword(), f.Kind() == protoreflect.BytesKind:
+			w.WriteString("null") // encoding/json's word for none
 		default:
 			w.value(f, m.Get(f)) // the zero value
 		}
@@ -111,10 +111,6 @@ func (w *reflective) single(f protoreflect.FieldDescriptor, v protoreflect.Value
 	case protoreflect.StringKind:
 		w.text(v.String())
 	case protoreflect.BytesKind:
-		if len(v.Bytes()) == 0 { // encoding/json's word for no bytes, in a field that is always there
-			w.WriteString("null")
-			return
-		}
 		w.text(base64.StdEncoding.EncodeToString(v.Bytes()))
 	default:
 		fmt.Fprint(w, v.Interface())

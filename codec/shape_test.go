@@ -45,9 +45,10 @@ func TestMessagesHaveTheFieldsOfKubernetes(t *testing.T) {
 	s.complete()
 }
 
-// What streams carry is Monoplane's own: Kubernetes has channels of bytes for it.
+// What streams carry is Monoplane's own: Kubernetes has channels of bytes for it, and HTTP itself.
 var ownMessages = []protoreflect.FullName{
 	"monoplane.core.v1.StreamInput", "monoplane.core.v1.StreamOutput", "monoplane.core.v1.TerminalSize",
+	"monoplane.core.v1.ProxyInput", "monoplane.core.v1.ProxyOutput", "monoplane.core.v1.ProxyHeader",
 }
 
 // complete checks that no message of the packages with kinds escaped the comparison but those of the services and the

@@ -200,6 +200,13 @@ func (h *Handler) recordUser(ctx context.Context, u *authn.User) {
 	}
 }
 
+// customKindsPath is where kubectl looks whether a kind is a custom one before it creates an object of it, when OpenAPI
+// has no PATCH of that kind (a Binding, a PlacementReview). There are none, and discovery does not have the path.
+const customKindsPath = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+
+const noCustomKinds = `{"kind":"CustomResourceDefinitionList","apiVersion":"apiextensions.k8s.io/v1",` +
+	`"metadata":{"resourceVersion":"1"},"items":[]}` + "\n"
+
 // serveDocuments answers requests for documents about the API.
 func (h *Handler) serveDocuments(w http.ResponseWriter, r *http.Request) {
 	if err := requireUser(r.Context()); err != nil {
@@ -213,6 +220,8 @@ func (h *Handler) serveDocuments(w http.ResponseWriter, r *http.Request) {
 		serve = func() { h.discovery.Serve(w, r, path) }
 	case h.openapi.Has(path):
 		serve = func() { h.openapi.Serve(w, r, path) }
+	case path == customKindsPath:
+		serve = func() { h.serveBytes(w, r, "application/json", []byte(noCustomKinds)) }
 	case path == openapi.V2Path:
 		serve = func() { h.openapi.ServeV2(w, r) }
 	case path == auth.MetricsPath && h.cfg.Metrics != nil:

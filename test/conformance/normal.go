@@ -13,6 +13,8 @@ var different = []struct {
 	{regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`), "UID"},
 	{regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)`), "TIME"},
 	{regexp.MustCompile(`[A-Z][a-z]{2}, \d\d [A-Z][a-z]{2} \d{4} \d\d:\d\d:\d\d [+-]\d{4}`), "TIME"},
+	// What client-go reports of a watch that --timeout has ended depends on how long the watch lasted.
+	{regexp.MustCompile(`(?m)^I\d{4} .* reflector\.go:\d+\] .*very short watch.*\n`), ""},
 	{regexp.MustCompile(`[IWEF]\d{4} \d\d:\d\d:\d\d\.\d+ +\d+ `), "LOG "},
 	{regexp.MustCompile(`\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(\.\d+)? [+-]\d{4}( UTC)?`), "TIME"},
 	{regexp.MustCompile(`(resourceVersion"?: *"?|Resource Version: +)\d+`), "${1}RV"},

@@ -129,7 +129,7 @@ func TestChangesFromFiles(t *testing.T) {
 			want: []string{`^error: failed to create configmap: configmaps "settings" already exists$`}, code: 1},
 		{line: "get configmap settings -o 'jsonpath={.data.color}'", want: []string{`^red$`}},
 		{line: "create serviceaccount robot", want: []string{`^serviceaccount/robot created$`}},
-		{line: "get cm,sa", want: []string{`^configmap/settings +1 `, `^serviceaccount/robot +0 `,
+		{line: "get cm,sa", want: []string{`^configmap/settings +1 `, `^serviceaccount/robot +\d+s`,
 			`^serviceaccount/default `}},
 	})
 	manifest := k.ok(t, "get configmap settings -o yaml")

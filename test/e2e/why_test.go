@@ -94,10 +94,10 @@ spec:
 		{line: "create -f - -o jsonpath={.status.nodes[0].fits}", want: []string{`^true$`},
 			stdin: review + "{pod: {spec: {containers: [{name: c, image: nginx}]}}}\n"},
 		{line: "create -f -", stdin: review + "{podName: big, also: 1}\n", code: 1,
-			want: []string{`unknown field "spec\.also"`}},
+			want: []string{`unknown field "also" in dev\.monoplane\.scheduling\.v1\.PlacementReviewSpec`}},
 		{line: "create -f -", stdin: review + "{}\n", code: 1, want: []string{`either podName or pod must be given`}},
-		{line: "create -f -", code: 1, want: []string{`spec\.containers\[0\]\.name: Required value`},
-			stdin: review + "{pod: {metadata: {name: x}, spec: {containers: [{image: nginx}]}}}\n"},
+		{line: "create -f -", code: 1, want: []string{`spec\.containers\[0\]\.name: Invalid value: "A b"`},
+			stdin: review + "{pod: {metadata: {name: x}, spec: {containers: [{name: A b, image: nginx}]}}}\n"},
 		{line: "get pods -o name", want: []string{`^pod/big$`}},
 		{line: "get placementreviews", code: 1, want: []string{`MethodNotAllowed`}},
 		{line: "api-resources --api-group=scheduling.monoplane.dev", want: []string{

@@ -50,7 +50,6 @@ var explained = map[string]string{
 	"CertificateSigningRequestSpec.groups":                 "for who approves",
 	"CertificateSigningRequestSpec.uid":                    "for who approves",
 	"CertificateSigningRequestSpec.username":               "for who approves; written and shown by the server",
-	"PodTemplate.template":                                 "for programs that make pods of it",
 	"RuntimeClass.overhead":                                "the server gives it to pods",
 	"RuntimeClass.scheduling":                              "the server gives it to pods",
 	"VolumeResourceRequirements.limits":                    "not enforced, in Kubernetes too",
