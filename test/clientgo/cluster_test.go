@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"sync"
 	"testing"
-	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
@@ -20,12 +19,12 @@ import (
 // client-go makes who reports an error wait until a millisecond after the one before, the first after the start of the
 // program: in a bubble, whose time begins in 2000, that is decades away.
 func TestMain(m *testing.M) {
-	utilruntime.ErrorHandlers = nil
+	utilruntime.ErrorHandlers = nil //nolint:reassign // what the variable is there for
 	m.Run()
 }
 
-// server is a cluster that can be restarted, and the way to it, which can be cut. Between two clusters, and while it is
-// cut, nobody gets through.
+// server is a cluster that can be restarted, and the way to it, which can be cut. Between two clusters nobody gets
+// through.
 type server struct {
 	t    *testing.T
 	dir  string
@@ -139,16 +138,4 @@ func (s *server) config(protobuf bool) *rest.Config {
 
 func (s *server) client(protobuf bool) *kubernetes.Clientset {
 	return kubernetes.NewForConfigOrDie(s.config(protobuf))
-}
-
-// eventually waits, at most ten minutes of the bubble, until done says so.
-func eventually(t *testing.T, what string, done func() bool) {
-	t.Helper()
-	for range 600 {
-		if done() {
-			return
-		}
-		time.Sleep(time.Second)
-	}
-	t.Fatalf("not to be seen: %s", what)
 }

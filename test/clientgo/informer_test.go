@@ -207,7 +207,8 @@ func TestCompacted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := start(t)
 		api := s.client(false).CoreV1().ConfigMaps("default")
-		o, err := api.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, metav1.CreateOptions{})
+		o, err := api.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "a"}},
+			metav1.CreateOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}

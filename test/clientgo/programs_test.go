@@ -155,7 +155,7 @@ func TestEventRecorder(t *testing.T) {
 			r.Event(o, corev1.EventTypeWarning, "Strange", "it is strange")
 			time.Sleep(time.Second)
 		}
-		events, err := client.CoreV1().Events("default").Search(scheme.Scheme, o)
+		events, err := client.CoreV1().Events("default").SearchWithContext(ctx, scheme.Scheme, o)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -24,7 +24,9 @@ const (
 )
 
 // applets are the programs in the images.
-var applets = []string{"cat", "false", "head", "hostname", "httpd", "id", "ls", "pwd", "sh", "sleep", "tar", "wc", "wget"}
+var applets = []string{
+	"cat", "false", "head", "hostname", "httpd", "id", "ls", "pwd", "sh", "sleep", "tar", "wc", "wget",
+}
 
 // entry is a file of an archive: a directory without data, a link, or a file.
 type entry struct {
