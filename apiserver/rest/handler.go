@@ -200,8 +200,8 @@ func (h *Handler) recordUser(ctx context.Context, u *authn.User) {
 	}
 }
 
-// customKindsPath is where kubectl looks whether a kind is a custom one before it creates an object of it, when OpenAPI
-// has no PATCH of that kind (a Binding, a PlacementReview). There are none, and discovery does not have the path.
+// customKindsPath is where kubectl looks whether a kind is a custom one, before it creates an object of a kind that
+// OpenAPI has no PATCH of (a Binding, a PlacementReview). There are none, and discovery does not have the path.
 const customKindsPath = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 const noCustomKinds = `{"kind":"CustomResourceDefinitionList","apiVersion":"apiextensions.k8s.io/v1",` +
