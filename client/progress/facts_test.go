@@ -115,7 +115,8 @@ PODS   STATE              NAMES             WHY
 // What holds the whole is said of the workload and of what it owns; what has been overcome is not.
 func TestHolds(t *testing.T) {
 	d := &appsv1.Deployment{
-		Metadata: &metav1.ObjectMeta{Name: "web", Uid: "d"}, Spec: &appsv1.DeploymentSpec{Paused: true},
+		Metadata: &metav1.ObjectMeta{Name: "web", Uid: "d"},
+		Spec:     &appsv1.DeploymentSpec{Paused: true, Replicas: new(int32(3))},
 		Status: &appsv1.DeploymentStatus{Conditions: []*appsv1.DeploymentCondition{
 			{Type: "Available", Status: "True", Reason: "Fine"},
 			{Type: "Progressing", Status: "False", Reason: "ProgressDeadlineExceeded", Message: "too slow"},
@@ -145,7 +146,7 @@ func TestHolds(t *testing.T) {
 	f.keep([]object.Object{rs, old, budget("b", "web"), budget("other", "else"), pod("p", func(p *corev1.Pod) {
 		p.Status.Conditions = []*corev1.PodCondition{{Type: "Ready", Status: "True"}}
 	})})
-	const want = `deployment.apps/web: 1 of 1 pods are ready
+	const want = `deployment.apps/web: 1 of 1 pods are ready, 3 are wanted
 - spec.paused is true
 - condition Progressing is False, ProgressDeadlineExceeded: too slow
 - condition ReplicaFailure is True, FailedCreate

@@ -8,9 +8,11 @@ import (
 	"strings"
 	"time"
 
+	appsv1 "monoplane.dev/api/apps/v1"
 	corev1 "monoplane.dev/api/core/v1"
 	schedulingv1 "monoplane.dev/api/scheduling/v1"
 	"monoplane.dev/codec/value"
+	"monoplane.dev/object"
 	"monoplane.dev/rules/availability"
 	"monoplane.dev/rules/phase"
 )
@@ -18,9 +20,38 @@ import (
 // unschedulable is the state of pods for which there is no node.
 const unschedulable = "Unschedulable"
 
+// wanted returns how many pods a workload should have; nil for one that has no such number.
+func wanted(root object.Object) *int32 {
+	switch o := root.(type) {
+	case *appsv1.Deployment:
+		return replicasOf(o.GetSpec())
+	case *appsv1.ReplicaSet:
+		return replicasOf(o.GetSpec())
+	case *appsv1.StatefulSet:
+		return replicasOf(o.GetSpec())
+	case *corev1.ReplicationController:
+		return replicasOf(o.GetSpec())
+	case *appsv1.DaemonSet:
+		return new(o.GetStatus().GetDesiredNumberScheduled())
+	default:
+		return nil
+	}
+}
+
+func replicasOf[S interface {
+	comparable
+	GetReplicas() int32
+}](spec S) *int32 {
+	var none S
+	if spec == none {
+		return nil
+	}
+	return new(spec.GetReplicas())
+}
+
 // report words the facts.
 func (f *facts) report() *Report {
-	r := &Report{Name: nameOf(f.root), Pods: len(f.pods), Holds: f.holds()}
+	r := &Report{Name: nameOf(f.root), Pods: len(f.pods), Wanted: wanted(f.root), Holds: f.holds()}
 	slices.SortFunc(f.pods, func(a, b *corev1.Pod) int {
 		return strings.Compare(a.GetMetadata().GetName(), b.GetMetadata().GetName())
 	})

@@ -34,9 +34,11 @@ import (
 type Report struct {
 	// Name is that of the workload, such as "deployment.apps/web".
 	Name string `json:"name"`
-	// Pods is how many pods it has, Ready how many of them are ready.
-	Pods  int `json:"pods"`
-	Ready int `json:"ready"`
+	// Pods is how many pods it has, Ready how many of them are ready. Wanted is how many it should have; absent for
+	// workloads that have no such number, such as Jobs.
+	Pods   int    `json:"pods"`
+	Ready  int    `json:"ready"`
+	Wanted *int32 `json:"wanted,omitempty"`
 	// Holds are what holds it as a whole, a sentence each: pauses, conditions, what was refused, budgets.
 	Holds []string `json:"holds,omitempty"`
 	// Groups are its pods that are not ready, by what they wait for.

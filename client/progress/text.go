@@ -12,7 +12,11 @@ const shown = 3
 // String returns the report as people read it: a sentence, what holds the whole, and a line for each group of pods.
 func (r *Report) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s: %d of %d pods are ready\n", r.Name, r.Ready, r.Pods)
+	fmt.Fprintf(&b, "%s: %d of %d pods are ready", r.Name, r.Ready, r.Pods)
+	if r.Wanted != nil && int(*r.Wanted) != r.Pods {
+		fmt.Fprintf(&b, ", %d are wanted", *r.Wanted)
+	}
+	b.WriteString("\n")
 	for _, h := range r.Holds {
 		fmt.Fprintf(&b, "- %s\n", h)
 	}
