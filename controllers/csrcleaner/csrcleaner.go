@@ -88,16 +88,11 @@ func (c *Controller) Ready() error {
 // Run works until ctx ends, and returns ctx's error. It must be called once.
 func (c *Controller) Run(ctx context.Context) error {
 	queue := loop.New(loop.Config[cache.Key]{Name: "csrcleaner", Reconcile: c.reconcile, Logger: c.logger})
-	defer queue.Stop() // also when it was never run
 	add := func(o *certificatesv1.CertificateSigningRequest) { queue.Add(cache.KeyOf(o)) }
 	c.requests.AddHandler(cache.Handler[*certificatesv1.CertificateSigningRequest]{
 		OnAdd: add, OnUpdate: func(_, o *certificatesv1.CertificateSigningRequest) { add(o) },
 	})
-	if err := controller.WaitForSync(ctx, c.requests); err != nil {
-		return err
-	}
-	c.synced.Store(true)
-	return queue.Run(ctx)
+	return queue.Serve(ctx, &c.synced, []controller.Synced{c.requests})
 }
 
 // reconcile deletes a request whose time has come, or comes back when it will have.

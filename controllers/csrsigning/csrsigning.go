@@ -88,7 +88,6 @@ func (c *Controller) Ready() error {
 // Run works until ctx ends, and returns ctx's error. It must be called once.
 func (c *Controller) Run(ctx context.Context) error {
 	queue := loop.New(loop.Config[cache.Key]{Name: "csrsigning", Reconcile: c.reconcile, Logger: c.cfg.Logger})
-	defer queue.Stop() // also when it was never run
 	add := func(o *certificatesv1.CertificateSigningRequest) {
 		if waits(o) {
 			queue.Add(cache.KeyOf(o))
@@ -97,11 +96,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	c.requests.AddHandler(cache.Handler[*certificatesv1.CertificateSigningRequest]{
 		OnAdd: add, OnUpdate: func(_, o *certificatesv1.CertificateSigningRequest) { add(o) },
 	})
-	if err := controller.WaitForSync(ctx, c.requests); err != nil {
-		return err
-	}
-	c.synced.Store(true)
-	return queue.Run(ctx)
+	return queue.Serve(ctx, &c.synced, []controller.Synced{c.requests})
 }
 
 // waits says whether a request is for us, approved, and neither signed nor failed.

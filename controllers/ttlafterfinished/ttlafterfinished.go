@@ -95,18 +95,13 @@ func (c *Controller) Ready() error {
 // Run works until ctx ends, and returns ctx's error. It must be called once.
 func (c *Controller) Run(ctx context.Context) error {
 	queue := loop.New(loop.Config[cache.Key]{Name: "ttl-after-finished", Reconcile: c.reconcile, Logger: c.logger})
-	defer queue.Stop() // also when it was never run
 	add := func(job *batchv1.Job) {
 		if _, ok := due(job); ok {
 			queue.Add(cache.KeyOf(job))
 		}
 	}
 	c.jobs.AddHandler(cache.Handler[*batchv1.Job]{OnAdd: add, OnUpdate: func(_, job *batchv1.Job) { add(job) }})
-	if err := controller.WaitForSync(ctx, c.jobs); err != nil {
-		return err
-	}
-	c.synced.Store(true)
-	return queue.Run(ctx)
+	return queue.Serve(ctx, &c.synced, []controller.Synced{c.jobs})
 }
 
 // due returns when a Job is to be deleted; ok is false while it is not to be.

@@ -42,7 +42,7 @@ type sheet struct {
 	turn store.Guard
 	// doubted is true when writes have failed in a way that may mean that the turn has been taken.
 	doubted bool
-	// sums has of each quota what is used; nil until it has been added up.
+	// quotas are those that have been added up, and sums, in the same order, what is used of each; nil until then.
 	quotas []*corev1.ResourceQuota
 	sums   []quota.Usage
 	// lost counts how often the turn was lost since a write got through.
