@@ -50,10 +50,12 @@ type Recorder struct {
 
 // shared is what the recorders of one queue have in common.
 type shared struct {
-	cfg   Config
-	queue chan entry
+	cfg Config
+	// wake has a token when there may be something in queue.
+	wake chan struct{}
 
 	mu      sync.Mutex
+	queue   []entry // Invariant: at most queueLength; a program has many recorders, most with nothing to say
 	dropped uint64
 
 	// What follows belongs to Run.
@@ -88,7 +90,7 @@ func New(cfg Config) *Recorder {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	s := &shared{cfg: cfg, queue: make(chan entry, queueLength), series: newSeriesTable()}
+	s := &shared{cfg: cfg, wake: make(chan struct{}, 1), series: newSeriesTable()}
 	return &Recorder{shared: s, instance: cfg.Instance}
 }
 
@@ -124,11 +126,40 @@ func (r *Recorder) EventFor(regarding *corev1.ObjectReference, kind, reason, act
 	}
 	e := entry{instance: r.instance, regarding: regarding, kind: kind, reason: reason, action: action, note: note,
 		at: time.Now()}
-	select {
-	case r.queue <- e:
-	default:
-		r.drop()
+	r.mu.Lock()
+	full := len(r.queue) >= queueLength
+	if full {
+		r.dropped++
+	} else {
+		r.queue = append(r.queue, e)
 	}
+	r.mu.Unlock()
+	if !full {
+		r.rouse()
+	}
+}
+
+// rouse lets Run look at the queue.
+func (r *Recorder) rouse() {
+	select {
+	case r.wake <- struct{}{}:
+	default:
+	}
+}
+
+// next takes the oldest entry out of the queue.
+func (r *Recorder) next() (entry, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.queue) == 0 {
+		return entry{}, false
+	}
+	e := r.queue[0]
+	r.queue[0] = entry{}
+	if r.queue = r.queue[1:]; len(r.queue) == 0 {
+		r.queue = nil
+	}
+	return e, true
 }
 
 // Dropped returns how many events were lost.
@@ -153,21 +184,23 @@ func (r *Recorder) Run(ctx context.Context) error {
 	defer tick.Stop()
 	for {
 		select {
-		case e := <-r.queue:
-			r.handle(ctx, e)
+		case <-r.wake:
+			if ctx.Err() != nil {
+				continue // what is queued is for the time after ctx
+			}
+			if e, ok := r.next(); ok {
+				r.handle(ctx, e)
+				r.rouse() // there may be more
+			}
 		case now := <-tick.C:
 			r.flush(ctx, now)
 		case <-ctx.Done():
 			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 			defer cancel()
-			for {
-				select {
-				case e := <-r.queue:
-					r.handle(last, e)
-				default:
-					return ctx.Err()
-				}
+			for e, ok := r.next(); ok; e, ok = r.next() {
+				r.handle(last, e)
 			}
+			return ctx.Err()
 		}
 	}
 }

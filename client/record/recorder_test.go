@@ -152,3 +152,33 @@ func TestServerDown(t *testing.T) {
 	var none *record.Recorder
 	none.Event(pod("a"), record.Normal, "R", "A", "n")
 }
+
+// What does not fit the queue is dropped, and what is in it when the recorder ends is written, in its order.
+func TestQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := apitest.Start(t)
+		s.Namespaces(t, "ns")
+		r := record.New(record.Config{Events: s.Admin().Events, Controller: "tester"})
+		for i := range 1007 {
+			r.Event(pod(fmt.Sprint(i)), record.Normal, "R", "Testing", "n")
+		}
+		if r.Dropped() != 7 {
+			t.Errorf("%d dropped, want 7 beyond 1000", r.Dropped())
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		_ = r.Run(ctx)
+		l, err := s.Admin().Events.List(t.Context(), &metav1.ListRequest{Namespace: "ns"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := len(l.GetItems()); n != 1000 || r.Dropped() != 7 {
+			t.Errorf("%d events were written and %d dropped, want 1000 and 7", n, r.Dropped())
+		}
+		// There is room again.
+		r.Event(pod("later"), record.Normal, "R", "Testing", "n")
+		if r.Dropped() != 7 {
+			t.Errorf("an event was dropped though nothing is queued")
+		}
+	})
+}
