@@ -32,7 +32,7 @@ func budgets() map[string]kind {
 		return fields{"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": fields{"name": name}, "spec": s}
 	}
 	return map[string]kind{"PodDisruptionBudget": {
-		controllers: []string{"disruption"}, nodes: 4,
+		controllers: []string{"disruption"}, nodes: 4, overlooked: &resource, // of the budgets over one pod
 		begin: func(t *testing.T, r *rand.Rand, w *world) {
 			w.create(t, resource, budget(r, "b0"))
 			for _, kind := range []string{"Deployment", "StatefulSet"} {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	v1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
@@ -46,6 +47,10 @@ func (w *world) describe(t *testing.T, k kind) string {
 			if o.GetDeletionTimestamp() != nil {
 				line += " (being deleted)"
 			}
+			if v1.GetControllerOf(&o) != nil && at(o.Object, "status", "observedGeneration") == o.GetGeneration() {
+				// In how many writes its owner changed it is the owner's affair.
+				at(o.Object, "status").(fields)["observedGeneration"] = "newest"
+			}
 			for _, path := range s.paths {
 				// The annotation of what triggered the last change is there or not, by who was looked at when.
 				if v := at(o.Object, strings.Split(path, ".")...); v != nil && text(v) != "{}" {
@@ -76,8 +81,11 @@ func (w *world) describe(t *testing.T, k kind) string {
 
 // podText says of a pod what is compared of each.
 func podText(p unstructured.Unstructured) string {
-	line := fmt.Sprintf("Pod %v %s ready=%s", at(p.Object, "status", "phase"), image(p.Object, "spec"),
-		condition(p.Object, "Ready"))
+	phase, ready := at(p.Object, "status", "phase"), condition(p.Object, "Ready")
+	if phase == "Pending" && ready == "" {
+		ready = "False" // a pod that its node has never seen; here the loss of the node is said of it, too
+	}
+	line := fmt.Sprintf("Pod %v %s ready=%s", phase, image(p.Object, "spec"), ready)
 	if p.GetDeletionTimestamp() != nil {
 		line += " (being deleted)"
 	}

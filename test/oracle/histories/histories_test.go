@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/klog/v2"
 )
@@ -48,6 +49,9 @@ type kind struct {
 	shown []shown
 	// named says that the names of pods are compared too.
 	named bool
+	// overlooked are objects of which Kubernetes' controller looks at one only where what happens concerns several. All
+	// of its world are touched before it is compared.
+	overlooked *schema.GroupVersionResource
 }
 
 // step is something that happens in both worlds alike.
@@ -117,6 +121,14 @@ func compare(t *testing.T, worlds []*world, k kind, log []string) {
 	t.Helper()
 	for begin := time.Now(); ; {
 		time.Sleep(settling) // virtual
+		if k.overlooked != nil {
+			synctest.Wait()
+			for _, o := range worlds[1].list(t, *k.overlooked) {
+				worlds[1].patch(t, *k.overlooked, o.GetName(), fields{"metadata": fields{"annotations": fields{
+					"looked-at": time.Now().String()}}})
+			}
+			time.Sleep(settling)
+		}
 		synctest.Wait()
 		ours, theirs := worlds[0].describe(t, k), worlds[1].describe(t, k)
 		if ours == theirs {
