@@ -76,6 +76,8 @@ type Agent struct {
 	beats *pulse
 	// unready says what the runtime lacks; empty when it is ready.
 	unready string
+	// ranges are those of the pods' addresses that the runtime knows of, as it was told them.
+	ranges string
 	// blind is since when the runtime does not tell what runs, zero while it does.
 	blind time.Time
 	// stopping is closed when the node is to be empty; known once there are workers for the pods that were read when the

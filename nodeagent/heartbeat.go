@@ -7,6 +7,7 @@ import (
 	"hash/fnv"
 	"io"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -180,14 +181,27 @@ func (a *Agent) LookAtNode() {
 	}
 }
 
-// watchNode looks at the Node when it is deleted. spec: NODE-7
+// watchNode looks at the Node when it is deleted, and when it is given the ranges of its pods' addresses. spec: NODE-7,
+// NET-1
 func (a *Agent) watchNode(ctx context.Context) error {
 	nodes := cache.New(cache.Config[*corev1.Node]{
 		Source:        cache.Watch(a.cfg.Client.Nodes.Watch),
 		FieldSelector: "metadata.name=" + a.cfg.NodeName,
 		Logger:        a.cfg.Logger,
 	})
-	nodes.AddHandler(cache.Handler[*corev1.Node]{OnDelete: func(*corev1.Node) { a.LookAtNode() }})
+	nodes.AddHandler(cache.Handler[*corev1.Node]{
+		OnAdd: func(now *corev1.Node) {
+			if len(now.GetSpec().GetPodCIDRs()) > 0 {
+				a.LookAtNode()
+			}
+		},
+		OnUpdate: func(before, now *corev1.Node) {
+			if !slices.Equal(before.GetSpec().GetPodCIDRs(), now.GetSpec().GetPodCIDRs()) {
+				a.LookAtNode()
+			}
+		},
+		OnDelete: func(*corev1.Node) { a.LookAtNode() },
+	})
 	return nodes.Run(ctx)
 }
 
@@ -209,6 +223,7 @@ func (a *Agent) heartbeat(ctx context.Context, due bool) (wrote bool, leaseErr, 
 	if err != nil || wrote {
 		return wrote, leaseErr, err
 	}
+	a.tellRanges(beat, node)
 	a.askRuntime(beat)
 	if node, err = a.keepLabels(beat, node); err != nil {
 		return false, leaseErr, fmt.Errorf("labels: %w", err)

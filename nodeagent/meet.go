@@ -8,6 +8,7 @@ import (
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	corev1 "monoplane.dev/api/core/v1"
 	"monoplane.dev/nodeagent/podstate"
 )
 
@@ -51,6 +52,7 @@ func (a *Agent) askRuntime(ctx context.Context) {
 	if err == nil {
 		a.users.learn(got.GetRuntimeHandlers())
 	} else {
+		a.toldRanges("") // it may have been restarted
 		unready = "the container runtime does not answer: " + text(err)
 	}
 	a.mu.Lock()
@@ -82,4 +84,33 @@ func missing(s *runtimeapi.RuntimeStatus) string {
 		return ""
 	}
 	return "the container runtime is not ready: " + strings.Join(all, ", ")
+}
+
+// tellRanges tells the runtime the ranges of the pods' addresses that the node was given, if it does not know them yet:
+// a runtime that gives pods addresses of its own is not ready before. spec: NET-1
+func (a *Agent) tellRanges(ctx context.Context, node *corev1.Node) {
+	ranges := strings.Join(node.GetSpec().GetPodCIDRs(), ",")
+	a.mu.Lock()
+	known := ranges == a.ranges
+	a.mu.Unlock()
+	if known {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
+	defer cancel()
+	_, err := a.cfg.Runtime.UpdateRuntimeConfig(ctx, &runtimeapi.UpdateRuntimeConfigRequest{
+		RuntimeConfig: &runtimeapi.RuntimeConfig{NetworkConfig: &runtimeapi.NetworkConfig{PodCidr: ranges}},
+	})
+	if err != nil {
+		a.cfg.Logger.Warn("the container runtime does not take the range of the pods' addresses; it is told again",
+			"range", ranges, "error", err)
+		return
+	}
+	a.toldRanges(ranges)
+}
+
+func (a *Agent) toldRanges(ranges string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.ranges = ranges
 }
