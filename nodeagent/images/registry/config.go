@@ -1,0 +1,37 @@
+package registry
+
+import "time"
+
+// Config says how registries are reached. The zero value reaches each by its name over HTTPS, without credentials.
+type Config struct {
+	// Hosts holds what is special about registries, by their name and port as in references, such as docker.io or
+	// registry.example.com:5000.
+	Hosts map[string]Host
+	// DockerConfig makes credentials that nobody gave come from the docker configuration of this user ($DOCKER_CONFIG,
+	// ~/.docker/config.json, $REGISTRY_AUTH_FILE) and the credential helpers that it names.
+	DockerConfig bool
+	// Stall is how long a registry may send next to nothing before it is given up; 30 s by default.
+	Stall time.Duration
+	// Attempts is how often a request is tried that brings nothing; 5 by default.
+	Attempts int
+}
+
+// Host is what is special about a registry.
+type Host struct {
+	// Mirrors are asked first, in their order, such as https://mirror.example.com or http://10.0.0.5:5000; the registry
+	// itself is asked when all of them failed. Credentials for the registry are not sent to mirrors.
+	Mirrors []string
+	// PlainHTTP allows HTTP where HTTPS fails.
+	PlainHTTP bool
+	// CAFile holds certificates, in PEM, of authorities that are trusted for this registry beside the system's.
+	CAFile string
+}
+
+// Auth is whom a registry is asked as, in the forms that CRI knows. The zero value is nobody.
+type Auth struct {
+	Username, Password string
+	// Auth is base64 of USER:PASSWORD, as docker's configuration has it; used if Username is empty.
+	Auth string
+	// IdentityToken is exchanged for an access token; RegistryToken is one.
+	IdentityToken, RegistryToken string
+}

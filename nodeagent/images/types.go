@@ -1,0 +1,159 @@
+package images
+
+import (
+	"log/slog"
+	"time"
+
+	"monoplane.dev/nodeagent/images/registry"
+)
+
+// Config says where a store is, and how it gets images.
+type Config struct {
+	// Dir is the store's directory. It is made, with mode 0700, if it is missing.
+	Dir string
+	// Log gets what goes wrong without being anybody's request; slog.Default() if nil.
+	Log *slog.Logger
+	// Registries says how registries are reached: mirrors, plain HTTP, credentials. The zero value reaches each by
+	// HTTPS, those on loopback addresses by HTTP too, without credentials.
+	Registries registry.Config
+	// Limits bounds what images may take. Zero fields have defaults.
+	Limits Limits
+	// Now is the clock; time.Now if nil.
+	Now func() time.Time
+}
+
+// Limits bounds what images may take.
+type Limits struct {
+	// Layers is the largest number of layers of an image; 500 by default, the most that overlayfs stacks.
+	Layers int
+	// Blob is the largest compressed size of one layer, in bytes; 32 GiB by default.
+	Blob int64
+	// Unpacked is the largest sum of the file sizes of one layer, in bytes; 64 GiB by default.
+	Unpacked int64
+	// Entries is the largest number of entries of one layer; 4 million by default.
+	Entries int64
+}
+
+// Image is an image of a store.
+type Image struct {
+	// ID is the digest of the image's configuration, such as sha256:6a2f….
+	ID string
+	// Tags are the names by which the image was pulled, loaded or tagged, such as docker.io/library/nginx:1.29, sorted.
+	Tags []string
+	// Digests name the manifests or indexes by which registries know it, such as
+	// docker.io/library/nginx@sha256:8f1c…, sorted.
+	Digests []string
+	// Size is the size of the compressed layers, the configuration and the manifest, in bytes.
+	Size int64
+	// Platform is what it was made for, such as linux/amd64.
+	Platform string
+	// Created is when its maker says that it was made; zero if it does not say. Came is when it came into the store.
+	Created, Came time.Time
+	// Layers are the digests of the uncompressed layers (diff ids), the lowest first.
+	Layers []string
+	// Config is how its containers are to be run.
+	Config RunConfig
+	// Pinned images are not removed as unused.
+	Pinned bool
+}
+
+// RunConfig is how the containers of an image are to be run, as its maker says.
+type RunConfig struct {
+	// User is a name or number, or a user and a group with ':' between them; empty for root.
+	User string
+	// Env holds NAME=VALUE.
+	Env []string
+	// Entrypoint and Cmd are what runs: the first with the second as arguments.
+	Entrypoint, Cmd []string
+	// WorkingDir is where it runs; empty for /.
+	WorkingDir string
+	// StopSignal is a name such as SIGQUIT, or a number; empty for SIGTERM.
+	StopSignal string
+	// Volumes are the paths that expect a volume, sorted.
+	Volumes []string
+	// Labels are the image's labels.
+	Labels map[string]string
+}
+
+// PullOptions are those of one pull.
+type PullOptions struct {
+	// Auth is whom the registry is to be asked as; nil for what Config.Registries finds.
+	Auth *registry.Auth
+	// Platform chooses from an index, such as linux/arm64/v8; this machine's if empty.
+	Platform string
+	// Progress is told how far the pull is, from several goroutines, but one at a time; nil for nobody.
+	Progress func(Progress)
+}
+
+// Progress is how far one blob of a pull is.
+type Progress struct {
+	// Digest is the blob's.
+	Digest string
+	// Phase is what is done with it.
+	Phase Phase
+	// Done and Total count compressed bytes.
+	Done, Total int64
+}
+
+// Phase is a step of a blob of a pull.
+type Phase string
+
+// The phases, in their order. A blob that is there already is Complete at once.
+const (
+	Downloading Phase = "Downloading"
+	Unpacking   Phase = "Unpacking"
+	Complete    Phase = "Complete"
+)
+
+// Flavour is the form in which layers say what they hide. Layers that root has unpacked serve nobody else, and the
+// other way round.
+type Flavour string
+
+// The flavours.
+const (
+	// Trusted layers have extended attributes trusted.overlay.*, which root sets and reads.
+	Trusted Flavour = "trusted"
+	// User layers have user.overlay.*, for overlayfs in a user namespace with the option userxattr. Their files belong to
+	// whoever unpacked them: all other owners and the capabilities of files are lost.
+	User Flavour = "user"
+	// Plain layers keep the archive's own markers (.wh.NAME), because the file system can hold neither of the others.
+	// overlayfs cannot stack them: roots are copies.
+	Plain Flavour = "plain"
+)
+
+// RootRequest is what a container needs of the store.
+type RootRequest struct {
+	// ID is the container's, the name of its directory: letters, digits, '-', '_' and '.'.
+	ID string
+	// Image is the image's id.
+	Image string
+	// UIDs and GIDs say to which ids of the machine those of the container are mapped; empty for the same. The upper
+	// directory, or copy, gets the mapped owner. The lower directories are shared: their mapping is the mounter's.
+	UIDs, GIDs []IDMap
+	// Copy asks for a copy of the files, because the caller has found that overlayfs cannot be had here.
+	Copy bool
+	// ReadOnly asks for no upper directory, such as for image volumes. overlayfs needs two lower directories then: Lower
+	// has an empty one at its end if the image has only one layer.
+	ReadOnly bool
+}
+
+// IDMap maps Size ids of a container, from Container on, to those of the machine from Host on.
+type IDMap struct{ Container, Host, Size uint32 }
+
+// Root is what a container's root file system is made of.
+type Root struct {
+	// ID and Image are the request's.
+	ID, Image string
+	// Dir is the directory of this container in the store, absolute. The caller may make a mount point "merged" in it.
+	Dir string
+	// Copied is the directory that holds a copy of all files, to be used as it is; empty if overlayfs is to be mounted.
+	Copied string
+	// Lower are the layers' directories, absolute, the uppermost first, as overlayfs wants them; Upper and Work are its
+	// other two, empty for a ReadOnly root.
+	Lower       []string
+	Upper, Work string
+	// Options are further mount options of overlayfs: "userxattr" where the flavour is User.
+	Options []string
+	// Made is when it was made.
+	Made time.Time
+}
