@@ -6,6 +6,7 @@
 // user's store is refused, as is one that was written with other rights (see Flavour).
 //
 //	DIR/format               what wrote the directory: "monoplane images 1 trusted"
+//	DIR/boot                 the boot of the machine for which the rest has been checked
 //	DIR/lock                 its lock is held while index, leases or roots change
 //	DIR/index.json           the images and their names
 //	DIR/blobs/HEX            manifests, configurations and compressed layers, named by their SHA-256
@@ -13,8 +14,8 @@
 //	DIR/layers/HEX/info.json its size
 //	DIR/roots/ID             what belongs to one container: root.json; upper and work, or copy
 //	DIR/partial/HEX          a download that has begun, for whoever goes on with it
-//	DIR/leases/NAME          what a running pull needs and no image names yet; locked by the process that pulls
-//	DIR/tmp, DIR/trash       what is being made, and what is being removed
+//	DIR/tmp/NAME             of one process: what it is making or removing, and leases, which name what its running pulls
+//	                         need; its file "lock" is locked as long as the process has the store open
 //
 // Guarantees:
 //   - Nothing is used before its SHA-256 has been found right: neither manifest, configuration and compressed layer nor

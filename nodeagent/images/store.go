@@ -3,10 +3,23 @@ package images
 import (
 	"context"
 	"errors"
-	"io"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"monoplane.dev/internal/datadir"
+	"monoplane.dev/nodeagent/images/registry"
+	"monoplane.dev/nodeagent/images/unpack"
 )
 
-// The kinds of errors, found with errors.Is.
+// The kinds of errors, found with errors.Is. Those of registries are in package registry.
 var (
 	// ErrNotFound is returned for an image, or root, that is not in the store.
 	ErrNotFound = errors.New("not found")
@@ -16,68 +29,167 @@ var (
 	ErrInvalid = errors.New("invalid")
 )
 
-var errLater = errors.New("this part of the store is being built")
-
 // Store is an open store. Its methods may be called from several goroutines.
-type Store struct{ cfg Config }
+type Store struct {
+	cfg      Config
+	dir      *datadir.Dir
+	registry *registry.Client
+	flavour  Flavour
+	// unpacking has a place for each layer that may be unpacked at a time.
+	unpacking chan struct{}
 
-// Open opens the store and removes what processes that died have left half done.
-func Open(cfg Config) (*Store, error) { return nil, errLater }
+	mu   sync.Mutex // held with the lock of the directory
+	own  *os.File   // the lock of tmp/NAME; nil once the store is closed
+	name string     // tmp/NAME
 
-// Close waits until what was pulled has reached the disk.
-func (s *Store) Close() error { return nil }
-
-// Flavour returns the form of the store's layers.
-func (s *Store) Flavour() Flavour { return User }
-
-// Pull gets an image from its registry and unpacks it. Reference is a name with a tag or digest or both; without, the
-// tag is latest. Errors are those of package registry, ErrInvalid, and those of the disk.
-func (s *Store) Pull(ctx context.Context, reference string, opts PullOptions) (Image, error) {
-	return Image{}, errLater
+	serial atomic.Int64 // of what is made in tmp/NAME
+	syncs  sync.WaitGroup
 }
 
-// Image returns the image that a tag, a name with a digest, an id, or the unambiguous beginning of an id, at least 4
-// hex digits, stands for; ErrNotFound if there is none.
-func (s *Store) Image(reference string) (Image, error) { return Image{}, errLater }
+// The folders of a store.
+const (
+	blobsDir   = "blobs"
+	layersDir  = "layers"
+	rootsDir   = "roots"
+	partialDir = "partial"
+	tmpDir     = "tmp"
+	emptyDir   = "empty"
+)
 
-// List returns all images, sorted by id.
-func (s *Store) List() ([]Image, error) { return nil, errLater }
+// format begins the file of that name.
+const format = "monoplane images 1 "
 
-// Tag gives an image a further name; an image that has had it loses it.
-func (s *Store) Tag(ctx context.Context, reference, tag string) error { return errLater }
+// Open opens the store and removes what processes that died have left half done.
+func Open(cfg Config) (*Store, error) {
+	cfg.Limits = cfg.Limits.complete()
+	if cfg.Log == nil {
+		cfg.Log = slog.Default()
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	client, err := registry.New(cfg.Registries)
+	if err != nil {
+		return nil, err
+	}
+	dir, err := datadir.Make(cfg.Dir)
+	if err != nil {
+		return nil, fmt.Errorf("image store: %w", err)
+	}
+	if err := dir.Private(); err != nil {
+		return nil, fmt.Errorf("image store: %w", err)
+	}
+	s := &Store{cfg: cfg, dir: dir, registry: client, unpacking: make(chan struct{}, unpackers())}
+	if err := s.open(); err != nil {
+		return nil, fmt.Errorf("image store %s: %w", dir.Path(), err)
+	}
+	return s, nil
+}
 
-// Remove removes a tag; the image too, if the tag was its last, or if reference is its id. ErrInUse if a container's
-// root is made of it.
-func (s *Store) Remove(ctx context.Context, reference string) error { return errLater }
+func (s *Store) open() error {
+	for _, name := range []string{blobsDir, layersDir, rootsDir, partialDir, tmpDir, emptyDir} {
+		if _, err := s.dir.Make(name); err != nil {
+			return err
+		}
+	}
+	f, err := s.dir.OpenFile("lock", os.O_RDWR|os.O_CREATE)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if err := lockFile(context.Background(), f); err != nil {
+		return err
+	}
+	if s.flavour, err = s.readFormat(); err != nil {
+		return err
+	}
+	if err := s.claim(); err != nil {
+		return err
+	}
+	if err := s.recover(); err != nil {
+		return errors.Join(err, s.release())
+	}
+	return nil
+}
 
-// Load adds the images of an archive: one of docker save, or an OCI layout as a tar, compressed or not.
-func (s *Store) Load(ctx context.Context, r io.Reader) ([]Image, error) { return nil, errLater }
+// readFormat returns the flavour of the store's layers, which its first process has chosen.
+func (s *Store) readFormat() (Flavour, error) {
+	can, err := unpack.Probe(s.path(tmpDir))
+	if err != nil {
+		return "", err
+	}
+	text, err := os.ReadFile(s.path("format"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return can, s.dir.Write("format", []byte(format+string(can)+"\n"))
+	}
+	if err != nil {
+		return "", err
+	}
+	has, ok := strings.CutPrefix(strings.TrimSpace(string(text)), format)
+	switch {
+	case !ok:
+		return "", fmt.Errorf("it was written by another version: its file format begins with %.40q, not with %q", text,
+			format)
+	case has != string(can):
+		return "", fmt.Errorf("its layers are of the kind %q, and this process can use only the kind %q: it was made by a "+
+			"process with other rights, or moved to another file system; use another directory", has, can)
+	}
+	return can, nil
+}
 
-// LoadDir is as Load for an OCI layout that is a directory.
-func (s *Store) LoadDir(ctx context.Context, dir string) ([]Image, error) { return nil, errLater }
+// claim makes this process's own folder.
+func (s *Store) claim() error {
+	name, err := os.MkdirTemp(s.path(tmpDir), strconv.Itoa(os.Getpid())+"-")
+	if err != nil {
+		return err
+	}
+	f, err := os.OpenFile(filepath.Join(name, "lock"), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	s.own, s.name = f, name
+	return tryLock(f)
+}
 
-// Save writes images as a tar that is both an OCI layout and an archive of docker save.
-func (s *Store) Save(ctx context.Context, w io.Writer, references ...string) error { return errLater }
+// release gives the folder up.
+func (s *Store) release() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.own == nil {
+		return nil
+	}
+	err := errors.Join(unpack.RemoveAll(s.name), s.own.Close())
+	s.own = nil
+	return err
+}
 
-// Mountable makes what a container's root file system is to be mounted of. Asked again for the same container it
-// returns what is there; for the same container and another image it fails.
-func (s *Store) Mountable(ctx context.Context, req RootRequest) (Root, error) { return Root{}, errLater }
+// Close waits until what was pulled has reached the disk.
+func (s *Store) Close() error {
+	s.syncs.Wait()
+	return s.release()
+}
 
-// Root returns what Mountable has made for a container; ErrNotFound if it has not.
-func (s *Store) Root(id string) (Root, error) { return Root{}, errLater }
+// Flavour returns the form of the store's layers.
+func (s *Store) Flavour() Flavour { return s.flavour }
 
-// Release removes what Mountable has made for a container. Nothing may be mounted of it any more. It is no error if
-// there is nothing.
-func (s *Store) Release(ctx context.Context, id string) error { return errLater }
+// Dir returns the store's directory.
+func (s *Store) Dir() string { return s.dir.Path() }
 
-// Roots returns all roots, sorted by id, so that those of containers that are gone can be released.
-func (s *Store) Roots() ([]Root, error) { return nil, errLater }
+func (s *Store) path(elem ...string) string {
+	return filepath.Join(append([]string{s.dir.Path()}, elem...)...)
+}
 
-// RootUsage returns what a container has written in its root: bytes on the disk, and inodes.
-func (s *Store) RootUsage(ctx context.Context, id string) (Usage, error) { return Usage{}, errLater }
+// scratch returns a new path in this process's own folder.
+func (s *Store) scratch(what string) string {
+	return filepath.Join(s.name, what+"-"+strconv.FormatInt(s.serial.Add(1), 10))
+}
 
-// Usage returns what images take: blobs and layers, without the roots of containers.
-func (s *Store) Usage(ctx context.Context) (Usage, error) { return Usage{}, errLater }
-
-// Usage is what something takes on the disk.
-type Usage struct{ Bytes, Inodes int64 }
+// hexOf returns the hex digits of a digest, of the only kind that is supported.
+func hexOf(digest string) (string, error) {
+	hex, ok := strings.CutPrefix(digest, "sha256:")
+	const digits = 64
+	if !ok || len(hex) != digits || strings.Trim(hex, "0123456789abcdef") != "" {
+		return "", fmt.Errorf("%w digest %.100q: it is not sha256: and 64 hex digits", ErrInvalid, digest)
+	}
+	return hex, nil
+}

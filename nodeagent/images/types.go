@@ -1,10 +1,12 @@
 package images
 
 import (
+	"cmp"
 	"log/slog"
 	"time"
 
 	"monoplane.dev/nodeagent/images/registry"
+	"monoplane.dev/nodeagent/images/unpack"
 )
 
 // Config says where a store is, and how it gets images.
@@ -32,6 +34,16 @@ type Limits struct {
 	Unpacked int64
 	// Entries is the largest number of entries of one layer; 4 million by default.
 	Entries int64
+	// Reserve is how many bytes stay available on the disk; 256 MiB by default.
+	Reserve int64
+}
+
+func (l Limits) complete() Limits {
+	const gib = 1 << 30
+	return Limits{
+		Layers: cmp.Or(l.Layers, 500), Blob: cmp.Or(l.Blob, 32*gib), Unpacked: cmp.Or(l.Unpacked, 64*gib),
+		Entries: cmp.Or(l.Entries, 4_000_000), Reserve: cmp.Or(l.Reserve, gib/4),
+	}
 }
 
 // Image is an image of a store.
@@ -105,21 +117,8 @@ const (
 	Complete    Phase = "Complete"
 )
 
-// Flavour is the form in which layers say what they hide. Layers that root has unpacked serve nobody else, and the
-// other way round.
-type Flavour string
-
-// The flavours.
-const (
-	// Trusted layers have extended attributes trusted.overlay.*, which root sets and reads.
-	Trusted Flavour = "trusted"
-	// User layers have user.overlay.*, for overlayfs in a user namespace with the option userxattr. Their files belong to
-	// whoever unpacked them: all other owners and the capabilities of files are lost.
-	User Flavour = "user"
-	// Plain layers keep the archive's own markers (.wh.NAME), because the file system can hold neither of the others.
-	// overlayfs cannot stack them: roots are copies.
-	Plain Flavour = "plain"
-)
+// Flavour is the form of a store's layers; see package unpack.
+type Flavour = unpack.Flavour
 
 // RootRequest is what a container needs of the store.
 type RootRequest struct {

@@ -1,0 +1,171 @@
+package images
+
+import (
+	"archive/tar"
+	"bufio"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"monoplane.dev/nodeagent/images/unpack"
+)
+
+// content is an archive of images that can be read file by file, in any order.
+type content interface {
+	// open opens a file; fs.ErrNotExist if there is none.
+	open(name string) (*os.File, error)
+	// digest returns a file's SHA-256 and size.
+	digest(name string) (string, int64, error)
+}
+
+// mostDocument is how large a document in an archive may be, in bytes.
+const mostDocument = 8 << 20
+
+// readDocument reads a small file; nil if there is none.
+func readDocument(from content, name string) ([]byte, error) {
+	f, err := from.open(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, mostDocument+1))
+	if err == nil && len(text) > mostDocument {
+		err = fmt.Errorf("%w archive: %s has more than %d bytes", ErrInvalid, name, mostDocument)
+	}
+	return text, err
+}
+
+// layout is an OCI layout that is a directory.
+type layout struct{ root *os.Root }
+
+func (l layout) open(name string) (*os.File, error) { return l.root.Open(name) }
+
+func (l layout) digest(name string) (string, int64, error) {
+	f, err := l.root.Open(name)
+	if err != nil {
+		return "", 0, err
+	}
+	defer f.Close()
+	sum := sha256.New()
+	n, err := io.Copy(sum, f)
+	return "sha256:" + hex.EncodeToString(sum.Sum(nil)), n, err
+}
+
+// spool is an archive whose files have been written to a directory, under numbers instead of their names.
+type spool struct {
+	dir   string
+	files map[string]spooled
+	// links are files by other names.
+	links map[string]string
+}
+
+type spooled struct {
+	number int
+	digest string
+	size   int64
+}
+
+// mostFiles is how many files an archive may have.
+const mostFiles = 100_000
+
+// spool writes the files of an archive into the new directory dir.
+func (s *Store) spool(ctx context.Context, dir string, r io.Reader) (*spool, error) {
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return nil, err
+	}
+	in, err := unpack.Decompress(bufio.NewReaderSize(r, 1<<20))
+	if err != nil {
+		return nil, fmt.Errorf("%w archive: %w", ErrInvalid, err)
+	}
+	defer in.Close()
+	out := &spool{dir: dir, files: make(map[string]spooled), links: make(map[string]string)}
+	for t := tar.NewReader(in); ; {
+		h, err := t.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%w archive: after %d files: %w", ErrInvalid, len(out.files), err)
+		}
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		name := path.Clean("/" + h.Name)[1:]
+		if len(out.files)+len(out.links) >= mostFiles {
+			return nil, fmt.Errorf("%w archive: it has more than %d files", ErrInvalid, mostFiles)
+		}
+		switch h.Typeflag {
+		case tar.TypeReg:
+			if h.Size > s.cfg.Limits.Blob {
+				return nil, fmt.Errorf("%w archive: %s has %d bytes, more than %d", ErrInvalid, name, h.Size, s.cfg.Limits.Blob)
+			}
+			if err := s.room(h.Size); err != nil {
+				return nil, err
+			}
+			if out.files[name], err = out.write(len(out.files), t); err != nil {
+				return nil, fmt.Errorf("%s: %w", name, err)
+			}
+		case tar.TypeSymlink:
+			out.links[name] = path.Join(path.Dir(name), h.Linkname)
+		case tar.TypeLink:
+			out.links[name] = path.Clean("/" + h.Linkname)[1:]
+		}
+	}
+	if len(out.files) == 0 {
+		return nil, fmt.Errorf("%w archive: it holds no files, or is no tar", ErrInvalid)
+	}
+	return out, nil
+}
+
+func (p *spool) write(number int, r io.Reader) (spooled, error) {
+	f, err := os.OpenFile(p.path(number), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return spooled{}, err
+	}
+	sum := sha256.New()
+	n, err := io.Copy(io.MultiWriter(f, sum), r)
+	return spooled{number, "sha256:" + hex.EncodeToString(sum.Sum(nil)), n}, errors.Join(err, f.Close())
+}
+
+func (p *spool) path(number int) string { return filepath.Join(p.dir, strconv.Itoa(number)) }
+
+func (p *spool) find(name string) (spooled, error) {
+	const mostLinks = 10
+	for range mostLinks {
+		name = strings.TrimPrefix(path.Clean(name), "./")
+		if f, ok := p.files[name]; ok {
+			return f, nil
+		}
+		next, ok := p.links[name]
+		if !ok {
+			break
+		}
+		name = next
+	}
+	return spooled{}, &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
+}
+
+func (p *spool) open(name string) (*os.File, error) {
+	f, err := p.find(name)
+	if err != nil {
+		return nil, err
+	}
+	return os.Open(p.path(f.number))
+}
+
+func (p *spool) digest(name string) (string, int64, error) {
+	f, err := p.find(name)
+	return f.digest, f.size, err
+}

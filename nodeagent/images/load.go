@@ -1,0 +1,325 @@
+package images
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"slices"
+	"strings"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+
+	"monoplane.dev/nodeagent/images/registry"
+	"monoplane.dev/nodeagent/images/unpack"
+)
+
+// The files of archives.
+const (
+	layoutFile   = "oci-layout"
+	topFile      = "index.json"    // of an OCI layout
+	dockerFile   = "manifest.json" // of docker save
+	layoutBlobs  = "blobs/sha256"
+	refName      = "org.opencontainers.image.ref.name"
+	containerdAs = "io.containerd.image.name"
+)
+
+// Load adds the images of an archive: one of docker save, or an OCI layout as a tar, compressed or not. An index is
+// taken apart: of it comes the image for this machine's platform. Images without a name are known by their id.
+func (s *Store) Load(ctx context.Context, r io.Reader) ([]Image, error) {
+	dir := s.scratch("load")
+	defer unpack.RemoveAll(dir) //nolint:errcheck // what stays goes with this process
+	from, err := s.spool(ctx, dir, r)
+	if err != nil {
+		return nil, err
+	}
+	return s.load(ctx, from)
+}
+
+// LoadDir is as Load for an OCI layout that is a directory.
+func (s *Store) LoadDir(ctx context.Context, dir string) ([]Image, error) {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	return s.load(ctx, layout{root})
+}
+
+// found is an image of an archive.
+type found struct {
+	manifest *manifest
+	text     []byte
+	tags     []string
+	// files are where the blobs are.
+	files map[string]string
+}
+
+func (s *Store) load(ctx context.Context, from content) ([]Image, error) {
+	all, err := s.search(from)
+	if err != nil {
+		return nil, err
+	}
+	var out []Image
+	for _, one := range all {
+		from := &loading{from: from, files: one.files, lease: s.newLease()}
+		rec, err := s.bring(ctx, one.manifest, one.text, from)
+		if err == nil {
+			rec.Tags = one.tags
+			err = s.admit(ctx, rec)
+		}
+		from.lease.release()
+		if err != nil {
+			return out, errors.Join(err, s.collect(context.WithoutCancel(ctx), from.held))
+		}
+		out = append(out, rec.Image)
+		s.syncs.Go(func() { s.sync(rec.ID) })
+	}
+	return out, nil
+}
+
+// search finds the images of an archive.
+func (s *Store) search(from content) ([]found, error) {
+	top, err := readDocument(from, topFile)
+	if err != nil {
+		return nil, err
+	}
+	docker, err := readDocument(from, dockerFile)
+	if err != nil {
+		return nil, err
+	}
+	var out []found
+	switch {
+	case top != nil:
+		out, err = s.searchLayout(from, top)
+	case docker != nil:
+		out, err = s.searchDocker(from, docker)
+	default:
+		err = fmt.Errorf("%w archive: it has neither %s, as OCI layouts have, nor %s, as those of docker save have",
+			ErrInvalid, topFile, dockerFile)
+	}
+	if err == nil && len(out) == 0 {
+		err = fmt.Errorf("%w archive: it holds no image for this machine", ErrInvalid)
+	}
+	return out, err
+}
+
+func (s *Store) searchLayout(from content, top []byte) ([]found, error) {
+	x, err := v1.ParseIndexManifest(bytes.NewReader(top))
+	if err != nil {
+		return nil, fmt.Errorf("%w archive: %s: %w", ErrInvalid, topFile, err)
+	}
+	var out []found
+	for _, d := range x.Manifests {
+		text, desc, err := s.resolve(from, d)
+		if err != nil {
+			return nil, err
+		}
+		m, err := readManifest(string(desc.MediaType), text, s.cfg.Limits)
+		if err != nil {
+			return nil, err
+		}
+		m.self = blob{string(desc.MediaType), desc.Digest.String(), int64(len(text))}
+		one := found{manifest: m, text: text, tags: namesOf(d), files: make(map[string]string)}
+		for _, b := range append(m.layers, m.config) {
+			hex, err := hexOf(b.Digest)
+			if err != nil {
+				return nil, err
+			}
+			one.files[b.Digest] = path.Join(layoutBlobs, hex)
+		}
+		// docker save names one image several times.
+		if i := slices.IndexFunc(out, func(o found) bool { return o.manifest.self.Digest == m.self.Digest }); i >= 0 {
+			out[i].tags = union(out[i].tags, one.tags)
+			continue
+		}
+		out = append(out, one)
+	}
+	return out, nil
+}
+
+// resolve returns the manifest that a descriptor leads to.
+func (s *Store) resolve(from content, d v1.Descriptor) ([]byte, v1.Descriptor, error) {
+	const depth = 3
+	for range depth {
+		hex, err := hexOf(d.Digest.String())
+		if err != nil {
+			return nil, d, err
+		}
+		text, err := readDocument(from, path.Join(layoutBlobs, hex))
+		if err != nil || text == nil {
+			return nil, d, errors.Join(err, fmt.Errorf("%w archive: blob %s is missing", ErrInvalid, d.Digest))
+		}
+		if got, _, err := v1.SHA256(bytes.NewReader(text)); err != nil || got != d.Digest {
+			return nil, d, fmt.Errorf("%w archive: blob %s has the digest %s", ErrInvalid, d.Digest, got)
+		}
+		if !isIndex(string(d.MediaType), text) {
+			return text, d, nil
+		}
+		want, err := platformOf("")
+		if err != nil {
+			return nil, d, err
+		}
+		chosen, err := choose(text, want)
+		if err != nil {
+			return nil, d, err
+		}
+		if d.Digest, err = v1.NewHash(chosen); err != nil {
+			return nil, d, fmt.Errorf("%w index: %w", ErrInvalid, err)
+		}
+		d.MediaType = ""
+	}
+	return nil, d, fmt.Errorf("%w archive: indexes within indexes", ErrInvalid)
+}
+
+// namesOf returns the names that an OCI layout gives an image. The annotation of OCI may hold no more than a tag.
+func namesOf(d v1.Descriptor) []string {
+	for _, name := range []string{d.Annotations[containerdAs], d.Annotations[refName]} {
+		if !strings.ContainsAny(name, ":/") {
+			continue
+		}
+		if ref, err := registry.ParseReference(name); err == nil && ref.Tagged() != "" {
+			return []string{ref.Tagged()}
+		}
+	}
+	return nil
+}
+
+// dockerImage is an entry of manifest.json.
+type dockerImage struct {
+	Config   string
+	RepoTags []string
+	Layers   []string
+}
+
+// searchDocker makes manifests for the images of docker save, which has none.
+func (s *Store) searchDocker(from content, text []byte) ([]found, error) {
+	var all []dockerImage
+	if err := json.Unmarshal(text, &all); err != nil {
+		return nil, fmt.Errorf("%w archive: %s: %w", ErrInvalid, dockerFile, err)
+	}
+	var out []found
+	for _, d := range all {
+		one := found{files: make(map[string]string)}
+		describe := func(name string, mediaType types.MediaType) (v1.Descriptor, error) {
+			digest, size, err := from.digest(name)
+			if err != nil {
+				return v1.Descriptor{}, fmt.Errorf("%w archive: %q, which %s names: %w", ErrInvalid, name, dockerFile, err)
+			}
+			one.files[digest] = name
+			hash, err := v1.NewHash(digest)
+			return v1.Descriptor{MediaType: mediaType, Digest: hash, Size: size}, err
+		}
+		m := v1.Manifest{SchemaVersion: 2, MediaType: types.OCIManifestSchema1}
+		var err error
+		if m.Config, err = describe(d.Config, types.OCIConfigJSON); err != nil {
+			return nil, err
+		}
+		for _, name := range d.Layers {
+			layer, err := describe(name, types.OCIUncompressedLayer)
+			if err != nil {
+				return nil, err
+			}
+			if layer.MediaType, err = layerType(from, name); err != nil {
+				return nil, err
+			}
+			m.Layers = append(m.Layers, layer)
+		}
+		if one.text, err = json.Marshal(m); err != nil {
+			return nil, err
+		}
+		if one.manifest, err = readManifest(string(m.MediaType), one.text, s.cfg.Limits); err != nil {
+			return nil, err
+		}
+		digest, size, err := v1.SHA256(bytes.NewReader(one.text))
+		if err != nil {
+			return nil, err
+		}
+		one.manifest.self = blob{string(m.MediaType), digest.String(), size}
+		for _, tag := range d.RepoTags {
+			ref, err := registry.ParseReference(tag)
+			if err != nil {
+				return nil, fmt.Errorf("%w archive: %w", ErrInvalid, err)
+			}
+			one.tags = append(one.tags, ref.Tagged())
+		}
+		out = append(out, one)
+	}
+	return out, nil
+}
+
+// layerType returns the media type of a layer by how it begins.
+func layerType(from content, name string) (types.MediaType, error) {
+	f, err := from.open(name)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	magic := make([]byte, 4)
+	if _, err := io.ReadFull(f, magic); err != nil && !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, io.EOF) {
+		return "", err
+	}
+	switch unpack.CompressionOf(magic) {
+	case unpack.Gzip:
+		return types.OCILayer, nil
+	case unpack.Zstd:
+		return types.OCILayerZStd, nil
+	default:
+		return types.OCIUncompressedLayer, nil
+	}
+}
+
+// loading is the origin of an archive's blobs.
+type loading struct {
+	from  content
+	files map[string]string
+	lease *lease
+	held  []string
+}
+
+func (l *loading) hold(ctx context.Context, digests []string) error {
+	l.held = digests
+	return l.lease.hold(ctx, digests)
+}
+
+func (l *loading) wants() v1.Platform { return v1.Platform{} }
+
+func (l *loading) tell(Progress) {}
+
+func (l *loading) get(ctx context.Context, b blob, to registry.Sink) error {
+	if err := to.Reset(); err != nil {
+		return err
+	}
+	f, err := l.from.open(l.files[b.Digest])
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%w archive: blob %s is missing", ErrInvalid, b.Digest)
+	}
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	n, err := io.Copy(to, io.LimitReader(contextReader{ctx, f}, b.Size+1))
+	if err == nil && n != b.Size {
+		err = fmt.Errorf("%w archive: blob %s does not have %d bytes", ErrInvalid, b.Digest, b.Size)
+	}
+	return err
+}
+
+// contextReader ends when its context does.
+type contextReader struct {
+	ctx context.Context
+	io.Reader
+}
+
+func (r contextReader) Read(b []byte) (int, error) {
+	if r.ctx.Err() != nil {
+		return 0, context.Cause(r.ctx)
+	}
+	return r.Reader.Read(b)
+}

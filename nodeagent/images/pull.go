@@ -1,0 +1,389 @@
+package images
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+	"golang.org/x/sync/errgroup"
+
+	"monoplane.dev/nodeagent/images/registry"
+	"monoplane.dev/nodeagent/images/unpack"
+)
+
+// downloads is how many blobs of an image are downloaded at a time.
+const downloads = 3
+
+// mostConfig is how large an image's configuration may be, in bytes.
+const mostConfig = 8 << 20
+
+// Pull gets an image from its registry and unpacks it. Reference is a name with a tag or digest or both; without, the
+// tag is latest. Errors are those of package registry, ErrInvalid, and those of the disk. After an error that trying
+// again may mend, what has come is kept for an hour.
+func (s *Store) Pull(ctx context.Context, reference string, opts PullOptions) (Image, error) {
+	ref, err := registry.ParseReference(reference)
+	if err != nil {
+		return Image{}, fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
+	repo, err := s.registry.Repository(ctx, ref, opts.Auth)
+	if err != nil {
+		return Image{}, err
+	}
+	defer repo.Close()
+	p := &pull{s: s, ref: ref, repo: repo, lease: s.newLease(), progress: opts.Progress}
+	if p.platform, err = platformOf(opts.Platform); err != nil {
+		return Image{}, err
+	}
+	rec, err := p.run(ctx)
+	p.lease.release()
+	if err != nil {
+		if isFinal(err) {
+			err = errors.Join(err, s.collect(context.WithoutCancel(ctx), p.held))
+		}
+		return Image{}, err
+	}
+	s.syncs.Go(func() { s.sync(rec.ID) })
+	return rec.Image, nil
+}
+
+// isFinal reports whether trying again does not help.
+func isFinal(err error) bool {
+	return errors.Is(err, ErrInvalid) || errors.Is(err, registry.ErrWrong) || errors.Is(err, registry.ErrRefused) ||
+		errors.Is(err, unpack.ErrNoRoom)
+}
+
+// platformOf reads a platform such as linux/arm64/v8; this machine's if s is empty. Images are of Linux.
+func platformOf(s string) (v1.Platform, error) {
+	if s == "" {
+		return v1.Platform{OS: "linux", Architecture: runtime.GOARCH}, nil
+	}
+	p, err := v1.ParsePlatform(s)
+	if err != nil || p.OS == "" || p.Architecture == "" {
+		return v1.Platform{}, fmt.Errorf("%w platform %q: it must be like linux/arm64", ErrInvalid, s)
+	}
+	return *p, nil
+}
+
+// pull is one pull.
+type pull struct {
+	s        *Store
+	ref      registry.Reference
+	repo     *registry.Repository
+	platform v1.Platform
+	lease    *lease
+	held     []string
+	progress func(Progress)
+
+	mu sync.Mutex // held while progress is told
+}
+
+func (p *pull) run(ctx context.Context) (*record, error) {
+	top, text, err := p.repo.Manifest(ctx, "")
+	if err != nil {
+		return nil, err
+	}
+	desc := top
+	if isIndex(top.MediaType, text) {
+		chosen, err := choose(text, p.platform)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", p.ref, err)
+		}
+		if desc, text, err = p.repo.Manifest(ctx, chosen); err != nil {
+			return nil, err
+		}
+	}
+	m, err := readManifest(desc.MediaType, text, p.s.cfg.Limits)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", p.ref, err)
+	}
+	m.self = blob{desc.MediaType, desc.Digest, desc.Size}
+	rec, err := p.s.bring(ctx, m, text, p)
+	if err != nil {
+		return nil, err
+	}
+	if tag := p.ref.Tagged(); tag != "" {
+		rec.Tags = []string{tag}
+	}
+	rec.Digests = union([]string{p.ref.Pinned(top.Digest)}, []string{p.ref.Pinned(desc.Digest)})
+	if desc.Digest != top.Digest {
+		rec.Digests = []string{p.ref.Pinned(top.Digest)}
+	}
+	return rec, p.s.admit(ctx, rec)
+}
+
+// origin is where the blobs of an image come from.
+type origin interface {
+	// hold keeps blobs and layers from being collected.
+	hold(ctx context.Context, digests []string) error
+	// get brings a blob to a sink, from where the sink ends.
+	get(ctx context.Context, b blob, to registry.Sink) error
+	// tell says how far a blob is.
+	tell(Progress)
+	// platform is what the image must be for; the zero value if it may be for any.
+	wants() v1.Platform
+}
+
+func (p *pull) hold(ctx context.Context, digests []string) error {
+	p.held = digests
+	return p.lease.hold(ctx, digests)
+}
+
+func (p *pull) get(ctx context.Context, b blob, to registry.Sink) error {
+	return p.repo.Blob(ctx, registry.Descriptor{MediaType: b.MediaType, Digest: b.Digest, Size: b.Size}, to)
+}
+
+func (p *pull) wants() v1.Platform { return p.platform }
+
+func (p *pull) tell(at Progress) {
+	if p.progress == nil {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.progress(at)
+}
+
+// bring brings the blobs of an image from where it is, and unpacks its layers. The record has no names yet.
+func (s *Store) bring(ctx context.Context, m *manifest, text []byte, from origin) (*record, error) {
+	needs := append([]string{m.self.Digest, m.config.Digest}, blobDigests(m.layers)...)
+	if err := from.hold(ctx, needs); err != nil {
+		return nil, err
+	}
+	if err := s.putBlob(ctx, m.self, text); err != nil {
+		return nil, err
+	}
+	if err := s.fetchBlob(ctx, m.config, func(ctx context.Context, to registry.Sink) error {
+		return from.get(ctx, m.config, to)
+	}, nil); err != nil {
+		return nil, fmt.Errorf("configuration: %w", err)
+	}
+	rec, err := s.describe(m, from.wants())
+	if err != nil {
+		return nil, err
+	}
+	if err := from.hold(ctx, slices.Concat(needs, rec.Layers)); err != nil {
+		return nil, err
+	}
+	var total int64
+	for _, b := range m.layers {
+		if have, err := s.hasBlob(b); err != nil {
+			return nil, err
+		} else if !have {
+			total += b.Size
+		}
+	}
+	if err := s.room(total); err != nil {
+		return nil, err
+	}
+	return rec, s.bringLayers(ctx, rec, from)
+}
+
+func (s *Store) bringLayers(ctx context.Context, rec *record, from origin) error {
+	group, ctx := errgroup.WithContext(ctx)
+	downloading := make(chan struct{}, downloads)
+	for i, b := range rec.Blobs {
+		group.Go(func() error {
+			select {
+			case downloading <- struct{}{}:
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
+			told := func(done int64) { from.tell(Progress{b.Digest, Downloading, done, b.Size}) }
+			err := s.fetchBlob(ctx, b, func(ctx context.Context, to registry.Sink) error { return from.get(ctx, b, to) }, told)
+			<-downloading
+			if err != nil {
+				return fmt.Errorf("layer %d of %d: %w", i+1, len(rec.Blobs), err)
+			}
+			if s.unpacks() {
+				from.tell(Progress{b.Digest, Unpacking, b.Size, b.Size})
+				if err := s.unpack(ctx, rec.Layers[i], b); err != nil {
+					return fmt.Errorf("layer %d of %d: %w", i+1, len(rec.Blobs), err)
+				}
+			}
+			from.tell(Progress{b.Digest, Complete, b.Size, b.Size})
+			return nil
+		})
+	}
+	return group.Wait()
+}
+
+// unpacks reports whether layers can be unpacked here.
+func (s *Store) unpacks() bool { return runtime.GOOS == "linux" }
+
+// admit puts an image, all of which is there, into the index.
+func (s *Store) admit(ctx context.Context, rec *record) error {
+	boot, err := bootID()
+	if err != nil {
+		return err
+	}
+	rec.Came, rec.Boot = s.cfg.Now().UTC(), boot
+	return s.change(ctx, func(x *index) error {
+		if old, err := x.find(rec.ID); err == nil && old.Boot == "" && old.Manifest == rec.Manifest {
+			rec.Boot = ""
+		}
+		x.add(rec)
+		return nil
+	})
+}
+
+// sync notes that an image has reached the disk, once it has.
+func (s *Store) sync(id string) {
+	f, err := os.Open(s.path("lock"))
+	if err == nil {
+		err = syncFS(f)
+		f.Close()
+	}
+	if err == nil {
+		err = s.change(context.Background(), func(x *index) error {
+			for _, r := range x.Images {
+				if r.ID == id {
+					r.Boot = ""
+				}
+			}
+			return nil
+		})
+	}
+	if err != nil {
+		s.cfg.Log.Warn("it is not known whether an image has reached the disk; it is checked after the next boot",
+			"image", id, "err", err)
+	}
+}
+
+// room returns an error if so many more bytes would leave too little on the disk.
+func (s *Store) room(bytes int64) error {
+	left, err := available(s.dir.Path())
+	if err != nil || left-bytes >= s.cfg.Limits.Reserve {
+		return err
+	}
+	return fmt.Errorf("%w: %d bytes are available, the image takes %d, and %d are to stay available", unpack.ErrNoRoom, left,
+		bytes, s.cfg.Limits.Reserve)
+}
+
+// manifest is a manifest that has been checked.
+type manifest struct {
+	self, config blob
+	layers       []blob
+}
+
+// isIndex reports whether a document is a list of manifests. The registry's word counts less than the document's.
+func isIndex(mediaType string, text []byte) bool {
+	if m, err := v1.ParseManifest(bytes.NewReader(text)); err == nil && m.MediaType != "" {
+		return m.MediaType.IsIndex()
+	} else if err == nil && m.Config.Digest.Hex != "" {
+		return false
+	}
+	if x, err := v1.ParseIndexManifest(bytes.NewReader(text)); err == nil && len(x.Manifests) > 0 {
+		return true
+	}
+	return types.MediaType(mediaType).IsIndex()
+}
+
+// choose returns the digest of the manifest for a platform.
+func choose(text []byte, want v1.Platform) (string, error) {
+	x, err := v1.ParseIndexManifest(bytes.NewReader(text))
+	if err != nil {
+		return "", fmt.Errorf("%w index: %w", ErrInvalid, err)
+	}
+	var has []string
+	for _, m := range x.Manifests {
+		switch {
+		case m.Platform == nil || m.Platform.OS == "unknown": // attestations
+			continue
+		case m.Platform.Satisfies(want):
+			return m.Digest.String(), nil
+		}
+		has = append(has, m.Platform.String())
+	}
+	if len(has) == 0 && len(x.Manifests) == 1 {
+		return x.Manifests[0].Digest.String(), nil
+	}
+	return "", fmt.Errorf("%w: no image for the platform %s; there are: %s", registry.ErrNotFound, want.String(),
+		strings.Join(has, ", "))
+}
+
+// readManifest reads and checks a manifest.
+func readManifest(mediaType string, text []byte, l Limits) (*manifest, error) {
+	m, err := v1.ParseManifest(bytes.NewReader(text))
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("%w manifest: %w", ErrInvalid, err)
+	case m.SchemaVersion == 1 || m.MediaType.IsSchema1() || types.MediaType(mediaType).IsSchema1():
+		return nil, fmt.Errorf("%w manifest: it is of Docker's version 1, which has been given up", ErrInvalid)
+	case len(m.Layers) > l.Layers:
+		return nil, fmt.Errorf("%w image: it has %d layers, more than %d", ErrInvalid, len(m.Layers), l.Layers)
+	case m.Config.Size < 0 || m.Config.Size > mostConfig:
+		return nil, fmt.Errorf("%w image: its configuration has %d bytes, more than %d", ErrInvalid, m.Config.Size, mostConfig)
+	}
+	out := &manifest{config: blobOf(m.Config)}
+	for _, d := range m.Layers {
+		if d.Size < 0 || d.Size > l.Blob {
+			return nil, fmt.Errorf("%w image: layer %s has %d bytes, more than %d", ErrInvalid, d.Digest, d.Size, l.Blob)
+		}
+		out.layers = append(out.layers, blobOf(d))
+	}
+	for _, d := range append(blobDigests(out.layers), out.config.Digest) {
+		if _, err := hexOf(d); err != nil {
+			return nil, fmt.Errorf("manifest: %w", err)
+		}
+	}
+	return out, nil
+}
+
+func blobOf(d v1.Descriptor) blob { return blob{string(d.MediaType), d.Digest.String(), d.Size} }
+
+// describe reads an image's configuration, which is there.
+func (s *Store) describe(m *manifest, want v1.Platform) (*record, error) {
+	text, err := s.readBlob(m.config.Digest)
+	if err != nil {
+		return nil, err
+	}
+	c, err := v1.ParseConfigFile(bytes.NewReader(text))
+	if err != nil {
+		return nil, fmt.Errorf("%w configuration: %w", ErrInvalid, err)
+	}
+	if len(c.RootFS.DiffIDs) != len(m.layers) {
+		return nil, fmt.Errorf("%w image: its configuration knows %d layers, its manifest %d; perhaps it is no image of a "+
+			"container", ErrInvalid, len(c.RootFS.DiffIDs), len(m.layers))
+	}
+	platform := v1.Platform{OS: c.OS, Architecture: c.Architecture, Variant: c.Variant}
+	if want.OS != "" && (c.OS != "" && c.OS != want.OS || c.Architecture != "" && c.Architecture != want.Architecture) {
+		return nil, fmt.Errorf("%w: the image is for the platform %s, not %s", registry.ErrNotFound, platform.String(),
+			want.String())
+	}
+	rec := &record{
+		Image: Image{
+			ID: m.config.Digest, Size: m.self.Size + m.config.Size, Platform: platform.String(),
+			Created: c.Created.UTC(), Config: runConfig(&c.Config),
+		},
+		Manifest: m.self.Digest, Blobs: m.layers,
+	}
+	for i, d := range c.RootFS.DiffIDs {
+		if _, err := hexOf(d.String()); err != nil {
+			return nil, fmt.Errorf("configuration: %w", err)
+		}
+		rec.Layers = append(rec.Layers, d.String())
+		rec.Size += m.layers[i].Size
+	}
+	return rec, nil
+}
+
+func runConfig(c *v1.Config) RunConfig {
+	out := RunConfig{
+		User: c.User, Env: c.Env, Entrypoint: c.Entrypoint, Cmd: c.Cmd, WorkingDir: c.WorkingDir, StopSignal: c.StopSignal,
+		Labels: c.Labels,
+	}
+	for v := range c.Volumes {
+		out.Volumes = append(out.Volumes, v)
+	}
+	slices.Sort(out.Volumes)
+	return out
+}
+

@@ -1,0 +1,248 @@
+package images
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+
+	"monoplane.dev/nodeagent/images/unpack"
+)
+
+const rootFile = "root.json"
+
+// rootName is what the ids of containers look like.
+var rootName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,127}$`)
+
+// Mountable makes what a container's root file system is to be mounted of. Asked again for the same container it
+// returns what is there; for the same container and another image it fails.
+func (s *Store) Mountable(ctx context.Context, req RootRequest) (Root, error) {
+	if !rootName.MatchString(req.ID) {
+		return Root{}, fmt.Errorf("%w id of a container: %q", ErrInvalid, req.ID)
+	}
+	root, rec, err := s.beginRoot(ctx, req)
+	if err != nil || !root.Made.IsZero() {
+		return root, err
+	}
+	for i, b := range rec.Blobs {
+		if err := s.unpack(ctx, rec.Layers[i], b); err != nil {
+			return Root{}, err
+		}
+	}
+	if err := s.makeRoot(ctx, &root, rec, req); err != nil {
+		return Root{}, fmt.Errorf("root of container %s: %w", req.ID, err)
+	}
+	root.Made = s.cfg.Now().UTC()
+	return root, s.writeRoot(root)
+}
+
+// beginRoot notes that a container needs an image, which cannot be removed from then on.
+func (s *Store) beginRoot(ctx context.Context, req RootRequest) (Root, *record, error) {
+	root := Root{ID: req.ID, Image: req.Image, Dir: s.path(rootsDir, req.ID)}
+	var rec *record
+	err := s.locked(ctx, func() error {
+		x, err := s.readIndex()
+		if err != nil {
+			return err
+		}
+		if rec, err = x.find(req.Image); err != nil {
+			return err
+		}
+		root.Image = rec.ID
+		switch old, err := s.Root(req.ID); {
+		case errors.Is(err, ErrNotFound):
+		case err != nil:
+			return err
+		case old.Image != rec.ID:
+			return fmt.Errorf("container %s has a root of image %s already, and cannot have one of %s", req.ID, old.Image,
+				rec.ID)
+		default:
+			root = old
+			return nil
+		}
+		if err := os.Mkdir(root.Dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+		return s.writeRoot(root)
+	})
+	return root, rec, err
+}
+
+// writeRoot writes a root's file. It need not outlive a boot: the container does not either.
+func (s *Store) writeRoot(root Root) error {
+	text, err := json.Marshal(root)
+	if err != nil {
+		return err
+	}
+	tmp := s.scratch("root")
+	if err := os.WriteFile(tmp, text, 0o600); err != nil {
+		return err
+	}
+	return os.Rename(tmp, filepath.Join(root.Dir, rootFile))
+}
+
+// makeRoot fills a root's directory. What a process that died has made of it is made again.
+func (s *Store) makeRoot(ctx context.Context, root *Root, rec *record, req RootRequest) error {
+	root.Lower, root.Upper, root.Work, root.Copied, root.Options = nil, "", "", "", nil
+	for _, d := range slices.Backward(rec.Layers) {
+		dir, err := s.layerDir(d)
+		if err != nil {
+			return err
+		}
+		root.Lower = append(root.Lower, dir)
+	}
+	for _, name := range []string{"upper", "work", "copy"} {
+		if err := unpack.RemoveAll(filepath.Join(root.Dir, name)); err != nil {
+			return err
+		}
+	}
+	shift := unpack.Shift{UIDs: ranges(req.UIDs), GIDs: ranges(req.GIDs)}
+	if req.Copy || s.flavour == unpack.Plain {
+		lowestFirst := slices.Clone(root.Lower)
+		slices.Reverse(lowestFirst)
+		root.Lower, root.Copied = nil, filepath.Join(root.Dir, "copy")
+		return unpack.Merge(ctx, root.Copied, lowestFirst, unpack.MergeOptions{
+			Flavour: s.flavour, Owners: os.Geteuid() == 0 && s.flavour != unpack.User, Shift: shift,
+			Reserve: s.cfg.Limits.Reserve,
+		})
+	}
+	if s.flavour == unpack.User {
+		root.Options = []string{"userxattr"}
+	}
+	if req.ReadOnly || len(root.Lower) == 0 {
+		for len(root.Lower) < 2 {
+			root.Lower = append(root.Lower, s.path(emptyDir))
+		}
+	}
+	if req.ReadOnly {
+		return nil
+	}
+	root.Upper, root.Work = filepath.Join(root.Dir, "upper"), filepath.Join(root.Dir, "work")
+	if err := os.Mkdir(root.Work, 0o700); err != nil {
+		return err
+	}
+	return unpack.Upper(root.Upper, root.Lower[0], shift)
+}
+
+func ranges(in []IDMap) []unpack.IDRange {
+	var out []unpack.IDRange
+	for _, m := range in {
+		out = append(out, unpack.IDRange(m))
+	}
+	return out
+}
+
+// Root returns what Mountable has made for a container; ErrNotFound if it has not. Made is zero if that did not come to
+// its end.
+func (s *Store) Root(id string) (Root, error) {
+	text, err := os.ReadFile(s.path(rootsDir, id, rootFile))
+	if errors.Is(err, fs.ErrNotExist) || !rootName.MatchString(id) {
+		return Root{}, fmt.Errorf("root of container %q: %w", id, ErrNotFound)
+	}
+	if err != nil {
+		return Root{}, err
+	}
+	var root Root
+	if err := json.Unmarshal(text, &root); err != nil {
+		return Root{}, fmt.Errorf("%s cannot be read: %w", s.path(rootsDir, id, rootFile), err)
+	}
+	return root, nil
+}
+
+// Roots returns all roots, sorted by id, so that those of containers that are gone can be released. One whose making
+// broke off before it was noted of which image it is has none.
+func (s *Store) Roots() ([]Root, error) {
+	entries, err := os.ReadDir(s.path(rootsDir))
+	if err != nil {
+		return nil, err
+	}
+	var out []Root
+	for _, e := range entries {
+		root, err := s.Root(e.Name())
+		if err != nil {
+			root = Root{ID: e.Name(), Dir: s.path(rootsDir, e.Name())}
+		}
+		out = append(out, root)
+	}
+	return out, nil
+}
+
+// Release removes what Mountable has made for a container. Nothing may be mounted of it any more. It is no error if
+// there is nothing. What a container in a user namespace has written can belong to ids that only a process in that
+// namespace may remove: then it does so first, in Root.Upper and Root.Work.
+func (s *Store) Release(ctx context.Context, id string) error {
+	if !rootName.MatchString(id) {
+		return fmt.Errorf("%w id of a container: %q", ErrInvalid, id)
+	}
+	var gone string
+	err := s.locked(ctx, func() error {
+		path := s.scratch("gone")
+		err := os.Rename(s.path(rootsDir, id), path)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		gone = path
+		return err
+	})
+	if err != nil || gone == "" {
+		return err
+	}
+	return unpack.RemoveAll(gone)
+}
+
+// RootUsage returns what a container has written in its root: bytes on the disk, and inodes.
+func (s *Store) RootUsage(ctx context.Context, id string) (Usage, error) {
+	root, err := s.Root(id)
+	if err != nil {
+		return Usage{}, err
+	}
+	var total Usage
+	for _, dir := range []string{root.Upper, root.Copied} {
+		if dir == "" {
+			continue
+		}
+		u, err := unpack.Measure(ctx, dir)
+		if err != nil {
+			return Usage{}, err
+		}
+		total.Bytes += u.Bytes
+		total.Inodes += u.Inodes
+	}
+	return total, nil
+}
+
+// Usage is what something takes on the disk.
+type Usage struct{ Bytes, Inodes int64 }
+
+// Usage returns what images take: blobs and layers, without the roots of containers.
+func (s *Store) Usage(ctx context.Context) (Usage, error) {
+	var out Usage
+	for _, folder := range []string{blobsDir, partialDir} {
+		if err := s.eachEntry(folder, func(_, _ string, info fs.FileInfo) error {
+			out.Bytes += info.Size()
+			out.Inodes++
+			return ctx.Err()
+		}); err != nil {
+			return Usage{}, err
+		}
+	}
+	err := s.eachEntry(layersDir, func(digest, _ string, _ fs.FileInfo) error {
+		hex, err := hexOf(digest)
+		if err != nil {
+			return err
+		}
+		l, err := s.layerInfo(hex)
+		if errors.Is(err, fs.ErrNotExist) { // removed meanwhile
+			return nil
+		}
+		out.Bytes += l.Bytes
+		out.Inodes += l.Inodes
+		return errors.Join(err, ctx.Err())
+	})
+	return out, err
+}

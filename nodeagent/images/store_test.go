@@ -1,0 +1,229 @@
+package images_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/google/go-containerregistry/pkg/compression"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+
+	"monoplane.dev/nodeagent/images"
+	"monoplane.dev/nodeagent/images/registry"
+)
+
+func machine() v1.Platform { return v1.Platform{OS: "linux", Architecture: runtime.GOARCH} }
+
+func plainImage(t testing.TB) v1.Image {
+	t.Helper()
+	return imageOf(t,
+		layer(t, compression.GZip, dir("etc", 0o755), file("etc/a", "lower"), file("etc/gone", "x")),
+		layer(t, compression.ZStd, file("etc/a", "upper"), file("etc/.wh.gone", "")),
+		layer(t, compression.None, file("top", strings.Repeat("t", 100_000))))
+}
+
+// An image comes with all that CRI and containers ask for, once; names lead to it, and removing it leaves nothing.
+func TestPullAndRemove(t *testing.T) {
+	host, s := serve(t), open(t)
+	ref := host + "/group/app:v1"
+	img := plainImage(t)
+	push(t, ref, img)
+	got := pull(t, s, ref)
+	id, err := img.ConfigName()
+	if err != nil {
+		t.Fatal(err)
+	}
+	digest, err := img.Digest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := images.Image{
+		ID: id.String(), Tags: []string{ref}, Digests: []string{host + "/group/app@" + digest.String()},
+		Platform: machine().String(), Created: made,
+		Config: images.RunConfig{
+			User: "1000:100", Env: []string{"A=b"}, Entrypoint: []string{"/bin/a"}, Cmd: []string{"c"}, WorkingDir: "/w",
+			StopSignal: "SIGQUIT", Labels: map[string]string{"l": "v"}, Volumes: []string{"/data"},
+		},
+	}
+	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(images.Image{}, "Size", "Came", "Layers")); diff != "" {
+		t.Error(diff)
+	}
+	again := pull(t, s, ref)
+	for _, name := range []string{ref, got.Digests[0], got.ID, got.ID[:15], strings.TrimPrefix(got.ID, "sha256:")} {
+		found, err := s.Image(name)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if diff := cmp.Diff(again, found); diff != "" {
+			t.Errorf("%s: %s", name, diff)
+		}
+	}
+	if all, err := s.List(); err != nil || len(all) != 1 {
+		t.Errorf("%d images, %v; want 1", len(all), err)
+	}
+	if _, err := s.Image(host + "/group/other:v1"); !errors.Is(err, images.ErrNotFound) {
+		t.Errorf("an image that is not there: %v", err)
+	}
+	if err := s.Tag(t.Context(), ref, host+"/group/app:v2"); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Remove(t.Context(), ref); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Image(host + "/group/app:v2"); err != nil {
+		t.Errorf("the image went with its first tag: %v", err)
+	}
+	if err := s.Remove(t.Context(), got.ID[:19]); err != nil {
+		t.Fatal(err)
+	}
+	if left := remains(t, s); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+}
+
+// A tag that has moved is the new image's.
+func TestTagMoves(t *testing.T) {
+	host, s := serve(t), open(t)
+	ref := host + "/app:latest"
+	push(t, ref, plainImage(t))
+	old := pull(t, s, ref)
+	push(t, ref, imageOf(t, layer(t, compression.GZip, file("other", "x"))))
+	pull(t, s, host+"/app") // the tag is latest without
+	if got, err := s.Image(old.ID); err != nil || len(got.Tags) > 0 || len(got.Digests) != 1 {
+		t.Errorf("the old image: %+v, %v; want no tags, and its digest", got, err)
+	}
+	if got, err := s.Image(ref); err != nil || got.ID == old.ID {
+		t.Errorf("the tag leads to %s, %v", got.ID, err)
+	}
+}
+
+// A container's root keeps its image; what was made is found again, and released.
+func TestRoots(t *testing.T) {
+	host, s := serve(t), open(t)
+	ref := host + "/app:v1"
+	push(t, ref, plainImage(t))
+	img := pull(t, s, ref)
+	root, err := s.Mountable(t.Context(), images.RootRequest{ID: "c1", Image: ref})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(root.Lower) != 3 || root.Image != img.ID || root.Upper == "" || root.Work == "" {
+		t.Errorf("%+v", root)
+	}
+	for i, want := range []string{"top", "etc/a", "etc/gone"} {
+		if _, err := os.Lstat(filepath.Join(root.Lower[i], want)); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(root.Upper, "f"), []byte("written"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	again, err := s.Mountable(t.Context(), images.RootRequest{ID: "c1", Image: img.ID})
+	if diff := cmp.Diff(root, again); err != nil || diff != "" {
+		t.Errorf("asked again: %v, %s", err, diff)
+	}
+	if u, err := s.RootUsage(t.Context(), "c1"); err != nil || u.Inodes != 2 || u.Bytes == 0 {
+		t.Errorf("usage of a root with one file: %+v, %v", u, err)
+	}
+	if err := s.Remove(t.Context(), ref); !errors.Is(err, images.ErrInUse) {
+		t.Errorf("an image in use was removed: %v", err)
+	}
+	if _, err := s.Mountable(t.Context(), images.RootRequest{ID: "../c1", Image: ref}); !errors.Is(err, images.ErrInvalid) {
+		t.Errorf("an id with a path: %v", err)
+	}
+	if all, err := s.Roots(); err != nil || len(all) != 1 || all[0].ID != "c1" {
+		t.Errorf("%+v, %v", all, err)
+	}
+	for range 2 {
+		if err := s.Release(t.Context(), "c1"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := s.Root("c1"); !errors.Is(err, images.ErrNotFound) {
+		t.Error(err)
+	}
+	if err := s.Remove(t.Context(), ref); err != nil {
+		t.Fatal(err)
+	}
+	if left := remains(t, s); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+}
+
+// A copy holds what overlayfs would show.
+func TestCopiedRoot(t *testing.T) {
+	host, s := serve(t), open(t)
+	ref := host + "/app:v1"
+	push(t, ref, plainImage(t))
+	pull(t, s, ref)
+	root, err := s.Mountable(t.Context(), images.RootRequest{ID: "c1", Image: ref, Copy: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b, err := os.ReadFile(filepath.Join(root.Copied, "etc/a")); err != nil || string(b) != "upper" {
+		t.Errorf("etc/a: %q, %v", b, err)
+	}
+	if _, err := os.Lstat(filepath.Join(root.Copied, "etc/gone")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a removed file: %v", err)
+	}
+	if info, err := os.Lstat(filepath.Join(root.Copied, "top")); err != nil || !info.ModTime().Equal(made) {
+		t.Errorf("top: %v, %v", info, err)
+	}
+}
+
+// What is saved can be loaded, with its names, by us and by others.
+func TestSaveAndLoad(t *testing.T) {
+	host, s := serve(t), open(t)
+	push(t, host+"/a:v1", plainImage(t))
+	push(t, host+"/b:v1", imageOf(t, layer(t, compression.GZip, file("b", "b"))))
+	a, b := pull(t, s, host+"/a:v1"), pull(t, s, host+"/b:v1")
+	if err := s.Tag(t.Context(), a.ID, "a:v2"); err != nil {
+		t.Fatal(err)
+	}
+	var saved bytes.Buffer
+	if err := s.Save(t.Context(), &saved, host+"/b:v1", a.ID); err != nil {
+		t.Fatal(err)
+	}
+	other := open(t)
+	loaded, err := other.Load(t.Context(), bytes.NewReader(saved.Bytes()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(loaded) != 2 || loaded[0].ID != b.ID || loaded[1].ID != a.ID ||
+		!slices.Equal(loaded[1].Tags, []string{host + "/a:v1", "docker.io/library/a:v2"}) {
+		t.Errorf("%+v", loaded)
+	}
+	if _, err := other.Mountable(t.Context(), images.RootRequest{ID: "c", Image: "a:v2"}); err != nil {
+		t.Error(err)
+	}
+	if left, err := json.Marshal(remains(t, other)); err != nil || strings.Contains(string(left), "tmp") {
+		t.Errorf("left behind: %s, %v", left, err)
+	}
+}
+
+// Whoever cannot be understood is told so.
+func TestInvalidReferences(t *testing.T) {
+	s := open(t)
+	for _, ref := range []string{"", "UPPER/case", "https://example.com/a", "a b", "a@sha256:12", "a:b:c:d"} {
+		if _, err := s.Pull(t.Context(), ref, images.PullOptions{}); !errors.Is(err, images.ErrInvalid) {
+			t.Errorf("%q: %v", ref, err)
+		}
+	}
+	host := serve(t)
+	push(t, host+"/app:v1", plainImage(t))
+	_, err := s.Pull(t.Context(), host+"/app:v1", images.PullOptions{Platform: "linux/s390x"})
+	if !errors.Is(err, registry.ErrNotFound) || !strings.Contains(err.Error(), "not linux/s390x") {
+		t.Errorf("an image for another platform: %v", err)
+	}
+	if left := remains(t, s); len(left) != 2 { // manifest and configuration, for an hour
+		t.Errorf("left behind: %v", left)
+	}
+}

@@ -1,0 +1,160 @@
+package unpack
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"io"
+
+	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/zstd"
+)
+
+// Stream is an archive, decompressed. It is decompressed ahead, on a goroutine of its own, until Close.
+type Stream struct {
+	io.Reader
+	close func()
+}
+
+// Close ends the decompression.
+func (s *Stream) Close() { s.close() }
+
+// Tee returns a reader of the stream that writes all it reads to w.
+func (s *Stream) Tee(w io.Writer) io.Reader { return io.TeeReader(s.Reader, w) }
+
+// Compression is how an archive is compressed.
+type Compression string
+
+// The kinds of compression.
+const (
+	None Compression = ""
+	Gzip Compression = "gzip"
+	Zstd Compression = "zstd"
+)
+
+// CompressionOf returns how an archive is compressed that begins with these four bytes.
+func CompressionOf(magic []byte) Compression {
+	switch {
+	case bytes.HasPrefix(magic, []byte{0x1f, 0x8b}):
+		return Gzip
+	case bytes.HasPrefix(magic, []byte{0x28, 0xb5, 0x2f, 0xfd}):
+		return Zstd
+	default:
+		return None
+	}
+}
+
+// zstdWindow is the most memory that a zstd archive may ask for: the window that encoders use at most unless told
+// otherwise.
+const zstdWindow = 128 << 20
+
+// Decompress returns the archive in r, which may be compressed with gzip or zstd.
+func Decompress(r *bufio.Reader) (*Stream, error) {
+	magic, err := r.Peek(4)
+	if err != nil && len(magic) == 0 {
+		return nil, hostile("it is empty")
+	}
+	switch CompressionOf(magic) {
+	case Gzip:
+		z, err := gzip.NewReader(r)
+		if err != nil {
+			return nil, hostile("gzip: %v", err)
+		}
+		return newStream(wrong{z, "gzip"}, func() { z.Close() }), nil
+	case Zstd:
+		z, err := zstd.NewReader(r, zstd.WithDecoderMaxWindow(zstdWindow), zstd.WithDecoderConcurrency(1))
+		if err != nil {
+			return nil, hostile("zstd: %v", err)
+		}
+		return newStream(wrong{z, "zstd"}, z.Close), nil
+	default:
+		return newStream(r, func() {}), nil
+	}
+}
+
+// wrong is a decoder whose errors are the archive's fault: what it reads from is a file.
+type wrong struct {
+	io.Reader
+	what string
+}
+
+func (w wrong) Read(b []byte) (int, error) {
+	n, err := w.Reader.Read(b)
+	if err != nil && err != io.EOF { //nolint:errorlint // a Reader's EOF is bare
+		err = fmt.Errorf("%w: %s: %w", ErrHostile, w.what, err)
+	}
+	return n, err
+}
+
+// chunk is some of the decompressed archive.
+type chunk struct {
+	data []byte
+	err  error
+}
+
+// ahead reads what another goroutine has read already.
+type ahead struct {
+	full  <-chan chunk
+	empty chan<- []byte
+	now   chunk
+	rest  []byte
+}
+
+// The chunks of a stream.
+const (
+	chunks    = 4
+	chunkSize = 256 << 10
+)
+
+func newStream(r io.Reader, closeDecoder func()) *Stream {
+	full, empty, stop := make(chan chunk, chunks), make(chan []byte, chunks), make(chan struct{})
+	ended := make(chan struct{})
+	for range chunks {
+		empty <- make([]byte, chunkSize)
+	}
+	go func() {
+		defer close(ended)
+		for {
+			var b []byte
+			select {
+			case b = <-empty:
+			case <-stop:
+				return
+			}
+			n, err := io.ReadFull(r, b)
+			if err == io.ErrUnexpectedEOF { //nolint:errorlint // io.ReadFull's own
+				err = io.EOF
+			}
+			select {
+			case full <- chunk{b[:n], err}:
+			case <-stop:
+				return
+			}
+			if err != nil {
+				return
+			}
+		}
+	}()
+	return &Stream{Reader: &ahead{full: full, empty: empty}, close: func() {
+		close(stop)
+		<-ended
+		closeDecoder()
+	}}
+}
+
+// Read implements io.Reader.
+func (a *ahead) Read(b []byte) (int, error) {
+	for len(a.rest) == 0 {
+		if a.now.err != nil {
+			return 0, a.now.err
+		}
+		if a.now.data != nil {
+			a.empty <- a.now.data[:cap(a.now.data)]
+		}
+		a.now = <-a.full
+		a.rest = a.now.data
+	}
+	n := copy(b, a.rest)
+	a.rest = a.rest[n:]
+	return n, nil
+}
