@@ -44,8 +44,8 @@ func (s *Store) openBlob(digest string) (*os.File, error) {
 	return os.Open(s.path(blobsDir, name))
 }
 
-// fetchBlob sees to it that a blob is there: get brings it, from where the sink ends. Of several who want it at the same
-// time one gets it, and the others wait.
+// fetchBlob sees to it that a blob is there: get brings it, from where the sink ends. Of several who want it at the
+// same time one gets it, and the others wait.
 func (s *Store) fetchBlob(
 	ctx context.Context, b blob, get func(context.Context, registry.Sink) error, told func(int64),
 ) error {
@@ -81,8 +81,11 @@ func (s *Store) fillBlob(
 	if err != nil {
 		return false, err
 	}
-	if now, err := os.Stat(f.Name()); err != nil || !os.SameFile(mine, now) {
+	switch now, err := os.Stat(f.Name()); {
+	case errors.Is(err, fs.ErrNotExist) || err == nil && !os.SameFile(mine, now):
 		return false, nil
+	case err != nil:
+		return false, err
 	}
 	if err := s.room(b.Size - mine.Size()); err != nil {
 		return false, err

@@ -14,12 +14,12 @@
 //	DIR/layers/HEX/info.json its size
 //	DIR/roots/ID             what belongs to one container: root.json; upper and work, or copy
 //	DIR/partial/HEX          a download that has begun, for whoever goes on with it
-//	DIR/tmp/NAME             of one process: what it is making or removing, and leases, which name what its running pulls
-//	                         need; its file "lock" is locked as long as the process has the store open
+//	DIR/tmp/NAME             of one process: what it is making or removing, and leases, which name what its running
+//	                         pulls need; its file "lock" is locked as long as the process has the store open
 //
 // Guarantees:
-//   - Nothing is used before its SHA-256 has been found right: neither manifest, configuration and compressed layer nor
-//     the uncompressed layer, whose directory appears only after that.
+//   - Nothing is used before its SHA-256 has been found right: neither manifest, configuration and compressed layer
+//     nor the uncompressed layer, whose directory appears only after that.
 //   - A process may be killed at any moment, and the machine may lose its power: what is half done is never seen, and
 //     removed by the next Open. Layers and blobs are written to the disk behind a pull, not in its way; those of which
 //     it is not known after a boot that they reached the disk are checked, or unpacked again.

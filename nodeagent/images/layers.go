@@ -121,8 +121,8 @@ func (s *Store) unpackTo(ctx context.Context, dir string, f *os.File, diffID str
 		return err
 	}
 	if got := "sha256:" + hex.EncodeToString(sum.Sum(nil)); got != diffID {
-		return fmt.Errorf("%w layer: uncompressed it has the digest %s, not %s as the image's configuration says", ErrInvalid,
-			got, diffID)
+		return fmt.Errorf("%w layer: uncompressed it has the digest %s, not %s as the image's configuration says",
+			ErrInvalid, got, diffID)
 	}
 	text, err := json.Marshal(layerInfo{Bytes: stats.Bytes, Inodes: stats.Entries, Implied: stats.Implied})
 	if err != nil {

@@ -263,8 +263,8 @@ func (s *Store) room(bytes int64) error {
 	if err != nil || left-bytes >= s.cfg.Limits.Reserve {
 		return err
 	}
-	return fmt.Errorf("%w: %d bytes are available, the image takes %d, and %d are to stay available", unpack.ErrNoRoom, left,
-		bytes, s.cfg.Limits.Reserve)
+	return fmt.Errorf("%w: %d bytes are available, the image takes %d, and %d are to stay available", unpack.ErrNoRoom,
+		left, bytes, s.cfg.Limits.Reserve)
 }
 
 // manifest is a manifest that has been checked.
@@ -320,7 +320,8 @@ func readManifest(mediaType string, text []byte, l Limits) (*manifest, error) {
 	case len(m.Layers) > l.Layers:
 		return nil, fmt.Errorf("%w image: it has %d layers, more than %d", ErrInvalid, len(m.Layers), l.Layers)
 	case m.Config.Size < 0 || m.Config.Size > mostConfig:
-		return nil, fmt.Errorf("%w image: its configuration has %d bytes, more than %d", ErrInvalid, m.Config.Size, mostConfig)
+		return nil, fmt.Errorf("%w image: its configuration has %d bytes, more than %d", ErrInvalid, m.Config.Size,
+			mostConfig)
 	}
 	out := &manifest{config: blobOf(m.Config)}
 	for _, d := range m.Layers {

@@ -137,8 +137,8 @@ func ranges(in []IDMap) []unpack.IDRange {
 	return out
 }
 
-// Root returns what Mountable has made for a container; ErrNotFound if it has not. Made is zero if that did not come to
-// its end.
+// Root returns what Mountable has made for a container; ErrNotFound if it has not. Made is zero if that did not come
+// to its end.
 func (s *Store) Root(id string) (Root, error) {
 	text, err := os.ReadFile(s.path(rootsDir, id, rootFile))
 	if errors.Is(err, fs.ErrNotExist) || !rootName.MatchString(id) {

@@ -24,8 +24,8 @@ type sinkError struct{ error }
 
 func (e sinkError) Unwrap() error { return e.error }
 
-// Blob downloads a blob to a sink, from where the sink ends, and no more than its size. The sink holds as many bytes as
-// the blob afterwards; whether they are right is for the caller to check.
+// Blob downloads a blob to a sink, from where the sink ends, and no more than its size. The sink holds as many bytes
+// as the blob afterwards; whether they are right is for the caller to check.
 func (r *Repository) Blob(ctx context.Context, d Descriptor, to Sink) error {
 	return r.each(ctx, func(s *source) (bool, error) {
 		before := to.Size()

@@ -97,10 +97,14 @@ func judgeAnswer(resp *http.Response, expected ...int) error {
 	}
 	kind := kindOf(answer.StatusCode)
 	err = fmt.Errorf("%w: %s", kind, clip(err.Error()))
-	if seconds, bad := strconv.Atoi(resp.Header.Get("Retry-After")); kind == ErrTooManyRequests && bad == nil {
-		return &laterError{err, time.Duration(max(0, min(seconds, 1<<20))) * time.Second}
+	if kind != ErrTooManyRequests {
+		return err
 	}
-	return err
+	seconds, bad := strconv.Atoi(resp.Header.Get("Retry-After"))
+	if bad != nil { // a date, or nothing
+		return err
+	}
+	return &laterError{err, time.Duration(max(0, min(seconds, 1<<20))) * time.Second}
 }
 
 // clip shortens what a registry said to what an event can hold.

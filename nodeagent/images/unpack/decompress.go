@@ -122,7 +122,7 @@ func newStream(r io.Reader, closeDecoder func()) *Stream {
 				return
 			}
 			n, err := io.ReadFull(r, b)
-			if err == io.ErrUnexpectedEOF { //nolint:errorlint // io.ReadFull's own
+			if err == io.ErrUnexpectedEOF {
 				err = io.EOF
 			}
 			select {

@@ -256,7 +256,7 @@ func (m *merger) xattrs(src, dst string) error {
 		n, err = unix.Llistxattr(src, buf)
 	}
 	if err != nil || n == 0 {
-		return nil //nolint:nilerr // a file system without them
+		return nil // a file system without them
 	}
 	value := make([]byte, mostValue)
 	for name := range strings.SplitSeq(strings.TrimRight(string(buf[:n]), "\x00"), "\x00") {

@@ -13,7 +13,7 @@ func Probe(dir string) (Flavour, error) {
 	if err != nil {
 		return "", err
 	}
-	defer os.RemoveAll(tmp)
+	defer os.RemoveAll(tmp) //nolint:errcheck // it is in a folder that goes with the process
 	if unix.Mknod(filepath.Join(tmp, "whiteout"), unix.S_IFCHR, 0) != nil {
 		return Plain, nil
 	}
