@@ -143,14 +143,30 @@ func addDataDir(flags *pflag.FlagSet) *string {
 
 // defaultDataDir is monoplane's folder in the user's data directory.
 func defaultDataDir() string {
-	if dir := os.Getenv("XDG_DATA_HOME"); dir != "" {
-		return filepath.Join(dir, "monoplane")
-	}
-	home, err := os.UserHomeDir()
-	if err != nil {
+	dir, ok := userData()
+	if !ok {
 		return "monoplane-data"
 	}
-	return filepath.Join(home, ".local", "share", "monoplane")
+	return filepath.Join(dir, "monoplane")
+}
+
+// defaultImageDir is the folder of the images of all the user's clusters. It is beside the default data directory, not
+// in it, because it outlives the cluster there.
+func defaultImageDir() string {
+	dir, ok := userData()
+	if !ok {
+		return "monoplane-images"
+	}
+	return filepath.Join(dir, "monoplane-images")
+}
+
+// userData returns the user's data directory.
+func userData() (string, bool) {
+	if dir := os.Getenv("XDG_DATA_HOME"); dir != "" {
+		return dir, true
+	}
+	home, err := os.UserHomeDir()
+	return filepath.Join(home, ".local", "share"), err == nil
 }
 
 func kubeconfigPath(dataDir string) string { return filepath.Join(dataDir, datadir.Kubeconfig) }

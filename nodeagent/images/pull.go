@@ -387,4 +387,3 @@ func runConfig(c *v1.Config) RunConfig {
 	slices.Sort(out.Volumes)
 	return out
 }
-

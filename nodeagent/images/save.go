@@ -113,7 +113,9 @@ func (o *saver) all(all []*record) error {
 	return o.document(dockerFile, docker)
 }
 
-func inLayout(digest string) string { return path.Join(layoutBlobs, strings.TrimPrefix(digest, "sha256:")) }
+func inLayout(digest string) string {
+	return path.Join(layoutBlobs, strings.TrimPrefix(digest, "sha256:"))
+}
 
 func (o *saver) document(name string, v any) error {
 	text, err := json.Marshal(v)

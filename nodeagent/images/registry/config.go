@@ -20,11 +20,11 @@ type Config struct {
 type Host struct {
 	// Mirrors are asked first, in their order, such as https://mirror.example.com or http://10.0.0.5:5000; the registry
 	// itself is asked when all of them failed. Credentials for the registry are not sent to mirrors.
-	Mirrors []string
+	Mirrors []string `json:"mirrors,omitempty"`
 	// PlainHTTP allows HTTP where HTTPS fails.
-	PlainHTTP bool
+	PlainHTTP bool `json:"plainHTTP,omitempty"`
 	// CAFile holds certificates, in PEM, of authorities that are trusted for this registry beside the system's.
-	CAFile string
+	CAFile string `json:"caFile,omitempty"`
 }
 
 // Auth is whom a registry is asked as, in the forms that CRI knows. The zero value is nobody.
