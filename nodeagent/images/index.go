@@ -221,3 +221,12 @@ func (r *record) needs() []string {
 	}
 	return out
 }
+
+// RawConfig returns the configuration of an image as its maker wrote it, in JSON.
+func (s *Store) RawConfig(reference string) ([]byte, error) {
+	img, err := s.Image(reference)
+	if err != nil {
+		return nil, err
+	}
+	return s.readBlob(img.ID)
+}

@@ -79,13 +79,13 @@ type source struct {
 func (c *Client) Repository(ctx context.Context, ref Reference, auth *Auth) (*Repository, error) {
 	r := &Repository{client: c, ref: ref}
 	host := c.cfg.Hosts[ref.host()]
-	_, path, _ := strings.Cut(ref.Repository, "/")
+	_, inside, _ := strings.Cut(ref.Repository, "/")
 	for _, m := range host.Mirrors {
 		u, err := url.Parse(m)
 		if err != nil {
 			return nil, err
 		}
-		if err := r.add(u.Host, path, u.Scheme == "http", host.CAFile, authn.Anonymous); err != nil {
+		if err := r.add(u.Host, inside, u.Scheme == "http", host.CAFile, authn.Anonymous); err != nil {
 			return nil, err
 		}
 	}
@@ -93,7 +93,7 @@ func (c *Client) Repository(ctx context.Context, ref Reference, auth *Auth) (*Re
 	if err != nil {
 		return nil, err
 	}
-	return r, r.add(ref.host(), path, host.PlainHTTP, host.CAFile, who)
+	return r, r.add(ref.host(), inside, host.PlainHTTP, host.CAFile, who)
 }
 
 func (r *Repository) add(host, path string, plain bool, caFile string, auth authn.Authenticator) error {

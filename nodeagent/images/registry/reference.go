@@ -2,6 +2,7 @@ package registry
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 
 	"github.com/google/go-containerregistry/pkg/name"
@@ -17,6 +18,9 @@ type Reference struct {
 	Digest string
 }
 
+// path is what the distribution protocol allows as the name of a repository.
+var path = regexp.MustCompile(`^[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*(/[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*)*$`)
+
 // dockerHub is how people and Kubernetes write the registry whose host is index.docker.io.
 const dockerHub = "docker.io"
 
@@ -30,6 +34,9 @@ func ParseReference(s string) (Reference, error) {
 		return Reference{}, fmt.Errorf("invalid reference %q: %w", s, err)
 	}
 	repo := ref.Context()
+	if !path.MatchString(repo.RepositoryStr()) {
+		return Reference{}, fmt.Errorf("invalid reference %q: %q is no path of a repository", s, repo.RepositoryStr())
+	}
 	out := Reference{Repository: shownHost(repo.RegistryStr()) + "/" + repo.RepositoryStr()}
 	if d, ok := ref.(name.Digest); ok {
 		out.Digest = d.DigestStr()

@@ -25,6 +25,9 @@ func Tar(ctx context.Context, dir string, r io.Reader, o Options) (Stats, error)
 	defer t.close()
 	u := unpacker{Options: o, tree: t, buf: make([]byte, 256<<10), dirs: make(map[string]attributes), ctx: ctx}
 	if err := u.all(tar.NewReader(r)); err != nil {
+		if errors.Is(err, io.ErrUnexpectedEOF) {
+			err = fmt.Errorf("%w: %w", ErrHostile, err)
+		}
 		return Stats{}, err
 	}
 	// What follows the archive's end belongs to the layer's digest.

@@ -1,0 +1,290 @@
+package unpack_test
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"monoplane.dev/nodeagent/images/unpack"
+)
+
+type entry struct {
+	name, content string
+	kind          byte
+	link          string
+	mode          int64
+	pax           map[string]string
+	major, minor  int64
+}
+
+func archive(t testing.TB, entries []entry) *bytes.Buffer {
+	t.Helper()
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	for _, e := range entries {
+		h := &tar.Header{Name: e.name, Typeflag: e.kind, Linkname: e.link, Mode: e.mode, Size: int64(len(e.content)),
+			PAXRecords: e.pax, Devmajor: e.major, Devminor: e.minor, ModTime: time.Unix(1e9, 0), Format: tar.FormatPAX,
+			Uid: os.Geteuid(), Gid: os.Getegid()}
+		if h.Typeflag == 0 {
+			h.Typeflag = tar.TypeReg
+		}
+		if h.Mode == 0 {
+			h.Mode = 0o755
+		}
+		if err := w.WriteHeader(h); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.WriteString(w, e.content); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return &b
+}
+
+func flavour(t testing.TB) unpack.Flavour {
+	t.Helper()
+	f, err := unpack.Probe(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+func options(t testing.TB) unpack.Options {
+	return unpack.Options{Flavour: flavour(t), Owners: os.Geteuid() == 0, Bytes: 1 << 20, Entries: 1000}
+}
+
+// describe says what is at a path, in a word.
+func describe(t testing.TB, f unpack.Flavour, path string) string {
+	t.Helper()
+	var s unix.Stat_t
+	if err := unix.Lstat(path, &s); err != nil {
+		return "none"
+	}
+	switch s.Mode & unix.S_IFMT {
+	case unix.S_IFDIR:
+		var b [1]byte
+		if n, err := unix.Lgetxattr(path, f.Attribute("opaque"), b[:]); err == nil && n == 1 {
+			return "opaque"
+		}
+		return "dir"
+	case unix.S_IFLNK:
+		target, err := os.Readlink(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return "-> " + target
+	case unix.S_IFCHR:
+		return fmt.Sprintf("char %d:%d", unix.Major(uint64(s.Rdev)), unix.Minor(uint64(s.Rdev)))
+	case unix.S_IFREG:
+		b, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return "file " + string(b)
+	default:
+		return "other"
+	}
+}
+
+// What an archive says becomes what overlayfs understands, in whichever order it says so.
+func TestForms(t *testing.T) {
+	f := flavour(t)
+	if f == unpack.Plain {
+		t.Skip("this file system can hold no layers of overlayfs")
+	}
+	for name, c := range map[string]struct {
+		entries []entry
+		want    map[string]string
+	}{
+		"removed":              {[]entry{{name: "a/.wh.b"}}, map[string]string{"a/b": "char 0:0", "a": "dir"}},
+		"opaque":               {[]entry{{name: "a/.wh..wh..opq"}, {name: "a/f"}}, map[string]string{"a": "opaque", "a/f": "file "}},
+		"removed and made":     {[]entry{{name: ".wh.a"}, {name: "a", content: "x"}}, map[string]string{"a": "file x"}},
+		"made and removed":     {[]entry{{name: "a", content: "x"}, {name: ".wh.a"}}, map[string]string{"a": "file x"}},
+		"removed, a directory": {[]entry{{name: ".wh.a"}, {name: "a/b"}}, map[string]string{"a": "opaque", "a/b": "file "}},
+		"a directory, removed": {[]entry{{name: "a/b"}, {name: ".wh.a"}}, map[string]string{"a": "opaque", "a/b": "file "}},
+		"aufs's books":         {[]entry{{name: ".wh..wh.plnk", kind: tar.TypeDir}, {name: ".wh..wh.aufs"}}, nil},
+		"overlayfs's own mark": {[]entry{{name: "a", kind: tar.TypeChar}}, map[string]string{"a": "char 0:0"}},
+		"link to the root":     {[]entry{{name: "l", kind: tar.TypeSymlink, link: "/d"}, {name: "l/f", content: "x"}}, map[string]string{"d/f": "file x", "l": "-> /d"}},
+		"link out of it":       {[]entry{{name: "l", kind: tar.TypeSymlink, link: "../../../d"}, {name: "l/f"}}, map[string]string{"d/f": "file "}},
+		"hard link":            {[]entry{{name: "f", content: "x"}, {name: "d/g", kind: tar.TypeLink, link: "f"}}, map[string]string{"d/g": "file x"}},
+		"hard link, rooted":    {[]entry{{name: "f", content: "x"}, {name: "g", kind: tar.TypeLink, link: "/f"}}, map[string]string{"g": "file x"}},
+		"hard link to itself":  {[]entry{{name: "f", content: "x"}, {name: "f", kind: tar.TypeLink, link: "./f"}}, map[string]string{"f": "file x"}},
+		"file for directory":   {[]entry{{name: "a/b/c"}, {name: "a", content: "x"}}, map[string]string{"a": "file x"}},
+		"directory for file":   {[]entry{{name: "a", content: "x"}, {name: "a/b", content: "y"}}, map[string]string{"a/b": "file y"}},
+		"directory for link":   {[]entry{{name: "a", kind: tar.TypeSymlink, link: "b"}, {name: "a", kind: tar.TypeDir}}, map[string]string{"a": "dir", "b": "none"}},
+		"the last one counts":  {[]entry{{name: "a", content: "x"}, {name: "./a", content: "y"}}, map[string]string{"a": "file y"}},
+		"rooted name":          {[]entry{{name: "/etc/passwd", content: "x"}}, map[string]string{"etc/passwd": "file x"}},
+		"pipe":                 {[]entry{{name: "p", kind: tar.TypeFifo}}, map[string]string{"p": "other"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			if _, err := unpack.Tar(t.Context(), dir, archive(t, c.entries), options(t)); err != nil {
+				t.Fatal(err)
+			}
+			for path, want := range c.want {
+				if got := describe(t, f, filepath.Join(dir, path)); got != want {
+					t.Errorf("%s: %s, want %s", path, got, want)
+				}
+			}
+			if c.want == nil {
+				if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+					t.Errorf("%v, %v; want nothing", left, err)
+				}
+			}
+		})
+	}
+}
+
+// What breaks the rules is refused, and nothing outside is touched.
+func TestHostile(t *testing.T) {
+	deep := strings.Repeat("d/", 1500) + "f"
+	var loop []entry
+	for i := range 50 {
+		loop = append(loop, entry{name: fmt.Sprint("l", i), kind: tar.TypeSymlink, link: fmt.Sprint("l", i+1)})
+	}
+	for name, c := range map[string]struct {
+		entries []entry
+		want    error
+	}{
+		"name above":          {[]entry{{name: "../victim", content: "evil"}}, unpack.ErrHostile},
+		"name above, inside":  {[]entry{{name: "a/../../victim", content: "evil"}}, unpack.ErrHostile},
+		"hard link above":     {[]entry{{name: "v", kind: tar.TypeLink, link: "../victim"}}, unpack.ErrHostile},
+		"hard link, nowhere":  {[]entry{{name: "v", kind: tar.TypeLink, link: "not/here"}}, unpack.ErrHostile},
+		"hard link to a dir":  {[]entry{{name: "d", kind: tar.TypeDir}, {name: "e", kind: tar.TypeLink, link: "d"}}, unpack.ErrHostile},
+		"hard link by a link": {[]entry{{name: "l", kind: tar.TypeSymlink, link: "/proc/self"}, {name: "v", kind: tar.TypeLink, link: "l/exe"}}, unpack.ErrHostile},
+		"hard link over it":   {[]entry{{name: "d/f"}, {name: "d", kind: tar.TypeLink, link: "d/f"}}, unpack.ErrHostile},
+		"links without end":   {append(loop, entry{name: "l0/f"}), unpack.ErrHostile},
+		"link to itself":      {[]entry{{name: "l", kind: tar.TypeSymlink, link: "l"}, {name: "l/f"}}, unpack.ErrHostile},
+		"deep":                {[]entry{{name: deep}}, unpack.ErrHostile},
+		"removes the parent":  {[]entry{{name: "a/.wh..."}, {name: "a/.wh.."}}, unpack.ErrHostile},
+		"root is a file":      {[]entry{{name: "./", kind: tar.TypeSymlink, link: "x"}}, unpack.ErrHostile},
+		"unknown type":        {[]entry{{name: "a", kind: 'V'}}, unpack.ErrHostile},
+		"too large":           {[]entry{{name: "a", content: strings.Repeat("x", 600_000)}, {name: "b", content: strings.Repeat("x", 600_000)}}, unpack.ErrTooLarge},
+		"too many":            {slices.Repeat([]entry{{name: "a"}}, 1001), unpack.ErrTooLarge},
+	} {
+		t.Run(name, func(t *testing.T) {
+			top := t.TempDir()
+			dir, victim := filepath.Join(top, "layer"), filepath.Join(top, "victim")
+			if err := errors.Join(os.Mkdir(dir, 0o700), os.WriteFile(victim, []byte("precious"), 0o600)); err != nil {
+				t.Fatal(err)
+			}
+			_, err := unpack.Tar(t.Context(), dir, archive(t, c.entries), options(t))
+			if !errors.Is(err, c.want) {
+				t.Errorf("%v, want %v", err, c.want)
+			}
+			if b, err := os.ReadFile(victim); err != nil || string(b) != "precious" {
+				t.Errorf("the file outside: %q, %v", b, err)
+			}
+			if err := unpack.RemoveAll(dir); err != nil {
+				t.Error(err)
+			}
+			if left, err := os.ReadDir(top); err != nil || len(left) != 1 {
+				t.Errorf("left beside the layer: %v, %v", left, err)
+			}
+		})
+	}
+}
+
+// Attributes are kept, also of directories that are closed to their owner, except those that overlayfs would obey.
+func TestAttributes(t *testing.T) {
+	dir := t.TempDir()
+	capability := "\x01\x00\x00\x02\x00\x20\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00"
+	_, err := unpack.Tar(t.Context(), dir, archive(t, []entry{
+		{name: "closed", kind: tar.TypeDir, mode: 0o111},
+		{name: "closed/inner", kind: tar.TypeDir, mode: 0o4751},
+		{name: "closed/inner/f", content: "x", mode: 0o4755, pax: map[string]string{
+			"SCHILY.xattr.user.kept": "v", "SCHILY.xattr.user.overlay.redirect": "/etc",
+			"SCHILY.xattr.trusted.overlay.redirect": "/etc", "SCHILY.xattr.security.capability": capability,
+		}},
+		{name: "tmp", kind: tar.TypeDir, mode: 0o1777},
+		{name: ".", kind: tar.TypeDir, mode: 0o750},
+	}), options(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]uint32{"": 0o750, "closed": 0o111, "tmp": 0o1777} {
+		var s unix.Stat_t
+		if err := unix.Lstat(filepath.Join(dir, path), &s); err != nil || s.Mode&0o7777 != want || s.Mtim.Sec != 1e9 {
+			t.Errorf("%q: mode %o, time %d, %v; want %o and %d", path, s.Mode, s.Mtim.Sec, err, want, int64(1e9))
+		}
+	}
+	f := filepath.Join(dir, "closed/inner/f")
+	if err := os.Chmod(filepath.Join(dir, "closed"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if info, err := os.Lstat(f); err != nil || info.Mode() != 0o755|fs.ModeSetuid {
+		t.Errorf("%v, %v", info.Mode(), err)
+	}
+	names := make([]byte, 1000)
+	n, err := unix.Llistxattr(f, names)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := strings.FieldsFunc(string(names[:n]), func(r rune) bool { return r == 0 })
+	slices.Sort(got)
+	want := []string{"user.kept"}
+	if os.Geteuid() == 0 {
+		want = []string{"security.capability", "user.kept"}
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("extended attributes: %q, want %q", got, want)
+	}
+}
+
+// Whatever bytes come, there is no panic, and nothing outside of the directory changes.
+func TestRandomArchives(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	r := rand.New(rand.NewPCG(seed, 1))
+	names := []string{"a", "b", "a/b", "a/b/c", "b/a", ".wh.a", "a/.wh.b", "a/.wh..wh..opq", "l", "l/a", "./b", "/a/l/b"}
+	links := []string{"a", "/b", "..", "../..", "a/b", "/", ".", "l", "../victim", "/a/l", "b/a"}
+	kinds := []byte{tar.TypeReg, tar.TypeReg, tar.TypeDir, tar.TypeSymlink, tar.TypeSymlink, tar.TypeLink, tar.TypeChar}
+	for range 300 {
+		top := t.TempDir()
+		dir, victim := filepath.Join(top, "x", "layer"), filepath.Join(top, "victim")
+		if err := errors.Join(os.MkdirAll(dir, 0o700), os.WriteFile(victim, []byte("precious"), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+		var entries []entry
+		for range 1 + r.IntN(20) {
+			entries = append(entries, entry{name: names[r.IntN(len(names))], kind: kinds[r.IntN(len(kinds))],
+				link: links[r.IntN(len(links))]})
+		}
+		b := archive(t, entries).Bytes()
+		if r.IntN(4) == 0 {
+			b[r.IntN(len(b))] ^= byte(1 + r.IntN(255))
+			b = b[:len(b)-r.IntN(len(b))]
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		_, err := unpack.Tar(ctx, dir, bytes.NewReader(b), options(t))
+		cancel()
+		if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, unix.EBADF) {
+			t.Fatalf("%v: %+v", err, entries)
+		}
+		if b, err := os.ReadFile(victim); err != nil || string(b) != "precious" {
+			t.Fatalf("the file outside: %q, %v: %+v", b, err, entries)
+		}
+		for path, n := range map[string]int{top: 2, filepath.Join(top, "x"): 1} {
+			if left, err := os.ReadDir(path); err != nil || len(left) != n {
+				t.Fatalf("%s holds %v, %v: %+v", path, left, err, entries)
+			}
+		}
+	}
+}
