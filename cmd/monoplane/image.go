@@ -80,8 +80,8 @@ func newImagePullCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "pull IMAGE...",
 		Short: "Get images from their registries",
-		Long: `Gets images from their registries and unpacks them. What an interrupted pull has brought is used by the
-next one.`,
+		Long: `Gets images from their registries and unpacks them. What an interrupted pull has brought is used by
+the next one.`,
 		Example: `  monoplane image pull nginx:1.29
   monoplane image pull --platform linux/arm64 registry.example.com/team/app@sha256:...`,
 		Args: cobra.MinimumNArgs(1),
@@ -117,8 +117,9 @@ func newImageLoadCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "load [FILE|DIRECTORY]",
 		Short: "Add images from an archive",
-		Long: `Adds images from an archive of "docker save", or from an OCI layout, which may be a tar or a directory. Without a
-name, or with -, it reads standard input. Archives may be compressed with gzip or zstd.`,
+		Long: `Adds images from an archive of "docker save", or from an OCI layout, which may be a tar or a
+directory. Without a name, or with -, it reads standard input. Archives may be compressed with gzip
+or zstd.`,
 		Example: `  docker save my-app:dev | monoplane image load
   monoplane image load images.tar`,
 		Args: cobra.MaximumNArgs(1),
@@ -167,8 +168,8 @@ func newImageSaveCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "save IMAGE...",
 		Short: "Write images to an archive",
-		Long: `Writes images to a tar that is both an OCI layout and an archive that "docker load" reads. It is as large as the
-compressed layers.`,
+		Long: `Writes images to a tar that is both an OCI layout and an archive that "docker load" reads. It is as
+large as the compressed layers.`,
 		Example: `  monoplane image save -o images.tar nginx:1.29 my-app:dev`,
 		Args:    cobra.MinimumNArgs(1),
 	}
@@ -236,8 +237,8 @@ func newImageRemoveCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "rm IMAGE...",
 		Short: "Remove images",
-		Long: `Removes the names of images, and the images themselves with their last name, or when they are named by their id.
-An image of which a container is made is not removed.`,
+		Long: `Removes the names of images, and the images themselves with their last name, or when they are named
+by their id. An image of which a container is made is not removed.`,
 		Example: "  monoplane image rm nginx:1.29",
 		Args:    cobra.MinimumNArgs(1),
 	}

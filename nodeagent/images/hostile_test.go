@@ -49,15 +49,6 @@ func honest(w http.ResponseWriter) []byte {
 	return e.honest.Body.Bytes()
 }
 
-func asIs(w http.ResponseWriter) {
-	e, _ := w.(edit)
-	for k, v := range e.honest.Header() {
-		w.Header()[k] = v
-	}
-	w.WriteHeader(e.honest.Code)
-	_, _ = w.Write(e.honest.Body.Bytes())
-}
-
 // big is content that does not become small.
 func big(n int) string {
 	var b strings.Builder
@@ -263,8 +254,8 @@ func TestHostileLayers(t *testing.T) {
 	}
 }
 
-// A token service is asked as the pull's credentials say, and a password alone is asked for where it is enough; without
-// the right ones the error says so.
+// A token service is asked as the pull's credentials say; a registry without one gets them itself. Without the right
+// ones the error says so.
 func TestCredentials(t *testing.T) {
 	const user, password = "tester", "s3cret-password"
 	right := "Basic " + base64.StdEncoding.EncodeToString([]byte(user+":"+password))
@@ -385,8 +376,8 @@ func TestLoadDockerArchive(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := archive(t, file("c.json", string(config)), file("1/layer.tar", string(lower)), symlink("2/layer.tar", "../x/layer.tar"),
-		file("x/layer.tar", string(upper)), hardlink("y.tar", "x/layer.tar"),
+	b := archive(t, file("c.json", string(config)), file("1/layer.tar", string(lower)),
+		symlink("2/layer.tar", "../x/layer.tar"), file("x/layer.tar", string(upper)), hardlink("y.tar", "x/layer.tar"),
 		file("manifest.json", `[{"Config":"c.json","RepoTags":["app:dev"],"Layers":["1/layer.tar","2/layer.tar"]}]`))
 	s := open(t)
 	loaded, err := s.Load(t.Context(), strings.NewReader(string(b)))

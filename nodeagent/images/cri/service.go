@@ -1,9 +1,9 @@
 // Package cri serves CRI's ImageService from a store of images. The runtime that runs containers of these images
 // embeds it.
 //
-// Images are known by the digests of their configurations; any name of an image stands for it. Errors have the codes by
-// which CRI tells kinds apart: NotFound for an image that the registry does not have, Unauthenticated for credentials
-// that it does not accept, ResourceExhausted for a full disk. A registry that does not answer is the word
+// Images are known by the digests of their configurations; any name of an image stands for it. Errors have the codes
+// by which CRI tells kinds apart: NotFound for an image that the registry does not have, Unauthenticated for
+// credentials that it does not accept, ResourceExhausted for a full disk. A registry that does not answer is the word
 // RegistryUnavailable at the beginning of the message, from which the agent makes the reason why a container waits.
 package cri
 

@@ -100,10 +100,8 @@ func judgeAnswer(resp *http.Response, expected ...int) error {
 	if kind != ErrTooManyRequests {
 		return err
 	}
-	seconds, bad := strconv.Atoi(resp.Header.Get("Retry-After"))
-	if bad != nil { // a date, or nothing
-		return err
-	}
+	// A date, or nothing, is as good as 0.
+	seconds, _ := strconv.Atoi(resp.Header.Get("Retry-After"))
 	return &laterError{err, time.Duration(max(0, min(seconds, 1<<20))) * time.Second}
 }
 

@@ -91,7 +91,7 @@ func describe(t testing.TB, f unpack.Flavour, path string) string {
 		}
 		return "-> " + target
 	case unix.S_IFCHR:
-		return fmt.Sprintf("char %d:%d", unix.Major(uint64(s.Rdev)), unix.Minor(uint64(s.Rdev)))
+		return fmt.Sprintf("char %d:%d", unix.Major(s.Rdev), unix.Minor(s.Rdev))
 	case unix.S_IFREG:
 		b, err := os.ReadFile(path)
 		if err != nil {
