@@ -2,6 +2,7 @@ package gate
 
 import (
 	"container/list"
+	"errors"
 	"net"
 	"net/netip"
 	"sync"
@@ -103,17 +104,22 @@ func (c *Conn) Close() error {
 	return c.closeErr
 }
 
+// SyscallConn implements syscall.Conn, for who asks the kernel how the connection is.
+func (c *Conn) SyscallConn() (syscall.RawConn, error) {
+	sc, ok := c.Conn.(syscall.Conn)
+	if !ok {
+		return nil, errors.New("not a connection of the kernel")
+	}
+	return sc.SyscallConn()
+}
+
 // silent says whether nothing has come yet. What the kernel has counts, too: on a busy machine the one who reads it
 // may be late.
 func (c *Conn) silent() bool {
 	if c.received.Load() > 0 {
 		return false
 	}
-	sc, ok := c.Conn.(syscall.Conn)
-	if !ok {
-		return true
-	}
-	raw, err := sc.SyscallConn()
+	raw, err := c.SyscallConn()
 	if err != nil {
 		return true
 	}

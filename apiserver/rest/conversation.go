@@ -19,7 +19,7 @@ import (
 // serveConversation upgrades the connection for a method whose streams go both ways, once the service has accepted the
 // call. It ends with the connection, and with the server.
 func (h *Handler) serveConversation(w http.ResponseWriter, r *http.Request, rt *route, v values) {
-	req, err := h.conversationRequest(r, rt, v)
+	req, ports, err := h.conversationRequest(r, rt, v)
 	if err != nil {
 		h.writeError(w, r, err)
 		return
@@ -50,11 +50,16 @@ func (h *Handler) serveConversation(w http.ResponseWriter, r *http.Request, rt *
 	switch {
 	case !ok:
 		// What was opened has only said that the pod is there: each connection is a call of its own.
-		upgrade.Forward(ctx, w, r, v.list[1], func(ctx context.Context, port int32) (upgrade.Stream, error) {
+		dial := func(ctx context.Context, port int32) (upgrade.Stream, error) {
 			return rt.openBoth(ctx, h.cfg.Conn, &corev1.PortForwardPodRequest{
 				Namespace: v.list[0], Name: v.list[1], Ports: []int32{port},
 			})
-		})
+		}
+		if upgrade.WithPorts(r) {
+			upgrade.ForwardPorts(ctx, w, r, v.list[1], ports, dial)
+		} else {
+			upgrade.Forward(ctx, w, r, v.list[1], dial)
+		}
 	case upgrade.IsWebSocket(r):
 		upgrade.WebSocket(ctx, w, r, stopping{s, h.closing}, upgrade.ProbeAfter)
 	default:
@@ -64,32 +69,53 @@ func (h *Handler) serveConversation(w http.ResponseWriter, r *http.Request, rt *
 	}
 }
 
-// conversationRequest reads the first message, from the path and the query.
-func (h *Handler) conversationRequest(r *http.Request, rt *route, v values) (proto.Message, error) {
+// conversationRequest reads the first message, from the path and the query, and the ports to forward if they are named
+// there.
+func (h *Handler) conversationRequest(r *http.Request, rt *route, v values) (proto.Message, []int32, error) {
 	if !upgrade.IsWebSocket(r) && !upgrade.IsSPDY(r) {
-		return nil, apierrors.New(apierrors.BadRequest, "Upgrade request required")
+		return nil, nil, apierrors.New(apierrors.BadRequest, "Upgrade request required")
 	}
 	query, err := parseQuery(r.URL.RawQuery)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	req, err := rt.request(&exchange{h: h, r: r, route: rt, query: query}, v)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	switch req := req.(type) {
 	case *corev1.PortForwardPodRequest:
-		req.Ports = nil // Old clients name them here, and again for each connection.
+		ports := req.GetPorts()
+		req.Ports = nil // Each connection is a call of its own, and old clients name them here as well.
+		if upgrade.WithPorts(r) {
+			return req, ports, portsOfRequest(ports)
+		}
 	case interface {
 		GetStdin() bool
 		GetStdout() bool
 		GetStderr() bool
 	}:
 		if !req.GetStdin() && !req.GetStdout() && !req.GetStderr() {
-			return nil, apierrors.New(apierrors.BadRequest, "you must specify at least 1 of stdin, stdout, stderr")
+			return nil, nil, apierrors.New(apierrors.BadRequest, "you must specify at least 1 of stdin, stdout, stderr")
 		}
 	}
-	return req, nil
+	return req, nil, nil
+}
+
+// portsOfRequest refuses what cannot be forwarded.
+func portsOfRequest(ports []int32) error {
+	switch {
+	case len(ports) == 0:
+		return apierrors.New(apierrors.BadRequest, `query parameter "ports" is required`)
+	case len(ports) > upgrade.MaxPorts:
+		return apierrors.New(apierrors.BadRequest, "%d ports are more than %d", len(ports), upgrade.MaxPorts)
+	}
+	for _, port := range ports {
+		if port < 1 || port > 65535 {
+			return apierrors.New(apierrors.BadRequest, "port %d is not between 1 and 65535", port)
+		}
+	}
+	return nil
 }
 
 // both is a stream to the service that goes both ways.

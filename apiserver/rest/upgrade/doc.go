@@ -1,11 +1,13 @@
-// Package upgrade serves exec, attach and port-forward over HTTP connections that are upgraded, as kubectl and
-// client-go ask for them: WebSocket (v5.channel.k8s.io, v4.channel.k8s.io, and SPDY through a tunnel of
-// SPDY/3.1+portforward.k8s.io) and SPDY/3.1 (v4.channel.k8s.io and older, portforward.k8s.io).
+// Package upgrade serves exec, attach and port-forward over HTTP connections that are upgraded, as kubectl, client-go
+// and clients in other languages ask for them: WebSocket (v5.channel.k8s.io and older, with base64 or without;
+// port-forward with two channels for each port, or with SPDY through a tunnel of SPDY/3.1+portforward.k8s.io) and
+// SPDY/3.1 (v4.channel.k8s.io and older, portforward.k8s.io).
 //
 // Guarantees: nothing is upgraded before the service has accepted the call, so that a refusal is an HTTP answer; how a
 // command ended is said before the connection is closed, also when the server stops; what a client sends is held in
 // pieces of at most 32 KiB, of which the service takes one after the other, however large its frames are; a connection
-// without traffic ends after IdleTimeout, and with it all that was begun for it. A slow client slows its own command.
+// without traffic ends after IdleTimeout, one whose client's machine acknowledges nothing after goneAfter, and with it
+// all that was begun for it. A slow client slows its own command.
 //
 // It knows nothing about pods: it is given a Stream to the service.
 package upgrade

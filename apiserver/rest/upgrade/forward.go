@@ -30,16 +30,20 @@ type Dial func(ctx context.Context, port int32) (Stream, error)
 
 // Forward serves forwarded connections over SPDY, or over SPDY in a WebSocket, until the client has ended or ctx has.
 func Forward(ctx context.Context, w http.ResponseWriter, r *http.Request, pod string, dial Dial) {
-	ctx, cancel := context.WithCancel(ctx)
+	ctx, cancel := context.WithCancelCause(ctx)
 	f := &forwarder{ctx: ctx, pod: pod, dial: dial, waiting: map[string]*pair{}}
 	defer f.running.Wait()
-	defer cancel()
-	conn := f.upgrade(w, r)
+	defer cancel(nil)
+	taken := &taker{ResponseWriter: w}
+	conn := f.upgrade(taken, r)
 	if conn == nil {
 		return
 	}
 	defer conn.Close()
+	// What is being written to a client that does not read would keep the connection from being closed.
+	defer func() { _ = taken.conn.SetDeadline(time.Now()) }()
 	conn.SetIdleTimeout(IdleTimeout)
+	defer watchPeer(taken.conn, goneAfter, cancel)()
 	select {
 	case <-conn.CloseChan():
 	case <-ctx.Done():

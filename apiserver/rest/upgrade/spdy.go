@@ -41,34 +41,39 @@ var errTooMany = errors.New("too many streams")
 
 // SPDY serves a command over SPDY until it or the client has ended, or ctx has.
 func SPDY(ctx context.Context, w http.ResponseWriter, r *http.Request, wanted Wanted, s Stream) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
 	defer s.Close()
 	protocol, err := httpstream.Handshake(r, w, []string{protocolV4, protocolV3, protocolV2, protocolV1})
 	if err != nil {
 		return // It has answered.
 	}
 	arriving := make(chan created, maxStreams)
-	conn := spdy.NewResponseUpgrader().UpgradeResponse(w, r, func(s httpstream.Stream, replied <-chan struct{}) error {
+	taken := &taker{ResponseWriter: w}
+	arrived := func(s httpstream.Stream, replied <-chan struct{}) error {
 		select {
 		case arriving <- created{s, replied}:
 			return nil
 		default:
 			return errTooMany
 		}
-	})
+	}
+	conn := spdy.NewResponseUpgrader().UpgradeResponse(taken, r, arrived)
 	if conn == nil {
 		return
 	}
 	defer conn.Close()
 	conn.SetIdleTimeout(IdleTimeout)
+	defer watchPeer(taken.conn, goneAfter, cancel)()
 	go func() {
 		select {
 		case <-conn.CloseChan():
-			cancel()
+			cancel(nil)
 		case <-ctx.Done():
 		}
 		s.Close()
+		// What is being written to a client that does not read ends too.
+		_ = taken.conn.SetDeadline(time.Now().Add(partingTime))
 	}()
 	streams := collect(ctx, arriving, expected(wanted, protocol))
 	if streams == nil {

@@ -31,7 +31,7 @@ const maxControl = 1 << 10
 
 // socket is a WebSocket over which a command is talked with.
 type socket struct {
-	conn *websocket.Conn
+	channels
 	s    Stream
 	idle *time.Timer
 }
@@ -41,19 +41,19 @@ func WebSocket(ctx context.Context, w http.ResponseWriter, r *http.Request, s St
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer s.Close()
-	u := websocket.Upgrader{
-		Subprotocols:    []string{"v5.channel.k8s.io", "v4.channel.k8s.io"},
-		WriteBufferSize: piece + 1, ReadBufferSize: 4 << 10,
-	}
+	u := websocket.Upgrader{Subprotocols: commandProtocols, WriteBufferSize: piece + 1, ReadBufferSize: 4 << 10}
 	conn, err := u.Upgrade(w, r, nil)
 	if err != nil {
 		return // It has answered.
 	}
 	defer conn.Close()
-	k := &socket{conn: conn, s: s, idle: time.AfterFunc(IdleTimeout, func() { cancel(errIdle) })}
+	k := &socket{
+		channels: newChannels(conn), s: s, idle: time.AfterFunc(IdleTimeout, func() { cancel(errIdle) }),
+	}
 	defer k.idle.Stop()
 	// A write that waits for the client ends too.
 	defer context.AfterFunc(ctx, func() { _ = conn.NetConn().SetDeadline(time.Now().Add(partingTime)) })()
+	defer watchPeer(conn.NetConn(), goneAfter, cancel)()
 	closed := make(chan struct{})
 	go func() {
 		defer close(closed)
@@ -75,12 +75,10 @@ func WebSocket(ctx context.Context, w http.ResponseWriter, r *http.Request, s St
 	}
 	s.Close()
 	_ = conn.SetWriteDeadline(time.Now().Add(partingTime))
-	_ = conn.WriteMessage(websocket.BinaryMessage, append([]byte{channelStatus}, encodeStatus(status)...))
-	_ = conn.WriteControl(websocket.CloseMessage, websocket.FormatCloseMessage(websocket.CloseNormalClosure, ""),
-		time.Now().Add(partingTime))
-	// To close while something is unread would take from the client what it has not read yet.
-	_ = conn.NetConn().SetReadDeadline(time.Now().Add(partingTime))
-	<-closed
+	if text := k.parting(status); len(text) > 0 {
+		_ = k.send(channelStatus, text)
+	}
+	k.bye(closed)
 }
 
 // probe writes to the client now and then, which fails when it has gone.
@@ -106,25 +104,24 @@ func (k *socket) probe(ctx context.Context, cancel context.CancelCauseFunc, ever
 func (k *socket) read() {
 	over := false // The service takes nothing more: the rest is read and dropped.
 	for {
-		kind, message, err := k.conn.NextReader()
+		channel, message, err := k.next()
 		if err != nil {
 			return
 		}
 		k.idle.Reset(IdleTimeout)
-		var channel [1]byte
-		if _, err := io.ReadFull(message, channel[:]); err != nil || kind != websocket.BinaryMessage || over {
+		if over {
 			continue
 		}
-		switch channel[0] {
-		case channelStdin:
+		switch {
+		case channel == channelStdin:
 			err = k.input(message)
-		case channelResize:
+		case channel == channelResize:
 			var in *corev1.StreamInput
 			if in, err = readSize(json.NewDecoder(io.LimitReader(message, maxControl))); err != nil {
 				return
 			}
 			err = k.s.Send(in)
-		case channelClose:
+		case channel == channelClose && k.closes:
 			text, _ := io.ReadAll(io.LimitReader(message, maxControl))
 			if bytes.Equal(text, []byte{channelStdin}) {
 				err = k.s.Send(&corev1.StreamInput{End: true})
@@ -163,13 +160,7 @@ func (k *socket) write() *metav1.Status {
 				continue
 			}
 			k.idle.Reset(IdleTimeout)
-			w, err := k.conn.NextWriter(websocket.BinaryMessage)
-			if err == nil {
-				_, _ = w.Write([]byte{channel})
-				_, _ = w.Write(data)
-				err = w.Close()
-			}
-			if err != nil {
+			if err := k.send(channel, data); err != nil {
 				return statusOf(err)
 			}
 		}
@@ -177,4 +168,15 @@ func (k *socket) write() *metav1.Status {
 			return out.GetStatus()
 		}
 	}
+}
+
+// parting is what is said of the end: a Status to those who know version 4, to others the words of a failure.
+func (k *socket) parting(status *metav1.Status) []byte {
+	switch {
+	case k.v4:
+		return encodeStatus(status)
+	case status.GetStatus() != "Success":
+		return []byte(status.GetMessage())
+	}
+	return nil
 }
