@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -128,6 +129,32 @@ while read line; do echo "got $line"; stty size; done; exit 3`)
 	typing.Close()
 	if err != nil || code != 3 {
 		t.Errorf("code %d, %v", code, err)
+	}
+}
+
+// How long the start of a container may take says nothing of the commands that run in it later.
+//
+// spec: CTR-9, SAFE-4
+func TestExecLongAfterTheStart(t *testing.T) {
+	n := newNode(t)
+	for name, sb := range map[string]string{"plain": n.plainSandbox("plain"), "view": n.sandbox("view")} {
+		id := n.create(sb, script(name, "exec sleep 1000"))
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+		defer cancel()
+		if _, err := n.StartContainer(ctx, &runtimeapi.StartContainerRequest{ContainerId: id}); err != nil {
+			t.Fatal(err)
+		}
+		<-ctx.Done()
+		if code, err := n.ExecStream(t.Context(), execOf(id, "exit 3"), stream.Streams{In: zeros{}, Out: io.Discard,
+			Err: io.Discard}); err != nil || code != 3 {
+			t.Errorf("%s: code %d, %v", name, code, err)
+		}
+		resp, err := n.ExecSync(t.Context(), &runtimeapi.ExecSyncRequest{ContainerId: id, Cmd: []string{"/bin/true"},
+			Timeout: 60})
+		if err != nil || resp.GetExitCode() != 0 {
+			t.Errorf("%s: a probe: %v, %v", name, resp, err)
+		}
+		n.stop(id, 0)
 	}
 }
 

@@ -78,25 +78,24 @@ func execFiles(files []*os.File) (std, error) {
 func (p *pod) bearExec(
 	c *container, req *shimwire.ExecRequest, std std, ch *child, ended func(syscall.WaitStatus),
 ) (int, error) {
-	start := &c.req
+	start := c.req
+	start.Expiry = 0 // That of the container's own start, which is long over.
 	if req.Terminal && !c.req.Terminal {
-		onTerminal := c.req
-		onTerminal.Env = withTerminal(c.req.Env)
-		start = &onTerminal
+		start.Env = withTerminal(c.req.Env)
 	}
 	if !c.req.IsPlain() {
 		limit := time.Now().Add(setupTime)
 		if req.Timeout > 0 && req.Timeout < int64(setupTime) {
 			limit = time.Now().Add(time.Duration(req.Timeout))
 		}
-		return p.setUp(c, start, req.Args, std, ch, limit, ended)
+		return p.setUp(c, &start, req.Args, std, ch, limit, ended)
 	}
 	cmd, err := resolve(req.Args, c.req.Env, c.req.Dir)
 	if err != nil {
 		return 0, err
 	}
 	ch.ended = ended
-	pid, err := p.fork(c, cmd.program(start, std), ch)
+	pid, err := p.fork(c, cmd.program(&start, std), ch)
 	if err != nil {
 		return 0, cmd.explain(err)
 	}
