@@ -88,7 +88,7 @@ func (c *Cluster) startAgent(ctx, running context.Context, p *parts, i int, name
 		c.run(running, "events of node "+name, p.recorder.Run)
 	}
 	m := &member{
-		name: name, number: i, runtime: conn, api: api, recorder: p.recorder.As(name),
+		name: name, number: i, runtime: conn, api: api, recorder: p.recorder.On(name),
 		turn: make(chan struct{}, 1), wake: make(chan struct{}, 1),
 	}
 	agent, err := c.newAgent(m)

@@ -2,6 +2,7 @@ package nodeagent
 
 import (
 	"context"
+	"slices"
 
 	corev1 "monoplane.dev/api/core/v1"
 	metav1 "monoplane.dev/api/meta/v1"
@@ -114,5 +115,23 @@ func (a *Agent) note(p *corev1.Pod, n podstate.Note) {
 	if n.Warning {
 		kind = record.Warning
 	}
-	a.cfg.Recorder.Event(p, kind, n.Reason, "Running", n.Message)
+	a.cfg.Recorder.EventIn(p, containerPath(p, n.Container), kind, n.Reason, "Running", n.Message)
+}
+
+// containerPath names a container of a pod in the way that events refer to it; empty when it has none of that name.
+func containerPath(p *corev1.Pod, name string) string {
+	s := p.GetSpec()
+	switch {
+	case name == "":
+		return ""
+	case slices.ContainsFunc(s.GetContainers(), func(c *corev1.Container) bool { return c.GetName() == name }):
+		return "spec.containers{" + name + "}"
+	case slices.ContainsFunc(s.GetInitContainers(), func(c *corev1.Container) bool { return c.GetName() == name }):
+		return "spec.initContainers{" + name + "}"
+	case slices.ContainsFunc(s.GetEphemeralContainers(),
+		func(c *corev1.EphemeralContainer) bool { return c.GetEphemeralContainerCommon().GetName() == name }):
+		return "spec.ephemeralContainers{" + name + "}"
+	default:
+		return ""
+	}
 }

@@ -29,7 +29,9 @@ var imageName = regexp.MustCompile(`^(([a-zA-Z0-9.-]+|\[[0-9a-fA-F:]+\])(:[0-9]+
 // pull is an image that a container needs. Its events and reasons are those of Kubernetes.
 type pull struct {
 	job
-	image   string
+	image string
+	// path names the container that wants it, for events.
+	path    string
 	sandbox *runtimeapi.PodSandboxConfig
 	// credentials are the pod's for the image; they are looked for when they count, and once.
 	credentials func() []pullsecret.Credential
@@ -41,7 +43,7 @@ func (j job) pullImage(
 ) (ref, reason string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, pullTimeout)
 	defer cancel()
-	p := pull{job: j, image: spec.GetImage(), sandbox: sandbox}
+	p := pull{job: j, image: spec.GetImage(), path: containerPath(j.pod, spec.GetName()), sandbox: sandbox}
 	p.credentials = sync.OnceValue(func() []pullsecret.Credential { return p.find(ctx) })
 	if !imageName.MatchString(p.image) {
 		return p.failed(ctx, "InspectFailed", "InvalidImageName", fmt.Sprintf(
@@ -74,7 +76,7 @@ func (p pull) spec() *runtimeapi.ImageSpec {
 // failed tells the user what is wrong, unless nobody waits for the image any more.
 func (p pull) failed(ctx context.Context, event, reason, message string) (string, string, error) {
 	if ctx.Err() == nil {
-		p.agent.cfg.Recorder.Event(p.pod, record.Warning, event, "Pulling", message)
+		p.agent.cfg.Recorder.EventIn(p.pod, p.path, record.Warning, event, "Pulling", message)
 	}
 	return "", reason, errors.New(message)
 }
@@ -82,7 +84,7 @@ func (p pull) failed(ctx context.Context, event, reason, message string) (string
 // note tells the user how it goes. Nobody looks at thousands of simulated pods, and their images are no news.
 func (p pull) note(event, message string) {
 	if !p.agent.cfg.Simulated {
-		p.agent.cfg.Recorder.Event(p.pod, record.Normal, event, "Pulling", message)
+		p.agent.cfg.Recorder.EventIn(p.pod, p.path, record.Normal, event, "Pulling", message)
 	}
 }
 

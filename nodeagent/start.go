@@ -192,7 +192,8 @@ func (j job) warnLimits(container string) func(info map[string]string) {
 			return
 		}
 		for _, w := range all {
-			j.agent.cfg.Recorder.Event(j.pod, record.Warning, "NotEnforced", "Starting", "Container "+container+": "+w)
+			j.agent.cfg.Recorder.EventIn(j.pod, containerPath(j.pod, container), record.Warning, "NotEnforced", "Starting",
+				"Container "+container+": "+w)
 		}
 	}
 }

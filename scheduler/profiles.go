@@ -25,6 +25,7 @@ func newProfiles(cfg Config) (profiles, error) {
 		}
 		all[p.Name()] = &profile{p, record.New(record.Config{
 			Events: cfg.Client.Events, Controller: p.Name(), Instance: cfg.Instance, Logger: cfg.Logger,
+			NewForm: true,
 		})}
 	}
 	return all, nil

@@ -1,7 +1,9 @@
 // Package record writes events: short notes about what happened to an object, which `kubectl describe` shows.
 //
 // An event that repeats (same object, type, reason and note) becomes a series: one object whose count grows and which
-// is written at most once in ten seconds. Events about one object are limited to a burst of 25 and one more each 30 s,
+// is written at most once in ten seconds. Events have the fields of events.k8s.io (a time in microseconds, a series) and,
+// where those of Kubernetes have them too, the older ones of core/v1 (a source, first and last time, a count): what
+// clients look for differs. Events about one object are limited to a burst of 25 and one more each 30 s,
 // so that a failing loop cannot flood the store.
 //
 // Events are best effort: recording never blocks the caller, and what does not fit the queue, or cannot be written, is
@@ -10,6 +12,7 @@ package record
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"slices"
 	"strconv"
@@ -37,6 +40,8 @@ type Config struct {
 	// Controller names the component, such as "default-scheduler"; Instance the one of several, such as a node's
 	// name. Instance defaults to Controller.
 	Controller, Instance string
+	// NewForm leaves the fields of core/v1 out, as Kubernetes' scheduler does.
+	NewForm bool
 	// Logger is told about events that could not be written; nil discards.
 	Logger *slog.Logger
 }
@@ -45,7 +50,7 @@ type Config struct {
 type Recorder struct {
 	*shared
 
-	instance string
+	instance, host string
 }
 
 // shared is what the recorders of one queue have in common.
@@ -66,6 +71,7 @@ type shared struct {
 // entry is one call of Event.
 type entry struct {
 	instance  string
+	host      string
 	regarding *corev1.ObjectReference
 	kind      string
 	reason    string
@@ -94,29 +100,33 @@ func New(cfg Config) *Recorder {
 	return &Recorder{shared: s, instance: cfg.Instance}
 }
 
-// As returns a recorder for another instance of the component, such as another node. It shares everything else with r,
-// whose Run writes its events.
-func (r *Recorder) As(instance string) *Recorder {
+// On returns a recorder for another node. It shares everything else with r, whose Run writes its events.
+func (r *Recorder) On(node string) *Recorder {
 	if r == nil {
 		return nil
 	}
-	return &Recorder{shared: r.shared, instance: instance}
+	return &Recorder{shared: r.shared, instance: node, host: node}
 }
 
 // Event notes that something happened to an object. kind is Normal or Warning; reason is a CamelCase word; action says
 // what the component was doing, such as "Scheduling".
 func (r *Recorder) Event(o object.Object, kind, reason, action, note string) {
+	r.EventIn(o, "", kind, reason, action, note)
+}
+
+// EventIn is Event for a part of an object, such as "spec.containers{main}"; empty for all of it.
+func (r *Recorder) EventIn(o object.Object, fieldPath, kind, reason, action, note string) {
 	if r == nil {
 		return
 	}
 	m, k := o.GetMetadata(), o.ObjectKind()
 	r.EventFor(&corev1.ObjectReference{
 		ApiVersion: k.APIVersion(), Kind: k.Kind, Namespace: m.GetNamespace(), Name: m.GetName(), Uid: m.GetUid(),
-		ResourceVersion: m.GetResourceVersion(),
+		ResourceVersion: m.GetResourceVersion(), FieldPath: fieldPath,
 	}, kind, reason, action, note)
 }
 
-// EventFor is Event for an object that is only known by reference, or for a part of one (fieldPath).
+// EventFor is Event for an object that is only known by reference.
 func (r *Recorder) EventFor(regarding *corev1.ObjectReference, kind, reason, action, note string) {
 	if r == nil {
 		return
@@ -124,8 +134,8 @@ func (r *Recorder) EventFor(regarding *corev1.ObjectReference, kind, reason, act
 	if len(note) > maxNote {
 		note = strings.ToValidUTF8(note[:maxNote-3], "") + "..."
 	}
-	e := entry{instance: r.instance, regarding: regarding, kind: kind, reason: reason, action: action, note: note,
-		at: time.Now()}
+	e := entry{instance: r.instance, host: r.host, regarding: regarding, kind: kind, reason: reason, action: action,
+		note: note, at: time.Now()}
 	r.mu.Lock()
 	full := len(r.queue) >= queueLength
 	if full {
@@ -248,6 +258,10 @@ func (r *Recorder) create(ctx context.Context, s *series, e entry) {
 		ReportingComponent: r.cfg.Controller,
 		ReportingInstance:  e.instance,
 	}
+	if !r.cfg.NewForm {
+		ev.Source = &corev1.EventSource{Component: r.cfg.Controller, Host: e.host}
+		ev.FirstTimestamp, ev.LastTimestamp, ev.Count = value.Time(e.at), value.Time(e.at), 1
+	}
 	o, err := r.cfg.Events.Create(ctx, &corev1.CreateEventRequest{Namespace: namespace, Object: ev})
 	for more := maxNames; more > 0 && apierrors.Is(err, apierrors.AlreadyExists); more-- {
 		// Another recorder has noted something about the object at the same instant.
@@ -286,6 +300,9 @@ func (r *Recorder) update(ctx context.Context, s *series) {
 	defer cancel()
 	patch := append([]byte(nil), `{"series":`...)
 	patch = (&corev1.EventSeries{Count: s.count, LastObservedTime: value.MicroTime(s.seen)}).AppendJSON(patch)
+	if !r.cfg.NewForm {
+		patch = fmt.Appendf(patch, `,"count":%d,"lastTimestamp":%q`, s.count, s.seen.UTC().Format(time.RFC3339))
+	}
 	patch = append(patch, '}')
 	_, err := r.cfg.Events.Patch(ctx, &metav1.PatchRequest{
 		Namespace: s.namespace, Name: s.name, Patch: patch, PatchType: "application/merge-patch+json",

@@ -66,6 +66,11 @@ func TestSeries(t *testing.T) {
 			a.GetReportingComponent() != "tester" {
 			t.Errorf("got %v", a)
 		}
+		if a.GetCount() != 100 || a.GetSource().GetComponent() != "tester" || a.GetSource().GetHost() != "" ||
+			a.GetFirstTimestamp().GetSeconds() != a.GetEventTime().GetSeconds() ||
+			a.GetLastTimestamp().GetSeconds()-a.GetFirstTimestamp().GetSeconds() != 99 {
+			t.Errorf("the fields of core/v1: %v", a)
+		}
 		if got[1].GetSeries() != nil {
 			t.Errorf("a single event has a series: %v", got[1])
 		}
@@ -75,6 +80,42 @@ func TestSeries(t *testing.T) {
 		if n := len(list()); n != 3 {
 			t.Errorf("%d events after the pause", n)
 		}
+	})
+}
+
+// An event of a part of an object says so, and is another one than of its other parts. spec: OBJ-13
+func TestParts(t *testing.T) {
+	run(t, func(t *testing.T, _ *apitest.Server, r *record.Recorder, list func() []*corev1.Event) {
+		for _, path := range []string{"spec.containers{a}", "spec.containers{b}", "", "spec.containers{a}"} {
+			r.EventIn(pod("a"), path, record.Normal, "Started", "Testing", "it runs")
+		}
+		got := map[string]int{}
+		for _, e := range list() {
+			got[e.GetInvolvedObject().GetFieldPath()]++
+		}
+		if len(got) != 3 || got["spec.containers{a}"] != 1 || got["spec.containers{b}"] != 1 || got[""] != 1 {
+			t.Errorf("events about %v", got)
+		}
+	})
+}
+
+// A component that writes events in the new form leaves out the fields of the old one. spec: OBJ-13
+func TestNewForm(t *testing.T) {
+	run(t, func(t *testing.T, s *apitest.Server, _ *record.Recorder, list func() []*corev1.Event) {
+		r := record.New(record.Config{Events: s.Admin().Events, Controller: "new", NewForm: true})
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- r.Run(ctx) }()
+		r.Event(pod("a"), record.Normal, "R", "Testing", "n")
+		time.Sleep(time.Minute)
+		r.Event(pod("a"), record.Normal, "R", "Testing", "n")
+		e := list()[0]
+		if e.GetSource().GetComponent() != "" || e.GetCount() != 0 || e.GetFirstTimestamp() != nil ||
+			e.GetLastTimestamp() != nil || e.GetSeries().GetCount() != 2 || e.GetEventTime() == nil {
+			t.Errorf("got %v", e)
+		}
+		cancel()
+		<-done
 	})
 }
 
@@ -98,7 +139,7 @@ func TestLimits(t *testing.T) {
 func TestInstances(t *testing.T) {
 	run(t, func(t *testing.T, _ *apitest.Server, r *record.Recorder, list func() []*corev1.Event) {
 		for _, instance := range []string{"one", "two", "one"} {
-			r.As(instance).Event(pod("a"), record.Normal, "R", "Testing", "n")
+			r.On(instance).Event(pod("a"), record.Normal, "R", "Testing", "n")
 		}
 		r.Event(pod("b"), record.Normal, "R", "Testing", "n")
 		got := map[string]int{}
@@ -107,13 +148,16 @@ func TestInstances(t *testing.T) {
 			if e.GetReportingComponent() != "tester" {
 				t.Errorf("reported by %s", e.GetReportingComponent())
 			}
+			if i := e.GetReportingInstance(); i != "tester" && e.GetSource().GetHost() != i {
+				t.Errorf("an event of node %s comes from %v", i, e.GetSource())
+			}
 		}
 		if len(got) != 3 || got["one"] != 1 || got["two"] != 1 || got["tester"] != 1 {
 			t.Errorf("reported by %v", got)
 		}
 	})
 	var none *record.Recorder
-	none.As("x").Event(pod("a"), record.Normal, "R", "A", "n")
+	none.On("x").Event(pod("a"), record.Normal, "R", "A", "n")
 }
 
 // Two recorders that note something about one object at the same instant both do.

@@ -195,7 +195,7 @@ func (m *StateMachine) containerRun(in ContainerRun) {
 	if in.Reason == "" {
 		c.start.done()
 		c.waiting, c.message = "", ""
-		m.do(Note{Reason: "Started", Message: "Started container " + c.Name})
+		m.do(Note{Reason: "Started", Message: "Started container " + c.Name, Container: c.Name})
 		return
 	}
 	c.start.busy = false
@@ -213,7 +213,7 @@ func (m *StateMachine) containerRun(in ContainerRun) {
 	if pulling(in.Reason) {
 		in.Message = in.Reason // why it failed has been told
 	}
-	m.do(Note{Warning: true, Reason: "Failed", Message: "Error: " + in.Message})
+	m.do(Note{Warning: true, Reason: "Failed", Message: "Error: " + in.Message, Container: c.Name})
 	if c.State == Exited && c.ID == in.Instance.ID {
 		c.Reason, c.Message = in.Instance.Reason, in.Instance.Message // an event may have said less
 		// it counts as a run: policy and back-off of restarts apply

@@ -113,6 +113,8 @@ type Note struct {
 	Warning bool
 	// Reason is a CamelCase word, Message a sentence.
 	Reason, Message string
+	// Container is the name of the container that it happened to; empty for the pod as a whole.
+	Container string
 }
 
 // Forget says that the StateMachine has nothing left to do and nothing of the pod is left here.

@@ -159,7 +159,7 @@ func (m *StateMachine) noteBackoff(i int) {
 	}
 	c.noted = c.Attempt + 1
 	meta := m.pod.GetMetadata()
-	m.do(Note{Warning: true, Reason: "BackOff", Message: fmt.Sprintf(
+	m.do(Note{Warning: true, Reason: "BackOff", Container: c.Name, Message: fmt.Sprintf(
 		"Back-off restarting failed container %s in pod %s_%s(%s)", c.Name, meta.GetName(), meta.GetNamespace(),
 		meta.GetUid())})
 }

@@ -123,7 +123,7 @@ func (m *StateMachine) sayKilling(c *container, why string) {
 	if why == "" {
 		why = "Stopping container " + c.Name
 	}
-	m.do(Note{Reason: "Killing", Message: why})
+	m.do(Note{Reason: "Killing", Message: why, Container: c.Name})
 }
 
 // seconds rounds up to whole seconds, which is what CRI knows: a process never gets less than its grace.

@@ -142,12 +142,12 @@ func (m *StateMachine) hookRun(in HookRun) {
 		if in.Failed && k.doom == spared {
 			k.doom = failedPostStart
 			c.waiting, c.message = "PostStartHookError", "PostStartHook failed"
-			m.do(Note{Warning: true, Reason: "FailedPostStartHook", Message: "PostStartHook failed"})
+			m.do(Note{Warning: true, Reason: "FailedPostStartHook", Message: "PostStartHook failed", Container: c.Name})
 		}
 	case in.Kind == PreStop && k.pre == hookRuns:
 		k.pre = hookOver
 		if in.Failed {
-			m.do(Note{Warning: true, Reason: "FailedPreStopHook", Message: "PreStopHook failed"})
+			m.do(Note{Warning: true, Reason: "FailedPreStopHook", Message: "PreStopHook failed", Container: c.Name})
 		}
 	}
 }

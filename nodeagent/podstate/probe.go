@@ -155,15 +155,17 @@ func (m *StateMachine) probed(in Probed) {
 	}
 	switch in.Result {
 	case ProbeUnknown:
-		m.do(Note{Warning: true, Reason: "Unhealthy", Message: fmt.Sprintf(
+		m.do(Note{Warning: true, Reason: "Unhealthy", Container: c.Name, Message: fmt.Sprintf(
 			"%s probe errored and resulted in unknown state: %s", in.Kind, in.Message)})
 		return
 	case ProbeSuccess:
 		if in.Message != "" {
-			m.do(Note{Warning: true, Reason: "ProbeWarning", Message: fmt.Sprintf("%s probe warning: %s", in.Kind, in.Message)})
+			m.do(Note{Warning: true, Reason: "ProbeWarning", Container: c.Name, Message: fmt.Sprintf(
+				"%s probe warning: %s", in.Kind, in.Message)})
 		}
 	case ProbeFailure:
-		m.do(Note{Warning: true, Reason: "Unhealthy", Message: fmt.Sprintf("%s probe failed: %s", in.Kind, in.Message)})
+		m.do(Note{Warning: true, Reason: "Unhealthy", Container: c.Name, Message: fmt.Sprintf(
+			"%s probe failed: %s", in.Kind, in.Message)})
 	}
 	if in.Result != p.last {
 		p.last, p.row = in.Result, 0

@@ -27,6 +27,6 @@ func (m *StateMachine) backOffPull(i int) {
 	c := &m.containers[i]
 	says := fmt.Sprintf("Back-off pulling image %q", m.spec(i).GetImage())
 	c.waiting, c.message = "ImagePullBackOff", says+": "+c.waiting+": "+c.message
-	m.do(Note{Reason: "BackOff", Message: says})
-	m.do(Note{Warning: true, Reason: "Failed", Message: "Error: ImagePullBackOff"})
+	m.do(Note{Reason: "BackOff", Message: says, Container: c.Name})
+	m.do(Note{Warning: true, Reason: "Failed", Message: "Error: ImagePullBackOff", Container: c.Name})
 }

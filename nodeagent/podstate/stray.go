@@ -69,7 +69,7 @@ func (m *StateMachine) reportStray(in *Instance) {
 	if in.State != Running || i < 0 {
 		return
 	}
-	m.do(Note{Warning: true, Reason: "DuplicateContainer", Message: fmt.Sprintf(
+	m.do(Note{Warning: true, Reason: "DuplicateContainer", Container: in.Name, Message: fmt.Sprintf(
 		"Container %s (attempt %d, %s) runs beside attempt %d; stopping it", in.Name, in.Attempt, m.fullID(in.ID),
 		m.containers[i].Attempt)})
 }
@@ -123,7 +123,7 @@ func (m *StateMachine) seeStray(s *stray, in Instance, whole bool) {
 	c.waiting, c.message = "", ""
 	c.stop, c.stops, c.termAt, c.killAt = old.stop, old.stops, old.termAt, old.killAt
 	if in.State == Running && !in.Unclear {
-		m.do(Note{Reason: "Started", Message: "Started container " + c.Name})
+		m.do(Note{Reason: "Started", Message: "Started container " + c.Name, Container: c.Name})
 	}
 }
 
