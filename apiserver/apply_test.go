@@ -172,7 +172,7 @@ func TestApplyIsRefused(t *testing.T) {
 		t.Errorf("after a dry run: %v", err)
 	}
 	d := must(a.apply("one", web))(t)
-	if _, err := a.apply("one", "  uid: abc\n"+web); !apierrors.Is(err, apierrors.Conflict) {
+	if _, err := a.apply("one", "  uid: abc\n"+web); !apierrors.Is(err, apierrors.Invalid) {
 		t.Errorf("another's uid: %v", err)
 	}
 	if _, err := a.apply("one", "  resourceVersion: \"1\"\n"+web); !apierrors.Is(err, apierrors.Conflict) {

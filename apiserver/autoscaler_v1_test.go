@@ -93,7 +93,7 @@ func TestAutoscalersInBothVersions(t *testing.T) {
 	_, err := older.Update(ctx(t), &autoscalingv1.UpdateHorizontalPodAutoscalerRequest{Object: seen})
 	wants(t, err, apierrors.Invalid, "spec.maxReplicas: Required value: must be set and greater than 0")
 	_, err = older.List(ctx(t), &metav1.ListRequest{FieldSelector: "spec.x=y"})
-	wants(t, err, apierrors.BadRequest, "field label not supported: spec.x")
+	wants(t, err, apierrors.BadRequest, `"spec.x" is not a known field selector`)
 	must(older.Delete(ctx(t), &metav1.DeleteRequest{Namespace: "default", Name: "web"}))(t)
 	_, err = older.Get(ctx(t), name)
 	wants(t, err, apierrors.NotFound, `horizontalpodautoscalers.autoscaling "web" not found`)

@@ -76,7 +76,7 @@ func TestEphemeralContainers(t *testing.T) {
 		return `{"spec":{"ephemeralContainers":[{"name":"` + name + `",` + more + `}]}}`
 	}
 	for doc, why := range map[string]string{
-		`{"metadata":{"uid":"other"},"spec":{}}`:               "UID in precondition: other",
+		`{"metadata":{"uid":"other"},"spec":{}}`:               `metadata.uid: Invalid value: "other": field is immutable`,
 		bad("debug", `"image":"other"`):                        "may not be changed",
 		bad("debug", `"$patch":"delete"`):                      "may not be removed",
 		bad("x", `"image":"i","targetContainerName":"se"`):     "targetContainerName: Not found",

@@ -78,6 +78,9 @@ func (z *Authorizer) rightsOf(id Identity) set {
 // Authorize returns nil when id may make the request. Errors: Unauthorized, Forbidden.
 func (z *Authorizer) Authorize(id Identity, a Attributes) error {
 	if id.Class == Anonymous {
+		if id.User != nil && id.User.Impersonator != nil {
+			return Denied(id, a, "") // who asks has credentials: others would not help
+		}
 		return apierrors.New(apierrors.Unauthorized, "Unauthorized")
 	}
 	if table[id.Class].everything {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 	"sigs.k8s.io/structured-merge-diff/v6/merge"
@@ -50,6 +51,9 @@ func (k *Kind) Parse(doc []byte) (map[string]any, error) {
 	version, _ := config["apiVersion"].(string)
 	kind, _ := config["kind"].(string)
 	if version != k.kind.APIVersion() || kind != k.kind.Kind {
+		if !strings.Contains(version, "/") {
+			version = "/" + version // as Kubernetes writes the core group
+		}
 		return nil, apierrors.New(apierrors.BadRequest, "invalid object type: %s, Kind=%s", version, kind)
 	}
 	if metadata, _ := config["metadata"].(map[string]any); metadata["managedFields"] != nil {

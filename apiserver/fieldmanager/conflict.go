@@ -13,12 +13,8 @@ import (
 
 // conflict says who owns what was to be applied, in the words that tools look for.
 func (a *application) conflict(kind *object.Kind, name string, list merge.Conflicts) error {
-	slices.SortFunc(list, func(x, y merge.Conflict) int {
-		if x.Manager != y.Manager {
-			return strings.Compare(a.describe(x.Manager), a.describe(y.Manager))
-		}
-		return x.Path.Compare(y.Path)
-	})
+	// By manager; those of one stay in the order of Kubernetes: of each object first its own fields, then those below.
+	slices.SortStableFunc(list, func(x, y merge.Conflict) int { return strings.Compare(x.Manager, y.Manager) })
 	var text string
 	if len(list) == 1 {
 		text = fmt.Sprintf("Apply failed with 1 conflict: conflict with %s: %v", a.describe(list[0].Manager), list[0].Path)

@@ -24,14 +24,8 @@ import (
 // made, before it gives up.
 const applyAttempts = 8
 
-// patchOptions is what has the options of a request when they are wrong.
-var patchOptions = &object.Kind{Group: "meta.k8s.io", Version: "v1", Kind: "PatchOptions"}
-
 // apply merges what the request describes into an object, or makes it (OBJ-9).
 func (r *Registry) apply(ctx context.Context, subresource string, req *metav1.PatchRequest) (object.Object, error) {
-	if causes := validation.ApplyOptions(req); len(causes) > 0 {
-		return nil, apierrors.NewInvalid(patchOptions, "", causes)
-	}
 	config, err := r.config(ctx, subresource, req)
 	if err != nil {
 		return nil, err
@@ -47,6 +41,7 @@ func (r *Registry) apply(ctx context.Context, subresource string, req *metav1.Pa
 				return asked, err
 			},
 			states: func(uid string) bool { return stated(config, "uid") == uid },
+			patch:  true,
 		})
 		if subresource != "" || !apierrors.Is(err, apierrors.NotFound) {
 			return out, err

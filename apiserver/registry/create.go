@@ -19,8 +19,8 @@ import (
 func (r *Registry) Create(
 	ctx context.Context, namespace string, o object.Object, opts object.WriteOptions,
 ) (object.Object, error) {
-	if err := r.checkOptions(o, opts); err != nil {
-		return nil, err
+	if causes := validation.WriteOptions(opts); len(causes) > 0 {
+		return nil, validation.InvalidOptions("CreateOptions", causes)
 	}
 	return r.create(ctx, namespace, o, opts, nil)
 }
@@ -231,13 +231,6 @@ func (r *Registry) namespace(ctx context.Context, namespace, name string, fresh 
 	}
 	rev, err := revision(ns)
 	return store.Guard{Key: key, Condition: store.AtRevision, Revision: rev}, err
-}
-
-func (r *Registry) checkOptions(o object.Object, opts object.WriteOptions) error {
-	if causes := validation.WriteOptions(opts); len(causes) > 0 {
-		return apierrors.NewInvalid(r.kind, o.GetMetadata().GetName(), causes)
-	}
-	return nil
 }
 
 // validate lists every bad field of an object, in terms of the kind that the client sees.

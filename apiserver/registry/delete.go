@@ -255,7 +255,7 @@ func (r *Registry) deleteOptions(name string, req deleteRequest) (*metav1.Delete
 		opts.DryRun = req.GetDryRun()
 	}
 	if causes := validation.DeleteOptions(opts); len(causes) > 0 {
-		return nil, apierrors.NewInvalid(r.kind, name, causes)
+		return nil, validation.InvalidOptions("DeleteOptions", causes)
 	}
 	return opts, nil
 }

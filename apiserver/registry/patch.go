@@ -6,6 +6,7 @@ import (
 
 	"monoplane.dev/apierrors"
 	"monoplane.dev/apiserver/patch"
+	"monoplane.dev/apiserver/validation"
 	"monoplane.dev/apiserver/warning"
 	"monoplane.dev/codec"
 	"monoplane.dev/object"
@@ -16,10 +17,12 @@ import (
 // Patch changes an object by a patch document (OBJ-9). A patch that names a resourceVersion is refused when
 // the object is at another; any other is applied to whatever the object has become.
 func (r *Registry) Patch(ctx context.Context, subresource string, req *metav1.PatchRequest) (object.Object, error) {
-	if err := r.checkOptions(r.kind.New(), object.WriteOptions{
+	isApply := patch.Type(req.GetPatchType()) == patch.Apply
+	causes := append(validation.WriteOptions(object.WriteOptions{
 		DryRun: req.GetDryRun(), FieldManager: req.GetFieldManager(), FieldValidation: req.GetFieldValidation(),
-	}); err != nil {
-		return nil, err
+	}), validation.PatchOptions(req, isApply)...)
+	if len(causes) > 0 {
+		return nil, validation.InvalidOptions("PatchOptions", causes)
 	}
 	if req.GetName() == "" {
 		return nil, apierrors.New(apierrors.BadRequest, "name is required")
@@ -27,7 +30,7 @@ func (r *Registry) Patch(ctx context.Context, subresource string, req *metav1.Pa
 	if r.kind.Namespaced && req.GetNamespace() == "" {
 		return nil, apierrors.New(apierrors.BadRequest, "an empty namespace may not be set for a namespaced resource")
 	}
-	if patch.Type(req.GetPatchType()) == patch.Apply {
+	if isApply {
 		return r.apply(ctx, subresource, req)
 	}
 	p, err := patch.Parse(patch.Type(req.GetPatchType()), req.GetPatch())
@@ -39,6 +42,7 @@ func (r *Registry) Patch(ctx context.Context, subresource string, req *metav1.Pa
 		manager: req.GetFieldManager(), dryRun: dryRun(req.GetDryRun()),
 		ask:    func(live object.Object) (object.Object, error) { return r.patched(ctx, p, live, subresource, req) },
 		states: func(uid string) bool { return p.Carries(uid, "metadata", "uid") },
+		patch:  true,
 	})
 }
 

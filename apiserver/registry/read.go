@@ -11,6 +11,7 @@ import (
 
 	"monoplane.dev/apierrors"
 	"monoplane.dev/apiserver/store"
+	"monoplane.dev/apiserver/validation"
 	"monoplane.dev/object"
 
 	metav1 "monoplane.dev/api/meta/v1"
@@ -82,6 +83,9 @@ func (r *Registry) List(ctx context.Context, req *metav1.ListRequest) (object.It
 
 // list is List of stored objects.
 func (r *Registry) list(ctx context.Context, req *metav1.ListRequest) (object.Items, error) {
+	if causes := validation.ListOptions(req); len(causes) > 0 {
+		return object.Items{}, validation.InvalidOptions("ListOptions", causes)
+	}
 	label, field, err := r.selectors(req.GetLabelSelector(), req.GetFieldSelector())
 	if err != nil {
 		return object.Items{}, err
@@ -171,7 +175,7 @@ func (r *Registry) checkWatch(req *metav1.WatchRequest) error {
 	default:
 		return nil
 	}
-	return apierrors.NewInvalid(&object.Kind{Group: "meta.k8s.io", Kind: "ListOptions"}, "", []apierrors.Cause{cause})
+	return validation.InvalidOptions("ListOptions", []apierrors.Cause{cause})
 }
 
 // selectors parses selectors and refuses fields that cannot be selected by. Nil selects everything.
@@ -188,7 +192,7 @@ func (r *Registry) selectors(label, field string) (labels.Selector, fields.Selec
 	}
 	f, err := fields.ParseSelector(field)
 	if err != nil {
-		return nil, nil, apierrors.New(apierrors.BadRequest, "unable to parse field selector: %v", err)
+		return nil, nil, apierrors.New(apierrors.BadRequest, "%v", err)
 	}
 	f, err = f.Transform(func(name, value string) (string, string, error) {
 		stored, err := r.selectable(name)
@@ -213,6 +217,10 @@ func (r *Registry) selectable(name string) (string, error) {
 		_, ok = r.strategy.Field(r.strategy.Kind.New(), stored)
 	} else {
 		ok = false
+	}
+	if !ok && r.strategy.Field == nil {
+		return "", apierrors.New(apierrors.BadRequest,
+			`%q is not a known field selector: only "metadata.name", "metadata.namespace"`, name)
 	}
 	if !ok {
 		return "", apierrors.New(apierrors.BadRequest, "field label not supported: %s", name)

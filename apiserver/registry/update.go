@@ -3,9 +3,11 @@ package registry
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"monoplane.dev/apierrors"
 	"monoplane.dev/apiserver/store"
+	"monoplane.dev/apiserver/validation"
 	"monoplane.dev/object"
 	"monoplane.dev/rules/precondition"
 
@@ -25,14 +27,16 @@ type change struct {
 	ask func(live object.Object) (object.Object, error)
 	// states says whether the request itself names a uid.
 	states func(uid string) bool
+	// patch says that the request changes parts of the object, and does not describe all of it.
+	patch bool
 }
 
 // Update replaces an object, or the part of it that a subresource stands for.
 func (r *Registry) Update(
 	ctx context.Context, namespace, name, subresource string, o object.Object, opts object.WriteOptions,
 ) (object.Object, error) {
-	if err := r.checkOptions(o, opts); err != nil {
-		return nil, err
+	if causes := validation.WriteOptions(opts); len(causes) > 0 {
+		return nil, validation.InvalidOptions("UpdateOptions", causes)
 	}
 	m := meta(o).Shallow()
 	if err := r.place(m, namespace, name); err != nil {
@@ -153,7 +157,9 @@ func (r *Registry) validateUpdate(resource *UpdateRules, next, live object.Objec
 	}
 }
 
-// expected compares what the request says about the object that it means with the live one (OBJ-2, DEL-11).
+// expected compares what the request says about the object that it means with the live one (OBJ-2, DEL-11). The uid of
+// an object in a request is a precondition. In a patch it is a field like others, which cannot be changed, as in
+// Kubernetes: controllers take Invalid for a sign that the object is another one now.
 func (r *Registry) expected(asked, live object.Object, c change) error {
 	a, l := meta(asked), meta(live)
 	if a.Name != "" && a.Name != l.Name {
@@ -164,23 +170,39 @@ func (r *Registry) expected(asked, live object.Object, c change) error {
 		return apierrors.New(apierrors.BadRequest,
 			"the namespace of the provided object does not match the namespace sent on the request")
 	}
-	if err := precondition.Named(a.Uid, "").Check(r.kind, l); err != nil {
+	other := precondition.Named(a.Uid, "").Check(r.kind, l)
+	if other != nil && !c.patch {
+		return other
+	}
+	if err := r.expectedRevision(asked, live, c.name); err != nil {
 		return err
 	}
+	if other != nil {
+		return apierrors.NewInvalid(r.kind, c.name, []apierrors.Cause{{
+			Type: "FieldValueInvalid", Field: "metadata.uid",
+			Message: fmt.Sprintf("Invalid value: %q: %s", a.Uid, validation.Immutable),
+		}})
+	}
+	return nil
+}
+
+// expectedRevision compares the revision that the request names, if it does, with that of the live object.
+func (r *Registry) expectedRevision(asked, live object.Object, name string) error {
+	a, l := meta(asked), meta(live)
 	if a.ResourceVersion == "" || a.ResourceVersion == "0" {
 		if r.strategy.RequireRevision {
-			return apierrors.NewInvalid(r.kind, c.name, []apierrors.Cause{{Type: "FieldValueInvalid",
+			return apierrors.NewInvalid(r.kind, name, []apierrors.Cause{{Type: "FieldValueInvalid",
 				Field: "metadata.resourceVersion", Message: "Invalid value: 0: must be specified for an update"}})
 		}
 		return nil
 	}
 	if a.ResourceVersion != l.ResourceVersion {
 		if _, err := revision(asked); err != nil {
-			return apierrors.NewInvalid(r.kind, c.name, []apierrors.Cause{{Type: "FieldValueInvalid",
+			return apierrors.NewInvalid(r.kind, name, []apierrors.Cause{{Type: "FieldValueInvalid",
 				Field:   "metadata.resourceVersion",
 				Message: "Invalid value: \"" + a.ResourceVersion + "\": must be a decimal number"}})
 		}
-		return r.modified(c.name)
+		return r.modified(name)
 	}
 	return nil
 }

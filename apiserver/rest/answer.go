@@ -81,6 +81,9 @@ func (ex *exchange) encode(m proto.Message) (b []byte, err error) {
 			err = fmt.Errorf("write YAML: %w", err)
 		}
 	}
+	if err == nil && ex.pretty() {
+		b = indented(b)
+	}
 	*ex.buffer = b
 	return b, err
 }

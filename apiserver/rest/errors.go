@@ -1,7 +1,6 @@
 package rest
 
 import (
-	"context"
 	"fmt"
 	"net/http"
 	"runtime/debug"
@@ -11,9 +10,12 @@ import (
 
 	"monoplane.dev/apierrors"
 	"monoplane.dev/apiserver/audit"
+	"monoplane.dev/apiserver/auth"
 	"monoplane.dev/apiserver/authn"
 	"monoplane.dev/apiserver/rest/negotiate"
+	"monoplane.dev/apiserver/validation"
 	"monoplane.dev/codec"
+	"monoplane.dev/object"
 )
 
 // writeError answers with err as a metav1.Status, in protobuf when the client prefers that. What went wrong
@@ -45,6 +47,9 @@ func (h *Handler) writeError(w http.ResponseWriter, r *http.Request, err error) 
 	if out.Encoding != negotiate.Protobuf {
 		out.Encoding = negotiate.JSON
 		b = append(codec.AppendObject(nil, st), '\n')
+		if pretty(r) {
+			b = indented(b)
+		}
 	}
 	header.Set("Content-Type", out.Encoding.String())
 	header.Set("Content-Length", strconv.Itoa(len(b)))
@@ -67,12 +72,17 @@ func (h *Handler) logPanic(r *http.Request, v any) {
 		"method", r.Method, "path", r.URL.Path, "panic", fmt.Sprint(v), "stack", string(debug.Stack()))
 }
 
-// requireUser refuses requests without credentials.
-func requireUser(ctx context.Context) error {
-	if u := authn.UserFrom(ctx); u == nil || slices.Contains(u.Groups, authn.UnauthenticatedGroup) {
+// requireUser refuses requests without credentials, and those of users who act as somebody without.
+func requireUser(r *http.Request) error {
+	u := authn.UserFrom(r.Context())
+	switch {
+	case u == nil || slices.Contains(u.Groups, authn.UnauthenticatedGroup) && u.Impersonator == nil:
 		return apierrors.New(apierrors.Unauthorized, "Unauthorized")
+	case slices.Contains(u.Groups, authn.UnauthenticatedGroup):
+		return auth.Denied(auth.Of(u), auth.Attributes{Verb: strings.ToLower(r.Method), Path: r.URL.Path}, "")
+	default:
+		return nil
 	}
-	return nil
 }
 
 func (h *Handler) notAllowed(w http.ResponseWriter, r *http.Request, allow string) {
@@ -105,9 +115,14 @@ func tooLarge() error {
 	return apierrors.New(apierrors.RequestEntityTooLarge, "Request entity too large: limit is %d", MaxBody)
 }
 
+// badFieldValidation refuses a way of validating that there is not.
 func badFieldValidation(rt *route, got string) error {
 	options := map[string]string{"create": "CreateOptions", "update": "UpdateOptions", "patch": "PatchOptions"}[rt.verb]
-	message := fmt.Sprintf("Unsupported value: %q: supported values: \"Ignore\", \"Strict\", \"Warn\"", got)
-	return apierrors.New(apierrors.Invalid, "%s.meta.k8s.io \"\" is invalid: fieldValidation: %s", options, message).
-		WithCause(apierrors.Cause{Type: "FieldValueNotSupported", Field: "fieldValidation", Message: message})
+	return validation.InvalidOptions(options, validation.WriteOptions(object.WriteOptions{FieldValidation: got}))
+}
+
+// initialEventsOfList refuses what watches have, and lists have not.
+func initialEventsOfList() error {
+	return validation.InvalidOptions("ListOptions", []apierrors.Cause{{Type: "FieldValueForbidden",
+		Field: "sendInitialEvents", Message: "Forbidden: sendInitialEvents is forbidden for list"}})
 }

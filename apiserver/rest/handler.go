@@ -209,7 +209,7 @@ const noCustomKinds = `{"kind":"CustomResourceDefinitionList","apiVersion":"apie
 
 // serveDocuments answers requests for documents about the API.
 func (h *Handler) serveDocuments(w http.ResponseWriter, r *http.Request) {
-	if err := requireUser(r.Context()); err != nil {
+	if err := requireUser(r); err != nil {
 		h.writeError(w, r, err)
 		return
 	}

@@ -35,7 +35,7 @@ func (p *pieces) flush() bool {
 
 // appendList encodes a list in the negotiated form. Of a long list only the last piece is left when it returns.
 func (ex *exchange) appendList(b []byte, l object.List) ([]byte, error) {
-	p := &pieces{ex: ex, b: b, whole: ex.out.Encoding == negotiate.YAML}
+	p := &pieces{ex: ex, b: b, whole: ex.out.Encoding == negotiate.YAML || ex.pretty()}
 	var err error
 	switch {
 	case ex.out.Form == negotiate.Table:

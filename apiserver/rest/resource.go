@@ -73,6 +73,9 @@ func (h *Handler) negotiate(w http.ResponseWriter, r *http.Request, routes map[s
 			return nil, nil
 		}
 	}
+	if rt.verb == "list" && rt.stream == nil && query.Get("sendInitialEvents") != "" {
+		return nil, initialEventsOfList()
+	}
 	ex := &exchange{h: h, r: r, route: rt, query: query, validation: query.Get("fieldValidation")}
 	ex.w = writer{ResponseWriter: w, code: rt.successCode(), stall: h.cfg.StallTimeout}
 	if rt.stream == nil && compress.Pays(r) {

@@ -62,7 +62,7 @@ func (s *Store) fresh(ctx context.Context, rv string) (int64, error) {
 		}
 	}
 	if revision > newest {
-		return 0, apierrors.New(apierrors.Timeout, "Too large resource version: %d, current: %d", revision, newest).
+		return 0, apierrors.New(apierrors.Timeout, "Timeout: Too large resource version: %d, current: %d", revision, newest).
 			WithCause(apierrors.Cause{Type: "ResourceVersionTooLarge", Message: "Too large resource version"}).
 			WithRetryAfter(1)
 	}

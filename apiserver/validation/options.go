@@ -10,6 +10,12 @@ import (
 	metav1 "monoplane.dev/api/meta/v1"
 )
 
+// InvalidOptions says what is wrong with the options of a request, as Kubernetes does: an object of a kind of options,
+// which has no name. The kind is CreateOptions, UpdateOptions, PatchOptions, DeleteOptions or ListOptions.
+func InvalidOptions(kind string, causes []apierrors.Cause) error {
+	return apierrors.NewInvalid(&object.Kind{Group: "meta.k8s.io", Version: "v1", Kind: kind}, "", causes)
+}
+
 // DeleteOptions checks the options of a deletion. Nil is valid.
 func DeleteOptions(o *metav1.DeleteOptions) []apierrors.Cause {
 	var f Faults
@@ -36,6 +42,30 @@ func DeleteOptions(o *metav1.DeleteOptions) []apierrors.Cause {
 	return f.Causes()
 }
 
+// ListOptions checks the options of a list.
+func ListOptions(req *metav1.ListRequest) []apierrors.Cause {
+	match, f := req.GetResourceVersionMatch(), Faults{}
+	for f.Pass() {
+		path := f.Root("resourceVersionMatch")
+		if match == "" {
+			continue
+		}
+		if req.GetResourceVersion() == "" {
+			f.Forbidden(path, "resourceVersionMatch is forbidden unless resourceVersion is provided")
+		}
+		if req.GetContinue() != "" {
+			f.Forbidden(path, "resourceVersionMatch is forbidden when continue is provided")
+		}
+		if match != "Exact" && match != "NotOlderThan" {
+			f.OneOf(path, match, "Exact", "NotOlderThan", "")
+		}
+		if match == "Exact" && req.GetResourceVersion() == "0" {
+			f.Forbidden(path, `resourceVersionMatch "exact" is forbidden for resourceVersion "0"`)
+		}
+	}
+	return f.Causes()
+}
+
 // WriteOptions checks the options of a create, an update or a patch.
 func WriteOptions(o object.WriteOptions) []apierrors.Cause {
 	var f Faults
@@ -51,12 +81,15 @@ func WriteOptions(o object.WriteOptions) []apierrors.Cause {
 	return f.Causes()
 }
 
-// ApplyOptions checks what only an apply has in its options.
-func ApplyOptions(req *metav1.PatchRequest) []apierrors.Cause {
+// PatchOptions checks what patches only have in their options.
+func PatchOptions(req *metav1.PatchRequest, apply bool) []apierrors.Cause {
 	var f Faults
 	for f.Pass() {
-		if req.GetFieldManager() == "" {
+		switch {
+		case apply && req.GetFieldManager() == "":
 			f.Required(f.Root("fieldManager"), "is required for apply patch")
+		case !apply && req.Force != nil:
+			f.Forbidden(f.Root("force"), "may not be specified for non-apply patch")
 		}
 	}
 	return f.Causes()

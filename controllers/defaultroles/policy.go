@@ -71,14 +71,14 @@ func aggregated(name string) *rbacv1.ClusterRole {
 func Roles() []*rbacv1.ClusterRole {
 	return []*rbacv1.ClusterRole{
 		role("cluster-admin", on("*", "*", "*"), paths("*", "*")),
-		role("system:discovery", paths("get", "/livez /readyz /healthz /version /version/ /openapi /openapi/* /api /api/* "+
-			"/apis /apis/*")),
+		role("system:discovery", paths("get", "/api /api/* /apis /apis/* /healthz /livez /openapi /openapi/* /readyz "+
+			"/version /version/")),
 		role("system:monitoring", paths("get", "/metrics /metrics/slis /livez /readyz /healthz /livez/* /readyz/* "+
 			"/healthz/* /flagz /statusz"), on("get", "core", "nodes/metrics")),
 		role("system:basic-user",
 			on("create", "authorization.k8s.io", "selfsubjectaccessreviews selfsubjectrulesreviews"),
 			on("create", "authentication.k8s.io", "selfsubjectreviews")),
-		role("system:public-info-viewer", paths("get", "/livez /readyz /healthz /version /version/")),
+		role("system:public-info-viewer", paths("get", "/healthz /livez /readyz /version /version/")),
 		aggregated("admin"),
 		into("admin", aggregated("edit")),
 		into("edit", aggregated("view")),

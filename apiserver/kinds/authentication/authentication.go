@@ -6,13 +6,17 @@ import (
 	"context"
 	"errors"
 
+	"k8s.io/utils/clock"
+
 	"monoplane.dev/apierrors"
 	"monoplane.dev/apiserver/authn"
 	"monoplane.dev/apiserver/kinds/define"
 	"monoplane.dev/apiserver/validation"
+	"monoplane.dev/codec/value"
 	"monoplane.dev/object"
 
 	authenticationv1 "monoplane.dev/api/authentication/v1"
+	metav1 "monoplane.dev/api/meta/v1"
 )
 
 // TokenReview describes a question of which nothing is stored: whose a token is.
@@ -23,9 +27,10 @@ func TokenReview(c define.Config) define.Definition {
 }
 
 // SelfSubjectReview describes a question of which nothing is stored: who asks it.
-func SelfSubjectReview(define.Config) define.Definition {
+func SelfSubjectReview(c define.Config) define.Definition {
+	clock := c.Deps.Complete().Clock
 	return define.Definition{Server: func(object.Backend, func(*object.Kind) object.Backend) any {
-		return selfSubjectReviews{}
+		return selfSubjectReviews{clock: clock}
 	}}
 }
 
@@ -39,7 +44,7 @@ func (s *tokenReviews) Create(
 	ctx context.Context, req *authenticationv1.CreateTokenReviewRequest,
 ) (*authenticationv1.TokenReview, error) {
 	review := req.GetObject()
-	if err := checkOptions(authenticationv1.TokenReviewKind, review, req); err != nil {
+	if err := checkOptions(req); err != nil {
 		return nil, err
 	}
 	if review.GetSpec().GetToken() == "" {
@@ -63,17 +68,18 @@ func (s *tokenReviews) Create(
 
 type selfSubjectReviews struct {
 	authenticationv1.UnimplementedSelfSubjectReviewsServer
+	clock clock.PassiveClock
 }
 
 // Create serves SelfSubjectReviews.Create.
-func (selfSubjectReviews) Create(
+func (s selfSubjectReviews) Create(
 	ctx context.Context, req *authenticationv1.CreateSelfSubjectReviewRequest,
 ) (*authenticationv1.SelfSubjectReview, error) {
-	if err := checkOptions(authenticationv1.SelfSubjectReviewKind, req.GetObject(), req); err != nil {
+	if err := checkOptions(req); err != nil {
 		return nil, err
 	}
 	return &authenticationv1.SelfSubjectReview{
-		Metadata: req.GetObject().GetMetadata(),
+		Metadata: &metav1.ObjectMeta{CreationTimestamp: value.Time(s.clock.Now())},
 		Status:   &authenticationv1.SelfSubjectReviewStatus{UserInfo: info(authn.UserFrom(ctx))},
 	}, nil
 }
@@ -85,12 +91,12 @@ type options interface {
 	GetFieldValidation() string
 }
 
-func checkOptions(kind *object.Kind, asked object.Object, req options) error {
+func checkOptions(req options) error {
 	causes := validation.WriteOptions(object.WriteOptions{
 		DryRun: req.GetDryRun(), FieldManager: req.GetFieldManager(), FieldValidation: req.GetFieldValidation(),
 	})
 	if len(causes) > 0 {
-		return apierrors.NewInvalid(kind, asked.GetMetadata().GetName(), causes)
+		return validation.InvalidOptions("CreateOptions", causes)
 	}
 	return nil
 }

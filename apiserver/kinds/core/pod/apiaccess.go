@@ -61,7 +61,11 @@ func mountAccess(s *corev1.PodSpec) {
 
 // keepAccess puts back what a pod was given of its service account, for clients that write only what they know: the
 // volume of mountAccess and its mounts, unless next has such a volume, and the secrets for pulling, unless it has any.
+// A pod of another account, or of none, has no use for them: that the account cannot be changed is what is to be said.
 func keepAccess(next, live *corev1.PodSpec) {
+	if next.GetServiceAccountName() != live.GetServiceAccountName() {
+		return
+	}
 	if len(next.ImagePullSecrets) == 0 {
 		for _, secret := range live.GetImagePullSecrets() {
 			next.ImagePullSecrets = append(next.ImagePullSecrets, object.Clone(secret))

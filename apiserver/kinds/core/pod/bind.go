@@ -65,6 +65,9 @@ func (p *Pods) bind(ctx context.Context, req *corev1.BindPodRequest) (*metav1.St
 	return success(), nil
 }
 
+// bindingOfPod is what a conflict is about: the subresource, not the pod.
+var bindingOfPod = &object.Kind{Version: "v1", Kind: "Binding", Plural: "pods/binding"}
+
 func bindKey(req *corev1.BindPodRequest) (store.Key, error) {
 	m := req.GetObject().GetMetadata()
 	key := store.Key{Kind: corev1.PodKind, Namespace: req.GetNamespace(), Name: req.GetName()}
@@ -121,7 +124,7 @@ func (p *Pods) bound(
 		return nil, apierrors.NewNotFound(corev1.PodKind, key.Name)
 	}
 	conflict := func(format string, args ...any) error {
-		return apierrors.NewConflict(corev1.PodKind, key.Name, format, args...)
+		return apierrors.NewConflict(bindingOfPod, key.Name, format, args...)
 	}
 	m, id := live.GetMetadata(), auth.From(ctx)
 	uid := b.GetMetadata().GetUid()

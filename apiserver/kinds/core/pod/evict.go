@@ -86,7 +86,7 @@ func deletionOf(req *corev1.EvictPodRequest) (*metav1.DeleteRequest, error) {
 		DryRun: req.GetDryRun(), FieldManager: req.GetFieldManager(), FieldValidation: req.GetFieldValidation(),
 	})
 	if len(causes) > 0 {
-		return nil, apierrors.NewInvalid(policyv1.EvictionKind, del.Name, causes)
+		return nil, validation.InvalidOptions("CreateOptions", causes)
 	}
 	return del, nil
 }
