@@ -28,39 +28,7 @@ const differencesFile = "testdata/differences.txt"
 // Every verb of kubectl prints what it prints against Kubernetes.
 // spec: CLI-1, OBJ-1, OBJ-2, OBJ-3, OBJ-7, OBJ-9
 func TestConformance(t *testing.T) {
-	bin, err := filepath.Abs("../../bin")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, program := range []string{"kubectl", "monoplane"} {
-		if _, err := os.Stat(filepath.Join(bin, program)); err != nil {
-			t.Fatalf("%v; run: make build kubectl", err)
-		}
-	}
-	// Short, since the path of the kubelets' sockets is in it.
-	dir, err := os.MkdirTemp("", "mp-conformance-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := os.RemoveAll(dir); err != nil {
-			t.Error(err)
-		}
-	})
-	var s *server
-	if *golden != "" {
-		s, err = startKubernetes(t.Context(), *golden, dir)
-	} else {
-		s, err = startMonoplane(filepath.Join(bin, "monoplane"), dir)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := s.stop(); err != nil {
-			t.Error(err)
-		}
-	})
+	s, bin := startServer(t)
 	known, err := differences(differencesFile)
 	if err != nil {
 		t.Fatal(err)
@@ -86,6 +54,45 @@ func TestConformance(t *testing.T) {
 	}
 }
 
+// startServer starts Monoplane, or Kubernetes if its outputs are to be written, until the end of the test. It returns
+// the folder of programs, too.
+func startServer(t *testing.T) (s *server, bin string) {
+	t.Helper()
+	bin, err := filepath.Abs("../../bin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, program := range []string{"kubectl", "monoplane"} {
+		if _, err := os.Stat(filepath.Join(bin, program)); err != nil {
+			t.Fatalf("%v; run: make build kubectl", err)
+		}
+	}
+	// Short, since the path of the kubelets' sockets is in it.
+	dir, err := os.MkdirTemp("", "mp-conformance-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	if *golden != "" {
+		s, err = startKubernetes(t.Context(), *golden, dir)
+	} else {
+		s, err = startMonoplane(filepath.Join(bin, "monoplane"), dir)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s, bin
+}
+
 // runner runs scripts against one server.
 type runner struct {
 	server  *server
@@ -108,12 +115,18 @@ func (r *runner) scripts(t *testing.T, paths []string, together bool) {
 				t.Parallel()
 			}
 			r.script(t, name, path)
-			for i, d := range r.known {
-				if d.script == name && !r.seen[i] && *golden == "" {
-					t.Errorf("%s: no command, or a second entry: %s", differencesFile, d.command)
-				}
-			}
+			r.unmet(t, name)
 		})
+	}
+}
+
+// unmet reports the entries of a script that none of its commands needed.
+func (r *runner) unmet(t *testing.T, script string) {
+	t.Helper()
+	for i, d := range r.known {
+		if d.script == script && !r.seen[i] && *golden == "" {
+			t.Errorf("%s: no command, or a second entry: %s", differencesFile, d.command)
+		}
 	}
 }
 

@@ -18,6 +18,8 @@ var different = []struct {
 	{regexp.MustCompile(`[IWEF]\d{4} \d\d:\d\d:\d\d\.\d+ +\d+ `), "LOG "},
 	{regexp.MustCompile(`\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(\.\d+)? [+-]\d{4}( UTC)?`), "TIME"},
 	{regexp.MustCompile(`(resourceVersion"?: *"?|Resource Version: +)\d+`), "${1}RV"},
+	{regexp.MustCompile(`(Too large resource version: \d+, current: )\d+`), "${1}RV"},
+	{regexp.MustCompile(`(ResourceVersion in (?:object meta: |record \())\d+`), "${1}RV"},
 	{regexp.MustCompile(`/tmp/(LIVE|MERGED|kubectl-edit)-\d+`), "/tmp/${1}-RANDOM"},
 	{regexp.MustCompile(`(monoplane.dev/machine-key"?[=:] ?"?)[A-Z0-9]+`), "${1}KEY"},
 	{regexp.MustCompile(`https://(127\.0\.0\.1|localhost):\d+`), "https://SERVER"},

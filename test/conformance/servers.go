@@ -131,13 +131,18 @@ func (s *server) inNamespace(ctx context.Context, kubectl, dir, namespace string
 		{"wait", "--for=create", "serviceaccount/default", "--timeout=60s"},
 		{"wait", "--for=create", "configmap/kube-root-ca.crt", "--timeout=60s"},
 	} {
-		cmd := exec.CommandContext(ctx, kubectl, args...)
-		cmd.Env = environment("KUBECONFIG="+path, "HOME="+filepath.Dir(s.kubeconfig))
-		if out, err := cmd.CombinedOutput(); err != nil {
+		if out, err := command(ctx, kubectl, append([]string{"--kubeconfig", path}, args...)...); err != nil {
 			return "", fmt.Errorf("kubectl %s: %w: %s", strings.Join(args, " "), err, out)
 		}
 	}
 	return path, nil
+}
+
+// command runs kubectl, and returns what it prints.
+func command(ctx context.Context, kubectl string, args ...string) ([]byte, error) {
+	cmd := exec.CommandContext(ctx, kubectl, args...)
+	cmd.Env = environment()
+	return cmd.CombinedOutput()
 }
 
 // capture holds what a process prints.
