@@ -15,6 +15,7 @@ import (
 	k8score "k8s.io/api/core/v1"
 	k8sdiscovery "k8s.io/api/discovery/v1"
 	k8sevents "k8s.io/api/events/v1"
+	k8sflowcontrol "k8s.io/api/flowcontrol/v1"
 	k8snetworking "k8s.io/api/networking/v1"
 	k8snode "k8s.io/api/node/v1"
 	k8spolicy "k8s.io/api/policy/v1"
@@ -66,6 +67,7 @@ func upstream(t testing.TB) *runtime.Scheme {
 		k8score.AddToScheme,
 		k8sdiscovery.AddToScheme,
 		k8sevents.AddToScheme,
+		k8sflowcontrol.AddToScheme,
 		k8smetrics.AddToScheme,
 		k8snode.AddToScheme,
 		k8snetworking.AddToScheme,

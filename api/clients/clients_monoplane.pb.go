@@ -16,13 +16,14 @@ import (
 	v1 "monoplane.dev/api/core/v1"
 	v18 "monoplane.dev/api/discovery/v1"
 	v19 "monoplane.dev/api/events/v1"
+	v110 "monoplane.dev/api/flowcontrol/v1"
 	v1beta1 "monoplane.dev/api/metrics/v1beta1"
-	v110 "monoplane.dev/api/networking/v1"
-	v111 "monoplane.dev/api/node/v1"
-	v112 "monoplane.dev/api/policy/v1"
-	v113 "monoplane.dev/api/rbac/v1"
-	v114 "monoplane.dev/api/scheduling/v1"
-	v115 "monoplane.dev/api/storage/v1"
+	v111 "monoplane.dev/api/networking/v1"
+	v112 "monoplane.dev/api/node/v1"
+	v113 "monoplane.dev/api/policy/v1"
+	v114 "monoplane.dev/api/rbac/v1"
+	v115 "monoplane.dev/api/scheduling/v1"
+	v116 "monoplane.dev/api/storage/v1"
 )
 
 // Clients holds the clients of all kinds.
@@ -95,86 +96,92 @@ type Clients struct {
 	EndpointSlices v18.EndpointSlicesClient
 	// EventsV1 reads and writes objects of kind Event of events.k8s.io/v1.
 	EventsV1 v19.EventsClient
+	// FlowSchemas reads and writes objects of kind FlowSchema of flowcontrol.apiserver.k8s.io/v1.
+	FlowSchemas v110.FlowSchemasClient
+	// PriorityLevelConfigurations reads and writes objects of kind PriorityLevelConfiguration of flowcontrol.apiserver.k8s.io/v1.
+	PriorityLevelConfigurations v110.PriorityLevelConfigurationsClient
 	// NodeMetrics reads and writes objects of kind NodeMetrics of metrics.k8s.io/v1beta1.
 	NodeMetrics v1beta1.NodesClient
 	// PodMetrics reads and writes objects of kind PodMetrics of metrics.k8s.io/v1beta1.
 	PodMetrics v1beta1.PodsClient
 	// Ingresses reads and writes objects of kind Ingress of networking.k8s.io/v1.
-	Ingresses v110.IngressesClient
+	Ingresses v111.IngressesClient
 	// IngressClasses reads and writes objects of kind IngressClass of networking.k8s.io/v1.
-	IngressClasses v110.IngressClassesClient
+	IngressClasses v111.IngressClassesClient
 	// NetworkPolicies reads and writes objects of kind NetworkPolicy of networking.k8s.io/v1.
-	NetworkPolicies v110.NetworkPoliciesClient
+	NetworkPolicies v111.NetworkPoliciesClient
 	// RuntimeClasses reads and writes objects of kind RuntimeClass of node.k8s.io/v1.
-	RuntimeClasses v111.RuntimeClassesClient
+	RuntimeClasses v112.RuntimeClassesClient
 	// PodDisruptionBudgets reads and writes objects of kind PodDisruptionBudget of policy/v1.
-	PodDisruptionBudgets v112.PodDisruptionBudgetsClient
+	PodDisruptionBudgets v113.PodDisruptionBudgetsClient
 	// ClusterRoles reads and writes objects of kind ClusterRole of rbac.authorization.k8s.io/v1.
-	ClusterRoles v113.ClusterRolesClient
+	ClusterRoles v114.ClusterRolesClient
 	// ClusterRoleBindings reads and writes objects of kind ClusterRoleBinding of rbac.authorization.k8s.io/v1.
-	ClusterRoleBindings v113.ClusterRoleBindingsClient
+	ClusterRoleBindings v114.ClusterRoleBindingsClient
 	// Roles reads and writes objects of kind Role of rbac.authorization.k8s.io/v1.
-	Roles v113.RolesClient
+	Roles v114.RolesClient
 	// RoleBindings reads and writes objects of kind RoleBinding of rbac.authorization.k8s.io/v1.
-	RoleBindings v113.RoleBindingsClient
+	RoleBindings v114.RoleBindingsClient
 	// PriorityClasses reads and writes objects of kind PriorityClass of scheduling.k8s.io/v1.
-	PriorityClasses v114.PriorityClassesClient
+	PriorityClasses v115.PriorityClassesClient
 	// PlacementReviews answers questions about where pods can go.
-	PlacementReviews v114.PlacementReviewsClient
+	PlacementReviews v115.PlacementReviewsClient
 	// StorageClasses reads and writes objects of kind StorageClass of storage.k8s.io/v1.
-	StorageClasses v115.StorageClassesClient
+	StorageClasses v116.StorageClassesClient
 }
 
 // New returns the clients over conn.
 func New(conn grpc.ClientConnInterface) Clients {
 	return Clients{
-		ConfigMaps:                 v1.NewConfigMapsClient(conn),
-		Endpoints:                  v1.NewEndpointsServiceClient(conn),
-		Events:                     v1.NewEventsClient(conn),
-		LimitRanges:                v1.NewLimitRangesClient(conn),
-		Namespaces:                 v1.NewNamespacesClient(conn),
-		Nodes:                      v1.NewNodesClient(conn),
-		PersistentVolumes:          v1.NewPersistentVolumesClient(conn),
-		PersistentVolumeClaims:     v1.NewPersistentVolumeClaimsClient(conn),
-		Pods:                       v1.NewPodsClient(conn),
-		PodTemplates:               v1.NewPodTemplatesClient(conn),
-		ReplicationControllers:     v1.NewReplicationControllersClient(conn),
-		ResourceQuotas:             v1.NewResourceQuotasClient(conn),
-		Secrets:                    v1.NewSecretsClient(conn),
-		Services:                   v1.NewServicesClient(conn),
-		ServiceAccounts:            v1.NewServiceAccountsClient(conn),
-		ControllerRevisions:        v11.NewControllerRevisionsClient(conn),
-		DaemonSets:                 v11.NewDaemonSetsClient(conn),
-		Deployments:                v11.NewDeploymentsClient(conn),
-		ReplicaSets:                v11.NewReplicaSetsClient(conn),
-		StatefulSets:               v11.NewStatefulSetsClient(conn),
-		SelfSubjectReviews:         v12.NewSelfSubjectReviewsClient(conn),
-		TokenReviews:               v12.NewTokenReviewsClient(conn),
-		LocalSubjectAccessReviews:  v13.NewLocalSubjectAccessReviewsClient(conn),
-		SelfSubjectAccessReviews:   v13.NewSelfSubjectAccessReviewsClient(conn),
-		SelfSubjectRulesReviews:    v13.NewSelfSubjectRulesReviewsClient(conn),
-		SubjectAccessReviews:       v13.NewSubjectAccessReviewsClient(conn),
-		HorizontalPodAutoscalersV1: v14.NewHorizontalPodAutoscalersClient(conn),
-		HorizontalPodAutoscalers:   v2.NewHorizontalPodAutoscalersClient(conn),
-		CronJobs:                   v15.NewCronJobsClient(conn),
-		Jobs:                       v15.NewJobsClient(conn),
-		CertificateSigningRequests: v16.NewCertificateSigningRequestsClient(conn),
-		Leases:                     v17.NewLeasesClient(conn),
-		EndpointSlices:             v18.NewEndpointSlicesClient(conn),
-		EventsV1:                   v19.NewEventsClient(conn),
-		NodeMetrics:                v1beta1.NewNodesClient(conn),
-		PodMetrics:                 v1beta1.NewPodsClient(conn),
-		Ingresses:                  v110.NewIngressesClient(conn),
-		IngressClasses:             v110.NewIngressClassesClient(conn),
-		NetworkPolicies:            v110.NewNetworkPoliciesClient(conn),
-		RuntimeClasses:             v111.NewRuntimeClassesClient(conn),
-		PodDisruptionBudgets:       v112.NewPodDisruptionBudgetsClient(conn),
-		ClusterRoles:               v113.NewClusterRolesClient(conn),
-		ClusterRoleBindings:        v113.NewClusterRoleBindingsClient(conn),
-		Roles:                      v113.NewRolesClient(conn),
-		RoleBindings:               v113.NewRoleBindingsClient(conn),
-		PriorityClasses:            v114.NewPriorityClassesClient(conn),
-		PlacementReviews:           v114.NewPlacementReviewsClient(conn),
-		StorageClasses:             v115.NewStorageClassesClient(conn),
+		ConfigMaps:                  v1.NewConfigMapsClient(conn),
+		Endpoints:                   v1.NewEndpointsServiceClient(conn),
+		Events:                      v1.NewEventsClient(conn),
+		LimitRanges:                 v1.NewLimitRangesClient(conn),
+		Namespaces:                  v1.NewNamespacesClient(conn),
+		Nodes:                       v1.NewNodesClient(conn),
+		PersistentVolumes:           v1.NewPersistentVolumesClient(conn),
+		PersistentVolumeClaims:      v1.NewPersistentVolumeClaimsClient(conn),
+		Pods:                        v1.NewPodsClient(conn),
+		PodTemplates:                v1.NewPodTemplatesClient(conn),
+		ReplicationControllers:      v1.NewReplicationControllersClient(conn),
+		ResourceQuotas:              v1.NewResourceQuotasClient(conn),
+		Secrets:                     v1.NewSecretsClient(conn),
+		Services:                    v1.NewServicesClient(conn),
+		ServiceAccounts:             v1.NewServiceAccountsClient(conn),
+		ControllerRevisions:         v11.NewControllerRevisionsClient(conn),
+		DaemonSets:                  v11.NewDaemonSetsClient(conn),
+		Deployments:                 v11.NewDeploymentsClient(conn),
+		ReplicaSets:                 v11.NewReplicaSetsClient(conn),
+		StatefulSets:                v11.NewStatefulSetsClient(conn),
+		SelfSubjectReviews:          v12.NewSelfSubjectReviewsClient(conn),
+		TokenReviews:                v12.NewTokenReviewsClient(conn),
+		LocalSubjectAccessReviews:   v13.NewLocalSubjectAccessReviewsClient(conn),
+		SelfSubjectAccessReviews:    v13.NewSelfSubjectAccessReviewsClient(conn),
+		SelfSubjectRulesReviews:     v13.NewSelfSubjectRulesReviewsClient(conn),
+		SubjectAccessReviews:        v13.NewSubjectAccessReviewsClient(conn),
+		HorizontalPodAutoscalersV1:  v14.NewHorizontalPodAutoscalersClient(conn),
+		HorizontalPodAutoscalers:    v2.NewHorizontalPodAutoscalersClient(conn),
+		CronJobs:                    v15.NewCronJobsClient(conn),
+		Jobs:                        v15.NewJobsClient(conn),
+		CertificateSigningRequests:  v16.NewCertificateSigningRequestsClient(conn),
+		Leases:                      v17.NewLeasesClient(conn),
+		EndpointSlices:              v18.NewEndpointSlicesClient(conn),
+		EventsV1:                    v19.NewEventsClient(conn),
+		FlowSchemas:                 v110.NewFlowSchemasClient(conn),
+		PriorityLevelConfigurations: v110.NewPriorityLevelConfigurationsClient(conn),
+		NodeMetrics:                 v1beta1.NewNodesClient(conn),
+		PodMetrics:                  v1beta1.NewPodsClient(conn),
+		Ingresses:                   v111.NewIngressesClient(conn),
+		IngressClasses:              v111.NewIngressClassesClient(conn),
+		NetworkPolicies:             v111.NewNetworkPoliciesClient(conn),
+		RuntimeClasses:              v112.NewRuntimeClassesClient(conn),
+		PodDisruptionBudgets:        v113.NewPodDisruptionBudgetsClient(conn),
+		ClusterRoles:                v114.NewClusterRolesClient(conn),
+		ClusterRoleBindings:         v114.NewClusterRoleBindingsClient(conn),
+		Roles:                       v114.NewRolesClient(conn),
+		RoleBindings:                v114.NewRoleBindingsClient(conn),
+		PriorityClasses:             v115.NewPriorityClassesClient(conn),
+		PlacementReviews:            v115.NewPlacementReviewsClient(conn),
+		StorageClasses:              v116.NewStorageClassesClient(conn),
 	}
 }

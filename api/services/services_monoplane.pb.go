@@ -16,14 +16,15 @@ import (
 	v1 "monoplane.dev/api/core/v1"
 	v18 "monoplane.dev/api/discovery/v1"
 	v19 "monoplane.dev/api/events/v1"
-	v116 "monoplane.dev/api/meta/v1"
+	v110 "monoplane.dev/api/flowcontrol/v1"
+	v117 "monoplane.dev/api/meta/v1"
 	v1beta1 "monoplane.dev/api/metrics/v1beta1"
-	v110 "monoplane.dev/api/networking/v1"
-	v111 "monoplane.dev/api/node/v1"
-	v112 "monoplane.dev/api/policy/v1"
-	v113 "monoplane.dev/api/rbac/v1"
-	v114 "monoplane.dev/api/scheduling/v1"
-	v115 "monoplane.dev/api/storage/v1"
+	v111 "monoplane.dev/api/networking/v1"
+	v112 "monoplane.dev/api/node/v1"
+	v113 "monoplane.dev/api/policy/v1"
+	v114 "monoplane.dev/api/rbac/v1"
+	v115 "monoplane.dev/api/scheduling/v1"
+	v116 "monoplane.dev/api/storage/v1"
 	object "monoplane.dev/object"
 	service "monoplane.dev/object/service"
 )
@@ -264,6 +265,20 @@ func All() []*service.Service {
 			Adapt:      func(b object.Backend) any { return v19.EventsBackend{Backend: b} },
 		},
 		{
+			Kind:       v110.FlowSchemaKind,
+			Desc:       &v110.FlowSchemas_ServiceDesc,
+			Descriptor: v110.File_monoplane_flowcontrol_v1_flowschema_service_proto.Services().Get(0),
+			Events:     service.EventsOf[*v110.FlowSchemaEvents],
+			Adapt:      func(b object.Backend) any { return v110.FlowSchemasBackend{Backend: b} },
+		},
+		{
+			Kind:       v110.PriorityLevelConfigurationKind,
+			Desc:       &v110.PriorityLevelConfigurations_ServiceDesc,
+			Descriptor: v110.File_monoplane_flowcontrol_v1_prioritylevelconfiguration_service_proto.Services().Get(0),
+			Events:     service.EventsOf[*v110.PriorityLevelConfigurationEvents],
+			Adapt:      func(b object.Backend) any { return v110.PriorityLevelConfigurationsBackend{Backend: b} },
+		},
+		{
 			Kind:       v1beta1.NodeMetricsKind,
 			Desc:       &v1beta1.Nodes_ServiceDesc,
 			Descriptor: v1beta1.File_monoplane_metrics_v1beta1_nodemetrics_service_proto.Services().Get(0),
@@ -276,87 +291,87 @@ func All() []*service.Service {
 			Adapt:      func(b object.Backend) any { return v1beta1.PodsBackend{Backend: b} },
 		},
 		{
-			Kind:       v110.IngressKind,
-			Desc:       &v110.Ingresses_ServiceDesc,
-			Descriptor: v110.File_monoplane_networking_v1_ingress_service_proto.Services().Get(0),
-			Events:     service.EventsOf[*v110.IngressEvents],
-			Adapt:      func(b object.Backend) any { return v110.IngressesBackend{Backend: b} },
+			Kind:       v111.IngressKind,
+			Desc:       &v111.Ingresses_ServiceDesc,
+			Descriptor: v111.File_monoplane_networking_v1_ingress_service_proto.Services().Get(0),
+			Events:     service.EventsOf[*v111.IngressEvents],
+			Adapt:      func(b object.Backend) any { return v111.IngressesBackend{Backend: b} },
 		},
 		{
-			Kind:       v110.IngressClassKind,
-			Desc:       &v110.IngressClasses_ServiceDesc,
-			Descriptor: v110.File_monoplane_networking_v1_ingressclass_service_proto.Services().Get(0),
-			Events:     service.EventsOf[*v110.IngressClassEvents],
-			Adapt:      func(b object.Backend) any { return v110.IngressClassesBackend{Backend: b} },
+			Kind:       v111.IngressClassKind,
+			Desc:       &v111.IngressClasses_ServiceDesc,
+			Descriptor: v111.File_monoplane_networking_v1_ingressclass_service_proto.Services().Get(0),
+			Events:     service.EventsOf[*v111.IngressClassEvents],
+			Adapt:      func(b object.Backend) any { return v111.IngressClassesBackend{Backend: b} },
 		},
 		{
-			Kind:       v110.NetworkPolicyKind,
-			Desc:       &v110.NetworkPolicies_ServiceDesc,
-			Descriptor: v110.File_monoplane_networking_v1_networkpolicy_service_proto.Services().Get(0),
-			Events:     service.EventsOf[*v110.NetworkPolicyEvents],
-			Adapt:      func(b object.Backend) any { return v110.NetworkPoliciesBackend{Backend: b} },
+			Kind:       v111.NetworkPolicyKind,
+			Desc:       &v111.NetworkPolicies_ServiceDesc,
+			Descriptor: v111.File_monoplane_networking_v1_networkpolicy_service_proto.Services().Get(0),
+			Events:     service.EventsOf[*v111.NetworkPolicyEvents],
+			Adapt:      func(b object.Backend) any { return v111.NetworkPoliciesBackend{Backend: b} },
 		},
 		{
-			Kind:       v111.RuntimeClassKind,
-			Desc:       &v111.RuntimeClasses_ServiceDesc,
-			Descriptor: v111.File_monoplane_node_v1_runtimeclass_service_proto.Services().Get(0),
-			Events:     service.EventsOf[*v111.RuntimeClassEvents],
-			Adapt:      func(b object.Backend) any { return v111.RuntimeClassesBackend{Backend: b} },
+			Kind:       v112.RuntimeClassKind,
+			Desc:       &v112.RuntimeClasses_ServiceDesc,
+			Descriptor: v112.File_monoplane_node_v1_runtimeclass_service_proto.Services().Get(0),
+			Events:     service.EventsOf[*v112.RuntimeClassEvents],
+			Adapt:      func(b object.Backend) any { return v112.RuntimeClassesBackend{Backend: b} },
 		},
 		{
-			Kind:       v112.PodDisruptionBudgetKind,
-			Desc:       &v112.PodDisruptionBudgets_ServiceDesc,
-			Descriptor: v112.File_monoplane_policy_v1_poddisruptionbudget_service_proto.Services().Get(0),
-			Events:     service.EventsOf[*v112.PodDisruptionBudgetEvents],
-			Adapt:      func(b object.Backend) any { return v112.PodDisruptionBudgetsBackend{Backend: b} },
+			Kind:       v113.PodDisruptionBudgetKind,
+			Desc:       &v113.PodDisruptionBudgets_ServiceDesc,
+			Descriptor: v113.File_monoplane_policy_v1_poddisruptionbudget_service_proto.Services().Get(0),
+			Events:     service.EventsOf[*v113.PodDisruptionBudgetEvents],
+			Adapt:      func(b object.Backend) any { return v113.PodDisruptionBudgetsBackend{Backend: b} },
 		},
 		{
-			Kind:       v113.ClusterRoleKind,
-			Desc:       &v113.ClusterRoles_ServiceDesc,
-			Descriptor: v113.File_monoplane_rbac_v1_clusterrole_service_proto.Services().Get(0),
-			Events:     service.EventsOf[*v113.ClusterRoleEvents],
-			Adapt:      func(b object.Backend) any { return v113.ClusterRolesBackend{Backend: b} },
+			Kind:       v114.ClusterRoleKind,
+			Desc:       &v114.ClusterRoles_ServiceDesc,
+			Descriptor: v114.File_monoplane_rbac_v1_clusterrole_service_proto.Services().Get(0),
+			Events:     service.EventsOf[*v114.ClusterRoleEvents],
+			Adapt:      func(b object.Backend) any { return v114.ClusterRolesBackend{Backend: b} },
 		},
 		{
-			Kind:       v113.ClusterRoleBindingKind,
-			Desc:       &v113.ClusterRoleBindings_ServiceDesc,
-			Descriptor: v113.File_monoplane_rbac_v1_clusterrolebinding_service_proto.Services().Get(0),
-			Events:     service.EventsOf[*v113.ClusterRoleBindingEvents],
-			Adapt:      func(b object.Backend) any { return v113.ClusterRoleBindingsBackend{Backend: b} },
+			Kind:       v114.ClusterRoleBindingKind,
+			Desc:       &v114.ClusterRoleBindings_ServiceDesc,
+			Descriptor: v114.File_monoplane_rbac_v1_clusterrolebinding_service_proto.Services().Get(0),
+			Events:     service.EventsOf[*v114.ClusterRoleBindingEvents],
+			Adapt:      func(b object.Backend) any { return v114.ClusterRoleBindingsBackend{Backend: b} },
 		},
 		{
-			Kind:       v113.RoleKind,
-			Desc:       &v113.Roles_ServiceDesc,
-			Descriptor: v113.File_monoplane_rbac_v1_role_service_proto.Services().Get(0),
-			Events:     service.EventsOf[*v113.RoleEvents],
-			Adapt:      func(b object.Backend) any { return v113.RolesBackend{Backend: b} },
+			Kind:       v114.RoleKind,
+			Desc:       &v114.Roles_ServiceDesc,
+			Descriptor: v114.File_monoplane_rbac_v1_role_service_proto.Services().Get(0),
+			Events:     service.EventsOf[*v114.RoleEvents],
+			Adapt:      func(b object.Backend) any { return v114.RolesBackend{Backend: b} },
 		},
 		{
-			Kind:       v113.RoleBindingKind,
-			Desc:       &v113.RoleBindings_ServiceDesc,
-			Descriptor: v113.File_monoplane_rbac_v1_rolebinding_service_proto.Services().Get(0),
-			Events:     service.EventsOf[*v113.RoleBindingEvents],
-			Adapt:      func(b object.Backend) any { return v113.RoleBindingsBackend{Backend: b} },
+			Kind:       v114.RoleBindingKind,
+			Desc:       &v114.RoleBindings_ServiceDesc,
+			Descriptor: v114.File_monoplane_rbac_v1_rolebinding_service_proto.Services().Get(0),
+			Events:     service.EventsOf[*v114.RoleBindingEvents],
+			Adapt:      func(b object.Backend) any { return v114.RoleBindingsBackend{Backend: b} },
 		},
 		{
-			Kind:       v114.PriorityClassKind,
-			Desc:       &v114.PriorityClasses_ServiceDesc,
-			Descriptor: v114.File_monoplane_scheduling_v1_priorityclass_service_proto.Services().Get(0),
-			Events:     service.EventsOf[*v114.PriorityClassEvents],
-			Adapt:      func(b object.Backend) any { return v114.PriorityClassesBackend{Backend: b} },
+			Kind:       v115.PriorityClassKind,
+			Desc:       &v115.PriorityClasses_ServiceDesc,
+			Descriptor: v115.File_monoplane_scheduling_v1_priorityclass_service_proto.Services().Get(0),
+			Events:     service.EventsOf[*v115.PriorityClassEvents],
+			Adapt:      func(b object.Backend) any { return v115.PriorityClassesBackend{Backend: b} },
 		},
 		{
-			Kind:       v114.PlacementReviewKind,
-			Desc:       &v114.PlacementReviews_ServiceDesc,
-			Descriptor: v114.File_monoplane_scheduling_v1_placementreview_service_proto.Services().Get(0),
-			Adapt:      func(b object.Backend) any { return v114.PlacementReviewsBackend{Backend: b} },
+			Kind:       v115.PlacementReviewKind,
+			Desc:       &v115.PlacementReviews_ServiceDesc,
+			Descriptor: v115.File_monoplane_scheduling_v1_placementreview_service_proto.Services().Get(0),
+			Adapt:      func(b object.Backend) any { return v115.PlacementReviewsBackend{Backend: b} },
 		},
 		{
-			Kind:       v115.StorageClassKind,
-			Desc:       &v115.StorageClasses_ServiceDesc,
-			Descriptor: v115.File_monoplane_storage_v1_storageclass_service_proto.Services().Get(0),
-			Events:     service.EventsOf[*v115.StorageClassEvents],
-			Adapt:      func(b object.Backend) any { return v115.StorageClassesBackend{Backend: b} },
+			Kind:       v116.StorageClassKind,
+			Desc:       &v116.StorageClasses_ServiceDesc,
+			Descriptor: v116.File_monoplane_storage_v1_storageclass_service_proto.Services().Get(0),
+			Events:     service.EventsOf[*v116.StorageClassEvents],
+			Adapt:      func(b object.Backend) any { return v116.StorageClassesBackend{Backend: b} },
 		},
 	}
 }
@@ -364,7 +379,7 @@ func All() []*service.Service {
 // Docs returns what the .proto files say about the messages and fields of each protobuf package with kinds.
 func Docs() map[protoreflect.FullName]string {
 	return map[protoreflect.FullName]string{
-		"monoplane.meta.v1":           v116.Docs,
+		"monoplane.meta.v1":           v117.Docs,
 		"monoplane.apps.v1":           v11.Docs,
 		"monoplane.core.v1":           v1.Docs,
 		"monoplane.autoscaling.v1":    v14.Docs,
@@ -374,14 +389,15 @@ func Docs() map[protoreflect.FullName]string {
 		"monoplane.batch.v1":          v15.Docs,
 		"monoplane.certificates.v1":   v16.Docs,
 		"monoplane.coordination.v1":   v17.Docs,
-		"monoplane.policy.v1":         v112.Docs,
+		"monoplane.policy.v1":         v113.Docs,
 		"monoplane.discovery.v1":      v18.Docs,
 		"monoplane.events.v1":         v19.Docs,
+		"monoplane.flowcontrol.v1":    v110.Docs,
 		"monoplane.metrics.v1beta1":   v1beta1.Docs,
-		"monoplane.networking.v1":     v110.Docs,
-		"monoplane.node.v1":           v111.Docs,
-		"monoplane.rbac.v1":           v113.Docs,
-		"monoplane.scheduling.v1":     v114.Docs,
-		"monoplane.storage.v1":        v115.Docs,
+		"monoplane.networking.v1":     v111.Docs,
+		"monoplane.node.v1":           v112.Docs,
+		"monoplane.rbac.v1":           v114.Docs,
+		"monoplane.scheduling.v1":     v115.Docs,
+		"monoplane.storage.v1":        v116.Docs,
 	}
 }

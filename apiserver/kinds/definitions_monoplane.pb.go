@@ -14,13 +14,14 @@ import (
 	v1 "monoplane.dev/api/core/v1"
 	v18 "monoplane.dev/api/discovery/v1"
 	v19 "monoplane.dev/api/events/v1"
+	v110 "monoplane.dev/api/flowcontrol/v1"
 	v1beta1 "monoplane.dev/api/metrics/v1beta1"
-	v110 "monoplane.dev/api/networking/v1"
-	v111 "monoplane.dev/api/node/v1"
-	v112 "monoplane.dev/api/policy/v1"
-	v113 "monoplane.dev/api/rbac/v1"
-	v114 "monoplane.dev/api/scheduling/v1"
-	v115 "monoplane.dev/api/storage/v1"
+	v111 "monoplane.dev/api/networking/v1"
+	v112 "monoplane.dev/api/node/v1"
+	v113 "monoplane.dev/api/policy/v1"
+	v114 "monoplane.dev/api/rbac/v1"
+	v115 "monoplane.dev/api/scheduling/v1"
+	v116 "monoplane.dev/api/storage/v1"
 	apps "monoplane.dev/apiserver/kinds/apps"
 	authentication "monoplane.dev/apiserver/kinds/authentication"
 	authorization "monoplane.dev/apiserver/kinds/authorization"
@@ -32,6 +33,7 @@ import (
 	define "monoplane.dev/apiserver/kinds/define"
 	discovery "monoplane.dev/apiserver/kinds/discovery"
 	events "monoplane.dev/apiserver/kinds/events"
+	flowcontrol "monoplane.dev/apiserver/kinds/flowcontrol"
 	metrics "monoplane.dev/apiserver/kinds/metrics"
 	networking "monoplane.dev/apiserver/kinds/networking"
 	node "monoplane.dev/apiserver/kinds/node"
@@ -46,53 +48,55 @@ import (
 // the kind of its name.
 func allDefinitions(c define.Config) map[*object.Kind]define.Definition {
 	return map[*object.Kind]define.Definition{
-		v1.ConfigMapKind:                  core.ConfigMap(c),
-		v1.EndpointsKind:                  core.Endpoints(c),
-		v1.EventKind:                      core.Event(c),
-		v1.LimitRangeKind:                 core.LimitRange(c),
-		v1.NamespaceKind:                  core.Namespace(c),
-		v1.NodeKind:                       core.Node(c),
-		v1.PersistentVolumeKind:           core.PersistentVolume(c),
-		v1.PersistentVolumeClaimKind:      core.PersistentVolumeClaim(c),
-		v1.PodKind:                        core.Pod(c),
-		v1.PodTemplateKind:                core.PodTemplate(c),
-		v1.ReplicationControllerKind:      core.ReplicationController(c),
-		v1.ResourceQuotaKind:              core.ResourceQuota(c),
-		v1.SecretKind:                     core.Secret(c),
-		v1.ServiceKind:                    core.Service(c),
-		v1.ServiceAccountKind:             core.ServiceAccount(c),
-		v11.ControllerRevisionKind:        apps.ControllerRevision(c),
-		v11.DaemonSetKind:                 apps.DaemonSet(c),
-		v11.DeploymentKind:                apps.Deployment(c),
-		v11.ReplicaSetKind:                apps.ReplicaSet(c),
-		v11.StatefulSetKind:               apps.StatefulSet(c),
-		v12.SelfSubjectReviewKind:         authentication.SelfSubjectReview(c),
-		v12.TokenReviewKind:               authentication.TokenReview(c),
-		v13.LocalSubjectAccessReviewKind:  authorization.LocalSubjectAccessReview(c),
-		v13.SelfSubjectAccessReviewKind:   authorization.SelfSubjectAccessReview(c),
-		v13.SelfSubjectRulesReviewKind:    authorization.SelfSubjectRulesReview(c),
-		v13.SubjectAccessReviewKind:       authorization.SubjectAccessReview(c),
-		v14.HorizontalPodAutoscalerKind:   autoscaling.HorizontalPodAutoscalerV1(c),
-		v2.HorizontalPodAutoscalerKind:    autoscaling.HorizontalPodAutoscaler(c),
-		v15.CronJobKind:                   batch.CronJob(c),
-		v15.JobKind:                       batch.Job(c),
-		v16.CertificateSigningRequestKind: certificates.CertificateSigningRequest(c),
-		v17.LeaseKind:                     coordination.Lease(c),
-		v18.EndpointSliceKind:             discovery.EndpointSlice(c),
-		v19.EventKind:                     events.Event(c),
-		v1beta1.NodeMetricsKind:           metrics.NodeMetrics(c),
-		v1beta1.PodMetricsKind:            metrics.PodMetrics(c),
-		v110.IngressKind:                  networking.Ingress(c),
-		v110.IngressClassKind:             networking.IngressClass(c),
-		v110.NetworkPolicyKind:            networking.NetworkPolicy(c),
-		v111.RuntimeClassKind:             node.RuntimeClass(c),
-		v112.PodDisruptionBudgetKind:      policy.PodDisruptionBudget(c),
-		v113.ClusterRoleKind:              rbac.ClusterRole(c),
-		v113.ClusterRoleBindingKind:       rbac.ClusterRoleBinding(c),
-		v113.RoleKind:                     rbac.Role(c),
-		v113.RoleBindingKind:              rbac.RoleBinding(c),
-		v114.PriorityClassKind:            scheduling.PriorityClass(c),
-		v114.PlacementReviewKind:          scheduling.PlacementReview(c),
-		v115.StorageClassKind:             storage.StorageClass(c),
+		v1.ConfigMapKind:                    core.ConfigMap(c),
+		v1.EndpointsKind:                    core.Endpoints(c),
+		v1.EventKind:                        core.Event(c),
+		v1.LimitRangeKind:                   core.LimitRange(c),
+		v1.NamespaceKind:                    core.Namespace(c),
+		v1.NodeKind:                         core.Node(c),
+		v1.PersistentVolumeKind:             core.PersistentVolume(c),
+		v1.PersistentVolumeClaimKind:        core.PersistentVolumeClaim(c),
+		v1.PodKind:                          core.Pod(c),
+		v1.PodTemplateKind:                  core.PodTemplate(c),
+		v1.ReplicationControllerKind:        core.ReplicationController(c),
+		v1.ResourceQuotaKind:                core.ResourceQuota(c),
+		v1.SecretKind:                       core.Secret(c),
+		v1.ServiceKind:                      core.Service(c),
+		v1.ServiceAccountKind:               core.ServiceAccount(c),
+		v11.ControllerRevisionKind:          apps.ControllerRevision(c),
+		v11.DaemonSetKind:                   apps.DaemonSet(c),
+		v11.DeploymentKind:                  apps.Deployment(c),
+		v11.ReplicaSetKind:                  apps.ReplicaSet(c),
+		v11.StatefulSetKind:                 apps.StatefulSet(c),
+		v12.SelfSubjectReviewKind:           authentication.SelfSubjectReview(c),
+		v12.TokenReviewKind:                 authentication.TokenReview(c),
+		v13.LocalSubjectAccessReviewKind:    authorization.LocalSubjectAccessReview(c),
+		v13.SelfSubjectAccessReviewKind:     authorization.SelfSubjectAccessReview(c),
+		v13.SelfSubjectRulesReviewKind:      authorization.SelfSubjectRulesReview(c),
+		v13.SubjectAccessReviewKind:         authorization.SubjectAccessReview(c),
+		v14.HorizontalPodAutoscalerKind:     autoscaling.HorizontalPodAutoscalerV1(c),
+		v2.HorizontalPodAutoscalerKind:      autoscaling.HorizontalPodAutoscaler(c),
+		v15.CronJobKind:                     batch.CronJob(c),
+		v15.JobKind:                         batch.Job(c),
+		v16.CertificateSigningRequestKind:   certificates.CertificateSigningRequest(c),
+		v17.LeaseKind:                       coordination.Lease(c),
+		v18.EndpointSliceKind:               discovery.EndpointSlice(c),
+		v19.EventKind:                       events.Event(c),
+		v110.FlowSchemaKind:                 flowcontrol.FlowSchema(c),
+		v110.PriorityLevelConfigurationKind: flowcontrol.PriorityLevelConfiguration(c),
+		v1beta1.NodeMetricsKind:             metrics.NodeMetrics(c),
+		v1beta1.PodMetricsKind:              metrics.PodMetrics(c),
+		v111.IngressKind:                    networking.Ingress(c),
+		v111.IngressClassKind:               networking.IngressClass(c),
+		v111.NetworkPolicyKind:              networking.NetworkPolicy(c),
+		v112.RuntimeClassKind:               node.RuntimeClass(c),
+		v113.PodDisruptionBudgetKind:        policy.PodDisruptionBudget(c),
+		v114.ClusterRoleKind:                rbac.ClusterRole(c),
+		v114.ClusterRoleBindingKind:         rbac.ClusterRoleBinding(c),
+		v114.RoleKind:                       rbac.Role(c),
+		v114.RoleBindingKind:                rbac.RoleBinding(c),
+		v115.PriorityClassKind:              scheduling.PriorityClass(c),
+		v115.PlacementReviewKind:            scheduling.PlacementReview(c),
+		v116.StorageClassKind:               storage.StorageClass(c),
 	}
 }

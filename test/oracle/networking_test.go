@@ -1,6 +1,7 @@
 package oracle
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -197,11 +198,12 @@ func randomNetworkPolicy(r *rand.Rand) *networkingv1.NetworkPolicy {
 	return k
 }
 
-// networkKind is a kind of networking.k8s.io, as both sides judge it.
-type networkKind[K interface {
+// warnedKind is a kind of which nothing but its objects is served, as both sides judge it.
+type warnedKind[K interface {
 	upstream
 	runtime.Object
 }, I runtime.Object, O proto.Message] struct {
+	group    string // "networking.k8s.io" when empty
 	random   func(*rand.Rand) K
 	internal func() I
 	ours     func() O
@@ -212,12 +214,12 @@ type networkKind[K interface {
 	change, status                   func(now, was O) []apierrors.Cause
 }
 
-func (n networkKind[K, I, O]) judge(t *testing.T) {
+func (n warnedKind[K, I, O]) judge(t *testing.T) {
 	t.Helper()
 	r := random(t)
 	// Kubernetes logs where its written and its declared rules disagree.
 	ctx := genericapirequest.WithRequestInfo(klog.NewContext(context.Background(), klog.Logger{}),
-		&genericapirequest.RequestInfo{APIGroup: "networking.k8s.io", APIVersion: "v1"})
+		&genericapirequest.RequestInfo{APIGroup: cmp.Or(n.group, "networking.k8s.io"), APIVersion: "v1"})
 	bad, fine := 0, 0
 	for i := 0; i < *count && bad < 25; i++ {
 		k, old := n.random(r), n.random(r)
@@ -255,7 +257,7 @@ func (n networkKind[K, I, O]) judge(t *testing.T) {
 
 // spec: OBJ-3
 func TestIngressesAreJudgedAlike(t *testing.T) {
-	networkKind[*networkingv1.Ingress, *networking.Ingress, *on.Ingress]{
+	warnedKind[*networkingv1.Ingress, *networking.Ingress, *on.Ingress]{
 		random: randomIngress, internal: func() *networking.Ingress { return &networking.Ingress{} },
 		ours: func() *on.Ingress { return &on.Ingress{} }, fill: ournetworking.DefaultIngress,
 		theirs: func(ctx context.Context, now, _ *networking.Ingress) field.ErrorList {
@@ -274,7 +276,7 @@ func TestIngressesAreJudgedAlike(t *testing.T) {
 
 // spec: OBJ-3
 func TestIngressClassesAreJudgedAlike(t *testing.T) {
-	networkKind[*networkingv1.IngressClass, *networking.IngressClass, *on.IngressClass]{
+	warnedKind[*networkingv1.IngressClass, *networking.IngressClass, *on.IngressClass]{
 		random: randomIngressClass, internal: func() *networking.IngressClass { return &networking.IngressClass{} },
 		ours: func() *on.IngressClass { return &on.IngressClass{} }, fill: ournetworking.DefaultIngressClass,
 		theirs: func(ctx context.Context, now, _ *networking.IngressClass) field.ErrorList {
@@ -289,7 +291,7 @@ func TestIngressClassesAreJudgedAlike(t *testing.T) {
 
 // spec: OBJ-3
 func TestNetworkPoliciesAreJudgedAlike(t *testing.T) {
-	networkKind[*networkingv1.NetworkPolicy, *networking.NetworkPolicy, *on.NetworkPolicy]{
+	warnedKind[*networkingv1.NetworkPolicy, *networking.NetworkPolicy, *on.NetworkPolicy]{
 		random: randomNetworkPolicy, internal: func() *networking.NetworkPolicy { return &networking.NetworkPolicy{} },
 		ours: func() *on.NetworkPolicy { return &on.NetworkPolicy{} }, fill: ournetworking.DefaultNetworkPolicy,
 		theirs: func(ctx context.Context, now, _ *networking.NetworkPolicy) field.ErrorList {

@@ -337,7 +337,7 @@ func TestRangesAndQuotasAreJudgedTheSame(t *testing.T) {
 			if err := corev1conversion.Convert_v1_LimitRange_To_core_LimitRange(k, &internal, nil); err != nil {
 				t.Fatal(err)
 			}
-			theirs, mine = told(validation.ValidateLimitRange(&internal)), toldHere(ourcore.ValidateLimitRange(o))
+			theirs, mine = toldFaults(validation.ValidateLimitRange(&internal)), toldHere(ourcore.ValidateLimitRange(o))
 		} else {
 			k := randomQuota(r)
 			for range r.IntN(3) {
@@ -360,7 +360,7 @@ func TestRangesAndQuotasAreJudgedTheSame(t *testing.T) {
 			if err := corev1conversion.Convert_v1_ResourceQuota_To_core_ResourceQuota(k, &internal, nil); err != nil {
 				t.Fatal(err)
 			}
-			theirs, mine = told(validation.ValidateResourceQuota(&internal)), toldHere(ourcore.ValidateResourceQuota(o))
+			theirs, mine = toldFaults(validation.ValidateResourceQuota(&internal)), toldHere(ourcore.ValidateResourceQuota(o))
 		}
 		if !slices.Equal(theirs, mine) {
 			t.Fatalf("Kubernetes %q\nMonoplane  %q", theirs, mine)
@@ -391,8 +391,8 @@ func oddLimits(r *rand.Rand) *v1.LimitRange {
 	return k
 }
 
-// told are the types and fields of faults, in order, each once: values are shown shorter here.
-func told(faults field.ErrorList) []string {
+// toldFaults are the types and fields of faults, in order, each once: values are shown shorter here.
+func toldFaults(faults field.ErrorList) []string {
 	var out []string
 	for _, f := range faults {
 		out = append(out, string(f.Type)+" "+f.Field)

@@ -25,6 +25,7 @@ var notes = map[string]bool{
 	"Service":   true,
 	"Endpoints": true, "EndpointSlice": true,
 	"Ingress": true, "IngressClass": true, "NetworkPolicy": true, // answered with a warning
+	"FlowSchema": true, "PriorityLevelConfiguration": true, // answered with a warning
 }
 
 // explained says, for fields that no component reads, why they are not ignored.

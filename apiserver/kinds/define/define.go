@@ -8,7 +8,9 @@ import (
 	"monoplane.dev/apiserver/auth"
 	"monoplane.dev/apiserver/authn"
 	"monoplane.dev/apiserver/registry"
+	"monoplane.dev/apiserver/store"
 	"monoplane.dev/apiserver/tokens"
+	"monoplane.dev/apiserver/warning"
 	"monoplane.dev/object"
 	"monoplane.dev/rules/servicerange"
 
@@ -96,4 +98,12 @@ type Definition struct {
 	// Server serves all methods, from the kind's backend (nil without a strategy) and those of other kinds, in place
 	// of the generated adapter, which serves the standard ones.
 	Server func(b object.Backend, backendOf func(*object.Kind) object.Backend) any
+}
+
+// Warned returns what the strategy of a kind that nothing acts on does before an object is created: it warns of that.
+func Warned[T object.Object](text string) func(context.Context, T) ([]store.Guard, error) {
+	return func(ctx context.Context, _ T) ([]store.Guard, error) {
+		warning.Add(ctx, text)
+		return nil, nil
+	}
 }

@@ -38,7 +38,7 @@ func Ingress(c define.Config) define.Definition {
 				warning.Add(ctx, fmt.Sprintf("annotation %q is deprecated, please use 'spec.ingressClassName' instead",
 					classAnnotation))
 			}
-			return warned[*networkingv1.Ingress](nothing)(ctx, o)
+			return define.Warned[*networkingv1.Ingress](nothing)(ctx, o)
 		},
 		Main: registry.TypedUpdateRules[*networkingv1.Ingress]{Validate: ValidateIngressUpdate},
 		Subresources: map[string]registry.TypedUpdateRules[*networkingv1.Ingress]{

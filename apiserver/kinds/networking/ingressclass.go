@@ -33,7 +33,7 @@ func IngressClass(define.Config) define.Definition {
 		Spec:     func(o *networkingv1.IngressClass) proto.Message { return o.GetSpec() },
 		Default:  DefaultIngressClass,
 		Validate: ValidateIngressClass,
-		Guards:   warned[*networkingv1.IngressClass]("no controller of Ingresses is part of this version: bring yours"),
+		Guards:   define.Warned[*networkingv1.IngressClass]("no controller of Ingresses is part of this version: bring yours"),
 		Main:     registry.TypedUpdateRules[*networkingv1.IngressClass]{Validate: ValidateIngressClassUpdate},
 		Table: classTable{define.Columns[*networkingv1.IngressClass]{
 			define.Text("Controller", "Controller that serves the class.", func(o *networkingv1.IngressClass) string {

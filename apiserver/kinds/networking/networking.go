@@ -3,25 +3,12 @@
 package networking
 
 import (
-	"context"
 	"slices"
 
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 
-	"monoplane.dev/apiserver/store"
 	"monoplane.dev/apiserver/validation"
-	"monoplane.dev/apiserver/warning"
-	"monoplane.dev/object"
 )
-
-// warned returns what a strategy does before the transaction that creates an object: it says what it is that nothing
-// does.
-func warned[T object.Object](text string) func(context.Context, T) ([]store.Guard, error) {
-	return func(ctx context.Context, _ T) ([]store.Guard, error) {
-		warning.Add(ctx, text)
-		return nil, nil
-	}
-}
 
 // checkNumber checks the number of a port.
 func checkNumber(f *validation.Faults, p *validation.Path, n int32) {

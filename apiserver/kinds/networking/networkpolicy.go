@@ -28,7 +28,7 @@ func NetworkPolicy(define.Config) define.Definition {
 		Spec:     func(o *networkingv1.NetworkPolicy) proto.Message { return o.GetSpec() },
 		Default:  DefaultNetworkPolicy,
 		Validate: ValidateNetworkPolicy,
-		Guards: warned[*networkingv1.NetworkPolicy](
+		Guards: define.Warned[*networkingv1.NetworkPolicy](
 			"nothing in this version enforces NetworkPolicies: all traffic is let through"),
 		Main: registry.TypedUpdateRules[*networkingv1.NetworkPolicy]{Validate: ValidateNetworkPolicyUpdate},
 		Table: define.Columns[*networkingv1.NetworkPolicy]{
