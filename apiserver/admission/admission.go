@@ -17,6 +17,7 @@ import (
 	"monoplane.dev/apiserver/admission/security"
 	"monoplane.dev/apiserver/registry"
 	"monoplane.dev/apiserver/store"
+	"monoplane.dev/object"
 
 	corev1 "monoplane.dev/api/core/v1"
 )
@@ -80,10 +81,22 @@ func New(cfg Config) (*Rules, error) {
 	if err := s.Follow(corev1.LimitRangeKind, r.ranges.changed); err != nil {
 		return nil, fmt.Errorf("follow the limit ranges: %w", err)
 	}
-	if err := s.Follow(corev1.ResourceQuotaKind, r.quotas.changed); err != nil {
+	if err := s.Follow(corev1.ResourceQuotaKind, r.quotaChanged); err != nil {
 		return nil, fmt.Errorf("follow the resource quotas: %w", err)
 	}
 	return r, nil
+}
+
+// quotaChanged is told of changes of quotas, one at a time. With the last quota of a namespace goes what its charges
+// are judged by.
+func (r *Rules) quotaChanged(was, is object.Object) {
+	r.quotas.changed(was, is)
+	if is != nil {
+		return
+	}
+	if namespace := was.GetMetadata().GetNamespace(); len(r.quotas.of(namespace)) == 0 {
+		r.charges.Forget(namespace)
+	}
 }
 
 // Complete gives containers what the ranges of their namespace say that they get.

@@ -174,6 +174,16 @@ func (r *Record) annotate(key, value string) {
 	r.event.Annotations = m
 }
 
+// Annotate notes something that a rule of the server has to say about the request, in the words of Kubernetes.
+func (r *Record) Annotate(key, value string) {
+	if r == nil {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.annotate(key, value)
+}
+
 // Judged notes what the authorizer has said; reason may be empty.
 func (r *Record) Judged(allowed bool, reason string) {
 	if r == nil {

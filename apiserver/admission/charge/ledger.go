@@ -24,7 +24,7 @@ type Ledger struct {
 	clock clock.PassiveClock
 
 	mu    sync.Mutex
-	sheet map[string]*sheet // by namespace
+	sheet map[string]*sheet // by namespace; only of namespaces with quotas
 }
 
 // NewLedger returns a ledger that has charged nothing.
@@ -63,6 +63,14 @@ func (l *Ledger) of(namespace string) *sheet {
 	return s
 }
 
+// Forget gives back what is kept about a namespace that has no quotas any more. Charges that are not settled then, or
+// that are asked for at the same moment, are as safe as those of another server: the next sheet takes its own turn.
+func (l *Ledger) Forget(namespace string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.sheet, namespace)
+}
+
 // Charge sets aside what a write takes of the quotas of its namespace, which it asks for again whenever it adds up.
 func (l *Ledger) Charge(
 	ctx context.Context, w registry.Write, quotas func() []*corev1.ResourceQuota,
@@ -88,7 +96,12 @@ func (l *Ledger) Charge(
 	case <-ctx.Done():
 		return registry.Charge{}, ctx.Err()
 	}
-	defer func() { <-s.gate }()
+	defer func() {
+		<-s.gate
+		if len(quotas()) == 0 { // they went after they were looked at, and Forget may have been before this
+			l.Forget(namespace)
+		}
+	}()
 	if err := l.hold(ctx, namespace, s); err != nil {
 		return registry.Charge{}, err
 	}

@@ -3,8 +3,9 @@
 // version.
 //
 // What violates the level that is enforced is refused, what violates the one of warn is warned of, also in the
-// templates of workloads, and what violates the one of audit is noted. Whoever changes what a namespace enforces is
-// warned of the pods that it has and that violate it.
+// templates of workloads, and what violates the one of audit is noted: in the audit of the request, where it is
+// recorded, with annotations pod-security.kubernetes.io/enforce-policy, audit-violations and exempt. Whoever changes
+// what a namespace enforces is warned of the pods that it has and that violate it.
 //
 // The checks are those of k8s.io/pod-security-admission, so that they are those of Kubernetes to the word. Objects are
 // turned into its types by their protobuf form, and only where a namespace asks for more than privileged: others cost
@@ -26,6 +27,7 @@ import (
 	"k8s.io/pod-security-admission/policy"
 
 	"monoplane.dev/apierrors"
+	"monoplane.dev/apiserver/audit"
 	"monoplane.dev/apiserver/auth"
 	"monoplane.dev/apiserver/registry"
 	"monoplane.dev/apiserver/warning"
@@ -44,7 +46,7 @@ type Config struct {
 	Namespaces, Users, RuntimeClasses []string
 	// Pods lists the pods of a namespace. Required.
 	Pods func(ctx context.Context, namespace string) ([]*corev1.Pod, error)
-	// Note takes what violates the level of audit; nil discards.
+	// Note takes what violates the level of audit, beside the audit of the request; nil discards.
 	Note func(ctx context.Context, o object.Object, violation string)
 }
 
@@ -150,9 +152,15 @@ func (s *Standards) Judge(ctx context.Context, w registry.Write) error {
 		if w.Subresource == "status" {
 			return nil
 		}
+		if s.exempt(ctx, o.GetMetadata().GetNamespace()) {
+			return nil
+		}
 		p := s.policyOf(o.GetMetadata().GetNamespace())
-		live, _ := w.Live.(*corev1.Pod)
-		if p.FullyPrivileged() || live != nil && !significant(o, live) || s.exempt(ctx, o.Metadata.GetNamespace()) {
+		if p.FullyPrivileged() {
+			note(ctx, api.EnforcedPolicyAnnotationKey, p.Enforce.String())
+			return nil
+		}
+		if live, _ := w.Live.(*corev1.Pod); live != nil && !significant(o, live) {
 			return nil
 		}
 		return s.evaluate(ctx, p, o, o.GetMetadata(), o.GetSpec())
@@ -164,9 +172,11 @@ func (s *Standards) Judge(ctx context.Context, w registry.Write) error {
 	if spec == nil {
 		return nil
 	}
+	if s.exempt(ctx, w.Next.GetMetadata().GetNamespace()) {
+		return nil
+	}
 	p := s.policyOf(w.Next.GetMetadata().GetNamespace())
-	if p.Enforce = (api.LevelVersion{Level: api.LevelPrivileged}); p.FullyPrivileged() ||
-		s.exempt(ctx, w.Next.GetMetadata().GetNamespace()) {
+	if p.Enforce = (api.LevelVersion{Level: api.LevelPrivileged}); p.FullyPrivileged() {
 		return nil
 	}
 	return s.evaluate(ctx, p, w.Next, m, spec)
@@ -176,7 +186,8 @@ func (s *Standards) Judge(ctx context.Context, w registry.Write) error {
 func (s *Standards) evaluate(
 	ctx context.Context, p api.Policy, o object.Object, m *metav1.ObjectMeta, spec *corev1.PodSpec,
 ) error {
-	if spec.RuntimeClassName != nil && slices.Contains(s.cfg.RuntimeClasses, spec.GetRuntimeClassName()) {
+	if spec.GetRuntimeClassName() != "" && slices.Contains(s.cfg.RuntimeClasses, spec.GetRuntimeClassName()) {
+		note(ctx, api.ExemptionReasonAnnotationKey, "runtimeClass")
 		return nil
 	}
 	pod, err := converted(m, spec)
@@ -195,8 +206,14 @@ func (s *Standards) evaluate(
 		}
 		return fmt.Sprintf("%s PodSecurity %q: %s", word, level.String(), r.ForbiddenDetail())
 	}
-	if text := violation(p.Audit, "would violate"); text != "" && s.cfg.Note != nil {
-		s.cfg.Note(ctx, o, text)
+	if _, ok := o.(*corev1.Pod); ok {
+		note(ctx, api.EnforcedPolicyAnnotationKey, p.Enforce.String())
+	}
+	if text := violation(p.Audit, "would violate"); text != "" {
+		note(ctx, api.AuditViolationsAnnotationKey, text)
+		if s.cfg.Note != nil {
+			s.cfg.Note(ctx, o, text)
+		}
 	}
 	if text := violation(p.Enforce, "violates"); text != "" {
 		return apierrors.NewForbidden(o.ObjectKind(), o.GetMetadata().GetName(), "%s", text)
@@ -209,8 +226,19 @@ func (s *Standards) evaluate(
 
 // exempt says whether nothing judges what the caller writes in a namespace.
 func (s *Standards) exempt(ctx context.Context, namespace string) bool {
-	return slices.Contains(s.cfg.Namespaces, namespace) || slices.Contains(s.cfg.Users, auth.From(ctx).Name)
+	switch {
+	case slices.Contains(s.cfg.Namespaces, namespace):
+		note(ctx, api.ExemptionReasonAnnotationKey, "namespace")
+	case slices.Contains(s.cfg.Users, auth.From(ctx).Name):
+		note(ctx, api.ExemptionReasonAnnotationKey, "user")
+	default:
+		return false
+	}
+	return true
 }
+
+// note writes into the audit of the request what was decided, and why.
+func note(ctx context.Context, key, value string) { audit.From(ctx).Annotate(prefix+key, value) }
 
 // converted turns a pod into the type of the library.
 func converted(m *metav1.ObjectMeta, spec *corev1.PodSpec) (*k8score.Pod, error) {

@@ -33,8 +33,9 @@ func IngressClass(define.Config) define.Definition {
 		Spec:     func(o *networkingv1.IngressClass) proto.Message { return o.GetSpec() },
 		Default:  DefaultIngressClass,
 		Validate: ValidateIngressClass,
-		Guards:   define.Warned[*networkingv1.IngressClass]("no controller of Ingresses is part of this version: bring yours"),
-		Main:     registry.TypedUpdateRules[*networkingv1.IngressClass]{Validate: ValidateIngressClassUpdate},
+		Guards: define.Warned[*networkingv1.IngressClass](
+			"no controller of Ingresses is part of this version: bring yours"),
+		Main: registry.TypedUpdateRules[*networkingv1.IngressClass]{Validate: ValidateIngressClassUpdate},
 		Table: classTable{define.Columns[*networkingv1.IngressClass]{
 			define.Text("Controller", "Controller that serves the class.", func(o *networkingv1.IngressClass) string {
 				return o.GetSpec().GetController()
