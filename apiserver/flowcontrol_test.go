@@ -73,7 +73,8 @@ func TestFlowSchemasAreKeptWithAWarning(t *testing.T) {
 	_, err = schemas.Create(ctx(t), &flowcontrolv1.CreateFlowSchemaRequest{Object: &flowcontrolv1.FlowSchema{
 		Metadata: &metav1.ObjectMeta{Name: "empty"},
 	}})
-	wants(t, err, apierrors.Invalid, "spec.priorityLevelConfiguration.name: Required value: must reference a priority level")
+	wants(t, err, apierrors.Invalid,
+		"spec.priorityLevelConfiguration.name: Required value: must reference a priority level")
 }
 
 // spec: OBJ-1, OBJ-3

@@ -37,7 +37,9 @@ func fewOf(r *rand.Rand, from ...string) []string {
 }
 
 func flowSubject(r *rand.Rand) flowcontrolv1.Subject {
-	s := flowcontrolv1.Subject{Kind: mostly(r, []flowcontrolv1.SubjectKind{"User", "Group", "ServiceAccount", "", "Other"})}
+	s := flowcontrolv1.Subject{
+		Kind: mostly(r, []flowcontrolv1.SubjectKind{"User", "Group", "ServiceAccount", "", "Other"}),
+	}
 	if s.Kind == "User" && r.IntN(10) > 0 || r.IntN(10) == 0 {
 		s.User = &flowcontrolv1.UserSubject{Name: mostly(r, []string{"ada", "*", ""})}
 	}
@@ -109,7 +111,7 @@ func randomPriorityLevel(r *rand.Rand) *flowcontrolv1.PriorityLevelConfiguration
 	}
 	k := &flowcontrolv1.PriorityLevelConfiguration{ObjectMeta: flowMeta(r, "web")}
 	if r.IntN(20) == 0 {
-		k.Annotations = map[string]string{"flowcontrol.k8s.io/preserve-zero-concurrency-shares": ""}
+		k.Annotations = map[string]string{"flowcontrol.k8s.io/v1beta3-preserve-zero-concurrency-shares": ""}
 	}
 	number := func(usual int32) *int32 {
 		if r.IntN(2) == 0 {

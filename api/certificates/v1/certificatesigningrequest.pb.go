@@ -449,24 +449,24 @@ var File_monoplane_certificates_v1_certificatesigningrequest_proto protoreflect.
 
 const file_monoplane_certificates_v1_certificatesigningrequest_proto_rawDesc = "" +
 	"\n" +
-	"9monoplane/certificates/v1/certificatesigningrequest.proto\x12\x19monoplane.certificates.v1\x1a\x1emonoplane/meta/v1/object.proto\x1a\x1emonoplane/meta/v1/values.proto\x1a\"monoplane/options/v1/options.proto\"\x88\a\n" +
+	"9monoplane/certificates/v1/certificatesigningrequest.proto\x12\x19monoplane.certificates.v1\x1a\x1emonoplane/meta/v1/object.proto\x1a\x1emonoplane/meta/v1/values.proto\x1a\"monoplane/options/v1/options.proto\"\x90\a\n" +
 	"\x19CertificateSigningRequest\x12?\n" +
 	"\bmetadata\x18\x01 \x01(\v2\x1d.monoplane.meta.v1.ObjectMetaB\x04\x90\x94#\x01R\bmetadata\x12R\n" +
 	"\x04spec\x18\x02 \x01(\v28.monoplane.certificates.v1.CertificateSigningRequestSpecB\x04\x90\x94#\x01R\x04spec\x12X\n" +
-	"\x06status\x18\x03 \x01(\v2:.monoplane.certificates.v1.CertificateSigningRequestStatusB\x04\x90\x94#\x01R\x06status:\xfb\x04\xb2\x9a#\xf6\x04\n" +
+	"\x06status\x18\x03 \x01(\v2:.monoplane.certificates.v1.CertificateSigningRequestStatusB\x04\x90\x94#\x01R\x06status:\x83\x05\xb2\x9a#\xf6\x04\n" +
 	"\x13certificates.k8s.io\x12\x02v1\x1a\x19CertificateSigningRequest\"\x1acertificatesigningrequests*\x19certificatesigningrequest2\x03csrR\x1a\n" +
 	"\bapproval*\x0ethe conditionsR\x14\n" +
 	"\x06status*\n" +
 	"the statusZI\n" +
 	"\x06Create\x1a?PermissionDenied (nobody gets a certificate for such a subject)Z\xbf\x01\n" +
 	"\x0eUpdateApproval\x12\xac\x01UpdateApproval approves or denies the request. Codes: NotFound, Aborted (the object changed meanwhile), PermissionDenied (also without the right to approve for the signer).Z\xc4\x01\n" +
-	"\fUpdateStatus\x12\xb3\x01UpdateStatus adds the certificate, or why there is none. Codes: NotFound, Aborted (the object changed meanwhile), PermissionDenied (also without the right to sign for the signer).\"\xc8\x03\n" +
+	"\fUpdateStatus\x12\xb3\x01UpdateStatus adds the certificate, or why there is none. Codes: NotFound, Aborted (the object changed meanwhile), PermissionDenied (also without the right to sign for the signer).\u009a#\x04spec\"\x97\x06\n" +
 	"\x1dCertificateSigningRequestSpec\x12\x1e\n" +
 	"\arequest\x18\x01 \x01(\fB\x04\x90\x94#\x01R\arequest\x12\x1a\n" +
 	"\busername\x18\x02 \x01(\tR\busername\x12\x10\n" +
 	"\x03uid\x18\x03 \x01(\tR\x03uid\x12\x16\n" +
-	"\x06groups\x18\x04 \x03(\tR\x06groups\x12\x16\n" +
-	"\x06usages\x18\x05 \x03(\tR\x06usages\x12Y\n" +
+	"\x06groups\x18\x04 \x03(\tR\x06groups\x12\xc9\x02\n" +
+	"\x06usages\x18\x05 \x03(\tB\xb0\x02\xea\x94#\xab\x02any,cert sign,client auth,code signing,content commitment,crl sign,data encipherment,decipher only,digital signature,email protection,encipher only,ipsec end system,ipsec tunnel,ipsec user,key agreement,key encipherment,microsoft sgc,netscape sgc,ocsp signing,s/mime,server auth,signing,timestampingR\x06usages\x12Y\n" +
 	"\x05extra\x18\x06 \x03(\v2C.monoplane.certificates.v1.CertificateSigningRequestSpec.ExtraEntryR\x05extra\x12$\n" +
 	"\n" +
 	"signerName\x18\a \x01(\tB\x04\x90\x94#\x01R\n" +
@@ -475,7 +475,8 @@ const file_monoplane_certificates_v1_certificatesigningrequest_proto_rawDesc = "
 	"\n" +
 	"ExtraEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12;\n" +
-	"\x05value\x18\x02 \x01(\v2%.monoplane.certificates.v1.ExtraValueR\x05value:\x028\x01B\x14\n" +
+	"\x05value\x18\x02 \x01(\v2%.monoplane.certificates.v1.ExtraValueR\x05value:\x028\x01:\x19\u009a#\arequest\u009a#\n" +
+	"signerNameB\x14\n" +
 	"\x12_expirationSeconds\"(\n" +
 	"\n" +
 	"ExtraValue\x12\x14\n" +
@@ -484,18 +485,18 @@ const file_monoplane_certificates_v1_certificatesigningrequest_proto_rawDesc = "
 	"\n" +
 	"conditions\x18\x01 \x03(\v2=.monoplane.certificates.v1.CertificateSigningRequestConditionB\b\u0094#\x04typeR\n" +
 	"conditions\x12 \n" +
-	"\vcertificate\x18\x02 \x01(\fR\vcertificate\"\xa4\x02\n" +
+	"\vcertificate\x18\x02 \x01(\fR\vcertificate\"\xb8\x02\n" +
 	"\"CertificateSigningRequestCondition\x12\x18\n" +
 	"\x04type\x18\x01 \x01(\tB\x04\x90\x94#\x01R\x04type\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x18\n" +
 	"\amessage\x18\x03 \x01(\tR\amessage\x12E\n" +
 	"\x0elastUpdateTime\x18\x04 \x01(\v2\x17.monoplane.meta.v1.TimeB\x04\x90\x94#\x01R\x0elastUpdateTime\x12M\n" +
 	"\x12lastTransitionTime\x18\x05 \x01(\v2\x17.monoplane.meta.v1.TimeB\x04\x90\x94#\x01R\x12lastTransitionTime\x12\x1c\n" +
-	"\x06status\x18\x06 \x01(\tB\x04\x90\x94#\x01R\x06status\"\xee\x01\n" +
+	"\x06status\x18\x06 \x01(\tB\x04\x90\x94#\x01R\x06status:\x12\u009a#\x06status\u009a#\x04type\"\xf7\x01\n" +
 	"\x1dCertificateSigningRequestList\x12=\n" +
 	"\bmetadata\x18\x01 \x01(\v2\x1b.monoplane.meta.v1.ListMetaB\x04\x90\x94#\x01R\bmetadata\x12P\n" +
-	"\x05items\x18\x02 \x03(\v24.monoplane.certificates.v1.CertificateSigningRequestB\x04\x90\x94#\x01R\x05items:<\xb2\x9a#8\n" +
-	"\x13certificates.k8s.io\x12\x02v1\x1a\x1dCertificateSigningRequestListB2Z0monoplane.dev/api/certificates/v1;certificatesv1b\x06proto3"
+	"\x05items\x18\x02 \x03(\v24.monoplane.certificates.v1.CertificateSigningRequestB\x04\x90\x94#\x01R\x05items:E\xb2\x9a#8\n" +
+	"\x13certificates.k8s.io\x12\x02v1\x1a\x1dCertificateSigningRequestList\u009a#\x05itemsB2Z0monoplane.dev/api/certificates/v1;certificatesv1b\x06proto3"
 
 var (
 	file_monoplane_certificates_v1_certificatesigningrequest_proto_rawDescOnce sync.Once

@@ -283,9 +283,10 @@ const file_monoplane_core_v1_limitrange_proto_rawDesc = "" +
 	"\bmetadata\x18\x01 \x01(\v2\x1d.monoplane.meta.v1.ObjectMetaB\x04\x90\x94#\x01R\bmetadata\x12;\n" +
 	"\x04spec\x18\x02 \x01(\v2!.monoplane.core.v1.LimitRangeSpecB\x04\x90\x94#\x01R\x04spec:7\xb2\x9a#3\x12\x02v1\x1a\n" +
 	"LimitRange\"\vlimitranges*\n" +
-	"limitrange2\x06limits8\x01\"Q\n" +
+	"limitrange2\x06limits8\x01\"]\n" +
 	"\x0eLimitRangeSpec\x12?\n" +
-	"\x06limits\x18\x01 \x03(\v2!.monoplane.core.v1.LimitRangeItemB\x04\x90\x94#\x01R\x06limits\"\x89\a\n" +
+	"\x06limits\x18\x01 \x03(\v2!.monoplane.core.v1.LimitRangeItemB\x04\x90\x94#\x01R\x06limits:\n" +
+	"\u009a#\x06limits\"\x93\a\n" +
 	"\x0eLimitRangeItem\x12\x18\n" +
 	"\x04type\x18\x01 \x01(\tB\x04\x90\x94#\x01R\x04type\x12<\n" +
 	"\x03max\x18\x02 \x03(\v2*.monoplane.core.v1.LimitRangeItem.MaxEntryR\x03max\x12<\n" +
@@ -307,10 +308,10 @@ const file_monoplane_core_v1_limitrange_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\v2\x1b.monoplane.meta.v1.QuantityR\x05value:\x028\x01\x1ad\n" +
 	"\x19MaxLimitRequestRatioEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x121\n" +
-	"\x05value\x18\x02 \x01(\v2\x1b.monoplane.meta.v1.QuantityR\x05value:\x028\x01\"\xa4\x01\n" +
+	"\x05value\x18\x02 \x01(\v2\x1b.monoplane.meta.v1.QuantityR\x05value:\x028\x01:\b\u009a#\x04type\"\xad\x01\n" +
 	"\x0eLimitRangeList\x12=\n" +
 	"\bmetadata\x18\x01 \x01(\v2\x1b.monoplane.meta.v1.ListMetaB\x04\x90\x94#\x01R\bmetadata\x129\n" +
-	"\x05items\x18\x02 \x03(\v2\x1d.monoplane.core.v1.LimitRangeB\x04\x90\x94#\x01R\x05items:\x18\xb2\x9a#\x14\x12\x02v1\x1a\x0eLimitRangeListB\"Z monoplane.dev/api/core/v1;corev1b\x06proto3"
+	"\x05items\x18\x02 \x03(\v2\x1d.monoplane.core.v1.LimitRangeB\x04\x90\x94#\x01R\x05items:!\xb2\x9a#\x14\x12\x02v1\x1a\x0eLimitRangeList\u009a#\x05itemsB\"Z monoplane.dev/api/core/v1;corev1b\x06proto3"
 
 var (
 	file_monoplane_core_v1_limitrange_proto_rawDescOnce sync.Once

@@ -386,20 +386,20 @@ const file_monoplane_core_v1_resourcequota_proto_rawDesc = "" +
 	"\x04spec\x18\x02 \x01(\v2$.monoplane.core.v1.ResourceQuotaSpecB\x04\x90\x94#\x01R\x04spec\x12D\n" +
 	"\x06status\x18\x03 \x01(\v2&.monoplane.core.v1.ResourceQuotaStatusB\x04\x90\x94#\x01R\x06status:U\xb2\x9a#Q\x12\x02v1\x1a\rResourceQuota\"\x0eresourcequotas*\rresourcequota2\x05quota8\x01R\x14\n" +
 	"\x06status*\n" +
-	"the status\"\x8d\x02\n" +
+	"the status\"\x85\x03\n" +
 	"\x11ResourceQuotaSpec\x12B\n" +
-	"\x04hard\x18\x01 \x03(\v2..monoplane.core.v1.ResourceQuotaSpec.HardEntryR\x04hard\x12\x16\n" +
-	"\x06scopes\x18\x02 \x03(\tR\x06scopes\x12F\n" +
+	"\x04hard\x18\x01 \x03(\v2..monoplane.core.v1.ResourceQuotaSpec.HardEntryR\x04hard\x12\x8d\x01\n" +
+	"\x06scopes\x18\x02 \x03(\tBu\xea\x94#qBestEffort,CrossNamespacePodAffinity,NotBestEffort,NotTerminating,PriorityClass,Terminating,VolumeAttributesClassR\x06scopes\x12F\n" +
 	"\rscopeSelector\x18\x03 \x01(\v2 .monoplane.core.v1.ScopeSelectorR\rscopeSelector\x1aT\n" +
 	"\tHardEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x121\n" +
 	"\x05value\x18\x02 \x01(\v2\x1b.monoplane.meta.v1.QuantityR\x05value:\x028\x01\"w\n" +
 	"\rScopeSelector\x12`\n" +
-	"\x10matchExpressions\x18\x01 \x03(\v24.monoplane.core.v1.ScopedResourceSelectorRequirementR\x10matchExpressions:\x04\xb8\x9a#\x01\"\x81\x01\n" +
-	"!ScopedResourceSelectorRequirement\x12\"\n" +
-	"\tscopeName\x18\x01 \x01(\tB\x04\x90\x94#\x01R\tscopeName\x12 \n" +
-	"\boperator\x18\x02 \x01(\tB\x04\x90\x94#\x01R\boperator\x12\x16\n" +
-	"\x06values\x18\x03 \x03(\tR\x06values\"\xcd\x02\n" +
+	"\x10matchExpressions\x18\x01 \x03(\v24.monoplane.core.v1.ScopedResourceSelectorRequirementR\x10matchExpressions:\x04\xb8\x9a#\x01\"\xb2\x02\n" +
+	"!ScopedResourceSelectorRequirement\x12\x97\x01\n" +
+	"\tscopeName\x18\x01 \x01(\tBy\x90\x94#\x01\xea\x94#qBestEffort,CrossNamespacePodAffinity,NotBestEffort,NotTerminating,PriorityClass,Terminating,VolumeAttributesClassR\tscopeName\x12@\n" +
+	"\boperator\x18\x02 \x01(\tB$\x90\x94#\x01\xea\x94#\x1cDoesNotExist,Exists,In,NotInR\boperator\x12\x16\n" +
+	"\x06values\x18\x03 \x03(\tR\x06values:\x19\u009a#\boperator\u009a#\tscopeName\"\xcd\x02\n" +
 	"\x13ResourceQuotaStatus\x12D\n" +
 	"\x04hard\x18\x01 \x03(\v20.monoplane.core.v1.ResourceQuotaStatus.HardEntryR\x04hard\x12D\n" +
 	"\x04used\x18\x02 \x03(\v20.monoplane.core.v1.ResourceQuotaStatus.UsedEntryR\x04used\x1aT\n" +
@@ -408,10 +408,10 @@ const file_monoplane_core_v1_resourcequota_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\v2\x1b.monoplane.meta.v1.QuantityR\x05value:\x028\x01\x1aT\n" +
 	"\tUsedEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x121\n" +
-	"\x05value\x18\x02 \x01(\v2\x1b.monoplane.meta.v1.QuantityR\x05value:\x028\x01\"\xad\x01\n" +
+	"\x05value\x18\x02 \x01(\v2\x1b.monoplane.meta.v1.QuantityR\x05value:\x028\x01\"\xb6\x01\n" +
 	"\x11ResourceQuotaList\x12=\n" +
 	"\bmetadata\x18\x01 \x01(\v2\x1b.monoplane.meta.v1.ListMetaB\x04\x90\x94#\x01R\bmetadata\x12<\n" +
-	"\x05items\x18\x02 \x03(\v2 .monoplane.core.v1.ResourceQuotaB\x04\x90\x94#\x01R\x05items:\x1b\xb2\x9a#\x17\x12\x02v1\x1a\x11ResourceQuotaListB\"Z monoplane.dev/api/core/v1;corev1b\x06proto3"
+	"\x05items\x18\x02 \x03(\v2 .monoplane.core.v1.ResourceQuotaB\x04\x90\x94#\x01R\x05items:$\xb2\x9a#\x17\x12\x02v1\x1a\x11ResourceQuotaList\u009a#\x05itemsB\"Z monoplane.dev/api/core/v1;corev1b\x06proto3"
 
 var (
 	file_monoplane_core_v1_resourcequota_proto_rawDescOnce sync.Once

@@ -28,7 +28,7 @@ const (
 	hashBits = 60
 
 	// keepZero is the annotation by which an older version of the kind keeps a zero; in this version it means nothing.
-	keepZero = "flowcontrol.k8s.io/preserve-zero-concurrency-shares"
+	keepZero = "flowcontrol.k8s.io/v1beta3-preserve-zero-concurrency-shares"
 )
 
 // PriorityLevelConfiguration describes the kind.
