@@ -32,6 +32,8 @@ type cluster struct {
 	clock  *testclock.FakeClock
 	log    *logBuffer
 	store  *store.Store
+	// bearers knows the tokens that the server issues.
+	bearers *authn.Bearers
 	// conn connects somebody.
 	conn func(u *authn.User, opts ...inproc.Option) grpc.ClientConnInterface
 
@@ -73,7 +75,7 @@ func startWith(t testing.TB, cfg apitest.Config, change ...func(*apiserver.Confi
 		f(&cfg.API)
 	}
 	s := apitest.StartWith(t, cfg)
-	c.api, c.server, c.store, c.conn = s.API, s.Inproc, s.Store, s.Conn
+	c.api, c.server, c.store, c.conn, c.bearers = s.API, s.Inproc, s.Store, s.Conn, s.Bearers
 	return c
 }
 
