@@ -3,6 +3,7 @@ package unpack
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
@@ -20,6 +21,8 @@ type tree struct {
 	open map[string]int
 	// implied are the real paths of directories that were made for what is in them.
 	implied map[string]struct{}
+	// opaques are the real paths of directories that hide what is below them, unless they have been removed since.
+	opaques map[string]struct{}
 }
 
 // handle is an open directory of the tree, valid until trim or drop closes it: path is real, free of links.
@@ -44,6 +47,7 @@ func openTree(dir string, f Flavour) (*tree, error) {
 	}
 	return &tree{
 		flavour: f, root: handle{fd: fd}, open: make(map[string]int), implied: make(map[string]struct{}),
+		opaques: make(map[string]struct{}),
 	}, nil
 }
 
@@ -186,6 +190,28 @@ func isWhiteout(s *unix.Stat_t) bool { return s.Mode&unix.S_IFMT == unix.S_IFCHR
 func (t *tree) opaque(at handle) error {
 	if err := unix.Fsetxattr(at.fd, t.flavour.Attribute("opaque"), []byte("y"), 0); err != nil {
 		return fmt.Errorf("mark the directory as opaque: %w", err)
+	}
+	t.opaques[at.path] = struct{}{}
+	return nil
+}
+
+// prune removes the marks of removed files from directories that hide all that is below anyway. Where nothing is below,
+// overlayfs does not look at such marks, and lists them as files that cannot be opened.
+func (t *tree) prune(dir string) error {
+	for p := range t.opaques {
+		err := filepath.WalkDir(filepath.Join(dir, p), func(p string, d fs.DirEntry, err error) error {
+			if err != nil || d.Type()&fs.ModeCharDevice == 0 {
+				return err
+			}
+			var s unix.Stat_t
+			if err := unix.Lstat(p, &s); err != nil || !isWhiteout(&s) {
+				return err
+			}
+			return os.Remove(p)
+		})
+		if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ENOTDIR) {
+			return err
+		}
 	}
 	return nil
 }

@@ -24,7 +24,7 @@ func Tar(ctx context.Context, dir string, r io.Reader, o Options) (Stats, error)
 	}
 	defer t.close()
 	u := unpacker{Options: o, tree: t, buf: make([]byte, 256<<10), dirs: make(map[string]attributes), ctx: ctx}
-	if err := u.all(tar.NewReader(r)); err != nil {
+	if err := u.all(tar.NewReader(r), dir); err != nil {
 		if errors.Is(err, io.ErrUnexpectedEOF) {
 			err = fmt.Errorf("%w: %w", ErrHostile, err)
 		}
@@ -69,7 +69,7 @@ type attributes struct {
 	xattrs   map[string]string
 }
 
-func (u *unpacker) all(r *tar.Reader) error {
+func (u *unpacker) all(r *tar.Reader, dir string) error {
 	for {
 		if err := u.ctx.Err(); err != nil {
 			return err
@@ -90,6 +90,9 @@ func (u *unpacker) all(r *tar.Reader) error {
 		if err := u.entry(h, r); err != nil {
 			return fmt.Errorf("entry %q: %w", short(h.Name), err)
 		}
+	}
+	if err := u.tree.prune(dir); err != nil {
+		return err
 	}
 	return u.finish()
 }

@@ -1,0 +1,108 @@
+package main
+
+import (
+	"bytes"
+	"io"
+	"log"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/google/go-containerregistry/pkg/registry"
+	"github.com/google/go-containerregistry/pkg/v1/random"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+
+	"monoplane.dev/nodeagent/images"
+)
+
+// What monoplane image does, from a registry to another directory and away.
+func TestImageCommands(t *testing.T) {
+	server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
+	defer server.Close()
+	ref := strings.TrimPrefix(server.URL, "http://") + "/app:v1"
+	img, err := random.Image(1000, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	to, err := name.ParseReference(ref)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := remote.Write(to, img); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("HOME", t.TempDir())
+	t.Setenv("DOCKER_CONFIG", t.TempDir())
+	dir := t.TempDir()
+	archive := filepath.Join(dir, "saved.tar")
+	for _, c := range []struct {
+		args string
+		code int
+		says string
+	}{
+		{"pull --image-dir DIR/a " + ref, 0, ref},
+		{"list --image-dir DIR/a", 0, ref},
+		{"save --image-dir DIR/a -o " + archive + " " + ref, 0, ""},
+		{"load --image-dir DIR/b " + archive, 0, ref},
+		{"rm --image-dir DIR/b " + ref + " none", 1, "removed " + ref},
+		{"list --image-dir DIR/b", 0, "NAME"},
+		{"save --image-dir DIR/b -o DIR/none.tar none", 1, `image "none": not found`},
+		{"load --image-dir DIR/b DIR/none.tar", 1, "no such file"},
+		{"pull --image-dir DIR/a --registry-config DIR/none.yaml " + ref, 1, "--registry-config"},
+		{"pull --image-dir DIR/a", 1, "requires at least 1 arg"},
+		{"frobnicate", 1, "unknown command"},
+	} {
+		args := append([]string{"image"}, strings.Fields(strings.ReplaceAll(c.args, "DIR", dir))...)
+		var out, errs bytes.Buffer
+		code := run(t.Context(), args, &out, &errs)
+		if said := out.String() + errs.String(); code != c.code || !strings.Contains(said, c.says) {
+			t.Errorf("%v: %d, %s; want %d and %q", args, code, said, c.code, c.says)
+		}
+	}
+	left, err := filepath.Glob(filepath.Join(dir, "*"))
+	if err != nil || len(left) != 3 {
+		t.Errorf("%v, %v; want the two directories and the archive", left, err)
+	}
+	if info, err := os.Stat(archive); err != nil || info.Mode().Perm()&0o077 != 0 {
+		t.Errorf("%v, %v", info, err)
+	}
+}
+
+// On no terminal, each step of a layer is a line.
+func TestPullProgressLines(t *testing.T) {
+	var out strings.Builder
+	p := newPullProgress(&out)
+	const digest = "sha256:0123456789abcdef"
+	for _, at := range []images.Progress{
+		{Digest: digest, Phase: images.Downloading, Done: 1, Total: 2_500_000},
+		{Digest: digest, Phase: images.Downloading, Done: 2, Total: 2_500_000},
+		{Digest: digest, Phase: images.Complete, Done: 3, Total: 2_500_000},
+	} {
+		p.update(at)
+	}
+	p.end()
+	if want := "0123456789ab Downloading 2.5 MB\n0123456789ab Complete 2.5 MB\n"; out.String() != want {
+		t.Errorf("%q, want %q", out.String(), want)
+	}
+}
+
+// A line of bars is never wider than the terminal, whatever a registry says.
+func TestPullProgressBars(t *testing.T) {
+	for width := 1; width < 150; width++ {
+		for _, done := range []int64{0, 1, 50, 100, 1 << 40} {
+			for _, total := range []int64{0, 1, 100, 1 << 60} {
+				at := images.Progress{Digest: "sha256:0123456789abcdef", Phase: images.Downloading, Done: done, Total: total}
+				if got := line(at, width); len(got) >= max(2, width) {
+					t.Fatalf("%d columns: %q", width, got)
+				}
+			}
+		}
+	}
+	if got := line(images.Progress{Digest: "sha256:0123456789abcdef", Phase: images.Downloading, Done: 50, Total: 100},
+		80); !strings.Contains(got, "====") || !strings.HasSuffix(got, "50 B / 100 B") {
+		t.Errorf("%q", got)
+	}
+}

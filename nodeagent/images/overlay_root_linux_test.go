@@ -1,0 +1,184 @@
+//go:build rootonly
+
+package images_test
+
+import (
+	"archive/tar"
+	"fmt"
+	"io/fs"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-containerregistry/pkg/compression"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"golang.org/x/sys/unix"
+
+	"monoplane.dev/nodeagent/images"
+)
+
+// overlay calls do with a mounted root. The mount is in a namespace of a thread that ends afterwards.
+func overlay(t *testing.T, root images.Root, do func(dir string)) {
+	t.Helper()
+	merged := t.TempDir()
+	ended := make(chan error)
+	go func() {
+		runtime.LockOSThread() // and never unlocked
+		defer close(ended)
+		if err := unix.Unshare(unix.CLONE_NEWNS | unix.CLONE_FS); err != nil {
+			ended <- fmt.Errorf("unshare: %w", err)
+			return
+		}
+		if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+			ended <- fmt.Errorf("private mounts: %w", err)
+			return
+		}
+		data := "lowerdir=" + strings.Join(root.Lower, ":") + ",upperdir=" + root.Upper + ",workdir=" + root.Work
+		data = strings.Join(append([]string{data}, root.Options...), ",")
+		if err := unix.Mount("overlay", merged, "overlay", 0, data); err != nil {
+			ended <- fmt.Errorf("mount: %w", err)
+			return
+		}
+		do(merged)
+	}()
+	if err := <-ended; err != nil {
+		t.Fatal(err)
+	}
+}
+
+// tree describes what is in a directory, each file in a line.
+func tree(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	out := make(map[string]string)
+	first := make(map[uint64]string)
+	err := filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		name, err := filepath.Rel(dir, p)
+		if err != nil {
+			return err
+		}
+		var s unix.Stat_t
+		if err := unix.Lstat(p, &s); err != nil {
+			return err
+		}
+		line := fmt.Sprintf("mode %o, owner %d:%d", s.Mode, s.Uid, s.Gid)
+		switch s.Mode & unix.S_IFMT {
+		case unix.S_IFREG:
+			b, err := os.ReadFile(p)
+			if err != nil {
+				return err
+			}
+			line += fmt.Sprintf(", time %d, %q", s.Mtim.Sec, b)
+			if s.Nlink > 1 {
+				if first[s.Ino] == "" {
+					first[s.Ino] = name
+				}
+				line += ", same as " + first[s.Ino]
+			}
+		case unix.S_IFLNK:
+			target, err := os.Readlink(p)
+			if err != nil {
+				return err
+			}
+			line += ", to " + target
+		}
+		out[name] = line
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	return out
+}
+
+// Whatever layers an image has, overlayfs shows of them what a copy holds.
+func TestRootOverlayIsLikeCopy(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	r := rand.New(rand.NewPCG(seed, 1))
+	host, s := serve(t), open(t)
+	names := []string{"a", "b", "c"}
+	name := func() string {
+		parts := make([]string, 1+r.IntN(3))
+		for i := range parts {
+			parts[i] = names[r.IntN(len(names))]
+		}
+		return strings.Join(parts, "/")
+	}
+	// lower are what the layers below have; only that is removed, as tools do.
+	random := func(lower []string) entry {
+		n := name()
+		owner := func(h *tar.Header) { h.Uid, h.Gid, h.Mode = r.IntN(3), r.IntN(3), 0o600|int64(r.IntN(0o200)) }
+		switch r.IntN(8) {
+		case 0:
+			return dir(n, 0o700|int64(r.IntN(0o100)))
+		case 1, 2:
+			if len(lower) > 0 {
+				n = lower[r.IntN(len(lower))]
+				return file(filepath.Join(filepath.Dir(n), ".wh."+filepath.Base(n)), "")
+			}
+			return dir(n, 0o755)
+		case 3:
+			return file(n+"/.wh..wh..opq", "")
+		case 4:
+			return symlink(n+"/l", "/nowhere/"+n)
+		default:
+			return file(n, fmt.Sprint(r.IntN(1000)), owner)
+		}
+	}
+	for i := range 40 {
+		var layers []v1.Layer
+		var lower []string
+		for range 1 + r.IntN(4) {
+			var entries []entry
+			for range 1 + r.IntN(8) {
+				entries = append(entries, random(lower))
+			}
+			layers = append(layers, layer(t, compression.GZip, entries...))
+			// What is there is what this test is about, so ask the copy.
+			push(t, host+"/below:v1", imageOf(t, layers...))
+			pull(t, s, host+"/below:v1")
+			below, err := s.Mountable(t.Context(), images.RootRequest{ID: "below", Image: host + "/below:v1", Copy: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			lower = slices.Sorted(maps.Keys(tree(t, below.Copied)))[1:]
+			if err := s.Release(t.Context(), "below"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		ref := fmt.Sprintf("%s/app:v%d", host, i)
+		push(t, ref, imageOf(t, layers...))
+		pull(t, s, ref)
+		stacked, err := s.Mountable(t.Context(), images.RootRequest{ID: fmt.Sprint("o", i), Image: ref})
+		if err != nil {
+			t.Fatal(err)
+		}
+		copied, err := s.Mountable(t.Context(), images.RootRequest{ID: fmt.Sprint("c", i), Image: ref, Copy: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := tree(t, copied.Copied)
+		overlay(t, stacked, func(dir string) {
+			got := tree(t, dir)
+			for _, p := range slices.Sorted(maps.Keys(union(got, want))) {
+				if got[p] != want[p] {
+					t.Errorf("image %d, %s: overlayfs: %q, copy: %q", i, p, got[p], want[p])
+				}
+			}
+		})
+	}
+}
+
+func union(a, b map[string]string) map[string]string {
+	out := maps.Clone(a)
+	maps.Copy(out, b)
+	return out
+}
