@@ -260,8 +260,8 @@ func TestConcurrentChanges(t *testing.T) {
 	all.Wait()
 }
 
-// After a boot of the machine, what is not known to have reached the disk is checked: a wrong blob goes with its image,
-// layers are unpacked again.
+// After a boot of the machine, what is not known to have reached the disk is checked: a wrong blob goes with its
+// image, layers are unpacked again.
 func TestBoot(t *testing.T) {
 	host := serve(t)
 	dir := filepath.Join(t.TempDir(), "images")

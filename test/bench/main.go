@@ -46,6 +46,7 @@ func benches() []bench {
 		{"containerd", benchContainerd},
 		{"workloads", benchWorkloads},
 		{"evictions", benchEvictions},
+		{"images", benchImages},
 	}
 }
 

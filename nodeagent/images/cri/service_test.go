@@ -91,7 +91,9 @@ func push(t *testing.T, ref, user string) {
 
 func service(t *testing.T) (*cri.Service, *images.Store) {
 	t.Helper()
-	s, err := images.Open(images.Config{Dir: filepath.Join(t.TempDir(), "images"), Registries: registry.Config{Attempts: 1}})
+	s, err := images.Open(images.Config{
+		Dir: filepath.Join(t.TempDir(), "images"), Registries: registry.Config{Attempts: 1},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -140,7 +142,9 @@ func TestImages(t *testing.T) {
 	if err != nil || len(all.GetImages()) != 4 {
 		t.Errorf("%v, %v; want 4 images", all, err)
 	}
-	one, err := s.ListImages(ctx, &runtimeapi.ListImagesRequest{Filter: &runtimeapi.ImageFilter{Image: spec(host + "/app:v7-8")}})
+	one, err := s.ListImages(ctx, &runtimeapi.ListImagesRequest{
+		Filter: &runtimeapi.ImageFilter{Image: spec(host + "/app:v7-8")},
+	})
 	if err != nil || len(one.GetImages()) != 1 {
 		t.Errorf("%v, %v; want one image", one, err)
 	}

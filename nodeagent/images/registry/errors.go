@@ -97,7 +97,7 @@ func judgeAnswer(resp *http.Response, expected ...int) error {
 	}
 	kind := kindOf(answer.StatusCode)
 	err = fmt.Errorf("%w: %s", kind, clip(err.Error()))
-	if kind != ErrTooManyRequests {
+	if !errors.Is(kind, ErrTooManyRequests) {
 		return err
 	}
 	// A date, or nothing, is as good as 0.

@@ -195,8 +195,8 @@ func (t *tree) opaque(at handle) error {
 	return nil
 }
 
-// prune removes the marks of removed files from directories that hide all that is below anyway. Where nothing is below,
-// overlayfs does not look at such marks, and lists them as files that cannot be opened.
+// prune removes the marks of removed files from directories that hide all that is below anyway. Where nothing is
+// below, overlayfs does not look at such marks, and lists them as files that cannot be opened.
 func (t *tree) prune(dir string) error {
 	for p := range t.opaques {
 		err := filepath.WalkDir(filepath.Join(dir, p), func(p string, d fs.DirEntry, err error) error {
