@@ -8,7 +8,6 @@ import (
 	"golang.org/x/sys/unix"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"monoplane.dev/nodeagent/runtime/host/shim"
 	"monoplane.dev/nodeagent/runtime/host/shimwire"
 )
 
@@ -39,8 +38,7 @@ func (r *Runtime) ExecSync(
 		ctx, cancel = context.WithTimeout(ctx, limit+r.bounds.margin)
 		defer cancel()
 	}
-	// A connection of its own: closing it is what tells the shim that the caller has gone.
-	u, err := dialShim(c.sb.dir, shim.SocketName)
+	u, err := callShim(ctx, c.sb.dir)
 	if err != nil {
 		return nil, unavailable("the shim cannot be reached: %v", err)
 	}

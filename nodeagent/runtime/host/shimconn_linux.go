@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"monoplane.dev/nodeagent/runtime/host/shim"
 	"monoplane.dev/nodeagent/runtime/host/shimwire"
 )
 
@@ -79,6 +80,25 @@ func dialShim(dir, name string) (*net.UnixConn, error) {
 		return nil, err
 	}
 	return fileConn(fd)
+}
+
+// callShim connects to the shim of a pod's directory for one call: to close the connection is what tells the shim that
+// the caller has gone. Where many call at once, its backlog is full for a moment, which is waited for.
+func callShim(ctx context.Context, dir string) (*net.UnixConn, error) {
+	end := time.Now().Add(dialPatience)
+	for pause := time.Millisecond; ; pause = min(2*pause, 50*time.Millisecond) {
+		u, err := dialShim(dir, shim.SocketName)
+		if !errors.Is(err, unix.EAGAIN) || time.Now().After(end) {
+			return u, err
+		}
+		timer := time.NewTimer(pause)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return nil, ctx.Err()
+		}
+	}
 }
 
 // read delivers answers and events until the connection is lost.

@@ -16,7 +16,6 @@ import (
 	"golang.org/x/sys/unix"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"monoplane.dev/nodeagent/runtime/host/shim"
 	"monoplane.dev/nodeagent/runtime/host/shimwire"
 	"monoplane.dev/nodeagent/runtime/stream"
 )
@@ -26,7 +25,7 @@ const (
 	streamPiece = 32 << 10
 	// maxLeftovers is how much output is passed on that comes after the process has ended, from what it left behind.
 	maxLeftovers = 1 << 20
-	// dialPatience is how long a port may take to accept a connection.
+	// dialPatience is how long a port, or a shim, may take to accept a connection.
 	dialPatience = 10 * time.Second
 )
 
@@ -39,7 +38,7 @@ func (r *Runtime) ExecStream(ctx context.Context, req *runtimeapi.ExecRequest, w
 	if len(req.GetCmd()) == 0 {
 		return 0, badRequest("no command")
 	}
-	c, conn, err := r.streamTo(req.GetContainerId())
+	c, conn, err := r.streamTo(ctx, req.GetContainerId())
 	if err != nil {
 		return 0, err
 	}
@@ -79,7 +78,7 @@ func (r *Runtime) ExecStream(ctx context.Context, req *runtimeapi.ExecRequest, w
 //
 // spec: CTR-9
 func (r *Runtime) AttachStream(ctx context.Context, req *runtimeapi.AttachRequest, with stream.Streams) error {
-	c, conn, err := r.streamTo(req.GetContainerId())
+	c, conn, err := r.streamTo(ctx, req.GetContainerId())
 	if err != nil {
 		return err
 	}
@@ -163,9 +162,8 @@ func (r *Runtime) Forward(ctx context.Context, sandbox string, port int32, conn 
 	}
 }
 
-// streamTo returns a container and a connection of one call's own to its shim: to close it is what tells the shim that
-// the caller has gone.
-func (r *Runtime) streamTo(id string) (*container, *shimConn, error) {
+// streamTo returns a container and a connection of one call's own to its shim.
+func (r *Runtime) streamTo(ctx context.Context, id string) (*container, *shimConn, error) {
 	r.mu.RLock()
 	c := r.containers[id]
 	version := int64(0)
@@ -176,7 +174,7 @@ func (r *Runtime) streamTo(id string) (*container, *shimConn, error) {
 	if c == nil {
 		return nil, nil, notFound("container", id)
 	}
-	u, err := dialShim(c.sb.dir, shim.SocketName)
+	u, err := callShim(ctx, c.sb.dir)
 	if err != nil {
 		return nil, nil, wrongState("container %s does not run: its shim cannot be reached: %v", id, err)
 	}

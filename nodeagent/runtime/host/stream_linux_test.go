@@ -158,6 +158,26 @@ func TestExecLongAfterTheStart(t *testing.T) {
 	}
 }
 
+// Many commands begin at once, more than a shim has room for callers that wait: none of them is turned away.
+//
+// spec: CTR-9
+func TestManyExecsAtOnce(t *testing.T) {
+	n := newNode(t)
+	id := n.run(n.plainSandbox("many"), script("c", "exec sleep 1000"))
+	var all sync.WaitGroup
+	for i := range 100 {
+		all.Go(func() {
+			var out heard
+			code, err := n.ExecStream(t.Context(), execOf(id, "echo "+strconv.Itoa(i)+"; exit "+strconv.Itoa(i)),
+				stream.Streams{In: strings.NewReader(""), Out: &out, Err: io.Discard})
+			if err != nil || code != int32(i) || out.String() != strconv.Itoa(i)+"\n" {
+				t.Errorf("%d: code %d, %v, %q", i, code, err, out.String())
+			}
+		})
+	}
+	all.Wait()
+}
+
 // When the caller goes away, the command dies with all that descends from it, also what has left its session.
 //
 // spec: CTR-9
