@@ -17,7 +17,6 @@ import (
 // entry is a line of a log.
 type entry struct {
 	time   time.Time
-	stamp  []byte // the time as it is written
 	stream string // "stdout" or "stderr"
 	part   bool   // the rest of the line follows
 	text   []byte // without the end of the line
@@ -45,5 +44,5 @@ func parse(line []byte) (e entry, ok bool) {
 	if err != nil {
 		return e, false
 	}
-	return entry{time: t, stamp: stamp, stream: string(stream), part: tag[0] == 'P', text: text}, true
+	return entry{time: t, stream: string(stream), part: tag[0] == 'P', text: text}, true
 }

@@ -53,7 +53,8 @@ func TestRead(t *testing.T) {
 		"stderr":    {func(o *Options) { o.Stream = "stderr" }, "two\n"},
 		"since":     {func(o *Options) { o.Since = time.Date(2026, 1, 1, 0, 0, 4, 0, time.UTC) }, "\nfive\n"},
 		"timestamps": {func(o *Options) { o.Timestamps, o.Tail = true, 4 },
-			"2026-01-01T00:00:03Z three\n2026-01-01T00:00:04Z \n2026-01-01T00:00:05Z five\n"},
+			"2026-01-01T00:00:03.000000000Z three\n2026-01-01T00:00:04.000000000Z \n" +
+				"2026-01-01T00:00:05.000000000Z five\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := all
@@ -196,6 +197,18 @@ func TestFollowIsOvertaken(t *testing.T) {
 			t.Errorf("got %q, want %q", got.String(), want)
 		}
 	})
+}
+
+// Whoever reads a log while room of it is given back to the disk gets what is left of it, line by line, and no zeros.
+// spec: CTR-8
+func TestHoleWithinALine(t *testing.T) {
+	path := write(t, "2026-01-01T00:00:01Z stdout P torn\n2026-01-01T00:00:01Z stdout P apart"+
+		strings.Repeat("\x00", 3<<20)+"2026-01-01T00:00:02Z stdout F whole\n")
+	var got strings.Builder
+	if err := Read(t.Context(), path, Options{Tail: -1, Limit: -1}, never,
+		func(b []byte) error { got.Write(b); return nil }); err != nil || got.String() != "torn\nwhole\n" {
+		t.Errorf("%.100q, %v", got.String(), err)
+	}
 }
 
 func TestReadEnds(t *testing.T) {

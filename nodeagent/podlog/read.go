@@ -17,7 +17,7 @@ import (
 type Options struct {
 	// Follow goes on until the container has ended and all of its log is read.
 	Follow bool
-	// Timestamps puts its time before every line.
+	// Timestamps puts its time before every line, with nanoseconds in nine digits.
 	Timestamps bool
 	// Since leaves out older lines; zero for none.
 	Since time.Time
@@ -32,6 +32,8 @@ type Options struct {
 const (
 	pollInterval = 100 * time.Millisecond
 	chunk        = 32 << 10
+	// fixedNano is how kubelets write times: with all nine digits, where runtimes leave out zeros at the end.
+	fixedNano = "2006-01-02T15:04:05.000000000Z07:00"
 	// maxLine bounds what is held of one line; runtimes split lines at 16 KiB.
 	maxLine = 1 << 20
 )
@@ -177,7 +179,9 @@ func (r *reader) drain(ctx context.Context) error {
 			}
 			r.line = r.line[:0]
 		case errors.Is(err, bufio.ErrBufferFull):
-			if len(r.line) > maxLine {
+			if len(bytes.TrimLeft(piece, "\x00")) == 0 {
+				r.tear()
+			} else if len(r.line) > maxLine {
 				r.line = r.line[:maxLine] // the rest of this line is dropped
 			}
 		case errors.Is(err, io.EOF):
@@ -191,6 +195,14 @@ func (r *reader) drain(ctx context.Context) error {
 	}
 }
 
+// tear ends the line that is being read where room was given back to the disk meanwhile: its rest is gone.
+func (r *reader) tear() {
+	r.line = r.line[:0]
+	if !r.lineStart {
+		r.pending, r.lineStart = append(r.pending, '\n'), true
+	}
+}
+
 // take adds a line to what is handed out, if it was asked for.
 func (r *reader) take(line []byte) error {
 	e, ok := parse(line)
@@ -198,7 +210,7 @@ func (r *reader) take(line []byte) error {
 		return nil
 	}
 	if r.options.Timestamps && r.lineStart {
-		r.pending = append(append(r.pending, e.stamp...), ' ')
+		r.pending = append(e.time.AppendFormat(r.pending, fixedNano), ' ')
 	}
 	r.pending = append(r.pending, e.text...)
 	if r.lineStart = !e.part; r.lineStart {
