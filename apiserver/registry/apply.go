@@ -82,6 +82,11 @@ func (r *Registry) config(ctx context.Context, subresource string, req *metav1.P
 	if rules.Shape != nil {
 		owners = r.shapes[subresource]
 	}
+	if r.view != nil && rules.Shape == nil {
+		// The owners are those of the fields that are stored, which have other paths.
+		return nil, apierrors.New(apierrors.BadRequest, "a %s of %s cannot be applied: apply it as %s of %s", r.kind.Kind,
+			r.kind.APIVersion(), r.strategy.Kind.Kind, r.strategy.Kind.APIVersion())
+	}
 	config, err := owners.Parse(doc)
 	if err != nil || rules.Shape == nil {
 		return config, err

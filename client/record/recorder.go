@@ -1,10 +1,10 @@
 // Package record writes events: short notes about what happened to an object, which `kubectl describe` shows.
 //
 // An event that repeats (same object, type, reason and note) becomes a series: one object whose count grows and which
-// is written at most once in ten seconds. Events have the fields of events.k8s.io (a time in microseconds, a series) and,
-// where those of Kubernetes have them too, the older ones of core/v1 (a source, first and last time, a count): what
-// clients look for differs. Events about one object are limited to a burst of 25 and one more each 30 s,
-// so that a failing loop cannot flood the store.
+// is written at most once in ten seconds. Events about one object are limited to a burst of 25 and one more each 30 s,
+// so that a failing loop cannot flood the store. Events have the fields of events.k8s.io (a time in microseconds, a
+// series) and, where those of Kubernetes have them too, the older ones of core/v1 (a source, first and last time, a
+// count): what clients look for differs.
 //
 // Events are best effort: recording never blocks the caller, and what does not fit the queue, or cannot be written, is
 // dropped and counted.

@@ -29,13 +29,13 @@ func TestConfirmationIsNotASetting(t *testing.T) {
 	for _, command := range [][]string{{"up", "--runtime", "fake"}, {"snapshot", "restore", file}} {
 		args := append(command, "--data-dir", filepath.Join(dir, "data"))
 		var stdout, stderr bytes.Buffer
-		if code := run(t.Context(), append(args, "--config", file), &stdout, &stderr); code != 1 ||
+		if code := run(t.Context(), programName, append(args, "--config", file), &stdout, &stderr); code != 1 ||
 			!strings.Contains(stderr.String(), "for the command line only") {
 			t.Errorf("%v with a file: code %d, %s", command, code, &stderr)
 		}
 		t.Setenv("MONOPLANE_CONFIRM_ORIGINAL_DEAD", "true")
 		stderr.Reset()
-		if code := run(t.Context(), args, &stdout, &stderr); code != 1 ||
+		if code := run(t.Context(), programName, args, &stdout, &stderr); code != 1 ||
 			!strings.Contains(stderr.String(), "for the command line only") {
 			t.Errorf("%v with a variable: code %d, %s", command, code, &stderr)
 		}
@@ -62,7 +62,7 @@ func TestNoExampleIsInASharedDirectory(t *testing.T) {
 			walk(sub)
 		}
 	}
-	walk(newRootCommand(&bytes.Buffer{}, &bytes.Buffer{}))
+	walk(newRootCommand(programName, &bytes.Buffer{}, &bytes.Buffer{}))
 	if !shared.MatchString("  monoplane up --data-dir /tmp/c1") {
 		t.Error("the check finds nothing")
 	}

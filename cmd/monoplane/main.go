@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 )
@@ -20,12 +21,28 @@ import (
 var version = "dev"
 
 func main() {
-	os.Exit(run(context.Background(), os.Args[1:], os.Stdout, os.Stderr))
+	os.Exit(run(context.Background(), nameOf(os.Args), os.Args[1:], os.Stdout, os.Stderr))
 }
 
-// run executes one command line and returns the process's exit code. Every failure is one line on stderr.
-func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	root := newRootCommand(stdout, stderr)
+// The program is called monoplane; as a plugin of kubectl, which a symlink of this name makes it, `kubectl monoplane`.
+const (
+	programName = "monoplane"
+	pluginFile  = "kubectl-monoplane"
+	pluginName  = "kubectl monoplane"
+)
+
+// nameOf returns what the user calls the program, by the name of the file that was started.
+func nameOf(args []string) string {
+	if len(args) > 0 && strings.TrimSuffix(filepath.Base(args[0]), ".exe") == pluginFile {
+		return pluginName
+	}
+	return programName
+}
+
+// run executes one command line and returns the process's exit code. Every failure is one line on stderr. Name is what
+// the user calls the program.
+func run(ctx context.Context, name string, args []string, stdout, stderr io.Writer) int {
+	root := newRootCommand(name, stdout, stderr)
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
 	var code exitCode
@@ -35,7 +52,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	case errors.As(err, &code):
 		return int(code)
 	default:
-		fmt.Fprintf(stderr, "monoplane: %s\n", oneLine(err))
+		fmt.Fprintf(stderr, "%s: %s\n", name, oneLine(err))
 		return 1
 	}
 }

@@ -8,20 +8,24 @@ import (
 	"github.com/spf13/cobra"
 )
 
-func newRootCommand(stdout, stderr io.Writer) *cobra.Command {
+// newRootCommand returns the command of the program, which the user calls by name.
+func newRootCommand(name string, stdout, stderr io.Writer) *cobra.Command {
 	root := &cobra.Command{
-		Use:   "monoplane",
+		Use: programName,
+		// Usage lines begin with it, also those of the commands below.
+		Annotations: map[string]string{cobra.CommandDisplayNameAnnotation: name},
+
 		Short: "A Kubernetes pod control plane in one binary",
 		Long: `Monoplane is a Kubernetes pod control plane in one binary: etcd, the API over gRPC and REST,
 the scheduler, the controllers and a node agent.
 
 Start a cluster on this machine:
 
-  monoplane up
+  ` + name + ` up
 
 Then, in another terminal, with any kubectl:
 
-  export KUBECONFIG=$(monoplane kubeconfig)
+  export KUBECONFIG=$(` + name + ` kubeconfig)
   kubectl get nodes
 
 Every flag can also be set by an environment variable (--data-dir by MONOPLANE_DATA_DIR) or in a

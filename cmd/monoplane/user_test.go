@@ -25,7 +25,7 @@ func TestUser(t *testing.T) {
 	}
 	run := func(args ...string) (string, error) {
 		var out strings.Builder
-		root := newRootCommand(&out, &out)
+		root := newRootCommand(programName, &out, &out)
 		root.SetArgs(append([]string{"user", "--data-dir", dir}, args...))
 		err := root.ExecuteContext(t.Context())
 		return out.String(), err

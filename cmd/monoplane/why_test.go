@@ -63,7 +63,7 @@ func TestWhyRefuses(t *testing.T) {
 		"no cluster has run on":                     {"why", "p", "--data-dir", t.TempDir()},
 	} {
 		var stdout, stderr bytes.Buffer
-		if code := run(t.Context(), args, &stdout, &stderr); code != 1 || stdout.Len() > 0 ||
+		if code := run(t.Context(), programName, args, &stdout, &stderr); code != 1 || stdout.Len() > 0 ||
 			!strings.Contains(stderr.String(), want) {
 			t.Errorf("%v: code %d, stdout %q, stderr %q", args, code, &stdout, &stderr)
 		}

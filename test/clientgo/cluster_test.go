@@ -128,7 +128,7 @@ func (b *body) Close() error {
 
 // config returns what client-go is told, with or without protobuf. Nothing slows it down.
 func (s *server) config(protobuf bool) *rest.Config {
-	c := &rest.Config{Host: "http://monoplane", Transport: s, QPS: -1}
+	c := &rest.Config{Host: "http://monoplane", Transport: s, QPS: -1, WarningHandler: rest.NoWarnings{}}
 	if protobuf {
 		c.ContentType = runtime.ContentTypeProtobuf
 		c.AcceptContentTypes = runtime.ContentTypeProtobuf + ",application/json"
