@@ -220,7 +220,7 @@ var kinds = []kind{
 	}},
 }
 
-// notApplied are the versions in which a kind is shown and not stored, and what an apply of them is told: docs/apply.md.
+// notApplied are the versions in which a kind is shown, not stored, and what an apply of them is told: docs/apply.md.
 var notApplied = map[string]string{
 	"autoscaling/v1/horizontalpodautoscalers": "apply it as HorizontalPodAutoscaler of autoscaling/v2",
 	"events.k8s.io/v1/events":                 "apply it as Event of v1",
