@@ -77,6 +77,9 @@ func (s *Server) auditStream(
 			r.record.Panicked()
 			r.record.Failed(apierrors.NewInternal(nil).Status())
 		case err != nil:
+			if r.own && r.record == nil { // it was refused before anybody read what it asks for
+				r.begin(nil)
+			}
 			r.record.Response(nil, err)
 		}
 		if r.own {

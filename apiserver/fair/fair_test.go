@@ -5,9 +5,12 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"google.golang.org/grpc"
 
 	"monoplane.dev/apierrors"
 	"monoplane.dev/apiserver/authn"
@@ -122,6 +125,61 @@ func TestWhatLasts(t *testing.T) {
 	seats[0].Release()
 	if _, err := l.AcquireLong("bob"); err != nil {
 		t.Errorf("a seat that was given back: %v", err)
+	}
+}
+
+// stream is a stream of a user, as gRPC has it, of which only the context is looked at.
+type stream struct {
+	grpc.ServerStream
+	ctx context.Context
+}
+
+func (s stream) Context() context.Context { return s.ctx }
+
+// Of 100 000 watches that two users open over gRPC each has 8 192, and all others are told when to come again; a third
+// user asks what he likes meanwhile, and once the watches have ended there is room again.
+func TestTooManyWatches(t *testing.T) {
+	l := fair.New(fair.Config{})
+	ctx, cancel := context.WithCancel(t.Context())
+	var open, refused atomic.Int64
+	var watches sync.WaitGroup
+	judged := make(chan struct{}, 100_000)
+	watch := func(_ any, s grpc.ServerStream) error {
+		open.Add(1)
+		judged <- struct{}{}
+		<-s.Context().Done()
+		return nil
+	}
+	for i := range 100_000 {
+		user := authn.WithUser(ctx, &authn.User{Name: []string{"mallory", "trent"}[i%2]})
+		watches.Go(func() {
+			err := l.Stream(nil, stream{ctx: user}, &grpc.StreamServerInfo{}, watch)
+			if err == nil {
+				return
+			}
+			again := apierrors.From(err).Status()
+			if again.GetCode() != 429 || again.GetDetails().GetRetryAfterSeconds() != 1 {
+				t.Errorf("refused with %v", again)
+			}
+			refused.Add(1)
+			judged <- struct{}{}
+		})
+	}
+	for range 100_000 {
+		<-judged
+	}
+	if open.Load() != 2*8192 || refused.Load() != 100_000-2*8192 {
+		t.Errorf("%d watches are open, %d were refused", open.Load(), refused.Load())
+	}
+	seat, err := l.Acquire(t.Context(), "alice")
+	if err != nil {
+		t.Fatalf("a request beside them: %v", err)
+	}
+	seat.Release()
+	cancel()
+	watches.Wait()
+	if _, err := l.AcquireLong("alice"); err != nil {
+		t.Errorf("afterwards: %v", err)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"net/http"
+	"slices"
 	"time"
 
 	"google.golang.org/grpc"
@@ -50,8 +51,10 @@ func (s *Server) serveGRPC(socket net.Listener) {
 	healthServer := health.NewServer()
 	options := append(gate.ServerOptions(s.auth.Tap),
 		grpc.ForceServerCodecV2(grpccodec.Codec{}),
-		grpc.ChainUnaryInterceptor(append([]grpc.UnaryServerInterceptor{owned, s.cfg.Limits.Unary}, s.cfg.Unary...)...),
-		grpc.ChainStreamInterceptor(append([]grpc.StreamServerInterceptor{s.cfg.Limits.Stream}, s.cfg.Stream...)...),
+		grpc.ChainUnaryInterceptor(slices.Concat(
+			[]grpc.UnaryServerInterceptor{owned}, s.cfg.Unary, []grpc.UnaryServerInterceptor{s.cfg.Limits.Unary})...),
+		grpc.ChainStreamInterceptor(slices.Concat(
+			s.cfg.Stream, []grpc.StreamServerInterceptor{s.cfg.Limits.Stream})...),
 	)
 	listener := s.letIn(socket)
 	s.serveOne(s.newGRPC(healthServer, options), listener.Known())
