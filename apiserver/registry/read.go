@@ -178,13 +178,19 @@ func (r *Registry) checkWatch(req *metav1.WatchRequest) error {
 	return validation.InvalidOptions("ListOptions", []apierrors.Cause{cause})
 }
 
+// maxSelector is how long a selector may be, in bytes: as long as the header of a request over REST, which has it.
+const maxSelector = 64 << 10
+
 // selectors parses selectors and refuses fields that cannot be selected by. Nil selects everything.
 func (r *Registry) selectors(label, field string) (labels.Selector, fields.Selector, error) {
+	if n := max(len(label), len(field)); n > maxSelector {
+		return nil, nil, apierrors.New(apierrors.BadRequest, "a selector of %d bytes: %d are the most", n, maxSelector)
+	}
 	var l labels.Selector
 	if label != "" {
 		var err error
 		if l, err = labels.Parse(label); err != nil {
-			return nil, nil, apierrors.New(apierrors.BadRequest, "%v", err)
+			return nil, nil, apierrors.New(apierrors.BadRequest, "%s", validation.Shorten(err.Error()))
 		}
 	}
 	if field == "" {
@@ -192,7 +198,7 @@ func (r *Registry) selectors(label, field string) (labels.Selector, fields.Selec
 	}
 	f, err := fields.ParseSelector(field)
 	if err != nil {
-		return nil, nil, apierrors.New(apierrors.BadRequest, "%v", err)
+		return nil, nil, apierrors.New(apierrors.BadRequest, "%s", validation.Shorten(err.Error()))
 	}
 	f, err = f.Transform(func(name, value string) (string, string, error) {
 		stored, err := r.selectable(name)
