@@ -28,6 +28,22 @@ func (f *Faults) LabelSelector(p *Path, s *metav1.LabelSelector) {
 	}
 }
 
+// AskedLabel and AskedField check requirements of selectors that somebody asks about without selecting anything, where
+// operators that are not known may be those of a later version.
+func (f *Faults) AskedLabel(p *Path, r *metav1.LabelSelectorRequirement) {
+	f.setOperator(p, r.GetOperator(), r.GetValues())
+	f.Qualified(p.Child("key"), r.GetKey())
+	f.labelValues(p.Child("values"), r.GetValues())
+}
+
+// AskedField is AskedLabel for a field.
+func (f *Faults) AskedField(p *Path, r *metav1.FieldSelectorRequirement) {
+	if r.GetKey() == "" {
+		f.Required(p.Child("key"), "must be specified")
+	}
+	f.setOperator(p, r.GetOperator(), r.GetValues())
+}
+
 // setOperator checks the operators that all selectors know; false when op is none of them.
 func (f *Faults) setOperator(p *Path, op string, values []string) bool {
 	switch op {

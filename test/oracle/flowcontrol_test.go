@@ -86,7 +86,7 @@ func randomFlowSchema(r *rand.Rand) *flowcontrolv1.FlowSchema {
 		}
 		for range r.IntN(2) {
 			rule.NonResourceRules = append(rule.NonResourceRules, flowcontrolv1.NonResourcePolicyRule{
-				Verbs: fewOf(r, flowVerbs...),
+				Verbs:           fewOf(r, flowVerbs...),
 				NonResourceURLs: fewOf(r, "/healthz", "*", "/", "", "a", "/a b", "//", "/a/*", "/*/a", "/a*", "/*", "/*/*"),
 			})
 		}

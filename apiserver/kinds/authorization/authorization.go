@@ -214,10 +214,18 @@ func checkAttributes(f *validation.Faults, q question) {
 			"exactly one of nonResourceAttributes or resourceAttributes must be specified")
 	}
 	if s := resource.GetFieldSelector(); s != nil {
-		checkSelector(f, p.Child("resourceAttributes").Child("fieldSelector"), s.GetRawSelector(), len(s.GetRequirements()))
+		at := p.Child("resourceAttributes").Child("fieldSelector")
+		checkSelector(f, at, s.GetRawSelector(), len(s.GetRequirements()))
+		for i, r := range s.GetRequirements() {
+			f.AskedField(at.Child("requirements").Index(i), r)
+		}
 	}
 	if s := resource.GetLabelSelector(); s != nil {
-		checkSelector(f, p.Child("resourceAttributes").Child("labelSelector"), s.GetRawSelector(), len(s.GetRequirements()))
+		at := p.Child("resourceAttributes").Child("labelSelector")
+		checkSelector(f, at, s.GetRawSelector(), len(s.GetRequirements()))
+		for i, r := range s.GetRequirements() {
+			f.AskedLabel(at.Child("requirements").Index(i), r)
+		}
 	}
 }
 
