@@ -9,6 +9,8 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	corev1 "monoplane.dev/api/core/v1"
+	metav1 "monoplane.dev/api/meta/v1"
+	"monoplane.dev/apierrors"
 	"monoplane.dev/client"
 )
 
@@ -58,6 +60,9 @@ func benchCreate(ctx context.Context, e *env) (err error) {
 		return err
 	}
 
+	if err := limit(ctx, c.Client()); err != nil {
+		return err
+	}
 	b := &creates{c, raw, top}
 	size := fmt.Sprintf("%.1f KB", float64(len(answer))/1e3)
 	for _, clients := range []int{1, 64} {
@@ -65,17 +70,17 @@ func benchCreate(ctx context.Context, e *env) (err error) {
 		if clients > 1 {
 			of, n, grpcShare, restShare = fmt.Sprint(clients, " clients"), e.size(1500), 0, 0.6
 		}
-		limit := func(int) (float64, error) { return raw.rate(ctx, clients, n) }
-		p, err := paired(15, alone.create(ctx, sample, clients, n), limit)
+		atMost := func(int) (float64, error) { return raw.rate(ctx, clients, n) }
+		p, err := paired(15, alone.create(ctx, sample, clients, n), atMost)
 		if err != nil {
 			return err
 		}
 		e.atLeast(fmt.Sprintf("create, %s, the store alone", of), p, "raw", 0)
-		if p, err = paired(15, b.grpc(ctx, c.Client(), "in", clients, n), limit); err != nil {
+		if p, err = paired(15, b.grpc(ctx, c.Client(), "default", "in", clients, n), atMost); err != nil {
 			return err
 		}
 		e.atLeast(fmt.Sprintf("create, %s, gRPC in-process (%s)", of, size), p, "raw", grpcShare)
-		if p, err = paired(15, b.grpc(ctx, c.grpc, "tls", clients, n), limit); err != nil {
+		if p, err = paired(15, b.grpc(ctx, c.grpc, "default", "tls", clients, n), atMost); err != nil {
 			return err
 		}
 		e.atLeast(fmt.Sprintf("create, %s, gRPC over TLS (%s)", of, size), p, "raw", 0)
@@ -84,22 +89,59 @@ func benchCreate(ctx context.Context, e *env) (err error) {
 			return err
 		}
 		e.atLeast(fmt.Sprintf("create, %s, REST (%s)", of, size), p, "ceiling", restShare)
+		p, err = paired(15, b.grpc(ctx, c.Client(), limited, "quota", clients, n),
+			b.grpc(ctx, c.Client(), "default", "free", clients, n))
+		if err != nil {
+			return err
+		}
+		e.atLeast(fmt.Sprintf("create, %s, in a namespace with a quota", of), p, "no quota", 0)
 	}
 	return nil
 }
 
+// limited is a namespace with a quota that has room for all.
+const limited = "limited"
+
+func limit(ctx context.Context, c *client.Client) error {
+	if _, err := c.Namespaces.Create(ctx, &corev1.CreateNamespaceRequest{
+		Object: &corev1.Namespace{Metadata: &metav1.ObjectMeta{Name: limited}},
+	}); err != nil {
+		return err
+	}
+	// A controller makes the account, too.
+	if _, err := c.ServiceAccounts.Create(ctx, &corev1.CreateServiceAccountRequest{
+		Object: &corev1.ServiceAccount{Metadata: &metav1.ObjectMeta{Namespace: limited, Name: "default"}},
+	}); err != nil && !apierrors.Is(err, apierrors.AlreadyExists) {
+		return err
+	}
+	_, err := c.ResourceQuotas.Create(ctx, &corev1.CreateResourceQuotaRequest{Object: &corev1.ResourceQuota{
+		Metadata: &metav1.ObjectMeta{Namespace: limited, Name: "much"},
+		Spec: &corev1.ResourceQuotaSpec{Hard: map[string]*metav1.Quantity{
+			"pods": {String_: "1000000"}, "count/pods": {String_: "1000000"},
+		}},
+	}})
+	return err
+}
+
 // grpc creates n pods in a round.
 func (b *creates) grpc(
-	ctx context.Context, by *client.Client, name string, clients, n int,
+	ctx context.Context, by *client.Client, namespace, name string, clients, n int,
 ) func(int) (float64, error) {
 	return func(round int) (float64, error) {
 		prefix := fmt.Sprintf("g-%s-%d-%d", name, clients, round)
 		return drive(ctx, clients, n, func(ctx context.Context, _, i int) error {
-			_, err := by.Pods.Create(ctx, &corev1.CreatePodRequest{Namespace: "default",
-				Object: pod(podName(prefix, i), "none")})
+			_, err := by.Pods.Create(ctx, &corev1.CreatePodRequest{
+				Namespace: namespace, Object: in(namespace, pod(podName(prefix, i), "none")),
+			})
 			return err
 		})
 	}
+}
+
+// in puts a pod into a namespace.
+func in(namespace string, p *corev1.Pod) *corev1.Pod {
+	p.Metadata.Namespace = namespace
+	return p
 }
 
 // rest sends n pods in a round.
