@@ -72,8 +72,8 @@ func reviewMeta(r *rand.Rand, namespace string) metav1.ObjectMeta {
 	return m
 }
 
-// refusal has what an answer says is wrong with a question.
-func refusal(err error) map[fault]bool {
+// reviewFaults has what an answer says is wrong with a question.
+func reviewFaults(err error) map[fault]bool {
 	set := map[fault]bool{}
 	if err == nil {
 		return set
@@ -105,7 +105,7 @@ func TestAccessReviewsAreJudgedAlike(t *testing.T) {
 			fine++
 		}
 		theirs := theirFaults(validation.ValidateSubjectAccessReview(internal(t, k, &authorization.SubjectAccessReview{})))
-		if report(t, []string{"review", k.String()}, compare(theirs, refusal(err))) {
+		if report(t, []string{"review", k.String()}, compare(theirs, reviewFaults(err))) {
 			bad++
 		}
 
@@ -116,7 +116,7 @@ func TestAccessReviewsAreJudgedAlike(t *testing.T) {
 		})
 		theirs = theirFaults(validation.ValidateLocalSubjectAccessReview(
 			internal(t, l, &authorization.LocalSubjectAccessReview{})))
-		if report(t, []string{"local", l.String()}, compare(theirs, refusal(err))) {
+		if report(t, []string{"local", l.String()}, compare(theirs, reviewFaults(err))) {
 			bad++
 		}
 
@@ -130,7 +130,7 @@ func TestAccessReviewsAreJudgedAlike(t *testing.T) {
 		})
 		theirs = theirFaults(validation.ValidateSelfSubjectAccessReview(
 			internal(t, s, &authorization.SelfSubjectAccessReview{})))
-		if report(t, []string{"self", s.String()}, compare(theirs, refusal(err))) {
+		if report(t, []string{"self", s.String()}, compare(theirs, reviewFaults(err))) {
 			bad++
 		}
 	}
