@@ -224,17 +224,10 @@ func TestPodSecurityDecidesAlike(t *testing.T) {
 		if r.IntN(8) == 0 {
 			exempt.Namespaces = []string{"default"}
 		}
+		// All three are said: without a word about warn, a default that is enforced here is warned of too.
 		defaults := map[string]string{}
 		for _, mode := range []string{"enforce", "audit", "warn"} {
-			if r.IntN(4) == 0 {
-				defaults[mode] = pick(r, []string{"baseline", "restricted"})
-			}
-		}
-		level := func(mode string) string {
-			if l := defaults[mode]; l != "" {
-				return l
-			}
-			return "privileged"
+			defaults[mode] = mostly(r, []string{"privileged", "baseline", "restricted"})
 		}
 		there := &securityNamespaces{namespace: &v1.Namespace{
 			ObjectMeta: metav1.ObjectMeta{Name: "default", Labels: securityLabels(r)}}}
@@ -250,8 +243,8 @@ func TestPodSecurityDecidesAlike(t *testing.T) {
 		theirs := &psadmission.Admission{
 			Configuration: &psconfig.PodSecurityConfiguration{
 				Defaults: psconfig.PodSecurityDefaults{
-					Enforce: level("enforce"), EnforceVersion: "latest", Audit: level("audit"), AuditVersion: "latest",
-					Warn: level("warn"), WarnVersion: "latest",
+					Enforce: defaults["enforce"], EnforceVersion: "latest", Audit: defaults["audit"], AuditVersion: "latest",
+					Warn: defaults["warn"], WarnVersion: "latest",
 				},
 				Exemptions: exempt,
 			},
