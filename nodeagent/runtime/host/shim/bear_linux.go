@@ -38,6 +38,9 @@ func (e errRefused) Error() string { return string(e) }
 // bear starts process 1: by a fork alone where that is enough, else by way of a setup process. What the container can
 // do without is left out where views are refused.
 func (p *pod) bear(c *container, std std) (pid int, err error) {
+	if c.req.Bundle != "" {
+		return p.bearBundle(c, std)
+	}
 	for {
 		if c.req.HasView() && p.noView != "" {
 			err = errRefused(p.noView)

@@ -143,7 +143,7 @@ func (p *pod) members(c *container) (list []sys.Proc, sure bool) {
 		switch {
 		case ch == nil:
 			orphans = append(orphans, pid)
-		case ch.c == c:
+		case ch.c != nil && ch.c == c:
 			roots = append(roots, pid)
 		}
 	}
@@ -158,7 +158,12 @@ func (p *pod) members(c *container) (list []sys.Proc, sure bool) {
 			roots = append(roots, pid)
 		}
 	}
-	list, unread := sys.Descendants(roots)
+	inherited, unread := p.orphans(c)
+	if unread != nil {
+		err = unread
+	}
+	roots = append(roots, inherited...)
+	list, unread = sys.Descendants(roots)
 	if unread != nil {
 		err = unread
 	}

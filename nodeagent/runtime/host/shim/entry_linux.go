@@ -12,6 +12,9 @@ const (
 	// closes descriptors in their order, so that the claim of a dead shim is free as soon as its lock is.
 	ClaimFD = 4
 	LockFD  = 5 // The pod's lock file, already locked. The lock lasts as long as the shim.
+	// HelperFD is the program that makes containers from bundles, a sealed file in memory that all shims of one start of
+	// the server share; /dev/null where there is none.
+	HelperFD = 6
 )
 
 // init is the one exception to the rule against init functions: running here, before the packages of the program
@@ -22,5 +25,8 @@ func init() {
 	}
 	if len(os.Args) > 0 && os.Args[0] == SetupArgv0 {
 		os.Exit(setUp())
+	}
+	if len(os.Args) > 0 && os.Args[0] == initArgv0 {
+		os.Exit(reapAll())
 	}
 }

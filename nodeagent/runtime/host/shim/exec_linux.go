@@ -78,6 +78,9 @@ func execFiles(files []*os.File) (std, error) {
 func (p *pod) bearExec(
 	c *container, req *shimwire.ExecRequest, std std, ch *child, ended func(syscall.WaitStatus),
 ) (int, error) {
+	if c.req.Bundle != "" {
+		return p.bearExecBundle(c, req, std, ch, ended)
+	}
 	start := c.req
 	start.Expiry = 0 // That of the container's own start, which is long over.
 	if req.Terminal && !c.req.Terminal {

@@ -19,6 +19,9 @@ type program struct {
 	files []uintptr
 	cred  *syscall.Credential
 	caps  []uintptr // What a process that is not of root's keeps, for the sake of the mounts.
+	// outside leaves the process in the shim's own cgroup: it makes containers, and is no part of one.
+	outside bool
+	flags   uintptr // The namespaces that it gets, such as CLONE_NEWNS.
 }
 
 // fork starts a program in the container's cgroups, in a session of its own, and enters it among the children. It
@@ -29,15 +32,20 @@ func (p *pod) fork(c *container, what *program, ch *child) (pid int, err error) 
 		Env:   what.env,
 		Files: what.files,
 		Sys: &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL, Credential: what.cred,
-			AmbientCaps: what.caps, Setctty: ch.terminal}, // By its standard input.
+			AmbientCaps: what.caps, Setctty: ch.terminal, // By its standard input.
+			Cloneflags: what.flags},
 	}
-	if !ch.first {
+	if !ch.first && !what.outside {
 		// A fork into a frozen group would not return, and with it the shim.
 		if err := c.group.Thaw(); err != nil {
 			complain("the container's cgroup cannot be thawed", err)
 		}
 	}
-	if c.group.Unified != "" {
+	var v1 []string
+	if !what.outside {
+		v1 = c.group.V1
+	}
+	if c.group.Unified != "" && !what.outside {
 		dir, err := os.Open(c.group.Unified)
 		if err != nil {
 			return 0, errors.New("the container's cgroup cannot be opened: " + err.Error())
@@ -59,13 +67,13 @@ func (p *pod) fork(c *container, what *program, ch *child) (pid int, err error) 
 				return
 			}
 		}
-		if err = joinV1(c.group.V1); err != nil {
+		if err = joinV1(v1); err != nil {
 			return
 		}
 		restore := p.dress(c)
 		pid, err = syscall.ForkExec(what.path, what.args, attr)
 		restore()
-		leaveV1(c.group.V1)
+		leaveV1(v1)
 		if err == nil {
 			p.children[pid] = ch
 			p.score(c, pid)

@@ -29,6 +29,9 @@ type pod struct {
 	defaultScore int  // oom_score_adj of containers that ask for none.
 	anyScore     bool // The shim may lower scores.
 
+	mounts *os.File // A mount namespace with what containers share; nil for none. Set by init.
+	init1  int      // The process 1 that containers share; 0 for none. Set by init.
+
 	noView string // Why no view can be made; empty where that is not known to be so. Set by init.
 
 	// main runs what must happen on the main thread: forks, because a child's parent-death signal is tied to the
@@ -103,7 +106,22 @@ func (p *pod) init(req *shimwire.InitRequest) error {
 			noView = ownHostname(req.Hostname)
 		}
 		dropAmbient()
+		if noView == "" {
+			noView = ownNamespaces(req)
+		}
 	})
+	if req.OwnIPC && noView == "" {
+		var err error
+		if p.mounts, err = holdMounts(); err != nil {
+			return err
+		}
+	}
+	if req.SharePID && noView == "" {
+		var err error
+		if p.init1, err = p.bearInit(); err != nil {
+			return err
+		}
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.id, p.bootID, p.marker = req.SandboxID, req.BootID, sys.Marker(req.Marker)
@@ -124,7 +142,7 @@ func (p *pod) init(req *shimwire.InitRequest) error {
 
 func (p *pod) helloLocked() *shimwire.HelloReply {
 	h := &shimwire.HelloReply{Version: shimwire.Version, SandboxID: p.id, BootID: p.bootID, PID: int64(os.Getpid()),
-		Born: p.born, NoView: p.noView}
+		Born: p.born, NoView: p.noView, Init: int64(p.init1)}
 	for _, c := range p.containers {
 		h.Containers = append(h.Containers, c.recordLocked())
 	}

@@ -22,6 +22,7 @@ func prepare() error {
 	syscall.CloseOnExec(ConnFD)
 	syscall.CloseOnExec(LockFD)
 	syscall.CloseOnExec(ClaimFD)
+	syscall.CloseOnExec(HelperFD)
 	closeInherited()
 	syscall.Umask(0o022)
 	// Handled signals go back to their default in a child; ignored ones, which nohup for instance leaves, do not.
@@ -57,7 +58,7 @@ func closeInherited() {
 	}
 	for _, s := range all {
 		fd, err := strconv.Atoi(s)
-		if err != nil || fd <= LockFD || fd == int(d.Fd()) {
+		if err != nil || fd <= HelperFD || fd == int(d.Fd()) {
 			continue
 		}
 		switch target, _ := os.Readlink("/proc/self/fd/" + s); target {

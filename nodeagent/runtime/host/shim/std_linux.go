@@ -22,8 +22,11 @@ func (s std) close() {
 
 // openStd makes what process 1 reads from and writes to; the container keeps the other ends.
 func (c *container) openStd() (s std, err error) {
-	if c.req.Terminal {
+	if c.req.Terminal && c.req.Bundle == "" {
 		return c.openTerminal()
+	}
+	if c.req.Terminal {
+		return nullStd()
 	}
 	if c.req.Stdin {
 		s[0], c.input, err = newInput()

@@ -1,7 +1,7 @@
 package shimwire
 
 // Version is the newest dialect that this code speaks. A shim tells its own in HelloReply.
-const Version = 5
+const Version = 6
 
 // Views is the first version whose shims know mounts and security settings. An older one would ignore them.
 const Views = 3
@@ -11,6 +11,9 @@ const Version4 = 4
 
 // Streams is the first version whose shims give an Exec an input or a terminal, and let clients attach.
 const Streams = 5
+
+// Bundles is the first version whose shims make containers from bundles, and namespaces for their pods.
+const Bundles = 6
 
 // InitRequest tells a new shim which pod it is for. Its working directory is already the pod's.
 type InitRequest struct {
@@ -22,6 +25,13 @@ type InitRequest struct {
 	Hostname string
 	// NoView tells why the shim was started without the privileges that a view needs; empty when it has them.
 	NoView string
+
+	// OwnIPC and OwnNetwork give the pod namespaces of its own, and its host name too. They take a Bundles shim.
+	OwnIPC, OwnNetwork bool
+	// SharePID gives all containers of the pod one namespace of processes, with an init that reaps.
+	SharePID bool
+	// Sysctls are settings of the pod's namespaces, as "NAME=VALUE".
+	Sysctls []string
 }
 
 // Encode returns the body.
@@ -32,6 +42,10 @@ func (m *InitRequest) Encode() []byte {
 	e.Int(3, int64(m.Marker))
 	e.String(4, m.Hostname)
 	e.String(5, m.NoView)
+	e.Bool(6, m.OwnIPC)
+	e.Bool(7, m.OwnNetwork)
+	e.Bool(8, m.SharePID)
+	e.Strings(9, m.Sysctls)
 	return e.Bytes()
 }
 
@@ -49,6 +63,14 @@ func (m *InitRequest) Decode(body []byte) error {
 			m.Hostname = f.Text()
 		case 5:
 			m.NoView = f.Text()
+		case 6:
+			m.OwnIPC = f.Number() != 0
+		case 7:
+			m.OwnNetwork = f.Number() != 0
+		case 8:
+			m.SharePID = f.Number() != 0
+		case 9:
+			m.Sysctls = append(m.Sysctls, f.Text())
 		}
 	})
 }
@@ -63,6 +85,7 @@ type HelloReply struct {
 	Containers []Container
 	Error      string // Why Init failed.
 	NoView     string // Why the pod has no host name of its own, nor can its containers have a view of their own.
+	Init       int64  // The process 1 that the containers of the pod share; 0 when they share none.
 }
 
 // Encode returns the body.
@@ -78,6 +101,7 @@ func (m *HelloReply) Encode() []byte {
 	e.String(6, m.Error)
 	e.Int(7, m.Born)
 	e.String(8, m.NoView)
+	e.Int(9, m.Init)
 	return e.Bytes()
 }
 
@@ -106,6 +130,8 @@ func (m *HelloReply) Decode(body []byte) error {
 			m.Born = f.Number()
 		case 8:
 			m.NoView = f.Text()
+		case 9:
+			m.Init = f.Number()
 		}
 	})
 	if err == nil {
@@ -158,6 +184,11 @@ type StartRequest struct {
 
 	// Terminal gives the container a terminal, as its input, its output and its errors. It needs a Version4 shim.
 	Terminal bool
+
+	// Bundle is the directory in which the container is described to the helper that makes it (see tools/ocihelper);
+	// empty for one whose root is the machine's. Beside it only ContainerID, LogPath, StopSignal, the score, the cgroup
+	// directories, Expiry, Stdin and Terminal count. It needs a Bundles shim.
+	Bundle string
 }
 
 // IsPlain tells whether the container needs nothing of what a Views shim offers.
@@ -228,6 +259,7 @@ func (m *StartRequest) Encode() []byte {
 	e.Strings(25, m.MaskedPaths)
 	e.Strings(26, m.ReadOnlyPaths)
 	e.Bool(27, m.Terminal)
+	e.String(28, m.Bundle)
 	return e.Bytes()
 }
 
@@ -294,6 +326,8 @@ func (m *StartRequest) Decode(body []byte) error {
 			m.ReadOnlyPaths = append(m.ReadOnlyPaths, f.Text())
 		case 27:
 			m.Terminal = f.Number() != 0
+		case 28:
+			m.Bundle = f.Text()
 		}
 	})
 	if err == nil {
@@ -356,6 +390,9 @@ type ExecRequest struct {
 	// Terminal says that the descriptors are ends of a terminal, which becomes the controlling one of the process. It
 	// takes a Streams shim.
 	Terminal bool
+	// Console says that the first descriptor is a socket that gets the terminal, which the command makes in its container.
+	// It takes a container that was made from a bundle.
+	Console bool
 }
 
 // Encode returns the body.
@@ -365,6 +402,7 @@ func (m *ExecRequest) Encode() []byte {
 	e.Strings(2, m.Args)
 	e.Int(3, m.Timeout)
 	e.Bool(4, m.Terminal)
+	e.Bool(5, m.Console)
 	return e.Bytes()
 }
 
@@ -380,6 +418,8 @@ func (m *ExecRequest) Decode(body []byte) error {
 			m.Timeout = f.Number()
 		case 4:
 			m.Terminal = f.Number() != 0
+		case 5:
+			m.Console = f.Number() != 0
 		}
 	})
 }

@@ -1,0 +1,270 @@
+package shim
+
+import (
+	"errors"
+	"io"
+	"os"
+	"strconv"
+	"syscall"
+	"time"
+
+	"monoplane.dev/nodeagent/runtime/host/shimwire"
+	"monoplane.dev/nodeagent/runtime/host/sys"
+)
+
+// A container that has a bundle is made by a helper, a program of its own that knows namespaces, mounts and seccomp
+// (tools/ocihelper), and that lives for milliseconds.
+//
+//	shim                        helper                            process 1
+//	fork ─────────────────────► makes the container ────────────► waits in its exec fifo
+//	        ◄── "+PID" ──────── waits, so that the PID stays
+//	enters PID as its child                                       (even a dead one is the helper's zombie)
+//	closes the socket ────────► ends ──────────────────────────► becomes the shim's child
+//	looks at the clock last (SAFE-4)
+//	opens the fifo ─────────────────────────────────────────────► executes the command
+//
+// So the shim is its parent before the command runs, decides itself whether it runs, and sees its end, as with what it
+// forks itself. If the shim is killed on the way, process 1 never gets beyond the fifo, and the next runtime ends it.
+
+const (
+	helperPath  = "/proc/self/fd/6" // HelperFD
+	helperArgv0 = "monoplane-oci"
+	created     = '+' // Begins the helper's answer when it has worked; else it is setupError.
+)
+
+// bearBundle starts process 1 of a container that has a bundle.
+func (p *pod) bearBundle(c *container, std std) (int, error) {
+	limit := time.Now().Add(setupTime)
+	if c.req.Expiry != 0 {
+		limit = time.Now().Add(time.Duration(c.req.Expiry - sys.BootTime()))
+	}
+	ours, theirs, err := c.consoleSocket()
+	if err != nil {
+		return 0, err
+	}
+	b := &birth{ended: func(ws syscall.WaitStatus) { p.firstEnded(c, ws) }, over: make(chan struct{})}
+	ch := &child{c: c, first: true, ended: b.reaped}
+	pid, err := p.help(c, "create", nil, std, theirs, limit, ch)
+	if err == nil {
+		if err = c.takeConsole(ours); err == nil {
+			err = p.release(c, b, limit)
+		}
+		if err != nil {
+			p.killGroup(pid, ch)
+			<-b.over
+		}
+	}
+	closeAll(ours, theirs)
+	if err != nil {
+		// Whatever the helper has left belongs to nobody else.
+		var pause sys.Pause
+		for !p.emptied(c) {
+			pause.Wait()
+		}
+		return 0, err
+	}
+	b.becomes()
+	return pid, nil
+}
+
+// release lets process 1 go on from the fifo in which it waits.
+func (p *pod) release(c *container, b *birth, limit time.Time) error {
+	// The last moment at which the answer is certain; see fork.
+	if err := expired(c.req.Expiry); err != nil {
+		return err
+	}
+	// For reading and writing, so that opening it waits for nobody.
+	fifo, err := os.OpenFile(c.req.Bundle+"/state/"+c.req.ContainerID+"/exec.fifo", os.O_RDWR|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return err
+	}
+	defer fifo.Close()
+	_ = fifo.SetReadDeadline(limit)
+	done := make(chan struct{})
+	defer close(done)
+	go func() {
+		select {
+		case <-b.over:
+			_ = fifo.SetReadDeadline(time.Now())
+		case <-done:
+		}
+	}()
+	var one [1]byte
+	_, err = fifo.Read(one[:])
+	switch {
+	case err == nil:
+		return nil
+	case isClosed(b.over):
+		return errors.New("the process that sets up the container was ended from outside (by a memory limit, perhaps)")
+	}
+	return errors.New("the container could not be set up in time")
+}
+
+// help runs the helper and makes the process that it answers with a child of this shim: ch. With an error there is no
+// such child, and the helper has ended.
+func (p *pod) help(
+	c *container, verb string, args []string, std std, console *os.File, limit time.Time, ch *child,
+) (pid int, err error) {
+	pair, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return 0, os.NewSyscallError("socketpair", err)
+	}
+	theirs := os.NewFile(uintptr(pair[1]), "helper")
+	defer theirs.Close()
+	_ = syscall.SetNonblock(pair[0], true)
+	ours := os.NewFile(uintptr(pair[0]), "helper")
+	defer ours.Close()
+	what := &program{
+		path: helperPath, dir: "/", outside: true,
+		args:  []string{helperArgv0, verb, c.req.Bundle, c.req.ContainerID},
+		env:   []string{"GOMAXPROCS=1", "GOGC=off", "GOTRACEBACK=single", "PATH=/usr/sbin:/usr/bin:/sbin:/bin"},
+		files: append(std.fds(), theirs.Fd()),
+	}
+	if ch.first {
+		what.flags = syscall.CLONE_NEWNS
+	}
+	if console != nil {
+		what.args, what.files = append(what.args, "--console"), append(what.files, console.Fd())
+	} else {
+		what.files = append(what.files, std[0].Fd()) // Descriptors have fixed numbers.
+	}
+	if p.mounts != nil && ch.first {
+		what.args, what.files = append(what.args, "--shm"), append(what.files, p.mounts.Fd())
+	}
+	what.args = append(append(what.args, "--"), args...)
+	over := make(chan struct{})
+	helper := &child{c: c, ended: func(syscall.WaitStatus) { close(over) }}
+	by, err := p.fork(c, what, helper)
+	if errors.Is(err, syscall.EACCES) || errors.Is(err, syscall.ENOEXEC) {
+		err = errors.New("the shim has no helper that makes containers: " + err.Error())
+	}
+	if err != nil {
+		return 0, err
+	}
+	theirs.Close()
+	pid, err = answer(ours, limit)
+	if err == nil {
+		err = p.adopt(pid, by, ch)
+	}
+	if err != nil {
+		p.killTree(by, helper)
+	}
+	ours.Close()
+	<-over
+	return pid, err
+}
+
+// answer reads what the helper says.
+func answer(conn *os.File, limit time.Time) (pid int, err error) {
+	const most = 64 << 10
+	_ = conn.SetReadDeadline(limit)
+	var text []byte
+	buf := make([]byte, 256)
+	for err == nil && len(text) < most {
+		var n int
+		n, err = conn.Read(buf)
+		text = append(text, buf[:n]...)
+		if len(text) > 0 && text[0] == created && text[len(text)-1] == '\n' {
+			return strconv.Atoi(string(text[1 : len(text)-1]))
+		}
+	}
+	switch {
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return 0, errors.New("the container could not be set up in time: a mount, or a file that is needed for it, hangs")
+	case len(text) > 1 && text[0] == setupError:
+		return 0, errors.New(string(text[1:]))
+	case err != nil && err != io.EOF:
+		return 0, err
+	}
+	return 0, errors.New("the process that makes the container was ended from outside")
+}
+
+// adopt enters a process as a child that is one as soon as the helper has ended. Until then the helper, even when it has
+// been killed, has not reaped it, and while mu is held this shim does not.
+func (p *pod) adopt(pid, helper int, ch *child) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	is, err := sys.Stat(pid)
+	if err != nil || is.PPID != helper && is.PPID != os.Getpid() {
+		return errors.New("the process that makes the container was ended from outside, and the container with it")
+	}
+	p.children[pid] = ch
+	return nil
+}
+
+// bearExecBundle starts the process of an Exec in a container that has a bundle.
+func (p *pod) bearExecBundle(
+	c *container, req *shimwire.ExecRequest, std std, ch *child, ended func(syscall.WaitStatus),
+) (int, error) {
+	limit := time.Now().Add(setupTime)
+	if req.Timeout > 0 && req.Timeout < int64(setupTime) {
+		limit = time.Now().Add(time.Duration(req.Timeout))
+	}
+	ch.ended, ch.terminal = ended, false
+	var console *os.File
+	if req.Console {
+		console = std[0]
+		null, err := nullStd()
+		if err != nil {
+			return 0, err
+		}
+		defer null.close()
+		std = null
+	}
+	return p.help(c, "exec", req.Args, std, console, limit, ch)
+}
+
+// nullStd is what a process begins with that makes its terminal itself.
+func nullStd() (s std, err error) {
+	for i := range s {
+		if s[i], err = os.OpenFile("/dev/null", os.O_RDWR, 0); err != nil {
+			s.close()
+			return std{}, err
+		}
+	}
+	return s, nil
+}
+
+// consoleSocket makes the socket through which the terminal of a container comes, if it has one.
+func (c *container) consoleSocket() (ours, theirs *os.File, err error) {
+	if !c.req.Terminal {
+		return nil, nil, nil
+	}
+	pair, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, nil, os.NewSyscallError("socketpair", err)
+	}
+	return os.NewFile(uintptr(pair[0]), "console"), os.NewFile(uintptr(pair[1]), "console"), nil
+}
+
+// takeConsole takes the terminal that was sent; see openTerminal.
+func (c *container) takeConsole(from *os.File) error {
+	if from == nil {
+		return nil
+	}
+	name, oob := make([]byte, 4096), make([]byte, 64)
+	_, n, _, _, err := syscall.Recvmsg(int(from.Fd()), name, oob, syscall.MSG_CMSG_CLOEXEC|syscall.MSG_DONTWAIT)
+	if err != nil {
+		return errors.New("the container's terminal was not made: " + err.Error())
+	}
+	msgs, err := syscall.ParseSocketControlMessage(oob[:n])
+	if err != nil || len(msgs) != 1 {
+		return errors.New("the container's terminal was not sent")
+	}
+	fds, err := syscall.ParseUnixRights(&msgs[0])
+	if err != nil || len(fds) != 1 {
+		return errors.New("the container's terminal was not sent")
+	}
+	_ = syscall.SetNonblock(fds[0], true)
+	c.outputs = []*os.File{os.NewFile(uintptr(fds[0]), "terminal")}
+	c.peer, err = peer(fds[0])
+	return err
+}
+
+func closeAll(files ...*os.File) {
+	for _, f := range files {
+		if f != nil {
+			f.Close()
+		}
+	}
+}

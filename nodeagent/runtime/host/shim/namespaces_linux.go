@@ -1,0 +1,197 @@
+package shim
+
+import (
+	"errors"
+	"os"
+	"os/signal"
+	"runtime"
+	"syscall"
+	"unsafe"
+
+	"monoplane.dev/nodeagent/runtime/host/shimwire"
+	"monoplane.dev/nodeagent/runtime/host/sys"
+)
+
+// initArgv0 is the program name under which the program is process 1 of a pod whose containers share their processes.
+const initArgv0 = "monoplane-init"
+
+// ownNamespaces gives the main thread the namespaces that the containers of the pod share. What it forks is in them, and
+// others find them as /proc/PID/ns of the shim, for as long as that lives. It returns why that is not possible.
+func ownNamespaces(req *shimwire.InitRequest) string {
+	flags := 0
+	if req.OwnIPC {
+		flags |= syscall.CLONE_NEWIPC
+	}
+	if req.OwnNetwork {
+		flags |= syscall.CLONE_NEWNET
+	}
+	if flags == 0 {
+		return writeSysctls(req.Sysctls)
+	}
+	if err := syscall.Unshare(flags); err != nil {
+		return "no namespace can be made for the pod: " + err.Error()
+	}
+	if req.OwnNetwork {
+		if err := loopbackUp(); err != nil {
+			return "the pod's loopback cannot be set up: " + err.Error()
+		}
+	}
+	return writeSysctls(req.Sysctls)
+}
+
+// writeSysctls sets what belongs to the namespaces of this thread.
+func writeSysctls(all []string) string {
+	for _, s := range all {
+		i := sys.Index(s, "=")
+		if i <= 0 {
+			continue
+		}
+		path := []byte("/proc/sys/" + s[:i])
+		swapSeparators(path[len("/proc/sys/"):])
+		if err := os.WriteFile(string(path), []byte(s[i+1:]), 0); err != nil {
+			return "sysctl " + s[:i] + " cannot be set: " + err.Error()
+		}
+	}
+	return ""
+}
+
+// swapSeparators makes a path of a name whose parts dots separate; dots within parts are slashes there. A name that has
+// slashes first is a path already.
+func swapSeparators(name []byte) {
+	for i, b := range name {
+		if b == '/' {
+			return
+		}
+		if b == '.' {
+			for j := i; j < len(name); j++ {
+				switch name[j] {
+				case '.':
+					name[j] = '/'
+				case '/':
+					name[j] = '.'
+				}
+			}
+			return
+		}
+	}
+}
+
+// loopbackUp sets the loopback of this thread's network up.
+func loopbackUp() error {
+	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_DGRAM|syscall.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return os.NewSyscallError("socket", err)
+	}
+	defer syscall.Close(fd)
+	request := struct {
+		name  [16]byte
+		flags uint16
+		_     [22]byte
+	}{name: [16]byte{'l', 'o'}, flags: syscall.IFF_UP | syscall.IFF_RUNNING}
+	return ioctl(fd, syscall.SIOCSIFFLAGS, uintptr(unsafe.Pointer(&request)))
+}
+
+// Shm is where the memory that containers share is mounted, in a namespace that the shim holds: below the pod's directory.
+const Shm = "shm"
+
+// holdMounts makes a mount namespace with the pod's /dev/shm. Nobody lives in it; helpers take a copy of the mount from
+// there. It goes with the last that holds it, so that nothing has to be unmounted, whatever is killed.
+func holdMounts() (*os.File, error) {
+	type result struct {
+		ns  *os.File
+		err error
+	}
+	made := make(chan result)
+	go func() {
+		runtime.LockOSThread() // For good: the thread ends with this function.
+		ns, err := makeMounts()
+		made <- result{ns, err}
+	}()
+	r := <-made
+	if r.err != nil {
+		return nil, errors.New("the pod's shared memory cannot be mounted: " + r.err.Error())
+	}
+	return r.ns, nil
+}
+
+// makeMounts makes it for this thread alone.
+func makeMounts() (*os.File, error) {
+	if err := os.Mkdir(Shm, 0o700); err != nil && !os.IsExist(err) {
+		return nil, err
+	}
+	if err := syscall.Unshare(syscall.CLONE_FS | syscall.CLONE_NEWNS); err != nil {
+		return nil, os.NewSyscallError("unshare", err)
+	}
+	if err := syscall.Mount("", "/", "", syscall.MS_REC|syscall.MS_SLAVE, ""); err != nil {
+		return nil, os.NewSyscallError("mount", err)
+	}
+	const flags = syscall.MS_NOSUID | syscall.MS_NODEV | syscall.MS_NOEXEC
+	if err := syscall.Mount(Shm, Shm, "tmpfs", flags, "mode=1777,size=65536k"); err != nil {
+		return nil, os.NewSyscallError("mount", err)
+	}
+	return os.Open("/proc/thread-self/ns/mnt")
+}
+
+// bearInit starts the process 1 that the containers of the pod share. It does nothing but reap, and ends with the shim.
+func (p *pod) bearInit() (pid int, err error) {
+	null, err := nullStd()
+	if err != nil {
+		return 0, err
+	}
+	defer null.close()
+	p.onMain(func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		pid, err = syscall.ForkExec(self, []string{initArgv0}, &syscall.ProcAttr{
+			Dir: "/", Env: []string{"GOMAXPROCS=1", "GOTRACEBACK=single"}, Files: null.fds(),
+			Sys: &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL, Cloneflags: syscall.CLONE_NEWPID},
+		})
+		if err == nil {
+			p.children[pid] = &child{ended: func(syscall.WaitStatus) {}}
+		}
+	})
+	if err != nil {
+		return 0, errors.New("the process 1 that the containers share cannot be started: " + err.Error())
+	}
+	select {
+	case p.forked <- struct{}{}:
+	default:
+	}
+	return pid, nil
+}
+
+// reapAll is the life of that process.
+func reapAll() int {
+	dead := make(chan os.Signal, 1)
+	signal.Notify(dead, syscall.SIGCHLD)
+	signal.Ignore(syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
+	for range dead {
+		for {
+			if pid, err := syscall.Wait4(-1, nil, syscall.WNOHANG|waitClones, nil); err != nil || pid <= 0 {
+				break
+			}
+		}
+	}
+	return 0
+}
+
+// orphans lists the processes of a container that its pod's common process 1 has inherited.
+func (p *pod) orphans(c *container) (roots []int, err error) {
+	if p.init1 == 0 {
+		return nil, nil
+	}
+	kids, err := sys.Children(p.init1)
+	if sys.Gone(err) {
+		return nil, nil
+	}
+	for _, pid := range kids {
+		m, unread := sys.MarkerOf(pid)
+		if unread != nil {
+			err = unread
+		}
+		if m == c.marker {
+			roots = append(roots, pid)
+		}
+	}
+	return roots, err
+}

@@ -1,0 +1,68 @@
+package spec
+
+import (
+	"github.com/opencontainers/runtime-spec/specs-go"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// File is where the helper looks for a Bundle, below the bundle's directory.
+const File = "bundle.json"
+
+// Bundle is what the helper is told about a container. It has the same type.
+type Bundle struct {
+	Spec *specs.Spec
+	// Layers are the directories of the image, the top one first.
+	Layers []string
+	// Upper and Work take what the container writes. Without them there is one layer, which is the root as it is.
+	Upper, Work string
+	// UserXattr is set where the layers were unpacked without the right to set trusted attributes.
+	UserXattr bool
+	// MapIDs are the ids of the machine that those of the layers' files stand for in the container's user namespace.
+	MapIDs []specs.LinuxIDMapping `json:",omitempty"`
+	// User is the user as the image or the pod names it.
+	User string
+	// StrictGroups leaves out the groups that the image's /etc/group gives the user.
+	StrictGroups bool
+	// Rootless is set where there are no rights over cgroups.
+	Rootless bool
+	// Shm is where the sandbox's shared memory is mounted in the namespace that the shim holds.
+	Shm string
+	// Shared are the indices of the mounts in Spec that go both ways.
+	Shared []int `json:",omitempty"`
+}
+
+// Image is what an image says of its containers, as in the image specification of OCI.
+type Image struct {
+	Entrypoint, Cmd, Env []string
+	User, WorkingDir     string
+	StopSignal           string
+}
+
+// Input is what a Bundle is made of.
+type Input struct {
+	Sandbox   *runtimeapi.PodSandboxConfig
+	Container *runtimeapi.ContainerConfig
+	Image     Image
+
+	// Shim is the pid of the process whose namespaces are the sandbox's, Init the process 1 that the containers of the
+	// sandbox share, and Target the process 1 of the container whose processes this one is to see; 0 where there is none.
+	Shim, Init, Target int
+	// OwnNetwork tells whether the sandbox has a network of its own.
+	OwnNetwork bool
+	// Hostname and Resolv are the files for /etc/hostname and /etc/resolv.conf; empty leaves those of the image.
+	Hostname, Resolv string
+
+	// CgroupPath is the container's group, as a path inside every hierarchy; empty without rights over cgroups.
+	CgroupPath string
+	// Unified tells whether the machine has nothing but cgroup2.
+	Unified bool
+	// Rootless tells whether all of this happens in a user namespace of a user who is not root.
+	Rootless bool
+	// Capabilities are those that can be handed on, as bits by their numbers.
+	Capabilities uint64
+	// AppArmor is the profile to run with; empty for none.
+	AppArmor string
+}
+
+// SharedMemory is the source of a mount that stands for the sandbox's /dev/shm.
+const SharedMemory = "monoplane:shm"

@@ -1,0 +1,132 @@
+package spec
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/opencontainers/runtime-spec/specs-go"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// Options of mounts that several have.
+const (
+	nosuid = "nosuid"
+	noexec = "noexec"
+	nodev  = "nodev"
+	ro     = "ro"
+	rbind  = "rbind"
+)
+
+// mounts lists what is mounted over the root: the kernel's files, what the pod has, and what was asked for. What is
+// deeper comes later, and what was asked for takes the place of what would be there.
+func (b *Bundle) mounts(in Input) error {
+	sec := in.Container.GetLinux().GetSecurityContext()
+	options := sec.GetNamespaceOptions()
+	writable := ro
+	if sec.GetPrivileged() {
+		writable = "rw"
+	}
+	devpts := []string{nosuid, noexec, "newinstance", "ptmxmode=0666", "mode=0620", "gid=5"}
+	if in.Rootless {
+		devpts = devpts[:5] // The group need not exist in the user namespace.
+	}
+	base := []specs.Mount{
+		{Destination: "/proc", Type: "proc", Source: "proc", Options: []string{nosuid, noexec, nodev}},
+		{Destination: "/dev", Type: "tmpfs", Source: "tmpfs",
+			Options: []string{nosuid, "strictatime", "mode=755", "size=65536k"}},
+		{Destination: "/dev/pts", Type: "devpts", Source: "devpts", Options: devpts},
+		{Destination: "/dev/mqueue", Type: "mqueue", Source: "mqueue", Options: []string{nosuid, noexec, nodev}},
+		{Destination: "/sys", Type: "sysfs", Source: "sysfs", Options: []string{nosuid, noexec, nodev, writable}},
+		{Destination: "/sys/fs/cgroup", Type: "cgroup", Source: "cgroup",
+			Options: []string{nosuid, noexec, nodev, "relatime", writable}},
+		{Destination: "/dev/shm", Type: "bind", Source: SharedMemory, Options: []string{rbind, nosuid, noexec, nodev}},
+	}
+	if options.GetIpc() == runtimeapi.NamespaceMode_NODE {
+		base[6].Source = "/dev/shm"
+	}
+	if in.Rootless && !in.OwnNetwork {
+		// The files of the kernel's devices belong to the owner of the network.
+		base[4] = specs.Mount{Destination: "/sys", Type: "bind", Source: "/sys",
+			Options: []string{rbind, nosuid, noexec, nodev, ro}}
+		base = slices.Delete(base, 5, 6)
+	}
+	for _, own := range [][2]string{{"/etc/hostname", in.Hostname}, {"/etc/resolv.conf", in.Resolv}} {
+		if own[1] != "" {
+			base = append(base, specs.Mount{Destination: own[0], Type: "bind", Source: own[1],
+				Options: append([]string{rbind, "rprivate"}, readOnlyRoot(sec)...)})
+		}
+	}
+	asked, shared, err := askedMounts(in.Container.GetMounts())
+	if err != nil {
+		return err
+	}
+	at := map[string]bool{}
+	for _, m := range asked {
+		at[m.Destination] = true
+	}
+	base = slices.DeleteFunc(base, func(m specs.Mount) bool { return at[m.Destination] })
+	all := append(base, asked...)
+	slices.SortStableFunc(all, func(x, y specs.Mount) int { return depth(x.Destination) - depth(y.Destination) })
+	for i, m := range all {
+		if shared[m.Destination] {
+			b.Shared = append(b.Shared, i)
+		}
+	}
+	if len(b.Shared) > 0 {
+		b.Spec.Linux.RootfsPropagation = "rshared"
+	}
+	b.Spec.Mounts = all
+	return nil
+}
+
+func depth(p string) int { return strings.Count(strings.Trim(p, "/"), "/") }
+
+// readOnlyRoot makes the files of the pod read-only where the root is.
+func readOnlyRoot(sec *runtimeapi.LinuxContainerSecurityContext) []string {
+	if sec.GetReadonlyRootfs() {
+		return []string{ro}
+	}
+	return []string{"rw"}
+}
+
+func askedMounts(asked []*runtimeapi.Mount) (out []specs.Mount, shared map[string]bool, err error) {
+	shared = map[string]bool{}
+	for _, m := range asked {
+		to := path.Join("/", m.GetContainerPath())
+		switch {
+		case m.GetHostPath() == "":
+			return nil, nil, fmt.Errorf("the mount at %q has no host_path", m.GetContainerPath())
+		case m.GetContainerPath() == "" || to == "/":
+			return nil, nil, fmt.Errorf("the mount of %q has no container_path below /", m.GetHostPath())
+		case m.GetRecursiveReadOnly() &&
+			(!m.GetReadonly() || m.GetPropagation() != runtimeapi.MountPropagation_PROPAGATION_PRIVATE):
+			return nil, nil, fmt.Errorf("the mount at %q: recursive_read_only needs readonly and private propagation", to)
+		}
+		o := []string{rbind}
+		switch m.GetPropagation() {
+		case runtimeapi.MountPropagation_PROPAGATION_BIDIRECTIONAL:
+			o, shared[to] = append(o, "rshared"), true
+		case runtimeapi.MountPropagation_PROPAGATION_HOST_TO_CONTAINER:
+			o = append(o, "rslave")
+		default:
+			o = append(o, "rprivate")
+		}
+		switch {
+		case m.GetRecursiveReadOnly():
+			o = append(o, "rro")
+		case m.GetReadonly():
+			o = append(o, ro)
+		default:
+			o = append(o, "rw")
+		}
+		mt := specs.Mount{Destination: to, Type: "bind", Source: m.GetHostPath(), Options: o}
+		if len(m.GetUidMappings()) > 0 {
+			mt.UIDMappings, mt.GIDMappings = mappings(m.GetUidMappings()), mappings(m.GetGidMappings())
+			mt.Options = append(mt.Options, "ridmap")
+		}
+		out = append(out, mt)
+	}
+	return out, shared, nil
+}

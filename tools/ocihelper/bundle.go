@@ -1,0 +1,67 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/opencontainers/runtime-spec/specs-go"
+)
+
+// Names inside a bundle, which is a directory of the container's that only Monoplane can enter. The runtime writes
+// bundle.json (package nodeagent/runtime/oci/bundle has the same types) before it asks the shim to start.
+const (
+	bundleFile  = "bundle.json"
+	processFile = "process.json" // The process as it was resolved against the image, for those that are run later.
+	stateDir    = "state"        // libcontainer's.
+	rootDir     = "rootfs"       // Where the root is mounted, in the helper's own mount namespace.
+)
+
+// bundle describes a container.
+type bundle struct {
+	Spec *specs.Spec
+	// Layers are the directories of the image, the top one first, and Upper and Work those that take what the container
+	// writes. Without Upper there is one layer, which is the root as it is.
+	Layers      []string
+	Upper, Work string
+	// UserXattr is set where the layers were unpacked without the right to set trusted attributes.
+	UserXattr bool
+	// MapIDs are the ids of the machine that the ids of the layers' files stand for in the container's user namespace.
+	MapIDs []specs.LinuxIDMapping `json:",omitempty"`
+	// User is the user as the image or the pod names it, "user", "uid", "user:group" or "uid:gid"; empty leaves that to
+	// Spec.Process.User.
+	User string
+	// StrictGroups leaves out the groups that the image's /etc/group gives the user.
+	StrictGroups bool
+	// Rootless is set where the helper has no rights over cgroups.
+	Rootless bool
+	// Shm is where the pod's shared memory is mounted in the namespace that the shim holds.
+	Shm string
+	// Shared are the mounts that go both ways: their sources are taken before the helper's mount namespace is cut off
+	// from the machine's.
+	Shared []int `json:",omitempty"`
+
+	clones []int // Of Shared, in its order.
+}
+
+func readJSON(name string, into any) error {
+	text, err := os.ReadFile(name)
+	if err == nil {
+		err = json.Unmarshal(text, into)
+	}
+	if err != nil {
+		return fmt.Errorf("the description of the container: %w", err)
+	}
+	return nil
+}
+
+func writeJSON(name string, what any) error {
+	text, err := json.Marshal(what)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(name, text, 0o600)
+}
+
+func (c command) path(name string) string { return filepath.Join(c.bundle, name) }

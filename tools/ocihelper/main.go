@@ -1,0 +1,113 @@
+// Command ocihelper makes containers with libcontainer, on behalf of the shim of a pod. It is the one part of Monoplane
+// that needs cgo: libcontainer sets up namespaces in C, before Go's runtime has threads, and compiles seccomp profiles
+// with libseccomp. It is linked statically, embedded in the monoplane binary (package nodeagent/runtime/oci/helper), and
+// run by shims from a sealed file in memory.
+//
+//	ocihelper create BUNDLE ID          makes the container that BUNDLE/bundle.json describes, up to its last step
+//	ocihelper exec BUNDLE ID -- ARGS    runs one more process in it
+//	ocihelper check                     tells whether libcontainer can make containers here
+//
+// Each lives for milliseconds and waits for nothing but the kernel and its shim: the new process becomes the shim's
+// child when the helper ends, so that nothing of libcontainer stays in memory beside a pod.
+//
+// Descriptors: 0 to 2 are those of the new process. 3 is a socket to the shim, which gets "+PID\n" once the process is
+// made, or "-" and an error in words; the helper ends when the shim closes its end, and until then the process, even if
+// it is dead, keeps its PID. 4, with --console, is a socket that gets the terminal of the process. 5, with --shm, is the mount
+// namespace in which the pod's shared memory is mounted.
+package main
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+
+	_ "github.com/opencontainers/cgroups/devices" // Without it libcontainer cannot set the rules for devices.
+	"github.com/opencontainers/runc/libcontainer"
+	_ "github.com/opencontainers/runc/libcontainer/nsenter"
+)
+
+const (
+	reportFD  = 3
+	consoleFD = 4
+	mountsFD  = 5
+)
+
+// init is where libcontainer's part of a container's process 1 begins: it executes this program again as "init".
+func init() {
+	if len(os.Args) > 1 && os.Args[1] == "init" {
+		libcontainer.Init()
+	}
+}
+
+func main() {
+	if len(os.Args) == 2 && os.Args[1] == "hold" { // A namespace, for userNamespace.
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		return
+	}
+	if len(os.Args) == 2 && os.Args[1] == "check" {
+		fmt.Println("ok")
+		return
+	}
+	report := os.NewFile(reportFD, "report")
+	pid, err := run(os.Args[1:])
+	if err != nil {
+		_, _ = report.WriteString("-" + err.Error())
+		os.Exit(1)
+	}
+	if _, err := report.WriteString("+" + strconv.Itoa(pid) + "\n"); err != nil {
+		os.Exit(1)
+	}
+	_, _ = io.Copy(io.Discard, bufio.NewReader(report)) // Until the shim knows the process.
+}
+
+// command is what the shim asks for.
+type command struct {
+	verb, bundle, id string
+	console, shm     bool
+	args             []string
+}
+
+func parse(args []string) (command, error) {
+	c := command{}
+	for len(args) > 0 && args[0] != "--" {
+		switch {
+		case args[0] == "--console":
+			c.console = true
+		case args[0] == "--shm":
+			c.shm = true
+		case c.verb == "":
+			c.verb = args[0]
+		case c.bundle == "":
+			c.bundle = args[0]
+		case c.id == "":
+			c.id = args[0]
+		default:
+			return c, fmt.Errorf("unexpected argument %q", args[0])
+		}
+		args = args[1:]
+	}
+	if len(args) > 1 {
+		c.args = args[1:]
+	}
+	if c.id == "" {
+		return c, errors.New("the helper needs a verb, a bundle and an ID")
+	}
+	return c, nil
+}
+
+func run(args []string) (pid int, err error) {
+	c, err := parse(args)
+	if err != nil {
+		return 0, err
+	}
+	switch c.verb {
+	case "create":
+		return create(c)
+	case "exec":
+		return execute(c)
+	}
+	return 0, fmt.Errorf("unknown verb %q", c.verb)
+}

@@ -1,0 +1,241 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// mountRoot mounts the root of the container and returns where. The helper was forked into a mount namespace of its
+// own, which the container's descends from: when both have ended nothing of the mount is left, whatever has crashed.
+func (c command) mountRoot(b *bundle) (string, error) {
+	if len(b.Layers) == 0 {
+		return "", errors.New("the image has no layers")
+	}
+	root := c.path(rootDir)
+	if err := os.MkdirAll(root, 0o755); err != nil {
+		return "", err
+	}
+	if err := b.takeShared(c.path("shared")); err != nil {
+		return "", err
+	}
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, ""); err != nil {
+		return "", fmt.Errorf("mounts cannot be kept from the machine: %w", err)
+	}
+	if err := b.placeShared(); err != nil {
+		return "", err
+	}
+	if err := c.placeShm(b); err != nil {
+		return "", err
+	}
+	if b.Upper == "" {
+		if err := unix.Mount(b.Layers[0], root, "", unix.MS_BIND, ""); err != nil {
+			return "", &os.PathError{Op: "bind", Path: b.Layers[0], Err: err}
+		}
+		return root, nil
+	}
+	layers, err := b.mapLayers()
+	if err != nil {
+		return "", err
+	}
+	return root, mountOverlay(root, layers, b)
+}
+
+// mountOverlay uses the file descriptors of the new mount calls, so that neither the number of layers nor the length of
+// their paths is bounded by the page that mount(2) takes, with a fallback for kernels before 6.5, which cannot append
+// layers one by one.
+func mountOverlay(root string, layers []string, b *bundle) error {
+	fs, err := unix.Fsopen("overlay", unix.FSOPEN_CLOEXEC)
+	if err != nil {
+		return mountOverlayOld(root, layers, b)
+	}
+	defer unix.Close(fs)
+	for _, l := range layers {
+		if err := unix.FsconfigSetString(fs, "lowerdir+", l); err != nil {
+			return mountOverlayOld(root, layers, b)
+		}
+	}
+	for _, o := range [][2]string{{"upperdir", b.Upper}, {"workdir", b.Work}, {"source", "overlay"}} {
+		if err := unix.FsconfigSetString(fs, o[0], o[1]); err != nil {
+			return fmt.Errorf("overlay: %s %s: %w", o[0], o[1], err)
+		}
+	}
+	if b.UserXattr {
+		if err := unix.FsconfigSetFlag(fs, "userxattr"); err != nil {
+			return fmt.Errorf("overlay without root: %w", err)
+		}
+	}
+	if err := unix.FsconfigCreate(fs); err != nil {
+		return fmt.Errorf("the overlay of %d layers cannot be mounted: %w%s", len(layers), err, said(fs))
+	}
+	mnt, err := unix.Fsmount(fs, unix.FSMOUNT_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("the overlay cannot be mounted: %w", err)
+	}
+	defer unix.Close(mnt)
+	if err := unix.MoveMount(mnt, "", unix.AT_FDCWD, root, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
+		return &os.PathError{Op: "move_mount", Path: root, Err: err}
+	}
+	return nil
+}
+
+// said returns what the kernel has to say of a failed mount.
+func said(fs int) string {
+	text := ""
+	buf := make([]byte, 1024)
+	for range 8 {
+		n, err := unix.Read(fs, buf)
+		if err != nil || n <= 0 {
+			break
+		}
+		text += "; " + strings.TrimSpace(string(buf[:n]))
+	}
+	return text
+}
+
+// mountOverlayOld names layers relative to the directory that they share, to fit more of them into a page.
+func mountOverlayOld(root string, layers []string, b *bundle) error {
+	parent := filepath.Dir(layers[0])
+	short := make([]string, len(layers))
+	for i, l := range layers {
+		rel, err := filepath.Rel(parent, l)
+		if err != nil {
+			return err
+		}
+		short[i] = escape(rel)
+	}
+	if err := os.Chdir(parent); err != nil {
+		return err
+	}
+	options := "lowerdir=" + strings.Join(short, ":") + ",upperdir=" + escape(b.Upper) + ",workdir=" + escape(b.Work)
+	if b.UserXattr {
+		options += ",userxattr"
+	}
+	if len(options) >= os.Getpagesize() {
+		return fmt.Errorf("the image has too many layers for this kernel (Linux 6.5 takes more): %d", len(layers))
+	}
+	if err := unix.Mount("overlay", root, "overlay", 0, options); err != nil {
+		return fmt.Errorf("the overlay of %d layers cannot be mounted: %w", len(layers), err)
+	}
+	return nil
+}
+
+func escape(path string) string {
+	return strings.NewReplacer(`\`, `\\`, ":", `\:`, ",", `\,`).Replace(path)
+}
+
+// takeShared clones the sources of mounts that go both ways while this namespace is still a peer of the machine's.
+func (b *bundle) takeShared(dir string) error {
+	for n, i := range b.Shared {
+		m := &b.Spec.Mounts[i]
+		fd, err := unix.OpenTree(unix.AT_FDCWD, m.Source, unix.OPEN_TREE_CLONE|unix.AT_RECURSIVE|unix.OPEN_TREE_CLOEXEC)
+		if err != nil {
+			return &os.PathError{Op: "open_tree", Path: m.Source, Err: err}
+		}
+		m.Source = filepath.Join(dir, strconv.Itoa(n))
+		b.clones = append(b.clones, fd)
+	}
+	return nil
+}
+
+// placeShared puts them where the container's mounts name them.
+func (b *bundle) placeShared() error {
+	for n, i := range b.Shared {
+		fd, at := b.clones[n], b.Spec.Mounts[i].Source
+		if err := os.MkdirAll(at, 0o700); err != nil {
+			return err
+		}
+		if err := unix.MoveMount(fd, "", unix.AT_FDCWD, at, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
+			return &os.PathError{Op: "move_mount", Path: at, Err: err}
+		}
+		unix.Close(fd)
+	}
+	return nil
+}
+
+// sharedMemory is the source of a mount that stands for the pod's /dev/shm.
+const sharedMemory = "monoplane:shm"
+
+// placeShm puts the pod's shared memory where the container's mount finds it.
+func (c command) placeShm(b *bundle) error {
+	for i := range b.Spec.Mounts {
+		if b.Spec.Mounts[i].Source != sharedMemory {
+			continue
+		}
+		if !c.shm {
+			return errors.New("the pod has no shared memory")
+		}
+		fd, err := takeFrom(mountsFD, b.Shm)
+		if err != nil {
+			return fmt.Errorf("the pod's shared memory: %w", err)
+		}
+		at := c.path("shm")
+		err = os.MkdirAll(at, 0o700)
+		if err == nil {
+			err = unix.MoveMount(fd, "", unix.AT_FDCWD, at, unix.MOVE_MOUNT_F_EMPTY_PATH)
+		}
+		unix.Close(fd)
+		if err != nil {
+			return &os.PathError{Op: "move_mount", Path: at, Err: err}
+		}
+		b.Spec.Mounts[i].Source = at
+	}
+	return nil
+}
+
+// takeFrom clones a mount of another mount namespace.
+func takeFrom(namespace int, path string) (fd int, err error) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		runtime.LockOSThread() // For good: the thread ends with this function.
+		if err = unix.Unshare(unix.CLONE_FS); err != nil {
+			return
+		}
+		if err = unix.Setns(namespace, unix.CLONE_NEWNS); err != nil {
+			return
+		}
+		fd, err = unix.OpenTree(unix.AT_FDCWD, path, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
+	}()
+	<-done
+	return fd, err
+}
+
+// mapLayers gives the layers to the users of the container's user namespace, by clones of them that live as long as this
+// mount namespace.
+func (b *bundle) mapLayers() ([]string, error) {
+	if len(b.MapIDs) == 0 {
+		return b.Layers, nil
+	}
+	users, err := userNamespace(b.MapIDs)
+	if err != nil {
+		return nil, err
+	}
+	defer users.Close()
+	out := make([]string, len(b.Layers))
+	for i, l := range b.Layers {
+		fd, err := unix.OpenTree(unix.AT_FDCWD, l, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
+		if err != nil {
+			return nil, &os.PathError{Op: "open_tree", Path: l, Err: err}
+		}
+		attr := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_IDMAP, Userns_fd: uint64(users.Fd())}
+		err = unix.MountSetattr(fd, "", unix.AT_EMPTY_PATH, &attr)
+		if err == nil {
+			out[i] = filepath.Join(filepath.Dir(b.Upper), "layers", strconv.Itoa(i))
+			if err = os.MkdirAll(out[i], 0o700); err == nil {
+				err = unix.MoveMount(fd, "", unix.AT_FDCWD, out[i], unix.MOVE_MOUNT_F_EMPTY_PATH)
+			}
+		}
+		unix.Close(fd)
+		if err != nil {
+			return nil, fmt.Errorf("a user namespace needs mounts with mapped ids, which %s does not support: %w", l, err)
+		}
+	}
+	return out, nil
+}
