@@ -116,6 +116,7 @@ func (r *Runtime) load(id string) (*sandbox, error) {
 		list = append(list, c)
 	}
 	sb.shim, _ = loadShim(sb.dir)
+	sb.ips = loadAddresses(sb.dir)
 	copied, err := r.isCopy(sb)
 	if err != nil {
 		return nil, err
@@ -184,7 +185,7 @@ func (r *Runtime) discard(sb *sandbox) {
 func (r *Runtime) noteShim(sb *sandbox, h *shimwire.HelloReply) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	sb.version, sb.noView = h.Version, h.NoView
+	sb.version, sb.noView, sb.init = h.Version, h.NoView, int(h.Init)
 	if h.Version < shimwire.Views {
 		sb.noView = "the pod was started by an older version of monoplane, whose shim can make no view of the filesystem " +
 			"and cannot take privileges away: delete the pod, and create it anew"

@@ -1,6 +1,11 @@
 package host
 
-import "log/slog"
+import (
+	"log/slog"
+	"os"
+
+	"monoplane.dev/nodeagent/runtime/oci"
+)
 
 // ImageName is the one image that this runtime knows: the machine's own filesystem.
 const ImageName = "host"
@@ -22,5 +27,18 @@ type Config struct {
 	// /tmp/monoplane-claims-UID for others.
 	ClaimDir string
 
+	// OCI makes the runtime run images too. Nil leaves it with the image "host".
+	OCI *OCI
+
 	bounds bounds
+}
+
+// OCI is what containers of images need.
+type OCI struct {
+	// Helper is the program that makes them (package oci/helper). The runtime does not close it. Required.
+	Helper *os.File
+	// Images is the store of images. Required.
+	Images oci.Images
+	// Network connects the pods that do not use the machine's network. Nil leaves them on that.
+	Network oci.Network
 }

@@ -63,6 +63,9 @@ func (r *Runtime) StartContainer(
 	if err := r.suits(c.sb, call); err != nil {
 		return nil, err
 	}
+	if err := r.writeBundle(ctx, c); err != nil {
+		return nil, err
+	}
 	makeHostPaths(c.rec.config)
 	deadline, _ := ctx.Deadline()
 	left := time.Until(deadline)
@@ -85,6 +88,10 @@ func (r *Runtime) suits(sb *sandbox, req *shimwire.StartRequest) error {
 	if req.NeedsVersion4() && sb.version < shimwire.Version4 {
 		return wrongState("the pod was started by an older version of monoplane, whose shim knows neither terminals (tty) " +
 			"nor sub paths of mounts: delete the pod, and create it anew")
+	}
+	if req.Bundle != "" && sb.version < shimwire.Bundles {
+		return wrongState("the pod was started by an older version of monoplane, whose shim knows no images: delete the " +
+			"pod, and create it anew")
 	}
 	if sb.version >= shimwire.Views || req.IsViewOptional() && !req.IsConfined() {
 		return nil

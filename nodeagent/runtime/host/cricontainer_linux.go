@@ -23,7 +23,11 @@ func (r *Runtime) CreateContainer(
 	_ context.Context, req *runtimeapi.CreateContainerRequest,
 ) (*runtimeapi.CreateContainerResponse, error) {
 	config := req.GetConfig()
-	if err := checkContainer(config); err != nil {
+	image, err := r.imageFor(config)
+	if err == nil && image == "" {
+		err = checkContainer(config)
+	}
+	if err != nil {
 		return nil, err
 	}
 	r.mu.RLock()
@@ -40,7 +44,10 @@ func (r *Runtime) CreateContainer(
 	}
 	id, _ = newID()
 	c := sb.newContainer(id, &containerRecord{config: proto.Clone(config).(*runtimeapi.ContainerConfig),
-		createdAt: now()})
+		createdAt: now(), image: image})
+	if err := r.checkBundle(c); err != nil {
+		return nil, err
+	}
 	start, err := c.startRequest()
 	if err != nil {
 		return nil, err
@@ -94,7 +101,12 @@ func (r *Runtime) makeContainer(c *container) error {
 	if err != nil {
 		return err
 	}
-	c.rec.group, c.rec.warnings = group, slices.Concat(warnings, unenforced, c.unhonoured(noView))
+	if c.rec.image != "" {
+		group = r.cgroups.Spread(c.sb.rec.group, c.id, group)
+		c.rec.group, c.rec.warnings = group, slices.Concat(warnings, unenforced)
+	} else {
+		c.rec.group, c.rec.warnings = group, slices.Concat(warnings, unenforced, c.unhonoured(noView))
+	}
 	if log := c.logPath(); log != "" {
 		if err := os.MkdirAll(filepath.Dir(log), 0o755); err != nil {
 			return errors.Join(err, group.Remove())
@@ -136,6 +148,9 @@ func (r *Runtime) RemoveContainer(
 	}
 	if err := c.rec.group.Remove(); err != nil {
 		return nil, failed("cannot remove the container's cgroup: %v", err)
+	}
+	if err := r.releaseRoot(ctx, c); err != nil {
+		return nil, err
 	}
 	if err := withdraw(filepath.Join(c.sb.dir, shim.Containers), c.id); err != nil {
 		return nil, failed("cannot remove the container: %v", err)

@@ -24,7 +24,7 @@ func (r *Runtime) RunPodSandbox(
 	ctx context.Context, req *runtimeapi.RunPodSandboxRequest,
 ) (*runtimeapi.RunPodSandboxResponse, error) {
 	config := req.GetConfig()
-	if err := checkSandbox(config); err != nil {
+	if err := r.checkSandbox(config); err != nil {
 		return nil, err
 	}
 	if h := req.GetRuntimeHandler(); h != "" {
@@ -118,6 +118,7 @@ func (r *Runtime) planSandbox(config *runtimeapi.PodSandboxConfig, handler strin
 	return r.newSandbox(id, &sandboxRecord{
 		config: proto.Clone(config).(*runtimeapi.PodSandboxConfig), createdAt: now(), bootID: r.bootID,
 		marker: sys.NewMarker(random), group: r.cgroups.Pod(id), handler: handler,
+		isolated: r.oci != nil,
 	})
 }
 
@@ -243,6 +244,9 @@ func (r *Runtime) RemovePodSandbox(
 		return &runtimeapi.RemovePodSandboxResponse{}, nil
 	}
 	if err := r.stopSandbox(ctx, sb); err != nil {
+		return nil, err
+	}
+	if err := r.leave(ctx, sb); err != nil {
 		return nil, err
 	}
 	if err := r.removeGroup(ctx, sb); err != nil {

@@ -29,10 +29,18 @@ func hostImage() *runtimeapi.Image {
 func (r *Runtime) ListImages(
 	_ context.Context, req *runtimeapi.ListImagesRequest,
 ) (*runtimeapi.ListImagesResponse, error) {
-	if f := req.GetFilter().GetImage(); f.GetImage() != "" && imageOf(f) != ImageName {
-		return &runtimeapi.ListImagesResponse{}, nil
+	f := req.GetFilter().GetImage()
+	if f.GetImage() != "" && imageOf(f) == ImageName {
+		return &runtimeapi.ListImagesResponse{Images: []*runtimeapi.Image{hostImage()}}, nil
 	}
-	return &runtimeapi.ListImagesResponse{Images: []*runtimeapi.Image{hostImage()}}, nil
+	list, err := r.listImages(f.GetImage())
+	if err != nil {
+		return nil, err
+	}
+	if f.GetImage() == "" {
+		list = append(list, hostImage())
+	}
+	return &runtimeapi.ListImagesResponse{Images: list}, nil
 }
 
 // ImageStatus implements CRI. Images other than "host" are absent, which is no error.
@@ -40,34 +48,45 @@ func (r *Runtime) ImageStatus(
 	_ context.Context, req *runtimeapi.ImageStatusRequest,
 ) (*runtimeapi.ImageStatusResponse, error) {
 	if imageOf(req.GetImage()) != ImageName {
-		return &runtimeapi.ImageStatusResponse{}, nil
+		return r.imageStatus(req.GetImage().GetImage())
 	}
 	return &runtimeapi.ImageStatusResponse{Image: hostImage()}, nil
 }
 
-// PullImage implements CRI. There is nothing to pull, from anywhere.
+// PullImage implements CRI. There is nothing to pull for "host", from anywhere.
 func (r *Runtime) PullImage(
-	_ context.Context, req *runtimeapi.PullImageRequest,
+	ctx context.Context, req *runtimeapi.PullImageRequest,
 ) (*runtimeapi.PullImageResponse, error) {
 	if name := imageOf(req.GetImage()); name != ImageName {
-		return nil, noSuchImage(name)
+		if r.oci == nil {
+			return nil, noSuchImage(name)
+		}
+		return r.pull(ctx, req)
 	}
 	return &runtimeapi.PullImageResponse{ImageRef: ImageName}, nil
 }
 
 // RemoveImage implements CRI. The image "host" cannot be removed; asking for it changes nothing.
 func (r *Runtime) RemoveImage(
-	context.Context, *runtimeapi.RemoveImageRequest,
+	ctx context.Context, req *runtimeapi.RemoveImageRequest,
 ) (*runtimeapi.RemoveImageResponse, error) {
+	if r.oci != nil && imageOf(req.GetImage()) != ImageName {
+		return r.removeImage(ctx, req.GetImage().GetImage())
+	}
 	return &runtimeapi.RemoveImageResponse{}, nil
 }
 
-// ImageFsInfo implements CRI. Images take no room.
+// ImageFsInfo implements CRI. The image "host" takes no room.
 func (r *Runtime) ImageFsInfo(
-	context.Context, *runtimeapi.ImageFsInfoRequest,
+	ctx context.Context, _ *runtimeapi.ImageFsInfoRequest,
 ) (*runtimeapi.ImageFsInfoResponse, error) {
+	used, err := r.imageUsage(ctx)
+	if err != nil {
+		return nil, err
+	}
 	return &runtimeapi.ImageFsInfoResponse{ImageFilesystems: []*runtimeapi.FilesystemUsage{{
 		Timestamp: now(), FsId: &runtimeapi.FilesystemIdentifier{Mountpoint: r.dir},
-		UsedBytes: &runtimeapi.UInt64Value{}, InodesUsed: &runtimeapi.UInt64Value{},
+		UsedBytes:  &runtimeapi.UInt64Value{Value: uint64(used.Bytes)},
+		InodesUsed: &runtimeapi.UInt64Value{Value: uint64(used.Inodes)},
 	}}}, nil
 }

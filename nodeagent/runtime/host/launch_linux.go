@@ -69,7 +69,7 @@ func (r *Runtime) launch(ctx context.Context, sb *sandbox, claim *os.File) (conn
 		// handed on: with its own ones every process that it watches sleeps a second before it exits.
 		Env: []string{"GOMAXPROCS=1", "GOGC=25", "GOMEMLIMIT=24MiB", "GOTRACEBACK=single",
 			raceOptions + "=" + os.Getenv(raceOptions)},
-		Files: []*os.File{null, log, log, theirs, claimed, lock},
+		Files: []*os.File{null, log, log, theirs, claimed, lock, r.helper(null)},
 		Sys:   &syscall.SysProcAttr{Setsid: true},
 	})
 	if err != nil {
@@ -84,9 +84,11 @@ func (r *Runtime) launch(ctx context.Context, sb *sandbox, claim *os.File) (conn
 	if err == nil {
 		init := shimwire.InitRequest{SandboxID: sb.id, BootID: r.bootID, Marker: uint64(sb.rec.marker),
 			Hostname: ownHostname(sb.rec.config), NoView: noView}
+		r.namespacesOf(sb, &init)
 		var h *shimwire.HelloReply
 		if h, err = conn.hello(ctx, shimwire.Init, init.Encode()); err == nil {
 			r.noteShim(sb, h)
+			err = r.join(ctx, sb, h)
 		}
 	}
 	if err != nil {

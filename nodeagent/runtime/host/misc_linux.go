@@ -11,7 +11,7 @@ const subPathsInfo = "opens_sub_paths"
 
 // Version implements CRI.
 func (r *Runtime) Version(context.Context, *runtimeapi.VersionRequest) (*runtimeapi.VersionResponse, error) {
-	return &runtimeapi.VersionResponse{Version: "0.1.0", RuntimeName: "host", RuntimeVersion: "1",
+	return &runtimeapi.VersionResponse{Version: "0.1.0", RuntimeName: r.name(), RuntimeVersion: "1",
 		RuntimeApiVersion: "v1"}, nil
 }
 

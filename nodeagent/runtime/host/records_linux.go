@@ -38,6 +38,7 @@ type sandboxRecord struct {
 	group     sys.Cgroup // The directories that may have been made for it.
 	handler   string
 	place     place // Of the sandbox's directory.
+	isolated  bool  // It has namespaces of its own, as far as it has asked for them.
 
 	damaged bool // The file cannot be read: all of this is made up.
 }
@@ -57,6 +58,7 @@ func (r *sandboxRecord) save(name string) error {
 	e.String(7, r.handler)
 	e.Int(8, r.place.device)
 	e.Int(9, r.place.inode)
+	e.Bool(10, r.isolated)
 	return shimwire.Append(name, e.Bytes(), false)
 }
 
@@ -83,6 +85,8 @@ func loadSandbox(name string) (*sandboxRecord, error) {
 			r.place.device = f.Number()
 		case 9:
 			r.place.inode = f.Number()
+		case 10:
+			r.isolated = f.Number() != 0
 		}
 	})
 	if err == nil {
@@ -97,6 +101,7 @@ type containerRecord struct {
 	createdAt int64 // Unix nanoseconds.
 	group     sys.Cgroup
 	warnings  []string
+	image     string // The image's id; empty for the machine's own filesystem.
 }
 
 func (r *containerRecord) save(name string) error {
@@ -110,6 +115,7 @@ func (r *containerRecord) save(name string) error {
 	e.String(3, r.group.Unified)
 	e.Strings(4, r.group.V1)
 	e.Strings(5, r.warnings)
+	e.String(6, r.image)
 	return shimwire.Append(name, e.Bytes(), false)
 }
 
@@ -128,6 +134,8 @@ func loadContainer(name string) (*containerRecord, error) {
 			r.group.V1 = append(r.group.V1, f.Text())
 		case 5:
 			r.warnings = append(r.warnings, f.Text())
+		case 6:
+			r.image = f.Text()
 		}
 	})
 	if err == nil {

@@ -28,6 +28,7 @@ type Runtime struct {
 	lock    *os.File
 	bootID  string
 	cgroups *cgroup.Manager
+	oci     *OCI  // Nil without images.
 	since   int64 // When New returned, for ImageFsInfo and Status.
 
 	closing context.Context // Done when Close was called.
@@ -63,7 +64,7 @@ func New(cfg Config) (*Runtime, error) {
 		return nil, fmt.Errorf("host runtime: %w", err)
 	}
 	r := &Runtime{
-		log: cfg.Logger, dir: dir, cgroups: &cgroup.Manager{},
+		log: cfg.Logger, dir: dir, oci: cfg.OCI, cgroups: &cgroup.Manager{},
 		sandboxes: map[string]*sandbox{}, containers: map[string]*container{},
 		names: map[podName]chan struct{}{}, subscribers: map[*subscriber]struct{}{},
 		bounds: cfg.bounds.orDefaults(), surveyed: make(chan struct{}), others: map[string][]other{},
@@ -76,7 +77,7 @@ func New(cfg Config) (*Runtime, error) {
 		return nil, fmt.Errorf("host runtime: %w", err)
 	}
 	if !cfg.NoCgroups {
-		r.cgroups = cgroup.Discover(cfg.CgroupParent)
+		r.cgroups = r.discover(cfg.CgroupParent)
 		if ok, why := r.cgroups.Killable(); !ok {
 			r.log.Info("pods get no cgroup of their own; their processes are found by descent", "reason", why)
 		}

@@ -42,6 +42,8 @@ type sandbox struct {
 	version    int64         // The dialect of its shim; 0 as long as it is not known.
 	noView     string        // Why its containers can have no view, if it is known that they cannot.
 	atOnce     chan struct{} // Closed when nobody's grace counts any more.
+	init       int           // The process 1 that its containers share; 0 for none.
+	ips        []string      // Its addresses, if it has a network of its own.
 	conn       *shimConn     // The latest connection; nil while there is none.
 	changed    chan struct{} // Closed and replaced when conn changes.
 	gone       chan struct{} // Closed when the sandbox is gone.

@@ -32,16 +32,16 @@ const (
 	hostnameAnnotation = "monoplane.dev/hostname-fields"
 )
 
-func checkSandbox(config *runtimeapi.PodSandboxConfig) error {
+func (r *Runtime) checkSandbox(config *runtimeapi.PodSandboxConfig) error {
 	switch m := config.GetMetadata(); {
 	case m.GetName() == "" || m.GetUid() == "":
 		return badRequest("a sandbox needs metadata with name and uid")
-	case len(config.GetLinux().GetSysctls()) > 0:
+	case r.oci == nil && len(config.GetLinux().GetSysctls()) > 0:
 		return badRequest("the host runtime cannot set sysctls: its pods share the node's kernel settings")
 	case config.GetLogDirectory() != "" && !filepath.IsAbs(config.GetLogDirectory()):
 		return badRequest("log_directory %q is not an absolute path", config.GetLogDirectory())
 	}
-	return nil
+	return r.checkSysctls(config)
 }
 
 // checkContainer refuses what this runtime cannot do and what would matter to whoever asked for it.
@@ -49,8 +49,6 @@ func checkContainer(config *runtimeapi.ContainerConfig) error {
 	switch {
 	case config.GetMetadata().GetName() == "":
 		return badRequest("a container needs metadata with a name")
-	case imageOf(config.GetImage()) != ImageName:
-		return noSuchImage(imageOf(config.GetImage()))
 	case len(config.GetCommand()) == 0 && len(config.GetArgs()) == 0:
 		return badRequest(`no command: image "host" has no default one`)
 	case len(config.GetCDIDevices()) > 0:
@@ -121,6 +119,9 @@ func (c *container) logPath() string {
 func (c *container) startRequest() (*shimwire.StartRequest, error) {
 	config := c.rec.config
 	sig, _ := stopSignal(config.GetStopSignal()) // Checked when the container was created.
+	if c.rec.image != "" {
+		return c.bundleRequest(), nil
+	}
 	req := &shimwire.StartRequest{
 		ContainerID: c.id,
 		Args:        append(append([]string{}, config.GetCommand()...), config.GetArgs()...),

@@ -25,7 +25,7 @@ func (sb *sandbox) stateLocked() runtimeapi.PodSandboxState {
 
 func (sb *sandbox) statusLocked() *runtimeapi.PodSandboxStatus {
 	config := sb.rec.config
-	return &runtimeapi.PodSandboxStatus{
+	st := &runtimeapi.PodSandboxStatus{
 		Id: sb.id, Metadata: proto.Clone(config.GetMetadata()).(*runtimeapi.PodSandboxMetadata), State: sb.stateLocked(),
 		CreatedAt: sb.rec.createdAt, Network: &runtimeapi.PodSandboxNetworkStatus{},
 		Linux: &runtimeapi.LinuxPodSandboxStatus{Namespaces: &runtimeapi.Namespace{Options: &runtimeapi.NamespaceOption{
@@ -34,6 +34,17 @@ func (sb *sandbox) statusLocked() *runtimeapi.PodSandboxStatus {
 		Labels: maps.Clone(config.GetLabels()), Annotations: maps.Clone(config.GetAnnotations()),
 		RuntimeHandler: sb.rec.handler,
 	}
+	for i, ip := range sb.ips {
+		if i == 0 {
+			st.Network.Ip = ip
+			continue
+		}
+		st.Network.AdditionalIps = append(st.Network.AdditionalIps, &runtimeapi.PodIP{Ip: ip})
+	}
+	if asked := config.GetLinux().GetSecurityContext().GetNamespaceOptions(); sb.rec.isolated {
+		st.Linux.Namespaces.Options = proto.CloneOf(asked)
+	}
+	return st
 }
 
 // listLocked lists the containers of a sandbox, oldest first.
@@ -74,6 +85,9 @@ func (c *container) briefStatusLocked() *runtimeapi.ContainerStatus {
 		ImageId: ImageName,
 		Labels:  maps.Clone(config.GetLabels()), Annotations: maps.Clone(config.GetAnnotations()),
 		LogPath: c.logPath(), StopSignal: config.GetStopSignal(),
+	}
+	if c.rec.image != "" {
+		st.ImageRef, st.ImageId = c.rec.image, c.rec.image
 	}
 	if c.state.Phase != shimwire.Created {
 		st.StartedAt = c.state.StartedAt

@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"monoplane.dev/nodeagent/runtime/host/sys"
 )
 
 // Manager knows where groups can be made. The zero Manager makes none.
@@ -17,6 +19,11 @@ type Manager struct {
 	unified string            // The parent's directory in cgroup2; "" when it is of no use.
 	v1      map[string]string // By controller: the parent's directory.
 	why     string            // Why there is no group that can be killed as a whole.
+
+	// Of DiscoverAll: the parent's path, its directories in all hierarchies of cgroup v1, and whether there are none.
+	parent      string
+	hierarchies []string
+	onlyUnified bool
 }
 
 // Controllers that limits may need.
@@ -154,4 +161,56 @@ func readOwn(name string) (map[string]string, error) {
 		}
 	}
 	return out, nil
+}
+
+// DiscoverAll is as Discover, for containers that are in a group of their own in every hierarchy of cgroup v1.
+func DiscoverAll(parent string) *Manager {
+	m := Discover(parent)
+	m.parent = path.Clean("/" + parent)
+	mounts, err := readMounts("/proc/self/mountinfo")
+	if err != nil {
+		return m
+	}
+	unified := 0
+	for _, mt := range mounts {
+		if mt.unified {
+			unified++
+			continue
+		}
+		m.hierarchies = append(m.hierarchies, filepath.Join(mt.point, m.parent))
+		for _, c := range controllers {
+			if dir := filepath.Join(mt.point, m.parent); mt.controllers[c] && os.MkdirAll(dir, 0o755) == nil {
+				m.v1[c] = dir
+			}
+		}
+	}
+	m.onlyUnified = unified > 0 && len(m.hierarchies) == 0
+	return m
+}
+
+// IsUnified tells whether the machine has nothing but cgroup2, as far as DiscoverAll has seen.
+func (m *Manager) IsUnified() bool { return m.onlyUnified }
+
+// PathOf is the path of a container's group inside every hierarchy.
+func (m *Manager) PathOf(pod sys.Cgroup, containerID string) string {
+	name := ""
+	if pod.Unified != "" {
+		name = filepath.Base(pod.Unified)
+	} else if len(pod.V1) > 0 {
+		name = filepath.Base(pod.V1[0])
+	}
+	if name == "" || m.parent == "" {
+		return ""
+	}
+	return path.Join(m.parent, name, short(containerID))
+}
+
+// Spread adds to a container's group its directories in the hierarchies that limit nothing.
+func (m *Manager) Spread(pod sys.Cgroup, containerID string, g sys.Cgroup) sys.Cgroup {
+	for _, d := range pod.V1 {
+		if dir := filepath.Join(d, short(containerID)); !contains(g.V1, dir) {
+			g.V1 = append(g.V1, dir)
+		}
+	}
+	return g
 }

@@ -23,6 +23,12 @@ func (m *Manager) Pod(sandboxID string) sys.Cgroup {
 			g.V1 = append(g.V1, filepath.Join(dir, name))
 		}
 	}
+	for _, dir := range m.hierarchies {
+		if !seen[dir] {
+			seen[dir] = true
+			g.V1 = append(g.V1, filepath.Join(dir, name))
+		}
+	}
 	return g
 }
 

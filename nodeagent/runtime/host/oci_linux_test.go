@@ -1,0 +1,184 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"monoplane.dev/nodeagent/images"
+	"monoplane.dev/nodeagent/runtime/oci/helper"
+)
+
+// testImages is a store with one image, busybox, whose one layer is a directory.
+type testImages struct {
+	dir   string
+	image images.Image
+
+	mu    sync.Mutex
+	roots map[string]images.Root
+}
+
+const testImage = "example.com/busybox:1"
+
+func newTestImages(t testing.TB) *testImages {
+	t.Helper()
+	s := &testImages{dir: t.TempDir(), roots: map[string]images.Root{}}
+	for _, d := range []string{"layer/bin", "layer/etc", "layer/tmp", "layer/data", "layer/home"} {
+		if err := os.MkdirAll(filepath.Join(s.dir, d), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	program, err := os.ReadFile("/bin/busybox")
+	if err != nil {
+		t.Skip("busybox-static is not installed (make deps)")
+	}
+	for name, content := range map[string]string{
+		"bin/busybox": string(program), "etc/passwd": "root:x:0:0::/:/bin/sh\nweb:x:33:34::/home:/bin/sh\n",
+		"etc/group": "root:x:0:\nweb:x:34:\nextra:x:77:web\n", "data/file": "from the image\n",
+	} {
+		if err := os.WriteFile(filepath.Join(s.dir, "layer", name), []byte(content), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, applet := range strings.Fields("sh cat echo sleep true false id ls ps kill touch mkdir rm mount hostname env " +
+		"wc head grep stty tty test sync nc dd mknod readlink ip") {
+		if err := os.Symlink("busybox", filepath.Join(s.dir, "layer/bin", applet)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.image = images.Image{ID: "sha256:" + strings.Repeat("ab", 32), Tags: []string{testImage},
+		Config: images.RunConfig{Env: []string{"FROM_IMAGE=yes"}, Cmd: []string{"/bin/sh", "-c", "echo default"}}}
+	return s
+}
+
+func (s *testImages) Pull(context.Context, string, images.PullOptions) (images.Image, error) { return s.image, nil }
+
+func (s *testImages) Image(reference string) (images.Image, error) {
+	if reference == testImage || reference == s.image.ID {
+		return s.image, nil
+	}
+	return images.Image{}, images.ErrNotFound
+}
+
+func (s *testImages) List() ([]images.Image, error) { return []images.Image{s.image}, nil }
+
+func (s *testImages) Remove(context.Context, string) error { return nil }
+
+func (s *testImages) Mountable(_ context.Context, req images.RootRequest) (images.Root, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	dir := filepath.Join(s.dir, "roots", req.ID)
+	r := images.Root{ID: req.ID, Dir: dir, Lower: []string{filepath.Join(s.dir, "layer")},
+		Upper: filepath.Join(dir, "upper"), Work: filepath.Join(dir, "work")}
+	s.roots[req.ID] = r
+	return r, errors.Join(os.MkdirAll(r.Upper, 0o755), os.MkdirAll(r.Work, 0o755))
+}
+
+func (s *testImages) Release(_ context.Context, id string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.roots, id)
+	return os.RemoveAll(filepath.Join(s.dir, "roots", id))
+}
+
+func (s *testImages) RootUsage(context.Context, string) (images.Usage, error) { return images.Usage{}, nil }
+func (s *testImages) Usage(context.Context) (images.Usage, error)             { return images.Usage{}, nil }
+
+// loopbackOnly is a network that gives sandboxes nothing but their loopback.
+type loopbackOnly struct{}
+
+func (loopbackOnly) Attach(
+	context.Context, string, string, *runtimeapi.PodSandboxConfig,
+) ([]netip.Addr, error) {
+	return []netip.Addr{netip.MustParseAddr("127.0.0.1")}, nil
+}
+
+func (loopbackOnly) Detach(context.Context, string) error { return nil }
+
+// withImages makes a node run images.
+func withImages(t testing.TB) func(*Config) {
+	t.Helper()
+	if !helper.Included() {
+		t.Skip("built without the helper (make helper)")
+	}
+	if os.Geteuid() != 0 {
+		t.Skip("needs root")
+	}
+	program, err := helper.Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { program.Close() })
+	store := newTestImages(t)
+	return func(cfg *Config) {
+		cfg.OCI = &OCI{Helper: program, Images: store, Network: loopbackOnly{}}
+	}
+}
+
+// ofImage has a container run in the test image.
+func ofImage(config *runtimeapi.ContainerConfig) *runtimeapi.ContainerConfig {
+	config.Image = &runtimeapi.ImageSpec{Image: testImage}
+	if config.Linux == nil {
+		config.Linux = &runtimeapi.LinuxContainerConfig{}
+	}
+	if config.Linux.SecurityContext == nil {
+		config.Linux.SecurityContext = &runtimeapi.LinuxContainerSecurityContext{
+			NamespaceOptions: &runtimeapi.NamespaceOption{Pid: runtimeapi.NamespaceMode_CONTAINER}}
+	}
+	return config
+}
+
+// A container of an image sees the image, and is alone there.
+func TestImageRoot(t *testing.T) {
+	before := machine(t)
+	n := newNode(t, withImages(t))
+	sb := n.sandbox("pod")
+	id := n.run(sb, ofImage(containerConfig("c", "/bin/sh", "-c",
+		"cat /data/file; echo $FROM_IMAGE; hostname; echo $$; echo hello >/data/new; cat /data/new; exit 3")))
+	st := n.wait(id)
+	if st.GetExitCode() != 3 || st.GetReason() != "Error" {
+		t.Errorf("it ended with %v", st)
+	}
+	if got, want := strings.ReplaceAll(strings.ReplaceAll(n.logText(id), "stdout F ", ""), "\n", "|"),
+		"from the image|yes|pod|1|hello|"; got != want {
+		t.Errorf("it says %q, want %q", got, want)
+	}
+	def := n.run(sb, ofImage(containerConfig("default")))
+	if n.wait(def).GetExitCode() != 0 || !strings.Contains(n.logText(def), "default") {
+		t.Errorf("the image's own command: %v %s", n.status(def), n.logText(def))
+	}
+	long := n.run(sb, ofImage(containerConfig("long", "sleep", "600")))
+	out, err := n.ExecSync(t.Context(), &runtimeapi.ExecSyncRequest{ContainerId: long, Cmd: []string{"cat", "/data/file"}})
+	if err != nil || string(out.GetStdout()) != "from the image\n" || out.GetExitCode() != 0 {
+		t.Errorf("exec: %v %v", out, err)
+	}
+	out, err = n.ExecSync(t.Context(), &runtimeapi.ExecSyncRequest{ContainerId: long, Cmd: []string{"sh", "-c", "exit 9"}})
+	if err != nil || out.GetExitCode() != 9 {
+		t.Errorf("exec: %v %v", out, err)
+	}
+	n.stop(long, 1)
+	if st := n.wait(long); st.GetExitCode() != 137 {
+		t.Errorf("sleep as process 1 ignores SIGTERM, and ended with %v", st)
+	}
+	n.removeAll()
+	if after := machine(t); after != before {
+		t.Errorf("left on the machine: before\n%s\nafter\n%s", before, after)
+	}
+}
+
+// machine lists the mounts that a runtime could leave behind. Namespaces need a process, a mount or a descriptor to live.
+func machine(t testing.TB) string {
+	t.Helper()
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(mounts)
+}

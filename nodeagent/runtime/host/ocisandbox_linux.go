@@ -1,0 +1,141 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"monoplane.dev/nodeagent/runtime/host/shimwire"
+)
+
+// addressesName is the file, in the directory of a sandbox, that holds its addresses.
+const addressesName = "addresses"
+
+// helper is what shims make containers with; null stands for none.
+func (r *Runtime) helper(null *os.File) *os.File {
+	if r.oci == nil {
+		return null
+	}
+	return r.oci.Helper
+}
+
+// ownNetwork tells whether a sandbox gets a network of its own.
+func (r *Runtime) ownNetwork(config *runtimeapi.PodSandboxConfig) bool {
+	mode := config.GetLinux().GetSecurityContext().GetNamespaceOptions().GetNetwork()
+	return r.oci != nil && r.oci.Network != nil && mode != runtimeapi.NamespaceMode_NODE
+}
+
+// ipcSysctls belong to a namespace of IPC, and all that begins with netSysctls to one of a network.
+var ipcSysctls = []string{"kernel.shm_rmid_forced", "kernel.shmall", "kernel.shmmax", "kernel.shmmni", "kernel.msgmax",
+	"kernel.msgmnb", "kernel.msgmni", "kernel.sem", "fs.mqueue."}
+
+const netSysctls = "net."
+
+// checkSysctls refuses settings that would be the machine's.
+func (r *Runtime) checkSysctls(config *runtimeapi.PodSandboxConfig) error {
+	options := config.GetLinux().GetSecurityContext().GetNamespaceOptions()
+	for name := range config.GetLinux().GetSysctls() {
+		dotted := name
+		if i := strings.IndexAny(name, "./"); i >= 0 && name[i] == '/' {
+			dotted = strings.ReplaceAll(name, "/", ".")
+		}
+		isIPC := slices.ContainsFunc(ipcSysctls, func(s string) bool {
+			return dotted == s || strings.HasSuffix(s, ".") && strings.HasPrefix(dotted, s)
+		})
+		switch {
+		case isIPC && options.GetIpc() != runtimeapi.NamespaceMode_NODE:
+		case strings.HasPrefix(dotted, netSysctls) && r.ownNetwork(config):
+		default:
+			return badRequest("the sysctl %q would be the machine's: it belongs to no namespace that the pod has of its own",
+				name)
+		}
+	}
+	return nil
+}
+
+// namespacesOf says which namespaces a sandbox gets.
+func (r *Runtime) namespacesOf(sb *sandbox, init *shimwire.InitRequest) {
+	if r.oci == nil {
+		return
+	}
+	config := sb.rec.config.GetLinux()
+	options := config.GetSecurityContext().GetNamespaceOptions()
+	init.OwnIPC = options.GetIpc() != runtimeapi.NamespaceMode_NODE
+	init.OwnNetwork = r.ownNetwork(sb.rec.config)
+	init.SharePID = options.GetPid() == runtimeapi.NamespaceMode_POD
+	for _, name := range slices.Sorted(maps.Keys(config.GetSysctls())) {
+		init.Sysctls = append(init.Sysctls, name+"="+config.GetSysctls()[name])
+	}
+}
+
+// join connects a new sandbox to the network. Its containers find its addresses there.
+func (r *Runtime) join(ctx context.Context, sb *sandbox, h *shimwire.HelloReply) error {
+	if r.oci == nil {
+		return nil
+	}
+	if h.NoView != "" {
+		return errors.New(h.NoView)
+	}
+	if !r.ownNetwork(sb.rec.config) {
+		return nil
+	}
+	at := fmt.Sprintf("/proc/%d/ns/net", sb.shim.PID)
+	ips, err := r.oci.Network.Attach(ctx, sb.id, at, sb.rec.config)
+	if err != nil {
+		return errors.Join(fmt.Errorf("the pod's network: %w", err), r.oci.Network.Detach(ctx, sb.id))
+	}
+	var text []string
+	for _, ip := range ips {
+		text = append(text, ip.String())
+	}
+	var e shimwire.Encoder
+	e.Strings(1, text)
+	if err := shimwire.Append(filepath.Join(sb.dir, addressesName), e.Bytes(), false); err != nil {
+		return errors.Join(err, r.oci.Network.Detach(ctx, sb.id))
+	}
+	sb.ips = text // Nobody else knows the sandbox yet.
+	return nil
+}
+
+// loadAddresses reads the addresses of a sandbox.
+func loadAddresses(dir string) (out []string) {
+	record, err := shimwire.Last(filepath.Join(dir, addressesName))
+	if err != nil || record == nil {
+		return nil
+	}
+	_ = shimwire.Decode(record, func(f shimwire.Field) {
+		if f.Tag == 1 {
+			out = append(out, f.Text())
+		}
+	})
+	return out
+}
+
+// leave gives back what a sandbox that is to be removed has of the network, and of the store of images.
+func (r *Runtime) leave(ctx context.Context, sb *sandbox) error {
+	if r.oci == nil {
+		return nil
+	}
+	r.mu.RLock()
+	list := sb.listLocked()
+	r.mu.RUnlock()
+	for _, c := range list {
+		if err := r.releaseRoot(ctx, c); err != nil {
+			return err
+		}
+	}
+	if r.oci.Network == nil {
+		return nil
+	}
+	if err := r.oci.Network.Detach(ctx, sb.id); err != nil {
+		return failed("the pod's network cannot be given back: %v", err)
+	}
+	return nil
+}

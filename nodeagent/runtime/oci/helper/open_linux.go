@@ -1,0 +1,45 @@
+package helper
+
+import (
+	"compress/gzip"
+	"fmt"
+	"io"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// Open unpacks the helper into memory and returns it as a sealed file, which nobody can change any more. Whoever has it
+// open can execute it; it is freed when nobody has. It takes about 50 ms of CPU.
+func Open() (*os.File, error) {
+	packed, err := files.Open(name)
+	if err != nil {
+		return nil, ErrMissing
+	}
+	defer packed.Close()
+	text, err := gzip.NewReader(packed)
+	if err != nil {
+		return nil, fmt.Errorf("the program that makes containers: %w", err)
+	}
+	fd, err := unix.MemfdCreate("monoplane-oci", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING|unix.MFD_EXEC)
+	if err == unix.EINVAL { // Linux before 6.3 knows no MFD_EXEC.
+		fd, err = unix.MemfdCreate("monoplane-oci", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("the program that makes containers cannot be put in memory: %w", err)
+	}
+	f := os.NewFile(uintptr(fd), "monoplane-oci")
+	if _, err := io.Copy(f, text); err != nil {
+		f.Close()
+		return nil, fmt.Errorf("the program that makes containers cannot be put in memory: %w", err)
+	}
+	const seals = unix.F_SEAL_SEAL | unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_WRITE
+	if _, err := unix.FcntlInt(f.Fd(), unix.F_ADD_SEALS, seals); err != nil {
+		f.Close()
+		return nil, fmt.Errorf("the program that makes containers cannot be sealed: %w", err)
+	}
+	// Through a descriptor for reading only, as a program must be to be executed.
+	out, err := os.Open(fmt.Sprintf("/proc/self/fd/%d", f.Fd()))
+	f.Close()
+	return out, err
+}

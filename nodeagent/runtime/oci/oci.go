@@ -1,0 +1,42 @@
+// Package oci has what the runtime for images needs from others: a store of images and a network. The runtime itself is
+// package host with a Config.OCI: the shims, records, streams and limits of both are the same, and the image name "host"
+// goes on meaning the machine's own filesystem.
+package oci
+
+import (
+	"context"
+	"net/netip"
+
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"monoplane.dev/nodeagent/images"
+)
+
+// Images is a store of images; *images.Store is one.
+type Images interface {
+	// Pull gets an image from its registry.
+	Pull(ctx context.Context, reference string, opts images.PullOptions) (images.Image, error)
+	// Image finds an image by a tag, a name with a digest, or an id; images.ErrNotFound if there is none.
+	Image(reference string) (images.Image, error)
+	// List returns all images.
+	List() ([]images.Image, error)
+	// Remove removes a tag or an image.
+	Remove(ctx context.Context, reference string) error
+	// Mountable makes what a container's root is to be mounted of. Asked again it returns what is there.
+	Mountable(ctx context.Context, req images.RootRequest) (images.Root, error)
+	// Release removes what Mountable has made. It is no error if there is nothing.
+	Release(ctx context.Context, id string) error
+	// RootUsage returns what a container has written.
+	RootUsage(ctx context.Context, id string) (images.Usage, error)
+	// Usage returns what images take.
+	Usage(ctx context.Context) (images.Usage, error)
+}
+
+// Network connects sandboxes that have a network namespace of their own.
+type Network interface {
+	// Attach gives a sandbox its links and addresses, in which the first is the pod's address. Namespace is the path of
+	// its network namespace, whose loopback is up. Asked again for the same sandbox it returns what it has.
+	Attach(ctx context.Context, sandboxID, namespace string, config *runtimeapi.PodSandboxConfig) ([]netip.Addr, error)
+	// Detach gives back what Attach has given. It is no error if there is nothing.
+	Detach(ctx context.Context, sandboxID string) error
+}
