@@ -35,8 +35,17 @@ help: ## Show this list
 up: build ## Build Monoplane and start a cluster on this machine (Ctrl-C stops it)
 	$(BIN)/monoplane up $(ARGS)
 
+# The program that makes containers of images is the one that needs a C compiler. Without one the rest is built all the
+# same, and has no runtime "oci".
+HELPER := nodeagent/runtime/oci/helper/embedded/ocihelper.gz
+
+.PHONY: helper
+helper: $(HELPER)
+$(HELPER): $(wildcard tools/ocihelper/*.go) tools/ocihelper/go.mod tools/ocihelper/go.sum
+	@tools/helper $(CURDIR)/$@
+
 .PHONY: build
-build: ## Build bin/monoplane
+build: helper ## Build bin/monoplane
 	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/monoplane ./cmd/monoplane
 
 .PHONY: kubectl

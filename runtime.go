@@ -2,6 +2,7 @@ package monoplane
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net/netip"
 	"path/filepath"
@@ -9,11 +10,13 @@ import (
 
 	"google.golang.org/grpc"
 
+	"monoplane.dev/nodeagent/images"
 	"monoplane.dev/nodeagent/runtime/connect"
+	"monoplane.dev/nodeagent/runtime/oci/helper"
 )
 
 // Runtime runs pods behind the Container Runtime Interface. The ones of this package are HostRuntime,
-// FakeRuntime and CRIRuntime; embedders may bring their own.
+// OCIRuntime, FakeRuntime and CRIRuntime; embedders may bring their own.
 type Runtime interface {
 	// Open connects to the runtime of one node. dir is the node's own directory. The returned function closes
 	// the connection; pods go on.
@@ -24,6 +27,13 @@ type Runtime interface {
 
 // HostRuntime runs containers of image "host" as processes of this machine, without a container engine.
 func HostRuntime() Runtime { return hostRuntime{} }
+
+// OCIRuntime runs containers of images as well as HostRuntime does those of image "host". CanRunImages tells whether this
+// machine lets it.
+func OCIRuntime(store images.Config) Runtime { return &ociRuntime{store} }
+
+// CanRunImages returns why OCIRuntime would not work here, for this user; nil if it does.
+func CanRunImages() error { return helper.Check() }
 
 // FakeRuntime simulates: pods "run" without processes. For tests of controllers and for thousands of nodes.
 func FakeRuntime() Runtime { return &fakeRuntime{} }
@@ -39,6 +49,26 @@ func (hostRuntime) Open(
 	_ context.Context, _, dir string, logger *slog.Logger,
 ) (grpc.ClientConnInterface, func() error, error) {
 	return connect.Host(filepath.Join(dir, "pods"), logger)
+}
+
+type ociRuntime struct{ store images.Config }
+
+func (*ociRuntime) Simulated() bool { return false }
+
+func (r *ociRuntime) Open(
+	_ context.Context, _, dir string, logger *slog.Logger,
+) (grpc.ClientConnInterface, func() error, error) {
+	cfg := r.store
+	cfg.Log = logger
+	store, err := images.Open(cfg)
+	if err != nil {
+		return nil, nil, err
+	}
+	conn, closeRuntime, err := connect.OCI(filepath.Join(dir, "pods"), store, logger)
+	if err != nil {
+		return nil, nil, errors.Join(err, store.Close())
+	}
+	return conn, closeRuntime, nil
 }
 
 // fakeRuntime gives each node a range of pod addresses of its own.

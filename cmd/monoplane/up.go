@@ -14,6 +14,8 @@ import (
 	"monoplane.dev"
 	"monoplane.dev/apiserver/auth"
 	"monoplane.dev/controllers/podgc"
+	"monoplane.dev/nodeagent/images"
+	"monoplane.dev/nodeagent/images/registry"
 	"monoplane.dev/rules/servicerange"
 	"monoplane.dev/rules/taints"
 )
@@ -24,6 +26,7 @@ type upOptions struct {
 	grpcListen      string
 	runtime         string
 	runtimeEndpoint string
+	imageDir        string
 	nodes           int
 	nodeName        string
 	nodeLabels      map[string]string
@@ -52,7 +55,10 @@ func (o *upOptions) add(flags *pflag.FlagSet) {
 	flags.StringVar(&o.listen, "listen", "127.0.0.1:6443", "address of the REST API; port 0 picks a free one")
 	flags.StringVar(&o.grpcListen, "grpc-listen", "127.0.0.1:6444", "address of the gRPC API; port 0 picks a free one")
 	flags.StringVar(&o.runtime, "runtime", "host",
-		`what runs the pods: "host" (real processes) or "fake" (none; for tests of controllers)`)
+		`what runs the pods: "oci" (containers of images, and of image "host"), "host" (processes of this machine, image `+
+			`"host"), "auto" (oci where this machine lets it, else host) or "fake" (none; for tests of controllers)`)
+	flags.StringVar(&o.imageDir, "image-dir", defaultImageDir(),
+		"directory with the images of the runtime oci, shared by the clusters of this user")
 	flags.StringVar(&o.runtimeEndpoint, "runtime-endpoint", "",
 		"socket of a CRI runtime to use instead, such as unix:///run/containerd/containerd.sock")
 	flags.IntVar(&o.nodes, "nodes", 1, "number of nodes; more than one only with --runtime=fake")
@@ -198,14 +204,33 @@ func (o *upOptions) config(stdout, stderr io.Writer) (monoplane.Config, error) {
 	switch {
 	case o.runtimeEndpoint != "":
 		cfg.Runtime = monoplane.CRIRuntime(o.runtimeEndpoint)
-	case o.runtime == "host":
-		cfg.Runtime = monoplane.HostRuntime()
+	case o.runtime == "host" || o.runtime == "auto" || o.runtime == "oci":
+		if cfg.Runtime, err = o.machineRuntime(stderr); err != nil {
+			return monoplane.Config{}, err
+		}
 	case o.runtime == "fake":
 		cfg.Runtime = monoplane.FakeRuntime()
 	default:
-		return monoplane.Config{}, fmt.Errorf(`--runtime: %q is not "host" or "fake"`, o.runtime)
+		return monoplane.Config{}, fmt.Errorf(`--runtime: %q is not "oci", "host", "auto" or "fake"`, o.runtime)
 	}
 	return cfg, nil
+}
+
+// machineRuntime chooses between containers of images and processes of this machine.
+func (o *upOptions) machineRuntime(stderr io.Writer) (monoplane.Runtime, error) {
+	if o.runtime == "host" {
+		return monoplane.HostRuntime(), nil
+	}
+	err := monoplane.CanRunImages()
+	switch {
+	case err == nil:
+		store := images.Config{Dir: o.imageDir, Registries: registry.Config{DockerConfig: true}}
+		return monoplane.OCIRuntime(store), nil
+	case o.runtime == "oci":
+		return nil, fmt.Errorf("--runtime=oci: %w", err)
+	}
+	fmt.Fprintf(stderr, "Pods can have image \"host\" only (--runtime=host): %v\n", err)
+	return monoplane.HostRuntime(), nil
 }
 
 // nameAudit gives the audit's level its name.

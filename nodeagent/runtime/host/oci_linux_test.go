@@ -58,7 +58,9 @@ func newTestImages(t testing.TB) *testImages {
 	return s
 }
 
-func (s *testImages) Pull(context.Context, string, images.PullOptions) (images.Image, error) { return s.image, nil }
+func (s *testImages) Pull(context.Context, string, images.PullOptions) (images.Image, error) {
+	return s.image, nil
+}
 
 func (s *testImages) Image(reference string) (images.Image, error) {
 	if reference == testImage || reference == s.image.ID {
@@ -88,8 +90,10 @@ func (s *testImages) Release(_ context.Context, id string) error {
 	return os.RemoveAll(filepath.Join(s.dir, "roots", id))
 }
 
-func (s *testImages) RootUsage(context.Context, string) (images.Usage, error) { return images.Usage{}, nil }
-func (s *testImages) Usage(context.Context) (images.Usage, error)             { return images.Usage{}, nil }
+func (s *testImages) RootUsage(context.Context, string) (images.Usage, error) {
+	return images.Usage{}, nil
+}
+func (s *testImages) Usage(context.Context) (images.Usage, error) { return images.Usage{}, nil }
 
 // loopbackOnly is a network that gives sandboxes nothing but their loopback.
 type loopbackOnly struct{}

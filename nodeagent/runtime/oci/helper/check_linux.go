@@ -1,0 +1,34 @@
+package helper
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+)
+
+// Check returns why containers of images cannot be made here by this user; nil if they can. It runs the helper once in
+// namespaces such as a container gets.
+func Check() error {
+	if os.Geteuid() != 0 {
+		return errors.New("containers of images need root so far; monoplane runs as user " + fmt.Sprint(os.Geteuid()))
+	}
+	program, err := Open()
+	if err != nil {
+		return err
+	}
+	defer program.Close()
+	cmd := exec.Command(fmt.Sprintf("/proc/self/fd/%d", program.Fd()), "check")
+	cmd.Env = []string{}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL,
+		Cloneflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWIPC | syscall.CLONE_NEWUTS | syscall.CLONE_NEWPID}
+	var said bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &said, &said
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("containers cannot be made here: %w %s", err, strings.TrimSpace(said.String()))
+	}
+	return nil
+}
