@@ -14,6 +14,7 @@ import (
 
 	"monoplane.dev/nodeagent/images"
 	"monoplane.dev/nodeagent/runtime/oci/helper"
+	"monoplane.dev/nodeagent/runtime/stream"
 )
 
 // testImages is a store with one image, busybox, whose one layer is a directory.
@@ -185,4 +186,52 @@ func machine(t testing.TB) string {
 		t.Fatal(err)
 	}
 	return string(mounts)
+}
+
+// A container of an image has a terminal of its own devpts, and so has a command that is executed in it.
+func TestImageTerminal(t *testing.T) {
+	n := newNode(t, withImages(t))
+	sb := n.sandbox("pod")
+	config := ofImage(containerConfig("c", "/bin/sh", "-c", "tty; stty size; test -t 0 && echo interactive; sleep 600"))
+	config.Tty, config.Stdin = true, true
+	id := n.run(sb, config)
+	eventually(t, "the container has said all", func() bool { return strings.Contains(n.logText(id), "interactive") })
+	if text := n.logText(id); !strings.Contains(text, "/dev/pts/0") {
+		t.Errorf("it says %q", text)
+	}
+	var out lockedBuffer
+	sizes := make(chan stream.Size, 1)
+	sizes <- stream.Size{Width: 91, Height: 27}
+	code, err := n.ExecStream(t.Context(), &runtimeapi.ExecRequest{ContainerId: id, Tty: true, Stdin: true, Stdout: true,
+		Cmd: []string{"sh", "-c", "read line; tty; stty size; echo got $line; exit 4"}},
+		stream.Streams{In: strings.NewReader("words\n"), Out: &out, Sizes: sizes})
+	if err != nil || code != 4 {
+		t.Errorf("exec: %d %v", code, err)
+	}
+	for _, want := range []string{"/dev/pts/1", "27 91", "got words"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("exec says %q, not %q", out.String(), want)
+		}
+	}
+	if _, err := n.ExecStream(t.Context(), &runtimeapi.ExecRequest{ContainerId: id, Tty: true, Stdout: true,
+		Cmd: []string{"/no/such"}}, stream.Streams{Out: &out}); err == nil || !strings.Contains(err.Error(), "/no/such") {
+		t.Errorf("what does not exist: %v", err)
+	}
+}
+
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  strings.Builder
+}
+
+func (l *lockedBuffer) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(b)
+}
+
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
 }

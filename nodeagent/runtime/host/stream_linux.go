@@ -44,7 +44,9 @@ func (r *Runtime) ExecStream(ctx context.Context, req *runtimeapi.ExecRequest, w
 	}
 	defer conn.hangUp()
 	var ends *pipes
-	if req.GetTty() {
+	if req.GetTty() && c.rec.image != "" {
+		ends, err = newConsole(with)
+	} else if req.GetTty() {
 		ends, err = c.terminal(with)
 	} else {
 		ends, err = newPipes(req.GetStdin(), req.GetStdout(), req.GetStderr(), with, false)
@@ -55,7 +57,8 @@ func (r *Runtime) ExecStream(ctx context.Context, req *runtimeapi.ExecRequest, w
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	ends.run(ctx, cancel)
-	call := shimwire.ExecRequest{ContainerID: c.id, Args: req.GetCmd(), Terminal: req.GetTty()}
+	call := shimwire.ExecRequest{ContainerID: c.id, Args: req.GetCmd(), Terminal: req.GetTty(),
+		Console: ends.console != nil}
 	b, err := conn.call(ctx, shimwire.Exec, call.Encode(), append(ends.fds, ends.kept...)...)
 	if err != nil {
 		conn.hangUp() // The shim is to kill the command now, not when its output has come to an end.
@@ -206,6 +209,11 @@ type pipes struct {
 	over   atomic.Bool        // The process has ended.
 	copies sync.WaitGroup     // Those of out.
 	stop   context.CancelFunc // Ends what resizes.
+
+	// console is where the terminal comes from that the command makes, and arrived is closed when it has come, or will not
+	// any more; nil where it is there from the beginning.
+	console *net.UnixConn
+	arrived chan struct{}
 }
 
 // newPipes makes what is asked for; the rest is /dev/null. The shim reads and writes them itself if it is to attach,
@@ -282,17 +290,66 @@ func (c *container) terminal(with stream.Streams) (*pipes, error) {
 			return nil, fmt.Errorf(problem, err)
 		}
 	}
-	p.resize = func(size stream.Size) {
-		raw, err := master.SyscallConn()
-		if err != nil {
-			return
-		}
-		ws := unix.Winsize{Row: size.Height, Col: size.Width}
-		_ = raw.Control(func(fd uintptr) {
-			_, _, _ = unix.Syscall(unix.SYS_IOCTL, fd, unix.TIOCSWINSZ, uintptr(unsafe.Pointer(&ws)))
-		})
-	}
+	p.resize = func(size stream.Size) { resizeTerminal(master, size) }
 	return p, nil
+}
+
+func resizeTerminal(master *os.File, size stream.Size) {
+	raw, err := master.SyscallConn()
+	if err != nil {
+		return
+	}
+	ws := unix.Winsize{Row: size.Height, Col: size.Width}
+	_ = raw.Control(func(fd uintptr) {
+		_, _, _ = unix.Syscall(unix.SYS_IOCTL, fd, unix.TIOCSWINSZ, uintptr(unsafe.Pointer(&ws)))
+	})
+}
+
+// newConsole is for a command that makes its terminal in its container, where it has a name, and sends it.
+func newConsole(with stream.Streams) (*pipes, error) {
+	const problem = "the terminal cannot be made: %w"
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf(problem, err)
+	}
+	p := &pipes{with: with, arrived: make(chan struct{})}
+	p.with.Err = nil
+	p.give(pair[1])
+	if p.console, err = fileConn(pair[0]); err != nil {
+		p.close()
+		return nil, fmt.Errorf(problem, err)
+	}
+	null, err := unix.Open(os.DevNull, unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		_ = p.console.Close()
+		p.close()
+		return nil, &os.PathError{Op: "open", Path: os.DevNull, Err: err}
+	}
+	p.give(null)
+	return p, nil
+}
+
+// receive waits for the terminal.
+func (p *pipes) receive() error {
+	name, rights := make([]byte, 4096), make([]byte, unix.CmsgSpace(4))
+	_, n, _, _, err := p.console.ReadMsgUnix(name, rights)
+	if err != nil {
+		return err
+	}
+	messages, err := unix.ParseSocketControlMessage(rights[:n])
+	if err != nil || len(messages) != 1 {
+		return errors.Join(errors.New("no terminal was sent"), err)
+	}
+	fds, err := unix.ParseUnixRights(&messages[0])
+	if err != nil || len(fds) != 1 {
+		return errors.Join(errors.New("no terminal was sent"), err)
+	}
+	unix.CloseOnExec(fds[0])
+	_ = unix.SetNonblock(fds[0], true)
+	master := os.NewFile(uintptr(fds[0]), "terminal")
+	p.in, p.out[0] = master, master
+	p.resize = func(size stream.Size) { resizeTerminal(master, size) }
+	return nil
 }
 
 // give adds a descriptor that goes to the shim.
@@ -304,6 +361,20 @@ func (p *pipes) give(fd int) {
 // run begins to pass on. Cancel is called when nobody takes the output.
 func (p *pipes) run(ctx context.Context, cancel context.CancelCauseFunc) {
 	ctx, p.stop = context.WithCancel(ctx)
+	if p.console == nil {
+		p.begin(ctx, cancel)
+		return
+	}
+	go func() {
+		defer close(p.arrived)
+		if p.receive() == nil { // Else the command has failed, which its caller is told by the shim.
+			p.begin(ctx, cancel)
+		}
+	}()
+}
+
+// begin passes on what there is to pass on.
+func (p *pipes) begin(ctx context.Context, cancel context.CancelCauseFunc) {
 	if p.resize != nil && p.with.Sizes != nil {
 		// The size that the terminal begins with, if it is known already: a program asks for it when it starts.
 		select {
@@ -401,6 +472,11 @@ func (p *pipes) finish(orderly bool) {
 	patience := time.Now()
 	if orderly {
 		patience = patience.Add(execDrain)
+	}
+	if p.console != nil {
+		_ = p.console.SetReadDeadline(patience)
+		<-p.arrived
+		_ = p.console.Close()
 	}
 	for _, f := range p.out {
 		if f != nil {

@@ -63,8 +63,10 @@ func (p *pod) exec(req *shimwire.ExecRequest, files std, gone <-chan struct{}) s
 }
 
 // execFiles are the standard input, output and error of an Exec; one that came without an input has none.
-func execFiles(files []*os.File) (std, error) {
+func execFiles(files []*os.File, console bool) (std, error) {
 	switch {
+	case len(files) == 2 && console:
+		return std{files[0], files[1], nil}, nil
 	case len(files) == 2:
 		null, err := os.Open("/dev/null")
 		return std{null, files[0], files[1]}, err

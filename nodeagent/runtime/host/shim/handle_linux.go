@@ -95,7 +95,7 @@ func (p *pod) answerExec(cn *conn, body []byte, passed []*os.File) shimwire.Exec
 	err := req.Decode(body)
 	var files std
 	if err == nil {
-		files, err = execFiles(passed)
+		files, err = execFiles(passed, req.Console)
 	}
 	if err != nil {
 		return shimwire.ExecReply{Error: err.Error()}
