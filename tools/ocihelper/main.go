@@ -5,6 +5,7 @@
 //
 //	ocihelper create BUNDLE ID          makes the container that BUNDLE/bundle.json describes, up to its last step
 //	ocihelper exec BUNDLE ID -- ARGS    runs one more process in it
+//	ocihelper pause                     is the process 1 of a pod whose containers share their processes
 //	ocihelper check                     tells whether libcontainer can make containers here
 //
 // Each lives for milliseconds and waits for nothing but the kernel and its shim: the new process becomes the shim's
@@ -46,6 +47,12 @@ func main() {
 	if len(os.Args) == 2 && os.Args[1] == "hold" { // A namespace, for userNamespace.
 		_, _ = io.Copy(io.Discard, os.Stdin)
 		return
+	}
+	if len(os.Args) == 2 && os.Args[1] == "pause" {
+		os.Exit(pause())
+	}
+	if len(os.Args) == 2 && os.Args[1] == "reap" {
+		reap()
 	}
 	if len(os.Args) == 2 && os.Args[1] == "check" {
 		fmt.Println("ok")

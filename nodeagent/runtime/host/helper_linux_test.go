@@ -52,6 +52,9 @@ func newNode(t testing.TB, change ...func(*Config)) *node {
 	n := &node{t: t, dir: filepath.Join(dir, "runtime"), logs: filepath.Join(dir, "logs")}
 	n.cfg = Config{Dir: n.dir, ClaimDir: filepath.Join(dir, "claims"),
 		Logger: slog.New(slog.NewTextHandler(testLog{t}, nil))}
+	if onImages() {
+		change = append(change, withImages(t))
+	}
 	for _, f := range change {
 		f(&n.cfg)
 	}
@@ -166,14 +169,23 @@ func sandboxConfig(n *node, name string) *runtimeapi.PodSandboxConfig {
 }
 
 func containerConfig(name string, command ...string) *runtimeapi.ContainerConfig {
-	return &runtimeapi.ContainerConfig{
+	config := &runtimeapi.ContainerConfig{
 		Metadata: &runtimeapi.ContainerMetadata{Name: name},
 		Image:    &runtimeapi.ImageSpec{Image: ImageName},
 		Command:  command,
 		LogPath:  name + "/0.log",
 		Labels:   map[string]string{"container": name},
 	}
+	if onImages() {
+		// The files that tests exchange with their containers are there, and this program.
+		config.Mounts = []*runtimeapi.Mount{{HostPath: os.TempDir(), ContainerPath: os.TempDir()}}
+		return ofImage(config)
+	}
+	return config
 }
+
+// onImages tells whether the suites of image "host" are to run on an image: MONOPLANE_TEST_IMAGES=1.
+func onImages() bool { return os.Getenv("MONOPLANE_TEST_IMAGES") != "" }
 
 func (n *node) sandbox(name string) string {
 	n.t.Helper()

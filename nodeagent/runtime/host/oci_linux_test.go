@@ -235,3 +235,40 @@ func (l *lockedBuffer) String() string {
 	defer l.mu.Unlock()
 	return l.b.String()
 }
+
+// Containers that share their processes find a process 1 that has nothing for them, even with CAP_SYS_PTRACE.
+func TestImageSharedProcesses(t *testing.T) {
+	n := newNode(t, withImages(t))
+	config := sandboxConfig(n, "pod")
+	config.Linux = &runtimeapi.LinuxPodSandboxConfig{SecurityContext: &runtimeapi.LinuxSandboxSecurityContext{
+		NamespaceOptions: &runtimeapi.NamespaceOption{Pid: runtimeapi.NamespaceMode_POD}}}
+	made, err := n.RunPodSandbox(t.Context(), &runtimeapi.RunPodSandboxRequest{Config: config})
+	if err != nil {
+		t.Fatal(err)
+	}
+	shared := func(name, script string) *runtimeapi.ContainerConfig {
+		c := ofImage(containerConfig(name, "/bin/sh", "-c", script))
+		c.Linux.SecurityContext.NamespaceOptions.Pid = runtimeapi.NamespaceMode_POD
+		c.Linux.SecurityContext.Capabilities = &runtimeapi.Capability{AddCapabilities: []string{"SYS_PTRACE"}}
+		return c
+	}
+	// What process 1 inherits belongs to the container that it comes from, and ends with it.
+	leaves := n.run(made.GetPodSandboxId(), shared("leaves", "(sleep 1000 & echo $!); exit 0"))
+	if st := n.wait(leaves); st.GetExitCode() != 0 {
+		t.Errorf("%v", st)
+	}
+	looks := n.run(made.GetPodSandboxId(), shared("looks",
+		"ls /proc/1/root/ | wc -l; ls /proc/1/fd | wc -l; grep Cap /proc/1/status; ps | grep -c 'sleep 100[0]'; kill -9 1; "+
+			"echo >/proc/1/exe; cat /proc/1/environ; echo end"))
+	n.wait(looks)
+	text := n.logText(looks)
+	if !strings.Contains(text, "stdout F 0\n") || strings.Contains(text, "HOME") || !strings.Contains(text, "end") {
+		t.Errorf("it sees %s", text)
+	}
+	for _, line := range strings.Split(text, "\n") {
+		if strings.Contains(line, "Cap") && !strings.Contains(line, "0000000000000000") {
+			t.Errorf("process 1 has privileges: %s", line)
+		}
+	}
+	t.Log(text)
+}

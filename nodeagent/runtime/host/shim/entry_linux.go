@@ -26,7 +26,4 @@ func init() {
 	if len(os.Args) > 0 && os.Args[0] == SetupArgv0 {
 		os.Exit(setUp())
 	}
-	if len(os.Args) > 0 && os.Args[0] == initArgv0 {
-		os.Exit(reapAll())
-	}
 }

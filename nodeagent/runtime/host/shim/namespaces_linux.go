@@ -2,8 +2,8 @@ package shim
 
 import (
 	"errors"
+	"io"
 	"os"
-	"os/signal"
 	"runtime"
 	"syscall"
 	"unsafe"
@@ -12,7 +12,7 @@ import (
 	"monoplane.dev/nodeagent/runtime/host/sys"
 )
 
-// initArgv0 is the program name under which the program is process 1 of a pod whose containers share their processes.
+// initArgv0 is how the process 1 of a pod whose containers share their processes is called.
 const initArgv0 = "monoplane-init"
 
 // ownNamespaces gives the main thread the namespaces that the containers of the pod share. What it forks is in them, and
@@ -139,17 +139,26 @@ func (p *pod) bearInit() (pid int, err error) {
 		return 0, err
 	}
 	defer null.close()
+	var pair [2]int
+	if err := syscall.Pipe2(pair[:], syscall.O_CLOEXEC); err != nil {
+		return 0, os.NewSyscallError("pipe2", err)
+	}
+	wait, ready := os.NewFile(uintptr(pair[0]), "pause"), os.NewFile(uintptr(pair[1]), "pause")
+	defer wait.Close()
 	p.onMain(func() {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		pid, err = syscall.ForkExec(self, []string{initArgv0}, &syscall.ProcAttr{
-			Dir: "/", Env: []string{"GOMAXPROCS=1", "GOTRACEBACK=single"}, Files: null.fds(),
-			Sys: &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL, Cloneflags: syscall.CLONE_NEWPID},
+		// The containers may look into it: it is the helper, which nobody can change, and shuts itself off.
+		pid, err = syscall.ForkExec(helperPath, []string{initArgv0, "pause"}, &syscall.ProcAttr{
+			Dir: "/", Env: []string{"GOMAXPROCS=1", "GOTRACEBACK=single"}, Files: append(null.fds(), ready.Fd()),
+			Sys: &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL,
+				Cloneflags: syscall.CLONE_NEWPID | syscall.CLONE_NEWNS},
 		})
 		if err == nil {
 			p.children[pid] = &child{ended: func(syscall.WaitStatus) {}}
 		}
 	})
+	ready.Close()
 	if err != nil {
 		return 0, errors.New("the process 1 that the containers share cannot be started: " + err.Error())
 	}
@@ -157,22 +166,11 @@ func (p *pod) bearInit() (pid int, err error) {
 	case p.forked <- struct{}{}:
 	default:
 	}
-	return pid, nil
-}
-
-// reapAll is the life of that process.
-func reapAll() int {
-	dead := make(chan os.Signal, 1)
-	signal.Notify(dead, syscall.SIGCHLD)
-	signal.Ignore(syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
-	for range dead {
-		for {
-			if pid, err := syscall.Wait4(-1, nil, syscall.WNOHANG|waitClones, nil); err != nil || pid <= 0 {
-				break
-			}
-		}
+	// Nobody joins it before it has shut itself off.
+	if said, err := io.ReadAll(io.LimitReader(wait, 4096)); err != nil || string(said) != "ok" {
+		return 0, errors.New("the process 1 that the containers share does not work: " + string(said))
 	}
-	return 0
+	return pid, nil
 }
 
 // orphans lists the processes of a container that its pod's common process 1 has inherited.
