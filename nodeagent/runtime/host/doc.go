@@ -1,5 +1,5 @@
-// Package host is a CRI runtime whose only image is named "host": the machine's own filesystem. Its containers are
-// real processes in their own sessions. It needs no privilege: what it does with those that it has, and without them,
+// Package host is a CRI runtime with an image named "host": the machine's own filesystem; with Config.OCI it runs other
+// images too, see below. Its containers are real processes in their own sessions. It needs no privilege: what it does with those that it has, and without them,
 // is said below.
 //
 // # How it works
@@ -120,6 +120,28 @@
 // A missing host_path is made, as a directory, as other runtimes do.
 //
 // A shim of an older version goes on under a newer runtime. A container that it cannot give what it needs is refused.
+//
+// # Images
+//
+// With Config.OCI a container of another image gets what containers get elsewhere: the image's files with a layer of its
+// own above them, namespaces of mounts and processes, and those of its sandbox for IPC, host name and network; the usual
+// capabilities, devices and masked paths (package oci/spec). Its shim has a helper make it (see shim/bundle_linux.go and
+// tools/ocihelper), so that all that is guaranteed above holds for it, with one difference: if its shim is killed, the
+// kernel does not kill its process 1; the runtime does, at once if it runs, else when it is started.
+//
+// The sandbox has a directory for each such container, and the store of images another one:
+//
+//	pods/ID/addresses                        the addresses of the sandbox, if it has a network of its own
+//	pods/ID/shm                              where its /dev/shm is mounted, in a mount namespace that the shim holds
+//	pods/ID/containers/ID/bundle/bundle.json what the helper is told
+//	pods/ID/containers/ID/bundle/process.json
+//	                                         the process with the ids of its user, for those that are executed later
+//	pods/ID/containers/ID/bundle/state       libcontainer's own records
+//	pods/ID/containers/ID/bundle/rootfs      where the root is mounted, in the container's mount namespace
+//
+// Nothing is mounted in the machine's own mount namespace, so that nothing is left mounted, whatever is killed. Images
+// need root so far. As root, the pods' cgroups are below /monoplane in every hierarchy unless Config.CgroupParent says
+// otherwise.
 //
 // # Streams
 //

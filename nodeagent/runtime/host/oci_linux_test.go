@@ -3,6 +3,8 @@ package host
 import (
 	"context"
 	"errors"
+	"io"
+	"net"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -141,7 +143,7 @@ func ofImage(config *runtimeapi.ContainerConfig) *runtimeapi.ContainerConfig {
 }
 
 // A container of an image sees the image, and is alone there.
-func TestImageRoot(t *testing.T) {
+func TestRootImageRoot(t *testing.T) {
 	before := machine(t)
 	n := newNode(t, withImages(t))
 	sb := n.sandbox("pod")
@@ -189,7 +191,7 @@ func machine(t testing.TB) string {
 }
 
 // A container of an image has a terminal of its own devpts, and so has a command that is executed in it.
-func TestImageTerminal(t *testing.T) {
+func TestRootImageTerminal(t *testing.T) {
 	n := newNode(t, withImages(t))
 	sb := n.sandbox("pod")
 	config := ofImage(containerConfig("c", "/bin/sh", "-c", "tty; stty size; test -t 0 && echo interactive; sleep 600"))
@@ -237,7 +239,7 @@ func (l *lockedBuffer) String() string {
 }
 
 // Containers that share their processes find a process 1 that has nothing for them, even with CAP_SYS_PTRACE.
-func TestImageSharedProcesses(t *testing.T) {
+func TestRootImageSharedProcesses(t *testing.T) {
 	n := newNode(t, withImages(t))
 	config := sandboxConfig(n, "pod")
 	config.Linux = &runtimeapi.LinuxPodSandboxConfig{SecurityContext: &runtimeapi.LinuxSandboxSecurityContext{
@@ -272,3 +274,33 @@ func TestImageSharedProcesses(t *testing.T) {
 	}
 	t.Log(text)
 }
+
+// A port of a pod is reached in the pod's own network.
+func TestRootImageForward(t *testing.T) {
+	n := newNode(t, withImages(t))
+	sb := n.sandbox("pod")
+	n.run(sb, ofImage(containerConfig("c", "nc", "-l", "-p", "80", "-e", "echo", "from the pod")))
+	got := ""
+	eventually(t, "the port answers", func() bool {
+		near, far := net.Pipe()
+		said := make(chan string, 1)
+		go func() {
+			text, _ := io.ReadAll(near)
+			said <- string(text)
+		}()
+		err := n.Forward(t.Context(), sb, 80, pipeEnd{far})
+		_ = far.Close()
+		got = <-said
+		_ = near.Close()
+		return err == nil || got != ""
+	})
+	if got != "from the pod\n" {
+		t.Errorf("it says %q", got)
+	}
+}
+
+// pipeEnd is an end of a pipe whose other end reads to the end.
+type pipeEnd struct{ net.Conn }
+
+func (p pipeEnd) CloseWrite() error        { return p.Close() }
+func (p pipeEnd) Read([]byte) (int, error) { return 0, io.EOF }

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"runtime"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -119,7 +120,8 @@ func (r *Runtime) AttachStream(ctx context.Context, req *runtimeapi.AttachReques
 	return nil
 }
 
-// Forward implements stream.Runtime. The ports of a pod are those of the machine, on its loopback addresses.
+// Forward implements stream.Runtime. The ports are those of the pod's network, which may be the machine's, on its loopback
+// addresses.
 //
 // spec: CTR-9
 func (r *Runtime) Forward(ctx context.Context, sandbox string, port int32, conn stream.Conn) error {
@@ -135,8 +137,7 @@ func (r *Runtime) Forward(ctx context.Context, sandbox string, port int32, conn 
 	case port <= 0 || port > 65535:
 		return badRequest("%d is no port", port)
 	}
-	dialer := net.Dialer{Timeout: dialPatience}
-	far, err := dialer.DialContext(ctx, "tcp", net.JoinHostPort("localhost", strconv.Itoa(int(port))))
+	far, err := r.dialPod(ctx, sb, int(port))
 	if err != nil {
 		return unavailable("%v", err)
 	}
@@ -165,7 +166,46 @@ func (r *Runtime) Forward(ctx context.Context, sandbox string, port int32, conn 
 	}
 }
 
-// streamTo returns a container and a connection of one call's own to its shim.
+// dialPod connects to a port on the loopback of a pod's network.
+func (r *Runtime) dialPod(ctx context.Context, sb *sandbox, port int) (net.Conn, error) {
+	dialer := net.Dialer{Timeout: dialPatience}
+	if !r.ownNetwork(sb.rec.config) {
+		return dialer.DialContext(ctx, "tcp", net.JoinHostPort("localhost", strconv.Itoa(port)))
+	}
+	network, err := os.Open(fmt.Sprintf("/proc/%d/ns/net", sb.shim.PID))
+	if err != nil {
+		return nil, err
+	}
+	defer network.Close()
+	type result struct {
+		conn net.Conn
+		err  error
+	}
+	done := make(chan result, 1)
+	go func() {
+		runtime.LockOSThread() // For good: the thread ends with this function.
+		if err := unix.Setns(int(network.Fd()), unix.CLONE_NEWNET); err != nil {
+			done <- result{nil, os.NewSyscallError("setns", err)}
+			return
+		}
+		// An address, not a name, and one at a time, so that the socket is made on this thread.
+		var all error
+		for _, host := range []string{"127.0.0.1", "::1"} {
+			conn, err := dialer.DialContext(ctx, "tcp", net.JoinHostPort(host, strconv.Itoa(port)))
+			if err == nil {
+				done <- result{conn, nil}
+				return
+			}
+			all = errors.Join(all, err)
+		}
+		done <- result{nil, all}
+	}()
+	made := <-done
+	return made.conn, made.err
+}
+
+// streamTo returns a container and a connection of one call's own to its shim: to close it is what tells the shim that
+// the caller has gone.
 func (r *Runtime) streamTo(ctx context.Context, id string) (*container, *shimConn, error) {
 	r.mu.RLock()
 	c := r.containers[id]

@@ -1,0 +1,114 @@
+package host
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"monoplane.dev/nodeagent/runtime/host/sys"
+)
+
+// The containers of images outlive the runtime, which finds them again, with all that can be done with them.
+//
+// spec: SAFE-5
+func TestRootImageAdoption(t *testing.T) {
+	n := newNode(t, withImages(t))
+	sb := n.sandbox("pod")
+	id := n.run(sb, ofImage(containerConfig("c", "/bin/sh", "-c", "trap 'exit 5' TERM; while :; do sleep 0.05; done")))
+	pid := n.pid(id)
+	n.reopen()
+	if st := n.status(id); st.GetState() != runtimeapi.ContainerState_CONTAINER_RUNNING || n.pid(id) != pid {
+		t.Fatalf("%v", st)
+	}
+	out, err := n.ExecSync(t.Context(), &runtimeapi.ExecSyncRequest{ContainerId: id, Cmd: []string{"echo", "hello"}})
+	if err != nil || string(out.GetStdout()) != "hello\n" {
+		t.Errorf("exec: %v %v", out, err)
+	}
+	if err := n.start(n.create(sb, ofImage(containerConfig("second", "true")))); err != nil {
+		t.Errorf("the shim has lost the helper: %v", err)
+	}
+	n.stop(id, 30)
+	if st := n.status(id); st.GetExitCode() != 5 {
+		t.Errorf("%v", st)
+	}
+}
+
+// When a shim is killed, what it has started is found and killed by the runtime: here processes have a parent that
+// outlives the shim.
+func TestRootImageShimIsKilled(t *testing.T) {
+	withAndWithout(t, func(t *testing.T, n *node) {
+		sb := n.sandbox("pod")
+		id := n.run(sb, ofImage(containerConfig("c", "/bin/sh", "-c", "sleep 1000 & sleep 1000")))
+		pid := n.pid(id)
+		if err := unix.Kill(n.shimPID(sb), unix.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "the container is gone", func() bool {
+			return n.status(id).GetState() == runtimeapi.ContainerState_CONTAINER_EXITED && !alive(pid)
+		})
+		if st := n.status(id); st.GetExitCode() != 137 || st.GetReason() != "ContainerStatusUnknown" {
+			t.Errorf("%v", st)
+		}
+	}, withImages(t))
+}
+
+// A start that comes too late, and one whose helper is killed on its way, leave a container that never runs, and no
+// process.
+//
+// spec: SAFE-4
+func TestRootImageStartIsCutOff(t *testing.T) {
+	n := newNode(t, withImages(t))
+	sb := n.sandbox("pod")
+	shim := n.shimPID(sb)
+	killed := 0
+	defer func() { t.Logf("%d helpers were killed", killed) }()
+	for i := range 30 {
+		id := n.create(sb, ofImage(containerConfig(fmt.Sprint("c", i), "sleep", "1000")))
+		done := make(chan error, 1)
+		go func() { done <- n.start(id) }()
+		// The moment of the kill is what varies: it comes after so many looks at the shim's children.
+		for look := 0; len(done) == 0; look++ {
+			kids, err := sys.Children(shim)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all, _ := sys.Descendants(kids)
+			for _, p := range all {
+				name, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", p.PID))
+				if look >= 8*i && strings.HasPrefix(string(name), "monoplane-oci") {
+					_ = sys.Signal(p, unix.SIGKILL)
+					killed++
+				}
+			}
+		}
+		err, st := <-done, n.status(id)
+		if err == nil && st.GetState() != runtimeapi.ContainerState_CONTAINER_RUNNING ||
+			err != nil && (st.GetState() != runtimeapi.ContainerState_CONTAINER_EXITED || st.GetExitCode() != 128) {
+			t.Errorf("%v, and %v", err, st)
+		}
+		n.stop(id, 0)
+	}
+}
+
+// What it costs: printed, and bounded where the shim's memory is concerned.
+func TestRootImageCost(t *testing.T) {
+	n := newNode(t, withImages(t))
+	var took []time.Duration
+	for i := range 20 {
+		begin := time.Now()
+		sb := n.sandbox(fmt.Sprint("p", i))
+		n.run(sb, ofImage(containerConfig("c", "sleep", "1000")))
+		took = append(took, time.Since(begin).Round(time.Millisecond/10))
+	}
+	t.Logf("sandbox and container: %v", took)
+	for id := range n.sandboxes {
+		if anon := rssAnon(t, n.shimPID(id)); anon > 1200 && !raceDetector {
+			t.Errorf("the shim has %d KiB of anonymous memory", anon)
+		}
+	}
+}
