@@ -28,8 +28,8 @@ type Runtime interface {
 // HostRuntime runs containers of image "host" as processes of this machine, without a container engine.
 func HostRuntime() Runtime { return hostRuntime{} }
 
-// OCIRuntime runs containers of images as well as HostRuntime does those of image "host". CanRunImages tells whether this
-// machine lets it.
+// OCIRuntime runs containers of images as well as HostRuntime does those of image "host". CanRunImages tells whether
+// this machine lets it.
 func OCIRuntime(store images.Config) Runtime { return &ociRuntime{store} }
 
 // CanRunImages returns why OCIRuntime would not work here, for this user; nil if it does.

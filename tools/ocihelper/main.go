@@ -1,7 +1,7 @@
-// Command ocihelper makes containers with libcontainer, on behalf of the shim of a pod. It is the one part of Monoplane
-// that needs cgo: libcontainer sets up namespaces in C, before Go's runtime has threads, and compiles seccomp profiles
-// with libseccomp. It is linked statically, embedded in the monoplane binary (package nodeagent/runtime/oci/helper), and
-// run by shims from a sealed file in memory.
+// Command ocihelper makes containers with libcontainer, on behalf of the shim of a pod. It is the one part of
+// Monoplane that needs cgo: libcontainer sets up namespaces in C, before Go's runtime has threads, and compiles
+// seccomp profiles with libseccomp. It is linked statically, embedded in the monoplane binary (package
+// nodeagent/runtime/oci/helper), and run by shims from a sealed file in memory.
 //
 //	ocihelper create BUNDLE ID          makes the container that BUNDLE/bundle.json describes, up to its last step
 //	ocihelper exec BUNDLE ID -- ARGS    runs one more process in it
@@ -11,10 +11,10 @@
 // Each lives for milliseconds and waits for nothing but the kernel and its shim: the new process becomes the shim's
 // child when the helper ends, so that nothing of libcontainer stays in memory beside a pod.
 //
-// Descriptors: 0 to 2 are those of the new process. 3 is a socket to the shim, which gets "+PID\n" once the process is
-// made, or "-" and an error in words; the helper ends when the shim closes its end, and until then the process, even if
-// it is dead, keeps its PID. 4, with --console, is a socket that gets the terminal of the process. 5, with --shm, is the mount
-// namespace in which the pod's shared memory is mounted.
+// Descriptors: 0 to 2 are those of the new process. 3 is a socket to the shim, which gets "+PID\n" once the process
+// is made, or "-" and an error in words; the helper ends when the shim closes its end, and until then the process,
+// even if it is dead, keeps its PID. 4, with --console, is a socket that gets the terminal of the process. 5, with
+// --shm, is the mount namespace in which the pod's shared memory is mounted.
 package main
 
 import (

@@ -10,9 +10,9 @@ import (
 )
 
 // pause is the process 1 of a pod whose containers share their processes: it reaps, and nothing else. Containers with
-// CAP_SYS_PTRACE can look into it. So it has an empty root, no privileges, no descriptors and no environment that tells
-// anything, and its program is a sealed file. It says "ok" to descriptor 3 once all of that is so, and else why not. To
-// lose the privileges of all threads of Go's runtime it executes itself once more.
+// CAP_SYS_PTRACE can look into it. So it has an empty root, no privileges, no descriptors and no environment that
+// tells anything, and its program is a sealed file. It says "ok" to descriptor 3 once all of that is so, and else why
+// not. To lose the privileges of all threads of Go's runtime it executes itself once more.
 func pause() int {
 	runtime.LockOSThread() // What a thread gives up it alone gives up, until it executes a program.
 	ready := os.NewFile(reportFD, "ready")

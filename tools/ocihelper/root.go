@@ -47,9 +47,9 @@ func (c command) mountRoot(b *bundle) (string, error) {
 	return root, mountOverlay(root, layers, b)
 }
 
-// mountOverlay uses the file descriptors of the new mount calls, so that neither the number of layers nor the length of
-// their paths is bounded by the page that mount(2) takes, with a fallback for kernels before 6.5, which cannot append
-// layers one by one.
+// mountOverlay uses the file descriptors of the new mount calls, so that neither the number of layers nor the length
+// of their paths is bounded by the page that mount(2) takes, with a fallback for kernels before 6.5, which cannot
+// append layers one by one.
 func mountOverlay(root string, layers []string, b *bundle) error {
 	fs, err := unix.Fsopen("overlay", unix.FSOPEN_CLOEXEC)
 	if err != nil {
@@ -207,8 +207,8 @@ func takeFrom(namespace int, path string) (fd int, err error) {
 	return fd, err
 }
 
-// mapLayers gives the layers to the users of the container's user namespace, by clones of them that live as long as this
-// mount namespace.
+// mapLayers gives the layers to the users of the container's user namespace, by clones of them that live as long as
+// this mount namespace.
 func (b *bundle) mapLayers() ([]string, error) {
 	if len(b.MapIDs) == 0 {
 		return b.Layers, nil

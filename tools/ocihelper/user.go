@@ -69,8 +69,8 @@ func openInRoot(root, path string) (*os.File, error) {
 	return pathrs.Reopen(handle, os.O_RDONLY)
 }
 
-// userNamespace makes a user namespace in which the ids of layers are those of the machine that stand for them. It lives
-// as long as its file, or a mount with it.
+// userNamespace makes a user namespace in which the ids of layers are those of the machine that stand for them. It
+// lives as long as its file, or a mount with it.
 func userNamespace(ids []specs.LinuxIDMapping) (*os.File, error) {
 	var maps []syscall.SysProcIDMap
 	for _, m := range ids {

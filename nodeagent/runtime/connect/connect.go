@@ -1,5 +1,6 @@
-// Package connect connects a node agent to the runtime of its node through the Container Runtime Interface: one inside
-// this process, or one that listens on a socket. The functions that it returns close the connection; pods go on.
+// Package connect connects a node agent to the runtime of its node through the Container Runtime Interface: one
+// inside this process, or one that listens on a socket. The functions that it returns close the connection; pods go
+// on.
 package connect
 
 import (

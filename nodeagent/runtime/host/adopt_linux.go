@@ -17,8 +17,8 @@ import (
 	"monoplane.dev/nodeagent/runtime/host/sys"
 )
 
-// recover loads every sandbox of the directory and finds out what has become of it. One that does not answer, or whose
-// rest cannot be killed, goes on being tended in the background.
+// recover loads every sandbox of the directory and finds out what has become of it. One that does not answer, or
+// whose rest cannot be killed, goes on being tended in the background.
 func (r *Runtime) recover() error {
 	parent := filepath.Join(r.dir, podsDir)
 	entries, err := os.ReadDir(parent)

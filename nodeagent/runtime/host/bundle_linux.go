@@ -19,8 +19,8 @@ import (
 // bundleName is the directory, below that of a container, in which it is described to the helper that makes it.
 const bundleName = "bundle"
 
-// ociParent is the cgroup below which the pods of root's images are. Containers join it in every hierarchy of cgroup v1,
-// where this process itself may be in a different group of each.
+// ociParent is the cgroup below which the pods of root's images are. Containers join it in every hierarchy of cgroup
+// v1, where this process itself may be in a different group of each.
 const ociParent = "/monoplane"
 
 // discover finds the cgroups that pods get theirs below.

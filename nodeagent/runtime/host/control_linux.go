@@ -19,8 +19,9 @@ import (
 // maxMessage bounds a termination message, in bytes (CTR-1).
 const maxMessage = 4 << 10
 
-// StartContainer starts process 1. A container is started at most once: asked again, it tells how the first time went.
-// A command that cannot be executed is an error, and leaves the container exited with code 128, reason StartError.
+// StartContainer starts process 1. A container is started at most once: asked again, it tells how the first time
+// went. A command that cannot be executed is an error, and leaves the container exited with code 128, reason
+// StartError.
 //
 // The call's deadline is the request's expiry: a shim that comes to it later leaves the container exited in the same
 // way. After DeadlineExceeded, Canceled or Unavailable the outcome is unknown until ContainerStatus says Running or
@@ -99,9 +100,9 @@ func (r *Runtime) suits(sb *sandbox, req *shimwire.StartRequest) error {
 	return wrongState("%s", sb.noView)
 }
 
-// StopContainer sends the stop signal, and KILL to everything left after the timeout. It returns when nothing is left,
-// or StopMargin after the timeout with an error that names what is: then the runtime goes on by itself. A later call
-// can bring the deadline forward, never back (TERM-3).
+// StopContainer sends the stop signal, and KILL to everything left after the timeout. It returns when nothing is
+// left, or StopMargin after the timeout with an error that names what is: then the runtime goes on by itself. A later
+// call can bring the deadline forward, never back (TERM-3).
 //
 // spec: SAFE-6
 func (r *Runtime) StopContainer(

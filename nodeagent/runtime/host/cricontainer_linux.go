@@ -120,8 +120,9 @@ func (r *Runtime) makeContainer(c *container) error {
 	return nil
 }
 
-// RemoveContainer removes a container, and kills it first if it runs. Once it has succeeded the container can never be
-// started any more, whatever was asked before. It takes StopMargin at most. Removing what does not exist is no error.
+// RemoveContainer removes a container, and kills it first if it runs. Once it has succeeded the container can never
+// be started any more, whatever was asked before. It takes StopMargin at most. Removing what does not exist is no
+// error.
 func (r *Runtime) RemoveContainer(
 	ctx context.Context, req *runtimeapi.RemoveContainerRequest,
 ) (*runtimeapi.RemoveContainerResponse, error) {

@@ -1,12 +1,13 @@
-// Package host is a CRI runtime with an image named "host": the machine's own filesystem; with Config.OCI it runs other
-// images too, see below. Its containers are real processes in their own sessions. It needs no privilege: what it does with those that it has, and without them,
-// is said below.
+// Package host is a CRI runtime with an image named "host": the machine's own filesystem; with Config.OCI it runs
+// other images too, see below. Its containers are real processes in their own sessions. It needs no privilege: what
+// it does with those that it has, and without them, is said below.
 //
 // # How it works
 //
 // Every pod sandbox has one shim process (package shim), which is the parent and child subreaper of all processes of
-// its pod, writes their logs and keeps their exit codes on disk. The shim outlives the program that runs this package:
-// New finds the shims of an earlier life by the lock they hold in their pod's directory, and goes on with them.
+// its pod, writes their logs and keeps their exit codes on disk. The shim outlives the program that runs this
+// package: New finds the shims of an earlier life by the lock they hold in their pod's directory, and goes on with
+// them.
 //
 // The runtime's directory holds:
 //
@@ -86,31 +87,32 @@
 //
 // A container that asks for nothing has what this process has: as root all of its capabilities, without root none. To
 // drop capabilities takes them away for good, from what it executes too; to drop ALL and add some leaves those. What
-// this process lacks cannot be added. no_new_privs, read-only root and seccomp work with and without root. The default
-// seccomp profile refuses what administers the machine (package seccomp), a Localhost profile is a file in OCI's
-// format; both let only calls of the machine's own word size through. An AppArmor profile must be loaded; the default
-// is what the machine's rules say. Refused by name are: users and groups that need root, capabilities beyond this
-// process's, sysctls, devices for reading only, users of its own (hostUsers: false), and mounts of images.
-// The masked paths of CRI, for the kernel's files that containers have no business with, are empty in the container's
+// this process lacks cannot be added. no_new_privs, read-only root and seccomp work with and without root. The
+// default seccomp profile refuses what administers the machine (package seccomp), a Localhost profile is a file in
+// OCI's format; both let only calls of the machine's own word size through. An AppArmor profile must be loaded; the
+// default is what the machine's rules say. Refused by name are: users and groups that need root, capabilities beyond
+// this process's, sysctls, devices for reading only, users of its own (hostUsers: false), and mounts of images. The
+// masked paths of CRI, for the kernel's files that containers have no business with, are empty in the container's
 // view, and the read-only ones cannot be written to there, with and without root; a privileged container has neither.
 //
 // # What neighbours are promised
 //
 // A container inherits no descriptor, no environment and no signal setting of this process or of its shim, only
-// PATH, HOSTNAME, MONOPLANE_SANDBOX_ID, MONOPLANE_CONTAINER_ID and MONOPLANE_TERMINATION_LOG beside its own variables.
-// The directory of the runtime has mode 0700. Processes of the same user can signal each other, trace each other if
-// they have the same privileges, and read each other's files, as anywhere: to keep pods apart from the agent and from
-// each other, run them as different users. A container that stops, traces or kills its shim ends with its pod.
+// PATH, HOSTNAME, MONOPLANE_SANDBOX_ID, MONOPLANE_CONTAINER_ID and MONOPLANE_TERMINATION_LOG beside its own
+// variables. The directory of the runtime has mode 0700. Processes of the same user can signal each other, trace each
+// other if they have the same privileges, and read each other's files, as anywhere: to keep pods apart from the agent
+// and from each other, run them as different users. A container that stops, traces or kills its shim ends with its
+// pod.
 //
 // # Differences from a container runtime
 //
 // Pods share the node's network, its processes and its users. Standard input, if asked for, stays open and silent
 // until somebody attaches; so does a terminal, whose output is logged as stdout. The file of the termination
 // message is named by MONOPLANE_TERMINATION_LOG in the environment too. Resource limits are enforced as far as
-// writable cgroups reach. What a pod asks for explicitly and does not get is listed, as a JSON array, under "warnings"
-// in the info of ContainerStatus. Without a cgroup2, a process that has both left its parent and changed its marker
-// (see package sys) can be missed only if the shim is killed; a process that forks faster than it can be killed delays
-// the end of its container but is never reported gone.
+// writable cgroups reach. What a pod asks for explicitly and does not get is listed, as a JSON array, under
+// "warnings" in the info of ContainerStatus. Without a cgroup2, a process that has both left its parent and changed
+// its marker (see package sys) can be missed only if the shim is killed; a process that forks faster than it can be
+// killed delays the end of its container but is never reported gone.
 //
 // An image_sub_path beside a host_path is a path below that, as it is beside an image (opens_sub_paths in the info of
 // Status says so). It is opened when the container starts, and no link leads it out of the host_path, even if that is
@@ -123,11 +125,12 @@
 //
 // # Images
 //
-// With Config.OCI a container of another image gets what containers get elsewhere: the image's files with a layer of its
-// own above them, namespaces of mounts and processes, and those of its sandbox for IPC, host name and network; the usual
-// capabilities, devices and masked paths (package oci/spec). Its shim has a helper make it (see shim/bundle_linux.go and
-// tools/ocihelper), so that all that is guaranteed above holds for it, with one difference: if its shim is killed, the
-// kernel does not kill its process 1; the runtime does, at once if it runs, else when it is started.
+// With Config.OCI a container of another image gets what containers get elsewhere: the image's files with a layer of
+// its own above them, namespaces of mounts and processes, and those of its sandbox for IPC, host name and network;
+// the usual capabilities, devices and masked paths (package oci/spec). Its shim has a helper make it (see
+// shim/bundle_linux.go and tools/ocihelper), so that all that is guaranteed above holds for it, with one difference:
+// if its shim is killed, the kernel does not kill its process 1; the runtime does, at once if it runs, else when it
+// is started.
 //
 // The sandbox has a directory for each such container, and the store of images another one:
 //
@@ -139,9 +142,9 @@
 //	pods/ID/containers/ID/bundle/state       libcontainer's own records
 //	pods/ID/containers/ID/bundle/rootfs      where the root is mounted, in the container's mount namespace
 //
-// Nothing is mounted in the machine's own mount namespace, so that nothing is left mounted, whatever is killed. Images
-// need root so far. As root, the pods' cgroups are below /monoplane in every hierarchy unless Config.CgroupParent says
-// otherwise.
+// Nothing is mounted in the machine's own mount namespace, so that nothing is left mounted, whatever is killed.
+// Images need root so far. As root, the pods' cgroups are below /monoplane in every hierarchy unless
+// Config.CgroupParent says otherwise.
 //
 // # Streams
 //

@@ -355,8 +355,8 @@ func TestMain(m *testing.M) {
 	os.Exit(2)
 }
 
-// daemonHelper starts its arguments the way a daemon starts: in a session of its own, with another marker and an empty
-// environment, and ends.
+// daemonHelper starts its arguments the way a daemon starts: in a session of its own, with another marker and an
+// empty environment, and ends.
 func daemonHelper() int {
 	if os.Getenv("HIDE") != "" {
 		if err := sys.SetMarker(0); err != nil {

@@ -34,8 +34,8 @@ func (r *Runtime) Status(context.Context, *runtimeapi.StatusRequest) (*runtimeap
 	}, nil
 }
 
-// RuntimeConfig implements CRI. Nobody can choose the cgroups of pods: the runtime makes them where it may, in the way
-// that it finds.
+// RuntimeConfig implements CRI. Nobody can choose the cgroups of pods: the runtime makes them where it may, in the
+// way that it finds.
 func (r *Runtime) RuntimeConfig(
 	context.Context, *runtimeapi.RuntimeConfigRequest,
 ) (*runtimeapi.RuntimeConfigResponse, error) {

@@ -180,7 +180,8 @@ func TestRootImageRoot(t *testing.T) {
 	}
 }
 
-// machine lists the mounts that a runtime could leave behind. Namespaces need a process, a mount or a descriptor to live.
+// machine lists the mounts that a runtime could leave behind. Namespaces need a process, a mount or a descriptor to
+// live.
 func machine(t testing.TB) string {
 	t.Helper()
 	mounts, err := os.ReadFile("/proc/self/mountinfo")

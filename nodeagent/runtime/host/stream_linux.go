@@ -120,8 +120,8 @@ func (r *Runtime) AttachStream(ctx context.Context, req *runtimeapi.AttachReques
 	return nil
 }
 
-// Forward implements stream.Runtime. The ports are those of the pod's network, which may be the machine's, on its loopback
-// addresses.
+// Forward implements stream.Runtime. The ports are those of the pod's network, which may be the machine's, on its
+// loopback addresses.
 //
 // spec: CTR-9
 func (r *Runtime) Forward(ctx context.Context, sandbox string, port int32, conn stream.Conn) error {
@@ -204,8 +204,8 @@ func (r *Runtime) dialPod(ctx context.Context, sb *sandbox, port int) (net.Conn,
 	return made.conn, made.err
 }
 
-// streamTo returns a container and a connection of one call's own to its shim: to close it is what tells the shim that
-// the caller has gone.
+// streamTo returns a container and a connection of one call's own to its shim: to close it is what tells the shim
+// that the caller has gone.
 func (r *Runtime) streamTo(ctx context.Context, id string) (*container, *shimConn, error) {
 	r.mu.RLock()
 	c := r.containers[id]
@@ -250,8 +250,8 @@ type pipes struct {
 	copies sync.WaitGroup     // Those of out.
 	stop   context.CancelFunc // Ends what resizes.
 
-	// console is where the terminal comes from that the command makes, and arrived is closed when it has come, or will not
-	// any more; nil where it is there from the beginning.
+	// console is where the terminal comes from that the command makes, and arrived is closed when it has come, or will
+	// not any more; nil where it is there from the beginning.
 	console *net.UnixConn
 	arrived chan struct{}
 }

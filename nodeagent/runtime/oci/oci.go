@@ -1,6 +1,6 @@
-// Package oci has what the runtime for images needs from others: a store of images and a network. The runtime itself is
-// package host with a Config.OCI: the shims, records, streams and limits of both are the same, and the image name "host"
-// goes on meaning the machine's own filesystem.
+// Package oci has what the runtime for images needs from others: a store of images and a network. The runtime itself
+// is package host with a Config.OCI: the shims, records, streams and limits of both are the same, and the image name
+// "host" goes on meaning the machine's own filesystem.
 package oci
 
 import (

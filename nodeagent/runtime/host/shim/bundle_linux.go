@@ -23,8 +23,9 @@ import (
 //	looks at the clock last (SAFE-4)
 //	opens the fifo ─────────────────────────────────────────────► executes the command
 //
-// So the shim is its parent before the command runs, decides itself whether it runs, and sees its end, as with what it
-// forks itself. If the shim is killed on the way, process 1 never gets beyond the fifo, and the next runtime ends it.
+// So the shim is its parent before the command runs, decides itself whether it runs, and sees its end, as with what
+// it forks itself. If the shim is killed on the way, process 1 never gets beyond the fifo, and the next runtime ends
+// it.
 
 const (
 	helperPath  = "/proc/self/fd/6" // HelperFD
@@ -179,8 +180,8 @@ func answer(conn *os.File, limit time.Time) (pid int, err error) {
 	return 0, errors.New("the process that makes the container was ended from outside")
 }
 
-// adopt enters a process as a child that is one as soon as the helper has ended. Until then the helper, even when it has
-// been killed, has not reaped it, and while mu is held this shim does not.
+// adopt enters a process as a child that is one as soon as the helper has ended. Until then the helper, even when it
+// has been killed, has not reaped it, and while mu is held this shim does not.
 func (p *pod) adopt(pid, helper int, ch *child) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

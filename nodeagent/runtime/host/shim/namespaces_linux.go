@@ -15,8 +15,8 @@ import (
 // initArgv0 is how the process 1 of a pod whose containers share their processes is called.
 const initArgv0 = "monoplane-init"
 
-// ownNamespaces gives the main thread the namespaces that the containers of the pod share. What it forks is in them, and
-// others find them as /proc/PID/ns of the shim, for as long as that lives. It returns why that is not possible.
+// ownNamespaces gives the main thread the namespaces that the containers of the pod share. What it forks is in them,
+// and others find them as /proc/PID/ns of the shim, for as long as that lives. It returns why that is not possible.
 func ownNamespaces(req *shimwire.InitRequest) string {
 	flags := 0
 	if req.OwnIPC {
@@ -55,8 +55,8 @@ func writeSysctls(all []string) string {
 	return ""
 }
 
-// swapSeparators makes a path of a name whose parts dots separate; dots within parts are slashes there. A name that has
-// slashes first is a path already.
+// swapSeparators makes a path of a name whose parts dots separate; dots within parts are slashes there. A name that
+// has slashes first is a path already.
 func swapSeparators(name []byte) {
 	for i, b := range name {
 		if b == '/' {
@@ -91,11 +91,12 @@ func loopbackUp() error {
 	return ioctl(fd, syscall.SIOCSIFFLAGS, uintptr(unsafe.Pointer(&request)))
 }
 
-// Shm is where the memory that containers share is mounted, in a namespace that the shim holds: below the pod's directory.
+// Shm is where the memory that containers share is mounted, in a namespace that the shim holds: below the pod's
+// directory.
 const Shm = "shm"
 
-// holdMounts makes a mount namespace with the pod's /dev/shm. Nobody lives in it; helpers take a copy of the mount from
-// there. It goes with the last that holds it, so that nothing has to be unmounted, whatever is killed.
+// holdMounts makes a mount namespace with the pod's /dev/shm. Nobody lives in it; helpers take a copy of the mount
+// from there. It goes with the last that holds it, so that nothing has to be unmounted, whatever is killed.
 func holdMounts() (*os.File, error) {
 	type result struct {
 		ns  *os.File
@@ -132,7 +133,8 @@ func makeMounts() (*os.File, error) {
 	return os.Open("/proc/thread-self/ns/mnt")
 }
 
-// bearInit starts the process 1 that the containers of the pod share. It does nothing but reap, and ends with the shim.
+// bearInit starts the process 1 that the containers of the pod share. It does nothing but reap, and ends with the
+// shim.
 func (p *pod) bearInit() (pid int, err error) {
 	null, err := nullStd()
 	if err != nil {

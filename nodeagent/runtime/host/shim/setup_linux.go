@@ -44,8 +44,8 @@ func resetSignals() {
 	}
 }
 
-// closeInherited closes what the parent left open by mistake, above all listening sockets that would stay taken for as
-// long as the pod lives. The Go runtime's own descriptors are an epoll and an eventfd.
+// closeInherited closes what the parent left open by mistake, above all listening sockets that would stay taken for
+// as long as the pod lives. The Go runtime's own descriptors are an epoll and an eventfd.
 func closeInherited() {
 	d, err := os.Open("/proc/self/fd")
 	if err != nil {
@@ -70,8 +70,8 @@ func closeInherited() {
 	}
 }
 
-// protect asks the kernel to spare the shim when memory runs out. It returns the score that containers get unless they
-// ask for another, and whether the shim may set any score.
+// protect asks the kernel to spare the shim when memory runs out. It returns the score that containers get unless
+// they ask for another, and whether the shim may set any score.
 func protect() (inherited int, privileged bool) {
 	inherited, _ = oomScoreAdj()
 	privileged = setOOMScoreAdj("self", shimOOMScoreAdj) == nil

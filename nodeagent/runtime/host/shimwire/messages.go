@@ -390,8 +390,8 @@ type ExecRequest struct {
 	// Terminal says that the descriptors are ends of a terminal, which becomes the controlling one of the process. It
 	// takes a Streams shim.
 	Terminal bool
-	// Console says that the first descriptor is a socket that gets the terminal, which the command makes in its container.
-	// It takes a container that was made from a bundle.
+	// Console says that the first descriptor is a socket that gets the terminal, which the command makes in its
+	// container. It takes a container that was made from a bundle.
 	Console bool
 }
 
@@ -424,8 +424,8 @@ func (m *ExecRequest) Decode(body []byte) error {
 	})
 }
 
-// AttachRequest joins a container's input and output. The frame carries three descriptors, which do not block: what is
-// written to the container, and where its output and its errors are to go from now on.
+// AttachRequest joins a container's input and output. The frame carries three descriptors, which do not block: what
+// is written to the container, and where its output and its errors are to go from now on.
 type AttachRequest struct {
 	ContainerID string
 	// Once closes the container's input at the end of what is written to it.

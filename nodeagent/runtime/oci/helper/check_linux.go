@@ -10,8 +10,8 @@ import (
 	"syscall"
 )
 
-// Check returns why containers of images cannot be made here by this user; nil if they can. It runs the helper once in
-// namespaces such as a container gets.
+// Check returns why containers of images cannot be made here by this user; nil if they can. It runs the helper once
+// in namespaces such as a container gets.
 func Check() error {
 	if os.Geteuid() != 0 {
 		return errors.New("containers of images need root so far; monoplane runs as user " + fmt.Sprint(os.Geteuid()))

@@ -2,6 +2,7 @@ package helper
 
 import (
 	"compress/gzip"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -9,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Open unpacks the helper into memory and returns it as a sealed file, which nobody can change any more. Whoever has it
-// open can execute it; it is freed when nobody has. It takes about 50 ms of CPU.
+// Open unpacks the helper into memory and returns it as a sealed file, which nobody can change any more. Whoever has
+// it open can execute it; it is freed when nobody has. It takes about 50 ms of CPU.
 func Open() (*os.File, error) {
 	packed, err := files.Open(name)
 	if err != nil {
@@ -22,7 +23,7 @@ func Open() (*os.File, error) {
 		return nil, fmt.Errorf("the program that makes containers: %w", err)
 	}
 	fd, err := unix.MemfdCreate("monoplane-oci", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING|unix.MFD_EXEC)
-	if err == unix.EINVAL { // Linux before 6.3 knows no MFD_EXEC.
+	if errors.Is(err, unix.EINVAL) { // Linux before 6.3 knows no MFD_EXEC.
 		fd, err = unix.MemfdCreate("monoplane-oci", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	}
 	if err != nil {

@@ -45,7 +45,8 @@ type Input struct {
 	Image     Image
 
 	// Shim is the pid of the process whose namespaces are the sandbox's, Init the process 1 that the containers of the
-	// sandbox share, and Target the process 1 of the container whose processes this one is to see; 0 where there is none.
+	// sandbox share, and Target the process 1 of the container whose processes this one is to see; 0 where there is
+	// none.
 	Shim, Init, Target int
 	// OwnNetwork tells whether the sandbox has a network of its own.
 	OwnNetwork bool

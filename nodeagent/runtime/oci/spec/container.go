@@ -17,8 +17,8 @@ const DefaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bi
 // ErrNoCommand says that neither the pod nor the image names a command.
 var ErrNoCommand = errors.New("no command specified: neither the pod nor the image has one")
 
-// Container returns the bundle of a container, without its layers. The error is the user's to mend, and names the field
-// of CRI.
+// Container returns the bundle of a container, without its layers. The error is the user's to mend, and names the
+// field of CRI.
 func Container(in Input) (*Bundle, error) {
 	config := in.Container
 	sec := config.GetLinux().GetSecurityContext()
@@ -62,8 +62,8 @@ func Container(in Input) (*Bundle, error) {
 	return b, nil
 }
 
-// Command is what is executed: the pod's command takes the place of the image's entrypoint and of its arguments too, its
-// arguments that of the image's.
+// Command is what is executed: the pod's command takes the place of the image's entrypoint and of its arguments too,
+// its arguments that of the image's.
 func Command(config *runtimeapi.ContainerConfig, image Image) ([]string, error) {
 	var args []string
 	switch {
@@ -109,7 +109,8 @@ func environment(in Input) []string {
 	return env
 }
 
-// user names the user for the helper to look up: the pod's, else the image's. A group alone does not count, as in CRI.
+// user names the user for the helper to look up: the pod's, else the image's. A group alone does not count, as in
+// CRI.
 func (b *Bundle) user(in Input) {
 	sec := in.Container.GetLinux().GetSecurityContext()
 	b.User = first(in.Image.User, "0")

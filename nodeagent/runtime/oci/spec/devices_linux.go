@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// devices gives the container the devices that it asks for; a privileged one has all of the machine's. Everything else
-// is forbidden to it, but for what every container has, which the helper adds.
+// devices gives the container the devices that it asks for; a privileged one has all of the machine's. Everything
+// else is forbidden to it, but for what every container has, which the helper adds.
 func (b *Bundle) devices(in Input) error {
 	l := b.Spec.Linux
 	l.Resources = &specs.LinuxResources{Devices: []specs.LinuxDeviceCgroup{{Allow: false, Access: "rwm"}}}
@@ -29,8 +29,8 @@ func (b *Bundle) devices(in Input) error {
 }
 
 // notDevices are directories below /dev that each container has of its own.
-var notDevices = map[string]bool{"pts": true, "shm": true, "fd": true, "mqueue": true, ".lxc": true, ".lxd-mounts": true,
-	".udev": true}
+var notDevices = map[string]bool{"pts": true, "shm": true, "fd": true, "mqueue": true, ".lxc": true,
+	".lxd-mounts": true, ".udev": true}
 
 // device adds one device, or all that are below a directory.
 func (b *Bundle) device(host, at, access string) error {
@@ -53,7 +53,7 @@ func (b *Bundle) device(host, at, access string) error {
 		if err := unix.Lstat(path, &st); err != nil {
 			return nil //nolint:nilerr // It has gone meanwhile.
 		}
-		kind := ""
+		var kind string
 		switch st.Mode & unix.S_IFMT {
 		case unix.S_IFCHR:
 			kind = "c"

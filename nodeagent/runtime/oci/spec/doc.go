@@ -6,7 +6,7 @@
 // nothing. What depends on the content of the image, such as the id of a user that has a name, is left to the helper,
 // which sees the root of the container.
 //
-// Where the pod is silent a container gets what containerd gives it: its default capabilities, mounts, masked paths as
-// CRI says them, private namespaces of processes, and no seccomp profile unless one is asked for. Network, IPC and host
-// name are the sandbox's, which its shim holds.
+// Where the pod is silent a container gets what containerd gives it: its default capabilities, mounts, masked paths
+// as CRI says them, private namespaces of processes, and no seccomp profile unless one is asked for. Network, IPC and
+// host name are the sandbox's, which its shim holds.
 package spec
