@@ -50,8 +50,8 @@ func newTestImages(t testing.TB) *testImages {
 			t.Fatal(err)
 		}
 	}
-	for _, applet := range strings.Fields("sh cat echo sleep true false id ls ps kill touch mkdir rm mount hostname env " +
-		"wc head grep stty tty test sync nc dd mknod readlink ip") {
+	for _, applet := range strings.Fields("sh cat echo sleep true false id ls ps kill touch mkdir rm mount hostname " +
+		"env wc head grep stty tty test sync nc dd mknod readlink ip") {
 		if err := os.Symlink("busybox", filepath.Join(s.dir, "layer/bin", applet)); err != nil {
 			t.Fatal(err)
 		}
@@ -162,11 +162,13 @@ func TestRootImageRoot(t *testing.T) {
 		t.Errorf("the image's own command: %v %s", n.status(def), n.logText(def))
 	}
 	long := n.run(sb, ofImage(containerConfig("long", "sleep", "600")))
-	out, err := n.ExecSync(t.Context(), &runtimeapi.ExecSyncRequest{ContainerId: long, Cmd: []string{"cat", "/data/file"}})
+	out, err := n.ExecSync(t.Context(), &runtimeapi.ExecSyncRequest{ContainerId: long,
+		Cmd: []string{"cat", "/data/file"}})
 	if err != nil || string(out.GetStdout()) != "from the image\n" || out.GetExitCode() != 0 {
 		t.Errorf("exec: %v %v", out, err)
 	}
-	out, err = n.ExecSync(t.Context(), &runtimeapi.ExecSyncRequest{ContainerId: long, Cmd: []string{"sh", "-c", "exit 9"}})
+	out, err = n.ExecSync(t.Context(), &runtimeapi.ExecSyncRequest{ContainerId: long,
+		Cmd: []string{"sh", "-c", "exit 9"}})
 	if err != nil || out.GetExitCode() != 9 {
 		t.Errorf("exec: %v %v", out, err)
 	}
