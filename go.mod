@@ -130,3 +130,11 @@ require (
 	k8s.io/streaming v0.36.3
 	sigs.k8s.io/randfill v1.0.0 // indirect
 )
+
+require (
+	github.com/google/nftables v0.3.0
+	github.com/mdlayher/netlink v1.7.3-0.20250113171957-fbb4dce95f42
+	github.com/mdlayher/socket v0.5.0 // indirect
+	github.com/vishvananda/netlink v1.3.1
+	github.com/vishvananda/netns v0.0.5 // indirect
+)

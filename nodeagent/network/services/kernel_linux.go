@@ -1,0 +1,231 @@
+package services
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/google/nftables"
+	"github.com/mdlayher/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// kernel is what the table in the kernel has, as far as it was read or written by an Applier.
+type kernel struct {
+	// fixed says that the fixed part is there and as it should be.
+	fixed bool
+	// exists says that there is a table of the name.
+	exists bool
+
+	chains, affinities    map[string]bool
+	entries               map[Entry]string
+	endpoints, clusterIPs map[netip.Addr]bool
+}
+
+func newKernel() *kernel {
+	return &kernel{
+		chains: map[string]bool{}, affinities: map[string]bool{}, entries: map[Entry]string{},
+		endpoints: map[netip.Addr]bool{}, clusterIPs: map[netip.Addr]bool{},
+	}
+}
+
+// everything touches all that is in the table.
+func (k *kernel) everything(t *touched) {
+	for name := range k.chains {
+		t.chains[name] = true
+	}
+	for name := range k.affinities {
+		t.affinities[name] = true
+	}
+	for e := range k.entries {
+		t.entries[e] = true
+	}
+	for a := range k.endpoints {
+		t.endpoints[a] = true
+	}
+	for a := range k.clusterIPs {
+		t.clusterIPs[a] = true
+	}
+}
+
+// errForeign says that the table has something that this version does not make, so that it has to be made anew.
+var errForeign = errors.New("the table is not as this version makes it")
+
+// readKernel reads the table. A chain whose rules are not those that were put there counts as errForeign, as does any
+// damage to the fixed part; wanted tells how many rules a chain should have.
+func readKernel(conn *nftables.Conn, t *table, wanted map[string]int) (*kernel, error) {
+	k := newKernel()
+	tables, err := conn.ListTablesOfFamily(t.Family)
+	if err != nil {
+		return nil, fmt.Errorf("listing nftables tables: %w", err)
+	}
+	if !slices.ContainsFunc(tables, func(have *nftables.Table) bool { return have.Name == t.Name }) {
+		return k, nil
+	}
+	k.exists = true
+	if err := k.readChains(conn, t, wanted); err != nil {
+		return k, err
+	}
+	if err := k.readSets(conn, t); err != nil {
+		return k, err
+	}
+	k.fixed = true
+	return k, nil
+}
+
+func (k *kernel) readChains(conn *nftables.Conn, t *table, wanted map[string]int) error {
+	chains, err := conn.ListChainsOfTableFamily(t.Family)
+	if err != nil {
+		return fmt.Errorf("listing nftables chains: %w", err)
+	}
+	missing := map[string]fixedChain{}
+	for _, c := range t.fixed() {
+		missing[c.Name] = c
+	}
+	for _, c := range chains {
+		if c.Table.Name != t.Name {
+			continue
+		}
+		n, known := wanted[c.Name]
+		if f, ok := missing[c.Name]; ok {
+			delete(missing, c.Name)
+			if c.Type != f.Type || (c.Hooknum == nil) != (f.Hooknum == nil) ||
+				c.Hooknum != nil && (*c.Hooknum != *f.Hooknum || *c.Priority != *f.Priority) {
+				return fmt.Errorf("chain %s: %w", c.Name, errForeign)
+			}
+			n, known = len(f.rules), true
+		} else {
+			k.chains[c.Name] = true
+		}
+		if !known {
+			continue // it will be deleted
+		}
+		rules, err := conn.GetRules(t.Table, &nftables.Chain{Name: c.Name})
+		if err != nil {
+			return fmt.Errorf("reading chain %s: %w", c.Name, err)
+		}
+		if len(rules) != n {
+			return fmt.Errorf("chain %s has %d rules and should have %d: %w", c.Name, len(rules), n, errForeign)
+		}
+		for i, r := range rules {
+			if !bytes.Equal(r.UserData, t.mark(c.Name, i, n)) {
+				return fmt.Errorf("rule %d of chain %s: %w", i+1, c.Name, errForeign)
+			}
+		}
+	}
+	if len(missing) > 0 {
+		return fmt.Errorf("%d chains are missing: %w", len(missing), errForeign)
+	}
+	return nil
+}
+
+func (k *kernel) readSets(conn *nftables.Conn, t *table) error {
+	sets, err := conn.GetSets(t.Table)
+	if err != nil {
+		return fmt.Errorf("listing nftables sets: %w", err)
+	}
+	have := map[string]bool{}
+	for _, s := range sets {
+		have[s.Name] = true
+		if strings.HasPrefix(s.Name, "affinity/") {
+			k.affinities[s.Name] = true
+		}
+	}
+	for _, s := range t.sets() {
+		if !have[s.Name] {
+			return fmt.Errorf("set %s is missing: %w", s.Name, errForeign)
+		}
+	}
+	for i, v6 := range []bool{false, true} {
+		for _, m := range []*nftables.Set{t.services[i], t.nodePorts[i]} {
+			elements, err := conn.GetSetElements(m)
+			if err != nil {
+				return fmt.Errorf("reading map %s: %w", m.Name, err)
+			}
+			for _, e := range elements {
+				entry, ok := entryOf(e.Key, v6, m == t.nodePorts[i])
+				chain, known := verdictChain(e.Val)
+				if !ok || !known {
+					return fmt.Errorf("an element of map %s: %w", m.Name, errForeign)
+				}
+				k.entries[entry] = chain
+			}
+		}
+		if err := readAddresses(conn, t.hairpins[i], k.endpoints); err != nil {
+			return err
+		}
+		if err := readAddresses(conn, t.clusterIPs[i], k.clusterIPs); err != nil {
+			return err
+		}
+		inside, err := conn.GetSetElements(t.inside[i])
+		if err != nil {
+			return fmt.Errorf("reading set %s: %w", t.inside[i].Name, err)
+		}
+		if !sameIntervals(inside, intervals(t.ranges, v6)) {
+			return fmt.Errorf("set %s: %w", t.inside[i].Name, errForeign)
+		}
+	}
+	return nil
+}
+
+// readAddresses reads a set whose keys begin with an address.
+func readAddresses(conn *nftables.Conn, s *nftables.Set, into map[netip.Addr]bool) error {
+	elements, err := conn.GetSetElements(s)
+	if err != nil {
+		return fmt.Errorf("reading set %s: %w", s.Name, err)
+	}
+	size := 4
+	if strings.HasSuffix(s.Name, "6") {
+		size = 16
+	}
+	for _, e := range elements {
+		if len(e.Key) < size {
+			return fmt.Errorf("an element of set %s: %w", s.Name, errForeign)
+		}
+		a, _ := netip.AddrFromSlice(e.Key[:size])
+		if len(e.Key) > size && !bytes.Equal(e.Key[:size], e.Key[size:]) {
+			return fmt.Errorf("an element of set %s: %w", s.Name, errForeign)
+		}
+		into[a] = true
+	}
+	return nil
+}
+
+// sameIntervals compares sets of ranges. The kernel adds an end at address 0 where a set does not begin with it.
+func sameIntervals(a, b []nftables.SetElement) bool {
+	keys := func(in []nftables.SetElement) []string {
+		var out []string
+		for _, e := range in {
+			if e.IntervalEnd && !slices.ContainsFunc(e.Key, func(c byte) bool { return c != 0 }) {
+				continue
+			}
+			out = append(out, fmt.Sprintf("%x %v", e.Key, e.IntervalEnd))
+		}
+		slices.Sort(out)
+		return out
+	}
+	return slices.Equal(keys(a), keys(b))
+}
+
+// verdictChain reads the data of an element of a verdict map: goto a chain.
+func verdictChain(data []byte) (chain string, ok bool) {
+	d, err := netlink.NewAttributeDecoder(data)
+	if err != nil {
+		return "", false
+	}
+	d.ByteOrder = binary.BigEndian
+	for d.Next() {
+		switch d.Type() {
+		case unix.NFTA_VERDICT_CODE:
+			code := int32(d.Uint32()) //nolint:gosec // the kernel's codes are negative
+			ok = code == unix.NFT_GOTO
+		case unix.NFTA_VERDICT_CHAIN:
+			chain = d.String()
+		}
+	}
+	return chain, ok && chain != "" && d.Err() == nil
+}

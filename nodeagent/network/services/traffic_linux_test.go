@@ -1,0 +1,215 @@
+package services_test
+
+import (
+	"fmt"
+	"net"
+	"testing"
+
+	corev1 "monoplane.dev/api/core/v1"
+	"monoplane.dev/nodeagent/network/test/netnstest"
+)
+
+// Every kind of client reaches every endpoint of a Service and nothing else, in both families and over TCP and UDP.
+func TestClusterIP(t *testing.T) {
+	w := newWorld(t)
+	s := service("web", "10")
+	w.apply(change(s, ready(1, 2, 3)))
+	for _, c := range []struct {
+		ns      *netnstest.NS
+		from    [2]string
+		network string
+	}{
+		{w.clients, [2]string{"10.1.1.5", "fd00:1:0:1::5"}, "tcp"},
+		{w.clients, [2]string{"10.1.1.5", "fd00:1:0:1::5"}, "udp"},
+		{w.outside, [2]string{"10.2.0.1", "fd00:2::1"}, "tcp"}, {w.outside, [2]string{"10.2.0.1", "fd00:2::1"}, "udp"},
+		{w.node, [2]string{nodeIP, nodeIP6}, "tcp"}, {w.node, [2]string{nodeIP, nodeIP6}, "udp"},
+	} {
+		for i, ip := range s.GetSpec().GetClusterIPs() {
+			seen := map[string]bool{}
+			for range 200 {
+				pod, client, refused := w.answer(c.ns, c.network, c.from[i], net.JoinHostPort(ip, "80"))
+				if refused || client != c.from[i] {
+					t.Fatalf("%s from %s to %s: refused %v, the pod sees %q", c.network, c.from[i], ip, refused, client)
+				}
+				if seen[pod] = true; len(seen) == 3 {
+					break
+				}
+			}
+			for n := range 3 {
+				pod := [2]string{fmt.Sprintf("10.1.0.%d", n+1), fmt.Sprintf("fd00:1::%d", n+1)}[i]
+				if !seen[pod] || len(seen) != 3 {
+					t.Errorf("%s from %s to %s reached %v", c.network, c.from[i], ip, seen)
+				}
+			}
+		}
+	}
+}
+
+// A pod reaches itself through its Service.
+func TestHairpin(t *testing.T) {
+	w := newWorld(t)
+	s := service("web", "10")
+	w.apply(change(s, ready(1)))
+	for _, network := range []string{"tcp", "udp"} {
+		for from, ip := range map[string]string{"10.1.0.1": "10.96.0.10", "fd00:1::1": "fd00:96::10"} {
+			pod, client, refused := w.answer(w.pods, network, from, net.JoinHostPort(ip, "80"))
+			if refused || pod != from || client == from {
+				t.Errorf("%s from %s: refused %v, reached %s, which sees %s", network, from, refused, pod, client)
+			}
+		}
+	}
+}
+
+// Where there is nothing to reach, clients learn it at once, from everywhere.
+func TestRefusal(t *testing.T) {
+	w := newWorld(t)
+	empty, other := service("empty", "10"), service("other", "11")
+	w.apply(change(empty, nil), change(other, ready(1)))
+	for _, ns := range []*netnstest.NS{w.clients, w.outside, w.node} {
+		for _, network := range []string{"tcp", "udp"} {
+			for _, to := range []string{"10.96.0.10:80", "[fd00:96::10]:80", "10.96.0.11:81", "[fd00:96::11]:81"} {
+				if pod, _, refused := w.answer(ns, network, "", to); !refused {
+					t.Errorf("%s to %s reached %q", network, to, pod)
+				}
+			}
+		}
+	}
+	w.apply(change(empty, ready(2)))
+	if pod, _, _ := w.answer(w.clients, "tcp", "", "10.96.0.10:80"); pod != "10.1.0.2" {
+		t.Errorf("reached %q", pod)
+	}
+}
+
+// Node ports, external addresses and those of load balancers lead to endpoints and keep the client's address.
+func TestOutside(t *testing.T) {
+	w := newWorld(t)
+	s := service("web", "10", func(s *corev1.Service) {
+		s.Spec.Type = "LoadBalancer"
+		s.Spec.Ports[0].NodePort, s.Spec.Ports[1].NodePort = 30080, 30080
+		s.Spec.ExternalIPs = []string{"192.0.2.1"}
+		s.Spec.ExternalTrafficPolicy = "Local"
+		s.Status.LoadBalancer = &corev1.LoadBalancerStatus{Ingress: []*corev1.LoadBalancerIngress{{Ip: "192.0.2.2"}}}
+	})
+	ends := append(ready(1), end{pod: 2, ready: true, serving: true, elsewhere: true})
+	w.apply(change(s, ends))
+	seen := map[string]bool{}
+	for _, to := range []string{nodeIP + ":30080", "[" + nodeIP6 + "]:30080", "192.0.2.1:80", "192.0.2.2:80"} {
+		for range 20 {
+			from := map[bool]string{false: "10.2.0.3", true: "fd00:2::3"}[to[0] == '[']
+			pod, client, refused := w.answer(w.outside, "tcp", from, to)
+			if refused || client != from || pod != "10.1.0.1" && pod != "fd00:1::1" {
+				t.Fatalf("to %s: refused %v, reached %s, which sees %s", to, refused, pod, client)
+			}
+		}
+	}
+	for range 200 { // from inside all endpoints count
+		pod, _, _ := w.answer(w.clients, "tcp", "10.1.1.5", "192.0.2.2:80")
+		if seen[pod] = true; len(seen) == 2 {
+			break
+		}
+	}
+	if len(seen) != 2 {
+		t.Errorf("a pod reached %v", seen)
+	}
+	s.Spec.LoadBalancerSourceRanges = []string{"10.2.0.2/31", "10.2.0.0/32", "fd00:2::/64"}
+	w.apply(change(s, ends))
+	if pod, _, _ := w.answer(w.outside, "tcp", "10.2.0.3", "192.0.2.2:80"); pod != "10.1.0.1" {
+		t.Errorf("an allowed client reached %q", pod)
+	}
+}
+
+// A client that is to be remembered keeps its endpoint while that is one, whichever way it comes.
+func TestAffinity(t *testing.T) {
+	w := newWorld(t)
+	s := service("web", "10", func(s *corev1.Service) {
+		s.Spec.SessionAffinity, s.Spec.Type, s.Spec.Ports[0].NodePort = "ClientIP", "NodePort", 30080
+	})
+	w.apply(change(s, ready(1, 2, 3, 4)))
+	for client := range 4 {
+		from := fmt.Sprintf("10.2.0.%d", client+1)
+		first, _, _ := w.answer(w.outside, "tcp", from, "10.96.0.10:80")
+		for range 10 {
+			for _, to := range []string{"10.96.0.10:80", nodeIP + ":30080"} {
+				if pod, _, _ := w.answer(w.outside, "tcp", from, to); pod != first {
+					t.Fatalf("%s reached %s, after %s", from, pod, first)
+				}
+			}
+		}
+		// It goes on when others come and go and when the process is restarted, and ends when the endpoint goes.
+		var gone int
+		_, _ = fmt.Sscanf(first, "10.1.0.%d", &gone)
+		w.apply(change(s, ready(gone, 5, 6)))
+		w.applier = w.restarted()
+		w.apply(change(s, ready(gone, 5)))
+		if pod, _, _ := w.answer(w.outside, "tcp", from, "10.96.0.10:80"); pod != first {
+			t.Fatalf("%s reached %s, after %s", from, pod, first)
+		}
+		rest := []int{1, 2, 3, 4}
+		rest[gone-1] = 6
+		w.apply(change(s, ready(rest...)))
+		second, _, _ := w.answer(w.outside, "tcp", from, "10.96.0.10:80")
+		for range 10 {
+			if pod, _, _ := w.answer(w.outside, "tcp", from, "10.96.0.10:80"); pod != second || pod == first {
+				t.Fatalf("%s reached %s, after %s was gone, and %s", from, pod, first, second)
+			}
+		}
+		w.apply(change(s, ready(1, 2, 3, 4)))
+	}
+}
+
+// A UDP flow does not go on to an endpoint that is gone, and starts to reach the first one that comes.
+func TestFlowsAreForgotten(t *testing.T) {
+	w := newWorld(t)
+	s := service("web", "10")
+	w.apply(change(s, ready(1)))
+	for _, to := range []string{"10.96.0.10:80", "[fd00:96::10]:80"} {
+		c, err := w.dial(w.clients, "udp", "", to)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for n := range 4 {
+			w.apply(change(s, ready(n+1)))
+			pod, _, err := ask(c)
+			if want := net.ParseIP(pod); err != nil || int(want[15]) != n+1 {
+				t.Errorf("to %s: reached %q instead of endpoint %d: %v", to, pod, n+1, err)
+			}
+		}
+		w.apply(change(s, ready(1)))
+		_ = c.Close()
+	}
+}
+
+// Connections live on while rules change, while the process is restarted, and when somebody throws the table away.
+func TestConnectionsLiveOn(t *testing.T) {
+	w := newWorld(t)
+	s := service("web", "10")
+	w.apply(change(s, ready(1)))
+	c, err := w.dial(w.clients, "tcp", "", "10.96.0.10:80")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = c.Close() }()
+	for _, step := range []func(){
+		func() { w.apply(change(s, ready(2))) },
+		func() {
+			w.applier = w.restarted()
+			w.apply(change(s, ready(3)))
+		},
+		func() {
+			if err := w.applier.Remove(); err != nil {
+				t.Fatal(err)
+			}
+			if err := w.applier.Verify(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		step()
+		if pod, _, err := ask(c); err != nil || pod != "10.1.0.1" {
+			t.Fatalf("reached %q: %v", pod, err)
+		}
+	}
+	if pod, _, _ := w.answer(w.clients, "tcp", "", "10.96.0.10:80"); pod != "10.1.0.3" {
+		t.Errorf("a new connection reached %q", pod)
+	}
+}

@@ -1,0 +1,332 @@
+package services
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/google/nftables"
+	"github.com/google/nftables/expr"
+)
+
+// step is a part of a transaction. In one transaction, and from one to the next, steps of a lower pass come first:
+// what is led to is made before, and what is no longer led to goes after.
+type step struct {
+	pass pass
+	// chain, affinity, entry or addr is what is changed, by the pass.
+	chain    Chain
+	affinity Affinity
+	entry    Entry
+	addr     netip.Addr
+	// target is where the entry leads afterwards, if anywhere.
+	target string
+	// set is what the elements are deleted from and added to. An entry that is led elsewhere is both, in one step, so
+	// that no transaction ends in between.
+	set      *nftables.Set
+	del, add []nftables.SetElement
+}
+
+// cost is about how many messages a step needs.
+func (s step) cost() int {
+	if s.pass == addChain {
+		return 6 + len(s.chain.Backends)/20
+	}
+	return 1
+}
+
+type pass int
+
+const (
+	addAffinity pass = iota
+	addChain
+	addEndpoint
+	addClusterIP
+	moveEntry
+	deleteClusterIP
+	deleteEndpoint
+	deleteChain
+	deleteAffinity
+	passes
+)
+
+const (
+	// mostCost bounds a transaction: netlink's buffers are bounded for who is not root of the machine.
+	mostCost = 240
+	// mostElements bounds a message.
+	mostElements = 100
+)
+
+// plan returns the steps from what the kernel has to what the ledger says, by pass.
+func (a *Applier) plan() ([]step, error) {
+	var byPass [passes][]step
+	add := func(s step) { byPass[s.pass] = append(byPass[s.pass], s) }
+	for name := range a.dirty.affinities {
+		want, ok := a.ledger.affinities[name]
+		switch have := a.kernel.affinities[name]; {
+		case ok && !have:
+			add(step{pass: addAffinity, affinity: want})
+		case !ok && have:
+			add(step{pass: deleteAffinity, affinity: Affinity{Name: name}})
+		}
+	}
+	a.planChains(add)
+	for e := range a.dirty.entries {
+		if err := a.planEntry(e, add); err != nil {
+			return nil, err
+		}
+	}
+	for _, s := range []struct {
+		sets     [2]*nftables.Set
+		dirty    map[netip.Addr]bool
+		want     map[netip.Addr]int
+		have     map[netip.Addr]bool
+		add, del pass
+		twice    bool
+	}{
+		{
+			a.table.hairpins, a.dirty.endpoints, a.ledger.endpoints, a.kernel.endpoints, addEndpoint, deleteEndpoint, true,
+		},
+		{
+			a.table.clusterIPs, a.dirty.clusterIPs, a.ledger.clusterIPs, a.kernel.clusterIPs, addClusterIP, deleteClusterIP,
+			false,
+		},
+	} {
+		for addr := range s.dirty {
+			key := addr.AsSlice()
+			if s.twice {
+				key = append(key, key...)
+			}
+			set, element := s.sets[index(addr.Is6())], []nftables.SetElement{{Key: key}}
+			switch want := s.want[addr] > 0; {
+			case want && !s.have[addr]:
+				add(step{pass: s.add, addr: addr, set: set, add: element})
+			case !want && s.have[addr]:
+				add(step{pass: s.del, addr: addr, set: set, del: element})
+			}
+		}
+	}
+	var out []step
+	for _, steps := range byPass {
+		out = append(out, steps...)
+	}
+	return out, nil
+}
+
+// planChains adds and deletes chains in an order in which each exists while another leads to it.
+func (a *Applier) planChains(add func(step)) {
+	done := map[string]bool{}
+	var make func(name string)
+	make = func(name string) {
+		c, ok := a.ledger.chains[name]
+		if !ok || done[name] || a.kernel.chains[name] {
+			return
+		}
+		done[name] = true
+		make(c.Next)
+		make(c.Inside)
+		add(step{pass: addChain, chain: c})
+	}
+	var gone []string
+	for name := range a.dirty.chains {
+		make(name)
+		if _, ok := a.ledger.chains[name]; !ok && a.kernel.chains[name] {
+			gone = append(gone, name)
+		}
+	}
+	// What a chain was like is not known after a restart, but its name says which kinds it can lead to.
+	slices.SortFunc(gone, func(a, b string) int { return cmp.Or(rank(a)-rank(b), strings.Compare(a, b)) })
+	for _, name := range gone {
+		add(step{pass: deleteChain, chain: Chain{Name: name}})
+	}
+}
+
+// rank orders kinds of chains: each leads only to those of a higher rank.
+func rank(chain string) int {
+	switch kind, _, _ := strings.Cut(chain, "/"); kind {
+	case "firewall":
+		return 1
+	case "external":
+		return 2
+	case "service", "local":
+		return 3
+	default:
+		return 0 // not one of ours
+	}
+}
+
+func (a *Applier) planEntry(e Entry, add func(step)) error {
+	want, have := a.ledger.target(e), a.kernel.entries[e]
+	if want == have {
+		return nil
+	}
+	key, ok := e.key()
+	if !ok {
+		return fmt.Errorf("a Service has protocol %q, which must be tcp, udp or sctp", e.Protocol)
+	}
+	set := a.table.services[index(e.V6)]
+	if !e.Addr.IsValid() {
+		set = a.table.nodePorts[index(e.V6)]
+	}
+	st := step{pass: moveEntry, entry: e, target: want, set: set}
+	if have != "" {
+		st.del = []nftables.SetElement{{Key: key, VerdictData: &expr.Verdict{Kind: expr.VerdictGoto, Chain: have}}}
+	}
+	if want != "" {
+		st.add = []nftables.SetElement{{Key: key, VerdictData: &expr.Verdict{Kind: expr.VerdictGoto, Chain: want}}}
+	}
+	add(st)
+	return nil
+}
+
+// carryOut makes the changes, in one transaction when they fit.
+func (a *Applier) carryOut(conn *nftables.Conn, steps []step) error {
+	for len(steps) > 0 {
+		n := cut(steps)
+		if err := a.commit(conn, steps[:n]); err != nil {
+			return err
+		}
+		steps = steps[n:]
+	}
+	return nil
+}
+
+// cut returns how many steps go into one transaction.
+func cut(steps []step) int {
+	cost := 0
+	for i, s := range steps {
+		if cost += s.cost(); cost > mostCost && i > 0 {
+			return i
+		}
+	}
+	return len(steps)
+}
+
+// commit makes one transaction.
+func (a *Applier) commit(conn *nftables.Conn, steps []step) error {
+	for rest := steps; len(rest) > 0; {
+		n := 1
+		for n < len(rest) && rest[n].pass == rest[0].pass {
+			n++
+		}
+		if err := a.put(conn, rest[:n]); err != nil {
+			return err
+		}
+		rest = rest[n:]
+	}
+	if err := conn.Flush(); err != nil {
+		return fmt.Errorf("changing table %s: %w", TableName, err)
+	}
+	a.generation++
+	for _, s := range steps {
+		a.kernel.done(s)
+	}
+	return nil
+}
+
+// put puts steps of one pass into the transaction.
+func (a *Applier) put(conn *nftables.Conn, steps []step) error {
+	t := a.table
+	for _, s := range steps {
+		var err error
+		switch s.pass {
+		case addAffinity:
+			err = conn.AddSet(t.affinitySet(s.affinity), nil)
+		case addChain:
+			err = t.putChain(conn, s.chain)
+		case deleteChain:
+			conn.DelChain(&nftables.Chain{Table: t.Table, Name: s.chain.Name})
+		case deleteAffinity:
+			conn.DelSet(&nftables.Set{Table: t.Table, Name: s.affinity.Name})
+		}
+		if err != nil {
+			return err
+		}
+	}
+	deleted := func(s step) []nftables.SetElement { return s.del }
+	added := func(s step) []nftables.SetElement { return s.add }
+	return errors.Join(
+		eachMessage(steps, deleted, conn.SetDeleteElements), eachMessage(steps, added, conn.SetAddElements))
+}
+
+// eachMessage calls f with the elements of each set, as many as go into a message.
+func eachMessage(
+	steps []step, of func(step) []nftables.SetElement, f func(*nftables.Set, []nftables.SetElement) error,
+) error {
+	var sets []*nftables.Set
+	elements := map[*nftables.Set][]nftables.SetElement{}
+	for _, s := range steps {
+		if e := of(s); len(e) > 0 {
+			if elements[s.set] == nil {
+				sets = append(sets, s.set)
+			}
+			elements[s.set] = append(elements[s.set], e...)
+		}
+	}
+	for _, set := range sets {
+		for part := range slices.Chunk(elements[set], mostElements) {
+			if err := f(set, part); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// putChain adds a chain with its rules.
+func (t *table) putChain(conn *nftables.Conn, c Chain) error {
+	chain := conn.AddChain(&nftables.Chain{Table: t.Table, Name: c.Name})
+	rules, err := t.chainRules(c, func(s *nftables.Set, e []nftables.SetElement) (*nftables.Set, error) {
+		s.Table, s.Anonymous, s.Constant, s.Name = t.Table, true, true, "__set%d"
+		if s.IsMap {
+			s.Name = "__map%d"
+		}
+		return s, conn.AddSet(t.number(s), e)
+	})
+	if err != nil {
+		return fmt.Errorf("chain %s: %w", c.Name, err)
+	}
+	for i, r := range rules {
+		conn.AddRule(&nftables.Rule{
+			Table: t.Table, Chain: chain, Exprs: r, UserData: t.mark(c.Name, i, len(rules)),
+		})
+	}
+	return nil
+}
+
+// ruleCount returns how many rules a chain has.
+func (t *table) ruleCount(c Chain) int {
+	rules, err := t.chainRules(c, func(s *nftables.Set, _ []nftables.SetElement) (*nftables.Set, error) { return s, nil })
+	if err != nil {
+		return -1
+	}
+	return len(rules)
+}
+
+// done notes that the kernel has a step.
+func (k *kernel) done(s step) {
+	switch s.pass {
+	case addAffinity:
+		k.affinities[s.affinity.Name] = true
+	case deleteAffinity:
+		delete(k.affinities, s.affinity.Name)
+	case addChain:
+		k.chains[s.chain.Name] = true
+	case deleteChain:
+		delete(k.chains, s.chain.Name)
+	case addEndpoint:
+		k.endpoints[s.addr] = true
+	case deleteEndpoint:
+		delete(k.endpoints, s.addr)
+	case addClusterIP:
+		k.clusterIPs[s.addr] = true
+	case deleteClusterIP:
+		delete(k.clusterIPs, s.addr)
+	case moveEntry:
+		if k.entries[s.entry] = s.target; s.target == "" {
+			delete(k.entries, s.entry)
+		}
+	}
+}
