@@ -18,12 +18,14 @@
 package monoplane
 
 import (
+	"cmp"
 	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"os"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -93,6 +95,8 @@ type Config struct {
 	// comma between them, such as "10.96.0.0/16,fd00:10:96::/108". 10.96.0.0/16 by default. Servers of one etcd should
 	// have the same.
 	ServiceClusterIPRange string
+	// ClusterDomain is the domain of the names of Services and pods; "cluster.local" by default.
+	ClusterDomain string
 	// ServiceNodePortRange is where the node ports of Services come from; "30000-32767" by default.
 	ServiceNodePortRange string
 	// PodSecurity is what holds for the security of pods beside the labels of namespaces.
@@ -137,6 +141,15 @@ type NodeLifecycleConfig = controller.NodeLifecycle
 // defaults, which are those of Kubernetes' controller manager.
 type LeaderElectionConfig = election.Times
 
+// checkDomain completes the cluster domain, or says what is wrong with it.
+func (cfg *Config) checkDomain() error {
+	cfg.ClusterDomain = strings.TrimSuffix(cmp.Or(cfg.ClusterDomain, "cluster.local"), ".")
+	if problems := validation.IsDNS1123Subdomain(cfg.ClusterDomain); len(problems) > 0 {
+		return fmt.Errorf("the cluster domain %q is not a domain: %s", cfg.ClusterDomain, strings.Join(problems, "; "))
+	}
+	return nil
+}
+
 // readRanges reads the ranges of Services.
 func (cfg *Config) readRanges() error {
 	cfg.services = servicerange.Ranges{}
@@ -178,7 +191,7 @@ func (cfg Config) complete() (Config, error) {
 		errs = append(errs, fmt.Errorf("%q cannot name a node: %s", cfg.NodeName, problems[0]))
 	}
 	errs = append(errs, hostinfo.CheckLabels(cfg.NodeLabels), taints.Check(cfg.NodeTaints), cfg.checkZones())
-	errs = append(errs, cfg.checkMachine(), cfg.readRanges())
+	errs = append(errs, cfg.checkMachine(), cfg.readRanges(), cfg.checkDomain())
 	if cfg.MaxEvents == 0 {
 		cfg.MaxEvents = 10_000
 	}

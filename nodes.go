@@ -114,7 +114,7 @@ func (c *Cluster) newAgent(m *member) (*nodeagent.Agent, error) {
 		Runtime: runtimeapi.NewRuntimeServiceClient(m.runtime), Images: runtimeapi.NewImageServiceClient(m.runtime),
 		Labels: c.cfg.labelsOf(m.number), Taints: c.cfg.NodeTaints, Version: c.cfg.Version, Recorder: m.recorder,
 		Starting: c.starting, HeartbeatInterval: c.cfg.NodeLifecycle.Heartbeat(),
-		LeaseDuration: 4 * c.cfg.NodeLifecycle.Heartbeat(), Logger: c.cfg.Logger,
+		LeaseDuration: 4 * c.cfg.NodeLifecycle.Heartbeat(), ClusterDomain: c.cfg.ClusterDomain, Logger: c.cfg.Logger,
 	}
 	if s, ok := m.runtime.(stream.Runtime); ok {
 		cfg.Streams = s

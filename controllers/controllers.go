@@ -75,6 +75,9 @@ func All() []controller.Declaration {
 // Election is the identity that elects the server whose controllers work, where several share an etcd.
 const Election = "leader-election"
 
+// NodeNetwork is the identity by which agents whose runtime has a network read Services and what leads to them.
+const NodeNetwork = "nodenetwork"
+
 // Chosen returns the controllers that the words of an operator leave: "*" are all, NAME is one, and -NAME is none of
 // that name whatever else is said, as with --controllers of Kubernetes' controller manager. No words are all.
 func Chosen(words []string) ([]controller.Declaration, error) {
@@ -98,7 +101,10 @@ func Chosen(words []string) ([]controller.Declaration, error) {
 
 // Roles returns what each of them may do, and who feeds their shared caches, for the server.
 func Roles() []rights.Role {
-	roles := []rights.Role{controller.SharedRole(), {Name: Election}}
+	roles := []rights.Role{controller.SharedRole(), {Name: Election}, {Name: NodeNetwork, Grants: []rights.Grant{
+		{Verbs: rights.Read, Resources: "services endpointslices namespaces nodes networkpolicies pods"},
+		{Verbs: "create", Resources: "services"}, // kube-dns
+	}}}
 	for _, c := range All() {
 		roles = append(roles, rights.Role{Name: c.Name, Grants: c.Grants})
 	}

@@ -60,6 +60,11 @@ type Config struct {
 	// APIServer is the address at which the API server listens, for the variables by which pods find it. They have none
 	// when it is not valid.
 	APIServer netip.AddrPort
+	// ClusterDomain is the domain of the names of pods and Services; cluster.local when empty.
+	ClusterDomain string
+	// ClusterDNS are the addresses of the cluster's resolver, which pods are told unless they choose another. Without
+	// any they are told the machine's.
+	ClusterDNS []netip.Addr
 	// StateDir is a directory of this agent's own, in which it notes that the node was stopped in order, so that what it
 	// stopped restarts without back-off; nothing is noted when it is empty.
 	StateDir string
@@ -147,6 +152,9 @@ func (c *Config) complete() error {
 	}
 	if err := errors.Join(c.Shutdown.Check(), c.PullCredentials.Check()); err != nil {
 		return fmt.Errorf("nodeagent: %w", err)
+	}
+	if c.ClusterDomain == "" {
+		c.ClusterDomain = "cluster.local"
 	}
 	if c.Streams == nil {
 		c.Streams = stream.Remote{Runtime: c.Runtime}

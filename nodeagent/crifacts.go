@@ -24,8 +24,12 @@ import (
 // nodeFacts returns what the configuration of all pods here has in common.
 func (a *Agent) nodeFacts() criconfig.Node {
 	n := criconfig.Node{
-		SeccompDir: a.cfg.SeccompDir, ClusterDomain: clusterDomain, Memory: bytesOf(a.cfg.Machine.Capacity["memory"]),
+		SeccompDir: a.cfg.SeccompDir, ClusterDomain: a.cfg.ClusterDomain,
+		Memory:    bytesOf(a.cfg.Machine.Capacity["memory"]),
 		MemoryQoS: a.cfg.MemoryQoS, PageSize: int64(os.Getpagesize()),
+	}
+	for _, ip := range a.cfg.ClusterDNS {
+		n.ClusterDNS = append(n.ClusterDNS, ip.String())
 	}
 	n.AllocatableMemory = bytesOf(a.cfg.allocatable()["memory"])
 	if !a.cfg.Simulated {
@@ -76,9 +80,6 @@ func swaps(v2 bool) bool {
 	_, err = os.Stat(setting)
 	return err == nil
 }
-
-// clusterDomain is the domain of the names of pods and services.
-const clusterDomain = "cluster.local"
 
 // throttles returns the counters by which a container could find out what else this machine is busy with.
 func throttles() []string {

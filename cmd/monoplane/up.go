@@ -32,6 +32,7 @@ type upOptions struct {
 	nodeLabels      map[string]string
 	nodeTaints      []string
 	zones           int
+	clusterDomain   string
 	serviceIPs      string
 	servicePorts    string
 	etcdEndpoints   []string
@@ -72,6 +73,8 @@ func (o *upOptions) add(flags *pflag.FlagSet) {
 		"taints for the node when it is first registered, such as dedicated=db:NoSchedule")
 	flags.IntVar(&o.zones, "zones", 0,
 		"spread simulated nodes over so many zones, topology.kubernetes.io/zone=zone-1 and so on")
+	flags.StringVar(&o.clusterDomain, "cluster-domain", "cluster.local",
+		"domain of the names of Services and pods, such as web.default.svc.cluster.local")
 	flags.StringVar(&o.serviceIPs, "service-cluster-ip-range", servicerange.DefaultAddresses,
 		"where the cluster IPs of Services come from; two ranges with a comma between them for IPv4 and IPv6")
 	flags.StringVar(&o.servicePorts, "service-node-port-range", servicerange.DefaultPorts,
@@ -170,6 +173,7 @@ func (o *upOptions) config(stdout, stderr io.Writer) (monoplane.Config, error) {
 		EtcdTLS:       etcdTLS,
 		UnsafeNoFsync: o.unsafeNoFsync,
 
+		ClusterDomain:         o.clusterDomain,
 		ServiceClusterIPRange: o.serviceIPs,
 		ServiceNodePortRange:  o.servicePorts,
 

@@ -159,6 +159,10 @@ func TestRangesOfServices(t *testing.T) {
 	if err != nil || cfg.ServiceClusterIPRange != "10.96.0.0/16" || cfg.ServiceNodePortRange != "30000-32767" {
 		t.Errorf("without flags: %q, %q, %v", cfg.ServiceClusterIPRange, cfg.ServiceNodePortRange, err)
 	}
+	cfg, _, err = upConfig(t, "--cluster-domain=example.test")
+	if err != nil || cfg.ClusterDomain != "example.test" {
+		t.Errorf("with a domain: %q, %v", cfg.ClusterDomain, err)
+	}
 	cfg, _, err = upConfig(t, "--service-cluster-ip-range=10.1.0.0/16,fd00::/108", "--service-node-port-range=80-90")
 	if err != nil || cfg.ServiceClusterIPRange != "10.1.0.0/16,fd00::/108" || cfg.ServiceNodePortRange != "80-90" {
 		t.Errorf("with flags: %q, %q, %v", cfg.ServiceClusterIPRange, cfg.ServiceNodePortRange, err)

@@ -18,11 +18,21 @@ const (
 	maxSearchDomain = 253
 )
 
-// DNS returns how the pod resolves names, and what of that had to be left out, in sentences. There is no cluster DNS:
-// every policy but "None" begins with the node's resolver; dnsConfig adds to it. spec: LIFE-8
+// DNS returns how the pod resolves names, and what of that had to be left out, in sentences. The policy says what it
+// begins with: the cluster's resolver, the node's, or nothing; dnsConfig adds to it. Where the cluster has no resolver,
+// or the pod the node's network and not ClusterFirstWithHostNet, ClusterFirst means the node's. spec: LIFE-8
 func DNS(p *corev1.Pod, f Facts) (config *runtimeapi.DNSConfig, left []string) {
 	config = &runtimeapi.DNSConfig{}
-	if p.GetSpec().GetDnsPolicy() != "None" {
+	switch policy := p.GetSpec().GetDnsPolicy(); {
+	case policy == "None":
+	case len(f.node().ClusterDNS) > 0 && policy != "Default" &&
+		(policy == "ClusterFirstWithHostNet" || !p.GetSpec().GetHostNetwork()):
+		domain := f.node().ClusterDomain
+		config.Servers = f.node().ClusterDNS
+		config.Searches = unique(
+			[]string{p.GetMetadata().GetNamespace() + ".svc." + domain, "svc." + domain, domain}, f.Resolver.Searches)
+		config.Options = []string{"ndots:5"}
+	default:
 		r := f.Resolver
 		config.Servers, config.Searches, config.Options = r.Servers, r.Searches, r.Options
 	}

@@ -1,6 +1,7 @@
 package criconfig_test
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -139,6 +140,32 @@ func TestDNS(t *testing.T) {
 	}
 	if f.Resolver.Options[0] != "ndots:1" {
 		t.Error("the node's options were changed")
+	}
+}
+
+// Where there is a cluster DNS pods are told that, unless they choose otherwise or have the node's network.
+// spec: LIFE-8
+func TestClusterDNS(t *testing.T) {
+	f := criconfig.Facts{
+		Resolver: resolvconf.Config{Servers: []string{"1.1.1.1"}, Searches: []string{"node"}, Options: []string{"rotate"}},
+		Node:     &criconfig.Node{ClusterDomain: "example.test", ClusterDNS: []string{"10.96.0.10"}},
+	}
+	const node, none = "[1.1.1.1] [node] [rotate]", "[] [] []"
+	const cluster = "[10.96.0.10] [ns.svc.example.test svc.example.test example.test node] [ndots:5]"
+	for _, c := range []struct {
+		policy      string
+		hostNetwork bool
+		want        string
+	}{
+		{"ClusterFirst", false, cluster}, {"ClusterFirst", true, node}, {"ClusterFirstWithHostNet", true, cluster},
+		{"Default", false, node}, {"None", false, none},
+	} {
+		p := pod()
+		p.Metadata.Namespace, p.Spec.DnsPolicy, p.Spec.HostNetwork = "ns", c.policy, c.hostNetwork
+		got, _ := criconfig.DNS(p, f)
+		if text := fmt.Sprint(got.GetServers(), got.GetSearches(), got.GetOptions()); text != c.want {
+			t.Errorf("%s, host network %v: %s, want %s", c.policy, c.hostNetwork, text, c.want)
+		}
 	}
 }
 

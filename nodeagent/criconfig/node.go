@@ -4,6 +4,9 @@ package criconfig
 type Node struct {
 	// ClusterDomain is the domain of the names of pods and services.
 	ClusterDomain string
+	// ClusterDNS are the addresses of the cluster's resolver; empty where the runtime has no network in which it could
+	// be reached.
+	ClusterDNS []string
 	// SeccompDir is the directory of the profiles that pods name by seccompProfile.localhostProfile.
 	SeccompDir string
 	// MaskedPaths are files of this machine's kernel that containers must not see, besides those of every machine.

@@ -30,8 +30,10 @@ type world struct {
 	addr string
 	// asked counts the questions that reached the other resolver; upstream answers them.
 	asked    atomic.Int64
-	upstream func(q mdns.Question) *mdns.Msg
+	upstream atomic.Pointer[func(q mdns.Question) *mdns.Msg]
 }
+
+func (w *world) knows(f func(q mdns.Question) *mdns.Msg) { w.upstream.Store(&f) }
 
 func newWorld(t testing.TB) *world {
 	w := &world{t: t, zone: dns.NewZone("cluster.local")}
@@ -87,8 +89,8 @@ func (w *world) resolver() string {
 		}
 		w.asked.Add(1)
 		out := new(mdns.Msg).SetReply(m)
-		if w.upstream != nil {
-			if a := w.upstream(m.Question[0]); a != nil {
+		if f := w.upstream.Load(); f != nil {
+			if a := (*f)(m.Question[0]); a != nil {
 				out.Rcode, out.Answer, out.Ns = a.Rcode, a.Answer, a.Ns
 			}
 		}
@@ -190,10 +192,10 @@ func (w *world) fill() {
 func TestRecords(t *testing.T) {
 	w := newWorld(t)
 	w.fill()
-	w.upstream = func(q mdns.Question) *mdns.Msg {
+	w.knows(func(q mdns.Question) *mdns.Msg {
 		rr, _ := mdns.NewRR(q.Name + " 60 IN A 93.184.216.34")
 		return &mdns.Msg{Answer: []mdns.RR{rr}}
-	}
+	})
 	const d = ".cluster.local."
 	for _, c := range []struct {
 		name  string
@@ -349,7 +351,7 @@ func TestCache(t *testing.T) {
 	w := newWorld(t)
 	w.zone.Open()
 	soa, _ := mdns.NewRR("org. 60 IN SOA a.org. b.org. 1 2 3 4 60")
-	w.upstream = func(q mdns.Question) *mdns.Msg {
+	w.knows(func(q mdns.Question) *mdns.Msg {
 		switch q.Name {
 		case "big.org.":
 			m := &mdns.Msg{}
@@ -366,7 +368,7 @@ func TestCache(t *testing.T) {
 		default:
 			return &mdns.Msg{MsgHdr: mdns.MsgHdr{Rcode: mdns.RcodeServerFailure}}
 		}
-	}
+	})
 	for _, c := range []struct {
 		name           string
 		rcode, answers int

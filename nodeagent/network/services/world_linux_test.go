@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"net/netip"
 	"os"
@@ -116,7 +117,7 @@ func (w *world) serve(ip string) {
 				defer func() { _ = c.Close() }()
 				for s := bufio.NewScanner(c); s.Scan(); {
 					host, _, _ := net.SplitHostPort(c.RemoteAddr().String())
-					fmt.Fprintf(c, "%s %s\n", ip, host)
+					fmt.Fprintf(c, "%s %s %s\n", ip, host, s.Text())
 				}
 			}()
 		}
@@ -124,19 +125,19 @@ func (w *world) serve(ip string) {
 	go func() {
 		buf := make([]byte, 64)
 		for {
-			_, from, err := p.ReadFrom(buf)
+			n, from, err := p.ReadFrom(buf)
 			if err != nil {
 				return
 			}
 			host, _, _ := net.SplitHostPort(from.String())
-			_, _ = p.WriteTo(fmt.Appendf(nil, "%s %s\n", ip, host), from)
+			_, _ = p.WriteTo(fmt.Appendf(nil, "%s %s %s", ip, host, buf[:n]), from)
 		}
 	}()
 }
 
 // dial connects from an address in a namespace.
 func (w *world) dial(ns *netnstest.NS, network, from, to string) (c net.Conn, err error) {
-	d := net.Dialer{Timeout: 10 * time.Second}
+	d := net.Dialer{Timeout: 30 * time.Second}
 	if from != "" {
 		if network == "udp" {
 			d.LocalAddr = &net.UDPAddr{IP: net.ParseIP(from)}
@@ -150,16 +151,33 @@ func (w *world) dial(ns *netnstest.NS, network, from, to string) (c net.Conn, er
 	})
 }
 
-// ask returns which pod answers and which address it sees.
+// ask returns which pod answers and which address it sees. Datagrams are sent again: the kernel bounds how many ICMP
+// messages it answers with. An answer that comes late is not taken for that to another question.
 func ask(c net.Conn) (pod, client string, err error) {
-	_ = c.SetDeadline(time.Now().Add(10 * time.Second))
-	if _, err := c.Write([]byte("who\n")); err != nil {
-		return "", "", err
+	tries, patience := 1, 30*time.Second
+	if _, udp := c.(*net.UDPConn); udp {
+		tries, patience = 60, 500*time.Millisecond
 	}
+	question := rand.Uint64()
 	buf := make([]byte, 256)
-	n, err := c.Read(buf)
-	if err == nil {
-		_, err = fmt.Sscan(string(buf[:n]), &pod, &client)
+	for range tries {
+		_ = c.SetDeadline(time.Now().Add(patience))
+		if _, err := fmt.Fprintln(c, question); err != nil {
+			return "", "", err
+		}
+		for {
+			var n int
+			if n, err = c.Read(buf); err != nil {
+				break
+			}
+			var to uint64
+			if _, err = fmt.Sscan(string(buf[:n]), &pod, &client, &to); err != nil || to == question {
+				return pod, client, err
+			}
+		}
+		if !errors.Is(err, os.ErrDeadlineExceeded) {
+			break
+		}
 	}
 	return pod, client, err
 }

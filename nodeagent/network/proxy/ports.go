@@ -1,0 +1,60 @@
+package proxy
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+
+	corev1 "monoplane.dev/api/core/v1"
+	"monoplane.dev/rules/endpoint"
+)
+
+// Port is a port of the machine that leads to a Service.
+type Port struct {
+	// Network is "tcp" or "udp".
+	Network string
+	// Listen is the machine's address and port; the address is not valid for all addresses of the machine.
+	Listen netip.AddrPort
+	// Target is where connections are to be led in the node namespace, by whose rules they reach an endpoint that may be
+	// used from outside. Its address is not valid where it is the namespace's own of the client's family.
+	Target netip.AddrPort
+}
+
+// ports returns the ports of the machine that Services ask for, each once: node ports, and the ports of external
+// addresses and load balancers. Whoever listens finds out which of the addresses are the machine's.
+func ports(services []*corev1.Service) []Port {
+	var out []Port
+	for _, s := range services {
+		if !endpoint.HasAddress(s) || s.GetSpec().GetType() == endpoint.ExternalName {
+			continue
+		}
+		external := slices.Clone(s.GetSpec().GetExternalIPs())
+		for _, i := range s.GetStatus().GetLoadBalancer().GetIngress() {
+			if i.GetIpMode() != "Proxy" {
+				external = append(external, i.GetIp())
+			}
+		}
+		for _, p := range s.GetSpec().GetPorts() {
+			network, ok := map[string]string{"": "tcp", "TCP": "tcp", "UDP": "udp"}[p.GetProtocol()]
+			if !ok {
+				continue // the process cannot pass on SCTP
+			}
+			if n := p.GetNodePort(); n > 0 && n < 1<<16 {
+				at := netip.AddrPortFrom(netip.Addr{}, uint16(n))
+				out = append(out, Port{Network: network, Listen: at, Target: at})
+			}
+			for _, ip := range external {
+				a, err := netip.ParseAddr(ip)
+				if err != nil || p.GetPort() < 1 || p.GetPort() >= 1<<16 {
+					continue
+				}
+				at := netip.AddrPortFrom(a, uint16(p.GetPort()))
+				out = append(out, Port{Network: network, Listen: at, Target: at})
+			}
+		}
+	}
+	slices.SortFunc(out, func(a, b Port) int {
+		return cmp.Or(cmp.Compare(a.Network, b.Network), a.Listen.Compare(b.Listen))
+	})
+	return slices.Compact(out)
+}

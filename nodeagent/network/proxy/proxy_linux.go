@@ -1,0 +1,359 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/nftables"
+	"github.com/mdlayher/netlink"
+	"golang.org/x/sync/errgroup"
+
+	corev1 "monoplane.dev/api/core/v1"
+	discoveryv1 "monoplane.dev/api/discovery/v1"
+	"monoplane.dev/client"
+	"monoplane.dev/client/cache"
+	"monoplane.dev/nodeagent/network/dns"
+	"monoplane.dev/nodeagent/network/services"
+	"monoplane.dev/nodeagent/resolvconf"
+	"monoplane.dev/object"
+	"monoplane.dev/rules/endpoint"
+)
+
+const (
+	// verifyEvery is the time between two looks at whether somebody else has changed the rules, retryAfter the wait after
+	// a failure.
+	verifyEvery = 10 * time.Second
+	retryAfter  = time.Second
+
+	byService = "service"
+	zoneLabel = "topology.kubernetes.io/zone"
+)
+
+// Config is what a Proxy works with. Client, NodeName, NFTables, Packets and Listeners are required.
+type Config struct {
+	// Client acts as system:controller:nodenetwork.
+	Client *client.Client
+	// NodeName is the node whose network this is.
+	NodeName string
+	// ClusterDomain is the domain of the cluster's names; cluster.local when empty.
+	ClusterDomain string
+
+	// NFTables and Netfilter open connections in the node namespace, see services.Config.
+	NFTables  func() (*nftables.Conn, error)
+	Netfilter func() (*netlink.Conn, error)
+	// PodRanges are what pods have their addresses from.
+	PodRanges []netip.Prefix
+	// API is where the API server answers in the node namespace; the endpoints of the Service kubernetes when not valid.
+	API netip.AddrPort
+
+	// DNSService is the address of the Service kube-dns of namespace kube-system, which is made when it is missing; see
+	// ClusterDNS. Nothing is made when it is not valid.
+	DNSService netip.Addr
+	// Packets and Listeners are the sockets on which names are answered, each bound to an address of the node namespace.
+	// Where the Service kube-dns has no selector, it leads to them.
+	Packets   []net.PacketConn
+	Listeners []net.Listener
+	// Resolver says how other names are resolved; as the machine does it when nil.
+	Resolver func() (resolvconf.Config, error)
+
+	// Ports is told which ports of the machine lead to Services, at the start and whenever that changes, after the rules
+	// have been made. It must not block. Nil for nobody.
+	Ports func([]Port)
+	// Logger defaults to none.
+	Logger *slog.Logger
+}
+
+// Proxy is the network's side of Services on a node.
+type Proxy struct {
+	cfg     Config
+	applier *services.Applier
+	zone    *dns.Zone
+	dns     *dns.Server
+
+	services   *cache.Cache[*corev1.Service]
+	slices     *cache.Cache[*discoveryv1.EndpointSlice]
+	namespaces *cache.Cache[*corev1.Namespace]
+	nodes      *cache.Cache[*corev1.Node]
+
+	mu    sync.Mutex
+	dirty map[cache.Key]bool
+	all   bool
+	wake  chan struct{}
+
+	zoneName string
+	ports    []Port
+	working  atomic.Bool
+}
+
+// New returns a Proxy that has not begun.
+func New(cfg Config) (*Proxy, error) {
+	switch {
+	case cfg.Client == nil || cfg.NodeName == "":
+		return nil, errors.New("proxy: Client or NodeName is missing")
+	case len(cfg.Packets) == 0 || len(cfg.Listeners) == 0:
+		return nil, errors.New("proxy: Packets or Listeners are missing")
+	}
+	if cfg.ClusterDomain == "" {
+		cfg.ClusterDomain = "cluster.local"
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	cfg.Logger = cfg.Logger.With("node", cfg.NodeName)
+	if cfg.Resolver == nil {
+		cfg.Resolver = func() (resolvconf.Config, error) { return resolvconf.Read(resolvconf.System, resolvconf.Upstream) }
+	}
+	p := &Proxy{cfg: cfg, zone: dns.NewZone(cfg.ClusterDomain), dirty: map[cache.Key]bool{}, wake: make(chan struct{}, 1)}
+	var err error
+	p.applier, err = services.NewApplier(services.Config{
+		NFTables: cfg.NFTables, Netfilter: cfg.Netfilter, Inside: cfg.PodRanges, Logger: cfg.Logger,
+	})
+	if err != nil {
+		return nil, err
+	}
+	if p.dns, err = dns.NewServer(dns.Config{Zone: p.zone, Resolver: cfg.Resolver, Logger: cfg.Logger}); err != nil {
+		return nil, err
+	}
+	p.watch()
+	return p, nil
+}
+
+// watch makes the caches, and has what changes in them noted.
+func (p *Proxy) watch() {
+	api, logger := p.cfg.Client, p.cfg.Logger
+	p.services = cache.New(cache.Config[*corev1.Service]{Source: cache.Watch(api.Services.Watch), Logger: logger})
+	p.services.AddHandler(onChange(func(s *corev1.Service) { p.touch(cache.KeyOf(s)) }))
+	p.slices = cache.New(cache.Config[*discoveryv1.EndpointSlice]{
+		Source: cache.Watch(api.EndpointSlices.Watch), Logger: logger,
+		Indexes: map[string]func(*discoveryv1.EndpointSlice) []string{
+			byService: func(s *discoveryv1.EndpointSlice) []string {
+				if key, ok := serviceOf(s); ok {
+					return []string{key.String()}
+				}
+				return nil
+			},
+		},
+	})
+	p.slices.AddHandler(onChange(func(s *discoveryv1.EndpointSlice) {
+		if key, ok := serviceOf(s); ok {
+			p.touch(key)
+		}
+	}))
+	p.namespaces = cache.New(cache.Config[*corev1.Namespace]{Source: cache.Watch(api.Namespaces.Watch), Logger: logger})
+	p.namespaces.AddHandler(cache.Handler[*corev1.Namespace]{
+		OnAdd:    func(n *corev1.Namespace) { p.zone.SetNamespace(n.GetMetadata().GetName(), true) },
+		OnDelete: func(n *corev1.Namespace) { p.zone.SetNamespace(n.GetMetadata().GetName(), false) },
+	})
+	p.nodes = cache.New(cache.Config[*corev1.Node]{
+		Source: cache.Watch(api.Nodes.Watch), FieldSelector: "metadata.name=" + p.cfg.NodeName, Logger: logger,
+	})
+	p.nodes.AddHandler(onChange(func(*corev1.Node) { p.touchAll() }))
+}
+
+// onChange returns a handler that hears of an object before and after each change.
+func onChange[T object.Object](f func(T)) cache.Handler[T] {
+	return cache.Handler[T]{
+		OnAdd: f, OnDelete: f,
+		OnUpdate: func(old, now T) {
+			f(old)
+			f(now)
+		},
+	}
+}
+
+func serviceOf(s *discoveryv1.EndpointSlice) (cache.Key, bool) {
+	name := s.GetMetadata().GetLabels()[endpoint.ServiceName]
+	return cache.Key{Namespace: s.GetMetadata().GetNamespace(), Name: name}, name != ""
+}
+
+func (p *Proxy) touch(key cache.Key) {
+	p.mu.Lock()
+	p.dirty[key] = true
+	p.mu.Unlock()
+	p.signal()
+}
+
+// touchAll has everything looked at again if the node has moved to another zone.
+func (p *Proxy) touchAll() {
+	zone := ""
+	if n, ok := p.nodes.Get("", p.cfg.NodeName); ok {
+		zone = n.GetMetadata().GetLabels()[zoneLabel]
+	}
+	p.mu.Lock()
+	changed := zone != p.zoneName
+	p.zoneName, p.all = zone, p.all || changed
+	p.mu.Unlock()
+	if changed {
+		p.signal()
+	}
+}
+
+func (p *Proxy) signal() {
+	select {
+	case p.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Ready returns nil once Services can be reached and names are answered.
+func (p *Proxy) Ready() error {
+	if !p.working.Load() {
+		return errors.New("the network of Services is not set up yet")
+	}
+	return nil
+}
+
+// Run works until ctx ends, and returns its error. The rules stay, so that connections go on.
+func (p *Proxy) Run(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return p.services.Run(ctx) })
+	group.Go(func() error { return p.slices.Run(ctx) })
+	group.Go(func() error { return p.namespaces.Run(ctx) })
+	group.Go(func() error { return p.nodes.Run(ctx) })
+	group.Go(func() error { return p.dns.Serve(ctx, p.cfg.Packets, p.cfg.Listeners) })
+	group.Go(func() error { return p.work(ctx) })
+	if p.cfg.DNSService.IsValid() {
+		group.Go(func() error { return p.keepDNSService(ctx) })
+	}
+	return group.Wait()
+}
+
+// work makes batches.
+func (p *Proxy) work(ctx context.Context) error {
+	for _, wait := range []func(context.Context) error{
+		p.services.WaitForSync, p.slices.WaitForSync, p.namespaces.WaitForSync, p.nodes.WaitForSync,
+	} {
+		if err := wait(ctx); err != nil {
+			return err
+		}
+	}
+	p.mu.Lock()
+	p.all = true
+	p.mu.Unlock()
+	verify := time.NewTicker(verifyEvery)
+	defer verify.Stop()
+	retry := time.NewTimer(0)
+	defer retry.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-p.wake:
+		case <-retry.C:
+		case <-verify.C:
+			if err := p.applier.Verify(ctx); err != nil {
+				p.cfg.Logger.Error("Rules of Services could not be verified", "err", err)
+			}
+		}
+		if err := p.batch(ctx); err != nil {
+			p.cfg.Logger.Error("Traffic to Services could not be set up; it is tried again", "err", err)
+			retry.Reset(retryAfter)
+		}
+	}
+}
+
+// item is a Service of a batch; service is nil when it is gone.
+type item struct {
+	key     cache.Key
+	service *corev1.Service
+	slices  []*discoveryv1.EndpointSlice
+}
+
+// batch makes what has changed count: names go, rules change, names come.
+func (p *Proxy) batch(ctx context.Context) error {
+	p.mu.Lock()
+	keys, all := p.dirty, p.all
+	p.dirty, p.all = map[cache.Key]bool{}, false
+	node := services.Node{Name: p.cfg.NodeName, Zone: p.zoneName, Standins: p.standins()}
+	p.mu.Unlock()
+	if all {
+		for _, s := range p.services.List("", nil) {
+			keys[cache.KeyOf(s)] = true
+		}
+	}
+	if len(keys) == 0 && p.working.Load() {
+		return nil
+	}
+	items := make([]item, 0, len(keys))
+	changes := make([]services.Change, 0, len(keys))
+	for key := range keys {
+		it := item{key: key}
+		change := services.Change{Service: key}
+		if s, ok := p.services.Get(key.Namespace, key.Name); ok {
+			it.service, it.slices = s, p.slices.ByIndex(byService, key.String())
+			of := node
+			if len(s.GetSpec().GetSelector()) > 0 {
+				of.Standins = nil // somebody serves it with pods
+			}
+			change.Rules = services.Compile(of, s, it.slices)
+		} else {
+			p.zone.Delete(key)
+		}
+		items, changes = append(items, it), append(changes, change)
+	}
+	if err := p.applier.Apply(ctx, changes); err != nil {
+		p.mu.Lock()
+		for key := range keys {
+			p.dirty[key] = true
+		}
+		p.all = p.all || all
+		p.mu.Unlock()
+		return err
+	}
+	for _, it := range items {
+		if it.service != nil {
+			p.zone.Set(it.service, it.slices)
+		}
+	}
+	p.zone.Open()
+	p.working.Store(true)
+	if p.cfg.Ports != nil {
+		if now := ports(p.services.List("", nil)); p.ports == nil || !slices.Equal(now, p.ports) {
+			p.ports = append([]Port{}, now...)
+			p.cfg.Ports(now)
+		}
+	}
+	return nil
+}
+
+// standins says where the Services of the control plane are reached from the node namespace.
+func (p *Proxy) standins() map[cache.Key]map[string][]netip.AddrPort {
+	out := map[cache.Key]map[string][]netip.AddrPort{}
+	if p.cfg.API.IsValid() {
+		out[cache.Key{Namespace: "default", Name: "kubernetes"}] = map[string][]netip.AddrPort{"https": {p.cfg.API}}
+	}
+	udp, tcp := []netip.AddrPort{}, []netip.AddrPort{}
+	for _, c := range p.cfg.Packets {
+		if a, ok := addrPort(c.LocalAddr()); ok {
+			udp = append(udp, a)
+		}
+	}
+	for _, l := range p.cfg.Listeners {
+		if a, ok := addrPort(l.Addr()); ok {
+			tcp = append(tcp, a)
+		}
+	}
+	out[dnsService] = map[string][]netip.AddrPort{"dns": udp, "dns-tcp": tcp}
+	return out
+}
+
+func addrPort(a net.Addr) (netip.AddrPort, bool) {
+	at, err := netip.ParseAddrPort(a.String())
+	return netip.AddrPortFrom(at.Addr().Unmap(), at.Port()), err == nil && !at.Addr().IsUnspecified()
+}
+
+// Remove takes the rules away, for when the node's network goes.
+func (p *Proxy) Remove() error {
+	if err := p.applier.Remove(); err != nil {
+		return fmt.Errorf("node %s: %w", p.cfg.NodeName, err)
+	}
+	return nil
+}
