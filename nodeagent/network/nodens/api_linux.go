@@ -1,0 +1,113 @@
+package nodens
+
+import (
+	"log/slog"
+	"net/netip"
+)
+
+// Config says which node namespace is meant, and what is known of the network.
+type Config struct {
+	// Cluster names the cluster and node on this machine: links and tables of the machine carry a hash of it, so that
+	// several clusters have several. It must stay the same from one Open to the next.
+	Cluster string
+	// Dir holds the state: the socket of the helper. It must exist, belong to this user and be closed to others.
+	Dir string
+	// PodRanges are what pods of this node have their addresses from: one range, or one of each family. The first
+	// addresses of each are the node's own: see NodeAddresses.
+	PodRanges []netip.Prefix
+	// ServiceRanges are what cluster IPs come from. Packets to them never leave the node namespace untranslated.
+	ServiceRanges []netip.Prefix
+	// Rootless has the namespace made inside a user namespace although the process may be root. Processes that are not
+	// root do it anyway.
+	Rootless bool
+	// IDs maps users and groups into the user namespace; nil maps the user of this process, alone, to root.
+	IDs *IDMaps
+	// Log takes what is repaired and what goes wrong later; nil discards it.
+	Log *slog.Logger
+}
+
+// IDMaps are the mappings of a user namespace. More than the own id needs newuidmap and newgidmap to be installed, and
+// ranges in /etc/subuid and /etc/subgid.
+type IDMaps struct {
+	Users, Groups []IDMap
+}
+
+// IDMap maps Size ids from Inside on to those from Outside on.
+type IDMap struct {
+	Inside, Outside, Size uint32
+}
+
+// AttachConfig says how a pod is connected.
+type AttachConfig struct {
+	// Addresses are the pod's, at most one of each family. They are given by the caller (package ipam).
+	Addresses []netip.Addr
+	// MTU of the pod's link in bytes; 0 for that of the link through which the machine's default route goes.
+	MTU int
+	// Ingress and Egress bound what the pod receives and sends, in bits a second (annotations
+	// kubernetes.io/ingress-bandwidth and egress-bandwidth); 0 for no bound.
+	Ingress, Egress uint64
+	// HostPorts are ports of the machine that lead to the pod. They are served by this process, and so must be given
+	// again, with Attach, after a restart.
+	HostPorts []HostPort
+}
+
+// HostPort is a port of the machine that leads to a pod.
+type HostPort struct {
+	// Network is "tcp" or "udp".
+	Network string
+	// Host is where the machine listens; the unspecified address stands for all of its addresses.
+	Host netip.AddrPort
+	// Port is the pod's.
+	Port uint16
+}
+
+// Attachment is how a pod is connected.
+type Attachment struct {
+	// Link is the name of the veth's end in the node namespace.
+	Link string
+	// Addresses are the pod's.
+	Addresses []netip.Addr
+	// MTU of the pod's link in bytes.
+	MTU int
+}
+
+// Egress is the way on which packets of pods leave the machine.
+type Egress string
+
+// The ways out.
+const (
+	// EgressMasquerade: the kernel forwards, and gives packets an address of the machine.
+	EgressMasquerade Egress = "masquerade"
+	// EgressProcess: TCP and UDP end in this process, which sends them on from sockets of the machine. Nothing else
+	// leaves, such as ping; and a connection that is refused looks to the pod like one that is accepted and reset.
+	EgressProcess Egress = "process"
+)
+
+// Status is what a user is told of the network.
+type Status struct {
+	// Rootless says that the namespace lives in a user namespace.
+	Rootless bool
+	// Egress is the way out, and Why says why it is not the kernel's; empty if it is.
+	Egress Egress
+	Why    string
+	// MTU of pods that do not choose, in bytes.
+	MTU int
+	// IPv6 says whether pods can have addresses of IPv6.
+	IPv6 bool
+	// Helper is the process that holds the namespace.
+	Helper int
+}
+
+// Gateway4 and Gateway6 are the addresses of each veth's end in the node namespace, through which pods reach
+// everything. Nothing outside of the veth ever sees them.
+var (
+	Gateway4 = netip.AddrFrom4([4]byte{169, 254, 1, 1})
+	Gateway6 = netip.MustParseAddr("fe80::1")
+)
+
+// NodeAddresses returns the two addresses of a pod range that no pod is given: the one that the node namespace has
+// itself, from which it speaks to pods, and the one that the machine has for them (as root).
+func NodeAddresses(podRange netip.Prefix) (node, machine netip.Addr) {
+	node = podRange.Masked().Addr().Next()
+	return node, node.Next()
+}
