@@ -94,8 +94,6 @@ type Status struct {
 	MTU int
 	// IPv6 says whether pods can have addresses of IPv6.
 	IPv6 bool
-	// Helper is the process that holds the namespace.
-	Helper int
 }
 
 // Gateway4 and Gateway6 are the addresses of each veth's end in the node namespace, through which pods reach

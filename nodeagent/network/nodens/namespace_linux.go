@@ -1,108 +1,303 @@
 package nodens
 
 import (
+	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
-	"net"
+	"fmt"
+	"log/slog"
 	"net/netip"
 	"os"
+	"sync"
 
-	"github.com/google/nftables"
+	"golang.org/x/sys/unix"
+
+	"monoplane.dev/nodeagent/network/nodens/internal/helper"
+	"monoplane.dev/nodeagent/network/nodens/internal/wire"
 )
 
 // Namespace is an open node namespace. Its methods may be called concurrently.
-type Namespace struct{}
+type Namespace struct {
+	cfg    Config
+	helper *remote
+	status Status
+	egress *egress // Nil where the kernel is the way out.
 
-var errNotBuilt = errors.New("not built yet")
+	mu    sync.Mutex
+	ports map[string][]*Port // Host ports by sandbox.
+
+	stop context.CancelFunc // Ends what this process does for the namespace.
+	work context.Context
+}
 
 // Open makes the node namespace, or finds it again and repairs it.
-func Open(ctx context.Context, cfg Config) (*Namespace, error) { return nil, errNotBuilt }
+func Open(ctx context.Context, cfg Config) (n *Namespace, err error) {
+	if err := complete(&cfg); err != nil {
+		return nil, err
+	}
+	dir, lock, err := lockDir(cfg.Dir)
+	if err != nil {
+		return nil, err
+	}
+	defer lock.Close()
+	n = &Namespace{cfg: cfg, helper: &remote{dir: dir}, ports: map[string][]*Port{}}
+	n.work, n.stop = context.WithCancel(context.WithoutCancel(ctx))
+	defer func() {
+		if err != nil {
+			_ = n.Close()
+		}
+	}()
+	if err := inUse(cfg.PodRanges, hostLink(cfg.Cluster), cfg.Log); err != nil {
+		return nil, err
+	}
+	hello, isNew, err := n.helper.find(ctx, &n.cfg, lock)
+	if err != nil {
+		return nil, err
+	}
+	setup, err := n.plan(ctx, hello)
+	if err != nil {
+		return nil, err
+	}
+	if _, _, err := n.helper.call(ctx, &wire.Request{Setup: setup}); err != nil {
+		if isNew {
+			err = errors.Join(err, n.helper.end(context.WithoutCancel(ctx)))
+		}
+		if n.cfg.Rootless {
+			err = fmt.Errorf("%w%s", err, whyForbidden())
+		}
+		return nil, fmt.Errorf("the node namespace cannot be set up: %w", err)
+	}
+	return n, nil
+}
+
+// plan says how the namespace should be, and makes what it needs on this side.
+func (n *Namespace) plan(ctx context.Context, hello wire.Hello) (*wire.Setup, error) {
+	setup := &wire.Setup{PodRanges: n.cfg.PodRanges, ServiceRanges: n.cfg.ServiceRanges}
+	n.status = Status{Rootless: n.cfg.Rootless, IPv6: hello.IPv6, Egress: EgressMasquerade}
+	var err error
+	if n.status.MTU, err = defaultMTU(); err != nil {
+		return nil, err
+	}
+	setup.MTU = n.status.MTU
+	if n.cfg.Rootless {
+		n.status.Why = "without root, the kernel forwards nothing out of the pods' namespaces"
+	} else {
+		ns, err := n.helper.file(ctx, &wire.Request{Namespace: &wire.Namespace{Kind: wire.Node}})
+		if err != nil {
+			return nil, err
+		}
+		defer ns.Close()
+		if setup.Machine, err = connect(&n.cfg, ns, hello.Namespace, setup.MTU); err != nil {
+			return nil, err
+		}
+		setup.Uplink = uplinkName
+		if n.status.Why, err = forwards(&n.cfg); err != nil {
+			return nil, err
+		}
+	}
+	if n.status.Why != "" {
+		n.status.Egress, setup.Process = EgressProcess, true
+		if n.egress, err = n.serveEgress(ctx, setup); err != nil {
+			return nil, err
+		}
+	}
+	return setup, nil
+}
+
+// complete fills in what a configuration leaves out, or says what is wrong with it.
+func complete(cfg *Config) error {
+	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
+	cfg.Rootless = cfg.Rootless || os.Geteuid() != 0
+	if cfg.Cluster == "" {
+		return errors.New("the node namespace needs the name of a cluster")
+	}
+	if len(cfg.PodRanges) == 0 {
+		return errors.New("the node namespace needs a range of addresses for pods")
+	}
+	for i, r := range cfg.PodRanges {
+		switch {
+		case !r.IsValid() || r != r.Masked():
+			return fmt.Errorf("the pod range %s is none: bits behind the %d of its prefix are set", r, r.Bits())
+		case r.Addr().BitLen()-r.Bits() < 3:
+			return fmt.Errorf("the pod range %s is too small: the node itself takes three addresses", r)
+		case i > 0 && (len(cfg.PodRanges) > 2 || r.Addr().Is4() == cfg.PodRanges[0].Addr().Is4()):
+			return fmt.Errorf("the pod ranges %v must be one of each family at most", cfg.PodRanges)
+		}
+		for _, s := range cfg.ServiceRanges {
+			if s.Overlaps(r) {
+				return fmt.Errorf("the pod range %s and the service range %s overlap", r, s)
+			}
+		}
+	}
+	return nil
+}
+
+// lockDir opens the directory of the state, and waits until nobody else opens or removes its namespace. The lock ends
+// with its file, which is another than the directory's: the helper inherits that one, and would go on holding the
+// lock.
+func lockDir(path string) (dir, lock *os.File, err error) {
+	if dir, err = os.OpenFile(path, unix.O_DIRECTORY|unix.O_NOFOLLOW, 0); err != nil {
+		return nil, nil, fmt.Errorf("the directory of the pod network: %w", err)
+	}
+	info, err := dir.Stat()
+	if err == nil {
+		if perm := info.Mode().Perm(); perm&0o077 != 0 {
+			err = fmt.Errorf("the directory %s of the pod network must be closed to others, but has the mode %o", path, perm)
+		}
+	}
+	if err == nil {
+		lock, err = openAt(dir, ".", unix.O_DIRECTORY)
+	}
+	if err == nil {
+		err = unix.Flock(int(lock.Fd()), unix.LOCK_EX)
+	}
+	if err != nil {
+		dir.Close()
+		lock.Close()
+		return nil, nil, err
+	}
+	return dir, lock, nil
+}
 
 // Status says how the network is.
-func (n *Namespace) Status() Status { return Status{} }
+func (n *Namespace) Status() Status { return n.status }
 
-// NewPodNamespace makes a network namespace for a pod, with lo up, which the node namespace can be connected to: without
-// root it belongs to the node's user namespace. It lasts as long as a process is in it or somebody holds the file or has
-// mounted it.
-func (n *Namespace) NewPodNamespace(ctx context.Context) (*os.File, error) { return nil, errNotBuilt }
+// NewPodNamespace makes a network namespace for a pod, with lo up, which the node namespace can be connected to:
+// without root it belongs to the node's user namespace. It lasts as long as a process is in it or somebody holds the
+// file or has mounted it.
+func (n *Namespace) NewPodNamespace(ctx context.Context) (*os.File, error) {
+	return n.helper.file(ctx, &wire.Request{Namespace: &wire.Namespace{Kind: wire.Pod}})
+}
 
 // UserNamespace returns the user namespace that the node namespace belongs to: without root, whoever enters namespaces
 // of pods must have entered it, or one below it, before.
-func (n *Namespace) UserNamespace(ctx context.Context) (*os.File, error) { return nil, errNotBuilt }
+func (n *Namespace) UserNamespace(ctx context.Context) (*os.File, error) {
+	return n.helper.file(ctx, &wire.Request{Namespace: &wire.Namespace{Kind: wire.User}})
+}
 
 // Attach connects the namespace of a sandbox. Repeated, it makes things as the configuration of the last call says.
-// Without root, netns must belong to the node's user namespace or one below it: see NewPodNamespace.
+// Without root, netns must belong to the node's user namespace or one below it: see NewPodNamespace. A sandbox has
+// addresses that no other has; who asks for those of another gets them from it.
 func (n *Namespace) Attach(ctx context.Context, sandbox string, netns *os.File, cfg AttachConfig) (Attachment, error) {
-	return Attachment{}, errNotBuilt
+	if len(cfg.Addresses) == 0 {
+		return Attachment{}, fmt.Errorf("the sandbox %s is to be connected without an address", sandbox)
+	}
+	for _, a := range cfg.Addresses {
+		if !n.inPodRange(a) {
+			return Attachment{}, fmt.Errorf("the address %s of the sandbox %s is not of the node's pod ranges %v", a, sandbox,
+				n.cfg.PodRanges)
+		}
+	}
+	mtu := cmp.Or(cfg.MTU, n.status.MTU)
+	_, _, err := n.helper.call(ctx, &wire.Request{Attach: &wire.Attach{Sandbox: sandbox, PodRanges: n.cfg.PodRanges,
+		Addresses: cfg.Addresses, MTU: mtu, Ingress: cfg.Ingress, Egress: cfg.Egress}}, netns)
+	if err != nil {
+		return Attachment{}, fmt.Errorf("the sandbox %s cannot be connected: %w", sandbox, err)
+	}
+	if err := n.serveHostPorts(ctx, sandbox, cfg); err != nil {
+		return Attachment{}, err
+	}
+	return Attachment{Link: helper.LinkName(sandbox), Addresses: cfg.Addresses, MTU: mtu}, nil
 }
 
 // Detach takes away what Attach has made. It may be called for a sandbox that is not connected, or no more.
-func (n *Namespace) Detach(ctx context.Context, sandbox string) error { return errNotBuilt }
+func (n *Namespace) Detach(ctx context.Context, sandbox string) error {
+	n.closeHostPorts(sandbox)
+	_, _, err := n.helper.call(ctx, &wire.Request{Detach: &wire.Detach{Sandbox: sandbox}})
+	if err != nil && !errors.Is(err, errNoHelper) {
+		return fmt.Errorf("the sandbox %s cannot be disconnected: %w", sandbox, err)
+	}
+	return nil
+}
 
 // Attached returns the sandboxes that are connected, and their addresses, as the kernel has them.
-func (n *Namespace) Attached(ctx context.Context) (map[string]Attachment, error) { return nil, errNotBuilt }
-
-// NFTables returns a connection to the nftables of the node namespace. Whoever changes it there keeps to a table of
-// their own.
-func (n *Namespace) NFTables() (*nftables.Conn, error) { return nil, errNotBuilt }
-
-// Netlink returns a socket of the netlink family protocol, such as unix.NETLINK_NETFILTER for conntrack, that was opened
-// in the node namespace.
-func (n *Namespace) Netlink(ctx context.Context, protocol int) (*os.File, error) { return nil, errNotBuilt }
-
-// Listen listens for TCP in the node namespace, on addresses that the namespace has or, where transparent says so, on
-// any.
-func (n *Namespace) Listen(ctx context.Context, address netip.AddrPort) (net.Listener, error) {
-	return nil, errNotBuilt
+func (n *Namespace) Attached(ctx context.Context) (map[string]Attachment, error) {
+	reply, _, err := n.helper.call(ctx, &wire.Request{Attached: &wire.Attached{}})
+	if err != nil {
+		return nil, fmt.Errorf("what the node namespace is connected to: %w", err)
+	}
+	found := make(map[string]Attachment, len(reply.Attached))
+	for sandbox, a := range reply.Attached {
+		found[sandbox] = Attachment(a)
+	}
+	return found, nil
 }
 
-// ListenPacket does so for UDP.
-func (n *Namespace) ListenPacket(ctx context.Context, address netip.AddrPort) (*net.UDPConn, error) {
-	return nil, errNotBuilt
+// AddAddresses has the node namespace take addresses for its own, such as the cluster IP of DNS, so that it can
+// listen on them; those that it does not have. RemoveAddresses gives them back.
+func (n *Namespace) AddAddresses(ctx context.Context, addresses ...netip.Addr) error {
+	_, _, err := n.helper.call(ctx, &wire.Request{Addresses: &wire.Addresses{Add: addresses}})
+	return err
 }
-
-// Dial connects to an address of a pod or Service out of the node namespace; network is "tcp" or "udp". A valid source is
-// the address that the other side sees, which need not be one of the node's.
-func (n *Namespace) Dial(ctx context.Context, network string, source, address netip.AddrPort) (net.Conn, error) {
-	return nil, errNotBuilt
-}
-
-// AddAddresses has the node namespace take addresses for its own, such as the cluster IP of DNS, so that it can listen on
-// them; those that it does not have. RemoveAddresses gives them back.
-func (n *Namespace) AddAddresses(ctx context.Context, addresses ...netip.Addr) error { return errNotBuilt }
 
 // RemoveAddresses undoes AddAddresses.
-func (n *Namespace) RemoveAddresses(ctx context.Context, addresses ...netip.Addr) error { return errNotBuilt }
-
-// PortConfig says what is served on a port of the machine.
-type PortConfig struct {
-	// Network is "tcp" or "udp".
-	Network string
-	// Listen is the machine's address and port.
-	Listen netip.AddrPort
-	// Target says where a client is led: an address in the node namespace, such as a pod's or a Service's. It is asked
-	// for each connection, and for UDP for each client.
-	Target func(client netip.AddrPort) (netip.AddrPort, error)
+func (n *Namespace) RemoveAddresses(ctx context.Context, addresses ...netip.Addr) error {
+	_, _, err := n.helper.call(ctx, &wire.Request{Addresses: &wire.Addresses{Remove: addresses}})
+	return err
 }
 
-// ServePort serves a port of the machine (a node port, a host port), until the context or the Port ends. Connections are
-// led to their target with the client's address as their source, unless it is one that cannot be answered from inside:
-// loopback, or of the pod or service ranges. It fails if the port is taken.
-func (n *Namespace) ServePort(ctx context.Context, cfg PortConfig) (*Port, error) { return nil, errNotBuilt }
+// Alive returns an error if the namespace is no more, because its helper and the helper's spare were killed both. It
+// has to be opened again then, and what was connected has to be attached again.
+func (n *Namespace) Alive(ctx context.Context) error {
+	_, _, err := n.helper.call(ctx, &wire.Request{})
+	return err
+}
 
-// Port is a port of the machine that is served.
-type Port struct{}
-
-// Close ends the port and its connections, and waits for them to have ended.
-func (p *Port) Close() error { return errNotBuilt }
-
-// Addr is where the machine listens.
-func (p *Port) Addr() netip.AddrPort { return netip.AddrPort{} }
-
-// Close ends what this process does for the namespace: host ports, and egress through the process. The namespace stays,
-// for the next Open.
-func (n *Namespace) Close() error { return errNotBuilt }
+// Close ends what this process does for the namespace: host ports, and egress through the process. The namespace
+// stays, for the next Open.
+func (n *Namespace) Close() error {
+	n.stop()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, ports := range n.ports {
+		for _, p := range ports {
+			_ = p.Close()
+		}
+	}
+	clear(n.ports)
+	if n.egress != nil {
+		n.egress.close()
+	}
+	return n.helper.dir.Close()
+}
 
 // Remove ends the helper, and with it the namespace, and takes away what the machine has of it. It may be called for a
-// namespace of which only parts are left.
-func Remove(ctx context.Context, cfg Config) error { return errNotBuilt }
+// namespace of which only parts are left. Of the configuration, Cluster, Dir and Rootless count.
+func Remove(ctx context.Context, cfg Config) error {
+	dir, lock, err := lockDir(cfg.Dir)
+	if errors.Is(err, os.ErrNotExist) {
+		return disconnect(cfg.Cluster)
+	}
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
+	defer dir.Close()
+	r := &remote{dir: dir}
+	if err := r.end(ctx); err != nil {
+		return err
+	}
+	for _, name := range []string{helper.Socket, logFile} {
+		if err := unix.Unlinkat(int(dir.Fd()), name, 0); err != nil && !errors.Is(err, unix.ENOENT) {
+			return fmt.Errorf("%s of the pod network: %w", name, err)
+		}
+	}
+	return disconnect(cfg.Cluster)
+}
+
+func (n *Namespace) inPodRange(a netip.Addr) bool {
+	for _, r := range n.cfg.PodRanges {
+		if r.Contains(a) {
+			return true
+		}
+	}
+	return false
+}
+
+// hash is what names of the machine carry of the cluster's.
+func hash(cluster string) string {
+	sum := sha256.Sum256([]byte(cluster))
+	return hex.EncodeToString(sum[:5])
+}

@@ -1,0 +1,141 @@
+package nodens
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"monoplane.dev/nodeagent/network/nodens/internal/helper"
+	"monoplane.dev/nodeagent/network/nodens/internal/wire"
+)
+
+// answerTime is how long the helper may take for an answer. It does nothing that waits for anybody but the kernel.
+const answerTime = 10 * time.Second
+
+// errNoHelper says that nobody holds the namespace.
+var errNoHelper = errors.New("the node namespace has no helper")
+
+// remote is the helper, called by its socket.
+type remote struct{ dir *os.File }
+
+// call asks the helper for one thing. Where it is killed meanwhile, the one that follows is asked: whatever is asked
+// for can be asked for twice.
+func (r *remote) call(ctx context.Context, request *wire.Request, files ...*os.File) (
+	reply *wire.Reply, answers []*os.File, err error) {
+	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	defer cancel()
+	for range 5 {
+		reply, answers, err = r.callOnce(ctx, request, files...)
+		if reply != nil || err == nil || errors.Is(err, errNoHelper) || ctx.Err() != nil {
+			break
+		}
+	}
+	return reply, answers, err
+}
+
+func (r *remote) callOnce(ctx context.Context, request *wire.Request, files ...*os.File) (
+	reply *wire.Reply, answers []*os.File, err error) {
+	conn, err := r.connect(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer conn.Close()
+	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
+	defer stop()
+	if err = wire.Send(conn, request, files...); err == nil {
+		reply = &wire.Reply{}
+		answers, err = wire.Receive(conn, reply)
+	}
+	if err != nil {
+		if cause := context.Cause(ctx); cause != nil {
+			err = cause
+		}
+		return nil, nil, fmt.Errorf("the helper of the node namespace does not answer: %w", err)
+	}
+	if err := reply.Failure(); err != nil {
+		for _, f := range answers {
+			f.Close()
+		}
+		return reply, nil, err
+	}
+	return reply, answers, nil
+}
+
+// file asks for something that is answered with one file.
+func (r *remote) file(ctx context.Context, request *wire.Request) (*os.File, error) {
+	_, files, err := r.call(ctx, request)
+	if err != nil {
+		return nil, err
+	}
+	if len(files) != 1 {
+		for _, f := range files {
+			f.Close()
+		}
+		return nil, fmt.Errorf("the helper of the node namespace answered with %d files instead of one", len(files))
+	}
+	return files[0], nil
+}
+
+// connect returns errNoHelper if nobody listens.
+func (r *remote) connect(ctx context.Context) (*net.UnixConn, error) {
+	// By the open directory, since the address of a socket may have 107 bytes only.
+	at := fmt.Sprintf("/proc/self/fd/%d/%s", r.dir.Fd(), helper.Socket)
+	var d net.Dialer
+	conn, err := d.DialContext(ctx, "unix", at)
+	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ECONNREFUSED) {
+		return nil, errNoHelper
+	}
+	if err != nil {
+		return nil, fmt.Errorf("the helper of the node namespace cannot be called: %w", err)
+	}
+	return conn.(*net.UnixConn), nil
+}
+
+// process returns the helper's pid, and holds on to the process by a descriptor.
+func (r *remote) process(ctx context.Context) (pid int, pidfd *os.File, err error) {
+	conn, err := r.connect(ctx)
+	if err != nil {
+		return 0, nil, err
+	}
+	defer conn.Close()
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return 0, nil, err
+	}
+	var cred *unix.Ucred
+	if cerr := raw.Control(func(fd uintptr) {
+		cred, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
+	}); cerr != nil {
+		return 0, nil, cerr
+	}
+	if err != nil {
+		return 0, nil, err
+	}
+	if int(cred.Uid) != os.Geteuid() {
+		return 0, nil, fmt.Errorf("the helper of the node namespace is user %d's, not ours", cred.Uid)
+	}
+	fd, err := unix.PidfdOpen(int(cred.Pid), 0)
+	if err != nil {
+		return 0, nil, fmt.Errorf("the helper of the node namespace, process %d: %w", cred.Pid, err)
+	}
+	return int(cred.Pid), os.NewFile(uintptr(fd), "helper"), nil
+}
+
+// replaceHung kills a helper that does not answer, so that its spare becomes the helper.
+func (r *remote) replaceHung(ctx context.Context) error {
+	pid, pidfd, err := r.process(ctx)
+	if err != nil {
+		return err
+	}
+	defer pidfd.Close()
+	name, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+	if err != nil || string(name) != helper.Argv0+"\x00" && string(name) != helper.SpareArgv0+"\x00" {
+		return fmt.Errorf("process %d listens for the helper of the node namespace, but is none", pid)
+	}
+	return unix.PidfdSendSignal(int(pidfd.Fd()), unix.SIGKILL, nil, 0)
+}

@@ -1,0 +1,313 @@
+package nodens_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"monoplane.dev/nodeagent/network/nodens"
+)
+
+func TestRootlessHelperKilled(t *testing.T) {
+	if onMachine(t, true) {
+		testHelperKilled(t)
+	}
+}
+
+// testHelperKilled: the helper or its spare is killed, again and again; the connections of pods go on, and so do
+// calls.
+func testHelperKilled(t *testing.T) {
+	n := open(t, config(t))
+	a := podIn(t, n, "a", nodens.AttachConfig{Addresses: addresses(5)})
+	b := podIn(t, n, "b", nodens.AttachConfig{Addresses: addresses(6)})
+	b.do(order{Serve: "tcp", Addr: ":80"})
+	for round := range 10 {
+		pids := helpers()
+		if len(pids) == 0 {
+			t.Fatal("there is no helper")
+		}
+		killed := pids[round%len(pids)]
+		check(t, syscall.Kill(killed, syscall.SIGKILL))
+		a.do(order{Ask: "tcp", Addr: "10.244.0.6:80", Bytes: 1000})
+		attached, err := n.Attached(t.Context())
+		check(t, err)
+		if len(attached) != 2 {
+			t.Fatalf("after the kill, %v is connected", attached)
+		}
+		eventually(t, func() error {
+			if now := helpers(); len(now) != 2 || slices.Contains(now, killed) {
+				return fmt.Errorf("the helper and its spare are %v after %d was killed", now, killed)
+			}
+			return nil
+		})
+	}
+	at, err := serve("tcp", outside+":0")
+	check(t, err)
+	a.do(order{Ask: "tcp", Addr: at, Bytes: 1000})
+}
+
+func TestRootlessHelperHangs(t *testing.T) {
+	if onMachine(t, true) {
+		testHelperHangs(t)
+	}
+}
+
+// testHelperHangs: a helper that does not answer is replaced by its spare.
+func testHelperHangs(t *testing.T) {
+	cfg := config(t)
+	n := open(t, cfg)
+	podIn(t, n, "a", nodens.AttachConfig{Addresses: addresses(5)})
+	for _, pid := range helpers() {
+		name, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+		if strings.HasPrefix(string(name), "monoplane-node\x00") {
+			check(t, syscall.Kill(pid, syscall.SIGSTOP))
+			eventually(t, func() error {
+				stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+				if _, state, _ := strings.Cut(string(stat), ") "); err == nil && state[0] != 'T' {
+					err = fmt.Errorf("the helper is not stopped: %s", stat)
+				}
+				return err
+			})
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if err := n.Alive(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("a helper that hangs: %v", err)
+	}
+	check(t, n.Close())
+	n = open(t, cfg)
+	if attached, err := n.Attached(t.Context()); err != nil || len(attached) != 1 {
+		t.Errorf("after that, %v is connected, %v", attached, err)
+	}
+}
+
+func TestRootlessReopen(t *testing.T) {
+	if onMachine(t, true) {
+		testReopen(t)
+	}
+}
+
+// testReopen: what runs in the kernel goes on while nobody has the namespace open, and the next one finds everything.
+func testReopen(t *testing.T) {
+	cfg := config(t)
+	n := open(t, cfg)
+	a := podIn(t, n, "a", nodens.AttachConfig{Addresses: addresses(5)})
+	b := podIn(t, n, "b", nodens.AttachConfig{Addresses: addresses(6)})
+	b.do(order{Serve: "tcp", Addr: ":80"})
+	at, err := serve("tcp", outside+":0")
+	check(t, err)
+	before := helpers()
+	for range 3 {
+		check(t, n.Close())
+		a.do(order{Ask: "tcp", Addr: "10.244.0.6:80", Bytes: 1000})
+		if n.Status().Egress == nodens.EgressProcess {
+			if got := a.try(order{Ask: "tcp", Addr: at}); !strings.Contains(got.Err, "refused") {
+				t.Errorf("the way out, while there is none: %+v", got)
+			}
+		}
+		n, err = nodens.Open(t.Context(), cfg)
+		check(t, err)
+		a.do(order{Ask: "tcp", Addr: at, Bytes: 1000})
+	}
+	defer n.Close()
+	if now := helpers(); fmt.Sprint(now) != fmt.Sprint(before) {
+		t.Errorf("the processes were %v and are %v", before, now)
+	}
+}
+
+func TestRootlessAllKilled(t *testing.T) {
+	if onMachine(t, true) {
+		testAllKilled(t)
+	}
+}
+
+// testAllKilled: when helper and spare are killed both, the namespace is made anew, and nothing is left of the old
+// one.
+func testAllKilled(t *testing.T) {
+	cfg := config(t)
+	n := open(t, cfg)
+	netns, err := n.NewPodNamespace(t.Context())
+	check(t, err)
+	defer netns.Close()
+	attach := nodens.AttachConfig{Addresses: addresses(5)}
+	_, err = n.Attach(t.Context(), "a", netns, attach)
+	check(t, err)
+	killAll(t)
+	if err := n.Alive(t.Context()); err == nil {
+		t.Error("the namespace lives without a helper")
+	}
+	check(t, n.Detach(t.Context(), "a")) // There is nothing any more.
+	check(t, n.Close())
+	n, err = nodens.Open(t.Context(), cfg)
+	check(t, err)
+	defer n.Close()
+	_, err = n.Attach(t.Context(), "a", netns, attach)
+	if n.Status().Rootless {
+		// Its user namespace is no more.
+		if err == nil || !strings.Contains(err.Error(), "user namespace") {
+			t.Errorf("the pod of another user namespace: %v", err)
+		}
+		return
+	}
+	check(t, err)
+	b := podIn(t, n, "b", nodens.AttachConfig{Addresses: addresses(6)})
+	b.do(order{Serve: "tcp", Addr: ":80"})
+	enterPod(t, n, netns).do(order{Ask: "tcp", Addr: "10.244.0.6:80", Bytes: 1000})
+}
+
+func TestRootlessRepair(t *testing.T) {
+	if onMachine(t, true) {
+		testRepair(t)
+	}
+}
+
+// testRepair: Attach makes a connection whole of which parts are missing, and Detach leaves nothing.
+func testRepair(t *testing.T) {
+	n := open(t, config(t))
+	netns, err := n.NewPodNamespace(t.Context())
+	check(t, err)
+	defer netns.Close()
+	p := enterPod(t, n, netns)
+	b := podIn(t, n, "b", nodens.AttachConfig{Addresses: addresses(6)})
+	b.do(order{Serve: "tcp", Addr: ":80"})
+	for round, damage := range []order{{}, {Break: "alias"}, {Break: "address"}, {Break: "route"}, {Break: "down"},
+		{Break: "link"}} {
+		if round > 0 {
+			p.do(damage)
+		}
+		for range 2 {
+			_, err := n.Attach(t.Context(), "a", netns, nodens.AttachConfig{Addresses: addresses(5), Ingress: 1 << 30,
+				Egress: 1 << 30})
+			check(t, err)
+		}
+		if got := p.try(order{Ask: "tcp", Addr: "10.244.0.6:80", Bytes: 1000}); got.Err != "" {
+			t.Errorf("%+v was not repaired: %s", damage, got.Err)
+		}
+	}
+	// Another address: the one before leads nowhere.
+	_, err = n.Attach(t.Context(), "a", netns, nodens.AttachConfig{Addresses: addresses(9)})
+	check(t, err)
+	got := p.do(order{Ask: "tcp", Addr: "10.244.0.6:80"}).Text
+	attached, err := n.Attached(t.Context())
+	check(t, err)
+	if !strings.HasPrefix(got, "10.244.0.9:") || fmt.Sprint(attached["a"].Addresses) != fmt.Sprint(addresses(9)) {
+		t.Errorf("with another address the pod is %s; connected is %v", got, attached["a"])
+	}
+	for range 2 {
+		check(t, n.Detach(t.Context(), "a"))
+		if links := p.do(order{Facts: true}).Links; len(links) != 1 {
+			t.Errorf("the pod still has %v", links)
+		}
+	}
+}
+
+func TestRootlessServerKilled(t *testing.T) {
+	if onMachine(t, true) {
+		testServerKilled(t)
+	}
+}
+
+// testServerKilled: a process that opens, attaches and detaches is killed at any moment. Whatever is left of it, the
+// next one goes on from there; in the end nothing is left.
+func testServerKilled(t *testing.T) {
+	cfg := config(t)
+	for round := range 25 {
+		kill := time.Duration(round) * 4 * time.Millisecond // Spread over what the process does.
+		server := startServer(t)
+		time.Sleep(kill)
+		check(t, server.Process.Kill())
+		_ = server.Wait()
+	}
+	n := open(t, cfg)
+	a := podIn(t, n, "a", nodens.AttachConfig{Addresses: addresses(5)})
+	b := podIn(t, n, "b", nodens.AttachConfig{Addresses: addresses(6)})
+	b.do(order{Serve: "tcp", Addr: ":80"})
+	a.do(order{Ask: "tcp", Addr: "10.244.0.6:80", Bytes: 1000})
+	eventually(t, func() error {
+		if now := helpers(); len(now) != 2 {
+			return fmt.Errorf("the helper and its spare are %v", now)
+		}
+		return nil
+	})
+	// The pods of the killed ones are gone with the processes that had them open.
+	eventually(t, func() error {
+		attached, err := n.Attached(t.Context())
+		if err == nil && len(attached) != 2 {
+			err = fmt.Errorf("connected is %v", attached)
+		}
+		return err
+	})
+}
+
+// serverMain opens the namespace, and connects and disconnects pods until it is killed.
+func serverMain() {
+	cfg := nodens.Config{Cluster: "test", Dir: filepath.Join(os.Getenv("NODENS_DIR"), "net"),
+		PodRanges: []netip.Prefix{pods4}, ServiceRanges: []netip.Prefix{services}}
+	ctx := context.Background()
+	n, err := nodens.Open(ctx, cfg)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "the server that is to be killed:", err)
+		os.Exit(1)
+	}
+	for i := 0; ; i++ {
+		sandbox := fmt.Sprint("killed", i%5)
+		netns, err := n.NewPodNamespace(ctx)
+		if err == nil {
+			_, err = n.Attach(ctx, sandbox, netns, nodens.AttachConfig{
+				Addresses: []netip.Addr{netip.AddrFrom4([4]byte{10, 244, 0, byte(20 + i%5)})},
+				HostPorts: []nodens.HostPort{{Network: "tcp", Host: netip.MustParseAddrPort("0.0.0.0:0"), Port: 80}}})
+		}
+		if err == nil && i%2 == 0 {
+			err = n.Detach(ctx, sandbox)
+		}
+		if err == nil {
+			err = netns.Close()
+		}
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "the server that is to be killed:", err)
+			os.Exit(1)
+		}
+	}
+}
+
+func killAll(t *testing.T) {
+	t.Helper()
+	// Stopped first, so that neither sees the other's end and starts another.
+	for _, signal := range []syscall.Signal{syscall.SIGSTOP, syscall.SIGKILL} {
+		for _, pid := range helpers() {
+			if err := syscall.Kill(pid, signal); err != nil && !errors.Is(err, syscall.ESRCH) {
+				t.Fatal(err)
+			}
+		}
+	}
+	eventually(t, func() error {
+		c, err := net.Dial("unix", filepath.Join(os.Getenv("NODENS_DIR"), "net", "node.sock"))
+		if err == nil {
+			c.Close()
+			return errors.New("somebody listens still")
+		}
+		return nil
+	})
+}
+
+// eventually waits for what other processes do.
+func eventually(t *testing.T, f func() error) {
+	t.Helper()
+	var err error
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+		if err = f(); err == nil {
+			return
+		}
+	}
+	t.Fatal(err)
+}

@@ -1,0 +1,83 @@
+package helper
+
+import (
+	"fmt"
+	"net/netip"
+
+	"github.com/google/nftables"
+	"github.com/google/nftables/binaryutil"
+	"github.com/google/nftables/expr"
+	"golang.org/x/sys/unix"
+
+	"monoplane.dev/nodeagent/network/nodens/internal/rules"
+	"monoplane.dev/nodeagent/network/nodens/internal/wire"
+)
+
+// afterDNAT is where our chain looks at what comes in: behind the translation of Services, so that it sees where a
+// packet goes in the end.
+const afterDNAT = -90
+
+// setRules replaces the table "monoplane" of the node namespace, in one transaction:
+//
+//	prerouting, behind the translation of Services
+//	  what a transparent socket of this namespace waits for     delivered to it
+//	  from a pod, with an address that is not the pod's         dropped
+//	  from a pod to pods, Services, the node                    on, as routes say
+//	  from a pod to elsewhere, where the process is the way out to the process, or refused
+//	forward
+//	  to a Service that nobody has translated                   refused
+func setRules(want *wire.Setup) error {
+	conn, err := nftables.New()
+	if err != nil {
+		return fmt.Errorf("nftables of the node namespace: %w", err)
+	}
+	t := rules.Replace(conn, "monoplane", nftables.TableFamilyINet)
+	prerouting(t, want)
+	forward(t)
+	if err := conn.Flush(); err != nil {
+		return fmt.Errorf("the rules of the node namespace were refused by nftables: %w", err)
+	}
+	return nil
+}
+
+func prerouting(t *rules.Table, want *wire.Setup) {
+	accept := rules.Verdict(expr.VerdictAccept)
+	add := t.Chain("prerouting", nftables.ChainTypeFilter, nftables.ChainHookPrerouting, afterDNAT)
+	deliver := []expr.Any{
+		&expr.Immediate{Register: 1, Data: binaryutil.NativeEndian.PutUint32(mark)},
+		&expr.Meta{Key: expr.MetaKeyMARK, SourceRegister: true, Register: 1},
+		&expr.Verdict{Kind: expr.VerdictAccept},
+	}
+	add(rules.Socket(expr.SocketKeyTransparent, 1), rules.Socket(expr.SocketKeyWildcard, 0), deliver)
+	add(rules.Meta(expr.MetaKeyIIFNAME, expr.CmpOpNeq, []byte(podPrefix)), accept)
+	// What neighbours say to each other.
+	for _, p := range []string{"fe80::/10", "ff02::/16", "::/128"} {
+		add(rules.In(netip.MustParsePrefix(p), rules.Source), accept)
+		add(rules.In(netip.MustParsePrefix(p), rules.Destination), accept)
+	}
+	// No route leads back to where the packet came from: its source is not the pod's.
+	add(rules.Compare(&expr.Fib{Register: 1, ResultOIF: true, FlagSADDR: true, FlagIIF: true}, expr.CmpOpEq,
+		make([]byte, 4)), rules.Verdict(expr.VerdictDrop))
+	if !want.Process {
+		return
+	}
+	for _, p := range append(append([]netip.Prefix{}, want.PodRanges...), want.ServiceRanges...) {
+		add(rules.In(p, rules.Destination), accept)
+	}
+	add(rules.Compare(&expr.Fib{Register: 1, ResultADDRTYPE: true, FlagDADDR: true}, expr.CmpOpEq,
+		binaryutil.NativeEndian.PutUint32(unix.RTN_LOCAL)), accept)
+	for _, to := range want.TCP {
+		add(rules.Meta(expr.MetaKeyL4PROTO, expr.CmpOpEq, []byte{unix.IPPROTO_TCP}), rules.TProxy(to), deliver)
+	}
+	for _, to := range want.UDP {
+		add(rules.Meta(expr.MetaKeyL4PROTO, expr.CmpOpEq, []byte{unix.IPPROTO_UDP}), rules.TProxy(to), deliver)
+	}
+	rules.Refuse(add, unix.NFT_REJECT_ICMPX_ADMIN_PROHIBITED)
+}
+
+func forward(t *rules.Table) {
+	add := t.Chain("forward", nftables.ChainTypeFilter, nftables.ChainHookForward, 0)
+	rules.Refuse(func(parts ...[]expr.Any) {
+		add(append([][]expr.Any{rules.Meta(expr.MetaKeyOIFNAME, expr.CmpOpEq, []byte("lo\x00"))}, parts...)...)
+	}, unix.NFT_REJECT_ICMPX_PORT_UNREACH)
+}

@@ -1,0 +1,115 @@
+package rules
+
+import (
+	"bytes"
+	"net"
+	"net/netip"
+
+	"github.com/google/nftables"
+	"github.com/google/nftables/binaryutil"
+	"github.com/google/nftables/expr"
+	"golang.org/x/sys/unix"
+)
+
+// Table is a table that is being written.
+type Table struct {
+	conn  *nftables.Conn
+	table *nftables.Table
+}
+
+// Add adds a rule, made of parts, to a chain.
+type Add func(parts ...[]expr.Any)
+
+// Replace begins a table that replaces the one of the same name when the connection is flushed.
+func Replace(conn *nftables.Conn, name string, family nftables.TableFamily) *Table {
+	t := &nftables.Table{Name: name, Family: family}
+	conn.AddTable(t) // A table that is not there cannot be deleted.
+	conn.DelTable(t)
+	return &Table{conn: conn, table: conn.AddTable(t)}
+}
+
+// Chain adds a chain at a hook, and returns how to add rules to it.
+func (t *Table) Chain(name string, kind nftables.ChainType, hook *nftables.ChainHook, priority int32) Add {
+	at := nftables.ChainPriority(priority)
+	chain := t.conn.AddChain(&nftables.Chain{Name: name, Table: t.table, Type: kind, Hooknum: hook, Priority: &at})
+	return func(parts ...[]expr.Any) {
+		rule := &nftables.Rule{Table: t.table, Chain: chain}
+		for _, p := range parts {
+			rule.Exprs = append(rule.Exprs, p...)
+		}
+		t.conn.AddRule(rule)
+	}
+}
+
+// Refuse tells the sender at once that its packet goes nowhere: by a reset, or by ICMP with the code.
+func Refuse(add Add, code uint8) {
+	add(Meta(expr.MetaKeyL4PROTO, expr.CmpOpEq, []byte{unix.IPPROTO_TCP}),
+		One(&expr.Reject{Type: unix.NFT_REJECT_TCP_RST}))
+	add(One(&expr.Reject{Type: unix.NFT_REJECT_ICMPX_UNREACH, Code: code}))
+}
+
+// One is a part of one expression.
+func One(e expr.Any) []expr.Any { return []expr.Any{e} }
+
+// Verdict ends a rule.
+func Verdict(kind expr.VerdictKind) []expr.Any { return One(&expr.Verdict{Kind: kind}) }
+
+// Compare compares what an expression has put into register 1.
+func Compare(e expr.Any, op expr.CmpOp, data []byte) []expr.Any {
+	return []expr.Any{e, &expr.Cmp{Op: op, Register: 1, Data: data}}
+}
+
+// Meta compares what the kernel knows of a packet. A name without its end stands for all that begin so.
+func Meta(key expr.MetaKey, op expr.CmpOp, data []byte) []expr.Any {
+	return Compare(&expr.Meta{Key: key, Register: 1}, op, data)
+}
+
+// Socket compares what is known of the socket of this namespace that waits for a packet; without one, it does not
+// match.
+func Socket(key expr.SocketKey, value byte) []expr.Any {
+	return Compare(&expr.Socket{Key: key, Register: 1}, expr.CmpOpEq, []byte{value})
+}
+
+// Family matches packets of an address's family.
+func Family(a netip.Addr) []expr.Any {
+	return Meta(expr.MetaKeyNFPROTO, expr.CmpOpEq, []byte{nfproto(a)})
+}
+
+func nfproto(a netip.Addr) byte {
+	if a.Is6() {
+		return unix.NFPROTO_IPV6
+	}
+	return unix.NFPROTO_IPV4
+}
+
+// Side is one of the two addresses of a packet.
+type Side int
+
+// The sides.
+const (
+	Source Side = iota
+	Destination
+)
+
+// In matches packets of which one side is in a range.
+func In(p netip.Prefix, side Side) []expr.Any {
+	p = p.Masked()
+	size := uint32(p.Addr().BitLen() / 8)
+	first := uint32(12) // Where a header of IPv4 has its source; the destination follows it.
+	if p.Addr().Is6() {
+		first = 8
+	}
+	return append(Family(p.Addr()),
+		&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseNetworkHeader, Offset: first + uint32(side)*size, Len: size},
+		&expr.Bitwise{SourceRegister: 1, DestRegister: 1, Len: size, Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen()),
+			Xor: bytes.Repeat([]byte{0}, int(size))},
+		&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: p.Addr().AsSlice()})
+}
+
+// TProxy hands a packet to a listener of this namespace. Without the listener, the rule does not match.
+func TProxy(to netip.AddrPort) []expr.Any {
+	return append(Family(to.Addr()),
+		&expr.Immediate{Register: 1, Data: to.Addr().AsSlice()},
+		&expr.Immediate{Register: 2, Data: binaryutil.BigEndian.PutUint16(to.Port())},
+		&expr.TProxy{Family: nfproto(to.Addr()), TableFamily: unix.NFPROTO_INET, RegAddr: 1, RegPort: 2})
+}

@@ -1,0 +1,94 @@
+package wire
+
+import (
+	"net/netip"
+)
+
+// Version is that of these messages. A helper of another is replaced.
+const Version = 1
+
+// Request asks for one thing: the field that is set. One without any asks who the helper is.
+type Request struct {
+	Setup     *Setup     `json:",omitempty"`
+	Attach    *Attach    `json:",omitempty"` // With the pod's namespace.
+	Detach    *Detach    `json:",omitempty"`
+	Attached  *Attached  `json:",omitempty"`
+	Socket    *Socket    `json:",omitempty"` // Answered with the socket.
+	Namespace *Namespace `json:",omitempty"` // Answered with the namespace.
+	Addresses *Addresses `json:",omitempty"`
+	End       *End       `json:",omitempty"`
+}
+
+// Reply answers a Request.
+type Reply struct {
+	Hello    Hello               `json:",omitzero"`
+	Attached map[string]Attached `json:",omitempty"`
+	// Err says what went wrong; empty if nothing did. Errno is what the kernel said, 0 if it is not to blame.
+	Err   string `json:",omitempty"`
+	Errno int    `json:",omitempty"`
+}
+
+// Hello says who the helper is.
+type Hello struct {
+	Version int
+	// Namespace is the inode of the network namespace, which tells it from others that there are.
+	Namespace uint64
+	IPv6      bool
+}
+
+// Setup makes the node namespace as it should be; repeated, it repairs. What it does not name is left alone.
+type Setup struct {
+	PodRanges, ServiceRanges []netip.Prefix
+	// Uplink is the name of the link to the machine; empty if there is none. Machine are the machine's addresses on it.
+	Uplink  string
+	Machine []netip.Addr
+	MTU     int
+	// Process says that packets which leave go to the process that listens on TCP and UDP, by address family.
+	Process  bool
+	TCP, UDP []netip.AddrPort
+}
+
+// Attach connects a pod.
+type Attach struct {
+	Sandbox         string
+	PodRanges       []netip.Prefix
+	Addresses       []netip.Addr
+	MTU             int
+	Ingress, Egress uint64 // Bits a second; 0 for no bound.
+}
+
+// Detach disconnects it.
+type Detach struct{ Sandbox string }
+
+// Attached asks for what is connected, and says it.
+type Attached struct {
+	Link      string
+	Addresses []netip.Addr
+	MTU       int
+}
+
+// Socket describes a socket to be opened in the node namespace.
+type Socket struct {
+	Domain, Type, Protocol int
+	// Transparent lets it have addresses that are not the node's; Original tells whom packets of UDP were for; Shared
+	// lets several have one address.
+	Transparent, Original, Shared bool
+	Bind                          netip.AddrPort `json:",omitzero"`
+	Listen                        bool
+}
+
+// Kinds of Namespace.
+const (
+	Node = "node"
+	User = "user"
+	Pod  = "pod" // A new one.
+)
+
+// Namespace asks for a namespace.
+type Namespace struct{ Kind string }
+
+// Addresses gives the node namespace addresses of its own, or takes them away.
+type Addresses struct{ Add, Remove []netip.Addr }
+
+// End has the helper end.
+type End struct{}

@@ -1,0 +1,325 @@
+package nodens
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/google/nftables"
+	"github.com/google/nftables/expr"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"monoplane.dev/nodeagent/network/nodens/internal/rules"
+)
+
+// uplinkName is what the node namespace calls its link to the machine; not one that begins like those of pods.
+const uplinkName = "uplink"
+
+// protocol marks our routes on the machine.
+const protocol = 0x6d
+
+// usualMTU is that of links where there is no default route to ask.
+const usualMTU = 1500
+
+// hostLink is what the machine calls its link to the node namespace of a cluster, hostTable its table of nftables.
+func hostLink(cluster string) string  { return "mp" + hash(cluster) }
+func hostTable(cluster string) string { return "monoplane-" + hash(cluster) }
+
+// connect makes the veth between the machine and the node namespace, with its addresses and routes, and returns the
+// machine's addresses on it. The alias of the link names the namespace that it leads to.
+func connect(cfg *Config, ns *os.File, inode uint64, mtu int) ([]netip.Addr, error) {
+	name := hostLink(cfg.Cluster)
+	alias := "monoplane " + strconv.FormatUint(inode, 10)
+	link, err := findLink(name)
+	if err != nil {
+		return nil, err
+	}
+	if link != nil && link.Attrs().Alias != alias {
+		if err := netlink.LinkDel(link); err != nil {
+			return nil, fmt.Errorf("the link %s of a node namespace that is no more: %w", name, err)
+		}
+		link = nil
+	}
+	if link == nil {
+		attrs := netlink.NewLinkAttrs()
+		attrs.Name, attrs.MTU = name, mtu
+		veth := netlink.NewVeth(attrs)
+		veth.PeerName, veth.PeerMTU, veth.PeerNamespace = uplinkName, uint32(mtu), netlink.NsFd(int(ns.Fd()))
+		if err := netlink.LinkAdd(veth); err != nil {
+			return nil, fmt.Errorf("the link %s to the node namespace: %w", name, err)
+		}
+		if link, err = netlink.LinkByName(name); err != nil {
+			return nil, fmt.Errorf("the link %s to the node namespace: %w", name, err)
+		}
+		if err := netlink.LinkSetAlias(link, alias); err != nil {
+			return nil, fmt.Errorf("the link %s to the node namespace: %w", name, err)
+		}
+	}
+	if err := netlink.LinkSetMTU(link, mtu); err != nil {
+		return nil, fmt.Errorf("the MTU %d of the link %s: %w", mtu, name, err)
+	}
+	if err := netlink.LinkSetUp(link); err != nil {
+		return nil, fmt.Errorf("the link %s to the node namespace: %w", name, err)
+	}
+	var machine []netip.Addr
+	for _, r := range cfg.PodRanges {
+		node, own := NodeAddresses(r)
+		if err := route(cfg, link, r, node, own); err != nil {
+			return nil, err
+		}
+		machine = append(machine, own)
+	}
+	return machine, masquerade(cfg)
+}
+
+// route leads the pods' and the Services' ranges of one family to the node namespace.
+func route(cfg *Config, link netlink.Link, podRange netip.Prefix, node, own netip.Addr) error {
+	addr := &netlink.Addr{IPNet: ipnet(netip.PrefixFrom(own, own.BitLen()))}
+	if own.Is6() {
+		addr.Flags = unix.IFA_F_NODAD
+	}
+	if err := netlink.AddrReplace(link, addr); err != nil {
+		return fmt.Errorf("the machine's address %s for pods: %w", own, err)
+	}
+	index := link.Attrs().Index
+	routes := []*netlink.Route{{LinkIndex: index, Dst: ipnet(netip.PrefixFrom(node, node.BitLen())),
+		Scope: netlink.SCOPE_LINK, Src: own.AsSlice(), Protocol: protocol}}
+	for _, to := range append([]netip.Prefix{podRange}, cfg.ServiceRanges...) {
+		if to.Addr().Is4() == own.Is4() {
+			routes = append(routes, &netlink.Route{LinkIndex: index, Dst: ipnet(to), Gw: node.AsSlice(),
+				Src: own.AsSlice(), Flags: int(netlink.FLAG_ONLINK), Protocol: protocol})
+		}
+	}
+	for _, r := range routes {
+		if err := netlink.RouteReplace(r); err != nil {
+			return fmt.Errorf("the machine's route %s to the node namespace: %w", r.Dst, err)
+		}
+	}
+	return nil
+}
+
+// masquerade replaces the machine's table of this cluster: what pods send out over other links gets an address of the
+// machine.
+func masquerade(cfg *Config) error {
+	conn, err := nftables.New()
+	if err != nil {
+		return fmt.Errorf("nftables of the machine: %w", err)
+	}
+	r := rules.Replace(conn, hostTable(cfg.Cluster), nftables.TableFamilyINet)
+	add := r.Chain("postrouting", nftables.ChainTypeNAT, nftables.ChainHookPostrouting, 100)
+	for _, p := range cfg.PodRanges {
+		add(rules.In(p, rules.Source),
+			rules.Meta(expr.MetaKeyOIFNAME, expr.CmpOpNeq, []byte(hostLink(cfg.Cluster)+"\x00")),
+			rules.One(&expr.Masq{}))
+	}
+	if err := conn.Flush(); err != nil {
+		return fmt.Errorf("the rules that masquerade pods were refused by the machine's nftables: %w", err)
+	}
+	return nil
+}
+
+// disconnect takes away what the machine has of a cluster's node namespace.
+func disconnect(cluster string) error {
+	link, err := findLink(hostLink(cluster))
+	if err != nil {
+		return err
+	}
+	if link != nil {
+		if err := netlink.LinkDel(link); err != nil && !errors.Is(err, unix.ENODEV) {
+			return fmt.Errorf("the link %s to the node namespace: %w", hostLink(cluster), err)
+		}
+	}
+	if os.Geteuid() != 0 {
+		return nil
+	}
+	conn, err := nftables.New()
+	if err != nil {
+		return fmt.Errorf("nftables of the machine: %w", err)
+	}
+	t := &nftables.Table{Name: hostTable(cluster), Family: nftables.TableFamilyINet}
+	conn.AddTable(t)
+	conn.DelTable(t)
+	if err := conn.Flush(); err != nil && !errors.Is(err, unix.EPERM) {
+		return fmt.Errorf("the machine's table %s: %w", t.Name, err)
+	}
+	return nil
+}
+
+// inUse says which route of the machine keeps a pod range from being used: one that leads somewhere within it, or a
+// network that the machine itself is in. A wider route through a gateway goes on working for the rest of its range.
+func inUse(ranges []netip.Prefix, own string, log *slog.Logger) error {
+	routes, err := netlink.RouteList(nil, unix.AF_UNSPEC)
+	if err != nil {
+		return fmt.Errorf("the machine's routes: %w", err)
+	}
+	for _, r := range routes {
+		to, ok := prefix(r.Dst)
+		if !ok || to.Bits() == 0 {
+			continue
+		}
+		link, err := netlink.LinkByIndex(r.LinkIndex)
+		if err != nil || link.Attrs().Name == own {
+			continue
+		}
+		for _, p := range ranges {
+			if !p.Overlaps(to) {
+				continue
+			}
+			if to.Bits() < p.Bits() && r.Gw != nil {
+				log.Warn("a part of a network that the machine has a route to is hidden by the pod range", "route", to,
+					"link", link.Attrs().Name, "podRange", p)
+				continue
+			}
+			return fmt.Errorf("the pod range %s is in use on this machine: it has a route to %s over %s; choose another range",
+				p, to, link.Attrs().Name)
+		}
+	}
+	return nil
+}
+
+// defaultMTU returns the MTU of the link through which the machine's default route goes.
+func defaultMTU() (int, error) {
+	link, err := defaultLink()
+	if err != nil || link == nil {
+		return usualMTU, err
+	}
+	return link.Attrs().MTU, nil
+}
+
+// defaultLink returns nil if the machine has no default route.
+func defaultLink() (netlink.Link, error) {
+	for _, family := range []int{unix.AF_INET, unix.AF_INET6} {
+		routes, err := netlink.RouteList(nil, family)
+		if err != nil {
+			return nil, fmt.Errorf("the machine's routes: %w", err)
+		}
+		for _, r := range routes {
+			to, ok := prefix(r.Dst)
+			if ok && to.Bits() > 0 || r.Type != unix.RTN_UNICAST || r.LinkIndex == 0 {
+				continue
+			}
+			link, err := netlink.LinkByIndex(r.LinkIndex)
+			if err != nil {
+				return nil, fmt.Errorf("the link of the machine's default route: %w", err)
+			}
+			return link, nil
+		}
+	}
+	return nil, nil
+}
+
+// forwards returns why the machine would not forward what pods send out; empty if it would.
+func forwards(cfg *Config) (why string, err error) {
+	out, err := defaultLink()
+	if err != nil {
+		return "", err
+	}
+	links := []string{hostLink(cfg.Cluster)}
+	if out != nil {
+		links = append(links, out.Attrs().Name)
+	}
+	for _, r := range cfg.PodRanges {
+		for _, link := range links {
+			name, set := "net.ipv4.conf."+link+".forwarding", "ipv4/conf/"+link+"/forwarding"
+			if r.Addr().Is6() {
+				name, set = "net.ipv6.conf.all.forwarding", "ipv6/conf/all/forwarding"
+			}
+			v, err := os.ReadFile("/proc/sys/net/" + set)
+			if err != nil {
+				return "", fmt.Errorf("the machine's setting %s: %w", name, err)
+			}
+			if strings.TrimSpace(string(v)) == "0" {
+				return fmt.Sprintf("the machine does not forward: its setting %s is 0", name), nil
+			}
+		}
+	}
+	return dropped(cfg)
+}
+
+// dropped returns which rules of somebody else would drop what pods send out, as those of firewalld and Docker do.
+func dropped(cfg *Config) (why string, err error) {
+	if old, err := os.ReadFile("/proc/self/net/ip_tables_names"); err == nil && len(old) > 0 {
+		return "rules of the old iptables are loaded on the machine, and they may drop what is forwarded", nil
+	}
+	conn, err := nftables.New()
+	if err != nil {
+		return "", fmt.Errorf("nftables of the machine: %w", err)
+	}
+	chains, err := conn.ListChains()
+	if err != nil {
+		return "", fmt.Errorf("the machine's chains of nftables: %w", err)
+	}
+	for _, c := range chains {
+		if c.Hooknum == nil || *c.Hooknum != *nftables.ChainHookForward || c.Type != nftables.ChainTypeFilter ||
+			c.Table.Name == hostTable(cfg.Cluster) {
+			continue
+		}
+		drops := c.Policy != nil && *c.Policy == nftables.ChainPolicyDrop
+		if !drops {
+			all, err := conn.GetRules(c.Table, c)
+			if err != nil {
+				return "", fmt.Errorf("the machine's rules in %s %s: %w", c.Table.Name, c.Name, err)
+			}
+			for _, r := range all {
+				drops = drops || refusesAll(r)
+			}
+		}
+		if drops {
+			return fmt.Sprintf("the chain %s of the machine's table %s drops what is forwarded", c.Name, c.Table.Name), nil
+		}
+	}
+	return "", nil
+}
+
+// refusesAll tells whether a rule drops whatever comes to it.
+func refusesAll(r *nftables.Rule) bool {
+	for _, e := range r.Exprs {
+		switch e := e.(type) {
+		case *expr.Counter, *expr.Log:
+		case *expr.Reject:
+			return true
+		case *expr.Verdict:
+			return e.Kind == expr.VerdictDrop
+		default:
+			return false
+		}
+	}
+	return false
+}
+
+func findLink(name string) (netlink.Link, error) {
+	link, err := netlink.LinkByName(name)
+	if _, none := errors.AsType[netlink.LinkNotFoundError](err); none {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("the machine's link %s: %w", name, err)
+	}
+	return link, nil
+}
+
+func ipnet(p netip.Prefix) *net.IPNet {
+	return &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}
+}
+
+// prefix returns false for what has none, as some netlink answers for default routes do.
+func prefix(n *net.IPNet) (netip.Prefix, bool) {
+	if n == nil {
+		return netip.Prefix{}, false
+	}
+	a, ok := netip.AddrFromSlice(n.IP)
+	ones, _ := n.Mask.Size()
+	if !ok {
+		return netip.Prefix{}, false
+	}
+	if a.Is4In6() {
+		a = a.Unmap()
+	}
+	return netip.PrefixFrom(a, ones), true
+}

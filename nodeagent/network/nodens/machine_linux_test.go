@@ -1,0 +1,274 @@
+package nodens_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/nftables"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"monoplane.dev/nodeagent/network/nodens"
+)
+
+// nobody is the user that stands for one without rights.
+const nobody = 65534
+
+// What the machine of the tests has. Everything happens in a network namespace that the test makes: never in the
+// machine's own.
+const (
+	lan     = "192.0.2.2"    // The machine's address.
+	outside = "198.51.100.9" // A server that is not on the pods' network.
+	mtu     = 1400
+)
+
+func TestMain(m *testing.M) {
+	switch os.Getenv("NODENS_TEST") {
+	case "pod":
+		podMain()
+		return
+	case "server":
+		serverMain()
+	}
+	os.Exit(m.Run())
+}
+
+// onMachine runs a test again, in a process with a network namespace of its own that stands for the machine: as root,
+// or as a user without rights. It returns whether this is that process.
+func onMachine(t *testing.T, rootless bool) bool {
+	t.Helper()
+	switch os.Getenv("NODENS_TEST") {
+	case "furnish":
+		furnish(t)
+		dropRights(t)
+	case "machine":
+		return true
+	}
+	t.Parallel()
+	binary := os.Args[0]
+	if rootless && os.Geteuid() == 0 {
+		binary = copied(t, binary)
+	}
+	cmd := exec.Command(binary, "-test.run=^"+strings.ReplaceAll(t.Name(), "/", "$/^")+"$", "-test.count=1",
+		"-test.v="+fmt.Sprint(testing.Verbose()), "-test.timeout=50s")
+	dir := t.TempDir()
+	cmd.Env = append(os.Environ(), "NODENS_TEST=furnish", "NODENS_DIR="+dir, "GORACE=atexit_sleep_ms=0")
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	attr := &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET, Pdeathsig: syscall.SIGKILL}
+	switch {
+	case rootless && os.Geteuid() == 0:
+		check(t, os.Chown(dir, nobody, nobody))
+		for d := dir; d != "/" && d != os.TempDir(); d = filepath.Dir(d) {
+			check(t, os.Chmod(d, 0o755))
+		}
+		attr.Credential = &syscall.Credential{Uid: nobody, Gid: nobody}
+		attr.AmbientCaps = []uintptr{unix.CAP_NET_ADMIN}
+	case rootless:
+		attr.Cloneflags |= syscall.CLONE_NEWUSER
+		attr.UidMappings = []syscall.SysProcIDMap{{ContainerID: os.Getuid(), HostID: os.Getuid(), Size: 1}}
+		attr.GidMappings = []syscall.SysProcIDMap{{ContainerID: os.Getgid(), HostID: os.Getgid(), Size: 1}}
+		attr.AmbientCaps = []uintptr{unix.CAP_NET_ADMIN}
+	}
+	cmd.SysProcAttr = attr
+	err := cmd.Start()
+	if rootless && err != nil {
+		t.Skipf("user namespaces are not allowed here: %v", err)
+	}
+	check(t, err)
+	err = cmd.Wait()
+	if testing.Verbose() || err != nil {
+		t.Logf("%s", out.Bytes())
+	}
+	if bytes.Contains(out.Bytes(), []byte("--- SKIP")) {
+		t.SkipNow()
+	}
+	check(t, err)
+	return false
+}
+
+// startServer starts a process that does what a server does.
+func startServer(t *testing.T) *exec.Cmd {
+	t.Helper()
+	cmd := exec.Command("/proc/self/exe")
+	cmd.Env = append(os.Environ(), "NODENS_TEST=server")
+	cmd.Stderr = os.Stderr
+	check(t, cmd.Start())
+	return cmd
+}
+
+// copied gives the program to a user who cannot read where it is.
+func copied(t *testing.T, binary string) string {
+	b, err := os.ReadFile(binary)
+	check(t, err)
+	at := filepath.Join(t.TempDir(), "nodens.test")
+	check(t, os.WriteFile(at, b, 0o755))
+	for d := filepath.Dir(at); d != "/" && d != os.TempDir(); d = filepath.Dir(d) {
+		check(t, os.Chmod(d, 0o755))
+	}
+	return at
+}
+
+// furnish gives this process's network namespace what a machine has.
+func furnish(t *testing.T) {
+	t.Helper()
+	lo, err := netlink.LinkByName("lo")
+	check(t, err)
+	check(t, netlink.LinkSetUp(lo))
+	check(t, netlink.AddrAdd(lo, &netlink.Addr{IPNet: ipnet(outside + "/32")}))
+	attrs := netlink.NewLinkAttrs()
+	attrs.Name, attrs.MTU = "lan0", mtu
+	veth := netlink.NewVeth(attrs)
+	veth.PeerName, veth.PeerMTU = "lan1", mtu
+	check(t, netlink.LinkAdd(veth))
+	check(t, netlink.LinkSetUp(veth))
+	far, err := netlink.LinkByName("lan1")
+	check(t, err)
+	check(t, netlink.LinkSetUp(far))
+	check(t, netlink.AddrAdd(veth, &netlink.Addr{IPNet: ipnet(lan + "/24")}))
+	check(t, netlink.RouteAdd(&netlink.Route{LinkIndex: veth.Index, Gw: netip.MustParseAddr("192.0.2.1").AsSlice()}))
+	if os.Geteuid() == 0 {
+		check(t, os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0))
+		check(t, os.WriteFile("/proc/sys/net/ipv6/conf/all/forwarding", []byte("1"), 0))
+	}
+}
+
+// dropRights begins this process again, without what was needed to furnish the machine: no more than its user has.
+func dropRights(t *testing.T) {
+	t.Helper()
+	runtime.LockOSThread()
+	check(t, unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0))
+	check(t, os.Setenv("NODENS_TEST", "machine"))
+	check(t, syscall.Exec("/proc/self/exe", os.Args, os.Environ()))
+}
+
+var (
+	pods4    = netip.MustParsePrefix("10.244.0.0/24")
+	pods6    = netip.MustParsePrefix("fd00:244::/64")
+	services = netip.MustParsePrefix("10.96.0.0/16")
+)
+
+// config is that of the test's node namespace, whose state is in the test's directory.
+func config(t *testing.T) nodens.Config {
+	t.Helper()
+	dir := filepath.Join(os.Getenv("NODENS_DIR"), "net")
+	check(t, os.MkdirAll(dir, 0o700))
+	cfg := nodens.Config{Cluster: "test", Dir: dir, PodRanges: []netip.Prefix{pods4},
+		ServiceRanges: []netip.Prefix{services}}
+	if _, err := os.Stat("/proc/sys/net/ipv6"); err == nil {
+		cfg.PodRanges = append(cfg.PodRanges, pods6)
+	}
+	return cfg
+}
+
+// open opens the test's node namespace, and removes it at the end.
+func open(t *testing.T, cfg nodens.Config) *nodens.Namespace {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	n, err := nodens.Open(ctx, cfg)
+	check(t, err)
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+		defer cancel()
+		_ = n.Close()
+		if err := nodens.Remove(ctx, cfg); err != nil {
+			t.Errorf("removing: %v", err)
+		}
+		nothingLeft(t)
+	})
+	return n
+}
+
+// nothingLeft checks that the machine has nothing of a node namespace any more.
+func nothingLeft(t *testing.T) {
+	t.Helper()
+	links, err := netlink.LinkList()
+	check(t, err)
+	for _, l := range links {
+		if strings.HasPrefix(l.Attrs().Name, "mp") {
+			t.Errorf("the link %s is left", l.Attrs().Name)
+		}
+	}
+	if os.Geteuid() == 0 {
+		conn, err := nftables.New()
+		check(t, err)
+		tables, err := conn.ListTables()
+		check(t, err)
+		for _, table := range tables {
+			if strings.HasPrefix(table.Name, "monoplane") {
+				t.Errorf("the table %s is left", table.Name)
+			}
+		}
+	}
+	if left := helpers(); len(left) > 0 {
+		t.Errorf("the processes %v are left", left)
+	}
+	entries, err := os.ReadDir(filepath.Join(os.Getenv("NODENS_DIR"), "net"))
+	check(t, err)
+	if len(entries) > 0 {
+		t.Errorf("files are left: %v", entries)
+	}
+}
+
+// helpers returns the helpers and spares whose state is in this test's directory.
+func helpers() (pids []int) {
+	want := filepath.Join(os.Getenv("NODENS_DIR"), "net")
+	entries, _ := os.ReadDir("/proc")
+	for _, e := range entries {
+		var pid int
+		if _, err := fmt.Sscan(e.Name(), &pid); err != nil {
+			continue
+		}
+		name, _ := os.ReadFile("/proc/" + e.Name() + "/cmdline")
+		if s := string(name); s != "monoplane-node\x00" && s != "monoplane-spare\x00" {
+			continue
+		}
+		if dir, err := os.Readlink("/proc/" + e.Name() + "/fd/4"); err != nil || dir != want {
+			continue
+		}
+		pids = append(pids, pid)
+	}
+	return pids
+}
+
+// podIn makes a pod and connects it.
+func podIn(t *testing.T, n *nodens.Namespace, sandbox string, cfg nodens.AttachConfig) *pod {
+	t.Helper()
+	netns, err := n.NewPodNamespace(t.Context())
+	check(t, err)
+	t.Cleanup(func() { netns.Close() })
+	_, err = n.Attach(t.Context(), sandbox, netns, cfg)
+	check(t, err)
+	return enterPod(t, n, netns)
+}
+
+func enterPod(t *testing.T, n *nodens.Namespace, netns *os.File) *pod {
+	t.Helper()
+	var user *os.File
+	if n.Status().Rootless {
+		var err error
+		user, err = n.UserNamespace(t.Context())
+		check(t, err)
+		t.Cleanup(func() { user.Close() })
+	}
+	return enter(t, user, netns)
+}
+
+func addresses(host int) []netip.Addr {
+	all := []netip.Addr{netip.AddrFrom4([4]byte{10, 244, 0, byte(host)})}
+	if _, err := os.Stat("/proc/sys/net/ipv6"); err == nil {
+		all = append(all, netip.MustParseAddr(fmt.Sprintf("fd00:244::%x", host)))
+	}
+	return all
+}

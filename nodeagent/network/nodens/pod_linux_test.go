@@ -1,0 +1,293 @@
+package nodens_test
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+)
+
+// pod is a process in the network namespace of a pod, which does what the test tells it.
+type pod struct {
+	t  *testing.T
+	mu sync.Mutex
+
+	in  io.WriteCloser
+	out *bufio.Reader
+}
+
+// order is one thing that the process is told to do.
+type order struct {
+	Serve, Ask string // A network: "tcp", "udp".
+	Addr       string
+	Take       string // An address for eth0, which is not the pod's.
+	Break      string // What of eth0 to damage.
+	Spoof      string // An address from which to send a packet of UDP.
+	Heard      bool   // From whom packets of UDP have come.
+	Bytes      int64
+	Facts      bool
+}
+
+// answer says what came of it.
+type answer struct {
+	Text, Err string
+	Took      time.Duration
+	Links     map[string]link
+}
+
+type link struct {
+	MTU       int
+	Addresses []string
+}
+
+const patience = 10 * time.Second
+
+// enter starts a process in a network namespace; user is the user namespace to be entered before, or nil.
+func enter(t *testing.T, user, netns *os.File) *pod {
+	t.Helper()
+	args := []string{"--net=/proc/self/fd/3"}
+	files := []*os.File{netns}
+	if user != nil {
+		args = append(args, "--user=/proc/self/fd/4", "--preserve-credentials")
+		files = append(files, user)
+	}
+	cmd := exec.Command("nsenter", append(args, "--", os.Args[0])...)
+	cmd.ExtraFiles = files
+	cmd.Env = append(os.Environ(), "NODENS_TEST=pod")
+	cmd.Stderr = os.Stderr
+	in, err := cmd.StdinPipe()
+	check(t, err)
+	out, err := cmd.StdoutPipe()
+	check(t, err)
+	check(t, cmd.Start())
+	t.Cleanup(func() {
+		in.Close()
+		_ = cmd.Wait()
+	})
+	return &pod{t: t, in: in, out: bufio.NewReader(out)}
+}
+
+func (p *pod) try(o order) answer {
+	p.t.Helper()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	check(p.t, json.NewEncoder(p.in).Encode(o))
+	line, err := p.out.ReadBytes('\n')
+	if err != nil {
+		p.t.Fatalf("the pod's process does not answer: %v", err)
+	}
+	var a answer
+	check(p.t, json.Unmarshal(line, &a))
+	return a
+}
+
+func (p *pod) do(o order) answer {
+	p.t.Helper()
+	a := p.try(o)
+	if a.Err != "" {
+		p.t.Fatalf("%+v: %s", o, a.Err)
+	}
+	p.t.Logf("%+v: %s", o, a.Took)
+	return a
+}
+
+// podMain is the process.
+func podMain() {
+	in := json.NewDecoder(os.Stdin)
+	out := json.NewEncoder(os.Stdout)
+	for {
+		var o order
+		if err := in.Decode(&o); err != nil {
+			return
+		}
+		var a answer
+		var err error
+		begun := time.Now()
+		switch {
+		case o.Serve != "":
+			a.Text, err = serve(o.Serve, o.Addr)
+		case o.Ask != "":
+			a.Text, err = ask(o.Ask, o.Addr, o.Bytes)
+		case o.Take != "":
+			err = take(o.Take)
+		case o.Break != "":
+			err = damage(o.Break)
+		case o.Spoof != "":
+			err = spoof(o.Spoof, o.Addr)
+		case o.Heard:
+			heard.Lock()
+			a.Text = heard.from
+			heard.Unlock()
+		case o.Facts:
+			a.Links, err = facts()
+		}
+		a.Took = time.Since(begun)
+		if err != nil {
+			a.Err = err.Error()
+		}
+		_ = out.Encode(a)
+	}
+}
+
+// heard is from whom packets of UDP have come to this process.
+var heard struct {
+	sync.Mutex
+	from string
+}
+
+// serve answers every client with the address that it has for the server, and counts what it sends. It returns where.
+func serve(network, addr string) (string, error) {
+	if network == "udp" {
+		c, err := net.ListenPacket("udp", addr)
+		if err != nil {
+			return "", err
+		}
+		go func() {
+			buf := make([]byte, 64<<10)
+			for {
+				n, from, err := c.ReadFrom(buf)
+				if err != nil {
+					return
+				}
+				heard.Lock()
+				heard.from += from.String() + " "
+				heard.Unlock()
+				_, _ = c.WriteTo(fmt.Appendf(nil, "%s %s", from, buf[:n]), from)
+			}
+		}()
+		return c.LocalAddr().String(), nil
+	}
+	l, err := net.Listen("tcp", addr)
+	if err != nil {
+		return "", err
+	}
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer c.Close()
+				n, _ := io.Copy(io.Discard, c)
+				fmt.Fprintf(c, "%s %d", c.RemoteAddr(), n)
+			}()
+		}
+	}()
+	return l.Addr().String(), nil
+}
+
+// ask sends bytes to a server and returns its answer.
+func ask(network, addr string, bytes int64) (string, error) {
+	c, err := net.DialTimeout(network, addr, patience)
+	if err != nil {
+		return "", err
+	}
+	defer c.Close()
+	return converse(c, bytes)
+}
+
+// converse sends bytes and returns the answer.
+func converse(c net.Conn, bytes int64) (string, error) {
+	_ = c.SetDeadline(time.Now().Add(30 * time.Second))
+	if c, ok := c.(*net.UDPConn); ok {
+		_ = c.SetDeadline(time.Now().Add(patience))
+		if _, err := c.Write([]byte("hello")); err != nil {
+			return "", err
+		}
+		buf := make([]byte, 1024)
+		n, err := c.Read(buf)
+		return string(buf[:n]), err
+	}
+	block := make([]byte, 256<<10)
+	for bytes > 0 {
+		n, err := c.Write(block[:min(bytes, int64(len(block)))])
+		if err != nil {
+			return "", err
+		}
+		bytes -= int64(n)
+	}
+	if err := c.(*net.TCPConn).CloseWrite(); err != nil {
+		return "", err
+	}
+	b, err := io.ReadAll(c)
+	if err == nil && len(b) == 0 {
+		err = io.ErrUnexpectedEOF
+	}
+	return string(b), err
+}
+
+func take(addr string) error {
+	eth0, err := netlink.LinkByName("eth0")
+	if err != nil {
+		return err
+	}
+	return netlink.AddrAdd(eth0, &netlink.Addr{IPNet: ipnet(addr + "/32")})
+}
+
+// damage takes away a part of the pod's connection.
+func damage(what string) error {
+	eth0, err := netlink.LinkByName("eth0")
+	if err != nil {
+		return err
+	}
+	switch what {
+	case "alias":
+		return netlink.LinkSetAlias(eth0, "a pod of before")
+	case "address":
+		return netlink.AddrDel(eth0, &netlink.Addr{IPNet: ipnet("10.244.0.5/32")})
+	case "route":
+		return netlink.RouteDel(&netlink.Route{LinkIndex: eth0.Attrs().Index, Dst: ipnet("0.0.0.0/0")})
+	case "down":
+		return netlink.LinkSetDown(eth0)
+	default:
+		return netlink.LinkDel(eth0)
+	}
+}
+
+// spoof sends a packet of UDP from an address.
+func spoof(from, to string) error {
+	d := net.Dialer{LocalAddr: &net.UDPAddr{IP: net.ParseIP(from)}}
+	c, err := d.Dial("udp", to)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	_, err = c.Write([]byte("hello"))
+	return err
+}
+
+func facts() (map[string]link, error) {
+	all, err := net.Interfaces()
+	links := map[string]link{}
+	for _, i := range all {
+		addrs, err := i.Addrs()
+		if err != nil {
+			return nil, err
+		}
+		l := link{MTU: i.MTU}
+		for _, a := range addrs {
+			if !strings.HasPrefix(a.String(), "fe80:") {
+				l.Addresses = append(l.Addresses, a.String())
+			}
+		}
+		links[i.Name] = l
+	}
+	return links, err
+}
+
+func check(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,253 @@
+package nodens
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"strconv"
+	"sync"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// PortConfig says what is served on a port of the machine.
+type PortConfig struct {
+	// Network is "tcp" or "udp".
+	Network string
+	// Listen is the machine's address and port. An unspecified address stands for all of the machine's: ":: " for those
+	// of both families.
+	Listen netip.AddrPort
+	// Target says where a client is led: an address in the node namespace, such as a pod's or a Service's. It is asked
+	// for each connection, and for UDP for each client.
+	Target func(client netip.AddrPort) (netip.AddrPort, error)
+}
+
+// Port is a port of the machine that is served.
+type Port struct {
+	n    *Namespace
+	cfg  PortConfig
+	addr netip.AddrPort
+	stop context.CancelFunc
+	once sync.Once
+
+	tcp  *relay
+	udp  *net.UDPConn
+	done sync.WaitGroup
+	flows
+	binding sync.Mutex // While the listening socket admits others beside it.
+}
+
+// ServePort serves a port of the machine (a node port, a host port), until the context or the Port ends. Connections
+// are led to their target with the client's address as their source, unless it is one that cannot be answered from
+// inside: loopback, or of the pod or service ranges. It fails if the port is taken.
+func (n *Namespace) ServePort(ctx context.Context, cfg PortConfig) (*Port, error) {
+	work, stop := context.WithCancel(ctx)
+	context.AfterFunc(n.work, stop)
+	p := &Port{n: n, cfg: cfg, stop: stop, flows: flows{all: map[flow]*conversation{}}}
+	at := cfg.Listen.String()
+	if cfg.Listen.Addr() == netip.IPv6Unspecified() {
+		at = ":" + strconv.Itoa(int(cfg.Listen.Port())) // Of both families, or of IPv4 where there is no IPv6.
+	}
+	var err error
+	switch cfg.Network {
+	case "tcp":
+		var l net.Listener
+		var lc net.ListenConfig
+		if l, err = lc.Listen(ctx, "tcp", at); err == nil {
+			p.addr = l.Addr().(*net.TCPAddr).AddrPort()
+			p.tcp = newRelay(work, l, p.dial)
+		}
+	case "udp":
+		lc := net.ListenConfig{Control: packetInfo}
+		var c net.PacketConn
+		if c, err = lc.ListenPacket(ctx, "udp", at); err == nil {
+			p.udp = c.(*net.UDPConn)
+			p.addr = p.udp.LocalAddr().(*net.UDPAddr).AddrPort()
+			p.done.Go(func() { p.servePackets(work) })
+		}
+	default:
+		err = fmt.Errorf(`the network is %q, not "tcp" or "udp"`, cfg.Network)
+	}
+	if err != nil {
+		stop()
+		if errors.Is(err, unix.EACCES) {
+			err = fmt.Errorf("%w (without root, ports below net.ipv4.ip_unprivileged_port_start cannot be had)", err)
+		}
+		return nil, fmt.Errorf("the port %s of the machine cannot be served: %w", cfg.Listen, err)
+	}
+	return p, nil
+}
+
+// Close ends the port and its connections, and waits for them to have ended.
+func (p *Port) Close() error {
+	p.once.Do(func() {
+		p.stop()
+		if p.tcp != nil {
+			p.tcp.close()
+		}
+		if p.udp != nil {
+			p.udp.Close()
+			p.done.Wait()
+			p.end()
+		}
+	})
+	return nil
+}
+
+// Addr is where the machine listens.
+func (p *Port) Addr() netip.AddrPort { return p.addr }
+
+func (p *Port) dial(ctx context.Context, from net.Conn) (net.Conn, error) {
+	client := unmap(from.RemoteAddr().(*net.TCPAddr).AddrPort())
+	return p.lead(ctx, client)
+}
+
+// lead connects to a client's target, as the client where that is possible.
+func (p *Port) lead(ctx context.Context, client netip.AddrPort) (net.Conn, error) {
+	target, err := p.cfg.Target(client)
+	if err != nil {
+		return nil, err
+	}
+	if !p.n.answers(client.Addr()) || client.Addr().Is4() != target.Addr().Is4() {
+		return p.n.Dial(ctx, p.cfg.Network, netip.AddrPort{}, target)
+	}
+	conn, err := p.n.Dial(ctx, p.cfg.Network, client, target)
+	if errors.Is(err, unix.EADDRINUSE) || errors.Is(err, unix.EADDRNOTAVAIL) {
+		// The client's port is still taken by its connection before this one, or by one through another port.
+		return p.n.Dial(ctx, p.cfg.Network, netip.AddrPortFrom(client.Addr(), 0), target)
+	}
+	return conn, err
+}
+
+// answers tells whether what is sent from the node namespace as a would be answered to it.
+func (n *Namespace) answers(a netip.Addr) bool {
+	if a.IsLoopback() || a.IsLinkLocalUnicast() || n.inPodRange(a) {
+		return false
+	}
+	for _, r := range n.cfg.ServiceRanges {
+		if r.Contains(a) {
+			return false
+		}
+	}
+	return true
+}
+
+func (p *Port) servePackets(ctx context.Context) {
+	local := func(oob []byte) (netip.AddrPort, bool) { return arrival(oob, p.addr.Port()) }
+	receivePackets(ctx, p.udp, local, func(client, at netip.AddrPort, packet []byte) {
+		p.send(ctx, flow{client: client, target: at}, packet, func(ctx context.Context) (near, far net.Conn, err error) {
+			if far, err = p.lead(ctx, client); err != nil {
+				return nil, nil, err
+			}
+			if near, err = p.beside(ctx, at, client); err != nil {
+				far.Close()
+				return nil, nil, err
+			}
+			return near, far, nil
+		})
+	})
+}
+
+// beside opens a socket of the machine for one client, which has the address of the listening one: the client's
+// packets come to it from now on, and it answers from the address that the client knows.
+func (p *Port) beside(ctx context.Context, at, client netip.AddrPort) (net.Conn, error) {
+	p.binding.Lock()
+	defer p.binding.Unlock()
+	raw, err := p.udp.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	// Only as long as it takes: whoever could share the port could take packets of others.
+	share := func(on int) (err error) {
+		cerr := raw.Control(func(fd uintptr) { err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEADDR, on) })
+		return errors.Join(cerr, err)
+	}
+	if err := share(1); err != nil {
+		return nil, err
+	}
+	defer func() { _ = share(0) }()
+	d := net.Dialer{LocalAddr: net.UDPAddrFromAddrPort(at), Control: func(_, _ string, c syscall.RawConn) (err error) {
+		cerr := c.Control(func(fd uintptr) { err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEADDR, 1) })
+		return errors.Join(cerr, err)
+	}}
+	return d.DialContext(ctx, "udp", client.String())
+}
+
+// packetInfo has the kernel say to which of the machine's addresses a packet came.
+func packetInfo(network, _ string, c syscall.RawConn) (err error) {
+	cerr := c.Control(func(fd uintptr) {
+		if network == "udp6" {
+			err = unix.SetsockoptInt(int(fd), unix.SOL_IPV6, unix.IPV6_RECVPKTINFO, 1)
+			if err != nil {
+				return
+			}
+		}
+		err = unix.SetsockoptInt(int(fd), unix.SOL_IP, unix.IP_PKTINFO, 1)
+	})
+	return errors.Join(cerr, err)
+}
+
+// arrival reads to which of the machine's addresses a packet came.
+func arrival(oob []byte, port uint16) (netip.AddrPort, bool) {
+	messages, err := unix.ParseSocketControlMessage(oob)
+	if err != nil {
+		return netip.AddrPort{}, false
+	}
+	for _, m := range messages {
+		switch {
+		case m.Header.Level == unix.SOL_IP && m.Header.Type == unix.IP_PKTINFO && len(m.Data) >= unix.SizeofInet4Pktinfo:
+			// After the number of the link comes the address that the answer should have, then the packet's own.
+			return netip.AddrPortFrom(netip.AddrFrom4([4]byte(m.Data[4:8])), port), true
+		case m.Header.Level == unix.SOL_IPV6 && m.Header.Type == unix.IPV6_PKTINFO && len(m.Data) >= unix.SizeofInet6Pktinfo:
+			return netip.AddrPortFrom(netip.AddrFrom16([16]byte(m.Data[:16])).Unmap(), port), true
+		}
+	}
+	return netip.AddrPort{}, false
+}
+
+func unmap(a netip.AddrPort) netip.AddrPort { return netip.AddrPortFrom(a.Addr().Unmap(), a.Port()) }
+
+// serveHostPorts serves the ports of a sandbox, and no others that it had.
+func (n *Namespace) serveHostPorts(ctx context.Context, sandbox string, cfg AttachConfig) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	var kept []*Port
+	for _, p := range n.ports[sandbox] {
+		_ = p.Close()
+	}
+	delete(n.ports, sandbox)
+	for _, h := range cfg.HostPorts {
+		var to netip.Addr
+		for _, a := range cfg.Addresses {
+			if !to.IsValid() || a.Is4() == h.Host.Addr().Is4() {
+				to = a
+			}
+		}
+		target := netip.AddrPortFrom(to, h.Port)
+		p, err := n.ServePort(n.work, PortConfig{Network: h.Network, Listen: h.Host,
+			Target: func(netip.AddrPort) (netip.AddrPort, error) { return target, nil }})
+		if err != nil {
+			for _, p := range kept {
+				_ = p.Close()
+			}
+			return fmt.Errorf("the host port %d of the sandbox %s: %w", h.Host.Port(), sandbox, err)
+		}
+		kept = append(kept, p)
+	}
+	if len(kept) > 0 {
+		n.ports[sandbox] = kept
+	}
+	return ctx.Err()
+}
+
+func (n *Namespace) closeHostPorts(sandbox string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, p := range n.ports[sandbox] {
+		_ = p.Close()
+	}
+	delete(n.ports, sandbox)
+}

@@ -1,0 +1,221 @@
+package nodens
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"monoplane.dev/nodeagent/network/nodens/internal/helper"
+	"monoplane.dev/nodeagent/network/nodens/internal/wire"
+)
+
+// logFile takes what a helper has to say when it can say it to nobody.
+const logFile = "node.log"
+
+// find returns the helper that there is, or starts one. Callers hold the lock of the directory.
+func (r *remote) find(ctx context.Context, cfg *Config, lock *os.File) (hello wire.Hello, isNew bool, err error) {
+	reply, _, err := r.call(ctx, &wire.Request{})
+	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+		cfg.Log.Warn("the helper of the node namespace does not answer, and is replaced by its spare")
+		if err := r.replaceHung(ctx); err != nil {
+			return wire.Hello{}, false, err
+		}
+		reply, _, err = r.call(ctx, &wire.Request{})
+	}
+	if err == nil && reply.Hello.Version != wire.Version {
+		cfg.Log.Warn("the helper of the node namespace is of another version: pods are connected anew",
+			"version", reply.Hello.Version)
+		if err := r.end(ctx); err != nil {
+			return wire.Hello{}, false, err
+		}
+		err = errNoHelper
+	}
+	if errors.Is(err, errNoHelper) {
+		if err := r.start(cfg, lock); err != nil {
+			return wire.Hello{}, false, err
+		}
+		isNew = true
+		reply, _, err = r.call(ctx, &wire.Request{})
+	}
+	if err != nil {
+		return wire.Hello{}, isNew, err
+	}
+	return reply.Hello, isNew, nil
+}
+
+// start starts a helper in new namespaces, and returns when it listens.
+func (r *remote) start(cfg *Config, lock *os.File) error {
+	listen, err := r.bind()
+	if err != nil {
+		return fmt.Errorf("the socket of the node namespace: %w", err)
+	}
+	defer listen.Close()
+	log, err := openAt(r.dir, logFile, unix.O_CREAT|unix.O_TRUNC|unix.O_WRONLY|unix.O_APPEND|unix.O_NOFOLLOW)
+	if err != nil {
+		return fmt.Errorf("the log of the helper: %w", err)
+	}
+	defer log.Close()
+	read, write, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer read.Close()
+	err = startIn(cfg, log, []*os.File{listen, r.dir, write, lock})
+	write.Close()
+	if err != nil {
+		return err
+	}
+	if n, _ := read.Read(make([]byte, 1)); n == 0 {
+		said, _ := os.ReadFile(fmt.Sprintf("/proc/self/fd/%d/%s", r.dir.Fd(), logFile))
+		return fmt.Errorf("the helper of the node namespace ended as it was started: %s",
+			strings.TrimSpace(string(said[:min(len(said), 512)])))
+	}
+	return nil
+}
+
+func startIn(cfg *Config, log *os.File, files []*os.File) error {
+	if !cfg.Rootless {
+		err := launch(&syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET}, log, files)
+		if !errors.Is(err, unix.EPERM) {
+			return err
+		}
+		cfg.Log.Info("root may not make a network namespace here; the node namespace is made without", "err", err)
+		cfg.Rootless = true
+	}
+	maps := cfg.IDs
+	if maps == nil {
+		maps = &IDMaps{Users: []IDMap{{Outside: uint32(os.Geteuid()), Size: 1}},
+			Groups: []IDMap{{Outside: uint32(os.Getegid()), Size: 1}}}
+	}
+	attr := &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWUSER | syscall.CLONE_NEWNET,
+		UidMappings: mappings(maps.Users), GidMappings: mappings(maps.Groups)}
+	if err := launch(attr, log, files); err != nil {
+		return fmt.Errorf("no user namespace can be made for the pod network: %w%s", err, whyForbidden())
+	}
+	return nil
+}
+
+func mappings(maps []IDMap) []syscall.SysProcIDMap {
+	var all []syscall.SysProcIDMap
+	for _, m := range maps {
+		all = append(all, syscall.SysProcIDMap{ContainerID: int(m.Inside), HostID: int(m.Outside), Size: int(m.Size)})
+	}
+	return all
+}
+
+func launch(attr *syscall.SysProcAttr, log *os.File, files []*os.File) error {
+	attr.Setsid = true
+	cmd := exec.Cmd{Path: "/proc/self/exe", Args: []string{helper.Argv0}, Dir: "/", Stderr: log, SysProcAttr: attr,
+		Env:        []string{"GOMAXPROCS=2", "GOGC=50", "GORACE=atexit_sleep_ms=0", helper.First + "=1"},
+		ExtraFiles: files}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	go func() { _ = cmd.Wait() }() // So that it is no zombie while this process lives.
+	return nil
+}
+
+// whyForbidden names the settings of the machine that keep user namespaces from being made or used.
+func whyForbidden() string {
+	var why []string
+	for _, s := range []struct{ file, bad, remedy string }{
+		{"user/max_user_namespaces", "0", "set it to 10000, say"},
+		{"user/max_net_namespaces", "0", "set it to 10000, say"},
+		{"kernel/unprivileged_userns_clone", "0", "set it to 1"},
+		{"kernel/apparmor_restrict_unprivileged_userns", "1", "set it to 0, or give the program an AppArmor profile"},
+	} {
+		if v, err := os.ReadFile("/proc/sys/" + s.file); err == nil && strings.TrimSpace(string(v)) == s.bad {
+			why = append(why, fmt.Sprintf("the setting %s is %s (%s)", strings.ReplaceAll(s.file, "/", "."), s.bad, s.remedy))
+		}
+	}
+	if len(why) == 0 {
+		return ""
+	}
+	return "; " + strings.Join(why, "; ")
+}
+
+// bind makes the socket anew.
+func (r *remote) bind() (*os.File, error) {
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	f := os.NewFile(uintptr(fd), helper.Socket)
+	at := fmt.Sprintf("/proc/self/fd/%d/%s", r.dir.Fd(), helper.Socket)
+	err = os.Remove(at)
+	if err == nil || errors.Is(err, os.ErrNotExist) {
+		err = unix.Bind(fd, &unix.SockaddrUnix{Name: at})
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+// end has the helper end, and waits until it has.
+func (r *remote) end(ctx context.Context) error {
+	for {
+		_, pidfd, err := r.process(ctx)
+		if errors.Is(err, errNoHelper) {
+			return nil
+		}
+		if errors.Is(err, unix.ESRCH) { // It died meanwhile; its spare is not yet listening.
+			select {
+			case <-ctx.Done():
+				return fmt.Errorf("the helper of the node namespace does not end: %w", context.Cause(ctx))
+			case <-time.After(time.Millisecond):
+				continue
+			}
+		}
+		if err != nil {
+			return err
+		}
+		_, _, err = r.call(ctx, &wire.Request{End: &wire.End{}})
+		if err != nil && !errors.Is(err, errNoHelper) {
+			if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+				err = r.replaceHung(ctx)
+			}
+			if err != nil {
+				pidfd.Close()
+				return err
+			}
+		}
+		err = ended(ctx, pidfd)
+		pidfd.Close()
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// ended waits for the end of a process.
+func ended(ctx context.Context, pidfd *os.File) error {
+	poll := []unix.PollFd{{Fd: int32(pidfd.Fd()), Events: unix.POLLIN}}
+	for {
+		n, err := unix.Poll(poll, 100) // Milliseconds.
+		switch {
+		case n > 0:
+			return nil
+		case err != nil && !errors.Is(err, unix.EINTR):
+			return err
+		case ctx.Err() != nil:
+			return fmt.Errorf("the helper of the node namespace does not end: %w", context.Cause(ctx))
+		}
+	}
+}
+
+func openAt(dir *os.File, name string, flags int) (*os.File, error) {
+	fd, err := unix.Openat(int(dir.Fd()), name, flags|unix.O_CLOEXEC, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	return os.NewFile(uintptr(fd), name), nil
+}
