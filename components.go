@@ -96,7 +96,7 @@ func (c *Cluster) newControllers(
 			Sign: sign,
 			Settings: controller.Settings{
 				TerminatedPodGCThreshold: c.cfg.TerminatedPodGCThreshold, NodeLifecycle: c.cfg.NodeLifecycle,
-				Server: c.server(),
+				Server: c.server(), PodRanges: c.cfg.podRanges,
 			},
 		})
 		if err != nil {

@@ -24,6 +24,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net/netip"
 	"os"
 	"strings"
 	"time"
@@ -36,6 +37,7 @@ import (
 	"monoplane.dev/controllers"
 	"monoplane.dev/controllers/controller"
 	"monoplane.dev/nodeagent/hostinfo"
+	"monoplane.dev/rules/podrange"
 	"monoplane.dev/rules/servicerange"
 	"monoplane.dev/rules/taints"
 	"monoplane.dev/scheduler/configfile"
@@ -99,6 +101,11 @@ type Config struct {
 	ClusterDomain string
 	// ServiceNodePortRange is where the node ports of Services come from; "30000-32767" by default.
 	ServiceNodePortRange string
+	// ClusterCIDR is where the addresses of pods come from, which the runtime oci gives them: a range, or two of different
+	// families with a comma between them. Each node is given a part of NodeCIDRMaskIPv4 or NodeCIDRMaskIPv6 bits, /24 and
+	// /64 by default. Empty gives nodes nothing. It must not overlap with ServiceClusterIPRange.
+	ClusterCIDR                        string
+	NodeCIDRMaskIPv4, NodeCIDRMaskIPv6 int
 	// PodSecurity is what holds for the security of pods beside the labels of namespaces.
 	PodSecurity PodSecurityConfig
 	// ConfirmOriginalDead says, for this start only, that a DataDir that is a copy, or was restored from a snapshot, may
@@ -113,7 +120,8 @@ type Config struct {
 	// controllers is what Controllers says.
 	controllers []controller.Declaration
 	// services are the ranges of Services.
-	services servicerange.Ranges
+	services  servicerange.Ranges
+	podRanges []podrange.Cluster
 	// scheduling is what Scheduler says.
 	scheduling *configfile.Config
 	// auditPolicy is what Audit says; nil without.
@@ -152,7 +160,7 @@ func (cfg *Config) checkDomain() error {
 
 // readRanges reads the ranges of Services.
 func (cfg *Config) readRanges() error {
-	cfg.services = servicerange.Ranges{}
+	cfg.services, cfg.podRanges = servicerange.Ranges{}, nil
 	var addresses, ports error
 	if cfg.ServiceClusterIPRange != "" {
 		cfg.services.Addresses, addresses = servicerange.ParseAddresses(cfg.ServiceClusterIPRange)
@@ -161,7 +169,16 @@ func (cfg *Config) readRanges() error {
 		cfg.services.Ports, ports = servicerange.ParsePorts(cfg.ServiceNodePortRange)
 	}
 	cfg.services = cfg.services.Complete()
-	return errors.Join(addresses, ports)
+	if err := errors.Join(addresses, ports); err != nil || cfg.ClusterCIDR == "" {
+		return err
+	}
+	var services []netip.Prefix
+	for _, a := range cfg.services.Addresses {
+		services = append(services, a.Prefix())
+	}
+	var err error
+	cfg.podRanges, err = podrange.Parse(cfg.ClusterCIDR, cfg.NodeCIDRMaskIPv4, cfg.NodeCIDRMaskIPv6, services)
+	return err
 }
 
 // complete checks cfg and fills in the defaults. All mistakes are reported at once.

@@ -24,6 +24,7 @@ import (
 	"monoplane.dev/controllers/garbagecollector"
 	"monoplane.dev/controllers/job"
 	"monoplane.dev/controllers/namespace"
+	"monoplane.dev/controllers/nodeipam"
 	"monoplane.dev/controllers/nodelifecycle"
 	"monoplane.dev/controllers/persistentvolume"
 	"monoplane.dev/controllers/podautoscaler"
@@ -59,6 +60,7 @@ func All() []controller.Declaration {
 		ttlafterfinished.Declare(),
 		cronjob.Declare(),
 		nodelifecycle.Declare(),
+		nodeipam.Declare(),
 		tainteviction.Declare(),
 		disruption.Declare(),
 		podautoscaler.Declare(),

@@ -16,6 +16,7 @@ import (
 	"monoplane.dev/controllers/podgc"
 	"monoplane.dev/nodeagent/images"
 	"monoplane.dev/nodeagent/images/registry"
+	"monoplane.dev/rules/podrange"
 	"monoplane.dev/rules/servicerange"
 	"monoplane.dev/rules/taints"
 )
@@ -35,6 +36,9 @@ type upOptions struct {
 	clusterDomain   string
 	serviceIPs      string
 	servicePorts    string
+	clusterCIDR     string
+	nodeMask4       int
+	nodeMask6       int
 	etcdEndpoints   []string
 	etcdTLS         etcdTLS
 	unsafeNoFsync   bool
@@ -79,6 +83,13 @@ func (o *upOptions) add(flags *pflag.FlagSet) {
 		"where the cluster IPs of Services come from; two ranges with a comma between them for IPv4 and IPv6")
 	flags.StringVar(&o.servicePorts, "service-node-port-range", servicerange.DefaultPorts,
 		"where the node ports of Services come from")
+	flags.StringVar(&o.clusterCIDR, "cluster-cidr", "",
+		"where the addresses of pods come from, such as "+podrange.Default+", of which each node is given a part; two "+
+			"ranges with a comma between them for IPv4 and IPv6")
+	flags.IntVar(&o.nodeMask4, "node-cidr-mask-size-ipv4", podrange.DefaultMask4,
+		"how many bits the part of a node has of an IPv4 range of --cluster-cidr")
+	flags.IntVar(&o.nodeMask6, "node-cidr-mask-size-ipv6", podrange.DefaultMask6,
+		"how many bits the part of a node has of an IPv6 range of --cluster-cidr")
 	flags.StringSliceVar(&o.etcdEndpoints, "etcd-endpoints", nil,
 		"URLs of an external etcd cluster to use instead of the embedded one")
 	o.etcdTLS.add(flags)
@@ -176,6 +187,9 @@ func (o *upOptions) config(stdout, stderr io.Writer) (monoplane.Config, error) {
 		ClusterDomain:         o.clusterDomain,
 		ServiceClusterIPRange: o.serviceIPs,
 		ServiceNodePortRange:  o.servicePorts,
+		ClusterCIDR:           o.clusterCIDR,
+		NodeCIDRMaskIPv4:      o.nodeMask4,
+		NodeCIDRMaskIPv6:      o.nodeMask6,
 
 		ConfirmOriginalDead: o.originalDead,
 

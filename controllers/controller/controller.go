@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"monoplane.dev/client"
+	"monoplane.dev/rules/podrange"
 	"monoplane.dev/rules/rights"
 )
 
@@ -69,6 +70,8 @@ type Settings struct {
 	NodeLifecycle NodeLifecycle
 	// Server is the API server that the controllers run beside.
 	Server Server
+	// PodRanges are what nodes are given parts of, for the addresses of their pods; none gives them nothing.
+	PodRanges []podrange.Cluster
 }
 
 // Server says how an API server is reached.

@@ -103,6 +103,9 @@ func band(all, part, most uint64) uint64 {
 // String returns the range as it is written.
 func (a Addresses) String() string { return a.prefix.String() }
 
+// Prefix returns the network.
+func (a Addresses) Prefix() netip.Prefix { return a.prefix }
+
 // Is6 says whether the range is of IPv6.
 func (a Addresses) Is6() bool { return a.prefix.Addr().Is6() }
 

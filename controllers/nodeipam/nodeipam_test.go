@@ -1,0 +1,131 @@
+package nodeipam_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+
+	"go.uber.org/goleak"
+
+	"monoplane.dev/apiserver/test/apitest"
+	"monoplane.dev/client"
+	"monoplane.dev/controllers/controller"
+	"monoplane.dev/controllers/nodeipam"
+	"monoplane.dev/controllers/test/controllertest"
+	"monoplane.dev/rules/podrange"
+
+	corev1 "monoplane.dev/api/core/v1"
+	metav1 "monoplane.dev/api/meta/v1"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// inWorld runs the controller on a server.
+func inWorld(t *testing.T, ranges string, f func(t *testing.T, c *client.Client)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		s := apitest.Start(t)
+		shared := controller.NewShared(s.Controller(controller.SharedRole().Name), nil)
+		var parsed []podrange.Cluster
+		if ranges != "" {
+			var err error
+			parsed, err = podrange.Parse(ranges, 0, 0, nil)
+			must(t, err)
+		}
+		ipam, err := nodeipam.New(nodeipam.Config{Client: s.Controller("node-ipam"), Shared: shared, Ranges: parsed})
+		must(t, err)
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- controllertest.Run(ctx, shared, ipam) }()
+		synctest.Wait()
+		must(t, ipam.Ready())
+		f(t, s.Admin())
+		cancel()
+		if err := <-done; !errors.Is(err, context.Canceled) {
+			t.Errorf("Run ended with %v", err)
+		}
+	})
+}
+
+func create(t *testing.T, c *client.Client, name string, has ...string) {
+	t.Helper()
+	n := &corev1.Node{Metadata: &metav1.ObjectMeta{Name: name}, Spec: &corev1.NodeSpec{PodCIDRs: has}}
+	if len(has) > 0 {
+		n.Spec.PodCIDR = has[0]
+	}
+	_, err := c.Nodes.Create(t.Context(), &corev1.CreateNodeRequest{Object: n})
+	must(t, err)
+}
+
+func ranges(t *testing.T, c *client.Client, name string) string {
+	t.Helper()
+	synctest.Wait()
+	n, err := c.Nodes.Get(t.Context(), &metav1.GetRequest{Name: name})
+	must(t, err)
+	if all := n.GetSpec().GetPodCIDRs(); len(all) > 0 && all[0] != n.GetSpec().GetPodCIDR() {
+		t.Errorf("podCIDR of %s is %s, podCIDRs are %v", name, n.GetSpec().GetPodCIDR(), all)
+	}
+	return fmt.Sprint(n.GetSpec().GetPodCIDRs())
+}
+
+// spec: NET-1
+func TestRanges(t *testing.T) {
+	inWorld(t, "10.244.0.0/22,fd00:244::/56", func(t *testing.T, c *client.Client) {
+		create(t, c, "has", "10.244.0.0/24", "fd00:244:0:1::/64")
+		for i, want := range []string{"[10.244.1.0/24 fd00:244::/64]", "[10.244.2.0/24 fd00:244:0:2::/64]",
+			"[10.244.3.0/24 fd00:244:0:3::/64]", "[]", "[]"} {
+			create(t, c, fmt.Sprint("n", i))
+			if got := ranges(t, c, fmt.Sprint("n", i)); got != want {
+				t.Errorf("node %d has %s; want %s", i, got, want)
+			}
+		}
+		if got := ranges(t, c, "has"); got != "[10.244.0.0/24 fd00:244:0:1::/64]" {
+			t.Errorf("the node that had a range has %s", got)
+		}
+		// Who waits gets what a deleted node had.
+		_, err := c.Nodes.Delete(t.Context(), &metav1.DeleteRequest{Name: "n1"})
+		must(t, err)
+		got := []string{ranges(t, c, "n3"), ranges(t, c, "n4")}
+		slices.Sort(got)
+		if fmt.Sprint(got) != "[[10.244.2.0/24 fd00:244:0:2::/64] []]" {
+			t.Errorf("after a deletion the waiting nodes have %v", got)
+		}
+	})
+}
+
+// Many nodes at once, of which each gets what no other has.
+func TestManyAtOnce(t *testing.T) {
+	inWorld(t, "10.244.0.0/16", func(t *testing.T, c *client.Client) {
+		for i := range 100 {
+			create(t, c, fmt.Sprint("n", i))
+		}
+		owner := map[string]string{}
+		for i := range 100 {
+			name := fmt.Sprint("n", i)
+			got := ranges(t, c, name)
+			if other := owner[got]; got == "[]" || other != "" {
+				t.Errorf("%s and %s have %s", other, name, got)
+			}
+			owner[got] = name
+		}
+	})
+}
+
+func TestNothingWithoutRanges(t *testing.T) {
+	inWorld(t, "", func(t *testing.T, c *client.Client) {
+		create(t, c, "n")
+		if got := ranges(t, c, "n"); got != "[]" {
+			t.Errorf("the node was given %s", got)
+		}
+	})
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
