@@ -26,14 +26,14 @@ type Namespace struct {
 	egress *egress // Nil where the kernel is the way out.
 
 	mu    sync.Mutex
-	ports map[string][]*Port // Host ports by sandbox.
+	ports map[string]hostPorts // By sandbox.
 
 	stop context.CancelFunc // Ends what this process does for the namespace.
 	work context.Context
 }
 
 // Open makes the node namespace, or finds it again and repairs it.
-func Open(ctx context.Context, cfg Config) (n *Namespace, err error) {
+func Open(ctx context.Context, cfg Config) (_ *Namespace, err error) {
 	if err := complete(&cfg); err != nil {
 		return nil, err
 	}
@@ -42,7 +42,7 @@ func Open(ctx context.Context, cfg Config) (n *Namespace, err error) {
 		return nil, err
 	}
 	defer lock.Close()
-	n = &Namespace{cfg: cfg, helper: &remote{dir: dir}, ports: map[string][]*Port{}}
+	n := &Namespace{cfg: cfg, helper: &remote{dir: dir}, ports: map[string]hostPorts{}}
 	n.work, n.stop = context.WithCancel(context.WithoutCancel(ctx))
 	defer func() {
 		if err != nil {
@@ -196,7 +196,7 @@ func (n *Namespace) Attach(ctx context.Context, sandbox string, netns *os.File, 
 	if err != nil {
 		return Attachment{}, fmt.Errorf("the sandbox %s cannot be connected: %w", sandbox, err)
 	}
-	if err := n.serveHostPorts(ctx, sandbox, cfg); err != nil {
+	if err := n.serveHostPorts(sandbox, cfg); err != nil {
 		return Attachment{}, err
 	}
 	return Attachment{Link: helper.LinkName(sandbox), Addresses: cfg.Addresses, MTU: mtu}, nil
@@ -251,12 +251,9 @@ func (n *Namespace) Close() error {
 	n.stop()
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	for _, ports := range n.ports {
-		for _, p := range ports {
-			_ = p.Close()
-		}
+	for sandbox := range n.ports {
+		n.endHostPorts(sandbox)
 	}
-	clear(n.ports)
 	if n.egress != nil {
 		n.egress.close()
 	}

@@ -163,7 +163,7 @@ func testSpoofing(t *testing.T) {
 	if got := a.do(order{Ask: "udp", Addr: "10.244.0.6:80"}).Text; !strings.HasPrefix(got, "10.244.0.5:") {
 		t.Fatalf("the pod's own address is seen as %s", got)
 	}
-	a.do(order{Take: "10.244.0.7"})
+	a.do(order{Take: "10.244.0.7/32", On: "eth0"})
 	a.do(order{Spoof: "10.244.0.7", Addr: "10.244.0.6:80"})
 	if got := a.do(order{Ask: "udp", Addr: "10.244.0.6:80"}).Text; !strings.HasPrefix(got, "10.244.0.5:") {
 		t.Errorf("the pod's own address is seen as %s", got)

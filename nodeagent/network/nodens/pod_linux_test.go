@@ -29,7 +29,8 @@ type pod struct {
 type order struct {
 	Serve, Ask string // A network: "tcp", "udp".
 	Addr       string
-	Take       string // An address for eth0, which is not the pod's.
+	Take, On   string // An address for a link.
+	Rate       string // A link, of which the bound in bytes a second is asked.
 	Break      string // What of eth0 to damage.
 	Spoof      string // An address from which to send a packet of UDP.
 	Heard      bool   // From whom packets of UDP have come.
@@ -118,7 +119,9 @@ func podMain() {
 		case o.Ask != "":
 			a.Text, err = ask(o.Ask, o.Addr, o.Bytes)
 		case o.Take != "":
-			err = take(o.Take)
+			err = take(o.Take, o.On)
+		case o.Rate != "":
+			a.Text, err = rate(o.Rate)
 		case o.Break != "":
 			err = damage(o.Break)
 		case o.Spoof != "":
@@ -226,12 +229,30 @@ func converse(c net.Conn, bytes int64) (string, error) {
 	return string(b), err
 }
 
-func take(addr string) error {
-	eth0, err := netlink.LinkByName("eth0")
+func take(addr, on string) error {
+	link, err := netlink.LinkByName(on)
 	if err != nil {
 		return err
 	}
-	return netlink.AddrAdd(eth0, &netlink.Addr{IPNet: ipnet(addr + "/32")})
+	if err := netlink.AddrAdd(link, &netlink.Addr{IPNet: ipnet(addr)}); err != nil {
+		return err
+	}
+	return netlink.LinkSetUp(link)
+}
+
+// rate returns the bound of what is sent over a link.
+func rate(name string) (string, error) {
+	link, err := netlink.LinkByName(name)
+	if err != nil {
+		return "", err
+	}
+	all, err := netlink.QdiscList(link)
+	for _, q := range all {
+		if tbf, ok := q.(*netlink.Tbf); ok {
+			return fmt.Sprint(tbf.Rate), nil
+		}
+	}
+	return "", err
 }
 
 // damage takes away a part of the pod's connection.

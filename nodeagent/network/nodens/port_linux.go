@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"strconv"
 	"sync"
 	"syscall"
@@ -210,15 +211,22 @@ func arrival(oob []byte, port uint16) (netip.AddrPort, bool) {
 
 func unmap(a netip.AddrPort) netip.AddrPort { return netip.AddrPortFrom(a.Addr().Unmap(), a.Port()) }
 
+// hostPorts are the ports of one sandbox.
+type hostPorts struct {
+	wanted []HostPort
+	to     []netip.Addr
+	served []*Port
+}
+
 // serveHostPorts serves the ports of a sandbox, and no others that it had.
-func (n *Namespace) serveHostPorts(ctx context.Context, sandbox string, cfg AttachConfig) error {
+func (n *Namespace) serveHostPorts(sandbox string, cfg AttachConfig) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	var kept []*Port
-	for _, p := range n.ports[sandbox] {
-		_ = p.Close()
+	if had := n.ports[sandbox]; slices.Equal(had.wanted, cfg.HostPorts) && slices.Equal(had.to, cfg.Addresses) {
+		return nil // With their connections.
 	}
-	delete(n.ports, sandbox)
+	n.endHostPorts(sandbox)
+	var kept []*Port
 	for _, h := range cfg.HostPorts {
 		var to netip.Addr
 		for _, a := range cfg.Addresses {
@@ -238,15 +246,20 @@ func (n *Namespace) serveHostPorts(ctx context.Context, sandbox string, cfg Atta
 		kept = append(kept, p)
 	}
 	if len(kept) > 0 {
-		n.ports[sandbox] = kept
+		n.ports[sandbox] = hostPorts{wanted: slices.Clone(cfg.HostPorts), to: slices.Clone(cfg.Addresses), served: kept}
 	}
-	return ctx.Err()
+	return nil
 }
 
 func (n *Namespace) closeHostPorts(sandbox string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	for _, p := range n.ports[sandbox] {
+	n.endHostPorts(sandbox)
+}
+
+// endHostPorts needs the lock.
+func (n *Namespace) endHostPorts(sandbox string) {
+	for _, p := range n.ports[sandbox].served {
 		_ = p.Close()
 	}
 	delete(n.ports, sandbox)

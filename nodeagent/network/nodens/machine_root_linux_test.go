@@ -1,0 +1,166 @@
+//go:build rootonly
+
+package nodens_test
+
+import (
+	"fmt"
+	"net/netip"
+	"os"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/google/nftables"
+	"github.com/google/nftables/expr"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"monoplane.dev/nodeagent/network/nodens"
+)
+
+// neighbour is another machine on the LAN.
+const neighbour = "192.0.2.1"
+
+// world puts the neighbour into a network namespace of its own, and returns a process of it.
+func world(t *testing.T) *pod {
+	t.Helper()
+	made := make(chan *os.File, 1)
+	go func() {
+		runtime.LockOSThread() // The thread ends with the goroutine.
+		if unix.Unshare(unix.CLONE_NEWNET) != nil {
+			close(made)
+			return
+		}
+		f, _ := os.Open("/proc/thread-self/ns/net")
+		lo, err := netlink.LinkByName("lo")
+		if err == nil {
+			_ = netlink.LinkSetUp(lo)
+		}
+		made <- f
+	}()
+	netns, ok := <-made
+	if !ok {
+		t.Fatal("no network namespace can be made")
+	}
+	t.Cleanup(func() { netns.Close() })
+	far, err := netlink.LinkByName("lan1")
+	check(t, err)
+	check(t, netlink.LinkSetNsFd(far, int(netns.Fd())))
+	p := enter(t, nil, netns)
+	p.do(order{Take: neighbour + "/24", On: "lan1"})
+	return p
+}
+
+// What pods send to other machines has the machine's address where the kernel sends it, and where the process does:
+// because the machine does not forward, or somebody's rules drop what is forwarded. Those are left as they are.
+//
+// spec: NET-1
+func TestRootEgress(t *testing.T) {
+	if !onMachine(t, false) {
+		return
+	}
+	w := world(t)
+	w.do(order{Serve: "tcp", Addr: neighbour + ":80"})
+	w.do(order{Serve: "udp", Addr: neighbour + ":80"})
+	try := func(t *testing.T, way nodens.Egress, why string) {
+		t.Helper()
+		n := open(t, config(t))
+		if got := n.Status(); got.Egress != way || !strings.Contains(got.Why, why) {
+			t.Errorf("the status is %+v; want %s because of %q", got, way, why)
+		}
+		a := podIn(t, n, "a", nodens.AttachConfig{Addresses: addresses(5)})
+		for _, network := range []string{"tcp", "udp"} {
+			got := a.do(order{Ask: network, Addr: neighbour + ":80", Bytes: 1 << 20}).Text
+			if from, _, _ := strings.Cut(got, " "); netip.MustParseAddrPort(from).Addr().String() != lan {
+				t.Errorf("%s: the neighbour saw %s; want %s", network, from, lan)
+			}
+		}
+		if got := a.try(order{Ask: "tcp", Addr: neighbour + ":81"}); got.Err == "" {
+			t.Errorf("a port where nobody listens answered %+v", got)
+		}
+	}
+	t.Run("masquerade", func(t *testing.T) { try(t, nodens.EgressMasquerade, "") })
+	t.Run("does not forward", func(t *testing.T) {
+		setting := "/proc/sys/net/ipv4/conf/lan0/forwarding"
+		check(t, os.WriteFile(setting, []byte("0"), 0))
+		try(t, nodens.EgressProcess, "net.ipv4.conf.lan0.forwarding is 0")
+		if now, err := os.ReadFile(setting); err != nil || string(now) != "0\n" {
+			t.Errorf("the machine's setting is now %q, %v", now, err)
+		}
+		check(t, os.WriteFile(setting, []byte("1"), 0))
+	})
+	t.Run("policy drops", func(t *testing.T) {
+		conn, err := nftables.New()
+		check(t, err)
+		table := conn.AddTable(&nftables.Table{Name: "filter", Family: nftables.TableFamilyIPv4})
+		drop := nftables.ChainPolicyDrop
+		conn.AddChain(&nftables.Chain{Name: "FORWARD", Table: table, Type: nftables.ChainTypeFilter,
+			Hooknum: nftables.ChainHookForward, Priority: nftables.ChainPriorityFilter, Policy: &drop})
+		check(t, conn.Flush())
+		try(t, nodens.EgressProcess, "FORWARD of the machine's table filter drops")
+		conn.DelTable(table)
+		check(t, conn.Flush())
+	})
+	t.Run("last rule rejects", func(t *testing.T) {
+		conn, err := nftables.New()
+		check(t, err)
+		table := conn.AddTable(&nftables.Table{Name: "firewalld", Family: nftables.TableFamilyINet})
+		chain := conn.AddChain(&nftables.Chain{Name: "filter_FORWARD", Table: table, Type: nftables.ChainTypeFilter,
+			Hooknum: nftables.ChainHookForward, Priority: nftables.ChainPriorityFilter})
+		conn.AddRule(&nftables.Rule{Table: table, Chain: chain, Exprs: []expr.Any{
+			&expr.Reject{Type: unix.NFT_REJECT_ICMPX_UNREACH, Code: unix.NFT_REJECT_ICMPX_ADMIN_PROHIBITED}}})
+		check(t, conn.Flush())
+		try(t, nodens.EgressProcess, "filter_FORWARD of the machine's table firewalld drops")
+		conn.DelTable(table)
+		check(t, conn.Flush())
+	})
+}
+
+// A range that the machine uses is refused, by the name of the route; one that a gateway has a wider route to is not.
+func TestRootRangeInUse(t *testing.T) {
+	if !onMachine(t, false) {
+		return
+	}
+	lan0, err := netlink.LinkByName("lan0")
+	check(t, err)
+	for route, refused := range map[string]bool{"10.244.0.0/16": true, "10.244.0.128/25": true, "10.0.0.0/8": false} {
+		r := &netlink.Route{LinkIndex: lan0.Attrs().Index, Dst: ipnet(route)}
+		if !refused {
+			r.Gw = netip.MustParseAddr(neighbour).AsSlice()
+		}
+		check(t, netlink.RouteAdd(r))
+		n, err := nodens.Open(t.Context(), config(t))
+		if want := fmt.Sprintf("it has a route to %s over lan0", route); refused &&
+			(err == nil || !strings.Contains(err.Error(), want)) || !refused && err != nil {
+			t.Errorf("beside a route to %s: %v", route, err)
+		}
+		if err == nil {
+			check(t, n.Close())
+			check(t, nodens.Remove(t.Context(), config(t)))
+		}
+		check(t, netlink.RouteDel(r))
+		nothingLeft(t)
+	}
+}
+
+// What a pod receives and sends is bounded.
+func TestRootBandwidth(t *testing.T) {
+	if !onMachine(t, false) {
+		return
+	}
+	n := open(t, config(t))
+	a := podIn(t, n, "a", nodens.AttachConfig{Addresses: addresses(5), Ingress: 8_000_000, Egress: 16_000_000})
+	if got := a.do(order{Rate: "eth0"}).Text; got != "2000000" {
+		t.Errorf("the pod may send %s bytes a second", got)
+	}
+	b := podIn(t, n, "b", nodens.AttachConfig{Addresses: addresses(6)})
+	b.do(order{Serve: "tcp", Addr: ":80"})
+	// 3 MB at 2 MB a second, of which a fifth of a second's worth passes at once: not before a second.
+	if took := a.do(order{Ask: "tcp", Addr: "10.244.0.6:80", Bytes: 3 << 20}).Took; took.Seconds() < 1 {
+		t.Errorf("3 MB were sent in %s", took)
+	}
+	a.do(order{Serve: "tcp", Addr: ":80"})
+	if took := b.do(order{Ask: "tcp", Addr: "10.244.0.5:80", Bytes: 2 << 20}).Took; took.Seconds() < 1 {
+		t.Errorf("2 MB were received in %s", took)
+	}
+}
