@@ -101,9 +101,9 @@ type Config struct {
 	ClusterDomain string
 	// ServiceNodePortRange is where the node ports of Services come from; "30000-32767" by default.
 	ServiceNodePortRange string
-	// ClusterCIDR is where the addresses of pods come from, which the runtime oci gives them: a range, or two of different
-	// families with a comma between them. Each node is given a part of NodeCIDRMaskIPv4 or NodeCIDRMaskIPv6 bits, /24 and
-	// /64 by default. Empty gives nodes nothing. It must not overlap with ServiceClusterIPRange.
+	// ClusterCIDR is where the addresses of pods come from, which the runtime oci gives them: a range, or two of
+	// different families with a comma between them. Each node is given a part of NodeCIDRMaskIPv4 or NodeCIDRMaskIPv6
+	// bits, /24 and /64 by default. Empty gives nodes nothing. It must not overlap with ServiceClusterIPRange.
 	ClusterCIDR                        string
 	NodeCIDRMaskIPv4, NodeCIDRMaskIPv6 int
 	// PodSecurity is what holds for the security of pods beside the labels of namespaces.

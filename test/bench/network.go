@@ -27,8 +27,8 @@ const (
 	benchPort    = ":5201"
 )
 
-// benchNetwork sends through the pod network as it is without root, which is the same inside as with root, and beside it
-// through a bare veth pair between two of the same kind of namespaces. Nothing of the machine's
+// benchNetwork sends through the pod network as it is without root, which is the same inside as with root, and beside
+// it through a bare veth pair between two of the same kind of namespaces. Nothing of the machine's
 // own network is touched.
 func benchNetwork(ctx context.Context, e *env) error {
 	if _, err := exec.LookPath("nsenter"); err != nil {
